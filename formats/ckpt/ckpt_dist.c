@@ -1,0 +1,408 @@
+/* torch_dist: `.metadata` says where every chunk of every global tensor lies in `__R_W.distcp`. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/ckpt/ckpt_i.h"
+#include "formats/ckpt/names.h"
+#include "formats/dcp.h"
+
+#define METADATA     ".metadata"
+#define COMMON_FILE  "common.pt"		/* core <= 0.18 */
+#define COMMON_ITEM  "common_state/shard_0_1" /* core >= 0.19 */
+#define MAX_METADATA (8ull << 30)
+
+/* ---- non-tensor state ---- */
+
+static int read_state_of(struct mfs_ckpt *ckpt, const struct mfs_source *src, const char *file,
+			 struct mfs_error *err)
+{
+	struct mfs_torch_file f;
+	mfs_value state;
+	int rc = mfs_torch_file_open(src, &f, err);
+
+	if (rc) {
+		mfs_fail_in(err, "%s/%s", ckpt->dir, file);
+		return rc;
+	}
+	state = mfs_pickle_root(f.doc);
+	if (mfs_value_type(f.doc, state) == MFS_V_LIST)
+		state = mfs_value_at(f.doc, state, 0); /* a byte item is a list of one object */
+	rc = mfs_ckpt_read_state(ckpt, f.doc, state, file, err);
+	mfs_torch_file_release(&f);
+	return rc;
+}
+
+static int read_common(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint32_t *files,
+		       struct mfs_error *err)
+{
+	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(dcp, COMMON_ITEM);
+	struct mfs_source src;
+	uint32_t file;
+	int rc = mfs_fileset_add(ckpt->files, COMMON_FILE, &file, NULL);
+
+	if (!rc) {
+		src = mfs_source_file(ckpt->files, file);
+		return read_state_of(ckpt, &src, COMMON_FILE, err);
+	}
+	if (!item || item->item.file == MFS_DCP_NO_FILE)
+		return mfs_fail(err, -ENODATA, "%s: neither %s nor the item '%s': the arguments are missing",
+				ckpt->dir, COMMON_FILE, COMMON_ITEM);
+	src = mfs_source_file(ckpt->files, files[item->item.file]);
+	src = mfs_source_part(&src, item->item.offset, item->item.length);
+	return read_state_of(ckpt, &src, COMMON_ITEM, err);
+}
+
+/* ---- files ---- */
+
+static int check_item(struct mfs_ckpt *ckpt, const char *key, const struct mfs_dcp_item *item,
+		      const uint32_t *files, struct mfs_error *err)
+{
+	uint64_t size;
+
+	if (item->file == MFS_DCP_NO_FILE)
+		return 0; /* mfs_dcp_check() speaks up where it matters */
+	size = mfs_fileset_size(ckpt->files, files[item->file]);
+	if (mfs_range_ok(item->offset, item->length, size))
+		return 0;
+	return mfs_fail(err, -ENODATA,
+			"%s/%s: '%s' needs bytes up to %llu, the file has %llu: the save is incomplete",
+			ckpt->dir, mfs_fileset_name(ckpt->files, files[item->file]), key,
+			(unsigned long long)item->offset + item->length, (unsigned long long)size);
+}
+
+/* A save is complete when every item, of the optimizer too, lies within its file. */
+static int check_items(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint32_t *files,
+		       struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < dcp->bytes_count && !rc; i++)
+		rc = check_item(ckpt, dcp->bytes[i].key, &dcp->bytes[i].item, files, err);
+	for (uint32_t i = 0; i < dcp->tensor_count && !rc; i++) {
+		const struct mfs_dcp_tensor *t = &dcp->tensors[i];
+
+		for (uint32_t c = 0; c < t->chunk_count && !rc; c++)
+			rc = check_item(ckpt, t->key, &t->chunks[c].item, files, err);
+	}
+	return rc;
+}
+
+static int add_files(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, uint32_t **ret,
+		     struct mfs_error *err)
+{
+	uint32_t *files = mfs_arena_array(&ckpt->arena, dcp->file_count, sizeof(*files));
+	int rc;
+
+	if (!files)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < dcp->file_count; i++) {
+		rc = mfs_fileset_add(ckpt->files, dcp->files[i], &files[i], err);
+		if (rc == -ENOENT)
+			return mfs_fail(err, -ENODATA, "%s/%s is missing: the save is incomplete",
+					ckpt->dir, dcp->files[i]);
+		if (rc)
+			return rc;
+	}
+	*ret = files;
+	return 0;
+}
+
+/* ---- tensors ---- */
+
+/* A model tensor of the index: which leading axes are stacked layers and experts, and the rest. */
+struct stacked {
+	const struct mfs_dcp_tensor *t;
+	struct mfs_name name;
+	unsigned layer_axis, expert_axis; /* MFS_MAX_DIMS: not stacked */
+	unsigned skip;			  /* leading axes taken out */
+	struct mfs_piece piece;		  /* template */
+};
+
+/* Kept in the checkpoint, beyond the life of the parsed index. */
+static const uint64_t *keep_dims(struct mfs_ckpt *ckpt, const uint64_t *dims, unsigned ndim)
+{
+	uint64_t *copy = mfs_arena_array(&ckpt->arena, ndim, sizeof(*copy));
+
+	if (copy)
+		memcpy(copy, dims, ndim * sizeof(*copy));
+	return copy;
+}
+
+/* _w and _v hold gate and up apart; in the canonical tensor they are its two halves. */
+static void place_part(struct stacked *s)
+{
+	struct mfs_piece *p = &s->piece;
+
+	if (s->name.part == MFS_PART_WHOLE)
+		return;
+	if (s->name.part == MFS_PART_UP)
+		p->chunk.lo[0] += p->shape[0];
+	p->shape[0] *= 2;
+}
+
+static int add_slice(struct mfs_ckpt *ckpt, const struct stacked *s, const struct mfs_dcp_chunk *c,
+		     uint32_t storage, uint64_t layer, uint64_t expert, struct mfs_error *err)
+{
+	struct stacked slice = *s;
+	struct mfs_piece *p = &slice.piece;
+	uint64_t stride[MFS_MAX_DIMS];
+
+	mfs_ckpt_contiguous(c->size, s->t->ndim, stride);
+	p->chunk.storage = storage;
+	if (s->layer_axis < MFS_MAX_DIMS) {
+		p->layer = (int32_t)layer;
+		p->chunk.origin += (layer - c->lo[s->layer_axis]) * stride[s->layer_axis];
+	}
+	if (s->expert_axis < MFS_MAX_DIMS) {
+		p->expert = (int32_t)expert;
+		p->chunk.origin += (expert - c->lo[s->expert_axis]) * stride[s->expert_axis];
+	}
+	for (unsigned d = 0; d < p->ndim; d++) {
+		p->chunk.lo[d] = c->lo[d + s->skip];
+		p->chunk.size[d] = c->size[d + s->skip];
+		p->chunk.stride[d] = stride[d + s->skip];
+	}
+	place_part(&slice);
+	return mfs_ckpt_add_piece(ckpt, p, err);
+}
+
+/* [first, last) of a stacked axis that a chunk covers; one step if the axis is not stacked. */
+static void axis_range(const struct mfs_dcp_chunk *c, unsigned axis, uint64_t *first, uint64_t *last)
+{
+	*first = axis < MFS_MAX_DIMS ? c->lo[axis] : 0;
+	*last = axis < MFS_MAX_DIMS ? c->lo[axis] + c->size[axis] : 1;
+}
+
+static int add_chunk(struct mfs_ckpt *ckpt, const struct stacked *s, const struct mfs_dcp_chunk *c,
+		     const uint32_t *files, struct mfs_error *err)
+{
+	struct mfs_storage storage = {.file = files[c->item.file],
+				      .dtype = s->t->dtype,
+				      .at = c->item.offset,
+				      .length = c->item.length,
+				      .shape = keep_dims(ckpt, c->size, s->t->ndim),
+				      .ndim = s->t->ndim};
+	uint64_t layer, last_layer, expert, last_expert, first_expert, elements;
+	uint32_t id;
+	int rc;
+
+	/* Before anything is sized by it: an item cannot hold more elements than bytes. */
+	if (!mfs_shape_count(c->size, s->t->ndim, &elements) || !elements ||
+	    elements > c->item.length)
+		return mfs_fail(err, -EINVAL, "%s/" METADATA ": '%s': a chunk empty or larger than its item",
+				ckpt->dir, s->t->key);
+	rc = storage.shape ? mfs_ckpt_add_storage(ckpt, &storage, &id, err) : mfs_fail_nomem(err);
+	axis_range(c, s->layer_axis, &layer, &last_layer);
+	axis_range(c, s->expert_axis, &first_expert, &last_expert);
+	for (; layer < last_layer && !rc; layer++)
+		for (expert = first_expert; expert < last_expert && !rc; expert++)
+			rc = add_slice(ckpt, s, c, id, layer, expert, err);
+	return rc;
+}
+
+static int check_stack(struct mfs_ckpt *ckpt, const struct stacked *s, unsigned axis, const char *what,
+		       int64_t expected, struct mfs_error *err)
+{
+	if (axis == MFS_MAX_DIMS || (expected >= 0 && s->t->shape[axis] == (uint64_t)expected))
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s/" METADATA ": '%s': expected %lld stacked %s, found %llu",
+			ckpt->dir, s->t->key, (long long)expected, what,
+			(unsigned long long)s->t->shape[axis]);
+}
+
+/* Leading axes: the layer's unless its number is in the key, then the expert's likewise. */
+static int unstack(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, struct stacked *s,
+		   struct mfs_error *err)
+{
+	struct mfs_piece *p = &s->piece;
+	int rc;
+
+	*s = (struct stacked){.t = t, .layer_axis = MFS_MAX_DIMS, .expert_axis = MFS_MAX_DIMS};
+	mfs_name_parse(t->key, &s->name);
+	if (s->name.layered && s->name.layer < 0)
+		s->layer_axis = s->skip++;
+	if (s->name.experts && s->name.expert < 0)
+		s->expert_axis = s->skip++;
+	if (t->ndim < s->skip || t->ndim - s->skip > MFS_CKPT_DIMS ||
+	    (s->name.part != MFS_PART_WHOLE && t->ndim == s->skip))
+		return mfs_fail(err, -EINVAL, "%s/" METADATA ": '%s' has %u axes", ckpt->dir, t->key,
+				t->ndim);
+	rc = check_stack(ckpt, s, s->layer_axis, "layers", ckpt->args.num_layers, err);
+	if (!rc)
+		rc = check_stack(ckpt, s, s->expert_axis, "experts", ckpt->args.num_experts, err);
+	if (rc)
+		return rc;
+	p->name = mfs_ckpt_intern(ckpt, s->name.canonical);
+	if (!p->name)
+		return mfs_fail_nomem(err);
+	p->layer = s->name.layer;
+	p->expert = s->name.expert;
+	p->dtype = t->dtype;
+	p->ndim = (uint8_t)(t->ndim - s->skip);
+	memcpy(p->shape, t->shape + s->skip, p->ndim * sizeof(*p->shape));
+	return 0;
+}
+
+static int add_tensor(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, const uint32_t *files,
+		      struct mfs_error *err)
+{
+	struct stacked s;
+	int rc = mfs_dcp_check(t, METADATA, err);
+
+	if (rc) {
+		mfs_fail_in(err, "%s", ckpt->dir);
+		return rc;
+	}
+	rc = unstack(ckpt, t, &s, err);
+	for (uint32_t i = 0; i < t->chunk_count && !rc; i++)
+		rc = add_chunk(ckpt, &s, &t->chunks[i], files, err);
+	return rc;
+}
+
+static int add_tensors(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint32_t *files,
+		       struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < dcp->tensor_count && !rc; i++)
+		if (mfs_name_is_model(dcp->tensors[i].key) &&
+		    !strstr(dcp->tensors[i].key, "._extra_state"))
+			rc = add_tensor(ckpt, &dcp->tensors[i], files, err);
+	return rc;
+}
+
+/* The layout that wrote the files; what is stored no longer depends on it. */
+static void note_layout(struct mfs_ckpt *ckpt)
+{
+	const struct mfs_megatron_args *a = &ckpt->args;
+
+	ckpt->layout = (struct mfs_layout){
+		.tp = (uint32_t)a->tensor_model_parallel_size,
+		.pp = (uint32_t)a->pipeline_model_parallel_size,
+		.ep = (uint32_t)a->expert_model_parallel_size,
+		.etp = (uint32_t)a->expert_tensor_parallel_size,
+		.vpp = (uint32_t)a->virtual_pipeline_model_parallel_size,
+	};
+}
+
+/* metadata.json names the backend; zarr (until core 0.15) is another format altogether. */
+static int check_backend(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	struct mfs_source src;
+	char text[4097] = "";
+	uint32_t file;
+	int rc = mfs_fileset_add(ckpt->files, "metadata.json", &file, err);
+
+	if (rc)
+		return rc;
+	src = mfs_source_file(ckpt->files, file);
+	rc = mfs_source_read(&src, 0, text, mfs_min_u64(src.size, sizeof(text) - 1), err);
+	if (!rc && !strstr(text, "\"torch_dist\""))
+		return mfs_fail(err, -ENOTSUP, "%s/metadata.json: sharded_backend is not torch_dist: %.60s",
+				ckpt->dir, text);
+	return rc;
+}
+
+static int read_index(struct mfs_ckpt *ckpt, struct mfs_dcp *ret, struct mfs_error *err)
+{
+	char name[4096];
+	struct mfs_source src;
+	uint32_t file;
+	void *bytes;
+	int rc = mfs_fileset_add(ckpt->files, METADATA, &file, err);
+
+	if (rc == -ENOENT)
+		return mfs_fail(err, -ENODATA, "%s/" METADATA " is missing: the save is incomplete",
+				ckpt->dir);
+	if (rc)
+		return rc;
+	src = mfs_source_file(ckpt->files, file);
+	if (src.size > MAX_METADATA)
+		return mfs_fail(err, -ENOTSUP, "%s/" METADATA ": larger than 8 GiB", ckpt->dir);
+	rc = mfs_source_slurp(&src, 0, src.size, &bytes, err);
+	if (rc)
+		return rc;
+	snprintf(name, sizeof(name), "%s/" METADATA, ckpt->dir);
+	rc = mfs_dcp_parse(bytes, src.size, name, ret, err);
+	free(bytes);
+	return rc;
+}
+
+int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	struct mfs_dcp dcp;
+	uint32_t *files;
+	int rc = check_backend(ckpt, err);
+
+	if (!rc)
+		rc = read_index(ckpt, &dcp, err);
+	if (rc)
+		return rc;
+	rc = add_files(ckpt, &dcp, &files, err);
+	if (!rc)
+		rc = check_items(ckpt, &dcp, files, err);
+	if (!rc)
+		rc = read_common(ckpt, &dcp, files, err);
+	if (!rc)
+		rc = add_tensors(ckpt, &dcp, files, err);
+	if (!rc)
+		note_layout(ckpt);
+	mfs_dcp_release(&dcp);
+	return rc;
+}
+
+/* ---- one item ---- */
+
+static bool is_promised(const struct mfs_torch_tensor *t, const struct mfs_storage *s)
+{
+	uint64_t stride[MFS_MAX_DIMS];
+
+	if (t->dtype != s->dtype || t->ndim != s->ndim ||
+	    memcmp(t->shape, s->shape, t->ndim * sizeof(*t->shape)))
+		return false;
+	mfs_ckpt_contiguous(t->shape, t->ndim, stride);
+	for (unsigned d = 0; d < t->ndim; d++)
+		if (t->shape[d] > 1 && t->stride[d] != stride[d])
+			return false;
+	return true;
+}
+
+static int locate_in(const struct mfs_torch_file *f, const struct mfs_storage *s, uint64_t *ret,
+		     struct mfs_error *err)
+{
+	struct mfs_torch_tensor t;
+	char want[96], have[96];
+	uint64_t at;
+	int rc = mfs_torch_tensor(f, mfs_pickle_root(f->doc), &t, err);
+
+	if (rc)
+		return rc;
+	if (!is_promised(&t, s))
+		return mfs_fail(err, -EINVAL, "%s: item at %llu: expected contiguous %s %s, found %s %s",
+				f->zip.src.name, (unsigned long long)s->at, mfs_dtype_torch(s->dtype),
+				mfs_shape_text(s->shape, s->ndim, want, sizeof(want)),
+				mfs_dtype_torch(t.dtype),
+				mfs_shape_text(t.shape, t.ndim, have, sizeof(have)));
+	rc = mfs_zip_locate(&f->zip.src, t.record, &at, err);
+	if (!rc)
+		*ret = s->at + at + t.offset * mfs_dtype_size(t.dtype);
+	return rc;
+}
+
+int mfs_ckpt_locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
+			 struct mfs_error *err)
+{
+	struct mfs_source file = mfs_source_file(ckpt->files, s->file);
+	struct mfs_source src = mfs_source_part(&file, s->at, s->length);
+	struct mfs_torch_file f;
+	int rc = mfs_torch_file_open(&src, &f, err);
+
+	if (rc)
+		return rc;
+	rc = locate_in(&f, s, ret, err);
+	mfs_torch_file_release(&f);
+	return rc;
+}

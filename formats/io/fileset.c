@@ -1,0 +1,307 @@
+#define _GNU_SOURCE
+#include "formats/io/fileset.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/base/bytes.h"
+#include "formats/io/guard.h"
+
+/* Mapped bytes handed out before their page-table entries are dropped. */
+#define RESIDENT_LIMIT (32u << 20)
+
+struct file {
+	char *name;
+	dev_t dev;
+	ino_t ino;
+	mode_t mode;
+	uint64_t size;
+	struct timespec mtime, ctime;
+	_Atomic(uint8_t *) map; /* NULL until first use */
+};
+
+struct mfs_fileset {
+	char *dir;
+	int dirfd;
+	uint32_t count, capacity;
+	struct file **files; /* pointers: readers keep theirs while the table grows */
+	_Atomic uint64_t served;
+};
+
+int mfs_fileset_new(const char *dir, struct mfs_fileset **ret, struct mfs_error *err)
+{
+	struct mfs_fileset *set = calloc(1, sizeof(*set));
+	int rc;
+
+	if (!set)
+		return mfs_fail_nomem(err);
+	set->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (set->dirfd < 0) {
+		rc = mfs_fail(err, -errno, "cannot open directory '%s': %s", dir, strerror(errno));
+		free(set);
+		return rc;
+	}
+	set->dir = strdup(dir);
+	if (!set->dir) {
+		mfs_fileset_free(set);
+		return mfs_fail_nomem(err);
+	}
+	*ret = set;
+	return 0;
+}
+
+void mfs_fileset_free(struct mfs_fileset *set)
+{
+	if (!set)
+		return;
+	for (uint32_t i = 0; i < set->count; i++) {
+		struct file *f = set->files[i];
+
+		if (f->map)
+			munmap(f->map, f->size);
+		free(f->name);
+		free(f);
+	}
+	close(set->dirfd);
+	free(set->files);
+	free(set->dir);
+	free(set);
+}
+
+/* A name from a checkpoint must not lead out of its directory. */
+static bool name_escapes(const char *name)
+{
+	if (!*name || *name == '/')
+		return true;
+	for (const char *p = name; p; p = strchr(p, '/')) {
+		p += *p == '/';
+		if (!strncmp(p, "..", 2) && (!p[2] || p[2] == '/'))
+			return true;
+	}
+	return false;
+}
+
+static int grow(struct mfs_fileset *set)
+{
+	uint32_t capacity = set->capacity ? set->capacity * 2 : 16;
+	struct file **files = reallocarray(set->files, capacity, sizeof(*files));
+
+	if (!files)
+		return -ENOMEM;
+	set->files = files;
+	set->capacity = capacity;
+	return 0;
+}
+
+int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_file,
+		    struct mfs_error *err)
+{
+	struct stat st;
+	struct file *f;
+
+	if (name_escapes(name))
+		return mfs_fail(err, -EINVAL, "%s: file name '%s' leads out of the checkpoint",
+				set->dir, name);
+	if (fstatat(set->dirfd, name, &st, 0))
+		return mfs_fail(err, -errno, "%s/%s: %s", set->dir, name, strerror(errno));
+	if (!S_ISREG(st.st_mode))
+		return mfs_fail(err, -EINVAL, "%s/%s: not a regular file", set->dir, name);
+	if (set->count == set->capacity && grow(set))
+		return mfs_fail_nomem(err);
+	f = calloc(1, sizeof(*f));
+	if (!f || !(f->name = strdup(name))) {
+		free(f);
+		return mfs_fail_nomem(err);
+	}
+	f->dev = st.st_dev;
+	f->ino = st.st_ino;
+	f->mode = st.st_mode;
+	f->size = (uint64_t)st.st_size;
+	f->mtime = st.st_mtim;
+	f->ctime = st.st_ctim;
+	set->files[set->count] = f;
+	*ret_file = set->count++;
+	return 0;
+}
+
+const char *mfs_fileset_dir(const struct mfs_fileset *set)
+{
+	return set->dir;
+}
+
+uint32_t mfs_fileset_count(const struct mfs_fileset *set)
+{
+	return set->count;
+}
+
+const char *mfs_fileset_name(const struct mfs_fileset *set, uint32_t file)
+{
+	return set->files[file]->name;
+}
+
+uint64_t mfs_fileset_size(const struct mfs_fileset *set, uint32_t file)
+{
+	return set->files[file]->size;
+}
+
+int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file)
+{
+	const struct timespec *t = &set->files[file]->mtime;
+
+	return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+unsigned mfs_fileset_mode(const struct mfs_fileset *set, uint32_t file)
+{
+	return set->files[file]->mode & 07777;
+}
+
+static bool same_time(const struct timespec *a, const struct timespec *b)
+{
+	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
+}
+
+/* ctime is left out: a new link, an owner or a mode changes it, and none of them the bytes. A rewrite
+ * that puts the old mtime back is the one thing this misses. */
+static int compare(const struct mfs_fileset *set, const struct file *f, const struct stat *st,
+		   struct mfs_error *err)
+{
+	if (f->dev != st->st_dev || f->ino != st->st_ino)
+		return mfs_fail(err, -ESTALE, "%s/%s: replaced by another file since it was opened",
+				set->dir, f->name);
+	if (f->size != (uint64_t)st->st_size)
+		return mfs_fail(err, -ESTALE, "%s/%s: expected %llu bytes, found %llu", set->dir,
+				f->name, (unsigned long long)f->size,
+				(unsigned long long)st->st_size);
+	if (!same_time(&f->mtime, &st->st_mtim))
+		return mfs_fail(err, -ESTALE, "%s/%s: modified since it was opened", set->dir, f->name);
+	return 0;
+}
+
+int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err)
+{
+	const struct file *f = set->files[file];
+	struct stat st;
+
+	if (fstatat(set->dirfd, f->name, &st, 0))
+		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", set->dir, f->name,
+				strerror(errno));
+	return compare(set, f, &st, err);
+}
+
+static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struct mfs_error *err)
+{
+	int fd = openat(set->dirfd, f->name, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	uint8_t *map;
+	int rc = 0;
+
+	if (fd < 0)
+		return mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name, strerror(errno));
+	if (fstat(fd, &st))
+		rc = mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name, strerror(errno));
+	else
+		rc = compare(set, f, &st, err);
+	if (!rc) {
+		map = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
+		if (map == MAP_FAILED)
+			rc = mfs_fail(err, -errno, "%s/%s: cannot map %llu bytes: %s", set->dir,
+				      f->name, (unsigned long long)f->size, strerror(errno));
+		else
+			*ret = map;
+	}
+	close(fd);
+	return rc;
+}
+
+int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
+		    struct mfs_error *err)
+{
+	static const uint8_t nothing;
+	struct file *f = set->files[file];
+	uint8_t *map = atomic_load_explicit(&f->map, memory_order_acquire), *first = NULL;
+	int rc;
+
+	if (!map && !f->size) {
+		*ret = &nothing;
+		return 0;
+	}
+	if (!map) {
+		rc = map_new(set, f, &map, err);
+		if (rc)
+			return rc;
+		/* Two threads may have mapped at once: the first one's stays. */
+		if (!atomic_compare_exchange_strong(&f->map, &first, map)) {
+			munmap(map, f->size);
+			map = first;
+		}
+	}
+	*ret = map;
+	return 0;
+}
+
+int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
+		     struct mfs_error *err)
+{
+	const uint8_t *map;
+	int rc;
+
+	rc = mfs_fileset_check(set, file, err);
+	if (!rc)
+		rc = mfs_fileset_map(set, file, &map, err);
+	if (rc)
+		return rc;
+	if (!mfs_range_ok(off, len, set->files[file]->size))
+		return mfs_fail(err, -EINVAL, "%s/%s: bytes %llu+%zu lie beyond its end", set->dir,
+				set->files[file]->name, (unsigned long long)off, len);
+	if (mfs_guard_copy(buf, map + off, len))
+		return mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu", set->dir,
+				set->files[file]->name, (unsigned long long)off, len);
+	return 0;
+}
+
+/* Whether the first and the last page of a range are in memory: a probe that costs one call, good
+ * enough to leave a warm file alone. */
+static bool in_memory(uint8_t *start, size_t len, size_t page)
+{
+	unsigned char first = 0, last = 0;
+
+	return !mincore(start, 1, &first) && (first & 1) &&
+	       !mincore(start + ((len - 1) & ~(page - 1)), 1, &last) && (last & 1);
+}
+
+void mfs_fileset_willneed(struct mfs_fileset *set, uint32_t file, uint64_t off, uint64_t len)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+	const struct file *f = set->files[file];
+	uint8_t *map = atomic_load_explicit(&f->map, memory_order_acquire);
+	uint64_t start = off & ~(page - 1);
+
+	if (!map || off >= f->size)
+		return;
+	len = mfs_min_u64(len, f->size - off) + (off - start);
+	if (len && !in_memory(map + start, len, page))
+		madvise(map + start, len, MADV_WILLNEED);
+}
+
+void mfs_fileset_served(struct mfs_fileset *set, uint64_t bytes)
+{
+	uint64_t before = atomic_fetch_add_explicit(&set->served, bytes, memory_order_relaxed);
+
+	if (before / RESIDENT_LIMIT == (before + bytes) / RESIDENT_LIMIT)
+		return;
+	/* One thread in every RESIDENT_LIMIT bytes gets here; others fault their pages in again. */
+	for (uint32_t i = 0; i < set->count; i++) {
+		uint8_t *map = atomic_load_explicit(&set->files[i]->map, memory_order_acquire);
+
+		if (map)
+			madvise(map, set->files[i]->size, MADV_DONTNEED);
+	}
+}

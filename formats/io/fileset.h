@@ -1,0 +1,57 @@
+/*
+ * The source files of one checkpoint: who they were when they were opened, and where they are mapped.
+ *
+ * A file is identified by (device, inode, size, mtime, ctime) at the moment it is added. It is mapped
+ * on first use and its descriptor closed again, so that a checkpoint of 1024 files needs neither 1024
+ * descriptors nor a policy for them. Adding is for one thread, while a checkpoint is opened;
+ * everything below "readers" may be called from any number of threads at once and takes no lock.
+ */
+#ifndef MFS_IO_FILESET_H
+#define MFS_IO_FILESET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+struct mfs_fileset;
+
+/* Files are named relative to dir (kept as a descriptor). -errno if it cannot be opened. */
+int mfs_fileset_new(const char *dir, struct mfs_fileset **ret, struct mfs_error *err);
+void mfs_fileset_free(struct mfs_fileset *set);
+
+/* Adds a regular file (name relative to the directory, no leading '/', no ".." part).
+ * -ENOENT if there is none, -EINVAL if the name escapes or it is not a regular file. */
+int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_file,
+		    struct mfs_error *err);
+
+/* Readers. */
+const char *mfs_fileset_dir(const struct mfs_fileset *set);
+uint32_t mfs_fileset_count(const struct mfs_fileset *set);
+const char *mfs_fileset_name(const struct mfs_fileset *set, uint32_t file);
+uint64_t mfs_fileset_size(const struct mfs_fileset *set, uint32_t file);
+/* Modification time in nanoseconds since the epoch, and permission bits, as seen when added. */
+int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file);
+unsigned mfs_fileset_mode(const struct mfs_fileset *set, uint32_t file);
+
+/* Is it still the file that was added? 0; -ESTALE (changed, replaced or deleted), once per call
+ * a stat that may be answered from cached attributes. */
+int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err);
+
+/* Start of the read-only mapping of the whole file (size bytes). Dereference it only as guard.h says,
+ * or hand it to the kernel (writev), which meets a missing page with EFAULT. */
+int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
+		    struct mfs_error *err);
+
+/* Copies bytes out, checking the file's identity first. */
+int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
+		     struct mfs_error *err);
+
+/* Asks the kernel to read a range ahead, if it is not in memory; never fails, never waits for it. */
+void mfs_fileset_willneed(struct mfs_fileset *set, uint32_t file, uint64_t off, uint64_t len);
+
+/* Counts bytes handed out through mappings and drops the page-table entries (not the page cache)
+ * now and then, so that the daemon's resident size does not grow with what it served. */
+void mfs_fileset_served(struct mfs_fileset *set, uint64_t bytes);
+
+#endif

@@ -1,0 +1,69 @@
+#include "formats/io/guard.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <string.h>
+
+static _Thread_local sigjmp_buf *active;
+static int install_result;
+
+static void on_sigbus(int sig)
+{
+	if (active)
+		siglongjmp(*active, 1);
+	/* Not ours: die as the default would, at the same instruction. */
+	signal(sig, SIG_DFL);
+}
+
+static void install(void)
+{
+	/* SA_NODEFER: the handler leaves by siglongjmp, with no mask to restore. */
+	struct sigaction sa = {.sa_handler = on_sigbus, .sa_flags = SA_NODEFER};
+
+	sigemptyset(&sa.sa_mask);
+	install_result = sigaction(SIGBUS, &sa, NULL) ? -errno : 0;
+}
+
+int mfs_guard_install(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, install);
+	return install_result;
+}
+
+int mfs_guard_run(void (*fn)(void *arg), void *arg)
+{
+	sigjmp_buf *outer = active, here;
+
+	if (sigsetjmp(here, 0)) {
+		active = outer;
+		return -EIO;
+	}
+	active = &here;
+	fn(arg);
+	active = outer;
+	return 0;
+}
+
+struct copy {
+	void *to;
+	const void *from;
+	size_t len;
+};
+
+static void copy(void *arg)
+{
+	struct copy *c = arg;
+
+	memcpy(c->to, c->from, c->len);
+}
+
+int mfs_guard_copy(void *to, const void *from, size_t len)
+{
+	struct copy c = {to, from, len};
+
+	return mfs_guard_run(copy, &c);
+}

@@ -1,0 +1,46 @@
+/*
+ * Byte source: what every reader reads from. A file of a fileset, a part of one, or memory (tests,
+ * fuzzers): readers cannot tell. Cheap to copy; owns nothing.
+ */
+#ifndef MFS_IO_SOURCE_H
+#define MFS_IO_SOURCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+struct mfs_source;
+struct mfs_fileset;
+
+struct mfs_source_ops {
+	/* Fills all of [off, off+len), which lies inside [0, size); 0 or -errno with err filled. */
+	int (*read)(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
+		    struct mfs_error *err);
+};
+
+struct mfs_source {
+	const struct mfs_source_ops *ops;
+	const char *name; /* for messages; the caller keeps it alive */
+	uint64_t base;    /* of this source within its object */
+	uint64_t size;    /* bytes */
+	const void *object;
+	uint32_t index;
+};
+
+/* Reads exactly len bytes. -EINVAL if the range leaves the source, -EIO if bytes cannot be read,
+ * -ESTALE if a file changed since it was added to its fileset. */
+int mfs_source_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
+		    struct mfs_error *err);
+
+/* Reads [off, off+len) into memory that the caller frees. *ret is set on success alone. */
+int mfs_source_slurp(const struct mfs_source *s, uint64_t off, size_t len, void **ret,
+		     struct mfs_error *err);
+
+struct mfs_source mfs_source_memory(const void *bytes, uint64_t size, const char *name);
+/* A whole file of a fileset; the set must outlive the source. */
+struct mfs_source mfs_source_file(struct mfs_fileset *set, uint32_t file);
+/* A part of a source; the range must lie inside (checked by the caller with mfs_range_ok). */
+struct mfs_source mfs_source_part(const struct mfs_source *s, uint64_t off, uint64_t len);
+
+#endif

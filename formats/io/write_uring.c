@@ -1,0 +1,66 @@
+#include "formats/io/write_engine.h"
+
+#include <liburing.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int uring_start(void *state, struct mfs_write *w)
+{
+	struct io_uring *ring = state;
+	struct io_uring_sqe *sqe = io_uring_get_sqe(ring);
+	int rc;
+
+	if (!sqe)
+		return -EBUSY;
+	if (w->kind == MFS_WRITE_SYNC)
+		io_uring_prep_fsync(sqe, w->fd, 0);
+	else
+		io_uring_prep_writev(sqe, w->fd, w->iov, w->iov_count, w->off);
+	io_uring_sqe_set_data(sqe, w);
+	/* An entry that the kernel did not take stays queued, so it has to be offered again. */
+	do {
+		rc = io_uring_submit(ring);
+	} while (rc == -EINTR || rc == -EAGAIN);
+	return rc < 0 ? rc : 0;
+}
+
+static int uring_reap(void *state, struct mfs_write **ret, ssize_t *ret_done)
+{
+	struct io_uring *ring = state;
+	struct io_uring_cqe *cqe;
+	int rc = io_uring_wait_cqe(ring, &cqe);
+
+	if (rc)
+		return rc;
+	*ret = io_uring_cqe_get_data(cqe);
+	*ret_done = cqe->res;
+	io_uring_cqe_seen(ring, cqe);
+	return 0;
+}
+
+static void uring_free(void *state)
+{
+	io_uring_queue_exit(state);
+	free(state);
+}
+
+int mfs_write_uring(unsigned depth, struct mfs_write_engine **ret, struct mfs_error *err)
+{
+	static const struct mfs_write_engine_ops ops = {
+		.name = "io_uring",
+		.start = uring_start,
+		.reap = uring_reap,
+		.free = uring_free,
+	};
+	struct io_uring *ring = calloc(1, sizeof(*ring));
+	int rc;
+
+	if (!ring)
+		return mfs_fail_nomem(err);
+	rc = io_uring_queue_init(depth, ring, 0);
+	if (rc) {
+		free(ring);
+		return mfs_fail(err, rc, "cannot set up io_uring: %s", strerror(-rc));
+	}
+	return mfs_write_engine_with(&ops, ring, depth, ret, err);
+}

@@ -1,0 +1,96 @@
+/*
+ * A checkpoint as a model of a HuggingFace family: which HF tensors there are, and where each comes
+ * from. A family is one declarative table (families/NAME.c); nothing else knows a family's name.
+ */
+#ifndef MFS_MODEL_H
+#define MFS_MODEL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/ckpt/ckpt.h"
+
+struct mfs_family;
+struct mfs_family_tensor;
+struct mfs_model;
+
+/* One tensor of the HF model. */
+struct mfs_target {
+	const struct mfs_model *model;
+	const struct mfs_family_tensor *row;  /* the rule */
+	const struct mfs_global_tensor *src;  /* what it is made of (of several: the first) */
+	int32_t layer, expert;		      /* in HF's numbering; -1 without */
+	uint32_t unit;			      /* 0: before the layers, 1..L: a layer, L+1: after */
+	enum mfs_dtype dtype;
+	uint8_t ndim;
+	uint64_t shape[MFS_CKPT_DIMS];
+	uint64_t bytes;
+};
+
+/* What was decided about the vocabulary. */
+enum mfs_vocab_source {
+	MFS_VOCAB_PADDED,    /* nothing recorded or said: the padded rows stay */
+	MFS_VOCAB_ARGS,	     /* args.vocab_size */
+	MFS_VOCAB_OPTION,    /* -o vocab_size=N */
+	MFS_VOCAB_REF,	     /* the reference's config.json */
+	MFS_VOCAB_TOKENIZED, /* -o vocab_size=tokenizer */
+};
+
+struct mfs_vocab {
+	uint64_t rows, padded; /* shown, and stored */
+	enum mfs_vocab_source source;
+};
+
+struct mfs_model {
+	struct mfs_ckpt *ckpt;
+	const struct mfs_family *family;
+	struct mfs_vocab vocab;
+	enum mfs_dtype dtype;	    /* of most elements */
+	uint64_t parameters;	    /* elements of all targets, tied head counted once */
+	uint64_t bytes;
+	struct mfs_target *targets; /* by unit, then safetensors' order within a file is the view's */
+	uint32_t target_count;
+	const char **warnings;
+	uint32_t warning_count;
+	struct mfs_arena arena;
+};
+
+/* arch: a family's name, or NULL to derive it from the arguments. vocab: rows and source as decided
+ * by the caller (rows 0: keep the padded rows, or args.vocab_size where recorded).
+ * -ENOTSUP: no family fits, or a tensor is left over (named); -ENODATA: a tensor is missing (named);
+ * -EINVAL: a shape disagrees with the arguments (tensor, expected, found). */
+int mfs_model_new(struct mfs_ckpt *ckpt, const char *arch, const struct mfs_vocab *vocab,
+		  struct mfs_model **ret, struct mfs_error *err);
+void mfs_model_free(struct mfs_model *model);
+
+const char *mfs_model_family(const struct mfs_model *model);       /* "llama" */
+const char *mfs_model_architecture(const struct mfs_model *model); /* "LlamaForCausalLM" */
+
+/* HF name into text ("model.layers.3.self_attn.q_proj.weight"); returns its length. */
+size_t mfs_target_name(const struct mfs_target *t, char *text, size_t size);
+
+/*
+ * How a target is made: boxes of the target, each equal to a box of its source. Along target axis a
+ * the source moves along axis src_axis[a], from src_lo[src_axis[a]] in steps of step[a] elements.
+ * Boxes are emitted so that they tile the target. Stops when emit returns non-zero.
+ */
+struct mfs_box_map {
+	const struct mfs_global_tensor *src;
+	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* of the target */
+	uint64_t src_lo[MFS_CKPT_DIMS];
+	uint64_t step[MFS_CKPT_DIMS];
+	uint8_t src_axis[MFS_CKPT_DIMS];
+};
+
+int mfs_target_boxes(const struct mfs_target *t, int (*emit)(const struct mfs_box_map *m, void *arg),
+		     void *arg);
+
+/* Element operation applied on the way (families whose norms store weight - 1). */
+enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE };
+enum mfs_op mfs_target_op(const struct mfs_target *t);
+
+/* The families, for --help and messages. */
+const char *mfs_family_names(void); /* "deepseek-v3, gpt2, llama, ..." */
+
+#endif

@@ -1,0 +1,341 @@
+/* Reading through a plan: a byte range of the target to runs of mapped source bytes. */
+#include <errno.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/half.h"
+#include "formats/io/guard.h"
+#include "formats/plan/gather.h"
+#include "formats/plan/plan.h"
+
+#define REMEMBERED 16 /* files checked in this request; more are checked again, which costs a stat */
+#define TILE       32 /* elements: a tile of two-byte elements is one cache line wide */
+
+struct reader {
+	const struct mfs_plan *plan;
+	struct mfs_gather *g;
+	uint32_t files[REMEMBERED];
+	const uint8_t *maps[REMEMBERED];
+	unsigned file_count;
+	struct mfs_error *err;
+};
+
+/* Mapping of a file, checked against what the plan was built from once in a request. */
+static int map_file(struct reader *r, uint32_t file, const uint8_t **ret)
+{
+	unsigned slot;
+	int rc;
+
+	for (unsigned i = 0; i < r->file_count && i < REMEMBERED; i++) {
+		if (r->files[i] != file)
+			continue;
+		*ret = r->maps[i];
+		return 0;
+	}
+	rc = mfs_fileset_check(r->plan->files, file, r->err);
+	if (!rc)
+		rc = mfs_fileset_map(r->plan->files, file, ret, r->err);
+	if (rc)
+		return rc;
+	slot = r->file_count++ % REMEMBERED;
+	r->files[slot] = file;
+	r->maps[slot] = *ret;
+	return 0;
+}
+
+static int unreadable(struct reader *r, uint32_t file)
+{
+	return mfs_fail(r->err, -EIO, "%s/%s: cannot be read (cut short while in use?)",
+			mfs_fileset_dir(r->plan->files), mfs_fileset_name(r->plan->files, file));
+}
+
+static const struct mfs_plan_band *find_band(const struct mfs_plan *plan, uint64_t row)
+{
+	uint32_t low = 0, high = plan->band_count;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (plan->bands[middle].row <= row)
+			low = middle;
+		else
+			high = middle;
+	}
+	return &plan->bands[low];
+}
+
+static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *band)
+{
+	const struct mfs_plan_block *blocks = plan->blocks + band->first;
+
+	if (plan->op != MFS_OP_COPY)
+		return false;
+	for (uint32_t i = 0; i < band->count; i++)
+		if (blocks[i].width > 1 && blocks[i].col_stride != plan->element)
+			return false;
+	return true;
+}
+
+/* ---- runs of bytes ---- */
+
+/* Whole rows of one block lie behind one another in the file. */
+static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_band *band)
+{
+	const struct mfs_plan_block *block = &plan->blocks[band->first];
+
+	return band->count == 1 &&
+	       (band->rows == 1 || block->row_stride == plan->cols * plan->element);
+}
+
+/* Adds bytes of one row, [from, to) in it. */
+static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64_t row, uint64_t from,
+		      uint64_t to)
+{
+	const struct mfs_plan *plan = r->plan;
+
+	for (uint32_t i = 0; i < band->count && from < to; i++) {
+		const struct mfs_plan_block *block = &plan->blocks[band->first + i];
+		uint64_t start = block->col * plan->element;
+		uint64_t end = start + block->width * plan->element;
+		const uint8_t *map;
+		uint64_t n;
+		int rc;
+
+		if (from >= end)
+			continue;
+		n = mfs_min_u64(to, end) - from;
+		rc = map_file(r, block->file, &map);
+		if (rc)
+			return rc;
+		if (mfs_gather_add(r->g, map + block->src + (row - band->row) * block->row_stride + from -
+						 start, n))
+			return unreadable(r, block->file);
+		from += n;
+	}
+	return 0;
+}
+
+static int gather_contiguous(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
+			     uint64_t len)
+{
+	const struct mfs_plan_block *block = &r->plan->blocks[band->first];
+	const uint8_t *map;
+	int rc = map_file(r, block->file, &map);
+
+	if (!rc && mfs_gather_add(r->g, map + block->src + off, len))
+		rc = unreadable(r, block->file);
+	return rc;
+}
+
+static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint64_t off, uint64_t len)
+{
+	const uint64_t row_bytes = r->plan->cols * r->plan->element;
+	int rc = 0;
+
+	while (len && !rc) {
+		uint64_t row = off / row_bytes, from = off % row_bytes;
+		uint64_t n = mfs_min_u64(len, row_bytes - from);
+
+		rc = gather_row(r, band, band->row + row, from, from + n);
+		off += n;
+		len -= n;
+	}
+	return rc;
+}
+
+/* ---- single elements: transposed sources, element operations ---- */
+
+/* A rectangle of elements, copied one by one. */
+struct strided {
+	uint8_t *to;
+	uint64_t to_row; /* bytes between rows */
+	const uint8_t *from;
+	uint64_t from_row, from_col; /* bytes */
+	uint64_t rows, cols;
+	unsigned element;
+};
+
+static inline void copy_tile(const struct strided *s, uint64_t row, uint64_t rows, uint64_t col,
+			     uint64_t cols, unsigned element)
+{
+	for (uint64_t i = row; i < row + rows; i++)
+		for (uint64_t k = col; k < col + cols; k++)
+			memcpy(s->to + i * s->to_row + k * element,
+			       s->from + i * s->from_row + k * s->from_col, element);
+}
+
+/* In tiles: a column of the source is a row of the target, and each cache line serves many rows. */
+static void copy_strided(void *arg)
+{
+	const struct strided *s = arg;
+
+	for (uint64_t row = 0; row < s->rows; row += TILE) {
+		uint64_t rows = mfs_min_u64(TILE, s->rows - row);
+
+		for (uint64_t col = 0; col < s->cols; col += TILE) {
+			uint64_t cols = mfs_min_u64(TILE, s->cols - col);
+
+			/* A constant size lets the compiler make one load and store of it. */
+			if (s->element == 2)
+				copy_tile(s, row, rows, col, cols, 2);
+			else if (s->element == 4)
+				copy_tile(s, row, rows, col, cols, 4);
+			else
+				copy_tile(s, row, rows, col, cols, s->element);
+		}
+	}
+}
+
+/* Elements [col, col+cols) of rows [row, row+rows) of a band into to. */
+static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, uint64_t row,
+			  uint64_t rows, uint64_t col, uint64_t cols, uint8_t *to)
+{
+	const struct mfs_plan *plan = r->plan;
+
+	for (uint32_t i = 0; i < band->count; i++) {
+		const struct mfs_plan_block *b = &plan->blocks[band->first + i];
+		uint64_t first = mfs_max_u64(col, b->col);
+		uint64_t last = mfs_min_u64(col + cols, b->col + b->width);
+		struct strided s = {.to_row = cols * plan->element,
+				    .from_row = b->row_stride,
+				    .from_col = b->col_stride,
+				    .rows = rows,
+				    .element = plan->element};
+		const uint8_t *map;
+		int rc;
+
+		if (first >= last)
+			continue;
+		rc = map_file(r, b->file, &map);
+		if (rc)
+			return rc;
+		s.cols = last - first;
+		s.to = to + (first - col) * plan->element;
+		s.from = map + b->src + (row - band->row) * b->row_stride +
+			 (first - b->col) * b->col_stride;
+		if (mfs_guard_run(copy_strided, &s))
+			return unreadable(r, b->file);
+	}
+	return 0;
+}
+
+/* weight = stored + 1, added in fp32 and rounded once. The bytes lie in scratch, unaligned. */
+static int add_one(struct reader *r, uint8_t *bytes, uint64_t count)
+{
+	for (uint64_t i = 0; i < count; i++) {
+		uint8_t *at = bytes + i * r->plan->element;
+		uint16_t half;
+		float f;
+
+		switch (r->plan->dtype) {
+		case MFS_F32:
+			memcpy(&f, at, 4);
+			f += 1.0f;
+			memcpy(at, &f, 4);
+			break;
+		case MFS_BF16:
+			memcpy(&half, at, 2);
+			half = mfs_float_to_bf16(mfs_bf16_to_float(half) + 1.0f);
+			memcpy(at, &half, 2);
+			break;
+		case MFS_F16:
+			memcpy(&half, at, 2);
+			half = mfs_float_to_f16(mfs_f16_to_float(half) + 1.0f);
+			memcpy(at, &half, 2);
+			break;
+		default:
+			return mfs_fail(r->err, -ENOTSUP, "a norm of type %s cannot be shifted by one",
+					mfs_dtype_torch(r->plan->dtype));
+		}
+	}
+	return 0;
+}
+
+/* Whole elements around a byte range, in up to three rectangles, then the range cut out of them. */
+static int gather_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
+			   uint64_t len)
+{
+	const unsigned element = r->plan->element;
+	const uint64_t cols = r->plan->cols, skip = off % element;
+	uint64_t first = off / element, count = (off + len + element - 1) / element - first;
+	uint8_t *bytes = mfs_gather_room(r->g, len), *to = bytes;
+	uint64_t done = 0;
+	int rc = 0;
+
+	/* Scratch has room behind the request for the odd bytes of two elements (see the caller). */
+	while (done < count && !rc) {
+		uint64_t row = (first + done) / cols, col = (first + done) % cols;
+		uint64_t n = mfs_min_u64(count - done, cols - col), rows = 1;
+
+		if (!col && n == cols)
+			rows = (count - done) / cols;
+		rc = copy_rectangle(r, band, band->row + row, rows, col, n, to);
+		to += rows * n * element;
+		done += rows * n;
+	}
+	if (!rc && r->plan->op == MFS_OP_ADD_ONE)
+		rc = add_one(r, bytes, count);
+	if (!rc && skip)
+		memmove(bytes, bytes + skip, len);
+	return rc;
+}
+
+/* ---- the whole ---- */
+
+int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, struct mfs_gather *g,
+		    struct mfs_error *err)
+{
+	const uint64_t row_bytes = plan->cols * plan->element;
+	struct reader r = {.plan = plan, .g = g, .err = err};
+	const struct mfs_plan_band *band;
+	int rc = 0;
+
+	if (!len)
+		return 0;
+	band = find_band(plan, off / row_bytes);
+	for (; len && !rc; band++) {
+		uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
+		uint64_t n = mfs_min_u64(len, end - off);
+
+		if (!is_plain(plan, band))
+			rc = gather_elements(&r, band, off - start, n);
+		else if (is_contiguous(plan, band))
+			rc = gather_contiguous(&r, band, off - start, n);
+		else
+			rc = gather_rows(&r, band, off - start, n);
+		off += n;
+		len -= n;
+	}
+	return rc;
+}
+
+void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len)
+{
+	const uint64_t row_bytes = plan->cols * plan->element;
+	const struct mfs_plan_band *band;
+
+	if (!len)
+		return;
+	band = find_band(plan, off / row_bytes);
+	for (; len; band++) {
+		uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
+		uint64_t n = mfs_min_u64(len, end - off);
+		uint64_t row = (off - start) / row_bytes;
+		uint64_t rows = (off - start + n + row_bytes - 1) / row_bytes - row;
+
+		for (uint32_t i = 0; i < band->count; i++) {
+			const struct mfs_plan_block *b = &plan->blocks[band->first + i];
+
+			/* A single row may be the whole tensor: ask for the part alone. */
+			if (band->count == 1 && is_contiguous(plan, band))
+				mfs_fileset_willneed(plan->files, b->file, b->src + off - start, n);
+			else
+				mfs_fileset_willneed(plan->files, b->file,
+						     b->src + row * b->row_stride,
+						     (rows - 1) * b->row_stride +
+							     b->width * b->col_stride);
+		}
+		off += n;
+		len -= n;
+	}
+}

@@ -1,0 +1,297 @@
+#define _GNU_SOURCE
+#include "formats/plan/vfile.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/io/fileset.h"
+#include "formats/io/guard.h"
+#include "formats/plan/gather.h"
+#include "formats/plan/plan.h"
+
+enum part_kind { PART_LITERAL, PART_FILE, PART_TENSOR };
+
+struct part {
+	enum part_kind kind;
+	uint64_t offset, length;
+	union {
+		uint8_t *bytes;
+		struct {
+			struct mfs_fileset *set;
+			uint64_t offset;
+			uint32_t index;
+		} file;
+		struct {
+			const struct mfs_target *target;
+			_Atomic(struct mfs_plan *) plan; /* NULL until first touch */
+		} tensor;
+	} u;
+};
+
+struct mfs_vfile {
+	uint64_t size;
+	struct part *parts;
+	uint32_t count, capacity;
+};
+
+int mfs_vfile_new(struct mfs_vfile **ret, struct mfs_error *err)
+{
+	struct mfs_vfile *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return mfs_fail_nomem(err);
+	*ret = f;
+	return 0;
+}
+
+void mfs_vfile_free(struct mfs_vfile *f)
+{
+	if (!f)
+		return;
+	for (uint32_t i = 0; i < f->count; i++) {
+		if (f->parts[i].kind == PART_LITERAL)
+			free(f->parts[i].u.bytes);
+		else if (f->parts[i].kind == PART_TENSOR)
+			mfs_plan_free(f->parts[i].u.tensor.plan);
+	}
+	free(f->parts);
+	free(f);
+}
+
+static int add_part(struct mfs_vfile *f, const struct part *part, struct mfs_error *err)
+{
+	uint64_t size;
+
+	if (mfs_add_overflows(f->size, part->length, &size) || size > INT64_MAX)
+		return mfs_fail(err, -EINVAL, "a file of the view would be larger than 2^63 bytes");
+	if (f->count == f->capacity) {
+		uint32_t capacity = f->capacity ? f->capacity * 2 : 4;
+		struct part *parts = reallocarray(f->parts, capacity, sizeof(*parts));
+
+		if (!parts)
+			return mfs_fail_nomem(err);
+		f->parts = parts;
+		f->capacity = capacity;
+	}
+	memcpy(&f->parts[f->count], part, sizeof(*part));
+	f->parts[f->count++].offset = f->size;
+	f->size = size;
+	return 0;
+}
+
+int mfs_vfile_add_literal(struct mfs_vfile *f, void *bytes, uint64_t len, struct mfs_error *err)
+{
+	return add_part(f, &(struct part){.kind = PART_LITERAL, .length = len, .u.bytes = bytes}, err);
+}
+
+int mfs_vfile_add_file(struct mfs_vfile *f, struct mfs_fileset *set, uint32_t file, uint64_t off,
+		       uint64_t len, struct mfs_error *err)
+{
+	struct part part = {.kind = PART_FILE, .length = len};
+
+	if (!mfs_range_ok(off, len, mfs_fileset_size(set, file)))
+		return mfs_fail(err, -EINVAL, "%s: a range beyond its end", mfs_fileset_name(set, file));
+	part.u.file.set = set;
+	part.u.file.index = file;
+	part.u.file.offset = off;
+	return add_part(f, &part, err);
+}
+
+int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct mfs_error *err)
+{
+	struct part part = {.kind = PART_TENSOR, .length = t->bytes};
+
+	part.u.tensor.target = t;
+	return add_part(f, &part, err);
+}
+
+uint64_t mfs_vfile_size(const struct mfs_vfile *f)
+{
+	return f->size;
+}
+
+static int get_plan(struct part *part, struct mfs_plan **ret, struct mfs_error *err)
+{
+	struct mfs_plan *plan = atomic_load_explicit(&part->u.tensor.plan, memory_order_acquire);
+	struct mfs_plan *first = NULL;
+	int rc;
+
+	if (!plan) {
+		rc = mfs_plan_new(part->u.tensor.target, &plan, err);
+		if (rc)
+			return rc;
+		/* Two threads may have planned at once: the first one's stays. */
+		if (!atomic_compare_exchange_strong(&part->u.tensor.plan, &first, plan)) {
+			mfs_plan_free(plan);
+			plan = first;
+		}
+	}
+	*ret = plan;
+	return 0;
+}
+
+/* Index of the part that holds byte off, which lies in the file. */
+static uint32_t find_part(const struct mfs_vfile *f, uint64_t off)
+{
+	uint32_t low = 0, high = f->count;
+
+	while (high - low > 1) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (f->parts[middle].offset <= off)
+			low = middle;
+		else
+			high = middle;
+	}
+	return low;
+}
+
+static int gather_file(const struct part *part, uint64_t off, uint64_t len, struct mfs_gather *g,
+		       struct mfs_error *err)
+{
+	struct mfs_fileset *set = part->u.file.set;
+	const uint32_t file = part->u.file.index;
+	const uint8_t *map;
+	int rc = mfs_fileset_check(set, file, err);
+
+	if (!rc)
+		rc = mfs_fileset_map(set, file, &map, err);
+	if (!rc && mfs_gather_add(g, map + part->u.file.offset + off, len))
+		rc = mfs_fail(err, -EIO, "%s/%s: cannot be read", mfs_fileset_dir(set),
+			      mfs_fileset_name(set, file));
+	return rc;
+}
+
+static int gather_part(struct part *part, uint64_t off, uint64_t len, struct mfs_gather *g,
+		       struct mfs_error *err)
+{
+	struct mfs_plan *plan;
+	int rc;
+
+	switch (part->kind) {
+	case PART_LITERAL:
+		return mfs_gather_add(g, part->u.bytes + off, len);
+	case PART_FILE:
+		return gather_file(part, off, len, g, err);
+	default:
+		rc = get_plan(part, &plan, err);
+		return rc ? rc : mfs_plan_gather(plan, off, len, g, err);
+	}
+}
+
+int mfs_vfile_gather(struct mfs_vfile *f, uint64_t off, size_t len, struct mfs_gather *g,
+		     struct mfs_error *err)
+{
+	int rc = 0;
+
+	if (off >= f->size)
+		return 0;
+	len = mfs_min_u64(len, f->size - off);
+	for (uint32_t i = find_part(f, off); len && !rc; i++) {
+		struct part *part = &f->parts[i];
+		uint64_t inside = off - part->offset;
+		uint64_t n = mfs_min_u64(len, part->length - inside);
+
+		if (n)
+			rc = gather_part(part, inside, n, g, err);
+		off += n;
+		len -= n;
+	}
+	return rc;
+}
+
+/* ---- copies ---- */
+
+#define COPY_WINDOW (1u << 20)
+#define COPY_IOVECS 512
+
+static int copy_out(const struct mfs_gather *g, uint8_t *buf, struct mfs_error *err)
+{
+	for (unsigned i = 0; i < g->count; i++) {
+		if (mfs_guard_copy(buf, g->iov[i].iov_base, g->iov[i].iov_len))
+			return mfs_fail(err, -EIO, "a source cannot be read (cut short while in use?)");
+		buf += g->iov[i].iov_len;
+	}
+	return 0;
+}
+
+int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, size_t *ret_len,
+		    struct mfs_error *err)
+{
+	struct mfs_gather g;
+	size_t done = 0;
+	int rc = 0;
+
+	if (off >= f->size)
+		len = 0;
+	else
+		len = mfs_min_u64(len, f->size - off);
+	if (mfs_gather_init(&g, mfs_min_u64(len, COPY_WINDOW), COPY_IOVECS))
+		return mfs_fail_nomem(err);
+	while (done < len && !rc) {
+		mfs_gather_reset(&g);
+		rc = mfs_vfile_gather(f, off + done, mfs_min_u64(len - done, COPY_WINDOW), &g, err);
+		if (!rc)
+			rc = copy_out(&g, (uint8_t *)buf + done, err);
+		done += g.bytes;
+	}
+	mfs_gather_release(&g);
+	if (!rc)
+		*ret_len = len;
+	return rc;
+}
+
+/* ---- whole files ---- */
+
+int mfs_vfile_check(struct mfs_vfile *f, uint32_t *start, struct mfs_error *err)
+{
+	struct mfs_plan *plan;
+	int rc = 0;
+
+	for (uint32_t i = start ? *start : 0; i < f->count && !rc; i++) {
+		if (f->parts[i].kind == PART_TENSOR)
+			rc = get_plan(&f->parts[i], &plan, err);
+		else if (f->parts[i].kind == PART_FILE)
+			rc = mfs_fileset_check(f->parts[i].u.file.set, f->parts[i].u.file.index, err);
+		if (start)
+			*start = i + 1;
+	}
+	return rc;
+}
+
+void mfs_vfile_willneed(struct mfs_vfile *f, uint64_t off, uint64_t len)
+{
+	struct mfs_plan *plan;
+
+	if (off >= f->size)
+		return;
+	len = mfs_min_u64(len, f->size - off);
+	for (uint32_t i = find_part(f, off); len; i++) {
+		struct part *part = &f->parts[i];
+		uint64_t inside = off - part->offset;
+		uint64_t n = mfs_min_u64(len, part->length - inside);
+
+		if (n && part->kind == PART_TENSOR && !get_plan(part, &plan, NULL))
+			mfs_plan_willneed(plan, inside, n);
+		else if (n && part->kind == PART_FILE)
+			mfs_fileset_willneed(part->u.file.set, part->u.file.index,
+					     part->u.file.offset + inside, n);
+		off += n;
+		len -= n;
+	}
+}
+
+void mfs_vfile_served(struct mfs_vfile *f, uint64_t bytes)
+{
+	for (uint32_t i = f->count; i-- > 0;) {
+		const struct part *part = &f->parts[i];
+
+		if (part->kind != PART_TENSOR)
+			continue;
+		mfs_fileset_served(mfs_ckpt_files(part->u.tensor.target->model->ckpt), bytes);
+		return;
+	}
+}
