@@ -44,7 +44,7 @@
 	X(RAGGED_HEADS, "a hidden_size that is no multiple of num_attention_heads")                \
 	X(ROPE, "rotary positions (position_embedding_type rope)")                                 \
 	X(LEARNED_POSITIONS, "learned positions (position_embedding_type learned_absolute)")       \
-	X(OTHER_POSITIONS, "another position_embedding_type than rope, yarn, learned_absolute")    \
+	X(OTHER_POSITIONS, "another position_embedding_type than rope or learned_absolute")        \
 	X(ROPE_INTERLEAVED, "interleaved rotary pairs (rotary_interleaved)")                       \
 	X(ROPE_PARTIAL, "rotary positions on a part of each head (rotary_percent)")                \
 	X(ROPE_LLAMA3, "Llama 3's rotary scaling (use_rope_scaling)")                              \
@@ -91,10 +91,10 @@ enum mfs_dim {
 	MFS_DIM_HIDDEN_X2,
 	MFS_DIM_FFN,
 	MFS_DIM_FFN_X2,
-	MFS_DIM_QKV,	/* (heads + 2 groups) * head */
-	MFS_DIM_HEADS,	/* heads * head */
-	MFS_DIM_HEAD,	/* kv_channels */
-	MFS_DIM_VOCAB,	/* padded */
+	MFS_DIM_QKV,   /* (heads + 2 groups) * head */
+	MFS_DIM_HEADS, /* heads * head */
+	MFS_DIM_HEAD,  /* kv_channels */
+	MFS_DIM_VOCAB, /* padded */
 	MFS_DIM_POSITIONS,
 	MFS_DIM_EXPERTS,
 	MFS_DIM_MOE_FFN,
@@ -134,8 +134,8 @@ enum mfs_layer_kind { MFS_LAYER_ANY, MFS_LAYER_DENSE, MFS_LAYER_MOE };
 
 /* A table of these ends with a row without a name. */
 struct mfs_family_tensor {
-	const char *hf;	  /* in a layer: behind the family's layer prefix. {e} stands for the expert */
-	const char *name; /* canonical; in a layer: behind "decoder.layers." (or its MTP twin) */
+	const char *hf;	       /* in a layer: behind the family's layer_prefix; {e} is the expert */
+	const char *name;      /* canonical; in a layer: behind "decoder.layers." or its MTP twin */
 	enum mfs_dim shape[2]; /* Megatron's; a vector has one */
 	enum mfs_rule rule;
 	enum mfs_scope scope;
@@ -146,17 +146,25 @@ struct mfs_family_tensor {
 	bool norm;	       /* a weight that zero-centred norms store as weight - 1 */
 };
 
+/* Rows of such tables. Behind the shape: .kind, .when, .unless, .norm, ... where they are not 0. */
+#define MFS_MATRIX(scope_, hf_, name_, rule_, rows_, columns_, ...)                                \
+	{                                                                                          \
+		.scope = MFS_SCOPE_##scope_, .hf = hf_, .name = name_, .rule = MFS_RULE_##rule_,   \
+		.shape = {MFS_DIM_##rows_, MFS_DIM_##columns_}, __VA_ARGS__                        \
+	}
+#define MFS_VECTOR(scope_, hf_, name_, rule_, size_, ...)                                          \
+	MFS_MATRIX(scope_, hf_, name_, rule_, size_, NONE, __VA_ARGS__)
+
 enum mfs_config_kind {
-	MFS_CONFIG_INT,	  /* an int64_t of the arguments; MFS_UNSET is null */
-	MFS_CONFIG_REAL,  /* a double of the arguments */
-	MFS_CONFIG_HAS,	  /* true if the model has a feature of .has */
-	MFS_CONFIG_TEXT,  /* constants */
+	MFS_CONFIG_INT,	 /* an int64_t of the arguments; MFS_UNSET is null */
+	MFS_CONFIG_REAL, /* a double of the arguments */
+	MFS_CONFIG_HAS,	 /* true if the model has a feature of .has */
+	MFS_CONFIG_TEXT, /* constants */
 	MFS_CONFIG_NUMBER,
 	MFS_CONFIG_DECIMAL,
 	MFS_CONFIG_TRUE,
 	MFS_CONFIG_FALSE,
 	MFS_CONFIG_NULL,
-	MFS_CONFIG_LIST,  /* empty */
 	MFS_CONFIG_VALUE, /* computed: enum mfs_config_value */
 };
 
@@ -202,6 +210,12 @@ struct mfs_config_row {
 
 #define MFS_FIELD(name) offsetof(struct mfs_megatron_args, name)
 
+/* Rows of such tables: MFS_CONFIG("hidden_size", INT, .field = MFS_FIELD(hidden_size)). */
+#define MFS_CONFIG(key_, kind_, ...)                                                               \
+	{                                                                                          \
+		.key = key_, .kind = MFS_CONFIG_##kind_, __VA_ARGS__                               \
+	}
+
 /* Something to know before using the model: shown by inspect if the model has all features of when. */
 struct mfs_family_note {
 	uint64_t when;
@@ -215,9 +229,9 @@ struct mfs_family {
 	const char *layer_prefix; /* "model.layers.{i}." */
 	uint64_t required, optional;
 	const struct mfs_family_tensor *const *tensors; /* tables, ended by NULL */
-	const struct mfs_config_row *const *config;	/* tables, ended by NULL; a later row for a key
+	const struct mfs_config_row *const *config; /* tables, ended by NULL; a later row for a key
 							 * replaces an earlier one */
-	const struct mfs_family_note *notes;		/* ended by one without text; or NULL */
+	const struct mfs_family_note *notes;	    /* ended by one without text; or NULL */
 };
 
 /* All families; where several fit, the first is taken. Ended by NULL. */
@@ -236,8 +250,7 @@ extern const struct mfs_config_row mfs_config_window[];
 /* Features that the rules handle for any family that uses mfs_llama_attention. */
 #define MFS_LLAMA_OPTIONS                                                                          \
 	(MFS_HAS(ZERO_CENTERED) | MFS_HAS(EPS_NOT_1E6) | MFS_HAS(GQA) | MFS_HAS(HEAD_DIM) |        \
-	 MFS_HAS(ROPE_INTERLEAVED) | MFS_HAS(ROPE_LLAMA3) | MFS_HAS(ROPE_LINEAR) | MFS_HAS(YARN) | \
-	 MFS_HAS(TIED))
+	 MFS_HAS(ROPE_INTERLEAVED) | MFS_HAS(ROPE_LLAMA3) | MFS_HAS(ROPE_LINEAR) | MFS_HAS(TIED))
 
 /* True if a row with these conditions is there. */
 static inline bool mfs_applies(uint64_t when, uint64_t unless, uint64_t features)

@@ -21,7 +21,7 @@ struct mfs_target {
 	const struct mfs_family_tensor *row;  /* the rule */
 	const struct mfs_global_tensor *src;  /* what it is made of (of several: the first) */
 	int32_t layer, expert;		      /* in HF's numbering; -1 without */
-	uint32_t unit;			      /* 0: before the layers, 1..L: a layer, L+1: after */
+	uint32_t unit; /* 0: before the layers; then a layer each, MTP layers last; then after them */
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	uint64_t shape[MFS_CKPT_DIMS];
@@ -45,6 +45,7 @@ struct mfs_vocab {
 struct mfs_model {
 	struct mfs_ckpt *ckpt;
 	const struct mfs_family *family;
+	uint64_t features; /* family.h: enum mfs_feature as bits */
 	struct mfs_vocab vocab;
 	enum mfs_dtype dtype;	    /* of most elements */
 	uint64_t parameters;	    /* elements of all targets, tied head counted once */
@@ -63,6 +64,10 @@ struct mfs_model {
 int mfs_model_new(struct mfs_ckpt *ckpt, const char *arch, const struct mfs_vocab *vocab,
 		  struct mfs_model **ret, struct mfs_error *err);
 void mfs_model_free(struct mfs_model *model);
+
+/* Adds a sentence to warnings while a view is being built. -ENOMEM. */
+int mfs_model_warn(struct mfs_model *model, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 const char *mfs_model_family(const struct mfs_model *model);       /* "llama" */
 const char *mfs_model_architecture(const struct mfs_model *model); /* "LlamaForCausalLM" */

@@ -1,0 +1,184 @@
+# mcorefs. `make help` lists the targets; everything that is made goes into build/ (or O=DIR).
+
+O       ?= build
+PREFIX  ?= /usr/local
+SBINDIR ?= /sbin
+
+CFLAGS ?= -O2 -g
+BASE_CFLAGS := -std=gnu11 -fno-strict-aliasing -Wall -Wextra -Werror -ffp-contract=off -I.
+HARDENING   := -D_FORTIFY_SOURCE=2 -fstack-protector-strong
+BASE_LIBS   := -pthread -lm
+
+# Everything but fs/main.c is a library: the program and every test link it.
+LIB_SOURCES   := $(filter-out fs/main.c,$(wildcard formats/*.c formats/*/*.c formats/*/*/*.c fs/*.c))
+UNIT_TESTS    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
+THREAD_TESTS  := $(patsubst tests/unit/%.c,%,$(shell grep -ls pthread_create tests/unit/test_*.c))
+FUZZ_TARGETS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+TEST_PROGRAMS := $(patsubst %.c,%,$(wildcard tests/damage/*.c tests/mount/*.c tests/bench/*.c))
+
+# make SAN=address,undefined or SAN=thread builds only that variant, into its own folder.
+VARIANT := $(if $(findstring address,$(SAN)),asan,$(if $(findstring thread,$(SAN)),tsan,obj))
+
+all: $(if $(SAN),$(O)/$(VARIANT)/mcorefs,$(O)/mcorefs) ## build build/mcorefs (the default)
+
+# $(O)/config*.mk hold the packages' flags. Making them finds, or for the targets that say so
+# installs, what is missing; make then starts over with them.
+NO_CONFIG    := help clean format
+INSTALLING   := demo check interop fuzz fuzz-smoke bench deps
+TESTING      := check unit damage giants fuzz fuzz-smoke lint bench tests
+DEPS_MODE    := $(if $(filter $(INSTALLING),$(MAKECMDGOALS)),install,require)
+GOALS        := $(or $(MAKECMDGOALS),all)
+
+ifneq ($(filter-out $(NO_CONFIG),$(GOALS)),)
+include $(O)/config.mk
+ifneq ($(filter $(TESTING),$(GOALS))$(findstring $(O)/,$(GOALS)),)
+include $(O)/config-test.mk
+endif
+endif
+
+$(O)/config.mk: tests/deps.sh
+	@tests/deps.sh $(DEPS_MODE) build
+	@mkdir -p $(@D)
+	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libxxhash >$@.tmp && mv $@.tmp $@
+
+$(O)/config-test.mk: tests/deps.sh | $(O)/config.mk
+	@tests/deps.sh $(DEPS_MODE) test
+	@tests/deps.sh $(DEPS_MODE) fuzz || echo 'fuzz targets are replayed without libFuzzer' >&2
+	@tests/deps.sh flags CHECK check >$@.tmp
+	@tests/deps.sh require fuzz 2>/dev/null && echo 'HAVE_LIBFUZZER := yes' >>$@.tmp || true
+	@mv $@.tmp $@
+
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2))
+
+# $(1): folder under build, $(2): compiler, $(3): flags. Objects mirror the source tree.
+define variant
+$(O)/$(1)/%.o: %.c $(O)/config.mk Makefile
+	$$(call say,CC,$$@)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(DEPS_CFLAGS) $$(CHECK_CFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
+
+$(O)/$(1)/libmcorefs.a: $(LIB_SOURCES:%.c=$(O)/$(1)/%.o)
+	$$(call say,AR,$$@)
+	$$(Q)rm -f $$@ && ar rcs $$@ $$^
+
+$(O)/$(1)/mcorefs: $(O)/$(1)/fs/main.o $(O)/$(1)/libmcorefs.a
+	$$(call say,LINK,$$@)
+	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
+
+$(O)/$(1)/libunit.a: $(O)/$(1)/tests/unit/unit.o
+	$$(Q)ar rcs $$@ $$^
+
+$(UNIT_TESTS:%=$(O)/$(1)/tests/unit/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
+	$$(call say,LINK,$$@)
+	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(CHECK_LIBS) $$(DEPS_LIBS) $(BASE_LIBS)
+
+$(TEST_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libmcorefs.a
+	$$(call say,LINK,$$@)
+	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
+
+-include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c tests/unit/unit.c \
+	$(UNIT_TESTS:%=tests/unit/%.c) $(TEST_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
+endef
+
+SANITIZE := -fno-omit-frame-pointer -fno-sanitize-recover=all
+CLANG    ?= clang
+$(eval $(call variant,obj,$$(CC),$(HARDENING)))
+$(eval $(call variant,asan,$$(CC),-fsanitize=address,undefined $(SANITIZE)))
+$(eval $(call variant,tsan,$$(CC),-fsanitize=thread $(SANITIZE)))
+$(eval $(call variant,fuzz,$$(CLANG),-fsanitize=fuzzer-no-link,address,undefined $(SANITIZE)))
+
+$(O)/mcorefs: $(O)/obj/mcorefs
+	$(Q)cp -f $< $@
+
+# A fuzz target is linked twice: with libFuzzer, and with a main that replays files under gcc's ASan.
+$(FUZZ_TARGETS:%=$(O)/fuzz/%): $(O)/fuzz/%: $(O)/fuzz/tests/fuzz/%.o $(O)/fuzz/libmcorefs.a
+	$(call say,LINK,$@)
+	$(Q)$(CLANG) -fsanitize=fuzzer,address,undefined -o $@ $^ -Wl,--as-needed $(DEPS_LIBS) $(BASE_LIBS)
+
+$(FUZZ_TARGETS:%=$(O)/asan/replay/%): $(O)/asan/replay/%: $(O)/asan/tests/fuzz/%.o \
+		$(O)/asan/tests/fuzz/replay.o $(O)/asan/libmcorefs.a
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) -fsanitize=address,undefined -o $@ $^ -Wl,--as-needed $(DEPS_LIBS) $(BASE_LIBS)
+
+UNIT_PROGRAMS := $(UNIT_TESTS:%=$(O)/obj/tests/unit/%) $(UNIT_TESTS:%=$(O)/asan/tests/unit/%) \
+	$(THREAD_TESTS:%=$(O)/tsan/tests/unit/%)
+REPLAY_PROGRAMS := $(FUZZ_TARGETS:%=$(O)/asan/replay/%)
+FUZZ_PROGRAMS   := $(if $(HAVE_LIBFUZZER),$(FUZZ_TARGETS:%=$(O)/fuzz/%))
+OTHER_PROGRAMS  := $(TEST_PROGRAMS:%=$(O)/obj/%) $(patsubst %,$(O)/asan/%,$(filter tests/damage/%,$(TEST_PROGRAMS)))
+
+deps: $(O)/config.mk ## install what building needs (apt-get; root or sudo)
+
+demo: all ## mount a sample checkpoint, look at it, read it through the mount
+	@tests/demo.sh
+
+tests: $(O)/mcorefs $(O)/asan/mcorefs $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) ## build all tests without running them
+
+check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
+	@tests/run.sh unit fuzz-corpus damage mount giants fuzz-smoke
+
+unit: $(UNIT_PROGRAMS) ## unit tests alone: plain, under ASan and UBSan, threads under TSan
+	@tests/run.sh unit
+
+damage: $(OTHER_PROGRAMS) ## fixtures cut and changed at random: right bytes or a named error
+	@tests/run.sh damage
+
+mount: $(O)/mcorefs $(OTHER_PROGRAMS) ## tests on a real mount
+	@tests/run.sh mount
+
+giants: $(O)/mcorefs ## sparse 671 B and 405 B checkpoints: memory, counts, times
+	@tests/run.sh giants
+
+fuzz: tests ## each fuzz target for FUZZ_SECONDS (600), one after the other
+	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) tests/run.sh fuzz
+
+fuzz-smoke: tests ## each fuzz target for 30 s
+	@tests/run.sh fuzz-smoke
+
+interop: $(O)/mcorefs ## open mounts with transformers, vLLM, MLX (a Python venv outside of the tree)
+	@tests/interop/run.sh
+
+bench: $(O)/mcorefs $(OTHER_PROGRAMS) ## ratios against a native copy (BENCH_GIB, default 2)
+	@tests/bench/bench.sh
+
+CODE := $(wildcard formats/*.[ch] formats/*/*.[ch] formats/*/*/*.[ch] fs/*.[ch] tests/*/*.[ch])
+
+lint: $(O)/config-test.mk ## format, headers that compile alone, who may include and call what
+	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)" tests/lint.sh $(CODE)
+
+format: ## run clang-format over the C sources
+	clang-format -i $(CODE)
+
+HELPER := $(wildcard mount-helpers/mount.mcorefs)
+install: $(O)/mcorefs ## install under PREFIX (/usr/local), the mount helper in SBINDIR (/sbin)
+	install -D -m 755 $(O)/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs
+	$(if $(HELPER),install -D -m 755 $(HELPER) $(DESTDIR)$(SBINDIR)/mount.mcorefs)
+	$(foreach m,$(wildcard mount-helpers/man/*.[1-8]),install -D -m 644 $(m) \
+		$(DESTDIR)$(PREFIX)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))$(newline))
+	$(foreach f,$(wildcard mount-helpers/completions/mcorefs.bash),install -D -m 644 $(f) \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcorefs$(newline))
+	$(foreach f,$(wildcard mount-helpers/completions/_mcorefs),install -D -m 644 $(f) \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcorefs$(newline))
+
+uninstall: ## remove what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(SBINDIR)/mount.mcorefs \
+		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcorefs \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcorefs
+
+define newline
+
+
+endef
+
+clean: ## remove build/
+	rm -rf $(O)
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+
+.PHONY: all deps demo tests check unit damage mount giants fuzz fuzz-smoke interop bench lint format \
+	install uninstall clean help
+.DELETE_ON_ERROR:
+.SECONDARY:

@@ -1,0 +1,224 @@
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#include "formats/model/family.h"
+#include "formats/model/model.h"
+
+static const char *const phrases[] = {
+#define MFS_FEATURE_TEXT(name, text) text,
+	MFS_FEATURES(MFS_FEATURE_TEXT)
+#undef MFS_FEATURE_TEXT
+};
+
+_Static_assert(MFS_FEATURE_COUNT <= 64, "a set of features is one word");
+
+/* ---- features of a checkpoint ---- */
+
+static uint64_t when(bool condition, uint64_t features)
+{
+	return condition ? features : 0;
+}
+
+static bool is(const char *text, const char *what)
+{
+	return text && !strcmp(text, what);
+}
+
+static uint64_t activation(const struct mfs_megatron_args *a)
+{
+	if (a->swiglu)
+		return MFS_HAS(SWIGLU);
+	if (a->quick_geglu)
+		return MFS_HAS(QUICK_GEGLU);
+	if (a->squared_relu)
+		return MFS_HAS(RELU2);
+	return MFS_HAS(GELU) | when(a->exact_gelu, MFS_HAS(GELU_EXACT));
+}
+
+static uint64_t attention(const struct mfs_megatron_args *a)
+{
+	uint64_t f = when(a->qk_layernorm, MFS_HAS(QK_NORM)) |
+		     when(a->qk_l2_norm, MFS_HAS(QK_L2_NORM)) |
+		     when(a->attention_output_gate, MFS_HAS(OUTPUT_GATE)) |
+		     when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW));
+
+	if (a->multi_latent_attention)
+		return f | MFS_HAS(MLA) | when(a->q_lora_rank != MFS_UNSET, MFS_HAS(Q_LORA));
+	return f | when(a->num_query_groups != a->num_attention_heads, MFS_HAS(GQA)) |
+	       when(a->num_attention_heads * a->kv_channels != a->hidden_size, MFS_HAS(HEAD_DIM)) |
+	       when(a->hidden_size % a->num_attention_heads != 0, MFS_HAS(RAGGED_HEADS));
+}
+
+/* MLA makes its own rotary embedding, by rope_type; it is not handed the scalings of the others. */
+static uint64_t mla_positions(const struct mfs_megatron_args *a)
+{
+	uint64_t f = when(is(a->position_embedding_type, "learned_absolute"),
+			  MFS_HAS(LEARNED_POSITIONS));
+
+	if (is(a->rope_type, "yarn"))
+		return f | MFS_HAS(ROPE) | MFS_HAS(YARN);
+	if (is(a->rope_type, "rope"))
+		return f | MFS_HAS(ROPE) |
+		       when(a->rotary_scaling_factor > 1 && a->mscale_all_dim != 0,
+			    MFS_HAS(SCALED_SOFTMAX));
+	return f | MFS_HAS(OTHER_POSITIONS);
+}
+
+static uint64_t positions(const struct mfs_megatron_args *a)
+{
+	const double linear = a->rotary_seq_len_interpolation_factor;
+	const bool scaled = linear != 0 && linear != 1;
+	uint64_t f;
+
+	if (is(a->position_embedding_type, "learned_absolute") && !a->multi_latent_attention)
+		return MFS_HAS(LEARNED_POSITIONS);
+	f = when(a->rotary_interleaved, MFS_HAS(ROPE_INTERLEAVED)) |
+	    when(a->rotary_percent != 1, MFS_HAS(ROPE_PARTIAL));
+	if (a->multi_latent_attention)
+		return f | mla_positions(a);
+	if (!is(a->position_embedding_type, "rope"))
+		return f | MFS_HAS(OTHER_POSITIONS);
+	return f | MFS_HAS(ROPE) | when(a->use_rope_scaling, MFS_HAS(ROPE_LLAMA3)) |
+	       when(scaled, MFS_HAS(ROPE_LINEAR)) |
+	       when(scaled && a->use_rope_scaling, MFS_HAS(ROPE_SCALED_TWICE));
+}
+
+static uint64_t moe_pattern(const struct mfs_megatron_args *a)
+{
+	for (int64_t i = a->first_dense_layers; i < a->num_layers; i++)
+		if (!a->moe_layers[i])
+			return MFS_HAS(MOE_MIXED);
+	return when(a->first_dense_layers > 0, MFS_HAS(MOE_AFTER_DENSE));
+}
+
+static uint64_t shared_expert(const struct mfs_megatron_args *a)
+{
+	const int64_t size = a->moe_shared_expert_intermediate_size;
+
+	if (size == MFS_UNSET)
+		return 0;
+	return MFS_HAS(SHARED_EXPERT) |
+	       when(size % a->moe_ffn_hidden_size != 0, MFS_HAS(SHARED_RAGGED)) |
+	       when(a->moe_shared_expert_gate, MFS_HAS(SHARED_GATE)) |
+	       when(a->moe_shared_expert_glu_interleave_size > 0, MFS_HAS(GLU_INTERLEAVED));
+}
+
+/* Groups count only if a number of them is chosen (megatron/core/transformer/moe/moe_utils.py:
+ * topk_routing_with_score_function); a group's score is the sum of its topk / group_topk best. */
+static uint64_t router(const struct mfs_megatron_args *a)
+{
+	const char *score = a->moe_router_score_function;
+	const double scale = a->moe_router_topk_scaling_factor;
+	const bool grouped = a->moe_router_group_topk != MFS_UNSET && a->moe_router_num_groups > 1;
+
+	return when(is(score, "sigmoid"), MFS_HAS(SIGMOID_ROUTER)) |
+	       when(!is(score, "sigmoid") && !is(score, "softmax"), MFS_HAS(OTHER_ROUTER)) |
+	       when(is(score, "softmax") && a->moe_router_pre_softmax, MFS_HAS(PRE_SOFTMAX)) |
+	       when(a->moe_router_enable_expert_bias, MFS_HAS(EXPERT_BIAS)) |
+	       when(scale != 0 && scale != 1, MFS_HAS(ROUTER_SCALE)) |
+	       when(grouped, MFS_HAS(ROUTER_GROUPS)) |
+	       when(grouped && a->moe_router_topk != 2 * a->moe_router_group_topk,
+		    MFS_HAS(GROUPS_NOT_BY_TWO));
+}
+
+static uint64_t experts(const struct mfs_megatron_args *a)
+{
+	if (!a->moe_layers)
+		return 0;
+	return MFS_HAS(MOE) | moe_pattern(a) | shared_expert(a) | router(a) |
+	       when(a->moe_mlp_glu_interleave_size > 0, MFS_HAS(GLU_INTERLEAVED));
+}
+
+uint64_t mfs_features_of(const struct mfs_megatron_args *a)
+{
+	return when(a->layernorm, MFS_HAS(LAYERNORM)) |
+	       when(a->zero_centered_gamma, MFS_HAS(ZERO_CENTERED)) |
+	       when(a->norm_epsilon != 1e-6, MFS_HAS(EPS_NOT_1E6)) |
+	       when(a->add_bias_linear, MFS_HAS(LINEAR_BIAS)) |
+	       when(a->add_qkv_bias && !a->add_bias_linear, MFS_HAS(QKV_BIAS)) |
+	       when(a->tied, MFS_HAS(TIED)) | when(a->mtp_num_layers > 0, MFS_HAS(MTP)) |
+	       when(a->foreign != NULL, MFS_HAS(FOREIGN)) | activation(a) | attention(a) |
+	       positions(a) | experts(a);
+}
+
+/* ---- the family that fits ---- */
+
+static uint64_t missing(const struct mfs_family *f, uint64_t features)
+{
+	return f->required & ~features;
+}
+
+static uint64_t unknown(const struct mfs_family *f, uint64_t features)
+{
+	return features & ~(f->required | f->optional);
+}
+
+static const struct mfs_family *nearest(uint64_t features)
+{
+	const struct mfs_family *best = NULL;
+	int fewest = 2 * MFS_FEATURE_COUNT;
+
+	for (size_t i = 0; mfs_families[i]; i++) {
+		int misfits = __builtin_popcountll(missing(mfs_families[i], features)) +
+			      __builtin_popcountll(unknown(mfs_families[i], features));
+
+		if (misfits < fewest) {
+			fewest = misfits;
+			best = mfs_families[i];
+		}
+	}
+	return best;
+}
+
+/* Appends "word a, word b" for every feature of a set. */
+static void list(uint64_t set, const char *word, const char *foreign, char *text, size_t size)
+{
+	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++) {
+		size_t used = strlen(text);
+
+		if (set >> i & 1)
+			snprintf(text + used, size - used, "%s%s %s", used ? ", " : "", word,
+				 i == MFS_F_FOREIGN ? foreign : phrases[i]);
+	}
+}
+
+static int misfit(const struct mfs_family *f, const char *arch, const struct mfs_megatron_args *a,
+		  uint64_t features, struct mfs_error *err)
+{
+	char text[400] = "";
+
+	list(unknown(f, features), "has", a->foreign, text, sizeof(text));
+	list(missing(f, features), "lacks", "", text, sizeof(text));
+	if (arch)
+		return mfs_fail(err, -ENOTSUP, "this model is no %s: it %s", f->name, text);
+	return mfs_fail(err, -ENOTSUP,
+			"no HF family fits this model (of %s); the nearest is %s, but the model %s",
+			mfs_family_names(), f->name, text);
+}
+
+static bool named(const struct mfs_family *f, const char *arch)
+{
+	return !strcasecmp(arch, f->name) || !strcmp(arch, f->model_type) ||
+	       !strcmp(arch, f->architecture);
+}
+
+int mfs_family_choose(const struct mfs_megatron_args *a, const char *arch,
+		      const struct mfs_family **ret, struct mfs_error *err)
+{
+	const uint64_t features = mfs_features_of(a);
+	const struct mfs_family *f;
+
+	for (size_t i = 0; (f = mfs_families[i]); i++) {
+		if (arch ? !named(f, arch) : missing(f, features) || unknown(f, features))
+			continue;
+		if (missing(f, features) || unknown(f, features))
+			return misfit(f, arch, a, features, err);
+		*ret = f;
+		return 0;
+	}
+	if (arch)
+		return mfs_fail(err, -EINVAL, "arch=%s: no such family; there are %s", arch,
+				mfs_family_names());
+	return misfit(nearest(features), NULL, a, features, err);
+}

@@ -1,0 +1,519 @@
+#include "formats/model/model.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/model/family.h"
+#include "formats/model/rules.h"
+
+#define DECODER	  "decoder.layers."
+#define MTP	  "mtp.layers."
+#define MTP_INNER "mtp.layers.transformer_layer."
+
+#define DTYPES (MFS_C128 + 1)
+
+/* A row of the family's tables that this model has. */
+struct bound {
+	const struct mfs_family_tensor *row;
+	const char *name, *mtp_name; /* canonical, whole: of the decoder; of MTP's inner layer */
+	const char *used[2];	     /* the same as the checkpoint interned them; NULL: not there */
+};
+
+struct builder {
+	struct mfs_model *model;
+	const struct mfs_megatron_args *args;
+	uint64_t dims[MFS_DIM_COUNT];
+	struct bound *rows;
+	uint32_t row_count, capacity;
+	uint64_t elements[DTYPES];
+	struct mfs_error *err;
+};
+
+/* ---- sizes ---- */
+
+/* Saturates: no tensor has such a size, so the check of shapes fails with both numbers. */
+static uint64_t times(uint64_t a, uint64_t b)
+{
+	uint64_t product;
+
+	return mfs_mul_overflows(a, b, &product) ? UINT64_MAX : product;
+}
+
+/* MFS_UNSET becomes 0. */
+static uint64_t size_of(int64_t argument)
+{
+	return argument > 0 ? (uint64_t)argument : 0;
+}
+
+static void fill_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t *dims)
+{
+	const uint64_t heads = size_of(a->num_attention_heads), head = size_of(a->kv_channels);
+	const uint64_t nope = size_of(a->qk_head_dim), rope = size_of(a->qk_pos_emb_head_dim);
+
+	dims[MFS_DIM_HIDDEN] = size_of(a->hidden_size);
+	dims[MFS_DIM_HIDDEN_X2] = times(2, dims[MFS_DIM_HIDDEN]);
+	dims[MFS_DIM_FFN] = size_of(a->ffn_hidden_size);
+	dims[MFS_DIM_FFN_X2] = times(2, dims[MFS_DIM_FFN]);
+	dims[MFS_DIM_QKV] = times(heads + 2 * size_of(a->num_query_groups), head);
+	dims[MFS_DIM_HEADS] = times(heads, head);
+	dims[MFS_DIM_HEAD] = head;
+	dims[MFS_DIM_VOCAB] = padded;
+	dims[MFS_DIM_POSITIONS] = size_of(a->max_position_embeddings);
+	dims[MFS_DIM_EXPERTS] = size_of(a->num_experts);
+	dims[MFS_DIM_MOE_FFN] = size_of(a->moe_ffn_hidden_size);
+	dims[MFS_DIM_MOE_FFN_X2] = times(2, dims[MFS_DIM_MOE_FFN]);
+	dims[MFS_DIM_SHARED_FFN] = size_of(a->moe_shared_expert_intermediate_size);
+	dims[MFS_DIM_SHARED_FFN_X2] = times(2, dims[MFS_DIM_SHARED_FFN]);
+	dims[MFS_DIM_Q_LORA] = size_of(a->q_lora_rank);
+	dims[MFS_DIM_KV_LORA] = size_of(a->kv_lora_rank);
+	dims[MFS_DIM_KV_DOWN] = size_of(a->kv_lora_rank) + rope;
+	dims[MFS_DIM_MLA_Q] = times(heads, nope + rope);
+	dims[MFS_DIM_MLA_KV] = times(heads, nope + size_of(a->v_head_dim));
+	dims[MFS_DIM_MLA_OUT] = times(heads, size_of(a->v_head_dim));
+}
+
+/* ---- vocabulary ---- */
+
+static const char *vocab_source(enum mfs_vocab_source source)
+{
+	switch (source) {
+	case MFS_VOCAB_OPTION:
+		return "asked for by vocab_size=";
+	case MFS_VOCAB_REF:
+		return "of the reference's config.json";
+	case MFS_VOCAB_TOKENIZED:
+		return "of the tokenizer";
+	case MFS_VOCAB_ARGS:
+	case MFS_VOCAB_PADDED:
+		break;
+	}
+	return "recorded in the run's arguments";
+}
+
+/* The true size where the run recorded one. NullTokenizer adds a row for the end of documents until
+ * core 0.16; in newer files that row, if it is there, is padding and does no harm. */
+static uint64_t recorded_vocab(const struct mfs_megatron_args *a, uint64_t padded)
+{
+	uint64_t rows = size_of(a->vocab_size);
+
+	if (rows && a->tokenizer_type && !strcmp(a->tokenizer_type, "NullTokenizer") &&
+	    rows < padded)
+		rows++;
+	return rows;
+}
+
+static int decide_vocab(struct builder *b, const struct mfs_vocab *said)
+{
+	const struct mfs_global_tensor *embedding =
+		mfs_ckpt_find(b->model->ckpt, "embedding.word_embeddings.weight", -1, -1);
+	struct mfs_vocab *v = &b->model->vocab;
+
+	v->padded = size_of(b->args->padded_vocab_size);
+	if (!v->padded && embedding && embedding->ndim)
+		v->padded = embedding->shape[0];
+	if (said && said->rows) {
+		v->rows = said->rows;
+		v->source = said->source;
+	} else {
+		v->rows = recorded_vocab(b->args, v->padded);
+		v->source = v->rows ? MFS_VOCAB_ARGS : MFS_VOCAB_PADDED;
+	}
+	if (!v->rows)
+		v->rows = v->padded;
+	if (v->rows > v->padded)
+		return mfs_fail(
+			b->err, -EINVAL,
+			"%s: a vocabulary of %llu rows (%s) does not fit: the checkpoint stores %llu",
+			mfs_ckpt_dir(b->model->ckpt), (unsigned long long)v->rows,
+			vocab_source(v->source), (unsigned long long)v->padded);
+	return 0;
+}
+
+/* ---- rows of the tables ---- */
+
+static int bind_row(struct builder *b, const struct mfs_family_tensor *row, struct bound *ret)
+{
+	struct mfs_arena *arena = &b->model->arena;
+	const bool in_layer = row->scope == MFS_SCOPE_LAYER, in_mtp = row->scope == MFS_SCOPE_MTP;
+
+	*ret = (struct bound){.row = row, .name = row->name};
+	if (in_layer)
+		ret->name = mfs_arena_printf(arena, "%s%s", DECODER, row->name);
+	if (in_layer || in_mtp)
+		ret->mtp_name =
+			mfs_arena_printf(arena, "%s%s", in_mtp ? MTP : MTP_INNER, row->name);
+	return ret->name && (ret->mtp_name || !(in_layer || in_mtp)) ? 0 : mfs_fail_nomem(b->err);
+}
+
+static int bind_rows(struct builder *b)
+{
+	const struct mfs_family_tensor *const *tables = b->model->family->tensors;
+	uint32_t most = 0;
+	int rc = 0;
+
+	for (size_t t = 0; tables[t]; t++)
+		for (size_t i = 0; tables[t][i].hf; i++)
+			most++;
+	b->rows = mfs_arena_array(&b->model->arena, most, sizeof(*b->rows));
+	if (!b->rows)
+		return mfs_fail_nomem(b->err);
+	for (size_t t = 0; tables[t] && !rc; t++)
+		for (size_t i = 0; tables[t][i].hf && !rc; i++)
+			if (mfs_applies(tables[t][i].when, tables[t][i].unless, b->model->features))
+				rc = bind_row(b, &tables[t][i], &b->rows[b->row_count++]);
+	return rc;
+}
+
+/* ---- targets ---- */
+
+static const char *dir_of(const struct builder *b)
+{
+	return mfs_ckpt_dir(b->model->ckpt);
+}
+
+static int missing_tensor(const struct builder *b, const char *name, int32_t layer, int32_t expert)
+{
+	const struct mfs_global_tensor absent = {.name = name, .layer = layer, .expert = expert};
+	char text[MFS_CKPT_NAME_SIZE];
+
+	return mfs_fail(b->err, -ENODATA,
+			"%s: tensor '%s' is missing; a model of the %s family has it", dir_of(b),
+			mfs_global_tensor_name(&absent, text, sizeof(text)),
+			b->model->family->name);
+}
+
+static bool is_float(enum mfs_dtype t)
+{
+	return t == MFS_BF16 || t == MFS_F16 || t == MFS_F32 || t == MFS_F64;
+}
+
+static int check_source(const struct builder *b, const struct mfs_family_tensor *row,
+			const struct mfs_global_tensor *src)
+{
+	const unsigned ndim = row->shape[1] == MFS_DIM_NONE ? 1 : 2;
+	const uint64_t expected[2] = {b->dims[row->shape[0]], b->dims[row->shape[1]]};
+	char name[MFS_CKPT_NAME_SIZE], want[64], found[128];
+
+	if (src->ndim != ndim || memcmp(src->shape, expected, ndim * sizeof(*expected)))
+		return mfs_fail(b->err, -EINVAL,
+				"%s: tensor '%s' is %s, but by the run's arguments it should be %s",
+				dir_of(b), mfs_global_tensor_name(src, name, sizeof(name)),
+				mfs_shape_text(src->shape, src->ndim, found, sizeof(found)),
+				mfs_shape_text(expected, ndim, want, sizeof(want)));
+	if (!is_float(src->dtype))
+		return mfs_fail(b->err, -ENOTSUP,
+				"%s: tensor '%s' is of %s, expected floating point", dir_of(b),
+				mfs_global_tensor_name(src, name, sizeof(name)),
+				mfs_dtype_torch(src->dtype));
+	return 0;
+}
+
+static int next_target(struct builder *b, struct mfs_target **ret)
+{
+	struct mfs_model *m = b->model;
+	uint32_t more = b->capacity ? b->capacity * 2 : 256;
+	struct mfs_target *grown;
+
+	if (m->target_count == b->capacity) {
+		grown = more > b->capacity ? reallocarray(m->targets, more, sizeof(*grown)) : NULL;
+		if (!grown)
+			return mfs_fail_nomem(b->err);
+		m->targets = grown;
+		b->capacity = more;
+	}
+	*ret = &m->targets[m->target_count++];
+	return 0;
+}
+
+static void shape_target(const struct builder *b, struct mfs_target *t)
+{
+	const struct mfs_global_tensor *src = t->src;
+
+	t->ndim = src->ndim;
+	t->shape[0] = mfs_rule_rows(t->row->rule, b->args, src->shape[0], b->model->vocab.rows);
+	if (t->ndim == 2) {
+		t->shape[1] = src->shape[1];
+		if (t->row->transposed) {
+			t->shape[1] = t->shape[0];
+			t->shape[0] = src->shape[1];
+		}
+	}
+}
+
+static int count_target(struct builder *b, struct mfs_target *t)
+{
+	struct mfs_model *m = b->model;
+	char name[MFS_CKPT_NAME_SIZE];
+	uint64_t elements;
+
+	if (!mfs_shape_count(t->shape, t->ndim, &elements) ||
+	    mfs_mul_overflows(elements, mfs_dtype_size(t->dtype), &t->bytes) ||
+	    mfs_add_overflows(m->bytes, t->bytes, &m->bytes))
+		return mfs_fail(b->err, -EINVAL, "%s: tensor '%s' is too large", dir_of(b),
+				mfs_global_tensor_name(t->src, name, sizeof(name)));
+	m->parameters += elements;
+	b->elements[t->dtype] += elements;
+	return 0;
+}
+
+/* Where a target stands: in the source's numbering and in HF's. */
+struct place {
+	int32_t source_layer, layer;
+	uint32_t unit;
+	bool mtp;
+};
+
+static int add_target(struct builder *b, struct bound *row, const struct place *p, int32_t expert)
+{
+	const char *name = p->mtp ? row->mtp_name : row->name;
+	const struct mfs_global_tensor *src =
+		mfs_ckpt_find(b->model->ckpt, name, p->source_layer, expert);
+	struct mfs_target *t;
+	int rc;
+
+	if (!src)
+		return missing_tensor(b, name, p->source_layer, expert);
+	rc = check_source(b, row->row, src);
+	if (!rc)
+		rc = next_target(b, &t);
+	if (rc)
+		return rc;
+	row->used[p->mtp] = src->name;
+	*t = (struct mfs_target){.model = b->model,
+				 .row = row->row,
+				 .src = src,
+				 .layer = p->layer,
+				 .expert = expert,
+				 .unit = p->unit,
+				 .dtype = src->dtype};
+	shape_target(b, t);
+	return count_target(b, t);
+}
+
+static bool is_moe(const struct mfs_megatron_args *a, int64_t layer)
+{
+	return a->moe_layers && a->moe_layers[layer];
+}
+
+static bool of_kind(const struct mfs_family_tensor *row, bool moe)
+{
+	return row->kind == MFS_LAYER_ANY || (row->kind == MFS_LAYER_MOE) == moe;
+}
+
+static int add_rows(struct builder *b, enum mfs_scope scope, const struct place *p, bool moe,
+		    int32_t expert)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->row_count && !rc; i++) {
+		const struct mfs_family_tensor *row = b->rows[i].row;
+
+		if (row->scope == scope && of_kind(row, moe) && row->experts == (expert >= 0))
+			rc = add_target(b, &b->rows[i], p, expert);
+	}
+	return rc;
+}
+
+/* Experts one after the other: a shard that ends inside a layer then ends behind a whole expert. */
+static int add_scope(struct builder *b, enum mfs_scope scope, const struct place *p, bool moe)
+{
+	int rc = add_rows(b, scope, p, moe, -1);
+
+	for (int32_t e = 0; moe && e < b->args->num_experts && !rc; e++)
+		rc = add_rows(b, scope, p, moe, e);
+	return rc;
+}
+
+/* A multi-token-prediction layer is HF's layer L+k and of the last layer's kind. */
+static int add_mtp_layers(struct builder *b, uint32_t layers)
+{
+	const bool moe = is_moe(b->args, b->args->num_layers - 1);
+	int rc = 0;
+
+	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++) {
+		struct place p = {k, (int32_t)layers + k, layers + (uint32_t)k + 1, true};
+
+		rc = add_scope(b, MFS_SCOPE_MTP, &p, moe);
+		if (!rc)
+			rc = add_scope(b, MFS_SCOPE_LAYER, &p, moe);
+	}
+	return rc;
+}
+
+static int add_targets(struct builder *b)
+{
+	const uint32_t layers = (uint32_t)b->args->num_layers;
+	struct place ends = {-1, -1, 0, false};
+	int rc = add_scope(b, MFS_SCOPE_BEFORE, &ends, false);
+
+	for (uint32_t i = 0; i < layers && !rc; i++) {
+		struct place p = {(int32_t)i, (int32_t)i, i + 1, false};
+
+		rc = add_scope(b, MFS_SCOPE_LAYER, &p, is_moe(b->args, i));
+	}
+	if (!rc)
+		rc = add_mtp_layers(b, layers);
+	ends.unit = layers + (uint32_t)size_of(b->args->mtp_num_layers) + 1;
+	return rc ? rc : add_scope(b, MFS_SCOPE_AFTER, &ends, false);
+}
+
+/* ---- nothing left over ---- */
+
+/* True if some target is made of t: the rows say which layers and experts they took. */
+static bool taken(const struct builder *b, const struct mfs_global_tensor *t)
+{
+	for (uint32_t i = 0; i < b->row_count; i++) {
+		const struct bound *row = &b->rows[i];
+		const bool mtp = t->name == row->used[1];
+		const int64_t layers = mtp ? b->args->mtp_num_layers : b->args->num_layers;
+		const bool ends =
+			row->row->scope == MFS_SCOPE_BEFORE || row->row->scope == MFS_SCOPE_AFTER;
+
+		if (t->name != row->used[0] && !mtp)
+			continue;
+		if (ends ? t->layer != -1 : t->layer < 0 || t->layer >= layers)
+			continue;
+		if (!ends &&
+		    !of_kind(row->row, is_moe(b->args, mtp ? b->args->num_layers - 1 : t->layer)))
+			continue;
+		if (row->row->experts ? t->expert >= 0 && t->expert < b->args->num_experts
+				      : t->expert == -1)
+			return true;
+	}
+	return false;
+}
+
+static int check_leftovers(const struct builder *b)
+{
+	const uint32_t count = mfs_ckpt_count(b->model->ckpt);
+	char name[MFS_CKPT_NAME_SIZE], shape[128];
+
+	for (uint32_t i = 0; i < count; i++) {
+		const struct mfs_global_tensor *t = mfs_ckpt_at(b->model->ckpt, i);
+
+		if (!taken(b, t))
+			return mfs_fail(b->err, -ENOTSUP,
+					"%s: tensor '%s' %s has no counterpart in HF's %s",
+					dir_of(b), mfs_global_tensor_name(t, name, sizeof(name)),
+					mfs_shape_text(t->shape, t->ndim, shape, sizeof(shape)),
+					b->model->family->architecture);
+	}
+	return 0;
+}
+
+/* ---- warnings ---- */
+
+int mfs_model_warn(struct mfs_model *model, const char *fmt, ...)
+{
+	const uint32_t count = model->warning_count;
+	const char **all = mfs_arena_array(&model->arena, count + 1, sizeof(*all));
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (!all || !(all[count] = mfs_arena_strndup(&model->arena, text, strlen(text))))
+		return -ENOMEM;
+	if (count)
+		memcpy(all, model->warnings, count * sizeof(*all));
+	model->warnings = all;
+	model->warning_count++;
+	return 0;
+}
+
+static int warn(struct builder *b)
+{
+	const struct mfs_family_note *note = b->model->family->notes;
+	int rc = 0;
+
+	for (; note && note->text && !rc; note++)
+		if ((b->model->features & note->when) == note->when)
+			rc = mfs_model_warn(b->model, "%s", note->text);
+	if (!rc && b->model->vocab.source == MFS_VOCAB_PADDED)
+		rc = mfs_model_warn(
+			b->model,
+			"the true size of the vocabulary is not recorded: all %llu padded rows "
+			"are shown; -o vocab_size=N, vocab_size=tokenizer or ref=DIR say it",
+			(unsigned long long)b->model->vocab.rows);
+	return rc ? mfs_fail_nomem(b->err) : 0;
+}
+
+/* ---- life ---- */
+
+static enum mfs_dtype most_common(const uint64_t *elements)
+{
+	enum mfs_dtype best = MFS_DTYPE_NONE;
+
+	for (unsigned t = 0; t < DTYPES; t++)
+		if (elements[t] > elements[best])
+			best = (enum mfs_dtype)t;
+	return best;
+}
+
+static int build(struct builder *b, const char *arch, const struct mfs_vocab *vocab)
+{
+	struct mfs_model *m = b->model;
+	int rc;
+
+	rc = mfs_family_choose(b->args, arch, &m->family, b->err);
+	if (rc) {
+		mfs_fail_in(b->err, "%s", dir_of(b));
+		return rc;
+	}
+	m->features = mfs_features_of(b->args);
+	rc = decide_vocab(b, vocab);
+	if (rc)
+		return rc;
+	fill_dims(b->args, m->vocab.padded, b->dims);
+	rc = bind_rows(b);
+	if (!rc)
+		rc = add_targets(b);
+	if (!rc)
+		rc = check_leftovers(b);
+	if (!rc)
+		rc = warn(b);
+	m->dtype = most_common(b->elements);
+	return rc;
+}
+
+int mfs_model_new(struct mfs_ckpt *ckpt, const char *arch, const struct mfs_vocab *vocab,
+		  struct mfs_model **ret, struct mfs_error *err)
+{
+	struct mfs_model *model = calloc(1, sizeof(*model));
+	struct builder b = {.model = model, .args = mfs_ckpt_args(ckpt), .err = err};
+	int rc;
+
+	if (!model)
+		return mfs_fail_nomem(err);
+	model->ckpt = ckpt;
+	rc = build(&b, arch, vocab);
+	if (rc) {
+		mfs_model_free(model);
+		return rc;
+	}
+	*ret = model;
+	return 0;
+}
+
+void mfs_model_free(struct mfs_model *model)
+{
+	if (!model)
+		return;
+	free(model->targets);
+	mfs_arena_release(&model->arena);
+	free(model);
+}
+
+const char *mfs_model_family(const struct mfs_model *model)
+{
+	return model->family->name;
+}
+
+const char *mfs_model_architecture(const struct mfs_model *model)
+{
+	return model->family->architecture;
+}

@@ -1,0 +1,128 @@
+#include "formats/model/rules.h"
+
+#include <stdbool.h>
+
+/* Geometry of linear_qkv and where its runs go. */
+struct qkv {
+	uint64_t groups, heads; /* heads: per group */
+	uint64_t head;		/* rows of one */
+	uint64_t rotary;	/* of them, the ones that rotate */
+	bool interleaved;
+	uint64_t to; /* the next row of the result */
+	int (*emit)(const struct mfs_row_run *run, void *arg);
+	void *arg;
+};
+
+static struct qkv qkv_of(const struct mfs_megatron_args *a)
+{
+	struct qkv g = {
+		.groups = (uint64_t)a->num_query_groups,
+		.heads = (uint64_t)(a->num_attention_heads / a->num_query_groups),
+		.head = (uint64_t)a->kv_channels,
+		.interleaved = a->rotary_interleaved,
+	};
+
+	g.rotary = (uint64_t)((double)g.head * a->rotary_percent) / 2 * 2;
+	return g;
+}
+
+static int run(struct qkv *g, uint64_t from, uint64_t count, uint64_t step)
+{
+	struct mfs_row_run r = {g->to, from, count, step};
+
+	g->to += count;
+	return count ? g->emit(&r, g->arg) : 0;
+}
+
+/* Heads whose rotary pairs are brought into HF's order. */
+static int rotary_heads(struct qkv *g, uint64_t from, uint64_t heads)
+{
+	int rc = 0;
+
+	if (!g->interleaved)
+		return run(g, from, heads * g->head, 1);
+	for (uint64_t h = 0; h < heads && !rc; h++, from += g->head) {
+		rc = run(g, from, g->rotary / 2, 2);
+		if (!rc)
+			rc = run(g, from + 1, g->rotary / 2, 2);
+		if (!rc)
+			rc = run(g, from + g->rotary, g->head - g->rotary, 1);
+	}
+	return rc;
+}
+
+/* Queries, keys or values of every group. */
+static int part(struct qkv *g, enum mfs_rule which)
+{
+	const uint64_t group_rows = (g->heads + 2) * g->head;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < g->groups && !rc; i++) {
+		uint64_t q = i * group_rows, k = q + g->heads * g->head;
+
+		if (which == MFS_RULE_Q)
+			rc = rotary_heads(g, q, g->heads);
+		else if (which == MFS_RULE_K)
+			rc = rotary_heads(g, k, 1);
+		else
+			rc = run(g, k + g->head, g->head, 1);
+	}
+	return rc;
+}
+
+static int concatenated(struct qkv *g)
+{
+	int rc = part(g, MFS_RULE_Q);
+
+	if (!rc)
+		rc = part(g, MFS_RULE_K);
+	return rc ? rc : part(g, MFS_RULE_V);
+}
+
+uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
+		       uint64_t vocab)
+{
+	switch (rule) {
+	case MFS_RULE_VOCAB:
+		return vocab;
+	case MFS_RULE_Q:
+		return (uint64_t)(a->num_attention_heads * a->kv_channels);
+	case MFS_RULE_K:
+	case MFS_RULE_V:
+		return (uint64_t)(a->num_query_groups * a->kv_channels);
+	case MFS_RULE_GATE:
+	case MFS_RULE_UP:
+		return source_rows / 2;
+	case MFS_RULE_DIRECT:
+	case MFS_RULE_QKV:
+	case MFS_RULE_HEAD:
+		break;
+	}
+	return source_rows;
+}
+
+int mfs_rule_runs(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
+		  uint64_t count, int (*emit)(const struct mfs_row_run *run, void *arg), void *arg)
+{
+	struct qkv g = qkv_of(a);
+
+	g.emit = emit;
+	g.arg = arg;
+	switch (rule) {
+	case MFS_RULE_Q:
+	case MFS_RULE_K:
+	case MFS_RULE_V:
+		return part(&g, rule);
+	case MFS_RULE_QKV:
+		return concatenated(&g);
+	case MFS_RULE_HEAD:
+		return rotary_heads(&g, 0, 1);
+	case MFS_RULE_UP:
+		return run(&g, source_rows / 2, count, 1);
+	case MFS_RULE_DIRECT:
+	case MFS_RULE_VOCAB:
+	case MFS_RULE_GATE:
+		break;
+	}
+	return run(&g, 0, count, 1);
+}

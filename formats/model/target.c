@@ -1,0 +1,88 @@
+/* What can be asked of one tensor of the model: its name, and how it is made. */
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/model/family.h"
+#include "formats/model/model.h"
+#include "formats/model/rules.h"
+
+struct text {
+	char *at;
+	size_t size, len; /* len: as if there were room for all of it */
+};
+
+static void put(struct text *t, const char *from, size_t len)
+{
+	if (t->len + len < t->size)
+		memcpy(t->at + t->len, from, len);
+	t->len += len;
+}
+
+/* A pattern with the number in the place of mark. */
+static void put_pattern(struct text *t, const char *pattern, const char *mark, int32_t number)
+{
+	const char *hole = strstr(pattern, mark);
+	char digits[16];
+
+	if (!hole) {
+		put(t, pattern, strlen(pattern));
+		return;
+	}
+	put(t, pattern, (size_t)(hole - pattern));
+	put(t, digits, (size_t)snprintf(digits, sizeof(digits), "%d", number));
+	put(t, hole + strlen(mark), strlen(hole + strlen(mark)));
+}
+
+size_t mfs_target_name(const struct mfs_target *t, char *text, size_t size)
+{
+	struct text out = {text, size, 0};
+
+	if (t->layer >= 0)
+		put_pattern(&out, t->model->family->layer_prefix, "{i}", t->layer);
+	put_pattern(&out, t->row->hf, "{e}", t->expert);
+	if (size)
+		text[out.len < size ? out.len : size - 1] = '\0';
+	return out.len;
+}
+
+struct boxes {
+	const struct mfs_target *t;
+	int (*emit)(const struct mfs_box_map *m, void *arg);
+	void *arg;
+};
+
+/* A run of rows, all columns, as a box. HF's Conv1D has the rows along its last axis. */
+static int emit_box(const struct mfs_row_run *run, void *arg)
+{
+	const struct boxes *b = arg;
+	const struct mfs_target *t = b->t;
+	const unsigned rows = t->row->transposed ? t->ndim - 1u : 0;
+	struct mfs_box_map m = {.src = t->src};
+
+	for (unsigned a = 0; a < t->ndim; a++) {
+		m.size[a] = t->shape[a];
+		m.step[a] = 1;
+		m.src_axis[a] = (uint8_t)(t->row->transposed ? t->ndim - 1u - a : a);
+	}
+	m.lo[rows] = run->to;
+	m.size[rows] = run->count;
+	m.step[rows] = run->step;
+	m.src_lo[0] = run->from;
+	return b->emit(&m, b->arg);
+}
+
+int mfs_target_boxes(const struct mfs_target *t,
+		     int (*emit)(const struct mfs_box_map *m, void *arg), void *arg)
+{
+	struct boxes b = {t, emit, arg};
+	const unsigned rows = t->row->transposed ? t->ndim - 1u : 0;
+
+	return mfs_rule_runs(t->row->rule, mfs_ckpt_args(t->model->ckpt), t->src->shape[0],
+			     t->shape[rows], emit_box, &b);
+}
+
+enum mfs_op mfs_target_op(const struct mfs_target *t)
+{
+	return t->row->norm && (t->model->features & MFS_HAS(ZERO_CENTERED)) ? MFS_OP_ADD_ONE
+									     : MFS_OP_COPY;
+}

@@ -1,0 +1,79 @@
+#include "fs/cmdline.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fs/commands.h"
+
+#define LONG_BASE 256 /* values of long options, above all characters */
+
+static bool stop(int *ret_exit, int code)
+{
+	*ret_exit = code;
+	return false;
+}
+
+/* True if parsing goes on. */
+static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_exit)
+{
+	struct mfs_error err;
+
+	switch (opt) {
+	case 'o':
+		if (!mfs_options_parse_o(optarg, &c->options, &err))
+			return true;
+		return stop(ret_exit, mfs_usage_error("%s", err.msg));
+	case 'h':
+		printf("usage: mcorefs %s\n\n%s", c->usage, c->help);
+		return stop(ret_exit, MFS_EXIT_OK);
+	case ':':
+		return stop(ret_exit,
+			    mfs_usage_error("option '%s' needs a value", argv[optind - 1]));
+	case '?':
+		if (optopt && optopt < LONG_BASE)
+			mfs_usage_error("%s: unknown option '-%c'", argv[0], optopt);
+		else
+			mfs_usage_error("%s: unknown option '%s'", argv[0], argv[optind - 1]);
+		return stop(ret_exit, MFS_EXIT_USAGE);
+	default:
+		*c->switches[opt - LONG_BASE].value = true;
+		return true;
+	}
+}
+
+static bool take_arguments(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit)
+{
+	int count = argc - optind;
+
+	if (count < c->min)
+		return stop(ret_exit,
+			    mfs_usage_error("%s: expected mcorefs %s", argv[0], c->usage));
+	if (count > c->max)
+		return stop(ret_exit, mfs_usage_error("%s: unexpected argument '%s'", argv[0],
+						      argv[optind + c->max]));
+	for (int i = 0; i < count; i++)
+		c->arguments[i] = argv[optind + i];
+	return true;
+}
+
+bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit)
+{
+	struct option longs[MFS_CMDLINE_SWITCHES + 2] = {{"help", no_argument, NULL, 'h'}};
+	int opt;
+
+	for (int i = 0; i < MFS_CMDLINE_SWITCHES && c->switches[i].name; i++)
+		longs[i + 1] =
+			(struct option){c->switches[i].name, no_argument, NULL, LONG_BASE + i};
+	optind = 0; /* glibc: start over with another argv */
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, ":o:h", longs, NULL)) != -1)
+		if (!take_option(c, opt, argv, ret_exit))
+			return false;
+	return take_arguments(c, argc, argv, ret_exit);
+}
+
+void mfs_cmdline_release(struct mfs_cmdline *c)
+{
+	mfs_options_release(&c->options);
+}

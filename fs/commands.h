@@ -1,0 +1,25 @@
+/*
+ * The programs behind `mcorefs COMMAND`. argv[0] is the command's name; the value is the exit code.
+ */
+#ifndef MFS_FS_COMMANDS_H
+#define MFS_FS_COMMANDS_H
+
+/* Exit codes, as mcorefs(1) lists them. */
+enum mfs_exit {
+	MFS_EXIT_OK = 0,
+	MFS_EXIT_FAILED = 1, /* SOURCE cannot be shown, or a command found or met a fault */
+	MFS_EXIT_USAGE = 2,  /* the command line is wrong */
+	MFS_EXIT_MOUNT = 3,  /* SOURCE is fine, the mount itself failed */
+};
+
+int mfs_cmd_mount(int argc, char **argv);
+int mfs_cmd_inspect(int argc, char **argv);
+int mfs_cmd_ls(int argc, char **argv);
+int mfs_cmd_verify(int argc, char **argv);
+int mfs_cmd_export(int argc, char **argv);
+
+/* Prints "mcorefs: sentence" and, for a wrong command line, where help is; both return the code. */
+int mfs_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int mfs_command_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+#endif

@@ -1,0 +1,418 @@
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "formats/ckpt/ckpt.h"
+#include "formats/io/commit.h"
+#include "formats/io/write_engine.h"
+#include "fs/cmdline.h"
+#include "fs/commands.h"
+#include "fs/copy.h"
+#include "fs/export_journal.h"
+#include "fs/progress.h"
+#include "fs/root.h"
+#include "fs/text.h"
+
+#define PARTIAL	       ".mcorefs-partial"
+#define RECORD_SECONDS 1 /* between two writes of the journal */
+
+struct export
+{
+	bool force;
+	char *dest, *partial;
+	struct mfs_root *root;
+	struct mfs_iteration *iteration;
+	struct mfs_view *view;
+	struct mfs_fingerprint source;
+	struct mfs_write_engine *engine;
+	int dirfd; /* of partial */
+	uint64_t *durable;
+	uint64_t total, start, done; /* bytes of the view; there before; there now */
+	time_t recorded;
+	struct mfs_progress progress;
+};
+
+static volatile sig_atomic_t stop_requested;
+
+static void request_stop(int sig)
+{
+	stop_requested = sig;
+}
+
+/* The first signal asks for an orderly stop; a second one kills. */
+static void catch_signals(void)
+{
+	const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &action, NULL);
+}
+
+static int keep_kind(const struct dirent *d)
+{
+	return strcmp(d->d_name, ".") && strcmp(d->d_name, "..");
+}
+
+/* Calls fn for each entry of a directory until it returns non-zero. */
+static int each_entry(const char *path, int (*fn)(void *arg, int dirfd, const char *name),
+		      void *arg)
+{
+	DIR *dir = opendir(path);
+	struct dirent *d;
+	int rc = 0;
+
+	if (!dir)
+		return -errno;
+	while (!rc && (d = readdir(dir)))
+		if (keep_kind(d))
+			rc = fn(arg, dirfd(dir), d->d_name);
+	closedir(dir);
+	return rc;
+}
+
+static int any_entry(void *arg, int dirfd, const char *name)
+{
+	(void)arg, (void)dirfd, (void)name;
+	return 1;
+}
+
+static int any_directory(void *arg, int dirfd, const char *name)
+{
+	struct stat st;
+
+	(void)arg;
+	return !fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode);
+}
+
+/* What stands at DEST must be nothing, an empty directory, or, with --force, a directory of files. */
+static int check_dest(const struct export *x, struct mfs_error *err)
+{
+	struct stat st;
+	int rc;
+
+	if (lstat(x->dest, &st))
+		return errno == ENOENT
+			       ? 0
+			       : mfs_fail(err, -errno, "'%s': %s", x->dest, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return mfs_fail(err, -EEXIST, "'%s' exists and is not a directory", x->dest);
+	rc = each_entry(x->dest, x->force ? any_directory : any_entry, NULL);
+	if (rc < 0)
+		return mfs_fail(err, rc, "cannot read '%s': %s", x->dest, strerror(-rc));
+	if (rc && x->force)
+		return mfs_fail(
+			err, -EEXIST,
+			"'%s' holds directories, which no export writes: remove it yourself",
+			x->dest);
+	if (rc)
+		return mfs_fail(err, -EEXIST, "'%s' exists and is not empty (--force replaces it)",
+				x->dest);
+	return 0;
+}
+
+static int set_paths(struct export *x, const char *dest, struct mfs_error *err)
+{
+	size_t len = strlen(dest);
+
+	while (len > 1 && dest[len - 1] == '/')
+		len--;
+	if (!len || (len == 1 && *dest == '/') || !strcmp(dest, ".") || !strcmp(dest, ".."))
+		return mfs_fail(err, -EINVAL, "'%s' cannot be made: name a new directory", dest);
+	x->dest = strndup(dest, len);
+	if (!x->dest || asprintf(&x->partial, "%s" PARTIAL, x->dest) < 0) {
+		x->partial = NULL;
+		return mfs_fail_nomem(err);
+	}
+	return 0;
+}
+
+/* The lock goes with the descriptor, however the program ends. */
+static int open_partial(struct export *x, struct mfs_error *err)
+{
+	if (mkdir(x->partial, 0755) && errno != EEXIST)
+		return mfs_fail(err, -errno, "cannot create '%s': %s", x->partial, strerror(errno));
+	x->dirfd = open(x->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	if (x->dirfd < 0)
+		return mfs_fail(err, -errno, "cannot open '%s': %s", x->partial, strerror(errno));
+	if (flock(x->dirfd, LOCK_EX | LOCK_NB))
+		return mfs_fail(err, -EBUSY, "another export is writing '%s'", x->partial);
+	return 0;
+}
+
+static bool belongs(const struct mfs_view *view, const char *name)
+{
+	for (uint32_t i = 0; i < view->count; i++)
+		if (!strcmp(view->files[i].name, name))
+			return true;
+	return !strcmp(name, MFS_EXPORT_JOURNAL);
+}
+
+static int sweep_one(void *arg, int dirfd, const char *name)
+{
+	const struct mfs_view *view = arg;
+
+	if (view && belongs(view, name))
+		return 0;
+	return unlinkat(dirfd, name, 0) ? -errno : 0;
+}
+
+/* Finds out what an earlier run left; files of another source go. */
+static int resume(struct export *x, struct mfs_error *err)
+{
+	bool resumed;
+	int rc;
+
+	rc = mfs_fingerprint_view(x->view, &x->source, err);
+	if (rc)
+		return rc;
+	x->durable = calloc(x->view->count + 1, sizeof(*x->durable));
+	if (!x->durable)
+		return mfs_fail_nomem(err);
+	resumed = mfs_journal_load(x->dirfd, x->view, &x->source, x->durable);
+	rc = each_entry(x->partial, sweep_one, resumed ? x->view : NULL);
+	if (rc)
+		return mfs_fail(err, rc, "cannot clear '%s': %s", x->partial, strerror(-rc));
+	for (uint32_t i = 0; i < x->view->count; i++) {
+		x->total += mfs_vfile_size(x->view->files[i].data);
+		x->start += x->durable[i];
+	}
+	x->done = x->start;
+	return 0;
+}
+
+/* Blocks that an earlier run's files hold already do not have to be free. */
+static uint64_t blocks_held(const struct export *x)
+{
+	uint64_t bytes = 0;
+	struct stat st;
+
+	for (uint32_t i = 0; i < x->view->count; i++)
+		if (!fstatat(x->dirfd, x->view->files[i].name, &st, AT_SYMLINK_NOFOLLOW))
+			bytes += (uint64_t)st.st_blocks * 512;
+	return bytes;
+}
+
+static int check_space(const struct export *x, struct mfs_error *err)
+{
+	uint64_t held = blocks_held(x), need = x->total > held ? x->total - held : 0, free;
+	char need_text[MFS_HUMAN], free_text[MFS_HUMAN];
+	struct statvfs fs;
+
+	if (fstatvfs(x->dirfd, &fs))
+		return 0;
+	free = (uint64_t)fs.f_bavail * fs.f_frsize;
+	if (need <= free)
+		return 0;
+	return mfs_fail(err, -ENOSPC,
+			"not enough space for '%s': %s (%llu bytes) needed, %s (%llu "
+			"bytes) free",
+			x->dest, mfs_human_bytes(need, need_text), (unsigned long long)need,
+			mfs_human_bytes(free, free_text), (unsigned long long)free);
+}
+
+static int save_journal(const struct export *x, struct mfs_error *err)
+{
+	return mfs_journal_save(x->dirfd, x->view, &x->source, x->durable, err);
+}
+
+static int record(void *arg, struct mfs_error *err)
+{
+	struct export *x = arg;
+	time_t now = time(NULL);
+
+	if (now - x->recorded < RECORD_SECONDS)
+		return 0;
+	x->recorded = now;
+	return save_journal(x, err);
+}
+
+static void wrote(void *arg, const char *name, uint64_t bytes)
+{
+	struct export *x = arg;
+
+	x->done += bytes;
+	mfs_progress_update(&x->progress, name, x->done);
+}
+
+static int copy(struct export *x, struct mfs_error *err)
+{
+	const struct mfs_copy job = {
+		.view = x->view,
+		.dirfd = x->dirfd,
+		.durable = x->durable,
+		.engine = x->engine,
+		.stop = &stop_requested,
+		.arg = x,
+		.record = record,
+		.wrote = wrote,
+	};
+	int rc;
+
+	/* A journal from the start: without one, a second run would not know whose files these are. */
+	rc = save_journal(x, err);
+	if (rc)
+		return rc;
+	mfs_progress_init(&x->progress, stderr, x->start, x->total);
+	rc = mfs_copy_view(&job, err);
+	mfs_progress_clear(&x->progress);
+	if (rc)
+		save_journal(x, NULL);
+	return rc;
+}
+
+/* Bytes were checked as they were read; this is about a source that changed just after. */
+static int check_source(const struct export *x, struct mfs_error *err)
+{
+	struct mfs_ckpt *ckpt = NULL;
+	struct mfs_fileset *files;
+	int rc = mfs_iteration_ckpt(x->iteration, &ckpt, err);
+
+	if (rc)
+		return rc;
+	files = mfs_ckpt_files(ckpt);
+	for (uint32_t i = 0; i < mfs_fileset_count(files) && !rc; i++)
+		rc = mfs_fileset_check(files, i, err);
+	return rc;
+}
+
+static int finish(struct export *x, struct mfs_error *err)
+{
+	bool replaced = false;
+	int rc;
+
+	rc = check_source(x, err);
+	if (rc)
+		return rc;
+	if (unlinkat(x->dirfd, MFS_EXPORT_JOURNAL, 0))
+		return mfs_fail(err, -errno, "cannot remove the journal of '%s': %s", x->partial,
+				strerror(errno));
+	rc = mfs_commit_dir(x->partial, x->dest, x->force, &replaced, err);
+	if (rc || !replaced)
+		return rc;
+	rc = each_entry(x->partial, sweep_one, NULL);
+	if (!rc && rmdir(x->partial))
+		rc = -errno;
+	if (rc)
+		return mfs_fail(err, rc,
+				"'%s' is complete, but its predecessor, now '%s', could not be "
+				"removed: %s",
+				x->dest, x->partial, strerror(-rc));
+	return 0;
+}
+
+static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_error *err)
+{
+	int rc;
+
+	rc = set_paths(x, c->arguments[2], err);
+	if (!rc)
+		rc = check_dest(x, err);
+	if (!rc)
+		rc = mfs_root_open(c->arguments[0], &c->options.view, &x->root, err);
+	if (!rc)
+		rc = mfs_root_view(x->root, c->arguments[1], &x->view, &x->iteration, err);
+	if (!rc)
+		rc = open_partial(x, err);
+	if (!rc)
+		rc = resume(x, err);
+	if (!rc)
+		rc = check_space(x, err);
+	if (!rc)
+		rc = mfs_write_engine_new(MFS_COPY_DEPTH, &x->engine, err);
+	return rc;
+}
+
+static void say_done(const struct export *x)
+{
+	double seconds = mfs_progress_seconds(&x->progress);
+	uint64_t copied = x->total - x->start;
+	char size[MFS_HUMAN], rate[MFS_HUMAN], before[MFS_HUMAN];
+
+	printf("exported %s to %s: %u files, %s in %.1f s (%s/s, %s)",
+	       mfs_iteration_name(x->iteration), x->dest, x->view->count,
+	       mfs_human_bytes(x->total, size), seconds,
+	       mfs_human_bytes((uint64_t)((double)copied / (seconds > 0 ? seconds : 1)), rate),
+	       mfs_write_engine_name(x->engine));
+	if (x->start)
+		printf(", %s were there from an earlier run", mfs_human_bytes(x->start, before));
+	putchar('\n');
+}
+
+/* What a person should know about the state that a failed copy leaves. */
+static int say_failed(const struct export *x, const struct mfs_error *err)
+{
+	uint64_t kept = 0;
+	char kept_text[MFS_HUMAN], total[MFS_HUMAN];
+
+	/* A source that is damaged, or another one by now, leaves nothing to go on with. */
+	if (err->code == -ESTALE || err->code == -EINVAL || err->code == -ENODATA)
+		return mfs_command_failed("%s", err->msg);
+	for (uint32_t i = 0; i < x->view->count; i++)
+		kept += x->durable[i];
+	return mfs_command_failed(
+		"%s; %s of %s are kept in '%s': the same command goes on from there", err->msg,
+		mfs_human_bytes(kept, kept_text), mfs_human_bytes(x->total, total), x->partial);
+}
+
+static int export_view(const struct mfs_cmdline *c, bool force)
+{
+	struct export x = {.force = force, .dirfd = -1};
+	struct mfs_error err;
+	int exit_code = MFS_EXIT_OK, rc;
+
+	rc = prepare(&x, c, &err);
+	if (rc) {
+		exit_code = mfs_command_failed("%s", err.msg);
+		if (x.dirfd >= 0)
+			rmdir(x.partial); /* does nothing unless it is empty */
+		goto done;
+	}
+	catch_signals();
+	if (copy(&x, &err))
+		exit_code = say_failed(&x, &err);
+	else if (finish(&x, &err))
+		exit_code = mfs_command_failed("%s", err.msg);
+	else
+		say_done(&x);
+done:
+	mfs_write_engine_free(x.engine);
+	if (x.dirfd >= 0)
+		close(x.dirfd);
+	mfs_root_free(x.root);
+	free(x.durable);
+	free(x.partial);
+	free(x.dest);
+	return exit_code;
+}
+
+int mfs_cmd_export(int argc, char **argv)
+{
+	bool force = false;
+	struct mfs_cmdline c = {
+		.usage = "export SOURCE VIEW DEST [--force] [-o OPTIONS]",
+		.help = "Writes the files of VIEW (hf, latest/hf, iter_0000040/hf) into the new directory\n"
+			"DEST, which appears when everything is on disk. What is not finished stays in\n"
+			"DEST" PARTIAL "; the same command goes on from there.\n"
+			"\n"
+			"  --force   replace DEST, if it is a directory of plain files\n",
+		.min = 3,
+		.max = 3,
+		.switches = {{"force", &force}},
+	};
+	int exit_code;
+
+	if (mfs_cmdline_parse(&c, argc, argv, &exit_code))
+		exit_code = export_view(&c, force);
+	mfs_cmdline_release(&c);
+	return exit_code;
+}

@@ -1,0 +1,404 @@
+#define _GNU_SOURCE
+#include "fs/fuse_ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <syslog.h>
+
+#include "formats/plan/vfile.h"
+#include "fs/log.h"
+#include "fs/readahead.h"
+#include "fs/tree.h"
+
+#define FOREVER	       (365 * 86400.0)	/* seconds: what is shown does not change */
+#define BRIEFLY	       1.0		/* for the root's entries */
+#define MAX_BACKGROUND 64		/* a parallel loader's read-ahead must not fill the queue */
+#define GATHER_MIN     (1u << 20)	/* the kernel's usual largest request, bytes */
+#define GATHER_IOVECS  (UIO_MAXIOV - 1) /* libfuse puts a header in front */
+
+/* One open regular file. A reply lets the reader go on, and close: RELEASE can overtake what a read
+ * still does after it has replied, so reads hold the handle too. */
+struct handle {
+	struct mfs_node *node;
+	struct mfs_readahead readahead;
+	atomic_uint users;
+};
+
+static struct mfs_tree *tree_of(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+/* A node's id is its address: nodes live as long as the mount, so FORGET has nothing to do. */
+static struct mfs_node *node_of(fuse_req_t req, fuse_ino_t id)
+{
+	return id == FUSE_ROOT_ID ? mfs_tree_root(tree_of(req)) : (struct mfs_node *)(uintptr_t)id;
+}
+
+static void *from_handle(uint64_t fh)
+{
+	return (void *)(uintptr_t)fh;
+}
+
+/* What went wrong with a node is said once per kind, however many readers meet it. */
+static void complain(struct mfs_node *node, int code, const char *reason)
+{
+	unsigned kind = 1u << ((unsigned)-code % 31);
+
+	if (!(atomic_fetch_or(&node->complaints, kind) & kind))
+		mfs_log(LOG_ERR, "%s: %s", node->path, reason);
+}
+
+static double name_timeout(const struct mfs_node *node)
+{
+	return node->moves ? BRIEFLY : FOREVER;
+}
+
+/* The root alone has attributes that change; its entries are replaced, not changed. */
+static double attr_timeout(const struct mfs_node *node)
+{
+	return node->parent == node ? BRIEFLY : FOREVER;
+}
+
+static void fill_entry(struct mfs_tree *tree, const struct mfs_node *node,
+		       struct fuse_entry_param *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->ino = (uintptr_t)node;
+	ret->attr_timeout = attr_timeout(node);
+	ret->entry_timeout = name_timeout(node);
+	mfs_node_stat(tree, node, &ret->attr);
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
+				       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS);
+	/* Bytes never change under a name, so there is nothing to compare on open; and "latest" must
+	 * be asked for again. */
+	conn->want &= ~(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_CACHE_SYMLINKS);
+	conn->max_background = MAX_BACKGROUND;
+	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+}
+
+static const struct mfs_dir *list(fuse_req_t req, struct mfs_node *node)
+{
+	struct mfs_tree *tree = tree_of(req);
+	const struct mfs_dir *dir;
+	struct mfs_error err;
+	int rc;
+
+	if (node == mfs_tree_root(tree)) {
+		rc = mfs_tree_refresh(tree, &err);
+		if (rc) /* what was known stays shown */
+			complain(node, rc, err.msg);
+	}
+	rc = mfs_tree_list(tree, node, &dir, &err);
+	if (!rc)
+		return dir;
+	complain(node, rc, err.msg);
+	return NULL;
+}
+
+/* A name that is not there now will never be, except in the root. */
+static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
+{
+	struct fuse_entry_param none = {.entry_timeout = FOREVER};
+
+	if (dir->moves)
+		fuse_reply_err(req, ENOENT);
+	else
+		fuse_reply_entry(req, &none);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mfs_node *node = node_of(req, parent), *found;
+	const struct mfs_dir *dir = list(req, node);
+	struct fuse_entry_param entry;
+
+	if (!dir) {
+		fuse_reply_err(req, EIO);
+		return;
+	}
+	found = mfs_dir_find(dir, name);
+	if (!found) {
+		reply_no_entry(req, node);
+		return;
+	}
+	fill_entry(tree_of(req), found, &entry);
+	fuse_reply_entry(req, &entry);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mfs_node *node = node_of(req, ino);
+	struct stat st;
+
+	(void)fi;
+	mfs_node_stat(tree_of(req), node, &st);
+	fuse_reply_attr(req, &st, attr_timeout(node));
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	fuse_reply_readlink(req, node_of(req, ino)->target);
+}
+
+/* The handle is the listing as of now: entries that come meanwhile do not shift it. */
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mfs_node *node = node_of(req, ino);
+	const struct mfs_dir *dir = list(req, node);
+
+	if (!dir) {
+		fuse_reply_err(req, EIO);
+		return;
+	}
+	fi->fh = (uintptr_t)dir;
+	fi->cache_readdir = fi->keep_cache = node->parent != node;
+	fuse_reply_open(req, fi);
+}
+
+struct listing {
+	fuse_req_t req;
+	const struct mfs_node *node;
+	char *buf;
+	size_t used, size;
+};
+
+/* Entry number i of a listing is followed by offset i + 1. False: no room left. */
+static bool add_entry(struct listing *l, const struct mfs_node *node, const char *name, off_t i,
+		      bool plus)
+{
+	struct fuse_entry_param entry;
+	size_t room = l->size - l->used, len;
+
+	fill_entry(tree_of(l->req), node, &entry);
+	if (name != node->name)
+		entry.ino = 0; /* "." and ".." are not looked up by being listed */
+	if (plus)
+		len = fuse_add_direntry_plus(l->req, l->buf + l->used, room, name, &entry, i + 1);
+	else
+		len = fuse_add_direntry(l->req, l->buf + l->used, room, name, &entry.attr, i + 1);
+	if (len > room)
+		return false;
+	l->used += len;
+	return true;
+}
+
+static void reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			  const struct mfs_dir *dir, bool plus)
+{
+	struct listing l = {.req = req, .node = node_of(req, ino), .size = size};
+	bool room = true;
+
+	l.buf = malloc(size);
+	if (!l.buf) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	if (off == 0)
+		room = add_entry(&l, l.node, ".", off++, plus);
+	if (off == 1 && room)
+		room = add_entry(&l, l.node->parent, "..", off++, plus);
+	for (; room && off >= 2 && off - 2 < (off_t)dir->count; off++) {
+		const struct mfs_node *node = dir->entries[off - 2];
+
+		room = add_entry(&l, node, node->name, off, plus);
+	}
+	fuse_reply_buf(req, l.buf, l.used);
+	free(l.buf);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	reply_listing(req, ino, size, off, from_handle(fi->fh), false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			   struct fuse_file_info *fi)
+{
+	reply_listing(req, ino, size, off, from_handle(fi->fh), true);
+}
+
+static struct handle *hold(struct fuse_file_info *fi)
+{
+	struct handle *h = from_handle(fi->fh);
+
+	atomic_fetch_add_explicit(&h->users, 1, memory_order_relaxed);
+	return h;
+}
+
+static void drop(struct handle *h)
+{
+	if (atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) == 1)
+		free(h);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct handle *h;
+
+	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
+		fuse_reply_err(req, EROFS);
+		return;
+	}
+	h = calloc(1, sizeof(*h));
+	if (!h) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	h->node = node_of(req, ino);
+	atomic_init(&h->users, 1);
+	fi->fh = (uintptr_t)h;
+	fi->keep_cache = 1;
+	fi->noflush = 1;
+	fi->direct_io = !!(fi->flags & O_DIRECT);
+	if (fuse_reply_open(req, fi) == -ENOENT)
+		drop(h); /* the open was interrupted: no release will follow */
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	drop(from_handle(fi->fh));
+	fuse_reply_err(req, 0);
+}
+
+/* A thread's gather, made on its first read and kept; libfuse starts and ends threads as it likes. */
+struct thread_gather {
+	struct mfs_gather gather;
+	size_t room;
+};
+
+static pthread_key_t gather_key;
+static pthread_once_t gather_once = PTHREAD_ONCE_INIT;
+
+static void free_gather(void *arg)
+{
+	struct thread_gather *t = arg;
+
+	mfs_gather_release(&t->gather);
+	free(t);
+}
+
+static void make_gather_key(void)
+{
+	if (pthread_key_create(&gather_key, free_gather))
+		abort(); /* fewer keys than POSIX promises */
+}
+
+static struct mfs_gather *thread_gather(size_t bytes)
+{
+	struct thread_gather *t;
+
+	pthread_once(&gather_once, make_gather_key);
+	t = pthread_getspecific(gather_key);
+	if (t && t->room >= bytes) {
+		mfs_gather_reset(&t->gather);
+		return &t->gather;
+	}
+	if (t)
+		free_gather(t);
+	pthread_setspecific(gather_key, NULL);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->room = bytes > GATHER_MIN ? bytes : GATHER_MIN;
+	if (mfs_gather_init(&t->gather, t->room, GATHER_IOVECS) ||
+	    pthread_setspecific(gather_key, t)) {
+		free_gather(t);
+		return NULL;
+	}
+	return &t->gather;
+}
+
+/* The kernel copies from the mapped sources. When it meets a page that cannot be had, it ends the
+ * request with EIO by itself and tells us with EFAULT: there is nothing left to reply to. */
+static bool reply_gathered(fuse_req_t req, struct mfs_node *node, const struct mfs_gather *g)
+{
+	int rc = fuse_reply_iov(req, g->iov, (int)g->count);
+
+	if (rc == -EFAULT)
+		complain(node, -EIO, "a source file was cut or cannot be read");
+	return !rc;
+}
+
+/* What the reader is told: its source has changed, or (all else) cannot be read. */
+static int reader_errno(int rc)
+{
+	return rc == -ESTALE || rc == -ENOMEM ? -rc : EIO;
+}
+
+static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t size,
+		      struct mfs_gather *g)
+{
+	struct mfs_vfile *data = h->node->data;
+	struct mfs_error err;
+	int rc;
+
+	mfs_readahead_demand(&h->readahead, data, off, size);
+	rc = mfs_vfile_gather(data, off, size, g, &err);
+	if (rc) {
+		complain(h->node, rc, err.msg);
+		fuse_reply_err(req, reader_errno(rc));
+		return;
+	}
+	if (!reply_gathered(req, h->node, g))
+		return;
+	mfs_vfile_served(data, g->bytes);
+	mfs_readahead_next(&h->readahead, data, off, g->bytes);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	struct mfs_gather *g = thread_gather(size);
+	struct handle *h;
+
+	(void)ino;
+	if (!g) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	h = hold(fi);
+	read_file(req, h, (uint64_t)off, size, g);
+	drop(h);
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs st = {.f_bsize = GATHER_MIN, .f_frsize = 4096, .f_namemax = 255};
+	uint64_t bytes, files;
+
+	(void)ino;
+	mfs_tree_totals(tree_of(req), &bytes, &files);
+	st.f_blocks = (bytes + st.f_frsize - 1) / st.f_frsize;
+	st.f_files = files;
+	fuse_reply_statfs(req, &st);
+}
+
+/* Not here: access, getxattr and the rest, for which libfuse answers ENOSYS and the kernel asks no
+ * more; and all that writes, which a read-only mount refuses before it gets here. */
+const struct fuse_lowlevel_ops mfs_fuse_ops = {
+	.init = op_init,
+	.lookup = op_lookup,
+	.getattr = op_getattr,
+	.readlink = op_readlink,
+	.opendir = op_opendir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.open = op_open,
+	.read = op_read,
+	.release = op_release,
+	.statfs = op_statfs,
+};

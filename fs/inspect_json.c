@@ -1,0 +1,234 @@
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/ckpt/ckpt.h"
+#include "formats/model/model.h"
+#include "fs/inspect.h"
+
+/* null for NULL; bytes that are no UTF-8 become '?', so that a key is never missing. */
+static json_t *text(const char *s)
+{
+	json_t *value = s ? json_string(s) : json_null();
+	char *copy;
+
+	if (value)
+		return value;
+	copy = strdup(s);
+	for (char *p = copy; p && *p; p++)
+		if (*p & 0x80)
+			*p = '?';
+	value = copy ? json_string(copy) : NULL;
+	free(copy);
+	return value;
+}
+
+static json_t *number(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+/* null for MFS_UNSET. */
+static json_t *argument(int64_t n)
+{
+	return n == MFS_UNSET ? json_null() : json_integer(n);
+}
+
+static json_t *texts(const char *const *list, uint32_t count)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		json_array_append_new(array, text(list[i]));
+	return array;
+}
+
+static json_t *shape(const uint64_t *dims, unsigned ndim)
+{
+	json_t *array = json_array();
+
+	for (unsigned i = 0; i < ndim; i++)
+		json_array_append_new(array, number(dims[i]));
+	return array;
+}
+
+static json_t *iterations(const struct mfs_root_snapshot *s)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < s->count; i++) {
+		const struct mfs_iteration *it = s->iterations[i];
+		const char *reason = mfs_iteration_reason(it);
+		json_t *o = json_object();
+
+		json_object_set_new(o, "name", text(mfs_iteration_name(it)));
+		json_object_set_new(o, "format", text(mfs_iteration_format(it)));
+		json_object_set_new(o, "complete", json_boolean(!reason));
+		json_object_set_new(o, "reason", text(reason));
+		json_object_set_new(o, "latest", json_boolean(it == s->latest));
+		json_object_set_new(o, "mtime_ns", json_integer(mfs_iteration_mtime(it)));
+		json_array_append_new(array, o);
+	}
+	return array;
+}
+
+static json_t *layout(const struct mfs_layout *l)
+{
+	json_t *o = json_object(), *stages = json_null();
+
+	if (l->stage_layers) {
+		stages = json_array();
+		for (uint32_t i = 0; i < l->vpp * l->pp; i++)
+			json_array_append_new(stages, number(l->stage_layers[i]));
+	}
+	json_object_set_new(o, "tp", number(l->tp));
+	json_object_set_new(o, "pp", number(l->pp));
+	json_object_set_new(o, "vpp", number(l->vpp));
+	json_object_set_new(o, "ep", number(l->ep));
+	json_object_set_new(o, "etp", number(l->etp));
+	json_object_set_new(o, "stage_layers", stages);
+	return o;
+}
+
+static json_t *arguments(const struct mfs_megatron_args *a)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "iteration", argument(a->iteration));
+	json_object_set_new(o, "num_layers", argument(a->num_layers));
+	json_object_set_new(o, "hidden_size", argument(a->hidden_size));
+	json_object_set_new(o, "ffn_hidden_size", argument(a->ffn_hidden_size));
+	json_object_set_new(o, "num_attention_heads", argument(a->num_attention_heads));
+	json_object_set_new(o, "num_query_groups", argument(a->num_query_groups));
+	json_object_set_new(o, "kv_channels", argument(a->kv_channels));
+	json_object_set_new(o, "num_experts", argument(a->num_experts));
+	json_object_set_new(o, "moe_router_topk", argument(a->moe_router_topk));
+	json_object_set_new(o, "max_position_embeddings", argument(a->max_position_embeddings));
+	json_object_set_new(o, "vocab_size", argument(a->vocab_size));
+	json_object_set_new(o, "padded_vocab_size", argument(a->padded_vocab_size));
+	json_object_set_new(o, "params_dtype", text(a->params_dtype));
+	json_object_set_new(o, "tokenizer_type", text(a->tokenizer_type));
+	json_object_set_new(o, "tokenizer_model", text(a->tokenizer_model));
+	return o;
+}
+
+static json_t *checkpoint(const struct mfs_inspection *in)
+{
+	const char *const *warnings = NULL;
+	uint32_t count;
+	json_t *o;
+
+	if (!in->ckpt)
+		return json_null();
+	count = mfs_ckpt_warnings(in->ckpt, &warnings);
+	o = json_object();
+	json_object_set_new(o, "format", text(mfs_iteration_format(in->it)));
+	json_object_set_new(o, "files", number(mfs_fileset_count(mfs_ckpt_files(in->ckpt))));
+	json_object_set_new(o, "bytes", number(in->source_bytes));
+	json_object_set_new(o, "tensors", number(mfs_ckpt_count(in->ckpt)));
+	json_object_set_new(o, "layout", layout(mfs_ckpt_layout(in->ckpt)));
+	json_object_set_new(o, "arguments", arguments(mfs_ckpt_args(in->ckpt)));
+	json_object_set_new(o, "warnings", texts(warnings, count));
+	return o;
+}
+
+static json_t *dtypes(const struct mfs_inspection *in)
+{
+	json_t *o = json_object();
+
+	for (unsigned t = 0; t < MFS_INSPECT_DTYPES; t++)
+		if (in->elements[t])
+			json_object_set_new(o, mfs_dtype_torch(t), number(in->elements[t]));
+	return o;
+}
+
+static json_t *model(const struct mfs_inspection *in)
+{
+	const struct mfs_model *m = in->view ? in->view->model : NULL;
+	json_t *o, *vocab;
+
+	if (!m)
+		return json_null();
+	vocab = json_object();
+	json_object_set_new(vocab, "rows", number(m->vocab.rows));
+	json_object_set_new(vocab, "padded", number(m->vocab.padded));
+	json_object_set_new(vocab, "source", text(mfs_inspect_vocab_source(in)));
+	o = json_object();
+	json_object_set_new(o, "family", text(mfs_model_family(m)));
+	json_object_set_new(o, "architecture", text(mfs_model_architecture(m)));
+	json_object_set_new(o, "parameters", number(m->parameters));
+	json_object_set_new(o, "bytes", number(m->bytes));
+	json_object_set_new(o, "dtype", text(mfs_dtype_torch(m->dtype)));
+	json_object_set_new(o, "elements", dtypes(in));
+	json_object_set_new(o, "tensors", number(m->target_count));
+	json_object_set_new(o, "tied_head", json_boolean(mfs_ckpt_args(in->ckpt)->tied));
+	json_object_set_new(o, "vocabulary", vocab);
+	json_object_set_new(o, "tokenizer", text(in->tokenizer));
+	json_object_set_new(o, "warnings", texts(m->warnings, m->warning_count));
+	return o;
+}
+
+static json_t *files(const struct mfs_view *view)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; view && i < view->count; i++) {
+		json_t *o = json_object();
+
+		json_object_set_new(o, "name", text(view->files[i].name));
+		json_object_set_new(o, "size", number(mfs_vfile_size(view->files[i].data)));
+		json_array_append_new(array, o);
+	}
+	return array;
+}
+
+static json_t *tensors(const struct mfs_model *m)
+{
+	json_t *array = json_array();
+	char name[512];
+
+	for (uint32_t i = 0; i < m->target_count; i++) {
+		const struct mfs_target *t = &m->targets[i];
+		json_t *o = json_object();
+
+		mfs_target_name(t, name, sizeof(name));
+		json_object_set_new(o, "name", text(name));
+		json_object_set_new(o, "dtype", text(mfs_dtype_torch(t->dtype)));
+		json_object_set_new(o, "shape", shape(t->shape, t->ndim));
+		json_object_set_new(o, "bytes", number(t->bytes));
+		json_object_set_new(o, "megatron",
+				    text(mfs_global_tensor_name(t->src, name, sizeof(name))));
+		json_array_append_new(array, o);
+	}
+	return array;
+}
+
+int mfs_inspect_json(const struct mfs_inspection *in)
+{
+	const struct mfs_root_snapshot *s = in->snapshot;
+	const struct mfs_error *why = in->ckpt_error.code ? &in->ckpt_error : &in->view_error;
+	json_t *o = json_object();
+	int rc;
+
+	json_object_set_new(o, "source", text(mfs_root_source(in->root)));
+	json_object_set_new(o, "ok", json_boolean(in->good));
+	json_object_set_new(o, "tracker", text(s->tracker));
+	json_object_set_new(o, "latest", text(s->latest ? mfs_iteration_name(s->latest) : NULL));
+	json_object_set_new(o, "latest_reason", text(s->latest_reason));
+	json_object_set_new(o, "iterations", iterations(s));
+	json_object_set_new(o, "described", text(in->it ? mfs_iteration_name(in->it) : NULL));
+	json_object_set_new(o, "checkpoint", checkpoint(in));
+	json_object_set_new(o, "model", model(in));
+	json_object_set_new(o, "error", text(why->code ? why->msg : NULL));
+	json_object_set_new(o, "files", files(in->view));
+	json_object_set_new(o, "hints", texts(in->hints, mfs_inspect_hints(in)));
+	if (in->tensors)
+		json_object_set_new(o, "tensors",
+				    in->view ? tensors(in->view->model) : json_array());
+	rc = json_dumpf(o, stdout, JSON_INDENT(2));
+	putchar('\n');
+	json_decref(o);
+	return rc ? -ENOMEM : 0;
+}

@@ -1,0 +1,144 @@
+/* `mcorefs SOURCE MOUNTPOINT`: everything that can be wrong is found before the mount appears. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <syslog.h>
+
+#include "formats/base/arena.h"
+#include "formats/base/error.h"
+#include "formats/ckpt/ckpt.h"
+#include "formats/model/model.h"
+#include "fs/commands.h"
+#include "fs/daemon.h"
+#include "fs/fuse_session.h"
+#include "fs/log.h"
+#include "fs/options.h"
+#include "fs/root.h"
+#include "fs/tree.h"
+
+/* Absolute: the daemon leaves the working directory. */
+struct paths {
+	char source[PATH_MAX], mountpoint[PATH_MAX];
+};
+
+static bool contains(const char *dir, const char *path)
+{
+	size_t len = strlen(dir);
+
+	return !strncmp(dir, path, len) && (!path[len] || path[len] == '/' || len == 1);
+}
+
+static int resolve(const struct mfs_options *opt, struct paths *ret)
+{
+	struct stat st;
+
+	if (!realpath(opt->source, ret->source))
+		return mfs_command_failed("%s: %s", opt->source, strerror(errno));
+	if (!realpath(opt->mountpoint, ret->mountpoint) || stat(ret->mountpoint, &st)) {
+		mfs_command_failed("cannot mount on %s: %s%s", opt->mountpoint, strerror(errno),
+				   errno == ENOTCONN ? " (a dead mount: umount it first)" : "");
+		return MFS_EXIT_MOUNT;
+	}
+	if (!S_ISDIR(st.st_mode)) {
+		mfs_command_failed("cannot mount on %s: not a directory", opt->mountpoint);
+		return MFS_EXIT_MOUNT;
+	}
+	/* The daemon looks at SOURCE while it serves: it would wait for itself. */
+	if (contains(ret->source, ret->mountpoint) || contains(ret->mountpoint, ret->source)) {
+		mfs_command_failed("cannot mount on %s: SOURCE and MOUNTPOINT lie in each other",
+				   opt->mountpoint);
+		return MFS_EXIT_MOUNT;
+	}
+	return MFS_EXIT_OK;
+}
+
+static void log_warnings(uint32_t count, const char *const *warnings)
+{
+	for (uint32_t i = 0; i < count; i++)
+		mfs_log(LOG_WARNING, "%s", warnings[i]);
+}
+
+/* Builds the latest view; what is odd about it is said once, here. */
+static int open_latest(struct mfs_root *root, struct mfs_error *err)
+{
+	struct mfs_iteration *latest = mfs_root_snapshot(root)->latest;
+	const char *const *warnings;
+	struct mfs_ckpt *ckpt;
+	struct mfs_view *view;
+	int rc;
+
+	if (!latest)
+		return mfs_fail(err, -ENODATA, "%s: %s", mfs_root_source(root),
+				mfs_root_snapshot(root)->latest_reason);
+	rc = mfs_iteration_ckpt(latest, &ckpt, err);
+	if (!rc)
+		rc = mfs_iteration_hf(latest, &view, err);
+	if (rc)
+		return rc;
+	log_warnings(mfs_ckpt_warnings(ckpt, &warnings), warnings);
+	if (view->model)
+		log_warnings(view->model->warning_count,
+			     (const char *const *)view->model->warnings);
+	return 0;
+}
+
+static int serve(struct mfs_root *root, const struct mfs_options *opt, const struct paths *paths,
+		 struct mfs_daemon *daemon)
+{
+	struct mfs_error err;
+	struct mfs_tree *tree;
+	int code = MFS_EXIT_OK;
+
+	if (open_latest(root, &err) || mfs_tree_new(root, &tree, &err))
+		return mfs_command_failed("%s", err.msg);
+	if (mfs_session_run(tree, opt, paths->source, paths->mountpoint, daemon, &err)) {
+		mfs_log(LOG_ERR, "%s", err.msg);
+		code = MFS_EXIT_MOUNT;
+	}
+	mfs_tree_free(tree);
+	return code;
+}
+
+static int start(struct mfs_options *opt, const struct paths *paths)
+{
+	struct mfs_daemon daemon = {.report = -1};
+	struct mfs_root *root;
+	struct mfs_error err;
+	int code;
+
+	if (!opt->foreground && mfs_daemon_start(&daemon, MFS_EXIT_MOUNT, &err))
+		return mfs_command_failed("%s", err.msg);
+	if (mfs_root_open(paths->source, &opt->view, &root, &err)) {
+		code = mfs_command_failed("%s", err.msg);
+	} else {
+		code = serve(root, opt, paths, &daemon);
+		mfs_root_free(root);
+	}
+	mfs_daemon_failed(&daemon, code ? code : MFS_EXIT_MOUNT);
+	return code;
+}
+
+int mfs_cmd_mount(int argc, char **argv)
+{
+	struct mfs_options opt = {0};
+	struct mfs_error err;
+	struct paths paths;
+	int code;
+
+	if (mfs_options_parse_mount(argc, argv, &opt, &err)) {
+		code = mfs_usage_error("%s", err.msg);
+	} else {
+		code = resolve(&opt, &paths);
+		if (!code) {
+			if (opt.debug)
+				mfs_log_set_debug();
+			code = start(&opt, &paths);
+		}
+	}
+	mfs_options_release(&opt);
+	return code;
+}

@@ -1,0 +1,334 @@
+#define _GNU_SOURCE
+#include "fs/options.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "formats/base/bytes.h"
+
+struct option_row;
+
+typedef int apply_fn(struct mfs_options *opt, const struct option_row *row, const char *value,
+		     struct mfs_error *err);
+
+enum value_rule { BARE, VALUED, EITHER };
+
+struct option_row {
+	const char *name;
+	enum value_rule rule;
+	apply_fn *apply; /* NULL: known, and without meaning here */
+};
+
+void mfs_fuse_list_add(struct mfs_buf *list, const char *name, const char *value)
+{
+	mfs_buf_printf(list, "%s%s", list->len ? "," : "", name);
+	if (!value)
+		return;
+	mfs_buf_adds(list, "=");
+	for (const char *p = value; *p; p++) {
+		if (*p == ',' || *p == '\\')
+			mfs_buf_adds(list, "\\");
+		mfs_buf_add(list, p, 1);
+	}
+}
+
+static int forward(struct mfs_options *opt, const struct option_row *row, const char *value,
+		   struct mfs_error *err)
+{
+	mfs_fuse_list_add(&opt->fuse, row->name, value);
+	return opt->fuse.failed ? mfs_fail_nomem(err) : 0;
+}
+
+static int allow_other(struct mfs_options *opt, const struct option_row *row, const char *value,
+		       struct mfs_error *err)
+{
+	opt->allow_other = true;
+	return forward(opt, row, value, err);
+}
+
+static int refuse_rw(struct mfs_options *opt, const struct option_row *row, const char *value,
+		     struct mfs_error *err)
+{
+	(void)opt;
+	(void)value;
+	return mfs_fail(err, -EROFS, "option '%s' is refused: a mount of mcorefs is read-only",
+			row->name);
+}
+
+static int replace_string(const char **field, const char *value, struct mfs_error *err)
+{
+	char *copy = strdup(value);
+
+	if (!copy)
+		return mfs_fail_nomem(err);
+	free((char *)*field);
+	*field = copy;
+	return 0;
+}
+
+static int set_arch(struct mfs_options *opt, const struct option_row *row, const char *value,
+		    struct mfs_error *err)
+{
+	(void)row;
+	return replace_string(&opt->view.arch, value, err);
+}
+
+static int set_ref(struct mfs_options *opt, const struct option_row *row, const char *value,
+		   struct mfs_error *err)
+{
+	(void)row;
+	return replace_string(&opt->view.ref, value, err);
+}
+
+/* Digits alone: strtoull would take signs and spaces. */
+static int parse_digits(const char *text, const char **end, uint64_t *ret)
+{
+	uint64_t v = 0;
+	const char *p = text;
+
+	for (; *p >= '0' && *p <= '9'; p++) {
+		if (mfs_mul_overflows(v, 10, &v) || mfs_add_overflows(v, (uint64_t)(*p - '0'), &v))
+			return -EINVAL;
+	}
+	if (p == text)
+		return -EINVAL;
+	*end = p;
+	*ret = v;
+	return 0;
+}
+
+static int set_vocab_size(struct mfs_options *opt, const struct option_row *row, const char *value,
+			  struct mfs_error *err)
+{
+	const char *end;
+	uint64_t v;
+
+	if (!strcmp(value, "tokenizer")) {
+		opt->view.vocab_size = MFS_VOCAB_TOKENIZER;
+		return 0;
+	}
+	if (parse_digits(value, &end, &v) || *end || !v || v > UINT32_MAX)
+		return mfs_fail(err, -EINVAL,
+				"option '%s' takes a number of tokens or 'tokenizer', not '%s'",
+				row->name, value);
+	opt->view.vocab_size = v;
+	return 0;
+}
+
+static int set_shard_size(struct mfs_options *opt, const struct option_row *row, const char *value,
+			  struct mfs_error *err)
+{
+	uint64_t v;
+
+	if (mfs_parse_size(value, &v) || !v)
+		return mfs_fail(err, -EINVAL,
+				"option '%s' takes a size like 5GB or 512MiB, not '%s'", row->name,
+				value);
+	opt->view.shard_size = v;
+	return 0;
+}
+
+/* What mount(8), fstab and autofs pass along without a meaning for us stands here on purpose:
+ * nosuid and nodev are libfuse's default, and a read-only mount keeps no access times. */
+static const struct option_row table[] = {
+	{"arch", VALUED, set_arch},
+	{"ref", VALUED, set_ref},
+	{"vocab_size", VALUED, set_vocab_size},
+	{"shard_size", VALUED, set_shard_size},
+
+	{"allow_other", BARE, allow_other},
+	{"allow_root", BARE, allow_other},
+	{"auto_unmount", BARE, forward},
+	{"default_permissions", BARE, forward},
+	{"fsname", VALUED, forward},
+	{"max_read", VALUED, forward},
+	{"noexec", BARE, forward},
+	{"context", VALUED, forward},
+	{"fscontext", VALUED, forward},
+	{"defcontext", VALUED, forward},
+	{"rootcontext", VALUED, forward},
+
+	{"rw", BARE, refuse_rw},
+	{"ro", BARE, NULL},
+	{"defaults", BARE, NULL},
+	{"_netdev", BARE, NULL},
+	{"nofail", BARE, NULL},
+	{"auto", BARE, NULL},
+	{"noauto", BARE, NULL},
+	{"user", EITHER, NULL},
+	{"users", BARE, NULL},
+	{"nouser", BARE, NULL},
+	{"owner", BARE, NULL},
+	{"group", BARE, NULL},
+	{"comment", VALUED, NULL},
+	{"suid", BARE, NULL},
+	{"nosuid", BARE, NULL},
+	{"dev", BARE, NULL},
+	{"nodev", BARE, NULL},
+	{"exec", BARE, NULL},
+	{"async", BARE, NULL},
+	{"sync", BARE, NULL},
+	{"dirsync", BARE, NULL},
+	{"atime", BARE, NULL},
+	{"noatime", BARE, NULL},
+	{"diratime", BARE, NULL},
+	{"nodiratime", BARE, NULL},
+	{"relatime", BARE, NULL},
+	{"norelatime", BARE, NULL},
+	{"strictatime", BARE, NULL},
+	{"nostrictatime", BARE, NULL},
+	{"lazytime", BARE, NULL},
+	{"nolazytime", BARE, NULL},
+	{"silent", BARE, NULL},
+	{"loud", BARE, NULL},
+};
+
+static const struct option_row *find_row(const char *name)
+{
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++) {
+		if (!strcmp(table[i].name, name))
+			return &table[i];
+	}
+	return NULL;
+}
+
+static int apply_option(struct mfs_options *opt, char *name, struct mfs_error *err)
+{
+	char *value = strchr(name, '=');
+	const struct option_row *row;
+
+	if (value)
+		*value++ = '\0';
+	if (!strncasecmp(name, "x-", 2))
+		return 0; /* addressed to userspace: systemd, gvfs, udisks */
+	row = find_row(name);
+	if (!row)
+		return mfs_fail(err, -EINVAL, "unknown option '-o %s'", name);
+	if (row->rule == VALUED && (!value || !*value))
+		return mfs_fail(err, -EINVAL, "option '%s' needs a value: %s=...", name, name);
+	if (row->rule == BARE && value)
+		return mfs_fail(err, -EINVAL, "option '%s' takes no value, found '%s'", name,
+				value);
+	return row->apply ? row->apply(opt, row, value, err) : 0;
+}
+
+/* Cuts the next option off *rest, in place; a backslash makes the next character a plain one. */
+static char *next_option(char **rest)
+{
+	char *start = *rest, *to = start, *from = start;
+
+	for (; *from && *from != ','; from++) {
+		if (*from == '\\' && from[1])
+			from++;
+		*to++ = *from;
+	}
+	*rest = *from ? from + 1 : from;
+	*to = '\0';
+	return start;
+}
+
+int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_error *err)
+{
+	char *copy = strdup(list), *rest = copy;
+	int rc = 0;
+
+	if (!copy)
+		return mfs_fail_nomem(err);
+	while (!rc && *rest) {
+		char *name = next_option(&rest);
+
+		if (*name)
+			rc = apply_option(opt, name, err);
+	}
+	free(copy);
+	return rc;
+}
+
+static int parse_letter(int letter, struct mfs_options *opt, char **argv, struct mfs_error *err)
+{
+	switch (letter) {
+	case 'o':
+		return mfs_options_parse_o(optarg, opt, err);
+	case 'd':
+		opt->debug = true;
+		opt->foreground = true;
+		return 0;
+	case 'f':
+		opt->foreground = true;
+		return 0;
+	case 's':
+		opt->single_thread = true;
+		return 0;
+	case ':':
+		return mfs_fail(err, -EINVAL, "option '-%c' needs a value", optopt);
+	default:
+		if (optopt)
+			return mfs_fail(err, -EINVAL, "unknown option '-%c'", optopt);
+		return mfs_fail(err, -EINVAL, "unknown option '%s'", argv[optind - 1]);
+	}
+}
+
+int mfs_options_parse_mount(int argc, char **argv, struct mfs_options *opt, struct mfs_error *err)
+{
+	static const struct option no_long[] = {{0}};
+	int letter, rc;
+
+	optind = 0; /* GNU: start over */
+	while ((letter = getopt_long(argc, argv, ":o:fds", no_long, NULL)) != -1) {
+		rc = parse_letter(letter, opt, argv, err);
+		if (rc)
+			return rc;
+	}
+	if (argc - optind > 2)
+		return mfs_fail(err, -EINVAL, "one argument too many: '%s'", argv[optind + 2]);
+	if (argc - optind < 2)
+		return mfs_fail(err, -EINVAL, "%s is missing",
+				argc - optind ? "MOUNTPOINT" : "SOURCE");
+	opt->source = argv[optind];
+	opt->mountpoint = argv[optind + 1];
+	return 0;
+}
+
+void mfs_options_release(struct mfs_options *opt)
+{
+	free((char *)opt->view.arch);
+	free((char *)opt->view.ref);
+	mfs_buf_release(&opt->fuse);
+	memset(opt, 0, sizeof(*opt));
+}
+
+int mfs_parse_size(const char *text, uint64_t *ret)
+{
+	static const struct {
+		const char *suffix;
+		uint64_t bytes;
+	} units[] = {
+		{"", 1},
+		{"B", 1},
+		{"KB", 1000},
+		{"MB", 1000000},
+		{"GB", 1000000000},
+		{"TB", 1000000000000},
+		{"KiB", 1ull << 10},
+		{"MiB", 1ull << 20},
+		{"GiB", 1ull << 30},
+		{"TiB", 1ull << 40},
+	};
+	const char *end;
+	uint64_t v;
+
+	if (parse_digits(text, &end, &v))
+		return -EINVAL;
+	for (size_t i = 0; i < sizeof(units) / sizeof(*units); i++) {
+		if (strcasecmp(end, units[i].suffix))
+			continue;
+		if (mfs_mul_overflows(v, units[i].bytes, &v))
+			return -EINVAL;
+		*ret = v;
+		return 0;
+	}
+	return -EINVAL;
+}

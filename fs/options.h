@@ -1,0 +1,43 @@
+/*
+ * The command line: -o lists, sizes, and the options of a mount.
+ *
+ * One table in options.c says what every -o name means; mount, inspect, ls, verify and export accept
+ * the same names, so that a line of fstab can be tried with any of them.
+ */
+#ifndef MFS_FS_OPTIONS_H
+#define MFS_FS_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/buf.h"
+#include "formats/base/error.h"
+#include "fs/view.h"
+
+struct mfs_options {
+	struct mfs_view_options view; /* arch and ref are owned by the options */
+	const char *source;	      /* borrowed from argv */
+	const char *mountpoint;	      /* borrowed from argv */
+	bool foreground;	      /* -f */
+	bool debug;		      /* -d */
+	bool single_thread;	      /* -s */
+	bool allow_other;
+	struct mfs_buf fuse; /* what libfuse is to know, as a list: "allow_other,max_read=65536" */
+};
+
+/* A zero-filled struct is a valid start. Later values replace earlier ones. -EINVAL with the option's
+ * name: unknown, without its value, or with a value that makes no sense; -EROFS for rw. */
+int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_error *err);
+
+/* SOURCE MOUNTPOINT [-o list] [-f] [-d] [-s], in any order; argv[0] is skipped. -EINVAL. */
+int mfs_options_parse_mount(int argc, char **argv, struct mfs_options *opt, struct mfs_error *err);
+
+void mfs_options_release(struct mfs_options *opt);
+
+/* Appends name or name=value to a list for libfuse, the value's commas and backslashes escaped. */
+void mfs_fuse_list_add(struct mfs_buf *list, const char *name, const char *value);
+
+/* "5GB", "512MiB", "4096": decimal KB MB GB TB, binary KiB MiB GiB TiB, or bytes. -EINVAL. */
+int mfs_parse_size(const char *text, uint64_t *ret);
+
+#endif

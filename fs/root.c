@@ -1,0 +1,597 @@
+#define _GNU_SOURCE
+#include "fs/root.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/base/arena.h"
+#include "fs/iteration.h"
+
+#define TRACKER	     "latest_checkpointed_iteration.txt"
+#define RELEASE	     (-1)	/* number of release/: in front of all others */
+#define MIN_INTERVAL 1000000000 /* ns between two looks that were not forced */
+
+enum tracker_kind {
+	TRACKER_NONE,
+	TRACKER_NUMBER,
+	TRACKER_RELEASE,
+	TRACKER_BAD,
+};
+
+struct tracker {
+	enum tracker_kind kind;
+	int64_t number;
+	char text[32];
+};
+
+/* A snapshot and what it points to. Kept until the root is freed: a reader may still hold it. */
+struct held_snapshot {
+	struct mfs_root_snapshot public;
+	struct mfs_arena arena;
+	struct held_snapshot *older;
+};
+
+struct mfs_root {
+	char *source; /* absolute */
+	char *arch, *ref;
+	struct mfs_view_options options;
+	bool single; /* SOURCE is one iteration */
+	_Atomic(struct held_snapshot *) snapshot;
+	_Atomic int64_t looked; /* monotonic ns of the last look */
+
+	pthread_mutex_t refresh; /* what follows */
+	struct tracker tracker;
+	struct mfs_iteration *iterations; /* all that were ever shown, newest first */
+};
+
+struct candidate {
+	char *name;
+	int64_t number;
+};
+
+struct candidates {
+	struct candidate *list;
+	size_t count, room;
+};
+
+static int64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Decimal digits alone; false on anything else. */
+static bool parse_number(const char *text, int64_t *ret)
+{
+	int64_t n = 0;
+
+	if (!*text)
+		return false;
+	for (; *text; text++) {
+		if (!isdigit((unsigned char)*text) || __builtin_mul_overflow(n, 10, &n) ||
+		    __builtin_add_overflow(n, *text - '0', &n))
+			return false;
+	}
+	*ret = n;
+	return true;
+}
+
+/* "iter_0000040" and "release", exactly as Megatron spells them. */
+static bool parse_name(const char *name, int64_t *ret)
+{
+	char again[32];
+	int64_t n;
+
+	if (!strcmp(name, "release")) {
+		*ret = RELEASE;
+		return true;
+	}
+	if (strncmp(name, "iter_", 5) || !parse_number(name + 5, &n))
+		return false;
+	snprintf(again, sizeof(again), "iter_%07lld", (long long)n);
+	if (strcmp(again, name))
+		return false;
+	*ret = n;
+	return true;
+}
+
+/* Without the white space around it, and fit for a message. */
+static void tidy(char *text)
+{
+	size_t start = strspn(text, " \t\r\n"), len = strlen(text + start);
+
+	memmove(text, text + start, len + 1);
+	while (len && isspace((unsigned char)text[len - 1]))
+		text[--len] = '\0';
+	for (size_t i = 0; i < len; i++)
+		if (!isprint((unsigned char)text[i]))
+			text[i] = '?';
+}
+
+/* An empty file is a tracker that is being written right now (opening it for writing cuts it): what it
+ * said before still holds. */
+static void read_tracker(const char *source, struct tracker *t)
+{
+	struct tracker now = {.kind = TRACKER_BAD};
+	char path[PATH_MAX];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", source, TRACKER);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0 && errno == ENOENT) {
+		*t = (struct tracker){.kind = TRACKER_NONE};
+		return;
+	}
+	n = fd < 0 ? 0 : read(fd, now.text, sizeof(now.text) - 1);
+	now.text[n > 0 ? n : 0] = '\0';
+	if (fd >= 0)
+		close(fd);
+	tidy(now.text);
+	if (!now.text[0] && t->kind != TRACKER_NONE)
+		return;
+	if (!strcmp(now.text, "release")) {
+		now.kind = TRACKER_RELEASE;
+		now.number = RELEASE;
+	} else if (parse_number(now.text, &now.number)) {
+		now.kind = TRACKER_NUMBER;
+	}
+	*t = now;
+}
+
+static void free_candidates(struct candidates *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		free(c->list[i].name);
+	free(c->list);
+	*c = (struct candidates){0};
+}
+
+static int add_candidate(struct candidates *c, const char *name, int64_t number)
+{
+	if (c->count == c->room) {
+		size_t room = c->room ? c->room * 2 : 16;
+		struct candidate *list = reallocarray(c->list, room, sizeof(*list));
+
+		if (!list)
+			return -ENOMEM;
+		c->list = list;
+		c->room = room;
+	}
+	c->list[c->count].name = strdup(name);
+	if (!c->list[c->count].name)
+		return -ENOMEM;
+	c->list[c->count++].number = number;
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	int64_t x = ((const struct candidate *)a)->number,
+		y = ((const struct candidate *)b)->number;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool is_directory(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
+	       !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* The directories of a root that are named like iterations, ascending. */
+static int list_candidates(const char *source, struct candidates *c, struct mfs_error *err)
+{
+	DIR *dir = opendir(source);
+	struct dirent *d;
+	int64_t number;
+	int rc = 0;
+
+	if (!dir)
+		return mfs_fail(err, -errno, "cannot read directory '%s': %s", source,
+				strerror(errno));
+	while (!rc && (d = readdir(dir)))
+		if (parse_name(d->d_name, &number) && is_directory(source, d->d_name))
+			rc = add_candidate(c, d->d_name, number);
+	closedir(dir);
+	if (rc)
+		return mfs_fail_nomem(err);
+	if (c->count)
+		qsort(c->list, c->count, sizeof(*c->list), by_number);
+	return 0;
+}
+
+static struct mfs_iteration *find(const struct mfs_root_snapshot *s, const char *name)
+{
+	for (uint32_t i = 0; s && i < s->count; i++)
+		if (!strcmp(s->iterations[i]->name, name))
+			return s->iterations[i];
+	return NULL;
+}
+
+/* Megatron moves the tracker after a save is whole, so what is beyond it may still be written. */
+static const char *reason_to_hold(const struct tracker *t, int64_t number, char *text, size_t size)
+{
+	if (t->kind != TRACKER_NUMBER || number <= t->number)
+		return NULL;
+	snprintf(text, size, "newer than the tracker (iteration %lld): its save has not finished",
+		 (long long)t->number);
+	return text;
+}
+
+/* Looks at one iteration; *ret is NULL if it has vanished meanwhile. */
+static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_iteration *before,
+		   struct mfs_iteration **ret, struct mfs_error *err)
+{
+	const char *slash = root->single ? "" : "/", *name = root->single ? "" : c->name;
+	char path[PATH_MAX], text[128];
+	struct mfs_iteration *it = NULL;
+	int rc;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", root->source, slash, name) >=
+	    sizeof(path))
+		return mfs_fail(err, -ENAMETOOLONG, "path of %s is too long", c->name);
+	rc = mfs_iteration_look(path, c->name, c->number, &root->options,
+				reason_to_hold(&root->tracker, c->number, text, sizeof(text)),
+				before, &it, err);
+	if (rc && rc != -ENOENT)
+		return rc;
+	if (it && it != before) {
+		it->older = root->iterations;
+		root->iterations = it;
+	}
+	*ret = it;
+	return 0;
+}
+
+static void explain_no_latest(const struct tracker *t, const struct mfs_root_snapshot *s,
+			      char *text, size_t size)
+{
+	const struct mfs_iteration *it;
+	char name[32] = "release";
+
+	if (t->kind == TRACKER_BAD) {
+		snprintf(text, size, "%s says '%s', which is neither a number nor 'release'",
+			 TRACKER, t->text);
+		return;
+	}
+	if (t->kind == TRACKER_NONE) {
+		it = s->count == 1 ? s->iterations[0] : NULL;
+		snprintf(text, size, "%s%s%s", it ? it->name : "", it ? " is incomplete: " : "",
+			 it ? it->reason : "no iteration is complete");
+		return;
+	}
+	if (t->kind == TRACKER_NUMBER)
+		snprintf(name, sizeof(name), "iter_%07lld", (long long)t->number);
+	it = find(s, name);
+	if (it)
+		snprintf(text, size, "%s, which the tracker names, is incomplete: %s", name,
+			 it->reason);
+	else
+		snprintf(text, size, "the tracker says '%s', but there is no directory %s", t->text,
+			 name);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool same_snapshot(const struct mfs_root_snapshot *a, const struct mfs_root_snapshot *b)
+{
+	return a && a->count == b->count && a->latest == b->latest &&
+	       same_text(a->latest_reason, b->latest_reason) && same_text(a->tracker, b->tracker) &&
+	       (!a->count ||
+		!memcmp(a->iterations, b->iterations, a->count * sizeof(*a->iterations)));
+}
+
+static void free_snapshot(struct held_snapshot *s)
+{
+	mfs_arena_release(&s->arena);
+	free(s);
+}
+
+static bool may_be_latest(const struct tracker *t, const struct mfs_iteration *it, bool found)
+{
+	if (it->reason)
+		return false;
+	if (t->kind == TRACKER_NONE)
+		return !found;
+	return t->kind != TRACKER_BAD && it->number == t->number;
+}
+
+/* Newest first, and all checkpoints but the latest's are let go at once: a root of a hundred
+ * iterations never has them all in memory. */
+static int look_at_all(struct mfs_root *root, const struct candidates *c,
+		       const struct mfs_root_snapshot *before, struct mfs_root_snapshot *now,
+		       struct mfs_error *err)
+{
+	struct mfs_iteration **list = now->iterations;
+	uint32_t count = 0;
+	int rc;
+
+	for (size_t i = c->count; i--;) {
+		list[i] = NULL;
+		rc = look_at(root, &c->list[i], find(before, c->list[i].name), &list[i], err);
+		if (rc)
+			return rc;
+		if (!list[i])
+			continue;
+		if (may_be_latest(&root->tracker, list[i], now->latest))
+			now->latest = list[i];
+		else
+			mfs_iteration_drop_check(list[i]);
+	}
+	for (size_t i = 0; i < c->count; i++)
+		if (list[i])
+			list[count++] = list[i];
+	now->count = count;
+	return 0;
+}
+
+static int fill_snapshot(struct mfs_root *root, const struct candidates *c,
+			 struct held_snapshot *now, const struct mfs_root_snapshot *before,
+			 struct mfs_error *err)
+{
+	struct mfs_root_snapshot *s = &now->public;
+	char why[1024];
+	int rc;
+
+	s->iterations = mfs_arena_array(&now->arena, c->count + 1, sizeof(*s->iterations));
+	if (!s->iterations)
+		return mfs_fail_nomem(err);
+	rc = look_at_all(root, c, before, s, err);
+	if (rc)
+		return rc;
+	if (root->tracker.kind != TRACKER_NONE) {
+		s->tracker = mfs_arena_printf(&now->arena, "%s", root->tracker.text);
+		if (!s->tracker)
+			return mfs_fail_nomem(err);
+	}
+	if (!s->latest) {
+		explain_no_latest(&root->tracker, s, why, sizeof(why));
+		s->latest_reason = mfs_arena_printf(&now->arena, "%s", why);
+		if (!s->latest_reason)
+			return mfs_fail_nomem(err);
+	}
+	return 0;
+}
+
+static int list_single(const struct mfs_root *root, struct candidates *c, struct mfs_error *err)
+{
+	const char *name = strrchr(root->source, '/') + 1;
+	struct stat st;
+
+	if (stat(root->source, &st))
+		return mfs_fail(err, -errno, "'%s': %s", root->source, strerror(errno));
+	return add_candidate(c, *name ? name : "checkpoint", RELEASE) ? mfs_fail_nomem(err) : 0;
+}
+
+/* Under the refresh lock. */
+static int look(struct mfs_root *root, struct mfs_error *err)
+{
+	struct held_snapshot *old = atomic_load(&root->snapshot), *now = NULL;
+	const struct mfs_root_snapshot *before = old ? &old->public : NULL;
+	struct candidates c = {0};
+	int rc;
+
+	/* The tracker first: what it names was complete before the directory is listed. */
+	if (!root->single)
+		read_tracker(root->source, &root->tracker);
+	rc = root->single ? list_single(root, &c, err) : list_candidates(root->source, &c, err);
+	if (rc)
+		goto done;
+	now = calloc(1, sizeof(*now));
+	rc = now ? fill_snapshot(root, &c, now, before, err) : mfs_fail_nomem(err);
+	if (rc || same_snapshot(before, &now->public))
+		goto done;
+	now->older = old;
+	atomic_store(&root->snapshot, now);
+	now = NULL;
+done:
+	if (now)
+		free_snapshot(now);
+	free_candidates(&c);
+	atomic_store(&root->looked, monotonic_ns());
+	return rc;
+}
+
+int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err)
+{
+	int rc;
+
+	if (force) {
+		pthread_mutex_lock(&root->refresh);
+	} else if (monotonic_ns() - atomic_load(&root->looked) < MIN_INTERVAL ||
+		   pthread_mutex_trylock(&root->refresh)) {
+		return 0;
+	}
+	rc = look(root, err);
+	pthread_mutex_unlock(&root->refresh);
+	return rc;
+}
+
+static int copy_options(struct mfs_root *root, const struct mfs_view_options *opt)
+{
+	root->options = *opt;
+	if (opt->arch && !(root->arch = strdup(opt->arch)))
+		return -ENOMEM;
+	if (opt->ref && !(root->ref = realpath(opt->ref, NULL)) && !(root->ref = strdup(opt->ref)))
+		return -ENOMEM;
+	root->options.arch = root->arch;
+	root->options.ref = root->ref;
+	return 0;
+}
+
+/* Root, iteration, or neither. An empty directory that is named like an iteration is one: its save
+ * may be about to begin. */
+static int detect(struct mfs_root *root, struct mfs_error *err)
+{
+	const char *base = strrchr(root->source, '/') + 1;
+	char tracker[PATH_MAX];
+	struct candidates c = {0};
+	int64_t number;
+	bool found;
+	int rc;
+
+	snprintf(tracker, sizeof(tracker), "%s/%s", root->source, TRACKER);
+	root->single = mfs_iteration_looks_like_one(root->source);
+	if (root->single || !access(tracker, F_OK))
+		return 0;
+	rc = list_candidates(root->source, &c, err);
+	if (rc)
+		return rc;
+	found = c.count > 0;
+	free_candidates(&c);
+	if (found)
+		return 0;
+	root->single = parse_name(base, &number);
+	if (root->single)
+		return 0;
+	return mfs_fail(
+		err, -ENODATA,
+		"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ or release/ (a "
+		"checkpoint root), and for .metadata, metadata.json, *.distcp or mp_rank_*/ (one "
+		"iteration)",
+		root->source, TRACKER);
+}
+
+static int resolve(struct mfs_root *root, const char *source, struct mfs_error *err)
+{
+	struct stat st;
+
+	root->source = realpath(source, NULL);
+	if (!root->source || stat(root->source, &st))
+		return mfs_fail(err, -errno, "'%s': %s", source, strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return mfs_fail(err, -ENOTDIR,
+				"'%s' is not a directory: name a checkpoint root or one iteration",
+				source);
+	return 0;
+}
+
+int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
+		  struct mfs_error *err)
+{
+	struct mfs_root *root = calloc(1, sizeof(*root));
+	int rc;
+
+	if (!root)
+		return mfs_fail_nomem(err);
+	pthread_mutex_init(&root->refresh, NULL);
+	rc = copy_options(root, opt);
+	if (rc)
+		rc = mfs_fail_nomem(err);
+	if (!rc)
+		rc = resolve(root, source, err);
+	if (!rc)
+		rc = detect(root, err);
+	if (!rc)
+		rc = mfs_root_refresh(root, true, err);
+	if (rc) {
+		mfs_root_free(root);
+		return rc;
+	}
+	*ret = root;
+	return 0;
+}
+
+void mfs_root_free(struct mfs_root *root)
+{
+	struct held_snapshot *s;
+
+	if (!root)
+		return;
+	while ((s = atomic_load(&root->snapshot))) {
+		atomic_store(&root->snapshot, s->older);
+		free_snapshot(s);
+	}
+	while (root->iterations) {
+		struct mfs_iteration *it = root->iterations;
+
+		root->iterations = it->older;
+		mfs_iteration_free(it);
+	}
+	pthread_mutex_destroy(&root->refresh);
+	free(root->arch);
+	free(root->ref);
+	free(root->source);
+	free(root);
+}
+
+const char *mfs_root_source(const struct mfs_root *root)
+{
+	return root->source;
+}
+
+const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root)
+{
+	return &atomic_load(&root->snapshot)->public;
+}
+
+static int no_such_view(const struct mfs_root *root, const struct mfs_root_snapshot *s,
+			const char *name, struct mfs_error *err)
+{
+	const char *example = s->count ? s->iterations[s->count - 1]->name : "iter_0000040";
+
+	return mfs_fail(err, -ENOENT, "'%s' has no view '%s': name hf, latest/hf or %s/hf",
+			root->source, name, example);
+}
+
+/* The iteration in front of the slash; no slash means the latest. */
+static int view_iteration(struct mfs_root *root, const char *name, struct mfs_iteration **ret,
+			  struct mfs_error *err)
+{
+	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
+	const char *slash = strchr(name, '/');
+	char first[NAME_MAX + 1];
+
+	snprintf(first, sizeof(first), "%.*s", slash ? (int)(slash - name) : 0, name);
+	if (!slash || !strcmp(first, "latest")) {
+		if (!s->latest)
+			return mfs_fail(err, -ENODATA, "'%s' has no latest iteration: %s",
+					root->source, s->latest_reason);
+		*ret = s->latest;
+		return 0;
+	}
+	*ret = find(s, first);
+	return *ret ? 0 : no_such_view(root, s, name, err);
+}
+
+int mfs_root_view(struct mfs_root *root, const char *name, struct mfs_view **ret,
+		  struct mfs_iteration **ret_iteration, struct mfs_error *err)
+{
+	struct mfs_iteration *it = NULL;
+	struct mfs_view *view = NULL;
+	const char *slash, *last;
+	int rc;
+
+	name = name ? name : "hf";
+	slash = strchr(name, '/');
+	last = slash ? slash + 1 : name;
+	if (strcmp(last, "hf") && strcmp(last, "hf/"))
+		return no_such_view(root, mfs_root_snapshot(root), name, err);
+	rc = view_iteration(root, last == name ? "hf" : name, &it, err);
+	if (!rc)
+		rc = mfs_iteration_hf(it, &view, err);
+	if (rc)
+		return rc;
+	*ret = view;
+	if (ret_iteration)
+		*ret_iteration = it;
+	return 0;
+}

@@ -1,0 +1,79 @@
+/*
+ * What the mount shows, as nodes:
+ *
+ *   /                     iterations come, and "latest" moves, while mounted
+ *   /latest               symbolic link to the newest complete iteration
+ *   /iter_0000040/        fixed
+ *   /iter_0000040/hf/     fixed; its view is opened on first use
+ *
+ * A node, once published, is neither changed nor freed before the tree is: FUSE uses its address as
+ * the node's id, and readers follow pointers without a lock. A directory's entries are a snapshot
+ * published by an atomic pointer; building one is for one thread at a time, and does no I/O under
+ * the lock.
+ */
+#ifndef MFS_FS_TREE_H
+#define MFS_FS_TREE_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "formats/base/error.h"
+
+struct mfs_dir;
+struct mfs_iteration;
+struct mfs_root;
+struct mfs_tree;
+struct mfs_vfile;
+
+struct mfs_node {
+	const char *path;	       /* from the mount's root: "/iter_0000040/hf/config.json" */
+	const char *name;	       /* the last part of it */
+	const struct mfs_node *parent; /* the root is its own */
+	uint64_t ino;
+	mode_t mode;   /* type and permission bits */
+	uint64_t size; /* bytes */
+	int64_t mtime_ns;
+	bool moves; /* the root and its entries: what a name means there may change */
+
+	struct mfs_vfile *data;		     /* of a regular file */
+	const char *target;		     /* of a symbolic link */
+	struct mfs_iteration *iteration;     /* of what stands for one, and of its hf directory */
+	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: its view is not opened yet */
+
+	atomic_uint complaints; /* what has been logged about it, for the front end */
+};
+
+struct mfs_dir {
+	struct mfs_node **entries; /* in the order of a listing */
+	struct mfs_node **by_name;
+	uint32_t count;
+	uint32_t subdirs;
+	int64_t mtime_ns;
+};
+
+/* Owner and permissions are SOURCE's. The root must outlive the tree. */
+int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error *err);
+void mfs_tree_free(struct mfs_tree *tree);
+
+struct mfs_node *mfs_tree_root(struct mfs_tree *tree);
+
+/* Looks at SOURCE again, as often as fs/root.h allows, and publishes what has changed. On failure
+ * the tree stays as it was. */
+int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
+
+/* The entries of a directory, valid as long as the tree. Opens the view on first use and fails as
+ * mfs_iteration_hf() does. */
+int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dir **ret,
+		  struct mfs_error *err);
+
+/* NULL: no such entry. */
+struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);
+
+void mfs_node_stat(const struct mfs_tree *tree, const struct mfs_node *node, struct stat *ret);
+
+/* Of all views opened so far. */
+void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files);
+
+#endif

@@ -1,0 +1,212 @@
+#define _GNU_SOURCE
+#include <openssl/evp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/base/bytes.h"
+#include "formats/model/model.h"
+#include "fs/cmdline.h"
+#include "fs/commands.h"
+#include "fs/progress.h"
+#include "fs/root.h"
+#include "fs/text.h"
+
+#define READ_BYTES   (8u << 20)
+#define AHEAD_BYTES  (32u << 20)
+#define MAX_PROBLEMS 20 /* printed per file; the rest is counted */
+
+struct verify {
+	bool deep, sums; /* sums: lines of sha256sum and nothing else on stdout */
+	struct mfs_progress progress;
+	uint64_t done; /* bytes read, or given up */
+	void *buf;
+	EVP_MD_CTX *digest;
+	uint64_t problems;
+};
+
+/* Problems of one file. */
+struct finding {
+	uint32_t count;
+	char last[sizeof(((struct mfs_error *)0)->msg)];
+};
+
+/* One damaged source breaks many reads with one sentence: it is printed once. */
+static void report(struct verify *v, struct finding *f, const char *file,
+		   const struct mfs_error *err)
+{
+	if (!strcmp(f->last, err->msg))
+		return;
+	memcpy(f->last, err->msg, sizeof(f->last));
+	v->problems++;
+	if (f->count++ >= MAX_PROBLEMS)
+		return;
+	mfs_progress_clear(&v->progress);
+	mfs_command_failed("%s: %s", file, err->msg);
+}
+
+static void check_plan(struct verify *v, const struct mfs_view_file *file, struct finding *f)
+{
+	uint32_t part = 0, before;
+	struct mfs_error err;
+
+	do {
+		before = part;
+		if (!mfs_vfile_check(file->data, &part, &err))
+			return;
+		report(v, f, file->name, &err);
+		/* Without a part to go on from, the rest of the file stays unknown. */
+	} while (part > before);
+}
+
+static void read_bytes(struct verify *v, const struct mfs_view_file *file, struct finding *f)
+{
+	uint64_t size = mfs_vfile_size(file->data);
+	struct mfs_error err;
+	size_t len;
+	int rc;
+
+	for (uint64_t off = 0; off < size; off += READ_BYTES) {
+		size_t want = mfs_min_u64(READ_BYTES, size - off);
+
+		mfs_vfile_willneed(file->data, off + want, AHEAD_BYTES);
+		len = 0;
+		rc = mfs_vfile_pread(file->data, off, v->buf, want, &len, &err);
+		if (!rc && len != want)
+			rc = mfs_fail(&err, -EIO, "ends at byte %llu of %llu",
+				      (unsigned long long)(off + len), (unsigned long long)size);
+		if (rc)
+			report(v, f, file->name, &err);
+		else
+			EVP_DigestUpdate(v->digest, v->buf, len);
+		mfs_vfile_served(file->data, len);
+		v->done += want;
+		mfs_progress_update(&v->progress, file->name, v->done);
+	}
+}
+
+static void hex_digest(EVP_MD_CTX *digest, char *hex)
+{
+	uint8_t sum[EVP_MAX_MD_SIZE];
+	unsigned len = 0;
+
+	EVP_DigestFinal_ex(digest, sum, &len);
+	for (unsigned i = 0; i < len; i++)
+		sprintf(hex + 2 * i, "%02x", sum[i]);
+}
+
+static void print_file(const struct verify *v, const struct mfs_view_file *file, const char *hex,
+		       const struct finding *f)
+{
+	char size[MFS_HUMAN];
+
+	if (v->sums) {
+		/* A sum of half a file would pass for one of the whole. */
+		if (!f->count)
+			printf("%s  %s\n", hex, file->name);
+		return;
+	}
+	printf("%-8s %9s  %s", f->count ? "DAMAGED" : "ok",
+	       mfs_human_bytes(mfs_vfile_size(file->data), size), file->name);
+	if (f->count)
+		printf("  (%u problem%s)", f->count, f->count > 1 ? "s" : "");
+	putchar('\n');
+	if (v->deep && !f->count)
+		printf("%20s %s\n", "sha256", hex);
+}
+
+static void verify_file(struct verify *v, const struct mfs_view_file *file)
+{
+	char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
+	struct finding f = {0};
+
+	check_plan(v, file, &f);
+	if (v->deep) {
+		EVP_DigestInit_ex(v->digest, EVP_sha256(), NULL);
+		read_bytes(v, file, &f);
+		hex_digest(v->digest, hex);
+		mfs_progress_clear(&v->progress);
+	}
+	print_file(v, file, hex, &f);
+	fflush(stdout);
+}
+
+static uint64_t total_bytes(const struct mfs_view *view)
+{
+	uint64_t total = 0;
+
+	for (uint32_t i = 0; i < view->count; i++)
+		total += mfs_vfile_size(view->files[i].data);
+	return total;
+}
+
+static int verify_view(struct verify *v, const struct mfs_view *view, const char *name)
+{
+	uint64_t total = total_bytes(view);
+	char size[MFS_HUMAN];
+
+	v->buf = malloc(READ_BYTES);
+	v->digest = EVP_MD_CTX_new();
+	if (!v->buf || !v->digest)
+		return mfs_command_failed("out of memory");
+	mfs_progress_init(&v->progress, stderr, 0, total);
+	for (uint32_t i = 0; i < view->count; i++)
+		verify_file(v, &view->files[i]);
+	if (v->problems)
+		return mfs_command_failed("%s: %llu problem%s found", name,
+					  (unsigned long long)v->problems,
+					  v->problems > 1 ? "s" : "");
+	if (!v->sums)
+		printf("%s/hf: %u files, %u tensors, %s: %s\n", name, view->count,
+		       view->model->target_count, mfs_human_bytes(total, size),
+		       v->deep ? "complete, and every byte was read"
+			       : "complete (--deep reads the bytes too)");
+	return MFS_EXIT_OK;
+}
+
+static int verify(struct verify *v, const struct mfs_cmdline *c)
+{
+	struct mfs_iteration *it = NULL;
+	struct mfs_root *root = NULL;
+	struct mfs_view *view = NULL;
+	struct mfs_error err;
+	int exit_code;
+
+	if (mfs_root_open(c->arguments[0], &c->options.view, &root, &err))
+		return mfs_command_failed("%s", err.msg);
+	if (mfs_root_view(root, c->arguments[1], &view, &it, &err))
+		exit_code = mfs_command_failed("%s", err.msg);
+	else
+		exit_code = verify_view(v, view, mfs_iteration_name(it));
+	EVP_MD_CTX_free(v->digest);
+	free(v->buf);
+	mfs_root_free(root);
+	return exit_code;
+}
+
+int mfs_cmd_verify(int argc, char **argv)
+{
+	struct verify v = {0};
+	struct mfs_cmdline c = {
+		.usage = "verify SOURCE [VIEW] [--deep [--sums]] [-o OPTIONS]",
+		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest iteration)\n"
+			"and checks that shapes, types and sizes agree. Lists all problems; the exit code is\n"
+			"1 if there was any.\n"
+			"\n"
+			"  --deep   read every byte too, and print each file's SHA-256\n"
+			"  --sums   with --deep: lines for sha256sum -c and nothing else\n",
+		.min = 1,
+		.max = 2,
+		.switches = {{"deep", &v.deep}, {"sums", &v.sums}},
+	};
+	int exit_code;
+
+	if (mfs_cmdline_parse(&c, argc, argv, &exit_code)) {
+		v.deep = v.deep || v.sums;
+		exit_code = verify(&v, &c);
+	}
+	mfs_cmdline_release(&c);
+	return exit_code;
+}

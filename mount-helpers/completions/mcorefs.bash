@@ -1,0 +1,64 @@
+# bash completion for mcorefs
+
+# The list after -o, which bash has cut into words at each "=". Fails if the cursor is elsewhere.
+_mcorefs_list() {
+	local i list=
+	for ((i = COMP_CWORD; i > 0; i--)); do
+		case ${COMP_WORDS[i]} in
+		-o) printf '%s' "$list" && return 0 ;;
+		-*) return 1 ;;
+		esac
+		if ((i < COMP_CWORD)) && [[ ${COMP_WORDS[i + 1]} != '=' && ${COMP_WORDS[i]} != '=' ]]; then
+			return 1
+		fi
+		list=${COMP_WORDS[i]}$list
+	done
+	return 1
+}
+
+_mcorefs_option() {
+	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= allow_other allow_root auto_unmount
+		default_permissions fsname= max_read= noexec ro'
+
+	[[ $cur == '=' ]] && cur=
+	case ${list##*,} in
+	arch=*) mapfile -t COMPREPLY < <(compgen -W 'deepseek-v3 gpt2 llama mixtral qwen2 qwen3' -- "$cur") ;;
+	vocab_size=*) mapfile -t COMPREPLY < <(compgen -W 'tokenizer' -- "$cur") ;;
+	ref=*)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+		;;
+	*=*) ;;
+	*)
+		mapfile -t COMPREPLY < <(compgen -P "${cur%"${cur##*,}"}" -W "$names" -- "${cur##*,}")
+		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
+		;;
+	esac
+}
+
+_mcorefs() {
+	local cur=${COMP_WORDS[COMP_CWORD]} list
+	COMPREPLY=()
+
+	if [[ $cur != -* ]] && list=$(_mcorefs_list); then
+		_mcorefs_option "$list" "$cur"
+		return
+	fi
+	if [[ $cur == -* ]]; then
+		case ${COMP_WORDS[1]} in
+		inspect) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
+		verify) mapfile -t COMPREPLY < <(compgen -W '--deep -o' -- "$cur") ;;
+		ls | export) mapfile -t COMPREPLY < <(compgen -W '-o' -- "$cur") ;;
+		*) mapfile -t COMPREPLY < <(compgen -W '-o -f -d -s --help --version' -- "$cur") ;;
+		esac
+		return
+	fi
+	compopt -o filenames
+	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+	if [[ $COMP_CWORD == 1 ]]; then
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export' -- "$cur")
+	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
+		mapfile -t COMPREPLY < <(compgen -W 'hf latest/hf' -- "$cur")
+	fi
+}
+complete -F _mcorefs mcorefs

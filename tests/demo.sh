@@ -1,0 +1,78 @@
+#!/bin/bash
+# make demo: what mcorefs does, on the sample checkpoint of the tests.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+mcorefs=$PWD/${O:-build}/mcorefs
+sample=tests/fixtures/weights/llama-torch_dist-tp2-pp2-vpp2
+work=$(mktemp -d "${TMPDIR:-/tmp}/mcorefs-demo-XXXXXX") || exit 1
+mnt=$work/mnt
+
+clean_up() {
+	mountpoint -q "$mnt" 2>/dev/null && unmount
+	rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+say() {
+	printf '\n\033[1m%s\033[0m\n' "$*"
+}
+
+# show COMMAND...: prints it as a person would type it, and runs it.
+show() {
+	printf '$ %s\n' "$*" | sed "s|$mcorefs|mcorefs|g; s|$work|/tmp|g"
+	"$@"
+}
+
+unmount() {
+	if [ "$(id -u)" = 0 ]; then umount "$mnt"; else fusermount3 -u "$mnt"; fi
+}
+
+fail() {
+	printf 'demo failed: %s\n' "$*" >&2
+	exit 1
+}
+
+sums() {
+	(cd "$1" && sha256sum -- *)
+}
+
+say "A checkpoint as Megatron-LM wrote it: 4 ranks, TP 2, PP 2, virtual pipeline"
+show ls -A "$sample/iter_0000040"
+show "$mcorefs" inspect "$sample" || fail "inspect"
+
+say "The same as a HuggingFace model, written out (the copy that a mount saves)"
+show "$mcorefs" export "$sample" hf "$work/copy" || fail "export"
+
+if [ ! -c /dev/fuse ]; then
+	say "There is no /dev/fuse here, so it cannot be mounted. Without a mount:"
+	show "$mcorefs" ls "$sample" || fail "ls"
+	head -c 600 "$work/copy/config.json"
+	show "$mcorefs" verify "$sample" --deep || fail "verify"
+	say "The demo has ended well, without its mount. In a container: docker run --device /dev/fuse --cap-add SYS_ADMIN"
+	exit 0
+fi
+
+say "The same as a HuggingFace model, mounted: nothing is converted or copied"
+mkdir "$mnt"
+show "$mcorefs" "$sample" "$mnt" || fail "mount"
+show ls -lL "$mnt" "$mnt/latest/hf"
+printf '$ head -n 12 /tmp/mnt/latest/hf/config.json\n'
+head -n 12 "$mnt/latest/hf/config.json"
+
+say "Every byte read through the mount, against the written copy"
+sums "$mnt/latest/hf" >"$work/mounted" || fail "a file cannot be read"
+sums "$work/copy" >"$work/written" || fail "the copy cannot be read"
+cat "$work/mounted"
+cmp "$work/mounted" "$work/written" || fail "the mount and the copy differ"
+echo "identical"
+show unmount || fail "umount"
+
+cat <<END
+
+The demo has ended well. Next, with a checkpoint of yours (a directory with latest_checkpointed_iteration.txt):
+  build/mcorefs inspect CHECKPOINT            what it is, what is missing
+  build/mcorefs CHECKPOINT MOUNTPOINT         then: from_pretrained("MOUNTPOINT/latest/hf")
+  make install                                and mount -t mcorefs CHECKPOINT MOUNTPOINT
+END

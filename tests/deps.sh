@@ -1,0 +1,104 @@
+#!/bin/sh
+# What mcorefs needs to be built and tested, and how to get it.
+#
+#   tests/deps.sh require build         says what is missing and fails
+#   tests/deps.sh install build test    installs what is missing with apt-get (root, or sudo)
+#   tests/deps.sh flags NAME...         compiler and linker flags of pkg-config packages, as make variables
+#
+# Lists are of Debian 12's and Ubuntu 24.04's packages: both name them alike.
+set -u
+
+build_pkgs="gcc libc6-dev pkg-config libfuse3-dev libjansson-dev liburing-dev libssl-dev libxxhash-dev uthash-dev"
+test_pkgs="check fuse3"
+fuzz_pkgs="clang libclang-rt-dev"
+
+# have PACKAGE: by what it brings, so that tools installed another way count too.
+have() {
+	case $1 in
+	gcc) command -v "${CC:-gcc}" ;;
+	libc6-dev) test -e /usr/include/stdio.h ;;
+	pkg-config) command -v pkg-config ;;
+	clang) command -v clang ;;
+	libclang-rt-dev) ls "$(clang -print-resource-dir)"/lib/linux/libclang_rt.fuzzer-*.a ;;
+	fuse3) command -v fusermount3 ;;
+	check) pkg-config --exists check ;;
+	libfuse3-dev) pkg-config --exists 'fuse3 >= 3.10' ;;
+	libjansson-dev) pkg-config --exists jansson ;;
+	liburing-dev) pkg-config --exists liburing ;;
+	libssl-dev) pkg-config --exists libcrypto ;;
+	libxxhash-dev) pkg-config --exists libxxhash ;;
+	uthash-dev) test -e /usr/include/uthash.h ;;
+	*) dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed' ;;
+	esac >/dev/null 2>&1
+}
+
+missing() {
+	for group; do
+		case $group in
+		build) list=$build_pkgs ;;
+		test) list=$test_pkgs ;;
+		fuzz) list=$fuzz_pkgs ;;
+		*) list=$group ;;
+		esac
+		for p in $list; do
+			have "$p" || printf ' %s' "$p"
+		done
+	done
+}
+
+as_root() {
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	elif command -v sudo >/dev/null; then
+		sudo "$@"
+	else
+		return 1
+	fi
+}
+
+# Tries what the package lists know already, and refreshes them only if that does not do.
+install() {
+	export DEBIAN_FRONTEND=noninteractive
+	log=$(mktemp) || return 1
+	apt="as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0"
+	$apt install -y --no-install-recommends "$@" >"$log" 2>&1 ||
+		{ $apt update >"$log" 2>&1 &&
+			$apt install -y --no-install-recommends "$@" >"$log" 2>&1; } ||
+		{ tail -n 3 "$log" >&2; rm -f "$log"; return 1; }
+	rm -f "$log"
+}
+
+mode=$1
+shift
+case $mode in
+require)
+	want=$(missing "$@")
+	[ -z "$want" ] && exit 0
+	echo "mcorefs cannot be built: missing$want; install with: apt-get install$want (or: make deps)" >&2
+	exit 1
+	;;
+install)
+	want=$(missing "$@")
+	[ -z "$want" ] && exit 0
+	if ! command -v apt-get >/dev/null; then
+		echo "missing$want, and there is no apt-get here to install them with" >&2
+		exit 1
+	fi
+	echo "installing$want" >&2
+	# shellcheck disable=SC2086
+	install $want || {
+		echo "could not install$want: run this as root or with sudo, with the package archive in reach" >&2
+		exit 1
+	}
+	;;
+flags)
+	prefix=$1
+	shift
+	echo "${prefix}_CFLAGS := $(pkg-config --cflags "$@")"
+	echo "${prefix}_LIBS := $(pkg-config --libs "$@")"
+	;;
+*)
+	echo "usage: tests/deps.sh require|install|flags ..." >&2
+	exit 2
+	;;
+esac

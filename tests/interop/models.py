@@ -1,0 +1,66 @@
+"""HF directories in transformers: loading without a blemish, logits, greedy tokens."""
+import numpy
+import torch
+import transformers
+
+transformers.logging.set_verbosity_error()
+transformers.utils.logging.disable_progress_bar()
+torch.set_num_threads(1)
+
+# float32 sums in another order; the peers' kernels differ from transformers' by more than Megatron's do
+LOGIT_TOLERANCE = 2e-5
+LOGPROB_TOLERANCE = 1e-3
+PROMPT = [1, 5, 17, 42, 99, 7, 3, 250]
+COUNT = 16
+
+
+def load(directory):
+    """The model in float32; fails if a weight is missing, left over, of another shape, or could not be converted."""
+    model, report = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
+                                                                      output_loading_info=True)
+    blemishes = {key: sorted(map(str, value)) for key, value in report.items() if value}
+    assert not blemishes, f"{directory}: {blemishes}"
+    return with_megatron_eps(model).eval()
+
+
+def with_megatron_eps(model):
+    """transformers builds the two inner norms of MLA with 1e-6, whatever config.json says; Megatron has one eps."""
+    for module in model.modules():
+        for name in ("q_a_layernorm", "kv_a_layernorm"):
+            if hasattr(module, name):
+                getattr(module, name).variance_epsilon = model.config.rms_norm_eps
+    return model
+
+
+@torch.no_grad()
+def logits(model, tokens):
+    return model(torch.from_numpy(tokens)).logits.numpy()
+
+
+def difference(model, path):
+    """The largest difference from Megatron's logits in an .npz; the padding rows of a cropped vocabulary are left out."""
+    want = numpy.load(path)
+    got = logits(model, want["tokens"])
+    assert got.shape[:2] == want["logits"].shape[:2]
+    return float(numpy.abs(got - want["logits"][..., :got.shape[-1]]).max())
+
+
+@torch.no_grad()
+def greedy(model, count=COUNT):
+    """Tokens by plain argmax, and all log-probabilities of each step: no cache, no stop token."""
+    tokens, steps = list(PROMPT), []
+    for _ in range(count):
+        step = torch.log_softmax(model(torch.tensor([tokens])).logits[0, -1].double(), -1)
+        tokens.append(int(step.argmax()))
+        steps.append(step)
+    return tokens[len(PROMPT):], steps
+
+
+def assert_same_text(answer, model):
+    """A peer's answer (greedy_vllm.py, greedy_mlx.py) against transformers'; returns the largest log-probability difference."""
+    assert "error" not in answer, answer["error"]
+    tokens, steps = greedy(model)
+    assert answer["tokens"] == tokens
+    worst = max(abs(value - float(step[int(token)])) for step, likely in zip(steps, answer["logprobs"]) for token, value in likely.items())
+    assert worst <= LOGPROB_TOLERANCE
+    return worst

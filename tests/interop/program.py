@@ -1,0 +1,59 @@
+"""Runs mcorefs: mounts, exports, and the directory that a test looks at."""
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+BINARY = os.environ.get("MCOREFS_BINARY", "mcorefs")
+SECONDS = 120  # for one command: a hang is a failure, not a wait
+
+
+def run(*arguments):
+    """The finished process; its output is text."""
+    return subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS)
+
+
+def options(values):
+    """Mount options as arguments: {"shard_size": 100000} gives -o shard_size=100000."""
+    return ["-o", ",".join(f"{key}={value}" for key, value in values.items())] if values else []
+
+
+def can_mount():
+    """MCOREFS_NO_MOUNT=1 tests the way of a machine without FUSE."""
+    return not os.environ.get("MCOREFS_NO_MOUNT") and os.access("/dev/fuse", os.R_OK | os.W_OK)
+
+
+def unmount(path):
+    command = ["fusermount3", "-u", path] if shutil.which("fusermount3") else ["umount", path]
+    subprocess.run(command, check=True, timeout=SECONDS)
+
+
+@contextlib.contextmanager
+def mounted(source, **values):
+    """The mount point of `source`."""
+    with tempfile.TemporaryDirectory(prefix="mcorefs-mount-") as point:
+        done = run(source, point, *options(values))
+        assert done.returncode == 0, f"mount of {source}: {done.stderr}"
+        try:
+            yield pathlib.Path(point)
+        finally:
+            unmount(point)
+
+
+def export(source, view, destination, **values):
+    return run("export", source, view, destination, *options(values))
+
+
+@contextlib.contextmanager
+def hf(source, view="latest/hf", **values):
+    """The HF directory of `source`: through a mount, or exported where nothing can be mounted."""
+    if can_mount():
+        with mounted(source, **values) as point:
+            yield point / view
+        return
+    with tempfile.TemporaryDirectory(prefix="mcorefs-export-") as parent:
+        done = export(source, view, f"{parent}/hf", **values)
+        assert done.returncode == 0, f"export of {source}: {done.stderr}"
+        yield pathlib.Path(parent) / "hf"

@@ -1,0 +1,74 @@
+"""vLLM and MLX open the directory and say what transformers says: tokens and log-probabilities."""
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+import checkpoints
+import models
+import program
+import venvs
+
+HERE = pathlib.Path(__file__).parent / "peers"
+MLX = checkpoints.PEERS[:4] + [checkpoints.BY_NAME[name] for name in (
+    "deepseek-dist-tp2-ep2", "deepseek-dist-no-q-lora", "llama-dist-bias-tp2", "llama-dist-rope-llama3", "llama-dist-rope-linear")]
+
+
+def ask(python, script, directories):
+    """{directory: answer} of a peer's process."""
+    prompt = ",".join(map(str, models.PROMPT))
+    done = subprocess.run([python, HERE / script, prompt, str(models.COUNT), *map(str, directories)], capture_output=True, text=True, timeout=600)
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert len(answers) == len(directories), done.stderr[-3000:]
+    return {answer["dir"]: answer for answer in answers}
+
+
+class Peer:
+    """Mounts every model that this run asks about, and asks about all of them in one process."""
+
+    def __init__(self, checkpoint, specs, python, script):
+        self.stack = contextlib.ExitStack()
+        self.directories = {spec.name: self.stack.enter_context(program.hf(checkpoint(spec))) for spec in specs}
+        self.answers = ask(python, script, self.directories.values())
+
+    def check(self, spec):
+        directory = self.directories[spec.name]
+        models.assert_same_text(self.answers[str(directory)], models.load(directory))
+
+
+def asked(request, specs):
+    return [spec for spec in specs if spec.name in request.config.wanted]
+
+
+@pytest.fixture(scope="module")
+def vllm(request, checkpoint):
+    if os.environ.get("MCOREFS_NO_VLLM"):
+        pytest.skip(f"vLLM: could not be installed: {os.environ['MCOREFS_NO_VLLM']}")
+    peer = Peer(checkpoint, asked(request, checkpoints.PEERS), sys.executable, "greedy_vllm.py")
+    with peer.stack:
+        yield peer
+
+
+@pytest.fixture(scope="module")
+def mlx(request, checkpoint):
+    try:
+        python = venvs.python("mlx", "MLX")
+    except venvs.Missing as reason:
+        pytest.skip(str(reason))
+    peer = Peer(checkpoint, asked(request, MLX), python, "greedy_mlx.py")
+    with peer.stack:
+        yield peer
+
+
+@pytest.mark.parametrize("spec", checkpoints.PEERS, ids=lambda spec: spec.name)
+def test_vllm(vllm, spec):
+    vllm.check(spec)
+
+
+@pytest.mark.parametrize("spec", MLX, ids=lambda spec: spec.name)
+def test_mlx(mlx, spec):
+    mlx.check(spec)

@@ -1,0 +1,69 @@
+#!/bin/bash
+# What cannot work is said in one sentence, with an exit status, before anything is mounted.
+. "$(dirname "$0")/lib.sh"
+
+source=$(echo "$FIXTURES"/weights/llama-torch-*)
+m=$MCOREFS
+
+refused 'no arguments' 2 'SOURCE and MOUNTPOINT are missing' "$m"
+refused 'one argument' 2 'MOUNTPOINT is missing' "$m" "$source"
+refused 'three arguments' 2 'one argument too many' "$m" "$source" "$mnt" "$mnt"
+refused 'unknown command' 2 "'frobnicate' is neither a command nor a directory" "$m" frobnicate
+refused 'unknown long option' 2 "unknown option '--frobnicate'" "$m" --frobnicate
+refused 'unknown long option behind' 2 "unknown option '--frobnicate'" "$m" "$source" "$mnt" --frobnicate
+refused 'unknown letter' 2 "unknown option '-z'" "$m" "$source" "$mnt" -z
+refused '-o without a list' 2 "option '-o' needs a value" "$m" "$source" "$mnt" -o
+refused 'unknown -o' 2 "unknown option '-o frobnicate'" "$m" "$source" "$mnt" -o ro,frobnicate
+refused '-o arch' 2 "option 'arch' needs a value" "$m" "$source" "$mnt" -o arch=
+refused '-o ro=1' 2 "option 'ro' takes no value" "$m" "$source" "$mnt" -o ro=1
+refused 'rw' 2 'read-only' "$m" "$source" "$mnt" -o rw
+refused 'shard_size' 2 'takes a size like 5GB' "$m" "$source" "$mnt" -o shard_size=5XB
+refused 'huge shard_size' 2 'takes a size like 5GB' "$m" "$source" "$mnt" -o shard_size=99999999999TB
+refused 'vocab_size' 2 "a number of tokens or 'tokenizer'" "$m" "$source" "$mnt" -o vocab_size=-1
+
+refused 'no SOURCE' 1 'No such file or directory' "$m" "$work/none" "$mnt"
+mkdir "$work/empty"
+refused 'empty SOURCE' 1 "$work/empty" "$m" "$work/empty" "$mnt"
+refused 'empty SOURCE, foreground' 1 "$work/empty" "$m" "$work/empty" "$mnt" -f
+refused 'SOURCE is a file' 1 'ot a directory' "$m" "$source/latest_checkpointed_iteration.txt" "$mnt"
+refused 'bad arch' 1 . "$m" "$source" "$mnt" -o arch=frobnicate
+refused 'bad ref' 1 "$work/none" "$m" "$source" "$mnt" -o ref="$work/none"
+
+refused 'no MOUNTPOINT' 3 'No such file or directory' "$m" "$source" "$work/none"
+refused 'MOUNTPOINT is a file' 3 'not a directory' "$m" "$source" "$source/latest_checkpointed_iteration.txt"
+copy_fixture "weights/${source##*/}"
+mkdir "$ckpt/mnt"
+refused 'MOUNTPOINT in SOURCE' 3 'lie in each other' "$m" "$ckpt" "$ckpt/mnt"
+refused 'MOUNTPOINT is SOURCE' 3 'lie in each other' "$m" "$ckpt" "$ckpt"
+refused 'SOURCE in MOUNTPOINT' 3 'lie in each other' "$m" "$ckpt" "$work"
+
+# An incomplete checkpoint: the reason names what is missing.
+victim=$(find "$ckpt" -name model_optim_rng.pt | sort | tail -1)
+rm "$victim"
+refused 'incomplete SOURCE' 1 "$(basename "$(dirname "$victim")")" "$m" "$ckpt" "$mnt"
+not_mounted || fail 'something was mounted'
+
+# What fstab may say is accepted, and later options count.
+mount_source "$source" -o defaults,_netdev,nofail,noauto,user,nosuid,nodev,noatime,x-systemd.automount,comment=x \
+	-o shard_size=1B,shard_size=5GB
+[ -f "$mnt/latest/hf/model.safetensors" ] || fail 'the later shard_size does not count'
+unmount
+
+help=$("$m" --help) || fail '--help'
+[ "$(wc -l <<<"$help")" -le 24 ] || fail '--help is longer than a screen'
+[ "$(wc -L <<<"$help")" -le 80 ] || fail '--help is wider than a screen'
+same '-h' "$("$m" -h)" "$help"
+[[ $("$m" --version) =~ ^mcorefs\ [0-9]+\.[0-9]+\.[0-9]+ ]] || fail '--version'
+
+# The manual page, the completions and --help know the same options and families.
+for option in arch ref vocab_size shard_size allow_other; do
+	grep -q -- "$option" <<<"$help" || fail "--help without $option"
+	for file in man/mcorefs.1 completions/mcorefs.bash completions/_mcorefs; do
+		grep -q "$option" "mount-helpers/$file" || fail "$file without $option"
+	done
+done
+for family in $(grep -A1 'families:' <<<"$help" | tail -1 | tr ',' ' '); do
+	for file in mcorefs.bash _mcorefs; do
+		grep -qw -- "$family" "mount-helpers/completions/$file" || fail "$file without $family"
+	done
+done

@@ -1,0 +1,117 @@
+# Sourced by the cases beside it. A case ends with 0, with 77 and a reason, or with any other status.
+# What it mounts, starts or writes lies in $work and goes when it ends.
+# shellcheck shell=bash
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
+MCOREFS=$(realpath "${MCOREFS:-build/mcorefs}")
+FIXTURES=$(realpath "${FIXTURES:-tests/fixtures}")
+BIN=$(realpath -m "${BIN:-build/obj/tests/mount}")
+work=$(mktemp -d "${TMPDIR:-/tmp}/mcorefs-mount-XXXXXX") || exit 1
+chmod 755 "$work"
+mnt=$work/mnt
+log=$work/log
+daemon=
+mkdir "$mnt"
+
+skip() {
+	echo "$*"
+	exit 77
+}
+
+fail() {
+	echo "FAILED: $*"
+	[ ! -s "$log" ] || sed 's/^/log: /' "$log"
+	exit 1
+}
+
+# same TEXT FOUND EXPECTED
+same() {
+	[ "$2" = "$3" ] || fail "$1: expected '$3', found '$2'"
+}
+
+# refused TEXT STATUS PATTERN COMMAND...: it ends with STATUS and one line on stderr like PATTERN.
+refused() {
+	local text=$1 status=$2 pattern=$3 out
+	shift 3
+	out=$("$@" 2>&1 >/dev/null)
+	same "$text: exit status" "$?" "$status"
+	same "$text: lines of message" "$(wc -l <<<"$out")" 1
+	[[ $out =~ $pattern ]] || fail "$text: expected a message like '$pattern', found '$out'"
+}
+
+# wait_until TEXT COMMAND...: at most 10 s.
+wait_until() {
+	local text=$1
+	shift
+	for _ in $(seq 200); do
+		"$@" && return
+		sleep 0.05
+	done
+	fail "waited too long until $text"
+}
+
+mounted() {
+	mountpoint -q "$mnt"
+}
+
+not_mounted() {
+	! grep -q " $mnt " /proc/self/mounts
+}
+
+ended() {
+	! kill -0 "$1" 2>/dev/null
+}
+
+# Mounts SOURCE [OPTION...] in the background, as a user does.
+mount_source() {
+	"$MCOREFS" "$1" "$mnt" "${@:2}" || fail "mcorefs $* ended with status $?"
+	mounted || fail "nothing is mounted after mcorefs has returned"
+}
+
+# The same in the foreground, as $daemon, with its messages in $log.
+mount_foreground() {
+	"$MCOREFS" "$1" "$mnt" -f "${@:2}" 2>>"$log" &
+	daemon=$!
+	wait_until "the mount stands" mounted
+}
+
+# Waits for $daemon to end with status 0.
+expect_clean_end() {
+	wait "$daemon"
+	same "exit status of the daemon" "$?" 0
+	daemon=
+	wait_until "the mount is gone" not_mounted
+}
+
+unmount() {
+	umount "$mnt" 2>/dev/null || fusermount3 -u "$mnt" || fail "cannot unmount"
+	if [ -n "$daemon" ]; then expect_clean_end; fi
+}
+
+# A copy of a fixture that may be damaged: copy_fixture weights/NAME, as $ckpt.
+copy_fixture() {
+	ckpt=$work/ckpt
+	rm -rf "$ckpt"
+	cp -a "$FIXTURES/$1" "$ckpt"
+}
+
+is_root() {
+	[ "$(id -u)" = 0 ]
+}
+
+end() {
+	local status=$? m
+	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null
+	awk -v dir="$work/" 'index($2, dir) == 1 { print $2 }' /proc/self/mounts | sort -r | while read -r m; do
+		umount -l "$m" 2>/dev/null || fusermount3 -u -z "$m"
+	done
+	wait
+	rm -rf "$work"
+	exit "$status"
+}
+trap end EXIT
+trap 'exit 130' INT TERM
+
+[ -x "$MCOREFS" ] || fail "$MCOREFS is not built"
+[ -w /dev/fuse ] || skip "/dev/fuse cannot be used here"
+is_root || command -v fusermount3 >/dev/null || skip "fusermount3 is missing"

@@ -1,0 +1,171 @@
+#!/bin/bash
+# Runs suites of tests and counts: tests/run.sh SUITE...
+#
+# A case is a command. It passes with exit status 0, is skipped with 77 (its last line says why), and
+# fails with any other. A case that ends with a line "N passed, N failed, N skipped" counts as that
+# many; its lines "skipped: NAME: why" are shown. The last line of this script is the sum.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+O=${O:-build}
+jobs=${JOBS:-$(nproc)}
+smoke=${FUZZ_SMOKE_SECONDS:-30}
+logs=$(realpath -m "$O")/logs
+rm -rf "$logs"
+mkdir -p "$logs"
+
+base=${TMPDIR:-/tmp}
+TMPDIR=$(mktemp -d "$base/mcorefs-check-XXXXXX") || exit 1
+MCOREFS=$(realpath -m "$O/mcorefs")
+BIN=$(realpath -m "$O/obj/tests/mount")
+FIXTURES=$PWD/tests/fixtures
+export TMPDIR MCOREFS BIN FIXTURES O
+export ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1:${ASAN_OPTIONS:-}
+export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
+export TSAN_OPTIONS=second_deadlock_stack=1:${TSAN_OPTIONS:-}
+
+# Unmounts what a failed case has left, deepest first, and removes the work directories.
+clean_up() {
+	awk -v dir="$TMPDIR/" 'index($2, dir) == 1 { print $2 }' /proc/self/mounts | sort -r | while read -r m; do
+		umount -l "$m" 2>/dev/null || fusermount3 -u -z "$m" 2>/dev/null
+	done
+	rm -rf "$TMPDIR"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+summary='^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'
+
+# judge NAME STATUS: the case's log becomes "passed failed skipped" in NAME.count, and a line.
+judge() {
+	local name=$1 status=$2 log=$logs/$1.log last passed=0 failed=0 skipped=0
+	last=$(tail -n 1 "$log")
+	if [[ $last =~ $summary ]]; then
+		read -r passed _ failed _ skipped _ <<<"${last//,/}"
+		if [ "$status" != 0 ] && [ "$failed" = 0 ]; then failed=1; fi
+	elif [ "$status" = 0 ]; then
+		passed=1
+	elif [ "$status" = 77 ]; then
+		skipped=1
+		echo "skipped: ${name/./\/}: ${last:-no reason given}"
+	else
+		failed=1
+	fi
+	grep -a '^skipped: ' "$log"
+	if [ "$failed" != 0 ]; then
+		echo "FAILED ${name/./\/} (exit status $status); the end of $log:"
+		tail -n 40 "$log" | sed 's/^/    /'
+	elif [ "$passed" != 0 ]; then
+		echo "ok ${name/./\/} ($passed)"
+		grep -a '^measured: ' "$log"
+	fi
+	echo "$passed $failed $skipped" >"$logs/$name.count"
+}
+
+# run_case NAME SECONDS COMMAND...
+run_case() {
+	local name=$1 limit=$2
+	shift 2
+	mkdir -p "$TMPDIR/$name"
+	TMPDIR=$TMPDIR/$name timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
+	local status=$?
+	[ $status = 124 ] && echo "no end after $limit s" >>"$logs/$name.log"
+	judge "$name" $status
+	rm -rf "${TMPDIR:?}/$name"
+}
+
+# The same beside others, as many at once as there are processors.
+start_case() {
+	while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
+	run_case "$@" &
+}
+
+suite_unit() {
+	local t name
+	for t in "$O"/obj/tests/unit/test_* "$O"/asan/tests/unit/test_* "$O"/tsan/tests/unit/test_*; do
+		[ -x "$t" ] && [ -f "tests/unit/${t##*/}.c" ] || continue
+		name=${t#"$O"/}
+		name=unit.${name%%/*}-${t##*/test_}
+		case $t in
+		# ThreadSanitizer's shadow memory does not fit around every randomised address space.
+		*/tsan/*) start_case "$name" 300 setarch -R "$t" ;;
+		*) start_case "$name" 300 "$t" ;;
+		esac
+	done
+	wait
+}
+
+# Every seed and every input that must be refused, as plain tests under ASan and UBSan.
+suite_fuzz-corpus() {
+	local t name
+	for t in tests/fuzz/fuzz_*.c; do
+		name=${t##*/fuzz_}
+		name=${name%.c}
+		start_case "fuzz-corpus.$name" 300 "$O/asan/replay/fuzz_$name" "tests/fuzz/corpus/$name" "tests/fuzz/reject/$name"
+	done
+	wait
+}
+
+# fuzz_for SECONDS SUITE: new inputs stay out of the tree; what is found lands in build/fuzz/found.
+fuzz_for() {
+	local t name found=$O/fuzz/found
+	mkdir -p "$found"
+	for t in tests/fuzz/fuzz_*.c; do
+		name=${t##*/fuzz_}
+		name=${name%.c}
+		if [ ! -x "$O/fuzz/fuzz_$name" ]; then
+			start_case "$2.$name" 10 sh -c 'echo clang has no libFuzzer here; exit 77'
+			continue
+		fi
+		mkdir -p "$O/fuzz/corpus/$name"
+		start_case "$2.$name" $(($1 + 120)) "$O/fuzz/fuzz_$name" -max_total_time="$1" -timeout=10 -rss_limit_mb=1024 \
+			-malloc_limit_mb=512 -print_final_stats=1 -artifact_prefix="$found/$name-" \
+			"$O/fuzz/corpus/$name" "tests/fuzz/corpus/$name" "tests/fuzz/reject/$name"
+	done
+	wait
+}
+
+suite_fuzz-smoke() {
+	fuzz_for "$smoke" fuzz-smoke
+}
+
+suite_fuzz() {
+	jobs=1 fuzz_for "${FUZZ_SECONDS:-600}" fuzz
+}
+
+# Each small fixture in a process of its own; under ASan fewer changes, as it is ten times slower.
+suite_damage() {
+	local dir name
+	for dir in tests/fixtures/*/*/iter_*; do
+		name=$(basename "$(dirname "$dir")")-$(basename "$(dirname "$(dirname "$dir")")")-${dir##*iter_}
+		start_case "damage.$name" 900 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-2000}"
+		start_case "damage.asan-$name" 900 "$O/asan/tests/damage/damage" "$dir" "${DAMAGE_CHANGES_ASAN:-200}"
+	done
+	wait
+}
+
+# Scripts SUITE/*.sh one after the other: they measure, and share the machine's mount table.
+scripts() {
+	local t name
+	for t in tests/"$1"/*.sh; do
+		name=${t##*/}
+		[ -x "$t" ] || continue
+		case $name in lib* | _*) continue ;; esac
+		run_case "$1.${name%.sh}" 900 "$t"
+	done
+}
+
+suite_mount() {
+	scripts mount
+}
+
+suite_giants() {
+	scripts giants
+}
+
+for suite; do
+	"suite_$suite"
+done
+read -r passed failed skipped < <(cat "$logs"/*.count | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

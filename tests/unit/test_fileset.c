@@ -1,0 +1,258 @@
+/* Source files, their identity and their mappings: formats/io/fileset.h. */
+#define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/io/fileset.h"
+#include "formats/io/guard.h"
+#include "formats/io/source.h"
+
+#define LEN 20000
+
+static struct mfs_fileset *set;
+static struct mfs_error err;
+static uint32_t file;
+static uint8_t bytes[LEN];
+
+static void setup(void)
+{
+	for (int i = 0; i < LEN; i++)
+		bytes[i] = (uint8_t)(i * 7 + i / 256);
+	unit_write(unit_tmpdir(), "data", bytes, LEN);
+	unit_ok(mfs_guard_install(), &err);
+	unit_ok(mfs_fileset_new(unit_tmpdir(), &set, &err), &err);
+	unit_ok(mfs_fileset_add(set, "data", &file, &err), &err);
+}
+
+static void teardown(void)
+{
+	mfs_fileset_free(set);
+}
+
+static const char *path(const char *name)
+{
+	static char text[400];
+
+	snprintf(text, sizeof text, "%s/%s", unit_tmpdir(), name);
+	return text;
+}
+
+START_TEST(test_says_what_it_found)
+{
+	struct stat st;
+
+	ck_assert_int_eq(chmod(path("data"), 0640), 0);
+	unit_ok(mfs_fileset_add(set, "data", &file, &err), &err);
+	ck_assert_int_eq(stat(path("data"), &st), 0);
+	ck_assert_uint_eq(mfs_fileset_count(set), 2);
+	ck_assert_str_eq(mfs_fileset_dir(set), unit_tmpdir());
+	ck_assert_str_eq(mfs_fileset_name(set, file), "data");
+	ck_assert_uint_eq(mfs_fileset_size(set, file), LEN);
+	ck_assert_uint_eq(mfs_fileset_mode(set, file), 0640);
+	ck_assert_int_eq(mfs_fileset_mtime(set, file),
+			 st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec);
+}
+END_TEST
+
+START_TEST(test_names_that_are_refused)
+{
+	static const char *const names[] = {"",	      "/etc/hostname", "..",	   "../x",
+					    "a/../b", "a/..",	       "a/../../b"};
+
+	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+		unit_fails(mfs_fileset_add(set, names[i], &file, &err), &err, -EINVAL, NULL);
+	ck_assert_int_eq(mkdir(path("dir"), 0755), 0);
+	ck_assert_int_eq(mkfifo(path("fifo"), 0644), 0);
+	unit_fails(mfs_fileset_add(set, "dir", &file, &err), &err, -EINVAL, "dir");
+	unit_fails(mfs_fileset_add(set, "fifo", &file, &err), &err, -EINVAL, "fifo");
+	unit_fails(mfs_fileset_add(set, "none", &file, &err), &err, -ENOENT, "none");
+	unit_write(unit_tmpdir(), "..data", bytes, 1);
+	unit_ok(mfs_fileset_add(set, "..data", &file, &err), &err);
+}
+END_TEST
+
+START_TEST(test_no_directory)
+{
+	struct mfs_fileset *other = NULL;
+
+	unit_fails(mfs_fileset_new(path("none"), &other, &err), &err, -ENOENT, "none");
+	unit_fails(mfs_fileset_new(path("data"), &other, &err), &err, -ENOTDIR, "data");
+	ck_assert_ptr_null(other);
+}
+END_TEST
+
+START_TEST(test_reads_and_maps)
+{
+	struct mfs_source src = mfs_source_file(set, file);
+	const uint8_t *map;
+	uint8_t buf[LEN];
+
+	unit_ok(mfs_fileset_read(set, file, 0, buf, LEN, &err), &err);
+	ck_assert(!memcmp(buf, bytes, LEN));
+	unit_ok(mfs_source_read(&src, 12345, buf, 100, &err), &err);
+	ck_assert(!memcmp(buf, bytes + 12345, 100));
+	unit_ok(mfs_fileset_map(set, file, &map, &err), &err);
+	unit_ok(mfs_guard_copy(buf, map + 1, LEN - 1), &err);
+	ck_assert(!memcmp(buf, bytes + 1, LEN - 1));
+	unit_fails(mfs_fileset_read(set, file, LEN, buf, 1, &err), &err, -EINVAL, "data");
+	mfs_fileset_willneed(set, file, 0, UINT64_MAX);
+	mfs_fileset_willneed(set, file, UINT64_MAX, UINT64_MAX);
+	mfs_fileset_served(set, 1ull << 40);
+	unit_ok(mfs_fileset_read(set, file, 5, buf, 5, &err), &err);
+}
+END_TEST
+
+START_TEST(test_empty_file)
+{
+	const uint8_t *map;
+	char buf[1];
+
+	unit_write(unit_tmpdir(), "empty", "", 0);
+	unit_ok(mfs_fileset_add(set, "empty", &file, &err), &err);
+	unit_ok(mfs_fileset_map(set, file, &map, &err), &err);
+	unit_ok(mfs_fileset_read(set, file, 0, buf, 0, &err), &err);
+	mfs_fileset_willneed(set, file, 0, 1);
+}
+END_TEST
+
+/* Ways in which a file stops being the one that was opened. */
+static void cut(void)
+{
+	ck_assert_int_eq(truncate(path("data"), LEN / 2), 0);
+}
+
+static void grow(void)
+{
+	ck_assert_int_eq(truncate(path("data"), LEN * 2), 0);
+}
+
+static void touch(void)
+{
+	struct timespec times[2] = {{.tv_nsec = UTIME_OMIT}, {.tv_sec = 1000000000}};
+
+	ck_assert_int_eq(utimensat(AT_FDCWD, path("data"), times, 0), 0);
+}
+
+static void replace(void)
+{
+	char target[400];
+
+	unit_write(unit_tmpdir(), "other", bytes, LEN);
+	strcpy(target, path("data"));
+	ck_assert_int_eq(rename(path("other"), target), 0);
+}
+
+static void delete (void)
+{
+	ck_assert_int_eq(unlink(path("data")), 0);
+}
+
+static void (*const changes[])(void) = {cut, grow, touch, replace, delete};
+
+START_TEST(test_change_before_first_use_is_stale)
+{
+	const uint8_t *map = NULL;
+	char buf[16];
+
+	unit_ok(mfs_fileset_check(set, file, &err), &err);
+	changes[_i]();
+	unit_fails(mfs_fileset_check(set, file, &err), &err, -ESTALE, "data");
+	unit_fails(mfs_fileset_read(set, file, 0, buf, 16, &err), &err, -ESTALE, "data");
+	ck_assert_int_lt(mfs_fileset_map(set, file, &map, &err), 0);
+	ck_assert_ptr_null(map);
+}
+END_TEST
+
+START_TEST(test_change_after_mapping_is_stale)
+{
+	const uint8_t *map;
+	char buf[16];
+
+	unit_ok(mfs_fileset_map(set, file, &map, &err), &err);
+	changes[_i]();
+	unit_fails(mfs_fileset_check(set, file, &err), &err, -ESTALE, "data");
+	unit_fails(mfs_fileset_read(set, file, 0, buf, 16, &err), &err, -ESTALE, "data");
+}
+END_TEST
+
+static uint32_t many[300];
+
+static void *read_all(void *seed)
+{
+	unsigned state = (unsigned)(uintptr_t)seed;
+	struct mfs_error mine = {0};
+	uint8_t buf[64];
+
+	for (int i = 0; i < 3000; i++) {
+		uint32_t f = many[rand_r(&state) % 300];
+		uint64_t off = (uint64_t)rand_r(&state) % (LEN - sizeof buf);
+
+		if (mfs_fileset_read(set, f, off, buf, sizeof buf, &mine) ||
+		    memcmp(buf, bytes + off, sizeof buf))
+			return (void *)1;
+		mfs_fileset_willneed(set, f, off, 1 << 20);
+		mfs_fileset_served(set, 64 << 10);
+	}
+	return NULL;
+}
+
+/* Eight readers map 300 files at once while 40 descriptors are allowed. */
+START_TEST(test_many_files_many_threads_few_descriptors)
+{
+	struct rlimit limit = {40, 40};
+	pthread_t threads[8];
+	char name[32];
+
+	for (int i = 0; i < 300; i++) {
+		snprintf(name, sizeof name, "f%03d", i);
+		unit_write(unit_tmpdir(), name, bytes, LEN);
+		unit_ok(mfs_fileset_add(set, name, &many[i], &err), &err);
+	}
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (uintptr_t i = 0; i < 8; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, (void *)i), 0);
+	for (int i = 0; i < 8; i++) {
+		void *failed;
+
+		pthread_join(threads[i], &failed);
+		ck_assert_ptr_null(failed);
+	}
+}
+END_TEST
+
+static TCase *prepared(Suite *s, const char *name)
+{
+	TCase *c = tcase_create(name);
+
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_set_timeout(c, 120);
+	suite_add_tcase(s, c);
+	return c;
+}
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("fileset");
+	TCase *c = prepared(s, "names");
+
+	tcase_add_test(c, test_says_what_it_found);
+	tcase_add_test(c, test_names_that_are_refused);
+	tcase_add_test(c, test_no_directory);
+	c = prepared(s, "reads");
+	tcase_add_test(c, test_reads_and_maps);
+	tcase_add_test(c, test_empty_file);
+	c = prepared(s, "changes");
+	tcase_add_loop_test(c, test_change_before_first_use_is_stale, 0, 5);
+	tcase_add_loop_test(c, test_change_after_mapping_is_stale, 0, 5);
+	c = prepared(s, "threads");
+	tcase_add_test(c, test_many_files_many_threads_few_descriptors);
+	return s;
+}

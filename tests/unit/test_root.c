@@ -1,0 +1,493 @@
+/* Iterations of a root, complete and not: fs/root.h. */
+#define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/ckpt/ckpt.h"
+#include "fs/root.h"
+
+#define TRACKER "latest_checkpointed_iteration.txt"
+#define DIST	"resume/llama-torch_dist-tp2-pp2/iter_0000020"
+#define TORCH	"weights/llama-torch-tp2-pp2/iter_0000040"
+
+static const struct mfs_view_options no_options;
+static struct mfs_root *root;
+static char base[300];
+
+static const char *at(const char *name)
+{
+	static char paths[4][600];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", base, name);
+	return path;
+}
+
+static void run(const char *fmt, const char *a, const char *b)
+{
+	char command[2000];
+
+	snprintf(command, sizeof(command), fmt, a, b);
+	ck_assert_msg(!system(command), "%s", command);
+}
+
+static void add(const char *name, const char *fixture)
+{
+	run("cp -r '%s' '%s'", unit_fixture(fixture), at(name));
+}
+
+static void set_tracker(const char *text)
+{
+	unit_write(base, TRACKER, text, strlen(text));
+}
+
+static void set_up(void)
+{
+	snprintf(base, sizeof(base), "%s", unit_tmpdir());
+	root = NULL;
+}
+
+static void tear_down(void)
+{
+	mfs_root_free(root);
+}
+
+static const struct mfs_root_snapshot *look(void)
+{
+	struct mfs_error err;
+
+	if (!root)
+		unit_ok(mfs_root_open(base, &no_options, &root, &err), &err);
+	else
+		unit_ok(mfs_root_refresh(root, true, &err), &err);
+	return mfs_root_snapshot(root);
+}
+
+static struct mfs_iteration *named(const struct mfs_root_snapshot *s, const char *name)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (!strcmp(mfs_iteration_name(s->iterations[i]), name))
+			return s->iterations[i];
+	ck_abort_msg("no iteration %s", name);
+	return NULL;
+}
+
+static void check_latest(const struct mfs_root_snapshot *s, const char *name)
+{
+	ck_assert_msg(s->latest != NULL, "no latest: %s", s->latest_reason);
+	ck_assert_str_eq(mfs_iteration_name(s->latest), name);
+	ck_assert_ptr_null(s->latest_reason);
+}
+
+static void check_no_latest(const struct mfs_root_snapshot *s, const char *why)
+{
+	ck_assert_ptr_null(s->latest);
+	ck_assert_ptr_nonnull(s->latest_reason);
+	ck_assert_msg(strstr(s->latest_reason, why) != NULL, "%s", s->latest_reason);
+}
+
+START_TEST(test_tracker_is_followed)
+{
+	const struct mfs_root_snapshot *s;
+
+	add("iter_0000020", DIST);
+	add("iter_0000040", TORCH);
+	set_tracker(" 40\n");
+	s = look();
+	ck_assert_uint_eq(s->count, 2);
+	check_latest(s, "iter_0000040");
+	ck_assert_str_eq(s->tracker, "40");
+	ck_assert_str_eq(mfs_iteration_name(s->iterations[0]), "iter_0000020");
+	ck_assert_str_eq(mfs_iteration_format(s->iterations[0]), "torch_dist");
+	ck_assert_str_eq(mfs_iteration_format(s->iterations[1]), "torch");
+	ck_assert_ptr_null(mfs_iteration_reason(s->iterations[0]));
+	ck_assert_int_gt(mfs_iteration_mtime(s->iterations[0]), 0);
+}
+END_TEST
+
+START_TEST(test_beyond_the_tracker_is_held)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_ckpt *ckpt;
+	struct mfs_error err;
+
+	add("iter_0000020", DIST);
+	add("iter_0000040", DIST);
+	set_tracker("20");
+	s = look();
+	check_latest(s, "iter_0000020");
+	unit_sentence(mfs_iteration_reason(s->iterations[1]),
+		      "newer than the tracker (iteration 20)");
+	unit_fails(mfs_iteration_ckpt(s->iterations[1], &ckpt, &err), &err, -ENODATA,
+		   "iter_0000040");
+	set_tracker("40");
+	s = look();
+	check_latest(s, "iter_0000040");
+	ck_assert_ptr_null(mfs_iteration_reason(s->iterations[1]));
+}
+END_TEST
+
+START_TEST(test_without_tracker_the_newest_complete)
+{
+	const struct mfs_root_snapshot *s;
+
+	add("iter_0000009", DIST);
+	add("iter_0000100", DIST);
+	add("iter_0001000", DIST);
+	ck_assert_int_eq(unlink(at("iter_0001000/metadata.json")), 0);
+	s = look();
+	ck_assert_uint_eq(s->count, 3);
+	check_latest(s, "iter_0000100");
+	ck_assert_ptr_null(s->tracker);
+	ck_assert_ptr_nonnull(mfs_iteration_reason(s->iterations[2]));
+}
+END_TEST
+
+START_TEST(test_tracker_that_names_nothing)
+{
+	add("iter_0000020", DIST);
+	set_tracker("60");
+	check_no_latest(look(), "no directory iter_0000060");
+	ck_assert_uint_eq(mfs_root_snapshot(root)->count, 1);
+	set_tracker("soon");
+	check_no_latest(look(), "'soon'");
+	set_tracker("-5");
+	check_no_latest(look(), "'-5'");
+	set_tracker("99999999999999999999999999");
+	check_no_latest(look(), "neither a number");
+	set_tracker("20");
+	ck_assert_int_eq(unlink(at("iter_0000020/metadata.json")), 0);
+	check_no_latest(look(), "iter_0000020, which the tracker names, is incomplete");
+}
+END_TEST
+
+START_TEST(test_release)
+{
+	const struct mfs_root_snapshot *s;
+
+	add("release", TORCH);
+	add("iter_0000020", DIST);
+	set_tracker("release\n");
+	s = look();
+	check_latest(s, "release");
+	ck_assert_uint_eq(s->count, 2);
+	ck_assert_ptr_eq(s->iterations[0], s->latest);
+	ck_assert_ptr_null(mfs_iteration_reason(s->iterations[1]));
+	/* A numbered tracker is followed past it. */
+	set_tracker("20");
+	check_latest(look(), "iter_0000020");
+	ck_assert_int_eq(unlink(at(TRACKER)), 0);
+	check_latest(look(), "iter_0000020");
+}
+END_TEST
+
+START_TEST(test_other_names_are_no_iterations)
+{
+	static const char *const names[] = {"iter_40",	   "iter_00000040", "iter_000004x",
+					    "iter_",	   "iter_-000001",  "release2",
+					    "Iter_0000040"};
+	const struct mfs_root_snapshot *s;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		ck_assert_int_eq(mkdir(at(names[i]), 0755), 0);
+	unit_write(base, "iter_0000007", "a file", 6);
+	add("iter_12345678", DIST);
+	s = look();
+	ck_assert_uint_eq(s->count, 1);
+	check_latest(s, "iter_12345678");
+}
+END_TEST
+
+START_TEST(test_one_iteration_as_source)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_error err;
+
+	add("iter_0000040", DIST);
+	/* The tracker beside it has no say: this iteration was named by a person. */
+	set_tracker("20");
+	unit_ok(mfs_root_open(at("iter_0000040/"), &no_options, &root, &err), &err);
+	s = mfs_root_snapshot(root);
+	ck_assert_uint_eq(s->count, 1);
+	check_latest(s, "iter_0000040");
+	mfs_root_free(root);
+	root = NULL;
+	ck_assert_int_eq(rename(at("iter_0000040"), at("my run")), 0);
+	unit_ok(mfs_root_open(at("my run"), &no_options, &root, &err), &err);
+	check_latest(mfs_root_snapshot(root), "my run");
+}
+END_TEST
+
+START_TEST(test_incomplete_iteration_as_source)
+{
+	struct mfs_error err;
+
+	ck_assert_int_eq(mkdir(at("iter_0000001"), 0755), 0);
+	unit_ok(mfs_root_open(at("iter_0000001"), &no_options, &root, &err), &err);
+	check_no_latest(mfs_root_snapshot(root), "iter_0000001 is incomplete");
+	run("cp -r '%s'/. '%s'", unit_fixture(TORCH), at("iter_0000001"));
+	unit_ok(mfs_root_refresh(root, true, &err), &err);
+	check_latest(mfs_root_snapshot(root), "iter_0000001");
+}
+END_TEST
+
+START_TEST(test_what_is_no_checkpoint)
+{
+	struct mfs_error err;
+
+	unit_write(base, "file", "x", 1);
+	unit_fails(mfs_root_open(base, &no_options, &root, &err), &err, -ENODATA, TRACKER);
+	unit_fails(mfs_root_open(at("file"), &no_options, &root, &err), &err, -ENOTDIR,
+		   "directory");
+	unit_fails(mfs_root_open(at("none"), &no_options, &root, &err), &err, -ENOENT, "none");
+	ck_assert_ptr_null(root);
+}
+END_TEST
+
+START_TEST(test_incomplete_is_looked_at_again)
+{
+	const struct mfs_root_snapshot *s;
+
+	add("iter_0000020", TORCH);
+	add("iter_0000040", TORCH);
+	ck_assert_int_eq(rename(at("iter_0000040/mp_rank_01_001"), at("kept")), 0);
+	s = look();
+	check_latest(s, "iter_0000020");
+	unit_sentence(mfs_iteration_reason(s->iterations[1]), "mp_rank_01_001");
+	ck_assert_ptr_eq(look(), s);
+	ck_assert_ptr_eq(look(), s);
+	ck_assert_int_eq(rename(at("kept"), at("iter_0000040/mp_rank_01_001")), 0);
+	check_latest(look(), "iter_0000040");
+	/* Readers of the old snapshot are not disturbed. */
+	ck_assert_str_eq(mfs_iteration_name(s->iterations[0]), "iter_0000020");
+	check_latest(s, "iter_0000020");
+}
+END_TEST
+
+/* A rank's file that is still growing: same directory, same names, another size. */
+START_TEST(test_growing_file_is_noticed)
+{
+	const struct mfs_root_snapshot *s;
+	uint8_t *bytes;
+	size_t len;
+
+	add("iter_0000040", TORCH);
+	bytes = unit_slurp(at("iter_0000040/mp_rank_00_000/model_optim_rng.pt"), &len);
+	unit_write(at("iter_0000040/mp_rank_00_000"), "model_optim_rng.pt", bytes, len / 2);
+	s = look();
+	check_no_latest(s, "iter_0000040");
+	look();
+	unit_write(at("iter_0000040/mp_rank_00_000"), "model_optim_rng.pt", bytes, len);
+	check_latest(look(), "iter_0000040");
+	free(bytes);
+}
+END_TEST
+
+START_TEST(test_deleted_iterations_leave)
+{
+	const struct mfs_root_snapshot *before, *s;
+	struct mfs_ckpt *ckpt;
+	struct mfs_error err;
+
+	add("iter_0000020", DIST);
+	add("iter_0000040", DIST);
+	set_tracker("40");
+	before = look();
+	unit_ok(mfs_iteration_ckpt(before->iterations[0], &ckpt, &err), &err);
+	run("rm -r '%s'%s", at("iter_0000020"), "");
+	s = look();
+	ck_assert_uint_eq(s->count, 1);
+	check_latest(s, "iter_0000040");
+	/* Whoever holds it still can: its files are gone, its memory is not. */
+	ck_assert_uint_gt(mfs_ckpt_count(ckpt), 0);
+	ck_assert_str_eq(mfs_iteration_name(before->iterations[0]), "iter_0000020");
+	run("rm -r '%s'%s", at("iter_0000040"), "");
+	check_no_latest(look(), "no directory iter_0000040");
+}
+END_TEST
+
+START_TEST(test_unchanged_stays_the_same_object)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_iteration *it;
+
+	add("iter_0000020", DIST);
+	s = look();
+	it = s->latest;
+	ck_assert_ptr_eq(look(), s);
+	/* Something else in the directory: looked at again, and found the same. */
+	unit_write(at("iter_0000020"), "README", "hello", 5);
+	ck_assert_ptr_eq(look(), s);
+	/* Saved again under the same name: another iteration. */
+	run("rm -r '%s'%s", at("iter_0000020"), "");
+	add("iter_0000020", DIST);
+	s = look();
+	check_latest(s, "iter_0000020");
+	ck_assert_ptr_ne(s->latest, it);
+}
+END_TEST
+
+START_TEST(test_tracker_being_written)
+{
+	add("iter_0000020", DIST);
+	add("iter_0000040", DIST);
+	set_tracker("20");
+	check_latest(look(), "iter_0000020");
+	set_tracker("");
+	check_latest(look(), "iter_0000020");
+	set_tracker("40");
+	check_latest(look(), "iter_0000040");
+}
+END_TEST
+
+START_TEST(test_refresh_is_not_too_frequent)
+{
+	struct mfs_error err;
+
+	add("iter_0000020", DIST);
+	look();
+	add("iter_0000040", DIST);
+	unit_ok(mfs_root_refresh(root, false, &err), &err);
+	ck_assert_uint_eq(mfs_root_snapshot(root)->count, 1);
+	unit_ok(mfs_root_refresh(root, true, &err), &err);
+	ck_assert_uint_eq(mfs_root_snapshot(root)->count, 2);
+}
+END_TEST
+
+START_TEST(test_root_that_went_away)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_error err;
+
+	ck_assert_int_eq(mkdir(at("root"), 0755), 0);
+	add("root/iter_0000020", DIST);
+	unit_ok(mfs_root_open(at("root"), &no_options, &root, &err), &err);
+	s = mfs_root_snapshot(root);
+	ck_assert_int_eq(rename(at("root"), at("elsewhere")), 0);
+	unit_fails(mfs_root_refresh(root, true, &err), &err, -ENOENT, "root");
+	ck_assert_ptr_eq(mfs_root_snapshot(root), s);
+}
+END_TEST
+
+START_TEST(test_views_by_name)
+{
+	struct mfs_view *hf, *same, *other;
+	struct mfs_iteration *it;
+	struct mfs_error err;
+
+	add("iter_0000020", DIST);
+	add("iter_0000040", TORCH);
+	look();
+	unit_ok(mfs_root_view(root, NULL, &hf, &it, &err), &err);
+	ck_assert_str_eq(mfs_iteration_name(it), "iter_0000040");
+	unit_ok(mfs_root_view(root, "latest/hf", &same, &it, &err), &err);
+	ck_assert_ptr_eq(same, hf);
+	unit_ok(mfs_root_view(root, "iter_0000040/hf/", &same, NULL, &err), &err);
+	ck_assert_ptr_eq(same, hf);
+	unit_ok(mfs_root_view(root, "iter_0000020/hf", &other, &it, &err), &err);
+	ck_assert_ptr_ne(other, hf);
+	unit_fails(mfs_root_view(root, "iter_0000060/hf", &hf, &it, &err), &err, -ENOENT,
+		   "iter_0000040/hf");
+	unit_fails(mfs_root_view(root, "iter_0000040", &hf, &it, &err), &err, -ENOENT, "latest/hf");
+	unit_fails(mfs_root_view(root, "gguf", &hf, &it, &err), &err, -ENOENT, "gguf");
+	unit_fails(mfs_root_view(root, "/hf", &hf, &it, &err), &err, -ENOENT, "/hf");
+}
+END_TEST
+
+START_TEST(test_view_of_nothing)
+{
+	struct mfs_iteration *it;
+	struct mfs_view *view;
+	struct mfs_error err;
+
+	add("iter_0000020", DIST);
+	ck_assert_int_eq(unlink(at("iter_0000020/metadata.json")), 0);
+	look();
+	unit_fails(mfs_root_view(root, "hf", &view, &it, &err), &err, -ENODATA, "incomplete");
+	unit_fails(mfs_root_view(root, "iter_0000020/hf", &view, &it, &err), &err, -ENODATA,
+		   "incomplete");
+}
+END_TEST
+
+static _Atomic bool finished;
+
+static void *read_snapshots(void *arg)
+{
+	uint64_t *seen = arg;
+	struct mfs_ckpt *ckpt;
+
+	while (!atomic_load(&finished)) {
+		const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
+
+		for (uint32_t i = 0; i < s->count; i++)
+			*seen += strlen(mfs_iteration_name(s->iterations[i]));
+		if (s->latest && !mfs_iteration_ckpt(s->latest, &ckpt, NULL))
+			*seen += mfs_ckpt_count(ckpt);
+		mfs_root_refresh(root, false, NULL);
+	}
+	return NULL;
+}
+
+START_TEST(test_readers_beside_refresh)
+{
+	pthread_t threads[3];
+	uint64_t seen[3] = {0};
+
+	add("iter_0000020", TORCH);
+	add("iter_0000040", DIST);
+	look();
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_snapshots, &seen[i]), 0);
+	for (int i = 0; i < 50; i++) {
+		set_tracker(i % 2 ? "40" : "20");
+		check_latest(look(), i % 2 ? "iter_0000040" : "iter_0000020");
+	}
+	atomic_store(&finished, true);
+	for (int i = 0; i < 3; i++) {
+		pthread_join(threads[i], NULL);
+		ck_assert_uint_gt(seen[i], 0);
+	}
+	ck_assert_ptr_eq(named(mfs_root_snapshot(root), "iter_0000040"),
+			 mfs_root_snapshot(root)->latest);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	static const TTest *const tests[] = {
+		test_beyond_the_tracker_is_held,
+		test_without_tracker_the_newest_complete,
+		test_tracker_that_names_nothing,
+		test_release,
+		test_other_names_are_no_iterations,
+		test_one_iteration_as_source,
+		test_incomplete_iteration_as_source,
+		test_what_is_no_checkpoint,
+		test_incomplete_is_looked_at_again,
+		test_growing_file_is_noticed,
+		test_deleted_iterations_leave,
+		test_unchanged_stays_the_same_object,
+		test_tracker_being_written,
+		test_refresh_is_not_too_frequent,
+		test_root_that_went_away,
+		test_views_by_name,
+		test_view_of_nothing,
+		test_readers_beside_refresh,
+	};
+	Suite *s = suite_create("root");
+	TCase *c = unit_case(s, "core", test_tracker_is_followed);
+
+	tcase_add_checked_fixture(c, set_up, tear_down);
+	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
+		tcase_add_test(c, tests[i]);
+	return s;
+}

@@ -1,0 +1,55 @@
+/*
+ * What every test program shares: tests/unit/test_NAME.c defines mfs_suite() and is linked with
+ * unit.c to a program of its own, so that a crash costs one module's tests alone. Programs run from
+ * the repository's root. With CK_FORK=no a debugger can follow.
+ */
+#ifndef MFS_TESTS_UNIT_H
+#define MFS_TESTS_UNIT_H
+
+#include <check.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+Suite *mfs_suite(void);
+
+/* A test case with one fixture-less test function; add more with tcase_add_test(). */
+static inline TCase *unit_case(Suite *s, const char *name, const TTest *test)
+{
+	TCase *c = tcase_create(name);
+
+	tcase_set_timeout(c, 120);
+	tcase_add_test(c, test);
+	suite_add_tcase(s, c);
+	return c;
+}
+
+/* The call must return 0; prints the error's sentence otherwise. */
+#define unit_ok(call, err)                                                                         \
+	do {                                                                                       \
+		int unit_r_ = (call);                                                              \
+		ck_assert_msg(unit_r_ == 0, "%s: %d: %s", #call, unit_r_, (err)->msg);             \
+	} while (0)
+
+/* The call must return want, with a sentence in err that contains part (NULL: any sentence). */
+#define unit_fails(call, err, want, part)                                                          \
+	do {                                                                                       \
+		int unit_r_ = (call);                                                              \
+		ck_assert_msg(unit_r_ == (want), "%s: %d instead of %d (%s)", #call, unit_r_,      \
+			      (want), unit_r_ ? (err)->msg : "success");                           \
+		unit_sentence((err)->msg, part);                                                   \
+	} while (0)
+
+void unit_sentence(const char *msg, const char *part);
+
+/* Path below tests/fixtures, in a static buffer that the next four calls leave alone. */
+const char *unit_fixture(const char *name);
+/* A whole file, to be freed; fails the test if it cannot be read. */
+uint8_t *unit_slurp(const char *path, size_t *ret_len);
+/* A new empty directory, removed when the test's process ends; static buffer. */
+const char *unit_tmpdir(void);
+/* Writes dir/name. */
+void unit_write(const char *dir, const char *name, const void *bytes, size_t len);
+
+#endif
