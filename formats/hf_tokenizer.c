@@ -59,38 +59,52 @@ static bool scan_string(struct scan *s, struct scan *ret)
 	return true;
 }
 
+/* One token: a string, a bracket, a number or a word. False where there is none. */
+static bool scan_token(struct scan *s, size_t *depth)
+{
+	struct scan text;
+
+	switch (peek(s)) {
+	case '\0':
+		return false;
+	case '"':
+		return scan_string(s, &text);
+	case '{':
+	case '[':
+		++*depth;
+		break;
+	case '}':
+	case ']':
+		if (!(*depth)--)
+			return false;
+		break;
+	case ',':
+	case ':':
+		if (!*depth)
+			return false;
+		break;
+	default:
+		while (s->at < s->end && !is_space(*s->at) && !strchr("\"{}[],:", *s->at))
+			s->at++;
+		return true;
+	}
+	s->at++;
+	return true;
+}
+
 /* Any value; *ret covers it. Brackets are counted, not matched by kind: whatever is cut out here is
  * parsed by jansson or scanned again. */
 static bool scan_value(struct scan *s, struct scan *ret)
 {
-	struct scan text;
 	size_t depth = 0;
-	char c = peek(s);
 
+	skip_space(s);
 	ret->at = s->at;
 	do {
-		if (c == '"') {
-			if (!scan_string(s, &text))
-				return false;
-		} else if (c == '{' || c == '[') {
-			depth++;
-			s->at++;
-		} else if (c == '}' || c == ']') {
-			if (!depth--)
-				return false;
-			s->at++;
-		} else if (c == '\0') {
+		if (!scan_token(s, &depth))
 			return false;
-		} else if (c == ',' || c == ':') {
-			if (!depth)
-				return false;
-			s->at++;
-		} else {
-			while (s->at < s->end && !is_space(*s->at) && !strchr("\"{}[],:", *s->at))
-				s->at++;
-		}
-		ret->end = s->at;
-	} while (depth && (c = peek(s), true));
+	} while (depth);
+	ret->end = s->at;
 	return true;
 }
 
@@ -98,6 +112,7 @@ static bool scan_value(struct scan *s, struct scan *ret)
  * the text is no such object: *broken tells. */
 static bool scan_member(struct scan *s, bool *first, struct scan *key, bool *broken)
 {
+	*broken = false;
 	if (accept(s, '}'))
 		return false;
 	*broken = (!*first && !accept(s, ',')) || !scan_string(s, key) || !accept(s, ':');
@@ -257,13 +272,12 @@ int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_er
 /* Largest id of {"token": id, ...}; WordLevel, WordPiece, BPE. */
 static bool largest_in_object(struct scan vocab, int64_t *largest)
 {
-	bool first = true, broken = true;
+	bool first = true, broken;
 	struct scan key, value;
 	int64_t id;
 
 	if (!accept(&vocab, '{'))
 		return false;
-	broken = false;
 	while (scan_member(&vocab, &first, &key, &broken)) {
 		if (!scan_value(&vocab, &value) || !scan_id(&value, &id))
 			return false;

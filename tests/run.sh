@@ -57,8 +57,8 @@ judge() {
 		tail -n 40 "$log" | sed 's/^/    /'
 	elif [ "$passed" != 0 ]; then
 		echo "ok ${name/./\/} ($passed)"
-		grep -a '^measured: ' "$log"
 	fi
+	grep -a '^measured: ' "$log"
 	echo "$passed $failed $skipped" >"$logs/$name.count"
 }
 
@@ -83,7 +83,7 @@ start_case() {
 suite_unit() {
 	local t name
 	for t in "$O"/obj/tests/unit/test_* "$O"/asan/tests/unit/test_* "$O"/tsan/tests/unit/test_*; do
-		[ -x "$t" ] && [ -f "tests/unit/${t##*/}.c" ] || continue
+		if [ ! -x "$t" ] || [ ! -f "tests/unit/${t##*/}.c" ]; then continue; fi
 		name=${t#"$O"/}
 		name=unit.${name%%/*}-${t##*/test_}
 		case $t in

@@ -171,6 +171,7 @@ def main():
     parser.add_argument("--gib", type=float, default=1)
     parser.add_argument("--tp", type=int, default=8)
     parser.add_argument("--hidden", type=int, default=4096)
+    parser.add_argument("--sparse", action="store_true", help="leave the data of llama out")
     parser.add_argument("--format", choices=["torch", "torch_dist"], default="torch")
     options = parser.parse_args()
     os.makedirs(options.dir, exist_ok=True)
@@ -183,7 +184,7 @@ def main():
     else:
         model = small_llama(options)
         make = make_legacy if options.format == "torch" else make_dist_llama
-        files = make(model, options.dir, Noise(True))
+        files = make(model, options.dir, Noise(not options.sparse))
     fp32 = model.experts * (model.layers - model.dense) if isinstance(model, DeepseekV3) else 0
     print(files, model.tensors(), model.parameters(), 2 * model.parameters() + 2 * fp32)
 

@@ -31,11 +31,17 @@ class Peer:
     """Mounts every model that this run asks about, and asks about all of them in one process."""
 
     def __init__(self, checkpoint, specs, python, script):
-        self.stack = contextlib.ExitStack()
-        self.directories = {spec.name: self.stack.enter_context(program.hf(checkpoint(spec))) for spec in specs}
+        self.stack, self.directories, self.failed = contextlib.ExitStack(), {}, {}
+        for spec in specs:
+            try:
+                self.directories[spec.name] = self.stack.enter_context(program.hf(checkpoint(spec)))
+            except AssertionError as error:  # one model's failure, not that of all of them
+                self.failed[spec.name] = error
         self.answers = ask(python, script, self.directories.values())
 
     def check(self, spec):
+        if spec.name in self.failed:
+            raise self.failed[spec.name]
         directory = self.directories[spec.name]
         models.assert_same_text(self.answers[str(directory)], models.load(directory))
 

@@ -58,6 +58,10 @@ not_mounted() {
 	! grep -q " $mnt " /proc/self/mounts
 }
 
+mounted_or_ended() {
+	mounted || ended "$daemon"
+}
+
 ended() {
 	! kill -0 "$1" 2>/dev/null
 }
@@ -72,7 +76,8 @@ mount_source() {
 mount_foreground() {
 	"$MCOREFS" "$1" "$mnt" -f "${@:2}" 2>>"$log" &
 	daemon=$!
-	wait_until "the mount stands" mounted
+	wait_until "the mount stands" mounted_or_ended
+	mounted || fail "mcorefs $* -f ended"
 }
 
 # Waits for $daemon to end with status 0.
@@ -93,6 +98,11 @@ copy_fixture() {
 	ckpt=$work/ckpt
 	rm -rf "$ckpt"
 	cp -a "$FIXTURES/$1" "$ckpt"
+}
+
+# What the daemon has said, but for its start and its warnings about the checkpoint.
+errors() {
+	grep '^mcorefs: /' "$log" | grep -v 'is mounted on'
 }
 
 is_root() {

@@ -4,7 +4,7 @@
 
 source=$(echo "$FIXTURES"/weights/llama-torch_dist-*)
 
-# The background: it returns with a mount that answers, silent, and nothing holds the terminal.
+# The background: it returns with a mount that answers, and lets go of the terminal.
 out=$(timeout 20 "$MCOREFS" "$source" "$mnt" 2>&1) || fail "mcorefs in the background: status $?, '$out'"
 [ -s "$mnt/latest/hf/config.json" ] || fail "the mount does not answer after mcorefs has returned"
 unmount
@@ -40,8 +40,10 @@ done
 # With a file open and a working directory inside, it ends all the same.
 mount_foreground "$source"
 exec 5<"$mnt/latest/hf/config.json"
-(cd "$mnt/latest/hf" && exec sleep 30) &
+cd "$mnt/latest/hf" || fail "cd"
+sleep 30 &
 sleeper=$!
+cd - >/dev/null || fail "cd back"
 kill -s TERM "$daemon"
 wait_until "SIGTERM ends a busy mount" ended "$daemon"
 expect_clean_end

@@ -463,31 +463,33 @@ END_TEST
 
 Suite *mfs_suite(void)
 {
-	static const TTest *const tests[] = {
-		test_beyond_the_tracker_is_held,
-		test_without_tracker_the_newest_complete,
-		test_tracker_that_names_nothing,
-		test_release,
-		test_other_names_are_no_iterations,
-		test_one_iteration_as_source,
-		test_incomplete_iteration_as_source,
-		test_what_is_no_checkpoint,
-		test_incomplete_is_looked_at_again,
-		test_growing_file_is_noticed,
-		test_deleted_iterations_leave,
-		test_unchanged_stays_the_same_object,
-		test_tracker_being_written,
-		test_refresh_is_not_too_frequent,
-		test_root_that_went_away,
-		test_views_by_name,
-		test_view_of_nothing,
-		test_readers_beside_refresh,
-	};
 	Suite *s = suite_create("root");
-	TCase *c = unit_case(s, "core", test_tracker_is_followed);
+	TCase *c = unit_case(s, "detection", test_one_iteration_as_source);
 
 	tcase_add_checked_fixture(c, set_up, tear_down);
-	for (size_t i = 0; i < sizeof(tests) / sizeof(tests[0]); i++)
-		tcase_add_test(c, tests[i]);
+	tcase_add_test(c, test_incomplete_iteration_as_source);
+	tcase_add_test(c, test_what_is_no_checkpoint);
+	tcase_add_test(c, test_other_names_are_no_iterations);
+
+	c = unit_case(s, "latest", test_tracker_is_followed);
+	tcase_add_checked_fixture(c, set_up, tear_down);
+	tcase_add_test(c, test_beyond_the_tracker_is_held);
+	tcase_add_test(c, test_without_tracker_the_newest_complete);
+	tcase_add_test(c, test_tracker_that_names_nothing);
+	tcase_add_test(c, test_tracker_being_written);
+	tcase_add_test(c, test_release);
+
+	c = unit_case(s, "refresh", test_incomplete_is_looked_at_again);
+	tcase_add_checked_fixture(c, set_up, tear_down);
+	tcase_add_test(c, test_growing_file_is_noticed);
+	tcase_add_test(c, test_deleted_iterations_leave);
+	tcase_add_test(c, test_unchanged_stays_the_same_object);
+	tcase_add_test(c, test_refresh_is_not_too_frequent);
+	tcase_add_test(c, test_root_that_went_away);
+	tcase_add_test(c, test_readers_beside_refresh);
+
+	c = unit_case(s, "views", test_views_by_name);
+	tcase_add_checked_fixture(c, set_up, tear_down);
+	tcase_add_test(c, test_view_of_nothing);
 	return s;
 }

@@ -1,0 +1,280 @@
+#!/bin/bash
+# make bench: what reading through the mount costs, against a native copy of the same bytes on the same
+# file system in the same run. BENCH_GIB (2): size of the model; BENCH_RUNS (3): the median of so many;
+# BENCH_DIR: where (TMPDIR). Goals are those of two cores; ratios, not speeds, are what counts.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+
+mcorefs=$PWD/${O:-build}/mcorefs
+bin=$PWD/${O:-build}/obj/tests/bench
+gib=${BENCH_GIB:-2}
+runs=${BENCH_RUNS:-3}
+base=${BENCH_DIR:-${TMPDIR:-/tmp}}
+results=${O:-build}/bench.txt
+
+die() {
+	echo "bench: $*" >&2
+	exit 1
+}
+
+command -v python3 >/dev/null || die "python3 is needed to make the checkpoints"
+[ -c /dev/fuse ] || die "there is no /dev/fuse"
+free=$(df --output=avail -B 1G "$base" | tail -n 1)
+need=$(awk -v g="$gib" 'BEGIN { print int(g * 3) + 2 }')
+[ "$free" -ge "$need" ] || die "$base has $free GiB free, $need are needed (BENCH_DIR, BENCH_GIB)"
+work=$(mktemp -d "$base/mcorefs-bench-XXXXXX") || exit 1
+mnt=$work/mnt
+mkdir "$mnt" "$work/null"
+
+unmount() {
+	mountpoint -q "$1" || return 0
+	if [ "$(id -u)" = 0 ]; then umount "$1"; else fusermount3 -u "$1"; fi
+}
+
+clean_up() {
+	unmount "$mnt"
+	unmount "$work/null"
+	rm -rf "$work"
+}
+trap clean_up EXIT
+trap 'exit 130' INT TERM
+
+row() {
+	printf '%-44s %9s %9s %7s  %s\n' "$@" | tee -a "$results"
+}
+
+median() {
+	sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+}
+
+# speed OPTION... FILE...: median GB/s of bench_read
+speed() {
+	for ((i = 0; i < runs; i++)); do
+		"$bin/bench_read" "$@" || die "bench_read $*"
+	done | awk '{ print $1 / $2 / 1e9 }' | median
+}
+
+ratio() {
+	awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b > 0 ? a / b : 0 }'
+}
+
+two() {
+	awk -v v="$1" 'BEGIN { printf "%.2f", v }'
+}
+
+# compare CASE GOAL OPTION...: over the files of the mount (cached pages dropped) and of the copy
+compare() {
+	local name=$1 goal=$2 ours native
+	shift 2
+	warm_sources
+	ours=$(speed -d "$@" "${ours_files[@]}")
+	native=$(speed "$@" "${native_files[@]}")
+	row "$name" "$(two "$ours")" "$(two "$native")" "$(ratio "$ours" "$native")" "$goal"
+	last=$ours
+}
+
+warm_sources() {
+	find "$source" -type f -exec cat {} + >/dev/null
+	cat "${native_files[@]}" >/dev/null
+}
+
+daemon() {
+	pgrep -f "^$mcorefs .*$mnt" | head -n 1
+}
+
+# user and system seconds of the daemon so far
+cpu() {
+	awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print ($12 + $13) / hz }' "/proc/$(daemon)/stat"
+}
+
+# prepare SOURCE: mounts it and writes the native copy
+prepare() {
+	source=$1
+	"$mcorefs" "$source" "$mnt" -o shard_size=512MiB || die "cannot mount $source"
+	rm -rf "$work/native"
+	"$mcorefs" export "$source" hf "$work/native" -o shard_size=512MiB >/dev/null || die "cannot export $source"
+	ours_files=("$mnt"/latest/hf/*.safetensors)
+	native_files=("$work"/native/*.safetensors)
+	[ "${#ours_files[@]}" = "${#native_files[@]}" ] || die "the mount and the copy have different files"
+}
+
+# The price of FUSE alone, for the columns that are measured against it.
+null_ceiling() {
+	"$bin/null_fs" $((2 << 30)) "$work/null" || die "null_fs does not mount"
+	local dev
+	dev=$(stat -c %d "$work/null")
+	echo 2048 2>/dev/null >"/sys/class/bdi/$((dev >> 8 & 0xfff)):$((dev & 0xff | dev >> 12 & 0xfff00))/read_ahead_kb"
+	null_read=$(speed -d "$work/null/data")
+	null_mmap=$(speed -d -m mmap "$work/null/data")
+	null_direct=$(speed -d -m direct -b 0x1000000 "$work/null/data")
+	unmount "$work/null"
+	row "null daemon: read 1 MiB" "$(two "$null_read")" "" "" "the ceiling of FUSE here"
+	row "null daemon: mmap" "$(two "$null_mmap")" "" "" ""
+	row "null daemon: O_DIRECT 16 MiB" "$(two "$null_direct")" "" "" ""
+}
+
+against_null() {
+	row "  of the null daemon" "" "" "$(ratio "$last" "$1")" "$2"
+}
+
+first_touch() {
+	local before after bytes
+	warm_sources
+	before=$(cpu)
+	compare "$1: first touch, read 1 MiB" ">= 0.50" -b 0x100000
+	after=$(cpu)
+	against_null "$null_read" ">= 0.90"
+	bytes=$(cat "${ours_files[@]}" | wc -c)
+	row "$1: daemon CPU, s/GiB" "$(awk -v s="$after" -v t="$before" -v b="$bytes" -v r="$runs" \
+		'BEGIN { printf "%.3f", (s - t) / (b * r / 2^30) }')" "" "" "<= 0.2"
+	compare "$1: first touch, mmap" "" -m mmap
+	against_null "$null_mmap" ">= 0.90"
+	compare "$1: first touch, 8 readers" "" -n 8
+}
+
+# Native O_DIRECT goes to the disk: ours is compared with the buffered native read of the same size.
+direct() {
+	local ours native
+	warm_sources
+	ours=$(speed -d -m direct -b 0x1000000 "${ours_files[@]}")
+	native=$(speed -b 0x1000000 "${native_files[@]}")
+	row "$1: first touch, O_DIRECT 16 MiB" "$(two "$ours")" "$(two "$native")" "$(ratio "$ours" "$native")" ">= 0.75 (native: buffered)"
+	row "  of the null daemon" "" "" "$(ratio "$ours" "$null_direct")" ""
+}
+
+second_touch() {
+	local ours native
+	cat "${ours_files[@]}" >/dev/null
+	ours=$(speed "${ours_files[@]}")
+	native=$(speed "${native_files[@]}")
+	row "$1: second touch, read" "$(two "$ours")" "$(two "$native")" "$(ratio "$ours" "$native")" ">= 0.97"
+	ours=$(speed -m mmap "${ours_files[@]}")
+	native=$(speed -m mmap "${native_files[@]}")
+	row "$1: second touch, mmap" "$(two "$ours")" "$(two "$native")" "$(ratio "$ours" "$native")" ">= 0.97"
+}
+
+drop_caches() {
+	sync
+	echo 3 2>/dev/null >/proc/sys/vm/drop_caches
+}
+
+# The disk that holds the work directory, where its read-ahead can be set.
+queue_of() {
+	local dev
+	dev=$(findmnt -n -o MAJ:MIN -T "$work" | tr -d ' ')
+	readlink -f "/sys/dev/block/$dev/queue" 2>/dev/null
+}
+
+cold_once() {
+	drop_caches
+	"$bin/bench_read" "$@" | awk '{ print $1 / $2 / 1e9 }'
+}
+
+cold() {
+	local ours native
+	ours=$(for ((i = 0; i < runs; i++)); do cold_once "${ours_files[@]}"; done | median)
+	native=$(for ((i = 0; i < runs; i++)); do cold_once "${native_files[@]}"; done | median)
+	row "$1" "$(two "$ours")" "$(two "$native")" "$(ratio "$ours" "$native")" "$2"
+}
+
+cold_all() {
+	local queue was
+	if ! drop_caches; then
+		row "$1: cold" "skipped" "" "" "caches can be dropped by root alone"
+		return
+	fi
+	queue=$(queue_of)
+	cold "$1: cold, read-ahead of the disk as it is" ">= 1.2 at 128 KiB"
+	if [ -w "$queue/read_ahead_kb" ]; then
+		was=$(cat "$queue/read_ahead_kb")
+		echo 4096 >"$queue/read_ahead_kb"
+		cold "$1: cold, read-ahead of the disk 4 MiB" ">= 0.95"
+		echo "$was" >"$queue/read_ahead_kb"
+	else
+		row "$1: cold, read-ahead of the disk 4 MiB" "skipped" "" "" "it cannot be set here"
+	fi
+}
+
+# gather CASE TENSORS: row-parallel tensors against contiguous ones of the same mount
+gather() {
+	local pieces whole
+	warm_sources
+	pieces=$(speed -d -t "$2" "${ours_files[@]}")
+	whole=$(speed -d -t q_proj "${ours_files[@]}")
+	row "$1" "$(two "$pieces")" "$(two "$whole")" "$(ratio "$pieces" "$whole")" ">= 0.90 (of contiguous, ours)"
+}
+
+faults() {
+	local one eight
+	warm_sources
+	one=$("$bin/bench_read" -d -m fault "${ours_files[@]}")
+	eight=$("$bin/bench_read" -d -m fault -n 8 "${ours_files[@]}")
+	row "page faults, 1 process: median and p99 us" "$one" "" "" ""
+	row "page faults, 8 processes: median and p99 us" "$eight" "" "$(ratio "${eight#* }" "${one#* }")" "p99 <= 2 times one"
+}
+
+seconds() {
+	local start end
+	start=$(date +%s.%N)
+	"$@" >/dev/null || die "$*"
+	end=$(date +%s.%N)
+	awk -v a="$start" -v b="$end" 'BEGIN { printf "%.3f", b - a }'
+}
+
+mount_and_list() {
+	"$mcorefs" "$1" "$mnt" && ls -lL "$mnt/latest/hf"
+}
+
+# Mount time against the number of source files: sparse models of real shapes.
+mount_times() {
+	local kind
+	for kind in "llama --gib 16 --tp 4" "llama --gib 16 --tp 16" "llama-405b" "deepseek-671b"; do
+		rm -rf "$work/sparse"
+		# shellcheck disable=SC2086
+		made=$(python3 tests/giants/make.py ${kind%% *} "$work/sparse" $(case $kind in *\ *) echo "${kind#* }" --sparse ;; esac)
+		row "mount and list: ${made%% *} files, $kind" "$(seconds mount_and_list "$work/sparse") s" "" "" "< 1 s"
+		unmount "$mnt"
+	done
+	rm -rf "$work/sparse"
+}
+
+make_checkpoint() {
+	rm -rf "$work/source"
+	python3 tests/giants/make.py llama "$work/source" --gib "$gib" "$@" >/dev/null || die "cannot make a checkpoint"
+	sync
+}
+
+: >"$results"
+{
+	echo "$(nproc) cores, $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), kernel $(uname -r), $gib GiB, median of $runs"
+	echo
+} | tee -a "$results"
+row "case" "ours GB/s" "native" "ratio" "goal"
+null_ceiling
+
+make_checkpoint --tp 8 --hidden 4096
+prepare "$work/source"
+first_touch "torch TP8"
+direct "torch TP8"
+second_touch "torch TP8"
+gather "torch TP8: gather of 1 KiB pieces" o_proj
+faults
+cold_all "torch TP8"
+unmount "$mnt"
+
+make_checkpoint --tp 8 --hidden 4096 --format torch_dist
+prepare "$work/source"
+first_touch "torch_dist TP8"
+direct "torch_dist TP8"
+cold_all "torch_dist TP8"
+unmount "$mnt"
+
+make_checkpoint --tp 2 --hidden 8192
+prepare "$work/source"
+gather "torch TP2: gather of 8 KiB pieces" o_proj
+unmount "$mnt"
+rm -rf "$work/source" "$work/native"
+
+mount_times
+echo
+echo "written to $results"
