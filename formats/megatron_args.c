@@ -164,6 +164,7 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->squared_relu = flag(r, "squared_relu", false);
 	a->openai_gelu = flag(r, "openai_gelu", false);
 	a->quick_geglu = flag(r, "quick_geglu", false);
+	a->exact_gelu = !a->openai_gelu && !flag(r, "bias_gelu_fusion", true);
 	a->add_bias_linear = flag(r, "add_bias_linear", true);
 	a->add_qkv_bias = flag(r, "add_qkv_bias", false);
 	a->qk_layernorm = flag(r, "qk_layernorm", false);
@@ -278,6 +279,52 @@ static void read_mla(struct reader *r, struct mfs_megatron_args *a)
 	a->mtp_num_layers = integer(r, "mtp_num_layers", 0);
 }
 
+/* None, False, 0, or the text that says the same. */
+static bool is_usual(struct reader *r, mfs_value v, const char *usual)
+{
+	double number;
+	bool b;
+
+	if (absent(r, v) || (usual && mfs_value_is_str(r->doc, v, usual)))
+		return true;
+	if (mfs_value_bool(r->doc, v, &b))
+		return !b;
+	return mfs_value_float(r->doc, v, &number) && number == 0;
+}
+
+/* Arguments that change what a model computes without leaving a trace in its tensors. */
+static void read_foreign(struct reader *r, struct mfs_megatron_args *a)
+{
+	static const struct {
+		const char *name, *usual;
+	} known[] = {
+		{"softmax_type", "vanilla"},
+		{"no_rope_freq", NULL},
+		{"glu_linear_offset", NULL},
+		{"activation_func_clamp_value", NULL},
+		{"window_attn_skip_freq", NULL},
+		{"linear_attention_freq", NULL},
+		{"experimental_attention_variant", NULL},
+		{"apply_residual_connection_post_layernorm", NULL},
+		{"heterogeneous_layers_config_path", NULL},
+		{"heterogeneous_layers_config_encoded_json", NULL},
+		{"hybrid_layer_pattern", NULL},
+		{"hybrid_override_pattern", NULL},
+		{"is_hybrid_model", NULL},
+		{"enable_mhc_connections", NULL},
+		{"use_mup", NULL},
+		{"moe_apply_probs_on_input", NULL},
+		{"moe_latent_size", NULL},
+		{"moe_router_topk_limited_devices", NULL},
+		{"moe_router_force_load_balancing", NULL},
+		{"mtp_use_repeated_layer", NULL},
+	};
+
+	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !a->foreign; i++)
+		if (!is_usual(r, lookup(r, known[i].name), known[i].usual))
+			a->foreign = known[i].name;
+}
+
 static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 {
 	int64_t per_chunk;
@@ -320,6 +367,8 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 		read_mla(&r, &a);
 	if (!r.rc)
 		read_layout(&r, &a);
+	if (!r.rc)
+		read_foreign(&r, &a);
 	if (r.rc)
 		return r.rc;
 	*ret = a;

@@ -57,8 +57,8 @@ struct mfs_megatron_args {
 	int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
 	int64_t mtp_num_layers; /* 0: none */
 	double init_method_std;
-	/* An argument that changes what the model computes and that no field here carries, with its
-	 * value ("softmax_type 'learnable'"); NULL: none. */
+	/* Name of an argument that changes what the model computes and that no field here carries
+	 * ("softmax_type"); NULL: none. */
 	const char *foreign;
 	/* traps: fc1 rows interleaved in blocks in the file; MFS_UNSET or 0: not */
 	int64_t moe_mlp_glu_interleave_size, moe_shared_expert_glu_interleave_size;

@@ -398,12 +398,16 @@ static int keep_error(const struct mfs_error *kept, struct mfs_error *err)
 /* Under the lock. */
 static int claim_ckpt(struct mfs_iteration *it, struct mfs_error *err)
 {
+	struct mfs_error why = {0};
+
 	if (it->reason)
 		return mfs_fail(err, -ENODATA, "%s is incomplete: %s", it->name, it->reason);
 	if (it->ckpt_error.code)
 		return keep_error(&it->ckpt_error, err);
-	if (!it->ckpt && mfs_ckpt_open(it->path, &it->ckpt, &it->ckpt_error))
+	if (!it->ckpt && mfs_ckpt_open(it->path, &it->ckpt, &why)) {
+		it->ckpt_error = why;
 		return keep_error(&it->ckpt_error, err);
+	}
 	it->claimed = true;
 	return 0;
 }
@@ -420,16 +424,27 @@ int mfs_iteration_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct m
 	return rc;
 }
 
+/* Under the lock. An error record may hold what a callee met and got over: only the value counts. */
+static int open_view(struct mfs_iteration *it, struct mfs_error *err)
+{
+	struct mfs_error why = {0};
+
+	if (it->view_error.code)
+		return keep_error(&it->view_error, err);
+	if (!mfs_view_hf(it->ckpt, it->options, &it->view, &why))
+		return 0;
+	it->view_error = why;
+	return keep_error(&it->view_error, err);
+}
+
 int mfs_iteration_hf(struct mfs_iteration *it, struct mfs_view **ret, struct mfs_error *err)
 {
 	int rc;
 
 	pthread_mutex_lock(&it->lock);
 	rc = claim_ckpt(it, err);
-	if (!rc && it->view_error.code)
-		rc = keep_error(&it->view_error, err);
-	if (!rc && !it->view && mfs_view_hf(it->ckpt, it->options, &it->view, &it->view_error))
-		rc = keep_error(&it->view_error, err);
+	if (!rc && !it->view)
+		rc = open_view(it, err);
 	if (!rc)
 		*ret = it->view;
 	pthread_mutex_unlock(&it->lock);

@@ -9,7 +9,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/mcorefs-demo-XXXXXX") || exit 1
 mnt=$work/mnt
 
 clean_up() {
-	mountpoint -q "$mnt" 2>/dev/null && unmount
+	mountpoint -q "$mnt" 2>/dev/null && "${unmount[@]}"
 	rm -rf "$work"
 }
 trap clean_up EXIT
@@ -25,9 +25,7 @@ show() {
 	"$@"
 }
 
-unmount() {
-	if [ "$(id -u)" = 0 ]; then umount "$mnt"; else fusermount3 -u "$mnt"; fi
-}
+if [ "$(id -u)" = 0 ]; then unmount=(umount "$mnt"); else unmount=(fusermount3 -u "$mnt"); fi
 
 fail() {
 	printf 'demo failed: %s\n' "$*" >&2
@@ -67,7 +65,7 @@ sums "$work/copy" >"$work/written" || fail "the copy cannot be read"
 cat "$work/mounted"
 cmp "$work/mounted" "$work/written" || fail "the mount and the copy differ"
 echo "identical"
-show unmount || fail "umount"
+show "${unmount[@]}" || fail "umount"
 
 cat <<END
 

@@ -227,14 +227,19 @@ mount_and_list() {
 
 # Mount time against the number of source files: sparse models of real shapes.
 mount_times() {
-	local kind
-	for kind in "llama --gib 16 --tp 4" "llama --gib 16 --tp 16" "llama-405b" "deepseek-671b"; do
+	local files
+	while read -r name options; do
 		rm -rf "$work/sparse"
 		# shellcheck disable=SC2086
-		made=$(python3 tests/giants/make.py ${kind%% *} "$work/sparse" $(case $kind in *\ *) echo "${kind#* }" --sparse ;; esac)
-		row "mount and list: ${made%% *} files, $kind" "$(seconds mount_and_list "$work/sparse") s" "" "" "< 1 s"
+		files=$(python3 tests/giants/make.py "$name" "$work/sparse" $options) || die "cannot make $name"
+		row "mount and list: ${files%% *} files, $name" "$(seconds mount_and_list "$work/sparse") s" "" "" "< 1 s"
 		unmount "$mnt"
-	done
+	done <<-END
+		llama --gib 16 --tp 4 --sparse
+		llama --gib 16 --tp 16 --sparse
+		llama-405b
+		deepseek-671b
+	END
 	rm -rf "$work/sparse"
 }
 
