@@ -5,7 +5,7 @@ PREFIX  ?= /usr/local
 SBINDIR ?= /sbin
 
 CFLAGS ?= -O2 -g
-BASE_CFLAGS := -std=gnu11 -fno-strict-aliasing -Wall -Wextra -Werror -ffp-contract=off -I.
+BASE_CFLAGS := -std=gnu11 -Wall -Wextra -Werror -ffp-contract=off -I.
 HARDENING   := -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 BASE_LIBS   := -pthread -lm
 
@@ -39,7 +39,7 @@ endif
 $(O)/config.mk: tests/deps.sh
 	@tests/deps.sh $(DEPS_MODE) build
 	@mkdir -p $(@D)
-	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libxxhash >$@.tmp && mv $@.tmp $@
+	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libxxhash zlib >$@.tmp && mv $@.tmp $@
 
 $(O)/config-test.mk: tests/deps.sh | $(O)/config.mk
 	@tests/deps.sh $(DEPS_MODE) test

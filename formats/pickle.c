@@ -1028,26 +1028,33 @@ bool mfs_value_float(const struct mfs_pickle *doc, mfs_value v, double *ret)
 	return true;
 }
 
-static bool value_text(const struct mfs_pickle *doc, mfs_value v, enum mfs_value_type type,
-		       const uint8_t **ret, size_t *ret_len)
+static const uint8_t *value_text(const struct mfs_pickle *doc, mfs_value v, enum mfs_value_type type,
+				 size_t *ret_len)
 {
 	const struct node *n = node_at(doc, v);
 
 	if (n->type != type)
-		return false;
-	*ret = doc->bytes + n->u.i;
+		return NULL;
 	*ret_len = n->a;
-	return true;
+	return doc->bytes + n->u.i;
 }
 
 bool mfs_value_str(const struct mfs_pickle *doc, mfs_value v, const char **ret, size_t *ret_len)
 {
-	return value_text(doc, v, MFS_V_STR, (const uint8_t **)ret, ret_len);
+	const uint8_t *text = value_text(doc, v, MFS_V_STR, ret_len);
+
+	if (text)
+		*ret = (const char *)text;
+	return text;
 }
 
 bool mfs_value_bytes(const struct mfs_pickle *doc, mfs_value v, const uint8_t **ret, size_t *ret_len)
 {
-	return value_text(doc, v, MFS_V_BYTES, ret, ret_len);
+	const uint8_t *bytes = value_text(doc, v, MFS_V_BYTES, ret_len);
+
+	if (bytes)
+		*ret = bytes;
+	return bytes;
 }
 
 bool mfs_value_is_str(const struct mfs_pickle *doc, mfs_value v, const char *text)

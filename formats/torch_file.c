@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "formats/base/bytes.h"
 
@@ -75,6 +76,18 @@ static int check_kind(const struct mfs_torch_file *f, const char *prefix, size_t
 	return rc;
 }
 
+/* The pickle decides which bytes are which tensor: a flipped bit in it must not pass unnoticed. */
+static int check_crc(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
+		     struct mfs_error *err)
+{
+	uint32_t crc = (uint32_t)crc32_z(0, f->pickle_bytes, e->size);
+
+	if (!e->crc || e->crc == crc)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s: damaged: data.pkl has CRC-32 %08x, expected %08x",
+			f->zip.src.name, crc, e->crc);
+}
+
 static int read_pickle(struct mfs_torch_file *f, const struct mfs_zip_entry *e,
 		       struct mfs_error *err)
 {
@@ -84,6 +97,8 @@ static int read_pickle(struct mfs_torch_file *f, const struct mfs_zip_entry *e,
 	rc = mfs_zip_locate(&f->zip.src, e, &at, err);
 	if (!rc)
 		rc = mfs_source_slurp(&f->zip.src, at, e->size, &f->pickle_bytes, err);
+	if (!rc)
+		rc = check_crc(f, e, err);
 	if (!rc)
 		rc = mfs_pickle_parse(f->pickle_bytes, e->size, f->zip.src.name, NULL, &f->doc, err);
 	return rc;

@@ -170,6 +170,7 @@ static int read_entry(struct mfs_zip *zip, const uint8_t *p, size_t left, struct
 	if (mfs_le16(p + 8) & FLAG_ENCRYPTED || mfs_le16(p + 10) != METHOD_STORED)
 		return mfs_fail(err, -ENOTSUP, "%s: entry '%s' is compressed or encrypted", src->name,
 				e->name);
+	e->crc = mfs_le32(p + 16);
 	csize = mfs_le32(p + 20);
 	usize = mfs_le32(p + 24);
 	header = mfs_le32(p + 42);

@@ -2,8 +2,8 @@
  * ZIP and ZIP64 archives with stored (uncompressed) entries: where each entry's payload lies.
  *
  * Sizes come from the central directory alone: torch writes zeros into local headers and a data
- * descriptor behind the payload (caffe2/serialize/inline_container.cc). CRCs are not checked: torch
- * may write them as 0. Format: PKWARE APPNOTE 4.3.x, sections 4.3.7, 4.3.12, 4.3.14-4.3.16, 4.5.3.
+ * descriptor behind the payload (caffe2/serialize/inline_container.cc). CRCs are the caller's to check:
+ * torch.serialization.set_crc32_options(False) leaves them 0, and tensors are not read here. Format: PKWARE APPNOTE 4.3.x, sections 4.3.7, 4.3.12, 4.3.14-4.3.16, 4.5.3.
  */
 #ifndef MFS_ZIP_H
 #define MFS_ZIP_H
@@ -19,6 +19,7 @@ struct mfs_zip_entry {
 	const char *name;
 	uint64_t header; /* offset of the local header in the archive */
 	uint64_t size;	 /* payload bytes */
+	uint32_t crc;	 /* CRC-32 of the payload; 0 where the writer did not compute it */
 };
 
 struct mfs_zip {

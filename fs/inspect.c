@@ -75,9 +75,6 @@ static void add_hints(struct mfs_inspection *in)
 	if (in->view && !in->tokenizer)
 		*hint++ = "-o ref=HF_DIR adds the tokenizer and checks the configuration against a "
 			  "HuggingFace directory";
-	if (in->view && in->view->model->vocab.source == MFS_VOCAB_PADDED)
-		*hint++ = "-o vocab_size=N (or vocab_size=tokenizer) leaves out the vocabulary's "
-			  "padding rows";
 }
 
 static void collect(struct mfs_inspection *in)

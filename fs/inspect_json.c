@@ -96,7 +96,6 @@ static json_t *arguments(const struct mfs_megatron_args *a)
 {
 	json_t *o = json_object();
 
-	json_object_set_new(o, "iteration", argument(a->iteration));
 	json_object_set_new(o, "num_layers", argument(a->num_layers));
 	json_object_set_new(o, "hidden_size", argument(a->hidden_size));
 	json_object_set_new(o, "ffn_hidden_size", argument(a->ffn_hidden_size));

@@ -70,10 +70,26 @@ static void shape_row(struct mfs_box *box, const struct mfs_megatron_args *a)
 		       (long long)a->ffn_hidden_size, (long long)a->num_attention_heads);
 	if (a->num_query_groups != a->num_attention_heads)
 		mfs_buf_printf(&b, " in %lld query groups", (long long)a->num_query_groups);
-	if (a->num_experts != MFS_UNSET)
-		mfs_buf_printf(&b, ", %lld experts, top %lld", (long long)a->num_experts,
-			       (long long)a->moe_router_topk);
 	row_of(box, "shape", MFS_PLAIN, &b);
+}
+
+static void experts_row(struct mfs_box *box, const struct mfs_megatron_args *a)
+{
+	struct mfs_buf b = {0};
+
+	if (a->num_experts == MFS_UNSET)
+		return;
+	mfs_buf_printf(&b, "%lld, top %lld", (long long)a->num_experts,
+		       (long long)a->moe_router_topk);
+	if (a->moe_ffn_hidden_size > 0)
+		mfs_buf_printf(&b, ", width %lld", (long long)a->moe_ffn_hidden_size);
+	if (a->moe_shared_expert_intermediate_size > 0)
+		mfs_buf_printf(&b, ", shared width %lld",
+			       (long long)a->moe_shared_expert_intermediate_size);
+	if (a->first_dense_layers > 0)
+		mfs_buf_printf(&b, ", first %lld layer%s dense", (long long)a->first_dense_layers,
+			       a->first_dense_layers == 1 ? "" : "s");
+	row_of(box, "experts", MFS_PLAIN, &b);
 }
 
 /* Layers of each stage: "2 layers per stage", or "stages of 3, 1 layers" where they differ. */
@@ -98,7 +114,8 @@ static void add_stages(struct mfs_buf *b, const struct mfs_layout *l)
 	mfs_buf_adds(b, " layers");
 }
 
-static void layout_row(struct mfs_box *box, const struct mfs_layout *l)
+/* ETP says nothing about a model without experts. */
+static void layout_row(struct mfs_box *box, const struct mfs_layout *l, bool experts)
 {
 	struct mfs_buf b = {0};
 
@@ -107,7 +124,7 @@ static void layout_row(struct mfs_box *box, const struct mfs_layout *l)
 		mfs_buf_printf(&b, ", VPP %u", l->vpp);
 	if (l->ep > 1)
 		mfs_buf_printf(&b, ", EP %u", l->ep);
-	if (l->etp > 1)
+	if (experts && l->etp > 1)
 		mfs_buf_printf(&b, ", ETP %u", l->etp);
 	add_stages(&b, l);
 	row_of(box, "layout", MFS_PLAIN, &b);
@@ -142,7 +159,7 @@ static void model_rows(struct mfs_box *box, const struct mfs_inspection *in)
 
 	vocab_row(box, &m->vocab);
 	mfs_box_row(box, "head", MFS_PLAIN, "%s",
-		    mfs_ckpt_args(in->ckpt)->tied ? "tied to the embedding" : "of its own");
+		    mfs_ckpt_args(in->ckpt)->tied ? "tied to the embedding" : "not tied");
 	if (in->tokenizer)
 		mfs_box_row(box, "tokenizer", MFS_PLAIN, "%s", in->tokenizer);
 	else
@@ -151,6 +168,8 @@ static void model_rows(struct mfs_box *box, const struct mfs_inspection *in)
 
 static void checkpoint_rows(struct mfs_box *box, const struct mfs_inspection *in)
 {
+	const struct mfs_megatron_args *args = mfs_ckpt_args(in->ckpt);
+
 	format_row(box, in);
 	if (in->view)
 		mfs_box_row(box, "family", MFS_BOLD, "%s (%s)", mfs_model_family(in->view->model),
@@ -159,8 +178,9 @@ static void checkpoint_rows(struct mfs_box *box, const struct mfs_inspection *in
 		mfs_box_row(box, "family", MFS_RED, "cannot be shown: %s", in->view_error.msg);
 	parameters_row(box, in);
 	dtype_row(box, in);
-	shape_row(box, mfs_ckpt_args(in->ckpt));
-	layout_row(box, mfs_ckpt_layout(in->ckpt));
+	shape_row(box, args);
+	experts_row(box, args);
+	layout_row(box, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_UNSET);
 	if (in->view)
 		model_rows(box, in);
 }
@@ -189,11 +209,13 @@ static void iteration_rows(struct mfs_box *box, const struct mfs_inspection *in)
 static void list_rows(struct mfs_box *box, enum mfs_colour colour, const char *const *list,
 		      uint32_t count)
 {
+	box->label_width = BULLET_COLUMNS;
 	for (uint32_t i = 0; i < count && i < SHOWN_WARNINGS; i++)
 		mfs_box_row(box, "•", colour, "%s", list[i]);
 	if (count > SHOWN_WARNINGS)
 		mfs_box_row(box, "", colour, "and %u more (--json lists them)",
 			    count - SHOWN_WARNINGS);
+	box->label_width = LABEL_COLUMNS;
 }
 
 static void warning_rows(struct mfs_box *box, const struct mfs_inspection *in)

@@ -8,8 +8,8 @@
 # Lists are of Debian 12's and Ubuntu 24.04's packages: both name them alike.
 set -u
 
-build_pkgs="gcc libc6-dev pkg-config libfuse3-dev libjansson-dev liburing-dev libssl-dev libxxhash-dev uthash-dev"
-test_pkgs="check fuse3"
+build_pkgs="gcc libc6-dev pkg-config libfuse3-dev libjansson-dev liburing-dev libssl-dev libxxhash-dev uthash-dev zlib1g-dev fuse3"
+test_pkgs="check"
 fuzz_pkgs="clang libclang-rt-dev"
 
 # have PACKAGE: by what it brings, so that tools installed another way count too.
@@ -27,6 +27,7 @@ have() {
 	liburing-dev) pkg-config --exists liburing ;;
 	libssl-dev) pkg-config --exists libcrypto ;;
 	libxxhash-dev) pkg-config --exists libxxhash ;;
+	zlib1g-dev) pkg-config --exists zlib ;;
 	uthash-dev) test -e /usr/include/uthash.h ;;
 	*) dpkg-query -W -f='${Status}' "$1" 2>/dev/null | grep -q 'ok installed' ;;
 	esac >/dev/null 2>&1

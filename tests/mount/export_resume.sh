@@ -1,0 +1,75 @@
+#!/bin/bash
+# An export that is interrupted, by a person, a kill or a full disk, goes on where it stopped, and the
+# bytes are those of one that was not.
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || skip 'python3 is missing'
+
+m=$MCOREFS
+source=$work/source
+python3 tests/giants/make.py llama "$source" --gib 0.4 --tp 2 >/dev/null || fail 'make.py'
+options=shard_size=60MB
+"$m" verify "$source" --deep --sums -o $options >"$work/sums" || fail 'verify'
+
+check() {
+	(cd "$1" && sha256sum --quiet -c "$work/sums") || fail "$2: the bytes are wrong"
+	same "$2: files" "$(ls -A "$1" | wc -l)" "$(wc -l <"$work/sums")"
+	rm -r "$1"
+}
+
+# Killed again and again, each time a little later; what is durable is never lost.
+for signal in KILL INT; do
+	out=$work/$signal
+	runs=0
+	for delay in 0.02 0.04 0.06 0.08 0.1 0.15 0.2 0.25 0.3 0.4 0.5 0.7 1 2 4 8; do
+		timeout -s "$signal" "$delay" "$m" export "$source" hf "$out" -o $options >"$log" 2>&1 && break
+		runs=$((runs + 1))
+		[ ! -e "$out" ] || fail "$signal: DEST is there before the export has ended"
+		if [ $signal = INT ] && [ -s "$log" ]; then
+			grep -q 'interrupted; .* are kept in .* the same command goes on' "$log" || fail "$(cat "$log")"
+		fi
+	done
+	if [ ! -e "$out" ]; then
+		"$m" export "$source" hf "$out" -o $options >"$log" || fail "$signal: the last run"
+	fi
+	echo "$signal: $runs runs were cut short; then: $(cat "$log")"
+	[ $runs -gt 0 ] || fail "$signal: no run was cut short"
+	check "$out" "$signal"
+done
+
+# A full disk. Without room for more names the second file fails; with room the rest follows.
+if is_root && mkdir "$work/disk" && mount -t tmpfs -o size=900m,nr_inodes=6 none "$work/disk"; then
+	out=$work/disk/out
+	refused 'full disk' 1 'No space left on device; .* are kept in' "$m" export "$source" hf "$out" -o $options
+	[ -d "$out.mcorefs-partial" ] || fail 'full disk: nothing was kept'
+	mount -o remount,nr_inodes=100 "$work/disk"
+	"$m" export "$source" hf "$out" -o $options >/dev/null || fail 'full disk: the second run'
+	check "$out" 'full disk'
+	mount -o remount,size=100m "$work/disk"
+	refused 'small disk' 1 "not enough space for '$out': .* \([0-9]+ bytes\) needed, .* \([0-9]+ bytes\) free" \
+		"$m" export "$source" hf "$out" -o $options
+	[ ! -e "$out.mcorefs-partial" ] || fail 'small disk: something was left'
+	umount "$work/disk"
+else
+	echo 'skipped: full disk: needs root'
+fi
+
+# Another source under the same name: what was kept is of no use, and nothing of it may stay.
+out=$work/changed
+timeout -s INT 0.1 "$m" export "$source" hf "$out" -o $options >/dev/null 2>&1
+echo old >"$out.mcorefs-partial/model-00099-of-00099.safetensors"
+"$m" export "$source" hf "$out" -o shard_size=61MB >"$log" 2>&1 || fail "changed: $(cat "$log")"
+grep -q 'earlier run' "$log" && fail 'changed: bytes of another source were kept'
+"$m" verify "$source" --deep --sums -o shard_size=61MB >"$work/sums" || fail 'verify'
+check "$out" changed
+
+# A source that is cut while it is being exported gives no DEST.
+victim=$(find "$source" -name model_optim_rng.pt | sort | tail -1)
+timeout -s INT 0.1 "$m" export "$source" hf "$out" -o $options >/dev/null 2>&1
+"$m" export "$source" hf "$out" -o $options >"$log" 2>&1 &
+sleep 0.05
+truncate -s 100000 "$victim"
+wait $! && [ ! -e "$out" ] && fail 'cut source: export ended well without DEST'
+if [ ! -e "$out" ]; then
+	grep -q "$(basename "$(dirname "$victim")")" "$log" || fail "cut source: $(cat "$log")"
+fi
+exit 0

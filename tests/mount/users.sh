@@ -1,0 +1,45 @@
+#!/bin/bash
+# Who may read: the mounting user alone, or with allow_other those whom the sources' permissions let in.
+. "$(dirname "$0")/lib.sh"
+
+is_root || skip "needs root, to be several users"
+id nobody >/dev/null 2>&1 || skip "there is no user nobody"
+as_nobody() {
+	setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups "$@"
+}
+as_nobody true 2>/dev/null || skip "setpriv cannot become nobody"
+as_nobody test -x "$work" || skip "nobody cannot enter $work"
+
+copy_fixture weights/qwen3-torch_dist-tp4
+file=$mnt/latest/hf/config.json
+
+mount_source "$ckpt"
+as_nobody cat "$file" >/dev/null 2>&1 && fail "another user reads without allow_other"
+unmount
+
+mount_source "$ckpt" -o allow_other
+as_nobody cat "$file" >/dev/null || fail "another user cannot read with allow_other"
+same "owner" "$(stat -c %u:%g "$file")" "$(stat -c %u:%g "$ckpt")"
+unmount
+
+# A source that others may not read is not shown to them.
+chown -R 12345:54321 "$ckpt"
+chmod -R o-rwx "$ckpt"
+mount_source "$ckpt" -o allow_other
+same "owner of the sources" "$(stat -c %u:%g "$file")" 12345:54321
+same "mode of a file" "$(stat -c %a "$file")" 440
+same "mode of a directory" "$(stat -L -c %a "$mnt/latest")" 550
+as_nobody cat "$file" >/dev/null 2>&1 && fail "another user reads what the sources do not let him"
+setpriv --reuid=12345 --regid=54321 --clear-groups cat "$file" >/dev/null || fail "the owner cannot read"
+unmount
+
+# A user's own mount, by fusermount3.
+command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ] || exit 0
+as_nobody test -r "$MCOREFS" -a -w /dev/fuse || exit 0
+copy_fixture weights/qwen3-torch_dist-tp4
+chown nobody "$mnt"
+as_nobody "$MCOREFS" "$ckpt" "$mnt" || fail "a user cannot mount"
+as_nobody cat "$file" >/dev/null || fail "a user cannot read his mount"
+cat "$file" >/dev/null 2>&1 && fail "root reads a user's mount without allow_other"
+refused "allow_other of a user" 3 'allow_other|cannot mount' as_nobody "$MCOREFS" "$ckpt" "$mnt" -o allow_other
+as_nobody fusermount3 -u "$mnt" || fail "a user cannot unmount"
