@@ -6,6 +6,14 @@
 #include <signal.h>
 #include <string.h>
 
+/* ThreadSanitizer blocks all signals around a handler, whatever its flags say: there the mask must be
+ * restored, which costs a system call a copy that nothing else needs. */
+#ifdef __SANITIZE_THREAD__
+#define SAVE_MASK 1
+#else
+#define SAVE_MASK 0
+#endif
+
 static _Thread_local sigjmp_buf *active;
 static int install_result;
 
@@ -38,7 +46,7 @@ int mfs_guard_run(void (*fn)(void *arg), void *arg)
 {
 	sigjmp_buf *outer = active, here;
 
-	if (sigsetjmp(here, 0)) {
+	if (sigsetjmp(here, SAVE_MASK)) {
 		active = outer;
 		return -EIO;
 	}

@@ -40,7 +40,7 @@ trap clean_up EXIT
 trap 'exit 130' INT TERM
 
 row() {
-	printf '%-44s %9s %9s %7s  %s\n' "$@" | tee -a "$results"
+	printf '%-48s %9s %9s %7s  %s\n' "$@" | tee -a "$results"
 }
 
 median() {
@@ -55,7 +55,7 @@ speed() {
 }
 
 ratio() {
-	awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", b > 0 ? a / b : 0 }'
+	awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", (b ? a / b : 0) }'
 }
 
 two() {

@@ -6,8 +6,12 @@ import transformers
 
 import program
 
-CARRIERS = ["weights/deepseek-torch_dist-pp2-ep2", "weights/llama-torch_dist-tp2-pp2-vpp2", "weights/mixtral-torch_dist-pp2-ep2",
-            "weights/qwen3-torch_dist-tp4", "resume/llama-torch_dist-tp2-pp2"]
+# and the tokenizer that each was trained with: those of weights/ are of an earlier corpus, and stand in the checkpoints alone
+CARRIERS = {"weights/deepseek-torch_dist-pp2-ep2": "weights/deepseek-torch_dist-pp2-ep2/iter_0000040/tokenizer",
+            "weights/llama-torch_dist-tp2-pp2-vpp2": "weights/llama-torch_dist-tp2-pp2-vpp2/iter_0000040/tokenizer",
+            "weights/mixtral-torch_dist-pp2-ep2": "weights/mixtral-torch_dist-pp2-ep2/iter_0000040/tokenizer",
+            "weights/qwen3-torch_dist-tp4": "weights/qwen3-torch_dist-tp4/iter_0000040/tokenizer",
+            "resume/llama-torch_dist-tp2-pp2": "data/tokenizer"}
 
 
 def texts(fixtures, count=50):
@@ -19,7 +23,7 @@ def texts(fixtures, count=50):
 
 @pytest.mark.parametrize("name", CARRIERS)
 def test_round_trip(fixtures, name):
-    reference = transformers.AutoTokenizer.from_pretrained(fixtures / "data" / "tokenizer")
+    reference = transformers.AutoTokenizer.from_pretrained(fixtures / CARRIERS[name])
     with program.hf(fixtures / name) as directory:
         tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
     checked = 0
