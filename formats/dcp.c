@@ -163,8 +163,8 @@ static int read_keys(struct parser *p, mfs_value table)
 		if (!key)
 			return p->err ? p->err->code : -EINVAL;
 		if (mfs_value_is_object_of(p->doc, v, "BytesStorageMetadata")) {
-			dcp->bytes[dcp->bytes_count++] = (struct mfs_dcp_bytes){
-				.key = key, .item.file = MFS_DCP_NO_FILE};
+			dcp->bytes[dcp->bytes_count++] =
+				(struct mfs_dcp_bytes){.key = key, .item.file = MFS_DCP_NO_FILE};
 			continue;
 		}
 		if (!mfs_value_is_object_of(p->doc, v, "TensorStorageMetadata"))
@@ -232,8 +232,8 @@ static int read_item(struct parser *p, const char *key, mfs_value info, struct m
 	int64_t offset, length;
 
 	if (mfs_value_count(p->doc, transforms))
-		return mfs_fail(p->err, -ENOTSUP, "%s: '%s': its bytes are transformed (compressed?)",
-				p->name, key);
+		return mfs_fail(p->err, -ENOTSUP,
+				"%s: '%s': its bytes are transformed (compressed?)", p->name, key);
 	if (!mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "offset"), &offset) ||
 	    !mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "length"), &length) || offset < 0 ||
 	    length < 0)
@@ -281,7 +281,8 @@ static int read_place(struct parser *p, mfs_value index, mfs_value info)
 	memcpy(name, text, len);
 	name[len] = '\0';
 	tensor_key.key = bytes_key.key = name;
-	bytes = bsearch(&bytes_key, p->dcp->bytes, p->dcp->bytes_count, sizeof(*bytes), bytes_by_key);
+	bytes = bsearch(&bytes_key, p->dcp->bytes, p->dcp->bytes_count, sizeof(*bytes),
+			bytes_by_key);
 	if (bytes)
 		return read_item(p, name, info, &bytes->item);
 	tensor = bsearch(&tensor_key, p->dcp->tensors, p->dcp->tensor_count, sizeof(*tensor),
@@ -358,8 +359,8 @@ int mfs_dcp_parse(const void *bytes, size_t len, const char *name, struct mfs_dc
 	root = mfs_pickle_root(doc);
 	if (mfs_value_is_none(doc, mfs_value_attr(doc, root, "state_dict_metadata")) ||
 	    mfs_value_is_none(doc, mfs_value_attr(doc, root, "storage_data")))
-		rc = mfs_fail(err, -EINVAL, "%s: not the metadata of a torch distributed checkpoint",
-			      name);
+		rc = mfs_fail(err, -EINVAL,
+			      "%s: not the metadata of a torch distributed checkpoint", name);
 	if (!rc)
 		rc = read_keys(&p, mfs_value_attr(doc, root, "state_dict_metadata"));
 	if (!rc)
@@ -392,7 +393,8 @@ int mfs_dcp_check(const struct mfs_dcp_tensor *t, const char *name, struct mfs_e
 		const struct mfs_dcp_chunk *c = &t->chunks[i];
 
 		if (c->item.file == MFS_DCP_NO_FILE)
-			return mfs_fail(err, -EINVAL, "%s: '%s': a chunk is in no file", name, t->key);
+			return mfs_fail(err, -EINVAL, "%s: '%s': a chunk is in no file", name,
+					t->key);
 		for (unsigned d = 0; d < t->ndim; d++)
 			if (!mfs_range_ok(c->lo[d], c->size[d], t->shape[d]))
 				return mfs_fail(err, -EINVAL, "%s: '%s': a chunk leaves the tensor",
@@ -402,8 +404,9 @@ int mfs_dcp_check(const struct mfs_dcp_tensor *t, const char *name, struct mfs_e
 					t->key);
 	}
 	if (sum != volume)
-		return mfs_fail(err, -EINVAL, "%s: '%s': expected chunks of %llu elements, found %llu",
-				name, t->key, (unsigned long long)volume, (unsigned long long)sum);
+		return mfs_fail(err, -EINVAL,
+				"%s: '%s': expected chunks of %llu elements, found %llu", name,
+				t->key, (unsigned long long)volume, (unsigned long long)sum);
 	return 0;
 }
 

@@ -13,7 +13,7 @@
 #include "formats/tensor.h"
 
 struct mfs_dcp_item {
-	uint32_t file; /* index into files */
+	uint32_t file;		 /* index into files */
 	uint64_t offset, length; /* bytes */
 };
 

@@ -18,7 +18,8 @@ struct reader {
 static void wrong(struct reader *r, const char *name, const char *expected)
 {
 	if (!r->rc)
-		r->rc = mfs_fail(r->err, -EINVAL, "argument '%s' of the run: expected %s", name, expected);
+		r->rc = mfs_fail(r->err, -EINVAL, "argument '%s' of the run: expected %s", name,
+				 expected);
 }
 
 /* Value of an argument; none if absent or None. */
@@ -144,9 +145,9 @@ static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
 	if (a->num_attention_heads % a->num_query_groups)
 		wrong(r, "num_query_groups", "a divisor of num_attention_heads");
 	a->swiglu = flag(r, "swiglu", false);
-	a->ffn_hidden_size = positive(r, "ffn_hidden_size",
-				      a->swiglu ? 4 * a->hidden_size * 2 / 3 / 64 * 64
-						: 4 * a->hidden_size);
+	a->ffn_hidden_size =
+		positive(r, "ffn_hidden_size",
+			 a->swiglu ? 4 * a->hidden_size * 2 / 3 / 64 * 64 : 4 * a->hidden_size);
 	a->seq_length = positive(r, "seq_length", MFS_UNSET);
 	a->max_position_embeddings = positive(r, "max_position_embeddings", a->seq_length);
 	a->vocab_size = positive(r, "vocab_size", MFS_UNSET);
@@ -189,9 +190,9 @@ static int64_t window(struct reader *r)
 
 static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 {
-	a->position_embedding_type =
-		string(r, "position_embedding_type",
-		       flag(r, "use_rotary_position_embeddings", false) ? "rope" : "learned_absolute");
+	a->position_embedding_type = string(
+		r, "position_embedding_type",
+		flag(r, "use_rotary_position_embeddings", false) ? "rope" : "learned_absolute");
 	a->rotary_base = real(r, "rotary_base", 10000);
 	a->rotary_percent = real(r, "rotary_percent", 1.0);
 	a->rotary_interleaved = flag(r, "rotary_interleaved", false);
@@ -337,7 +338,8 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 	a->virtual_pipeline_model_parallel_size =
 		positive(r, "virtual_pipeline_model_parallel_size", MFS_UNSET);
 	per_chunk = positive(r, "num_layers_per_virtual_pipeline_stage", MFS_UNSET);
-	if (a->virtual_pipeline_model_parallel_size == MFS_UNSET && per_chunk != MFS_UNSET && !r->rc)
+	if (a->virtual_pipeline_model_parallel_size == MFS_UNSET && per_chunk != MFS_UNSET &&
+	    !r->rc)
 		a->virtual_pipeline_model_parallel_size =
 			a->num_layers / a->pipeline_model_parallel_size / per_chunk;
 	if (a->virtual_pipeline_model_parallel_size < 1)

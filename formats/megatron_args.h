@@ -23,7 +23,7 @@ struct mfs_megatron_args {
 	int64_t vocab_size; /* the true size, MFS_UNSET in most files */
 	int64_t padded_vocab_size, make_vocab_size_divisible_by;
 	/* kind of layer */
-	bool layernorm;	 /* normalization == "LayerNorm", else RMSNorm */
+	bool layernorm;		  /* normalization == "LayerNorm", else RMSNorm */
 	bool zero_centered_gamma; /* apply_layernorm_1p: weight = stored + 1 */
 	double norm_epsilon;
 	bool swiglu, squared_relu, openai_gelu, quick_geglu;
@@ -34,7 +34,7 @@ struct mfs_megatron_args {
 	const char *position_embedding_type; /* "learned_absolute", "rope", "yarn", ... */
 	double rotary_base, rotary_percent;
 	bool rotary_interleaved, use_rope_scaling;
-	double rope_scaling_factor;		  /* of use_rope_scaling (llama3) */
+	double rope_scaling_factor;		    /* of use_rope_scaling (llama3) */
 	double rotary_seq_len_interpolation_factor; /* 0: unset */
 	/* yarn: of the GPT form (yarn_*) and of MLA (rope_type, rotary_scaling_factor, ...) */
 	const char *rope_type; /* MLA: "rope" or "yarn" */

@@ -123,7 +123,8 @@ static struct node *node_at(const struct mfs_pickle *doc, mfs_value v)
 
 static struct extra *extra_of(const struct mfs_pickle *doc, const struct node *object)
 {
-	return object->u.p.c ? table_at(&doc->extras, object->u.p.c - 1, sizeof(struct extra)) : NULL;
+	return object->u.p.c ? table_at(&doc->extras, object->u.p.c - 1, sizeof(struct extra))
+			     : NULL;
 }
 
 static struct extra *need_extra(struct mfs_pickle *doc, struct node *object)
@@ -377,8 +378,7 @@ static int memo_put(struct vm *vm, uint64_t slot)
 
 		if (!memo)
 			return no_memory(vm);
-		memset(memo + vm->memo_capacity, 0,
-		       (capacity - vm->memo_capacity) * sizeof(*memo));
+		memset(memo + vm->memo_capacity, 0, (capacity - vm->memo_capacity) * sizeof(*memo));
 		vm->memo = memo;
 		vm->memo_capacity = (uint32_t)capacity;
 	}
@@ -865,23 +865,23 @@ static int op_binpersid(struct vm *vm)
 }
 
 static int (*const opcodes[256])(struct vm *vm) = {
-	[0x80] = op_proto,	 [0x95] = op_frame,	 ['N'] = op_none,
-	[0x88] = op_true,	 [0x89] = op_false,	 ['J'] = op_binint,
-	['K'] = op_binint1,	 ['M'] = op_binint2,	 [0x8a] = op_long1,
-	[0x8b] = op_long4,	 ['G'] = op_binfloat,	 ['X'] = op_text4,
-	[0x8c] = op_text1,	 [0x8d] = op_text8,	 ['U'] = op_text1,
-	['T'] = op_text4,	 ['C'] = op_bytes1,	 ['B'] = op_bytes4,
-	[0x8e] = op_bytes8,	 [0x96] = op_bytes8,	 ['}'] = op_empty_dict,
-	[']'] = op_empty_list,	 [0x8f] = op_empty_set,	 [')'] = op_empty_tuple,
-	['('] = op_mark,	 ['t'] = op_tuple,	 [0x85] = op_tuple1,
-	[0x86] = op_tuple2,	 [0x87] = op_tuple3,	 ['l'] = op_list,
-	['d'] = op_dict,	 [0x91] = op_frozenset,	 ['a'] = op_append,
-	['e'] = op_appends,	 [0x90] = op_appends,	 ['s'] = op_setitem,
-	['u'] = op_setitems,	 ['q'] = op_put1,	 ['r'] = op_put4,
-	[0x94] = op_memoize,	 ['h'] = op_get1,	 ['j'] = op_get4,
-	['0'] = op_pop,		 ['1'] = op_pop_mark,	 ['2'] = op_dup,
-	['c'] = op_global,	 [0x93] = op_stack_global, ['R'] = op_reduce,
-	[0x81] = op_reduce,	 [0x92] = op_newobj_ex,	 ['b'] = op_build,
+	[0x80] = op_proto,     [0x95] = op_frame,	 ['N'] = op_none,
+	[0x88] = op_true,      [0x89] = op_false,	 ['J'] = op_binint,
+	['K'] = op_binint1,    ['M'] = op_binint2,	 [0x8a] = op_long1,
+	[0x8b] = op_long4,     ['G'] = op_binfloat,	 ['X'] = op_text4,
+	[0x8c] = op_text1,     [0x8d] = op_text8,	 ['U'] = op_text1,
+	['T'] = op_text4,      ['C'] = op_bytes1,	 ['B'] = op_bytes4,
+	[0x8e] = op_bytes8,    [0x96] = op_bytes8,	 ['}'] = op_empty_dict,
+	[']'] = op_empty_list, [0x8f] = op_empty_set,	 [')'] = op_empty_tuple,
+	['('] = op_mark,       ['t'] = op_tuple,	 [0x85] = op_tuple1,
+	[0x86] = op_tuple2,    [0x87] = op_tuple3,	 ['l'] = op_list,
+	['d'] = op_dict,       [0x91] = op_frozenset,	 ['a'] = op_append,
+	['e'] = op_appends,    [0x90] = op_appends,	 ['s'] = op_setitem,
+	['u'] = op_setitems,   ['q'] = op_put1,		 ['r'] = op_put4,
+	[0x94] = op_memoize,   ['h'] = op_get1,		 ['j'] = op_get4,
+	['0'] = op_pop,	       ['1'] = op_pop_mark,	 ['2'] = op_dup,
+	['c'] = op_global,     [0x93] = op_stack_global, ['R'] = op_reduce,
+	[0x81] = op_reduce,    [0x92] = op_newobj_ex,	 ['b'] = op_build,
 	['Q'] = op_binpersid,
 };
 
@@ -922,7 +922,8 @@ static int run(struct vm *vm)
 			return 0;
 		}
 		if (!opcodes[op])
-			return mfs_fail(vm->err, -EINVAL, "%s: pickle opcode 0x%02x at byte %zu is not supported",
+			return mfs_fail(vm->err, -EINVAL,
+					"%s: pickle opcode 0x%02x at byte %zu is not supported",
 					vm->name, op, (size_t)(vm->opcode - vm->doc->bytes));
 		rc = opcodes[op](vm);
 		if (rc)
@@ -1028,8 +1029,8 @@ bool mfs_value_float(const struct mfs_pickle *doc, mfs_value v, double *ret)
 	return true;
 }
 
-static const uint8_t *value_text(const struct mfs_pickle *doc, mfs_value v, enum mfs_value_type type,
-				 size_t *ret_len)
+static const uint8_t *value_text(const struct mfs_pickle *doc, mfs_value v,
+				 enum mfs_value_type type, size_t *ret_len)
 {
 	const struct node *n = node_at(doc, v);
 
@@ -1048,7 +1049,8 @@ bool mfs_value_str(const struct mfs_pickle *doc, mfs_value v, const char **ret, 
 	return text;
 }
 
-bool mfs_value_bytes(const struct mfs_pickle *doc, mfs_value v, const uint8_t **ret, size_t *ret_len)
+bool mfs_value_bytes(const struct mfs_pickle *doc, mfs_value v, const uint8_t **ret,
+		     size_t *ret_len)
 {
 	const uint8_t *bytes = value_text(doc, v, MFS_V_BYTES, ret_len);
 

@@ -39,7 +39,8 @@ int mfs_safetensors_layout(struct mfs_safetensors_tensor *tensors, uint32_t coun
 	for (uint32_t i = 0; i < count; i++) {
 		tensors[i].begin = at;
 		if (tensor_bytes(&tensors[i], &bytes) || mfs_add_overflows(at, bytes, &at))
-			return mfs_fail(err, -EINVAL, "tensor '%s': its size overflows", tensors[i].name);
+			return mfs_fail(err, -EINVAL, "tensor '%s': its size overflows",
+					tensors[i].name);
 		tensors[i].end = at;
 	}
 	return 0;
@@ -89,8 +90,8 @@ static int bad_tensor(const struct mfs_source *src, const char *name, const char
 	return mfs_fail(err, -EINVAL, "%s: tensor '%s': %s", src->name, name, what);
 }
 
-static int read_tensor(const struct mfs_source *src, const json_t *v, struct mfs_safetensors_tensor *t,
-		       struct mfs_error *err)
+static int read_tensor(const struct mfs_source *src, const json_t *v,
+		       struct mfs_safetensors_tensor *t, struct mfs_error *err)
 {
 	const char *dtype = json_string_value(json_object_get(v, "dtype"));
 	const json_t *shape = json_object_get(v, "shape");
@@ -103,8 +104,8 @@ static int read_tensor(const struct mfs_source *src, const json_t *v, struct mfs
 		return bad_tensor(src, t->name, "no dtype, shape and data_offsets", err);
 	t->dtype = mfs_dtype_from_safetensors(dtype);
 	if (!t->dtype)
-		return mfs_fail(err, -ENOTSUP, "%s: tensor '%s': unsupported dtype '%.20s'", src->name,
-				t->name, dtype);
+		return mfs_fail(err, -ENOTSUP, "%s: tensor '%s': unsupported dtype '%.20s'",
+				src->name, t->name, dtype);
 	if (json_array_size(shape) > MFS_MAX_DIMS)
 		return bad_tensor(src, t->name, "more than 8 axes", err);
 	t->ndim = (uint8_t)json_array_size(shape);
@@ -135,13 +136,14 @@ static int check_tiling(const struct mfs_source *src, struct mfs_safetensors *st
 		qsort(st->tensors, st->count, sizeof(*st->tensors), by_begin);
 	for (uint32_t i = 0; i < st->count; i++) {
 		if (st->tensors[i].begin != at)
-			return bad_tensor(src, st->tensors[i].name, "a hole or an overlap in front of it",
-					  err);
+			return bad_tensor(src, st->tensors[i].name,
+					  "a hole or an overlap in front of it", err);
 		at = st->tensors[i].end;
 	}
 	if (at != src->size - st->data)
-		return mfs_fail(err, -EINVAL, "%s: expected %llu bytes of tensors, found %llu", src->name,
-				(unsigned long long)at, (unsigned long long)(src->size - st->data));
+		return mfs_fail(err, -EINVAL, "%s: expected %llu bytes of tensors, found %llu",
+				src->name, (unsigned long long)at,
+				(unsigned long long)(src->size - st->data));
 	return 0;
 }
 
@@ -152,9 +154,8 @@ static int check_metadata(const struct mfs_source *src, json_t *metadata, struct
 
 	if (!json_is_object(metadata))
 		return mfs_fail(err, -EINVAL, "%s: __metadata__ is no object", src->name);
-	json_object_foreach(metadata, key, v)
-		if (!json_is_string(v))
-			return mfs_fail(err, -EINVAL, "%s: __metadata__ '%s' is no string", src->name, key);
+	json_object_foreach(metadata, key, v) if (!json_is_string(v)) return mfs_fail(
+		err, -EINVAL, "%s: __metadata__ '%s' is no string", src->name, key);
 	return 0;
 }
 
@@ -168,7 +169,8 @@ static int read_tensors(const struct mfs_source *src, json_t *header, struct mfs
 	st->tensors = mfs_arena_array(&st->arena, json_object_size(header), sizeof(*st->tensors));
 	if (!st->tensors)
 		return mfs_fail_nomem(err);
-	json_object_foreach(header, name, v) {
+	json_object_foreach(header, name, v)
+	{
 		struct mfs_safetensors_tensor *t = &st->tensors[st->count];
 
 		if (!strcmp(name, "__metadata__")) {
@@ -202,7 +204,8 @@ static int read_header(const struct mfs_source *src, json_t **ret, uint64_t *ret
 	rc = mfs_source_slurp(src, sizeof(length), len, &text, err);
 	if (rc)
 		return rc;
-	*ret = len && *(char *)text == '{' ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &why) : NULL;
+	*ret = len && *(char *)text == '{' ? json_loadb(text, len, JSON_REJECT_DUPLICATES, &why)
+					   : NULL;
 	free(text);
 	if (!json_is_object(*ret))
 		return mfs_fail(err, -EINVAL, "%s: its header is no JSON object", src->name);

@@ -45,10 +45,13 @@ static int find_prefix(const struct mfs_torch_file *f, const char **ret, size_t 
 
 	for (uint32_t i = 0; i < zip->count; i++)
 		if (!slash || strncmp(zip->entries[i].name, first, len + 1))
-			return mfs_fail(err, -EINVAL, "%s: not a torch.save archive: entry '%s' is outside '%.*s/'",
-					zip->src.name, zip->entries[i].name, (int)len, first);
+			return mfs_fail(
+				err, -EINVAL,
+				"%s: not a torch.save archive: entry '%s' is outside '%.*s/'",
+				zip->src.name, zip->entries[i].name, (int)len, first);
 	if (!zip->count || !record(f, first, len, "data.pkl"))
-		return mfs_fail(err, -EINVAL, "%s: not a torch.save archive: no data.pkl", zip->src.name);
+		return mfs_fail(err, -EINVAL, "%s: not a torch.save archive: no data.pkl",
+				zip->src.name);
 	*ret = first;
 	*ret_len = len;
 	return 0;
@@ -100,7 +103,8 @@ static int read_pickle(struct mfs_torch_file *f, const struct mfs_zip_entry *e,
 	if (!rc)
 		rc = check_crc(f, e, err);
 	if (!rc)
-		rc = mfs_pickle_parse(f->pickle_bytes, e->size, f->zip.src.name, NULL, &f->doc, err);
+		rc = mfs_pickle_parse(f->pickle_bytes, e->size, f->zip.src.name, NULL, &f->doc,
+				      err);
 	return rc;
 }
 
@@ -113,8 +117,8 @@ int mfs_torch_file_open(const struct mfs_source *src, struct mfs_torch_file *ret
 	int rc;
 
 	if (is_legacy(src))
-		return mfs_fail(err, -ENOTSUP, "%s: written by torch before 1.6 (not a ZIP archive)",
-				src->name);
+		return mfs_fail(err, -ENOTSUP,
+				"%s: written by torch before 1.6 (not a ZIP archive)", src->name);
 	rc = mfs_zip_open(src, &f.zip, err);
 	if (rc)
 		return rc;
@@ -156,14 +160,16 @@ static struct rebuild unwrap(const struct mfs_pickle *doc, mfs_value v)
 		    mfs_value_is_global(doc, r.callable, "torch.nn.parameter", "Parameter")) {
 			mfs_value data = mfs_value_at(doc, r.args, 0);
 
-			r = (struct rebuild){mfs_value_callable(doc, data), mfs_value_args(doc, data)};
+			r = (struct rebuild){mfs_value_callable(doc, data),
+					     mfs_value_args(doc, data)};
 		} else if (mfs_value_is_global(doc, r.callable, "torch._tensor",
 					       "_rebuild_from_type_v2") ||
 			   mfs_value_is_global(doc, r.callable, "torch._tensor",
 					       "_rebuild_from_type")) {
 			mfs_value args = r.args;
 
-			r = (struct rebuild){mfs_value_at(doc, args, 0), mfs_value_at(doc, args, 2)};
+			r = (struct rebuild){mfs_value_at(doc, args, 0),
+					     mfs_value_at(doc, args, 2)};
 		} else {
 			break;
 		}
@@ -201,7 +207,8 @@ static int read_dims(const struct mfs_torch_file *f, mfs_value dims, uint64_t *r
 		int64_t v;
 
 		if (!mfs_value_int(f->doc, mfs_value_at(f->doc, dims, i), &v) || v < 0)
-			return mfs_fail(err, -EINVAL, "%s: a tensor's size or stride is no natural number",
+			return mfs_fail(err, -EINVAL,
+					"%s: a tensor's size or stride is no natural number",
 					f->zip.src.name);
 		ret[i] = (uint64_t)v;
 	}

@@ -33,8 +33,8 @@ static int damaged(const struct mfs_source *src, const char *what, struct mfs_er
 
 /* The end record is searched backwards: a comment may follow it. A tail of 1 KiB is enough for every
  * archive without a comment and saves a 64 KiB read per torch_dist item. */
-static int find_end(const struct mfs_source *src, uint64_t tail, uint8_t **ret_bytes, size_t *ret_len,
-		    size_t *ret_at, struct mfs_error *err)
+static int find_end(const struct mfs_source *src, uint64_t tail, uint8_t **ret_bytes,
+		    size_t *ret_len, size_t *ret_at, struct mfs_error *err)
 {
 	size_t len = (size_t)mfs_min_u64(tail, src->size);
 	void *bytes;
@@ -168,8 +168,8 @@ static int read_entry(struct mfs_zip *zip, const uint8_t *p, size_t left, struct
 	if (!e->name)
 		return mfs_fail_nomem(err);
 	if (mfs_le16(p + 8) & FLAG_ENCRYPTED || mfs_le16(p + 10) != METHOD_STORED)
-		return mfs_fail(err, -ENOTSUP, "%s: entry '%s' is compressed or encrypted", src->name,
-				e->name);
+		return mfs_fail(err, -ENOTSUP, "%s: entry '%s' is compressed or encrypted",
+				src->name, e->name);
 	e->crc = mfs_le32(p + 16);
 	csize = mfs_le32(p + 20);
 	usize = mfs_le32(p + 24);
@@ -210,15 +210,17 @@ static int check_entries(struct mfs_zip *zip, uint64_t directory, struct mfs_err
 
 		if (mfs_add_overflows(e[i].header, LOCAL_SIZE + strlen(e[i].name), &end) ||
 		    mfs_add_overflows(end, e[i].size, &end) || end > limit)
-			return mfs_fail(err, -EINVAL,
-					"%s: damaged ZIP archive: entry '%s' overlaps what follows it",
-					zip->src.name, e[i].name);
+			return mfs_fail(
+				err, -EINVAL,
+				"%s: damaged ZIP archive: entry '%s' overlaps what follows it",
+				zip->src.name, e[i].name);
 	}
 	if (zip->count)
 		qsort(e, zip->count, sizeof(*e), by_name);
 	for (uint32_t i = 1; i < zip->count; i++)
 		if (!strcmp(e[i - 1].name, e[i].name))
-			return mfs_fail(err, -EINVAL, "%s: damaged ZIP archive: two entries named '%s'",
+			return mfs_fail(err, -EINVAL,
+					"%s: damaged ZIP archive: two entries named '%s'",
 					zip->src.name, e[i].name);
 	return 0;
 }
@@ -254,7 +256,7 @@ static int read_directory(struct mfs_zip *zip, const struct directory *dir, stru
 int mfs_zip_open(const struct mfs_source *src, struct mfs_zip *ret, struct mfs_error *err)
 {
 	struct mfs_zip zip = {.src = *src};
-	struct directory dir;
+	struct directory dir = {0};
 	int rc;
 
 	rc = read_directory_place(src, &dir, err);
@@ -299,13 +301,14 @@ int mfs_zip_locate(const struct mfs_source *src, const struct mfs_zip_entry *e, 
 		return rc;
 	if (mfs_le32(local) != LOCAL_SIG || mfs_le16(local + 26) != name_len ||
 	    memcmp(local + LOCAL_SIZE, e->name, name_len))
-		return mfs_fail(err, -EINVAL, "%s: damaged ZIP archive: no local header of '%s' at %llu",
+		return mfs_fail(err, -EINVAL,
+				"%s: damaged ZIP archive: no local header of '%s' at %llu",
 				src->name, e->name, (unsigned long long)e->header);
 	data = e->header + LOCAL_SIZE + name_len + mfs_le16(local + 28);
 	if (!mfs_range_ok(data, e->size, src->size))
 		return mfs_fail(err, -EINVAL,
-				"%s: damaged ZIP archive: payload of '%s' lies beyond its end", src->name,
-				e->name);
+				"%s: damaged ZIP archive: payload of '%s' lies beyond its end",
+				src->name, e->name);
 	*ret = data;
 	return 0;
 }

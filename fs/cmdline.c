@@ -1,5 +1,6 @@
 #include "fs/cmdline.h"
 
+#include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
 #include <string.h>
@@ -73,7 +74,10 @@ bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_ex
 	return take_arguments(c, argc, argv, ret_exit);
 }
 
-void mfs_cmdline_release(struct mfs_cmdline *c)
+int mfs_cmdline_end(struct mfs_cmdline *c, int exit_code)
 {
 	mfs_options_release(&c->options);
+	if (fflush(stdout) || ferror(stdout))
+		return mfs_command_failed("cannot write to standard output: %s", strerror(errno));
+	return exit_code;
 }

@@ -27,6 +27,7 @@ struct mfs_cmdline {
 /* Options may stand anywhere; "--" ends them. argv[0] is the command's name. True if the command is to
  * go on; otherwise *ret_exit is its exit code, and what there was to say has been printed. */
 bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit);
-void mfs_cmdline_release(struct mfs_cmdline *c);
+/* Releases c and returns the exit code: not 0 if what was printed did not reach stdout. */
+int mfs_cmdline_end(struct mfs_cmdline *c, int exit_code);
 
 #endif

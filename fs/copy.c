@@ -12,10 +12,13 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/io/guard.h"
 #include "formats/io/write_engine.h"
 
 /* Written bytes of a file between two syncs: what a crash may cost, and how early the disk starts. */
 #define SYNC_BYTES (256ull << 20)
+
+#define SERVED_BYTES (256ull << 20)
 
 /* A file that is being written. */
 struct stream {
@@ -42,6 +45,7 @@ struct pump {
 	struct stream streams[MFS_COPY_FILES];
 	unsigned turn;	    /* stream that is served next */
 	uint32_t next_file; /* of the view, not yet opened */
+	uint64_t served;    /* bytes since mapped pages were last let go */
 	int rc;		    /* first failure; no new work is begun after it */
 	struct mfs_error *err;
 };
@@ -162,6 +166,23 @@ static void sync_stream(struct pump *p, struct stream *s)
 		s->syncing = prefix ? prefix : 1;
 }
 
+/* Maps the pages of a request. The kernel copies with faults disabled and starts a page over, zeroes
+ * included, when it meets one: twice the work. A page that is not there is the write's to report. */
+static void touch(void *arg)
+{
+	const struct mfs_gather *g = arg;
+	const size_t page = 4096;
+
+	for (unsigned i = 0; i < g->count; i++) {
+		const volatile uint8_t *bytes = g->iov[i].iov_base;
+		size_t len = g->iov[i].iov_len;
+
+		for (size_t off = 0; off < len; off += page)
+			(void)bytes[off];
+		(void)bytes[len - 1];
+	}
+}
+
 static void write_next(struct pump *p, struct stream *s, struct slot *slot)
 {
 	struct mfs_vfile *data = file_of(p, s)->data;
@@ -176,6 +197,7 @@ static void write_next(struct pump *p, struct stream *s, struct slot *slot)
 		p->rc = rc;
 		return;
 	}
+	mfs_guard_run(touch, &slot->gather);
 	slot->write = (struct mfs_write){
 		.fd = s->fd,
 		.off = s->next,
@@ -260,6 +282,16 @@ static void explain_fault(struct pump *p, const struct slot *slot)
 	free(buf);
 }
 
+/* Mapped pages are let go in large lots: each time, the requests in flight lose theirs too. */
+static void count_served(struct pump *p, struct mfs_vfile *data, uint64_t len)
+{
+	p->served += len;
+	if (p->served < SERVED_BYTES)
+		return;
+	mfs_vfile_served(data, p->served);
+	p->served = 0;
+}
+
 static void write_done(struct pump *p, struct slot *slot)
 {
 	struct stream *s = slot->stream;
@@ -269,7 +301,7 @@ static void write_done(struct pump *p, struct slot *slot)
 	} else if (slot->write.result) {
 		fail_write(p, s, "write", slot->write.result);
 	} else {
-		mfs_vfile_served(file_of(p, s)->data, slot->len);
+		count_served(p, file_of(p, s)->data, slot->len);
 		p->job->wrote(p->job->arg, file_of(p, s)->name, slot->len);
 	}
 	/* A failed write leaves a hole: nothing from there on may be called written. */

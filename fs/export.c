@@ -48,14 +48,17 @@ static void request_stop(int sig)
 	stop_requested = sig;
 }
 
-/* The first signal asks for an orderly stop; a second one kills. */
+/* The first signal asks for an orderly stop, a second one kills. What is ignored, as nohup does with
+ * SIGHUP, stays ignored. */
 static void catch_signals(void)
 {
 	const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
+	const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
+	struct sigaction old;
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &action, NULL);
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &action, NULL);
 }
 
 static int keep_kind(const struct dirent *d)
@@ -285,12 +288,30 @@ static int check_source(const struct export *x, struct mfs_error *err)
 	return rc;
 }
 
+/* Somebody else may have tidied up in the meantime. */
+static int check_files(const struct export *x, struct mfs_error *err)
+{
+	for (uint32_t i = 0; i < x->view->count; i++) {
+		const struct mfs_view_file *f = &x->view->files[i];
+		struct stat st;
+
+		if (fstatat(x->dirfd, f->name, &st, AT_SYMLINK_NOFOLLOW) ||
+		    (uint64_t)st.st_size != mfs_vfile_size(f->data))
+			return mfs_fail(err, -ESTALE,
+					"'%s/%s' was removed or changed during the export",
+					x->partial, f->name);
+	}
+	return 0;
+}
+
 static int finish(struct export *x, struct mfs_error *err)
 {
 	bool replaced = false;
 	int rc;
 
 	rc = check_source(x, err);
+	if (!rc)
+		rc = check_files(x, err);
 	if (rc)
 		return rc;
 	if (unlinkat(x->dirfd, MFS_EXPORT_JOURNAL, 0))
@@ -355,8 +376,11 @@ static int say_failed(const struct export *x, const struct mfs_error *err)
 	char kept_text[MFS_HUMAN], total[MFS_HUMAN];
 
 	/* A source that is damaged, or another one by now, leaves nothing to go on with. */
-	if (err->code == -ESTALE || err->code == -EINVAL || err->code == -ENODATA)
+	if (err->code == -ESTALE || err->code == -EINVAL || err->code == -ENODATA) {
+		if (!each_entry(x->partial, sweep_one, NULL))
+			rmdir(x->partial);
 		return mfs_command_failed("%s", err->msg);
+	}
 	for (uint32_t i = 0; i < x->view->count; i++)
 		kept += x->durable[i];
 	return mfs_command_failed(
@@ -413,6 +437,5 @@ int mfs_cmd_export(int argc, char **argv)
 
 	if (mfs_cmdline_parse(&c, argc, argv, &exit_code))
 		exit_code = export_view(&c, force);
-	mfs_cmdline_release(&c);
-	return exit_code;
+	return mfs_cmdline_end(&c, exit_code);
 }

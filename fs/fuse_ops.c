@@ -47,11 +47,19 @@ static void *from_handle(uint64_t fh)
 }
 
 /* What went wrong with a node is said once per kind, however many readers meet it. */
+static unsigned complaint(int code)
+{
+	return 1u << ((unsigned)-code % 31);
+}
+
+static bool has_complained(struct mfs_node *node, int code)
+{
+	return atomic_load(&node->complaints) & complaint(code);
+}
+
 static void complain(struct mfs_node *node, int code, const char *reason)
 {
-	unsigned kind = 1u << ((unsigned)-code % 31);
-
-	if (!(atomic_fetch_or(&node->complaints, kind) & kind))
+	if (!(atomic_fetch_or(&node->complaints, complaint(code)) & complaint(code)))
 		mfs_log(LOG_ERR, "%s: %s", node->path, reason);
 }
 
@@ -322,15 +330,18 @@ static struct mfs_gather *thread_gather(size_t bytes)
 	return &t->gather;
 }
 
-/* The kernel copies from the mapped sources. When it meets a page that cannot be had, it ends the
- * request with EIO by itself and tells us with EFAULT: there is nothing left to reply to. */
-static bool reply_gathered(fuse_req_t req, struct mfs_node *node, const struct mfs_gather *g)
+/* With a single iovec everything is copied, and the copy that fails names its source. */
+static void complain_unreadable(struct mfs_node *node, uint64_t off, size_t size)
 {
-	int rc = fuse_reply_iov(req, g->iov, (int)g->count);
+	struct mfs_error err;
+	struct mfs_gather copy;
+	int rc;
 
-	if (rc == -EFAULT)
-		complain(node, -EIO, "a source file was cut or cannot be read");
-	return !rc;
+	if (has_complained(node, -EIO) || mfs_gather_init(&copy, size, 1))
+		return;
+	rc = mfs_vfile_gather(node->data, off, size, &copy, &err);
+	complain(node, rc ? rc : -EIO, rc ? err.msg : "a source could not be read");
+	mfs_gather_release(&copy);
 }
 
 /* What the reader is told: its source has changed, or (all else) cannot be read. */
@@ -353,7 +364,12 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 		fuse_reply_err(req, reader_errno(rc));
 		return;
 	}
-	if (!reply_gathered(req, h->node, g))
+	/* The kernel copies from the mapped sources. When it meets a page that cannot be had, it ends
+	 * the request with EIO by itself and tells us with EFAULT: there is no reply left to make. */
+	rc = fuse_reply_iov(req, g->iov, (int)g->count);
+	if (rc == -EFAULT)
+		complain_unreadable(h->node, off, size);
+	if (rc)
 		return;
 	mfs_vfile_served(data, g->bytes);
 	mfs_readahead_next(&h->readahead, data, off, g->bytes);

@@ -19,8 +19,11 @@
 #include "fs/tree.h"
 
 #define READ_AHEAD_KB 2048 /* measured: 128 halves a buffered read, more than this gains nothing */
-#define THREADS_MIN   16   /* page faults on cold sources block a thread each */
-#define THREADS_MAX   64
+/* A page fault on a cold source blocks a thread, so there are some more than cores; but the kernel wakes the
+ * thread that has slept longest, on the coldest core, and with many of them that costs more than it gains
+ * (docs/PERFORMANCE.md). */
+#define THREADS_MIN 8
+#define THREADS_MAX 16
 
 /* libfuse's words on a mount that fails, to become part of one sentence. */
 static struct {
@@ -137,7 +140,7 @@ static void start_waiter(struct waiter *w)
 
 static unsigned thread_limit(void)
 {
-	long n = 4 * sysconf(_SC_NPROCESSORS_ONLN);
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
 
 	return n < THREADS_MIN ? THREADS_MIN : n > THREADS_MAX ? THREADS_MAX : (unsigned)n;
 }

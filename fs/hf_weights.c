@@ -187,7 +187,8 @@ void mfs_hf_shard_name(char name[MFS_HF_SHARD_NAME_SIZE], uint32_t i, uint32_t c
 	if (count == 1)
 		snprintf(name, MFS_HF_SHARD_NAME_SIZE, "model.safetensors");
 	else
-		snprintf(name, MFS_HF_SHARD_NAME_SIZE, "model-%05u-of-%05u.safetensors", i + 1, count);
+		snprintf(name, MFS_HF_SHARD_NAME_SIZE, "model-%05u-of-%05u.safetensors", i + 1,
+			 count);
 }
 
 struct index_entry {
@@ -242,8 +243,8 @@ static int list_entries(const struct mfs_model *model, const struct mfs_hf_shard
 	return 0;
 }
 
-int mfs_hf_index_file(const struct mfs_model *model, const struct mfs_hf_shard *shards, uint32_t count,
-		      struct mfs_vfile **ret, struct mfs_error *err)
+int mfs_hf_index_file(const struct mfs_model *model, const struct mfs_hf_shard *shards,
+		      uint32_t count, struct mfs_vfile **ret, struct mfs_error *err)
 {
 	struct mfs_arena arena = {0};
 	struct index_entry *entries;

@@ -36,7 +36,7 @@ int mfs_hf_shard_file(const struct mfs_model *model, const struct mfs_hf_shard *
 void mfs_hf_shard_name(char name[MFS_HF_SHARD_NAME_SIZE], uint32_t i, uint32_t count);
 
 /* model.safetensors.index.json, as transformers writes it. */
-int mfs_hf_index_file(const struct mfs_model *model, const struct mfs_hf_shard *shards, uint32_t count,
-		      struct mfs_vfile **ret, struct mfs_error *err);
+int mfs_hf_index_file(const struct mfs_model *model, const struct mfs_hf_shard *shards,
+		      uint32_t count, struct mfs_vfile **ret, struct mfs_error *err);
 
 #endif

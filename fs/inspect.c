@@ -69,7 +69,7 @@ static void add_hints(struct mfs_inspection *in)
 {
 	const char **hint = in->hints;
 
-	if (in->it && in->ckpt && !in->view)
+	if (in->view_error.code == -ENOTSUP)
 		*hint++ =
 			"-o arch=FAMILY, if the arguments leave the family open or name another one";
 	if (in->view && !in->tokenizer)
@@ -149,6 +149,5 @@ int mfs_cmd_inspect(int argc, char **argv)
 
 	if (mfs_cmdline_parse(&c, argc, argv, &exit_code))
 		exit_code = inspect(&c, json, tensors);
-	mfs_cmdline_release(&c);
-	return exit_code;
+	return mfs_cmdline_end(&c, exit_code);
 }

@@ -166,6 +166,14 @@ static void model_rows(struct mfs_box *box, const struct mfs_inspection *in)
 		mfs_box_row(box, "tokenizer", MFS_YELLOW, "none in the checkpoint");
 }
 
+/* The directory stands in the heading already. */
+static const char *without_path(const char *msg, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	return !strncmp(msg, dir, len) && !strncmp(msg + len, ": ", 2) ? msg + len + 2 : msg;
+}
+
 static void checkpoint_rows(struct mfs_box *box, const struct mfs_inspection *in)
 {
 	const struct mfs_megatron_args *args = mfs_ckpt_args(in->ckpt);
@@ -175,7 +183,8 @@ static void checkpoint_rows(struct mfs_box *box, const struct mfs_inspection *in
 		mfs_box_row(box, "family", MFS_BOLD, "%s (%s)", mfs_model_family(in->view->model),
 			    mfs_model_architecture(in->view->model));
 	else
-		mfs_box_row(box, "family", MFS_RED, "cannot be shown: %s", in->view_error.msg);
+		mfs_box_row(box, "family", MFS_RED, "cannot be shown: %s",
+			    without_path(in->view_error.msg, mfs_ckpt_dir(in->ckpt)));
 	parameters_row(box, in);
 	dtype_row(box, in);
 	shape_row(box, args);
@@ -183,6 +192,18 @@ static void checkpoint_rows(struct mfs_box *box, const struct mfs_inspection *in
 	layout_row(box, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_UNSET);
 	if (in->view)
 		model_rows(box, in);
+}
+
+/* Why there is no latest is often why the iteration that the tracker names is not shown. */
+static bool said_above(const struct mfs_root_snapshot *s)
+{
+	for (uint32_t i = 0; i < s->count; i++) {
+		const char *reason = mfs_iteration_reason(s->iterations[i]);
+
+		if (reason && strstr(s->latest_reason, reason))
+			return true;
+	}
+	return false;
 }
 
 static void iteration_rows(struct mfs_box *box, const struct mfs_inspection *in)
@@ -203,7 +224,8 @@ static void iteration_rows(struct mfs_box *box, const struct mfs_inspection *in)
 				    mfs_iteration_format(it), it == s->latest ? "  latest" : "");
 	}
 	if (!s->latest)
-		mfs_box_row(box, "latest", MFS_RED, "none: %s", s->latest_reason);
+		mfs_box_row(box, "latest", MFS_RED, "none: %s",
+			    said_above(s) ? "it is incomplete" : s->latest_reason);
 }
 
 static void list_rows(struct mfs_box *box, enum mfs_colour colour, const char *const *list,

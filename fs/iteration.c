@@ -277,6 +277,18 @@ static void fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 	it->content = stamp_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
 }
 
+/* The readers name files by their whole path; beside an iteration's name that is said twice. */
+static const char *without_path(const char *msg, const char *path)
+{
+	size_t len = strlen(path);
+
+	if (strncmp(msg, path, len))
+		return msg;
+	if (msg[len] == '/')
+		return msg + len + 1;
+	return strncmp(msg + len, ": ", 2) ? msg : msg + len + 2;
+}
+
 /* Stamps are taken before the files are opened: what changes in between is then seen by the next look.
  * all: the stamp of all files, 0 if it was not taken. */
 static int examine(struct mfs_iteration *it, uint64_t all)
@@ -294,7 +306,7 @@ static int examine(struct mfs_iteration *it, uint64_t all)
 	free(it->marker);
 	it->marker = NULL;
 	it->stamp = all;
-	return fill_incomplete(it, why.msg);
+	return fill_incomplete(it, without_path(why.msg, it->path));
 }
 
 /* Whether the files are as they were when before was looked at. */

@@ -1,11 +1,12 @@
 #include "fs/log.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
 
-static bool debug, to_syslog;
+static atomic_bool debug, to_syslog;
 
 void mfs_log_set_debug(void)
 {

@@ -57,8 +57,10 @@ static int print_tree(struct mfs_root *root)
 	int exit_code = MFS_EXIT_OK;
 
 	if (s->latest) {
-		printf("lrwxrwxrwx  %15zu  %-19s  latest -> %s\n",
-		       strlen(mfs_iteration_name(s->latest)), "", mfs_iteration_name(s->latest));
+		const char *target = mfs_iteration_name(s->latest);
+
+		print_entry("lrwxrwxrwx", strlen(target), mfs_iteration_mtime(s->latest), 0,
+			    "latest -> ", target);
 	} else {
 		exit_code = mfs_command_failed("'%s' has no latest iteration: %s",
 					       mfs_root_source(root), s->latest_reason);
@@ -101,6 +103,5 @@ int mfs_cmd_ls(int argc, char **argv)
 
 	if (mfs_cmdline_parse(&c, argc, argv, &exit_code))
 		exit_code = list(&c);
-	mfs_cmdline_release(&c);
-	return exit_code;
+	return mfs_cmdline_end(&c, exit_code);
 }

@@ -164,7 +164,6 @@ static int new_latest(struct mfs_tree *tree, struct mfs_iteration *it, struct mf
 	return 0;
 }
 
-/* The node that stood for an iteration before, so that what is open or cached stays the same. */
 static struct mfs_node *find_shown(const struct mfs_dir *dir, const struct mfs_iteration *it,
 				   mode_t type)
 {
@@ -175,40 +174,40 @@ static struct mfs_node *find_shown(const struct mfs_dir *dir, const struct mfs_i
 	return NULL;
 }
 
+/* The entry that stood for an iteration before stays, with what is open or cached of it; else a new one
+ * is made. */
+static int add_shown(struct mfs_tree *tree, struct mfs_iteration *it, mode_t type,
+		     struct mfs_dir *dir, struct mfs_error *err)
+{
+	struct mfs_node *node = find_shown(atomic_load(&tree->top->dir), it, type);
+	int rc = 0;
+
+	if (!node)
+		rc = type == S_IFLNK ? new_latest(tree, it, &node, err)
+				     : new_iteration(tree, it, &node, err);
+	if (rc)
+		return rc;
+	add_entry(dir, node);
+	if (node->mtime_ns > dir->mtime_ns)
+		dir->mtime_ns = node->mtime_ns;
+	return 0;
+}
+
 static int build_top(struct mfs_tree *tree, const struct mfs_root_snapshot *snapshot,
 		     struct mfs_error *err)
 {
-	const struct mfs_dir *before = atomic_load(&tree->top->dir);
 	struct mfs_dir *dir = new_dir(tree, snapshot->count + 1, 0);
-	struct mfs_node *node;
-	int rc = 0;
+	int rc = dir ? 0 : mfs_fail_nomem(err);
 
-	if (!dir)
-		return mfs_fail_nomem(err);
-	if (snapshot->latest) {
-		node = find_shown(before, snapshot->latest, S_IFLNK);
-		if (!node)
-			rc = new_latest(tree, snapshot->latest, &node, err);
-		if (rc)
-			return rc;
-		add_entry(dir, node);
+	if (!rc && snapshot->latest)
+		rc = add_shown(tree, snapshot->latest, S_IFLNK, dir, err);
+	for (uint32_t i = 0; i < snapshot->count && !rc; i++) {
+		if (!mfs_iteration_reason(snapshot->iterations[i]))
+			rc = add_shown(tree, snapshot->iterations[i], S_IFDIR, dir, err);
 	}
-	for (uint32_t i = 0; i < snapshot->count; i++) {
-		struct mfs_iteration *it = snapshot->iterations[i];
-
-		if (mfs_iteration_reason(it))
-			continue;
-		node = find_shown(before, it, S_IFDIR);
-		if (!node)
-			rc = new_iteration(tree, it, &node, err);
-		if (rc)
-			return rc;
-		add_entry(dir, node);
-		if (node->mtime_ns > dir->mtime_ns)
-			dir->mtime_ns = node->mtime_ns;
-	}
-	publish(tree->top, dir);
-	return 0;
+	if (!rc)
+		publish(tree->top, dir);
+	return rc;
 }
 
 static int show_snapshot(struct mfs_tree *tree, struct mfs_error *err)

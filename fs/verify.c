@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/ckpt/ckpt.h"
 #include "formats/model/model.h"
 #include "fs/cmdline.h"
 #include "fs/commands.h"
+#include "fs/integrity.h"
 #include "fs/progress.h"
 #include "fs/root.h"
 #include "fs/text.h"
@@ -29,22 +31,35 @@ struct verify {
 
 /* Problems of one file. */
 struct finding {
+	const char *file;
 	uint32_t count;
-	char last[sizeof(((struct mfs_error *)0)->msg)];
+	uint64_t seen[MAX_PROBLEMS]; /* hashes of the sentences printed */
 };
 
 /* One damaged source breaks many reads with one sentence: it is printed once. */
-static void report(struct verify *v, struct finding *f, const char *file,
-		   const struct mfs_error *err)
+static bool is_new(struct finding *f, const char *sentence)
 {
-	if (!strcmp(f->last, err->msg))
+	uint64_t hash = 0xcbf29ce484222325ull;
+
+	while (*sentence)
+		hash = (hash ^ (uint8_t)*sentence++) * 0x100000001b3ull;
+	for (uint32_t i = 0; i < f->count && i < MAX_PROBLEMS; i++)
+		if (f->seen[i] == hash)
+			return false;
+	if (f->count < MAX_PROBLEMS)
+		f->seen[f->count] = hash;
+	return true;
+}
+
+static void report(struct verify *v, struct finding *f, const struct mfs_error *err)
+{
+	if (!is_new(f, err->msg))
 		return;
-	memcpy(f->last, err->msg, sizeof(f->last));
 	v->problems++;
 	if (f->count++ >= MAX_PROBLEMS)
 		return;
 	mfs_progress_clear(&v->progress);
-	mfs_command_failed("%s: %s", file, err->msg);
+	mfs_command_failed("%s: %s", f->file, err->msg);
 }
 
 static void check_plan(struct verify *v, const struct mfs_view_file *file, struct finding *f)
@@ -56,7 +71,7 @@ static void check_plan(struct verify *v, const struct mfs_view_file *file, struc
 		before = part;
 		if (!mfs_vfile_check(file->data, &part, &err))
 			return;
-		report(v, f, file->name, &err);
+		report(v, f, &err);
 		/* Without a part to go on from, the rest of the file stays unknown. */
 	} while (part > before);
 }
@@ -78,7 +93,7 @@ static void read_bytes(struct verify *v, const struct mfs_view_file *file, struc
 			rc = mfs_fail(&err, -EIO, "ends at byte %llu of %llu",
 				      (unsigned long long)(off + len), (unsigned long long)size);
 		if (rc)
-			report(v, f, file->name, &err);
+			report(v, f, &err);
 		else
 			EVP_DigestUpdate(v->digest, v->buf, len);
 		mfs_vfile_served(file->data, len);
@@ -120,7 +135,7 @@ static void print_file(const struct verify *v, const struct mfs_view_file *file,
 static void verify_file(struct verify *v, const struct mfs_view_file *file)
 {
 	char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
-	struct finding f = {0};
+	struct finding f = {.file = file->name};
 
 	check_plan(v, file, &f);
 	if (v->deep) {
@@ -131,6 +146,35 @@ static void verify_file(struct verify *v, const struct mfs_view_file *file)
 	}
 	print_file(v, file, hex, &f);
 	fflush(stdout);
+}
+
+struct manifest {
+	struct verify *verify;
+	struct finding finding;
+};
+
+static void bad_sum(void *arg, const struct mfs_error *err)
+{
+	struct manifest *m = arg;
+
+	report(m->verify, &m->finding, err);
+}
+
+/* Sums that the run itself has left beside its files. */
+static void verify_manifest(struct verify *v, const char *dir)
+{
+	struct manifest m = {.verify = v, .finding = {.file = "source"}};
+	struct mfs_error err;
+	uint32_t checked = 0;
+	int rc = mfs_integrity_check(dir, bad_sum, &m, &checked, &err);
+
+	if (rc == -ENOENT)
+		return;
+	if (rc)
+		report(v, &m.finding, &err);
+	else if (!v->sums && !m.finding.count)
+		printf("%-8s %9s  integrity.json: the sums of %u source files are right\n", "ok",
+		       "", checked);
 }
 
 static uint64_t total_bytes(const struct mfs_view *view)
@@ -154,6 +198,8 @@ static int verify_view(struct verify *v, const struct mfs_view *view, const char
 	mfs_progress_init(&v->progress, stderr, 0, total);
 	for (uint32_t i = 0; i < view->count; i++)
 		verify_file(v, &view->files[i]);
+	if (v->deep)
+		verify_manifest(v, mfs_ckpt_dir(view->model->ckpt));
 	if (v->problems)
 		return mfs_command_failed("%s: %llu problem%s found", name,
 					  (unsigned long long)v->problems,
@@ -195,7 +241,7 @@ int mfs_cmd_verify(int argc, char **argv)
 			"and checks that shapes, types and sizes agree. Lists all problems; the exit code is\n"
 			"1 if there was any.\n"
 			"\n"
-			"  --deep   read every byte too, and print each file's SHA-256\n"
+			"  --deep   read every byte too, print each file's SHA-256, compare integrity.json\n"
 			"  --sums   with --deep: lines for sha256sum -c and nothing else\n",
 		.min = 1,
 		.max = 2,
@@ -207,6 +253,5 @@ int mfs_cmd_verify(int argc, char **argv)
 		v.deep = v.deep || v.sums;
 		exit_code = verify(&v, &c);
 	}
-	mfs_cmdline_release(&c);
-	return exit_code;
+	return mfs_cmdline_end(&c, exit_code);
 }

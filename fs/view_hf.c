@@ -25,7 +25,7 @@ struct builder {
 	const struct mfs_view_options *opt;
 	struct hf_view *view;
 	struct mfs_hf_ref *ref; /* or NULL */
-	char *tokenizer;	/* directory of the tokenizer: the reference, or tokenizer/ of the checkpoint */
+	char *tokenizer; /* directory of the tokenizer: the reference, or tokenizer/ of the checkpoint */
 	const char *const *names; /* files passed through from there */
 	uint32_t name_count;
 	struct mfs_arena arena;
@@ -168,7 +168,8 @@ static int add_config(struct builder *b)
 	int rc = mfs_hf_tokens_read(b->tokenizer, &tokens, b->err);
 
 	if (!rc)
-		rc = mfs_hf_config_json(b->view->public.model, b->ref, &tokens, &config, &len, b->err);
+		rc = mfs_hf_config_json(b->view->public.model, b->ref, &tokens, &config, &len,
+					b->err);
 	if (rc)
 		return rc;
 	if (!is_passed(b, "generation_config.json")) {

@@ -16,6 +16,7 @@ mkdir -p "$logs"
 
 base=${TMPDIR:-/tmp}
 TMPDIR=$(mktemp -d "$base/mcorefs-check-XXXXXX") || exit 1
+chmod 755 "$TMPDIR" # cases look at their mounts as other users
 MCOREFS=$(realpath -m "$O/mcorefs")
 BIN=$(realpath -m "$O/obj/tests/mount")
 FIXTURES=$PWD/tests/fixtures

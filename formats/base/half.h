@@ -37,7 +37,8 @@ static inline uint16_t mfs_float_to_bf16(float f)
 
 static inline float mfs_f16_to_float(uint16_t v)
 {
-	const uint32_t sign = (uint32_t)(v & 0x8000) << 16, exponent = v >> 10 & 31, rest = v & 0x3ff;
+	const uint32_t sign = (uint32_t)(v & 0x8000) << 16, exponent = v >> 10 & 31,
+		       rest = v & 0x3ff;
 	float f;
 
 	if (exponent == 31)

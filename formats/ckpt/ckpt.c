@@ -57,14 +57,17 @@ static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
 		return 0;
 	}
 	if (exists(dir, ".metadata"))
-		return mfs_fail(err, -ENODATA,
-				"%s: metadata.json is missing: the save did not finish, or this is a plain "
-				"torch DCP (FSDP) checkpoint",
-				dir);
+		return mfs_fail(
+			err, -ENODATA,
+			"%s: metadata.json is missing: the save did not finish, or this is a plain "
+			"torch DCP (FSDP) checkpoint",
+			dir);
 	if (exists(dir, ".metadata.tmp") || exists(dir, "common.pt"))
-		return mfs_fail(err, -ENODATA, "%s: .metadata is missing: the save did not finish", dir);
-	return mfs_fail(err, -ENODATA,
-			"%s: neither metadata.json nor mp_rank_* directories: no Megatron checkpoint", dir);
+		return mfs_fail(err, -ENODATA, "%s: .metadata is missing: the save did not finish",
+				dir);
+	return mfs_fail(
+		err, -ENODATA,
+		"%s: neither metadata.json nor mp_rank_* directories: no Megatron checkpoint", dir);
 }
 
 /* ---- building ---- */
@@ -187,10 +190,10 @@ static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_
 	if (t->dtype == p->dtype && t->ndim == p->ndim &&
 	    !memcmp(t->shape, p->shape, sizeof(t->shape)))
 		return 0;
-	return mfs_fail(err, -EINVAL, "%s: tensor '%s': one rank says %s %s, another %s %s", ckpt->dir,
-			mfs_global_tensor_name(t, name, sizeof(name)), mfs_dtype_torch(t->dtype),
-			mfs_shape_text(t->shape, t->ndim, a, sizeof(a)), mfs_dtype_torch(p->dtype),
-			mfs_shape_text(p->shape, p->ndim, b, sizeof(b)));
+	return mfs_fail(err, -EINVAL, "%s: tensor '%s': one rank says %s %s, another %s %s",
+			ckpt->dir, mfs_global_tensor_name(t, name, sizeof(name)),
+			mfs_dtype_torch(t->dtype), mfs_shape_text(t->shape, t->ndim, a, sizeof(a)),
+			mfs_dtype_torch(p->dtype), mfs_shape_text(p->shape, p->ndim, b, sizeof(b)));
 }
 
 /* Pieces, in whatever order files gave them, become tensors with their chunks. */
@@ -242,14 +245,16 @@ int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs
 	int rc;
 
 	if (mfs_value_is_none(doc, args))
-		return mfs_fail(err, -ENOTSUP,
-				"%s/%s: no 'args' in it: only checkpoints of Megatron-LM's own training "
-				"loop carry the model's arguments",
-				ckpt->dir, file);
+		return mfs_fail(
+			err, -ENOTSUP,
+			"%s/%s: no 'args' in it: only checkpoints of Megatron-LM's own training "
+			"loop carry the model's arguments",
+			ckpt->dir, file);
 	/* Before 2.0 the rows of query_key_value had other orders (fix_query_key_value_ordering). */
 	if (mfs_value_float(doc, mfs_value_get(doc, state, "checkpoint_version"), &version) &&
 	    version < 2.0)
-		return mfs_fail(err, -ENOTSUP, "%s/%s: checkpoint_version %.1f of 2020 is not supported",
+		return mfs_fail(err, -ENOTSUP,
+				"%s/%s: checkpoint_version %.1f of 2020 is not supported",
 				ckpt->dir, file, version);
 	rc = mfs_megatron_args_read(doc, args, &ckpt->arena, &ckpt->args, err);
 	return rc ? (mfs_fail_in(err, "%s/%s", ckpt->dir, file), rc) : 0;
@@ -381,8 +386,8 @@ const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text
 	at = t->expert >= 0 ? strstr(rest, experts) : NULL;
 	if (at && used < size) {
 		at += sizeof(experts) - 1;
-		used += (size_t)snprintf(text + used, size - used, "%.*s%d.", (int)(at - rest), rest,
-					 t->expert);
+		used += (size_t)snprintf(text + used, size - used, "%.*s%d.", (int)(at - rest),
+					 rest, t->expert);
 		rest = at;
 	}
 	if (used < size)
@@ -418,7 +423,8 @@ int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, ui
 		rc = ckpt->format == MFS_CKPT_TORCH ? locate_record(ckpt, s, &data, err)
 						    : mfs_ckpt_locate_item(ckpt, s, &data, err);
 		if (rc) {
-			mfs_fail_in(err, "tensor '%s'", mfs_global_tensor_name(t, name, sizeof(name)));
+			mfs_fail_in(err, "tensor '%s'",
+				    mfs_global_tensor_name(t, name, sizeof(name)));
 			return rc;
 		}
 		/* Whoever else looked found the same number. */

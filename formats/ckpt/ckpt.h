@@ -31,10 +31,11 @@ enum mfs_ckpt_format {
 };
 
 struct mfs_chunk {
-	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* box in the tensor's coordinates, elements */
-	uint64_t stride[MFS_CKPT_DIMS];			 /* elements between neighbours along an axis */
-	uint64_t origin;				 /* elements from the storage's first element */
-	uint32_t storage;				 /* see mfs_ckpt_locate() */
+	uint64_t lo[MFS_CKPT_DIMS],
+		size[MFS_CKPT_DIMS];	/* box in the tensor's coordinates, elements */
+	uint64_t stride[MFS_CKPT_DIMS]; /* elements between neighbours along an axis */
+	uint64_t origin;		/* elements from the storage's first element */
+	uint32_t storage;		/* see mfs_ckpt_locate() */
 };
 
 struct mfs_global_tensor {
@@ -49,7 +50,8 @@ struct mfs_global_tensor {
 /* Layout of the files as found; 1 where an axis is not used. */
 struct mfs_layout {
 	uint32_t tp, pp, ep, etp, vpp;
-	const uint32_t *stage_layers; /* legacy: [vpp * pp] layers of each chunk, order vp*pp+p; else NULL */
+	const uint32_t *
+		stage_layers; /* legacy: [vpp * pp] layers of each chunk, order vp*pp+p; else NULL */
 };
 
 struct mfs_ckpt;

@@ -10,7 +10,7 @@
 #include "formats/dcp.h"
 
 #define METADATA     ".metadata"
-#define COMMON_FILE  "common.pt"		/* core <= 0.18 */
+#define COMMON_FILE  "common.pt"	      /* core <= 0.18 */
 #define COMMON_ITEM  "common_state/shard_0_1" /* core >= 0.19 */
 #define MAX_METADATA (8ull << 30)
 
@@ -48,7 +48,8 @@ static int read_common(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const u
 		return read_state_of(ckpt, &src, COMMON_FILE, err);
 	}
 	if (!item || item->item.file == MFS_DCP_NO_FILE)
-		return mfs_fail(err, -ENODATA, "%s: neither %s nor the item '%s': the arguments are missing",
+		return mfs_fail(err, -ENODATA,
+				"%s: neither %s nor the item '%s': the arguments are missing",
 				ckpt->dir, COMMON_FILE, COMMON_ITEM);
 	src = mfs_source_file(ckpt->files, files[item->item.file]);
 	src = mfs_source_part(&src, item->item.offset, item->item.length);
@@ -67,10 +68,11 @@ static int check_item(struct mfs_ckpt *ckpt, const char *key, const struct mfs_d
 	size = mfs_fileset_size(ckpt->files, files[item->file]);
 	if (mfs_range_ok(item->offset, item->length, size))
 		return 0;
-	return mfs_fail(err, -ENODATA,
-			"%s/%s: '%s' needs bytes up to %llu, the file has %llu: the save is incomplete",
-			ckpt->dir, mfs_fileset_name(ckpt->files, files[item->file]), key,
-			(unsigned long long)item->offset + item->length, (unsigned long long)size);
+	return mfs_fail(
+		err, -ENODATA,
+		"%s/%s: '%s' needs bytes up to %llu, the file has %llu: the save is incomplete",
+		ckpt->dir, mfs_fileset_name(ckpt->files, files[item->file]), key,
+		(unsigned long long)item->offset + item->length, (unsigned long long)size);
 }
 
 /* A save is complete when every item, of the optimizer too, lies within its file. */
@@ -170,7 +172,8 @@ static int add_slice(struct mfs_ckpt *ckpt, const struct stacked *s, const struc
 }
 
 /* [first, last) of a stacked axis that a chunk covers; one step if the axis is not stacked. */
-static void axis_range(const struct mfs_dcp_chunk *c, unsigned axis, uint64_t *first, uint64_t *last)
+static void axis_range(const struct mfs_dcp_chunk *c, unsigned axis, uint64_t *first,
+		       uint64_t *last)
 {
 	*first = axis < MFS_MAX_DIMS ? c->lo[axis] : 0;
 	*last = axis < MFS_MAX_DIMS ? c->lo[axis] + c->size[axis] : 1;
@@ -192,7 +195,8 @@ static int add_chunk(struct mfs_ckpt *ckpt, const struct stacked *s, const struc
 	/* Before anything is sized by it: an item cannot hold more elements than bytes. */
 	if (!mfs_shape_count(c->size, s->t->ndim, &elements) || !elements ||
 	    elements > c->item.length)
-		return mfs_fail(err, -EINVAL, "%s/" METADATA ": '%s': a chunk empty or larger than its item",
+		return mfs_fail(err, -EINVAL,
+				"%s/" METADATA ": '%s': a chunk empty or larger than its item",
 				ckpt->dir, s->t->key);
 	rc = storage.shape ? mfs_ckpt_add_storage(ckpt, &storage, &id, err) : mfs_fail_nomem(err);
 	axis_range(c, s->layer_axis, &layer, &last_layer);
@@ -203,8 +207,8 @@ static int add_chunk(struct mfs_ckpt *ckpt, const struct stacked *s, const struc
 	return rc;
 }
 
-static int check_stack(struct mfs_ckpt *ckpt, const struct stacked *s, unsigned axis, const char *what,
-		       int64_t expected, struct mfs_error *err)
+static int check_stack(struct mfs_ckpt *ckpt, const struct stacked *s, unsigned axis,
+		       const char *what, int64_t expected, struct mfs_error *err)
 {
 	if (axis == MFS_MAX_DIMS || (expected >= 0 && s->t->shape[axis] == (uint64_t)expected))
 		return 0;
@@ -228,8 +232,8 @@ static int unstack(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, struct
 		s->expert_axis = s->skip++;
 	if (t->ndim < s->skip || t->ndim - s->skip > MFS_CKPT_DIMS ||
 	    (s->name.part != MFS_PART_WHOLE && t->ndim == s->skip))
-		return mfs_fail(err, -EINVAL, "%s/" METADATA ": '%s' has %u axes", ckpt->dir, t->key,
-				t->ndim);
+		return mfs_fail(err, -EINVAL, "%s/" METADATA ": '%s' has %u axes", ckpt->dir,
+				t->key, t->ndim);
 	rc = check_stack(ckpt, s, s->layer_axis, "layers", ckpt->args.num_layers, err);
 	if (!rc)
 		rc = check_stack(ckpt, s, s->expert_axis, "experts", ckpt->args.num_experts, err);
@@ -301,7 +305,8 @@ static int check_backend(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	src = mfs_source_file(ckpt->files, file);
 	rc = mfs_source_read(&src, 0, text, mfs_min_u64(src.size, sizeof(text) - 1), err);
 	if (!rc && !strstr(text, "\"torch_dist\""))
-		return mfs_fail(err, -ENOTSUP, "%s/metadata.json: sharded_backend is not torch_dist: %.60s",
+		return mfs_fail(err, -ENOTSUP,
+				"%s/metadata.json: sharded_backend is not torch_dist: %.60s",
 				ckpt->dir, text);
 	return rc;
 }
@@ -381,11 +386,12 @@ static int locate_in(const struct mfs_torch_file *f, const struct mfs_storage *s
 	if (rc)
 		return rc;
 	if (!is_promised(&t, s))
-		return mfs_fail(err, -EINVAL, "%s: item at %llu: expected contiguous %s %s, found %s %s",
-				f->zip.src.name, (unsigned long long)s->at, mfs_dtype_torch(s->dtype),
-				mfs_shape_text(s->shape, s->ndim, want, sizeof(want)),
-				mfs_dtype_torch(t.dtype),
-				mfs_shape_text(t.shape, t.ndim, have, sizeof(have)));
+		return mfs_fail(
+			err, -EINVAL, "%s: item at %llu: expected contiguous %s %s, found %s %s",
+			f->zip.src.name, (unsigned long long)s->at, mfs_dtype_torch(s->dtype),
+			mfs_shape_text(s->shape, s->ndim, want, sizeof(want)),
+			mfs_dtype_torch(t.dtype),
+			mfs_shape_text(t.shape, t.ndim, have, sizeof(have)));
 	rc = mfs_zip_locate(&f->zip.src, t.record, &at, err);
 	if (!rc)
 		*ret = s->at + at + t.offset * mfs_dtype_size(t.dtype);

@@ -13,11 +13,11 @@
 struct mfs_storage {
 	uint32_t file;
 	enum mfs_dtype dtype;
-	uint64_t at, length;	/* torch: local header and payload size; torch_dist: the item */
-	const char *record;	/* torch: name of the ZIP record */
-	const uint64_t *shape;	/* torch_dist: shape of the one tensor in the item */
-	uint8_t ndim;		/* likewise */
-	_Atomic uint64_t data;	/* file offset of the first element, plus 1; 0: not known yet */
+	uint64_t at, length;   /* torch: local header and payload size; torch_dist: the item */
+	const char *record;    /* torch: name of the ZIP record */
+	const uint64_t *shape; /* torch_dist: shape of the one tensor in the item */
+	uint8_t ndim;	       /* likewise */
+	_Atomic uint64_t data; /* file offset of the first element, plus 1; 0: not known yet */
 };
 
 /* A chunk and the tensor it is of, before chunks are grouped. */
@@ -63,7 +63,8 @@ const char *mfs_ckpt_intern(struct mfs_ckpt *ckpt, const char *name);
 int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint32_t *ret,
 			 struct mfs_error *err);
 int mfs_ckpt_add_piece(struct mfs_ckpt *ckpt, const struct mfs_piece *piece, struct mfs_error *err);
-int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
 
 /* Reads 'args' and checkpoint_version of a state dict into ckpt->args. file is for messages. */
 int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,

@@ -20,7 +20,7 @@
 #include "formats/ckpt/names.h"
 
 #define STATE_FILE "model_optim_rng.pt"
-#define NO_RANK    UINT32_MAX
+#define NO_RANK	   UINT32_MAX
 #define MAX_RANKS  1000000 /* of one axis; keeps tp * pp * ep far from overflow */
 
 /* One mp_rank_* directory. */
@@ -150,9 +150,12 @@ static int read_layout(struct reader *r)
 					 r->err);
 	if (rc)
 		return rc;
-	if (a->tensor_model_parallel_size > MAX_RANKS || a->pipeline_model_parallel_size > MAX_RANKS ||
-	    a->expert_model_parallel_size > MAX_RANKS || a->expert_tensor_parallel_size > MAX_RANKS ||
-	    a->virtual_pipeline_model_parallel_size * a->pipeline_model_parallel_size > a->num_layers + 2)
+	if (a->tensor_model_parallel_size > MAX_RANKS ||
+	    a->pipeline_model_parallel_size > MAX_RANKS ||
+	    a->expert_model_parallel_size > MAX_RANKS ||
+	    a->expert_tensor_parallel_size > MAX_RANKS ||
+	    a->virtual_pipeline_model_parallel_size * a->pipeline_model_parallel_size >
+		    a->num_layers + 2)
 		return mfs_fail(r->err, -EINVAL, "%s: the arguments claim an impossible layout",
 				r->ckpt->dir);
 	r->tp = (uint32_t)a->tensor_model_parallel_size;
@@ -176,9 +179,10 @@ static int assign_ranks(struct reader *r)
 		d->pp = r->pp > 1 ? d->number[1] : 0;
 		d->ep = r->ep > 1 ? d->number[expected - 1] : 0;
 		if (found != expected || d->tp >= r->tp || d->pp >= r->pp || d->ep >= r->ep)
-			return mfs_fail(r->err, -EINVAL,
-					"%s/%s: no rank of the layout TP%u PP%u EP%u that the arguments say",
-					r->ckpt->dir, d->name, r->tp, r->pp, r->ep);
+			return mfs_fail(
+				r->err, -EINVAL,
+				"%s/%s: no rank of the layout TP%u PP%u EP%u that the arguments say",
+				r->ckpt->dir, d->name, r->tp, r->pp, r->ep);
 	}
 	qsort(r->ranks, r->count, sizeof(*r->ranks), by_rank);
 	return 0;
@@ -211,8 +215,9 @@ static int missing(struct reader *r, uint32_t tp, uint32_t pp, uint32_t ep)
 		used += (size_t)snprintf(name + used, sizeof(name) - used, "_%03u", pp);
 	if (r->ep > 1)
 		snprintf(name + used, sizeof(name) - used, "_%03u", ep);
-	return mfs_fail(r->err, -ENODATA, "%s/%s is missing: the save is incomplete (TP%u PP%u EP%u)",
-			r->ckpt->dir, name, r->tp, r->pp, r->ep);
+	return mfs_fail(r->err, -ENODATA,
+			"%s/%s is missing: the save is incomplete (TP%u PP%u EP%u)", r->ckpt->dir,
+			name, r->tp, r->pp, r->ep);
 }
 
 static int check_grid(struct reader *r)
@@ -291,7 +296,8 @@ static int number_layers(struct reader *r)
 		total += r->layers[c];
 	}
 	if (total != expected)
-		return mfs_fail(r->err, -EINVAL, "%s: expected %lld layers, found %lld in %u pipeline chunks",
+		return mfs_fail(r->err, -EINVAL,
+				"%s: expected %lld layers, found %lld in %u pipeline chunks",
 				r->ckpt->dir, (long long)expected, (long long)total, chunks);
 	return 0;
 }
@@ -338,7 +344,8 @@ static enum mfs_tp_split resolve_auto(const struct reader *r, const struct local
 			       ? a->kv_lora_rank + a->qk_pos_emb_head_dim
 			       : a->q_lora_rank;
 
-	return rows >= 0 && l->t->ndim && l->t->shape[0] == (uint64_t)rows ? MFS_TP_NONE : MFS_TP_ROWS;
+	return rows >= 0 && l->t->ndim && l->t->shape[0] == (uint64_t)rows ? MFS_TP_NONE
+									   : MFS_TP_ROWS;
 }
 
 /* Splits along an axis: this rank's part of the global tensor. */
@@ -361,7 +368,8 @@ static int place_gated(struct reader *r, struct local *l)
 	int rc;
 
 	if (!gate.ndim || gate.shape[0] % 2 || mfs_mul_overflows(gate.shape[0], l->parts, &total))
-		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s': a gated projection of an odd number of rows",
+		return mfs_fail(r->err, -EINVAL,
+				"%s/%s: tensor '%s': a gated projection of an odd number of rows",
 				r->ckpt->dir, l->rank->name, l->key);
 	gate.shape[0] = total;
 	gate.chunk.size[0] = half;
@@ -409,7 +417,8 @@ static int place_grouped(struct reader *r, struct local *l, uint64_t experts, ui
 
 	if (!width || width * experts * hidden != elements || l->t->stride[1] != 1 ||
 	    l->t->stride[0] != l->t->shape[1])
-		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s' is no [%llu experts] grouped weight",
+		return mfs_fail(r->err, -EINVAL,
+				"%s/%s: tensor '%s' is no [%llu experts] grouped weight",
 				r->ckpt->dir, l->rank->name, l->key, (unsigned long long)experts);
 	for (uint64_t i = 0; i < experts && !rc; i++) {
 		const bool fc1 = l->name.grouped == 1;
@@ -435,7 +444,8 @@ static int place_experts(struct reader *r, struct local *l)
 
 	if (!experts || (uint64_t)total % r->ep || l->name.expert >= (int64_t)experts ||
 	    (!l->name.grouped && l->name.expert < 0))
-		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s' is none of %lld experts on %u ranks",
+		return mfs_fail(r->err, -EINVAL,
+				"%s/%s: tensor '%s' is none of %lld experts on %u ranks",
 				r->ckpt->dir, l->rank->name, l->key, (long long)total, r->ep);
 	l->part = l->rank->tp % r->etp;
 	l->parts = r->etp;
@@ -475,10 +485,8 @@ static int storage_of(struct reader *r, const struct local *l, uint32_t *storage
 {
 	const struct mfs_zip_entry *e = l->t->record;
 	size_t index = (size_t)(e - l->rank->state.zip.entries);
-	struct mfs_storage s = {.file = l->rank->file,
-				.dtype = l->t->dtype,
-				.at = e->header,
-				.length = e->size};
+	struct mfs_storage s = {
+		.file = l->rank->file, .dtype = l->t->dtype, .at = e->header, .length = e->size};
 	int rc = 0;
 
 	if (!storages[index]) {
@@ -492,8 +500,8 @@ static int storage_of(struct reader *r, const struct local *l, uint32_t *storage
 	return rc;
 }
 
-static int read_tensor(struct reader *r, const struct rank_dir *rank, uint32_t chunk, const char *key,
-		       mfs_value v, uint32_t *storages)
+static int read_tensor(struct reader *r, const struct rank_dir *rank, uint32_t chunk,
+		       const char *key, mfs_value v, uint32_t *storages)
 {
 	struct mfs_torch_tensor t;
 	struct local l = {.rank = rank, .key = key, .t = &t};
@@ -516,21 +524,24 @@ static int read_tensor(struct reader *r, const struct rank_dir *rank, uint32_t c
 	return l.name.experts ? place_experts(r, &l) : place(r, &l);
 }
 
-static int read_chunk(struct reader *r, const struct rank_dir *rank, uint32_t chunk, uint32_t *storages)
+static int read_chunk(struct reader *r, const struct rank_dir *rank, uint32_t chunk,
+		      uint32_t *storages)
 {
 	const struct mfs_pickle *doc = rank->state.doc;
 	mfs_value model = model_chunk(r, rank, chunk / r->pp);
 	int rc = 0;
 
 	if (!mfs_value_is_none(doc, mfs_value_get(doc, model, "language_model")))
-		return mfs_fail(r->err, -ENOTSUP, "%s/%s: names of Megatron before core (language_model) are not supported",
-				r->ckpt->dir, rank->name);
+		return mfs_fail(
+			r->err, -ENOTSUP,
+			"%s/%s: names of Megatron before core (language_model) are not supported",
+			r->ckpt->dir, rank->name);
 	for (uint32_t i = 0; i < mfs_value_pairs(doc, model) && !rc; i++) {
 		char key[512];
 
 		if (!key_text(doc, mfs_value_key(doc, model, i), key, sizeof(key)))
-			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is no text", r->ckpt->dir,
-					rank->name);
+			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is no text",
+					r->ckpt->dir, rank->name);
 		rc = read_tensor(r, rank, chunk, key, mfs_value_item(doc, model, i), storages);
 	}
 	return rc;

@@ -182,7 +182,8 @@ static void finish(struct mfs_name *name, const char *prefix, const char *rest,
 {
 	const struct param *p = find(table, count, rest);
 
-	snprintf(name->canonical, sizeof(name->canonical), "%s%.*s", prefix, MFS_NAME_MAX - 40, rest);
+	snprintf(name->canonical, sizeof(name->canonical), "%s%.*s", prefix, MFS_NAME_MAX - 40,
+		 rest);
 	name->known = p != NULL;
 	name->tp = p ? p->tp : MFS_TP_NONE;
 }

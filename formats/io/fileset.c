@@ -16,12 +16,16 @@
 
 /* Mapped bytes handed out before their page-table entries are dropped. */
 #define RESIDENT_LIMIT (32u << 20)
+/* The kernel cuts one request for read-ahead at the device's read-ahead or I/O size, whichever is larger
+ * (mm/readahead.c: force_page_cache_ra); 128 KiB is the smallest default. */
+#define READ_AHEAD_STEP (128u << 10)
 
 struct file {
 	char *name;
 	dev_t dev;
 	ino_t ino;
 	mode_t mode;
+	uid_t owner;
 	uint64_t size;
 	struct timespec mtime, ctime;
 	_Atomic(uint8_t *) map; /* NULL until first use */
@@ -123,6 +127,7 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
 	f->mode = st.st_mode;
+	f->owner = st.st_uid;
 	f->size = (uint64_t)st.st_size;
 	f->mtime = st.st_mtim;
 	f->ctime = st.st_ctim;
@@ -181,7 +186,8 @@ static int compare(const struct mfs_fileset *set, const struct file *f, const st
 				f->name, (unsigned long long)f->size,
 				(unsigned long long)st->st_size);
 	if (!same_time(&f->mtime, &st->st_mtim))
-		return mfs_fail(err, -ESTALE, "%s/%s: modified since it was opened", set->dir, f->name);
+		return mfs_fail(err, -ESTALE, "%s/%s: modified since it was opened", set->dir,
+				f->name);
 	return 0;
 }
 
@@ -191,8 +197,8 @@ int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *
 	struct stat st;
 
 	if (fstatat(set->dirfd, f->name, &st, 0))
-		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", set->dir, f->name,
-				strerror(errno));
+		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", set->dir,
+				f->name, strerror(errno));
 	return compare(set, f, &st, err);
 }
 
@@ -267,14 +273,20 @@ int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void 
 	return 0;
 }
 
-/* Whether the first and the last page of a range are in memory: a probe that costs one call, good
- * enough to leave a warm file alone. */
-static bool in_memory(uint8_t *start, size_t len, size_t page)
+/* mincore() tells the truth about a mapping to root and to the file's owner, and "all there" to others
+ * (mm/mincore.c: can_do_mincore). */
+static bool in_memory(const struct file *f, uint8_t *start, size_t len, size_t page)
 {
-	unsigned char first = 0, last = 0;
+	unsigned char resident[READ_AHEAD_STEP / 4096];
 
-	return !mincore(start, 1, &first) && (first & 1) &&
-	       !mincore(start + ((len - 1) & ~(page - 1)), 1, &last) && (last & 1);
+	if (geteuid() && geteuid() != f->owner)
+		return false;
+	if (mincore(start, len, resident))
+		return false;
+	for (size_t i = 0; i < (len + page - 1) / page; i++)
+		if (!(resident[i] & 1))
+			return false;
+	return true;
 }
 
 void mfs_fileset_willneed(struct mfs_fileset *set, uint32_t file, uint64_t off, uint64_t len)
@@ -282,13 +294,17 @@ void mfs_fileset_willneed(struct mfs_fileset *set, uint32_t file, uint64_t off, 
 	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
 	const struct file *f = set->files[file];
 	uint8_t *map = atomic_load_explicit(&f->map, memory_order_acquire);
-	uint64_t start = off & ~(page - 1);
+	uint64_t start = off & ~(page - 1), end;
 
 	if (!map || off >= f->size)
 		return;
-	len = mfs_min_u64(len, f->size - off) + (off - start);
-	if (len && !in_memory(map + start, len, page))
-		madvise(map + start, len, MADV_WILLNEED);
+	end = off + mfs_min_u64(len, f->size - off);
+	for (; start < end; start += READ_AHEAD_STEP) {
+		size_t n = mfs_min_u64(READ_AHEAD_STEP, end - start);
+
+		if (!in_memory(f, map + start, n, page))
+			madvise(map + start, n, MADV_WILLNEED);
+	}
 }
 
 void mfs_fileset_served(struct mfs_fileset *set, uint64_t bytes)

@@ -11,8 +11,8 @@ int mfs_source_read(const struct mfs_source *s, uint64_t off, void *buf, size_t 
 		    struct mfs_error *err)
 {
 	if (!mfs_range_ok(off, len, s->size))
-		return mfs_fail(err, -EINVAL, "%s: bytes %llu+%zu lie beyond its end at %llu", s->name,
-				(unsigned long long)off, len, (unsigned long long)s->size);
+		return mfs_fail(err, -EINVAL, "%s: bytes %llu+%zu lie beyond its end at %llu",
+				s->name, (unsigned long long)off, len, (unsigned long long)s->size);
 	return len ? s->ops->read(s, s->base + off, buf, len, err) : 0;
 }
 
@@ -57,8 +57,7 @@ static const struct mfs_source_ops file_ops = {.read = file_read};
 
 struct mfs_source mfs_source_memory(const void *bytes, uint64_t size, const char *name)
 {
-	return (struct mfs_source){
-		.ops = &memory_ops, .name = name, .size = size, .object = bytes};
+	return (struct mfs_source){.ops = &memory_ops, .name = name, .size = size, .object = bytes};
 }
 
 struct mfs_source mfs_source_file(struct mfs_fileset *set, uint32_t file)

@@ -22,8 +22,8 @@ struct mfs_source_ops {
 struct mfs_source {
 	const struct mfs_source_ops *ops;
 	const char *name; /* for messages; the caller keeps it alive */
-	uint64_t base;    /* of this source within its object */
-	uint64_t size;    /* bytes */
+	uint64_t base;	  /* of this source within its object */
+	uint64_t size;	  /* bytes */
 	const void *object;
 	uint32_t index;
 };

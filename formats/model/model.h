@@ -18,10 +18,11 @@ struct mfs_model;
 /* One tensor of the HF model. */
 struct mfs_target {
 	const struct mfs_model *model;
-	const struct mfs_family_tensor *row;  /* the rule */
-	const struct mfs_global_tensor *src;  /* what it is made of (of several: the first) */
-	int32_t layer, expert;		      /* in HF's numbering; -1 without */
-	uint32_t unit; /* 0: before the layers; then a layer each, MTP layers last; then after them */
+	const struct mfs_family_tensor *row; /* the rule */
+	const struct mfs_global_tensor *src; /* what it is made of (of several: the first) */
+	int32_t layer, expert;		     /* in HF's numbering; -1 without */
+	uint32_t
+		unit; /* 0: before the layers; then a layer each, MTP layers last; then after them */
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	uint64_t shape[MFS_CKPT_DIMS];
@@ -47,10 +48,11 @@ struct mfs_model {
 	const struct mfs_family *family;
 	uint64_t features; /* family.h: enum mfs_feature as bits */
 	struct mfs_vocab vocab;
-	enum mfs_dtype dtype;	    /* of most elements */
-	uint64_t parameters;	    /* elements of all targets, tied head counted once */
+	enum mfs_dtype dtype; /* of most elements */
+	uint64_t parameters;  /* elements of all targets, tied head counted once */
 	uint64_t bytes;
-	struct mfs_target *targets; /* by unit, then safetensors' order within a file is the view's */
+	struct mfs_target
+		*targets; /* by unit, then safetensors' order within a file is the view's */
 	uint32_t target_count;
 	const char **warnings;
 	uint32_t warning_count;
@@ -69,7 +71,7 @@ void mfs_model_free(struct mfs_model *model);
 int mfs_model_warn(struct mfs_model *model, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-const char *mfs_model_family(const struct mfs_model *model);       /* "llama" */
+const char *mfs_model_family(const struct mfs_model *model);	   /* "llama" */
 const char *mfs_model_architecture(const struct mfs_model *model); /* "LlamaForCausalLM" */
 
 /* HF name into text ("model.layers.3.self_attn.q_proj.weight"); returns its length. */
@@ -88,8 +90,8 @@ struct mfs_box_map {
 	uint8_t src_axis[MFS_CKPT_DIMS];
 };
 
-int mfs_target_boxes(const struct mfs_target *t, int (*emit)(const struct mfs_box_map *m, void *arg),
-		     void *arg);
+int mfs_target_boxes(const struct mfs_target *t,
+		     int (*emit)(const struct mfs_box_map *m, void *arg), void *arg);
 
 /* Element operation applied on the way (families whose norms store weight - 1). */
 enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE };

@@ -52,8 +52,8 @@ struct piece {
 	uint64_t origin;				 /* bytes from the storage's start */
 };
 
-static bool intersect(const struct builder *b, const struct mfs_box_map *m, const struct mfs_chunk *c,
-		      struct piece *p)
+static bool intersect(const struct builder *b, const struct mfs_box_map *m,
+		      const struct mfs_chunk *c, struct piece *p)
 {
 	uint64_t at[MFS_CKPT_DIMS];
 
@@ -62,8 +62,8 @@ static bool intersect(const struct builder *b, const struct mfs_box_map *m, cons
 		const unsigned s = m->src_axis[a];
 		uint64_t first, last;
 
-		if (!clip(m->src_lo[s], m->step[a], m->size[a], c->lo[s], c->lo[s] + c->size[s], &first,
-			  &last))
+		if (!clip(m->src_lo[s], m->step[a], m->size[a], c->lo[s], c->lo[s] + c->size[s],
+			  &first, &last))
 			return false;
 		p->lo[a] = m->lo[a] + first;
 		p->size[a] = last - first;
@@ -229,15 +229,17 @@ static int check_band(const struct builder *b, struct mfs_plan *plan, struct mfs
 		qsort(blocks, band->count, sizeof(*blocks), by_col);
 	for (uint32_t i = 0; i < band->count; i++) {
 		if (blocks[i].col != col)
-			return uncovered(b, blocks[i].col < col ? "two chunks hold the same elements"
-								: "some elements are in no chunk");
+			return uncovered(b, blocks[i].col < col
+						    ? "two chunks hold the same elements"
+						    : "some elements are in no chunk");
 		col += blocks[i].width;
 	}
 	return col == b->cols ? 0 : uncovered(b, "some elements are in no chunk");
 }
 
 /* Sweeps over the edges with the rectangles that reach across the current band. */
-static int cut_bands(struct builder *b, struct mfs_plan *plan, const uint64_t *edges, uint32_t count)
+static int cut_bands(struct builder *b, struct mfs_plan *plan, const uint64_t *edges,
+		     uint32_t count)
 {
 	struct rect **active = calloc((size_t)b->count + 1, sizeof(*active));
 	uint32_t active_count = 0, next = 0, capacity = 0;
@@ -261,13 +263,13 @@ static int cut_bands(struct builder *b, struct mfs_plan *plan, const uint64_t *e
 			active[active_count++] = &b->rects[next++];
 		for (uint32_t i = 0; i < active_count && !rc; i++) {
 			const struct rect *r = active[i];
-			const struct mfs_plan_block block = {
-				.col = r->col,
-				.width = r->cols,
-				.src = r->src + (edges[e] - r->row) * r->row_stride,
-				.row_stride = r->row_stride,
-				.col_stride = r->col_stride,
-				.file = r->file};
+			const struct mfs_plan_block block = {.col = r->col,
+							     .width = r->cols,
+							     .src = r->src + (edges[e] - r->row) *
+										     r->row_stride,
+							     .row_stride = r->row_stride,
+							     .col_stride = r->col_stride,
+							     .file = r->file};
 
 			rc = add_block(plan, &capacity, &block, b->err);
 			band->count++;

@@ -21,8 +21,8 @@
 #include "formats/plan/vfile.h"
 
 struct mfs_plan_block {
-	uint64_t col, width;	       /* in the band's rows; elements */
-	uint64_t src;		       /* bytes in file, of the band's first row at col */
+	uint64_t col, width;		 /* in the band's rows; elements */
+	uint64_t src;			 /* bytes in file, of the band's first row at col */
 	uint64_t row_stride, col_stride; /* bytes */
 	uint32_t file;
 };

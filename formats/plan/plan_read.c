@@ -8,8 +8,9 @@
 #include "formats/plan/gather.h"
 #include "formats/plan/plan.h"
 
-#define REMEMBERED 16 /* files checked in this request; more are checked again, which costs a stat */
-#define TILE       32 /* elements: a tile of two-byte elements is one cache line wide */
+#define REMEMBERED                                                                                 \
+	16	/* files checked in this request; more are checked again, which costs a stat */
+#define TILE 32 /* elements: a tile of two-byte elements is one cache line wide */
 
 struct reader {
 	const struct mfs_plan *plan;
@@ -88,8 +89,8 @@ static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_ban
 }
 
 /* Adds bytes of one row, [from, to) in it. */
-static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64_t row, uint64_t from,
-		      uint64_t to)
+static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64_t row,
+		      uint64_t from, uint64_t to)
 {
 	const struct mfs_plan *plan = r->plan;
 
@@ -107,8 +108,10 @@ static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64
 		rc = map_file(r, block->file, &map);
 		if (rc)
 			return rc;
-		if (mfs_gather_add(r->g, map + block->src + (row - band->row) * block->row_stride + from -
-						 start, n))
+		if (mfs_gather_add(r->g,
+				   map + block->src + (row - band->row) * block->row_stride + from -
+					   start,
+				   n))
 			return unreadable(r, block->file);
 		from += n;
 	}
@@ -127,7 +130,8 @@ static int gather_contiguous(struct reader *r, const struct mfs_plan_band *band,
 	return rc;
 }
 
-static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint64_t off, uint64_t len)
+static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
+		       uint64_t len)
 {
 	const uint64_t row_bytes = r->plan->cols * r->plan->element;
 	int rc = 0;
@@ -244,7 +248,8 @@ static int add_one(struct reader *r, uint8_t *bytes, uint64_t count)
 			memcpy(at, &half, 2);
 			break;
 		default:
-			return mfs_fail(r->err, -ENOTSUP, "a norm of type %s cannot be shifted by one",
+			return mfs_fail(r->err, -ENOTSUP,
+					"a norm of type %s cannot be shifted by one",
 					mfs_dtype_torch(r->plan->dtype));
 		}
 	}
@@ -330,10 +335,9 @@ void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len)
 			if (band->count == 1 && is_contiguous(plan, band))
 				mfs_fileset_willneed(plan->files, b->file, b->src + off - start, n);
 			else
-				mfs_fileset_willneed(plan->files, b->file,
-						     b->src + row * b->row_stride,
-						     (rows - 1) * b->row_stride +
-							     b->width * b->col_stride);
+				mfs_fileset_willneed(
+					plan->files, b->file, b->src + row * b->row_stride,
+					(rows - 1) * b->row_stride + b->width * b->col_stride);
 		}
 		off += n;
 		len -= n;

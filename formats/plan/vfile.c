@@ -84,7 +84,8 @@ static int add_part(struct mfs_vfile *f, const struct part *part, struct mfs_err
 
 int mfs_vfile_add_literal(struct mfs_vfile *f, void *bytes, uint64_t len, struct mfs_error *err)
 {
-	return add_part(f, &(struct part){.kind = PART_LITERAL, .length = len, .u.bytes = bytes}, err);
+	return add_part(f, &(struct part){.kind = PART_LITERAL, .length = len, .u.bytes = bytes},
+			err);
 }
 
 int mfs_vfile_add_file(struct mfs_vfile *f, struct mfs_fileset *set, uint32_t file, uint64_t off,
@@ -93,7 +94,8 @@ int mfs_vfile_add_file(struct mfs_vfile *f, struct mfs_fileset *set, uint32_t fi
 	struct part part = {.kind = PART_FILE, .length = len};
 
 	if (!mfs_range_ok(off, len, mfs_fileset_size(set, file)))
-		return mfs_fail(err, -EINVAL, "%s: a range beyond its end", mfs_fileset_name(set, file));
+		return mfs_fail(err, -EINVAL, "%s: a range beyond its end",
+				mfs_fileset_name(set, file));
 	part.u.file.set = set;
 	part.u.file.index = file;
 	part.u.file.offset = off;
@@ -212,7 +214,8 @@ static int copy_out(const struct mfs_gather *g, uint8_t *buf, struct mfs_error *
 {
 	for (unsigned i = 0; i < g->count; i++) {
 		if (mfs_guard_copy(buf, g->iov[i].iov_base, g->iov[i].iov_len))
-			return mfs_fail(err, -EIO, "a source cannot be read (cut short while in use?)");
+			return mfs_fail(err, -EIO,
+					"a source cannot be read (cut short while in use?)");
 		buf += g->iov[i].iov_len;
 	}
 	return 0;
@@ -255,7 +258,8 @@ int mfs_vfile_check(struct mfs_vfile *f, uint32_t *start, struct mfs_error *err)
 		if (f->parts[i].kind == PART_TENSOR)
 			rc = get_plan(&f->parts[i], &plan, err);
 		else if (f->parts[i].kind == PART_FILE)
-			rc = mfs_fileset_check(f->parts[i].u.file.set, f->parts[i].u.file.index, err);
+			rc = mfs_fileset_check(f->parts[i].u.file.set, f->parts[i].u.file.index,
+					       err);
 		if (start)
 			*start = i + 1;
 	}

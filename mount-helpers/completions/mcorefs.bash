@@ -46,9 +46,10 @@ _mcorefs() {
 	fi
 	if [[ $cur == -* ]]; then
 		case ${COMP_WORDS[1]} in
-		inspect) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
-		verify) mapfile -t COMPREPLY < <(compgen -W '--deep -o' -- "$cur") ;;
-		ls | export) mapfile -t COMPREPLY < <(compgen -W '-o' -- "$cur") ;;
+		inspect) mapfile -t COMPREPLY < <(compgen -W '--json --tensors -o' -- "$cur") ;;
+		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums -o' -- "$cur") ;;
+		ls) mapfile -t COMPREPLY < <(compgen -W '-o' -- "$cur") ;;
+		export) mapfile -t COMPREPLY < <(compgen -W '--force -o' -- "$cur") ;;
 		*) mapfile -t COMPREPLY < <(compgen -W '-o -f -d -s --help --version' -- "$cur") ;;
 		esac
 		return

@@ -47,9 +47,9 @@ def archive(records, prefix="archive"):
     return out.bytes()
 
 
-def saved(obj, prefix="archive"):
+def saved(obj, prefix="archive", crcs=True):
     out = Memory()
-    tf.torch_save(out, prefix, obj)
+    tf.torch_save(out, prefix, obj, crcs)
     return out.bytes()
 
 
@@ -213,6 +213,10 @@ def make_torch_file():
     ok("torch_file", "item-of-tensor", min((i for i in items if b"data/0" in i), key=len))
     state = collections.OrderedDict(a=tensor(2, 3), b=tensor(), c=tensor(0, 5, dtype="float32"), d=None)
     ok("torch_file", "legacy", saved({"args": tf.namespace(num_layers=1), "model": state}, "model_optim_rng"))
+    # Without checksums, as torch may be told to write: a fuzzer cannot get past them.
+    ok("torch_file", "legacy-without-checksums", saved({"args": None, "model": state}, "m", crcs=False))
+    ok("torch_file", "tensor-without-checksums", saved(tensor(2, 3), crcs=False))
+    ok("torch_file", "strided-without-checksums", saved(rebuilt(size=(2, 2), stride=(1, 2)), crcs=False))
     ok("torch_file", "strided", saved(rebuilt(size=(2, 2), stride=(1, 2))))
     ok("torch_file", "parameter", saved(Call("torch._utils", "_rebuild_parameter", tensor(3), True, collections.OrderedDict())))
     untyped = foreign_storage("UntypedStorage", 4, b"abcd")
@@ -230,10 +234,11 @@ def make_torch_file():
     reject("torch_file", "empty-archive", archive([]))
     reject("torch_file", "torchscript", archive([("data.pkl", b"\x80\x02N."), ("constants.pkl", b"\x80\x02).")]))
     reject("torch_file", "big-endian", archive([("data.pkl", pkl), ("byteorder", b"big"), ("data/0", data[0])]))
+    two = archive([("data.pkl", pkl), ("data/0", data[0])])
     reject("torch_file", "record-missing", archive([("data.pkl", pkl)]))
     reject("torch_file", "record-too-small", archive([("data.pkl", pkl), ("data/0", data[0][:-1])]))
     reject("torch_file", "record-too-large", archive([("data.pkl", pkl), ("data/0", data[0] + b"x")]))
-    two = archive([("data.pkl", pkl), ("data/0", data[0])])
+    reject("torch_file", "checksum-differs", two.replace(b"BFloat16Storage", b"BFloat16Storagf"))
     reject("torch_file", "two-prefixes", two.replace(b"archive/data/0", b"Archive/data/0"))
     reject("torch_file", "prefix-of-a-prefix", two.replace(b"archive/data/0", b"archive_data/0"))
     reject("torch_file", "view-beyond-storage", saved(rebuilt(size=(5,))))
@@ -461,9 +466,62 @@ def make_safetensors():
         reject("safetensors", name, data)
 
 
+# -- hf_config ------------------------------------------------------------------------------------
+
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 176,
+         "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000,
+         "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "rope_scaling": None, "tie_word_embeddings": False,
+         "max_position_embeddings": 256, "bos_token_id": 1, "eos_token_id": [2, 3], "torch_dtype": "bfloat16"}
+TOKENIZER = {"version": "1.0", "added_tokens": [{"id": 4, "content": "<s>", "special": True}, {"id": 5, "content": "</s>"}],
+             "pre_tokenizer": {"type": "Split", "pattern": {"Regex": "\\\\s+\"}{"}},
+             "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "\u00e9\\": 2, "}": 3}, "merges": [["a", "b"]]}}
+TOKENIZER_CONFIG = {"bos_token": "<s>", "eos_token": {"content": "</s>", "lstrip": False}, "pad_token": None,
+                    "added_tokens_decoder": {"4": {"content": "<s>"}}}
+
+
+def make_hf_config():
+    def text(value):
+        return json.dumps(value).encode()
+
+    ok("hf_config", "llama", b"c" + text(LLAMA))
+    ok("hf_config", "rope-parameters", b"c" + text({**LLAMA, "rope_parameters": {"rope_type": "default", "rope_theta": 1e4}}))
+    ok("hf_config", "almost-empty", b"c{}")
+    ok("hf_config", "auto-map", b"c" + text({**LLAMA, "auto_map": {"AutoConfig": "a.B"}, "extra": [{"deep": [[[]]]}]}))
+    ok("hf_config", "tokens", b"t" + text(TOKENIZER_CONFIG) + b"\0" + text(TOKENIZER))
+    save("corpus", "hf_config", "tokens-of-tokenizer-cut", b"t" + text(TOKENIZER_CONFIG) + b"\0" + text(TOKENIZER)[:60])
+    ok("hf_config", "tokens-alone", b"t" + text(TOKENIZER_CONFIG))
+    ok("hf_config", "count", b"n" + text(TOKENIZER))
+    ok("hf_config", "generation", b"g" + text(LLAMA))
+    for name, data in {
+        "config-nothing": b"c",
+        "config-no-json": b"c{",
+        "config-a-list": b"c[]",
+        "config-two-values": b"c{}{}",
+        "config-duplicate-key": b'c{"a":1,"a":2}',
+        "config-not-utf8": b'c{"a":"\xff"}',
+        "config-too-deep": b'c{"a":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        "config-other-hidden-size": b"c" + text({**LLAMA, "hidden_size": 65}),
+        "config-other-layers": b"c" + text({**LLAMA, "num_hidden_layers": 5}),
+        "config-other-rope-theta": b"c" + text({**LLAMA, "rope_theta": 500000.0}),
+        "config-rope-scaled": b"c" + text({**LLAMA, "rope_scaling": {"rope_type": "linear", "factor": 2.0}}),
+        "config-tied": b"c" + text({**LLAMA, "tie_word_embeddings": True}),
+        "config-other-model-type": b"c" + text({**LLAMA, "model_type": "qwen2"}),
+        "tokens-no-json": b"t{",
+        "count-no-vocabulary": b"n" + text({"model": {"type": "BPE"}}),
+        "count-cut": b"n" + text(TOKENIZER)[:-40],
+        "count-id-too-large": b"n" + text({"model": {"vocab": {"a": 2**63 - 1}}}),
+        "count-id-negative": b"n" + text({"model": {"vocab": {"a": -1}}}),
+        "count-id-fraction": b"n" + text({"model": {"vocab": {"a": 1.5}}}),
+        "generation-no-json": b"g{",
+    }.items():
+        reject("hf_config", name, data)
+
+
 make_zip()
 make_pickle()
 make_torch_file()
 make_dcp()
 make_args()
 make_safetensors()
+make_hf_config()

@@ -27,7 +27,7 @@ def with_megatron_eps(model):
     """transformers builds the two inner norms of MLA with 1e-6, whatever config.json says; Megatron has one eps."""
     for module in model.modules():
         for name in ("q_a_layernorm", "kv_a_layernorm"):
-            if hasattr(module, name):
+            if getattr(module, name, None) is not None:
                 getattr(module, name).variance_epsilon = model.config.rms_norm_eps
     return model
 

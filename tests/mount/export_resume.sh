@@ -6,9 +6,14 @@ command -v python3 >/dev/null || skip 'python3 is missing'
 
 m=$MCOREFS
 source=$work/source
-python3 tests/giants/make.py llama "$source" --gib 0.4 --tp 2 >/dev/null || fail 'make.py'
-options=shard_size=60MB
+python3 tests/giants/make.py llama "$source" --gib 0.25 --hidden 1024 --tp 2 >/dev/null || fail 'make.py'
+options=shard_size=30MB
 "$m" verify "$source" --deep --sums -o $options >"$work/sums" || fail 'verify'
+
+# cut_short SIGNAL SECONDS DEST: 0 if the export has ended well before.
+cut_short() {
+	(timeout -s "$1" "$2" "$m" export "$source" hf "$3" -o $options >"$log" 2>&1) 2>/dev/null
+}
 
 check() {
 	(cd "$1" && sha256sum --quiet -c "$work/sums") || fail "$2: the bytes are wrong"
@@ -20,8 +25,8 @@ check() {
 for signal in KILL INT; do
 	out=$work/$signal
 	runs=0
-	for delay in 0.02 0.04 0.06 0.08 0.1 0.15 0.2 0.25 0.3 0.4 0.5 0.7 1 2 4 8; do
-		timeout -s "$signal" "$delay" "$m" export "$source" hf "$out" -o $options >"$log" 2>&1 && break
+	for delay in 0.01 0.02 0.03 0.04 0.06 0.08 0.1 0.15 0.2 0.3 0.4 0.6 1 2 4; do
+		cut_short "$signal" "$delay" "$out" && break
 		runs=$((runs + 1))
 		[ ! -e "$out" ] || fail "$signal: DEST is there before the export has ended"
 		if [ $signal = INT ] && [ -s "$log" ]; then
@@ -37,7 +42,7 @@ for signal in KILL INT; do
 done
 
 # A full disk. Without room for more names the second file fails; with room the rest follows.
-if is_root && mkdir "$work/disk" && mount -t tmpfs -o size=900m,nr_inodes=6 none "$work/disk"; then
+if is_root && mkdir "$work/disk" && mount -t tmpfs -o size=700m,nr_inodes=6 none "$work/disk"; then
 	out=$work/disk/out
 	refused 'full disk' 1 'No space left on device; .* are kept in' "$m" export "$source" hf "$out" -o $options
 	[ -d "$out.mcorefs-partial" ] || fail 'full disk: nothing was kept'
@@ -55,16 +60,16 @@ fi
 
 # Another source under the same name: what was kept is of no use, and nothing of it may stay.
 out=$work/changed
-timeout -s INT 0.1 "$m" export "$source" hf "$out" -o $options >/dev/null 2>&1
+cut_short INT 0.1 "$out"
 echo old >"$out.mcorefs-partial/model-00099-of-00099.safetensors"
-"$m" export "$source" hf "$out" -o shard_size=61MB >"$log" 2>&1 || fail "changed: $(cat "$log")"
+"$m" export "$source" hf "$out" -o shard_size=90MB >"$log" 2>&1 || fail "changed: $(cat "$log")"
 grep -q 'earlier run' "$log" && fail 'changed: bytes of another source were kept'
-"$m" verify "$source" --deep --sums -o shard_size=61MB >"$work/sums" || fail 'verify'
+"$m" verify "$source" --deep --sums -o shard_size=90MB >"$work/sums" || fail 'verify'
 check "$out" changed
 
 # A source that is cut while it is being exported gives no DEST.
 victim=$(find "$source" -name model_optim_rng.pt | sort | tail -1)
-timeout -s INT 0.1 "$m" export "$source" hf "$out" -o $options >/dev/null 2>&1
+cut_short INT 0.1 "$out"
 "$m" export "$source" hf "$out" -o $options >"$log" 2>&1 &
 sleep 0.05
 truncate -s 100000 "$victim"

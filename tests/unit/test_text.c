@@ -68,9 +68,11 @@ static struct mfs_box new_box(void)
 static void check_lines(const struct mfs_box *box, unsigned want_lines)
 {
 	unsigned lines = 0;
+	char *rest;
 
 	ck_assert_int_eq(fclose(box->to), 0);
-	for (char *line = strtok(drawn, "\n"); line; line = strtok(NULL, "\n"), lines++)
+	for (char *line = strtok_r(drawn, "\n", &rest); line;
+	     line = strtok_r(NULL, "\n", &rest), lines++)
 		ck_assert_msg(mfs_text_width(line) == box->width, "%zu columns: %s",
 			      mfs_text_width(line), line);
 	ck_assert_uint_eq(lines, want_lines);

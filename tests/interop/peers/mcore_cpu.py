@@ -157,6 +157,8 @@ def config(args):
                   layernorm_zero_centered_gamma=False,  # float32_copy() of the writer stands in
                   num_layers_in_first_pipeline_stage=args.decoder_first_pipeline_num_layers,
                   num_layers_in_last_pipeline_stage=args.decoder_last_pipeline_num_layers)
+    if args.multi_latent_attention:
+        values["q_lora_rank"] = args.q_lora_rank  # None is a value here: q is not compressed
     if getattr(args, "squared_relu", False):
         values["activation_func"] = lambda x: torch.nn.functional.relu(x) ** 2
     if not args.num_experts:

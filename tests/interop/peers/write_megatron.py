@@ -112,13 +112,15 @@ def save_torch(spec, args, models, optimizer, directory):
     rank = f"mp_rank_{ps.get_tensor_model_parallel_rank():02d}"
     rank += f"_{ps.get_pipeline_model_parallel_rank():03d}" if spec.pp > 1 else ""
     rank += f"_{ps.get_expert_model_parallel_rank():03d}" if spec.ep > 1 else ""
-    os.makedirs(os.path.join(directory, rank), exist_ok=True)
+    place = os.path.join(directory, rank)
     if optimizer:
         state["optimizer"] = optimizer.state_dict()
-        if spec.optimizer == "dist":  # gathers over data parallel ranks; data parallel rank 0 writes
-            optimizer.save_parameter_state(os.path.join(directory, rank, "distrib_optim.pt"))
+        if spec.optimizer == "dist":  # gathers over data parallel ranks, and rank 0 of them writes; every rank makes its directory
+            os.makedirs(place, exist_ok=True)
+            optimizer.save_parameter_state(os.path.join(place, "distrib_optim.pt"))
     if 0 in (ps.get_data_parallel_rank(), ps.get_expert_data_parallel_rank()):  # the union: TP and EP*ETP may differ
-        torch.save(state, os.path.join(directory, rank, "model_optim_rng.pt"))
+        os.makedirs(place, exist_ok=True)
+        torch.save(state, os.path.join(place, "model_optim_rng.pt"))
 
 
 @torch.no_grad()

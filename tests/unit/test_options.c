@@ -1,0 +1,166 @@
+/* The command line: fs/options.h. */
+#include "tests/unit/unit.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "fs/options.h"
+
+START_TEST(test_sizes)
+{
+	static const struct {
+		const char *text;
+		uint64_t bytes;
+	} good[] = {
+		{"0", 0},
+		{"4096", 4096},
+		{"1B", 1},
+		{"5GB", 5000000000},
+		{"3KB", 3000},
+		{"3KiB", 3072},
+		{"7MB", 7000000},
+		{"7MiB", 7340032},
+		{"2GiB", 1ull << 31},
+		{"1TB", 1000000000000},
+		{"1TiB", 1ull << 40},
+		{"5gb", 5000000000},
+	};
+	static const char *const bad[] = {"",
+					  "GB",
+					  "-1",
+					  "+1",
+					  " 1",
+					  "1 GB",
+					  "1.5GB",
+					  "1K",
+					  "5XB",
+					  "0x10",
+					  "1GBs",
+					  "18446744073709551616",
+					  "17179869184GiB"};
+	uint64_t v;
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(*good); i++) {
+		ck_assert_msg(!mfs_parse_size(good[i].text, &v), "%s", good[i].text);
+		ck_assert_uint_eq(v, good[i].bytes);
+	}
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		v = 42;
+		ck_assert_msg(mfs_parse_size(bad[i], &v) == -EINVAL, "%s", bad[i]);
+		ck_assert_uint_eq(v, 42);
+	}
+}
+END_TEST
+
+START_TEST(test_view_options)
+{
+	struct mfs_options opt = {0};
+	struct mfs_error err;
+
+	unit_ok(mfs_options_parse_o("arch=gpt2,ref=/a\\,b\\\\c,,vocab_size=1000", &opt, &err),
+		&err);
+	unit_ok(mfs_options_parse_o("shard_size=2MiB,arch=llama", &opt, &err), &err);
+	ck_assert_str_eq(opt.view.arch, "llama");
+	ck_assert_str_eq(opt.view.ref, "/a,b\\c");
+	ck_assert_uint_eq(opt.view.vocab_size, 1000);
+	ck_assert_uint_eq(opt.view.shard_size, 2 << 20);
+	ck_assert_uint_eq(opt.fuse.len, 0);
+	unit_ok(mfs_options_parse_o("vocab_size=tokenizer", &opt, &err), &err);
+	ck_assert(opt.view.vocab_size == MFS_VOCAB_TOKENIZER);
+	mfs_options_release(&opt);
+	ck_assert_ptr_null(opt.view.arch);
+}
+END_TEST
+
+START_TEST(test_what_libfuse_is_told)
+{
+	struct mfs_options opt = {0};
+	struct mfs_error err;
+
+	unit_ok(mfs_options_parse_o("ro,allow_other,nosuid,fsname=a\\,b\\\\,user=me,user,_netdev,"
+				    "x-systemd.automount,X-mount.mkdir=755,max_read=65536",
+				    &opt, &err),
+		&err);
+	ck_assert(opt.allow_other);
+	ck_assert_str_eq(opt.fuse.data, "allow_other,fsname=a\\,b\\\\,max_read=65536");
+	mfs_options_release(&opt);
+}
+END_TEST
+
+START_TEST(test_refused_options)
+{
+	static const struct {
+		const char *list, *part;
+		int code;
+	} cases[] = {
+		{"rw", "read-only", -EROFS},
+		{"frobnicate", "frobnicate", -EINVAL},
+		{"frobnicate=1", "frobnicate", -EINVAL},
+		{"arch", "arch", -EINVAL},
+		{"arch=", "arch", -EINVAL},
+		{"allow_other=1", "takes no value", -EINVAL},
+		{"vocab_size=0", "vocab_size", -EINVAL},
+		{"vocab_size=-5", "vocab_size", -EINVAL},
+		{"vocab_size=99999999999", "vocab_size", -EINVAL},
+		{"shard_size=0", "shard_size", -EINVAL},
+		{"shard_size=5XB", "5XB", -EINVAL},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct mfs_options opt = {0};
+		struct mfs_error err;
+
+		unit_fails(mfs_options_parse_o(cases[i].list, &opt, &err), &err, cases[i].code,
+			   cases[i].part);
+		mfs_options_release(&opt);
+	}
+}
+END_TEST
+
+static int parse(struct mfs_options *opt, struct mfs_error *err, const char *line)
+{
+	char copy[256], *argv[16] = {"mcorefs"}, *rest = copy;
+	int argc = 1;
+
+	snprintf(copy, sizeof(copy), "%s", line);
+	while ((argv[argc] = strtok_r(rest, " ", &rest)))
+		argc++;
+	memset(opt, 0, sizeof(*opt));
+	return mfs_options_parse_mount(argc, argv, opt, err);
+}
+
+START_TEST(test_mount_line)
+{
+	struct mfs_options opt;
+	struct mfs_error err;
+
+	unit_ok(parse(&opt, &err, "-o arch=llama /src -s /mnt -oro -f"), &err);
+	ck_assert(opt.foreground && opt.single_thread && !opt.debug);
+	ck_assert_str_eq(opt.view.arch, "llama");
+	mfs_options_release(&opt);
+	unit_ok(parse(&opt, &err, "/src /mnt -d"), &err);
+	ck_assert(opt.foreground && opt.debug);
+	mfs_options_release(&opt);
+	unit_ok(parse(&opt, &err, "-f -- -src -mnt"), &err);
+	mfs_options_release(&opt);
+
+	unit_fails(parse(&opt, &err, ""), &err, -EINVAL, "SOURCE is missing");
+	unit_fails(parse(&opt, &err, "/src"), &err, -EINVAL, "MOUNTPOINT is missing");
+	unit_fails(parse(&opt, &err, "/src /mnt /more"), &err, -EINVAL, "/more");
+	unit_fails(parse(&opt, &err, "/src /mnt -o"), &err, -EINVAL, "-o");
+	unit_fails(parse(&opt, &err, "/src /mnt -x"), &err, -EINVAL, "-x");
+	unit_fails(parse(&opt, &err, "/src /mnt --long"), &err, -EINVAL, "--long");
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("options");
+	TCase *c = unit_case(s, "values", test_sizes);
+
+	tcase_add_test(c, test_view_options);
+	tcase_add_test(c, test_what_libfuse_is_told);
+	tcase_add_test(c, test_refused_options);
+	unit_case(s, "mount", test_mount_line);
+	return s;
+}
