@@ -1,9 +1,7 @@
 #define _GNU_SOURCE
 #include "fs/root.h"
 
-#include <ctype.h>
 #include <dirent.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -15,23 +13,9 @@
 
 #include "formats/base/arena.h"
 #include "fs/iteration.h"
+#include "fs/tracker.h"
 
-#define TRACKER	     "latest_checkpointed_iteration.txt"
-#define RELEASE	     (-1)	/* number of release/: in front of all others */
 #define MIN_INTERVAL 1000000000 /* ns between two looks that were not forced */
-
-enum tracker_kind {
-	TRACKER_NONE,
-	TRACKER_NUMBER,
-	TRACKER_RELEASE,
-	TRACKER_BAD,
-};
-
-struct tracker {
-	enum tracker_kind kind;
-	int64_t number;
-	char text[32];
-};
 
 /* A snapshot and what it points to. Kept until the root is freed: a reader may still hold it. */
 struct held_snapshot {
@@ -49,7 +33,7 @@ struct mfs_root {
 	_Atomic int64_t looked; /* monotonic ns of the last look */
 
 	pthread_mutex_t refresh; /* what follows */
-	struct tracker tracker;
+	struct mfs_tracker tracker;
 	struct mfs_iteration *iterations; /* all that were ever shown, newest first */
 };
 
@@ -69,85 +53,6 @@ static int64_t monotonic_ns(void)
 
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* Decimal digits alone; false on anything else. */
-static bool parse_number(const char *text, int64_t *ret)
-{
-	int64_t n = 0;
-
-	if (!*text)
-		return false;
-	for (; *text; text++) {
-		if (!isdigit((unsigned char)*text) || __builtin_mul_overflow(n, 10, &n) ||
-		    __builtin_add_overflow(n, *text - '0', &n))
-			return false;
-	}
-	*ret = n;
-	return true;
-}
-
-/* "iter_0000040" and "release", exactly as Megatron spells them. */
-static bool parse_name(const char *name, int64_t *ret)
-{
-	char again[32];
-	int64_t n;
-
-	if (!strcmp(name, "release")) {
-		*ret = RELEASE;
-		return true;
-	}
-	if (strncmp(name, "iter_", 5) || !parse_number(name + 5, &n))
-		return false;
-	snprintf(again, sizeof(again), "iter_%07lld", (long long)n);
-	if (strcmp(again, name))
-		return false;
-	*ret = n;
-	return true;
-}
-
-/* Without the white space around it, and fit for a message. */
-static void tidy(char *text)
-{
-	size_t start = strspn(text, " \t\r\n"), len = strlen(text + start);
-
-	memmove(text, text + start, len + 1);
-	while (len && isspace((unsigned char)text[len - 1]))
-		text[--len] = '\0';
-	for (size_t i = 0; i < len; i++)
-		if (!isprint((unsigned char)text[i]))
-			text[i] = '?';
-}
-
-/* An empty file is a tracker that is being written right now (opening it for writing cuts it): what it
- * said before still holds. */
-static void read_tracker(const char *source, struct tracker *t)
-{
-	struct tracker now = {.kind = TRACKER_BAD};
-	char path[PATH_MAX];
-	ssize_t n;
-	int fd;
-
-	snprintf(path, sizeof(path), "%s/%s", source, TRACKER);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT) {
-		*t = (struct tracker){.kind = TRACKER_NONE};
-		return;
-	}
-	n = fd < 0 ? 0 : read(fd, now.text, sizeof(now.text) - 1);
-	now.text[n > 0 ? n : 0] = '\0';
-	if (fd >= 0)
-		close(fd);
-	tidy(now.text);
-	if (!now.text[0] && t->kind != TRACKER_NONE)
-		return;
-	if (!strcmp(now.text, "release")) {
-		now.kind = TRACKER_RELEASE;
-		now.number = RELEASE;
-	} else if (parse_number(now.text, &now.number)) {
-		now.kind = TRACKER_NUMBER;
-	}
-	*t = now;
 }
 
 static void free_candidates(struct candidates *c)
@@ -205,7 +110,7 @@ static int list_candidates(const char *source, struct candidates *c, struct mfs_
 		return mfs_fail(err, -errno, "cannot read directory '%s': %s", source,
 				strerror(errno));
 	while (!rc && (d = readdir(dir)))
-		if (parse_name(d->d_name, &number) && is_directory(source, d->d_name))
+		if (mfs_iteration_number(d->d_name, &number) && is_directory(source, d->d_name))
 			rc = add_candidate(c, d->d_name, number);
 	closedir(dir);
 	if (rc)
@@ -223,16 +128,6 @@ static struct mfs_iteration *find(const struct mfs_root_snapshot *s, const char 
 	return NULL;
 }
 
-/* Megatron moves the tracker after a save is whole, so what is beyond it may still be written. */
-static const char *reason_to_hold(const struct tracker *t, int64_t number, char *text, size_t size)
-{
-	if (t->kind != TRACKER_NUMBER || number <= t->number)
-		return NULL;
-	snprintf(text, size, "newer than the tracker (iteration %lld): its save has not finished",
-		 (long long)t->number);
-	return text;
-}
-
 /* Looks at one iteration; *ret is NULL if it has vanished meanwhile. */
 static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_iteration *before,
 		   struct mfs_iteration **ret, struct mfs_error *err)
@@ -246,7 +141,7 @@ static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_
 	    sizeof(path))
 		return mfs_fail(err, -ENAMETOOLONG, "path of %s is too long", c->name);
 	rc = mfs_iteration_look(path, c->name, c->number, &root->options,
-				reason_to_hold(&root->tracker, c->number, text, sizeof(text)),
+				mfs_tracker_holds(&root->tracker, c->number, text, sizeof(text)),
 				before, &it, err);
 	if (rc && rc != -ENOENT)
 		return rc;
@@ -258,24 +153,24 @@ static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_
 	return 0;
 }
 
-static void explain_no_latest(const struct tracker *t, const struct mfs_root_snapshot *s,
+static void explain_no_latest(const struct mfs_tracker *t, const struct mfs_root_snapshot *s,
 			      char *text, size_t size)
 {
 	const struct mfs_iteration *it;
 	char name[32] = "release";
 
-	if (t->kind == TRACKER_BAD) {
+	if (t->kind == MFS_TRACKER_BAD) {
 		snprintf(text, size, "%s says '%s', which is neither a number nor 'release'",
-			 TRACKER, t->text);
+			 MFS_TRACKER_FILE, t->text);
 		return;
 	}
-	if (t->kind == TRACKER_NONE) {
+	if (t->kind == MFS_TRACKER_NONE) {
 		it = s->count == 1 ? s->iterations[0] : NULL;
 		snprintf(text, size, "%s%s%s", it ? it->name : "", it ? " is incomplete: " : "",
 			 it ? it->reason : "no iteration is complete");
 		return;
 	}
-	if (t->kind == TRACKER_NUMBER)
+	if (t->kind == MFS_TRACKER_NUMBER)
 		snprintf(name, sizeof(name), "iter_%07lld", (long long)t->number);
 	it = find(s, name);
 	if (it)
@@ -305,13 +200,13 @@ static void free_snapshot(struct held_snapshot *s)
 	free(s);
 }
 
-static bool may_be_latest(const struct tracker *t, const struct mfs_iteration *it, bool found)
+static bool may_be_latest(const struct mfs_tracker *t, const struct mfs_iteration *it, bool found)
 {
 	if (it->reason)
 		return false;
-	if (t->kind == TRACKER_NONE)
+	if (t->kind == MFS_TRACKER_NONE)
 		return !found;
-	return t->kind != TRACKER_BAD && it->number == t->number;
+	return t->kind != MFS_TRACKER_BAD && it->number == t->number;
 }
 
 /* Newest first, and all checkpoints but the latest's are let go at once: a root of a hundred
@@ -357,7 +252,7 @@ static int fill_snapshot(struct mfs_root *root, const struct candidates *c,
 	rc = look_at_all(root, c, before, s, err);
 	if (rc)
 		return rc;
-	if (root->tracker.kind != TRACKER_NONE) {
+	if (root->tracker.kind != MFS_TRACKER_NONE) {
 		s->tracker = mfs_arena_printf(&now->arena, "%s", root->tracker.text);
 		if (!s->tracker)
 			return mfs_fail_nomem(err);
@@ -378,7 +273,7 @@ static int list_single(const struct mfs_root *root, struct candidates *c, struct
 
 	if (stat(root->source, &st))
 		return mfs_fail(err, -errno, "'%s': %s", root->source, strerror(errno));
-	return add_candidate(c, *name ? name : "checkpoint", RELEASE) ? mfs_fail_nomem(err) : 0;
+	return add_candidate(c, *name ? name : "checkpoint", MFS_RELEASE) ? mfs_fail_nomem(err) : 0;
 }
 
 /* Under the refresh lock. */
@@ -391,7 +286,7 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 
 	/* The tracker first: what it names was complete before the directory is listed. */
 	if (!root->single)
-		read_tracker(root->source, &root->tracker);
+		mfs_tracker_read(root->source, &root->tracker);
 	rc = root->single ? list_single(root, &c, err) : list_candidates(root->source, &c, err);
 	if (rc)
 		goto done;
@@ -448,7 +343,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 	bool found;
 	int rc;
 
-	snprintf(tracker, sizeof(tracker), "%s/%s", root->source, TRACKER);
+	snprintf(tracker, sizeof(tracker), "%s/%s", root->source, MFS_TRACKER_FILE);
 	root->single = mfs_iteration_looks_like_one(root->source);
 	if (root->single || !access(tracker, F_OK))
 		return 0;
@@ -459,7 +354,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 	free_candidates(&c);
 	if (found)
 		return 0;
-	root->single = parse_name(base, &number);
+	root->single = mfs_iteration_number(base, &number);
 	if (root->single)
 		return 0;
 	return mfs_fail(
@@ -467,7 +362,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 		"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ or release/ (a "
 		"checkpoint root), and for .metadata, metadata.json, *.distcp or mp_rank_*/ (one "
 		"iteration)",
-		root->source, TRACKER);
+		root->source, MFS_TRACKER_FILE);
 }
 
 static int resolve(struct mfs_root *root, const char *source, struct mfs_error *err)

@@ -10,13 +10,13 @@ cd "$(dirname "$0")/.." || exit 1
 O=${O:-build}
 jobs=${JOBS:-$(nproc)}
 smoke=${FUZZ_SMOKE_SECONDS:-30}
-logs=$(realpath -m "$O")/logs
-rm -rf "$logs"
-mkdir -p "$logs"
+failed_logs=$(realpath -m "$O")/failed
 
 base=${TMPDIR:-/tmp}
 TMPDIR=$(mktemp -d "$base/mcorefs-check-XXXXXX") || exit 1
 chmod 755 "$TMPDIR" # cases look at their mounts as other users
+logs=$TMPDIR/logs
+mkdir "$logs"
 MCOREFS=$(realpath -m "$O/mcorefs")
 BIN=$(realpath -m "$O/obj/tests/mount")
 FIXTURES=$PWD/tests/fixtures
@@ -54,7 +54,8 @@ judge() {
 	fi
 	grep -a '^skipped: ' "$log"
 	if [ "$failed" != 0 ]; then
-		echo "FAILED ${name/./\/} (exit status $status); the end of $log:"
+		mkdir -p "$failed_logs" && cp "$log" "$failed_logs"
+		echo "FAILED ${name/./\/} (exit status $status); the end of $failed_logs/$name.log:"
 		tail -n 40 "$log" | sed 's/^/    /'
 	elif [ "$passed" != 0 ]; then
 		echo "ok ${name/./\/} ($passed)"
@@ -167,6 +168,6 @@ suite_giants() {
 for suite; do
 	"suite_$suite"
 done
-read -r passed failed skipped < <(cat "$logs"/*.count | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
+read -r passed failed skipped < <(cat "$logs"/*.count 2>/dev/null | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

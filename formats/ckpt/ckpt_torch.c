@@ -326,14 +326,13 @@ static bool is_wanted(const struct reader *r, const struct local *l)
 	return l->name.tp != MFS_TP_NONE || d->tp == 0;
 }
 
-/* A tied model's last stage holds a copy of the embedding as its head. */
-static bool is_tied_copy(const struct reader *r, const struct local *l)
+/* A tied model's last stage holds a copy of the embedding as its head, and a stage that predicts more
+ * than one token holds one for its own use. The first chunk of the first stage has the original. */
+static bool is_copy(const struct reader *r, const struct local *l, uint32_t chunk)
 {
-	if (!r->ckpt->args.tied)
-		return false;
 	if (!strcmp(l->name.canonical, "output_layer.weight"))
-		return true;
-	return !strcmp(l->name.canonical, "embedding.word_embeddings.weight") && l->rank->pp > 0;
+		return r->ckpt->args.tied;
+	return chunk && !strcmp(l->name.canonical, "embedding.word_embeddings.weight");
 }
 
 /* MLA's down projections: expected rows tell whether the ranks hold the whole or a part. */
@@ -509,7 +508,7 @@ static int read_tensor(struct reader *r, const struct rank_dir *rank, uint32_t c
 	int rc;
 
 	mfs_name_parse(key, &l.name);
-	if (l.name.ignored || !is_wanted(r, &l) || is_tied_copy(r, &l))
+	if (l.name.ignored || !is_wanted(r, &l) || is_copy(r, &l, chunk))
 		return 0;
 	rc = mfs_torch_tensor(&rank->state, v, &t, r->err);
 	if (rc) {

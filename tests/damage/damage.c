@@ -405,8 +405,8 @@ int main(int argc, char **argv)
 		outcome->trial++;
 	}
 	nftw(copy_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-	printf("%u trials: %u errors with a sentence, %u right, %u show the changed byte itself\n",
-	       count, outcome->errors, outcome->same, outcome->shows_change);
-	printf("%u passed, %u failed, 0 skipped\n", count - failed, failed);
+	printf("measured: damage to %s: %u trials: %u errors with a sentence, %u right, %u show the "
+	       "changed byte itself, %u failed\n",
+	       argv[1], count, outcome->errors, outcome->same, outcome->shows_change, failed);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -91,17 +91,20 @@ def check_shards(name, hf, sizes, expected_tensors, expected_bytes):
     check(index["metadata"]["total_size"] == expected_bytes,
           f"{name}: expected {expected_bytes} bytes, found {index['metadata']['total_size']}")
     check(set(index["weight_map"].values()) == set(shards), f"{name}: the index names other files than are there")
-    rng, data_bytes, tensor_count = random.Random(7), 0, 0
+    rng, data_bytes, tensor_count, bad = random.Random(7), 0, 0, []
     for shard, size in sorted(shards.items()):
         tensors, start = header(f"{hf}/{shard}")
         ends = [t["data_offsets"][1] for t in tensors.values()]
-        check(start + max(ends) == size, f"{name}: {shard}: expected {start + max(ends)} bytes, found {size}")
+        if start + max(ends) != size:
+            bad.append(f"{shard}: expected {start + max(ends)} bytes, found {size}")
         data_bytes += max(ends)
         tensor_count += len(tensors)
         tensor, entry = rng.choice(sorted(tensors.items()))
         begin, end = entry["data_offsets"]
         piece = read_at(f"{hf}/{shard}", start + begin, min(end - begin, 65536))
-        check(piece == bytes(min(end - begin, 65536)), f"{name}: {tensor} is not what its hole holds")
+        if piece != bytes(min(end - begin, 65536)):
+            bad.append(f"{shard}: {tensor} is not what its hole holds")
+    check(not bad, f"{name}: {'; '.join(bad[:5])}")
     check(data_bytes == expected_bytes and tensor_count == expected_tensors, f"{name}: shards do not add up to the index")
     print(f"measured: {name}: {len(shards)} shards, {tensor_count} tensors, {data_bytes} bytes", flush=True)
 

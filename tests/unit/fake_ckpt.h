@@ -115,6 +115,15 @@ static inline struct mfs_megatron_args fake_deepseek(void)
 	return a;
 }
 
+/* One pointer per name, as readers give it. */
+static inline const char *fake_intern(struct mfs_ckpt *c, const char *name)
+{
+	for (uint32_t i = c->tensor_count; i-- > 0;)
+		if (!strcmp(c->tensors[i].name, name))
+			return c->tensors[i].name;
+	return mfs_arena_strndup(&c->arena, name, strlen(name));
+}
+
 static inline struct mfs_global_tensor *fake_add(struct mfs_ckpt *c, const char *prefix,
 						 const char *name, int32_t layer, int32_t expert,
 						 int64_t rows, int64_t columns)
@@ -127,13 +136,14 @@ static inline struct mfs_global_tensor *fake_add(struct mfs_ckpt *c, const char 
 					  sizeof(*t));
 	ck_assert_ptr_nonnull(c->tensors);
 	snprintf(whole, sizeof(whole), "%s%s", prefix, name);
-	t = &c->tensors[c->tensor_count++];
-	*t = (struct mfs_global_tensor){.name = mfs_ckpt_intern(c, whole),
+	t = &c->tensors[c->tensor_count];
+	*t = (struct mfs_global_tensor){.name = fake_intern(c, whole),
 					.layer = layer,
 					.expert = expert,
 					.dtype = MFS_BF16,
 					.ndim = columns ? 2 : 1,
 					.shape = {(uint64_t)rows, (uint64_t)columns}};
+	c->tensor_count++;
 	return t;
 }
 
@@ -164,7 +174,8 @@ static inline void fake_mla(struct mfs_ckpt *c, const char *p, int32_t l)
 	if (a->q_lora_rank == MFS_UNSET) {
 		fake_add(c, p, "self_attention.linear_q_proj.weight", l, -1, q, h);
 	} else {
-		fake_add(c, p, "self_attention.linear_q_down_proj.weight", l, -1, a->q_lora_rank, h);
+		fake_add(c, p, "self_attention.linear_q_down_proj.weight", l, -1, a->q_lora_rank,
+			 h);
 		fake_add(c, p, "self_attention.linear_q_up_proj.weight", l, -1, q, a->q_lora_rank);
 		fake_add(c, p, "self_attention.q_layernorm.weight", l, -1, a->q_lora_rank, 0);
 	}
@@ -292,7 +303,6 @@ static inline void fake_drop(struct mfs_ckpt *c, struct mfs_global_tensor *t)
 
 static inline void fake_release(struct mfs_ckpt *c)
 {
-	mfs_ckpt_forget_names(c);
 	free(c->tensors);
 	mfs_arena_release(&c->arena);
 }

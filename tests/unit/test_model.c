@@ -1,0 +1,580 @@
+/* Families, targets and refusals: formats/model/model.h, on checkpoints without files. */
+#include "tests/unit/unit.h"
+
+#include <time.h>
+
+#include "formats/ckpt/names.h"
+#include "formats/model/family.h"
+#include "formats/model/model.h"
+#include "tests/unit/fake_ckpt.h"
+
+static struct mfs_error err;
+
+/* The families with what must come out of their fake: by hand, from the models' own definitions. */
+static const struct {
+	const char *name, *architecture;
+	struct mfs_megatron_args (*args)(void);
+	uint32_t targets;
+	const char *first, *some, *last;
+	const char *shape; /* of some */
+} families[] = {
+	{"llama", "LlamaForCausalLM", fake_llama, 1 + 2 * 9 + 2, "model.embed_tokens.weight",
+	 "model.layers.1.self_attn.k_proj.weight", "lm_head.weight", "[32, 64]"},
+	{"qwen2", "Qwen2ForCausalLM", fake_qwen2, 1 + 2 * 12 + 1, "model.embed_tokens.weight",
+	 "model.layers.0.self_attn.v_proj.bias", "model.norm.weight", "[32]"},
+	{"qwen3", "Qwen3ForCausalLM", fake_qwen3, 1 + 2 * 11 + 2, "model.embed_tokens.weight",
+	 "model.layers.1.self_attn.q_norm.weight", "lm_head.weight", "[32]"},
+	{"mixtral", "MixtralForCausalLM", fake_mixtral, 1 + 2 * (6 + 1 + 4 * 3) + 2,
+	 "model.embed_tokens.weight", "model.layers.1.block_sparse_moe.experts.3.w2.weight",
+	 "lm_head.weight", "[64, 48]"},
+	{"deepseek-v3", "DeepseekV3ForCausalLM", fake_deepseek,
+	 1 + (9 + 3) + (9 + 2 + 3 + 4 * 3) + 2, "model.embed_tokens.weight",
+	 "model.layers.1.mlp.experts.2.up_proj.weight", "lm_head.weight", "[48, 64]"},
+	{"gpt2", "GPT2LMHeadModel", fake_gpt2, 2 + 2 * 12 + 2, "transformer.wte.weight",
+	 "transformer.h.1.attn.c_attn.weight", "transformer.ln_f.bias", "[64, 192]"},
+};
+
+#define FAMILIES (sizeof(families) / sizeof(families[0]))
+
+static const char *name_of(const struct mfs_target *t)
+{
+	static char text[256];
+	size_t len = mfs_target_name(t, text, sizeof(text));
+
+	ck_assert_uint_eq(len, strlen(text));
+	return text;
+}
+
+static const struct mfs_target *target(const struct mfs_model *m, const char *name)
+{
+	for (uint32_t i = 0; i < m->target_count; i++)
+		if (!strcmp(name_of(&m->targets[i]), name))
+			return &m->targets[i];
+	ck_abort_msg("%s: no such target", name);
+	return NULL;
+}
+
+static int build(struct mfs_ckpt *c, const char *arch, struct mfs_model **ret)
+{
+	return mfs_model_new(c, arch, NULL, ret, &err);
+}
+
+/* The model of some arguments must be refused with these words. */
+static void refused(const struct mfs_megatron_args *args, int code, const char *part)
+{
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, args);
+	unit_fails(build(&c, NULL, &m), &err, code, part);
+	fake_release(&c);
+}
+
+/* ---- what comes out ---- */
+
+static const struct mfs_target *box_target;
+static uint64_t box_elements;
+
+static int check_box(const struct mfs_box_map *m, void *arg)
+{
+	uint64_t elements = 1;
+
+	(void)arg;
+	ck_assert_ptr_nonnull(m->src);
+	for (unsigned a = 0; a < box_target->ndim; a++) {
+		unsigned s = m->src_axis[a];
+
+		ck_assert_uint_gt(m->size[a], 0);
+		ck_assert_uint_le(m->lo[a] + m->size[a], box_target->shape[a]);
+		ck_assert_uint_lt(s, m->src->ndim);
+		ck_assert_uint_lt(m->src_lo[s] + (m->size[a] - 1) * m->step[a], m->src->shape[s]);
+		elements *= m->size[a];
+	}
+	box_elements += elements;
+	return 0;
+}
+
+static void check_boxes(const struct mfs_target *t)
+{
+	uint64_t elements;
+
+	box_target = t;
+	box_elements = 0;
+	ck_assert_int_eq(mfs_target_boxes(t, check_box, NULL), 0);
+	ck_assert(mfs_shape_count(t->shape, t->ndim, &elements));
+	ck_assert_uint_eq(box_elements, elements);
+	ck_assert_uint_eq(t->bytes, elements * mfs_dtype_size(t->dtype));
+}
+
+START_TEST(test_family)
+{
+	struct mfs_megatron_args args = families[_i].args();
+	char shape[64];
+	const struct mfs_target *t;
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	ck_assert_str_eq(mfs_model_family(m), families[_i].name);
+	ck_assert_str_eq(mfs_model_architecture(m), families[_i].architecture);
+	ck_assert_uint_eq(m->target_count, families[_i].targets);
+	ck_assert_str_eq(name_of(&m->targets[0]), families[_i].first);
+	ck_assert_str_eq(name_of(&m->targets[m->target_count - 1]), families[_i].last);
+	t = target(m, families[_i].some);
+	ck_assert_str_eq(mfs_shape_text(t->shape, t->ndim, shape, sizeof(shape)),
+			 families[_i].shape);
+	ck_assert_int_eq(m->dtype, MFS_BF16);
+	for (uint32_t i = 0; i < m->target_count; i++) {
+		check_boxes(&m->targets[i]);
+		ck_assert_ptr_eq(m->targets[i].model, m);
+		ck_assert(!i || m->targets[i].unit >= m->targets[i - 1].unit);
+	}
+	ck_assert_uint_eq(m->targets[m->target_count - 1].unit, 3);
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+/* Every tensor of the checkpoint is needed, and no other is. */
+START_TEST(test_every_tensor_is_needed)
+{
+	struct mfs_megatron_args args = families[_i].args();
+	char name[MFS_CKPT_NAME_SIZE];
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, &args);
+	for (uint32_t i = 0, count = c.tensor_count; i < count; i++) {
+		struct mfs_global_tensor lost = c.tensors[i];
+
+		mfs_global_tensor_name(&lost, name, sizeof(name));
+		fake_drop(&c, &c.tensors[i]);
+		unit_fails(build(&c, NULL, &m), &err, -ENODATA, name);
+		c.tensors[c.tensor_count++] = lost;
+		fake_sort(&c);
+	}
+	fake_add(&c, "decoder.layers.", "self_attention.core_attention.softmax_offset", 1, -1, 4,
+		 0);
+	fake_sort(&c);
+	unit_fails(build(&c, NULL, &m), &err, -ENOTSUP,
+		   "decoder.layers.1.self_attention.core_attention.softmax_offset");
+	fake_release(&c);
+}
+END_TEST
+
+START_TEST(test_every_shape_is_checked)
+{
+	struct mfs_megatron_args args = families[_i].args();
+	char name[MFS_CKPT_NAME_SIZE], shape[64];
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, &args);
+	for (uint32_t i = 0; i < c.tensor_count; i++) {
+		struct mfs_global_tensor *t = &c.tensors[i];
+
+		mfs_global_tensor_name(t, name, sizeof(name));
+		mfs_shape_text(t->shape, t->ndim, shape, sizeof(shape));
+		t->shape[t->ndim - 1]++;
+		unit_fails(build(&c, NULL, &m), &err, -EINVAL, name);
+		unit_sentence(err.msg, shape);
+		t->shape[t->ndim - 1]--;
+		t->ndim = 3 - t->ndim;
+		unit_fails(build(&c, NULL, &m), &err, -EINVAL, name);
+		t->ndim = 3 - t->ndim;
+		t->dtype = MFS_U8;
+		unit_fails(build(&c, NULL, &m), &err, -ENOTSUP, "uint8");
+		t->dtype = MFS_BF16;
+	}
+	fake_release(&c);
+}
+END_TEST
+
+/* Names that the readers never produce would never be found. */
+START_TEST(test_tables_use_canonical_names)
+{
+	const struct mfs_family *f = mfs_families[_i];
+	char key[256];
+	struct mfs_name name;
+
+	for (size_t t = 0; f->tensors[t]; t++)
+		for (const struct mfs_family_tensor *row = f->tensors[t]; row->hf; row++) {
+			const char *prefix = row->scope == MFS_SCOPE_LAYER ? "decoder.layers.0."
+					     : row->scope == MFS_SCOPE_MTP ? "mtp.layers.0."
+									   : "";
+
+			snprintf(key, sizeof(key), "%s%s", prefix, row->name);
+			mfs_name_parse(key, &name);
+			ck_assert_msg(name.known, "%s: %s is no parameter of Megatron's", f->name,
+				      key);
+			ck_assert_msg(!row->experts == !strstr(row->hf, "{e}"), "%s: %s", f->name,
+				      row->hf);
+		}
+	ck_assert(strstr(f->layer_prefix, "{i}"));
+	ck_assert(!(f->required & f->optional));
+	ck_assert_msg(strstr(mfs_family_names(), f->name), "%s is not in '%s'", f->name,
+		      mfs_family_names());
+}
+END_TEST
+
+START_TEST(test_token_names_are_cut_not_overrun)
+{
+	struct mfs_megatron_args args = fake_llama();
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+	char text[8];
+
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	memset(text, 'x', sizeof(text));
+	ck_assert_uint_eq(mfs_target_name(&m->targets[0], text, 7),
+			  strlen("model.embed_tokens.weight"));
+	ck_assert_int_eq(text[7], 'x');
+	ck_assert_uint_lt(strlen(text), 7);
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+/* ---- the rarer shapes of models ---- */
+
+START_TEST(test_biases_of_llama)
+{
+	struct mfs_megatron_args args = fake_llama();
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	args.add_bias_linear = args.add_qkv_bias = true;
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	ck_assert_str_eq(mfs_model_family(m), "llama");
+	target(m, "model.layers.0.self_attn.o_proj.bias");
+	target(m, "model.layers.0.mlp.gate_proj.bias");
+	ck_assert_uint_eq(m->target_count, 1 + 2 * (9 + 7) + 2);
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+START_TEST(test_mtp_layers_follow_the_last)
+{
+	struct mfs_megatron_args args = fake_deepseek();
+	const struct mfs_target *t;
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	args.mtp_num_layers = 2;
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	t = target(m, "model.layers.3.mlp.experts.3.down_proj.weight");
+	ck_assert_int_eq(t->src->layer, 1);
+	ck_assert_str_eq(t->src->name,
+			 "mtp.layers.transformer_layer.mlp.experts.experts.linear_fc2.weight");
+	ck_assert_uint_eq(t->unit, 4);
+	t = target(m, "model.layers.2.shared_head.norm.weight");
+	ck_assert_str_eq(t->src->name, "mtp.layers.final_layernorm.weight");
+	ck_assert_uint_eq(target(m, "lm_head.weight")->unit, 5);
+	ck_assert_uint_eq(m->target_count, families[4].targets + 2 * (4 + 9 + 2 + 3 + 4 * 3));
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+START_TEST(test_queries_without_a_low_rank)
+{
+	struct mfs_megatron_args args = fake_deepseek();
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	args.q_lora_rank = MFS_UNSET;
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	ck_assert_uint_eq(target(m, "model.layers.0.self_attn.q_proj.weight")->shape[0], 4 * 24);
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+START_TEST(test_router_bias_keeps_its_dtype)
+{
+	struct mfs_megatron_args args = fake_deepseek();
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	ck_assert_int_eq(target(m, "model.layers.1.mlp.gate.e_score_correction_bias")->dtype,
+			 MFS_F32);
+	ck_assert_uint_eq(m->warning_count, 2);
+	unit_sentence(m->warnings[0], "eps 1e-6");
+	unit_sentence(m->warnings[1], "1024 padded rows");
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+START_TEST(test_zero_centred_norms)
+{
+	struct mfs_megatron_args args = families[_i].args();
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	args.zero_centered_gamma = true;
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	for (uint32_t i = 0; i < m->target_count; i++) {
+		const char *name = name_of(&m->targets[i]);
+		bool norm =
+			(strstr(name, "norm") || strstr(name, "ln_")) && strstr(name, ".weight");
+
+		ck_assert_msg(mfs_target_op(&m->targets[i]) ==
+				      (norm ? MFS_OP_ADD_ONE : MFS_OP_COPY),
+			      "%s", name);
+	}
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+static int only_box(const struct mfs_box_map *m, void *arg)
+{
+	ck_assert_int_eq(((struct mfs_box_map *)arg)->src_axis[0], 9);
+	*(struct mfs_box_map *)arg = *m;
+	return 0;
+}
+
+START_TEST(test_transposed_box)
+{
+	struct mfs_box_map box = {.src_axis = {9}};
+	struct mfs_megatron_args args = fake_gpt2();
+	const struct mfs_target *t;
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	t = target(m, "transformer.h.0.mlp.c_fc.weight");
+	ck_assert_uint_eq(t->shape[0], 64);
+	ck_assert_uint_eq(t->shape[1], 176);
+	ck_assert_int_eq(mfs_target_boxes(t, only_box, &box), 0);
+	ck_assert_int_eq(box.src_axis[0], 1);
+	ck_assert_int_eq(box.src_axis[1], 0);
+	ck_assert_uint_eq(box.size[0], 64);
+	ck_assert_uint_eq(box.size[1], 176);
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+/* ---- the vocabulary ---- */
+
+static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab said, uint64_t rows,
+		       enum mfs_vocab_source source)
+{
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, args);
+	unit_ok(mfs_model_new(&c, NULL, &said, &m, &err), &err);
+	ck_assert_uint_eq(m->vocab.rows, rows);
+	ck_assert_uint_eq(m->vocab.padded, 1024);
+	ck_assert_int_eq(m->vocab.source, source);
+	ck_assert_uint_eq(target(m, "model.embed_tokens.weight")->shape[0], rows);
+	ck_assert_uint_eq(target(m, "lm_head.weight")->shape[0], rows);
+	ck_assert_uint_eq(m->warning_count, source == MFS_VOCAB_PADDED);
+	mfs_model_free(m);
+	fake_release(&c);
+}
+
+START_TEST(test_vocabulary)
+{
+	struct mfs_megatron_args args = fake_llama();
+
+	vocabulary(&args, (struct mfs_vocab){0}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab){.rows = 7, .source = MFS_VOCAB_REF}, 7, MFS_VOCAB_REF);
+	args.vocab_size = 1000;
+	vocabulary(&args, (struct mfs_vocab){0}, 1000, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab){.rows = 999, .source = MFS_VOCAB_OPTION}, 999,
+		   MFS_VOCAB_OPTION);
+	args.tokenizer_type = "NullTokenizer";
+	vocabulary(&args, (struct mfs_vocab){0}, 1001, MFS_VOCAB_ARGS);
+	args.vocab_size = 1024;
+	vocabulary(&args, (struct mfs_vocab){0}, 1024, MFS_VOCAB_ARGS);
+	args.vocab_size = 1025;
+	refused(&args, -EINVAL, "1025 rows (recorded in the run's arguments)");
+}
+END_TEST
+
+START_TEST(test_vocabulary_beyond_what_is_stored)
+{
+	const struct mfs_vocab said = {.rows = 1025, .source = MFS_VOCAB_OPTION};
+	struct mfs_megatron_args args = fake_llama();
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, &args);
+	unit_fails(mfs_model_new(&c, NULL, &said, &m, &err), &err, -EINVAL,
+		   "1025 rows (asked for by vocab_size=)");
+	fake_release(&c);
+}
+END_TEST
+
+/* ---- families that do not fit ---- */
+
+START_TEST(test_arch)
+{
+	struct mfs_megatron_args args = fake_llama();
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, "llama", &m), &err);
+	mfs_model_free(m);
+	unit_ok(build(&c, "LlamaForCausalLM", &m), &err);
+	mfs_model_free(m);
+	unit_fails(build(&c, "qwen3", &m), &err, -ENOTSUP, "qk_layernorm");
+	unit_fails(build(&c, "lama", &m), &err, -EINVAL, "arch=lama");
+	unit_sentence(err.msg, "deepseek-v3, gpt2");
+	fake_release(&c);
+}
+END_TEST
+
+/* Each changes the result of a model without a word in the tensors, or has no place in the family. */
+START_TEST(test_refusals)
+{
+	static const uint8_t mixed[] = {1, 0};
+	struct mfs_megatron_args a;
+
+#define REFUSED(base, field, value, part)                                                          \
+	do {                                                                                       \
+		a = fake_##base();                                                                 \
+		a.field = value;                                                                   \
+		refused(&a, -ENOTSUP, part);                                                       \
+	} while (0)
+
+	REFUSED(llama, layernorm, true, "nearest is llama");
+	REFUSED(llama, qk_l2_norm, true, "qk_l2_norm");
+	REFUSED(llama, attention_output_gate, true, "attention_output_gate");
+	REFUSED(llama, rotary_percent, 0.5, "rotary_percent");
+	REFUSED(llama, window_size, 128, "window_size");
+	REFUSED(llama, position_embedding_type, "mrope", "position_embedding_type");
+	REFUSED(llama, position_embedding_type, "none", "position_embedding_type");
+	REFUSED(llama, foreign, "softmax_type", "softmax_type");
+	REFUSED(llama, mtp_num_layers, 1, "mtp_num_layers");
+	REFUSED(llama, hidden_size, 66, "no multiple of num_attention_heads");
+	REFUSED(qwen2, squared_relu, (a.swiglu = false, true), "squared_relu");
+	REFUSED(qwen2, quick_geglu, (a.swiglu = false, true), "quick_geglu");
+	REFUSED(qwen3, add_qkv_bias, true, "add_qkv_bias");
+	REFUSED(mixtral, moe_router_pre_softmax, true, "moe_router_pre_softmax");
+	REFUSED(mixtral, moe_router_topk_scaling_factor, 2.5, "moe_router_topk_scaling_factor");
+	REFUSED(mixtral, moe_router_score_function, "sqrtsoftplus", "moe_router_score_function");
+	REFUSED(mixtral, moe_mlp_glu_interleave_size, 32, "moe_mlp_glu_interleave_size");
+	REFUSED(mixtral, moe_layers, mixed, "moe_layer_freq");
+	REFUSED(deepseek, moe_shared_expert_gate, true, "moe_shared_expert_gate");
+	REFUSED(deepseek, moe_shared_expert_intermediate_size, 50,
+		"no multiple of moe_ffn_hidden_size");
+	REFUSED(deepseek, moe_shared_expert_glu_interleave_size, 8, "interleave");
+	REFUSED(deepseek, moe_router_enable_expert_bias, false, "moe_router_enable_expert_bias");
+	REFUSED(deepseek, rotary_interleaved, true, "rotary_interleaved");
+	REFUSED(deepseek, rope_type, NULL, "position_embedding_type");
+	REFUSED(deepseek, mscale_all_dim, (a.rotary_scaling_factor = 40, 1.0), "mscale_all_dim");
+	REFUSED(deepseek, moe_router_num_groups, (a.moe_router_group_topk = 2, 4), "two best");
+	REFUSED(gpt2, num_query_groups, 2, "num_query_groups");
+	REFUSED(gpt2, kv_channels, 32, "kv_channels");
+#undef REFUSED
+}
+END_TEST
+
+/* ---- size ---- */
+
+static struct mfs_megatron_args deepseek_v3(void)
+{
+	static uint8_t moe[61];
+	struct mfs_megatron_args a = fake_deepseek();
+
+	memset(moe + 3, 1, sizeof(moe) - 3);
+	a.num_layers = 61;
+	a.moe_layers = moe;
+	a.first_dense_layers = 3;
+	a.mtp_num_layers = 1;
+	a.num_experts = 256;
+	return a;
+}
+
+START_TEST(test_many_targets)
+{
+	struct mfs_megatron_args args = deepseek_v3();
+	struct timespec begin, end;
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+	double ms;
+
+	fake_ckpt(&c, &args);
+	clock_gettime(CLOCK_MONOTONIC, &begin);
+	unit_ok(build(&c, NULL, &m), &err);
+	clock_gettime(CLOCK_MONOTONIC, &end);
+	ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 +
+	     (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
+	ck_assert_uint_eq(m->target_count,
+			  1 + 3 * (9 + 3) + 58 * (9 + 5 + 768) + (4 + 9 + 5 + 768) + 2);
+	ck_assert_uint_lt(m->target_count * sizeof(*m->targets) + m->arena.total, 8u << 20);
+	ck_assert_msg(ms < 2000, "%u targets took %.0f ms", m->target_count, ms);
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+/* ---- real checkpoints ---- */
+
+static const struct {
+	const char *dir, *family;
+	uint32_t targets;
+} fixtures[] = {
+	{"weights/llama-torch-tp2-pp2/iter_0000040", "llama", 1 + 4 * 9 + 2},
+	{"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020", "qwen2", 1 + 4 * 12 + 1},
+	{"weights/qwen3-torch_dist-tp4/iter_0000040", "qwen3", 1 + 4 * 11 + 1},
+	{"weights/mixtral-torch-pp2-ep2/iter_0000040", "mixtral", 1 + 4 * 19 + 2},
+	{"weights/deepseek-torch_dist-pp2-ep2/iter_0000040", "deepseek-v3", 1 + 12 + 3 * 26 + 2},
+	{"weights/gpt2-torch-tp2-pp2/iter_0000040", "gpt2", 2 + 4 * 12 + 2},
+};
+
+START_TEST(test_fixture)
+{
+	struct mfs_ckpt *c;
+	struct mfs_model *m;
+
+	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i].dir), &c, &err), &err);
+	unit_ok(build(c, NULL, &m), &err);
+	ck_assert_str_eq(mfs_model_family(m), fixtures[_i].family);
+	ck_assert_uint_eq(m->target_count, fixtures[_i].targets);
+	for (uint32_t i = 0; i < m->target_count; i++)
+		check_boxes(&m->targets[i]);
+	mfs_model_free(m);
+	mfs_ckpt_free(c);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("model");
+	TCase *c = unit_case(s, "families", test_token_names_are_cut_not_overrun);
+
+	tcase_add_loop_test(c, test_family, 0, FAMILIES);
+	tcase_add_loop_test(c, test_every_tensor_is_needed, 0, FAMILIES);
+	tcase_add_loop_test(c, test_every_shape_is_checked, 0, FAMILIES);
+	tcase_add_loop_test(c, test_tables_use_canonical_names, 0, FAMILIES);
+	tcase_add_loop_test(c, test_zero_centred_norms, 0, FAMILIES);
+	c = unit_case(s, "variants", test_biases_of_llama);
+	tcase_add_test(c, test_mtp_layers_follow_the_last);
+	tcase_add_test(c, test_queries_without_a_low_rank);
+	tcase_add_test(c, test_router_bias_keeps_its_dtype);
+	tcase_add_test(c, test_transposed_box);
+	tcase_add_test(c, test_vocabulary);
+	tcase_add_test(c, test_vocabulary_beyond_what_is_stored);
+	c = unit_case(s, "refusals", test_arch);
+	tcase_add_test(c, test_refusals);
+	c = unit_case(s, "size", test_many_targets);
+	tcase_add_loop_test(c, test_fixture, 0, sizeof(fixtures) / sizeof(fixtures[0]));
+	return s;
+}
