@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <zlib.h>
 
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
@@ -403,12 +404,29 @@ uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret)
 
 /* The local header in front of a record of a legacy file. */
 static int locate_record(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
-			 struct mfs_error *err)
+			 struct mfs_record *ret_record, struct mfs_error *err)
 {
 	struct mfs_source src = mfs_source_file(ckpt->files, s->file);
 	struct mfs_zip_entry e = {.name = s->record, .header = s->at, .size = s->length};
+	int rc = mfs_zip_locate(&src, &e, ret, err);
 
-	return mfs_zip_locate(&src, &e, ret, err);
+	if (!rc)
+		*ret_record = (struct mfs_record){*ret, s->length, s->crc};
+	return rc;
+}
+
+static int locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
+		  const struct mfs_storage *s, uint64_t *ret, struct mfs_record *ret_record,
+		  struct mfs_error *err)
+{
+	char name[MFS_CKPT_NAME_SIZE];
+	int rc = ckpt->format == MFS_CKPT_TORCH
+			 ? locate_record(ckpt, s, ret, ret_record, err)
+			 : mfs_ckpt_locate_item(ckpt, s, ret, ret_record, err);
+
+	if (rc)
+		mfs_fail_in(err, "tensor '%s'", mfs_global_tensor_name(t, name, sizeof(name)));
+	return rc;
 }
 
 int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
@@ -416,21 +434,72 @@ int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, ui
 {
 	struct mfs_storage *s = &ckpt->storages[storage];
 	uint64_t data = atomic_load_explicit(&s->data, memory_order_relaxed);
-	char name[MFS_CKPT_NAME_SIZE];
+	struct mfs_record record;
 	int rc;
 
 	if (!data) {
-		rc = ckpt->format == MFS_CKPT_TORCH ? locate_record(ckpt, s, &data, err)
-						    : mfs_ckpt_locate_item(ckpt, s, &data, err);
-		if (rc) {
-			mfs_fail_in(err, "tensor '%s'",
-				    mfs_global_tensor_name(t, name, sizeof(name)));
+		rc = locate(ckpt, t, s, &data, &record, err);
+		if (rc)
 			return rc;
-		}
 		/* Whoever else looked found the same number. */
 		atomic_store_explicit(&s->data, ++data, memory_order_relaxed);
 	}
 	*ret_file = s->file;
 	*ret_offset = data - 1;
 	return 0;
+}
+
+/* ---- checksums ---- */
+
+#define CHECK_WINDOW (1u << 20)
+
+uint32_t mfs_ckpt_storage_count(const struct mfs_ckpt *ckpt)
+{
+	return ckpt->storage_count;
+}
+
+static int sum_record(struct mfs_ckpt *ckpt, uint32_t file, const struct mfs_record *record,
+		      uint32_t *ret, struct mfs_error *err)
+{
+	uint8_t *window = malloc(CHECK_WINDOW);
+	uint64_t done = 0;
+	uLong crc = 0;
+	int rc = window ? 0 : mfs_fail_nomem(err);
+
+	while (done < record->length && !rc) {
+		size_t n = mfs_min_u64(CHECK_WINDOW, record->length - done);
+
+		rc = mfs_fileset_read(ckpt->files, file, record->at + done, window, n, err);
+		if (!rc)
+			crc = crc32_z(crc, window, n);
+		mfs_fileset_served(ckpt->files, n);
+		done += n;
+	}
+	free(window);
+	if (!rc)
+		*ret = (uint32_t)crc;
+	return rc;
+}
+
+int mfs_ckpt_check_bytes(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
+			 bool *ret_checked, struct mfs_error *err)
+{
+	const struct mfs_storage *s = &ckpt->storages[storage];
+	char name[MFS_CKPT_NAME_SIZE];
+	struct mfs_record record;
+	uint32_t crc = 0;
+	uint64_t data;
+	int rc = locate(ckpt, t, s, &data, &record, err);
+
+	if (!rc && record.crc)
+		rc = sum_record(ckpt, s->file, &record, &crc, err);
+	if (rc)
+		return rc;
+	*ret_checked = record.crc != 0;
+	if (crc == record.crc)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"%s/%s: tensor '%s': its bytes have CRC-32 %08x, expected %08x", ckpt->dir,
+			mfs_fileset_name(ckpt->files, s->file),
+			mfs_global_tensor_name(t, name, sizeof(name)), crc, record.crc);
 }

@@ -16,6 +16,7 @@
 #ifndef MFS_CKPT_H
 #define MFS_CKPT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
@@ -90,5 +91,13 @@ uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret)
  */
 int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
 		    uint32_t *ret_file, uint64_t *ret_offset, struct mfs_error *err);
+
+/* Storages are numbered from 0; several tensors may share one. */
+uint32_t mfs_ckpt_storage_count(const struct mfs_ckpt *ckpt);
+
+/* Reads all bytes of a storage and compares their CRC-32 with the container's, where the writer left
+ * one (*ret_checked). -EINVAL: they differ; t is for the message. */
+int mfs_ckpt_check_bytes(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
+			 bool *ret_checked, struct mfs_error *err);
 
 #endif

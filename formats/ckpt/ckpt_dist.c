@@ -376,7 +376,7 @@ static bool is_promised(const struct mfs_torch_tensor *t, const struct mfs_stora
 }
 
 static int locate_in(const struct mfs_torch_file *f, const struct mfs_storage *s, uint64_t *ret,
-		     struct mfs_error *err)
+		     struct mfs_record *ret_record, struct mfs_error *err)
 {
 	struct mfs_torch_tensor t;
 	char want[96], have[96];
@@ -393,13 +393,15 @@ static int locate_in(const struct mfs_torch_file *f, const struct mfs_storage *s
 			mfs_dtype_torch(t.dtype),
 			mfs_shape_text(t.shape, t.ndim, have, sizeof(have)));
 	rc = mfs_zip_locate(&f->zip.src, t.record, &at, err);
-	if (!rc)
-		*ret = s->at + at + t.offset * mfs_dtype_size(t.dtype);
-	return rc;
+	if (rc)
+		return rc;
+	*ret = s->at + at + t.offset * mfs_dtype_size(t.dtype);
+	*ret_record = (struct mfs_record){s->at + at, t.record->size, t.record->crc};
+	return 0;
 }
 
 int mfs_ckpt_locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
-			 struct mfs_error *err)
+			 struct mfs_record *ret_record, struct mfs_error *err)
 {
 	struct mfs_source file = mfs_source_file(ckpt->files, s->file);
 	struct mfs_source src = mfs_source_part(&file, s->at, s->length);
@@ -408,7 +410,7 @@ int mfs_ckpt_locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 
 	if (rc)
 		return rc;
-	rc = locate_in(&f, s, ret, err);
+	rc = locate_in(&f, s, ret, ret_record, err);
 	mfs_torch_file_release(&f);
 	return rc;
 }

@@ -17,6 +17,7 @@ struct mfs_storage {
 	const char *record;    /* torch: name of the ZIP record */
 	const uint64_t *shape; /* torch_dist: shape of the one tensor in the item */
 	uint8_t ndim;	       /* likewise */
+	uint32_t crc;	       /* torch: of the payload, 0: not computed; torch_dist: in the item */
 	_Atomic uint64_t data; /* file offset of the first element, plus 1; 0: not known yet */
 };
 
@@ -54,9 +55,16 @@ struct mfs_ckpt {
 int mfs_ckpt_read_torch(struct mfs_ckpt *ckpt, struct mfs_error *err);
 int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err);
 
-/* Where the bytes of a torch_dist item's tensor start in its file; checks that it is that tensor. */
+/* A ZIP record as a range of its file. */
+struct mfs_record {
+	uint64_t at, length;
+	uint32_t crc; /* 0: the writer did not compute it */
+};
+
+/* Finds a torch_dist item's tensor, checking that it is the one promised: the first byte of the tensor
+ * in *ret, and the record it lies in in *ret_record. */
 int mfs_ckpt_locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
-			 struct mfs_error *err);
+			 struct mfs_record *ret_record, struct mfs_error *err);
 
 /* One pointer per name. NULL: out of memory. */
 const char *mfs_ckpt_intern(struct mfs_ckpt *ckpt, const char *name);

@@ -484,8 +484,11 @@ static int storage_of(struct reader *r, const struct local *l, uint32_t *storage
 {
 	const struct mfs_zip_entry *e = l->t->record;
 	size_t index = (size_t)(e - l->rank->state.zip.entries);
-	struct mfs_storage s = {
-		.file = l->rank->file, .dtype = l->t->dtype, .at = e->header, .length = e->size};
+	struct mfs_storage s = {.file = l->rank->file,
+				.dtype = l->t->dtype,
+				.at = e->header,
+				.length = e->size,
+				.crc = e->crc};
 	int rc = 0;
 
 	if (!storages[index]) {

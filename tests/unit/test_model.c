@@ -465,7 +465,7 @@ START_TEST(test_refusals)
 	REFUSED(llama, hidden_size, 66, "no multiple of num_attention_heads");
 	REFUSED(qwen2, squared_relu, (a.swiglu = false, true), "squared_relu");
 	REFUSED(qwen2, quick_geglu, (a.swiglu = false, true), "quick_geglu");
-	REFUSED(qwen3, add_qkv_bias, true, "add_qkv_bias");
+	REFUSED(qwen3, add_qkv_bias, true, "qk_layernorm");
 	REFUSED(mixtral, moe_router_pre_softmax, true, "moe_router_pre_softmax");
 	REFUSED(mixtral, moe_router_topk_scaling_factor, 2.5, "moe_router_topk_scaling_factor");
 	REFUSED(mixtral, moe_router_score_function, "sqrtsoftplus", "moe_router_score_function");
