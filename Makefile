@@ -7,6 +7,9 @@ SBINDIR ?= /sbin
 CFLAGS ?= -O2 -g
 WERROR ?= -Werror
 BASE_CFLAGS := -std=gnu11 -Wall -Wextra $(WERROR) -ffp-contract=off -I.
+# Names are cut on purpose; how far gcc sees that differs between its versions, and clang has no such warning.
+GCC_CFLAGS  := $(shell $(CC) -Werror -Wno-format-truncation -fsyntax-only -x c /dev/null 2>/dev/null && \
+	echo -Wno-format-truncation)
 HARDENING   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 BASE_LIBS   := -pthread -lm
 
@@ -84,9 +87,9 @@ endef
 
 SANITIZE := -fno-omit-frame-pointer -fno-sanitize-recover=all
 CLANG    ?= clang
-$(eval $(call variant,obj,$$(CC),$(HARDENING)))
-$(eval $(call variant,asan,$$(CC),-fsanitize=address,undefined $(SANITIZE)))
-$(eval $(call variant,tsan,$$(CC),-fsanitize=thread $(SANITIZE)))
+$(eval $(call variant,obj,$$(CC),$(GCC_CFLAGS) $(HARDENING)))
+$(eval $(call variant,asan,$$(CC),$(GCC_CFLAGS) -fsanitize=address,undefined $(SANITIZE)))
+$(eval $(call variant,tsan,$$(CC),$(GCC_CFLAGS) -fsanitize=thread $(SANITIZE)))
 $(eval $(call variant,fuzz,$$(CLANG),-fsanitize=fuzzer-no-link,address,undefined $(SANITIZE)))
 
 $(O)/mcorefs: $(O)/obj/mcorefs

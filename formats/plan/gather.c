@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/io/guard.h"
-
 #define SLACK 64 /* whole elements around a range that begins and ends inside one (plan_read.c) */
 
 int mfs_gather_init(struct mfs_gather *g, size_t max_bytes, unsigned max_iov)
@@ -55,15 +53,11 @@ uint8_t *mfs_gather_room(struct mfs_gather *g, size_t len)
 	return room;
 }
 
-int mfs_gather_add(struct mfs_gather *g, const uint8_t *p, size_t len)
+void mfs_gather_add(struct mfs_gather *g, const uint8_t *p, size_t len)
 {
 	/* The last slot is kept for scratch, so that a request of many pieces never runs out. */
-	if (len >= MFS_GATHER_COPY && g->count + 1 < g->capacity) {
+	if (len >= MFS_GATHER_COPY && g->count + 1 < g->capacity)
 		append(g, p, len);
-		return 0;
-	}
-	if (mfs_guard_copy(g->scratch + g->scratch_used, p, len))
-		return -EIO;
-	mfs_gather_room(g, len);
-	return 0;
+	else
+		memcpy(mfs_gather_room(g, len), p, len);
 }

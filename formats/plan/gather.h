@@ -4,9 +4,9 @@
 
 #include "formats/plan/vfile.h"
 
-/* len bytes at p, which point into a mapping: referenced if long, copied under guard if short.
- * -EIO if a copy meets a page that cannot be read. */
-int mfs_gather_add(struct mfs_gather *g, const uint8_t *p, size_t len);
+/* len bytes at p, which point into a mapping: referenced if long, copied if short. Copies dereference the
+ * mapping, so this is to be called under mfs_guard_run(). */
+void mfs_gather_add(struct mfs_gather *g, const uint8_t *p, size_t len);
 
 /* Room for len bytes that the caller fills now; they follow what was gathered before. */
 uint8_t *mfs_gather_room(struct mfs_gather *g, size_t len);

@@ -151,6 +151,26 @@ static uint32_t find_part(const struct mfs_vfile *f, uint64_t off)
 	return low;
 }
 
+struct run {
+	struct mfs_gather *g;
+	const uint8_t *p;
+	size_t len;
+};
+
+static void add_run(void *arg)
+{
+	const struct run *r = arg;
+
+	mfs_gather_add(r->g, r->p, r->len);
+}
+
+static int add_guarded(struct mfs_gather *g, const uint8_t *p, size_t len)
+{
+	struct run r = {g, p, len};
+
+	return mfs_guard_run(add_run, &r);
+}
+
 static int gather_file(const struct part *part, uint64_t off, uint64_t len, struct mfs_gather *g,
 		       struct mfs_error *err)
 {
@@ -161,7 +181,7 @@ static int gather_file(const struct part *part, uint64_t off, uint64_t len, stru
 
 	if (!rc)
 		rc = mfs_fileset_map(set, file, &map, err);
-	if (!rc && mfs_gather_add(g, map + part->u.file.offset + off, len))
+	if (!rc && add_guarded(g, map + part->u.file.offset + off, len))
 		rc = mfs_fail(err, -EIO, "%s/%s: cannot be read", mfs_fileset_dir(set),
 			      mfs_fileset_name(set, file));
 	return rc;
@@ -175,7 +195,8 @@ static int gather_part(struct part *part, uint64_t off, uint64_t len, struct mfs
 
 	switch (part->kind) {
 	case PART_LITERAL:
-		return mfs_gather_add(g, part->u.bytes + off, len);
+		mfs_gather_add(g, part->u.bytes + off, len);
+		return 0;
 	case PART_FILE:
 		return gather_file(part, off, len, g, err);
 	default:

@@ -6,6 +6,7 @@ import pathlib
 import pytest
 
 import generated
+import models
 import program
 
 
@@ -32,6 +33,9 @@ def pytest_sessionstart(session):
 
 
 def pytest_terminal_summary(terminalreporter):
+    for kind, (value, where) in models.LARGEST.items():
+        if where:
+            terminalreporter.write_line(f"largest {kind} difference: {value:.1e} ({where})")
     for reason, count in sorted(_config.reasons.items()):
         terminalreporter.write_line(f"skipped: {reason}" + (f" ({count} tests)" if count > 1 else ""))
 

@@ -14,7 +14,9 @@ root=$(cd "$here/../.." && pwd)
 export MCOREFS_BINARY=${MCOREFS_BINARY:-$root/build/mcorefs}
 export MCOREFS_FIXTURES=${MCOREFS_FIXTURES:-$root/tests/fixtures}
 export MCOREFS_VENVS=${MCOREFS_VENVS:-${XDG_CACHE_HOME:-$HOME/.cache}/mcorefs-interop}
-export PYTHONWARNINGS=ignore OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 PYTHONPYCACHEPREFIX=$MCOREFS_VENVS/bytecode  # not in the tree
+export PYTHONWARNINGS=ignore OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
+# What the peers cache lies with them, neither in the tree nor all over the home directory.
+export PYTHONPYCACHEPREFIX=$MCOREFS_VENVS/bytecode VLLM_CACHE_ROOT=$MCOREFS_VENVS/vllm TORCH_EXTENSIONS_DIR=$MCOREFS_VENVS/torch_extensions
 
 finish() { # PASSED FAILED SKIPPED
     echo "$1 passed, $2 failed, $3 skipped"

@@ -43,7 +43,7 @@ class Peer:
         if spec.name in self.failed:
             raise self.failed[spec.name]
         directory = self.directories[spec.name]
-        models.assert_same_text(self.answers[str(directory)], models.load(directory))
+        models.assert_same_text(self.answers[str(directory)], models.load(directory), spec.name)
 
 
 def asked(request, specs):
