@@ -380,6 +380,14 @@ void mfs_iteration_drop_check(struct mfs_iteration *it)
 	pthread_mutex_unlock(&it->lock);
 }
 
+void mfs_iteration_let_go(struct mfs_iteration *it)
+{
+	pthread_mutex_lock(&it->lock);
+	if (it->ckpt)
+		mfs_fileset_let_go(mfs_ckpt_files(it->ckpt));
+	pthread_mutex_unlock(&it->lock);
+}
+
 const char *mfs_iteration_name(const struct mfs_iteration *it)
 {
 	return it->name;

@@ -52,6 +52,9 @@ int mfs_iteration_look(const char *path, const char *name, int64_t number,
 		       const struct mfs_view_options *options, const char *hold,
 		       struct mfs_iteration *before, struct mfs_iteration **ret,
 		       struct mfs_error *err);
+/* The iteration is no longer shown: gives back the disk space of files that were deleted. */
+void mfs_iteration_let_go(struct mfs_iteration *it);
+
 /* Frees the checkpoint that the check left, unless somebody has asked for it. */
 void mfs_iteration_drop_check(struct mfs_iteration *it);
 void mfs_iteration_free(struct mfs_iteration *it);

@@ -276,6 +276,19 @@ static int list_single(const struct mfs_root *root, struct candidates *c, struct
 	return add_candidate(c, *name ? name : "checkpoint", MFS_RELEASE) ? mfs_fail_nomem(err) : 0;
 }
 
+static void let_go_of_missing(const struct mfs_root_snapshot *before,
+			      const struct mfs_root_snapshot *now)
+{
+	for (uint32_t i = 0; before && i < before->count; i++) {
+		bool shown = false;
+
+		for (uint32_t k = 0; k < now->count && !shown; k++)
+			shown = before->iterations[i] == now->iterations[k];
+		if (!shown)
+			mfs_iteration_let_go(before->iterations[i]);
+	}
+}
+
 /* Under the refresh lock. */
 static int look(struct mfs_root *root, struct mfs_error *err)
 {
@@ -296,6 +309,7 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 		goto done;
 	now->older = old;
 	atomic_store(&root->snapshot, now);
+	let_go_of_missing(before, &now->public);
 	now = NULL;
 done:
 	if (now)

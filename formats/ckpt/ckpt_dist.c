@@ -1,5 +1,6 @@
 /* torch_dist: `.metadata` says where every chunk of every global tensor lies in `__R_W.distcp`. */
 #include <errno.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +10,11 @@
 #include "formats/ckpt/names.h"
 #include "formats/dcp.h"
 
-#define METADATA     ".metadata"
-#define COMMON_FILE  "common.pt"	      /* core <= 0.18 */
-#define COMMON_ITEM  "common_state/shard_0_1" /* core >= 0.19 */
-#define MAX_METADATA (8ull << 30)
+#define METADATA	  ".metadata"
+#define COMMON_FILE	  "common.pt"		   /* core <= 0.18 */
+#define COMMON_ITEM	  "common_state/shard_0_1" /* core >= 0.19 */
+#define MAX_METADATA	  (8ull << 30)
+#define MAX_METADATA_JSON (1u << 20)
 
 /* ---- non-tensor state ---- */
 
@@ -293,21 +295,42 @@ static void note_layout(struct mfs_ckpt *ckpt)
 }
 
 /* metadata.json names the backend; zarr (until core 0.15) is another format altogether. */
+static int check_backend_text(struct mfs_ckpt *ckpt, const char *text, size_t len,
+			      struct mfs_error *err)
+{
+	json_t *root = json_loadb(text, len, 0, NULL);
+	const char *backend = json_string_value(json_object_get(root, "sharded_backend"));
+	int rc = 0;
+
+	if (!backend)
+		rc = mfs_fail(err, -ENODATA, "%s/metadata.json: %s: the save is incomplete",
+			      ckpt->dir,
+			      root ? "it names no sharded_backend" : "it is no JSON (cut short?)");
+	else if (strcmp(backend, "torch_dist"))
+		rc = mfs_fail(err, -ENOTSUP,
+			      "%s/metadata.json: sharded_backend is '%.40s', expected torch_dist",
+			      ckpt->dir, backend);
+	json_decref(root);
+	return rc;
+}
+
 static int check_backend(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	struct mfs_source src;
-	char text[4097] = "";
 	uint32_t file;
+	void *text;
 	int rc = mfs_fileset_add(ckpt->files, "metadata.json", &file, err);
 
 	if (rc)
 		return rc;
 	src = mfs_source_file(ckpt->files, file);
-	rc = mfs_source_read(&src, 0, text, mfs_min_u64(src.size, sizeof(text) - 1), err);
-	if (!rc && !strstr(text, "\"torch_dist\""))
-		return mfs_fail(err, -ENOTSUP,
-				"%s/metadata.json: sharded_backend is not torch_dist: %.60s",
-				ckpt->dir, text);
+	if (src.size > MAX_METADATA_JSON)
+		return mfs_fail(err, -ENOTSUP, "%s/metadata.json: larger than 1 MiB", ckpt->dir);
+	rc = mfs_source_slurp(&src, 0, src.size, &text, err);
+	if (rc)
+		return rc;
+	rc = check_backend_text(ckpt, text, src.size, err);
+	free(text);
 	return rc;
 }
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "formats/base/bytes.h"
 #include "formats/ckpt/ckpt_i.h"
@@ -67,6 +68,18 @@ static bool parse_rank_name(const char *name, struct rank_dir *ret)
 	return false;
 }
 
+/* With a distributed optimizer Megatron makes a directory for every rank, and leaves those empty whose
+ * weights another rank has saved (training/checkpointing.py: ensure_directory_exists). */
+static bool has_state(const struct reader *r, const char *name)
+{
+	char path[4096];
+	struct stat st;
+
+	return (size_t)snprintf(path, sizeof(path), "%s/%s/" STATE_FILE, r->ckpt->dir, name) <
+		       sizeof(path) &&
+	       !stat(path, &st);
+}
+
 static int list_ranks(struct reader *r)
 {
 	DIR *dir = opendir(r->ckpt->dir);
@@ -78,7 +91,7 @@ static int list_ranks(struct reader *r)
 	while (!rc && (e = readdir(dir))) {
 		struct rank_dir rank = {0}, *grown;
 
-		if (!parse_rank_name(e->d_name, &rank))
+		if (!parse_rank_name(e->d_name, &rank) || !has_state(r, e->d_name))
 			continue;
 		grown = reallocarray(r->ranks, r->count + 1, sizeof(*grown));
 		if (grown)
@@ -141,7 +154,10 @@ static int read_layout(struct reader *r)
 	int rc;
 
 	if (!r->count)
-		return mfs_fail(r->err, -ENODATA, "%s: no mp_rank_* directories", r->ckpt->dir);
+		return mfs_fail(r->err, -ENODATA,
+				"%s: no mp_rank_* directory holds a " STATE_FILE
+				": the save is incomplete",
+				r->ckpt->dir);
 	qsort(r->ranks, r->count, sizeof(*r->ranks), by_number);
 	rc = open_state(r, &r->ranks[0]);
 	if (!rc)
@@ -216,8 +232,8 @@ static int missing(struct reader *r, uint32_t tp, uint32_t pp, uint32_t ep)
 	if (r->ep > 1)
 		snprintf(name + used, sizeof(name) - used, "_%03u", ep);
 	return mfs_fail(r->err, -ENODATA,
-			"%s/%s is missing: the save is incomplete (TP%u PP%u EP%u)", r->ckpt->dir,
-			name, r->tp, r->pp, r->ep);
+			"%s/%s/" STATE_FILE " is missing: the save is incomplete (TP%u PP%u EP%u)",
+			r->ckpt->dir, name, r->tp, r->pp, r->ep);
 }
 
 static int check_grid(struct reader *r)

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/io/guard.h"
 
 /* Mapped bytes handed out before their page-table entries are dropped. */
 #define RESIDENT_LIMIT (32u << 20)
 /* The kernel cuts one request for read-ahead at the device's read-ahead or I/O size, whichever is larger
  * (mm/readahead.c: force_page_cache_ra); 128 KiB is the smallest default. */
 #define READ_AHEAD_STEP (128u << 10)
+#define SMALL_READ	(64u << 10) /* below it, a read is of a header and what follows is not wanted */
 
 struct file {
 	char *name;
@@ -202,27 +202,42 @@ int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *
 	return compare(set, f, &st, err);
 }
 
-static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struct mfs_error *err)
+/* The file as it was added, opened: -ESTALE if it is another one by now. */
+static int open_same(struct mfs_fileset *set, const struct file *f, int *ret_fd,
+		     struct mfs_error *err)
 {
 	int fd = openat(set->dirfd, f->name, O_RDONLY | O_CLOEXEC);
 	struct stat st;
-	uint8_t *map;
-	int rc = 0;
+	int rc;
 
 	if (fd < 0)
-		return mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name, strerror(errno));
+		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", set->dir,
+				f->name, strerror(errno));
 	if (fstat(fd, &st))
 		rc = mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name, strerror(errno));
 	else
 		rc = compare(set, f, &st, err);
-	if (!rc) {
-		map = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
-		if (map == MAP_FAILED)
-			rc = mfs_fail(err, -errno, "%s/%s: cannot map %llu bytes: %s", set->dir,
-				      f->name, (unsigned long long)f->size, strerror(errno));
-		else
-			*ret = map;
+	if (rc) {
+		close(fd);
+		return rc;
 	}
+	*ret_fd = fd;
+	return 0;
+}
+
+static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struct mfs_error *err)
+{
+	uint8_t *map;
+	int fd, rc = open_same(set, f, &fd, err);
+
+	if (rc)
+		return rc;
+	map = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
+	if (map == MAP_FAILED)
+		rc = mfs_fail(err, -errno, "%s/%s: cannot map %llu bytes: %s", set->dir, f->name,
+			      (unsigned long long)f->size, strerror(errno));
+	else
+		*ret = map;
 	close(fd);
 	return rc;
 }
@@ -253,23 +268,43 @@ int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 	return 0;
 }
 
+static int read_all(int fd, uint64_t off, uint8_t *buf, size_t len)
+{
+	while (len) {
+		ssize_t n = pread(fd, buf, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		buf += n;
+		off += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Not through the mapping: a page fault reads around it as far as the device's read-ahead goes, which for
+ * the headers of 30 000 records scattered over a checkpoint may be megabytes each. */
 int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
 		     struct mfs_error *err)
 {
-	const uint8_t *map;
-	int rc;
+	const struct file *f = set->files[file];
+	int fd, rc;
 
-	rc = mfs_fileset_check(set, file, err);
-	if (!rc)
-		rc = mfs_fileset_map(set, file, &map, err);
+	if (!mfs_range_ok(off, len, f->size))
+		return mfs_fail(err, -EINVAL, "%s/%s: bytes %llu+%zu lie beyond its end", set->dir,
+				f->name, (unsigned long long)off, len);
+	rc = open_same(set, f, &fd, err);
 	if (rc)
 		return rc;
-	if (!mfs_range_ok(off, len, set->files[file]->size))
-		return mfs_fail(err, -EINVAL, "%s/%s: bytes %llu+%zu lie beyond its end", set->dir,
-				set->files[file]->name, (unsigned long long)off, len);
-	if (mfs_guard_copy(buf, map + off, len))
-		return mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu", set->dir,
-				set->files[file]->name, (unsigned long long)off, len);
+	if (len < SMALL_READ)
+		posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+	rc = read_all(fd, off, buf, len);
+	close(fd);
+	if (rc)
+		return mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu: %s", set->dir,
+				f->name, (unsigned long long)off, len, strerror(-rc));
 	return 0;
 }
 
@@ -320,4 +355,22 @@ void mfs_fileset_served(struct mfs_fileset *set, uint64_t bytes)
 		if (map)
 			madvise(map, set->files[i]->size, MADV_DONTNEED);
 	}
+}
+
+void mfs_fileset_let_go(struct mfs_fileset *set)
+{
+	int nothing = memfd_create("mcorefs-gone", MFD_CLOEXEC);
+
+	for (uint32_t i = 0; i < set->count && nothing >= 0; i++) {
+		uint8_t *map = atomic_load_explicit(&set->files[i]->map, memory_order_acquire);
+
+		if (!map || !mfs_fileset_check(set, i, NULL))
+			continue;
+		/* In place: a reader that is in the middle meets SIGBUS or EFAULT, as with a cut file. */
+		if (mmap(map, set->files[i]->size, PROT_READ, MAP_SHARED | MAP_FIXED, nothing, 0) ==
+		    MAP_FAILED)
+			continue; /* it stays as it was, which costs disk space and nothing else */
+	}
+	if (nothing >= 0)
+		close(nothing);
 }

@@ -54,4 +54,8 @@ void mfs_fileset_willneed(struct mfs_fileset *set, uint32_t file, uint64_t off, 
  * now and then, so that the daemon's resident size does not grow with what it served. */
 void mfs_fileset_served(struct mfs_fileset *set, uint64_t bytes);
 
+/* Lets go of what is mapped of files that are no longer the ones added (a deleted iteration), so that
+ * their disk space is given back. Readers of them get -ESTALE or -EIO, as they would anyway. */
+void mfs_fileset_let_go(struct mfs_fileset *set);
+
 #endif
