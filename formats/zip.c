@@ -1,25 +1,27 @@
 #include "formats/zip.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
 
-#define EOCD_SIG       0x06054b50u
-#define EOCD_SIZE      22
-#define EOCD64_SIG     0x06064b50u
-#define EOCD64_SIZE    56
-#define LOCATOR64_SIG  0x07064b50u
-#define LOCATOR64_SIZE 20
-#define CENTRAL_SIG    0x02014b50u
-#define CENTRAL_SIZE   46
-#define LOCAL_SIG      0x04034b50u
-#define LOCAL_SIZE     30
-#define MAX_COMMENT    65535
-#define ZIP64_EXTRA    1
-#define FLAG_ENCRYPTED 1
-#define METHOD_STORED  0
+#define EOCD_SIG	0x06054b50u
+#define EOCD_SIZE	22
+#define EOCD64_SIG	0x06064b50u
+#define EOCD64_SIZE	56
+#define LOCATOR64_SIG	0x07064b50u
+#define LOCATOR64_SIZE	20
+#define CENTRAL_SIG	0x02014b50u
+#define CENTRAL_SIZE	46
+#define LOCAL_SIG	0x04034b50u
+#define LOCAL_SIZE	30
+#define MAX_COMMENT	65535
+#define ZIP64_EXTRA	1
+#define FLAG_ENCRYPTED	1
+#define FLAG_DESCRIPTOR 8
+#define METHOD_STORED	0
 
 /* Where the central directory lies, and how many entries it claims. */
 struct directory {
@@ -206,8 +208,10 @@ static int check_entries(struct mfs_zip *zip, uint64_t directory, struct mfs_err
 	if (zip->count)
 		qsort(e, zip->count, sizeof(*e), by_header);
 	for (uint32_t i = 0; i < zip->count; i++) {
-		uint64_t end, limit = i + 1 < zip->count ? e[i + 1].header : directory;
+		const uint64_t limit = i + 1 < zip->count ? e[i + 1].header : directory;
+		uint64_t end;
 
+		e[i].limit = limit;
 		if (mfs_add_overflows(e[i].header, LOCAL_SIZE + strlen(e[i].name), &end) ||
 		    mfs_add_overflows(end, e[i].size, &end) || end > limit)
 			return mfs_fail(
@@ -286,6 +290,15 @@ const struct mfs_zip_entry *mfs_zip_find(const struct mfs_zip *zip, const char *
 	return bsearch(&key, zip->entries, zip->count, sizeof(key), by_name);
 }
 
+/* Bytes between a payload and what follows: a data descriptor if the header announces one (flag bit 3),
+ * of 32-bit or 64-bit sizes, with or without its signature. */
+static bool gap_is_right(uint64_t gap, unsigned flags)
+{
+	if (!(flags & FLAG_DESCRIPTOR))
+		return gap == 0;
+	return gap == 12 || gap == 16 || gap == 20 || gap == 24;
+}
+
 int mfs_zip_locate(const struct mfs_source *src, const struct mfs_zip_entry *e, uint64_t *ret,
 		   struct mfs_error *err)
 {
@@ -305,9 +318,10 @@ int mfs_zip_locate(const struct mfs_source *src, const struct mfs_zip_entry *e, 
 				"%s: damaged ZIP archive: no local header of '%s' at %llu",
 				src->name, e->name, (unsigned long long)e->header);
 	data = e->header + LOCAL_SIZE + name_len + mfs_le16(local + 28);
-	if (!mfs_range_ok(data, e->size, src->size))
+	if (data > e->limit || e->size > e->limit - data ||
+	    !gap_is_right(e->limit - data - e->size, mfs_le16(local + 6)))
 		return mfs_fail(err, -EINVAL,
-				"%s: damaged ZIP archive: payload of '%s' lies beyond its end",
+				"%s: damaged ZIP archive: payload of '%s' does not fill its place",
 				src->name, e->name);
 	*ret = data;
 	return 0;

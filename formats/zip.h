@@ -19,6 +19,7 @@ struct mfs_zip_entry {
 	const char *name;
 	uint64_t header; /* offset of the local header in the archive */
 	uint64_t size;	 /* payload bytes */
+	uint64_t limit;	 /* offset of what follows: the next header, or the directory */
 	uint32_t crc;	 /* CRC-32 of the payload; 0 where the writer did not compute it */
 };
 
@@ -37,7 +38,9 @@ void mfs_zip_release(struct mfs_zip *zip);
 /* NULL if there is none. */
 const struct mfs_zip_entry *mfs_zip_find(const struct mfs_zip *zip, const char *name);
 
-/* Offset of the payload in the archive: reads the local header, whose name must be the entry's. */
+/* Offset of the payload in the archive: reads the local header, whose name must be the entry's. Header,
+ * payload and data descriptor must fill the space up to limit, so that a changed length in the header
+ * cannot move the payload unnoticed. */
 int mfs_zip_locate(const struct mfs_source *src, const struct mfs_zip_entry *e, uint64_t *ret,
 		   struct mfs_error *err);
 

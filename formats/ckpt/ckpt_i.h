@@ -14,7 +14,8 @@ struct mfs_storage {
 	uint32_t file;
 	enum mfs_dtype dtype;
 	uint64_t at, length;   /* torch: local header and payload size; torch_dist: the item */
-	const char *record;    /* torch: name of the ZIP record */
+	uint64_t limit;	       /* torch: of the ZIP record (zip.h) */
+	const char *record;    /* torch: its name */
 	const uint64_t *shape; /* torch_dist: shape of the one tensor in the item */
 	uint8_t ndim;	       /* likewise */
 	uint32_t crc;	       /* torch: of the payload, 0: not computed; torch_dist: in the item */

@@ -504,6 +504,7 @@ static int storage_of(struct reader *r, const struct local *l, uint32_t *storage
 				.dtype = l->t->dtype,
 				.at = e->header,
 				.length = e->size,
+				.limit = e->limit,
 				.crc = e->crc};
 	int rc = 0;
 

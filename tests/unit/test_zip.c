@@ -156,7 +156,7 @@ static size_t big_directory(uint8_t *p, uint64_t first, uint64_t second)
 START_TEST(test_zip64)
 {
 	static const struct mfs_source_ops ops = {.read = sparse_read};
-	const uint64_t first = 5ull << 30, second = first + 100;
+	const uint64_t first = 5ull << 30, second = 31 + first + 24;
 	struct sparse s = {.tail = second};
 	struct mfs_source src = {.ops = &ops, .name = "big", .object = &s};
 	uint64_t at, directory = second + 31 + 2 + 24;
@@ -165,9 +165,11 @@ START_TEST(test_zip64)
 	uint8_t *p;
 
 	memcpy(s.head, "PK\3\4", 4);
+	put16(s.head + 6, 8); /* a data descriptor of 64-bit sizes follows, as torch writes it */
 	put16(s.head + 26, 1);
 	s.head[30] = 'a';
 	memcpy(s.end, "PK\3\4", 4);
+	put16(s.end + 6, 8);
 	put16(s.end + 26, 1);
 	s.end[30] = 'b';
 	p = s.end + (directory - second);
@@ -193,6 +195,10 @@ START_TEST(test_zip64)
 	ck_assert_uint_eq(at, 31);
 	unit_ok(mfs_zip_locate(&src, mfs_zip_find(&zip, "b"), &at, &err), &err);
 	ck_assert_uint_eq(at, second + 31);
+	/* A longer extra field would move the payload: it must not go unnoticed. */
+	put16(s.head + 28, 1);
+	unit_fails(mfs_zip_locate(&src, mfs_zip_find(&zip, "a"), &at, &err), &err, -EINVAL,
+		   "its place");
 	mfs_zip_release(&zip);
 }
 END_TEST
