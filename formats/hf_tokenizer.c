@@ -144,6 +144,14 @@ static bool find_member(struct scan object, const char *name, struct scan *ret)
 	return false;
 }
 
+/* One object whose brackets balance, and nothing behind it: a file that was cut is not. */
+static bool is_whole(struct scan text)
+{
+	struct scan object;
+
+	return peek(&text) == '{' && scan_value(&text, &object) && !peek(&text);
+}
+
 /* A token id at the start of a value. */
 static bool scan_id(const struct scan *value, int64_t *ret)
 {
@@ -168,7 +176,11 @@ static int load_added(const char *tokenizer, size_t len, json_t **ret, struct mf
 	struct scan list;
 
 	*ret = NULL;
-	if (!tokenizer || !find_member(whole, "added_tokens", &list))
+	if (!tokenizer)
+		return 0;
+	if (!is_whole(whole))
+		return mfs_fail(err, -EINVAL, TOKENIZER ": no JSON object, or cut short");
+	if (!find_member(whole, "added_tokens", &list))
 		return 0;
 	return mfs_json_load(list.at, (size_t)(list.end - list.at), MFS_HF_TOKENIZER_CONFIG_MAX,
 			     JSON_DECODE_ANY, TOKENIZER " added_tokens", ret, err);

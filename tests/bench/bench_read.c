@@ -1,9 +1,10 @@
 /*
- * bench_read [-m read|mmap|direct|fault] [-b BYTES] [-n READERS] [-t NAME] [-d] FILE...
+ * bench_read [-m read|mmap|copy|direct|fault] [-b BYTES] [-n READERS] [-t NAME] [-d] FILE...
  *
  * Reads files, or of safetensors files the tensors whose names contain NAME, with READERS processes,
- * each its share. Prints "BYTES SECONDS"; with -m fault, single pages in random order, it prints
- * "MEDIAN P99" of their microseconds. -d drops the files' cached pages first.
+ * each its share: by read(2), touching each page of a mapping once, copying out of a mapping, or with
+ * O_DIRECT. Prints "BYTES SECONDS"; with -m fault, single pages in random order, it prints "MEDIAN P99"
+ * of their microseconds. -d drops the files' cached pages first.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -28,7 +29,7 @@
 #define FAULTS	    1000       /* pages touched by each reader */
 #define SHARE	    (2u << 20) /* shares begin at multiples of this in their files */
 
-enum mode { READ, MMAP, DIRECT, FAULT };
+enum mode { READ, MMAP, COPY, DIRECT, FAULT };
 
 struct range {
 	const char *path;
@@ -130,16 +131,20 @@ static void read_range(int fd, const struct range *r, uint8_t *buf)
 	}
 }
 
-static void touch_range(int fd, const struct range *r)
+static void map_range(int fd, const struct range *r, uint8_t *buf)
 {
 	uint64_t start = r->off & ~4095ull, len = r->off + r->len - start;
-	const volatile uint8_t *map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, (off_t)start);
+	uint8_t *map = mmap(NULL, len, PROT_READ, MAP_SHARED, fd, (off_t)start);
 
 	if (map == MAP_FAILED)
 		die(r->path);
-	for (uint64_t at = 0; at < len; at += 4096)
-		(void)map[at];
-	munmap((void *)(uintptr_t)map, len);
+	if (mode == COPY)
+		for (uint64_t at = 0; at < len; at += piece)
+			memcpy(buf, map + at, mfs_min_u64(piece, len - at));
+	else
+		for (uint64_t at = 0; at < len; at += 4096)
+			(void)*(volatile uint8_t *)(map + at);
+	munmap(map, len);
 }
 
 static void fault_range(int fd, const struct range *r, double *out)
@@ -166,8 +171,8 @@ static void read_one(const struct range *r, void *buf, double *faults)
 
 	if (fd < 0)
 		die(r->path);
-	if (mode == MMAP)
-		touch_range(fd, r);
+	if (mode == MMAP || mode == COPY)
+		map_range(fd, r, buf);
 	else if (mode == FAULT)
 		fault_range(fd, r, faults);
 	else
@@ -249,7 +254,7 @@ static double run(unsigned readers)
 
 int main(int argc, char **argv)
 {
-	static const char *const modes[] = {"read", "mmap", "direct", "fault"};
+	static const char *const modes[] = {"read", "mmap", "copy", "direct", "fault"};
 	const char *tensors = NULL;
 	unsigned readers = 1;
 	bool drop = false;
@@ -258,7 +263,7 @@ int main(int argc, char **argv)
 
 	while ((opt = getopt(argc, argv, "m:b:n:t:d")) != -1) {
 		if (opt == 'm')
-			for (int i = 0; i < 4; i++)
+			for (int i = 0; i < 5; i++)
 				mode = strcmp(optarg, modes[i]) ? mode : (enum mode)i;
 		else if (opt == 'b')
 			piece = strtoull(optarg, NULL, 0);
