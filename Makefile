@@ -117,10 +117,10 @@ deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing ne
 demo: all ## mount a sample checkpoint, look at it, read it through the mount
 	@tests/demo.sh
 
-tests: $(O)/mcorefs $(O)/asan/mcorefs $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) ## build all tests without running them
+tests: $(O)/mcorefs $(O)/asan/mcorefs $(O)/tsan/mcorefs $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) ## build all tests without running them
 
 check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
-	@tests/run.sh unit fuzz-corpus damage mount giants fuzz-smoke
+	@tests/run.sh unit fuzz-corpus damage mount mount-san giants fuzz-smoke
 
 unit: $(UNIT_PROGRAMS) ## unit tests alone: plain, under ASan and UBSan, threads under TSan
 	@tests/run.sh unit

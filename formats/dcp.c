@@ -13,6 +13,8 @@
 #include "formats/pickle.h"
 #include "formats/torch_file.h"
 
+#define MAX_ATTRIBUTES 64
+
 struct file_entry {
 	UT_hash_handle hh;
 	uint32_t index;
@@ -31,6 +33,15 @@ struct parser {
 static int bad(struct parser *p, const char *key, const char *what)
 {
 	return mfs_fail(p->err, -EINVAL, "%s: '%s': %s", p->name, key, what);
+}
+
+/* An attribute of one of DCP's small classes. One with more attributes than any of them has would be
+ * searched again for every chunk that refers to it. */
+static mfs_value attribute(struct parser *p, mfs_value v, const char *name)
+{
+	if (mfs_value_pairs(p->doc, mfs_value_state(p->doc, v)) > MAX_ATTRIBUTES)
+		return 0;
+	return mfs_value_attr(p->doc, v, name);
 }
 
 /* ---- state_dict_metadata: names, shapes, chunks ---- */
@@ -74,7 +85,7 @@ static int by_offset(const void *a, const void *b, void *ndim)
 
 static enum mfs_dtype read_dtype(struct parser *p, mfs_value tensor)
 {
-	mfs_value properties = mfs_value_attr(p->doc, tensor, "properties");
+	mfs_value properties = attribute(p, tensor, "properties");
 	mfs_value state = mfs_value_state(p->doc, properties);
 
 	/* TensorProperties.__getstate__ gives a tuple; older pickles have the plain dict. */
@@ -85,8 +96,8 @@ static enum mfs_dtype read_dtype(struct parser *p, mfs_value tensor)
 
 static int read_tensor(struct parser *p, mfs_value v, struct mfs_dcp_tensor *t)
 {
-	mfs_value size = mfs_value_attr(p->doc, v, "size");
-	mfs_value chunks = mfs_value_attr(p->doc, v, "chunks");
+	mfs_value size = attribute(p, v, "size");
+	mfs_value chunks = attribute(p, v, "chunks");
 	unsigned ndim = mfs_value_count(p->doc, mfs_torch_size(p->doc, size));
 	int rc;
 
@@ -106,10 +117,9 @@ static int read_tensor(struct parser *p, mfs_value v, struct mfs_dcp_tensor *t)
 		struct mfs_dcp_chunk *c = &t->chunks[i];
 
 		c->item.file = MFS_DCP_NO_FILE;
-		rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "offsets"), ndim, &c->lo);
+		rc = read_dims(p, t->key, attribute(p, chunk, "offsets"), ndim, &c->lo);
 		if (!rc)
-			rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "sizes"), ndim,
-				       &c->size);
+			rc = read_dims(p, t->key, attribute(p, chunk, "sizes"), ndim, &c->size);
 	}
 	if (!rc)
 		qsort_r(t->chunks, t->chunk_count, sizeof(*t->chunks), by_offset, &ndim);
@@ -228,19 +238,19 @@ static int find_file(struct parser *p, const char *key, mfs_value path, uint32_t
 
 static int read_item(struct parser *p, const char *key, mfs_value info, struct mfs_dcp_item *ret)
 {
-	mfs_value transforms = mfs_value_attr(p->doc, info, "transform_descriptors");
+	mfs_value transforms = attribute(p, info, "transform_descriptors");
 	int64_t offset, length;
 
 	if (mfs_value_count(p->doc, transforms))
 		return mfs_fail(p->err, -ENOTSUP,
 				"%s: '%s': its bytes are transformed (compressed?)", p->name, key);
-	if (!mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "offset"), &offset) ||
-	    !mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "length"), &length) || offset < 0 ||
+	if (!mfs_value_int(p->doc, attribute(p, info, "offset"), &offset) ||
+	    !mfs_value_int(p->doc, attribute(p, info, "length"), &length) || offset < 0 ||
 	    length < 0)
 		return bad(p, key, "its place in a file is no natural number");
 	ret->offset = (uint64_t)offset;
 	ret->length = (uint64_t)length;
-	return find_file(p, key, mfs_value_attr(p->doc, info, "relative_path"), &ret->file);
+	return find_file(p, key, attribute(p, info, "relative_path"), &ret->file);
 }
 
 static struct mfs_dcp_chunk *find_chunk(const struct mfs_dcp_tensor *t, const uint64_t *lo)
@@ -266,7 +276,7 @@ static struct mfs_dcp_chunk *find_chunk(const struct mfs_dcp_tensor *t, const ui
 /* Equality of a MetadataIndex uses (fqn, offset) alone: its index is a hint that may be wrong. */
 static int read_place(struct parser *p, mfs_value index, mfs_value info)
 {
-	mfs_value offset = mfs_torch_size(p->doc, mfs_value_attr(p->doc, index, "offset"));
+	mfs_value offset = mfs_torch_size(p->doc, attribute(p, index, "offset"));
 	struct mfs_dcp_bytes *bytes, bytes_key;
 	struct mfs_dcp_tensor *tensor, tensor_key;
 	struct mfs_dcp_chunk *chunk;
@@ -275,7 +285,7 @@ static int read_place(struct parser *p, mfs_value index, mfs_value info)
 	const char *text;
 	size_t len;
 
-	if (!mfs_value_str(p->doc, mfs_value_attr(p->doc, index, "fqn"), &text, &len) ||
+	if (!mfs_value_str(p->doc, attribute(p, index, "fqn"), &text, &len) ||
 	    len >= sizeof(name) || memchr(text, 0, len))
 		return mfs_fail(p->err, -EINVAL, "%s: an item without a name", p->name);
 	memcpy(name, text, len);

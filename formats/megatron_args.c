@@ -33,6 +33,12 @@ static bool absent(struct reader *r, mfs_value v)
 	return mfs_value_is_none(r->doc, v);
 }
 
+/* True also where the argument is there and None. */
+static bool lookup_has(struct reader *r, const char *name)
+{
+	return mfs_value_has(r->doc, mfs_value_state(r->doc, r->args), name);
+}
+
 static int64_t integer(struct reader *r, const char *name, int64_t otherwise)
 {
 	mfs_value v = lookup(r, name);
@@ -165,7 +171,8 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->squared_relu = flag(r, "squared_relu", false);
 	a->openai_gelu = flag(r, "openai_gelu", false);
 	a->quick_geglu = flag(r, "quick_geglu", false);
-	a->exact_gelu = !a->openai_gelu && !flag(r, "bias_gelu_fusion", true);
+	/* openai_gelu has no reader in Megatron-core: the fused form is tanh, the other erf. */
+	a->exact_gelu = !flag(r, "bias_gelu_fusion", true);
 	a->add_bias_linear = flag(r, "add_bias_linear", true);
 	a->add_qkv_bias = flag(r, "add_qkv_bias", false);
 	a->qk_layernorm = flag(r, "qk_layernorm", false);
@@ -190,19 +197,25 @@ static int64_t window(struct reader *r)
 
 static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 {
+	/* MLATransformerConfig's own values held where the arguments were not there yet (core 0.10). */
+	const bool before_rope_type = !lookup_has(r, "rope_type");
+
 	a->position_embedding_type = string(
 		r, "position_embedding_type",
 		flag(r, "use_rotary_position_embeddings", false) ? "rope" : "learned_absolute");
 	a->rotary_base = real(r, "rotary_base", 10000);
 	a->rotary_percent = real(r, "rotary_percent", 1.0);
+	if (a->rotary_percent < 0 || a->rotary_percent > 1)
+		wrong(r, "rotary_percent", "a number from 0 to 1");
 	a->rotary_interleaved = flag(r, "rotary_interleaved", false);
 	a->use_rope_scaling = flag(r, "use_rope_scaling", false);
 	a->rope_scaling_factor = real(r, "rope_scaling_factor", 8.0);
 	a->rotary_seq_len_interpolation_factor = real(r, "rotary_seq_len_interpolation_factor", 0);
-	a->rope_type = string(r, "rope_type", NULL);
-	a->rotary_scaling_factor = real(r, "rotary_scaling_factor", 1.0);
-	a->mscale = real(r, "mscale", 1.0);
-	a->mscale_all_dim = real(r, "mscale_all_dim", 0.0);
+	/* Until core 0.13 there was no such argument, and since then None means the same: YaRN. */
+	a->rope_type = string(r, "rope_type", "yarn");
+	a->rotary_scaling_factor = real(r, "rotary_scaling_factor", before_rope_type ? 40.0 : 1.0);
+	a->mscale = real(r, "mscale", before_rope_type ? 0.707 : 1.0);
+	a->mscale_all_dim = real(r, "mscale_all_dim", before_rope_type ? 0.707 : 0.0);
 	a->beta_fast = real(r, "beta_fast", 32.0);
 	a->beta_slow = real(r, "beta_slow", 1.0);
 	a->original_max_position_embeddings = positive(r, "original_max_position_embeddings", 4096);
@@ -294,6 +307,26 @@ static bool is_usual(struct reader *r, mfs_value v, const char *usual)
 }
 
 /* Arguments that change what a model computes without leaving a trace in its tensors. */
+/* Sinkhorn routes otherwise at inference; the auxiliary losses (one, or a list) only train. */
+static bool balances_by_loss(struct reader *r)
+{
+	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none",
+					    "quantile"};
+	mfs_value v = lookup(r, "moe_router_load_balancing_type");
+	uint32_t listed = mfs_value_count(r->doc, v);
+
+	for (uint32_t i = 0; i < (listed ? listed : 1); i++) {
+		mfs_value kind = listed ? mfs_value_at(r->doc, v, i) : v;
+		bool known = absent(r, kind);
+
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+			known |= mfs_value_is_str(r->doc, kind, kinds[k]);
+		if (!known)
+			return false;
+	}
+	return true;
+}
+
 static void read_foreign(struct reader *r, struct mfs_megatron_args *a)
 {
 	static const struct {
@@ -319,11 +352,19 @@ static void read_foreign(struct reader *r, struct mfs_megatron_args *a)
 		{"moe_router_topk_limited_devices", NULL},
 		{"moe_router_force_load_balancing", NULL},
 		{"mtp_use_repeated_layer", NULL},
+		{"moe_router_force_biased", NULL},
+		{"moe_extended_tp", NULL}, /* core 0.8, 0.9: experts cut over TP and EP at once */
 	};
 
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !a->foreign; i++)
 		if (!is_usual(r, lookup(r, known[i].name), known[i].usual))
 			a->foreign = known[i].name;
+	if (!a->foreign && a->num_experts != MFS_UNSET && !balances_by_loss(r))
+		a->foreign = "moe_router_load_balancing_type";
+	if (!a->foreign && a->multi_latent_attention && !lookup_has(r, "rope_type") &&
+	    a->mscale != a->mscale_all_dim)
+		a->foreign =
+			"mscale"; /* core <= 0.13 scaled the softmax by it, not by mscale_all_dim */
 }
 
 static void read_layout(struct reader *r, struct mfs_megatron_args *a)

@@ -7,21 +7,24 @@
 
 #include "formats/base/bytes.h"
 
-#define EOCD_SIG	0x06054b50u
-#define EOCD_SIZE	22
-#define EOCD64_SIG	0x06064b50u
-#define EOCD64_SIZE	56
-#define LOCATOR64_SIG	0x07064b50u
-#define LOCATOR64_SIZE	20
-#define CENTRAL_SIG	0x02014b50u
-#define CENTRAL_SIZE	46
-#define LOCAL_SIG	0x04034b50u
-#define LOCAL_SIZE	30
-#define MAX_COMMENT	65535
-#define ZIP64_EXTRA	1
-#define FLAG_ENCRYPTED	1
-#define FLAG_DESCRIPTOR 8
-#define METHOD_STORED	0
+#define EOCD_SIG	  0x06054b50u
+#define EOCD_SIZE	  22
+#define EOCD64_SIG	  0x06064b50u
+#define EOCD64_SIZE	  56
+#define LOCATOR64_SIG	  0x07064b50u
+#define LOCATOR64_SIZE	  20
+#define CENTRAL_SIG	  0x02014b50u
+#define CENTRAL_SIZE	  46
+#define LOCAL_SIG	  0x04034b50u
+#define LOCAL_SIZE	  30
+#define MAX_COMMENT	  65535
+#define ZIP64_EXTRA	  1
+#define FLAG_ENCRYPTED	  1
+#define DESCRIPTOR_SIG	  0x08074b50u
+#define DESCRIPTOR_SIZE	  16
+#define DESCRIPTOR64_SIZE 24
+#define FLAG_DESCRIPTOR	  8
+#define METHOD_STORED	  0
 
 /* Where the central directory lies, and how many entries it claims. */
 struct directory {
@@ -290,13 +293,27 @@ const struct mfs_zip_entry *mfs_zip_find(const struct mfs_zip *zip, const char *
 	return bsearch(&key, zip->entries, zip->count, sizeof(key), by_name);
 }
 
-/* Bytes between a payload and what follows: a data descriptor if the header announces one (flag bit 3),
- * of 32-bit or 64-bit sizes, with or without its signature. */
-static bool gap_is_right(uint64_t gap, unsigned flags)
+/* What stands between a payload and the next entry: nothing, or the data descriptor that the header
+ * announces (flag bit 3), with its signature as torch and most others write it. */
+static int check_gap(const struct mfs_source *src, const struct mfs_zip_entry *e, uint64_t data,
+		     unsigned flags, struct mfs_error *err)
 {
-	if (!(flags & FLAG_DESCRIPTOR))
-		return gap == 0;
-	return gap == 12 || gap == 16 || gap == 20 || gap == 24;
+	const uint64_t end = data + e->size, gap = e->limit - end;
+	uint8_t descriptor[8];
+	int rc;
+
+	if (!(flags & FLAG_DESCRIPTOR) && gap == 0)
+		return 0;
+	if (flags & FLAG_DESCRIPTOR && (gap == DESCRIPTOR_SIZE || gap == DESCRIPTOR64_SIZE)) {
+		rc = mfs_source_read(src, end, descriptor, sizeof(descriptor), err);
+		if (rc)
+			return rc;
+		if (mfs_le32(descriptor) == DESCRIPTOR_SIG && mfs_le32(descriptor + 4) == e->crc)
+			return 0;
+	}
+	return mfs_fail(err, -EINVAL,
+			"%s: damaged ZIP archive: payload of '%s' does not fill its place",
+			src->name, e->name);
 }
 
 int mfs_zip_locate(const struct mfs_source *src, const struct mfs_zip_entry *e, uint64_t *ret,
@@ -318,11 +335,13 @@ int mfs_zip_locate(const struct mfs_source *src, const struct mfs_zip_entry *e, 
 				"%s: damaged ZIP archive: no local header of '%s' at %llu",
 				src->name, e->name, (unsigned long long)e->header);
 	data = e->header + LOCAL_SIZE + name_len + mfs_le16(local + 28);
-	if (data > e->limit || e->size > e->limit - data ||
-	    !gap_is_right(e->limit - data - e->size, mfs_le16(local + 6)))
+	if (data > e->limit || e->size > e->limit - data)
 		return mfs_fail(err, -EINVAL,
-				"%s: damaged ZIP archive: payload of '%s' does not fill its place",
+				"%s: damaged ZIP archive: payload of '%s' overlaps what follows it",
 				src->name, e->name);
+	rc = check_gap(src, e, data, mfs_le16(local + 6), err);
+	if (rc)
+		return rc;
 	*ret = data;
 	return 0;
 }

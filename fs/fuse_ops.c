@@ -74,14 +74,13 @@ static double attr_timeout(const struct mfs_node *node)
 	return node->parent == node ? BRIEFLY : FOREVER;
 }
 
-static void fill_entry(struct mfs_tree *tree, const struct mfs_node *node,
-		       struct fuse_entry_param *ret)
+static void fill_entry(const struct mfs_node *node, struct fuse_entry_param *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->ino = (uintptr_t)node;
 	ret->attr_timeout = attr_timeout(node);
 	ret->entry_timeout = name_timeout(node);
-	mfs_node_stat(tree, node, &ret->attr);
+	mfs_node_stat(node, &ret->attr);
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -141,7 +140,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		reply_no_entry(req, node);
 		return;
 	}
-	fill_entry(tree_of(req), found, &entry);
+	fill_entry(found, &entry);
 	fuse_reply_entry(req, &entry);
 }
 
@@ -151,7 +150,7 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	struct stat st;
 
 	(void)fi;
-	mfs_node_stat(tree_of(req), node, &st);
+	mfs_node_stat(node, &st);
 	fuse_reply_attr(req, &st, attr_timeout(node));
 }
 
@@ -189,7 +188,7 @@ static bool add_entry(struct listing *l, const struct mfs_node *node, const char
 	struct fuse_entry_param entry;
 	size_t room = l->size - l->used, len;
 
-	fill_entry(tree_of(l->req), node, &entry);
+	fill_entry(node, &entry);
 	if (name != node->name)
 		entry.ino = 0; /* "." and ".." are not looked up by being listed */
 	if (plus)

@@ -415,6 +415,12 @@ static int keep_error(const struct mfs_error *kept, struct mfs_error *err)
 	return kept->code;
 }
 
+/* What the files are like stays so; memory may be there and a device answer the next time. */
+static bool lasts(const struct mfs_error *why)
+{
+	return why->code == -EINVAL || why->code == -ENOTSUP || why->code == -ENODATA;
+}
+
 /* Under the lock. */
 static int claim_ckpt(struct mfs_iteration *it, struct mfs_error *err)
 {
@@ -425,8 +431,9 @@ static int claim_ckpt(struct mfs_iteration *it, struct mfs_error *err)
 	if (it->ckpt_error.code)
 		return keep_error(&it->ckpt_error, err);
 	if (!it->ckpt && mfs_ckpt_open(it->path, &it->ckpt, &why)) {
-		it->ckpt_error = why;
-		return keep_error(&it->ckpt_error, err);
+		if (lasts(&why))
+			it->ckpt_error = why;
+		return keep_error(&why, err);
 	}
 	it->claimed = true;
 	return 0;
@@ -453,8 +460,9 @@ static int open_view(struct mfs_iteration *it, struct mfs_error *err)
 		return keep_error(&it->view_error, err);
 	if (!mfs_view_hf(it->ckpt, it->options, &it->view, &why))
 		return 0;
-	it->view_error = why;
-	return keep_error(&it->view_error, err);
+	if (lasts(&why))
+		it->view_error = why;
+	return keep_error(&why, err);
 }
 
 int mfs_iteration_hf(struct mfs_iteration *it, struct mfs_view **ret, struct mfs_error *err)

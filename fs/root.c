@@ -276,16 +276,16 @@ static int list_single(const struct mfs_root *root, struct candidates *c, struct
 	return add_candidate(c, *name ? name : "checkpoint", MFS_RELEASE) ? mfs_fail_nomem(err) : 0;
 }
 
-static void let_go_of_missing(const struct mfs_root_snapshot *before,
-			      const struct mfs_root_snapshot *now)
+/* At every look, since a directory may go file by file. */
+static void let_go_of_missing(const struct mfs_root *root, const struct mfs_root_snapshot *now)
 {
-	for (uint32_t i = 0; before && i < before->count; i++) {
+	for (struct mfs_iteration *it = root->iterations; it; it = it->older) {
 		bool shown = false;
 
-		for (uint32_t k = 0; k < now->count && !shown; k++)
-			shown = before->iterations[i] == now->iterations[k];
+		for (uint32_t i = 0; i < now->count && !shown; i++)
+			shown = it == now->iterations[i];
 		if (!shown)
-			mfs_iteration_let_go(before->iterations[i]);
+			mfs_iteration_let_go(it);
 	}
 }
 
@@ -305,11 +305,13 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 		goto done;
 	now = calloc(1, sizeof(*now));
 	rc = now ? fill_snapshot(root, &c, now, before, err) : mfs_fail_nomem(err);
-	if (rc || same_snapshot(before, &now->public))
+	if (rc)
+		goto done;
+	let_go_of_missing(root, &now->public);
+	if (same_snapshot(before, &now->public))
 		goto done;
 	now->older = old;
 	atomic_store(&root->snapshot, now);
-	let_go_of_missing(before, &now->public);
 	now = NULL;
 done:
 	if (now)

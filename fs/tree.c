@@ -74,6 +74,8 @@ static int new_node(struct mfs_tree *tree, const struct mfs_node *parent, const 
 	node->name = strrchr(node->path, '/') + 1;
 	node->parent = parent ? parent : node;
 	node->ino = mfs_inode_number(node->path);
+	node->uid = tree->uid;
+	node->gid = tree->gid;
 	rc = mfs_inode_claim(&tree->inodes, node->ino, node->path);
 	if (rc == -EEXIST)
 		return mfs_fail(err, rc, "%s: its inode number is taken by another path",
@@ -94,6 +96,8 @@ static int new_view_file(struct mfs_tree *tree, const struct mfs_node *parent,
 	if (rc)
 		return rc;
 	node->mode = S_IFREG | (view->mode & 0444);
+	node->uid = view->uid;
+	node->gid = view->gid;
 	node->mtime_ns = view->mtime_ns;
 	node->data = view->files[i].data;
 	node->size = mfs_vfile_size(node->data);
@@ -336,7 +340,7 @@ static struct timespec to_timespec(int64_t ns)
 	return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
-void mfs_node_stat(const struct mfs_tree *tree, const struct mfs_node *node, struct stat *ret)
+void mfs_node_stat(const struct mfs_node *node, struct stat *ret)
 {
 	const struct mfs_dir *dir = atomic_load_explicit(&node->dir, memory_order_acquire);
 
@@ -344,8 +348,8 @@ void mfs_node_stat(const struct mfs_tree *tree, const struct mfs_node *node, str
 	ret->st_ino = node->ino;
 	ret->st_mode = node->mode;
 	ret->st_nlink = S_ISDIR(node->mode) ? 2 + (dir ? dir->subdirs : 0) : 1;
-	ret->st_uid = tree->uid;
-	ret->st_gid = tree->gid;
+	ret->st_uid = node->uid;
+	ret->st_gid = node->gid;
 	ret->st_size = (off_t)node->size;
 	ret->st_blocks = S_ISREG(node->mode) ? (blkcnt_t)((node->size + 511) / 512) : 0;
 	ret->st_blksize = BLOCK_SIZE;

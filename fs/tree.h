@@ -32,7 +32,9 @@ struct mfs_node {
 	const char *name;	       /* the last part of it */
 	const struct mfs_node *parent; /* the root is its own */
 	uint64_t ino;
-	mode_t mode;   /* type and permission bits */
+	mode_t mode; /* type and permission bits */
+	uid_t uid;
+	gid_t gid;
 	uint64_t size; /* bytes */
 	int64_t mtime_ns;
 	bool moves; /* the root and its entries: what a name means there may change */
@@ -71,7 +73,7 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
 /* NULL: no such entry. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);
 
-void mfs_node_stat(const struct mfs_tree *tree, const struct mfs_node *node, struct stat *ret);
+void mfs_node_stat(const struct mfs_node *node, struct stat *ret);
 
 /* Of all views opened so far. */
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files);

@@ -180,8 +180,9 @@ static void verify_manifest(struct verify *v, const char *dir)
 		       "", checked);
 }
 
-static void verify_record(struct verify *v, struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
-			  uint32_t storage, struct finding *f, uint32_t *checked)
+static void verify_record(struct verify *v, struct mfs_ckpt *ckpt,
+			  const struct mfs_global_tensor *t, uint32_t storage, struct finding *f,
+			  uint32_t *checked)
 {
 	struct mfs_error err;
 	bool has_sum;

@@ -6,6 +6,7 @@
 #define MFS_FS_VIEW_H
 
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "formats/base/error.h"
 #include "formats/plan/vfile.h"
@@ -22,7 +23,11 @@ struct mfs_view {
 	struct mfs_view_file *files; /* in the order a listing shows them */
 	uint32_t count;
 	int64_t mtime_ns; /* of every file: the newest source file */
-	unsigned mode;    /* permission bits every source file grants, read bits only */
+	/* Read bits that every source file grants, to the owner and group that all of them have; where their
+	 * owners (groups) differ, what they grant to others is all that is granted to any. */
+	unsigned mode;
+	uid_t uid;
+	gid_t gid;
 	struct mfs_model *model;
 };
 
@@ -35,7 +40,7 @@ struct mfs_view_options {
 };
 
 #define MFS_VOCAB_TOKENIZER UINT64_MAX
-#define MFS_SHARD_SIZE      5000000000ull /* huggingface_hub's default: 5 GB, decimal */
+#define MFS_SHARD_SIZE	    5000000000ull /* huggingface_hub's default: 5 GB, decimal */
 
 /* The HF directory of a checkpoint; the checkpoint must outlive the view. -ENOTSUP or -ENODATA with
  * the tensor's or argument's name if any part of the model cannot be shown: never a partial model. */

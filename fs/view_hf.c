@@ -232,6 +232,10 @@ static void note_sources(struct mfs_view *v, const struct mfs_fileset *set)
 		if (mfs_fileset_mtime(set, i) > v->mtime_ns)
 			v->mtime_ns = mfs_fileset_mtime(set, i);
 		v->mode &= mfs_fileset_mode(set, i);
+		if (mfs_fileset_owner(set, i) != v->uid)
+			v->mode &= v->mode << 6 | 0077;
+		if (mfs_fileset_group(set, i) != v->gid)
+			v->mode &= v->mode << 3 | 0707;
 	}
 }
 
@@ -256,6 +260,8 @@ static int build(struct builder *b)
 	if (rc)
 		return rc;
 	v->mode = 0444;
+	v->uid = mfs_fileset_owner(mfs_ckpt_files(b->ckpt), 0);
+	v->gid = mfs_fileset_group(mfs_ckpt_files(b->ckpt), 0);
 	note_sources(v, mfs_ckpt_files(b->ckpt));
 	note_sources(v, b->view->passed);
 	qsort(v->files, v->count, sizeof(*v->files), by_name);

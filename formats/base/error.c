@@ -14,6 +14,10 @@ void mfs_error_set(struct mfs_error *err, int code, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(err->msg, sizeof(err->msg), fmt, ap);
 	va_end(ap);
+	/* Names come from files: nothing in them may speak to a terminal. */
+	for (char *p = err->msg; *p; p++)
+		if ((unsigned char)*p < 0x20 || *p == 0x7f)
+			*p = '?';
 }
 
 int mfs_fail_in(struct mfs_error *err, const char *fmt, ...)

@@ -407,8 +407,11 @@ static int locate_record(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 			 struct mfs_record *ret_record, struct mfs_error *err)
 {
 	struct mfs_source src = mfs_source_file(ckpt->files, s->file);
-	struct mfs_zip_entry e = {
-		.name = s->record, .header = s->at, .size = s->length, .limit = s->limit};
+	struct mfs_zip_entry e = {.name = s->record,
+				  .header = s->at,
+				  .size = s->length,
+				  .limit = s->limit,
+				  .crc = s->crc};
 	int rc = mfs_zip_locate(&src, &e, ret, err);
 
 	if (!rc)

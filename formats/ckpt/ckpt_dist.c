@@ -94,6 +94,58 @@ static int check_items(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const u
 	return rc;
 }
 
+static int by_place(const void *a, const void *b)
+{
+	const struct mfs_dcp_item *x = *(const struct mfs_dcp_item *const *)a;
+	const struct mfs_dcp_item *y = *(const struct mfs_dcp_item *const *)b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+static uint32_t list_items(const struct mfs_dcp *dcp, const struct mfs_dcp_item **items)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < dcp->bytes_count; i++)
+		if (dcp->bytes[i].item.file != MFS_DCP_NO_FILE)
+			items[count++] = &dcp->bytes[i].item;
+	for (uint32_t i = 0; i < dcp->tensor_count; i++)
+		for (uint32_t c = 0; c < dcp->tensors[i].chunk_count; c++)
+			if (dcp->tensors[i].chunks[c].item.file != MFS_DCP_NO_FILE)
+				items[count++] = &dcp->tensors[i].chunks[c].item;
+	return count;
+}
+
+/* Items lie side by side. Two at one place mean a damaged index: tensor ranks have equal offsets, so one
+ * changed byte in a file's name would show another rank's weights. */
+static int check_overlaps(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint32_t *files,
+			  struct mfs_error *err)
+{
+	const struct mfs_dcp_item **items;
+	uint64_t most = dcp->bytes_count;
+	uint32_t count;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < dcp->tensor_count; i++)
+		most += dcp->tensors[i].chunk_count;
+	items = calloc(most + 1, sizeof(*items));
+	if (!items)
+		return mfs_fail_nomem(err);
+	count = list_items(dcp, items);
+	qsort(items, count, sizeof(*items), by_place);
+	for (uint32_t i = 1; i < count && !rc; i++)
+		if (items[i]->file == items[i - 1]->file &&
+		    items[i]->offset < items[i - 1]->offset + items[i - 1]->length)
+			rc = mfs_fail(err, -EINVAL,
+				      "%s/" METADATA ": two items share the bytes at %llu of %s",
+				      ckpt->dir, (unsigned long long)items[i]->offset,
+				      mfs_fileset_name(ckpt->files, files[items[i]->file]));
+	free(items);
+	return rc;
+}
+
 static int add_files(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, uint32_t **ret,
 		     struct mfs_error *err)
 {
@@ -372,6 +424,8 @@ int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	rc = add_files(ckpt, &dcp, &files, err);
 	if (!rc)
 		rc = check_items(ckpt, &dcp, files, err);
+	if (!rc)
+		rc = check_overlaps(ckpt, &dcp, files, err);
 	if (!rc)
 		rc = read_common(ckpt, &dcp, files, err);
 	if (!rc)

@@ -170,8 +170,7 @@ static int read_layout(struct reader *r)
 	    a->pipeline_model_parallel_size > MAX_RANKS ||
 	    a->expert_model_parallel_size > MAX_RANKS ||
 	    a->expert_tensor_parallel_size > MAX_RANKS ||
-	    a->virtual_pipeline_model_parallel_size * a->pipeline_model_parallel_size >
-		    a->num_layers + 2)
+	    a->virtual_pipeline_model_parallel_size * a->pipeline_model_parallel_size > MAX_RANKS)
 		return mfs_fail(r->err, -EINVAL, "%s: the arguments claim an impossible layout",
 				r->ckpt->dir);
 	r->tp = (uint32_t)a->tensor_model_parallel_size;

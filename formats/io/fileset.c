@@ -26,9 +26,11 @@ struct file {
 	ino_t ino;
 	mode_t mode;
 	uid_t owner;
+	gid_t group;
 	uint64_t size;
 	struct timespec mtime, ctime;
 	_Atomic(uint8_t *) map; /* NULL until first use */
+	bool gone;		/* mfs_fileset_let_go() has let go of it */
 };
 
 struct mfs_fileset {
@@ -104,6 +106,31 @@ static int grow(struct mfs_fileset *set)
 	return 0;
 }
 
+/* Permission bits that the directories on the way to a file leave it: who may not search one of them
+ * may not read the file, whatever its own mode says. */
+static mode_t search_bits(const struct mfs_fileset *set, const char *name)
+{
+	mode_t bits = 0777;
+	char path[4096];
+	struct stat st;
+
+	if (fstat(set->dirfd, &st))
+		return 0;
+	bits &= (st.st_mode & 0111) * 7;
+	for (const char *p = strchr(name, '/'); p; p = strchr(p + 1, '/')) {
+		size_t len = (size_t)(p - name);
+
+		if (len >= sizeof(path))
+			return 0;
+		memcpy(path, name, len);
+		path[len] = '\0';
+		if (fstatat(set->dirfd, path, &st, 0))
+			return 0;
+		bits &= (st.st_mode & 0111) * 7;
+	}
+	return bits;
+}
+
 int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_file,
 		    struct mfs_error *err)
 {
@@ -126,8 +153,9 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 	}
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
-	f->mode = st.st_mode;
+	f->mode = st.st_mode & search_bits(set, name);
 	f->owner = st.st_uid;
+	f->group = st.st_gid;
 	f->size = (uint64_t)st.st_size;
 	f->mtime = st.st_mtim;
 	f->ctime = st.st_ctim;
@@ -165,7 +193,17 @@ int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file)
 
 unsigned mfs_fileset_mode(const struct mfs_fileset *set, uint32_t file)
 {
-	return set->files[file]->mode & 07777;
+	return set->files[file]->mode & 0777;
+}
+
+uid_t mfs_fileset_owner(const struct mfs_fileset *set, uint32_t file)
+{
+	return set->files[file]->owner;
+}
+
+gid_t mfs_fileset_group(const struct mfs_fileset *set, uint32_t file)
+{
+	return set->files[file]->group;
 }
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
@@ -364,8 +402,9 @@ void mfs_fileset_let_go(struct mfs_fileset *set)
 	for (uint32_t i = 0; i < set->count && nothing >= 0; i++) {
 		uint8_t *map = atomic_load_explicit(&set->files[i]->map, memory_order_acquire);
 
-		if (!map || !mfs_fileset_check(set, i, NULL))
+		if (!map || set->files[i]->gone || !mfs_fileset_check(set, i, NULL))
 			continue;
+		set->files[i]->gone = true;
 		/* In place: a reader that is in the middle meets SIGBUS or EFAULT, as with a cut file. */
 		if (mmap(map, set->files[i]->size, PROT_READ, MAP_SHARED | MAP_FIXED, nothing, 0) ==
 		    MAP_FAILED)

@@ -11,6 +11,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "formats/base/error.h"
 
@@ -30,9 +31,12 @@ const char *mfs_fileset_dir(const struct mfs_fileset *set);
 uint32_t mfs_fileset_count(const struct mfs_fileset *set);
 const char *mfs_fileset_name(const struct mfs_fileset *set, uint32_t file);
 uint64_t mfs_fileset_size(const struct mfs_fileset *set, uint32_t file);
-/* Modification time in nanoseconds since the epoch, and permission bits, as seen when added. */
+/* Modification time in nanoseconds since the epoch; permission bits, as far as the directories from the
+ * set's own down to the file let anybody through; owner and group. As seen when added. */
 int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file);
 unsigned mfs_fileset_mode(const struct mfs_fileset *set, uint32_t file);
+uid_t mfs_fileset_owner(const struct mfs_fileset *set, uint32_t file);
+gid_t mfs_fileset_group(const struct mfs_fileset *set, uint32_t file);
 
 /* Is it still the file that was added? 0; -ESTALE (changed, replaced or deleted), once per call
  * a stat that may be answered from cached attributes. */

@@ -14,7 +14,8 @@
 #define SAVE_MASK 0
 #endif
 
-static _Thread_local sigjmp_buf *active;
+/* Volatile: the compiler does not see that a copy may end in the handler, which reads this. */
+static _Thread_local sigjmp_buf *volatile active;
 static int install_result;
 
 static void on_sigbus(int sig)

@@ -93,14 +93,18 @@ static const char *vocab_source(enum mfs_vocab_source source)
 	return "recorded in the run's arguments";
 }
 
-/* The true size where the run recorded one. NullTokenizer adds a row for the end of documents until
+/* The true size where the run recorded one. Only some tokenizers read that argument: one that would not
+ * have been padded to what is stored was not used. NullTokenizer adds a row for the end of documents until
  * core 0.16; in newer files that row, if it is there, is padding and does no harm. */
 static uint64_t recorded_vocab(const struct mfs_megatron_args *a, uint64_t padded)
 {
+	const uint64_t multiple = times(size_of(a->make_vocab_size_divisible_by),
+					size_of(a->tensor_model_parallel_size));
 	uint64_t rows = size_of(a->vocab_size);
 
-	if (rows && a->tokenizer_type && !strcmp(a->tokenizer_type, "NullTokenizer") &&
-	    rows < padded)
+	if (!rows || rows > padded || padded - rows >= multiple)
+		return 0;
+	if (a->tokenizer_type && !strcmp(a->tokenizer_type, "NullTokenizer") && rows < padded)
 		rows++;
 	return rows;
 }

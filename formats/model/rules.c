@@ -1,6 +1,7 @@
 #include "formats/model/rules.h"
 
 #include <stdbool.h>
+#include <string.h>
 
 /* Geometry of linear_qkv and where its runs go. */
 struct qkv {
@@ -13,13 +14,20 @@ struct qkv {
 	void *arg;
 };
 
+/* The rotary arguments of a run without rotary positions mean nothing. */
+static bool rotates(const struct mfs_megatron_args *a)
+{
+	return !a->position_embedding_type ||
+	       strcmp(a->position_embedding_type, "learned_absolute") != 0;
+}
+
 static struct qkv qkv_of(const struct mfs_megatron_args *a)
 {
 	struct qkv g = {
 		.groups = (uint64_t)a->num_query_groups,
 		.heads = (uint64_t)(a->num_attention_heads / a->num_query_groups),
 		.head = (uint64_t)a->kv_channels,
-		.interleaved = a->rotary_interleaved,
+		.interleaved = a->rotary_interleaved && rotates(a),
 	};
 
 	g.rotary = (uint64_t)((double)g.head * a->rotary_percent) / 2 * 2;

@@ -199,6 +199,8 @@ static uint64_t *row_edges(const struct builder *b, uint32_t *ret_count)
 static int add_block(struct mfs_plan *plan, uint32_t *capacity, const struct mfs_plan_block *block,
 		     struct mfs_error *err)
 {
+	if (plan->block_count == MAX_BLOCKS)
+		return mfs_fail(err, -EINVAL, "a tensor is in too many pieces");
 	if (plan->block_count == *capacity) {
 		uint32_t more = *capacity ? *capacity * 2 : 8;
 		struct mfs_plan_block *blocks = reallocarray(plan->blocks, more, sizeof(*blocks));

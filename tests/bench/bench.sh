@@ -31,7 +31,14 @@ unmount() {
 	if [ "$(id -u)" = 0 ]; then umount "$1"; else fusermount3 -u "$1"; fi
 }
 
+queue=''
+read_ahead=''
+restore_read_ahead() {
+	[ -z "$read_ahead" ] || echo "$read_ahead" >"$queue/read_ahead_kb"
+}
+
 clean_up() {
+	restore_read_ahead
 	unmount "$mnt"
 	unmount "$work/null"
 	rm -rf "$work"
@@ -174,28 +181,33 @@ cold_once() {
 cold() {
 	local ours native mode
 	for mode in read mmap; do
-		ours=$(for ((i = 0; i < runs; i++)); do cold_once -m $mode "${ours_files[@]}"; done | median)
-		native=$(for ((i = 0; i < runs; i++)); do cold_once -m $mode "${native_files[@]}"; done | median)
+		ours=$(for ((i = 0; i < runs; i++)); do cold_once -m "$mode" "${ours_files[@]}"; done | median)
+		native=$(for ((i = 0; i < runs; i++)); do cold_once -m "$mode" "${native_files[@]}"; done | median)
 		row "$1, $mode" "$(two "$ours")" "$(two "$native")" "$(ratio "$ours" "$native")" "$2"
 	done
 }
 
 cold_all() {
-	local queue was
+	local kb goal
 	if ! drop_caches; then
 		row "$1: cold" "skipped" "" "" "caches can be dropped by root alone"
 		return
 	fi
 	queue=$(queue_of)
-	was=$(cat "$queue/read_ahead_kb" 2>/dev/null)
-	cold "$1: cold, disk reads ahead ${was:-?} KiB" ">= 1.2 at 128 KiB"
-	if [ -w "$queue/read_ahead_kb" ]; then
-		echo 4096 >"$queue/read_ahead_kb"
-		cold "$1: cold, disk reads ahead 4096 KiB" ">= 0.95"
-		echo "$was" >"$queue/read_ahead_kb"
-	else
-		row "$1: cold, disk reads ahead 4096 KiB" "skipped" "" "" "it cannot be set here"
+	read_ahead=$(cat "$queue/read_ahead_kb" 2>/dev/null)
+	if [ ! -w "$queue/read_ahead_kb" ]; then
+		cold "$1: cold, disk reads ahead ${read_ahead:-?} KiB" ">= 0.95, at 128 KiB >= 1.2"
+		read_ahead=''
+		return
 	fi
+	while read -r kb goal; do
+		echo "$kb" >"$queue/read_ahead_kb"
+		cold "$1: cold, disk reads ahead $kb KiB" "$goal"
+	done <<-END
+		128 >= 1.2
+		4096 >= 0.95
+	END
+	restore_read_ahead
 }
 
 # gather CASE TENSORS: row-parallel tensors against contiguous ones of the same mount

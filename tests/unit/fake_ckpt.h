@@ -27,6 +27,8 @@ static inline struct mfs_megatron_args fake_llama(void)
 		.max_position_embeddings = 256,
 		.vocab_size = MFS_UNSET,
 		.padded_vocab_size = 1024,
+		.make_vocab_size_divisible_by = 128,
+		.tensor_model_parallel_size = 1,
 		.norm_epsilon = 1e-5,
 		.swiglu = true,
 		.position_embedding_type = "rope",

@@ -61,16 +61,16 @@ START_TEST(test_layout)
 	ck_assert_uint_eq(list(mfs_tree_root(tree))->count, 3);
 	node = find("latest");
 	ck_assert_str_eq(node->target, "iter_0000040");
-	mfs_node_stat(tree, node, &st);
+	mfs_node_stat(node, &st);
 	ck_assert(S_ISLNK(st.st_mode) && st.st_size == 12);
 
-	mfs_node_stat(tree, mfs_tree_root(tree), &st);
+	mfs_node_stat(mfs_tree_root(tree), &st);
 	ck_assert(S_ISDIR(st.st_mode) && st.st_nlink == 4 && st.st_ino == 1);
 
 	node = find("iter_0000020/hf/config.json");
 	ck_assert_ptr_nonnull(node);
 	ck_assert_str_eq(node->path, "/iter_0000020/hf/config.json");
-	mfs_node_stat(tree, node, &st);
+	mfs_node_stat(node, &st);
 	ck_assert(S_ISREG(st.st_mode) && st.st_nlink == 1 && !(st.st_mode & 0333));
 	ck_assert_uint_eq((uint64_t)st.st_size, mfs_vfile_size(node->data));
 
@@ -97,7 +97,7 @@ static void *visit(void *arg)
 	struct mfs_node *node = find("iter_0000020/hf/model.safetensors");
 	struct stat st;
 
-	mfs_node_stat(tree, node, &st);
+	mfs_node_stat(node, &st);
 	ck_assert_int_gt(st.st_size, 0);
 	*(struct mfs_node **)arg = node;
 	return NULL;

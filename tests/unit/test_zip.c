@@ -157,7 +157,7 @@ START_TEST(test_zip64)
 {
 	static const struct mfs_source_ops ops = {.read = sparse_read};
 	const uint64_t first = 5ull << 30, second = 31 + first + 24;
-	struct sparse s = {.tail = second};
+	struct sparse s = {.tail = second - 24};
 	struct mfs_source src = {.ops = &ops, .name = "big", .object = &s};
 	uint64_t at, directory = second + 31 + 2 + 24;
 	size_t len;
@@ -168,11 +168,15 @@ START_TEST(test_zip64)
 	put16(s.head + 6, 8); /* a data descriptor of 64-bit sizes follows, as torch writes it */
 	put16(s.head + 26, 1);
 	s.head[30] = 'a';
-	memcpy(s.end, "PK\3\4", 4);
-	put16(s.end + 6, 8);
-	put16(s.end + 26, 1);
-	s.end[30] = 'b';
-	p = s.end + (directory - second);
+	p = s.end;
+	memcpy(p, "PK\7\10", 4);
+	p += 24;
+	memcpy(p, "PK\3\4", 4);
+	put16(p + 6, 8);
+	put16(p + 26, 1);
+	p[30] = 'b';
+	memcpy(p + 33, "PK\7\10", 4);
+	p = s.end + 24 + (directory - second);
 	len = big_directory(p, first, second);
 	p += len;
 	memcpy(p, "PK\6\6", 4);
@@ -196,7 +200,7 @@ START_TEST(test_zip64)
 	unit_ok(mfs_zip_locate(&src, mfs_zip_find(&zip, "b"), &at, &err), &err);
 	ck_assert_uint_eq(at, second + 31);
 	/* A longer extra field would move the payload: it must not go unnoticed. */
-	put16(s.head + 28, 1);
+	put16(s.head + 28, 8); /* leaves room for a descriptor of the other kind */
 	unit_fails(mfs_zip_locate(&src, mfs_zip_find(&zip, "a"), &at, &err), &err, -EINVAL,
 		   "its place");
 	mfs_zip_release(&zip);
