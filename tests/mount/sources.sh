@@ -45,7 +45,10 @@ for how in truncate delete replace rewrite extend touch; do
 	wait "${readers[@]}"
 
 	kill -0 "$daemon" || fail "$how: the daemon has ended"
-	same "$how: what the page cache holds" "$(sha256sum <"$cached")" "$sum"
+	# What the page cache still holds are the right bytes; what it let go of is an error, never others.
+	if cat "$cached" >"$work/cached" 2>/dev/null; then
+		same "$how: what the page cache holds" "$(sha256sum <"$work/cached")" "$sum"
+	fi
 	grep -hv 'Stale file handle\|Input/output error' "$work"/read.* && fail "$how: other errors"
 	grep -q . "$work"/read.* || fail "$how: no reader met an error"
 	[ -n "$(errors)" ] || fail "$how: nothing was logged"
