@@ -1,0 +1,265 @@
+/* Checkpoints as sets of global tensors: formats/ckpt. Real fixtures, and the same with one thing wrong. */
+#define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/names.h"
+
+#define DIST  "weights/qwen3-torch_dist-tp4/iter_0000040"
+#define TORCH "weights/mixtral-torch-pp2-ep2/iter_0000040"
+
+static struct mfs_error err;
+static struct mfs_ckpt *ckpt;
+
+static const char *in(const char *dir, const char *name)
+{
+	static char paths[4][600];
+	static unsigned next;
+	char *path = paths[next++ % 4];
+
+	snprintf(path, sizeof(paths[0]), "%s/%s", dir, name);
+	return path;
+}
+
+/* Copies the files of a fixture's directory (and of its rank directories) below to. */
+static void copy_tree(const char *from, const char *to)
+{
+	DIR *dir = opendir(from);
+	struct dirent *e;
+
+	ck_assert_ptr_nonnull(dir);
+	mkdir(to, 0755);
+	while ((e = readdir(dir))) {
+		char source[600], target[600];
+		struct stat st;
+		uint8_t *bytes;
+		size_t len;
+
+		if (e->d_name[0] == '.' && strcmp(e->d_name, ".metadata"))
+			continue;
+		snprintf(source, sizeof(source), "%s/%s", from, e->d_name);
+		snprintf(target, sizeof(target), "%s/%s", to, e->d_name);
+		ck_assert_int_eq(stat(source, &st), 0);
+		if (S_ISDIR(st.st_mode)) {
+			copy_tree(source, target);
+			continue;
+		}
+		bytes = unit_slurp(source, &len);
+		unit_write(to, e->d_name, bytes, len);
+		free(bytes);
+	}
+	closedir(dir);
+}
+
+static const char *copy_of(const char *fixture)
+{
+	const char *to = in(unit_tmpdir(), "ckpt");
+
+	copy_tree(unit_fixture(fixture), to);
+	return to;
+}
+
+static const struct {
+	const char *fixture;
+	enum mfs_ckpt_format format;
+	struct mfs_layout layout;
+	uint32_t tensors;
+} fixtures[] = {
+	{DIST, MFS_CKPT_TORCH_DIST, {.tp = 4, .pp = 1, .ep = 1, .etp = 4, .vpp = 1}, 34},
+	{TORCH, MFS_CKPT_TORCH, {.tp = 1, .pp = 2, .ep = 2, .etp = 1, .vpp = 1}, 55},
+	{"weights/gpt2-torch-tp2-pp2/iter_0000040",
+	 MFS_CKPT_TORCH,
+	 {.tp = 2, .pp = 2, .ep = 1, .etp = 2, .vpp = 1},
+	 52},
+	{"weights/llama-torch_dist-tp2-pp2-vpp2/iter_0000040",
+	 MFS_CKPT_TORCH_DIST,
+	 {.tp = 2, .pp = 2, .ep = 1, .etp = 2, .vpp = 2},
+	 27},
+	{"weights/deepseek-torch_dist-pp2-ep2/iter_0000040",
+	 MFS_CKPT_TORCH_DIST,
+	 {.tp = 1, .pp = 2, .ep = 2, .etp = 1, .vpp = 1},
+	 77},
+};
+
+/* Every storage is found, and its bytes have the CRC-32 that torch left. */
+static void check_storages(void)
+{
+	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt); i++) {
+		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
+
+		ck_assert_ptr_eq(mfs_ckpt_find(ckpt, t->name, t->layer, t->expert), t);
+		for (uint32_t k = 0; k < t->chunk_count; k++) {
+			bool checked = false;
+
+			unit_ok(mfs_ckpt_check_bytes(ckpt, t, mfs_ckpt_chunks(ckpt, t)[k].storage,
+						     &checked, &err),
+				&err);
+			ck_assert(checked);
+		}
+	}
+}
+
+START_TEST(test_fixtures)
+{
+	const struct mfs_layout *l, *want = &fixtures[_i].layout;
+
+	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i].fixture), &ckpt, &err), &err);
+	l = mfs_ckpt_layout(ckpt);
+	ck_assert_int_eq(mfs_ckpt_format(ckpt), fixtures[_i].format);
+	ck_assert_uint_eq(mfs_ckpt_count(ckpt), fixtures[_i].tensors);
+	ck_assert(l->tp == want->tp && l->pp == want->pp && l->ep == want->ep &&
+		  l->etp == want->etp && l->vpp == want->vpp);
+	check_storages();
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* Tensor ranks have equal offsets, so the items of one rank's file fit another's: one byte of the file's
+ * name, stored once, would show the wrong weights. */
+START_TEST(test_an_index_that_names_the_wrong_file)
+{
+	const char *dir = copy_of(DIST);
+	size_t len;
+	uint8_t *bytes = unit_slurp(in(dir, ".metadata"), &len);
+	uint8_t *name = memmem(bytes, len, "__1_0.distcp", 12);
+
+	ck_assert_ptr_nonnull(name);
+	name[2] = '3';
+	unit_write(dir, ".metadata", bytes, len);
+	unit_fails(mfs_ckpt_open(dir, &ckpt, &err), &err, -EINVAL, "share the bytes");
+	free(bytes);
+}
+END_TEST
+
+START_TEST(test_a_metadata_json_that_was_cut)
+{
+	const char *dir = copy_of(DIST);
+
+	unit_write(dir, "metadata.json", "{\"sharded_backend\": \"torch_dist", 31);
+	unit_fails(mfs_ckpt_open(dir, &ckpt, &err), &err, -ENODATA, "metadata.json");
+	unit_write(dir, "metadata.json", "{\"sharded_backend\": \"zarr\"}", 27);
+	unit_fails(mfs_ckpt_open(dir, &ckpt, &err), &err, -ENOTSUP, "zarr");
+}
+END_TEST
+
+START_TEST(test_a_rank_that_is_missing)
+{
+	const char *dir = copy_of(TORCH);
+
+	/* An empty directory more is Megatron's own doing; one less with a state is a hole. */
+	ck_assert_int_eq(mkdir(in(dir, "mp_rank_07_000_000"), 0755), 0);
+	unit_ok(mfs_ckpt_open(dir, &ckpt, &err), &err);
+	mfs_ckpt_free(ckpt);
+	ck_assert_int_eq(unlink(in(dir, "mp_rank_00_001_001/model_optim_rng.pt")), 0);
+	unit_fails(mfs_ckpt_open(dir, &ckpt, &err), &err, -ENODATA, "mp_rank_00_001_001");
+}
+END_TEST
+
+/* A bit that rots in a tensor is told by its CRC-32, with the tensor's name. */
+START_TEST(test_bytes_that_have_changed)
+{
+	const char *dir = copy_of(DIST);
+	const struct mfs_global_tensor *t;
+	uint32_t file, storage;
+	uint64_t at;
+	uint8_t *bytes;
+	size_t len;
+	bool checked;
+
+	unit_ok(mfs_ckpt_open(dir, &ckpt, &err), &err);
+	t = mfs_ckpt_find(ckpt, "decoder.layers.mlp.linear_fc2.weight", 1, -1);
+	ck_assert_ptr_nonnull(t);
+	storage = mfs_ckpt_chunks(ckpt, t)->storage;
+	unit_ok(mfs_ckpt_locate(ckpt, t, storage, &file, &at, &err), &err);
+	bytes = unit_slurp(in(dir, mfs_fileset_name(mfs_ckpt_files(ckpt), file)), &len);
+	bytes[at + 5] ^= 1;
+	unit_write(dir, mfs_fileset_name(mfs_ckpt_files(ckpt), file), bytes, len);
+	mfs_ckpt_free(ckpt);
+	unit_ok(mfs_ckpt_open(dir, &ckpt, &err), &err);
+	t = mfs_ckpt_find(ckpt, "decoder.layers.mlp.linear_fc2.weight", 1, -1);
+	unit_fails(mfs_ckpt_check_bytes(ckpt, t, storage, &checked, &err), &err, -EINVAL,
+		   "decoder.layers.1.mlp.linear_fc2.weight");
+	mfs_ckpt_free(ckpt);
+	free(bytes);
+}
+END_TEST
+
+/* ---- names ---- */
+
+static const struct {
+	const char *key, *canonical;
+	int layer, expert;
+	enum mfs_tp_split tp;
+	enum mfs_name_part part;
+} names[] = {
+	{"embedding.word_embeddings.weight", "embedding.word_embeddings.weight", -1, -1,
+	 MFS_TP_ROWS, 0},
+	{"decoder.layers.self_attention.linear_qkv.layer_norm_weight",
+	 "decoder.layers.input_layernorm.weight", -1, -1, MFS_TP_NONE, 0},
+	{"decoder.layers.12.mlp.linear_fc1.layer_norm_bias",
+	 "decoder.layers.pre_mlp_layernorm.bias", 12, -1, MFS_TP_NONE, 0},
+	{"decoder.layers.3.mlp.experts.local_experts.7.linear_fc1.weight",
+	 "decoder.layers.mlp.experts.experts.linear_fc1.weight", 3, 7, MFS_TP_GATED, 0},
+	{"decoder.layers.3.mlp.experts.linear_fc2.weight15",
+	 "decoder.layers.mlp.experts.experts.linear_fc2.weight", 3, 15, MFS_TP_COLS, 0},
+	{"decoder.layers.mlp.experts.experts.linear_fc1.weight",
+	 "decoder.layers.mlp.experts.experts.linear_fc1.weight", -1, -1, MFS_TP_GATED, 0},
+	{"decoder.layers.mlp.experts.experts.4.linear_fc1.weight_v",
+	 "decoder.layers.mlp.experts.experts.linear_fc1.weight", -1, 4, MFS_TP_GATED, MFS_PART_UP},
+	{"decoder.layers.0.mlp.linear_fc1.weight_w", "decoder.layers.mlp.linear_fc1.weight", 0, -1,
+	 MFS_TP_GATED, MFS_PART_GATE},
+	{"mtp.layers.0.mtp_model_layer.input_layernorm.weight",
+	 "mtp.layers.transformer_layer.input_layernorm.weight", 0, -1, MFS_TP_NONE, 0},
+	{"mtp.layers.1.eh_proj.weight", "mtp.layers.eh_proj.weight", 1, -1, MFS_TP_ROWS, 0},
+};
+
+START_TEST(test_names)
+{
+	struct mfs_name name;
+
+	mfs_name_parse(names[_i].key, &name);
+	ck_assert_str_eq(name.canonical, names[_i].canonical);
+	ck_assert_int_eq(name.layer, names[_i].layer);
+	ck_assert_int_eq(name.expert, names[_i].expert);
+	ck_assert_int_eq(name.tp, names[_i].tp);
+	ck_assert_int_eq(name.part, names[_i].part);
+	ck_assert(name.known);
+}
+END_TEST
+
+START_TEST(test_names_that_are_none)
+{
+	struct mfs_name name;
+
+	mfs_name_parse("decoder.layers.0.mlp.linear_fc1._extra_state", &name);
+	ck_assert(name.ignored);
+	mfs_name_parse("decoder.layers.0.mlp.linear_fc1.lora_A.weight", &name);
+	ck_assert(!name.known);
+	mfs_name_parse("decoder.layers.99999999999.input_layernorm.weight", &name);
+	ck_assert(!name.known);
+	ck_assert(!mfs_name_is_model("optimizer.state.exp_avg.decoder.final_layernorm.weight"));
+	ck_assert(mfs_name_is_model("decoder.final_layernorm.weight"));
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("ckpt");
+	TCase *c = unit_case(s, "Damage", test_an_index_that_names_the_wrong_file);
+
+	tcase_add_test(c, test_a_metadata_json_that_was_cut);
+	tcase_add_test(c, test_a_rank_that_is_missing);
+	tcase_add_test(c, test_bytes_that_have_changed);
+	c = unit_case(s, "Names", test_names_that_are_none);
+	tcase_add_loop_test(c, test_names, 0, sizeof(names) / sizeof(names[0]));
+	tcase_add_loop_test(c, test_fixtures, 0, sizeof(fixtures) / sizeof(fixtures[0]));
+	return s;
+}
