@@ -128,7 +128,7 @@ def megatron_args(spec):
                   group_query_attention=values["num_query_groups"] != values["num_attention_heads"],
                   tensor_model_parallel_size=spec.tp, pipeline_model_parallel_size=spec.pp, expert_model_parallel_size=spec.ep,
                   virtual_pipeline_model_parallel_size=spec.vpp if spec.vpp > 1 else None, context_parallel_size=1,
-                  expert_tensor_parallel_size=spec.etp or spec.tp, world_size=spec.ranks, make_vocab_size_divisible_by=64,
+                  expert_tensor_parallel_size=spec.etp or spec.tp, world_size=spec.ranks, make_vocab_size_divisible_by=values["padded_vocab_size"] // spec.tp,
                   data_parallel_size=spec.ranks // (spec.tp * spec.pp), use_distributed_optimizer=spec.optimizer == "dist",
                   tokenizer_type="HuggingFaceTokenizer", transformer_impl="local", seed=spec.seed, ckpt_format=spec.format,
                   num_layers_per_virtual_pipeline_stage=(values["num_layers"] // (spec.pp * spec.vpp) if spec.vpp > 1 else None))
