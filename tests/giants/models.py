@@ -42,7 +42,8 @@ class Llama:
             "llama", num_layers=self.layers, encoder_num_layers=self.layers, hidden_size=self.hidden,
             ffn_hidden_size=self.ffn, num_attention_heads=self.heads, num_query_groups=self.groups,
             kv_channels=self.dim, seq_length=8192, max_position_embeddings=131072, padded_vocab_size=self.padded,
-            vocab_size=self.vocab, rotary_base=500000, use_rope_scaling=True, rope_scaling_factor=8.0,
+            vocab_size=self.vocab, make_vocab_size_divisible_by=128, rotary_base=500000, use_rope_scaling=True,
+            rope_scaling_factor=8.0,
             tensor_model_parallel_size=self.tp, pipeline_model_parallel_size=self.pp,
             decoder_first_pipeline_num_layers=self.first, decoder_last_pipeline_num_layers=self.last)
 
