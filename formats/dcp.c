@@ -190,6 +190,40 @@ static int read_keys(struct parser *p, mfs_value table)
 	return 0;
 }
 
+/* ---- mcore_data: what flattened tensors stand for ---- */
+
+static struct mfs_dcp_tensor *find_tensor(struct parser *p, mfs_value key)
+{
+	struct mfs_dcp_tensor wanted;
+	char name[512];
+	const char *text;
+	size_t len;
+
+	if (!mfs_value_str(p->doc, key, &text, &len) || len >= sizeof(name) || memchr(text, 0, len))
+		return NULL;
+	memcpy(name, text, len);
+	name[len] = '\0';
+	wanted.key = name;
+	return bsearch(&wanted, p->dcp->tensors, p->dcp->tensor_count, sizeof(wanted),
+		       tensor_by_key);
+}
+
+static int read_originals(struct parser *p, mfs_value table)
+{
+	const uint32_t pairs = mfs_value_pairs(p->doc, table);
+	int rc = 0;
+
+	for (uint32_t i = 0; i < pairs && !rc; i++) {
+		struct mfs_dcp_tensor *t = find_tensor(p, mfs_value_key(p->doc, table, i));
+		mfs_value entry = mfs_value_item(p->doc, table, i);
+		mfs_value shape = mfs_value_get(p->doc, entry, "nd_reformulated_orig_global_shape");
+
+		if (t && t->ndim && !mfs_value_is_none(p->doc, shape))
+			rc = read_dims(p, t->key, shape, t->ndim - 1u, &t->original);
+	}
+	return rc;
+}
+
 /* ---- storage_data: where items lie ---- */
 
 static int add_file(struct parser *p, const char *name, size_t len, uint32_t *ret)
@@ -373,6 +407,8 @@ int mfs_dcp_parse(const void *bytes, size_t len, const char *name, struct mfs_dc
 			      "%s: not the metadata of a torch distributed checkpoint", name);
 	if (!rc)
 		rc = read_keys(&p, mfs_value_attr(doc, root, "state_dict_metadata"));
+	if (!rc)
+		rc = read_originals(&p, mfs_value_attr(doc, root, "mcore_data"));
 	if (!rc)
 		rc = read_places(&p, mfs_value_attr(doc, root, "storage_data"));
 	HASH_CLEAR(hh, p.files); /* the entries lie in the arena */

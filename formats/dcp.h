@@ -29,6 +29,10 @@ struct mfs_dcp_tensor {
 	const uint64_t *shape; /* [ndim] */
 	struct mfs_dcp_chunk *chunks;
 	uint32_t chunk_count;
+	/* Of a flattened tensor (Megatron 0.8-0.15, fully_sharded_model_space): the shape that it stands for;
+	 * its own is then [fragments along each axis..., elements of a fragment]. Else NULL. Of
+	 * Metadata.mcore_data: nd_reformulated_orig_global_shape. */
+	const uint64_t *original; /* [ndim - 1] */
 };
 
 /* A pickled object: a torch.save archive of a list [object] (Megatron) or of the object (plain DCP). */

@@ -258,6 +258,15 @@ static void read_moe_layers(struct reader *r, struct mfs_megatron_args *a)
 		a->first_dense_layers++;
 }
 
+static bool is_freq_listed(struct reader *r)
+{
+	mfs_value v = lookup(r, "moe_layer_freq");
+	int64_t every = 1;
+
+	return mfs_value_type(r->doc, v) == MFS_V_LIST ||
+	       (mfs_value_int(r->doc, v, &every) && every > 1);
+}
+
 static void read_moe(struct reader *r, struct mfs_megatron_args *a)
 {
 	a->num_experts = positive(r, "num_experts", MFS_UNSET);
@@ -279,6 +288,7 @@ static void read_moe(struct reader *r, struct mfs_megatron_args *a)
 	/* A list with several load balancing types; cosmetic for a reader. */
 	if (mfs_value_type(r->doc, lookup(r, "moe_aux_loss_coeff")) != MFS_V_LIST)
 		a->moe_aux_loss_coeff = real(r, "moe_aux_loss_coeff", 0);
+	a->moe_layer_freq_listed = is_freq_listed(r);
 	read_moe_layers(r, a);
 }
 
@@ -385,6 +395,15 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 			a->num_layers / a->pipeline_model_parallel_size / per_chunk;
 	if (a->virtual_pipeline_model_parallel_size < 1)
 		a->virtual_pipeline_model_parallel_size = 1;
+	a->data_parallel_size = positive(r, "data_parallel_size", 1);
+	a->world_size = positive(r, "world_size", MFS_UNSET);
+	a->first_stage_layers = positive(r, "decoder_first_pipeline_num_layers", MFS_UNSET);
+	a->last_stage_layers = positive(r, "decoder_last_pipeline_num_layers", MFS_UNSET);
+	a->account_for_embedding = flag(r, "account_for_embedding_in_pipeline_split", false);
+	a->account_for_loss = flag(r, "account_for_loss_in_pipeline_split", false);
+	a->other_stages = !absent(r, lookup(r, "pipeline_model_parallel_layout")) ||
+			  a->account_for_embedding || a->account_for_loss;
+	a->local_spec = is(string(r, "transformer_impl", NULL), "local");
 	a->use_distributed_optimizer = flag(r, "use_distributed_optimizer", false);
 	a->tokenizer_type = string(r, "tokenizer_type", NULL);
 	a->tokenizer_model = string(r, "tokenizer_model", NULL);

@@ -52,6 +52,9 @@ struct mfs_megatron_args {
 	double moe_aux_loss_coeff;
 	int64_t first_dense_layers; /* leading zeros of moe_layer_freq */
 	const uint8_t *moe_layers;  /* [num_layers], 1 where a layer is MoE; NULL if dense */
+	/* moe_layer_freq is a list, though perhaps of ones, or more than 1: Megatron then numbers the layers
+	 * in torch_dist's keys (transformer_block.py: sharded_state_dict), of a dense model too */
+	bool moe_layer_freq_listed;
 	/* multi-latent attention */
 	bool multi_latent_attention;
 	int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
@@ -66,6 +69,14 @@ struct mfs_megatron_args {
 	int64_t tensor_model_parallel_size, pipeline_model_parallel_size;
 	int64_t virtual_pipeline_model_parallel_size; /* chunks of a stage, 1 without */
 	int64_t expert_model_parallel_size, expert_tensor_parallel_size;
+	int64_t data_parallel_size, world_size;
+	/* layers of the first and the last pipeline stage, MFS_UNSET: an equal share; and whether something
+	 * else (pipeline_model_parallel_layout, account_for_*_in_pipeline_split) places the layers */
+	int64_t first_stage_layers, last_stage_layers;
+	bool other_stages;
+	/* the embedding, the loss count as a layer where layers are divided among stages */
+	bool account_for_embedding, account_for_loss;
+	bool local_spec; /* transformer_impl == "local", else Transformer Engine's modules */
 	bool use_distributed_optimizer;
 	const char *params_dtype;    /* torch's name, or NULL */
 	const char *tokenizer_type;  /* or NULL */
@@ -79,5 +90,11 @@ struct mfs_megatron_args {
  */
 int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			   struct mfs_megatron_args *ret, struct mfs_error *err);
+
+/* True if linear_fc1 has a gate half and an up half. */
+static inline bool mfs_args_gated(const struct mfs_megatron_args *a)
+{
+	return a->swiglu || a->quick_geglu;
+}
 
 #endif

@@ -34,6 +34,13 @@ static const struct mfs_zip_entry *record(const struct mfs_torch_file *f, const 
 	return mfs_zip_find(&f->zip, path);
 }
 
+const struct mfs_zip_entry *mfs_torch_file_record(const struct mfs_torch_file *f, const char *name)
+{
+	const char *first = f->zip.entries[0].name;
+
+	return record(f, first, strcspn(first, "/"), name);
+}
+
 /* torch takes the prefix from the first record; any record will do, since all must share it. */
 static int find_prefix(const struct mfs_torch_file *f, const char **ret, size_t *ret_len,
 		       struct mfs_error *err)

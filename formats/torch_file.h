@@ -35,6 +35,9 @@ int mfs_torch_file_open(const struct mfs_source *src, struct mfs_torch_file *ret
 			struct mfs_error *err);
 void mfs_torch_file_release(struct mfs_torch_file *f);
 
+/* The record of a name without the archive's prefix: "data/0". NULL: there is none. */
+const struct mfs_zip_entry *mfs_torch_file_record(const struct mfs_torch_file *f, const char *name);
+
 /* A torch.Size, or a plain tuple or list of sizes, as the tuple inside: count with mfs_value_count(). */
 mfs_value mfs_torch_size(const struct mfs_pickle *doc, mfs_value v);
 /* The element type that a global torch.NAME stands for; MFS_DTYPE_NONE if it is none. */

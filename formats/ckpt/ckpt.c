@@ -166,6 +166,8 @@ static int compare_pieces(const void *a, const void *b)
 	const struct mfs_piece *x = a, *y = b;
 	int order = x->name == y->name ? 0 : strcmp(x->name, y->name);
 
+	if (x->state != y->state)
+		return x->state < y->state ? -1 : 1;
 	if (order)
 		return order;
 	if (x->layer != y->layer)
@@ -180,7 +182,27 @@ static int compare_pieces(const void *a, const void *b)
 
 static bool same_tensor(const struct mfs_piece *x, const struct mfs_piece *y)
 {
-	return x->name == y->name && x->layer == y->layer && x->expert == y->expert;
+	return x->state == y->state && x->name == y->name && x->layer == y->layer &&
+	       x->expert == y->expert;
+}
+
+static int tensor_order(const struct mfs_global_tensor *t, unsigned state, const char *name,
+			int32_t layer, int32_t expert)
+{
+	int order = (t->state > state) - (t->state < state);
+
+	if (!order)
+		order = strcmp(t->name, name);
+	if (!order)
+		order = (t->layer > layer) - (t->layer < layer);
+	return order ? order : (t->expert > expert) - (t->expert < expert);
+}
+
+static int compare_tensors(const void *a, const void *b)
+{
+	const struct mfs_global_tensor *y = b;
+
+	return tensor_order(a, y->state, y->name, y->layer, y->expert);
 }
 
 static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
@@ -197,44 +219,71 @@ static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_
 			mfs_dtype_torch(p->dtype), mfs_shape_text(p->shape, p->ndim, b, sizeof(b)));
 }
 
-/* Pieces, in whatever order files gave them, become tensors with their chunks. */
-static int group_pieces(struct mfs_ckpt *ckpt, struct mfs_error *err)
+/* Room behind the tensors and chunks that there are, for those that the pieces make. */
+static int grow_tensors(struct mfs_ckpt *ckpt, uint32_t tensors, struct mfs_error *err)
 {
-	uint32_t count = ckpt->piece_count;
-	int rc;
+	const size_t chunks = (size_t)ckpt->chunk_count + ckpt->piece_count;
+	struct mfs_global_tensor *t;
+	struct mfs_chunk *c;
+
+	if (chunks > UINT32_MAX)
+		return mfs_fail(err, -ENOTSUP, "%s: more than 2^32 chunks", ckpt->dir);
+	t = reallocarray(ckpt->tensors, (size_t)ckpt->tensor_count + tensors, sizeof(*t));
+	if (t)
+		ckpt->tensors = t;
+	c = reallocarray(ckpt->chunks, chunks, sizeof(*c));
+	if (c)
+		ckpt->chunks = c;
+	return t && c ? 0 : mfs_fail_nomem(err);
+}
+
+static void start_tensor(struct mfs_ckpt *ckpt, const struct mfs_piece *p)
+{
+	struct mfs_global_tensor *t = &ckpt->tensors[ckpt->tensor_count++];
+
+	*t = (struct mfs_global_tensor){.name = p->name,
+					.layer = p->layer,
+					.expert = p->expert,
+					.dtype = p->dtype,
+					.ndim = p->ndim,
+					.state = p->state,
+					.first_chunk = ckpt->chunk_count};
+	memcpy(t->shape, p->shape, sizeof(p->shape));
+}
+
+/* Pieces, in whatever order files gave them, become tensors with their chunks. */
+int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	const uint32_t count = ckpt->piece_count;
+	uint32_t tensors = 0;
+	int rc = 0;
 
 	if (!count)
-		return mfs_fail(err, -ENODATA, "%s: no model tensors in it", ckpt->dir);
+		return 0;
 	qsort(ckpt->pieces, count, sizeof(*ckpt->pieces), compare_pieces);
-	ckpt->chunks = mfs_arena_array(&ckpt->arena, count, sizeof(*ckpt->chunks));
 	for (uint32_t i = 0; i < count; i++)
-		ckpt->tensor_count += !i || !same_tensor(&ckpt->pieces[i - 1], &ckpt->pieces[i]);
-	ckpt->tensors = mfs_arena_array(&ckpt->arena, ckpt->tensor_count, sizeof(*ckpt->tensors));
-	if (!ckpt->chunks || !ckpt->tensors)
-		return mfs_fail_nomem(err);
-	for (uint32_t i = 0, t = 0; i < count; i++) {
+		tensors += !i || !same_tensor(&ckpt->pieces[i - 1], &ckpt->pieces[i]);
+	rc = grow_tensors(ckpt, tensors, err);
+	for (uint32_t i = 0; i < count && !rc; i++) {
 		const struct mfs_piece *p = &ckpt->pieces[i];
-		struct mfs_global_tensor *tensor = &ckpt->tensors[t];
 
-		if (i && !same_tensor(p - 1, p))
-			tensor = &ckpt->tensors[++t];
-		if (!tensor->chunk_count) {
-			*tensor = (struct mfs_global_tensor){.name = p->name,
-							     .layer = p->layer,
-							     .expert = p->expert,
-							     .dtype = p->dtype,
-							     .ndim = p->ndim,
-							     .first_chunk = i};
-			memcpy(tensor->shape, p->shape, sizeof(p->shape));
-		}
-		rc = check_agreement(ckpt, tensor, p, err);
+		if (!i || !same_tensor(p - 1, p))
+			start_tensor(ckpt, p);
+		rc = check_agreement(ckpt, &ckpt->tensors[ckpt->tensor_count - 1], p, err);
 		if (rc)
-			return rc;
-		ckpt->chunks[i] = p->chunk;
-		tensor->chunk_count++;
+			break;
+		ckpt->chunks[ckpt->chunk_count++] = p->chunk;
+		ckpt->tensors[ckpt->tensor_count - 1].chunk_count++;
 	}
 	free(ckpt->pieces);
 	ckpt->pieces = NULL;
+	ckpt->piece_count = ckpt->piece_capacity = 0;
+	if (rc)
+		return rc;
+	qsort(ckpt->tensors, ckpt->tensor_count, sizeof(*ckpt->tensors), compare_tensors);
+	while (ckpt->model_count < ckpt->tensor_count &&
+	       ckpt->tensors[ckpt->model_count].state == MFS_STATE_MODEL)
+		ckpt->model_count++;
 	return 0;
 }
 
@@ -263,7 +312,8 @@ int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs
 
 /* ---- life ---- */
 
-int mfs_ckpt_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err)
+int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, struct mfs_ckpt **ret,
+		 struct mfs_error *err)
 {
 	struct mfs_ckpt *ckpt = calloc(1, sizeof(*ckpt));
 	int rc;
@@ -271,15 +321,38 @@ int mfs_ckpt_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err)
 	if (!ckpt)
 		return mfs_fail_nomem(err);
 	ckpt->dir = strdup(dir);
+	ckpt->format = format;
+	ckpt->what = what & MFS_CKPT_OPTIMIZER ? what | MFS_CKPT_STATE : what;
 	rc = ckpt->dir ? mfs_fileset_new(dir, &ckpt->files, err) : mfs_fail_nomem(err);
-	if (!rc)
-		rc = detect(ckpt, err);
+	if (rc) {
+		mfs_ckpt_free(ckpt);
+		return rc;
+	}
+	*ret = ckpt;
+	return 0;
+}
+
+void mfs_ckpt_done(struct mfs_ckpt *ckpt)
+{
+	HASH_CLEAR(hh, ckpt->names); /* the entries lie in the arena */
+}
+
+int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err)
+{
+	struct mfs_ckpt *ckpt;
+	int rc = mfs_ckpt_new(dir, what, MFS_CKPT_TORCH, &ckpt, err);
+
+	if (rc)
+		return rc;
+	rc = detect(ckpt, err);
 	if (!rc)
 		rc = ckpt->format == MFS_CKPT_TORCH ? mfs_ckpt_read_torch(ckpt, err)
 						    : mfs_ckpt_read_dist(ckpt, err);
 	if (!rc)
-		rc = group_pieces(ckpt, err);
-	HASH_CLEAR(hh, ckpt->names); /* the entries lie in the arena */
+		rc = mfs_ckpt_group(ckpt, err);
+	if (!rc && !ckpt->model_count)
+		rc = mfs_fail(err, -ENODATA, "%s: no model tensors in it", ckpt->dir);
+	mfs_ckpt_done(ckpt);
 	if (rc) {
 		mfs_ckpt_free(ckpt);
 		return rc;
@@ -292,10 +365,18 @@ void mfs_ckpt_free(struct mfs_ckpt *ckpt)
 {
 	if (!ckpt)
 		return;
+	mfs_ckpt_done(ckpt);
+	if (ckpt->has_state)
+		mfs_torch_file_release(&ckpt->state.archive);
+	for (uint32_t i = 0; i < ckpt->optim_file_count; i++)
+		mfs_torch_file_release(&ckpt->optim_files[i]);
+	mfs_ckpt_drop_dcp(ckpt);
 	mfs_fileset_free(ckpt->files);
 	mfs_arena_release(&ckpt->arena);
 	free(ckpt->pieces);
 	free(ckpt->storages);
+	free(ckpt->chunks);
+	free(ckpt->tensors);
 	free(ckpt->dir);
 	free(ckpt);
 }
@@ -329,6 +410,11 @@ const struct mfs_layout *mfs_ckpt_layout(const struct mfs_ckpt *ckpt)
 
 uint32_t mfs_ckpt_count(const struct mfs_ckpt *ckpt)
 {
+	return ckpt->model_count;
+}
+
+uint32_t mfs_ckpt_count_all(const struct mfs_ckpt *ckpt)
+{
 	return ckpt->tensor_count;
 }
 
@@ -340,17 +426,20 @@ const struct mfs_global_tensor *mfs_ckpt_at(const struct mfs_ckpt *ckpt, uint32_
 const struct mfs_global_tensor *mfs_ckpt_find(const struct mfs_ckpt *ckpt, const char *name,
 					      int32_t layer, int32_t expert)
 {
+	return mfs_ckpt_find_state(ckpt, MFS_STATE_MODEL, name, layer, expert);
+}
+
+const struct mfs_global_tensor *mfs_ckpt_find_state(const struct mfs_ckpt *ckpt,
+						    enum mfs_state state, const char *name,
+						    int32_t layer, int32_t expert)
+{
 	uint32_t low = 0, high = ckpt->tensor_count;
 
 	while (low < high) {
 		uint32_t middle = low + (high - low) / 2;
 		const struct mfs_global_tensor *t = &ckpt->tensors[middle];
-		int order = strcmp(t->name, name);
+		int order = tensor_order(t, state, name, layer, expert);
 
-		if (!order)
-			order = (t->layer > layer) - (t->layer < layer);
-		if (!order)
-			order = (t->expert > expert) - (t->expert < expert);
 		if (!order)
 			return t;
 		if (order < 0)
@@ -359,6 +448,19 @@ const struct mfs_global_tensor *mfs_ckpt_find(const struct mfs_ckpt *ckpt, const
 			high = middle;
 	}
 	return NULL;
+}
+
+const struct mfs_ckpt_state *mfs_ckpt_state(const struct mfs_ckpt *ckpt)
+{
+	return ckpt->has_state ? &ckpt->state : NULL;
+}
+
+const char *mfs_state_name(enum mfs_state state)
+{
+	static const char *const names[MFS_STATE_COUNT] = {"", "fp32_param", "exp_avg",
+							   "exp_avg_sq"};
+
+	return names[state];
 }
 
 const struct mfs_chunk *mfs_ckpt_chunks(const struct mfs_ckpt *ckpt,
@@ -372,15 +474,16 @@ const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text
 	static const char *const prefixes[] = {"decoder.layers.", "mtp.layers."};
 	static const char experts[] = "mlp.experts.experts.";
 	const char *rest = t->name, *at;
-	size_t used = 0;
+	size_t used;
 
-	text[0] = '\0';
+	used = (size_t)snprintf(text, size, "%s%s", mfs_state_name(t->state),
+				t->state ? " of " : "");
 	for (size_t i = 0; i < 2 && t->layer >= 0; i++) {
 		size_t len = strlen(prefixes[i]);
 
 		if (strncmp(rest, prefixes[i], len))
 			continue;
-		used = (size_t)snprintf(text, size, "%s%d.", prefixes[i], t->layer);
+		used += (size_t)snprintf(text + used, size - used, "%s%d.", prefixes[i], t->layer);
 		rest += len;
 		break;
 	}
@@ -424,10 +527,20 @@ static int locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
 		  struct mfs_error *err)
 {
 	char name[MFS_CKPT_NAME_SIZE];
-	int rc = ckpt->format == MFS_CKPT_TORCH
-			 ? locate_record(ckpt, s, ret, ret_record, err)
-			 : mfs_ckpt_locate_item(ckpt, s, ret, ret_record, err);
+	int rc = 0;
 
+	switch (s->container) {
+	case MFS_IN_RECORD:
+		rc = locate_record(ckpt, s, ret, ret_record, err);
+		break;
+	case MFS_IN_ITEM:
+		rc = mfs_ckpt_locate_item(ckpt, s, ret, ret_record, err);
+		break;
+	case MFS_IN_FILE:
+		*ret = s->at;
+		*ret_record = (struct mfs_record){s->at, s->length, 0};
+		break;
+	}
 	if (rc)
 		mfs_fail_in(err, "tensor '%s'", mfs_global_tensor_name(t, name, sizeof(name)));
 	return rc;

@@ -23,13 +23,30 @@
 #include "formats/io/fileset.h"
 #include "formats/megatron_args.h"
 #include "formats/tensor.h"
+#include "formats/torch_file.h"
 
 #define MFS_CKPT_DIMS 4 /* axes of a global tensor, layer and expert axes taken out */
 
 enum mfs_ckpt_format {
 	MFS_CKPT_TORCH,	     /* mp_rank_TT/model_optim_rng.pt */
 	MFS_CKPT_TORCH_DIST, /* .metadata and __R_W.distcp */
+	MFS_CKPT_HF,	     /* config.json and safetensors: model/hf_ckpt.h */
 };
+
+/*
+ * What a global tensor is of its parameter. Of a mixed-precision run the optimizer holds three tensors of
+ * every parameter's shape; MAIN is its fp32 copy (megatron/core/optimizer/optimizer.py:
+ * Float16OptimizerWithFloat16Params, "fp32_from_fp16_params"; "fp32_param", "param" in other formats).
+ */
+enum mfs_state {
+	MFS_STATE_MODEL,
+	MFS_STATE_MAIN,
+	MFS_STATE_EXP_AVG,
+	MFS_STATE_EXP_AVG_SQ,
+	MFS_STATE_COUNT,
+};
+
+#define MFS_ZEROS UINT32_MAX /* storage of a chunk that is zeros and in no file */
 
 struct mfs_chunk {
 	uint64_t lo[MFS_CKPT_DIMS],
@@ -44,6 +61,7 @@ struct mfs_global_tensor {
 	int32_t layer, expert;
 	enum mfs_dtype dtype;
 	uint8_t ndim;
+	uint8_t state; /* enum mfs_state */
 	uint64_t shape[MFS_CKPT_DIMS];
 	uint32_t first_chunk, chunk_count;
 };
@@ -57,8 +75,13 @@ struct mfs_layout {
 
 struct mfs_ckpt;
 
-/* dir is one iteration's directory. -ENODATA: incomplete (what is missing); -ENOTSUP, -EINVAL. */
-int mfs_ckpt_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err);
+/* What to read besides the model's tensors. */
+#define MFS_CKPT_STATE	   1u /* the state that is no tensor: mfs_ckpt_state() */
+#define MFS_CKPT_OPTIMIZER 2u /* the optimizer's tensors, where there are any; implies the former */
+
+/* dir is one iteration's directory. -ENODATA: incomplete (what is missing); -ENOTSUP, -EINVAL. With
+ * MFS_CKPT_OPTIMIZER also where the optimizer's tensors are damaged or known to be wrong. */
+int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err);
 void mfs_ckpt_free(struct mfs_ckpt *ckpt);
 
 enum mfs_ckpt_format mfs_ckpt_format(const struct mfs_ckpt *ckpt);
@@ -69,16 +92,39 @@ const struct mfs_layout *mfs_ckpt_layout(const struct mfs_ckpt *ckpt);
 
 /* All model tensors, sorted by (name, layer, expert). */
 uint32_t mfs_ckpt_count(const struct mfs_ckpt *ckpt);
+/* Those and the optimizer's behind them, sorted by (state, name, layer, expert). */
+uint32_t mfs_ckpt_count_all(const struct mfs_ckpt *ckpt);
 const struct mfs_global_tensor *mfs_ckpt_at(const struct mfs_ckpt *ckpt, uint32_t i);
 /* NULL if there is none. */
 const struct mfs_global_tensor *mfs_ckpt_find(const struct mfs_ckpt *ckpt, const char *name,
 					      int32_t layer, int32_t expert);
+const struct mfs_global_tensor *mfs_ckpt_find_state(const struct mfs_ckpt *ckpt,
+						    enum mfs_state state, const char *name,
+						    int32_t layer, int32_t expert);
 const struct mfs_chunk *mfs_ckpt_chunks(const struct mfs_ckpt *ckpt,
 					const struct mfs_global_tensor *t);
 
 #define MFS_CKPT_NAME_SIZE 256 /* bytes that hold any full name */
 
-/* Full name for a message: "decoder.layers.3.mlp.experts.experts.7.linear_fc1.weight" into text. */
+/*
+ * The state that is no tensor of the model or optimizer, as rank 0 saved it: a dict with 'args',
+ * 'iteration', 'opt_param_scheduler', ... in doc (legacy: of the first rank, the model still in it;
+ * torch_dist: of common.pt, or of the item that replaced it). Tensors in it (random states) are records
+ * of the archive zip; base is where the archive begins in file. NULL: not asked for, or none.
+ */
+struct mfs_ckpt_state {
+	struct mfs_torch_file archive;
+	mfs_value root;
+	uint32_t file;
+	uint64_t base;
+};
+const struct mfs_ckpt_state *mfs_ckpt_state(const struct mfs_ckpt *ckpt);
+
+/* "fp32_param", "exp_avg", "exp_avg_sq" for a message; "" for the model's. */
+const char *mfs_state_name(enum mfs_state state);
+
+/* Full name for a message: "decoder.layers.3.mlp.experts.experts.7.linear_fc1.weight" into text, with
+ * "exp_avg of " or its like in front if it is the optimizer's. */
 const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text, size_t size);
 
 /* Sentences that a person should read once (norms that differ between ranks, ...); may be 0. */
@@ -91,6 +137,8 @@ uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret)
  */
 int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
 		    uint32_t *ret_file, uint64_t *ret_offset, struct mfs_error *err);
+
+/* A storage that lies in no container, MFS_ZEROS included, has nothing to locate or check. */
 
 /* Storages are numbered from 0; several tensors may share one. */
 uint32_t mfs_ckpt_storage_count(const struct mfs_ckpt *ckpt);

@@ -6,11 +6,8 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/ckpt/ckpt_i.h"
-#include "formats/ckpt/names.h"
-#include "formats/dcp.h"
+#include "formats/ckpt/ckpt_dist_i.h"
 
-#define METADATA	  ".metadata"
 #define COMMON_FILE	  "common.pt"		   /* core <= 0.18 */
 #define COMMON_ITEM	  "common_state/shard_0_1" /* core >= 0.19 */
 #define MAX_METADATA	  (8ull << 30)
@@ -18,8 +15,9 @@
 
 /* ---- non-tensor state ---- */
 
+/* src is what begins at base in file id. */
 static int read_state_of(struct mfs_ckpt *ckpt, const struct mfs_source *src, const char *file,
-			 struct mfs_error *err)
+			 uint32_t id, uint64_t base, struct mfs_error *err)
 {
 	struct mfs_torch_file f;
 	mfs_value state;
@@ -33,8 +31,51 @@ static int read_state_of(struct mfs_ckpt *ckpt, const struct mfs_source *src, co
 	if (mfs_value_type(f.doc, state) == MFS_V_LIST)
 		state = mfs_value_at(f.doc, state, 0); /* a byte item is a list of one object */
 	rc = mfs_ckpt_read_state(ckpt, f.doc, state, file, err);
-	mfs_torch_file_release(&f);
-	return rc;
+	if (rc || !(ckpt->what & MFS_CKPT_STATE)) {
+		mfs_torch_file_release(&f);
+		return rc;
+	}
+	ckpt->state =
+		(struct mfs_ckpt_state){.archive = f, .root = state, .file = id, .base = base};
+	ckpt->has_state = true;
+	return 0;
+}
+
+/* rng_state/shard_{pp}.{tp}_{P}.{T} */
+static bool parse_rng_key(const char *key, struct mfs_ckpt_rng *ret)
+{
+	unsigned pp, tp, all_pp, all_tp;
+	int used = 0;
+
+	if (sscanf(key, "rng_state/shard_%u.%u_%u.%u%n", &pp, &tp, &all_pp, &all_tp, &used) != 4 ||
+	    key[used] || pp >= all_pp || tp >= all_tp)
+		return false;
+	ret->tp = tp;
+	ret->pp = pp;
+	return true;
+}
+
+static int note_rng(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint32_t *files,
+		    struct mfs_error *err)
+{
+	struct mfs_ckpt_rng r;
+
+	if (!(ckpt->what & MFS_CKPT_STATE))
+		return 0;
+	ckpt->rng = mfs_arena_array(&ckpt->arena, dcp->bytes_count, sizeof(*ckpt->rng));
+	if (!ckpt->rng)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < dcp->bytes_count; i++) {
+		const struct mfs_dcp_bytes *b = &dcp->bytes[i];
+
+		if (b->item.file == MFS_DCP_NO_FILE || !parse_rng_key(b->key, &r))
+			continue;
+		r.file = files[b->item.file];
+		r.at = b->item.offset;
+		r.length = b->item.length;
+		ckpt->rng[ckpt->rng_count++] = r;
+	}
+	return 0;
 }
 
 static int read_common(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint32_t *files,
@@ -47,7 +88,7 @@ static int read_common(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const u
 
 	if (!rc) {
 		src = mfs_source_file(ckpt->files, file);
-		return read_state_of(ckpt, &src, COMMON_FILE, err);
+		return read_state_of(ckpt, &src, COMMON_FILE, file, 0, err);
 	}
 	if (!item || item->item.file == MFS_DCP_NO_FILE)
 		return mfs_fail(err, -ENODATA,
@@ -55,7 +96,8 @@ static int read_common(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const u
 				ckpt->dir, COMMON_FILE, COMMON_ITEM);
 	src = mfs_source_file(ckpt->files, files[item->item.file]);
 	src = mfs_source_part(&src, item->item.offset, item->item.length);
-	return read_state_of(ckpt, &src, COMMON_ITEM, err);
+	return read_state_of(ckpt, &src, COMMON_ITEM, files[item->item.file], item->item.offset,
+			     err);
 }
 
 /* ---- files ---- */
@@ -168,15 +210,6 @@ static int add_files(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, uint32_t 
 
 /* ---- tensors ---- */
 
-/* A model tensor of the index: which leading axes are stacked layers and experts, and the rest. */
-struct stacked {
-	const struct mfs_dcp_tensor *t;
-	struct mfs_name name;
-	unsigned layer_axis, expert_axis; /* MFS_MAX_DIMS: not stacked */
-	unsigned skip;			  /* leading axes taken out */
-	struct mfs_piece piece;		  /* template */
-};
-
 /* Kept in the checkpoint, beyond the life of the parsed index. */
 static const uint64_t *keep_dims(struct mfs_ckpt *ckpt, const uint64_t *dims, unsigned ndim)
 {
@@ -188,7 +221,7 @@ static const uint64_t *keep_dims(struct mfs_ckpt *ckpt, const uint64_t *dims, un
 }
 
 /* _w and _v hold gate and up apart; in the canonical tensor they are its two halves. */
-static void place_part(struct stacked *s)
+static void place_part(struct mfs_dist_stacked *s)
 {
 	struct mfs_piece *p = &s->piece;
 
@@ -199,10 +232,11 @@ static void place_part(struct stacked *s)
 	p->shape[0] *= 2;
 }
 
-static int add_slice(struct mfs_ckpt *ckpt, const struct stacked *s, const struct mfs_dcp_chunk *c,
-		     uint32_t storage, uint64_t layer, uint64_t expert, struct mfs_error *err)
+static int add_slice(struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s,
+		     const struct mfs_dcp_chunk *c, uint32_t storage, uint64_t layer,
+		     uint64_t expert, struct mfs_error *err)
 {
-	struct stacked slice = *s;
+	struct mfs_dist_stacked slice = *s;
 	struct mfs_piece *p = &slice.piece;
 	uint64_t stride[MFS_MAX_DIMS];
 
@@ -233,26 +267,36 @@ static void axis_range(const struct mfs_dcp_chunk *c, unsigned axis, uint64_t *f
 	*last = axis < MFS_MAX_DIMS ? c->lo[axis] + c->size[axis] : 1;
 }
 
-static int add_chunk(struct mfs_ckpt *ckpt, const struct stacked *s, const struct mfs_dcp_chunk *c,
-		     const uint32_t *files, struct mfs_error *err)
+int mfs_dist_storage(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t,
+		     const struct mfs_dcp_chunk *c, const uint32_t *files, uint32_t *ret,
+		     struct mfs_error *err)
 {
-	struct mfs_storage storage = {.file = files[c->item.file],
-				      .dtype = s->t->dtype,
+	struct mfs_storage storage = {.container = MFS_IN_ITEM,
+				      .file = files[c->item.file],
+				      .dtype = t->dtype,
 				      .at = c->item.offset,
 				      .length = c->item.length,
-				      .shape = keep_dims(ckpt, c->size, s->t->ndim),
-				      .ndim = s->t->ndim};
-	uint64_t layer, last_layer, expert, last_expert, first_expert, elements;
-	uint32_t id;
-	int rc;
+				      .shape = keep_dims(ckpt, c->size, t->ndim),
+				      .ndim = t->ndim};
+	uint64_t elements;
 
 	/* Before anything is sized by it: an item cannot hold more elements than bytes. */
-	if (!mfs_shape_count(c->size, s->t->ndim, &elements) || !elements ||
-	    elements > c->item.length)
+	if (!mfs_shape_count(c->size, t->ndim, &elements) || !elements || elements > c->item.length)
 		return mfs_fail(err, -EINVAL,
 				"%s/" METADATA ": '%s': a chunk empty or larger than its item",
-				ckpt->dir, s->t->key);
-	rc = storage.shape ? mfs_ckpt_add_storage(ckpt, &storage, &id, err) : mfs_fail_nomem(err);
+				ckpt->dir, t->key);
+	if (!storage.shape)
+		return mfs_fail_nomem(err);
+	return mfs_ckpt_add_storage(ckpt, &storage, ret, err);
+}
+
+int mfs_dist_add_chunk(struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s,
+		       const struct mfs_dcp_chunk *c, const uint32_t *files, struct mfs_error *err)
+{
+	uint64_t layer, last_layer, expert, last_expert, first_expert;
+	uint32_t id;
+	int rc = mfs_dist_storage(ckpt, s->t, c, files, &id, err);
+
 	axis_range(c, s->layer_axis, &layer, &last_layer);
 	axis_range(c, s->expert_axis, &first_expert, &last_expert);
 	for (; layer < last_layer && !rc; layer++)
@@ -261,7 +305,7 @@ static int add_chunk(struct mfs_ckpt *ckpt, const struct stacked *s, const struc
 	return rc;
 }
 
-static int check_stack(struct mfs_ckpt *ckpt, const struct stacked *s, unsigned axis,
+static int check_stack(struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s, unsigned axis,
 		       const char *what, int64_t expected, struct mfs_error *err)
 {
 	if (axis == MFS_MAX_DIMS || (expected >= 0 && s->t->shape[axis] == (uint64_t)expected))
@@ -272,14 +316,15 @@ static int check_stack(struct mfs_ckpt *ckpt, const struct stacked *s, unsigned 
 }
 
 /* Leading axes: the layer's unless its number is in the key, then the expert's likewise. */
-static int unstack(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, struct stacked *s,
-		   struct mfs_error *err)
+int mfs_dist_unstack(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, const char *key,
+		     struct mfs_dist_stacked *s, struct mfs_error *err)
 {
 	struct mfs_piece *p = &s->piece;
 	int rc;
 
-	*s = (struct stacked){.t = t, .layer_axis = MFS_MAX_DIMS, .expert_axis = MFS_MAX_DIMS};
-	mfs_name_parse(t->key, &s->name);
+	*s = (struct mfs_dist_stacked){
+		.t = t, .layer_axis = MFS_MAX_DIMS, .expert_axis = MFS_MAX_DIMS};
+	mfs_name_parse(key, &s->name);
 	if (s->name.layered && s->name.layer < 0)
 		s->layer_axis = s->skip++;
 	if (s->name.experts && s->name.expert < 0)
@@ -307,16 +352,16 @@ static int unstack(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, struct
 static int add_tensor(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, const uint32_t *files,
 		      struct mfs_error *err)
 {
-	struct stacked s;
+	struct mfs_dist_stacked s;
 	int rc = mfs_dcp_check(t, METADATA, err);
 
 	if (rc) {
 		mfs_fail_in(err, "%s", ckpt->dir);
 		return rc;
 	}
-	rc = unstack(ckpt, t, &s, err);
+	rc = mfs_dist_unstack(ckpt, t, t->key, &s, err);
 	for (uint32_t i = 0; i < t->chunk_count && !rc; i++)
-		rc = add_chunk(ckpt, &s, &t->chunks[i], files, err);
+		rc = mfs_dist_add_chunk(ckpt, &s, &t->chunks[i], files, err);
 	return rc;
 }
 
@@ -411,6 +456,28 @@ static int read_index(struct mfs_ckpt *ckpt, struct mfs_dcp *ret, struct mfs_err
 	return rc;
 }
 
+/* What reads flat buffers needs the index, once the model's tensors are there. */
+static int keep_dcp(struct mfs_ckpt *ckpt, struct mfs_dcp *dcp, const uint32_t *files,
+		    struct mfs_error *err)
+{
+	ckpt->dcp = malloc(sizeof(*ckpt->dcp));
+	if (!ckpt->dcp)
+		return mfs_fail_nomem(err);
+	*ckpt->dcp = *dcp;
+	*dcp = (struct mfs_dcp){0};
+	ckpt->dcp_files = files;
+	return 0;
+}
+
+void mfs_ckpt_drop_dcp(struct mfs_ckpt *ckpt)
+{
+	if (!ckpt->dcp)
+		return;
+	mfs_dcp_release(ckpt->dcp);
+	free(ckpt->dcp);
+	ckpt->dcp = NULL;
+}
+
 int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	struct mfs_dcp dcp;
@@ -427,11 +494,17 @@ int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	if (!rc)
 		rc = check_overlaps(ckpt, &dcp, files, err);
 	if (!rc)
+		rc = note_rng(ckpt, &dcp, files, err);
+	if (!rc)
 		rc = read_common(ckpt, &dcp, files, err);
 	if (!rc)
 		rc = add_tensors(ckpt, &dcp, files, err);
 	if (!rc)
 		note_layout(ckpt);
+	if (!rc && ckpt->what & MFS_CKPT_OPTIMIZER)
+		rc = mfs_dist_add_optim(ckpt, &dcp, files, err);
+	if (!rc && ckpt->what & MFS_CKPT_OPTIMIZER)
+		rc = keep_dcp(ckpt, &dcp, files, err);
 	mfs_dcp_release(&dcp);
 	return rc;
 }

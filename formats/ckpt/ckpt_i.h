@@ -9,16 +9,23 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/torch_file.h"
 
+enum mfs_container {
+	MFS_IN_RECORD, /* of a torch.save archive */
+	MFS_IN_ITEM,   /* of a .distcp file: an archive of one tensor */
+	MFS_IN_FILE,   /* plainly (safetensors) */
+};
+
 /* Bytes of tensors somewhere in a file; the container around them is read on first use. */
 struct mfs_storage {
+	enum mfs_container container;
 	uint32_t file;
 	enum mfs_dtype dtype;
-	uint64_t at, length;   /* torch: local header and payload size; torch_dist: the item */
-	uint64_t limit;	       /* torch: of the ZIP record (zip.h) */
-	const char *record;    /* torch: its name */
-	const uint64_t *shape; /* torch_dist: shape of the one tensor in the item */
+	uint64_t at, length;   /* record: local header and payload size; item; plain: the bytes */
+	uint64_t limit;	       /* record: of the ZIP record (zip.h) */
+	const char *record;    /* record: its name */
+	const uint64_t *shape; /* item: shape of the one tensor in it */
 	uint8_t ndim;	       /* likewise */
-	uint32_t crc;	       /* torch: of the payload, 0: not computed; torch_dist: in the item */
+	uint32_t crc;	       /* record: of the payload, 0: not computed; item: in the item */
 	_Atomic uint64_t data; /* file offset of the first element, plus 1; 0: not known yet */
 };
 
@@ -28,9 +35,29 @@ struct mfs_piece {
 	int32_t layer, expert;
 	enum mfs_dtype dtype;
 	uint8_t ndim;
+	uint8_t state; /* enum mfs_state */
 	uint64_t shape[MFS_CKPT_DIMS];
 	struct mfs_chunk chunk;
 };
+
+/* Where a rank's random states lie: a whole legacy file (length 0), or a byte item. */
+struct mfs_ckpt_rng {
+	uint32_t tp, pp, file;
+	uint64_t at, length;
+};
+
+/* How the optimizer's tensors were found. */
+enum mfs_optim_form {
+	MFS_OPTIM_FORM_NONE,
+	MFS_OPTIM_FORM_TORCH,	/* one tensor for each parameter (Float16Optimizer) */
+	MFS_OPTIM_FORM_FLAT,	/* legacy flat buffers (distrib_optim.pt) */
+	MFS_OPTIM_FORM_SHARDED, /* torch_dist: optimizer.state.exp_avg.* */
+	MFS_OPTIM_FORM_PARAM, /* likewise, fully_reshardable: fp32 under optimizer.state.param.* */
+	MFS_OPTIM_FORM_FLATTENED, /* likewise, fully_sharded_model_space */
+};
+
+struct mfs_dcp;
+struct mfs_optim_info;
 
 struct mfs_ckpt {
 	char *dir;
@@ -42,7 +69,22 @@ struct mfs_ckpt {
 	uint32_t storage_count, storage_capacity;
 	struct mfs_chunk *chunks;
 	struct mfs_global_tensor *tensors;
-	uint32_t tensor_count;
+	uint32_t tensor_count; /* of all states */
+	uint32_t model_count;  /* of the model: the first ones */
+	uint32_t chunk_count;
+	unsigned what; /* MFS_CKPT_STATE, MFS_CKPT_OPTIMIZER */
+	bool has_state;
+	struct mfs_ckpt_state state;
+	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_STATE */
+	uint32_t rng_count;
+	/* with MFS_CKPT_OPTIMIZER */
+	enum mfs_optim_form optim;
+	struct mfs_dcp
+		*dcp; /* torch_dist: kept for what reads flat buffers (megatron/optim_open.c) */
+	const uint32_t *dcp_files;	      /* in the set, of dcp's */
+	struct mfs_torch_file optim_files[2]; /* archives that hold parameter groups */
+	uint32_t optim_file_count;
+	const struct mfs_optim_info *optim_info; /* in the arena */
 	const char **warnings;
 	uint32_t warning_count;
 	struct mfs_arena arena;
@@ -52,9 +94,20 @@ struct mfs_ckpt {
 	struct intern_entry *names;
 };
 
+/* An empty checkpoint for a reader to fill; freed by mfs_ckpt_free(). */
+int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, struct mfs_ckpt **ret,
+		 struct mfs_error *err);
+/* Pieces added since the last call become tensors. All pieces of one (state, name, layer, expert) must have
+ * been added between two calls. Names stay interned until mfs_ckpt_done(), the last call of a reader. */
+int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err);
+void mfs_ckpt_done(struct mfs_ckpt *ckpt);
+
 /* The readers; dir exists and has been found to hold their format. */
 int mfs_ckpt_read_torch(struct mfs_ckpt *ckpt, struct mfs_error *err);
 int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err);
+
+/* Lets go of a kept index. */
+void mfs_ckpt_drop_dcp(struct mfs_ckpt *ckpt);
 
 /* A ZIP record as a range of its file. */
 struct mfs_record {
@@ -81,11 +134,5 @@ int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs
 
 /* Row-major strides of a shape. */
 void mfs_ckpt_contiguous(const uint64_t *shape, unsigned ndim, uint64_t *stride);
-
-/* True if linear_fc1 has a gate half and an up half. */
-static inline bool mfs_args_gated(const struct mfs_megatron_args *a)
-{
-	return a->swiglu || a->quick_geglu;
-}
 
 #endif

@@ -17,35 +17,15 @@
 #include <sys/stat.h>
 
 #include "formats/base/bytes.h"
-#include "formats/ckpt/ckpt_i.h"
-#include "formats/ckpt/names.h"
+#include "formats/ckpt/ckpt_torch_i.h"
 
 #define STATE_FILE "model_optim_rng.pt"
 #define NO_RANK	   UINT32_MAX
 #define MAX_RANKS  1000000 /* of one axis; keeps tp * pp * ep far from overflow */
 
-/* One mp_rank_* directory. */
-struct rank_dir {
-	char *name;
-	uint32_t number[3]; /* as in the name; NO_RANK: not there */
-	uint32_t tp, pp, ep;
-	uint32_t file;
-	struct mfs_torch_file state; /* open while chunks are counted and read */
-};
-
-struct reader {
-	struct mfs_ckpt *ckpt;
-	struct rank_dir *ranks; /* sorted by (pp, tp, ep) */
-	uint32_t count;
-	uint32_t tp, pp, ep, etp, vpp;
-	uint32_t *first_layer; /* [vpp * pp] global number of each chunk's first layer */
-	uint32_t *layers;      /* [vpp * pp] layers of each chunk */
-	struct mfs_error *err;
-};
-
 /* ---- directories ---- */
 
-static bool parse_rank_name(const char *name, struct rank_dir *ret)
+static bool parse_rank_name(const char *name, struct mfs_torch_rank *ret)
 {
 	const char *at = name + 8;
 
@@ -70,7 +50,7 @@ static bool parse_rank_name(const char *name, struct rank_dir *ret)
 
 /* With a distributed optimizer Megatron makes a directory for every rank, and leaves those empty whose
  * weights another rank has saved (training/checkpointing.py: ensure_directory_exists). */
-static bool has_state(const struct reader *r, const char *name)
+static bool has_state(const struct mfs_torch_reader *r, const char *name)
 {
 	char path[4096];
 	struct stat st;
@@ -80,7 +60,7 @@ static bool has_state(const struct reader *r, const char *name)
 	       !stat(path, &st);
 }
 
-static int list_ranks(struct reader *r)
+static int list_ranks(struct mfs_torch_reader *r)
 {
 	DIR *dir = opendir(r->ckpt->dir);
 	struct dirent *e;
@@ -89,7 +69,7 @@ static int list_ranks(struct reader *r)
 	if (!dir)
 		return mfs_fail(r->err, -errno, "%s: %s", r->ckpt->dir, strerror(errno));
 	while (!rc && (e = readdir(dir))) {
-		struct rank_dir rank = {0}, *grown;
+		struct mfs_torch_rank rank = {0}, *grown;
 
 		if (!parse_rank_name(e->d_name, &rank) || !has_state(r, e->d_name))
 			continue;
@@ -106,7 +86,7 @@ static int list_ranks(struct reader *r)
 	return rc;
 }
 
-static int open_state(struct reader *r, struct rank_dir *rank)
+static int open_state(struct mfs_torch_reader *r, struct mfs_torch_rank *rank)
 {
 	char path[512];
 	struct mfs_source src;
@@ -128,7 +108,7 @@ static int open_state(struct reader *r, struct rank_dir *rank)
 
 static int by_number(const void *a, const void *b)
 {
-	const struct rank_dir *x = a, *y = b;
+	const struct mfs_torch_rank *x = a, *y = b;
 
 	for (int i = 0; i < 3; i++)
 		if (x->number[i] != y->number[i])
@@ -138,7 +118,7 @@ static int by_number(const void *a, const void *b)
 
 static int by_rank(const void *a, const void *b)
 {
-	const struct rank_dir *x = a, *y = b;
+	const struct mfs_torch_rank *x = a, *y = b;
 
 	if (x->pp != y->pp)
 		return x->pp < y->pp ? -1 : 1;
@@ -148,7 +128,7 @@ static int by_rank(const void *a, const void *b)
 }
 
 /* The layout that rank 0's arguments claim. */
-static int read_layout(struct reader *r)
+static int read_layout(struct mfs_torch_reader *r)
 {
 	const struct mfs_megatron_args *a = &r->ckpt->args;
 	int rc;
@@ -182,12 +162,12 @@ static int read_layout(struct reader *r)
 }
 
 /* Numbers in a name are tp, then pp if P > 1, then ep if EP > 1. */
-static int assign_ranks(struct reader *r)
+static int assign_ranks(struct mfs_torch_reader *r)
 {
 	const unsigned expected = 1 + (r->pp > 1) + (r->ep > 1);
 
 	for (uint32_t i = 0; i < r->count; i++) {
-		struct rank_dir *d = &r->ranks[i];
+		struct mfs_torch_rank *d = &r->ranks[i];
 		unsigned found = 1 + (d->number[1] != NO_RANK) + (d->number[2] != NO_RANK);
 
 		d->tp = d->number[0];
@@ -203,7 +183,8 @@ static int assign_ranks(struct reader *r)
 	return 0;
 }
 
-static const struct rank_dir *find_rank(const struct reader *r, uint32_t pp, uint32_t tp)
+static const struct mfs_torch_rank *find_rank(const struct mfs_torch_reader *r, uint32_t pp,
+					      uint32_t tp)
 {
 	for (uint32_t i = 0; i < r->count; i++)
 		if (r->ranks[i].pp == pp && r->ranks[i].tp == tp)
@@ -212,8 +193,8 @@ static const struct rank_dir *find_rank(const struct reader *r, uint32_t pp, uin
 }
 
 /* The file whose expert weights stand for (stage, expert rank, expert-tensor rank). */
-static const struct rank_dir *find_expert_rank(const struct reader *r, uint32_t pp, uint32_t ep,
-					       uint32_t etp)
+static const struct mfs_torch_rank *find_expert_rank(const struct mfs_torch_reader *r, uint32_t pp,
+						     uint32_t ep, uint32_t etp)
 {
 	for (uint32_t i = 0; i < r->count; i++)
 		if (r->ranks[i].pp == pp && r->ranks[i].ep == ep && r->ranks[i].tp % r->etp == etp)
@@ -221,7 +202,7 @@ static const struct rank_dir *find_expert_rank(const struct reader *r, uint32_t 
 	return NULL;
 }
 
-static int missing(struct reader *r, uint32_t tp, uint32_t pp, uint32_t ep)
+static int missing(struct mfs_torch_reader *r, uint32_t tp, uint32_t pp, uint32_t ep)
 {
 	char name[64];
 	size_t used = (size_t)snprintf(name, sizeof(name), "mp_rank_%02u", tp);
@@ -235,7 +216,7 @@ static int missing(struct reader *r, uint32_t tp, uint32_t pp, uint32_t ep)
 			r->ckpt->dir, name, r->tp, r->pp, r->ep);
 }
 
-static int check_grid(struct reader *r)
+static int check_grid(struct mfs_torch_reader *r)
 {
 	/* As many loops as directories could exist: a claimed size beyond them ends at the first gap. */
 	for (uint32_t pp = 0; pp < r->pp; pp++) {
@@ -253,7 +234,8 @@ static int check_grid(struct reader *r)
 /* ---- layers ---- */
 
 /* The state dict of virtual chunk vp: 'model', or 'model0', 'model1', ...; none if the stage is empty. */
-static mfs_value model_chunk(const struct reader *r, const struct rank_dir *rank, uint32_t vp)
+static mfs_value model_chunk(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+			     uint32_t vp)
 {
 	const struct mfs_pickle *doc = rank->state.doc;
 	char key[32];
@@ -293,7 +275,7 @@ static uint32_t count_layers(const struct mfs_pickle *doc, mfs_value model)
 }
 
 /* Counting what is there needs no rule for uneven stages; the sum must be the model's. */
-static int number_layers(struct reader *r)
+static int number_layers(struct mfs_torch_reader *r)
 {
 	const uint32_t chunks = r->vpp * r->pp;
 	const int64_t expected = r->ckpt->args.num_layers;
@@ -304,7 +286,7 @@ static int number_layers(struct reader *r)
 	if (!r->first_layer || !r->layers)
 		return mfs_fail_nomem(r->err);
 	for (uint32_t c = 0; c < chunks; c++) {
-		const struct rank_dir *rank = find_rank(r, c % r->pp, 0);
+		const struct mfs_torch_rank *rank = find_rank(r, c % r->pp, 0);
 
 		r->first_layer[c] = (uint32_t)total;
 		r->layers[c] = count_layers(rank->state.doc, model_chunk(r, rank, c / r->pp));
@@ -319,20 +301,10 @@ static int number_layers(struct reader *r)
 
 /* ---- tensors ---- */
 
-/* A tensor of one rank's file, on its way to pieces. */
-struct local {
-	const struct rank_dir *rank;
-	const struct mfs_torch_tensor *t;
-	const char *key;
-	struct mfs_name name;
-	struct mfs_piece piece; /* chunk: the whole local tensor at global offset 0 */
-	uint32_t part, parts;	/* tensor-parallel rank among how many */
-};
-
 /* Which ranks' copies count: a replicated tensor once, a dense one from one expert rank. */
-static bool is_wanted(const struct reader *r, const struct local *l)
+static bool is_wanted(const struct mfs_torch_reader *r, const struct mfs_torch_local *l)
 {
-	const struct rank_dir *d = l->rank;
+	const struct mfs_torch_rank *d = l->rank;
 
 	if (l->name.experts)
 		return find_expert_rank(r, d->pp, d->ep, d->tp % r->etp) == d;
@@ -343,7 +315,8 @@ static bool is_wanted(const struct reader *r, const struct local *l)
 
 /* A tied model's last stage holds a copy of the embedding as its head, and a stage that predicts more
  * than one token holds one for its own use. The first chunk of the first stage has the original. */
-static bool is_copy(const struct reader *r, const struct local *l, uint32_t chunk)
+static bool is_copy(const struct mfs_torch_reader *r, const struct mfs_torch_local *l,
+		    uint32_t chunk)
 {
 	if (!strcmp(l->name.canonical, "output_layer.weight"))
 		return r->ckpt->args.tied;
@@ -351,7 +324,8 @@ static bool is_copy(const struct reader *r, const struct local *l, uint32_t chun
 }
 
 /* MLA's down projections: expected rows tell whether the ranks hold the whole or a part. */
-static enum mfs_tp_split resolve_auto(const struct reader *r, const struct local *l)
+static enum mfs_tp_split resolve_auto(const struct mfs_torch_reader *r,
+				      const struct mfs_torch_local *l)
 {
 	const struct mfs_megatron_args *a = &r->ckpt->args;
 	int64_t rows = strstr(l->name.canonical, "linear_kv_down_proj")
@@ -363,7 +337,7 @@ static enum mfs_tp_split resolve_auto(const struct reader *r, const struct local
 }
 
 /* Splits along an axis: this rank's part of the global tensor. */
-static int place_split(struct reader *r, struct local *l, unsigned axis)
+static int place_split(struct mfs_torch_reader *r, struct mfs_torch_local *l, unsigned axis)
 {
 	struct mfs_piece *p = &l->piece;
 
@@ -375,7 +349,7 @@ static int place_split(struct reader *r, struct local *l, unsigned axis)
 }
 
 /* [its gate rows; its up rows] become two pieces of [all gate rows; all up rows]. */
-static int place_gated(struct reader *r, struct local *l)
+static int place_gated(struct mfs_torch_reader *r, struct mfs_torch_local *l)
 {
 	struct mfs_piece gate = l->piece, up;
 	uint64_t half = gate.shape[0] / 2, total;
@@ -395,7 +369,7 @@ static int place_gated(struct reader *r, struct local *l)
 	return rc ? rc : mfs_ckpt_add_piece(r->ckpt, &up, r->err);
 }
 
-static int place(struct reader *r, struct local *l)
+static int place(struct mfs_torch_reader *r, struct mfs_torch_local *l)
 {
 	enum mfs_tp_split split = l->name.tp;
 
@@ -420,12 +394,13 @@ static int place(struct reader *r, struct local *l)
  * memory of shape (n, H, 2F), weight2 [n * F, H] of shape (n, F, H); an expert's [out, in] is the
  * transpose of its slab (megatron/core/transformer/moe/experts.py at core_v0.12).
  */
-static int place_grouped(struct reader *r, struct local *l, uint64_t experts, uint64_t first)
+static int place_grouped(struct mfs_torch_reader *r, struct mfs_torch_local *l, uint64_t experts,
+			 uint64_t first)
 {
 	const uint64_t hidden = (uint64_t)r->ckpt->args.hidden_size;
 	const uint64_t elements = l->t->ndim == 2 ? l->t->shape[0] * l->t->shape[1] : 0;
 	const uint64_t width = elements / (experts * hidden); /* 2F (F not gated), or F */
-	struct local e = *l;
+	struct mfs_torch_local e = *l;
 	struct mfs_piece *p = &e.piece;
 	int rc = 0;
 
@@ -450,7 +425,7 @@ static int place_grouped(struct reader *r, struct local *l, uint64_t experts, ui
 	return rc;
 }
 
-static int place_experts(struct reader *r, struct local *l)
+static int place_experts(struct mfs_torch_reader *r, struct mfs_torch_local *l)
 {
 	const int64_t total = r->ckpt->args.num_experts;
 	const uint64_t experts = total > 0 ? (uint64_t)total / r->ep : 0;
@@ -470,7 +445,8 @@ static int place_experts(struct reader *r, struct local *l)
 }
 
 /* Fills l->piece with the local tensor as it lies in its record. */
-static int describe(struct reader *r, struct local *l, uint32_t chunk, uint32_t storage)
+static int describe(struct mfs_torch_reader *r, struct mfs_torch_local *l, uint32_t chunk,
+		    uint32_t storage)
 {
 	struct mfs_piece *p = &l->piece;
 
@@ -494,56 +470,113 @@ static int describe(struct reader *r, struct local *l, uint32_t chunk, uint32_t 
 	return 0;
 }
 
-/* The storage of a record, added once: with a distributed optimizer all tensors share one. */
-static int storage_of(struct reader *r, const struct local *l, uint32_t *storages, uint32_t *ret)
+/* With a distributed optimizer all tensors share one record. */
+int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_archive *a,
+		      const struct mfs_torch_tensor *t, uint32_t *ret)
 {
-	const struct mfs_zip_entry *e = l->t->record;
-	size_t index = (size_t)(e - l->rank->state.zip.entries);
-	struct mfs_storage s = {.file = l->rank->file,
-				.dtype = l->t->dtype,
+	const struct mfs_zip_entry *e = t->record;
+	size_t index = (size_t)(e - a->state->zip.entries);
+	struct mfs_storage s = {.container = MFS_IN_RECORD,
+				.file = a->file,
+				.dtype = t->dtype,
 				.at = e->header,
 				.length = e->size,
 				.limit = e->limit,
 				.crc = e->crc};
 	int rc = 0;
 
-	if (!storages[index]) {
+	if (!a->storages[index]) {
 		s.record = mfs_ckpt_intern(r->ckpt, e->name);
-		rc = s.record ? mfs_ckpt_add_storage(r->ckpt, &s, &storages[index], r->err)
+		rc = s.record ? mfs_ckpt_add_storage(r->ckpt, &s, &a->storages[index], r->err)
 			      : mfs_fail_nomem(r->err);
-		storages[index]++; /* 0 means none yet */
+		a->storages[index]++; /* 0 means none yet */
 	}
 	if (!rc)
-		*ret = storages[index] - 1;
+		*ret = a->storages[index] - 1;
 	return rc;
 }
 
-static int read_tensor(struct reader *r, const struct rank_dir *rank, uint32_t chunk,
-		       const char *key, mfs_value v, uint32_t *storages)
+int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+		    const struct mfs_torch_param *p, enum mfs_state state,
+		    const struct mfs_torch_tensor *t, uint32_t storage)
 {
-	struct mfs_torch_tensor t;
-	struct local l = {.rank = rank, .key = key, .t = &t};
-	uint32_t storage;
-	int rc;
+	struct mfs_torch_local l = {.rank = rank, .key = p->key, .name = p->name, .t = t};
+	int rc = describe(r, &l, p->chunk, storage);
 
-	mfs_name_parse(key, &l.name);
-	if (l.name.ignored || !is_wanted(r, &l) || is_copy(r, &l, chunk))
-		return 0;
-	rc = mfs_torch_tensor(&rank->state, v, &t, r->err);
-	if (rc) {
-		mfs_fail_in(r->err, "%s/%s: tensor '%s'", r->ckpt->dir, rank->name, key);
-		return rc;
-	}
-	rc = storage_of(r, &l, storages, &storage);
-	if (!rc)
-		rc = describe(r, &l, chunk, storage);
+	l.piece.state = (uint8_t)state;
 	if (rc)
 		return rc;
 	return l.name.experts ? place_experts(r, &l) : place(r, &l);
 }
 
-static int read_chunk(struct reader *r, const struct rank_dir *rank, uint32_t chunk,
-		      uint32_t *storages)
+/* Not a buffer, which the optimizer does not know. */
+static bool is_parameter(const struct mfs_torch_param *p)
+{
+	static const char *const buffers[] = {"router.expert_bias", "router.qb_beta"};
+	const size_t len = strlen(p->name.canonical);
+
+	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
+		const size_t tail = strlen(buffers[i]);
+
+		if (len > tail && !strcmp(p->name.canonical + len - tail, buffers[i]))
+			return false;
+	}
+	return p->t.dtype == MFS_BF16 || p->t.dtype == MFS_F16 || p->t.dtype == MFS_F32;
+}
+
+/* Kept until the rank's optimizer has been read. */
+static int note_param(struct mfs_torch_reader *r, const struct mfs_torch_param *p)
+{
+	struct mfs_torch_params *all = &r->params;
+	struct mfs_torch_param *grown;
+
+	if (all->count == all->capacity) {
+		const uint32_t capacity = all->capacity ? all->capacity * 2 : 64;
+
+		grown = reallocarray(all->list, capacity, sizeof(*grown));
+		if (!grown)
+			return mfs_fail_nomem(r->err);
+		all->list = grown;
+		all->capacity = capacity;
+	}
+	all->list[all->count] = *p;
+	all->list[all->count].key = mfs_arena_strndup(&all->arena, p->key, strlen(p->key));
+	return all->list[all->count++].key ? 0 : mfs_fail_nomem(r->err);
+}
+
+static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+		       uint32_t chunk, const char *key, mfs_value v,
+		       const struct mfs_torch_archive *a)
+{
+	struct mfs_torch_param p = {.key = key, .chunk = chunk};
+	struct mfs_torch_local l = {.rank = rank, .key = key};
+	const bool optimizer = r->ckpt->what & MFS_CKPT_OPTIMIZER;
+	uint32_t storage;
+	int rc;
+
+	mfs_name_parse(key, &p.name);
+	l.name = p.name;
+	if (p.name.ignored)
+		return 0;
+	p.copy = is_copy(r, &l, chunk);
+	p.wanted = !p.copy && is_wanted(r, &l);
+	if (!p.wanted && !optimizer)
+		return 0;
+	rc = mfs_torch_tensor(&rank->state, v, &p.t, r->err);
+	if (rc) {
+		mfs_fail_in(r->err, "%s/%s: tensor '%s'", r->ckpt->dir, rank->name, key);
+		return rc;
+	}
+	if (optimizer && is_parameter(&p))
+		rc = note_param(r, &p);
+	if (rc || !p.wanted)
+		return rc;
+	rc = mfs_torch_storage(r, a, &p.t, &storage);
+	return rc ? rc : mfs_torch_place(r, rank, &p, MFS_STATE_MODEL, &p.t, storage);
+}
+
+static int read_chunk(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank, uint32_t chunk,
+		      const struct mfs_torch_archive *a)
 {
 	const struct mfs_pickle *doc = rank->state.doc;
 	mfs_value model = model_chunk(r, rank, chunk / r->pp);
@@ -560,23 +593,31 @@ static int read_chunk(struct reader *r, const struct rank_dir *rank, uint32_t ch
 		if (!key_text(doc, mfs_value_key(doc, model, i), key, sizeof(key)))
 			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is no text",
 					r->ckpt->dir, rank->name);
-		rc = read_tensor(r, rank, chunk, key, mfs_value_item(doc, model, i), storages);
+		rc = read_tensor(r, rank, chunk, key, mfs_value_item(doc, model, i), a);
 	}
 	return rc;
 }
 
-static int read_rank(struct reader *r, const struct rank_dir *rank)
+static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank)
 {
-	uint32_t *storages = calloc(rank->state.zip.count, sizeof(*storages));
-	int rc = storages ? 0 : mfs_fail_nomem(r->err);
+	struct mfs_torch_archive a = {.state = &rank->state, .file = rank->file};
+	int rc = 0;
 
+	a.storages = calloc(rank->state.zip.count, sizeof(*a.storages));
+	if (!a.storages)
+		return mfs_fail_nomem(r->err);
 	for (uint32_t vp = 0; vp < r->vpp && !rc; vp++)
-		rc = read_chunk(r, rank, vp * r->pp + rank->pp, storages);
-	free(storages);
+		rc = read_chunk(r, rank, vp * r->pp + rank->pp, &a);
+	if (!rc && r->ckpt->what & MFS_CKPT_OPTIMIZER)
+		rc = mfs_torch_read_optim(r, rank, &a);
+	free(r->params.list);
+	mfs_arena_release(&r->params.arena);
+	r->params = (struct mfs_torch_params){0};
+	free(a.storages);
 	return rc;
 }
 
-static int read_ranks(struct reader *r)
+static int read_ranks(struct mfs_torch_reader *r)
 {
 	int rc = 0;
 
@@ -592,12 +633,12 @@ static int read_ranks(struct reader *r)
 }
 
 /* Layers are counted in one rank of each stage. */
-static int open_stages(struct reader *r)
+static int open_stages(struct mfs_torch_reader *r)
 {
 	int rc = 0;
 
 	for (uint32_t pp = 0; pp < r->pp && !rc; pp++) {
-		struct rank_dir *rank = r->ranks + (find_rank(r, pp, 0) - r->ranks);
+		struct mfs_torch_rank *rank = r->ranks + (find_rank(r, pp, 0) - r->ranks);
 
 		if (!rank->state.doc)
 			rc = open_state(r, rank);
@@ -605,7 +646,55 @@ static int open_stages(struct reader *r)
 	return rc;
 }
 
-static void release(struct reader *r)
+/* Each (tp, pp) rank's file has its random states; those of expert rank 0 stand for the others'. */
+static int note_rng(struct mfs_torch_reader *r)
+{
+	struct mfs_ckpt *ckpt = r->ckpt;
+	mfs_value root = ckpt->state.root;
+
+	if (mfs_value_type(ckpt->state.archive.doc,
+			   mfs_value_get(ckpt->state.archive.doc, root, "rng_state")) != MFS_V_LIST)
+		return 0;
+	ckpt->rng = mfs_arena_array(&ckpt->arena, r->count, sizeof(*ckpt->rng));
+	if (!ckpt->rng)
+		return mfs_fail_nomem(r->err);
+	for (uint32_t i = 0; i < r->count; i++)
+		if (find_rank(r, r->ranks[i].pp, r->ranks[i].tp) == &r->ranks[i])
+			ckpt->rng[ckpt->rng_count++] =
+				(struct mfs_ckpt_rng){.tp = r->ranks[i].tp,
+						      .pp = r->ranks[i].pp,
+						      .file = r->ranks[i].file};
+	return 0;
+}
+
+/* The first rank's, read again: it has been let go with the others. */
+static int keep_state(struct mfs_torch_reader *r)
+{
+	struct mfs_ckpt *ckpt = r->ckpt;
+	struct mfs_source src;
+	int rc;
+
+	src = mfs_source_file(ckpt->files, r->ranks[0].file);
+	rc = mfs_torch_file_open(&src, &ckpt->state.archive, r->err);
+	if (rc)
+		return rc;
+	ckpt->state.root = mfs_pickle_root(ckpt->state.archive.doc);
+	ckpt->state.file = r->ranks[0].file;
+	ckpt->has_state = true;
+	return 0;
+}
+
+static int prepare_optimizer(struct mfs_torch_reader *r)
+{
+	const size_t stages = r->pp;
+
+	mfs_optim_rules_of(r->ckpt, &r->rules);
+	r->dense_done = mfs_arena_array(&r->ckpt->arena, stages * r->tp, sizeof(bool));
+	r->expert_done = mfs_arena_array(&r->ckpt->arena, stages * r->ep * r->etp, sizeof(bool));
+	return r->dense_done && r->expert_done ? 0 : mfs_fail_nomem(r->err);
+}
+
+static void release(struct mfs_torch_reader *r)
 {
 	for (uint32_t i = 0; i < r->count; i++) {
 		mfs_torch_file_release(&r->ranks[i].state);
@@ -616,7 +705,7 @@ static void release(struct reader *r)
 
 int mfs_ckpt_read_torch(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
-	struct reader r = {.ckpt = ckpt, .err = err};
+	struct mfs_torch_reader r = {.ckpt = ckpt, .err = err};
 	int rc = list_ranks(&r);
 
 	if (!rc)
@@ -629,8 +718,14 @@ int mfs_ckpt_read_torch(struct mfs_ckpt *ckpt, struct mfs_error *err)
 		rc = open_stages(&r);
 	if (!rc)
 		rc = number_layers(&r);
+	if (!rc && ckpt->what & MFS_CKPT_STATE)
+		rc = keep_state(&r);
+	if (!rc && ckpt->what & MFS_CKPT_OPTIMIZER)
+		rc = prepare_optimizer(&r);
 	if (!rc)
 		rc = read_ranks(&r);
+	if (!rc && ckpt->what & MFS_CKPT_STATE)
+		rc = note_rng(&r);
 	if (!rc)
 		ckpt->layout = (struct mfs_layout){.tp = r.tp,
 						   .pp = r.pp,

@@ -215,11 +215,11 @@ static int check_source(const struct builder *b, const struct mfs_family_tensor 
 	return 0;
 }
 
-static int next_target(struct builder *b, struct mfs_target **ret)
+static int next_target(struct builder *b, struct mfs_hf_target **ret)
 {
 	struct mfs_model *m = b->model;
 	uint32_t more = b->capacity ? b->capacity * 2 : 256;
-	struct mfs_target *grown;
+	struct mfs_hf_target *grown;
 
 	if (m->target_count == b->capacity) {
 		grown = more > b->capacity ? reallocarray(m->targets, more, sizeof(*grown)) : NULL;
@@ -232,34 +232,35 @@ static int next_target(struct builder *b, struct mfs_target **ret)
 	return 0;
 }
 
-static void shape_target(const struct builder *b, struct mfs_target *t)
+static int shape_target(struct builder *b, struct mfs_hf_target *t)
 {
 	const struct mfs_global_tensor *src = t->src;
+	uint64_t shape[2];
 
-	t->ndim = src->ndim;
-	t->shape[0] = mfs_rule_rows(t->row->rule, b->args, src->shape[0], b->model->vocab.rows);
-	if (t->ndim == 2) {
-		t->shape[1] = src->shape[1];
+	shape[0] = mfs_rule_rows(t->row->rule, b->args, src->shape[0], b->model->vocab.rows);
+	if (src->ndim == 2) {
+		shape[1] = src->shape[1];
 		if (t->row->transposed) {
-			t->shape[1] = t->shape[0];
-			t->shape[0] = src->shape[1];
+			shape[1] = shape[0];
+			shape[0] = src->shape[1];
 		}
 	}
+	return mfs_target_shape(&t->base, shape, src->ndim, b->err);
 }
 
-static int count_target(struct builder *b, struct mfs_target *t)
+static int count_target(struct builder *b, struct mfs_hf_target *t)
 {
 	struct mfs_model *m = b->model;
-	char name[MFS_CKPT_NAME_SIZE];
 	uint64_t elements;
+	int rc = shape_target(b, t);
 
-	if (!mfs_shape_count(t->shape, t->ndim, &elements) ||
-	    mfs_mul_overflows(elements, mfs_dtype_size(t->dtype), &t->bytes) ||
-	    mfs_add_overflows(m->bytes, t->bytes, &m->bytes))
-		return mfs_fail(b->err, -EINVAL, "%s: tensor '%s' is too large", dir_of(b),
-				mfs_global_tensor_name(t->src, name, sizeof(name)));
+	if (rc)
+		return rc;
+	if (mfs_add_overflows(m->bytes, t->base.bytes, &m->bytes))
+		return mfs_fail(b->err, -EINVAL, "%s: a model of more than 2^64 bytes", dir_of(b));
+	mfs_shape_count(t->base.shape, t->base.ndim, &elements);
 	m->parameters += elements;
-	b->elements[t->dtype] += elements;
+	b->elements[t->base.dtype] += elements;
 	return 0;
 }
 
@@ -275,7 +276,7 @@ static int add_target(struct builder *b, struct bound *row, const struct place *
 	const char *name = p->mtp ? row->mtp_name : row->name;
 	const struct mfs_global_tensor *src =
 		mfs_ckpt_find(b->model->ckpt, name, p->source_layer, expert);
-	struct mfs_target *t;
+	struct mfs_hf_target *t;
 	int rc;
 
 	if (!src)
@@ -286,14 +287,14 @@ static int add_target(struct builder *b, struct bound *row, const struct place *
 	if (rc)
 		return rc;
 	row->used[p->mtp] = src->name;
-	*t = (struct mfs_target){.model = b->model,
-				 .row = row->row,
-				 .src = src,
-				 .layer = p->layer,
-				 .expert = expert,
-				 .unit = p->unit,
-				 .dtype = src->dtype};
-	shape_target(b, t);
+	*t = (struct mfs_hf_target){
+		.base = {.kind = &mfs_hf_target_kind, .ckpt = b->model->ckpt, .dtype = src->dtype},
+		.model = b->model,
+		.row = row->row,
+		.src = src,
+		.layer = p->layer,
+		.expert = expert,
+		.unit = p->unit};
 	return count_target(b, t);
 }
 

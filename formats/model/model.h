@@ -10,23 +10,21 @@
 
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/target.h"
 
 struct mfs_family;
 struct mfs_family_tensor;
 struct mfs_model;
 
 /* One tensor of the HF model. */
-struct mfs_target {
+struct mfs_hf_target {
+	struct mfs_target base;
 	const struct mfs_model *model;
 	const struct mfs_family_tensor *row; /* the rule */
-	const struct mfs_global_tensor *src; /* what it is made of (of several: the first) */
+	const struct mfs_global_tensor *src; /* what it is made of */
 	int32_t layer, expert;		     /* in HF's numbering; -1 without */
 	uint32_t
 		unit; /* 0: before the layers; then a layer each, MTP layers last; then after them */
-	enum mfs_dtype dtype;
-	uint8_t ndim;
-	uint64_t shape[MFS_CKPT_DIMS];
-	uint64_t bytes;
 };
 
 /* What was decided about the vocabulary. */
@@ -51,7 +49,7 @@ struct mfs_model {
 	enum mfs_dtype dtype; /* of most elements */
 	uint64_t parameters;  /* elements of all targets, tied head counted once */
 	uint64_t bytes;
-	struct mfs_target
+	struct mfs_hf_target
 		*targets; /* by unit, then safetensors' order within a file is the view's */
 	uint32_t target_count;
 	const char **warnings;
@@ -74,28 +72,8 @@ int mfs_model_warn(struct mfs_model *model, const char *fmt, ...)
 const char *mfs_model_family(const struct mfs_model *model);	   /* "llama" */
 const char *mfs_model_architecture(const struct mfs_model *model); /* "LlamaForCausalLM" */
 
-/* HF name into text ("model.layers.3.self_attn.q_proj.weight"); returns its length. */
-size_t mfs_target_name(const struct mfs_target *t, char *text, size_t size);
-
-/*
- * How a target is made: boxes of the target, each equal to a box of its source. Along target axis a
- * the source moves along axis src_axis[a], from src_lo[src_axis[a]] in steps of step[a] elements.
- * Boxes are emitted so that they tile the target. Stops when emit returns non-zero.
- */
-struct mfs_box_map {
-	const struct mfs_global_tensor *src;
-	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* of the target */
-	uint64_t src_lo[MFS_CKPT_DIMS];
-	uint64_t step[MFS_CKPT_DIMS];
-	uint8_t src_axis[MFS_CKPT_DIMS];
-};
-
-int mfs_target_boxes(const struct mfs_target *t,
-		     int (*emit)(const struct mfs_box_map *m, void *arg), void *arg);
-
-/* Element operation applied on the way (families whose norms store weight - 1). */
-enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE };
-enum mfs_op mfs_target_op(const struct mfs_target *t);
+/* HF's names ("model.layers.3.self_attn.q_proj.weight"), by the family's rules. */
+extern const struct mfs_target_kind mfs_hf_target_kind;
 
 /* The families, for --help and messages. */
 const char *mfs_family_names(void); /* "deepseek-v3, gpt2, llama, ..." */

@@ -33,8 +33,9 @@ static void put_pattern(struct text *t, const char *pattern, const char *mark, i
 	put(t, hole + strlen(mark), strlen(hole + strlen(mark)));
 }
 
-size_t mfs_target_name(const struct mfs_target *t, char *text, size_t size)
+static size_t hf_name(const struct mfs_target *base, char *text, size_t size)
 {
+	const struct mfs_hf_target *t = (const struct mfs_hf_target *)base;
 	struct text out = {text, size, 0};
 
 	if (t->layer >= 0)
@@ -46,8 +47,8 @@ size_t mfs_target_name(const struct mfs_target *t, char *text, size_t size)
 }
 
 struct boxes {
-	const struct mfs_target *t;
-	int (*emit)(const struct mfs_box_map *m, void *arg);
+	const struct mfs_hf_target *t;
+	mfs_emit_box emit;
 	void *arg;
 };
 
@@ -55,14 +56,14 @@ struct boxes {
 static int emit_box(const struct mfs_row_run *run, void *arg)
 {
 	const struct boxes *b = arg;
-	const struct mfs_target *t = b->t;
-	const unsigned rows = t->row->transposed ? t->ndim - 1u : 0;
+	const struct mfs_hf_target *t = b->t;
+	const unsigned ndim = t->base.ndim, rows = t->row->transposed ? ndim - 1u : 0;
 	struct mfs_box_map m = {.src = t->src};
 
-	for (unsigned a = 0; a < t->ndim; a++) {
-		m.size[a] = t->shape[a];
+	for (unsigned a = 0; a < ndim; a++) {
+		m.size[a] = t->base.shape[a];
 		m.step[a] = 1;
-		m.src_axis[a] = (uint8_t)(t->row->transposed ? t->ndim - 1u - a : a);
+		m.src_axis[a] = (uint8_t)(t->row->transposed ? ndim - 1u - a : a);
 	}
 	m.lo[rows] = run->to;
 	m.size[rows] = run->count;
@@ -71,18 +72,22 @@ static int emit_box(const struct mfs_row_run *run, void *arg)
 	return b->emit(&m, b->arg);
 }
 
-int mfs_target_boxes(const struct mfs_target *t,
-		     int (*emit)(const struct mfs_box_map *m, void *arg), void *arg)
+static int hf_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
 {
+	const struct mfs_hf_target *t = (const struct mfs_hf_target *)base;
+	const unsigned rows = t->row->transposed ? base->ndim - 1u : 0;
 	struct boxes b = {t, emit, arg};
-	const unsigned rows = t->row->transposed ? t->ndim - 1u : 0;
 
-	return mfs_rule_runs(t->row->rule, mfs_ckpt_args(t->model->ckpt), t->src->shape[0],
-			     t->shape[rows], emit_box, &b);
+	return mfs_rule_runs(t->row->rule, mfs_ckpt_args(base->ckpt), t->src->shape[0],
+			     base->shape[rows], emit_box, &b);
 }
 
-enum mfs_op mfs_target_op(const struct mfs_target *t)
+static enum mfs_op hf_op(const struct mfs_target *base)
 {
+	const struct mfs_hf_target *t = (const struct mfs_hf_target *)base;
+
 	return t->row->norm && (t->model->features & MFS_HAS(ZERO_CENTERED)) ? MFS_OP_ADD_ONE
 									     : MFS_OP_COPY;
 }
+
+const struct mfs_target_kind mfs_hf_target_kind = {hf_boxes, hf_name, hf_op};

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/bytes.h"
+
 #define SLACK 64 /* whole elements around a range that begins and ends inside one (plan_read.c) */
 
 int mfs_gather_init(struct mfs_gather *g, size_t max_bytes, unsigned max_iov)
@@ -60,4 +62,16 @@ void mfs_gather_add(struct mfs_gather *g, const uint8_t *p, size_t len)
 		append(g, p, len);
 	else
 		memcpy(mfs_gather_room(g, len), p, len);
+}
+
+#define ZEROS (1u << 16) /* bytes of a piece: one iovec */
+
+static const uint8_t zeros[ZEROS];
+
+void mfs_gather_zeros(struct mfs_gather *g, uint64_t len)
+{
+	for (uint64_t n; len; len -= n) {
+		n = mfs_min_u64(ZEROS, len);
+		mfs_gather_add(g, zeros, n);
+	}
 }

@@ -138,20 +138,37 @@ static int add_piece(struct builder *b, const struct piece *p, uint32_t file, ui
 	}
 }
 
+static int add_zeros(struct builder *b, const struct mfs_box_map *m)
+{
+	struct piece p = {.origin = 0};
+
+	memcpy(p.lo, m->lo, sizeof(p.lo));
+	memcpy(p.size, m->size, sizeof(p.size));
+	return add_piece(b, &p, MFS_NO_FILE, 0);
+}
+
 static int add_box(const struct mfs_box_map *m, void *arg)
 {
 	struct builder *b = arg;
-	const struct mfs_chunk *chunks = mfs_ckpt_chunks(b->ckpt, m->src);
+	const struct mfs_chunk *chunks;
 	int rc = 0;
+
+	if (!m->src)
+		return add_zeros(b, m);
+	chunks = mfs_ckpt_chunks(b->ckpt, m->src);
 
 	for (uint32_t i = 0; i < m->src->chunk_count && !rc; i++) {
 		struct piece p;
-		uint64_t base;
-		uint32_t file;
+		uint64_t base = 0;
+		uint32_t file = MFS_NO_FILE;
 
 		if (!intersect(b, m, &chunks[i], &p))
 			continue;
-		rc = mfs_ckpt_locate(b->ckpt, m->src, chunks[i].storage, &file, &base, b->err);
+		if (chunks[i].storage == MFS_ZEROS)
+			memset(p.stride, 0, sizeof(p.stride));
+		else
+			rc = mfs_ckpt_locate(b->ckpt, m->src, chunks[i].storage, &file, &base,
+					     b->err);
 		if (!rc)
 			rc = add_piece(b, &p, file, base);
 	}
@@ -313,6 +330,8 @@ static int check_sources(const struct builder *b, const struct mfs_plan *plan)
 			const struct mfs_plan_block *block = &plan->blocks[band->first + k];
 			uint64_t down, right, end;
 
+			if (block->file == MFS_NO_FILE)
+				continue;
 			if (mfs_mul_overflows(band->rows - 1, block->row_stride, &down) ||
 			    mfs_mul_overflows(block->width - 1, block->col_stride, &right) ||
 			    mfs_add_overflows(down, right, &end) ||
@@ -327,7 +346,7 @@ static int check_sources(const struct builder *b, const struct mfs_plan *plan)
 
 int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_error *err)
 {
-	struct builder b = {.t = t, .ckpt = t->model->ckpt, .err = err};
+	struct builder b = {.t = t, .ckpt = t->ckpt, .err = err};
 	struct mfs_plan *plan = calloc(1, sizeof(*plan));
 	int rc;
 

@@ -2,7 +2,7 @@
  * Box algebra: how the bytes of one target tensor are gathered from chunks of its source tensors.
  *
  * The target is seen as a matrix: rows (all axes but the last) by columns. Each of its boxes (from a
- * rule, model.h) is intersected with each chunk (ckpt.h); the result is a block of the matrix with a
+ * rule, ckpt/target.h) is intersected with each chunk (ckpt.h); the result is a block of the matrix with a
  * byte offset in a file and two byte strides. Blocks are cut into bands of rows within which the same
  * blocks lie side by side, so that a byte range is found by one binary search and then walked.
  *
@@ -16,9 +16,11 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "formats/ckpt/target.h"
 #include "formats/io/fileset.h"
-#include "formats/model/model.h"
 #include "formats/plan/vfile.h"
+
+#define MFS_NO_FILE UINT32_MAX /* a block of zeros */
 
 struct mfs_plan_block {
 	uint64_t col, width;		 /* in the band's rows; elements */

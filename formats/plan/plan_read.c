@@ -16,6 +16,8 @@
 	16	/* files checked in this request; more are checked again, which costs a stat */
 #define TILE 32 /* elements: a tile of two-byte elements is one cache line wide */
 
+static const uint8_t zero[16]; /* an element */
+
 struct reader {
 	const struct mfs_plan *plan;
 	struct mfs_gather *g;
@@ -81,7 +83,8 @@ static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *ba
 	if (plan->op != MFS_OP_COPY)
 		return false;
 	for (uint32_t i = 0; i < band->count; i++)
-		if (blocks[i].width > 1 && blocks[i].col_stride != plan->element)
+		if (blocks[i].file != MFS_NO_FILE && blocks[i].width > 1 &&
+		    blocks[i].col_stride != plan->element)
 			return false;
 	return true;
 }
@@ -93,8 +96,25 @@ static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_ban
 {
 	const struct mfs_plan_block *block = &plan->blocks[band->first];
 
-	return band->count == 1 &&
-	       (band->rows == 1 || block->row_stride == plan->cols * plan->element);
+	return band->count == 1 && (band->rows == 1 || block->file == MFS_NO_FILE ||
+				    block->row_stride == plan->cols * plan->element);
+}
+
+/* n bytes from src of a block's file, or zeros. */
+static int gather_run(struct reader *r, const struct mfs_plan_block *block, uint64_t src,
+		      uint64_t n)
+{
+	const uint8_t *map;
+	int rc;
+
+	if (block->file == MFS_NO_FILE) {
+		mfs_gather_zeros(r->g, n);
+		return 0;
+	}
+	rc = map_file(r, block->file, &map);
+	if (!rc)
+		mfs_gather_add(r->g, map + src, n);
+	return rc;
 }
 
 /* Adds bytes of one row, [from, to) in it. */
@@ -107,19 +127,17 @@ static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64
 		const struct mfs_plan_block *block = &plan->blocks[band->first + i];
 		uint64_t start = block->col * plan->element;
 		uint64_t end = start + block->width * plan->element;
-		const uint8_t *map;
 		uint64_t n;
 		int rc;
 
 		if (from >= end)
 			continue;
 		n = mfs_min_u64(to, end) - from;
-		rc = map_file(r, block->file, &map);
+		rc = gather_run(r, block,
+				block->src + (row - band->row) * block->row_stride + from - start,
+				n);
 		if (rc)
 			return rc;
-		mfs_gather_add(
-			r->g,
-			map + block->src + (row - band->row) * block->row_stride + from - start, n);
 		from += n;
 	}
 	return 0;
@@ -129,12 +147,8 @@ static int gather_contiguous(struct reader *r, const struct mfs_plan_band *band,
 			     uint64_t len)
 {
 	const struct mfs_plan_block *block = &r->plan->blocks[band->first];
-	const uint8_t *map;
-	int rc = map_file(r, block->file, &map);
 
-	if (!rc)
-		mfs_gather_add(r->g, map + block->src + off, len);
-	return rc;
+	return gather_run(r, block, block->src + off, len);
 }
 
 static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
@@ -210,18 +224,20 @@ static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, ui
 				    .from_col = b->col_stride,
 				    .rows = rows,
 				    .element = plan->element};
-		const uint8_t *map;
+		const uint8_t *map = NULL;
 		int rc;
 
 		if (first >= last)
 			continue;
-		rc = map_file(r, b->file, &map);
+		rc = b->file == MFS_NO_FILE ? 0 : map_file(r, b->file, &map);
 		if (rc)
 			return rc;
 		s.cols = last - first;
 		s.to = to + (first - col) * plan->element;
-		s.from = map + b->src + (row - band->row) * b->row_stride +
-			 (first - b->col) * b->col_stride;
+		s.from = zero; /* with strides of 0 */
+		if (map)
+			s.from = map + b->src + (row - band->row) * b->row_stride +
+				 (first - b->col) * b->col_stride;
 		copy_strided(&s);
 	}
 	return 0;
@@ -341,6 +357,8 @@ void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len)
 		for (uint32_t i = 0; i < band->count; i++) {
 			const struct mfs_plan_block *b = &plan->blocks[band->first + i];
 
+			if (b->file == MFS_NO_FILE)
+				continue;
 			/* A single row may be the whole tensor: ask for the part alone. */
 			if (band->count == 1 && is_contiguous(plan, band))
 				mfs_fileset_willneed(plan->files, b->file, b->src + off - start, n);

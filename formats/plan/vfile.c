@@ -12,13 +12,14 @@
 #include "formats/plan/gather.h"
 #include "formats/plan/plan.h"
 
-enum part_kind { PART_LITERAL, PART_FILE, PART_TENSOR };
+enum part_kind { PART_LITERAL, PART_SHARED, PART_ZEROS, PART_FILE, PART_TENSOR };
 
 struct part {
 	enum part_kind kind;
 	uint64_t offset, length;
 	union {
-		uint8_t *bytes;
+		uint8_t *bytes;	       /* of a literal */
+		const uint8_t *shared; /* somebody else's */
 		struct {
 			struct mfs_fileset *set;
 			uint64_t offset;
@@ -35,6 +36,11 @@ struct mfs_vfile {
 	uint64_t size;
 	struct part *parts;
 	uint32_t count, capacity;
+	void *kept;
+	/* of a lazy file, which has no parts itself */
+	mfs_vfile_build build;
+	void *build_arg;
+	_Atomic(struct mfs_vfile *) built; /* NULL until first touch */
 };
 
 int mfs_vfile_new(struct mfs_vfile **ret, struct mfs_error *err)
@@ -57,8 +63,15 @@ void mfs_vfile_free(struct mfs_vfile *f)
 		else if (f->parts[i].kind == PART_TENSOR)
 			mfs_plan_free(f->parts[i].u.tensor.plan);
 	}
+	mfs_vfile_free(f->built);
+	free(f->kept);
 	free(f->parts);
 	free(f);
+}
+
+void mfs_vfile_keep(struct mfs_vfile *f, void *memory)
+{
+	f->kept = memory;
 }
 
 static int add_part(struct mfs_vfile *f, const struct part *part, struct mfs_error *err)
@@ -88,6 +101,18 @@ int mfs_vfile_add_literal(struct mfs_vfile *f, void *bytes, uint64_t len, struct
 			err);
 }
 
+int mfs_vfile_add_shared(struct mfs_vfile *f, const void *bytes, uint64_t len,
+			 struct mfs_error *err)
+{
+	return add_part(f, &(struct part){.kind = PART_SHARED, .length = len, .u.shared = bytes},
+			err);
+}
+
+int mfs_vfile_add_zeros(struct mfs_vfile *f, uint64_t len, struct mfs_error *err)
+{
+	return add_part(f, &(struct part){.kind = PART_ZEROS, .length = len}, err);
+}
+
 int mfs_vfile_add_file(struct mfs_vfile *f, struct mfs_fileset *set, uint32_t file, uint64_t off,
 		       uint64_t len, struct mfs_error *err)
 {
@@ -113,6 +138,63 @@ int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct
 uint64_t mfs_vfile_size(const struct mfs_vfile *f)
 {
 	return f->size;
+}
+
+/* ---- parts made on first touch ---- */
+
+int mfs_vfile_new_lazy(uint64_t size, mfs_vfile_build build, void *arg, struct mfs_vfile **ret,
+		       struct mfs_error *err)
+{
+	int rc = mfs_vfile_new(ret, err);
+
+	if (rc)
+		return rc;
+	(*ret)->size = size;
+	(*ret)->build = build;
+	(*ret)->build_arg = arg;
+	return 0;
+}
+
+static int build_parts(const struct mfs_vfile *f, struct mfs_vfile **ret, struct mfs_error *err)
+{
+	struct mfs_vfile *parts;
+	int rc = mfs_vfile_new(&parts, err);
+
+	if (rc)
+		return rc;
+	rc = f->build(f->build_arg, parts, err);
+	if (!rc && parts->size != f->size)
+		rc = mfs_fail(err, -EINVAL, "a file of %llu bytes turned out to have %llu",
+			      (unsigned long long)f->size, (unsigned long long)parts->size);
+	if (rc) {
+		mfs_vfile_free(parts);
+		return rc;
+	}
+	*ret = parts;
+	return 0;
+}
+
+/* The file that has the parts: f itself, unless it is lazy. */
+static int get_parts(struct mfs_vfile *f, struct mfs_vfile **ret, struct mfs_error *err)
+{
+	struct mfs_vfile *built = atomic_load_explicit(&f->built, memory_order_acquire);
+	struct mfs_vfile *first = NULL;
+	int rc;
+
+	if (!f->build || built) {
+		*ret = f->build ? built : f;
+		return 0;
+	}
+	rc = build_parts(f, &built, err);
+	if (rc)
+		return rc;
+	/* Two threads may have built at once: the first one's stay. */
+	if (!atomic_compare_exchange_strong(&f->built, &first, built)) {
+		mfs_vfile_free(built);
+		built = first;
+	}
+	*ret = built;
+	return 0;
 }
 
 static int get_plan(struct part *part, struct mfs_plan **ret, struct mfs_error *err)
@@ -197,6 +279,12 @@ static int gather_part(struct part *part, uint64_t off, uint64_t len, struct mfs
 	case PART_LITERAL:
 		mfs_gather_add(g, part->u.bytes + off, len);
 		return 0;
+	case PART_SHARED:
+		mfs_gather_add(g, part->u.shared + off, len);
+		return 0;
+	case PART_ZEROS:
+		mfs_gather_zeros(g, len);
+		return 0;
 	case PART_FILE:
 		return gather_file(part, off, len, g, err);
 	default:
@@ -208,11 +296,14 @@ static int gather_part(struct part *part, uint64_t off, uint64_t len, struct mfs
 int mfs_vfile_gather(struct mfs_vfile *f, uint64_t off, size_t len, struct mfs_gather *g,
 		     struct mfs_error *err)
 {
-	int rc = 0;
+	int rc;
 
 	if (off >= f->size)
 		return 0;
 	len = mfs_min_u64(len, f->size - off);
+	rc = get_parts(f, &f, err);
+	if (rc)
+		return rc;
 	for (uint32_t i = find_part(f, off); len && !rc; i++) {
 		struct part *part = &f->parts[i];
 		uint64_t inside = off - part->offset;
@@ -273,9 +364,9 @@ int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, si
 int mfs_vfile_check(struct mfs_vfile *f, uint32_t *start, struct mfs_error *err)
 {
 	struct mfs_plan *plan;
-	int rc = 0;
+	int rc = get_parts(f, &f, err);
 
-	for (uint32_t i = start ? *start : 0; i < f->count && !rc; i++) {
+	for (uint32_t i = start ? *start : 0; !rc && i < f->count; i++) {
 		if (f->parts[i].kind == PART_TENSOR)
 			rc = get_plan(&f->parts[i], &plan, err);
 		else if (f->parts[i].kind == PART_FILE)
@@ -291,7 +382,7 @@ void mfs_vfile_willneed(struct mfs_vfile *f, uint64_t off, uint64_t len)
 {
 	struct mfs_plan *plan;
 
-	if (off >= f->size)
+	if (off >= f->size || get_parts(f, &f, NULL))
 		return;
 	len = mfs_min_u64(len, f->size - off);
 	for (uint32_t i = find_part(f, off); len; i++) {
@@ -311,12 +402,14 @@ void mfs_vfile_willneed(struct mfs_vfile *f, uint64_t off, uint64_t len)
 
 void mfs_vfile_served(struct mfs_vfile *f, uint64_t bytes)
 {
+	if (get_parts(f, &f, NULL))
+		return;
 	for (uint32_t i = f->count; i-- > 0;) {
 		const struct part *part = &f->parts[i];
 
 		if (part->kind != PART_TENSOR)
 			continue;
-		mfs_fileset_served(mfs_ckpt_files(part->u.tensor.target->model->ckpt), bytes);
+		mfs_fileset_served(mfs_ckpt_files(part->u.tensor.target->ckpt), bytes);
 		return;
 	}
 }

@@ -3,10 +3,12 @@
  *
  *   literal   bytes in memory (a safetensors header, config.json)
  *   file      a range of a source file, unchanged (tokenizer.json)
+ *   zeros
  *   tensor    a tensor of the view, planned (plan.h) on first touch
  *
  * Built once by a view, then read by any number of threads without a lock: the plan of a tensor is
- * published with a compare-and-swap. No call holds a lock across I/O.
+ * published with a compare-and-swap. No call holds a lock across I/O. A file of very many parts may have
+ * them made on first touch (lazy), and published likewise.
  */
 #ifndef MFS_PLAN_VFILE_H
 #define MFS_PLAN_VFILE_H
@@ -24,10 +26,23 @@ struct mfs_vfile;
 int mfs_vfile_new(struct mfs_vfile **ret, struct mfs_error *err);
 void mfs_vfile_free(struct mfs_vfile *f);
 
+/* Adds the parts of a lazy file to an empty one. Any thread; should two be at it, one's result is kept. */
+typedef int (*mfs_vfile_build)(void *arg, struct mfs_vfile *parts, struct mfs_error *err);
+/* A file whose size (bytes) is known and whose parts are made when they are first needed. arg must outlive
+ * the file. Parts of another size than promised are -EINVAL when they are needed. */
+int mfs_vfile_new_lazy(uint64_t size, mfs_vfile_build build, void *arg, struct mfs_vfile **ret,
+		       struct mfs_error *err);
+/* Memory that parts point into, freed (by free()) with the file; one block a file. */
+void mfs_vfile_keep(struct mfs_vfile *f, void *memory);
+
 /* Appends a part; the order of calls is the order in the file. Bytes are taken over (freed with the
  * file) on success; a fileset and a target must
  * outlive the file. */
 int mfs_vfile_add_literal(struct mfs_vfile *f, void *bytes, uint64_t len, struct mfs_error *err);
+/* Bytes that stay the caller's and must outlive the file: many files, or many parts, may share them. */
+int mfs_vfile_add_shared(struct mfs_vfile *f, const void *bytes, uint64_t len,
+			 struct mfs_error *err);
+int mfs_vfile_add_zeros(struct mfs_vfile *f, uint64_t len, struct mfs_error *err);
 int mfs_vfile_add_file(struct mfs_vfile *f, struct mfs_fileset *set, uint32_t file, uint64_t off,
 		       uint64_t len, struct mfs_error *err);
 int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct mfs_error *err);

@@ -259,6 +259,7 @@ static inline int fake_order(const void *a, const void *b)
 static inline void fake_sort(struct mfs_ckpt *c)
 {
 	qsort(c->tensors, c->tensor_count, sizeof(*c->tensors), fake_order);
+	c->model_count = c->tensor_count;
 }
 
 /* Released with fake_release(). */

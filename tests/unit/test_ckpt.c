@@ -111,7 +111,7 @@ START_TEST(test_fixtures)
 {
 	const struct mfs_layout *l, *want = &fixtures[_i].layout;
 
-	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i].fixture), &ckpt, &err), &err);
+	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i].fixture), 0, &ckpt, &err), &err);
 	l = mfs_ckpt_layout(ckpt);
 	ck_assert_int_eq(mfs_ckpt_format(ckpt), fixtures[_i].format);
 	ck_assert_uint_eq(mfs_ckpt_count(ckpt), fixtures[_i].tensors);
@@ -134,7 +134,7 @@ START_TEST(test_an_index_that_names_the_wrong_file)
 	ck_assert_ptr_nonnull(name);
 	name[2] = '3';
 	unit_write(dir, ".metadata", bytes, len);
-	unit_fails(mfs_ckpt_open(dir, &ckpt, &err), &err, -EINVAL, "share the bytes");
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -EINVAL, "share the bytes");
 	free(bytes);
 }
 END_TEST
@@ -144,9 +144,9 @@ START_TEST(test_a_metadata_json_that_was_cut)
 	const char *dir = copy_of(DIST);
 
 	unit_write(dir, "metadata.json", "{\"sharded_backend\": \"torch_dist", 31);
-	unit_fails(mfs_ckpt_open(dir, &ckpt, &err), &err, -ENODATA, "metadata.json");
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA, "metadata.json");
 	unit_write(dir, "metadata.json", "{\"sharded_backend\": \"zarr\"}", 27);
-	unit_fails(mfs_ckpt_open(dir, &ckpt, &err), &err, -ENOTSUP, "zarr");
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP, "zarr");
 }
 END_TEST
 
@@ -156,10 +156,10 @@ START_TEST(test_a_rank_that_is_missing)
 
 	/* An empty directory more is Megatron's own doing; one less with a state is a hole. */
 	ck_assert_int_eq(mkdir(in(dir, "mp_rank_07_000_000"), 0755), 0);
-	unit_ok(mfs_ckpt_open(dir, &ckpt, &err), &err);
+	unit_ok(mfs_ckpt_open(dir, 0, &ckpt, &err), &err);
 	mfs_ckpt_free(ckpt);
 	ck_assert_int_eq(unlink(in(dir, "mp_rank_00_001_001/model_optim_rng.pt")), 0);
-	unit_fails(mfs_ckpt_open(dir, &ckpt, &err), &err, -ENODATA, "mp_rank_00_001_001");
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA, "mp_rank_00_001_001");
 }
 END_TEST
 
@@ -174,7 +174,7 @@ START_TEST(test_bytes_that_have_changed)
 	size_t len;
 	bool checked;
 
-	unit_ok(mfs_ckpt_open(dir, &ckpt, &err), &err);
+	unit_ok(mfs_ckpt_open(dir, 0, &ckpt, &err), &err);
 	t = mfs_ckpt_find(ckpt, "decoder.layers.mlp.linear_fc2.weight", 1, -1);
 	ck_assert_ptr_nonnull(t);
 	storage = mfs_ckpt_chunks(ckpt, t)->storage;
@@ -183,7 +183,7 @@ START_TEST(test_bytes_that_have_changed)
 	bytes[at + 5] ^= 1;
 	unit_write(dir, mfs_fileset_name(mfs_ckpt_files(ckpt), file), bytes, len);
 	mfs_ckpt_free(ckpt);
-	unit_ok(mfs_ckpt_open(dir, &ckpt, &err), &err);
+	unit_ok(mfs_ckpt_open(dir, 0, &ckpt, &err), &err);
 	t = mfs_ckpt_find(ckpt, "decoder.layers.mlp.linear_fc2.weight", 1, -1);
 	unit_fails(mfs_ckpt_check_bytes(ckpt, t, storage, &checked, &err), &err, -EINVAL,
 		   "decoder.layers.1.mlp.linear_fc2.weight");

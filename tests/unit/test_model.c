@@ -36,16 +36,16 @@ static const struct {
 
 #define FAMILIES (sizeof(families) / sizeof(families[0]))
 
-static const char *name_of(const struct mfs_target *t)
+static const char *name_of(const struct mfs_hf_target *t)
 {
 	static char text[256];
-	size_t len = mfs_target_name(t, text, sizeof(text));
+	size_t len = mfs_target_name(&t->base, text, sizeof(text));
 
 	ck_assert_uint_eq(len, strlen(text));
 	return text;
 }
 
-static const struct mfs_target *target(const struct mfs_model *m, const char *name)
+static const struct mfs_hf_target *target(const struct mfs_model *m, const char *name)
 {
 	for (uint32_t i = 0; i < m->target_count; i++)
 		if (!strcmp(name_of(&m->targets[i]), name))
@@ -94,8 +94,9 @@ static int check_box(const struct mfs_box_map *m, void *arg)
 	return 0;
 }
 
-static void check_boxes(const struct mfs_target *t)
+static void check_boxes(const struct mfs_hf_target *hf)
 {
+	const struct mfs_target *t = &hf->base;
 	uint64_t elements;
 
 	box_target = t;
@@ -110,7 +111,7 @@ START_TEST(test_family)
 {
 	struct mfs_megatron_args args = families[_i].args();
 	char shape[64];
-	const struct mfs_target *t;
+	const struct mfs_hf_target *t;
 	struct mfs_model *m;
 	struct mfs_ckpt c;
 
@@ -122,7 +123,7 @@ START_TEST(test_family)
 	ck_assert_str_eq(name_of(&m->targets[0]), families[_i].first);
 	ck_assert_str_eq(name_of(&m->targets[m->target_count - 1]), families[_i].last);
 	t = target(m, families[_i].some);
-	ck_assert_str_eq(mfs_shape_text(t->shape, t->ndim, shape, sizeof(shape)),
+	ck_assert_str_eq(mfs_shape_text(t->base.shape, t->base.ndim, shape, sizeof(shape)),
 			 families[_i].shape);
 	ck_assert_int_eq(m->dtype, MFS_BF16);
 	for (uint32_t i = 0; i < m->target_count; i++) {
@@ -228,7 +229,7 @@ START_TEST(test_token_names_are_cut_not_overrun)
 	fake_ckpt(&c, &args);
 	unit_ok(build(&c, NULL, &m), &err);
 	memset(text, 'x', sizeof(text));
-	ck_assert_uint_eq(mfs_target_name(&m->targets[0], text, 7),
+	ck_assert_uint_eq(mfs_target_name(&m->targets[0].base, text, 7),
 			  strlen("model.embed_tokens.weight"));
 	ck_assert_int_eq(text[7], 'x');
 	ck_assert_uint_lt(strlen(text), 7);
@@ -260,7 +261,7 @@ END_TEST
 START_TEST(test_mtp_layers_follow_the_last)
 {
 	struct mfs_megatron_args args = fake_deepseek();
-	const struct mfs_target *t;
+	const struct mfs_hf_target *t;
 	struct mfs_model *m;
 	struct mfs_ckpt c;
 
@@ -290,7 +291,7 @@ START_TEST(test_queries_without_a_low_rank)
 	args.q_lora_rank = MFS_UNSET;
 	fake_ckpt(&c, &args);
 	unit_ok(build(&c, NULL, &m), &err);
-	ck_assert_uint_eq(target(m, "model.layers.0.self_attn.q_proj.weight")->shape[0], 4 * 24);
+	ck_assert_uint_eq(target(m, "model.layers.0.self_attn.q_proj.weight")->base.shape[0], 4 * 24);
 	mfs_model_free(m);
 	fake_release(&c);
 }
@@ -304,7 +305,7 @@ START_TEST(test_router_bias_keeps_its_dtype)
 
 	fake_ckpt(&c, &args);
 	unit_ok(build(&c, NULL, &m), &err);
-	ck_assert_int_eq(target(m, "model.layers.1.mlp.gate.e_score_correction_bias")->dtype,
+	ck_assert_int_eq(target(m, "model.layers.1.mlp.gate.e_score_correction_bias")->base.dtype,
 			 MFS_F32);
 	ck_assert_uint_eq(m->warning_count, 2);
 	unit_sentence(m->warnings[0], "eps 1e-6");
@@ -328,7 +329,7 @@ START_TEST(test_zero_centred_norms)
 		bool norm =
 			(strstr(name, "norm") || strstr(name, "ln_")) && strstr(name, ".weight");
 
-		ck_assert_msg(mfs_target_op(&m->targets[i]) ==
+		ck_assert_msg(mfs_target_op(&m->targets[i].base) ==
 				      (norm ? MFS_OP_ADD_ONE : MFS_OP_COPY),
 			      "%s", name);
 	}
@@ -348,16 +349,16 @@ START_TEST(test_transposed_box)
 {
 	struct mfs_box_map box = {.src_axis = {9}};
 	struct mfs_megatron_args args = fake_gpt2();
-	const struct mfs_target *t;
+	const struct mfs_hf_target *t;
 	struct mfs_model *m;
 	struct mfs_ckpt c;
 
 	fake_ckpt(&c, &args);
 	unit_ok(build(&c, NULL, &m), &err);
 	t = target(m, "transformer.h.0.mlp.c_fc.weight");
-	ck_assert_uint_eq(t->shape[0], 64);
-	ck_assert_uint_eq(t->shape[1], 176);
-	ck_assert_int_eq(mfs_target_boxes(t, only_box, &box), 0);
+	ck_assert_uint_eq(t->base.shape[0], 64);
+	ck_assert_uint_eq(t->base.shape[1], 176);
+	ck_assert_int_eq(mfs_target_boxes(&t->base, only_box, &box), 0);
 	ck_assert_int_eq(box.src_axis[0], 1);
 	ck_assert_int_eq(box.src_axis[1], 0);
 	ck_assert_uint_eq(box.size[0], 64);
@@ -380,8 +381,8 @@ static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab sa
 	ck_assert_uint_eq(m->vocab.rows, rows);
 	ck_assert_uint_eq(m->vocab.padded, 1024);
 	ck_assert_int_eq(m->vocab.source, source);
-	ck_assert_uint_eq(target(m, "model.embed_tokens.weight")->shape[0], rows);
-	ck_assert_uint_eq(target(m, "lm_head.weight")->shape[0], rows);
+	ck_assert_uint_eq(target(m, "model.embed_tokens.weight")->base.shape[0], rows);
+	ck_assert_uint_eq(target(m, "lm_head.weight")->base.shape[0], rows);
 	ck_assert_uint_eq(m->warning_count, source == MFS_VOCAB_PADDED);
 	mfs_model_free(m);
 	fake_release(&c);
@@ -547,7 +548,7 @@ START_TEST(test_fixture)
 	struct mfs_ckpt *c;
 	struct mfs_model *m;
 
-	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i].dir), &c, &err), &err);
+	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i].dir), 0, &c, &err), &err);
 	unit_ok(build(c, NULL, &m), &err);
 	ck_assert_str_eq(mfs_model_family(m), fixtures[_i].family);
 	ck_assert_uint_eq(m->target_count, fixtures[_i].targets);

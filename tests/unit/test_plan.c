@@ -14,6 +14,7 @@
 #include "formats/io/guard.h"
 #include "formats/model/family.h"
 #include "formats/plan/gather.h"
+#include "formats/model/model.h"
 #include "formats/plan/plan.h"
 #include "formats/plan/vfile.h"
 #include "tests/unit/unit.h"
@@ -35,7 +36,7 @@ struct world {
 	struct mfs_model model;
 	struct mfs_family family;
 	struct mfs_family_tensor row;
-	struct mfs_target target;
+	struct mfs_hf_target target;
 };
 
 static unsigned below(unsigned n)
@@ -143,13 +144,15 @@ static void build(struct world *w, enum mfs_rule rule, bool transposed)
 	w->row = (struct mfs_family_tensor){
 		.hf = "x", .name = "x", .rule = rule, .transposed = transposed};
 	w->model.vocab.rows = 1 + below((unsigned)rows);
-	w->target = (struct mfs_target){.model = &w->model,
-					.row = &w->row,
-					.src = &w->tensor,
-					.layer = -1,
-					.expert = -1,
-					.dtype = w->tensor.dtype,
-					.ndim = 2};
+	w->target = (struct mfs_hf_target){.base = {.kind = &mfs_hf_target_kind,
+						    .ckpt = &w->ckpt,
+						    .dtype = w->tensor.dtype,
+						    .ndim = 2},
+					   .model = &w->model,
+					   .row = &w->row,
+					   .src = &w->tensor,
+					   .layer = -1,
+					   .expert = -1};
 	write_files(w);
 }
 
@@ -261,17 +264,17 @@ START_TEST(every_rule_over_random_chunks)
 		build(&w, rule, transposed);
 		rows = target_rows(&w, rule);
 		cols = w.tensor.shape[1];
-		w.target.shape[0] = transposed ? cols : rows;
-		w.target.shape[1] = transposed ? rows : cols;
-		w.target.bytes = rows * cols * w.element;
+		w.target.base.shape[0] = transposed ? cols : rows;
+		w.target.base.shape[1] = transposed ? rows : cols;
+		w.target.base.bytes = rows * cols * w.element;
 		want = materialise(&w, rule, rows);
 		unit_ok(mfs_vfile_new(&f, &err), &err);
 		unit_ok(mfs_vfile_add_literal(f, strdup("head"), 4, &err), &err);
-		unit_ok(mfs_vfile_add_tensor(f, &w.target, &err), &err);
-		want = realloc(want, w.target.bytes + 8);
-		memmove(want + 4, want, w.target.bytes);
+		unit_ok(mfs_vfile_add_tensor(f, &w.target.base, &err), &err);
+		want = realloc(want, w.target.base.bytes + 8);
+		memmove(want + 4, want, w.target.base.bytes);
 		memcpy(want, "head", 4);
-		read_at_random(f, want, w.target.bytes + 4);
+		read_at_random(f, want, w.target.base.bytes + 4);
 		mfs_vfile_free(f);
 		free(want);
 		release(&w);
@@ -290,16 +293,16 @@ START_TEST(holes_and_overlaps_are_refused)
 	do {
 		build(&w, MFS_RULE_DIRECT, false);
 	} while (w.chunk_count < 3);
-	w.target.shape[0] = w.tensor.shape[0];
-	w.target.shape[1] = w.tensor.shape[1];
+	w.target.base.shape[0] = w.tensor.shape[0];
+	w.target.base.shape[1] = w.tensor.shape[1];
 	w.tensor.chunk_count--;
-	unit_fails(mfs_plan_new(&w.target, &plan, &err), &err, -EINVAL, "'x'");
+	unit_fails(mfs_plan_new(&w.target.base, &plan, &err), &err, -EINVAL, "'x'");
 	w.chunks[w.chunk_count] = w.chunks[0];
 	w.tensor.chunk_count = w.chunk_count + 1;
-	unit_fails(mfs_plan_new(&w.target, &plan, &err), &err, -EINVAL, "two chunks");
+	unit_fails(mfs_plan_new(&w.target.base, &plan, &err), &err, -EINVAL, "two chunks");
 	w.tensor.chunk_count = w.chunk_count;
 	w.chunks[0].origin += 1u << 20;
-	unit_fails(mfs_plan_new(&w.target, &plan, &err), &err, -EINVAL, "beyond the end");
+	unit_fails(mfs_plan_new(&w.target.base, &plan, &err), &err, -EINVAL, "beyond the end");
 	release(&w);
 }
 END_TEST
@@ -360,12 +363,12 @@ START_TEST(threads_agree)
 	ck_assert_int_eq(mfs_guard_install(), 0);
 	srand(3);
 	build(&w, MFS_RULE_QKV, false);
-	w.target.shape[0] = w.tensor.shape[0];
-	w.target.shape[1] = w.tensor.shape[1];
-	s.size = w.target.bytes = w.tensor.shape[0] * w.tensor.shape[1] * w.element;
+	w.target.base.shape[0] = w.tensor.shape[0];
+	w.target.base.shape[1] = w.tensor.shape[1];
+	s.size = w.target.base.bytes = w.tensor.shape[0] * w.tensor.shape[1] * w.element;
 	s.want = materialise(&w, MFS_RULE_QKV, w.tensor.shape[0]);
 	unit_ok(mfs_vfile_new(&s.f, &err), &err);
-	unit_ok(mfs_vfile_add_tensor(s.f, &w.target, &err), &err);
+	unit_ok(mfs_vfile_add_tensor(s.f, &w.target.base, &err), &err);
 	for (int i = 0; i < THREADS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, &s), 0);
 	for (int i = 0; i < THREADS; i++)

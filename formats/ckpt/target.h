@@ -1,0 +1,78 @@
+/*
+ * A target: a tensor that somebody is to be shown, and the boxes of global tensors that it is made of.
+ * The planner (plan/plan.h) asks for nothing else; model/ makes targets of HF's tensors, megatron/ of
+ * what one rank of some layout holds.
+ */
+#ifndef MFS_CKPT_TARGET_H
+#define MFS_CKPT_TARGET_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/ckpt/ckpt.h"
+
+/*
+ * One box of a target, equal to a box of its source: along target axis a the source moves along axis
+ * src_axis[a], from src_lo[src_axis[a]] in steps of step[a] elements. Axes of the source that no target
+ * axis moves along stay at src_lo. src NULL: zeros.
+ */
+struct mfs_box_map {
+	const struct mfs_global_tensor *src;
+	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* of the target */
+	uint64_t src_lo[MFS_CKPT_DIMS];
+	uint64_t step[MFS_CKPT_DIMS];
+	uint8_t src_axis[MFS_CKPT_DIMS];
+};
+
+typedef int (*mfs_emit_box)(const struct mfs_box_map *m, void *arg);
+
+/* Element operation applied on the way (families whose norms store weight - 1). */
+enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE };
+
+struct mfs_target {
+	const struct mfs_target_kind *kind;
+	struct mfs_ckpt *ckpt;
+	enum mfs_dtype dtype; /* of the sources as well */
+	uint8_t ndim;
+	uint64_t shape[MFS_CKPT_DIMS];
+	uint64_t bytes;
+};
+
+/* What a kind of targets knows; a target is the first member of the kind's own struct. */
+struct mfs_target_kind {
+	/* Emits boxes that tile the target. Stops when emit returns non-zero, and returns that. */
+	int (*boxes)(const struct mfs_target *t, mfs_emit_box emit, void *arg);
+	/* Its name as readers of the view know it, for messages; returns the length, as snprintf. */
+	size_t (*name)(const struct mfs_target *t, char *text, size_t size);
+	enum mfs_op (*op)(const struct mfs_target *t); /* NULL: MFS_OP_COPY */
+};
+
+/* Sets ndim, shape, bytes. -EINVAL: the size overflows. */
+int mfs_target_shape(struct mfs_target *t, const uint64_t *shape, unsigned ndim,
+		     struct mfs_error *err);
+
+static inline int mfs_target_boxes(const struct mfs_target *t, mfs_emit_box emit, void *arg)
+{
+	return t->kind->boxes(t, emit, arg);
+}
+
+static inline size_t mfs_target_name(const struct mfs_target *t, char *text, size_t size)
+{
+	return t->kind->name(t, text, size);
+}
+
+static inline enum mfs_op mfs_target_op(const struct mfs_target *t)
+{
+	return t->kind->op ? t->kind->op(t) : MFS_OP_COPY;
+}
+
+/* A global tensor, whole. */
+struct mfs_whole_target {
+	struct mfs_target base;
+	const struct mfs_global_tensor *src;
+};
+
+void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
+			   const struct mfs_global_tensor *src);
+
+#endif
