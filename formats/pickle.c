@@ -11,10 +11,11 @@
 struct node {
 	uint8_t type;	  /* enum mfs_value_type */
 	uint8_t capacity; /* LIST, SET, DICT: log2 of the slots behind items, 0: none yet */
-	uint32_t a;	  /* length of STR/BYTES; slots used of items; module of GLOBAL; callable of
-			   * OBJECT; value of PERSID */
+	uint8_t form;	  /* enum mfs_value_form */
+	uint32_t a;	  /* length of STR/BYTES/BIGINT; slots used of items; module of GLOBAL;
+			   * callable of OBJECT; value of PERSID */
 	union {
-		int64_t i; /* INT, BOOL; offset in the stream of STR/BYTES */
+		int64_t i; /* INT, BOOL; offset in the stream of STR/BYTES/BIGINT */
 		double f;
 		mfs_value *items; /* LIST, TUPLE, SET; of DICT: key, value, key, value, ... */
 		struct {
@@ -24,9 +25,10 @@ struct node {
 	} u;
 };
 
-/* What BUILD, APPENDS and SETITEMS gave to an object; a list node and a dict node, or none. */
+/* What BUILD, APPENDS and SETITEMS gave to an object; a list node and a dict node, or none. And the
+ * keyword arguments of NEWOBJ_EX. */
 struct extra {
-	mfs_value state, items, pairs;
+	mfs_value state, items, pairs, kwargs;
 };
 
 /* Tables in blocks, so that growing copies nothing and pointers stay. */
@@ -179,7 +181,7 @@ static int pop_mark(struct vm *vm, const mfs_value **ret, uint32_t *ret_count)
 	*ret_count = available(vm);
 	vm->height -= *ret_count;
 	vm->mark_count--;
-	*ret = vm->stack + vm->height;
+	*ret = vm->stack ? vm->stack + vm->height : NULL;
 	return 0;
 }
 
@@ -235,7 +237,8 @@ static void start_discarding(struct vm *vm, const uint8_t *text, size_t len)
 	vm->gap_start = vm->memo_count;
 }
 
-static int push_text(struct vm *vm, enum mfs_value_type type, uint64_t len)
+static int push_text(struct vm *vm, enum mfs_value_type type, enum mfs_value_form form,
+		     uint64_t len)
 {
 	const uint8_t *text;
 	int rc;
@@ -245,6 +248,7 @@ static int push_text(struct vm *vm, enum mfs_value_type type, uint64_t len)
 	rc = take(vm, (size_t)len, &text);
 	if (!rc)
 		rc = push_node(vm, &(struct node){.type = type,
+						  .form = form,
 						  .a = (uint32_t)len,
 						  .u.i = text - vm->doc->bytes});
 	if (!rc && type == MFS_V_STR && !vm->discarding)
@@ -347,9 +351,11 @@ static int add_pairs(struct vm *vm, mfs_value target, const mfs_value *pairs, ui
 	return rc ? rc : extend(vm, n, pairs, count);
 }
 
-static int push_object(struct vm *vm, mfs_value callable, mfs_value args)
+static int push_object(struct vm *vm, mfs_value callable, mfs_value args, enum mfs_value_form form)
 {
-	return push_node(vm, &(struct node){.type = MFS_V_OBJECT, .a = callable, .u.p = {args, 0}});
+	return push_node(
+		vm, &(struct node){
+			    .type = MFS_V_OBJECT, .form = form, .a = callable, .u.p = {args, 0}});
 }
 
 /* ---- memo ---- */
@@ -484,8 +490,12 @@ static int push_long(struct vm *vm, uint64_t len)
 	rc = take(vm, (size_t)len, &p);
 	if (rc)
 		return rc;
+	if (len > UINT32_MAX)
+		return malformed(vm, "an integer of more than 4 GiB");
 	if (len > 8)
-		return push_node(vm, &(struct node){.type = MFS_V_BIGINT});
+		return push_node(vm, &(struct node){.type = MFS_V_BIGINT,
+						    .a = (uint32_t)len,
+						    .u.i = p - vm->doc->bytes});
 	for (uint64_t i = 0; i < len; i++)
 		v |= (uint64_t)p[i] << 8 * i;
 	if (len && len < 8 && p[len - 1] & 0x80)
@@ -529,7 +539,7 @@ static int text_op(struct vm *vm, unsigned length_bytes, enum mfs_value_type typ
 	uint64_t len;
 	int rc = argument(vm, length_bytes, &len);
 
-	return rc ? rc : push_text(vm, type, len);
+	return rc ? rc : push_text(vm, type, MFS_FORM_PLAIN, len);
 }
 
 static int op_text1(struct vm *vm)
@@ -560,6 +570,14 @@ static int op_bytes4(struct vm *vm)
 static int op_bytes8(struct vm *vm)
 {
 	return text_op(vm, 8, MFS_V_BYTES);
+}
+
+static int op_bytearray8(struct vm *vm)
+{
+	uint64_t len;
+	int rc = argument(vm, 8, &len);
+
+	return rc ? rc : push_text(vm, MFS_V_BYTES, MFS_FORM_BYTEARRAY, len);
 }
 
 static int op_empty_dict(struct vm *vm)
@@ -632,7 +650,7 @@ static int op_tuple(struct vm *vm)
 }
 
 /* LIST, DICT, FROZENSET: a new collection of what lies above the mark. */
-static int collect(struct vm *vm, enum mfs_value_type type)
+static int collect(struct vm *vm, enum mfs_value_type type, enum mfs_value_form form)
 {
 	const mfs_value *items;
 	uint32_t count;
@@ -641,7 +659,7 @@ static int collect(struct vm *vm, enum mfs_value_type type)
 
 	/* The items still lie above the top: they are taken before the result is pushed. */
 	if (!rc)
-		rc = make_node(vm, &(struct node){.type = type}, &made);
+		rc = make_node(vm, &(struct node){.type = type, .form = form}, &made);
 	if (!rc)
 		rc = type == MFS_V_DICT ? add_pairs(vm, made, items, count)
 					: add_items(vm, made, items, count);
@@ -650,17 +668,17 @@ static int collect(struct vm *vm, enum mfs_value_type type)
 
 static int op_list(struct vm *vm)
 {
-	return collect(vm, MFS_V_LIST);
+	return collect(vm, MFS_V_LIST, MFS_FORM_PLAIN);
 }
 
 static int op_dict(struct vm *vm)
 {
-	return collect(vm, MFS_V_DICT);
+	return collect(vm, MFS_V_DICT, MFS_FORM_PLAIN);
 }
 
 static int op_frozenset(struct vm *vm)
 {
-	return collect(vm, MFS_V_SET);
+	return collect(vm, MFS_V_SET, MFS_FORM_FROZENSET);
 }
 
 static int op_append(struct vm *vm)
@@ -787,7 +805,7 @@ static int op_global(struct vm *vm)
 
 		if (!newline)
 			return malformed(vm, "a class name without its end");
-		rc = push_text(vm, MFS_V_STR, (uint64_t)(newline - vm->at));
+		rc = push_text(vm, MFS_V_STR, MFS_FORM_PLAIN, (uint64_t)(newline - vm->at));
 		if (rc)
 			return rc;
 		part[i] = vm->stack[--vm->height];
@@ -811,25 +829,44 @@ static int op_stack_global(struct vm *vm)
 	return push_node(vm, &n);
 }
 
-/* REDUCE and NEWOBJ differ in Python only in how the callable is called. */
-static int op_reduce(struct vm *vm)
+/* REDUCE calls the callable, NEWOBJ the callable's __new__. */
+static int make_object(struct vm *vm, enum mfs_value_form form)
 {
 	int rc = need(vm, 2);
 
 	if (rc)
 		return rc;
 	vm->height -= 2;
-	return push_object(vm, vm->stack[vm->height], vm->stack[vm->height + 1]);
+	return push_object(vm, vm->stack[vm->height], vm->stack[vm->height + 1], form);
+}
+
+static int op_reduce(struct vm *vm)
+{
+	return make_object(vm, MFS_FORM_PLAIN);
+}
+
+static int op_newobj(struct vm *vm)
+{
+	return make_object(vm, MFS_FORM_NEWOBJ);
 }
 
 static int op_newobj_ex(struct vm *vm)
 {
+	struct extra *x;
+	mfs_value kwargs;
 	int rc = need(vm, 3);
 
 	if (rc)
 		return rc;
-	vm->height -= 3; /* keyword arguments are not kept */
-	return push_object(vm, vm->stack[vm->height], vm->stack[vm->height + 1]);
+	kwargs = vm->stack[--vm->height];
+	rc = make_object(vm, MFS_FORM_NEWOBJ);
+	if (rc || vm->discarding)
+		return rc;
+	x = need_extra(vm->doc, node_at(vm->doc, top(vm)));
+	if (!x)
+		return no_memory(vm);
+	x->kwargs = kwargs;
+	return 0;
 }
 
 static int op_build(struct vm *vm)
@@ -871,7 +908,7 @@ static int (*const opcodes[256])(struct vm *vm) = {
 	[0x8b] = op_long4,     ['G'] = op_binfloat,	 ['X'] = op_text4,
 	[0x8c] = op_text1,     [0x8d] = op_text8,	 ['U'] = op_text1,
 	['T'] = op_text4,      ['C'] = op_bytes1,	 ['B'] = op_bytes4,
-	[0x8e] = op_bytes8,    [0x96] = op_bytes8,	 ['}'] = op_empty_dict,
+	[0x8e] = op_bytes8,    [0x96] = op_bytearray8,	 ['}'] = op_empty_dict,
 	[']'] = op_empty_list, [0x8f] = op_empty_set,	 [')'] = op_empty_tuple,
 	['('] = op_mark,       ['t'] = op_tuple,	 [0x85] = op_tuple1,
 	[0x86] = op_tuple2,    [0x87] = op_tuple3,	 ['l'] = op_list,
@@ -881,7 +918,7 @@ static int (*const opcodes[256])(struct vm *vm) = {
 	[0x94] = op_memoize,   ['h'] = op_get1,		 ['j'] = op_get4,
 	['0'] = op_pop,	       ['1'] = op_pop_mark,	 ['2'] = op_dup,
 	['c'] = op_global,     [0x93] = op_stack_global, ['R'] = op_reduce,
-	[0x81] = op_reduce,    [0x92] = op_newobj_ex,	 ['b'] = op_build,
+	[0x81] = op_newobj,    [0x92] = op_newobj_ex,	 ['b'] = op_build,
 	['Q'] = op_binpersid,
 };
 
@@ -991,6 +1028,11 @@ enum mfs_value_type mfs_value_type(const struct mfs_pickle *doc, mfs_value v)
 	return (enum mfs_value_type)node_at(doc, v)->type;
 }
 
+enum mfs_value_form mfs_value_form(const struct mfs_pickle *doc, mfs_value v)
+{
+	return (enum mfs_value_form)node_at(doc, v)->form;
+}
+
 bool mfs_value_is_none(const struct mfs_pickle *doc, mfs_value v)
 {
 	return mfs_value_type(doc, v) == MFS_V_NONE;
@@ -1053,6 +1095,16 @@ bool mfs_value_bytes(const struct mfs_pickle *doc, mfs_value v, const uint8_t **
 		     size_t *ret_len)
 {
 	const uint8_t *bytes = value_text(doc, v, MFS_V_BYTES, ret_len);
+
+	if (bytes)
+		*ret = bytes;
+	return bytes;
+}
+
+bool mfs_value_bigint(const struct mfs_pickle *doc, mfs_value v, const uint8_t **ret,
+		      size_t *ret_len)
+{
+	const uint8_t *bytes = value_text(doc, v, MFS_V_BIGINT, ret_len);
 
 	if (bytes)
 		*ret = bytes;
@@ -1164,6 +1216,14 @@ mfs_value mfs_value_args(const struct mfs_pickle *doc, mfs_value v)
 	return n->type == MFS_V_OBJECT ? n->u.p.b : VALUE_NONE;
 }
 
+mfs_value mfs_value_kwargs(const struct mfs_pickle *doc, mfs_value v)
+{
+	const struct node *n = node_at(doc, v);
+	const struct extra *x = n->type == MFS_V_OBJECT ? extra_of(doc, n) : NULL;
+
+	return x ? x->kwargs : VALUE_NONE;
+}
+
 mfs_value mfs_value_state(const struct mfs_pickle *doc, mfs_value v)
 {
 	const struct node *n = node_at(doc, v);
@@ -1195,6 +1255,15 @@ bool mfs_value_is_global(const struct mfs_pickle *doc, mfs_value v, const char *
 
 	return n->type == MFS_V_GLOBAL && mfs_value_is_str(doc, n->a, module) &&
 	       mfs_value_is_str(doc, n->u.p.b, name);
+}
+
+bool mfs_value_global(const struct mfs_pickle *doc, mfs_value v, const char **ret_module,
+		      size_t *ret_module_len, const char **ret_name, size_t *ret_name_len)
+{
+	const struct node *n = node_at(doc, v);
+
+	return n->type == MFS_V_GLOBAL && mfs_value_str(doc, n->a, ret_module, ret_module_len) &&
+	       mfs_value_str(doc, n->u.p.b, ret_name, ret_name_len);
 }
 
 const char *mfs_value_class(const struct mfs_pickle *doc, mfs_value v, size_t *ret_len)

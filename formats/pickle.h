@@ -39,6 +39,14 @@ enum mfs_value_type {
 	MFS_V_PERSID, /* persistent id: one child */
 };
 
+/* How Python makes a value, where its type does not say so: needed to write it again. */
+enum mfs_value_form {
+	MFS_FORM_PLAIN,	    /* OBJECT: callable(*args) (REDUCE) */
+	MFS_FORM_NEWOBJ,    /* OBJECT: callable.__new__(callable, *args, **kwargs) */
+	MFS_FORM_FROZENSET, /* SET */
+	MFS_FORM_BYTEARRAY, /* BYTES */
+};
+
 typedef uint32_t mfs_value; /* handle into its document; 0 is always MFS_V_NONE ("not there") */
 
 struct mfs_pickle; /* the document */
@@ -60,6 +68,7 @@ mfs_value mfs_pickle_root(const struct mfs_pickle *doc);
 size_t mfs_pickle_length(const struct mfs_pickle *doc);
 
 enum mfs_value_type mfs_value_type(const struct mfs_pickle *doc, mfs_value v);
+enum mfs_value_form mfs_value_form(const struct mfs_pickle *doc, mfs_value v);
 bool mfs_value_is_none(const struct mfs_pickle *doc, mfs_value v);
 
 /* Each returns false, leaving *ret alone, unless v is of that type. An int reads as float too. */
@@ -70,6 +79,9 @@ bool mfs_value_float(const struct mfs_pickle *doc, mfs_value v, double *ret);
 bool mfs_value_str(const struct mfs_pickle *doc, mfs_value v, const char **ret, size_t *ret_len);
 bool mfs_value_bytes(const struct mfs_pickle *doc, mfs_value v, const uint8_t **ret,
 		     size_t *ret_len);
+/* Of a BIGINT: two's complement, little-endian, more than 8 bytes. */
+bool mfs_value_bigint(const struct mfs_pickle *doc, mfs_value v, const uint8_t **ret,
+		      size_t *ret_len);
 bool mfs_value_is_str(const struct mfs_pickle *doc, mfs_value v, const char *text);
 
 /* Children of a list, tuple or set; of a list subclass object, its appended items. 0 for others. */
@@ -84,15 +96,20 @@ mfs_value mfs_value_item(const struct mfs_pickle *doc, mfs_value v, uint32_t i);
 mfs_value mfs_value_get(const struct mfs_pickle *doc, mfs_value v, const char *key);
 bool mfs_value_has(const struct mfs_pickle *doc, mfs_value v, const char *key);
 
-/* Objects. Callable: usually a MFS_V_GLOBAL. State: what BUILD gave, 0 without. */
+/* Objects. Callable: usually a MFS_V_GLOBAL. State: what BUILD gave, 0 without. Kwargs: of NEWOBJ_EX,
+ * 0 without. */
 mfs_value mfs_value_callable(const struct mfs_pickle *doc, mfs_value v);
 mfs_value mfs_value_args(const struct mfs_pickle *doc, mfs_value v);
+mfs_value mfs_value_kwargs(const struct mfs_pickle *doc, mfs_value v);
 mfs_value mfs_value_state(const struct mfs_pickle *doc, mfs_value v);
 /* A persistent id's value. */
 mfs_value mfs_value_persid(const struct mfs_pickle *doc, mfs_value v);
 /* Attribute of an object by its state dict (or the dict half of a (dict, slots) state); 0 if none. */
 mfs_value mfs_value_attr(const struct mfs_pickle *doc, mfs_value v, const char *name);
 
+/* Both names of a global; false if v is none, or its names are no texts. */
+bool mfs_value_global(const struct mfs_pickle *doc, mfs_value v, const char **ret_module,
+		      size_t *ret_module_len, const char **ret_name, size_t *ret_name_len);
 /* True if v is the global module.name. */
 bool mfs_value_is_global(const struct mfs_pickle *doc, mfs_value v, const char *module,
 			 const char *name);
