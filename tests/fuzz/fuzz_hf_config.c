@@ -21,7 +21,7 @@ static struct mfs_model *checkpoint_model(void)
 	struct mfs_vocab vocab = {0};
 	struct mfs_error err = {0};
 
-	if (!ckpt && mfs_ckpt_open(CHECKPOINT, &ckpt, &err)) {
+	if (!ckpt && mfs_ckpt_open(CHECKPOINT, 0, &ckpt, &err)) {
 		fprintf(stderr, "run this from the repository's root: %s\n", err.msg);
 		exit(EXIT_FAILURE);
 	}

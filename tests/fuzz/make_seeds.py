@@ -140,6 +140,12 @@ def make_pickle():
     ok("pickle", "plans-in-the-middle", pickle.dumps({"a": 1, "all_local_plans": [{"x": (1, 2)}] * 3, "b": [1]}, 4))
     ok("pickle", "tensor", tf.tensor_pickle("bfloat16", (2, 3), "cpu"))
 
+    layers = [None]
+    for _ in range(12):
+        layers = [layers] * 12
+    ok("pickle", "one-list-many-times", pickle.dumps(layers, 4))
+    ok("pickle", "keyword-arguments", b"\x80\x04\x8c\x01m\x94\x8c\x03A.B\x94\x93\x94K\x01\x85}\x8c\x01kNs\x92}\x8c\x01aK\x02sb.")
+
     proto = b"\x80\x02"
     ok("pickle", "pop-takes-a-mark", proto + b"N(0.")
     save("corpus", "pickle", "stack-global-of-numbers", b"\x80\x04K\x01K\x02\x93.")

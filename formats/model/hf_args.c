@@ -1,0 +1,335 @@
+#include "formats/model/hf_args.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/hf_config.h"
+#include "formats/model/hf_args_i.h"
+#include "formats/model/model.h"
+
+/* ---- keys ---- */
+
+/* Other names that classes have for a key (attribute_map in configuration_NAME.py). */
+static const struct {
+	const char *model_type, *other, *key;
+} aliases[] = {
+	{"gpt2", "hidden_size", "n_embd"},
+	{"gpt2", "max_position_embeddings", "n_positions"},
+	{"gpt2", "num_attention_heads", "n_head"},
+	{"gpt2", "num_hidden_layers", "n_layer"},
+	{"mixtral", "num_experts", "num_local_experts"},
+	{"deepseek_v3", "num_local_experts", "n_routed_experts"},
+	{"deepseek_v3", "num_mtp_layers", "num_nextn_predict_layers"},
+};
+
+#define ALIASES (sizeof(aliases) / sizeof(aliases[0]))
+
+static bool is_alias(const struct mfs_hf_reader *r, size_t i, const char *key)
+{
+	return !strcmp(aliases[i].model_type, r->family->model_type) &&
+	       (!key || !strcmp(aliases[i].key, key));
+}
+
+json_t *mfs_hf_key(const struct mfs_hf_reader *r, const char *key)
+{
+	json_t *found = json_object_get(r->config, key);
+
+	for (size_t i = 0; i < ALIASES && !found; i++)
+		if (is_alias(r, i, key))
+			found = json_object_get(r->config, aliases[i].other);
+	return found ? found : json_object_get(r->defaults, key);
+}
+
+json_t *mfs_hf_set_key(const struct mfs_hf_reader *r, const char *key)
+{
+	json_t *found = mfs_hf_key(r, key);
+
+	return json_is_null(found) ? NULL : found;
+}
+
+/* A value in a sentence: one line, cut where it is long. */
+static const char *in_words(const json_t *value, char *text, size_t size)
+{
+	char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+
+	snprintf(text, size, "%s", json ? json : "?");
+	free(json);
+	return text;
+}
+
+void mfs_hf_refuse(struct mfs_hf_reader *r, int code, const char *key, const json_t *found,
+		   const char *expected)
+{
+	char text[160];
+
+	if (r->rc)
+		return;
+	if (found)
+		r->rc = mfs_fail(r->err, code, "%s: '%s' is %s, expected %s", r->name, key,
+				 in_words(found, text, sizeof(text)), expected);
+	else
+		r->rc = mfs_fail(r->err, code, "%s: '%s' is missing, expected %s", r->name, key,
+				 expected);
+}
+
+double mfs_hf_real(struct mfs_hf_reader *r, const char *key, const json_t *found, double otherwise)
+{
+	if (!found || json_is_null(found))
+		return otherwise;
+	if (json_is_number(found) && isfinite(json_number_value(found)))
+		return json_number_value(found);
+	mfs_hf_refuse(r, -EINVAL, key, found, "a number");
+	return otherwise;
+}
+
+int64_t mfs_hf_integer(struct mfs_hf_reader *r, const char *key, const json_t *found, int64_t least,
+		       int64_t otherwise)
+{
+	const json_int_t n = json_integer_value(found);
+
+	if (!found || json_is_null(found))
+		return otherwise;
+	if (json_is_integer(found) && n >= least && n <= MFS_HF_MAX_NUMBER)
+		return n;
+	mfs_hf_refuse(r, -EINVAL, key, found,
+		      least ? "a number from 1 to 2^31" : "a number from 0 to 2^31");
+	return otherwise;
+}
+
+bool mfs_hf_bool(struct mfs_hf_reader *r, const char *key, const json_t *found, bool otherwise)
+{
+	if (!found || json_is_null(found))
+		return otherwise;
+	if (json_is_boolean(found))
+		return json_is_true(found);
+	mfs_hf_refuse(r, -EINVAL, key, found, "true or false");
+	return otherwise;
+}
+
+/* ---- which family ---- */
+
+/* The class without its head: "GPT2Model". */
+static bool is_base_of(const char *architecture, const struct mfs_family *f)
+{
+	static const char *const heads[] = {"ForCausalLM", "LMHeadModel"};
+
+	for (size_t i = 0; i < 2; i++) {
+		const char *head = strstr(f->architecture, heads[i]);
+		const size_t len = head ? (size_t)(head - f->architecture) : 0;
+
+		if (head && !strncmp(architecture, f->architecture, len) &&
+		    !strcmp(architecture + len, "Model"))
+			return true;
+	}
+	return false;
+}
+
+static const struct mfs_family *find_family(const char *text, bool base)
+{
+	for (size_t i = 0; mfs_families[i]; i++) {
+		const struct mfs_family *f = mfs_families[i];
+
+		if (!strcmp(text, f->name) || !strcmp(text, f->model_type) ||
+		    !strcmp(text, f->architecture) || (base && is_base_of(text, f)))
+			return f;
+	}
+	return NULL;
+}
+
+/* Every word about the family must mean the same one. */
+static void agree_on_family(struct mfs_hf_reader *r, const char *key, const char *text)
+{
+	const struct mfs_family *f = find_family(text, true);
+
+	if (r->rc)
+		return;
+	if (!f)
+		r->rc = mfs_fail(r->err, -ENOTSUP, "%s: '%s' is \"%.80s\", expected one of %s",
+				 r->name, key, text, mfs_family_names());
+	else if (r->family && r->family != f)
+		r->rc = mfs_fail(r->err, -ENOTSUP, "%s: '%s' is \"%.80s\", expected a %s", r->name,
+				 key, text, r->family->name);
+	else
+		r->family = f;
+}
+
+static void choose_family(struct mfs_hf_reader *r, const char *arch)
+{
+	const json_t *architectures = json_object_get(r->config, "architectures");
+	const char *architecture = json_string_value(json_array_get(architectures, 0));
+	const char *type = json_string_value(json_object_get(r->config, "model_type"));
+
+	if (type)
+		agree_on_family(r, "model_type", type);
+	if (architecture)
+		agree_on_family(r, "architectures", architecture);
+	if (arch && !find_family(arch, false))
+		r->rc = mfs_fail(r->err, -EINVAL, "arch=%s: no such family; there are %s", arch,
+				 mfs_family_names());
+	if (arch)
+		agree_on_family(r, "arch", arch);
+	if (!r->rc && !r->family)
+		r->rc = mfs_fail(r->err, -ENODATA,
+				 "%s: neither 'model_type' nor 'architectures' names the family",
+				 r->name);
+}
+
+/* ---- models that are more than their class ---- */
+
+static bool says_nothing(const json_t *value)
+{
+	return !value || json_is_null(value) || json_is_false(value) ||
+	       (json_is_object(value) && !json_object_size(value)) ||
+	       (json_is_array(value) && !json_array_size(value));
+}
+
+static void refuse_others(struct mfs_hf_reader *r)
+{
+	static const struct {
+		const char *key, *expected;
+	} keys[] = {
+		{"quantization_config", "none: quantised weights are not read"},
+		{"compression_config", "none: quantised weights are not read"},
+		{"quantization", "none: MLX's quantised weights are not read"},
+		{"is_encoder_decoder", "false"},
+		{"pruned_heads", "none"},
+		{"per_layer_config", "none: layers that differ are not read"},
+		{"transformers_weights", "none: weights under their usual name"},
+	};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		const json_t *found = json_object_get(r->config, keys[i].key);
+
+		if (!says_nothing(found))
+			mfs_hf_refuse(r, -ENOTSUP, keys[i].key, found, keys[i].expected);
+	}
+}
+
+static void check_aliases(struct mfs_hf_reader *r)
+{
+	char expected[96];
+
+	for (size_t i = 0; i < ALIASES; i++) {
+		const json_t *a = json_object_get(r->config, aliases[i].key);
+		const json_t *b = json_object_get(r->config, aliases[i].other);
+
+		if (!is_alias(r, i, NULL) || !a || !b || json_equal(a, b))
+			continue;
+		snprintf(expected, sizeof(expected), "the same as '%s'", aliases[i].key);
+		mfs_hf_refuse(r, -EINVAL, aliases[i].other, b, expected);
+	}
+}
+
+/* ---- all of it ---- */
+
+/* Megatron's side of a run that says nothing: one rank, no feature. */
+static struct mfs_megatron_args plain_args(void)
+{
+	return (struct mfs_megatron_args){
+		.num_query_groups = MFS_UNSET,
+		.kv_channels = MFS_UNSET,
+		.ffn_hidden_size = MFS_UNSET,
+		.moe_ffn_hidden_size = MFS_UNSET,
+		.make_vocab_size_divisible_by = 128,
+		.rotary_base = 10000,
+		.rotary_percent = 1,
+		.rope_scaling_factor = 8,
+		.rope_type = "rope",
+		.rotary_scaling_factor = 1,
+		.mscale = 1,
+		.beta_fast = 32,
+		.beta_slow = 1,
+		.original_max_position_embeddings = 4096,
+		.window_size = MFS_UNSET,
+		.num_experts = MFS_UNSET,
+		.moe_router_topk = 2,
+		.moe_shared_expert_intermediate_size = MFS_UNSET,
+		.moe_router_score_function = "softmax",
+		.moe_router_num_groups = MFS_UNSET,
+		.moe_router_group_topk = MFS_UNSET,
+		.moe_mlp_glu_interleave_size = MFS_UNSET,
+		.moe_shared_expert_glu_interleave_size = MFS_UNSET,
+		.q_lora_rank = MFS_UNSET,
+		.kv_lora_rank = 32,
+		.qk_head_dim = 128,
+		.qk_pos_emb_head_dim = 64,
+		.v_head_dim = 128,
+		.init_method_std = 0.02,
+		.tensor_model_parallel_size = 1,
+		.pipeline_model_parallel_size = 1,
+		.virtual_pipeline_model_parallel_size = 1,
+		.expert_model_parallel_size = 1,
+		.expert_tensor_parallel_size = 1,
+		.data_parallel_size = 1,
+		.world_size = 1,
+		.first_stage_layers = MFS_UNSET,
+		.last_stage_layers = MFS_UNSET,
+	};
+}
+
+/* The arguments must say of themselves which family they are of: nobody asks config.json again. */
+static void check_family(struct mfs_hf_reader *r)
+{
+	const struct mfs_family *f = r->family;
+
+	r->rc = mfs_family_choose(r->args, f->name, &f, r->err);
+	if (!r->rc)
+		r->rc = mfs_family_choose(r->args, NULL, &f, r->err);
+	if (r->rc)
+		mfs_fail_in(r->err, "%s", r->name);
+	else if (f != r->family)
+		r->rc = mfs_fail(r->err, -ENOTSUP, "%s: expected a %s, found a model like %s",
+				 r->name, r->family->name, f->name);
+}
+
+static void read_config(struct mfs_hf_reader *r)
+{
+	refuse_others(r);
+	check_aliases(r);
+	if (!r->rc)
+		mfs_hf_read_keys(r);
+	if (!r->rc)
+		check_family(r);
+}
+
+static int load(struct mfs_hf_reader *r, const char *bytes, size_t len)
+{
+	int rc = mfs_json_load(bytes, len, MFS_HF_CONFIG_MAX, 0, r->name, &r->config, r->err);
+
+	if (!rc && !json_is_object(r->config))
+		rc = mfs_fail(r->err, -EINVAL, "%s: expected a JSON object", r->name);
+	return rc;
+}
+
+static int load_defaults(struct mfs_hf_reader *r)
+{
+	const char *text = mfs_hf_defaults(r->family);
+
+	r->defaults = text ? json_loads(text, 0, NULL) : json_object();
+	return r->defaults ? 0 : mfs_fail_nomem(r->err);
+}
+
+int mfs_hf_args_parse(const char *bytes, size_t len, const char *name, const char *arch,
+		      struct mfs_arena *arena, struct mfs_megatron_args *ret,
+		      const struct mfs_family **ret_family, struct mfs_error *err)
+{
+	struct mfs_megatron_args args = plain_args();
+	struct mfs_hf_reader r = {.name = name, .arena = arena, .args = &args, .err = err};
+
+	r.rc = load(&r, bytes, len);
+	if (!r.rc)
+		choose_family(&r, arch);
+	if (!r.rc)
+		r.rc = load_defaults(&r);
+	if (!r.rc)
+		read_config(&r);
+	json_decref(r.config);
+	json_decref(r.defaults);
+	if (r.rc)
+		return r.rc;
+	*ret = args;
+	*ret_family = r.family;
+	return 0;
+}

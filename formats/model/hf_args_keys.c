@@ -1,0 +1,413 @@
+/* The keys of a family's tables (family.h: struct mfs_config_row), read backwards. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/model/hf_args_i.h"
+#include "formats/tensor.h"
+
+#define MAX_LAYERS 100000
+
+/* ---- keys of one type ---- */
+
+static bool flag(struct mfs_hf_reader *r, const char *key)
+{
+	return mfs_hf_bool(r, key, mfs_hf_key(r, key), false);
+}
+
+static int64_t positive(struct mfs_hf_reader *r, const char *key)
+{
+	const json_t *found = mfs_hf_set_key(r, key);
+	const int64_t n = mfs_hf_integer(r, key, found, 1, MFS_UNSET);
+
+	if (n == MFS_UNSET)
+		mfs_hf_refuse(r, -ENODATA, key, mfs_hf_key(r, key), "a positive number");
+	return n;
+}
+
+/* ---- rows of the tables ---- */
+
+typedef void (*each_row)(struct mfs_hf_reader *r, const struct mfs_config_row *row);
+
+/* Rows that hold in every model of the family. Those with a condition are other words for one key: each
+ * is read by a function of its own below. */
+static void for_rows(struct mfs_hf_reader *r, each_row f)
+{
+	const struct mfs_config_row *const *tables = r->family->config;
+
+	for (size_t t = 0; tables[t]; t++)
+		for (const struct mfs_config_row *row = tables[t]; row->key && !r->rc; row++)
+			if (!row->when && !row->unless)
+				f(r, row);
+}
+
+/* The key that a field was read from before row was; NULL: none. Keys that share a field (n_ctx,
+ * n_positions) must agree. */
+static const char *earlier_key(const struct mfs_hf_reader *r, const struct mfs_config_row *row)
+{
+	const struct mfs_config_row *const *tables = r->family->config;
+
+	for (size_t t = 0; tables[t]; t++)
+		for (const struct mfs_config_row *w = tables[t]; w->key; w++) {
+			if (w == row)
+				return NULL;
+			if (w->kind == MFS_CONFIG_INT && w->field == row->field && !w->when &&
+			    !w->unless && strcmp(w->key, row->key))
+				return w->key;
+		}
+	return NULL;
+}
+
+/* What may be 0: counts of layers. What may be null: sizes that the class then computes or does without. */
+static bool may_be_zero(const struct mfs_config_row *row)
+{
+	return row->field == MFS_FIELD(first_dense_layers) ||
+	       row->field == MFS_FIELD(mtp_num_layers);
+}
+
+static bool may_be_null(const struct mfs_config_row *row)
+{
+	return row->field == MFS_FIELD(num_query_groups) || row->field == MFS_FIELD(kv_channels) ||
+	       row->field == MFS_FIELD(ffn_hidden_size) || row->field == MFS_FIELD(window_size) ||
+	       row->field == MFS_FIELD(q_lora_rank) || may_be_zero(row);
+}
+
+static void read_integer(struct mfs_hf_reader *r, const struct mfs_config_row *row)
+{
+	int64_t *field = (int64_t *)((char *)r->args + row->field);
+	const json_t *found = mfs_hf_key(r, row->key);
+	const char *earlier = earlier_key(r, row);
+	const int64_t none = may_be_zero(row) ? 0 : MFS_UNSET;
+	char expected[96];
+	int64_t n;
+
+	if (row->kind != MFS_CONFIG_INT || !found)
+		return;
+	n = mfs_hf_integer(r, row->key, found, !may_be_zero(row), none);
+	if (json_is_null(found) && !may_be_null(row) && !earlier)
+		mfs_hf_refuse(r, -EINVAL, row->key, found, "a positive number");
+	if (!earlier) {
+		*field = n;
+	} else if (!json_is_null(found) && n != *field) {
+		snprintf(expected, sizeof(expected), "%lld like '%s'", (long long)*field, earlier);
+		mfs_hf_refuse(r, -ENOTSUP, row->key, found, expected);
+	}
+}
+
+static void read_real(struct mfs_hf_reader *r, const struct mfs_config_row *row)
+{
+	double *field = (double *)((char *)r->args + row->field);
+	const json_t *found = mfs_hf_key(r, row->key);
+
+	/* Where it stands differs between releases: read_positions() looks for it. */
+	if (row->kind != MFS_CONFIG_REAL || !found || row->field == MFS_FIELD(rotary_base))
+		return;
+	*field = mfs_hf_real(r, row->key, found, NAN);
+	if (isnan(*field) || *field < 0)
+		mfs_hf_refuse(r, -EINVAL, row->key, found, "a number, not negative");
+}
+
+static void read_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
+{
+	if (row->kind != MFS_CONFIG_HAS || !flag(r, row->key))
+		return;
+	if (row->has & MFS_HAS(TIED))
+		r->args->tied = true;
+	if (row->has & MFS_HAS(LINEAR_BIAS))
+		r->args->add_bias_linear = true;
+}
+
+/* A key that tells of a feature must tell of the one that the arguments now have: Megatron has one switch
+ * for what may be several keys (attention_bias, mlp_bias). */
+static void check_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
+{
+	const bool has = mfs_features_of(r->args) & row->has;
+
+	/* read_window() has looked at it, and at which layers it counts for. */
+	if (row->kind != MFS_CONFIG_HAS || row->has & MFS_HAS(WINDOW) || flag(r, row->key) == has)
+		return;
+	mfs_hf_refuse(r, -ENOTSUP, row->key, mfs_hf_key(r, row->key),
+		      has ? "true: Megatron has all of a model's biases or none"
+			  : "false: no argument of Megatron says this");
+}
+
+/* Keys whose value is the same in all models that Megatron can train. */
+static void check_constant(struct mfs_hf_reader *r, const struct mfs_config_row *row)
+{
+	const json_t *found = mfs_hf_set_key(r, row->key);
+	char expected[64];
+	bool same = true;
+
+	if (!found || row->ref != MFS_REF_AGREES)
+		return;
+	switch (row->kind) {
+	case MFS_CONFIG_TEXT:
+		same = json_is_string(found) && !strcmp(json_string_value(found), row->text);
+		snprintf(expected, sizeof(expected), "\"%s\"", row->text);
+		break;
+	case MFS_CONFIG_NUMBER:
+	case MFS_CONFIG_DECIMAL:
+		same = json_is_number(found) && json_number_value(found) == row->number;
+		snprintf(expected, sizeof(expected), "%g", row->number);
+		break;
+	case MFS_CONFIG_TRUE:
+	case MFS_CONFIG_FALSE:
+		same = row->kind == MFS_CONFIG_TRUE ? json_is_true(found) : json_is_false(found);
+		snprintf(expected, sizeof(expected), "%s",
+			 row->kind == MFS_CONFIG_TRUE ? "true" : "false");
+		break;
+	default:
+		break;
+	}
+	if (!same)
+		mfs_hf_refuse(r, -ENOTSUP, row->key, found, expected);
+}
+
+/* ---- values that are more than a field (enum mfs_config_value) ---- */
+
+/* "full_attention" or "sliding_attention" of layer i, as Qwen2Config computes it where it is not said. */
+static bool slides(struct mfs_hf_reader *r, const json_t *types, size_t i, bool windowed)
+{
+	const json_t *type = json_array_get(types, i);
+	const char *text = json_string_value(type);
+
+	if (!types)
+		return windowed &&
+		       (int64_t)i >= mfs_hf_integer(r, "max_window_layers",
+						    mfs_hf_key(r, "max_window_layers"), 0, 0);
+	if (text && !strcmp(text, "sliding_attention"))
+		return true;
+	if (!text || strcmp(text, "full_attention"))
+		mfs_hf_refuse(r, -ENOTSUP, "layer_types", type,
+			      "\"full_attention\" or \"sliding_attention\"");
+	return false;
+}
+
+/* Megatron's window_size is one for all layers. */
+static void read_window(struct mfs_hf_reader *r)
+{
+	const json_t *types = mfs_hf_set_key(r, "layer_types");
+	const json_t *size =
+		flag(r, "use_sliding_window") ? mfs_hf_set_key(r, "sliding_window") : NULL;
+	const int64_t layers = r->args->num_layers;
+	int64_t sliding = 0;
+
+	if (types && json_array_size(types) != (size_t)layers)
+		mfs_hf_refuse(r, -EINVAL, "layer_types", types, "one text a layer");
+	for (int64_t i = 0; i < layers && !r->rc; i++)
+		sliding += slides(r, types, (size_t)i, size);
+	if (!sliding || r->rc)
+		return;
+	if (sliding != layers)
+		mfs_hf_refuse(r, -ENOTSUP, types ? "layer_types" : "max_window_layers",
+			      types ? types : mfs_hf_key(r, "max_window_layers"),
+			      "sliding-window attention in all layers or in none");
+	r->args->window_size = mfs_hf_integer(r, "sliding_window", size, 1, MFS_UNSET);
+	if (r->args->window_size == MFS_UNSET)
+		mfs_hf_refuse(r, -EINVAL, "sliding_window", mfs_hf_key(r, "sliding_window"),
+			      "a number, and use_sliding_window: layer_types has sliding layers");
+}
+
+static void read_dtype(struct mfs_hf_reader *r, const json_t *found)
+{
+	const char *text = json_string_value(found);
+	enum mfs_dtype type;
+
+	if (text && !strncmp(text, "torch.", 6))
+		text += 6;
+	type = text ? mfs_dtype_from_torch(text) : MFS_DTYPE_NONE;
+	if (type)
+		r->args->params_dtype = mfs_dtype_torch(type);
+}
+
+/* One group is none; args know it by MFS_UNSET. */
+static void read_groups(struct mfs_hf_reader *r)
+{
+	struct mfs_megatron_args *a = r->args;
+	const int64_t groups = positive(r, "n_group"), chosen = positive(r, "topk_group");
+
+	if (groups <= 1 || r->rc)
+		return;
+	if (chosen > groups)
+		mfs_hf_refuse(r, -EINVAL, "topk_group", mfs_hf_key(r, "topk_group"),
+			      "at most 'n_group'");
+	if (a->num_experts % groups)
+		mfs_hf_refuse(r, -EINVAL, "n_group", mfs_hf_key(r, "n_group"),
+			      "a divisor of 'n_routed_experts'");
+	if (a->moe_router_topk != 2 * chosen)
+		mfs_hf_refuse(r, -ENOTSUP, "topk_group", mfs_hf_key(r, "topk_group"),
+			      "half of 'num_experts_per_tok': Megatron then scores a group by its "
+			      "two best experts, as this model does");
+	a->moe_router_num_groups = groups;
+	a->moe_router_group_topk = chosen;
+}
+
+/* Of sigmoid scores Megatron normalises those of several experts, and leaves a single one as it is. */
+static void check_norm_topk(struct mfs_hf_reader *r)
+{
+	const bool several = r->args->moe_router_topk > 1;
+
+	if (flag(r, "norm_topk_prob") != several)
+		mfs_hf_refuse(r, -ENOTSUP, "norm_topk_prob", mfs_hf_key(r, "norm_topk_prob"),
+			      several ? "true beside several experts a token"
+				      : "false beside one expert a token");
+}
+
+static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row)
+{
+	struct mfs_megatron_args *a = r->args;
+
+	if (row->kind != MFS_CONFIG_VALUE)
+		return;
+	switch (row->value) {
+	case MFS_VALUE_DTYPE:
+		read_dtype(r, json_object_get(r->config, row->key));
+		break;
+	case MFS_VALUE_VOCAB:
+		a->vocab_size = a->padded_vocab_size = positive(r, row->key);
+		break;
+	case MFS_VALUE_LAYER_TYPES:
+		read_window(r);
+		break;
+	case MFS_VALUE_SHARED_EXPERTS:
+		a->moe_shared_expert_intermediate_size =
+			positive(r, row->key) * a->moe_ffn_hidden_size;
+		break;
+	case MFS_VALUE_ROUTED_SCALE:
+		a->moe_router_topk_scaling_factor =
+			mfs_hf_real(r, row->key, mfs_hf_key(r, row->key), 1);
+		break;
+	case MFS_VALUE_EXPERT_GROUPS:
+		read_groups(r);
+		break;
+	case MFS_VALUE_NORM_TOPK:
+		check_norm_topk(r);
+		break;
+	case MFS_VALUE_ARCHITECTURES: /* chose the family */
+	case MFS_VALUE_MODEL_TYPE:
+	case MFS_VALUE_GROUP_TOPK:   /* read with the groups */
+	case MFS_VALUE_ROPE_SCALING: /* mfs_hf_read_positions() */
+	case MFS_VALUE_ROPE_PARAMETERS:
+	case MFS_VALUE_BOS: /* nothing of a model's weights */
+	case MFS_VALUE_EOS:
+	case MFS_VALUE_PAD:
+		break;
+	}
+}
+
+/* ---- what depends on several keys ---- */
+
+/* The arguments behind the features that every model of the family has (features.c, backwards). */
+static void read_family(struct mfs_hf_reader *r)
+{
+	const uint64_t has = r->family->required;
+	struct mfs_megatron_args *a = r->args;
+
+	a->layernorm = has & MFS_HAS(LAYERNORM);
+	a->swiglu = has & MFS_HAS(SWIGLU);
+	a->add_bias_linear = has & MFS_HAS(LINEAR_BIAS);
+	a->add_qkv_bias = has & MFS_HAS(QKV_BIAS);
+	a->qk_layernorm = has & MFS_HAS(QK_NORM);
+	a->multi_latent_attention = has & MFS_HAS(MLA);
+	a->moe_router_enable_expert_bias = has & MFS_HAS(EXPERT_BIAS);
+	a->position_embedding_type = has & MFS_HAS(ROPE) ? "rope" : "learned_absolute";
+	if (has & MFS_HAS(SIGMOID_ROUTER))
+		a->moe_router_score_function = "sigmoid";
+}
+
+/* GELU: by tanh under three names, by erf under one (transformers/activations.py). */
+static void read_gelu(struct mfs_hf_reader *r)
+{
+	static const char *const tanh_names[] = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"};
+	const json_t *found = mfs_hf_key(r, "activation_function");
+	const char *text = json_string_value(found);
+
+	if (!(r->family->required & MFS_HAS(GELU)))
+		return;
+	for (size_t i = 0; i < 3 && text; i++)
+		if (!strcmp(text, tanh_names[i]))
+			return;
+	r->args->exact_gelu = true;
+	if (!text || strcmp(text, "gelu"))
+		mfs_hf_refuse(r, -ENOTSUP, "activation_function", found,
+			      "\"gelu_new\" or \"gelu\"");
+}
+
+/* Sizes that keys leave out or give as null. */
+static void complete_sizes(struct mfs_hf_reader *r)
+{
+	struct mfs_megatron_args *a = r->args;
+	const bool mla = a->multi_latent_attention;
+
+	if (a->num_layers < 1 || a->hidden_size < 1 || a->num_attention_heads < 1) {
+		r->rc = mfs_fail(r->err, -ENODATA,
+				 "%s: a number of layers, heads or the hidden size is missing",
+				 r->name);
+		return;
+	}
+	if (a->num_query_groups == MFS_UNSET)
+		a->num_query_groups = a->num_attention_heads;
+	if (a->kv_channels == MFS_UNSET)
+		a->kv_channels = a->hidden_size / a->num_attention_heads;
+	if (mla && !a->kv_channels)
+		a->kv_channels = 1; /* of no meaning there */
+	if (a->ffn_hidden_size == MFS_UNSET)
+		a->ffn_hidden_size = 4 * a->hidden_size;
+	if (a->moe_ffn_hidden_size == MFS_UNSET)
+		a->moe_ffn_hidden_size = a->ffn_hidden_size;
+	if (!a->kv_channels)
+		r->rc = mfs_fail(r->err, -EINVAL,
+				 "%s: %lld attention heads, expected at most the hidden size %lld",
+				 r->name, (long long)a->num_attention_heads,
+				 (long long)a->hidden_size);
+	else if (a->num_attention_heads % a->num_query_groups)
+		mfs_hf_refuse(r, -EINVAL, "num_key_value_heads",
+			      mfs_hf_key(r, "num_key_value_heads"),
+			      "a divisor of 'num_attention_heads'");
+	else if (a->num_layers > MAX_LAYERS || a->mtp_num_layers > MAX_LAYERS)
+		r->rc = mfs_fail(r->err, -ENOTSUP, "%s: %lld layers, expected at most %d", r->name,
+				 (long long)(a->num_layers + a->mtp_num_layers), MAX_LAYERS);
+}
+
+static void read_moe_layers(struct mfs_hf_reader *r)
+{
+	struct mfs_megatron_args *a = r->args;
+	uint8_t *moe;
+
+	if (a->num_experts == MFS_UNSET)
+		return;
+	if (a->moe_router_topk > a->num_experts)
+		mfs_hf_refuse(r, -EINVAL, "num_experts_per_tok",
+			      mfs_hf_key(r, "num_experts_per_tok"),
+			      "at most the number of experts");
+	moe = mfs_arena_alloc(r->arena, (size_t)a->num_layers);
+	if (!moe) {
+		r->rc = mfs_fail_nomem(r->err);
+		return;
+	}
+	if (a->first_dense_layers > a->num_layers)
+		a->first_dense_layers = a->num_layers;
+	memset(moe + a->first_dense_layers, 1, (size_t)(a->num_layers - a->first_dense_layers));
+	a->moe_layers = moe;
+}
+
+/* ---- all of them ---- */
+
+/* Later steps use what earlier ones have found. */
+void mfs_hf_read_keys(struct mfs_hf_reader *r)
+{
+	read_family(r);
+	read_gelu(r);
+	for_rows(r, read_integer);
+	if (!r->rc)
+		complete_sizes(r);
+	if (!r->rc)
+		read_moe_layers(r);
+	for_rows(r, read_real);
+	for_rows(r, read_has);
+	for_rows(r, read_value);
+	if (!r->rc)
+		mfs_hf_read_positions(r);
+	for_rows(r, check_constant);
+	for_rows(r, check_has);
+}

@@ -1,0 +1,274 @@
+/*
+ * Rotary positions of a config.json: rope_theta at the top and rope_scaling (transformers 4), or
+ * rope_parameters with both (5). Sources: transformers/modeling_rope_utils.py; Megatron's side is
+ * megatron/core/models/common/embeddings/{rotary,yarn_rotary}_pos_embedding.py.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/model/hf_args_i.h"
+
+#define LLAMA3_LOW	 1.0
+#define LLAMA3_HIGH	 4.0
+#define LLAMA3_POSITIONS 8192 /* rotary_pos_embedding.py: _apply_scaling fixes the three */
+
+struct rope {
+	const char *object; /* "rope_scaling" or "rope_parameters" */
+	const json_t *keys; /* NULL: neither */
+	const char *type;
+};
+
+/* "rope_scaling.factor" */
+struct label {
+	char text[96];
+};
+
+static struct label label(const struct rope *rope, const char *key)
+{
+	struct label l;
+
+	snprintf(l.text, sizeof(l.text), "%s.%s", rope->object, key);
+	return l;
+}
+
+static json_t *member(const struct rope *rope, const char *key)
+{
+	return rope->keys ? json_object_get(rope->keys, key) : NULL;
+}
+
+static double number(struct mfs_hf_reader *r, const struct rope *rope, const char *key,
+		     double otherwise)
+{
+	const json_t *found = member(rope, key);
+
+	return mfs_hf_real(r, label(rope, key).text, found, otherwise);
+}
+
+static void refuse(struct mfs_hf_reader *r, int code, const struct rope *rope, const char *key,
+		   const char *expected)
+{
+	mfs_hf_refuse(r, code, label(rope, key).text, member(rope, key), expected);
+}
+
+/* A number of the object that must be there and above 0. */
+static double required(struct mfs_hf_reader *r, const struct rope *rope, const char *key)
+{
+	const double value = number(r, rope, key, 0);
+
+	if (!r->rc && value <= 0)
+		refuse(r, member(rope, key) ? -EINVAL : -ENODATA, rope, key, "a positive number");
+	return value;
+}
+
+static const char *type_of(const json_t *keys)
+{
+	const json_t *type = json_object_get(keys, "rope_type");
+
+	if (!type)
+		type = json_object_get(keys, "type");
+	return type ? json_string_value(type) : "default";
+}
+
+static bool is_filled(const json_t *object)
+{
+	return json_is_object(object) && json_object_size(object);
+}
+
+/* Both forms side by side must say the same, or versions of transformers differ about the model. Keys of
+ * which only one has a word are left to the one that counts. */
+static void check_twins(struct mfs_hf_reader *r, const json_t *scaling, const json_t *parameters)
+{
+	const char *a = type_of(scaling), *b = type_of(parameters), *key;
+	json_t *value;
+
+	if (!a || !b || strcmp(a, b))
+		mfs_hf_refuse(r, -EINVAL, "rope_parameters", parameters,
+			      "what 'rope_scaling' says beside it");
+	json_object_foreach((json_t *)scaling, key, value)
+	{
+		const json_t *other = json_object_get(parameters, key);
+		const bool numbers = json_is_number(value) && json_is_number(other);
+
+		if (other && (numbers ? json_number_value(value) != json_number_value(other)
+				      : !json_equal(value, other)))
+			mfs_hf_refuse(r, -EINVAL, "rope_parameters", parameters,
+				      "what 'rope_scaling' says beside it");
+	}
+}
+
+/* As convert_rope_params_to_dict: rope_scaling counts where both are there. */
+static struct rope find_rope(struct mfs_hf_reader *r)
+{
+	const json_t *scaling = mfs_hf_set_key(r, "rope_scaling");
+	const json_t *parameters = mfs_hf_set_key(r, "rope_parameters");
+	struct rope rope = {"rope_parameters", NULL, "default"};
+	const char *key;
+	json_t *value;
+
+	if (scaling && !json_is_object(scaling))
+		mfs_hf_refuse(r, -EINVAL, "rope_scaling", scaling, "an object");
+	if (parameters && !json_is_object(parameters))
+		mfs_hf_refuse(r, -EINVAL, "rope_parameters", parameters, "an object");
+	if (r->rc)
+		return rope;
+	if (is_filled(scaling) && is_filled(parameters))
+		check_twins(r, scaling, parameters);
+	if (is_filled(scaling))
+		rope = (struct rope){"rope_scaling", scaling, NULL};
+	else if (is_filled(parameters))
+		rope = (struct rope){"rope_parameters", parameters, NULL};
+	if (!rope.type)
+		rope.type = type_of(rope.keys);
+	if (!rope.type)
+		refuse(r, -EINVAL, &rope, "rope_type", "a text");
+	json_object_foreach((json_t *)rope.keys, key, value)
+	{
+		if (json_is_object(value))
+			refuse(r, -ENOTSUP, &rope, key, "the same positions in every layer");
+	}
+	return rope;
+}
+
+/* Wherever else there is a rope_theta, it must be the same: readers differ in where they look. */
+static void read_theta(struct mfs_hf_reader *r, const struct rope *rope)
+{
+	const json_t *others[] = {
+		json_object_get(r->config, "rope_theta"),
+		json_object_get(json_object_get(r->config, "rope_parameters"), "rope_theta"),
+	};
+	const json_t *found = member(rope, "rope_theta");
+
+	if (!found || json_is_null(found))
+		found = mfs_hf_key(r, "rope_theta");
+	r->args->rotary_base = mfs_hf_real(r, "rope_theta", found, 0);
+	if (r->args->rotary_base <= 0)
+		mfs_hf_refuse(r, -EINVAL, "rope_theta", found, "a positive number");
+	for (size_t i = 0; i < 2; i++)
+		if (json_is_number(others[i]) &&
+		    json_number_value(others[i]) != r->args->rotary_base)
+			mfs_hf_refuse(r, -EINVAL, "rope_theta", others[i],
+				      "the same number at the top and beside the scaling");
+}
+
+/* Of llama3 and yarn: the length that the model was first trained with. A key at the top comes first. */
+static int64_t original_positions(struct mfs_hf_reader *r, const struct rope *rope)
+{
+	static const char key[] = "original_max_position_embeddings";
+	const json_t *top = json_object_get(r->config, key);
+	const json_t *found = top ? top : member(rope, key);
+
+	return mfs_hf_integer(r, key, found, 1, r->args->max_position_embeddings);
+}
+
+static void read_llama3(struct mfs_hf_reader *r, const struct rope *rope)
+{
+	if (required(r, rope, "low_freq_factor") != LLAMA3_LOW)
+		refuse(r, -ENOTSUP, rope, "low_freq_factor", "1, the one that Megatron has");
+	if (required(r, rope, "high_freq_factor") != LLAMA3_HIGH)
+		refuse(r, -ENOTSUP, rope, "high_freq_factor", "4, the one that Megatron has");
+	if (original_positions(r, rope) != LLAMA3_POSITIONS)
+		refuse(r, -ENOTSUP, rope, "original_max_position_embeddings",
+		       "8192, the one that Megatron has");
+	r->args->use_rope_scaling = true;
+	r->args->rope_scaling_factor = required(r, rope, "factor");
+}
+
+/*
+ * transformers scales cos and sin by attention_factor, or by the quotient of both mscales if neither is
+ * 0, or by the mscale of 1; Megatron always by the quotient. mscale_all_dim counts for the softmax on both
+ * sides, so mscale is the one that is solved for.
+ */
+static void read_mscales(struct mfs_hf_reader *r, const struct rope *rope)
+{
+	struct mfs_megatron_args *a = r->args;
+	const double all = number(r, rope, "mscale_all_dim", 0);
+	const double mscale = number(r, rope, "mscale", 0);
+	const double unit = 0.1 * log(fmax(a->rotary_scaling_factor, 1));
+	const double said = number(r, rope, "attention_factor", NAN);
+	const double wanted = isnan(said) ? unit + 1 : said;
+
+	a->mscale_all_dim = all;
+	a->mscale = 1;
+	if (isnan(said) && mscale != 0 && all != 0)
+		a->mscale = mscale;
+	else if (unit > 0 && (all != 0 || wanted != unit + 1))
+		a->mscale = (wanted * (unit * all + 1) - 1) / unit;
+	else if (unit == 0 && wanted != 1)
+		refuse(r, -ENOTSUP, rope, "attention_factor", "1 beside a factor of 1");
+}
+
+static void read_yarn(struct mfs_hf_reader *r, const struct rope *rope)
+{
+	struct mfs_megatron_args *a = r->args;
+	const double fast = number(r, rope, "beta_fast", 0);
+	const double slow = number(r, rope, "beta_slow", 0);
+
+	if (!mfs_hf_bool(r, label(rope, "truncate").text, member(rope, "truncate"), true))
+		refuse(r, -ENOTSUP, rope, "truncate", "true");
+	a->rope_type = "yarn";
+	a->rotary_scaling_factor = required(r, rope, "factor");
+	a->beta_fast = fast != 0 ? fast : 32;
+	a->beta_slow = slow != 0 ? slow : 1;
+	a->original_max_position_embeddings = original_positions(r, rope);
+	read_mscales(r, rope);
+}
+
+static void read_linear(struct mfs_hf_reader *r, const struct rope *rope)
+{
+	r->args->rotary_seq_len_interpolation_factor = required(r, rope, "factor");
+}
+
+static void read_scaling(struct mfs_hf_reader *r, const struct rope *rope)
+{
+	static const struct {
+		const char *type;
+		uint64_t feature;
+		void (*read)(struct mfs_hf_reader *r, const struct rope *rope);
+	} kinds[] = {
+		{"llama3", MFS_HAS(ROPE_LLAMA3), read_llama3},
+		{"linear", MFS_HAS(ROPE_LINEAR), read_linear},
+		{"yarn", MFS_HAS(YARN), read_yarn},
+	};
+	char known[64] = "default";
+
+	if (!strcmp(rope->type, "default"))
+		return;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (!mfs_hf_may(r, kinds[i].feature))
+			continue;
+		if (!strcmp(rope->type, kinds[i].type)) {
+			kinds[i].read(r, rope);
+			return;
+		}
+		strcat(strcat(known, " or "), kinds[i].type);
+	}
+	refuse(r, -ENOTSUP, rope, json_object_get(rope->keys, "rope_type") ? "rope_type" : "type",
+	       known);
+}
+
+static void check_whole(struct mfs_hf_reader *r, const char *key, const json_t *found)
+{
+	if (mfs_hf_real(r, key, found, 1) != 1)
+		mfs_hf_refuse(r, -ENOTSUP, key, found, "1: whole heads rotate");
+}
+
+void mfs_hf_read_positions(struct mfs_hf_reader *r)
+{
+	struct mfs_megatron_args *a = r->args;
+	struct rope rope;
+
+	a->seq_length = a->max_position_embeddings;
+	if (!(r->family->required & MFS_HAS(ROPE)))
+		return;
+	rope = find_rope(r);
+	if (r->rc)
+		return;
+	check_whole(r, "partial_rotary_factor",
+		    json_object_get(r->config, "partial_rotary_factor"));
+	check_whole(r, label(&rope, "partial_rotary_factor").text,
+		    member(&rope, "partial_rotary_factor"));
+	read_theta(r, &rope);
+	if (!r->rc)
+		read_scaling(r, &rope);
+}

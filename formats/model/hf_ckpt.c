@@ -1,0 +1,492 @@
+#include "formats/model/hf_ckpt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/ckpt/ckpt_i.h"
+#include "formats/hf_config.h"
+#include "formats/hf_json_i.h"
+#include "formats/model/dims.h"
+#include "formats/model/hf_args.h"
+#include "formats/model/hf_tensors.h"
+#include "formats/model/model.h"
+#include "formats/model/rules.h"
+
+#define CONFIG "config.json"
+
+#define DECODER	  "decoder.layers."
+#define MTP	  "mtp.layers."
+#define MTP_INNER "mtp.layers.transformer_layer."
+
+struct builder {
+	struct mfs_ckpt *ckpt;
+	const struct mfs_megatron_args *args;
+	struct mfs_model model; /* as far as HF's names and rules ask for it */
+	struct mfs_hf_tensors hf;
+	size_t skipped; /* bytes of "model." that names lack: a base model's */
+	uint64_t dims[MFS_DIM_COUNT];
+	struct mfs_error *err;
+};
+
+/* Where a tensor stands: in Megatron's numbering and in HF's; -1 outside of layers, of experts. */
+struct place {
+	const char *prefix; /* of Megatron's name */
+	int32_t layer, hf_layer, expert;
+};
+
+/* ---- names ---- */
+
+static const char *dir_of(const struct builder *b)
+{
+	return b->ckpt->dir;
+}
+
+static bool ends_with(const char *text, const char *end)
+{
+	const size_t len = strlen(text), end_len = strlen(end);
+
+	return len >= end_len && !strcmp(text + len - end_len, end);
+}
+
+/* The part of a layer's prefix that a base model's names lack: "model.". */
+static size_t root_length(const struct mfs_family *f)
+{
+	return strcspn(f->layer_prefix, ".") + 1;
+}
+
+/* Base models are saved without the name of the module that their heads see them under. */
+static void find_root(struct builder *b)
+{
+	const char *prefix = b->model.family->layer_prefix;
+	const size_t len = root_length(b->model.family);
+	const struct mfs_hf_tensor *t = NULL;
+
+	while ((t = mfs_hf_tensors_next(&b->hf, t)))
+		if (!strncmp(t->name, prefix, len))
+			return;
+	b->skipped = len;
+}
+
+/* Number of the layer that a tensor belongs to, and what follows it in *ret_rest; -1: to none. */
+static int64_t layer_of(const struct builder *b, const char *name, const char **ret_rest)
+{
+	const char *prefix = b->model.family->layer_prefix + b->skipped;
+	const size_t len = strcspn(prefix, "{");
+	char *end;
+	long long layer;
+
+	if (strncmp(name, prefix, len) || name[len] < '0' || name[len] > '9')
+		return -1;
+	layer = strtoll(name + len, &end, 10);
+	if (*end != '.')
+		return -1;
+	*ret_rest = end + 1;
+	return layer;
+}
+
+/* ---- tensors that are there and not ours ---- */
+
+static bool is_buffer(const char *name)
+{
+	static const char *const buffers[] = {"rotary_emb.inv_freq", "attn.bias",
+					      "attn.masked_bias"};
+
+	for (size_t i = 0; i < 3; i++) {
+		const size_t len = strlen(buffers[i]);
+
+		if (ends_with(name, buffers[i]) &&
+		    (strlen(name) == len || name[strlen(name) - len - 1] == '.'))
+			return true;
+	}
+	return false;
+}
+
+/* A head beside tied embeddings, and the embedding and the head in multi-token-prediction layers. */
+static bool is_copy(const struct builder *b, const char *name)
+{
+	const char *rest;
+
+	if (!strcmp(name, "lm_head.weight"))
+		return b->args->tied;
+	return layer_of(b, name, &rest) >= b->args->num_layers && b->args->mtp_num_layers > 0 &&
+	       (!strcmp(rest, "embed_tokens.weight") || !strcmp(rest, "shared_head.head.weight"));
+}
+
+/* Companions of quantised weights: DeepSeek's FP8, GPTQ, AWQ, bitsandbytes, compressed-tensors. */
+static bool is_quantised(const char *name)
+{
+	static const char *const ends[] = {"_scale_inv", ".weight_scale",  ".qweight", ".qzeros",
+					   ".scales",	 ".weight_packed", ".absmax",  ".SCB",
+					   "_blocks",	 ".weight_format"};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (ends_with(name, ends[i]))
+			return true;
+	return false;
+}
+
+static int check_quantised(const struct builder *b)
+{
+	const struct mfs_hf_tensor *t = NULL;
+
+	while ((t = mfs_hf_tensors_next(&b->hf, t)))
+		if (is_quantised(t->name))
+			return mfs_fail(b->err, -ENOTSUP,
+					"%s: tensor '%s': quantised weights are not read",
+					dir_of(b), t->name);
+	return 0;
+}
+
+static int check_leftovers(const struct builder *b)
+{
+	const struct mfs_hf_tensor *t = NULL;
+	char shape[128];
+
+	while ((t = mfs_hf_tensors_next(&b->hf, t)))
+		if (!t->used && !is_buffer(t->name) && !is_copy(b, t->name))
+			return mfs_fail(b->err, -ENOTSUP,
+					"%s: tensor '%s' %s has no place in a %s with this " CONFIG,
+					dir_of(b), t->name,
+					mfs_shape_text(t->shape, t->ndim, shape, sizeof(shape)),
+					b->model.family->architecture);
+	return 0;
+}
+
+/* transformers keeps the number of such layers in config.json and leaves their weights out. */
+static int settle_mtp(struct builder *b)
+{
+	struct mfs_megatron_args *a = &b->ckpt->args;
+	const struct mfs_hf_tensor *t = NULL;
+	const char *rest;
+
+	if (!a->mtp_num_layers)
+		return 0;
+	while ((t = mfs_hf_tensors_next(&b->hf, t)))
+		if (layer_of(b, t->name, &rest) >= a->num_layers)
+			return 0;
+	a->mtp_num_layers = 0;
+	if (mfs_ckpt_warn(b->ckpt,
+			  CONFIG " tells of multi-token-prediction layers, but there are no "
+				 "weights of them: the model is without"))
+		return mfs_fail_nomem(b->err);
+	return 0;
+}
+
+/* ---- a tensor of HF as chunks of Megatron's ---- */
+
+/* The tensor behind a row at a place; NULL with its name in text. */
+static struct mfs_hf_tensor *find(const struct builder *b, const struct mfs_family_tensor *row,
+				  const struct place *p, char *text, size_t size)
+{
+	const struct mfs_hf_target t = {.base = {.kind = &mfs_hf_target_kind},
+					.model = &b->model,
+					.row = row,
+					.layer = p->hf_layer,
+					.expert = p->expert};
+	const char *name = text;
+
+	mfs_target_name(&t.base, text, size);
+	if (!strncmp(text, b->model.family->layer_prefix, b->skipped))
+		name += b->skipped;
+	return mfs_hf_tensors_find(&b->hf, name);
+}
+
+static bool is_float(enum mfs_dtype t)
+{
+	return t == MFS_BF16 || t == MFS_F16 || t == MFS_F32 || t == MFS_F64;
+}
+
+/* The first row that is of the same tensor of Megatron (q_proj for k_proj): all have one dtype. */
+static const struct mfs_family_tensor *first_of(const struct builder *b,
+						const struct mfs_family_tensor *row)
+{
+	const struct mfs_family_tensor *const *tables = b->model.family->tensors;
+
+	for (size_t t = 0; tables[t]; t++)
+		for (const struct mfs_family_tensor *w = tables[t]; w->hf; w++)
+			if (w == row || (w->scope == row->scope && w->kind == row->kind &&
+					 mfs_applies(w->when, w->unless, b->model.features) &&
+					 !strcmp(w->name, row->name)))
+				return w;
+	return row;
+}
+
+static int check_dtype(const struct builder *b, const struct mfs_family_tensor *row,
+		       const struct place *p, const struct mfs_hf_tensor *t)
+{
+	const struct mfs_family_tensor *first = first_of(b, row);
+	const struct mfs_hf_tensor *other;
+	char text[MFS_CKPT_NAME_SIZE];
+
+	if (!is_float(t->dtype))
+		return mfs_fail(b->err, -ENOTSUP,
+				"%s: tensor '%s' is of %s, expected floats of 16 bits or more",
+				dir_of(b), t->name, mfs_dtype_torch(t->dtype));
+	other = first == row ? NULL : find(b, first, p, text, sizeof(text));
+	if (other && other->dtype != t->dtype)
+		return mfs_fail(b->err, -ENOTSUP,
+				"%s: tensor '%s' is of %s, expected %s as '%s' is: they are one "
+				"tensor in Megatron",
+				dir_of(b), t->name, mfs_dtype_torch(t->dtype),
+				mfs_dtype_torch(other->dtype), other->name);
+	return 0;
+}
+
+/* The target that the HF view would show, of Megatron's tensor src, which is described and not there. */
+static int describe(const struct builder *b, const struct mfs_family_tensor *row,
+		    const struct place *p, struct mfs_global_tensor *src, struct mfs_hf_target *ret)
+{
+	uint64_t shape[2];
+
+	src->ndim = row->shape[1] == MFS_DIM_NONE ? 1 : 2;
+	src->shape[0] = b->dims[row->shape[0]];
+	src->shape[1] = b->dims[row->shape[1]];
+	*ret = (struct mfs_hf_target){
+		.base = {.kind = &mfs_hf_target_kind, .ckpt = b->ckpt, .dtype = src->dtype},
+		.model = &b->model,
+		.row = row,
+		.src = src,
+		.layer = p->hf_layer,
+		.expert = p->expert};
+	shape[0] = mfs_rule_rows(row->rule, b->args, src->shape[0], src->shape[0]);
+	shape[1] = src->shape[1];
+	if (row->transposed) { /* a matrix */
+		shape[1] = shape[0];
+		shape[0] = src->shape[1];
+	}
+	return mfs_target_shape(&ret->base, shape, src->ndim, b->err);
+}
+
+static int check_shape(const struct builder *b, const struct mfs_target *want,
+		       const struct mfs_hf_tensor *t)
+{
+	char expected[64], found[128];
+
+	if (t->ndim == want->ndim && !memcmp(t->shape, want->shape, t->ndim * sizeof(*t->shape)))
+		return 0;
+	return mfs_fail(b->err, -EINVAL, "%s: tensor '%s' is %s, but by " CONFIG " it should be %s",
+			dir_of(b), t->name, mfs_shape_text(t->shape, t->ndim, found, sizeof(found)),
+			mfs_shape_text(want->shape, want->ndim, expected, sizeof(expected)));
+}
+
+struct inverse {
+	struct builder *b;
+	const struct mfs_hf_tensor *hf;
+	struct mfs_piece piece; /* all but the chunk's box */
+};
+
+/* A box of HF's tensor that equals a box of Megatron's is, read backwards, a chunk of Megatron's. */
+static int add_chunk(const struct mfs_box_map *m, void *arg)
+{
+	const struct inverse *inv = arg;
+	const struct mfs_hf_tensor *hf = inv->hf;
+	struct mfs_piece p = inv->piece;
+
+	p.chunk.origin = hf->origin;
+	for (unsigned a = 0; a < hf->ndim; a++) {
+		const unsigned to = m->src_axis[a];
+
+		if (m->step[a] != 1)
+			return mfs_fail(inv->b->err, -ENOTSUP,
+					"%s: tensor '%s': interleaved rotary positions",
+					dir_of(inv->b), hf->name);
+		p.chunk.lo[to] = m->src_lo[to];
+		p.chunk.size[to] = m->size[a];
+		p.chunk.stride[to] = hf->stride[a];
+		p.chunk.origin += m->lo[a] * hf->stride[a];
+	}
+	return mfs_ckpt_add_piece(inv->b->ckpt, &p, inv->b->err);
+}
+
+static int add_chunks(struct builder *b, const struct mfs_hf_target *t,
+		      const struct mfs_hf_tensor *hf, const struct place *p)
+{
+	const struct mfs_global_tensor *src = t->src;
+	struct inverse inv = {b,
+			      hf,
+			      {.layer = p->layer,
+			       .expert = p->expert,
+			       .dtype = src->dtype,
+			       .ndim = src->ndim,
+			       .shape = {src->shape[0], src->shape[1]},
+			       .chunk = {.storage = hf->storage}}};
+	char name[MFS_CKPT_NAME_SIZE];
+
+	snprintf(name, sizeof(name), "%s%s", p->prefix, t->row->name);
+	inv.piece.name = mfs_ckpt_intern(b->ckpt, name);
+	if (!inv.piece.name)
+		return mfs_fail_nomem(b->err);
+	return mfs_target_boxes(&t->base, add_chunk, &inv);
+}
+
+static int add_tensor(struct builder *b, const struct mfs_family_tensor *row, const struct place *p)
+{
+	char text[MFS_CKPT_NAME_SIZE];
+	struct mfs_hf_tensor *hf = find(b, row, p, text, sizeof(text));
+	struct mfs_global_tensor src = {0};
+	struct mfs_hf_target t;
+	int rc;
+
+	if (!hf)
+		return mfs_fail(b->err, -ENODATA,
+				"%s: tensor '%s' is missing; a %s with this " CONFIG " has it",
+				dir_of(b), text, b->model.family->architecture);
+	hf->used = true;
+	src.dtype = hf->dtype;
+	rc = check_dtype(b, row, p, hf);
+	if (!rc)
+		rc = describe(b, row, p, &src, &t);
+	if (!rc)
+		rc = check_shape(b, &t.base, hf);
+	return rc ? rc : add_chunks(b, &t, hf, p);
+}
+
+/* ---- rows of the family's tables ---- */
+
+static bool is_moe(const struct builder *b, int64_t layer)
+{
+	return b->args->moe_layers && b->args->moe_layers[layer];
+}
+
+static bool of_kind(const struct mfs_family_tensor *row, bool moe)
+{
+	return row->kind == MFS_LAYER_ANY || (row->kind == MFS_LAYER_MOE) == moe;
+}
+
+/* One tensor, or one of each expert. */
+static int add_experts(struct builder *b, const struct mfs_family_tensor *row, struct place p)
+{
+	int rc = 0;
+
+	if (!row->experts)
+		return add_tensor(b, row, &p);
+	for (p.expert = 0; p.expert < b->args->num_experts && !rc; p.expert++)
+		rc = add_tensor(b, row, &p);
+	return rc;
+}
+
+static int add_row(struct builder *b, const struct mfs_family_tensor *row)
+{
+	const int32_t layers = (int32_t)b->args->num_layers;
+	const bool inner = row->scope == MFS_SCOPE_LAYER;
+	int rc = 0;
+
+	if (row->scope == MFS_SCOPE_BEFORE || row->scope == MFS_SCOPE_AFTER)
+		return add_experts(b, row, (struct place){"", -1, -1, -1});
+	for (int32_t i = 0; i < layers && inner && !rc; i++)
+		if (of_kind(row, is_moe(b, i)))
+			rc = add_experts(b, row, (struct place){DECODER, i, i, -1});
+	/* A multi-token-prediction layer is HF's layer L+k and of the last layer's kind. */
+	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++)
+		if (of_kind(row, is_moe(b, layers - 1)))
+			rc = add_experts(
+				b, row, (struct place){inner ? MTP_INNER : MTP, k, layers + k, -1});
+	return rc;
+}
+
+static int add_rows(struct builder *b)
+{
+	const struct mfs_family_tensor *const *tables = b->model.family->tensors;
+	int rc = 0;
+
+	for (size_t t = 0; tables[t]; t++)
+		for (const struct mfs_family_tensor *row = tables[t]; row->hf && !rc; row++)
+			if (mfs_applies(row->when, row->unless, b->model.features))
+				rc = add_row(b, row);
+	return rc;
+}
+
+/* ---- the directory ---- */
+
+bool mfs_hf_ckpt_looks_like_one(const char *dir)
+{
+	char path[4096];
+	struct stat st;
+	bool index;
+
+	return (size_t)snprintf(path, sizeof(path), "%s/" CONFIG, dir) < sizeof(path) &&
+	       !stat(path, &st) && S_ISREG(st.st_mode) && mfs_hf_weights_name(dir, &index);
+}
+
+static int read_args(struct builder *b, const char *arch)
+{
+	struct mfs_ckpt *ckpt = b->ckpt;
+	char *bytes, path[4096];
+	uint32_t file;
+	size_t len;
+	/* Added to the set as well: a change of it is a change of the checkpoint. */
+	int rc = mfs_fileset_add(ckpt->files, CONFIG, &file, b->err);
+
+	if (rc == -ENOENT)
+		return mfs_fail(b->err, -ENODATA, "%s: " CONFIG " is missing", ckpt->dir);
+	if (!rc)
+		rc = mfs_hf_slurp(ckpt->dir, CONFIG, MFS_HF_CONFIG_MAX, &bytes, &len, b->err);
+	if (rc)
+		return rc;
+	snprintf(path, sizeof(path), "%s/" CONFIG, ckpt->dir);
+	rc = mfs_hf_args_parse(bytes, len, path, arch, &ckpt->arena, &ckpt->args, &b->model.family,
+			       b->err);
+	free(bytes);
+	return rc;
+}
+
+/* Tensors know their type better than config.json does. */
+static void settle_dtype(struct mfs_ckpt *ckpt)
+{
+	const struct mfs_global_tensor *t =
+		mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
+
+	if (t)
+		ckpt->args.params_dtype = mfs_dtype_torch(t->dtype);
+}
+
+static int read_dir(struct builder *b, const char *arch)
+{
+	int rc = read_args(b, arch);
+
+	if (!rc)
+		rc = mfs_hf_tensors_read(b->ckpt, &b->hf, b->err);
+	if (rc)
+		return rc;
+	find_root(b);
+	rc = check_quantised(b);
+	if (!rc)
+		rc = settle_mtp(b);
+	if (rc)
+		return rc;
+	b->model.features = mfs_features_of(b->args);
+	mfs_dims(b->args, (uint64_t)b->args->padded_vocab_size, b->dims);
+	rc = add_rows(b);
+	if (!rc)
+		rc = check_leftovers(b);
+	if (!rc)
+		rc = mfs_ckpt_group(b->ckpt, b->err);
+	if (rc)
+		return rc;
+	settle_dtype(b->ckpt);
+	b->ckpt->layout = (struct mfs_layout){.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	return 0;
+}
+
+int mfs_hf_ckpt_open(const char *dir, const char *arch, unsigned what, struct mfs_ckpt **ret,
+		     struct mfs_error *err)
+{
+	struct builder b = {.err = err};
+	int rc = mfs_ckpt_new(dir, what, MFS_CKPT_HF, &b.ckpt, err);
+
+	if (rc)
+		return rc;
+	b.args = mfs_ckpt_args(b.ckpt);
+	b.model.ckpt = b.ckpt;
+	rc = read_dir(&b, arch);
+	mfs_hf_tensors_release(&b.hf);
+	mfs_ckpt_done(b.ckpt);
+	if (rc) {
+		mfs_ckpt_free(b.ckpt);
+		return rc;
+	}
+	*ret = b.ckpt;
+	return 0;
+}

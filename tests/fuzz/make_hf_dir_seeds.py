@@ -1,0 +1,197 @@
+"""Makes corpus/hf_dir and reject/hf_dir: python3 tests/fuzz/make_hf_dir_seeds.py. As make_seeds.py.
+
+An input is 'c' and a config.json, 'i' and an index, or 'd' and files as "NAME LENGTH\\n" and their bytes.
+"""
+
+import collections
+import io
+import json
+import os
+import struct
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, f"{HERE}/../giants")
+import torch_files as tf  # noqa: E402
+
+LLAMA = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4, "intermediate_size": 3, "num_hidden_layers": 1,
+         "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 5, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+         "max_position_embeddings": 8, "torch_dtype": "bfloat16"}
+GPT2 = {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 4, "n_layer": 1, "n_head": 2, "n_positions": 3,
+        "n_inner": 6, "vocab_size": 5}
+DEEPSEEK = {"model_type": "deepseek_v3", "hidden_size": 4, "intermediate_size": 3, "moe_intermediate_size": 2, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "num_key_value_heads": 2, "n_routed_experts": 2, "num_experts_per_tok": 2, "n_group": 1,
+            "topk_group": 1, "q_lora_rank": None, "kv_lora_rank": 2, "qk_rope_head_dim": 2, "qk_nope_head_dim": 2, "v_head_dim": 2,
+            "first_k_dense_replace": 1, "vocab_size": 5,
+            "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0, "beta_fast": 32, "beta_slow": 1,
+                             "original_max_position_embeddings": 4096}}
+QWEN2 = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "use_sliding_window": True, "sliding_window": 4,
+         "max_window_layers": 0, "layer_types": ["sliding_attention"]}
+MIXTRAL = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 2}
+
+LAYER = "model.layers.0."
+SHAPES = {"model.embed_tokens.weight": (5, 4), LAYER + "input_layernorm.weight": (4,), LAYER + "mlp.down_proj.weight": (4, 3),
+          LAYER + "mlp.gate_proj.weight": (3, 4), LAYER + "mlp.up_proj.weight": (3, 4), LAYER + "post_attention_layernorm.weight": (4,),
+          LAYER + "self_attn.k_proj.weight": (2, 4), LAYER + "self_attn.o_proj.weight": (4, 4),
+          LAYER + "self_attn.q_proj.weight": (4, 4), LAYER + "self_attn.v_proj.weight": (2, 4), "model.norm.weight": (4,),
+          "lm_head.weight": (5, 4)}
+BLOCK = "h.0."
+GPT2_SHAPES = {"wte.weight": (5, 4), "wpe.weight": (3, 4), BLOCK + "ln_1.weight": (4,), BLOCK + "ln_1.bias": (4,),
+               BLOCK + "attn.c_attn.weight": (4, 12), BLOCK + "attn.c_attn.bias": (12,), BLOCK + "attn.c_proj.weight": (4, 4),
+               BLOCK + "attn.c_proj.bias": (4,), BLOCK + "ln_2.weight": (4,), BLOCK + "ln_2.bias": (4,),
+               BLOCK + "mlp.c_fc.weight": (4, 6), BLOCK + "mlp.c_fc.bias": (6,), BLOCK + "mlp.c_proj.weight": (6, 4),
+               BLOCK + "mlp.c_proj.bias": (4,), "ln_f.weight": (4,), "ln_f.bias": (4,), BLOCK + "attn.bias": (1, 1, 3, 3)}
+
+
+def save(kind, name, data):
+    os.makedirs(f"{HERE}/{kind}/hf_dir", exist_ok=True)
+    with open(f"{HERE}/{kind}/hf_dir/{name}", "wb") as f:
+        f.write(data)
+
+
+def ok(name, data):
+    save("corpus", f"ok-{name}", data)
+
+
+def reject(name, data):
+    save("reject", name, data)
+
+
+def text(value):
+    return value if isinstance(value, bytes) else json.dumps(value).encode()
+
+
+def directory(files):
+    return b"d" + b"".join(f"{name} {len(text(data))}\n".encode() + text(data) for name, data in files.items())
+
+
+def count(shape):
+    n = 1
+    for size in shape:
+        n *= size
+    return n
+
+
+def safetensors(shapes, dtype="BF16", size=2):
+    header, at = {}, 0
+    for name, shape in shapes.items():
+        end = at + count(shape) * size
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, end]}
+        at = end
+    head = json.dumps(header, separators=(",", ":")).encode()
+    return struct.pack("<Q", len(head)) + head + bytes(i % 251 for i in range(at))
+
+
+class Memory(tf.SparseFile):
+    def __init__(self):
+        self.file, self.pos = io.BytesIO(), 0
+
+
+def torch_bin(shapes, crcs=False):
+    out = Memory()
+    state = collections.OrderedDict((name, tf.Tensor("bfloat16", shape, data=bytes(2 * count(shape)))) for name, shape in shapes.items())
+    tf.torch_save(out, "archive", state, crcs)
+    return out.file.getvalue()
+
+
+def index(shapes, *files):
+    return {"metadata": {"total_size": 1}, "weight_map": {name: files[i % len(files)] for i, name in enumerate(shapes)}}
+
+
+def part(shapes, i, of):
+    return dict(list(shapes.items())[i::of])
+
+
+def llama(config=(), **files):
+    return directory({"config.json": {**LLAMA, **dict(config)}, **{name.replace("__", "."): data for name, data in files.items()}})
+
+
+def accepted():
+    for name, config in (("llama", LLAMA), ("gpt2", GPT2), ("deepseek", DEEPSEEK), ("qwen2", QWEN2), ("mixtral", MIXTRAL)):
+        ok(f"config-{name}", b"c" + text(config))
+    ok("config-llama3", b"c" + text({**LLAMA, "rope_parameters": {
+        "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
+        "rope_theta": 10000.0}}))
+    ok("config-linear", b"c" + text({**LLAMA, "rope_scaling": {"type": "linear", "factor": 2}}))
+    ok("index", b"i" + text(index(SHAPES, "a.safetensors", "b.safetensors")))
+    ok("dir-llama", directory({"config.json": LLAMA, "model.safetensors": safetensors(SHAPES)}))
+    ok("dir-llama-shards", directory({
+        "config.json": LLAMA, "a.safetensors": safetensors(part(SHAPES, 0, 2)), "b.safetensors": safetensors(part(SHAPES, 1, 2)),
+        "model.safetensors.index.json": index(SHAPES, "a.safetensors", "b.safetensors")}))
+    ok("dir-llama-bin", directory({"config.json": LLAMA, "pytorch_model.bin": torch_bin(SHAPES)}))
+    ok("dir-gpt2-bin-shards", directory({
+        "config.json": GPT2, "a.bin": torch_bin(part(GPT2_SHAPES, 0, 2)), "b.bin": torch_bin(part(GPT2_SHAPES, 1, 2), crcs=True),
+        "pytorch_model.bin.index.json": index(GPT2_SHAPES, "a.bin", "b.bin")}))
+
+
+def rejected_configs():
+    for name, config in {
+        "no-json": b"{",
+        "a-list": b"[]",
+        "duplicate-key": b'{"model_type":"llama","model_type":"llama"}',
+        "no-family": {},
+        "other-family": {"model_type": "bert"},
+        "two-families": {**LLAMA, "model_type": "qwen2"},
+        "hidden-size-null": {**LLAMA, "hidden_size": None},
+        "hidden-size-text": {**LLAMA, "hidden_size": "4"},
+        "heads-0": {**LLAMA, "num_attention_heads": 0},
+        "groups-no-divisor": {**LLAMA, "num_key_value_heads": 3},
+        "layers-too-many": {**LLAMA, "num_hidden_layers": 2**40},
+        "eps-negative": {**LLAMA, "rms_norm_eps": -1},
+        "activation": {**LLAMA, "hidden_act": "relu"},
+        "bias-of-attention-alone": {**LLAMA, "attention_bias": True},
+        "quantised": {**LLAMA, "quantization_config": {"quant_method": "fp8"}},
+        "rope-dynamic": {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2}},
+        "rope-without-factor": {**LLAMA, "rope_scaling": {"type": "linear"}},
+        "rope-two-thetas": {**LLAMA, "rope_parameters": {"rope_theta": 1.0}},
+        "rope-two-forms": {**LLAMA, "rope_scaling": {"type": "linear", "factor": 2}, "rope_parameters": {"rope_type": "yarn"}},
+        "rope-partial": {**LLAMA, "partial_rotary_factor": 0.5},
+        "rope-other-llama3": {**LLAMA, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 2,
+                                                        "original_max_position_embeddings": 8192}},
+        "window-of-some-layers": {**QWEN2, "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]},
+        "window-too-few-types": {**QWEN2, "num_hidden_layers": 2},
+        "experts-fewer-than-chosen": {**MIXTRAL, "num_experts_per_tok": 3},
+        "groups-not-by-two": {**DEEPSEEK, "n_group": 2, "topk_group": 2},
+        "scores-not-normalised": {**DEEPSEEK, "norm_topk_prob": False},
+        "scores-by-softmax": {**DEEPSEEK, "scoring_func": "softmax"},
+        "positions-disagree": {**GPT2, "n_ctx": 7},
+    }.items():
+        reject(f"config-{name}", b"c" + text(config))
+
+
+def rejected_dirs():
+    for name, data in {"no-json": b"{", "no-map": {}, "empty-map": {"weight_map": {}}, "map-a-list": {"weight_map": []},
+                       "file-no-text": {"weight_map": {"a": 1}}, "duplicate-tensor": b'{"weight_map":{"a":"b","a":"b"}}'}.items():
+        reject(f"index-{name}", b"i" + text(data))
+    whole = {"config.json": LLAMA, "model.safetensors": safetensors(SHAPES)}
+    without = {name: shape for name, shape in SHAPES.items() if "up_proj" not in name}
+    a, b = safetensors(part(SHAPES, 0, 2)), safetensors(part(SHAPES, 1, 2))
+    shards = {"config.json": LLAMA, "a.safetensors": a, "b.safetensors": b,
+              "model.safetensors.index.json": index(SHAPES, "a.safetensors", "b.safetensors")}
+    for name, files in {
+        "empty": {},
+        "no-config": {"model.safetensors": safetensors(SHAPES)},
+        "no-weights": {"config.json": LLAMA},
+        "tensor-missing": {**whole, "model.safetensors": safetensors(without)},
+        "tensor-left-over": {**whole, "model.safetensors": safetensors({**SHAPES, "other.weight": (2,)})},
+        "tensor-quantised": {**whole, "model.safetensors": safetensors({**SHAPES, LAYER + "mlp.up_proj.weight_scale_inv": (1,)})},
+        "tensor-too-large": {**whole, "model.safetensors": safetensors({**SHAPES, "model.norm.weight": (5,)})},
+        "tensor-a-matrix": {**whole, "model.safetensors": safetensors({**SHAPES, "model.norm.weight": (4, 1)})},
+        "tensors-of-8-bits": {**whole, "model.safetensors": safetensors(SHAPES, "F8_E4M3", 1)},
+        "tensors-of-integers": {**whole, "model.safetensors": safetensors(SHAPES, "I16", 2)},
+        "file-cut": {**whole, "model.safetensors": safetensors(SHAPES)[:-1]},
+        "shard-missing": {name: data for name, data in shards.items() if name != "b.safetensors"},
+        "shard-without-its-tensor": {**shards, "b.safetensors": safetensors(part(without, 1, 2))},
+        "shard-outside": {**shards, "model.safetensors.index.json": index(SHAPES, "../a.safetensors")},
+        "shards-with-one-tensor-twice": {**shards, "a.safetensors": safetensors({**part(SHAPES, 0, 2), "x": (1,)}),
+                                         "b.safetensors": safetensors({**part(SHAPES, 1, 2), "x": (1,)})},
+        "bin-no-archive": {"config.json": LLAMA, "pytorch_model.bin": b"PK"},
+        "bin-of-no-dict": {"config.json": LLAMA, "pytorch_model.bin": torch_bin({})},
+        "bin-tensor-missing": {"config.json": LLAMA, "pytorch_model.bin": torch_bin(without)},
+    }.items():
+        reject(f"dir-{name}", directory(files))
+
+
+accepted()
+rejected_configs()
+rejected_dirs()

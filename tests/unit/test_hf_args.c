@@ -1,0 +1,549 @@
+/* config.json as arguments: formats/model/hf_args.h. */
+#include "tests/unit/unit.h"
+
+#include <jansson.h>
+#include <string.h>
+
+#include "formats/hf_config.h"
+#include "formats/model/family.h"
+#include "formats/model/hf_args.h"
+#include "tests/unit/fake_ckpt.h"
+
+static struct mfs_error err;
+static struct mfs_arena arena;
+static const struct mfs_family *family;
+
+static int parse(const char *text, struct mfs_megatron_args *ret)
+{
+	return mfs_hf_args_parse(text, strlen(text), "config.json", NULL, &arena, ret, &family,
+				 &err);
+}
+
+/* A config.json in which every ' stands for ". */
+static const char *quoted(const char *text)
+{
+	static char out[4096];
+	size_t len = strlen(text);
+
+	ck_assert_uint_lt(len, sizeof(out));
+	for (size_t i = 0; i <= len; i++)
+		out[i] = text[i] == '\'' ? '"' : text[i];
+	return out;
+}
+
+static struct mfs_megatron_args accepted(const char *text)
+{
+	struct mfs_megatron_args a;
+
+	unit_ok(parse(quoted(text), &a), &err);
+	return a;
+}
+
+/* ---- arguments, written as config.json by hf_config.c, and read again ---- */
+
+static void same_moe(const struct mfs_megatron_args *a, const struct mfs_megatron_args *b)
+{
+	ck_assert_int_eq(a->num_experts, b->num_experts);
+	if (a->num_experts == MFS_UNSET) {
+		ck_assert_ptr_null(b->moe_layers);
+		return;
+	}
+	ck_assert_int_eq(a->moe_router_topk, b->moe_router_topk);
+	ck_assert_int_eq(a->moe_ffn_hidden_size, b->moe_ffn_hidden_size);
+	ck_assert_int_eq(a->moe_shared_expert_intermediate_size,
+			 b->moe_shared_expert_intermediate_size);
+	ck_assert_int_eq(a->moe_router_num_groups, b->moe_router_num_groups);
+	ck_assert_int_eq(a->moe_router_group_topk, b->moe_router_group_topk);
+	ck_assert_str_eq(a->moe_router_score_function, b->moe_router_score_function);
+	ck_assert_int_eq(a->first_dense_layers, b->first_dense_layers);
+	ck_assert_mem_eq(a->moe_layers, b->moe_layers, (size_t)a->num_layers);
+}
+
+static void same_mla(const struct mfs_megatron_args *a, const struct mfs_megatron_args *b)
+{
+	ck_assert_int_eq(a->q_lora_rank, b->q_lora_rank);
+	ck_assert_int_eq(a->kv_lora_rank, b->kv_lora_rank);
+	ck_assert_int_eq(a->qk_head_dim, b->qk_head_dim);
+	ck_assert_int_eq(a->qk_pos_emb_head_dim, b->qk_pos_emb_head_dim);
+	ck_assert_int_eq(a->v_head_dim, b->v_head_dim);
+	ck_assert_str_eq(a->rope_type, b->rope_type);
+	ck_assert_double_eq(a->rotary_scaling_factor, b->rotary_scaling_factor);
+	ck_assert_double_eq_tol(a->mscale, b->mscale, 1e-12);
+	ck_assert_double_eq(a->mscale_all_dim, b->mscale_all_dim);
+	ck_assert_double_eq(a->beta_fast, b->beta_fast);
+	ck_assert_double_eq(a->beta_slow, b->beta_slow);
+	ck_assert_int_eq(a->original_max_position_embeddings, b->original_max_position_embeddings);
+}
+
+static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatron_args *b)
+{
+	/* HF has no trace of how norms and rotary pairs were stored. */
+	const uint64_t lost = MFS_HAS(ZERO_CENTERED) | MFS_HAS(ROPE_INTERLEAVED);
+
+	ck_assert_uint_eq(mfs_features_of(a) & ~lost, mfs_features_of(b));
+	ck_assert_int_eq(a->num_layers, b->num_layers);
+	ck_assert_int_eq(a->hidden_size, b->hidden_size);
+	ck_assert_int_eq(a->num_attention_heads, b->num_attention_heads);
+	ck_assert_int_eq(a->num_query_groups, b->num_query_groups);
+	if (!a->multi_latent_attention)
+		ck_assert_int_eq(a->kv_channels, b->kv_channels);
+	if (a->num_experts == MFS_UNSET || a->first_dense_layers)
+		ck_assert_int_eq(a->ffn_hidden_size, b->ffn_hidden_size);
+	ck_assert_int_eq(a->max_position_embeddings, b->max_position_embeddings);
+	ck_assert_int_eq(a->max_position_embeddings, b->seq_length);
+	ck_assert_int_eq(a->padded_vocab_size, b->padded_vocab_size);
+	ck_assert_int_eq(a->padded_vocab_size, b->vocab_size);
+	ck_assert_double_eq(a->norm_epsilon, b->norm_epsilon);
+	ck_assert_double_eq(a->init_method_std, b->init_method_std);
+	ck_assert_double_eq(a->rotary_base, b->rotary_base);
+	ck_assert_double_eq(a->rope_scaling_factor, b->rope_scaling_factor);
+	ck_assert_double_eq(a->rotary_seq_len_interpolation_factor,
+			    b->rotary_seq_len_interpolation_factor);
+	ck_assert_int_eq(a->window_size, b->window_size);
+	ck_assert_int_eq(a->mtp_num_layers, b->mtp_num_layers);
+	same_moe(a, b);
+	if (a->multi_latent_attention)
+		same_mla(a, b);
+}
+
+static void round_trip(const struct mfs_megatron_args *args)
+{
+	struct mfs_megatron_args again;
+	struct mfs_model *model;
+	struct mfs_ckpt ckpt;
+	size_t len;
+	char *text;
+
+	fake_ckpt(&ckpt, args);
+	unit_ok(mfs_model_new(&ckpt, NULL, NULL, &model, &err), &err);
+	unit_ok(mfs_hf_config_json(model, NULL, NULL, &text, &len, &err), &err);
+	unit_ok(parse(text, &again), &err);
+	ck_assert_ptr_eq(family, model->family);
+	same_args(args, &again);
+	ck_assert_str_eq(again.params_dtype, "bfloat16");
+	free(text);
+	mfs_model_free(model);
+	fake_release(&ckpt);
+}
+
+static struct mfs_megatron_args (*const fakes[])(void) = {
+	fake_llama, fake_qwen2, fake_qwen3, fake_gpt2, fake_mixtral, fake_deepseek,
+};
+
+START_TEST(every_family_comes_back)
+{
+	struct mfs_megatron_args a = fakes[_i]();
+
+	round_trip(&a);
+	a.tied = !a.tied;
+	a.norm_epsilon = 3e-6;
+	a.init_method_std = 0.006;
+	a.max_position_embeddings = 1000;
+	a.zero_centered_gamma = true;
+	round_trip(&a);
+}
+END_TEST
+
+START_TEST(attention_comes_back)
+{
+	struct mfs_megatron_args a = fake_llama();
+
+	a.num_query_groups = 4;
+	round_trip(&a);
+	a.kv_channels = 24;
+	a.add_bias_linear = true;
+	a.rotary_base = 500000;
+	round_trip(&a);
+	a.use_rope_scaling = true;
+	a.rope_scaling_factor = 32;
+	round_trip(&a);
+	a = fake_qwen2();
+	a.rotary_seq_len_interpolation_factor = 4;
+	a.window_size = 128;
+	round_trip(&a);
+	a = fake_mixtral();
+	a.window_size = 64;
+	a.moe_aux_loss_coeff = 0.02;
+	round_trip(&a);
+	a = fake_gpt2();
+	a.exact_gelu = true;
+	a.ffn_hidden_size = 100;
+	round_trip(&a);
+}
+END_TEST
+
+START_TEST(deepseek_comes_back)
+{
+	struct mfs_megatron_args a = fake_deepseek();
+
+	a.q_lora_rank = MFS_UNSET;
+	a.moe_shared_expert_intermediate_size = 96;
+	a.mtp_num_layers = 2;
+	a.moe_router_topk_scaling_factor = 2.5;
+	round_trip(&a);
+	a.moe_router_topk = 2;
+	a.moe_router_num_groups = 2;
+	a.moe_router_group_topk = 1;
+	a.rope_type = "yarn";
+	a.rotary_scaling_factor = 40;
+	a.mscale = a.mscale_all_dim = 0.707;
+	a.beta_fast = 16;
+	round_trip(&a);
+	a.mscale = 1; /* transformers then takes the mscale of 1 by itself */
+	a.mscale_all_dim = 0;
+	round_trip(&a);
+	a.mscale = 0.5; /* the quotient is written as attention_factor */
+	round_trip(&a);
+	a.moe_router_topk = 1; /* norm_topk_prob is false */
+	a.moe_router_num_groups = a.moe_router_group_topk = MFS_UNSET;
+	round_trip(&a);
+}
+END_TEST
+
+/* ---- what a file leaves out ---- */
+
+START_TEST(defaults_are_the_class_s)
+{
+	struct mfs_megatron_args a = accepted("{'model_type': 'llama'}");
+
+	ck_assert_int_eq(a.hidden_size, 4096);
+	ck_assert_int_eq(a.num_query_groups, 32);
+	ck_assert_int_eq(a.kv_channels, 128);
+	ck_assert_int_eq(a.vocab_size, 32000);
+	ck_assert_int_eq(a.seq_length, 2048);
+	ck_assert_double_eq(a.norm_epsilon, 1e-6);
+	ck_assert(!a.tied && !a.add_bias_linear && a.swiglu && !a.layernorm);
+	a = accepted("{'model_type': 'qwen3', 'hidden_size': 1024, 'num_attention_heads': 32}");
+	ck_assert_int_eq(a.kv_channels, 128);
+	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	ck_assert(a.qk_layernorm);
+	a = accepted("{'model_type': 'mixtral'}");
+	ck_assert_double_eq(a.rotary_base, 1e6);
+	ck_assert_int_eq(a.num_query_groups, 8);
+	ck_assert_int_eq(a.moe_ffn_hidden_size, 14336);
+	ck_assert_int_eq(a.num_experts, 8);
+	a = accepted("{'architectures': ['GPT2LMHeadModel']}");
+	ck_assert(a.tied && a.layernorm && a.add_bias_linear && !a.exact_gelu);
+	ck_assert_int_eq(a.ffn_hidden_size, 3072);
+	ck_assert_str_eq(a.position_embedding_type, "learned_absolute");
+	a = accepted("{'model_type': 'deepseek_v3'}");
+	ck_assert_int_eq(a.first_dense_layers, 3);
+	ck_assert_int_eq(a.moe_shared_expert_intermediate_size, 2048);
+	ck_assert_int_eq(a.moe_router_num_groups, 8);
+	ck_assert_int_eq(a.mtp_num_layers, 1);
+	ck_assert_double_eq(a.moe_router_topk_scaling_factor, 2.5);
+}
+END_TEST
+
+START_TEST(null_is_computed)
+{
+	struct mfs_megatron_args a = accepted(
+		"{'model_type': 'qwen2', 'num_key_value_heads': null, 'num_attention_heads': 8,"
+		" 'hidden_size': 512, 'head_dim': null, 'sliding_window': null}");
+
+	ck_assert_int_eq(a.num_query_groups, 8);
+	ck_assert_int_eq(a.kv_channels, 64);
+	a = accepted("{'model_type': 'deepseek_v3', 'q_lora_rank': null}");
+	ck_assert_int_eq(a.q_lora_rank, MFS_UNSET);
+}
+END_TEST
+
+START_TEST(other_words_for_a_key)
+{
+	struct mfs_megatron_args a =
+		accepted("{'model_type': 'gpt2', 'hidden_size': 96, 'n_ctx': 256,"
+			 " 'n_positions': 256, 'activation_function':"
+			 " 'gelu_pytorch_tanh'}");
+
+	ck_assert_int_eq(a.hidden_size, 96);
+	ck_assert_int_eq(a.max_position_embeddings, 256);
+	a = accepted("{'model_type': 'mixtral', 'num_experts': 4, 'torch_dtype': 'float16'}");
+	ck_assert_int_eq(a.num_experts, 4);
+	ck_assert_str_eq(a.params_dtype, "float16");
+	a = accepted("{'model_type': 'llama', 'architectures': ['LlamaModel'],"
+		     " 'dtype': 'torch.float32'}");
+	ck_assert_str_eq(a.params_dtype, "float32");
+}
+END_TEST
+
+START_TEST(rotary_forms)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'llama', 'rope_theta': 5e5, 'rope_scaling':"
+		     " {'type': 'linear', 'factor': 2}}");
+	ck_assert_double_eq(a.rotary_base, 5e5);
+	ck_assert_double_eq(a.rotary_seq_len_interpolation_factor, 2);
+	a = accepted("{'model_type': 'llama', 'rope_parameters': {'rope_type': 'llama3',"
+		     " 'rope_theta': 5e5, 'factor': 8, 'low_freq_factor': 1,"
+		     " 'high_freq_factor': 4.0, 'original_max_position_embeddings': 8192}}");
+	ck_assert(a.use_rope_scaling);
+	ck_assert_double_eq(a.rotary_base, 5e5);
+	a = accepted("{'model_type': 'qwen2', 'rope_scaling': null, 'rope_parameters':"
+		     " {'rope_type': 'default', 'rope_theta': 1e6}, 'rope_theta': 1e6}");
+	ck_assert_double_eq(a.rotary_base, 1e6);
+	/* DeepSeek-V3's own; and with the class's beta_fast, mscale, original length */
+	a = accepted("{'model_type': 'deepseek_v3', 'max_position_embeddings': 163840,"
+		     " 'rope_scaling': {'beta_fast': 32, 'beta_slow': 1, 'factor': 40,"
+		     " 'mscale': 1.0, 'mscale_all_dim': 1.0, 'type': 'yarn',"
+		     " 'original_max_position_embeddings': 4096}, 'rope_theta': 10000}");
+	ck_assert_str_eq(a.rope_type, "yarn");
+	ck_assert_int_eq(a.original_max_position_embeddings, 4096);
+	a = accepted("{'model_type': 'deepseek_v3', 'rope_scaling': {'type': 'yarn',"
+		     " 'factor': 4, 'beta_fast': null}}");
+	ck_assert_int_eq(a.original_max_position_embeddings, 4096);
+	ck_assert_double_eq(a.beta_fast, 32);
+	ck_assert_double_eq(a.mscale, 1);
+	ck_assert_double_eq(a.mscale_all_dim, 0);
+}
+END_TEST
+
+/* Scales of cos and sin, computed as Megatron does from the arguments, for every way of saying it. */
+START_TEST(yarn_scales)
+{
+	static const struct {
+		const char *keys;
+		double scale, all;
+	} cases[] = {
+		{"", 1.368887945411394, 0},
+		{", 'mscale': 0.7", 1.368887945411394, 0},
+		{", 'mscale_all_dim': 0.5", 1.368887945411394, 0.5},
+		{", 'mscale': 1, 'mscale_all_dim': 0.5", 1.368887945411394 / 1.1844439727056968,
+		 0.5},
+		{", 'attention_factor': 1.2, 'mscale_all_dim': 0.5", 1.2, 0.5},
+		{", 'attention_factor': 1, 'mscale_all_dim': 0", 1, 0},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const double unit = 0.3688879454113936; /* 0.1 ln 40 */
+		struct mfs_megatron_args a;
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			 "{'model_type': 'deepseek_v3', 'rope_scaling': {'type': 'yarn',"
+			 " 'factor': 40%s}}",
+			 cases[i].keys);
+		a = accepted(text);
+		ck_assert_double_eq(a.mscale_all_dim, cases[i].all);
+		ck_assert_double_eq_tol((unit * a.mscale + 1) / (unit * a.mscale_all_dim + 1),
+					cases[i].scale, 1e-9);
+	}
+}
+END_TEST
+
+START_TEST(windows)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'qwen2', 'num_hidden_layers': 2, 'use_sliding_window': true,"
+		     " 'sliding_window': 64, 'max_window_layers': 0}");
+	ck_assert_int_eq(a.window_size, 64);
+	a = accepted("{'model_type': 'qwen2', 'num_hidden_layers': 2, 'use_sliding_window': true,"
+		     " 'sliding_window': 64, 'max_window_layers': 2}");
+	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	a = accepted("{'model_type': 'qwen3', 'num_hidden_layers': 2, 'use_sliding_window': true,"
+		     " 'layer_types': ['sliding_attention', 'sliding_attention']}");
+	ck_assert_int_eq(a.window_size, 4096);
+	a = accepted("{'model_type': 'mixtral', 'sliding_window': 4096}");
+	ck_assert_int_eq(a.window_size, 4096);
+}
+END_TEST
+
+START_TEST(all_layers_dense)
+{
+	struct mfs_megatron_args a =
+		accepted("{'model_type': 'deepseek_v3', 'num_hidden_layers': 2}");
+
+	ck_assert_int_eq(a.first_dense_layers, 2);
+	ck_assert_uint_eq(a.moe_layers[0] + a.moe_layers[1], 0);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static const struct {
+	const char *text;
+	int code;
+	const char *says;
+} refused[] = {
+	/* no config.json, or of no family */
+	{"[]", -EINVAL, "object"},
+	{"{'model_type': 'llama'", -EINVAL, "JSON"},
+	{"{}", -ENODATA, "model_type"},
+	{"{'model_type': 'bert'}", -ENOTSUP, "bert"},
+	{"{'model_type': 'llama', 'architectures': ['Qwen2ForCausalLM']}", -ENOTSUP, "Qwen2"},
+	{"{'model_type': 'llama', 'architectures': ['LlamaForSequenceClassification']}", -ENOTSUP,
+	 "LlamaForSequenceClassification"},
+	/* numbers */
+	{"{'model_type': 'llama', 'hidden_size': null}", -EINVAL, "'hidden_size' is null"},
+	{"{'model_type': 'llama', 'hidden_size': 0}", -EINVAL, "'hidden_size' is 0"},
+	{"{'model_type': 'llama', 'hidden_size': 64.5}", -EINVAL, "64.5"},
+	{"{'model_type': 'llama', 'hidden_size': '64'}", -EINVAL, "hidden_size"},
+	{"{'model_type': 'llama', 'num_hidden_layers': 9999999}", -ENOTSUP, "100000"},
+	{"{'model_type': 'llama', 'num_hidden_layers': 99999999999}", -EINVAL, "num_hidden"},
+	{"{'model_type': 'llama', 'num_key_value_heads': 5}", -EINVAL, "num_key_value_heads"},
+	{"{'model_type': 'llama', 'rms_norm_eps': null}", -EINVAL, "rms_norm_eps"},
+	{"{'model_type': 'llama', 'rms_norm_eps': -1}", -EINVAL, "rms_norm_eps"},
+	{"{'model_type': 'llama', 'vocab_size': -1}", -EINVAL, "vocab_size"},
+	{"{'model_type': 'llama', 'hidden_size': 16, 'num_attention_heads': 32}", -EINVAL, "heads"},
+	{"{'model_type': 'llama', 'hidden_size': 100, 'num_attention_heads': 32}", -ENOTSUP,
+	 "multiple"},
+	/* what Megatron has no argument for */
+	{"{'model_type': 'llama', 'hidden_act': 'gelu'}", -ENOTSUP, "'hidden_act' is \"gelu\""},
+	{"{'model_type': 'llama', 'attention_bias': true}", -ENOTSUP, "mlp_bias"},
+	{"{'model_type': 'llama', 'mlp_bias': true}", -ENOTSUP, "attention_bias"},
+	{"{'model_type': 'llama', 'tie_word_embeddings': 1}", -EINVAL, "tie_word_embeddings"},
+	{"{'model_type': 'qwen3', 'attention_bias': true}", -ENOTSUP, "attention_bias"},
+	{"{'model_type': 'llama', 'quantization_config': {'quant_method': 'fp8'}}", -ENOTSUP,
+	 "fp8"},
+	{"{'model_type': 'llama', 'is_encoder_decoder': true}", -ENOTSUP, "is_encoder_decoder"},
+	{"{'model_type': 'gpt2', 'activation_function': 'relu'}", -ENOTSUP, "relu"},
+	{"{'model_type': 'gpt2', 'activation_function': null}", -ENOTSUP, "activation_function"},
+	{"{'model_type': 'gpt2', 'scale_attn_weights': false}", -ENOTSUP, "scale_attn_weights"},
+	{"{'model_type': 'gpt2', 'scale_attn_by_inverse_layer_idx': true}", -ENOTSUP, "inverse"},
+	{"{'model_type': 'gpt2', 'add_cross_attention': true}", -ENOTSUP, "cross"},
+	{"{'model_type': 'gpt2', 'n_ctx': 10}", -ENOTSUP, "n_positions"},
+	{"{'model_type': 'gpt2', 'n_embd': 10, 'hidden_size': 12}", -EINVAL, "n_embd"},
+	{"{'model_type': 'gpt2', 'n_embd': 70}", -ENOTSUP, "multiple"},
+	/* positions */
+	{"{'model_type': 'llama', 'rope_scaling': {'type': 'dynamic', 'factor': 2}}", -ENOTSUP,
+	 "dynamic"},
+	{"{'model_type': 'llama', 'rope_scaling': {'type': 'yarn', 'factor': 2}}", -ENOTSUP,
+	 "yarn"},
+	{"{'model_type': 'deepseek_v3', 'rope_scaling': {'type': 'linear', 'factor': 2}}", -ENOTSUP,
+	 "linear"},
+	{"{'model_type': 'llama', 'rope_scaling': {'type': 'linear'}}", -ENODATA,
+	 "rope_scaling.factor"},
+	{"{'model_type': 'llama', 'rope_scaling': {'type': 'linear', 'factor': -2}}", -EINVAL,
+	 "rope_scaling.factor"},
+	{"{'model_type': 'llama', 'rope_scaling': {'type': 3}}", -EINVAL, "rope_type"},
+	{"{'model_type': 'llama', 'rope_scaling': []}", -EINVAL, "rope_scaling"},
+	{"{'model_type': 'llama', 'rope_scaling': {'type': 'linear', 'factor': 2},"
+	 " 'rope_parameters': {'rope_type': 'linear', 'factor': 4}}",
+	 -EINVAL, "beside it"},
+	{"{'model_type': 'llama', 'rope_scaling': {'type': 'linear', 'factor': 2},"
+	 " 'rope_parameters': {'rope_type': 'default'}}",
+	 -EINVAL, "beside it"},
+	{"{'model_type': 'llama', 'rope_theta': 1e4, 'rope_parameters': {'rope_theta': 1e6}}",
+	 -EINVAL, "rope_theta"},
+	{"{'model_type': 'llama', 'rope_theta': 0}", -EINVAL, "rope_theta"},
+	{"{'model_type': 'llama', 'rope_scaling': {'rope_type': 'llama3', 'factor': 8,"
+	 " 'low_freq_factor': 2, 'high_freq_factor': 4,"
+	 " 'original_max_position_embeddings': 8192}}",
+	 -ENOTSUP, "low_freq_factor"},
+	{"{'model_type': 'llama', 'rope_scaling': {'rope_type': 'llama3', 'factor': 8,"
+	 " 'low_freq_factor': 1, 'high_freq_factor': 4,"
+	 " 'original_max_position_embeddings': 4096}}",
+	 -ENOTSUP, "original_max_position_embeddings"},
+	{"{'model_type': 'llama', 'partial_rotary_factor': 0.5}", -ENOTSUP, "partial_rotary"},
+	{"{'model_type': 'llama', 'rope_parameters': {'partial_rotary_factor': 0.5}}", -ENOTSUP,
+	 "partial_rotary"},
+	{"{'model_type': 'qwen2', 'rope_parameters': {'full_attention': {'rope_theta': 1}}}",
+	 -ENOTSUP, "every layer"},
+	{"{'model_type': 'deepseek_v3', 'rope_scaling': {'type': 'yarn', 'factor': 4,"
+	 " 'truncate': false}}",
+	 -ENOTSUP, "truncate"},
+	{"{'model_type': 'deepseek_v3', 'rope_scaling': {'type': 'yarn', 'factor': 1,"
+	 " 'attention_factor': 2}}",
+	 -ENOTSUP, "attention_factor"},
+	/* windows */
+	{"{'model_type': 'qwen2', 'use_sliding_window': true}", -ENOTSUP, "max_window_layers"},
+	{"{'model_type': 'qwen2', 'num_hidden_layers': 2, 'layer_types': ['full_attention']}",
+	 -EINVAL, "layer_types"},
+	{"{'model_type': 'qwen2', 'num_hidden_layers': 1, 'layer_types': ['linear_attention']}",
+	 -ENOTSUP, "linear_attention"},
+	{"{'model_type': 'qwen2', 'num_hidden_layers': 1, 'layer_types': ['sliding_attention']}",
+	 -EINVAL, "sliding_window"},
+	/* experts */
+	{"{'model_type': 'mixtral', 'num_experts_per_tok': 9}", -EINVAL, "num_experts_per_tok"},
+	{"{'model_type': 'mixtral', 'num_local_experts': null}", -EINVAL, "num_local_experts"},
+	{"{'model_type': 'deepseek_v3', 'topk_group': 3}", -ENOTSUP, "topk_group"},
+	{"{'model_type': 'deepseek_v3', 'topk_group': 9}", -EINVAL, "topk_group"},
+	{"{'model_type': 'deepseek_v3', 'n_group': 7}", -EINVAL, "n_group"},
+	{"{'model_type': 'deepseek_v3', 'norm_topk_prob': false}", -ENOTSUP, "norm_topk_prob"},
+	{"{'model_type': 'deepseek_v3', 'scoring_func': 'softmax'}", -ENOTSUP, "softmax"},
+	{"{'model_type': 'deepseek_v3', 'topk_method': 'greedy'}", -ENOTSUP, "greedy"},
+	{"{'model_type': 'deepseek_v3', 'moe_layer_freq': 2}", -ENOTSUP, "moe_layer_freq"},
+	{"{'model_type': 'deepseek_v3', 'rope_interleave': false}", -ENOTSUP, "rope_interleave"},
+	{"{'model_type': 'deepseek_v3', 'attention_bias': true}", -ENOTSUP, "attention_bias"},
+	{"{'model_type': 'deepseek_v3', 'num_key_value_heads': 2}", -ENOTSUP,
+	 "num_attention_heads"},
+	{"{'model_type': 'deepseek_v3', 'n_shared_experts': null}", -ENODATA, "n_shared_experts"},
+};
+
+START_TEST(refusals)
+{
+	struct mfs_megatron_args a;
+
+	unit_fails(parse(quoted(refused[_i].text), &a), &err, refused[_i].code, refused[_i].says);
+	ck_assert_ptr_nonnull(strstr(err.msg, "config.json"));
+}
+END_TEST
+
+START_TEST(arch_is_for_files_that_do_not_say)
+{
+	static const char text[] = "{\"hidden_size\": 64, \"num_attention_heads\": 4, "
+				   "\"num_key_value_heads\": 2}";
+	static const char llama[] = "{\"model_type\": \"llama\"}";
+	struct mfs_megatron_args a;
+
+	unit_ok(mfs_hf_args_parse(text, strlen(text), "c", "qwen2", &arena, &a, &family, &err),
+		&err);
+	ck_assert_str_eq(family->name, "qwen2");
+	unit_ok(mfs_hf_args_parse(llama, strlen(llama), "c", "llama", &arena, &a, &family, &err),
+		&err);
+	unit_fails(mfs_hf_args_parse(llama, strlen(llama), "c", "gpt2", &arena, &a, &family, &err),
+		   &err, -ENOTSUP, "gpt2");
+	unit_fails(mfs_hf_args_parse(llama, strlen(llama), "c", "bert", &arena, &a, &family, &err),
+		   &err, -EINVAL, "no such family");
+}
+END_TEST
+
+/* Every family has its defaults, and they are a whole model of it. */
+START_TEST(defaults_of_every_family)
+{
+	for (size_t i = 0; mfs_families[i]; i++) {
+		const char *text = mfs_hf_defaults(mfs_families[i]);
+		json_t *defaults = json_loads(text ? text : "", JSON_REJECT_DUPLICATES, NULL);
+		struct mfs_megatron_args a;
+		char only[64];
+
+		ck_assert(json_is_object(defaults));
+		json_decref(defaults);
+		snprintf(only, sizeof(only), "{'model_type': '%s'}", mfs_families[i]->model_type);
+		a = accepted(only);
+		ck_assert_int_gt(a.num_layers, 0);
+		ck_assert_ptr_eq(family, mfs_families[i]);
+	}
+}
+END_TEST
+
+static void tear_down(void)
+{
+	mfs_arena_release(&arena);
+}
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("hf_args");
+	TCase *c = tcase_create("round trip");
+
+	tcase_add_checked_fixture(c, NULL, tear_down);
+	tcase_add_loop_test(c, every_family_comes_back, 0, sizeof(fakes) / sizeof(fakes[0]));
+	tcase_add_test(c, attention_comes_back);
+	tcase_add_test(c, deepseek_comes_back);
+	suite_add_tcase(s, c);
+	c = unit_case(s, "read", defaults_are_the_class_s);
+	tcase_add_checked_fixture(c, NULL, tear_down);
+	tcase_add_test(c, null_is_computed);
+	tcase_add_test(c, other_words_for_a_key);
+	tcase_add_test(c, rotary_forms);
+	tcase_add_test(c, yarn_scales);
+	tcase_add_test(c, windows);
+	tcase_add_test(c, all_layers_dense);
+	tcase_add_test(c, defaults_of_every_family);
+	c = unit_case(s, "refused", arch_is_for_files_that_do_not_say);
+	tcase_add_checked_fixture(c, NULL, tear_down);
+	tcase_add_loop_test(c, refusals, 0, sizeof(refused) / sizeof(refused[0]));
+	return s;
+}
