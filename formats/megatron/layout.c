@@ -1,0 +1,273 @@
+#include "formats/megatron/layout.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+
+/* ---- names ---- */
+
+/* "-pp4" at *text: true, with the number, and *text behind it. */
+static bool take(const char **text, const char *label, uint32_t *ret)
+{
+	const size_t len = strlen(label);
+	size_t digits;
+
+	if (strncmp(*text, label, len))
+		return false;
+	digits = strspn(*text + len, "0123456789");
+	if (!digits || digits > 6 || (*text)[len] == '0')
+		return false;
+	*ret = (uint32_t)atoi(*text + len);
+	*text += len + digits;
+	return *ret <= MFS_LAYOUT_MAX;
+}
+
+bool mfs_layout_parse(const char *name, struct mfs_parallel *ret)
+{
+	struct mfs_parallel p = {.ep = 1, .vpp = 1};
+
+	if (!take(&name, "tp", &p.tp) || !take(&name, "-pp", &p.pp))
+		return false;
+	p.etp = p.tp;
+	take(&name, "-ep", &p.ep);
+	take(&name, "-etp", &p.etp);
+	take(&name, "-vpp", &p.vpp);
+	take(&name, "-first", &p.first);
+	take(&name, "-last", &p.last);
+	if (*name)
+		return false;
+	*ret = p;
+	return true;
+}
+
+const char *mfs_layout_name(const struct mfs_parallel *p, char text[MFS_LAYOUT_NAME_SIZE])
+{
+	const struct {
+		const char *label;
+		uint32_t value, usual;
+	} parts[] = {{"-ep", p->ep, 1},
+		     {"-etp", p->etp, p->tp},
+		     {"-vpp", p->vpp, 1},
+		     {"-first", p->first, 0},
+		     {"-last", p->last, 0}};
+	int used = snprintf(text, MFS_LAYOUT_NAME_SIZE, "tp%u-pp%u", p->tp, p->pp);
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (parts[i].value != parts[i].usual)
+			used += snprintf(text + used, MFS_LAYOUT_NAME_SIZE - (size_t)used, "%s%u",
+					 parts[i].label, parts[i].value);
+	return text;
+}
+
+/* ---- stages that the ends make smaller ---- */
+
+/* Layers that the source's first and last stage had less than the others. */
+static void missing_at_ends(const struct mfs_megatron_args *a, int64_t *ret_first,
+			    int64_t *ret_last)
+{
+	const int64_t first = a->first_stage_layers, last = a->last_stage_layers;
+	const int64_t stages =
+		a->pipeline_model_parallel_size - (first != MFS_UNSET) - (last != MFS_UNSET);
+	int64_t rest = a->num_layers, each;
+
+	*ret_first = a->account_for_embedding;
+	*ret_last = a->account_for_loss;
+	rest -= (first != MFS_UNSET ? first : 0) + (last != MFS_UNSET ? last : 0);
+	if ((first == MFS_UNSET && last == MFS_UNSET) || stages < 1 || rest < 0)
+		return;
+	each = rest / stages;
+	*ret_first = first == MFS_UNSET ? 0 : each - first;
+	*ret_last = last == MFS_UNSET ? 0 : each - last;
+}
+
+void mfs_layout_resolve(struct mfs_parallel *p, const struct mfs_megatron_args *a)
+{
+	int64_t first, last, all;
+
+	if (p->first || p->last || p->pp < 2 || p->vpp > 1 || a->num_layers % p->pp == 0)
+		return;
+	missing_at_ends(a, &first, &last);
+	all = a->num_layers + first + last;
+	if (first < 0 || last < 0 || all % p->pp || all / p->pp <= first || all / p->pp <= last)
+		return;
+	p->first = first ? (uint32_t)(all / p->pp - first) : 0;
+	p->last = last ? (uint32_t)(all / p->pp - last) : 0;
+}
+
+/* ---- what a model can be cut into ---- */
+
+struct check {
+	const char *what; /* of which there are */
+	int64_t count;	  /* MFS_UNSET: the model has none */
+	const char *by;
+	uint32_t parts;
+};
+
+static int divisible(const struct check *c, struct mfs_error *err)
+{
+	if (c->count == MFS_UNSET || c->count % c->parts == 0)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s%u is impossible: %lld %s cannot be divided by %u", c->by,
+			c->parts, (long long)c->count, c->what, c->parts);
+}
+
+/* Since core 0.16 tensor parallelism may exceed the query groups: rows are split equally all the same, so
+ * that a rank's part begins inside of a group (megatron/core/transformer/attention.py). */
+static int check_groups(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+			struct mfs_error *err)
+{
+	const int64_t groups = a->num_query_groups, tp = p->tp;
+
+	if (a->multi_latent_attention || groups % tp == 0 || (tp > groups && tp % groups == 0))
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"tp%u is impossible: %lld query groups cannot be divided by %u, nor %u by "
+			"them",
+			p->tp, (long long)groups, p->tp, p->tp);
+}
+
+static int check_widths(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+			struct mfs_error *err)
+{
+	const bool dense = !a->moe_layers || a->first_dense_layers > 0;
+	const struct check checks[] = {
+		{"attention heads", a->num_attention_heads, "tp", p->tp},
+		{"feed-forward columns", dense ? a->ffn_hidden_size : MFS_UNSET, "tp", p->tp},
+		{"columns of the shared expert", a->moe_shared_expert_intermediate_size, "tp",
+		 p->tp},
+		{"columns of each expert", a->moe_layers ? a->moe_ffn_hidden_size : MFS_UNSET,
+		 "etp", p->etp},
+		{"experts", a->moe_layers ? a->num_experts : MFS_UNSET, "ep", p->ep},
+		{"tensor-parallel ranks", p->tp, "etp", p->etp},
+	};
+	int rc = 0;
+
+	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && !rc; i++)
+		rc = divisible(&checks[i], err);
+	return rc;
+}
+
+/* Layers of the stages between an uneven first and last one. */
+static int check_stages(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+			struct mfs_error *err)
+{
+	const int64_t given = (int64_t)p->first + p->last, rest = a->num_layers - given;
+	const int64_t stages = (int64_t)p->pp - (p->first > 0) - (p->last > 0);
+
+	if (p->vpp > 1 && p->pp == 1)
+		return mfs_fail(err, -EINVAL,
+				"vpp%u is impossible: one pipeline stage is not interleaved",
+				p->vpp);
+	if (rest < 0 || stages < 0 || (!stages && rest) || (stages && rest % stages))
+		return mfs_fail(
+			err, -EINVAL,
+			"pp%u is impossible: %lld layers cannot be divided among %lld%s stages; "
+			"name the first or last stage's (tp%u-pp%u-first%lld)",
+			p->pp, (long long)rest, (long long)stages, given ? " further" : "", p->tp,
+			p->pp, (long long)(a->num_layers - a->num_layers / p->pp * (p->pp - 1)));
+	if ((p->first && p->first % p->vpp) || (p->last && p->last % p->vpp) ||
+	    (stages && rest / stages % p->vpp))
+		return mfs_fail(err, -EINVAL,
+				"vpp%u is impossible: a stage's layers cannot be divided by %u",
+				p->vpp, p->vpp);
+	if (stages && !rest)
+		return mfs_fail(err, -EINVAL, "pp%u is impossible: a stage would have no layers",
+				p->pp);
+	return 0;
+}
+
+int mfs_layout_check(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+		     struct mfs_error *err)
+{
+	int rc;
+
+	if ((uint64_t)p->tp * p->pp > MFS_LAYOUT_MAX ||
+	    (uint64_t)p->tp * p->pp * p->ep > MFS_LAYOUT_MAX ||
+	    (uint64_t)p->pp * p->vpp > MFS_LAYOUT_MAX)
+		return mfs_fail(err, -EINVAL, "more than %d ranks", MFS_LAYOUT_MAX);
+	if (!a->moe_layers && (p->ep > 1 || p->etp != p->tp))
+		return mfs_fail(err, -EINVAL,
+				"ep and etp are impossible: the model has no experts");
+	rc = check_widths(p, a, err);
+	if (!rc)
+		rc = check_groups(p, a, err);
+	return rc ? rc : check_stages(p, a, err);
+}
+
+/* ---- layers ---- */
+
+/* Of a whole stage. */
+static uint32_t stage_layers(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+			     uint32_t pp)
+{
+	const uint32_t stages = p->pp - (p->first > 0) - (p->last > 0);
+
+	if (p->first && !pp)
+		return p->first;
+	if (p->last && pp == p->pp - 1)
+		return p->last;
+	return ((uint32_t)a->num_layers - p->first - p->last) / stages;
+}
+
+uint32_t mfs_layout_layers(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+			   uint32_t vp, uint32_t pp, uint32_t *ret_first)
+{
+	const uint32_t all = (uint32_t)a->num_layers;
+	uint32_t first = all / p->vpp * vp;
+
+	/* Chunks are numbered vp * P + pp, and layers run on through them. */
+	for (uint32_t i = 0; i < pp; i++)
+		first += stage_layers(p, a, i) / p->vpp;
+	if (ret_first)
+		*ret_first = first;
+	return stage_layers(p, a, pp) / p->vpp;
+}
+
+/* ---- of a checkpoint ---- */
+
+static bool counts_match(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+			 const uint32_t *counted)
+{
+	for (uint32_t vp = 0; vp < p->vpp; vp++)
+		for (uint32_t pp = 0; pp < p->pp; pp++)
+			if (mfs_layout_layers(p, a, vp, pp, NULL) != counted[vp * p->pp + pp])
+				return false;
+	return true;
+}
+
+bool mfs_layout_of(const struct mfs_ckpt *ckpt, struct mfs_parallel *ret)
+{
+	const struct mfs_layout *l = mfs_ckpt_layout(ckpt);
+	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+	struct mfs_parallel p = {.tp = l->tp, .pp = l->pp, .ep = 1, .etp = l->tp, .vpp = l->vpp};
+
+	if (a->moe_layers) {
+		p.ep = l->ep;
+		p.etp = l->etp;
+	}
+	if (a->first_stage_layers != MFS_UNSET)
+		p.first = (uint32_t)a->first_stage_layers;
+	if (a->last_stage_layers != MFS_UNSET)
+		p.last = (uint32_t)a->last_stage_layers;
+	if (mfs_layout_check(&p, a, NULL))
+		return false;
+	if (l->stage_layers ? !counts_match(&p, a, l->stage_layers) : a->other_stages)
+		return false;
+	*ret = p;
+	return true;
+}
+
+uint64_t mfs_layout_vocab(const struct mfs_parallel *p, const struct mfs_ckpt *ckpt, uint64_t rows)
+{
+	const struct mfs_global_tensor *t =
+		mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
+	const int64_t divisor = mfs_ckpt_args(ckpt)->make_vocab_size_divisible_by;
+	const uint64_t multiple = (uint64_t)(divisor > 0 ? divisor : 128) * p->tp;
+
+	if (!rows)
+		rows = t && t->ndim ? t->shape[0] : 0;
+	return (rows + multiple - 1) / multiple * multiple;
+}

@@ -1,0 +1,132 @@
+/*
+ * Order and names: the constructors of megatron/core/transformer/{transformer_layer,attention,
+ * multi_latent_attention,mlp}.py, moe/{moe_layer,router,experts,shared_experts}.py, models/gpt/
+ * gpt_model.py, multi_token_prediction.py; and of Transformer Engine's LayerNormLinear, Linear and
+ * GroupedLinear (a norm's weight before the linear's, each expert's weight before its bias).
+ */
+#include "formats/megatron/modules.h"
+
+/* Parameters under the name that they have in ckpt.h. */
+#define SAME(name_, ...)                                                                           \
+	{                                                                                          \
+		.name = name_, .canonical = name_, __VA_ARGS__                                     \
+	}
+#define PARAM(name_, canonical_, ...)                                                              \
+	{                                                                                          \
+		.name = name_, .canonical = canonical_, __VA_ARGS__                                \
+	}
+#define EXTRA(name_, owner_, ...)                                                                  \
+	{                                                                                          \
+		.name = name_ "._extra_state", .canonical = owner_, .extra = true, __VA_ARGS__     \
+	}
+/* A linear with its bias, if it has one, and its _extra_state. */
+#define LINEAR(name_, ...)                                                                         \
+	SAME(name_ ".weight", __VA_ARGS__), SAME(name_ ".bias", __VA_ARGS__),                      \
+		EXTRA(name_, name_ ".weight", __VA_ARGS__)
+#define NORM(name_, ...) SAME(name_ ".weight", __VA_ARGS__), SAME(name_ ".bias", __VA_ARGS__)
+/* A norm that Transformer Engine has fused into the linear behind it. */
+#define FUSED(linear_, norm_, ...)                                                                 \
+	PARAM(linear_ ".layer_norm_weight", norm_ ".weight", __VA_ARGS__),                         \
+		PARAM(linear_ ".layer_norm_bias", norm_ ".bias", __VA_ARGS__)
+#define EXPERT(name_, linear_)                                                                     \
+	PARAM(name_ ".weight", "mlp.experts.experts." linear_ ".weight", .experts = 1),            \
+		PARAM(name_ ".bias", "mlp.experts.experts." linear_ ".bias", .experts = 1),        \
+		EXTRA(name_, "mlp.experts.experts." linear_ ".weight", .experts = 1)
+
+#define SEQUENTIAL_EXPERTS                                                                         \
+	EXPERT("mlp.experts.local_experts.{e}.linear_fc1", "linear_fc1"),                          \
+		EXPERT("mlp.experts.local_experts.{e}.linear_fc2", "linear_fc2")
+#define GROUPED(linear_, block_)                                                                   \
+	PARAM("mlp.experts." linear_ ".weight{e}", "mlp.experts.experts." linear_ ".weight",       \
+	      .experts = block_),                                                                  \
+		PARAM("mlp.experts." linear_ ".bias{e}", "mlp.experts.experts." linear_ ".bias",   \
+		      .experts = block_),                                                          \
+		EXTRA("mlp.experts." linear_, "mlp.experts.experts." linear_ ".weight")
+#define ROUTER                                                                                     \
+	SAME("mlp.router.weight"), SAME("mlp.router.bias"),                                        \
+		SAME("mlp.router.expert_bias", .buffer = true)
+#define SHARED_EXPERTS                                                                             \
+	SAME("mlp.shared_experts.gate_weight"), LINEAR("mlp.shared_experts.linear_fc1"),           \
+		LINEAR("mlp.shared_experts.linear_fc2")
+
+const struct mfs_module_row mfs_modules_local[] = {
+	NORM("input_layernorm"),
+	SAME("self_attention.core_attention.softmax_offset"),
+	LINEAR("self_attention.linear_proj"),
+	LINEAR("self_attention.linear_qkv"),
+	LINEAR("self_attention.linear_q_proj"),
+	LINEAR("self_attention.linear_q_down_proj"),
+	LINEAR("self_attention.linear_q_up_proj"),
+	LINEAR("self_attention.linear_kv_down_proj"),
+	LINEAR("self_attention.linear_kv_up_proj"),
+	NORM("self_attention.q_layernorm"),
+	NORM("self_attention.k_layernorm"),
+	SAME("self_attention.kv_layernorm.weight"),
+	NORM("pre_mlp_layernorm"),
+	LINEAR("mlp.linear_fc1"),
+	LINEAR("mlp.linear_fc2"),
+	ROUTER,
+	SEQUENTIAL_EXPERTS,
+	SHARED_EXPERTS,
+	{0},
+};
+
+#define TE_FRONT                                                                                   \
+	NORM("input_layernorm", .when = MFS_WHEN_MLA),                                             \
+		SAME("self_attention.core_attention.softmax_offset"),                              \
+		EXTRA("self_attention.core_attention", "self_attention.linear_proj.weight"),       \
+		LINEAR("self_attention.linear_proj"),                                              \
+		FUSED("self_attention.linear_qkv", "input_layernorm", .when = MFS_WHEN_GQA),       \
+		LINEAR("self_attention.linear_qkv"),                                               \
+		NORM("self_attention.q_layernorm", .when = MFS_WHEN_GQA),                          \
+		NORM("self_attention.k_layernorm"), LINEAR("self_attention.linear_q_proj"),        \
+		LINEAR("self_attention.linear_q_down_proj"),                                       \
+		FUSED("self_attention.linear_q_up_proj", "self_attention.q_layernorm",             \
+		      .when = MFS_WHEN_MLA),                                                       \
+		LINEAR("self_attention.linear_q_up_proj"),                                         \
+		LINEAR("self_attention.linear_kv_down_proj"),                                      \
+		FUSED("self_attention.linear_kv_up_proj", "self_attention.kv_layernorm"),          \
+		LINEAR("self_attention.linear_kv_up_proj"),                                        \
+		NORM("pre_mlp_layernorm", .when = MFS_WHEN_MOE),                                   \
+		FUSED("mlp.linear_fc1", "pre_mlp_layernorm", .when = MFS_WHEN_DENSE),              \
+		LINEAR("mlp.linear_fc1"), LINEAR("mlp.linear_fc2"), ROUTER
+
+const struct mfs_module_row mfs_modules_te[] = {
+	TE_FRONT,
+	SEQUENTIAL_EXPERTS,
+	SHARED_EXPERTS,
+	{0},
+};
+
+const struct mfs_module_row mfs_modules_te_grouped[] = {
+	TE_FRONT, GROUPED("linear_fc1", 1), GROUPED("linear_fc2", 2), SHARED_EXPERTS, {0},
+};
+
+const struct mfs_module_row mfs_modules_before[] = {
+	SAME("embedding.word_embeddings.weight"),
+	SAME("embedding.position_embeddings.weight"),
+	{0},
+};
+
+const struct mfs_module_row mfs_modules_after[] = {
+	NORM("decoder.final_layernorm"),
+	{0},
+};
+
+const struct mfs_module_row mfs_modules_output[] = {
+	SAME("output_layer.weight"),
+	EXTRA("output_layer", "embedding.word_embeddings.weight"), /* with a tied head, too */
+	{0},
+};
+
+const struct mfs_module_row mfs_modules_mtp_before[] = {
+	SAME("enorm.weight"),
+	SAME("hnorm.weight"),
+	LINEAR("eh_proj"),
+	{0},
+};
+
+const struct mfs_module_row mfs_modules_mtp_after[] = {
+	SAME("final_layernorm.weight"),
+	{0},
+};

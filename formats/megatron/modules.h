@@ -1,0 +1,35 @@
+/* Private to formats/megatron: the modules of a GPTModel, as data. */
+#ifndef MFS_MEGATRON_MODULES_H
+#define MFS_MEGATRON_MODULES_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/ckpt/names.h"
+#include "formats/megatron/rank.h"
+
+enum mfs_module_when {
+	MFS_WHEN_ALWAYS,
+	MFS_WHEN_DENSE, /* layers without experts */
+	MFS_WHEN_MOE,
+	MFS_WHEN_MLA, /* multi-latent attention */
+	MFS_WHEN_GQA, /* any other */
+};
+
+/*
+ * One entry of a state dict. It is there where the checkpoint has the tensor and the condition holds; an
+ * _extra_state where its owner is. Tables end with a row without a name.
+ */
+struct mfs_module_row {
+	const char *name;      /* in a layer: behind its number; {e}: the expert's number */
+	const char *canonical; /* ckpt.h, behind the same prefix; of an _extra_state: its owner's */
+	enum mfs_module_when when;
+	uint8_t experts; /* rows with the same number, not 0, are repeated together for each expert */
+	bool extra, buffer;
+};
+
+extern const struct mfs_module_row mfs_modules_local[], mfs_modules_te[], mfs_modules_te_grouped[];
+extern const struct mfs_module_row mfs_modules_before[], mfs_modules_after[], mfs_modules_output[];
+extern const struct mfs_module_row mfs_modules_mtp_before[], mfs_modules_mtp_after[];
+
+#endif

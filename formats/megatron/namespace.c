@@ -1,0 +1,253 @@
+#include "formats/megatron/namespace.h"
+
+#include <stddef.h>
+#include <string.h>
+
+enum field_kind {
+	FIELD_INT,    /* int64_t; MFS_UNSET is None */
+	FIELD_COUNT,  /* likewise, and 0 is None */
+	FIELD_REAL,   /* double */
+	FIELD_RATIO,  /* likewise, and 0 is None */
+	FIELD_TEXT,   /* const char *, NULL is None */
+	FIELD_FLAG,   /* bool */
+	FIELD_UNLESS, /* bool, inverted */
+};
+
+struct field {
+	const char *name;
+	enum field_kind kind;
+	size_t offset;
+};
+
+#define FIELD(kind_, name_, member_)                                                               \
+	{                                                                                          \
+		name_, FIELD_##kind_, offsetof(struct mfs_megatron_args, member_)                  \
+	}
+#define NAMED(kind_, member_) FIELD(kind_, #member_, member_)
+
+static const struct field fields[] = {
+	NAMED(INT, num_layers),
+	NAMED(INT, hidden_size),
+	NAMED(INT, ffn_hidden_size),
+	NAMED(INT, num_attention_heads),
+	NAMED(INT, num_query_groups),
+	NAMED(INT, kv_channels),
+	NAMED(INT, seq_length),
+	NAMED(INT, max_position_embeddings),
+	NAMED(INT, vocab_size),
+	NAMED(INT, padded_vocab_size),
+	NAMED(INT, make_vocab_size_divisible_by),
+	FIELD(FLAG, "apply_layernorm_1p", zero_centered_gamma),
+	FIELD(FLAG, "layernorm_zero_centered_gamma", zero_centered_gamma),
+	NAMED(REAL, norm_epsilon),
+	FIELD(REAL, "layernorm_epsilon", norm_epsilon),
+	NAMED(FLAG, swiglu),
+	NAMED(FLAG, squared_relu),
+	NAMED(FLAG, openai_gelu),
+	NAMED(FLAG, quick_geglu),
+	FIELD(UNLESS, "bias_gelu_fusion", exact_gelu),
+	NAMED(FLAG, add_bias_linear),
+	NAMED(FLAG, add_qkv_bias),
+	NAMED(FLAG, qk_layernorm),
+	NAMED(FLAG, qk_l2_norm),
+	NAMED(FLAG, attention_output_gate),
+	FIELD(UNLESS, "untie_embeddings_and_output_weights", tied),
+	NAMED(TEXT, position_embedding_type),
+	NAMED(REAL, rotary_base),
+	NAMED(REAL, rotary_percent),
+	NAMED(FLAG, rotary_interleaved),
+	NAMED(FLAG, use_rope_scaling),
+	NAMED(REAL, rope_scaling_factor),
+	NAMED(RATIO, rotary_seq_len_interpolation_factor),
+	NAMED(TEXT, rope_type),
+	NAMED(REAL, rotary_scaling_factor),
+	NAMED(REAL, mscale),
+	NAMED(REAL, mscale_all_dim),
+	NAMED(REAL, beta_fast),
+	NAMED(REAL, beta_slow),
+	NAMED(INT, original_max_position_embeddings),
+	NAMED(INT, num_experts),
+	NAMED(INT, moe_router_topk),
+	NAMED(INT, moe_ffn_hidden_size),
+	NAMED(INT, moe_shared_expert_intermediate_size),
+	NAMED(FLAG, moe_shared_expert_gate),
+	NAMED(FLAG, moe_router_pre_softmax),
+	NAMED(FLAG, moe_router_enable_expert_bias),
+	NAMED(FLAG, moe_grouped_gemm),
+	NAMED(TEXT, moe_router_score_function),
+	NAMED(RATIO, moe_router_topk_scaling_factor),
+	NAMED(INT, moe_router_num_groups),
+	NAMED(INT, moe_router_group_topk),
+	NAMED(REAL, moe_aux_loss_coeff),
+	NAMED(FLAG, multi_latent_attention),
+	NAMED(INT, q_lora_rank),
+	NAMED(INT, kv_lora_rank),
+	NAMED(INT, qk_head_dim),
+	NAMED(INT, qk_pos_emb_head_dim),
+	NAMED(INT, v_head_dim),
+	NAMED(COUNT, mtp_num_layers),
+	NAMED(REAL, init_method_std),
+	NAMED(INT, tensor_model_parallel_size),
+	NAMED(INT, pipeline_model_parallel_size),
+	NAMED(INT, expert_model_parallel_size),
+	NAMED(INT, expert_tensor_parallel_size),
+	NAMED(INT, data_parallel_size),
+	NAMED(INT, world_size),
+	FIELD(INT, "decoder_first_pipeline_num_layers", first_stage_layers),
+	FIELD(INT, "decoder_last_pipeline_num_layers", last_stage_layers),
+	NAMED(FLAG, use_distributed_optimizer),
+	NAMED(TEXT, tokenizer_type),
+	NAMED(TEXT, tokenizer_model),
+	NAMED(INT, iteration),
+};
+
+static void write_int(struct mfs_pickle_writer *w, int64_t value)
+{
+	if (value == MFS_UNSET)
+		mfs_pickle_none(w);
+	else
+		mfs_pickle_int(w, value);
+}
+
+/* A whole number as int: Megatron's --rotary-base is one, and is compared by equality. */
+static void write_real(struct mfs_pickle_writer *w, const char *name, double value)
+{
+	if (!strcmp(name, "rotary_base") && value == (double)(int64_t)value)
+		mfs_pickle_int(w, (int64_t)value);
+	else
+		mfs_pickle_float(w, value);
+}
+
+static void write_field(struct mfs_pickle_writer *w, const struct field *f, const void *at)
+{
+	const char *text;
+
+	mfs_pickle_name(w, f->name);
+	switch (f->kind) {
+	case FIELD_COUNT:
+		write_int(w, *(const int64_t *)at ? *(const int64_t *)at : MFS_UNSET);
+		break;
+	case FIELD_INT:
+		write_int(w, *(const int64_t *)at);
+		break;
+	case FIELD_RATIO:
+		if (*(const double *)at == 0)
+			mfs_pickle_none(w);
+		else
+			mfs_pickle_float(w, *(const double *)at);
+		break;
+	case FIELD_REAL:
+		write_real(w, f->name, *(const double *)at);
+		break;
+	case FIELD_TEXT:
+		text = *(const char *const *)at;
+		if (text)
+			mfs_pickle_str(w, text);
+		else
+			mfs_pickle_none(w);
+		break;
+	case FIELD_FLAG:
+		mfs_pickle_bool(w, *(const bool *)at);
+		break;
+	case FIELD_UNLESS:
+		mfs_pickle_bool(w, !*(const bool *)at);
+		break;
+	}
+}
+
+static void flag(struct mfs_pickle_writer *w, const char *name, bool value)
+{
+	mfs_pickle_name(w, name);
+	mfs_pickle_bool(w, value);
+}
+
+static void text(struct mfs_pickle_writer *w, const char *name, const char *value)
+{
+	mfs_pickle_name(w, name);
+	mfs_pickle_str(w, value);
+}
+
+static void number(struct mfs_pickle_writer *w, const char *name, int64_t value)
+{
+	mfs_pickle_name(w, name);
+	write_int(w, value);
+}
+
+/* Megatron asks whether it is a list: only a model whose layers differ says so (it decides the keys of
+ * torch_dist, transformer_block.py: sharded_state_dict). */
+static void write_layer_freq(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	bool listed = false;
+
+	mfs_pickle_name(w, "moe_layer_freq");
+	for (int64_t i = 0; a->moe_layers && i < a->num_layers; i++)
+		listed |= !a->moe_layers[i];
+	if (!listed) {
+		mfs_pickle_int(w, 1);
+		return;
+	}
+	mfs_pickle_list_begin(w);
+	for (int64_t i = 0; i < a->num_layers; i++)
+		mfs_pickle_int(w, a->moe_layers[i]);
+	mfs_pickle_list_end(w);
+}
+
+static void write_window(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	mfs_pickle_name(w, "window_size");
+	if (a->window_size == MFS_UNSET) {
+		mfs_pickle_none(w);
+		return;
+	}
+	mfs_pickle_int(w, a->window_size - 1); /* without the token itself */
+	mfs_pickle_int(w, 0);
+	mfs_pickle_op(w, MFS_OP_TUPLE2);
+}
+
+static void write_dtype(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	const enum mfs_dtype dtype =
+		a->params_dtype ? mfs_dtype_from_torch(a->params_dtype) : MFS_DTYPE_NONE;
+
+	flag(w, "bf16", dtype == MFS_BF16);
+	flag(w, "fp16", dtype == MFS_F16);
+	mfs_pickle_name(w, "params_dtype");
+	mfs_pickle_dtype(w, dtype == MFS_DTYPE_NONE ? MFS_F32 : dtype);
+}
+
+static void write_layout(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	const int64_t chunks = a->virtual_pipeline_model_parallel_size;
+
+	number(w, "virtual_pipeline_model_parallel_size", chunks > 1 ? chunks : MFS_UNSET);
+	number(w, "context_parallel_size", 1);
+	flag(w, "sequence_parallel", false);
+	text(w, "transformer_impl", a->local_spec ? "local" : "transformer_engine");
+}
+
+/* What a run that has not begun has done. */
+static void write_progress(struct mfs_pickle_writer *w)
+{
+	number(w, "consumed_train_samples", 0);
+	number(w, "consumed_valid_samples", 0);
+	number(w, "skipped_train_samples", 0);
+	flag(w, "no_save_optim", true);
+	flag(w, "no_save_rng", true);
+}
+
+void mfs_namespace_write(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	mfs_pickle_object_begin(w, "argparse", "Namespace");
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		write_field(w, &fields[i], (const char *)a + fields[i].offset);
+	flag(w, "group_query_attention", a->num_query_groups != a->num_attention_heads);
+	flag(w, "add_position_embedding", true);
+	flag(w, "use_rotary_position_embeddings", false);
+	text(w, "normalization", a->layernorm ? "LayerNorm" : "RMSNorm");
+	write_layer_freq(w, a);
+	write_window(w, a);
+	write_dtype(w, a);
+	write_layout(w, a);
+	write_progress(w);
+	mfs_pickle_object_end(w);
+}
