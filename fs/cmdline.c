@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "fs/commands.h"
@@ -13,6 +14,28 @@ static bool stop(int *ret_exit, int code)
 {
 	*ret_exit = code;
 	return false;
+}
+
+/* Switch that a letter stands for; -1: none. */
+static int letter_switch(const struct mfs_cmdline *c, int letter)
+{
+	const char *at = c->letters && letter > 0 ? strchr(c->letters, letter) : NULL;
+
+	return at ? (int)(at - c->letters) : -1;
+}
+
+static bool take_number(struct mfs_cmdline *c, char **argv, int *ret_exit)
+{
+	unsigned long long n;
+	char *end;
+
+	errno = 0;
+	n = strtoull(optarg, &end, 10);
+	if (*optarg < '0' || *optarg > '9' || *end || errno)
+		return stop(ret_exit, mfs_usage_error("%s: option '-%c' takes a number, not '%s'",
+						      argv[0], c->number_letter, optarg));
+	*c->number = n;
+	return true;
 }
 
 /* True if parsing goes on. */
@@ -38,6 +61,10 @@ static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_ex
 			mfs_usage_error("%s: unknown option '%s'", argv[0], argv[optind - 1]);
 		return stop(ret_exit, MFS_EXIT_USAGE);
 	default:
+		if (c->number && opt == c->number_letter)
+			return take_number(c, argv, ret_exit);
+		if (opt < LONG_BASE)
+			opt = LONG_BASE + letter_switch(c, opt);
 		*c->switches[opt - LONG_BASE].value = true;
 		return true;
 	}
@@ -61,14 +88,19 @@ static bool take_arguments(struct mfs_cmdline *c, int argc, char **argv, int *re
 bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit)
 {
 	struct option longs[MFS_CMDLINE_SWITCHES + 2] = {{"help", no_argument, NULL, 'h'}};
+	char shorts[32];
 	int opt;
 
+	snprintf(shorts, sizeof(shorts), ":o:h%s", c->letters ? c->letters : "");
+	if (c->number)
+		snprintf(shorts + strlen(shorts), sizeof(shorts) - strlen(shorts),
+			 "%c:", c->number_letter);
 	for (int i = 0; i < MFS_CMDLINE_SWITCHES && c->switches[i].name; i++)
 		longs[i + 1] =
 			(struct option){c->switches[i].name, no_argument, NULL, LONG_BASE + i};
 	optind = 0; /* glibc: start over with another argv */
 	opterr = 0;
-	while ((opt = getopt_long(argc, argv, ":o:h", longs, NULL)) != -1)
+	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
 		if (!take_option(c, opt, argv, ret_exit))
 			return false;
 	return take_arguments(c, argc, argv, ret_exit);

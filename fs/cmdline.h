@@ -1,8 +1,9 @@
-/* The command line of inspect, ls, verify and export: positional arguments, -o, and a few switches. */
+/* The command line of all commands but mounting: positional arguments, -o, and a few switches. */
 #ifndef MFS_FS_CMDLINE_H
 #define MFS_FS_CMDLINE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "fs/options.h"
 
@@ -19,6 +20,9 @@ struct mfs_cmdline {
 	const char *help;  /* what it does, a few lines */
 	int min, max;	   /* positional arguments */
 	struct mfs_switch switches[MFS_CMDLINE_SWITCHES];
+	const char *letters; /* "qj": -q is the first switch, -j the second; NULL: none has one */
+	char number_letter;  /* 'n': -n N sets *number; 0: there is none */
+	uint64_t *number;
 
 	struct mfs_options options; /* what follows is filled by parse */
 	const char *arguments[MFS_CMDLINE_ARGUMENTS];

@@ -12,11 +12,21 @@ enum mfs_exit {
 	MFS_EXIT_MOUNT = 3,  /* SOURCE is fine, the mount itself failed */
 };
 
+/* What VIEW may be, for the help of the commands that take one. */
+#define MFS_VIEW_HELP                                                                                \
+	"VIEW is of the latest iteration, or of another with its name in front (iter_0000040/hf):\n" \
+	"  hf                       a HuggingFace model\n"                                           \
+	"  megatron/torch/tp2-pp4   a Megatron checkpoint at that layout; where it matters also\n"   \
+	"                           -ep, -etp, -vpp, -first, -last, in this order\n"                 \
+	"  megatron/torch_dist      one that is loaded at any layout\n"
+
 int mfs_cmd_mount(int argc, char **argv);
 int mfs_cmd_inspect(int argc, char **argv);
 int mfs_cmd_ls(int argc, char **argv);
 int mfs_cmd_verify(int argc, char **argv);
 int mfs_cmd_export(int argc, char **argv);
+/* Exit codes of its own: 0 equal, 1 different, 2 trouble, as diff(1). */
+int mfs_cmd_diff(int argc, char **argv);
 
 /* Prints "mcorefs: sentence" and, for a wrong command line, where help is; both return the code. */
 int mfs_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -37,6 +37,7 @@ struct mfs_copy {
 };
 
 /*
+ * The directories that the view's names have are there already (fs/export_dir.h).
  * 0 once every file is whole, durable, of mode 0644 and with the view's time. -EINTR if stopped;
  * -ENOSPC; -ESTALE, -EIO and others from the sources. After any of them durable is true, and is the
  * caller's to record: a later call goes on from there.

@@ -17,6 +17,7 @@
 #include "fs/cmdline.h"
 #include "fs/commands.h"
 #include "fs/copy.h"
+#include "fs/export_dir.h"
 #include "fs/export_journal.h"
 #include "fs/progress.h"
 #include "fs/root.h"
@@ -30,11 +31,12 @@ struct export
 	bool force;
 	char *dest, *partial;
 	struct mfs_root *root;
-	struct mfs_iteration *iteration;
+	struct mfs_place place;
 	struct mfs_view *view;
 	struct mfs_fingerprint source;
 	struct mfs_write_engine *engine;
-	int dirfd; /* of partial */
+	int dirfd;     /* of partial */
+	bool resuming; /* partial is what an export has left: its journal is there */
 	uint64_t *durable;
 	uint64_t total, start, done; /* bytes of the view; there before; there now */
 	time_t recorded;
@@ -89,15 +91,7 @@ static int any_entry(void *arg, int dirfd, const char *name)
 	return 1;
 }
 
-static int any_directory(void *arg, int dirfd, const char *name)
-{
-	struct stat st;
-
-	(void)arg;
-	return !fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW) && S_ISDIR(st.st_mode);
-}
-
-/* What stands at DEST must be nothing, an empty directory, or, with --force, a directory of files. */
+/* What stands at DEST must be nothing, an empty directory, or, with --force, a directory. */
 static int check_dest(const struct export *x, struct mfs_error *err)
 {
 	struct stat st;
@@ -109,18 +103,39 @@ static int check_dest(const struct export *x, struct mfs_error *err)
 			       : mfs_fail(err, -errno, "'%s': %s", x->dest, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
 		return mfs_fail(err, -EEXIST, "'%s' exists and is not a directory", x->dest);
-	rc = each_entry(x->dest, x->force ? any_directory : any_entry, NULL);
+	rc = x->force ? 0 : each_entry(x->dest, any_entry, NULL);
 	if (rc < 0)
 		return mfs_fail(err, rc, "cannot read '%s': %s", x->dest, strerror(-rc));
-	if (rc && x->force)
-		return mfs_fail(
-			err, -EEXIST,
-			"'%s' holds directories, which no export writes: remove it yourself",
-			x->dest);
 	if (rc)
 		return mfs_fail(err, -EEXIST, "'%s' exists and is not empty (--force replaces it)",
 				x->dest);
 	return 0;
+}
+
+static bool contains(const char *dir, const char *path)
+{
+	size_t len = strlen(dir);
+
+	return !strncmp(dir, path, len) && (!path[len] || path[len] == '/' || len == 1);
+}
+
+/* With --force what stands at DEST will be removed: it must look like an export of this view, and be
+ * nothing that is being read. */
+static int check_replaced(const struct export *x, struct mfs_error *err)
+{
+	const char *source = mfs_root_source(x->root);
+	char *dest = x->force ? realpath(x->dest, NULL) : NULL;
+	int rc;
+
+	if (!dest)
+		return 0;
+	if (contains(dest, source) || contains(source, dest))
+		rc = mfs_fail(err, -EINVAL, "'%s' and SOURCE lie in each other: it is not replaced",
+			      x->dest);
+	else
+		rc = mfs_export_check_dirs(dest, x->view, err);
+	free(dest);
+	return rc;
 }
 
 static int set_paths(struct export *x, const char *dest, struct mfs_error *err)
@@ -149,24 +164,25 @@ static int open_partial(struct export *x, struct mfs_error *err)
 		return mfs_fail(err, -errno, "cannot open '%s': %s", x->partial, strerror(errno));
 	if (flock(x->dirfd, LOCK_EX | LOCK_NB))
 		return mfs_fail(err, -EBUSY, "another export is writing '%s'", x->partial);
+	x->resuming = !faccessat(x->dirfd, MFS_EXPORT_JOURNAL, F_OK, AT_SYMLINK_NOFOLLOW);
 	return 0;
 }
 
-static bool belongs(const struct mfs_view *view, const char *name)
+/* Clears what an earlier run has left and this one has no use for. Without a journal this may be a
+ * predecessor of DEST, with what a person has put there. */
+static int clear_partial(const struct export *x, bool resumed, struct mfs_error *err)
 {
-	for (uint32_t i = 0; i < view->count; i++)
-		if (!strcmp(view->files[i].name, name))
-			return true;
-	return !strcmp(name, MFS_EXPORT_JOURNAL);
-}
+	int rc = mfs_export_sweep(x->partial, x->view,
+				  resumed	? MFS_SWEEP_FOREIGN
+				  : x->resuming ? MFS_SWEEP_ALL
+						: MFS_SWEEP_KNOWN);
 
-static int sweep_one(void *arg, int dirfd, const char *name)
-{
-	const struct mfs_view *view = arg;
-
-	if (view && belongs(view, name))
-		return 0;
-	return unlinkat(dirfd, name, 0) ? -errno : 0;
+	if (rc == -EEXIST)
+		return mfs_fail(
+			err, rc,
+			"'%s' holds directories that no export has left: remove it yourself",
+			x->partial);
+	return rc ? mfs_fail(err, rc, "cannot clear '%s': %s", x->partial, strerror(-rc)) : 0;
 }
 
 /* Finds out what an earlier run left; files of another source go. */
@@ -182,9 +198,9 @@ static int resume(struct export *x, struct mfs_error *err)
 	if (!x->durable)
 		return mfs_fail_nomem(err);
 	resumed = mfs_journal_load(x->dirfd, x->view, &x->source, x->durable);
-	rc = each_entry(x->partial, sweep_one, resumed ? x->view : NULL);
+	rc = clear_partial(x, resumed, err);
 	if (rc)
-		return mfs_fail(err, rc, "cannot clear '%s': %s", x->partial, strerror(-rc));
+		return rc;
 	for (uint32_t i = 0; i < x->view->count; i++) {
 		x->total += mfs_vfile_size(x->view->files[i].data);
 		x->start += x->durable[i];
@@ -263,10 +279,14 @@ static int copy(struct export *x, struct mfs_error *err)
 
 	/* A journal from the start: without one, a second run would not know whose files these are. */
 	rc = save_journal(x, err);
+	if (!rc)
+		rc = mfs_export_make_dirs(x->dirfd, x->view, err);
 	if (rc)
 		return rc;
 	mfs_progress_init(&x->progress, stderr, x->start, x->total);
 	rc = mfs_copy_view(&job, err);
+	if (!rc)
+		rc = mfs_export_sync_dirs(x->dirfd, x->view, err);
 	mfs_progress_clear(&x->progress);
 	if (rc)
 		save_journal(x, NULL);
@@ -276,13 +296,9 @@ static int copy(struct export *x, struct mfs_error *err)
 /* Bytes were checked as they were read; this is about a source that changed just after. */
 static int check_source(const struct export *x, struct mfs_error *err)
 {
-	struct mfs_ckpt *ckpt = NULL;
-	struct mfs_fileset *files;
-	int rc = mfs_iteration_ckpt(x->iteration, &ckpt, err);
+	struct mfs_fileset *files = mfs_ckpt_files(x->view->ckpt);
+	int rc = 0;
 
-	if (rc)
-		return rc;
-	files = mfs_ckpt_files(ckpt);
 	for (uint32_t i = 0; i < mfs_fileset_count(files) && !rc; i++)
 		rc = mfs_fileset_check(files, i, err);
 	return rc;
@@ -320,7 +336,7 @@ static int finish(struct export *x, struct mfs_error *err)
 	rc = mfs_commit_dir(x->partial, x->dest, x->force, &replaced, err);
 	if (rc || !replaced)
 		return rc;
-	rc = each_entry(x->partial, sweep_one, NULL);
+	rc = mfs_export_sweep(x->partial, x->view, MFS_SWEEP_KNOWN);
 	if (!rc && rmdir(x->partial))
 		rc = -errno;
 	if (rc)
@@ -341,7 +357,9 @@ static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_err
 	if (!rc)
 		rc = mfs_root_open(c->arguments[0], &c->options.view, &x->root, err);
 	if (!rc)
-		rc = mfs_root_view(x->root, c->arguments[1], &x->view, &x->iteration, err);
+		rc = mfs_root_view(x->root, c->arguments[1], &x->view, &x->place, err);
+	if (!rc)
+		rc = check_replaced(x, err);
 	if (!rc)
 		rc = open_partial(x, err);
 	if (!rc)
@@ -357,10 +375,10 @@ static void say_done(const struct export *x)
 {
 	double seconds = mfs_progress_seconds(&x->progress);
 	uint64_t copied = x->total - x->start;
-	char size[MFS_HUMAN], rate[MFS_HUMAN], before[MFS_HUMAN];
+	char size[MFS_HUMAN], rate[MFS_HUMAN], before[MFS_HUMAN], name[MFS_PLACE_NAME];
 
 	printf("exported %s to %s: %u files, %s in %.1f s (%s/s, %s)",
-	       mfs_iteration_name(x->iteration), x->dest, x->view->count,
+	       mfs_place_name(x->root, &x->place, name), x->dest, x->view->count,
 	       mfs_human_bytes(x->total, size), seconds,
 	       mfs_human_bytes((uint64_t)((double)copied / (seconds > 0 ? seconds : 1)), rate),
 	       mfs_write_engine_name(x->engine));
@@ -377,7 +395,7 @@ static int say_failed(const struct export *x, const struct mfs_error *err)
 
 	/* A source that is damaged, or another one by now, leaves nothing to go on with. */
 	if (err->code == -ESTALE || err->code == -EINVAL || err->code == -ENODATA) {
-		if (!each_entry(x->partial, sweep_one, NULL))
+		if (!mfs_export_sweep(x->partial, x->view, MFS_SWEEP_ALL))
 			rmdir(x->partial);
 		return mfs_command_failed("%s", err->msg);
 	}
@@ -424,11 +442,11 @@ int mfs_cmd_export(int argc, char **argv)
 	bool force = false;
 	struct mfs_cmdline c = {
 		.usage = "export SOURCE VIEW DEST [--force] [-o OPTIONS]",
-		.help = "Writes the files of VIEW (hf, latest/hf, iter_0000040/hf) into the new directory\n"
-			"DEST, which appears when everything is on disk. What is not finished stays in\n"
-			"DEST" PARTIAL "; the same command goes on from there.\n"
-			"\n"
-			"  --force   replace DEST, if it is a directory of plain files\n",
+		.help = "Writes the files of VIEW into the new directory DEST, which appears when everything\n"
+			"is on disk. What is not finished stays in DEST" PARTIAL "; the same\n"
+			"command goes on from there.\n"
+			"\n" MFS_VIEW_HELP "\n"
+			"  --force   replace DEST, if it holds files and no directories but this view's\n",
 		.min = 3,
 		.max = 3,
 		.switches = {{"force", &force}},

@@ -17,7 +17,7 @@
 #include "fs/tree.h"
 
 #define FOREVER	       (365 * 86400.0)	/* seconds: what is shown does not change */
-#define BRIEFLY	       1.0		/* for the root's entries */
+#define BRIEFLY	       1.0		/* for the root's entries, and names that are no layouts */
 #define MAX_BACKGROUND 64		/* a parallel loader's read-ahead must not fill the queue */
 #define GATHER_MIN     (1u << 20)	/* the kernel's usual largest request, bytes */
 #define GATHER_IOVECS  (UIO_MAXIOV - 1) /* libfuse puts a header in front */
@@ -95,29 +95,40 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
 }
 
+/* What was known stays shown if the source cannot be looked at. */
+static void refresh_root(struct mfs_tree *tree, struct mfs_node *node)
+{
+	struct mfs_error err;
+	int rc;
+
+	if (node != mfs_tree_root(tree))
+		return;
+	rc = mfs_tree_refresh(tree, &err);
+	if (rc)
+		complain(node, rc, err.msg);
+}
+
 static const struct mfs_dir *list(fuse_req_t req, struct mfs_node *node)
 {
 	struct mfs_tree *tree = tree_of(req);
 	const struct mfs_dir *dir;
+	struct mfs_node *about;
 	struct mfs_error err;
 	int rc;
 
-	if (node == mfs_tree_root(tree)) {
-		rc = mfs_tree_refresh(tree, &err);
-		if (rc) /* what was known stays shown */
-			complain(node, rc, err.msg);
-	}
-	rc = mfs_tree_list(tree, node, &dir, &err);
+	refresh_root(tree, node);
+	rc = mfs_tree_list(tree, node, &dir, &about, &err);
 	if (!rc)
 		return dir;
-	complain(node, rc, err.msg);
+	complain(about, rc, err.msg);
 	return NULL;
 }
 
-/* A name that is not there now will never be, except in the root. */
+/* A name that is not there now will never be, except in the root. What is no layout is no news either,
+ * but there is no end of such names: the kernel need not keep them. */
 static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 {
-	struct fuse_entry_param none = {.entry_timeout = FOREVER};
+	struct fuse_entry_param none = {.entry_timeout = dir->layouts ? BRIEFLY : FOREVER};
 
 	if (dir->moves)
 		fuse_reply_err(req, ENOENT);
@@ -127,17 +138,21 @@ static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct mfs_node *node = node_of(req, parent), *found;
-	const struct mfs_dir *dir = list(req, node);
+	struct mfs_node *node = node_of(req, parent), *found, *about;
+	struct mfs_tree *tree = tree_of(req);
 	struct fuse_entry_param entry;
+	struct mfs_error err;
+	int rc;
 
-	if (!dir) {
-		fuse_reply_err(req, EIO);
+	refresh_root(tree, node);
+	rc = mfs_tree_lookup(tree, node, name, &found, &about, &err);
+	if (rc == -ENOENT) {
+		reply_no_entry(req, node);
 		return;
 	}
-	found = mfs_dir_find(dir, name);
-	if (!found) {
-		reply_no_entry(req, node);
+	if (rc) {
+		complain(about, rc, err.msg);
+		fuse_reply_err(req, EIO);
 		return;
 	}
 	fill_entry(found, &entry);

@@ -39,7 +39,7 @@ static uint32_t unit_end(const struct mfs_model *m, uint32_t first, uint64_t *re
 
 	*ret_bytes = 0;
 	for (; i < m->target_count && m->targets[i].unit == m->targets[first].unit; i++)
-		*ret_bytes += m->targets[i].bytes;
+		*ret_bytes += m->targets[i].base.bytes;
 	return i;
 }
 
@@ -56,7 +56,7 @@ static int add_targets(struct cutter *c, const struct mfs_model *m, uint32_t fir
 	}
 	if (bytes > limit && end - first > 1) {
 		for (uint32_t i = first; i < end; i++)
-			if (add_targets(c, m, i, i + 1, m->targets[i].bytes, limit))
+			if (add_targets(c, m, i, i + 1, m->targets[i].base.bytes, limit))
 				return -ENOMEM;
 		return 0;
 	}
@@ -161,7 +161,8 @@ int mfs_hf_shard_file(const struct mfs_model *model, const struct mfs_hf_shard *
 	if (!tensors || !named)
 		rc = mfs_fail_nomem(err);
 	for (uint32_t i = 0; i < shard->count && !rc; i++)
-		if (describe(&arena, &model->targets[shard->first + i], &tensors[i], &named[i]))
+		if (describe(&arena, &model->targets[shard->first + i].base, &tensors[i],
+			     &named[i]))
 			rc = mfs_fail_nomem(err);
 	if (!rc)
 		rc = mfs_safetensors_layout(tensors, shard->count, err);
@@ -232,7 +233,8 @@ static int list_entries(const struct mfs_model *model, const struct mfs_hf_shard
 		return -ENOMEM;
 	for (uint32_t s = 0; s < count; s++) {
 		for (uint32_t i = 0; i < shards[s].count; i++, n++) {
-			entries[n].name = copy_name(arena, &model->targets[shards[s].first + i]);
+			entries[n].name =
+				copy_name(arena, &model->targets[shards[s].first + i].base);
 			entries[n].shard = s;
 			if (!entries[n].name)
 				return -ENOMEM;

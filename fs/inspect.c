@@ -1,5 +1,6 @@
 #include "fs/inspect.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -43,8 +44,8 @@ static void count_tensors(struct mfs_inspection *in)
 
 	if (model) {
 		for (uint32_t i = 0; i < model->target_count; i++)
-			count_elements(in, model->targets[i].dtype, model->targets[i].shape,
-				       model->targets[i].ndim);
+			count_elements(in, model->targets[i].base.dtype,
+				       model->targets[i].base.shape, model->targets[i].base.ndim);
 		return;
 	}
 	for (uint32_t i = 0; in->ckpt && i < mfs_ckpt_count(in->ckpt); i++) {
@@ -83,8 +84,10 @@ static void collect(struct mfs_inspection *in)
 	choose_iteration(in);
 	if (in->it && !mfs_iteration_ckpt(in->it, &in->ckpt, &in->ckpt_error)) {
 		count_source(in);
-		mfs_iteration_hf(in->it, &in->view, &in->view_error);
+		mfs_iteration_view(in->it, "hf", &in->view, &in->view_error);
 	}
+	if (!in->it && !mfs_root_has_iterations(in->root))
+		mfs_error_set(&in->ckpt_error, -ENODATA, "%s", in->snapshot->latest_reason);
 	count_tensors(in);
 	find_tokenizer(in);
 	add_hints(in);

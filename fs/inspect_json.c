@@ -54,11 +54,14 @@ static json_t *shape(const uint64_t *dims, unsigned ndim)
 	return array;
 }
 
-static json_t *iterations(const struct mfs_root_snapshot *s)
+/* None of an HF directory. */
+static json_t *iterations(const struct mfs_inspection *in)
 {
+	const struct mfs_root_snapshot *s = in->snapshot;
+	uint32_t count = mfs_root_has_iterations(in->root) ? s->count : 0;
 	json_t *array = json_array();
 
-	for (uint32_t i = 0; i < s->count; i++) {
+	for (uint32_t i = 0; i < count; i++) {
 		const struct mfs_iteration *it = s->iterations[i];
 		const char *reason = mfs_iteration_reason(it);
 		json_t *o = json_object();
@@ -189,7 +192,7 @@ static json_t *tensors(const struct mfs_model *m)
 	char name[512];
 
 	for (uint32_t i = 0; i < m->target_count; i++) {
-		const struct mfs_target *t = &m->targets[i];
+		const struct mfs_target *t = &m->targets[i].base;
 		json_t *o = json_object();
 
 		mfs_target_name(t, name, sizeof(name));
@@ -197,8 +200,9 @@ static json_t *tensors(const struct mfs_model *m)
 		json_object_set_new(o, "dtype", text(mfs_dtype_torch(t->dtype)));
 		json_object_set_new(o, "shape", shape(t->shape, t->ndim));
 		json_object_set_new(o, "bytes", number(t->bytes));
-		json_object_set_new(o, "megatron",
-				    text(mfs_global_tensor_name(t->src, name, sizeof(name))));
+		json_object_set_new(
+			o, "megatron",
+			text(mfs_global_tensor_name(m->targets[i].src, name, sizeof(name))));
 		json_array_append_new(array, o);
 	}
 	return array;
@@ -208,15 +212,16 @@ int mfs_inspect_json(const struct mfs_inspection *in)
 {
 	const struct mfs_root_snapshot *s = in->snapshot;
 	const struct mfs_error *why = in->ckpt_error.code ? &in->ckpt_error : &in->view_error;
+	const struct mfs_iteration *latest = mfs_root_has_iterations(in->root) ? s->latest : NULL;
 	json_t *o = json_object();
 	int rc;
 
 	json_object_set_new(o, "source", text(mfs_root_source(in->root)));
 	json_object_set_new(o, "ok", json_boolean(in->good));
 	json_object_set_new(o, "tracker", text(s->tracker));
-	json_object_set_new(o, "latest", text(s->latest ? mfs_iteration_name(s->latest) : NULL));
+	json_object_set_new(o, "latest", text(latest ? mfs_iteration_name(latest) : NULL));
 	json_object_set_new(o, "latest_reason", text(s->latest_reason));
-	json_object_set_new(o, "iterations", iterations(s));
+	json_object_set_new(o, "iterations", iterations(in));
 	json_object_set_new(o, "described", text(in->it ? mfs_iteration_name(in->it) : NULL));
 	json_object_set_new(o, "checkpoint", checkpoint(in));
 	json_object_set_new(o, "model", model(in));

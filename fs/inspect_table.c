@@ -130,13 +130,13 @@ static void layout_row(struct mfs_box *box, const struct mfs_layout *l, bool exp
 	row_of(box, "layout", MFS_PLAIN, &b);
 }
 
-static void vocab_row(struct mfs_box *box, const struct mfs_vocab *v)
+static void vocab_row(struct mfs_box *box, const struct mfs_vocab *v, bool hf)
 {
-	static const char *const from[] = {
+	const char *const from[] = {
 		[MFS_VOCAB_PADDED] = "nothing says which are padding",
 		[MFS_VOCAB_ARGS] = "by the checkpoint's arguments",
 		[MFS_VOCAB_OPTION] = "by -o vocab_size",
-		[MFS_VOCAB_REF] = "by the reference's config.json",
+		[MFS_VOCAB_REF] = hf ? "by config.json" : "by the reference's config.json",
 		[MFS_VOCAB_TOKENIZED] = "by the tokenizer",
 	};
 	char rows[MFS_HUMAN], padded[MFS_HUMAN];
@@ -157,7 +157,7 @@ static void model_rows(struct mfs_box *box, const struct mfs_inspection *in)
 {
 	const struct mfs_model *m = in->view->model;
 
-	vocab_row(box, &m->vocab);
+	vocab_row(box, &m->vocab, mfs_ckpt_format(in->ckpt) == MFS_CKPT_HF);
 	mfs_box_row(box, "head", MFS_PLAIN, "%s",
 		    mfs_ckpt_args(in->ckpt)->tied ? "tied to the embedding" : "not tied");
 	if (in->tokenizer)
@@ -189,7 +189,8 @@ static void checkpoint_rows(struct mfs_box *box, const struct mfs_inspection *in
 	dtype_row(box, in);
 	shape_row(box, args);
 	experts_row(box, args);
-	layout_row(box, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_UNSET);
+	if (mfs_ckpt_format(in->ckpt) != MFS_CKPT_HF)
+		layout_row(box, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_UNSET);
 	if (in->view)
 		model_rows(box, in);
 }
@@ -269,7 +270,7 @@ static void print_tensors(const struct mfs_model *m)
 	char name[512], shape[128];
 
 	for (uint32_t i = 0; i < m->target_count; i++) {
-		const struct mfs_target *t = &m->targets[i];
+		const struct mfs_target *t = &m->targets[i].base;
 
 		mfs_target_name(t, name, sizeof(name));
 		printf("%-4s  %-20s  %s\n", mfs_dtype_name(t->dtype),
@@ -309,8 +310,9 @@ void mfs_inspect_table(const struct mfs_inspection *in)
 		checkpoint_rows(&box, in);
 	else
 		mfs_box_row(&box, "model", MFS_RED, "%s",
-			    in->it ? in->ckpt_error.msg : "no iteration is complete");
-	iteration_rows(&box, in);
+			    in->ckpt_error.code ? in->ckpt_error.msg : "no iteration is complete");
+	if (mfs_root_has_iterations(in->root))
+		iteration_rows(&box, in);
 	warning_rows(&box, in);
 	hint_rows(&box, in);
 	mfs_box_end(&box);

@@ -10,7 +10,9 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
+#include "formats/model/hf_ckpt.h"
 #include "fs/root.h"
+#include "fs/tracker.h"
 
 #define RANK_FILE "model_optim_rng.pt"
 
@@ -228,9 +230,7 @@ void mfs_iteration_free(struct mfs_iteration *it)
 {
 	if (!it)
 		return;
-	mfs_view_free(it->view);
-	mfs_ckpt_free(it->ckpt);
-	pthread_mutex_destroy(&it->lock);
+	mfs_iteration_release_open(it);
 	free(it->name);
 	free(it->path);
 	free(it->reason);
@@ -245,7 +245,7 @@ static struct mfs_iteration *iteration_new(const char *path, const char *name, i
 
 	if (!it)
 		return NULL;
-	pthread_mutex_init(&it->lock, NULL);
+	mfs_iteration_init_open(it);
 	it->name = strdup(name);
 	it->path = strdup(path);
 	it->number = number;
@@ -265,15 +265,21 @@ static int fill_incomplete(struct mfs_iteration *it, const char *reason)
 	if (stat(it->path, &st))
 		return -errno;
 	it->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-	it->format = guess_format(it->path);
+	it->format = it->hf ? "hf" : guess_format(it->path);
 	it->reason = strdup(reason);
 	return it->reason ? 0 : -ENOMEM;
 }
 
 static void fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 {
-	it->ckpt = ckpt;
-	it->format = mfs_ckpt_format(ckpt) == MFS_CKPT_TORCH ? "torch" : "torch_dist";
+	static const char *const formats[] = {
+		[MFS_CKPT_TORCH] = "torch",
+		[MFS_CKPT_TORCH_DIST] = "torch_dist",
+		[MFS_CKPT_HF] = "hf",
+	};
+
+	it->model.ckpt = ckpt;
+	it->format = formats[mfs_ckpt_format(ckpt)];
 	it->content = stamp_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
 }
 
@@ -299,7 +305,7 @@ static int examine(struct mfs_iteration *it, uint64_t all)
 	it->marker = choose_marker(it->path);
 	if (it->marker && stamp_marker(it->path, it->marker, &it->stamp))
 		it->stamp = 0;
-	if (!mfs_ckpt_open(it->path, &ckpt, &why)) {
+	if (!mfs_ckpt_open(it->path, 0, &ckpt, &why)) {
 		fill_complete(it, ckpt);
 		return 0;
 	}
@@ -370,22 +376,29 @@ keep:
 	return 0;
 }
 
-void mfs_iteration_drop_check(struct mfs_iteration *it)
+/* Nobody writes to it while it is shown: there is nothing to look for again. */
+int mfs_iteration_look_hf(const char *path, const char *name,
+			  const struct mfs_view_options *options, struct mfs_iteration **ret,
+			  struct mfs_error *err)
 {
-	pthread_mutex_lock(&it->lock);
-	if (!it->claimed) {
-		mfs_ckpt_free(it->ckpt);
-		it->ckpt = NULL;
-	}
-	pthread_mutex_unlock(&it->lock);
-}
+	struct mfs_iteration *it = iteration_new(path, name, MFS_RELEASE, options);
+	struct mfs_ckpt *ckpt = NULL;
+	struct mfs_error why;
+	int rc = 0;
 
-void mfs_iteration_let_go(struct mfs_iteration *it)
-{
-	pthread_mutex_lock(&it->lock);
-	if (it->ckpt)
-		mfs_fileset_let_go(mfs_ckpt_files(it->ckpt));
-	pthread_mutex_unlock(&it->lock);
+	if (!it)
+		return mfs_fail_nomem(err);
+	it->hf = true;
+	if (mfs_hf_ckpt_open(path, options->arch, 0, &ckpt, &why))
+		rc = fill_incomplete(it, without_path(why.msg, path));
+	else
+		fill_complete(it, ckpt);
+	if (rc) {
+		mfs_iteration_free(it);
+		return mfs_fail(err, rc, "%s: %s", path, strerror(-rc));
+	}
+	*ret = it;
+	return 0;
 }
 
 const char *mfs_iteration_name(const struct mfs_iteration *it)
@@ -406,75 +419,4 @@ const char *mfs_iteration_reason(const struct mfs_iteration *it)
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it)
 {
 	return it->mtime_ns;
-}
-
-static int keep_error(const struct mfs_error *kept, struct mfs_error *err)
-{
-	if (err)
-		*err = *kept;
-	return kept->code;
-}
-
-/* What the files are like stays so; memory may be there and a device answer the next time. */
-static bool lasts(const struct mfs_error *why)
-{
-	return why->code == -EINVAL || why->code == -ENOTSUP || why->code == -ENODATA;
-}
-
-/* Under the lock. */
-static int claim_ckpt(struct mfs_iteration *it, struct mfs_error *err)
-{
-	struct mfs_error why = {0};
-
-	if (it->reason)
-		return mfs_fail(err, -ENODATA, "%s is incomplete: %s", it->name, it->reason);
-	if (it->ckpt_error.code)
-		return keep_error(&it->ckpt_error, err);
-	if (!it->ckpt && mfs_ckpt_open(it->path, &it->ckpt, &why)) {
-		if (lasts(&why))
-			it->ckpt_error = why;
-		return keep_error(&why, err);
-	}
-	it->claimed = true;
-	return 0;
-}
-
-int mfs_iteration_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err)
-{
-	int rc;
-
-	pthread_mutex_lock(&it->lock);
-	rc = claim_ckpt(it, err);
-	if (!rc)
-		*ret = it->ckpt;
-	pthread_mutex_unlock(&it->lock);
-	return rc;
-}
-
-/* Under the lock. An error record may hold what a callee met and got over: only the value counts. */
-static int open_view(struct mfs_iteration *it, struct mfs_error *err)
-{
-	struct mfs_error why = {0};
-
-	if (it->view_error.code)
-		return keep_error(&it->view_error, err);
-	if (!mfs_view_hf(it->ckpt, it->options, &it->view, &why))
-		return 0;
-	if (lasts(&why))
-		it->view_error = why;
-	return keep_error(&why, err);
-}
-
-int mfs_iteration_hf(struct mfs_iteration *it, struct mfs_view **ret, struct mfs_error *err)
-{
-	int rc;
-
-	pthread_mutex_lock(&it->lock);
-	rc = claim_ckpt(it, err);
-	if (!rc && !it->view)
-		rc = open_view(it, err);
-	if (!rc)
-		*ret = it->view;
-	pthread_mutex_unlock(&it->lock);
-	return rc;
 }

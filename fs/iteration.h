@@ -1,9 +1,11 @@
 /*
- * One iteration directory as fs/root.c keeps it. Private to root.c and iteration.c.
+ * One iteration directory as fs/root.c keeps it, or an HF directory, which is looked at once. Private to
+ * root*.c and iteration*.c.
  *
  * An iteration never changes once it stands in a snapshot: when the directory becomes another one, or
  * complete, or incomplete for another reason, a new object takes its place. What readers see is
- * constant; marker, stamp and content belong to the thread that refreshes; the rest is under lock.
+ * constant; marker, stamp and content belong to the thread that refreshes; what is opened of it
+ * (iteration_open.c) has locks of its own, so that a refresh never waits for files to be read.
  */
 #ifndef MFS_FS_ITERATION_H
 #define MFS_FS_ITERATION_H
@@ -12,16 +14,26 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "fs/view.h"
 
 struct mfs_ckpt;
+struct mfs_open_view;
+
+/* A checkpoint that is opened on first use. */
+struct mfs_open_ckpt {
+	pthread_mutex_t opening; /* held while it is opened; error is under it, and writing ckpt */
+	struct mfs_ckpt *ckpt;	 /* written under the iteration's lock too */
+	struct mfs_error error;	 /* code 0: none */
+};
 
 struct mfs_iteration {
 	char *name, *path;
-	int64_t number;	    /* -1: release, or a directory that was named itself */
+	int64_t number;	    /* -1: release, or a directory that is named neither so nor iter_* */
 	char *reason;	    /* NULL: complete */
 	const char *format; /* static */
+	bool hf;	    /* an HF directory */
 	int64_t mtime_ns;
 	const struct mfs_view_options *options;
 
@@ -30,12 +42,15 @@ struct mfs_iteration {
 	uint64_t stamp;	  /* state of the directory when it was looked at */
 	uint64_t content; /* of a complete iteration: its files */
 
-	pthread_mutex_t lock;
-	bool claimed; /* handed out: ckpt stays until the end */
-	struct mfs_ckpt *ckpt;
-	struct mfs_error ckpt_error; /* code 0: none */
-	struct mfs_view *view;
-	struct mfs_error view_error;
+	pthread_mutex_t lock;	     /* what follows; never held across I/O */
+	bool claimed;		     /* model has been handed out: it stays until the end */
+	struct mfs_open_view *views; /* all that were asked for */
+	struct mfs_open_ckpt model;  /* the model's tensors alone */
+	struct mfs_open_ckpt full;   /* the same with state and optimizer, of a Megatron source */
+	pthread_mutex_t listing;     /* held while layouts are listed; the three that follow */
+	const char *const *layouts;  /* NULL: not listed yet */
+	uint32_t layout_count;
+	struct mfs_arena arena;
 
 	struct mfs_iteration *older; /* chain of all that a root ever made */
 };
@@ -52,11 +67,19 @@ int mfs_iteration_look(const char *path, const char *name, int64_t number,
 		       const struct mfs_view_options *options, const char *hold,
 		       struct mfs_iteration *before, struct mfs_iteration **ret,
 		       struct mfs_error *err);
+/* An HF directory, likewise: one that cannot be shown is a success with a reason. */
+int mfs_iteration_look_hf(const char *path, const char *name,
+			  const struct mfs_view_options *options, struct mfs_iteration **ret,
+			  struct mfs_error *err);
 /* The iteration is no longer shown: gives back the disk space of files that were deleted. */
 void mfs_iteration_let_go(struct mfs_iteration *it);
 
 /* Frees the checkpoint that the check left, unless somebody has asked for it. */
 void mfs_iteration_drop_check(struct mfs_iteration *it);
 void mfs_iteration_free(struct mfs_iteration *it);
+
+/* For iteration.c: locks, and what was opened. */
+void mfs_iteration_init_open(struct mfs_iteration *it);
+void mfs_iteration_release_open(struct mfs_iteration *it);
 
 #endif

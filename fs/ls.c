@@ -34,21 +34,70 @@ static void print_view(const struct mfs_view *view, int indent)
 			    view->mtime_ns, indent, view->files[i].name, "");
 }
 
-/* What the mount shows of an iteration: its hf directory, if the model can be mapped. */
-static int print_iteration(struct mfs_iteration *it)
+static void print_directory(const struct mfs_iteration *it, int indent, const char *name)
+{
+	print_entry("dr-xr-xr-x", 0, mfs_iteration_mtime(it), indent, name, "/");
+}
+
+/* An HF directory is named by what is in it alone, as in the mount. */
+static int failed(const struct mfs_iteration *it, const char *what, const struct mfs_error *err)
+{
+	const bool below = strcmp(mfs_iteration_format(it), "hf");
+
+	fflush(stdout);
+	return mfs_command_failed("%s%s%s: %s", below ? mfs_iteration_name(it) : "",
+				  below ? "/" : "", what, err->msg);
+}
+
+static int print_hf(struct mfs_iteration *it, int indent)
 {
 	struct mfs_view *view = NULL;
 	struct mfs_error err;
-	int64_t mtime = mfs_iteration_mtime(it);
 
-	print_entry("dr-xr-xr-x", 0, mtime, 0, mfs_iteration_name(it), "/");
-	if (mfs_iteration_hf(it, &view, &err)) {
-		fflush(stdout);
-		return mfs_command_failed("%s: %s", mfs_iteration_name(it), err.msg);
-	}
-	print_entry("dr-xr-xr-x", 0, mtime, 2, "hf", "/");
-	print_view(view, 4);
+	if (mfs_iteration_view(it, "hf", &view, &err))
+		return failed(it, "hf", &err);
+	print_directory(it, indent, "hf");
+	print_view(view, indent + 2);
 	return MFS_EXIT_OK;
+}
+
+static int print_layouts(struct mfs_iteration *it, int indent)
+{
+	const char *const *names;
+	struct mfs_error err;
+	uint32_t count;
+
+	if (mfs_iteration_layouts(it, &names, &count, &err))
+		return failed(it, "megatron/torch", &err);
+	for (uint32_t i = 0; i < count; i++)
+		print_directory(it, indent, names[i]);
+	return MFS_EXIT_OK;
+}
+
+static int print_megatron(struct mfs_iteration *it, int indent)
+{
+	int exit_code;
+
+	print_directory(it, indent, "torch");
+	exit_code = print_layouts(it, indent + 2);
+	print_directory(it, indent, "torch_dist");
+	return exit_code;
+}
+
+/* What the mount shows of an iteration: the files of hf, if the model can be mapped, and the names of
+ * the Megatron views, whose files are many. */
+static int print_views(struct mfs_iteration *it, int indent)
+{
+	int exit_code = print_hf(it, indent);
+
+	print_directory(it, indent, "megatron");
+	return print_megatron(it, indent + 2) ? MFS_EXIT_FAILED : exit_code;
+}
+
+static int print_iteration(struct mfs_iteration *it)
+{
+	print_directory(it, 0, mfs_iteration_name(it));
+	return print_views(it, 2);
 }
 
 static int print_tree(struct mfs_root *root)
@@ -56,6 +105,10 @@ static int print_tree(struct mfs_root *root)
 	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
 	int exit_code = MFS_EXIT_OK;
 
+	if (!mfs_root_has_iterations(root))
+		return s->latest ? print_views(s->latest, 0)
+				 : mfs_command_failed("'%s' cannot be shown: %s",
+						      mfs_root_source(root), s->latest_reason);
 	if (s->latest) {
 		const char *target = mfs_iteration_name(s->latest);
 
@@ -71,10 +124,30 @@ static int print_tree(struct mfs_root *root)
 	return exit_code;
 }
 
+static int print_place(const struct mfs_place *place)
+{
+	struct mfs_view *view = NULL;
+	struct mfs_ckpt *ckpt;
+	struct mfs_error err;
+
+	if (mfs_iteration_ckpt(place->iteration, &ckpt, &err))
+		return mfs_command_failed("%s", err.msg);
+	if (!*place->view)
+		return print_views(place->iteration, 0);
+	if (!strcmp(place->view, "megatron"))
+		return print_megatron(place->iteration, 0);
+	if (!strcmp(place->view, "megatron/torch"))
+		return print_layouts(place->iteration, 0);
+	if (mfs_iteration_view(place->iteration, place->view, &view, &err))
+		return mfs_command_failed("%s", err.msg);
+	print_view(view, 0);
+	return MFS_EXIT_OK;
+}
+
 static int list(const struct mfs_cmdline *c)
 {
 	struct mfs_root *root = NULL;
-	struct mfs_view *view = NULL;
+	struct mfs_place place;
 	struct mfs_error err;
 	int exit_code = MFS_EXIT_OK;
 
@@ -82,10 +155,10 @@ static int list(const struct mfs_cmdline *c)
 		return mfs_command_failed("%s", err.msg);
 	if (!c->arguments[1])
 		exit_code = print_tree(root);
-	else if (mfs_root_view(root, c->arguments[1], &view, NULL, &err))
+	else if (mfs_root_find(root, c->arguments[1], &place, &err))
 		exit_code = mfs_command_failed("%s", err.msg);
 	else
-		print_view(view, 0);
+		exit_code = print_place(&place);
 	mfs_root_free(root);
 	return exit_code;
 }
@@ -94,8 +167,9 @@ int mfs_cmd_ls(int argc, char **argv)
 {
 	struct mfs_cmdline c = {
 		.usage = "ls SOURCE [VIEW] [-o OPTIONS]",
-		.help = "Shows the tree that a mount of SOURCE would have. With VIEW (hf, latest/hf,\n"
-			"iter_0000040/hf), the files of that view. Opens no tensor.\n",
+		.help = "Shows the tree that a mount of SOURCE would have, down to the Megatron views.\n"
+			"With VIEW, the files of that view, or why there is none. Opens no tensor.\n"
+			"\n" MFS_VIEW_HELP "  megatron/torch           (ls alone) common layouts\n",
 		.min = 1,
 		.max = 2,
 	};

@@ -17,32 +17,35 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"inspect", mfs_cmd_inspect}, {"ls", mfs_cmd_ls},     {"verify", mfs_cmd_verify},
-	{"export", mfs_cmd_export},   {"--help", print_help}, {"-h", print_help},
-	{"--version", print_version}, {"-V", print_version},
+	{"inspect", mfs_cmd_inspect}, {"ls", mfs_cmd_ls},	    {"verify", mfs_cmd_verify},
+	{"export", mfs_cmd_export},   {"diff", mfs_cmd_diff},	    {"--help", print_help},
+	{"-h", print_help},	      {"--version", print_version}, {"-V", print_version},
 };
 
 static const char help[] =
-	"mcorefs shows a Megatron-LM checkpoint as a HuggingFace model directory.\n"
+	"mcorefs shows a Megatron-LM checkpoint as a HuggingFace model directory, and\n"
+	"either of them as a Megatron checkpoint at any layout.\n"
 	"\n"
 	"  mcorefs SOURCE MOUNTPOINT [-o OPT,...] [-f] [-d] [-s]      mount it\n"
 	"  mcorefs inspect SOURCE [--json]         what it is, and what is missing\n"
 	"  mcorefs ls SOURCE [VIEW]                the files, without mounting\n"
 	"  mcorefs verify SOURCE [VIEW] [--deep]   every tensor found; --deep: all bytes\n"
 	"  mcorefs export SOURCE VIEW DEST         write a view out (resumable)\n"
+	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
 	"\n"
-	"SOURCE: a checkpoint root or one iter_* directory. VIEW: hf, iter_0000040/hf.\n"
+	"SOURCE: a checkpoint root, one iter_* directory, or a HuggingFace directory.\n"
+	"VIEW: hf, megatron/torch/tp2-pp4, megatron/torch_dist, iter_0000040/hf, ...\n"
 	"\n"
-	"  -o ref=DIR            HF directory with config, tokenizer, chat template\n"
-	"  -o arch=FAMILY        if the arguments leave a choice; families:\n"
-	"                        %s\n"
-	"  -o vocab_size=N       true size of a padded vocabulary; or: tokenizer\n"
-	"  -o shard_size=SIZE    of model-*.safetensors, as in 5GB (default), 512MiB\n"
-	"  -o allow_other        let other users in, by the permissions of SOURCE\n"
+	"  -o ref=DIR          HF directory with config, tokenizer, chat template\n"
+	"  -o arch=FAMILY      of: %s\n"
+	"  -o vocab_size=N     true size of a padded vocabulary; or: tokenizer\n"
+	"  -o shard_size=SIZE  of model-*.safetensors, as in 5GB (default), 512MiB\n"
+	"  -o spec=local|te    modules' names in Megatron views; default: the source's\n"
+	"  -o no_optim         Megatron views without the optimizer\n"
+	"  -o allow_other      let other users in, by the permissions of SOURCE\n"
 	"  -f  stay in the foreground    -s  one thread    -d  debug messages, with -f\n"
 	"\n"
-	"Then: AutoModelForCausalLM.from_pretrained(\"MOUNTPOINT/latest/hf\")\n"
-	"End:  umount MOUNTPOINT, or fusermount3 -u MOUNTPOINT; see also man mcorefs.\n";
+	"End: umount MOUNTPOINT, or fusermount3 -u MOUNTPOINT; see also man mcorefs.\n";
 
 static int print_help(int argc, char **argv)
 {

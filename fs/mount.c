@@ -62,7 +62,7 @@ static void log_warnings(uint32_t count, const char *const *warnings)
 		mfs_log(LOG_WARNING, "%s", warnings[i]);
 }
 
-/* Builds the latest view; what is odd about it is said once, here. */
+/* Builds the latest hf view; what is odd about it is said once, here. */
 static int open_latest(struct mfs_root *root, struct mfs_error *err)
 {
 	struct mfs_iteration *latest = mfs_root_snapshot(root)->latest;
@@ -76,7 +76,7 @@ static int open_latest(struct mfs_root *root, struct mfs_error *err)
 				mfs_root_snapshot(root)->latest_reason);
 	rc = mfs_iteration_ckpt(latest, &ckpt, err);
 	if (!rc)
-		rc = mfs_iteration_hf(latest, &view, err);
+		rc = mfs_iteration_view(latest, "hf", &view, err);
 	if (rc)
 		return rc;
 	log_warnings(mfs_ckpt_warnings(ckpt, &warnings), warnings);

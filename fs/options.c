@@ -131,6 +131,27 @@ static int set_shard_size(struct mfs_options *opt, const struct option_row *row,
 	return 0;
 }
 
+static int set_spec(struct mfs_options *opt, const struct option_row *row, const char *value,
+		    struct mfs_error *err)
+{
+	if (!strcmp(value, "local"))
+		opt->view.spec = MFS_VIEW_SPEC_LOCAL;
+	else if (!strcmp(value, "te"))
+		opt->view.spec = MFS_VIEW_SPEC_TE;
+	else
+		return mfs_fail(err, -EINVAL, "option '%s' takes 'local' or 'te', not '%s'",
+				row->name, value);
+	return 0;
+}
+
+static int set_no_optim(struct mfs_options *opt, const struct option_row *row, const char *value,
+			struct mfs_error *err)
+{
+	(void)row, (void)value, (void)err;
+	opt->view.no_optim = true;
+	return 0;
+}
+
 /* What mount(8), fstab and autofs pass along without a meaning for us stands here on purpose:
  * nosuid and nodev are libfuse's default, and a read-only mount keeps no access times. */
 static const struct option_row table[] = {
@@ -138,6 +159,8 @@ static const struct option_row table[] = {
 	{"ref", VALUED, set_ref},
 	{"vocab_size", VALUED, set_vocab_size},
 	{"shard_size", VALUED, set_shard_size},
+	{"spec", VALUED, set_spec},
+	{"no_optim", BARE, set_no_optim},
 
 	{"allow_other", BARE, allow_other},
 	{"allow_root", BARE, allow_other},

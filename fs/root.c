@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "formats/base/arena.h"
+#include "formats/model/hf_ckpt.h"
 #include "fs/iteration.h"
 #include "fs/tracker.h"
 
@@ -24,11 +25,17 @@ struct held_snapshot {
 	struct held_snapshot *older;
 };
 
+enum source_kind {
+	SOURCE_ROOT,	  /* iterations and a tracker */
+	SOURCE_ITERATION, /* one of them */
+	SOURCE_HF,
+};
+
 struct mfs_root {
 	char *source; /* absolute */
 	char *arch, *ref;
 	struct mfs_view_options options;
-	bool single; /* SOURCE is one iteration */
+	enum source_kind kind;
 	_Atomic(struct held_snapshot *) snapshot;
 	_Atomic int64_t looked; /* monotonic ns of the last look */
 
@@ -132,7 +139,8 @@ static struct mfs_iteration *find(const struct mfs_root_snapshot *s, const char 
 static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_iteration *before,
 		   struct mfs_iteration **ret, struct mfs_error *err)
 {
-	const char *slash = root->single ? "" : "/", *name = root->single ? "" : c->name;
+	const bool below = root->kind == SOURCE_ROOT;
+	const char *slash = below ? "/" : "", *name = below ? c->name : "";
 	char path[PATH_MAX], text[128];
 	struct mfs_iteration *it = NULL;
 	int rc;
@@ -140,9 +148,13 @@ static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_
 	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", root->source, slash, name) >=
 	    sizeof(path))
 		return mfs_fail(err, -ENAMETOOLONG, "path of %s is too long", c->name);
-	rc = mfs_iteration_look(path, c->name, c->number, &root->options,
-				mfs_tracker_holds(&root->tracker, c->number, text, sizeof(text)),
-				before, &it, err);
+	if (root->kind == SOURCE_HF)
+		rc = mfs_iteration_look_hf(path, c->name, &root->options, &it, err);
+	else
+		rc = mfs_iteration_look(
+			path, c->name, c->number, &root->options,
+			mfs_tracker_holds(&root->tracker, c->number, text, sizeof(text)), before,
+			&it, err);
 	if (rc && rc != -ENOENT)
 		return rc;
 	if (it && it != before) {
@@ -156,8 +168,13 @@ static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_
 static void explain_no_latest(const struct mfs_tracker *t, const struct mfs_root_snapshot *s,
 			      char *text, size_t size)
 {
-	const struct mfs_iteration *it;
+	const struct mfs_iteration *it = s->count ? s->iterations[0] : NULL;
 	char name[32] = "release";
+
+	if (it && it->hf) {
+		snprintf(text, size, "%s", it->reason);
+		return;
+	}
 
 	if (t->kind == MFS_TRACKER_BAD) {
 		snprintf(text, size, "%s says '%s', which is neither a number nor 'release'",
@@ -269,11 +286,14 @@ static int fill_snapshot(struct mfs_root *root, const struct candidates *c,
 static int list_single(const struct mfs_root *root, struct candidates *c, struct mfs_error *err)
 {
 	const char *name = strrchr(root->source, '/') + 1;
+	int64_t number;
 	struct stat st;
 
+	if (!mfs_iteration_number(name, &number))
+		number = MFS_RELEASE;
 	if (stat(root->source, &st))
 		return mfs_fail(err, -errno, "'%s': %s", root->source, strerror(errno));
-	return add_candidate(c, *name ? name : "checkpoint", MFS_RELEASE) ? mfs_fail_nomem(err) : 0;
+	return add_candidate(c, *name ? name : "checkpoint", number) ? mfs_fail_nomem(err) : 0;
 }
 
 /* At every look, since a directory may go file by file. */
@@ -298,9 +318,10 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 	int rc;
 
 	/* The tracker first: what it names was complete before the directory is listed. */
-	if (!root->single)
+	if (root->kind == SOURCE_ROOT)
 		mfs_tracker_read(root->source, &root->tracker);
-	rc = root->single ? list_single(root, &c, err) : list_candidates(root->source, &c, err);
+	rc = root->kind == SOURCE_ROOT ? list_candidates(root->source, &c, err)
+				       : list_single(root, &c, err);
 	if (rc)
 		goto done;
 	now = calloc(1, sizeof(*now));
@@ -325,6 +346,8 @@ int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err)
 {
 	int rc;
 
+	if (root->kind == SOURCE_HF && atomic_load(&root->snapshot))
+		return 0;
 	if (force) {
 		pthread_mutex_lock(&root->refresh);
 	} else if (monotonic_ns() - atomic_load(&root->looked) < MIN_INTERVAL ||
@@ -348,37 +371,50 @@ static int copy_options(struct mfs_root *root, const struct mfs_view_options *op
 	return 0;
 }
 
-/* Root, iteration, or neither. An empty directory that is named like an iteration is one: its save
- * may be about to begin. */
+static bool has_candidates(const char *source, int *ret_rc, struct mfs_error *err)
+{
+	struct candidates c = {0};
+	bool found;
+
+	*ret_rc = list_candidates(source, &c, err);
+	found = c.count > 0;
+	free_candidates(&c);
+	return found;
+}
+
+/* What SOURCE is. An empty directory that is named like an iteration is one: its save may be about to
+ * begin. */
 static int detect(struct mfs_root *root, struct mfs_error *err)
 {
 	const char *base = strrchr(root->source, '/') + 1;
 	char tracker[PATH_MAX];
-	struct candidates c = {0};
 	int64_t number;
-	bool found;
-	int rc;
+	int rc = 0;
 
 	snprintf(tracker, sizeof(tracker), "%s/%s", root->source, MFS_TRACKER_FILE);
-	root->single = mfs_iteration_looks_like_one(root->source);
-	if (root->single || !access(tracker, F_OK))
-		return 0;
-	rc = list_candidates(root->source, &c, err);
-	if (rc)
+	if (mfs_iteration_looks_like_one(root->source))
+		root->kind = SOURCE_ITERATION;
+	else if (!access(tracker, F_OK))
+		root->kind = SOURCE_ROOT;
+	else if (mfs_hf_ckpt_looks_like_one(root->source))
+		root->kind = SOURCE_HF;
+	else if (has_candidates(root->source, &rc, err))
+		root->kind = SOURCE_ROOT;
+	else if (rc)
 		return rc;
-	found = c.count > 0;
-	free_candidates(&c);
-	if (found)
-		return 0;
-	root->single = mfs_iteration_number(base, &number);
-	if (root->single)
-		return 0;
-	return mfs_fail(
-		err, -ENODATA,
-		"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ or release/ (a "
-		"checkpoint root), and for .metadata, metadata.json, *.distcp or mp_rank_*/ (one "
-		"iteration)",
-		root->source, MFS_TRACKER_FILE);
+	else if (mfs_iteration_number(base, &number))
+		root->kind = SOURCE_ITERATION;
+	else
+		return mfs_fail(err, -ENODATA,
+				"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
+				"or release/ (a checkpoint root), for .metadata, metadata.json, "
+				"*.distcp or mp_rank_*/ (one iteration), and for config.json with "
+				"model*.safetensors or pytorch_model*.bin (a HuggingFace model)",
+				root->source, MFS_TRACKER_FILE);
+	/* What passes through unchanged passes from there. */
+	if (root->kind == SOURCE_HF && !root->options.ref)
+		root->options.ref = root->source;
+	return 0;
 }
 
 static int resolve(struct mfs_root *root, const char *source, struct mfs_error *err)
@@ -390,7 +426,8 @@ static int resolve(struct mfs_root *root, const char *source, struct mfs_error *
 		return mfs_fail(err, -errno, "'%s': %s", source, strerror(errno));
 	if (!S_ISDIR(st.st_mode))
 		return mfs_fail(err, -ENOTDIR,
-				"'%s' is not a directory: name a checkpoint root or one iteration",
+				"'%s' is not a directory: name a checkpoint root, one iteration or "
+				"a HuggingFace model",
 				source);
 	return 0;
 }
@@ -454,55 +491,7 @@ const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root)
 	return &atomic_load(&root->snapshot)->public;
 }
 
-static int no_such_view(const struct mfs_root *root, const struct mfs_root_snapshot *s,
-			const char *name, struct mfs_error *err)
+bool mfs_root_has_iterations(const struct mfs_root *root)
 {
-	const char *example = s->count ? s->iterations[s->count - 1]->name : "iter_0000040";
-
-	return mfs_fail(err, -ENOENT, "'%s' has no view '%s': name hf, latest/hf or %s/hf",
-			root->source, name, example);
-}
-
-/* The iteration in front of the slash; no slash means the latest. */
-static int view_iteration(struct mfs_root *root, const char *name, struct mfs_iteration **ret,
-			  struct mfs_error *err)
-{
-	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
-	const char *slash = strchr(name, '/');
-	char first[NAME_MAX + 1];
-
-	snprintf(first, sizeof(first), "%.*s", slash ? (int)(slash - name) : 0, name);
-	if (!slash || !strcmp(first, "latest")) {
-		if (!s->latest)
-			return mfs_fail(err, -ENODATA, "'%s' has no latest iteration: %s",
-					root->source, s->latest_reason);
-		*ret = s->latest;
-		return 0;
-	}
-	*ret = find(s, first);
-	return *ret ? 0 : no_such_view(root, s, name, err);
-}
-
-int mfs_root_view(struct mfs_root *root, const char *name, struct mfs_view **ret,
-		  struct mfs_iteration **ret_iteration, struct mfs_error *err)
-{
-	struct mfs_iteration *it = NULL;
-	struct mfs_view *view = NULL;
-	const char *slash, *last;
-	int rc;
-
-	name = name ? name : "hf";
-	slash = strchr(name, '/');
-	last = slash ? slash + 1 : name;
-	if (strcmp(last, "hf") && strcmp(last, "hf/"))
-		return no_such_view(root, mfs_root_snapshot(root), name, err);
-	rc = view_iteration(root, last == name ? "hf" : name, &it, err);
-	if (!rc)
-		rc = mfs_iteration_hf(it, &view, err);
-	if (rc)
-		return rc;
-	*ret = view;
-	if (ret_iteration)
-		*ret_iteration = it;
-	return 0;
+	return root->kind != SOURCE_HF;
 }

@@ -1,10 +1,12 @@
 /*
- * SOURCE as a person names it: a checkpoint root with its iterations, or one iteration directory.
+ * SOURCE as a person names it: a checkpoint root with its iterations, one iteration directory, or an
+ * HF directory, which counts as one iteration that has no directory of its own.
  *
  * A root lives: a training run adds iterations and moves its tracker. mfs_root_refresh() looks again
  * and adds what has become complete; what was once shown stays valid until mfs_root_free(). Readers
- * take a snapshot pointer and need no lock. An iteration's checkpoint and its HF view are opened on
- * first use, once (a lock per iteration, held while opening alone).
+ * take a snapshot pointer and need no lock. An HF directory stays as it was when it was opened. An
+ * iteration's checkpoint and its views are opened on first use, once (each under a lock of its own,
+ * held while opening alone).
  */
 #ifndef MFS_FS_ROOT_H
 #define MFS_FS_ROOT_H
@@ -29,32 +31,65 @@ struct mfs_root_snapshot {
 	const char *tracker; /* what the tracker says ("40", "release"); NULL without one */
 };
 
-/* -ENOENT, -ENOTDIR; -ENODATA if SOURCE is neither a root nor an iteration (the message says what was
- * looked for). An incomplete iteration is not an error here. opt is copied. */
+/* -ENOENT, -ENOTDIR; -ENODATA if SOURCE is none of these (the message says what was looked for). An
+ * incomplete iteration is not an error here. opt is copied; for an HF directory, its ref is the directory
+ * itself unless another one is given. */
 int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
 		  struct mfs_error *err);
 void mfs_root_free(struct mfs_root *root);
 
 const char *mfs_root_source(const struct mfs_root *root);
+/* False: SOURCE is an HF directory, and latest of the snapshot is the model. */
+bool mfs_root_has_iterations(const struct mfs_root *root);
 /* Looks at the directory again; at most once a second unless forced. */
 int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err);
 const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root);
 
 const char *mfs_iteration_name(const struct mfs_iteration *it);	  /* "iter_0000040", "release" */
-const char *mfs_iteration_format(const struct mfs_iteration *it); /* "torch", "torch_dist" */
+const char *mfs_iteration_format(const struct mfs_iteration *it); /* "torch", "torch_dist", "hf" */
 /* NULL if complete, else why it is not shown. */
 const char *mfs_iteration_reason(const struct mfs_iteration *it);
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it); /* ns */
 
 /* Opens on first use. A failure is kept and reported again on every call. */
 int mfs_iteration_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
-int mfs_iteration_hf(struct mfs_iteration *it, struct mfs_view **ret, struct mfs_error *err);
+/* With its state and, unless no_optim was said, its optimizer: what Megatron views are made of. */
+int mfs_iteration_full_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
 
-/*
- * Resolves a view's name as ls, verify and export take it: "hf" (of the latest), "latest/hf",
- * "iter_0000040/hf". NULL means "hf". -ENOENT with what could have been named.
- */
+/* name: "hf", "megatron/torch/tp2-pp1", "megatron/torch_dist". Fails as its checkpoint does, and as
+ * mfs_view_hf() and mfs_view_megatron() do. */
+int mfs_iteration_view(struct mfs_iteration *it, const char *name, struct mfs_view **ret,
+		       struct mfs_error *err);
+/* Whether there is a view of that name, without opening it: 0; -ENOENT, -EINVAL as fs/view.h says. */
+int mfs_iteration_check_view(struct mfs_iteration *it, const char *name, struct mfs_error *err);
+/* Names to list below "megatron/torch"; they live as long as the iteration. */
+int mfs_iteration_layouts(struct mfs_iteration *it, const char *const **ret, uint32_t *ret_count,
+			  struct mfs_error *err);
+
+/* A directory of the tree, as a VIEW argument names it. */
+#define MFS_VIEW_NAME_SIZE 256
+struct mfs_place {
+	struct mfs_iteration *iteration;
+	/* The view, or the directory above views, within the iteration, without '/' at its ends: "hf",
+	 * "megatron/torch/tp2-pp1", "megatron/torch", "megatron", "". */
+	char view[MFS_VIEW_NAME_SIZE];
+};
+
+#define MFS_PLACE_NAME (256 + MFS_VIEW_NAME_SIZE)
+
+/* "iter_0000040/hf", or "hf" of an HF directory, for messages; returns text. */
+const char *mfs_place_name(const struct mfs_root *root, const struct mfs_place *place,
+			   char text[MFS_PLACE_NAME]);
+
+/* "hf", "megatron/torch_dist" (of the latest), "latest/hf", "iter_0000040/hf"; of an HF directory without
+ * the iteration. NULL means "hf". That there is such a layout has not been looked at. -ENOENT with what
+ * could have been named; -ENODATA: there is no latest. */
+int mfs_root_find(struct mfs_root *root, const char *name, struct mfs_place *ret,
+		  struct mfs_error *err);
+
+/* Resolves and opens a view as ls, verify and export take it. -ENOENT if the name is none of a view.
+ * ret_place may be NULL. */
 int mfs_root_view(struct mfs_root *root, const char *name, struct mfs_view **ret,
-		  struct mfs_iteration **ret_iteration, struct mfs_error *err);
+		  struct mfs_place *ret_place, struct mfs_error *err);
 
 #endif

@@ -1,160 +1,20 @@
 #include "fs/tree.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/arena.h"
-#include "formats/base/bytes.h"
-#include "fs/inode.h"
-#include "fs/root.h"
+#include "fs/tree_i.h"
 
 #define BLOCK_SIZE (1 << 20) /* what st_blksize advises: one request of the kernel's largest size */
-
-struct mfs_tree {
-	struct mfs_root *root;
-	uid_t uid;
-	gid_t gid;
-	mode_t dir_mode;
-	struct mfs_node *top;
-	_Atomic uint64_t bytes, files;
-
-	pthread_mutex_t lock; /* what follows: for the one thread that builds */
-	struct mfs_arena arena;
-	struct mfs_inode_set inodes;
-	const struct mfs_root_snapshot *shown; /* what the root's entries were made from */
-};
-
-static int name_order(const void *a, const void *b)
-{
-	const struct mfs_node *const *x = a, *const *y = b;
-
-	return strcmp((*x)->name, (*y)->name);
-}
-
-static struct mfs_dir *new_dir(struct mfs_tree *tree, uint32_t capacity, int64_t mtime_ns)
-{
-	struct mfs_dir *dir = mfs_arena_alloc(&tree->arena, sizeof(*dir));
-
-	if (!dir)
-		return NULL;
-	dir->entries = mfs_arena_array(&tree->arena, (size_t)capacity + 1, sizeof(*dir->entries));
-	dir->by_name = mfs_arena_array(&tree->arena, (size_t)capacity + 1, sizeof(*dir->by_name));
-	dir->mtime_ns = mtime_ns;
-	return dir->entries && dir->by_name ? dir : NULL;
-}
-
-static void add_entry(struct mfs_dir *dir, struct mfs_node *node)
-{
-	dir->entries[dir->count] = node;
-	dir->by_name[dir->count] = node;
-	dir->count++;
-	dir->subdirs += S_ISDIR(node->mode);
-}
-
-static void publish(struct mfs_node *node, struct mfs_dir *dir)
-{
-	qsort(dir->by_name, dir->count, sizeof(*dir->by_name), name_order);
-	atomic_store_explicit(&node->dir, dir, memory_order_release);
-}
-
-/* A node with its place and its number; the caller fills in the rest before publishing it. */
-static int new_node(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
-		    struct mfs_node **ret, struct mfs_error *err)
-{
-	struct mfs_node *node = mfs_arena_alloc(&tree->arena, sizeof(*node));
-	const char *dir = parent ? parent->path : "";
-	int rc;
-
-	if (!node)
-		return mfs_fail_nomem(err);
-	node->path = mfs_arena_printf(&tree->arena, "%s/%s", strcmp(dir, "/") ? dir : "", name);
-	if (!node->path)
-		return mfs_fail_nomem(err);
-	node->name = strrchr(node->path, '/') + 1;
-	node->parent = parent ? parent : node;
-	node->ino = mfs_inode_number(node->path);
-	node->uid = tree->uid;
-	node->gid = tree->gid;
-	rc = mfs_inode_claim(&tree->inodes, node->ino, node->path);
-	if (rc == -EEXIST)
-		return mfs_fail(err, rc, "%s: its inode number is taken by another path",
-				node->path);
-	if (rc)
-		return mfs_fail_nomem(err);
-	*ret = node;
-	return 0;
-}
-
-static int new_view_file(struct mfs_tree *tree, const struct mfs_node *parent,
-			 const struct mfs_view *view, uint32_t i, struct mfs_dir *dir,
-			 struct mfs_error *err)
-{
-	struct mfs_node *node;
-	int rc = new_node(tree, parent, view->files[i].name, &node, err);
-
-	if (rc)
-		return rc;
-	node->mode = S_IFREG | (view->mode & 0444);
-	node->uid = view->uid;
-	node->gid = view->gid;
-	node->mtime_ns = view->mtime_ns;
-	node->data = view->files[i].data;
-	node->size = mfs_vfile_size(node->data);
-	add_entry(dir, node);
-	return 0;
-}
-
-static int build_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
-		      struct mfs_error *err)
-{
-	struct mfs_dir *dir = new_dir(tree, view->count, node->mtime_ns);
-	uint64_t bytes = 0;
-	int rc = dir ? 0 : mfs_fail_nomem(err);
-
-	for (uint32_t i = 0; i < view->count && !rc; i++) {
-		rc = new_view_file(tree, node, view, i, dir, err);
-		if (!rc)
-			bytes += dir->entries[i]->size;
-	}
-	if (rc)
-		return rc;
-	publish(node, dir);
-	atomic_fetch_add(&tree->bytes, bytes);
-	atomic_fetch_add(&tree->files, view->count);
-	return 0;
-}
-
-static int new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
-			 struct mfs_error *err)
-{
-	struct mfs_node *node, *hf;
-	struct mfs_dir *dir;
-	int rc;
-
-	rc = new_node(tree, tree->top, mfs_iteration_name(it), &node, err);
-	if (!rc)
-		rc = new_node(tree, node, "hf", &hf, err);
-	if (rc)
-		return rc;
-	dir = new_dir(tree, 1, mfs_iteration_mtime(it));
-	if (!dir)
-		return mfs_fail_nomem(err);
-	node->mode = hf->mode = tree->dir_mode;
-	node->mtime_ns = hf->mtime_ns = mfs_iteration_mtime(it);
-	node->iteration = hf->iteration = it;
-	node->moves = true;
-	add_entry(dir, hf);
-	publish(node, dir);
-	*ret = node;
-	return 0;
-}
 
 static int new_latest(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
 		      struct mfs_error *err)
 {
 	struct mfs_node *node;
-	int rc = new_node(tree, tree->top, "latest", &node, err);
+	int rc = mfs_tree_new_node(tree, tree->top, "latest", &node, err);
 
 	if (rc)
 		return rc;
@@ -188,10 +48,10 @@ static int add_shown(struct mfs_tree *tree, struct mfs_iteration *it, mode_t typ
 
 	if (!node)
 		rc = type == S_IFLNK ? new_latest(tree, it, &node, err)
-				     : new_iteration(tree, it, &node, err);
+				     : mfs_tree_new_iteration(tree, it, &node, err);
 	if (rc)
 		return rc;
-	add_entry(dir, node);
+	mfs_tree_add_entry(dir, node);
 	if (node->mtime_ns > dir->mtime_ns)
 		dir->mtime_ns = node->mtime_ns;
 	return 0;
@@ -200,7 +60,7 @@ static int add_shown(struct mfs_tree *tree, struct mfs_iteration *it, mode_t typ
 static int build_top(struct mfs_tree *tree, const struct mfs_root_snapshot *snapshot,
 		     struct mfs_error *err)
 {
-	struct mfs_dir *dir = new_dir(tree, snapshot->count + 1, 0);
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, snapshot->count + 1, 0);
 	int rc = dir ? 0 : mfs_fail_nomem(err);
 
 	if (!rc && snapshot->latest)
@@ -210,8 +70,18 @@ static int build_top(struct mfs_tree *tree, const struct mfs_root_snapshot *snap
 			rc = add_shown(tree, snapshot->iterations[i], S_IFDIR, dir, err);
 	}
 	if (!rc)
-		publish(tree->top, dir);
+		mfs_tree_publish(tree->top, dir);
 	return rc;
+}
+
+static int build_flat_top(struct mfs_tree *tree, const struct mfs_root_snapshot *snapshot,
+			  struct mfs_error *err)
+{
+	if (!snapshot->latest)
+		return mfs_fail(err, -ENODATA, "'%s' cannot be shown: %s",
+				mfs_root_source(tree->root), snapshot->latest_reason);
+	tree->top->mtime_ns = mfs_iteration_mtime(snapshot->latest);
+	return mfs_tree_fill_iteration(tree, tree->top, snapshot->latest, err);
 }
 
 static int show_snapshot(struct mfs_tree *tree, struct mfs_error *err)
@@ -222,7 +92,8 @@ static int show_snapshot(struct mfs_tree *tree, struct mfs_error *err)
 	pthread_mutex_lock(&tree->lock);
 	snapshot = mfs_root_snapshot(tree->root);
 	if (snapshot != tree->shown) {
-		rc = build_top(tree, snapshot, err);
+		rc = tree->flat ? build_flat_top(tree, snapshot, err)
+				: build_top(tree, snapshot, err);
 		if (!rc)
 			tree->shown = snapshot;
 	}
@@ -258,13 +129,14 @@ int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error 
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&tree->lock, NULL);
 	tree->root = root;
+	tree->flat = !mfs_root_has_iterations(root);
 	tree->uid = st.st_uid;
 	tree->gid = st.st_gid;
 	tree->dir_mode = directory_mode(st.st_mode);
-	rc = new_node(tree, NULL, "", &tree->top, err);
+	rc = mfs_tree_new_node(tree, NULL, "", &tree->top, err);
 	if (!rc) {
 		tree->top->mode = tree->dir_mode;
-		tree->top->moves = true;
+		tree->top->moves = !tree->flat;
 		rc = show_snapshot(tree, err);
 	}
 	if (rc) {
@@ -290,34 +162,144 @@ struct mfs_node *mfs_tree_root(struct mfs_tree *tree)
 	return tree->top;
 }
 
-static int open_view(struct mfs_tree *tree, struct mfs_node *node, struct mfs_error *err)
+/* Makes the directory of a view, unless another thread has meanwhile. */
+static int show_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
+		     struct mfs_error *err)
+{
+	int rc = 0;
+
+	pthread_mutex_lock(&tree->lock);
+	if (!atomic_load(&node->dir))
+		rc = mfs_tree_fill_view(tree, node, view, err);
+	pthread_mutex_unlock(&tree->lock);
+	return rc;
+}
+
+static int open_view(struct mfs_tree *tree, struct mfs_node *node, struct mfs_node **ret_about,
+		     struct mfs_error *err)
 {
 	struct mfs_view *view;
-	int rc = mfs_iteration_hf(node->iteration, &view, err);
+	struct mfs_ckpt *ckpt;
+	int rc;
+
+	if (node->megatron) {
+		rc = mfs_iteration_full_ckpt(node->iteration, &ckpt, err);
+		if (rc) {
+			*ret_about = node->megatron;
+			return rc;
+		}
+	}
+	rc = mfs_iteration_view(node->iteration, node->view, &view, err);
+	return rc ? rc : show_view(tree, node, view, err);
+}
+
+static int open_layouts(struct mfs_tree *tree, struct mfs_node *node, struct mfs_error *err)
+{
+	const char *const *names;
+	uint32_t count;
+	int rc = mfs_iteration_layouts(node->iteration, &names, &count, err);
 
 	if (rc)
 		return rc;
 	pthread_mutex_lock(&tree->lock);
 	if (!atomic_load(&node->dir))
-		rc = build_view(tree, node, view, err);
+		rc = mfs_tree_fill_layouts(tree, node, names, count, err);
 	pthread_mutex_unlock(&tree->lock);
 	return rc;
 }
 
 int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dir **ret,
-		  struct mfs_error *err)
+		  struct mfs_node **ret_about, struct mfs_error *err)
 {
-	int rc;
+	struct mfs_node *about = node;
+	int rc = 0;
 
 	if (!S_ISDIR(node->mode))
-		return mfs_fail(err, -ENOTDIR, "%s: not a directory", node->path);
-	if (!atomic_load_explicit(&node->dir, memory_order_acquire)) {
-		rc = open_view(tree, node, err);
-		if (rc)
-			return rc;
-	}
-	*ret = atomic_load_explicit(&node->dir, memory_order_acquire);
+		rc = mfs_fail(err, -ENOTDIR, "%s: not a directory", node->path);
+	else if (!atomic_load_explicit(&node->dir, memory_order_acquire))
+		rc = node->layouts ? open_layouts(tree, node, err)
+				   : open_view(tree, node, &about, err);
+	if (!rc)
+		*ret = atomic_load_explicit(&node->dir, memory_order_acquire);
+	else if (ret_about)
+		*ret_about = about;
+	return rc;
+}
+
+static struct mfs_node *find_unlisted(const struct mfs_node *node, const char *name)
+{
+	struct mfs_node *n = atomic_load_explicit(&node->unlisted, memory_order_acquire);
+
+	while (n && strcmp(n->name, name))
+		n = n->next_unlisted;
+	return n;
+}
+
+/* Under the lock. */
+static int add_unlisted(struct mfs_tree *tree, struct mfs_node *node, const char *name,
+			struct mfs_node **ret, struct mfs_error *err)
+{
+	struct mfs_node *made;
+	int rc;
+
+	if (tree->unlisted >= MFS_TREE_UNLISTED)
+		return mfs_fail(
+			err, -ENOSPC,
+			"%s/%s: %u layouts were looked up since the mount began, and no more "
+			"are kept",
+			node->path, name, MFS_TREE_UNLISTED);
+	rc = mfs_tree_new_layout(tree, node, name, &made, err);
+	if (rc)
+		return rc;
+	made->next_unlisted = atomic_load(&node->unlisted);
+	atomic_store_explicit(&node->unlisted, made, memory_order_release);
+	tree->unlisted++;
+	*ret = made;
 	return 0;
+}
+
+/* A layout that is possible has a directory, whether a listing names it or not. */
+static int find_layout(struct mfs_tree *tree, struct mfs_node *node, const char *name,
+		       struct mfs_node **ret, struct mfs_error *err)
+{
+	char view[MFS_VIEW_NAME_SIZE];
+	int rc;
+
+	*ret = find_unlisted(node, name);
+	if (*ret)
+		return 0;
+	if ((size_t)snprintf(view, sizeof(view), "megatron/torch/%s", name) >= sizeof(view))
+		return -ENOENT;
+	rc = mfs_iteration_check_view(node->iteration, view, err);
+	if (rc)
+		return rc == -EINVAL ? -ENOENT : rc;
+	pthread_mutex_lock(&tree->lock);
+	*ret = find_unlisted(node, name);
+	if (!*ret)
+		rc = add_unlisted(tree, node, name, ret, err);
+	pthread_mutex_unlock(&tree->lock);
+	return rc;
+}
+
+int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
+		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err)
+{
+	const struct mfs_dir *dir;
+	struct mfs_node *found;
+	int rc = mfs_tree_list(tree, node, &dir, ret_about, err);
+
+	if (rc)
+		return rc;
+	found = mfs_dir_find(dir, name);
+	if (!found && node->layouts)
+		rc = find_layout(tree, node, name, &found, err);
+	else if (!found)
+		rc = -ENOENT;
+	if (!rc)
+		*ret = found;
+	else if (ret_about)
+		*ret_about = node;
+	return rc;
 }
 
 static int name_compare(const void *key, const void *entry)
@@ -347,7 +329,7 @@ void mfs_node_stat(const struct mfs_node *node, struct stat *ret)
 	memset(ret, 0, sizeof(*ret));
 	ret->st_ino = node->ino;
 	ret->st_mode = node->mode;
-	ret->st_nlink = S_ISDIR(node->mode) ? 2 + (dir ? dir->subdirs : 0) : 1;
+	ret->st_nlink = S_ISDIR(node->mode) && !node->uncounted ? 2 + (dir ? dir->subdirs : 0) : 1;
 	ret->st_uid = node->uid;
 	ret->st_gid = node->gid;
 	ret->st_size = (off_t)node->size;

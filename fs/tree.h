@@ -1,10 +1,15 @@
 /*
  * What the mount shows, as nodes:
  *
- *   /                     iterations come, and "latest" moves, while mounted
- *   /latest               symbolic link to the newest complete iteration
- *   /iter_0000040/        fixed
- *   /iter_0000040/hf/     fixed; its view is opened on first use
+ *   /                                      iterations come, and "latest" moves, while mounted
+ *   /latest                                symbolic link to the newest complete iteration
+ *   /iter_0000040/                         fixed
+ *   /iter_0000040/hf/                      fixed; its view is opened on first use
+ *   /iter_0000040/megatron/torch_dist/     likewise
+ *   /iter_0000040/megatron/torch/          lists some layouts, and has every other that is possible
+ *   /iter_0000040/megatron/torch/tp2-pp1/  fixed; its view is opened on first use
+ *
+ * An HF directory has no iterations: /hf/ and /megatron/ stand at the top, and nothing moves.
  *
  * A node, once published, is neither changed nor freed before the tree is: FUSE uses its address as
  * the node's id, and readers follow pointers without a lock. A directory's entries are a snapshot
@@ -20,6 +25,9 @@
 #include <sys/stat.h>
 
 #include "formats/base/error.h"
+
+/* Layouts that were looked up and are in no listing, in the whole tree: they stay until the end. */
+#define MFS_TREE_UNLISTED 4096
 
 struct mfs_dir;
 struct mfs_iteration;
@@ -41,8 +49,17 @@ struct mfs_node {
 
 	struct mfs_vfile *data;		     /* of a regular file */
 	const char *target;		     /* of a symbolic link */
-	struct mfs_iteration *iteration;     /* of what stands for one, and of its hf directory */
-	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: its view is not opened yet */
+	struct mfs_iteration *iteration;     /* of what stands for one, and of its views */
+	const char *view;		     /* of a view's directory: "megatron/torch_dist" */
+	struct mfs_node *megatron;	     /* of a Megatron view's: the directory of them all */
+	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: not opened yet */
+
+	/* Of the directory of layouts: what a listing leaves out, newest first. */
+	bool layouts;
+	_Atomic(struct mfs_node *) unlisted;
+	struct mfs_node *next_unlisted;
+	/* Directories below are not counted as links: how many there are shows when it is opened. */
+	bool uncounted;
 
 	atomic_uint complaints; /* what has been logged about it, for the front end */
 };
@@ -65,10 +82,18 @@ struct mfs_node *mfs_tree_root(struct mfs_tree *tree);
  * the tree stays as it was. */
 int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
 
-/* The entries of a directory, valid as long as the tree. Opens the view on first use and fails as
- * mfs_iteration_hf() does. */
+/* The entries of a directory, valid as long as the tree. Opens a view on first use and fails as
+ * mfs_iteration_view() does; layouts are listed as mfs_iteration_layouts() says. *ret_about (which may
+ * be NULL) is set on failure: the node that it is a failure of, which is another one where all Megatron
+ * views of an iteration have it in common. */
 int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dir **ret,
-		  struct mfs_error *err);
+		  struct mfs_node **ret_about, struct mfs_error *err);
+
+/* An entry of a directory, of a listing or not; opens the directory as mfs_tree_list() does, but never
+ * the entry. -ENOENT: there is none (err may have no sentence); others as mfs_tree_list(), and -ENOSPC:
+ * too many layouts were looked up already. */
+int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
+		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);
 
 /* NULL: no such entry. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);

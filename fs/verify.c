@@ -196,18 +196,18 @@ static void verify_record(struct verify *v, struct mfs_ckpt *ckpt,
 /* The CRC-32 that torch leaves in every archive: the sources against themselves as they were written. */
 static int verify_records(struct verify *v, struct mfs_ckpt *ckpt)
 {
-	bool *seen = calloc(mfs_ckpt_storage_count(ckpt), sizeof(*seen));
+	bool *seen = calloc(mfs_ckpt_storage_count(ckpt) + 1, sizeof(*seen));
 	struct finding f = {.file = "source"};
 	uint32_t checked = 0;
 
 	if (!seen)
 		return mfs_command_failed("out of memory");
-	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt); i++) {
+	for (uint32_t i = 0; i < mfs_ckpt_count_all(ckpt); i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
 		const struct mfs_chunk *chunks = mfs_ckpt_chunks(ckpt, t);
 
 		for (uint32_t k = 0; k < t->chunk_count; k++)
-			if (!seen[chunks[k].storage]) {
+			if (chunks[k].storage != MFS_ZEROS && !seen[chunks[k].storage]) {
 				seen[chunks[k].storage] = true;
 				verify_record(v, ckpt, t, chunks[k].storage, &f, &checked);
 			}
@@ -227,10 +227,22 @@ static uint64_t total_bytes(const struct mfs_view *view)
 	return total;
 }
 
+static void print_conclusion(const struct verify *v, const struct mfs_view *view, const char *name,
+			     uint64_t total)
+{
+	char size[MFS_HUMAN];
+
+	printf("%s: %u files, ", name, view->count);
+	if (view->tensor_count)
+		printf("%u tensors, ", view->tensor_count);
+	printf("%s: %s\n", mfs_human_bytes(total, size),
+	       v->deep ? "complete, and every byte was read"
+		       : "complete (--deep reads the bytes too)");
+}
+
 static int verify_view(struct verify *v, const struct mfs_view *view, const char *name)
 {
 	uint64_t total = total_bytes(view);
-	char size[MFS_HUMAN];
 
 	v->buf = malloc(READ_BYTES);
 	v->digest = EVP_MD_CTX_new();
@@ -239,36 +251,34 @@ static int verify_view(struct verify *v, const struct mfs_view *view, const char
 	mfs_progress_init(&v->progress, stderr, 0, total);
 	for (uint32_t i = 0; i < view->count; i++)
 		verify_file(v, &view->files[i]);
-	if (v->deep && verify_records(v, view->model->ckpt))
+	if (v->deep && verify_records(v, view->ckpt))
 		return MFS_EXIT_FAILED;
 	if (v->deep)
-		verify_manifest(v, mfs_ckpt_dir(view->model->ckpt));
+		verify_manifest(v, mfs_ckpt_dir(view->ckpt));
 	if (v->problems)
 		return mfs_command_failed("%s: %llu problem%s found", name,
 					  (unsigned long long)v->problems,
 					  v->problems > 1 ? "s" : "");
 	if (!v->sums)
-		printf("%s/hf: %u files, %u tensors, %s: %s\n", name, view->count,
-		       view->model->target_count, mfs_human_bytes(total, size),
-		       v->deep ? "complete, and every byte was read"
-			       : "complete (--deep reads the bytes too)");
+		print_conclusion(v, view, name, total);
 	return MFS_EXIT_OK;
 }
 
 static int verify(struct verify *v, const struct mfs_cmdline *c)
 {
-	struct mfs_iteration *it = NULL;
 	struct mfs_root *root = NULL;
 	struct mfs_view *view = NULL;
+	char name[MFS_PLACE_NAME];
+	struct mfs_place place;
 	struct mfs_error err;
 	int exit_code;
 
 	if (mfs_root_open(c->arguments[0], &c->options.view, &root, &err))
 		return mfs_command_failed("%s", err.msg);
-	if (mfs_root_view(root, c->arguments[1], &view, &it, &err))
+	if (mfs_root_view(root, c->arguments[1], &view, &place, &err))
 		exit_code = mfs_command_failed("%s", err.msg);
 	else
-		exit_code = verify_view(v, view, mfs_iteration_name(it));
+		exit_code = verify_view(v, view, mfs_place_name(root, &place, name));
 	EVP_MD_CTX_free(v->digest);
 	free(v->buf);
 	mfs_root_free(root);
@@ -283,7 +293,7 @@ int mfs_cmd_verify(int argc, char **argv)
 		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest iteration)\n"
 			"and checks that shapes, types and sizes agree. Lists all problems; the exit code is\n"
 			"1 if there was any.\n"
-			"\n"
+			"\n" MFS_VIEW_HELP "\n"
 			"  --deep   read every byte too: SHA-256 of each file, CRC-32 of the sources' records,\n"
 			"           and integrity.json where the run has left one\n"
 			"  --sums   with --deep: lines for sha256sum -c and nothing else\n",

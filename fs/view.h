@@ -5,9 +5,11 @@
 #ifndef MFS_FS_VIEW_H
 #define MFS_FS_VIEW_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/plan/vfile.h"
 
@@ -15,20 +17,35 @@ struct mfs_model;
 struct mfs_ckpt;
 
 struct mfs_view_file {
-	char *name; /* relative to the view, without '/' */
+	char *name; /* relative to the view; '/' in it stands between directories */
 	struct mfs_vfile *data;
 };
 
 struct mfs_view {
-	struct mfs_view_file *files; /* in the order a listing shows them */
-	uint32_t count;
-	int64_t mtime_ns; /* of every file: the newest source file */
+	/* Ascending by strcmp() of the names, which puts the files of a directory next to each other; no name
+	 * is another's directory (mfs_view_finish() in view_build.h sees to all this). */
+	struct mfs_view_file *files;
+	uint32_t count, capacity;
+	uint32_t tensor_count; /* in all files, for messages */
+	int64_t mtime_ns;      /* of every file: the newest source file */
 	/* Read bits that every source file grants, to the owner and group that all of them have; where their
 	 * owners (groups) differ, what they grant to others is all that is granted to any. */
 	unsigned mode;
 	uid_t uid;
 	gid_t gid;
-	struct mfs_model *model;
+	uint32_t source_count;	 /* files that these were taken from */
+	struct mfs_ckpt *ckpt;	 /* what it is made of; borrowed */
+	struct mfs_model *model; /* of an HF view; NULL for others */
+	/* Frees what the builder has put around the view, the struct included; NULL: free() does. Files and
+	 * names are gone by then. */
+	void (*release)(struct mfs_view *view);
+};
+
+/* Names of a rank's modules in a Megatron view. */
+enum mfs_view_spec {
+	MFS_VIEW_SPEC_SOURCE, /* not said: as the source's run had them */
+	MFS_VIEW_SPEC_LOCAL,  /* megatron.core's own */
+	MFS_VIEW_SPEC_TE,     /* Transformer Engine's */
 };
 
 /* What a person may say about how a checkpoint is to be shown (-o). NULL or 0: not said. */
@@ -37,6 +54,8 @@ struct mfs_view_options {
 	const char *ref;     /* HF directory that supplies or checks config and tokenizer */
 	uint64_t vocab_size; /* true vocabulary size; MFS_VOCAB_TOKENIZER: the tokenizer's length */
 	uint64_t shard_size; /* bytes; 0: MFS_SHARD_SIZE */
+	enum mfs_view_spec spec; /* of Megatron views */
+	bool no_optim;		 /* Megatron views without the optimizer's state */
 };
 
 #define MFS_VOCAB_TOKENIZER UINT64_MAX
@@ -46,6 +65,35 @@ struct mfs_view_options {
  * the tensor's or argument's name if any part of the model cannot be shown: never a partial model. */
 int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struct mfs_view **ret,
 		struct mfs_error *err);
+
+/*
+ * A Megatron checkpoint directory; the checkpoint, opened with its state and (unless opt->no_optim) its
+ * optimizer, must outlive the view. name: "torch/tp2-pp1" or "torch_dist": what follows "megatron/".
+ * number: of the iteration, -1 release. The view's files have names with '/' in them:
+ * "latest_checkpointed_iteration.txt", "iter_0000040/mp_rank_00/model_optim_rng.pt",
+ * "iter_0000040/.metadata".
+ * -ENOENT: no such view (not a layout's name); -EINVAL: a layout that this model cannot have (the sentence
+ * says which number is not divisible by which). Any thread; several views of one checkpoint may be built
+ * at once.
+ */
+int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
+		      const struct mfs_view_options *opt, struct mfs_view **ret,
+		      struct mfs_error *err);
+
+/* Whether there is such a view, by its name and the model's arguments alone: 0, -ENOENT or -EINVAL as
+ * above, and nothing is read. A checkpoint without state and optimizer will do. Any thread. */
+int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err);
+
+/* Names that a listing shows below "megatron/torch": the source's own layout and common powers of two
+ * that are possible. Allocated in arena. Any thread, as above. */
+int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
+			      const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
+
 void mfs_view_free(struct mfs_view *view);
+
+/* Calls fn for each directory that a view's names have, parents first ("iter_0000040", then
+ * "iter_0000040/mp_rank_00"), until it returns non-zero; the value is returned. */
+int mfs_view_each_dir(const struct mfs_view *view, int (*fn)(void *arg, const char *dir),
+		      void *arg);
 
 #endif

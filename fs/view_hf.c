@@ -11,13 +11,12 @@
 #include "formats/io/fileset.h"
 #include "formats/model/model.h"
 #include "fs/hf_weights.h"
-#include "fs/view.h"
+#include "fs/view_build.h"
 
 /* The view and what its files are made of. */
 struct hf_view {
 	struct mfs_view public;
 	struct mfs_fileset *passed; /* files shown unchanged: of tokenizer/ or the reference */
-	uint32_t capacity;
 };
 
 struct builder {
@@ -34,47 +33,6 @@ struct builder {
 
 /* ---- files ---- */
 
-/* Takes data over, also on failure. */
-static int add_file(struct builder *b, const char *name, struct mfs_vfile *data)
-{
-	struct mfs_view *v = &b->view->public;
-
-	if (v->count == b->view->capacity) {
-		uint32_t capacity = b->view->capacity ? b->view->capacity * 2 : 16;
-		struct mfs_view_file *files = reallocarray(v->files, capacity, sizeof(*files));
-
-		if (!files) {
-			mfs_vfile_free(data);
-			return mfs_fail_nomem(b->err);
-		}
-		v->files = files;
-		b->view->capacity = capacity;
-	}
-	v->files[v->count] = (struct mfs_view_file){strdup(name), data};
-	if (!v->files[v->count].name) {
-		mfs_vfile_free(data);
-		return mfs_fail_nomem(b->err);
-	}
-	v->count++;
-	return 0;
-}
-
-/* Takes text over, also on failure. */
-static int add_text(struct builder *b, const char *name, char *text, size_t len)
-{
-	struct mfs_vfile *f = NULL;
-	int rc = mfs_vfile_new(&f, b->err);
-
-	if (!rc)
-		rc = mfs_vfile_add_literal(f, text, len, b->err);
-	if (rc) {
-		free(text);
-		mfs_vfile_free(f);
-		return rc;
-	}
-	return add_file(b, name, f);
-}
-
 static int pass_file(struct builder *b, const char *name)
 {
 	struct mfs_fileset *set = b->view->passed;
@@ -90,7 +48,7 @@ static int pass_file(struct builder *b, const char *name)
 		mfs_vfile_free(f);
 		return rc;
 	}
-	return add_file(b, name, f);
+	return mfs_view_add(&b->view->public, name, f, b->err);
 }
 
 /* ---- tokenizer and reference ---- */
@@ -175,13 +133,14 @@ static int add_config(struct builder *b)
 	if (!is_passed(b, "generation_config.json")) {
 		rc = mfs_hf_generation_json(config, len, &generation, &generation_len, b->err);
 		if (!rc)
-			rc = add_text(b, "generation_config.json", generation, generation_len);
+			rc = mfs_view_add_bytes(&b->view->public, "generation_config.json",
+						generation, generation_len, b->err);
 	}
 	if (rc) {
 		free(config);
 		return rc;
 	}
-	return add_text(b, "config.json", config, len);
+	return mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
 }
 
 static int add_passed(struct builder *b)
@@ -204,12 +163,14 @@ static int add_shards(struct builder *b, const struct mfs_hf_shard *shards, uint
 		mfs_hf_shard_name(name, i, count);
 		rc = mfs_hf_shard_file(model, &shards[i], &f, b->err);
 		if (!rc)
-			rc = add_file(b, name, f);
+			rc = mfs_view_add(&b->view->public, name, f, b->err);
 	}
 	if (rc || count == 1)
 		return rc;
 	rc = mfs_hf_index_file(model, shards, count, &f, b->err);
-	return rc ? rc : add_file(b, "model.safetensors.index.json", f);
+	if (rc)
+		return rc;
+	return mfs_view_add(&b->view->public, "model.safetensors.index.json", f, b->err);
 }
 
 static int add_weights(struct builder *b)
@@ -226,26 +187,6 @@ static int add_weights(struct builder *b)
 	return rc;
 }
 
-static void note_sources(struct mfs_view *v, const struct mfs_fileset *set)
-{
-	for (uint32_t i = 0; set && i < mfs_fileset_count(set); i++) {
-		if (mfs_fileset_mtime(set, i) > v->mtime_ns)
-			v->mtime_ns = mfs_fileset_mtime(set, i);
-		v->mode &= mfs_fileset_mode(set, i);
-		if (mfs_fileset_owner(set, i) != v->uid)
-			v->mode &= v->mode << 6 | 0077;
-		if (mfs_fileset_group(set, i) != v->gid)
-			v->mode &= v->mode << 3 | 0707;
-	}
-}
-
-static int by_name(const void *a, const void *b)
-{
-	const struct mfs_view_file *x = a, *y = b;
-
-	return strcmp(x->name, y->name);
-}
-
 static int build(struct builder *b)
 {
 	struct mfs_view *v = &b->view->public;
@@ -259,13 +200,20 @@ static int build(struct builder *b)
 		rc = add_weights(b);
 	if (rc)
 		return rc;
-	v->mode = 0444;
-	v->uid = mfs_fileset_owner(mfs_ckpt_files(b->ckpt), 0);
-	v->gid = mfs_fileset_group(mfs_ckpt_files(b->ckpt), 0);
-	note_sources(v, mfs_ckpt_files(b->ckpt));
-	note_sources(v, b->view->passed);
-	qsort(v->files, v->count, sizeof(*v->files), by_name);
-	return 0;
+	v->ckpt = b->ckpt;
+	v->tensor_count = v->model->target_count;
+	mfs_view_note_sources(v, mfs_ckpt_files(b->ckpt));
+	mfs_view_note_sources(v, b->view->passed);
+	return mfs_view_finish(v, b->err);
+}
+
+static void release(struct mfs_view *view)
+{
+	struct hf_view *v = (struct hf_view *)view;
+
+	mfs_model_free(view->model);
+	mfs_fileset_free(v->passed);
+	free(v);
 }
 
 int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struct mfs_view **ret,
@@ -275,6 +223,8 @@ int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struc
 	int rc;
 
 	b.view = calloc(1, sizeof(*b.view));
+	if (b.view)
+		b.view->public.release = release;
 	rc = b.view ? build(&b) : mfs_fail_nomem(err);
 	mfs_hf_ref_free(b.ref);
 	free(b.tokenizer);
@@ -285,20 +235,4 @@ int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struc
 	}
 	*ret = &b.view->public;
 	return 0;
-}
-
-void mfs_view_free(struct mfs_view *view)
-{
-	struct hf_view *v = (struct hf_view *)view;
-
-	if (!v)
-		return;
-	for (uint32_t i = 0; i < view->count; i++) {
-		free(view->files[i].name);
-		mfs_vfile_free(view->files[i].data);
-	}
-	free(view->files);
-	mfs_model_free(view->model);
-	mfs_fileset_free(v->passed);
-	free(v);
 }

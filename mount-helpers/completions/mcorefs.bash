@@ -17,13 +17,14 @@ _mcorefs_list() {
 }
 
 _mcorefs_option() {
-	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= allow_other allow_root auto_unmount
+	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= spec= no_optim allow_other allow_root auto_unmount
 		default_permissions fsname= max_read= noexec ro'
 
 	[[ $cur == '=' ]] && cur=
 	case ${list##*,} in
 	arch=*) mapfile -t COMPREPLY < <(compgen -W 'deepseek-v3 gpt2 llama mixtral qwen2 qwen3' -- "$cur") ;;
 	vocab_size=*) mapfile -t COMPREPLY < <(compgen -W 'tokenizer' -- "$cur") ;;
+	spec=*) mapfile -t COMPREPLY < <(compgen -W 'local te' -- "$cur") ;;
 	ref=*)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
@@ -34,6 +35,12 @@ _mcorefs_option() {
 		[[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace
 		;;
 	esac
+}
+
+# What a listing of the source shows; any other layout that the model can have is a view as well.
+_mcorefs_layouts() {
+	[[ ${COMP_WORDS[2]} && -d ${COMP_WORDS[2]} ]] || return
+	"${COMP_WORDS[0]}" ls "${COMP_WORDS[2]}" megatron/torch 2>/dev/null | sed -n 's|.* \(tp[^ ]*\)/$|megatron/torch/\1|p'
 }
 
 _mcorefs() {
@@ -59,7 +66,7 @@ _mcorefs() {
 	if [[ $COMP_CWORD == 1 ]]; then
 		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
-		mapfile -t COMPREPLY < <(compgen -W 'hf latest/hf' -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "hf latest/hf megatron/torch_dist $(_mcorefs_layouts)" -- "$cur")
 	fi
 }
 complete -F _mcorefs mcorefs

@@ -182,14 +182,13 @@ static int read_view(int (*each)(const struct mfs_view_file *f, uint64_t off, co
 {
 	static uint8_t piece[PIECE];
 	const struct mfs_view_options opt = {0};
-	struct mfs_iteration *iteration;
 	struct mfs_root *root;
 	struct mfs_view *view;
 	int rc = mfs_root_open(copy_dir, &opt, &root, err);
 
 	if (rc)
 		return rc;
-	rc = mfs_root_view(root, "hf", &view, &iteration, err);
+	rc = mfs_root_view(root, "hf", &view, NULL, err);
 	for (uint32_t i = 0; !rc && i < view->count; i++) {
 		const struct mfs_view_file *f = &view->files[i];
 		size_t len = 0;

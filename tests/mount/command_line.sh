@@ -21,6 +21,9 @@ refused 'shard_size' 2 'takes a size like 5GB' "$m" "$source" "$mnt" -o shard_si
 refused 'huge shard_size' 2 'takes a size like 5GB' "$m" "$source" "$mnt" -o shard_size=99999999999TB
 refused 'vocab_size' 2 "a number of tokens or 'tokenizer'" "$m" "$source" "$mnt" -o vocab_size=-1
 
+refused 'spec' 2 "takes 'local' or 'te', not 'megatron'" "$m" "$source" "$mnt" -o spec=megatron
+refused 'no_optim' 2 "option 'no_optim' takes no value" "$m" ls "$source" -o no_optim=1
+
 refused 'no SOURCE' 1 'No such file or directory' "$m" "$work/none" "$mnt"
 mkdir "$work/empty"
 refused 'empty SOURCE' 1 "$work/empty" "$m" "$work/empty" "$mnt"
@@ -56,14 +59,16 @@ same '-h' "$("$m" -h)" "$help"
 [[ $("$m" --version) =~ ^mcorefs\ [0-9]+\.[0-9]+\.[0-9]+ ]] || fail '--version'
 
 # The manual page, the completions and --help know the same options and families.
-for option in arch ref vocab_size shard_size allow_other; do
+for option in arch ref vocab_size shard_size spec no_optim allow_other; do
 	grep -q -- "$option" <<<"$help" || fail "--help without $option"
 	for file in man/mcorefs.1 completions/mcorefs.bash completions/_mcorefs; do
 		grep -q "$option" "mount-helpers/$file" || fail "$file without $option"
 	done
 done
-for family in $(grep -A1 'families:' <<<"$help" | tail -1 | tr ',' ' '); do
+for family in $(sed -n 's/.*arch=FAMILY *of: //p' <<<"$help" | tr ',' ' '); do
+	families=1
 	for file in mcorefs.bash _mcorefs; do
 		grep -qw -- "$family" "mount-helpers/completions/$file" || fail "$file without $family"
 	done
 done
+[ -n "${families-}" ] || fail "--help without families"

@@ -10,7 +10,7 @@ refused 'no DEST' 2 'expected mcorefs export SOURCE VIEW DEST' "$m" export "$sou
 refused 'one argument more' 2 "unexpected argument 'y'" "$m" export "$source" hf x y
 refused 'unknown option' 2 "unknown option '--frob'" "$m" export "$source" hf x --frob
 refused 'no view' 1 "has no view 'gguf'" "$m" export "$source" gguf "$out"
-refused 'no such iteration' 1 "name hf, latest/hf or iter_0000040/hf" "$m" export "$source" iter_0000041/hf "$out"
+refused 'no such iteration' 1 "latest/hf or iter_0000040/hf" "$m" export "$source" iter_0000041/hf "$out"
 refused 'no parent' 1 "$work/none/out" "$m" export "$source" hf "$work/none/out"
 refused 'DEST is .' 1 'name a new directory' "$m" export "$source" hf .
 [ ! -e "$out" ] && [ ! -e "$out.mcorefs-partial" ] || fail 'a refused export left something'
@@ -30,6 +30,12 @@ diff -r "$out" "$work/relative" || fail '--force left files of the predecessor'
 mkdir "$out/sub"
 refused 'DEST has directories' 1 'holds directories' "$m" export --force "$source" hf "$out"
 [ -d "$out/sub" ] || fail 'a directory of a person was removed'
+mkdir "$work/holder" && cp -a "$source" "$work/holder/source"
+refused 'DEST holds SOURCE' 1 'lie in each other' "$m" export --force "$work/holder/source" hf "$work/holder"
+refused 'DEST is SOURCE' 1 'lie in each other' "$m" export --force "$work/holder/source" hf "$work/holder/source"
+refused 'DEST in SOURCE' 1 'lie in each other' \
+	"$m" export --force "$work/holder/source" hf "$work/holder/source/iter_0000040"
+diff -r "$source" "$work/holder/source" || fail 'SOURCE was changed'
 touch "$work/file"
 refused 'DEST is a file' 1 'is not a directory' "$m" export --force "$source" hf "$work/file"
 ln -s "$work/relative" "$work/link"

@@ -8,7 +8,7 @@ out=$work/out
 for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
 	name=$(basename "$source")
 	said=$("$m" export "$source" hf "$out" -o shard_size=200kB) || fail "$name: export"
-	[[ $said =~ ^exported\ iter_[0-9]+\ to\ .*files,.*B/s ]] || fail "$name: '$said'"
+	[[ $said =~ ^exported\ iter_[0-9]+/hf\ to\ .*files,.*B/s ]] || fail "$name: '$said'"
 	same "$name: lines of output" "$(wc -l <<<"$said")" 1
 	"$m" verify "$source" hf --deep --sums -o shard_size=200kB >"$work/sums" || fail "$name: verify"
 	(cd "$out" && sha256sum --quiet -c "$work/sums") || fail "$name: sums differ"

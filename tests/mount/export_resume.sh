@@ -41,6 +41,32 @@ for signal in KILL INT; do
 	check "$out" "$signal"
 done
 
+# A view of several directories, likewise; and what is left of it is cleared for another view.
+layout=megatron/torch/tp4-pp5
+"$m" verify "$source" $layout --deep --sums >"$work/nested" || fail "$layout: verify"
+out=$work/nested-out
+runs=0
+for delay in 0.02 0.05 0.1 0.2 0.4 1 4; do
+	(timeout -s KILL $delay "$m" export "$source" $layout "$out" >"$log" 2>&1) 2>/dev/null && break
+	runs=$((runs + 1))
+	[ ! -e "$out" ] || fail "$layout: DEST is there before the export has ended"
+done
+if [ ! -e "$out" ]; then "$m" export "$source" $layout "$out" >"$log" || fail "$layout: the last run"; fi
+echo "$layout: $runs runs were cut short; then: $(cat "$log")"
+(cd "$out" && sha256sum --quiet -c "$work/nested") || fail "$layout: the bytes are wrong"
+same "$layout: files" "$(find "$out" -type f | wc -l)" "$(wc -l <"$work/nested")"
+rm -r "$out"
+(timeout -s INT 0.1 "$m" export "$source" $layout "$out" >"$log" 2>&1) 2>/dev/null
+rm -rf "$out"
+"$m" export "$source" hf "$out" -o $options >"$log" || fail "hf after $layout: $(cat "$log")"
+check "$out" "hf after $layout"
+
+# What has no journal may be a person's: directories in it stay.
+mkdir -p "$out.mcorefs-partial/mine"
+refused 'directories of a person' 1 'holds directories that no export has left' "$m" export "$source" hf "$out"
+[ -d "$out.mcorefs-partial/mine" ] || fail 'a directory of a person was removed'
+rm -r "$out.mcorefs-partial"
+
 # A full disk. Without room for more names the second file fails; with room the rest follows.
 if is_root && mkdir "$work/disk" && mount -t tmpfs -o size=700m,nr_inodes=6 none "$work/disk"; then
 	out=$work/disk/out

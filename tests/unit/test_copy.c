@@ -3,7 +3,6 @@
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -12,6 +11,7 @@
 #include "formats/io/commit.h"
 #include "formats/io/write_engine.h"
 #include "fs/copy.h"
+#include "fs/export_dir.h"
 #include "fs/export_journal.h"
 
 #define FILES 7
@@ -40,12 +40,13 @@ static uint8_t *pattern(uint64_t len, unsigned seed)
 
 static void set_up(void)
 {
-	static char names[FILES][16];
+	static char *const names[FILES] = {
+		"file-0", "file-1", "file-2/b/2", "file-2/b/3", "file-2/c/4", "file-5", "file-6",
+	};
 	struct mfs_error err;
 
 	for (unsigned i = 0; i < FILES; i++) {
 		contents[i] = pattern(sizes[i], i);
-		snprintf(names[i], sizeof(names[i]), "file-%u", i);
 		files[i].name = names[i];
 		unit_ok(mfs_vfile_new(&files[i].data, &err), &err);
 		if (sizes[i])
@@ -54,6 +55,7 @@ static void set_up(void)
 	}
 	view = (struct mfs_view){.files = files, .count = FILES, .mtime_ns = MTIME, .mode = 0444};
 	dirfd_ = open(unit_tmpdir(), O_RDONLY | O_DIRECTORY);
+	unit_ok(mfs_export_make_dirs(dirfd_, &view, &err), &err);
 	memset(durable, 0, sizeof(durable));
 	stop = records = 0;
 	written = 0;

@@ -72,6 +72,21 @@ START_TEST(test_view_options)
 }
 END_TEST
 
+START_TEST(test_megatron_options)
+{
+	struct mfs_options opt = {0};
+	struct mfs_error err;
+
+	ck_assert(opt.view.spec == MFS_VIEW_SPEC_SOURCE && !opt.view.no_optim);
+	unit_ok(mfs_options_parse_o("spec=local", &opt, &err), &err);
+	ck_assert(opt.view.spec == MFS_VIEW_SPEC_LOCAL && !opt.view.no_optim);
+	unit_ok(mfs_options_parse_o("no_optim,spec=te", &opt, &err), &err);
+	ck_assert(opt.view.spec == MFS_VIEW_SPEC_TE && opt.view.no_optim);
+	ck_assert_uint_eq(opt.fuse.len, 0);
+	mfs_options_release(&opt);
+}
+END_TEST
+
 START_TEST(test_what_libfuse_is_told)
 {
 	struct mfs_options opt = {0};
@@ -104,6 +119,10 @@ START_TEST(test_refused_options)
 		{"vocab_size=99999999999", "vocab_size", -EINVAL},
 		{"shard_size=0", "shard_size", -EINVAL},
 		{"shard_size=5XB", "5XB", -EINVAL},
+		{"spec", "spec", -EINVAL},
+		{"spec=", "spec", -EINVAL},
+		{"spec=megatron", "'local' or 'te', not 'megatron'", -EINVAL},
+		{"no_optim=1", "takes no value", -EINVAL},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
@@ -159,6 +178,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "values", test_sizes);
 
 	tcase_add_test(c, test_view_options);
+	tcase_add_test(c, test_megatron_options);
 	tcase_add_test(c, test_what_libfuse_is_told);
 	tcase_add_test(c, test_refused_options);
 	unit_case(s, "mount", test_mount_line);

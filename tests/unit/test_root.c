@@ -13,6 +13,7 @@
 
 #include "formats/ckpt/ckpt.h"
 #include "fs/root.h"
+#include "tests/unit/fake_views.h"
 
 #define TRACKER "latest_checkpointed_iteration.txt"
 #define DIST	"resume/llama-torch_dist-tp2-pp2/iter_0000020"
@@ -381,40 +382,217 @@ END_TEST
 START_TEST(test_views_by_name)
 {
 	struct mfs_view *hf, *same, *other;
-	struct mfs_iteration *it;
+	struct mfs_place place;
+	struct mfs_error err;
+	char name[MFS_PLACE_NAME];
+
+	add("iter_0000020", DIST);
+	add("iter_0000040", TORCH);
+	look();
+	unit_ok(mfs_root_view(root, NULL, &hf, &place, &err), &err);
+	ck_assert_str_eq(mfs_iteration_name(place.iteration), "iter_0000040");
+	ck_assert_str_eq(place.view, "hf");
+	ck_assert_str_eq(mfs_place_name(root, &place, name), "iter_0000040/hf");
+	unit_ok(mfs_root_view(root, "latest/hf", &same, &place, &err), &err);
+	ck_assert_ptr_eq(same, hf);
+	unit_ok(mfs_root_view(root, "iter_0000040/hf/", &same, NULL, &err), &err);
+	ck_assert_ptr_eq(same, hf);
+	unit_ok(mfs_root_view(root, "iter_0000020/hf", &other, &place, &err), &err);
+	ck_assert_ptr_ne(other, hf);
+}
+END_TEST
+
+START_TEST(test_megatron_views_by_name)
+{
+	struct mfs_view *view, *same, *other;
+	struct mfs_place place;
 	struct mfs_error err;
 
 	add("iter_0000020", DIST);
 	add("iter_0000040", TORCH);
 	look();
-	unit_ok(mfs_root_view(root, NULL, &hf, &it, &err), &err);
-	ck_assert_str_eq(mfs_iteration_name(it), "iter_0000040");
-	unit_ok(mfs_root_view(root, "latest/hf", &same, &it, &err), &err);
-	ck_assert_ptr_eq(same, hf);
-	unit_ok(mfs_root_view(root, "iter_0000040/hf/", &same, NULL, &err), &err);
-	ck_assert_ptr_eq(same, hf);
-	unit_ok(mfs_root_view(root, "iter_0000020/hf", &other, &it, &err), &err);
-	ck_assert_ptr_ne(other, hf);
-	unit_fails(mfs_root_view(root, "iter_0000060/hf", &hf, &it, &err), &err, -ENOENT,
-		   "iter_0000040/hf");
-	unit_fails(mfs_root_view(root, "iter_0000040", &hf, &it, &err), &err, -ENOENT, "latest/hf");
-	unit_fails(mfs_root_view(root, "gguf", &hf, &it, &err), &err, -ENOENT, "gguf");
-	unit_fails(mfs_root_view(root, "/hf", &hf, &it, &err), &err, -ENOENT, "/hf");
+	unit_ok(mfs_root_view(root, "megatron/torch/tp2-pp1", &view, &place, &err), &err);
+	ck_assert_str_eq(place.view, "megatron/torch/tp2-pp1");
+	ck_assert_str_eq(view->files[0].name, "iter_0000040/mp_rank_00_000/model_optim_rng.pt");
+	unit_ok(mfs_root_view(root, "latest/megatron/torch/tp2-pp1/", &same, NULL, &err), &err);
+	ck_assert_ptr_eq(same, view);
+	unit_ok(mfs_root_view(root, "iter_0000020/megatron/torch_dist", &other, &place, &err),
+		&err);
+	ck_assert_str_eq(mfs_iteration_name(place.iteration), "iter_0000020");
+	ck_assert_str_eq(other->files[0].name, "iter_0000020/mp_rank_00_000/model_optim_rng.pt");
+	unit_fails(mfs_root_view(root, "megatron/torch/tp3-pp1", &view, NULL, &err), &err, -EINVAL,
+		   "not divisible by tp 3");
+	unit_fails(mfs_root_view(root, "megatron/torch/x", &view, NULL, &err), &err, -ENOENT,
+		   "torch/x");
+	ck_assert_uint_eq(fake_views_built, 2);
+}
+END_TEST
+
+START_TEST(test_names_of_no_view)
+{
+	static const char *const names[] = {
+		"iter_0000060/hf",
+		"iter_0000040",
+		"gguf",
+		"/hf",
+		"",
+		"/",
+		"latest",
+		"latest/",
+		"latest//hf",
+		"hf/hf",
+		"megatron",
+		"megatron/torch",
+		"megatron/torch/",
+		"megatron/torch//",
+		"megatron/torch/tp1-pp1/iter_0000040",
+		"megatron/torch_dist/x",
+		"megatron/",
+		"iter_0000040/megatron/torch",
+		"iter_0000040/iter_0000040/hf",
+	};
+	struct mfs_view *view;
+	struct mfs_error err;
+	char longest[5000];
+
+	add("iter_0000020", DIST);
+	add("iter_0000040", TORCH);
+	look();
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		unit_fails(mfs_root_view(root, names[i], &view, NULL, &err), &err, -ENOENT,
+			   "iter_0000040/hf");
+		unit_sentence(err.msg, names[i]);
+	}
+	memset(longest, 'a', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	unit_fails(mfs_root_view(root, longest, &view, NULL, &err), &err, -ENOENT, NULL);
+}
+END_TEST
+
+/* Directories above views, for ls. */
+START_TEST(test_places)
+{
+	static const struct {
+		const char *name, *iteration, *view;
+	} places[] = {
+		{"latest", "iter_0000040", ""},
+		{"iter_0000020/", "iter_0000020", ""},
+		{"megatron", "iter_0000040", "megatron"},
+		{"megatron/torch/", "iter_0000040", "megatron/torch"},
+		{"iter_0000020/megatron", "iter_0000020", "megatron"},
+		{"latest/megatron/torch/tp9-pp9", "iter_0000040", "megatron/torch/tp9-pp9"},
+	};
+	struct mfs_place place;
+	struct mfs_error err;
+
+	add("iter_0000020", DIST);
+	add("iter_0000040", TORCH);
+	look();
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
+		unit_ok(mfs_root_find(root, places[i].name, &place, &err), &err);
+		ck_assert_str_eq(mfs_iteration_name(place.iteration), places[i].iteration);
+		ck_assert_str_eq(place.view, places[i].view);
+	}
 }
 END_TEST
 
 START_TEST(test_view_of_nothing)
 {
-	struct mfs_iteration *it;
 	struct mfs_view *view;
 	struct mfs_error err;
 
 	add("iter_0000020", DIST);
 	ck_assert_int_eq(unlink(at("iter_0000020/metadata.json")), 0);
 	look();
-	unit_fails(mfs_root_view(root, "hf", &view, &it, &err), &err, -ENODATA, "incomplete");
-	unit_fails(mfs_root_view(root, "iter_0000020/hf", &view, &it, &err), &err, -ENODATA,
+	unit_fails(mfs_root_view(root, "hf", &view, NULL, &err), &err, -ENODATA, "incomplete");
+	unit_fails(mfs_root_view(root, "iter_0000020/hf", &view, NULL, &err), &err, -ENODATA,
 		   "incomplete");
+	unit_fails(mfs_root_view(root, "iter_0000020/megatron/torch_dist", &view, NULL, &err), &err,
+		   -ENODATA, "incomplete");
+}
+END_TEST
+
+/* The optimizer is opened later than the model: a save that was replaced in between is not mixed. */
+START_TEST(test_source_replaced_before_the_optimizer)
+{
+	struct mfs_view *view;
+	struct mfs_error err;
+
+	add("iter_0000020", DIST);
+	look();
+	unit_ok(mfs_root_view(root, "hf", &view, NULL, &err), &err);
+	run("rm -r '%s'%s", at("iter_0000020"), "");
+	add("iter_0000020", DIST);
+	unit_fails(mfs_root_view(root, "megatron/torch_dist", &view, NULL, &err), &err, -ESTALE,
+		   NULL);
+	look();
+	unit_ok(mfs_root_view(root, "megatron/torch_dist", &view, NULL, &err), &err);
+}
+END_TEST
+
+START_TEST(test_number_of_a_single_iteration)
+{
+	struct mfs_view *view;
+	struct mfs_error err;
+
+	add("iter_0000040", DIST);
+	unit_ok(mfs_root_open(at("iter_0000040"), &no_options, &root, &err), &err);
+	unit_ok(mfs_root_view(root, "megatron/torch/tp1-pp1", &view, NULL, &err), &err);
+	ck_assert_str_eq(view->files[0].name, "iter_0000040/mp_rank_00_000/model_optim_rng.pt");
+	mfs_root_free(root);
+	root = NULL;
+	ck_assert_int_eq(rename(at("iter_0000040"), at("my run")), 0);
+	unit_ok(mfs_root_open(at("my run"), &no_options, &root, &err), &err);
+	unit_ok(mfs_root_view(root, "megatron/torch/tp1-pp1", &view, NULL, &err), &err);
+	ck_assert_str_eq(view->files[1].name, "release/mp_rank_00_000/model_optim_rng.pt");
+}
+END_TEST
+
+START_TEST(test_hf_directory)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_place place;
+	struct mfs_view *view;
+	struct mfs_error err;
+	char name[MFS_PLACE_NAME];
+
+	add("inside", DIST);
+	s = look();
+	ck_assert(!mfs_root_has_iterations(root));
+	ck_assert_uint_eq(s->count, 1);
+	ck_assert_ptr_nonnull(s->latest);
+	ck_assert_ptr_null(s->tracker);
+	unit_ok(mfs_root_view(root, "megatron/torch_dist", &view, &place, &err), &err);
+	ck_assert_str_eq(mfs_place_name(root, &place, name), "megatron/torch_dist");
+	ck_assert_uint_eq(fake_optims_opened, 0);
+	unit_fails(mfs_root_view(root, "latest/hf", &view, NULL, &err), &err, -ENOENT,
+		   "megatron/torch_dist");
+	/* It stays as it was opened, whatever becomes of it. */
+	run("rm -r '%s'%s", at("inside"), "");
+	ck_assert_ptr_eq(look(), s);
+}
+END_TEST
+
+START_TEST(test_hf_directory_that_cannot_be_shown)
+{
+	struct mfs_view *view;
+	struct mfs_error err;
+
+	add("inside", DIST);
+	ck_assert_int_eq(unlink(at("inside/metadata.json")), 0);
+	check_no_latest(look(), "metadata.json");
+	unit_fails(mfs_root_view(root, "hf", &view, NULL, &err), &err, -ENODATA, "cannot be shown");
+}
+END_TEST
+
+/* What Megatron has written is Megatron's, whatever lies beside it. */
+START_TEST(test_checkpoint_before_hf_directory)
+{
+	add("inside", DIST);
+	add("iter_0000020", DIST);
+	set_tracker("20");
+	check_latest(look(), "iter_0000020");
+	ck_assert(mfs_root_has_iterations(root));
 }
 END_TEST
 
@@ -491,5 +669,15 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "views", test_views_by_name);
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_test(c, test_view_of_nothing);
+	tcase_add_test(c, test_megatron_views_by_name);
+	tcase_add_test(c, test_names_of_no_view);
+	tcase_add_test(c, test_places);
+	tcase_add_test(c, test_source_replaced_before_the_optimizer);
+	tcase_add_test(c, test_number_of_a_single_iteration);
+
+	c = unit_case(s, "hf", test_hf_directory);
+	tcase_add_checked_fixture(c, set_up, tear_down);
+	tcase_add_test(c, test_hf_directory_that_cannot_be_shown);
+	tcase_add_test(c, test_checkpoint_before_hf_directory);
 	return s;
 }

@@ -10,19 +10,26 @@
 #include "formats/plan/vfile.h"
 #include "fs/root.h"
 #include "fs/tree.h"
+#include "tests/unit/fake_views.h"
 
 #define FROM "resume/llama-torch_dist-tp2-pp2"
 
 static struct mfs_root *root;
 static struct mfs_tree *tree;
 
+static void open_tree_with(const char *source, const struct mfs_view_options *opt)
+{
+	struct mfs_error err;
+
+	unit_ok(mfs_root_open(source, opt, &root, &err), &err);
+	unit_ok(mfs_tree_new(root, &tree, &err), &err);
+}
+
 static void open_tree(const char *source)
 {
 	const struct mfs_view_options none = {0};
-	struct mfs_error err;
 
-	unit_ok(mfs_root_open(source, &none, &root, &err), &err);
-	unit_ok(mfs_tree_new(root, &tree, &err), &err);
+	open_tree_with(source, &none);
 }
 
 static void close_tree(void)
@@ -36,8 +43,18 @@ static const struct mfs_dir *list(struct mfs_node *node)
 	const struct mfs_dir *dir;
 	struct mfs_error err;
 
-	unit_ok(mfs_tree_list(tree, node, &dir, &err), &err);
+	unit_ok(mfs_tree_list(tree, node, &dir, NULL, &err), &err);
 	return dir;
+}
+
+static struct mfs_node *look_up(struct mfs_node *dir, const char *name)
+{
+	struct mfs_node *node = NULL;
+	struct mfs_error err;
+	int rc = mfs_tree_lookup(tree, dir, name, &node, NULL, &err);
+
+	ck_assert_msg(!rc || rc == -ENOENT, "%s: %d %s", name, rc, err.msg);
+	return rc ? NULL : node;
 }
 
 /* "iter_0000040/hf/config.json"; NULL if a part of it is not there. */
@@ -48,8 +65,18 @@ static struct mfs_node *find(const char *path)
 
 	snprintf(copy, sizeof(copy), "%s", path);
 	while (node && (name = strtok_r(rest, "/", &rest)))
-		node = mfs_dir_find(list(node), name);
+		node = look_up(node, name);
 	return node;
+}
+
+static unsigned links(const char *path)
+{
+	struct mfs_node *node = find(path);
+	struct stat st;
+
+	ck_assert_msg(node != NULL, "%s", path);
+	mfs_node_stat(node, &st);
+	return (unsigned)st.st_nlink;
 }
 
 START_TEST(test_layout)
@@ -87,7 +114,8 @@ START_TEST(test_file_is_no_directory)
 	struct mfs_error err;
 
 	open_tree(unit_fixture(FROM));
-	unit_fails(mfs_tree_list(tree, find("latest"), &dir, &err), &err, -ENOTDIR, "/latest");
+	unit_fails(mfs_tree_list(tree, find("latest"), &dir, NULL, &err), &err, -ENOTDIR,
+		   "/latest");
 	close_tree();
 }
 END_TEST
@@ -156,6 +184,250 @@ START_TEST(test_refresh)
 }
 END_TEST
 
+#define ITERATION "iter_0000040/"
+#define LAYOUTS	  ITERATION "megatron/torch"
+
+START_TEST(test_views_of_an_iteration)
+{
+	const struct mfs_dir *dir;
+
+	open_tree(unit_fixture(FROM));
+	dir = list(find(ITERATION));
+	ck_assert_uint_eq(dir->count, 2);
+	ck_assert_str_eq(dir->entries[0]->name, "hf");
+	ck_assert_str_eq(dir->entries[1]->name, "megatron");
+	ck_assert_uint_eq(links(ITERATION), 4);
+	ck_assert_uint_eq(links(ITERATION "hf"), 2);
+	ck_assert_uint_eq(links(ITERATION "megatron"), 4);
+	ck_assert_uint_eq(links(ITERATION "megatron/torch_dist"), 1);
+
+	/* In the order of the listing; looking at one opens none. */
+	dir = list(find(LAYOUTS));
+	ck_assert_uint_eq(dir->count, 3);
+	ck_assert_str_eq(dir->entries[0]->name, "tp2-pp2");
+	ck_assert_str_eq(dir->entries[2]->name, "tp2-pp1");
+	ck_assert_uint_eq(links(LAYOUTS "/tp2-pp1"), 1);
+	ck_assert_uint_eq(fake_views_built, 0);
+	ck_assert_uint_eq(fake_optims_opened, 0);
+	close_tree();
+}
+END_TEST
+
+START_TEST(test_nested_names)
+{
+	static const char file[] =
+		LAYOUTS "/tp2-pp2/iter_0000040/mp_rank_01_000/model_optim_rng.pt";
+	const struct mfs_dir *dir;
+	struct mfs_node *node;
+	uint64_t bytes, files;
+	struct stat st;
+
+	open_tree(unit_fixture(FROM));
+	node = find(file);
+	ck_assert_ptr_nonnull(node);
+	ck_assert_str_eq(node->path + 1, file);
+	ck_assert_str_eq(node->name, "model_optim_rng.pt");
+	ck_assert_str_eq(node->parent->name, "mp_rank_01_000");
+	mfs_node_stat(node, &st);
+	ck_assert(S_ISREG(st.st_mode));
+	ck_assert_uint_eq((uint64_t)st.st_size, mfs_vfile_size(node->data));
+
+	dir = list(find(LAYOUTS "/tp2-pp2"));
+	ck_assert_uint_eq(dir->count, 2);
+	ck_assert_str_eq(dir->entries[0]->name, "iter_0000040");
+	ck_assert_str_eq(dir->entries[1]->name, "latest_checkpointed_iteration.txt");
+	dir = list(find(LAYOUTS "/tp2-pp2/iter_0000040"));
+	ck_assert_uint_eq(dir->count, 4);
+	ck_assert_str_eq(dir->entries[3]->name, "mp_rank_01_001");
+	ck_assert_uint_eq(links(LAYOUTS "/tp2-pp2/iter_0000040"), 6);
+	ck_assert_uint_eq(links(LAYOUTS "/tp2-pp2/iter_0000040/mp_rank_00_000"), 2);
+	ck_assert_ptr_null(find(LAYOUTS "/tp2-pp2/iter_0000040/mp_rank_02_000"));
+	ck_assert_ptr_null(find(LAYOUTS "/tp2-pp2/iter_0000040/mp_rank"));
+	mfs_tree_totals(tree, &bytes, &files);
+	ck_assert_uint_eq(files, 5);
+	ck_assert_uint_eq(fake_views_built, 1);
+	ck_assert_uint_eq(fake_optims_opened, 1);
+	close_tree();
+}
+END_TEST
+
+START_TEST(test_layouts_that_are_not_listed)
+{
+	struct mfs_node *node, *torch;
+
+	open_tree(unit_fixture(FROM));
+	torch = find(LAYOUTS);
+	node = look_up(torch, "tp8-pp3");
+	ck_assert_ptr_nonnull(node);
+	ck_assert_ptr_eq(look_up(torch, "tp8-pp3"), node);
+	ck_assert_str_eq(node->path, "/" LAYOUTS "/tp8-pp3");
+	ck_assert_uint_eq(fake_views_built, 0);
+	ck_assert_ptr_eq(look_up(torch, "tp2-pp1"), mfs_dir_find(list(torch), "tp2-pp1"));
+	ck_assert_uint_eq(list(torch)->count, 3);
+	ck_assert_uint_eq(list(find(LAYOUTS "/tp8-pp3/iter_0000040"))->count, 24);
+
+	ck_assert_ptr_null(look_up(torch, "tp3-pp1"));
+	ck_assert_ptr_null(look_up(torch, "tp08-pp3"));
+	ck_assert_ptr_null(look_up(torch, "tp8-pp3-"));
+	ck_assert_ptr_null(look_up(torch, ".git"));
+	/* Of this directory alone. */
+	ck_assert_ptr_null(look_up(find(ITERATION "megatron"), "tp2-pp1"));
+	ck_assert_ptr_null(look_up(find(ITERATION), "tp2-pp1"));
+	close_tree();
+}
+END_TEST
+
+/* Whoever tries every name fills no memory; what he has got before stays. */
+START_TEST(test_unlisted_layouts_are_bounded)
+{
+	struct mfs_node *torch, *other, *node = NULL;
+	struct mfs_error err;
+	char name[32];
+
+	open_tree(unit_fixture(FROM));
+	torch = find(LAYOUTS);
+	other = find("iter_0000020/megatron/torch");
+	for (unsigned i = 0; i < MFS_TREE_UNLISTED; i++) {
+		snprintf(name, sizeof(name), "tp4-pp%u", i + 1);
+		ck_assert_msg(look_up(i % 2 ? torch : other, name) != NULL, "%s", name);
+	}
+	unit_fails(mfs_tree_lookup(tree, torch, "tp8-pp1", &node, NULL, &err), &err, -ENOSPC,
+		   "4096");
+	ck_assert_ptr_null(node);
+	ck_assert_ptr_nonnull(look_up(other, "tp4-pp1"));
+	ck_assert_ptr_nonnull(look_up(torch, "tp4-pp4096"));
+	ck_assert_ptr_nonnull(look_up(torch, "tp2-pp1"));
+	ck_assert_ptr_null(look_up(torch, "tp5-pp1"));
+	close_tree();
+}
+END_TEST
+
+START_TEST(test_damaged_optimizer)
+{
+	struct mfs_node *about = NULL, *torch, *dist;
+	const struct mfs_dir *dir;
+	struct mfs_error err;
+
+	fake_optim_error = -EINVAL;
+	open_tree(unit_fixture(FROM));
+	torch = find(LAYOUTS "/tp2-pp1");
+	dist = find(ITERATION "megatron/torch_dist");
+	unit_fails(mfs_tree_list(tree, torch, &dir, &about, &err), &err, -EINVAL, "optimizer");
+	/* What all of them have in common is one node's failure, and is looked for once. */
+	ck_assert_ptr_eq(about, find(ITERATION "megatron"));
+	unit_fails(mfs_tree_list(tree, dist, &dir, &about, &err), &err, -EINVAL, "optimizer");
+	ck_assert_ptr_eq(about, find(ITERATION "megatron"));
+	ck_assert_uint_eq(fake_optims_opened, 1);
+	unit_fails(mfs_tree_lookup(tree, torch, "x", &dist, &about, &err), &err, -EINVAL,
+		   "optimizer");
+	/* The rest of the iteration goes on. */
+	ck_assert_ptr_nonnull(find(ITERATION "hf/config.json"));
+	ck_assert_uint_eq(list(find(LAYOUTS))->count, 3);
+	close_tree();
+}
+END_TEST
+
+START_TEST(test_no_optim)
+{
+	const struct mfs_view_options opt = {.no_optim = true};
+
+	fake_optim_error = -EINVAL;
+	open_tree_with(unit_fixture(FROM), &opt);
+	ck_assert_uint_eq(list(find(LAYOUTS "/tp2-pp1"))->count, 2);
+	ck_assert_uint_eq(fake_optims_opened, 0);
+	close_tree();
+}
+END_TEST
+
+static void *open_dist(void *arg)
+{
+	*(struct mfs_node **)arg =
+		find(ITERATION "megatron/torch_dist/latest_checkpointed_iteration.txt");
+	return NULL;
+}
+
+/* A view that takes its time holds up nobody who looks at others, or for new iterations. */
+START_TEST(test_slow_view)
+{
+	struct mfs_node *slow = NULL;
+	struct mfs_error err;
+	sem_t begun, go;
+	pthread_t thread;
+
+	sem_init(&begun, 0, 0);
+	sem_init(&go, 0, 0);
+	fake_begun = &begun;
+	fake_go = &go;
+	open_tree(unit_fixture(FROM));
+	ck_assert_int_eq(pthread_create(&thread, NULL, open_dist, &slow), 0);
+	sem_wait(&begun);
+	ck_assert_ptr_nonnull(find(ITERATION "hf/config.json"));
+	ck_assert_uint_eq(list(find(LAYOUTS "/tp8-pp1/iter_0000040"))->count, 8);
+	unit_ok(mfs_root_refresh(root, true, &err), &err);
+	ck_assert_ptr_nonnull(find("iter_0000020/megatron/torch/tp1-pp1/iter_0000020"));
+	sem_post(&go);
+	pthread_join(thread, NULL);
+	ck_assert_ptr_nonnull(slow);
+	close_tree();
+}
+END_TEST
+
+static void *visit_megatron(void *arg)
+{
+	struct mfs_node **seen = arg;
+
+	seen[0] = find(LAYOUTS "/tp2-pp2/iter_0000040/mp_rank_01_001/model_optim_rng.pt");
+	seen[1] = find(LAYOUTS "/tp4-pp7");
+	return NULL;
+}
+
+START_TEST(test_megatron_views_by_many_threads)
+{
+	enum { THREADS = 8 };
+	struct mfs_node *seen[THREADS][2] = {0};
+	pthread_t threads[THREADS];
+
+	open_tree(unit_fixture(FROM));
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, visit_megatron, seen[i]), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert(seen[0][0] && seen[0][1]);
+	for (int i = 1; i < THREADS; i++)
+		ck_assert(seen[i][0] == seen[0][0] && seen[i][1] == seen[0][1]);
+	ck_assert_uint_eq(fake_views_built, 1);
+	ck_assert_uint_eq(fake_optims_opened, 1);
+	close_tree();
+}
+END_TEST
+
+/* No iterations: the views stand at the top. */
+START_TEST(test_hf_directory)
+{
+	const char *dir = unit_tmpdir();
+	char from[4096], to[4096];
+	struct mfs_error err;
+	struct stat st;
+
+	ck_assert_ptr_nonnull(realpath(unit_fixture(FROM "/iter_0000040"), from));
+	snprintf(to, sizeof(to), "%s/inside", dir);
+	ck_assert_int_eq(symlink(from, to), 0);
+	open_tree(dir);
+	ck_assert_uint_eq(list(mfs_tree_root(tree))->count, 2);
+	ck_assert_ptr_nonnull(find("hf"));
+	ck_assert_ptr_nonnull(find("megatron/torch/tp1-pp1/release/mp_rank_00_000"));
+	ck_assert_ptr_nonnull(find("megatron/torch/tp8-pp1"));
+	ck_assert_ptr_null(find("latest"));
+	ck_assert_uint_eq(fake_optims_opened, 0);
+	mfs_node_stat(mfs_tree_root(tree), &st);
+	ck_assert(S_ISDIR(st.st_mode) && st.st_nlink == 4 && st.st_ino == 1 && st.st_mtime);
+	ck_assert(!mfs_tree_root(tree)->moves && !find("hf")->moves);
+	unit_ok(mfs_tree_refresh(tree, &err), &err);
+	ck_assert_uint_eq(list(mfs_tree_root(tree))->count, 2);
+	close_tree();
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("tree");
@@ -164,5 +436,14 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_file_is_no_directory);
 	tcase_add_test(c, test_first_use_by_many_threads);
 	tcase_add_test(c, test_refresh);
+	c = unit_case(s, "megatron", test_views_of_an_iteration);
+	tcase_add_test(c, test_nested_names);
+	tcase_add_test(c, test_layouts_that_are_not_listed);
+	tcase_add_test(c, test_unlisted_layouts_are_bounded);
+	tcase_add_test(c, test_damaged_optimizer);
+	tcase_add_test(c, test_no_optim);
+	tcase_add_test(c, test_slow_view);
+	tcase_add_test(c, test_megatron_views_by_many_threads);
+	unit_case(s, "hf", test_hf_directory);
 	return s;
 }

@@ -1,0 +1,105 @@
+#include "fs/megatron_dist_archive.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "formats/base/bytes.h"
+
+#define MAX_STORAGE (1u << 20) /* bytes; torch's random state has 5 kB */
+
+void mfs_dist_archive_begin(struct mfs_dist_archive *a)
+{
+	*a = (struct mfs_dist_archive){0};
+	mfs_pickle_begin(&a->w, &a->pickle, 2);
+}
+
+int mfs_dist_archive_end(struct mfs_dist_archive *a, const char *prefix, int rc,
+			 struct mfs_buf *out, struct mfs_error *err)
+{
+	if (rc)
+		mfs_pickle_abandon(&a->w);
+	else
+		rc = mfs_pickle_end(&a->w, err);
+	if (!rc)
+		rc = mfs_torch_save(prefix, a->pickle.data, a->pickle.len, a->payloads, a->count,
+				    out, err);
+	mfs_buf_release(&a->pickle);
+	free(a->payloads);
+	mfs_arena_release(&a->arena);
+	return rc;
+}
+
+/* Room for a storage; its number, and bytes to be filled. */
+static int add_storage(struct mfs_dist_archive *a, uint64_t size, uint32_t *ret, void **ret_bytes,
+		       struct mfs_error *err)
+{
+	void *bytes = mfs_arena_alloc(&a->arena, size + 1);
+
+	if (a->count == a->capacity) {
+		uint32_t more = a->capacity ? a->capacity * 2 : 8;
+		struct mfs_torch_payload *grown =
+			reallocarray(a->payloads, more, sizeof(*grown));
+
+		if (!grown)
+			return mfs_fail_nomem(err);
+		a->payloads = grown;
+		a->capacity = more;
+	}
+	if (!bytes)
+		return mfs_fail_nomem(err);
+	a->payloads[a->count] = (struct mfs_torch_payload){size, bytes};
+	*ret = a->count++;
+	*ret_bytes = bytes;
+	return 0;
+}
+
+int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_error *err)
+{
+	uint32_t storage;
+	void *bytes;
+	int rc = add_storage(a, sizeof(value), &storage, &bytes, err);
+
+	if (rc)
+		return rc;
+	memcpy(bytes, &value, sizeof(value));
+	mfs_pickle_tensor(&a->w, storage, MFS_F32, NULL, 0);
+	return 0;
+}
+
+struct copy {
+	struct mfs_dist_archive *to;
+	const struct mfs_torch_file *from;
+};
+
+static int copy_storage(void *arg, mfs_value persid, const char *key, size_t key_len, uint32_t *ret,
+			struct mfs_error *err)
+{
+	const struct copy *c = arg;
+	const struct mfs_source *src = &c->from->zip.src;
+	const struct mfs_zip_entry *e;
+	char name[96];
+	uint64_t at;
+	void *bytes;
+	int rc;
+
+	(void)persid;
+	snprintf(name, sizeof(name), "data/%.*s", (int)mfs_min_u64(key_len, 64), key);
+	e = mfs_torch_file_record(c->from, name);
+	if (!e || e->size > MAX_STORAGE)
+		return mfs_fail(err, -EINVAL, "%s: storage '%s' is %s", src->name, name,
+				e ? "too large for a tensor of the state" : "missing");
+	rc = mfs_zip_locate(src, e, &at, err);
+	if (!rc)
+		rc = add_storage(c->to, e->size, ret, &bytes, err);
+	return rc ? rc : mfs_source_read(src, at, bytes, e->size, err);
+}
+
+int mfs_dist_archive_copy(struct mfs_dist_archive *a, const struct mfs_torch_file *src,
+			  mfs_value value, struct mfs_error *err)
+{
+	struct copy c = {a, src};
+	const struct mfs_pickle_hooks hooks = {.arg = &c, .storage = copy_storage};
+
+	return mfs_pickle_copy(&a->w, src->doc, value, &hooks, err);
+}

@@ -1,0 +1,27 @@
+/*
+ * One rank's file of a legacy `torch` checkpoint (megatron/training/checkpointing.py: save_checkpoint,
+ * generate_state_dict; optimizer/distrib_optimizer.py: save_parameter_state).
+ */
+#ifndef MFS_FS_MEGATRON_RANK_FILE_H
+#define MFS_FS_MEGATRON_RANK_FILE_H
+
+#include "formats/megatron/optim.h"
+#include "fs/megatron_files.h"
+
+enum mfs_rank_file_kind {
+	MFS_RANK_FILE_MODEL,	 /* model_optim_rng.pt */
+	MFS_RANK_FILE_OPTIMIZER, /* distrib_optim.pt */
+};
+
+/* What a file's tensors are made of; outlives the file. */
+struct mfs_rank_file;
+
+/* *ret is NULL, and *ret_data is not set, where Megatron has no such file. */
+int mfs_rank_file_new(const struct mfs_megatron_view *view, const struct mfs_rank *rank,
+		      enum mfs_rank_file_kind kind, struct mfs_rank_file **ret,
+		      struct mfs_vfile **ret_data, struct mfs_error *err);
+void mfs_rank_file_free(struct mfs_rank_file *f);
+
+const char *mfs_rank_file_stem(enum mfs_rank_file_kind kind); /* "model_optim_rng" */
+
+#endif

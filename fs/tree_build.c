@@ -1,0 +1,296 @@
+/* Nodes and directories of the tree. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/plan/vfile.h"
+#include "fs/tree_i.h"
+
+static int name_order(const void *a, const void *b)
+{
+	const struct mfs_node *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+struct mfs_dir *mfs_tree_new_dir(struct mfs_tree *tree, uint32_t capacity, int64_t mtime_ns)
+{
+	struct mfs_dir *dir = mfs_arena_alloc(&tree->arena, sizeof(*dir));
+
+	if (!dir)
+		return NULL;
+	dir->entries = mfs_arena_array(&tree->arena, (size_t)capacity + 1, sizeof(*dir->entries));
+	dir->by_name = mfs_arena_array(&tree->arena, (size_t)capacity + 1, sizeof(*dir->by_name));
+	dir->mtime_ns = mtime_ns;
+	return dir->entries && dir->by_name ? dir : NULL;
+}
+
+void mfs_tree_add_entry(struct mfs_dir *dir, struct mfs_node *node)
+{
+	dir->entries[dir->count] = node;
+	dir->by_name[dir->count] = node;
+	dir->count++;
+	dir->subdirs += S_ISDIR(node->mode);
+}
+
+void mfs_tree_publish(struct mfs_node *node, struct mfs_dir *dir)
+{
+	qsort(dir->by_name, dir->count, sizeof(*dir->by_name), name_order);
+	atomic_store_explicit(&node->dir, dir, memory_order_release);
+}
+
+int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+		      struct mfs_node **ret, struct mfs_error *err)
+{
+	struct mfs_node *node = mfs_arena_alloc(&tree->arena, sizeof(*node));
+	const char *dir = parent ? parent->path : "";
+	int rc;
+
+	if (!node)
+		return mfs_fail_nomem(err);
+	node->path = mfs_arena_printf(&tree->arena, "%s/%s", strcmp(dir, "/") ? dir : "", name);
+	if (!node->path)
+		return mfs_fail_nomem(err);
+	node->name = strrchr(node->path, '/') + 1;
+	node->parent = parent ? parent : node;
+	node->ino = mfs_inode_number(node->path);
+	node->uid = tree->uid;
+	node->gid = tree->gid;
+	rc = mfs_inode_claim(&tree->inodes, node->ino, node->path);
+	if (rc == -EEXIST)
+		return mfs_fail(err, rc, "%s: its inode number is taken by another path",
+				node->path);
+	if (rc)
+		return mfs_fail_nomem(err);
+	*ret = node;
+	return 0;
+}
+
+static int new_file(struct mfs_tree *tree, const struct mfs_node *parent,
+		    const struct mfs_view *view, const struct mfs_view_file *file, const char *name,
+		    struct mfs_node **ret, struct mfs_error *err)
+{
+	struct mfs_node *node;
+	int rc = mfs_tree_new_node(tree, parent, name, &node, err);
+
+	if (rc)
+		return rc;
+	node->mode = S_IFREG | (view->mode & 0444);
+	node->uid = view->uid;
+	node->gid = view->gid;
+	node->mtime_ns = view->mtime_ns;
+	node->data = file->data;
+	node->size = mfs_vfile_size(node->data);
+	*ret = node;
+	return 0;
+}
+
+static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+			 struct mfs_iteration *it, int64_t mtime_ns, struct mfs_node **ret,
+			 struct mfs_error *err)
+{
+	int rc = mfs_tree_new_node(tree, parent, name, ret, err);
+
+	if (rc)
+		return rc;
+	(*ret)->mode = tree->dir_mode;
+	(*ret)->mtime_ns = mtime_ns;
+	(*ret)->iteration = it;
+	return 0;
+}
+
+/* ---- the files of a view ---- */
+
+/* Files [first, end) of a view, which lie in one directory and below it; their names from skip on are
+ * relative to it. */
+struct span {
+	const struct mfs_view *view;
+	uint32_t first, end;
+	size_t skip;
+};
+
+static const char *span_name(const struct span *s, uint32_t i)
+{
+	return s->view->files[i].name + s->skip;
+}
+
+/* Behind the files that lie in the same subdirectory as file i: names are in order. */
+static uint32_t entry_end(const struct span *s, uint32_t i)
+{
+	size_t len = strcspn(span_name(s, i), "/") + 1;
+	uint32_t end = i + 1;
+
+	if (!strchr(span_name(s, i), '/'))
+		return end;
+	while (end < s->end && !strncmp(span_name(s, end), span_name(s, i), len))
+		end++;
+	return end;
+}
+
+static uint32_t count_entries(const struct span *s)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = s->first; i < s->end; i = entry_end(s, i))
+		count++;
+	return count;
+}
+
+static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const struct span *s,
+			  struct mfs_error *err);
+
+/* A file of the view, or a subdirectory with all that is in it. */
+static int new_entry(struct mfs_tree *tree, const struct mfs_node *parent, const struct span *s,
+		     uint32_t i, struct mfs_node **ret, struct mfs_error *err)
+{
+	const char *name = span_name(s, i), *slash = strchr(name, '/');
+	struct span inside = {s->view, i, entry_end(s, i), 0};
+	char *dir;
+	int rc;
+
+	if (!slash)
+		return new_file(tree, parent, s->view, &s->view->files[i], name, ret, err);
+	inside.skip = s->skip + (size_t)(slash - name) + 1;
+	dir = mfs_arena_strndup(&tree->arena, name, (size_t)(slash - name));
+	if (!dir)
+		return mfs_fail_nomem(err);
+	rc = new_directory(tree, parent, dir, NULL, parent->mtime_ns, ret, err);
+	return rc ? rc : fill_directory(tree, *ret, &inside, err);
+}
+
+static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const struct span *s,
+			  struct mfs_error *err)
+{
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, count_entries(s), node->mtime_ns);
+	struct mfs_node *entry;
+	int rc = dir ? 0 : mfs_fail_nomem(err);
+
+	for (uint32_t i = s->first; i < s->end && !rc; i = entry_end(s, i)) {
+		rc = new_entry(tree, node, s, i, &entry, err);
+		if (!rc)
+			mfs_tree_add_entry(dir, entry);
+	}
+	if (!rc)
+		mfs_tree_publish(node, dir);
+	return rc;
+}
+
+int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
+		       struct mfs_error *err)
+{
+	const struct span all = {view, 0, view->count, 0};
+	uint64_t bytes = 0;
+	int rc = fill_directory(tree, node, &all, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < view->count; i++)
+		bytes += mfs_vfile_size(view->files[i].data);
+	atomic_fetch_add(&tree->bytes, bytes);
+	atomic_fetch_add(&tree->files, view->count);
+	return 0;
+}
+
+/* ---- directories of views ---- */
+
+static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+		    const char *view, struct mfs_node *megatron, struct mfs_node **ret,
+		    struct mfs_error *err)
+{
+	int rc = new_directory(tree, parent, name, parent->iteration, parent->mtime_ns, ret, err);
+
+	if (rc)
+		return rc;
+	(*ret)->view = view;
+	(*ret)->megatron = megatron;
+	(*ret)->uncounted = megatron != NULL;
+	return 0;
+}
+
+int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
+			struct mfs_node **ret, struct mfs_error *err)
+{
+	const char *view = mfs_arena_printf(&tree->arena, "megatron/torch/%s", name);
+
+	if (!view)
+		return mfs_fail_nomem(err);
+	return new_view(tree, layouts, name, view, layouts->megatron, ret, err);
+}
+
+int mfs_tree_fill_layouts(struct mfs_tree *tree, struct mfs_node *node, const char *const *names,
+			  uint32_t count, struct mfs_error *err)
+{
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, count, node->mtime_ns);
+	struct mfs_node *entry;
+	int rc = dir ? 0 : mfs_fail_nomem(err);
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		rc = mfs_tree_new_layout(tree, node, names[i], &entry, err);
+		if (!rc)
+			mfs_tree_add_entry(dir, entry);
+	}
+	if (!rc)
+		mfs_tree_publish(node, dir);
+	return rc;
+}
+
+static int new_megatron(struct mfs_tree *tree, const struct mfs_node *parent,
+			struct mfs_iteration *it, struct mfs_node **ret, struct mfs_error *err)
+{
+	struct mfs_node *node, *layouts, *dist;
+	struct mfs_dir *dir;
+	int rc = new_directory(tree, parent, "megatron", it, mfs_iteration_mtime(it), &node, err);
+
+	if (!rc)
+		rc = new_view(tree, node, "torch", NULL, node, &layouts, err);
+	if (!rc)
+		rc = new_view(tree, node, "torch_dist", "megatron/torch_dist", node, &dist, err);
+	if (rc)
+		return rc;
+	dir = mfs_tree_new_dir(tree, 2, node->mtime_ns);
+	if (!dir)
+		return mfs_fail_nomem(err);
+	layouts->layouts = true;
+	mfs_tree_add_entry(dir, layouts);
+	mfs_tree_add_entry(dir, dist);
+	mfs_tree_publish(node, dir);
+	*ret = node;
+	return 0;
+}
+
+/* What an iteration's directory holds, or the root of an HF directory's mount. */
+int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
+			    struct mfs_error *err)
+{
+	struct mfs_node *hf, *megatron;
+	struct mfs_dir *dir;
+	int rc = new_directory(tree, node, "hf", it, mfs_iteration_mtime(it), &hf, err);
+
+	if (!rc)
+		rc = new_megatron(tree, node, it, &megatron, err);
+	if (rc)
+		return rc;
+	dir = mfs_tree_new_dir(tree, 2, mfs_iteration_mtime(it));
+	if (!dir)
+		return mfs_fail_nomem(err);
+	hf->view = "hf";
+	mfs_tree_add_entry(dir, hf);
+	mfs_tree_add_entry(dir, megatron);
+	mfs_tree_publish(node, dir);
+	return 0;
+}
+
+int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
+			   struct mfs_error *err)
+{
+	struct mfs_node *node;
+	int rc = new_directory(tree, tree->top, mfs_iteration_name(it), it, mfs_iteration_mtime(it),
+			       &node, err);
+
+	if (!rc)
+		rc = mfs_tree_fill_iteration(tree, node, it, err);
+	if (rc)
+		return rc;
+	node->moves = true;
+	*ret = node;
+	return 0;
+}

@@ -1,0 +1,58 @@
+/* The inside of a tree. Private to tree.c and tree_build.c. */
+#ifndef MFS_FS_TREE_I_H
+#define MFS_FS_TREE_I_H
+
+#include <pthread.h>
+
+#include "formats/base/arena.h"
+#include "fs/inode.h"
+#include "fs/root.h"
+#include "fs/tree.h"
+#include "fs/view.h"
+
+struct mfs_tree {
+	struct mfs_root *root;
+	uid_t uid;
+	gid_t gid;
+	mode_t dir_mode;
+	struct mfs_node *top;
+	_Atomic uint64_t bytes, files;
+	bool flat; /* an HF directory: no iterations */
+
+	pthread_mutex_t lock; /* what follows: for the one thread that builds */
+	struct mfs_arena arena;
+	struct mfs_inode_set inodes;
+	const struct mfs_root_snapshot *shown; /* what the root's entries were made from */
+	uint32_t unlisted;
+};
+
+/* Making nodes, under the lock: nobody sees them before they are an entry of what is published. */
+
+/* A node with its place and its number, of SOURCE's owner; the caller fills in the rest. parent NULL: the
+ * root. */
+int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+		      struct mfs_node **ret, struct mfs_error *err);
+/* An iteration's directory, with all that is known of it before anything is opened. */
+int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
+			   struct mfs_error *err);
+/* The directory of a layout, below that of them all. */
+int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
+			struct mfs_node **ret, struct mfs_error *err);
+
+/* Filling directories, under the lock: their entries are published, whole, or nothing is. */
+
+/* With hf and megatron: an iteration's, or the root of an HF directory's mount. */
+int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
+			    struct mfs_error *err);
+/* With the files of a view, and directories as their names say. */
+int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
+		       struct mfs_error *err);
+int mfs_tree_fill_layouts(struct mfs_tree *tree, struct mfs_node *node, const char *const *names,
+			  uint32_t count, struct mfs_error *err);
+
+/* By hand: entries are added in the order of a listing, then published. NULL: no memory. */
+struct mfs_dir *mfs_tree_new_dir(struct mfs_tree *tree, uint32_t capacity, int64_t mtime_ns);
+void mfs_tree_add_entry(struct mfs_dir *dir, struct mfs_node *node);
+void mfs_tree_publish(struct mfs_node *node, struct mfs_dir *dir);
+
+#endif

@@ -1,0 +1,466 @@
+/*
+ * torch_dist views (fs/megatron_files.h): what they hold is what the source holds, under the keys that a
+ * run asks for. Views are written out and read back by our own reader.
+ */
+#define _GNU_SOURCE
+#include "tests/unit/fake_ckpt.h"
+#include "tests/unit/unit.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sys/stat.h>
+
+#include "formats/ckpt/names.h"
+#include "formats/ckpt/rng.h"
+#include "formats/ckpt/target.h"
+#include "formats/dcp.h"
+#include "formats/megatron/optim.h"
+#include "fs/megatron_dist_keys.h"
+#include "fs/megatron_files.h"
+
+static struct mfs_error err;
+
+/* ---- views in a directory, or in memory ---- */
+
+#define MAX_FILES 256
+
+struct shown {
+	char *names[MAX_FILES];
+	struct mfs_vfile *files[MAX_FILES];
+	unsigned count;
+	struct mfs_megatron_view view;
+	struct mfs_megatron_dist *dist;
+};
+
+static int take(void *arg, const char *path, struct mfs_vfile *data, struct mfs_error *e)
+{
+	struct shown *s = arg;
+
+	(void)e;
+	ck_assert_uint_lt(s->count, MAX_FILES);
+	s->names[s->count] = strdup(path);
+	s->files[s->count++] = data;
+	return 0;
+}
+
+static int try_show(struct shown *s, struct mfs_ckpt *ckpt, const struct mfs_parallel *layout,
+		    enum mfs_spec spec)
+{
+	const struct mfs_file_sink sink = {take, s};
+
+	*s = (struct shown){.view = {.ckpt = ckpt,
+				     .layout = *layout,
+				     .spec = spec,
+				     .number = 7,
+				     .optimizer = mfs_ckpt_count_all(ckpt) > mfs_ckpt_count(ckpt)}};
+	return mfs_megatron_dist_new(&s->view, &sink, &s->dist, &err);
+}
+
+static void release(struct shown *s)
+{
+	for (unsigned i = 0; i < s->count; i++) {
+		mfs_vfile_free(s->files[i]);
+		free(s->names[i]);
+	}
+	mfs_megatron_dist_free(s->dist);
+}
+
+static uint8_t *content(const struct shown *s, const char *name, size_t *ret_len)
+{
+	for (unsigned i = 0; i < s->count; i++) {
+		uint8_t *bytes;
+
+		if (strcmp(s->names[i], name))
+			continue;
+		*ret_len = mfs_vfile_size(s->files[i]);
+		bytes = malloc(*ret_len + 1);
+		unit_ok(mfs_vfile_pread(s->files[i], 0, bytes, *ret_len, ret_len, &err), &err);
+		return bytes;
+	}
+	ck_abort_msg("no file %s", name);
+	return NULL;
+}
+
+static void write_out(const struct shown *s, const char *dir)
+{
+	for (unsigned i = 0; i < s->count; i++) {
+		size_t len;
+		uint8_t *bytes = content(s, s->names[i], &len);
+
+		ck_assert_uint_eq(len, mfs_vfile_size(s->files[i]));
+		unit_ok(mfs_vfile_check(s->files[i], NULL, &err), &err);
+		unit_write(dir, s->names[i], bytes, len);
+		free(bytes);
+	}
+}
+
+static void read_index(const struct shown *s, struct mfs_dcp *ret)
+{
+	size_t len;
+	uint8_t *bytes = content(s, ".metadata", &len);
+
+	unit_ok(mfs_dcp_parse(bytes, len, ".metadata", ret, &err), &err);
+	free(bytes);
+}
+
+/* ---- fixtures ---- */
+
+static const char *const fixtures[] = {
+	"weights/llama-torch_dist-tp2-pp2-vpp2/iter_0000040",
+	"weights/qwen3-torch_dist-tp4/iter_0000040",
+	"weights/mixtral-torch_dist-pp2-ep2/iter_0000040",
+	"weights/deepseek-torch_dist-pp2-ep2/iter_0000040",
+	"weights/llama-torch-tp2-pp2/iter_0000040",
+	"weights/mixtral-torch-pp2-ep2/iter_0000040",
+	"weights/gpt2-torch-tp2-pp2/iter_0000040",
+	"resume/llama-torch_dist-tp2-pp2/iter_0000020",
+	"resume/llama-torch_dist-tp2-pp2/iter_0000040",
+	"resume/llama-torch_dist-tp2-pp2-vpp2/iter_0000020",
+	"resume/llama-torch-tp2-pp2/iter_0000020",
+	"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020",
+};
+
+#define FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
+
+static struct mfs_ckpt *open_fixture(const char *name)
+{
+	struct mfs_ckpt *ckpt;
+
+	unit_ok(mfs_optim_open(unit_fixture(name), &ckpt, &err), &err);
+	return ckpt;
+}
+
+static void show_own(struct shown *s, struct mfs_ckpt *ckpt)
+{
+	struct mfs_parallel own;
+
+	ck_assert(mfs_layout_of(ckpt, &own));
+	unit_ok(try_show(s, ckpt, &own, mfs_spec_of(ckpt)), &err);
+}
+
+static uint8_t *tensor_bytes(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, size_t *len)
+{
+	struct mfs_whole_target target;
+	struct mfs_vfile *f;
+	uint8_t *bytes;
+
+	mfs_whole_target_init(&target, ckpt, t);
+	unit_ok(mfs_vfile_new(&f, &err), &err);
+	unit_ok(mfs_vfile_add_tensor(f, &target.base, &err), &err);
+	*len = mfs_vfile_size(f);
+	bytes = malloc(*len + 1);
+	unit_ok(mfs_vfile_pread(f, 0, bytes, *len, len, &err), &err);
+	mfs_vfile_free(f);
+	return bytes;
+}
+
+static void same_tensor(struct mfs_ckpt *a, struct mfs_ckpt *b, uint32_t i)
+{
+	const struct mfs_global_tensor *x = mfs_ckpt_at(a, i);
+	const struct mfs_global_tensor *y = mfs_ckpt_find_state(b, x->state, x->name, x->layer,
+								x->expert);
+	char name[MFS_CKPT_NAME_SIZE];
+	uint8_t *p, *q;
+	size_t n, m;
+
+	mfs_global_tensor_name(x, name, sizeof(name));
+	ck_assert_msg(y != NULL, "%s is missing", name);
+	ck_assert_msg(x->dtype == y->dtype && x->ndim == y->ndim &&
+			      !memcmp(x->shape, y->shape, sizeof(x->shape)),
+		      "%s: another type or shape", name);
+	p = tensor_bytes(a, x, &n);
+	q = tensor_bytes(b, y, &m);
+	ck_assert_uint_eq(n, m);
+	ck_assert_msg(!memcmp(p, q, n), "%s: other bytes", name);
+	free(p);
+	free(q);
+}
+
+START_TEST(test_round_trip)
+{
+	struct mfs_ckpt *ckpt = open_fixture(fixtures[_i]), *again;
+	struct shown s;
+
+	show_own(&s, ckpt);
+	write_out(&s, unit_tmpdir());
+	unit_ok(mfs_optim_open(unit_tmpdir(), &again, &err), &err);
+	ck_assert_uint_eq(mfs_ckpt_count(again), mfs_ckpt_count(ckpt));
+	ck_assert_uint_eq(mfs_ckpt_count_all(again), mfs_ckpt_count_all(ckpt));
+	for (uint32_t i = 0; i < mfs_ckpt_count_all(ckpt); i++)
+		same_tensor(ckpt, again, i);
+	ck_assert_int_eq(mfs_rng_there(again), mfs_rng_there(ckpt));
+	ck_assert_uint_eq(mfs_ckpt_layout(again)->tp, mfs_ckpt_layout(ckpt)->tp);
+	ck_assert_uint_eq(mfs_ckpt_layout(again)->pp, mfs_ckpt_layout(ckpt)->pp);
+	ck_assert_int_eq(mfs_ckpt_args(again)->moe_layer_freq_listed,
+			 mfs_ckpt_args(ckpt)->moe_layer_freq_listed);
+	mfs_ckpt_free(again);
+	release(&s);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* ---- keys: those that Megatron wrote ---- */
+
+static bool is_weight(const char *key)
+{
+	return mfs_name_is_model(key) && !strstr(key, "._extra_state");
+}
+
+static uint32_t count_weights(const struct mfs_dcp *dcp)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = 0; i < dcp->tensor_count; i++)
+		count += is_weight(dcp->tensors[i].key);
+	return count;
+}
+
+static void check_key(const struct mfs_dcp_tensor *want, const struct mfs_dcp *have)
+{
+	const struct mfs_dcp_tensor *t = mfs_dcp_tensor(have, want->key);
+
+	ck_assert_msg(t != NULL, "%s is missing", want->key);
+	ck_assert_int_eq(t->dtype, want->dtype);
+	ck_assert_uint_eq(t->ndim, want->ndim);
+	ck_assert_msg(!memcmp(t->shape, want->shape, t->ndim * sizeof(*t->shape)), "%s: shape",
+		      want->key);
+	/* Cut as the run had it cut. */
+	ck_assert_msg(t->chunk_count == want->chunk_count, "%s: %u chunks, not %u", want->key,
+		      t->chunk_count, want->chunk_count);
+}
+
+START_TEST(test_keys)
+{
+	struct mfs_ckpt *ckpt = open_fixture(fixtures[_i]);
+	struct mfs_dcp own, shown;
+	struct shown s;
+	char path[600];
+	uint8_t *bytes;
+	size_t len;
+
+	if (mfs_ckpt_format(ckpt) == MFS_CKPT_TORCH_DIST) {
+		snprintf(path, sizeof(path), "%s/.metadata", unit_fixture(fixtures[_i]));
+		bytes = unit_slurp(path, &len);
+		unit_ok(mfs_dcp_parse(bytes, len, path, &own, &err), &err);
+		show_own(&s, ckpt);
+		read_index(&s, &shown);
+		ck_assert_uint_eq(count_weights(&shown), count_weights(&own));
+		for (uint32_t i = 0; i < own.tensor_count; i++)
+			if (is_weight(own.tensors[i].key))
+				check_key(&own.tensors[i], &shown);
+		for (uint32_t i = 0; i < own.bytes_count; i++)
+			if (strstr(own.bytes[i].key, "._extra_state") ||
+			    strstr(own.bytes[i].key, "rng_state"))
+				ck_assert_msg(mfs_dcp_bytes(&shown, own.bytes[i].key) != NULL,
+					      "%s is missing", own.bytes[i].key);
+		mfs_dcp_release(&own);
+		mfs_dcp_release(&shown);
+		free(bytes);
+		release(&s);
+	}
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* Every tensor's chunks tile it, and items lie side by side from each file's start to its end. */
+START_TEST(test_items)
+{
+	static const struct mfs_parallel cuts[] = {
+		{.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1},
+		{.tp = 4, .pp = 1, .ep = 1, .etp = 2, .vpp = 1},
+		{.tp = 8, .pp = 1, .ep = 1, .etp = 8, .vpp = 1},
+	};
+	struct mfs_ckpt *ckpt = open_fixture(fixtures[_i]);
+
+	for (unsigned c = 0; c < sizeof(cuts) / sizeof(cuts[0]); c++) {
+		uint64_t items = 0, files = 0;
+		struct mfs_dcp dcp;
+		struct shown s;
+
+		unit_ok(try_show(&s, ckpt, &cuts[c], MFS_SPEC_TE), &err);
+		read_index(&s, &dcp);
+		for (uint32_t i = 0; i < dcp.tensor_count; i++) {
+			unit_ok(mfs_dcp_check(&dcp.tensors[i], ".metadata", &err), &err);
+			for (uint32_t k = 0; k < dcp.tensors[i].chunk_count; k++)
+				items += dcp.tensors[i].chunks[k].item.length;
+		}
+		for (uint32_t i = 0; i < dcp.bytes_count; i++)
+			items += dcp.bytes[i].item.length;
+		for (unsigned i = 0; i < s.count; i++)
+			files += strstr(s.names[i], ".distcp") ? mfs_vfile_size(s.files[i]) : 0;
+		ck_assert_uint_eq(items, files);
+		mfs_dcp_release(&dcp);
+		release(&s);
+	}
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* ---- keys of models that no fixture has ---- */
+
+static void expect(struct mfs_megatron_args args, enum mfs_spec spec, const char *const *keys)
+{
+	const struct mfs_parallel two = {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1};
+	struct mfs_ckpt ckpt;
+	struct mfs_dcp dcp;
+	struct shown s;
+
+	fake_ckpt(&ckpt, &args);
+	unit_ok(try_show(&s, &ckpt, &two, spec), &err);
+	read_index(&s, &dcp);
+	for (; *keys; keys++)
+		ck_assert_msg(mfs_dcp_tensor(&dcp, *keys) || mfs_dcp_bytes(&dcp, *keys),
+			      "%s is missing", *keys);
+	mfs_dcp_release(&dcp);
+	release(&s);
+	fake_release(&ckpt);
+}
+
+#define KEYS(...) ((const char *const[]){__VA_ARGS__, NULL})
+#define LAYERS	  "decoder.layers."
+
+/* TransformerLayerSubmodules of gpt_layer_specs.py, by hand. */
+START_TEST(test_te_keys)
+{
+	struct mfs_megatron_args a = fake_llama();
+
+	expect(a, MFS_SPEC_TE,
+	       KEYS(LAYERS "self_attention.linear_qkv.layer_norm_weight",
+		    LAYERS "mlp.linear_fc1.layer_norm_weight",
+		    LAYERS "self_attention.core_attention._extra_state/shard_1_2",
+		    "decoder.final_layernorm._extra_state/shard_0_1"));
+	a = fake_qwen3();
+	expect(a, MFS_SPEC_TE,
+	       KEYS(LAYERS "self_attention.q_layernorm.weight",
+		    LAYERS "self_attention.k_layernorm._extra_state/shard_0_2"));
+	a = fake_mixtral();
+	expect(a, MFS_SPEC_TE,
+	       KEYS(LAYERS "pre_mlp_layernorm.weight",
+		    LAYERS "pre_mlp_layernorm._extra_state/shard_0_2",
+		    LAYERS "mlp.experts.experts.linear_fc2._extra_state/shard_1.3_2.4"));
+	expect(a, MFS_SPEC_LOCAL, KEYS(LAYERS "mlp.linear_fc1.layer_norm_weight"));
+	/* The same model, its pattern written as a list of ones. */
+	a.moe_layer_freq_listed = true;
+	expect(a, MFS_SPEC_LOCAL,
+	       KEYS(LAYERS "0.mlp.linear_fc1.layer_norm_weight",
+		    LAYERS "1.mlp.experts.experts.linear_fc1.weight",
+		    LAYERS "1.mlp.experts.experts.linear_fc1._extra_state/shard_3_4",
+		    LAYERS "0.self_attention.linear_qkv._extra_state/shard_0_1"));
+	a = fake_deepseek();
+	expect(a, MFS_SPEC_TE,
+	       KEYS(LAYERS "0.input_layernorm.weight", LAYERS "0.mlp.linear_fc1.layer_norm_weight",
+		    LAYERS "1.pre_mlp_layernorm.weight",
+		    LAYERS "1.self_attention.linear_q_up_proj.layer_norm_weight",
+		    LAYERS "0.self_attention.linear_kv_up_proj.layer_norm_weight"));
+	expect(a, MFS_SPEC_LOCAL,
+	       KEYS(LAYERS "0.input_layernorm.weight", LAYERS "0.pre_mlp_layernorm.weight",
+		    LAYERS "1.self_attention.q_layernorm.weight",
+		    LAYERS "0.self_attention.kv_layernorm.weight"));
+}
+END_TEST
+
+START_TEST(test_mtp_keys)
+{
+	struct mfs_megatron_args a = fake_llama();
+
+	a.mtp_num_layers = 1;
+	expect(a, MFS_SPEC_TE,
+	       KEYS("mtp.layers.0.eh_proj.weight", "mtp.layers.0.enorm.weight",
+		    "mtp.layers.0.final_layernorm.weight",
+		    "mtp.layers.0.eh_proj._extra_state/shard_0_1",
+		    "mtp.layers.0.hnorm._extra_state/shard_0_1",
+		    "mtp.layers.0.transformer_layer.mlp.linear_fc1.weight",
+		    "mtp.layers.0.transformer_layer.mlp.linear_fc1.layer_norm_weight",
+		    "mtp.layers.0.transformer_layer.self_attention.core_attention._extra_state/"
+		    "shard_0_1",
+		    "mtp.layers.0.transformer_layer.mlp.linear_fc1._extra_state/shard_0_1",
+		    LAYERS "mlp.linear_fc1.weight"));
+}
+END_TEST
+
+/* ---- what cannot be shown ---- */
+
+START_TEST(test_refused)
+{
+	const struct mfs_parallel one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	struct mfs_megatron_args a = fake_llama();
+	struct mfs_ckpt ckpt;
+	struct shown s;
+
+	fake_ckpt(&ckpt, &a);
+	fake_drop(&ckpt, fake_find(&ckpt, LAYERS "mlp.linear_fc1.weight", 1, -1));
+	unit_fails(try_show(&s, &ckpt, &one, MFS_SPEC_TE), &err, -ENOTSUP,
+		   "decoder.layers.0.mlp.linear_fc1.weight");
+	release(&s);
+	fake_release(&ckpt);
+	fake_ckpt(&ckpt, &a);
+	fake_find(&ckpt, LAYERS "mlp.linear_fc2.weight", 1, -1)->dtype = MFS_F32;
+	unit_fails(try_show(&s, &ckpt, &one, MFS_SPEC_TE), &err, -ENOTSUP,
+		   "decoder.layers.1.mlp.linear_fc2.weight");
+	release(&s);
+	fake_release(&ckpt);
+}
+END_TEST
+
+/* ---- files whose parts are made on first touch ---- */
+
+static _Atomic int builds;
+
+static int build_parts(void *arg, struct mfs_vfile *parts, struct mfs_error *e)
+{
+	char *text = strdup(arg);
+
+	builds++;
+	mfs_vfile_keep(parts, text);
+	return mfs_vfile_add_shared(parts, text, strlen(text), e);
+}
+
+static void *read_lazily(void *arg)
+{
+	char text[8] = "";
+	size_t len;
+
+	ck_assert_int_eq(mfs_vfile_pread(arg, 1, text, sizeof(text), &len, NULL), 0);
+	ck_assert_uint_eq(len, 4);
+	ck_assert_mem_eq(text, "bcde", 4);
+	return NULL;
+}
+
+START_TEST(test_lazy)
+{
+	char good[] = "abcde", bad[] = "abc", text[8];
+	pthread_t threads[8];
+	struct mfs_vfile *f;
+	uint32_t part = 0;
+	size_t len;
+
+	unit_ok(mfs_vfile_new_lazy(5, build_parts, good, &f, &err), &err);
+	ck_assert_uint_eq(mfs_vfile_size(f), 5);
+	ck_assert_int_eq(builds, 0);
+	for (unsigned i = 0; i < 8; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_lazily, f), 0);
+	for (unsigned i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_ge(builds, 1);
+	unit_ok(mfs_vfile_check(f, &part, &err), &err);
+	mfs_vfile_free(f);
+	unit_ok(mfs_vfile_new_lazy(5, build_parts, bad, &f, &err), &err);
+	unit_fails(mfs_vfile_pread(f, 0, text, 5, &len, &err), &err, -EINVAL,
+		   "5 bytes turned out to have 3");
+	mfs_vfile_free(f);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("megatron_dist");
+	TCase *c = unit_case(s, "keys", test_te_keys);
+
+	tcase_add_loop_test(c, test_keys, 0, FIXTURES);
+	tcase_add_test(c, test_mtp_keys);
+	tcase_add_test(c, test_refused);
+	c = unit_case(s, "files", test_lazy);
+	tcase_add_loop_test(c, test_round_trip, 0, FIXTURES);
+	tcase_add_loop_test(c, test_items, 0, FIXTURES);
+	return s;
+}
