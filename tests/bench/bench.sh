@@ -82,7 +82,7 @@ compare() {
 
 warm_sources() {
 	find "$source" -type f -exec cat {} + >/dev/null
-	cat "${native_files[@]}" >/dev/null
+	[ "${#native_files[@]}" = 0 ] || cat "${native_files[@]}" >/dev/null
 }
 
 daemon() {
@@ -92,6 +92,48 @@ daemon() {
 # user and system seconds of the daemon so far
 cpu() {
 	awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print ($12 + $13) / hz }' "/proc/$(daemon)/stat"
+}
+
+# A Megatron view at another layout: reading it, and writing it out against cp of the same bytes with a sync.
+layouts() {
+	local hf view ours native
+	mount_only "$work/source"
+	warm_sources
+	ours_files=("$mnt"/latest/hf/*.safetensors)
+	hf=$(speed -d -b 0x100000 "${ours_files[@]}")
+	mapfile -t ours_files < <(find "$mnt/latest/megatron/torch/$2" -name '*.pt' | sort)
+	rm -rf "$work/native"
+	view=latest/megatron/torch/$2
+	"$mcorefs" export "$source" "$view" "$work/native" >/dev/null || die "cannot export $view"
+	mapfile -t native_files < <(find "$work/native" -name '*.pt' | sort)
+	compare "$1: first touch, read 1 MiB" "" -b 0x100000
+	row "  of the HF view of the same source" "" "" "$(ratio "$last" "$hf")" ">= 0.90"
+	ours=$(for ((i = 0; i < runs; i++)); do timed_export "$view"; done | median)
+	native=$(for ((i = 0; i < runs; i++)); do timed_copy; done | median)
+	row "$1: export, s (native: cp -r and sync)" "$ours" "$native" "$(ratio "$native" "$ours")" ">= 0.95"
+	unmount "$mnt"
+}
+
+timed_export() {
+	rm -rf "$work/out"
+	seconds "$mcorefs" export "$source" "$1" "$work/out"
+	echo
+}
+
+copy_and_sync() {
+	cp -r "$work/native" "$work/out" && sync -f "$work/out"
+}
+
+timed_copy() {
+	rm -rf "$work/out"
+	seconds copy_and_sync
+	echo
+}
+
+mount_only() {
+	source=$1
+	native_files=()
+	"$mcorefs" "$source" "$mnt" -o shard_size=512MiB || die "cannot mount $source"
 }
 
 # prepare SOURCE: mounts it and writes the native copy
@@ -288,6 +330,11 @@ first_touch "torch_dist TP8"
 direct "torch_dist TP8"
 cold_all "torch_dist TP8"
 unmount "$mnt"
+
+make_checkpoint --tp 4 --hidden 4096
+layouts "torch TP4 as TP8" tp8-pp1
+layouts "torch TP4 as TP1" tp1-pp1
+rm -rf "$work/native" "$work/out"
 
 make_checkpoint --tp 2 --hidden 8192
 prepare "$work/source"
