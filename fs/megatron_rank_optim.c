@@ -35,11 +35,8 @@ static bool is_like(const struct mfs_pickle *doc, mfs_value dict, const struct m
 	       group_flag(doc, dict, "is_decoupled_lr") == g->decoupled;
 }
 
-/*
- * The source's group of the same parameters. Experts are in an optimizer of their own or not as the layout
- * has it, so the other optimizer's will do; and where a run had no such group at all, the first one's
- * settings with the weight decay as it has to be.
- */
+/* The source's group of the same parameters. Experts are in an optimizer of their own or not as the layout
+ * has it, so the other optimizer's will do. 0: the source had none. */
 static mfs_value find_group(const struct mfs_optim_info *info, const struct mfs_optim_group *g,
 			    const struct mfs_pickle **ret_doc)
 {
@@ -173,26 +170,29 @@ static int write_param_state(struct mfs_rank_writer *r, const struct mfs_optim_p
 	return rc;
 }
 
-/* Parameters of an optimizer by their number, as torch lists them. */
-static const struct mfs_optim_param *with_id(const struct mfs_optim *o, uint32_t optimizer,
-					     uint32_t id)
+/* Parameters of an optimizer by their number, as torch lists them; NULL behind the last. */
+static const struct mfs_optim_param **by_id(struct mfs_rank_writer *r, uint32_t optimizer)
 {
-	for (uint32_t i = 0; i < o->count; i++)
-		if (o->params[i].optimizer == optimizer && o->params[i].id == id)
-			return &o->params[i];
-	return NULL;
+	const struct mfs_optim *o = r->file->optim;
+	const struct mfs_optim_param **list =
+		mfs_arena_array(&r->file->arena, o->count + 1, sizeof(*list));
+
+	for (uint32_t i = 0; list && i < o->count; i++)
+		if (o->params[i].optimizer == optimizer)
+			list[o->params[i].id] = &o->params[i];
+	return list;
 }
 
 static int write_torch_state(struct mfs_rank_writer *r, uint32_t optimizer)
 {
-	const struct mfs_optim_param *p;
-	int rc = 0;
+	const struct mfs_optim_param **params = by_id(r, optimizer);
+	int rc = params ? 0 : mfs_fail_nomem(r->err);
 
 	mfs_pickle_dict_begin(r->w);
 	mfs_pickle_name(r->w, "state");
 	mfs_pickle_dict_begin(r->w);
-	for (uint32_t id = 0; !rc && (p = with_id(r->file->optim, optimizer, id)); id++)
-		rc = write_param_state(r, p);
+	for (uint32_t id = 0; !rc && params[id]; id++)
+		rc = write_param_state(r, params[id]);
 	mfs_pickle_dict_end(r->w);
 	if (!rc)
 		rc = write_groups(r, optimizer, true);

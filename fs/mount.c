@@ -11,6 +11,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/megatron/rank.h"
 #include "formats/model/model.h"
 #include "fs/commands.h"
 #include "fs/daemon.h"
@@ -62,6 +63,12 @@ static void log_warnings(uint32_t count, const char *const *warnings)
 		mfs_log(LOG_WARNING, "%s", warnings[i]);
 }
 
+/* A model that no HF family has may be resharded all the same. */
+static bool has_megatron_views(const struct mfs_ckpt *ckpt)
+{
+	return !mfs_rank_check(ckpt, mfs_spec_of(ckpt), NULL);
+}
+
 /* Builds the latest hf view; what is odd about it is said once, here. */
 static int open_latest(struct mfs_root *root, struct mfs_error *err)
 {
@@ -75,8 +82,13 @@ static int open_latest(struct mfs_root *root, struct mfs_error *err)
 		return mfs_fail(err, -ENODATA, "%s: %s", mfs_root_source(root),
 				mfs_root_snapshot(root)->latest_reason);
 	rc = mfs_iteration_ckpt(latest, &ckpt, err);
-	if (!rc)
-		rc = mfs_iteration_view(latest, "hf", &view, err);
+	if (rc)
+		return rc;
+	rc = mfs_iteration_view(latest, "hf", &view, err);
+	if (rc == -ENOTSUP && has_megatron_views(ckpt)) {
+		mfs_log(LOG_WARNING, "no HF directory, Megatron views alone: %s", err->msg);
+		return 0;
+	}
 	if (rc)
 		return rc;
 	log_warnings(mfs_ckpt_warnings(ckpt, &warnings), warnings);

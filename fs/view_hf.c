@@ -100,12 +100,19 @@ static int said_vocab(struct builder *b, struct mfs_vocab *ret)
 	return 0;
 }
 
+/* An HF directory shown as itself: its config.json was read when it was opened, and stays as it is. */
+static bool shows_itself(const struct builder *b)
+{
+	return mfs_ckpt_format(b->ckpt) == MFS_CKPT_HF && b->opt->ref &&
+	       !strcmp(b->opt->ref, mfs_ckpt_dir(b->ckpt));
+}
+
 static int build_model(struct builder *b)
 {
 	struct mfs_vocab vocab;
 	int rc = 0;
 
-	if (b->opt->ref)
+	if (b->opt->ref && (!shows_itself(b) || b->opt->vocab_size))
 		rc = mfs_hf_ref_open(b->opt->ref, &b->ref, b->err);
 	if (!rc)
 		rc = find_tokenizer(b);
@@ -123,8 +130,11 @@ static int add_config(struct builder *b)
 	struct mfs_hf_tokens tokens;
 	char *config, *generation;
 	size_t len, generation_len;
-	int rc = mfs_hf_tokens_read(b->tokenizer, &tokens, b->err);
+	int rc;
 
+	if (shows_itself(b) && !b->ref)
+		return pass_file(b, "config.json");
+	rc = mfs_hf_tokens_read(b->tokenizer, &tokens, b->err);
 	if (!rc)
 		rc = mfs_hf_config_json(b->view->public.model, b->ref, &tokens, &config, &len,
 					b->err);

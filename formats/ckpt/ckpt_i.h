@@ -1,4 +1,4 @@
-/* Private to formats/ckpt: how the readers of the two formats build a struct mfs_ckpt. */
+/* Private to readers: how they build a struct mfs_ckpt (formats/ckpt, and HF directories in formats/model). */
 #ifndef MFS_CKPT_I_H
 #define MFS_CKPT_I_H
 
