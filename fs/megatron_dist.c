@@ -90,6 +90,33 @@ static int write_json(const struct mfs_megatron_dist *d, struct mfs_buf *out, st
 	return 0;
 }
 
+static int build_index(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
+{
+	struct mfs_buf bytes = {0};
+	int rc = mfs_dist_index(arg, &bytes, err);
+
+	if (!rc)
+		rc = mfs_vfile_add_literal(parts, bytes.data, bytes.len, err);
+	if (rc)
+		mfs_buf_release(&bytes);
+	return rc;
+}
+
+/* Written once for its size, which a listing asks for, and again by its first reader: of a large model it
+ * is the one file that takes memory, some 130 bytes a chunk. */
+static int add_index(struct mfs_megatron_dist *d, const struct mfs_file_sink *sink,
+		     struct mfs_error *err)
+{
+	struct mfs_buf bytes = {0};
+	struct mfs_vfile *f;
+	int rc = mfs_dist_index(d, &bytes, err);
+
+	if (!rc)
+		rc = mfs_vfile_new_lazy(bytes.len, build_index, d, &f, err);
+	mfs_buf_release(&bytes);
+	return rc ? rc : sink->add(sink->arg, ".metadata", f, err);
+}
+
 static int add_data(const struct mfs_megatron_dist *d, const struct mfs_file_sink *sink,
 		    struct mfs_error *err)
 {
@@ -110,7 +137,7 @@ static int add_data(const struct mfs_megatron_dist *d, const struct mfs_file_sin
 	return rc;
 }
 
-static int add_files(const struct mfs_megatron_dist *d, const struct mfs_file_sink *sink,
+static int add_files(struct mfs_megatron_dist *d, const struct mfs_file_sink *sink,
 		     struct mfs_error *err)
 {
 	int rc = add_written(d, sink, "metadata.json", write_json, err);
@@ -118,7 +145,7 @@ static int add_files(const struct mfs_megatron_dist *d, const struct mfs_file_si
 	if (!rc)
 		rc = add_written(d, sink, "common.pt", mfs_dist_common, err);
 	if (!rc)
-		rc = add_written(d, sink, ".metadata", mfs_dist_index, err);
+		rc = add_index(d, sink, err);
 	return rc ? rc : add_data(d, sink, err);
 }
 

@@ -38,8 +38,7 @@ static int add_storage(struct mfs_dist_archive *a, uint64_t size, uint32_t *ret,
 
 	if (a->count == a->capacity) {
 		uint32_t more = a->capacity ? a->capacity * 2 : 8;
-		struct mfs_torch_payload *grown =
-			reallocarray(a->payloads, more, sizeof(*grown));
+		struct mfs_torch_payload *grown = reallocarray(a->payloads, more, sizeof(*grown));
 
 		if (!grown)
 			return mfs_fail_nomem(err);

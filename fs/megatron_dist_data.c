@@ -56,11 +56,10 @@ static int make_chunk(const struct mfs_megatron_dist *d, const struct mfs_dist_t
 {
 	uint64_t shape[MFS_CKPT_DIMS];
 
-	*ret = (struct chunk){.base = {.kind = &chunk_kind,
-				       .ckpt = d->view.ckpt,
-				       .dtype = t->first->dtype},
-			      .src = t->first + i,
-			      .axis = t->axis};
+	*ret = (struct chunk){
+		.base = {.kind = &chunk_kind, .ckpt = d->view.ckpt, .dtype = t->first->dtype},
+		.src = t->first + i,
+		.axis = t->axis};
 	memcpy(shape, t->shape, sizeof(shape));
 	if (t->axis < t->first->ndim) {
 		shape[t->axis] /= t->parts;
@@ -117,8 +116,7 @@ static int add_item(struct builder *b, const struct mfs_dist_tensor *t, uint32_t
 		rc = mfs_vfile_add_shared(b->parts, t->item.head, t->item.head_len, b->err);
 	if (!rc && t->item.payload)
 		rc = mfs_vfile_add_tensor(b->parts, &c->base, b->err);
-	return rc ? rc
-		  : mfs_vfile_add_shared(b->parts, t->item.tail, t->item.tail_len, b->err);
+	return rc ? rc : mfs_vfile_add_shared(b->parts, t->item.tail, t->item.tail_len, b->err);
 }
 
 static int add_tensor(struct builder *b, const struct mfs_dist_tensor *t, uint32_t first)
@@ -162,7 +160,7 @@ static int build(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 	b.chunks = calloc(count_chunks(f) + 1, sizeof(*b.chunks));
 	if (!b.chunks)
 		return mfs_fail_nomem(err);
-	mfs_vfile_keep(parts, b.chunks);
+	mfs_vfile_keep(parts, b.chunks, free);
 	if (f->kind == MFS_DIST_WEIGHTS)
 		rc = add_objects(&b);
 	for (uint32_t i = 0; i < f->dist->tensor_count && !rc; i++)

@@ -25,9 +25,9 @@ static const char *after(const char *text, const char *prefix)
 /* ---- names within a layer ---- */
 
 enum when {
-	GQA,	    /* no multi-latent attention */
-	MLA_TE,	    /* multi-latent attention, Transformer Engine */
-	FUSED_FC1,  /* GQA: dense, or local modules; MLA: dense, Transformer Engine */
+	GQA,	   /* no multi-latent attention */
+	MLA_TE,	   /* multi-latent attention, Transformer Engine */
+	FUSED_FC1, /* GQA: dense, or local modules; MLA: dense, Transformer Engine */
 };
 
 static const struct {
@@ -134,10 +134,18 @@ static const char weight[] = ".weight";
 
 bool mfs_dist_has_extra(const struct mfs_global_tensor *t)
 {
-	static const char *const endings[] = {"linear_qkv",  "linear_proj",	 "linear_q_proj",
-					      "linear_fc1",  "linear_q_down_proj",	 "linear_q_up_proj",
-					      "linear_fc2",  "linear_kv_down_proj", "linear_kv_up_proj",
-					      "layernorm",   "enorm",		 "hnorm",
+	static const char *const endings[] = {"linear_qkv",
+					      "linear_proj",
+					      "linear_q_proj",
+					      "linear_fc1",
+					      "linear_q_down_proj",
+					      "linear_q_up_proj",
+					      "linear_fc2",
+					      "linear_kv_down_proj",
+					      "linear_kv_up_proj",
+					      "layernorm",
+					      "enorm",
+					      "hnorm",
 					      "eh_proj"};
 	const size_t len = strlen(t->name), tail = sizeof(weight) - 1;
 	const char *end = len > tail ? t->name + len - tail : t->name;
@@ -159,7 +167,8 @@ static void put_module(char *text, size_t size, const struct mfs_dist_extra *e, 
 	const int len = (int)(strlen(behind) - (sizeof(weight) - 1));
 
 	if (e->core_attention)
-		snprintf(text, size, "%.*score_attention", len - (int)strlen("linear_proj"), behind);
+		snprintf(text, size, "%.*score_attention", len - (int)strlen("linear_proj"),
+			 behind);
 	else
 		snprintf(text, size, "%.*s", len, behind);
 }
@@ -167,7 +176,8 @@ static void put_module(char *text, size_t size, const struct mfs_dist_extra *e, 
 void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_dist_extra *e, uint32_t i)
 {
 	const struct mfs_dist_tensor *t = e->owner;
-	const uint32_t layer = i / mfs_dist_each(t->experts), expert = i % mfs_dist_each(t->experts);
+	const uint32_t layer = i / mfs_dist_each(t->experts),
+		       expert = i % mfs_dist_each(t->experts);
 	char module[MFS_CKPT_NAME_SIZE], name[MFS_CKPT_NAME_SIZE], shard[64];
 	const char *rest = after(t->first->name, decoder), *prefix = decoder;
 

@@ -30,6 +30,8 @@ struct mfs_megatron_view {
 struct mfs_megatron_torch;
 struct mfs_megatron_dist;
 
+/* *ret is set on failure as well: files that the sink has taken refer to it. */
+
 /* mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt, and distrib_optim.pt where the run's optimizer was
  * distributed. */
 int mfs_megatron_torch_new(const struct mfs_megatron_view *view, const struct mfs_file_sink *sink,

@@ -204,9 +204,8 @@ static int add_storage(struct mfs_vfile *data, const struct mfs_rank_storage *s,
 }
 
 static int add_segments(struct mfs_rank_file *f, const struct mfs_torch_archive *a,
-			struct mfs_vfile *data, struct mfs_error *err)
+			const uint8_t *literals, struct mfs_vfile *data, struct mfs_error *err)
 {
-	const char *literals = a->literals.data;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < a->count && !rc; i++) {
@@ -238,35 +237,27 @@ static int make_archive(struct mfs_rank_file *f, const char *stem, const struct 
 
 /* Literals go to the file's arena, where its parts point to. */
 static int assemble(struct mfs_rank_file *f, const char *stem, const struct mfs_buf *pickle,
-		    struct mfs_vfile **ret, struct mfs_error *err)
+		    struct mfs_vfile *parts, struct mfs_error *err)
 {
 	struct mfs_torch_archive a;
-	struct mfs_vfile *data = NULL;
 	void *literals;
 	int rc = make_archive(f, stem, pickle, &a, err);
 
 	if (rc)
 		return rc;
 	literals = mfs_arena_alloc(&f->arena, a.literals.len);
-	rc = literals ? mfs_vfile_new(&data, err) : mfs_fail_nomem(err);
-	if (!rc) {
+	if (literals) {
 		memcpy(literals, a.literals.data, a.literals.len);
-		mfs_buf_release(&a.literals);
-		a.literals.data = literals;
-		rc = add_segments(f, &a, data, err);
-		a.literals = (struct mfs_buf){0};
+		rc = add_segments(f, &a, literals, parts, err);
+	} else {
+		rc = mfs_fail_nomem(err);
 	}
 	mfs_torch_archive_release(&a);
-	if (rc) {
-		mfs_vfile_free(data);
-		return rc;
-	}
-	*ret = data;
-	return 0;
+	return rc;
 }
 
 static int write_file(struct mfs_rank_writer *r, enum mfs_rank_file_kind kind,
-		      struct mfs_vfile **ret)
+		      struct mfs_vfile *parts)
 {
 	struct mfs_pickle_writer w;
 	struct mfs_buf pickle = {0};
@@ -280,7 +271,7 @@ static int write_file(struct mfs_rank_writer *r, enum mfs_rank_file_kind kind,
 	else
 		rc = mfs_pickle_end(&w, r->err);
 	if (!rc)
-		rc = assemble(r->file, mfs_rank_file_stem(kind), &pickle, ret, r->err);
+		rc = assemble(r->file, mfs_rank_file_stem(kind), &pickle, parts, r->err);
 	mfs_buf_release(&pickle);
 	return rc;
 }
@@ -300,8 +291,8 @@ static int open_lists(struct mfs_rank_writer *r, const struct mfs_rank *rank)
 }
 
 int mfs_rank_file_new(const struct mfs_megatron_view *view, const struct mfs_rank *rank,
-		      enum mfs_rank_file_kind kind, struct mfs_rank_file **ret,
-		      struct mfs_vfile **ret_data, struct mfs_error *err)
+		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
+		      struct mfs_rank_file **ret, struct mfs_error *err)
 {
 	struct mfs_rank_file *file = calloc(1, sizeof(*file));
 	struct mfs_rank_writer r = {.view = view, .file = file, .err = err};
@@ -313,7 +304,7 @@ int mfs_rank_file_new(const struct mfs_megatron_view *view, const struct mfs_ran
 		return 0;
 	}
 	if (!rc)
-		rc = write_file(&r, kind, ret_data);
+		rc = write_file(&r, kind, parts);
 	if (rc) {
 		mfs_rank_file_free(file);
 		return rc;

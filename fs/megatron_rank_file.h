@@ -16,10 +16,11 @@ enum mfs_rank_file_kind {
 /* What a file's tensors are made of; outlives the file. */
 struct mfs_rank_file;
 
-/* *ret is NULL, and *ret_data is not set, where Megatron has no such file. */
+/* Adds the file's parts to an empty one. *ret is NULL, and nothing is added, where Megatron has no such
+ * file. */
 int mfs_rank_file_new(const struct mfs_megatron_view *view, const struct mfs_rank *rank,
-		      enum mfs_rank_file_kind kind, struct mfs_rank_file **ret,
-		      struct mfs_vfile **ret_data, struct mfs_error *err);
+		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
+		      struct mfs_rank_file **ret, struct mfs_error *err);
 void mfs_rank_file_free(struct mfs_rank_file *f);
 
 const char *mfs_rank_file_stem(enum mfs_rank_file_kind kind); /* "model_optim_rng" */

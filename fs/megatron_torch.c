@@ -5,62 +5,96 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "fs/megatron_files.h"
 #include "fs/megatron_rank_file.h"
 
-struct mfs_megatron_torch {
-	struct mfs_rank_file **files;
-	uint32_t count, capacity;
+/* One file, made when it is first read: a view of a thousand ranks has a thousand of these. */
+struct rank_entry {
+	const struct mfs_megatron_view *view;
+	struct mfs_rank rank;
+	enum mfs_rank_file_kind kind;
+	struct rank_entry *next;
 };
 
-static int keep(struct mfs_megatron_torch *t, struct mfs_rank_file *file, struct mfs_error *err)
-{
-	if (t->count == t->capacity) {
-		uint32_t more = t->capacity ? t->capacity * 2 : 16;
-		struct mfs_rank_file **grown = reallocarray(t->files, more, sizeof(*grown));
+struct mfs_megatron_torch {
+	struct mfs_megatron_view view;
+	struct rank_entry *entries;
+};
 
-		if (!grown)
-			return mfs_fail_nomem(err);
-		t->files = grown;
-		t->capacity = more;
-	}
-	t->files[t->count++] = file;
+static void release_file(void *file)
+{
+	mfs_rank_file_free(file);
+}
+
+static int build(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
+{
+	const struct rank_entry *e = arg;
+	struct mfs_rank_file *file;
+	int rc = mfs_rank_file_new(e->view, &e->rank, e->kind, parts, &file, err);
+
+	if (!rc && file)
+		mfs_vfile_keep(parts, file, release_file);
+	return rc;
+}
+
+/* Made once for its size, and for what may be wrong with it to be said now. 0: there is no such file. */
+static int measure(struct rank_entry *e, uint64_t *ret, struct mfs_error *err)
+{
+	struct mfs_vfile *parts;
+	int rc = mfs_vfile_new(&parts, err);
+
+	if (rc)
+		return rc;
+	rc = build(e, parts, err);
+	*ret = mfs_vfile_size(parts);
+	mfs_vfile_free(parts);
+	return rc;
+}
+
+static int new_entry(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
+		     enum mfs_rank_file_kind kind, struct rank_entry **ret, struct mfs_error *err)
+{
+	struct rank_entry *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return mfs_fail_nomem(err);
+	*e = (struct rank_entry){&t->view, *rank, kind, t->entries};
+	t->entries = e;
+	*ret = e;
 	return 0;
 }
 
-static int add_file(struct mfs_megatron_torch *t, const struct mfs_megatron_view *view,
-		    const struct mfs_rank *rank, enum mfs_rank_file_kind kind,
-		    const struct mfs_file_sink *sink, struct mfs_error *err)
+static int add_file(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
+		    enum mfs_rank_file_kind kind, const struct mfs_file_sink *sink,
+		    struct mfs_error *err)
 {
 	char dir[64], path[128];
-	struct mfs_rank_file *file;
 	struct mfs_vfile *data;
-	int rc = mfs_rank_file_new(view, rank, kind, &file, &data, err);
+	struct rank_entry *e;
+	uint64_t size = 0;
+	int rc = new_entry(t, rank, kind, &e, err);
 
-	if (rc || !file)
+	if (!rc)
+		rc = measure(e, &size, err);
+	if (rc || !size)
 		return rc;
-	rc = keep(t, file, err);
-	if (rc) {
-		mfs_vfile_free(data);
-		mfs_rank_file_free(file);
+	rc = mfs_vfile_new_lazy(size, build, e, &data, err);
+	if (rc)
 		return rc;
-	}
-	snprintf(path, sizeof(path), "%s/%s.pt", mfs_rank_dir_name(&view->layout, rank, dir),
+	snprintf(path, sizeof(path), "%s/%s.pt", mfs_rank_dir_name(&t->view.layout, rank, dir),
 		 mfs_rank_file_stem(kind));
 	return sink->add(sink->arg, path, data, err);
 }
 
-static int add_rank(struct mfs_megatron_torch *t, const struct mfs_megatron_view *view,
-		    const struct mfs_rank *rank, const struct mfs_file_sink *sink,
-		    struct mfs_error *err)
+static int add_rank(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
+		    const struct mfs_file_sink *sink, struct mfs_error *err)
 {
-	int rc = add_file(t, view, rank, MFS_RANK_FILE_MODEL, sink, err);
+	int rc = add_file(t, rank, MFS_RANK_FILE_MODEL, sink, err);
 
-	if (rc || !view->optimizer || mfs_optim_info(view->ckpt)->kind != MFS_OPTIM_DISTRIBUTED)
+	if (rc || !t->view.optimizer || mfs_optim_info(t->view.ckpt)->kind != MFS_OPTIM_DISTRIBUTED)
 		return rc;
-	return add_file(t, view, rank, MFS_RANK_FILE_OPTIMIZER, sink, err);
+	return add_file(t, rank, MFS_RANK_FILE_OPTIMIZER, sink, err);
 }
 
 int mfs_megatron_torch_new(const struct mfs_megatron_view *view, const struct mfs_file_sink *sink,
@@ -70,22 +104,22 @@ int mfs_megatron_torch_new(const struct mfs_megatron_view *view, const struct mf
 	struct mfs_rank rank;
 	int rc = t ? 0 : mfs_fail_nomem(err);
 
+	if (!rc)
+		t->view = *view;
 	for (uint32_t i = 0; !rc && mfs_rank_at(&view->layout, i, &rank); i++)
-		rc = add_rank(t, view, &rank, sink, err);
-	if (rc) {
-		mfs_megatron_torch_free(t);
-		return rc;
-	}
+		rc = add_rank(t, &rank, sink, err);
+	/* On failure, too: files that the sink has taken refer to it. */
 	*ret = t;
-	return 0;
+	return rc;
 }
 
 void mfs_megatron_torch_free(struct mfs_megatron_torch *t)
 {
-	if (!t)
-		return;
-	for (uint32_t i = 0; i < t->count; i++)
-		mfs_rank_file_free(t->files[i]);
-	free(t->files);
+	struct rank_entry *e;
+
+	while (t && (e = t->entries)) {
+		t->entries = e->next;
+		free(e);
+	}
 	free(t);
 }

@@ -37,6 +37,7 @@ struct mfs_vfile {
 	struct part *parts;
 	uint32_t count, capacity;
 	void *kept;
+	void (*release)(void *kept);
 	/* of a lazy file, which has no parts itself */
 	mfs_vfile_build build;
 	void *build_arg;
@@ -64,14 +65,16 @@ void mfs_vfile_free(struct mfs_vfile *f)
 			mfs_plan_free(f->parts[i].u.tensor.plan);
 	}
 	mfs_vfile_free(f->built);
-	free(f->kept);
+	if (f->kept)
+		f->release(f->kept);
 	free(f->parts);
 	free(f);
 }
 
-void mfs_vfile_keep(struct mfs_vfile *f, void *memory)
+void mfs_vfile_keep(struct mfs_vfile *f, void *what, void (*release)(void *what))
 {
-	f->kept = memory;
+	f->kept = what;
+	f->release = release;
 }
 
 static int add_part(struct mfs_vfile *f, const struct part *part, struct mfs_error *err)

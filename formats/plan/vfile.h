@@ -32,8 +32,8 @@ typedef int (*mfs_vfile_build)(void *arg, struct mfs_vfile *parts, struct mfs_er
  * the file. Parts of another size than promised are -EINVAL when they are needed. */
 int mfs_vfile_new_lazy(uint64_t size, mfs_vfile_build build, void *arg, struct mfs_vfile **ret,
 		       struct mfs_error *err);
-/* Memory that parts point into, freed (by free()) with the file; one block a file. */
-void mfs_vfile_keep(struct mfs_vfile *f, void *memory);
+/* What parts point into, released with the file, behind its parts; one a file. */
+void mfs_vfile_keep(struct mfs_vfile *f, void *what, void (*release)(void *what));
 
 /* Appends a part; the order of calls is the order in the file. Bytes are taken over (freed with the
  * file) on success; a fileset and a target must

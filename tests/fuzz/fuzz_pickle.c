@@ -87,7 +87,7 @@ static void walk(const struct mfs_pickle *doc, mfs_value v, unsigned depth)
 
 /* ---- copies ---- */
 
-#define COPY_LIMIT 65536
+#define COPY_LIMIT 16384
 
 /* Copies the root into out; a copy may be refused, with a reason. */
 static int copy_root(const struct mfs_pickle *doc, int protocol,

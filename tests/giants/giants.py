@@ -140,12 +140,36 @@ def look(name, source, mnt, tensors, total):
     check_memory(pid, "after a piece of each shard", name, ("VmRSS", "RssAnon"))
 
 
+# A layout of each that it was not saved at; stages of the 405 B are named by nobody, its uneven ends carry over.
+RESHARDED = {"llama-405b": ("tp2-pp4", 8), "deepseek-671b": ("tp4-pp16-ep16-first16", 16 * 64)}
+
+
+def look_resharded(name, source, mnt, total):
+    layout, ranks = RESHARDED[name]
+    subprocess.run([MCOREFS, source, mnt], check=True)
+    start = time.monotonic()
+    files = {}
+    for directory, _, names in os.walk(f"{mnt}/latest/megatron/torch/{layout}"):
+        files.update({f"{directory}/{n}": os.stat(f"{directory}/{n}").st_size for n in names})
+    measured(f"{name}: listing of {layout}", time.monotonic() - start, "s", "< 1")
+    archives = {p: s for p, s in files.items() if p.endswith("/model_optim_rng.pt")}
+    check(len(archives) == ranks, f"{name}: expected {ranks} files, found {len(archives)}")
+    check(sum(archives.values()) >= total, f"{name}: expected {total} bytes and more, found {sum(archives.values())}")
+    path = sorted(archives)[len(archives) // 2]
+    check(read_at(path, 0, 4) == b"PK\3\4" and read_at(path, archives[path] - 22, 4) == b"PK\5\6", f"{name}: {path} is no archive")
+    check_memory(daemon_of(mnt), f"after listing {layout}", name, ("VmRSS", "RssAnon") if name == "llama-405b" else ())
+
+
 def peak_of(command):
     """Peak resident size of a command, through a shell's child of its own."""
     script = ("import resource, subprocess, sys; subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL); "
               "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)")
     run = subprocess.run([sys.executable, "-c", script, *command], capture_output=True, text=True)
     return int(run.stdout) * 1024 if run.returncode == 0 else None
+
+
+def unmount(mnt):
+    subprocess.run(["umount", mnt] if os.getuid() == 0 else ["fusermount3", "-u", mnt], check=False)
 
 
 def giant(kind, work):
@@ -157,7 +181,11 @@ def giant(kind, work):
     try:
         look(kind, source, mnt, tensors, total)
     finally:
-        subprocess.run(["umount", mnt] if os.getuid() == 0 else ["fusermount3", "-u", mnt], check=False)
+        unmount(mnt)
+    try:
+        look_resharded(kind, source, mnt, total)
+    finally:
+        unmount(mnt)
     start = time.monotonic()
     peak = peak_of([MCOREFS, "inspect", source])
     check(peak is not None, f"{kind}: inspect failed")

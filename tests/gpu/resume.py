@@ -87,14 +87,20 @@ def arguments(load, data, cache, family, format, optimizer, layout, extra=()):
     return [str(o) for o in (*options, *extra)]
 
 
+PORTS = iter(range(15000, 30000))  # below those that the system hands out, and never one twice
+
+
+def is_free(port):
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
 class Job:
     """A training run: its processes and its log."""
 
     def __init__(self, log, gpus, options):
         self.log, self.start = pathlib.Path(log), time.monotonic()
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = next(port for port in PORTS if is_free(port))
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self.log.write_text(" ".join(options) + "\n")
         tree = os.environ["MEGATRON_LM"]

@@ -157,8 +157,8 @@ static uint8_t *tensor_bytes(struct mfs_ckpt *ckpt, const struct mfs_global_tens
 static void same_tensor(struct mfs_ckpt *a, struct mfs_ckpt *b, uint32_t i)
 {
 	const struct mfs_global_tensor *x = mfs_ckpt_at(a, i);
-	const struct mfs_global_tensor *y = mfs_ckpt_find_state(b, x->state, x->name, x->layer,
-								x->expert);
+	const struct mfs_global_tensor *y =
+		mfs_ckpt_find_state(b, x->state, x->name, x->layer, x->expert);
 	char name[MFS_CKPT_NAME_SIZE];
 	uint8_t *p, *q;
 	size_t n, m;
@@ -411,7 +411,7 @@ static int build_parts(void *arg, struct mfs_vfile *parts, struct mfs_error *e)
 	char *text = strdup(arg);
 
 	builds++;
-	mfs_vfile_keep(parts, text);
+	mfs_vfile_keep(parts, text, free);
 	return mfs_vfile_add_shared(parts, text, strlen(text), e);
 }
 
