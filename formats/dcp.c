@@ -208,6 +208,20 @@ static struct mfs_dcp_tensor *find_tensor(struct parser *p, mfs_value key)
 		       tensor_by_key);
 }
 
+/* A shape of that many axes. What is none is not judged here either: the tensor then has the wrong axes. */
+static bool is_shape(const struct parser *p, mfs_value shape, uint32_t ndim)
+{
+	mfs_value dims = mfs_torch_size(p->doc, shape);
+	int64_t n;
+
+	if (mfs_value_count(p->doc, dims) != ndim)
+		return false;
+	for (uint32_t i = 0; i < ndim; i++)
+		if (!mfs_value_int(p->doc, mfs_value_at(p->doc, dims, i), &n) || n < 0)
+			return false;
+	return true;
+}
+
 static int read_originals(struct parser *p, mfs_value table)
 {
 	const uint32_t pairs = mfs_value_pairs(p->doc, table);
@@ -218,7 +232,7 @@ static int read_originals(struct parser *p, mfs_value table)
 		mfs_value entry = mfs_value_item(p->doc, table, i);
 		mfs_value shape = mfs_value_get(p->doc, entry, "nd_reformulated_orig_global_shape");
 
-		if (t && t->ndim && !mfs_value_is_none(p->doc, shape))
+		if (t && t->ndim && is_shape(p, shape, t->ndim - 1u))
 			rc = read_dims(p, t->key, shape, t->ndim - 1u, &t->original);
 	}
 	return rc;

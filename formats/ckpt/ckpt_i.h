@@ -82,7 +82,7 @@ struct mfs_ckpt {
 	struct mfs_dcp
 		*dcp; /* torch_dist: kept for what reads flat buffers (megatron/optim_open.c) */
 	const uint32_t *dcp_files;	      /* in the set, of dcp's */
-	struct mfs_torch_file optim_files[2]; /* archives that hold parameter groups */
+	struct mfs_torch_file optim_files[3]; /* parameter groups of two optimizers, grad scaler */
 	uint32_t optim_file_count;
 	const struct mfs_optim_info *optim_info; /* in the arena */
 	const char **warnings;

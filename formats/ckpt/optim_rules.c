@@ -10,7 +10,6 @@ static const char *const unsupported[] = {
 	"use_torch_fsdp2",
 	"use_layer_wise_distributed_optimizer",
 	"overlap_param_gather_with_optimizer_step",
-	"use_mup",
 };
 
 struct args {
@@ -64,6 +63,7 @@ static void read_groups(const struct args *a, struct mfs_optim_rules *ret)
 	/* training.py of 0.13 to 0.15: default_skip_embedding_weight_decay. */
 	ret->skip_embedding_decay = !ret->sorted_groups && is_set(a, "embedding_init_method_std");
 	ret->decoupled_lr = is_set(a, "decoupled_lr");
+	ret->foreign_groups = flag(a, "use_mup") ? "use_mup" : NULL;
 	/* Since 0.19 (cd4afffa64), of which --freeze-all-layers is, too. */
 	ret->expert_tensor_groups = knows(a, "freeze_all_layers");
 }

@@ -22,6 +22,7 @@ struct mfs_optim_rules {
 	/* groups */
 	bool sorted_groups; /* decay first, since 0.16; else as a rank's parameters bring them up */
 	bool decay_qk_norms, skip_embedding_decay, decoupled_lr;
+	const char *foreign_groups; /* name of an argument that makes other groups; NULL: none */
 	/* experts have an optimizer of their own if ep > 1; since 0.19 also if etp != tp */
 	bool expert_tensor_groups;
 	/* buffers of the distributed optimizer */

@@ -66,6 +66,7 @@ struct mfs_optim {
  * rules: NULL for those of the run that wrote the list's checkpoint (mfs_optim_rules_of). dp: size of the
  * dense parameters' data-parallel group times context parallelism; expert_dp: of the experts'. They decide
  * the padding at buckets' ends and the default bucket size. -ENOTSUP: a setting that is not laid out here.
+ * Groups are not the run's own where rules.foreign_groups says so.
  */
 int mfs_optim_new(const struct mfs_rank_list *list, const struct mfs_optim_rules *rules,
 		  uint32_t dp, uint32_t expert_dp, struct mfs_optim **ret, struct mfs_error *err);
@@ -99,7 +100,9 @@ struct mfs_optim_info {
 	 * them), in doc; 0: the source has none of them. */
 	const struct mfs_pickle *groups_doc[2];
 	mfs_value groups[2];
-	/* The grad scaler's state, likewise; 0: none. */
+	/* The grad scaler's state, likewise; 0: none. Its tensors are records of scaler_file, whose pickle
+	 * scaler_doc is. */
+	const struct mfs_torch_file *scaler_file;
 	const struct mfs_pickle *scaler_doc;
 	mfs_value scaler;
 };

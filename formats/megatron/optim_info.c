@@ -72,6 +72,7 @@ static void note_optimizer(struct mfs_optim_info *info, uint32_t i, const struct
 	if (!info->has_step)
 		info->has_step = read_step(f, one, &info->step);
 	if (!info->scaler && !mfs_value_is_none(f->doc, scaler)) {
+		info->scaler_file = f;
 		info->scaler_doc = f->doc;
 		info->scaler = scaler;
 	}
@@ -134,6 +135,7 @@ static int read_scaler(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, const
 	rc = open_item(ckpt, key, &f, err);
 	if (rc || !f)
 		return rc;
+	info->scaler_file = f;
 	info->scaler_doc = f->doc;
 	info->scaler = mfs_value_at(f->doc, mfs_pickle_root(f->doc), 0);
 	return 0;

@@ -22,6 +22,7 @@
 struct object {
 	struct mfs_optim_holder *h;
 	char key[KEY_SIZE];
+	char where[512]; /* for messages */
 	const struct mfs_dcp_item *item;
 	struct mfs_torch_file f;
 	mfs_value state;
@@ -74,9 +75,10 @@ static int open_object(struct object *o)
 	o->item = &b->item;
 	src = mfs_source_file(ckpt->files, ckpt->dcp_files[b->item.file]);
 	src = mfs_source_part(&src, b->item.offset, b->item.length);
+	snprintf(o->where, sizeof(o->where), "%s: '%s'", ckpt->dir, o->key);
 	rc = mfs_torch_file_open(&src, &o->f, h->err);
 	if (rc) {
-		mfs_fail_in(h->err, "%s: '%s'", ckpt->dir, o->key);
+		mfs_fail_in(h->err, "%s", o->where);
 		return rc;
 	}
 	o->state = mfs_value_at(o->f.doc, mfs_pickle_root(o->f.doc), 0);
@@ -107,11 +109,10 @@ static int read_state(struct object *o, uint32_t buffer, enum mfs_state state, m
 	struct mfs_optim_holder *h = o->h;
 	struct mfs_torch_tensor t;
 	uint32_t storage;
-	int rc = mfs_flat_state_tensor(&o->f, v, o->key, &t, h->err);
+	int rc = mfs_flat_state_tensor(&o->f, v, o->where, &t, h->err);
 
 	if (!rc && t.shape[0] != h->o->buffers[buffer].elements)
-		rc = mfs_fail(h->err, -EINVAL, "%s: '%s': expected %llu elements, found %llu",
-			      h->ckpt->dir, o->key,
+		rc = mfs_fail(h->err, -EINVAL, "%s: expected %llu elements, found %llu", o->where,
 			      (unsigned long long)h->o->buffers[buffer].elements,
 			      (unsigned long long)t.shape[0]);
 	if (!rc)
@@ -141,7 +142,7 @@ static int read_buffer(struct object *o, uint32_t buffer)
 		     {MFS_STATE_EXP_AVG_SQ, "exp_avg_sq"}};
 	const struct mfs_optim_buffer *b = &o->h->o->buffers[buffer];
 	mfs_value tensors = 0;
-	int rc = mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->key,
+	int rc = mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
 				       &tensors, o->h->err);
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !rc; i++)
@@ -162,7 +163,7 @@ static bool fits(const struct object *o)
 
 		if (b->optimizer != o->h->optimizer)
 			continue;
-		if (mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->key,
+		if (mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
 					  &tensors, NULL) ||
 		    !mfs_value_int(o->f.doc, mfs_value_get(o->f.doc, tensors, "numel_unpadded"),
 				   &found))
@@ -176,11 +177,11 @@ static int read_object(struct object *o)
 {
 	struct mfs_optim_holder *h = o->h;
 	bool joined;
-	int rc = mfs_flat_state_joined(o->f.doc, o->state, o->key, &joined, h->err);
+	int rc = mfs_flat_state_joined(o->f.doc, o->state, o->where, &joined, h->err);
 
 	if (!rc && !joined)
-		rc = mfs_fail(h->err, -ENOTSUP, "%s: '%s': buckets of before core 0.7 are not read",
-			      h->ckpt->dir, o->key);
+		rc = mfs_fail(h->err, -ENOTSUP, "%s: buckets of before core 0.7 are not read",
+			      o->where);
 	if (!rc && !fits(o))
 		rc = mfs_optim_holder_build(h, false);
 	if (!rc && !fits(o))
