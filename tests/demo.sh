@@ -65,6 +65,9 @@ sums "$work/copy" >"$work/written" || fail "the copy cannot be read"
 cat "$work/mounted"
 cmp "$work/mounted" "$work/written" || fail "the mount and the copy differ"
 echo "identical"
+say 'The same for Megatron-LM on two GPUs, for --load: any layout is there when it is asked for'
+show ls -LR "$mnt/latest/megatron/torch/tp2-pp1" || fail "the view at another layout"
+sums "$mnt/latest/megatron/torch/tp2-pp1/iter_0000040/mp_rank_00" || fail "a file cannot be read"
 show "${unmount[@]}" || fail "umount"
 
 cat <<END
