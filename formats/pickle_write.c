@@ -7,6 +7,7 @@
 #include <uthash.h>
 
 #include "formats/base/bytes.h"
+#include "formats/pickle_write_i.h"
 
 #define OP_PROTO	    0x80
 #define OP_STOP		    '.'
@@ -30,14 +31,8 @@
 #define OP_BINGET	    'h'
 #define OP_LONG_BINGET	    'j'
 #define OP_MEMOIZE	    0x94
-#define OP_EMPTY_SET	    0x8f
-#define OP_ADDITEMS	    0x90
-#define OP_FROZENSET	    0x91
-#define OP_NEWOBJ_EX	    0x92
 
 #define NOT_YET UINT32_MAX
-#define MAX_NAME                                                                                   \
-	64 /* copied texts up to here are memoised: keys and enum names repeat, prose does not */
 
 /* What the memo holds, under the bytes that protocol 2 writes for it. */
 struct mfs_pickle_memo {
@@ -66,7 +61,7 @@ static void put(struct mfs_pickle_writer *w, const void *bytes, size_t len)
 		mfs_buf_add(w->out, bytes, len);
 }
 
-static void put_op(struct mfs_pickle_writer *w, uint8_t op)
+void mfs_pickle_put_op(struct mfs_pickle_writer *w, uint8_t op)
 {
 	put(w, &op, 1);
 }
@@ -80,7 +75,7 @@ static void put_arg(struct mfs_pickle_writer *w, uint8_t op, uint64_t value, uns
 	put(w, code, 1 + bytes);
 }
 
-static void cut(struct mfs_pickle_writer *w, size_t len)
+void mfs_pickle_cut(struct mfs_pickle_writer *w, size_t len)
 {
 	if (stopped(w))
 		return;
@@ -104,7 +99,7 @@ int mfs_pickle_end(struct mfs_pickle_writer *w, struct mfs_error *err)
 {
 	int rc = 0;
 
-	put_op(w, OP_STOP);
+	mfs_pickle_put_op(w, OP_STOP);
 	if (w->failure.code)
 		rc = mfs_fail(err, w->failure.code, "%s", w->failure.msg);
 	else if (w->out->failed)
@@ -138,7 +133,7 @@ static struct mfs_pickle_memo *memo_entry(struct mfs_pickle_writer *w, size_t st
 			return NULL;
 		}
 	}
-	cut(w, start);
+	mfs_pickle_cut(w, start);
 	return e;
 }
 
@@ -159,7 +154,7 @@ static void memo_put(struct mfs_pickle_writer *w, struct mfs_pickle_memo *e)
 {
 	e->slot = w->memo_count++;
 	if (w->protocol >= 4)
-		put_op(w, OP_MEMOIZE);
+		mfs_pickle_put_op(w, OP_MEMOIZE);
 	else if (e->slot < 256)
 		put_arg(w, OP_BINPUT, e->slot, 1);
 	else
@@ -170,12 +165,12 @@ static void memo_put(struct mfs_pickle_writer *w, struct mfs_pickle_memo *e)
 
 void mfs_pickle_none(struct mfs_pickle_writer *w)
 {
-	put_op(w, OP_NONE);
+	mfs_pickle_put_op(w, OP_NONE);
 }
 
 void mfs_pickle_bool(struct mfs_pickle_writer *w, bool value)
 {
-	put_op(w, value ? OP_TRUE : OP_FALSE);
+	mfs_pickle_put_op(w, value ? OP_TRUE : OP_FALSE);
 }
 
 void mfs_pickle_int(struct mfs_pickle_writer *w, int64_t value)
@@ -328,12 +323,7 @@ void mfs_pickle_bytearray(struct mfs_pickle_writer *w, const void *bytes, size_t
 
 /* ---- classes and functions ---- */
 
-struct text {
-	const char *at;
-	size_t len;
-};
-
-static bool text_is(struct text t, const char *want)
+static bool text_is(struct mfs_text t, const char *want)
 {
 	return t.len == strlen(want) && !memcmp(t.at, want, t.len);
 }
@@ -341,24 +331,24 @@ static bool text_is(struct text t, const char *want)
 /* The two modules of Python 2 that Megatron's pickles name, and their names since. */
 static const char *const renamed[][2] = {{"builtins", "__builtin__"}, {"copyreg", "copy_reg"}};
 
-static struct text module_name(const struct mfs_pickle_writer *w, struct text module)
+static struct mfs_text module_name(const struct mfs_pickle_writer *w, struct mfs_text module)
 {
 	const int want = w->protocol < 3;
 
 	for (size_t i = 0; i < sizeof(renamed) / sizeof(*renamed); i++)
 		if (text_is(module, renamed[i][!want]))
-			return (struct text){renamed[i][want], strlen(renamed[i][want])};
+			return (struct mfs_text){renamed[i][want], strlen(renamed[i][want])};
 	return module;
 }
 
-static bool has_byte(struct text t, char byte)
+static bool has_byte(struct mfs_text t, char byte)
 {
 	return t.len && memchr(t.at, byte, t.len);
 }
 
 /* Names come from foreign files too: one with a line break would end the argument of GLOBAL and let
  * the rest be run as opcodes. */
-static bool may_be_named(struct mfs_pickle_writer *w, struct text module, struct text name)
+static bool may_be_named(struct mfs_pickle_writer *w, struct mfs_text module, struct mfs_text name)
 {
 	if (!module.len || !name.len || has_byte(module, '\n') || has_byte(name, '\n')) {
 		refuse(w, -EINVAL, "a class whose name is no name cannot be pickled");
@@ -373,16 +363,17 @@ static bool may_be_named(struct mfs_pickle_writer *w, struct text module, struct
 	return true;
 }
 
-static void put_global_lines(struct mfs_pickle_writer *w, struct text module, struct text name)
+static void put_global_lines(struct mfs_pickle_writer *w, struct mfs_text module,
+			     struct mfs_text name)
 {
-	put_op(w, OP_GLOBAL);
+	mfs_pickle_put_op(w, OP_GLOBAL);
 	put(w, module.at, module.len);
-	put_op(w, '\n');
+	mfs_pickle_put_op(w, '\n');
 	put(w, name.at, name.len);
-	put_op(w, '\n');
+	mfs_pickle_put_op(w, '\n');
 }
 
-static void put_global(struct mfs_pickle_writer *w, struct text module, struct text name)
+void mfs_pickle_globaln(struct mfs_pickle_writer *w, struct mfs_text module, struct mfs_text name)
 {
 	const size_t start = w->out->len;
 	struct mfs_pickle_memo *e;
@@ -399,19 +390,20 @@ static void put_global(struct mfs_pickle_writer *w, struct text module, struct t
 	} else {
 		mfs_pickle_namen(w, module.at, module.len);
 		mfs_pickle_namen(w, name.at, name.len);
-		put_op(w, OP_STACK_GLOBAL);
+		mfs_pickle_put_op(w, OP_STACK_GLOBAL);
 	}
 	memo_put(w, e);
 }
 
 void mfs_pickle_global(struct mfs_pickle_writer *w, const char *module, const char *name)
 {
-	put_global(w, (struct text){module, strlen(module)}, (struct text){name, strlen(name)});
+	mfs_pickle_globaln(w, (struct mfs_text){module, strlen(module)},
+			   (struct mfs_text){name, strlen(name)});
 }
 
 void mfs_pickle_op(struct mfs_pickle_writer *w, enum mfs_pickle_op op)
 {
-	put_op(w, (uint8_t)op);
+	mfs_pickle_put_op(w, (uint8_t)op);
 }
 
 /* ---- what state dicts are made of ---- */
@@ -474,13 +466,13 @@ void mfs_pickle_batch(struct mfs_pickle_writer *w, enum mfs_pickle_op op, uint64
 }
 
 /* TUPLE1 to TUPLE3 need no mark. */
-static void begin_tuple(struct mfs_pickle_writer *w, uint32_t count)
+void mfs_pickle_tuple_begin(struct mfs_pickle_writer *w, uint32_t count)
 {
 	if (count > 3)
 		mfs_pickle_op(w, MFS_OP_MARK);
 }
 
-static void end_tuple(struct mfs_pickle_writer *w, uint32_t count)
+void mfs_pickle_tuple_end(struct mfs_pickle_writer *w, uint32_t count)
 {
 	static const enum mfs_pickle_op ops[] = {MFS_OP_EMPTY_TUPLE, MFS_OP_TUPLE1, MFS_OP_TUPLE2,
 						 MFS_OP_TUPLE3, MFS_OP_TUPLE};
@@ -490,10 +482,10 @@ static void end_tuple(struct mfs_pickle_writer *w, uint32_t count)
 
 void mfs_pickle_ints(struct mfs_pickle_writer *w, const uint64_t *values, unsigned count)
 {
-	begin_tuple(w, count);
+	mfs_pickle_tuple_begin(w, count);
 	for (unsigned i = 0; i < count; i++)
 		mfs_pickle_uint(w, values[i]);
-	end_tuple(w, count);
+	mfs_pickle_tuple_end(w, count);
 }
 
 void mfs_pickle_size(struct mfs_pickle_writer *w, const uint64_t *shape, unsigned ndim)
@@ -509,17 +501,7 @@ void mfs_pickle_dtype(struct mfs_pickle_writer *w, enum mfs_dtype dtype)
 	mfs_pickle_global(w, "torch", mfs_dtype_torch(dtype));
 }
 
-/* torch/__init__.py; types without a class are pickled with an untyped storage. */
-static const char *const storage_classes[] = {
-	[MFS_BOOL] = "BoolStorage",	   [MFS_U8] = "ByteStorage",
-	[MFS_I8] = "CharStorage",	   [MFS_I16] = "ShortStorage",
-	[MFS_F16] = "HalfStorage",	   [MFS_BF16] = "BFloat16Storage",
-	[MFS_I32] = "IntStorage",	   [MFS_F32] = "FloatStorage",
-	[MFS_F64] = "DoubleStorage",	   [MFS_I64] = "LongStorage",
-	[MFS_C64] = "ComplexFloatStorage", [MFS_C128] = "ComplexDoubleStorage",
-};
-
-static void put_storage_key(struct mfs_pickle_writer *w, uint32_t storage)
+void mfs_pickle_storage_key(struct mfs_pickle_writer *w, uint32_t storage)
 {
 	char key[16];
 
@@ -538,7 +520,7 @@ static void put_storage(struct mfs_pickle_writer *w, const struct mfs_pickle_vie
 		mfs_pickle_global(w, "torch", class_name);
 	else
 		mfs_pickle_global(w, "torch.storage", "UntypedStorage");
-	put_storage_key(w, view->storage);
+	mfs_pickle_storage_key(w, view->storage);
 	mfs_pickle_name(w, "cpu");
 	if (!class_name && mfs_mul_overflows(numel, mfs_dtype_size(view->dtype), &numel))
 		refuse(w, -EINVAL, "a storage's size overflows");
@@ -560,9 +542,7 @@ static void contiguous(uint64_t *stride, const uint64_t *shape, unsigned ndim)
 
 void mfs_pickle_view(struct mfs_pickle_writer *w, const struct mfs_pickle_view *view)
 {
-	const char *class_name = view->dtype < sizeof(storage_classes) / sizeof(*storage_classes)
-					 ? storage_classes[view->dtype]
-					 : NULL;
+	const char *class_name = mfs_dtype_storage(view->dtype);
 	uint64_t stride[MFS_MAX_DIMS];
 
 	if (!view->dtype || view->ndim > MFS_MAX_DIMS) {
@@ -597,326 +577,4 @@ void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_d
 	if (ndim <= MFS_MAX_DIMS && !mfs_shape_count(shape, ndim, &view.numel))
 		refuse(w, -EINVAL, "a tensor's size overflows");
 	mfs_pickle_view(w, &view);
-}
-
-/* ---- copying ---- */
-
-static const struct mfs_pickle_hooks no_hooks;
-
-/* Errors go to the writer's record: a copy that failed has left half a value behind. */
-struct copier {
-	struct mfs_pickle_writer *w;
-	const struct mfs_pickle *doc;
-	const struct mfs_pickle_hooks *hooks;
-	size_t start;
-	uint64_t limit;
-	uint64_t asked; /* pairs that may have cost time and no bytes */
-};
-
-static int copy_value(struct copier *c, mfs_value v, unsigned depth);
-
-static int copy_text(struct copier *c, mfs_value v)
-{
-	const char *text = NULL;
-	size_t len = 0;
-
-	mfs_value_str(c->doc, v, &text, &len);
-	if (len <= MAX_NAME)
-		mfs_pickle_namen(c->w, text, len);
-	else
-		mfs_pickle_strn(c->w, text, len);
-	return 0;
-}
-
-static int copy_scalar(struct copier *c, mfs_value v)
-{
-	const struct mfs_pickle *doc = c->doc;
-	const uint8_t *bytes = NULL;
-	int64_t i = 0;
-	size_t len = 0;
-	double f = 0;
-	bool b = false;
-
-	if (mfs_value_bool(doc, v, &b))
-		mfs_pickle_bool(c->w, b);
-	else if (mfs_value_int(doc, v, &i))
-		mfs_pickle_int(c->w, i);
-	else if (mfs_value_float(doc, v, &f))
-		mfs_pickle_float(c->w, f);
-	else if (mfs_value_bigint(doc, v, &bytes, &len))
-		mfs_pickle_long(c->w, bytes, len);
-	else if (!mfs_value_bytes(doc, v, &bytes, &len))
-		mfs_pickle_none(c->w);
-	else if (mfs_value_form(doc, v) == MFS_FORM_BYTEARRAY)
-		mfs_pickle_bytearray(c->w, bytes, len);
-	else
-		mfs_pickle_bytes(c->w, bytes, len);
-	return 0;
-}
-
-static int copy_global(struct copier *c, mfs_value v)
-{
-	struct text module, name;
-
-	if (!mfs_value_global(c->doc, v, &module.at, &module.len, &name.at, &name.len))
-		return mfs_fail(&c->w->failure, -EINVAL, "a class without a name");
-	put_global(c->w, module, name);
-	return 0;
-}
-
-/* The items, in batches that batch takes over; a tuple has none. */
-static int copy_each(struct copier *c, mfs_value v, const enum mfs_pickle_op *batch, unsigned depth)
-{
-	uint32_t count = mfs_value_count(c->doc, v);
-	int rc = 0;
-
-	for (uint32_t i = 0; i < count && !rc; i++) {
-		if (batch)
-			mfs_pickle_batch(c->w, *batch, i);
-		rc = copy_value(c, mfs_value_at(c->doc, v, i), depth);
-	}
-	return rc;
-}
-
-/* APPENDS to the list, or list subclass object, on the stack. */
-static int copy_items(struct copier *c, mfs_value v, unsigned depth)
-{
-	const enum mfs_pickle_op appends = MFS_OP_APPENDS;
-	int rc;
-
-	if (!mfs_value_count(c->doc, v))
-		return 0;
-	mfs_pickle_op(c->w, MFS_OP_MARK);
-	rc = copy_each(c, v, &appends, depth);
-	mfs_pickle_op(c->w, appends);
-	return rc;
-}
-
-static int copy_tuple(struct copier *c, mfs_value v, unsigned depth)
-{
-	uint32_t count = mfs_value_count(c->doc, v);
-	int rc;
-
-	begin_tuple(c->w, count);
-	rc = copy_each(c, v, NULL, depth);
-	end_tuple(c->w, count);
-	return rc;
-}
-
-static int copy_set(struct copier *c, mfs_value v, unsigned depth)
-{
-	const bool frozen = mfs_value_form(c->doc, v) == MFS_FORM_FROZENSET;
-	int rc;
-
-	if (c->w->protocol >= 4 && frozen) {
-		mfs_pickle_op(c->w, MFS_OP_MARK);
-		rc = copy_each(c, v, NULL, depth);
-		put_op(c->w, OP_FROZENSET);
-		return rc;
-	}
-	if (c->w->protocol >= 4) {
-		put_op(c->w, OP_EMPTY_SET);
-		mfs_pickle_op(c->w, MFS_OP_MARK);
-		rc = copy_each(c, v, NULL, depth);
-		put_op(c->w, OP_ADDITEMS);
-		return rc;
-	}
-	/* Protocol 2 has no opcodes for sets: the class is called with a list. */
-	mfs_pickle_global(c->w, "builtins", frozen ? "frozenset" : "set");
-	mfs_pickle_op(c->w, MFS_OP_EMPTY_LIST);
-	rc = copy_items(c, v, depth);
-	mfs_pickle_op(c->w, MFS_OP_TUPLE1);
-	mfs_pickle_op(c->w, MFS_OP_REDUCE);
-	return rc;
-}
-
-static int copy_pair(struct copier *c, mfs_value dict, uint32_t i, unsigned depth)
-{
-	mfs_value key = mfs_value_key(c->doc, dict, i), item = mfs_value_item(c->doc, dict, i);
-	const char *text;
-	size_t len;
-	int rc;
-
-	if (c->hooks->pair && mfs_value_str(c->doc, key, &text, &len)) {
-		rc = c->hooks->pair(c->hooks->arg, c->w, dict, text, len, item, &c->w->failure);
-		c->asked++;
-		if (rc)
-			return rc < 0 ? rc : 0;
-	}
-	rc = copy_value(c, key, depth);
-	return rc ? rc : copy_value(c, item, depth);
-}
-
-/* SETITEMS to the dict, or dict subclass object, on the stack; nothing if no pair is left. */
-static int copy_pairs(struct copier *c, mfs_value v, unsigned depth)
-{
-	uint32_t pairs = mfs_value_pairs(c->doc, v);
-	size_t start = c->w->out->len;
-	int rc = 0;
-
-	mfs_pickle_op(c->w, MFS_OP_MARK);
-	for (uint32_t i = 0; i < pairs && !rc; i++) {
-		mfs_pickle_batch(c->w, MFS_OP_SETITEMS, i);
-		rc = copy_pair(c, v, i, depth);
-	}
-	if (!rc && c->hooks->pairs_end)
-		rc = c->hooks->pairs_end(c->hooks->arg, c->w, v, &c->w->failure);
-	if (c->w->out->len == start + 1)
-		cut(c->w, start);
-	else
-		mfs_pickle_op(c->w, MFS_OP_SETITEMS);
-	return rc;
-}
-
-static int copy_call(struct copier *c, mfs_value v, unsigned depth)
-{
-	mfs_value kwargs = mfs_value_kwargs(c->doc, v);
-	int rc = copy_value(c, mfs_value_callable(c->doc, v), depth);
-
-	if (!rc)
-		rc = copy_value(c, mfs_value_args(c->doc, v), depth);
-	if (mfs_value_form(c->doc, v) != MFS_FORM_NEWOBJ) {
-		mfs_pickle_op(c->w, MFS_OP_REDUCE);
-	} else if (mfs_value_is_none(c->doc, kwargs)) {
-		mfs_pickle_op(c->w, MFS_OP_NEWOBJ);
-	} else {
-		/* Of protocol 4, but Python's readers do not ask which protocol an opcode is of. */
-		if (!rc)
-			rc = copy_value(c, kwargs, depth);
-		put_op(c->w, OP_NEWOBJ_EX);
-	}
-	return rc;
-}
-
-/* In the order of Python's save_reduce(): the call, items, pairs, state. */
-static int copy_object(struct copier *c, mfs_value v, unsigned depth)
-{
-	mfs_value state = mfs_value_state(c->doc, v);
-	int rc = copy_call(c, v, depth);
-
-	if (!rc)
-		rc = copy_items(c, v, depth);
-	if (!rc && (mfs_value_pairs(c->doc, v) || mfs_value_is_object_of(c->doc, v, "OrderedDict")))
-		rc = copy_pairs(c, v, depth);
-	if (rc || mfs_value_is_none(c->doc, state))
-		return rc;
-	rc = copy_value(c, state, depth);
-	mfs_pickle_op(c->w, MFS_OP_BUILD);
-	return rc;
-}
-
-/* ('storage', class, key, location, numel) with another key and location. */
-static int copy_storage(struct copier *c, mfs_value id, unsigned depth)
-{
-	const struct mfs_pickle *doc = c->doc;
-	uint32_t storage = 0;
-	const char *key;
-	size_t len;
-	int rc;
-
-	if (mfs_value_count(doc, id) != 5 ||
-	    !mfs_value_is_str(doc, mfs_value_at(doc, id, 0), "storage") ||
-	    !mfs_value_str(doc, mfs_value_at(doc, id, 2), &key, &len))
-		return mfs_fail(&c->w->failure, -ENOTSUP, "a persistent id that is no storage");
-	rc = c->hooks->storage(c->hooks->arg, id, key, len, &storage, &c->w->failure);
-	if (rc)
-		return rc;
-	mfs_pickle_op(c->w, MFS_OP_MARK);
-	mfs_pickle_name(c->w, "storage");
-	rc = copy_value(c, mfs_value_at(doc, id, 1), depth);
-	put_storage_key(c->w, storage);
-	mfs_pickle_name(c->w, "cpu");
-	if (!rc)
-		rc = copy_value(c, mfs_value_at(doc, id, 4), depth);
-	mfs_pickle_op(c->w, MFS_OP_TUPLE);
-	return rc;
-}
-
-static int copy_persid(struct copier *c, mfs_value v, unsigned depth)
-{
-	mfs_value id = mfs_value_persid(c->doc, v);
-	int rc = c->hooks->storage ? copy_storage(c, id, depth) : copy_value(c, id, depth);
-
-	mfs_pickle_op(c->w, MFS_OP_BINPERSID);
-	return rc;
-}
-
-static int copy_container(struct copier *c, mfs_value v, unsigned depth)
-{
-	int rc = 0;
-
-	if (depth > MFS_PICKLE_COPY_DEPTH)
-		return mfs_fail(&c->w->failure, -ENOTSUP,
-				"values nested more than %d deep cannot be copied",
-				MFS_PICKLE_COPY_DEPTH);
-	if (c->hooks->value)
-		rc = c->hooks->value(c->hooks->arg, c->w, v, &c->w->failure);
-	if (rc)
-		return rc < 0 ? rc : 0;
-	switch (mfs_value_type(c->doc, v)) {
-	case MFS_V_LIST:
-		mfs_pickle_op(c->w, MFS_OP_EMPTY_LIST);
-		return copy_items(c, v, depth + 1);
-	case MFS_V_TUPLE:
-		return copy_tuple(c, v, depth + 1);
-	case MFS_V_DICT:
-		mfs_pickle_op(c->w, MFS_OP_EMPTY_DICT);
-		return copy_pairs(c, v, depth + 1);
-	case MFS_V_SET:
-		return copy_set(c, v, depth + 1);
-	case MFS_V_OBJECT:
-		return copy_object(c, v, depth + 1);
-	default:
-		return copy_persid(c, v, depth + 1);
-	}
-}
-
-static int copy_value(struct copier *c, mfs_value v, unsigned depth)
-{
-	if (c->w->failure.code)
-		return c->w->failure.code;
-	if (c->w->out->failed)
-		return mfs_fail_nomem(&c->w->failure);
-	if (c->w->out->len - c->start + c->asked > c->limit)
-		return mfs_fail(
-			&c->w->failure, -ENOTSUP,
-			"a copy of more than %llu bytes (does it refer to one value again and again?)",
-			(unsigned long long)c->limit);
-	switch (mfs_value_type(c->doc, v)) {
-	case MFS_V_DISCARDED:
-		return mfs_fail(&c->w->failure, -EINVAL, "a value that was not kept");
-	case MFS_V_STR:
-		return copy_text(c, v);
-	case MFS_V_GLOBAL:
-		return copy_global(c, v);
-	case MFS_V_LIST:
-	case MFS_V_TUPLE:
-	case MFS_V_DICT:
-	case MFS_V_SET:
-	case MFS_V_OBJECT:
-	case MFS_V_PERSID:
-		return copy_container(c, v, depth);
-	default:
-		return copy_scalar(c, v);
-	}
-}
-
-int mfs_pickle_copy(struct mfs_pickle_writer *w, const struct mfs_pickle *doc, mfs_value v,
-		    const struct mfs_pickle_hooks *hooks, struct mfs_error *err)
-{
-	struct copier c = {
-		.w = w, .doc = doc, .hooks = hooks ? hooks : &no_hooks, .start = w->out->len};
-	int rc;
-
-	c.limit = c.hooks->limit ? c.hooks->limit : MFS_PICKLE_COPY_LIMIT;
-	rc = copy_value(&c, v, 0);
-	if (!rc)
-		rc = w->failure.code;
-	if (!rc && w->out->failed)
-		rc = mfs_fail_nomem(&w->failure);
-	if (!rc)
-		return 0;
-	if (!w->failure.code) /* a hook that said nothing */
-		mfs_error_set(&w->failure, rc, "the copy was given up");
-	return mfs_fail(err, rc, "%s", w->failure.msg);
 }

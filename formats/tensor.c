@@ -70,6 +70,11 @@ enum mfs_dtype mfs_dtype_from_storage(const char *class_name)
 	return MFS_DTYPE_NONE;
 }
 
+const char *mfs_dtype_storage(enum mfs_dtype t)
+{
+	return strcmp(dtypes[t].storage, "?") ? dtypes[t].storage : NULL;
+}
+
 bool mfs_shape_count(const uint64_t *shape, unsigned ndim, uint64_t *ret_count)
 {
 	uint64_t count = 1;

@@ -39,6 +39,8 @@ enum mfs_dtype mfs_dtype_from_torch(const char *name);
 enum mfs_dtype mfs_dtype_from_safetensors(const char *name);
 /* From a storage class ("BFloat16Storage"); MFS_DTYPE_NONE if unknown. */
 enum mfs_dtype mfs_dtype_from_storage(const char *class_name);
+/* The other way; NULL for a type without a storage class, which torch pickles with an untyped storage. */
+const char *mfs_dtype_storage(enum mfs_dtype t);
 
 /* Elements (and bytes) of a shape; false on overflow. ndim 0 is one element. */
 bool mfs_shape_count(const uint64_t *shape, unsigned ndim, uint64_t *ret_count);

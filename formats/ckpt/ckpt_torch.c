@@ -471,7 +471,7 @@ static int describe(struct mfs_torch_reader *r, struct mfs_torch_local *l, uint3
 }
 
 /* With a distributed optimizer all tensors share one record. */
-int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_archive *a,
+int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_source *a,
 		      const struct mfs_torch_tensor *t, uint32_t *ret)
 {
 	const struct mfs_zip_entry *e = t->record;
@@ -546,7 +546,7 @@ static int note_param(struct mfs_torch_reader *r, const struct mfs_torch_param *
 
 static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 		       uint32_t chunk, const char *key, mfs_value v,
-		       const struct mfs_torch_archive *a)
+		       const struct mfs_torch_source *a)
 {
 	struct mfs_torch_param p = {.key = key, .chunk = chunk};
 	struct mfs_torch_local l = {.rank = rank, .key = key};
@@ -576,7 +576,7 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 }
 
 static int read_chunk(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank, uint32_t chunk,
-		      const struct mfs_torch_archive *a)
+		      const struct mfs_torch_source *a)
 {
 	const struct mfs_pickle *doc = rank->state.doc;
 	mfs_value model = model_chunk(r, rank, chunk / r->pp);
@@ -600,7 +600,7 @@ static int read_chunk(struct mfs_torch_reader *r, const struct mfs_torch_rank *r
 
 static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank)
 {
-	struct mfs_torch_archive a = {.state = &rank->state, .file = rank->file};
+	struct mfs_torch_source a = {.state = &rank->state, .file = rank->file};
 	int rc = 0;
 
 	a.storages = calloc(rank->state.zip.count, sizeof(*a.storages));

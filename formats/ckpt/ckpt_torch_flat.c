@@ -41,7 +41,7 @@ struct buffer {
 struct flat {
 	struct mfs_torch_reader *r;
 	const struct mfs_torch_rank *rank;
-	struct mfs_torch_archive a;
+	struct mfs_torch_source a;
 	const struct mfs_pickle *doc;
 	char where[512]; /* the file, for messages */
 	bool take_dense, take_experts;

@@ -59,13 +59,13 @@ struct mfs_torch_reader {
 };
 
 /* One pickled archive and the storages that its records have become, so that each is added once. */
-struct mfs_torch_archive {
+struct mfs_torch_source {
 	const struct mfs_torch_file *state;
 	uint32_t file;
 	uint32_t *storages; /* [records]; 0: none yet, else plus 1 */
 };
 
-int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_archive *a,
+int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_source *a,
 		      const struct mfs_torch_tensor *t, uint32_t *ret);
 
 /* Adds the pieces of a rank's tensor of a parameter: t lies in storage. */
@@ -75,7 +75,7 @@ int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *ran
 
 /* The optimizer's tensors of a rank whose parameters have been noted. */
 int mfs_torch_read_optim(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-			 const struct mfs_torch_archive *a);
+			 const struct mfs_torch_source *a);
 /* Those in its distrib_optim.pt; of the chain's optimizers there are count in the rank's state. Success
  * without the file: another rank's has the same. */
 int mfs_torch_read_flat(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,

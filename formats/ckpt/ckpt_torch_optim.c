@@ -39,7 +39,7 @@ struct entry {
 struct optim {
 	struct mfs_torch_reader *r;
 	const struct mfs_torch_rank *rank;
-	const struct mfs_torch_archive *a;
+	const struct mfs_torch_source *a;
 	const struct mfs_pickle *doc;
 	struct group groups[MAX_GROUPS];
 	uint32_t group_count;
@@ -243,7 +243,7 @@ static int read_param(struct optim *o, const struct mfs_torch_param *p)
 
 /* part: 0 all parameters; 1 those of no expert, 2 the experts' (a chain). */
 static int read_optimizer(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-			  const struct mfs_torch_archive *a, mfs_value one, int part)
+			  const struct mfs_torch_source *a, mfs_value one, int part)
 {
 	const struct mfs_pickle *doc = a->state->doc;
 	struct optim *o = calloc(1, sizeof(*o));
@@ -296,7 +296,7 @@ static int note_form(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 }
 
 int mfs_torch_read_optim(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-			 const struct mfs_torch_archive *a)
+			 const struct mfs_torch_source *a)
 {
 	const struct mfs_pickle *doc = a->state->doc;
 	mfs_value optimizer = mfs_value_get(doc, mfs_pickle_root(doc), "optimizer");
