@@ -41,6 +41,49 @@ const struct mfs_zip_entry *mfs_torch_file_record(const struct mfs_torch_file *f
 	return record(f, first, strcspn(first, "/"), name);
 }
 
+/* The pickle decides which bytes are which tensor: a flipped bit in it must not pass unnoticed. */
+static int check_crc(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
+		     const void *bytes, struct mfs_error *err)
+{
+	const uint32_t crc = (uint32_t)crc32_z(0, bytes, e->size);
+	const char *slash = strchr(e->name, '/');
+
+	if (!e->crc || e->crc == crc)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s: damaged: %s has CRC-32 %08x, expected %08x",
+			f->zip.src.name, slash ? slash + 1 : e->name, crc, e->crc);
+}
+
+int mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key, size_t key_len,
+			   uint64_t max, struct mfs_arena *arena, void **ret, uint64_t *ret_size,
+			   struct mfs_error *err)
+{
+	const struct mfs_zip_entry *e;
+	uint64_t at;
+	char name[96];
+	void *bytes;
+	int rc;
+
+	snprintf(name, sizeof(name), "data/%.*s", (int)mfs_min_u64(key_len, 64), key);
+	e = mfs_torch_file_record(f, name);
+	if (!e || e->size > max)
+		return mfs_fail(err, -EINVAL, "%s: storage '%s' is %s", f->zip.src.name, name,
+				e ? "too large for a tensor of the state" : "missing");
+	bytes = mfs_arena_alloc(arena, e->size + 1); /* also of nothing */
+	if (!bytes)
+		return mfs_fail_nomem(err);
+	rc = mfs_zip_locate(&f->zip.src, e, &at, err);
+	if (!rc)
+		rc = mfs_source_read(&f->zip.src, at, bytes, e->size, err);
+	if (!rc)
+		rc = check_crc(f, e, bytes, err);
+	if (rc)
+		return rc;
+	*ret = bytes;
+	*ret_size = e->size;
+	return 0;
+}
+
 /* torch takes the prefix from the first record; any record will do, since all must share it. */
 static int find_prefix(const struct mfs_torch_file *f, const char **ret, size_t *ret_len,
 		       struct mfs_error *err)
@@ -86,18 +129,6 @@ static int check_kind(const struct mfs_torch_file *f, const char *prefix, size_t
 	return rc;
 }
 
-/* The pickle decides which bytes are which tensor: a flipped bit in it must not pass unnoticed. */
-static int check_crc(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
-		     struct mfs_error *err)
-{
-	uint32_t crc = (uint32_t)crc32_z(0, f->pickle_bytes, e->size);
-
-	if (!e->crc || e->crc == crc)
-		return 0;
-	return mfs_fail(err, -EINVAL, "%s: damaged: data.pkl has CRC-32 %08x, expected %08x",
-			f->zip.src.name, crc, e->crc);
-}
-
 static int read_pickle(struct mfs_torch_file *f, const struct mfs_zip_entry *e,
 		       struct mfs_error *err)
 {
@@ -108,7 +139,7 @@ static int read_pickle(struct mfs_torch_file *f, const struct mfs_zip_entry *e,
 	if (!rc)
 		rc = mfs_source_slurp(&f->zip.src, at, e->size, &f->pickle_bytes, err);
 	if (!rc)
-		rc = check_crc(f, e, err);
+		rc = check_crc(f, e, f->pickle_bytes, err);
 	if (!rc)
 		rc = mfs_pickle_parse(f->pickle_bytes, e->size, f->zip.src.name, NULL, &f->doc,
 				      err);

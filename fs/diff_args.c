@@ -8,8 +8,8 @@
 
 enum kind { INT, REAL, FLAG, TEXT };
 
-/* What HF's config.json does not record is no difference to it. */
-enum scope { ALL, MEGATRON };
+/* An argument of the training alone counts where training states are compared. */
+enum scope { MODEL, TRAINING };
 
 #define FIELD(kind_, scope_, member_)                                                              \
 	{                                                                                          \
@@ -22,61 +22,61 @@ static const struct {
 	enum scope scope;
 	size_t offset;
 } fields[] = {
-	FIELD(INT, ALL, num_layers),
-	FIELD(INT, ALL, hidden_size),
-	FIELD(INT, ALL, ffn_hidden_size),
-	FIELD(INT, ALL, num_attention_heads),
-	FIELD(INT, ALL, num_query_groups),
-	FIELD(INT, ALL, kv_channels),
-	FIELD(INT, MEGATRON, seq_length),
-	FIELD(INT, ALL, max_position_embeddings),
-	FIELD(FLAG, ALL, layernorm),
-	FIELD(REAL, ALL, norm_epsilon),
-	FIELD(FLAG, ALL, swiglu),
-	FIELD(FLAG, ALL, squared_relu),
-	FIELD(FLAG, ALL, quick_geglu),
-	FIELD(FLAG, ALL, exact_gelu),
-	FIELD(FLAG, ALL, add_bias_linear),
-	FIELD(FLAG, ALL, add_qkv_bias),
-	FIELD(FLAG, ALL, qk_layernorm),
-	FIELD(FLAG, ALL, qk_l2_norm),
-	FIELD(FLAG, ALL, attention_output_gate),
-	FIELD(FLAG, ALL, tied),
-	FIELD(TEXT, ALL, position_embedding_type),
-	FIELD(REAL, ALL, rotary_base),
-	FIELD(REAL, ALL, rotary_percent),
-	FIELD(FLAG, ALL, rotary_interleaved),
-	FIELD(FLAG, ALL, use_rope_scaling),
-	FIELD(REAL, ALL, rope_scaling_factor),
-	FIELD(REAL, ALL, rotary_seq_len_interpolation_factor),
-	FIELD(TEXT, ALL, rope_type),
-	FIELD(REAL, ALL, rotary_scaling_factor),
-	FIELD(REAL, ALL, mscale),
-	FIELD(REAL, ALL, mscale_all_dim),
-	FIELD(REAL, ALL, beta_fast),
-	FIELD(REAL, ALL, beta_slow),
-	FIELD(INT, ALL, original_max_position_embeddings),
-	FIELD(INT, ALL, window_size),
-	FIELD(INT, ALL, num_experts),
-	FIELD(INT, ALL, moe_router_topk),
-	FIELD(INT, ALL, moe_ffn_hidden_size),
-	FIELD(INT, ALL, moe_shared_expert_intermediate_size),
-	FIELD(FLAG, ALL, moe_shared_expert_gate),
-	FIELD(FLAG, ALL, moe_router_pre_softmax),
-	FIELD(FLAG, ALL, moe_router_enable_expert_bias),
-	FIELD(TEXT, ALL, moe_router_score_function),
-	FIELD(REAL, ALL, moe_router_topk_scaling_factor),
-	FIELD(INT, ALL, moe_router_num_groups),
-	FIELD(INT, ALL, moe_router_group_topk),
-	FIELD(REAL, MEGATRON, moe_aux_loss_coeff),
-	FIELD(FLAG, ALL, multi_latent_attention),
-	FIELD(INT, ALL, q_lora_rank),
-	FIELD(INT, ALL, kv_lora_rank),
-	FIELD(INT, ALL, qk_head_dim),
-	FIELD(INT, ALL, qk_pos_emb_head_dim),
-	FIELD(INT, ALL, v_head_dim),
-	FIELD(INT, ALL, mtp_num_layers),
-	FIELD(REAL, MEGATRON, init_method_std),
+	FIELD(INT, MODEL, num_layers),
+	FIELD(INT, MODEL, hidden_size),
+	FIELD(INT, MODEL, ffn_hidden_size),
+	FIELD(INT, MODEL, num_attention_heads),
+	FIELD(INT, MODEL, num_query_groups),
+	FIELD(INT, MODEL, kv_channels),
+	FIELD(INT, TRAINING, seq_length),
+	FIELD(INT, MODEL, max_position_embeddings),
+	FIELD(FLAG, MODEL, layernorm),
+	FIELD(REAL, MODEL, norm_epsilon),
+	FIELD(FLAG, MODEL, swiglu),
+	FIELD(FLAG, MODEL, squared_relu),
+	FIELD(FLAG, MODEL, quick_geglu),
+	FIELD(FLAG, MODEL, exact_gelu),
+	FIELD(FLAG, MODEL, add_bias_linear),
+	FIELD(FLAG, MODEL, add_qkv_bias),
+	FIELD(FLAG, MODEL, qk_layernorm),
+	FIELD(FLAG, MODEL, qk_l2_norm),
+	FIELD(FLAG, MODEL, attention_output_gate),
+	FIELD(FLAG, MODEL, tied),
+	FIELD(TEXT, MODEL, position_embedding_type),
+	FIELD(REAL, MODEL, rotary_base),
+	FIELD(REAL, MODEL, rotary_percent),
+	FIELD(FLAG, MODEL, rotary_interleaved),
+	FIELD(FLAG, MODEL, use_rope_scaling),
+	FIELD(REAL, MODEL, rope_scaling_factor),
+	FIELD(REAL, MODEL, rotary_seq_len_interpolation_factor),
+	FIELD(TEXT, MODEL, rope_type),
+	FIELD(REAL, MODEL, rotary_scaling_factor),
+	FIELD(REAL, MODEL, mscale),
+	FIELD(REAL, MODEL, mscale_all_dim),
+	FIELD(REAL, MODEL, beta_fast),
+	FIELD(REAL, MODEL, beta_slow),
+	FIELD(INT, MODEL, original_max_position_embeddings),
+	FIELD(INT, MODEL, window_size),
+	FIELD(INT, MODEL, num_experts),
+	FIELD(INT, MODEL, moe_router_topk),
+	FIELD(INT, MODEL, moe_ffn_hidden_size),
+	FIELD(INT, MODEL, moe_shared_expert_intermediate_size),
+	FIELD(FLAG, MODEL, moe_shared_expert_gate),
+	FIELD(FLAG, MODEL, moe_router_pre_softmax),
+	FIELD(FLAG, MODEL, moe_router_enable_expert_bias),
+	FIELD(TEXT, MODEL, moe_router_score_function),
+	FIELD(REAL, MODEL, moe_router_topk_scaling_factor),
+	FIELD(INT, MODEL, moe_router_num_groups),
+	FIELD(INT, MODEL, moe_router_group_topk),
+	FIELD(REAL, TRAINING, moe_aux_loss_coeff),
+	FIELD(FLAG, MODEL, multi_latent_attention),
+	FIELD(INT, MODEL, q_lora_rank),
+	FIELD(INT, MODEL, kv_lora_rank),
+	FIELD(INT, MODEL, qk_head_dim),
+	FIELD(INT, MODEL, qk_pos_emb_head_dim),
+	FIELD(INT, MODEL, v_head_dim),
+	FIELD(INT, MODEL, mtp_num_layers),
+	FIELD(REAL, TRAINING, init_method_std),
 };
 
 /* ---- an argument that says nothing has one value ---- */
@@ -269,7 +269,6 @@ int mfs_diff_arguments(struct mfs_diff *d, struct mfs_error *err)
 {
 	const struct mfs_megatron_args a = settled(mfs_ckpt_args(d->sides[0].ckpt));
 	const struct mfs_megatron_args b = settled(mfs_ckpt_args(d->sides[1].ckpt));
-	const bool hf = d->sides[0].is_hf || d->sides[1].is_hf;
 	int rc = 0;
 
 	d->arguments = mfs_arena_array(&d->arena, FIELDS + OTHERS, sizeof(*d->arguments));
@@ -279,7 +278,7 @@ int mfs_diff_arguments(struct mfs_diff *d, struct mfs_error *err)
 		const void *x = (const char *)&a + fields[i].offset;
 		const void *y = (const char *)&b + fields[i].offset;
 
-		if (fields[i].scope == MEGATRON && hf)
+		if (fields[i].scope == TRAINING && !d->optimizer)
 			continue;
 		if (!same(fields[i].kind, x, y))
 			rc = add(d, fields[i].name, in_words(d, fields[i].kind, x),

@@ -1,10 +1,6 @@
 #include "fs/megatron_dist_archive.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-
-#include "formats/base/bytes.h"
 
 #define MAX_STORAGE (1u << 20) /* bytes; torch's random state has 5 kB */
 
@@ -30,12 +26,10 @@ int mfs_dist_archive_end(struct mfs_dist_archive *a, const char *prefix, int rc,
 	return rc;
 }
 
-/* Room for a storage; its number, and bytes to be filled. */
-static int add_storage(struct mfs_dist_archive *a, uint64_t size, uint32_t *ret, void **ret_bytes,
+/* bytes lie in the arena. */
+static int add_storage(struct mfs_dist_archive *a, const void *bytes, uint64_t size, uint32_t *ret,
 		       struct mfs_error *err)
 {
-	void *bytes = mfs_arena_alloc(&a->arena, size + 1);
-
 	if (a->count == a->capacity) {
 		uint32_t more = a->capacity ? a->capacity * 2 : 8;
 		struct mfs_torch_payload *grown = reallocarray(a->payloads, more, sizeof(*grown));
@@ -45,23 +39,23 @@ static int add_storage(struct mfs_dist_archive *a, uint64_t size, uint32_t *ret,
 		a->payloads = grown;
 		a->capacity = more;
 	}
-	if (!bytes)
-		return mfs_fail_nomem(err);
 	a->payloads[a->count] = (struct mfs_torch_payload){size, bytes};
 	*ret = a->count++;
-	*ret_bytes = bytes;
 	return 0;
 }
 
 int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_error *err)
 {
+	float *bytes = mfs_arena_alloc(&a->arena, sizeof(*bytes));
 	uint32_t storage;
-	void *bytes;
-	int rc = add_storage(a, sizeof(value), &storage, &bytes, err);
+	int rc;
 
+	if (!bytes)
+		return mfs_fail_nomem(err);
+	*bytes = value;
+	rc = add_storage(a, bytes, sizeof(*bytes), &storage, err);
 	if (rc)
 		return rc;
-	memcpy(bytes, &value, sizeof(value));
 	mfs_pickle_tensor(&a->w, storage, MFS_F32, NULL, 0);
 	return 0;
 }
@@ -75,23 +69,14 @@ static int copy_storage(void *arg, mfs_value persid, const char *key, size_t key
 			struct mfs_error *err)
 {
 	const struct copy *c = arg;
-	const struct mfs_source *src = &c->from->zip.src;
-	const struct mfs_zip_entry *e;
-	char name[96];
-	uint64_t at;
 	void *bytes;
+	uint64_t size;
 	int rc;
 
 	(void)persid;
-	snprintf(name, sizeof(name), "data/%.*s", (int)mfs_min_u64(key_len, 64), key);
-	e = mfs_torch_file_record(c->from, name);
-	if (!e || e->size > MAX_STORAGE)
-		return mfs_fail(err, -EINVAL, "%s: storage '%s' is %s", src->name, name,
-				e ? "too large for a tensor of the state" : "missing");
-	rc = mfs_zip_locate(src, e, &at, err);
-	if (!rc)
-		rc = add_storage(c->to, e->size, ret, &bytes, err);
-	return rc ? rc : mfs_source_read(src, at, bytes, e->size, err);
+	rc = mfs_torch_file_storage(c->from, key, key_len, MAX_STORAGE, &c->to->arena, &bytes,
+				    &size, err);
+	return rc ? rc : add_storage(c->to, bytes, size, ret, err);
 }
 
 int mfs_dist_archive_copy(struct mfs_dist_archive *a, const struct mfs_torch_file *src,

@@ -121,18 +121,13 @@ static int write_groups(struct common *c, uint32_t optimizer)
 
 /* ---- optimizers ---- */
 
-/* Of fp16 runs. Its tensors lie in the state's archive, or are not at hand. */
+/* Of fp16 runs. */
 static int write_scaler(struct common *c)
 {
-	const struct mfs_ckpt_state *state = mfs_ckpt_state(c->d->view.ckpt);
-
 	if (!c->info->scaler)
 		return 0;
-	if (!state || c->info->scaler_doc != state->archive.doc)
-		return mfs_fail(c->err, -ENOTSUP, "%s: the grad scaler cannot be read",
-				mfs_ckpt_dir(c->d->view.ckpt));
 	mfs_pickle_name(out(c), "grad_scaler");
-	return mfs_dist_archive_copy(&c->archive, &state->archive, c->info->scaler, c->err);
+	return mfs_dist_archive_copy(&c->archive, c->info->scaler_file, c->info->scaler, c->err);
 }
 
 /* torch's own: its parameters share one step, unless it is the groups'. */

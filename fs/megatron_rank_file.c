@@ -9,7 +9,7 @@
 #include "formats/ckpt/rng.h"
 #include "fs/megatron_rank_file_i.h"
 
-#define MAX_RNG_BYTES (1u << 20) /* of one random state; torch's is 5 kB */
+#define MAX_COPIED (1u << 20) /* bytes of one storage; torch's random state has 5 kB */
 
 /* ---- storages ---- */
 
@@ -93,42 +93,34 @@ static int write_model(struct mfs_rank_writer *r)
 	return rc;
 }
 
-/* ---- random states ---- */
+/* ---- values of the source's ---- */
 
-struct rng_copy {
+struct value_copy {
 	struct mfs_rank_writer *writer;
-	const struct mfs_rng *rng;
+	const struct mfs_torch_file *from;
 };
 
-/* The bytes of a storage of the source, read now: a few kB. */
 static int copy_storage(void *arg, mfs_value persid, const char *key, size_t key_len, uint32_t *ret,
 			struct mfs_error *err)
 {
-	const struct rng_copy *c = arg;
-	struct mfs_rank_writer *r = c->writer;
-	const struct mfs_zip *zip = &c->rng->archive.zip;
-	const struct mfs_zip_entry *e;
+	const struct value_copy *c = arg;
 	struct mfs_rank_storage s = {0};
-	char name[256];
-	uint64_t at;
-	void *bytes;
+	void *bytes = NULL;
 	int rc;
 
 	(void)persid;
-	snprintf(name, sizeof(name), "data/%.*s", (int)mfs_min_u64(key_len, 64), key);
-	e = mfs_torch_file_record(&c->rng->archive, name);
-	if (!e || e->size > MAX_RNG_BYTES)
-		return mfs_fail(err, -EINVAL, "%s: the random states' storage '%s' is %s",
-				zip->src.name, name, e ? "too large" : "missing");
-	bytes = mfs_arena_alloc(&r->file->arena, e->size);
-	if (!bytes)
-		return mfs_fail_nomem(err);
-	rc = mfs_zip_locate(&zip->src, e, &at, err);
-	if (!rc)
-		rc = mfs_source_read(&zip->src, at, bytes, e->size, err);
-	s.size = e->size;
+	rc = mfs_torch_file_storage(c->from, key, key_len, MAX_COPIED, &c->writer->file->arena,
+				    &bytes, &s.size, err);
 	s.bytes = bytes;
-	return rc ? rc : mfs_rank_add_storage(r, &s, ret);
+	return rc ? rc : mfs_rank_add_storage(c->writer, &s, ret);
+}
+
+int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value)
+{
+	struct value_copy copy = {r, from};
+	const struct mfs_pickle_hooks hooks = {.arg = &copy, .storage = copy_storage};
+
+	return mfs_pickle_copy(r->w, from->doc, value, &hooks, r->err);
 }
 
 /* A rank of another layout takes the state of the rank at its place modulo the source's sizes, so that a
@@ -138,8 +130,6 @@ static int write_rng(struct mfs_rank_writer *r)
 	const struct mfs_layout *source = mfs_ckpt_layout(r->view->ckpt);
 	const struct mfs_rank *rank = &r->file->list->rank;
 	struct mfs_rng rng;
-	struct rng_copy copy = {r, &rng};
-	const struct mfs_pickle_hooks hooks = {.arg = &copy, .storage = copy_storage};
 	int rc;
 
 	if (!mfs_rng_there(r->view->ckpt))
@@ -149,7 +139,7 @@ static int write_rng(struct mfs_rank_writer *r)
 	if (rc)
 		return rc;
 	mfs_pickle_str(r->w, "rng_state");
-	rc = mfs_pickle_copy(r->w, rng.archive.doc, rng.value, &hooks, r->err);
+	rc = mfs_rank_copy(r, &rng.archive, rng.value);
 	mfs_rng_release(&rng);
 	return rc;
 }

@@ -43,6 +43,9 @@ int mfs_rank_write_state(struct mfs_rank_writer *r, const struct mfs_rank_tensor
 int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storage *storage,
 			 uint32_t *ret);
 
+/* A value of the source's as it is; the storages of its tensors, which are small, are read now. */
+int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value);
+
 /* The value of 'optimizer' (megatron_rank_optim.c). */
 int mfs_rank_write_optimizer(struct mfs_rank_writer *r);
 /* The whole of distrib_optim.pt (megatron_rank_buffers.c). */

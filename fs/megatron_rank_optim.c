@@ -228,7 +228,7 @@ static int write_scaler(struct mfs_rank_writer *r)
 	if (!info->scaler)
 		return 0;
 	mfs_pickle_name(r->w, "grad_scaler");
-	return mfs_pickle_copy(r->w, info->scaler_doc, info->scaler, NULL, r->err);
+	return mfs_rank_copy(r, info->scaler_file, info->scaler);
 }
 
 static int write_float16(struct mfs_rank_writer *r, uint32_t optimizer)

@@ -41,14 +41,18 @@ static int read_state_of(struct mfs_ckpt *ckpt, const struct mfs_source *src, co
 	return 0;
 }
 
-/* rng_state/shard_{pp}.{tp}_{P}.{T} */
+/* rng_state/shard_{pp}.{tp}_{P}.{T}; core 0.16 with EP > 1 has data-parallel ranks behind tp, of which the
+ * first stands for all. */
 static bool parse_rng_key(const char *key, struct mfs_ckpt_rng *ret)
 {
-	unsigned pp, tp, all_pp, all_tp;
+	unsigned pp, tp, dp = 0, all_pp, all_tp, all_dp = 1;
 	int used = 0;
 
-	if (sscanf(key, "rng_state/shard_%u.%u_%u.%u%n", &pp, &tp, &all_pp, &all_tp, &used) != 4 ||
-	    key[used] || pp >= all_pp || tp >= all_tp)
+	if (sscanf(key, "rng_state/shard_%u.%u_%u.%u%n", &pp, &tp, &all_pp, &all_tp, &used) != 4 &&
+	    sscanf(key, "rng_state/shard_%u.%u.%u_%u.%u.%u%n", &pp, &tp, &dp, &all_pp, &all_tp,
+		   &all_dp, &used) != 6)
+		return false;
+	if (key[used] || pp >= all_pp || tp >= all_tp || dp >= all_dp || dp)
 		return false;
 	ret->tp = tp;
 	ret->pp = pp;

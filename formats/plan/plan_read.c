@@ -11,6 +11,7 @@
 #include "formats/io/guard.h"
 #include "formats/plan/gather.h"
 #include "formats/plan/plan.h"
+#include "formats/plan/strided.h"
 
 #define REMEMBERED                                                                                 \
 	16	/* files checked in this request; more are checked again, which costs a stat */
@@ -170,45 +171,6 @@ static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint6
 
 /* ---- single elements: transposed sources, element operations ---- */
 
-/* A rectangle of elements, copied one by one. */
-struct strided {
-	uint8_t *to;
-	uint64_t to_row; /* bytes between rows */
-	const uint8_t *from;
-	uint64_t from_row, from_col; /* bytes */
-	uint64_t rows, cols;
-	unsigned element;
-};
-
-static inline void copy_tile(const struct strided *s, uint64_t row, uint64_t rows, uint64_t col,
-			     uint64_t cols, unsigned element)
-{
-	for (uint64_t i = row; i < row + rows; i++)
-		for (uint64_t k = col; k < col + cols; k++)
-			memcpy(s->to + i * s->to_row + k * element,
-			       s->from + i * s->from_row + k * s->from_col, element);
-}
-
-/* In tiles: a column of the source is a row of the target, and each cache line serves many rows. */
-static void copy_strided(const struct strided *s)
-{
-	for (uint64_t row = 0; row < s->rows; row += TILE) {
-		uint64_t rows = mfs_min_u64(TILE, s->rows - row);
-
-		for (uint64_t col = 0; col < s->cols; col += TILE) {
-			uint64_t cols = mfs_min_u64(TILE, s->cols - col);
-
-			/* A constant size lets the compiler make one load and store of it. */
-			if (s->element == 2)
-				copy_tile(s, row, rows, col, cols, 2);
-			else if (s->element == 4)
-				copy_tile(s, row, rows, col, cols, 4);
-			else
-				copy_tile(s, row, rows, col, cols, s->element);
-		}
-	}
-}
-
 /* Elements [col, col+cols) of rows [row, row+rows) of a band into to. */
 static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, uint64_t row,
 			  uint64_t rows, uint64_t col, uint64_t cols, uint8_t *to)
@@ -219,11 +181,11 @@ static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, ui
 		const struct mfs_plan_block *b = &plan->blocks[band->first + i];
 		uint64_t first = mfs_max_u64(col, b->col);
 		uint64_t last = mfs_min_u64(col + cols, b->col + b->width);
-		struct strided s = {.to_row = cols * plan->element,
-				    .from_row = b->row_stride,
-				    .from_col = b->col_stride,
-				    .rows = rows,
-				    .element = plan->element};
+		struct mfs_strided s = {.to_row = cols * plan->element,
+					.from_row = b->row_stride,
+					.from_col = b->col_stride,
+					.rows = rows,
+					.element = plan->element};
 		const uint8_t *map = NULL;
 		int rc;
 
@@ -238,7 +200,7 @@ static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, ui
 		if (map)
 			s.from = map + b->src + (row - band->row) * b->row_stride +
 				 (first - b->col) * b->col_stride;
-		copy_strided(&s);
+		mfs_copy_strided(&s);
 	}
 	return 0;
 }

@@ -57,6 +57,7 @@ _mcorefs() {
 		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums -o' -- "$cur") ;;
 		ls) mapfile -t COMPREPLY < <(compgen -W '-o' -- "$cur") ;;
 		export) mapfile -t COMPREPLY < <(compgen -W '--force -o' -- "$cur") ;;
+		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
 		*) mapfile -t COMPREPLY < <(compgen -W '-o -f -d -s --help --version' -- "$cur") ;;
 		esac
 		return
@@ -64,7 +65,7 @@ _mcorefs() {
 	compopt -o filenames
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export' -- "$cur")
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "hf latest/hf megatron/torch_dist $(_mcorefs_layouts)" -- "$cur")
 	fi

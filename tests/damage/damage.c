@@ -1,7 +1,7 @@
 /*
- * damage DIR CHANGES: a checkpoint is copied, each of its files cut at each 1/64 of its length, then
+ * damage DIR CHANGES [VIEW]: a checkpoint is copied, each of its files cut at each 1/64 of its length, then
  * CHANGES single bytes are changed at random (a fixed seed; half of them anywhere, half where the
- * indexes are). After each, the HF view is opened and read whole. It must give the right bytes or an
+ * indexes are). After each, the view (hf) is opened and read whole. It must give the right bytes or an
  * error with a sentence: never other bytes, a crash, a hang, or memory beyond a small multiple of the
  * checkpoint. A changed byte that shows up as itself, in a tensor or a file passed through, is right.
  */
@@ -133,6 +133,7 @@ struct outcome {
 };
 
 static struct outcome *outcome;
+static const char *view_name = "hf";
 
 /* One difference that is the changed byte itself, seen through the view. A damaged tokenizer is passed
  * through, and what config.json takes from it follows. */
@@ -188,7 +189,7 @@ static int read_view(int (*each)(const struct mfs_view_file *f, uint64_t off, co
 
 	if (rc)
 		return rc;
-	rc = mfs_root_view(root, "hf", &view, NULL, err);
+	rc = mfs_root_view(root, view_name, &view, NULL, err);
 	for (uint32_t i = 0; !rc && i < view->count; i++) {
 		const struct mfs_view_file *f = &view->files[i];
 		size_t len = 0;
@@ -371,10 +372,12 @@ int main(int argc, char **argv)
 	struct change none = {0};
 	int status;
 
-	if (argc != 3) {
-		fprintf(stderr, "usage: damage DIR CHANGES\n");
+	if (argc != 3 && argc != 4) {
+		fprintf(stderr, "usage: damage DIR CHANGES [VIEW]\n");
 		return EXIT_FAILURE;
 	}
+	if (argc == 4)
+		view_name = argv[3];
 	outcome = mmap(NULL, sizeof(*outcome), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
 		       -1, 0);
 	if (outcome == MAP_FAILED || mfs_guard_install())

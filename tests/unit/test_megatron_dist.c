@@ -375,6 +375,147 @@ START_TEST(test_mtp_keys)
 		    "shard_0_1",
 		    "mtp.layers.0.transformer_layer.mlp.linear_fc1._extra_state/shard_0_1",
 		    LAYERS "mlp.linear_fc1.weight"));
+	/* As megatron-core 0.16.1 says them of a model of local modules. */
+	a = fake_mixtral();
+	a.mtp_num_layers = 1;
+	expect(a, MFS_SPEC_LOCAL,
+	       KEYS("mtp.layers.0.transformer_layer.self_attention.linear_qkv.layer_norm_weight",
+		    "mtp.layers.0.transformer_layer.mlp.linear_fc1.layer_norm_weight",
+		    "mtp.layers.0.transformer_layer.mlp.router.weight",
+		    "mtp.layers.0.transformer_layer.mlp.experts.experts.linear_fc1.weight",
+		    "mtp.layers.0.transformer_layer.mlp.experts.experts.linear_fc1._extra_state/"
+		    "shard_3_4"));
+}
+END_TEST
+
+/* ---- common.pt ---- */
+
+struct common {
+	uint8_t *bytes;
+	struct mfs_torch_file file;
+	mfs_value root, one; /* the state dict, and its (first) optimizer */
+};
+
+static void open_common(const struct shown *s, struct common *ret)
+{
+	struct mfs_source src;
+	size_t len;
+
+	ret->bytes = content(s, "common.pt", &len);
+	src = mfs_source_memory(ret->bytes, len, "common.pt");
+	unit_ok(mfs_torch_file_open(&src, &ret->file, &err), &err);
+	ret->root = mfs_pickle_root(ret->file.doc);
+	ret->one = mfs_value_get(ret->file.doc, ret->root, "optimizer");
+}
+
+static void close_common(struct common *c)
+{
+	mfs_torch_file_release(&c->file);
+	free(c->bytes);
+}
+
+/* Two groups, of weights and of norms, which are the run's but for its parameters. */
+static void check_groups(const struct common *c, bool step)
+{
+	const struct mfs_pickle *doc = c->file.doc;
+	mfs_value groups =
+		mfs_value_get(doc, mfs_value_get(doc, c->one, "optimizer"), "param_groups");
+
+	ck_assert_uint_eq(mfs_value_count(doc, groups), 2);
+	for (uint32_t i = 0; i < 2; i++) {
+		mfs_value g = mfs_value_at(doc, groups, i);
+		int64_t n = 0;
+		double wd = -1;
+
+		ck_assert(!mfs_value_has(doc, g, "params"));
+		ck_assert(mfs_value_has(doc, g, "max_lr"));
+		ck_assert(mfs_value_float(doc, mfs_value_get(doc, g, "wd_mult"), &wd));
+		ck_assert(wd == (i ? 0 : 1));
+		ck_assert_int_eq(mfs_value_int(doc, mfs_value_get(doc, g, "step"), &n), step);
+		ck_assert_int_eq(n, step ? 20 : 0);
+	}
+}
+
+START_TEST(test_distributed)
+{
+	struct mfs_ckpt *ckpt = open_fixture("resume/qwen2-torch-tp2-dp2-distopt/iter_0000020");
+	const struct mfs_pickle *doc;
+	struct common c;
+	struct shown s;
+
+	show_own(&s, ckpt);
+	open_common(&s, &c);
+	doc = c.file.doc;
+	check_groups(&c, true);
+	ck_assert(mfs_value_is_str(doc, mfs_value_get(doc, c.one, "param_state_sharding_type"),
+				   "fully_reshardable"));
+	ck_assert(
+		mfs_value_is_str(doc,
+				 mfs_value_get(doc, mfs_value_get(doc, c.root, "content_metadata"),
+					       "distrib_optim_sharding_type"),
+				 "fully_reshardable"));
+	close_common(&c);
+	release(&s);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+START_TEST(test_float16)
+{
+	struct mfs_ckpt *ckpt = open_fixture("resume/llama-torch-tp2-pp2/iter_0000020");
+	struct mfs_torch_tensor step;
+	const struct mfs_pickle *doc;
+	struct common c;
+	struct shown s;
+	mfs_value state;
+
+	show_own(&s, ckpt);
+	open_common(&s, &c);
+	doc = c.file.doc;
+	check_groups(&c, false);
+	state = mfs_value_get(doc, mfs_value_get(doc, c.one, "optimizer"), "state");
+	unit_ok(mfs_torch_tensor(&c.file, mfs_value_get(doc, state, "common_step"), &step, &err),
+		&err);
+	ck_assert_int_eq(step.dtype, MFS_F32);
+	ck_assert_uint_eq(step.ndim, 0);
+	ck_assert(!mfs_value_has(doc, mfs_value_get(doc, c.root, "content_metadata"),
+				 "distrib_optim_sharding_type"));
+	close_common(&c);
+	release(&s);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* ---- the vocabulary ---- */
+
+/* Tensor ranks of which each has a multiple of 64 rows: 2048, where the source has 1024. */
+START_TEST(test_padding)
+{
+	const struct mfs_parallel wide = {.tp = 32, .pp = 1, .ep = 1, .etp = 32, .vpp = 1};
+	const char *name = "embedding.word_embeddings.weight";
+	struct mfs_ckpt *ckpt = open_fixture("resume/llama-torch-tp2-pp2/iter_0000020"), *again;
+	uint8_t *stored, *padded;
+	size_t len, padded_len;
+	struct shown s;
+
+	unit_ok(try_show(&s, ckpt, &wide, MFS_SPEC_LOCAL), &err);
+	write_out(&s, unit_tmpdir());
+	unit_ok(mfs_optim_open(unit_tmpdir(), &again, &err), &err);
+	ck_assert_int_eq(mfs_ckpt_args(again)->padded_vocab_size, 2048);
+	for (enum mfs_state state = MFS_STATE_MODEL; state < MFS_STATE_COUNT; state++) {
+		stored = tensor_bytes(ckpt, mfs_ckpt_find_state(ckpt, state, name, -1, -1), &len);
+		padded = tensor_bytes(again, mfs_ckpt_find_state(again, state, name, -1, -1),
+				      &padded_len);
+		ck_assert_uint_eq(padded_len, 2 * len);
+		ck_assert_mem_eq(stored, padded, len);
+		for (size_t i = len; i < padded_len; i++)
+			ck_assert_uint_eq(padded[i], 0);
+		free(stored);
+		free(padded);
+	}
+	mfs_ckpt_free(again);
+	release(&s);
+	mfs_ckpt_free(ckpt);
 }
 END_TEST
 
@@ -462,5 +603,8 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "files", test_lazy);
 	tcase_add_loop_test(c, test_round_trip, 0, FIXTURES);
 	tcase_add_loop_test(c, test_items, 0, FIXTURES);
+	tcase_add_test(c, test_distributed);
+	tcase_add_test(c, test_float16);
+	tcase_add_test(c, test_padding);
 	return s;
 }

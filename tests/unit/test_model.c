@@ -291,7 +291,8 @@ START_TEST(test_queries_without_a_low_rank)
 	args.q_lora_rank = MFS_UNSET;
 	fake_ckpt(&c, &args);
 	unit_ok(build(&c, NULL, &m), &err);
-	ck_assert_uint_eq(target(m, "model.layers.0.self_attn.q_proj.weight")->base.shape[0], 4 * 24);
+	ck_assert_uint_eq(target(m, "model.layers.0.self_attn.q_proj.weight")->base.shape[0],
+			  4 * 24);
 	mfs_model_free(m);
 	fake_release(&c);
 }

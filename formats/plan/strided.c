@@ -1,0 +1,36 @@
+#include "formats/plan/strided.h"
+
+#include <string.h>
+
+#include "formats/base/bytes.h"
+
+#define TILE 32 /* elements: a tile of two-byte elements is one cache line wide */
+
+static inline void copy_tile(const struct mfs_strided *s, uint64_t row, uint64_t rows, uint64_t col,
+			     uint64_t cols, unsigned element)
+{
+	for (uint64_t i = row; i < row + rows; i++)
+		for (uint64_t k = col; k < col + cols; k++)
+			memcpy(s->to + i * s->to_row + k * element,
+			       s->from + i * s->from_row + k * s->from_col, element);
+}
+
+/* In tiles: a column of the source is a row of the target, and each cache line serves many rows. */
+void mfs_copy_strided(const struct mfs_strided *s)
+{
+	for (uint64_t row = 0; row < s->rows; row += TILE) {
+		uint64_t rows = mfs_min_u64(TILE, s->rows - row);
+
+		for (uint64_t col = 0; col < s->cols; col += TILE) {
+			uint64_t cols = mfs_min_u64(TILE, s->cols - col);
+
+			/* A constant size lets the compiler make one load and store of it. */
+			if (s->element == 2)
+				copy_tile(s, row, rows, col, cols, 2);
+			else if (s->element == 4)
+				copy_tile(s, row, rows, col, cols, 4);
+			else
+				copy_tile(s, row, rows, col, cols, s->element);
+		}
+	}
+}
