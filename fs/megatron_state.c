@@ -197,6 +197,14 @@ static int replace_argument(void *arg, struct mfs_pickle_writer *w, mfs_value di
 	return 0;
 }
 
+/* What an argument that the source has not would say is what its absence says. */
+static bool is_none(const struct change *c, const struct argument *a)
+{
+	const struct mfs_parallel *p = c->view->layout;
+
+	return p && ((a->value == NEW_FIRST && !p->first) || (a->value == NEW_LAST && !p->last));
+}
+
 static int add_arguments(void *arg, struct mfs_pickle_writer *w, mfs_value dict,
 			 struct mfs_error *err)
 {
@@ -204,7 +212,7 @@ static int add_arguments(void *arg, struct mfs_pickle_writer *w, mfs_value dict,
 
 	(void)err;
 	for (size_t i = 0; dict == c->args && i < ARGUMENTS; i++)
-		if (arguments[i].needed && !(c->written & 1u << i))
+		if (arguments[i].needed && !(c->written & 1u << i) && !is_none(c, &arguments[i]))
 			write_value(w, c, &arguments[i]);
 	return 0;
 }
