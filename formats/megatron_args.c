@@ -4,8 +4,9 @@
 #include <math.h>
 #include <string.h>
 
-#define MAX_LAYERS 100000
-#define MAX_NUMBER (1ll << 31) /* of anything: products of two fit everywhere */
+#define MAX_LAYERS     100000
+#define MAX_MTP_LAYERS 1000
+#define MAX_NUMBER     (1ll << 31) /* of anything: products of two fit everywhere */
 
 struct reader {
 	const struct mfs_pickle *doc;
@@ -301,6 +302,10 @@ static void read_mla(struct reader *r, struct mfs_megatron_args *a)
 	a->qk_pos_emb_head_dim = positive(r, "qk_pos_emb_head_dim", 64);
 	a->v_head_dim = positive(r, "v_head_dim", 128);
 	a->mtp_num_layers = integer(r, "mtp_num_layers", 0);
+	if (a->mtp_num_layers > MAX_MTP_LAYERS)
+		wrong(r, "mtp_num_layers", "at most 1000");
+	/* An argument that is as old as the new name (core 0.17). */
+	a->mtp_model_layer = lookup_has(r, "hybrid_layer_pattern");
 }
 
 /* None, False, 0, or the text that says the same. */
@@ -435,4 +440,20 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 		return r.rc;
 	*ret = a;
 	return 0;
+}
+
+uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded)
+{
+	const uint64_t divisor =
+		a->make_vocab_size_divisible_by > 0 ? (uint64_t)a->make_vocab_size_divisible_by : 0;
+	const uint64_t tp =
+		a->tensor_model_parallel_size > 0 ? (uint64_t)a->tensor_model_parallel_size : 0;
+	uint64_t rows = a->vocab_size > 0 ? (uint64_t)a->vocab_size : 0;
+
+	/* Both factors are below 2^32: numbers of arguments are (read()). */
+	if (!rows || rows > padded || padded - rows >= divisor * tp)
+		return 0;
+	if (a->tokenizer_type && !strcmp(a->tokenizer_type, "NullTokenizer") && rows < padded)
+		rows++;
+	return rows;
 }

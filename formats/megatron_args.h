@@ -59,6 +59,8 @@ struct mfs_megatron_args {
 	bool multi_latent_attention;
 	int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
 	int64_t mtp_num_layers; /* 0: none */
+	/* legacy names of MTP's inner layer: mtp_model_layer since core 0.17, transformer_layer before */
+	bool mtp_model_layer;
 	double init_method_std;
 	/* Name of an argument that changes what the model computes and that no field here carries
 	 * ("softmax_type"); NULL: none. */
@@ -90,6 +92,14 @@ struct mfs_megatron_args {
  */
 int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			   struct mfs_megatron_args *ret, struct mfs_error *err);
+
+/*
+ * The true size of the vocabulary where the run recorded one, else 0; padded: rows that are stored. Only
+ * some tokenizers read that argument: one that would not have been padded to what is stored was not used.
+ * NullTokenizer adds a row for the end of documents until core 0.16; in newer files that row, if it is there,
+ * is padding and does no harm.
+ */
+uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded);
 
 /* True if linear_fc1 has a gate half and an up half. */
 static inline bool mfs_args_gated(const struct mfs_megatron_args *a)

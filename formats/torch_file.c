@@ -54,22 +54,24 @@ static int check_crc(const struct mfs_torch_file *f, const struct mfs_zip_entry 
 			f->zip.src.name, slash ? slash + 1 : e->name, crc, e->crc);
 }
 
-int mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key, size_t key_len,
-			   uint64_t max, struct mfs_arena *arena, void **ret, uint64_t *ret_size,
-			   struct mfs_error *err)
+const struct mfs_zip_entry *mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key,
+						   size_t key_len)
 {
-	const struct mfs_zip_entry *e;
-	uint64_t at;
 	char name[96];
-	void *bytes;
+
+	if (key_len > 64 || memchr(key, 0, key_len))
+		return NULL;
+	snprintf(name, sizeof(name), "data/%.*s", (int)key_len, key);
+	return mfs_torch_file_record(f, name);
+}
+
+int mfs_torch_file_read(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
+			struct mfs_arena *arena, void **ret, struct mfs_error *err)
+{
+	uint64_t at;
+	void *bytes = mfs_arena_alloc(arena, e->size + 1); /* also of nothing */
 	int rc;
 
-	snprintf(name, sizeof(name), "data/%.*s", (int)mfs_min_u64(key_len, 64), key);
-	e = mfs_torch_file_record(f, name);
-	if (!e || e->size > max)
-		return mfs_fail(err, -EINVAL, "%s: storage '%s' is %s", f->zip.src.name, name,
-				e ? "too large for a tensor of the state" : "missing");
-	bytes = mfs_arena_alloc(arena, e->size + 1); /* also of nothing */
 	if (!bytes)
 		return mfs_fail_nomem(err);
 	rc = mfs_zip_locate(&f->zip.src, e, &at, err);
@@ -80,7 +82,6 @@ int mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key, size
 	if (rc)
 		return rc;
 	*ret = bytes;
-	*ret_size = e->size;
 	return 0;
 }
 

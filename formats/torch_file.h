@@ -39,14 +39,14 @@ void mfs_torch_file_release(struct mfs_torch_file *f);
 /* The record of a name without the archive's prefix: "data/0". NULL: there is none. */
 const struct mfs_zip_entry *mfs_torch_file_record(const struct mfs_torch_file *f, const char *name);
 
-/*
- * All bytes of the storage that a persistent id names by key, read into arena now: for small tensors of a
- * state (random states have 5 kB). At most max bytes; its CRC-32 is compared where the writer left one.
- * -EINVAL: missing, larger, or damaged.
- */
-int mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key, size_t key_len,
-			   uint64_t max, struct mfs_arena *arena, void **ret, uint64_t *ret_size,
-			   struct mfs_error *err);
+/* The record of the storage that a persistent id names by key. NULL: there is none. */
+const struct mfs_zip_entry *mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key,
+						   size_t key_len);
+
+/* All bytes of a record, read into arena now: for small tensors of a state (random states have 5 kB); who
+ * calls has looked at the size. -EINVAL: its CRC-32 is another than the one that the writer left, if any. */
+int mfs_torch_file_read(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
+			struct mfs_arena *arena, void **ret, struct mfs_error *err);
 
 /* A torch.Size, or a plain tuple or list of sizes, as the tuple inside: count with mfs_value_count(). */
 mfs_value mfs_torch_size(const struct mfs_pickle *doc, mfs_value v);

@@ -155,26 +155,21 @@ int mfs_megatron_dist_new(const struct mfs_megatron_view *view, const struct mfs
 	struct mfs_megatron_dist *d = calloc(1, sizeof(*d));
 	int rc;
 
+	*ret = d;
 	if (!d)
 		return mfs_fail_nomem(err);
 	d->view = *view;
 	rc = fill(d, err);
-	if (!rc)
-		rc = add_files(d, sink, err);
-	if (rc) {
-		mfs_megatron_dist_free(d);
-		return rc;
-	}
-	*ret = d;
-	return 0;
+	return rc ? rc : add_files(d, sink, err);
 }
 
 void mfs_megatron_dist_free(struct mfs_megatron_dist *d)
 {
 	if (!d)
 		return;
-	for (uint32_t i = 0; i < d->rng_count; i++)
-		mfs_buf_release(&d->rng[i].item);
+	for (uint32_t i = 0; i < d->rng_item_count; i++)
+		mfs_buf_release(&d->rng_items[i]);
+	free(d->rng_items);
 	free(d->rng);
 	mfs_buf_release(&d->none);
 	mfs_torch_items_free(d->items);

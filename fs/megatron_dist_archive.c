@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#define MAX_STORAGE (1u << 20) /* bytes; torch's random state has 5 kB */
+#include "fs/megatron_copy.h"
 
 void mfs_dist_archive_begin(struct mfs_dist_archive *a)
 {
@@ -60,30 +60,17 @@ int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_
 	return 0;
 }
 
-struct copy {
-	struct mfs_dist_archive *to;
-	const struct mfs_torch_file *from;
-};
-
-static int copy_storage(void *arg, mfs_value persid, const char *key, size_t key_len, uint32_t *ret,
-			struct mfs_error *err)
+static int add_copied(void *arg, const void *bytes, uint64_t size, uint32_t *ret,
+		      struct mfs_error *err)
 {
-	const struct copy *c = arg;
-	void *bytes;
-	uint64_t size;
-	int rc;
-
-	(void)persid;
-	rc = mfs_torch_file_storage(c->from, key, key_len, MAX_STORAGE, &c->to->arena, &bytes,
-				    &size, err);
-	return rc ? rc : add_storage(c->to, bytes, size, ret, err);
+	return add_storage(arg, bytes, size, ret, err);
 }
 
 int mfs_dist_archive_copy(struct mfs_dist_archive *a, const struct mfs_torch_file *src,
 			  mfs_value value, struct mfs_error *err)
 {
-	struct copy c = {a, src};
-	const struct mfs_pickle_hooks hooks = {.arg = &c, .storage = copy_storage};
+	const struct mfs_copy_target to = {
+		.w = &a->w, .arena = &a->arena, .add = add_copied, .arg = a};
 
-	return mfs_pickle_copy(&a->w, src->doc, value, &hooks, err);
+	return mfs_copy_value(&to, src, value, err);
 }

@@ -8,8 +8,8 @@
  * any layout loads them.
  */
 #include <errno.h>
-#include <string.h>
 
+#include "fs/megatron_copy.h"
 #include "fs/megatron_dist_archive.h"
 #include "fs/megatron_dist_i.h"
 #include "fs/megatron_state.h"
@@ -38,21 +38,6 @@ struct group_copy {
 	mfs_value dict;
 };
 
-static bool is_key(const char *key, size_t len, const char *what)
-{
-	return strlen(what) == len && !memcmp(key, what, len);
-}
-
-/* Whole: Apex' and Transformer Engine's optimizers take no other, and torch's takes both. */
-static void write_step(struct mfs_pickle_writer *w, double step)
-{
-	mfs_pickle_name(w, "step");
-	if (step == (double)(int64_t)step)
-		mfs_pickle_int(w, (int64_t)step);
-	else
-		mfs_pickle_float(w, step);
-}
-
 /* Without 'params', which are the run's; and the distributed optimizer's step is written anew. */
 static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
 		       size_t key_len, mfs_value value, struct mfs_error *err)
@@ -62,15 +47,8 @@ static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, c
 	(void)w, (void)value, (void)err;
 	if (dict != g->dict)
 		return 0;
-	return is_key(key, key_len, "params") ||
-	       (is_key(key, key_len, "step") && g->c->info->has_step);
-}
-
-static bool had_step(const struct common *c)
-{
-	const struct mfs_pickle *doc = c->info->groups_doc[0];
-
-	return doc && mfs_value_has(doc, mfs_value_at(doc, c->info->groups[0], 0), "step");
+	return mfs_copy_is_key(key, key_len, "params") ||
+	       (mfs_copy_is_key(key, key_len, "step") && g->c->info->has_step);
 }
 
 static int add_step(void *arg, struct mfs_pickle_writer *w, mfs_value dict, struct mfs_error *err)
@@ -78,20 +56,10 @@ static int add_step(void *arg, struct mfs_pickle_writer *w, mfs_value dict, stru
 	const struct group_copy *g = arg;
 
 	(void)err;
-	if (dict == g->dict && g->c->info->has_step && (is_distributed(g->c) || had_step(g->c)))
-		write_step(w, g->c->info->step);
+	if (dict == g->dict && g->c->info->has_step &&
+	    (is_distributed(g->c) || mfs_optim_groups_have_step(g->c->info)))
+		mfs_copy_step(w, g->c->info->step);
 	return 0;
-}
-
-/* Settings are numbers and names; of what else they might hold the archive is not at hand. */
-static int refuse_storage(void *arg, mfs_value persid, const char *key, size_t key_len,
-			  uint32_t *ret, struct mfs_error *err)
-{
-	const struct group_copy *g = arg;
-
-	(void)persid, (void)key, (void)key_len, (void)ret;
-	return mfs_fail(err, -ENOTSUP, "%s: a tensor among the optimizer's settings",
-			mfs_ckpt_dir(g->c->d->view.ckpt));
 }
 
 static int write_groups(struct common *c, uint32_t optimizer)
@@ -111,9 +79,11 @@ static int write_groups(struct common *c, uint32_t optimizer)
 		const struct mfs_pickle_hooks hooks = {.arg = &g,
 						       .pair = change_pair,
 						       .pairs_end = add_step,
-						       .storage = refuse_storage};
+						       .storage = mfs_copy_refuse};
 
 		rc = mfs_pickle_copy(out(c), doc, g.dict, &hooks, c->err);
+		if (rc)
+			mfs_fail_in(c->err, "%s", mfs_ckpt_dir(c->d->view.ckpt));
 	}
 	mfs_pickle_list_end(out(c));
 	return rc;
@@ -140,7 +110,7 @@ static int write_torch(struct common *c, uint32_t optimizer)
 	if (!rc && !is_distributed(c)) {
 		mfs_pickle_name(out(c), "state");
 		mfs_pickle_dict_begin(out(c));
-		if (c->info->has_step && !had_step(c)) {
+		if (c->info->has_step && !mfs_optim_groups_have_step(c->info)) {
 			mfs_pickle_name(out(c), "common_step");
 			rc = mfs_dist_archive_scalar(&c->archive, (float)c->info->step, c->err);
 		}
@@ -212,6 +182,7 @@ int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, stru
 {
 	const struct mfs_state_view view = {.vocab = d->vocab,
 					    .spec = d->view.spec,
+					    .spec_said = d->view.spec_said,
 					    .has_optimizer = d->view.optimizer,
 					    .has_rng = d->rng_count > 0,
 					    .format = "torch_dist"};

@@ -137,7 +137,7 @@ static int add_objects(struct builder *b)
 	int rc = 0;
 
 	for (uint32_t i = 0; b->file->unit == 0 && i < d->rng_count && !rc; i++)
-		rc = mfs_vfile_add_shared(b->parts, d->rng[i].item.data, d->rng[i].item.len,
+		rc = mfs_vfile_add_shared(b->parts, d->rng[i].item->data, d->rng[i].item->len,
 					  b->err);
 	for (uint32_t i = 0; i < d->extra_count && !rc; i++) {
 		const struct mfs_dist_tensor *t = d->extras[i].owner;

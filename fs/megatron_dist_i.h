@@ -40,11 +40,12 @@ struct mfs_dist_extra {
 	uint64_t offset;     /* as a tensor's */
 };
 
-/* The item of a rank's random states. */
+/* An item of random states: of a (tp, pp) rank, or of one of its data-parallel ranks. */
 struct mfs_dist_rng {
-	uint32_t tp, pp;
-	struct mfs_buf item;
-	uint64_t offset; /* in the file of unit 0 */
+	uint32_t tp, pp, dp;
+	bool has_dp;
+	const struct mfs_buf *item; /* which several may have */
+	uint64_t offset;	    /* in the file of unit 0 */
 };
 
 /* One data file: what it is built from on first touch. */
@@ -69,6 +70,10 @@ struct mfs_megatron_dist {
 	uint32_t extra_count, extra_items;
 	struct mfs_dist_rng *rng;
 	uint32_t rng_count;
+	struct mfs_buf *rng_items; /* by mfs_rng_find(), made where they are needed */
+	uint32_t rng_item_count;
+	uint64_t rng_bytes;	     /* of all that are made */
+	uint32_t rng_dp;	     /* data-parallel ranks of those that has_dp */
 	struct mfs_dist_file *files; /* [units][MFS_DIST_KINDS] */
 	uint32_t units;
 };
@@ -97,7 +102,9 @@ int mfs_dist_data(const struct mfs_dist_file *file, struct mfs_vfile **ret, stru
 int mfs_dist_index(const struct mfs_megatron_dist *d, struct mfs_buf *out, struct mfs_error *err);
 /* Appends common.pt (megatron_dist_common.c). */
 int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *out, struct mfs_error *err);
-/* Items of the source's random states, without places: d->rng (megatron_dist_rng.c). */
+/* Items of the source's random states, without places: d->rng; their keys (megatron_dist_rng.c). */
 int mfs_dist_rng(struct mfs_megatron_dist *d, struct mfs_error *err);
+void mfs_dist_rng_key(char *key, size_t size, const struct mfs_megatron_dist *d,
+		      const struct mfs_dist_rng *r);
 
 #endif

@@ -1,6 +1,4 @@
 /* .metadata of a torch_dist view, asked for chunk by chunk. */
-#include <stdio.h>
-
 #include "formats/dcp_write.h"
 #include "fs/megatron_dist_keys.h"
 
@@ -67,14 +65,13 @@ static int chunk(void *arg, uint32_t i, uint32_t c, struct mfs_dcp_write_chunk *
 
 static void rng_item(struct index *x, uint32_t i, struct mfs_dcp_write_bytes *ret)
 {
-	const struct mfs_layout *l = mfs_ckpt_layout(x->d->view.ckpt);
 	const struct mfs_dist_rng *r = &x->d->rng[i];
 
-	snprintf(x->key, sizeof(x->key), "rng_state/shard_%u.%u_%u.%u", r->pp, r->tp, l->pp, l->tp);
+	mfs_dist_rng_key(x->key, sizeof(x->key), x->d, r);
 	mfs_dist_file_name(x->file, 0, MFS_DIST_WEIGHTS);
 	*ret = (struct mfs_dcp_write_bytes){
 		.key = x->key,
-		.item = {.file = x->file, .offset = r->offset, .length = r->item.len}};
+		.item = {.file = x->file, .offset = r->offset, .length = r->item->len}};
 }
 
 static int bytes(void *arg, uint32_t i, struct mfs_dcp_write_bytes *ret, struct mfs_error *err)

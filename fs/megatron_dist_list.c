@@ -205,7 +205,7 @@ static int place_all(struct mfs_megatron_dist *d, struct mfs_error *err)
 
 	for (uint32_t i = 0; i < d->rng_count; i++) {
 		d->rng[i].offset = file_of(d, 0, MFS_DIST_WEIGHTS)->size;
-		file_of(d, 0, MFS_DIST_WEIGHTS)->size += d->rng[i].item.len;
+		file_of(d, 0, MFS_DIST_WEIGHTS)->size += d->rng[i].item->len;
 	}
 	for (uint32_t i = 0; i < d->extra_count && !rc; i++) {
 		struct mfs_dist_extra *e = &d->extras[i];

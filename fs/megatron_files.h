@@ -21,6 +21,7 @@ struct mfs_megatron_view {
 	struct mfs_ckpt *ckpt;	    /* with its optimizer, unless the view is without */
 	struct mfs_parallel layout; /* of torch_dist: how its chunks are cut */
 	enum mfs_spec spec;
+	bool spec_said; /* by a person: the arguments follow */
 	uint64_t vocab; /* true rows; 0: not known */
 	int64_t number; /* of the iteration, -1: release */
 	bool optimizer; /* the source has one, and it is wanted */

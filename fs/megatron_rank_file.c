@@ -5,11 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/base/bytes.h"
 #include "formats/ckpt/rng.h"
+#include "fs/megatron_copy.h"
 #include "fs/megatron_rank_file_i.h"
-
-#define MAX_COPIED (1u << 20) /* bytes of one storage; torch's random state has 5 kB */
 
 /* ---- storages ---- */
 
@@ -95,32 +93,20 @@ static int write_model(struct mfs_rank_writer *r)
 
 /* ---- values of the source's ---- */
 
-struct value_copy {
-	struct mfs_rank_writer *writer;
-	const struct mfs_torch_file *from;
-};
-
-static int copy_storage(void *arg, mfs_value persid, const char *key, size_t key_len, uint32_t *ret,
-			struct mfs_error *err)
+static int add_copied(void *arg, const void *bytes, uint64_t size, uint32_t *ret,
+		      struct mfs_error *err)
 {
-	const struct value_copy *c = arg;
-	struct mfs_rank_storage s = {0};
-	void *bytes = NULL;
-	int rc;
+	const struct mfs_rank_storage s = {.size = size, .bytes = bytes};
 
-	(void)persid;
-	rc = mfs_torch_file_storage(c->from, key, key_len, MAX_COPIED, &c->writer->file->arena,
-				    &bytes, &s.size, err);
-	s.bytes = bytes;
-	return rc ? rc : mfs_rank_add_storage(c->writer, &s, ret);
+	return mfs_rank_add_storage(arg, &s, ret) ? mfs_fail_nomem(err) : 0;
 }
 
 int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value)
 {
-	struct value_copy copy = {r, from};
-	const struct mfs_pickle_hooks hooks = {.arg = &copy, .storage = copy_storage};
+	const struct mfs_copy_target to = {
+		.w = r->w, .arena = &r->file->arena, .add = add_copied, .arg = r};
 
-	return mfs_pickle_copy(r->w, from->doc, value, &hooks, r->err);
+	return mfs_copy_value(&to, from, value, r->err);
 }
 
 /* A rank of another layout takes the state of the rank at its place modulo the source's sizes, so that a
@@ -134,8 +120,8 @@ static int write_rng(struct mfs_rank_writer *r)
 
 	if (!mfs_rng_there(r->view->ckpt))
 		return 0;
-	rc = mfs_rng_open(r->view->ckpt, rank->tp % source->tp, rank->pp % source->pp, &rng,
-			  r->err);
+	rc = mfs_rng_open(r->view->ckpt, rank->tp % source->tp, rank->pp % source->pp,
+			  rank->ep % source->ep, &rng, r->err);
 	if (rc)
 		return rc;
 	mfs_pickle_str(r->w, "rng_state");
@@ -151,6 +137,7 @@ static int write_state_dict(struct mfs_rank_writer *r)
 	const struct mfs_state_view view = {.layout = &r->view->layout,
 					    .vocab = r->file->list->vocab,
 					    .spec = r->view->spec,
+					    .spec_said = r->view->spec_said,
 					    .has_optimizer = r->view->optimizer,
 					    .has_rng = mfs_rng_there(r->view->ckpt),
 					    .format = "torch"};

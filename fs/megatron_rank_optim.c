@@ -5,12 +5,14 @@
  */
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
+#include "fs/megatron_copy.h"
 #include "fs/megatron_rank_file_i.h"
 
 /* One parameter group while it is copied from the source's. */
 struct group_copy {
+	const struct mfs_optim_info *info;
+	const struct mfs_pickle *doc; /* of dict */
 	const struct mfs_optim *optim;
 	const struct mfs_optim_group *group;
 	uint32_t number; /* of its optimizer */
@@ -55,9 +57,13 @@ static mfs_value find_group(const struct mfs_optim_info *info, const struct mfs_
 	return 0;
 }
 
-static bool is_key(const char *key, size_t len, const char *what)
+/* Transformer Engine's, when a CUDA graph captures it. */
+static bool is_tensor_step(const struct group_copy *c, const char *key, size_t len, mfs_value value)
 {
-	return strlen(what) == len && !memcmp(key, what, len);
+	double number;
+
+	return mfs_copy_is_key(key, len, "step") && c->info->has_step &&
+	       !mfs_value_float(c->doc, value, &number);
 }
 
 static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
@@ -65,12 +71,16 @@ static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, c
 {
 	const struct group_copy *c = arg;
 
-	(void)value, (void)err;
+	(void)err;
 	if (dict != c->dict)
 		return 0;
-	if (is_key(key, key_len, "params"))
+	if (mfs_copy_is_key(key, key_len, "params"))
 		return 1;
-	if (!is_key(key, key_len, "is_expert_parallel"))
+	if (is_tensor_step(c, key, key_len, value)) {
+		mfs_copy_step(w, c->info->step);
+		return 1;
+	}
+	if (!mfs_copy_is_key(key, key_len, "is_expert_parallel"))
 		return 0;
 	mfs_pickle_name(w, "is_expert_parallel");
 	mfs_pickle_bool(w, c->group->optimizer == 1);
@@ -105,34 +115,31 @@ static int write_groups(struct mfs_rank_writer *r, uint32_t optimizer, bool ids)
 	mfs_pickle_name(r->w, "param_groups");
 	mfs_pickle_list_begin(r->w);
 	for (uint32_t i = 0; i < o->group_count[optimizer] && !rc; i++) {
-		struct group_copy c = {.optim = o,
+		struct group_copy c = {.info = info,
+				       .optim = o,
 				       .group = &o->groups[o->first_group[optimizer] + i],
 				       .number = i,
 				       .ids = ids};
-		const struct mfs_pickle_hooks hooks = {
-			.arg = &c, .pair = change_pair, .pairs_end = add_params};
-		const struct mfs_pickle *doc = NULL;
+		const struct mfs_pickle_hooks hooks = {.arg = &c,
+						       .pair = change_pair,
+						       .pairs_end = add_params,
+						       .storage = mfs_copy_refuse};
 
-		c.dict = find_group(info, c.group, &doc);
+		c.dict = find_group(info, c.group, &c.doc);
 		if (!c.dict)
 			return mfs_fail(r->err, -ENOTSUP,
 					"%s: the optimizer has no parameter group %s weight decay",
 					mfs_ckpt_dir(r->view->ckpt),
 					c.group->decay ? "with" : "without");
-		rc = mfs_pickle_copy(r->w, doc, c.dict, &hooks, r->err);
+		rc = mfs_pickle_copy(r->w, c.doc, c.dict, &hooks, r->err);
+		if (rc)
+			mfs_fail_in(r->err, "%s", mfs_ckpt_dir(r->view->ckpt));
 	}
 	mfs_pickle_list_end(r->w);
 	return rc;
 }
 
 /* ---- torch's own: a state a parameter ---- */
-
-static bool groups_have_step(const struct mfs_optim_info *info)
-{
-	const struct mfs_pickle *doc = info->groups_doc[0];
-
-	return doc && mfs_value_has(doc, mfs_value_at(doc, info->groups[0], 0), "step");
-}
 
 /* torch.optim.AdamW's: a tensor without axes. */
 static int write_step(struct mfs_rank_writer *r)
@@ -160,7 +167,7 @@ static int write_param_state(struct mfs_rank_writer *r, const struct mfs_optim_p
 
 	mfs_pickle_int(r->w, p->id);
 	mfs_pickle_dict_begin(r->w);
-	if (info->has_step && !groups_have_step(info))
+	if (info->has_step && !mfs_optim_groups_have_step(info))
 		rc = write_step(r);
 	for (enum mfs_state s = MFS_STATE_EXP_AVG; s <= MFS_STATE_EXP_AVG_SQ && !rc; s++) {
 		mfs_pickle_name(r->w, mfs_state_name(s));

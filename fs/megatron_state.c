@@ -11,6 +11,7 @@ enum new_value {
 	NEW_PP,
 	NEW_VPP,
 	NEW_PER_CHUNK,
+	NEW_STAGES,
 	NEW_EP,
 	NEW_ETP,
 	NEW_WORLD,
@@ -42,7 +43,7 @@ static const struct argument arguments[] = {
 	{"transformer_pipeline_model_parallel_size", NEW_PP, true, false},
 	{"virtual_pipeline_model_parallel_size", NEW_VPP, true, true},
 	{"num_layers_per_virtual_pipeline_stage", NEW_PER_CHUNK, true, false},
-	{"num_virtual_stages_per_pipeline_rank", NEW_NONE, true, false},
+	{"num_virtual_stages_per_pipeline_rank", NEW_STAGES, true, false},
 	{"expert_model_parallel_size", NEW_EP, true, true},
 	{"expert_tensor_parallel_size", NEW_ETP, true, true},
 	{"world_size", NEW_WORLD, true, false},
@@ -55,7 +56,7 @@ static const struct argument arguments[] = {
 	{"sequence_parallel", NEW_SEQUENCE_PARALLEL, true, false},
 	{"padded_vocab_size", NEW_VOCAB, false, true},
 	{"transformer_impl", NEW_SPEC, false, true},
-	{"moe_grouped_gemm", NEW_GROUPED, false, false},
+	{"moe_grouped_gemm", NEW_GROUPED, true, false},
 	{"ckpt_format", NEW_FORMAT, false, true},
 	{"no_save_optim", NEW_NO_OPTIM, false, true},
 	{"no_save_rng", NEW_NO_RNG, false, true},
@@ -115,6 +116,9 @@ static void write_layout_value(struct mfs_pickle_writer *w, const struct change 
 				    : 0,
 			    0);
 		break;
+	case NEW_STAGES: /* what Megatron asks for where stages are uneven */
+		write_count(w, uneven ? p->vpp : 1, 1);
+		break;
 	case NEW_EP:
 		mfs_pickle_int(w, p->ep);
 		break;
@@ -151,6 +155,7 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 		return 0;
 	if ((a->value == NEW_NO_OPTIM && view->has_optimizer) ||
 	    (a->value == NEW_NO_RNG && view->has_rng) ||
+	    (a->value == NEW_SPEC && !view->spec_said) ||
 	    (a->value == NEW_GROUPED && view->spec == MFS_SPEC_TE) ||
 	    (a->value == NEW_SEQUENCE_PARALLEL && view->layout->tp > 1))
 		return 0;
@@ -202,7 +207,8 @@ static bool is_none(const struct change *c, const struct argument *a)
 {
 	const struct mfs_parallel *p = c->view->layout;
 
-	return p && ((a->value == NEW_FIRST && !p->first) || (a->value == NEW_LAST && !p->last));
+	return (a->value == NEW_SPEC && !c->view->spec_said) ||
+	       (p && ((a->value == NEW_FIRST && !p->first) || (a->value == NEW_LAST && !p->last)));
 }
 
 static int add_arguments(void *arg, struct mfs_pickle_writer *w, mfs_value dict,

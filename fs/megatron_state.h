@@ -22,6 +22,7 @@ struct mfs_state_view {
 	const struct mfs_parallel *layout; /* NULL: the source's own (torch_dist) */
 	uint64_t vocab;			   /* padded rows of the embedding in the view */
 	enum mfs_spec spec;
+	bool spec_said;	    /* by a person: the arguments follow */
 	bool has_optimizer; /* else no_save_optim, so that no run asks for it */
 	bool has_rng;	    /* else no_save_rng */
 	const char *format; /* "torch", "torch_dist": ckpt_format */

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/hf_config.h"
 #include "formats/hf_tokenizer.h"
 #include "formats/megatron/optim.h"
 #include "fs/megatron_files.h"
@@ -164,12 +165,22 @@ static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct 
 	return mfs_view_add(&b->view->public, name, data, err);
 }
 
-/* True rows of the vocabulary; 0: nobody says. */
-static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+/* Rows that the embedding has in the source. */
+static uint64_t stored_rows(const struct mfs_ckpt *ckpt)
+{
+	const struct mfs_global_tensor *t =
+		mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
+
+	return t && t->ndim ? t->shape[0] : 0;
+}
+
+/* What a person has said about the vocabulary; 0: nothing. */
+static int said_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
 		      uint64_t *ret, struct mfs_error *err)
 {
-	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+	struct mfs_hf_ref *ref;
 	char dir[4096];
+	int rc;
 
 	*ret = 0;
 	if (opt->vocab_size == MFS_VOCAB_TOKENIZER) {
@@ -177,10 +188,34 @@ static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options
 			 opt->ref ? "" : "/tokenizer");
 		return mfs_hf_token_count_read(dir, ret, err);
 	}
-	if (opt->vocab_size)
+	if (opt->vocab_size || !opt->ref) {
 		*ret = opt->vocab_size;
-	else if (mfs_ckpt_format(ckpt) == MFS_CKPT_HF && a->vocab_size > 0)
-		*ret = (uint64_t)a->vocab_size;
+		return 0;
+	}
+	rc = mfs_hf_ref_open(opt->ref, &ref, err);
+	if (rc)
+		return rc;
+	*ret = mfs_hf_ref_vocab(ref);
+	mfs_hf_ref_free(ref);
+	return 0;
+}
+
+/* True rows of the vocabulary, as the HF view decides them; 0: nobody says. */
+static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+		      uint64_t *ret, struct mfs_error *err)
+{
+	const uint64_t stored = stored_rows(ckpt);
+	int rc = said_vocab(ckpt, opt, ret, err);
+
+	if (rc)
+		return rc;
+	if (!*ret)
+		*ret = mfs_args_true_vocab(mfs_ckpt_args(ckpt), stored);
+	if (*ret > stored)
+		return mfs_fail(
+			err, -EINVAL,
+			"%s: a vocabulary of %llu rows does not fit: the checkpoint stores %llu",
+			mfs_ckpt_dir(ckpt), (unsigned long long)*ret, (unsigned long long)stored);
 	return 0;
 }
 
@@ -189,6 +224,7 @@ static int describe(struct mfs_ckpt *ckpt, int64_t number, const struct mfs_view
 {
 	*ret = (struct mfs_megatron_view){
 		.ckpt = ckpt, .spec = mfs_spec_of(ckpt), .number = iteration_of(ckpt, number)};
+	ret->spec_said = opt->spec != MFS_VIEW_SPEC_SOURCE;
 	if (opt->spec == MFS_VIEW_SPEC_LOCAL)
 		ret->spec = MFS_SPEC_LOCAL;
 	else if (opt->spec == MFS_VIEW_SPEC_TE)

@@ -62,7 +62,7 @@ static bool parse_rng_key(const char *key, struct mfs_ckpt_rng *ret)
 static int note_rng(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint32_t *files,
 		    struct mfs_error *err)
 {
-	struct mfs_ckpt_rng r;
+	struct mfs_ckpt_rng r = {0};
 
 	if (!(ckpt->what & MFS_CKPT_STATE))
 		return 0;
@@ -79,6 +79,7 @@ static int note_rng(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint
 		r.length = b->item.length;
 		ckpt->rng[ckpt->rng_count++] = r;
 	}
+	mfs_ckpt_sort_rng(ckpt);
 	return 0;
 }
 

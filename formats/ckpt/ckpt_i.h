@@ -40,9 +40,10 @@ struct mfs_piece {
 	struct mfs_chunk chunk;
 };
 
-/* Where a rank's random states lie: a whole legacy file (length 0), or a byte item. */
+/* Where a rank's random states lie: a whole legacy file (length 0), or a byte item, which stands for all
+ * expert ranks and says 0. */
 struct mfs_ckpt_rng {
-	uint32_t tp, pp, file;
+	uint32_t tp, pp, ep, file;
 	uint64_t at, length;
 };
 
@@ -75,7 +76,7 @@ struct mfs_ckpt {
 	unsigned what; /* MFS_CKPT_STATE, MFS_CKPT_OPTIMIZER */
 	bool has_state;
 	struct mfs_ckpt_state state;
-	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_STATE */
+	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_STATE; mfs_ckpt_sort_rng() */
 	uint32_t rng_count;
 	/* with MFS_CKPT_OPTIMIZER */
 	enum mfs_optim_form optim;
@@ -105,6 +106,9 @@ void mfs_ckpt_done(struct mfs_ckpt *ckpt);
 /* The readers; dir exists and has been found to hold their format. */
 int mfs_ckpt_read_torch(struct mfs_ckpt *ckpt, struct mfs_error *err);
 int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err);
+
+/* Once a reader has noted random states: orders them by pp, tp and ep, each once. */
+void mfs_ckpt_sort_rng(struct mfs_ckpt *ckpt);
 
 /* Lets go of a kept index. */
 void mfs_ckpt_drop_dcp(struct mfs_ckpt *ckpt);

@@ -555,6 +555,8 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 	int rc;
 
 	mfs_name_parse(key, &p.name);
+	if (!strncmp(p.name.canonical, "mtp.layers.transformer_layer.", 29))
+		r->ckpt->args.mtp_model_layer = p.name.mtp_model_layer;
 	l.name = p.name;
 	if (p.name.ignored)
 		return 0;
@@ -646,7 +648,7 @@ static int open_stages(struct mfs_torch_reader *r)
 	return rc;
 }
 
-/* Each (tp, pp) rank's file has its random states; those of expert rank 0 stand for the others'. */
+/* Each rank's file has its random states. */
 static int note_rng(struct mfs_torch_reader *r)
 {
 	struct mfs_ckpt *ckpt = r->ckpt;
@@ -659,11 +661,11 @@ static int note_rng(struct mfs_torch_reader *r)
 	if (!ckpt->rng)
 		return mfs_fail_nomem(r->err);
 	for (uint32_t i = 0; i < r->count; i++)
-		if (find_rank(r, r->ranks[i].pp, r->ranks[i].tp) == &r->ranks[i])
-			ckpt->rng[ckpt->rng_count++] =
-				(struct mfs_ckpt_rng){.tp = r->ranks[i].tp,
-						      .pp = r->ranks[i].pp,
-						      .file = r->ranks[i].file};
+		ckpt->rng[ckpt->rng_count++] = (struct mfs_ckpt_rng){.tp = r->ranks[i].tp,
+								     .pp = r->ranks[i].pp,
+								     .ep = r->ranks[i].ep,
+								     .file = r->ranks[i].file};
+	mfs_ckpt_sort_rng(ckpt);
 	return 0;
 }
 

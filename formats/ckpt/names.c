@@ -203,8 +203,10 @@ static void parse_mtp(const char *rest, struct mfs_name *name)
 {
 	const char *inner = after(rest, "transformer_layer.");
 
-	if (!inner)
-		inner = after(rest, "mtp_model_layer."); /* since 2026-02, legacy files */
+	if (!inner) {
+		inner = after(rest, "mtp_model_layer."); /* since core 0.17, legacy files */
+		name->mtp_model_layer = inner != NULL;
+	}
 	if (inner)
 		parse_layer("mtp.layers.transformer_layer.", inner, name);
 	else

@@ -32,11 +32,12 @@ struct mfs_name {
 	int32_t expert; /* likewise */
 	enum mfs_tp_split tp;
 	enum mfs_name_part part;
-	bool layered; /* below decoder.layers or mtp.layers */
-	bool experts; /* belongs to routed experts */
-	bool known;   /* a parameter that the table below names */
-	bool ignored; /* no weight: _extra_state */
-	int grouped;  /* 1, 2: GroupedMLP's fused, transposed weight1, weight2; else 0 */
+	bool layered;	      /* below decoder.layers or mtp.layers */
+	bool experts;	      /* belongs to routed experts */
+	bool known;	      /* a parameter that the table below names */
+	bool ignored;	      /* no weight: _extra_state */
+	bool mtp_model_layer; /* MTP's inner layer under the name that it has since core 0.17 */
+	int grouped;	      /* 1, 2: GroupedMLP's fused, transposed weight1, weight2; else 0 */
 };
 
 /* Never fails: an unknown key is its own canonical name. Keys longer than MFS_NAME_MAX are cut. */

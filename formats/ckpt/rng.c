@@ -1,23 +1,95 @@
 #include "formats/ckpt/rng.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
 #include "formats/ckpt/ckpt_i.h"
 
-static const struct mfs_ckpt_rng *find(const struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp)
+/* By pp, tp, ep. */
+static int compare(const struct mfs_ckpt_rng *a, const struct mfs_ckpt_rng *b)
 {
+	if (a->pp != b->pp)
+		return a->pp < b->pp ? -1 : 1;
+	if (a->tp != b->tp)
+		return a->tp < b->tp ? -1 : 1;
+	return (a->ep > b->ep) - (a->ep < b->ep);
+}
+
+/* Of two of one rank (a key in two spellings) the one in front counts. */
+static int by_rank(const void *a, const void *b)
+{
+	const struct mfs_ckpt_rng *x = a, *y = b;
+	const int order = compare(x, y);
+
+	if (order)
+		return order;
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	return (x->at > y->at) - (x->at < y->at);
+}
+
+void mfs_ckpt_sort_rng(struct mfs_ckpt *ckpt)
+{
+	uint32_t kept = 0;
+
+	if (ckpt->rng_count)
+		qsort(ckpt->rng, ckpt->rng_count, sizeof(*ckpt->rng), by_rank);
 	for (uint32_t i = 0; i < ckpt->rng_count; i++)
-		if (ckpt->rng[i].tp == tp && ckpt->rng[i].pp == pp)
-			return &ckpt->rng[i];
-	return NULL;
+		if (!kept || compare(&ckpt->rng[kept - 1], &ckpt->rng[i]))
+			ckpt->rng[kept++] = ckpt->rng[i];
+	ckpt->rng_count = kept;
+}
+
+static bool is_of(const struct mfs_ckpt_rng *r, uint32_t tp, uint32_t pp)
+{
+	return r->tp == tp && r->pp == pp;
+}
+
+/* The first that is not in front of it. */
+static uint32_t find_first(const struct mfs_ckpt *ckpt, const struct mfs_ckpt_rng *wanted)
+{
+	uint32_t lo = 0, hi = ckpt->rng_count;
+
+	while (lo < hi) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (compare(&ckpt->rng[mid], wanted) < 0)
+			lo = mid + 1;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+uint32_t mfs_rng_count(const struct mfs_ckpt *ckpt)
+{
+	return ckpt->rng_count;
+}
+
+uint32_t mfs_rng_find(const struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uint32_t ep)
+{
+	struct mfs_ckpt_rng wanted = {.tp = tp, .pp = pp, .ep = ep};
+	uint32_t i = find_first(ckpt, &wanted);
+
+	if (i < ckpt->rng_count && !compare(&ckpt->rng[i], &wanted))
+		return i;
+	wanted.ep = 0;
+	i = find_first(ckpt, &wanted);
+	return i < ckpt->rng_count && is_of(&ckpt->rng[i], tp, pp) ? i : MFS_RNG_NONE;
 }
 
 bool mfs_rng_there(const struct mfs_ckpt *ckpt)
 {
-	/* One a rank: readers note no rank twice. */
-	return ckpt->rng_count && ckpt->rng_count == (uint64_t)ckpt->layout.tp * ckpt->layout.pp;
+	const struct mfs_layout *l = &ckpt->layout;
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < ckpt->rng_count; i++) {
+		const struct mfs_ckpt_rng *r = &ckpt->rng[i];
+
+		if (r->tp < l->tp && r->pp < l->pp && (!i || !is_of(r - 1, r->tp, r->pp)))
+			count++;
+	}
+	return count && count == (uint64_t)l->tp * l->pp;
 }
 
 /* A legacy file holds the list in its state dict; an item is a list of one object, the list. */
@@ -29,17 +101,21 @@ static mfs_value find_list(const struct mfs_ckpt *ckpt, const struct mfs_pickle 
 					      : mfs_value_at(doc, root, 0);
 }
 
-int mfs_rng_open(struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, struct mfs_rng *ret,
+int mfs_rng_open(struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uint32_t ep, struct mfs_rng *ret,
 		 struct mfs_error *err)
 {
-	const struct mfs_ckpt_rng *r = find(ckpt, tp, pp);
-	struct mfs_rng rng = {.file = r ? r->file : 0, .base = r ? r->at : 0};
+	const uint32_t number = mfs_rng_find(ckpt, tp, pp, ep);
+	struct mfs_rng rng = {0};
+	const struct mfs_ckpt_rng *r;
 	struct mfs_source src;
 	int rc;
 
-	if (!r)
+	if (number == MFS_RNG_NONE)
 		return mfs_fail(err, -ENODATA, "%s: no random state of rank TP%u PP%u", ckpt->dir,
 				tp, pp);
+	r = &ckpt->rng[number];
+	rng.file = r->file;
+	rng.base = r->at;
 	src = mfs_source_file(ckpt->files, r->file);
 	if (r->length)
 		src = mfs_source_part(&src, r->at, r->length);

@@ -129,10 +129,19 @@ static int check_groups(const struct mfs_parallel *p, const struct mfs_megatron_
 			p->tp, (long long)groups, p->tp, p->tp);
 }
 
+static int64_t qkv_rows(const struct mfs_megatron_args *a)
+{
+	return a->multi_latent_attention
+		       ? MFS_UNSET
+		       : (a->num_attention_heads + 2 * a->num_query_groups) * a->kv_channels;
+}
+
 static int check_widths(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
 	const bool dense = !a->moe_layers || a->first_dense_layers > 0;
+	/* Transformer Engine's down projections are whole on every rank. */
+	const bool split_down = a->multi_latent_attention && a->local_spec;
 	const struct check checks[] = {
 		{"attention heads", a->num_attention_heads, "tp", p->tp},
 		{"feed-forward columns", dense ? a->ffn_hidden_size : MFS_UNSET, "tp", p->tp},
@@ -141,42 +150,106 @@ static int check_widths(const struct mfs_parallel *p, const struct mfs_megatron_
 		{"columns of each expert", a->moe_layers ? a->moe_ffn_hidden_size : MFS_UNSET,
 		 "etp", p->etp},
 		{"experts", a->moe_layers ? a->num_experts : MFS_UNSET, "ep", p->ep},
-		{"tensor-parallel ranks", p->tp, "etp", p->etp},
+		{"rows of qkv", qkv_rows(a), "tp", p->tp},
+		{"columns of eh_proj", a->mtp_num_layers > 0 ? a->hidden_size : MFS_UNSET, "tp",
+		 p->tp},
+		{"rows of the query's down projection",
+		 split_down && a->q_lora_rank > 0 ? a->q_lora_rank : MFS_UNSET, "tp", p->tp},
+		{"rows of the key's and value's down projection",
+		 split_down ? a->kv_lora_rank + a->qk_pos_emb_head_dim : MFS_UNSET, "tp", p->tp},
 	};
 	int rc = 0;
+
+	if (p->tp % p->etp)
+		return mfs_fail(err, -EINVAL,
+				"etp%u is impossible with tp%u: it must divide it, since the names "
+				"of rank files do not hold the expert-tensor rank",
+				p->etp, p->tp);
 
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && !rc; i++)
 		rc = divisible(&checks[i], err);
 	return rc;
 }
 
+/* A layout with the same sizes that the layers allow, as an example; empty if there is none. */
+static const char *example(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+			   char *text, size_t size)
+{
+	struct mfs_parallel other = *p;
+	char name[MFS_LAYOUT_NAME_SIZE];
+
+	other.last = 0;
+	other.first = (uint32_t)(a->num_layers - a->num_layers / p->pp * (p->pp - 1));
+	text[0] = '\0';
+	if (p->pp > 1 && !mfs_layout_check(&other, a, NULL))
+		snprintf(text, size, "; %s is possible", mfs_layout_name(&other, name));
+	return text;
+}
+
+static int check_ends(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+		      struct mfs_error *err)
+{
+	const int64_t given = (int64_t)p->first + p->last;
+
+	if ((p->first || p->last) && p->pp == 1)
+		return mfs_fail(err, -EINVAL, "pp1 has one stage, so no first or last one");
+	if (given > a->num_layers)
+		return mfs_fail(err, -EINVAL,
+				"the first and last stage are said to have %lld layers, the model "
+				"has %lld",
+				(long long)given, (long long)a->num_layers);
+	return 0;
+}
+
 /* Layers of the stages between an uneven first and last one. */
 static int check_stages(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
-	const int64_t given = (int64_t)p->first + p->last, rest = a->num_layers - given;
+	const int64_t rest = a->num_layers - p->first - p->last;
 	const int64_t stages = (int64_t)p->pp - (p->first > 0) - (p->last > 0);
+	char other[MFS_LAYOUT_NAME_SIZE + 32];
+	int rc = check_ends(p, a, err);
 
+	if (rc)
+		return rc;
 	if (p->vpp > 1 && p->pp == 1)
 		return mfs_fail(err, -EINVAL,
 				"vpp%u is impossible: one pipeline stage is not interleaved",
 				p->vpp);
-	if (rest < 0 || stages < 0 || (!stages && rest) || (stages && rest % stages))
-		return mfs_fail(
-			err, -EINVAL,
-			"pp%u is impossible: %lld layers cannot be divided among %lld%s stages; "
-			"name the first or last stage's (tp%u-pp%u-first%lld)",
-			p->pp, (long long)rest, (long long)stages, given ? " further" : "", p->tp,
-			p->pp, (long long)(a->num_layers - a->num_layers / p->pp * (p->pp - 1)));
+	if (!stages ? rest > 0 : rest % stages != 0)
+		return mfs_fail(err, -EINVAL,
+				"pp%u is impossible: %lld layers cannot be divided among %lld%s "
+				"stages%s",
+				p->pp, (long long)rest, (long long)stages,
+				p->first || p->last ? " further" : "",
+				p->first || p->last ? "" : example(p, a, other, sizeof(other)));
+	if (stages && !rest)
+		return mfs_fail(err, -EINVAL, "pp%u is impossible: a stage would have no layers",
+				p->pp);
 	if ((p->first && p->first % p->vpp) || (p->last && p->last % p->vpp) ||
 	    (stages && rest / stages % p->vpp))
 		return mfs_fail(err, -EINVAL,
 				"vpp%u is impossible: a stage's layers cannot be divided by %u",
 				p->vpp, p->vpp);
-	if (stages && !rest)
-		return mfs_fail(err, -EINVAL, "pp%u is impossible: a stage would have no layers",
-				p->pp);
 	return 0;
+}
+
+/* Rows that ranks hold in blocks of gate and up: a part of other blocks would be another model. */
+static int check_interleaved(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+			     struct mfs_error *err)
+{
+	const bool experts = a->moe_mlp_glu_interleave_size > 0 &&
+			     p->etp != (uint64_t)a->expert_tensor_parallel_size;
+	const bool shared = a->moe_shared_expert_glu_interleave_size > 0 &&
+			    p->tp != (uint64_t)a->tensor_model_parallel_size;
+
+	if (!experts && !shared)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"%s%u is impossible: gate and up rows are interleaved "
+			"(moe_%s_glu_interleave_size), for the run's own size",
+			experts ? "etp" : "tp", experts ? p->etp : p->tp,
+			experts ? "mlp" : "shared_expert");
 }
 
 int mfs_layout_check(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
@@ -194,6 +267,8 @@ int mfs_layout_check(const struct mfs_parallel *p, const struct mfs_megatron_arg
 	rc = check_widths(p, a, err);
 	if (!rc)
 		rc = check_groups(p, a, err);
+	if (!rc)
+		rc = check_interleaved(p, a, err);
 	return rc ? rc : check_stages(p, a, err);
 }
 

@@ -112,7 +112,9 @@ static void write_int(struct mfs_pickle_writer *w, int64_t value)
 /* A whole number as int: Megatron's --rotary-base is one, and is compared by equality. */
 static void write_real(struct mfs_pickle_writer *w, const char *name, double value)
 {
-	if (!strcmp(name, "rotary_base") && value == (double)(int64_t)value)
+	const bool fits = value >= -0x1p53 && value <= 0x1p53;
+
+	if (!strcmp(name, "rotary_base") && fits && value == (double)(int64_t)value)
 		mfs_pickle_int(w, (int64_t)value);
 	else
 		mfs_pickle_float(w, value);

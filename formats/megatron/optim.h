@@ -109,5 +109,7 @@ struct mfs_optim_info {
 
 /* Of any checkpoint; kind NONE unless mfs_optim_open() opened it and found an optimizer. */
 const struct mfs_optim_info *mfs_optim_info(const struct mfs_ckpt *ckpt);
+/* True if the step is a setting of its parameter groups; torch's own optimizers have it elsewhere. */
+bool mfs_optim_groups_have_step(const struct mfs_optim_info *info);
 
 #endif

@@ -7,75 +7,104 @@
 #include "formats/ckpt/optim_state.h"
 #include "formats/megatron/optim_i.h"
 
-/* A number, or a tensor without axes. */
-static bool read_number(const struct mfs_torch_file *f, mfs_value v, double *ret)
-{
-	struct mfs_torch_tensor t;
-	uint64_t at;
-	union {
-		float f32;
-		double f64;
-		int32_t i32;
-		int64_t i64;
-	} n;
+union number {
+	float f32;
+	double f64;
+	int32_t i32;
+	int64_t i64;
+};
 
-	if (mfs_value_float(f->doc, v, ret))
-		return true;
-	if (!v || !mfs_torch_is_tensor(f, v) || mfs_torch_tensor(f, v, &t, NULL) || t.ndim ||
-	    mfs_dtype_size(t.dtype) < sizeof(float) || mfs_dtype_size(t.dtype) > sizeof(n) ||
-	    mfs_zip_locate(&f->zip.src, t.record, &at, NULL) ||
-	    mfs_source_read(&f->zip.src, at + t.offset * mfs_dtype_size(t.dtype), &n,
-			    mfs_dtype_size(t.dtype), NULL))
-		return false;
-	switch (t.dtype) {
+static bool to_double(const union number *n, enum mfs_dtype dtype, double *ret)
+{
+	switch (dtype) {
 	case MFS_F32:
-		*ret = (double)n.f32;
+		*ret = (double)n->f32;
 		return true;
 	case MFS_F64:
-		*ret = n.f64;
+		*ret = n->f64;
 		return true;
 	case MFS_I32:
-		*ret = n.i32;
+		*ret = n->i32;
 		return true;
 	case MFS_I64:
-		*ret = (double)n.i64;
+		*ret = (double)n->i64;
 		return true;
 	default:
 		return false;
 	}
 }
 
+/* A tensor without axes. */
+static int read_scalar(const struct mfs_torch_file *f, mfs_value v, double *ret,
+		       struct mfs_error *err)
+{
+	struct mfs_torch_tensor t;
+	union number n;
+	uint64_t at;
+	int rc = mfs_torch_tensor(f, v, &t, err);
+
+	if (!rc && (t.ndim || mfs_dtype_size(t.dtype) > sizeof(n)))
+		rc = mfs_fail(err, -EINVAL, "%s: expected one number", f->zip.src.name);
+	if (!rc)
+		rc = mfs_zip_locate(&f->zip.src, t.record, &at, err);
+	if (!rc)
+		rc = mfs_source_read(&f->zip.src, at + t.offset * mfs_dtype_size(t.dtype), &n,
+				     mfs_dtype_size(t.dtype), err);
+	if (!rc && !to_double(&n, t.dtype, ret))
+		rc = mfs_fail(err, -EINVAL, "%s: expected a number, found %s", f->zip.src.name,
+			      mfs_dtype_torch(t.dtype));
+	return rc;
+}
+
+/* A step in any of its forms, if it is there and none has been found. */
+static int try_step(struct mfs_optim_info *info, const struct mfs_torch_file *f, mfs_value v,
+		    struct mfs_error *err)
+{
+	int rc = 0;
+
+	if (info->has_step || mfs_value_is_none(f->doc, v))
+		return 0;
+	if (!mfs_value_float(f->doc, v, &info->step))
+		rc = read_scalar(f, v, &info->step, err);
+	if (rc)
+		mfs_fail_in(err, "the optimizer's step");
+	info->has_step = !rc;
+	return rc;
+}
+
 /* Adam's: of a group (Transformer Engine, Apex, and in flat saves), common to all parameters, or (torch's
  * Adam) the first parameter's. */
-static bool read_step(const struct mfs_torch_file *f, mfs_value one, double *ret)
+static int read_step(struct mfs_optim_info *info, const struct mfs_torch_file *f, mfs_value one,
+		     struct mfs_error *err)
 {
 	mfs_value torch = mfs_optim_state_torch(f->doc, one);
 	mfs_value groups = mfs_value_get(f->doc, torch, "param_groups");
 	mfs_value state = mfs_value_get(f->doc, torch, "state");
+	int rc = 0;
 
-	for (uint32_t i = 0; i < mfs_value_count(f->doc, groups); i++)
-		if (read_number(f, mfs_value_get(f->doc, mfs_value_at(f->doc, groups, i), "step"),
-				ret))
-			return true;
-	if (read_number(f, mfs_value_get(f->doc, state, "common_step"), ret))
-		return true;
-	return read_number(f, mfs_value_get(f->doc, mfs_value_item(f->doc, state, 0), "step"), ret);
+	for (uint32_t i = 0; i < mfs_value_count(f->doc, groups) && !rc; i++)
+		rc = try_step(info, f,
+			      mfs_value_get(f->doc, mfs_value_at(f->doc, groups, i), "step"), err);
+	if (!rc)
+		rc = try_step(info, f, mfs_value_get(f->doc, state, "common_step"), err);
+	return rc ? rc
+		  : try_step(info, f,
+			     mfs_value_get(f->doc, mfs_value_item(f->doc, state, 0), "step"), err);
 }
 
-static void note_optimizer(struct mfs_optim_info *info, uint32_t i, const struct mfs_torch_file *f,
-			   mfs_value one)
+static int note_optimizer(struct mfs_optim_info *info, uint32_t i, const struct mfs_torch_file *f,
+			  mfs_value one, struct mfs_error *err)
 {
 	mfs_value scaler = mfs_value_get(f->doc, one, "grad_scaler");
 
 	info->groups_doc[i] = f->doc;
 	info->groups[i] = mfs_optim_state_groups(f->doc, one);
-	if (!info->has_step)
-		info->has_step = read_step(f, one, &info->step);
 	if (!info->scaler && !mfs_value_is_none(f->doc, scaler)) {
 		info->scaler_file = f;
 		info->scaler_doc = f->doc;
 		info->scaler = scaler;
 	}
+	return read_step(info, f, one, err);
 }
 
 /* ---- torch_dist with flat buffers: groups are byte items of each model-parallel rank ---- */
@@ -118,9 +147,8 @@ static int read_item(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, uint32_
 	if (rc || !f)
 		return rc;
 	torch = mfs_value_at(f->doc, mfs_pickle_root(f->doc), 0);
-	note_optimizer(info, i, f, torch);
 	info->optimizers = i + 1;
-	return 0;
+	return note_optimizer(info, i, f, torch, err);
 }
 
 static int read_scaler(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, const char *prefix,
@@ -171,15 +199,15 @@ int mfs_optim_read_info(struct mfs_ckpt *ckpt, enum mfs_optim_kind kind, bool ha
 	if (kind == MFS_OPTIM_NONE)
 		return 0;
 	optimizer = ckpt->has_state ? mfs_value_get(f->doc, ckpt->state.root, "optimizer") : 0;
-	for (uint32_t i = 0; i < 2; i++) {
+	for (uint32_t i = 0; i < 2 && !rc; i++) {
 		mfs_value one = mfs_optim_state_at(f->doc, optimizer, i);
 
 		if (!one || !mfs_optim_state_groups(f->doc, one))
 			break;
-		note_optimizer(info, i, f, one);
+		rc = note_optimizer(info, i, f, one, err);
 		info->optimizers = i + 1;
 	}
-	if (!info->optimizers)
+	if (!rc && !info->optimizers)
 		rc = read_items(ckpt, info, err);
 	if (!info->optimizers)
 		info->optimizers = 1;
@@ -191,4 +219,11 @@ const struct mfs_optim_info *mfs_optim_info(const struct mfs_ckpt *ckpt)
 	static const struct mfs_optim_info none = {0};
 
 	return ckpt->optim_info ? ckpt->optim_info : &none;
+}
+
+bool mfs_optim_groups_have_step(const struct mfs_optim_info *info)
+{
+	const struct mfs_pickle *doc = info->groups_doc[0];
+
+	return doc && mfs_value_has(doc, mfs_value_at(doc, info->groups[0], 0), "step");
 }

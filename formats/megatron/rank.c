@@ -130,6 +130,16 @@ static void put_number(char *text, size_t size, const char *pattern, int32_t num
 		snprintf(text, size, "%s", pattern);
 }
 
+/* A model that no run has written gets the names of the newest release. */
+static const char *mtp_inner(const struct mfs_rank_tensor *t)
+{
+	const struct mfs_ckpt *ckpt = t->list->ckpt;
+
+	return mfs_ckpt_format(ckpt) == MFS_CKPT_HF || mfs_ckpt_args(ckpt)->mtp_model_layer
+		       ? "mtp_model_layer."
+		       : "transformer_layer.";
+}
+
 size_t mfs_rank_tensor_name(const struct mfs_rank_tensor *t, char *text, size_t size)
 {
 	static const char mtp[] = "mtp.layers.", inner[] = "mtp.layers.transformer_layer.";
@@ -142,8 +152,7 @@ size_t mfs_rank_tensor_name(const struct mfs_rank_tensor *t, char *text, size_t 
 	if (strncmp(name, mtp, sizeof(mtp) - 1))
 		return (size_t)snprintf(text, size, "decoder.layers.%d.%s", t->layer, rest);
 	return (size_t)snprintf(text, size, "%s%d.%s%s", mtp, t->layer,
-				strncmp(name, inner, sizeof(inner) - 1) ? "" : "transformer_layer.",
-				rest);
+				strncmp(name, inner, sizeof(inner) - 1) ? "" : mtp_inner(t), rest);
 }
 
 static size_t rank_name(const struct mfs_target *base, char *text, size_t size)
@@ -393,6 +402,17 @@ static int add_output(struct builder *b, bool is_first)
 	return rc ? rc : add_rows(b, mfs_modules_output);
 }
 
+/* MTP's stage embeds the tokens again. */
+static int add_copy_of_embedding(struct builder *b)
+{
+	const struct mfs_global_tensor *embedding = mfs_ckpt_find(b->list->ckpt, EMBEDDING, -1, -1);
+
+	if (!embedding)
+		return mfs_fail(b->err, -ENODATA, "%s: tensor '" EMBEDDING "' is missing",
+				mfs_ckpt_dir(b->list->ckpt));
+	return add_tensor(b, &mfs_modules_before[0], embedding, -1, true);
+}
+
 static int add_chunk(struct builder *b, uint32_t vp)
 {
 	const struct mfs_rank_list *l = b->list;
@@ -404,8 +424,7 @@ static int add_chunk(struct builder *b, uint32_t vp)
 	if (is_first)
 		rc = add_rows(b, mfs_modules_before);
 	else if (copy)
-		rc = add_tensor(b, &mfs_modules_before[0],
-				mfs_ckpt_find(l->ckpt, EMBEDDING, -1, -1), -1, true);
+		rc = add_copy_of_embedding(b);
 	if (!rc)
 		rc = add_layers(b, vp);
 	if (rc || !is_last)
@@ -533,91 +552,4 @@ const char *mfs_rank_dir_name(const struct mfs_parallel *layout, const struct mf
 	if (layout->ep > 1)
 		snprintf(text + used, 64 - (size_t)used, "_%03u", rank->ep);
 	return text;
-}
-
-/* ---- completeness ---- */
-
-static bool in_table(const struct mfs_module_row *rows, const char *name)
-{
-	for (; rows->name; rows++)
-		if (!rows->extra && !strcmp(rows->canonical, name))
-			return true;
-	return false;
-}
-
-static bool is_known(const char *name, enum mfs_spec spec)
-{
-	const struct mfs_module_row *layer =
-		spec == MFS_SPEC_LOCAL ? mfs_modules_local : mfs_modules_te;
-
-	if (!strncmp(name, "decoder.layers.", 15))
-		return in_table(layer, name + 15);
-	if (!strncmp(name, "mtp.layers.transformer_layer.", 29))
-		return in_table(layer, name + 29);
-	if (!strncmp(name, "mtp.layers.", 11))
-		return in_table(mfs_modules_mtp_before, name + 11) ||
-		       in_table(mfs_modules_mtp_after, name + 11);
-	return in_table(mfs_modules_before, name) || in_table(mfs_modules_after, name) ||
-	       in_table(mfs_modules_output, name);
-}
-
-/* Whether a layer has tensors of this name, going by the kind of layer alone. */
-static bool in_layer(const struct mfs_megatron_args *a, const char *name, int64_t layer)
-{
-	const bool moe = a->moe_layers && a->moe_layers[layer];
-
-	if (strstr(name, ".mlp.linear_"))
-		return !moe;
-	return moe || !strstr(name, ".mlp.");
-}
-
-static int missing(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *like, int32_t layer,
-		   int32_t expert, struct mfs_error *err)
-{
-	const struct mfs_global_tensor absent = {
-		.name = like->name, .layer = layer, .expert = expert};
-	char text[MFS_CKPT_NAME_SIZE];
-
-	return mfs_fail(err, -ENODATA, "%s: tensor '%s' is missing; other layers have it",
-			mfs_ckpt_dir(ckpt), mfs_global_tensor_name(&absent, text, sizeof(text)));
-}
-
-/* All layers of its kind, and all experts, have what one has. */
-static int check_layers(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
-			struct mfs_error *err)
-{
-	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-	const bool mtp = !strncmp(t->name, "mtp.", 4);
-	const int64_t layers = mtp ? a->mtp_num_layers : a->num_layers;
-	const int64_t experts = t->expert < 0 ? 1 : a->num_experts;
-
-	for (int32_t l = 0; l < layers; l++) {
-		if (!mtp && !in_layer(a, t->name, l))
-			continue;
-		for (int32_t e = 0; e < experts; e++)
-			if (!mfs_ckpt_find(ckpt, t->name, l, t->expert < 0 ? -1 : e))
-				return missing(ckpt, t, l, t->expert < 0 ? -1 : e, err);
-	}
-	return 0;
-}
-
-int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_spec spec, struct mfs_error *err)
-{
-	char name[MFS_CKPT_NAME_SIZE];
-	int rc = 0;
-
-	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt) && !rc; i++) {
-		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
-
-		/* Sorted by name: the first one speaks for all of its name. */
-		if (i && mfs_ckpt_at(ckpt, i - 1)->name == t->name)
-			continue;
-		if (!is_known(t->name, spec))
-			return mfs_fail(
-				err, -ENOTSUP, "%s: tensor '%s' belongs to no module of a GPTModel",
-				mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)));
-		if (t->layer >= 0)
-			rc = check_layers(ckpt, t, err);
-	}
-	return rc;
 }

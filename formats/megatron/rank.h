@@ -76,8 +76,9 @@ int mfs_rank_state(const struct mfs_rank_tensor *t, enum mfs_state state,
 		   struct mfs_rank_tensor *ret, struct mfs_error *err);
 
 /*
- * Every layer has the tensors that the other layers of its kind have, every MoE layer all experts, and
- * there is nothing that no module has. -ENODATA, -ENOTSUP: the tensor's name.
+ * The checkpoint has what the modules of a GPTModel with its arguments have: every layer and expert has
+ * its tensors and those that others of its kind have, and there is nothing that no module has. To be asked
+ * before a model is shown as complete. -ENODATA, -ENOTSUP: the tensor's name.
  */
 int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_spec spec, struct mfs_error *err);
 

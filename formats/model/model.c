@@ -35,14 +35,6 @@ struct builder {
 
 /* ---- sizes ---- */
 
-/* Saturates: no tensor has such a size, so the check of shapes fails with both numbers. */
-static uint64_t times(uint64_t a, uint64_t b)
-{
-	uint64_t product;
-
-	return mfs_mul_overflows(a, b, &product) ? UINT64_MAX : product;
-}
-
 /* MFS_UNSET becomes 0. */
 static uint64_t size_of(int64_t argument)
 {
@@ -67,22 +59,6 @@ static const char *vocab_source(enum mfs_vocab_source source)
 	return "recorded in the run's arguments";
 }
 
-/* The true size where the run recorded one. Only some tokenizers read that argument: one that would not
- * have been padded to what is stored was not used. NullTokenizer adds a row for the end of documents until
- * core 0.16; in newer files that row, if it is there, is padding and does no harm. */
-static uint64_t recorded_vocab(const struct mfs_megatron_args *a, uint64_t padded)
-{
-	const uint64_t multiple = times(size_of(a->make_vocab_size_divisible_by),
-					size_of(a->tensor_model_parallel_size));
-	uint64_t rows = size_of(a->vocab_size);
-
-	if (!rows || rows > padded || padded - rows >= multiple)
-		return 0;
-	if (a->tokenizer_type && !strcmp(a->tokenizer_type, "NullTokenizer") && rows < padded)
-		rows++;
-	return rows;
-}
-
 static int decide_vocab(struct builder *b, const struct mfs_vocab *said)
 {
 	const struct mfs_global_tensor *embedding =
@@ -96,7 +72,7 @@ static int decide_vocab(struct builder *b, const struct mfs_vocab *said)
 		v->rows = said->rows;
 		v->source = said->source;
 	} else {
-		v->rows = recorded_vocab(b->args, v->padded);
+		v->rows = mfs_args_true_vocab(b->args, v->padded);
 		v->source = v->rows ? MFS_VOCAB_ARGS : MFS_VOCAB_PADDED;
 	}
 	if (!v->rows)

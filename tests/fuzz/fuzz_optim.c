@@ -1,90 +1,7 @@
-#define _GNU_SOURCE
-#include "tests/fuzz/fuzz.h"
+/* The optimizer of a checkpoint (ckpt_dir.h). */
+#include "tests/fuzz/ckpt_dir.h"
 
-#include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "formats/base/bytes.h"
 #include "formats/megatron/optim.h"
-
-/*
- * A checkpoint of a tiny model with its optimizer: a sequence of files, each a letter (which file), four
- * bytes of its length, and its bytes. metadata.json is written for whatever has a .metadata.
- */
-static const struct {
-	char letter;
-	const char *path;
-} files[] = {{'m', "mp_rank_00/model_optim_rng.pt"},
-	     {'n', "mp_rank_01/model_optim_rng.pt"},
-	     {'f', "mp_rank_00/distrib_optim.pt"},
-	     {'g', "mp_rank_01/distrib_optim.pt"},
-	     {'d', ".metadata"},
-	     {'c', "common.pt"},
-	     {'x', "__0_0.distcp"}};
-
-#define FILES (sizeof(files) / sizeof(files[0]))
-#define JSON  "{\"sharded_backend\": \"torch_dist\"}"
-
-static char dir[64];
-
-static void remove_dir(void)
-{
-	char path[128];
-
-	for (size_t i = 0; i < FILES; i++) {
-		snprintf(path, sizeof(path), "%s/%s", dir, files[i].path);
-		unlink(path);
-	}
-	snprintf(path, sizeof(path), "%s/metadata.json", dir);
-	unlink(path);
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/mp_rank_%02d", dir, i);
-		rmdir(path);
-	}
-	rmdir(dir);
-	dir[0] = '\0';
-}
-
-static void write_file(const char *name, const void *bytes, size_t len)
-{
-	char path[128];
-	FILE *f;
-
-	snprintf(path, sizeof(path), "%s/%s", dir, name);
-	f = fopen(path, "w");
-	fuzz_require(f && fwrite(bytes, 1, len, f) == len && !fclose(f));
-}
-
-static void make_dir(void)
-{
-	char path[128];
-
-	snprintf(dir, sizeof(dir), "%s/fuzz-optim-XXXXXX",
-		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
-	fuzz_require(mkdtemp(dir));
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/mp_rank_%02d", dir, i);
-		fuzz_require(!mkdir(path, 0700));
-	}
-}
-
-static void write_files(const uint8_t *bytes, size_t len)
-{
-	while (len >= 5) {
-		size_t size = mfs_le32(bytes + 1), i = 0;
-
-		while (i < FILES && files[i].letter != (char)bytes[0])
-			i++;
-		if (i == FILES || size > len - 5)
-			return;
-		write_file(files[i].path, bytes + 5, size);
-		if (files[i].letter == 'd')
-			write_file("metadata.json", JSON, sizeof(JSON) - 1);
-		bytes += 5 + size;
-		len -= 5 + size;
-	}
-}
 
 /* Chunks lie inside of their tensors; what else must be so the reader has checked. */
 static void check_tensors(const struct mfs_ckpt *ckpt)
@@ -131,15 +48,15 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	struct mfs_ckpt *ckpt;
 	int rc;
 
-	make_dir();
-	write_files(bytes, len);
-	rc = mfs_optim_open(dir, &ckpt, err);
+	fuzz_make_dir();
+	fuzz_write_files(bytes, len);
+	rc = mfs_optim_open(fuzz_dir, &ckpt, err);
 	if (!rc) {
 		check_tensors(ckpt);
 		check_side(ckpt);
 		mfs_ckpt_free(ckpt);
 	}
-	remove_dir();
+	fuzz_remove_dir();
 	return rc;
 }
 

@@ -145,10 +145,10 @@ class Directory(tf.Dcp):
                 self.tensor(0, key, "bfloat16", shape, (0,) * len(shape), shape, bytes(2 * numel(shape)))
         return self
 
-    def bytes(self, args=(), **attributes):
+    def bytes(self, args=(), common=(), **attributes):
         meta = self.metadata()
         meta.state.update(attributes)
-        common = dict(args=tf.namespace(**{**ARGS, **dict(args)}), iteration=1)
+        common = dict(args=tf.namespace(**{**ARGS, **dict(args)}), iteration=1, **dict(common))
         return files(d=pickle.dumps(meta, 4), c=saved(common), x=self.files["__0_0.distcp"].file.getvalue())
 
 
@@ -286,4 +286,5 @@ def named(key):
     return d
 
 
-make()
+if __name__ == "__main__":
+    make()

@@ -62,10 +62,16 @@ source=$FIXTURES/weights/llama-torch-tp2-pp2
 mount_source "$source"
 unlisted=$mnt/latest/megatron/torch/tp1-pp2-vpp2
 [ -d "$unlisted" ] || fail 'tp1-pp2-vpp2 cannot be looked up'
-same 'unlisted: inode number' "$(stat -c %i "$unlisted")" "$(stat -c %i "$unlisted")"
+inodes=$(find "$unlisted" -printf '%P %i\n' | sort)
 same 'unlisted: files' "$(cd "$unlisted" && find . -type f | wc -l)" \
 	"$("$m" ls "$source" megatron/torch/tp1-pp2-vpp2 | wc -l)"
 ls "$mnt/latest/megatron/torch" | grep -q vpp && fail 'unlisted: it is listed'
+unmount
+
+# A number is its path's, mount after mount, whatever has been looked at before.
+mount_source "$source"
+ls "$mnt/latest/megatron/torch/tp1-pp1" >/dev/null
+same 'unlisted: inode numbers of another mount' "$(find "$unlisted" -printf '%P %i\n' | sort)" "$inodes"
 unmount
 
 # An export over its predecessor, and none over what is not its own.

@@ -449,6 +449,34 @@ START_TEST(holes_are_named)
 END_TEST
 
 /* Rows of the vocabulary: padded further for more tensor ranks, cropped to what is true for fewer. */
+/* Every tensor of these models is one that the model must have: without all of a name nothing is shown. */
+START_TEST(whole_modules_are_missed)
+{
+	static struct mfs_megatron_args (*const families[])(void) = {
+		fake_llama, fake_qwen2, fake_qwen3, fake_gpt2, fake_mixtral, fake_deepseek};
+	struct mfs_megatron_args args = families[_i]();
+	struct mfs_ckpt ckpt;
+	uint32_t count;
+
+	fake_ckpt(&ckpt, &args);
+	unit_ok(mfs_rank_check(&ckpt, mfs_spec_of(&ckpt), &err), &err);
+	count = ckpt.tensor_count;
+	fake_release(&ckpt);
+	for (uint32_t i = 0; i < count; i++) {
+		const char *name;
+
+		fake_ckpt(&ckpt, &args);
+		name = ckpt.tensors[i].name;
+		for (uint32_t k = ckpt.tensor_count; k-- > 0;)
+			if (ckpt.tensors[k].name == name)
+				fake_drop(&ckpt, &ckpt.tensors[k]);
+		unit_fails(mfs_rank_check(&ckpt, mfs_spec_of(&ckpt), &err), &err, -ENODATA,
+			   "is missing");
+		fake_release(&ckpt);
+	}
+}
+END_TEST
+
 START_TEST(the_vocabulary_is_padded_as_megatron_pads_it)
 {
 	struct mfs_megatron_args args = fake_llama();
@@ -472,6 +500,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("rank");
 	TCase *c = unit_case(s, "Rank", holes_are_named);
 
+	tcase_add_loop_test(c, whole_modules_are_missed, 0, 6);
 	tcase_add_test(c, the_vocabulary_is_padded_as_megatron_pads_it);
 	tcase_add_loop_test(c, lists_are_the_state_dicts_of_real_files, 0,
 			    sizeof(fixtures) / sizeof(fixtures[0]));

@@ -1,0 +1,67 @@
+/* Megatron views of a checkpoint (ckpt_dir.h): all are made, and all of their bytes read. */
+#include "tests/fuzz/ckpt_dir.h"
+
+#include "formats/megatron/optim.h"
+#include "fs/view.h"
+
+#define MAX_READ (1u << 16) /* at once */
+
+static const char *const names[] = {"torch/tp1-pp1", "torch/tp2-pp1", "torch_dist"};
+
+/* What a file's size promises is there; of a damaged source, the refusal is as good. */
+static int read_file(struct mfs_vfile *f, struct mfs_error *err)
+{
+	static uint8_t bytes[MAX_READ];
+	const uint64_t size = mfs_vfile_size(f);
+	int rc = 0;
+
+	for (uint64_t at = 0; at < size && !rc; at += MAX_READ) {
+		size_t read = 0;
+
+		rc = mfs_vfile_pread(f, at, bytes, MAX_READ, &read, err);
+		fuzz_require(rc || read == mfs_min_u64(size - at, MAX_READ));
+	}
+	return rc;
+}
+
+static int show(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
+{
+	const struct mfs_view_options opt = {0};
+	struct mfs_view *view;
+	int rc = mfs_view_megatron(ckpt, name, 1, &opt, &view, err);
+
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < view->count && !rc; i++)
+		rc = read_file(view->files[i].data, err);
+	mfs_view_free(view);
+	return rc;
+}
+
+int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
+{
+	struct mfs_ckpt *ckpt;
+	int rc, first = 0;
+
+	fuzz_make_dir();
+	fuzz_write_files(bytes, len);
+	rc = mfs_optim_open(fuzz_dir, &ckpt, err);
+	if (!rc) {
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			struct mfs_error why = {0};
+
+			rc = show(ckpt, names[i], &why);
+			fuzz_require(rc <= 0 && (!rc || (why.msg[0] && why.code == rc)));
+			if (!rc || first)
+				continue;
+			first = rc;
+			*err = why;
+		}
+		rc = first;
+		mfs_ckpt_free(ckpt);
+	}
+	fuzz_remove_dir();
+	return rc;
+}
+
+FUZZ_TARGET

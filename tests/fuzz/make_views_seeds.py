@@ -1,0 +1,114 @@
+"""Makes corpus/views and reject/views: python3 tests/fuzz/make_views_seeds.py. Inputs are as make_optim_seeds.py says."""
+
+import collections
+import os
+
+import make_optim_seeds as seeds
+from make_optim_seeds import F, H, HERE, SHAPES, files, saved, zeros
+
+# Two heads, so that there is a view of two tensor ranks.
+ARGS = dict(num_attention_heads=2, num_query_groups=2, kv_channels=2)
+
+
+def save(kind, name, data):
+    os.makedirs(f"{HERE}/{kind}/views", exist_ok=True)
+    with open(f"{HERE}/{kind}/views/{name}", "wb") as f:
+        f.write(data)
+
+
+def rng(tensor=None, **more):
+    tensor = tensor or zeros((4,))
+    return [dict(random_rng_state=(3, (1, 2, 3), None), torch_rng_state=tensor, cuda_rng_state=tensor,
+                 rng_tracker_states={"model-parallel-rng": zeros((2,))}, **more)]
+
+
+def legacy(change=None, optimizer=True, **args):
+    s = seeds.state(seeds.float16() if optimizer else None, **{**ARGS, **args})
+    if not optimizer:
+        del s["optimizer"]
+    s["rng_state"] = rng()
+    s["opt_param_scheduler"] = dict(max_lr=1e-3, num_steps=7)
+    if change:
+        change(s)
+    return files(m=saved(s))
+
+
+def scaler(s):
+    s["optimizer"]["grad_scaler"] = dict(scale=zeros((1,)), growth_tracker=0)
+
+
+def flat():
+    s = seeds.state(seeds.NO_TENSORS, **ARGS)
+    s["rng_state"] = rng()
+    return files(m=saved(s), f=saved(seeds.joined(seeds.flat_size())))
+
+
+def sharded(**args):
+    d = seeds.sharded()
+    d.object(0, "rng_state/shard_0.0_1.1", rng())
+    return d.bytes({**ARGS, **args}, dict(optimizer=dict(optimizer=seeds.NO_TENSORS["optimizer"])))
+
+
+def experts(state=None, **args):
+    """A torch_dist save of a run with EP2, without its optimizer."""
+    d = seeds.Directory()
+    shapes = collections.OrderedDict((k, s) for k, s in SHAPES.items() if ".mlp." not in k)
+    layer = "decoder.layers.0.mlp."
+    shapes.update({layer + "router.weight": (2, H), layer + "experts.experts.linear_fc1.weight": (2, 2 * F, H),
+                   layer + "experts.experts.linear_fc2.weight": (2, H, F)})
+    for key, shape in shapes.items():
+        name, shape = seeds.stacked(key, shape)
+        d.tensor(0, name, "bfloat16", shape, (0,) * len(shape), shape, bytes(2 * seeds.numel(shape)))
+    for dp in range(2):
+        d.object(0, f"rng_state/shard_0.0.{dp}_1.1.2", state or rng())
+    return d.bytes({**ARGS, **dict(num_experts=2, expert_model_parallel_size=2, world_size=2, data_parallel_size=2,
+                                   moe_router_topk=1, moe_ffn_hidden_size=F, moe_layer_freq=1), **args})
+
+
+def often(count):
+    """A tensor count * count times, in a file of a few bytes more than one."""
+    return [[zeros((1264,))] * count] * count
+
+
+def make():
+    for name, data in {
+        "legacy": legacy(),
+        "legacy-weights": legacy(optimizer=False),
+        "legacy-scaler": legacy(scaler),
+        "legacy-flat": flat(),
+        "legacy-data-parallel-random-init": legacy(lambda s: s.update(rng_state=rng() * 3)),
+        "legacy-one-storage-1600-times": legacy(lambda s: s.update(rng_state=rng(more=often(40)))),
+        "torch_dist": sharded(),
+        "torch_dist-experts": experts(),
+        "torch_dist-experts-world-no-multiple": experts(world_size=3, tensor_model_parallel_size=2),
+        "torch_dist-experts-world-of-giants": experts(world_size=1 << 30),
+    }.items():
+        save("corpus", f"ok-{name}", data)
+
+    def lacking(key):
+        return legacy(lambda s: s["model"].pop(key), optimizer=False)
+
+    def group(**more):
+        return legacy(lambda s: s["optimizer"]["optimizer"]["param_groups"][0].update(more))
+
+    for name, data in {
+        "embedding-missing": lacking("embedding.word_embeddings.weight"),
+        "norm-missing": lacking("decoder.layers.0.pre_mlp_layernorm.weight"),
+        "output-missing": lacking("output_layer.weight"),
+        "mtp-that-is-not-there": legacy(optimizer=False, mtp_num_layers=1),
+        "mtp-of-giants": legacy(optimizer=False, mtp_num_layers=(1 << 31) - 2),
+        "mtp-of-giants-torch_dist": sharded(mtp_num_layers=(1 << 31) - 2),
+        "one-storage-200000-times": legacy(lambda s: s.update(rng_state=rng(more=often(448)))),
+        "one-storage-200000-times-torch_dist": experts(rng(more=often(448))),
+        "scaler-of-one-storage-200000-times": legacy(
+            lambda s: s["optimizer"].update(grad_scaler=dict(scale=often(448)))),
+        "numbers-again-and-again": legacy(lambda s: s.update(rng_state=rng(more=[[[1.5] * 200] * 200] * 200))),
+        "state-deep-in-itself": legacy(lambda s: (s["rng_state"].append(s["rng_state"]))),
+        "tensor-among-settings": group(betas=zeros((2,))),
+        "three-heads": legacy(optimizer=False, num_attention_heads=3),
+    }.items():
+        save("reject", name, data)
+
+
+if __name__ == "__main__":
+    make()
