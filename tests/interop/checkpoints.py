@@ -178,6 +178,21 @@ RIGHT_OR_REFUSED = [
          mscale_all_dim=1.0),
 ]
 
+# Sizes that TP8, PP4, VPP2 and EP4 divide, with optimizers: the widest views.
+EIGHTS = dict(num_layers=8, num_attention_heads=8, kv_channels=8, ffn_hidden_size=64, num_query_groups=2)
+VIEWS = [
+    make("views-llama-torch-adam", "llama", "torch", tp=2, pp=2, optimizer="float16", **EIGHTS),
+    make("views-llama-dist-adam", "llama", tp=2, pp=2, optimizer="float16", **EIGHTS),
+    make("views-qwen2-torch-dist", "qwen2", "torch", tp=2, pp=2, optimizer="dist", **EIGHTS),
+    make("views-qwen3-dist-vpp", "qwen3", pp=2, vpp=2, optimizer="dist", sharding="fully_reshardable", **dict(EIGHTS, num_query_groups=8)),
+    make("views-gpt2-torch-vpp", "gpt2", "torch", pp=2, vpp=2, optimizer="float16", **dict(EIGHTS, num_query_groups=8)),
+    make("views-mixtral-torch-adam", "mixtral", "torch", pp=2, ep=2, optimizer="float16", moe_ffn_hidden_size=64, **EIGHTS),
+    make("views-mixtral-torch-dist", "mixtral", "torch", tp=2, ep=2, etp=1, optimizer="dist", moe_ffn_hidden_size=64, **EIGHTS),
+    make("views-deepseek-dist-adam", "deepseek", pp=2, ep=2, optimizer="float16", moe_layer_freq=[0] + 7 * [1], **dict(EIGHTS, num_query_groups=8)),
+    make("views-deepseek-torch-dist", "deepseek", "torch", tp=2, pp=2, optimizer="dist", moe_layer_freq=[0] + 7 * [1],
+         **dict(EIGHTS, num_query_groups=8)),
+]
+
 
 WIDE = dict(hidden_size=96, num_attention_heads=12, kv_channels=8, ffn_hidden_size=96, padded_vocab_size=1152)
 EXPERTS = dict(WIDE, num_experts=6, moe_ffn_hidden_size=48)
@@ -210,6 +225,6 @@ def sweep(count):
 
 SWEEP = list(sweep(48))
 
-ALL = LAYOUTS + PEERS + CORES + RIGHT_OR_REFUSED + SWEEP
+ALL = LAYOUTS + VIEWS + PEERS + CORES + RIGHT_OR_REFUSED + SWEEP
 BY_NAME = {spec.name: spec for spec in ALL}
 assert len(BY_NAME) == len(ALL)

@@ -167,8 +167,9 @@ def whole_names(chunk, first_layer, ep, args):
     return found
 
 
-def is_expert(name):
-    return re.search(r"\.mlp\.experts\.", name) is not None
+def is_expert(name, args):
+    """Whether it belongs to the optimizer of experts, which there is from two expert ranks on."""
+    return args.expert_model_parallel_size > 1 and ".mlp.experts." in name
 
 
 def parameters(chunk):
@@ -181,7 +182,9 @@ def optimizer_parts(state):
     found = state.get("optimizer")
     if not found:
         return []
-    return list(enumerate(found)) if isinstance(found, list) else [(0, found)]
+    if isinstance(found, list):
+        return list(enumerate(found))
+    return list(found.items()) if 0 in found else [(0, found)]
 
 
 def rank_states(path, state, args):
@@ -194,27 +197,27 @@ def rank_states(path, state, args):
         for number, part in enumerate(parts if isinstance(parts, list) else [parts]):
             if part is not None:
                 chained = isinstance(parts, list) and len(parts) > 1
-                rank_buffers(chunks, part, (number == 1) if chained else None, args, found)
+                rank_buffers(chunks, part, bool(number) if chained else None, args, found)
     for number, part in optimizer_parts(state):
         inner = part.get("optimizer", part)
         steps |= {float(group["step"]) for group in inner["param_groups"] if "step" in group}
         if "state" in inner:
-            rank_tensors(chunks, part, inner, found, steps)
+            rank_tensors(chunks, part, inner, args, found, steps)
     return found, steps
 
 
-def group_keys(chunks, group):
+def group_keys(chunks, group, args):
     """[(chunk, key)] of a param group: Megatron decays no bias and nothing of one axis, and gives experts groups of their own."""
     wanted = group.get("is_expert_parallel", False), group["wd_mult"] == 0
     return [(c, key) for c, chunk in enumerate(chunks) for key, tensor in parameters(chunk)
-            if (is_expert(key), key.endswith(".bias") or tensor.dim() == 1) == wanted]
+            if (is_expert(key, args), key.endswith(".bias") or tensor.dim() == 1) == wanted]
 
 
-def rank_tensors(chunks, part, inner, found, steps):
+def rank_tensors(chunks, part, inner, args, found, steps):
     """Float16Optimizer (and FP32Optimizer): numbered tensors, group after group."""
     masters = part.get("fp32_from_fp16_params")
     for number, group in enumerate(inner["param_groups"]):
-        keys = group_keys(chunks, group)
+        keys = group_keys(chunks, group, args)
         assert len(keys) == len(group["params"]), f"group {number}: {len(group['params'])} of {len(keys)} parameters"
         for place, ((c, key), identity) in enumerate(zip(keys, group["params"])):
             state = inner["state"][identity]
@@ -228,22 +231,22 @@ def rank_tensors(chunks, part, inner, found, steps):
 
 
 def rank_buffers(chunks, part, experts, args, found):
-    """DistributedOptimizer: flat buffers, parameters in reverse order, each at a multiple of 64; a tied embedding ends its bucket."""
+    """DistributedOptimizer: flat buffers, parameters in reverse order, each at a multiple of 64."""
     assert part["buckets_coalesced"] is True
-    tied = not args.untie_embeddings_and_output_weights and args.pipeline_model_parallel_size > 1
+    number = 0  # of the buffer: a chunk without such parameters has none
     for c, chunk in enumerate(chunks):
-        wanted = [(k, t) for k, t in reversed(parameters(chunk)) if experts is None or is_expert(k) == experts]
+        wanted = [(k, t) for k, t in reversed(parameters(chunk)) if experts is None or is_expert(k, args) == experts]
         if not wanted:
-            assert not part.get(c)
             continue
-        buffer, = part[c].values()
-        place = 0
-        for number, (key, tensor) in enumerate(wanted):
+        buffer, = part[number].values()
+        number, place = number + 1, 0
+        for key, tensor in wanted:
             place = math.ceil(place / 64) * 64
             for name in STATES:
                 found[c][key][name] = buffer[name][place:place + tensor.numel()].view(tensor.shape)
             place += tensor.numel()
-        assert place <= buffer["numel_unpadded"] == buffer["param"].numel() <= place + 64, (place, buffer["numel_unpadded"], tied)
+        assert place <= buffer["numel_unpadded"] == buffer["param"].numel() <= place + 64, (place, buffer["numel_unpadded"])
+    assert part.keys() - {"buckets_coalesced"} == set(range(number))
 
 
 def read_torch(directory, strict=True):
@@ -424,7 +427,7 @@ def read_torch_dist(directory):
 # Comparisons.
 
 def vocabulary_rows(name):
-    return name in ("embedding.word_embeddings.weight", "output_layer.weight")
+    return name.endswith(("embedding.word_embeddings.weight", "output_layer.weight"))
 
 
 def assert_same_tensors(got, want, what, vocab=None, cropped=False):
@@ -461,9 +464,9 @@ def differences(one, other, where="", ignored=()):
     if type(one) is not type(other) and not (isinstance(one, Unknown) and isinstance(other, Unknown)):
         return [f"{where}: {type(one).__name__}, {type(other).__name__}"]
     if isinstance(one, argparse.Namespace):
-        one, other = ({k: v for k, v in vars(x).items() if k not in ignored} for x in (one, other))
-        where = f"{where}.args"
+        one, other, where = vars(one), vars(other), f"{where}.args"
     if isinstance(one, dict):
+        one, other = (type(x)((k, v) for k, v in x.items() if k not in ignored) for x in (one, other))
         if one.keys() != other.keys():
             return [f"{where}: keys {[k for k in one if k not in other][:5]}, {[k for k in other if k not in one][:5]}"]
         if isinstance(one, collections.OrderedDict) and list(one) != list(other):

@@ -20,6 +20,7 @@ FIXTURES = ["weights/deepseek-torch_dist-pp2-ep2", "weights/gpt2-torch-tp2-pp2",
 LEGACY = [name for name in FIXTURES if "-torch-" in name]
 WRITTEN = checkpoints.VIEWS + checkpoints.LAYOUTS + checkpoints.CORES + checkpoints.SWEEP
 WIDEST = [Layout(8, 4, vpp=2), Layout(8, 4, ep=4, vpp=2), Layout(8, 4, ep=4, etp=1, vpp=2), Layout(4, 4, ep=4), Layout(1, 1)]
+LOST = ("world_size", "data_parallel_size", "num_layers_per_virtual_pipeline_stage", "rng_state")  # what another layout has no place for
 OF_A_RANK = ("rank", "local_rank")  # the arguments that differ between the files of one save
 
 
@@ -81,12 +82,19 @@ def test_possible_layouts_are_there(needs_mount, fixtures, name):
 # The source's own layout.
 
 def assert_same_files(directory, source, ignored=()):
-    """Every file is, object for object, what Megatron wrote; but nothing of a rank's name stands in the arguments."""
+    """Every file is, object for object, what Megatron wrote; but nothing of a rank's name stands in the arguments.
+
+    Where the tensor ranks of experts are not those of the rest, Megatron writes only the files, and only the optimizer's parts, of some
+    data-parallel ranks; a view has them for all.
+    """
     directory, source = megatron_files.iteration(directory), megatron_files.iteration(source)
-    names = sorted(str(path.relative_to(source)) for path in source.glob("mp_rank_*/*.pt"))
-    assert names == sorted(str(path.relative_to(directory)) for path in directory.glob("mp_rank_*/*.pt"))
-    for name in names:
-        found = megatron_files.differences(megatron_files.load(source / name), megatron_files.load(directory / name), name, (*OF_A_RANK, *ignored))
+    names, shown = ({str(path.relative_to(place)) for path in place.glob("mp_rank_*/*.pt")} for place in (source, directory))
+    assert names <= shown and (names == shown or "etp" in str(own(megatron_files.read(directory).args))), sorted(names ^ shown)
+    for name in sorted(names):
+        want, got = megatron_files.load(source / name), megatron_files.load(directory / name)
+        if isinstance(want, list):
+            got = [part if there else None for there, part in zip(want, got)]
+        found = megatron_files.differences(want, got, name, (*OF_A_RANK, *ignored))
         assert not found, "\n".join(found[:12])
 
 
@@ -96,13 +104,18 @@ def test_own_layout_is_the_fixture(fixtures, name):
         assert_same_files(view(own(megatron_files.read(fixtures / name, strict=False).args).view), fixtures / name)
 
 
-@pytest.mark.parametrize("spec", [s for s in WRITTEN if s.format == "torch"], ids=by_name)
+SAME_FILES = [s for s in WRITTEN if s.format == "torch"
+              and not s.te_names                            # renamed by our writer, and so without Transformer Engine's own state
+              and not s.set.get("moe_grouped_gemm")]        # shown as single experts, as every Megatron can load them
+
+
+@pytest.mark.parametrize("spec", SAME_FILES, ids=by_name)
 def test_own_layout_is_what_was_written(checkpoint, spec):
-    path = checkpoint(spec)
-    layout = own(megatron_files.read(path).args)
+    layout = own(megatron_files.read(checkpoint(spec)).args)
     if layout:
-        with views(path, **(dict(spec="te") if spec.te_names else {})) as view:
-            assert_same_files(view(layout.view), path, ["transformer_impl"] if spec.te_names else [])
+        ignored = ["num_layers_per_virtual_pipeline_stage"] if layout.first or layout.last else []  # our writer's alone: there is no such number
+        with views(checkpoint(spec)) as view:
+            assert_same_files(view(layout.view), checkpoint(spec), ignored)
 
 
 @pytest.mark.parametrize("name", FIXTURES)
@@ -133,7 +146,8 @@ PYTHONS = ["main", "old"]
 def test_torch_loads_every_file(fixtures, tmp_path, python):
     """torch.load with and without weights_only, with Megatron's allow-list; FileSystemReader and dcp.load without processes."""
     places = []
-    for name in FIXTURES:
+    for name in FIXTURES if python == "main" else FIXTURES[::3]:
+        (tmp_path / name).mkdir(parents=True)
         args = megatron_files.read(fixtures / name, strict=False).args
         for layout in (own(args), cover(args)[0]):
             places.append(export(fixtures / name, layout.view, tmp_path / name / str(layout)))
@@ -154,7 +168,13 @@ def test_torch_loads_every_file(fixtures, tmp_path, python):
 
 # There and back.
 
-def round_trip(source, tmp_path, layout):
+def padded_alike(args, layout):
+    """Whether the vocabulary keeps its rows at `layout`: what is padded further stays so where nobody says the true size."""
+    multiple = args.make_vocab_size_divisible_by * layout.tp
+    return args.vocab_size or args.padded_vocab_size % multiple == 0
+
+
+def round_trip(source, tmp_path, layout, same_files):
     """The source at `layout`, written out; its own layout and torch_dist from there; and each as a source once more."""
     there = export(source.path, layout.view, tmp_path / "there")
     dist = export(source.path, "megatron/torch_dist", tmp_path / "dist")
@@ -163,8 +183,8 @@ def round_trip(source, tmp_path, layout):
         with views(path) as view:
             source.check(view(back.view), f"{step} and back")
             source.check(view("megatron/torch_dist"), f"{step} to torch_dist")
-            if source.own and any(megatron_files.iteration(source.path).glob("mp_rank_*")):
-                assert_same_files(view(back.view), source.path, ["padded_vocab_size"])
+            if same_files and padded_alike(source.want.args, layout):
+                assert_same_files(view(back.view), source.path, LOST)
 
 
 def by_hf(source, tmp_path, layout):
@@ -181,7 +201,7 @@ def by_hf(source, tmp_path, layout):
 def test_fixtures_there_and_back(fixtures, tmp_path, name):
     source = Source(fixtures / name)
     layout = cover(source.want.args)[0]
-    round_trip(source, tmp_path, layout)
+    round_trip(source, tmp_path, layout, name in LEGACY)
     by_hf(source, tmp_path, layout)
 
 
@@ -189,7 +209,7 @@ def test_fixtures_there_and_back(fixtures, tmp_path, name):
 def test_written_there_and_back(checkpoint, tmp_path, spec):
     source = Source(checkpoint(spec))
     layout = cover(source.want.args, WIDEST)[0]
-    round_trip(source, tmp_path, layout)
+    round_trip(source, tmp_path, layout, source.own and spec in SAME_FILES)
     by_hf(source, tmp_path, layout)
 
 

@@ -51,3 +51,13 @@ def core(version, interpreter):
         uv(what, "pip", "install", "--quiet", "--python", interpreter, "--no-deps", "--target", place, f"megatron-core=={version}")
 
     return once(what, place, version, install)
+
+
+def folder(name, what, interpreter):
+    """What requirements-NAME.txt names and nothing that it needs, for PYTHONPATH: the rest is the interpreter's."""
+    place, requirements = ROOT / name, HERE / f"requirements-{name}.txt"
+
+    def install():
+        uv(what, "pip", "install", "--quiet", "--python", interpreter, "--no-deps", "--target", place, "-r", requirements)
+
+    return once(what, place, requirements.read_text(), install)

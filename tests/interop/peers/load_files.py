@@ -6,6 +6,7 @@ A line for each directory; any exception is a failure.
 """
 import argparse
 import enum
+import inspect
 import io
 import pathlib
 import signal
@@ -19,7 +20,7 @@ warnings.simplefilter("ignore")
 
 
 def allow():
-    """Megatron's list; where this release of it has none, or not yet what 0.20 saves, stand-ins under the names that files have."""
+    """Megatron's list, and what 0.20 saves that this release does not know, under the names that files have."""
     import megatron.core.enums
     from megatron.core.transformer import enums
     for name in ("AttnBackend", "CudaGraphScope", "InferenceCudaGraphScope"):
@@ -29,20 +30,18 @@ def allow():
         from megatron.core.safe_globals import register_safe_globals
         register_safe_globals()
     except ImportError:
-        from numpy import dtype, ndarray
-        from numpy.core.multiarray import _reconstruct
-        torch.serialization.add_safe_globals([argparse.Namespace, _reconstruct, ndarray, dtype, signal.Signals, megatron.core.enums.ModelType,
-                                              type(dtype("uint32")), io.BytesIO, pathlib.PosixPath])
-        if "numpy._core" not in sys.modules:  # numpy 1 under the name that files of numpy 2 have
-            import numpy.core
-            sys.modules.update({"numpy._core": numpy.core, "numpy._core.multiarray": numpy.core.multiarray})
-            torch.serialization.add_safe_globals([(_reconstruct, "numpy._core.multiarray._reconstruct")]
-                                                 if torch.__version__ > "2.6" else [_named(_reconstruct)])
+        pass
+    from numpy import dtype, ndarray
+    from numpy.core.multiarray import _reconstruct
+    torch.serialization.add_safe_globals([argparse.Namespace, _reconstruct, ndarray, dtype, signal.Signals, megatron.core.enums.ModelType,
+                                          type(dtype("uint32")), io.BytesIO, pathlib.PosixPath])
+    if _reconstruct.__module__ != "numpy._core.multiarray":  # numpy 1, and files of numpy 2
+        torch.serialization.add_safe_globals([_named(_reconstruct)])
     torch.serialization.add_safe_globals([enums.AttnBackend, enums.CudaGraphScope, enums.InferenceCudaGraphScope])
 
 
 def _named(function):
-    """torch 2.5 takes the name from the function."""
+    """The same function by the name that a file has for it."""
     def _reconstruct(*arguments):
         return function(*arguments)
 
@@ -82,7 +81,7 @@ def load_dcp(directory):
     for tensor in state.values():
         if tensor is not None:
             tensor.reshape(-1).view(torch.uint8).fill_(0xA5)
-    dcp.load(state, checkpoint_id=directory, no_dist=True)
+    dcp.load(state, checkpoint_id=directory, **({"no_dist": True} if "no_dist" in inspect.signature(dcp.load).parameters else {}))
     assert all(value is not None for value in state.values())
     return {key: value for key, value in state.items() if isinstance(value, torch.Tensor)}
 

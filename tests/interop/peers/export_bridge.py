@@ -1,0 +1,92 @@
+"""Megatron-Bridge writes HuggingFace weights of torch_dist checkpoints: export_bridge.py MEGATRON HF OUT [MEGATRON HF OUT]...
+
+MEGATRON: a --load directory; HF: a directory whose config.json is the model's; OUT: what Bridge makes of them.  On the CPU and without the GPU
+packages that it imports at its top level: those are empty modules here, and layers are those of the local spec.
+"""
+import importlib.abc
+import importlib.machinery
+import json
+import os
+import sys
+import traceback
+import types
+
+import torch
+
+import load_views
+import mcore_cpu
+import write_megatron
+
+ABSENT = {"transformer_engine", "mamba_ssm", "causal_conv1d", "fla", "modelopt", "nvidia_resiliency_ext", "wandb", "datasets", "tensorboard",
+          "comet_ml", "mlflow", "flashinfer", "qwen_vl_utils", "open_clip", "diffusers"}
+
+
+class Stub(types.ModuleType):
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return Stub(f"{self.__name__}.{name}") if name[:1].islower() else type(name, (torch.nn.Module,), {})
+
+    def __call__(self, *arguments, **more):
+        return None
+
+
+class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    def find_spec(self, name, path, target=None):
+        return importlib.machinery.ModuleSpec(name, self, is_package=True) if name.split(".")[0] in ABSENT else None
+
+    def create_module(self, spec):
+        return Stub(spec.name)
+
+    def exec_module(self, module):
+        pass
+
+
+def import_bridge():
+    """Megatron-core first, so that it sees no Transformer Engine."""
+    write_megatron.import_megatron()
+    sys.meta_path.append(Finder())
+    from megatron.bridge import AutoBridge
+    return AutoBridge
+
+
+def provider_of(bridge, dtype):
+    from megatron.core.models.gpt import gpt_layer_specs
+    provider = bridge.to_megatron_provider(load_weights=False)
+
+    def spec(config, vp_stage=None):
+        return gpt_layer_specs.get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization=config.normalization)
+
+    values = dict(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, pipeline_dtype=dtype, params_dtype=dtype, bf16=dtype is torch.bfloat16,
+                  transformer_layer_spec=spec, use_cpu_initialization=True, gradient_accumulation_fusion=False, apply_rope_fusion=False,
+                  persist_layer_norm=False, masked_softmax_fusion=False, bias_dropout_fusion=False, bias_activation_fusion=False,
+                  cross_entropy_loss_fusion=False)
+    for key, value in values.items():
+        if hasattr(provider, key):
+            setattr(provider, key, value)
+    provider.finalize()
+    return provider
+
+
+def export(AutoBridge, source, hf, out):
+    dtype = getattr(torch, json.load(open(f"{hf}/config.json"))["dtype"])
+    bridge = AutoBridge.from_hf_pretrained(hf, torch_dtype=dtype)
+    models = provider_of(bridge, dtype).provide_distributed_model(wrap_with_ddp=False, use_cpu_initialization=True)
+    opt = load_views.options(dict(load=source))
+    directory = load_views.iteration(opt.load)
+    load_views.let_newer_files_be_loaded(directory)
+    load_views.load_weights(opt, directory, None, models)
+    bridge.save_hf_weights(models, out, show_progress=False)
+
+
+if __name__ == "__main__":
+    opt = types.SimpleNamespace(tp=1, pp=1, ep=1, vpp=1, etp=None, ranks=1)
+    os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
+    AutoBridge = import_bridge()
+    mcore_cpu.start(opt, 0, os.path.join(os.path.dirname(sys.argv[3]), "store"))
+    for source, hf, out in zip(sys.argv[1::3], sys.argv[2::3], sys.argv[3::3]):
+        try:
+            export(AutoBridge, source, hf, out)
+            print(json.dumps(dict(out=out, error=None)), flush=True)
+        except Exception:
+            print(json.dumps(dict(out=out, error=traceback.format_exc()[-2000:])), flush=True)
