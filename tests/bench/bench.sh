@@ -1,7 +1,8 @@
 #!/bin/bash
 # make bench: what reading through the mount costs, against a native copy of the same bytes on the same
 # file system in the same run. BENCH_GIB (2): size of the model; BENCH_RUNS (3): the median of so many;
-# BENCH_DIR: where (TMPDIR). Goals are those of two cores; ratios, not speeds, are what counts.
+# BENCH_DIR: where (TMPDIR); BENCH_ONLY=layouts: Megatron views alone. Goals are those of two cores;
+# ratios, not speeds, are what counts.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 
@@ -314,6 +315,12 @@ make_checkpoint() {
 row "case" "ours GB/s" "native" "ratio" "goal"
 null_ceiling
 
+make_checkpoint --tp 4 --hidden 4096
+layouts "torch TP4 as TP8" tp8-pp1
+layouts "torch TP4 as TP1" tp1-pp1
+rm -rf "$work/native" "$work/out"
+[ "${BENCH_ONLY:-}" != layouts ] || exit 0
+
 make_checkpoint --tp 8 --hidden 4096
 prepare "$work/source"
 first_touch "torch TP8"
@@ -330,11 +337,6 @@ first_touch "torch_dist TP8"
 direct "torch_dist TP8"
 cold_all "torch_dist TP8"
 unmount "$mnt"
-
-make_checkpoint --tp 4 --hidden 4096
-layouts "torch TP4 as TP8" tp8-pp1
-layouts "torch TP4 as TP1" tp1-pp1
-rm -rf "$work/native" "$work/out"
 
 make_checkpoint --tp 2 --hidden 8192
 prepare "$work/source"
