@@ -35,20 +35,32 @@ static bool is_distributed(const struct common *c)
 
 struct group_copy {
 	const struct common *c;
+	const struct mfs_pickle *doc;
 	mfs_value dict;
 };
 
-/* Without 'params', which are the run's; and the distributed optimizer's step is written anew. */
+/* Without 'params', which are the run's. */
 static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
 		       size_t key_len, mfs_value value, struct mfs_error *err)
 {
 	const struct group_copy *g = arg;
+	const struct mfs_pickle *doc = g->doc;
+	double number;
 
-	(void)w, (void)value, (void)err;
+	(void)w, (void)err;
 	if (dict != g->dict)
 		return 0;
 	return mfs_copy_is_key(key, key_len, "params") ||
-	       (mfs_copy_is_key(key, key_len, "step") && g->c->info->has_step);
+	       (mfs_copy_is_key(key, key_len, "step") && g->c->info->has_step &&
+		!mfs_value_float(doc, value, &number));
+}
+
+/* A step that is a number is copied as it is; one that is a tensor, or lies elsewhere, is written anew. */
+static bool has_number(const struct group_copy *g)
+{
+	double number;
+
+	return mfs_value_float(g->doc, mfs_value_get(g->doc, g->dict, "step"), &number);
 }
 
 static int add_step(void *arg, struct mfs_pickle_writer *w, mfs_value dict, struct mfs_error *err)
@@ -56,7 +68,7 @@ static int add_step(void *arg, struct mfs_pickle_writer *w, mfs_value dict, stru
 	const struct group_copy *g = arg;
 
 	(void)err;
-	if (dict == g->dict && g->c->info->has_step &&
+	if (dict == g->dict && g->c->info->has_step && !has_number(g) &&
 	    (is_distributed(g->c) || mfs_optim_groups_have_step(g->c->info)))
 		mfs_copy_step(w, g->c->info->step);
 	return 0;
@@ -75,7 +87,7 @@ static int write_groups(struct common *c, uint32_t optimizer)
 	mfs_pickle_name(out(c), "param_groups");
 	mfs_pickle_list_begin(out(c));
 	for (uint32_t i = 0; i < mfs_value_count(doc, groups) && !rc; i++) {
-		struct group_copy g = {c, mfs_value_at(doc, groups, i)};
+		struct group_copy g = {c, doc, mfs_value_at(doc, groups, i)};
 		const struct mfs_pickle_hooks hooks = {.arg = &g,
 						       .pair = change_pair,
 						       .pairs_end = add_step,

@@ -76,6 +76,7 @@ static int open_latest(struct mfs_root *root, struct mfs_error *err)
 	const char *const *warnings;
 	struct mfs_ckpt *ckpt;
 	struct mfs_view *view;
+	uint32_t count;
 	int rc;
 
 	if (!latest)
@@ -91,7 +92,8 @@ static int open_latest(struct mfs_root *root, struct mfs_error *err)
 	}
 	if (rc)
 		return rc;
-	log_warnings(mfs_ckpt_warnings(ckpt, &warnings), warnings);
+	count = mfs_ckpt_warnings(ckpt, &warnings);
+	log_warnings(count, warnings);
 	if (view->model)
 		log_warnings(view->model->warning_count,
 			     (const char *const *)view->model->warnings);

@@ -118,15 +118,18 @@ def test_own_layout_is_what_was_written(checkpoint, spec):
             assert_same_files(view(layout.view), checkpoint(spec), ignored)
 
 
-@pytest.mark.parametrize("name", FIXTURES)
-def test_names_of_transformer_engine(fixtures, name):
-    source = Source(fixtures / name)
-    with views(fixtures / name, spec="te") as view:
+@pytest.mark.parametrize("name", [*FIXTURES, "mixtral-dist-grouped-tp2"])
+def test_names_of_transformer_engine(fixtures, checkpoint, name):
+    """Norms are fused into the linears behind them; experts are fused where the run has them so."""
+    source = Source(fixtures / name if "/" in name else checkpoint(checkpoints.BY_NAME[name]))
+    with views(source.path, spec="te") as view:
         for layout in few(cover(source.want.args), 3, name):
-            source.check(view(layout.view), f"{layout}, te")
-            first = megatron_files.load(next(megatron_files.iteration(view(layout.view)).glob("mp_rank_00*/model_optim_rng.pt")))
-            keys = [key for chunk in megatron_files.chunks_of(first) for key in chunk]
-            assert any(key.endswith(("layer_norm_weight", "linear_fc1.weight0")) for key in keys) and not any("local_experts" in k for k in keys)
+            got = source.check(view(layout.view), f"{layout}, te")
+            files = megatron_files.iteration(view(layout.view)).glob("mp_rank_00*/model_optim_rng.pt")  # of all stages
+            keys = [key for path in files for chunk in megatron_files.chunks_of(megatron_files.load(path)) for key in chunk]
+            assert any(key.endswith("layer_norm_weight") for key in keys)
+            assert any(key.endswith("linear_fc1.weight0") for key in keys) == bool(got.args.num_experts and got.args.moe_grouped_gemm)
+            assert any(".local_experts." in key for key in keys) == bool(got.args.num_experts and not got.args.moe_grouped_gemm)
         source.check(view("megatron/torch_dist"), "torch_dist, te")
 
 
