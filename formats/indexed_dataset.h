@@ -16,10 +16,10 @@
  * would write it, without a copy. Opening reads a few pages, whatever N is.
  *
  * Pointers. Writers always lay sequences back to back; that is believed after a look at both ends and at
- * some 250 places between. Where it is not so and the lengths sum to the size of .bin, the pointers are
- * the ones that numpy 2 let overflow past 2 GiB (NVIDIA/Megatron-LM #1519, #1672): they are computed from
- * the lengths instead. Otherwise each is taken as written. A sequence that does not lie inside of .bin is an
- * error of its own (-EIO) and of no other.
+ * a few places between. Where it is not so, the lengths sum to the size of .bin, and pointers either are
+ * right in their low 32 bits or lead out of .bin, they are the ones that numpy 2 let overflow past 2 GiB
+ * (NVIDIA/Megatron-LM #1519, #1672): they are computed from the lengths instead. Otherwise each is taken as
+ * written. A sequence that does not lie inside of .bin is an error of its own (-EIO) and of no other.
  *
  * After opening, all functions may be called from any number of threads.
  */
@@ -87,6 +87,10 @@ const char *mfs_indexed_dataset_warning(const struct mfs_indexed_dataset *d);
  * do this themselves, for the files they touch; the others do not. */
 int mfs_indexed_dataset_check(const struct mfs_indexed_dataset *d, struct mfs_error *err);
 
+/* Lets go of the mapped pages of the .idx files, not of the page cache: what a daemon does now and then, so that its
+ * resident size does not grow with the sequences it was asked for. Passes over many do it themselves. */
+void mfs_indexed_dataset_drop(const struct mfs_indexed_dataset *d);
+
 /* Arrays of the .idx as the concatenation would have them: lengths in tokens, pointers in bytes, document
  * entries, modes. [first, first+count) must lie inside (-EINVAL). -EINVAL also for a negative length. */
 int mfs_indexed_dataset_lengths(const struct mfs_indexed_dataset *d, uint64_t first, uint64_t count,
@@ -97,6 +101,11 @@ int mfs_indexed_dataset_documents(const struct mfs_indexed_dataset *d, uint64_t 
 				  uint64_t count, int64_t *ret, struct mfs_error *err);
 int mfs_indexed_dataset_modes(const struct mfs_indexed_dataset *d, uint64_t first, uint64_t count,
 			      int8_t *ret, struct mfs_error *err);
+
+/* Lengths of any sequences by their numbers, which must be below N (-EINVAL). */
+int mfs_indexed_dataset_gather_lengths(const struct mfs_indexed_dataset *d,
+				       const int32_t *sequences, uint64_t count, int32_t *ret,
+				       struct mfs_error *err);
 
 /* Tokens of the sequences [first, end): at once where pointers are contiguous, else by a pass over them. */
 int mfs_indexed_dataset_token_count(const struct mfs_indexed_dataset *d, uint64_t first,

@@ -7,7 +7,7 @@
  * the caller's (how much of its input that was). PREFIX.bin appears before PREFIX.idx: who finds an .idx
  * finds the whole dataset.
  *
- * One thread per writer.
+ * One thread per writer. After an error a writer can only be freed; what it saved can be resumed.
  */
 #ifndef MFS_INDEXED_DATASET_WRITE_H
 #define MFS_INDEXED_DATASET_WRITE_H
@@ -24,7 +24,7 @@ struct mfs_indexed_writer;
 enum mfs_dtype mfs_indexed_dtype_for(uint64_t vocab_size);
 
 /*
- * -EEXIST if PREFIX.idx is there already. Without resume an unfinished dataset is begun anew; with it,
+ * -EEXIST if PREFIX.idx is there already, or a PREFIX.bin that no interrupted writer has left. Without resume an unfinished dataset is begun anew; with it,
  * writing goes on behind the last journal and *ret_position is the number saved in it (0 if there is none).
  * -EINVAL: the unfinished one has another dtype, or its parts are shorter than its journal says.
  */

@@ -21,7 +21,7 @@ struct mfs_dataset_rules {
 	enum mfs_surplus_rule surplus_rule;
 	double surplus; /* --mid-level-dataset-surplus: 0.005 */
 	/* A last epoch of which less than 80 % is needed is shuffled by itself: since 2020-12 (39181113ee,
-	 * Megatron-LM 2.1). */
+	 * Megatron-LM 2.0). */
 	bool separate_last_epoch;
 	/* Weights of a blend are each dataset's share of the samples asked for: renormalize_blend_weights,
 	 * an option of core 0.9 and 0.10. */

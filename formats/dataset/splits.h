@@ -34,7 +34,7 @@ int mfs_splits_parse(const char *text, const struct mfs_dataset_rules *rules,
 struct mfs_splits mfs_splits_whole(enum mfs_split split);
 
 /* Sequences [*ret_first, *ret_end) of a dataset of so many. -ENODATA: the split's share is nothing, or rounds
- * to no sequence. */
+ * to no sequence; -EINVAL: rounding leads out of them. */
 int mfs_splits_range(const struct mfs_splits *s, enum mfs_split split, uint64_t sequences,
 		     uint64_t *ret_first, uint64_t *ret_end, struct mfs_error *err);
 

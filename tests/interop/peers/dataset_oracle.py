@@ -187,7 +187,7 @@ def interval(state, top):
 
 
 def random_weights(r):
-    n = r.choice([1, 2, 2, 3, 4, 5, 8, 9, 16, 33, 64, 100, 129, 300])
+    n = r.choice([1, 2, 2, 3, 4, 5, 8, 9, 16, 33, 64, 100, 129, 300, 700])
     kind = r.choice(["tied", "integers", "shares", "equal", "real", "skewed", "lengths"])
     if kind == "lengths":
         return [r.randrange(1, 10**9) for _ in range(n)]
@@ -307,8 +307,12 @@ def splits(r, helper, cases, counts):
             same("split", ours, theirs, (text, size))
         counts["splits"] += 1
         if "e" not in text and any(float(p) for p in parts):
+            theirs = before_core(text.replace(" ", ""), size)
+            if min(theirs)[0] < 0:  # document -1, Python's last one: refused
+                counts["splits that begin at -1"] += 1
+                continue
             old = numpy.frombuffer(helper("split", text.replace(" ", ""), "2.6", size), numpy.uint64).reshape(3, 2)
-            same("split before core", old, before_core(text.replace(" ", ""), size), (text, size))
+            same("split before core", old, theirs, (text, size))
             counts["splits of Megatron-LM 2"] += 1
 
 
