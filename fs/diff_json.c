@@ -1,5 +1,4 @@
 /* What a comparison has found, for a program. */
-#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,28 +6,7 @@
 
 #include "formats/ckpt/place.h"
 #include "fs/diff.h"
-
-/* Bytes that are no UTF-8 become '?', so that a key is never missing. */
-static json_t *text(const char *s)
-{
-	json_t *value = json_string(s);
-	char *copy;
-
-	if (value)
-		return value;
-	copy = strdup(s);
-	for (char *p = copy; p && *p; p++)
-		if (*p & 0x80)
-			*p = '?';
-	value = copy ? json_string(copy) : NULL;
-	free(copy);
-	return value;
-}
-
-static json_t *number(uint64_t n)
-{
-	return json_integer((json_int_t)n);
-}
+#include "fs/json.h"
 
 /* JSON knows no infinity and no NaN. */
 static json_t *real(double v)
@@ -41,7 +19,7 @@ static json_t *numbers(const uint64_t *list, unsigned count)
 	json_t *array = json_array();
 
 	for (unsigned i = 0; i < count; i++)
-		json_array_append_new(array, number(list[i]));
+		json_array_append_new(array, mfs_json_number(list[i]));
 	return array;
 }
 
@@ -50,10 +28,11 @@ static json_t *side(const struct mfs_diff_side *s)
 	json_t *o = json_object();
 	char form[160];
 
-	json_object_set_new(o, "path", text(s->path));
+	json_object_set_new(o, "path", mfs_json_string(s->path));
 	json_object_set_new(o, "iteration",
-			    s->is_hf ? json_null() : text(mfs_iteration_name(s->iteration)));
-	json_object_set_new(o, "form", text(mfs_diff_form(s, form, sizeof(form))));
+			    s->is_hf ? json_null()
+				     : mfs_json_string(mfs_iteration_name(s->iteration)));
+	json_object_set_new(o, "form", mfs_json_string(mfs_diff_form(s, form, sizeof(form))));
 	json_object_set_new(o, "optimizer", json_boolean(s->has_optimizer));
 	return o;
 }
@@ -65,9 +44,9 @@ static json_t *arguments(const struct mfs_diff *d)
 	for (uint32_t i = 0; i < d->argument_count; i++) {
 		json_t *o = json_object();
 
-		json_object_set_new(o, "name", text(d->arguments[i].name));
-		json_object_set_new(o, "a", text(d->arguments[i].a));
-		json_object_set_new(o, "b", text(d->arguments[i].b));
+		json_object_set_new(o, "name", mfs_json_string(d->arguments[i].name));
+		json_object_set_new(o, "a", mfs_json_string(d->arguments[i].a));
+		json_object_set_new(o, "b", mfs_json_string(d->arguments[i].b));
 		json_array_append_new(array, o);
 	}
 	return array;
@@ -83,8 +62,8 @@ static json_t *names(const struct mfs_diff *d, int which, uint64_t limit)
 
 		if (which ? p->a != NULL : p->b != NULL)
 			continue;
-		json_array_append_new(array, text(mfs_global_tensor_name(which ? p->b : p->a, name,
-									 sizeof(name))));
+		json_array_append_new(array, mfs_json_string(mfs_global_tensor_name(
+						     which ? p->b : p->a, name, sizeof(name))));
 	}
 	return array;
 }
@@ -93,7 +72,7 @@ static json_t *kind(const struct mfs_global_tensor *t)
 {
 	json_t *o = json_object();
 
-	json_object_set_new(o, "dtype", text(mfs_dtype_torch(t->dtype)));
+	json_object_set_new(o, "dtype", mfs_json_string(mfs_dtype_torch(t->dtype)));
 	json_object_set_new(o, "shape", numbers(t->shape, t->ndim));
 	return o;
 }
@@ -110,7 +89,7 @@ static json_t *first(const struct mfs_diff *d, const struct mfs_diff_pair *p)
 	mfs_diff_index(p, index, at, sizeof(at));
 	mfs_place_text(mfs_ckpt_args(d->sides[0].ckpt), p->a, index, place, sizeof(place));
 	json_object_set_new(o, "index", numbers(index, p->a->ndim));
-	json_object_set_new(o, "place", text(place));
+	json_object_set_new(o, "place", mfs_json_string(place));
 	json_object_set_new(o, "a", real(p->found.a));
 	json_object_set_new(o, "b", real(p->found.b));
 	return o;
@@ -128,14 +107,16 @@ static json_t *different(const struct mfs_diff *d, uint64_t limit)
 		if (!mfs_diff_pair_differs(p))
 			continue;
 		o = json_object();
-		json_object_set_new(o, "name",
-				    text(mfs_global_tensor_name(p->a, name, sizeof(name))));
+		json_object_set_new(
+			o, "name",
+			mfs_json_string(mfs_global_tensor_name(p->a, name, sizeof(name))));
 		json_object_set_new(o, "a", kind(p->a));
 		json_object_set_new(o, "b", kind(p->b));
-		json_object_set_new(o, "elements", number(p->found.elements));
-		json_object_set_new(o, "differing", number(p->found.differing));
-		json_object_set_new(o, "beyond_rounding", number(p->found.beyond_rounding));
-		json_object_set_new(o, "nan", number(p->found.nans));
+		json_object_set_new(o, "elements", mfs_json_number(p->found.elements));
+		json_object_set_new(o, "differing", mfs_json_number(p->found.differing));
+		json_object_set_new(o, "beyond_rounding",
+				    mfs_json_number(p->found.beyond_rounding));
+		json_object_set_new(o, "nan", mfs_json_number(p->found.nans));
 		json_object_set_new(o, "largest", real(p->found.largest));
 		json_object_set_new(o, "first", first(d, p));
 		json_array_append_new(array, o);
@@ -148,7 +129,7 @@ static json_t *notes(const struct mfs_diff *d)
 	json_t *array = json_array();
 
 	for (uint32_t i = 0; i < d->note_count; i++)
-		json_array_append_new(array, text(d->notes[i]));
+		json_array_append_new(array, mfs_json_string(d->notes[i]));
 	return array;
 }
 
@@ -161,10 +142,10 @@ void mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit)
 	json_object_set_new(o, "b", side(&d->sides[1]));
 	json_object_set_new(o, "optimizer_compared", json_boolean(d->optimizer));
 	json_object_set_new(o, "arguments", arguments(d));
-	json_object_set_new(o, "tensors_equal", number(d->equal));
-	json_object_set_new(o, "tensors_different", number(d->different));
-	json_object_set_new(o, "tensors_only_a", number(d->only_a));
-	json_object_set_new(o, "tensors_only_b", number(d->only_b));
+	json_object_set_new(o, "tensors_equal", mfs_json_number(d->equal));
+	json_object_set_new(o, "tensors_different", mfs_json_number(d->different));
+	json_object_set_new(o, "tensors_only_a", mfs_json_number(d->only_a));
+	json_object_set_new(o, "tensors_only_b", mfs_json_number(d->only_b));
 	json_object_set_new(o, "only_a", names(d, 0, limit));
 	json_object_set_new(o, "only_b", names(d, 1, limit));
 	json_object_set_new(o, "different", different(d, limit));

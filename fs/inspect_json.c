@@ -1,5 +1,4 @@
 #include <errno.h>
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,28 +6,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/model.h"
 #include "fs/inspect.h"
-
-/* null for NULL; bytes that are no UTF-8 become '?', so that a key is never missing. */
-static json_t *text(const char *s)
-{
-	json_t *value = s ? json_string(s) : json_null();
-	char *copy;
-
-	if (value)
-		return value;
-	copy = strdup(s);
-	for (char *p = copy; p && *p; p++)
-		if (*p & 0x80)
-			*p = '?';
-	value = copy ? json_string(copy) : NULL;
-	free(copy);
-	return value;
-}
-
-static json_t *number(uint64_t n)
-{
-	return json_integer((json_int_t)n);
-}
+#include "fs/json.h"
 
 /* null for MFS_UNSET. */
 static json_t *argument(int64_t n)
@@ -41,7 +19,7 @@ static json_t *texts(const char *const *list, uint32_t count)
 	json_t *array = json_array();
 
 	for (uint32_t i = 0; i < count; i++)
-		json_array_append_new(array, text(list[i]));
+		json_array_append_new(array, mfs_json_string(list[i]));
 	return array;
 }
 
@@ -50,7 +28,7 @@ static json_t *shape(const uint64_t *dims, unsigned ndim)
 	json_t *array = json_array();
 
 	for (unsigned i = 0; i < ndim; i++)
-		json_array_append_new(array, number(dims[i]));
+		json_array_append_new(array, mfs_json_number(dims[i]));
 	return array;
 }
 
@@ -66,10 +44,10 @@ static json_t *iterations(const struct mfs_inspection *in)
 		const char *reason = mfs_iteration_reason(it);
 		json_t *o = json_object();
 
-		json_object_set_new(o, "name", text(mfs_iteration_name(it)));
-		json_object_set_new(o, "format", text(mfs_iteration_format(it)));
+		json_object_set_new(o, "name", mfs_json_string(mfs_iteration_name(it)));
+		json_object_set_new(o, "format", mfs_json_string(mfs_iteration_format(it)));
 		json_object_set_new(o, "complete", json_boolean(!reason));
-		json_object_set_new(o, "reason", text(reason));
+		json_object_set_new(o, "reason", mfs_json_string(reason));
 		json_object_set_new(o, "latest", json_boolean(it == s->latest));
 		json_object_set_new(o, "mtime_ns", json_integer(mfs_iteration_mtime(it)));
 		json_array_append_new(array, o);
@@ -84,13 +62,13 @@ static json_t *layout(const struct mfs_layout *l)
 	if (l->stage_layers) {
 		stages = json_array();
 		for (uint32_t i = 0; i < l->vpp * l->pp; i++)
-			json_array_append_new(stages, number(l->stage_layers[i]));
+			json_array_append_new(stages, mfs_json_number(l->stage_layers[i]));
 	}
-	json_object_set_new(o, "tp", number(l->tp));
-	json_object_set_new(o, "pp", number(l->pp));
-	json_object_set_new(o, "vpp", number(l->vpp));
-	json_object_set_new(o, "ep", number(l->ep));
-	json_object_set_new(o, "etp", number(l->etp));
+	json_object_set_new(o, "tp", mfs_json_number(l->tp));
+	json_object_set_new(o, "pp", mfs_json_number(l->pp));
+	json_object_set_new(o, "vpp", mfs_json_number(l->vpp));
+	json_object_set_new(o, "ep", mfs_json_number(l->ep));
+	json_object_set_new(o, "etp", mfs_json_number(l->etp));
 	json_object_set_new(o, "stage_layers", stages);
 	return o;
 }
@@ -110,9 +88,9 @@ static json_t *arguments(const struct mfs_megatron_args *a)
 	json_object_set_new(o, "max_position_embeddings", argument(a->max_position_embeddings));
 	json_object_set_new(o, "vocab_size", argument(a->vocab_size));
 	json_object_set_new(o, "padded_vocab_size", argument(a->padded_vocab_size));
-	json_object_set_new(o, "params_dtype", text(a->params_dtype));
-	json_object_set_new(o, "tokenizer_type", text(a->tokenizer_type));
-	json_object_set_new(o, "tokenizer_model", text(a->tokenizer_model));
+	json_object_set_new(o, "params_dtype", mfs_json_string(a->params_dtype));
+	json_object_set_new(o, "tokenizer_type", mfs_json_string(a->tokenizer_type));
+	json_object_set_new(o, "tokenizer_model", mfs_json_string(a->tokenizer_model));
 	return o;
 }
 
@@ -126,10 +104,11 @@ static json_t *checkpoint(const struct mfs_inspection *in)
 		return json_null();
 	count = mfs_ckpt_warnings(in->ckpt, &warnings);
 	o = json_object();
-	json_object_set_new(o, "format", text(mfs_iteration_format(in->it)));
-	json_object_set_new(o, "files", number(mfs_fileset_count(mfs_ckpt_files(in->ckpt))));
-	json_object_set_new(o, "bytes", number(in->source_bytes));
-	json_object_set_new(o, "tensors", number(mfs_ckpt_count(in->ckpt)));
+	json_object_set_new(o, "format", mfs_json_string(mfs_iteration_format(in->it)));
+	json_object_set_new(o, "files",
+			    mfs_json_number(mfs_fileset_count(mfs_ckpt_files(in->ckpt))));
+	json_object_set_new(o, "bytes", mfs_json_number(in->source_bytes));
+	json_object_set_new(o, "tensors", mfs_json_number(mfs_ckpt_count(in->ckpt)));
 	json_object_set_new(o, "layout", layout(mfs_ckpt_layout(in->ckpt)));
 	json_object_set_new(o, "arguments", arguments(mfs_ckpt_args(in->ckpt)));
 	json_object_set_new(o, "warnings", texts(warnings, count));
@@ -142,7 +121,8 @@ static json_t *dtypes(const struct mfs_inspection *in)
 
 	for (unsigned t = 0; t < MFS_INSPECT_DTYPES; t++)
 		if (in->elements[t])
-			json_object_set_new(o, mfs_dtype_torch(t), number(in->elements[t]));
+			json_object_set_new(o, mfs_dtype_torch(t),
+					    mfs_json_number(in->elements[t]));
 	return o;
 }
 
@@ -154,20 +134,20 @@ static json_t *model(const struct mfs_inspection *in)
 	if (!m)
 		return json_null();
 	vocab = json_object();
-	json_object_set_new(vocab, "rows", number(m->vocab.rows));
-	json_object_set_new(vocab, "padded", number(m->vocab.padded));
-	json_object_set_new(vocab, "source", text(mfs_inspect_vocab_source(in)));
+	json_object_set_new(vocab, "rows", mfs_json_number(m->vocab.rows));
+	json_object_set_new(vocab, "padded", mfs_json_number(m->vocab.padded));
+	json_object_set_new(vocab, "source", mfs_json_string(mfs_inspect_vocab_source(in)));
 	o = json_object();
-	json_object_set_new(o, "family", text(mfs_model_family(m)));
-	json_object_set_new(o, "architecture", text(mfs_model_architecture(m)));
-	json_object_set_new(o, "parameters", number(m->parameters));
-	json_object_set_new(o, "bytes", number(m->bytes));
-	json_object_set_new(o, "dtype", text(mfs_dtype_torch(m->dtype)));
+	json_object_set_new(o, "family", mfs_json_string(mfs_model_family(m)));
+	json_object_set_new(o, "architecture", mfs_json_string(mfs_model_architecture(m)));
+	json_object_set_new(o, "parameters", mfs_json_number(m->parameters));
+	json_object_set_new(o, "bytes", mfs_json_number(m->bytes));
+	json_object_set_new(o, "dtype", mfs_json_string(mfs_dtype_torch(m->dtype)));
 	json_object_set_new(o, "elements", dtypes(in));
-	json_object_set_new(o, "tensors", number(m->target_count));
+	json_object_set_new(o, "tensors", mfs_json_number(m->target_count));
 	json_object_set_new(o, "tied_head", json_boolean(mfs_ckpt_args(in->ckpt)->tied));
 	json_object_set_new(o, "vocabulary", vocab);
-	json_object_set_new(o, "tokenizer", text(in->tokenizer));
+	json_object_set_new(o, "tokenizer", mfs_json_string(in->tokenizer));
 	json_object_set_new(o, "warnings", texts(m->warnings, m->warning_count));
 	return o;
 }
@@ -179,8 +159,9 @@ static json_t *files(const struct mfs_view *view)
 	for (uint32_t i = 0; view && i < view->count; i++) {
 		json_t *o = json_object();
 
-		json_object_set_new(o, "name", text(view->files[i].name));
-		json_object_set_new(o, "size", number(mfs_vfile_size(view->files[i].data)));
+		json_object_set_new(o, "name", mfs_json_string(view->files[i].name));
+		json_object_set_new(o, "size",
+				    mfs_json_number(mfs_vfile_size(view->files[i].data)));
 		json_array_append_new(array, o);
 	}
 	return array;
@@ -196,13 +177,13 @@ static json_t *tensors(const struct mfs_model *m)
 		json_t *o = json_object();
 
 		mfs_target_name(t, name, sizeof(name));
-		json_object_set_new(o, "name", text(name));
-		json_object_set_new(o, "dtype", text(mfs_dtype_torch(t->dtype)));
+		json_object_set_new(o, "name", mfs_json_string(name));
+		json_object_set_new(o, "dtype", mfs_json_string(mfs_dtype_torch(t->dtype)));
 		json_object_set_new(o, "shape", shape(t->shape, t->ndim));
-		json_object_set_new(o, "bytes", number(t->bytes));
-		json_object_set_new(
-			o, "megatron",
-			text(mfs_global_tensor_name(m->targets[i].src, name, sizeof(name))));
+		json_object_set_new(o, "bytes", mfs_json_number(t->bytes));
+		json_object_set_new(o, "megatron",
+				    mfs_json_string(mfs_global_tensor_name(m->targets[i].src, name,
+									   sizeof(name))));
 		json_array_append_new(array, o);
 	}
 	return array;
@@ -216,16 +197,18 @@ int mfs_inspect_json(const struct mfs_inspection *in)
 	json_t *o = json_object();
 	int rc;
 
-	json_object_set_new(o, "source", text(mfs_root_source(in->root)));
+	json_object_set_new(o, "source", mfs_json_string(mfs_root_source(in->root)));
 	json_object_set_new(o, "ok", json_boolean(in->good));
-	json_object_set_new(o, "tracker", text(s->tracker));
-	json_object_set_new(o, "latest", text(latest ? mfs_iteration_name(latest) : NULL));
-	json_object_set_new(o, "latest_reason", text(s->latest_reason));
+	json_object_set_new(o, "tracker", mfs_json_string(s->tracker));
+	json_object_set_new(o, "latest",
+			    mfs_json_string(latest ? mfs_iteration_name(latest) : NULL));
+	json_object_set_new(o, "latest_reason", mfs_json_string(s->latest_reason));
 	json_object_set_new(o, "iterations", iterations(in));
-	json_object_set_new(o, "described", text(in->it ? mfs_iteration_name(in->it) : NULL));
+	json_object_set_new(o, "described",
+			    mfs_json_string(in->it ? mfs_iteration_name(in->it) : NULL));
 	json_object_set_new(o, "checkpoint", checkpoint(in));
 	json_object_set_new(o, "model", model(in));
-	json_object_set_new(o, "error", text(why->code ? why->msg : NULL));
+	json_object_set_new(o, "error", mfs_json_string(why->code ? why->msg : NULL));
 	json_object_set_new(o, "files", files(in->view));
 	json_object_set_new(o, "hints", texts(in->hints, mfs_inspect_hints(in)));
 	if (in->tensors)

@@ -1,0 +1,12 @@
+/* JSON values for --json. */
+#ifndef MFS_FS_JSON_H
+#define MFS_FS_JSON_H
+
+#include <jansson.h>
+#include <stdint.h>
+
+/* null for NULL; bytes that are no UTF-8 become '?', so that a key is never missing. */
+json_t *mfs_json_string(const char *s);
+json_t *mfs_json_number(uint64_t n);
+
+#endif
