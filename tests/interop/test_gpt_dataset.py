@@ -17,8 +17,8 @@ ROOT = HERE.parent.parent
 SECONDS = 900
 TIMES = int(os.environ.get("MCOREFS_DATASET_CASES", "1"))
 
-CASES = {"gpt": 1500, "blend": 300, "exhaustive": 200, "sizes": 1000, "arguments": 3000, "splits": 2000, "shuffle": 300, "files": 100, "samples": 20}
-OLDER = {"0.10.0": ["gpt", "blend", "sizes", "splits"], "0.12.3": ["sizes"], "0.14.0": ["gpt", "blend", "sizes"], "0.15.3": ["gpt", "samples"]}
+CASES = {"gpt": 400, "blend": 80, "exhaustive": 60, "sizes": 400, "arguments": 1000, "splits": 600, "shuffle": 100, "files": 40, "samples": 8}
+OLDER = {"0.10.0": ["gpt", "blend", "sizes"], "0.12.3": ["sizes"], "0.14.0": ["gpt"]}
 
 
 @pytest.fixture(scope="session")
