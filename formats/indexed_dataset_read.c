@@ -94,41 +94,6 @@ int mfs_indexed_dataset_read(const struct mfs_indexed_dataset *d, uint64_t i, ui
 	return 0;
 }
 
-#define WIDEN_FROM(type)                                                                           \
-	do {                                                                                       \
-		const type *v_ = (const type *)from;                                               \
-                                                                                                   \
-		for (uint64_t k = 0; k < count; k++)                                               \
-			ret[k] = v_[k];                                                            \
-	} while (0)
-
-/* from is aligned for every dtype. */
-static bool widen(enum mfs_dtype dtype, const int64_t *from, uint64_t count, int64_t *ret)
-{
-	switch (dtype) {
-	case MFS_U8:
-		WIDEN_FROM(uint8_t);
-		return true;
-	case MFS_I8:
-		WIDEN_FROM(int8_t);
-		return true;
-	case MFS_I16:
-		WIDEN_FROM(int16_t);
-		return true;
-	case MFS_U16:
-		WIDEN_FROM(uint16_t);
-		return true;
-	case MFS_I32:
-		WIDEN_FROM(int32_t);
-		return true;
-	case MFS_I64:
-		WIDEN_FROM(int64_t);
-		return true;
-	default:
-		return false;
-	}
-}
-
 int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, uint64_t from,
 			       uint64_t count, int64_t *ret, struct mfs_error *err)
 {
@@ -141,7 +106,7 @@ int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, 
 		n = mfs_min_u64(count, WIDEN);
 		if (mfs_guard_copy(chunk, bytes, n * size))
 			rc = unreadable(d, i, err);
-		else if (!widen(d->info.dtype, chunk, n, ret))
+		else if (!mfs_dtype_widen(d->info.dtype, chunk, n, ret))
 			rc = mfs_fail(err, -ENOTSUP, "%s: tokens of type %s are no integers",
 				      mfs_idx_part_of(d, i)->name, mfs_dtype_torch(d->info.dtype));
 	}

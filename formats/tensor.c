@@ -97,3 +97,40 @@ const char *mfs_shape_text(const uint64_t *shape, unsigned ndim, char *text, siz
 		snprintf(text + used, size - used, "]");
 	return text;
 }
+
+#define WIDEN_FROM(type)                                                                           \
+	do {                                                                                       \
+		const type *v_ = (const type *)from;                                               \
+                                                                                                   \
+		for (uint64_t k = 0; k < count; k++)                                               \
+			ret[k] = v_[k];                                                            \
+	} while (0)
+
+bool mfs_dtype_widen(enum mfs_dtype dtype, const void *from, uint64_t count, int64_t *ret)
+{
+	switch (dtype) {
+	case MFS_U8:
+		WIDEN_FROM(uint8_t);
+		return true;
+	case MFS_I8:
+		WIDEN_FROM(int8_t);
+		return true;
+	case MFS_I16:
+		WIDEN_FROM(int16_t);
+		return true;
+	case MFS_U16:
+		WIDEN_FROM(uint16_t);
+		return true;
+	case MFS_I32:
+		WIDEN_FROM(int32_t);
+		return true;
+	case MFS_U32:
+		WIDEN_FROM(uint32_t);
+		return true;
+	case MFS_I64:
+		WIDEN_FROM(int64_t);
+		return true;
+	default:
+		return false;
+	}
+}

@@ -42,6 +42,9 @@ enum mfs_dtype mfs_dtype_from_storage(const char *class_name);
 /* The other way; NULL for a type without a storage class, which torch pickles with an untyped storage. */
 const char *mfs_dtype_storage(enum mfs_dtype t);
 
+/* Integers as int64; from is aligned for its type. False: the type is none of at most 32 bits, nor int64. */
+bool mfs_dtype_widen(enum mfs_dtype dtype, const void *from, uint64_t count, int64_t *ret);
+
 /* Elements (and bytes) of a shape; false on overflow. ndim 0 is one element. */
 bool mfs_shape_count(const uint64_t *shape, unsigned ndim, uint64_t *ret_count);
 

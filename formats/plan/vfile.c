@@ -12,7 +12,7 @@
 #include "formats/plan/gather.h"
 #include "formats/plan/plan.h"
 
-enum part_kind { PART_LITERAL, PART_SHARED, PART_ZEROS, PART_FILE, PART_TENSOR };
+enum part_kind { PART_LITERAL, PART_SHARED, PART_ZEROS, PART_FILE, PART_TENSOR, PART_COMPUTED };
 
 struct part {
 	enum part_kind kind;
@@ -29,6 +29,11 @@ struct part {
 			const struct mfs_target *target;
 			_Atomic(struct mfs_plan *) plan; /* NULL until first touch */
 		} tensor;
+		struct {
+			const struct mfs_computed *ops;
+			void *object;
+			uint64_t from;
+		} computed;
 	} u;
 };
 
@@ -36,6 +41,8 @@ struct mfs_vfile {
 	uint64_t size;
 	struct part *parts;
 	uint32_t count, capacity;
+	struct mfs_fileset
+		*tensors; /* whose tensors the last such part is of; NULL: there is none */
 	void *kept;
 	void (*release)(void *kept);
 	/* of a lazy file, which has no parts itself */
@@ -135,6 +142,18 @@ int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct
 	struct part part = {.kind = PART_TENSOR, .length = t->bytes};
 
 	part.u.tensor.target = t;
+	f->tensors = mfs_ckpt_files(t->ckpt);
+	return add_part(f, &part, err);
+}
+
+int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, void *object,
+			   uint64_t from, uint64_t len, struct mfs_error *err)
+{
+	struct part part = {.kind = PART_COMPUTED, .length = len};
+
+	part.u.computed.ops = ops;
+	part.u.computed.object = object;
+	part.u.computed.from = from;
 	return add_part(f, &part, err);
 }
 
@@ -269,6 +288,8 @@ static int gather_file(const struct part *part, uint64_t off, uint64_t len, stru
 	if (!rc && add_guarded(g, map + part->u.file.offset + off, len))
 		rc = mfs_fail(err, -EIO, "%s/%s: cannot be read", mfs_fileset_dir(set),
 			      mfs_fileset_name(set, file));
+	if (!rc)
+		mfs_fileset_served(set, len);
 	return rc;
 }
 
@@ -290,6 +311,10 @@ static int gather_part(struct part *part, uint64_t off, uint64_t len, struct mfs
 		return 0;
 	case PART_FILE:
 		return gather_file(part, off, len, g, err);
+	case PART_COMPUTED:
+		return part->u.computed.ops->read(part->u.computed.object,
+						  part->u.computed.from + off,
+						  mfs_gather_room(g, len), len, err);
 	default:
 		rc = get_plan(part, &plan, err);
 		return rc ? rc : mfs_plan_gather(plan, off, len, g, err);
@@ -398,21 +423,17 @@ void mfs_vfile_willneed(struct mfs_vfile *f, uint64_t off, uint64_t len)
 		else if (n && part->kind == PART_FILE)
 			mfs_fileset_willneed(part->u.file.set, part->u.file.index,
 					     part->u.file.offset + inside, n);
+		else if (n && part->kind == PART_COMPUTED && part->u.computed.ops->willneed)
+			part->u.computed.ops->willneed(part->u.computed.object,
+						       part->u.computed.from + inside, n);
 		off += n;
 		len -= n;
 	}
 }
 
+/* Files that pass through were counted when they were gathered. */
 void mfs_vfile_served(struct mfs_vfile *f, uint64_t bytes)
 {
-	if (get_parts(f, &f, NULL))
-		return;
-	for (uint32_t i = f->count; i-- > 0;) {
-		const struct part *part = &f->parts[i];
-
-		if (part->kind != PART_TENSOR)
-			continue;
-		mfs_fileset_served(mfs_ckpt_files(part->u.tensor.target->ckpt), bytes);
-		return;
-	}
+	if (!get_parts(f, &f, NULL) && f->tensors)
+		mfs_fileset_served(f->tensors, bytes);
 }

@@ -5,6 +5,7 @@
  *   file      a range of a source file, unchanged (tokenizer.json)
  *   zeros
  *   tensor    a tensor of the view, planned (plan.h) on first touch
+ *   computed  bytes that somebody computes whenever they are read (offsets of rows, an index)
  *
  * Built once by a view, then read by any number of threads without a lock: the plan of a tensor is
  * published with a compare-and-swap. No call holds a lock across I/O. A file of very many parts may have
@@ -46,6 +47,19 @@ int mfs_vfile_add_zeros(struct mfs_vfile *f, uint64_t len, struct mfs_error *err
 int mfs_vfile_add_file(struct mfs_vfile *f, struct mfs_fileset *set, uint32_t file, uint64_t off,
 		       uint64_t len, struct mfs_error *err);
 int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct mfs_error *err);
+
+/*
+ * Computed bytes: those of [from, from+len) of an object that read() knows. read() fills all of what it is
+ * asked for, at any offset and from any thread, without keeping what it has computed; it sees to it that
+ * sources are still the ones that were opened (-ESTALE). willneed may be NULL. The object must outlive the
+ * file.
+ */
+struct mfs_computed {
+	int (*read)(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err);
+	void (*willneed)(void *object, uint64_t off, uint64_t len);
+};
+int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, void *object,
+			   uint64_t from, uint64_t len, struct mfs_error *err);
 
 uint64_t mfs_vfile_size(const struct mfs_vfile *f);
 

@@ -8,7 +8,7 @@
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 export OMP_NUM_THREADS=1
-bench=$PWD/${O:-build}/obj/tests/bench/bench_dataset
+bench=$(realpath -m "${O:-build}")/obj/tests/bench/bench_dataset
 python=${MCOREFS_PYTHON:-${MCOREFS_VENVS:-${XDG_CACHE_HOME:-$HOME/.cache}/mcorefs-interop}/main/bin/python}
 documents=${BENCH_DOCUMENTS:-100000000}
 runs=${BENCH_RUNS:-3}

@@ -1,0 +1,87 @@
+/*
+ * The datasets of a mount: what stands below data/. Opened once, before anything is shown; views of them
+ * are opened when somebody enters them.
+ *
+ *   data/NAME/hf/                 a directory for datasets.load_from_disk
+ *   data/NAME/parquet/  npy/  jsonl/
+ *   data/NAME/megatron/           NAME.bin and NAME.idx: merged, repaired, or made of an HF dataset
+ *   data/NAME/samples/SPEC/       training samples in Megatron's order, as an HF dataset
+ *   data/NAME/cache/SPEC/         what Megatron takes as --data-cache-path
+ *
+ * NAME is a prefix's last part ("tales_text_document"), an HF dataset's directory (with _SPLIT behind it, if it
+ * has splits), what merge= says, or "blend" for what data_path= says, which has samples and cache alone.
+ */
+#ifndef MFS_FS_DATA_H
+#define MFS_FS_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/arena.h"
+#include "formats/base/error.h"
+#include "formats/dataset/splits.h"
+#include "fs/view.h"
+
+#define MFS_DATA_PATHS 64
+
+/* What a person may say about datasets (-o). NULL or 0: not said. */
+struct mfs_data_options {
+	const char
+		*paths[MFS_DATA_PATHS]; /* data=PATH, any number of times: a prefix, a directory */
+	unsigned path_count;
+	const char *merge;     /* merge=NAME: all indexed datasets as one, in sorted order */
+	const char *split;     /* split=99,1,0, as Megatron's --split */
+	const char *data_path; /* data_path=WORDS, as Megatron's --data-path */
+	const char *split_data_path[MFS_SPLITS]; /* train_data_path= and its like */
+	const char *data_args_path;		 /* a file of such words */
+	const char *megatron; /* megatron=VERSION, whose rules order samples; NULL: the newest */
+	const char
+		*tokenizer_id; /* tokenizer_id=FILE: JSON of what identifies Megatron's tokenizer */
+	const char *column;    /* of token ids in HF datasets; NULL: input_ids, or the only one */
+	const char *cache;     /* dataset_cache=DIR: takes the files that `datasets` writes */
+	bool has_eod;	       /* append_eod=ID: one more token behind each row of an HF dataset */
+	int64_t eod;
+	uint64_t vocab_size;  /* vocab_size=N: tokens at or above it are -EIO; 0: not looked at */
+	uint64_t arrow_batch; /* arrow_batch=SIZE in bytes; 0: MFS_ARROW_BATCH */
+};
+
+struct mfs_data;
+struct mfs_dataset;
+
+/* opt must outlive them. -ENOENT, -ENODATA: a path holds no dataset; -EEXIST: two of one name; what the
+ * readers fail with. Without any path -ENODATA. */
+int mfs_data_open(const struct mfs_data_options *opt, struct mfs_data **ret, struct mfs_error *err);
+void mfs_data_free(struct mfs_data *data);
+
+/* Whether SOURCE is one: a prefix of .idx and .bin, a directory of them, an HF dataset. */
+bool mfs_data_looks_like_one(const char *path);
+
+uint32_t mfs_data_count(const struct mfs_data *data);
+/* In order of names. */
+struct mfs_dataset *mfs_data_at(const struct mfs_data *data, uint32_t i);
+struct mfs_dataset *mfs_data_find(const struct mfs_data *data, const char *name, size_t len);
+
+const char *mfs_dataset_name(const struct mfs_dataset *d);
+int64_t mfs_dataset_mtime(const struct mfs_dataset *d);
+/* A sentence about what is wrong and was lived with; "" if nothing. */
+const char *mfs_dataset_warning(const struct mfs_dataset *d);
+
+/* Its entries: views ("hf") and directories of views ("samples"). */
+struct mfs_dataset_entry {
+	const char *name;
+	bool specs; /* a directory: any possible spec in it is a view */
+};
+/* NULL behind the last one. */
+const struct mfs_dataset_entry *mfs_dataset_entry(const struct mfs_dataset *d, unsigned i);
+
+/* name: "hf", "samples/train-s4096-n1000". Opened once; a failure is kept and reported again on every
+ * call. -ENOENT: no such view. Any thread. */
+int mfs_dataset_view(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
+		     struct mfs_error *err);
+/* Whether there is one, by its name alone: 0, -ENOENT (not a spec's form), -EINVAL (impossible). */
+int mfs_dataset_check_view(struct mfs_dataset *d, const char *name, struct mfs_error *err);
+/* Specs that a listing of "samples" or "cache" shows: examples that are possible. In arena. */
+int mfs_dataset_list(struct mfs_dataset *d, const char *dir, struct mfs_arena *arena,
+		     const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * One dataset as the builders of its views see it. Private to fs/data*.c and fs/view_data_*.c.
+ */
+#ifndef MFS_FS_DATA_I_H
+#define MFS_FS_DATA_I_H
+
+#include <pthread.h>
+
+#include "formats/dataset/rows.h"
+#include "formats/indexed_dataset.h"
+#include "fs/data.h"
+#include "fs/view.h"
+
+struct mfs_dataset {
+	const char *name;
+	const char
+		*path; /* as it was named: a prefix, a directory; NULL of a merge and of a blend */
+	const struct mfs_data_options *options;
+	const struct mfs_data *data;	     /* all datasets: what a blend's words name */
+	struct mfs_indexed_dataset *indexed; /* NULL: not made of .idx and .bin */
+	struct mfs_rows *rows;		     /* NULL: a blend, which has no rows but samples */
+	int64_t mtime_ns;
+
+	pthread_mutex_t lock; /* held while a view is opened; views is under it */
+	struct mfs_dataset_view {
+		char *name;
+		struct mfs_view *view;
+		struct mfs_error error;
+		struct mfs_dataset_view *next;
+	} * views;
+};
+
+/* Builders. *ret is freed with mfs_view_free(); d outlives it. The files of a view are
+ * plain names or have '/' in them (fs/view.h). */
+int mfs_data_view_hf(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err);
+int mfs_data_view_parquet(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err);
+int mfs_data_view_npy(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err);
+int mfs_data_view_jsonl(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err);
+int mfs_data_view_megatron(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err);
+
+/* Of directories of specs. check: 0, -ENOENT: no spec by its form, -EINVAL: an impossible one; reads
+ * nothing. list: examples, in arena. */
+int mfs_data_view_samples(struct mfs_dataset *d, const char *spec, struct mfs_view **ret,
+			  struct mfs_error *err);
+int mfs_data_check_samples(struct mfs_dataset *d, const char *spec, struct mfs_error *err);
+int mfs_data_list_samples(struct mfs_dataset *d, struct mfs_arena *arena, const char *const **ret,
+			  uint32_t *ret_count, struct mfs_error *err);
+int mfs_data_view_cache(struct mfs_dataset *d, const char *spec, struct mfs_view **ret,
+			struct mfs_error *err);
+int mfs_data_check_cache(struct mfs_dataset *d, const char *spec, struct mfs_error *err);
+int mfs_data_list_cache(struct mfs_dataset *d, struct mfs_arena *arena, const char *const **ret,
+			uint32_t *ret_count, struct mfs_error *err);
+
+#endif
