@@ -8,7 +8,9 @@
 
 #include "fs/commands.h"
 
-#define LONG_BASE 256 /* values of long options, above all characters */
+/* Values of long options, above all characters: switches, then those that take a value. */
+#define LONG_BASE   256
+#define VALUED_BASE (LONG_BASE + MFS_CMDLINE_SWITCHES)
 
 static bool stop(int *ret_exit, int code)
 {
@@ -24,7 +26,8 @@ static int letter_switch(const struct mfs_cmdline *c, int letter)
 	return at ? (int)(at - c->letters) : -1;
 }
 
-static bool take_number(struct mfs_cmdline *c, char **argv, int *ret_exit)
+/* option: as a person wrote it, "-n" or "--step". */
+static bool take_number(const char *command, const char *option, uint64_t *ret, int *ret_exit)
 {
 	unsigned long long n;
 	char *end;
@@ -32,10 +35,29 @@ static bool take_number(struct mfs_cmdline *c, char **argv, int *ret_exit)
 	errno = 0;
 	n = strtoull(optarg, &end, 10);
 	if (*optarg < '0' || *optarg > '9' || *end || errno)
-		return stop(ret_exit, mfs_usage_error("%s: option '-%c' takes a number, not '%s'",
-						      argv[0], c->number_letter, optarg));
-	*c->number = n;
+		return stop(ret_exit, mfs_usage_error("%s: option '%s' takes a number, not '%s'",
+						      command, option, optarg));
+	*ret = n;
 	return true;
+}
+
+static bool take_letter_number(struct mfs_cmdline *c, char **argv, int *ret_exit)
+{
+	const char option[] = {'-', c->number_letter, '\0'};
+
+	return take_number(argv[0], option, c->number, ret_exit);
+}
+
+static bool take_valued(const struct mfs_valued *v, char **argv, int *ret_exit)
+{
+	char option[64];
+
+	if (v->kind == MFS_VALUE_TEXT) {
+		*(const char **)v->value = optarg;
+		return true;
+	}
+	snprintf(option, sizeof(option), "--%s", v->name);
+	return take_number(argv[0], option, v->value, ret_exit);
 }
 
 /* True if parsing goes on. */
@@ -62,7 +84,9 @@ static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_ex
 		return stop(ret_exit, MFS_EXIT_USAGE);
 	default:
 		if (c->number && opt == c->number_letter)
-			return take_number(c, argv, ret_exit);
+			return take_letter_number(c, argv, ret_exit);
+		if (opt >= VALUED_BASE)
+			return take_valued(&c->valued[opt - VALUED_BASE], argv, ret_exit);
 		if (opt < LONG_BASE)
 			opt = LONG_BASE + letter_switch(c, opt);
 		*c->switches[opt - LONG_BASE].value = true;
@@ -85,9 +109,25 @@ static bool take_arguments(struct mfs_cmdline *c, int argc, char **argv, int *re
 	return true;
 }
 
+/* What getopt_long() is told, with an empty entry behind the last. */
+#define LONGS (MFS_CMDLINE_SWITCHES + MFS_CMDLINE_VALUED + 2)
+
+static void list_longs(const struct mfs_cmdline *c, struct option longs[LONGS])
+{
+	unsigned n = 0;
+
+	longs[n++] = (struct option){"help", no_argument, NULL, 'h'};
+	for (int i = 0; i < MFS_CMDLINE_SWITCHES && c->switches[i].name; i++)
+		longs[n++] = (struct option){c->switches[i].name, no_argument, NULL, LONG_BASE + i};
+	for (int i = 0; i < MFS_CMDLINE_VALUED && c->valued[i].name; i++)
+		longs[n++] = (struct option){c->valued[i].name, required_argument, NULL,
+					     VALUED_BASE + i};
+	longs[n] = (struct option){0};
+}
+
 bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit)
 {
-	struct option longs[MFS_CMDLINE_SWITCHES + 2] = {{"help", no_argument, NULL, 'h'}};
+	struct option longs[LONGS];
 	char shorts[32];
 	int opt;
 
@@ -95,9 +135,7 @@ bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_ex
 	if (c->number)
 		snprintf(shorts + strlen(shorts), sizeof(shorts) - strlen(shorts),
 			 "%c:", c->number_letter);
-	for (int i = 0; i < MFS_CMDLINE_SWITCHES && c->switches[i].name; i++)
-		longs[i + 1] =
-			(struct option){c->switches[i].name, no_argument, NULL, LONG_BASE + i};
+	list_longs(c, longs);
 	optind = 0; /* glibc: start over with another argv */
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1)

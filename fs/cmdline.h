@@ -1,4 +1,4 @@
-/* The command line of all commands but mounting: positional arguments, -o, and a few switches. */
+/* The command line of all commands but mounting: positional arguments, -o, switches, and options with a value. */
 #ifndef MFS_FS_CMDLINE_H
 #define MFS_FS_CMDLINE_H
 
@@ -9,10 +9,23 @@
 
 #define MFS_CMDLINE_ARGUMENTS 3
 #define MFS_CMDLINE_SWITCHES  8
+#define MFS_CMDLINE_VALUED    12
 
 struct mfs_switch {
 	const char *name; /* "json", of "--json" */
 	bool *value;
+};
+
+enum mfs_value_kind {
+	MFS_VALUE_TEXT,	  /* const char *, borrowed from argv */
+	MFS_VALUE_NUMBER, /* uint64_t, decimal */
+};
+
+/* An option with a value: --name VALUE or --name=VALUE. What is not given is left alone. */
+struct mfs_valued {
+	const char *name;
+	enum mfs_value_kind kind;
+	void *value; /* as kind says */
 };
 
 struct mfs_cmdline {
@@ -20,6 +33,7 @@ struct mfs_cmdline {
 	const char *help;  /* what it does, a few lines */
 	int min, max;	   /* positional arguments */
 	struct mfs_switch switches[MFS_CMDLINE_SWITCHES];
+	struct mfs_valued valued[MFS_CMDLINE_VALUED];
 	const char *letters; /* "qj": -q is the first switch, -j the second; NULL: none has one */
 	char number_letter;  /* 'n': -n N sets *number; 0: there is none */
 	uint64_t *number;

@@ -18,7 +18,9 @@ enum mfs_exit {
 	"  hf                       a HuggingFace model\n"                                           \
 	"  megatron/torch/tp2-pp4   a Megatron checkpoint at that layout; where it matters also\n"   \
 	"                           -ep, -etp, -vpp, -first, -last, in this order\n"                 \
-	"  megatron/torch_dist      one that is loaded at any layout\n"
+	"  megatron/torch_dist      one that is loaded at any layout\n"                              \
+	"  data/NAME/hf             a dataset for load_from_disk; also parquet, npy, jsonl,\n"       \
+	"                           megatron, samples/train-s4096, cache/s4096\n"
 
 int mfs_cmd_mount(int argc, char **argv);
 int mfs_cmd_inspect(int argc, char **argv);

@@ -17,7 +17,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/dataset/splits.h"
 #include "fs/view.h"
@@ -48,13 +47,17 @@ struct mfs_data_options {
 struct mfs_data;
 struct mfs_dataset;
 
-/* opt must outlive them. -ENOENT, -ENODATA: a path holds no dataset; -EEXIST: two of one name; what the
- * readers fail with. Without any path -ENODATA. */
-int mfs_data_open(const struct mfs_data_options *opt, struct mfs_data **ret, struct mfs_error *err);
+/* Those of source (NULL: none) and of opt->paths; opt must outlive them. -ENOENT, -ENODATA: a path holds no
+ * dataset; -EEXIST: two of one name; what the readers fail with. */
+int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct mfs_data **ret,
+		  struct mfs_error *err);
 void mfs_data_free(struct mfs_data *data);
 
-/* Whether SOURCE is one: a prefix of .idx and .bin, a directory of them, an HF dataset. */
+/* Whether SOURCE is one: a prefix of .idx and .bin (or one of these files), a directory of them, an HF
+ * dataset. */
 bool mfs_data_looks_like_one(const char *path);
+/* The absolute path of what may be a prefix, which itself is no file: *ret is freed by the caller. -ENOENT. */
+int mfs_data_path(const char *path, char **ret, struct mfs_error *err);
 
 uint32_t mfs_data_count(const struct mfs_data *data);
 /* In order of names. */
@@ -80,8 +83,9 @@ int mfs_dataset_view(struct mfs_dataset *d, const char *name, struct mfs_view **
 		     struct mfs_error *err);
 /* Whether there is one, by its name alone: 0, -ENOENT (not a spec's form), -EINVAL (impossible). */
 int mfs_dataset_check_view(struct mfs_dataset *d, const char *name, struct mfs_error *err);
-/* Specs that a listing of "samples" or "cache" shows: examples that are possible. In arena. */
-int mfs_dataset_list(struct mfs_dataset *d, const char *dir, struct mfs_arena *arena,
-		     const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
+/* Specs that a listing of "samples" or "cache" shows: examples that are possible. They live as long as the
+ * dataset. */
+int mfs_dataset_list(struct mfs_dataset *d, const char *dir, const char *const **ret,
+		     uint32_t *ret_count, struct mfs_error *err);
 
 #endif

@@ -6,28 +6,39 @@
 
 #include <pthread.h>
 
+#include "formats/base/arena.h"
 #include "formats/dataset/rows.h"
 #include "formats/indexed_dataset.h"
 #include "fs/data.h"
 #include "fs/view.h"
 
+/* A view that was asked for: opened, or why not. */
+struct mfs_dataset_view {
+	char *name;
+	struct mfs_view *view; /* NULL: error says why */
+	struct mfs_error error;
+	struct mfs_dataset_view *next;
+};
+
+struct mfs_dataset_listing {
+	const char *const *names; /* NULL: not listed yet */
+	uint32_t count;
+};
+
 struct mfs_dataset {
 	const char *name;
-	const char
-		*path; /* as it was named: a prefix, a directory; NULL of a merge and of a blend */
+	const char *path; /* as it was named, absolute; NULL of a merge and of a blend */
 	const struct mfs_data_options *options;
 	const struct mfs_data *data;	     /* all datasets: what a blend's words name */
 	struct mfs_indexed_dataset *indexed; /* NULL: not made of .idx and .bin */
 	struct mfs_rows *rows;		     /* NULL: a blend, which has no rows but samples */
+	struct mfs_rows *unchecked; /* what rows check the tokens of; NULL: nothing is looked at */
 	int64_t mtime_ns;
 
-	pthread_mutex_t lock; /* held while a view is opened; views is under it */
-	struct mfs_dataset_view {
-		char *name;
-		struct mfs_view *view;
-		struct mfs_error error;
-		struct mfs_dataset_view *next;
-	} * views;
+	pthread_mutex_t lock; /* what follows; held while a view is opened */
+	struct mfs_dataset_view *views;
+	struct mfs_arena arena; /* of listings */
+	struct mfs_dataset_listing samples, cache;
 };
 
 /* Builders. *ret is freed with mfs_view_free(); d outlives it. The files of a view are

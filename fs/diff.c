@@ -72,6 +72,8 @@ static int open_side(struct mfs_diff_side *s, const char *path,
 	rc = mfs_root_open(path, options, &s->root, err);
 	if (rc)
 		return rc;
+	if (!mfs_root_has_model(s->root))
+		return mfs_fail(err, -ENODATA, "'%s' holds datasets; diff compares models", path);
 	snapshot = mfs_root_snapshot(s->root);
 	if (!snapshot->latest)
 		return mfs_fail(err, -ENODATA, "'%s' has no latest iteration: %s", path,

@@ -11,7 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "formats/ckpt/ckpt.h"
 #include "formats/io/commit.h"
 #include "formats/io/write_engine.h"
 #include "fs/cmdline.h"
@@ -293,17 +292,6 @@ static int copy(struct export *x, struct mfs_error *err)
 	return rc;
 }
 
-/* Bytes were checked as they were read; this is about a source that changed just after. */
-static int check_source(const struct export *x, struct mfs_error *err)
-{
-	struct mfs_fileset *files = mfs_ckpt_files(x->view->ckpt);
-	int rc = 0;
-
-	for (uint32_t i = 0; i < mfs_fileset_count(files) && !rc; i++)
-		rc = mfs_fileset_check(files, i, err);
-	return rc;
-}
-
 /* Somebody else may have tidied up in the meantime. */
 static int check_files(const struct export *x, struct mfs_error *err)
 {
@@ -325,7 +313,8 @@ static int finish(struct export *x, struct mfs_error *err)
 	bool replaced = false;
 	int rc;
 
-	rc = check_source(x, err);
+	/* Bytes were checked as they were read; this is about a source that changed just after. */
+	rc = mfs_view_check_sources(x->view, err);
 	if (!rc)
 		rc = check_files(x, err);
 	if (rc)

@@ -3,6 +3,7 @@
 
 #include "fs/cmdline.h"
 #include "fs/commands.h"
+#include "fs/data.h"
 #include "fs/root.h"
 #include "fs/text.h"
 
@@ -34,9 +35,14 @@ static void print_view(const struct mfs_view *view, int indent)
 			    view->mtime_ns, indent, view->files[i].name, "");
 }
 
+static void print_dir(int64_t mtime_ns, int indent, const char *name)
+{
+	print_entry("dr-xr-xr-x", 0, mtime_ns, indent, name, "/");
+}
+
 static void print_directory(const struct mfs_iteration *it, int indent, const char *name)
 {
-	print_entry("dr-xr-xr-x", 0, mfs_iteration_mtime(it), indent, name, "/");
+	print_dir(mfs_iteration_mtime(it), indent, name);
 }
 
 /* An HF directory is named by what is in it alone, as in the mount. */
@@ -100,11 +106,94 @@ static int print_iteration(struct mfs_iteration *it)
 	return print_views(it, 2);
 }
 
-static int print_tree(struct mfs_root *root)
+/* ---- datasets ---- */
+
+static int print_specs(struct mfs_dataset *d, const char *dir, int indent)
+{
+	const char *const *names;
+	struct mfs_error err;
+	uint32_t count;
+
+	if (mfs_dataset_list(d, dir, &names, &count, &err)) {
+		fflush(stdout);
+		return mfs_command_failed("data/%s/%s: %s", mfs_dataset_name(d), dir, err.msg);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		print_dir(mfs_dataset_mtime(d), indent, names[i]);
+	return MFS_EXIT_OK;
+}
+
+/* The names of its views, whose files may be many, and specs as examples. */
+static int print_dataset(struct mfs_dataset *d, int indent)
+{
+	const struct mfs_dataset_entry *e;
+	int exit_code = MFS_EXIT_OK;
+
+	for (unsigned i = 0; (e = mfs_dataset_entry(d, i)); i++) {
+		print_dir(mfs_dataset_mtime(d), indent, e->name);
+		if (e->specs && print_specs(d, e->name, indent + 2))
+			exit_code = MFS_EXIT_FAILED;
+	}
+	return exit_code;
+}
+
+static int print_data(const struct mfs_data *data, int indent)
+{
+	int exit_code = MFS_EXIT_OK;
+
+	for (uint32_t i = 0; data && i < mfs_data_count(data); i++) {
+		struct mfs_dataset *d = mfs_data_at(data, i);
+
+		print_dir(mfs_dataset_mtime(d), indent, mfs_dataset_name(d));
+		if (print_dataset(d, indent + 2))
+			exit_code = MFS_EXIT_FAILED;
+	}
+	return exit_code;
+}
+
+static int print_all_data(const struct mfs_root *root)
+{
+	const struct mfs_data *data = mfs_root_data(root);
+	int64_t newest = 0;
+
+	if (!data)
+		return MFS_EXIT_OK;
+	for (uint32_t i = 0; i < mfs_data_count(data); i++)
+		if (mfs_dataset_mtime(mfs_data_at(data, i)) > newest)
+			newest = mfs_dataset_mtime(mfs_data_at(data, i));
+	print_dir(newest, 0, "data");
+	return print_data(data, 2);
+}
+
+static int print_data_place(const struct mfs_root *root, const struct mfs_place *place)
+{
+	struct mfs_dataset *d = place->dataset;
+	const struct mfs_dataset_entry *e;
+	struct mfs_view *view = NULL;
+	struct mfs_error err;
+
+	if (!d)
+		return print_data(mfs_root_data(root), 0);
+	if (!*place->view)
+		return print_dataset(d, 0);
+	for (unsigned i = 0; (e = mfs_dataset_entry(d, i)); i++)
+		if (e->specs && !strcmp(e->name, place->view))
+			return print_specs(d, e->name, 0);
+	if (mfs_dataset_view(d, place->view, &view, &err))
+		return mfs_command_failed("%s", err.msg);
+	print_view(view, 0);
+	return MFS_EXIT_OK;
+}
+
+/* ---- everything ---- */
+
+static int print_model(struct mfs_root *root)
 {
 	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
 	int exit_code = MFS_EXIT_OK;
 
+	if (!mfs_root_has_model(root))
+		return MFS_EXIT_OK;
 	if (!mfs_root_has_iterations(root))
 		return s->latest ? print_views(s->latest, 0)
 				 : mfs_command_failed("'%s' cannot be shown: %s",
@@ -124,12 +213,21 @@ static int print_tree(struct mfs_root *root)
 	return exit_code;
 }
 
-static int print_place(const struct mfs_place *place)
+static int print_tree(struct mfs_root *root)
+{
+	int exit_code = print_all_data(root);
+
+	return print_model(root) ? MFS_EXIT_FAILED : exit_code;
+}
+
+static int print_place(const struct mfs_root *root, const struct mfs_place *place)
 {
 	struct mfs_view *view = NULL;
 	struct mfs_ckpt *ckpt;
 	struct mfs_error err;
 
+	if (!place->iteration)
+		return print_data_place(root, place);
 	if (mfs_iteration_ckpt(place->iteration, &ckpt, &err))
 		return mfs_command_failed("%s", err.msg);
 	if (!*place->view)
@@ -158,7 +256,7 @@ static int list(const struct mfs_cmdline *c)
 	else if (mfs_root_find(root, c->arguments[1], &place, &err))
 		exit_code = mfs_command_failed("%s", err.msg);
 	else
-		exit_code = print_place(&place);
+		exit_code = print_place(root, &place);
 	mfs_root_free(root);
 	return exit_code;
 }

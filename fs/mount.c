@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@
 #include "formats/model/model.h"
 #include "fs/commands.h"
 #include "fs/daemon.h"
+#include "fs/data.h"
 #include "fs/fuse_session.h"
 #include "fs/log.h"
 #include "fs/options.h"
@@ -37,8 +39,13 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 {
 	struct stat st;
 
-	if (!realpath(opt->source, ret->source))
-		return mfs_command_failed("%s: %s", opt->source, strerror(errno));
+	struct mfs_error err;
+	char *source;
+
+	if (mfs_data_path(opt->source, &source, &err))
+		return mfs_command_failed("%s", err.msg);
+	snprintf(ret->source, sizeof(ret->source), "%s", source);
+	free(source);
 	if (!realpath(opt->mountpoint, ret->mountpoint) || stat(ret->mountpoint, &st)) {
 		mfs_command_failed("cannot mount on %s: %s%s", opt->mountpoint, strerror(errno),
 				   errno == ENOTCONN ? " (a dead mount: umount it first)" : "");
@@ -55,6 +62,16 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 		return MFS_EXIT_MOUNT;
 	}
 	return MFS_EXIT_OK;
+}
+
+static void log_data_warnings(const struct mfs_data *data)
+{
+	for (uint32_t i = 0; data && i < mfs_data_count(data); i++) {
+		const char *warning = mfs_dataset_warning(mfs_data_at(data, i));
+
+		if (*warning)
+			mfs_log(LOG_WARNING, "%s", warning);
+	}
 }
 
 static void log_warnings(uint32_t count, const char *const *warnings)
@@ -79,6 +96,9 @@ static int open_latest(struct mfs_root *root, struct mfs_error *err)
 	uint32_t count;
 	int rc;
 
+	log_data_warnings(mfs_root_data(root));
+	if (!mfs_root_has_model(root))
+		return 0;
 	if (!latest)
 		return mfs_fail(err, -ENODATA, "%s: %s", mfs_root_source(root),
 				mfs_root_snapshot(root)->latest_reason);

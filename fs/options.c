@@ -6,8 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/dataset/rules.h"
 
 struct option_row;
 
@@ -115,6 +117,7 @@ static int set_vocab_size(struct mfs_options *opt, const struct option_row *row,
 				"option '%s' takes a number of tokens or 'tokenizer', not '%s'",
 				row->name, value);
 	opt->view.vocab_size = v;
+	opt->data.vocab_size = v;
 	return 0;
 }
 
@@ -152,6 +155,126 @@ static int set_no_optim(struct mfs_options *opt, const struct option_row *row, c
 	return 0;
 }
 
+/* ---- of datasets ---- */
+
+/* A daemon leaves its working directory. */
+static int replace_path(const char **field, const char *value, struct mfs_error *err)
+{
+	char *cwd = *value == '/' ? NULL : getcwd(NULL, 0), *path = NULL;
+	int rc;
+
+	if (!cwd)
+		return replace_string(field, value, err);
+	rc = asprintf(&path, "%s/%s", cwd, value) < 0 ? mfs_fail_nomem(err)
+						      : replace_string(field, path, err);
+	free(path);
+	free(cwd);
+	return rc;
+}
+
+static int add_data(struct mfs_options *opt, const struct option_row *row, const char *value,
+		    struct mfs_error *err)
+{
+	struct mfs_data_options *data = &opt->data;
+
+	if (data->path_count == MFS_DATA_PATHS)
+		return mfs_fail(err, -EINVAL,
+				"option '%s' was given more than %u times: name a directory",
+				row->name, MFS_DATA_PATHS);
+	return replace_path(&data->paths[data->path_count++], value, err);
+}
+
+/* Options that are kept as they are written: which field each is, by its name. */
+static const char **data_text(struct mfs_data_options *data, const char *name)
+{
+	const struct {
+		const char *name;
+		const char **field;
+	} fields[] = {
+		{"split", &data->split},
+		{"data_path", &data->data_path},
+		{"train_data_path", &data->split_data_path[MFS_TRAIN]},
+		{"valid_data_path", &data->split_data_path[MFS_VALID]},
+		{"test_data_path", &data->split_data_path[MFS_TEST]},
+		{"column", &data->column},
+		{"data_args_path", &data->data_args_path},
+		{"tokenizer_id", &data->tokenizer_id},
+		{"dataset_cache", &data->cache},
+	};
+
+	for (size_t i = 0; i < sizeof(fields) / sizeof(*fields); i++)
+		if (!strcmp(fields[i].name, name))
+			return fields[i].field;
+	return NULL;
+}
+
+static int set_data_text(struct mfs_options *opt, const struct option_row *row, const char *value,
+			 struct mfs_error *err)
+{
+	return replace_string(data_text(&opt->data, row->name), value, err);
+}
+
+static int set_data_file(struct mfs_options *opt, const struct option_row *row, const char *value,
+			 struct mfs_error *err)
+{
+	return replace_path(data_text(&opt->data, row->name), value, err);
+}
+
+static int set_split(struct mfs_options *opt, const struct option_row *row, const char *value,
+		     struct mfs_error *err)
+{
+	const struct mfs_dataset_rules rules = mfs_dataset_rules_default();
+	struct mfs_splits splits;
+	int rc = mfs_splits_parse(value, &rules, &splits, err);
+
+	return rc ? rc : set_data_text(opt, row, value, err);
+}
+
+static int set_merge(struct mfs_options *opt, const struct option_row *row, const char *value,
+		     struct mfs_error *err)
+{
+	if (strchr(value, '/') || *value == '.')
+		return mfs_fail(err, -EINVAL, "option '%s' takes the name of a dataset, not '%s'",
+				row->name, value);
+	return replace_string(&opt->data.merge, value, err);
+}
+
+static int set_megatron(struct mfs_options *opt, const struct option_row *row, const char *value,
+			struct mfs_error *err)
+{
+	struct mfs_dataset_rules rules;
+	int rc = mfs_dataset_rules_of(value, &rules, err);
+
+	(void)row;
+	return rc ? rc : replace_string(&opt->data.megatron, value, err);
+}
+
+static int set_append_eod(struct mfs_options *opt, const struct option_row *row, const char *value,
+			  struct mfs_error *err)
+{
+	const char *end;
+	uint64_t v;
+
+	if (parse_digits(value, &end, &v) || *end || v > INT64_MAX)
+		return mfs_fail(err, -EINVAL, "option '%s' takes a token's id, not '%s'", row->name,
+				value);
+	opt->data.has_eod = true;
+	opt->data.eod = (int64_t)v;
+	return 0;
+}
+
+static int set_arrow_batch(struct mfs_options *opt, const struct option_row *row, const char *value,
+			   struct mfs_error *err)
+{
+	uint64_t v;
+
+	if (mfs_parse_size(value, &v) || !v)
+		return mfs_fail(err, -EINVAL, "option '%s' takes a size like 256MiB, not '%s'",
+				row->name, value);
+	opt->data.arrow_batch = v;
+	return 0;
+}
+
 /* What mount(8), fstab and autofs pass along without a meaning for us stands here on purpose:
  * nosuid and nodev are libfuse's default, and a read-only mount keeps no access times. */
 static const struct option_row table[] = {
@@ -161,6 +284,21 @@ static const struct option_row table[] = {
 	{"shard_size", VALUED, set_shard_size},
 	{"spec", VALUED, set_spec},
 	{"no_optim", BARE, set_no_optim},
+
+	{"data", VALUED, add_data},
+	{"merge", VALUED, set_merge},
+	{"split", VALUED, set_split},
+	{"data_path", VALUED, set_data_text},
+	{"train_data_path", VALUED, set_data_text},
+	{"valid_data_path", VALUED, set_data_text},
+	{"test_data_path", VALUED, set_data_text},
+	{"data_args_path", VALUED, set_data_file},
+	{"megatron", VALUED, set_megatron},
+	{"tokenizer_id", VALUED, set_data_file},
+	{"column", VALUED, set_data_text},
+	{"dataset_cache", VALUED, set_data_file},
+	{"append_eod", VALUED, set_append_eod},
+	{"arrow_batch", VALUED, set_arrow_batch},
 
 	{"allow_other", BARE, allow_other},
 	{"allow_root", BARE, allow_other},
@@ -260,6 +398,7 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 
 	if (!copy)
 		return mfs_fail_nomem(err);
+	opt->view.data = &opt->data;
 	while (!rc && *rest) {
 		char *name = next_option(&rest);
 
@@ -315,10 +454,22 @@ int mfs_options_parse_mount(int argc, char **argv, struct mfs_options *opt, stru
 	return 0;
 }
 
+static void release_data(struct mfs_data_options *data)
+{
+	for (unsigned i = 0; i < data->path_count; i++)
+		free((char *)data->paths[i]);
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+		if (table[i].apply && data_text(data, table[i].name))
+			free((char *)*data_text(data, table[i].name));
+	free((char *)data->merge);
+	free((char *)data->megatron);
+}
+
 void mfs_options_release(struct mfs_options *opt)
 {
 	free((char *)opt->view.arch);
 	free((char *)opt->view.ref);
+	release_data(&opt->data);
 	mfs_buf_release(&opt->fuse);
 	memset(opt, 0, sizeof(*opt));
 }

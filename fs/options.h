@@ -12,15 +12,18 @@
 
 #include "formats/base/buf.h"
 #include "formats/base/error.h"
+#include "fs/data.h"
 #include "fs/view.h"
 
 struct mfs_options {
 	struct mfs_view_options view; /* arch and ref are owned by the options */
-	const char *source;	      /* borrowed from argv */
-	const char *mountpoint;	      /* borrowed from argv */
-	bool foreground;	      /* -f */
-	bool debug;		      /* -d */
-	bool single_thread;	      /* -s */
+	struct mfs_data_options
+		data; /* what view.data points to once an option was parsed; strings are owned */
+	const char *source;	/* borrowed from argv */
+	const char *mountpoint; /* borrowed from argv */
+	bool foreground;	/* -f */
+	bool debug;		/* -d */
+	bool single_thread;	/* -s */
 	bool allow_other;
 	struct mfs_buf fuse; /* what libfuse is to know, as a list: "allow_other,max_read=65536" */
 };

@@ -13,6 +13,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/model/hf_ckpt.h"
+#include "fs/data.h"
 #include "fs/iteration.h"
 #include "fs/tracker.h"
 
@@ -29,12 +30,15 @@ enum source_kind {
 	SOURCE_ROOT,	  /* iterations and a tracker */
 	SOURCE_ITERATION, /* one of them */
 	SOURCE_HF,
+	SOURCE_DATA, /* datasets alone */
 };
 
 struct mfs_root {
 	char *source; /* absolute */
 	char *arch, *ref;
 	struct mfs_view_options options;
+	struct mfs_data_options no_data; /* where nothing was said of datasets */
+	struct mfs_data *data;		 /* NULL: none */
 	enum source_kind kind;
 	_Atomic(struct held_snapshot *) snapshot;
 	_Atomic int64_t looked; /* monotonic ns of the last look */
@@ -315,13 +319,15 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 	struct held_snapshot *old = atomic_load(&root->snapshot), *now = NULL;
 	const struct mfs_root_snapshot *before = old ? &old->public : NULL;
 	struct candidates c = {0};
-	int rc;
+	int rc = 0;
 
 	/* The tracker first: what it names was complete before the directory is listed. */
 	if (root->kind == SOURCE_ROOT)
 		mfs_tracker_read(root->source, &root->tracker);
-	rc = root->kind == SOURCE_ROOT ? list_candidates(root->source, &c, err)
-				       : list_single(root, &c, err);
+	if (root->kind == SOURCE_ROOT)
+		rc = list_candidates(root->source, &c, err);
+	else if (root->kind != SOURCE_DATA)
+		rc = list_single(root, &c, err);
 	if (rc)
 		goto done;
 	now = calloc(1, sizeof(*now));
@@ -346,7 +352,7 @@ int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err)
 {
 	int rc;
 
-	if (root->kind == SOURCE_HF && atomic_load(&root->snapshot))
+	if ((root->kind == SOURCE_HF || root->kind == SOURCE_DATA) && atomic_load(&root->snapshot))
 		return 0;
 	if (force) {
 		pthread_mutex_lock(&root->refresh);
@@ -402,15 +408,19 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 		root->kind = SOURCE_ROOT;
 	else if (rc)
 		return rc;
+	else if (mfs_data_looks_like_one(root->source))
+		root->kind = SOURCE_DATA;
 	else if (mfs_iteration_number(base, &number))
 		root->kind = SOURCE_ITERATION;
 	else
-		return mfs_fail(err, -ENODATA,
-				"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
-				"or release/ (a checkpoint root), for .metadata, metadata.json, "
-				"*.distcp or mp_rank_*/ (one iteration), and for config.json with "
-				"model*.safetensors or pytorch_model*.bin (a HuggingFace model)",
-				root->source, MFS_TRACKER_FILE);
+		return mfs_fail(
+			err, -ENODATA,
+			"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
+			"or release/ (a checkpoint root), for .metadata, metadata.json, "
+			"*.distcp or mp_rank_*/ (one iteration), for config.json with "
+			"model*.safetensors or pytorch_model*.bin (a HuggingFace model), and for "
+			"*.idx with *.bin or *.arrow (datasets)",
+			root->source, MFS_TRACKER_FILE);
 	/* What passes through unchanged passes from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)
 		root->options.ref = root->source;
@@ -421,15 +431,33 @@ static int resolve(struct mfs_root *root, const char *source, struct mfs_error *
 {
 	struct stat st;
 
-	root->source = realpath(source, NULL);
-	if (!root->source || stat(root->source, &st))
+	int rc = mfs_data_path(source, &root->source, err);
+
+	if (rc)
+		return rc;
+	if (mfs_root_stat(root, &st))
 		return mfs_fail(err, -errno, "'%s': %s", source, strerror(errno));
-	if (!S_ISDIR(st.st_mode))
+	if (S_ISDIR(st.st_mode))
+		return 0;
+	root->kind = SOURCE_DATA;
+	if (!mfs_data_looks_like_one(root->source))
 		return mfs_fail(err, -ENOTDIR,
-				"'%s' is not a directory: name a checkpoint root, one iteration or "
-				"a HuggingFace model",
+				"'%s' is not a directory: name a checkpoint root, one iteration, "
+				"a HuggingFace model or a dataset",
 				source);
 	return 0;
+}
+
+/* What SOURCE holds itself, and what options add. */
+static int open_data(struct mfs_root *root, struct mfs_error *err)
+{
+	const bool alone = root->kind == SOURCE_DATA;
+
+	if (!root->options.data)
+		root->options.data = &root->no_data;
+	if (!alone && !root->options.data->path_count)
+		return 0;
+	return mfs_data_open(alone ? root->source : NULL, root->options.data, &root->data, err);
 }
 
 int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
@@ -446,8 +474,10 @@ int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct
 		rc = mfs_fail_nomem(err);
 	if (!rc)
 		rc = resolve(root, source, err);
-	if (!rc)
+	if (!rc && root->kind != SOURCE_DATA)
 		rc = detect(root, err);
+	if (!rc)
+		rc = open_data(root, err);
 	if (!rc)
 		rc = mfs_root_refresh(root, true, err);
 	if (rc) {
@@ -475,6 +505,7 @@ void mfs_root_free(struct mfs_root *root)
 		mfs_iteration_free(it);
 	}
 	pthread_mutex_destroy(&root->refresh);
+	mfs_data_free(root->data);
 	free(root->arch);
 	free(root->ref);
 	free(root->source);
@@ -491,7 +522,27 @@ const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root)
 	return &atomic_load(&root->snapshot)->public;
 }
 
+int mfs_root_stat(const struct mfs_root *root, struct stat *ret)
+{
+	char idx[PATH_MAX];
+
+	if (!stat(root->source, ret))
+		return 0;
+	snprintf(idx, sizeof(idx), "%s.idx", root->source);
+	return stat(idx, ret);
+}
+
 bool mfs_root_has_iterations(const struct mfs_root *root)
 {
-	return root->kind != SOURCE_HF;
+	return root->kind == SOURCE_ROOT || root->kind == SOURCE_ITERATION;
+}
+
+bool mfs_root_has_model(const struct mfs_root *root)
+{
+	return root->kind != SOURCE_DATA;
+}
+
+struct mfs_data *mfs_root_data(const struct mfs_root *root)
+{
+	return root->data;
 }

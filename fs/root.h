@@ -1,6 +1,7 @@
 /*
- * SOURCE as a person names it: a checkpoint root with its iterations, one iteration directory, or an
- * HF directory, which counts as one iteration that has no directory of its own.
+ * SOURCE as a person names it: a checkpoint root with its iterations, one iteration directory, an
+ * HF directory, which counts as one iteration that has no directory of its own, or datasets (fs/data.h). Datasets may
+ * stand beside each of the others.
  *
  * A root lives: a training run adds iterations and moves its tracker. mfs_root_refresh() looks again
  * and adds what has become complete; what was once shown stays valid until mfs_root_free(). Readers
@@ -19,7 +20,10 @@
 #include "fs/view.h"
 
 struct mfs_ckpt;
+struct mfs_data;
+struct mfs_dataset;
 struct mfs_iteration;
+struct stat;
 struct mfs_root;
 
 /* The iterations as of one look, complete or not, ascending by number ("release" first). */
@@ -31,16 +35,22 @@ struct mfs_root_snapshot {
 	const char *tracker; /* what the tracker says ("40", "release"); NULL without one */
 };
 
-/* -ENOENT, -ENOTDIR; -ENODATA if SOURCE is none of these (the message says what was looked for). An
- * incomplete iteration is not an error here. opt is copied; for an HF directory, its ref is the directory
- * itself unless another one is given. */
+/* -ENOENT, -ENOTDIR; -ENODATA if SOURCE is none of these (the message says what was looked for); what
+ * mfs_data_open() fails with. An incomplete iteration is not an error here. opt is copied, but for its data, which
+ * must outlive the root; for an HF directory, its ref is the directory itself unless another one is given. */
 int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
 		  struct mfs_error *err);
 void mfs_root_free(struct mfs_root *root);
 
 const char *mfs_root_source(const struct mfs_root *root);
-/* False: SOURCE is an HF directory, and latest of the snapshot is the model. */
+/* The directory, or for a prefix its .idx. Sets errno. */
+int mfs_root_stat(const struct mfs_root *root, struct stat *ret);
+/* False: SOURCE is an HF directory, and latest of the snapshot is the model; or datasets. */
 bool mfs_root_has_iterations(const struct mfs_root *root);
+/* False: datasets alone; the snapshot is empty. */
+bool mfs_root_has_model(const struct mfs_root *root);
+/* NULL: none. */
+struct mfs_data *mfs_root_data(const struct mfs_root *root);
 /* Looks at the directory again; at most once a second unless forced. */
 int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err);
 const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root);
@@ -69,9 +79,10 @@ int mfs_iteration_layouts(struct mfs_iteration *it, const char *const **ret, uin
 /* A directory of the tree, as a VIEW argument names it. */
 #define MFS_VIEW_NAME_SIZE 256
 struct mfs_place {
-	struct mfs_iteration *iteration;
-	/* The view, or the directory above views, within the iteration, without '/' at its ends: "hf",
-	 * "megatron/torch/tp2-pp1", "megatron/torch", "megatron", "". */
+	struct mfs_iteration *iteration; /* NULL: of a dataset, or of none */
+	struct mfs_dataset *dataset;	 /* NULL with iteration NULL: "data" itself */
+	/* The view, or the directory above views, within the iteration or dataset, without '/' at its ends: "hf",
+	 * "megatron/torch/tp2-pp1", "megatron/torch", "megatron", "samples", "". */
 	char view[MFS_VIEW_NAME_SIZE];
 };
 
@@ -82,8 +93,8 @@ const char *mfs_place_name(const struct mfs_root *root, const struct mfs_place *
 			   char text[MFS_PLACE_NAME]);
 
 /* "hf", "megatron/torch_dist" (of the latest), "latest/hf", "iter_0000040/hf"; of an HF directory without
- * the iteration. NULL means "hf". That there is such a layout has not been looked at. -ENOENT with what
- * could have been named; -ENODATA: there is no latest. */
+ * the iteration; "data/NAME/hf" of a dataset. NULL means "hf", or that of the only dataset. That there is such a
+ * layout or spec has not been looked at. -ENOENT with what could have been named; -ENODATA: there is no latest. */
 int mfs_root_find(struct mfs_root *root, const char *name, struct mfs_place *ret,
 		  struct mfs_error *err);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/tree_i.h"
+#include "fs/view_owner.h"
 
 #define BLOCK_SIZE (1 << 20) /* what st_blksize advises: one request of the kernel's largest size */
 
@@ -60,9 +61,13 @@ static int add_shown(struct mfs_tree *tree, struct mfs_iteration *it, mode_t typ
 static int build_top(struct mfs_tree *tree, const struct mfs_root_snapshot *snapshot,
 		     struct mfs_error *err)
 {
-	struct mfs_dir *dir = mfs_tree_new_dir(tree, snapshot->count + 1, 0);
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, snapshot->count + 2, 0);
 	int rc = dir ? 0 : mfs_fail_nomem(err);
 
+	if (!rc && tree->data) {
+		mfs_tree_add_entry(dir, tree->data);
+		dir->mtime_ns = tree->data->mtime_ns;
+	}
 	if (!rc && snapshot->latest)
 		rc = add_shown(tree, snapshot->latest, S_IFLNK, dir, err);
 	for (uint32_t i = 0; i < snapshot->count && !rc; i++) {
@@ -77,11 +82,13 @@ static int build_top(struct mfs_tree *tree, const struct mfs_root_snapshot *snap
 static int build_flat_top(struct mfs_tree *tree, const struct mfs_root_snapshot *snapshot,
 			  struct mfs_error *err)
 {
-	if (!snapshot->latest)
+	const bool model = mfs_root_has_model(tree->root);
+
+	if (model && !snapshot->latest)
 		return mfs_fail(err, -ENODATA, "'%s' cannot be shown: %s",
 				mfs_root_source(tree->root), snapshot->latest_reason);
-	tree->top->mtime_ns = mfs_iteration_mtime(snapshot->latest);
-	return mfs_tree_fill_iteration(tree, tree->top, snapshot->latest, err);
+	tree->top->mtime_ns = model ? mfs_iteration_mtime(snapshot->latest) : tree->data->mtime_ns;
+	return mfs_tree_fill_flat(tree, model ? snapshot->latest : NULL, tree->data, err);
 }
 
 static int show_snapshot(struct mfs_tree *tree, struct mfs_error *err)
@@ -122,7 +129,7 @@ int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error 
 	struct stat st;
 	int rc;
 
-	if (stat(mfs_root_source(root), &st))
+	if (mfs_root_stat(root, &st))
 		return mfs_fail(err, -errno, "%s: %s", mfs_root_source(root), strerror(errno));
 	tree = calloc(1, sizeof(*tree));
 	if (!tree)
@@ -137,8 +144,11 @@ int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error 
 	if (!rc) {
 		tree->top->mode = tree->dir_mode;
 		tree->top->moves = !tree->flat;
-		rc = show_snapshot(tree, err);
+		if (mfs_root_data(root))
+			rc = mfs_tree_new_data(tree, mfs_root_data(root), &tree->data, err);
 	}
+	if (!rc)
+		rc = show_snapshot(tree, err);
 	if (rc) {
 		mfs_tree_free(tree);
 		return rc;
@@ -189,7 +199,7 @@ static int open_view(struct mfs_tree *tree, struct mfs_node *node, struct mfs_no
 			return rc;
 		}
 	}
-	rc = mfs_iteration_view(node->iteration, node->view, &view, err);
+	rc = node->owner->view(node->object, node->view, &view, err);
 	return rc ? rc : show_view(tree, node, view, err);
 }
 
@@ -197,7 +207,7 @@ static int open_layouts(struct mfs_tree *tree, struct mfs_node *node, struct mfs
 {
 	const char *const *names;
 	uint32_t count;
-	int rc = mfs_iteration_layouts(node->iteration, &names, &count, err);
+	int rc = node->owner->list(node->object, node->view, &names, &count, err);
 
 	if (rc)
 		return rc;
@@ -245,7 +255,7 @@ static int add_unlisted(struct mfs_tree *tree, struct mfs_node *node, const char
 	if (tree->unlisted >= MFS_TREE_UNLISTED)
 		return mfs_fail(
 			err, -ENOSPC,
-			"%s/%s: %u layouts were looked up since the mount began, and no more "
+			"%s/%s: %u layouts and specs were looked up since the mount began, and no more "
 			"are kept",
 			node->path, name, MFS_TREE_UNLISTED);
 	rc = mfs_tree_new_layout(tree, node, name, &made, err);
@@ -258,7 +268,7 @@ static int add_unlisted(struct mfs_tree *tree, struct mfs_node *node, const char
 	return 0;
 }
 
-/* A layout that is possible has a directory, whether a listing names it or not. */
+/* A layout or spec that is possible has a directory, whether a listing names it or not. */
 static int find_layout(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		       struct mfs_node **ret, struct mfs_error *err)
 {
@@ -268,9 +278,9 @@ static int find_layout(struct mfs_tree *tree, struct mfs_node *node, const char 
 	*ret = find_unlisted(node, name);
 	if (*ret)
 		return 0;
-	if ((size_t)snprintf(view, sizeof(view), "megatron/torch/%s", name) >= sizeof(view))
+	if ((size_t)snprintf(view, sizeof(view), "%s/%s", node->view, name) >= sizeof(view))
 		return -ENOENT;
-	rc = mfs_iteration_check_view(node->iteration, view, err);
+	rc = node->owner->check(node->object, view, err);
 	if (rc)
 		return rc == -EINVAL ? -ENOENT : rc;
 	pthread_mutex_lock(&tree->lock);

@@ -9,7 +9,11 @@
  *   /iter_0000040/megatron/torch/          lists some layouts, and has every other that is possible
  *   /iter_0000040/megatron/torch/tp2-pp1/  fixed; its view is opened on first use
  *
- * An HF directory has no iterations: /hf/ and /megatron/ stand at the top, and nothing moves.
+ *   /data/NAME/hf/                         of a dataset: fixed; its view is opened on first use
+ *   /data/NAME/samples/                    lists some specs, and has every other that is possible
+ *
+ * An HF directory has no iterations: /hf/ and /megatron/ stand at the top, and nothing moves. Datasets alone have
+ * /data/ alone.
  *
  * A node, once published, is neither changed nor freed before the tree is: FUSE uses its address as
  * the node's id, and readers follow pointers without a lock. A directory's entries are a snapshot
@@ -26,7 +30,7 @@
 
 #include "formats/base/error.h"
 
-/* Layouts that were looked up and are in no listing, in the whole tree: they stay until the end. */
+/* Layouts and specs that were looked up and are in no listing, in the whole tree: they stay until the end. */
 #define MFS_TREE_UNLISTED 4096
 
 struct mfs_dir;
@@ -34,6 +38,7 @@ struct mfs_iteration;
 struct mfs_root;
 struct mfs_tree;
 struct mfs_vfile;
+struct mfs_view_owner;
 
 struct mfs_node {
 	const char *path;	       /* from the mount's root: "/iter_0000040/hf/config.json" */
@@ -50,11 +55,14 @@ struct mfs_node {
 	struct mfs_vfile *data;		     /* of a regular file */
 	const char *target;		     /* of a symbolic link */
 	struct mfs_iteration *iteration;     /* of what stands for one, and of its views */
+	const struct mfs_view_owner *owner;  /* who has the views in it and below, */
+	void *object;			     /* and which one */
 	const char *view;		     /* of a view's directory: "megatron/torch_dist" */
 	struct mfs_node *megatron;	     /* of a Megatron view's: the directory of them all */
 	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: not opened yet */
 
-	/* Of the directory of layouts: what a listing leaves out, newest first. */
+	/* Of a directory of views by their names (layouts, specs): view is its own name; what a listing leaves
+	 * out, newest first. */
 	bool layouts;
 	_Atomic(struct mfs_node *) unlisted;
 	struct mfs_node *next_unlisted;
@@ -83,7 +91,7 @@ struct mfs_node *mfs_tree_root(struct mfs_tree *tree);
 int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
 
 /* The entries of a directory, valid as long as the tree. Opens a view on first use and fails as
- * mfs_iteration_view() does; layouts are listed as mfs_iteration_layouts() says. *ret_about (which may
+ * its owner does (fs/view_owner.h), which says too what a directory of layouts or specs lists. *ret_about (which may
  * be NULL) is set on failure: the node that it is a failure of, which is another one where all Megatron
  * views of an iteration have it in common. */
 int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dir **ret,

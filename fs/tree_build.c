@@ -4,6 +4,7 @@
 
 #include "formats/plan/vfile.h"
 #include "fs/tree_i.h"
+#include "fs/view_owner.h"
 
 static int name_order(const void *a, const void *b)
 {
@@ -52,6 +53,10 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 		return mfs_fail_nomem(err);
 	node->name = strrchr(node->path, '/') + 1;
 	node->parent = parent ? parent : node;
+	if (parent) {
+		node->owner = parent->owner;
+		node->object = parent->object;
+	}
 	node->ino = mfs_inode_number(node->path);
 	node->uid = tree->uid;
 	node->gid = tree->gid;
@@ -209,7 +214,7 @@ static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const 
 int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
 			struct mfs_node **ret, struct mfs_error *err)
 {
-	const char *view = mfs_arena_printf(&tree->arena, "megatron/torch/%s", name);
+	const char *view = mfs_arena_printf(&tree->arena, "%s/%s", layouts->view, name);
 
 	if (!view)
 		return mfs_fail_nomem(err);
@@ -241,7 +246,7 @@ static int new_megatron(struct mfs_tree *tree, const struct mfs_node *parent,
 	int rc = new_directory(tree, parent, "megatron", it, mfs_iteration_mtime(it), &node, err);
 
 	if (!rc)
-		rc = new_view(tree, node, "torch", NULL, node, &layouts, err);
+		rc = new_view(tree, node, "torch", "megatron/torch", node, &layouts, err);
 	if (!rc)
 		rc = new_view(tree, node, "torch_dist", "megatron/torch_dist", node, &dist, err);
 	if (rc)
@@ -257,26 +262,50 @@ static int new_megatron(struct mfs_tree *tree, const struct mfs_node *parent,
 	return 0;
 }
 
-/* What an iteration's directory holds, or the root of an HF directory's mount. */
-int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
-			    struct mfs_error *err)
+/* What an iteration's directory holds, or the root of an HF directory's mount, with data behind it. */
+static int add_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
+			 struct mfs_dir *dir, struct mfs_error *err)
 {
 	struct mfs_node *hf, *megatron;
-	struct mfs_dir *dir;
-	int rc = new_directory(tree, node, "hf", it, mfs_iteration_mtime(it), &hf, err);
+	int rc;
 
+	node->owner = &mfs_iteration_views;
+	node->object = it;
+	rc = new_directory(tree, node, "hf", it, mfs_iteration_mtime(it), &hf, err);
 	if (!rc)
 		rc = new_megatron(tree, node, it, &megatron, err);
 	if (rc)
 		return rc;
-	dir = mfs_tree_new_dir(tree, 2, mfs_iteration_mtime(it));
-	if (!dir)
-		return mfs_fail_nomem(err);
 	hf->view = "hf";
 	mfs_tree_add_entry(dir, hf);
 	mfs_tree_add_entry(dir, megatron);
-	mfs_tree_publish(node, dir);
 	return 0;
+}
+
+int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
+			    struct mfs_error *err)
+{
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, 2, mfs_iteration_mtime(it));
+	int rc = dir ? add_iteration(tree, node, it, dir, err) : mfs_fail_nomem(err);
+
+	if (!rc)
+		mfs_tree_publish(node, dir);
+	return rc;
+}
+
+int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node *data,
+		       struct mfs_error *err)
+{
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, 3, tree->top->mtime_ns);
+	int rc = dir ? 0 : mfs_fail_nomem(err);
+
+	if (!rc && data)
+		mfs_tree_add_entry(dir, data);
+	if (!rc && it)
+		rc = add_iteration(tree, tree->top, it, dir, err);
+	if (!rc)
+		mfs_tree_publish(tree->top, dir);
+	return rc;
 }
 
 int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
@@ -291,6 +320,73 @@ int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, stru
 	if (rc)
 		return rc;
 	node->moves = true;
+	*ret = node;
+	return 0;
+}
+
+/* ---- datasets ---- */
+
+static int fill_dataset(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dataset *d,
+			struct mfs_error *err)
+{
+	const struct mfs_dataset_entry *entry;
+	struct mfs_node *view;
+	struct mfs_dir *dir;
+	unsigned count = 0;
+	int rc;
+
+	while (mfs_dataset_entry(d, count))
+		count++;
+	dir = mfs_tree_new_dir(tree, count, node->mtime_ns);
+	if (!dir)
+		return mfs_fail_nomem(err);
+	for (unsigned i = 0; i < count; i++) {
+		entry = mfs_dataset_entry(d, i);
+		rc = new_view(tree, node, entry->name, entry->name, NULL, &view, err);
+		if (rc)
+			return rc;
+		view->layouts = entry->specs;
+		mfs_tree_add_entry(dir, view);
+	}
+	mfs_tree_publish(node, dir);
+	return 0;
+}
+
+static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent, struct mfs_dataset *d,
+		       struct mfs_node **ret, struct mfs_error *err)
+{
+	int rc = new_directory(tree, parent, mfs_dataset_name(d), NULL, mfs_dataset_mtime(d), ret,
+			       err);
+
+	if (rc)
+		return rc;
+	(*ret)->owner = &mfs_dataset_views;
+	(*ret)->object = d;
+	return fill_dataset(tree, *ret, d, err);
+}
+
+int mfs_tree_new_data(struct mfs_tree *tree, const struct mfs_data *datasets, struct mfs_node **ret,
+		      struct mfs_error *err)
+{
+	struct mfs_node *node, *entry;
+	struct mfs_dir *dir;
+	int rc = new_directory(tree, tree->top, "data", NULL, 0, &node, err);
+
+	if (rc)
+		return rc;
+	dir = mfs_tree_new_dir(tree, mfs_data_count(datasets), 0);
+	if (!dir)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < mfs_data_count(datasets) && !rc; i++) {
+		rc = new_dataset(tree, node, mfs_data_at(datasets, i), &entry, err);
+		if (rc)
+			return rc;
+		mfs_tree_add_entry(dir, entry);
+		if (entry->mtime_ns > dir->mtime_ns)
+			dir->mtime_ns = entry->mtime_ns;
+	}
+	node->mtime_ns = dir->mtime_ns;
+	mfs_tree_publish(node, dir);
 	*ret = node;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "formats/base/arena.h"
+#include "fs/data.h"
 #include "fs/inode.h"
 #include "fs/root.h"
 #include "fs/tree.h"
@@ -17,12 +18,13 @@ struct mfs_tree {
 	mode_t dir_mode;
 	struct mfs_node *top;
 	_Atomic uint64_t bytes, files;
-	bool flat; /* an HF directory: no iterations */
+	bool flat; /* no iterations: an HF directory, or datasets alone */
 
 	pthread_mutex_t lock; /* what follows: for the one thread that builds */
 	struct mfs_arena arena;
 	struct mfs_inode_set inodes;
 	const struct mfs_root_snapshot *shown; /* what the root's entries were made from */
+	struct mfs_node *data;		       /* NULL: no datasets */
 	uint32_t unlisted;
 };
 
@@ -35,15 +37,22 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 /* An iteration's directory, with all that is known of it before anything is opened. */
 int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
 			   struct mfs_error *err);
-/* The directory of a layout, below that of them all. */
+/* The directory of a layout or spec, below that of them all. */
 int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
 			struct mfs_node **ret, struct mfs_error *err);
 
 /* Filling directories, under the lock: their entries are published, whole, or nothing is. */
 
-/* With hf and megatron: an iteration's, or the root of an HF directory's mount. */
+/* With hf and megatron: an iteration's directory. */
 int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
 			    struct mfs_error *err);
+/* The root of a mount without iterations: with what an HF directory has (it NULL: no such thing), and data
+ * (NULL: none). */
+int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node *data,
+		       struct mfs_error *err);
+/* The directory of all datasets, filled. */
+int mfs_tree_new_data(struct mfs_tree *tree, const struct mfs_data *datasets, struct mfs_node **ret,
+		      struct mfs_error *err);
 /* With the files of a view, and directories as their names say. */
 int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
 		       struct mfs_error *err);

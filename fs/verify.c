@@ -15,6 +15,7 @@
 #include "fs/progress.h"
 #include "fs/root.h"
 #include "fs/text.h"
+#include "fs/verify_data.h"
 
 #define READ_BYTES   (8u << 20)
 #define AHEAD_BYTES  (32u << 20)
@@ -251,9 +252,9 @@ static int verify_view(struct verify *v, const struct mfs_view *view, const char
 	mfs_progress_init(&v->progress, stderr, 0, total);
 	for (uint32_t i = 0; i < view->count; i++)
 		verify_file(v, &view->files[i]);
-	if (v->deep && verify_records(v, view->ckpt))
+	if (v->deep && view->ckpt && verify_records(v, view->ckpt))
 		return MFS_EXIT_FAILED;
-	if (v->deep)
+	if (v->deep && view->ckpt)
 		verify_manifest(v, mfs_ckpt_dir(view->ckpt));
 	if (v->problems)
 		return mfs_command_failed("%s: %llu problem%s found", name,
@@ -264,21 +265,35 @@ static int verify_view(struct verify *v, const struct mfs_view *view, const char
 	return MFS_EXIT_OK;
 }
 
-static int verify(struct verify *v, const struct mfs_cmdline *c)
+static int verify_named(struct verify *v, struct mfs_root *root, const char *named)
 {
-	struct mfs_root *root = NULL;
 	struct mfs_view *view = NULL;
 	char name[MFS_PLACE_NAME];
 	struct mfs_place place;
+	struct mfs_error err;
+
+	if (!named && !mfs_root_has_model(root))
+		return mfs_verify_data(mfs_root_data(root), v->deep);
+	if (mfs_root_find(root, named, &place, &err))
+		return mfs_command_failed("%s", err.msg);
+	if (!place.iteration && !place.dataset)
+		return mfs_verify_data(mfs_root_data(root), v->deep);
+	if (place.dataset && !*place.view)
+		return mfs_verify_dataset(place.dataset, v->deep);
+	if (mfs_root_view(root, named, &view, &place, &err))
+		return mfs_command_failed("%s", err.msg);
+	return verify_view(v, view, mfs_place_name(root, &place, name));
+}
+
+static int verify(struct verify *v, const struct mfs_cmdline *c)
+{
+	struct mfs_root *root = NULL;
 	struct mfs_error err;
 	int exit_code;
 
 	if (mfs_root_open(c->arguments[0], &c->options.view, &root, &err))
 		return mfs_command_failed("%s", err.msg);
-	if (mfs_root_view(root, c->arguments[1], &view, &place, &err))
-		exit_code = mfs_command_failed("%s", err.msg);
-	else
-		exit_code = verify_view(v, view, mfs_place_name(root, &place, name));
+	exit_code = verify_named(v, root, c->arguments[1]);
 	EVP_MD_CTX_free(v->digest);
 	free(v->buf);
 	mfs_root_free(root);
@@ -292,7 +307,8 @@ int mfs_cmd_verify(int argc, char **argv)
 		.usage = "verify SOURCE [VIEW] [--deep [--sums]] [-o OPTIONS]",
 		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest iteration)\n"
 			"and checks that shapes, types and sizes agree. Lists all problems; the exit code is\n"
-			"1 if there was any.\n"
+			"1 if there was any. Of datasets (data, data/NAME, or a SOURCE of them): every length,\n"
+			"pointer and document; with --deep every token, and -o vocab_size=N their range.\n"
 			"\n" MFS_VIEW_HELP "\n"
 			"  --deep   read every byte too: SHA-256 of each file, CRC-32 of the sources' records,\n"
 			"           and integrity.json where the run has left one\n"

@@ -47,8 +47,23 @@ int mfs_view_add_bytes(struct mfs_view *v, const char *name, void *bytes, size_t
 	return mfs_view_add(v, name, f, err);
 }
 
-void mfs_view_note_sources(struct mfs_view *v, const struct mfs_fileset *set)
+static void keep_set(struct mfs_view *v, struct mfs_fileset *set)
 {
+	struct mfs_fileset **sets =
+		reallocarray(v->sets, v->set_count + 1, sizeof(struct mfs_fileset *));
+
+	if (!sets) {
+		v->sets_failed = true;
+		return;
+	}
+	v->sets = sets;
+	v->sets[v->set_count++] = set;
+}
+
+void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set)
+{
+	if (set)
+		keep_set(v, set);
 	for (uint32_t i = 0; set && i < mfs_fileset_count(set); i++) {
 		if (!v->source_count++) {
 			v->mode = 0444;
@@ -101,8 +116,20 @@ static bool is_directory_too(const struct mfs_view *v, uint32_t i)
 	return false;
 }
 
+int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < view->set_count && !rc; i++)
+		for (uint32_t f = 0; f < mfs_fileset_count(view->sets[i]) && !rc; f++)
+			rc = mfs_fileset_check(view->sets[i], f, err);
+	return rc;
+}
+
 int mfs_view_finish(struct mfs_view *v, struct mfs_error *err)
 {
+	if (v->sets_failed)
+		return mfs_fail_nomem(err);
 	if (v->count)
 		qsort(v->files, v->count, sizeof(*v->files), by_name);
 	for (uint32_t i = 0; i < v->count; i++) {
@@ -156,6 +183,7 @@ void mfs_view_free(struct mfs_view *view)
 		mfs_vfile_free(view->files[i].data);
 	}
 	free(view->files);
+	free(view->sets);
 	if (view->release)
 		view->release(view);
 	else

@@ -13,6 +13,8 @@
 #include "formats/base/error.h"
 #include "formats/plan/vfile.h"
 
+struct mfs_data_options;
+struct mfs_fileset;
 struct mfs_model;
 struct mfs_ckpt;
 
@@ -33,8 +35,11 @@ struct mfs_view {
 	unsigned mode;
 	uid_t uid;
 	gid_t gid;
-	uint32_t source_count;	 /* files that these were taken from */
-	struct mfs_ckpt *ckpt;	 /* what it is made of; borrowed */
+	uint32_t source_count;	   /* files that these were taken from */
+	struct mfs_fileset **sets; /* and the sets that hold them; borrowed */
+	uint32_t set_count;
+	bool sets_failed;	 /* one could not be kept: no memory */
+	struct mfs_ckpt *ckpt;	 /* what it is made of; borrowed; NULL: of a dataset */
 	struct mfs_model *model; /* of an HF view; NULL for others */
 	/* Frees what the builder has put around the view, the struct included; NULL: free() does. Files and
 	 * names are gone by then. */
@@ -54,8 +59,9 @@ struct mfs_view_options {
 	const char *ref;     /* HF directory that supplies or checks config and tokenizer */
 	uint64_t vocab_size; /* true vocabulary size; MFS_VOCAB_TOKENIZER: the tokenizer's length */
 	uint64_t shard_size; /* bytes; 0: MFS_SHARD_SIZE */
-	enum mfs_view_spec spec; /* of Megatron views */
-	bool no_optim;		 /* Megatron views without the optimizer's state */
+	const struct mfs_data_options *data; /* of datasets (fs/data.h) */
+	enum mfs_view_spec spec;	     /* of Megatron views */
+	bool no_optim;			     /* Megatron views without the optimizer's state */
 };
 
 #define MFS_VOCAB_TOKENIZER UINT64_MAX
@@ -88,6 +94,9 @@ int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struc
  * that are possible. Allocated in arena. Any thread, as above. */
 int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
 			      const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
+
+/* -ESTALE if a source file is no longer the one that was opened. */
+int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err);
 
 void mfs_view_free(struct mfs_view *view);
 

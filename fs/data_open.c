@@ -1,0 +1,158 @@
+/* The views of a dataset, opened when somebody enters them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/data_i.h"
+
+static const struct {
+	struct mfs_dataset_entry entry;
+	int (*open)(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err);
+} views[] = {
+	{{"hf", false}, mfs_data_view_hf},
+	{{"jsonl", false}, mfs_data_view_jsonl},
+	{{"megatron", false}, mfs_data_view_megatron},
+	{{"npy", false}, mfs_data_view_npy},
+	{{"parquet", false}, mfs_data_view_parquet},
+};
+#define VIEWS (sizeof(views) / sizeof(*views))
+
+static const struct specs {
+	struct mfs_dataset_entry entry;
+	int (*open)(struct mfs_dataset *d, const char *spec, struct mfs_view **ret,
+		    struct mfs_error *err);
+	int (*check)(struct mfs_dataset *d, const char *spec, struct mfs_error *err);
+	int (*list)(struct mfs_dataset *d, struct mfs_arena *arena, const char *const **ret,
+		    uint32_t *ret_count, struct mfs_error *err);
+} specs[] = {
+	{{"samples", true}, mfs_data_view_samples, mfs_data_check_samples, mfs_data_list_samples},
+	{{"cache", true}, mfs_data_view_cache, mfs_data_check_cache, mfs_data_list_cache},
+};
+#define SPECS (sizeof(specs) / sizeof(*specs))
+
+/* A blend has samples and what belongs to them alone. */
+const struct mfs_dataset_entry *mfs_dataset_entry(const struct mfs_dataset *d, unsigned i)
+{
+	if (d->rows && i < VIEWS)
+		return &views[i].entry;
+	if (d->rows)
+		i -= VIEWS;
+	return i < SPECS ? &specs[i].entry : NULL;
+}
+
+static int no_such_view(const struct mfs_dataset *d, const char *name, struct mfs_error *err)
+{
+	return mfs_fail(err, -ENOENT, "data/%s has no view '%s'%s", d->name, name,
+			d->rows ? "" : ": a blend has samples/SPEC and cache/SPEC");
+}
+
+/* The directory of specs that a name lies in, and the spec. */
+static const struct specs *specs_of(const char *name, const char **ret_spec)
+{
+	for (size_t i = 0; i < SPECS; i++) {
+		size_t len = strlen(specs[i].entry.name);
+
+		if (!strncmp(name, specs[i].entry.name, len) && name[len] == '/' && name[len + 1] &&
+		    !strchr(name + len + 1, '/')) {
+			*ret_spec = name + len + 1;
+			return &specs[i];
+		}
+	}
+	return NULL;
+}
+
+static int build(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
+		 struct mfs_error *err)
+{
+	const struct specs *s;
+	const char *spec;
+	int rc;
+
+	for (size_t i = 0; d->rows && i < VIEWS; i++)
+		if (!strcmp(name, views[i].entry.name))
+			return views[i].open(d, ret, err);
+	s = specs_of(name, &spec);
+	if (!s)
+		return no_such_view(d, name, err);
+	rc = s->check(d, spec, err);
+	return rc ? rc : s->open(d, spec, ret, err);
+}
+
+/* Under the lock. */
+static int open_view(struct mfs_dataset *d, const char *name, struct mfs_dataset_view **ret,
+		     struct mfs_error *err)
+{
+	struct mfs_dataset_view *v = calloc(1, sizeof(*v));
+	int rc;
+
+	if (!v || !(v->name = strdup(name))) {
+		free(v);
+		return mfs_fail_nomem(err);
+	}
+	rc = build(d, name, &v->view, &v->error);
+	/* What is no view, or was short of memory, is not worth remembering. */
+	if (rc == -ENOENT || rc == -ENOMEM) {
+		if (err)
+			*err = v->error;
+		free(v->name);
+		free(v);
+		return rc;
+	}
+	v->next = d->views;
+	d->views = v;
+	*ret = v;
+	return 0;
+}
+
+int mfs_dataset_view(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
+		     struct mfs_error *err)
+{
+	struct mfs_dataset_view *v;
+	int rc = 0;
+
+	pthread_mutex_lock(&d->lock);
+	for (v = d->views; v && strcmp(v->name, name);)
+		v = v->next;
+	if (!v)
+		rc = open_view(d, name, &v, err);
+	pthread_mutex_unlock(&d->lock);
+	if (rc)
+		return rc;
+	if (!v->view) {
+		if (err)
+			*err = v->error;
+		return v->error.code;
+	}
+	*ret = v->view;
+	return 0;
+}
+
+int mfs_dataset_check_view(struct mfs_dataset *d, const char *name, struct mfs_error *err)
+{
+	const struct specs *s;
+	const char *spec;
+
+	for (size_t i = 0; d->rows && i < VIEWS; i++)
+		if (!strcmp(name, views[i].entry.name))
+			return 0;
+	s = specs_of(name, &spec);
+	return s ? s->check(d, spec, err) : no_such_view(d, name, err);
+}
+
+int mfs_dataset_list(struct mfs_dataset *d, const char *dir, const char *const **ret,
+		     uint32_t *ret_count, struct mfs_error *err)
+{
+	struct mfs_dataset_listing *l = strcmp(dir, "samples") ? &d->cache : &d->samples;
+	const struct specs *s = strcmp(dir, "samples") ? &specs[1] : &specs[0];
+	int rc = 0;
+
+	pthread_mutex_lock(&d->lock);
+	if (!l->names)
+		rc = s->list(d, &d->arena, &l->names, &l->count, err);
+	pthread_mutex_unlock(&d->lock);
+	if (!rc) {
+		*ret = l->names;
+		*ret_count = l->count;
+	}
+	return rc;
+}

@@ -1,0 +1,124 @@
+#include "fs/verify_data.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "formats/base/bytes.h"
+#include "fs/commands.h"
+#include "fs/data_i.h"
+#include "fs/progress.h"
+#include "fs/text.h"
+
+#define READ_BYTES   (1u << 20)
+#define MAX_PROBLEMS 20 /* printed of one dataset; the rest is counted */
+
+struct reading {
+	const struct mfs_dataset *dataset;
+	struct mfs_progress progress;
+	uint64_t problems;
+};
+
+static void report(struct reading *r, const struct mfs_error *err)
+{
+	if (r->problems++ >= MAX_PROBLEMS)
+		return;
+	mfs_progress_clear(&r->progress);
+	mfs_command_failed("data/%s: %s", r->dataset->name, err->msg);
+}
+
+/* Row by row where many at once have failed, so that each is named. */
+static int read_rows(struct reading *r, const struct mfs_rows *rows, uint64_t first, uint64_t count,
+		     void *buf, uint64_t room)
+{
+	for (uint64_t t = first, n; t < first + count; t += n) {
+		uint64_t row, end = 0;
+		struct mfs_error err;
+		int rc = mfs_rows_find(rows, t, &row, &err);
+
+		if (!rc)
+			rc = mfs_rows_start(rows, row + 1, &end, &err);
+		if (rc) {
+			report(r, &err);
+			return rc;
+		}
+		n = mfs_min_u64(mfs_min_u64(end, first + count) - t, room);
+		if (mfs_rows_read(rows, t, n, buf, &err))
+			report(r, &err);
+	}
+	return 0;
+}
+
+static void read_tokens(struct reading *r, const struct mfs_rows *rows, void *buf)
+{
+	const uint64_t room = READ_BYTES / rows->token_size;
+
+	mfs_progress_init(&r->progress, stderr, 0, rows->tokens * rows->token_size);
+	for (uint64_t t = 0, n; t < rows->tokens; t += n) {
+		struct mfs_error err;
+
+		n = mfs_min_u64(room, rows->tokens - t);
+		if (mfs_rows_read(rows, t, n, buf, &err) && read_rows(r, rows, t, n, buf, room))
+			break;
+		mfs_progress_update(&r->progress, r->dataset->name, (t + n) * rows->token_size);
+		mfs_rows_drop(rows);
+	}
+	mfs_progress_clear(&r->progress);
+}
+
+static void verify_index(struct reading *r)
+{
+	struct mfs_indexed_report found;
+	struct mfs_error err;
+
+	if (r->dataset->indexed && mfs_indexed_dataset_validate(r->dataset->indexed, &found, &err))
+		report(r, &err);
+}
+
+static int verify_tokens(struct reading *r)
+{
+	void *buf = malloc(READ_BYTES);
+
+	if (!buf)
+		return mfs_command_failed("out of memory");
+	read_tokens(r, r->dataset->rows, buf);
+	free(buf);
+	return MFS_EXIT_OK;
+}
+
+int mfs_verify_dataset(const struct mfs_dataset *d, bool deep)
+{
+	struct reading r = {.dataset = d};
+	const struct mfs_rows *rows = d->rows;
+	char size[MFS_HUMAN];
+
+	if (!rows)
+		return mfs_command_failed("data/%s is a blend: name its datasets, or a view of it",
+					  d->name);
+	verify_index(&r);
+	if (deep && verify_tokens(&r))
+		return MFS_EXIT_FAILED;
+	fflush(stdout);
+	if (*mfs_dataset_warning(d))
+		mfs_command_failed("data/%s: %s", d->name, mfs_dataset_warning(d));
+	if (r.problems || rows->bad_count)
+		return mfs_command_failed("data/%s: %llu problem%s found", d->name,
+					  (unsigned long long)(r.problems + rows->bad_count),
+					  r.problems + rows->bad_count > 1 ? "s" : "");
+	printf("data/%s: %llu rows, %llu tokens of %s, %s: %s\n", d->name,
+	       (unsigned long long)rows->rows, (unsigned long long)rows->tokens,
+	       mfs_dtype_torch(rows->dtype), mfs_human_bytes(rows->tokens * rows->token_size, size),
+	       deep ? "complete, and every token was read"
+		    : "complete (--deep reads the tokens too)");
+	return MFS_EXIT_OK;
+}
+
+int mfs_verify_data(const struct mfs_data *data, bool deep)
+{
+	int exit_code = MFS_EXIT_OK;
+
+	for (uint32_t i = 0; i < mfs_data_count(data); i++)
+		if (mfs_data_at(data, i)->rows && mfs_verify_dataset(mfs_data_at(data, i), deep))
+			exit_code = MFS_EXIT_FAILED;
+	return exit_code;
+}

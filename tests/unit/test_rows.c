@@ -1,0 +1,571 @@
+/* Rows of tokens: formats/dataset/rows.h, rows_indexed.h and slices. */
+#include "tests/unit/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/dataset/rows.h"
+#include "formats/dataset/rows_indexed.h"
+#include "formats/io/fileset.h"
+#include "tests/unit/fake_idx.h"
+
+#define ROWS 300
+
+static struct mfs_error err;
+
+/* What a test says of its rows, without any code of ours: lengths, and the tokens of all of them. */
+struct truth {
+	uint64_t rows;
+	int32_t lengths[2 * ROWS + 16];
+	uint64_t starts[2 * ROWS + 17];
+	uint16_t *tokens; /* of all rows, one behind the other */
+};
+
+static void add_row(struct truth *t, int32_t length, const uint16_t *tokens)
+{
+	t->tokens = realloc(t->tokens, (t->starts[t->rows] + (uint64_t)length + 1) * 2);
+	memcpy(t->tokens + t->starts[t->rows], tokens, (size_t)length * 2);
+	t->lengths[t->rows] = length;
+	t->starts[t->rows + 1] = t->starts[t->rows] + (uint64_t)length;
+	t->rows++;
+}
+
+static const char *write_pair(const char *name, const struct fake_idx *f, const void *bin,
+			      size_t bin_size)
+{
+	static char paths[4][512];
+	static unsigned next;
+	char *path = paths[next++ % 4], file[64];
+	struct mfs_buf idx = {0};
+
+	fake_idx(&idx, f);
+	snprintf(file, sizeof(file), "%s.idx", name);
+	unit_write(unit_tmpdir(), file, idx.data, idx.len);
+	snprintf(file, sizeof(file), "%s.bin", name);
+	unit_write(unit_tmpdir(), file, bin_size ? bin : "", bin_size);
+	mfs_buf_release(&idx);
+	snprintf(path, sizeof(paths[0]), "%s/%s", unit_tmpdir(), name);
+	return path;
+}
+
+/* Random lengths, some of them 0; the dataset's part of the truth is rows [from, rows). */
+static const char *write_random(const char *name, struct truth *t, unsigned rows)
+{
+	static int32_t lengths[ROWS];
+	const uint64_t from = t->starts[t->rows];
+	uint16_t row[40];
+
+	for (unsigned i = 0; i < rows; i++) {
+		lengths[i] = rand() % 4 ? rand() % 40 : 0;
+		for (int k = 0; k < lengths[i]; k++)
+			row[k] = (uint16_t)rand();
+		add_row(t, lengths[i], row);
+	}
+	return write_pair(name,
+			  &(struct fake_idx){.sequences = rows, .code = 8, .lengths = lengths},
+			  t->tokens + from, (t->starts[t->rows] - from) * 2);
+}
+
+static struct mfs_indexed_dataset *open_all(const char *const *prefixes, size_t count)
+{
+	struct mfs_indexed_dataset *d;
+
+	unit_ok(mfs_indexed_dataset_open(prefixes, count, &d, &err), &err);
+	return d;
+}
+
+static void check_starts(const struct mfs_rows *r, const struct truth *t, uint64_t skip)
+{
+	uint64_t got[ROWS * 2 + 17];
+
+	for (unsigned k = 0; k < 200; k++) {
+		const uint64_t first = (uint64_t)rand() % (r->rows + 1);
+		const uint64_t count = (uint64_t)rand() % (r->rows + 2 - first);
+
+		unit_ok(mfs_rows_starts(r, first, count, got, &err), &err);
+		for (uint64_t i = 0; i < count; i++)
+			ck_assert_uint_eq(got[i], t->starts[skip + first + i] - t->starts[skip]);
+	}
+}
+
+static void check_find(const struct mfs_rows *r, const struct truth *t, uint64_t skip)
+{
+	const uint64_t *starts = t->starts + skip;
+	uint64_t row = 0, got, from;
+
+	for (uint64_t k = 0; k < r->tokens; k++) {
+		while (starts[row + 1] - starts[0] <= k)
+			row++;
+		unit_ok(mfs_rows_find(r, k, &got, &err), &err);
+		ck_assert_uint_eq(got, row);
+	}
+	for (unsigned k = 0; k < 400; k++) {
+		const uint64_t at = (uint64_t)rand() % (r->tokens + 1);
+
+		from = (uint64_t)rand() % (r->rows + 1);
+		unit_ok(mfs_rows_lower_bound(r, from, at, &got, &err), &err);
+		for (row = from; row < r->rows && starts[row] - starts[0] < at;)
+			row++;
+		ck_assert_uint_eq(got, row);
+	}
+}
+
+static void check_tokens(const struct mfs_rows *r, const struct truth *t, uint64_t skip)
+{
+	const uint16_t *tokens = t->tokens + t->starts[skip];
+	uint16_t *got = malloc(r->tokens * 2 + 1);
+	int64_t wide[64];
+
+	for (unsigned k = 0; k < 200; k++) {
+		const uint64_t first = (uint64_t)rand() % (r->tokens + 1);
+		const uint64_t count = (uint64_t)rand() % (r->tokens + 1 - first);
+
+		unit_ok(mfs_rows_read(r, first, count, got, &err), &err);
+		ck_assert_mem_eq(got, tokens + first, count * 2);
+		unit_ok(mfs_rows_read_int64(r, first, count > 64 ? 64 : count, wide, &err), &err);
+		for (uint64_t i = 0; i < count && i < 64; i++)
+			ck_assert_int_eq(wide[i], tokens[first + i]);
+	}
+	free(got);
+}
+
+/* Extents in a row cover every token, and their files hold them. */
+static void check_extents(const struct mfs_rows *r, const struct truth *t, uint64_t skip)
+{
+	const uint16_t *tokens = t->tokens + t->starts[skip];
+	uint8_t got[4096];
+
+	for (uint64_t k = 0; k < r->tokens;) {
+		uint64_t max = 1 + (uint64_t)rand() % (r->tokens - k);
+		struct mfs_bin_extent e;
+
+		max = max > 2048 ? 2048 : max;
+		unit_ok(mfs_rows_extent(r, k, max, &e, &err), &err);
+		ck_assert(e.len && e.len % 2 == 0 && e.len / 2 <= max);
+		unit_ok(mfs_fileset_read(e.set, e.file, e.offset, got, e.len, &err), &err);
+		ck_assert_mem_eq(got, tokens + k, e.len);
+		k += e.len / 2;
+	}
+}
+
+static void check_lengths(const struct mfs_rows *r, const struct truth *t, uint64_t skip)
+{
+	int32_t rows[64], got[64];
+
+	if (!r->rows)
+		return;
+	for (unsigned i = 0; i < 64; i++)
+		rows[i] = rand() % (int32_t)r->rows;
+	unit_ok(mfs_rows_gather_lengths(r, rows, 64, got, &err), &err);
+	for (unsigned i = 0; i < 64; i++)
+		ck_assert_int_eq(got[i], t->lengths[skip + (uint64_t)rows[i]]);
+	rows[63] = (int32_t)r->rows;
+	unit_fails(mfs_rows_gather_lengths(r, rows, 64, got, &err), &err, -EINVAL, NULL);
+}
+
+static void check_all(const struct mfs_rows *r, const struct truth *t, uint64_t skip, uint64_t rows)
+{
+	ck_assert_uint_eq(r->rows, rows);
+	ck_assert_uint_eq(r->tokens, t->starts[skip + rows] - t->starts[skip]);
+	ck_assert_int_eq(r->dtype, MFS_U16);
+	ck_assert_uint_eq(r->token_size, 2);
+	ck_assert_uint_eq(r->bad_count, 0);
+	check_starts(r, t, skip);
+	check_find(r, t, skip);
+	check_tokens(r, t, skip);
+	check_extents(r, t, skip);
+	check_lengths(r, t, skip);
+	unit_ok(mfs_rows_check(r, &err), &err);
+	mfs_rows_drop(r);
+}
+
+static void check_ranges(const struct mfs_rows *r)
+{
+	uint64_t start;
+	uint8_t token[8];
+	struct mfs_bin_extent e;
+
+	unit_fails(mfs_rows_start(r, r->rows + 1, &start, &err), &err, -EINVAL, "rows");
+	unit_fails(mfs_rows_starts(r, 1, UINT64_MAX, &start, &err), &err, -EINVAL, r->name);
+	unit_fails(mfs_rows_find(r, r->tokens, &start, &err), &err, -EINVAL, "tokens");
+	unit_fails(mfs_rows_read(r, r->tokens, 1, token, &err), &err, -EINVAL, "tokens");
+	unit_fails(mfs_rows_extent(r, r->tokens, 1, &e, &err), &err, -EINVAL, "tokens");
+	unit_fails(mfs_rows_column(r, r->column_count, 0, 1, token, &err), &err, -EINVAL,
+		   "columns");
+}
+
+START_TEST(test_one)
+{
+	struct truth t = {0};
+	const char *prefix = write_random("one", &t, ROWS);
+	struct mfs_indexed_dataset *d = open_all(&prefix, 1);
+	struct mfs_rows *r, *slice;
+
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	ck_assert_str_eq(r->name, prefix);
+	ck_assert_uint_eq(r->column_count, 0);
+	check_all(r, &t, 0, ROWS);
+	check_ranges(r);
+	unit_ok(mfs_rows_slice(r, 17, 200, &slice, &err), &err);
+	check_all(slice, &t, 17, 183);
+	check_ranges(slice);
+	mfs_rows_free(slice);
+	unit_ok(mfs_rows_slice(r, 300, 300, &slice, &err), &err);
+	ck_assert_uint_eq(slice->rows + slice->tokens, 0);
+	mfs_rows_free(slice);
+	unit_fails(mfs_rows_slice(r, 3, 2, &slice, &err), &err, -EINVAL, "[3, 2)");
+	unit_fails(mfs_rows_slice(r, 3, 301, &slice, &err), &err, -EINVAL, "301");
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+	free(t.tokens);
+}
+END_TEST
+
+/* Prefixes as one dataset, empty ones among them; a slice across their seam. */
+START_TEST(test_several)
+{
+	static const int32_t zeros[] = {0, 0, 0};
+	struct truth t = {0};
+	const char *prefixes[5];
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *r, *slice;
+
+	prefixes[0] = write_pair("none", &(struct fake_idx){.code = 8}, "", 0);
+	prefixes[1] = write_random("first", &t, 130);
+	for (unsigned i = 0; i < 3; i++)
+		add_row(&t, 0, NULL);
+	prefixes[2] = write_pair(
+		"zeros", &(struct fake_idx){.sequences = 3, .code = 8, .lengths = zeros}, "", 0);
+	prefixes[3] = write_random("second", &t, 170);
+	prefixes[4] = prefixes[0];
+	d = open_all(prefixes, 5);
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	check_all(r, &t, 0, 303);
+	check_ranges(r);
+	unit_ok(mfs_rows_slice(r, 100, 240, &slice, &err), &err);
+	check_all(slice, &t, 100, 140);
+	mfs_rows_free(slice);
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+	free(t.tokens);
+}
+END_TEST
+
+/* Gaps between sequences, in another order than in the .bin; one piece of it is used twice. */
+START_TEST(test_as_written)
+{
+	static int32_t lengths[ROWS];
+	static int64_t pointers[ROWS];
+	uint16_t bin[5000];
+	struct truth t = {0};
+	const char *prefix;
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *r, *slice;
+
+	for (unsigned i = 0; i < 5000; i++)
+		bin[i] = (uint16_t)rand();
+	for (unsigned i = 0; i < ROWS; i++) {
+		lengths[i] = rand() % 5 ? rand() % 50 : 0;
+		pointers[i] = rand() % 4900 * 2;
+		add_row(&t, lengths[i], bin + pointers[i] / 2);
+	}
+	prefix = write_pair(
+		"gaps",
+		&(struct fake_idx){
+			.sequences = ROWS, .code = 8, .lengths = lengths, .pointers = pointers},
+		bin, sizeof(bin));
+	d = open_all(&prefix, 1);
+	ck_assert_int_eq(mfs_indexed_dataset_info(d)->pointers, MFS_POINTERS_AS_WRITTEN);
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	check_all(r, &t, 0, ROWS);
+	check_ranges(r);
+	unit_ok(mfs_rows_slice(r, 63, 193, &slice, &err), &err);
+	check_all(slice, &t, 63, 130);
+	mfs_rows_free(slice);
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+	free(t.tokens);
+}
+END_TEST
+
+/* The overflowed pointers of numpy 2: rows are where the lengths put them. */
+START_TEST(test_repaired)
+{
+	static int32_t lengths[ROWS];
+	static int64_t pointers[ROWS];
+	static uint16_t bin[ROWS * 7];
+	struct truth t = {0};
+	const char *prefix;
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *r;
+
+	for (unsigned i = 0; i < ROWS; i++) {
+		lengths[i] = 7;
+		for (unsigned k = 0; k < 7; k++)
+			bin[i * 7 + k] = (uint16_t)(i * 7 + k);
+		add_row(&t, 7, bin + i * 7);
+		pointers[i] = (int64_t)i * 14 - (i > 100 ? 1ll << 32 : 0);
+	}
+	prefix = write_pair(
+		"overflowed",
+		&(struct fake_idx){
+			.sequences = ROWS, .code = 8, .lengths = lengths, .pointers = pointers},
+		bin, sizeof(bin));
+	d = open_all(&prefix, 1);
+	ck_assert_int_eq(mfs_indexed_dataset_info(d)->pointers, MFS_POINTERS_REPAIRED);
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	check_all(r, &t, 0, ROWS);
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+	free(t.tokens);
+}
+END_TEST
+
+/* A .bin that ends inside of its third row costs what lies behind, to the token. */
+START_TEST(test_short_bin)
+{
+	static const int32_t lengths[] = {3, 0, 5, 0, 2};
+	static const uint16_t bin[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10};
+	const struct fake_idx f = {.sequences = 5, .code = 8, .lengths = lengths};
+	const char *prefixes[] = {write_pair("short", &f, bin, 2 * 6 + 1),
+				  write_pair("whole", &f, bin, sizeof(bin)),
+				  write_pair("gone", &f, bin, 0)};
+	struct mfs_indexed_dataset *d = open_all(prefixes, 3);
+	struct mfs_rows *r, *slice;
+	struct mfs_bin_extent e;
+	uint16_t got[10];
+
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	ck_assert_uint_eq(r->tokens, 30);
+	ck_assert_uint_eq(r->bad_count, 2);
+	ck_assert_uint_eq(r->bad[0].first, 2);
+	ck_assert_uint_eq(r->bad[0].end, 5);
+	ck_assert_uint_eq(r->bad[1].first, 10);
+	ck_assert_uint_eq(r->bad[1].end, 15);
+	unit_ok(mfs_rows_read(r, 0, 6, got, &err), &err);
+	ck_assert_mem_eq(got, bin, 12);
+	unit_fails(mfs_rows_read(r, 0, 7, got, &err), &err, -EIO, "short.bin");
+	unit_fails(mfs_rows_read(r, 9, 10, got, &err), &err, -EIO, "13 bytes");
+	unit_ok(mfs_rows_read(r, 10, 10, got, &err), &err);
+	ck_assert_mem_eq(got, bin, 20);
+	unit_fails(mfs_rows_read(r, 20, 1, got, &err), &err, -EIO, "gone.bin");
+	unit_ok(mfs_rows_extent(r, 1, 20, &e, &err), &err);
+	ck_assert_uint_eq(e.len, 10);
+	ck_assert_int_eq(mfs_rows_extent(r, 6, 20, &e, NULL), -ENODATA);
+	unit_ok(mfs_rows_slice(r, 3, 12, &slice, &err), &err);
+	ck_assert_uint_eq(slice->bad_count, 2);
+	ck_assert_uint_eq(slice->bad[0].end, 2);
+	ck_assert_uint_eq(slice->bad[1].first, 7);
+	ck_assert_uint_eq(slice->bad[1].end, 9);
+	mfs_rows_free(slice);
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
+/* Rows that lie outside of a .bin, one by one; neighbours are one run, empty rows lie nowhere. */
+START_TEST(test_outside)
+{
+	static const int32_t lengths[] = {2, 2, 0, 2, 2, 2};
+	static const int64_t pointers[] = {0, 9, -5, 4, -2, 1ll << 62};
+	static const uint16_t bin[] = {1, 2, 3, 4, 5};
+	const struct fake_idx f = {
+		.sequences = 6, .code = 8, .lengths = lengths, .pointers = pointers};
+	const char *prefix = write_pair("outside", &f, bin, sizeof(bin));
+	struct mfs_indexed_dataset *d = open_all(&prefix, 1);
+	struct mfs_rows *r;
+	uint16_t got[8];
+
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	ck_assert_uint_eq(r->bad_count, 2);
+	ck_assert_uint_eq(r->bad[0].first, 1);
+	ck_assert_uint_eq(r->bad[0].end, 2);
+	ck_assert_uint_eq(r->bad[1].first, 4);
+	ck_assert_uint_eq(r->bad[1].end, 6);
+	unit_ok(mfs_rows_read(r, 4, 2, got, &err), &err);
+	ck_assert_uint_eq(got[1], 4);
+	unit_fails(mfs_rows_read(r, 2, 1, got, &err), &err, -EIO, "outside.bin");
+	unit_fails(mfs_rows_read(r, 5, 2, got, &err), &err, -EIO, "byte -2");
+	unit_fails(mfs_rows_read(r, 9, 1, got, &err), &err, -EIO, "outside.bin");
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
+/* More runs of unreadable rows than views can keep apart. */
+START_TEST(test_outside_everywhere)
+{
+	static int32_t lengths[10000];
+	static int64_t pointers[10000];
+	const struct fake_idx f = {
+		.sequences = 10000, .code = 8, .lengths = lengths, .pointers = pointers};
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *r;
+	const char *prefix;
+
+	for (unsigned i = 0; i < 10000; i++) {
+		lengths[i] = 1;
+		pointers[i] = i % 2 ? 100 : 0;
+	}
+	prefix = write_pair("everywhere", &f, "abcd", 4);
+	d = open_all(&prefix, 1);
+	unit_fails(mfs_rows_indexed(d, &r, &err), &err, -ENOTSUP, "everywhere");
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
+static struct mfs_indexed_dataset *in_memory(struct mfs_buf *b, const struct fake_idx *f,
+					     uint64_t bin)
+{
+	struct mfs_indexed_dataset *d;
+
+	fake_idx(b, f);
+	unit_ok(mfs_indexed_dataset_memory(b->data, b->len, bin, "memory", &d, &err), &err);
+	return d;
+}
+
+/* What opening the dataset did not look at: one pointer among many, a length of its own mind. */
+START_TEST(test_contradictions)
+{
+	static int32_t lengths[ROWS];
+	static int64_t pointers[ROWS];
+	struct fake_idx f = {
+		.sequences = ROWS, .code = 8, .lengths = lengths, .pointers = pointers};
+	struct mfs_indexed_dataset *d;
+	struct mfs_buf b = {0};
+	struct mfs_rows *r;
+
+	for (unsigned i = 0; i < ROWS; i++) {
+		lengths[i] = 5;
+		pointers[i] = i * 10;
+	}
+	pointers[31] += 2;
+	d = in_memory(&b, &f, ROWS * 10);
+	ck_assert_int_eq(mfs_indexed_dataset_info(d)->pointers, MFS_POINTERS_CONTIGUOUS);
+	unit_fails(mfs_rows_indexed(d, &r, &err), &err, -EINVAL, "sequence 31 ");
+	mfs_indexed_dataset_free(d);
+	mfs_buf_release(&b);
+	pointers[31] -= 2;
+	lengths[77] = -1;
+	d = in_memory(&b, &f, ROWS * 10);
+	unit_fails(mfs_rows_indexed(d, &r, &err), &err, -EINVAL, "sequence 77 ");
+	mfs_indexed_dataset_free(d);
+	mfs_buf_release(&b);
+}
+END_TEST
+
+/* A large dataset is believed, until somebody asks for the part that contradicts itself. */
+START_TEST(test_large)
+{
+	const unsigned n = (1u << 20) + 1;
+	int32_t *lengths = malloc(n * sizeof(*lengths));
+	int64_t *pointers = malloc(n * sizeof(*pointers));
+	struct fake_idx f = {.sequences = n, .code = 4, .lengths = lengths, .pointers = pointers};
+	struct mfs_indexed_dataset *d;
+	struct mfs_buf b = {0};
+	struct mfs_rows *r;
+	uint64_t starts[3], at;
+	int32_t token;
+
+	for (unsigned i = 0; i < n; i++) {
+		lengths[i] = 1000000;
+		pointers[i] = (int64_t)i * 4000000;
+	}
+	pointers[31] -= 4000001;
+	pointers[41] = -4;
+	pointers[51] = INT64_MAX - 3;
+	d = in_memory(&b, &f, (uint64_t)n * 4000000 - 12);
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	ck_assert_uint_eq(r->tokens, (uint64_t)n * 1000000);
+	ck_assert_uint_eq(r->bad_count, 1);
+	ck_assert_uint_eq(r->bad[0].first, n - 1);
+	ck_assert_uint_eq(r->bad[0].end, n);
+	unit_ok(mfs_rows_starts(r, 28, 3, starts, &err), &err);
+	ck_assert_uint_eq(starts[2], 30000000);
+	unit_fails(mfs_rows_starts(r, 29, 3, starts, &err), &err, -EIO, "sequence 31 ");
+	unit_fails(mfs_rows_start(r, 41, starts, &err), &err, -EIO, "memory.idx: sequence 41 ");
+	unit_fails(mfs_rows_start(r, 51, starts, &err), &err, -EIO, "sequence 51 ");
+	unit_ok(mfs_rows_find(r, r->tokens - 1, &at, &err), &err);
+	ck_assert_uint_eq(at, n - 1);
+	unit_fails(mfs_rows_read(r, 0, 1, &token, &err), &err, -ENODATA, "not at hand");
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+	mfs_buf_release(&b);
+	free(lengths);
+	free(pointers);
+}
+END_TEST
+
+START_TEST(test_modes)
+{
+	static const int32_t lengths[] = {3, 0, 5, 1, 2};
+	static const int8_t modes[] = {0, 1, 0, -1, 1};
+	struct fake_idx f = {.sequences = 5, .code = 8, .lengths = lengths, .modes = modes};
+	struct mfs_buf b = {0};
+	struct mfs_indexed_dataset *d = in_memory(&b, &f, 22);
+	struct mfs_rows *r, *slice;
+	int8_t got[5];
+
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	ck_assert_uint_eq(r->column_count, 1);
+	ck_assert_str_eq(r->columns[0].name, "mode");
+	ck_assert_int_eq(r->columns[0].dtype, MFS_I8);
+	unit_ok(mfs_rows_column(r, 0, 0, 5, got, &err), &err);
+	ck_assert_mem_eq(got, modes, 5);
+	unit_fails(mfs_rows_column(r, 0, 3, 3, got, &err), &err, -EINVAL, "rows");
+	unit_ok(mfs_rows_slice(r, 2, 4, &slice, &err), &err);
+	unit_ok(mfs_rows_column(slice, 0, 0, 2, got, &err), &err);
+	ck_assert_mem_eq(got, modes + 2, 2);
+	mfs_rows_free(slice);
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+	mfs_buf_release(&b);
+}
+END_TEST
+
+START_TEST(test_replaced)
+{
+	static const int32_t lengths[] = {3, 4};
+	static const uint16_t bin[] = {1, 2, 3, 4, 5, 6, 7};
+	const struct fake_idx f = {.sequences = 2, .code = 8, .lengths = lengths};
+	const char *prefix = write_pair("live", &f, bin, sizeof(bin));
+	struct mfs_indexed_dataset *d = open_all(&prefix, 1);
+	char path[600];
+	struct mfs_rows *r;
+	uint16_t got[7];
+	uint64_t start;
+
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	unit_ok(mfs_rows_read(r, 0, 7, got, &err), &err);
+	snprintf(path, sizeof(path), "%s.bin", prefix);
+	ck_assert_int_eq(truncate(path, 6), 0);
+	unit_fails(mfs_rows_read(r, 0, 1, got, &err), &err, -ESTALE, "live.bin");
+	unit_fails(mfs_rows_check(r, &err), &err, -ESTALE, "live.bin");
+	unit_ok(mfs_rows_start(r, 1, &start, &err), &err);
+	snprintf(path, sizeof(path), "%s.idx", prefix);
+	ck_assert_int_eq(truncate(path, 60), 0);
+	unit_fails(mfs_rows_start(r, 1, &start, &err), &err, -ESTALE, "live.idx");
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("rows");
+
+	unit_case(s, "one prefix", test_one);
+	unit_case(s, "several prefixes", test_several);
+	unit_case(s, "as written", test_as_written);
+	unit_case(s, "repaired", test_repaired);
+	unit_case(s, "short bin", test_short_bin);
+	unit_case(s, "outside", test_outside);
+	unit_case(s, "outside everywhere", test_outside_everywhere);
+	unit_case(s, "contradictions", test_contradictions);
+	unit_case(s, "large", test_large);
+	unit_case(s, "modes", test_modes);
+	unit_case(s, "replaced", test_replaced);
+	return s;
+}
