@@ -86,12 +86,12 @@ static void collect(struct mfs_inspection *in)
 		count_source(in);
 		mfs_iteration_view(in->it, "hf", &in->view, &in->view_error);
 	}
-	if (!in->it && !mfs_root_has_iterations(in->root))
+	if (!in->it && mfs_root_has_model(in->root) && !mfs_root_has_iterations(in->root))
 		mfs_error_set(&in->ckpt_error, -ENODATA, "%s", in->snapshot->latest_reason);
 	count_tensors(in);
 	find_tokenizer(in);
 	add_hints(in);
-	in->good = in->view && in->it == in->snapshot->latest;
+	in->good = mfs_root_has_model(in->root) ? in->view && in->it == in->snapshot->latest : true;
 }
 
 const char *mfs_inspect_vocab_source(const struct mfs_inspection *in)
@@ -139,8 +139,8 @@ int mfs_cmd_inspect(int argc, char **argv)
 	struct mfs_cmdline c = {
 		.usage = "inspect SOURCE [--json] [--tensors] [-o OPTIONS]",
 		.help = "Shows what a checkpoint is: model, layout of its files, iterations, and what is\n"
-			"missing. The exit code is 0 if its latest iteration is complete and can be shown\n"
-			"as a HuggingFace model.\n"
+			"missing; and what datasets hold. The exit code is 0 if the latest iteration is complete\n"
+			"and can be shown as a HuggingFace model.\n"
 			"\n"
 			"  --json      one JSON object\n"
 			"  --tensors   list every tensor of the model\n",

@@ -6,6 +6,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/model.h"
 #include "fs/inspect.h"
+#include "fs/inspect_data.h"
 #include "fs/json.h"
 
 /* null for MFS_UNSET. */
@@ -202,7 +203,9 @@ int mfs_inspect_json(const struct mfs_inspection *in)
 	json_object_set_new(o, "tracker", mfs_json_string(s->tracker));
 	json_object_set_new(o, "latest",
 			    mfs_json_string(latest ? mfs_iteration_name(latest) : NULL));
-	json_object_set_new(o, "latest_reason", mfs_json_string(s->latest_reason));
+	json_object_set_new(
+		o, "latest_reason",
+		mfs_json_string(mfs_root_has_model(in->root) ? s->latest_reason : NULL));
 	json_object_set_new(o, "iterations", iterations(in));
 	json_object_set_new(o, "described",
 			    mfs_json_string(in->it ? mfs_iteration_name(in->it) : NULL));
@@ -210,6 +213,7 @@ int mfs_inspect_json(const struct mfs_inspection *in)
 	json_object_set_new(o, "model", model(in));
 	json_object_set_new(o, "error", mfs_json_string(why->code ? why->msg : NULL));
 	json_object_set_new(o, "files", files(in->view));
+	json_object_set_new(o, "datasets", mfs_inspect_data_json(mfs_root_data(in->root)));
 	json_object_set_new(o, "hints", texts(in->hints, mfs_inspect_hints(in)));
 	if (in->tensors)
 		json_object_set_new(o, "tensors",

@@ -7,6 +7,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/model.h"
 #include "fs/inspect.h"
+#include "fs/inspect_data.h"
 #include "fs/text.h"
 
 #define BULLET_COLUMNS 2
@@ -308,6 +309,9 @@ void mfs_inspect_table(const struct mfs_inspection *in)
 			    mfs_iteration_name(in->it));
 	if (in->ckpt)
 		checkpoint_rows(&box, in);
+	else if (!mfs_root_has_model(in->root))
+		mfs_box_row(&box, "datasets", MFS_PLAIN, "%u",
+			    mfs_data_count(mfs_root_data(in->root)));
 	else
 		mfs_box_row(&box, "model", MFS_RED, "%s",
 			    in->ckpt_error.code ? in->ckpt_error.msg : "no iteration is complete");
@@ -315,6 +319,7 @@ void mfs_inspect_table(const struct mfs_inspection *in)
 		iteration_rows(&box, in);
 	warning_rows(&box, in);
 	hint_rows(&box, in);
+	mfs_inspect_data_rows(&box, mfs_root_data(in->root));
 	mfs_box_end(&box);
 	if (in->tensors && in->view)
 		print_tensors(in->view->model);
