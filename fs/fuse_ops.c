@@ -30,13 +30,18 @@ struct handle {
 	atomic_uint users;
 };
 
-static struct mfs_tree *tree_of(fuse_req_t req)
+struct mfs_front *mfs_fuse_front(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
 }
 
+static struct mfs_tree *tree_of(fuse_req_t req)
+{
+	return mfs_fuse_front(req)->tree;
+}
+
 /* A node's id is its address: nodes live as long as the mount, so FORGET has nothing to do. */
-static struct mfs_node *node_of(fuse_req_t req, fuse_ino_t id)
+struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id)
 {
 	return id == FUSE_ROOT_ID ? mfs_tree_root(tree_of(req)) : (struct mfs_node *)(uintptr_t)id;
 }
@@ -57,7 +62,7 @@ static bool has_complained(struct mfs_node *node, int code)
 	return atomic_load(&node->complaints) & complaint(code);
 }
 
-static void complain(struct mfs_node *node, int code, const char *reason)
+void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
 {
 	if (!(atomic_fetch_or(&node->complaints, complaint(code)) & complaint(code)))
 		mfs_log(LOG_ERR, "%s: %s", node->path, reason);
@@ -68,19 +73,25 @@ static double name_timeout(const struct mfs_node *node)
 	return node->moves ? BRIEFLY : FOREVER;
 }
 
-/* The root alone has attributes that change; its entries are replaced, not changed. */
-static double attr_timeout(const struct mfs_node *node)
+/* Attributes, and how long they stay: those of the root change, whose entries are replaced, and those of a
+ * directory that takes files. Seconds. */
+static double get_attr(fuse_req_t req, const struct mfs_node *node, struct stat *ret)
 {
-	return node->parent == node ? BRIEFLY : FOREVER;
+	struct mfs_overlay *overlay = mfs_fuse_front(req)->overlay;
+
+	mfs_node_stat(node, ret);
+	if (!overlay || !node->overlay)
+		return node->parent == node ? BRIEFLY : FOREVER;
+	mfs_overlay_dir_stat(overlay, node->overlay, ret);
+	return BRIEFLY;
 }
 
-static void fill_entry(const struct mfs_node *node, struct fuse_entry_param *ret)
+static void fill_entry(fuse_req_t req, const struct mfs_node *node, struct fuse_entry_param *ret)
 {
 	memset(ret, 0, sizeof(*ret));
 	ret->ino = (uintptr_t)node;
-	ret->attr_timeout = attr_timeout(node);
+	ret->attr_timeout = get_attr(req, node, &ret->attr);
 	ret->entry_timeout = name_timeout(node);
-	mfs_node_stat(node, &ret->attr);
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -105,10 +116,10 @@ static void refresh_root(struct mfs_tree *tree, struct mfs_node *node)
 		return;
 	rc = mfs_tree_refresh(tree, &err);
 	if (rc)
-		complain(node, rc, err.msg);
+		mfs_fuse_complain(node, rc, err.msg);
 }
 
-static const struct mfs_dir *list(fuse_req_t req, struct mfs_node *node)
+const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node)
 {
 	struct mfs_tree *tree = tree_of(req);
 	const struct mfs_dir *dir;
@@ -120,7 +131,7 @@ static const struct mfs_dir *list(fuse_req_t req, struct mfs_node *node)
 	rc = mfs_tree_list(tree, node, &dir, &about, &err);
 	if (!rc)
 		return dir;
-	complain(about, rc, err.msg);
+	mfs_fuse_complain(about, rc, err.msg);
 	return NULL;
 }
 
@@ -138,7 +149,7 @@ static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
-	struct mfs_node *node = node_of(req, parent), *found, *about;
+	struct mfs_node *node = mfs_fuse_node(req, parent), *found, *about;
 	struct mfs_tree *tree = tree_of(req);
 	struct fuse_entry_param entry;
 	struct mfs_error err;
@@ -151,34 +162,34 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	if (rc) {
-		complain(about, rc, err.msg);
+		mfs_fuse_complain(about, rc, err.msg);
 		fuse_reply_err(req, EIO);
 		return;
 	}
-	fill_entry(found, &entry);
+	fill_entry(req, found, &entry);
 	fuse_reply_entry(req, &entry);
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct mfs_node *node = node_of(req, ino);
+	struct mfs_node *node = mfs_fuse_node(req, ino);
 	struct stat st;
+	double seconds = get_attr(req, node, &st);
 
 	(void)fi;
-	mfs_node_stat(node, &st);
-	fuse_reply_attr(req, &st, attr_timeout(node));
+	fuse_reply_attr(req, &st, seconds);
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 {
-	fuse_reply_readlink(req, node_of(req, ino)->target);
+	fuse_reply_readlink(req, mfs_fuse_node(req, ino)->target);
 }
 
 /* The handle is the listing as of now: entries that come meanwhile do not shift it. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct mfs_node *node = node_of(req, ino);
-	const struct mfs_dir *dir = list(req, node);
+	struct mfs_node *node = mfs_fuse_node(req, ino);
+	const struct mfs_dir *dir = mfs_fuse_list(req, node);
 
 	if (!dir) {
 		fuse_reply_err(req, EIO);
@@ -194,48 +205,75 @@ struct listing {
 	const struct mfs_node *node;
 	char *buf;
 	size_t used, size;
+	bool plus;
 };
 
 /* Entry number i of a listing is followed by offset i + 1. False: no room left. */
-static bool add_entry(struct listing *l, const struct mfs_node *node, const char *name, off_t i,
-		      bool plus)
+static bool add_entry(struct listing *l, const char *name, const struct fuse_entry_param *entry,
+		      off_t i)
 {
-	struct fuse_entry_param entry;
 	size_t room = l->size - l->used, len;
 
-	fill_entry(node, &entry);
-	if (name != node->name)
-		entry.ino = 0; /* "." and ".." are not looked up by being listed */
-	if (plus)
-		len = fuse_add_direntry_plus(l->req, l->buf + l->used, room, name, &entry, i + 1);
+	if (l->plus)
+		len = fuse_add_direntry_plus(l->req, l->buf + l->used, room, name, entry, i + 1);
 	else
-		len = fuse_add_direntry(l->req, l->buf + l->used, room, name, &entry.attr, i + 1);
+		len = fuse_add_direntry(l->req, l->buf + l->used, room, name, &entry->attr, i + 1);
 	if (len > room)
 		return false;
 	l->used += len;
 	return true;
 }
 
-static void reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
-			  const struct mfs_dir *dir, bool plus)
+static bool add_node(struct listing *l, const struct mfs_node *node, const char *name, off_t i)
 {
-	struct listing l = {.req = req, .node = node_of(req, ino), .size = size};
+	struct fuse_entry_param entry;
+
+	fill_entry(l->req, node, &entry);
+	if (name != node->name)
+		entry.ino = 0; /* "." and ".." are not looked up by being listed */
+	return add_entry(l, name, &entry, i);
+}
+
+/* Nor are files that somebody has written: there may be many, of which few are ever looked at. */
+static bool add_written(struct listing *l, const struct mfs_overlay_entry *e, off_t i)
+{
+	struct fuse_entry_param entry = {.attr = {.st_ino = e->ino, .st_mode = S_IFREG}};
+
+	return add_entry(l, e->name, &entry, i);
+}
+
+static void fill_listing(struct listing *l, off_t off, const struct mfs_dir *dir,
+			 const struct mfs_overlay_names *more)
+{
+	const off_t end = 2 + (off_t)dir->count, end_more = end + (more ? more->count : 0);
 	bool room = true;
+
+	if (off == 0)
+		room = add_node(l, l->node, ".", off++);
+	if (off == 1 && room)
+		room = add_node(l, l->node->parent, "..", off++);
+	for (; room && off >= 2 && off < end; off++) {
+		const struct mfs_node *node = dir->entries[off - 2];
+
+		room = add_node(l, node, node->name, off);
+	}
+	for (; room && off >= end && off < end_more; off++)
+		room = add_written(l, &more->entries[off - end], off);
+}
+
+void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			    const struct mfs_dir *dir, const struct mfs_overlay_names *more,
+			    bool plus)
+{
+	struct listing l = {
+		.req = req, .node = mfs_fuse_node(req, ino), .size = size, .plus = plus};
 
 	l.buf = malloc(size);
 	if (!l.buf) {
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	if (off == 0)
-		room = add_entry(&l, l.node, ".", off++, plus);
-	if (off == 1 && room)
-		room = add_entry(&l, l.node->parent, "..", off++, plus);
-	for (; room && off >= 2 && off - 2 < (off_t)dir->count; off++) {
-		const struct mfs_node *node = dir->entries[off - 2];
-
-		room = add_entry(&l, node, node->name, off, plus);
-	}
+	fill_listing(&l, off, dir, more);
 	fuse_reply_buf(req, l.buf, l.used);
 	free(l.buf);
 }
@@ -243,13 +281,13 @@ static void reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off
 static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		       struct fuse_file_info *fi)
 {
-	reply_listing(req, ino, size, off, from_handle(fi->fh), false);
+	mfs_fuse_reply_listing(req, ino, size, off, from_handle(fi->fh), NULL, false);
 }
 
 static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			   struct fuse_file_info *fi)
 {
-	reply_listing(req, ino, size, off, from_handle(fi->fh), true);
+	mfs_fuse_reply_listing(req, ino, size, off, from_handle(fi->fh), NULL, true);
 }
 
 static struct handle *hold(struct fuse_file_info *fi)
@@ -279,7 +317,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	h->node = node_of(req, ino);
+	h->node = mfs_fuse_node(req, ino);
 	atomic_init(&h->users, 1);
 	fi->fh = (uintptr_t)h;
 	fi->keep_cache = 1;
@@ -354,7 +392,7 @@ static void complain_unreadable(struct mfs_node *node, uint64_t off, size_t size
 	if (has_complained(node, -EIO) || mfs_gather_init(&copy, size, 1))
 		return;
 	rc = mfs_vfile_gather(node->data, off, size, &copy, &err);
-	complain(node, rc ? rc : -EIO, rc ? err.msg : "a source could not be read");
+	mfs_fuse_complain(node, rc ? rc : -EIO, rc ? err.msg : "a source could not be read");
 	mfs_gather_release(&copy);
 }
 
@@ -374,7 +412,7 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 	mfs_readahead_demand(&h->readahead, data, off, size);
 	rc = mfs_vfile_gather(data, off, size, g, &err);
 	if (rc) {
-		complain(h->node, rc, err.msg);
+		mfs_fuse_complain(h->node, rc, err.msg);
 		fuse_reply_err(req, reader_errno(rc));
 		return;
 	}
@@ -405,15 +443,23 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	drop(h);
 }
 
-static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+void mfs_fuse_statfs(const struct mfs_tree *tree, struct statvfs *ret)
 {
 	struct statvfs st = {.f_bsize = GATHER_MIN, .f_frsize = 4096, .f_namemax = 255};
 	uint64_t bytes, files;
 
-	(void)ino;
-	mfs_tree_totals(tree_of(req), &bytes, &files);
+	mfs_tree_totals(tree, &bytes, &files);
 	st.f_blocks = (bytes + st.f_frsize - 1) / st.f_frsize;
 	st.f_files = files;
+	*ret = st;
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs st;
+
+	(void)ino;
+	mfs_fuse_statfs(tree_of(req), &st);
 	fuse_reply_statfs(req, &st);
 }
 

@@ -1,11 +1,38 @@
-/* The FUSE operations; for fuse_session.c alone. */
+/* The FUSE operations; for fuse_session.c and fuse_overlay.c alone. */
 #ifndef MFS_FS_FUSE_OPS_H
 #define MFS_FS_FUSE_OPS_H
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
-/* Session data of these operations is the struct mfs_tree to show. */
+#include "fs/overlay.h"
+#include "fs/tree.h"
+
+/* Session data of these operations. */
+struct mfs_front {
+	struct mfs_tree *tree;
+	struct mfs_overlay *overlay; /* NULL: nothing is written */
+};
+
+/* Of a read-only mount: what writes does not get here. */
 extern const struct fuse_lowlevel_ops mfs_fuse_ops;
+/* With files of an overlay beside the tree's. */
+extern const struct fuse_lowlevel_ops mfs_fuse_overlay_ops;
+
+/* What both share. */
+
+struct mfs_front *mfs_fuse_front(fuse_req_t req);
+/* The node that an id of the tree is of. */
+struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id);
+/* Logs a sentence about a node once per kind of failure. */
+void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason);
+/* The entries of a directory; NULL: they cannot be had, and it has been said why. */
+const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node);
+/* A listing from off on; more (which may be NULL) stands behind the entries of dir. */
+void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			    const struct mfs_dir *dir, const struct mfs_overlay_names *more,
+			    bool plus);
+/* What the tree shows, and no free blocks. */
+void mfs_fuse_statfs(const struct mfs_tree *tree, struct statvfs *ret);
 
 #endif

@@ -52,9 +52,11 @@ static int fail_captured(struct mfs_error *err, const char *mountpoint)
 }
 
 /* What the person said comes last, and counts. */
-static int build_list(const struct mfs_options *opt, const char *fsname, struct mfs_buf *list)
+static int build_list(const struct mfs_options *opt, const char *fsname, bool read_only,
+		      struct mfs_buf *list)
 {
-	mfs_fuse_list_add(list, "ro", NULL);
+	if (read_only)
+		mfs_fuse_list_add(list, "ro", NULL);
 	mfs_fuse_list_add(list, "subtype", "mcorefs");
 	mfs_fuse_list_add(list, "fsname", fsname);
 	/* Others than the mounting user are let in by the permissions of the sources alone. */
@@ -65,20 +67,22 @@ static int build_list(const struct mfs_options *opt, const char *fsname, struct 
 	return list->failed ? -ENOMEM : 0;
 }
 
-static int new_session(struct mfs_tree *tree, const struct mfs_options *opt, const char *fsname,
+static int new_session(struct mfs_front *front, const struct mfs_options *opt, const char *fsname,
 		       struct fuse_session **ret, struct mfs_error *err)
 {
+	const struct fuse_lowlevel_ops *ops =
+		front->overlay ? &mfs_fuse_overlay_ops : &mfs_fuse_ops;
 	char *argv[] = {"mcorefs", "-o", NULL, "-d", NULL};
 	struct fuse_args args = FUSE_ARGS_INIT(opt->debug ? 4 : 3, argv);
 	struct mfs_buf list = {0};
 	int rc = 0;
 
-	if (build_list(opt, fsname, &list)) {
+	if (build_list(opt, fsname, !front->overlay || opt->read_only, &list)) {
 		mfs_buf_release(&list);
 		return mfs_fail_nomem(err);
 	}
 	argv[2] = list.data;
-	*ret = fuse_session_new(&args, &mfs_fuse_ops, sizeof(mfs_fuse_ops), tree);
+	*ret = fuse_session_new(&args, ops, sizeof(*ops), front);
 	if (!*ret)
 		rc = fail_captured(err, opt->mountpoint);
 	fuse_opt_free_args(&args);
@@ -179,16 +183,18 @@ static int serve(struct fuse_session *se, const struct mfs_options *opt, struct 
 	return 0;
 }
 
-int mfs_session_run(struct mfs_tree *tree, const struct mfs_options *opt, const char *fsname,
-		    const char *mountpoint, struct mfs_daemon *daemon, struct mfs_error *err)
+int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
+		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,
+		    struct mfs_daemon *daemon, struct mfs_error *err)
 {
+	struct mfs_front front = {tree, overlay};
 	struct waiter waiter = {.fsname = fsname, .mountpoint = mountpoint, .daemon = daemon};
 	struct fuse_session *se;
 	int rc;
 
 	fuse_set_log_func(on_fuse_log);
 	captured.active = true;
-	rc = new_session(tree, opt, fsname, &se, err);
+	rc = new_session(&front, opt, fsname, &se, err);
 	if (rc)
 		return rc;
 	if (fuse_set_signal_handlers(se)) {

@@ -6,15 +6,17 @@
 #include "fs/options.h"
 
 struct mfs_daemon;
+struct mfs_overlay;
 struct mfs_tree;
 
 /*
  * Mounts at mountpoint (absolute) and serves until it is unmounted or a signal asks for the end,
- * then unmounts. The daemon is told once the mount answers. fsname is what /proc/mounts shows as
+ * then unmounts. overlay takes what is written; NULL: the mount is read-only. The daemon is told once the mount answers. fsname is what /proc/mounts shows as
  * the device. 0: ended as asked; -errno with the reason if it could not be mounted or broke.
  */
-int mfs_session_run(struct mfs_tree *tree, const struct mfs_options *opt, const char *fsname,
-		    const char *mountpoint, struct mfs_daemon *daemon, struct mfs_error *err);
+int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
+		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,
+		    struct mfs_daemon *daemon, struct mfs_error *err);
 
 /* "3.14.0" */
 const char *mfs_session_library(void);

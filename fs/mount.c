@@ -1,6 +1,7 @@
 /* `mcorefs SOURCE MOUNTPOINT`: everything that can be wrong is found before the mount appears. */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <libgen.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -20,6 +21,7 @@
 #include "fs/fuse_session.h"
 #include "fs/log.h"
 #include "fs/options.h"
+#include "fs/overlay.h"
 #include "fs/root.h"
 #include "fs/tree.h"
 
@@ -33,6 +35,43 @@ static bool contains(const char *dir, const char *path)
 	size_t len = strlen(dir);
 
 	return !strncmp(dir, path, len) && (!path[len] || path[len] == '/' || len == 1);
+}
+
+/* Where DIR lies; if it is still to be made, where it will be made. */
+static int real_place(const char *dir, char *ret)
+{
+	char *copy;
+	int rc;
+
+	if (realpath(dir, ret))
+		return 0;
+	if (errno != ENOENT)
+		return -errno;
+	copy = strdup(dir);
+	if (!copy)
+		return -ENOMEM;
+	rc = realpath(dirname(copy), ret) ? 0 : -errno;
+	free(copy);
+	return rc;
+}
+
+/* Nothing is written into SOURCE; and what lies below MOUNTPOINT would be the mount's own. */
+static int check_cache(const struct mfs_options *opt, const struct paths *paths)
+{
+	const char *cache = opt->data.cache;
+	char place[PATH_MAX];
+	int rc;
+
+	if (!cache)
+		return MFS_EXIT_OK;
+	rc = real_place(cache, place);
+	if (rc)
+		return mfs_command_failed("dataset_cache: %s: %s", cache, strerror(-rc));
+	if (contains(paths->source, place))
+		return mfs_command_failed("dataset_cache: %s lies in SOURCE", cache);
+	if (contains(paths->mountpoint, place))
+		return mfs_command_failed("dataset_cache: %s lies in MOUNTPOINT", cache);
+	return MFS_EXIT_OK;
 }
 
 static int resolve(const struct mfs_options *opt, struct paths *ret)
@@ -61,7 +100,7 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 				   opt->mountpoint);
 		return MFS_EXIT_MOUNT;
 	}
-	return MFS_EXIT_OK;
+	return check_cache(opt, ret);
 }
 
 static void log_data_warnings(const struct mfs_data *data)
@@ -120,20 +159,42 @@ static int open_latest(struct mfs_root *root, struct mfs_error *err)
 	return 0;
 }
 
+/* NULL: nothing is written. */
+static int open_cache(struct mfs_root *root, const struct mfs_options *opt,
+		      struct mfs_overlay **ret, struct mfs_error *err)
+{
+	*ret = NULL;
+	if (!opt->data.cache)
+		return 0;
+	if (!mfs_root_data(root)) {
+		mfs_log(LOG_WARNING, "dataset_cache: there are no datasets");
+		return 0;
+	}
+	if (mfs_overlay_open(opt->data.cache, opt->read_only, ret, err))
+		return mfs_fail_in(err, "dataset_cache");
+	return 0;
+}
+
 static int serve(struct mfs_root *root, const struct mfs_options *opt, const struct paths *paths,
 		 struct mfs_daemon *daemon)
 {
+	struct mfs_overlay *overlay;
 	struct mfs_error err;
 	struct mfs_tree *tree;
 	int code = MFS_EXIT_OK;
 
-	if (open_latest(root, &err) || mfs_tree_new(root, &tree, &err))
+	if (open_cache(root, opt, &overlay, &err))
 		return mfs_command_failed("%s", err.msg);
-	if (mfs_session_run(tree, opt, paths->source, paths->mountpoint, daemon, &err)) {
+	if (open_latest(root, &err) || mfs_tree_new(root, &tree, &err)) {
+		mfs_overlay_free(overlay);
+		return mfs_command_failed("%s", err.msg);
+	}
+	if (mfs_session_run(tree, overlay, opt, paths->source, paths->mountpoint, daemon, &err)) {
 		mfs_log(LOG_ERR, "%s", err.msg);
 		code = MFS_EXIT_MOUNT;
 	}
 	mfs_tree_free(tree);
+	mfs_overlay_free(overlay);
 	return code;
 }
 

@@ -51,13 +51,22 @@ static int allow_other(struct mfs_options *opt, const struct option_row *row, co
 	return forward(opt, row, value, err);
 }
 
-static int refuse_rw(struct mfs_options *opt, const struct option_row *row, const char *value,
-		     struct mfs_error *err)
+static int set_ro(struct mfs_options *opt, const struct option_row *row, const char *value,
+		  struct mfs_error *err)
 {
-	(void)opt;
-	(void)value;
-	return mfs_fail(err, -EROFS, "option '%s' is refused: a mount of mcorefs is read-only",
-			row->name);
+	(void)row, (void)value, (void)err;
+	opt->read_only = true;
+	opt->said_rw = false;
+	return 0;
+}
+
+static int set_rw(struct mfs_options *opt, const struct option_row *row, const char *value,
+		  struct mfs_error *err)
+{
+	(void)row, (void)value, (void)err;
+	opt->read_only = false;
+	opt->said_rw = true;
+	return 0;
 }
 
 static int replace_string(const char **field, const char *value, struct mfs_error *err)
@@ -312,8 +321,8 @@ static const struct option_row table[] = {
 	{"defcontext", VALUED, forward},
 	{"rootcontext", VALUED, forward},
 
-	{"rw", BARE, refuse_rw},
-	{"ro", BARE, NULL},
+	{"rw", BARE, set_rw},
+	{"ro", BARE, set_ro},
 	{"defaults", BARE, NULL},
 	{"_netdev", BARE, NULL},
 	{"nofail", BARE, NULL},
@@ -406,6 +415,10 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 			rc = apply_option(opt, name, err);
 	}
 	free(copy);
+	if (!rc && opt->said_rw && !opt->data.cache)
+		return mfs_fail(err, -EROFS,
+				"option 'rw' is refused: a mount of mcorefs is read-only, but for "
+				"what 'dataset_cache' takes");
 	return rc;
 }
 

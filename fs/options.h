@@ -25,11 +25,14 @@ struct mfs_options {
 	bool debug;		/* -d */
 	bool single_thread;	/* -s */
 	bool allow_other;
+	bool read_only; /* ro, the last word on it: not even what dataset_cache takes is written */
+	bool said_rw;	/* rw was the last word */
 	struct mfs_buf fuse; /* what libfuse is to know, as a list: "allow_other,max_read=65536" */
 };
 
 /* A zero-filled struct is a valid start. Later values replace earlier ones. -EINVAL with the option's
- * name: unknown, without its value, or with a value that makes no sense; -EROFS for rw. */
+ * name: unknown, without its value, or with a value that makes no sense; -EROFS for rw without dataset_cache, which
+ * alone makes anything writable. */
 int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_error *err);
 
 /* SOURCE MOUNTPOINT [-o list] [-f] [-d] [-s], in any order; argv[0] is skipped. -EINVAL. */

@@ -59,6 +59,7 @@ struct mfs_node {
 	void *object;			     /* and which one */
 	const char *view;		     /* of a view's directory: "megatron/torch_dist" */
 	struct mfs_node *megatron;	     /* of a Megatron view's: the directory of them all */
+	const char *overlay;		     /* of one that takes files: its path in fs/overlay.h */
 	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: not opened yet */
 
 	/* Of a directory of views by their names (layouts, specs): view is its own name; what a listing leaves

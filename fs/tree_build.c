@@ -100,6 +100,8 @@ static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, c
 	(*ret)->mode = tree->dir_mode;
 	(*ret)->mtime_ns = mtime_ns;
 	(*ret)->iteration = it;
+	if (parent->overlay)
+		(*ret)->overlay = (*ret)->path + (parent->overlay - parent->path);
 	return 0;
 }
 
@@ -197,6 +199,13 @@ int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struc
 
 /* ---- directories of views ---- */
 
+/* `datasets` opens these, and writes what it has computed beside what it has read. */
+static bool is_arrow_view(const struct mfs_node *node)
+{
+	return node->owner == &mfs_dataset_views &&
+	       (!strcmp(node->view, "hf") || !strncmp(node->view, "samples/", 8));
+}
+
 static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
 		    const char *view, struct mfs_node *megatron, struct mfs_node **ret,
 		    struct mfs_error *err)
@@ -208,6 +217,8 @@ static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const 
 	(*ret)->view = view;
 	(*ret)->megatron = megatron;
 	(*ret)->uncounted = megatron != NULL;
+	if (is_arrow_view(*ret))
+		(*ret)->overlay = (*ret)->path + strlen("/data/");
 	return 0;
 }
 

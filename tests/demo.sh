@@ -5,6 +5,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 mcorefs=$PWD/${O:-build}/mcorefs
 sample=tests/fixtures/weights/llama-torch_dist-tp2-pp2-vpp2
+corpus=tests/fixtures/data/tales_text_document
 work=$(mktemp -d "${TMPDIR:-/tmp}/mcorefs-demo-XXXXXX") || exit 1
 mnt=$work/mnt
 
@@ -70,10 +71,23 @@ show ls -LR "$mnt/latest/megatron/torch/tp2-pp1" || fail "the view at another la
 sums "$mnt/latest/megatron/torch/tp2-pp1/iter_0000040/mp_rank_00" || fail "a file cannot be read"
 show "${unmount[@]}" || fail "umount"
 
+say "A dataset as Megatron-LM wrote it, mounted: for datasets.load_from_disk, DuckDB, numpy, and as training samples"
+show "$mcorefs" "$corpus" "$mnt" || fail "mount of a dataset"
+dataset=$mnt/data/tales_text_document
+show ls "$dataset" "$dataset/hf" "$dataset/parquet" "$dataset/samples"
+printf '$ head -c 100 /tmp/mnt/data/tales_text_document/jsonl/*.jsonl\n'
+head -c 100 "$dataset"/jsonl/*.jsonl || fail "a file of the dataset cannot be read"
+printf '...\n'
+show cmp "$corpus.bin" "$dataset/megatron/tales_text_document.bin" || fail "the tokens have changed"
+show ls -l "$dataset/samples/train-s128-n226" || fail "training samples"
+sums "$dataset/hf" >/dev/null || fail "a file of the dataset cannot be read"
+show "${unmount[@]}" || fail "umount"
+
 cat <<END
 
 The demo has ended well. Next, with a checkpoint of yours (a directory with latest_checkpointed_iteration.txt):
   build/mcorefs inspect CHECKPOINT            what it is, what is missing
   build/mcorefs CHECKPOINT MOUNTPOINT         then: from_pretrained("MOUNTPOINT/latest/hf")
+  build/mcorefs PREFIX MOUNTPOINT             then: load_from_disk("MOUNTPOINT/data/NAME/hf")
   make install                                and mount -t mcorefs CHECKPOINT MOUNTPOINT
 END

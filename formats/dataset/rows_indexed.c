@@ -306,8 +306,17 @@ static int indexed_gather_lengths(const struct mfs_rows *r, const int32_t *rows,
 static int indexed_column(const struct mfs_rows *r, size_t column, uint64_t first, uint64_t count,
 			  void *ret, struct mfs_error *err)
 {
+	const struct indexed *x = indexed_of(r);
+	const struct part *part;
+	int rc = 0;
+
 	(void)column; /* there is one */
-	return mfs_indexed_dataset_modes(indexed_of(r)->d, first, count, ret, err);
+	for (uint64_t i = first; i < first + count && !rc;) {
+		part = part_of_row(x, i);
+		i = part->p->first_sequence + part->p->sequences;
+		rc = check_idx(part, err);
+	}
+	return rc ? rc : mfs_indexed_dataset_modes(x->d, first, count, ret, err);
 }
 
 static void indexed_drop(const struct mfs_rows *r)

@@ -1,11 +1,14 @@
-/* Rows whose tokens are looked at when they are read. */
+/*
+ * Rows whose tokens are looked at as they are read: an embedding has no row for a token outside of the
+ * vocabulary, and a program that meets one fails far from here.
+ */
 #ifndef MFS_DATASET_ROWS_VOCAB_H
 #define MFS_DATASET_ROWS_VOCAB_H
 
 #include "formats/dataset/rows.h"
 
-/* The same rows; reading a token that is negative or not below vocab_size is -EIO, with the row and the token. of
- * must outlive them. */
+/* The same rows, without extents; of, which must outlive them, is asked for everything. Reading a token that is not
+ * in [0, vocab_size) is -EIO, with its row in the sentence. -ENOTSUP: tokens are no integers. */
 int mfs_rows_vocab(const struct mfs_rows *of, uint64_t vocab_size, struct mfs_rows **ret,
 		   struct mfs_error *err);
 

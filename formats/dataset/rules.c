@@ -1,12 +1,15 @@
 #include "formats/dataset/rules.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 
 struct mfs_dataset_rules mfs_dataset_rules_default(void)
 {
-	return (struct mfs_dataset_rules){
-		.surplus_rule = MFS_SURPLUS_ON_TOP, .surplus = 0.005, .separate_last_epoch = true};
+	return (struct mfs_dataset_rules){.core = UINT_MAX,
+					  .surplus_rule = MFS_SURPLUS_ON_TOP,
+					  .surplus = 0.005,
+					  .separate_last_epoch = true};
 }
 
 /* Megatron-LM's own numbers ended with 3; 23.04 and the like are a year and a month. What Megatron was then
@@ -28,6 +31,7 @@ int mfs_dataset_rules_of(const char *version, struct mfs_dataset_rules *ret, str
 				"'%.40s' is no version of Megatron; 0.16 (core) or 2.6 would be",
 				version);
 	core = !major ? minor : major >= 20 ? core_of_date(major, minor) : major > 3 ? 11 : 0;
+	rules.core = core;
 	if (core < 11)
 		rules.surplus_rule = MFS_SURPLUS_WITHIN;
 	rules.before_core = core < 4;

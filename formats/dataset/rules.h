@@ -18,6 +18,8 @@ enum mfs_surplus_rule {
 };
 
 struct mfs_dataset_rules {
+	/* N of megatron-core 0.N, or of the core of that time; UINT_MAX: the newest. */
+	unsigned core;
 	enum mfs_surplus_rule surplus_rule;
 	double surplus; /* --mid-level-dataset-surplus: 0.005 */
 	/* A last epoch of which less than 80 % is needed is shuffled by itself: since 2020-12 (39181113ee,
