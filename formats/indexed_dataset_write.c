@@ -4,61 +4,19 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
 #include "formats/indexed_dataset.h"
-#include "formats/io/commit.h"
+#include "formats/indexed_dataset_write_i.h"
 
-/* What grows on disk. The .idx is made of the last three when all is known. */
-enum stream { BIN, LENGTHS, DOCUMENTS, MODES, STREAMS };
-static const char *const suffixes[] = {".bin.part", ".lengths.part", ".documents.part",
-				       ".modes.part"};
-
-#define BUFFER (1u << 20)
-
-struct out {
-	int fd;	       /* -1: closed */
-	uint64_t size; /* bytes, those in the buffer too */
-	uint8_t *buffer;
-	size_t buffered;
-};
-
-struct mfs_indexed_writer {
-	char *prefix, *base; /* base: its last part, within prefix */
-	int dirfd;
-	uint8_t code;
-	enum mfs_dtype dtype;
-	unsigned token_size;
-	bool multimodal;
-	struct out out[STREAMS];
-	uint64_t sequences, documents; /* ended */
-	uint64_t length;	       /* tokens of the sequence at hand */
-	uint64_t saved_sequences;      /* at the last end of a document */
-};
+/* The kernel is told to write so many bytes at a time: a save then has less to wait for. */
+#define WRITE_BEHIND (8u << 20)
 
 enum mfs_dtype mfs_indexed_dtype_for(uint64_t vocab_size)
 {
 	return vocab_size < 65500 ? MFS_U16 : MFS_I32;
-}
-
-/* base + suffix, in a static-sized buffer of the caller's. */
-static int name_of(const struct mfs_indexed_writer *w, const char *suffix, char ret[NAME_MAX + 1],
-		   struct mfs_error *err)
-{
-	if ((size_t)snprintf(ret, NAME_MAX + 1, "%s%s", w->base, suffix) > NAME_MAX)
-		return mfs_fail(err, -ENAMETOOLONG, "'%s%s' is too long a name", w->base, suffix);
-	return 0;
-}
-
-static int failed(const struct mfs_indexed_writer *w, int rc, const char *what, const char *suffix,
-		  struct mfs_error *err)
-{
-	return mfs_fail(err, rc, "cannot %s '%s%s': %s", what, w->prefix, suffix, strerror(-rc));
 }
 
 /* ---- streams ---- */
@@ -78,32 +36,38 @@ static int write_all(int fd, const uint8_t *bytes, size_t len)
 	return 0;
 }
 
-static int flush(struct mfs_indexed_writer *w, enum stream s, struct mfs_error *err)
+static int flush(struct mfs_indexed_writer *w, enum mfs_indexed_stream s, struct mfs_error *err)
 {
-	struct out *o = &w->out[s];
+	struct mfs_indexed_out *o = &w->out[s];
 	int rc = write_all(o->fd, o->buffer, o->buffered);
 
 	if (rc)
-		return failed(w, rc, "write", suffixes[s], err);
+		return mfs_indexed_failed(w, rc, "write", mfs_indexed_suffix(s), err);
 	o->buffered = 0;
+	if (o->size - o->started >= WRITE_BEHIND) {
+		/* Only a hint: what fails here fails again in fsync. */
+		sync_file_range(o->fd, (off_t)o->started, (off_t)(o->size - o->started),
+				SYNC_FILE_RANGE_WRITE);
+		o->started = o->size;
+	}
 	return 0;
 }
 
-static int put(struct mfs_indexed_writer *w, enum stream s, const void *bytes, size_t len,
-	       struct mfs_error *err)
+static int put(struct mfs_indexed_writer *w, enum mfs_indexed_stream s, const void *bytes,
+	       size_t len, struct mfs_error *err)
 {
-	struct out *o = &w->out[s];
+	struct mfs_indexed_out *o = &w->out[s];
 	const uint8_t *from = bytes;
 
 	while (len) {
-		const size_t n = mfs_min_u64(len, BUFFER - o->buffered);
+		const size_t n = mfs_min_u64(len, STREAM_BUFFER - o->buffered);
 
 		memcpy(o->buffer + o->buffered, from, n);
 		o->buffered += n;
 		o->size += n;
 		from += n;
 		len -= n;
-		if (o->buffered == BUFFER) {
+		if (o->buffered == STREAM_BUFFER) {
 			int rc = flush(w, s, err);
 
 			if (rc)
@@ -113,294 +77,47 @@ static int put(struct mfs_indexed_writer *w, enum stream s, const void *bytes, s
 	return 0;
 }
 
-static int put64(struct mfs_indexed_writer *w, enum stream s, uint64_t v, struct mfs_error *err)
-{
-	uint8_t bytes[8];
-
-	mfs_put_le64(bytes, v);
-	return put(w, s, bytes, sizeof(bytes), err);
-}
-
-static bool in_use(const struct mfs_indexed_writer *w, enum stream s)
-{
-	return s != MODES || w->multimodal;
-}
-
-/* Opens a stream with size bytes to keep; what an interrupted run wrote behind them goes. */
-static int open_stream(struct mfs_indexed_writer *w, enum stream s, uint64_t size,
+static int sync_stream(struct mfs_indexed_writer *w, enum mfs_indexed_stream s,
 		       struct mfs_error *err)
 {
-	struct out *o = &w->out[s];
-	char name[NAME_MAX + 1];
-	struct stat st;
-	int rc = name_of(w, suffixes[s], name, err);
+	int rc = flush(w, s, err);
 
-	if (rc)
-		return rc;
-	o->buffer = malloc(BUFFER);
-	if (!o->buffer)
-		return mfs_fail_nomem(err);
-	o->fd = openat(w->dirfd, name,
-		       O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_CREAT | (size ? 0 : O_TRUNC), 0644);
-	if (o->fd < 0 || fstat(o->fd, &st))
-		return failed(w, -errno, "open", suffixes[s], err);
-	if ((uint64_t)st.st_size < size)
-		return mfs_fail(
-			err, -EINVAL,
-			"'%s%s' has %lld bytes, its journal speaks of %llu: it cannot be resumed",
-			w->prefix, suffixes[s], (long long)st.st_size, (unsigned long long)size);
-	if (ftruncate(o->fd, (off_t)size) || lseek(o->fd, (off_t)size, SEEK_SET) < 0)
-		return failed(w, -errno, "cut", suffixes[s], err);
-	o->size = size;
-	return 0;
-}
-
-/* ---- journal ---- */
-
-/* One line of text: what is durable. All numbers are decimal. */
-struct journal {
-	unsigned code, multimodal;
-	unsigned long long bytes, sequences, documents, position;
-};
-
-#define JOURNAL "mcorefs-pack 1 %u %u %llu %llu %llu %llu\n"
-
-/* -ENOENT without a sentence if there is none. */
-static int read_journal(const struct mfs_indexed_writer *w, struct journal *ret,
-			struct mfs_error *err)
-{
-	char name[NAME_MAX + 1], text[256] = {0};
-	int fd, rc = name_of(w, ".journal", name, err);
-	ssize_t n;
-
-	if (rc)
-		return rc;
-	fd = openat(w->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return errno == ENOENT ? -ENOENT : failed(w, -errno, "open", ".journal", err);
-	n = read(fd, text, sizeof(text) - 1);
-	close(fd);
-	if (n < 0 || sscanf(text, JOURNAL, &ret->code, &ret->multimodal, &ret->bytes,
-			    &ret->sequences, &ret->documents, &ret->position) != 6)
-		return mfs_fail(err, -EINVAL, "'%s.journal' is no journal of mcorefs", w->prefix);
-	return 0;
-}
-
-static int write_journal(struct mfs_indexed_writer *w, uint64_t position, struct mfs_error *err)
-{
-	char name[NAME_MAX + 1], text[256];
-	int len, rc = name_of(w, ".journal", name, err);
-
-	if (rc)
-		return rc;
-	len = snprintf(text, sizeof(text), JOURNAL, w->code, w->multimodal ? 1u : 0u,
-		       (unsigned long long)w->out[BIN].size, (unsigned long long)w->sequences,
-		       (unsigned long long)w->documents, (unsigned long long)position);
-	return mfs_commit_file(w->dirfd, name, text, (size_t)len, err);
-}
-
-/* ---- names ---- */
-
-static int rename_to(struct mfs_indexed_writer *w, const char *from, const char *to,
-		     struct mfs_error *err)
-{
-	char old[NAME_MAX + 1], new[NAME_MAX + 1];
-	int rc = name_of(w, from, old, err);
-
-	if (!rc)
-		rc = name_of(w, to, new, err);
-	if (!rc && renameat(w->dirfd, old, w->dirfd, new))
-		rc = failed(w, -errno, "give its name to", to, err);
-	if (!rc && fsync(w->dirfd))
-		rc = failed(w, -errno, "make durable the directory of", to, err);
+	if (!rc && fsync(w->out[s].fd))
+		rc = mfs_indexed_failed(w, -errno, "make durable", mfs_indexed_suffix(s), err);
 	return rc;
 }
 
-static int remove_named(const struct mfs_indexed_writer *w, const char *suffix,
-			struct mfs_error *err)
+static int sync_streams(struct mfs_indexed_writer *w, struct mfs_error *err)
 {
-	char name[NAME_MAX + 1];
-	int rc = name_of(w, suffix, name, err);
+	int rc = 0;
 
-	if (!rc && unlinkat(w->dirfd, name, 0) && errno != ENOENT)
-		rc = failed(w, -errno, "remove", suffix, err);
+	for (enum mfs_indexed_stream s = 0; s < STREAMS && !rc; s++)
+		rc = mfs_indexed_in_use(w, s) ? sync_stream(w, s, err) : 0;
 	return rc;
-}
-
-/* -EEXIST without a sentence, or 0. */
-static int exists(const struct mfs_indexed_writer *w, const char *suffix, struct mfs_error *err)
-{
-	char name[NAME_MAX + 1];
-	struct stat st;
-	int rc = name_of(w, suffix, name, err);
-
-	if (rc)
-		return rc;
-	if (!fstatat(w->dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
-		return -EEXIST;
-	return errno == ENOENT ? 0 : failed(w, -errno, "look at", suffix, err);
-}
-
-static int check_absent(const struct mfs_indexed_writer *w, const char *suffix,
-			struct mfs_error *err)
-{
-	int rc = exists(w, suffix, err);
-
-	return rc == -EEXIST ? failed(w, rc, "write", suffix, err) : rc;
-}
-
-/* ---- opening ---- */
-
-/* A run that was stopped between the two last renames has left a .bin without an .idx: it is the part
- * again. */
-static int take_bin_back(struct mfs_indexed_writer *w, struct mfs_error *err)
-{
-	int rc = exists(w, ".bin.part", err);
-
-	if (rc)
-		return rc == -EEXIST ? 0 : rc;
-	rc = exists(w, ".bin", err);
-	return rc == -EEXIST ? rename_to(w, ".bin", ".bin.part", err) : rc;
-}
-
-static int open_streams(struct mfs_indexed_writer *w, bool resume, uint64_t *ret_position,
-			struct mfs_error *err)
-{
-	struct journal j = {0};
-	uint64_t kept[STREAMS];
-	int rc = resume ? read_journal(w, &j, err) : -ENOENT;
-
-	if (rc && rc != -ENOENT)
-		return rc;
-	/* Without a journal nothing is resumed, nor may an older one be believed later. */
-	if (rc)
-		rc = resume ? 0 : remove_named(w, ".journal", err);
-	else
-		rc = take_bin_back(w, err);
-	if (!rc)
-		rc = check_absent(w, ".bin", err);
-	if (rc)
-		return rc;
-	if (j.code && (j.code != w->code || j.multimodal != w->multimodal))
-		return mfs_fail(
-			err, -EINVAL,
-			"'%s' was begun with dtype code %u%s: it cannot be resumed with %u%s",
-			w->prefix, j.code, j.multimodal ? ", multimodal" : "", w->code,
-			w->multimodal ? ", multimodal" : "");
-	kept[BIN] = j.bytes;
-	kept[LENGTHS] = 4 * j.sequences;
-	kept[DOCUMENTS] = 8 * j.documents;
-	kept[MODES] = j.sequences;
-	for (enum stream s = BIN; s < STREAMS; s++) {
-		rc = in_use(w, s) ? open_stream(w, s, kept[s], err) : 0;
-		if (rc)
-			return rc;
-	}
-	w->sequences = w->saved_sequences = j.sequences;
-	w->documents = j.documents;
-	*ret_position = j.position;
-	return 0;
-}
-
-static int open_directory(struct mfs_indexed_writer *w, const char *prefix, struct mfs_error *err)
-{
-	char *slash;
-
-	w->prefix = strdup(prefix);
-	if (!w->prefix)
-		return mfs_fail_nomem(err);
-	slash = strrchr(w->prefix, '/');
-	w->base = slash ? slash + 1 : w->prefix;
-	if (slash)
-		*slash = '\0';
-	w->dirfd = open(!slash		     ? "."
-			: slash == w->prefix ? "/"
-					     : w->prefix,
-			O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (slash)
-		*slash = '/';
-	if (w->dirfd < 0)
-		return mfs_fail(err, -errno, "cannot open the directory of '%s': %s", prefix,
-				strerror(errno));
-	return *w->base ? 0 : mfs_fail(err, -EINVAL, "'%s' names no dataset", prefix);
-}
-
-static int new_writer(const char *prefix, struct mfs_indexed_writer **ret, struct mfs_error *err)
-{
-	struct mfs_indexed_writer *w = calloc(1, sizeof(*w));
-	int rc;
-
-	if (!w)
-		return mfs_fail_nomem(err);
-	for (enum stream s = BIN; s < STREAMS; s++)
-		w->out[s].fd = -1;
-	w->dirfd = -1;
-	rc = open_directory(w, prefix, err);
-	if (rc) {
-		mfs_indexed_writer_free(w);
-		return rc;
-	}
-	*ret = w;
-	return 0;
-}
-
-int mfs_indexed_writer_open(const char *prefix, enum mfs_dtype dtype, bool multimodal, bool resume,
-			    struct mfs_indexed_writer **ret, uint64_t *ret_position,
-			    struct mfs_error *err)
-{
-	struct mfs_indexed_writer *w;
-	int rc;
-
-	if (!mfs_idx_code(dtype))
-		return mfs_fail(err, -EINVAL, "an indexed dataset cannot hold %s",
-				mfs_dtype_torch(dtype));
-	rc = new_writer(prefix, &w, err);
-	if (rc)
-		return rc;
-	w->dtype = dtype;
-	w->code = mfs_idx_code(dtype);
-	w->token_size = mfs_dtype_size(dtype);
-	w->multimodal = multimodal;
-	rc = check_absent(w, ".idx", err);
-	if (!rc)
-		rc = open_streams(w, resume, ret_position, err);
-	if (rc) {
-		mfs_indexed_writer_free(w);
-		return rc;
-	}
-	*ret = w;
-	return 0;
-}
-
-void mfs_indexed_writer_free(struct mfs_indexed_writer *w)
-{
-	if (!w)
-		return;
-	for (enum stream s = BIN; s < STREAMS; s++) {
-		if (w->out[s].fd >= 0)
-			close(w->out[s].fd);
-		free(w->out[s].buffer);
-	}
-	if (w->dirfd >= 0)
-		close(w->dirfd);
-	free(w->prefix);
-	free(w);
 }
 
 /* ---- appending ---- */
 
-int mfs_indexed_writer_add(struct mfs_indexed_writer *w, const void *tokens, uint64_t count,
-			   struct mfs_error *err)
+static int check_length(const struct mfs_indexed_writer *w, uint64_t count, struct mfs_error *err)
 {
 	if (count > INT32_MAX || w->length + count > INT32_MAX)
 		return mfs_fail(err, -ERANGE, "'%s': sequence %llu has 2^31 tokens or more",
 				w->prefix, (unsigned long long)w->sequences);
-	w->length += count;
-	return put(w, BIN, tokens, count * w->token_size, err);
+	return 0;
 }
 
-/* The integers that a dtype holds; false for floats. */
-static bool limits(enum mfs_dtype dtype, int64_t *ret_low, int64_t *ret_high)
+int mfs_indexed_writer_add(struct mfs_indexed_writer *w, const void *tokens, uint64_t count,
+			   struct mfs_error *err)
+{
+	int rc = check_length(w, count, err);
+
+	if (rc)
+		return rc;
+	w->length += count;
+	return put(w, STREAM_BIN, tokens, count * w->token_size, err);
+}
+
+bool mfs_indexed_limits(enum mfs_dtype dtype, int64_t *ret_low, int64_t *ret_high)
 {
 	switch (dtype) {
 	case MFS_U8:
@@ -426,43 +143,86 @@ static bool limits(enum mfs_dtype dtype, int64_t *ret_low, int64_t *ret_high)
 	}
 }
 
+/* Little-endian: the low bytes come first. size is a constant where this is called. */
+static inline void narrow(uint8_t *to, const int64_t *from, size_t count, unsigned size)
+{
+	for (size_t i = 0; i < count; i++)
+		memcpy(to + i * size, &from[i], size);
+}
+
+static void narrow_any(uint8_t *to, const int64_t *from, size_t count, unsigned size)
+{
+	switch (size) {
+	case 1:
+		narrow(to, from, count, 1);
+		break;
+	case 2:
+		narrow(to, from, count, 2);
+		break;
+	case 4:
+		narrow(to, from, count, 4);
+		break;
+	default:
+		narrow(to, from, count, 8);
+	}
+}
+
+/* The first of the tokens that lies outside, or count. */
+static size_t first_outside(const int64_t *tokens, size_t count, int64_t low, int64_t high)
+{
+	bool outside = false;
+	size_t i = 0;
+
+	for (i = 0; i < count; i++)
+		outside |= tokens[i] < low || tokens[i] > high;
+	for (i = outside ? 0 : count; i < count; i++)
+		if (tokens[i] < low || tokens[i] > high)
+			break;
+	return i;
+}
+
 int mfs_indexed_writer_add_tokens(struct mfs_indexed_writer *w, const int64_t *tokens,
 				  uint64_t count, struct mfs_error *err)
 {
+	struct mfs_indexed_out *o = &w->out[STREAM_BIN];
 	int64_t low, high;
-	uint8_t narrow[4096];
-	const uint64_t room = sizeof(narrow) / w->token_size;
+	int rc = check_length(w, count, err);
 
-	if (!limits(w->dtype, &low, &high))
+	if (rc)
+		return rc;
+	if (!mfs_indexed_limits(w->config.dtype, &low, &high))
 		return mfs_fail(err, -ENOTSUP, "'%s': integers cannot be written as %s", w->prefix,
-				mfs_dtype_torch(w->dtype));
-	for (uint64_t n; count; tokens += n, count -= n) {
-		int rc;
-
-		n = mfs_min_u64(count, room);
-		for (uint64_t i = 0; i < n; i++) {
-			if (tokens[i] < low || tokens[i] > high)
-				return mfs_fail(err, -ERANGE, "'%s': token %lld does not fit %s",
-						w->prefix, (long long)tokens[i],
-						mfs_dtype_torch(w->dtype));
-			/* Little-endian: the low bytes come first. */
-			memcpy(narrow + i * w->token_size, &tokens[i], w->token_size);
-		}
-		rc = mfs_indexed_writer_add(w, narrow, n, err);
-		if (rc)
-			return rc;
+				mfs_dtype_torch(w->config.dtype));
+	for (uint64_t n, bad; count && !rc; tokens += n, count -= n) {
+		n = mfs_min_u64(count, (STREAM_BUFFER - o->buffered) / w->token_size);
+		bad = first_outside(tokens, n, low, high);
+		if (bad < n)
+			return mfs_fail(err, -ERANGE, "'%s': token %lld does not fit %s", w->prefix,
+					(long long)tokens[bad], mfs_dtype_torch(w->config.dtype));
+		narrow_any(o->buffer + o->buffered, tokens, n, w->token_size);
+		o->buffered += n * w->token_size;
+		o->size += n * w->token_size;
+		w->length += n;
+		if (o->buffered + w->token_size > STREAM_BUFFER)
+			rc = flush(w, STREAM_BIN, err);
 	}
-	return 0;
+	return rc;
 }
 
 int mfs_indexed_writer_end_sequence(struct mfs_indexed_writer *w, int8_t mode,
 				    struct mfs_error *err)
 {
 	const int32_t length = (int32_t)w->length;
-	int rc = put(w, LENGTHS, &length, sizeof(length), err);
+	int rc;
 
-	if (!rc && w->multimodal)
-		rc = put(w, MODES, &mode, 1, err);
+	if (w->sequences == MFS_MAX_SEQUENCES)
+		return mfs_fail(err, -ERANGE,
+				"'%s' would have 2^31 sequences, of which Megatron "
+				"can number one less",
+				w->prefix);
+	rc = put(w, STREAM_LENGTHS, &length, sizeof(length), err);
+	if (!rc && w->config.multimodal)
+		rc = put(w, STREAM_MODES, &mode, 1, err);
 	if (rc)
 		return rc;
 	w->sequences++;
@@ -472,48 +232,42 @@ int mfs_indexed_writer_end_sequence(struct mfs_indexed_writer *w, int8_t mode,
 
 int mfs_indexed_writer_end_document(struct mfs_indexed_writer *w, struct mfs_error *err)
 {
+	uint8_t end[8];
 	int rc;
 
 	if (w->length)
 		return mfs_fail(err, -EBUSY, "'%s': a document ends inside of sequence %llu",
 				w->prefix, (unsigned long long)w->sequences);
-	rc = put64(w, DOCUMENTS, w->sequences, err);
+	mfs_put_le64(end, w->sequences);
+	rc = put(w, STREAM_DOCUMENTS, end, sizeof(end), err);
 	if (rc)
 		return rc;
-	w->documents++;
-	w->saved_sequences = w->sequences;
+	w->ended.documents++;
+	w->ended.sequences = w->sequences;
+	w->ended.bytes = w->out[STREAM_BIN].size;
 	return 0;
+}
+
+uint64_t mfs_indexed_writer_documents(const struct mfs_indexed_writer *w)
+{
+	return w->ended.documents;
 }
 
 uint64_t mfs_indexed_writer_sequences(const struct mfs_indexed_writer *w)
 {
-	return w->sequences;
+	return w->ended.sequences;
 }
 
 uint64_t mfs_indexed_writer_tokens(const struct mfs_indexed_writer *w)
 {
-	return w->out[BIN].size / w->token_size;
+	return w->ended.bytes / w->token_size;
 }
 
-static int sync_stream(struct mfs_indexed_writer *w, enum stream s, struct mfs_error *err)
+int mfs_indexed_writer_save(struct mfs_indexed_writer *w, const char *note, struct mfs_error *err)
 {
-	int rc = flush(w, s, err);
+	int rc = sync_streams(w, err);
 
-	if (!rc && fsync(w->out[s].fd))
-		rc = failed(w, -errno, "make durable", suffixes[s], err);
-	return rc;
-}
-
-int mfs_indexed_writer_save(struct mfs_indexed_writer *w, uint64_t position, struct mfs_error *err)
-{
-	int rc = 0;
-
-	if (w->length || w->saved_sequences != w->sequences)
-		return mfs_fail(err, -EBUSY, "'%s': inside of a document nothing can be saved",
-				w->prefix);
-	for (enum stream s = BIN; s < STREAMS && !rc; s++)
-		rc = in_use(w, s) ? sync_stream(w, s, err) : 0;
-	return rc ? rc : write_journal(w, position, err);
+	return rc ? rc : mfs_indexed_journal_save(w, note, err);
 }
 
 /* ---- the .idx ---- */
@@ -527,15 +281,13 @@ struct idx_out {
 
 static int idx_put(struct idx_out *o, const void *bytes, size_t len)
 {
-	uint8_t *buffer = o->w->out[BIN].buffer;
+	uint8_t *buffer = o->w->out[STREAM_BIN].buffer;
 	int rc = 0;
 
-	if (o->buffered + len > BUFFER) {
+	if (o->buffered + len > STREAM_BUFFER) {
 		rc = write_all(o->fd, buffer, o->buffered);
 		o->buffered = 0;
 	}
-	if (!rc && len > BUFFER)
-		return write_all(o->fd, bytes, len);
 	if (!rc) {
 		memcpy(buffer + o->buffered, bytes, len);
 		o->buffered += len;
@@ -543,28 +295,38 @@ static int idx_put(struct idx_out *o, const void *bytes, size_t len)
 	return rc;
 }
 
-/* Copies a stream, or what each of its lengths makes of a pointer. */
-static int idx_copy(struct idx_out *o, enum stream s, bool pointers)
+/* What each of the lengths makes of the pointer. */
+static int idx_put_pointers(struct idx_out *o, const int32_t *lengths, size_t count,
+			    uint64_t *pointer)
 {
-	const struct mfs_indexed_writer *w = o->w;
+	int rc = 0;
+
+	for (size_t i = 0; i < count && !rc; i++) {
+		uint8_t bytes[8];
+
+		mfs_put_le64(bytes, *pointer);
+		rc = idx_put(o, bytes, sizeof(bytes));
+		*pointer += (uint64_t)lengths[i] * o->w->token_size;
+	}
+	return rc;
+}
+
+/* Copies a stream; of the lengths, either them or the pointers. */
+static int idx_copy(struct idx_out *o, enum mfs_indexed_stream s, bool pointers)
+{
+	const struct mfs_indexed_out *from = &o->w->out[s];
 	uint64_t pointer = 0;
 	int32_t chunk[16384];
 	int rc = 0;
 
-	for (uint64_t at = 0, n; at < w->out[s].size && !rc; at += n) {
-		ssize_t got;
+	for (uint64_t at = 0, n; at < from->size && !rc; at += n) {
+		ssize_t got = pread(from->fd, chunk, mfs_min_u64(sizeof(chunk), from->size - at),
+				    (off_t)at);
 
-		n = mfs_min_u64(sizeof(chunk), w->out[s].size - at);
-		got = pread(w->out[s].fd, chunk, n, (off_t)at);
-		if (got <= 0)
-			return got ? -errno : -EIO;
 		n = pointers ? (uint64_t)got / 4 * 4 : (uint64_t)got;
-		if (!pointers)
-			rc = idx_put(o, chunk, n);
-		for (uint64_t i = 0; pointers && i < n / 4 && !rc; i++) {
-			rc = idx_put(o, &pointer, sizeof(pointer));
-			pointer += (uint64_t)chunk[i] * w->token_size;
-		}
+		if (got <= 0 || !n)
+			return got < 0 ? -errno : -EIO;
+		rc = pointers ? idx_put_pointers(o, chunk, n / 4, &pointer) : idx_put(o, chunk, n);
 	}
 	return rc;
 }
@@ -577,21 +339,21 @@ static int write_idx(struct mfs_indexed_writer *w, int fd)
 
 	mfs_put_le64(head + 9, 1);
 	head[17] = w->code;
-	mfs_put_le64(head + 18, w->sequences);
-	mfs_put_le64(head + 26, w->documents + 1);
+	mfs_put_le64(head + 18, w->ended.sequences);
+	mfs_put_le64(head + 26, w->ended.documents + 1);
 	rc = idx_put(&o, head, sizeof(head));
 	if (!rc)
-		rc = idx_copy(&o, LENGTHS, false);
+		rc = idx_copy(&o, STREAM_LENGTHS, false);
 	if (!rc)
-		rc = idx_copy(&o, LENGTHS, true);
+		rc = idx_copy(&o, STREAM_LENGTHS, true);
 	if (!rc)
 		rc = idx_put(&o, zero, sizeof(zero));
 	if (!rc)
-		rc = idx_copy(&o, DOCUMENTS, false);
-	if (!rc && w->multimodal)
-		rc = idx_copy(&o, MODES, false);
+		rc = idx_copy(&o, STREAM_DOCUMENTS, false);
+	if (!rc && w->config.multimodal)
+		rc = idx_copy(&o, STREAM_MODES, false);
 	if (!rc)
-		rc = write_all(fd, w->out[BIN].buffer, o.buffered);
+		rc = write_all(fd, w->out[STREAM_BIN].buffer, o.buffered);
 	if (!rc && fsync(fd))
 		rc = -errno;
 	return rc;
@@ -600,61 +362,60 @@ static int write_idx(struct mfs_indexed_writer *w, int fd)
 static int make_idx(struct mfs_indexed_writer *w, struct mfs_error *err)
 {
 	char name[NAME_MAX + 1];
-	int fd, rc = name_of(w, ".idx.part", name, err);
+	int fd, rc = mfs_indexed_name(w, ".idx.part", name, sizeof(name), err);
 
 	if (rc)
 		return rc;
 	fd = openat(w->dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
 	if (fd < 0)
-		return failed(w, -errno, "open", ".idx.part", err);
+		return mfs_indexed_failed(w, -errno, "open", ".idx.part", err);
 	rc = write_idx(w, fd);
 	if (close(fd) && !rc)
 		rc = -errno;
-	return rc ? failed(w, rc, "write", ".idx.part", err) : 0;
+	return rc ? mfs_indexed_failed(w, rc, "write", ".idx.part", err) : 0;
 }
 
 /* ---- finishing ---- */
 
-static int remove_parts(const struct mfs_indexed_writer *w, struct mfs_error *err)
+/* What stands at the two names goes, the .idx first, or is a reason to stop. */
+static int clear_names(const struct mfs_indexed_writer *w, struct mfs_error *err)
 {
-	/* The journal first: parts without one are not resumed. */
-	int rc = remove_named(w, ".journal", err);
+	static const char *const names[] = {".idx", ".bin"};
+	bool there = false;
+	int rc = 0;
 
-	for (enum stream s = BIN; s < STREAMS && !rc; s++)
-		rc = remove_named(w, suffixes[s], err);
-	return rc ? rc : remove_named(w, ".idx.part", err);
+	for (int i = 0; i < 2 && !rc && !w->config.replace; i++) {
+		rc = mfs_indexed_exists(w, names[i], &there, err);
+		if (there)
+			rc = mfs_indexed_failed(w, -EEXIST, "write", names[i], err);
+	}
+	if (!rc && w->config.replace)
+		rc = mfs_indexed_remove(w, ".idx", err);
+	return rc ? rc : mfs_indexed_sync_dir(w, err);
+}
+
+static int finish(struct mfs_indexed_writer *w, struct mfs_error *err)
+{
+	int rc;
+
+	if (w->length || w->ended.sequences != w->sequences)
+		return mfs_fail(err, -EBUSY, "'%s': its last document has no end", w->prefix);
+	rc = sync_streams(w, err);
+	if (!rc)
+		rc = make_idx(w, err);
+	if (!rc)
+		rc = clear_names(w, err);
+	if (!rc)
+		rc = mfs_indexed_rename(w, ".bin.part", ".bin", err);
+	if (!rc)
+		rc = mfs_indexed_rename(w, ".idx.part", ".idx", err);
+	return rc ? rc : mfs_indexed_remove_parts(w, err);
 }
 
 int mfs_indexed_writer_finish(struct mfs_indexed_writer *w, struct mfs_error *err)
 {
-	int rc;
+	int rc = finish(w, err);
 
-	if (w->length || w->saved_sequences != w->sequences)
-		rc = mfs_fail(err, -EBUSY, "'%s': its last document has no end", w->prefix);
-	else
-		rc = check_absent(w, ".idx", err);
-	for (enum stream s = BIN; s < STREAMS && !rc; s++)
-		rc = in_use(w, s) ? sync_stream(w, s, err) : 0;
-	if (!rc)
-		rc = make_idx(w, err);
-	if (!rc)
-		rc = rename_to(w, ".bin.part", ".bin", err);
-	if (!rc)
-		rc = rename_to(w, ".idx.part", ".idx", err);
-	if (!rc)
-		rc = remove_parts(w, err);
-	mfs_indexed_writer_free(w);
-	return rc;
-}
-
-int mfs_indexed_writer_discard(const char *prefix, struct mfs_error *err)
-{
-	struct mfs_indexed_writer *w;
-	int rc = new_writer(prefix, &w, err);
-
-	if (rc)
-		return rc;
-	rc = remove_parts(w, err);
 	mfs_indexed_writer_free(w);
 	return rc;
 }

@@ -10,7 +10,21 @@
 /* Memory of more than this is a mistake in the arguments. */
 #define MAX_DOCUMENTS ((uint64_t)1 << 44)
 
-int mfs_gpt_dataset_new(const struct mfs_indexed_dataset *data, uint64_t first, uint64_t end,
+/* Tokens of the rows [first, end). */
+static int count_tokens(const struct mfs_rows *data, uint64_t first, uint64_t end, uint64_t *ret,
+			struct mfs_error *err)
+{
+	uint64_t before, after;
+	int rc = mfs_rows_start(data, first, &before, err);
+
+	if (!rc)
+		rc = mfs_rows_start(data, end, &after, err);
+	if (!rc)
+		*ret = after - before;
+	return rc;
+}
+
+int mfs_gpt_dataset_new(const struct mfs_rows *data, uint64_t first, uint64_t end,
 			const struct mfs_gpt_config *config, struct mfs_gpt_dataset **ret,
 			struct mfs_error *err)
 {
@@ -19,14 +33,13 @@ int mfs_gpt_dataset_new(const struct mfs_indexed_dataset *data, uint64_t first, 
 	uint64_t tokens, documents;
 	int rc;
 
-	if (mfs_indexed_dataset_info(data)->sequences > MFS_MAX_SEQUENCES)
+	if (data->rows > MFS_MAX_SEQUENCES)
 		return mfs_fail(err, -EINVAL,
-				"%llu sequences; Megatron numbers them in 32 bits, up to %d",
-				(unsigned long long)mfs_indexed_dataset_info(data)->sequences,
-				MFS_MAX_SEQUENCES);
+				"%s: %llu sequences; Megatron numbers them in 32 bits, up to %d",
+				data->name, (unsigned long long)data->rows, MFS_MAX_SEQUENCES);
 	if (first >= end)
 		return mfs_fail(err, -ENODATA, "the split has no sequence");
-	rc = mfs_indexed_dataset_token_count(data, first, end, &tokens, err);
+	rc = count_tokens(data, first, end, &tokens, err);
 	if (!rc)
 		rc = mfs_gpt_sizes(tokens, config, &sizes, err);
 	if (rc)
@@ -69,6 +82,11 @@ const struct mfs_gpt_config *mfs_gpt_dataset_config(const struct mfs_gpt_dataset
 	return &g->config;
 }
 
+const struct mfs_rows *mfs_gpt_dataset_rows(const struct mfs_gpt_dataset *g)
+{
+	return g->data;
+}
+
 uint64_t mfs_gpt_dataset_documents(const struct mfs_gpt_dataset *g)
 {
 	return g->documents;
@@ -91,20 +109,40 @@ unsigned mfs_gpt_dataset_sample_index_width(const struct mfs_gpt_dataset *g)
 	return g->documents > INT32_MAX ? 8 : 4;
 }
 
+bool mfs_gpt_dataset_built(const struct mfs_gpt_dataset *g)
+{
+	return atomic_load_explicit(&g->built, memory_order_acquire);
+}
+
+/* Under the lock. */
+static int build(struct mfs_gpt_dataset *g, unsigned threads, struct mfs_error *err)
+{
+	struct mfs_error why = g->failure;
+	int rc = why.code;
+
+	if (!rc)
+		rc = mfs_gpt_build_indices(g, threads ? threads : 1, &why);
+	if (!rc) {
+		atomic_store_explicit(&g->built, true, memory_order_release);
+		return 0;
+	}
+	mfs_gpt_drop_indices(g);
+	if (rc == -EINVAL)
+		g->failure = why;
+	if (err)
+		*err = why;
+	return rc;
+}
+
 int mfs_gpt_dataset_build(struct mfs_gpt_dataset *g, unsigned threads, struct mfs_error *err)
 {
 	int rc = 0;
 
-	if (atomic_load_explicit(&g->built, memory_order_acquire))
+	if (mfs_gpt_dataset_built(g))
 		return 0;
 	pthread_mutex_lock(&g->building);
-	if (!atomic_load_explicit(&g->built, memory_order_relaxed)) {
-		rc = mfs_gpt_build_indices(g, threads ? threads : 1, err);
-		if (rc)
-			mfs_gpt_drop_indices(g);
-		else
-			atomic_store_explicit(&g->built, true, memory_order_release);
-	}
+	if (!atomic_load_explicit(&g->built, memory_order_relaxed))
+		rc = build(g, threads, err);
 	pthread_mutex_unlock(&g->building);
 	return rc;
 }
@@ -165,7 +203,7 @@ static int sample_row(struct mfs_gpt_dataset *g, uint64_t k, int64_t ret[2], str
 	}
 	if (start + g->extra > g->sizes.tokens) {
 		sequence = (int32_t)g->document_index[g->documents - 1];
-		rc = mfs_indexed_dataset_gather_lengths(g->data, &sequence, 1, &length, err);
+		rc = mfs_rows_gather_lengths(g->data, &sequence, 1, &length, err);
 		if (rc)
 			return rc;
 		ret[0] = (int64_t)g->documents - 1;

@@ -22,8 +22,8 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "formats/dataset/rows.h"
 #include "formats/dataset/rules.h"
-#include "formats/indexed_dataset.h"
 
 #define MFS_GPT_STRIDE	  32
 #define MFS_GPT_ONE_EPOCH UINT64_MAX /* Megatron's num_samples=None */
@@ -52,23 +52,25 @@ int mfs_gpt_sizes(uint64_t tokens, const struct mfs_gpt_config *config, struct m
 
 struct mfs_gpt_dataset;
 
-/* Over the sequences [first, end) of data, which must outlive it. Costs nothing yet, but a pass over the
- * lengths if the pointers are not contiguous. -ENODATA: no sequence, or no token. -EINVAL: so few tokens that
- * no sample fits, or more than 2^31 - 1 sequences in data. */
-int mfs_gpt_dataset_new(const struct mfs_indexed_dataset *data, uint64_t first, uint64_t end,
+/* Over the rows [first, end) of data, which are Megatron's documents and must outlive it. Costs two starts of
+ * rows. -ENODATA: no row, no token, or so few that no sample fits. -EINVAL: more than 2^31 - 1 rows in data. */
+int mfs_gpt_dataset_new(const struct mfs_rows *data, uint64_t first, uint64_t end,
 			const struct mfs_gpt_config *config, struct mfs_gpt_dataset **ret,
 			struct mfs_error *err);
 void mfs_gpt_dataset_free(struct mfs_gpt_dataset *g);
 
 const struct mfs_gpt_sizes *mfs_gpt_dataset_sizes(const struct mfs_gpt_dataset *g);
 const struct mfs_gpt_config *mfs_gpt_dataset_config(const struct mfs_gpt_dataset *g);
+const struct mfs_rows *mfs_gpt_dataset_rows(const struct mfs_gpt_dataset *g);
 /* Length of the document index. */
 uint64_t mfs_gpt_dataset_documents(const struct mfs_gpt_dataset *g);
 /* Memory of the indices once they are built. */
 uint64_t mfs_gpt_dataset_bytes(const struct mfs_gpt_dataset *g);
 
 /* Makes the indices with up to so many threads (1: none but the caller's); done once, a second call waits for
- * the first. The random numbers are drawn by one thread, in order; the rest is shared. */
+ * the first. The random numbers are drawn by one thread, in order; the rest is shared. What is wrong with the data
+ * (-EINVAL) is found once and reported again on every call. */
+bool mfs_gpt_dataset_built(const struct mfs_gpt_dataset *g);
 int mfs_gpt_dataset_build(struct mfs_gpt_dataset *g, unsigned threads, struct mfs_error *err);
 /* Those of many datasets, several at a time: threads in all. The first error, of the lowest number. */
 int mfs_gpt_dataset_build_all(struct mfs_gpt_dataset *const *g, size_t count, unsigned threads,
@@ -87,7 +89,7 @@ int mfs_gpt_dataset_sample_index(struct mfs_gpt_dataset *g, uint64_t first, uint
 unsigned mfs_gpt_dataset_sample_index_width(const struct mfs_gpt_dataset *g);
 unsigned mfs_gpt_dataset_shuffle_index_width(const struct mfs_gpt_dataset *g);
 
-/* A piece of a sample: tokens [from, from+count) of a sequence of the indexed dataset. */
+/* A piece of a sample: tokens [from, from+count) of a row of the data. */
 struct mfs_gpt_piece {
 	uint64_t sequence;
 	uint32_t from, count;
@@ -100,6 +102,10 @@ int mfs_gpt_dataset_pieces(struct mfs_gpt_dataset *g, uint64_t i, mfs_gpt_piece_
 			   uint32_t *ret_padding, struct mfs_error *err);
 int mfs_gpt_stream_pieces(struct mfs_gpt_dataset *g, uint64_t k, mfs_gpt_piece_fn *fn, void *arg,
 			  uint32_t *ret_padding, struct mfs_error *err);
+/* Of sample i's S + x tokens those of [from, from+count) alone: their pieces, and how many of them are missing. */
+int mfs_gpt_dataset_part(struct mfs_gpt_dataset *g, uint64_t i, uint32_t from, uint32_t count,
+			 mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
+			 struct mfs_error *err);
 
 /* The S + x tokens of sample i, padded with pad, as Megatron's GPTDataset[i] has them before it divides
  * them into tokens and labels. */

@@ -8,8 +8,8 @@
 #include "formats/dataset/gpt_dataset.h"
 
 struct mfs_gpt_dataset {
-	const struct mfs_indexed_dataset *data;
-	uint64_t first, end; /* sequences of data */
+	const struct mfs_rows *data;
+	uint64_t first, end; /* rows of data */
 	struct mfs_gpt_config config;
 	struct mfs_gpt_sizes sizes;
 	uint64_t documents; /* length of the document index */
@@ -21,6 +21,7 @@ struct mfs_gpt_dataset {
 	uint32_t *document_index;
 	uint64_t *sums; /* tokens before document i * MFS_GPT_STRIDE; one more for the end */
 	void *shuffle_index;
+	struct mfs_error failure; /* under the lock; code 0: none */
 };
 
 static inline uint64_t mfs_gpt_sum_count(const struct mfs_gpt_dataset *g)

@@ -8,9 +8,9 @@
 static int read_lengths(struct mfs_gpt_walk *w, uint64_t at, struct mfs_error *err)
 {
 	w->batch = at;
-	return mfs_indexed_dataset_gather_lengths(
-		w->g->data, (const int32_t *)w->g->document_index + at,
-		mfs_min_u64(MFS_GPT_STRIDE, w->g->documents - at), w->lengths, err);
+	return mfs_rows_gather_lengths(w->g->data, (const int32_t *)w->g->document_index + at,
+				       mfs_min_u64(MFS_GPT_STRIDE, w->g->documents - at),
+				       w->lengths, err);
 }
 
 static int length_here(struct mfs_gpt_walk *w, uint64_t *ret, struct mfs_error *err)
@@ -97,45 +97,71 @@ static int walk_pieces(struct mfs_gpt_walk *w, uint64_t count, mfs_gpt_piece_fn 
 	return 0;
 }
 
+/* Tokens [from, from+count) of sample k of the stream. */
+static int stream_part(struct mfs_gpt_dataset *g, uint64_t k, uint32_t from, uint32_t count,
+		       mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
+		       struct mfs_error *err)
+{
+	struct mfs_gpt_walk w;
+	uint64_t start, there;
+	int rc;
+
+	tokens_of(g, k, &start, &there);
+	there = from < there ? mfs_min_u64(count, there - from) : 0;
+	*ret_padding = (uint32_t)(count - there);
+	rc = there ? mfs_gpt_seek(&w, g, start + from, err) : 0;
+	return rc ? rc : walk_pieces(&w, there, fn, arg, err);
+}
+
 int mfs_gpt_stream_pieces(struct mfs_gpt_dataset *g, uint64_t k, mfs_gpt_piece_fn *fn, void *arg,
 			  uint32_t *ret_padding, struct mfs_error *err)
 {
-	struct mfs_gpt_walk w;
-	uint64_t start, count;
 	int rc;
 
 	if (k >= g->sizes.samples)
 		return mfs_fail(err, -EINVAL, "there is no sample %llu among %llu",
 				(unsigned long long)k, (unsigned long long)g->sizes.samples);
 	rc = mfs_gpt_dataset_build(g, 1, err);
-	if (rc)
-		return rc;
-	tokens_of(g, k, &start, &count);
-	*ret_padding = (uint32_t)(g->config.seq_length + (uint64_t)g->extra - count);
-	rc = count ? mfs_gpt_seek(&w, g, start, err) : 0;
-	return rc ? rc : walk_pieces(&w, count, fn, arg, err);
+	return rc ? rc
+		  : stream_part(g, k, 0, g->config.seq_length + g->extra, fn, arg, ret_padding,
+				err);
+}
+
+int mfs_gpt_dataset_part(struct mfs_gpt_dataset *g, uint64_t i, uint32_t from, uint32_t count,
+			 mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
+			 struct mfs_error *err)
+{
+	const uint32_t length = g->config.seq_length + g->extra;
+	uint64_t k;
+	int rc;
+
+	if (!mfs_range_ok(from, count, length))
+		return mfs_fail(err, -EINVAL, "tokens %u+%u are not among a sample's %u", from,
+				count, length);
+	rc = mfs_gpt_dataset_shuffle_index(g, i, 1, &k, err);
+	return rc ? rc : stream_part(g, k, from, count, fn, arg, ret_padding, err);
 }
 
 int mfs_gpt_dataset_pieces(struct mfs_gpt_dataset *g, uint64_t i, mfs_gpt_piece_fn *fn, void *arg,
 			   uint32_t *ret_padding, struct mfs_error *err)
 {
-	uint64_t k;
-	int rc = mfs_gpt_dataset_shuffle_index(g, i, 1, &k, err);
-
-	return rc ? rc : mfs_gpt_stream_pieces(g, k, fn, arg, ret_padding, err);
+	return mfs_gpt_dataset_part(g, i, 0, g->config.seq_length + g->extra, fn, arg, ret_padding,
+				    err);
 }
 
 struct fill {
-	const struct mfs_indexed_dataset *data;
+	const struct mfs_rows *data;
 	int64_t *to;
 };
 
 static int fill_piece(void *arg, const struct mfs_gpt_piece *piece, struct mfs_error *err)
 {
 	struct fill *f = arg;
-	int rc = mfs_indexed_dataset_tokens(f->data, piece->sequence, piece->from, piece->count,
-					    f->to, err);
+	uint64_t start;
+	int rc = mfs_rows_start(f->data, piece->sequence, &start, err);
 
+	if (!rc)
+		rc = mfs_rows_read_int64(f->data, start + piece->from, piece->count, f->to, err);
 	f->to += piece->count;
 	return rc;
 }

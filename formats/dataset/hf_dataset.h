@@ -2,7 +2,7 @@
  * Datasets of HuggingFace `datasets` with token ids, as rows (rows.h): what save_to_disk wrote, a cache
  * directory, any directory of *.arrow files, or one such file.
  *
- *   DIR/state.json            save_to_disk: "_data_files", and in old ones "_indices_files", in this order
+ *   DIR/state.json            save_to_disk: "_data_files", and in old ones "_indices_data_files", in this order
  *   DIR/dataset_dict.json     DatasetDict.save_to_disk: "splits", each a directory of the first kind
  *   DIR/dataset_info.json     a cache: NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow of each of its
  *                             "splits"

@@ -1,6 +1,8 @@
 #include "formats/dataset/python_json.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -137,134 +139,165 @@ invalid:
 	return 0xdc00u + *p;
 }
 
-static void add_escape(struct mfs_buf *b, uint32_t c)
+/* Text that grows up to MFS_PYTHON_JSON_MAX: what is deep is indented, and may be very much longer than its value. */
+struct text {
+	struct mfs_buf buf;
+	bool full;
+};
+
+static void add(struct text *t, const void *bytes, size_t len)
+{
+	t->full |= len > MFS_PYTHON_JSON_MAX - t->buf.len;
+	if (!t->full)
+		mfs_buf_add(&t->buf, bytes, len);
+}
+
+static void adds(struct text *t, const char *s)
+{
+	add(t, s, strlen(s));
+}
+
+static void add_escape(struct text *t, uint32_t c)
 {
 	static const char named[] = "\"\"\\\\\nn\rr\tt\ff\bb";
+	char escape[16];
 
 	for (const char *p = named; *p; p += 2)
 		if ((uint32_t)(uint8_t)*p == c) {
-			mfs_buf_printf(b, "\\%c", p[1]);
+			add(t, (const char[]){'\\', p[1]}, 2);
 			return;
 		}
 	if (c >= 0x10000)
-		mfs_buf_printf(b, "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
-			       0xdc00 + ((c - 0x10000) & 0x3ff));
+		snprintf(escape, sizeof(escape), "\\u%04x\\u%04x", 0xd800 + ((c - 0x10000) >> 10),
+			 0xdc00 + ((c - 0x10000) & 0x3ff));
 	else
-		mfs_buf_printf(b, "\\u%04x", c);
+		snprintf(escape, sizeof(escape), "\\u%04x", c);
+	adds(t, escape);
 }
 
-static void add_string(struct mfs_buf *b, const char *text, size_t len)
+static void add_string(struct text *t, const char *text, size_t len)
 {
 	const uint8_t *p = (const uint8_t *)text;
 
-	mfs_buf_add(b, "\"", 1);
+	adds(t, "\"");
 	for (size_t n; len; p += n, len -= n) {
 		const uint32_t c = decode(p, len, &n);
 
 		if (c >= ' ' && c <= '~' && c != '"' && c != '\\')
-			mfs_buf_add(b, p, 1);
+			add(t, p, 1);
 		else
-			add_escape(b, c);
+			add_escape(t, c);
 	}
-	mfs_buf_add(b, "\"", 1);
+	adds(t, "\"");
 }
 
 /* ---- values ---- */
 
-static void add_line(struct mfs_buf *b, unsigned depth)
+static void add_line(struct text *t, unsigned depth)
 {
-	mfs_buf_printf(b, "\n%*s", (int)(depth * INDENT), "");
+	static const char spaces[] = "                                ";
+
+	adds(t, "\n");
+	for (size_t n, left = (size_t)depth * INDENT; left && !t->full; left -= n) {
+		n = left < sizeof(spaces) - 1 ? left : sizeof(spaces) - 1;
+		add(t, spaces, n);
+	}
 }
 
-static void add_value(struct mfs_buf *b, json_t *value, unsigned depth);
+static void add_value(struct text *t, json_t *value, unsigned depth);
 
-static void add_object(struct mfs_buf *b, json_t *object, unsigned depth)
+static void add_object(struct text *t, json_t *object, unsigned depth)
 {
 	void *at = json_object_iter(object);
-	bool first = true;
 
 	if (!at) {
-		mfs_buf_adds(b, "{}");
+		adds(t, "{}");
 		return;
 	}
-	mfs_buf_adds(b, "{");
-	for (; at; at = json_object_iter_next(object, at), first = false) {
+	adds(t, "{");
+	while (at && !t->full) {
 		const char *key = json_object_iter_key(at);
 
-		if (!first)
-			mfs_buf_adds(b, ",");
-		add_line(b, depth + 1);
-		add_string(b, key, strlen(key));
-		mfs_buf_adds(b, ": ");
-		add_value(b, json_object_iter_value(at), depth + 1);
+		add_line(t, depth + 1);
+		add_string(t, key, strlen(key));
+		adds(t, ": ");
+		add_value(t, json_object_iter_value(at), depth + 1);
+		at = json_object_iter_next(object, at);
+		if (at)
+			adds(t, ",");
 	}
-	add_line(b, depth);
-	mfs_buf_adds(b, "}");
+	add_line(t, depth);
+	adds(t, "}");
 }
 
-static void add_array(struct mfs_buf *b, const json_t *array, unsigned depth)
+static void add_array(struct text *t, const json_t *array, unsigned depth)
 {
 	const size_t count = json_array_size(array);
 
 	if (!count) {
-		mfs_buf_adds(b, "[]");
+		adds(t, "[]");
 		return;
 	}
-	mfs_buf_adds(b, "[");
-	for (size_t i = 0; i < count; i++) {
-		if (i)
-			mfs_buf_adds(b, ",");
-		add_line(b, depth + 1);
-		add_value(b, json_array_get(array, i), depth + 1);
+	for (size_t i = 0; i < count && !t->full; i++) {
+		adds(t, i ? "," : "[");
+		add_line(t, depth + 1);
+		add_value(t, json_array_get(array, i), depth + 1);
 	}
-	add_line(b, depth);
-	mfs_buf_adds(b, "]");
+	add_line(t, depth);
+	adds(t, "]");
 }
 
-/* As deep as jansson makes values, which has a limit of its own when it reads. */
-static void add_value(struct mfs_buf *b, json_t *value, unsigned depth)
+/* As deep as values are, for which jansson has a limit when it reads them. */
+static void add_value(struct text *t, json_t *value, unsigned depth)
 {
 	char number[MFS_PYTHON_REPR_SIZE];
 
 	switch (json_typeof(value)) {
 	case JSON_OBJECT:
-		add_object(b, value, depth);
+		add_object(t, value, depth);
 		break;
 	case JSON_ARRAY:
-		add_array(b, value, depth);
+		add_array(t, value, depth);
 		break;
 	case JSON_STRING:
-		add_string(b, json_string_value(value), json_string_length(value));
+		add_string(t, json_string_value(value), json_string_length(value));
 		break;
 	case JSON_INTEGER:
-		mfs_buf_printf(b, "%lld", (long long)json_integer_value(value));
+		snprintf(number, sizeof(number), "%lld", (long long)json_integer_value(value));
+		adds(t, number);
 		break;
 	case JSON_REAL:
 		mfs_python_repr(json_real_value(value), number);
-		mfs_buf_adds(b, number);
+		adds(t, number);
 		break;
 	case JSON_TRUE:
-		mfs_buf_adds(b, "true");
+		adds(t, "true");
 		break;
 	case JSON_FALSE:
-		mfs_buf_adds(b, "false");
+		adds(t, "false");
 		break;
 	case JSON_NULL:
-		mfs_buf_adds(b, "null");
+		adds(t, "null");
 		break;
 	}
 }
 
 int mfs_python_json(json_t *value, char **ret, size_t *ret_len, struct mfs_error *err)
 {
-	struct mfs_buf b = {0};
+	struct text t = {0};
+	int rc = 0;
 
-	add_value(&b, value, 0);
-	if (b.failed) {
-		mfs_buf_release(&b);
-		return mfs_fail_nomem(err);
+	add_value(&t, value, 0);
+	if (t.full)
+		rc = mfs_fail(err, -ENOTSUP, "JSON text of more than %u bytes",
+			      MFS_PYTHON_JSON_MAX);
+	else if (t.buf.failed)
+		rc = mfs_fail_nomem(err);
+	if (rc) {
+		mfs_buf_release(&t.buf);
+		return rc;
 	}
-	*ret = b.data;
-	*ret_len = b.len;
+	*ret = t.buf.data;
+	*ret_len = t.buf.len;
 	return 0;
 }

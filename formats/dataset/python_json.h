@@ -12,6 +12,7 @@
 #include "formats/base/error.h"
 
 #define MFS_PYTHON_REPR_SIZE 32
+#define MFS_PYTHON_JSON_MAX  (64u << 20) /* bytes */
 
 /* repr(value) of a float, with "Infinity" and "NaN" as json has them: the fewest digits that read back as
  * value, of those the nearest to it. */
@@ -20,7 +21,7 @@ void mfs_python_repr(double value, char ret[MFS_PYTHON_REPR_SIZE]);
 /*
  * *ret is freed by the caller and ends with a NUL that *ret_len does not count. A string that is no UTF-8
  * (json_string_nocheck()) is written as Python does a file name: each byte that cannot be decoded is the lone
- * surrogate U+DC00 + byte.
+ * surrogate U+DC00 + byte. -ENOTSUP: longer than MFS_PYTHON_JSON_MAX.
  */
 int mfs_python_json(json_t *value, char **ret, size_t *ret_len, struct mfs_error *err);
 

@@ -134,17 +134,38 @@ int mfs_rows_extent(const struct mfs_rows *r, uint64_t t, uint64_t max, struct m
 	return r->ops->extent ? r->ops->extent(r, t, max, ret, err) : -ENODATA;
 }
 
+static int check_numbers(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
+			 struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint64_t i = 0; i < count && !rc; i++)
+		rc = check_range(r, "rows", (uint64_t)(uint32_t)rows[i], 1, r->rows, err);
+	return rc;
+}
+
+int mfs_rows_gather_starts(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
+			   uint64_t *ret, struct mfs_error *err)
+{
+	int rc = check_numbers(r, rows, count, err);
+
+	if (rc)
+		return rc;
+	if (r->ops->gather_starts)
+		return r->ops->gather_starts(r, rows, count, ret, err);
+	for (uint64_t i = 0; i < count && !rc; i++)
+		rc = r->ops->starts(r, (uint64_t)rows[i], 1, &ret[i], err);
+	return rc;
+}
+
 int mfs_rows_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 			    int32_t *ret, struct mfs_error *err)
 {
 	uint64_t ends[2];
+	int wrong = check_numbers(r, rows, count, err);
 
-	for (uint64_t i = 0; i < count; i++) {
-		int rc = check_range(r, "rows", (uint64_t)(uint32_t)rows[i], 1, r->rows, err);
-
-		if (rc)
-			return rc;
-	}
+	if (wrong)
+		return wrong;
 	if (r->ops->gather_lengths)
 		return r->ops->gather_lengths(r, rows, count, ret, err);
 	for (uint64_t i = 0; i < count; i++) {

@@ -297,6 +297,25 @@ static int indexed_extent(const struct mfs_rows *r, uint64_t t, uint64_t max,
 	return 0;
 }
 
+static int indexed_gather_starts(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
+				 uint64_t *ret, struct mfs_error *err)
+{
+	const struct part *part, *checked = NULL;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < count && !rc; i++) {
+		part = part_of_row(indexed_of(r), (uint64_t)rows[i]);
+		rc = part == checked ? 0 : check_idx(part, err);
+		checked = part;
+		if (!rc)
+			rc = part_starts(part, (uint64_t)rows[i] - part->p->first_sequence, 1,
+					 &ret[i], err);
+		if (!rc)
+			ret[i] += part->first_token;
+	}
+	return rc;
+}
+
 static int indexed_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 				  int32_t *ret, struct mfs_error *err)
 {
@@ -340,6 +359,7 @@ static const struct mfs_rows_ops indexed_ops = {
 	.starts = indexed_starts,
 	.read = indexed_read,
 	.extent = indexed_extent,
+	.gather_starts = indexed_gather_starts,
 	.gather_lengths = indexed_gather_lengths,
 	.column = indexed_column,
 	.drop = indexed_drop,

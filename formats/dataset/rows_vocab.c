@@ -96,6 +96,12 @@ static int vocab_find(const struct mfs_rows *r, uint64_t t, uint64_t *ret, struc
 	return mfs_rows_find(vocab_of(r)->of, t, ret, err);
 }
 
+static int vocab_gather_starts(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
+			       uint64_t *ret, struct mfs_error *err)
+{
+	return mfs_rows_gather_starts(vocab_of(r)->of, rows, count, ret, err);
+}
+
 static int vocab_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 				int32_t *ret, struct mfs_error *err)
 {
@@ -122,6 +128,7 @@ static const struct mfs_rows_ops vocab_ops = {
 	.starts = vocab_starts,
 	.find = vocab_find,
 	.read = vocab_read,
+	.gather_starts = vocab_gather_starts,
 	.gather_lengths = vocab_gather_lengths,
 	.column = vocab_column,
 	.drop = vocab_drop,

@@ -7,6 +7,7 @@
  *   index PREFIX S SAMPLES THREADS   seconds of the three indices (SAMPLES 0: one epoch), seconds of CPU
  *   shuffle COUNT                    nanoseconds per element
  *   sample PREFIX S SAMPLES READS    nanoseconds to find the pieces of a random sample
+ *   read PREFIX S SAMPLES MIB        of MiB read one after the other: GB/s of tokens, system calls are what strace counts
  *   blend SIZE WEIGHT...             nanoseconds per sample
  */
 #define _GNU_SOURCE
@@ -23,6 +24,8 @@
 #include "formats/dataset/gpt_dataset.h"
 #include "formats/dataset/index_memory.h"
 #include "formats/dataset/numpy_random.h"
+#include "formats/dataset/rows_indexed.h"
+#include "formats/dataset/rows_samples.h"
 #include "formats/io/guard.h"
 
 static struct mfs_error err;
@@ -139,7 +142,15 @@ static void do_open(char **a)
 	mfs_indexed_dataset_free(d);
 }
 
-static struct mfs_gpt_dataset *new_gpt(struct mfs_indexed_dataset *d, char **a)
+static struct mfs_rows *rows_of(const struct mfs_indexed_dataset *d)
+{
+	struct mfs_rows *rows;
+
+	check(mfs_rows_indexed(d, &rows, &err));
+	return rows;
+}
+
+static struct mfs_gpt_dataset *new_gpt(const struct mfs_rows *rows, char **a)
 {
 	const uint64_t samples = strtoull(a[1], NULL, 10);
 	const struct mfs_gpt_config c = {.seq_length = (uint32_t)atoi(a[0]),
@@ -148,19 +159,21 @@ static struct mfs_gpt_dataset *new_gpt(struct mfs_indexed_dataset *d, char **a)
 					 .separate_last_epoch = true};
 	struct mfs_gpt_dataset *g;
 
-	check(mfs_gpt_dataset_new(d, 0, mfs_indexed_dataset_info(d)->sequences, &c, &g, &err));
+	check(mfs_gpt_dataset_new(rows, 0, rows->rows, &c, &g, &err));
 	return g;
 }
 
 static void do_index(char **a)
 {
 	struct mfs_indexed_dataset *d = open_prefix(a[0]);
+	struct mfs_rows *rows = rows_of(d);
 	const double start = now(), start_cpu = cpu();
-	struct mfs_gpt_dataset *g = new_gpt(d, a + 1);
+	struct mfs_gpt_dataset *g = new_gpt(rows, a + 1);
 
 	check(mfs_gpt_dataset_build(g, (unsigned)atoi(a[3]), &err));
 	printf("%.4f %.4f\n", now() - start, cpu() - start_cpu);
 	mfs_gpt_dataset_free(g);
+	mfs_rows_free(rows);
 	mfs_indexed_dataset_free(d);
 }
 
@@ -189,7 +202,8 @@ static int count_piece(void *arg, const struct mfs_gpt_piece *piece, struct mfs_
 static void do_sample(char **a)
 {
 	struct mfs_indexed_dataset *d = open_prefix(a[0]);
-	struct mfs_gpt_dataset *g = new_gpt(d, a + 1);
+	struct mfs_rows *rows = rows_of(d);
+	struct mfs_gpt_dataset *g = new_gpt(rows, a + 1);
 	const uint64_t reads = strtoull(a[3], NULL, 10);
 	uint64_t tokens = 0;
 	uint32_t padding;
@@ -202,7 +216,47 @@ static void do_sample(char **a)
 					     &tokens, &padding, &err));
 	printf("%.1f\n", 1e9 * (cpu() - start) / (double)reads);
 	mfs_gpt_dataset_free(g);
+	mfs_rows_free(rows);
 	mfs_indexed_dataset_free(d);
+}
+
+static int the_rows(void *arg, const char *prefix, const struct mfs_rows **ret, struct mfs_error *e)
+{
+	(void)prefix, (void)e;
+	*ret = arg;
+	return 0;
+}
+
+static void do_read(char **a)
+{
+	enum { MIB = 1 << 20 };
+	struct mfs_indexed_dataset *d = open_prefix(a[0]);
+	struct mfs_rows *data = rows_of(d), *rows;
+	const char *prefix = a[0];
+	const struct mfs_blend_args args = {.count = 1, .prefixes = &prefix};
+	const uint64_t samples = strtoull(a[2], NULL, 10), mib = strtoull(a[3], NULL, 10);
+	const struct mfs_run run = {.per_split = {&args},
+				    .seq_length = (uint32_t)atoi(a[1]),
+				    .seed = MFS_RUN_SEED,
+				    .samples = {samples ? samples : MFS_GPT_ONE_EPOCH},
+				    .rules = mfs_dataset_rules_default()};
+	struct mfs_samples *s;
+	void *buf = malloc(MIB);
+	uint64_t at = 0;
+	double start;
+
+	check(mfs_samples_new(&run, MFS_TRAIN, the_rows, data, &s, &err));
+	check(mfs_rows_samples(s, "bench", 0, &rows, &err));
+	check(mfs_samples_build(s, NULL, 0, 0, &err));
+	start = now();
+	for (uint64_t i = 0; i < mib; i++, at += MIB / 4)
+		check(mfs_rows_read(rows, at % (rows->tokens - MIB / 4), MIB / 4, buf, &err));
+	printf("%.2f\n", 1e-9 * (double)mib * MIB / (now() - start));
+	mfs_rows_free(rows);
+	mfs_samples_free(s);
+	mfs_rows_free(data);
+	mfs_indexed_dataset_free(d);
+	free(buf);
 }
 
 static void do_blend(char **a, int count)
@@ -237,6 +291,7 @@ int main(int argc, char **argv)
 	} commands[] = {
 		{"make", 2, do_make},	{"sparse", 2, do_sparse},   {"open", 1, do_open},
 		{"index", 4, do_index}, {"shuffle", 1, do_shuffle}, {"sample", 4, do_sample},
+		{"read", 4, do_read},
 	};
 
 	mfs_guard_install();

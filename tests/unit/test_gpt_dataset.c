@@ -9,6 +9,7 @@
 
 #include "formats/dataset/gpt_dataset.h"
 #include "formats/dataset/npy.h"
+#include "formats/dataset/rows_indexed.h"
 #include "formats/dataset/splits.h"
 #include "tests/unit/fake_idx.h"
 
@@ -17,7 +18,8 @@ static struct mfs_error err;
 /* A dataset in memory of one sequence per document. */
 struct memory {
 	struct mfs_buf idx;
-	struct mfs_indexed_dataset *data;
+	struct mfs_indexed_dataset *indexed;
+	struct mfs_rows *data;
 };
 
 static struct memory open_lengths(const int32_t *lengths, uint64_t count)
@@ -26,14 +28,16 @@ static struct memory open_lengths(const int32_t *lengths, uint64_t count)
 	struct memory m = {0};
 	const uint64_t bin = fake_idx(&m.idx, &f);
 
-	unit_ok(mfs_indexed_dataset_memory(m.idx.data, m.idx.len, bin, "memory", &m.data, &err),
+	unit_ok(mfs_indexed_dataset_memory(m.idx.data, m.idx.len, bin, "memory", &m.indexed, &err),
 		&err);
+	unit_ok(mfs_rows_indexed(m.indexed, &m.data, &err), &err);
 	return m;
 }
 
 static void close_lengths(struct memory *m)
 {
-	mfs_indexed_dataset_free(m->data);
+	mfs_rows_free(m->data);
+	mfs_indexed_dataset_free(m->indexed);
 	mfs_buf_release(&m->idx);
 }
 
@@ -112,6 +116,7 @@ START_TEST(test_megatrons_files)
 						 .samples = cases[i].samples,
 						 .separate_last_epoch = true};
 		struct mfs_indexed_dataset *d;
+		struct mfs_rows *rows;
 		struct mfs_gpt_dataset *g;
 		char prefix[64];
 		const char *path;
@@ -120,13 +125,13 @@ START_TEST(test_megatrons_files)
 		snprintf(prefix, sizeof(prefix), "data/%s_text_document", cases[i].data);
 		path = unit_fixture(prefix);
 		unit_ok(mfs_indexed_dataset_open(&path, 1, &d, &err), &err);
-		unit_ok(mfs_splits_range(&splits, cases[i].split,
-					 mfs_indexed_dataset_info(d)->sequences, &first, &end,
-					 &err),
+		unit_ok(mfs_rows_indexed(d, &rows, &err), &err);
+		unit_ok(mfs_splits_range(&splits, cases[i].split, rows->rows, &first, &end, &err),
 			&err);
-		unit_ok(mfs_gpt_dataset_new(d, first, end, &c, &g, &err), &err);
+		unit_ok(mfs_gpt_dataset_new(rows, first, end, &c, &g, &err), &err);
 		compare_with_files(g, cases[i].name);
 		mfs_gpt_dataset_free(g);
+		mfs_rows_free(rows);
 		mfs_indexed_dataset_free(d);
 	}
 }
@@ -392,13 +397,15 @@ START_TEST(test_tokens)
 					 .samples = MFS_GPT_ONE_EPOCH,
 					 .keep_last_partial = true};
 	struct mfs_indexed_dataset *d;
+	struct mfs_rows *rows;
 	struct mfs_gpt_dataset *g;
 	uint64_t samples, padded = 0, at = 0;
 	int64_t *stream, tokens[101];
 	int32_t order[70];
 
 	unit_ok(mfs_indexed_dataset_open(&path, 1, &d, &err), &err);
-	unit_ok(mfs_gpt_dataset_new(d, 0, 70, &c, &g, &err), &err);
+	unit_ok(mfs_rows_indexed(d, &rows, &err), &err);
+	unit_ok(mfs_gpt_dataset_new(rows, 0, 70, &c, &g, &err), &err);
 	samples = mfs_gpt_dataset_sizes(g)->samples;
 	stream = calloc(mfs_gpt_dataset_sizes(g)->tokens, sizeof(*stream));
 	unit_ok(mfs_gpt_dataset_document_index(g, 0, 70, order, &err), &err);
@@ -427,6 +434,7 @@ START_TEST(test_tokens)
 	unit_fails(mfs_gpt_dataset_tokens(g, samples, 0, tokens, &err), &err, -EINVAL, "sample");
 	free(stream);
 	mfs_gpt_dataset_free(g);
+	mfs_rows_free(rows);
 	mfs_indexed_dataset_free(d);
 }
 END_TEST

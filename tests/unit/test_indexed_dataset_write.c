@@ -23,14 +23,28 @@ static const char *at(const char *name)
 	return path;
 }
 
-static struct mfs_indexed_writer *open_writer(const char *name, enum mfs_dtype dtype, bool resume,
-					      uint64_t want)
+enum how { NEW, RESUME, REPLACE, RESUME_AND_REPLACE };
+
+static int try_open(const char *name, enum mfs_dtype dtype, enum how how,
+		    struct mfs_indexed_writer **ret)
+{
+	const struct mfs_indexed_writer_config c = {
+		.dtype = dtype,
+		.resume = how == RESUME || how == RESUME_AND_REPLACE,
+		.replace = how == REPLACE || how == RESUME_AND_REPLACE,
+	};
+
+	return mfs_indexed_writer_open(at(name), &c, ret, &err);
+}
+
+/* want: the note that was saved with what it goes on behind. */
+static struct mfs_indexed_writer *open_writer(const char *name, enum mfs_dtype dtype, enum how how,
+					      const char *want)
 {
 	struct mfs_indexed_writer *w;
-	uint64_t position = 99;
 
-	unit_ok(mfs_indexed_writer_open(at(name), dtype, false, resume, &w, &position, &err), &err);
-	ck_assert_uint_eq(position, want);
+	unit_ok(try_open(name, dtype, how, &w), &err);
+	ck_assert_str_eq(mfs_indexed_writer_note(w), want);
 	return w;
 }
 
@@ -76,7 +90,7 @@ static void nothing_else(const char *name)
 /* A dataset in one go, which the others are compared with. */
 static void write_whole(const char *name, int documents)
 {
-	struct mfs_indexed_writer *w = open_writer(name, MFS_I32, false, 0);
+	struct mfs_indexed_writer *w = open_writer(name, MFS_I32, NEW, "");
 
 	write_documents(w, 0, documents);
 	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
@@ -115,35 +129,58 @@ START_TEST(test_reads_back)
 }
 END_TEST
 
-/* Stopped at any place, once or often, what was saved goes on where it was. */
-START_TEST(test_resume)
+/* What a power cut may leave behind the saved bytes. */
+static void add_rubbish(void)
 {
-	struct mfs_indexed_writer *w = open_writer("part", MFS_I32, true, 0);
+	static const char *const parts[] = {"part.bin.part", "part.lengths.part",
+					    "part.documents.part"};
 
-	write_whole("whole", 300);
-	write_documents(w, 0, 10); /* never saved */
-	mfs_indexed_writer_free(w);
-	w = open_writer("part", MFS_I32, true, 0);
-	write_documents(w, 0, 100);
-	unit_ok(mfs_indexed_writer_save(w, 100, &err), &err);
-	write_documents(w, 100, 150); /* lost */
-	mfs_indexed_writer_free(w);
-	/* What a power cut may leave behind the saved bytes. */
 	for (int i = 0; i < 3; i++) {
-		static const char *const parts[] = {"part.bin.part", "part.lengths.part",
-						    "part.documents.part"};
 		FILE *f = fopen(at(parts[i]), "ab");
 
 		ck_assert_ptr_nonnull(f);
 		fputs("rubbish", f);
 		fclose(f);
 	}
-	w = open_writer("part", MFS_I32, true, 100);
-	write_documents(w, 100, 200);
-	unit_ok(mfs_indexed_writer_save(w, 200, &err), &err);
+}
+
+/* Stopped at any place, once or often, what was saved goes on where it was. */
+START_TEST(test_resume)
+{
+	struct mfs_indexed_writer *w = open_writer("part", MFS_I32, RESUME, "");
+	const int32_t tokens[] = {1, 2, 3};
+
+	write_whole("whole", 300);
+	write_documents(w, 0, 10); /* never saved */
 	mfs_indexed_writer_free(w);
-	w = open_writer("part", MFS_I32, true, 200);
-	write_documents(w, 200, 300);
+	w = open_writer("part", MFS_I32, NEW, "");
+	write_documents(w, 0, 100);
+	unit_ok(mfs_indexed_writer_save(w, "100 of them", &err), &err);
+	write_documents(w, 100, 150); /* lost */
+	mfs_indexed_writer_free(w);
+	add_rubbish();
+	w = open_writer("part", MFS_I32, RESUME, "100 of them");
+	ck_assert_uint_eq(mfs_indexed_writer_documents(w), 100);
+	write_documents(w, 100, 200);
+	/* Saved inside of a document, which does not count. */
+	unit_ok(mfs_indexed_writer_add(w, tokens, 3, &err), &err);
+	unit_ok(mfs_indexed_writer_end_sequence(w, 0, &err), &err);
+	unit_ok(mfs_indexed_writer_add(w, tokens, 2, &err), &err);
+	unit_ok(mfs_indexed_writer_save(w, "200", &err), &err);
+	mfs_indexed_writer_free(w);
+	w = open_writer("part", MFS_I32, RESUME, "200");
+	write_documents(w, 200, 299);
+	/* The same, but the writer lives and goes on. */
+	for (int k = 0; k < 3 * 5; k++) {
+		const int64_t token = 299 * 100 + k / 5 * 10 + k % 5;
+
+		unit_ok(mfs_indexed_writer_add_tokens(w, &token, 1, &err), &err);
+		if (k == 7)
+			unit_ok(mfs_indexed_writer_save(w, "299", &err), &err);
+		if (k % 5 == 4)
+			unit_ok(mfs_indexed_writer_end_sequence(w, 0, &err), &err);
+	}
+	unit_ok(mfs_indexed_writer_end_document(w, &err), &err);
 	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
 	same_file("part.bin", "whole.bin");
 	same_file("part.idx", "whole.idx");
@@ -151,56 +188,166 @@ START_TEST(test_resume)
 }
 END_TEST
 
-/* Stopped between the last two renames: the .bin has its name, the .idx is not there. */
+/* Stopped between the last renames, or before everything was tidied up. */
 START_TEST(test_stopped_while_finishing)
 {
-	struct mfs_indexed_writer *w = open_writer("part", MFS_I32, false, 0);
+	static const char journal[] = "mcorefs-pack 2 4 0 0 0 0\nnote\n";
+	struct mfs_indexed_writer *w = open_writer("part", MFS_I32, NEW, "");
 
 	write_whole("whole", 100);
 	write_documents(w, 0, 80);
-	unit_ok(mfs_indexed_writer_save(w, 80, &err), &err);
+	unit_ok(mfs_indexed_writer_save(w, "80", &err), &err);
 	write_documents(w, 80, 100);
 	mfs_indexed_writer_free(w);
 	ck_assert_int_eq(rename(at("part.bin.part"), at("part.bin")), 0);
-	w = open_writer("part", MFS_I32, true, 80);
+	unit_fails(try_open("part", MFS_I32, NEW, &w), &err, -EINPROGRESS, "not finished");
+	w = open_writer("part", MFS_I32, RESUME, "80");
 	write_documents(w, 80, 100);
 	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
 	same_file("part.bin", "whole.bin");
 	same_file("part.idx", "whole.idx");
+
+	unit_write(unit_tmpdir(), "part.journal", journal, sizeof(journal) - 1);
+	unit_write(unit_tmpdir(), "part.documents.part", "x", 1);
+	unit_fails(try_open("part", MFS_I32, NEW, &w), &err, -EEXIST, "part.idx");
+	unit_fails(try_open("part", MFS_I32, RESUME, &w), &err, -EALREADY, "complete");
+	nothing_else("part");
+	same_file("part.idx", "whole.idx");
 }
 END_TEST
+
+/* An older dataset stays until the newer one is whole. */
+START_TEST(test_replace)
+{
+	struct mfs_indexed_writer *w;
+
+	write_whole("old", 20);
+	write_whole("kept", 20);
+	write_whole("new", 70);
+	unit_fails(try_open("old", MFS_I32, NEW, &w), &err, -EEXIST, "old.idx");
+	nothing_else("old");
+	w = open_writer("old", MFS_I32, REPLACE, "");
+	write_documents(w, 0, 50);
+	unit_ok(mfs_indexed_writer_save(w, "50", &err), &err);
+	mfs_indexed_writer_free(w);
+	same_file("old.bin", "kept.bin");
+	same_file("old.idx", "kept.idx");
+	unit_fails(try_open("old", MFS_I32, RESUME, &w), &err, -EEXIST, "old.idx");
+	w = open_writer("old", MFS_I32, RESUME_AND_REPLACE, "50");
+	write_documents(w, 50, 70);
+	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
+	same_file("old.bin", "new.bin");
+	same_file("old.idx", "new.idx");
+	nothing_else("old");
+	/* Stopped when the old .idx was gone: the .bin of the old one is still there. */
+	w = open_writer("old", MFS_I32, REPLACE, "");
+	write_documents(w, 0, 20);
+	unit_ok(mfs_indexed_writer_save(w, "20", &err), &err);
+	mfs_indexed_writer_free(w);
+	ck_assert_int_eq(unlink(at("old.idx")), 0);
+	unit_fails(try_open("old", MFS_I32, RESUME, &w), &err, -EEXIST, "old.bin");
+	w = open_writer("old", MFS_I32, RESUME_AND_REPLACE, "20");
+	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
+	same_file("old.bin", "kept.bin");
+	same_file("old.idx", "kept.idx");
+	/* An unfinished one gives way at once. */
+	w = open_writer("x", MFS_I32, NEW, "");
+	write_documents(w, 0, 20);
+	unit_ok(mfs_indexed_writer_save(w, "20", &err), &err);
+	mfs_indexed_writer_free(w);
+	w = open_writer("x", MFS_U16, REPLACE, "");
+	mfs_indexed_writer_free(w);
+	w = open_writer("x", MFS_I32, RESUME, "");
+	ck_assert_uint_eq(mfs_indexed_writer_documents(w), 0);
+	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
+}
+END_TEST
+
+START_TEST(test_one_at_a_time)
+{
+	struct mfs_indexed_writer *w = open_writer("x", MFS_I32, NEW, ""), *other;
+
+	for (enum how how = NEW; how <= RESUME_AND_REPLACE; how++)
+		unit_fails(try_open("x", MFS_I32, how, &other), &err, -EBUSY, "another process");
+	write_documents(w, 0, 20);
+	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
+	write_whole("whole", 20);
+	same_file("x.bin", "whole.bin");
+}
+END_TEST
+
+/* Somebody else has given a file the name in the meantime. */
+START_TEST(test_name_taken)
+{
+	struct mfs_indexed_writer *w = open_writer("x", MFS_I32, NEW, "");
+	size_t len;
+	uint8_t *bytes;
+
+	unit_write(unit_tmpdir(), "x.bin", "mine", 4);
+	unit_fails(mfs_indexed_writer_finish(w, &err), &err, -EEXIST, "x.bin");
+	bytes = unit_slurp(at("x.bin"), &len);
+	ck_assert_uint_eq(len, 4);
+	ck_assert(access(at("x.idx"), F_OK) != 0);
+	free(bytes);
+}
+END_TEST
+
+static void bad_journal(const char *text, const char *want)
+{
+	struct mfs_indexed_writer *w;
+
+	unit_write(unit_tmpdir(), "part.journal", text, strlen(text));
+	unit_fails(try_open("part", MFS_I32, RESUME, &w), &err, -EINVAL, want);
+}
 
 START_TEST(test_not_resumed)
 {
 	struct mfs_indexed_writer *w;
-	uint64_t position;
 
-	write_whole("whole", 20);
-	unit_fails(mfs_indexed_writer_open(at("whole"), MFS_I32, false, true, &w, &position, &err),
-		   &err, -EEXIST, "whole.idx");
 	unit_write(unit_tmpdir(), "other.bin", "x", 1);
-	unit_fails(mfs_indexed_writer_open(at("other"), MFS_I32, false, true, &w, &position, &err),
-		   &err, -EEXIST, "other.bin");
-	w = open_writer("part", MFS_I32, false, 0);
+	unit_fails(try_open("other", MFS_I32, RESUME, &w), &err, -EEXIST, "other.bin");
+	nothing_else("other");
+	w = open_writer("part", MFS_I32, NEW, "");
 	write_documents(w, 0, 20);
-	unit_ok(mfs_indexed_writer_save(w, 20, &err), &err);
+	unit_ok(mfs_indexed_writer_save(w, "20", &err), &err);
 	mfs_indexed_writer_free(w);
-	unit_fails(mfs_indexed_writer_open(at("part"), MFS_U16, false, true, &w, &position, &err),
-		   &err, -EINVAL, "dtype code");
+	unit_fails(try_open("part", MFS_I32, NEW, &w), &err, -EINPROGRESS, "'");
+	unit_fails(try_open("part", MFS_U16, RESUME, &w), &err, -EINVAL,
+		   "begun as int32: it cannot be resumed as uint16");
 	ck_assert_int_eq(truncate(at("part.lengths.part"), 4), 0);
-	unit_fails(mfs_indexed_writer_open(at("part"), MFS_I32, false, true, &w, &position, &err),
-		   &err, -EINVAL, "cannot be resumed");
-	/* Begun anew, the journal of before counts no more. */
-	w = open_writer("part", MFS_I32, false, 0);
+	unit_fails(try_open("part", MFS_I32, RESUME, &w), &err, -EINVAL, "cannot be resumed");
+	bad_journal("", "no journal");
+	bad_journal("hello", "no journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0 0\n", "no journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0 0\nnote", "no journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0 0\nnote\nmore\n", "no journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0\nnote\n", "no journal");
+	bad_journal("mcorefs-pack 1 4 0 0 0 0\nnote\n", "no journal");
+	bad_journal("mcorefs-pack 2 4 0 0 2147483648 0\nnote\n", "no journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0 2305843009213693952\nnote\n", "no journal");
+	bad_journal("mcorefs-pack 2 4 0 -4 0 0\nnote\n", "no journal");
+	bad_journal("mcorefs-pack 2 4 1 0 0 0\nnote\n", "begun as int32, multimodal");
+	bad_journal("mcorefs-pack 2 99 0 0 0 0\nnote\n", "begun as");
+}
+END_TEST
+
+START_TEST(test_notes)
+{
+	struct mfs_indexed_writer *w = open_writer("x", MFS_I32, NEW, "");
+	char longest[MFS_INDEXED_NOTE + 1];
+
+	memset(longest, 'n', sizeof(longest));
+	longest[MFS_INDEXED_NOTE] = '\0';
+	unit_fails(mfs_indexed_writer_save(w, longest, &err), &err, -EINVAL, "the note");
+	unit_fails(mfs_indexed_writer_save(w, "two\nlines", &err), &err, -EINVAL, "the note");
+	longest[MFS_INDEXED_NOTE - 1] = '\0';
+	unit_ok(mfs_indexed_writer_save(w, longest, &err), &err);
 	mfs_indexed_writer_free(w);
-	w = open_writer("part", MFS_I32, true, 0);
+	w = open_writer("x", MFS_I32, RESUME, longest);
+	unit_ok(mfs_indexed_writer_save(w, "", &err), &err);
 	mfs_indexed_writer_free(w);
-	unit_write(unit_tmpdir(), "part.journal", "hello", 5);
-	unit_fails(mfs_indexed_writer_open(at("part"), MFS_I32, false, true, &w, &position, &err),
-		   &err, -EINVAL, "journal");
-	unit_ok(mfs_indexed_writer_discard(at("part"), &err), &err);
-	nothing_else("part");
-	unit_ok(mfs_indexed_writer_discard(at("part"), &err), &err);
+	w = open_writer("x", MFS_I32, RESUME, "");
+	mfs_indexed_writer_free(w);
 }
 END_TEST
 
@@ -215,35 +362,64 @@ START_TEST(test_refused)
 		      {MFS_U16, 0, 65535},
 		      {MFS_I32, INT32_MIN, INT32_MAX}};
 	struct mfs_indexed_writer *w;
-	uint64_t position;
 	int64_t token = 1;
 
-	unit_fails(mfs_indexed_writer_open(at("x"), MFS_BF16, false, false, &w, &position, &err),
-		   &err, -EINVAL, "bfloat16");
-	unit_fails(mfs_indexed_writer_open(at("no/x"), MFS_I32, false, false, &w, &position, &err),
-		   &err, -ENOENT, "no/x");
+	unit_fails(try_open("x", MFS_BF16, NEW, &w), &err, -EINVAL, "bfloat16");
+	unit_fails(try_open("no/x", MFS_I32, NEW, &w), &err, -ENOENT, "no/x");
+	unit_fails(try_open("", MFS_I32, NEW, &w), &err, -EINVAL, "names no dataset");
 	for (unsigned i = 0; i < sizeof(ranges) / sizeof(*ranges); i++) {
 		const int64_t good[] = {ranges[i].low, ranges[i].high};
-		const int64_t bad[] = {ranges[i].low - 1, ranges[i].high + 1};
+		const int64_t bad[] = {0, ranges[i].low - 1, 0, ranges[i].high + 1};
+		char want[64];
 
-		w = open_writer("x", ranges[i].dtype, false, 0);
+		w = open_writer("x", ranges[i].dtype, NEW, "");
 		unit_ok(mfs_indexed_writer_add_tokens(w, good, 2, &err), &err);
-		unit_fails(mfs_indexed_writer_add_tokens(w, bad, 1, &err), &err, -ERANGE,
-			   "does not fit");
-		unit_fails(mfs_indexed_writer_add_tokens(w, bad + 1, 1, &err), &err, -ERANGE,
-			   "does not fit");
+		snprintf(want, sizeof(want), "token %lld does not fit", (long long)bad[1]);
+		unit_fails(mfs_indexed_writer_add_tokens(w, bad, 2, &err), &err, -ERANGE, want);
+		snprintf(want, sizeof(want), "token %lld does not fit", (long long)bad[3]);
+		unit_fails(mfs_indexed_writer_add_tokens(w, bad + 2, 2, &err), &err, -ERANGE, want);
 		mfs_indexed_writer_free(w);
 	}
-	w = open_writer("x", MFS_F32, false, 0);
+	w = open_writer("x", MFS_F32, NEW, "");
 	unit_fails(mfs_indexed_writer_add_tokens(w, &token, 1, &err), &err, -ENOTSUP, "float32");
 	unit_fails(mfs_indexed_writer_add(w, &token, 1ull << 31, &err), &err, -ERANGE, "2^31");
 	unit_ok(mfs_indexed_writer_add(w, &token, 1, &err), &err);
 	unit_fails(mfs_indexed_writer_end_document(w, &err), &err, -EBUSY, "inside");
-	unit_fails(mfs_indexed_writer_save(w, 1, &err), &err, -EBUSY, "inside");
 	unit_ok(mfs_indexed_writer_end_sequence(w, 0, &err), &err);
-	unit_fails(mfs_indexed_writer_save(w, 1, &err), &err, -EBUSY, "inside");
 	unit_fails(mfs_indexed_writer_finish(w, &err), &err, -EBUSY, "no end");
 	ck_assert(access(at("x.idx"), F_OK) && access(at("x.bin"), F_OK));
+}
+END_TEST
+
+/* Tokens cross the buffers, of every width, given one by one and all at once. */
+START_TEST(test_widths)
+{
+	static const enum mfs_dtype dtypes[] = {MFS_U8, MFS_I8, MFS_I16, MFS_U16, MFS_I32, MFS_I64};
+	const unsigned count = 1500000;
+	int64_t *tokens = malloc(count * sizeof(*tokens)), *back = malloc(count * sizeof(*back));
+
+	ck_assert(tokens && back);
+	for (unsigned i = 0; i < sizeof(dtypes) / sizeof(*dtypes); i++) {
+		const char *prefix = at("wide");
+		struct mfs_indexed_writer *w = open_writer("wide", dtypes[i], REPLACE, "");
+		struct mfs_indexed_dataset *d;
+
+		for (unsigned k = 0; k < count; k++)
+			tokens[k] = (int64_t)(k * 2654435761u >> 25);
+		for (unsigned k = 0; k < 1000; k++)
+			unit_ok(mfs_indexed_writer_add_tokens(w, tokens + k, 1, &err), &err);
+		unit_ok(mfs_indexed_writer_add_tokens(w, tokens + 1000, count - 1000, &err), &err);
+		unit_ok(mfs_indexed_writer_end_sequence(w, 0, &err), &err);
+		unit_ok(mfs_indexed_writer_end_document(w, &err), &err);
+		ck_assert_uint_eq(mfs_indexed_writer_tokens(w), count);
+		unit_ok(mfs_indexed_writer_finish(w, &err), &err);
+		unit_ok(mfs_indexed_dataset_open(&prefix, 1, &d, &err), &err);
+		unit_ok(mfs_indexed_dataset_tokens(d, 0, 0, count, back, &err), &err);
+		ck_assert_mem_eq(tokens, back, count * sizeof(*back));
+		mfs_indexed_dataset_free(d);
+	}
+	free(tokens);
+	free(back);
 }
 END_TEST
 
@@ -251,16 +427,17 @@ START_TEST(test_multimodal_and_empty)
 {
 	const char *prefix = at("modes");
 	struct mfs_indexed_dataset *d;
+	const struct mfs_indexed_writer_config c = {.dtype = MFS_U16, .multimodal = true};
 	struct mfs_indexed_writer *w;
-	uint64_t position;
 	int8_t modes[3];
 
-	unit_ok(mfs_indexed_writer_open(prefix, MFS_U16, true, false, &w, &position, &err), &err);
+	unit_ok(mfs_indexed_writer_open(prefix, &c, &w, &err), &err);
 	for (int8_t i = 0; i < 3; i++)
 		unit_ok(mfs_indexed_writer_end_sequence(w, (int8_t)(i - 1), &err), &err);
 	unit_ok(mfs_indexed_writer_end_document(w, &err), &err);
 	ck_assert_uint_eq(mfs_indexed_writer_sequences(w), 3);
 	ck_assert_uint_eq(mfs_indexed_writer_tokens(w), 0);
+	ck_assert_uint_eq(mfs_indexed_writer_documents(w), 1);
 	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
 	unit_ok(mfs_indexed_dataset_open(&prefix, 1, &d, &err), &err);
 	unit_ok(mfs_indexed_dataset_modes(d, 0, 3, modes, &err), &err);
@@ -283,7 +460,12 @@ Suite *mfs_suite(void)
 	unit_case(s, "reads back", test_reads_back);
 	unit_case(s, "resume", test_resume);
 	unit_case(s, "stopped while finishing", test_stopped_while_finishing);
+	unit_case(s, "replace", test_replace);
+	unit_case(s, "one at a time", test_one_at_a_time);
+	unit_case(s, "name taken", test_name_taken);
 	unit_case(s, "not resumed", test_not_resumed);
+	unit_case(s, "notes", test_notes);
+	unit_case(s, "widths", test_widths);
 	unit_case(s, "refused", test_refused);
 	unit_case(s, "multimodal and empty", test_multimodal_and_empty);
 	return s;

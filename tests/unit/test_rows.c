@@ -8,6 +8,8 @@
 
 #include "formats/dataset/rows.h"
 #include "formats/dataset/rows_indexed.h"
+#include "formats/dataset/rows_vfile.h"
+#include "formats/dataset/rows_vocab.h"
 #include "formats/io/fileset.h"
 #include "tests/unit/fake_idx.h"
 
@@ -552,6 +554,178 @@ START_TEST(test_replaced)
 }
 END_TEST
 
+/* A dataset of one dtype, its rows of 700 tokens each: 5 times token, then special, then token again. */
+static struct mfs_rows *rows_with(uint8_t code, int64_t token, int64_t special,
+				  struct mfs_indexed_dataset **ret_d)
+{
+	static const int32_t lengths[] = {700, 700, 0, 700};
+	const unsigned size = mfs_dtype_size(mfs_idx_dtype(code));
+	const struct fake_idx f = {.sequences = 4, .code = code, .lengths = lengths};
+	uint8_t bin[2100 * 8];
+	const char *prefix;
+	struct mfs_rows *r;
+
+	for (unsigned i = 0; i < 2100; i++)
+		memcpy(bin + i * size, i == 1405 ? &special : &token, size);
+	prefix = write_pair("tokens", &f, bin, 2100ul * size);
+	*ret_d = open_all(&prefix, 1);
+	unit_ok(mfs_rows_indexed(*ret_d, &r, &err), &err);
+	return r;
+}
+
+/* Of every integer type: the largest token of a vocabulary, the first behind it, a negative one. */
+START_TEST(test_vocab)
+{
+	static const struct {
+		uint8_t code;
+		int64_t token;
+		uint64_t size;
+		bool outside;
+	} cases[] = {
+		{1, 99, 100, false},
+		{1, 100, 100, true},
+		{1, 255, 100, true},
+		{1, 255, 256, false},
+		{1, 255, 1000, false},
+		{2, 99, 100, false},
+		{2, 100, 100, true},
+		{2, -1, 100, true},
+		{2, -1, 1000, true},
+		{2, 127, 1000, false},
+		{3, 30000, 30001, false},
+		{3, 30000, 30000, true},
+		{3, -2, 70000, true},
+		{8, 65535, 65535, true},
+		{8, 65535, 65536, false},
+		{8, 40000, 1ull << 40, false},
+		{4, 131071, 131072, false},
+		{4, 131072, 131072, true},
+		{4, -1, 131072, true},
+		{4, -1, 1ull << 40, true},
+		{4, INT32_MAX, 1ull << 31, false},
+		{5, 1ll << 33, (1ull << 33) + 1, false},
+		{5, 1ll << 33, 1ull << 33, true},
+		{5, -1, UINT64_MAX, true},
+		{5, INT64_MAX, UINT64_MAX, false},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		struct mfs_indexed_dataset *d;
+		struct mfs_rows *of = rows_with(cases[i].code, 7, cases[i].token, &d), *r;
+		char sentence[64];
+		int64_t tokens[2100];
+
+		unit_ok(mfs_rows_vocab(of, cases[i].size, &r, &err), &err);
+		unit_ok(mfs_rows_read(r, 0, 1405, tokens, &err), &err);
+		unit_ok(mfs_rows_read(r, 1406, 694, tokens, &err), &err);
+		snprintf(sentence, sizeof(sentence), "row 3 holds token %lld,",
+			 (long long)cases[i].token);
+		if (cases[i].outside) {
+			unit_fails(mfs_rows_read(r, 0, 2100, tokens, &err), &err, -EIO, sentence);
+			unit_fails(mfs_rows_read(r, 1405, 1, tokens, &err), &err, -EIO, sentence);
+		} else {
+			unit_ok(mfs_rows_read_int64(r, 0, 2100, tokens, &err), &err);
+			ck_assert_int_eq(tokens[1405], cases[i].token);
+		}
+		mfs_rows_free(r);
+		mfs_rows_free(of);
+		mfs_indexed_dataset_free(d);
+	}
+}
+END_TEST
+
+/* Everything else is as in the rows that it looks at, but that no file holds what was looked at. */
+START_TEST(test_vocab_is_transparent)
+{
+	struct truth t = {0};
+	const char *prefix = write_random("seen", &t, ROWS);
+	struct mfs_indexed_dataset *d = open_all(&prefix, 1);
+	struct mfs_rows *of, *r;
+	struct mfs_bin_extent e;
+
+	unit_ok(mfs_rows_indexed(d, &of, &err), &err);
+	unit_ok(mfs_rows_vocab(of, 65536, &r, &err), &err);
+	check_starts(r, &t, 0);
+	check_find(r, &t, 0);
+	check_tokens(r, &t, 0);
+	check_lengths(r, &t, 0);
+	check_ranges(r);
+	ck_assert_int_eq(mfs_rows_extent(r, 0, 1, &e, NULL), -ENODATA);
+	mfs_rows_free(r);
+	unit_fails(mfs_rows_vocab(of, 0, &r, &err), &err, -EINVAL, "seen");
+	mfs_rows_free(of);
+	mfs_indexed_dataset_free(d);
+	of = rows_with(7, 0, 0, &d);
+	unit_fails(mfs_rows_vocab(of, 100, &r, &err), &err, -ENOTSUP, "float32");
+	mfs_rows_free(of);
+	mfs_indexed_dataset_free(d);
+	free(t.tokens);
+}
+END_TEST
+
+/* Bytes of tokens, from and to anywhere, into memory that is aligned for nothing. */
+START_TEST(test_bytes)
+{
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *r = rows_with(5, 0x0123456789abcdef, -2, &d);
+	uint8_t want[2100 * 8], got[2100 * 8 + 8];
+
+	unit_ok(mfs_rows_read(r, 0, 2100, want, &err), &err);
+	for (unsigned k = 0; k < 500; k++) {
+		const size_t off = (size_t)rand() % sizeof(want), shift = (size_t)rand() % 8;
+		const size_t len = (size_t)rand() % (sizeof(want) - off + 1);
+
+		unit_ok(mfs_rows_read_bytes(r, off, got + shift, len, &err), &err);
+		ck_assert_mem_eq(got + shift, want + off, len);
+	}
+	unit_fails(mfs_rows_read_bytes(r, sizeof(want) - 3, got, 4, &err), &err, -EINVAL, "tokens");
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
+/* A file of tokens is the .bin itself where they lie in runs, and computed where there are too many. */
+START_TEST(test_tokens_of_a_file)
+{
+	struct truth t = {0};
+	const char *prefix = write_random("whole", &t, ROWS), *gaps;
+	static int64_t pointers[200];
+
+	for (unsigned i = 0; i < 200; i++)
+		pointers[i] = (int64_t)t.starts[199 - i] * 2;
+	gaps = write_pair(
+		"gaps",
+		&(struct fake_idx){
+			.sequences = 200, .code = 8, .lengths = t.lengths, .pointers = pointers},
+		t.tokens, t.starts[ROWS] * 2);
+	for (unsigned k = 0; k < 2; k++) {
+		struct mfs_indexed_dataset *d = open_all(k ? &gaps : &prefix, 1);
+		struct mfs_vfile *f;
+		struct mfs_rows *r;
+		uint16_t *want, *got;
+		size_t n;
+
+		ck_assert_int_eq(mfs_indexed_dataset_info(d)->pointers,
+				 k ? MFS_POINTERS_AS_WRITTEN : MFS_POINTERS_CONTIGUOUS);
+		unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+		unit_ok(mfs_vfile_new(&f, &err), &err);
+		unit_ok(mfs_rows_add_tokens(r, 10, r->tokens - 20, f, &err), &err);
+		want = malloc(r->tokens * 2);
+		got = malloc(r->tokens * 2);
+		unit_ok(mfs_rows_read(r, 10, r->tokens - 20, want, &err), &err);
+		unit_ok(mfs_vfile_pread(f, 0, got, r->tokens * 2, &n, &err), &err);
+		ck_assert_uint_eq(n, (r->tokens - 20) * 2);
+		ck_assert_mem_eq(got, want, n);
+		free(want);
+		free(got);
+		mfs_vfile_free(f);
+		mfs_rows_free(r);
+		mfs_indexed_dataset_free(d);
+	}
+	free(t.tokens);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("rows");
@@ -567,5 +741,9 @@ Suite *mfs_suite(void)
 	unit_case(s, "large", test_large);
 	unit_case(s, "modes", test_modes);
 	unit_case(s, "replaced", test_replaced);
+	unit_case(s, "vocabulary", test_vocab);
+	unit_case(s, "vocabulary transparent", test_vocab_is_transparent);
+	unit_case(s, "bytes", test_bytes);
+	unit_case(s, "tokens of a file", test_tokens_of_a_file);
 	return s;
 }

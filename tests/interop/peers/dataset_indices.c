@@ -30,6 +30,7 @@
 #include "formats/dataset/gpt_dataset.h"
 #include "formats/dataset/npy.h"
 #include "formats/dataset/numpy_random.h"
+#include "formats/dataset/rows_indexed.h"
 #include "formats/dataset/splits.h"
 #include "formats/indexed_dataset.h"
 #include "formats/indexed_dataset_write.h"
@@ -38,6 +39,7 @@
 
 static struct mfs_error err;
 static struct mfs_indexed_dataset *data;
+static struct mfs_rows *rows;
 static struct mfs_gpt_dataset *gpt;
 
 static uint64_t number(const char *word)
@@ -90,8 +92,10 @@ static int do_gpt(char **w, size_t n, struct mfs_buf *out)
 	int rc;
 
 	mfs_gpt_dataset_free(gpt);
+	mfs_rows_free(rows);
 	mfs_indexed_dataset_free(data);
 	gpt = NULL;
+	rows = NULL;
 	data = NULL;
 	if (n != 11)
 		return -EINVAL;
@@ -104,7 +108,9 @@ static int do_gpt(char **w, size_t n, struct mfs_buf *out)
 				    .separate_last_epoch = number(w[9])};
 	rc = open_list(w[1], &data);
 	if (!rc)
-		rc = mfs_gpt_dataset_new(data, number(w[2]), number(w[3]), &c, &gpt, &err);
+		rc = mfs_rows_indexed(data, &rows, &err);
+	if (!rc)
+		rc = mfs_gpt_dataset_new(rows, number(w[2]), number(w[3]), &c, &gpt, &err);
 	if (!rc)
 		rc = mfs_gpt_dataset_build(gpt, (unsigned)number(w[10]), &err);
 	return rc ? rc : print_indices(out);
@@ -409,6 +415,7 @@ int main(void)
 	}
 	free(line);
 	mfs_gpt_dataset_free(gpt);
+	mfs_rows_free(rows);
 	mfs_indexed_dataset_free(data);
 	return 0;
 }

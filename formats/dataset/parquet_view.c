@@ -1,0 +1,511 @@
+#include "formats/dataset/parquet_view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/dataset/parquet_view_i.h"
+
+/* Files that are enough for readers in parallel, and bounds on one of them, in bytes. */
+#define ENOUGH_FILES 64
+#define MIN_FILE     (1ull << 30)
+#define MAX_FILE     (8ull << 30)
+/* More rows or tokens are not laid out: offsets stay far below 2^63. */
+#define MAX_COUNT (1ull << 56)
+
+/* ---- values ---- */
+
+#define WIDEN(type)                                                                                \
+	for (uint64_t i = 0; i < count; i++)                                                       \
+	to[i] = ((const type *)from)[i]
+
+/* Integers of less than 32 bits as Parquet stores them. */
+static void widen(enum mfs_dtype dtype, const void *from, uint64_t count, int32_t *to)
+{
+	switch (dtype) {
+	case MFS_U8:
+		WIDEN(uint8_t);
+		break;
+	case MFS_I8:
+		WIDEN(int8_t);
+		break;
+	case MFS_U16:
+		WIDEN(uint16_t);
+		break;
+	default:
+		WIDEN(int16_t);
+		break;
+	}
+}
+
+static int get_stored(const struct column *c, uint64_t first, uint64_t count, void *ret,
+		      struct mfs_error *err)
+{
+	return c->number ? mfs_rows_column(c->rows, c->number - 1, first, count, ret, err)
+			 : mfs_rows_read(c->rows, first, count, ret, err);
+}
+
+static int get_values(const void *object, uint64_t first, uint64_t count, void *ret,
+		      struct mfs_error *err)
+{
+	const struct column *c = object;
+	uint16_t chunk[8192];
+	int32_t *to = ret;
+	int rc = 0;
+
+	if (mfs_dtype_size(c->dtype) == c->width)
+		return get_stored(c, first, count, ret, err);
+	for (uint64_t n; count && !rc; first += n, count -= n, to += n) {
+		n = mfs_min_u64(count, sizeof(chunk) / sizeof(*chunk));
+		rc = get_stored(c, first, n, chunk, err);
+		if (!rc)
+			widen(c->dtype, chunk, n, to);
+	}
+	return rc;
+}
+
+/* ---- columns ---- */
+
+static int set_column(struct mfs_parquet_view *v, size_t i, const char *name, enum mfs_dtype dtype,
+		      struct mfs_error *err)
+{
+	struct column *c = &v->columns[i];
+
+	*c = (struct column){
+		.rows = v->rows, .number = i, .dtype = dtype, .width = mfs_parquet_width(dtype)};
+	if (!c->width)
+		return mfs_fail(err, -ENOTSUP, "%s: Parquet has no type for %s of type %s",
+				v->rows->name, name, mfs_dtype_torch(dtype));
+	c->values = (struct mfs_elements){c->width, get_values, c};
+	c->full = mfs_parquet_page_size(c, v->config.page);
+	v->schema[i] = (struct mfs_parquet_column){name, dtype, !i};
+	return 0;
+}
+
+static int set_columns(struct mfs_parquet_view *v, struct mfs_error *err)
+{
+	int rc;
+
+	v->column_count = v->rows->column_count + 1;
+	v->columns = calloc(v->column_count, sizeof(*v->columns));
+	v->schema = calloc(v->column_count, sizeof(*v->schema));
+	if (!v->columns || !v->schema)
+		return mfs_fail_nomem(err);
+	rc = set_column(v, 0, "input_ids", v->rows->dtype, err);
+	for (size_t i = 1; i < v->column_count && !rc; i++)
+		rc = set_column(v, i, v->rows->columns[i - 1].name, v->rows->columns[i - 1].dtype,
+				err);
+	return rc;
+}
+
+/* ---- row groups ---- */
+
+/* A row group must not hold rows that can be read and rows that cannot: the next row where that changes. */
+static uint64_t next_change(const struct mfs_rows *rows, size_t *bad, uint64_t row)
+{
+	while (*bad < rows->bad_count && rows->bad[*bad].end <= row)
+		++*bad;
+	if (*bad == rows->bad_count)
+		return rows->rows;
+	return row < rows->bad[*bad].first ? rows->bad[*bad].first : rows->bad[*bad].end;
+}
+
+/* The end of a group that begins at a row and must end at `limit`: all rows that end within so many tokens, or one. */
+static int group_end(const struct mfs_parquet_view *v, uint64_t row, uint64_t start, uint64_t limit,
+		     uint64_t *ret, struct mfs_error *err)
+{
+	const struct mfs_rows *rows = v->rows;
+	uint64_t end;
+	int rc;
+
+	limit = mfs_min_u64(limit, row + v->config.group_rows);
+	if (rows->row_length) {
+		end = row + mfs_max_u64(1, v->config.group / rows->row_length);
+		*ret = mfs_min_u64(end, limit);
+		return 0;
+	}
+	if (rows->tokens - start <= v->config.group) {
+		*ret = limit;
+		return 0;
+	}
+	/* The row behind the last one that begins at or before this: the one that ends too late. */
+	rc = mfs_rows_lower_bound(rows, row, start + v->config.group + 1, &end, err);
+	if (rc)
+		return rc;
+	*ret = mfs_min_u64(mfs_max_u64(end, row + 2) - 1, limit);
+	return 0;
+}
+
+static int add_group(struct mfs_parquet_view *v, const struct group *g, struct mfs_error *err)
+{
+	if (v->group_count == v->group_room) {
+		const size_t room = v->group_room ? 2 * v->group_room : 16;
+		struct group *groups = reallocarray(v->groups, room, sizeof(*groups));
+
+		if (!groups)
+			return mfs_fail_nomem(err);
+		v->groups = groups;
+		v->group_room = room;
+	}
+	v->groups[v->group_count++] = *g;
+	return 0;
+}
+
+static int cut_groups(struct mfs_parquet_view *v, struct mfs_error *err)
+{
+	const struct mfs_rows *rows = v->rows;
+	uint64_t start = 0, after, end;
+	size_t bad = 0;
+
+	for (uint64_t row = 0; row < rows->rows; row = end, start = after) {
+		int rc = group_end(v, row, start, next_change(rows, &bad, row), &end, err);
+
+		if (!rc)
+			rc = mfs_rows_start(rows, end, &after, err);
+		if (!rc && after < start)
+			rc = mfs_fail(err, -EIO, "%s: row %llu begins before row %llu", rows->name,
+				      (unsigned long long)end, (unsigned long long)row);
+		if (!rc)
+			rc = add_group(v,
+				       &(struct group){.first = row,
+						       .end = end,
+						       .token = start,
+						       .tokens = after - start},
+				       err);
+		if (rc)
+			return rc;
+	}
+	return 0;
+}
+
+static uint64_t group_size(const struct mfs_parquet_view *v, const struct group *g)
+{
+	uint64_t size = 0;
+
+	for (size_t c = 0; c < v->column_count; c++)
+		size += mfs_parquet_room(v, g, c);
+	return size;
+}
+
+/* ---- files ---- */
+
+/* Bytes of a footer whose numbers are as large as they can be. */
+static int footer_size(const struct mfs_parquet_view *v, size_t groups, uint64_t *ret,
+		       struct mfs_error *err)
+{
+	struct mfs_parquet_footer f = {0};
+	struct mfs_parquet_chunk *largest = calloc(v->column_count, sizeof(*largest));
+	uint64_t group;
+	bool failed;
+
+	if (!largest)
+		return mfs_fail_nomem(err);
+	for (size_t c = 0; c < v->column_count; c++)
+		largest[c] = (struct mfs_parquet_chunk){INT64_MAX, INT64_MAX / v->column_count,
+							INT64_MAX};
+	mfs_parquet_footer_begin(&f, v->schema, v->column_count, INT64_MAX, groups);
+	group = f.b.len;
+	mfs_parquet_footer_group(&f, largest, INT64_MAX);
+	group = f.b.len - group;
+	mfs_parquet_footer_end(&f);
+	*ret = f.b.len + groups * group;
+	failed = f.b.failed;
+	mfs_buf_release(&f.b);
+	free(largest);
+	return failed ? mfs_fail_nomem(err) : 0;
+}
+
+static int add_file(struct mfs_parquet_view *v, size_t first, size_t end, uint64_t size,
+		    struct mfs_error *err)
+{
+	struct parquet_file f = {.view = v, .first = first, .end = end};
+	int rc;
+
+	if (v->file_count == v->file_room) {
+		const uint32_t room = v->file_room ? 2 * v->file_room : 16;
+		struct parquet_file *files = reallocarray(v->files, room, sizeof(*files));
+
+		if (!files)
+			return mfs_fail_nomem(err);
+		v->files = files;
+		v->file_room = room;
+	}
+	rc = footer_size(v, end - first, &f.footer_room, err);
+	f.size = size + f.footer_room;
+	if (!rc)
+		v->files[v->file_count++] = f;
+	return rc;
+}
+
+/* Groups go into a file until it has the size that is wanted. */
+static int cut_files(struct mfs_parquet_view *v, struct mfs_error *err)
+{
+	uint64_t offset = MFS_PARQUET_ALIGN;
+	size_t first = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < v->group_count && !rc; i++) {
+		if (offset >= v->config.file) {
+			rc = add_file(v, first, i, offset, err);
+			first = i;
+			offset = MFS_PARQUET_ALIGN;
+		}
+		v->groups[i].offset = offset;
+		offset += group_size(v, &v->groups[i]);
+	}
+	return rc ? rc : add_file(v, first, v->group_count, offset, err);
+}
+
+/* ---- bytes of a file ---- */
+
+static int add_group_to(struct mfs_parquet_view *v, struct group *g,
+			struct mfs_parquet_footer *footer, struct mfs_parquet_chunk *chunks,
+			struct mfs_error *err)
+{
+	const struct group_index *index;
+	int rc = mfs_parquet_index(v, g, &index, err);
+
+	if (rc)
+		return rc;
+	for (size_t c = 0; c < v->column_count; c++)
+		mfs_parquet_measure(v, g, index, c, &chunks[c]);
+	mfs_parquet_footer_group(footer, chunks, g->end - g->first);
+	return 0;
+}
+
+static int write_footer(const struct parquet_file *f, struct mfs_parquet_footer *footer,
+			struct mfs_error *err)
+{
+	struct mfs_parquet_view *v = f->view;
+	struct mfs_parquet_chunk *chunks = calloc(v->column_count, sizeof(*chunks));
+	const uint64_t rows =
+		f->first < f->end ? v->groups[f->end - 1].end - v->groups[f->first].first : 0;
+	int rc = chunks ? 0 : mfs_fail_nomem(err);
+
+	mfs_parquet_footer_begin(footer, v->schema, v->column_count, rows, f->end - f->first);
+	for (size_t i = f->first; i < f->end && !rc; i++)
+		rc = add_group_to(v, &v->groups[i], footer, chunks, err);
+	mfs_parquet_footer_end(footer);
+	free(chunks);
+	return !rc && footer->b.failed ? mfs_fail_nomem(err) : rc;
+}
+
+static void free_footer(struct mfs_buf *b)
+{
+	if (b)
+		mfs_buf_release(b);
+	free(b);
+}
+
+static int new_footer(const struct parquet_file *f, struct mfs_buf **ret, struct mfs_error *err)
+{
+	struct mfs_parquet_footer footer = {0};
+	struct mfs_buf *b = malloc(sizeof(*b));
+	int rc = b ? write_footer(f, &footer, err) : mfs_fail_nomem(err);
+
+	if (rc) {
+		mfs_buf_release(&footer.b);
+		free(b);
+		return rc;
+	}
+	*b = footer.b;
+	*ret = b;
+	return 0;
+}
+
+static int get_footer(struct parquet_file *f, const struct mfs_buf **ret, struct mfs_error *err)
+{
+	struct mfs_buf *b = atomic_load_explicit(&f->footer, memory_order_acquire), *first = NULL;
+	int rc;
+
+	if (!b) {
+		rc = new_footer(f, &b, err);
+		if (rc)
+			return rc;
+		if (!atomic_compare_exchange_strong(&f->footer, &first, b)) {
+			free_footer(b);
+			b = first;
+		}
+	}
+	*ret = b;
+	return 0;
+}
+
+static int read_footer(struct parquet_file *f, uint64_t off, uint8_t *buf, size_t len,
+		       struct mfs_error *err)
+{
+	const struct mfs_buf *b;
+	uint64_t before;
+	int rc = get_footer(f, &b, err);
+
+	if (rc)
+		return rc;
+	before = f->size - b->len;
+	if (off < before) {
+		const size_t n = mfs_min_u64(len, before - off);
+
+		memset(buf, 0, n);
+		off += n;
+		buf += n;
+		len -= n;
+	}
+	memcpy(buf, b->data + (off - before), len);
+	return 0;
+}
+
+static size_t read_magic(uint64_t off, uint8_t *buf, size_t len)
+{
+	const size_t magic = sizeof(MFS_PARQUET_MAGIC) - 1;
+	const size_t n = mfs_min_u64(len, MFS_PARQUET_ALIGN - off);
+
+	memset(buf, 0, n);
+	if (off < magic)
+		memcpy(buf, MFS_PARQUET_MAGIC + off, mfs_min_u64(n, magic - off));
+	return n;
+}
+
+/* The group of the file that has the byte; off is behind the first one's beginning. */
+static struct group *group_at(const struct parquet_file *f, uint64_t off)
+{
+	size_t lo = f->first, hi = f->end;
+
+	while (hi - lo > 1) {
+		const size_t mid = lo + (hi - lo) / 2;
+
+		if (f->view->groups[mid].offset <= off)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return &f->view->groups[lo];
+}
+
+static int read_group(const struct parquet_file *f, uint64_t off, uint8_t *buf, size_t len,
+		      size_t *ret_len, struct mfs_error *err)
+{
+	const struct mfs_parquet_view *v = f->view;
+	struct group *g = group_at(f, off);
+	uint64_t at = off - g->offset, room;
+	size_t c = 0;
+
+	for (; at >= (room = mfs_parquet_room(v, g, c)); c++)
+		at -= room;
+	*ret_len = mfs_min_u64(len, room - at);
+	return mfs_parquet_read_chunk(v, g, c, at, buf, *ret_len, err);
+}
+
+static int read_file(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)
+{
+	struct parquet_file *f = object;
+	const uint64_t footer = f->size - f->footer_room;
+	uint8_t *to = buf;
+	int rc = 0;
+
+	for (size_t n; len && !rc; off += n, to += n, len -= n) {
+		if (off < MFS_PARQUET_ALIGN) {
+			n = read_magic(off, to, len);
+		} else if (off >= footer) {
+			n = len;
+			rc = read_footer(f, off, to, len, err);
+		} else {
+			rc = read_group(f, off, to, mfs_min_u64(len, footer - off), &n, err);
+		}
+	}
+	return rc;
+}
+
+static const struct mfs_computed computed = {.read = read_file};
+
+/* ---- the view ---- */
+
+static int check_rows(const struct mfs_rows *rows, const struct mfs_parquet_config *config,
+		      struct mfs_error *err)
+{
+	if (rows->rows > MAX_COUNT || rows->tokens > MAX_COUNT)
+		return mfs_fail(err, -EINVAL, "%s: %llu rows of %llu tokens are too many",
+				rows->name, (unsigned long long)rows->rows,
+				(unsigned long long)rows->tokens);
+	if (config->page > MFS_PARQUET_MAX_PAGE)
+		return mfs_fail(err, -EINVAL, "pages of %llu entries are too large",
+				(unsigned long long)config->page);
+	return 0;
+}
+
+static void fill_config(struct mfs_parquet_config *c, const struct mfs_rows *rows)
+{
+	const uint64_t bytes = rows->tokens * mfs_parquet_width(rows->dtype);
+
+	if (!c->group)
+		c->group = MFS_PARQUET_GROUP;
+	if (!c->group_rows)
+		c->group_rows = MFS_PARQUET_GROUP_ROWS;
+	if (!c->page)
+		c->page = MFS_PARQUET_PAGE;
+	if (!c->file)
+		c->file = mfs_min_u64(mfs_max_u64(bytes / ENOUGH_FILES, MIN_FILE), MAX_FILE);
+}
+
+int mfs_parquet_view_new(const struct mfs_rows *rows, const struct mfs_parquet_config *config,
+			 struct mfs_parquet_view **ret, struct mfs_error *err)
+{
+	struct mfs_parquet_view *v;
+	int rc = check_rows(rows, config, err);
+
+	if (rc)
+		return rc;
+	v = calloc(1, sizeof(*v));
+	if (!v)
+		return mfs_fail_nomem(err);
+	v->rows = rows;
+	v->config = *config;
+	fill_config(&v->config, rows);
+	rc = set_columns(v, err);
+	if (!rc)
+		rc = cut_groups(v, err);
+	if (!rc)
+		rc = cut_files(v, err);
+	if (rc) {
+		mfs_parquet_view_free(v);
+		return rc;
+	}
+	*ret = v;
+	return 0;
+}
+
+void mfs_parquet_view_free(struct mfs_parquet_view *v)
+{
+	if (!v)
+		return;
+	for (size_t i = 0; i < v->group_count; i++)
+		free(v->groups[i].index);
+	for (uint32_t i = 0; i < v->file_count; i++)
+		free_footer(v->files[i].footer);
+	free(v->groups);
+	free(v->files);
+	free(v->columns);
+	free(v->schema);
+	free(v);
+}
+
+uint32_t mfs_parquet_view_files(const struct mfs_parquet_view *v)
+{
+	return v->file_count;
+}
+
+int mfs_parquet_view_file(struct mfs_parquet_view *v, uint32_t file, struct mfs_vfile **ret,
+			  struct mfs_error *err)
+{
+	struct mfs_vfile *f;
+	int rc = mfs_vfile_new(&f, err);
+
+	if (rc)
+		return rc;
+	rc = mfs_vfile_add_computed(f, &computed, &v->files[file], 0, v->files[file].size, err);
+	if (rc) {
+		mfs_vfile_free(f);
+		return rc;
+	}
+	*ret = f;
+	return 0;
+}

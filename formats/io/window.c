@@ -1,0 +1,99 @@
+#define _GNU_SOURCE
+#include "formats/io/window.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/base/bytes.h"
+#include "formats/io/fileset.h"
+
+int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *ret,
+		    struct mfs_error *err)
+{
+	const char *dir = mfs_fileset_dir(set), *name = mfs_fileset_name(set, file);
+	char *path;
+	int fd;
+
+	if (asprintf(&path, "%s/%s", dir, name) < 0)
+		return mfs_fail_nomem(err);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	free(path);
+	if (fd < 0)
+		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", dir, name,
+				strerror(errno));
+	/* Batches of megabytes lie between the headers: nobody wants what follows them. */
+	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
+	ret->set = set;
+	ret->file = file;
+	ret->fd = fd;
+	ret->at = 0;
+	ret->len = 0;
+	return 0;
+}
+
+static int read_all(int fd, uint64_t off, uint8_t *buf, size_t len)
+{
+	while (len) {
+		ssize_t n = pread(fd, buf, len, (off_t)off);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return n ? -errno : -EIO;
+		buf += n;
+		off += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+/* Moves the window so that it begins at off, which lies inside of the file. */
+static int move_to(struct mfs_window *w, uint64_t off)
+{
+	const size_t len = mfs_min_u64(sizeof(w->bytes), mfs_fileset_size(w->set, w->file) - off);
+	int rc = read_all(w->fd, off, w->bytes, len);
+
+	w->at = off;
+	w->len = rc ? 0 : len;
+	return rc;
+}
+
+static int window_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
+		       struct mfs_error *err)
+{
+	struct mfs_window *w = (struct mfs_window *)(uintptr_t)s->object;
+	const bool large = len > sizeof(w->bytes);
+	int rc = 0;
+
+	if (large)
+		rc = read_all(w->fd, off, buf, len);
+	else if (off < w->at || !mfs_range_ok(off - w->at, len, w->len))
+		rc = move_to(w, off);
+	if (rc)
+		return mfs_fail(err, -EIO, "%s: cannot read bytes %llu+%zu: %s", s->name,
+				(unsigned long long)off, len, strerror(-rc));
+	if (!large)
+		memcpy(buf, w->bytes + (off - w->at), len);
+	return 0;
+}
+
+static const struct mfs_source_ops window_ops = {.read = window_read};
+
+struct mfs_source mfs_window_source(struct mfs_window *w, const char *name)
+{
+	return (struct mfs_source){.ops = &window_ops,
+				   .name = name,
+				   .size = mfs_fileset_size(w->set, w->file),
+				   .object = w};
+}
+
+int mfs_window_close(struct mfs_window *w, struct mfs_error *err)
+{
+	close(w->fd);
+	return mfs_fileset_check(w->set, w->file, err);
+}

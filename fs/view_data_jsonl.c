@@ -1,0 +1,54 @@
+/* A dataset as JSON lines of token ids: data.jsonl, or with -o split= train.jsonl, validation.jsonl, test.jsonl. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "formats/dataset/rows_jsonl.h"
+#include "fs/data_splits.h"
+#include "fs/view_build.h"
+
+struct jsonl_view {
+	struct mfs_view public;
+	struct mfs_data_splits splits;
+};
+
+static int build(struct mfs_dataset *d, struct jsonl_view *v, struct mfs_error *err)
+{
+	char name[32];
+	struct mfs_vfile *f;
+	int rc = mfs_data_splits_open(d, &v->splits, err);
+
+	for (unsigned i = 0; i < v->splits.count && !rc; i++) {
+		snprintf(name, sizeof(name), "%s.jsonl", v->splits.list[i].name);
+		rc = mfs_rows_jsonl(v->splits.list[i].rows, d->options->vocab_size, &f, err);
+		if (!rc)
+			rc = mfs_view_add(&v->public, name, f, err);
+	}
+	for (size_t i = 0; i < d->rows->set_count; i++)
+		mfs_view_note_sources(&v->public, d->rows->sets[i]);
+	return rc ? rc : mfs_view_finish(&v->public, err);
+}
+
+static void release(struct mfs_view *view)
+{
+	struct jsonl_view *v = (struct jsonl_view *)view;
+
+	mfs_data_splits_release(&v->splits);
+	free(v);
+}
+
+int mfs_data_view_jsonl(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
+{
+	struct jsonl_view *v = calloc(1, sizeof(*v));
+	int rc;
+
+	if (!v)
+		return mfs_fail_nomem(err);
+	v->public.release = release;
+	rc = build(d, v, err);
+	if (rc) {
+		mfs_view_free(&v->public);
+		return rc;
+	}
+	*ret = &v->public;
+	return 0;
+}

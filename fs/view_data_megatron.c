@@ -1,0 +1,64 @@
+/* A dataset as Megatron reads it: NAME.bin and NAME.idx. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "formats/dataset/idx_view.h"
+#include "fs/data_i.h"
+#include "fs/view_build.h"
+
+static int add_file(struct mfs_view *v, const char *name, const char *suffix, struct mfs_vfile *f,
+		    struct mfs_error *err)
+{
+	char *file;
+	int rc;
+
+	if (asprintf(&file, "%s%s", name, suffix) < 0) {
+		mfs_vfile_free(f);
+		return mfs_fail_nomem(err);
+	}
+	rc = mfs_view_add(v, file, f, err);
+	free(file);
+	return rc;
+}
+
+static int new_idx(const struct mfs_dataset *d, struct mfs_vfile **ret, struct mfs_error *err)
+{
+	return d->indexed ? mfs_idx_view_merged_idx(d->indexed, ret, err)
+			  : mfs_idx_view_idx(d->rows, ret, err);
+}
+
+static int new_bin(const struct mfs_dataset *d, struct mfs_vfile **ret, struct mfs_error *err)
+{
+	return d->indexed ? mfs_idx_view_merged_bin(d->indexed, ret, err)
+			  : mfs_idx_view_bin(d->rows, ret, err);
+}
+
+static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *err)
+{
+	struct mfs_vfile *f;
+	int rc = new_idx(d, &f, err);
+
+	if (!rc)
+		rc = add_file(v, d->name, ".idx", f, err);
+	if (!rc)
+		rc = new_bin(d, &f, err);
+	if (!rc)
+		rc = add_file(v, d->name, ".bin", f, err);
+	for (size_t i = 0; i < d->rows->set_count; i++)
+		mfs_view_note_sources(v, d->rows->sets[i]);
+	return rc ? rc : mfs_view_finish(v, err);
+}
+
+int mfs_data_view_megatron(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
+{
+	struct mfs_view *v = calloc(1, sizeof(*v));
+	int rc = v ? build(d, v, err) : mfs_fail_nomem(err);
+
+	if (rc) {
+		mfs_view_free(v);
+		return rc;
+	}
+	*ret = v;
+	return 0;
+}
