@@ -76,7 +76,7 @@ int mfs_hf_dataset_open(const char *path, const char *split,
 	struct mfs_arena arena = {0};
 	struct mfs_hf_files files;
 	struct mfs_rows *rows;
-	int rc = mfs_hf_files(path, split, &arena, &files, err);
+	int rc = mfs_hf_dataset_files(path, split, &arena, &files, err);
 
 	if (!rc)
 		rc = open_files(files.dir, files.names, files.count, &config, &rows, err);

@@ -405,8 +405,8 @@ static int files_of_path(const char *path, struct mfs_arena *arena, struct mfs_h
 	return rc;
 }
 
-int mfs_hf_files(const char *path, const char *split, struct mfs_arena *arena,
-		 struct mfs_hf_files *ret, struct mfs_error *err)
+int mfs_hf_dataset_files(const char *path, const char *split, struct mfs_arena *arena,
+			 struct mfs_hf_files *ret, struct mfs_error *err)
 {
 	struct mfs_hf_files files = {.dir = path, .rows = MFS_HF_ROWS_UNKNOWN};
 	int rc;

@@ -20,7 +20,7 @@ struct mfs_hf_files {
 };
 
 /* In arena. split: NULL if the dataset has none. */
-int mfs_hf_files(const char *path, const char *split, struct mfs_arena *arena,
-		 struct mfs_hf_files *ret, struct mfs_error *err);
+int mfs_hf_dataset_files(const char *path, const char *split, struct mfs_arena *arena,
+			 struct mfs_hf_files *ret, struct mfs_error *err);
 
 #endif

@@ -36,7 +36,7 @@ same "lines of jsonl" "$(cat "$d"/jsonl/*.jsonl | wc -l)" 240
 same "the first tokens of jsonl" "$(head -n 1 "$d"/jsonl/*.jsonl | tr -cd '0-9 ,' | tr -s ' ,' '\n' | sed '/^$/d' | head -n 8 | xargs)" \
 	"$(od -An -v -tu2 -w2 -N16 "$tales.bin" | xargs)"
 [ -f "$d/samples/train-s128-n226/state.json" ] || fail "no samples at a spec that nobody lists"
-for name in nonsense train-s0 train-s128-n0 valid; do
+for name in nonsense train-s0 train-s128-n01 valid; do
 	[ ! -e "$d/samples/$name" ] || fail "samples/$name is there"
 done
 [ ! -e "$d/hf/nothing" ] || fail "a file that is not there was found"
@@ -64,7 +64,7 @@ done
 mount_source "$data" -o split=90/8/2,merge=both
 same "names with a merge" "$(ls "$mnt/data" | xargs)" "both notes_text_document tales_text_document"
 same "splits" "$(ls "$d/hf" | xargs)" "dataset_dict.json test train validation"
-same "rows of the splits" "$(cat "$d"/jsonl/train-*.jsonl | wc -l) $(cat "$d"/jsonl/validation-*.jsonl | wc -l) $(cat "$d"/jsonl/test-*.jsonl | wc -l)" "216 19 5"
+same "rows of the splits" "$(cat "$d"/jsonl/train.jsonl | wc -l) $(cat "$d"/jsonl/validation.jsonl | wc -l) $(cat "$d"/jsonl/test.jsonl | wc -l)" "216 19 5"
 cat "$data/notes_text_document.bin" "$tales.bin" | cmp - "$mnt/data/both/megatron/both.bin" || fail "the merged .bin"
 unmount
 
@@ -89,4 +89,5 @@ the_bin_in "$work/npy/tokens.npy" || fail "the exported tokens.npy"
 refused "two of one name" 1 "two datasets are named 'tales_text_document'" "$MCOREFS" ls "$data" -o "data=$tales"
 refused "no dataset" 1 'holds no dataset' "$MCOREFS" ls "$tales" -o "data=$FIXTURES/weights"
 refused "diff of datasets" 2 'diff compares models' "$MCOREFS" diff "$tales" "$tales"
-refused "tokens outside of the vocabulary" 1 'problem' "$MCOREFS" verify "$tales" -o vocab_size=10 --deep 2>/dev/null || true
+said=$("$MCOREFS" verify "$tales" --deep -o vocab_size=999 2>&1) && fail "tokens outside of the vocabulary pass"
+grep -q 'vocabulary' <<<"$said" || fail "the vocabulary is not named: $said"
