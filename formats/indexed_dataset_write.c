@@ -419,3 +419,10 @@ int mfs_indexed_writer_finish(struct mfs_indexed_writer *w, struct mfs_error *er
 	mfs_indexed_writer_free(w);
 	return rc;
 }
+
+void mfs_indexed_writer_discard(struct mfs_indexed_writer *w)
+{
+	if (w)
+		mfs_indexed_remove_parts(w, NULL);
+	mfs_indexed_writer_free(w);
+}

@@ -56,6 +56,12 @@ static bool take_valued(const struct mfs_valued *v, char **argv, int *ret_exit)
 		*(const char **)v->value = optarg;
 		return true;
 	}
+	if (v->kind == MFS_VALUE_WORDS) {
+		struct mfs_buf *words = v->value;
+
+		mfs_buf_printf(words, "%s%s", words->len ? " " : "", optarg);
+		return true;
+	}
 	snprintf(option, sizeof(option), "--%s", v->name);
 	return take_number(argv[0], option, v->value, ret_exit);
 }

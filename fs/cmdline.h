@@ -9,7 +9,7 @@
 
 #define MFS_CMDLINE_ARGUMENTS 3
 #define MFS_CMDLINE_SWITCHES  8
-#define MFS_CMDLINE_VALUED    12
+#define MFS_CMDLINE_VALUED    24
 
 struct mfs_switch {
 	const char *name; /* "json", of "--json" */
@@ -19,6 +19,7 @@ struct mfs_switch {
 enum mfs_value_kind {
 	MFS_VALUE_TEXT,	  /* const char *, borrowed from argv */
 	MFS_VALUE_NUMBER, /* uint64_t, decimal */
+	MFS_VALUE_WORDS,  /* struct mfs_buf: a text; what is given again comes behind it and a space */
 };
 
 /* An option with a value: --name VALUE or --name=VALUE. What is not given is left alone. */

@@ -27,6 +27,8 @@ int mfs_cmd_inspect(int argc, char **argv);
 int mfs_cmd_ls(int argc, char **argv);
 int mfs_cmd_verify(int argc, char **argv);
 int mfs_cmd_export(int argc, char **argv);
+int mfs_cmd_sample(int argc, char **argv);
+int mfs_cmd_pack(int argc, char **argv);
 /* Exit codes of its own: 0 equal, 1 different, 2 trouble, as diff(1). */
 int mfs_cmd_diff(int argc, char **argv);
 

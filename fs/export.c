@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "fs/export_journal.h"
 #include "fs/progress.h"
 #include "fs/root.h"
+#include "fs/stop.h"
 #include "fs/text.h"
 
 #define PARTIAL	       ".mcorefs-partial"
@@ -41,26 +41,6 @@ struct export
 	time_t recorded;
 	struct mfs_progress progress;
 };
-
-static volatile sig_atomic_t stop_requested;
-
-static void request_stop(int sig)
-{
-	stop_requested = sig;
-}
-
-/* The first signal asks for an orderly stop, a second one kills. What is ignored, as nohup does with
- * SIGHUP, stays ignored. */
-static void catch_signals(void)
-{
-	const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-	const struct sigaction action = {.sa_handler = request_stop, .sa_flags = (int)SA_RESETHAND};
-	struct sigaction old;
-
-	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
-			sigaction(signals[i], &action, NULL);
-}
 
 static int keep_kind(const struct dirent *d)
 {
@@ -269,7 +249,7 @@ static int copy(struct export *x, struct mfs_error *err)
 		.dirfd = x->dirfd,
 		.durable = x->durable,
 		.engine = x->engine,
-		.stop = &stop_requested,
+		.stop = &mfs_stop_requested,
 		.arg = x,
 		.record = record,
 		.wrote = wrote,
@@ -408,7 +388,7 @@ static int export_view(const struct mfs_cmdline *c, bool force)
 			rmdir(x.partial); /* does nothing unless it is empty */
 		goto done;
 	}
-	catch_signals();
+	mfs_stop_on_signals();
 	if (copy(&x, &err))
 		exit_code = say_failed(&x, &err);
 	else if (finish(&x, &err))

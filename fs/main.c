@@ -17,9 +17,10 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"inspect", mfs_cmd_inspect}, {"ls", mfs_cmd_ls},	    {"verify", mfs_cmd_verify},
-	{"export", mfs_cmd_export},   {"diff", mfs_cmd_diff},	    {"--help", print_help},
-	{"-h", print_help},	      {"--version", print_version}, {"-V", print_version},
+	{"inspect", mfs_cmd_inspect}, {"ls", mfs_cmd_ls},     {"verify", mfs_cmd_verify},
+	{"export", mfs_cmd_export},   {"diff", mfs_cmd_diff}, {"pack", mfs_cmd_pack},
+	{"sample", mfs_cmd_sample},   {"--help", print_help}, {"-h", print_help},
+	{"--version", print_version}, {"-V", print_version},
 };
 
 static const char help[] =
@@ -33,6 +34,8 @@ static const char help[] =
 	"  mcorefs verify SOURCE [VIEW] [--deep]   every tensor found; --deep: all bytes\n"
 	"  mcorefs export SOURCE VIEW DEST         write a view out (resumable)\n"
 	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
+	"  mcorefs sample SOURCE --step N          the batch of a training step\n"
+	"  mcorefs pack PREFIX < IDS               token ids into PREFIX.bin and .idx\n"
 	"\n"
 	"SOURCE: a checkpoint root, one iter_* directory, a HuggingFace directory, or a\n"
 	"dataset: a prefix of .idx and .bin, a directory of them, a saved HF dataset.\n"

@@ -41,6 +41,18 @@ static void bar(char *text, unsigned filled)
 		strcat(text, i < filled ? "#" : "·");
 }
 
+/* Nobody knows how much there is: a pipe. */
+static void draw_open(const struct mfs_progress *p, const char *label, uint64_t done)
+{
+	const double seconds = mfs_progress_seconds(p);
+	char bytes[MFS_HUMAN], speed[MFS_HUMAN];
+
+	fprintf(p->to, "\r%s  %s  %s/s\033[K", label, mfs_human_bytes(done, bytes),
+		mfs_human_bytes(seconds > 0 ? (uint64_t)((double)(done - p->start) / seconds) : 0,
+				speed));
+	fflush(p->to);
+}
+
 static void draw(const struct mfs_progress *p, const char *label, uint64_t done)
 {
 	double seconds = mfs_progress_seconds(p), part = p->total ? (double)done / p->total : 1;
@@ -71,7 +83,10 @@ void mfs_progress_update(struct mfs_progress *p, const char *label, uint64_t don
 	if (t - p->drawn < REDRAW_SECONDS)
 		return;
 	p->drawn = t;
-	draw(p, label, done);
+	if (p->total)
+		draw(p, label, done);
+	else
+		draw_open(p, label, done);
 }
 
 void mfs_progress_clear(struct mfs_progress *p)

@@ -17,7 +17,7 @@ struct mfs_progress {
 	double began, drawn; /* monotonic seconds */
 };
 
-/* start: bytes that are done before any work, left out of the rate. */
+/* start: bytes that are done before any work, left out of the rate. total 0: not known, there is no bar. */
 void mfs_progress_init(struct mfs_progress *p, FILE *to, uint64_t start, uint64_t total);
 /* Draws at most ten times a second. */
 void mfs_progress_update(struct mfs_progress *p, const char *label, uint64_t done);

@@ -2,86 +2,64 @@
  * A dataset as a directory that datasets.load_from_disk opens: of all rows, or with -o split= a DatasetDict
  * of the three splits.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-#include "formats/dataset/rules.h"
-#include "formats/dataset/splits.h"
 #include "fs/data_hf_files.h"
 #include "fs/data_i.h"
+#include "fs/data_splits.h"
 #include "fs/view_build.h"
 
 struct hf_view {
 	struct mfs_view public;
-	struct mfs_rows *split[MFS_SPLITS]; /* the rows of each; NULL: not divided */
+	struct mfs_data_splits splits;
+	struct mfs_rows *none; /* of a split without rows */
 };
 
-/* As `datasets` calls them. */
-static const char *const split_names[MFS_SPLITS] = {
-	[MFS_TRAIN] = "train", [MFS_VALID] = "validation", [MFS_TEST] = "test"};
-
-static int parse_split(const struct mfs_data_options *opt, struct mfs_splits *ret,
-		       struct mfs_error *err)
+static int add_dir(struct mfs_dataset *d, struct hf_view *v, const char *split,
+		   const struct mfs_rows *rows, struct mfs_error *err)
 {
-	struct mfs_dataset_rules rules = mfs_dataset_rules_default();
-	int rc = opt->megatron ? mfs_dataset_rules_of(opt->megatron, &rules, err) : 0;
+	const struct mfs_data_options *opt = d->options;
+	struct mfs_data_hf_dir dir = {.dir = split ? split : "",
+				      .split = split,
+				      .rows = rows,
+				      .arrow.batch = opt->arrow_batch};
+	char spec[256] = "";
 
-	return rc ? rc : mfs_splits_parse(opt->split, &rules, ret, err);
+	if (split)
+		snprintf(spec, sizeof(spec), "%s of %s by %s", split, opt->split,
+			 opt->megatron ? opt->megatron : "the newest rules");
+	dir.spec = spec;
+	return mfs_data_add_hf_dir(&v->public, &dir, err);
 }
 
-/* A split without a share has no rows. */
-static int add_split(struct mfs_dataset *d, struct hf_view *v, const struct mfs_splits *splits,
-		     enum mfs_split split, struct mfs_error *err)
+static const struct mfs_rows *rows_of(const struct hf_view *v, const char *split)
 {
-	uint64_t first = 0, end = 0;
-	char spec[96];
-	int rc = mfs_splits_range(splits, split, d->rows->rows, &first, &end, err);
-
-	if (rc && rc != -ENODATA)
-		return rc;
-	rc = mfs_rows_slice(d->rows, first, end, &v->split[split], err);
-	if (rc)
-		return rc;
-	snprintf(spec, sizeof(spec), "%s: rows %llu to %llu", split_names[split],
-		 (unsigned long long)first, (unsigned long long)end);
-	return mfs_data_add_hf_dir(
-		&v->public,
-		&(struct mfs_data_hf_dir){.dir = split_names[split],
-					  .split = split_names[split],
-					  .rows = v->split[split],
-					  .spec = spec,
-					  .arrow = {.batch = d->options->arrow_batch}},
-		err);
+	for (unsigned i = 0; i < v->splits.count; i++)
+		if (!strcmp(v->splits.list[i].name, split))
+			return v->splits.list[i].rows;
+	return v->none;
 }
 
 static int add_splits(struct mfs_dataset *d, struct hf_view *v, struct mfs_error *err)
 {
-	struct mfs_splits splits;
-	int rc = parse_split(d->options, &splits, err);
+	static const char *const names[] = {"train", "validation", "test"};
+	int rc = mfs_data_splits_open(d, &v->splits, err);
 
-	for (int i = 0; i < MFS_SPLITS && !rc; i++)
-		rc = add_split(d, v, &splits, (enum mfs_split)i, err);
-	return rc ? rc : mfs_data_add_hf_dict(&v->public, split_names, MFS_SPLITS, err);
-}
-
-static int add_all(struct mfs_dataset *d, struct hf_view *v, struct mfs_error *err)
-{
-	return mfs_data_add_hf_dir(
-		&v->public,
-		&(struct mfs_data_hf_dir){.dir = "",
-					  .rows = d->rows,
-					  .spec = "all rows",
-					  .arrow = {.batch = d->options->arrow_batch}},
-		err);
+	if (!rc)
+		rc = mfs_rows_slice(d->rows, 0, 0, &v->none, err);
+	for (int i = 0; i < 3 && !rc; i++)
+		rc = add_dir(d, v, names[i], rows_of(v, names[i]), err);
+	return rc ? rc : mfs_data_add_hf_dict(&v->public, names, 3, err);
 }
 
 static void release(struct mfs_view *view)
 {
 	struct hf_view *v = (struct hf_view *)view;
 
-	for (int i = 0; i < MFS_SPLITS; i++)
-		mfs_rows_free(v->split[i]);
+	mfs_data_splits_release(&v->splits);
+	mfs_rows_free(v->none);
 	free(v);
 }
 
@@ -93,7 +71,7 @@ int mfs_data_view_hf(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_er
 	if (!v)
 		return mfs_fail_nomem(err);
 	v->public.release = release;
-	rc = d->options->split ? add_splits(d, v, err) : add_all(d, v, err);
+	rc = d->options->split ? add_splits(d, v, err) : add_dir(d, v, NULL, d->rows, err);
 	for (size_t i = 0; i < d->rows->set_count; i++)
 		mfs_view_note_sources(&v->public, d->rows->sets[i]);
 	if (!rc)

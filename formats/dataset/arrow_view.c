@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/dataset/elements.h"
 #include "formats/dataset/rows_vfile.h"
 
 #define MAX_TOKENS INT32_MAX  /* of a batch: its offsets are int32 */
 #define MAX_ROWS   (1u << 26) /* of a batch; more than that only empty rows can be */
-#define CHUNK	   512	      /* numbers that are computed at once */
+#define CHUNK	   512	      /* starts that are read at once */
 
 struct batch {
 	uint64_t row, token; /* the first ones */
@@ -21,10 +22,10 @@ struct file {
 	uint64_t size;	     /* bytes */
 };
 
-/* What a column's bytes are computed with. */
 struct column {
 	const struct mfs_arrow_view *view;
 	size_t number;
+	struct mfs_elements values;
 };
 
 struct mfs_arrow_view {
@@ -32,6 +33,7 @@ struct mfs_arrow_view {
 	struct mfs_arrow_field *fields; /* the tokens, then the columns */
 	size_t field_count;
 	struct column *columns;
+	struct mfs_elements offsets;
 	struct mfs_buf schema; /* its message, padded */
 	struct batch *batches; /* and one more, which begins where the last one ends */
 	uint32_t batch_count, batch_room;
@@ -39,6 +41,68 @@ struct mfs_arrow_view {
 	uint32_t file_count, file_room;
 	uint64_t batch_tokens, file_tokens; /* about so many */
 };
+
+/* ---- computed bytes ---- */
+
+/*
+ * Offsets of all batches are one array: batch b's, one more than it has rows, begin at element
+ * batches[b].row + b. What is asked for at once lies in one batch, as each is a part of its own.
+ */
+static uint32_t batch_of_offset(const struct mfs_arrow_view *v, uint64_t element)
+{
+	uint32_t lo = 0, hi = v->batch_count;
+
+	while (hi - lo > 1) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (v->batches[mid].row + mid <= element)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* What was read when batches were cut must still agree with what is there: readers follow offsets blindly. */
+static int offset_of(const struct mfs_arrow_view *v, uint32_t b, uint64_t row, uint64_t start,
+		     int32_t *ret, struct mfs_error *err)
+{
+	const uint64_t first = v->batches[b].token, end = v->batches[b + 1].token;
+
+	if (start < first || start > end)
+		return mfs_fail(err, -EIO,
+				"%s: row %llu begins at token %llu, outside of [%llu, %llu]",
+				v->rows->name, (unsigned long long)row, (unsigned long long)start,
+				(unsigned long long)first, (unsigned long long)end);
+	*ret = (int32_t)(start - first);
+	return 0;
+}
+
+static int get_offsets(const void *object, uint64_t first, uint64_t count, void *ret,
+		       struct mfs_error *err)
+{
+	const struct mfs_arrow_view *v = object;
+	const uint32_t b = batch_of_offset(v, first);
+	uint64_t row = first - b, starts[CHUNK], n;
+	int32_t *offsets = ret;
+	int rc = 0;
+
+	for (; count && !rc; row += n, offsets += n, count -= n) {
+		n = mfs_min_u64(count, CHUNK);
+		rc = mfs_rows_starts(v->rows, row, n, starts, err);
+		for (uint64_t i = 0; i < n && !rc; i++)
+			rc = offset_of(v, b, row + i, starts[i], &offsets[i], err);
+	}
+	return rc;
+}
+
+static int get_column(const void *object, uint64_t first, uint64_t count, void *ret,
+		      struct mfs_error *err)
+{
+	const struct column *c = object;
+
+	return mfs_rows_column(c->view->rows, c->number, first, count, ret, err);
+}
 
 /* ---- where batches begin ---- */
 
@@ -242,7 +306,11 @@ static int make_fields(struct mfs_arrow_view *v, struct mfs_error *err)
 	for (size_t i = 0; i < r->column_count; i++) {
 		v->fields[1 + i] = (struct mfs_arrow_field){.name = r->columns[i].name,
 							    .dtype = r->columns[i].dtype};
-		v->columns[i] = (struct column){v, i};
+		v->columns[i] = (struct column){
+			.view = v,
+			.number = i,
+			.values = {mfs_dtype_size(r->columns[i].dtype), get_column, &v->columns[i]},
+		};
 	}
 	for (size_t i = 0; i < v->field_count; i++)
 		if (!mfs_arrow_can(v->fields[i].dtype))
@@ -275,6 +343,7 @@ int mfs_arrow_view_new(const struct mfs_rows *rows, const struct mfs_arrow_confi
 	if (!v)
 		return mfs_fail_nomem(err);
 	v->rows = rows;
+	v->offsets = (struct mfs_elements){sizeof(int32_t), get_offsets, v};
 	choose_sizes(v, config);
 	rc = make_fields(v, err);
 	if (!rc)
@@ -310,109 +379,6 @@ uint32_t mfs_arrow_view_batches(const struct mfs_arrow_view *v)
 {
 	return v->batch_count;
 }
-
-/* ---- computed bytes ---- */
-
-/* Numbers of size bytes each, of which fill() makes up to CHUNK at once; less than asked for is fine. */
-struct series {
-	int (*fill)(const struct series *s, uint64_t first, uint64_t *count, void *ret,
-		    struct mfs_error *err);
-	const void *object;
-	unsigned size;
-};
-
-static int read_series(const struct series *s, uint64_t off, uint8_t *to, size_t len,
-		       struct mfs_error *err)
-{
-	uint64_t numbers[CHUNK];
-	size_t n;
-
-	for (; len; off += n, to += n, len -= n) {
-		const size_t within = off % s->size;
-		uint64_t count = mfs_min_u64((within + len + s->size - 1) / s->size, CHUNK);
-		int rc = s->fill(s, off / s->size, &count, numbers, err);
-
-		if (rc)
-			return rc;
-		n = mfs_min_u64(len, count * s->size - within);
-		memcpy(to, (uint8_t *)numbers + within, n);
-	}
-	return 0;
-}
-
-/*
- * Offsets of all batches as one series: batch b's, one more than it has rows, begin at number
- * batches[b].row + b.
- */
-static uint32_t batch_of_offset(const struct mfs_arrow_view *v, uint64_t number)
-{
-	uint32_t lo = 0, hi = v->batch_count;
-
-	while (hi - lo > 1) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (v->batches[mid].row + mid <= number)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
-}
-
-static int fill_offsets(const struct series *s, uint64_t first, uint64_t *count, void *ret,
-			struct mfs_error *err)
-{
-	const struct mfs_arrow_view *v = s->object;
-	const uint32_t b = batch_of_offset(v, first);
-	const uint64_t row = first - b;
-	uint64_t starts[CHUNK];
-	int32_t *offsets = ret;
-	int rc;
-
-	*count = mfs_min_u64(*count, v->batches[b + 1].row + 1 - row);
-	rc = mfs_rows_starts(v->rows, row, *count, starts, err);
-	for (uint64_t i = 0; i < *count && !rc; i++) {
-		const uint64_t offset = starts[i] - v->batches[b].token;
-
-		/* What was read when batches were cut no longer agrees with what is there. */
-		if (starts[i] < v->batches[b].token || starts[i] > v->batches[b + 1].token)
-			rc = mfs_fail(err, -EIO,
-				      "%s: row %llu begins at token %llu, outside of [%llu, %llu]",
-				      v->rows->name, (unsigned long long)(row + i),
-				      (unsigned long long)starts[i],
-				      (unsigned long long)v->batches[b].token,
-				      (unsigned long long)v->batches[b + 1].token);
-		offsets[i] = (int32_t)offset;
-	}
-	return rc;
-}
-
-static int read_offsets(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)
-{
-	const struct series s = {fill_offsets, object, sizeof(int32_t)};
-
-	return read_series(&s, off, buf, len, err);
-}
-
-static int fill_column(const struct series *s, uint64_t first, uint64_t *count, void *ret,
-		       struct mfs_error *err)
-{
-	const struct column *c = s->object;
-
-	return mfs_rows_column(c->view->rows, c->number, first, *count, ret, err);
-}
-
-static int read_column(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)
-{
-	const struct column *c = object;
-	const struct series s = {fill_column, object,
-				 mfs_dtype_size(c->view->fields[1 + c->number].dtype)};
-
-	return read_series(&s, off, buf, len, err);
-}
-
-static const struct mfs_computed offsets_ops = {.read = read_offsets};
-static const struct mfs_computed column_ops = {.read = read_column};
 
 /* ---- parts of a file ---- */
 
@@ -451,7 +417,7 @@ static int add_tokens(const struct mfs_arrow_view *v, uint32_t b, struct mfs_vfi
 	int rc = 0;
 
 	if (v->fields[0].kind == MFS_ARROW_LIST) {
-		rc = mfs_vfile_add_computed(f, &offsets_ops, (void *)v,
+		rc = mfs_vfile_add_computed(f, &mfs_elements_computed, (void *)&v->offsets,
 					    sizeof(int32_t) * (batch->row + b), offsets, err);
 		if (!rc)
 			rc = add_padding(f, offsets, err);
@@ -467,8 +433,8 @@ static int add_column(const struct mfs_arrow_view *v, uint32_t b, size_t column,
 	const struct batch *batch = &v->batches[b];
 	const uint64_t size = mfs_dtype_size(v->fields[1 + column].dtype);
 	const uint64_t bytes = (batch[1].row - batch->row) * size;
-	int rc = mfs_vfile_add_computed(f, &column_ops, &v->columns[column], batch->row * size,
-					bytes, err);
+	int rc = mfs_vfile_add_computed(f, &mfs_elements_computed, &v->columns[column].values,
+					batch->row * size, bytes, err);
 
 	return rc ? rc : add_padding(f, bytes, err);
 }

@@ -1,40 +1,24 @@
 #include "formats/dataset/rows_vfile.h"
 
-#include <string.h>
-
-#include "formats/base/bytes.h"
+#include "formats/dataset/elements.h"
 
 /* A file part costs memory for as long as the file is there; runs are on average so many bytes, or the rest is
  * computed. */
-#define RUN	(256u << 10)
-#define FEW	16 /* runs are no question of memory */
-#define BOUNCED 512
+#define RUN (256u << 10)
+#define FEW 16 /* runs are no question of memory */
+
+static int get_tokens(const void *object, uint64_t first, uint64_t count, void *ret,
+		      struct mfs_error *err)
+{
+	return mfs_rows_read(object, first, count, ret, err);
+}
 
 int mfs_rows_read_bytes(const struct mfs_rows *r, uint64_t off, void *buf, size_t len,
 			struct mfs_error *err)
 {
-	const unsigned size = r->token_size;
-	uint64_t bounced[BOUNCED];
-	uint8_t *to = buf;
-	size_t n;
-	int rc = 0;
+	const struct mfs_elements tokens = {r->token_size, get_tokens, r};
 
-	for (; len && !rc; off += n, to += n, len -= n) {
-		const size_t within = off % size;
-		uint64_t tokens = len / size;
-
-		n = tokens * size;
-		if (n && !within && (uintptr_t)to % size == 0) {
-			rc = mfs_rows_read(r, off / size, tokens, to, err);
-			continue;
-		}
-		tokens = mfs_min_u64((within + len + size - 1) / size, sizeof(bounced) / size);
-		n = mfs_min_u64(len, tokens * size - within);
-		rc = mfs_rows_read(r, off / size, tokens, bounced, err);
-		if (!rc)
-			memcpy(to, (uint8_t *)bounced + within, n);
-	}
-	return rc;
+	return mfs_elements_read(&tokens, off, buf, len, err);
 }
 
 static int computed_read(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)

@@ -391,6 +391,26 @@ START_TEST(test_refused)
 }
 END_TEST
 
+START_TEST(test_discard)
+{
+	struct mfs_indexed_writer *w = open_writer("x", MFS_I32, NEW, "");
+
+	write_documents(w, 0, 50);
+	unit_ok(mfs_indexed_writer_save(w, "50", &err), &err);
+	mfs_indexed_writer_discard(w);
+	nothing_else("x");
+	ck_assert(access(at("x.idx"), F_OK) && access(at("x.bin"), F_OK));
+	mfs_indexed_writer_discard(NULL);
+	/* What was there before stays. */
+	write_whole("x", 20);
+	w = open_writer("x", MFS_I32, REPLACE, "");
+	mfs_indexed_writer_discard(w);
+	write_whole("whole", 20);
+	same_file("x.idx", "whole.idx");
+	nothing_else("x");
+}
+END_TEST
+
 /* Tokens cross the buffers, of every width, given one by one and all at once. */
 START_TEST(test_widths)
 {
@@ -465,6 +485,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "name taken", test_name_taken);
 	unit_case(s, "not resumed", test_not_resumed);
 	unit_case(s, "notes", test_notes);
+	unit_case(s, "discard", test_discard);
 	unit_case(s, "widths", test_widths);
 	unit_case(s, "refused", test_refused);
 	unit_case(s, "multimodal and empty", test_multimodal_and_empty);

@@ -102,6 +102,27 @@ START_TEST(test_what_libfuse_is_told)
 }
 END_TEST
 
+START_TEST(test_what_is_written)
+{
+	struct mfs_options opt = {0};
+	struct mfs_error err;
+
+	ck_assert(!opt.read_only);
+	unit_ok(mfs_options_parse_o("rw,dataset_cache=/a\\,b", &opt, &err), &err);
+	ck_assert_str_eq(opt.data.cache, "/a,b");
+	ck_assert(!opt.read_only);
+	unit_ok(mfs_options_parse_o("ro", &opt, &err), &err);
+	ck_assert(opt.read_only);
+	unit_ok(mfs_options_parse_o("rw", &opt, &err), &err);
+	ck_assert(!opt.read_only);
+	unit_ok(mfs_options_parse_o("dataset_cache=here", &opt, &err), &err);
+	ck_assert_int_eq(opt.data.cache[0], '/');
+	mfs_options_release(&opt);
+	unit_ok(mfs_options_parse_o("rw,ro", &opt, &err), &err);
+	mfs_options_release(&opt);
+}
+END_TEST
+
 START_TEST(test_refused_options)
 {
 	static const struct {
@@ -109,6 +130,8 @@ START_TEST(test_refused_options)
 		int code;
 	} cases[] = {
 		{"rw", "read-only", -EROFS},
+		{"ro,rw", "read-only", -EROFS},
+		{"dataset_cache=", "dataset_cache", -EINVAL},
 		{"frobnicate", "frobnicate", -EINVAL},
 		{"frobnicate=1", "frobnicate", -EINVAL},
 		{"arch", "arch", -EINVAL},
@@ -180,6 +203,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_view_options);
 	tcase_add_test(c, test_megatron_options);
 	tcase_add_test(c, test_what_libfuse_is_told);
+	tcase_add_test(c, test_what_is_written);
 	tcase_add_test(c, test_refused_options);
 	unit_case(s, "mount", test_mount_line);
 	return s;
