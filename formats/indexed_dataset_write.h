@@ -38,8 +38,7 @@ bool mfs_indexed_limits(enum mfs_dtype dtype, int64_t *ret_low, int64_t *ret_hig
 /*
  * -EEXIST: there is a finished dataset, or a .bin that no interrupted writer has left, and it is not to be
  * replaced. -EINPROGRESS: there is an unfinished one, which is neither to be resumed nor replaced. -EBUSY: another
- * process is writing it. -EALREADY: the one to be resumed turns out to be complete; what was still to be tidied up
- * is. -EINVAL: the unfinished one has another dtype, or its parts are shorter than its journal says.
+ * process is writing it. -EALREADY: the one to be resumed is complete; what was still to be tidied up is. -EINVAL: the unfinished one has another dtype, or its parts are shorter than its journal says.
  */
 int mfs_indexed_writer_open(const char *prefix, const struct mfs_indexed_writer_config *config,
 			    struct mfs_indexed_writer **ret, struct mfs_error *err);

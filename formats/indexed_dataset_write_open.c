@@ -93,19 +93,24 @@ static int refuse(const struct mfs_indexed_writer *w, const char *suffix, struct
 	return mfs_fail(err, -EEXIST, "'%s%s' is there already", w->prefix, suffix);
 }
 
-/* Stopped between the two last names: the .bin has its own, the .idx is still to be made. */
+/* Nothing is left to be done but, if the last run was stopped just then, to tidy up. */
+static bool is_complete(const struct found *f, const struct mfs_indexed_writer_config *c)
+{
+	return f->idx && f->bin && !f->part && (f->journal || !c->replace);
+}
+
 static int resume(struct mfs_indexed_writer *w, struct found *f, struct mfs_error *err)
 {
 	bool loaded;
-	int rc = mfs_indexed_journal_load(w, &loaded, err);
+	int rc;
 
-	if (rc)
-		return rc;
-	if (f->idx && !f->part) {
+	if (is_complete(f, &w->config)) {
 		rc = mfs_indexed_remove_parts(w, err);
 		return rc ? rc : mfs_fail(err, -EALREADY, "'%s' is complete", w->prefix);
 	}
-	if (f->bin && !f->part) {
+	rc = f->journal ? mfs_indexed_journal_load(w, &loaded, err) : 0;
+	/* Stopped between the two last names: the .bin has its own, the .idx is still to be made. */
+	if (!rc && f->journal && f->bin && !f->part) {
 		rc = mfs_indexed_rename(w, ".bin", ".bin.part", err);
 		f->bin = false;
 	}
@@ -118,7 +123,7 @@ static int decide(struct mfs_indexed_writer *w, struct mfs_error *err)
 	struct found f;
 	int rc = look(w, &f, err);
 
-	if (!rc && f.journal && c->resume)
+	if (!rc && c->resume)
 		rc = resume(w, &f, err);
 	if (rc)
 		return rc;

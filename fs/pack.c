@@ -130,6 +130,7 @@ static int save(struct pack *x, struct mfs_error *err)
 
 	if (!rc)
 		rc = mfs_indexed_writer_save(x->writer, text, err);
+	x->broken = rc != 0;
 	if (rc)
 		return rc;
 	x->saved = mfs_indexed_writer_documents(x->writer);
@@ -137,16 +138,16 @@ static int save(struct pack *x, struct mfs_error *err)
 	return 0;
 }
 
+/* Documents that are all empty are not, as they make no dataset. */
+static bool worth_saving(const struct pack *x)
+{
+	return !x->broken && mfs_indexed_writer_tokens(x->writer) &&
+	       mfs_indexed_writer_documents(x->writer) > x->saved;
+}
+
 static int save_now_and_then(struct pack *x, struct mfs_error *err)
 {
-	int rc;
-
-	if (mfs_indexed_writer_documents(x->writer) == x->saved ||
-	    time(NULL) - x->saved_at < SAVE_SECONDS)
-		return 0;
-	rc = save(x, err);
-	x->broken = rc != 0;
-	return rc;
+	return worth_saving(x) && time(NULL) - x->saved_at >= SAVE_SECONDS ? save(x, err) : 0;
 }
 
 static void show_progress(struct pack *x)
@@ -189,17 +190,6 @@ static int pack_all(struct pack *x, struct mfs_error *err)
 
 /* ---- ending ---- */
 
-static int finish(struct pack *x, struct mfs_error *err)
-{
-	struct mfs_indexed_writer *w = x->writer;
-	int rc = save(x, err);
-
-	if (rc)
-		return rc;
-	x->writer = NULL;
-	return mfs_indexed_writer_finish(w, err);
-}
-
 static void say_done(const struct pack *x, uint64_t documents, uint64_t sequences, uint64_t tokens)
 {
 	const double seconds = mfs_progress_seconds(&x->progress);
@@ -224,7 +214,7 @@ static int keep(struct pack *x, const struct mfs_error *why)
 {
 	char kept[MFS_HUMAN];
 
-	if (!x->broken && mfs_indexed_writer_documents(x->writer) > x->saved)
+	if (worth_saving(x))
 		save(x, NULL);
 	if (!x->saved) {
 		mfs_indexed_writer_discard(x->writer);
@@ -236,38 +226,45 @@ static int keep(struct pack *x, const struct mfs_error *why)
 		why->msg, mfs_grouped(x->saved, kept));
 }
 
+/* Everything is written and durable: what is left is the .idx. */
+static int finish(struct pack *x)
+{
+	struct mfs_indexed_writer *w = x->writer;
+	const uint64_t documents = mfs_indexed_writer_documents(w);
+	const uint64_t sequences = mfs_indexed_writer_sequences(w);
+	const uint64_t tokens = mfs_indexed_writer_tokens(w);
+	struct mfs_error err;
+
+	x->writer = NULL;
+	if (mfs_indexed_writer_finish(w, &err))
+		return mfs_command_failed("%s; everything is kept: the same command with --resume "
+					  "finishes it",
+					  err.msg);
+	say_done(x, documents, sequences, tokens);
+	return MFS_EXIT_OK;
+}
+
 static int run(struct pack *x)
 {
 	struct mfs_error err;
-	uint64_t documents, sequences, tokens;
 	int rc;
 
 	x->start_position = x->input.position;
 	mfs_progress_init(&x->progress, stderr, x->start_position, x->input.size);
 	rc = pack_all(x, &err);
 	mfs_progress_clear(&x->progress);
-	documents = mfs_indexed_writer_documents(x->writer);
-	sequences = mfs_indexed_writer_sequences(x->writer);
-	tokens = mfs_indexed_writer_tokens(x->writer);
-	if (rc)
-		return keep(x, &err);
-	if (!tokens) {
-		mfs_indexed_writer_discard(x->writer);
-		x->writer = NULL;
-		return mfs_command_failed("standard input holds no token: nothing was written");
-	}
-	if (finish(x, &err))
-		return mfs_command_failed("%s (the same command with --resume tries again)",
-					  err.msg);
-	say_done(x, documents, sequences, tokens);
-	return MFS_EXIT_OK;
+	if (!rc && !mfs_indexed_writer_tokens(x->writer))
+		rc = mfs_fail(&err, -ENODATA, "standard input holds no token: nothing was written");
+	if (!rc)
+		rc = save(x, &err);
+	return rc ? keep(x, &err) : finish(x);
 }
 
 static int say_not_begun(int rc, const struct pack *x, const struct mfs_error *err)
 {
 	switch (rc) {
 	case -EALREADY:
-		printf("%s.bin and .idx are complete\n", x->options.prefix);
+		printf("%s.bin and .idx are complete: nothing was read\n", x->options.prefix);
 		return MFS_EXIT_OK;
 	case -EEXIST:
 		return mfs_command_failed("%s (--force replaces it)", err->msg);

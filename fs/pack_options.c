@@ -79,7 +79,8 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 			"  --key NAME          of the ids in JSON objects; default: input_ids\n"
 			"  --format FORMAT     jsonl, ids (NUL behind each document), lines (newline);\n"
 			"                      default: jsonl or ids, by the first character\n"
-			"  --resume            go on where an interrupted run of the same command stopped\n"
+			"  --resume            go on where an interrupted run of the same command stopped; what\n"
+			"                      is complete is left alone\n"
 			"  --force             replace what is there\n",
 		.min = 1,
 		.max = 1,

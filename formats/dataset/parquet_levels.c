@@ -12,6 +12,7 @@ void mfs_parquet_entries(struct entries *e, const struct mfs_rows *rows, const s
 	e->row = row;
 	e->token = token;
 	e->end = g->end;
+	e->token_end = g->token + g->tokens;
 	e->starts_count = 0;
 }
 
@@ -35,7 +36,7 @@ static int row_of(struct entries *e, uint64_t *ret_start, uint64_t *ret_end, str
 	i = e->row - e->starts_first;
 	*ret_start = e->starts[i];
 	*ret_end = e->starts[i + 1];
-	if (e->token < *ret_start || e->token > *ret_end ||
+	if (e->token < *ret_start || e->token > *ret_end || *ret_end > e->token_end ||
 	    (e->token == *ret_end && *ret_end != *ret_start))
 		return mfs_fail(err, -EIO,
 				"%s: row %llu does not begin where the one before it ends",

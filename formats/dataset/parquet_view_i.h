@@ -82,7 +82,7 @@ uint64_t mfs_parquet_page_size(const struct column *c, uint64_t entries);
 struct entries {
 	const struct mfs_rows *rows;
 	uint64_t row, token;
-	uint64_t end;			     /* of the group's rows */
+	uint64_t end, token_end;	     /* of the group */
 	uint64_t starts_first, starts_count; /* of those at hand */
 	uint64_t starts[MFS_PARQUET_STARTS + 1];
 };

@@ -190,7 +190,7 @@ static int get_token(struct window *w, uint64_t t, int64_t *ret, struct mfs_erro
 static int put_tokens(struct window *w, const struct line *l, struct mfs_error *err)
 {
 	const struct jsonl *j = w->j;
-	const uint64_t before = l->at + HEAD_LEN + 1;
+	const uint64_t before = l->at + HEAD_LEN;
 	uint64_t k = w->off > before ? mfs_min_u64(l->tokens, (w->off - before) / j->per_token) : 0;
 	const uint64_t end = tokens_before(j, l, w->end);
 	char text[1 + MAX_WIDTH];

@@ -207,12 +207,21 @@ START_TEST(test_stopped_while_finishing)
 	same_file("part.bin", "whole.bin");
 	same_file("part.idx", "whole.idx");
 
+	unit_fails(try_open("part", MFS_I32, RESUME, &w), &err, -EALREADY, "complete");
+	nothing_else("part");
 	unit_write(unit_tmpdir(), "part.journal", journal, sizeof(journal) - 1);
 	unit_write(unit_tmpdir(), "part.documents.part", "x", 1);
 	unit_fails(try_open("part", MFS_I32, NEW, &w), &err, -EEXIST, "part.idx");
 	unit_fails(try_open("part", MFS_I32, RESUME, &w), &err, -EALREADY, "complete");
 	nothing_else("part");
 	same_file("part.idx", "whole.idx");
+	unit_write(unit_tmpdir(), "part.journal", journal, sizeof(journal) - 1);
+	unit_fails(try_open("part", MFS_I32, RESUME_AND_REPLACE, &w), &err, -EALREADY, "complete");
+	nothing_else("part");
+	/* Without its .bin it is neither complete nor to be resumed. */
+	ck_assert_int_eq(unlink(at("part.bin")), 0);
+	unit_fails(try_open("part", MFS_I32, RESUME, &w), &err, -EEXIST, "part.idx");
+	nothing_else("part");
 }
 END_TEST
 
@@ -233,6 +242,7 @@ START_TEST(test_replace)
 	same_file("old.bin", "kept.bin");
 	same_file("old.idx", "kept.idx");
 	unit_fails(try_open("old", MFS_I32, RESUME, &w), &err, -EEXIST, "old.idx");
+	same_file("old.idx", "kept.idx");
 	w = open_writer("old", MFS_I32, RESUME_AND_REPLACE, "50");
 	write_documents(w, 50, 70);
 	unit_ok(mfs_indexed_writer_finish(w, &err), &err);
