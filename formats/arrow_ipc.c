@@ -26,6 +26,7 @@ enum {
 enum { PAIR_KEY, PAIR_VALUE };
 enum { HEADER_NONE, HEADER_SCHEMA, HEADER_DICTIONARY, HEADER_RECORD_BATCH };
 enum { BATCH_LENGTH, BATCH_NODES, BATCH_BUFFERS, BATCH_COMPRESSION, BATCH_VARIADIC_COUNTS };
+enum { DICTIONARY_ID, DICTIONARY_DATA };
 enum { COMPRESSION_CODEC };
 enum { FOOTER_VERSION, FOOTER_SCHEMA, FOOTER_DICTIONARIES, FOOTER_RECORD_BATCHES };
 
@@ -209,7 +210,7 @@ static int bad_footer(const struct mfs_arrow *a, struct mfs_error *err)
 	return mfs_fail(err, -EINVAL, "%s: its footer is damaged, or it was cut", a->src.name);
 }
 
-/* An Arrow file says in its footer where its record batches are. */
+/* An Arrow file is a stream with a footer, which says once more where its record batches are. */
 static int read_footer(struct mfs_arrow *a, struct mfs_error *err)
 {
 	const uint64_t size = a->src.size;
@@ -328,6 +329,8 @@ static int check_buffers(const struct mfs_arrow *a, const struct mfs_arrow_batch
 			continue;
 		if (!mfs_range_ok(off, len, b->body_size))
 			return bad_batch(a, b, "a buffer does not lie inside of its body", err);
+		if (off % 8)
+			return bad_batch(a, b, "a buffer begins at no multiple of 8", err);
 		if (off < end)
 			return bad_batch(a, b, "buffers overlap", err);
 		end = off + len;
@@ -387,54 +390,76 @@ static int read_batch(struct mfs_arrow *a, struct message *m, struct mfs_arrow_b
 	return 0;
 }
 
-static int next_of_stream(struct mfs_arrow *a, struct message *ret, bool *ret_end,
-			  struct mfs_error *err)
+/* Stepped over; but a record batch that says that it is one must not be. */
+static int check_dictionary(struct mfs_arrow *a, struct message *m, struct mfs_error *err)
 {
-	int rc = 0;
+	struct mfs_flat_table data;
+	struct mfs_flat_vector nodes;
 
-	do {
-		if (a->at == a->end)
-			return mfs_fail(
-				err, -EINVAL,
+	m->header.flat = &m->flat;
+	data = mfs_flat_table(&m->header, DICTIONARY_DATA);
+	nodes = mfs_flat_vector(&data, BATCH_NODES, NODE_BYTES);
+	if (a->has_dictionaries && !m->flat.bad && nodes.count)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s: the message at byte %llu is no dictionary, as it says",
+			a->src.name, (unsigned long long)m->at);
+}
+
+/* In a file the mark may be missing: its footer says what there is. */
+static int check_end(struct mfs_arrow *a, uint64_t end, bool marked, struct mfs_error *err)
+{
+	if (a->is_file && a->batches != a->blocks.count)
+		return mfs_fail(err, -EINVAL, "%s: its footer says %u record batches, found %llu",
+				a->src.name, a->blocks.count, (unsigned long long)a->batches);
+	if (!marked && !a->is_file)
+		return mfs_fail(err, -EINVAL,
 				"%s: it ends at byte %llu without the mark of an end: cut, or its "
 				"writer did not finish",
 				a->src.name, (unsigned long long)a->end);
-		rc = read_message(a, a->at, ret, ret_end, err);
-		if (rc)
-			return rc;
-		if (*ret_end && ret->end != a->end)
-			return mfs_fail(
-				err, -EINVAL,
+	if (end != a->end)
+		return mfs_fail(err, -EINVAL,
 				"%s: its end is marked at byte %llu, but it goes on to %llu",
 				a->src.name, (unsigned long long)a->at, (unsigned long long)a->end);
-		if (*ret_end)
-			return 0;
-		a->at = ret->end;
-	} while (ret->type == HEADER_DICTIONARY);
 	return 0;
 }
 
-static int next_of_file(struct mfs_arrow *a, struct message *ret, bool *ret_end,
+/* The next message but dictionaries. */
+static int next_message(struct mfs_arrow *a, struct message *ret, bool *ret_end,
 			struct mfs_error *err)
 {
-	const uint8_t *block;
-	uint64_t at, size;
-	int rc;
+	int rc = 0;
 
-	*ret_end = a->batches == a->blocks.count;
-	if (*ret_end)
-		return 0;
+	while (!rc) {
+		*ret_end = a->at == a->end;
+		if (*ret_end)
+			return check_end(a, a->end, false, err);
+		rc = read_message(a, a->at, ret, ret_end, err);
+		if (rc)
+			return rc;
+		if (*ret_end)
+			return check_end(a, ret->end, true, err);
+		a->at = ret->end;
+		if (ret->type != HEADER_DICTIONARY)
+			return 0;
+		rc = check_dictionary(a, ret, err);
+	}
+	return rc;
+}
+
+/* Is it the one that a file's footer has in its place? */
+static int check_block(const struct mfs_arrow *a, const struct message *m, struct mfs_error *err)
+{
+	const uint8_t *block;
+
+	if (a->batches >= a->blocks.count)
+		return mfs_fail(err, -EINVAL, "%s: it has more record batches than its footer says",
+				a->src.name);
 	block = mfs_flat_element(&a->blocks, (uint32_t)a->batches);
-	at = mfs_le64(block);
-	size = mfs_le32(block + 8);
-	if (at < sizeof(magic) || at > a->end)
-		return bad_footer(a, err);
-	rc = read_message(a, at, ret, ret_end, err);
-	if (rc)
-		return rc;
-	if (*ret_end || ret->body - at != size || ret->end - ret->body != mfs_le64(block + 16))
-		return bad_footer(a, err);
-	return 0;
+	if (mfs_le64(block) == m->at && mfs_le32(block + 8) == m->body - m->at &&
+	    mfs_le64(block + 16) == m->end - m->body)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s: record batch %llu is not where its footer says",
+			a->src.name, (unsigned long long)a->batches);
 }
 
 int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_end,
@@ -442,7 +467,7 @@ int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_e
 {
 	struct message m;
 	bool end;
-	int rc = a->is_file ? next_of_file(a, &m, &end, err) : next_of_stream(a, &m, &end, err);
+	int rc = next_message(a, &m, &end, err);
 
 	if (rc)
 		return rc;
@@ -450,7 +475,9 @@ int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_e
 		return mfs_fail(err, m.type == HEADER_SCHEMA ? -EINVAL : -ENOTSUP,
 				"%s: the message at byte %llu is no record batch", a->src.name,
 				(unsigned long long)m.at);
-	if (!end)
+	if (!end && a->is_file)
+		rc = check_block(a, &m, err);
+	if (!rc && !end)
 		rc = read_batch(a, &m, ret, err);
 	if (!rc)
 		*ret_end = end;

@@ -14,8 +14,9 @@ struct mfs_arrow {
 	struct mfs_arrow_column *columns;
 	uint32_t column_count;
 	uint32_t buffers, nodes, views; /* of all columns */
-	int16_t version;		/* of the metadata, Message.fbs: V4 is 3, V5 is 4 */
-	bool legacy;			/* messages begin with their size at once */
+	bool has_dictionaries;
+	int16_t version;   /* of the metadata, Message.fbs: V4 is 3, V5 is 4 */
+	bool legacy;	   /* messages begin with their size at once */
 	uint64_t end;	   /* where messages may not go beyond: the source's, or the footer */
 	uint64_t at;	   /* of a stream: the next message */
 	uint64_t batches;  /* that were given so far */

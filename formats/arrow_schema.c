@@ -136,6 +136,7 @@ static int read_field(struct mfs_arrow *a, struct mfs_flat_table *field, struct 
 	c->type = (enum mfs_arrow_type)code;
 	c->dictionary = mfs_flat_table(field, FIELD_DICTIONARY).at;
 	a->nodes++;
+	a->has_dictionaries |= c->dictionary;
 	if (c->dictionary) { /* indices, whatever the values are; those are in messages of their own */
 		a->buffers += types[MFS_ARROW_INT].buffers;
 		return 0;

@@ -6,13 +6,19 @@
 #define MFS_FS_DATA_CACHE_H
 
 #include <jansson.h>
-#include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
 #include "formats/dataset/index_description.h"
+#include "formats/dataset/index_key.h"
 #include "formats/dataset/rules.h"
 #include "formats/dataset/splits.h"
+#include "fs/data_i.h"
+
+struct mfs_blend;
+struct mfs_gpt_dataset;
+struct mfs_samples;
 
 /*
  * s{S}[-train{N}][-valid{N}][-test{N}][-seed{K}][-split{A,B,C}]: sequence length, samples asked for, --seed and
@@ -43,5 +49,39 @@ typedef int mfs_cache_description_fn(void *arg, const struct mfs_index_descripti
 				     struct mfs_error *err);
 int mfs_cache_descriptions(const char *dir, const struct mfs_dataset_rules *rules,
 			   mfs_cache_description_fn *fn, void *arg, struct mfs_error *err);
+
+/* ---- building a view ---- */
+
+struct mfs_cache_view {
+	struct mfs_view public;
+	struct mfs_samples *samples[MFS_SPLITS]; /* of a run; else */
+	struct mfs_gpt_dataset **gpt;		 /* adopted ones */
+	struct mfs_blend **blends;
+	size_t gpt_count, blend_count;
+};
+
+struct mfs_cache_builder {
+	struct mfs_dataset *d;
+	struct mfs_cache_view *view;
+	struct mfs_index_run run; /* what the keys have in common */
+	struct mfs_error *err;
+};
+
+/* Those of -o megatron=, else the newest. */
+int mfs_cache_rules(const struct mfs_data_options *opt, struct mfs_dataset_rules *ret,
+		    struct mfs_error *err);
+
+/* The files of one index, unless they are there. g and blend must outlive the view. */
+int mfs_cache_add_gpt(struct mfs_cache_builder *b, const struct mfs_index_member *member,
+		      enum mfs_split split, struct mfs_gpt_dataset *g);
+int mfs_cache_add_blend(struct mfs_cache_builder *b, const struct mfs_index_member *members,
+			size_t count, const struct mfs_index_weights *weights, enum mfs_split split,
+			struct mfs_blend *blend);
+
+/* All indices of the run that a spec describes. A split without a dataset, or with too few tokens, has none;
+ * -ENODATA if that is all of them. */
+int mfs_cache_add_run(struct mfs_cache_builder *b, const char *name);
+/* All that the descriptions in the directory of -o tokenizer_id= ask for, of datasets that there are. -ENODATA: none. */
+int mfs_cache_add_adopted(struct mfs_cache_builder *b);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/io/fileset.h"
+#include "fs/data.h"
 #include "fs/view_build.h"
 
 #define NAME_SIZE 64
@@ -65,6 +66,14 @@ static int add_info(struct mfs_view *v, const struct mfs_data_hf_dir *d, struct 
 static void file_name(char name[NAME_SIZE], uint32_t i, uint32_t count)
 {
 	snprintf(name, NAME_SIZE, "data-%05u-of-%05u.arrow", i, count);
+}
+
+void mfs_data_add_said(const struct mfs_data_options *opt, struct mfs_buf *spec)
+{
+	if (opt->column)
+		mfs_buf_printf(spec, "column %s\n", opt->column);
+	if (opt->has_eod)
+		mfs_buf_printf(spec, "%lld behind each\n", (long long)opt->eod);
 }
 
 /* Who the source files are, what is made of them and how. */

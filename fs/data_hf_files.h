@@ -12,6 +12,9 @@
 #include "formats/dataset/rows.h"
 #include "fs/view.h"
 
+struct mfs_buf;
+struct mfs_data_options;
+
 struct mfs_data_hf_dir {
 	const char *dir;	     /* within the view; "": the view itself */
 	const char *split;	     /* the rows' name in state.json: "train"; NULL: none */
@@ -21,6 +24,9 @@ struct mfs_data_hf_dir {
 	const char *spec;
 	struct mfs_arrow_config arrow;
 };
+
+/* What a person has said that makes other rows of the same HuggingFace dataset: a part of spec. */
+void mfs_data_add_said(const struct mfs_data_options *opt, struct mfs_buf *spec);
 
 /* Adds the directory's files; zero rows are one file with a schema alone. Reads a few starts of rows. */
 int mfs_data_add_hf_dir(struct mfs_view *v, const struct mfs_data_hf_dir *d, struct mfs_error *err);

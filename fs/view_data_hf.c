@@ -2,10 +2,10 @@
  * A dataset as a directory that datasets.load_from_disk opens: of all rows, or with -o split= a DatasetDict
  * of the three splits.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/buf.h"
 #include "fs/data_hf_files.h"
 #include "fs/data_i.h"
 #include "fs/data_splits.h"
@@ -25,13 +25,17 @@ static int add_dir(struct mfs_dataset *d, struct hf_view *v, const char *split,
 				      .split = split,
 				      .rows = rows,
 				      .arrow.batch = opt->arrow_batch};
-	char spec[256] = "";
+	struct mfs_buf spec = {0};
+	int rc;
 
+	mfs_data_add_said(opt, &spec);
 	if (split)
-		snprintf(spec, sizeof(spec), "%s of %s by %s", split, opt->split,
-			 opt->megatron ? opt->megatron : "the newest rules");
-	dir.spec = spec;
-	return mfs_data_add_hf_dir(&v->public, &dir, err);
+		mfs_buf_printf(&spec, "%s of %s by %s", split, opt->split,
+			       opt->megatron ? opt->megatron : "the newest rules");
+	dir.spec = spec.len ? spec.data : "";
+	rc = spec.failed ? mfs_fail_nomem(err) : mfs_data_add_hf_dir(&v->public, &dir, err);
+	mfs_buf_release(&spec);
+	return rc;
 }
 
 static const struct mfs_rows *rows_of(const struct hf_view *v, const char *split)

@@ -17,8 +17,11 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are copied as 
 
 #define CHUNK	    512 /* list offsets that are read at once */
 #define MAX_THREADS 64
-/* What a fault maps besides, about: few bytes here and there cost their pages. */
-#define FAULT_AROUND (16u << 10)
+/* What is counted as handed out for list offsets, so that their pages do not stay mapped for ever: a place costs more
+ * than its bytes, as a fault maps its surroundings. Of rows far and wide each maps a page, which is worth keeping
+ * for a while; who passes over many lets go of them himself. */
+#define PLACE_BYTES (16u << 10)
+#define ROW_BYTES   (2u << 10)
 
 struct arrow_rows {
 	struct mfs_rows rows;
@@ -49,11 +52,16 @@ static int mapped_read(const struct mfs_source *s, uint64_t off, void *buf, size
 	if (mfs_guard_copy(buf, map + off, len))
 		return mfs_fail(err, -EIO, "%s: cannot read bytes %llu+%zu", s->name,
 				(unsigned long long)off, len);
-	mfs_fileset_served(set, mfs_max_u64(len, FAULT_AROUND));
 	return 0;
 }
 
 static const struct mfs_source_ops mapped_ops = {.read = mapped_read};
+
+static void served(const struct arrow_rows *r, uint64_t bytes)
+{
+	if (r->set)
+		mfs_fileset_served(r->set, bytes);
+}
 
 static int check_part(const struct arrow_rows *r, const struct mfs_arrow_part *p,
 		      struct mfs_error *err)
@@ -196,6 +204,7 @@ static int arrow_starts(const struct mfs_rows *rows, uint64_t first, uint64_t co
 		rc = check_part(r, p, err);
 		if (!rc)
 			rc = part_starts(p, first - p->row, n, ret, err);
+		served(r, mfs_max_u64(8 * n, PLACE_BYTES));
 	}
 	return rc;
 }
@@ -234,39 +243,62 @@ static int arrow_find(const struct mfs_rows *rows, uint64_t t, uint64_t *ret, st
 
 	if (!rc)
 		rc = find_in_run(p, run, t - p->token - run->token, &row, err);
+	served(r, PLACE_BYTES);
 	if (!rc)
 		*ret = p->row + run->row + row;
+	return rc;
+}
+
+/* The start of a row, and if count is 2 its end. *part is the one of the row before, or NULL: a file's identity is
+ * looked at once while rows are in the same one. */
+static int row_starts(const struct arrow_rows *r, uint64_t row, uint64_t count,
+		      const struct mfs_arrow_part **part, uint64_t *ret, struct mfs_error *err)
+{
+	const struct mfs_arrow_part *p = *part;
+	const struct mfs_arrow_run *run;
+	int rc = 0;
+
+	if (!p || row < p->row || row >= p[1].row) {
+		p = *part = part_of_row(r, row);
+		rc = check_part(r, p, err);
+	}
+	run = run_of_row(p, row - p->row);
+	if (!rc)
+		rc = read_offsets(p, run, row - p->row - run->row, count, ret, err);
+	for (uint64_t i = 0; i < count && !rc; i++)
+		ret[i] += p->token;
+	return rc;
+}
+
+static int arrow_gather_starts(const struct mfs_rows *rows, const int32_t *numbers, uint64_t count,
+			       uint64_t *ret, struct mfs_error *err)
+{
+	const struct mfs_arrow_part *p = NULL;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < count && !rc; i++)
+		rc = row_starts(rows_of(rows), (uint64_t)numbers[i], 1, &p, &ret[i], err);
+	served(rows_of(rows), count * ROW_BYTES);
 	return rc;
 }
 
 static int arrow_gather_lengths(const struct mfs_rows *rows, const int32_t *numbers, uint64_t count,
 				int32_t *ret, struct mfs_error *err)
 {
-	const struct arrow_rows *r = rows_of(rows);
 	const struct mfs_arrow_part *p = NULL;
 	uint64_t ends[2];
 	int rc = 0;
 
 	for (uint64_t i = 0; i < count && !rc; i++) {
-		const uint64_t row = (uint64_t)numbers[i];
-		const struct mfs_arrow_run *run;
-
-		if (!p || row < p->row || row >= p[1].row) {
-			p = part_of_row(r, row);
-			rc = check_part(r, p, err);
-			if (rc)
-				return rc;
-		}
-		run = run_of_row(p, row - p->row);
-		rc = read_offsets(p, run, row - p->row - run->row, 2, ends, err);
+		rc = row_starts(rows_of(rows), (uint64_t)numbers[i], 2, &p, ends, err);
 		if (!rc && ends[1] - ends[0] > INT32_MAX)
 			rc = mfs_fail(err, -EINVAL,
-				      "%s: row %llu has %llu tokens, more than 2^31 - 1",
-				      rows->name, (unsigned long long)row,
-				      (unsigned long long)(ends[1] - ends[0]));
+				      "%s: row %d has %llu tokens, more than 2^31 - 1", rows->name,
+				      numbers[i], (unsigned long long)(ends[1] - ends[0]));
 		if (!rc)
 			ret[i] = (int32_t)(ends[1] - ends[0]);
 	}
+	served(rows_of(rows), count * ROW_BYTES);
 	return rc;
 }
 
@@ -318,6 +350,7 @@ static int arrow_read(const struct mfs_rows *rows, uint64_t first, uint64_t coun
 		if (!rc)
 			rc = mfs_source_read(&p->src, run->values + (at - run->token) * size, to,
 					     n * size, err);
+		served(r, n * size);
 		if (!rc && r->narrowed)
 			rc = check_narrowed(rows, to, n, first, err);
 	}
@@ -346,9 +379,7 @@ static int arrow_extent(const struct mfs_rows *rows, uint64_t t, uint64_t max,
 
 static void arrow_drop(const struct mfs_rows *rows)
 {
-	/* As if so much had been served that the set does it. */
-	if (rows_of(rows)->set)
-		mfs_fileset_served(rows_of(rows)->set, (uint64_t)1 << 30);
+	served(rows_of(rows), (uint64_t)1 << 30); /* so much that the set does it */
 }
 
 static void free_parts(struct arrow_rows *r)
@@ -372,6 +403,7 @@ static const struct mfs_rows_ops arrow_ops = {
 	.find = arrow_find,
 	.read = arrow_read,
 	.extent = arrow_extent,
+	.gather_starts = arrow_gather_starts,
 	.gather_lengths = arrow_gather_lengths,
 	.drop = arrow_drop,
 	.free = arrow_free,

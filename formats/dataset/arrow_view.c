@@ -143,10 +143,12 @@ static int search_end(const struct mfs_arrow_view *v, const struct place *from,
 		      const struct place *end, struct place *ret, struct mfs_error *err)
 {
 	const uint64_t last = mfs_min_u64(end->row, from->row + MAX_ROWS);
-	const uint64_t wanted = mfs_min_u64(from->token + v->batch_tokens + 1, v->rows->tokens);
-	uint64_t row;
-	int rc = mfs_rows_lower_bound(v->rows, from->row, wanted, &row, err);
+	uint64_t row = last;
+	int rc = 0;
 
+	if (end->token - from->token > v->batch_tokens)
+		rc = mfs_rows_lower_bound(v->rows, from->row, from->token + v->batch_tokens + 1,
+					  &row, err);
 	if (rc)
 		return rc;
 	/* The first row behind: the one before it may be what is too much. */
@@ -350,6 +352,7 @@ int mfs_arrow_view_new(const struct mfs_rows *rows, const struct mfs_arrow_confi
 		rc = make_schema(v, err);
 	if (!rc)
 		rc = cut(v, err);
+	mfs_rows_drop(rows);
 	if (rc) {
 		mfs_arrow_view_free(v);
 		return rc;

@@ -161,7 +161,7 @@ static unsigned sample_width(const struct mfs_gpt_dataset *g, const struct mfs_d
 {
 	if (rules->core < 8)
 		return 4;
-	return rules->core < 11 ? 8 : mfs_gpt_dataset_sample_index_width(g);
+	return rules->core < 10 ? 8 : mfs_gpt_dataset_sample_index_width(g);
 }
 
 int mfs_index_file_gpt(struct mfs_gpt_dataset *g, enum mfs_index_array array,

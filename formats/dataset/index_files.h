@@ -32,7 +32,7 @@ enum mfs_index_array {
 /* "document_index.npy" and its like. */
 const char *mfs_index_array_name(enum mfs_index_array array);
 
-/* One of the first three; rules know the width of the sample index: 4 bytes up to core 0.7, 8 in 0.8 to 0.10,
+/* One of the first three; rules know the width of the sample index: 4 bytes up to core 0.7, 8 in 0.8 and 0.9,
  * by the numbers since. g must outlive the file. Reading: -ESTALE if a file of the data has changed, and what
  * mfs_gpt_dataset_build() fails with. */
 int mfs_index_file_gpt(struct mfs_gpt_dataset *g, enum mfs_index_array array,

@@ -8,13 +8,11 @@
 #include "formats/dataset/gpt_dataset.h"
 #include "formats/dataset/python_json.h"
 
-#define FIRST_CORE 4
-
 /* ---- versions ---- */
 
 static bool is_first_core(const struct mfs_dataset_rules *rules)
 {
-	return rules->core == FIRST_CORE;
+	return rules->core == MFS_INDEX_FIRST_CORE;
 }
 
 static bool names_split(const struct mfs_dataset_rules *rules)
@@ -29,7 +27,7 @@ static bool names_renormalize(const struct mfs_dataset_rules *rules)
 
 static int check_run(const struct mfs_index_run *run, struct mfs_error *err)
 {
-	if (run->rules.core < FIRST_CORE)
+	if (run->rules.core < MFS_INDEX_FIRST_CORE)
 		return mfs_fail(err, -ENOTSUP,
 				"Megatron-LM before core 0.4 named its cached indices otherwise, "
 				"which is not known here");

@@ -23,6 +23,7 @@
 #include "formats/dataset/rules.h"
 #include "formats/dataset/splits.h"
 
+#define MFS_INDEX_FIRST_CORE  4 /* of megatron-core 0.4 */
 #define MFS_INDEX_DIGEST_SIZE 33
 #define MFS_INDEX_NAME_SIZE   96
 

@@ -30,6 +30,16 @@ static int eod_starts(const struct mfs_rows *r, uint64_t first, uint64_t count, 
 	return rc;
 }
 
+static int eod_gather_starts(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
+			     uint64_t *ret, struct mfs_error *err)
+{
+	int rc = mfs_rows_gather_starts(rows_of(r)->of, rows, count, ret, err);
+
+	for (uint64_t i = 0; i < count && !rc; i++)
+		ret[i] += (uint64_t)rows[i];
+	return rc;
+}
+
 static int eod_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 			      int32_t *ret, struct mfs_error *err)
 {
@@ -125,6 +135,7 @@ static void eod_free(struct mfs_rows *r)
 static const struct mfs_rows_ops eod_ops = {
 	.starts = eod_starts,
 	.read = eod_read,
+	.gather_starts = eod_gather_starts,
 	.gather_lengths = eod_gather_lengths,
 	.column = eod_column,
 	.drop = eod_drop,

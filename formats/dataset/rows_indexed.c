@@ -13,6 +13,7 @@
 #define STRIDE	64   /* rows between two sums of lengths */
 #define CHUNK	4096 /* rows that a pass takes at once; a multiple of STRIDE */
 #define MAX_BAD 4096 /* runs of unreadable rows, each of which costs a view some pages */
+#define LOOK	16   /* starts of as many rows are read by themselves */
 /* So many rows are looked at one by one when the dataset is opened: milliseconds. */
 #define LOOK_AT_ALL (1u << 20)
 
@@ -75,26 +76,48 @@ static int check_idx(const struct part *part, struct mfs_error *err)
 
 /* ---- starts ---- */
 
-/* Tokens before rows [first, first+count) of a part, none of them its end, within the part. */
-static int contiguous_starts(const struct part *part, uint64_t first, uint64_t count, uint64_t *ret,
-			     struct mfs_error *err)
+/* Pointers become tokens before rows [first, first+count) of a part, none of them its end, within the part. */
+static int pointers_to_starts(const struct part *part, uint64_t first, uint64_t count,
+			      uint64_t *starts, struct mfs_error *err)
 {
 	const unsigned size = part->p->token_size;
 	uint64_t before = 0;
-	int rc = mfs_idx_pointers(part->p, first, count, (int64_t *)ret, err);
 
-	for (uint64_t i = 0; i < count && !rc; i++) {
-		const uint64_t start = ret[i] / size;
+	for (uint64_t i = 0; i < count; i++) {
+		const uint64_t start = starts[i] / size;
 
-		if (ret[i] % size || start < before || start > part->tokens)
+		if (starts[i] % size || start < before || start > part->tokens)
 			return mfs_fail(
 				err, -EIO,
 				"%s.idx: sequence %llu is said to begin at byte %lld, neither behind the one "
 				"before it nor before the last",
-				part->p->name, (unsigned long long)(first + i), (long long)ret[i]);
-		ret[i] = before = start;
+				part->p->name, (unsigned long long)(first + i),
+				(long long)starts[i]);
+		starts[i] = before = start;
 	}
-	return rc;
+	return 0;
+}
+
+static int contiguous_starts(const struct part *part, uint64_t first, uint64_t count, uint64_t *ret,
+			     struct mfs_error *err)
+{
+	int rc = mfs_idx_pointers(part->p, first, count, (int64_t *)ret, err);
+
+	return rc ? rc : pointers_to_starts(part, first, count, ret, err);
+}
+
+/*
+ * A few pointers somewhere, read by themselves: who searches a row, or the places where a file is to be cut, looks
+ * at thousands of them, and each fault of a mapping reads around it as far as the device's read-ahead goes.
+ */
+static int look_at_starts(const struct part *part, uint64_t first, uint64_t count, uint64_t *ret,
+			  struct mfs_error *err)
+{
+	const struct mfs_idx_part *p = part->p;
+	int rc = mfs_fileset_read(p->idx_set, p->idx_file, p->pointers_at + 8 * first, ret,
+				  8 * count, err);
+
+	return rc ? rc : pointers_to_starts(part, first, count, ret, err);
 }
 
 static int negative_length(const struct part *part, uint64_t i, int32_t length, int code,
@@ -135,6 +158,18 @@ static int part_starts(const struct part *part, uint64_t first, uint64_t count, 
 				: contiguous_starts(part, first, count, ret, err);
 }
 
+/* The same of an .idx that is still the one that was opened. */
+static int checked_starts(const struct part *part, uint64_t first, uint64_t count, uint64_t *ret,
+			  struct mfs_error *err)
+{
+	int rc;
+
+	if (count <= LOOK && part->p->idx_set && part->p->pointers == MFS_POINTERS_CONTIGUOUS)
+		return look_at_starts(part, first, count, ret, err);
+	rc = check_idx(part, err);
+	return rc ? rc : part_starts(part, first, count, ret, err);
+}
+
 static int indexed_starts(const struct mfs_rows *r, uint64_t first, uint64_t count, uint64_t *ret,
 			  struct mfs_error *err)
 {
@@ -148,9 +183,7 @@ static int indexed_starts(const struct mfs_rows *r, uint64_t first, uint64_t cou
 		const uint64_t from = first - part->p->first_sequence;
 
 		n = mfs_min_u64(count, part->p->sequences - from);
-		rc = check_idx(part, err);
-		if (!rc)
-			rc = part_starts(part, from, n, ret, err);
+		rc = checked_starts(part, from, n, ret, err);
 		for (uint64_t i = 0; i < n && !rc; i++)
 			ret[i] += part->first_token;
 	}

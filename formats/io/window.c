@@ -26,8 +26,6 @@ int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *r
 	if (fd < 0)
 		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", dir, name,
 				strerror(errno));
-	/* Batches of megabytes lie between the headers: nobody wants what follows them. */
-	posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	ret->set = set;
 	ret->file = file;
 	ret->fd = fd;

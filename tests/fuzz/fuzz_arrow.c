@@ -20,6 +20,8 @@ static void check_rows(const struct mfs_rows *r, const uint64_t *starts)
 
 		fuzz_require(starts[i] <= starts[i + 1]);
 		fuzz_require(!mfs_rows_start(r, i, &start, &err) && start == starts[i]);
+		fuzz_require(!mfs_rows_gather_starts(r, &number, 1, &start, &err));
+		fuzz_require(start == starts[i]);
 		fuzz_require(!mfs_rows_gather_lengths(r, &number, 1, &length, &err));
 		fuzz_require((uint64_t)length == starts[i + 1] - starts[i]);
 		if (!length)

@@ -177,7 +177,7 @@ def reader(tmp_path_factory):
         [os.environ.get("CC", "cc"), "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", f"-I{ROOT}", "-o", binary, HERE / "peers" / "hf_rows.c", library,
          "-pthread", "-lm", "-ljansson", "-lcrypto"], capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
-    with subprocess.Popen([binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([binary], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, errors="replace") as process:
         yield process
         process.stdin.close()
 

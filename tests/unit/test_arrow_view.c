@@ -603,6 +603,21 @@ START_TEST(test_many_rows)
 }
 END_TEST
 
+/* Rows without a token are cut by their number. */
+START_TEST(test_many_empty_rows)
+{
+	struct fake_rows f = {.rows = {.ops = &fake_ops,
+				       .name = "empty",
+				       .dtype = MFS_I32,
+				       .token_size = 4,
+				       .rows = 1000000000}};
+	struct mfs_arrow_view *v = open_view(&f.rows, 0, 0);
+
+	ck_assert_uint_eq(mfs_arrow_view_batches(v), 15);
+	mfs_arrow_view_free(v);
+}
+END_TEST
+
 /* A row larger than a batch is one by itself; one larger than a list can be is refused. */
 START_TEST(test_large_rows)
 {
@@ -829,6 +844,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "schema", test_schema);
 	unit_case(s, "bad rows", test_bad_rows);
 	unit_case(s, "many rows", test_many_rows);
+	unit_case(s, "many empty rows", test_many_empty_rows);
 	unit_case(s, "large rows", test_large_rows);
 	unit_case(s, "changed starts", test_changed_starts);
 	unit_case(s, "passed through", test_passed_through);
