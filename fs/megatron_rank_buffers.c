@@ -78,8 +78,8 @@ static int write_buffer(struct mfs_rank_writer *r, uint32_t index)
 		      {"exp_avg", MFS_STATE_EXP_AVG},
 		      {"exp_avg_sq", MFS_STATE_EXP_AVG_SQ}};
 	const struct mfs_optim_buffer *b = &r->file->optim->buffers[index];
-	const struct mfs_optim_param **params;
-	uint32_t count;
+	const struct mfs_optim_param **params = NULL;
+	uint32_t count = 0;
 	int rc = list_params(r, index, &params, &count);
 
 	mfs_pickle_int(r->w, b->index);

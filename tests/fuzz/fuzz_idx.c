@@ -5,6 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt_dataset.h"
+#include "formats/dataset/rows_indexed.h"
 #include "formats/indexed_dataset.h"
 
 #define MANY 4096 /* sequences and entries that are looked at one by one */
@@ -83,11 +84,17 @@ static void check_samples(const struct mfs_indexed_dataset *d)
 {
 	const struct mfs_gpt_config c = {
 		.seq_length = 3, .samples = 50, .separate_last_epoch = true};
-	struct mfs_gpt_dataset *g;
 	struct mfs_error err = {0};
+	struct mfs_gpt_dataset *g;
+	struct mfs_rows *rows;
 
-	if (mfs_gpt_dataset_new(d, 0, mfs_indexed_dataset_info(d)->sequences, &c, &g, &err)) {
+	if (mfs_rows_indexed(d, &rows, &err)) {
 		fuzz_require(err.msg[0]);
+		return;
+	}
+	if (mfs_gpt_dataset_new(rows, 0, rows->rows, &c, &g, &err)) {
+		fuzz_require(err.msg[0]);
+		mfs_rows_free(rows);
 		return;
 	}
 	if (mfs_gpt_dataset_sizes(g)->samples < 10000 && mfs_gpt_dataset_bytes(g) < 1 << 24 &&
@@ -101,6 +108,7 @@ static void check_samples(const struct mfs_indexed_dataset *d)
 			fuzz_require(tokens == 4 && !padding);
 		}
 	mfs_gpt_dataset_free(g);
+	mfs_rows_free(rows);
 }
 
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)

@@ -23,10 +23,11 @@ static const char *in(const char *dir, const char *name)
 {
 	static char paths[4][600];
 	static unsigned next;
-	char *path = paths[next++ % 4];
+	char path[sizeof(paths[0])];
 
-	snprintf(path, sizeof(paths[0]), "%s/%s", dir, name);
-	return path;
+	/* dir may be one of them. */
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return strcpy(paths[next++ % 4], path);
 }
 
 /* Copies the files of a fixture's directory (and of its rank directories) below to. */
