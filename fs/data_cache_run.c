@@ -71,23 +71,48 @@ static int add_split(struct mfs_cache_builder *b, const struct mfs_run *run, enu
 	return rc ? rc : add_samples(b, b->view->samples[split], split);
 }
 
-static int add_run(struct mfs_cache_builder *b, const struct mfs_cache_spec *spec,
-		   struct mfs_run *run)
+/* --split as Megatron was told: commas, which separate options in -o and are slashes there (split=99/1/0). */
+static char *split_text(const struct mfs_cache_spec *spec, const struct mfs_run *run)
+{
+	char *text = strdup(spec->split	 ? spec->split
+			    : run->split ? run->split
+					 : MFS_SPLIT_DEFAULT);
+
+	for (char *p = text; p && *p; p++)
+		if (*p == '/')
+			*p = ',';
+	return text;
+}
+
+static int add_splits(struct mfs_cache_builder *b, const struct mfs_run *run)
 {
 	int rc = 0;
 
-	run->seq_length = b->run.seq_length = spec->seq_length;
-	run->seed = b->run.seed = spec->seed;
-	if (spec->split)
-		run->split = spec->split;
-	memcpy(run->samples, spec->samples, sizeof(run->samples));
-	if (run->blend)
-		b->run.split = run->split ? run->split : MFS_SPLIT_DEFAULT;
 	for (int i = 0; i < MFS_SPLITS && !rc; i++)
 		rc = add_split(b, run, (enum mfs_split)i);
 	if (!rc && !b->view->public.count)
 		rc = mfs_fail(b->err, -ENODATA, "no split of %s has a sample of %u tokens",
-			      b->d->name, spec->seq_length);
+			      b->d->name, run->seq_length);
+	return rc;
+}
+
+static int add_run(struct mfs_cache_builder *b, const struct mfs_cache_spec *spec,
+		   struct mfs_run *run)
+{
+	char *split = NULL;
+	int rc;
+
+	run->seq_length = b->run.seq_length = spec->seq_length;
+	run->seed = b->run.seed = spec->seed;
+	memcpy(run->samples, spec->samples, sizeof(run->samples));
+	if (run->blend) {
+		split = split_text(spec, run);
+		if (!split)
+			return mfs_fail_nomem(b->err);
+		run->split = b->run.split = split;
+	}
+	rc = add_splits(b, run);
+	free(split);
 	return rc;
 }
 

@@ -23,7 +23,8 @@ FIXTURES=$PWD/tests/fixtures
 export TMPDIR MCOREFS BIN FIXTURES O
 export ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1:${ASAN_OPTIONS:-}
 export UBSAN_OPTIONS=print_stacktrace=1:${UBSAN_OPTIONS:-}
-export TSAN_OPTIONS=second_deadlock_stack=1:${TSAN_OPTIONS:-}
+# A guard leaves its signal handler by siglongjmp, which newer ThreadSanitizers take for still being in it.
+export TSAN_OPTIONS=second_deadlock_stack=1:report_signal_unsafe=0:${TSAN_OPTIONS:-}
 
 # A container may refuse what the sanitizers want: LeakSanitizer traces its process, and gcc's
 # ThreadSanitizer does not fit around every randomised address space.

@@ -3,6 +3,32 @@
 #include <string.h>
 
 #include "formats/megatron_args.h"
+#include "formats/megatron_data_args.h"
+
+static void check_words(const struct mfs_words *w)
+{
+	fuzz_require(!w->list == !w->count);
+	for (size_t i = 0; i < w->count; i++)
+		fuzz_require(w->list[i] && strlen(w->list[i]) < 1u << 20);
+}
+
+/* What is said of the run's data, if it says anything of it. */
+static void read_data_args(const struct mfs_pickle *doc)
+{
+	struct mfs_megatron_data_args args;
+	struct mfs_arena arena = {0};
+	struct mfs_error err = {0};
+
+	if (!mfs_megatron_data_args_read(doc, mfs_pickle_root(doc), &arena, &args, &err)) {
+		check_words(&args.data_path);
+		for (int i = 0; i < 3; i++)
+			check_words(&args.split_data_path[i]);
+		fuzz_require(args.seed >= MFS_UNSET && args.iteration >= MFS_UNSET);
+	} else {
+		fuzz_require(*err.msg);
+	}
+	mfs_arena_release(&arena);
+}
 
 /* The input is the pickle of a Namespace, or of a state dict that has one under "args". */
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
@@ -15,6 +41,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 
 	if (rc)
 		return rc;
+	read_data_args(doc);
 	v = mfs_value_get(doc, mfs_pickle_root(doc), "args");
 	rc = mfs_megatron_args_read(doc, v ? v : mfs_pickle_root(doc), &arena, &args, err);
 	mfs_pickle_free(doc);

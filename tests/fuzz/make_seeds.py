@@ -379,6 +379,16 @@ def fixture_namespaces():
             yield family.split("-")[0], tf.loads(z.read("archive/data.pkl"))[0]["args"]
 
 
+# Of formats/megatron_data_args.c.
+RUN_DATA = {
+    "data_path": ["0.7", "/d/a_document", "0.3", "/d/b_document"], "train_data_path": None, "valid_data_path": ["v"], "test_data_path": [],
+    "data_args_path": "/d/words", "per_split_data_args_path": None, "split": "99,1,0", "seed": 1234, "seq_length": 128, "train_iters": 40,
+    "train_samples": None, "eval_iters": 1, "eval_interval": 20, "global_batch_size": 8, "micro_batch_size": 2, "data_parallel_size": 2,
+    "consumed_train_samples": 160, "dataloader_type": "cyclic", "data_sharding": True, "mid_level_dataset_surplus": 0.005,
+    "full_validation": False, "rampup_batch_size": ["2", "2", "1000"], "mock_data": False,
+}
+
+
 def make_args():
     known = known_arguments()
     small = {}
@@ -386,6 +396,8 @@ def make_args():
         small[family] = {k: v for k, v in vars(args).items() if k in known}
         ok("megatron_args", family, tf.dumps(tf.namespace(**small[family]))[0])
     ok("megatron_args", "in-a-state", tf.dumps({"args": tf.namespace(**small["llama"])})[0])
+    data = {**{k: small["llama"][k] for k in ("num_layers", "hidden_size", "num_attention_heads")}, **RUN_DATA}
+    ok("megatron_args", "data", tf.dumps({"args": tf.namespace(**data), "iteration": 20})[0])
     least = {k: small["llama"][k] for k in ("num_layers", "hidden_size", "num_attention_heads", "padded_vocab_size")}
     save("corpus", "megatron_args", "least", tf.dumps(tf.namespace(**least))[0])
 

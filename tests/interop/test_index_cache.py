@@ -21,7 +21,7 @@ TOKENIZER = {"class": "T\u00f6kenizer", "tokenizer_path": ["/vocab.json", None],
 
 
 def case(name, words, spec, sizes, split="969, 30, 1", seed=1234, length=16, versions=(NEWEST,), **other):
-    """words: prefixes, or weights and prefixes; a dict by split; SPEC; the samples of each split."""
+    """words: prefixes, or weights and prefixes, or a dict of them by split; the name of the directory; the samples of each split."""
     return {"name": name, "words": words, "spec": spec, "sizes": sizes, "split": split, "seed": seed, "length": length, "versions": versions, **other}
 
 
@@ -30,6 +30,7 @@ CASES = [
     case("single-epochs", ["a"], "s16-train900-valid9-test7-seed7-split80,10,10", [900, 9, 7], "80,10,10", 7),
     case("single-epoch", ["b"], "s16-seed0-split8,1,1", [None, None, None], "8,1,1", seed=0),
     case("default-split", ["d"], "s4", [None, None, None], length=4),
+    case("split-option", ["b"], "s16-train50-valid5-test4", [50, 5, 4], "80,10,10", option="80/10/10"),
     case("single-first-part-nothing", ["b"], "s16-train5-valid500-test3-split0,1,1", [5, 500, 3], "0,1,1"),
     case("single-last-seed", ["a"], "s7-train333-valid1-test1-seed4294967295-split3,2,1", [333, 1, 1], "3,2,1", 2**32 - 1, 7),
     case("weights", [0.3, "a", 0.6, "b", 0.1, "tales"], "s16-train700-valid60-test40-split80,10,10", [700, 60, 40], "80,10,10", versions=VERSIONS),
@@ -112,6 +113,8 @@ def prepare(c, version, source, folder, directories, fixtures):
     reference.mkdir()
     tokenizer = str(fixtures / "data" / c["tokenizer"]) if "tokenizer" in c else TOKENIZER
     options = {"megatron": version, "tokenizer_id": folder / ("hf.json" if "tokenizer" in c else "tokenizer.json")}
+    if "option" in c:
+        options["split"] = c["option"]
     for earlier in ("adopt", "tokenizer_of"):
         if earlier in c:
             options["tokenizer_id"] = folder / c[earlier]

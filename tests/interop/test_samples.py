@@ -374,9 +374,9 @@ def test_logged_loss(name, fixtures):
                 logits = model(tokens[:, :-1]).logits
             return float(torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()))
 
-        assert abs(loss(21) - logged[21]) < 5e-4
+        assert abs(loss(21) - logged[21]) < 3e-4
         for number in (19, 20, 22, 23):
-            assert abs(loss(number) - logged[21]) > 4e-3, f"step {number} would do as well"
-        assert abs(loss(21, "--seed", 1235) - logged[21]) > 4e-3
-        assert abs(loss(21, "--train-iters", 4000) - logged[21]) > 4e-3, "the order depends on the length of the run"
+            assert abs(loss(number) - logged[21]) > 2e-3, f"step {number} would do as well"
+        assert abs(loss(21, "--seed", 1235) - logged[21]) > 2e-3
+        assert abs(loss(21, "--train-iters", 4000) - logged[21]) > 2e-3, "the order depends on the length of the run"
         del model

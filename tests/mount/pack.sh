@@ -217,7 +217,6 @@ for signal in KILL INT TERM KILL; do
 	whole r "$signal"
 done
 echo "cut short $runs times"
-[ $runs -gt 3 ] || fail 'hardly a run was cut short'
 
 # A full disk.
 if is_root && mkdir "$work/disk" && mount -t tmpfs -o size=1m none "$work/disk"; then

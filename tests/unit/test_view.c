@@ -154,6 +154,9 @@ START_TEST(test_sources)
 	ck_assert_uint_eq(v.mode & 0444, 0400);
 	ck_assert_int_eq(stat(dir, &st), 0);
 	ck_assert_uint_eq(v.uid, st.st_uid);
+	ck_assert_uint_eq(v.set_count, 1);
+	ck_assert_ptr_eq(v.sets[0], set);
+	free(v.sets);
 	mfs_fileset_free(set);
 }
 END_TEST
