@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include "formats/base/buf.h"
 #include "formats/dataset/rows_samples.h"
@@ -93,6 +94,16 @@ static const char *hf_name(enum mfs_split split)
 	return split == MFS_VALID ? "validation" : mfs_split_name(split);
 }
 
+/* A file of a blend's words may be another one by the next mount. */
+static void describe_file(const char *path, struct mfs_buf *ret)
+{
+	struct stat st;
+
+	if (path && !stat(path, &st))
+		mfs_buf_printf(ret, "%lld %lld.%09ld\n", (long long)st.st_size,
+			       (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
+}
+
 /* All that makes these samples of these files. */
 static void describe(const struct mfs_dataset *d, const char *name, struct mfs_buf *ret)
 {
@@ -109,6 +120,8 @@ static void describe(const struct mfs_dataset *d, const char *name, struct mfs_b
 
 	for (size_t i = 0; i < sizeof(said) / sizeof(*said); i++)
 		mfs_buf_printf(ret, "%s\n", said[i] ? said[i] : "");
+	describe_file(o->data_args_path, ret);
+	mfs_data_add_said(o, ret);
 }
 
 static int add_files(struct mfs_dataset *d, const char *name, enum mfs_split split,

@@ -190,40 +190,52 @@ int mfs_gpt_dataset_shuffle_index(struct mfs_gpt_dataset *g, uint64_t first, uin
  * walks there and stops in the document of that token, be it its last. A row that would lie behind the end
  * of the stream (last partial samples) is x tokens before the end of the last document.
  */
-static int sample_row(struct mfs_gpt_dataset *g, uint64_t k, int64_t ret[2], struct mfs_error *err)
+static int row_behind_the_end(struct mfs_gpt_dataset *g, int64_t ret[2], struct mfs_error *err)
+{
+	const int32_t sequence = (int32_t)g->document_index[g->documents - 1];
+	int32_t length;
+	int rc = mfs_rows_gather_lengths(g->data, &sequence, 1, &length, err);
+
+	if (rc)
+		return rc;
+	ret[0] = (int64_t)g->documents - 1;
+	ret[1] = (int64_t)length - g->extra;
+	return 0;
+}
+
+/* w stands where the row before this one led it, if began is set. */
+static int sample_row(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_t k, bool *began,
+		      int64_t ret[2], struct mfs_error *err)
 {
 	const uint64_t start = k * g->config.seq_length;
-	struct mfs_gpt_walk w;
-	int32_t sequence, length;
 	int rc;
 
 	if (!k) {
 		ret[0] = ret[1] = 0;
 		return 0;
 	}
-	if (start + g->extra > g->sizes.tokens) {
-		sequence = (int32_t)g->document_index[g->documents - 1];
-		rc = mfs_rows_gather_lengths(g->data, &sequence, 1, &length, err);
-		if (rc)
-			return rc;
-		ret[0] = (int64_t)g->documents - 1;
-		ret[1] = (int64_t)length - g->extra;
-		return 0;
-	}
-	rc = mfs_gpt_seek(&w, g, start + g->extra - 1, err);
+	if (start + g->extra > g->sizes.tokens)
+		return row_behind_the_end(g, ret, err);
+	if (*began)
+		rc = mfs_gpt_advance(w, g->config.seq_length, err);
+	else
+		rc = mfs_gpt_seek(w, g, start + g->extra - 1, err);
 	if (rc)
 		return rc;
-	ret[0] = (int64_t)w.document;
-	ret[1] = (int64_t)w.offset + 1 - g->extra;
+	*began = true;
+	ret[0] = (int64_t)w->document;
+	ret[1] = (int64_t)w->offset + 1 - g->extra;
 	return 0;
 }
 
 int mfs_gpt_dataset_sample_index(struct mfs_gpt_dataset *g, uint64_t first, uint64_t count,
 				 int64_t (*ret)[2], struct mfs_error *err)
 {
+	struct mfs_gpt_walk w;
+	bool began = false;
 	int rc = ready(g, "samples", first, count, g->sizes.samples + 1, err);
 
 	for (uint64_t i = 0; i < count && !rc; i++)
-		rc = sample_row(g, first + i, ret[i], err);
+		rc = sample_row(&w, g, first + i, &began, ret[i], err);
 	return rc;
 }

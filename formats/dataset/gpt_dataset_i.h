@@ -44,5 +44,7 @@ struct mfs_gpt_walk {
 /* To token t of the stream, t < sizes.tokens: the document that holds it, empty ones skipped. */
 int mfs_gpt_seek(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_t t,
 		 struct mfs_error *err);
+/* On by so many tokens, to one that there is. */
+int mfs_gpt_advance(struct mfs_gpt_walk *w, uint64_t tokens, struct mfs_error *err);
 
 #endif

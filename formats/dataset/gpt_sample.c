@@ -24,10 +24,39 @@ static int length_here(struct mfs_gpt_walk *w, uint64_t *ret, struct mfs_error *
 	return rc;
 }
 
+int mfs_gpt_advance(struct mfs_gpt_walk *w, uint64_t tokens, struct mfs_error *err)
+{
+	const struct mfs_gpt_dataset *g = w->g;
+	uint64_t length;
+
+	for (w->offset += tokens;; w->offset -= length) {
+		int rc;
+
+		if (w->document == g->documents)
+			return mfs_fail(err, -ESTALE,
+					"sequences have become shorter since they were counted");
+		/* A block that is passed as a whole need not be looked at. */
+		if (w->document % MFS_GPT_STRIDE == 0) {
+			const uint64_t *sum = &g->sums[w->document / MFS_GPT_STRIDE];
+
+			length = sum[1] - sum[0];
+			if (w->offset >= length) {
+				w->document +=
+					mfs_min_u64(MFS_GPT_STRIDE, g->documents - w->document);
+				continue;
+			}
+		}
+		rc = length_here(w, &length, err);
+		if (rc || w->offset < length)
+			return rc;
+		w->document++;
+	}
+}
+
 int mfs_gpt_seek(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_t t,
 		 struct mfs_error *err)
 {
-	uint64_t lo = 0, hi = mfs_gpt_sum_count(g) - 1, length;
+	uint64_t lo = 0, hi = mfs_gpt_sum_count(g) - 1;
 	int rc;
 
 	/* The last block that begins at or before t: those of no token before it begin there too. */
@@ -43,17 +72,7 @@ int mfs_gpt_seek(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_t t,
 	w->document = lo * MFS_GPT_STRIDE;
 	w->offset = t - g->sums[lo];
 	rc = read_lengths(w, w->document, err);
-	if (rc)
-		return rc;
-	for (;;) {
-		rc = length_here(w, &length, err);
-		if (rc || w->offset < length)
-			return rc;
-		w->offset -= length;
-		if (++w->document == g->documents)
-			return mfs_fail(err, -ESTALE,
-					"sequences have become shorter since they were counted");
-	}
+	return rc ? rc : mfs_gpt_advance(w, 0, err);
 }
 
 /* The tokens [*ret_start, *ret_start + *ret_count) of sample k. The last ones may be partial; what Megatron's
