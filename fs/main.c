@@ -36,7 +36,7 @@ static const char help[] =
 	"  mcorefs sample SOURCE --step N          the batch of a training step\n"
 	"  mcorefs pack PREFIX < IDS               token ids into PREFIX.bin and .idx\n"
 	"\n"
-	"SOURCE: a checkpoint root, one iter_* directory, a HuggingFace model; a dataset:\n"
+	"SOURCE: a checkpoint root, one iter_* directory, a HuggingFace model; dataset:\n"
 	"a prefix of .idx and .bin, a directory of them, what save_to_disk has written.\n"
 	"VIEW: hf, megatron/torch/tp2-pp4, megatron/torch_dist, iter_0000040/hf, ...; of\n"
 	"data/NAME/: hf, parquet, npy, jsonl, megatron, samples/train-s4096, cache/s4096\n"

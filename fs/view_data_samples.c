@@ -63,18 +63,18 @@ static int new_samples(const struct mfs_dataset *d, const char *name,
 int mfs_data_check_samples(struct mfs_dataset *d, const char *name, struct mfs_error *err)
 {
 	struct mfs_samples_spec spec;
+	struct mfs_error why;
 	struct mfs_samples *s;
 	int rc;
 
 	if (!mfs_samples_spec_parse(name, &spec))
 		return no_spec(d, name, err);
-	rc = new_samples(d, name, &spec, &s, err);
-	if (rc) {
-		mfs_fail_in(err, "data/%s/samples/%s", d->name, name);
-		return rc == -ENOMEM ? rc : -EINVAL;
-	}
-	mfs_samples_free(s);
-	return 0;
+	rc = new_samples(d, name, &spec, &s, &why);
+	if (!rc)
+		mfs_samples_free(s);
+	if (rc && rc != -ENOMEM)
+		rc = mfs_fail(err, -EINVAL, "data/%s/samples/%s: %s", d->name, name, why.msg);
+	return rc == -ENOMEM ? mfs_fail_nomem(err) : rc;
 }
 
 /* ---- the view ---- */
@@ -189,20 +189,16 @@ int mfs_data_view_samples(struct mfs_dataset *d, const char *name, struct mfs_vi
 #define USUAL_SAMPLES 1000 /* where Megatron wants a number */
 #define LEAST_LENGTH  16
 
-/* The longest usual length of which the split has a sample; "" if it has none. */
-static void find_example(struct mfs_dataset *d, enum mfs_split split, char text[MFS_SPEC_SIZE])
+/* The longest usual length of which the split has a sample, if as many are asked for. */
+static bool find_length(struct mfs_dataset *d, enum mfs_split split, uint64_t samples,
+			char text[MFS_SPEC_SIZE])
 {
-	struct mfs_samples_spec s = {.of = split, .seed = MFS_RUN_SEED};
+	struct mfs_samples_spec s = {.of = split, .samples = samples, .seed = MFS_RUN_SEED};
 
-	for (s.seq_length = USUAL_LENGTH; s.seq_length >= LEAST_LENGTH; s.seq_length /= 2) {
-		s.samples = MFS_GPT_ONE_EPOCH;
+	for (s.seq_length = USUAL_LENGTH; s.seq_length >= LEAST_LENGTH; s.seq_length /= 2)
 		if (!mfs_data_check_samples(d, mfs_samples_spec_name(&s, text), NULL))
-			return;
-		s.samples = USUAL_SAMPLES;
-		if (!mfs_data_check_samples(d, mfs_samples_spec_name(&s, text), NULL))
-			return;
-	}
-	*text = '\0';
+			return true;
+	return false;
 }
 
 int mfs_data_list_samples(struct mfs_dataset *d, struct mfs_arena *arena, const char *const **ret,
@@ -216,8 +212,8 @@ int mfs_data_list_samples(struct mfs_dataset *d, struct mfs_arena *arena, const 
 	for (int i = 0; i < MFS_SPLITS; i++) {
 		char text[MFS_SPEC_SIZE];
 
-		find_example(d, (enum mfs_split)i, text);
-		if (!*text)
+		if (!find_length(d, (enum mfs_split)i, MFS_GPT_ONE_EPOCH, text) &&
+		    !find_length(d, (enum mfs_split)i, USUAL_SAMPLES, text))
 			continue;
 		names[count] = mfs_arena_printf(arena, "%s", text);
 		if (!names[count++])

@@ -166,7 +166,28 @@ suite_damage() {
 		start_case "damage.$name" 900 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-2000}"
 		start_case "damage.asan-$name" 900 "$O/asan/tests/damage/damage" "$dir" "${DAMAGE_CHANGES_ASAN:-200}"
 	done
+	damage_data
 	wait
+}
+
+# Datasets: of Megatron, alone and two as one; made up ones; of HuggingFace.
+damage_data() {
+	local data=tests/fixtures/data variant changes name
+	for variant in obj asan; do
+		changes=${DAMAGE_CHANGES:-2000}
+		[ $variant = obj ] || changes=${DAMAGE_CHANGES_ASAN:-200}
+		for name in notes tales multimodal gaps overflowed; do
+			[ ! -f "$data/${name}_text_document.idx" ] || name=$data/${name}_text_document
+			start_case "damage.$variant-${name##*/}" 900 "$O/$variant/tests/damage/damage_data" "$changes" "$name"
+		done
+		start_case "damage.$variant-merged" 900 "$O/$variant/tests/damage/damage_data" "$changes" \
+			"$data/notes_text_document" "$data/tales_text_document"
+		for name in saved indices 'dict train' 'cache train'; do
+			# shellcheck disable=SC2086
+			set -- $name
+			start_case "damage.$variant-hf-$1" 900 "$O/$variant/tests/damage/damage_hf" "$data/hf_dataset/$1" "$changes" ${2+"$2"}
+		done
+	done
 }
 
 # Scripts SUITE/*.sh one after the other: they measure, and share the machine's mount table.

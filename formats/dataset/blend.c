@@ -10,7 +10,8 @@
 #include "formats/dataset/blend_args.h"
 #include "formats/dataset/blend_greedy.h"
 
-#define KEPT 4 /* blocks */
+/* Blocks that are kept: 20 MB, in which a run of 2 million samples is found in any order. */
+#define KEPT 32
 
 /* A block of samples as computed. */
 struct block {

@@ -6,6 +6,7 @@
  */
 #define _GNU_SOURCE
 #include <errno.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "formats/base/bytes.h"
@@ -175,24 +176,50 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
+/* Pages that this thread has had to wait for. */
+static long pages_waited_for(void)
+{
+	struct rusage u;
+
+	return getrusage(RUSAGE_THREAD, &u) ? 0 : u.ru_majflt;
+}
+
+/* Tells, at little cost, whether a copy that has just ended waited for a disk: who takes long may as well have
+ * been interrupted. */
+struct patience {
+	long pages;
+	uint64_t time;
+};
+
+static bool has_waited(struct patience *p, uint64_t bytes)
+{
+	const uint64_t before = p->time;
+	const long pages = p->pages;
+
+	p->time = now_ns();
+	if (p->time - before < WAITED_NS + bytes)
+		return false;
+	p->pages = pages_waited_for();
+	return p->pages != pages;
+}
+
 static int copy_pieces(struct request *q, struct mfs_error *err)
 {
-	struct mfs_sample_rows *x = q->x;
-	unsigned cold = atomic_load_explicit(&x->cold, memory_order_relaxed);
-	uint64_t before = now_ns(), after;
+	_Atomic unsigned *left = &q->x->cold;
+	unsigned cold = atomic_load_explicit(left, memory_order_relaxed);
+	struct patience p = {pages_waited_for(), now_ns()};
 	int rc = 0;
 
 	if (cold) {
 		ask_for_pages(q, 0);
-		atomic_store_explicit(&x->cold, cold - 1, memory_order_relaxed);
+		atomic_store_explicit(left, cold - 1, memory_order_relaxed);
 	}
-	for (unsigned i = 0; i < q->piece_count && !rc; i++, before = after) {
+	for (unsigned i = 0; i < q->piece_count && !rc; i++) {
 		rc = copy_piece(q, &q->pieces[i], err);
-		after = now_ns();
-		if (cold || after - before < WAITED_NS + (uint64_t)q->pieces[i].count * 8)
+		if (cold || !has_waited(&p, (uint64_t)q->pieces[i].count * 8))
 			continue;
 		cold = COLD;
-		atomic_store_explicit(&x->cold, cold, memory_order_relaxed);
+		atomic_store_explicit(left, cold, memory_order_relaxed);
 		ask_for_pages(q, i + 1);
 	}
 	return rc;

@@ -17,17 +17,22 @@ _mcorefs_list() {
 }
 
 _mcorefs_option() {
-	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= spec= no_optim allow_other allow_root auto_unmount
-		default_permissions fsname= max_read= noexec ro'
+	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= spec= no_optim data= merge= split= data_path= train_data_path=
+		valid_data_path= test_data_path= data_args_path= megatron= tokenizer_id= column= append_eod= arrow_batch= dataset_cache=
+		allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec ro rw'
 
 	[[ $cur == '=' ]] && cur=
 	case ${list##*,} in
 	arch=*) mapfile -t COMPREPLY < <(compgen -W 'deepseek-v3 gpt2 llama mixtral qwen2 qwen3' -- "$cur") ;;
 	vocab_size=*) mapfile -t COMPREPLY < <(compgen -W 'tokenizer' -- "$cur") ;;
 	spec=*) mapfile -t COMPREPLY < <(compgen -W 'local te' -- "$cur") ;;
-	ref=*)
+	ref=* | dataset_cache=*)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+		;;
+	data=* | data_args_path=* | tokenizer_id=*)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
 	*=*) ;;
 	*)
@@ -43,12 +48,44 @@ _mcorefs_layouts() {
 	"${COMP_WORDS[0]}" ls "${COMP_WORDS[2]}" megatron/torch 2>/dev/null | sed -n 's|.* \(tp[^ ]*\)/$|megatron/torch/\1|p'
 }
 
+# Views of the source's datasets, as its tree is listed: two more spaces a level.
+_mcorefs_data() {
+	[[ ${COMP_WORDS[2]} ]] || return
+	"${COMP_WORDS[0]}" ls "${COMP_WORDS[2]}" data 2>/dev/null | awk '{
+		sub(/^[^ ]+ +[0-9]+  [-0-9]+ [:0-9]+  /, "")
+		match($0, /[^ ]/)
+		level = (RSTART - 1) / 2
+		part[level] = substr($0, RSTART, length($0) - RSTART)
+		path = "data"
+		for (i = 0; i <= level; i++) path = path "/" part[i]
+		if (level) print path
+	}'
+}
+
+# What a command's option takes. Fails if the word before the cursor is none that takes a value.
+_mcorefs_value() {
+	local cur=$1
+	case ${COMP_WORDS[1]}:${COMP_WORDS[COMP_CWORD - 1]} in
+	sample:--dataloader-type) mapfile -t COMPREPLY < <(compgen -W 'single cyclic' -- "$cur") ;;
+	sample:--data-path | sample:--train-data-path | sample:--data-args-path | sample:--npy | sample:--bin)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		;;
+	pack:--dtype) mapfile -t COMPREPLY < <(compgen -W 'uint8 int8 uint16 int16 int32 int64' -- "$cur") ;;
+	pack:--format) mapfile -t COMPREPLY < <(compgen -W 'auto jsonl ids lines' -- "$cur") ;;
+	*) return 1 ;;
+	esac
+}
+
 _mcorefs() {
 	local cur=${COMP_WORDS[COMP_CWORD]} list
 	COMPREPLY=()
 
 	if [[ $cur != -* ]] && list=$(_mcorefs_list); then
 		_mcorefs_option "$list" "$cur"
+		return
+	fi
+	if [[ $cur != -* ]] && _mcorefs_value "$cur"; then
 		return
 	fi
 	if [[ $cur == -* ]]; then
@@ -58,16 +95,26 @@ _mcorefs() {
 		ls) mapfile -t COMPREPLY < <(compgen -W '-o' -- "$cur") ;;
 		export) mapfile -t COMPREPLY < <(compgen -W '--force -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
+		sample)
+			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
+				--seed --dataloader-type --global-batch-size --train-iters --train-samples --micro-batch-size
+				--data-parallel-size --rank --consumed-samples --no-data-sharding --mid-level-dataset-surplus
+				--megatron --eod-mask-loss --eod --npy --bin -o' -- "$cur")
+			;;
+		pack)
+			mapfile -t COMPREPLY < <(compgen -W '--vocab-size --dtype --append-eod --key --format --resume --force' -- "$cur")
+			;;
 		*) mapfile -t COMPREPLY < <(compgen -W '-o -f -d -s --help --version' -- "$cur") ;;
 		esac
 		return
 	fi
 	compopt -o filenames
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -X '!*.idx' -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff' -- "$cur")
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff sample pack' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "hf latest/hf megatron/torch_dist $(_mcorefs_layouts)" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "hf latest/hf megatron/torch_dist $(_mcorefs_layouts) $(_mcorefs_data)" -- "$cur")
 	fi
 }
 complete -F _mcorefs mcorefs

@@ -22,6 +22,13 @@ refused 'huge shard_size' 2 'takes a size like 5GB' "$m" "$source" "$mnt" -o sha
 refused 'vocab_size' 2 "a number of tokens or 'tokenizer'" "$m" "$source" "$mnt" -o vocab_size=-1
 
 refused 'spec' 2 "takes 'local' or 'te', not 'megatron'" "$m" "$source" "$mnt" -o spec=megatron
+refused 'rw without dataset_cache' 2 "read-only, but for what 'dataset_cache' takes" "$m" "$source" "$mnt" -o rw,split=1
+refused 'dataset_cache' 2 "option 'dataset_cache' needs a value" "$m" "$source" "$mnt" -o dataset_cache
+refused 'split' 2 . "$m" "$source" "$mnt" -o split=a
+refused 'merge' 2 "takes the name of a dataset, not 'a/b'" "$m" "$source" "$mnt" -o merge=a/b
+refused 'megatron' 2 "is no version of Megatron" "$m" "$source" "$mnt" -o megatron=new
+refused 'append_eod' 2 "takes a token's id, not '-1'" "$m" "$source" "$mnt" -o append_eod=-1
+refused 'arrow_batch' 2 'takes a size like 256MiB' "$m" "$source" "$mnt" -o arrow_batch=0
 refused 'no_optim' 2 "option 'no_optim' takes no value" "$m" ls "$source" -o no_optim=1
 
 refused 'no SOURCE' 1 'No such file or directory' "$m" "$work/none" "$mnt"
@@ -58,17 +65,49 @@ help=$("$m" --help) || fail '--help'
 same '-h' "$("$m" -h)" "$help"
 [[ $("$m" --version) =~ ^mcorefs\ [0-9]+\.[0-9]+\.[0-9]+ ]] || fail '--version'
 
-# The manual page, the completions and --help know the same options and families.
-for option in arch ref vocab_size shard_size spec no_optim allow_other; do
-	grep -q -- "$option" <<<"$help" || fail "--help without $option"
+# The manual page and the completions know what the program does: commands, their options, and those of -o.
+knows() {
+	local file word
 	for file in man/mcorefs.1 completions/mcorefs.bash completions/_mcorefs; do
-		grep -q "$option" "mount-helpers/$file" || fail "$file without $option"
+		for word; do
+			tr -d '\\' <"mount-helpers/$file" | grep -qE -- "(^|[^-_a-z])$word([^-_a-z]|$)" || fail "$file without $word"
+		done
 	done
+}
+mapfile -t commands < <(sed -n '/^} commands/,/^}/p' fs/main.c | grep -oE '"[a-z]+"' | tr -d '"')
+mapfile -t options < <(sed -n '/option_row table/,/^}/p' fs/options.c | grep -E ', (set|add)_' | grep -oE '"[a-z_]+"' | tr -d '"')
+mapfile -t switches < <(grep -hoE '(\{|TEXT\(|NUMBER\(|WORDS\()"[a-z-]+", (MFS_VALUE|&|[a-z_]+\))' $(ls fs/*.c | grep -vx fs/options.c) | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u | sed 's/^/--/')
+[ "${#commands[@]}" -ge 7 ] && [ "${#options[@]}" -ge 20 ] && [ "${#switches[@]}" -ge 30 ] || fail "a table was not found"
+knows "${commands[@]}" "${options[@]}" allow_other "${switches[@]}"
+for command in "${commands[@]}"; do
+	grep -q "mcorefs $command " <<<"$help" || fail "--help without $command"
 done
-for family in $(sed -n 's/.*arch=FAMILY *of: //p' <<<"$help" | tr ',' ' '); do
+for option in arch ref vocab_size shard_size spec no_optim data merge split data_path dataset_cache allow_other; do
+	grep -qE -- "[ ,]$option([=, ]|$)" <<<"$help" || fail "--help without $option"
+done
+for family in $(sed -n 's/.*arch=FAMILY (\(.*\))/\1/p' <<<"$help" | tr ',' ' '); do
 	families=1
 	for file in mcorefs.bash _mcorefs; do
 		grep -qw -- "$family" "mount-helpers/completions/$file" || fail "$file without $family"
 	done
 done
 [ -n "${families-}" ] || fail "--help without families"
+
+# The completions of bash, as bash asks for them: a line's words, "=" being one.
+compopt() { :; }
+. mount-helpers/completions/mcorefs.bash
+completed() {
+	COMP_WORDS=("$m" "$@")
+	COMP_CWORD=$#
+	_mcorefs
+	printf '%s\n' "${COMPREPLY[@]}" | xargs
+}
+data=$FIXTURES/data
+same "completion of a command" "$(completed sam)" sample
+same "completion of -o" "$(completed "$data" "$mnt" -o ro,dataset_)" ro,dataset_cache=
+same "completion of a directory" "$(completed "$data" "$mnt" -o dataset_cache = "$data/hf_")" "$data/hf_dataset"
+same "completion of a prefix" "$(completed inspect "$data/tales_")" "$data/tales_text_document.idx"
+same "completion of a dataset's view" "$(completed export "$data" data/tales_text_document/h)" data/tales_text_document/hf
+same "completion of a spec" "$(completed ls "$data" data/tales_text_document/samples/t)" data/tales_text_document/samples/train-s4096
+same "completion of an option" "$(completed sample "$data" --step 1 --global)" --global-batch-size
+same "completion of a value" "$(completed pack "$work/x" --format l)" lines

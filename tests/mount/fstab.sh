@@ -38,6 +38,16 @@ mount --fstab "$work/fstab" "$mnt" || fail "mount by fstab"
 grep -q '"vocab_size": 1000' "$mnt/latest/hf/config.json" || fail "vocab_size of fstab does not count"
 unmount
 
+options=nofail,split=90/8/2,data_path=0.7\\040tales_text_document\\0400.3\\040notes_text_document,dataset_cache=$work/cache
+echo "$FIXTURES/data $mnt mcorefs $options 0 0" >"$work/fstab"
+mount --fstab "$work/fstab" "$mnt" || fail "mount of datasets by fstab"
+same "datasets" "$(ls "$mnt/data" | xargs)" "blend notes_text_document tales_text_document"
+touch "$mnt/data/tales_text_document/hf/train/cache-1" || fail "dataset_cache of fstab does not count"
+unmount
+mount --fstab "$work/fstab" -o ro "$mnt" || fail "mount -o ro of datasets"
+touch "$mnt/data/tales_text_document/hf/train/cache-1" 2>/dev/null && fail "mount -o ro can be written"
+unmount
+
 mount -t mcorefs "$work/none" "$mnt" 2>"$log" && fail "mount -t mcorefs of nothing"
 grep -q 'No such file' "$log" || fail "mount -t mcorefs of nothing does not say why"
 true

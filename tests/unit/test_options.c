@@ -1,6 +1,8 @@
 /* The command line: fs/options.h. */
 #include "tests/unit/unit.h"
 
+#include <glob.h>
+#include <mntent.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -195,6 +197,33 @@ START_TEST(test_mount_line)
 }
 END_TEST
 
+/* The examples are lines of fstab(5). */
+START_TEST(test_examples)
+{
+	struct mntent *line;
+	unsigned count = 0;
+	glob_t found;
+
+	ck_assert_int_eq(glob("configs/mount/*.conf", 0, NULL, &found), 0);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		FILE *file = setmntent(found.gl_pathv[i], "r");
+
+		ck_assert_ptr_nonnull(file);
+		for (; (line = getmntent(file)); count++) {
+			struct mfs_options opt = {0};
+			struct mfs_error err;
+
+			ck_assert_str_eq(line->mnt_type, "mcorefs");
+			unit_ok(mfs_options_parse_o(line->mnt_opts, &opt, &err), &err);
+			mfs_options_release(&opt);
+		}
+		endmntent(file);
+	}
+	globfree(&found);
+	ck_assert_uint_ge(count, 3);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("options");
@@ -204,6 +233,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_megatron_options);
 	tcase_add_test(c, test_what_libfuse_is_told);
 	tcase_add_test(c, test_what_is_written);
+	tcase_add_test(c, test_examples);
 	tcase_add_test(c, test_refused_options);
 	unit_case(s, "mount", test_mount_line);
 	return s;
