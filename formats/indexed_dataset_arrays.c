@@ -7,9 +7,8 @@
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 
-#define PASS                                                                                       \
-	(16u                                                                                       \
-	 << 10) /* bytes: a copy of as many is part of a pass, after which nobody needs the pages */
+/* Bytes: who copies whole pages passes over them and is not back soon. */
+#define PASS 4096
 
 int mfs_idx_copy(const struct mfs_idx_part *p, uint64_t off, void *buf, uint64_t len,
 		 struct mfs_error *err)

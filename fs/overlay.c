@@ -94,19 +94,46 @@ static bool is_plain(const char *name, size_t len)
 	return name[0] != '.' || (len > 1 && (len > 2 || name[1] != '.'));
 }
 
-/* One step down from *fd, which the directory there replaces. */
-static int step(int *fd, const char *name, bool make)
+static int open_below(int fd, const char *name)
 {
-	const int how = O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-	int next = openat(*fd, name, how);
+	int next = openat(fd, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-	if (next < 0 && errno == ENOENT && make) {
-		if (mkdirat(*fd, name, 0700) && errno != EEXIST)
-			return -errno;
-		next = openat(*fd, name, how);
-	}
-	if (next < 0)
+	return next < 0 ? -errno : next;
+}
+
+/* Whoever may clear DIR may clear what is in it. */
+static int make_like_dir(const struct mfs_overlay *o, int fd)
+{
+	struct stat own;
+
+	if (fstat(o->dir, &own) || (o->is_root && fchown(fd, own.st_uid, own.st_gid)) ||
+	    fchmod(fd, own.st_mode & 01777))
 		return -errno;
+	return fd;
+}
+
+static int make_below(const struct mfs_overlay *o, int fd, const char *name)
+{
+	int next, rc;
+
+	if (mkdirat(fd, name, 0700))
+		return errno == EEXIST ? open_below(fd, name) : -errno;
+	next = open_below(fd, name);
+	rc = next < 0 ? next : make_like_dir(o, next);
+	if (rc < 0 && next >= 0)
+		close(next);
+	return rc;
+}
+
+/* One step down from *fd, which the directory there replaces. */
+static int step(const struct mfs_overlay *o, int *fd, const char *name, bool make)
+{
+	int next = open_below(*fd, name);
+
+	if (next == -ENOENT && make)
+		next = make_below(o, *fd, name);
+	if (next < 0)
+		return next;
 	close(*fd);
 	*fd = next;
 	return 0;
@@ -124,7 +151,7 @@ static int walk(const struct mfs_overlay *o, const char *path, bool make)
 		if (is_plain(path, len)) {
 			memcpy(name, path, len);
 			name[len] = '\0';
-			rc = step(&fd, name, make);
+			rc = step(o, &fd, name, make);
 		} else {
 			rc = -EINVAL;
 		}

@@ -38,7 +38,7 @@ bool mfs_overlay_takes(const char *name);
 
 /*
  * Below, path is a directory's within DIR ("tales/hf/train"): relative, without "." and "..". It is made, with
- * those above it, when the first file is. Names that mfs_overlay_takes() not are -EROFS, -ENOENT to a lookup.
+ * those above it and with DIR's owner and mode, when the first file is. Names that mfs_overlay_takes() not are -EROFS, -ENOENT to a lookup.
  */
 
 /* -ENOENT; -ELOOP: the name is a symbolic link's; -EACCES: something else that is no regular file. Each success

@@ -190,6 +190,10 @@ static uint64_t group_size(const struct mfs_parquet_view *v, const struct group 
 
 /* ---- files ---- */
 
+/* pyarrow reads so much of a file's end at once to find its footer (kDefaultFooterReadSize in Arrow's
+ * cpp/src/parquet/file_reader.cc): rows that cannot be read must not lie there. */
+#define FOOTER_READ (64u << 10)
+
 /* Bytes of a footer whose numbers are as large as they can be. */
 static int footer_size(const struct mfs_parquet_view *v, size_t groups, uint64_t *ret,
 		       struct mfs_error *err)
@@ -232,6 +236,8 @@ static int add_file(struct mfs_parquet_view *v, size_t first, size_t end, uint64
 		v->file_room = room;
 	}
 	rc = footer_size(v, end - first, &f.footer_room, err);
+	if (v->rows->bad_count)
+		f.footer_room = mfs_max_u64(f.footer_room, FOOTER_READ);
 	f.size = size + f.footer_room;
 	if (!rc)
 		v->files[v->file_count++] = f;
@@ -350,7 +356,8 @@ static int read_footer(struct parquet_file *f, uint64_t off, uint8_t *buf, size_
 		buf += n;
 		len -= n;
 	}
-	memcpy(buf, b->data + (off - before), len);
+	if (len)
+		memcpy(buf, b->data + (off - before), len);
 	return 0;
 }
 

@@ -1,10 +1,11 @@
 #!/bin/bash
 # make bench: what reading through the mount costs, against a native copy of the same bytes on the same
 # file system in the same run. BENCH_GIB (2): size of the model; BENCH_RUNS (3): the median of so many;
-# BENCH_DIR: where (TMPDIR); BENCH_ONLY=layouts: Megatron views alone. Goals are those of two cores;
-# ratios, not speeds, are what counts.
+# BENCH_DIR: where (TMPDIR); BENCH_ONLY=layouts: Megatron views alone; BENCH_ONLY=data: datasets alone
+# (data.sh). Goals are those of two cores; ratios, not speeds, are what counts.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
+. tests/bench/lib.sh
 
 mcorefs=$PWD/${O:-build}/mcorefs
 bin=$PWD/${O:-build}/obj/tests/bench
@@ -12,11 +13,6 @@ gib=${BENCH_GIB:-2}
 runs=${BENCH_RUNS:-3}
 base=${BENCH_DIR:-${TMPDIR:-/tmp}}
 results=${O:-build}/bench.txt
-
-die() {
-	echo "bench: $*" >&2
-	exit 1
-}
 
 command -v python3 >/dev/null || die "python3 is needed to make the checkpoints"
 [ -c /dev/fuse ] || die "there is no /dev/fuse"
@@ -26,11 +22,6 @@ need=$(awk -v g="$gib" 'BEGIN { print int(g * 3) + 2 }')
 work=$(mktemp -d "$base/mcorefs-bench-XXXXXX") || exit 1
 mnt=$work/mnt
 mkdir "$mnt" "$work/null"
-
-unmount() {
-	mountpoint -q "$1" || return 0
-	if [ "$(id -u)" = 0 ]; then umount "$1"; else fusermount3 -u "$1"; fi
-}
 
 queue=''
 read_ahead=''
@@ -46,29 +37,6 @@ clean_up() {
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
-
-row() {
-	printf '%-50s %9s %9s %7s  %s\n' "$@" | tee -a "$results"
-}
-
-median() {
-	sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
-}
-
-# speed OPTION... FILE...: median GB/s of bench_read
-speed() {
-	for ((i = 0; i < runs; i++)); do
-		"$bin/bench_read" "$@" || die "bench_read $*"
-	done | awk '{ print $1 / $2 / 1e9 }' | median
-}
-
-ratio() {
-	awk -v a="$1" -v b="$2" 'BEGIN { printf "%.2f", (b ? a / b : 0) }'
-}
-
-two() {
-	awk -v v="$1" 'BEGIN { printf "%.2f", v }'
-}
 
 # compare CASE GOAL OPTION...: over the files of the mount (cached pages dropped) and of the copy
 compare() {
@@ -203,11 +171,6 @@ second_touch() {
 	row "$1: second touch, copy out of an mmap" "$(two "$ours")" "$(two "$native")" "$(ratio "$ours" "$native")" ">= 0.97"
 }
 
-drop_caches() {
-	sync
-	echo 3 2>/dev/null >/proc/sys/vm/drop_caches
-}
-
 # The disk that holds the work directory, where its read-ahead can be set.
 queue_of() {
 	local dev
@@ -271,14 +234,6 @@ faults() {
 	row "page faults, 8 processes: median and p99 us" "$eight" "" "$(ratio "${eight#* }" "${one#* }")" "p99 <= 2 times one"
 }
 
-seconds() {
-	local start end
-	start=$(date +%s.%N)
-	"$@" >/dev/null || die "$*"
-	end=$(date +%s.%N)
-	awk -v a="$start" -v b="$end" 'BEGIN { printf "%.3f", b - a }'
-}
-
 mount_and_list() {
 	"$mcorefs" "$1" "$mnt" && ls -lL "$mnt/latest/hf"
 }
@@ -312,6 +267,10 @@ make_checkpoint() {
 	echo "$(nproc) cores, $(awk -F': ' '/model name/ { print $2; exit }' /proc/cpuinfo), kernel $(uname -r), $gib GiB, median of $runs"
 	echo
 } | tee -a "$results"
+if [ "${BENCH_ONLY:-}" = data ]; then
+	tests/bench/data.sh
+	exit
+fi
 row "case" "ours GB/s" "native" "ratio" "goal"
 null_ceiling
 
@@ -345,5 +304,6 @@ unmount "$mnt"
 rm -rf "$work/source" "$work/native"
 
 mount_times
+tests/bench/data.sh
 echo
 echo "written to $results"

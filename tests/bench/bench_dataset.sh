@@ -1,7 +1,7 @@
 #!/bin/bash
 # Index build and blends against megatron-core's own, in the same run, one thread each (and all for ours).
 #
-#   tests/bench/bench_dataset.sh                     BENCH_DOCUMENTS=100000000 BENCH_RUNS=3 BENCH_DIR=/tmp
+#   tests/bench/bench_dataset.sh      BENCH_DOCUMENTS=100000000 BENCH_RUNS=3 BENCH_BLENDS="2 8 64 300 1000" BENCH_DIR=/tmp
 #
 # MCOREFS_PYTHON: an interpreter with megatron-core (tests/interop/run.sh makes one). Of runs the best counts, of both.
 # The first line of each pair of numbers is ours. 1e8 documents need 2 GB of disk and 6 GB of memory.
@@ -43,7 +43,7 @@ row "indices of $documents documents, all threads (s)" \
 	"$(best 1 "$bench" index "$work/data" 4096 0 "$(nproc)")" "$(best 1 megatron index "$work/data" 4096 0)" s
 row "shuffle of 100000000" "$(best 1 "$bench" shuffle 100000000)" 0 ns
 row "where a random sample lies" "$(best 1 "$bench" sample "$work/data" 4096 0 300000)" 0 ns
-for n in 2 8 64 300 1000; do
+for n in ${BENCH_BLENDS:-2 8 64 300 1000}; do
 	for kind in real integer; do
 		mapfile -t w < <(weights "$n" "$kind")
 		row "blend of $n, $kind weights" "$(best 1 "$bench" blend 400000 "${w[@]}")" "$(best 1 megatron blend 400000 "${w[@]}")" ns

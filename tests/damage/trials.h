@@ -8,7 +8,7 @@
 #define MFS_TESTS_DAMAGE_TRIALS_H
 
 #ifndef _GNU_SOURCE
-#error "define _GNU_SOURCE before the first include"
+#define _GNU_SOURCE
 #endif
 
 #include <errno.h>
@@ -80,7 +80,7 @@ static void die(const char *what)
 
 /* ---- the copy ---- */
 
-static void make_copy_dir(void)
+static inline void make_copy_dir(void)
 {
 	const char *base = access("/dev/shm", W_OK) ? getenv("TMPDIR") : "/dev/shm";
 
@@ -320,7 +320,7 @@ static unsigned run_all(unsigned count, subject *read)
 }
 
 /* All trials of what add_source() and its like have been given. Prints what failed and a summary; the exit status. */
-static int run_damage(const char *name, unsigned changes, subject *read)
+static inline int run_damage(const char *name, unsigned changes, subject *read)
 {
 	struct mfs_error err = {0};
 	unsigned count = 0, failed;

@@ -64,7 +64,8 @@ def accepted():
         save("corpus", f"ok-{item}", written(ids(item)))
     save("corpus", "ok-large-list", written(ids(pa.int64(), make=pa.large_list)))
     save("corpus", "ok-fixed-size-list", written(ids(rows=[[1, 2], [3, 4], [5, 6]], make=lambda t: pa.list_(t, 2))))
-    save("corpus", "ok-fixed-size-list-nulls", written(ids(rows=[[1, 2], None, None, [5, 6], None], make=lambda t: pa.list_(t, 2))))
+    save("corpus", "ok-fixed-size-list-nulls", written(ids(rows=[None, [1, 2], None, [5, 6], None], make=lambda t: pa.list_(t, 2))))
+    save("corpus", "ok-fixed-size-list-null-first", written(ids(rows=[None, [1, 2], [3, 4]], make=lambda t: pa.list_(t, 2))))
     save("corpus", "ok-several-batches", written(ids(), 2))
     save("corpus", "ok-no-batch", written(ids(rows=[])))
     save("corpus", "ok-empty-batch", written({"input_ids": pa.array([], pa.list_(pa.int32()))}, new=written_one_batch))
@@ -151,6 +152,7 @@ def metadata(good):
         save("reject", f"offsets-{name}", patched(good, OFFSETS, struct.pack("<6i", *offsets)))
     nulls = written(ids(rows=[[1], None, [3]]))
     save("reject", "nulls-other-than-said", patched(nulls, b"\x05\0\0\0\0\0\0\0" + struct.pack("<4i", 0, 1, 1, 2), b"\x07\0\0\0\0\0\0\0" + struct.pack("<4i", 0, 1, 1, 2)))
+    save("reject", "nulls-offsets-outside", patched(nulls, struct.pack("<4i", 0, 1, 1, 2), struct.pack("<4i", 0, 1, 1, 3)))
     save("reject", "nulls-offsets-descend", patched(nulls, struct.pack("<4i", 0, 1, 1, 2), struct.pack("<4i", 0, 2, 1, 2)))
 
 
@@ -172,6 +174,10 @@ def kinds():
     save("reject", "no-column", written({}))
     save("reject", "item-null", written(ids(rows=[[1, None]])))
     save("reject", "index-null", written({"indices": pa.array([1, None])}))
+    long = pa.array(["a string of more than twelve bytes"], pa.string_view())
+    views = written({"one": long, "other": long, **ids(rows=[[1]])})
+    save("reject", "views-without-counts", patched(views, struct.pack("<I2q", 2, 1, 1), struct.pack("<I2q", 1, 1, 1)))
+    save("reject", "views-with-too-many", patched(views, struct.pack("<I2q", 2, 1, 1), struct.pack("<I2q", 2, 1, 2**40)))
     deep = pa.int32()
     for _ in range(70):
         deep = pa.list_(deep)

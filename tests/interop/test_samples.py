@@ -5,12 +5,14 @@ fixtures' runs have read is in no file, but in their logs: the loss of a step's 
 """
 import contextlib
 import csv
+import errno
 import importlib.util
 import io
 import json
 import os
 import pathlib
 import random
+import shutil
 import struct
 import subprocess
 import sys
@@ -225,6 +227,64 @@ def test_older_megatron(version, corpora, tmp_path):
             options = {} if name != "blend" else options_of(job)
             with shown(corpora, [f"data/{name}/samples/{spec_of(job, split)}"], megatron=version, **options) as (directory,):
                 compare_view(directory, theirs, split, f"{version}: {directory}")
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "int64"])
+def test_of_an_hf_dataset(dtype, corpora, megatron, tmp_path):
+    """The same documents, saved by `datasets`, give the samples that Megatron draws from the .bin."""
+    job, raw = PLAIN[4], (corpora / "empty_document.idx").read_bytes()
+    n, = struct.unpack_from("<Q", raw, 18)
+    ends = numpy.cumsum(numpy.frombuffer(raw, numpy.int32, n, 34))
+    rows = numpy.split(numpy.fromfile(corpora / "empty_document.bin", numpy.int32), ends[:-1])
+    features = datasets.Features({"input_ids": datasets.Sequence(datasets.Value(dtype))})
+    datasets.Dataset.from_dict({"input_ids": [row.tolist() for row in rows]}, features=features).save_to_disk(tmp_path / "saved")
+    with shown(tmp_path / "saved", [f"data/saved/samples/{spec_of(job, split)}" for split in SPLITS]) as directories:
+        for directory, split in zip(directories, SPLITS):
+            compare_view(directory, megatron(job), split, directory.name)
+    tokens = step(tmp_path / "saved", 5, "--split", job["split"], "--seq-length", job["seq_length"], "--seed", job["seed"], "--train-samples",
+                  job["samples"][0], "--global-batch-size", 10)
+    assert numpy.array_equal(tokens, megatron(job)["train"][40:50])
+
+
+def pages(path):
+    """The bytes of a file, zeros for pages that cannot be read; and how many those are."""
+    with open(path, "rb", buffering=0) as f:
+        found, bad = bytearray(os.fstat(f.fileno()).st_size), 0
+        for at in range(0, len(found), 4096):
+            try:
+                page = os.pread(f.fileno(), 4096, at)
+                found[at:at + len(page)] = page
+            except OSError as e:
+                assert e.errno == errno.EIO
+                bad += 1
+    return bytes(found), bad
+
+
+@pytest.mark.parametrize("name", ["even_document", "blend"])
+def test_short_bin(name, corpora, megatron, tmp_path, needs_mount):
+    """A .bin that lacks its last documents: samples that need them cannot be read, all others are as they were."""
+    import pyarrow
+    job, missing = {"even_document": PLAIN[1], "blend": BLENDS[0]}[name], 145
+    for kind in ("bin", "idx"):
+        for corpus in ("even_document", "long_document"):
+            shutil.copy(corpora / f"{corpus}.{kind}", tmp_path)
+    raw = (corpora / "even_document.idx").read_bytes()
+    n, = struct.unpack_from("<Q", raw, 18)
+    os.truncate(tmp_path / "even_document.bin", int(numpy.frombuffer(raw, numpy.int64, n, 34 + 4 * n)[missing]))
+    options = options_of(job) if name == "blend" else {}
+    words = options_of(job)["data_path"]
+    whole = lines(corpora, "--step", 1, "--data-path", words, "--split", "1", "--seq-length", job["seq_length"], "--seed", job["seed"],
+                  "--train-samples", 500, "--global-batch-size", 500)
+    lost = [any(line["dataset"] == "even_document" and piece["sequence"] >= missing for piece in line["pieces"]) for line in whole]
+    assert 10 < sum(lost) < 400
+    with shown(tmp_path, [f"data/{name}/samples/train-s{job['seq_length']}-n500" + f"-seed{job['seed']}" * (job["seed"] != 1234) + "-split1"],
+               **options) as (directory,):
+        found, bad = pages(directory / "data-00000-of-00001.arrow")
+    table = pyarrow.ipc.open_stream(found).read_all()
+    assert bad > 0 and table.num_rows >= 500
+    for i, line in enumerate(whole):
+        row = table["input_ids"][i].as_py()
+        assert row == (line["tokens"] if not lost[i] else [0] * len(row)), f"sample {i}, {'lost' if lost[i] else 'good'}"
 
 
 def test_at_random(corpora, megatron, needs_mount):

@@ -240,10 +240,10 @@ START_TEST(test_fixed_size_and_nulls)
 	unit_ok(mfs_arrow_array(a, &b, c, &array, &err), &err);
 	ck_assert_uint_eq(array.rows, 5);
 	ck_assert_uint_eq(array.nulls, 3);
-	ck_assert_uint_eq(bytes[array.validity], 1 | 1 << 3);
+	ck_assert_uint_eq(bytes[array.validity], 1 << 1 | 1 << 3);
 	ck_assert_uint_eq(array.items, 10);
 	ck_assert_uint_eq(array.item_nulls, 6);
-	ck_assert_uint_eq(mfs_le16(bytes + array.item_validity), 3 | 3 << 6);
+	ck_assert_uint_eq(mfs_le16(bytes + array.item_validity), 3 << 2 | 3 << 6);
 	ck_assert_uint_eq(mfs_le32(bytes + array.values + 4 * 7), 6);
 	mfs_arrow_free(a);
 	free(bytes);
@@ -352,6 +352,8 @@ static const struct {
 	{"two-schemas", -EINVAL, "is no record batch"},
 	{"buffer-overlap", -EINVAL, "record batch 0: buffers overlap"},
 	{"node-rows-of-the-column", -EINVAL, "another number of rows than the batch"},
+	{"views-without-counts", -EINVAL, "does not say how many buffers its views have"},
+	{"views-with-too-many", -EINVAL, "its views have more buffers than there are"},
 	{"nested-deep", -ENOTSUP, "nested too deep"},
 	{"text", -EINVAL, "not an Arrow stream or file"},
 	{"buffer-not-at-a-multiple-of-8", -EINVAL, "a buffer begins at no multiple of 8"},

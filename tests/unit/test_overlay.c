@@ -151,8 +151,24 @@ START_TEST(test_modes_do_not_depend_on_the_umask)
 	ck_assert_uint_eq(st.st_mode, S_IFREG | 0666);
 	ck_assert_uint_eq(st.st_uid, geteuid() ? geteuid() : 12345);
 	close(fd);
-	ck_assert_int_eq(stat(below("dir/tales"), &st), 0);
-	ck_assert_uint_eq(st.st_mode & 07777, 0700);
+	mfs_overlay_free(o);
+}
+END_TEST
+
+START_TEST(test_directories_are_like_the_one_above)
+{
+	struct mfs_overlay *o = open_overlay();
+	struct stat st;
+
+	umask(077);
+	ck_assert_int_eq(chmod(below("dir"), 01775), 0);
+	if (geteuid() == 0)
+		ck_assert_int_eq(chown(below("dir"), 12345, 54321), 0);
+	write_file(o, HF, "tmp1", "");
+	ck_assert_int_eq(stat(below("dir/tales/hf"), &st), 0);
+	ck_assert_uint_eq(st.st_mode & 07777, 01775);
+	ck_assert_uint_eq(st.st_uid, geteuid() ? geteuid() : 12345);
+	ck_assert_uint_eq(st.st_gid, geteuid() ? getegid() : 54321);
 	mfs_overlay_free(o);
 }
 END_TEST
@@ -445,6 +461,15 @@ static void fill(struct mfs_overlay *o, const char *name, int letter)
 	mfs_overlay_forget(o, f, 1);
 }
 
+static bool is_of_one_letter(const char *text)
+{
+	for (int i = 1; i < TEXT; i++) {
+		if (text[i] != text[0])
+			return false;
+	}
+	return true;
+}
+
 /* Whatever stands at a name is one writer's, whole. */
 static void check(struct mfs_overlay *o, const char *name)
 {
@@ -460,8 +485,7 @@ static void check(struct mfs_overlay *o, const char *name)
 	}
 	ck_assert_int_eq(mfs_overlay_file_open(o, f, O_RDONLY, &fd, &same), 0);
 	ck_assert_int_eq(read(fd, text, sizeof(text)), TEXT);
-	for (int i = 1; i < TEXT; i++)
-		ck_assert_int_eq(text[i], text[0]);
+	ck_assert(is_of_one_letter(text));
 	close(fd);
 	mfs_overlay_forget(o, f, 1);
 }
@@ -518,6 +542,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_forgotten_files_hold_nothing);
 
 	c = unit_case(s, "directories", test_listing);
+	tcase_add_test(c, test_directories_are_like_the_one_above);
 	tcase_add_test(c, test_opening);
 	tcase_add_test(c, test_attributes_of_a_directory);
 
