@@ -242,8 +242,37 @@ static int read_footer(struct mfs_arrow *a, struct mfs_error *err)
 	return a->footer_flat.bad ? bad_footer(a, err) : 0;
 }
 
-/* The stream inside of a file has the schema too, and its messages say their version (the footer that Arrow C++
- * writes says 5, whatever they are). */
+static bool same_columns(const struct mfs_arrow *a, const struct mfs_arrow *b)
+{
+	if (a->column_count != b->column_count || a->nodes != b->nodes || a->buffers != b->buffers)
+		return false;
+	for (uint32_t i = 0; i < a->column_count; i++) {
+		const struct mfs_arrow_column *c = &a->columns[i], *d = &b->columns[i];
+
+		if (strcmp(c->name, d->name) || c->type != d->type || c->item != d->item ||
+		    c->dtype != d->dtype || c->list_size != d->list_size ||
+		    c->dictionary != d->dictionary || c->node != d->node || c->buffer != d->buffer)
+			return false;
+	}
+	return true;
+}
+
+/* The schema is in the footer once more. */
+static int check_footer_schema(struct mfs_arrow *a, struct mfs_error *err)
+{
+	const struct mfs_flat_table root = mfs_flat_root(&a->footer_flat);
+	const struct mfs_flat_table schema = mfs_flat_table(&root, FOOTER_SCHEMA);
+	struct mfs_arrow other = {.src = a->src, .version = a->version};
+	int rc = mfs_arrow_read_schema(&other, &schema, err);
+
+	if (!rc && !same_columns(a, &other))
+		rc = mfs_fail(err, -EINVAL, "%s: it has two schemas, which are not the same",
+			      a->src.name);
+	mfs_arena_release(&other.arena);
+	return rc;
+}
+
+/* Messages say their version; the footer that Arrow C++ writes says 5, whatever they are. */
 static int open_file(struct mfs_arrow *a, struct mfs_error *err)
 {
 	int rc = read_footer(a, err);
@@ -251,7 +280,8 @@ static int open_file(struct mfs_arrow *a, struct mfs_error *err)
 	if (rc)
 		return rc;
 	a->at = sizeof(magic);
-	return read_first(a, err);
+	rc = read_first(a, err);
+	return rc ? rc : check_footer_schema(a, err);
 }
 
 int mfs_arrow_open(const struct mfs_source *src, struct mfs_arrow **ret, struct mfs_error *err)

@@ -38,7 +38,7 @@ int mfs_cache_spec_parse(const char *name, struct mfs_cache_spec *ret, struct mf
 /*
  * unique_identifiers of the tokenizer: a file that holds them as a JSON object; a description.txt; or a directory
  * with "*-description.txt" of an earlier run, which must agree. *ret is to be released. -ENODATA: the directory has
- * none that this version of Megatron would have written; -EINVAL: no such object, or there are two tokenizers.
+ * none that this version of Megatron would have written; -EINVAL: no such file or object, or there are two tokenizers.
  */
 int mfs_cache_tokenizer(const char *path, const struct mfs_dataset_rules *rules, json_t **ret,
 			struct mfs_error *err);

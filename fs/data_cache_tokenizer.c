@@ -193,6 +193,6 @@ int mfs_cache_tokenizer(const char *path, const struct mfs_dataset_rules *rules,
 	struct stat st;
 
 	if (stat(path, &st))
-		return mfs_fail(err, -errno, "tokenizer_id: %s: %s", path, strerror(errno));
+		return mfs_fail(err, -EINVAL, "tokenizer_id: %s: %s", path, strerror(errno));
 	return S_ISDIR(st.st_mode) ? of_directory(path, rules, ret, err) : of_file(path, ret, err);
 }

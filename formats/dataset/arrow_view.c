@@ -10,7 +10,7 @@
 
 #define MAX_TOKENS INT32_MAX  /* of a batch: its offsets are int32 */
 #define MAX_ROWS   (1u << 26) /* of a batch; more than that only empty rows can be */
-#define CHUNK	   512	      /* starts that are read at once */
+#define CHUNK	   4096	      /* starts that are read at once */
 
 struct batch {
 	uint64_t row, token; /* the first ones */

@@ -33,25 +33,31 @@ static int refuse_columns(const struct mfs_arrow *a, const struct mfs_arrow_part
 	return rc;
 }
 
-static const struct mfs_arrow_column *column_called(const struct mfs_arrow *a, const char *name)
+/* The columns of that name: one, if the file is sound. */
+static uint32_t columns_called(const struct mfs_arrow *a, const char *name,
+			       const struct mfs_arrow_column **ret)
 {
+	uint32_t found = 0;
+
 	for (uint32_t i = 0; i < mfs_arrow_column_count(a); i++)
-		if (!strcmp(mfs_arrow_column(a, i)->name, name))
-			return mfs_arrow_column(a, i);
-	return NULL;
+		if (!strcmp(mfs_arrow_column(a, i)->name, name)) {
+			*ret = mfs_arrow_column(a, i);
+			found++;
+		}
+	return found;
 }
 
 /* The column that config names, with the kind of values that it must have. */
 static int named_column(const struct mfs_arrow *a, const struct mfs_arrow_part *p, const char *name,
 			bool integers, const struct mfs_arrow_column **ret, struct mfs_error *err)
 {
-	const struct mfs_arrow_column *c = column_called(a, name);
-	char text[64];
+	const struct mfs_arrow_column *c = NULL;
+	const uint32_t found = columns_called(a, name, &c);
+	char text[64], why[160];
 
-	if (!c) {
-		char why[160];
-
-		snprintf(why, sizeof(why), "it has no column '%s'", name);
+	if (found != 1) {
+		snprintf(why, sizeof(why), "it has %s column '%s'", found ? "more than one" : "no",
+			 name);
 		return refuse_columns(a, p, why, err);
 	}
 	if (integers ? !mfs_arrow_is_int(c) : !mfs_arrow_is_int_list(c))
@@ -103,7 +109,7 @@ int mfs_arrow_choose_column(const struct mfs_arrow_part *p, const struct mfs_sou
 		return rc;
 	if (config->column)
 		rc = named_column(a, p, config->column, config->integers, &c, err);
-	else if (column_called(a, "input_ids"))
+	else if (columns_called(a, "input_ids", &c))
 		rc = named_column(a, p, "input_ids", false, &c, err);
 	else
 		rc = only_column(a, p, &c, err);

@@ -120,6 +120,7 @@ static int lengths_by_starts(const struct mfs_rows *rows, uint64_t first, uint64
 	return rc;
 }
 
+/* The rows are inside: that is not looked at again. */
 static int lengths_by_numbers(const struct mfs_rows *rows, uint64_t first, uint64_t count,
 			      int32_t *ret, struct mfs_error *err)
 {
@@ -127,7 +128,7 @@ static int lengths_by_numbers(const struct mfs_rows *rows, uint64_t first, uint6
 
 	for (uint64_t i = 0; i < count; i++)
 		numbers[i] = (int32_t)(first + i);
-	return mfs_rows_gather_lengths(rows, numbers, count, ret, err);
+	return rows->ops->gather_lengths(rows, numbers, count, ret, err);
 }
 
 /* Lengths of the rows [first, first+count). */

@@ -7,6 +7,8 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/elements.h"
 #include "formats/dataset/rows_files.h"
+#include "formats/indexed_dataset_i.h"
+#include "formats/io/fileset.h"
 
 #define CHUNK 1024 /* rows at once */
 
@@ -149,10 +151,44 @@ int mfs_idx_view_bin(const struct mfs_rows *rows, struct mfs_vfile **ret, struct
 
 /* ---- of an indexed dataset ---- */
 
+static bool meet(uint64_t off, uint64_t end, uint64_t at, uint64_t len)
+{
+	return off < at + len && at < end;
+}
+
+/* Whether a prefix has to do with bytes [off, end) of the merged .idx. */
+static bool is_part_of(const struct mfs_indexed_dataset *d, const struct mfs_idx_part *p,
+		       uint64_t off, uint64_t end)
+{
+	const uint64_t pointers = MFS_IDX_HEADER + 4 * d->info.sequences;
+	const uint64_t documents = pointers + 8 * d->info.sequences;
+	const uint64_t modes = documents + 8 * d->info.document_entries;
+
+	return meet(off, end, MFS_IDX_HEADER + 4 * p->first_sequence, 4 * p->sequences) ||
+	       meet(off, end, pointers + 8 * p->first_sequence, 8 * p->sequences) ||
+	       meet(off, end, documents + 8 * (p->first_entry + 1), 8 * (p->entries - 1)) ||
+	       meet(off, end, modes + p->first_sequence, p->multimodal ? p->sequences : 0);
+}
+
+/* Thousands of prefixes are merged at times: a read looks at those alone that it is made of. */
+static int check_parts(const struct mfs_indexed_dataset *d, uint64_t off, uint64_t len,
+		       struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < d->part_count && !rc; i++) {
+		const struct mfs_idx_part *p = &d->parts[i];
+
+		if (p->idx_set && is_part_of(d, p, off, off + len))
+			rc = mfs_fileset_check(p->idx_set, p->idx_file, err);
+	}
+	return rc;
+}
+
 static int read_merged(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)
 {
 	const struct mfs_indexed_dataset *d = object;
-	int rc = mfs_indexed_dataset_check(d, err);
+	int rc = check_parts(d, off, len, err);
 
 	return rc ? rc : mfs_indexed_dataset_idx_read(d, off, buf, len, err);
 }

@@ -6,6 +6,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/parquet_view_i.h"
+#include "formats/io/fileset.h"
 
 /* Files that are enough for readers in parallel, and bounds on one of them, in bytes. */
 #define ENOUGH_FILES 64
@@ -190,10 +191,6 @@ static uint64_t group_size(const struct mfs_parquet_view *v, const struct group 
 
 /* ---- files ---- */
 
-/* pyarrow reads so much of a file's end at once to find its footer (kDefaultFooterReadSize in Arrow's
- * cpp/src/parquet/file_reader.cc): rows that cannot be read must not lie there. */
-#define FOOTER_READ (64u << 10)
-
 /* Bytes of a footer whose numbers are as large as they can be. */
 static int footer_size(const struct mfs_parquet_view *v, size_t groups, uint64_t *ret,
 		       struct mfs_error *err)
@@ -236,8 +233,6 @@ static int add_file(struct mfs_parquet_view *v, size_t first, size_t end, uint64
 		v->file_room = room;
 	}
 	rc = footer_size(v, end - first, &f.footer_room, err);
-	if (v->rows->bad_count)
-		f.footer_room = mfs_max_u64(f.footer_room, FOOTER_READ);
 	f.size = size + f.footer_room;
 	if (!rc)
 		v->files[v->file_count++] = f;
@@ -356,8 +351,7 @@ static int read_footer(struct parquet_file *f, uint64_t off, uint8_t *buf, size_
 		buf += n;
 		len -= n;
 	}
-	if (len)
-		memcpy(buf, b->data + (off - before), len);
+	memcpy(buf, b->data + (off - before), len);
 	return 0;
 }
 
@@ -422,7 +416,54 @@ static int read_file(void *object, uint64_t off, void *buf, size_t len, struct m
 	return rc;
 }
 
-static const struct mfs_computed computed = {.read = read_file};
+/* ---- read-ahead ---- */
+
+/* Of so many runs of source files at once: more of them are small. */
+#define MAX_RUNS 64
+
+static void willneed_tokens(const struct mfs_rows *rows, uint64_t first, uint64_t count)
+{
+	struct mfs_bin_extent run;
+
+	for (unsigned n = 0; count && n < MAX_RUNS; n++) {
+		uint64_t tokens;
+
+		if (mfs_rows_extent(rows, first, count, &run, NULL))
+			return;
+		mfs_fileset_willneed(run.set, run.file, run.offset, run.len);
+		tokens = run.len / rows->token_size;
+		first += tokens;
+		count -= tokens;
+	}
+}
+
+/* Tokens before a byte of a group's first column chunk, about: as if no row were empty. */
+static uint64_t tokens_before(const struct mfs_parquet_view *v, const struct group *g, uint64_t at)
+{
+	const struct column *c = v->columns;
+	const uint64_t page = at / c->full, inside = at % c->full / c->width;
+
+	return mfs_min_u64(g->tokens, page * v->config.page + mfs_min_u64(inside, v->config.page));
+}
+
+static void willneed_file(void *object, uint64_t off, uint64_t len)
+{
+	const struct parquet_file *f = object;
+	const uint64_t end = mfs_min_u64(off + len, f->size - f->footer_room);
+
+	off = mfs_max_u64(off, MFS_PARQUET_ALIGN);
+	while (off < end) {
+		const struct group *g = group_at(f, off);
+		const uint64_t next = g->offset + group_size(f->view, g);
+		const uint64_t first = tokens_before(f->view, g, off - g->offset);
+		const uint64_t last = tokens_before(f->view, g, mfs_min_u64(end, next) - g->offset);
+
+		willneed_tokens(f->view->rows, g->token + first, last - first);
+		off = next;
+	}
+}
+
+static const struct mfs_computed computed = {.read = read_file, .willneed = willneed_file};
 
 /* ---- the view ---- */
 

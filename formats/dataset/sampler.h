@@ -21,11 +21,12 @@ enum mfs_sampler_type { MFS_SAMPLER_SINGLE, MFS_SAMPLER_CYCLIC };
 
 struct mfs_sampler_config {
 	enum mfs_sampler_type type;
-	uint64_t total;		/* samples there are */
-	uint32_t micro_batch;	/* B */
-	uint32_t ranks;		/* D */
-	bool no_sharding;	/* --no-data-sharding */
-	uint64_t consumed;	/* samples of all ranks before the sampler began: 0, or where a run was resumed */
+	uint64_t total;	      /* samples there are */
+	uint32_t micro_batch; /* B */
+	uint32_t ranks;	      /* D */
+	bool no_sharding;     /* --no-data-sharding */
+	uint64_t
+		consumed; /* samples of all ranks before the sampler began: 0, or where a run was resumed */
 };
 
 struct mfs_sampler;

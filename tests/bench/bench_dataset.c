@@ -7,7 +7,7 @@
  *   index PREFIX S SAMPLES THREADS   seconds of the three indices (SAMPLES 0: one epoch), seconds of CPU
  *   shuffle COUNT                    nanoseconds per element
  *   sample PREFIX S SAMPLES READS    nanoseconds to find the pieces of a random sample
- *   read PREFIX S SAMPLES MIB        of MiB read one after the other: GB/s of tokens, system calls are what strace counts
+ *   read PREFIX S SAMPLES MIB        nanoseconds of CPU per token of samples, read in order, 1 MiB at a time
  *   blend SIZE WEIGHT...             nanoseconds per sample
  */
 #define _GNU_SOURCE
@@ -242,16 +242,17 @@ static void do_read(char **a)
 				    .rules = mfs_dataset_rules_default()};
 	struct mfs_samples *s;
 	void *buf = malloc(MIB);
-	uint64_t at = 0;
+	uint64_t at = 0, tokens;
 	double start;
 
 	check(mfs_samples_new(&run, MFS_TRAIN, the_rows, data, &s, &err));
 	check(mfs_rows_samples(s, "bench", 0, &rows, &err));
 	check(mfs_samples_build(s, NULL, 0, 0, &err));
-	start = now();
-	for (uint64_t i = 0; i < mib; i++, at += MIB / 4)
-		check(mfs_rows_read(rows, at % (rows->tokens - MIB / 4), MIB / 4, buf, &err));
-	printf("%.2f\n", 1e-9 * (double)mib * MIB / (now() - start));
+	tokens = MIB / rows->token_size;
+	start = cpu();
+	for (uint64_t i = 0; i < mib; i++, at += tokens)
+		check(mfs_rows_read(rows, at % (rows->tokens - tokens), tokens, buf, &err));
+	printf("%.3f\n", 1e9 * (cpu() - start) / (double)(mib * tokens));
 	mfs_rows_free(rows);
 	mfs_samples_free(s);
 	mfs_rows_free(data);

@@ -43,6 +43,9 @@ row "indices of $documents documents, all threads (s)" \
 	"$(best 1 "$bench" index "$work/data" 4096 0 "$(nproc)")" "$(best 1 megatron index "$work/data" 4096 0)" s
 row "shuffle of 100000000" "$(best 1 "$bench" shuffle 100000000)" 0 ns
 row "where a random sample lies" "$(best 1 "$bench" sample "$work/data" 4096 0 300000)" 0 ns
+"$bench" make "$work/small" 100000
+cat "$work/small.bin" >/dev/null
+row "samples in order, 1 MiB a read (CPU, per token)" "$(best 1 "$bench" read "$work/small" 4096 0 2000)" 0 ns
 for n in ${BENCH_BLENDS:-2 8 64 300 1000}; do
 	for kind in real integer; do
 		mapfile -t w < <(weights "$n" "$kind")

@@ -171,6 +171,8 @@ def kinds():
     save("reject", "list-view", written({"input_ids": pa.array([[1]], pa.list_view(pa.int32()))}))
     save("reject", "fixed-size-of-0", written({"input_ids": pa.array([[], []], pa.list_(pa.int32(), 0))}))
     save("reject", "two-that-could-be", written({"a": pa.array([[1]]), "b": pa.array([[1]])}))
+    both = written({"input_ids": pa.array([[1]]), "input_idz": pa.array([[1]])})
+    save("reject", "two-of-one-name", patched(both, b"input_idz", b"input_ids"))
     save("reject", "no-column", written({}))
     save("reject", "item-null", written(ids(rows=[[1, None]])))
     save("reject", "index-null", written({"indices": pa.array([1, None])}))
@@ -200,6 +202,8 @@ def files():
     save("reject", "file-block-in-the-footer", good[:block] + struct.pack("<q", len(good)) + good[block + 8:])
     save("reject", "file-block-at-the-schema", good[:block] + struct.pack("<q", 8) + good[block + 8:])
     save("reject", "file-block-left-out", good[:block - 4] + struct.pack("<i", 2) + good[block:])
+    name = good.rindex(b"input_ids", footer)
+    save("reject", "file-two-schemas", good[:name] + b"input_idx" + good[name + 9:])
     save("reject", "file-lz4", written(ids(), new=pa.ipc.new_file, compression="lz4"))
 
 

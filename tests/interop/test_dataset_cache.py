@@ -121,13 +121,14 @@ print(sum(dataset.map(lambda row: {"total": sum(row[column])})[:]["total"]))
 """
 
 
+@pytest.mark.parametrize("python", [""], indirect=True, ids=["main"])
 def test_other_rows_of_the_same_files(start, tmp_path):
     """What was computed of one column, or without the token behind each row, is not found for another."""
     cache, source, point = tmp_path / "cache", tmp_path / "both", tmp_path / "mount"
     point.mkdir()
     result(start("-c", SAVE, source))
-    for values, total in [({"column": "input_ids"}, 6), ({"column": "labels"}, 60), ({"column": "labels", "append_eod": 5}, 70),
-                          ({"column": "labels", "append_eod": 6}, 72)] * 2:
+    for values, total in [({"column": "labels"}, 60), ({"column": "labels", "append_eod": 5}, 70), ({"column": "labels", "append_eod": 6}, 72),
+                          ({"column": "input_ids", "append_eod": 6}, 18), ({"column": "labels", "append_eod": 5}, 70)]:
         done = program.run(source, point, *program.options({**values, "dataset_cache": cache}))
         assert done.returncode == 0, done.stderr
         try:

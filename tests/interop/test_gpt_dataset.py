@@ -17,7 +17,7 @@ ROOT = HERE.parent.parent
 SECONDS = 900
 TIMES = int(os.environ.get("MCOREFS_DATASET_CASES", "0"))
 
-pytestmark = pytest.mark.skipif(not TIMES, reason="takes minutes, and no view uses the library yet: MCOREFS_DATASET_CASES=1 runs it")
+pytestmark = pytest.mark.skipif(not TIMES, reason="takes minutes: MCOREFS_DATASET_CASES=1 runs it")
 
 CASES = {"gpt": 400, "blend": 80, "exhaustive": 60, "sizes": 400, "arguments": 1000, "splits": 600, "shuffle": 100, "files": 40, "samples": 8}
 OLDER = {"0.10.0": ["gpt", "blend", "sizes"], "0.12.3": ["sizes"], "0.14.0": ["gpt"]}

@@ -144,6 +144,7 @@ static inline void fake_check_preads(struct mfs_vfile *f, const uint8_t *want, u
 		const uint64_t most = i % 3 ? 1 + (uint64_t)rand() % 100 : size;
 		const uint64_t n = most < size - off ? most : size - off;
 
+		mfs_vfile_willneed(f, off, n);
 		unit_ok(mfs_vfile_pread(f, off, got, n, &len, err), err);
 		ck_assert_uint_eq(len, n);
 		ck_assert_mem_eq(got, want + off, n);

@@ -360,6 +360,7 @@ static const struct {
 	{"batch-called-a-dictionary", -EINVAL, "is no dictionary, as it says"},
 	{"file-block-left-out", -EINVAL, "more record batches than its footer says"},
 	{"file-block-elsewhere", -EINVAL, "record batch 0 is not where its footer says"},
+	{"file-two-schemas", -EINVAL, "two schemas, which are not the same"},
 	{"file-cut", -EINVAL, "its footer is damaged"},
 };
 

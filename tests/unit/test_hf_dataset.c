@@ -430,6 +430,7 @@ static const struct {
 	{"text-called-input-ids", -ENOTSUP,
 	 "column 'input_ids' is string, expected lists of token ids: text must be"},
 	{"two-that-could-be", -ENODATA, "name it; its columns are a: list<int64>, b: list<int64>"},
+	{"two-of-one-name", -ENODATA, "it has more than one column 'input_ids'"},
 	{"dictionary", -ENOTSUP, "is string, dictionary-encoded"},
 	{"item-null", -ENOTSUP, "one of the tokens is null"},
 	{"offsets-last-outside", -EINVAL,

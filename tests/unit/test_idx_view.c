@@ -198,12 +198,12 @@ START_TEST(test_gaps)
 }
 END_TEST
 
-/* An .idx that is no longer the one that was opened is not shown any more. */
+/* An .idx that is no longer the one that was opened is not shown any more; others beside it are. */
 START_TEST(test_changed)
 {
 	static const int32_t lengths[] = {3, 2};
-	struct prefix p = {0};
-	const char *path = p.path;
+	struct prefix p = {0}, steady = {0};
+	const char *path[] = {p.path, steady.path};
 	struct mfs_indexed_dataset *d;
 	struct mfs_vfile *idx, *bin;
 	char byte, file[600];
@@ -211,13 +211,25 @@ START_TEST(test_changed)
 
 	write_prefix(&p, "changed",
 		     &(struct fake_idx){.sequences = 2, .code = 8, .lengths = lengths}, 0);
-	unit_ok(mfs_indexed_dataset_open(&path, 1, &d, &err), &err);
+	write_prefix(&steady, "steady",
+		     &(struct fake_idx){.sequences = 2, .code = 8, .lengths = lengths}, 0);
+	unit_ok(mfs_indexed_dataset_open(path, 2, &d, &err), &err);
 	unit_ok(mfs_idx_view_merged_idx(d, &idx, &err), &err);
 	unit_ok(mfs_idx_view_merged_bin(d, &bin, &err), &err);
 	unit_ok(mfs_vfile_pread(idx, 40, &byte, 1, &len, &err), &err);
 	snprintf(file, sizeof(file), "%s.idx", p.path);
 	ck_assert_int_eq(truncate(file, 20), 0);
-	unit_fails(mfs_vfile_pread(idx, 40, &byte, 1, &len, &err), &err, -ESTALE, "changed.idx");
+	/* Four sequences: lengths at 34, pointers at 50, five document entries at 82. */
+	for (uint64_t off = 0; off < mfs_vfile_size(idx); off++) {
+		const bool of_changed = (off >= 34 && off < 42) || (off >= 50 && off < 66) ||
+					(off >= 90 && off < 106);
+
+		if (of_changed)
+			unit_fails(mfs_vfile_pread(idx, off, &byte, 1, &len, &err), &err, -ESTALE,
+				   "changed.idx");
+		else
+			unit_ok(mfs_vfile_pread(idx, off, &byte, 1, &len, &err), &err);
+	}
 	snprintf(file, sizeof(file), "%s.bin", p.path);
 	ck_assert_int_eq(unlink(file), 0);
 	unit_fails(mfs_vfile_pread(bin, 0, &byte, 1, &len, &err), &err, -ESTALE, "changed.bin");
@@ -225,6 +237,7 @@ START_TEST(test_changed)
 	mfs_vfile_free(bin);
 	mfs_indexed_dataset_free(d);
 	mfs_buf_release(&p.bin);
+	mfs_buf_release(&steady.bin);
 }
 END_TEST
 

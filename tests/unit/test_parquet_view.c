@@ -9,6 +9,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/parquet_view.h"
+#include "formats/dataset/rows_indexed.h"
 #include "tests/unit/fake_rows.h"
 
 static struct mfs_error err;
@@ -474,14 +475,15 @@ static uint64_t check_bytes(const uint8_t *bytes, uint64_t size, const struct fa
 	return row;
 }
 
-/* All files of a view hold all rows, and any read of them is a part of the whole. Returns how many there are. */
-static uint32_t check_view(const struct fake_rows *r, const struct mfs_parquet_config *config)
+/* All files of a view hold the rows of r, and any read of them is a part of the whole. Returns how many there are. */
+static uint32_t check_view_of(const struct mfs_rows *rows, const struct fake_rows *r,
+			      const struct mfs_parquet_config *config)
 {
 	struct mfs_parquet_view *v;
 	uint64_t row = 0;
 	uint32_t files;
 
-	unit_ok(mfs_parquet_view_new(&r->rows, config, &v, &err), &err);
+	unit_ok(mfs_parquet_view_new(rows, config, &v, &err), &err);
 	files = mfs_parquet_view_files(v);
 	for (uint32_t i = 0; i < files; i++) {
 		struct mfs_vfile *f;
@@ -497,6 +499,11 @@ static uint32_t check_view(const struct fake_rows *r, const struct mfs_parquet_c
 	ck_assert_uint_eq(row, r->rows.rows);
 	mfs_parquet_view_free(v);
 	return files;
+}
+
+static uint32_t check_view(const struct fake_rows *r, const struct mfs_parquet_config *config)
+{
+	return check_view_of(&r->rows, r, config);
 }
 
 /* ---- cases ---- */
@@ -609,17 +616,49 @@ START_TEST(test_even_rows)
 	static const uint64_t sizes[] = {1, 64, 1000};
 	static uint64_t lengths[ROWS];
 
-	for (size_t s = 0; s < 3; s++) {
-		const struct mfs_parquet_config config = {.group = 5000, .page = 333};
+	for (size_t s = 0; s < 6; s++) {
+		/* Pages of few entries: what stands around them adds up. */
+		const struct mfs_parquet_config config = {.group = s % 2 ? 5000 : 0,
+							  .page = s % 2 ? 333 : 70};
+		const uint64_t size = sizes[s / 2];
 		struct fake_rows *r;
 
 		for (unsigned i = 0; i < ROWS; i++)
-			lengths[i] = sizes[s];
+			lengths[i] = size;
 		r = fake_rows_new(MFS_I32, lengths, ROWS);
-		r->rows.row_length = sizes[s];
+		r->rows.row_length = size;
 		check_view(r, &config);
 		mfs_rows_free(&r->rows);
 	}
+}
+END_TEST
+
+/* What Megatron wrote, whose .bin is mapped. */
+START_TEST(test_fixture)
+{
+	const char *prefix = unit_fixture("data/tales_text_document");
+	const struct mfs_parquet_config config = {.group = 20000, .page = 1000};
+	size_t bin_len, idx_len;
+	uint8_t *bin = unit_slurp(unit_fixture("data/tales_text_document.bin"), &bin_len);
+	uint8_t *idx = unit_slurp(unit_fixture("data/tales_text_document.idx"), &idx_len);
+	uint64_t lengths[240];
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *rows;
+	struct fake_rows *r;
+
+	for (unsigned i = 0; i < 240; i++)
+		lengths[i] = mfs_le32(idx + 34 + 4 * i);
+	r = fake_rows_new(MFS_U16, lengths, 240);
+	ck_assert_uint_eq(r->rows.tokens * 2, bin_len);
+	memcpy(r->tokens, bin, bin_len);
+	unit_ok(mfs_indexed_dataset_open(&prefix, 1, &d, &err), &err);
+	unit_ok(mfs_rows_indexed(d, &rows, &err), &err);
+	check_view_of(rows, r, &config);
+	mfs_rows_free(rows);
+	mfs_indexed_dataset_free(d);
+	mfs_rows_free(&r->rows);
+	free(bin);
+	free(idx);
 }
 END_TEST
 
@@ -859,6 +898,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_large);
 	tcase_add_test(c, test_long_row);
 	tcase_add_test(c, test_even_rows);
+	tcase_add_test(c, test_fixture);
 	tcase_add_test(c, test_no_rows);
 	c = unit_case(s, "failures", test_bad_rows);
 	tcase_add_test(c, test_refused);

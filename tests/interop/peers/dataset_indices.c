@@ -346,17 +346,17 @@ static int copy_sequences(const struct mfs_indexed_dataset *d, struct mfs_indexe
 static int do_copy(char **w, size_t n, struct mfs_buf *out)
 {
 	const char *from = n == 3 ? w[1] : "";
+	struct mfs_indexed_writer_config config = {0};
 	struct mfs_indexed_dataset *d;
 	struct mfs_indexed_writer *writer;
-	uint64_t position;
 	int rc = mfs_indexed_dataset_open(&from, 1, &d, &err);
 
 	(void)out;
 	if (rc)
 		return rc;
-	rc = mfs_indexed_writer_open(w[2], mfs_indexed_dataset_info(d)->dtype,
-				     mfs_indexed_dataset_info(d)->multimodal, false, &writer,
-				     &position, &err);
+	config.dtype = mfs_indexed_dataset_info(d)->dtype;
+	config.multimodal = mfs_indexed_dataset_info(d)->multimodal;
+	rc = mfs_indexed_writer_open(w[2], &config, &writer, &err);
 	if (!rc) {
 		rc = copy_sequences(d, writer);
 		if (rc)
