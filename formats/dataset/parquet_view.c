@@ -12,6 +12,8 @@
 #define ENOUGH_FILES 64
 #define MIN_FILE     (1ull << 30)
 #define MAX_FILE     (8ull << 30)
+/* Readers take more than the footer from the end of a file at once: what cannot be read must not be in that. */
+#define FOOTER_APART (1u << 20)
 /* More rows or tokens are not laid out: offsets stay far below 2^63. */
 #define MAX_COUNT (1ull << 56)
 
@@ -160,7 +162,8 @@ static int cut_groups(struct mfs_parquet_view *v, struct mfs_error *err)
 	size_t bad = 0;
 
 	for (uint64_t row = 0; row < rows->rows; row = end, start = after) {
-		int rc = group_end(v, row, start, next_change(rows, &bad, row), &end, err);
+		const uint64_t change = next_change(rows, &bad, row);
+		int rc = group_end(v, row, start, change, &end, err);
 
 		if (!rc)
 			rc = mfs_rows_start(rows, end, &after, err);
@@ -172,7 +175,9 @@ static int cut_groups(struct mfs_parquet_view *v, struct mfs_error *err)
 				       &(struct group){.first = row,
 						       .end = end,
 						       .token = start,
-						       .tokens = after - start},
+						       .tokens = after - start,
+						       .bad = bad < rows->bad_count &&
+							      change == rows->bad[bad].end},
 				       err);
 		if (rc)
 			return rc;
@@ -233,6 +238,8 @@ static int add_file(struct mfs_parquet_view *v, size_t first, size_t end, uint64
 		v->file_room = room;
 	}
 	rc = footer_size(v, end - first, &f.footer_room, err);
+	if (first < end && v->groups[end - 1].bad)
+		f.footer_room += FOOTER_APART;
 	f.size = size + f.footer_room;
 	if (!rc)
 		v->files[v->file_count++] = f;
@@ -362,7 +369,7 @@ static size_t read_magic(uint64_t off, uint8_t *buf, size_t len)
 
 	memset(buf, 0, n);
 	if (off < magic)
-		memcpy(buf, MFS_PARQUET_MAGIC + off, mfs_min_u64(n, magic - off));
+		memcpy(buf, &MFS_PARQUET_MAGIC[off], mfs_min_u64(n, magic - off));
 	return n;
 }
 

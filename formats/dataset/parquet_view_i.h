@@ -36,6 +36,7 @@ struct group {
 	uint64_t first, end;		     /* rows */
 	uint64_t token, tokens;		     /* before it, in it */
 	uint64_t offset;		     /* in its file */
+	bool bad;			     /* its rows cannot be read */
 	_Atomic(struct group_index *) index; /* NULL until it is first needed */
 };
 

@@ -358,6 +358,8 @@ static void check_values(const struct mfs_rows *r, struct buffers *b, uint64_t r
 	}
 }
 
+static uint64_t largest; /* bytes of tokens in a batch of several rows, of those checked */
+
 /* A batch that begins at row *row; moves it behind. */
 static void check_batch(const struct mfs_rows *r, const struct message *m, uint64_t *row)
 {
@@ -388,6 +390,8 @@ static void check_batch(const struct mfs_rows *r, const struct message *m, uint6
 	}
 	check_values(r, &b, *row, rows);
 	ck_assert_uint_eq(b.next, b.count);
+	if (rows > 1 && fake_start(f, *row + rows) - token > largest / r->token_size)
+		largest = (fake_start(f, *row + rows) - token) * r->token_size;
 	*row += rows;
 }
 
@@ -600,6 +604,31 @@ START_TEST(test_many_rows)
 	ck_assert_uint_eq(mfs_le32(bytes + sizeof(bytes) - 8), 0xffffffff);
 	mfs_vfile_free(file);
 	mfs_arrow_view_free(v);
+}
+END_TEST
+
+/* Where rows are much longer, or shorter, than those before. */
+START_TEST(test_uneven_rows)
+{
+	for (unsigned k = 0; k < 2; k++) {
+		struct fake_rows f;
+		struct mfs_arrow_view *v;
+
+		do {
+			random_rows(&f);
+		} while (f.rows.rows < 1000 && (mfs_rows_free(&f.rows), 1));
+		for (uint64_t i = 0; i < f.rows.rows; i++)
+			f.starts[i + 1] =
+				f.starts[i] + (i > 600 * k && i < 600 + 600 * k ? 2 : 300);
+		f.rows.tokens = f.starts[f.rows.rows];
+		v = open_view(&f.rows, 20000 * f.rows.token_size, 0);
+		largest = 0;
+		check_view(&f.rows, v);
+		ck_assert_uint_le(largest, 30000 * f.rows.token_size);
+		ck_assert_uint_le(mfs_arrow_view_batches(v), 1 + f.rows.tokens / 10000);
+		mfs_arrow_view_free(v);
+		mfs_rows_free(&f.rows);
+	}
 }
 END_TEST
 
@@ -844,6 +873,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "schema", test_schema);
 	unit_case(s, "bad rows", test_bad_rows);
 	unit_case(s, "many rows", test_many_rows);
+	unit_case(s, "uneven rows", test_uneven_rows);
 	unit_case(s, "many empty rows", test_many_empty_rows);
 	unit_case(s, "large rows", test_large_rows);
 	unit_case(s, "changed starts", test_changed_starts);

@@ -367,6 +367,26 @@ START_TEST(test_short_bin)
 }
 END_TEST
 
+/* One that ends between rows costs none of those before, an empty one at its end included. */
+START_TEST(test_short_bin_of_whole_rows)
+{
+	static const int32_t lengths[] = {3, 0, 5, 0, 2};
+	static const uint16_t bin[] = {1, 2, 3};
+	const char *prefix = write_pair(
+		"three", &(struct fake_idx){.sequences = 5, .code = 8, .lengths = lengths}, bin,
+		sizeof(bin));
+	struct mfs_indexed_dataset *d = open_all(&prefix, 1);
+	struct mfs_rows *r;
+
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	ck_assert_uint_eq(r->bad_count, 1);
+	ck_assert_uint_eq(r->bad[0].first, 2);
+	ck_assert_uint_eq(r->bad[0].end, 5);
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
 /* Rows that lie outside of a .bin, one by one; neighbours are one run, empty rows lie nowhere. */
 START_TEST(test_outside)
 {
@@ -475,7 +495,8 @@ START_TEST(test_large)
 		lengths[i] = 1000000;
 		pointers[i] = (int64_t)i * 4000000;
 	}
-	pointers[31] -= 4000001;
+	pointers[31] -= 8000000;
+	pointers[61] += 2;
 	pointers[41] = -4;
 	pointers[51] = INT64_MAX - 3;
 	d = in_memory(&b, &f, (uint64_t)n * 4000000 - 12);
@@ -489,6 +510,7 @@ START_TEST(test_large)
 	unit_fails(mfs_rows_starts(r, 29, 3, starts, &err), &err, -EIO, "sequence 31 ");
 	unit_fails(mfs_rows_start(r, 41, starts, &err), &err, -EIO, "memory.idx: sequence 41 ");
 	unit_fails(mfs_rows_start(r, 51, starts, &err), &err, -EIO, "sequence 51 ");
+	unit_fails(mfs_rows_start(r, 61, starts, &err), &err, -EIO, "sequence 61 ");
 	unit_ok(mfs_rows_find(r, r->tokens - 1, &at, &err), &err);
 	ck_assert_uint_eq(at, n - 1);
 	unit_fails(mfs_rows_read(r, 0, 1, &token, &err), &err, -ENODATA, "not at hand");
@@ -735,6 +757,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "as written", test_as_written);
 	unit_case(s, "repaired", test_repaired);
 	unit_case(s, "short bin", test_short_bin);
+	unit_case(s, "short bin of whole rows", test_short_bin_of_whole_rows);
 	unit_case(s, "outside", test_outside);
 	unit_case(s, "outside everywhere", test_outside_everywhere);
 	unit_case(s, "contradictions", test_contradictions);
