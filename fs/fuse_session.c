@@ -90,7 +90,8 @@ static int new_session(struct mfs_front *front, const struct mfs_options *opt, c
 	return rc;
 }
 
-/* Only root may, and what is there already may be more. */
+/* Only root may, and what is there already may be more. Datasets are read a row here and a row there, through mappings,
+ * where each fault fetches as much as this: they are left with the kernel's 128 KiB (docs/PERFORMANCE.md). */
 static void raise_read_ahead(dev_t dev)
 {
 	char path[80], text[32];
@@ -113,6 +114,7 @@ static void raise_read_ahead(dev_t dev)
 struct waiter {
 	const char *fsname, *mountpoint;
 	struct mfs_daemon *daemon;
+	bool model; /* not datasets alone */
 	pthread_t thread;
 	bool started;
 };
@@ -125,7 +127,8 @@ static void *wait_for_answer(void *arg)
 
 	if (stat(w->mountpoint, &st))
 		return NULL; /* it ended before it began; the main thread says so */
-	raise_read_ahead(st.st_dev);
+	if (w->model)
+		raise_read_ahead(st.st_dev);
 	mfs_daemon_ready(w->daemon);
 	mfs_log(LOG_INFO, "%s is mounted on %s", w->fsname, w->mountpoint);
 	return NULL;
@@ -188,7 +191,10 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		    struct mfs_daemon *daemon, struct mfs_error *err)
 {
 	struct mfs_front front = {tree, overlay};
-	struct waiter waiter = {.fsname = fsname, .mountpoint = mountpoint, .daemon = daemon};
+	struct waiter waiter = {.fsname = fsname,
+				.mountpoint = mountpoint,
+				.daemon = daemon,
+				.model = mfs_tree_has_model(tree)};
 	struct fuse_session *se;
 	int rc;
 

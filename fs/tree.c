@@ -349,6 +349,11 @@ void mfs_node_stat(const struct mfs_node *node, struct stat *ret)
 	ret->st_ctim = ret->st_atim = ret->st_mtim;
 }
 
+bool mfs_tree_has_model(const struct mfs_tree *tree)
+{
+	return mfs_root_has_model(tree->root);
+}
+
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files)
 {
 	*ret_bytes = atomic_load(&tree->bytes);

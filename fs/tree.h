@@ -109,6 +109,9 @@ struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);
 
 void mfs_node_stat(const struct mfs_node *node, struct stat *ret);
 
+/* False: datasets alone. */
+bool mfs_tree_has_model(const struct mfs_tree *tree);
+
 /* Of all views opened so far. */
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files);
 

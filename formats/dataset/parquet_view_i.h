@@ -75,6 +75,13 @@ int mfs_parquet_read_chunk(const struct mfs_parquet_view *v, struct group *g, si
 /* Bytes of a page of a column whose rows are not empty. */
 uint64_t mfs_parquet_page_size(const struct column *c, uint64_t entries);
 
+/* All of a row group's column chunks. */
+uint64_t mfs_parquet_group_size(const struct mfs_parquet_view *v, const struct group *g);
+
+/* Of a struct parquet_file. */
+extern const struct mfs_computed mfs_parquet_file_computed;
+void mfs_parquet_free_footer(struct mfs_buf *b);
+
 /* ---- parquet_levels.c ---- */
 
 /* Going through the entries of a row group: the next one is `token`, in `row`, or `row` if that is empty. */

@@ -141,7 +141,7 @@ static inline void fake_check_preads(struct mfs_vfile *f, const uint8_t *want, u
 
 	for (unsigned i = 0; i < count && size; i++) {
 		const uint64_t off = ((uint64_t)rand() << 20 ^ (uint64_t)rand()) % size;
-		const uint64_t most = i % 3 ? 1 + (uint64_t)rand() % 100 : size;
+		const uint64_t most = i % 8 ? 1 + (uint64_t)rand() % 100 : size;
 		const uint64_t n = most < size - off ? most : size - off;
 
 		mfs_vfile_willneed(f, off, n);

@@ -513,7 +513,7 @@ static uint32_t check_view(const struct fake_rows *r, const struct mfs_parquet_c
 static struct fake_rows *random_rows(enum mfs_dtype dtype, unsigned rows, unsigned longest,
 				     unsigned empty_percent)
 {
-	static uint64_t lengths[1u << 20];
+	static uint64_t lengths[600000];
 
 	for (unsigned i = 0; i < rows; i++)
 		lengths[i] =
@@ -583,12 +583,12 @@ END_TEST
 START_TEST(test_large)
 {
 	const struct mfs_parquet_config config = {.page = MFS_PARQUET_MAX_PAGE};
-	struct fake_rows *r = random_rows(MFS_U8, 1u << 20, 1, 50);
+	struct fake_rows *r = random_rows(MFS_U8, 600000, 1, 50);
 
 	fake_add_column(r, "mode", MFS_I8);
 	check_view(r, &(struct mfs_parquet_config){0});
 	mfs_rows_free(&r->rows);
-	r = random_rows(MFS_U8, 300, 30000, 10);
+	r = random_rows(MFS_U8, 80, 30000, 10);
 	check_view(r, &config);
 	check_view(r, &(struct mfs_parquet_config){0});
 	mfs_rows_free(&r->rows);
