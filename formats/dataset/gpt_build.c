@@ -14,7 +14,6 @@
 #include "formats/dataset/numpy_random.h"
 
 #define CHUNK	    (1u << 16) /* lengths copied at once */
-#define NUMBERS	    4096       /* asked for at once */
 #define DROP_CHUNKS 128	       /* after so many, what reading them has mapped is let go of */
 #define MAX_THREADS 256
 
@@ -102,49 +101,6 @@ static void failed(struct job *j, int rc, const struct mfs_error *err)
 	pthread_mutex_unlock(&j->lock);
 }
 
-/* Differences of starts, of rows that know their lengths in no other way. */
-static int lengths_by_starts(const struct mfs_rows *rows, uint64_t first, uint64_t count,
-			     int32_t *ret, struct mfs_error *err)
-{
-	uint64_t starts[NUMBERS + 1];
-	int rc = mfs_rows_starts(rows, first, count + 1, starts, err);
-
-	for (uint64_t i = 0; i < count && !rc; i++) {
-		const uint64_t length = starts[i + 1] - starts[i];
-
-		if (length > INT32_MAX)
-			return mfs_fail(err, -EINVAL, "%s: row %llu has more than 2^31 - 1 tokens",
-					rows->name, (unsigned long long)(first + i));
-		ret[i] = (int32_t)length;
-	}
-	return rc;
-}
-
-/* The rows are inside: that is not looked at again. */
-static int lengths_by_numbers(const struct mfs_rows *rows, uint64_t first, uint64_t count,
-			      int32_t *ret, struct mfs_error *err)
-{
-	int32_t numbers[NUMBERS];
-
-	for (uint64_t i = 0; i < count; i++)
-		numbers[i] = (int32_t)(first + i);
-	return rows->ops->gather_lengths(rows, numbers, count, ret, err);
-}
-
-/* Lengths of the rows [first, first+count). */
-static int lengths_of(const struct mfs_rows *rows, uint64_t first, uint64_t count, int32_t *ret,
-		      struct mfs_error *err)
-{
-	int rc = 0;
-
-	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
-		n = mfs_min_u64(count, NUMBERS);
-		rc = rows->ops->gather_lengths ? lengths_by_numbers(rows, first, n, ret, err)
-					       : lengths_by_starts(rows, first, n, ret, err);
-	}
-	return rc;
-}
-
 /* The lengths into memory of ours: each is looked up once an epoch, at random. */
 static void *copy_lengths(void *arg)
 {
@@ -154,8 +110,8 @@ static void *copy_lengths(void *arg)
 	uint64_t at;
 
 	while ((at = atomic_fetch_add(&j->next_length, CHUNK)) < total) {
-		int rc = lengths_of(j->g->data, j->g->first + at, mfs_min_u64(CHUNK, total - at),
-				    j->lengths + at, &err);
+		int rc = mfs_rows_lengths(j->g->data, j->g->first + at,
+					  mfs_min_u64(CHUNK, total - at), j->lengths + at, &err);
 
 		if (rc) {
 			failed(j, rc, &err);

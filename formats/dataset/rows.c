@@ -6,7 +6,8 @@
 #include "formats/base/bytes.h"
 #include "formats/io/fileset.h"
 
-#define WIDEN 1024 /* tokens that are widened at once */
+#define STARTS 4096 /* read at once, for lengths */
+#define WIDEN  1024 /* tokens that are widened at once */
 
 static int check_range(const struct mfs_rows *r, const char *what, uint64_t first, uint64_t count,
 		       uint64_t total, struct mfs_error *err)
@@ -158,6 +159,34 @@ int mfs_rows_gather_starts(const struct mfs_rows *r, const int32_t *rows, uint64
 	return rc;
 }
 
+static int length_of(const struct mfs_rows *r, uint64_t row, uint64_t start, uint64_t end,
+		     int32_t *ret, struct mfs_error *err)
+{
+	if (end - start > INT32_MAX)
+		return mfs_fail(err, -EINVAL, "%s: row %llu has %llu tokens, more than 2^31 - 1",
+				r->name, (unsigned long long)row,
+				(unsigned long long)(end - start));
+	*ret = (int32_t)(end - start);
+	return 0;
+}
+
+int mfs_rows_lengths(const struct mfs_rows *r, uint64_t first, uint64_t count, int32_t *ret,
+		     struct mfs_error *err)
+{
+	uint64_t starts[STARTS + 1];
+	int rc = check_range(r, "rows", first, count, r->rows, err);
+
+	if (!rc && count && r->ops->lengths)
+		return r->ops->lengths(r, first, count, ret, err);
+	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
+		n = mfs_min_u64(count, STARTS);
+		rc = r->ops->starts(r, first, n + 1, starts, err);
+		for (uint64_t i = 0; i < n && !rc; i++)
+			rc = length_of(r, first + i, starts[i], starts[i + 1], &ret[i], err);
+	}
+	return rc;
+}
+
 int mfs_rows_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 			    int32_t *ret, struct mfs_error *err)
 {
@@ -171,13 +200,10 @@ int mfs_rows_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint6
 	for (uint64_t i = 0; i < count; i++) {
 		int rc = mfs_rows_starts(r, (uint64_t)rows[i], 2, ends, err);
 
-		if (!rc && ends[1] - ends[0] > INT32_MAX)
-			rc = mfs_fail(err, -EINVAL,
-				      "%s: row %d has %llu tokens, more than 2^31 - 1", r->name,
-				      rows[i], (unsigned long long)(ends[1] - ends[0]));
+		if (!rc)
+			rc = length_of(r, (uint64_t)rows[i], ends[0], ends[1], &ret[i], err);
 		if (rc)
 			return rc;
-		ret[i] = (int32_t)(ends[1] - ends[0]);
 	}
 	return 0;
 }

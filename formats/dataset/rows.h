@@ -42,6 +42,9 @@ struct mfs_rows_ops {
 	/* Tokens before any rows by their numbers, all below rows. NULL: found by asking for starts. */
 	int (*gather_starts)(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 			     uint64_t *ret, struct mfs_error *err);
+	/* Lengths of the rows [first, first+count), inside of the range. NULL: found by asking for starts. */
+	int (*lengths)(const struct mfs_rows *r, uint64_t first, uint64_t count, int32_t *ret,
+		       struct mfs_error *err);
 	/* Lengths of any rows by their numbers, all below rows. NULL: found by asking for starts. */
 	int (*gather_lengths)(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 			      int32_t *ret, struct mfs_error *err);
@@ -95,6 +98,8 @@ int mfs_rows_extent(const struct mfs_rows *r, uint64_t t, uint64_t max, struct m
 		    struct mfs_error *err);
 int mfs_rows_gather_starts(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 			   uint64_t *ret, struct mfs_error *err);
+int mfs_rows_lengths(const struct mfs_rows *r, uint64_t first, uint64_t count, int32_t *ret,
+		     struct mfs_error *err);
 int mfs_rows_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 			    int32_t *ret, struct mfs_error *err);
 int mfs_rows_column(const struct mfs_rows *r, size_t column, uint64_t first, uint64_t count,

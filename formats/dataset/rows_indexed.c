@@ -184,6 +184,12 @@ static int indexed_gather_starts(const struct mfs_rows *r, const int32_t *rows, 
 	return rc;
 }
 
+static int indexed_lengths(const struct mfs_rows *r, uint64_t first, uint64_t count, int32_t *ret,
+			   struct mfs_error *err)
+{
+	return mfs_indexed_dataset_lengths(indexed_of(r)->d, first, count, ret, err);
+}
+
 static int indexed_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 				  int32_t *ret, struct mfs_error *err)
 {
@@ -228,6 +234,7 @@ static const struct mfs_rows_ops indexed_ops = {
 	.read = indexed_read,
 	.extent = indexed_extent,
 	.gather_starts = indexed_gather_starts,
+	.lengths = indexed_lengths,
 	.gather_lengths = indexed_gather_lengths,
 	.column = indexed_column,
 	.drop = indexed_drop,

@@ -102,6 +102,12 @@ static int vocab_gather_starts(const struct mfs_rows *r, const int32_t *rows, ui
 	return mfs_rows_gather_starts(vocab_of(r)->of, rows, count, ret, err);
 }
 
+static int vocab_lengths(const struct mfs_rows *r, uint64_t first, uint64_t count, int32_t *ret,
+			 struct mfs_error *err)
+{
+	return mfs_rows_lengths(vocab_of(r)->of, first, count, ret, err);
+}
+
 static int vocab_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 				int32_t *ret, struct mfs_error *err)
 {
@@ -129,6 +135,7 @@ static const struct mfs_rows_ops vocab_ops = {
 	.find = vocab_find,
 	.read = vocab_read,
 	.gather_starts = vocab_gather_starts,
+	.lengths = vocab_lengths,
 	.gather_lengths = vocab_gather_lengths,
 	.column = vocab_column,
 	.drop = vocab_drop,

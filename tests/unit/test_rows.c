@@ -165,6 +165,13 @@ static void check_lengths(const struct mfs_rows *r, const struct truth *t, uint6
 		ck_assert_int_eq(got[i], t->lengths[skip + (uint64_t)rows[i]]);
 	rows[63] = (int32_t)r->rows;
 	unit_fails(mfs_rows_gather_lengths(r, rows, 64, got, &err), &err, -EINVAL, NULL);
+	for (uint64_t at = 0, n; at < r->rows; at += n) {
+		n = 1 + (uint64_t)rand() % 64;
+		n = n < r->rows - at ? n : r->rows - at;
+		unit_ok(mfs_rows_lengths(r, at, n, got, &err), &err);
+		ck_assert_mem_eq(got, t->lengths + skip + at, 4 * n);
+	}
+	unit_fails(mfs_rows_lengths(r, r->rows, 1, got, &err), &err, -EINVAL, NULL);
 }
 
 static void check_all(const struct mfs_rows *r, const struct truth *t, uint64_t skip, uint64_t rows)
