@@ -2,11 +2,15 @@
  * The indices of a GPT dataset (gpt_dataset.py: _build_document_index, _build_shuffle_index).
  *
  * One generator gives all random numbers: first those of the document index, then those of the shuffle
- * index, whose length does not depend on the documents' order. So the sums over the shuffled documents,
- * which are half of the work, are made by other threads meanwhile.
+ * index, whose length does not depend on the documents' order. So the sums over the shuffled documents
+ * are made by another thread meanwhile.
+ *
+ * Documents are shuffled together with their lengths, as pairs of 8 bytes: an exchange waits for memory once
+ * whatever its size, and sums over pairs that are in order wait no more.
  */
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt_dataset_i.h"
@@ -27,13 +31,28 @@ void mfs_gpt_drop_indices(struct mfs_gpt_dataset *g)
 	g->shuffle_index = NULL;
 }
 
-static int allocate(struct mfs_gpt_dataset *g, struct mfs_error *err)
+/* What threads work on; lengths are taken in portions, none twice. */
+struct job {
+	struct mfs_gpt_dataset *g;
+	int32_t *lengths;     /* of the sequences [first, end) */
+	uint64_t *pairs;      /* of the documents: number and length; becomes the document index */
+	uint64_t last_length; /* of the last document */
+	_Atomic uint64_t next_length;
+	pthread_mutex_t lock; /* of rc and err */
+	int rc;
+	struct mfs_error err;
+};
+
+static int allocate(struct job *j, struct mfs_error *err)
 {
-	g->document_index = mfs_index_alloc(4 * g->documents);
+	struct mfs_gpt_dataset *g = j->g;
+
+	j->lengths = mfs_index_alloc(4 * (g->end - g->first));
+	j->pairs = mfs_index_alloc(8 * g->documents);
 	g->sums = mfs_index_alloc(8 * mfs_gpt_sum_count(g));
 	g->shuffle_index =
 		mfs_index_alloc(g->sizes.samples * mfs_gpt_dataset_shuffle_index_width(g));
-	if (g->document_index && g->sums && g->shuffle_index)
+	if (j->lengths && j->pairs && g->sums && g->shuffle_index)
 		return 0;
 	return mfs_fail(err, -ENOMEM, "no %llu bytes for the indices of %llu documents",
 			(unsigned long long)mfs_gpt_dataset_bytes(g),
@@ -42,20 +61,27 @@ static int allocate(struct mfs_gpt_dataset *g, struct mfs_error *err)
 
 /* ---- random numbers ---- */
 
-static void order_documents(struct mfs_gpt_dataset *g, struct mfs_numpy_random *r)
+/* A document and its length, shuffled as one number. */
+static uint64_t pair_of(uint32_t document, int32_t length)
 {
+	return (uint64_t)(uint32_t)length << 32 | document;
+}
+
+static void order_documents(struct job *j, struct mfs_numpy_random *r)
+{
+	const struct mfs_gpt_dataset *g = j->g;
 	const uint64_t per_epoch = g->end - g->first;
-	uint32_t *a = g->document_index;
+	uint64_t *pairs = j->pairs, *a = pairs;
 
 	for (uint64_t e = 0; e < g->sizes.epochs; e++)
 		for (uint64_t i = 0; i < per_epoch; i++)
-			*a++ = (uint32_t)(g->first + i);
+			*a++ = pair_of((uint32_t)(g->first + i), j->lengths[i]);
 	if (!g->sizes.separate) {
-		mfs_numpy_shuffle32(r, g->document_index, g->documents);
+		mfs_numpy_shuffle64(r, pairs, g->documents);
 		return;
 	}
-	mfs_numpy_shuffle32(r, g->document_index, g->documents - per_epoch);
-	mfs_numpy_shuffle32(r, g->document_index + g->documents - per_epoch, per_epoch);
+	mfs_numpy_shuffle64(r, pairs, g->documents - per_epoch);
+	mfs_numpy_shuffle64(r, pairs + g->documents - per_epoch, per_epoch);
 }
 
 static void order_samples(struct mfs_gpt_dataset *g, struct mfs_numpy_random *r)
@@ -80,16 +106,6 @@ static void order_samples(struct mfs_gpt_dataset *g, struct mfs_numpy_random *r)
 }
 
 /* ---- sums ---- */
-
-/* Work that threads take in portions, none twice. */
-struct job {
-	struct mfs_gpt_dataset *g;
-	int32_t *lengths; /* of the sequences [first, end) */
-	_Atomic uint64_t next_length, next_block;
-	pthread_mutex_t lock; /* of rc and err */
-	int rc;
-	struct mfs_error err;
-};
 
 static void failed(struct job *j, int rc, const struct mfs_error *err)
 {
@@ -123,34 +139,23 @@ static void *copy_lengths(void *arg)
 	return NULL;
 }
 
-/* Tokens of the documents [at, end). */
-static uint64_t tokens_of(const struct job *j, uint64_t at, uint64_t end)
-{
-	const uint32_t *document = j->g->document_index;
-	const uint64_t first = j->g->first;
-	uint64_t sum = 0;
-
-	for (; at < end; at++)
-		sum += (uint32_t)j->lengths[document[at] - first];
-	return sum;
-}
-
-/* Sums of blocks of MFS_GPT_STRIDE documents, each by itself. */
-static void *sum_blocks(void *arg)
+/* Pairs become the document index, in the first half of their own memory, and sums of blocks of MFS_GPT_STRIDE
+ * documents. A document is written behind none that is still to be read. */
+static void *part_pairs(void *arg)
 {
 	struct job *j = arg;
-	const uint64_t documents = j->g->documents, blocks = mfs_gpt_sum_count(j->g) - 1;
-	const uint64_t portion = CHUNK / MFS_GPT_STRIDE;
-	uint64_t block;
+	const uint64_t documents = j->g->documents;
+	uint8_t *bytes = (uint8_t *)j->pairs;
+	uint64_t *sum = j->g->sums, pair;
 
-	while ((block = atomic_fetch_add(&j->next_block, portion)) < blocks) {
-		const uint64_t last = mfs_min_u64(block + portion, blocks);
+	for (uint64_t at = 0; at < documents; sum++) {
+		const uint64_t end = mfs_min_u64(at + MFS_GPT_STRIDE, documents);
 
-		for (; block < last; block++) {
-			const uint64_t at = block * MFS_GPT_STRIDE;
-
-			j->g->sums[block] =
-				tokens_of(j, at, mfs_min_u64(at + MFS_GPT_STRIDE, documents));
+		*sum = 0;
+		for (; at < end; at++) {
+			memcpy(&pair, bytes + 8 * at, 8);
+			memcpy(bytes + 4 * at, &pair, 4); /* little-endian: the document */
+			*sum += pair >> 32;
 		}
 	}
 	return NULL;
@@ -196,36 +201,34 @@ static void join_all(pthread_t *threads, unsigned count)
 		pthread_join(threads[--count], NULL);
 }
 
-static int run(struct job *j, unsigned threads, struct mfs_error *err)
+static void run(struct job *j, unsigned threads)
 {
 	pthread_t helpers[MAX_THREADS];
 	struct mfs_numpy_random random;
-	unsigned n = threads > MAX_THREADS ? MAX_THREADS : threads;
+	unsigned n = start(helpers, (threads > MAX_THREADS ? MAX_THREADS : threads) - 1,
+			   copy_lengths, j);
 
-	mfs_numpy_random_seed(&random, j->g->config.seed);
-	n = start(helpers, n - 1, copy_lengths, j);
-	order_documents(j->g, &random);
 	copy_lengths(j);
 	join_all(helpers, n);
 	if (j->rc)
-		goto done;
-	n = start(helpers, threads > MAX_THREADS ? MAX_THREADS - 1 : threads - 1, sum_blocks, j);
+		return;
+	mfs_numpy_random_seed(&random, j->g->config.seed);
+	order_documents(j, &random);
+	j->last_length = j->pairs[j->g->documents - 1] >> 32;
+	n = start(helpers, threads > 1, part_pairs, j);
 	order_samples(j->g, &random);
-	sum_blocks(j);
+	if (!n)
+		part_pairs(j);
 	join_all(helpers, n);
-done:
-	if (j->rc && err)
-		*err = j->err;
-	return j->rc ? j->rc : accumulate(j->g, err);
 }
 
 /* Megatron's index would have an offset of -1 there, and its assertion fails. */
-static int check_last_row(struct mfs_gpt_dataset *g, const int32_t *lengths, struct mfs_error *err)
+static int check_last_row(const struct job *j, struct mfs_error *err)
 {
+	const struct mfs_gpt_dataset *g = j->g;
 	const uint64_t end = g->sizes.samples * g->config.seq_length + g->extra;
 
-	if (!g->extra || end <= g->sizes.tokens ||
-	    lengths[g->document_index[g->documents - 1] - g->first])
+	if (!g->extra || end <= g->sizes.tokens || j->last_length)
 		return 0;
 	return mfs_fail(
 		err, -EINVAL,
@@ -235,19 +238,26 @@ static int check_last_row(struct mfs_gpt_dataset *g, const int32_t *lengths, str
 
 int mfs_gpt_build_indices(struct mfs_gpt_dataset *g, unsigned threads, struct mfs_error *err)
 {
-	const uint64_t bytes = 4 * (g->end - g->first);
 	struct job j = {.g = g, .lock = PTHREAD_MUTEX_INITIALIZER};
-	int rc = allocate(g, err);
+	int rc = allocate(&j, err);
 
-	if (rc)
-		return rc;
-	j.lengths = mfs_index_alloc(bytes);
-	if (!j.lengths)
-		return mfs_fail_nomem(err);
-	rc = run(&j, threads, err);
+	if (!rc) {
+		run(&j, threads);
+		rc = j.rc;
+		if (rc && err)
+			*err = j.err;
+	}
 	if (!rc)
-		rc = check_last_row(g, j.lengths, err);
-	mfs_index_free(j.lengths, bytes);
+		rc = accumulate(g, err);
+	if (!rc)
+		rc = check_last_row(&j, err);
+	if (!rc) {
+		mfs_index_shrink(j.pairs, 8 * g->documents, 4 * g->documents);
+		g->document_index = (uint32_t *)j.pairs;
+	} else {
+		mfs_index_free(j.pairs, 8 * g->documents);
+	}
+	mfs_index_free(j.lengths, 4 * (g->end - g->first));
 	return rc;
 }
 

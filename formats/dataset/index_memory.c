@@ -3,6 +3,7 @@
 
 #include <stddef.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #define HUGE_PAGE (2u << 20)
 
@@ -24,4 +25,12 @@ void mfs_index_free(void *p, uint64_t size)
 {
 	if (p)
 		munmap(p, size ? size : 1);
+}
+
+void mfs_index_shrink(void *p, uint64_t size, uint64_t to)
+{
+	const uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), kept = (to + page - 1) / page * page;
+
+	if (kept && kept < size)
+		munmap((uint8_t *)p + kept, size - kept);
 }
