@@ -10,6 +10,7 @@
 #include "formats/base/bytes.h"
 #include "formats/indexed_dataset.h"
 #include "formats/indexed_dataset_write_i.h"
+#include "formats/io/whole.h"
 
 /* The kernel is told to write so many bytes at a time: a save then has less to wait for. */
 #define WRITE_BEHIND (8u << 20)
@@ -21,25 +22,10 @@ enum mfs_dtype mfs_indexed_dtype_for(uint64_t vocab_size)
 
 /* ---- streams ---- */
 
-static int write_all(int fd, const uint8_t *bytes, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, bytes, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		bytes += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 static int flush(struct mfs_indexed_writer *w, enum mfs_indexed_stream s, struct mfs_error *err)
 {
 	struct mfs_indexed_out *o = &w->out[s];
-	int rc = write_all(o->fd, o->buffer, o->buffered);
+	int rc = mfs_write_whole(o->fd, o->buffer, o->buffered);
 
 	if (rc)
 		return mfs_indexed_failed(w, rc, "write", mfs_indexed_suffix(s), err);
@@ -285,7 +271,7 @@ static int idx_put(struct idx_out *o, const void *bytes, size_t len)
 	int rc = 0;
 
 	if (o->buffered + len > STREAM_BUFFER) {
-		rc = write_all(o->fd, buffer, o->buffered);
+		rc = mfs_write_whole(o->fd, buffer, o->buffered);
 		o->buffered = 0;
 	}
 	if (!rc) {
@@ -353,7 +339,7 @@ static int write_idx(struct mfs_indexed_writer *w, int fd)
 	if (!rc && w->config.multimodal)
 		rc = idx_copy(&o, STREAM_MODES, false);
 	if (!rc)
-		rc = write_all(fd, w->out[STREAM_BIN].buffer, o.buffered);
+		rc = mfs_write_whole(fd, w->out[STREAM_BIN].buffer, o.buffered);
 	if (!rc && fsync(fd))
 		rc = -errno;
 	return rc;

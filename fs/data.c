@@ -183,15 +183,12 @@ static void note_time(struct mfs_dataset *d)
 /* Everything reads rows through the check, if there is one. */
 static int finish_rows(struct mfs_dataset *d, struct mfs_error *err)
 {
-	int rc;
-
 	note_time(d);
 	if (!d->options->vocab_size)
 		return 0;
 	d->unchecked = d->rows;
 	d->rows = NULL;
-	rc = mfs_rows_vocab(d->unchecked, d->options->vocab_size, &d->rows, err);
-	return rc;
+	return mfs_rows_vocab(d->unchecked, d->options->vocab_size, &d->rows, err);
 }
 
 static int open_indexed(struct mfs_data *data, const char *name, const char *path,

@@ -117,7 +117,7 @@ static void failed(struct job *j, int rc, const struct mfs_error *err)
 	pthread_mutex_unlock(&j->lock);
 }
 
-/* The lengths into memory of ours: each is looked up once an epoch, at random. */
+/* The lengths into memory of ours: each is used once an epoch. */
 static void *copy_lengths(void *arg)
 {
 	struct job *j = arg;

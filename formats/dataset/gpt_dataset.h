@@ -9,7 +9,8 @@
  *
  * Megatron stores the place where every sample begins, 8 bytes each. Here a prefix sum every
  * MFS_GPT_STRIDE documents finds it: what is kept is 4 bytes a document and epoch for the document index
- * and 4 a sample for the shuffle index (8 from 2^32-2 samples on).
+ * and 4 a sample for the shuffle index (8 from 2^32-2 samples on). While they are made it is 8 bytes a document
+ * and epoch, and 4 a document.
  *
  * Sizes are known at once. The indices are made by build, or by the first function that needs them; after
  * that all functions may be called from any number of threads.

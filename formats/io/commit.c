@@ -7,6 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/io/whole.h"
+
 int mfs_sync_path(const char *path, struct mfs_error *err)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -20,21 +22,6 @@ int mfs_sync_path(const char *path, struct mfs_error *err)
 	return rc;
 }
 
-static int write_all(int fd, const char *bytes, size_t len)
-{
-	while (len) {
-		ssize_t n = write(fd, bytes, len);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		bytes += n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 static int write_file(int dirfd, const char *name, const void *bytes, size_t len)
 {
 	int fd = openat(dirfd, name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644);
@@ -42,7 +29,7 @@ static int write_file(int dirfd, const char *name, const void *bytes, size_t len
 
 	if (fd < 0)
 		return -errno;
-	rc = write_all(fd, bytes, len);
+	rc = mfs_write_whole(fd, bytes, len);
 	if (!rc && fsync(fd))
 		rc = -errno;
 	if (close(fd) && !rc)

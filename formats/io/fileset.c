@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/io/whole.h"
 
 /* Mapped bytes handed out before their page-table entries are dropped. */
 #define RESIDENT_LIMIT (32u << 20)
@@ -306,22 +307,6 @@ int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 	return 0;
 }
 
-static int read_all(int fd, uint64_t off, uint8_t *buf, size_t len)
-{
-	while (len) {
-		ssize_t n = pread(fd, buf, len, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		buf += n;
-		off += (uint64_t)n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 /* Not through the mapping: a page fault reads around it as far as the device's read-ahead goes, which for
  * the headers of 30 000 records scattered over a checkpoint may be megabytes each. */
 int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
@@ -338,7 +323,7 @@ int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void 
 		return rc;
 	if (len < SMALL_READ)
 		posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
-	rc = read_all(fd, off, buf, len);
+	rc = mfs_pread_whole(fd, off, buf, len);
 	close(fd);
 	if (rc)
 		return mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu: %s", set->dir,

@@ -11,6 +11,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/io/fileset.h"
+#include "formats/io/whole.h"
 
 int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *ret,
 		    struct mfs_error *err)
@@ -34,27 +35,11 @@ int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *r
 	return 0;
 }
 
-static int read_all(int fd, uint64_t off, uint8_t *buf, size_t len)
-{
-	while (len) {
-		ssize_t n = pread(fd, buf, len, (off_t)off);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n ? -errno : -EIO;
-		buf += n;
-		off += (uint64_t)n;
-		len -= (size_t)n;
-	}
-	return 0;
-}
-
 /* Moves the window so that it begins at off, which lies inside of the file. */
 static int move_to(struct mfs_window *w, uint64_t off)
 {
 	const size_t len = mfs_min_u64(sizeof(w->bytes), mfs_fileset_size(w->set, w->file) - off);
-	int rc = read_all(w->fd, off, w->bytes, len);
+	int rc = mfs_pread_whole(w->fd, off, w->bytes, len);
 
 	w->at = off;
 	w->len = rc ? 0 : len;
@@ -69,7 +54,7 @@ static int window_read(const struct mfs_source *s, uint64_t off, void *buf, size
 	int rc = 0;
 
 	if (large)
-		rc = read_all(w->fd, off, buf, len);
+		rc = mfs_pread_whole(w->fd, off, buf, len);
 	else if (off < w->at || !mfs_range_ok(off - w->at, len, w->len))
 		rc = move_to(w, off);
 	if (rc)
