@@ -49,6 +49,11 @@ int mfs_data_view_npy(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_e
 int mfs_data_view_jsonl(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err);
 int mfs_data_view_megatron(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err);
 
+/* The end of each builder: notes the files that rows are made of (NULL: none), orders the view and returns it; frees it if
+ * that or what was before, rc, has failed. */
+int mfs_data_end_view(struct mfs_view *v, const struct mfs_rows *rows, int rc,
+		      struct mfs_view **ret, struct mfs_error *err);
+
 /* Of directories of specs. check: 0, -ENOENT: no spec by its form, -EINVAL: an impossible one; reads
  * nothing. list: examples, in arena. */
 int mfs_data_view_samples(struct mfs_dataset *d, const char *spec, struct mfs_view **ret,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "fs/data_i.h"
+#include "fs/view_build.h"
 
 static const struct {
 	struct mfs_dataset_entry entry;
@@ -29,6 +30,21 @@ static const struct specs {
 	{{"cache", true}, mfs_data_view_cache, mfs_data_check_cache, mfs_data_list_cache},
 };
 #define SPECS (sizeof(specs) / sizeof(*specs))
+
+int mfs_data_end_view(struct mfs_view *v, const struct mfs_rows *rows, int rc,
+		      struct mfs_view **ret, struct mfs_error *err)
+{
+	for (size_t i = 0; rows && i < rows->set_count; i++)
+		mfs_view_note_sources(v, rows->sets[i]);
+	if (!rc)
+		rc = mfs_view_finish(v, err);
+	if (rc) {
+		mfs_view_free(v);
+		return rc;
+	}
+	*ret = v;
+	return 0;
+}
 
 /* A blend has samples and what belongs to them alone. */
 const struct mfs_dataset_entry *mfs_dataset_entry(const struct mfs_dataset *d, unsigned i)

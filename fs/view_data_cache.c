@@ -58,14 +58,7 @@ int mfs_data_view_cache(struct mfs_dataset *d, const char *spec, struct mfs_view
 		return mfs_fail_nomem(err);
 	b.view->public.release = release;
 	rc = open_view(&b, spec);
-	if (!rc)
-		rc = mfs_view_finish(&b.view->public, err);
-	if (rc) {
-		mfs_view_free(&b.view->public);
-		return rc;
-	}
-	*ret = &b.view->public;
-	return 0;
+	return mfs_data_end_view(&b.view->public, NULL, rc, ret, err);
 }
 
 /* ---- names ---- */

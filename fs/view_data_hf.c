@@ -76,14 +76,5 @@ int mfs_data_view_hf(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_er
 		return mfs_fail_nomem(err);
 	v->public.release = release;
 	rc = d->options->split ? add_splits(d, v, err) : add_dir(d, v, NULL, d->rows, err);
-	for (size_t i = 0; i < d->rows->set_count; i++)
-		mfs_view_note_sources(&v->public, d->rows->sets[i]);
-	if (!rc)
-		rc = mfs_view_finish(&v->public, err);
-	if (rc) {
-		mfs_view_free(&v->public);
-		return rc;
-	}
-	*ret = &v->public;
-	return 0;
+	return mfs_data_end_view(&v->public, d->rows, rc, ret, err);
 }

@@ -23,9 +23,7 @@ static int build(struct mfs_dataset *d, struct jsonl_view *v, struct mfs_error *
 		if (!rc)
 			rc = mfs_view_add(&v->public, name, f, err);
 	}
-	for (size_t i = 0; i < d->rows->set_count; i++)
-		mfs_view_note_sources(&v->public, d->rows->sets[i]);
-	return rc ? rc : mfs_view_finish(&v->public, err);
+	return rc;
 }
 
 static void release(struct mfs_view *view)
@@ -39,16 +37,9 @@ static void release(struct mfs_view *view)
 int mfs_data_view_jsonl(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
 {
 	struct jsonl_view *v = calloc(1, sizeof(*v));
-	int rc;
 
 	if (!v)
 		return mfs_fail_nomem(err);
 	v->public.release = release;
-	rc = build(d, v, err);
-	if (rc) {
-		mfs_view_free(&v->public);
-		return rc;
-	}
-	*ret = &v->public;
-	return 0;
+	return mfs_data_end_view(&v->public, d->rows, build(d, v, err), ret, err);
 }

@@ -45,20 +45,14 @@ static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *er
 		rc = new_bin(d, &f, err);
 	if (!rc)
 		rc = add_file(v, d->name, ".bin", f, err);
-	for (size_t i = 0; i < d->rows->set_count; i++)
-		mfs_view_note_sources(v, d->rows->sets[i]);
-	return rc ? rc : mfs_view_finish(v, err);
+	return rc;
 }
 
 int mfs_data_view_megatron(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
 {
 	struct mfs_view *v = calloc(1, sizeof(*v));
-	int rc = v ? build(d, v, err) : mfs_fail_nomem(err);
 
-	if (rc) {
-		mfs_view_free(v);
-		return rc;
-	}
-	*ret = v;
-	return 0;
+	if (!v)
+		return mfs_fail_nomem(err);
+	return mfs_data_end_view(v, d->rows, build(d, v, err), ret, err);
 }

@@ -37,20 +37,14 @@ static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *er
 		if (!rc)
 			rc = add_array(v, rows->columns[c].name, f, err);
 	}
-	for (size_t i = 0; i < rows->set_count; i++)
-		mfs_view_note_sources(v, rows->sets[i]);
-	return rc ? rc : mfs_view_finish(v, err);
+	return rc;
 }
 
 int mfs_data_view_npy(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
 {
 	struct mfs_view *v = calloc(1, sizeof(*v));
-	int rc = v ? build(d, v, err) : mfs_fail_nomem(err);
 
-	if (rc) {
-		mfs_view_free(v);
-		return rc;
-	}
-	*ret = v;
-	return 0;
+	if (!v)
+		return mfs_fail_nomem(err);
+	return mfs_data_end_view(v, d->rows, build(d, v, err), ret, err);
 }

@@ -158,8 +158,6 @@ static int fill(struct mfs_dataset *d, const char *name, struct samples_view *v,
 		rc = mfs_rows_samples(v->samples, name, 0, &v->rows, err);
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < v->rows->set_count; i++)
-		mfs_view_note_sources(&v->public, v->rows->sets[i]);
 	return add_files(d, name, spec.of, v, err);
 }
 
@@ -173,14 +171,7 @@ int mfs_data_view_samples(struct mfs_dataset *d, const char *name, struct mfs_vi
 		return mfs_fail_nomem(err);
 	v->public.release = release;
 	rc = fill(d, name, v, err);
-	if (!rc)
-		rc = mfs_view_finish(&v->public, err);
-	if (rc) {
-		mfs_view_free(&v->public);
-		return rc;
-	}
-	*ret = &v->public;
-	return 0;
+	return mfs_data_end_view(&v->public, v->rows, rc, ret, err);
 }
 
 /* ---- examples ---- */
