@@ -117,8 +117,7 @@ def load_rank(job, rank, store, answer):
     difference = logit_difference(args, models, job["logits"]) if job.get("logits") else None
     dist.barrier()
     if difference is not None:
-        with open(answer, "w") as file:
-            file.write(json.dumps(difference))
+        pathlib.Path(f"{answer}-{rank}").write_text(json.dumps(difference))
     dist.barrier()
     dist.destroy_process_group()
 
@@ -148,9 +147,10 @@ def run(number, job):
     with tempfile.TemporaryDirectory() as work:
         began = time.time()
         good = write_megatron.wait_for([fork(job, rank, work) for rank in range(options(job).ranks)])
-        said, log = pathlib.Path(work, "difference"), pathlib.Path(work, "log")
+        log = pathlib.Path(work, "log")
         error = None if good else (log.read_text()[-1500:] if log.exists() else "killed")
-        return dict(job=number, error=error, difference=json.loads(said.read_text()) if said.exists() else None, seconds=round(time.time() - began, 1))
+        said = [json.loads(path.read_text()) for path in pathlib.Path(work).glob("difference-*")]  # of each rank that has the logits
+        return dict(job=number, error=error, difference=max(said, default=None), seconds=round(time.time() - began, 1))
 
 
 if __name__ == "__main__":
