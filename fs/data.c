@@ -18,12 +18,15 @@
 
 #define BLEND "blend"
 
+#define LOOK_AT (32u << 20) /* tokens of a mount: some hundredths of a second of one processor */
+
 struct mfs_data {
 	const struct mfs_data_options *options;
 	struct mfs_dataset **list; /* in order of names once all are there */
 	uint32_t count, room;
 	const char **prefixes; /* of indexed datasets, in the order in which they were named */
 	size_t prefix_count, prefix_room;
+	uint64_t look_at; /* tokens that may still be looked at without having been asked for */
 	struct mfs_arena arena;
 };
 
@@ -180,15 +183,60 @@ static void note_time(struct mfs_dataset *d)
 				d->mtime_ns = mfs_fileset_mtime(d->rows->sets[i], f);
 }
 
-/* Everything reads rows through the check, if there is one. */
-static int finish_rows(struct mfs_dataset *d, struct mfs_error *err)
+/* Finds the rows that hold tokens outside of the vocabulary: of all datasets where that was asked for, else of
+ * small ones, of which a failure then only means that such rows are not kept apart from their neighbours. */
+static int look_at_tokens(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
 {
+	if (data->options->vocab_scan)
+		return mfs_rows_vocab_scan(d->rows, 0, err);
+	if (d->rows->tokens > data->look_at)
+		return 0;
+	data->look_at -= d->rows->tokens;
+	mfs_rows_vocab_scan(d->rows, 0, NULL);
+	return 0;
+}
+
+static uint64_t count_bad(const struct mfs_rows *r)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < r->bad_count; i++)
+		count += r->bad[i].end - r->bad[i].first;
+	return count;
+}
+
+/* What is said when the dataset is mounted, inspected or verified. */
+static int note_warning(struct mfs_dataset *d, struct mfs_error *err)
+{
+	const char *known = d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
+	const uint64_t outside = count_bad(d->rows) - count_bad(d->unchecked);
+
+	if (!outside)
+		return 0;
+	d->warning = mfs_arena_printf(
+		&d->arena,
+		"%s%s%s: %llu row%s hold%s tokens outside of a vocabulary of %llu and cannot be "
+		"read; verify --deep names them",
+		known, *known ? "; " : "", d->rows->name, (unsigned long long)outside,
+		outside > 1 ? "s" : "", outside > 1 ? "" : "s",
+		(unsigned long long)d->options->vocab_size);
+	return d->warning ? 0 : mfs_fail_nomem(err);
+}
+
+/* Everything reads rows through the check, if there is one. */
+static int finish_rows(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
+{
+	int rc;
+
 	note_time(d);
 	if (!d->options->vocab_size)
 		return 0;
 	d->unchecked = d->rows;
 	d->rows = NULL;
-	return mfs_rows_vocab(d->unchecked, d->options->vocab_size, &d->rows, err);
+	rc = mfs_rows_vocab(d->unchecked, d->options->vocab_size, &d->rows, err);
+	if (!rc)
+		rc = look_at_tokens(data, d, err);
+	return rc ? rc : note_warning(d, err);
 }
 
 static int open_indexed(struct mfs_data *data, const char *name, const char *path,
@@ -201,7 +249,7 @@ static int open_indexed(struct mfs_data *data, const char *name, const char *pat
 		rc = mfs_indexed_dataset_open(prefixes, count, &d->indexed, err);
 	if (!rc)
 		rc = mfs_rows_indexed(d->indexed, &d->rows, err);
-	return rc ? rc : finish_rows(d, err);
+	return rc ? rc : finish_rows(data, d, err);
 }
 
 /* split: NULL where there are none. */
@@ -216,7 +264,7 @@ static int open_hf(struct mfs_data *data, const char *name, const char *path, co
 
 	if (!rc)
 		rc = mfs_hf_dataset_open(path, split, &opt, &d->rows, err);
-	return rc ? rc : finish_rows(d, err);
+	return rc ? rc : finish_rows(data, d, err);
 }
 
 /* ---- what a path holds ---- */
@@ -377,7 +425,12 @@ int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct
 	if (!data)
 		return mfs_fail_nomem(err);
 	data->options = opt;
-	if (source)
+	data->look_at = LOOK_AT;
+	if (opt->vocab_scan && !opt->vocab_size)
+		rc = mfs_fail(err, -EINVAL,
+			      "vocab_scan looks for tokens outside of the vocabulary: "
+			      "vocab_size=N has to say how large it is");
+	if (!rc && source)
 		rc = add_path(data, source, err);
 	for (unsigned i = 0; i < opt->path_count && !rc; i++)
 		rc = add_path(data, opt->paths[i], err);
@@ -440,5 +493,7 @@ int64_t mfs_dataset_mtime(const struct mfs_dataset *d)
 
 const char *mfs_dataset_warning(const struct mfs_dataset *d)
 {
+	if (d->warning)
+		return d->warning;
 	return d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
 }

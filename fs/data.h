@@ -40,7 +40,10 @@ struct mfs_data_options {
 	const char *cache;     /* dataset_cache=DIR: takes the files that `datasets` writes */
 	bool has_eod;	       /* append_eod=ID: one more token behind each row of an HF dataset */
 	int64_t eod;
-	uint64_t vocab_size;  /* vocab_size=N: tokens at or above it are -EIO; 0: not looked at */
+	uint64_t vocab_size; /* vocab_size=N: tokens at or above it are -EIO; 0: not looked at */
+	/* vocab_scan: all tokens are looked at when datasets are opened, so that rows with one outside of the vocabulary
+	 * are kept apart from their neighbours; else those of small datasets. */
+	bool vocab_scan;
 	uint64_t arrow_batch; /* arrow_batch=SIZE in bytes; 0: MFS_ARROW_BATCH */
 };
 

@@ -33,11 +33,12 @@ struct mfs_dataset {
 	struct mfs_indexed_dataset *indexed; /* NULL: not made of .idx and .bin */
 	struct mfs_rows *rows;		     /* NULL: a blend, which has no rows but samples */
 	struct mfs_rows *unchecked; /* what rows check the tokens of; NULL: nothing is looked at */
+	const char *warning;	    /* NULL: what the indexed dataset says */
 	int64_t mtime_ns;
 
 	pthread_mutex_t lock; /* what follows; held while a view is opened */
 	struct mfs_dataset_view *views;
-	struct mfs_arena arena; /* of listings */
+	struct mfs_arena arena; /* of listings, and of the warning */
 	struct mfs_dataset_listing samples, cache;
 };
 

@@ -272,6 +272,16 @@ static int set_append_eod(struct mfs_options *opt, const struct option_row *row,
 	return 0;
 }
 
+static int set_vocab_scan(struct mfs_options *opt, const struct option_row *row, const char *value,
+			  struct mfs_error *err)
+{
+	(void)row;
+	(void)value;
+	(void)err;
+	opt->data.vocab_scan = true;
+	return 0;
+}
+
 static int set_arrow_batch(struct mfs_options *opt, const struct option_row *row, const char *value,
 			   struct mfs_error *err)
 {
@@ -307,6 +317,7 @@ static const struct option_row table[] = {
 	{"column", VALUED, set_data_text},
 	{"dataset_cache", VALUED, set_data_file},
 	{"append_eod", VALUED, set_append_eod},
+	{"vocab_scan", BARE, set_vocab_scan},
 	{"arrow_batch", VALUED, set_arrow_batch},
 
 	{"allow_other", BARE, allow_other},

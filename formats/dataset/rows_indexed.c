@@ -224,7 +224,7 @@ static void indexed_free(struct mfs_rows *r)
 	for (size_t i = 0; i < x->part_count; i++)
 		free(x->parts[i].sums);
 	free(x->parts);
-	free(x->bad);
+	mfs_row_ranges_release(&x->bad);
 	free(x->name);
 	free(x);
 }

@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 
+#include "formats/dataset/row_ranges.h"
 #include "formats/dataset/rows_indexed.h"
 #include "formats/indexed_dataset_i.h"
 
@@ -21,8 +22,7 @@ struct mfs_rows_of_parts {
 	const struct mfs_indexed_dataset *d;
 	struct mfs_rows_part *parts;
 	size_t part_count;
-	struct mfs_row_range *bad;
-	size_t bad_room;
+	struct mfs_row_ranges bad;
 	char *name;
 };
 

@@ -5,36 +5,21 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/rows_indexed_i.h"
 
-#define CHUNK	4096 /* rows that a pass takes at once; a multiple of MFS_ROWS_STRIDE */
-#define MAX_BAD 4096 /* runs of unreadable rows, each of which costs a view some pages */
+#define CHUNK 4096 /* rows that a pass takes at once; a multiple of MFS_ROWS_STRIDE */
 /* So many rows are looked at one by one when the dataset is opened: milliseconds. */
 #define LOOK_AT_ALL (1u << 20)
 
-/* Rows [first, end) of the whole, behind the ones that are there. */
+/* Rows [first, end) of the whole. */
 static int add_bad(struct mfs_rows_of_parts *x, uint64_t first, uint64_t end, struct mfs_error *err)
 {
-	struct mfs_rows *r = &x->rows;
+	int rc = mfs_row_ranges_add(&x->bad, first, end);
 
-	if (r->bad_count && x->bad[r->bad_count - 1].end == first) {
-		x->bad[r->bad_count - 1].end = end;
-		return 0;
-	}
-	if (r->bad_count == MAX_BAD)
-		return mfs_fail(err, -ENOTSUP,
-				"%s: more than %d runs of sequences lie outside of their .bin",
-				r->name, MAX_BAD);
-	if (r->bad_count == x->bad_room) {
-		const size_t room = x->bad_room ? 2 * x->bad_room : 16;
-		struct mfs_row_range *bad = reallocarray(x->bad, room, sizeof(*bad));
-
-		if (!bad)
-			return mfs_fail_nomem(err);
-		x->bad = bad;
-		x->bad_room = room;
-		r->bad = bad;
-	}
-	x->bad[r->bad_count++] = (struct mfs_row_range){first, end};
-	return 0;
+	if (rc == -ENOMEM)
+		return mfs_fail_nomem(err);
+	return rc ? mfs_fail(err, -ENOTSUP,
+			     "%s: more than %d runs of sequences lie outside of their .bin",
+			     x->rows.name, MFS_ROW_RANGES_MAX)
+		  : 0;
 }
 
 /* Of contiguous pointers into a .bin that ends early: from the first row on that ends behind it. */
@@ -162,5 +147,7 @@ int mfs_rows_measure(struct mfs_rows_of_parts *x, struct mfs_error *err)
 			rc = mfs_fail(err, -EINVAL, "%s: more tokens than can be addressed",
 				      x->rows.name);
 	}
+	x->rows.bad = x->bad.list;
+	x->rows.bad_count = x->bad.count;
 	return rc;
 }

@@ -45,7 +45,7 @@ static void sample_free(struct mfs_rows *r)
 	struct mfs_sample_rows *x = sample_rows_of(r);
 
 	free(x->name);
-	free(x->bad);
+	mfs_row_ranges_release(&x->bad);
 	free(x->sets);
 	free(x);
 }

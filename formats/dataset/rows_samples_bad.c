@@ -8,8 +8,8 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/rows_samples_i.h"
 
-#define CHUNK	4096 /* documents, samples looked at together */
-#define MAX_BAD 4096 /* runs of unreadable samples, each of which costs a view some pages */
+#define CHUNK	    4096	 /* documents, samples looked at together */
+#define LOOK_CLOSER (4u * CHUNK) /* samples that are read to see whether they can be */
 
 /* Of one dataset: whether sample k of its stream is bad. */
 struct marks {
@@ -19,19 +19,9 @@ struct marks {
 
 static bool is_bad(const struct mfs_rows *r, uint64_t row)
 {
-	size_t lo = 0, hi = r->bad_count;
+	const size_t i = mfs_row_ranges_before(r->bad, r->bad_count, row);
 
-	while (lo < hi) {
-		const size_t mid = lo + (hi - lo) / 2;
-
-		if (row < r->bad[mid].first)
-			hi = mid;
-		else if (row >= r->bad[mid].end)
-			lo = mid + 1;
-		else
-			return true;
-	}
-	return false;
+	return i < r->bad_count && r->bad[i].first <= row;
 }
 
 /* Sample k is tokens [k S, k S + S + x): marks those that have one of [first, end). */
@@ -78,24 +68,38 @@ static int mark(const struct mfs_samples_part *part, struct marks *m, struct mfs
 
 static int add_bad(struct mfs_sample_rows *x, uint64_t sample, struct mfs_error *err)
 {
-	struct mfs_rows *r = &x->rows;
+	int rc = mfs_row_ranges_add(&x->bad, sample, sample + 1);
 
-	if (r->bad_count && x->bad[r->bad_count - 1].end == sample) {
-		x->bad[r->bad_count - 1].end++;
-		return 0;
-	}
-	if (r->bad_count == MAX_BAD)
-		return mfs_fail(err, -EIO,
-				"%s: more than %d runs of samples need tokens that cannot be read",
-				r->name, MAX_BAD);
-	x->bad[r->bad_count++] = (struct mfs_row_range){sample, sample + 1};
-	return 0;
+	if (rc == -ENOMEM)
+		return mfs_fail_nomem(err);
+	return rc ? mfs_fail(err, -EIO,
+			     "%s: more than %d runs of samples need tokens that cannot be read",
+			     x->rows.name, MFS_ROW_RANGES_MAX)
+		  : 0;
+}
+
+/* A row that cannot be read as a whole may have tokens that can: a .bin ends in it, or one is outside of the
+ * vocabulary. Of so many samples that it has part in, those that can be read are told apart. */
+struct closer_look {
+	unsigned left;
+	void *tokens; /* of a sample; NULL: nobody looks */
+};
+
+static bool can_be_read(const struct mfs_sample_rows *x, uint64_t sample, struct closer_look *l)
+{
+	const uint64_t length = x->rows.row_length;
+
+	if (!l->left || !l->tokens)
+		return false;
+	l->left--;
+	return !mfs_sample_rows_read(&x->rows, sample * length, length, l->tokens, NULL);
 }
 
 static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 			   struct mfs_error *err)
 {
 	struct mfs_samples *s = x->samples;
+	struct closer_look closer = {LOOK_CLOSER, malloc(x->rows.row_length * x->rows.token_size)};
 	int16_t part[CHUNK];
 	int64_t sample[CHUNK];
 	int rc = 0;
@@ -110,10 +114,11 @@ static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 			if (!marks[part[i]].stream)
 				continue;
 			rc = mfs_gpt_dataset_shuffle_index(g, (uint64_t)sample[i], 1, &k, err);
-			if (!rc && marks[part[i]].stream[k])
+			if (!rc && marks[part[i]].stream[k] && !can_be_read(x, at + i, &closer))
 				rc = add_bad(x, at + i, err);
 		}
 	}
+	free(closer.tokens);
 	return rc;
 }
 
@@ -135,8 +140,7 @@ int mfs_sample_rows_find_bad(struct mfs_sample_rows *x, struct mfs_error *err)
 	if (!any_bad(s))
 		return 0;
 	marks = calloc(parts, sizeof(*marks));
-	x->bad = calloc(MAX_BAD, sizeof(*x->bad));
-	if (!marks || !x->bad)
+	if (!marks)
 		rc = mfs_fail_nomem(err);
 	for (uint32_t i = 0; i < parts && !rc; i++) {
 		const struct mfs_samples_part *part = mfs_samples_part(s, i);
@@ -151,6 +155,7 @@ int mfs_sample_rows_find_bad(struct mfs_sample_rows *x, struct mfs_error *err)
 	for (uint32_t i = 0; marks && i < parts; i++)
 		free(marks[i].stream);
 	free(marks);
-	x->rows.bad = x->bad;
+	x->rows.bad = x->bad.list;
+	x->rows.bad_count = x->bad.count;
 	return rc;
 }

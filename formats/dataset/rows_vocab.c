@@ -5,68 +5,61 @@
 #include <stdlib.h>
 
 #include "formats/base/bytes.h"
+#include "formats/dataset/rows_vocab_i.h"
 
 #define BLOCK 256 /* tokens that are compared at once: a number that compilers make vectors of */
 
-struct vocab {
-	struct mfs_rows rows;
-	const struct mfs_rows *of;
-	uint64_t size;
-	/* Tokens as unsigned numbers of their width are below it, or outside: negative ones are large. */
-	uint64_t limit;
-};
-
-static const struct vocab *vocab_of(const struct mfs_rows *r)
+static const struct mfs_vocab_rows *vocab_of(const struct mfs_rows *r)
 {
-	return (const struct vocab *)r;
+	return (const struct mfs_vocab_rows *)r;
 }
 
-#define ALL_BELOW(name, type)                                                                      \
-	static bool name(const type *tokens, uint64_t count, type last)                            \
+#define FIRST_ABOVE(name, type)                                                                    \
+	static uint64_t name(const type *tokens, uint64_t count, type last)                        \
 	{                                                                                          \
-		unsigned above = 0;                                                                \
+		uint64_t at = 0;                                                                   \
                                                                                                    \
-		for (; count >= BLOCK && !above; count -= BLOCK, tokens += BLOCK)                  \
+		for (unsigned above = 0; count - at >= BLOCK; at += BLOCK) {                       \
 			for (unsigned i = 0; i < BLOCK; i++)                                       \
-				above |= tokens[i] > last;                                         \
-		for (; count && !above; count--)                                                   \
-			above = *tokens++ > last;                                                  \
-		return !above;                                                                     \
+				above |= tokens[at + i] > last;                                    \
+			if (above)                                                                 \
+				break;                                                             \
+		}                                                                                  \
+		while (at < count && tokens[at] <= last)                                           \
+			at++;                                                                      \
+		return at;                                                                         \
 	}
 
-ALL_BELOW(all_below8, uint8_t)
-ALL_BELOW(all_below16, uint16_t)
-ALL_BELOW(all_below32, uint32_t)
-ALL_BELOW(all_below64, uint64_t)
+FIRST_ABOVE(first_above8, uint8_t)
+FIRST_ABOVE(first_above16, uint16_t)
+FIRST_ABOVE(first_above32, uint32_t)
+FIRST_ABOVE(first_above64, uint64_t)
 
-static bool all_inside(const struct vocab *v, const void *tokens, uint64_t count)
+uint64_t mfs_vocab_rows_outside(const struct mfs_vocab_rows *v, const void *tokens, uint64_t count)
 {
 	const uint64_t last = v->limit - 1;
 
 	switch (v->rows.token_size) {
 	case 1:
-		return all_below8(tokens, count, (uint8_t)last);
+		return first_above8(tokens, count, (uint8_t)last);
 	case 2:
-		return all_below16(tokens, count, (uint16_t)last);
+		return first_above16(tokens, count, (uint16_t)last);
 	case 4:
-		return all_below32(tokens, count, (uint32_t)last);
+		return first_above32(tokens, count, (uint32_t)last);
 	default:
-		return all_below64(tokens, count, last);
+		return first_above64(tokens, count, last);
 	}
 }
 
-/* Says which of the tokens read at first is the first one outside. */
-static int outside(const struct vocab *v, uint64_t first, const void *tokens, struct mfs_error *err)
+/* Says that the token p, which is token t of all, is outside. */
+static int outside(const struct mfs_vocab_rows *v, uint64_t t, const void *p, struct mfs_error *err)
 {
-	const uint8_t *p = tokens;
 	uint64_t row;
 	int64_t token;
 	int rc;
 
-	for (; all_inside(v, p, 1); p += v->rows.token_size)
-		first++;
 	mfs_dtype_widen(v->rows.dtype, p, 1, &token);
-	rc = mfs_rows_find(v->of, first, &row, err);
+	rc = mfs_rows_find(v->of, t, &row, err);
 	if (rc)
 		return rc;
 	return mfs_fail(err, -EIO, "%s: row %llu holds token %lld, outside of a vocabulary of %llu",
@@ -77,12 +70,16 @@ static int outside(const struct vocab *v, uint64_t first, const void *tokens, st
 static int vocab_read(const struct mfs_rows *r, uint64_t first, uint64_t count, void *ret,
 		      struct mfs_error *err)
 {
-	const struct vocab *v = vocab_of(r);
+	const struct mfs_vocab_rows *v = vocab_of(r);
 	int rc = mfs_rows_read(v->of, first, count, ret, err);
+	uint64_t at;
 
-	if (rc || all_inside(v, ret, count))
+	if (rc)
 		return rc;
-	return outside(v, first, ret, err);
+	at = mfs_vocab_rows_outside(v, ret, count);
+	if (at == count)
+		return 0;
+	return outside(v, first + at, (const uint8_t *)ret + at * v->rows.token_size, err);
 }
 
 static int vocab_starts(const struct mfs_rows *r, uint64_t first, uint64_t count, uint64_t *ret,
@@ -127,7 +124,10 @@ static void vocab_drop(const struct mfs_rows *r)
 
 static void vocab_free(struct mfs_rows *r)
 {
-	free(r);
+	struct mfs_vocab_rows *v = (struct mfs_vocab_rows *)r;
+
+	mfs_row_ranges_release(&v->bad);
+	free(v);
 }
 
 static const struct mfs_rows_ops vocab_ops = {
@@ -165,7 +165,7 @@ static bool values(enum mfs_dtype dtype, uint64_t *ret)
 int mfs_rows_vocab(const struct mfs_rows *of, uint64_t vocab_size, struct mfs_rows **ret,
 		   struct mfs_error *err)
 {
-	struct vocab *v;
+	struct mfs_vocab_rows *v;
 	uint64_t count;
 
 	if (!values(of->dtype, &count))

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/dataset/row_ranges.h"
 #include "formats/dataset/rows.h"
 #include "formats/dataset/rows_indexed.h"
 #include "formats/dataset/rows_vfile.h"
@@ -692,6 +693,141 @@ START_TEST(test_vocab_is_transparent)
 }
 END_TEST
 
+/* A pass over all tokens finds the rows that hold one outside, and leaves those alone that cannot be read. */
+#define SCANNED                                                                                    \
+	2500 /* rows of up to 2000 tokens: several pieces of a pass, and rows across their borders */
+
+static void check_scan(const struct mfs_rows *of, const uint8_t *bad, unsigned threads)
+{
+	struct mfs_rows *r, *slice;
+	uint8_t found[SCANNED] = {0};
+
+	unit_ok(mfs_rows_vocab(of, 60000, &r, &err), &err);
+	unit_ok(mfs_rows_vocab_scan(r, threads, &err), &err);
+	for (size_t i = 0; i < r->bad_count; i++) {
+		ck_assert_uint_lt(r->bad[i].first, r->bad[i].end);
+		ck_assert_uint_le(r->bad[i].end, SCANNED);
+		if (i)
+			ck_assert_uint_gt(r->bad[i].first, r->bad[i - 1].end);
+		memset(found + r->bad[i].first, 1, r->bad[i].end - r->bad[i].first);
+	}
+	ck_assert_mem_eq(found, bad, SCANNED);
+	unit_ok(mfs_rows_slice(r, 1, SCANNED, &slice, &err), &err);
+	ck_assert_uint_eq(slice->bad_count, r->bad_count);
+	mfs_rows_free(slice);
+	mfs_rows_free(r);
+}
+
+START_TEST(test_vocab_scan)
+{
+	static int32_t lengths[SCANNED];
+	static uint8_t bad[SCANNED];
+	static uint16_t bin[SCANNED * 2000];
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *of;
+	const char *prefix;
+	size_t tokens = 0, cut = 0;
+
+	for (unsigned i = 0; i < SCANNED; i++) {
+		lengths[i] = rand() % 5 ? rand() % 2000 : 0;
+		/* The last rows lie behind the end of the .bin, from the middle of one. */
+		if (i == SCANNED - 40) {
+			lengths[i] = 1500;
+			cut = tokens + 700;
+		}
+		bad[i] = i >= SCANNED - 40;
+		for (int k = 0; k < lengths[i]; k++)
+			bin[tokens + (size_t)k] = (uint16_t)(rand() % 60000);
+		if (lengths[i] && !bad[i] && (i == 1 || rand() % 6 == 0)) {
+			bad[i] = 1;
+			bin[tokens + (size_t)(rand() % lengths[i])] = 60000;
+			bin[tokens + (size_t)(rand() % lengths[i])] = 65535;
+		}
+		tokens += (size_t)lengths[i];
+	}
+	prefix = write_pair("scanned",
+			    &(struct fake_idx){.sequences = SCANNED, .code = 8, .lengths = lengths},
+			    bin, cut * 2);
+	d = open_all(&prefix, 1);
+	unit_ok(mfs_rows_indexed(d, &of, &err), &err);
+	ck_assert_uint_eq(of->bad_count, 1);
+	for (unsigned threads = 0; threads < 6; threads++)
+		check_scan(of, bad, threads);
+	mfs_rows_free(of);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
+/* Hardly a token is inside: that is no list of rows any more. */
+START_TEST(test_vocab_scan_of_another)
+{
+	static int32_t lengths[20000];
+	static uint16_t bin[20000];
+	const struct fake_idx f = {.sequences = 20000, .code = 8, .lengths = lengths};
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *of, *r;
+	const char *prefix;
+
+	for (unsigned i = 0; i < 20000; i++) {
+		lengths[i] = 1;
+		bin[i] = i % 2 ? 100 : 5;
+	}
+	prefix = write_pair("another", &f, bin, sizeof(bin));
+	d = open_all(&prefix, 1);
+	unit_ok(mfs_rows_indexed(d, &of, &err), &err);
+	unit_ok(mfs_rows_vocab(of, 100, &r, &err), &err);
+	unit_fails(mfs_rows_vocab_scan(r, 3, &err), &err, -ENOTSUP, "vocabulary of 100");
+	ck_assert_uint_eq(r->bad_count, 0);
+	mfs_rows_free(r);
+	unit_ok(mfs_rows_vocab(of, 3, &r, &err), &err);
+	unit_ok(mfs_rows_vocab_scan(r, 3, &err), &err);
+	ck_assert_uint_eq(r->bad_count, 1);
+	ck_assert_uint_eq(r->bad[0].end, 20000);
+	mfs_rows_free(r);
+	mfs_rows_free(of);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
+/* Ranges that are added anywhere, against a flag for each row. */
+START_TEST(test_ranges)
+{
+	struct mfs_row_ranges r = {0};
+	uint8_t want[500] = {0};
+
+	for (unsigned k = 0; k < 400; k++) {
+		const uint64_t first = (uint64_t)rand() % 499;
+		const uint64_t end = first + 1 + (uint64_t)rand() % (k % 50 == 0 ? 499 - first : 2);
+		uint8_t found[500] = {0};
+
+		ck_assert_int_eq(mfs_row_ranges_add(&r, first, end), 0);
+		memset(want + first, 1, end - first);
+		for (size_t i = 0; i < r.count; i++) {
+			if (i)
+				ck_assert_uint_gt(r.list[i].first, r.list[i - 1].end);
+			memset(found + r.list[i].first, 1, r.list[i].end - r.list[i].first);
+		}
+		ck_assert_mem_eq(found, want, sizeof(want));
+		for (uint64_t row = 0; row < 500; row++) {
+			const size_t at = mfs_row_ranges_before(r.list, r.count, row);
+
+			ck_assert(!at || r.list[at - 1].end <= row);
+			ck_assert(at == r.count || r.list[at].end > row);
+		}
+		if (k % 100 == 99) {
+			mfs_row_ranges_release(&r);
+			memset(want, 0, sizeof(want));
+		}
+	}
+	for (uint64_t i = 0; i < MFS_ROW_RANGES_MAX; i++)
+		ck_assert_int_eq(mfs_row_ranges_add(&r, 2 * i, 2 * i + 1), 0);
+	ck_assert_int_eq(mfs_row_ranges_add(&r, 1 << 20, (1 << 20) + 1), -ENOSPC);
+	ck_assert_int_eq(mfs_row_ranges_add(&r, 0, 10), 0);
+	ck_assert_uint_eq(r.count, MFS_ROW_RANGES_MAX - 5);
+	mfs_row_ranges_release(&r);
+}
+END_TEST
+
 /* Bytes of tokens, from and to anywhere, into memory that is aligned for nothing. */
 START_TEST(test_bytes)
 {
@@ -773,6 +909,9 @@ Suite *mfs_suite(void)
 	unit_case(s, "replaced", test_replaced);
 	unit_case(s, "vocabulary", test_vocab);
 	unit_case(s, "vocabulary transparent", test_vocab_is_transparent);
+	unit_case(s, "vocabulary scan", test_vocab_scan);
+	unit_case(s, "scan of another vocabulary", test_vocab_scan_of_another);
+	unit_case(s, "ranges", test_ranges);
 	unit_case(s, "bytes", test_bytes);
 	unit_case(s, "tokens of a file", test_tokens_of_a_file);
 	return s;
