@@ -103,13 +103,6 @@ struct vocabulary {
 	bool padding;	/* what one side has beyond the other is padding */
 };
 
-static bool is_vocabulary(const struct mfs_global_tensor *t)
-{
-	return t->layer < 0 && t->ndim &&
-	       (!strcmp(t->name, "embedding.word_embeddings.weight") ||
-		!strcmp(t->name, "output_layer.weight"));
-}
-
 /* Multiple that Megatron pads to (megatron/training: vocab_size_with_padding). */
 static uint64_t multiple(const struct mfs_diff_side *s)
 {
@@ -195,7 +188,7 @@ static int set_elements(struct mfs_diff *d, struct mfs_diff_pair *p, bool *noted
 		row *= a->shape[i];
 	p->shapes_differ = a->ndim != b->ndim || same_axes != a->ndim;
 	p->elements = p->shapes_differ ? 0 : a->ndim ? row * a->shape[0] : 1;
-	if (is_vocabulary(a) && a->ndim == b->ndim && same_axes + 1 >= a->ndim &&
+	if (mfs_global_tensor_is_vocabulary(a) && a->ndim == b->ndim && same_axes + 1 >= a->ndim &&
 	    (a->ndim < 2 || a->shape[1] == b->shape[1])) {
 		struct vocabulary v;
 

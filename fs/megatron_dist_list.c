@@ -74,12 +74,6 @@ static void cut(const struct mfs_megatron_dist *d, const struct mfs_name *name,
 	t->parts = parts;
 }
 
-static bool is_vocabulary(const struct mfs_global_tensor *t)
-{
-	return t->layer < 0 && (!strcmp(t->name, "embedding.word_embeddings.weight") ||
-				!strcmp(t->name, "output_layer.weight"));
-}
-
 /* The archive around a chunk: stacked axes have length 1 in it (ckpt 3.4: prepended axes). */
 static int make_item(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t,
 		     struct mfs_error *err)
@@ -131,7 +125,7 @@ static int describe(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t
 	if (rc)
 		return rc;
 	memcpy(t->shape, t->first->shape, sizeof(t->shape));
-	if (is_vocabulary(t->first))
+	if (mfs_global_tensor_is_vocabulary(t->first))
 		t->shape[0] = d->vocab;
 	cut(d, &name, t);
 	return make_item(d, t, err);

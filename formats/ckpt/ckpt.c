@@ -469,6 +469,13 @@ const struct mfs_chunk *mfs_ckpt_chunks(const struct mfs_ckpt *ckpt,
 	return ckpt->chunks + t->first_chunk;
 }
 
+bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t)
+{
+	return t->layer < 0 && t->ndim &&
+	       (!strcmp(t->name, "embedding.word_embeddings.weight") ||
+		!strcmp(t->name, "output_layer.weight"));
+}
+
 const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text, size_t size)
 {
 	static const char *const prefixes[] = {"decoder.layers.", "mtp.layers."};

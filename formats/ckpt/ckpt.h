@@ -127,6 +127,9 @@ const char *mfs_state_name(enum mfs_state state);
  * "exp_avg of " or its like in front if it is the optimizer's. */
 const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text, size_t size);
 
+/* Whether it has a row for each token of the vocabulary: the embedding or the head, or the optimizer's state of one. */
+bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t);
+
 /* Sentences that a person should read once (norms that differ between ranks, ...); may be 0. */
 uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret);
 

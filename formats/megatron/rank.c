@@ -9,7 +9,6 @@
 #include "formats/megatron/modules.h"
 
 #define EMBEDDING "embedding.word_embeddings.weight"
-#define HEAD	  "output_layer.weight"
 
 struct builder {
 	struct mfs_rank_list *list;
@@ -38,15 +37,10 @@ static uint32_t part_of(const struct mfs_rank_tensor *t, uint32_t *ret_parts)
 	return l->rank.tp % *ret_parts;
 }
 
-static bool is_vocabulary(const struct mfs_global_tensor *src)
-{
-	return src->layer < 0 && (!strcmp(src->name, EMBEDDING) || !strcmp(src->name, HEAD));
-}
-
 /* Rows of the whole tensor at this layout. */
 static uint64_t global_rows(const struct mfs_rank_tensor *t)
 {
-	return is_vocabulary(t->src) ? t->list->vocab : t->src->shape[0];
+	return mfs_global_tensor_is_vocabulary(t->src) ? t->list->vocab : t->src->shape[0];
 }
 
 static struct mfs_box_map straight(const struct mfs_rank_tensor *t)
