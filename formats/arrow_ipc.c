@@ -185,8 +185,6 @@ static int read_first(struct mfs_arrow *a, struct mfs_error *err)
 	if (rc)
 		return rc;
 	a->legacy = mfs_le32(first) != CONTINUATION;
-	if (reserve(a, FIRST_GUESS))
-		return mfs_fail_nomem(err);
 	rc = read_message(a, a->at, &m, &end, err);
 	if (rc == -EINVAL && a->legacy) /* any bytes could be a size */
 		return no_stream(a, err);
@@ -272,7 +270,66 @@ static int check_footer_schema(struct mfs_arrow *a, struct mfs_error *err)
 	return rc;
 }
 
-/* Messages say their version; the footer that Arrow C++ writes says 5, whatever they are. */
+/* The lower one of `than` and where the first of these blocks is. */
+static uint64_t lowest_block(struct mfs_arrow *a, unsigned field, uint64_t than)
+{
+	const struct mfs_flat_table root = mfs_flat_root(&a->footer_flat);
+	const struct mfs_flat_vector blocks = mfs_flat_vector(&root, field, BLOCK_BYTES);
+
+	for (uint32_t i = 0; i < blocks.count; i++)
+		than = mfs_min_u64(than, mfs_le64(mfs_flat_element(&blocks, i)));
+	return than;
+}
+
+/* The first message that is no schema says how messages are framed and of which version they are. */
+static int look_at_first_block(struct mfs_arrow *a, struct mfs_error *err)
+{
+	struct message m;
+	uint8_t first[4];
+	bool end;
+	int rc;
+
+	if (a->end - a->at < sizeof(first))
+		return cut(a, a->at, err);
+	rc = mfs_source_read(&a->src, a->at, first, sizeof(first), err);
+	if (rc)
+		return rc;
+	a->legacy = mfs_le32(first) != CONTINUATION;
+	rc = read_message(a, a->at, &m, &end, err);
+	return !rc && end ? bad_footer(a, err) : rc;
+}
+
+/* With the schema that the footer has. */
+static int begin_at_blocks(struct mfs_arrow *a, struct mfs_error *err)
+{
+	const struct mfs_flat_table root = mfs_flat_root(&a->footer_flat);
+	const struct mfs_flat_table schema = mfs_flat_table(&root, FOOTER_SCHEMA);
+	int rc = 0;
+
+	a->at = lowest_block(a, FOOTER_RECORD_BATCHES,
+			     lowest_block(a, FOOTER_DICTIONARIES, a->end));
+	if (a->at < a->end)
+		rc = look_at_first_block(a, err);
+	return rc ? rc : mfs_arrow_read_schema(a, &schema, err);
+}
+
+/* What was read of the bytes behind the magic, which are no schema. */
+static void forget_first(struct mfs_arrow *a)
+{
+	mfs_arena_release(&a->arena);
+	a->columns = NULL;
+	a->nodes = a->buffers = a->views = 0;
+	a->has_dictionaries = false;
+	a->version = 0;
+}
+
+/*
+ * Arrow C++ writes a stream between the magic and the footer, and then the two must agree. But it goes by the footer
+ * alone when it reads, and others rely on that: arrow-rs pads the magic to 64 bytes, and the schema that Polars writes
+ * behind it has no size in front.
+ *
+ * Messages say their version; the footer that Arrow C++ writes says 5, whatever they are.
+ */
 static int open_file(struct mfs_arrow *a, struct mfs_error *err)
 {
 	int rc = read_footer(a, err);
@@ -281,7 +338,10 @@ static int open_file(struct mfs_arrow *a, struct mfs_error *err)
 		return rc;
 	a->at = sizeof(magic);
 	rc = read_first(a, err);
-	return rc ? rc : check_footer_schema(a, err);
+	if (rc != -EINVAL && rc != -ENOTSUP)
+		return rc ? rc : check_footer_schema(a, err);
+	forget_first(a);
+	return begin_at_blocks(a, err);
 }
 
 int mfs_arrow_open(const struct mfs_source *src, struct mfs_arrow **ret, struct mfs_error *err)
@@ -290,8 +350,10 @@ int mfs_arrow_open(const struct mfs_source *src, struct mfs_arrow **ret, struct 
 	char first[sizeof(magic)] = {0};
 	int rc;
 
-	if (!a)
+	if (!a || reserve(a, FIRST_GUESS)) {
+		free(a);
 		return mfs_fail_nomem(err);
+	}
 	a->src = *src;
 	a->end = src->size;
 	rc = mfs_source_read(src, 0, first, mfs_min_u64(sizeof(first), src->size), err);

@@ -8,6 +8,7 @@
  *            Before Arrow 0.15 the first four bytes were not there.
  *   end      a message of size 0
  *   file     "ARROW1\0\0" | stream | Footer | i32 size of the footer | "ARROW1"
+ *            Its schema is in the footer once more; some writers have no stream's schema in front.
  *
  * Metadata versions 4 and 5, little-endian. A stream must have its end, which the format lets a writer leave out:
  * nothing else tells a stream that was cut between two messages from a whole one.

@@ -88,6 +88,29 @@ def accepted():
     save("corpus", "ok-file-legacy-framing", written(ids(), 2, new=pa.ipc.new_file, metadata_version=V4, use_legacy_format=True))
 
 
+    save("corpus", "ok-file-blank-in-front", blank_in_front(written(ids(), 2, new=pa.ipc.new_file)))
+    save("corpus", "ok-file-schema-without-size", schema_without_size(written(ids(), 2, new=pa.ipc.new_file)))
+    save("corpus", "ok-file-blank-in-front-no-batch", blank_in_front(written(ids(rows=[]), new=pa.ipc.new_file)))
+    save("corpus", "ok-file-blank-in-front-version-4", blank_in_front(written({**all_types(), **ids()}, 2, new=pa.ipc.new_file, metadata_version=V4)))
+    legacy = written(ids(), 2, new=pa.ipc.new_file, metadata_version=V4, use_legacy_format=True)
+    save("corpus", "ok-file-blank-in-front-legacy-framing", legacy[:8] + bytes(4 + struct.unpack_from("<I", legacy, 8)[0]) + legacy[12 + struct.unpack_from("<I", legacy, 8)[0]:])
+
+
+def first_message(data):
+    """Where the schema that a file begins with ends."""
+    return 16 + struct.unpack_from("<I", data, 12)[0]
+
+
+def blank_in_front(data):
+    """As arrow-rs pads the magic, with no schema but that of the footer."""
+    return data[:8] + bytes(first_message(data) - 8) + data[first_message(data):]
+
+
+def schema_without_size(data):
+    """As Polars writes a file."""
+    return data[:8] + data[16:first_message(data)] + bytes(8) + data[first_message(data):]
+
+
 def written_one_batch(sink, schema, options):
     writer = pa.ipc.new_stream(sink, schema, options=options)
     writer.write_batch(pa.record_batch([pa.array([], f.type) for f in schema], schema=schema))
@@ -202,6 +225,12 @@ def files():
     save("reject", "file-block-in-the-footer", good[:block] + struct.pack("<q", len(good)) + good[block + 8:])
     save("reject", "file-block-at-the-schema", good[:block] + struct.pack("<q", 8) + good[block + 8:])
     save("reject", "file-block-left-out", good[:block - 4] + struct.pack("<i", 2) + good[block:])
+    blank = blank_in_front(good)
+    for at, where in ((1, "before-the-magic-ends"), (first + 8, "elsewhere"), (len(good), "in-the-footer")):
+        save("reject", f"file-blank-in-front-block-{where}", blank[:block] + struct.pack("<q", at) + blank[block + 8:])
+    save("reject", "file-blank-in-front-block-left-out", blank[:block - 4] + struct.pack("<i", 2) + blank[block:])
+    save("reject", "file-footer-alone", blank[:8] + blank[footer:])
+    save("reject", "file-footer-alone-block-at-0", blank[:8] + blank[footer:block] + struct.pack("<q", 0) + blank[block + 8:])
     name = good.rindex(b"input_ids", footer)
     save("reject", "file-two-schemas", good[:name] + b"input_idx" + good[name + 9:])
     save("reject", "file-lz4", written(ids(), new=pa.ipc.new_file, compression="lz4"))

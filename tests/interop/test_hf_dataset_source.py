@@ -214,6 +214,19 @@ def stream_to_damage(tmp_path):
     return (tmp_path / "good.arrow").read_bytes(), [d or [] for d in docs]
 
 
+def test_polars(reader, tmp_path):
+    """Its files have another beginning than those of Arrow C++, and dictionaries behind the batches."""
+    try:
+        python = venvs.python("tables", "Polars")
+    except venvs.Missing as why:
+        pytest.skip(str(why))
+    done = subprocess.run([python, HERE / "peers" / "write_polars_ipc.py", tmp_path], capture_output=True, text=True, timeout=SECONDS)
+    assert done.returncode == 0, done.stderr[-3000:]
+    for name, rows in json.loads((tmp_path / "cases.json").read_text()).items():
+        assert rows_of(reader, tmp_path / f"{name}.arrow") == rows, name
+    assert "compressed (LZ4)" in refused(tmp_path / "compressed.arrow")
+
+
 def test_damaged(reader, tmp_path):
     good, rows = stream_to_damage(tmp_path)
     path = tmp_path / "x.arrow"

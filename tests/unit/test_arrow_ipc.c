@@ -177,6 +177,10 @@ static const struct {
 	{"ok-legacy-framing", 2, 4, 4},
 	{"ok-file", 2, 4, 4},
 	{"ok-file-legacy-framing", 2, 4, 4},
+	{"ok-file-blank-in-front", 2, 4, 4},
+	{"ok-file-blank-in-front-version-4", 2, 4, 4},
+	{"ok-file-blank-in-front-legacy-framing", 2, 4, 4},
+	{"ok-file-schema-without-size", 2, 4, 4},
 };
 
 static void check_batch(const uint8_t *bytes, const struct mfs_arrow_array *array, unsigned first,
@@ -273,9 +277,10 @@ static int read_through(const uint8_t *bytes, size_t len)
 /* Wherever it is cut, and with whatever behind it, it is refused. */
 START_TEST(test_cut_anywhere)
 {
-	static const char *const names[] = {"ok-several-batches", "ok-file", "ok-legacy-framing"};
+	static const char *const names[] = {"ok-several-batches", "ok-file", "ok-legacy-framing",
+					    "ok-file-schema-without-size"};
 
-	for (size_t i = 0; i < 3; i++) {
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++) {
 		char name[100];
 		uint8_t *bytes, *longer;
 		size_t len;
