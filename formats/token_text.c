@@ -494,6 +494,12 @@ int mfs_token_text_feed(struct mfs_token_text *t, const void *bytes, size_t len,
 	return rc;
 }
 
+static int end_last_document(struct mfs_token_text *t, int rc)
+{
+	t->ended.last = !rc;
+	return rc;
+}
+
 /* Ids in a document that nothing has ended, perhaps the last digit of one. */
 static int end_last_ids(struct mfs_token_text *t, struct mfs_error *err)
 {
@@ -504,7 +510,7 @@ static int end_last_ids(struct mfs_token_text *t, struct mfs_error *err)
 	if (t->state == TEXT_IDS_ID)
 		rc = add_number(t, err);
 	if (!rc && t->in_document)
-		rc = end_ids(t, err);
+		rc = end_last_document(t, end_ids(t, err));
 	return rc;
 }
 
@@ -518,7 +524,7 @@ int mfs_token_text_end(struct mfs_token_text *t, struct mfs_error *err)
 		return 0;
 	case TEXT_TAIL:
 		t->state = TEXT_LINE;
-		return end_document(t, err);
+		return end_last_document(t, end_document(t, err));
 	case TEXT_IDS:
 	case TEXT_IDS_ID:
 	case TEXT_IDS_AFTER:

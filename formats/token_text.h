@@ -18,6 +18,7 @@
 #ifndef MFS_TOKEN_TEXT_H
 #define MFS_TOKEN_TEXT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,8 @@ struct mfs_token_place {
 	enum mfs_token_format format; /* as detected */
 	uint64_t offset;	      /* bytes of the input before it */
 	uint64_t line, column;	      /* of the byte at offset, from 1 */
+	/* The input has ended it, no newline or NUL: there is nothing behind it, or it was another document. */
+	bool last;
 };
 
 struct mfs_token_text_config {

@@ -103,6 +103,9 @@ static int open_input(struct pack *x, struct mfs_error *err)
 		rc = mfs_pack_note_parse(text, &x->options, &note, err);
 	if (!rc && *text)
 		rc = mfs_pack_input_skip(&x->input, &note.mark, err);
+	/* "[2]" or "1 2", which may be the beginning of "1 23". */
+	if (!rc && note.place.last)
+		rc = mfs_pack_input_at_end(&x->input, err);
 	return rc ? rc : open_text(x, &note.place, err);
 }
 

@@ -119,6 +119,23 @@ int mfs_pack_input_skip(struct mfs_pack_input *in, const struct mfs_pack_mark *t
 	return 0;
 }
 
+int mfs_pack_input_at_end(struct mfs_pack_input *in, struct mfs_error *err)
+{
+	const uint64_t end = in->position;
+	size_t n;
+	int rc;
+
+	do
+		rc = read_some(in, 1, &n, err);
+	while (rc == -EAGAIN);
+	if (rc || !n)
+		return rc;
+	return mfs_fail(err, -ESTALE,
+			"standard input is not what was packed before: it ended behind %llu bytes, "
+			"and now it goes on",
+			(unsigned long long)end);
+}
+
 int mfs_pack_input_read(struct mfs_pack_input *in, const uint8_t **ret, size_t *ret_len,
 			struct mfs_error *err)
 {

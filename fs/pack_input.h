@@ -26,6 +26,9 @@ void mfs_pack_input_release(struct mfs_pack_input *in);
 int mfs_pack_input_skip(struct mfs_pack_input *in, const struct mfs_pack_mark *to,
 			struct mfs_error *err);
 
+/* -ESTALE: it goes on. */
+int mfs_pack_input_at_end(struct mfs_pack_input *in, struct mfs_error *err);
+
 /* The next bytes, of which there are none at the end. -EAGAIN without a sentence: nothing has come for a second;
  * -EINTR: a signal asks to stop (fs/stop.h). */
 int mfs_pack_input_read(struct mfs_pack_input *in, const uint8_t **ret, size_t *ret_len,

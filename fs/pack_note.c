@@ -25,11 +25,11 @@ int mfs_pack_note_print(const struct mfs_pack_note *note, const struct mfs_pack_
 	if (rc)
 		return rc;
 	n = snprintf(text, MFS_INDEXED_NOTE,
-		     "%" PRIu64 " %" PRIu64 " %" PRIu64 " %016" PRIx64 " %" PRIu64 " %016" PRIx64
+		     "%" PRIu64 " %" PRIu64 " %" PRIu64 " %u %016" PRIx64 " %" PRIu64 " %016" PRIx64
 		     " %s %s",
-		     note->place.offset, note->place.line, note->place.column, note->mark.hash,
-		     note->mark.anchor, note->mark.anchor_hash,
-		     mfs_token_format_name(note->place.format), said.data);
+		     note->place.offset, note->place.line, note->place.column,
+		     note->place.last ? 1u : 0u, note->mark.hash, note->mark.anchor,
+		     note->mark.anchor_hash, mfs_token_format_name(note->place.format), said.data);
 	mfs_buf_release(&said);
 	return n < MFS_INDEXED_NOTE
 		       ? 0
@@ -42,16 +42,17 @@ int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
 	struct mfs_pack_note n = {0};
 	struct mfs_buf said = {0};
 	char format[16];
+	unsigned last;
 	int at = 0, rc = settings(opt, &said, err);
 	bool same;
 
 	if (rc)
 		return rc;
 	if (sscanf(text,
-		   "%" SCNu64 " %" SCNu64 " %" SCNu64 " %" SCNx64 " %" SCNu64 " %" SCNx64
+		   "%" SCNu64 " %" SCNu64 " %" SCNu64 " %u %" SCNx64 " %" SCNu64 " %" SCNx64
 		   " %15s %n",
-		   &n.place.offset, &n.place.line, &n.place.column, &n.mark.hash, &n.mark.anchor,
-		   &n.mark.anchor_hash, format, &at) != 7 ||
+		   &n.place.offset, &n.place.line, &n.place.column, &last, &n.mark.hash,
+		   &n.mark.anchor, &n.mark.anchor_hash, format, &at) != 8 ||
 	    mfs_token_format_parse(format, &n.place.format) || !n.place.column ||
 	    n.place.column - 1 > n.place.offset || n.mark.anchor > n.place.offset ||
 	    n.mark.anchor % MFS_PACK_BLOCK) {
@@ -60,6 +61,7 @@ int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
 				opt->prefix);
 	}
 	n.mark.position = n.place.offset;
+	n.place.last = last;
 	same = !strcmp(text + at, said.data) &&
 	       (!opt->format || !n.place.format || opt->format == n.place.format);
 	mfs_buf_release(&said);

@@ -101,6 +101,29 @@ same 'forced: files' "$(ls "$out" | tr '\n' ' ')" 'x.bin x.idx '
 { read -r _ && "$m" pack "$out/y" >/dev/null; } <"$work/mended" || fail 'behind a first line'
 same 'behind a first line' "$(elements "$out/y.bin" d4 0)" '3 4 44 5'
 
+# went_on TEXT NEXT OPTION...: all of TEXT is packed and the index cannot be written; an input that goes on with NEXT then is another one, whatever
+# a newline behind the last document has become.
+went_on() {
+	local text=$1 next=$2
+	shift 2
+	mkdir "$out/w.idx.part"
+	# shellcheck disable=SC2059
+	printf "$text" >"$work/in"
+	refused "$text: no index" 1 'everything is kept' "$m" pack "$out/w" "$@" <"$work/in"
+	rmdir "$out/w.idx.part"
+	# shellcheck disable=SC2059
+	printf "$text$next" >"$work/longer"
+	refused "$text: it goes on" 1 "it ended behind $(stat -c %s "$work/in") bytes, and now it goes on" "$m" pack "$out/w" --resume "$@" <"$work/longer"
+	refused "$text: a pipe goes on" 1 'and now it goes on' bash -c "cat '$work/longer' | '$m' pack '$out/w' --resume $*"
+	"$m" pack "$out/w" --resume "$@" <"$work/in" >"$log" 2>&1 || fail "$text: $(cat "$log")"
+	same "$text: the same again" "$(elements "$out/w.bin" d4 0) | $(elements "$out/w.idx" d8 26 | cut -d' ' -f1)" '1 2 | 3'
+	rm "$out/w".*
+}
+
+went_on '[1]\n[2]' '\n[3]\n'
+went_on '1\n2' '3\n4\n' --format lines
+went_on '1\0002' '3\0004\0' --format ids
+
 # One at a time. A signal ends one that waits for its input, with what it had.
 mkfifo "$work/fifo"
 "$m" pack "$out/z" <"$work/fifo" 2>"$log" &

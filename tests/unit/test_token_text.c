@@ -354,6 +354,44 @@ START_TEST(test_many)
 }
 END_TEST
 
+/* What the input's end ends may have been meant to go on; what a newline or a NUL ends may not. */
+START_TEST(test_last)
+{
+	static const struct {
+		enum mfs_token_format format;
+		const char *text;
+		size_t len;
+		bool last;
+	} ends[] = {
+		{MFS_TOKENS_JSONL, TEXT("[1]\n[2]"), true},
+		{MFS_TOKENS_JSONL, TEXT("[1]\n[2] "), true},
+		{MFS_TOKENS_JSONL, TEXT("[1]\n[2]\n"), false},
+		{MFS_TOKENS_JSONL, TEXT("[1]\n[2]\n "), false},
+		{MFS_TOKENS_LINES, TEXT("1\n2"), true},
+		{MFS_TOKENS_LINES, TEXT("1\n2\n"), false},
+		{MFS_TOKENS_NUL,
+		 TEXT("1\0"
+		      "2\n"),
+		 true},
+		{MFS_TOKENS_NUL,
+		 TEXT("1\0"
+		      "2\0\n"),
+		 false},
+		{MFS_TOKENS_DETECT, TEXT("1 2"), true},
+	};
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
+		const struct mfs_token_text_config c = config(ends[i].format);
+		struct mfs_token_place ended;
+		struct mfs_buf out = {0};
+
+		unit_ok(read_pieces(&c, ends[i].text, ends[i].len, 100, &out, &ended), &err);
+		ck_assert_int_eq(ended.last, ends[i].last);
+		mfs_buf_release(&out);
+	}
+}
+END_TEST
+
 static void read_nested(int levels, const char *want)
 {
 	const struct mfs_token_text_config c = config(MFS_TOKENS_JSONL);
@@ -466,6 +504,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_faults, 0, sizeof(faults) / sizeof(*faults));
 	suite_add_tcase(s, c);
 	unit_case(s, "goes on", test_goes_on);
+	unit_case(s, "last", test_last);
 	unit_case(s, "many", test_many);
 	unit_case(s, "levels", test_levels);
 	unit_case(s, "sink fails", test_sink_fails);
