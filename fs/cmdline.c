@@ -34,7 +34,7 @@ static bool take_number(const char *command, const char *option, uint64_t *ret, 
 
 	errno = 0;
 	n = strtoull(optarg, &end, 10);
-	if (*optarg < '0' || *optarg > '9' || *end || errno)
+	if (*optarg < '0' || *optarg > '9' || *end || errno || n > INT64_MAX)
 		return stop(ret_exit, mfs_usage_error("%s: option '%s' takes a number, not '%s'",
 						      command, option, optarg));
 	*ret = n;

@@ -18,7 +18,7 @@ struct mfs_switch {
 
 enum mfs_value_kind {
 	MFS_VALUE_TEXT,	  /* const char *, borrowed from argv */
-	MFS_VALUE_NUMBER, /* uint64_t, decimal */
+	MFS_VALUE_NUMBER, /* uint64_t, decimal, below 2^63 */
 	MFS_VALUE_WORDS, /* struct mfs_buf: a text; what is given again comes behind it and a space */
 };
 

@@ -40,6 +40,14 @@ static bool choose_dtype(struct mfs_pack_options *o, const char *name, int *ret_
 	return true;
 }
 
+static bool take_vocab_size(struct mfs_pack_options *o, uint64_t size, int *ret_exit)
+{
+	if (!size)
+		return wrong(ret_exit, mfs_usage_error("pack: --vocab-size 0: no id is below 0"));
+	o->vocab_size = size == UINT64_MAX ? 0 : size;
+	return true;
+}
+
 static bool check_eod(struct mfs_pack_options *o, uint64_t eod, int *ret_exit)
 {
 	o->has_eod = eod != UINT64_MAX;
@@ -65,7 +73,7 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 {
 	struct mfs_pack_options o = {.key = "input_ids"};
 	const char *dtype = NULL, *format = "auto";
-	uint64_t eod = UINT64_MAX;
+	uint64_t vocab_size = UINT64_MAX, eod = UINT64_MAX; /* not said */
 	struct mfs_cmdline c = {
 		.usage = "pack PREFIX [OPTIONS] < IDS",
 		.help = "Writes token ids, as any tokenizer prints them, into PREFIX.bin and PREFIX.idx.\n"
@@ -85,13 +93,14 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 		.min = 1,
 		.max = 1,
 		.switches = {{"resume", &o.resume}, {"force", &o.force}},
-		.valued = {{"vocab-size", MFS_VALUE_NUMBER, &o.vocab_size},
+		.valued = {{"vocab-size", MFS_VALUE_NUMBER, &vocab_size},
 			   {"dtype", MFS_VALUE_TEXT, &dtype},
 			   {"append-eod", MFS_VALUE_NUMBER, &eod},
 			   {"key", MFS_VALUE_TEXT, &o.key},
 			   {"format", MFS_VALUE_TEXT, &format}},
 	};
 	const bool go_on = mfs_cmdline_parse(&c, argc, argv, ret_exit) &&
+			   take_vocab_size(&o, vocab_size, ret_exit) &&
 			   check(&o, dtype, format, eod, ret_exit);
 
 	o.prefix = c.arguments[0];

@@ -67,6 +67,8 @@ refused 'unknown dtype' 2 "'float32' is none of" "$m" pack "$out/x" --dtype floa
 refused 'unknown format' 2 "not 'json'" "$m" pack "$out/x" --format json </dev/null
 refused 'vocabulary and dtype' 2 'uint16 cannot hold a vocabulary of 70000' "$m" pack "$out/x" --dtype uint16 --vocab-size 70000 </dev/null
 refused 'end of document outside' 2 '--append-eod 7 is outside of the vocabulary' "$m" pack "$out/x" --vocab-size 7 --append-eod 7 </dev/null
+refused 'no vocabulary' 2 '--vocab-size 0: no id is below 0' "$m" pack "$out/x" --vocab-size 0 </dev/null
+refused 'end of document, -1 without a sign' 2 "takes a number, not '18446744073709551615'" "$m" pack "$out/x" --append-eod 18446744073709551615 <<<'[1]'
 refused 'no number' 2 "'--append-eod' takes a number, not 'x'" "$m" pack "$out/x" --append-eod x </dev/null
 refused 'no directory' 1 'No such file or directory' "$m" pack "$out/none/x" <<<'[1]'
 
