@@ -69,15 +69,19 @@ static int saved_name(const char *dir, const json_t *file, struct mfs_arena *are
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 
-static int saved_names(const char *dir, const json_t *list, struct mfs_arena *arena,
-		       const char ***ret, uint32_t *ret_count, struct mfs_error *err)
+static int saved_names(const char *dir, const json_t *state, const char *key,
+		       struct mfs_arena *arena, const char ***ret, uint32_t *ret_count,
+		       struct mfs_error *err)
 {
+	const json_t *list = json_object_get(state, key);
 	const size_t count = json_array_size(list);
 	const char **names = mfs_arena_array(arena, count, sizeof(*names));
 	int rc = 0;
 
 	if (!names && count)
 		return mfs_fail_nomem(err);
+	if (list && !json_is_null(list) && !json_is_array(list))
+		return mfs_fail(err, -EINVAL, "%s/state.json: \"%s\" is no list", dir, key);
 	for (size_t i = 0; i < count && !rc; i++)
 		rc = saved_name(dir, json_array_get(list, i), arena, &names[i], err);
 	if (rc)
@@ -95,11 +99,10 @@ static int saved_files(const char *dir, struct mfs_arena *arena, struct mfs_hf_f
 
 	if (rc)
 		return rc;
-	rc = saved_names(dir, json_object_get(state, "_data_files"), arena, &ret->names,
-			 &ret->count, err);
+	rc = saved_names(dir, state, "_data_files", arena, &ret->names, &ret->count, err);
 	if (!rc) /* datasets before 2.0; later ones write the rows in their order */
-		rc = saved_names(dir, json_object_get(state, "_indices_data_files"), arena,
-				 &ret->indices, &ret->index_count, err);
+		rc = saved_names(dir, state, "_indices_data_files", arena, &ret->indices,
+				 &ret->index_count, err);
 	json_decref(state);
 	if (!rc && !ret->count)
 		rc = mfs_fail(err, -ENODATA, "%s/state.json: the dataset has no rows: no data file",
@@ -126,13 +129,18 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 	return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* "-00003-of-00012" at the end of a name of len bytes. */
+#define SHARD 15 /* bytes of "-00003-of-00012" */
+
+/* At the end of a name of len bytes. */
 static bool shard_of(const char *name, size_t len, unsigned *ret_shard, unsigned *ret_of)
 {
 	unsigned numbers[2] = {0, 0};
-	const char *p = name + len - 15;
+	const char *p;
 
-	if (len < 15 || p[0] != '-' || strncmp(p + 6, "-of-", 4))
+	if (len < SHARD)
+		return false;
+	p = name + len - SHARD;
+	if (p[0] != '-' || strncmp(p + 6, "-of-", 4))
 		return false;
 	for (int i = 0; i < 5; i++) {
 		const char a = p[1 + i], b = p[10 + i];
@@ -154,9 +162,20 @@ static bool is_of_split(const char *name, const char *split)
 	unsigned shard, of;
 
 	if (shard_of(name, len, &shard, &of))
-		len -= 15;
+		len -= SHARD;
 	return len > split_len && name[len - split_len - 1] == '-' &&
 	       !strncmp(name + len - split_len, split, split_len);
+}
+
+/* Is b the shard that follows a? */
+static bool follows(const char *a, const char *b)
+{
+	const size_t len = strlen(a) - strlen(SUFFIX);
+	unsigned shard[2], of[2];
+
+	return strlen(b) == strlen(a) && shard_of(a, len, &shard[0], &of[0]) &&
+	       shard_of(b, len, &shard[1], &of[1]) && !memcmp(a, b, len - SHARD) &&
+	       shard[0] + 1 == shard[1] && of[0] == of[1];
 }
 
 /* Shard k of n has its neighbours beside it, in the order of names. */
@@ -164,22 +183,13 @@ static int check_shards(const struct mfs_hf_files *f, struct mfs_error *err)
 {
 	for (uint32_t i = 0; i < f->count; i++) {
 		const char *name = f->names[i];
-		const size_t len = strlen(name) - strlen(SUFFIX);
-		unsigned shard, of, other, other_of;
+		unsigned shard, of;
 		bool first, last;
 
-		if (!shard_of(name, len, &shard, &of))
+		if (!shard_of(name, strlen(name) - strlen(SUFFIX), &shard, &of))
 			continue;
-		first = !shard ||
-			(i &&
-			 shard_of(f->names[i - 1], strlen(f->names[i - 1]) - strlen(SUFFIX), &other,
-				  &other_of) &&
-			 other + 1 == shard && other_of == of);
-		last = shard + 1 >= of ||
-		       (i + 1 < f->count &&
-			shard_of(f->names[i + 1], strlen(f->names[i + 1]) - strlen(SUFFIX), &other,
-				 &other_of) &&
-			other == shard + 1 && other_of == of);
+		first = !shard || (i && follows(f->names[i - 1], name));
+		last = shard + 1 >= of || (i + 1 < f->count && follows(name, f->names[i + 1]));
 		if (!first || !last)
 			return mfs_fail(
 				err, -ENODATA,

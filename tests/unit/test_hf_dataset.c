@@ -565,6 +565,25 @@ START_TEST(test_caches)
 }
 END_TEST
 
+/* The first half of one dataset and the second half of another make none. */
+START_TEST(test_shards_of_two)
+{
+	struct mfs_rows *r;
+
+	copy_seed("corpus/arrow/ok-int32", "a-00000-of-00002.arrow");
+	copy_seed("corpus/arrow/ok-int32", "b-00001-of-00002.arrow");
+	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
+		   "'a-00000-of-00002.arrow' the one behind it is missing");
+	copy_seed("corpus/arrow/ok-int32", "a-00001-of-00002.arrow");
+	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
+		   "'b-00001-of-00002.arrow' the one before it is missing");
+	copy_seed("corpus/arrow/ok-int32", "b-00000-of-00002.arrow");
+	r = open_rows(unit_tmpdir(), NULL);
+	ck_assert_uint_eq(r->rows, 20);
+	mfs_rows_free(r);
+}
+END_TEST
+
 START_TEST(test_states)
 {
 	struct mfs_rows *r;
@@ -581,6 +600,14 @@ START_TEST(test_states)
 	write_text("state.json", "{\"_data_files\": []}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
 		   "the dataset has no rows");
+	write_text("state.json", "{\"_data_files\": {\"filename\": \"a.arrow\"}}");
+	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
+		   "\"_data_files\" is no list");
+	write_text(
+		"state.json",
+		"{\"_data_files\": [{\"filename\": \"a.arrow\"}], \"_indices_data_files\": {\"filename\": \"i.arrow\"}}");
+	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
+		   "\"_indices_data_files\" is no list");
 	write_text("state.json", "{\"_data_files\": [{\"name\": \"a.arrow\"}]}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
 		   "without \"filename\"");
@@ -689,6 +716,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_refused_files, 0, sizeof(refused) / sizeof(*refused));
 	tcase_add_test(c, test_directories);
 	tcase_add_test(c, test_caches);
+	tcase_add_test(c, test_shards_of_two);
 	tcase_add_test(c, test_states);
 	c = unit_case(s, "changing", test_stale);
 	tcase_add_loop_test(c, test_threads, 0, 3);
