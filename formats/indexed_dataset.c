@@ -192,17 +192,32 @@ static int open_files(struct mfs_indexed_dataset *d, struct mfs_idx_part *p, str
 
 /* ---- several as one ---- */
 
+/* One without sequences has modes and has none: all others must be as the first of them. */
+static int check_modes(const struct mfs_indexed_dataset *d, const struct mfs_idx_part *p,
+		       struct mfs_error *err)
+{
+	const struct mfs_idx_part *first = d->parts;
+
+	while (first < p && !first->sequences)
+		first++;
+	if (!p->sequences || p->multimodal == first->multimodal)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s.idx and %s.idx: one has modes, the other none", p->name,
+			first->name);
+}
+
 static int join_part(struct mfs_indexed_dataset *d, struct mfs_idx_part *p, struct mfs_error *err)
 {
 	struct mfs_indexed_info *info = &d->info;
 	const struct mfs_idx_part *first = d->parts;
+	int rc;
 
 	if (p->code != first->code)
 		return mfs_fail(err, -EINVAL, "%s.idx has dtype code %u, %s.idx has %u", p->name,
 				p->code, first->name, first->code);
-	if (p->sequences && first->sequences && p->multimodal != first->multimodal)
-		return mfs_fail(err, -EINVAL, "%s.idx and %s.idx: one has modes, the other none",
-				p->name, first->name);
+	rc = check_modes(d, p, err);
+	if (rc)
+		return rc;
 	p->first_sequence = info->sequences;
 	p->first_entry = info->document_entries;
 	p->first_byte = info->bin_size;

@@ -458,6 +458,32 @@ START_TEST(test_merge_refused)
 }
 END_TEST
 
+/* One without sequences goes with either, and does not stand for those behind it. */
+START_TEST(test_merge_modes_behind_an_empty_one)
+{
+	static const int64_t none[] = {0};
+	static const int8_t modes[] = {0, 1, 0, 1, 1};
+	const struct fake_idx empty = {.code = 8, .documents = none, .entries = 1};
+	struct fake_idx modal = five_idx;
+	const char *prefixes[3] = {write_files("empty", &empty)};
+	struct mfs_indexed_dataset *d;
+	int8_t read[5];
+
+	modal.modes = modes;
+	prefixes[1] = write_files("modal", &modal);
+	unit_ok(mfs_indexed_dataset_open(prefixes, 2, &d, &err), &err);
+	unit_ok(mfs_indexed_dataset_modes(d, 0, 5, read, &err), &err);
+	ck_assert_mem_eq(read, modes, 5);
+	mfs_indexed_dataset_free(d);
+	prefixes[2] = write_files("plain", &five_idx);
+	unit_fails(mfs_indexed_dataset_open(prefixes, 3, &d, &err), &err, -EINVAL,
+		   "plain.idx and ");
+	prefixes[2] = prefixes[0];
+	unit_ok(mfs_indexed_dataset_open(prefixes, 3, &d, &err), &err);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
 START_TEST(test_list)
 {
 	char **list;
@@ -498,6 +524,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "floats", test_floats_are_no_tokens);
 	unit_case(s, "merge", test_merge);
 	unit_case(s, "merge refused", test_merge_refused);
+	unit_case(s, "merge modes", test_merge_modes_behind_an_empty_one);
 	unit_case(s, "list", test_list);
 	return s;
 }
