@@ -77,7 +77,8 @@ static void check_same(const struct result *a, const struct result *b)
 {
 	fuzz_require(a->rc == b->rc && !strcmp(a->err.msg, b->err.msg));
 	fuzz_require(a->ended.offset == b->ended.offset && a->ended.line == b->ended.line &&
-		     a->ended.column == b->ended.column && a->ended.format == b->ended.format);
+		     a->ended.column == b->ended.column && a->ended.format == b->ended.format &&
+		     a->ended.last == b->ended.last);
 	/* Ids of a document that has no end may be handed over or not. */
 	if (!a->rc)
 		fuzz_require(!strcmp(a->events.data, b->events.data));
