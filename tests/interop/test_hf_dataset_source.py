@@ -196,7 +196,9 @@ def arrow_rows(path):
     import pyarrow
     with pyarrow.memory_map(str(path)) as f:
         try:
-            table = pyarrow.ipc.open_stream(f).read_all()
+            is_file = f.read(6) == b"ARROW1"
+            f.seek(0)
+            table = (pyarrow.ipc.open_file if is_file else pyarrow.ipc.open_stream)(f).read_all()
             column = table.column("input_ids")
             column.validate(full=True)
             return [row or [] for row in column.to_pylist()]
@@ -204,14 +206,18 @@ def arrow_rows(path):
             return None
 
 
-def stream_to_damage(tmp_path):
-    """Several small batches, the tokens between other columns."""
+def to_damage(tmp_path, kind="stream"):
+    """Several small batches, the tokens between other columns. Of a blank file the footer alone has the schema."""
     import pyarrow
     docs = [None if i % 5 == 3 else [i * 10 + k for k in range(i % 4)] for i in range(24)]
     table = pyarrow.table({"text": [str(i) for i in range(24)], "input_ids": pyarrow.array(docs, pyarrow.list_(pyarrow.int32())), "n": list(range(24))})
-    with pyarrow.ipc.new_stream(tmp_path / "good.arrow", table.schema) as writer:
+    with (pyarrow.ipc.new_stream if kind == "stream" else pyarrow.ipc.new_file)(tmp_path / "good.arrow", table.schema) as writer:
         writer.write_table(table, max_chunksize=7)
-    return (tmp_path / "good.arrow").read_bytes(), [d or [] for d in docs]
+    good = (tmp_path / "good.arrow").read_bytes()
+    if kind == "blank file":
+        end = 16 + struct.unpack_from("<I", good, 12)[0]
+        good = good[:8] + bytes(end - 8) + good[end:]
+    return good, [d or [] for d in docs]
 
 
 def test_polars(reader, tmp_path):
@@ -227,8 +233,9 @@ def test_polars(reader, tmp_path):
     assert "compressed (LZ4)" in refused(tmp_path / "compressed.arrow")
 
 
-def test_damaged(reader, tmp_path):
-    good, rows = stream_to_damage(tmp_path)
+@pytest.mark.parametrize("kind", ["stream", "file", "blank file"])
+def test_damaged(reader, tmp_path, kind):
+    good, rows = to_damage(tmp_path, kind)
     path = tmp_path / "x.arrow"
     path.write_bytes(good)
     assert rows_of(reader, path) == rows == arrow_rows(path)
@@ -238,7 +245,7 @@ def test_damaged(reader, tmp_path):
         bytes_ = bytearray(good)
         at = random.randrange(len(good))
         if random.random() < 0.3:
-            at = at // 8 * 8
+            at = min(at // 8 * 8, len(good) - 4)
             bytes_[at:at + 4] = struct.pack("<i", random.choice((0, 1, -1, 8, 24, 2**30, -2**31, struct.unpack("<i", good[at:at + 4])[0] + 1)))
         else:
             bytes_[at] ^= 1 << random.randrange(8)
@@ -250,8 +257,9 @@ def test_damaged(reader, tmp_path):
     assert refused > FLIPS // 10
 
 
-def test_cut(reader, tmp_path):
-    good, rows = stream_to_damage(tmp_path)
+@pytest.mark.parametrize("kind", ["stream", "file", "blank file"])
+def test_cut(reader, tmp_path, kind):
+    good, _ = to_damage(tmp_path, kind)
     path = tmp_path / "x.arrow"
     for n in range(len(good)):
         path.write_bytes(good[:n])
