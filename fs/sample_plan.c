@@ -199,12 +199,6 @@ static int take_samples(const struct planner *p, struct mfs_error *err)
 				       "order of samples depends on it");
 	if (mfs_run_samples(&length, p->plan->words.run.samples, err))
 		return mfs_command_failed("%s", err->msg);
-	if (p->plan->step > p->plan->words.run.samples[MFS_TRAIN] / p->plan->batch)
-		return mfs_command_failed(
-			"there is no step %llu: the run has %llu",
-			(unsigned long long)p->plan->step,
-			(unsigned long long)(p->plan->words.run.samples[MFS_TRAIN] /
-					     p->plan->batch));
 	return MFS_EXIT_OK;
 }
 
@@ -221,34 +215,57 @@ static int take_step(const struct planner *p)
 	return exit_code ? exit_code : need("--global-batch-size", plan->batch, (uint64_t)1 << 31);
 }
 
-/* Samples before the step. What the checkpoint has consumed counts, as batches may once have been smaller. */
+/* Where batches or data change while the run goes on, nothing tells which step had what. */
+static int check_constant(const struct planner *p)
+{
+	const struct mfs_sample_options *o = p->o;
+
+	if (!p->args->varies ||
+	    (o->consumed_samples != MFS_UNSAID && o->global_batch_size != MFS_UNSAID &&
+	     (o->train_samples != MFS_UNSAID || o->train_iters != MFS_UNSAID)))
+		return MFS_EXIT_OK;
+	return mfs_command_failed("the run has '%s': --consumed-samples, --global-batch-size and "
+				  "--train-samples must say where it was at step %llu",
+				  p->args->varies, (unsigned long long)p->plan->step);
+}
+
+/* So many whole batches behind a sample of the run. */
+static int go_on(const struct planner *p, uint64_t sample, uint64_t batches, uint64_t *ret)
+{
+	const uint64_t samples = p->plan->words.run.samples[MFS_TRAIN], step = p->plan->step;
+	const uint64_t left = samples > sample ? (samples - sample) / p->plan->batch : 0;
+
+	if (batches >= left)
+		return mfs_command_failed("there is no step %llu: the run has %llu",
+					  (unsigned long long)step,
+					  (unsigned long long)(step - 1 - batches + left));
+	*ret = sample + batches * p->plan->batch;
+	return MFS_EXIT_OK;
+}
+
+/* Samples before the step. What the checkpoint has consumed counts, as batches may once have been smaller; if that is
+ * nothing after some iterations it was not counted (training.py: build_train_valid_test_data_loaders). */
 static int take_consumed(const struct planner *p, uint64_t *ret)
 {
 	const struct mfs_megatron_data_args *a = p->args;
 	const uint64_t before = p->plan->step - 1, batch = p->plan->batch;
-	const bool known = a->iteration >= 0 && a->consumed_train_samples >= 0;
+	const bool known = a->iteration >= 0 && a->consumed_train_samples > 0;
 	const uint64_t iteration = known ? (uint64_t)a->iteration : 0;
 	const uint64_t consumed = known ? (uint64_t)a->consumed_train_samples : 0;
 
 	if (p->o->consumed_samples != MFS_UNSAID) {
 		*ret = p->o->consumed_samples;
-	} else if (a->varies) {
-		return mfs_command_failed(
-			"the run has '%s': --consumed-samples, --global-batch-size and "
-			"--train-samples must say where it was at step %llu",
-			a->varies, (unsigned long long)p->plan->step);
-	} else if (before >= iteration) {
-		*ret = consumed + (before - iteration) * batch;
-	} else if (consumed == iteration * batch) {
-		*ret = before * batch;
-	} else {
+		return MFS_EXIT_OK;
+	}
+	if (before >= iteration)
+		return go_on(p, consumed, before - iteration, ret);
+	if (consumed % batch || consumed / batch != iteration)
 		return mfs_command_failed(
 			"at iteration %llu the run had consumed %llu samples, not batches of %llu: "
 			"--consumed-samples must say how many it had before step %llu",
 			(unsigned long long)iteration, (unsigned long long)consumed,
 			(unsigned long long)batch, (unsigned long long)p->plan->step);
-	}
-	return MFS_EXIT_OK;
+	return go_on(p, 0, before, ret);
 }
 
 /* ---- ranks ---- */
@@ -325,6 +342,8 @@ static int fill(const struct planner *p)
 	struct mfs_error err = {0};
 	int exit_code = take_step(p);
 
+	if (!exit_code)
+		exit_code = check_constant(p);
 	if (!exit_code && take_datasets(p, &err))
 		exit_code = mfs_command_failed("%s", err.msg);
 	if (!exit_code)

@@ -1,0 +1,153 @@
+/* What `mcorefs sample` makes of a command line and of a checkpoint's arguments: fs/sample_plan.c. */
+#include "tests/unit/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/megatron_args.h"
+#include "fs/commands.h"
+#include "fs/sample.h"
+
+static const char *const two[] = {"0.7", "a", "0.3", "b"};
+
+static struct mfs_sample_options o;
+static struct mfs_megatron_data_args args;
+static struct mfs_sample_plan plan;
+
+/* Nothing said, and a run of 40 steps of 8 samples, of which 20 have been made. */
+static void reset(void)
+{
+	o = (struct mfs_sample_options){.step = MFS_UNSAID,
+					.seq_length = MFS_UNSAID,
+					.seed = MFS_UNSAID,
+					.train_samples = MFS_UNSAID,
+					.train_iters = MFS_UNSAID,
+					.global_batch_size = MFS_UNSAID,
+					.micro_batch_size = MFS_UNSAID,
+					.data_parallel_size = MFS_UNSAID,
+					.rank = MFS_UNSAID,
+					.consumed_samples = MFS_UNSAID,
+					.eod = MFS_UNSAID};
+	args = (struct mfs_megatron_data_args){.data_path = {two, 4},
+					       .split = "90,10,0",
+					       .seed = 1234,
+					       .seq_length = 128,
+					       .train_iters = 40,
+					       .train_samples = MFS_UNSET,
+					       .global_batch_size = 8,
+					       .micro_batch_size = 2,
+					       .data_parallel_size = 1,
+					       .consumed_train_samples = 160,
+					       .iteration = 20,
+					       .surplus = 0.005};
+}
+
+/* Returns the exit code; what was said goes to text. */
+static int make(char *text, size_t size)
+{
+	static const struct mfs_data_options mount;
+	FILE *said = tmpfile();
+	const int err = dup(STDERR_FILENO);
+	size_t len;
+	int code;
+
+	ck_assert(said && err >= 0 && dup2(fileno(said), STDERR_FILENO) >= 0);
+	code = mfs_sample_make_plan(&o, &mount, &args, NULL, &plan);
+	fflush(stderr);
+	dup2(err, STDERR_FILENO);
+	close(err);
+	rewind(said);
+	len = fread(text, 1, size - 1, said);
+	text[len] = '\0';
+	fclose(said);
+	return code;
+}
+
+static void makes(void)
+{
+	char text[1024];
+	const int code = make(text, sizeof(text));
+
+	ck_assert_msg(code == MFS_EXIT_OK, "exit code %d: %s", code, text);
+}
+
+static void refused(int want, const char *part)
+{
+	char text[1024];
+	const int code = make(text, sizeof(text));
+
+	ck_assert_int_eq(code, want);
+	ck_assert_msg(strstr(text, part) && strchr(text, '\n') == text + strlen(text) - 1, "%s",
+		      text);
+}
+
+static void consumed(uint64_t step, uint64_t want)
+{
+	o.step = step;
+	makes();
+	ck_assert_uint_eq(plan.sampler.consumed, want);
+	mfs_sample_plan_release(&plan);
+}
+
+START_TEST(test_consumed)
+{
+	reset();
+	consumed(MFS_UNSAID, 160);
+	consumed(1, 0);
+	consumed(40, 312);
+	o.step = 41;
+	refused(MFS_EXIT_FAILED, "no step 41: the run has 40");
+	o.step = UINT64_MAX >> 11;
+	refused(MFS_EXIT_FAILED, "the run has 40");
+	/* Saved before samples were counted, or converted: Megatron counts iterations then. */
+	args.consumed_train_samples = 0;
+	consumed(MFS_UNSAID, 160);
+	args.consumed_train_samples = MFS_UNSET;
+	consumed(30, 232);
+}
+END_TEST
+
+/* Batches of 4 once, of 8 now: the run of 320 samples ends with step 50. */
+START_TEST(test_smaller_batches)
+{
+	reset();
+	args.consumed_train_samples = 80;
+	args.train_samples = 320;
+	consumed(21, 80);
+	consumed(50, 312);
+	o.step = 51;
+	refused(MFS_EXIT_FAILED, "no step 51: the run has 50");
+	o.step = 20;
+	refused(MFS_EXIT_FAILED, "--consumed-samples must say");
+	args.consumed_train_samples = 400;
+	o.step = 21;
+	refused(MFS_EXIT_FAILED, "no step 21: the run has 20");
+}
+END_TEST
+
+START_TEST(test_variation)
+{
+	reset();
+	args.varies = "phase_transition_iterations";
+	refused(MFS_EXIT_FAILED, "'phase_transition_iterations'");
+	o.consumed_samples = 80;
+	refused(MFS_EXIT_FAILED, "--train-samples");
+	o.train_samples = 160;
+	refused(MFS_EXIT_FAILED, "--global-batch-size");
+	/* Small batches make more steps than 160 / 8. */
+	o.global_batch_size = 8;
+	consumed(35, 80);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("sample_plan");
+
+	unit_case(s, "consumed", test_consumed);
+	unit_case(s, "smaller batches", test_smaller_batches);
+	unit_case(s, "variation", test_variation);
+	return s;
+}
