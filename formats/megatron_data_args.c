@@ -115,6 +115,32 @@ static bool is_set(const struct reader *r, const char *name)
 	return !mfs_value_is_none(r->doc, v);
 }
 
+/* True also where the argument is there and None or False. */
+static bool is_there(const struct reader *r, const char *name)
+{
+	return mfs_value_has(r->doc, mfs_value_state(r->doc, r->args), name);
+}
+
+/* By arguments that came and went: the sampled data's rules changed with core 0.4 (2023-10, a0e190ca4c) and core 0.11
+ * (2025-02, 85676ca489), and between these an option for them came with core 0.9. */
+static const char *version_of(const struct reader *r)
+{
+	static const struct {
+		const char *argument, *version;
+	} marks[] = {
+		{"mid_level_dataset_surplus", NULL},   /* 0.13 and later */
+		{"renormalize_blend_weights", "0.10"}, /* 0.9 and 0.10 */
+		{"per_split_data_args_path", "0.12"},  /* 0.10 and later */
+		{"mmap_warmup", "2.6"},		       /* Megatron-LM before core 0.4 */
+		{"data_path", "0.8"},		       /* any */
+	};
+
+	for (size_t i = 0; i < sizeof(marks) / sizeof(*marks); i++)
+		if (is_there(r, marks[i].argument))
+			return marks[i].version;
+	return NULL;
+}
+
 /* The first of the names, up to NULL, that is neither None nor False nor absent. */
 static const char *first_set(const struct reader *r, const char *const *names)
 {
@@ -152,9 +178,12 @@ static void read_kind(struct reader *r, struct mfs_megatron_data_args *a)
 {
 	static const char *const varies[] = {"rampup_batch_size", "step_batch_size_schedule",
 					     "phase_transition_iterations", NULL};
-	static const char *const other[] = {"mock_data", "sft", "fim_data", NULL};
+	static const char *const other[] = {"mock_data", "sft", "fim_data", "perform_rl_step",
+					    NULL};
 
 	a->dataloader_type = string(r, "dataloader_type");
+	a->version = version_of(r);
+	a->renormalize = flag(r, "renormalize_blend_weights", false);
 	a->surplus = real(r, "mid_level_dataset_surplus");
 	a->full_validation = flag(r, "full_validation", false);
 	a->no_data_sharding = !flag(r, "data_sharding", true);

@@ -30,7 +30,11 @@ struct mfs_megatron_data_args {
 	int64_t global_batch_size, micro_batch_size, data_parallel_size;
 	int64_t consumed_train_samples;
 	int64_t iteration; /* of the state, not of the arguments: updates made */
-	double surplus;	   /* mid_level_dataset_surplus; below 0: absent */
+	/* The latest Megatron whose rules for data are those of the one that had such arguments
+	 * (dataset/rules.h); NULL: the newest, or they do not tell. */
+	const char *version;
+	bool renormalize; /* renormalize_blend_weights, of core 0.9 and 0.10 */
+	double surplus;	  /* mid_level_dataset_surplus; below 0: absent */
 	bool full_validation, no_data_sharding, eod_mask_loss;
 	/* The batch size, or the data, change while the run goes on: an argument's name; NULL: they do not. */
 	const char *varies;

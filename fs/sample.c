@@ -129,7 +129,8 @@ static const char help[] =
 	"  --consumed-samples N     before this step; default: what the steps before it take\n"
 	"  --no-data-sharding       of cyclic\n"
 	"  --mid-level-dataset-surplus F    0.005\n"
-	"  --megatron VERSION       whose rules order samples (0.10, 2.6); default: the newest\n"
+	"  --megatron VERSION       whose rules order samples (0.10, 2.6); default: the newest, or what\n"
+	"                           the checkpoint's arguments tell\n"
 	"  --eod-mask-loss --eod ID a loss_mask that is 0 where a token is ID\n"
 	"  --npy FILE, --bin FILE   writes the tokens instead, int64, samples by S+1; -: to stdout\n";
 

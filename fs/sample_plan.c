@@ -140,7 +140,7 @@ static int take_datasets(const struct planner *p, struct mfs_error *err)
 
 static int take_rules(const struct planner *p, struct mfs_error *err)
 {
-	const char *version = first_text(p->o->megatron, p->mount->megatron, NULL);
+	const char *version = first_text(p->o->megatron, p->mount->megatron, p->args->version);
 	struct mfs_run *run = &p->plan->words.run;
 	char *end;
 	int rc;
@@ -149,6 +149,8 @@ static int take_rules(const struct planner *p, struct mfs_error *err)
 	rc = version ? mfs_dataset_rules_of(version, &run->rules, err) : 0;
 	if (rc)
 		return rc;
+	run->rules.renormalize =
+		p->args->renormalize && run->rules.surplus_rule == MFS_SURPLUS_WITHIN;
 	if (p->args->surplus >= 0)
 		run->rules.surplus = p->args->surplus;
 	if (!p->o->surplus)

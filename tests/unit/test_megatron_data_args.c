@@ -36,6 +36,8 @@ static void check_run(const struct mfs_megatron_data_args *a, int64_t iteration)
 	ck_assert_int_eq(a->consumed_train_samples, 8 * iteration);
 	ck_assert_int_eq(a->iteration, iteration);
 	ck_assert(a->surplus == 0.005);
+	ck_assert_ptr_null(a->version);
+	ck_assert(!a->renormalize);
 	ck_assert(!a->full_validation && !a->no_data_sharding && !a->eod_mask_loss);
 	ck_assert_ptr_null(a->varies);
 	ck_assert_ptr_null(a->other_data);
@@ -126,8 +128,32 @@ START_TEST(test_values)
 	ck_assert_str_eq(args.varies, "rampup_batch_size");
 	unit_ok(READ("mock_data", "\x88"), &err);
 	ck_assert_str_eq(args.other_data, "mock_data");
+	unit_ok(READ("perform_rl_step", "\x88"), &err);
+	ck_assert_str_eq(args.other_data, "perform_rl_step");
 	unit_ok(READ("mock_data", "\x89"), &err);
 	ck_assert_ptr_null(args.other_data);
+	mfs_arena_release(&arena);
+}
+END_TEST
+
+/* Which arguments there are tells whose rules the run had, be they None or False. */
+START_TEST(test_versions)
+{
+	unit_ok(READ("renormalize_blend_weights", "\x89"), &err);
+	ck_assert_str_eq(args.version, "0.10");
+	ck_assert(!args.renormalize);
+	unit_ok(READ("renormalize_blend_weights", "\x88"), &err);
+	ck_assert(args.renormalize);
+	unit_ok(READ("per_split_data_args_path", "N"), &err);
+	ck_assert_str_eq(args.version, "0.12");
+	unit_ok(READ("mmap_warmup", "\x89"), &err);
+	ck_assert_str_eq(args.version, "2.6");
+	unit_ok(READ("data_path", "N"), &err);
+	ck_assert_str_eq(args.version, "0.8");
+	unit_ok(READ("mid_level_dataset_surplus", "N"), &err);
+	ck_assert_ptr_null(args.version);
+	unit_ok(READ("seed", "K\1"), &err);
+	ck_assert_ptr_null(args.version);
 	mfs_arena_release(&arena);
 }
 END_TEST
@@ -163,6 +189,7 @@ Suite *mfs_suite(void)
 
 	unit_case(s, "fixtures", test_fixtures);
 	unit_case(s, "values", test_values);
+	unit_case(s, "versions", test_versions);
 	unit_case(s, "refused", test_refused);
 	unit_case(s, "no args", test_no_args);
 	return s;

@@ -142,6 +142,30 @@ START_TEST(test_variation)
 }
 END_TEST
 
+/* Rules are those of the Megatron that ran, unless another is asked for. */
+START_TEST(test_rules)
+{
+	reset();
+	makes();
+	ck_assert_int_eq(plan.words.run.rules.surplus_rule, MFS_SURPLUS_ON_TOP);
+	mfs_sample_plan_release(&plan);
+	args.version = "0.10";
+	makes();
+	ck_assert_int_eq(plan.words.run.rules.surplus_rule, MFS_SURPLUS_WITHIN);
+	ck_assert(!plan.words.run.rules.renormalize);
+	mfs_sample_plan_release(&plan);
+	args.renormalize = true;
+	makes();
+	ck_assert(plan.words.run.rules.renormalize);
+	mfs_sample_plan_release(&plan);
+	o.megatron = "0.16";
+	makes();
+	ck_assert_int_eq(plan.words.run.rules.surplus_rule, MFS_SURPLUS_ON_TOP);
+	ck_assert(!plan.words.run.rules.renormalize);
+	mfs_sample_plan_release(&plan);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("sample_plan");
@@ -149,5 +173,6 @@ Suite *mfs_suite(void)
 	unit_case(s, "consumed", test_consumed);
 	unit_case(s, "smaller batches", test_smaller_batches);
 	unit_case(s, "variation", test_variation);
+	unit_case(s, "rules", test_rules);
 	return s;
 }
