@@ -124,13 +124,13 @@ static int take_datasets(const struct planner *p, struct mfs_error *err)
 		.data_args_path = p->mount->data_args_path};
 	int rc;
 
+	if (p->args->other_data)
+		return mfs_fail(err, -ENOTSUP, "the run's data are not such datasets: it has '%s'",
+				p->args->other_data);
 	if (said_paths(&said))
 		return mfs_data_run_parse(&said, &p->plan->words, err);
 	if (said_paths(&mount))
 		return mfs_data_run_parse(&mount, &p->plan->words, err);
-	if (p->args->other_data)
-		return mfs_fail(err, -ENOTSUP, "the run's data are not such datasets: it has '%s'",
-				p->args->other_data);
 	err->msg[0] = '\0';
 	rc = take_saved(p, err);
 	return rc == -ENODATA && !*err->msg ? take_only(p, err) : rc;
@@ -176,6 +176,10 @@ static int take_order(const struct planner *p, struct mfs_error *err)
 		return mfs_usage_error("sample: --seed goes up to 2^32 - 1");
 	run->seq_length = (uint32_t)length;
 	run->seed = (uint32_t)seed;
+	if (!run->blend && p->o->split)
+		return mfs_usage_error(
+			"sample: --split divides what --data-path names; the training split has a "
+			"data path of its own");
 	if (run->blend)
 		run->split = first_text(p->o->split, p->mount->split, p->args->split);
 	return take_rules(p, err) ? mfs_command_failed("%s", err->msg) : MFS_EXIT_OK;

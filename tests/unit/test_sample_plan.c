@@ -166,6 +166,34 @@ START_TEST(test_rules)
 }
 END_TEST
 
+/* What makes other samples of the same files, wherever these are. */
+START_TEST(test_other_data)
+{
+	reset();
+	args.other_data = "fim_data";
+	refused(MFS_EXIT_FAILED, "'fim_data'");
+	mfs_buf_adds(&o.data_path, "elsewhere");
+	refused(MFS_EXIT_FAILED, "'fim_data'");
+	args.other_data = NULL;
+	makes();
+	mfs_sample_plan_release(&plan);
+	mfs_buf_release(&o.data_path);
+}
+END_TEST
+
+START_TEST(test_split_of_its_own)
+{
+	reset();
+	mfs_buf_adds(&o.train_data_path, "a");
+	makes();
+	ck_assert_ptr_null(plan.words.run.split);
+	mfs_sample_plan_release(&plan);
+	o.split = "90,10,0";
+	refused(MFS_EXIT_USAGE, "--split");
+	mfs_buf_release(&o.train_data_path);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("sample_plan");
@@ -174,5 +202,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "smaller batches", test_smaller_batches);
 	unit_case(s, "variation", test_variation);
 	unit_case(s, "rules", test_rules);
+	unit_case(s, "other data", test_other_data);
+	unit_case(s, "a split of its own", test_split_of_its_own);
 	return s;
 }
