@@ -54,7 +54,8 @@ int mfs_gpt_sizes(uint64_t tokens, const struct mfs_gpt_config *config, struct m
 struct mfs_gpt_dataset;
 
 /* Over the rows [first, end) of data, which are Megatron's documents and must outlive it. Costs two starts of
- * rows. -ENODATA: no row, no token, or so few that no sample fits. -EINVAL: more than 2^31 - 1 rows in data. */
+ * rows. -ENODATA: no row, no token, or so few that no sample fits though some were asked for. -EINVAL: more
+ * than 2^31 - 1 rows in data. */
 int mfs_gpt_dataset_new(const struct mfs_rows *data, uint64_t first, uint64_t end,
 			const struct mfs_gpt_config *config, struct mfs_gpt_dataset **ret,
 			struct mfs_error *err);

@@ -44,6 +44,8 @@ CASES = [
     case("deferred", [0.3, "a", 0.6, "b"], "s16-train301-valid60-test40-split80,10,10", [301, 60, 40], "80,10,10", flags={"defer_npy_index_mmap": True}),
     case("deferred-fast", {"train": ["a", "b"], "valid": ["c"]}, "s16-train150", [150, None, None], None,
          flags={"defer_npy_index_mmap": True, "fast_cache_load": True}),
+    case("nothing-asked", ["a"], "s1000-train20-valid0-test0-split80,10,10", [20, 0, 0], "80,10,10", length=1000),  # and no sample there
+    case("nothing-asked-weights", [0.3, "a", 0.7, "b"], "s1000-train20-valid0-test0-split80,10,10", [20, 0, 0], "80,10,10", length=1000, versions=VERSIONS),
     case("huggingface-tokenizer", ["tales"], "s64-train40-valid3-test1-split8,1,1", [40, 3, 1], "8,1,1", length=64, tokenizer="tokenizer"),
     # Of the runs named, from their own descriptions.
     case("adopted", ["a"], "adopted", [900, 9, 7], "80,10,10", 7, adopt="single-epochs"),

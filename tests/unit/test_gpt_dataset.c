@@ -367,6 +367,30 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* Too few tokens for a sample are enough where none is asked for. */
+START_TEST(test_none_asked_for)
+{
+	static const int32_t few[] = {3, 0, 2};
+	const struct mfs_gpt_config c = {.seq_length = 8, .separate_last_epoch = true};
+	struct memory m = open_lengths(few, 3);
+	struct mfs_gpt_dataset *g;
+	int32_t documents[3];
+	uint64_t shuffled;
+	int64_t row[1][2];
+
+	unit_ok(mfs_gpt_dataset_new(m.data, 0, 3, &c, &g, &err), &err);
+	ck_assert_uint_eq(mfs_gpt_dataset_sizes(g)->epochs, 1);
+	ck_assert_uint_eq(mfs_gpt_dataset_sizes(g)->samples, 0);
+	unit_ok(mfs_gpt_dataset_document_index(g, 0, 3, documents, &err), &err);
+	ck_assert_int_eq(documents[0] + documents[1] + documents[2], 3);
+	unit_ok(mfs_gpt_dataset_sample_index(g, 0, 1, row, &err), &err);
+	ck_assert(!row[0][0] && !row[0][1]);
+	unit_fails(mfs_gpt_dataset_shuffle_index(g, 0, 1, &shuffled, &err), &err, -EINVAL, "among");
+	mfs_gpt_dataset_free(g);
+	close_lengths(&m);
+}
+END_TEST
+
 /* Both ends and the probes agree, the middle does not: found when the lengths are added up. */
 START_TEST(test_damaged_lengths)
 {
@@ -514,6 +538,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "float count", test_float_count);
 	unit_case(s, "large sizes", test_large_sizes);
 	unit_case(s, "refused", test_refused);
+	unit_case(s, "none asked for", test_none_asked_for);
 	unit_case(s, "damaged lengths", test_damaged_lengths);
 	unit_case(s, "tokens", test_tokens);
 	unit_case(s, "threads", test_threads);
