@@ -155,6 +155,9 @@ static int take_rules(const struct planner *p, struct mfs_error *err)
 		run->rules.surplus = p->args->surplus;
 	if (!p->o->surplus)
 		return 0;
+	if (run->rules.surplus_rule == MFS_SURPLUS_WITHIN)
+		return mfs_fail(err, -EINVAL, "Megatron %s has no --mid-level-dataset-surplus",
+				version);
 	run->rules.surplus = strtod(p->o->surplus, &end);
 	if (*end || end == p->o->surplus || !isfinite(run->rules.surplus) || run->rules.surplus < 0)
 		return mfs_fail(err, -EINVAL, "a surplus of '%s' cannot be", p->o->surplus);

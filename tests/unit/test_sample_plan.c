@@ -154,6 +154,9 @@ START_TEST(test_rules)
 	ck_assert_int_eq(plan.words.run.rules.surplus_rule, MFS_SURPLUS_WITHIN);
 	ck_assert(!plan.words.run.rules.renormalize);
 	mfs_sample_plan_release(&plan);
+	o.surplus = "0.1";
+	refused(MFS_EXIT_FAILED, "0.10 has no --mid-level-dataset-surplus");
+	o.surplus = NULL;
 	args.renormalize = true;
 	makes();
 	ck_assert(plan.words.run.rules.renormalize);
