@@ -149,7 +149,7 @@ struct mfs_indexed_report {
 int mfs_indexed_dataset_validate(const struct mfs_indexed_dataset *d,
 				 struct mfs_indexed_report *ret, struct mfs_error *err);
 
-/* Prefixes of a directory, as paths in sorted order: every NAME.idx beside a NAME.bin. *ret is one block
+/* Prefixes of a directory, as paths in the order of prefixes: every NAME.idx beside a NAME.bin. *ret is one block
  * of memory that the caller frees. -ENODATA if there is none. */
 int mfs_indexed_dataset_list(const char *dir, char ***ret, size_t *ret_count,
 			     struct mfs_error *err);

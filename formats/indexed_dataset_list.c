@@ -11,9 +11,14 @@
 #include "formats/base/buf.h"
 #include "formats/indexed_dataset.h"
 
-static int by_bytes(const struct dirent **a, const struct dirent **b)
+/* As Megatron's merge_datasets.py sorts them, by prefixes: "a" comes before "a-2", though "a-2.idx" comes before
+ * "a.idx". */
+static int by_prefix(const struct dirent **a, const struct dirent **b)
 {
-	return strcmp((*a)->d_name, (*b)->d_name);
+	const size_t len_a = strlen((*a)->d_name) - 4, len_b = strlen((*b)->d_name) - 4;
+	const int order = memcmp((*a)->d_name, (*b)->d_name, len_a < len_b ? len_a : len_b);
+
+	return order ? order : (len_a > len_b) - (len_a < len_b);
 }
 
 static int is_idx(const struct dirent *e)
@@ -66,7 +71,7 @@ int mfs_indexed_dataset_list(const char *dir, char ***ret, size_t *ret_count, st
 	if (fd < 0)
 		return mfs_fail(err, -errno, "cannot open directory '%s': %s", dir,
 				strerror(errno));
-	n = scandirat(fd, ".", &names, is_idx, by_bytes);
+	n = scandirat(fd, ".", &names, is_idx, by_prefix);
 	rc = n < 0 ? mfs_fail(err, -errno, "cannot list '%s': %s", dir, strerror(errno)) : 0;
 	for (int i = 0; i < n; i++) {
 		if (has_bin(fd, names[i]->d_name)) {

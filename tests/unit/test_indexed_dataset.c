@@ -493,13 +493,17 @@ START_TEST(test_list)
 		   "no indexed dataset");
 	write_files("b_text_document", &five_idx);
 	write_files("a.b", &five_idx);
+	write_files("a", &five_idx);
+	write_files("a-2", &five_idx); /* before "a", were it by names of files */
 	unit_write(unit_tmpdir(), "lonely.idx", "", 0);
 	unit_write(unit_tmpdir(), "c.bin", "", 0);
 	unit_write(unit_tmpdir(), ".idx", "", 0);
 	unit_ok(mfs_indexed_dataset_list(unit_tmpdir(), &list, &count, &err), &err);
-	ck_assert_uint_eq(count, 2);
-	ck_assert_str_eq(list[0], at("a.b"));
-	ck_assert_str_eq(list[1], at("b_text_document"));
+	ck_assert_uint_eq(count, 4);
+	ck_assert_str_eq(list[0], at("a"));
+	ck_assert_str_eq(list[1], at("a-2"));
+	ck_assert_str_eq(list[2], at("a.b"));
+	ck_assert_str_eq(list[3], at("b_text_document"));
 	free(list);
 	unit_fails(mfs_indexed_dataset_list(at("nowhere"), &list, &count, &err), &err, -ENOENT,
 		   "nowhere");
