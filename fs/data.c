@@ -24,7 +24,7 @@ struct mfs_data {
 	const struct mfs_data_options *options;
 	struct mfs_dataset **list; /* in order of names once all are there */
 	uint32_t count, room;
-	const char **prefixes; /* of indexed datasets, in the order in which they were named */
+	const char **prefixes; /* of indexed datasets */
 	size_t prefix_count, prefix_room;
 	uint64_t look_at; /* tokens that may still be looked at without having been asked for */
 	struct mfs_arena arena;
@@ -360,11 +360,20 @@ static int add_path(struct mfs_data *data, const char *named, struct mfs_error *
 	return rc;
 }
 
+static int by_base_name(const void *a, const void *b)
+{
+	const char *const *x = a, *const *y = b;
+
+	return strcmp(base_name(*x), base_name(*y));
+}
+
+/* In the order of names, however they were named: what `datasets` has computed of the same files stays right. */
 static int add_merge(struct mfs_data *data, struct mfs_error *err)
 {
 	if (!data->prefix_count)
 		return mfs_fail(err, -ENODATA, "merge=%s: there is no indexed dataset to merge",
 				data->options->merge);
+	qsort(data->prefixes, data->prefix_count, sizeof(char *), by_base_name);
 	return open_indexed(data, data->options->merge, NULL, data->prefixes, data->prefix_count,
 			    err);
 }

@@ -28,7 +28,7 @@ struct mfs_data_options {
 	const char
 		*paths[MFS_DATA_PATHS]; /* data=PATH, any number of times: a prefix, a directory */
 	unsigned path_count;
-	const char *merge;     /* merge=NAME: all indexed datasets as one, in sorted order */
+	const char *merge;     /* merge=NAME: all indexed datasets as one, in order of names */
 	const char *split;     /* split=99,1,0, as Megatron's --split */
 	const char *data_path; /* data_path=WORDS, as Megatron's --data-path */
 	const char *split_data_path[MFS_SPLITS]; /* train_data_path= and its like */

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/indexed_dataset_i.h"
 #include "fs/data.h"
 #include "fs/data_i.h"
 #include "fs/root.h"
@@ -106,6 +107,32 @@ START_TEST(test_several_paths)
 	ck_assert_str_eq(mfs_dataset_entry(blend, 0)->name, "samples");
 	ck_assert_str_eq(mfs_dataset_entry(all, 0)->name, "hf");
 	ck_assert_ptr_null(mfs_data_find(data, "al", 2));
+	mfs_data_free(data);
+}
+END_TEST
+
+static const char *merged_name(const struct mfs_data *data, size_t part)
+{
+	return mfs_data_find(data, "all", 3)->indexed->parts[part].name;
+}
+
+/* A merge is in the order of names, not of options: both have the same files, and so one fingerprint. */
+START_TEST(test_order_of_a_merge)
+{
+	const char *dir = unit_tmpdir();
+	struct mfs_data_options opt = {.path_count = 3, .merge = "all"};
+	struct mfs_data *data;
+
+	write_prefix(dir, "a");
+	write_prefix(dir, "b");
+	write_prefix(dir, "b-2");
+	opt.paths[0] = path(dir, "b-2");
+	opt.paths[1] = path(dir, "b");
+	opt.paths[2] = path(dir, "a");
+	data = opened(NULL, &opt, "a all b b-2");
+	ck_assert_str_eq(merged_name(data, 0), path(dir, "a"));
+	ck_assert_str_eq(merged_name(data, 1), path(dir, "b"));
+	ck_assert_str_eq(merged_name(data, 2), path(dir, "b-2"));
 	mfs_data_free(data);
 }
 END_TEST
@@ -232,6 +259,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "data", test_names);
 
 	tcase_add_test(c, test_several_paths);
+	unit_case(s, "order of a merge", test_order_of_a_merge);
 	tcase_add_test(c, test_refused);
 	tcase_add_test(c, test_views_are_opened_once);
 	tcase_add_test(c, test_root_of_datasets);
