@@ -146,11 +146,22 @@ static void free_dataset(struct mfs_dataset *d)
 	free(d);
 }
 
+/* What cannot be an entry of data/. */
+static bool is_no_name(const char *name)
+{
+	return !*name || !strcmp(name, ".") || !strcmp(name, "..");
+}
+
 static int new_dataset(struct mfs_data *data, const char *name, const char *path,
 		       struct mfs_dataset **ret, struct mfs_error *err)
 {
-	struct mfs_dataset *d = calloc(1, sizeof(*d)), **list;
+	struct mfs_dataset *d, **list;
 
+	if (is_no_name(name))
+		return mfs_fail(err, -EINVAL,
+				"'%s': '%s' cannot be the name of a directory; rename it",
+				path ? path : "", name);
+	d = calloc(1, sizeof(*d));
 	if (!d)
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&d->lock, NULL);

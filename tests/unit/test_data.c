@@ -144,7 +144,7 @@ START_TEST(test_refused)
 	struct mfs_data *data;
 	struct mfs_error err;
 
-	ck_assert(!mkdir(other, 0700));
+	ck_assert(!mkdir(other, 0700) && !mkdir(path(dir, "odd"), 0700));
 	unit_fails(mfs_data_open(other, &opt, &data, &err), &err, -ENODATA, "holds no dataset");
 	write_prefix(dir, "a");
 	write_prefix(other, "a");
@@ -161,6 +161,9 @@ START_TEST(test_refused)
 	unit_write(dir, "old.idx", "TNTIDX\0\0\1\0\0\0\0\0\0\0", 16);
 	unit_write(dir, "old.bin", "", 0);
 	unit_fails(mfs_data_open(path(dir, "old"), &opt, &data, &err), &err, -ENOTSUP, "TNTIDX");
+	write_prefix(path(dir, "odd"), "..");
+	unit_fails(mfs_data_open(path(dir, "odd"), &opt, &data, &err), &err, -EINVAL,
+		   "odd/..': '..' cannot be the name of a directory");
 	opt = (struct mfs_data_options){.merge = "all"};
 	unit_fails(mfs_data_open(NULL, &opt, &data, &err), &err, -ENODATA, "merge=all");
 }
