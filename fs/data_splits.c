@@ -7,7 +7,8 @@
 static const char *const names[MFS_SPLITS] = {
 	[MFS_TRAIN] = "train", [MFS_VALID] = "validation", [MFS_TEST] = "test"};
 
-static int parse(const struct mfs_data_options *opt, struct mfs_splits *ret, struct mfs_error *err)
+int mfs_data_splits_parse(const struct mfs_data_options *opt, struct mfs_splits *ret,
+			  struct mfs_error *err)
 {
 	struct mfs_dataset_rules rules = mfs_dataset_rules_default();
 	int rc = opt->megatron ? mfs_dataset_rules_of(opt->megatron, &rules, err) : 0;
@@ -30,7 +31,7 @@ static int add_splits(struct mfs_data_splits *s, const struct mfs_dataset *d, st
 {
 	struct mfs_splits splits;
 	uint64_t first, end;
-	int rc = parse(d->options, &splits, err);
+	int rc = mfs_data_splits_parse(d->options, &splits, err);
 
 	for (int i = 0; i < MFS_SPLITS && !rc; i++) {
 		rc = mfs_splits_range(&splits, (enum mfs_split)i, d->rows->rows, &first, &end, err);

@@ -18,6 +18,10 @@ struct mfs_data_splits {
 	unsigned count;
 };
 
+/* What split= says, by the rules of megatron=. -EINVAL: one of them is nothing of the kind. */
+int mfs_data_splits_parse(const struct mfs_data_options *opt, struct mfs_splits *ret,
+			  struct mfs_error *err);
+
 /* Without split= all rows are one. d must outlive them. -EINVAL: split= or megatron= is nothing of the kind. */
 int mfs_data_splits_open(const struct mfs_dataset *d, struct mfs_data_splits *ret,
 			 struct mfs_error *err);

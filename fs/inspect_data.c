@@ -5,6 +5,7 @@
 #include "formats/base/buf.h"
 #include "formats/io/fileset.h"
 #include "fs/data_i.h"
+#include "fs/data_splits.h"
 #include "fs/json.h"
 
 static const char *const pointers[] = {
@@ -57,11 +58,10 @@ static void rows_row(struct mfs_box *box, const struct mfs_dataset *d)
 
 static void split_row(struct mfs_box *box, const struct mfs_dataset *d)
 {
-	const struct mfs_dataset_rules rules = mfs_dataset_rules_default();
 	struct mfs_splits splits;
 	struct mfs_buf b = {0};
 
-	if (!d->options->split || mfs_splits_parse(d->options->split, &rules, &splits, NULL))
+	if (!d->options->split || mfs_data_splits_parse(d->options, &splits, NULL))
 		return;
 	for (int i = 0; i < MFS_SPLITS; i++) {
 		uint64_t first = 0, end = 0;

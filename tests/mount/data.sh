@@ -85,6 +85,15 @@ the_bin_in "$work/npy/tokens.npy" || fail "the exported tokens.npy"
 "$MCOREFS" verify "$data" --deep >/dev/null || fail "verify"
 "$MCOREFS" verify "$tales" data/tales_text_document/hf --deep >/dev/null || fail "verify of a view"
 "$MCOREFS" inspect "$data" >/dev/null || fail "inspect"
+# Of 240 rows, which an old version divides otherwise.
+for division in '0.17 train 34, valid 35, test 171' '2.6 train 35, valid 34, test 171'; do
+	version=${division%% *} rows=${division#* }
+	"$MCOREFS" inspect "$tales" -o split=1/1/5,megatron="$version" | grep -q "$rows" || fail "inspect: the split of $version"
+	"$MCOREFS" export "$tales" data/tales_text_document/jsonl "$work/$version" -o split=1/1/5,megatron="$version" >/dev/null ||
+		fail "export of splits"
+	same "the split of $version" "$(cd "$work/$version" && wc -l <train.jsonl) $(wc -l <"$work/$version/validation.jsonl")" \
+		"$(awk -F '[ ,]+' '{ print $2, $4 }' <<<"$rows")"
+done
 "$MCOREFS" ls "$data" | grep -q 'tales_text_document/' || fail "ls"
 refused "two of one name" 1 "two datasets are named 'tales_text_document'" "$MCOREFS" ls "$data" -o "data=$tales"
 refused "no dataset" 1 'holds no dataset' "$MCOREFS" ls "$tales" -o "data=$FIXTURES/weights"
