@@ -156,12 +156,18 @@ static bool meet(uint64_t off, uint64_t end, uint64_t at, uint64_t len)
 	return off < at + len && at < end;
 }
 
+/* Where the document entries begin in the merged .idx. */
+static uint64_t documents_at(const struct mfs_indexed_dataset *d)
+{
+	return MFS_IDX_HEADER + (4 + 8) * d->info.sequences;
+}
+
 /* Whether a prefix has to do with bytes [off, end) of the merged .idx. */
 static bool is_part_of(const struct mfs_indexed_dataset *d, const struct mfs_idx_part *p,
 		       uint64_t off, uint64_t end)
 {
 	const uint64_t pointers = MFS_IDX_HEADER + 4 * d->info.sequences;
-	const uint64_t documents = pointers + 8 * d->info.sequences;
+	const uint64_t documents = documents_at(d);
 	const uint64_t modes = documents + 8 * d->info.document_entries;
 
 	return meet(off, end, MFS_IDX_HEADER + 4 * p->first_sequence, 4 * p->sequences) ||
@@ -195,6 +201,12 @@ static int read_merged(void *object, uint64_t off, void *buf, size_t len, struct
 
 static const struct mfs_computed merged_idx = {.read = read_merged};
 
+/* The dataset is read alone, whatever the parts' type of it says. */
+static void *const_cast(const struct mfs_indexed_dataset *d)
+{
+	return (void *)(uintptr_t)d;
+}
+
 static int build_idx(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 {
 	return mfs_vfile_add_computed(parts, &merged_idx, arg, 0, mfs_indexed_dataset_idx_size(arg),
@@ -218,12 +230,6 @@ static int build_bin(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 	return rc;
 }
 
-/* The dataset is read alone, whatever the parts' type of it says. */
-static void *const_cast(const struct mfs_indexed_dataset *d)
-{
-	return (void *)(uintptr_t)d;
-}
-
 int mfs_idx_view_merged_idx(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
 			    struct mfs_error *err)
 {
@@ -236,4 +242,11 @@ int mfs_idx_view_merged_bin(const struct mfs_indexed_dataset *d, struct mfs_vfil
 {
 	return mfs_vfile_new_lazy(mfs_indexed_dataset_info(d)->bin_size, build_bin, const_cast(d),
 				  ret, err);
+}
+
+int mfs_idx_view_add_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile *parts,
+			       struct mfs_error *err)
+{
+	return mfs_vfile_add_computed(parts, &merged_idx, const_cast(d), documents_at(d),
+				      8 * d->info.document_entries, err);
 }

@@ -23,5 +23,8 @@ int mfs_idx_view_merged_idx(const struct mfs_indexed_dataset *d, struct mfs_vfil
 			    struct mfs_error *err);
 int mfs_idx_view_merged_bin(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
 			    struct mfs_error *err);
+/* The document entries of the merged .idx as one more part of a file. */
+int mfs_idx_view_add_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile *parts,
+			       struct mfs_error *err);
 
 #endif

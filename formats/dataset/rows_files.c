@@ -5,12 +5,14 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/elements.h"
+#include "formats/dataset/idx_view.h"
 #include "formats/dataset/npy.h"
 #include "formats/dataset/rows_vfile.h"
 
 /* One array and what it is made of. */
 struct array {
-	struct mfs_elements elements; /* of tokens, which rows_vfile.h reads: the size alone */
+	struct mfs_elements
+		elements; /* of tokens and documents, which others read: the size alone */
 	const struct mfs_rows *rows;
 	const struct mfs_indexed_dataset *d;
 	size_t column;
@@ -33,15 +35,6 @@ static int get_column(const void *object, uint64_t first, uint64_t count, void *
 	const struct array *a = object;
 
 	return mfs_rows_column(a->rows, a->column, first, count, ret, err);
-}
-
-static int get_documents(const void *object, uint64_t first, uint64_t count, void *ret,
-			 struct mfs_error *err)
-{
-	const struct array *a = object;
-	int rc = mfs_indexed_dataset_check(a->d, err);
-
-	return rc ? rc : mfs_indexed_dataset_documents(a->d, first, count, ret, err);
 }
 
 /* ---- parts ---- */
@@ -67,6 +60,14 @@ static int build_tokens(void *arg, struct mfs_vfile *parts, struct mfs_error *er
 	int rc = add_header(a, parts, err);
 
 	return rc || !a->count ? rc : mfs_rows_add_tokens(a->rows, 0, a->count, parts, err);
+}
+
+static int build_documents(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
+{
+	const struct array *a = arg;
+	int rc = add_header(a, parts, err);
+
+	return rc ? rc : mfs_idx_view_add_documents(a->d, parts, err);
 }
 
 /* ---- files ---- */
@@ -144,9 +145,7 @@ int mfs_npy_column(const struct mfs_rows *rows, size_t column, struct mfs_vfile 
 int mfs_npy_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
 		      struct mfs_error *err)
 {
-	struct array a = {.elements.get = get_documents,
-			  .d = d,
-			  .count = mfs_indexed_dataset_info(d)->document_entries};
+	struct array a = {.d = d, .count = mfs_indexed_dataset_info(d)->document_entries};
 
-	return new_npy(&a, MFS_I64, build_computed, ret, err);
+	return new_npy(&a, MFS_I64, build_documents, ret, err);
 }

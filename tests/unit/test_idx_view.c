@@ -4,6 +4,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/idx_view.h"
+#include "formats/dataset/rows_files.h"
 #include "formats/dataset/rows_indexed.h"
 #include "tests/unit/fake_idx.h"
 #include "tests/unit/fake_rows.h"
@@ -205,7 +206,7 @@ START_TEST(test_changed)
 	struct prefix p = {0}, steady = {0};
 	const char *path[] = {p.path, steady.path};
 	struct mfs_indexed_dataset *d;
-	struct mfs_vfile *idx, *bin;
+	struct mfs_vfile *idx, *bin, *documents;
 	char byte, file[600];
 	size_t len;
 
@@ -216,6 +217,7 @@ START_TEST(test_changed)
 	unit_ok(mfs_indexed_dataset_open(path, 2, &d, &err), &err);
 	unit_ok(mfs_idx_view_merged_idx(d, &idx, &err), &err);
 	unit_ok(mfs_idx_view_merged_bin(d, &bin, &err), &err);
+	unit_ok(mfs_npy_documents(d, &documents, &err), &err);
 	unit_ok(mfs_vfile_pread(idx, 40, &byte, 1, &len, &err), &err);
 	snprintf(file, sizeof(file), "%s.idx", p.path);
 	ck_assert_int_eq(truncate(file, 20), 0);
@@ -230,11 +232,25 @@ START_TEST(test_changed)
 		else
 			unit_ok(mfs_vfile_pread(idx, off, &byte, 1, &len, &err), &err);
 	}
+	/* Of five behind a header of 128 bytes, two are that .idx's. */
+	for (uint64_t i = 0; i < 5; i++) {
+		const uint64_t off = 128 + 8 * i;
+
+		if (i == 1 || i == 2)
+			unit_fails(mfs_vfile_pread(documents, off, &byte, 1, &len, &err), &err,
+				   -ESTALE, "changed.idx");
+		else
+			unit_ok(mfs_vfile_pread(documents, off, &byte, 1, &len, &err), &err);
+	}
+	snprintf(file, sizeof(file), "%s.bin", steady.path);
+	ck_assert_int_eq(unlink(file), 0);
+	unit_ok(mfs_vfile_pread(documents, 160, &byte, 1, &len, &err), &err);
 	snprintf(file, sizeof(file), "%s.bin", p.path);
 	ck_assert_int_eq(unlink(file), 0);
 	unit_fails(mfs_vfile_pread(bin, 0, &byte, 1, &len, &err), &err, -ESTALE, "changed.bin");
 	mfs_vfile_free(idx);
 	mfs_vfile_free(bin);
+	mfs_vfile_free(documents);
 	mfs_indexed_dataset_free(d);
 	mfs_buf_release(&p.bin);
 	mfs_buf_release(&steady.bin);
