@@ -325,6 +325,9 @@ int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name
 
 	if (!mfs_overlay_takes(name) || !mfs_overlay_takes(new_name))
 		return -EROFS;
+	/* RENAME_WHITEOUT leaves a device behind. */
+	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
+		return -EINVAL;
 	from = walk(o, path, false);
 	if (from < 0)
 		return from;

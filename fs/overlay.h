@@ -59,7 +59,7 @@ int mfs_overlay_create(struct mfs_overlay *o, const char *path, const char *name
 		       const struct mfs_overlay_new *how, struct mfs_overlay_file **ret,
 		       int *ret_fd, struct mfs_error *err);
 int mfs_overlay_unlink(struct mfs_overlay *o, const char *path, const char *name);
-/* flags: of renameat2(2). */
+/* flags: of renameat2(2), RENAME_NOREPLACE or RENAME_EXCHANGE. */
 int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name,
 		       const char *new_path, const char *new_name, unsigned flags);
 

@@ -372,6 +372,8 @@ START_TEST(test_no_way_out)
 	unit_write(below("dir/tales/hf"), "other", "", 0);
 	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "state.json", 0), -EROFS);
 	ck_assert_int_eq(mfs_overlay_rename(o, HF, "other", HF, "tmp1", 0), -EROFS);
+	/* It would leave a device. */
+	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "tmp2", RENAME_WHITEOUT), -EINVAL);
 	ck_assert_int_eq(mfs_overlay_unlink(o, HF, "other"), -EROFS);
 	expect_stored("dir/tales/hf/other", "");
 	mfs_overlay_free(o);
