@@ -486,6 +486,9 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	mfs_fuse_ops.init(userdata, conn);
+	/* Who has a file open sees what another mount writes into it. Attributes of the tree's own files are asked
+	 * for once, so nothing is ever compared there. */
+	conn->want |= conn->capable & FUSE_CAP_AUTO_INVAL_DATA;
 }
 
 static void op_readlink(fuse_req_t req, fuse_ino_t ino)

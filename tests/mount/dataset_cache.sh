@@ -149,6 +149,14 @@ same "a file of the other mount" "$(cat "$work/second/data/tales_text_document/h
 echo five >"$hf/tmp5" && mv "$hf/tmp5" "$hf/cache-4"
 sleep 1.1
 same "a file that the other mount has replaced" "$(cat "$work/second/data/tales_text_document/hf/cache-4")" five
+printf fivefive >"$hf/cache-4"
+sleep 1.1
+exec 3<"$work/second/data/tales_text_document/hf/cache-4"
+same "an open file" "$(head -c 4 <&3)" five
+printf ninenine 1<>"$hf/cache-4"
+sleep 1.1
+same "what the other mount has written into it meanwhile" "$(head -c 4 <&3)" nine
+exec 3<&-
 rm "$hf/cache-4"
 umount "$work/second"
 unmount
