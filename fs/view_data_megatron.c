@@ -1,9 +1,11 @@
 /* A dataset as Megatron reads it: NAME.bin and NAME.idx. */
 #define _GNU_SOURCE
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "formats/dataset/idx_view.h"
+#include "formats/dataset/rows_files.h"
 #include "fs/data_i.h"
 #include "fs/view_build.h"
 
@@ -28,10 +30,22 @@ static int new_idx(const struct mfs_dataset *d, struct mfs_vfile **ret, struct m
 			  : mfs_idx_view_idx(d->rows, ret, err);
 }
 
+/* Whether the tokens of all rows are the bytes of the .bin files, none missing and none between them. */
+static bool is_rows_alone(const struct mfs_dataset *d)
+{
+	const struct mfs_indexed_info *info = mfs_indexed_dataset_info(d->indexed);
+
+	return info->pointers != MFS_POINTERS_AS_WRITTEN && !info->bin_short &&
+	       info->bin_size == d->rows->tokens * d->rows->token_size;
+}
+
+/* Tokens that are looked at (unchecked) are read as rows. */
 static int new_bin(const struct mfs_dataset *d, struct mfs_vfile **ret, struct mfs_error *err)
 {
-	return d->indexed ? mfs_idx_view_merged_bin(d->indexed, ret, err)
-			  : mfs_idx_view_bin(d->rows, ret, err);
+	if (!d->indexed)
+		return mfs_idx_view_bin(d->rows, ret, err);
+	return d->unchecked && is_rows_alone(d) ? mfs_raw_tokens(d->rows, ret, err)
+						: mfs_idx_view_merged_bin(d->indexed, ret, err);
 }
 
 static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *err)

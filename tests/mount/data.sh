@@ -100,3 +100,10 @@ refused "no dataset" 1 'holds no dataset' "$MCOREFS" ls "$tales" -o "data=$FIXTU
 refused "diff of datasets" 2 'diff compares models' "$MCOREFS" diff "$tales" "$tales"
 said=$("$MCOREFS" verify "$tales" --deep -o vocab_size=999 2>&1) && fail "tokens outside of the vocabulary pass"
 grep -q 'vocabulary' <<<"$said" || fail "the vocabulary is not named: $said"
+for view in hf megatron npy; do
+	said=$("$MCOREFS" export "$tales" data/tales_text_document/$view "$work/outside-$view" -o vocab_size=999 2>&1 >/dev/null) &&
+		fail "$view: tokens outside of the vocabulary pass"
+	grep -q 'outside of a vocabulary of 999' <<<"$said" || fail "$view: the vocabulary is not named: $said"
+done
+"$MCOREFS" export "$tales" data/tales_text_document/megatron "$work/inside" -o vocab_size=65536 >/dev/null || fail "export of checked tokens"
+cmp "$work/inside/tales_text_document.bin" "$tales.bin" || fail "the .bin whose tokens are looked at"
