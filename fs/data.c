@@ -131,6 +131,7 @@ static void free_views(struct mfs_dataset *d)
 
 		d->views = v->next;
 		mfs_view_free(v->view);
+		pthread_mutex_destroy(&v->opening);
 		free(v->name);
 		free(v);
 	}

@@ -12,11 +12,12 @@
 #include "fs/data.h"
 #include "fs/view.h"
 
-/* A view that was asked for: opened, or why not. */
+/* A view that was asked for. No other one waits while it is opened. */
 struct mfs_dataset_view {
 	char *name;
-	struct mfs_view *view; /* NULL: error says why */
-	struct mfs_error error;
+	pthread_mutex_t opening; /* view and error */
+	struct mfs_view *view;	 /* NULL: not opened yet, or error says why */
+	struct mfs_error error;	 /* code 0: there is none */
 	struct mfs_dataset_view *next;
 };
 
@@ -36,9 +37,9 @@ struct mfs_dataset {
 	const char *warning;	    /* NULL: what the indexed dataset says */
 	int64_t mtime_ns;
 
-	pthread_mutex_t lock; /* what follows; held while a view is opened */
-	struct mfs_dataset_view *views;
-	struct mfs_arena arena; /* of listings, and of the warning */
+	pthread_mutex_t lock; /* what follows; held while a directory of specs is listed */
+	struct mfs_dataset_view *views; /* only ever more of them */
+	struct mfs_arena arena;		/* of listings, and of the warning */
 	struct mfs_dataset_listing samples, cache;
 };
 

@@ -77,70 +77,86 @@ static const struct specs *specs_of(const char *name, const char **ret_spec)
 	return NULL;
 }
 
+/* Of a name that was checked. */
 static int build(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
 		 struct mfs_error *err)
 {
 	const struct specs *s;
 	const char *spec;
-	int rc;
 
 	for (size_t i = 0; d->rows && i < VIEWS; i++)
 		if (!strcmp(name, views[i].entry.name))
 			return views[i].open(d, ret, err);
 	s = specs_of(name, &spec);
-	if (!s)
-		return no_such_view(d, name, err);
-	rc = s->check(d, spec, err);
-	return rc ? rc : s->open(d, spec, ret, err);
+	return s ? s->open(d, spec, ret, err) : no_such_view(d, name, err);
 }
 
-/* Under the lock. */
-static int open_view(struct mfs_dataset *d, const char *name, struct mfs_dataset_view **ret,
-		     struct mfs_error *err)
+static struct mfs_dataset_view *new_view(const char *name)
 {
 	struct mfs_dataset_view *v = calloc(1, sizeof(*v));
-	int rc;
 
-	if (!v || !(v->name = strdup(name))) {
+	if (!v)
+		return NULL;
+	v->name = strdup(name);
+	if (!v->name) {
 		free(v);
-		return mfs_fail_nomem(err);
+		return NULL;
 	}
-	rc = build(d, name, &v->view, &v->error);
-	/* What is no view, or was short of memory, is not worth remembering. */
-	if (rc == -ENOENT || rc == -ENOMEM) {
-		if (err)
-			*err = v->error;
-		free(v->name);
-		free(v);
-		return rc;
+	pthread_mutex_init(&v->opening, NULL);
+	return v;
+}
+
+/* The place of a view, made on first use; NULL: no memory. */
+static struct mfs_dataset_view *place_of(struct mfs_dataset *d, const char *name)
+{
+	struct mfs_dataset_view *v;
+
+	pthread_mutex_lock(&d->lock);
+	for (v = d->views; v && strcmp(v->name, name);)
+		v = v->next;
+	if (!v && (v = new_view(name))) {
+		v->next = d->views;
+		d->views = v;
 	}
-	v->next = d->views;
-	d->views = v;
-	*ret = v;
-	return 0;
+	pthread_mutex_unlock(&d->lock);
+	return v;
+}
+
+/* Under the view's lock. What was not there, or short of memory, is not worth remembering. */
+static int open_view(struct mfs_dataset *d, struct mfs_dataset_view *v, struct mfs_error *err)
+{
+	struct mfs_error why = {0};
+	int rc = v->error.code;
+
+	if (!rc) {
+		rc = build(d, v->name, &v->view, &why);
+		if (rc && rc != -ENOMEM && rc != -ENOENT)
+			v->error = why;
+	}
+	if (rc && err)
+		*err = v->error.code ? v->error : why;
+	return rc;
 }
 
 int mfs_dataset_view(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
 		     struct mfs_error *err)
 {
 	struct mfs_dataset_view *v;
-	int rc = 0;
+	int rc = mfs_dataset_check_view(d, name, err);
 
-	pthread_mutex_lock(&d->lock);
-	for (v = d->views; v && strcmp(v->name, name);)
-		v = v->next;
-	if (!v)
-		rc = open_view(d, name, &v, err);
-	pthread_mutex_unlock(&d->lock);
+	/* What cannot be has no place: there is no end of such names. */
 	if (rc)
 		return rc;
-	if (!v->view) {
-		if (err)
-			*err = v->error;
-		return v->error.code;
-	}
-	*ret = v->view;
-	return 0;
+	v = place_of(d, name);
+	if (!v)
+		return mfs_fail_nomem(err);
+	pthread_mutex_lock(&v->opening);
+	if (!v->view)
+		rc = open_view(d, v, err);
+	if (!rc)
+		*ret = v->view;
+	pthread_mutex_unlock(&v->opening);
+	return rc;
 }
 
 int mfs_dataset_check_view(struct mfs_dataset *d, const char *name, struct mfs_error *err)

@@ -197,6 +197,32 @@ START_TEST(test_views_are_opened_once)
 }
 END_TEST
 
+/* As while "npy" is opened by another thread: it is waited for, and nothing else is. */
+START_TEST(test_views_do_not_wait_for_each_other)
+{
+	const struct mfs_data_options none = {0};
+	const char *dir = unit_tmpdir();
+	struct mfs_view *view = NULL;
+	const char *const *names;
+	struct mfs_dataset *d;
+	struct mfs_data *data;
+	struct mfs_error err;
+	uint32_t count;
+
+	write_prefix(dir, "a");
+	data = opened(dir, &none, "a");
+	d = mfs_data_at(data, 0);
+	unit_ok(mfs_dataset_view(d, "npy", &view, &err), &err);
+	ck_assert_str_eq(d->views->name, "npy");
+	ck_assert_int_eq(pthread_mutex_lock(&d->views->opening), 0);
+	unit_ok(mfs_dataset_view(d, "hf", &view, &err), &err);
+	unit_ok(mfs_dataset_view(d, "samples/train-s4", &view, &err), &err);
+	unit_ok(mfs_dataset_list(d, "samples", &names, &count, &err), &err);
+	ck_assert_int_eq(pthread_mutex_unlock(&d->views->next->next->opening), 0);
+	mfs_data_free(data);
+}
+END_TEST
+
 static void place_is(struct mfs_root *root, const char *name, const char *expected)
 {
 	char text[MFS_PLACE_NAME];
@@ -265,6 +291,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "order of a merge", test_order_of_a_merge);
 	tcase_add_test(c, test_refused);
 	tcase_add_test(c, test_views_are_opened_once);
+	unit_case(s, "views do not wait for each other", test_views_do_not_wait_for_each_other);
 	tcase_add_test(c, test_root_of_datasets);
 	tcase_add_test(c, test_beside_a_model);
 	return s;
