@@ -47,9 +47,9 @@ trap 'exit 130' INT TERM
 
 summary='^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped$'
 
-# judge NAME STATUS: the case's log becomes "passed failed skipped" in NAME.count, and a line.
+# judge NAME STATUS SECONDS: the case's log becomes "passed failed skipped" in NAME.count, and a line.
 judge() {
-	local name=$1 status=$2 log=$logs/$1.log last passed=0 failed=0 skipped=0
+	local name=$1 status=$2 seconds=$3 log=$logs/$1.log last passed=0 failed=0 skipped=0
 	last=$(tail -n 1 "$log")
 	if [[ $last =~ $summary ]]; then
 		read -r passed _ failed _ skipped _ <<<"${last//,/}"
@@ -68,7 +68,7 @@ judge() {
 		echo "FAILED ${name/./\/} (exit status $status); the end of $failed_logs/$name.log:"
 		tail -n 40 "$log" | sed 's/^/    /'
 	elif [ "$passed" != 0 ]; then
-		echo "ok ${name/./\/} ($passed)"
+		echo "ok ${name/./\/} ($passed) $seconds s"
 	fi
 	grep -a '^measured: ' "$log"
 	echo "$passed $failed $skipped" >"$logs/$name.count"
@@ -76,13 +76,13 @@ judge() {
 
 # run_case NAME SECONDS COMMAND...
 run_case() {
-	local name=$1 limit=$2
+	local name=$1 limit=$2 began=$SECONDS
 	shift 2
 	mkdir -p "$TMPDIR/$name"
 	TMPDIR=$TMPDIR/$name timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
 	local status=$?
 	[ $status = 124 ] && echo "no end after $limit s" >>"$logs/$name.log"
-	judge "$name" $status
+	judge "$name" $status $((SECONDS - began))
 	rm -rf "${TMPDIR:?}/$name"
 }
 

@@ -8,11 +8,13 @@ data=$FIXTURES/data
 name=tales_text_document
 d=$mnt/data/$name
 
-# copy_data: fresh files that may be damaged, in $work/data.
+# copy_data: fresh files that may be damaged, in $work/data. They are old, so that a change shows in their times however
+# coarse those are.
 copy_data() {
 	rm -rf "$work/data"
 	mkdir "$work/data"
 	cp "$data"/*_document.* "$work/data"
+	touch -d @1000000000 "$work"/data/*
 }
 
 # ---- a .bin that ends early ----

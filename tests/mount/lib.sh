@@ -39,11 +39,11 @@ refused() {
 	[[ $out =~ $pattern ]] || fail "$text: expected a message like '$pattern', found '$out'"
 }
 
-# wait_until TEXT COMMAND...: at most 10 s.
+# wait_until TEXT COMMAND...: at most two minutes, which a busy machine may need.
 wait_until() {
 	local text=$1
 	shift
-	for _ in $(seq 200); do
+	for _ in $(seq 2400); do
 		"$@" && return
 		sleep 0.05
 	done
@@ -58,8 +58,14 @@ not_mounted() {
 	! grep -q " $mnt " /proc/self/mounts
 }
 
-mounted_or_ended() {
-	mounted || ended "$daemon"
+# How often the log says that a mount stands.
+announcements() {
+	grep -cs ' is mounted on ' "$log"
+}
+
+# announced_or_ended COUNT: more than so often, or never.
+announced_or_ended() {
+	[ "$(announcements)" -gt "$1" ] || ended "$daemon"
 }
 
 ended() {
@@ -72,11 +78,15 @@ mount_source() {
 	mounted || fail "nothing is mounted after mcorefs has returned"
 }
 
-# The same in the foreground, as $daemon, with its messages in $log.
+# The same in the foreground, as $daemon, with its messages in $log. A mount answers before it is announced, and its
+# read-ahead is set in between.
 mount_foreground() {
+	local before
+	touch "$log"
+	before=$(announcements)
 	"$MCOREFS" "$1" "$mnt" -f "${@:2}" 2>>"$log" &
 	daemon=$!
-	wait_until "the mount stands" mounted_or_ended
+	wait_until "the mount stands" announced_or_ended "$before"
 	mounted || fail "mcorefs $* -f ended"
 }
 
