@@ -1,8 +1,6 @@
 /* Families, targets and refusals: formats/model/model.h, on checkpoints without files. */
 #include "tests/unit/unit.h"
 
-#include <time.h>
-
 #include "formats/ckpt/names.h"
 #include "formats/model/family.h"
 #include "formats/model/model.h"
@@ -510,21 +508,14 @@ static struct mfs_megatron_args deepseek_v3(void)
 START_TEST(test_many_targets)
 {
 	struct mfs_megatron_args args = deepseek_v3();
-	struct timespec begin, end;
 	struct mfs_model *m;
 	struct mfs_ckpt c;
-	double ms;
 
 	fake_ckpt(&c, &args);
-	clock_gettime(CLOCK_MONOTONIC, &begin);
 	unit_ok(build(&c, NULL, &m), &err);
-	clock_gettime(CLOCK_MONOTONIC, &end);
-	ms = (double)(end.tv_sec - begin.tv_sec) * 1e3 +
-	     (double)(end.tv_nsec - begin.tv_nsec) / 1e6;
 	ck_assert_uint_eq(m->target_count,
 			  1 + 3 * (9 + 3) + 58 * (9 + 5 + 768) + (4 + 9 + 5 + 768) + 2);
 	ck_assert_uint_lt(m->target_count * sizeof(*m->targets) + m->arena.total, 8u << 20);
-	ck_assert_msg(ms < 2000, "%u targets took %.0f ms", m->target_count, ms);
 	mfs_model_free(m);
 	fake_release(&c);
 }
