@@ -55,7 +55,7 @@ def daemon_of(mnt):
             continue
         if mnt.encode() in words and b"mcorefs" in os.path.basename(words[0]):
             return int(pid)
-    raise RuntimeError("no daemon")
+    return None
 
 
 def listing(directory):
@@ -169,7 +169,11 @@ def peak_of(command):
 
 
 def unmount(mnt):
-    subprocess.run(["umount", mnt] if os.getuid() == 0 else ["fusermount3", "-u", mnt], check=False)
+    """Returns when the daemon has ended: the next one at this place is to be told from it."""
+    pid = daemon_of(mnt)
+    done = subprocess.run(["umount", mnt] if os.getuid() == 0 else ["fusermount3", "-u", mnt])
+    while done.returncode == 0 and pid and os.path.exists(f"/proc/{pid}/cmdline"):
+        time.sleep(0.01)
 
 
 def giant(kind, work):
