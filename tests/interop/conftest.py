@@ -2,6 +2,7 @@
 import collections
 import os
 import pathlib
+import signal
 
 import pytest
 
@@ -11,6 +12,7 @@ import program
 
 
 def pytest_configure(config):
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # who ends a run wants what is mounted to go, too
     config.reasons = collections.Counter()
 
 
