@@ -65,5 +65,5 @@ class Writer:
         with open(self.store / "lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)  # two runs may share the store
             names = [s.name for s in specs if not (self.store / s.name).exists()]
-            subprocess.run([python, HERE / "peers" / "write_megatron.py", self.store, *names], env=environment, timeout=900,
+            subprocess.run([python, HERE / "peers" / "write_megatron.py", self.store, *names], env=environment, timeout=3600,
                            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 
 BINARY = os.environ.get("MCOREFS_BINARY", "mcorefs")
-SECONDS = 120  # for one command: a hang is a failure, not a wait
+SECONDS = 600  # for one command: a hang is a failure, not a wait
 
 
 def run(*arguments):

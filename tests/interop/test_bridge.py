@@ -34,7 +34,7 @@ def exported(fixtures, tmp_path_factory):
         found[name] = out, (source if source.parent == place else hf)
         arguments += [dist, hf, out]
     environment = dict(os.environ, PYTHONPATH=str(folder))
-    done = subprocess.run([sys.executable, PEER, *map(str, arguments)], capture_output=True, text=True, timeout=600, env=environment)
+    done = subprocess.run([sys.executable, PEER, *map(str, arguments)], capture_output=True, text=True, timeout=1800, env=environment)
     said = {line["out"]: line["error"] for line in map(json.loads, filter(lambda line: line.startswith('{"out"'), done.stdout.splitlines()))}
     assert len(said) == len(SOURCES), done.stdout[-1000:] + done.stderr[-3000:]
     return {name: (out, want, said[str(out)]) for name, (out, want) in found.items()}

@@ -19,7 +19,7 @@ import program
 import venvs
 
 HERE = pathlib.Path(__file__).parent
-SECONDS = 600
+SECONDS = 1800
 READERS = ["pyarrow", "duckdb", "polars", "pandas"]
 CODES = {"uint8": 1, "int8": 2, "int16": 3, "int32": 4, "int64": 5, "float64": 6, "float32": 7, "uint16": 8}
 

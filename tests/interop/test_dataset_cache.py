@@ -12,7 +12,7 @@ import venvs
 
 HERE = pathlib.Path(__file__).parent
 PEER = HERE / "peers" / "dataset_cache.py"
-SECONDS = 300
+SECONDS = 1800
 # Environments by their requirements; "": the main one.
 VERSIONS = ["", *(name for name in ("datasets2", "datasets3", "datasets4") if (HERE / f"requirements-{name}.txt").exists())]
 SAMPLES = "samples/train-s128-n226"

@@ -14,7 +14,7 @@ import venvs
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
-SECONDS = 900
+SECONDS = 1800
 TIMES = int(os.environ.get("MCOREFS_DATASET_CASES", "0"))
 
 pytestmark = pytest.mark.skipif(not TIMES, reason="takes minutes: MCOREFS_DATASET_CASES=1 runs it")

@@ -21,7 +21,7 @@ import program
 import venvs
 
 HERE = pathlib.Path(__file__).parent
-SECONDS = 600
+SECONDS = 1800
 VERSIONS = ["datasets2", "datasets3", "datasets4", "main"]
 CHECKS = ["features", "rows", "arrow", "mapped", "shuffled", "filtered", "streamed", "in_torch", "pickled"]
 CODES = {"uint8": 1, "int32": 4, "int64": 5, "float32": 7, "uint16": 8}

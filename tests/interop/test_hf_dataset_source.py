@@ -20,7 +20,7 @@ import venvs
 
 HERE = pathlib.Path(__file__).parent
 ROOT = HERE.parent.parent
-SECONDS = 600
+SECONDS = 1800
 FLIPS = 3000  # damaged files a run
 EOD = 50256 % 127  # of every dtype
 

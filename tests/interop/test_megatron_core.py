@@ -81,7 +81,7 @@ def answers(core, jobs, place):
         pytest.skip(str(reason))
     (place / "jobs").write_text("".join(json.dumps(job) + "\n" for job in jobs))
     script = pathlib.Path(__file__).parent / "peers" / "load_views.py"
-    done = subprocess.run([python, script, place / "jobs"], capture_output=True, text=True, timeout=100 + 60 * len(jobs), env=environment)
+    done = subprocess.run([python, script, place / "jobs"], capture_output=True, text=True, timeout=1800 + 60 * len(jobs), env=environment)
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(said) == len(jobs), done.stderr[-3000:]
     return said

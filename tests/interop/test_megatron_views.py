@@ -137,7 +137,7 @@ def test_names_of_transformer_engine(fixtures, checkpoint, name):
 
 def ask(python, directories, environment=None):
     script = pathlib.Path(__file__).parent / "peers" / "load_files.py"
-    done = subprocess.run([python, script, *map(str, directories)], capture_output=True, text=True, timeout=600, env=environment)
+    done = subprocess.run([python, script, *map(str, directories)], capture_output=True, text=True, timeout=1800, env=environment)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-3000:]
     return done.stdout
 

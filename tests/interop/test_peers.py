@@ -21,7 +21,7 @@ MLX = checkpoints.PEERS[:4] + [checkpoints.BY_NAME[name] for name in (
 def ask(python, script, directories):
     """{directory: answer} of a peer's process."""
     prompt = ",".join(map(str, models.PROMPT))
-    done = subprocess.run([python, HERE / script, prompt, str(models.COUNT), *map(str, directories)], capture_output=True, text=True, timeout=600)
+    done = subprocess.run([python, HERE / script, prompt, str(models.COUNT), *map(str, directories)], capture_output=True, text=True, timeout=1800)
     answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(answers) == len(directories), done.stderr[-3000:]
     return {answer["dir"]: answer for answer in answers}

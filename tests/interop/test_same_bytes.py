@@ -72,6 +72,6 @@ def test_remount_is_the_same(needs_mount, fixtures):
 def test_readers_agree(needs_mount, fixtures, name):
     with program.mounted(fixtures / name) as point:
         script = pathlib.Path(__file__).parent / "peers" / "readers_agree.py"
-        done = subprocess.run([sys.executable, script, point / "latest" / "hf" / "model.safetensors"], capture_output=True, text=True, timeout=300)
+        done = subprocess.run([sys.executable, script, point / "latest" / "hf" / "model.safetensors"], capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stdout + done.stderr
     assert json.loads(done.stdout)["preads"] == 10_000

@@ -26,7 +26,7 @@ import program
 import venvs
 
 HERE = pathlib.Path(__file__).parent
-SECONDS = 600
+SECONDS = 1800
 SPLITS = ["train", "valid", "test"]
 
 

@@ -25,7 +25,7 @@ def written(tmp_path_factory):
     directory = tmp_path_factory.mktemp("written")
     for path in programs:
         done = subprocess.run([path], env=os.environ | {"MCOREFS_WRITTEN": str(directory)}, cwd=pathlib.Path(__file__).parents[2],
-                              capture_output=True, text=True, timeout=120)
+                              capture_output=True, text=True, timeout=1800)
         assert done.returncode == 0, done.stdout
     return directory
 
@@ -33,7 +33,7 @@ def written(tmp_path_factory):
 def load(directory, fixtures, what, python=sys.executable, environment=None):
     for left in ("store", "common.pt"):
         (directory / left).unlink(missing_ok=True)
-    done = subprocess.run([python, PEER, directory, fixtures, what], env=environment, capture_output=True, text=True, timeout=600)
+    done = subprocess.run([python, PEER, directory, fixtures, what], env=environment, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0 and done.stdout.endswith("loaded\n"), done.stderr[-3000:]
 
 

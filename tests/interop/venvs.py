@@ -1,4 +1,5 @@
 """Virtual environments beside the main one (which run.sh makes): installed when first asked for, kept, never in the tree."""
+import fcntl
 import hashlib
 import os
 import pathlib
@@ -8,7 +9,7 @@ import subprocess
 HERE = pathlib.Path(__file__).parent
 ROOT = pathlib.Path(os.environ["MCOREFS_VENVS"])
 UV = os.environ["MCOREFS_UV"]
-SECONDS = 600
+SECONDS = 1800
 
 
 class Missing(Exception):
@@ -16,19 +17,24 @@ class Missing(Exception):
 
 
 def uv(what, *arguments):
-    done = subprocess.run([UV, *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS)
+    try:
+        done = subprocess.run([UV, *map(str, arguments)], capture_output=True, text=True, timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        raise Missing(f"{what}: could not be installed within {SECONDS} s") from None
     if done.returncode:
         raise Missing(f"{what}: could not be installed: {' '.join(done.stderr.split())[-300:]}")
 
 
 def once(what, place, recipe, install):
-    """Runs `install` unless `place` was made by the same recipe; half an installation does not count."""
+    """Runs `install` unless `place` was made by the same recipe; half an installation does not count, and two runs may ask for one."""
     stamp, wanted = place / "installed", hashlib.sha256(recipe.encode()).hexdigest()
-    if stamp.exists() and stamp.read_text() == wanted:
-        return place
-    shutil.rmtree(place, ignore_errors=True)
-    install()
-    stamp.write_text(wanted)
+    with open(ROOT / f".{place.name}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if stamp.exists() and stamp.read_text() == wanted:
+            return place
+        shutil.rmtree(place, ignore_errors=True)
+        install()
+        stamp.write_text(wanted)
     return place
 
 

@@ -154,7 +154,7 @@ def pickled(case):
     whole = pickle.dumps(case.load())
     assert len(whole) < 100_000 + 200 * len(case.files()), f"{len(whole)} bytes"
     code = "import sys, pickle; d = pickle.load(sys.stdin.buffer); print(sum(len(row['input_ids']) for row in d))"
-    done = subprocess.run([sys.executable, "-c", code], input=whole, capture_output=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", code], input=whole, capture_output=True, timeout=900)
     assert done.returncode == 0, done.stderr[-1000:]
     assert int(done.stdout) == sum(map(len, case.rows))
 
