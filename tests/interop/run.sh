@@ -3,6 +3,8 @@
 #
 #   tests/interop/run.sh [pytest arguments]       for instance: -k vllm, -x, test_layouts.py
 #
+# Without arguments the tests of datasets run beside those of models where two processors and 8 GiB are free.
+#
 # MCOREFS_BINARY    the program under test           (build/mcorefs)
 # MCOREFS_FIXTURES  weights/, resume/ and data/      (tests/fixtures)
 # MCOREFS_VENVS     virtual environments and written checkpoints, kept for the next run  (~/.cache/mcorefs-interop)
@@ -75,9 +77,36 @@ export MCOREFS_UV
 install_main || skip_all "torch, transformers: could not be installed: $(complaint "$MCOREFS_VENVS/install.log")"
 export MCOREFS_NO_VLLM
 
-MCOREFS_COUNTS=$(mktemp)
-export MCOREFS_COUNTS
-trap 'rm -f "$MCOREFS_COUNTS"' EXIT
-cd "$here" && "$MCOREFS_VENVS/main/bin/python" -m pytest -q --no-header -p no:cacheprovider "$@"
-read -r passed failed skipped <"$MCOREFS_COUNTS" || { passed=0 failed=1 skipped=0; }  # pytest did not get to its end
+work=$(mktemp -d)
+beside=
+trap '[ -z "$beside" ] || { kill "$beside" && wait "$beside"; } 2>/dev/null; rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+cd "$here" || finish 0 1 0
+
+# ask NAME [pytest arguments]: what came of it is in $work/counts.NAME.
+ask() {
+    echo 0 1 0 >"$work/counts.$1"  # should pytest not get to its end
+    MCOREFS_COUNTS=$work/counts.$1 exec "$MCOREFS_VENVS/main/bin/python" -m pytest -q --no-header -p no:cacheprovider "${@:2}"
+}
+
+# Nearly all of the time one process computes: where two have room, those for datasets run beside those for models.
+two_have_room() {
+    [ "$(env -u OMP_NUM_THREADS nproc)" -gt 1 ] && awk '/^MemAvailable:/ { exit $2 < 8 * 1024 * 1024 }' /proc/meminfo
+}
+
+if [ $# = 0 ] && two_have_room; then
+    shopt -s extglob
+    data='test_@(data|gpt_dataset|hf_dataset|index_cache|pack|samples)*.py'
+    # shellcheck disable=SC2086
+    (ask data $data) >"$work/log" 2>&1 &
+    beside=$!
+    # shellcheck disable=SC2046
+    (ask models $(printf '%s\n' test_*.py | grep -vxF "$(printf '%s\n' $data)"))
+    wait "$beside"
+    beside=
+    cat "$work/log"
+else
+    (ask all "$@")
+fi
+read -r passed failed skipped < <(cat "$work"/counts.* | awk '{ p += $1; f += $2; s += $3 } END { print p, f, s }')
 finish "$passed" "$failed" "$skipped"
