@@ -12,15 +12,14 @@ reader() {
 		for file in "$mnt"/latest/hf/*; do
 			cat "$file" >/dev/null 2>>"$work/read.$1"
 			dd if="$file" of=/dev/null bs=64K iflag=direct status=none 2>>"$work/read.$1"
+			touch "$work/begun.$1"
 			[ ! -e "$work/stop" ] || break
 		done
-		echo >>"$work/passes.$1"
 	done
 }
 
-# Each reader has been through all files once.
-all_have_read() {
-	[ "$(cat "$work"/passes.* 2>/dev/null | wc -l)" -ge 8 ] && [ "$(find "$work" -name 'passes.*' | wc -l)" = 8 ]
+all_have_begun() {
+	[ "$(find "$work" -name 'begun.*' | wc -l)" = 8 ]
 }
 
 two_have_failed() {
@@ -41,7 +40,7 @@ damage() {
 for how in truncate delete replace rewrite extend touch; do
 	copy_fixture "$fixture"
 	touch -d @1000000000 "$ckpt"/iter_*/$victim # a change shows in it, however coarse the times are
-	rm -f "$log" "$work/stop" "$work"/read.* "$work"/passes.*
+	rm -f "$log" "$work/stop" "$work"/read.* "$work"/begun.*
 	mount_foreground "$ckpt" -o shard_size=40KB
 	cached=$(echo "$mnt"/latest/hf/model-00001-of-*)
 	sum=$(sha256sum <"$cached")
@@ -50,7 +49,7 @@ for how in truncate delete replace rewrite extend touch; do
 		reader "$i" &
 		readers+=($!)
 	done
-	wait_until "$how: all have read" all_have_read
+	wait_until "$how: all have begun" all_have_begun
 	damage $how "$(echo "$ckpt"/iter_*/$victim)"
 	wait_until "$how: readers meet errors" two_have_failed
 	touch "$work/stop"

@@ -45,7 +45,8 @@ for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
 	before=$(attributes)
 	sums=$(cd "$mnt/latest/hf" && sha256sum -- *)
 	unmount
-	sleep 1.1 # a time that follows the clock would differ
+	[ -n "${waited-}" ] || sleep 1.1 # a time that follows the clock would differ
+	waited=1
 	mount_source "$source" -s
 	same "$name: attributes after a remount" "$(attributes)" "$before"
 	same "$name: bytes after a remount" "$(cd "$mnt/latest/hf" && sha256sum -- *)" "$sums"
