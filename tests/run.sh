@@ -101,12 +101,12 @@ suite_unit() {
 		case $t in
 		*/tsan/*)
 			if tsan_works; then
-				start_case "$name" 300 "${fixed_addresses[@]}" "$t"
+				start_case "$name" 900 "${fixed_addresses[@]}" "$t"
 			else
-				start_case "$name" 300 sh -c 'echo ThreadSanitizer does not run here; exit 77'
+				start_case "$name" 900 sh -c 'echo ThreadSanitizer does not run here; exit 77'
 			fi
 			;;
-		*) start_case "$name" 300 "$t" ;;
+		*) start_case "$name" 900 "$t" ;;
 		esac
 	done
 	wait
@@ -118,12 +118,12 @@ suite_fuzz-corpus() {
 	for t in tests/fuzz/fuzz_*.c; do
 		name=${t##*/fuzz_}
 		name=${name%.c}
-		start_case "fuzz-corpus.$name" 300 "$O/asan/replay/fuzz_$name" "tests/fuzz/corpus/$name" "tests/fuzz/reject/$name"
+		start_case "fuzz-corpus.$name" 900 "$O/asan/replay/fuzz_$name" "tests/fuzz/corpus/$name" "tests/fuzz/reject/$name"
 	done
 	wait
 }
 
-# fuzz_for SECONDS SUITE: new inputs stay out of the tree; what is found lands in build/fuzz/found.
+# fuzz_for SECONDS SUITE [OPTION]: new inputs stay out of the tree; what is found lands in build/fuzz/found.
 fuzz_for() {
 	local t name found=$O/fuzz/found
 	mkdir -p "$found"
@@ -135,15 +135,16 @@ fuzz_for() {
 			continue
 		fi
 		mkdir -p "$O/fuzz/corpus/$name"
-		start_case "$2.$name" $(($1 + 120)) "$O/fuzz/fuzz_$name" -max_total_time="$1" -timeout=10 -rss_limit_mb=1024 \
+		start_case "$2.$name" $(($1 + 600)) "$O/fuzz/fuzz_$name" -max_total_time="$1" ${3-} -timeout=60 -rss_limit_mb=1024 \
 			-malloc_limit_mb=512 -print_final_stats=1 -artifact_prefix="$found/$name-" \
 			"$O/fuzz/corpus/$name" "tests/fuzz/corpus/$name" "tests/fuzz/reject/$name"
 	done
 	wait
 }
 
+# The same numbers each time: what is found is of the change that is tested, and found again.
 suite_fuzz-smoke() {
-	fuzz_for "$smoke" fuzz-smoke
+	fuzz_for "$smoke" fuzz-smoke -seed=1
 }
 
 suite_fuzz() {
@@ -159,12 +160,12 @@ suite_damage() {
 		case $dir in
 		*corrupt*) continue ;;
 		tests/fixtures/optim/*)
-			start_case "damage.$name" 900 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-1000}" megatron/torch_dist
+			start_case "damage.$name" 1800 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-1000}" megatron/torch_dist
 			continue
 			;;
 		esac
-		start_case "damage.$name" 900 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-2000}"
-		start_case "damage.asan-$name" 900 "$O/asan/tests/damage/damage" "$dir" "${DAMAGE_CHANGES_ASAN:-200}"
+		start_case "damage.$name" 1800 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-2000}"
+		start_case "damage.asan-$name" 1800 "$O/asan/tests/damage/damage" "$dir" "${DAMAGE_CHANGES_ASAN:-200}"
 	done
 	damage_data
 	wait
@@ -178,31 +179,28 @@ damage_data() {
 		[ $variant = obj ] || changes=${DAMAGE_CHANGES_ASAN:-200}
 		for name in notes tales multimodal gaps overflowed; do
 			[ ! -f "$data/${name}_text_document.idx" ] || name=$data/${name}_text_document
-			start_case "damage.$variant-${name##*/}" 900 "$O/$variant/tests/damage/damage_data" "$changes" "$name"
+			start_case "damage.$variant-${name##*/}" 1800 "$O/$variant/tests/damage/damage_data" "$changes" "$name"
 		done
-		start_case "damage.$variant-merged" 900 "$O/$variant/tests/damage/damage_data" "$changes" \
+		start_case "damage.$variant-merged" 1800 "$O/$variant/tests/damage/damage_data" "$changes" \
 			"$data/notes_text_document" "$data/tales_text_document"
 		for name in saved indices 'dict train' 'cache train'; do
 			# shellcheck disable=SC2086
 			set -- $name
-			start_case "damage.$variant-hf-$1" 900 "$O/$variant/tests/damage/damage_hf" "$data/hf_dataset/$1" "$changes" ${2+"$2"}
+			start_case "damage.$variant-hf-$1" 1800 "$O/$variant/tests/damage/damage_hf" "$data/hf_dataset/$1" "$changes" ${2+"$2"}
 		done
 	done
 }
 
-# Scripts SUITE/*.sh one after the other: they measure, and share the machine's mount table.
-scripts() {
+# Scripts, each with a mount point of its own. Nothing in them depends on the time that they get.
+suite_mount() {
 	local t name
-	for t in tests/"$1"/*.sh; do
+	for t in tests/mount/*.sh; do
 		name=${t##*/}
 		[ -x "$t" ] || continue
 		case $name in lib* | _*) continue ;; esac
-		run_case "$1.${name%.sh}" 900 "$t"
+		start_case "mount.${name%.sh}" 1800 "$t"
 	done
-}
-
-suite_mount() {
-	scripts mount
+	wait
 }
 
 # sanitized VARIANT CASE: a mount case with a daemon of that variant. What the daemon reports fails it.
@@ -225,17 +223,19 @@ suite_mount-san() {
 	for variant in asan tsan; do
 		for name in readers live sources megatron views_at_once dataset_cache; do
 			if [ $variant = tsan ] && ! tsan_works; then
-				run_case "mount-tsan.$name" 10 sh -c 'echo ThreadSanitizer does not run here; exit 77'
+				start_case "mount-tsan.$name" 10 sh -c 'echo ThreadSanitizer does not run here; exit 77'
 			else
-				run_case "mount-$variant.$name" 900 "${fixed_addresses[@]}" \
+				start_case "mount-$variant.$name" 1800 "${fixed_addresses[@]}" \
 					bash -c "sanitized $variant $name"
 			fi
 		done
 	done
+	wait
 }
 
+# Alone: it measures.
 suite_giants() {
-	scripts giants
+	run_case giants.giants 1800 tests/giants/giants.sh
 }
 
 for suite; do
