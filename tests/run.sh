@@ -135,7 +135,7 @@ fuzz_for() {
 			continue
 		fi
 		mkdir -p "$O/fuzz/corpus/$name"
-		start_case "$2.$name" $(($1 + 600)) "$O/fuzz/fuzz_$name" -max_total_time="$1" ${3-} -timeout=60 -rss_limit_mb=1024 \
+		start_case "$2.$name" $(($1 + 600)) "$O/fuzz/fuzz_$name" -max_total_time="$1" ${3+"$3"} -timeout=60 -rss_limit_mb=1024 \
 			-malloc_limit_mb=512 -print_final_stats=1 -artifact_prefix="$found/$name-" \
 			"$O/fuzz/corpus/$name" "tests/fuzz/corpus/$name" "tests/fuzz/reject/$name"
 	done

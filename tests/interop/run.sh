@@ -100,7 +100,7 @@ if [ $# = 0 ] && two_have_room; then
     # shellcheck disable=SC2086
     (ask data $data) >"$work/log" 2>&1 &
     beside=$!
-    # shellcheck disable=SC2046
+    # shellcheck disable=SC2046,SC2086
     (ask models $(printf '%s\n' test_*.py | grep -vxF "$(printf '%s\n' $data)"))
     wait "$beside"
     beside=
