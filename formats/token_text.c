@@ -141,8 +141,8 @@ static int add_number(struct mfs_token_text *t, struct mfs_error *err)
 	if (!t->digits)
 		return mfs_text_unexpected(t, "a digit", err);
 	if (t->too_large || t->value > (uint64_t)INT64_MAX + t->negative)
-		return mfs_text_fail(t, t->number_at, -ERANGE, err,
-				     "a token of more than 64 bits, outside of %s", c->limits);
+		return mfs_text_fail(t, t->number_at, -ERANGE, err, "a token %s, outside of %s",
+				     t->negative ? "below -2^63" : "above 2^63 - 1", c->limits);
 	if (value < c->low || value > c->high)
 		return mfs_text_fail(t, t->number_at, -ERANGE, err, "token %lld is outside of %s",
 				     (long long)value, c->limits);

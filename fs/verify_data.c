@@ -118,9 +118,10 @@ int mfs_verify_dataset(const struct mfs_dataset *d, bool deep)
 		return mfs_command_failed("data/%s: %llu problem%s found", d->name,
 					  (unsigned long long)r.problems,
 					  r.problems > 1 ? "s" : "");
-	printf("data/%s: %llu rows, %llu tokens of %s, %s: %s\n", d->name,
-	       (unsigned long long)rows->rows, (unsigned long long)rows->tokens,
-	       mfs_dtype_torch(rows->dtype), mfs_human_bytes(rows->tokens * rows->token_size, size),
+	printf("data/%s: %llu row%s, %llu tokens of %s, %s: %s\n", d->name,
+	       (unsigned long long)rows->rows, rows->rows == 1 ? "" : "s",
+	       (unsigned long long)rows->tokens, mfs_dtype_torch(rows->dtype),
+	       mfs_human_bytes(rows->tokens * rows->token_size, size),
 	       deep ? "complete, and every token was read"
 		    : "complete (--deep reads the tokens too)");
 	return MFS_EXIT_OK;
