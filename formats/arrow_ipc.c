@@ -654,7 +654,7 @@ int mfs_arrow_array(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 {
 	const bool lists = c->type == MFS_ARROW_LIST || c->type == MFS_ARROW_LARGE_LIST;
 	struct mfs_arrow_array array = {0};
-	uint32_t buffer;
+	uint32_t buffer = 0;
 	int rc = first_buffer(a, b, c, &buffer, err);
 
 	if (!rc)

@@ -236,7 +236,7 @@ static int read_directory(struct mfs_zip *zip, const struct directory *dir, stru
 {
 	const uint8_t *p;
 	void *bytes;
-	size_t left = (size_t)dir->size, len;
+	size_t left = (size_t)dir->size, len = 0;
 	int rc;
 
 	if (dir->count > UINT32_MAX)

@@ -122,7 +122,7 @@ int mfs_pack_input_skip(struct mfs_pack_input *in, const struct mfs_pack_mark *t
 int mfs_pack_input_at_end(struct mfs_pack_input *in, struct mfs_error *err)
 {
 	const uint64_t end = in->position;
-	size_t n;
+	size_t n = 0;
 	int rc;
 
 	do

@@ -277,7 +277,7 @@ static int new_megatron(struct mfs_tree *tree, const struct mfs_node *parent,
 static int add_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
 			 struct mfs_dir *dir, struct mfs_error *err)
 {
-	struct mfs_node *hf, *megatron;
+	struct mfs_node *hf, *megatron = NULL;
 	int rc;
 
 	node->owner = &mfs_iteration_views;

@@ -182,7 +182,7 @@ static int make_order(struct mfs_sampler *s, uint64_t epoch, struct mfs_error *e
 static int draw_cyclic(struct mfs_sampler *s, uint64_t microbatch, uint32_t rank, uint64_t *ret,
 		       struct mfs_error *err)
 {
-	struct turn t;
+	struct turn t = {0};
 	int rc;
 
 	if (microbatch > (UINT64_MAX >> 1) / s->stride - s->c.consumed / s->stride)

@@ -267,7 +267,7 @@ static int open_same(struct mfs_fileset *set, const struct file *f, int *ret_fd,
 static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struct mfs_error *err)
 {
 	uint8_t *map;
-	int fd, rc = open_same(set, f, &fd, err);
+	int fd = -1, rc = open_same(set, f, &fd, err);
 
 	if (rc)
 		return rc;
@@ -313,7 +313,7 @@ int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void 
 		     struct mfs_error *err)
 {
 	const struct file *f = set->files[file];
-	int fd, rc;
+	int fd = -1, rc;
 
 	if (!mfs_range_ok(off, len, f->size))
 		return mfs_fail(err, -EINVAL, "%s/%s: bytes %llu+%zu lie beyond its end", set->dir,

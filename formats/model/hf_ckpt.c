@@ -106,7 +106,7 @@ static bool is_buffer(const char *name)
 /* A head beside tied embeddings, and the embedding and the head in multi-token-prediction layers. */
 static bool is_copy(const struct builder *b, const char *name)
 {
-	const char *rest;
+	const char *rest = "";
 
 	if (!strcmp(name, "lm_head.weight"))
 		return b->args->tied;
