@@ -39,6 +39,7 @@ static void mark_tokens(struct marks *m, struct mfs_gpt_dataset *g, uint64_t fir
 		m->stream[m->samples - 1] = 1;
 }
 
+/* Of a dataset that has samples. */
 static int mark(const struct mfs_samples_part *part, struct marks *m, struct mfs_error *err)
 {
 	const uint64_t documents = mfs_gpt_dataset_documents(part->gpt);
@@ -145,9 +146,10 @@ int mfs_sample_rows_find_bad(struct mfs_sample_rows *x, struct mfs_error *err)
 	for (uint32_t i = 0; i < parts && !rc; i++) {
 		const struct mfs_samples_part *part = mfs_samples_part(s, i);
 
-		if (part->rows->bad_count)
-			rc = mfs_samples_build(s, &(int16_t){(int16_t)i}, 1, 0, err);
-		if (!rc && part->rows->bad_count)
+		if (!part->rows->bad_count || !mfs_gpt_dataset_sizes(part->gpt)->samples)
+			continue;
+		rc = mfs_samples_build(s, &(int16_t){(int16_t)i}, 1, 0, err);
+		if (!rc)
 			rc = mark(part, &marks[i], err);
 	}
 	if (!rc)

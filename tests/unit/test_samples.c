@@ -682,6 +682,27 @@ START_TEST(test_short_bin)
 }
 END_TEST
 
+/* No sample is asked for, and none fits: there is none to mark either. */
+START_TEST(test_short_bin_of_no_sample)
+{
+	const char *dir = unit_tmpdir();
+	struct mfs_run run = run_of(DOCUMENTS * LENGTH, 0);
+	struct mfs_rows *rows;
+	struct mfs_samples *s;
+	struct files f;
+
+	write_short(dir, 1);
+	open_short(dir, &f);
+	unit_ok(open_samples(&run, "b", MFS_TRAIN, &s), &err);
+	unit_ok(mfs_rows_samples(s, "samples", 0, &rows, &err), &err);
+	ck_assert_uint_eq(rows->rows, 0);
+	ck_assert_uint_eq(rows->bad_count, 0);
+	mfs_rows_free(rows);
+	mfs_samples_free(s);
+	close_files(&f);
+}
+END_TEST
+
 /* Reads of good tokens beside a bad one are good. */
 START_TEST(test_vocabulary)
 {
@@ -758,6 +779,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "Megatron's steps", test_megatrons_steps);
 	unit_case(s, "threads", test_threads);
 	unit_case(s, "short .bin", test_short_bin);
+	unit_case(s, "short .bin of no sample", test_short_bin_of_no_sample);
 	unit_case(s, "vocabulary", test_vocabulary);
 	unit_case(s, "changed file", test_changed_file);
 	return s;
