@@ -8,8 +8,8 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/rows_samples_i.h"
 
-#define CHUNK	    4096	 /* documents, samples looked at together */
-#define LOOK_CLOSER (4u * CHUNK) /* samples that are read to see whether they can be */
+#define CHUNK	    4096	/* documents, samples, tokens looked at together */
+#define LOOK_CLOSER (64u << 20) /* tokens of samples that are read to see whether they can be */
 
 /* Of one dataset: whether sample k of its stream is bad. */
 struct marks {
@@ -80,27 +80,32 @@ static int add_bad(struct mfs_sample_rows *x, uint64_t sample, struct mfs_error 
 }
 
 /* A row that cannot be read as a whole may have tokens that can: a .bin ends in it, or one is outside of the
- * vocabulary. Of so many samples that it has part in, those that can be read are told apart. */
+ * vocabulary. Of the first samples that it has part in, those that can be read are told apart. */
 struct closer_look {
-	unsigned left;
-	void *tokens; /* of a sample; NULL: nobody looks */
+	uint64_t left; /* tokens */
+	void *tokens;  /* CHUNK of them; NULL: nobody looks */
 };
 
 static bool can_be_read(const struct mfs_sample_rows *x, uint64_t sample, struct closer_look *l)
 {
-	const uint64_t length = x->rows.row_length;
+	const uint64_t length = x->rows.row_length, first = sample * length, end = first + length;
 
-	if (!l->left || !l->tokens)
+	if (l->left < length || !l->tokens)
 		return false;
-	l->left--;
-	return !mfs_sample_rows_read(&x->rows, sample * length, length, l->tokens, NULL);
+	l->left -= length;
+	for (uint64_t at = first, n; at < end; at += n) {
+		n = mfs_min_u64(CHUNK, end - at);
+		if (mfs_sample_rows_read(&x->rows, at, n, l->tokens, NULL))
+			return false;
+	}
+	return true;
 }
 
 static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 			   struct mfs_error *err)
 {
 	struct mfs_samples *s = x->samples;
-	struct closer_look closer = {LOOK_CLOSER, malloc(x->rows.row_length * x->rows.token_size)};
+	struct closer_look closer = {LOOK_CLOSER, malloc(CHUNK * x->rows.token_size)};
 	int16_t part[CHUNK];
 	int64_t sample[CHUNK];
 	int rc = 0;

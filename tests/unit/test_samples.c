@@ -703,6 +703,38 @@ START_TEST(test_short_bin_of_no_sample)
 }
 END_TEST
 
+/* What takes long is not tried: two of these three could be read, with 320 MB each. */
+START_TEST(test_short_bin_of_long_samples)
+{
+	static const int32_t lengths[] = {240000001, 1};
+	const struct fake_idx fake = {.sequences = 2, .code = 4, .lengths = lengths};
+	struct mfs_run run = run_of(80000000, MFS_GPT_ONE_EPOCH);
+	const char *dir = unit_tmpdir();
+	struct mfs_buf idx = {0};
+	struct mfs_rows *rows;
+	struct mfs_samples *s;
+	struct files f;
+	char path[512];
+
+	fake_idx(&idx, &fake);
+	unit_write(dir, "b.idx", idx.data, idx.len);
+	unit_write(dir, "b.bin", "", 0);
+	mfs_buf_release(&idx);
+	snprintf(path, sizeof(path), "%s/b.bin", dir);
+	ck_assert_int_eq(truncate(path, 4 * 240000000L), 0);
+	open_short(dir, &f);
+	run.split = "1";
+	unit_ok(open_samples(&run, "b", MFS_TRAIN, &s), &err);
+	unit_ok(mfs_rows_samples(s, "samples", 0, &rows, &err), &err);
+	ck_assert_uint_eq(rows->rows, 3);
+	ck_assert_uint_eq(rows->bad_count, 1);
+	ck_assert_uint_eq(rows->bad[0].end - rows->bad[0].first, 3);
+	mfs_rows_free(rows);
+	mfs_samples_free(s);
+	close_files(&f);
+}
+END_TEST
+
 /* Reads of good tokens beside a bad one are good. */
 START_TEST(test_vocabulary)
 {
@@ -780,6 +812,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "threads", test_threads);
 	unit_case(s, "short .bin", test_short_bin);
 	unit_case(s, "short .bin of no sample", test_short_bin_of_no_sample);
+	unit_case(s, "short .bin of long samples", test_short_bin_of_long_samples);
 	unit_case(s, "vocabulary", test_vocabulary);
 	unit_case(s, "changed file", test_changed_file);
 	return s;
