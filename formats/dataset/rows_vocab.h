@@ -14,9 +14,9 @@ int mfs_rows_vocab(const struct mfs_rows *of, uint64_t vocab_size, struct mfs_ro
 
 /*
  * Looks at all tokens of rows that mfs_rows_vocab() made, with so many threads (0: as processors), and makes the
- * rows that hold one outside bad ones (rows.h), besides those that could not be read anyway: views then keep
- * them apart from their neighbours. Before anybody else has the rows.
- * -ENOTSUP: more such runs of rows than MFS_ROW_RANGES_MAX; what reading fails with. Nothing is changed then.
+ * rows that hold one outside, or that reading is -EIO of, bad ones (rows.h), besides those that were: views then
+ * keep them apart from their neighbours. Before anybody else has the rows.
+ * -ENOTSUP: more such runs of rows than MFS_ROW_RANGES_MAX; what else reading fails with. Nothing is changed then.
  */
 int mfs_rows_vocab_scan(struct mfs_rows *rows, unsigned threads, struct mfs_error *err);
 

@@ -65,16 +65,17 @@ static int add_row(struct scan *s, uint64_t row, struct mfs_error *err)
 		  : 0;
 }
 
-/* Tokens [first, end), at most CHUNK, of rows that can be read. The rest of a row that is bad is not looked at. */
-static int look_at_run(struct scan *s, uint64_t first, uint64_t end, uint8_t *buf,
-		       struct mfs_error *err)
+/* Tokens [first, end), as they were read. The rest of a row that is bad is not looked at. */
+static int look_at_tokens(struct scan *s, uint64_t first, uint64_t end, const uint8_t *tokens,
+			  struct mfs_error *err)
 {
 	const struct mfs_vocab_rows *v = s->v;
 	uint64_t row, at = first;
-	int rc = mfs_rows_read(v->of, first, end - first, buf, err);
+	int rc = 0;
 
 	while (!rc) {
-		at += mfs_vocab_rows_outside(v, buf + (at - first) * v->rows.token_size, end - at);
+		at += mfs_vocab_rows_outside(v, tokens + (at - first) * v->rows.token_size,
+					     end - at);
 		if (at == end)
 			break;
 		rc = mfs_rows_find(v->of, at, &row, err);
@@ -85,6 +86,42 @@ static int look_at_run(struct scan *s, uint64_t first, uint64_t end, uint8_t *bu
 		at = mfs_min_u64(at, end);
 	}
 	return rc;
+}
+
+/* Where many rows at once could not be read: those that cannot by themselves are bad, too. Such a token is one that
+ * does not even fit the type that is shown. */
+static int look_at_rows(struct scan *s, uint64_t first, uint64_t end, uint8_t *buf,
+			struct mfs_error *err)
+{
+	const struct mfs_rows *of = s->v->of;
+	uint64_t row, next;
+	int rc = 0;
+
+	for (uint64_t at = first; at < end && !rc; at = next) {
+		rc = mfs_rows_find(of, at, &row, err);
+		if (!rc)
+			rc = mfs_rows_start(of, row + 1, &next, err);
+		if (rc)
+			return rc;
+		next = mfs_min_u64(next, end);
+		rc = mfs_rows_read(of, at, next - at, buf, err);
+		if (!rc)
+			rc = look_at_tokens(s, at, next, buf, err);
+		else if (rc == -EIO)
+			rc = add_row(s, row, err);
+	}
+	return rc;
+}
+
+/* At most CHUNK tokens, of rows that are not known to be bad. */
+static int look_at_run(struct scan *s, uint64_t first, uint64_t end, uint8_t *buf,
+		       struct mfs_error *err)
+{
+	int rc = mfs_rows_read(s->v->of, first, end - first, buf, err);
+
+	if (rc == -EIO)
+		return look_at_rows(s, first, end, buf, err);
+	return rc ? rc : look_at_tokens(s, first, end, buf, err);
 }
 
 /* The same of tokens that may be among those of bad rows. */
