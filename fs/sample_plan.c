@@ -264,7 +264,9 @@ static int take_consumed(const struct planner *p, uint64_t *ret)
 
 	if (p->o->consumed_samples != MFS_UNSAID) {
 		*ret = p->o->consumed_samples;
-		return MFS_EXIT_OK;
+		/* A cyclic loader counts epochs that may have been another run's. */
+		return p->plan->sampler.type == MFS_SAMPLER_CYCLIC ? MFS_EXIT_OK
+								   : go_on(p, *ret, 0, ret);
 	}
 	if (before >= iteration)
 		return go_on(p, consumed, before - iteration, ret);

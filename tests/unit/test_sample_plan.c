@@ -106,6 +106,13 @@ START_TEST(test_consumed)
 	consumed(MFS_UNSAID, 160);
 	args.consumed_train_samples = MFS_UNSET;
 	consumed(30, 232);
+	/* Where it is said, too, the run has an end; a cyclic loader's epochs have none. */
+	o.consumed_samples = 312;
+	consumed(41, 312);
+	o.consumed_samples = 320;
+	refused(MFS_EXIT_FAILED, "no step 41: the run has 40");
+	o.dataloader_type = "cyclic";
+	consumed(41, 320);
 }
 END_TEST
 
