@@ -53,7 +53,7 @@ int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
 		   " %15s %n",
 		   &n.place.offset, &n.place.line, &n.place.column, &last, &n.mark.hash,
 		   &n.mark.anchor, &n.mark.anchor_hash, format, &at) != 8 ||
-	    mfs_token_format_parse(format, &n.place.format) || !n.place.column ||
+	    mfs_token_format_parse(format, &n.place.format) || !n.place.column || last > 1 ||
 	    n.place.column - 1 > n.place.offset || n.mark.anchor > n.place.offset ||
 	    n.mark.anchor % MFS_PACK_BLOCK) {
 		mfs_buf_release(&said);

@@ -126,6 +126,14 @@ went_on '[1]\n[2]' '\n[3]\n'
 went_on '1\n2' '3\n4\n' --format lines
 went_on '1\0002' '3\0004\0' --format ids
 
+# Notes without that were in a build before the first version: a hash lies where it is now.
+mkdir "$out/w.idx.part"
+refused 'no index' 1 'everything is kept' "$m" pack "$out/w" <<<'[1]'
+rmdir "$out/w.idx.part"
+sed -i '2s/^\(4 2 1\) 0 [0-9a-f]*/\1 0123456789abcdef/' "$out/w.journal"
+refused 'an older note' 1 'no journal of mcorefs pack' "$m" pack "$out/w" --resume <<<'[1]'
+rm "$out/w".*
+
 # One at a time. A signal ends one that waits for its input, with what it had.
 mkfifo "$work/fifo"
 "$m" pack "$out/z" <"$work/fifo" 2>"$log" &
