@@ -73,8 +73,8 @@ struct mfs_rows {
 	unsigned token_size;   /* bytes */
 	uint64_t rows, tokens; /* tokens of all rows together */
 	uint64_t row_length;   /* all rows have so many tokens; 0: they have what they have */
-	/* Rows known not to be readable (outside of a .bin that ends early), ascending, disjoint, not adjacent;
-	 * views keep them apart from their neighbours, so that an EIO is theirs alone. */
+	/* Rows known not to be readable (outside of a .bin that ends early, of a vocabulary), ascending, disjoint, not
+	 * adjacent; views keep them apart from their neighbours, so that an EIO is theirs alone. */
 	const struct mfs_row_range *bad;
 	size_t bad_count;
 	const struct mfs_rows_column *columns;

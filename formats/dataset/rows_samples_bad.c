@@ -67,18 +67,6 @@ static int mark(const struct mfs_samples_part *part, struct marks *m, struct mfs
 	return rc;
 }
 
-static int add_bad(struct mfs_sample_rows *x, uint64_t sample, struct mfs_error *err)
-{
-	int rc = mfs_row_ranges_add(&x->bad, sample, sample + 1);
-
-	if (rc == -ENOMEM)
-		return mfs_fail_nomem(err);
-	return rc ? mfs_fail(err, -EIO,
-			     "%s: more than %d runs of samples need tokens that cannot be read",
-			     x->rows.name, MFS_ROW_RANGES_MAX)
-		  : 0;
-}
-
 /* A row that cannot be read as a whole may have tokens that can: a .bin ends in it, or one is outside of the
  * vocabulary. Of the first samples that it has part in, those that can be read are told apart. */
 struct closer_look {
@@ -121,11 +109,15 @@ static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 				continue;
 			rc = mfs_gpt_dataset_shuffle_index(g, (uint64_t)sample[i], 1, &k, err);
 			if (!rc && marks[part[i]].stream[k] && !can_be_read(x, at + i, &closer))
-				rc = add_bad(x, at + i, err);
+				rc = mfs_row_ranges_add(&x->bad, at + i, at + i + 1);
 		}
 	}
 	free(closer.tokens);
-	return rc;
+	if (rc == -ENOMEM)
+		return mfs_fail_nomem(err);
+	/* One document in many epochs makes many samples bad. Those that the list has no room for share pages with
+	 * others, and these pages alone cannot be read. */
+	return rc == -ENOSPC ? 0 : rc;
 }
 
 static bool any_bad(const struct mfs_samples *s)

@@ -13,6 +13,7 @@
 #include "formats/dataset/npy.h"
 #include "formats/dataset/rows_indexed.h"
 #include "formats/dataset/rows_samples.h"
+#include "formats/dataset/row_ranges.h"
 #include "formats/dataset/rows_vocab.h"
 #include "formats/io/guard.h"
 #include "tests/unit/fake_idx.h"
@@ -682,6 +683,37 @@ START_TEST(test_short_bin)
 }
 END_TEST
 
+/* So many epochs that a list of bad samples is full: those behind are errors all the same. */
+START_TEST(test_short_bin_of_many_epochs)
+{
+	const char *dir = unit_tmpdir();
+	struct mfs_run run = run_of(7, 200000);
+	struct mfs_rows *rows;
+	struct mfs_samples *s;
+	struct files f;
+	int32_t tokens[8];
+	unsigned refused = 0, read = 0;
+
+	write_short(dir, DOCUMENTS - 4);
+	open_short(dir, &f);
+	unit_ok(open_samples(&run, "b", MFS_TRAIN, &s), &err);
+	unit_ok(mfs_rows_samples(s, "samples", 0, &rows, &err), &err);
+	ck_assert_uint_eq(rows->bad_count, MFS_ROW_RANGES_MAX);
+	for (uint64_t i = rows->bad[rows->bad_count - 1].end; i < rows->rows; i++) {
+		int rc = mfs_rows_read(rows, i * 8, 8, tokens, &err);
+
+		ck_assert(!rc || rc == -EIO);
+		refused += rc != 0;
+		read += !rc;
+	}
+	ck_assert_uint_gt(refused, 1000);
+	ck_assert_uint_gt(read, refused);
+	mfs_rows_free(rows);
+	mfs_samples_free(s);
+	close_files(&f);
+}
+END_TEST
+
 /* No sample is asked for, and none fits: there is none to mark either. */
 START_TEST(test_short_bin_of_no_sample)
 {
@@ -811,6 +843,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "Megatron's steps", test_megatrons_steps);
 	unit_case(s, "threads", test_threads);
 	unit_case(s, "short .bin", test_short_bin);
+	unit_case(s, "short .bin of many epochs", test_short_bin_of_many_epochs);
 	unit_case(s, "short .bin of no sample", test_short_bin_of_no_sample);
 	unit_case(s, "short .bin of long samples", test_short_bin_of_long_samples);
 	unit_case(s, "vocabulary", test_vocabulary);
