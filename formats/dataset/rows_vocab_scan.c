@@ -8,7 +8,7 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/rows_vocab_i.h"
 
-#define CHUNK	    (1u << 20) /* tokens that a thread takes at once */
+#define CHUNK	    (1u << 17) /* tokens that a thread takes at once: a megabyte at most */
 #define MAX_THREADS 64
 
 struct token_range {
