@@ -136,17 +136,7 @@ static const char help[] =
 
 int mfs_cmd_sample(int argc, char **argv)
 {
-	struct mfs_sample_options o = {.step = MFS_UNSAID,
-				       .seq_length = MFS_UNSAID,
-				       .seed = MFS_UNSAID,
-				       .train_samples = MFS_UNSAID,
-				       .train_iters = MFS_UNSAID,
-				       .global_batch_size = MFS_UNSAID,
-				       .micro_batch_size = MFS_UNSAID,
-				       .data_parallel_size = MFS_UNSAID,
-				       .rank = MFS_UNSAID,
-				       .consumed_samples = MFS_UNSAID,
-				       .eod = MFS_UNSAID};
+	struct mfs_sample_options o = mfs_sample_nothing_said;
 	struct mfs_cmdline c = {
 		.usage = "sample SOURCE [--step N] [OPTIONS] [-o OPTIONS]",
 		.help = help,

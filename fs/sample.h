@@ -33,6 +33,8 @@ struct mfs_sample_options {
 	bool no_data_sharding, eod_mask_loss;
 };
 
+extern const struct mfs_sample_options mfs_sample_nothing_said;
+
 /* What is to be done, complete. */
 struct mfs_sample_plan {
 	uint64_t step, batch; /* samples of the whole step */

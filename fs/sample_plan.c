@@ -26,6 +26,20 @@ static const struct mfs_megatron_data_args nothing = {
 	.surplus = -1,
 };
 
+const struct mfs_sample_options mfs_sample_nothing_said = {
+	.step = MFS_UNSAID,
+	.seq_length = MFS_UNSAID,
+	.seed = MFS_UNSAID,
+	.train_samples = MFS_UNSAID,
+	.train_iters = MFS_UNSAID,
+	.global_batch_size = MFS_UNSAID,
+	.micro_batch_size = MFS_UNSAID,
+	.data_parallel_size = MFS_UNSAID,
+	.rank = MFS_UNSAID,
+	.consumed_samples = MFS_UNSAID,
+	.eod = MFS_UNSAID,
+};
+
 struct planner {
 	const struct mfs_sample_options *o;
 	const struct mfs_data_options *mount;

@@ -19,17 +19,7 @@ static struct mfs_sample_plan plan;
 /* Nothing said, and a run of 40 steps of 8 samples, of which 20 have been made. */
 static void reset(void)
 {
-	o = (struct mfs_sample_options){.step = MFS_UNSAID,
-					.seq_length = MFS_UNSAID,
-					.seed = MFS_UNSAID,
-					.train_samples = MFS_UNSAID,
-					.train_iters = MFS_UNSAID,
-					.global_batch_size = MFS_UNSAID,
-					.micro_batch_size = MFS_UNSAID,
-					.data_parallel_size = MFS_UNSAID,
-					.rank = MFS_UNSAID,
-					.consumed_samples = MFS_UNSAID,
-					.eod = MFS_UNSAID};
+	o = mfs_sample_nothing_said;
 	args = (struct mfs_megatron_data_args){.data_path = {two, 4},
 					       .split = "90,10,0",
 					       .seed = 1234,
