@@ -227,7 +227,7 @@ static int note_warning(struct mfs_dataset *d, struct mfs_error *err)
 		return 0;
 	d->warning = mfs_arena_printf(
 		&d->arena,
-		"%s%s%s: %llu row%s hold%s tokens outside of a vocabulary of %llu and cannot be "
+		"%s%s%s: %llu row%s hold%s tokens outside of a vocabulary of %llu or cannot be "
 		"read; verify --deep names them",
 		known, *known ? "; " : "", d->rows->name, (unsigned long long)outside,
 		outside > 1 ? "s" : "", outside > 1 ? "" : "s",

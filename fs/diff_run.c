@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "formats/ckpt/target.h"
 #include "fs/diff.h"
 #include "fs/progress.h"
@@ -188,11 +188,9 @@ static void wait_for_all(struct run *r)
 
 static unsigned thread_count(const struct mfs_diff *d)
 {
-	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	const uint64_t units = d->bytes / UNIT + 1;
 
-	return (unsigned)mfs_min_u64(mfs_min_u64(units, MAX_THREADS),
-				     processors > 0 ? (uint64_t)processors : 1);
+	return mfs_threads_count(0, (unsigned)mfs_min_u64(units, MAX_THREADS));
 }
 
 int mfs_diff_run(struct mfs_diff *d, bool first_only, struct mfs_error *err)

@@ -8,6 +8,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "formats/dataset/arrow_rows_i.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
@@ -472,18 +473,12 @@ static int walk_all(struct arrow_rows *r, const char *name, unsigned threads,
 			    .next = 1,
 			    .lock = PTHREAD_MUTEX_INITIALIZER,
 			    .failed = UINT32_MAX};
-	pthread_t others[MAX_THREADS];
-	unsigned n = 0;
 	int rc = walk_file(r->set, r->parts, &w.column, err);
 
 	if (rc)
 		return rc;
-	threads = mfs_min_u64(mfs_min_u64(threads, MAX_THREADS), r->part_count - 1);
-	while (n + 1 < threads && !pthread_create(&others[n], NULL, walk_some, &w))
-		n++;
-	walk_some(&w);
-	while (n)
-		pthread_join(others[--n], NULL);
+	threads = (unsigned)mfs_min_u64(mfs_min_u64(threads, MAX_THREADS), r->part_count - 1);
+	mfs_threads_run(threads, walk_some, &w);
 	if (w.failed != UINT32_MAX)
 		return mfs_fail(err, w.err.code, "%s", w.err.msg);
 	*ret_dtype = w.column.dtype;

@@ -13,13 +13,13 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "formats/dataset/gpt_dataset_i.h"
 #include "formats/dataset/index_memory.h"
 #include "formats/dataset/numpy_random.h"
 
 #define CHUNK	    (1u << 16) /* lengths copied at once */
 #define DROP_CHUNKS 128	       /* after so many, what reading them has mapped is let go of */
-#define MAX_THREADS 256
 
 void mfs_gpt_drop_indices(struct mfs_gpt_dataset *g)
 {
@@ -185,41 +185,24 @@ static int accumulate(struct mfs_gpt_dataset *g, struct mfs_error *err)
 
 /* ---- threads ---- */
 
-/* Starts up to count threads; fewer, and be it none, only make it slower. */
-static unsigned start(pthread_t *threads, unsigned count, void *(*fn)(void *), struct job *j)
-{
-	unsigned n = 0;
-
-	while (n < count && !pthread_create(&threads[n], NULL, fn, j))
-		n++;
-	return n;
-}
-
-static void join_all(pthread_t *threads, unsigned count)
-{
-	while (count)
-		pthread_join(threads[--count], NULL);
-}
-
 static void run(struct job *j, unsigned threads)
 {
-	pthread_t helpers[MAX_THREADS];
 	struct mfs_numpy_random random;
-	unsigned n = start(helpers, (threads > MAX_THREADS ? MAX_THREADS : threads) - 1,
-			   copy_lengths, j);
+	pthread_t helper;
+	bool helped;
 
-	copy_lengths(j);
-	join_all(helpers, n);
+	mfs_threads_run(threads, copy_lengths, j);
 	if (j->rc)
 		return;
 	mfs_numpy_random_seed(&random, j->g->config.seed);
 	order_documents(j, &random);
 	j->last_length = j->pairs[j->g->documents - 1] >> 32;
-	n = start(helpers, threads > 1, part_pairs, j);
+	helped = threads > 1 && !pthread_create(&helper, NULL, part_pairs, j);
 	order_samples(j->g, &random);
-	if (!n)
+	if (helped)
+		pthread_join(helper, NULL);
+	else
 		part_pairs(j);
-	join_all(helpers, n);
 }
 
 /* Megatron's index would have an offset of -1 there, and its assertion fails. */
@@ -301,19 +284,13 @@ int mfs_gpt_dataset_build_all(struct mfs_gpt_dataset *const *g, size_t count, un
 {
 	struct many m = {
 		.g = g, .count = count, .failed = count, .lock = PTHREAD_MUTEX_INITIALIZER};
-	pthread_t helpers[MAX_THREADS];
-	unsigned n = 0;
 
 	if (!threads)
 		threads = 1;
-	if (threads > MAX_THREADS)
-		threads = MAX_THREADS;
+	if (threads > MFS_THREADS_MAX)
+		threads = MFS_THREADS_MAX;
 	m.threads_each = count && threads > count ? threads / (unsigned)count : 1;
-	while (n + 1 < threads && n + 1 < count &&
-	       !pthread_create(&helpers[n], NULL, build_some, &m))
-		n++;
-	build_some(&m);
-	join_all(helpers, n);
+	mfs_threads_run((unsigned)mfs_min_u64(threads, count), build_some, &m);
 	if (m.rc && err)
 		*err = m.err;
 	return m.rc;

@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "formats/dataset/npy.h"
 
 #define CHUNK	    1024 /* rows that are computed at once */
@@ -72,13 +72,6 @@ static int compute(struct source *s, uint64_t first, uint64_t count, void *ret,
 	return rc;
 }
 
-static unsigned processors(void)
-{
-	const long n = sysconf(_SC_NPROCESSORS_ONLN);
-
-	return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (unsigned)n;
-}
-
 /* A blend's numbers come from no file. */
 static int ready(struct source *s, struct mfs_error *err)
 {
@@ -87,7 +80,7 @@ static int ready(struct source *s, struct mfs_error *err)
 	if (s->gpt)
 		rc = mfs_rows_check(mfs_gpt_dataset_rows(s->gpt), err);
 	if (!rc && s->gpt)
-		rc = mfs_gpt_dataset_build(s->gpt, processors(), err);
+		rc = mfs_gpt_dataset_build(s->gpt, mfs_threads_count(0, MAX_THREADS), err);
 	return rc;
 }
 

@@ -3,9 +3,9 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "formats/dataset/rows_vocab_i.h"
 
 #define CHUNK	    (1u << 17) /* tokens that a thread takes at once: a megabyte at most */
@@ -177,20 +177,10 @@ static void *work(void *arg)
 
 static void run(struct scan *s, unsigned threads)
 {
-	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	const uint64_t chunks = s->v->rows.tokens / CHUNK + 1;
-	pthread_t others[MAX_THREADS];
-	unsigned n = 0;
+	const unsigned most = (unsigned)mfs_min_u64(MAX_THREADS, chunks);
 
-	if (!threads)
-		threads = processors > 0 ? (unsigned)processors : 1;
-	threads = (unsigned)mfs_min_u64(mfs_min_u64(threads, MAX_THREADS), chunks);
-	/* The caller's thread is one of them. */
-	while (n + 1 < threads && !pthread_create(&others[n], NULL, work, s))
-		n++;
-	work(s);
-	while (n)
-		pthread_join(others[--n], NULL);
+	mfs_threads_run(mfs_threads_count(threads, most), work, s);
 }
 
 int mfs_rows_vocab_scan(struct mfs_rows *rows, unsigned threads, struct mfs_error *err)

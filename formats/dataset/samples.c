@@ -3,9 +3,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 
 struct mfs_samples {
 	struct mfs_samples_part *parts;
@@ -323,7 +323,6 @@ static bool all_built(const struct mfs_samples *s, const int16_t *part, uint64_t
 int mfs_samples_build(struct mfs_samples *s, const int16_t *part, uint64_t count, unsigned threads,
 		      struct mfs_error *err)
 {
-	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
 	struct mfs_gpt_dataset **list;
 	size_t n;
 	int rc;
@@ -336,9 +335,7 @@ int mfs_samples_build(struct mfs_samples *s, const int16_t *part, uint64_t count
 	if (!list)
 		return mfs_fail_nomem(err);
 	list_unbuilt(s, part, count, list, &n);
-	if (!threads)
-		threads = processors > 0 ? (unsigned)processors : 1;
-	rc = mfs_gpt_dataset_build_all(list, n, threads, err);
+	rc = mfs_gpt_dataset_build_all(list, n, mfs_threads_count(threads, MFS_THREADS_MAX), err);
 	free(list);
 	return rc;
 }

@@ -10,9 +10,9 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/threads.h"
 #include "formats/io/guard.h"
 #include "formats/plan/plan.h"
 #include "formats/plan/rank_part.h"
@@ -385,24 +385,11 @@ static void *work(void *arg)
 
 static int read_pieces(struct reader *r, unsigned threads, struct mfs_error *err)
 {
-	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	pthread_t others[MAX_THREADS];
-	unsigned started = 0;
-
-	if (!threads)
-		threads = processors > 0 ? (unsigned)processors : 1;
-	if (threads > MAX_THREADS)
-		threads = MAX_THREADS;
 	if (r->count)
 		qsort(r->pieces, r->count, sizeof(*r->pieces), in_file_order);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_mutex_init(&r->asking, NULL);
-	/* The caller's thread is one of them. */
-	while (started + 1 < threads && !pthread_create(&others[started], NULL, work, r))
-		started++;
-	work(r);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(others[i], NULL);
+	mfs_threads_run(mfs_threads_count(threads, MAX_THREADS), work, r);
 	pthread_mutex_destroy(&r->asking);
 	pthread_mutex_destroy(&r->lock);
 	if (r->rc && err)
