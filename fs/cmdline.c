@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/commands.h"
+#include "fs/nearest.h"
 
 /* Values of long options, above all characters: switches, then those that take a value. */
 #define LONG_BASE   256
@@ -66,6 +67,24 @@ static bool take_valued(const struct mfs_valued *v, char **argv, int *ret_exit)
 	return take_number(argv[0], option, v->value, ret_exit);
 }
 
+static void complain_unknown(const struct mfs_cmdline *c, char **argv)
+{
+	const char *word = argv[optind - 1];
+	struct mfs_nearest near = {.word = word + strspn(word, "-")};
+	char hint[MFS_NEAREST_HINT];
+
+	if (optopt && optopt < LONG_BASE) {
+		mfs_usage_error("%s: unknown option '-%c'", argv[0], optopt);
+		return;
+	}
+	for (int i = 0; i < MFS_CMDLINE_SWITCHES && c->switches[i].name; i++)
+		mfs_nearest_try(&near, c->switches[i].name);
+	for (int i = 0; i < MFS_CMDLINE_VALUED && c->valued[i].name; i++)
+		mfs_nearest_try(&near, c->valued[i].name);
+	mfs_usage_error("%s: unknown option '%s'%s", argv[0], word,
+			mfs_nearest_hint(&near, "--", hint));
+}
+
 /* True if parsing goes on. */
 static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_exit)
 {
@@ -83,10 +102,7 @@ static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_ex
 		return stop(ret_exit,
 			    mfs_usage_error("option '%s' needs a value", argv[optind - 1]));
 	case '?':
-		if (optopt && optopt < LONG_BASE)
-			mfs_usage_error("%s: unknown option '-%c'", argv[0], optopt);
-		else
-			mfs_usage_error("%s: unknown option '%s'", argv[0], argv[optind - 1]);
+		complain_unknown(c, argv);
 		return stop(ret_exit, MFS_EXIT_USAGE);
 	default:
 		if (c->number && opt == c->number_letter)
@@ -153,7 +169,5 @@ bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_ex
 int mfs_cmdline_end(struct mfs_cmdline *c, int exit_code)
 {
 	mfs_options_release(&c->options);
-	if (fflush(stdout) || ferror(stdout))
-		return mfs_command_failed("cannot write to standard output: %s", strerror(errno));
-	return exit_code;
+	return mfs_print_end(exit_code, MFS_EXIT_FAILED);
 }

@@ -32,8 +32,16 @@ int mfs_cmd_pack(int argc, char **argv);
 /* Exit codes of its own: 0 equal, 1 different, 2 trouble, as diff(1). */
 int mfs_cmd_diff(int argc, char **argv);
 
+/* Whose --help a wrong command line is told of: argv[0] of a command; NULL, at first: the program's. Borrowed. */
+void mfs_usage_of(const char *command);
 /* Prints "mcorefs: sentence" and, for a wrong command line, where help is; both return the code. */
 int mfs_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int mfs_command_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* What was printed so far is on its way. The first failure is remembered for mfs_print_end(). */
+void mfs_print_flush(void);
+/* The last thing that a command does: code, unless what it printed did not reach standard output, which is said, and
+ * then failed is returned. */
+int mfs_print_end(int code, int failed);
 
 #endif

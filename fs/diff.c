@@ -187,10 +187,6 @@ int mfs_cmd_diff(int argc, char **argv)
 
 	if (mfs_cmdline_parse(&line, argc, argv, &status))
 		status = run(&c, &line);
-	if (fflush(stdout) || ferror(stdout)) {
-		mfs_command_failed("cannot write to standard output: %s", strerror(errno));
-		status = TROUBLE;
-	}
 	mfs_options_release(&line.options);
-	return status;
+	return mfs_print_end(status, TROUBLE);
 }

@@ -50,7 +50,7 @@ static int failed(const struct mfs_iteration *it, const char *what, const struct
 {
 	const bool below = strcmp(mfs_iteration_format(it), "hf");
 
-	fflush(stdout);
+	mfs_print_flush();
 	return mfs_command_failed("%s%s%s: %s", below ? mfs_iteration_name(it) : "",
 				  below ? "/" : "", what, err->msg);
 }
@@ -115,7 +115,7 @@ static int print_specs(struct mfs_dataset *d, const char *dir, int indent)
 	uint32_t count;
 
 	if (mfs_dataset_list(d, dir, &names, &count, &err)) {
-		fflush(stdout);
+		mfs_print_flush();
 		return mfs_command_failed("data/%s/%s: %s", mfs_dataset_name(d), dir, err.msg);
 	}
 	for (uint32_t i = 0; i < count; i++)

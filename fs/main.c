@@ -8,6 +8,7 @@
 #include "fs/commands.h"
 #include "fs/daemon.h"
 #include "fs/fuse_session.h"
+#include "fs/nearest.h"
 #include "fs/version.h"
 
 static int print_help(int argc, char **argv);
@@ -52,7 +53,7 @@ static int print_help(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	printf(help, mfs_family_names());
-	return MFS_EXIT_OK;
+	return mfs_print_end(MFS_EXIT_OK, MFS_EXIT_FAILED);
 }
 
 static int print_version(int argc, char **argv)
@@ -60,18 +61,23 @@ static int print_version(int argc, char **argv)
 	(void)argc;
 	(void)argv;
 	printf("mcorefs %s (libfuse %s)\n", MFS_VERSION, mfs_session_library());
-	return MFS_EXIT_OK;
+	return mfs_print_end(MFS_EXIT_OK, MFS_EXIT_FAILED);
 }
 
 /* A first word that names nothing on disk was meant as a command or an option. */
 static int check_first_word(const char *word)
 {
+	struct mfs_nearest near = {.word = word};
+	char hint[MFS_NEAREST_HINT];
 	struct stat st;
 
+	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
+		mfs_nearest_try(&near, commands[i].name);
+	mfs_nearest_hint(&near, "", hint);
 	if (*word == '-' && word[1] == '-' && word[2])
-		return mfs_usage_error("unknown option '%s'", word);
+		return mfs_usage_error("unknown option '%s'%s", word, hint);
 	if (*word != '-' && !strchr(word, '/') && lstat(word, &st))
-		return mfs_usage_error("'%s' is neither a command nor a directory", word);
+		return mfs_usage_error("'%s' is neither a command nor a directory%s", word, hint);
 	return MFS_EXIT_OK;
 }
 
@@ -85,8 +91,10 @@ int main(int argc, char **argv)
 	if (argc < 2)
 		return mfs_usage_error("SOURCE and MOUNTPOINT are missing");
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
-		if (!strcmp(argv[1], commands[i].name))
-			return commands[i].run(argc - 1, argv + 1);
+		if (strcmp(argv[1], commands[i].name))
+			continue;
+		mfs_usage_of(*argv[1] == '-' ? NULL : argv[1]);
+		return commands[i].run(argc - 1, argv + 1);
 	}
 	code = check_first_word(argv[1]);
 	return code ? code : mfs_cmd_mount(argc, argv);

@@ -10,6 +10,10 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/rules.h"
+#include "fs/nearest.h"
+
+/* A number of bytes below this is a number whose unit was forgotten: nobody cuts files into pieces of it. */
+#define LEAST_BARE_SIZE 65536
 
 struct option_row;
 
@@ -130,17 +134,26 @@ static int set_vocab_size(struct mfs_options *opt, const struct option_row *row,
 	return 0;
 }
 
-static int set_shard_size(struct mfs_options *opt, const struct option_row *row, const char *value,
-			  struct mfs_error *err)
+static int take_size(const struct option_row *row, const char *value, const char *example,
+		     uint64_t *ret, struct mfs_error *err)
 {
 	uint64_t v;
 
 	if (mfs_parse_size(value, &v) || !v)
+		return mfs_fail(err, -EINVAL, "option '%s' takes a size like %s, not '%s'",
+				row->name, example, value);
+	if (v < LEAST_BARE_SIZE && !value[strspn(value, "0123456789")])
 		return mfs_fail(err, -EINVAL,
-				"option '%s' takes a size like 5GB or 512MiB, not '%s'", row->name,
-				value);
-	opt->view.shard_size = v;
+				"option '%s' needs a unit: %sGB, %sMiB or, for bytes, %sB",
+				row->name, value, value, value);
+	*ret = v;
 	return 0;
+}
+
+static int set_shard_size(struct mfs_options *opt, const struct option_row *row, const char *value,
+			  struct mfs_error *err)
+{
+	return take_size(row, value, "5GB or 512MiB", &opt->view.shard_size, err);
 }
 
 static int set_spec(struct mfs_options *opt, const struct option_row *row, const char *value,
@@ -285,13 +298,7 @@ static int set_vocab_scan(struct mfs_options *opt, const struct option_row *row,
 static int set_arrow_batch(struct mfs_options *opt, const struct option_row *row, const char *value,
 			   struct mfs_error *err)
 {
-	uint64_t v;
-
-	if (mfs_parse_size(value, &v) || !v)
-		return mfs_fail(err, -EINVAL, "option '%s' takes a size like 256MiB, not '%s'",
-				row->name, value);
-	opt->data.arrow_batch = v;
-	return 0;
+	return take_size(row, value, "256MiB", &opt->data.arrow_batch, err);
 }
 
 /* What mount(8), fstab and autofs pass along without a meaning for us stands here on purpose:
@@ -376,6 +383,40 @@ static const struct option_row *find_row(const char *name)
 	return NULL;
 }
 
+/* "99,1,0": what stands behind a comma is taken for an option. rest: of the list, behind name. */
+static bool was_split(const struct mfs_options *opt, const char *before, const char *name,
+		      const char *rest, struct mfs_error *err)
+{
+	char numbers[128];
+	size_t len;
+
+	if (!before || strcmp(before, "split") || !opt->data.split ||
+	    name[strspn(name, "0123456789.")])
+		return false;
+	len = strspn(rest, "0123456789.,");
+	if (rest[len]) /* another option: up to the comma in front of it */
+		while (len && rest[--len] != ',')
+			;
+	snprintf(numbers, sizeof(numbers), "%s/%s%s%.*s", opt->data.split, name, len ? "/" : "",
+		 (int)len, rest);
+	for (char *p = numbers; *p; p++)
+		if (*p == ',')
+			*p = '/';
+	mfs_error_set(err, -EINVAL, "a comma ends an option: use slashes, split=%s", numbers);
+	return true;
+}
+
+static int unknown_option(const char *name, struct mfs_error *err)
+{
+	struct mfs_nearest near = {.word = name};
+	char hint[MFS_NEAREST_HINT];
+
+	for (size_t i = 0; i < sizeof(table) / sizeof(*table); i++)
+		mfs_nearest_try(&near, table[i].name);
+	return mfs_fail(err, -EINVAL, "unknown option '-o %s'%s", name,
+			mfs_nearest_hint(&near, "-o ", hint));
+}
+
 static int apply_option(struct mfs_options *opt, char *name, struct mfs_error *err)
 {
 	char *value = strchr(name, '=');
@@ -387,7 +428,7 @@ static int apply_option(struct mfs_options *opt, char *name, struct mfs_error *e
 		return 0; /* addressed to userspace: systemd, gvfs, udisks */
 	row = find_row(name);
 	if (!row)
-		return mfs_fail(err, -EINVAL, "unknown option '-o %s'", name);
+		return unknown_option(name, err);
 	if (row->rule == VALUED && (!value || !*value))
 		return mfs_fail(err, -EINVAL, "option '%s' needs a value: %s=...", name, name);
 	if (row->rule == BARE && value)
@@ -414,6 +455,7 @@ static char *next_option(char **rest)
 int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_error *err)
 {
 	char *copy = strdup(list), *rest = copy;
+	const char *before = NULL; /* the option in front */
 	int rc = 0;
 
 	if (!copy)
@@ -422,8 +464,11 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 	while (!rc && *rest) {
 		char *name = next_option(&rest);
 
-		if (*name)
-			rc = apply_option(opt, name, err);
+		if (*name && was_split(opt, before, name, rest, err))
+			rc = -EINVAL;
+		else if (*name)
+			rc = apply_option(opt, name, err); /* which cuts the value off the name */
+		before = name;
 	}
 	free(copy);
 	if (!rc && opt->said_rw && !opt->data.cache)
@@ -431,6 +476,13 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 				"option 'rw' is refused: a mount of mcorefs is read-only, but for "
 				"what 'dataset_cache' takes");
 	return rc;
+}
+
+static int unknown_letter(char **argv, struct mfs_error *err)
+{
+	if (optopt)
+		return mfs_fail(err, -EINVAL, "unknown option '-%c'", optopt);
+	return mfs_fail(err, -EINVAL, "unknown option '%s'", argv[optind - 1]);
 }
 
 static int parse_letter(int letter, struct mfs_options *opt, char **argv, struct mfs_error *err)
@@ -451,9 +503,7 @@ static int parse_letter(int letter, struct mfs_options *opt, char **argv, struct
 	case ':':
 		return mfs_fail(err, -EINVAL, "option '-%c' needs a value", optopt);
 	default:
-		if (optopt)
-			return mfs_fail(err, -EINVAL, "unknown option '-%c'", optopt);
-		return mfs_fail(err, -EINVAL, "unknown option '%s'", argv[optind - 1]);
+		return unknown_letter(argv, err);
 	}
 }
 

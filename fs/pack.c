@@ -309,8 +309,5 @@ int mfs_cmd_pack(int argc, char **argv)
 	if (isatty(STDIN_FILENO))
 		return mfs_usage_error("pack: token ids are read from standard input: mcorefs pack "
 				       "PREFIX < FILE");
-	exit_code = pack(&options);
-	if (fflush(stdout) || ferror(stdout))
-		return mfs_command_failed("cannot write to standard output: %s", strerror(errno));
-	return exit_code;
+	return mfs_print_end(pack(&options), MFS_EXIT_FAILED);
 }

@@ -149,7 +149,7 @@ static void verify_file(struct verify *v, const struct mfs_view_file *file)
 		mfs_progress_clear(&v->progress);
 	}
 	print_file(v, file, hex, &f);
-	fflush(stdout);
+	mfs_print_flush();
 }
 
 struct manifest {

@@ -109,7 +109,7 @@ int mfs_verify_dataset(const struct mfs_dataset *d, bool deep)
 	verify_index(&r);
 	if (deep && verify_tokens(&r))
 		return MFS_EXIT_FAILED;
-	fflush(stdout);
+	mfs_print_flush();
 	print_warning(d, deep);
 	/* Reading all tokens has met every bad row. */
 	if (!deep)

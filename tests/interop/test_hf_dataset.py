@@ -77,7 +77,7 @@ def sources(fixtures, directory):
     return {
         "merged": (fixtures / "data", "both", {"merge": "both"}, [notes, tales]),
         # Many files of one batch or two, tokens that are looked at, a column beside them.
-        "batches": (wide, "wide", {"arrow_batch": 3000, "vocab_size": 200_000}, [wide]),
+        "batches": (wide, "wide", {"arrow_batch": "3000B", "vocab_size": 200_000}, [wide]),
         "validation": (tales, "tales_text_document", {"split": "90/8/2"}, [tales, "216:235"]),
     }
 

@@ -31,6 +31,39 @@ refused 'append_eod' 2 "takes a token's id, not '-1'" "$m" "$source" "$mnt" -o a
 refused 'arrow_batch' 2 'takes a size like 256MiB' "$m" "$source" "$mnt" -o arrow_batch=0
 refused 'no_optim' 2 "option 'no_optim' takes no value" "$m" ls "$source" -o no_optim=1
 
+# What was meant is named: the misspelt word, slashes, a unit, the help of the command.
+refused 'a misspelt command' 2 "'inspct' is neither .*did you mean 'inspect'" "$m" inspct "$source"
+refused 'a misspelt option' 2 "did you mean '--help'" "$m" --hlp
+refused 'a misspelt option of a command' 2 "'--depp'; did you mean '--deep'.*mcorefs verify --help" "$m" verify "$source" --depp
+refused 'a misspelt -o' 2 "did you mean '-o shard_size'" "$m" "$source" "$mnt" -o ro,shard_szie=5GB
+refused 'a split with commas' 2 'use slashes, split=99/1/0' "$m" "$source" "$mnt" -o split=99,1,0,ro
+refused 'a split with one comma' 2 'use slashes, split=99/1 ' "$m" "$source" "$mnt" -o split=99,1
+refused 'shard_size without a unit' 2 'needs a unit: 5GB' "$m" "$source" "$mnt" -o shard_size=5
+refused 'arrow_batch without a unit' 2 'needs a unit' "$m" "$source" "$mnt" -o arrow_batch=3000
+for command in inspect ls verify export diff sample pack; do
+	refused "$command: where help is" 2 "mcorefs $command --help says more" "$m" $command --frobnicate
+done
+
+# What cannot be written is said, whatever the command prints, and is no success.
+full='No space left on device'
+unwritten() {
+	local text=$1 status=$2 out
+	shift 2
+	out=$("$@" 2>&1 >/dev/full)
+	same "$text >/dev/full: exit status" "$?" "$status"
+	[[ $out == "mcorefs: cannot write to standard output: $full" ]] || fail "$text >/dev/full: '$out'"
+}
+unwritten --help 1 "$m" --help
+unwritten --version 1 "$m" --version
+unwritten 'verify --help' 1 "$m" verify --help
+unwritten 'pack --help' 1 "$m" pack --help
+unwritten 'verify --sums' 1 "$m" verify "$source" --sums
+unwritten verify 1 "$m" verify "$source"
+unwritten ls 1 "$m" ls "$source"
+unwritten inspect 1 "$m" inspect "$source"
+unwritten 'inspect --json' 1 "$m" inspect "$source" --json
+unwritten diff 2 "$m" diff "$source" "$source"
+
 refused 'no SOURCE' 1 'No such file or directory' "$m" "$work/none" "$mnt"
 mkdir "$work/empty"
 refused 'empty SOURCE' 1 "$work/empty" "$m" "$work/empty" "$mnt"

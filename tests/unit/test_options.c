@@ -66,6 +66,9 @@ START_TEST(test_view_options)
 	ck_assert_str_eq(opt.view.ref, "/a,b\\c");
 	ck_assert_uint_eq(opt.view.vocab_size, 1000);
 	ck_assert_uint_eq(opt.view.shard_size, 2 << 20);
+	unit_ok(mfs_options_parse_o("shard_size=5B,arrow_batch=65536", &opt, &err), &err);
+	ck_assert_uint_eq(opt.view.shard_size, 5);
+	ck_assert_uint_eq(opt.data.arrow_batch, 65536);
 	ck_assert_uint_eq(opt.fuse.len, 0);
 	unit_ok(mfs_options_parse_o("vocab_size=tokenizer", &opt, &err), &err);
 	ck_assert(opt.view.vocab_size == MFS_VOCAB_TOKENIZER);
@@ -144,6 +147,13 @@ START_TEST(test_refused_options)
 		{"vocab_size=99999999999", "vocab_size", -EINVAL},
 		{"shard_size=0", "shard_size", -EINVAL},
 		{"shard_size=5XB", "5XB", -EINVAL},
+		{"shard_size=5", "needs a unit: 5GB, 5MiB", -EINVAL},
+		{"arrow_batch=65535", "65535B", -EINVAL},
+		{"split=99,1,0", "use slashes, split=99/1/0", -EINVAL},
+		{"split=99.5,.5,no_optim", "split=99.5/.5", -EINVAL},
+		{"split=1,no_optim,1", "unknown option '-o 1'", -EINVAL},
+		{"no_optm", "did you mean '-o no_optim'?", -EINVAL},
+		{"dtaa=/x", "did you mean '-o data'?", -EINVAL},
 		{"spec", "spec", -EINVAL},
 		{"spec=", "spec", -EINVAL},
 		{"spec=megatron", "'local' or 'te', not 'megatron'", -EINVAL},
