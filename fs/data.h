@@ -56,6 +56,12 @@ int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct
 		  struct mfs_error *err);
 void mfs_data_free(struct mfs_data *data);
 
+/* For a mount: -EINVAL names an option that nothing in it uses (data NULL: no datasets; model false: nothing else); a
+ * blend without words or with one that is no dataset here, and a tokenizer_id that cannot be read, fail as their views
+ * would. */
+int mfs_data_check_options(const struct mfs_view_options *opt, const struct mfs_data *data,
+			   bool model, struct mfs_error *err);
+
 /* Whether SOURCE is one: a prefix of .idx and .bin (or one of these files), a directory of them, an HF
  * dataset. */
 bool mfs_data_looks_like_one(const char *path);

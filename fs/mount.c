@@ -160,16 +160,12 @@ static int open_latest(struct mfs_root *root, struct mfs_error *err)
 }
 
 /* NULL: nothing is written. */
-static int open_cache(struct mfs_root *root, const struct mfs_options *opt,
-		      struct mfs_overlay **ret, struct mfs_error *err)
+static int open_cache(const struct mfs_options *opt, struct mfs_overlay **ret,
+		      struct mfs_error *err)
 {
 	*ret = NULL;
 	if (!opt->data.cache)
 		return 0;
-	if (!mfs_root_data(root)) {
-		mfs_log(LOG_WARNING, "dataset_cache: there are no datasets");
-		return 0;
-	}
 	if (mfs_overlay_open(opt->data.cache, opt->read_only, ret, err))
 		return mfs_fail_in(err, "dataset_cache");
 	return 0;
@@ -183,7 +179,9 @@ static int serve(struct mfs_root *root, const struct mfs_options *opt, const str
 	struct mfs_tree *tree;
 	int code = MFS_EXIT_OK;
 
-	if (open_cache(root, opt, &overlay, &err))
+	if (mfs_data_check_options(&opt->view, mfs_root_data(root), mfs_root_has_model(root),
+				   &err) ||
+	    open_cache(opt, &overlay, &err))
 		return mfs_command_failed("%s", err.msg);
 	if (open_latest(root, &err) || mfs_tree_new(root, &tree, &err)) {
 		mfs_overlay_free(overlay);

@@ -72,6 +72,23 @@ refused 'SOURCE is a file' 1 'ot a directory' "$m" "$source/latest_checkpointed_
 refused 'bad arch' 1 . "$m" "$source" "$mnt" -o arch=frobnicate
 refused 'bad ref' 1 "$work/none" "$m" "$source" "$mnt" -o ref="$work/none"
 
+# What would have no effect is refused, too.
+data=$FIXTURES/data
+for option in merge=all split=99/1/0 data_path=a train_data_path=a data_args_path=a megatron=0.10 tokenizer_id=/ column=text append_eod=3 \
+	vocab_scan arrow_batch=1MiB "dataset_cache=$work/cache"; do
+	refused "$option of a model" 1 "'${option%%=*}' has no effect: there are no datasets" "$m" "$source" "$mnt" -o "$option"
+done
+for option in arch=llama "ref=$work" shard_size=1GB spec=te no_optim vocab_size=tokenizer; do
+	refused "$option of datasets" 1 "has no effect: SOURCE holds datasets" "$m" "$data" "$mnt" -o "$option"
+done
+refused 'column of .idx and .bin' 1 "'column' has no effect" "$m" "$data" "$mnt" -o column=text
+refused 'append_eod of .idx and .bin' 1 "'append_eod' has no effect" "$m" "$data" "$mnt" -o append_eod=3
+refused 'a blend of blanks' 1 'no word' "$m" "$data" "$mnt" -o 'data_path= '
+refused 'a blend of what is not there' 1 "no dataset 'none'" "$m" "$data" "$mnt" -o 'data_path=1 tales_text_document 1 none'
+refused 'tokenizer_id that is missing' 1 "tokenizer_id: $work/none: No such file" "$m" "$data" "$mnt" -o "tokenizer_id=$work/none"
+refused 'tokenizer_id that is none' 1 "is no JSON object" "$m" "$data" "$mnt" -o "tokenizer_id=$data/notes_text_document.idx"
+not_mounted || fail 'something was mounted'
+
 refused 'no MOUNTPOINT' 3 'No such file or directory' "$m" "$source" "$work/none"
 refused 'MOUNTPOINT is a file' 3 'not a directory' "$m" "$source" "$source/latest_checkpointed_iteration.txt"
 copy_fixture "weights/${source##*/}"
@@ -135,7 +152,6 @@ completed() {
 	_mcorefs
 	printf '%s\n' "${COMPREPLY[@]}" | xargs
 }
-data=$FIXTURES/data
 same "completion of a command" "$(completed sam)" sample
 same "completion of -o" "$(completed "$data" "$mnt" -o ro,dataset_)" ro,dataset_cache=
 same "completion of a directory" "$(completed "$data" "$mnt" -o dataset_cache = "$data/hf_")" "$data/hf_dataset"
