@@ -4,13 +4,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
 #include "formats/indexed_dataset.h"
 #include "formats/indexed_dataset_write_i.h"
+#include "formats/io/lock.h"
 
 static int open_directory(struct mfs_indexed_writer *w, const char *prefix, struct mfs_error *err)
 {
@@ -58,11 +58,11 @@ static int lock(struct mfs_indexed_writer *w, struct mfs_error *err)
 		o->fd = openat(w->dirfd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 		if (o->fd < 0)
 			return mfs_indexed_failed(w, -errno, "open", suffix, err);
-		if (flock(o->fd, LOCK_EX | LOCK_NB))
-			return errno == EWOULDBLOCK
-				       ? mfs_fail(err, -EBUSY, "another process is writing '%s'",
-						  w->prefix)
-				       : mfs_indexed_failed(w, -errno, "lock", suffix, err);
+		rc = mfs_lock_try(o->fd);
+		if (rc == -EBUSY)
+			return mfs_fail(err, rc, "another process is writing '%s'", w->prefix);
+		if (rc)
+			return mfs_indexed_failed(w, rc, "lock", suffix, err);
 		if (has_name(w, name, o->fd))
 			return 0;
 		close(o->fd);

@@ -90,6 +90,8 @@ static void open_stream(struct pump *p, struct stream *s, uint32_t file)
 		return;
 	}
 	s->open = true;
+	if (p->job->created)
+		p->job->created(p->job->arg, s->fd);
 	rc = claim_space(s->fd, s->size);
 	if (rc)
 		fail_write(p, s, "make room for", rc);

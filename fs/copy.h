@@ -28,8 +28,9 @@ struct mfs_copy {
 	uint64_t *durable; /* [view->count]: bytes from the start that are on disk for good; copying
 			    * begins there, and keeps it up to date */
 	struct mfs_write_engine *engine;
-	const volatile sig_atomic_t *stop; /* becomes non-zero: stop as soon as may be */
-	void *arg;			   /* of the two that follow */
+	const volatile sig_atomic_t *stop;  /* becomes non-zero: stop as soon as may be */
+	void *arg;			    /* of those that follow */
+	void (*created)(void *arg, int fd); /* a file, still empty; NULL: nobody wants to know */
 	/* durable has grown; an error ends the copy. */
 	int (*record)(void *arg, struct mfs_error *err);
 	/* So many bytes of that file have been written. */

@@ -1,20 +1,20 @@
 #define _GNU_SOURCE
-#include <dirent.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "formats/io/commit.h"
+#include "formats/io/lock.h"
 #include "formats/io/write_engine.h"
 #include "fs/cmdline.h"
 #include "fs/commands.h"
 #include "fs/copy.h"
+#include "fs/export_dest.h"
 #include "fs/export_dir.h"
 #include "fs/export_journal.h"
 #include "fs/progress.h"
@@ -42,79 +42,12 @@ struct export
 	struct mfs_progress progress;
 };
 
-static int keep_kind(const struct dirent *d)
-{
-	return strcmp(d->d_name, ".") && strcmp(d->d_name, "..");
-}
-
-/* Calls fn for each entry of a directory until it returns non-zero. */
-static int each_entry(const char *path, int (*fn)(void *arg, int dirfd, const char *name),
-		      void *arg)
-{
-	DIR *dir = opendir(path);
-	struct dirent *d;
-	int rc = 0;
-
-	if (!dir)
-		return -errno;
-	while (!rc && (d = readdir(dir)))
-		if (keep_kind(d))
-			rc = fn(arg, dirfd(dir), d->d_name);
-	closedir(dir);
-	return rc;
-}
-
-static int any_entry(void *arg, int dirfd, const char *name)
-{
-	(void)arg, (void)dirfd, (void)name;
-	return 1;
-}
-
-/* What stands at DEST must be nothing, an empty directory, or, with --force, a directory. */
-static int check_dest(const struct export *x, struct mfs_error *err)
-{
-	struct stat st;
-	int rc;
-
-	if (lstat(x->dest, &st))
-		return errno == ENOENT
-			       ? 0
-			       : mfs_fail(err, -errno, "'%s': %s", x->dest, strerror(errno));
-	if (!S_ISDIR(st.st_mode))
-		return mfs_fail(err, -EEXIST, "'%s' exists and is not a directory", x->dest);
-	rc = x->force ? 0 : each_entry(x->dest, any_entry, NULL);
-	if (rc < 0)
-		return mfs_fail(err, rc, "cannot read '%s': %s", x->dest, strerror(-rc));
-	if (rc)
-		return mfs_fail(err, -EEXIST, "'%s' exists and is not empty (--force replaces it)",
-				x->dest);
-	return 0;
-}
-
-static bool contains(const char *dir, const char *path)
-{
-	size_t len = strlen(dir);
-
-	return !strncmp(dir, path, len) && (!path[len] || path[len] == '/' || len == 1);
-}
-
-/* With --force what stands at DEST will be removed: it must look like an export of this view, and be
- * nothing that is being read. */
+/* With --force what stands at DEST will be removed: all of it must be what an export has left. */
 static int check_replaced(const struct export *x, struct mfs_error *err)
 {
-	const char *source = mfs_root_source(x->root);
-	char *dest = x->force ? realpath(x->dest, NULL) : NULL;
-	int rc;
+	struct stat st;
 
-	if (!dest)
-		return 0;
-	if (contains(dest, source) || contains(source, dest))
-		rc = mfs_fail(err, -EINVAL, "'%s' and SOURCE lie in each other: it is not replaced",
-			      x->dest);
-	else
-		rc = mfs_export_check_dirs(dest, x->view, err);
-	free(dest);
-	return rc;
+	return x->force && !lstat(x->dest, &st) ? mfs_export_check_known(x->dest, x->view, err) : 0;
 }
 
 static int set_paths(struct export *x, const char *dest, struct mfs_error *err)
@@ -136,13 +69,18 @@ static int set_paths(struct export *x, const char *dest, struct mfs_error *err)
 /* The lock goes with the descriptor, however the program ends. */
 static int open_partial(struct export *x, struct mfs_error *err)
 {
+	int rc;
+
 	if (mkdir(x->partial, 0755) && errno != EEXIST)
 		return mfs_fail(err, -errno, "cannot create '%s': %s", x->partial, strerror(errno));
 	x->dirfd = open(x->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (x->dirfd < 0)
 		return mfs_fail(err, -errno, "cannot open '%s': %s", x->partial, strerror(errno));
-	if (flock(x->dirfd, LOCK_EX | LOCK_NB))
-		return mfs_fail(err, -EBUSY, "another export is writing '%s'", x->partial);
+	rc = mfs_lock_try(x->dirfd);
+	if (rc == -EBUSY)
+		return mfs_fail(err, rc, "another export is writing '%s'", x->partial);
+	if (rc)
+		return mfs_fail(err, rc, "cannot lock '%s': %s", x->partial, strerror(-rc));
 	x->resuming = !faccessat(x->dirfd, MFS_EXPORT_JOURNAL, F_OK, AT_SYMLINK_NOFOLLOW);
 	return 0;
 }
@@ -151,17 +89,11 @@ static int open_partial(struct export *x, struct mfs_error *err)
  * predecessor of DEST, with what a person has put there. */
 static int clear_partial(const struct export *x, bool resumed, struct mfs_error *err)
 {
-	int rc = mfs_export_sweep(x->partial, x->view,
-				  resumed	? MFS_SWEEP_FOREIGN
-				  : x->resuming ? MFS_SWEEP_ALL
-						: MFS_SWEEP_KNOWN);
-
-	if (rc == -EEXIST)
-		return mfs_fail(
-			err, rc,
-			"'%s' holds directories that no export has left: remove it yourself",
-			x->partial);
-	return rc ? mfs_fail(err, rc, "cannot clear '%s': %s", x->partial, strerror(-rc)) : 0;
+	return mfs_export_sweep(x->partial, x->view,
+				resumed	      ? MFS_SWEEP_FOREIGN
+				: x->resuming ? MFS_SWEEP_ALL
+					      : MFS_SWEEP_KNOWN,
+				err);
 }
 
 /* Finds out what an earlier run left; files of another source go. */
@@ -242,6 +174,12 @@ static void wrote(void *arg, const char *name, uint64_t bytes)
 	mfs_progress_update(&x->progress, name, x->done);
 }
 
+static void created(void *arg, int fd)
+{
+	(void)arg;
+	mfs_export_mark(fd);
+}
+
 static int copy(struct export *x, struct mfs_error *err)
 {
 	const struct mfs_copy job = {
@@ -251,6 +189,7 @@ static int copy(struct export *x, struct mfs_error *err)
 		.engine = x->engine,
 		.stop = &mfs_stop_requested,
 		.arg = x,
+		.created = created,
 		.record = record,
 		.wrote = wrote,
 	};
@@ -297,6 +236,9 @@ static int finish(struct export *x, struct mfs_error *err)
 	rc = mfs_view_check_sources(x->view, err);
 	if (!rc)
 		rc = check_files(x, err);
+	/* Hours may have passed since it was looked at. */
+	if (!rc)
+		rc = check_replaced(x, err);
 	if (rc)
 		return rc;
 	if (unlinkat(x->dirfd, MFS_EXPORT_JOURNAL, 0))
@@ -305,15 +247,12 @@ static int finish(struct export *x, struct mfs_error *err)
 	rc = mfs_commit_dir(x->partial, x->dest, x->force, &replaced, err);
 	if (rc || !replaced)
 		return rc;
-	rc = mfs_export_sweep(x->partial, x->view, MFS_SWEEP_KNOWN);
+	rc = mfs_export_sweep(x->partial, x->view, MFS_SWEEP_KNOWN, err);
 	if (!rc && rmdir(x->partial))
-		rc = -errno;
+		rc = mfs_fail(err, -errno, "cannot remove '%s': %s", x->partial, strerror(errno));
 	if (rc)
-		return mfs_fail(err, rc,
-				"'%s' is complete, but its predecessor, now '%s', could not be "
-				"removed: %s",
-				x->dest, x->partial, strerror(-rc));
-	return 0;
+		mfs_fail_in(err, "'%s' is complete, but its predecessor is not gone", x->dest);
+	return rc;
 }
 
 static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_error *err)
@@ -322,15 +261,19 @@ static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_err
 
 	rc = set_paths(x, c->arguments[2], err);
 	if (!rc)
-		rc = check_dest(x, err);
+		rc = mfs_export_check_dest(x->dest, x->force, err);
 	if (!rc)
 		rc = mfs_root_open(c->arguments[0], &c->options.view, &x->root, err);
+	if (!rc)
+		rc = mfs_export_check_apart(x->dest, x->force, x->root, &c->options.view, err);
 	if (!rc)
 		rc = mfs_root_view(x->root, c->arguments[1], &x->view, &x->place, err);
 	if (!rc)
 		rc = check_replaced(x, err);
-	if (!rc)
-		rc = open_partial(x, err);
+	if (rc)
+		return rc;
+	mfs_stop_on_signals(); /* from here on there is something to put in order */
+	rc = open_partial(x, err);
 	if (!rc)
 		rc = resume(x, err);
 	if (!rc)
@@ -364,15 +307,16 @@ static int say_failed(const struct export *x, const struct mfs_error *err)
 
 	/* A source that is damaged, or another one by now, leaves nothing to go on with. */
 	if (err->code == -ESTALE || err->code == -EINVAL || err->code == -ENODATA) {
-		if (!mfs_export_sweep(x->partial, x->view, MFS_SWEEP_ALL))
+		if (!mfs_export_sweep(x->partial, x->view, MFS_SWEEP_ALL, NULL))
 			rmdir(x->partial);
 		return mfs_command_failed("%s", err->msg);
 	}
 	for (uint32_t i = 0; i < x->view->count; i++)
 		kept += x->durable[i];
-	return mfs_command_failed(
-		"%s; %s of %s are kept in '%s': the same command goes on from there", err->msg,
-		mfs_human_bytes(kept, kept_text), mfs_human_bytes(x->total, total), x->partial);
+	mfs_command_failed("%s; %s of %s are kept in '%s': the same command goes on from there",
+			   err->msg, mfs_human_bytes(kept, kept_text),
+			   mfs_human_bytes(x->total, total), x->partial);
+	return mfs_stop_code(MFS_EXIT_FAILED);
 }
 
 static int export_view(const struct mfs_cmdline *c, bool force)
@@ -388,7 +332,6 @@ static int export_view(const struct mfs_cmdline *c, bool force)
 			rmdir(x.partial); /* does nothing unless it is empty */
 		goto done;
 	}
-	mfs_stop_on_signals();
 	if (copy(&x, &err))
 		exit_code = say_failed(&x, &err);
 	else if (finish(&x, &err))
@@ -415,7 +358,7 @@ int mfs_cmd_export(int argc, char **argv)
 			"is on disk. What is not finished stays in DEST" PARTIAL "; the same\n"
 			"command goes on from there.\n"
 			"\n" MFS_VIEW_HELP "\n"
-			"  --force   replace DEST, if it holds files and no directories but this view's\n",
+			"  --force   replace DEST, if all in it was left by an export or has a name of this view\n",
 		.min = 3,
 		.max = 3,
 		.switches = {{"force", &force}},

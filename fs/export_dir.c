@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "fs/export_journal.h"
@@ -16,6 +17,11 @@ struct below {
 	int dirfd;
 	struct mfs_error *err;
 };
+
+void mfs_export_mark(int fd)
+{
+	(void)fsetxattr(fd, MFS_EXPORT_MARK, "1", 1, 0);
+}
 
 static int make_dir(void *arg, const char *dir)
 {
@@ -37,10 +43,13 @@ static int sync_dir(void *arg, const char *dir)
 {
 	const struct below *b = arg;
 	int fd = openat(b->dirfd, dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	int rc = fd < 0 || fsync(fd) ? -errno : 0;
+	int rc = fd < 0 ? -errno : 0;
 
-	if (fd >= 0)
+	if (!rc) {
+		mfs_export_mark(fd);
+		rc = fsync(fd) ? -errno : 0;
 		close(fd);
+	}
 	return rc ? mfs_fail(b->err, rc, "cannot make directory '%s' durable: %s", dir,
 			     strerror(-rc))
 		  : 0;
@@ -53,59 +62,104 @@ int mfs_export_sync_dirs(int dirfd, const struct mfs_view *view, struct mfs_erro
 	return mfs_view_each_dir(view, sync_dir, &b);
 }
 
-static bool has_dir(const struct mfs_view *view, const char *dir)
-{
-	size_t len = strlen(dir);
+/* ---- what an export has left ---- */
 
-	for (uint32_t i = 0; i < view->count; i++)
-		if (!strncmp(view->files[i].name, dir, len) && view->files[i].name[len] == '/')
-			return true;
-	return false;
+static int compare_name(const void *name, const void *file)
+{
+	return strcmp(name, ((const struct mfs_view_file *)file)->name);
 }
 
 static bool has_file(const struct mfs_view *view, const char *name)
 {
-	for (uint32_t i = 0; i < view->count; i++)
-		if (!strcmp(view->files[i].name, name))
-			return true;
-	return !strcmp(name, MFS_EXPORT_JOURNAL);
+	return !strcmp(name, MFS_EXPORT_JOURNAL) ||
+	       bsearch(name, view->files, view->count, sizeof(*view->files), compare_name);
+}
+
+struct below_dir {
+	const char *dir;
+	size_t len;
+};
+
+/* A file below the directory is equal. */
+static int compare_dir(const void *dir, const void *file)
+{
+	const struct below_dir *d = dir;
+	const char *name = ((const struct mfs_view_file *)file)->name;
+	int rc = strncmp(d->dir, name, d->len);
+
+	return rc ? rc : '/' - (int)(unsigned char)name[d->len];
+}
+
+static bool has_dir(const struct mfs_view *view, const char *dir)
+{
+	const struct below_dir d = {dir, strlen(dir)};
+
+	return bsearch(&d, view->files, view->count, sizeof(*view->files), compare_dir);
+}
+
+static bool is_marked(int dirfd, const char *name)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+	bool marked = fd >= 0 && fgetxattr(fd, MFS_EXPORT_MARK, NULL, 0) >= 0;
+
+	if (fd >= 0)
+		close(fd);
+	return marked;
 }
 
 /* ---- walking ---- */
 
 struct walk {
 	const struct mfs_view *view;
-	/* Of an entry, as its path from the start of the walk and as a name in an open directory. */
-	int (*enter)(const struct walk *w,
-		     const char *path); /* a directory: may it be looked into? */
-	int (*leave)(const struct walk *w, int dirfd, const char *name, const char *path);
-	int (*file)(const struct walk *w, int dirfd, const char *name, const char *path);
-	enum mfs_sweep what;
+	dev_t dev; /* of the start: what is mounted in it is none of an export */
+	bool known, removing, keeping; /* keeping: what the view has */
+	char *foreign;		       /* path of what is not known */
+	bool foreign_dir;
 };
 
-static int walk(const struct walk *w, int fd, const char *above);
+static bool is_known(const struct walk *w, const struct stat *st, int dirfd, const char *name,
+		     const char *path)
+{
+	if (st->st_dev != w->dev)
+		return false;
+	if (S_ISDIR(st->st_mode))
+		return has_dir(w->view, path) || is_marked(dirfd, name);
+	return S_ISREG(st->st_mode) && (has_file(w->view, path) || is_marked(dirfd, name) ||
+					!strcmp(path, MFS_EXPORT_JOURNAL ".tmp"));
+}
 
-static int visit(const struct walk *w, int dirfd, const char *name, const char *path)
+static int walk(struct walk *w, int fd, const char *above);
+
+static int visit_dir(struct walk *w, int dirfd, const char *name, const char *path)
+{
+	int fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	int rc = fd < 0 ? -errno : walk(w, fd, path);
+
+	if (rc || !w->removing || (w->keeping && has_dir(w->view, path)))
+		return rc;
+	return unlinkat(dirfd, name, AT_REMOVEDIR) ? -errno : 0;
+}
+
+static int visit(struct walk *w, int dirfd, const char *name, const char *path)
 {
 	struct stat st;
-	int fd, rc;
 
 	if (fstatat(dirfd, name, &st, AT_SYMLINK_NOFOLLOW))
 		return -errno;
-	if (!S_ISDIR(st.st_mode))
-		return w->file ? w->file(w, dirfd, name, path) : 0;
-	rc = w->enter(w, path);
-	if (rc)
-		return rc;
-	fd = openat(dirfd, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-	if (fd < 0)
-		return -errno;
-	rc = walk(w, fd, path);
-	return rc || !w->leave ? rc : w->leave(w, dirfd, name, path);
+	if (w->known && !is_known(w, &st, dirfd, name, path)) {
+		w->foreign_dir = S_ISDIR(st.st_mode);
+		w->foreign = strdup(path);
+		return w->foreign ? -EEXIST : -ENOMEM;
+	}
+	if (S_ISDIR(st.st_mode))
+		return visit_dir(w, dirfd, name, path);
+	if (!w->removing || (w->keeping && has_file(w->view, path)))
+		return 0;
+	return unlinkat(dirfd, name, 0) ? -errno : 0;
 }
 
 /* Takes fd over. above: the directory's path, "" at the start. */
-static int walk(const struct walk *w, int fd, const char *above)
+static int walk(struct walk *w, int fd, const char *above)
 {
 	DIR *dir = fdopendir(fd);
 	struct dirent *d;
@@ -132,59 +186,49 @@ static int walk(const struct walk *w, int fd, const char *above)
 	return rc;
 }
 
-static int start_walk(const struct walk *w, const char *path)
+static int start_walk(struct walk *w, const char *path, struct mfs_error *err)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+	struct stat st;
+	int rc = fd < 0 || fstat(fd, &st) ? -errno : 0;
 
-	return fd < 0 ? -errno : walk(w, fd, "");
+	if (rc) {
+		if (fd >= 0)
+			close(fd);
+		return mfs_fail(err, rc, "cannot read '%s': %s", path, strerror(-rc));
+	}
+	w->dev = st.st_dev;
+	rc = walk(w, fd, "");
+	if (rc && w->foreign)
+		mfs_error_set(err, rc,
+			      "'%s' holds %s that no export has left, '%s': move what is yours "
+			      "elsewhere, nothing was changed",
+			      path, w->foreign_dir ? "directories" : "files", w->foreign);
+	else if (rc)
+		mfs_error_set(err, rc, "cannot %s '%s': %s", w->removing ? "clear" : "read", path,
+			      strerror(-rc));
+	free(w->foreign);
+	w->foreign = NULL;
+	return rc;
 }
 
-static int enter_known(const struct walk *w, const char *path)
+int mfs_export_check_known(const char *path, const struct mfs_view *view, struct mfs_error *err)
 {
-	return has_dir(w->view, path) ? 0 : -EEXIST;
+	struct walk w = {.view = view, .known = true};
+
+	return start_walk(&w, path, err);
 }
 
-int mfs_export_check_dirs(const char *path, const struct mfs_view *view, struct mfs_error *err)
+int mfs_export_sweep(const char *path, const struct mfs_view *view, enum mfs_sweep what,
+		     struct mfs_error *err)
 {
-	const struct walk w = {.view = view, .enter = enter_known};
-	int rc = start_walk(&w, path);
-
-	if (rc == -EEXIST)
-		return mfs_fail(err, rc,
-				"'%s' holds directories that are none of this view: remove it "
-				"yourself",
-				path);
-	return rc ? mfs_fail(err, rc, "cannot read '%s': %s", path, strerror(-rc)) : 0;
-}
-
-static int enter_swept(const struct walk *w, const char *path)
-{
-	return w->what == MFS_SWEEP_KNOWN ? enter_known(w, path) : 0;
-}
-
-static int leave_swept(const struct walk *w, int dirfd, const char *name, const char *path)
-{
-	if (w->what == MFS_SWEEP_FOREIGN && has_dir(w->view, path))
-		return 0;
-	return unlinkat(dirfd, name, AT_REMOVEDIR) ? -errno : 0;
-}
-
-static int sweep_file(const struct walk *w, int dirfd, const char *name, const char *path)
-{
-	if (w->what == MFS_SWEEP_FOREIGN && has_file(w->view, path))
-		return 0;
-	return unlinkat(dirfd, name, 0) ? -errno : 0;
-}
-
-int mfs_export_sweep(const char *path, const struct mfs_view *view, enum mfs_sweep what)
-{
-	const struct walk w = {
+	struct walk w = {
 		.view = view,
-		.enter = enter_swept,
-		.leave = leave_swept,
-		.file = sweep_file,
-		.what = what,
+		.known = what == MFS_SWEEP_KNOWN,
+		.removing = true,
+		.keeping = what == MFS_SWEEP_FOREIGN,
 	};
+	int rc = w.known ? mfs_export_check_known(path, view, err) : 0;
 
-	return start_walk(&w, path);
+	return rc ? rc : start_walk(&w, path, err);
 }

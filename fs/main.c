@@ -9,6 +9,7 @@
 #include "fs/daemon.h"
 #include "fs/fuse_session.h"
 #include "fs/nearest.h"
+#include "fs/stop.h"
 #include "fs/version.h"
 
 static int print_help(int argc, char **argv);
@@ -94,6 +95,7 @@ int main(int argc, char **argv)
 		if (strcmp(argv[1], commands[i].name))
 			continue;
 		mfs_usage_of(*argv[1] == '-' ? NULL : argv[1]);
+		mfs_stop_at_once(); /* unless the command has something to put in order first */
 		return commands[i].run(argc - 1, argv + 1);
 	}
 	code = check_first_word(argv[1]);

@@ -222,11 +222,13 @@ static int keep(struct pack *x, const struct mfs_error *why)
 	if (!x->saved) {
 		mfs_indexed_writer_discard(x->writer);
 		x->writer = NULL;
-		return mfs_command_failed("%s", why->msg);
+		mfs_command_failed("%s", why->msg);
+		return mfs_stop_code(MFS_EXIT_FAILED);
 	}
-	return mfs_command_failed(
+	mfs_command_failed(
 		"%s; %s documents are kept: the same command with --resume goes on behind them",
 		why->msg, mfs_grouped(x->saved, kept));
+	return mfs_stop_code(MFS_EXIT_FAILED);
 }
 
 /* Everything is written and durable: what is left is the .idx. */
@@ -275,7 +277,8 @@ static int say_not_begun(int rc, const struct pack *x, const struct mfs_error *e
 		return mfs_command_failed("%s (--resume goes on with it, --force begins anew)",
 					  err->msg);
 	default:
-		return mfs_command_failed("%s", err->msg);
+		mfs_command_failed("%s", err->msg);
+		return mfs_stop_code(MFS_EXIT_FAILED);
 	}
 }
 

@@ -12,6 +12,7 @@
 #include "formats/io/commit.h"
 #include "fs/commands.h"
 #include "fs/sample.h"
+#include "fs/stop.h"
 
 struct printer {
 	const struct mfs_sample_plan *plan;
@@ -127,6 +128,17 @@ static int print_samples(struct printer *p, const struct mfs_sample_drawn *drawn
 
 /* ---- files ---- */
 
+/* Interrupted, it is whole or not there; a signal that came meanwhile counts behind it. */
+static int commit(int dirfd, const char *name, const void *bytes, size_t len, struct mfs_error *err)
+{
+	int rc;
+
+	mfs_stop_on_signals();
+	rc = mfs_commit_file(dirfd, name, bytes, len, err);
+	mfs_stop_at_once();
+	return mfs_stop_requested ? mfs_fail(err, -EINTR, "interrupted") : rc;
+}
+
 static int write_file(const char *path, const void *bytes, size_t len, struct mfs_error *err)
 {
 	const char *slash = strrchr(path, '/');
@@ -144,7 +156,7 @@ static int write_file(const char *path, const void *bytes, size_t len, struct mf
 	if (fd < 0)
 		rc = mfs_fail(err, -errno, "'%s': %s", dir, strerror(errno));
 	else
-		rc = mfs_commit_file(fd, slash ? slash + 1 : path, bytes, len, err);
+		rc = commit(fd, slash ? slash + 1 : path, bytes, len, err);
 	if (fd >= 0)
 		close(fd);
 	free(dir);
@@ -214,6 +226,8 @@ int mfs_sample_output(const struct mfs_sample_options *o, const struct mfs_sampl
 	rc = o->npy || o->bin ? write_files(&p, o, drawn, count, &err)
 			      : print_samples(&p, drawn, count, &err);
 	mfs_rows_free(rows);
-	return rc ? mfs_command_failed("step %llu: %s", (unsigned long long)plan->step, err.msg)
-		  : MFS_EXIT_OK;
+	if (!rc)
+		return MFS_EXIT_OK;
+	mfs_command_failed("step %llu: %s", (unsigned long long)plan->step, err.msg);
+	return mfs_stop_code(MFS_EXIT_FAILED);
 }

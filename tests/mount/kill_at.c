@@ -1,7 +1,8 @@
 /*
- * kill_at N COMMAND...: runs it, and kills it before the N-th of its system calls that change files: what a
- * crash may leave, at every place there is. The exit status is 137 if it was killed, 125 if processes cannot
- * be traced here, else the command's own. Of commands with one thread.
+ * kill_at [-SIGNAL] N COMMAND...: runs it, and kills it before the N-th of its system calls that change files:
+ * what a crash may leave, at every place there is. With the number of another signal it gets that one there, and
+ * goes on. The exit status is 137 if it was killed, 125 if processes cannot be traced here, else the command's
+ * own. Of what its first thread does.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -27,6 +28,12 @@ static bool changes_files(const struct __ptrace_syscall_info *info)
 	case SYS_fsync:
 	case SYS_fdatasync:
 	case SYS_sync_file_range:
+	case SYS_mkdirat:
+#ifdef SYS_mkdir
+	case SYS_mkdir:
+	case SYS_rmdir:
+	case SYS_rename:
+#endif
 #ifdef SYS_renameat
 	case SYS_renameat:
 #endif
@@ -55,7 +62,7 @@ static int end_now(pid_t pid)
 	return 128 + SIGKILL;
 }
 
-static int follow(pid_t pid, long left)
+static int follow(pid_t pid, long left, int signal)
 {
 	int status, deliver = 0;
 
@@ -69,16 +76,25 @@ static int follow(pid_t pid, long left)
 		deliver = 0;
 		if (WSTOPSIG(status) != (SIGTRAP | 0x80))
 			deliver = WSTOPSIG(status) == SIGTRAP ? 0 : WSTOPSIG(status);
-		else if (at_change(pid) && !--left)
-			return end_now(pid);
+		else if (at_change(pid) && !--left) {
+			if (signal == SIGKILL)
+				return end_now(pid);
+			kill(pid, signal);
+		}
 	}
 }
 
 int main(int argc, char **argv)
 {
-	int status;
-	pid_t pid = argc > 2 ? fork() : -1;
+	int status, signal = SIGKILL;
+	pid_t pid;
 
+	if (argc > 1 && argv[1][0] == '-') {
+		signal = atoi(argv[1] + 1);
+		argv++;
+		argc--;
+	}
+	pid = argc > 2 ? fork() : -1;
 	if (!pid) {
 		if (ptrace(PTRACE_TRACEME, 0, NULL, NULL))
 			_exit(125);
@@ -89,5 +105,5 @@ int main(int argc, char **argv)
 	if (pid < 0 || waitpid(pid, &status, 0) < 0 || !WIFSTOPPED(status) ||
 	    ptrace(PTRACE_SETOPTIONS, pid, NULL, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL))
 		return 125;
-	return follow(pid, strtol(argv[1], NULL, 10));
+	return follow(pid, strtol(argv[1], NULL, 10), signal);
 }

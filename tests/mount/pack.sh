@@ -145,7 +145,7 @@ refused 'two at once' 1 'another process is writing' "$m" pack "$out/z" <"$work/
 refused 'two at once, resumed' 1 'another process is writing' "$m" pack "$out/z" --resume <"$work/mended"
 kill -TERM "$daemon"
 wait "$daemon"
-same 'SIGTERM: exit status' $? 1
+same 'SIGTERM: exit status' $? 143
 daemon=
 grep -q 'interrupted; 1 documents are kept' "$log" || fail "SIGTERM: $(cat "$log")"
 exec 9>&-

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "formats/io/fileset.h"
@@ -216,7 +217,7 @@ START_TEST(test_making_directories)
 	ck_assert(is_there("a/b/"));
 	unit_ok(mfs_export_make_dirs(dirfd, view, &err), &err);
 	unit_ok(mfs_export_sync_dirs(dirfd, view, &err), &err);
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN), 0);
+	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN, &err), 0);
 	ck_assert(!is_there("a"));
 	unit_fails(mfs_export_sync_dirs(dirfd, view, &err), &err, -ENOENT, "'a'");
 	MAKE("a");
@@ -229,39 +230,91 @@ START_TEST(test_sweeping_what_is_foreign)
 {
 	MAKE("a/", "a/b/", "a/b/1", "a/b/5", "a/c/", "a/c/1", "4", "6", MFS_EXPORT_JOURNAL,
 	     "a/" MFS_EXPORT_JOURNAL, "d/", "d/4");
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_FOREIGN), 0);
+	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_FOREIGN, NULL), 0);
 	ck_assert(is_there("a/b/1") && is_there("4") && is_there(MFS_EXPORT_JOURNAL));
 	ck_assert(!is_there("a/b/5") && !is_there("a/c") && !is_there("6") && !is_there("d"));
 	ck_assert(!is_there("a/" MFS_EXPORT_JOURNAL));
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_ALL), 0);
+	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_ALL, NULL), 0);
 	ck_assert(!is_there("a") && !is_there("4") && !is_there(MFS_EXPORT_JOURNAL));
 }
 END_TEST
 
-/* Directories of a person stop it, and links lead nowhere. */
+/* What is a person's stops it, and links lead nowhere. */
 START_TEST(test_sweeping_what_is_known)
 {
 	char link[600], target[600];
 	struct mfs_error err;
 
-	MAKE("a/", "a/b/", "a/b/1", "a/x", "notes");
-	unit_ok(mfs_export_check_dirs(base, view, &err), &err);
-	MAKE("mine/", "mine/1");
-	unit_fails(mfs_export_check_dirs(base, view, &err), &err, -EEXIST, "none of this view");
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN), -EEXIST);
-	ck_assert(is_there("mine/1"));
+	MAKE("a/", "a/b/", "a/b/1", "4", MFS_EXPORT_JOURNAL);
+	unit_ok(mfs_export_check_known(base, view, &err), &err);
+	MAKE("a/x");
+	unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, "'a/x'");
+	unit_fails(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN, &err), &err, -EEXIST, "'a/x'");
+	ck_assert(is_there("a/x") && is_there("a/b/1") && is_there("4"));
+	snprintf(target, sizeof(target), "%s/a/x", base);
+	ck_assert_int_eq(unlink(target), 0);
+	MAKE("mine/");
+	unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, "'mine'");
+	MAKE("mine/1");
+	unit_fails(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN, &err), &err, -EEXIST, "'mine'");
+	ck_assert(is_there("mine/1") && is_there("4"));
 
 	snprintf(target, sizeof(target), "%s/mine", base);
 	MAKE("a/", "a/b/");
 	snprintf(link, sizeof(link), "%s/a/b/link", base);
 	ck_assert_int_eq(symlink(target, link), 0);
 	snprintf(link, sizeof(link), "%s/a", base);
-	ck_assert_int_eq(mfs_export_sweep(link, view, MFS_SWEEP_ALL), 0);
+	ck_assert_int_eq(mfs_export_sweep(link, view, MFS_SWEEP_ALL, NULL), 0);
 	ck_assert(!is_there("a/b") && is_there("mine/1"));
-	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_ALL), 0);
+	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_ALL, NULL), 0);
 	ck_assert(!is_there("mine"));
 	snprintf(link, sizeof(link), "%s/none", base);
-	ck_assert_int_eq(mfs_export_sweep(link, view, MFS_SWEEP_ALL), -ENOENT);
+	ck_assert_int_eq(mfs_export_sweep(link, view, MFS_SWEEP_ALL, NULL), -ENOENT);
+}
+END_TEST
+
+static void mark(const char *name)
+{
+	char path[600];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", base, name);
+	fd = open(path, O_RDONLY);
+	ck_assert_int_ge(fd, 0);
+	mfs_export_mark(fd);
+	close(fd);
+}
+
+static bool has_marks(void)
+{
+	return getxattr(base, MFS_EXPORT_MARK, NULL, 0) >= 0 || errno != EOPNOTSUPP;
+}
+
+/* Names of the view are known, whoever gave them; links never are; others by their marks, where there can be any. */
+START_TEST(test_what_an_export_has_left)
+{
+	struct mfs_error err;
+	char link[600];
+
+	MAKE("a/", "a/b/", "a/b/1", "old/", "old/1", "old-4");
+	mark("old");
+	mark("old/1");
+	if (has_marks())
+		unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, "'old-4'");
+	else
+		unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST, "'old");
+	mark("old-4");
+	if (has_marks())
+		unit_ok(mfs_export_check_known(base, view, &err), &err);
+	snprintf(link, sizeof(link), "%s/4", base);
+	ck_assert_int_eq(symlink("old-4", link), 0);
+	unit_fails(mfs_export_check_known(base, view, &err), &err, -EEXIST,
+		   has_marks() ? "'4'" : NULL);
+	ck_assert_int_eq(unlink(link), 0);
+	if (has_marks())
+		ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_KNOWN, &err), 0);
+	ck_assert(is_there("a") == !has_marks());
+	ck_assert_int_eq(mfs_export_sweep(base, view, MFS_SWEEP_ALL, &err), 0);
 }
 END_TEST
 
@@ -277,5 +330,6 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_test(c, test_sweeping_what_is_foreign);
 	tcase_add_test(c, test_sweeping_what_is_known);
+	tcase_add_test(c, test_what_an_export_has_left);
 	return s;
 }

@@ -1,0 +1,20 @@
+#include "formats/io/lock.h"
+
+#include <errno.h>
+#include <sys/file.h>
+
+int mfs_lock_try(int fd)
+{
+	if (!flock(fd, LOCK_EX | LOCK_NB))
+		return 0;
+	switch (errno) {
+	case EWOULDBLOCK:
+		return -EBUSY;
+	case ENOSYS:
+	case EOPNOTSUPP:
+	case ENOLCK:
+		return 0;
+	default:
+		return -errno;
+	}
+}
