@@ -11,6 +11,7 @@
 #include "formats/indexed_dataset.h"
 #include "formats/indexed_dataset_write_i.h"
 #include "formats/io/commit.h"
+#include "formats/io/regular.h"
 
 const char *mfs_indexed_suffix(enum mfs_indexed_stream s)
 {
@@ -135,10 +136,10 @@ int mfs_indexed_journal_load(struct mfs_indexed_writer *w, bool *ret_found, stru
 
 	if (rc)
 		return rc;
-	fd = openat(w->dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	*ret_found = fd >= 0;
-	if (fd < 0)
-		return errno == ENOENT ? 0 : mfs_indexed_failed(w, -errno, "open", ".journal", err);
+	rc = mfs_open_regular(w->dirfd, name, O_NOFOLLOW, &fd, NULL);
+	*ret_found = !rc;
+	if (rc)
+		return rc == -ENOENT ? 0 : mfs_indexed_failed(w, rc, "open", ".journal", err);
 	n = read(fd, text, sizeof(text) - 1);
 	rc = n < 0 ? mfs_indexed_failed(w, -errno, "read", ".journal", err) : 0;
 	close(fd);

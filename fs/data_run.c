@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/io/regular.h"
 #include "fs/data_i.h"
 
 #define MAX_WORDS_FILE (64u << 20) /* bytes of a --data-args-path file */
@@ -40,12 +41,12 @@ static int read_file(int fd, size_t size, struct mfs_blend_args *ret, struct mfs
 
 static int parse_file(const char *path, struct mfs_blend_args *ret, struct mfs_error *err)
 {
-	int fd = open(path, O_RDONLY | O_CLOEXEC), rc;
 	struct stat st;
+	int fd = -1, rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, &st);
 
-	if (fd < 0 || fstat(fd, &st))
-		rc = mfs_fail(err, -errno, "%s", strerror(errno));
-	else if (!S_ISREG(st.st_mode) || st.st_size > MAX_WORDS_FILE)
+	if (rc && rc != -EINVAL)
+		mfs_error_set(err, rc, "%s", strerror(-rc));
+	else if (rc || st.st_size > MAX_WORDS_FILE)
 		rc = mfs_fail(err, -EINVAL, "no file of prefixes and weights");
 	else
 		rc = read_file(fd, (size_t)st.st_size, ret, err);

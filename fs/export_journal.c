@@ -13,6 +13,7 @@
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
 #include "formats/io/commit.h"
+#include "formats/io/regular.h"
 
 #define VERSION	   1
 #define HEAD_BYTES 65536 /* of each file in the fingerprint */
@@ -102,12 +103,12 @@ static bool read_entries(const json_t *root, int dirfd, const struct mfs_view *v
 bool mfs_journal_load(int dirfd, const struct mfs_view *view, const struct mfs_fingerprint *source,
 		      uint64_t *durable)
 {
-	int fd = openat(dirfd, MFS_EXPORT_JOURNAL, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	json_t *root;
 	bool ok;
+	int fd;
 
 	memset(durable, 0, view->count * sizeof(*durable));
-	if (fd < 0)
+	if (mfs_open_regular(dirfd, MFS_EXPORT_JOURNAL, O_NOFOLLOW, &fd, NULL))
 		return false;
 	root = json_loadfd(fd, 0, NULL);
 	close(fd);

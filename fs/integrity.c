@@ -9,6 +9,8 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "formats/io/regular.h"
+
 #define MANIFEST   "integrity.json"
 #define READ_BYTES (1u << 20)
 
@@ -42,9 +44,10 @@ static int check_file(int dirfd, const char *name, const char *want, EVP_MD_CTX 
 	if (!want || strchr(name, '/') || !strcmp(name, ".."))
 		return mfs_fail(err, -EINVAL, "%s: '%s' is no file of the iteration", MANIFEST,
 				name);
-	fd = openat(dirfd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-	if (fd < 0)
-		return mfs_fail(err, -errno, "%s names '%s': %s", MANIFEST, name, strerror(errno));
+	rc = mfs_open_regular(dirfd, name, O_NOFOLLOW, &fd, NULL);
+	if (rc)
+		return mfs_fail(err, rc, "%s names '%s': %s", MANIFEST, name,
+				mfs_open_regular_why(rc));
 	rc = digest_fd(fd, md, hex);
 	close(fd);
 	if (rc)
@@ -57,13 +60,13 @@ static int check_file(int dirfd, const char *name, const char *want, EVP_MD_CTX 
 
 static int load(int dirfd, json_t **ret, struct mfs_error *err)
 {
-	int fd = openat(dirfd, MANIFEST, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+	int fd, rc = mfs_open_regular(dirfd, MANIFEST, O_NOFOLLOW, &fd, NULL);
 	const char *algorithm;
 	json_error_t why;
 	json_t *root;
 
-	if (fd < 0)
-		return mfs_fail(err, -errno, "%s: %s", MANIFEST, strerror(errno));
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", MANIFEST, mfs_open_regular_why(rc));
 	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &why);
 	close(fd);
 	if (!root)

@@ -180,6 +180,10 @@ static void explain_no_latest(const struct mfs_tracker *t, const struct mfs_root
 		return;
 	}
 
+	if (t->no_file) {
+		snprintf(text, size, "%s is not a regular file", MFS_TRACKER_FILE);
+		return;
+	}
 	if (t->kind == MFS_TRACKER_BAD) {
 		snprintf(text, size, "%s says '%s', which is neither a number nor 'release'",
 			 MFS_TRACKER_FILE, t->text);

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/io/regular.h"
+
 /* Decimal digits alone; false on anything else. */
 static bool parse_number(const char *text, int64_t *ret)
 {
@@ -62,17 +64,22 @@ void mfs_tracker_read(const char *source, struct mfs_tracker *t)
 	struct mfs_tracker now = {.kind = MFS_TRACKER_BAD};
 	char path[PATH_MAX];
 	ssize_t n;
-	int fd;
+	int fd = -1, rc;
 
 	snprintf(path, sizeof(path), "%s/%s", source, MFS_TRACKER_FILE);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (fd < 0 && errno == ENOENT) {
+	rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, NULL);
+	if (rc == -ENOENT) {
 		*t = (struct mfs_tracker){.kind = MFS_TRACKER_NONE};
 		return;
 	}
-	n = fd < 0 ? 0 : read(fd, now.text, sizeof(now.text) - 1);
+	if (rc == -EINVAL) {
+		now.no_file = true;
+		*t = now;
+		return;
+	}
+	n = rc ? 0 : read(fd, now.text, sizeof(now.text) - 1);
 	now.text[n > 0 ? n : 0] = '\0';
-	if (fd >= 0)
+	if (!rc)
 		close(fd);
 	tidy(now.text);
 	if (!now.text[0] && t->kind != MFS_TRACKER_NONE)

@@ -22,6 +22,7 @@ enum mfs_tracker_kind {
 struct mfs_tracker {
 	enum mfs_tracker_kind kind;
 	int64_t number; /* of NUMBER and RELEASE */
+	bool no_file;	/* of BAD: it is no regular file, and says nothing */
 	char text[32];	/* what it says, fit for a message */
 };
 

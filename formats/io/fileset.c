@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/io/regular.h"
 #include "formats/io/whole.h"
 
 /* Mapped bytes handed out before their page-table entries are dropped. */
@@ -245,17 +246,13 @@ int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *
 static int open_same(struct mfs_fileset *set, const struct file *f, int *ret_fd,
 		     struct mfs_error *err)
 {
-	int fd = openat(set->dirfd, f->name, O_RDONLY | O_CLOEXEC);
 	struct stat st;
-	int rc;
+	int fd, rc = mfs_open_regular(set->dirfd, f->name, 0, &fd, &st);
 
-	if (fd < 0)
-		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", set->dir,
-				f->name, strerror(errno));
-	if (fstat(fd, &st))
-		rc = mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name, strerror(errno));
-	else
-		rc = compare(set, f, &st, err);
+	if (rc)
+		return mfs_fail(err, rc == -ENOENT || rc == -EINVAL ? -ESTALE : rc, "%s/%s: %s",
+				set->dir, f->name, mfs_open_regular_why(rc));
+	rc = compare(set, f, &st, err);
 	if (rc) {
 		close(fd);
 		return rc;

@@ -11,6 +11,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/io/fileset.h"
+#include "formats/io/regular.h"
 #include "formats/io/whole.h"
 
 int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *ret,
@@ -18,15 +19,15 @@ int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *r
 {
 	const char *dir = mfs_fileset_dir(set), *name = mfs_fileset_name(set, file);
 	char *path;
-	int fd;
+	int fd, rc;
 
 	if (asprintf(&path, "%s/%s", dir, name) < 0)
 		return mfs_fail_nomem(err);
-	fd = open(path, O_RDONLY | O_CLOEXEC);
+	rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, NULL);
 	free(path);
-	if (fd < 0)
-		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", dir, name,
-				strerror(errno));
+	if (rc)
+		return mfs_fail(err, rc == -ENOENT || rc == -EINVAL ? -ESTALE : rc, "%s/%s: %s",
+				dir, name, mfs_open_regular_why(rc));
 	ret->set = set;
 	ret->file = file;
 	ret->fd = fd;
