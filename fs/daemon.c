@@ -96,7 +96,7 @@ void mfs_daemon_ready(struct mfs_daemon *d)
 {
 	if (d->report < 0)
 		return;
-	mfs_log_to_syslog();
+	mfs_log_leave_terminal();
 	release_terminal();
 	if (chdir("/"))
 		mfs_log(LOG_WARNING, "cannot leave the working directory");

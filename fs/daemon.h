@@ -21,7 +21,7 @@ void mfs_daemon_raise_limits(void);
  * should the child end without a word. -errno. */
 int mfs_daemon_start(struct mfs_daemon *d, int broken, struct mfs_error *err);
 
-/* The child works: its messages go to syslog from now on, the terminal is released, and the parent
+/* The child works: its messages go to syslog or its log file from now on, the terminal is released, and the parent
  * exits with 0. Nothing happens in the foreground. */
 void mfs_daemon_ready(struct mfs_daemon *d);
 

@@ -65,7 +65,7 @@ static bool has_complained(struct mfs_node *node, int code)
 void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
 {
 	if (!(atomic_fetch_or(&node->complaints, complaint(code)) & complaint(code)))
-		mfs_log(LOG_ERR, "%s: %s", node->path, reason);
+		mfs_log(LOG_ERR, "%s%s: %s", mfs_log_mount(), node->path, reason);
 }
 
 static double name_timeout(const struct mfs_node *node)
@@ -304,6 +304,12 @@ static void drop(struct handle *h)
 		free(h);
 }
 
+static void close_file(fuse_req_t req, struct handle *h)
+{
+	atomic_fetch_sub_explicit(&mfs_fuse_front(req)->open_files, 1, memory_order_relaxed);
+	drop(h);
+}
+
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct handle *h;
@@ -323,14 +329,15 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fi->keep_cache = 1;
 	fi->noflush = 1;
 	fi->direct_io = !!(fi->flags & O_DIRECT);
+	atomic_fetch_add_explicit(&mfs_fuse_front(req)->open_files, 1, memory_order_relaxed);
 	if (fuse_reply_open(req, fi) == -ENOENT)
-		drop(h); /* the open was interrupted: no release will follow */
+		close_file(req, h); /* the open was interrupted: no release will follow */
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	drop(from_handle(fi->fh));
+	close_file(req, from_handle(fi->fh));
 	fuse_reply_err(req, 0);
 }
 

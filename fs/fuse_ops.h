@@ -12,6 +12,7 @@
 struct mfs_front {
 	struct mfs_tree *tree;
 	struct mfs_overlay *overlay; /* NULL: nothing is written */
+	atomic_uint open_files;	     /* of the tree */
 };
 
 /* Of a read-only mount: what writes does not get here. */

@@ -12,10 +12,14 @@
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "fs/daemon.h"
 #include "fs/log.h"
+#include "fs/root.h"
+#include "fs/signals.h"
+#include "fs/text.h"
 #include "fs/tree.h"
 
 #define READ_AHEAD_KB 2048 /* measured: 128 halves a buffered read, more than this gains nothing */
@@ -111,26 +115,75 @@ static void raise_read_ahead(dev_t dev)
 	close(fd);
 }
 
+/* The thread beside those that serve. */
 struct waiter {
 	const char *fsname, *mountpoint;
 	struct mfs_daemon *daemon;
-	bool model; /* not datasets alone */
+	struct mfs_front *front;
+	time_t began;
 	pthread_t thread;
 	bool started;
+	atomic_bool stop;
 };
 
-/* A stat of the mount returns once the session answers; from this process it needs a thread. */
-static void *wait_for_answer(void *arg)
+static unsigned long resident_kib(void)
 {
-	struct waiter *w = arg;
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (f && fscanf(f, "%*u %lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * (unsigned long)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* The answer to SIGUSR1. */
+static void say_status(void *arg)
+{
+	const struct waiter *w = arg;
+	const struct mfs_root_snapshot *s = mfs_tree_snapshot(w->front->tree);
+	uint32_t shown = 0;
+	uint64_t bytes, files;
+	char size[MFS_HUMAN];
+
+	for (uint32_t i = 0; i < s->count; i++)
+		shown += !mfs_iteration_reason(s->iterations[i]);
+	mfs_tree_totals(w->front->tree, &bytes, &files);
+	mfs_log(LOG_INFO,
+		"status of %s: of %s, for %lld s; %u of %u iterations shown, latest %s; %llu files "
+		"(%s) in views that were entered, %u open; %lu KiB resident",
+		w->mountpoint, w->fsname, (long long)(time(NULL) - w->began), shown, s->count,
+		s->latest ? mfs_iteration_name(s->latest) : "none", (unsigned long long)files,
+		mfs_human_bytes(bytes, size), atomic_load(&w->front->open_files), resident_kib());
+}
+
+static void say_change(void *arg, const char *sentence)
+{
+	const struct waiter *w = arg;
+
+	mfs_log(LOG_INFO, "%s, on %s", sentence, w->mountpoint);
+}
+
+/* A stat of the mount returns once the session answers; from this process it needs a thread. */
+static void announce(struct waiter *w)
+{
 	struct stat st;
 
 	if (stat(w->mountpoint, &st))
-		return NULL; /* it ended before it began; the main thread says so */
-	if (w->model)
+		return; /* it ended before it began; the main thread says so */
+	if (mfs_tree_has_model(w->front->tree))
 		raise_read_ahead(st.st_dev);
 	mfs_daemon_ready(w->daemon);
 	mfs_log(LOG_INFO, "%s is mounted on %s", w->fsname, w->mountpoint);
+}
+
+static void *wait_beside(void *arg)
+{
+	struct waiter *w = arg;
+
+	announce(w);
+	mfs_signals_wait(say_status, w, &w->stop);
 	return NULL;
 }
 
@@ -141,8 +194,25 @@ static void start_waiter(struct waiter *w)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	w->started = !pthread_create(&w->thread, NULL, wait_for_answer, w);
+	w->started = !pthread_create(&w->thread, NULL, wait_beside, w);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void stop_waiter(struct waiter *w)
+{
+	atomic_store(&w->stop, true);
+	pthread_kill(w->thread, SIGUSR1);
+	pthread_join(w->thread, NULL);
+}
+
+/* rc: of the loop; above 0 the signal that ended it. */
+static void say_end(const struct waiter *w, int rc)
+{
+	if (rc > 0)
+		mfs_log(LOG_INFO, "unmounted %s from %s: SIG%s", w->fsname, w->mountpoint,
+			sigabbrev_np(rc));
+	else
+		mfs_log(LOG_INFO, "unmounted %s from %s", w->fsname, w->mountpoint);
 }
 
 static unsigned thread_limit(void)
@@ -179,7 +249,8 @@ static int serve(struct fuse_session *se, const struct mfs_options *opt, struct 
 	rc = waiter->started ? loop(se, opt) : -EAGAIN;
 	fuse_session_unmount(se);
 	if (waiter->started)
-		pthread_join(waiter->thread, NULL);
+		stop_waiter(waiter);
+	say_end(waiter, rc);
 	if (rc < 0)
 		return mfs_fail(err, rc, "serving %s failed: %s", waiter->mountpoint,
 				strerror(-rc));
@@ -190,14 +261,17 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,
 		    struct mfs_daemon *daemon, struct mfs_error *err)
 {
-	struct mfs_front front = {tree, overlay};
+	struct mfs_front front = {.tree = tree, .overlay = overlay};
 	struct waiter waiter = {.fsname = fsname,
 				.mountpoint = mountpoint,
 				.daemon = daemon,
-				.model = mfs_tree_has_model(tree)};
+				.front = &front,
+				.began = time(NULL)};
 	struct fuse_session *se;
 	int rc;
 
+	mfs_log_set_mount(mountpoint);
+	mfs_tree_watch(tree, say_change, &waiter);
 	fuse_set_log_func(on_fuse_log);
 	captured.active = true;
 	rc = new_session(&front, opt, fsname, &se, err);

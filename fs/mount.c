@@ -23,6 +23,7 @@
 #include "fs/options.h"
 #include "fs/overlay.h"
 #include "fs/root.h"
+#include "fs/signals.h"
 #include "fs/tree.h"
 
 /* Absolute: the daemon leaves the working directory. */
@@ -196,6 +197,27 @@ static int serve(struct mfs_root *root, const struct mfs_options *opt, const str
 	return code;
 }
 
+/* Before the daemon leaves the terminal, so that what is wrong with it is said there. The mount must not write to
+ * itself, nor into SOURCE. */
+static int open_log(const struct mfs_options *opt, const struct paths *paths)
+{
+	char place[PATH_MAX];
+	struct mfs_error err;
+	int rc;
+
+	if (!opt->log)
+		return MFS_EXIT_OK;
+	rc = real_place(opt->log, place);
+	if (rc)
+		return mfs_command_failed("log: %s: %s", opt->log, strerror(-rc));
+	if (contains(paths->source, place) || contains(paths->mountpoint, place))
+		return mfs_command_failed("log: %s lies in %s", opt->log,
+					  contains(paths->source, place) ? "SOURCE" : "MOUNTPOINT");
+	if (mfs_log_open(opt->log, &err))
+		return mfs_command_failed("%s", err.msg);
+	return MFS_EXIT_OK;
+}
+
 static int start(struct mfs_options *opt, const struct paths *paths)
 {
 	struct mfs_daemon daemon = {.report = -1};
@@ -222,10 +244,13 @@ int mfs_cmd_mount(int argc, char **argv)
 	struct paths paths;
 	int code;
 
+	mfs_signals_ignore_stray();
 	if (mfs_options_parse_mount(argc, argv, &opt, &err)) {
 		code = mfs_usage_error("%s", err.msg);
 	} else {
 		code = resolve(&opt, &paths);
+		if (!code)
+			code = open_log(&opt, &paths);
 		if (!code) {
 			if (opt.debug)
 				mfs_log_set_debug();

@@ -301,6 +301,13 @@ static int set_arrow_batch(struct mfs_options *opt, const struct option_row *row
 	return take_size(row, value, "256MiB", &opt->data.arrow_batch, err);
 }
 
+static int set_log(struct mfs_options *opt, const struct option_row *row, const char *value,
+		   struct mfs_error *err)
+{
+	(void)row;
+	return replace_path(&opt->log, value, err);
+}
+
 /* What mount(8), fstab and autofs pass along without a meaning for us stands here on purpose:
  * nosuid and nodev are libfuse's default, and a read-only mount keeps no access times. */
 static const struct option_row table[] = {
@@ -327,6 +334,7 @@ static const struct option_row table[] = {
 	{"vocab_scan", BARE, set_vocab_scan},
 	{"arrow_batch", VALUED, set_arrow_batch},
 
+	{"log", VALUED, set_log},
 	{"allow_other", BARE, allow_other},
 	{"allow_root", BARE, allow_other},
 	{"auto_unmount", BARE, forward},
@@ -543,6 +551,7 @@ void mfs_options_release(struct mfs_options *opt)
 {
 	free((char *)opt->view.arch);
 	free((char *)opt->view.ref);
+	free((char *)opt->log);
 	release_data(&opt->data);
 	mfs_buf_release(&opt->fuse);
 	memset(opt, 0, sizeof(*opt));

@@ -25,8 +25,9 @@ struct mfs_options {
 	bool debug;		/* -d */
 	bool single_thread;	/* -s */
 	bool allow_other;
-	bool read_only; /* ro, the last word on it: not even what dataset_cache takes is written */
-	bool said_rw;	/* rw was the last word */
+	bool read_only;	 /* ro, the last word on it: not even what dataset_cache takes is written */
+	bool said_rw;	 /* rw was the last word */
+	const char *log; /* log=FILE, absolute; NULL: syslog. Owned */
 	struct mfs_buf fuse; /* what libfuse is to know, as a list: "allow_other,max_read=65536" */
 };
 

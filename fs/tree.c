@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/root_changes.h"
 #include "fs/tree_i.h"
 #include "fs/view_owner.h"
 
@@ -93,19 +94,28 @@ static int build_flat_top(struct mfs_tree *tree, const struct mfs_root_snapshot 
 
 static int show_snapshot(struct mfs_tree *tree, struct mfs_error *err)
 {
-	const struct mfs_root_snapshot *snapshot;
+	const struct mfs_root_snapshot *snapshot, *before;
 	int rc = 0;
 
 	pthread_mutex_lock(&tree->lock);
 	snapshot = mfs_root_snapshot(tree->root);
-	if (snapshot != tree->shown) {
+	before = tree->shown;
+	if (snapshot != before) {
 		rc = tree->flat ? build_flat_top(tree, snapshot, err)
 				: build_top(tree, snapshot, err);
 		if (!rc)
 			tree->shown = snapshot;
 	}
 	pthread_mutex_unlock(&tree->lock);
+	if (!rc && tree->say && snapshot != before)
+		mfs_root_say_changes(before, snapshot, tree->say, tree->say_arg);
 	return rc;
+}
+
+void mfs_tree_watch(struct mfs_tree *tree, void (*say)(void *arg, const char *sentence), void *arg)
+{
+	tree->say_arg = arg;
+	tree->say = say;
 }
 
 int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err)
@@ -352,6 +362,11 @@ void mfs_node_stat(const struct mfs_node *node, struct stat *ret)
 bool mfs_tree_has_model(const struct mfs_tree *tree)
 {
 	return mfs_root_has_model(tree->root);
+}
+
+const struct mfs_root_snapshot *mfs_tree_snapshot(const struct mfs_tree *tree)
+{
+	return mfs_root_snapshot(tree->root);
 }
 
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files)

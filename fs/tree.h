@@ -36,6 +36,7 @@
 struct mfs_dir;
 struct mfs_iteration;
 struct mfs_root;
+struct mfs_root_snapshot;
 struct mfs_tree;
 struct mfs_vfile;
 struct mfs_view_owner;
@@ -91,6 +92,9 @@ struct mfs_node *mfs_tree_root(struct mfs_tree *tree);
  * the tree stays as it was. */
 int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
 
+/* From now on say is told of what changes in the root (fs/root_changes.h), each once, by the thread that noticed. */
+void mfs_tree_watch(struct mfs_tree *tree, void (*say)(void *arg, const char *sentence), void *arg);
+
 /* The entries of a directory, valid as long as the tree. Opens a view on first use and fails as
  * its owner does (fs/view_owner.h), which says too what a directory of layouts or specs lists. *ret_about (which may
  * be NULL) is set on failure: the node that it is a failure of, which is another one where all Megatron
@@ -111,6 +115,8 @@ void mfs_node_stat(const struct mfs_node *node, struct stat *ret);
 
 /* False: datasets alone. */
 bool mfs_tree_has_model(const struct mfs_tree *tree);
+
+const struct mfs_root_snapshot *mfs_tree_snapshot(const struct mfs_tree *tree);
 
 /* Of all views opened so far. */
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files);

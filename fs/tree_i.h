@@ -18,6 +18,8 @@ struct mfs_tree {
 	mode_t dir_mode;
 	struct mfs_node *top;
 	_Atomic uint64_t bytes, files;
+	void (*say)(void *arg, const char *sentence); /* NULL: nobody is told of changes */
+	void *say_arg;
 	bool flat; /* no iterations: an HF directory, or datasets alone */
 
 	pthread_mutex_t lock; /* what follows: for the one thread that builds */

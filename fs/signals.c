@@ -1,0 +1,45 @@
+#define _GNU_SOURCE
+#include "fs/signals.h"
+
+#include <signal.h>
+#include <stddef.h>
+
+static void nothing(int sig)
+{
+	(void)sig;
+}
+
+void mfs_signals_ignore_stray(void)
+{
+	static const int stray[] = {SIGUSR2, SIGALRM,	SIGVTALRM, SIGPROF,
+				    SIGPOLL, SIGSTKFLT, SIGPWR,	   SIGPIPE};
+	const struct sigaction ignore = {.sa_handler = SIG_IGN};
+	/* What is ignored may be dropped before anybody waits for it. */
+	const struct sigaction keep = {.sa_handler = nothing};
+	sigset_t set;
+
+	for (size_t i = 0; i < sizeof(stray) / sizeof(*stray); i++)
+		sigaction(stray[i], &ignore, NULL);
+	for (int sig = SIGRTMIN; sig <= SIGRTMAX; sig++)
+		sigaction(sig, &ignore, NULL);
+	sigaction(SIGUSR1, &keep, NULL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+}
+
+void mfs_signals_wait(void (*status)(void *arg), void *arg, atomic_bool *stop)
+{
+	sigset_t set;
+	int sig;
+
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	for (;;) {
+		if (sigwait(&set, &sig))
+			return;
+		if (atomic_load(stop))
+			return;
+		status(arg);
+	}
+}
