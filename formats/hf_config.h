@@ -30,6 +30,12 @@ int mfs_hf_ref_parse(const char *bytes, size_t len, const char *name, struct mfs
 		     struct mfs_error *err);
 void mfs_hf_ref_free(struct mfs_hf_ref *ref);
 
+/* From now on it says that the head is not tied: for a directory whose weights know better than its config. */
+int mfs_hf_ref_untie(struct mfs_hf_ref *ref, struct mfs_error *err);
+/* Its config.json as text, key by key; *ret is freed by the caller. */
+int mfs_hf_ref_json(const struct mfs_hf_ref *ref, char **ret, size_t *ret_len,
+		    struct mfs_error *err);
+
 /* vocab_size of the reference; 0 if it does not say. */
 uint64_t mfs_hf_ref_vocab(const struct mfs_hf_ref *ref);
 /* True if its config names Python code of its own (auto_map), which must then be passed through. */

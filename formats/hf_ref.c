@@ -98,6 +98,19 @@ void mfs_hf_ref_free(struct mfs_hf_ref *ref)
 	free(ref);
 }
 
+int mfs_hf_ref_untie(struct mfs_hf_ref *ref, struct mfs_error *err)
+{
+	return json_object_set_new(ref->config, "tie_word_embeddings", json_false())
+		       ? mfs_fail_nomem(err)
+		       : 0;
+}
+
+int mfs_hf_ref_json(const struct mfs_hf_ref *ref, char **ret, size_t *ret_len,
+		    struct mfs_error *err)
+{
+	return mfs_json_text(ref->config, ret, ret_len, err);
+}
+
 uint64_t mfs_hf_ref_vocab(const struct mfs_hf_ref *ref)
 {
 	const json_int_t n = json_integer_value(json_object_get(ref->config, "vocab_size"));

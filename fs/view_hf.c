@@ -9,6 +9,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/hf_config.h"
 #include "formats/io/fileset.h"
+#include "formats/model/hf_ckpt.h"
 #include "formats/model/model.h"
 #include "fs/hf_weights.h"
 #include "fs/view_build.h"
@@ -100,11 +101,24 @@ static int said_vocab(struct builder *b, struct mfs_vocab *ret)
 	return 0;
 }
 
-/* An HF directory shown as itself: its config.json was read when it was opened, and stays as it is. */
+/* An HF directory shown as itself: its config.json was read when it was opened, and stays as it is unless its
+ * weights say that the head is not tied. */
 static bool shows_itself(const struct builder *b)
 {
 	return mfs_ckpt_format(b->ckpt) == MFS_CKPT_HF && b->opt->ref &&
 	       !strcmp(b->opt->ref, mfs_ckpt_dir(b->ckpt));
+}
+
+static bool is_untied(const struct builder *b)
+{
+	return shows_itself(b) && mfs_hf_ckpt_is_untied(b->ckpt);
+}
+
+static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
+{
+	int rc = mfs_hf_ref_open(b->opt->ref, ret, b->err);
+
+	return rc || !is_untied(b) ? rc : mfs_hf_ref_untie(*ret, b->err);
 }
 
 static int build_model(struct builder *b)
@@ -113,7 +127,7 @@ static int build_model(struct builder *b)
 	int rc = 0;
 
 	if (b->opt->ref && (!shows_itself(b) || b->opt->vocab_size))
-		rc = mfs_hf_ref_open(b->opt->ref, &b->ref, b->err);
+		rc = open_ref(b, &b->ref);
 	if (!rc)
 		rc = find_tokenizer(b);
 	if (!rc)
@@ -125,6 +139,22 @@ static int build_model(struct builder *b)
 
 /* ---- what the directory holds ---- */
 
+static int add_own_config(struct builder *b)
+{
+	struct mfs_hf_ref *own = NULL;
+	char *config;
+	size_t len;
+	int rc;
+
+	if (!is_untied(b))
+		return pass_file(b, "config.json");
+	rc = open_ref(b, &own);
+	if (!rc)
+		rc = mfs_hf_ref_json(own, &config, &len, b->err);
+	mfs_hf_ref_free(own);
+	return rc ? rc : mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
+}
+
 static int add_config(struct builder *b)
 {
 	struct mfs_hf_tokens tokens;
@@ -132,8 +162,8 @@ static int add_config(struct builder *b)
 	size_t len, generation_len;
 	int rc;
 
-	if (shows_itself(b) && !b->ref)
-		return pass_file(b, "config.json");
+	if (shows_itself(b) && !b->opt->vocab_size)
+		return add_own_config(b);
 	rc = mfs_hf_tokens_read(b->tokenizer, &tokens, b->err);
 	if (!rc)
 		rc = mfs_hf_config_json(b->view->public.model, b->ref, &tokens, &config, &len,

@@ -74,6 +74,7 @@ struct mfs_ckpt {
 	uint32_t model_count;  /* of the model: the first ones */
 	uint32_t chunk_count;
 	unsigned what; /* MFS_CKPT_STATE, MFS_CKPT_OPTIMIZER */
+	bool untied;   /* HF: config.json says tied, the weights do not: hf_ckpt.h */
 	bool has_state;
 	struct mfs_ckpt_state state;
 	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_STATE; mfs_ckpt_sort_rng() */

@@ -313,16 +313,6 @@ static bool is_wanted(const struct mfs_torch_reader *r, const struct mfs_torch_l
 	return l->name.tp != MFS_TP_NONE || d->tp == 0;
 }
 
-/* A tied model's last stage holds a copy of the embedding as its head, and a stage that predicts more
- * than one token holds one for its own use. The first chunk of the first stage has the original. */
-static bool is_copy(const struct mfs_torch_reader *r, const struct mfs_torch_local *l,
-		    uint32_t chunk)
-{
-	if (!strcmp(l->name.canonical, "output_layer.weight"))
-		return r->ckpt->args.tied;
-	return chunk && !strcmp(l->name.canonical, "embedding.word_embeddings.weight");
-}
-
 /* MLA's down projections: expected rows tell whether the ranks hold the whole or a part. */
 static enum mfs_tp_split resolve_auto(const struct mfs_torch_reader *r,
 				      const struct mfs_torch_local *l)
@@ -551,6 +541,7 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 	struct mfs_torch_param p = {.key = key, .chunk = chunk};
 	struct mfs_torch_local l = {.rank = rank, .key = key};
 	const bool optimizer = r->ckpt->what & MFS_CKPT_OPTIMIZER;
+	bool counts;
 	uint32_t storage;
 	int rc;
 
@@ -560,9 +551,10 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 	l.name = p.name;
 	if (p.name.ignored)
 		return 0;
-	p.copy = is_copy(r, &l, chunk);
-	p.wanted = !p.copy && is_wanted(r, &l);
-	if (!p.wanted && !optimizer)
+	p.copy = mfs_torch_is_copy(r, &p.name, chunk);
+	counts = is_wanted(r, &l);
+	p.wanted = counts && !p.copy;
+	if (!counts && !optimizer)
 		return 0;
 	rc = mfs_torch_tensor(&rank->state, v, &p.t, r->err);
 	if (rc) {
@@ -571,10 +563,13 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 	}
 	if (optimizer && is_parameter(&p))
 		rc = note_param(r, &p);
-	if (rc || !p.wanted)
+	if (rc || !counts)
 		return rc;
 	rc = mfs_torch_storage(r, a, &p.t, &storage);
-	return rc ? rc : mfs_torch_place(r, rank, &p, MFS_STATE_MODEL, &p.t, storage);
+	if (!rc)
+		rc = mfs_torch_check_copy(r, rank, &p, storage,
+					  model_chunk(r, rank, chunk / r->pp));
+	return rc || !p.wanted ? rc : mfs_torch_place(r, rank, &p, MFS_STATE_MODEL, &p.t, storage);
 }
 
 static int read_chunk(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank, uint32_t chunk,
@@ -622,6 +617,10 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 static int read_ranks(struct mfs_torch_reader *r)
 {
 	int rc = 0;
+
+	r->embeddings = mfs_arena_array(&r->ckpt->arena, r->tp, sizeof(*r->embeddings));
+	if (!r->embeddings)
+		return mfs_fail_nomem(r->err);
 
 	for (uint32_t i = 0; i < r->count && !rc; i++) {
 		/* Of most ranks nothing was needed so far; one at a time keeps memory small. */

@@ -1,11 +1,12 @@
-/* Private to the reader of legacy files: ckpt_torch.c reads the model, ckpt_torch_optim.c and
- * ckpt_torch_flat.c the optimizer. */
+/* Private to the reader of legacy files: ckpt_torch.c reads the model, ckpt_torch_copies.c compares what stages hold
+ * twice, ckpt_torch_optim.c and ckpt_torch_flat.c read the optimizer. */
 #ifndef MFS_CKPT_TORCH_I_H
 #define MFS_CKPT_TORCH_I_H
 
 #include "formats/ckpt/ckpt_i.h"
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/optim_rules.h"
+#include "formats/ckpt/stored.h"
 
 /* One mp_rank_* directory. */
 struct mfs_torch_rank {
@@ -24,6 +25,12 @@ struct mfs_torch_local {
 	struct mfs_name name;
 	struct mfs_piece piece; /* chunk: the whole local tensor at global offset 0 */
 	uint32_t part, parts;	/* tensor-parallel rank among how many */
+};
+
+/* A rank's part of the embedding, with which copies of it are compared. */
+struct mfs_torch_embedding {
+	const struct mfs_torch_rank *rank; /* NULL: not read yet, or not there */
+	struct mfs_stored at;
 };
 
 /* A parameter of one rank. The order of a state dict is the order in which modules register them, which
@@ -50,6 +57,7 @@ struct mfs_torch_reader {
 	uint32_t tp, pp, ep, etp, vpp;
 	uint32_t *first_layer; /* [vpp * pp] global number of each chunk's first layer */
 	uint32_t *layers;      /* [vpp * pp] layers of each chunk */
+	struct mfs_torch_embedding *embeddings; /* [tp] of the first stage */
 	struct mfs_error *err;
 	/* of the optimizer, if it is read */
 	struct mfs_optim_rules rules;
@@ -72,6 +80,13 @@ int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_source 
 int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 		    const struct mfs_torch_param *p, enum mfs_state state,
 		    const struct mfs_torch_tensor *t, uint32_t storage);
+
+/* ckpt_torch_copies.c: whether a tensor of a chunk is a stage's copy of the embedding. */
+bool mfs_torch_is_copy(const struct mfs_torch_reader *r, const struct mfs_name *name,
+		       uint32_t chunk);
+/* Remembers the embedding, and compares a copy of it, which is in model, with it. -EINVAL: they differ. */
+int mfs_torch_check_copy(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+			 const struct mfs_torch_param *p, uint32_t storage, mfs_value model);
 
 /* The optimizer's tensors of a rank whose parameters have been noted. */
 int mfs_torch_read_optim(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include "formats/ckpt/ckpt_i.h"
+#include "formats/ckpt/stored.h"
 #include "formats/hf_config.h"
 #include "formats/hf_json_i.h"
 #include "formats/model/dims.h"
@@ -103,7 +104,7 @@ static bool is_buffer(const char *name)
 	return false;
 }
 
-/* A head beside tied embeddings, and the embedding and the head in multi-token-prediction layers. */
+/* A tied head, and the embedding and the head in multi-token-prediction layers. */
 static bool is_copy(const struct builder *b, const char *name)
 {
 	const char *rest = "";
@@ -343,6 +344,58 @@ static int add_tensor(struct builder *b, const struct mfs_family_tensor *row, co
 	return rc ? rc : add_chunks(b, &t, hf, p);
 }
 
+/* ---- a head that is said to be tied ---- */
+
+/* HF's tensor of one of Megatron's that stands outside of the layers; NULL: not there. */
+static const struct mfs_hf_tensor *find_end(const struct builder *b, const char *name)
+{
+	const struct mfs_family_tensor *const *tables = b->model.family->tensors;
+	const struct place ends = {"", -1, -1, -1};
+	char text[MFS_CKPT_NAME_SIZE];
+
+	for (size_t t = 0; tables[t]; t++)
+		for (const struct mfs_family_tensor *row = tables[t]; row->hf; row++)
+			if (!strcmp(row->name, name))
+				return find(b, row, &ends, text, sizeof(text));
+	return NULL;
+}
+
+static struct mfs_stored stored(const struct mfs_hf_tensor *t)
+{
+	return (struct mfs_stored){.name = t->name,
+				   .storage = t->storage,
+				   .dtype = t->dtype,
+				   .ndim = t->ndim,
+				   .shape = {t->shape[0], t->shape[1]},
+				   .stride = {t->stride[0], t->stride[1]},
+				   .origin = t->origin};
+}
+
+static int settle_tied(struct builder *b)
+{
+	const struct mfs_hf_tensor *head = find_end(b, "output_layer.weight");
+	const struct mfs_hf_tensor *embedding = find_end(b, "embedding.word_embeddings.weight");
+	struct mfs_stored x, y;
+	uint64_t row;
+	int rc;
+
+	if (!b->args->tied || !head || !embedding)
+		return 0;
+	x = stored(head);
+	y = stored(embedding);
+	rc = mfs_stored_compare(b->ckpt, &x, &y, &row, b->err);
+	if (rc || row == MFS_SAME)
+		return rc;
+	b->ckpt->args.tied = false;
+	b->ckpt->untied = true;
+	if (mfs_ckpt_warn(b->ckpt,
+			  CONFIG " ties the head to the embedding, but '%s' differs from '%s' in "
+				 "row %llu: the model is shown as one that is not tied",
+			  head->name, embedding->name, (unsigned long long)row))
+		return mfs_fail_nomem(b->err);
+	return 0;
+}
+
 /* ---- rows of the family's tables ---- */
 
 static bool is_moe(const struct builder *b, int64_t layer)
@@ -454,6 +507,8 @@ static int read_dir(struct builder *b, const char *arch)
 	rc = check_quantised(b);
 	if (!rc)
 		rc = settle_mtp(b);
+	if (!rc)
+		rc = settle_tied(b);
 	if (rc)
 		return rc;
 	b->model.features = mfs_features_of(b->args);
@@ -489,4 +544,9 @@ int mfs_hf_ckpt_open(const char *dir, const char *arch, unsigned what, struct mf
 	}
 	*ret = b.ckpt;
 	return 0;
+}
+
+bool mfs_hf_ckpt_is_untied(const struct mfs_ckpt *ckpt)
+{
+	return ckpt->untied;
 }

@@ -13,8 +13,12 @@
  * and padded_vocab_size alike. Tensors keep their dtypes.
  *
  * Left out without a word, because HF's readers leave them out: rotary_emb.inv_freq; attn.bias and
- * attn.masked_bias of old gpt2; lm_head.weight beside tie_word_embeddings; copies of the embedding and
- * the head in multi-token-prediction layers. Any other tensor that the family does not know is refused.
+ * attn.masked_bias of old gpt2; copies of the embedding and the head in multi-token-prediction layers. Any
+ * other tensor that the family does not know is refused.
+ *
+ * A head beside tie_word_embeddings is left out if its bytes are the embedding's, for which both are read when
+ * the directory is opened. If they differ the model is not tied, whatever config.json says
+ * (transformers/modeling_utils.py: tie_weights).
  */
 #ifndef MFS_MODEL_HF_CKPT_H
 #define MFS_MODEL_HF_CKPT_H
@@ -36,5 +40,8 @@ bool mfs_hf_ckpt_looks_like_one(const char *dir);
  */
 int mfs_hf_ckpt_open(const char *dir, const char *arch, unsigned what, struct mfs_ckpt **ret,
 		     struct mfs_error *err);
+
+/* True if config.json, or its class's default, ties a head that is no copy of the embedding. */
+bool mfs_hf_ckpt_is_untied(const struct mfs_ckpt *ckpt);
 
 #endif

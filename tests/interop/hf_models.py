@@ -24,10 +24,12 @@ HOW = ["safetensors", "shards", "bin", "bin-shards"]
 
 
 @torch.no_grad()
-def make(family, directory, how="safetensors", dtype=torch.bfloat16):
-    """A model in `directory`, and logits.npz beside its files."""
+def make(family, directory, how="safetensors", dtype=torch.bfloat16, **keys):
+    """A model in `directory`, and logits.npz beside its files; keys: what its config says otherwise."""
     torch.manual_seed(len(family))
-    model = transformers.AutoModelForCausalLM.from_config(CONFIGS[family]())
+    config = CONFIGS[family]()
+    config.update(keys)
+    model = transformers.AutoModelForCausalLM.from_config(config)
     for name, parameter in [*model.named_parameters(), *((n, b) for n, b in model.named_buffers() if n.endswith("correction_bias"))]:
         norm = "norm" in name or ".ln_" in name
         parameter.copy_(torch.randn(parameter.shape) * 0.08 + (1 if norm and name.endswith("weight") else 0))

@@ -40,6 +40,21 @@ done
 refused 'no iterations' 1 "has no view 'latest/hf': name hf, megatron/torch/" "$m" verify "$hf" latest/hf
 refused 'an iteration' 1 "has no view 'iter_0000040/hf'" "$m" ls "$hf" iter_0000040/hf
 
+# config.json ties a head that is no copy of the embedding: readers must not be told so.
+"$m" export "$FIXTURES"/weights/llama-torch-tp2-pp2 hf "$work/untied" >/dev/null || fail 'untied: export'
+cp "$work/untied/config.json" "$work/config.json"
+sed -i 's/"tie_word_embeddings": false/"tie_word_embeddings": true/' "$work/untied/config.json"
+cmp -s "$work/config.json" "$work/untied/config.json" && fail 'untied: config.json is as before'
+mount_source "$work/untied"
+diff -r -x config.json "$work/untied" "$mnt/hf" || fail 'untied: other files or weights'
+same 'untied: config.json' "$(cat "$mnt/hf/config.json")" "$(cat "$work/config.json")"
+unmount
+"$m" inspect "$work/untied" >"$log" || fail 'untied: inspect'
+tr -d '│\n' <"$log" | tr -s ' ' | grep -q "'lm_head.weight' differs from 'model.embed_tokens.weight'" || fail 'untied: inspect'
+same 'untied: with a vocabulary' "$("$m" export "$work/untied" hf "$work/cropped" -o vocab_size=100 2>&1 >/dev/null | grep -v differs)" ''
+grep -q '"tie_word_embeddings": false' "$work/cropped/config.json" || fail 'untied: config.json with a vocabulary'
+rm "$log"
+
 # What is wrong with one that cannot be shown.
 cp -a "$hf" "$work/damaged"
 victim=$(find "$work/damaged" -name 'model-*.safetensors' | sort | tail -1)

@@ -128,4 +128,10 @@ int mfs_hf_ckpt_open(const char *dir, const char *arch, unsigned what, struct mf
 	return mfs_ckpt_open(path, what, ret, err);
 }
 
+bool mfs_hf_ckpt_is_untied(const struct mfs_ckpt *ckpt)
+{
+	(void)ckpt;
+	return false;
+}
+
 #endif

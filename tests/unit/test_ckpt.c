@@ -193,6 +193,55 @@ START_TEST(test_bytes_that_have_changed)
 }
 END_TEST
 
+/* ---- stages' copies of a tied embedding ---- */
+
+#define TIED "weights/gpt2-torch-tp2-pp2/iter_0000040"
+
+/* Where the 64 bytes at the middle of tensor rank 1's part of the embedding lie in its last stage's file. */
+static size_t find_copy(const char *dir, const uint8_t *bytes, size_t len)
+{
+	const struct mfs_global_tensor *t;
+	const struct mfs_chunk *c;
+	uint32_t file;
+	uint64_t at;
+	size_t own_len;
+	uint8_t *own, *found;
+
+	unit_ok(mfs_ckpt_open(dir, 0, &ckpt, &err), &err);
+	t = mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
+	ck_assert_ptr_nonnull(t);
+	ck_assert_uint_eq(t->chunk_count, 2);
+	c = &mfs_ckpt_chunks(ckpt, t)[1];
+	ck_assert_uint_gt(c->lo[0], 0);
+	unit_ok(mfs_ckpt_locate(ckpt, t, c->storage, &file, &at, &err), &err);
+	ck_assert_str_eq(mfs_fileset_name(mfs_ckpt_files(ckpt), file),
+			 "mp_rank_01_000/model_optim_rng.pt");
+	at += (c->origin + c->size[0] / 2 * c->stride[0]) * mfs_dtype_size(t->dtype);
+	own = unit_slurp(in(dir, mfs_fileset_name(mfs_ckpt_files(ckpt), file)), &own_len);
+	found = memmem(bytes, len, own + at, 64);
+	ck_assert_ptr_nonnull(found);
+	free(own);
+	mfs_ckpt_free(ckpt);
+	return (size_t)(found - bytes);
+}
+
+/* One bit of the last stage's head: which of the two models is it? */
+START_TEST(test_copies_that_differ)
+{
+	const char *dir = copy_of(TIED), *file = in(dir, "mp_rank_01_001/model_optim_rng.pt");
+	size_t len;
+	uint8_t *bytes = unit_slurp(file, &len);
+
+	bytes[find_copy(dir, bytes, len)] ^= 1;
+	unit_write(dir, "mp_rank_01_001/model_optim_rng.pt", bytes, len);
+	for (unsigned what = 0; what <= (MFS_CKPT_STATE | MFS_CKPT_OPTIMIZER); what += 3)
+		unit_fails(mfs_ckpt_open(dir, what, &ckpt, &err), &err, -EINVAL,
+			   "mp_rank_01_001: tensor 'output_layer.weight' differs from "
+			   "'embedding.word_embeddings.weight' of mp_rank_01_000");
+	free(bytes);
+}
+END_TEST
+
 /* ---- names ---- */
 
 static const struct {
@@ -259,6 +308,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_a_metadata_json_that_was_cut);
 	tcase_add_test(c, test_a_rank_that_is_missing);
 	tcase_add_test(c, test_bytes_that_have_changed);
+	tcase_add_test(c, test_copies_that_differ);
 	c = unit_case(s, "Names", test_names_that_are_none);
 	tcase_add_loop_test(c, test_names, 0, sizeof(names) / sizeof(names[0]));
 	tcase_add_loop_test(c, test_fixtures, 0, sizeof(fixtures) / sizeof(fixtures[0]));

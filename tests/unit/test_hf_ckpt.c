@@ -240,6 +240,25 @@ static void set_key(struct world *w, const char *key, const char *value)
 	json_decref(config);
 }
 
+static void drop_key(struct world *w, const char *key)
+{
+	json_t *config = json_loads(w->config, 0, NULL);
+
+	ck_assert_int_eq(json_object_del(config, key), 0);
+	free(w->config);
+	w->config = json_dumps(config, 0);
+	w->config_len = strlen(w->config);
+	json_decref(config);
+}
+
+static const char *in_dir(const struct world *w, const char *name)
+{
+	static char path[512];
+
+	snprintf(path, sizeof(path), "%s/%s", w->dir, name);
+	return path;
+}
+
 /* Every tensor of the HF view of the directory equals the one that was written. */
 static void check_view(struct world *w, const char *prefix)
 {
@@ -508,6 +527,128 @@ START_TEST(mtp_layers_without_weights)
 }
 END_TEST
 
+/* ---- heads that are said to be tied ---- */
+
+/* A head with the embedding's bytes. */
+static struct item *add_head(struct world *w, const char *embedding)
+{
+	const struct item *from = item(w, embedding);
+	struct item *head =
+		add_item(w, "lm_head.weight", from->dtype, 2, from->shape[0], from->shape[1]);
+
+	memcpy(head->bytes, from->bytes, bytes_of(from));
+	return head;
+}
+
+static void check_tied(struct world *w, bool tied)
+{
+	struct mfs_ckpt *ckpt = open_dir(w->dir);
+	const char *const *warnings;
+
+	ck_assert(mfs_ckpt_args(ckpt)->tied == tied);
+	ck_assert(mfs_hf_ckpt_is_untied(ckpt) == !tied);
+	ck_assert_uint_eq(mfs_ckpt_warnings(ckpt, &warnings), !tied);
+	ck_assert(!mfs_ckpt_find(ckpt, "output_layer.weight", -1, -1) == tied);
+	if (!tied)
+		unit_sentence(warnings[0], "'lm_head.weight' differs");
+	mfs_ckpt_free(ckpt);
+	check_view(w, "");
+}
+
+static struct mfs_megatron_args tied_llama(void)
+{
+	struct mfs_megatron_args a = fake_llama();
+
+	a.tied = true;
+	return a;
+}
+
+static struct mfs_megatron_args tied_qwen3(void)
+{
+	struct mfs_megatron_args a = fake_qwen3();
+
+	a.tied = true;
+	return a;
+}
+
+static struct mfs_megatron_args tied_deepseek(void)
+{
+	struct mfs_megatron_args a = fake_deepseek();
+
+	a.tied = true;
+	return a;
+}
+
+static const struct {
+	struct mfs_megatron_args (*make)(void);
+	const char *embedding;
+} tied_makers[] = {
+	{tied_llama, "model.embed_tokens.weight"},    {fake_qwen2, "model.embed_tokens.weight"},
+	{tied_qwen3, "model.embed_tokens.weight"},    {fake_gpt2, "transformer.wte.weight"},
+	{tied_deepseek, "model.embed_tokens.weight"},
+};
+
+#define TIED_MAKERS ((int)(sizeof(tied_makers) / sizeof(tied_makers[0])))
+
+/* As transformers: a head that differs from the embedding in one bit is a head of its own. In one file, and in
+ * shards, where the two lie in different files. */
+START_TEST(tied_heads)
+{
+	static struct world w;
+	struct mfs_megatron_args a = tied_makers[_i].make();
+	struct item *head;
+
+	imagine(&w, &a);
+	head = add_head(&w, tied_makers[_i].embedding);
+	write_world(&w);
+	check_tied(&w, true);
+	into_shards(&w);
+	head->shard = (item(&w, tied_makers[_i].embedding)->shard + 1) % 3;
+	ck_assert_int_eq(unlink(in_dir(&w, "model.safetensors")), 0);
+	write_world(&w);
+	check_tied(&w, true);
+	head->bytes[bytes_of(head) - 1] ^= 1;
+	write_world(&w);
+	check_tied(&w, false);
+	forget(&w);
+}
+END_TEST
+
+/* Of another type or shape it is no copy, whatever its bytes; the shape must then be the model's. */
+START_TEST(heads_of_another_kind)
+{
+	static struct world w;
+	struct mfs_megatron_args a = tied_llama();
+	struct item *head;
+
+	imagine(&w, &a);
+	head = add_head(&w, "model.embed_tokens.weight");
+	head->dtype = MFS_F16;
+	write_world(&w);
+	check_tied(&w, false);
+	head->shape[0] = 512;
+	head->shape[1] = 128;
+	write_world(&w);
+	fails(w.dir, -EINVAL, "'lm_head.weight' is [512, 128]");
+	forget(&w);
+}
+END_TEST
+
+/* gpt2's class ties where config.json does not say; llama's does not. */
+START_TEST(tied_by_default)
+{
+	static struct world w;
+	struct mfs_megatron_args a = fake_gpt2();
+
+	imagine(&w, &a);
+	stamp(add_head(&w, "transformer.wte.weight"));
+	drop_key(&w, "tie_word_embeddings");
+	write_world(&w);
+	check_tied(&w, false);
+	forget(&w);
+}
+END_TEST
+
 /* ---- what is passed over ---- */
 
 START_TEST(harmless_extras)
@@ -516,7 +657,7 @@ START_TEST(harmless_extras)
 	struct mfs_megatron_args a = fake_qwen2();
 
 	imagine(&w, &a);
-	add_item(&w, "lm_head.weight", MFS_BF16, 2, 1024, 64);
+	add_head(&w, "model.embed_tokens.weight");
 	add_item(&w, "model.layers.0.self_attn.rotary_emb.inv_freq", MFS_F32, 1, 8, 1);
 	add_item(&w, "model.rotary_emb.inv_freq", MFS_F32, 1, 8, 1);
 	write_world(&w);
@@ -931,6 +1072,9 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, columns_of_conv1d);
 	tcase_add_test(c, mtp_layers);
 	tcase_add_test(c, mtp_layers_without_weights);
+	c = unit_case(s, "tied", heads_of_another_kind);
+	tcase_add_loop_test(c, tied_heads, 0, TIED_MAKERS);
+	tcase_add_test(c, tied_by_default);
 	c = unit_case(s, "files", harmless_extras);
 	tcase_add_test(c, one_file_before_an_index);
 	tcase_add_test(c, a_copy_in_another_shard);

@@ -1,0 +1,56 @@
+"""Heads that config.json ties to the embedding: transformers ties those whose weights are equal, and so do all views."""
+import json
+
+import numpy
+import pytest
+import torch
+
+import hf_models
+import megatron_files
+import models
+from views import views
+
+SOURCES = [("qwen2", "safetensors"), ("qwen3", "bin-shards"), ("gpt2", "bin"), ("deepseek", "shards"), ("llama", "bin")]
+NAMES = ["-".join(source) for source in SOURCES]
+
+
+def say_tied(directory):
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    return directory
+
+
+@torch.no_grad()
+def copy_embedding(directory, family, how):
+    """The head becomes a copy of the embedding, a tensor of its own."""
+    model = models.load(directory).to(torch.bfloat16)
+    model.lm_head.weight.copy_(model.get_input_embeddings().weight)
+    for path in [*directory.glob("*.safetensors"), *directory.glob("*.bin"), *directory.glob("*.index.json")]:
+        path.unlink()
+    model.save_pretrained(directory, **(dict(max_shard_size="100KB") if how.endswith("shards") else {}))
+    if how.startswith("bin"):
+        hf_models.as_bin(directory)
+
+
+def is_tied(model):
+    return model.lm_head.weight is model.get_input_embeddings().weight
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["another-head", "a-copy"])
+@pytest.mark.parametrize("family,how", SOURCES, ids=NAMES)
+def test_tied(family, how, tied, tmp_path):
+    source = hf_models.make(family, tmp_path / "hf", how, tie_word_embeddings=False)
+    tokens = numpy.load(source / "logits.npz")["tokens"]
+    (source / "logits.npz").unlink()
+    if tied:
+        copy_embedding(source, family, how)
+    own = models.load(say_tied(source))
+    assert is_tied(own) == tied  # what transformers takes the directory for
+    with views(source) as view:
+        assert json.loads((view("hf") / "config.json").read_text())["tie_word_embeddings"] == tied
+        shown = models.load(view("hf"))
+        assert is_tied(shown) == tied
+        assert numpy.array_equal(models.logits(shown, tokens), models.logits(own, tokens))
+        megatron = megatron_files.read(view("megatron/torch_dist"))
+        assert megatron.args.untie_embeddings_and_output_weights != tied
+        assert ("output_layer.weight" in megatron.weights) != tied
