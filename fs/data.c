@@ -27,6 +27,7 @@ struct mfs_data {
 	const char **prefixes; /* of indexed datasets */
 	size_t prefix_count, prefix_room;
 	uint64_t look_at; /* tokens that may still be looked at without having been asked for */
+	struct mfs_keeper *keeper;
 	struct mfs_arena arena;
 };
 
@@ -124,19 +125,6 @@ bool mfs_data_looks_like_one(const char *path)
 
 /* ---- one dataset ---- */
 
-static void free_views(struct mfs_dataset *d)
-{
-	while (d->views) {
-		struct mfs_dataset_view *v = d->views;
-
-		d->views = v->next;
-		mfs_view_free(v->view);
-		pthread_mutex_destroy(&v->opening);
-		free(v->name);
-		free(v);
-	}
-}
-
 static void free_dataset(struct mfs_dataset *d)
 {
 	mfs_rows_free(d->rows);
@@ -166,6 +154,7 @@ static int new_dataset(struct mfs_data *data, const char *name, const char *path
 	if (!d)
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&d->lock, NULL);
+	mfs_open_set_init(&d->views, data->keeper, &mfs_data_views, d);
 	d->name = mfs_arena_strndup(&data->arena, name, strlen(name));
 	d->path = path ? mfs_arena_strndup(&data->arena, path, strlen(path)) : NULL;
 	d->options = data->options;
@@ -445,6 +434,11 @@ int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct
 
 	if (!data)
 		return mfs_fail_nomem(err);
+	data->keeper = mfs_keeper_new(MFS_DATA_KEEP_OPEN);
+	if (!data->keeper) {
+		free(data);
+		return mfs_fail_nomem(err);
+	}
 	data->options = opt;
 	data->look_at = LOOK_AT;
 	if (opt->vocab_scan && !opt->vocab_size)
@@ -475,11 +469,12 @@ void mfs_data_free(struct mfs_data *data)
 		return;
 	/* Views of one may read the rows of others: all views go first. */
 	for (uint32_t i = 0; i < data->count; i++)
-		free_views(data->list[i]);
+		mfs_open_set_release(&data->list[i]->views);
 	for (uint32_t i = 0; i < data->count; i++)
 		free_dataset(data->list[i]);
 	free(data->list);
 	free(data->prefixes);
+	mfs_keeper_free(data->keeper);
 	mfs_arena_release(&data->arena);
 	free(data);
 }

@@ -49,6 +49,7 @@ struct mfs_data_options {
 
 struct mfs_data;
 struct mfs_dataset;
+struct mfs_held;
 
 /* Those of source (NULL: none) and of opt->paths; opt must outlive them. -ENOENT, -ENODATA: a path holds no
  * dataset; -EEXIST: two of one name; what the readers fail with. */
@@ -86,8 +87,14 @@ struct mfs_dataset_entry {
 /* NULL behind the last one. */
 const struct mfs_dataset_entry *mfs_dataset_entry(const struct mfs_dataset *d, unsigned i);
 
-/* name: "hf", "samples/train-s4096-n1000". Opened once; a failure is kept and reported again on every
- * call. -ENOENT: no such view. Any thread. */
+/* Views that stay open while nobody uses them, of all datasets together. */
+#define MFS_DATA_KEEP_OPEN 8
+
+/* name: "hf", "samples/train-s4096-n1000". Opened when somebody asks for it, and let go of when nobody holds it
+ * (fs/keeper.h); *ret_view is valid until then. -ENOENT: no such view. Any thread. */
+int mfs_dataset_hold_view(struct mfs_dataset *d, const char *name, struct mfs_held **ret,
+			  struct mfs_view **ret_view, struct mfs_error *err);
+/* The same for commands, which end soon: it stays until the datasets are freed. */
 int mfs_dataset_view(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
 		     struct mfs_error *err);
 /* Whether there is one, by its name alone: 0, -ENOENT (not a spec's form), -EINVAL (impossible). */

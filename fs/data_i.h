@@ -10,16 +10,8 @@
 #include "formats/dataset/rows.h"
 #include "formats/indexed_dataset.h"
 #include "fs/data.h"
+#include "fs/keeper.h"
 #include "fs/view.h"
-
-/* A view that was asked for. No other one waits while it is opened. */
-struct mfs_dataset_view {
-	char *name;
-	pthread_mutex_t opening; /* view and error */
-	struct mfs_view *view;	 /* NULL: not opened yet, or error says why */
-	struct mfs_error error;	 /* code 0: there is none */
-	struct mfs_dataset_view *next;
-};
 
 struct mfs_dataset_listing {
 	const char *const *names; /* NULL: not listed yet */
@@ -37,11 +29,14 @@ struct mfs_dataset {
 	const char *warning;	    /* NULL: what the indexed dataset says */
 	int64_t mtime_ns;
 
-	pthread_mutex_t lock; /* what follows; held while a directory of specs is listed */
-	struct mfs_dataset_view *views; /* only ever more of them */
-	struct mfs_arena arena;		/* of listings, and of the warning */
+	struct mfs_open_set views;
+	pthread_mutex_t lock;	/* what follows; held while a directory of specs is listed */
+	struct mfs_arena arena; /* of listings, and of the warning */
 	struct mfs_dataset_listing samples, cache;
 };
+
+/* What opens the views of a struct mfs_dataset. */
+extern const struct mfs_open_kind mfs_data_views;
 
 /* Builders. *ret is freed with mfs_view_free(); d outlives it. The files of a view are
  * plain names or have '/' in them (fs/view.h). */

@@ -77,7 +77,6 @@ static const struct specs *specs_of(const char *name, const char **ret_spec)
 	return NULL;
 }
 
-/* Of a name that was checked. */
 static int build(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
 		 struct mfs_error *err)
 {
@@ -91,72 +90,41 @@ static int build(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
 	return s ? s->open(d, spec, ret, err) : no_such_view(d, name, err);
 }
 
-static struct mfs_dataset_view *new_view(const char *name)
+static int view_open(void *owner, const char *name, void **ret, struct mfs_error *err)
 {
-	struct mfs_dataset_view *v = calloc(1, sizeof(*v));
+	struct mfs_view *view;
+	int rc = mfs_dataset_check_view(owner, name, err);
 
-	if (!v)
-		return NULL;
-	v->name = strdup(name);
-	if (!v->name) {
-		free(v);
-		return NULL;
-	}
-	pthread_mutex_init(&v->opening, NULL);
-	return v;
+	if (!rc)
+		rc = build(owner, name, &view, err);
+	if (!rc)
+		*ret = view;
+	return rc;
 }
 
-/* The place of a view, made on first use; NULL: no memory. */
-static struct mfs_dataset_view *place_of(struct mfs_dataset *d, const char *name)
+static void view_close(void *object)
 {
-	struct mfs_dataset_view *v;
-
-	pthread_mutex_lock(&d->lock);
-	for (v = d->views; v && strcmp(v->name, name);)
-		v = v->next;
-	if (!v && (v = new_view(name))) {
-		v->next = d->views;
-		d->views = v;
-	}
-	pthread_mutex_unlock(&d->lock);
-	return v;
+	mfs_view_free(object);
 }
 
-/* Under the view's lock. What was not there, or short of memory, is not worth remembering. */
-static int open_view(struct mfs_dataset *d, struct mfs_dataset_view *v, struct mfs_error *err)
-{
-	struct mfs_error why = {0};
-	int rc = v->error.code;
+const struct mfs_open_kind mfs_data_views = {view_open, view_close};
 
-	if (!rc) {
-		rc = build(d, v->name, &v->view, &why);
-		if (rc && rc != -ENOMEM && rc != -ENOENT)
-			v->error = why;
-	}
-	if (rc && err)
-		*err = v->error.code ? v->error : why;
+int mfs_dataset_hold_view(struct mfs_dataset *d, const char *name, struct mfs_held **ret,
+			  struct mfs_view **ret_view, struct mfs_error *err)
+{
+	int rc = mfs_keeper_hold(&d->views, name, ret, err);
+
+	if (!rc)
+		*ret_view = mfs_held_object(*ret);
 	return rc;
 }
 
 int mfs_dataset_view(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
 		     struct mfs_error *err)
 {
-	struct mfs_dataset_view *v;
-	int rc = mfs_dataset_check_view(d, name, err);
+	struct mfs_held *held;
 
-	/* What cannot be has no place: there is no end of such names. */
-	if (rc)
-		return rc;
-	v = place_of(d, name);
-	if (!v)
-		return mfs_fail_nomem(err);
-	pthread_mutex_lock(&v->opening);
-	if (!v->view)
-		rc = open_view(d, v, err);
-	if (!rc)
-		*ret = v->view;
-	pthread_mutex_unlock(&v->opening);
-	return rc;
+	return mfs_dataset_hold_view(d, name, &held, ret, err);
 }
 
 int mfs_dataset_check_view(struct mfs_dataset *d, const char *name, struct mfs_error *err)

@@ -12,6 +12,7 @@
 #include <syslog.h>
 
 #include "formats/plan/vfile.h"
+#include "fs/keeper.h"
 #include "fs/log.h"
 #include "fs/readahead.h"
 #include "fs/tree.h"
@@ -26,6 +27,8 @@
  * still does after it has replied, so reads hold the handle too. */
 struct handle {
 	struct mfs_node *node;
+	struct mfs_held *held;	/* the view */
+	struct mfs_vfile *data; /* of it */
 	struct mfs_readahead readahead;
 	atomic_uint users;
 };
@@ -300,8 +303,16 @@ static struct handle *hold(struct fuse_file_info *fi)
 
 static void drop(struct handle *h)
 {
-	if (atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) == 1)
-		free(h);
+	if (atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) != 1)
+		return;
+	mfs_keeper_drop(h->held);
+	free(h);
+}
+
+/* What the reader is told: its source has changed, or (all else) cannot be read. */
+static int reader_errno(int rc)
+{
+	return rc == -ESTALE || rc == -ENOMEM ? -rc : EIO;
 }
 
 static void close_file(fuse_req_t req, struct handle *h)
@@ -312,7 +323,10 @@ static void close_file(fuse_req_t req, struct handle *h)
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct mfs_node *about;
+	struct mfs_error err;
 	struct handle *h;
+	int rc;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
 		fuse_reply_err(req, EROFS);
@@ -325,6 +339,13 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	h->node = mfs_fuse_node(req, ino);
 	atomic_init(&h->users, 1);
+	rc = mfs_tree_open(h->node, &h->held, &h->data, &about, &err);
+	if (rc) {
+		mfs_fuse_complain(about, rc, err.msg);
+		free(h);
+		fuse_reply_err(req, reader_errno(rc));
+		return;
+	}
 	fi->fh = (uintptr_t)h;
 	fi->keep_cache = 1;
 	fi->noflush = 1;
@@ -390,29 +411,23 @@ static struct mfs_gather *thread_gather(size_t bytes)
 }
 
 /* With a single iovec everything is copied, and the copy that fails names its source. */
-static void complain_unreadable(struct mfs_node *node, uint64_t off, size_t size)
+static void complain_unreadable(const struct handle *h, uint64_t off, size_t size)
 {
 	struct mfs_error err;
 	struct mfs_gather copy;
 	int rc;
 
-	if (has_complained(node, -EIO) || mfs_gather_init(&copy, size, 1))
+	if (has_complained(h->node, -EIO) || mfs_gather_init(&copy, size, 1))
 		return;
-	rc = mfs_vfile_gather(node->data, off, size, &copy, &err);
-	mfs_fuse_complain(node, rc ? rc : -EIO, rc ? err.msg : "a source could not be read");
+	rc = mfs_vfile_gather(h->data, off, size, &copy, &err);
+	mfs_fuse_complain(h->node, rc ? rc : -EIO, rc ? err.msg : "a source could not be read");
 	mfs_gather_release(&copy);
-}
-
-/* What the reader is told: its source has changed, or (all else) cannot be read. */
-static int reader_errno(int rc)
-{
-	return rc == -ESTALE || rc == -ENOMEM ? -rc : EIO;
 }
 
 static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t size,
 		      struct mfs_gather *g)
 {
-	struct mfs_vfile *data = h->node->data;
+	struct mfs_vfile *data = h->data;
 	struct mfs_error err;
 	int rc;
 
@@ -427,7 +442,7 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 	 * the request with EIO by itself and tells us with EFAULT: there is no reply left to make. */
 	rc = fuse_reply_iov(req, g->iov, (int)g->count);
 	if (rc == -EFAULT)
-		complain_unreadable(h->node, off, size);
+		complain_unreadable(h, off, size);
 	if (rc)
 		return;
 	mfs_vfile_served(data, g->bytes);

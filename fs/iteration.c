@@ -209,21 +209,15 @@ static const char *guess_format(const char *path)
 	return format;
 }
 
-static uint64_t stamp_content(const struct mfs_fileset *files, int64_t *ret_newest)
+uint64_t mfs_iteration_content(const struct mfs_fileset *files, int64_t *ret_newest)
 {
-	uint64_t stamp = STAMP_START;
 	int64_t newest = 0;
 
-	for (uint32_t i = 0; i < mfs_fileset_count(files); i++) {
-		const char *name = mfs_fileset_name(files, i);
-		int64_t mtime = mfs_fileset_mtime(files, i);
-		uint64_t v[] = {mfs_fileset_size(files, i), (uint64_t)mtime};
-
-		stamp = stamp_add(stamp_add(stamp, name, strlen(name)), v, sizeof(v));
-		newest = mtime > newest ? mtime : newest;
-	}
+	for (uint32_t i = 0; i < mfs_fileset_count(files); i++)
+		if (mfs_fileset_mtime(files, i) > newest)
+			newest = mfs_fileset_mtime(files, i);
 	*ret_newest = newest;
-	return stamp;
+	return mfs_fileset_stamp(files);
 }
 
 void mfs_iteration_free(struct mfs_iteration *it)
@@ -239,13 +233,14 @@ void mfs_iteration_free(struct mfs_iteration *it)
 }
 
 static struct mfs_iteration *iteration_new(const char *path, const char *name, int64_t number,
-					   const struct mfs_view_options *options)
+					   const struct mfs_view_options *options,
+					   struct mfs_keeper *keeper)
 {
 	struct mfs_iteration *it = calloc(1, sizeof(*it));
 
 	if (!it)
 		return NULL;
-	mfs_iteration_init_open(it);
+	mfs_iteration_init_open(it, keeper);
 	it->name = strdup(name);
 	it->path = strdup(path);
 	it->number = number;
@@ -278,9 +273,9 @@ static void fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 		[MFS_CKPT_HF] = "hf",
 	};
 
-	it->model.ckpt = ckpt;
+	it->checked = ckpt;
 	it->format = formats[mfs_ckpt_format(ckpt)];
-	it->content = stamp_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
+	it->content = mfs_iteration_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
 }
 
 /* The readers name files by their whole path; beside an iteration's name that is said twice. */
@@ -345,8 +340,8 @@ static bool same_result(struct mfs_iteration *before, struct mfs_iteration *now)
 }
 
 int mfs_iteration_look(const char *path, const char *name, int64_t number,
-		       const struct mfs_view_options *options, const char *hold,
-		       struct mfs_iteration *before, struct mfs_iteration **ret,
+		       const struct mfs_view_options *options, struct mfs_keeper *keeper,
+		       const char *hold, struct mfs_iteration *before, struct mfs_iteration **ret,
 		       struct mfs_error *err)
 {
 	struct mfs_iteration *it;
@@ -357,7 +352,7 @@ int mfs_iteration_look(const char *path, const char *name, int64_t number,
 		goto keep;
 	if (before && !before->held && !hold && unchanged(before, &all))
 		goto keep;
-	it = iteration_new(path, name, number, options);
+	it = iteration_new(path, name, number, options, keeper);
 	if (!it)
 		return mfs_fail_nomem(err);
 	it->held = hold;
@@ -378,10 +373,10 @@ keep:
 
 /* Nobody writes to it while it is shown: there is nothing to look for again. */
 int mfs_iteration_look_hf(const char *path, const char *name,
-			  const struct mfs_view_options *options, struct mfs_iteration **ret,
-			  struct mfs_error *err)
+			  const struct mfs_view_options *options, struct mfs_keeper *keeper,
+			  struct mfs_iteration **ret, struct mfs_error *err)
 {
-	struct mfs_iteration *it = iteration_new(path, name, MFS_RELEASE, options);
+	struct mfs_iteration *it = iteration_new(path, name, MFS_RELEASE, options, keeper);
 	struct mfs_ckpt *ckpt = NULL;
 	struct mfs_error why;
 	int rc = 0;

@@ -4,8 +4,8 @@
  *
  * An iteration never changes once it stands in a snapshot: when the directory becomes another one, or
  * complete, or incomplete for another reason, a new object takes its place. What readers see is
- * constant; marker, stamp and content belong to the thread that refreshes; what is opened of it
- * (iteration_open.c) has locks of its own, so that a refresh never waits for files to be read.
+ * constant; marker, stamp and what was checked belong to the thread that refreshes; what is opened of it
+ * (iteration_open.c) is fs/keeper.h's, so that a refresh never waits for files to be read.
  */
 #ifndef MFS_FS_ITERATION_H
 #define MFS_FS_ITERATION_H
@@ -16,17 +16,11 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
+#include "fs/keeper.h"
 #include "fs/view.h"
 
 struct mfs_ckpt;
-struct mfs_open_view;
-
-/* A checkpoint that is opened on first use. */
-struct mfs_open_ckpt {
-	pthread_mutex_t opening; /* held while it is opened; error is under it, and writing ckpt */
-	struct mfs_ckpt *ckpt;	 /* written under the iteration's lock too */
-	struct mfs_error error;	 /* code 0: none */
-};
+struct mfs_fileset;
 
 struct mfs_iteration {
 	char *name, *path;
@@ -42,13 +36,11 @@ struct mfs_iteration {
 	uint64_t stamp;	  /* state of the directory when it was looked at */
 	uint64_t content; /* of a complete iteration: its files */
 
-	pthread_mutex_t lock;	     /* what follows; never held across I/O */
-	bool claimed;		     /* model has been handed out: it stays until the end */
-	struct mfs_open_view *views; /* all that were asked for */
-	struct mfs_open_ckpt model;  /* the model's tensors alone */
-	struct mfs_open_ckpt full;   /* the same with state and optimizer, of a Megatron source */
-	pthread_mutex_t listing;     /* held while layouts are listed; the three that follow */
-	const char *const *layouts;  /* NULL: not listed yet */
+	struct mfs_ckpt *checked; /* what the look has opened, until mfs_iteration_end_check() */
+
+	struct mfs_open_set ckpts, views; /* iteration_open.c */
+	pthread_mutex_t listing;	  /* held while layouts are listed; the three that follow */
+	const char *const *layouts;	  /* NULL: not listed yet */
 	uint32_t layout_count;
 	struct mfs_arena arena;
 
@@ -64,22 +56,25 @@ bool mfs_iteration_looks_like_one(const char *path);
  * -ENOENT if the directory is gone, -ENOMEM; an incomplete iteration is a success with a reason.
  */
 int mfs_iteration_look(const char *path, const char *name, int64_t number,
-		       const struct mfs_view_options *options, const char *hold,
-		       struct mfs_iteration *before, struct mfs_iteration **ret,
+		       const struct mfs_view_options *options, struct mfs_keeper *keeper,
+		       const char *hold, struct mfs_iteration *before, struct mfs_iteration **ret,
 		       struct mfs_error *err);
 /* An HF directory, likewise: one that cannot be shown is a success with a reason. */
 int mfs_iteration_look_hf(const char *path, const char *name,
-			  const struct mfs_view_options *options, struct mfs_iteration **ret,
-			  struct mfs_error *err);
-/* The iteration is no longer shown: gives back the disk space of files that were deleted. */
+			  const struct mfs_view_options *options, struct mfs_keeper *keeper,
+			  struct mfs_iteration **ret, struct mfs_error *err);
+/* The iteration is no longer shown: what is open of it is closed as soon as nobody uses it, so that the disk space
+ * of files that were deleted is given back. */
 void mfs_iteration_let_go(struct mfs_iteration *it);
 
-/* Frees the checkpoint that the check left, unless somebody has asked for it. */
-void mfs_iteration_drop_check(struct mfs_iteration *it);
+/* The end of a look: the checkpoint that it has opened is kept for whoever comes, or freed. */
+void mfs_iteration_end_check(struct mfs_iteration *it, bool keep);
 void mfs_iteration_free(struct mfs_iteration *it);
 
-/* For iteration.c: locks, and what was opened. */
-void mfs_iteration_init_open(struct mfs_iteration *it);
+/* For iteration.c: what was opened. */
+void mfs_iteration_init_open(struct mfs_iteration *it, struct mfs_keeper *keeper);
 void mfs_iteration_release_open(struct mfs_iteration *it);
+/* What tells one save from another, and the time of the newest file. */
+uint64_t mfs_iteration_content(const struct mfs_fileset *files, int64_t *ret_newest);
 
 #endif

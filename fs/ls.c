@@ -4,6 +4,7 @@
 #include "fs/cmdline.h"
 #include "fs/commands.h"
 #include "fs/data.h"
+#include "fs/keeper.h"
 #include "fs/root.h"
 #include "fs/text.h"
 
@@ -58,12 +59,14 @@ static int failed(const struct mfs_iteration *it, const char *what, const struct
 static int print_hf(struct mfs_iteration *it, int indent)
 {
 	struct mfs_view *view = NULL;
+	struct mfs_held *held;
 	struct mfs_error err;
 
-	if (mfs_iteration_view(it, "hf", &view, &err))
+	if (mfs_iteration_hold_view(it, "hf", &held, &view, &err))
 		return failed(it, "hf", &err);
 	print_directory(it, indent, "hf");
 	print_view(view, indent + 2);
+	mfs_keeper_drop(held);
 	return MFS_EXIT_OK;
 }
 

@@ -19,6 +19,7 @@
 #include "fs/daemon.h"
 #include "fs/data.h"
 #include "fs/fuse_session.h"
+#include "fs/keeper.h"
 #include "fs/log.h"
 #include "fs/options.h"
 #include "fs/overlay.h"
@@ -126,15 +127,41 @@ static bool has_megatron_views(const struct mfs_ckpt *ckpt)
 	return !mfs_rank_check(ckpt, mfs_spec_of(ckpt), NULL);
 }
 
-/* Builds the latest hf view; what is odd about it is said once, here. */
+static void log_model_warnings(struct mfs_ckpt *ckpt, const struct mfs_view *view)
+{
+	const char *const *warnings;
+	uint32_t count = mfs_ckpt_warnings(ckpt, &warnings);
+
+	log_warnings(count, warnings);
+	if (view->model)
+		log_warnings(view->model->warning_count,
+			     (const char *const *)view->model->warnings);
+}
+
+/* Builds the hf view; what is odd about it is said once, here. */
+static int open_model(struct mfs_iteration *it, struct mfs_error *err)
+{
+	struct mfs_held *ckpt, *hf;
+	struct mfs_view *view;
+	int rc = mfs_iteration_hold_ckpt(it, false, &ckpt, err);
+
+	if (rc)
+		return rc;
+	rc = mfs_iteration_hold_view(it, "hf", &hf, &view, err);
+	if (!rc) {
+		log_model_warnings(mfs_held_object(ckpt), view);
+		mfs_keeper_drop(hf);
+	} else if (rc == -ENOTSUP && has_megatron_views(mfs_held_object(ckpt))) {
+		mfs_log(LOG_WARNING, "no HF directory, Megatron views alone: %s", err->msg);
+		rc = 0;
+	}
+	mfs_keeper_drop(ckpt);
+	return rc;
+}
+
 static int open_latest(struct mfs_root *root, struct mfs_error *err)
 {
 	struct mfs_iteration *latest = mfs_root_snapshot(root)->latest;
-	const char *const *warnings;
-	struct mfs_ckpt *ckpt;
-	struct mfs_view *view;
-	uint32_t count;
-	int rc;
 
 	log_data_warnings(mfs_root_data(root));
 	if (!mfs_root_has_model(root))
@@ -142,22 +169,7 @@ static int open_latest(struct mfs_root *root, struct mfs_error *err)
 	if (!latest)
 		return mfs_fail(err, -ENODATA, "%s: %s", mfs_root_source(root),
 				mfs_root_snapshot(root)->latest_reason);
-	rc = mfs_iteration_ckpt(latest, &ckpt, err);
-	if (rc)
-		return rc;
-	rc = mfs_iteration_view(latest, "hf", &view, err);
-	if (rc == -ENOTSUP && has_megatron_views(ckpt)) {
-		mfs_log(LOG_WARNING, "no HF directory, Megatron views alone: %s", err->msg);
-		return 0;
-	}
-	if (rc)
-		return rc;
-	count = mfs_ckpt_warnings(ckpt, &warnings);
-	log_warnings(count, warnings);
-	if (view->model)
-		log_warnings(view->model->warning_count,
-			     (const char *const *)view->model->warnings);
-	return 0;
+	return open_model(latest, err);
 }
 
 /* NULL: nothing is written. */

@@ -15,6 +15,7 @@
 #include "formats/model/hf_ckpt.h"
 #include "fs/data.h"
 #include "fs/iteration.h"
+#include "fs/keeper.h"
 #include "fs/tracker.h"
 
 #define MIN_INTERVAL 1000000000 /* ns between two looks that were not forced */
@@ -40,6 +41,7 @@ struct mfs_root {
 	struct mfs_data_options no_data; /* where nothing was said of datasets */
 	struct mfs_data *data;		 /* NULL: none */
 	enum source_kind kind;
+	struct mfs_keeper *keeper; /* of what is open of iterations */
 	_Atomic(struct held_snapshot *) snapshot;
 	_Atomic int64_t looked; /* monotonic ns of the last look */
 
@@ -153,10 +155,10 @@ static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_
 	    sizeof(path))
 		return mfs_fail(err, -ENAMETOOLONG, "path of %s is too long", c->name);
 	if (root->kind == SOURCE_HF)
-		rc = mfs_iteration_look_hf(path, c->name, &root->options, &it, err);
+		rc = mfs_iteration_look_hf(path, c->name, &root->options, root->keeper, &it, err);
 	else
 		rc = mfs_iteration_look(
-			path, c->name, c->number, &root->options,
+			path, c->name, c->number, &root->options, root->keeper,
 			mfs_tracker_holds(&root->tracker, c->number, text, sizeof(text)), before,
 			&it, err);
 	if (rc && rc != -ENOENT)
@@ -253,8 +255,7 @@ static int look_at_all(struct mfs_root *root, const struct candidates *c,
 			continue;
 		if (may_be_latest(&root->tracker, list[i], now->latest))
 			now->latest = list[i];
-		else
-			mfs_iteration_drop_check(list[i]);
+		mfs_iteration_end_check(list[i], now->latest == list[i]);
 	}
 	for (size_t i = 0; i < c->count; i++)
 		if (list[i])
@@ -473,7 +474,8 @@ int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct
 	if (!root)
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&root->refresh, NULL);
-	rc = copy_options(root, opt);
+	root->keeper = mfs_keeper_new(MFS_KEEP_OPEN);
+	rc = root->keeper ? copy_options(root, opt) : -ENOMEM;
 	if (rc)
 		rc = mfs_fail_nomem(err);
 	if (!rc)
@@ -508,6 +510,7 @@ void mfs_root_free(struct mfs_root *root)
 		root->iterations = it->older;
 		mfs_iteration_free(it);
 	}
+	mfs_keeper_free(root->keeper);
 	pthread_mutex_destroy(&root->refresh);
 	mfs_data_free(root->data);
 	free(root->arch);

@@ -6,8 +6,7 @@
  * A root lives: a training run adds iterations and moves its tracker. mfs_root_refresh() looks again
  * and adds what has become complete; what was once shown stays valid until mfs_root_free(). Readers
  * take a snapshot pointer and need no lock. An HF directory stays as it was when it was opened. An
- * iteration's checkpoint and its views are opened on first use, once (each under a lock of its own,
- * held while opening alone).
+ * iteration's checkpoint and its views are opened when somebody needs them.
  */
 #ifndef MFS_FS_ROOT_H
 #define MFS_FS_ROOT_H
@@ -22,9 +21,13 @@
 struct mfs_ckpt;
 struct mfs_data;
 struct mfs_dataset;
+struct mfs_held;
 struct mfs_iteration;
 struct stat;
 struct mfs_root;
+
+/* Checkpoints and views of iterations that stay open while nobody uses them, for the next one who does. */
+#define MFS_KEEP_OPEN 8
 
 /* The iterations as of one look, complete or not, ascending by number ("release" first). */
 struct mfs_root_snapshot {
@@ -61,13 +64,21 @@ const char *mfs_iteration_format(const struct mfs_iteration *it); /* "torch", "t
 const char *mfs_iteration_reason(const struct mfs_iteration *it);
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it); /* ns */
 
-/* Opens on first use. A failure is kept and reported again on every call. */
-int mfs_iteration_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
-/* With its state and, unless no_optim was said, its optimizer: what Megatron views are made of. */
-int mfs_iteration_full_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
+/*
+ * A checkpoint and its views are opened when they are asked for, and let go of when nobody holds them
+ * (fs/keeper.h). -ESTALE: its files are no longer those that were looked at. full: with its state and, unless no_optim was
+ * said, its optimizer, which is what Megatron views are made of; else its model. The object is a struct mfs_ckpt.
+ */
+int mfs_iteration_hold_ckpt(struct mfs_iteration *it, bool full, struct mfs_held **ret,
+			    struct mfs_error *err);
+/* name: "hf", "megatron/torch/tp2-pp1", "megatron/torch_dist". Fails as its checkpoint does, and as mfs_view_hf() and
+ * mfs_view_megatron() do. */
+int mfs_iteration_hold_view(struct mfs_iteration *it, const char *name, struct mfs_held **ret,
+			    struct mfs_view **ret_view, struct mfs_error *err);
 
-/* name: "hf", "megatron/torch/tp2-pp1", "megatron/torch_dist". Fails as its checkpoint does, and as
- * mfs_view_hf() and mfs_view_megatron() do. */
+/* The same for commands, which end soon: what these return stays until the root is freed. */
+int mfs_iteration_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
+int mfs_iteration_full_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
 int mfs_iteration_view(struct mfs_iteration *it, const char *name, struct mfs_view **ret,
 		       struct mfs_error *err);
 /* Whether there is a view of that name, without opening it: 0; -ENOENT, -EINVAL as fs/view.h says. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fs/keeper.h"
 #include "fs/root_changes.h"
 #include "fs/tree_i.h"
 #include "fs/view_owner.h"
@@ -189,28 +190,68 @@ static int show_view(struct mfs_tree *tree, struct mfs_node *node, const struct 
 	int rc = 0;
 
 	pthread_mutex_lock(&tree->lock);
-	if (!atomic_load(&node->dir))
+	if (!atomic_load(&node->dir)) {
+		node->stamp = view->stamp;
 		rc = mfs_tree_fill_view(tree, node, view, err);
+	}
 	pthread_mutex_unlock(&tree->lock);
+	return rc;
+}
+
+/* All Megatron views of an iteration have its checkpoint in common, and what is wrong with it. */
+static int hold_view(struct mfs_node *node, struct mfs_held **ret, struct mfs_view **ret_view,
+		     struct mfs_node **ret_about, struct mfs_error *err)
+{
+	struct mfs_held *ckpt = NULL;
+	int rc;
+
+	if (node->megatron) {
+		rc = mfs_iteration_hold_ckpt(node->iteration, true, &ckpt, err);
+		if (rc) {
+			*ret_about = node->megatron;
+			return rc;
+		}
+	}
+	rc = node->owner->hold(node->object, node->view, ret, ret_view, err);
+	mfs_keeper_drop(ckpt);
 	return rc;
 }
 
 static int open_view(struct mfs_tree *tree, struct mfs_node *node, struct mfs_node **ret_about,
 		     struct mfs_error *err)
 {
+	struct mfs_held *held;
 	struct mfs_view *view;
-	struct mfs_ckpt *ckpt;
-	int rc;
+	int rc = hold_view(node, &held, &view, ret_about, err);
 
-	if (node->megatron) {
-		rc = mfs_iteration_full_ckpt(node->iteration, &ckpt, err);
-		if (rc) {
-			*ret_about = node->megatron;
-			return rc;
-		}
+	if (rc)
+		return rc;
+	rc = show_view(tree, node, view, err);
+	mfs_keeper_drop(held);
+	return rc;
+}
+
+int mfs_tree_open(const struct mfs_node *node, struct mfs_held **ret, struct mfs_vfile **ret_data,
+		  struct mfs_node **ret_about, struct mfs_error *err)
+{
+	struct mfs_node *about = node->home;
+	struct mfs_held *held;
+	struct mfs_view *view;
+	int rc = hold_view(node->home, &held, &view, &about, err);
+
+	if (!rc && view->stamp != node->home->stamp) {
+		rc = mfs_fail(err, -ESTALE, "%s: its sources have changed since it was shown first",
+			      about->path);
+		mfs_keeper_drop(held);
 	}
-	rc = node->owner->view(node->object, node->view, &view, err);
-	return rc ? rc : show_view(tree, node, view, err);
+	if (rc) {
+		if (ret_about)
+			*ret_about = about;
+		return rc;
+	}
+	*ret = held;
+	*ret_data = view->files[node->file].data;
+	return 0;
 }
 
 static int open_layouts(struct mfs_tree *tree, struct mfs_node *node, struct mfs_error *err)

@@ -19,6 +19,9 @@
  * the node's id, and readers follow pointers without a lock. A directory's entries are a snapshot
  * published by an atomic pointer; building one is for one thread at a time, and does no I/O under
  * the lock.
+ *
+ * Nodes of files stay when their view is let go of (fs/keeper.h), with their sizes and numbers. Opening a file opens the
+ * view again, if need be, and it is the same one or an error.
  */
 #ifndef MFS_FS_TREE_H
 #define MFS_FS_TREE_H
@@ -34,6 +37,7 @@
 #define MFS_TREE_UNLISTED 4096
 
 struct mfs_dir;
+struct mfs_held;
 struct mfs_iteration;
 struct mfs_root;
 struct mfs_root_snapshot;
@@ -53,12 +57,14 @@ struct mfs_node {
 	int64_t mtime_ns;
 	bool moves; /* the root and its entries: what a name means there may change */
 
-	struct mfs_vfile *data;		     /* of a regular file */
+	struct mfs_node *home;		     /* of a regular file: its view's directory */
+	uint32_t file;			     /* and its number among the view's files */
 	const char *target;		     /* of a symbolic link */
 	struct mfs_iteration *iteration;     /* of what stands for one, and of its views */
 	const struct mfs_view_owner *owner;  /* who has the views in it and below, */
 	void *object;			     /* and which one */
 	const char *view;		     /* of a view's directory: "megatron/torch_dist" */
+	uint64_t stamp;			     /* which files it shows; with dir */
 	struct mfs_node *megatron;	     /* of a Megatron view's: the directory of them all */
 	const char *overlay;		     /* of one that takes files: its path in fs/overlay.h */
 	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: not opened yet */
@@ -107,6 +113,11 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
  * too many layouts were looked up already. */
 int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);
+
+/* A regular file's bytes, for as long as its view is held: until *ret is given to mfs_keeper_drop(). Fails as
+ * mfs_tree_list() does, and -ESTALE: the view is not the one that was shown, as its sources have changed. */
+int mfs_tree_open(const struct mfs_node *node, struct mfs_held **ret, struct mfs_vfile **ret_data,
+		  struct mfs_node **ret_about, struct mfs_error *err);
 
 /* NULL: no such entry. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);

@@ -70,25 +70,6 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 	return 0;
 }
 
-static int new_file(struct mfs_tree *tree, const struct mfs_node *parent,
-		    const struct mfs_view *view, const struct mfs_view_file *file, const char *name,
-		    struct mfs_node **ret, struct mfs_error *err)
-{
-	struct mfs_node *node;
-	int rc = mfs_tree_new_node(tree, parent, name, &node, err);
-
-	if (rc)
-		return rc;
-	node->mode = S_IFREG | (view->mode & 0444);
-	node->uid = view->uid;
-	node->gid = view->gid;
-	node->mtime_ns = view->mtime_ns;
-	node->data = file->data;
-	node->size = mfs_vfile_size(node->data);
-	*ret = node;
-	return 0;
-}
-
 static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
 			 struct mfs_iteration *it, int64_t mtime_ns, struct mfs_node **ret,
 			 struct mfs_error *err)
@@ -111,9 +92,30 @@ static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, c
  * relative to it. */
 struct span {
 	const struct mfs_view *view;
+	struct mfs_node *home; /* the view's directory */
 	uint32_t first, end;
 	size_t skip;
 };
+
+static int new_file(struct mfs_tree *tree, const struct mfs_node *parent, const struct span *s,
+		    uint32_t i, const char *name, struct mfs_node **ret, struct mfs_error *err)
+{
+	const struct mfs_view *view = s->view;
+	struct mfs_node *node;
+	int rc = mfs_tree_new_node(tree, parent, name, &node, err);
+
+	if (rc)
+		return rc;
+	node->mode = S_IFREG | (view->mode & 0444);
+	node->uid = view->uid;
+	node->gid = view->gid;
+	node->mtime_ns = view->mtime_ns;
+	node->home = s->home;
+	node->file = i;
+	node->size = mfs_vfile_size(view->files[i].data);
+	*ret = node;
+	return 0;
+}
 
 static const char *span_name(const struct span *s, uint32_t i)
 {
@@ -150,12 +152,12 @@ static int new_entry(struct mfs_tree *tree, const struct mfs_node *parent, const
 		     uint32_t i, struct mfs_node **ret, struct mfs_error *err)
 {
 	const char *name = span_name(s, i), *slash = strchr(name, '/');
-	struct span inside = {s->view, i, entry_end(s, i), 0};
+	struct span inside = {s->view, s->home, i, entry_end(s, i), 0};
 	char *dir;
 	int rc;
 
 	if (!slash)
-		return new_file(tree, parent, s->view, &s->view->files[i], name, ret, err);
+		return new_file(tree, parent, s, i, name, ret, err);
 	inside.skip = s->skip + (size_t)(slash - name) + 1;
 	dir = mfs_arena_strndup(&tree->arena, name, (size_t)(slash - name));
 	if (!dir)
@@ -184,7 +186,7 @@ static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const st
 int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
 		       struct mfs_error *err)
 {
-	const struct span all = {view, 0, view->count, 0};
+	const struct span all = {view, node, 0, view->count, 0};
 	uint64_t bytes = 0;
 	int rc = fill_directory(tree, node, &all, err);
 

@@ -5,6 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "formats/io/fileset.h"
 #include "fs/view_build.h"
 
@@ -126,6 +129,23 @@ int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err)
 	return rc;
 }
 
+static uint64_t stamp(const struct mfs_view *v)
+{
+	uint64_t stamp = v->count;
+
+	for (uint32_t i = 0; i < v->count; i++) {
+		const char *name = v->files[i].name;
+
+		stamp = XXH64(name, strlen(name), stamp ^ mfs_vfile_stamp(v->files[i].data));
+	}
+	for (uint32_t i = 0; i < v->set_count; i++) {
+		const uint64_t set = mfs_fileset_stamp(v->sets[i]);
+
+		stamp = XXH64(&set, sizeof(set), stamp);
+	}
+	return stamp;
+}
+
 int mfs_view_finish(struct mfs_view *v, struct mfs_error *err)
 {
 	if (v->sets_failed)
@@ -141,6 +161,7 @@ int mfs_view_finish(struct mfs_view *v, struct mfs_error *err)
 			return mfs_fail(err, -EINVAL, "there is more than one '%s' in the view",
 					name);
 	}
+	v->stamp = stamp(v);
 	return 0;
 }
 

@@ -38,8 +38,9 @@ struct mfs_view {
 	uint32_t source_count;	   /* files that these were taken from */
 	struct mfs_fileset **sets; /* and the sets that hold them; borrowed */
 	uint32_t set_count;
-	bool sets_failed;	 /* one could not be kept: no memory */
-	struct mfs_ckpt *ckpt;	 /* what it is made of; borrowed; NULL: of a dataset */
+	bool sets_failed;      /* one could not be kept: no memory */
+	uint64_t stamp;	       /* equal for views of one name: the same files of the same sources */
+	struct mfs_ckpt *ckpt; /* what it is made of; borrowed; NULL: of a dataset */
 	struct mfs_model *model; /* of an HF view; NULL for others */
 	/* Frees what the builder has put around the view, the struct included; NULL: free() does. Files and
 	 * names are gone by then. */

@@ -3,10 +3,10 @@
 #include "fs/data.h"
 #include "fs/root.h"
 
-static int iteration_view(void *object, const char *name, struct mfs_view **ret,
-			  struct mfs_error *err)
+static int iteration_hold(void *object, const char *name, struct mfs_held **ret,
+			  struct mfs_view **ret_view, struct mfs_error *err)
 {
-	return mfs_iteration_view(object, name, ret, err);
+	return mfs_iteration_hold_view(object, name, ret, ret_view, err);
 }
 
 static int iteration_check(void *object, const char *name, struct mfs_error *err)
@@ -22,10 +22,10 @@ static int iteration_list(void *object, const char *dir, const char *const **ret
 	return mfs_iteration_layouts(object, ret, ret_count, err);
 }
 
-static int dataset_view(void *object, const char *name, struct mfs_view **ret,
-			struct mfs_error *err)
+static int dataset_hold(void *object, const char *name, struct mfs_held **ret,
+			struct mfs_view **ret_view, struct mfs_error *err)
 {
-	return mfs_dataset_view(object, name, ret, err);
+	return mfs_dataset_hold_view(object, name, ret, ret_view, err);
 }
 
 static int dataset_check(void *object, const char *name, struct mfs_error *err)
@@ -39,5 +39,5 @@ static int dataset_list(void *object, const char *dir, const char *const **ret, 
 	return mfs_dataset_list(object, dir, ret, ret_count, err);
 }
 
-const struct mfs_view_owner mfs_iteration_views = {iteration_view, iteration_check, iteration_list};
-const struct mfs_view_owner mfs_dataset_views = {dataset_view, dataset_check, dataset_list};
+const struct mfs_view_owner mfs_iteration_views = {iteration_hold, iteration_check, iteration_list};
+const struct mfs_view_owner mfs_dataset_views = {dataset_hold, dataset_check, dataset_list};

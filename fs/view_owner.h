@@ -10,9 +10,12 @@
 #include "formats/base/error.h"
 #include "fs/view.h"
 
+struct mfs_held;
+
 struct mfs_view_owner {
-	/* Opens on first use; what fails is reported again on every call. */
-	int (*view)(void *object, const char *name, struct mfs_view **ret, struct mfs_error *err);
+	/* The view, valid until it is dropped (fs/keeper.h). */
+	int (*hold)(void *object, const char *name, struct mfs_held **ret,
+		    struct mfs_view **ret_view, struct mfs_error *err);
 	/* Whether there is one, by its name: 0, -ENOENT, -EINVAL (impossible). */
 	int (*check)(void *object, const char *name, struct mfs_error *err);
 	/* What a listing of a directory of views shows, where any possible name is a view. Names live as long

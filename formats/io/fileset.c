@@ -11,6 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "formats/base/bytes.h"
 #include "formats/io/regular.h"
 #include "formats/io/whole.h"
@@ -32,7 +35,6 @@ struct file {
 	uint64_t size;
 	struct timespec mtime, ctime;
 	_Atomic(uint8_t *) map; /* NULL until first use */
-	bool gone;		/* mfs_fileset_let_go() has let go of it */
 };
 
 struct mfs_fileset {
@@ -208,6 +210,22 @@ gid_t mfs_fileset_group(const struct mfs_fileset *set, uint32_t file)
 	return set->files[file]->group;
 }
 
+uint64_t mfs_fileset_stamp(const struct mfs_fileset *set)
+{
+	uint64_t stamp = set->count;
+
+	for (uint32_t i = 0; i < set->count; i++) {
+		const struct file *f = set->files[i];
+		const uint64_t v[] = {
+			(uint64_t)f->dev,	   (uint64_t)f->ino,	       f->size,
+			(uint64_t)f->mtime.tv_sec, (uint64_t)f->mtime.tv_nsec,
+		};
+
+		stamp = XXH64(v, sizeof(v), XXH64(f->name, strlen(f->name), stamp));
+	}
+	return stamp;
+}
+
 static bool same_time(const struct timespec *a, const struct timespec *b)
 {
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
@@ -375,23 +393,4 @@ void mfs_fileset_served(struct mfs_fileset *set, uint64_t bytes)
 		if (map)
 			madvise(map, set->files[i]->size, MADV_DONTNEED);
 	}
-}
-
-void mfs_fileset_let_go(struct mfs_fileset *set)
-{
-	int nothing = memfd_create("mcorefs-gone", MFD_CLOEXEC);
-
-	for (uint32_t i = 0; i < set->count && nothing >= 0; i++) {
-		uint8_t *map = atomic_load_explicit(&set->files[i]->map, memory_order_acquire);
-
-		if (!map || set->files[i]->gone || !mfs_fileset_check(set, i, NULL))
-			continue;
-		set->files[i]->gone = true;
-		/* In place: a reader that is in the middle meets SIGBUS or EFAULT, as with a cut file. */
-		if (mmap(map, set->files[i]->size, PROT_READ, MAP_SHARED | MAP_FIXED, nothing, 0) ==
-		    MAP_FAILED)
-			continue; /* it stays as it was, which costs disk space and nothing else */
-	}
-	if (nothing >= 0)
-		close(nothing);
 }

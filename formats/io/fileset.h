@@ -38,6 +38,9 @@ unsigned mfs_fileset_mode(const struct mfs_fileset *set, uint32_t file);
 uid_t mfs_fileset_owner(const struct mfs_fileset *set, uint32_t file);
 gid_t mfs_fileset_group(const struct mfs_fileset *set, uint32_t file);
 
+/* Tells sets apart whose files are others, or were changed: their names, devices, inodes, sizes and mtimes. */
+uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);
+
 /* Is it still the file that was added? 0; -ESTALE (changed, replaced or deleted), once per call
  * a stat that may be answered from cached attributes. */
 int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err);
@@ -57,9 +60,5 @@ void mfs_fileset_willneed(struct mfs_fileset *set, uint32_t file, uint64_t off, 
 /* Counts bytes handed out through mappings and drops the page-table entries (not the page cache)
  * now and then, so that the daemon's resident size does not grow with what it served. */
 void mfs_fileset_served(struct mfs_fileset *set, uint64_t bytes);
-
-/* Lets go of what is mapped of files that are no longer the ones added (a deleted iteration), so that
- * their disk space is given back. Readers of them get -ESTALE or -EIO, as they would anyway. */
-void mfs_fileset_let_go(struct mfs_fileset *set);
 
 #endif

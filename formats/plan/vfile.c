@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "formats/base/bytes.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
@@ -160,6 +163,21 @@ int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, 
 uint64_t mfs_vfile_size(const struct mfs_vfile *f)
 {
 	return f->size;
+}
+
+uint64_t mfs_vfile_stamp(const struct mfs_vfile *f)
+{
+	uint64_t stamp = f->size;
+
+	for (uint32_t i = 0; i < f->count; i++) {
+		const struct part *p = &f->parts[i];
+		const uint64_t v[] = {(uint64_t)p->kind, p->length};
+
+		stamp = XXH64(v, sizeof(v), stamp);
+		if (p->kind == PART_LITERAL)
+			stamp = XXH64(p->u.bytes, p->length, stamp);
+	}
+	return stamp;
 }
 
 /* ---- parts made on first touch ---- */

@@ -62,6 +62,8 @@ int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, 
 			   uint64_t from, uint64_t len, struct mfs_error *err);
 
 uint64_t mfs_vfile_size(const struct mfs_vfile *f);
+/* Tells apart files of one size by their parts as far as they are made, and the bytes of those in memory. */
+uint64_t mfs_vfile_stamp(const struct mfs_vfile *f);
 
 /*
  * What a read becomes: iovecs in file order. Pieces of MFS_GATHER_COPY bytes or more point into

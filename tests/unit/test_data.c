@@ -2,6 +2,8 @@
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
+#include <pthread.h>
+#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -197,9 +199,30 @@ START_TEST(test_views_are_opened_once)
 }
 END_TEST
 
-/* As while "npy" is opened by another thread: it is waited for, and nothing else is. */
+static sem_t npy_begun, npy_go;
+
+static int open_slowly(void *owner, const char *name, void **ret, struct mfs_error *err)
+{
+	if (!strcmp(name, "npy")) {
+		sem_post(&npy_begun);
+		sem_wait(&npy_go);
+	}
+	return mfs_data_views.open(owner, name, ret, err);
+}
+
+static void *open_npy(void *arg)
+{
+	struct mfs_view *view;
+	struct mfs_error err;
+
+	unit_ok(mfs_dataset_view(arg, "npy", &view, &err), &err);
+	return NULL;
+}
+
+/* While "npy" is opened by another thread nothing else waits for it. */
 START_TEST(test_views_do_not_wait_for_each_other)
 {
+	const struct mfs_open_kind slow = {open_slowly, mfs_data_views.close};
 	const struct mfs_data_options none = {0};
 	const char *dir = unit_tmpdir();
 	struct mfs_view *view = NULL;
@@ -207,18 +230,52 @@ START_TEST(test_views_do_not_wait_for_each_other)
 	struct mfs_dataset *d;
 	struct mfs_data *data;
 	struct mfs_error err;
+	pthread_t thread;
 	uint32_t count;
 
 	write_prefix(dir, "a");
 	data = opened(dir, &none, "a");
 	d = mfs_data_at(data, 0);
-	unit_ok(mfs_dataset_view(d, "npy", &view, &err), &err);
-	ck_assert_str_eq(d->views->name, "npy");
-	ck_assert_int_eq(pthread_mutex_lock(&d->views->opening), 0);
+	d->views.kind = &slow;
+	sem_init(&npy_begun, 0, 0);
+	sem_init(&npy_go, 0, 0);
+	ck_assert_int_eq(pthread_create(&thread, NULL, open_npy, d), 0);
+	sem_wait(&npy_begun);
 	unit_ok(mfs_dataset_view(d, "hf", &view, &err), &err);
 	unit_ok(mfs_dataset_view(d, "samples/train-s4", &view, &err), &err);
 	unit_ok(mfs_dataset_list(d, "samples", &names, &count, &err), &err);
-	ck_assert_int_eq(pthread_mutex_unlock(&d->views->next->next->opening), 0);
+	sem_post(&npy_go);
+	pthread_join(thread, NULL);
+	mfs_data_free(data);
+}
+END_TEST
+
+/* Specs that nobody reads any more are let go of, however many were entered; who holds one keeps it. */
+START_TEST(test_idle_views_are_let_go)
+{
+	const struct mfs_data_options none = {0};
+	const char *dir = unit_tmpdir();
+	struct mfs_view *view, *first;
+	struct mfs_held *held, *other;
+	struct mfs_dataset *d;
+	struct mfs_data *data;
+	struct mfs_error err;
+	char name[64];
+
+	write_prefix(dir, "a");
+	data = opened(dir, &none, "a");
+	d = mfs_data_at(data, 0);
+	unit_ok(mfs_dataset_hold_view(d, "samples/train-s4", &held, &first, &err), &err);
+	for (int i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "samples/train-s4-n%d", i + 1);
+		unit_ok(mfs_dataset_hold_view(d, name, &other, &view, &err), &err);
+		mfs_keeper_drop(other);
+	}
+	ck_assert_uint_eq(mfs_open_set_count(&d->views), 1 + MFS_DATA_KEEP_OPEN);
+	unit_ok(mfs_dataset_hold_view(d, "samples/train-s4", &other, &view, &err), &err);
+	ck_assert_ptr_eq(view, first);
+	mfs_keeper_drop(held);
+	mfs_keeper_drop(other);
 	mfs_data_free(data);
 }
 END_TEST
@@ -292,6 +349,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_refused);
 	tcase_add_test(c, test_views_are_opened_once);
 	unit_case(s, "views do not wait for each other", test_views_do_not_wait_for_each_other);
+	unit_case(s, "idle views", test_idle_views_are_let_go);
 	tcase_add_test(c, test_root_of_datasets);
 	tcase_add_test(c, test_beside_a_model);
 	return s;
