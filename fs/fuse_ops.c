@@ -465,23 +465,27 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	drop(h);
 }
 
-void mfs_fuse_statfs(const struct mfs_tree *tree, struct statvfs *ret)
+void mfs_fuse_statfs(const struct mfs_tree *tree, const struct statvfs *below, struct statvfs *ret)
 {
 	struct statvfs st = {.f_bsize = GATHER_MIN, .f_frsize = 4096, .f_namemax = 255};
 	uint64_t bytes, files;
 
 	mfs_tree_totals(tree, &bytes, &files);
-	st.f_blocks = (bytes + st.f_frsize - 1) / st.f_frsize;
-	st.f_files = files;
+	st.f_bfree = st.f_bavail = below->f_bavail * below->f_frsize / st.f_frsize;
+	st.f_blocks = (bytes + st.f_frsize - 1) / st.f_frsize + st.f_bfree;
+	st.f_ffree = below->f_ffree;
+	st.f_favail = below->f_favail;
+	st.f_files = files + st.f_ffree;
 	*ret = st;
 }
 
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-	struct statvfs st;
+	struct statvfs st, below = {0};
 
 	(void)ino;
-	mfs_fuse_statfs(tree_of(req), &st);
+	mfs_tree_source_statvfs(tree_of(req), &below); /* what cannot be asked has nothing free */
+	mfs_fuse_statfs(tree_of(req), &below, &st);
 	fuse_reply_statfs(req, &st);
 }
 

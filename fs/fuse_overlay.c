@@ -426,17 +426,11 @@ static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 /* What is free is what is free for files of the overlay. */
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
-	struct statvfs st, below;
+	struct statvfs st, below = {0};
 
 	(void)ino;
-	mfs_fuse_statfs(mfs_fuse_front(req)->tree, &st);
-	if (!mfs_overlay_statvfs(overlay_of(req), &below)) {
-		st.f_bfree = st.f_bavail = below.f_bavail * below.f_frsize / st.f_frsize;
-		st.f_blocks += st.f_bfree;
-		st.f_ffree = below.f_ffree;
-		st.f_favail = below.f_favail;
-		st.f_files += st.f_ffree;
-	}
+	mfs_overlay_statvfs(overlay_of(req), &below);
+	mfs_fuse_statfs(mfs_fuse_front(req)->tree, &below, &st);
 	fuse_reply_statfs(req, &st);
 }
 

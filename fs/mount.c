@@ -13,6 +13,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/hf_config.h"
 #include "formats/megatron/rank.h"
 #include "formats/model/model.h"
 #include "fs/commands.h"
@@ -159,13 +160,48 @@ static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 	return rc;
 }
 
-static int open_latest(struct mfs_root *root, struct mfs_error *err)
+static bool is_family(const char *name)
+{
+	const char *list = mfs_family_names();
+	const size_t len = strlen(name);
+
+	for (const char *p = list; (p = strstr(p, name)); p++)
+		if ((p == list || p[-1] == ' ') && (!p[len] || p[len] == ','))
+			return len > 0;
+	return false;
+}
+
+/* A run that has not saved yet, or whose last save is not whole: what was said is all that can be wrong now. */
+static int await_latest(const struct mfs_root *root, const struct mfs_view_options *opt,
+			const char *reason, struct mfs_error *err)
+{
+	struct mfs_hf_ref *ref;
+	int rc;
+
+	if (opt->arch && !is_family(opt->arch))
+		return mfs_fail(err, -EINVAL, "arch=%s: there is no such family (%s)", opt->arch,
+				mfs_family_names());
+	if (opt->ref) {
+		rc = mfs_hf_ref_open(opt->ref, &ref, err);
+		if (rc)
+			return rc;
+		mfs_hf_ref_free(ref);
+	}
+	mfs_log(LOG_WARNING, "%s: %s; what is complete is shown, and the rest once it is",
+		mfs_root_source(root), reason);
+	return 0;
+}
+
+static int open_latest(struct mfs_root *root, const struct mfs_view_options *opt,
+		       struct mfs_error *err)
 {
 	struct mfs_iteration *latest = mfs_root_snapshot(root)->latest;
 
 	log_data_warnings(mfs_root_data(root));
 	if (!mfs_root_has_model(root))
 		return 0;
+	if (!latest && mfs_root_has_iterations(root))
+		return await_latest(root, opt, mfs_root_snapshot(root)->latest_reason, err);
 	if (!latest)
 		return mfs_fail(err, -ENODATA, "%s: %s", mfs_root_source(root),
 				mfs_root_snapshot(root)->latest_reason);
@@ -196,7 +232,7 @@ static int serve(struct mfs_root *root, const struct mfs_options *opt, const str
 				   &err) ||
 	    open_cache(opt, &overlay, &err))
 		return mfs_command_failed("%s", err.msg);
-	if (open_latest(root, &err) || mfs_tree_new(root, &tree, &err)) {
+	if (open_latest(root, &opt->view, &err) || mfs_tree_new(root, &tree, &err)) {
 		mfs_overlay_free(overlay);
 		return mfs_command_failed("%s", err.msg);
 	}

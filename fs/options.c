@@ -531,6 +531,7 @@ int mfs_options_parse_mount(int argc, char **argv, struct mfs_options *opt, stru
 	if (argc - optind < 2)
 		return mfs_fail(err, -EINVAL, "%s is missing",
 				argc - optind ? "MOUNTPOINT" : "SOURCE");
+	opt->view.may_be_empty = true;
 	opt->source = argv[optind];
 	opt->mountpoint = argv[optind + 1];
 	return 0;

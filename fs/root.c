@@ -2,6 +2,8 @@
 #include "fs/root.h"
 
 #include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -9,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "formats/base/arena.h"
@@ -194,7 +197,9 @@ static void explain_no_latest(const struct mfs_tracker *t, const struct mfs_root
 	if (t->kind == MFS_TRACKER_NONE) {
 		it = s->count == 1 ? s->iterations[0] : NULL;
 		snprintf(text, size, "%s%s%s", it ? it->name : "", it ? " is incomplete: " : "",
-			 it ? it->reason : "no iteration is complete");
+			 it	    ? it->reason
+			 : s->count ? "no iteration is complete"
+				    : "no iteration was saved yet");
 		return;
 	}
 	if (t->kind == MFS_TRACKER_NUMBER)
@@ -393,6 +398,35 @@ static bool has_candidates(const char *source, int *ret_rc, struct mfs_error *er
 	return found;
 }
 
+/* What a run may have written into its directory before its first save: Megatron's progress log, TensorBoard's and
+ * Weights & Biases' files, and what jobs and file systems leave. */
+static bool is_log(const char *name)
+{
+	static const char *const patterns[] = {
+		".*",	 "progress.txt", "tensorboard*", "events.out.tfevents.*",
+		"wandb", "logs",	 "*.log",	 "*.out",
+		"*.err", "lost+found",
+	};
+
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
+		if (!fnmatch(patterns[i], name, 0))
+			return true;
+	return false;
+}
+
+static bool holds_logs_alone(const char *source)
+{
+	DIR *dir = opendir(source);
+	struct dirent *d;
+	bool alone = dir;
+
+	while (alone && (d = readdir(dir)))
+		alone = is_log(d->d_name);
+	if (dir)
+		closedir(dir);
+	return alone;
+}
+
 /* What SOURCE is. An empty directory that is named like an iteration is one: its save may be about to
  * begin. */
 static int detect(struct mfs_root *root, struct mfs_error *err)
@@ -417,6 +451,8 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 		root->kind = SOURCE_DATA;
 	else if (mfs_iteration_number(base, &number))
 		root->kind = SOURCE_ITERATION;
+	else if (root->options.may_be_empty && holds_logs_alone(root->source))
+		root->kind = SOURCE_ROOT;
 	else
 		return mfs_fail(
 			err, -ENODATA,
@@ -537,6 +573,16 @@ int mfs_root_stat(const struct mfs_root *root, struct stat *ret)
 		return 0;
 	snprintf(idx, sizeof(idx), "%s.idx", root->source);
 	return stat(idx, ret);
+}
+
+int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret)
+{
+	char idx[PATH_MAX];
+
+	if (!statvfs(root->source, ret))
+		return 0;
+	snprintf(idx, sizeof(idx), "%s.idx", root->source);
+	return statvfs(idx, ret) ? -errno : 0;
 }
 
 bool mfs_root_has_iterations(const struct mfs_root *root)

@@ -24,6 +24,7 @@ struct mfs_dataset;
 struct mfs_held;
 struct mfs_iteration;
 struct stat;
+struct statvfs;
 struct mfs_root;
 
 /* Checkpoints and views of iterations that stay open while nobody uses them, for the next one who does. */
@@ -38,7 +39,8 @@ struct mfs_root_snapshot {
 	const char *tracker; /* what the tracker says ("40", "release"); NULL without one */
 };
 
-/* -ENOENT, -ENOTDIR; -ENODATA if SOURCE is none of these (the message says what was looked for); what
+/* -ENOENT, -ENOTDIR; -ENODATA if SOURCE is none of these (the message says what was looked for); with
+ * opt->may_be_empty, a directory that is empty, or holds nothing but logs of a run, is a checkpoint root; what
  * mfs_data_open() fails with. An incomplete iteration is not an error here. opt is copied, but for its data, which
  * must outlive the root; for an HF directory, its ref is the directory itself unless another one is given. */
 int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
@@ -48,6 +50,8 @@ void mfs_root_free(struct mfs_root *root);
 const char *mfs_root_source(const struct mfs_root *root);
 /* The directory, or for a prefix its .idx. Sets errno. */
 int mfs_root_stat(const struct mfs_root *root, struct stat *ret);
+/* The file system that it lies on. -errno. */
+int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret);
 /* False: SOURCE is an HF directory, and latest of the snapshot is the model; or datasets. */
 bool mfs_root_has_iterations(const struct mfs_root *root);
 /* False: datasets alone; the snapshot is empty. */

@@ -76,6 +76,8 @@ static int build_top(struct mfs_tree *tree, const struct mfs_root_snapshot *snap
 		if (!mfs_iteration_reason(snapshot->iterations[i]))
 			rc = add_shown(tree, snapshot->iterations[i], S_IFDIR, dir, err);
 	}
+	if (!rc && !dir->count)
+		dir->mtime_ns = tree->mtime_ns;
 	if (!rc)
 		mfs_tree_publish(tree->top, dir);
 	return rc;
@@ -150,6 +152,7 @@ int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error 
 	tree->flat = !mfs_root_has_iterations(root);
 	tree->uid = st.st_uid;
 	tree->gid = st.st_gid;
+	tree->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
 	tree->dir_mode = directory_mode(st.st_mode);
 	rc = mfs_tree_new_node(tree, NULL, "", &tree->top, err);
 	if (!rc) {
@@ -408,6 +411,11 @@ bool mfs_tree_has_model(const struct mfs_tree *tree)
 const struct mfs_root_snapshot *mfs_tree_snapshot(const struct mfs_tree *tree)
 {
 	return mfs_root_snapshot(tree->root);
+}
+
+int mfs_tree_source_statvfs(const struct mfs_tree *tree, struct statvfs *ret)
+{
+	return mfs_root_statvfs(tree->root, ret);
 }
 
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files)

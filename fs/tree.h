@@ -40,6 +40,7 @@ struct mfs_dir;
 struct mfs_held;
 struct mfs_iteration;
 struct mfs_root;
+struct statvfs;
 struct mfs_root_snapshot;
 struct mfs_tree;
 struct mfs_vfile;
@@ -128,6 +129,9 @@ void mfs_node_stat(const struct mfs_node *node, struct stat *ret);
 bool mfs_tree_has_model(const struct mfs_tree *tree);
 
 const struct mfs_root_snapshot *mfs_tree_snapshot(const struct mfs_tree *tree);
+
+/* The file system of SOURCE. -errno. */
+int mfs_tree_source_statvfs(const struct mfs_tree *tree, struct statvfs *ret);
 
 /* Of all views opened so far. */
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files);

@@ -16,6 +16,7 @@ struct mfs_tree {
 	uid_t uid;
 	gid_t gid;
 	mode_t dir_mode;
+	int64_t mtime_ns; /* SOURCE's own, for a root without an entry */
 	struct mfs_node *top;
 	_Atomic uint64_t bytes, files;
 	void (*say)(void *arg, const char *sentence); /* NULL: nobody is told of changes */

@@ -63,6 +63,7 @@ struct mfs_view_options {
 	const struct mfs_data_options *data; /* of datasets (fs/data.h) */
 	enum mfs_view_spec spec;	     /* of Megatron views */
 	bool no_optim;			     /* Megatron views without the optimizer's state */
+	bool may_be_empty; /* SOURCE may be the directory of a run that has not saved yet (fs/root.h) */
 };
 
 #define MFS_VOCAB_TOKENIZER UINT64_MAX

@@ -65,9 +65,10 @@ unwritten 'inspect --json' 1 "$m" inspect "$source" --json
 unwritten diff 2 "$m" diff "$source" "$source"
 
 refused 'no SOURCE' 1 'No such file or directory' "$m" "$work/none" "$mnt"
-mkdir "$work/empty"
-refused 'empty SOURCE' 1 "$work/empty" "$m" "$work/empty" "$mnt"
-refused 'empty SOURCE, foreground' 1 "$work/empty" "$m" "$work/empty" "$mnt" -f
+mkdir "$work/other"
+touch "$work/other/thesis.tex"
+refused 'SOURCE of something else' 1 "$work/other" "$m" "$work/other" "$mnt"
+refused 'SOURCE of something else, foreground' 1 "$work/other" "$m" "$work/other" "$mnt" -f
 refused 'SOURCE is a file' 1 'ot a directory' "$m" "$source/latest_checkpointed_iteration.txt" "$mnt"
 refused 'bad arch' 1 . "$m" "$source" "$mnt" -o arch=frobnicate
 refused 'bad ref' 1 "$work/none" "$m" "$source" "$mnt" -o ref="$work/none"
@@ -97,10 +98,10 @@ refused 'MOUNTPOINT in SOURCE' 3 'lie in each other' "$m" "$ckpt" "$ckpt/mnt"
 refused 'MOUNTPOINT is SOURCE' 3 'lie in each other' "$m" "$ckpt" "$ckpt"
 refused 'SOURCE in MOUNTPOINT' 3 'lie in each other' "$m" "$ckpt" "$work"
 
-# An incomplete checkpoint: the reason names what is missing.
-victim=$(find "$ckpt" -name model_optim_rng.pt | sort | tail -1)
-rm "$victim"
-refused 'incomplete SOURCE' 1 "$(basename "$(dirname "$victim")")" "$m" "$ckpt" "$mnt"
+# An incomplete HuggingFace directory, which is looked at once: the reason names what is missing.
+"$m" export "$source" hf "$work/hf" >/dev/null || fail 'export'
+truncate -s -1000 "$work/hf/model.safetensors"
+refused 'incomplete SOURCE' 1 'model.safetensors' "$m" "$work/hf" "$mnt"
 not_mounted || fail 'something was mounted'
 
 # What fstab may say is accepted, and later options count.

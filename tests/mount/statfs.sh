@@ -13,13 +13,13 @@ case $(stat -f -c %T "$mnt") in fuse | fuseblk) ;; *) fail "type by stat" ;; esa
 
 ls "$mnt/latest/hf" >/dev/null
 shown=$(find "$mnt" -type f -printf '%s\n' | awk '{ n += $1 } END { print n }')
-read -r blocks free available namelen files < <(stat -f -c '%b %f %a %l %c' "$mnt")
+read -r blocks free available namelen files free_files < <(stat -f -c '%b %f %a %l %c %d' "$mnt")
 size=$(stat -f -c %S "$mnt")
-same "blocks" "$blocks" "$(((shown + size - 1) / size))"
-same "free blocks" "$free $available" "0 0"
+same "used blocks" "$((blocks - free))" "$(((shown + size - 1) / size))"
+[ "$available" -gt 0 ] && [ "$free" = "$available" ] || fail "no blocks are free: $free $available"
 same "name length" "$namelen" 255
-same "files" "$files" "$(find "$mnt" -type f | wc -l)"
-df "$mnt" | tail -1 | grep -q '100%' || fail "df does not say that it is full"
+same "used files" "$((files - free_files))" "$(find "$mnt" -type f | wc -l)"
+df "$mnt" | tail -1 | grep -q '100%' && fail "df says that it is full"
 findmnt -n -o FSTYPE "$mnt" | grep -qx fuse.mcorefs || fail "findmnt"
 
 if command -v getfattr >/dev/null; then
@@ -29,3 +29,17 @@ unmount
 
 mount_source "$source" -o 'fsname=a\,b'
 same "another device" "$(grep " $mnt " /proc/self/mounts | cut -d' ' -f1)" a,b
+unmount
+
+# What is free is what is free where SOURCE lies; nobody else writes there now.
+is_root || exit 0
+mkdir "$work/disk"
+mount -t tmpfs -o size=64m,nr_inodes=1000 tmpfs "$work/disk" || exit 0
+cp -a "$source" "$work/disk/ckpt"
+mount_source "$work/disk/ckpt"
+free_of() {
+	stat -f -c '%a %S %d' "$1" | awk '{ print $1 * $2, $3 }'
+}
+same "free space of a small source" "$(free_of "$mnt")" "$(free_of "$work/disk")"
+head -c 1M /dev/zero >"$work/disk/more"
+same "free space of a source that has less of it" "$(free_of "$mnt")" "$(free_of "$work/disk")"
