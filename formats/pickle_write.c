@@ -3,10 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "formats/base/bytes.h"
+#include "formats/base/uthash.h"
 #include "formats/pickle_write_i.h"
 
 #define OP_PROTO	    0x80

@@ -6,11 +6,9 @@
 #include <string.h>
 #include <zlib.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "formats/base/arena.h"
 #include "formats/base/bytes.h"
+#include "formats/base/uthash.h"
 #include "formats/pickle_write.h"
 
 #define LOCAL_SIG	0x04034b50u

@@ -10,10 +10,8 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "formats/base/bytes.h"
+#include "formats/base/uthash.h"
 #include "formats/ckpt/ckpt_i.h"
 
 struct intern_entry {
