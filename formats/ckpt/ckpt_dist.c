@@ -12,6 +12,8 @@
 #define COMMON_ITEM	  "common_state/shard_0_1" /* core >= 0.19 */
 #define MAX_METADATA	  (8ull << 30)
 #define MAX_METADATA_JSON (1u << 20)
+#define FREE_SLICES	  (1u << 20) /* 61 layers x 384 experts with their optimizer: 190 000 */
+#define SLICE_BYTES	  512
 
 /* ---- non-tensor state ---- */
 
@@ -193,6 +195,15 @@ static int check_overlaps(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, cons
 	return rc;
 }
 
+/* A stacked tensor becomes one of each layer and expert, at some 200 bytes of memory. A hole in a file may hold any
+ * number of them and costs its maker nothing: beyond what any model has they must be paid for in bytes on the disk. */
+static void allow_slices(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint32_t *files)
+{
+	ckpt->slices = FREE_SLICES;
+	for (uint32_t i = 0; i < dcp->file_count; i++)
+		ckpt->slices += mfs_fileset_disk(ckpt->files, files[i]) / SLICE_BYTES;
+}
+
 static int add_files(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, uint32_t **ret,
 		     struct mfs_error *err)
 {
@@ -295,6 +306,21 @@ int mfs_dist_storage(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t,
 	return mfs_ckpt_add_storage(ckpt, &storage, ret, err);
 }
 
+static int spend_slices(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, uint64_t layers,
+			uint64_t experts, struct mfs_error *err)
+{
+	uint64_t slices;
+
+	if (!mfs_mul_overflows(layers, experts, &slices) && slices <= ckpt->slices) {
+		ckpt->slices -= slices;
+		return 0;
+	}
+	return mfs_fail(err, -ENOTSUP,
+			"%s/" METADATA ": '%s': %llu layers of %llu experts are more than its "
+			"files have bytes on the disk for",
+			ckpt->dir, t->key, (unsigned long long)layers, (unsigned long long)experts);
+}
+
 int mfs_dist_add_chunk(struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s,
 		       const struct mfs_dcp_chunk *c, const uint32_t *files, struct mfs_error *err)
 {
@@ -304,6 +330,8 @@ int mfs_dist_add_chunk(struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s,
 
 	axis_range(c, s->layer_axis, &layer, &last_layer);
 	axis_range(c, s->expert_axis, &first_expert, &last_expert);
+	if (!rc)
+		rc = spend_slices(ckpt, s->t, last_layer - layer, last_expert - first_expert, err);
 	for (; layer < last_layer && !rc; layer++)
 		for (expert = first_expert; expert < last_expert && !rc; expert++)
 			rc = add_slice(ckpt, s, c, id, layer, expert, err);
@@ -494,6 +522,8 @@ int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	if (rc)
 		return rc;
 	rc = add_files(ckpt, &dcp, &files, err);
+	if (!rc)
+		allow_slices(ckpt, &dcp, files);
 	if (!rc)
 		rc = check_items(ckpt, &dcp, files, err);
 	if (!rc)

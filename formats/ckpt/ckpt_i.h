@@ -93,6 +93,7 @@ struct mfs_ckpt {
 	/* while building */
 	struct mfs_piece *pieces;
 	uint32_t piece_count, piece_capacity;
+	uint64_t slices; /* torch_dist: what stacked layers and experts may still become */
 	struct intern_entry *names;
 };
 

@@ -32,7 +32,7 @@ struct file {
 	mode_t mode;
 	uid_t owner;
 	gid_t group;
-	uint64_t size;
+	uint64_t size, disk;
 	struct timespec mtime, ctime;
 	_Atomic(uint8_t *) map; /* NULL until first use */
 };
@@ -161,6 +161,7 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 	f->owner = st.st_uid;
 	f->group = st.st_gid;
 	f->size = (uint64_t)st.st_size;
+	f->disk = 512 * (uint64_t)st.st_blocks;
 	f->mtime = st.st_mtim;
 	f->ctime = st.st_ctim;
 	set->files[set->count] = f;
@@ -186,6 +187,11 @@ const char *mfs_fileset_name(const struct mfs_fileset *set, uint32_t file)
 uint64_t mfs_fileset_size(const struct mfs_fileset *set, uint32_t file)
 {
 	return set->files[file]->size;
+}
+
+uint64_t mfs_fileset_disk(const struct mfs_fileset *set, uint32_t file)
+{
+	return set->files[file]->disk;
 }
 
 int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file)

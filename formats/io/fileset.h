@@ -31,6 +31,8 @@ const char *mfs_fileset_dir(const struct mfs_fileset *set);
 uint32_t mfs_fileset_count(const struct mfs_fileset *set);
 const char *mfs_fileset_name(const struct mfs_fileset *set, uint32_t file);
 uint64_t mfs_fileset_size(const struct mfs_fileset *set, uint32_t file);
+/* Bytes that it takes on its disk, which are fewer where it has holes; of some file systems always 0. */
+uint64_t mfs_fileset_disk(const struct mfs_fileset *set, uint32_t file);
 /* Modification time in nanoseconds since the epoch; permission bits, as far as the directories from the
  * set's own down to the file let anybody through; owner and group. As seen when added. */
 int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file);
