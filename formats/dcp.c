@@ -6,14 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 #include "formats/base/bytes.h"
+#include "formats/base/uthash.h"
 #include "formats/pickle.h"
 #include "formats/torch_file.h"
 
-#define MAX_ATTRIBUTES 64
+#define MIN_CHUNK     8 /* bytes of a stream, at the least: an object with two attributes */
+#define MAX_FILE_NAME 1024
 
 struct file_entry {
 	UT_hash_handle hh;
@@ -27,6 +26,7 @@ struct parser {
 	struct mfs_dcp *dcp;
 	struct file_entry *files;
 	uint32_t file_capacity;
+	uint64_t budget; /* bytes of the stream that nothing has been made of yet */
 	struct mfs_error *err;
 };
 
@@ -35,13 +35,16 @@ static int bad(struct parser *p, const char *key, const char *what)
 	return mfs_fail(p->err, -EINVAL, "%s: '%s': %s", p->name, key, what);
 }
 
-/* An attribute of one of DCP's small classes. One with more attributes than any of them has would be
- * searched again for every chunk that refers to it. */
-static mfs_value attribute(struct parser *p, mfs_value v, const char *name)
+/* Keys and chunks are copied out of the stream, where each has taken its own bytes; only one that refers to the same
+ * few again and again can ask for more than there are. */
+static int spend(struct parser *p, uint64_t bytes)
 {
-	if (mfs_value_pairs(p->doc, mfs_value_state(p->doc, v)) > MAX_ATTRIBUTES)
+	if (bytes <= p->budget) {
+		p->budget -= bytes;
 		return 0;
-	return mfs_value_attr(p->doc, v, name);
+	}
+	return mfs_fail(p->err, -EINVAL,
+			"%s: it refers to the same names or chunks again and again", p->name);
 }
 
 /* ---- state_dict_metadata: names, shapes, chunks ---- */
@@ -85,7 +88,7 @@ static int by_offset(const void *a, const void *b, void *ndim)
 
 static enum mfs_dtype read_dtype(struct parser *p, mfs_value tensor)
 {
-	mfs_value properties = attribute(p, tensor, "properties");
+	mfs_value properties = mfs_value_attr(p->doc, tensor, "properties");
 	mfs_value state = mfs_value_state(p->doc, properties);
 
 	/* TensorProperties.__getstate__ gives a tuple; older pickles have the plain dict. */
@@ -96,8 +99,8 @@ static enum mfs_dtype read_dtype(struct parser *p, mfs_value tensor)
 
 static int read_tensor(struct parser *p, mfs_value v, struct mfs_dcp_tensor *t)
 {
-	mfs_value size = attribute(p, v, "size");
-	mfs_value chunks = attribute(p, v, "chunks");
+	mfs_value size = mfs_value_attr(p->doc, v, "size");
+	mfs_value chunks = mfs_value_attr(p->doc, v, "chunks");
 	unsigned ndim = mfs_value_count(p->doc, mfs_torch_size(p->doc, size));
 	int rc;
 
@@ -109,6 +112,9 @@ static int read_tensor(struct parser *p, mfs_value v, struct mfs_dcp_tensor *t)
 	if (rc)
 		return rc;
 	t->chunk_count = mfs_value_count(p->doc, chunks);
+	rc = spend(p, (uint64_t)t->chunk_count * MIN_CHUNK);
+	if (rc)
+		return rc;
 	t->chunks = mfs_arena_array(&p->dcp->arena, t->chunk_count, sizeof(*t->chunks));
 	if (!t->chunks)
 		return mfs_fail_nomem(p->err);
@@ -117,9 +123,10 @@ static int read_tensor(struct parser *p, mfs_value v, struct mfs_dcp_tensor *t)
 		struct mfs_dcp_chunk *c = &t->chunks[i];
 
 		c->item.file = MFS_DCP_NO_FILE;
-		rc = read_dims(p, t->key, attribute(p, chunk, "offsets"), ndim, &c->lo);
+		rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "offsets"), ndim, &c->lo);
 		if (!rc)
-			rc = read_dims(p, t->key, attribute(p, chunk, "sizes"), ndim, &c->size);
+			rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "sizes"), ndim,
+				       &c->size);
 	}
 	if (!rc)
 		qsort_r(t->chunks, t->chunk_count, sizeof(*t->chunks), by_offset, &ndim);
@@ -136,6 +143,8 @@ static const char *copy_key(struct parser *p, mfs_value v)
 		mfs_fail(p->err, -EINVAL, "%s: a key is not text", p->name);
 		return NULL;
 	}
+	if (spend(p, len))
+		return NULL;
 	text = mfs_arena_strndup(&p->dcp->arena, text, len);
 	if (!text)
 		mfs_fail_nomem(p->err);
@@ -230,7 +239,8 @@ static int read_originals(struct parser *p, mfs_value table)
 	for (uint32_t i = 0; i < pairs && !rc; i++) {
 		struct mfs_dcp_tensor *t = find_tensor(p, mfs_value_key(p->doc, table, i));
 		mfs_value entry = mfs_value_item(p->doc, table, i);
-		mfs_value shape = mfs_value_get(p->doc, entry, "nd_reformulated_orig_global_shape");
+		mfs_value shape =
+			t ? mfs_value_get(p->doc, entry, "nd_reformulated_orig_global_shape") : 0;
 
 		if (t && t->ndim && is_shape(p, shape, t->ndim - 1u))
 			rc = read_dims(p, t->key, shape, t->ndim - 1u, &t->original);
@@ -275,7 +285,8 @@ static int find_file(struct parser *p, const char *key, mfs_value path, uint32_t
 	const char *name;
 	size_t len;
 
-	if (!mfs_value_str(p->doc, path, &name, &len) || !len || memchr(name, 0, len))
+	if (!mfs_value_str(p->doc, path, &name, &len) || !len || len > MAX_FILE_NAME ||
+	    memchr(name, 0, len))
 		return bad(p, key, "its file has no name");
 	HASH_FIND(hh, p->files, name, len, e);
 	if (!e)
@@ -286,19 +297,19 @@ static int find_file(struct parser *p, const char *key, mfs_value path, uint32_t
 
 static int read_item(struct parser *p, const char *key, mfs_value info, struct mfs_dcp_item *ret)
 {
-	mfs_value transforms = attribute(p, info, "transform_descriptors");
+	mfs_value transforms = mfs_value_attr(p->doc, info, "transform_descriptors");
 	int64_t offset, length;
 
 	if (mfs_value_count(p->doc, transforms))
 		return mfs_fail(p->err, -ENOTSUP,
 				"%s: '%s': its bytes are transformed (compressed?)", p->name, key);
-	if (!mfs_value_int(p->doc, attribute(p, info, "offset"), &offset) ||
-	    !mfs_value_int(p->doc, attribute(p, info, "length"), &length) || offset < 0 ||
+	if (!mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "offset"), &offset) ||
+	    !mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "length"), &length) || offset < 0 ||
 	    length < 0)
 		return bad(p, key, "its place in a file is no natural number");
 	ret->offset = (uint64_t)offset;
 	ret->length = (uint64_t)length;
-	return find_file(p, key, attribute(p, info, "relative_path"), &ret->file);
+	return find_file(p, key, mfs_value_attr(p->doc, info, "relative_path"), &ret->file);
 }
 
 static struct mfs_dcp_chunk *find_chunk(const struct mfs_dcp_tensor *t, const uint64_t *lo)
@@ -324,7 +335,7 @@ static struct mfs_dcp_chunk *find_chunk(const struct mfs_dcp_tensor *t, const ui
 /* Equality of a MetadataIndex uses (fqn, offset) alone: its index is a hint that may be wrong. */
 static int read_place(struct parser *p, mfs_value index, mfs_value info)
 {
-	mfs_value offset = mfs_torch_size(p->doc, attribute(p, index, "offset"));
+	mfs_value offset = mfs_torch_size(p->doc, mfs_value_attr(p->doc, index, "offset"));
 	struct mfs_dcp_bytes *bytes, bytes_key;
 	struct mfs_dcp_tensor *tensor, tensor_key;
 	struct mfs_dcp_chunk *chunk;
@@ -333,7 +344,7 @@ static int read_place(struct parser *p, mfs_value index, mfs_value info)
 	const char *text;
 	size_t len;
 
-	if (!mfs_value_str(p->doc, attribute(p, index, "fqn"), &text, &len) ||
+	if (!mfs_value_str(p->doc, mfs_value_attr(p->doc, index, "fqn"), &text, &len) ||
 	    len >= sizeof(name) || memchr(text, 0, len))
 		return mfs_fail(p->err, -EINVAL, "%s: an item without a name", p->name);
 	memcpy(name, text, len);
@@ -414,6 +425,7 @@ int mfs_dcp_parse(const void *bytes, size_t len, const char *name, struct mfs_dc
 	if (rc)
 		return rc;
 	p.doc = doc;
+	p.budget = mfs_pickle_length(doc);
 	root = mfs_pickle_root(doc);
 	if (mfs_value_is_none(doc, mfs_value_attr(doc, root, "state_dict_metadata")) ||
 	    mfs_value_is_none(doc, mfs_value_attr(doc, root, "storage_data")))

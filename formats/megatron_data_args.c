@@ -11,7 +11,8 @@ struct reader {
 	mfs_value args;
 	struct mfs_arena *arena;
 	struct mfs_error *err;
-	int rc; /* the first failure; later calls do nothing */
+	int rc;		 /* the first failure; later calls do nothing */
+	uint64_t budget; /* bytes of the stream that no text has been made of */
 };
 
 static void wrong(struct reader *r, const char *name, const char *expected)
@@ -69,6 +70,12 @@ static const char *text(struct reader *r, mfs_value v, const char *name)
 		wrong(r, name, "a text");
 		return NULL;
 	}
+	/* Each has its own bytes in the stream; only one that is referred to again and again asks for more. */
+	if (len > r->budget) {
+		wrong(r, name, "texts that are not one text again and again");
+		return NULL;
+	}
+	r->budget -= len;
 	copy = mfs_arena_strndup(r->arena, s, len);
 	if (!copy && !r->rc)
 		r->rc = mfs_fail_nomem(r->err);
@@ -196,7 +203,8 @@ int mfs_megatron_data_args_read(const struct mfs_pickle *doc, mfs_value state,
 				struct mfs_arena *arena, struct mfs_megatron_data_args *ret,
 				struct mfs_error *err)
 {
-	struct reader r = {doc, mfs_value_get(doc, state, "args"), arena, err, 0};
+	struct reader r = {
+		doc, mfs_value_get(doc, state, "args"), arena, err, 0, mfs_pickle_length(doc)};
 	struct mfs_megatron_data_args a = {.iteration = MFS_UNSET};
 
 	if (mfs_value_is_none(doc, r.args))

@@ -6,6 +6,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/bytes.h"
+#include "formats/pickle_index.h"
 
 /* 16 bytes a node: the .metadata of a large run has some millions of them. */
 struct node {
@@ -45,6 +46,7 @@ struct mfs_pickle {
 	size_t length; /* of the stream parsed */
 	struct table nodes, extras;
 	struct mfs_arena arena; /* children */
+	struct mfs_pickle_indices *indices;
 	mfs_value root;
 };
 
@@ -989,7 +991,8 @@ int mfs_pickle_parse(const void *bytes, size_t len, const char *name,
 	if (!doc)
 		return mfs_fail_nomem(err);
 	doc->bytes = bytes;
-	rc = make_shared(doc) ? mfs_fail_nomem(err) : run(&vm);
+	doc->indices = mfs_pickle_indices_new();
+	rc = !doc->indices || make_shared(doc) ? mfs_fail_nomem(err) : run(&vm);
 	free(vm.stack);
 	free(vm.marks);
 	free(vm.memo);
@@ -1008,6 +1011,7 @@ void mfs_pickle_free(struct mfs_pickle *doc)
 	table_release(&doc->nodes);
 	table_release(&doc->extras);
 	mfs_arena_release(&doc->arena);
+	mfs_pickle_indices_free(doc->indices);
 	free(doc);
 }
 
@@ -1177,7 +1181,14 @@ mfs_value mfs_value_item(const struct mfs_pickle *doc, mfs_value v, uint32_t i)
 static bool find_key(const struct mfs_pickle *doc, mfs_value v, const char *key, mfs_value *ret)
 {
 	const struct node *n = pairs_of(doc, v);
+	const bool is_long = n->a / 2 > MFS_PICKLE_LONG;
+	uint32_t pair = 0;
+	int rc = is_long ? mfs_pickle_index_find(doc->indices, doc, v, key, &pair) : -ENOMEM;
 
+	if (!rc)
+		*ret = n->u.items[2 * pair + 1];
+	if (rc != -ENOMEM)
+		return !rc;
 	for (uint32_t i = n->a / 2; i-- > 0;) {
 		if (!mfs_value_is_str(doc, n->u.items[2 * i], key))
 			continue;

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 
+#include "formats/ckpt/optim_state.h"
 #include "fs/megatron_copy.h"
 #include "fs/megatron_dist_archive.h"
 #include "fs/megatron_dist_i.h"
@@ -91,7 +92,8 @@ static int write_groups(struct common *c, uint32_t optimizer)
 		const struct mfs_pickle_hooks hooks = {.arg = &g,
 						       .pair = change_pair,
 						       .pairs_end = add_step,
-						       .storage = mfs_copy_refuse};
+						       .storage = mfs_copy_refuse,
+						       .limit = MFS_OPTIM_GROUP_LIMIT};
 
 		rc = mfs_pickle_copy(out(c), doc, g.dict, &hooks, c->err);
 		if (rc)

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "formats/ckpt/optim_state.h"
 #include "fs/megatron_copy.h"
 #include "fs/megatron_rank_file_i.h"
 
@@ -121,6 +122,7 @@ static int write_groups(struct mfs_rank_writer *r, uint32_t optimizer, bool ids)
 				       .number = i,
 				       .ids = ids};
 		const struct mfs_pickle_hooks hooks = {.arg = &c,
+						       .limit = MFS_OPTIM_GROUP_LIMIT,
 						       .pair = change_pair,
 						       .pairs_end = add_params,
 						       .storage = mfs_copy_refuse};

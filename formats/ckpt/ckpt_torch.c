@@ -244,6 +244,20 @@ static mfs_value model_chunk(const struct mfs_torch_reader *r, const struct mfs_
 	return mfs_value_get(doc, mfs_pickle_root(doc), r->vpp > 1 ? key : "model");
 }
 
+/* Each chunk has a dict of its own: one that stands for thousands would be walked for each of them. */
+static int check_chunks(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank)
+{
+	uint64_t pairs = 0;
+
+	for (uint32_t vp = 0; vp < r->vpp; vp++)
+		pairs += mfs_value_pairs(rank->state.doc, model_chunk(r, rank, vp));
+	if (pairs <= mfs_pickle_length(rank->state.doc))
+		return 0;
+	return mfs_fail(r->err, -EINVAL,
+			"%s/%s: its pipeline chunks are one state dict again and again",
+			r->ckpt->dir, rank->name);
+}
+
 static bool key_text(const struct mfs_pickle *doc, mfs_value key, char *text, size_t size)
 {
 	const char *s;
@@ -287,7 +301,10 @@ static int number_layers(struct mfs_torch_reader *r)
 		return mfs_fail_nomem(r->err);
 	for (uint32_t c = 0; c < chunks; c++) {
 		const struct mfs_torch_rank *rank = find_rank(r, c % r->pp, 0);
+		int rc = c < r->pp ? check_chunks(r, rank) : 0;
 
+		if (rc)
+			return rc;
 		r->first_layer[c] = (uint32_t)total;
 		r->layers[c] = count_layers(rank->state.doc, model_chunk(r, rank, c / r->pp));
 		total += r->layers[c];
@@ -598,8 +615,10 @@ static int read_chunk(struct mfs_torch_reader *r, const struct mfs_torch_rank *r
 static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank)
 {
 	struct mfs_torch_source a = {.state = &rank->state, .file = rank->file};
-	int rc = 0;
+	int rc = check_chunks(r, rank);
 
+	if (rc)
+		return rc;
 	a.storages = calloc(rank->state.zip.count, sizeof(*a.storages));
 	if (!a.storages)
 		return mfs_fail_nomem(r->err);

@@ -20,8 +20,6 @@
 #include "formats/ckpt/ckpt_torch_i.h"
 #include "formats/ckpt/optim_state.h"
 
-#define MAX_GROUPS 64
-
 /* A parameter group, on the way through a rank's parameters. */
 struct group {
 	mfs_value params; /* numbers */
@@ -41,7 +39,7 @@ struct optim {
 	const struct mfs_torch_rank *rank;
 	const struct mfs_torch_source *a;
 	const struct mfs_pickle *doc;
-	struct group groups[MAX_GROUPS];
+	struct group groups[MFS_OPTIM_MAX_GROUPS];
 	uint32_t group_count;
 	bool by_experts; /* groups of experts stand beside others in it */
 	bool has_main;
@@ -86,7 +84,7 @@ static int read_groups(struct optim *o, mfs_value one)
 	if (!main)
 		main = mfs_value_get(doc, one, "fp32_from_fp16");
 	o->has_main = main != 0;
-	if (count > MAX_GROUPS || (main && mfs_value_count(doc, main) != count))
+	if (count > MFS_OPTIM_MAX_GROUPS || (main && mfs_value_count(doc, main) != count))
 		return mfs_fail(o->r->err, -EINVAL,
 				"%s/%s: optimizer: %u parameter groups, but fp32 parameters of %u",
 				o->r->ckpt->dir, o->rank->name, count, mfs_value_count(doc, main));

@@ -14,6 +14,10 @@
 
 #include "formats/pickle.h"
 
+#define MFS_OPTIM_MAX_GROUPS 64 /* of one optimizer: Megatron makes a handful */
+#define MFS_OPTIM_GROUP_LIMIT                                                                      \
+	(4u << 20) /* bytes of one that is written, with its parameters' numbers */
+
 /* Optimizers in it: 0 without any, 1, or the links of a chain. */
 uint32_t mfs_optim_state_count(const struct mfs_pickle *doc, mfs_value optimizer);
 /* The i-th; 0 behind the last. */

@@ -6,9 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
+#include "formats/base/uthash.h"
 #include "formats/ckpt/ckpt_i.h"
 #include "formats/hf_json_i.h"
 #include "formats/safetensors.h"
@@ -185,6 +183,7 @@ static int read_dict(struct reader *r, struct archive *a)
 {
 	const struct mfs_pickle *doc = a->file.doc;
 	const mfs_value root = mfs_pickle_root(doc);
+	uint64_t budget = mfs_pickle_length(doc);
 	int rc = 0;
 
 	if (!mfs_value_pairs(doc, root))
@@ -195,9 +194,10 @@ static int read_dict(struct reader *r, struct archive *a)
 		size_t len;
 
 		if (!mfs_value_str(doc, mfs_value_key(doc, root, i), &text, &len) ||
-		    memchr(text, 0, len))
+		    memchr(text, 0, len) || len > budget)
 			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is no text",
 					r->ckpt->dir, file_name(r, a->index));
+		budget -= len; /* each has taken its own bytes of the stream */
 		name = copy_name(r, text, len);
 		if (!name)
 			return mfs_fail_nomem(r->err);
@@ -226,6 +226,17 @@ static int read_torch(struct reader *r, uint32_t file)
 
 /* ---- the index ---- */
 
+/* "./x" and "a//x" are other names of files that are read already. */
+static bool is_detour(const char *name)
+{
+	for (const char *p = name; p; p = strchr(p, '/')) {
+		p += *p == '/';
+		if (*p == '/' || !strncmp(p, "./", 2))
+			return true;
+	}
+	return false;
+}
+
 static int check_map(const json_t *map, const char *name, struct mfs_error *err)
 {
 	const char *tensor;
@@ -239,6 +250,10 @@ static int check_map(const json_t *map, const char *name, struct mfs_error *err)
 			return mfs_fail(err, -EINVAL,
 					"%s: weight_map: the file of tensor '%s' is no text", name,
 					tensor);
+		if (is_detour(json_string_value(file)))
+			return mfs_fail(err, -EINVAL,
+					"%s: weight_map: the file of tensor '%s' is named '%.100s'",
+					name, tensor, json_string_value(file));
 	}
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/buf.h"
 #include "formats/dcp.h"
 
 static struct mfs_error err;
@@ -130,6 +131,128 @@ START_TEST(test_refused_with_a_reason)
 }
 END_TEST
 
+/* ---- streams that refer to one value again and again ---- */
+
+#define MANY 300000
+
+/* A text of protocol 4, below 256 bytes. */
+static void text(struct mfs_buf *b, const char *s)
+{
+	mfs_buf_printf(b, "\x8c%c%s", (int)strlen(s), s);
+}
+
+static void numbered(struct mfs_buf *b, unsigned i)
+{
+	mfs_buf_printf(b, "\x8c\x08k%07u", i);
+}
+
+static void begin(struct mfs_buf *b)
+{
+	mfs_buf_adds(b, "\x80\x04"
+			"cm\nMetadata\n)\x81}(");
+}
+
+static int refused_or_not(struct mfs_buf *b)
+{
+	int rc;
+
+	mfs_buf_adds(b, "ub.");
+	ck_assert(!b->failed);
+	rc = mfs_dcp_parse(b->data, b->len, ".metadata", &dcp, &err);
+	mfs_buf_release(b);
+	return rc;
+}
+
+/* A tensor without an axis and without a chunk, under many keys; what mcore_data says of each is mcore_data itself, a
+ * dict as long. Walked for each key it would take minutes, which is the test's limit. */
+START_TEST(test_one_dict_many_times)
+{
+	struct mfs_buf b = {0};
+
+	begin(&b);
+	text(&b, "state_dict_metadata");
+	mfs_buf_adds(&b, "}(");
+	numbered(&b, 0);
+	mfs_buf_adds(&b, "cm\nTensorStorageMetadata\n)\x81}(");
+	text(&b, "size");
+	mfs_buf_adds(&b, ")");
+	text(&b, "chunks");
+	mfs_buf_adds(&b, "]ubq\x01");
+	for (unsigned i = 1; i < MANY; i++) {
+		numbered(&b, i);
+		mfs_buf_adds(&b, "h\x01");
+	}
+	mfs_buf_adds(&b, "u");
+	text(&b, "storage_data");
+	mfs_buf_adds(&b, "}");
+	text(&b, "mcore_data");
+	mfs_buf_adds(&b, "}q\x02(");
+	for (unsigned i = 0; i < MANY; i++) {
+		numbered(&b, i);
+		mfs_buf_adds(&b, "h\x02");
+	}
+	mfs_buf_adds(&b, "u");
+	unit_ok(refused_or_not(&b), &err);
+	ck_assert_uint_eq(dcp.tensor_count, MANY);
+}
+END_TEST
+
+/* One list of chunks under many keys: copied for each it would be gigabytes. */
+START_TEST(test_one_list_of_chunks_many_times)
+{
+	struct mfs_buf b = {0};
+
+	begin(&b);
+	text(&b, "state_dict_metadata");
+	mfs_buf_adds(&b, "}(");
+	numbered(&b, 0);
+	mfs_buf_adds(&b, "cm\nTensorStorageMetadata\n)\x81}(");
+	text(&b, "size");
+	mfs_buf_adds(&b, ")");
+	text(&b, "chunks");
+	mfs_buf_adds(&b, "](cm\nChunkStorageMetadata\n)\x81}(");
+	text(&b, "offsets");
+	mfs_buf_adds(&b, ")");
+	text(&b, "sizes");
+	mfs_buf_adds(&b, ")ubq\x02");
+	for (unsigned i = 1; i < MANY / 10; i++)
+		mfs_buf_adds(&b, "h\x02");
+	mfs_buf_adds(&b, "eubq\x01");
+	for (unsigned i = 1; i < MANY / 10; i++) {
+		numbered(&b, i);
+		mfs_buf_adds(&b, "h\x01");
+	}
+	mfs_buf_adds(&b, "u");
+	text(&b, "storage_data");
+	mfs_buf_adds(&b, "}");
+	unit_fails(refused_or_not(&b), &err, -EINVAL, "chunks again and again");
+}
+END_TEST
+
+/* A name of a megabyte under many keys. */
+START_TEST(test_one_name_many_times)
+{
+	char *name = malloc(1 << 20);
+	struct mfs_buf b = {0};
+
+	memset(name, 'k', 1 << 20);
+	begin(&b);
+	text(&b, "state_dict_metadata");
+	mfs_buf_adds(&b, "}(X");
+	mfs_buf_add(&b, (const uint8_t[]){0, 0, 0x10, 0}, 4);
+	mfs_buf_add(&b, name, 1 << 20);
+	mfs_buf_adds(&b, "q\x01"
+			 "cm\nBytesStorageMetadata\n)\x81q\x02");
+	for (unsigned i = 1; i < MANY / 10; i++)
+		mfs_buf_adds(&b, "h\x01h\x02");
+	mfs_buf_adds(&b, "u");
+	text(&b, "storage_data");
+	mfs_buf_adds(&b, "}");
+	unit_fails(refused_or_not(&b), &err, -EINVAL, "the same names or chunks again");
+	free(name);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("dcp");
@@ -137,10 +260,14 @@ Suite *mfs_suite(void)
 
 	suite_add_tcase(s, c);
 	tcase_add_checked_fixture(c, NULL, teardown);
+	tcase_set_timeout(c, 120);
 	tcase_add_test(c, test_real_checkpoint);
 	tcase_add_test(c, test_items_tile_the_files);
 	tcase_add_test(c, test_chunks_are_sorted);
 	tcase_add_test(c, test_plans);
+	tcase_add_test(c, test_one_dict_many_times);
+	tcase_add_test(c, test_one_list_of_chunks_many_times);
+	tcase_add_test(c, test_one_name_many_times);
 	tcase_add_loop_test(c, test_refused_with_a_reason, 0, sizeof refused / sizeof *refused);
 	return s;
 }

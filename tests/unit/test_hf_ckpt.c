@@ -894,6 +894,8 @@ START_TEST(broken_indices)
 		{"{\"weight_map\": {\"a\": 1}}", -EINVAL, "'a' is no text"},
 		{"{\"weight_map\": {\"a\": \"b\", \"a\": \"c\"}}", -EINVAL, "JSON"},
 		{"{\"weight_map\": {\"a\": \"\"}}", -EINVAL, "leads out"},
+		{"{\"weight_map\": {\"a\": \"b/././c\"}}", -EINVAL, "named 'b/././c'"},
+		{"{\"weight_map\": {\"a\": \"b//c\"}}", -EINVAL, "named 'b//c'"},
 		{"{\"weight_map\": {\"a\": \".\"}}", -EINVAL, "regular"},
 	};
 	static struct world w;

@@ -172,6 +172,23 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* A few bytes that refer to one text a hundred times ask for more than they hold. */
+START_TEST(test_one_text_many_times)
+{
+	static const char again[] = "h\1h\1h\1h\1h\1h\1h\1h\1h\1h\1";
+	struct mfs_buf b = {0};
+
+	mfs_buf_adds(&b, "](U\x20/data/a_text_document-0123456789q\1");
+	for (int i = 0; i < 10; i++)
+		mfs_buf_adds(&b, again);
+	mfs_buf_adds(&b, "e");
+	unit_fails(read_one("data_path", (const char *)b.data, b.len), &err, -EINVAL,
+		   "again and again");
+	mfs_buf_release(&b);
+	mfs_arena_release(&arena);
+}
+END_TEST
+
 START_TEST(test_no_args)
 {
 	struct mfs_pickle *doc;
@@ -192,5 +209,6 @@ Suite *mfs_suite(void)
 	unit_case(s, "versions", test_versions);
 	unit_case(s, "refused", test_refused);
 	unit_case(s, "no args", test_no_args);
+	unit_case(s, "one text", test_one_text_many_times);
 	return s;
 }

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/buf.h"
 #include "formats/pickle.h"
 
 static struct mfs_error err;
@@ -235,6 +236,51 @@ START_TEST(test_deep_nesting)
 }
 END_TEST
 
+#define LONG 1000
+
+/* {'0': 0, 1: 'k', '1': 1, 2: 'k', ...} with '7' set again at its end. */
+static void add_long_dict(struct mfs_buf *b)
+{
+	char key[16];
+
+	mfs_buf_adds(b, "}(");
+	for (int i = 0; i < LONG; i++) {
+		int len = snprintf(key, sizeof(key), "%d", i);
+
+		mfs_buf_printf(b, "U%c%sJ%c%c%c%c", len, key, i & 255, i >> 8, 0, 0);
+		mfs_buf_printf(b, "J%c%c%c%cU\001k", i & 255, i >> 8, 1, 0);
+	}
+	mfs_buf_adds(b, "U\0017J");
+	mfs_buf_add(b, "\xff\xff\xff\xff", 4);
+	mfs_buf_adds(b, "u");
+}
+
+/* Long dicts have a table behind them, and say the same. */
+START_TEST(test_long_dicts)
+{
+	struct mfs_buf b = {0};
+	mfs_value root, twice;
+	char key[16];
+
+	mfs_buf_adds(&b, "\x80\x02");
+	add_long_dict(&b);
+	add_long_dict(&b);
+	mfs_buf_adds(&b, "\x86.");
+	root = parse(b.data, b.len);
+	for (uint32_t d = 0; d < 2; d++) {
+		twice = mfs_value_at(doc, root, d);
+		for (int i = 0; i < LONG; i++) {
+			snprintf(key, sizeof(key), "%d", i);
+			assert_int(mfs_value_get(doc, twice, key), i == 7 ? -1 : i);
+		}
+		ck_assert(!mfs_value_has(doc, twice, "1000"));
+		ck_assert(!mfs_value_has(doc, twice, ""));
+		ck_assert_uint_eq(mfs_value_get(doc, twice, "k"), 0);
+	}
+	mfs_buf_release(&b);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("pickle");
@@ -245,6 +291,7 @@ Suite *mfs_suite(void)
 	tcase_set_timeout(c, 120);
 	tcase_add_loop_test(c, test_integers, 0, sizeof integers / sizeof *integers);
 	tcase_add_test(c, test_scalars);
+	tcase_add_test(c, test_long_dicts);
 	tcase_add_test(c, test_dict_keeps_the_last);
 	tcase_add_test(c, test_calls_are_remembered_not_made);
 	tcase_add_test(c, test_objects_with_state_and_items);
