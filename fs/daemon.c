@@ -63,7 +63,6 @@ int mfs_daemon_start(struct mfs_daemon *d, int broken, struct mfs_error *err)
 		wait_for_report(ends[0], broken);
 	}
 	close(ends[0]);
-	setsid();
 	d->report = ends[1];
 	return 0;
 }
@@ -96,6 +95,7 @@ void mfs_daemon_ready(struct mfs_daemon *d)
 {
 	if (d->report < 0)
 		return;
+	setsid();
 	mfs_log_leave_terminal();
 	release_terminal();
 	if (chdir("/"))

@@ -2,9 +2,7 @@
 # mount(8): `mount -t mcorefs`, options as fstab has them, and what a failure looks like.
 
 # mount(8) looks for helpers in /sbin alone. Ours is laid over it where only this test can see it.
-if [ -z "${MCOREFS_TEST_NAMESPACE-}" ] && unshare --mount true 2>/dev/null; then
-	MCOREFS_TEST_NAMESPACE=1 exec unshare --mount --propagation private "$0"
-fi
+. "$(dirname "$0")/lib_namespace.sh"
 . "$(dirname "$0")/lib.sh"
 
 is_root || skip "needs root, for mount(8)"
