@@ -17,6 +17,7 @@
 
 #include "fs/daemon.h"
 #include "fs/log.h"
+#include "fs/mountpoint.h"
 #include "fs/root.h"
 #include "fs/signals.h"
 #include "fs/text.h"
@@ -270,6 +271,10 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 	struct fuse_session *se;
 	int rc;
 
+	/* Another may have mounted while this one looked at SOURCE. */
+	rc = mfs_mountpoint_clear(mountpoint, err);
+	if (rc)
+		return mfs_fail_in(err, "cannot mount on %s", mountpoint);
 	mfs_log_set_mount(mountpoint);
 	mfs_tree_watch(tree, say_change, &waiter);
 	fuse_set_log_func(on_fuse_log);

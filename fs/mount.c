@@ -22,6 +22,7 @@
 #include "fs/fuse_session.h"
 #include "fs/keeper.h"
 #include "fs/log.h"
+#include "fs/mountpoint.h"
 #include "fs/options.h"
 #include "fs/overlay.h"
 #include "fs/root.h"
@@ -77,10 +78,24 @@ static int check_cache(const struct mfs_options *opt, const struct paths *paths)
 	return MFS_EXIT_OK;
 }
 
-static int resolve(const struct mfs_options *opt, struct paths *ret)
+static int resolve_mountpoint(const char *dir, char *ret, struct mfs_error *err)
 {
 	struct stat st;
+	int rc;
 
+	if (!realpath(dir, ret))
+		return mfs_fail(err, -errno, "%s", strerror(errno));
+	rc = mfs_mountpoint_clear(ret, err);
+	if (rc)
+		return rc;
+	if (stat(ret, &st))
+		return mfs_fail(err, -errno, "%s%s", strerror(errno),
+				errno == ENOTCONN ? " (a dead mount: umount it first)" : "");
+	return S_ISDIR(st.st_mode) ? 0 : mfs_fail(err, -ENOTDIR, "not a directory");
+}
+
+static int resolve(const struct mfs_options *opt, struct paths *ret)
+{
 	struct mfs_error err;
 	char *source;
 
@@ -88,13 +103,8 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 		return mfs_command_failed("%s", err.msg);
 	snprintf(ret->source, sizeof(ret->source), "%s", source);
 	free(source);
-	if (!realpath(opt->mountpoint, ret->mountpoint) || stat(ret->mountpoint, &st)) {
-		mfs_command_failed("cannot mount on %s: %s%s", opt->mountpoint, strerror(errno),
-				   errno == ENOTCONN ? " (a dead mount: umount it first)" : "");
-		return MFS_EXIT_MOUNT;
-	}
-	if (!S_ISDIR(st.st_mode)) {
-		mfs_command_failed("cannot mount on %s: not a directory", opt->mountpoint);
+	if (resolve_mountpoint(opt->mountpoint, ret->mountpoint, &err)) {
+		mfs_command_failed("cannot mount on %s: %s", opt->mountpoint, err.msg);
 		return MFS_EXIT_MOUNT;
 	}
 	/* The daemon looks at SOURCE while it serves: it would wait for itself. */

@@ -1,5 +1,6 @@
 #!/bin/bash
 # -o dataset_cache=DIR: cache-* and tmp* files beside a dataset are kept in DIR, and nothing else is written anywhere.
+. "$(dirname "$0")/lib_namespace.sh"
 . "$(dirname "$0")/lib.sh"
 [ -x "$BIN/cache_writer" ] && [ -x "$BIN/reader" ] || fail "$BIN/cache_writer or $BIN/reader is not built"
 
@@ -200,11 +201,10 @@ echo more >"$hf/cache-2" || fail "create once there is room"
 unmount
 
 # Of a mount for all, those write whom DIR lets in, and what they write is theirs.
-id nobody >/dev/null 2>&1 || exit 0
 as() {
 	setpriv --reuid="$1" --regid="$1" --clear-groups "${@:2}"
 }
-as 12345 test -x "$work" || exit 0
+as 12345 test -x "$work" || skip "all but other users: they cannot enter $work"
 mount_source "$source" -o allow_other,dataset_cache="$cache"
 refused "another user's file in a private DIR" 1 'Permission denied' as 12345 touch "$hf/cache-5"
 chmod 1777 "$cache"
@@ -218,11 +218,8 @@ read_only "another user's other file" as 12345 touch "$hf/other"
 unmount
 
 # A user's own mount.
-command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ] || exit 0
-as_nobody() {
-	setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups "$@"
-}
-as_nobody test -r "$MCOREFS" -a -w /dev/fuse || exit 0
+why=$(why_nobody_cannot_mount)
+[ -z "$why" ] || skip "all but mounts of users: $why"
 chown nobody "$mnt"
 mkdir -m 777 "$work/open"
 as_nobody "$MCOREFS" "$source" "$mnt" -o dataset_cache="$work/open/mine" || fail "a user cannot mount"

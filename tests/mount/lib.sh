@@ -119,6 +119,24 @@ is_root() {
 	[ "$(id -u)" = 0 ]
 }
 
+as_nobody() {
+	setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups "$@"
+}
+
+# Why nobody (the user) cannot mount here; not a word if he can. Where /dev/fuse is root's alone he is given another
+# one, if this case has a namespace for it (lib_namespace.sh).
+why_nobody_cannot_mount() {
+	is_root || { echo "needs root, to be several users" && return; }
+	as_nobody true 2>/dev/null || { echo "setpriv cannot become nobody" && return; }
+	[ -u "$(command -v fusermount3)" ] || { echo "fusermount3 is missing, or not root's" && return; }
+	if ! as_nobody test -w /dev/fuse && [ -n "${MCOREFS_TEST_NAMESPACE-}" ]; then
+		mknod -m 666 "$work/fuse" c 10 229 2>/dev/null && mount --bind "$work/fuse" /dev/fuse 2>/dev/null
+	fi
+	as_nobody test -w /dev/fuse || { echo "nobody may not use /dev/fuse" && return; }
+	as_nobody dd if=/dev/fuse count=0 status=none 2>/dev/null || { echo "nobody cannot open /dev/fuse" && return; }
+	as_nobody test -x "$work" -a -r "$MCOREFS" -a -r "$FIXTURES" || echo "nobody cannot read $work, $MCOREFS and $FIXTURES"
+}
+
 end() {
 	local status=$? m
 	[ -z "$daemon" ] || kill "$daemon" 2>/dev/null

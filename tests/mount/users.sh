@@ -1,12 +1,10 @@
 #!/bin/bash
 # Who may read: the mounting user alone, or with allow_other those whom the sources' permissions let in.
+. "$(dirname "$0")/lib_namespace.sh"
 . "$(dirname "$0")/lib.sh"
 
 is_root || skip "needs root, to be several users"
 id nobody >/dev/null 2>&1 || skip "there is no user nobody"
-as_nobody() {
-	setpriv --reuid=nobody --regid="$(id -g nobody)" --clear-groups "$@"
-}
 as_nobody true 2>/dev/null || skip "setpriv cannot become nobody"
 as_nobody test -x "$work" || skip "nobody cannot enter $work"
 
@@ -34,8 +32,8 @@ setpriv --reuid=12345 --regid=54321 --clear-groups cat "$file" >/dev/null || fai
 unmount
 
 # A user's own mount, by fusermount3.
-command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ] || exit 0
-as_nobody test -r "$MCOREFS" -a -w /dev/fuse || exit 0
+why=$(why_nobody_cannot_mount)
+[ -z "$why" ] || skip "all but mounts of users: $why"
 copy_fixture weights/qwen3-torch_dist-tp4
 chown nobody "$mnt"
 as_nobody "$MCOREFS" "$ckpt" "$mnt" || fail "a user cannot mount"
