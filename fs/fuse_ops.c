@@ -489,7 +489,17 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_statfs(req, &st);
 }
 
-/* Not here: access, getxattr and the rest, for which libfuse answers ENOSYS and the kernel asks no
+/* No extended attributes, rather than no list of them: getfattr and rsync complain about the latter. */
+void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	(void)ino;
+	if (size)
+		fuse_reply_buf(req, NULL, 0);
+	else
+		fuse_reply_xattr(req, 0);
+}
+
+/* Not here: access, getxattr and the rest, for which libfuse answers ENOSYS and the kernel says ENOTSUP and asks no
  * more; and all that writes, which a read-only mount refuses before it gets here. */
 const struct fuse_lowlevel_ops mfs_fuse_ops = {
 	.init = op_init,
@@ -503,4 +513,5 @@ const struct fuse_lowlevel_ops mfs_fuse_ops = {
 	.read = op_read,
 	.release = op_release,
 	.statfs = op_statfs,
+	.listxattr = mfs_fuse_op_listxattr,
 };

@@ -33,6 +33,7 @@ const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node);
 void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			    const struct mfs_dir *dir, const struct mfs_overlay_names *more,
 			    bool plus);
+void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 /* What the tree shows, as used, and what is free below: where SOURCE lies, or what readers write. */
 void mfs_fuse_statfs(const struct mfs_tree *tree, const struct statvfs *below, struct statvfs *ret);
 

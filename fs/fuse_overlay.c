@@ -520,4 +520,5 @@ const struct fuse_lowlevel_ops mfs_fuse_overlay_ops = {
 	.link = op_link,
 	.setxattr = op_setxattr,
 	.removexattr = op_removexattr,
+	.listxattr = mfs_fuse_op_listxattr,
 };

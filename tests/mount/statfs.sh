@@ -22,9 +22,30 @@ same "used files" "$((files - free_files))" "$(find "$mnt" -type f | wc -l)"
 df "$mnt" | tail -1 | grep -q '100%' && fail "df says that it is full"
 findmnt -n -o FSTYPE "$mnt" | grep -qx fuse.mcorefs || fail "findmnt"
 
+# None, and no noise: an empty list is what getfattr -d, cp -a and rsync -X are silent about.
+[ -x "$BIN/xattrs" ] || fail "$BIN/xattrs is not built"
+# attributes PATTERN PATH: what the calls answer, as one line.
+attributes() {
+	local found
+	found=$("$BIN/xattrs" "$2" | xargs)
+	# shellcheck disable=SC2053
+	[[ $found == $1 ]] || fail "extended attributes of $2: expected '$1', found '$found'"
+}
+for path in latest latest/hf latest/hf/config.json; do
+	# The kernel knows without asking that a link has none of a user's.
+	attributes "list 0 list-size 0 get E* get-acl E* set EROFS remove EROFS" "$mnt/$path"
+done
+attributes "list 0 list-size 0 get EOPNOTSUPP get-acl E* set EROFS remove EROFS" "$mnt/latest/hf/config.json"
 if command -v getfattr >/dev/null; then
-	same "extended attributes" "$(getfattr -d "$mnt/latest/hf/config.json" 2>&1)" ""
+	same "getfattr" "$(getfattr -R -d -m - "$mnt/latest/hf" 2>&1)" ""
 fi
+unmount
+
+mount_source "$FIXTURES/data/tales_text_document" -o "dataset_cache=$work/cache"
+hf=$mnt/data/tales_text_document/hf
+echo mine >"$hf/cache-1"
+attributes "list 0 list-size 0 get EOPNOTSUPP get-acl E* set EOPNOTSUPP remove EOPNOTSUPP" "$hf/cache-1"
+attributes "list 0 list-size 0 get EOPNOTSUPP get-acl E* set EROFS remove EROFS" "$hf/state.json"
 unmount
 
 mount_source "$source" -o 'fsname=a\,b'
