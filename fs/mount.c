@@ -44,7 +44,7 @@ static bool contains(const char *dir, const char *path)
 /* Where DIR lies; if it is still to be made, where it will be made. */
 static int real_place(const char *dir, char *ret)
 {
-	char *copy;
+	char *copy, *last, above[PATH_MAX];
 	int rc;
 
 	if (realpath(dir, ret))
@@ -54,12 +54,32 @@ static int real_place(const char *dir, char *ret)
 	copy = strdup(dir);
 	if (!copy)
 		return -ENOMEM;
-	rc = realpath(dirname(copy), ret) ? 0 : -errno;
+	last = basename(copy); /* the GNU one and dirname() leave what is before the last slash */
+	rc = realpath(dirname(copy), above) ? 0 : -errno;
+	if (!rc && snprintf(ret, PATH_MAX, "%s/%s", above, last) >= PATH_MAX)
+		rc = -ENAMETOOLONG;
 	free(copy);
 	return rc;
 }
 
-/* Nothing is written into SOURCE; and what lies below MOUNTPOINT would be the mount's own. */
+/* A path that leads to no dataset is refused when datasets are opened. */
+static bool lies_in_data(const struct mfs_data_options *data, const char *place)
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < data->path_count && !found; i++) {
+		char *real;
+
+		if (mfs_data_path(data->paths[i], &real, NULL))
+			continue;
+		found = contains(real, place);
+		free(real);
+	}
+	return found;
+}
+
+/* Nothing is written into what is shown, nor into a tree that holds SOURCE; and what lies below MOUNTPOINT would be the
+ * mount's own. */
 static int check_cache(const struct mfs_options *opt, const struct paths *paths)
 {
 	const char *cache = opt->data.cache;
@@ -73,6 +93,10 @@ static int check_cache(const struct mfs_options *opt, const struct paths *paths)
 		return mfs_command_failed("dataset_cache: %s: %s", cache, strerror(-rc));
 	if (contains(paths->source, place))
 		return mfs_command_failed("dataset_cache: %s lies in SOURCE", cache);
+	if (contains(place, paths->source))
+		return mfs_command_failed("dataset_cache: %s contains SOURCE", cache);
+	if (lies_in_data(&opt->data, place))
+		return mfs_command_failed("dataset_cache: %s lies in what data= names", cache);
 	if (contains(paths->mountpoint, place))
 		return mfs_command_failed("dataset_cache: %s lies in MOUNTPOINT", cache);
 	return MFS_EXIT_OK;

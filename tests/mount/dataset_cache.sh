@@ -179,6 +179,17 @@ unmount
 refused "DIR without its parent" 1 'No such file' "$MCOREFS" "$source" "$mnt" -o dataset_cache="$work/none/dir"
 refused "DIR is a file" 1 'Not a directory' "$MCOREFS" "$source" "$mnt" -o dataset_cache="$work/secret"
 refused "DIR in SOURCE" 1 'lies in SOURCE' "$MCOREFS" "$source" "$mnt" -o dataset_cache="$source/new"
+mkdir -p "$work/other"
+ln -s "$work" "$work/above"
+cp "$source"/notes_text_document.* "$work/other"
+for dir in "$source" "$work" "$work/above" "$work/above/../${work##*/}" "$work/other/.."; do
+	refused "DIR is $dir" 1 'dataset_cache: .* (contains|lies in) SOURCE' "$MCOREFS" "$source" "$mnt" -o dataset_cache="$dir"
+done
+refused "DIR is the directory of a prefix" 1 'contains SOURCE' "$MCOREFS" "$work/other/notes_text_document" "$mnt" -o dataset_cache="$work/other"
+for dir in "$work/other" "$work/other/new" "$work/above/other/new"; do
+	refused "DIR in data=" 1 'lies in what data= names' "$MCOREFS" "$source" "$mnt" -o data="$work/above/other",dataset_cache="$dir"
+done
+rm "$work/above"
 refused "DIR in MOUNTPOINT" 1 'lies in MOUNTPOINT' "$MCOREFS" "$source" "$mnt" -o dataset_cache="$mnt/new"
 ln -s "$mnt" "$work/link"
 refused "DIR is a link to MOUNTPOINT" 1 'lies in MOUNTPOINT' "$MCOREFS" "$source" "$mnt" -o dataset_cache="$work/link"
