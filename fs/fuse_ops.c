@@ -12,7 +12,6 @@
 #include <syslog.h>
 
 #include "formats/plan/vfile.h"
-#include "fs/keeper.h"
 #include "fs/log.h"
 #include "fs/readahead.h"
 #include "fs/tree.h"
@@ -27,8 +26,7 @@
  * still does after it has replied, so reads hold the handle too. */
 struct handle {
 	struct mfs_node *node;
-	struct mfs_held *held;	/* the view */
-	struct mfs_vfile *data; /* of it */
+	struct mfs_open_file file;
 	struct mfs_readahead readahead;
 	atomic_uint users;
 };
@@ -109,17 +107,19 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
 }
 
-/* What was known stays shown if the source cannot be looked at. */
-static void refresh_root(struct mfs_tree *tree, struct mfs_node *node)
+void mfs_fuse_refresh(struct mfs_tree *tree)
 {
 	struct mfs_error err;
-	int rc;
+	int rc = mfs_tree_refresh(tree, &err);
 
-	if (node != mfs_tree_root(tree))
-		return;
-	rc = mfs_tree_refresh(tree, &err);
 	if (rc)
-		mfs_fuse_complain(node, rc, err.msg);
+		mfs_fuse_complain(mfs_tree_root(tree), rc, err.msg);
+}
+
+static void refresh_root(struct mfs_tree *tree, struct mfs_node *node)
+{
+	if (node == mfs_tree_root(tree))
+		mfs_fuse_refresh(tree);
 }
 
 const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node)
@@ -305,7 +305,7 @@ static void drop(struct handle *h)
 {
 	if (atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) != 1)
 		return;
-	mfs_keeper_drop(h->held);
+	mfs_tree_close(&h->file);
 	free(h);
 }
 
@@ -339,7 +339,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	h->node = mfs_fuse_node(req, ino);
 	atomic_init(&h->users, 1);
-	rc = mfs_tree_open(h->node, &h->held, &h->data, &about, &err);
+	rc = mfs_tree_open(h->node, &h->file, &about, &err);
 	if (rc) {
 		mfs_fuse_complain(about, rc, err.msg);
 		free(h);
@@ -419,7 +419,7 @@ static void complain_unreadable(const struct handle *h, uint64_t off, size_t siz
 
 	if (has_complained(h->node, -EIO) || mfs_gather_init(&copy, size, 1))
 		return;
-	rc = mfs_vfile_gather(h->data, off, size, &copy, &err);
+	rc = mfs_vfile_gather(h->file.data, off, size, &copy, &err);
 	mfs_fuse_complain(h->node, rc ? rc : -EIO, rc ? err.msg : "a source could not be read");
 	mfs_gather_release(&copy);
 }
@@ -427,7 +427,7 @@ static void complain_unreadable(const struct handle *h, uint64_t off, size_t siz
 static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t size,
 		      struct mfs_gather *g)
 {
-	struct mfs_vfile *data = h->data;
+	struct mfs_vfile *data = h->file.data;
 	struct mfs_error err;
 	int rc;
 

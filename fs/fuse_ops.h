@@ -25,6 +25,8 @@ extern const struct fuse_lowlevel_ops mfs_fuse_overlay_ops;
 struct mfs_front *mfs_fuse_front(fuse_req_t req);
 /* The node that an id of the tree is of. */
 struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id);
+/* Looks at SOURCE, if that was not done just now; what was known stays shown if it cannot be looked at. Any thread. */
+void mfs_fuse_refresh(struct mfs_tree *tree);
 /* Logs a sentence about a node once per kind of failure. */
 void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason);
 /* The entries of a directory; NULL: they cannot be had, and it has been said why. */

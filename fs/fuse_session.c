@@ -23,6 +23,7 @@
 #include "fs/text.h"
 #include "fs/tree.h"
 
+#define LOOK_EVERY    30   /* seconds without a signal */
 #define READ_AHEAD_KB 2048 /* measured: 128 halves a buffered read, more than this gains nothing */
 /* A page fault on a cold source blocks a thread, so there are some more than cores; but the kernel wakes the
  * thread that has slept longest, on the coldest core, and with many of them that costs more than it gains
@@ -159,6 +160,15 @@ static void say_status(void *arg)
 		mfs_human_bytes(bytes, size), atomic_load(&w->front->open_files), resident_kib());
 }
 
+/* Nobody may have asked for a while: what was deleted meanwhile is let go of all the same. Only SOURCE is looked at,
+ * never the mount: a thread of this process that waits for an answer of its own could not be killed. */
+static void look(void *arg)
+{
+	const struct waiter *w = arg;
+
+	mfs_fuse_refresh(w->front->tree);
+}
+
 static void say_change(void *arg, const char *sentence)
 {
 	const struct waiter *w = arg;
@@ -184,7 +194,7 @@ static void *wait_beside(void *arg)
 	struct waiter *w = arg;
 
 	announce(w);
-	mfs_signals_wait(say_status, w, &w->stop);
+	mfs_signals_wait(say_status, look, LOOK_EVERY, w, &w->stop);
 	return NULL;
 }
 

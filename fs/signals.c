@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "fs/signals.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
 
@@ -28,18 +29,22 @@ void mfs_signals_ignore_stray(void)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
-void mfs_signals_wait(void (*status)(void *arg), void *arg, atomic_bool *stop)
+void mfs_signals_wait(void (*status)(void *arg), void (*every)(void *arg), time_t seconds,
+		      void *arg, atomic_bool *stop)
 {
+	const struct timespec timeout = {.tv_sec = seconds};
 	sigset_t set;
-	int sig;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	for (;;) {
-		if (sigwait(&set, &sig))
-			return;
+		int sig = sigtimedwait(&set, NULL, &timeout);
+
 		if (atomic_load(stop))
 			return;
-		status(arg);
+		if (sig == SIGUSR1)
+			status(arg);
+		else if (sig < 0 && errno == EAGAIN)
+			every(arg);
 	}
 }

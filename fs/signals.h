@@ -7,13 +7,15 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
+#include <time.h>
 
 /* For the start of the process, before there are threads: nothing stray kills it from now on, and SIGUSR1 waits for
  * mfs_signals_wait(), in this thread and those that it starts. */
 void mfs_signals_ignore_stray(void);
 
-/* In a thread of its own, with all signals blocked: calls status(arg) for each SIGUSR1 until *stop is true and one
- * more was sent to the thread. */
-void mfs_signals_wait(void (*status)(void *arg), void *arg, atomic_bool *stop);
+/* In a thread of its own, with all signals blocked: calls status(arg) for each SIGUSR1, and every(arg) when none has come
+ * for so many seconds, until *stop is true and one more was sent to the thread. */
+void mfs_signals_wait(void (*status)(void *arg), void (*every)(void *arg), time_t seconds,
+		      void *arg, atomic_bool *stop);
 
 #endif

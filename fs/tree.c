@@ -234,7 +234,7 @@ static int open_view(struct mfs_tree *tree, struct mfs_node *node, struct mfs_no
 	return rc;
 }
 
-int mfs_tree_open(const struct mfs_node *node, struct mfs_held **ret, struct mfs_vfile **ret_data,
+int mfs_tree_open(const struct mfs_node *node, struct mfs_open_file *ret,
 		  struct mfs_node **ret_about, struct mfs_error *err)
 {
 	struct mfs_node *about = node->home;
@@ -252,9 +252,15 @@ int mfs_tree_open(const struct mfs_node *node, struct mfs_held **ret, struct mfs
 			*ret_about = about;
 		return rc;
 	}
-	*ret = held;
-	*ret_data = view->files[node->file].data;
+	mfs_view_hold_sources(view);
+	*ret = (struct mfs_open_file){held, view, view->files[node->file].data};
 	return 0;
+}
+
+void mfs_tree_close(struct mfs_open_file *file)
+{
+	mfs_view_drop_sources(file->view);
+	mfs_keeper_drop(file->held);
 }
 
 static int open_layouts(struct mfs_tree *tree, struct mfs_node *node, struct mfs_error *err)

@@ -44,6 +44,7 @@ struct statvfs;
 struct mfs_root_snapshot;
 struct mfs_tree;
 struct mfs_vfile;
+struct mfs_view;
 struct mfs_view_owner;
 
 struct mfs_node {
@@ -115,10 +116,17 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
 int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);
 
-/* A regular file's bytes, for as long as its view is held: until *ret is given to mfs_keeper_drop(). Fails as
- * mfs_tree_list() does, and -ESTALE: the view is not the one that was shown, as its sources have changed. */
-int mfs_tree_open(const struct mfs_node *node, struct mfs_held **ret, struct mfs_vfile **ret_data,
+/* A regular file while somebody has it open: its view is held, and the sources of that. */
+struct mfs_open_file {
+	struct mfs_held *held;
+	const struct mfs_view *view;
+	struct mfs_vfile *data;
+};
+
+/* Fails as mfs_tree_list() does, and -ESTALE: the view is not the one that was shown, as its sources have changed. */
+int mfs_tree_open(const struct mfs_node *node, struct mfs_open_file *ret,
 		  struct mfs_node **ret_about, struct mfs_error *err);
+void mfs_tree_close(struct mfs_open_file *file);
 
 /* NULL: no such entry. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);

@@ -195,6 +195,18 @@ int mfs_view_each_dir(const struct mfs_view *view, int (*fn)(void *arg, const ch
 	return rc;
 }
 
+void mfs_view_hold_sources(const struct mfs_view *view)
+{
+	for (uint32_t i = 0; i < view->set_count; i++)
+		mfs_fileset_hold(view->sets[i]);
+}
+
+void mfs_view_drop_sources(const struct mfs_view *view)
+{
+	for (uint32_t i = 0; i < view->set_count; i++)
+		mfs_fileset_drop(view->sets[i]);
+}
+
 void mfs_view_free(struct mfs_view *view)
 {
 	if (!view)

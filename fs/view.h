@@ -100,6 +100,10 @@ int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
 /* -ESTALE if a source file is no longer the one that was opened. */
 int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err);
 
+/* While somebody has a file of it open: sources are read on when they are deleted (mfs_fileset_hold()). Any thread. */
+void mfs_view_hold_sources(const struct mfs_view *view);
+void mfs_view_drop_sources(const struct mfs_view *view);
+
 void mfs_view_free(struct mfs_view *view);
 
 /* Calls fn for each directory that a view's names have, parents first ("iter_0000040", then

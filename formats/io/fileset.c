@@ -3,11 +3,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -35,6 +37,7 @@ struct file {
 	uint64_t size, disk;
 	struct timespec mtime, ctime;
 	_Atomic(uint8_t *) map; /* NULL until first use */
+	int held;		/* a descriptor of it, while the set is held; -1: none */
 };
 
 struct mfs_fileset {
@@ -43,6 +46,9 @@ struct mfs_fileset {
 	uint32_t count, capacity;
 	struct file **files; /* pointers: readers keep theirs while the table grows */
 	_Atomic uint64_t served;
+	atomic_uint holders;	 /* raised from 0 under the lock alone */
+	pthread_mutex_t holding; /* what follows, and the files' held while there are no holders */
+	bool held;
 };
 
 int mfs_fileset_new(const char *dir, struct mfs_fileset **ret, struct mfs_error *err)
@@ -52,9 +58,11 @@ int mfs_fileset_new(const char *dir, struct mfs_fileset **ret, struct mfs_error 
 
 	if (!set)
 		return mfs_fail_nomem(err);
+	pthread_mutex_init(&set->holding, NULL);
 	set->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (set->dirfd < 0) {
 		rc = mfs_fail(err, -errno, "cannot open directory '%s': %s", dir, strerror(errno));
+		pthread_mutex_destroy(&set->holding);
 		free(set);
 		return rc;
 	}
@@ -67,6 +75,19 @@ int mfs_fileset_new(const char *dir, struct mfs_fileset **ret, struct mfs_error 
 	return 0;
 }
 
+/* ---- holding ---- */
+
+static atomic_uint held_descriptors; /* of all sets */
+
+static void release_file(struct file *f)
+{
+	if (f->held < 0)
+		return;
+	close(f->held);
+	f->held = -1;
+	atomic_fetch_sub(&held_descriptors, 1);
+}
+
 void mfs_fileset_free(struct mfs_fileset *set)
 {
 	if (!set)
@@ -76,10 +97,12 @@ void mfs_fileset_free(struct mfs_fileset *set)
 
 		if (f->map)
 			munmap(f->map, f->size);
+		release_file(f);
 		free(f->name);
 		free(f);
 	}
 	close(set->dirfd);
+	pthread_mutex_destroy(&set->holding);
 	free(set->files);
 	free(set->dir);
 	free(set);
@@ -155,6 +178,7 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 		free(f);
 		return mfs_fail_nomem(err);
 	}
+	f->held = -1;
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
 	f->mode = st.st_mode & search_bits(set, name);
@@ -255,34 +279,166 @@ static int compare(const struct mfs_fileset *set, const struct file *f, const st
 	return 0;
 }
 
+/* Keeps the descriptors of a set that somebody holds from being closed; false: nobody does. */
+static bool hold_again(struct mfs_fileset *set)
+{
+	unsigned holders = atomic_load_explicit(&set->holders, memory_order_relaxed);
+
+	while (holders)
+		if (atomic_compare_exchange_weak_explicit(&set->holders, &holders, holders + 1,
+							  memory_order_acquire,
+							  memory_order_relaxed))
+			return true;
+	return false;
+}
+
+void mfs_fileset_drop(struct mfs_fileset *set)
+{
+	if (atomic_fetch_sub_explicit(&set->holders, 1, memory_order_acq_rel) != 1)
+		return;
+	pthread_mutex_lock(&set->holding);
+	if (!atomic_load(&set->holders) && set->held) {
+		for (uint32_t i = 0; i < set->count; i++)
+			release_file(set->files[i]);
+		set->held = false;
+	}
+	pthread_mutex_unlock(&set->holding);
+}
+
+/* Its name leads to no file, or to another one, as why says: is the file that was added still open, and as it was? A
+ * record of what was got over is left to nobody. */
+static int check_held(struct mfs_fileset *set, const struct file *f, const struct mfs_error *why,
+		      struct mfs_error *err)
+{
+	int rc = why->code;
+	bool known = false;
+	struct stat st;
+
+	if (hold_again(set)) {
+		known = f->held >= 0 && !fstat(f->held, &st);
+		if (known)
+			rc = compare(set, f, &st, err);
+		mfs_fileset_drop(set);
+	}
+	if (!known && err)
+		*err = *why;
+	return rc;
+}
+
+static bool is_another(const struct file *f, const struct stat *st)
+{
+	return f->dev != st->st_dev || f->ino != st->st_ino;
+}
+
 int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err)
 {
 	const struct file *f = set->files[file];
+	struct mfs_error why;
 	struct stat st;
 
-	if (fstatat(set->dirfd, f->name, &st, 0))
-		return mfs_fail(err, errno == ENOENT ? -ESTALE : -errno, "%s/%s: %s", set->dir,
-				f->name, strerror(errno));
-	return compare(set, f, &st, err);
+	if (fstatat(set->dirfd, f->name, &st, 0)) {
+		if (errno != ENOENT && errno != ENOTDIR)
+			return mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name,
+					strerror(errno));
+		mfs_fail(&why, -ESTALE, "%s/%s: %s", set->dir, f->name, strerror(errno));
+		return check_held(set, f, &why, err);
+	}
+	if (!is_another(f, &st))
+		return compare(set, f, &st, err);
+	compare(set, f, &st, &why);
+	return check_held(set, f, &why, err);
+}
+
+/* A new descriptor of the file that is held, if it is as it was; else what why says. */
+static int open_held(struct mfs_fileset *set, const struct file *f, const struct mfs_error *why,
+		     int *ret_fd, struct mfs_error *err)
+{
+	int rc;
+
+	if (!hold_again(set)) {
+		if (err)
+			*err = *why;
+		return why->code;
+	}
+	rc = check_held(set, f, why, err);
+	if (!rc) {
+		*ret_fd = fcntl(f->held, F_DUPFD_CLOEXEC, 0);
+		if (*ret_fd < 0)
+			rc = mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name, strerror(errno));
+	}
+	mfs_fileset_drop(set);
+	return rc;
+}
+
+/* By its name: -ESTALE if that leads to another file by now, or to none; *ret_gone, which says so. */
+static int open_named(struct mfs_fileset *set, const struct file *f, int *ret_fd, bool *ret_gone,
+		      struct mfs_error *err)
+{
+	struct stat st;
+	int fd, rc = mfs_open_regular(set->dirfd, f->name, 0, &fd, &st);
+
+	*ret_gone = rc == -ENOENT || rc == -ENOTDIR || rc == -EINVAL;
+	if (rc)
+		return mfs_fail(err, *ret_gone ? -ESTALE : rc, "%s/%s: %s", set->dir, f->name,
+				mfs_open_regular_why(rc));
+	rc = compare(set, f, &st, err);
+	if (rc) {
+		*ret_gone = is_another(f, &st);
+		close(fd);
+		return rc;
+	}
+	*ret_fd = fd;
+	return 0;
 }
 
 /* The file as it was added, opened: -ESTALE if it is another one by now. */
 static int open_same(struct mfs_fileset *set, const struct file *f, int *ret_fd,
 		     struct mfs_error *err)
 {
-	struct stat st;
-	int fd, rc = mfs_open_regular(set->dirfd, f->name, 0, &fd, &st);
+	struct mfs_error why;
+	bool gone;
+	int rc = open_named(set, f, ret_fd, &gone, &why);
 
-	if (rc)
-		return mfs_fail(err, rc == -ENOENT || rc == -EINVAL ? -ESTALE : rc, "%s/%s: %s",
-				set->dir, f->name, mfs_open_regular_why(rc));
-	rc = compare(set, f, &st, err);
-	if (rc) {
-		close(fd);
-		return rc;
-	}
-	*ret_fd = fd;
-	return 0;
+	if (rc && gone)
+		return open_held(set, f, &why, ret_fd, err);
+	if (rc && err)
+		*err = why;
+	return rc;
+}
+
+int mfs_fileset_open(struct mfs_fileset *set, uint32_t file, int *ret_fd, struct mfs_error *err)
+{
+	return open_same(set, set->files[file], ret_fd, err);
+}
+
+static bool may_hold_more(void)
+{
+	struct rlimit limit;
+
+	return !getrlimit(RLIMIT_NOFILE, &limit) &&
+	       atomic_load(&held_descriptors) < limit.rlim_cur / 2;
+}
+
+/* Under the lock, while nobody holds the set. */
+static void hold_files(struct mfs_fileset *set)
+{
+	bool gone;
+
+	for (uint32_t i = 0; i < set->count && may_hold_more(); i++)
+		if (!open_named(set, set->files[i], &set->files[i]->held, &gone, NULL))
+			atomic_fetch_add(&held_descriptors, 1);
+	set->held = true;
+}
+
+void mfs_fileset_hold(struct mfs_fileset *set)
+{
+	if (hold_again(set))
+		return;
+	pthread_mutex_lock(&set->holding);
+	if (!set->held)
+		hold_files(set);
+	atomic_fetch_add_explicit(&set->holders, 1, memory_order_release);
+	pthread_mutex_unlock(&set->holding);
 }
 
 static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struct mfs_error *err)

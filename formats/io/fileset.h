@@ -43,9 +43,21 @@ gid_t mfs_fileset_group(const struct mfs_fileset *set, uint32_t file);
 /* Tells sets apart whose files are others, or were changed: their names, devices, inodes, sizes and mtimes. */
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);
 
-/* Is it still the file that was added? 0; -ESTALE (changed, replaced or deleted), once per call
+/*
+ * While a set is held, its files are read on when they are deleted, or replaced by others: as POSIX promises to who
+ * has a file open. That takes a descriptor for each file, opened by the first who holds it and closed by the last who
+ * drops it; files that cannot be had (any more), or for which there are no descriptors (half of RLIMIT_NOFILE, for all
+ * sets together), go unheld, and are -ESTALE when their name is gone. Any thread; neither waits for readers.
+ */
+void mfs_fileset_hold(struct mfs_fileset *set);
+void mfs_fileset_drop(struct mfs_fileset *set);
+
+/* Is it still the file that was added? 0; -ESTALE (changed, or deleted or replaced and not held), once per call
  * a stat that may be answered from cached attributes. */
 int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err);
+
+/* The file as it was added, opened: the caller closes *ret_fd. Fails as mfs_fileset_check() does. */
+int mfs_fileset_open(struct mfs_fileset *set, uint32_t file, int *ret_fd, struct mfs_error *err);
 
 /* Start of the read-only mapping of the whole file (size bytes). Dereference it only as guard.h says,
  * or hand it to the kernel (writev), which meets a missing page with EFAULT. */

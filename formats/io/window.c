@@ -1,33 +1,21 @@
-#define _GNU_SOURCE
 #include "formats/io/window.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
 #include "formats/io/fileset.h"
-#include "formats/io/regular.h"
 #include "formats/io/whole.h"
 
 int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *ret,
 		    struct mfs_error *err)
 {
-	const char *dir = mfs_fileset_dir(set), *name = mfs_fileset_name(set, file);
-	char *path;
-	int fd, rc;
+	int fd = -1, rc = mfs_fileset_open(set, file, &fd, err);
 
-	if (asprintf(&path, "%s/%s", dir, name) < 0)
-		return mfs_fail_nomem(err);
-	rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, NULL);
-	free(path);
 	if (rc)
-		return mfs_fail(err, rc == -ENOENT || rc == -EINVAL ? -ESTALE : rc, "%s/%s: %s",
-				dir, name, mfs_open_regular_why(rc));
+		return rc;
 	ret->set = set;
 	ret->file = file;
 	ret->fd = fd;

@@ -3,7 +3,10 @@
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
+#include <dirent.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,6 +203,126 @@ START_TEST(test_change_after_mapping_is_stale)
 }
 END_TEST
 
+static void check_right(void)
+{
+	const uint8_t *map;
+	char buf[16];
+
+	unit_ok(mfs_fileset_check(set, file, &err), &err);
+	unit_ok(mfs_fileset_read(set, file, 5, buf, 16, &err), &err);
+	ck_assert_mem_eq(buf, bytes + 5, 16);
+	unit_ok(mfs_fileset_map(set, file, &map, &err), &err);
+	ck_assert_mem_eq(map, bytes, LEN);
+}
+
+static void check_stale(void)
+{
+	char buf[16];
+
+	unit_fails(mfs_fileset_check(set, file, &err), &err, -ESTALE, "data");
+	unit_fails(mfs_fileset_read(set, file, 0, buf, 16, &err), &err, -ESTALE, "data");
+}
+
+/* Who holds a set reads files that were deleted or replaced to their end, and none that was changed. */
+START_TEST(test_change_while_held)
+{
+	const bool gone = changes[_i] == replace || changes[_i] == delete;
+
+	mfs_fileset_hold(set);
+	changes[_i]();
+	mfs_fileset_hold(set);
+	mfs_fileset_drop(set);
+	if (gone)
+		check_right();
+	else
+		check_stale();
+	mfs_fileset_drop(set);
+	check_stale();
+	mfs_fileset_hold(set); /* too late */
+	check_stale();
+	mfs_fileset_drop(set);
+}
+END_TEST
+
+START_TEST(test_change_and_deletion_while_held)
+{
+	mfs_fileset_hold(set);
+	changes[_i]();
+	delete ();
+	check_stale();
+	mfs_fileset_drop(set);
+}
+END_TEST
+
+static unsigned descriptors(void)
+{
+	unsigned count = 0;
+	DIR *dir = opendir("/proc/self/fd");
+
+	ck_assert_ptr_nonnull(dir);
+	while (readdir(dir))
+		count++;
+	closedir(dir);
+	return count;
+}
+
+START_TEST(test_the_last_one_closes)
+{
+	const unsigned before = descriptors();
+
+	mfs_fileset_hold(set);
+	mfs_fileset_hold(set);
+	ck_assert_uint_eq(descriptors(), before + 1);
+	mfs_fileset_drop(set);
+	ck_assert_uint_eq(descriptors(), before + 1);
+	mfs_fileset_drop(set);
+	ck_assert_uint_eq(descriptors(), before);
+}
+END_TEST
+
+static _Atomic bool deleted;
+
+static void *hold_and_read(void *arg)
+{
+	struct mfs_error mine = {0};
+	uint8_t buf[64];
+
+	(void)arg;
+	for (int i = 0; i < 2000; i++) {
+		const bool before = !atomic_load(&deleted);
+		int rc;
+
+		mfs_fileset_hold(set);
+		rc = mfs_fileset_read(set, file, 7, buf, sizeof(buf), &mine);
+		mfs_fileset_drop(set);
+		if ((rc && rc != -ESTALE) || (rc && before && !atomic_load(&deleted)) ||
+		    (!rc && memcmp(buf, bytes + 7, sizeof(buf))))
+			return (void *)1;
+	}
+	return NULL;
+}
+
+START_TEST(test_threads_that_hold_and_drop)
+{
+	pthread_t threads[6];
+
+	mfs_fileset_hold(set);
+	for (int i = 0; i < 6; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, hold_and_read, NULL), 0);
+	atomic_store(&deleted, true);
+	delete ();
+	check_right();
+	mfs_fileset_drop(set);
+	for (int i = 0; i < 6; i++) {
+		void *failed;
+
+		pthread_join(threads[i], &failed);
+		ck_assert_ptr_null(failed);
+	}
+	check_stale();
+}
+END_TEST
+
 static uint32_t many[300];
 
 static void *read_all(void *seed)
@@ -234,6 +357,7 @@ START_TEST(test_many_files_many_threads_few_descriptors)
 		unit_ok(mfs_fileset_add(set, name, &many[i], &err), &err);
 	}
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	mfs_fileset_hold(set); /* some of them, which leaves enough for all else */
 	for (uintptr_t i = 0; i < 8; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, (void *)i), 0);
 	for (int i = 0; i < 8; i++) {
@@ -242,6 +366,7 @@ START_TEST(test_many_files_many_threads_few_descriptors)
 		pthread_join(threads[i], &failed);
 		ck_assert_ptr_null(failed);
 	}
+	mfs_fileset_drop(set);
 }
 END_TEST
 
@@ -270,6 +395,11 @@ Suite *mfs_suite(void)
 	c = prepared(s, "changes");
 	tcase_add_loop_test(c, test_change_before_first_use_is_stale, 0, 5);
 	tcase_add_loop_test(c, test_change_after_mapping_is_stale, 0, 5);
+	c = prepared(s, "held");
+	tcase_add_loop_test(c, test_change_while_held, 0, 5);
+	tcase_add_loop_test(c, test_change_and_deletion_while_held, 0, 3);
+	tcase_add_test(c, test_the_last_one_closes);
+	tcase_add_test(c, test_threads_that_hold_and_drop);
 	c = prepared(s, "threads");
 	tcase_add_test(c, test_many_files_many_threads_few_descriptors);
 	return s;

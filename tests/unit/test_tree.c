@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "formats/plan/vfile.h"
-#include "fs/keeper.h"
 #include "fs/root.h"
 #include "fs/tree.h"
 #include "tests/unit/fake_views.h"
@@ -72,14 +71,13 @@ static struct mfs_node *find(const char *path)
 
 static uint64_t bytes_of(struct mfs_node *node)
 {
-	struct mfs_vfile *data;
-	struct mfs_held *held;
+	struct mfs_open_file file;
 	struct mfs_error err;
 	uint64_t size;
 
-	unit_ok(mfs_tree_open(node, &held, &data, NULL, &err), &err);
-	size = mfs_vfile_size(data);
-	mfs_keeper_drop(held);
+	unit_ok(mfs_tree_open(node, &file, NULL, &err), &err);
+	size = mfs_vfile_size(file.data);
+	mfs_tree_close(&file);
 	return size;
 }
 
