@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/megatron_foreign.h"
+
 #define MAX_LAYERS     100000
 #define MAX_MTP_LAYERS 1000
 #define MAX_NUMBER     (1ll << 31) /* of anything: products of two fit everywhere */
@@ -162,6 +164,16 @@ static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
 	a->make_vocab_size_divisible_by = positive(r, "make_vocab_size_divisible_by", 128);
 }
 
+/* Transformer Engine's own GELU, in place of torch's: te.pytorch.ops.GELU, which is by tanh
+ * (core/extensions/transformer_engine.py: TEActivationOp, TEFusedMLP). The local spec has neither. */
+static bool has_gelu_of_te(struct reader *r, const struct mfs_megatron_args *a)
+{
+	const bool activation = flag(r, "use_te_activation_func", false);
+	const bool fused = flag(r, "use_transformer_engine_op_fuser", false);
+
+	return !a->local_spec && (activation || fused);
+}
+
 static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 {
 	a->layernorm = !is(string(r, "normalization", "LayerNorm"), "RMSNorm");
@@ -172,8 +184,8 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->squared_relu = flag(r, "squared_relu", false);
 	a->openai_gelu = flag(r, "openai_gelu", false);
 	a->quick_geglu = flag(r, "quick_geglu", false);
-	/* openai_gelu has no reader in Megatron-core: the fused form is tanh, the other erf. */
-	a->exact_gelu = !flag(r, "bias_gelu_fusion", true);
+	a->local_spec = is(string(r, "transformer_impl", NULL), "local");
+	a->exact_gelu = !flag(r, "bias_gelu_fusion", true) && !has_gelu_of_te(r, a);
 	a->add_bias_linear = flag(r, "add_bias_linear", true);
 	a->add_qkv_bias = flag(r, "add_qkv_bias", false);
 	a->qk_layernorm = flag(r, "qk_layernorm", false);
@@ -184,16 +196,36 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->params_dtype = dtype(r, "params_dtype");
 }
 
-/* Megatron counts (left, right) besides the token itself, HF counts the token too. */
+/* Megatron counts (left, right) besides the token itself, HF counts the token too; -1: no end. What is to the
+ * right is megatron_foreign.c's. */
 static int64_t window(struct reader *r)
 {
 	mfs_value v = lookup(r, "window_size");
-	int64_t left;
+	int64_t left, right;
 
-	if (!mfs_value_int(r->doc, mfs_value_at(r->doc, v, 0), &left) || left < 0 ||
-	    left > MAX_NUMBER)
+	if (absent(r, v))
 		return MFS_UNSET;
-	return left + 1;
+	if (mfs_value_count(r->doc, v) != 2 ||
+	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 0), &left) ||
+	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &right) || left < -1 ||
+	    left > MAX_NUMBER || right < -1 || right > MAX_NUMBER) {
+		wrong(r, "window_size", "a pair of numbers, (left, right)");
+		return MFS_UNSET;
+	}
+	return left < 0 ? MFS_UNSET : left + 1;
+}
+
+/*
+ * No release passes --rope-scaling-factor to the model that it trains, whose own default is 8
+ * (pretrain_gpt.py, gpt_builders.py, training/argument_utils.py: gpt_config_from_args; gpt_model.py).
+ */
+static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
+{
+	const double said = real(r, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);
+
+	a->use_rope_scaling = flag(r, "use_rope_scaling", false);
+	a->rope_scaling_factor = MFS_ROPE_SCALING_FACTOR;
+	a->rope_scaling_ignored = a->use_rope_scaling && said != MFS_ROPE_SCALING_FACTOR ? said : 0;
 }
 
 static void read_positions(struct reader *r, struct mfs_megatron_args *a)
@@ -209,8 +241,7 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 	if (a->rotary_percent < 0 || a->rotary_percent > 1)
 		wrong(r, "rotary_percent", "a number from 0 to 1");
 	a->rotary_interleaved = flag(r, "rotary_interleaved", false);
-	a->use_rope_scaling = flag(r, "use_rope_scaling", false);
-	a->rope_scaling_factor = real(r, "rope_scaling_factor", 8.0);
+	read_rope_scaling(r, a);
 	a->rotary_seq_len_interpolation_factor = real(r, "rotary_seq_len_interpolation_factor", 0);
 	/* Until core 0.13 there was no such argument, and since then None means the same: YaRN. */
 	a->rope_type = string(r, "rope_type", "yarn");
@@ -308,80 +339,6 @@ static void read_mla(struct reader *r, struct mfs_megatron_args *a)
 	a->mtp_model_layer = lookup_has(r, "hybrid_layer_pattern");
 }
 
-/* None, False, 0, or the text that says the same. */
-static bool is_usual(struct reader *r, mfs_value v, const char *usual)
-{
-	double number;
-	bool b;
-
-	if (absent(r, v) || (usual && mfs_value_is_str(r->doc, v, usual)))
-		return true;
-	if (mfs_value_bool(r->doc, v, &b))
-		return !b;
-	return mfs_value_float(r->doc, v, &number) && number == 0;
-}
-
-/* Arguments that change what a model computes without leaving a trace in its tensors. */
-/* Sinkhorn routes otherwise at inference; the auxiliary losses (one, or a list) only train. */
-static bool balances_by_loss(struct reader *r)
-{
-	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none",
-					    "quantile"};
-	mfs_value v = lookup(r, "moe_router_load_balancing_type");
-	uint32_t listed = mfs_value_count(r->doc, v);
-
-	for (uint32_t i = 0; i < (listed ? listed : 1); i++) {
-		mfs_value kind = listed ? mfs_value_at(r->doc, v, i) : v;
-		bool known = absent(r, kind);
-
-		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-			known |= mfs_value_is_str(r->doc, kind, kinds[k]);
-		if (!known)
-			return false;
-	}
-	return true;
-}
-
-static void read_foreign(struct reader *r, struct mfs_megatron_args *a)
-{
-	static const struct {
-		const char *name, *usual;
-	} known[] = {
-		{"softmax_type", "vanilla"},
-		{"no_rope_freq", NULL},
-		{"glu_linear_offset", NULL},
-		{"activation_func_clamp_value", NULL},
-		{"window_attn_skip_freq", NULL},
-		{"linear_attention_freq", NULL},
-		{"experimental_attention_variant", NULL},
-		{"apply_residual_connection_post_layernorm", NULL},
-		{"heterogeneous_layers_config_path", NULL},
-		{"heterogeneous_layers_config_encoded_json", NULL},
-		{"hybrid_layer_pattern", NULL},
-		{"hybrid_override_pattern", NULL},
-		{"is_hybrid_model", NULL},
-		{"enable_mhc_connections", NULL},
-		{"use_mup", NULL},
-		{"moe_apply_probs_on_input", NULL},
-		{"moe_latent_size", NULL},
-		{"moe_router_topk_limited_devices", NULL},
-		{"moe_router_force_load_balancing", NULL},
-		{"mtp_use_repeated_layer", NULL},
-		{"moe_router_force_biased", NULL},
-		{"moe_extended_tp", NULL}, /* core 0.8, 0.9: experts cut over TP and EP at once */
-	};
-
-	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]) && !a->foreign; i++)
-		if (!is_usual(r, lookup(r, known[i].name), known[i].usual))
-			a->foreign = known[i].name;
-	if (!a->foreign && a->num_experts != MFS_UNSET && !balances_by_loss(r))
-		a->foreign = "moe_router_load_balancing_type";
-	if (!a->foreign && a->multi_latent_attention && !lookup_has(r, "rope_type") &&
-	    a->mscale != a->mscale_all_dim)
-		a->foreign =
-			"mscale"; /* core <= 0.13 scaled the softmax by it, not by mscale_all_dim */
-}
-
 static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 {
 	int64_t per_chunk;
@@ -408,10 +365,11 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 	a->account_for_loss = flag(r, "account_for_loss_in_pipeline_split", false);
 	a->other_stages = !absent(r, lookup(r, "pipeline_model_parallel_layout")) ||
 			  a->account_for_embedding || a->account_for_loss;
-	a->local_spec = is(string(r, "transformer_impl", NULL), "local");
 	a->use_distributed_optimizer = flag(r, "use_distributed_optimizer", false);
 	a->tokenizer_type = string(r, "tokenizer_type", NULL);
 	a->tokenizer_model = string(r, "tokenizer_model", NULL);
+	/* An argument as old as the change (core 0.18). */
+	a->null_tokenizer_counts_eod = lookup_has(r, "null_tokenizer_eod_id");
 	a->iteration = integer(r, "iteration", 0);
 }
 
@@ -435,7 +393,7 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 	if (!r.rc)
 		read_layout(&r, &a);
 	if (!r.rc)
-		read_foreign(&r, &a);
+		r.rc = mfs_megatron_foreign(doc, args, arena, &a, &a.foreign, err);
 	if (r.rc)
 		return r.rc;
 	*ret = a;
@@ -451,9 +409,7 @@ uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded)
 	uint64_t rows = a->vocab_size > 0 ? (uint64_t)a->vocab_size : 0;
 
 	/* Both factors are below 2^32: numbers of arguments are (read()). */
-	if (!rows || rows > padded || padded - rows >= divisor * tp)
-		return 0;
-	if (a->tokenizer_type && !strcmp(a->tokenizer_type, "NullTokenizer") && rows < padded)
+	if (rows && is(a->tokenizer_type, "NullTokenizer") && !a->null_tokenizer_counts_eod)
 		rows++;
-	return rows;
+	return rows && rows <= padded && padded - rows < divisor * tp ? rows : 0;
 }

@@ -15,6 +15,8 @@
 
 #define MFS_UNSET (-1) /* an integer argument that is None or absent */
 
+#define MFS_ROPE_SCALING_FACTOR 8.0 /* of every model that Megatron trains with use_rope_scaling */
+
 struct mfs_megatron_args {
 	/* size of the model */
 	int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
@@ -27,14 +29,17 @@ struct mfs_megatron_args {
 	bool zero_centered_gamma; /* apply_layernorm_1p: weight = stored + 1 */
 	double norm_epsilon;
 	bool swiglu, squared_relu, openai_gelu, quick_geglu;
-	bool exact_gelu; /* neither openai_gelu nor bias_gelu_fusion: GELU by erf, not by tanh */
+	/* GELU by erf, not by tanh: torch's, which is neither the fused form (bias_gelu_fusion) nor Transformer
+	 * Engine's. openai_gelu and onnx_safe have no reader in Megatron-core. */
+	bool exact_gelu;
 	bool add_bias_linear, add_qkv_bias, qk_layernorm, qk_l2_norm, attention_output_gate;
 	bool tied; /* not untie_embeddings_and_output_weights */
 	/* positions */
 	const char *position_embedding_type; /* "learned_absolute", "rope", "yarn", ... */
 	double rotary_base, rotary_percent;
 	bool rotary_interleaved, use_rope_scaling;
-	double rope_scaling_factor;		    /* of use_rope_scaling (llama3) */
+	double rope_scaling_factor;  /* of use_rope_scaling (llama3) */
+	double rope_scaling_ignored; /* another that the run's arguments say; 0: none */
 	double rotary_seq_len_interpolation_factor; /* 0: unset */
 	/* yarn: of the GPT form (yarn_*) and of MLA (rope_type, rotary_scaling_factor, ...) */
 	const char *rope_type; /* MLA: "rope" or "yarn" */
@@ -62,8 +67,8 @@ struct mfs_megatron_args {
 	/* legacy names of MTP's inner layer: mtp_model_layer since core 0.17, transformer_layer before */
 	bool mtp_model_layer;
 	double init_method_std;
-	/* Name of an argument that changes what the model computes and that no field here carries
-	 * ("softmax_type"); NULL: none. */
+	/* An argument that changes what the model computes and that no field here carries, with its value
+	 * ("softmax_type (learnable)", megatron_foreign.h); NULL: none. */
 	const char *foreign;
 	/* traps: fc1 rows interleaved in blocks in the file; MFS_UNSET or 0: not */
 	int64_t moe_mlp_glu_interleave_size, moe_shared_expert_glu_interleave_size;
@@ -80,9 +85,10 @@ struct mfs_megatron_args {
 	bool account_for_embedding, account_for_loss;
 	bool local_spec; /* transformer_impl == "local", else Transformer Engine's modules */
 	bool use_distributed_optimizer;
-	const char *params_dtype;    /* torch's name, or NULL */
-	const char *tokenizer_type;  /* or NULL */
-	const char *tokenizer_model; /* or NULL: a name or a path on the training cluster */
+	const char *params_dtype;	/* torch's name, or NULL */
+	const char *tokenizer_type;	/* or NULL */
+	const char *tokenizer_model;	/* or NULL: a name or a path on the training cluster */
+	bool null_tokenizer_counts_eod; /* NullTokenizer's vocab_size holds the end of documents */
 	int64_t iteration;
 };
 
@@ -96,8 +102,8 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 /*
  * The true size of the vocabulary where the run recorded one, else 0; padded: rows that are stored. Only
  * some tokenizers read that argument: one that would not have been padded to what is stored was not used.
- * NullTokenizer adds a row for the end of documents until core 0.16; in newer files that row, if it is there,
- * is padding and does no harm.
+ * NullTokenizer adds a row for the end of documents until core 0.17
+ * (core/tokenizers/text/libraries/null_tokenizer.py).
  */
 uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded);
 

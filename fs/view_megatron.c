@@ -219,6 +219,20 @@ static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options
 	return 0;
 }
 
+/* A run would ignore --rope-scaling-factor (megatron_args.c: read_rope_scaling) and be of another model. */
+static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+
+	if (!a->use_rope_scaling || a->rope_scaling_factor == MFS_ROPE_SCALING_FACTOR)
+		return 0;
+	return mfs_fail(
+		err, -ENOTSUP,
+		"%s: the factor of the rotary scaling is %g, expected %g: no release of Megatron "
+		"passes --rope-scaling-factor to the model",
+		mfs_ckpt_dir(ckpt), a->rope_scaling_factor, MFS_ROPE_SCALING_FACTOR);
+}
+
 static int describe(struct mfs_ckpt *ckpt, int64_t number, const struct mfs_view_options *opt,
 		    struct mfs_megatron_view *ret, struct mfs_error *err)
 {
@@ -243,6 +257,8 @@ static int build(struct builder *b, struct mfs_ckpt *ckpt, const char *name, int
 
 	if (!rc)
 		rc = parse_name(ckpt, name, &m.layout, &dist, err);
+	if (!rc)
+		rc = check_rope(ckpt, err);
 	if (!rc)
 		rc = mfs_rank_check(ckpt, m.spec, err);
 	if (!rc)

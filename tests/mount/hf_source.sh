@@ -55,6 +55,16 @@ same 'untied: with a vocabulary' "$("$m" export "$work/untied" hf "$work/cropped
 grep -q '"tie_word_embeddings": false' "$work/cropped/config.json" || fail 'untied: config.json with a vocabulary'
 rm "$log"
 
+# Llama 3.2's rotary scaling: no argument makes Megatron compute with another factor than 8.
+cp -a "$work/untied" "$work/rope"
+scaling='{"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "factor": 32.0}'
+sed "/\"rope_parameters\": {/,/}/d; s/\"rope_scaling\": null/\"rope_scaling\": $scaling/" "$work/config.json" >"$work/rope/config.json"
+"$m" ls "$work/rope" hf >"$log" || fail 'rope: hf'
+refused 'rope' 1 'rotary scaling is 32, expected 8' "$m" ls "$work/rope" megatron/torch_dist
+sed -i 's/"factor": 32.0/"factor": 8.0/' "$work/rope/config.json"
+"$m" ls "$work/rope" megatron/torch_dist >"$log" || fail 'rope: a factor of 8'
+rm "$log"
+
 # What is wrong with one that cannot be shown.
 cp -a "$hf" "$work/damaged"
 victim=$(find "$work/damaged" -name 'model-*.safetensors' | sort | tail -1)

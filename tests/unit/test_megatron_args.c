@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/buf.h"
@@ -198,12 +199,15 @@ static const struct {
 	{"moe_router_load_balancing_type", "aux_loss", false},
 	{"moe_router_load_balancing_type", "none", false},
 	{"moe_router_load_balancing_type", "sinkhorn", true},
+	{"moe_router_load_balancing_type", "quantile_balancing", true},
 	{"moe_extended_tp", NULL, true},
 	{"moe_router_force_load_balancing", NULL, true},
 };
 
 START_TEST(test_what_leaves_no_tensor)
 {
+	char says[100];
+
 	begin();
 	sizes();
 	set_int("num_experts", 4);
@@ -213,8 +217,239 @@ START_TEST(test_what_leaves_no_tensor)
 		set_bool(routing[_i].name, true);
 	unit_ok(finish(), &err);
 	ck_assert_int_eq(args.foreign != NULL, routing[_i].foreign);
-	if (routing[_i].foreign)
-		ck_assert_str_eq(args.foreign, routing[_i].name);
+	if (routing[_i].foreign) {
+		snprintf(says, sizeof(says), "%s (%s)", routing[_i].name,
+			 routing[_i].value ? routing[_i].value : "True");
+		ck_assert_str_eq(args.foreign, says);
+	}
+}
+END_TEST
+
+/* Values of an argument, as a dense GELU model, a gated one or one of experts has them. */
+enum model { GELU, GATED, MOE, MLA, WINDOWED };
+
+static const struct {
+	const char *name;
+	enum model model;
+	double value;
+	const char *foreign; /* NULL: harmless */
+} numbers[] = {
+	{"softmax_scale", GELU, 0.5, "softmax_scale (0.5)"},
+	{"softmax_scale", GELU, 0, "softmax_scale (0)"},
+	{"softmax_scale", GELU, 0.35355339059327379, NULL}, /* 1 / sqrt(8) */
+	{"softmax_scale", MLA, 0.5, NULL},
+	{"activation_func_clamp_value", GATED, 7, "activation_func_clamp_value (7)"},
+	{"activation_func_clamp_value", GATED, 0, "activation_func_clamp_value (0)"},
+	{"activation_func_clamp_value", GELU, 7, NULL},
+	{"glu_linear_offset", GATED, 1, "glu_linear_offset (1)"},
+	{"glu_linear_offset", GATED, 0, NULL},
+	{"moe_expert_capacity_factor", MOE, 1.25, "moe_expert_capacity_factor (1.25)"},
+	{"moe_expert_capacity_factor", MOE, -1, NULL},
+	{"moe_expert_capacity_factor", GELU, 1.25, NULL},
+	{"moe_expert_rank_capacity_factor", MOE, 2, "moe_expert_rank_capacity_factor (2)"},
+	{"moe_input_jitter_eps", MOE, 0.01, NULL},
+	{"window_attn_skip_freq", WINDOWED, 2, "window_attn_skip_freq (2)"},
+	{"window_attn_skip_freq", GELU, 2, NULL},
+};
+
+static void set_real(const char *key, double value)
+{
+	uint8_t bytes[8];
+	uint64_t bits;
+
+	memcpy(&bits, &value, 8);
+	for (unsigned i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)(bits >> (56 - 8 * i));
+	text(key);
+	mfs_buf_adds(&stream, "G");
+	mfs_buf_add(&stream, bytes, 8);
+}
+
+static void begin_model(enum model model)
+{
+	static const int32_t window[] = {127, 0};
+
+	begin();
+	sizes();
+	if (model == GATED)
+		set_bool("swiglu", true);
+	if (model == MOE)
+		set_int("num_experts", 4);
+	if (model == MLA)
+		set_bool("multi_latent_attention", true);
+	if (model == WINDOWED)
+		set_list("window_size", window, 2);
+}
+
+START_TEST(test_numbers_that_leave_no_tensor)
+{
+	begin_model(numbers[_i].model);
+	set_real(numbers[_i].name, numbers[_i].value);
+	unit_ok(finish(), &err);
+	if (!numbers[_i].foreign)
+		ck_assert_ptr_null(args.foreign);
+	else
+		ck_assert_str_eq(args.foreign, numbers[_i].foreign);
+}
+END_TEST
+
+static const struct {
+	const char *name, *value;
+	const char *foreign;
+} texts[] = {
+	{"softmax_type", "vanilla", NULL},
+	{"softmax_type", "learnable", "softmax_type (learnable)"},
+	{"normalization", "LayerNorm", NULL},
+	{"normalization", "L2Norm", "normalization (L2Norm)"},
+	{"hybrid_layer_pattern", "M*-", "hybrid_layer_pattern (M*-)"},
+};
+
+START_TEST(test_texts_that_leave_no_tensor)
+{
+	begin_model(GELU);
+	set_text(texts[_i].name, texts[_i].value);
+	unit_ok(finish(), &err);
+	if (!texts[_i].foreign)
+		ck_assert_ptr_null(args.foreign);
+	else
+		ck_assert_str_eq(args.foreign, texts[_i].foreign);
+}
+END_TEST
+
+START_TEST(test_own_spec)
+{
+	static const char *const modules[] = {"megatron.core.models.gpt.gpt_layer_specs",
+					      "my.layers"};
+
+	for (size_t i = 0; i < 2; i++) {
+		begin_model(GELU);
+		text("spec");
+		mfs_buf_adds(&stream, "](");
+		text(modules[i]);
+		text("spec_of_mine");
+		mfs_buf_adds(&stream, "e");
+		unit_ok(finish(), &err);
+		if (i)
+			ck_assert_str_eq(args.foreign, "spec ([my.layers, spec_of_mine])");
+		else
+			ck_assert_ptr_null(args.foreign);
+	}
+}
+END_TEST
+
+/* (left, right) besides the token; HF's window counts the token. */
+static const struct {
+	int32_t pair[3];
+	unsigned count;
+	int64_t window;
+	const char *foreign; /* or what is said of no pair */
+} windows[] = {
+	{{127, 0}, 2, 128, NULL},
+	{{0, 0}, 2, 1, NULL},
+	{{-1, 0}, 2, MFS_UNSET, NULL},
+	{{-1, -1}, 2, MFS_UNSET, NULL},
+	{{127, 5}, 2, 128, "window_size ([127, 5])"},
+	{{127, -1}, 2, 128, "window_size ([127, -1])"},
+	{{127}, 1, 0, "window_size"},
+	{{127, 0, 0}, 3, 0, "window_size"},
+	{{-2, 0}, 2, 0, "window_size"},
+	{{0}, 0, 0, "window_size"},
+};
+
+START_TEST(test_windows)
+{
+	begin_model(GELU);
+	set_list("window_size", windows[_i].pair, windows[_i].count);
+	if (!windows[_i].window) {
+		unit_fails(finish(), &err, -EINVAL, "'window_size' of the run: expected a pair");
+		return;
+	}
+	unit_ok(finish(), &err);
+	ck_assert_int_eq(args.window_size, windows[_i].window);
+	if (!windows[_i].foreign)
+		ck_assert_ptr_null(args.foreign);
+	else
+		ck_assert_str_eq(args.foreign, windows[_i].foreign);
+}
+END_TEST
+
+START_TEST(test_windows_that_are_no_list)
+{
+	begin_model(GELU);
+	set_int("window_size", 128);
+	unit_fails(finish(), &err, -EINVAL, "window_size");
+	begin_model(GELU);
+	set_text("window_size", "(127, 0)");
+	unit_fails(finish(), &err, -EINVAL, "window_size");
+	begin_model(GELU);
+	set_none("window_size");
+	unit_ok(finish(), &err);
+	ck_assert_int_eq(args.window_size, MFS_UNSET);
+}
+END_TEST
+
+/* By tanh where it is fused or Transformer Engine's; openai_gelu and onnx_safe mean nothing. */
+static const struct {
+	bool fusion, activation, fuser, local, openai;
+	bool exact;
+} gelus[] = {
+	{true, false, false, false, false, false}, {false, false, false, false, false, true},
+	{false, true, false, false, false, false}, {false, false, true, false, false, false},
+	{false, true, false, true, false, true},   {false, false, true, true, false, true},
+	{true, false, false, true, false, false},  {false, false, false, false, true, true},
+	{true, true, true, false, true, false},
+};
+
+START_TEST(test_gelu)
+{
+	begin_model(GELU);
+	set_bool("bias_gelu_fusion", gelus[_i].fusion);
+	set_bool("use_te_activation_func", gelus[_i].activation);
+	set_bool("use_transformer_engine_op_fuser", gelus[_i].fuser);
+	set_text("transformer_impl", gelus[_i].local ? "local" : "transformer_engine");
+	set_bool("openai_gelu", gelus[_i].openai);
+	set_bool("onnx_safe", gelus[_i].openai);
+	unit_ok(finish(), &err);
+	ck_assert(args.exact_gelu == gelus[_i].exact);
+}
+END_TEST
+
+START_TEST(test_rope_scaling_factor)
+{
+	begin_model(GATED);
+	set_bool("use_rope_scaling", true);
+	set_real("rope_scaling_factor", 32);
+	unit_ok(finish(), &err);
+	ck_assert(args.rope_scaling_factor == 8 && args.rope_scaling_ignored == 32);
+	begin_model(GATED);
+	set_bool("use_rope_scaling", true);
+	set_real("rope_scaling_factor", 8);
+	unit_ok(finish(), &err);
+	ck_assert(args.rope_scaling_factor == 8 && args.rope_scaling_ignored == 0);
+}
+END_TEST
+
+/* Rows of the vocabulary: 1000 in the arguments are 1001 until core 0.17, and 1000 since null_tokenizer_eod_id is
+ * an argument. What would not have been padded to what is stored says nothing. */
+static const struct {
+	int32_t said;
+	bool newer;
+	uint64_t stored, rows;
+} nulls[] = {
+	{1000, false, 1024, 1001}, {1000, true, 1024, 1000},  {1024, true, 1024, 1024},
+	{1023, false, 1024, 1024}, {1024, false, 1152, 1025}, {1024, true, 1152, 0},
+	{1024, false, 1024, 0},
+};
+
+START_TEST(test_null_tokenizer)
+{
+	begin_model(GELU);
+	set_int("vocab_size", nulls[_i].said);
+	set_text("tokenizer_type", "NullTokenizer");
+	if (nulls[_i].newer)
+		set_none("null_tokenizer_eod_id");
+	unit_ok(finish(), &err);
+	ck_assert_uint_eq(mfs_args_true_vocab(&args, nulls[_i].stored), nulls[_i].rows);
 }
 END_TEST
 
@@ -273,6 +508,16 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_moe_layers);
 	tcase_add_test(c, test_rope_type_of_mla);
 	tcase_add_loop_test(c, test_what_leaves_no_tensor, 0, sizeof(routing) / sizeof(routing[0]));
+	tcase_add_loop_test(c, test_numbers_that_leave_no_tensor, 0,
+			    sizeof(numbers) / sizeof(numbers[0]));
+	tcase_add_loop_test(c, test_texts_that_leave_no_tensor, 0,
+			    sizeof(texts) / sizeof(texts[0]));
+	tcase_add_test(c, test_own_spec);
+	tcase_add_loop_test(c, test_windows, 0, sizeof(windows) / sizeof(windows[0]));
+	tcase_add_test(c, test_windows_that_are_no_list);
+	tcase_add_loop_test(c, test_gelu, 0, sizeof(gelus) / sizeof(gelus[0]));
+	tcase_add_test(c, test_rope_scaling_factor);
+	tcase_add_loop_test(c, test_null_tokenizer, 0, sizeof(nulls) / sizeof(nulls[0]));
 	c = unit_case(s, "Refused", test_missing);
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_test(c, test_impossible_values);

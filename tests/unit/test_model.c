@@ -399,6 +399,8 @@ START_TEST(test_vocabulary)
 		   MFS_VOCAB_OPTION);
 	args.tokenizer_type = "NullTokenizer";
 	vocabulary(&args, (struct mfs_vocab){0}, 1001, MFS_VOCAB_ARGS);
+	args.null_tokenizer_counts_eod = true;
+	vocabulary(&args, (struct mfs_vocab){0}, 1000, MFS_VOCAB_ARGS);
 	args.vocab_size = 1024;
 	vocabulary(&args, (struct mfs_vocab){0}, 1024, MFS_VOCAB_ARGS);
 	/* Sizes that nobody padded to what is stored: the run's tokenizer did not use them. */
