@@ -2,7 +2,17 @@
 
 O       ?= build
 PREFIX  ?= /usr/local
-SBINDIR ?= /sbin
+# mount(8) looks for its helpers in /sbin alone; who installs elsewhere may have no right to it, and names it if he has.
+override PREFIX := $(abspath $(patsubst ~/%,$(HOME)/%,$(PREFIX)))
+SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
+
+# All processors, unless -j or a jobserver says otherwise. make's variables do not tell while it reads this, before
+# version 4.4; its command line and its environment do. Goals beside "clean" are for one after the other.
+SAID_JOBS := $(shell { tr '\0' '\n' </proc/$$PPID/cmdline | sed 1d; printf '%s\n' $$MAKEFLAGS; } 2>/dev/null | \
+	grep -E '^(-[A-Za-z]*j[0-9]*|[a-z]*j|--jobs.*|--jobserver.*)$$')
+ifeq ($(SAID_JOBS)$(filter clean,$(MAKECMDGOALS)),)
+MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
+endif
 
 CFLAGS ?= -O2 -g
 WERROR ?= -Werror
@@ -146,6 +156,11 @@ interop: $(O)/mcorefs ## open mounts with transformers, vLLM, MLX (a Python venv
 bench: $(O)/mcorefs $(OTHER_PROGRAMS) ## ratios against a native copy (BENCH_GIB, default 2)
 	@tests/bench/bench.sh
 
+# Several of these are for one after the other, each with all processors.
+ALONE := $(filter demo check unit damage mount giants fuzz fuzz-smoke interop bench install,$(MAKECMDGOALS))
+BEFORE :=
+$(foreach g,$(ALONE),$(if $(BEFORE),$(eval $(g): | $(BEFORE)))$(eval BEFORE := $(g)))
+
 CODE := $(wildcard formats/*.[ch] formats/*/*.[ch] formats/*/*/*.[ch] fs/*.[ch] tests/*/*.[ch])
 
 lint: $(O)/config-test.mk ## format, headers that compile alone, who may include and call what
@@ -154,19 +169,25 @@ lint: $(O)/config-test.mk ## format, headers that compile alone, who may include
 format: ## run clang-format over the C sources
 	clang-format -i $(CODE)
 
-HELPER := $(wildcard mount-helpers/mount.mcorefs)
-install: $(O)/mcorefs ## install under PREFIX (/usr/local), the mount helper in SBINDIR (/sbin)
+# What runs the program after itself must find it where mount(8) leaves a PATH of nothing but system directories.
+# mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
+install: $(O)/mcorefs ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
 	install -D -m 755 $(O)/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs
-	$(if $(HELPER),install -D -m 755 $(HELPER) $(DESTDIR)$(SBINDIR)/mount.mcorefs)
+	install -d $(DESTDIR)$(SBINDIR)
+	rm -f $(DESTDIR)$(SBINDIR)/mount.mcorefs
+	sed 's|^program=$$|program=$(PREFIX)/bin/mcorefs|' mount-helpers/mount.mcorefs >$(DESTDIR)$(SBINDIR)/mount.mcorefs
+	chmod 755 $(DESTDIR)$(SBINDIR)/mount.mcorefs
+	ln -sf mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs
 	$(foreach m,$(wildcard mount-helpers/man/*.[1-8]),install -D -m 644 $(m) \
 		$(DESTDIR)$(PREFIX)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))$(newline))
 	$(foreach f,$(wildcard mount-helpers/completions/mcorefs.bash),install -D -m 644 $(f) \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcorefs$(newline))
 	$(foreach f,$(wildcard mount-helpers/completions/_mcorefs),install -D -m 644 $(f) \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcorefs$(newline))
+	$(if $(filter-out /sbin /usr/sbin,$(SBINDIR)),@echo 'mount -t mcorefs looks in /sbin alone: make install SBINDIR=/sbin ... puts its helper there')
 
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(SBINDIR)/mount.mcorefs \
+	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs \
 		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcorefs \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcorefs

@@ -349,6 +349,8 @@ static const struct option_row table[] = {
 
 	{"rw", BARE, set_rw},
 	{"ro", BARE, set_ro},
+	{"user_id", VALUED, NULL}, /* what the kernel shows of a mount: to whom it belongs */
+	{"group_id", VALUED, NULL},
 	{"defaults", BARE, NULL},
 	{"_netdev", BARE, NULL},
 	{"nofail", BARE, NULL},

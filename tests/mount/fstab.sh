@@ -10,6 +10,7 @@ source=$(echo "$FIXTURES"/weights/gpt2-*)
 helper=$work/sbin/mount.mcorefs
 mkdir "$work/sbin"
 cp mount-helpers/mount.mcorefs "$work/sbin"
+ln -s mount.mcorefs "$work/sbin/mount.fuse.mcorefs"
 cp "$MCOREFS" "$work/sbin/mcorefs"
 PATH=$work/sbin:$PATH
 
@@ -29,6 +30,16 @@ fi
 mount -t mcorefs "$source" "$mnt" || fail "mount -t mcorefs"
 grep -q " $mnt fuse.mcorefs ro," /proc/self/mounts || fail "type and options after mount -t mcorefs"
 [ -s "$mnt/latest/hf/config.json" ] || fail "nothing to read after mount -t mcorefs"
+unmount
+
+mount -t fuse.mcorefs "$source" "$mnt" || fail "mount -t fuse.mcorefs"
+grep -q " $mnt fuse.mcorefs ro," /proc/self/mounts || fail "type and options after mount -t fuse.mcorefs"
+# What findmnt says of a mount makes the same mount.
+read -r said_source said_type said_options < <(findmnt -n -o SOURCE,FSTYPE,OPTIONS "$mnt")
+unmount
+mount -t "$said_type" "$said_source" "$mnt" -o "$said_options" || fail "mount of what findmnt says: $said_type $said_options"
+[ -s "$mnt/latest/hf/config.json" ] || fail "nothing to read after a mount of what findmnt says"
+same "what findmnt says again" "$(findmnt -n -o SOURCE,FSTYPE,OPTIONS "$mnt" | xargs)" "$said_source $said_type $said_options"
 unmount
 
 echo "$source $mnt mcorefs ro,nofail,x-systemd.automount,allow_other,vocab_size=1000 0 0" >"$work/fstab"
