@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/statvfs.h>
@@ -150,6 +151,18 @@ static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 		fuse_reply_entry(req, &none);
 }
 
+/* Once of each view that an iteration cannot have. */
+static void complain_lacking(struct mfs_node *node, const char *name)
+{
+	const char *why = mfs_tree_why_not(node, name);
+	char text[sizeof((struct mfs_error){0}.msg) + 32];
+
+	if (!why)
+		return;
+	snprintf(text, sizeof(text), "there is no %s: %s", name, why);
+	mfs_fuse_complain(node, strcmp(name, "hf") ? -ENOTSUP : -ENOENT, text);
+}
+
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct mfs_node *node = mfs_fuse_node(req, parent), *found, *about;
@@ -161,6 +174,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	refresh_root(tree, node);
 	rc = mfs_tree_lookup(tree, node, name, &found, &about, &err);
 	if (rc == -ENOENT) {
+		complain_lacking(node, name);
 		reply_no_entry(req, node);
 		return;
 	}

@@ -229,6 +229,7 @@ void mfs_iteration_free(struct mfs_iteration *it)
 	free(it->path);
 	free(it->reason);
 	free(it->marker);
+	mfs_why_not_release(&it->why_not);
 	free(it);
 }
 
@@ -265,7 +266,7 @@ static int fill_incomplete(struct mfs_iteration *it, const char *reason)
 	return it->reason ? 0 : -ENOMEM;
 }
 
-static void fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
+static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 {
 	static const char *const formats[] = {
 		[MFS_CKPT_TORCH] = "torch",
@@ -276,6 +277,7 @@ static void fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 	it->checked = ckpt;
 	it->format = formats[mfs_ckpt_format(ckpt)];
 	it->content = mfs_iteration_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
+	return mfs_why_not_find(ckpt, it->options, &it->why_not);
 }
 
 /* The readers name files by their whole path; beside an iteration's name that is said twice. */
@@ -300,10 +302,8 @@ static int examine(struct mfs_iteration *it, uint64_t all)
 	it->marker = choose_marker(it->path);
 	if (it->marker && stamp_marker(it->path, it->marker, &it->stamp))
 		it->stamp = 0;
-	if (!mfs_ckpt_open(it->path, 0, &ckpt, &why)) {
-		fill_complete(it, ckpt);
-		return 0;
-	}
+	if (!mfs_ckpt_open(it->path, 0, &ckpt, &why))
+		return fill_complete(it, ckpt);
 	free(it->marker);
 	it->marker = NULL;
 	it->stamp = all;
@@ -387,7 +387,7 @@ int mfs_iteration_look_hf(const char *path, const char *name,
 	if (mfs_hf_ckpt_open(path, options->arch, 0, &ckpt, &why))
 		rc = fill_incomplete(it, without_path(why.msg, path));
 	else
-		fill_complete(it, ckpt);
+		rc = fill_complete(it, ckpt);
 	if (rc) {
 		mfs_iteration_free(it);
 		return mfs_fail(err, rc, "%s: %s", path, strerror(-rc));
@@ -409,6 +409,11 @@ const char *mfs_iteration_format(const struct mfs_iteration *it)
 const char *mfs_iteration_reason(const struct mfs_iteration *it)
 {
 	return it->reason;
+}
+
+const struct mfs_why_not *mfs_iteration_why_not(const struct mfs_iteration *it)
+{
+	return &it->why_not;
 }
 
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it)

@@ -18,6 +18,7 @@
 #include "formats/base/error.h"
 #include "fs/keeper.h"
 #include "fs/view.h"
+#include "fs/why_not.h"
 
 struct mfs_ckpt;
 struct mfs_fileset;
@@ -29,6 +30,7 @@ struct mfs_iteration {
 	const char *format; /* static */
 	bool hf;	    /* an HF directory */
 	int64_t mtime_ns;
+	struct mfs_why_not why_not; /* of a complete iteration */
 	const struct mfs_view_options *options;
 
 	bool held;	  /* not opened: it is not to be shown whatever its files are */

@@ -132,7 +132,7 @@ void mfs_iteration_end_check(struct mfs_iteration *it, bool keep)
 
 struct open_view {
 	struct mfs_view *view;
-	struct mfs_held *ckpt; /* that it is made of */
+	struct mfs_held *ckpt; /* that it is made of; NULL: of none */
 };
 
 /* A name that can be none is found out before any optimizer is. */
@@ -155,14 +155,19 @@ static int build_view(struct mfs_iteration *it, const char *name, struct mfs_ckp
 
 static int view_open(void *owner, const char *name, void **ret, struct mfs_error *err)
 {
+	struct mfs_iteration *it = owner;
 	struct open_view *v = calloc(1, sizeof(*v));
 	int rc;
 
 	if (!v)
 		return mfs_fail_nomem(err);
-	rc = hold_ckpt_for(owner, name, &v->ckpt, err);
-	if (!rc)
-		rc = build_view(owner, name, mfs_held_object(v->ckpt), &v->view, err);
+	if (!strcmp(name, MFS_WHY_NOT_VIEW)) {
+		rc = mfs_why_not_view(&it->why_not, it->mtime_ns, &v->view, err);
+	} else {
+		rc = hold_ckpt_for(it, name, &v->ckpt, err);
+		if (!rc)
+			rc = build_view(it, name, mfs_held_object(v->ckpt), &v->view, err);
+	}
 	if (rc) {
 		mfs_keeper_drop(v->ckpt);
 		free(v);

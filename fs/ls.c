@@ -47,13 +47,13 @@ static void print_directory(const struct mfs_iteration *it, int indent, const ch
 }
 
 /* An HF directory is named by what is in it alone, as in the mount. */
-static int failed(const struct mfs_iteration *it, const char *what, const struct mfs_error *err)
+static int failed(const struct mfs_iteration *it, const char *what, const char *why)
 {
 	const bool below = strcmp(mfs_iteration_format(it), "hf");
 
 	mfs_print_flush();
 	return mfs_command_failed("%s%s%s: %s", below ? mfs_iteration_name(it) : "",
-				  below ? "/" : "", what, err->msg);
+				  below ? "/" : "", what, why);
 }
 
 static int print_hf(struct mfs_iteration *it, int indent)
@@ -63,7 +63,7 @@ static int print_hf(struct mfs_iteration *it, int indent)
 	struct mfs_error err;
 
 	if (mfs_iteration_hold_view(it, "hf", &held, &view, &err))
-		return failed(it, "hf", &err);
+		return failed(it, "hf", err.msg);
 	print_directory(it, indent, "hf");
 	print_view(view, indent + 2);
 	mfs_keeper_drop(held);
@@ -77,7 +77,7 @@ static int print_layouts(struct mfs_iteration *it, int indent)
 	uint32_t count;
 
 	if (mfs_iteration_layouts(it, &names, &count, &err))
-		return failed(it, "megatron/torch", &err);
+		return failed(it, "megatron/torch", err.msg);
 	for (uint32_t i = 0; i < count; i++)
 		print_directory(it, indent, names[i]);
 	return MFS_EXIT_OK;
@@ -93,14 +93,34 @@ static int print_megatron(struct mfs_iteration *it, int indent)
 	return exit_code;
 }
 
+static void print_why_not(struct mfs_iteration *it, int indent)
+{
+	struct mfs_view *view;
+	struct mfs_error err;
+
+	if (mfs_iteration_view(it, MFS_WHY_NOT_VIEW, &view, &err))
+		failed(it, MFS_WHY_NOT_FILE, err.msg);
+	else
+		print_view(view, indent);
+}
+
 /* What the mount shows of an iteration: the files of hf, if the model can be mapped, and the names of
  * the Megatron views, whose files are many. */
 static int print_views(struct mfs_iteration *it, int indent)
 {
+	const struct mfs_why_not *lacking = mfs_iteration_why_not(it);
 	int exit_code = print_hf(it, indent);
 
-	print_directory(it, indent, "megatron");
-	return print_megatron(it, indent + 2) ? MFS_EXIT_FAILED : exit_code;
+	if (lacking->megatron) {
+		exit_code = failed(it, "megatron", lacking->megatron);
+	} else {
+		print_directory(it, indent, "megatron");
+		if (print_megatron(it, indent + 2))
+			exit_code = MFS_EXIT_FAILED;
+	}
+	if (lacking->hf || lacking->megatron)
+		print_why_not(it, indent);
+	return exit_code;
 }
 
 static int print_iteration(struct mfs_iteration *it)

@@ -15,6 +15,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/hf_config.h"
 #include "formats/megatron/rank.h"
+#include "formats/model/family.h"
 #include "formats/model/model.h"
 #include "fs/commands.h"
 #include "fs/daemon.h"
@@ -194,27 +195,15 @@ static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 	return rc;
 }
 
-static bool is_family(const char *name)
-{
-	const char *list = mfs_family_names();
-	const size_t len = strlen(name);
-
-	for (const char *p = list; (p = strstr(p, name)); p++)
-		if ((p == list || p[-1] == ' ') && (!p[len] || p[len] == ','))
-			return len > 0;
-	return false;
-}
-
 /* A run that has not saved yet, or whose last save is not whole: what was said is all that can be wrong now. */
 static int await_latest(const struct mfs_root *root, const struct mfs_view_options *opt,
 			const char *reason, struct mfs_error *err)
 {
 	struct mfs_hf_ref *ref;
-	int rc;
+	int rc = opt->arch ? mfs_family_check_name(opt->arch, err) : 0;
 
-	if (opt->arch && !is_family(opt->arch))
-		return mfs_fail(err, -EINVAL, "arch=%s: there is no such family (%s)", opt->arch,
-				mfs_family_names());
+	if (rc)
+		return rc;
 	if (opt->ref) {
 		rc = mfs_hf_ref_open(opt->ref, &ref, err);
 		if (rc)

@@ -17,6 +17,7 @@
 
 #include "formats/base/error.h"
 #include "fs/view.h"
+#include "fs/why_not.h"
 
 struct mfs_ckpt;
 struct mfs_data;
@@ -66,6 +67,8 @@ const char *mfs_iteration_name(const struct mfs_iteration *it);	  /* "iter_00000
 const char *mfs_iteration_format(const struct mfs_iteration *it); /* "torch", "torch_dist", "hf" */
 /* NULL if complete, else why it is not shown. */
 const char *mfs_iteration_reason(const struct mfs_iteration *it);
+/* The views that it cannot have, where that is known without building them, and why. */
+const struct mfs_why_not *mfs_iteration_why_not(const struct mfs_iteration *it);
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it); /* ns */
 
 /*

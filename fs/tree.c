@@ -372,6 +372,16 @@ int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *na
 	return rc;
 }
 
+const char *mfs_tree_why_not(const struct mfs_node *node, const char *name)
+{
+	const struct mfs_why_not *w;
+
+	if (!node->view || strcmp(node->view, MFS_WHY_NOT_VIEW))
+		return NULL;
+	w = mfs_iteration_why_not(node->object);
+	return !strcmp(name, "hf") ? w->hf : !strcmp(name, "megatron") ? w->megatron : NULL;
+}
+
 static int name_compare(const void *key, const void *entry)
 {
 	const struct mfs_node *const *node = entry;

@@ -116,6 +116,9 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
 int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);
 
+/* Why an entry that an iteration would have is not there; NULL: it is no such name. */
+const char *mfs_tree_why_not(const struct mfs_node *node, const char *name);
+
 /* A regular file while somebody has it open: its view is held, and the sources of that. */
 struct mfs_open_file {
 	struct mfs_held *held;

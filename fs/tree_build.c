@@ -275,30 +275,56 @@ static int new_megatron(struct mfs_tree *tree, const struct mfs_node *parent,
 	return 0;
 }
 
+/* Why some views are missing, as a file beside those that are there; its home is the iteration's directory. */
+static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_iteration *it,
+		       struct mfs_dir *dir, struct mfs_error *err)
+{
+	struct mfs_node *file;
+	struct mfs_view *view;
+	int rc = mfs_why_not_view(mfs_iteration_why_not(it), mfs_iteration_mtime(it), &view, err);
+	const struct span all = {view, node, 0, 1, 0};
+
+	if (rc)
+		return rc;
+	rc = new_file(tree, node, &all, 0, MFS_WHY_NOT_FILE, &file, err);
+	node->view = MFS_WHY_NOT_VIEW;
+	node->stamp = view->stamp;
+	mfs_view_free(view);
+	if (!rc)
+		mfs_tree_add_entry(dir, file);
+	return rc;
+}
+
 /* What an iteration's directory holds, or the root of an HF directory's mount, with data behind it. */
 static int add_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
 			 struct mfs_dir *dir, struct mfs_error *err)
 {
-	struct mfs_node *hf, *megatron = NULL;
-	int rc;
+	const struct mfs_why_not *lacking = mfs_iteration_why_not(it);
+	struct mfs_node *made;
+	int rc = 0;
 
 	node->owner = &mfs_iteration_views;
 	node->object = it;
-	rc = new_directory(tree, node, "hf", it, mfs_iteration_mtime(it), &hf, err);
-	if (!rc)
-		rc = new_megatron(tree, node, it, &megatron, err);
-	if (rc)
-		return rc;
-	hf->view = "hf";
-	mfs_tree_add_entry(dir, hf);
-	mfs_tree_add_entry(dir, megatron);
-	return 0;
+	if (!lacking->hf) {
+		rc = new_directory(tree, node, "hf", it, mfs_iteration_mtime(it), &made, err);
+		if (rc)
+			return rc;
+		made->view = "hf";
+		mfs_tree_add_entry(dir, made);
+	}
+	if (!lacking->megatron) {
+		rc = new_megatron(tree, node, it, &made, err);
+		if (rc)
+			return rc;
+		mfs_tree_add_entry(dir, made);
+	}
+	return lacking->hf || lacking->megatron ? add_why_not(tree, node, it, dir, err) : 0;
 }
 
 int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
 			    struct mfs_error *err)
 {
-	struct mfs_dir *dir = mfs_tree_new_dir(tree, 2, mfs_iteration_mtime(it));
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, 3, mfs_iteration_mtime(it));
 	int rc = dir ? add_iteration(tree, node, it, dir, err) : mfs_fail_nomem(err);
 
 	if (!rc)
@@ -309,7 +335,7 @@ int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct
 int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node *data,
 		       struct mfs_error *err)
 {
-	struct mfs_dir *dir = mfs_tree_new_dir(tree, 3, tree->top->mtime_ns);
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, 4, tree->top->mtime_ns);
 	int rc = dir ? 0 : mfs_fail_nomem(err);
 
 	if (!rc && data)

@@ -74,6 +74,10 @@ struct mfs_view_options {
 int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struct mfs_view **ret,
 		struct mfs_error *err);
 
+/* As far as that is known by the arguments, and by ref's being there: 0, or what mfs_view_hf() would fail with. */
+int mfs_view_hf_check(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+		      struct mfs_error *err);
+
 /*
  * A Megatron checkpoint directory; the checkpoint, opened with its state and (unless opt->no_optim) its
  * optimizer, must outlive the view. name: "torch/tp2-pp1" or "torch_dist": what follows "megatron/".
@@ -91,6 +95,11 @@ int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
 /* Whether there is such a view, by its name and the model's arguments alone: 0, -ENOENT or -EINVAL as
  * above, and nothing is read. A checkpoint without state and optimizer will do. Any thread. */
 int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err);
+
+/* Whether the model has Megatron views at all, at whatever layout: 0, or -ENODATA, -ENOTSUP with the tensor's or
+ * argument's name. Nothing is read. A checkpoint without state and optimizer will do. */
+int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+			       struct mfs_error *err);
 
 /* Names that a listing shows below "megatron/torch": the source's own layout and common powers of two
  * that are possible. Allocated in arena. Any thread, as above. */

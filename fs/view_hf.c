@@ -10,6 +10,7 @@
 #include "formats/hf_config.h"
 #include "formats/io/fileset.h"
 #include "formats/model/hf_ckpt.h"
+#include "formats/model/family.h"
 #include "formats/model/model.h"
 #include "fs/hf_weights.h"
 #include "fs/view_build.h"
@@ -119,6 +120,20 @@ static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
 	int rc = mfs_hf_ref_open(b->opt->ref, ret, b->err);
 
 	return rc || !is_untied(b) ? rc : mfs_hf_ref_untie(*ret, b->err);
+}
+
+int mfs_view_hf_check(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+		      struct mfs_error *err)
+{
+	const struct builder b = {.ckpt = ckpt, .opt = opt};
+	const struct mfs_family *family;
+	struct mfs_hf_ref *ref = NULL;
+	int rc = mfs_family_choose(mfs_ckpt_args(ckpt), opt->arch, &family, err);
+
+	if (!rc && opt->ref && !shows_itself(&b))
+		rc = mfs_hf_ref_open(opt->ref, &ref, err);
+	mfs_hf_ref_free(ref);
+	return rc;
 }
 
 static int build_model(struct builder *b)

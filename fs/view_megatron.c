@@ -233,16 +233,27 @@ static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 		mfs_ckpt_dir(ckpt), a->rope_scaling_factor, MFS_ROPE_SCALING_FACTOR);
 }
 
+static enum mfs_spec spec_of(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt)
+{
+	if (opt->spec == MFS_VIEW_SPEC_LOCAL)
+		return MFS_SPEC_LOCAL;
+	return opt->spec == MFS_VIEW_SPEC_TE ? MFS_SPEC_TE : mfs_spec_of(ckpt);
+}
+
+int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+			       struct mfs_error *err)
+{
+	int rc = check_rope(ckpt, err);
+
+	return rc ? rc : mfs_rank_check(ckpt, spec_of(ckpt, opt), err);
+}
+
 static int describe(struct mfs_ckpt *ckpt, int64_t number, const struct mfs_view_options *opt,
 		    struct mfs_megatron_view *ret, struct mfs_error *err)
 {
 	*ret = (struct mfs_megatron_view){
-		.ckpt = ckpt, .spec = mfs_spec_of(ckpt), .number = iteration_of(ckpt, number)};
+		.ckpt = ckpt, .spec = spec_of(ckpt, opt), .number = iteration_of(ckpt, number)};
 	ret->spec_said = opt->spec != MFS_VIEW_SPEC_SOURCE;
-	if (opt->spec == MFS_VIEW_SPEC_LOCAL)
-		ret->spec = MFS_SPEC_LOCAL;
-	else if (opt->spec == MFS_VIEW_SPEC_TE)
-		ret->spec = MFS_SPEC_TE;
 	ret->optimizer = !opt->no_optim && mfs_optim_info(ckpt)->kind != MFS_OPTIM_NONE;
 	return true_vocab(ckpt, opt, &ret->vocab, err);
 }

@@ -258,6 +258,9 @@ static inline bool mfs_applies(uint64_t when, uint64_t unless, uint64_t features
 	return (!when || (when & features)) && !(unless & features);
 }
 
+/* Whether arch names a family: by its own name, model_type or architecture. -EINVAL, with the names there are. */
+int mfs_family_check_name(const char *arch, struct mfs_error *err);
+
 uint64_t mfs_features_of(const struct mfs_megatron_args *a);
 
 /*

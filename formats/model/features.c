@@ -203,6 +203,15 @@ static bool named(const struct mfs_family *f, const char *arch)
 	       !strcmp(arch, f->architecture);
 }
 
+int mfs_family_check_name(const char *arch, struct mfs_error *err)
+{
+	for (size_t i = 0; mfs_families[i]; i++)
+		if (named(mfs_families[i], arch))
+			return 0;
+	return mfs_fail(err, -EINVAL, "arch=%s: no such family; there are %s", arch,
+			mfs_family_names());
+}
+
 int mfs_family_choose(const struct mfs_megatron_args *a, const char *arch,
 		      const struct mfs_family **ret, struct mfs_error *err)
 {
@@ -218,7 +227,6 @@ int mfs_family_choose(const struct mfs_megatron_args *a, const char *arch,
 		return 0;
 	}
 	if (arch)
-		return mfs_fail(err, -EINVAL, "arch=%s: no such family; there are %s", arch,
-				mfs_family_names());
+		return mfs_family_check_name(arch, err);
 	return misfit(nearest(features), NULL, a, features, err);
 }

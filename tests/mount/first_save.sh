@@ -21,6 +21,9 @@ is_shown() {
 	[ -s "$mnt/$1/hf/config.json" ]
 }
 
+"$MCOREFS" "$ckpt" "$mnt" -o arch=LlamaForCausalLM 2>/dev/null || fail 'a family by the name of its architecture'
+unmount
+
 for before in nothing logs; do
 	rm -rf "$ckpt" "$log"
 	mkdir "$ckpt"

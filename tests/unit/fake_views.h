@@ -8,6 +8,7 @@
 #ifndef MFS_TESTS_FAKE_VIEWS_H
 #define MFS_TESTS_FAKE_VIEWS_H
 
+#include <errno.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,7 +22,8 @@
 #include "fs/view_build.h"
 
 static atomic_uint fake_views_built, fake_optims_opened;
-static int fake_optim_error; /* what mfs_optim_open() fails with */
+static int fake_optim_error;  /* what mfs_optim_open() fails with */
+static bool fake_no_megatron; /* mfs_view_megatron_possible() refuses */
 static sem_t *fake_begun,
 	*fake_go; /* NULL: nobody waits; else torch_dist posts one and waits for the other */
 
@@ -48,6 +50,13 @@ int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struc
 
 	(void)ckpt;
 	return fake_parse(name, &tp, &pp, err);
+}
+
+int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+			       struct mfs_error *err)
+{
+	(void)ckpt, (void)opt;
+	return fake_no_megatron ? mfs_fail(err, -ENOTSUP, "no module has linear_fc3") : 0;
 }
 
 int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,

@@ -225,6 +225,40 @@ START_TEST(test_views_of_an_iteration)
 }
 END_TEST
 
+/* What is known not to be there is no entry; a file says why, and nothing is built for it. */
+START_TEST(test_views_that_cannot_be)
+{
+	const struct mfs_view_options gpt2 = {.arch = "gpt2"};
+	struct mfs_open_file open;
+	struct mfs_error err;
+	struct mfs_node *file;
+	char text[2048] = "";
+	size_t len;
+
+	fake_no_megatron = true;
+	open_tree_with(unit_fixture(FROM), &gpt2);
+	ck_assert_uint_eq(list(find(ITERATION))->count, 1);
+	ck_assert_uint_eq(links(ITERATION), 2);
+	ck_assert_ptr_null(find(ITERATION "hf"));
+	ck_assert_ptr_null(find(ITERATION "megatron"));
+	ck_assert_ptr_nonnull(strstr(mfs_tree_why_not(find(ITERATION), "hf"), "no gpt2"));
+	ck_assert_str_eq(mfs_tree_why_not(find(ITERATION), "megatron"), "no module has linear_fc3");
+	ck_assert_ptr_null(mfs_tree_why_not(find(ITERATION), "none"));
+	file = find(ITERATION "why-not.txt");
+	ck_assert_ptr_nonnull(file);
+	unit_ok(mfs_tree_open(file, &open, NULL, &err), &err);
+	ck_assert_uint_eq(mfs_vfile_size(open.data), file->size);
+	unit_ok(mfs_vfile_pread(open.data, 0, text, sizeof(text) - 1, &len, &err), &err);
+	ck_assert_uint_eq(len, file->size);
+	ck_assert_ptr_nonnull(strstr(text, "\nmegatron: no module has linear_fc3\n"));
+	ck_assert(!strncmp(text, "hf: ", 4));
+	mfs_tree_close(&open);
+	ck_assert_uint_eq(fake_views_built, 0);
+	close_tree();
+	fake_no_megatron = false;
+}
+END_TEST
+
 START_TEST(test_nested_names)
 {
 	static const char file[] =
@@ -424,6 +458,7 @@ START_TEST(test_hf_directory)
 	ck_assert_ptr_nonnull(realpath(unit_fixture(FROM "/iter_0000040"), from));
 	snprintf(to, sizeof(to), "%s/inside", dir);
 	ck_assert_int_eq(symlink(from, to), 0);
+	unit_write(dir, "config.json", "{}", 2);
 	open_tree(dir);
 	ck_assert_uint_eq(list(mfs_tree_root(tree))->count, 2);
 	ck_assert_ptr_nonnull(find("hf"));
@@ -446,6 +481,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "shape", test_layout);
 
 	tcase_add_test(c, test_file_is_no_directory);
+	tcase_add_test(c, test_views_that_cannot_be);
 	tcase_add_test(c, test_first_use_by_many_threads);
 	tcase_add_test(c, test_refresh);
 	c = unit_case(s, "megatron", test_views_of_an_iteration);
