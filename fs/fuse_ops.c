@@ -66,6 +66,8 @@ static bool has_complained(struct mfs_node *node, int code)
 
 void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
 {
+	if (code == -ESTALE)
+		mfs_tree_suspect(node);
 	if (!(atomic_fetch_or(&node->complaints, complaint(code)) & complaint(code)))
 		mfs_log(LOG_ERR, "%s%s: %s", mfs_log_mount(), node->path, reason);
 }

@@ -27,7 +27,7 @@ struct mfs_front *mfs_fuse_front(fuse_req_t req);
 struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id);
 /* Looks at SOURCE, if that was not done just now; what was known stays shown if it cannot be looked at. Any thread. */
 void mfs_fuse_refresh(struct mfs_tree *tree);
-/* Logs a sentence about a node once per kind of failure. */
+/* Logs a sentence about a node once per kind of failure; -ESTALE has its source looked at. */
 void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason);
 /* The entries of a directory; NULL: they cannot be had, and it has been said why. */
 const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node);

@@ -14,7 +14,8 @@
 #include "fs/root.h"
 #include "fs/tracker.h"
 
-#define RANK_FILE "model_optim_rng.pt"
+#define RANK_FILE      "model_optim_rng.pt"
+#define OPTIMIZER_FILE "distrib_optim.pt"
 
 /* FNV-1a: tells states of a directory apart, nothing hostile is at stake. */
 #define STAMP_START 0xcbf29ce484222325ull
@@ -123,15 +124,19 @@ static int stat_in(const char *path, const char *name, struct stat *st)
 	return rc;
 }
 
-/* The file of a mark: what it names, or the state file of a rank directory. */
-static int stat_mark(const char *path, const char *mark, struct stat *st)
+static int stat_in_rank(const char *path, const char *mark, const char *name, struct stat *st)
 {
 	char file[NAME_MAX + sizeof("/" RANK_FILE)];
 
-	if (!is_rank_dir(mark))
-		return stat_in(path, mark, st);
-	snprintf(file, sizeof(file), "%s/%s", mark, RANK_FILE);
+	snprintf(file, sizeof(file), "%s/%s", mark, name);
 	return stat_in(path, file, st);
+}
+
+/* The file of a mark: what it names, or the state file of a rank directory. */
+static int stat_mark(const char *path, const char *mark, struct stat *st)
+{
+	return is_rank_dir(mark) ? stat_in_rank(path, mark, RANK_FILE, st)
+				 : stat_in(path, mark, st);
 }
 
 /* Every file of an incomplete iteration: any of them may be the one that is still being written. */
@@ -148,6 +153,8 @@ static int stamp_all(const char *path, uint64_t *ret)
 	for (size_t i = 0; i < count; i++) {
 		stamp = stamp_add(stamp, names[i], strlen(names[i]));
 		if (!stat_mark(path, names[i], &st))
+			stamp = stamp_stat(stamp, &st);
+		if (is_rank_dir(names[i]) && !stat_in_rank(path, names[i], OPTIMIZER_FILE, &st))
 			stamp = stamp_stat(stamp, &st);
 	}
 	free_names(names, count);
@@ -230,6 +237,7 @@ void mfs_iteration_free(struct mfs_iteration *it)
 	free(it->reason);
 	free(it->marker);
 	mfs_why_not_release(&it->why_not);
+	mfs_save_release(&it->save);
 	free(it);
 }
 
@@ -302,27 +310,30 @@ static int examine(struct mfs_iteration *it, uint64_t all)
 	it->marker = choose_marker(it->path);
 	if (it->marker && stamp_marker(it->path, it->marker, &it->stamp))
 		it->stamp = 0;
-	if (!mfs_ckpt_open(it->path, 0, &ckpt, &why))
-		return fill_complete(it, ckpt);
+	if (!mfs_ckpt_open(it->path, 0, &ckpt, &why)) {
+		const int rc = fill_complete(it, ckpt);
+
+		return rc ? rc : mfs_save_note(mfs_ckpt_files(ckpt), &it->save);
+	}
 	free(it->marker);
 	it->marker = NULL;
 	it->stamp = all;
 	return fill_incomplete(it, without_path(why.msg, it->path));
 }
 
-/* Whether the files are as they were when before was looked at. */
+/* Whether the files are as they were when before was looked at. ret_all: the stamp of all files, if it was taken. */
 static bool unchanged(const struct mfs_iteration *before, uint64_t *ret_all)
 {
 	uint64_t stamp = 0;
 
-	if (before->reason) {
+	if (before->reason || before->tried) {
 		if (stamp_all(before->path, &stamp))
 			return false;
 		*ret_all = stamp;
-	} else if (!before->marker || stamp_marker(before->path, before->marker, &stamp)) {
-		return false;
+		return stamp == (before->reason ? before->stamp : before->tried);
 	}
-	return stamp == before->stamp;
+	return before->marker && !stamp_marker(before->path, before->marker, &stamp) &&
+	       stamp == before->stamp;
 }
 
 /* What was looked at again turned out the same: before stays and takes over the new stamp. */
@@ -339,29 +350,95 @@ static bool same_result(struct mfs_iteration *before, struct mfs_iteration *now)
 	return true;
 }
 
+void mfs_iteration_suspect(struct mfs_iteration *it)
+{
+	atomic_store(&it->suspect, true);
+}
+
+/* ---- saved again ---- */
+
+static bool is_mixture(const struct mfs_save *last, const struct mfs_save *now, uint32_t *ret_same)
+{
+	uint32_t other;
+
+	mfs_save_compare(last, now, ret_same, &other);
+	return *ret_same && other;
+}
+
+/* A complete iteration is looked at again, and what is there now is none: files are being replaced one by one. It stays, since
+ * each of its files is either the one that it was or an error for who reads it. */
+static bool stays(struct mfs_iteration *before, const struct mfs_iteration *now)
+{
+	uint64_t stamp;
+	uint32_t same;
+
+	if (!now->reason)
+		return is_mixture(&before->save, &now->save, &same);
+	return before->marker && !stamp_marker(before->path, before->marker, &stamp) &&
+	       stamp == before->stamp;
+}
+
+/* What has become whole again may be two saves. */
+static int refuse_mixture(struct mfs_iteration *it, const struct mfs_save *last, uint64_t all)
+{
+	char reason[128];
+	uint32_t same;
+
+	if (it->reason || !last || !is_mixture(last, &it->save, &same))
+		return 0;
+	snprintf(reason, sizeof(reason),
+		 "it is being saved again: %u of %u files are of the save before", same,
+		 it->save.count);
+	mfs_iteration_end_check(it, false);
+	mfs_save_release(&it->save);
+	free(it->marker);
+	it->marker = NULL;
+	it->stamp = all;
+	return fill_incomplete(it, reason);
+}
+
+static const struct mfs_save *last_save(const struct mfs_iteration *before)
+{
+	if (!before || before->hf)
+		return NULL;
+	return before->reason ? before->last : &before->save;
+}
+
 int mfs_iteration_look(const char *path, const char *name, int64_t number,
 		       const struct mfs_view_options *options, struct mfs_keeper *keeper,
 		       const char *hold, struct mfs_iteration *before, struct mfs_iteration **ret,
 		       struct mfs_error *err)
 {
+	const bool complete = before && !before->reason;
+	const bool suspect = complete && atomic_exchange(&before->suspect, false);
 	struct mfs_iteration *it;
 	uint64_t all = 0;
 	int rc;
 
 	if (before && before->held && hold && !strcmp(before->reason, hold))
 		goto keep;
-	if (before && !before->held && !hold && unchanged(before, &all))
+	if (before && !before->held && !hold && unchanged(before, &all) &&
+	    (!suspect || before->tried))
 		goto keep;
+	if (complete && stamp_all(path, &all))
+		all = 0;
 	it = iteration_new(path, name, number, options, keeper);
 	if (!it)
 		return mfs_fail_nomem(err);
 	it->held = hold;
 	rc = hold ? fill_incomplete(it, hold) : examine(it, all);
+	if (!rc && !complete)
+		rc = refuse_mixture(it, last_save(before), all);
 	if (rc) {
 		mfs_iteration_free(it);
 		return mfs_fail(err, rc, "%s: %s", path, strerror(-rc));
 	}
-	if (!same_result(before, it)) {
+	if (complete && !hold && stays(before, it)) {
+		before->tried = all;
+	} else if (same_result(before, it)) {
+		before->tried = suspect ? all : 0;
+	} else {
+		it->last = it->reason ? last_save(before) : NULL;
 		*ret = it;
 		return 0;
 	}

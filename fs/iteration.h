@@ -11,12 +11,14 @@
 #define MFS_FS_ITERATION_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "fs/keeper.h"
+#include "fs/save.h"
 #include "fs/view.h"
 #include "fs/why_not.h"
 
@@ -37,6 +39,11 @@ struct mfs_iteration {
 	char *marker;	  /* of a complete iteration: the file whose change tells of a new save */
 	uint64_t stamp;	  /* state of the directory when it was looked at */
 	uint64_t content; /* of a complete iteration: its files */
+	struct mfs_save save; /* likewise */
+	/* Of an incomplete one: the save that was shown before, if there is one; an older iteration's, which stays. */
+	const struct mfs_save *last;
+	uint64_t tried; /* the stamp of all files when they were found to be no whole save, or 0 */
+	atomic_bool suspect; /* a reader has met a source that had changed: to be looked at */
 
 	struct mfs_ckpt *checked; /* what the look has opened, until mfs_iteration_end_check() */
 
@@ -53,7 +60,8 @@ struct mfs_iteration {
 bool mfs_iteration_looks_like_one(const char *path);
 
 /*
- * The iteration as it is now: before itself if nothing has changed (before may be NULL), else a new
+ * The iteration as it is now: before itself if nothing has changed, or while it is being saved again (some files are
+ * of the save that it stands for and some are not, which nobody must be shown as one) (before may be NULL), else a new
  * object. hold: why it must not be shown whatever its files are (then it is not opened), or NULL.
  * -ENOENT if the directory is gone, -ENOMEM; an incomplete iteration is a success with a reason.
  */

@@ -52,6 +52,23 @@ static int check_files(struct mfs_fileset *files, struct mfs_error *err)
 	return rc;
 }
 
+/* What stands beside the model's files must be of their save, too. */
+static int check_rest(const struct mfs_iteration *it, const struct mfs_ckpt *full,
+		      struct mfs_error *err)
+{
+	struct mfs_save now;
+	uint32_t same, other;
+
+	if (mfs_save_note(mfs_ckpt_files((struct mfs_ckpt *)full), &now))
+		return mfs_fail_nomem(err);
+	mfs_save_compare(&it->save, &now, &same, &other);
+	mfs_save_release(&now);
+	if (!other)
+		return 0;
+	return mfs_fail(err, -ESTALE, "%s: %u of its files have changed since it was looked at",
+			it->path, other);
+}
+
 /* The model's files are looked at last: both are of the save that the iteration stands for. */
 static int open_full(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err)
 {
@@ -63,7 +80,9 @@ static int open_full(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs
 	rc = it->options->no_optim ? mfs_ckpt_open(it->path, MFS_CKPT_STATE, ret, err)
 				   : mfs_optim_open(it->path, ret, err);
 	if (!rc) {
-		rc = check_files(mfs_ckpt_files(mfs_held_object(model)), err);
+		rc = check_rest(it, *ret, err);
+		if (!rc)
+			rc = check_files(mfs_ckpt_files(mfs_held_object(model)), err);
 		if (rc)
 			mfs_ckpt_free(*ret);
 	}

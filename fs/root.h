@@ -70,6 +70,8 @@ const char *mfs_iteration_reason(const struct mfs_iteration *it);
 /* The views that it cannot have, where that is known without building them, and why. */
 const struct mfs_why_not *mfs_iteration_why_not(const struct mfs_iteration *it);
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it); /* ns */
+/* Somebody has met a source of it that is not the one that was opened: the next look is a thorough one. Any thread. */
+void mfs_iteration_suspect(struct mfs_iteration *it);
 
 /*
  * A checkpoint and its views are opened when they are asked for, and let go of when nobody holds them

@@ -263,6 +263,14 @@ void mfs_tree_close(struct mfs_open_file *file)
 	mfs_keeper_drop(file->held);
 }
 
+void mfs_tree_suspect(const struct mfs_node *node)
+{
+	const struct mfs_node *dir = node->home ? node->home : node;
+
+	if (dir->iteration)
+		mfs_iteration_suspect(dir->iteration);
+}
+
 static int open_layouts(struct mfs_tree *tree, struct mfs_node *node, struct mfs_error *err)
 {
 	const char *const *names;

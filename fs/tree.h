@@ -131,6 +131,9 @@ int mfs_tree_open(const struct mfs_node *node, struct mfs_open_file *ret,
 		  struct mfs_node **ret_about, struct mfs_error *err);
 void mfs_tree_close(struct mfs_open_file *file);
 
+/* Somebody has met -ESTALE with a node: what it is made of is looked at thoroughly with the next look at SOURCE. */
+void mfs_tree_suspect(const struct mfs_node *node);
+
 /* NULL: no such entry. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);
 

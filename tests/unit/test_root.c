@@ -337,6 +337,76 @@ START_TEST(test_unchanged_stays_the_same_object)
 }
 END_TEST
 
+static void touch(const char *files)
+{
+	run("touch -d @1700000000 '%s'/%s", at("iter_0000020"), files);
+}
+
+/* Some files are of the save that is shown, and some of another one: it stays as it was until all are. */
+START_TEST(test_saved_again_file_by_file)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_iteration *it;
+
+	add("iter_0000020", DIST);
+	s = look();
+	it = s->latest;
+	touch("metadata.json");
+	ck_assert_ptr_eq(look(), s);
+	ck_assert_ptr_eq(look(), s);
+	touch("__0_0.distcp");
+	ck_assert_ptr_eq(look(), s);
+	touch("*");
+	touch(".metadata");
+	s = look();
+	check_latest(s, "iter_0000020");
+	ck_assert_ptr_ne(s->latest, it);
+	ck_assert_ptr_eq(look(), s);
+}
+END_TEST
+
+/* In between it was no save at all, so that what was shown has gone. */
+START_TEST(test_saved_again_is_no_mixture)
+{
+	const struct mfs_root_snapshot *s;
+	char kept[700];
+
+	add("iter_0000020", DIST);
+	check_latest(look(), "iter_0000020");
+	snprintf(kept, sizeof(kept), "%s", at("kept"));
+	run("mv '%s'/.metadata '%s'", at("iter_0000020"), kept);
+	touch("metadata.json");
+	check_no_latest(look(), ".metadata");
+	run("mv '%s' '%s'/.metadata", kept, at("iter_0000020"));
+	check_no_latest(look(), "saved again");
+	touch("__*");
+	check_no_latest(look(), "saved again");
+	touch(".metadata");
+	s = look();
+	check_latest(s, "iter_0000020");
+	ck_assert_ptr_eq(look(), s);
+}
+END_TEST
+
+/* A reader has met a file that is not the marker: it is looked at, once for each state of the files. */
+START_TEST(test_suspected)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_iteration *it;
+
+	add("iter_0000020", TORCH);
+	s = look();
+	it = s->latest;
+	run("touch -d @1700000001 '%s'/mp_rank_0[01]_001/*%s", at("iter_0000020"), "");
+	mfs_iteration_suspect(it);
+	ck_assert_ptr_eq(look(), s); /* two of four */
+	run("touch -d @1700000001 '%s'/mp_rank_0[01]_000/*%s", at("iter_0000020"), "");
+	s = look();
+	check_latest(s, "iter_0000020");
+	ck_assert_ptr_ne(s->latest, it);
+}
+END_TEST
+
 START_TEST(test_tracker_being_written)
 {
 	add("iter_0000020", DIST);
@@ -662,6 +732,9 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_growing_file_is_noticed);
 	tcase_add_test(c, test_deleted_iterations_leave);
 	tcase_add_test(c, test_unchanged_stays_the_same_object);
+	tcase_add_test(c, test_saved_again_file_by_file);
+	tcase_add_test(c, test_saved_again_is_no_mixture);
+	tcase_add_test(c, test_suspected);
 	tcase_add_test(c, test_refresh_is_not_too_frequent);
 	tcase_add_test(c, test_root_that_went_away);
 	tcase_add_test(c, test_readers_beside_refresh);
