@@ -11,10 +11,12 @@
 #include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <syslog.h>
+#include <unistd.h>
 
 #include "formats/plan/vfile.h"
 #include "fs/log.h"
 #include "fs/readahead.h"
+#include "fs/remount.h"
 #include "fs/tree.h"
 
 #define FOREVER	       (365 * 86400.0)	/* seconds: what is shown does not change */
@@ -505,6 +507,27 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_statfs(req, &st);
 }
 
+/* What it was mounted with, for a remount. Some settings are paths, which are not for all. */
+void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
+		       struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_len,
+		       size_t out_len)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct mfs_settings_page page;
+
+	(void)arg, (void)fi, (void)flags;
+	if (cmd != MFS_IOC_SETTINGS || ino != FUSE_ROOT_ID || in_len < sizeof(page) ||
+	    out_len < sizeof(page)) {
+		fuse_reply_err(req, ENOTTY);
+	} else if (uid && uid != geteuid()) {
+		fuse_reply_err(req, EPERM);
+	} else {
+		memcpy(&page, in, sizeof(page));
+		mfs_settings_page(&mfs_fuse_front(req)->settings, &page);
+		fuse_reply_ioctl(req, 0, &page, sizeof(page));
+	}
+}
+
 /* No extended attributes, rather than no list of them: getfattr and rsync complain about the latter. */
 void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
@@ -530,4 +553,5 @@ const struct fuse_lowlevel_ops mfs_fuse_ops = {
 	.release = op_release,
 	.statfs = op_statfs,
 	.listxattr = mfs_fuse_op_listxattr,
+	.ioctl = mfs_fuse_op_ioctl,
 };

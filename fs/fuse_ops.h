@@ -5,6 +5,7 @@
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
 
+#include "formats/base/buf.h"
 #include "fs/overlay.h"
 #include "fs/tree.h"
 
@@ -12,6 +13,7 @@
 struct mfs_front {
 	struct mfs_tree *tree;
 	struct mfs_overlay *overlay; /* NULL: nothing is written */
+	struct mfs_buf settings;     /* fs/remount.h */
 	atomic_uint open_files;	     /* of the tree */
 };
 
@@ -35,6 +37,9 @@ const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node);
 void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			    const struct mfs_dir *dir, const struct mfs_overlay_names *more,
 			    bool plus);
+void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
+		       struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_len,
+		       size_t out_len);
 void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
 /* What the tree shows, as used, and what is free below: where SOURCE lies, or what readers write. */
 void mfs_fuse_statfs(const struct mfs_tree *tree, const struct statvfs *below, struct statvfs *ret);

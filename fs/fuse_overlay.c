@@ -521,4 +521,5 @@ const struct fuse_lowlevel_ops mfs_fuse_overlay_ops = {
 	.setxattr = op_setxattr,
 	.removexattr = op_removexattr,
 	.listxattr = mfs_fuse_op_listxattr,
+	.ioctl = mfs_fuse_op_ioctl,
 };

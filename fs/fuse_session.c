@@ -18,6 +18,7 @@
 #include "fs/daemon.h"
 #include "fs/log.h"
 #include "fs/mountpoint.h"
+#include "fs/remount.h"
 #include "fs/root.h"
 #include "fs/signals.h"
 #include "fs/text.h"
@@ -287,11 +288,17 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		return mfs_fail_in(err, "cannot mount on %s", mountpoint);
 	mfs_log_set_mount(mountpoint);
 	mfs_tree_watch(tree, say_change, &waiter);
+	if (mfs_settings_make(opt, overlay && !opt->read_only, &front.settings)) {
+		mfs_buf_release(&front.settings);
+		return mfs_fail_nomem(err);
+	}
 	fuse_set_log_func(on_fuse_log);
 	captured.active = true;
 	rc = new_session(&front, opt, fsname, &se, err);
-	if (rc)
+	if (rc) {
+		mfs_buf_release(&front.settings);
 		return rc;
+	}
 	if (fuse_set_signal_handlers(se)) {
 		rc = mfs_fail(err, -EIO, "cannot install signal handlers");
 		goto out;
@@ -305,6 +312,7 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 	fuse_remove_signal_handlers(se);
 out:
 	fuse_session_destroy(se);
+	mfs_buf_release(&front.settings);
 	return rc;
 }
 

@@ -26,6 +26,7 @@
 #include "fs/mountpoint.h"
 #include "fs/options.h"
 #include "fs/overlay.h"
+#include "fs/remount.h"
 #include "fs/root.h"
 #include "fs/signals.h"
 #include "fs/tree.h"
@@ -308,6 +309,16 @@ static int start(struct mfs_options *opt, const struct paths *paths)
 	return code;
 }
 
+static int remount(const struct mfs_options *opt)
+{
+	struct mfs_error err;
+
+	if (!mfs_remount(opt, &err))
+		return MFS_EXIT_OK;
+	mfs_command_failed("cannot remount %s: %s", opt->mountpoint, err.msg);
+	return MFS_EXIT_MOUNT;
+}
+
 int mfs_cmd_mount(int argc, char **argv)
 {
 	struct mfs_options opt = {0};
@@ -318,6 +329,8 @@ int mfs_cmd_mount(int argc, char **argv)
 	mfs_signals_ignore_stray();
 	if (mfs_options_parse_mount(argc, argv, &opt, &err)) {
 		code = mfs_usage_error("%s", err.msg);
+	} else if (opt.remount) {
+		code = remount(&opt);
 	} else {
 		code = resolve(&opt, &paths);
 		if (!code)

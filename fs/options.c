@@ -73,6 +73,22 @@ static int set_rw(struct mfs_options *opt, const struct option_row *row, const c
 	return 0;
 }
 
+static int set_remount(struct mfs_options *opt, const struct option_row *row, const char *value,
+		       struct mfs_error *err)
+{
+	(void)row, (void)value, (void)err;
+	opt->remount = true;
+	return 0;
+}
+
+/* Without effect when mounting, as a mount has what these take away; a remount is told that it cannot have it. */
+static int take_note(struct mfs_options *opt, const struct option_row *row, const char *value,
+		     struct mfs_error *err)
+{
+	(void)opt, (void)row, (void)value, (void)err;
+	return 0;
+}
+
 static int replace_string(const char **field, const char *value, struct mfs_error *err)
 {
 	char *copy = strdup(value);
@@ -349,6 +365,7 @@ static const struct option_row table[] = {
 
 	{"rw", BARE, set_rw},
 	{"ro", BARE, set_ro},
+	{"remount", BARE, set_remount},
 	{"user_id", VALUED, NULL}, /* what the kernel shows of a mount: to whom it belongs */
 	{"group_id", VALUED, NULL},
 	{"defaults", BARE, NULL},
@@ -362,11 +379,11 @@ static const struct option_row table[] = {
 	{"owner", BARE, NULL},
 	{"group", BARE, NULL},
 	{"comment", VALUED, NULL},
-	{"suid", BARE, NULL},
+	{"suid", BARE, take_note},
 	{"nosuid", BARE, NULL},
-	{"dev", BARE, NULL},
+	{"dev", BARE, take_note},
 	{"nodev", BARE, NULL},
-	{"exec", BARE, NULL},
+	{"exec", BARE, take_note},
 	{"async", BARE, NULL},
 	{"sync", BARE, NULL},
 	{"dirsync", BARE, NULL},
@@ -427,10 +444,43 @@ static int unknown_option(const char *name, struct mfs_error *err)
 			mfs_nearest_hint(&near, "-o ", hint));
 }
 
+static bool is_setting(const struct option_row *row)
+{
+	return row->apply && row->apply != set_ro && row->apply != set_rw &&
+	       row->apply != set_remount;
+}
+
+/* A path as it is kept: absolute. */
+static bool is_path(const struct option_row *row)
+{
+	return row->apply == add_data || row->apply == set_data_file || row->apply == set_log;
+}
+
+static int add_setting(struct mfs_options *opt, const struct option_row *row, const char *value,
+		       struct mfs_error *err)
+{
+	struct mfs_buf *list = &opt->settings;
+	const char *path = NULL;
+	int rc = 0;
+
+	if (value && is_path(row)) {
+		rc = replace_path(&path, value, err);
+		value = path;
+	}
+	if (!rc) {
+		mfs_buf_printf(list, "%s%s%s", row->name, value ? "=" : "", value ? value : "");
+		mfs_buf_add(list, "", 1);
+		rc = list->failed ? mfs_fail_nomem(err) : 0;
+	}
+	free((char *)path);
+	return rc;
+}
+
 static int apply_option(struct mfs_options *opt, char *name, struct mfs_error *err)
 {
 	char *value = strchr(name, '=');
 	const struct option_row *row;
+	int rc;
 
 	if (value)
 		*value++ = '\0';
@@ -444,7 +494,8 @@ static int apply_option(struct mfs_options *opt, char *name, struct mfs_error *e
 	if (row->rule == BARE && value)
 		return mfs_fail(err, -EINVAL, "option '%s' takes no value, found '%s'", name,
 				value);
-	return row->apply ? row->apply(opt, row, value, err) : 0;
+	rc = row->apply ? row->apply(opt, row, value, err) : 0;
+	return rc || !is_setting(row) ? rc : add_setting(opt, row, value, err);
 }
 
 /* Cuts the next option off *rest, in place; a backslash makes the next character a plain one. */
@@ -481,7 +532,7 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 		before = name;
 	}
 	free(copy);
-	if (!rc && opt->said_rw && !opt->data.cache)
+	if (!rc && opt->said_rw && !opt->data.cache && !opt->remount)
 		return mfs_fail(err, -EROFS,
 				"option 'rw' is refused: a mount of mcorefs is read-only, but for "
 				"what 'dataset_cache' takes");
@@ -556,6 +607,7 @@ void mfs_options_release(struct mfs_options *opt)
 	free((char *)opt->view.ref);
 	free((char *)opt->log);
 	release_data(&opt->data);
+	mfs_buf_release(&opt->settings);
 	mfs_buf_release(&opt->fuse);
 	memset(opt, 0, sizeof(*opt));
 }

@@ -28,6 +28,9 @@ struct mfs_options {
 	bool read_only;	 /* ro, the last word on it: not even what dataset_cache takes is written */
 	bool said_rw;	 /* rw was the last word */
 	const char *log; /* log=FILE, absolute; NULL: syslog. Owned */
+	bool remount;	 /* change a mount that is there */
+	struct mfs_buf
+		settings;    /* each option that counts but ro and rw, as fs/remount.h has them */
 	struct mfs_buf fuse; /* what libfuse is to know, as a list: "allow_other,max_read=65536" */
 };
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "fs/options.h"
+#include "fs/remount.h"
 
 START_TEST(test_sizes)
 {
@@ -171,6 +172,35 @@ START_TEST(test_refused_options)
 }
 END_TEST
 
+START_TEST(test_settings)
+{
+	static const char expected[] = "ro\0arch=gpt2\0data=/a,b\0data=/c\0no_optim\0arch=llama";
+	struct mfs_settings_page page = {.offset = 3};
+	struct mfs_options opt = {0};
+	struct mfs_buf all = {0};
+	struct mfs_error err;
+
+	unit_ok(mfs_options_parse_o("rw,remount,arch=gpt2,data=/a\\,b,data=/c,ro,no_optim", &opt,
+				    &err),
+		&err);
+	unit_ok(mfs_options_parse_o("nofail,x-a=b,user_id=0,arch=llama", &opt, &err), &err);
+	ck_assert(opt.remount && opt.read_only && !opt.said_rw);
+	ck_assert_int_eq(mfs_settings_make(&opt, false, &all), 0);
+	ck_assert_uint_eq(all.len, sizeof(expected));
+	ck_assert_mem_eq(all.data, expected, sizeof(expected));
+
+	mfs_settings_page(&all, &page);
+	ck_assert_uint_eq(page.total, sizeof(expected));
+	ck_assert_mem_eq(page.text, expected + 3, sizeof(expected) - 3);
+	ck_assert_int_eq(page.text[sizeof(page.text) - 1], 0);
+	page.offset = UINT32_MAX;
+	mfs_settings_page(&all, &page);
+	ck_assert_int_eq(page.text[0], 0);
+	mfs_buf_release(&all);
+	mfs_options_release(&opt);
+}
+END_TEST
+
 static int parse(struct mfs_options *opt, struct mfs_error *err, const char *line)
 {
 	char copy[256], *argv[16] = {"mcorefs"}, *rest = copy;
@@ -243,6 +273,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_megatron_options);
 	tcase_add_test(c, test_what_libfuse_is_told);
 	tcase_add_test(c, test_what_is_written);
+	tcase_add_test(c, test_settings);
 	tcase_add_test(c, test_examples);
 	tcase_add_test(c, test_refused_options);
 	unit_case(s, "mount", test_mount_line);
