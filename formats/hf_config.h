@@ -16,6 +16,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/hf_tokenizer.h"
+#include "formats/io/access.h"
 #include "formats/model/model.h"
 
 #define MFS_HF_CONFIG_MAX (1u << 20) /* bytes of a reference's config.json */
@@ -36,6 +37,8 @@ int mfs_hf_ref_untie(struct mfs_hf_ref *ref, struct mfs_error *err);
 int mfs_hf_ref_json(const struct mfs_hf_ref *ref, char **ret, size_t *ret_len,
 		    struct mfs_error *err);
 
+/* Who may read its file; everybody, if it was parsed from memory. */
+const struct mfs_access_fold *mfs_hf_ref_access(const struct mfs_hf_ref *ref);
 /* vocab_size of the reference; 0 if it does not say. */
 uint64_t mfs_hf_ref_vocab(const struct mfs_hf_ref *ref);
 /* True if its config names Python code of its own (auto_map), which must then be passed through. */

@@ -56,8 +56,8 @@ int mfs_json_text(const json_t *root, char **ret, size_t *ret_len, struct mfs_er
 	return 0;
 }
 
-static int slurp(struct mfs_fileset *set, const char *name, uint64_t max, char **ret,
-		 size_t *ret_len, struct mfs_error *err)
+int mfs_hf_slurp_added(struct mfs_fileset *set, const char *name, uint64_t max, char **ret,
+		       size_t *ret_len, struct mfs_error *err)
 {
 	uint32_t file;
 	uint64_t size;
@@ -86,15 +86,23 @@ static int slurp(struct mfs_fileset *set, const char *name, uint64_t max, char *
 	return 0;
 }
 
-int mfs_hf_slurp(const char *dir, const char *name, uint64_t max, char **ret, size_t *ret_len,
-		 struct mfs_error *err)
+int mfs_hf_slurp_counted(const char *dir, const char *name, uint64_t max, char **ret,
+			 size_t *ret_len, struct mfs_access_fold *access, struct mfs_error *err)
 {
 	struct mfs_fileset *set;
 	int rc = mfs_fileset_new(dir, &set, err);
 
 	if (rc)
 		return rc;
-	rc = slurp(set, name, max, ret, ret_len, err);
+	rc = mfs_hf_slurp_added(set, name, max, ret, ret_len, err);
+	if (!rc && access)
+		mfs_access_merge(access, mfs_fileset_access(set));
 	mfs_fileset_free(set);
 	return rc;
+}
+
+int mfs_hf_slurp(const char *dir, const char *name, uint64_t max, char **ret, size_t *ret_len,
+		 struct mfs_error *err)
+{
+	return mfs_hf_slurp_counted(dir, name, max, ret, ret_len, NULL, err);
 }

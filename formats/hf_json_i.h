@@ -7,6 +7,9 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "formats/io/access.h"
+
+struct mfs_fileset;
 
 /* A document of at most max bytes. name is for messages; flags are jansson's decoding flags besides
  * JSON_REJECT_DUPLICATES. -EINVAL: not JSON; -ENOTSUP: too large. */
@@ -20,5 +23,11 @@ int mfs_json_text(const json_t *root, char **ret, size_t *ret_len, struct mfs_er
 /* A whole file of dir, with a NUL behind it. -ENOENT if there is none; -ENOTSUP: over max bytes. */
 int mfs_hf_slurp(const char *dir, const char *name, uint64_t max, char **ret, size_t *ret_len,
 		 struct mfs_error *err);
+/* The same; access (or NULL) counts who may read it. */
+int mfs_hf_slurp_counted(const char *dir, const char *name, uint64_t max, char **ret,
+			 size_t *ret_len, struct mfs_access_fold *access, struct mfs_error *err);
+/* The same of a set that it is added to. */
+int mfs_hf_slurp_added(struct mfs_fileset *set, const char *name, uint64_t max, char **ret,
+		       size_t *ret_len, struct mfs_error *err);
 
 #endif

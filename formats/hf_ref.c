@@ -18,7 +18,8 @@
 struct mfs_hf_ref {
 	char *name; /* of the file, for messages */
 	json_t *config;
-	json_t *rope; /* its rotary scaling, normalised; an empty object without */
+	struct mfs_access_fold access; /* who may read it */
+	json_t *rope;		       /* its rotary scaling, normalised; an empty object without */
 };
 
 /* ---- reading ---- */
@@ -73,11 +74,12 @@ int mfs_hf_ref_parse(const char *bytes, size_t len, const char *name, struct mfs
 
 int mfs_hf_ref_open(const char *dir, struct mfs_hf_ref **ret, struct mfs_error *err)
 {
+	struct mfs_access_fold access = {0};
 	char *bytes, name[4096];
 	size_t len;
 	int rc;
 
-	rc = mfs_hf_slurp(dir, CONFIG, MFS_HF_CONFIG_MAX, &bytes, &len, err);
+	rc = mfs_hf_slurp_counted(dir, CONFIG, MFS_HF_CONFIG_MAX, &bytes, &len, &access, err);
 	if (rc == -ENOENT)
 		return mfs_fail(err, -ENODATA, "ref=%s: no directory with a " CONFIG, dir);
 	if (rc)
@@ -85,6 +87,8 @@ int mfs_hf_ref_open(const char *dir, struct mfs_hf_ref **ret, struct mfs_error *
 	snprintf(name, sizeof(name), "%s/" CONFIG, dir);
 	rc = mfs_hf_ref_parse(bytes, len, name, ret, err);
 	free(bytes);
+	if (!rc)
+		(*ret)->access = access;
 	return rc;
 }
 
@@ -109,6 +113,11 @@ int mfs_hf_ref_json(const struct mfs_hf_ref *ref, char **ret, size_t *ret_len,
 		    struct mfs_error *err)
 {
 	return mfs_json_text(ref->config, ret, ret_len, err);
+}
+
+const struct mfs_access_fold *mfs_hf_ref_access(const struct mfs_hf_ref *ref)
+{
+	return &ref->access;
 }
 
 uint64_t mfs_hf_ref_vocab(const struct mfs_hf_ref *ref)

@@ -513,3 +513,9 @@ const char *mfs_dataset_warning(const struct mfs_dataset *d)
 		return d->warning;
 	return d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
 }
+
+struct mfs_fileset *const *mfs_dataset_sets(const struct mfs_dataset *d, uint32_t *ret_count)
+{
+	*ret_count = d->rows ? (uint32_t)d->rows->set_count : 0;
+	return d->rows ? d->rows->sets : NULL;
+}

@@ -49,6 +49,7 @@ struct mfs_data_options {
 
 struct mfs_data;
 struct mfs_dataset;
+struct mfs_fileset;
 struct mfs_held;
 
 /* Those of source (NULL: none) and of opt->paths; opt must outlive them. -ENOENT, -ENODATA: a path holds no
@@ -84,6 +85,9 @@ struct mfs_dataset_entry {
 	const char *name;
 	bool specs; /* a directory: any possible spec in it is a view */
 };
+/* The files that its rows are made of; none of a blend. */
+struct mfs_fileset *const *mfs_dataset_sets(const struct mfs_dataset *d, uint32_t *ret_count);
+
 /* NULL behind the last one. */
 const struct mfs_dataset_entry *mfs_dataset_entry(const struct mfs_dataset *d, unsigned i);
 

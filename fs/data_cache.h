@@ -39,16 +39,18 @@ int mfs_cache_spec_parse(const char *name, struct mfs_cache_spec *ret, struct mf
  * unique_identifiers of the tokenizer: a file that holds them as a JSON object; a description.txt; or a directory
  * with "*-description.txt" of an earlier run, which must agree. *ret is to be released. -ENODATA: the directory has
  * none that this version of Megatron would have written; -EINVAL: no such file or object, or there are two tokenizers.
+ * access (or NULL) counts who may read what was read, here and below.
  */
 int mfs_cache_tokenizer(const char *path, const struct mfs_dataset_rules *rules, json_t **ret,
-			struct mfs_error *err);
+			struct mfs_access_fold *access, struct mfs_error *err);
 
 /* fn for each description in the directory that is what its name says and that this version of Megatron would have written, in
  * the order of names; other than 0 ends it and is returned. Those that are neither are passed over. */
 typedef int mfs_cache_description_fn(void *arg, const struct mfs_index_description *d,
 				     struct mfs_error *err);
 int mfs_cache_descriptions(const char *dir, const struct mfs_dataset_rules *rules,
-			   mfs_cache_description_fn *fn, void *arg, struct mfs_error *err);
+			   mfs_cache_description_fn *fn, void *arg, struct mfs_access_fold *access,
+			   struct mfs_error *err);
 
 /* ---- building a view ---- */
 

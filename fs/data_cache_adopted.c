@@ -7,6 +7,7 @@
 #include "formats/dataset/gpt_dataset.h"
 #include "formats/dataset/index_description.h"
 #include "fs/data_cache.h"
+#include "fs/view_build.h"
 
 /* The dataset that Megatron read at this path; NULL: none of ours. */
 static const struct mfs_rows *rows_at(const struct mfs_data *data, const char *path)
@@ -99,8 +100,10 @@ int mfs_cache_add_adopted(struct mfs_cache_builder *b)
 {
 	const char *dir = b->d->options->tokenizer_id;
 	const struct mfs_dataset_rules rules = b->run.rules;
-	int rc = mfs_cache_descriptions(dir, &rules, adopt, b, b->err);
+	struct mfs_access_fold access = {0};
+	int rc = mfs_cache_descriptions(dir, &rules, adopt, b, &access, b->err);
 
+	mfs_view_note_read(&b->view->public, &access);
 	if (!rc && !b->view->public.count)
 		rc = mfs_fail(b->err, -ENODATA,
 			      "no description in %s is of datasets that are mounted here", dir);

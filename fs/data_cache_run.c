@@ -6,6 +6,7 @@
 #include "formats/dataset/samples.h"
 #include "fs/data_cache.h"
 #include "fs/data_run.h"
+#include "fs/view_build.h"
 
 /* A blend names its datasets to the letter of the words; one by itself lies where it was opened. */
 static struct mfs_index_member member_of(const struct mfs_dataset *d,
@@ -118,6 +119,7 @@ static int add_run(struct mfs_cache_builder *b, const struct mfs_cache_spec *spe
 
 int mfs_cache_add_run(struct mfs_cache_builder *b, const char *name)
 {
+	struct mfs_access_fold access = {0};
 	struct mfs_cache_spec spec;
 	struct mfs_data_run r;
 	int rc = mfs_cache_spec_parse(name, &spec, b->err);
@@ -128,7 +130,8 @@ int mfs_cache_add_run(struct mfs_cache_builder *b, const char *name)
 		return rc;
 	if (b->d->options->tokenizer_id)
 		rc = mfs_cache_tokenizer(b->d->options->tokenizer_id, &b->run.rules,
-					 &b->run.tokenizer, b->err);
+					 &b->run.tokenizer, &access, b->err);
+	mfs_view_note_read(&b->view->public, &access);
 	if (!rc)
 		rc = add_run(b, &spec, &r.run);
 	json_decref(b->run.tokenizer);

@@ -14,7 +14,7 @@
 
 /* A whole file of dir. */
 static int slurp(const char *dir, const char *name, char **ret, size_t *ret_len,
-		 struct mfs_error *err)
+		 struct mfs_access_fold *access, struct mfs_error *err)
 {
 	struct mfs_fileset *set;
 	uint32_t file;
@@ -35,6 +35,8 @@ static int slurp(const char *dir, const char *name, char **ret, size_t *ret_len,
 		bytes = malloc(len + 1);
 		rc = bytes ? mfs_fileset_read(set, file, 0, bytes, len, err) : mfs_fail_nomem(err);
 	}
+	if (!rc && access)
+		mfs_access_merge(access, mfs_fileset_access(set));
 	mfs_fileset_free(set);
 	if (rc) {
 		free(bytes);
@@ -71,13 +73,14 @@ static bool is_its_name(const char *name, const char *text, size_t len)
 }
 
 static int visit(const char *dir, const char *name, const struct mfs_dataset_rules *rules,
-		 mfs_cache_description_fn *fn, void *arg, struct mfs_error *err)
+		 mfs_cache_description_fn *fn, void *arg, struct mfs_access_fold *access,
+		 struct mfs_error *err)
 {
 	struct mfs_index_description d;
 	struct mfs_error why;
 	char *text;
 	size_t len;
-	int rc = slurp(dir, name, &text, &len, &why);
+	int rc = slurp(dir, name, &text, &len, access, &why);
 
 	if (rc)
 		return 0;
@@ -91,7 +94,8 @@ static int visit(const char *dir, const char *name, const struct mfs_dataset_rul
 }
 
 int mfs_cache_descriptions(const char *dir, const struct mfs_dataset_rules *rules,
-			   mfs_cache_description_fn *fn, void *arg, struct mfs_error *err)
+			   mfs_cache_description_fn *fn, void *arg, struct mfs_access_fold *access,
+			   struct mfs_error *err)
 {
 	struct dirent **list;
 	const int count = scandir(dir, &list, is_description, alphasort);
@@ -100,7 +104,7 @@ int mfs_cache_descriptions(const char *dir, const struct mfs_dataset_rules *rule
 	if (count < 0)
 		return mfs_fail(err, -errno, "%s: %s", dir, strerror(errno));
 	for (int i = 0; i < count && !rc; i++)
-		rc = visit(dir, list[i]->d_name, rules, fn, arg, err);
+		rc = visit(dir, list[i]->d_name, rules, fn, arg, access, err);
 	free_entries(list, count);
 	return rc;
 }
@@ -128,10 +132,10 @@ static int take_tokenizer(void *arg, const struct mfs_index_description *d, stru
 }
 
 static int of_directory(const char *dir, const struct mfs_dataset_rules *rules, json_t **ret,
-			struct mfs_error *err)
+			struct mfs_access_fold *access, struct mfs_error *err)
 {
 	struct search s = {.dir = dir};
-	int rc = mfs_cache_descriptions(dir, rules, take_tokenizer, &s, err);
+	int rc = mfs_cache_descriptions(dir, rules, take_tokenizer, &s, access, err);
 
 	if (!rc && !s.tokenizer)
 		rc = mfs_fail(err, -ENODATA,
@@ -156,7 +160,8 @@ static json_t *tokenizer_of(json_t *root)
 	return json_incref(json_is_object(tokenizer) ? tokenizer : root);
 }
 
-static int of_file(const char *path, json_t **ret, struct mfs_error *err)
+static int of_file(const char *path, json_t **ret, struct mfs_access_fold *access,
+		   struct mfs_error *err)
 {
 	const char *slash = strrchr(path, '/');
 	json_error_t where;
@@ -168,7 +173,7 @@ static int of_file(const char *path, json_t **ret, struct mfs_error *err)
 	dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 	if (!dir)
 		return mfs_fail_nomem(err);
-	rc = slurp(dir, slash ? slash + 1 : path, &text, &len, err);
+	rc = slurp(dir, slash ? slash + 1 : path, &text, &len, access, err);
 	free(dir);
 	if (rc)
 		return mfs_fail_in(err, "tokenizer_id");
@@ -188,11 +193,12 @@ static int of_file(const char *path, json_t **ret, struct mfs_error *err)
 }
 
 int mfs_cache_tokenizer(const char *path, const struct mfs_dataset_rules *rules, json_t **ret,
-			struct mfs_error *err)
+			struct mfs_access_fold *access, struct mfs_error *err)
 {
 	struct stat st;
 
 	if (stat(path, &st))
 		return mfs_fail(err, -EINVAL, "tokenizer_id: %s: %s", path, strerror(errno));
-	return S_ISDIR(st.st_mode) ? of_directory(path, rules, ret, err) : of_file(path, ret, err);
+	return S_ISDIR(st.st_mode) ? of_directory(path, rules, ret, access, err)
+				   : of_file(path, ret, access, err);
 }

@@ -104,7 +104,7 @@ static int check_tokenizer(const struct mfs_data_options *o, struct mfs_error *e
 	int rc = o->megatron ? mfs_dataset_rules_of(o->megatron, &rules, err) : 0;
 
 	if (!rc)
-		rc = mfs_cache_tokenizer(o->tokenizer_id, &rules, &tokenizer, err);
+		rc = mfs_cache_tokenizer(o->tokenizer_id, &rules, &tokenizer, NULL, err);
 	if (!rc)
 		json_decref(tokenizer);
 	return rc;

@@ -16,6 +16,7 @@
 #include "formats/plan/vfile.h"
 #include "fs/log.h"
 #include "fs/readahead.h"
+#include "fs/readers.h"
 #include "fs/remount.h"
 #include "fs/tree.h"
 
@@ -79,15 +80,18 @@ static double name_timeout(const struct mfs_node *node)
 	return node->moves ? BRIEFLY : FOREVER;
 }
 
-/* Attributes, and how long they stay: those of the root change, whose entries are replaced, and those of a
- * directory that takes files. Seconds. */
+/* Attributes, and how long they stay: those of the root change, whose entries are replaced, those of a
+ * directory that takes files, and where the kernel asks them who may read, permissions. Seconds. */
 static double get_attr(fuse_req_t req, const struct mfs_node *node, struct stat *ret)
 {
-	struct mfs_overlay *overlay = mfs_fuse_front(req)->overlay;
+	const struct mfs_front *front = mfs_fuse_front(req);
+	struct mfs_overlay *overlay = front->overlay;
 
+	if (front->others)
+		mfs_readers_look(node->readers);
 	mfs_node_stat(node, ret);
 	if (!overlay || !node->overlay)
-		return node->parent == node ? BRIEFLY : FOREVER;
+		return front->others || node->parent == node ? BRIEFLY : FOREVER;
 	mfs_overlay_dir_stat(overlay, node->overlay, ret);
 	return BRIEFLY;
 }

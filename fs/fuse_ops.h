@@ -14,6 +14,7 @@ struct mfs_front {
 	struct mfs_tree *tree;
 	struct mfs_overlay *overlay; /* NULL: nothing is written */
 	struct mfs_buf settings;     /* fs/remount.h */
+	bool others;		     /* let in by permissions, which may change */
 	atomic_uint open_files;	     /* of the tree */
 };
 

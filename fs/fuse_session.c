@@ -273,7 +273,7 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,
 		    struct mfs_daemon *daemon, struct mfs_error *err)
 {
-	struct mfs_front front = {.tree = tree, .overlay = overlay};
+	struct mfs_front front = {.tree = tree, .overlay = overlay, .others = opt->allow_other};
 	struct waiter waiter = {.fsname = fsname,
 				.mountpoint = mountpoint,
 				.daemon = daemon,

@@ -473,6 +473,11 @@ int mfs_iteration_look_hf(const char *path, const char *name,
 	return 0;
 }
 
+const char *mfs_iteration_path(const struct mfs_iteration *it)
+{
+	return it->path;
+}
+
 const char *mfs_iteration_name(const struct mfs_iteration *it)
 {
 	return it->name;

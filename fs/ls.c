@@ -32,8 +32,9 @@ static void print_view(const struct mfs_view *view, int indent)
 	char mode[11];
 
 	for (uint32_t i = 0; i < view->count; i++)
-		print_entry(file_mode(view->mode, mode), mfs_vfile_size(view->files[i].data),
-			    view->mtime_ns, indent, view->files[i].name, "");
+		print_entry(file_mode(mfs_access_told(&view->access).mode, mode),
+			    mfs_vfile_size(view->files[i].data), view->mtime_ns, indent,
+			    view->files[i].name, "");
 }
 
 static void print_dir(int64_t mtime_ns, int indent, const char *name)

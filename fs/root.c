@@ -565,14 +565,22 @@ const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root)
 	return &atomic_load(&root->snapshot)->public;
 }
 
+int mfs_root_place(const struct mfs_root *root, char *ret, size_t size)
+{
+	struct stat st;
+
+	snprintf(ret, size, "%s", root->source);
+	if (!stat(ret, &st))
+		return 0;
+	snprintf(ret, size, "%s.idx", root->source);
+	return stat(ret, &st);
+}
+
 int mfs_root_stat(const struct mfs_root *root, struct stat *ret)
 {
-	char idx[PATH_MAX];
+	char path[PATH_MAX];
 
-	if (!stat(root->source, ret))
-		return 0;
-	snprintf(idx, sizeof(idx), "%s.idx", root->source);
-	return stat(idx, ret);
+	return mfs_root_place(root, path, sizeof(path)) ? -1 : stat(path, ret);
 }
 
 int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret)

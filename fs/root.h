@@ -51,6 +51,8 @@ void mfs_root_free(struct mfs_root *root);
 const char *mfs_root_source(const struct mfs_root *root);
 /* The directory, or for a prefix its .idx. Sets errno. */
 int mfs_root_stat(const struct mfs_root *root, struct stat *ret);
+/* The path of that. */
+int mfs_root_place(const struct mfs_root *root, char *ret, size_t size);
 /* The file system that it lies on. -errno. */
 int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret);
 /* False: SOURCE is an HF directory, and latest of the snapshot is the model; or datasets. */
@@ -63,6 +65,7 @@ struct mfs_data *mfs_root_data(const struct mfs_root *root);
 int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err);
 const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root);
 
+const char *mfs_iteration_path(const struct mfs_iteration *it);	  /* absolute */
 const char *mfs_iteration_name(const struct mfs_iteration *it);	  /* "iter_0000040", "release" */
 const char *mfs_iteration_format(const struct mfs_iteration *it); /* "torch", "torch_dist", "hf" */
 /* NULL if complete, else why it is not shown. */

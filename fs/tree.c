@@ -1,6 +1,7 @@
 #include "fs/tree.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 
 #include "fs/keeper.h"
 #include "fs/root_changes.h"
+#include "fs/readers.h"
 #include "fs/tree_i.h"
 #include "fs/view_owner.h"
 
@@ -21,7 +23,7 @@ static int new_latest(struct mfs_tree *tree, struct mfs_iteration *it, struct mf
 
 	if (rc)
 		return rc;
-	node->mode = S_IFLNK | 0777;
+	node->type = S_IFLNK;
 	node->mtime_ns = mfs_iteration_mtime(it);
 	node->iteration = it;
 	node->target = mfs_iteration_name(it);
@@ -35,7 +37,7 @@ static struct mfs_node *find_shown(const struct mfs_dir *dir, const struct mfs_i
 				   mode_t type)
 {
 	for (uint32_t i = 0; dir && i < dir->count; i++) {
-		if (dir->entries[i]->iteration == it && (dir->entries[i]->mode & S_IFMT) == type)
+		if (dir->entries[i]->iteration == it && dir->entries[i]->type == type)
 			return dir->entries[i];
 	}
 	return NULL;
@@ -128,39 +130,38 @@ int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err)
 	return rc ? rc : show_snapshot(tree, err);
 }
 
-/* A directory can be entered by whom it can be read. */
-static mode_t directory_mode(mode_t source)
+static int new_top(struct mfs_tree *tree, struct mfs_error *err)
 {
-	mode_t r = source & 0444;
+	char path[PATH_MAX];
+	struct stat st;
+	int rc;
 
-	return S_IFDIR | r | r >> 2;
+	if (mfs_root_place(tree->root, path, sizeof(path)) || stat(path, &st))
+		return mfs_fail(err, -errno, "%s: %s", mfs_root_source(tree->root),
+				strerror(errno));
+	rc = mfs_tree_new_node(tree, NULL, "", &tree->top, err);
+	if (rc)
+		return rc;
+	tree->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	tree->top->type = S_IFDIR;
+	tree->top->moves = !tree->flat;
+	return mfs_tree_set_readers(tree, tree->top, mfs_readers_of_path(path), err);
 }
 
 int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error *err)
 {
 	struct mfs_tree *tree;
-	struct stat st;
 	int rc;
 
-	if (mfs_root_stat(root, &st))
-		return mfs_fail(err, -errno, "%s: %s", mfs_root_source(root), strerror(errno));
 	tree = calloc(1, sizeof(*tree));
 	if (!tree)
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&tree->lock, NULL);
 	tree->root = root;
 	tree->flat = !mfs_root_has_iterations(root);
-	tree->uid = st.st_uid;
-	tree->gid = st.st_gid;
-	tree->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-	tree->dir_mode = directory_mode(st.st_mode);
-	rc = mfs_tree_new_node(tree, NULL, "", &tree->top, err);
-	if (!rc) {
-		tree->top->mode = tree->dir_mode;
-		tree->top->moves = !tree->flat;
-		if (mfs_root_data(root))
-			rc = mfs_tree_new_data(tree, mfs_root_data(root), &tree->data, err);
-	}
+	rc = new_top(tree, err);
+	if (!rc && mfs_root_data(root))
+		rc = mfs_tree_new_data(tree, mfs_root_data(root), &tree->data, err);
 	if (!rc)
 		rc = show_snapshot(tree, err);
 	if (rc) {
@@ -176,6 +177,9 @@ void mfs_tree_free(struct mfs_tree *tree)
 	if (!tree)
 		return;
 	mfs_inode_set_release(&tree->inodes);
+	for (uint32_t i = 0; i < tree->readers_count; i++)
+		mfs_readers_free(tree->readers[i]);
+	free(tree->readers);
 	mfs_arena_release(&tree->arena);
 	pthread_mutex_destroy(&tree->lock);
 	free(tree);
@@ -292,7 +296,7 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
 	struct mfs_node *about = node;
 	int rc = 0;
 
-	if (!S_ISDIR(node->mode))
+	if (!S_ISDIR(node->type))
 		rc = mfs_fail(err, -ENOTDIR, "%s: not a directory", node->path);
 	else if (!atomic_load_explicit(&node->dir, memory_order_acquire))
 		rc = node->layouts ? open_layouts(tree, node, err)
@@ -410,18 +414,24 @@ static struct timespec to_timespec(int64_t ns)
 	return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
+static mode_t mode_of(mode_t type, mode_t readable)
+{
+	return S_ISLNK(type) ? 0777 : S_ISDIR(type) ? mfs_access_dir_mode(readable) : readable;
+}
+
 void mfs_node_stat(const struct mfs_node *node, struct stat *ret)
 {
 	const struct mfs_dir *dir = atomic_load_explicit(&node->dir, memory_order_acquire);
+	const struct mfs_access told = mfs_readers_told(node->readers);
 
 	memset(ret, 0, sizeof(*ret));
 	ret->st_ino = node->ino;
-	ret->st_mode = node->mode;
-	ret->st_nlink = S_ISDIR(node->mode) && !node->uncounted ? 2 + (dir ? dir->subdirs : 0) : 1;
-	ret->st_uid = node->uid;
-	ret->st_gid = node->gid;
+	ret->st_mode = node->type | mode_of(node->type, told.mode);
+	ret->st_nlink = S_ISDIR(node->type) && !node->uncounted ? 2 + (dir ? dir->subdirs : 0) : 1;
+	ret->st_uid = told.uid;
+	ret->st_gid = told.gid;
 	ret->st_size = (off_t)node->size;
-	ret->st_blocks = S_ISREG(node->mode) ? (blkcnt_t)((node->size + 511) / 512) : 0;
+	ret->st_blocks = S_ISREG(node->type) ? (blkcnt_t)((node->size + 511) / 512) : 0;
 	ret->st_blksize = BLOCK_SIZE;
 	ret->st_mtim = to_timespec(dir ? dir->mtime_ns : node->mtime_ns);
 	ret->st_ctim = ret->st_atim = ret->st_mtim;

@@ -39,6 +39,7 @@
 struct mfs_dir;
 struct mfs_held;
 struct mfs_iteration;
+struct mfs_readers;
 struct mfs_root;
 struct statvfs;
 struct mfs_root_snapshot;
@@ -52,9 +53,8 @@ struct mfs_node {
 	const char *name;	       /* the last part of it */
 	const struct mfs_node *parent; /* the root is its own */
 	uint64_t ino;
-	mode_t mode; /* type and permission bits */
-	uid_t uid;
-	gid_t gid;
+	mode_t type; /* S_IFREG and its like */
+	struct mfs_readers *readers;
 	uint64_t size; /* bytes */
 	int64_t mtime_ns;
 	bool moves; /* the root and its entries: what a name means there may change */
@@ -90,7 +90,7 @@ struct mfs_dir {
 	int64_t mtime_ns;
 };
 
-/* Owner and permissions are SOURCE's. The root must outlive the tree. */
+/* The root must outlive the tree. */
 int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error *err);
 void mfs_tree_free(struct mfs_tree *tree);
 
@@ -137,6 +137,7 @@ void mfs_tree_suspect(const struct mfs_node *node);
 /* NULL: no such entry. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);
 
+/* Owner and permissions are such that those may read it who may read its sources (fs/readers.h), as of the last look. */
 void mfs_node_stat(const struct mfs_node *node, struct stat *ret);
 
 /* False: datasets alone. */

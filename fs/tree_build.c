@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "formats/plan/vfile.h"
+#include "fs/readers.h"
 #include "fs/tree_i.h"
 #include "fs/view_owner.h"
 
@@ -30,7 +31,7 @@ void mfs_tree_add_entry(struct mfs_dir *dir, struct mfs_node *node)
 	dir->entries[dir->count] = node;
 	dir->by_name[dir->count] = node;
 	dir->count++;
-	dir->subdirs += S_ISDIR(node->mode);
+	dir->subdirs += S_ISDIR(node->type);
 }
 
 void mfs_tree_publish(struct mfs_node *node, struct mfs_dir *dir)
@@ -56,10 +57,9 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 	if (parent) {
 		node->owner = parent->owner;
 		node->object = parent->object;
+		node->readers = parent->readers;
 	}
 	node->ino = mfs_inode_number(node->path);
-	node->uid = tree->uid;
-	node->gid = tree->gid;
 	rc = mfs_inode_claim(&tree->inodes, node->ino, node->path);
 	if (rc == -EEXIST)
 		return mfs_fail(err, rc, "%s: its inode number is taken by another path",
@@ -70,6 +70,31 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 	return 0;
 }
 
+/* The tree's from now on. */
+static int add_readers(struct mfs_tree *tree, struct mfs_readers *readers, struct mfs_readers **ret,
+		       struct mfs_error *err)
+{
+	struct mfs_readers **list = NULL;
+
+	if (readers)
+		list = reallocarray(tree->readers, tree->readers_count + 1,
+				    sizeof(struct mfs_readers *));
+	if (!list) {
+		mfs_readers_free(readers);
+		return mfs_fail_nomem(err);
+	}
+	tree->readers = list;
+	list[tree->readers_count++] = readers;
+	*ret = readers;
+	return 0;
+}
+
+int mfs_tree_set_readers(struct mfs_tree *tree, struct mfs_node *node, struct mfs_readers *readers,
+			 struct mfs_error *err)
+{
+	return add_readers(tree, readers, &node->readers, err);
+}
+
 static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
 			 struct mfs_iteration *it, int64_t mtime_ns, struct mfs_node **ret,
 			 struct mfs_error *err)
@@ -78,7 +103,7 @@ static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, c
 
 	if (rc)
 		return rc;
-	(*ret)->mode = tree->dir_mode;
+	(*ret)->type = S_IFDIR;
 	(*ret)->mtime_ns = mtime_ns;
 	(*ret)->iteration = it;
 	if (parent->overlay)
@@ -92,7 +117,8 @@ static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, c
  * relative to it. */
 struct span {
 	const struct mfs_view *view;
-	struct mfs_node *home; /* the view's directory */
+	struct mfs_node *home;	     /* the view's directory */
+	struct mfs_readers *readers; /* of its files */
 	uint32_t first, end;
 	size_t skip;
 };
@@ -106,9 +132,8 @@ static int new_file(struct mfs_tree *tree, const struct mfs_node *parent, const 
 
 	if (rc)
 		return rc;
-	node->mode = S_IFREG | (view->mode & 0444);
-	node->uid = view->uid;
-	node->gid = view->gid;
+	node->type = S_IFREG;
+	node->readers = s->readers;
 	node->mtime_ns = view->mtime_ns;
 	node->home = s->home;
 	node->file = i;
@@ -152,12 +177,14 @@ static int new_entry(struct mfs_tree *tree, const struct mfs_node *parent, const
 		     uint32_t i, struct mfs_node **ret, struct mfs_error *err)
 {
 	const char *name = span_name(s, i), *slash = strchr(name, '/');
-	struct span inside = {s->view, s->home, i, entry_end(s, i), 0};
+	struct span inside = *s;
 	char *dir;
 	int rc;
 
 	if (!slash)
 		return new_file(tree, parent, s, i, name, ret, err);
+	inside.first = i;
+	inside.end = entry_end(s, i);
 	inside.skip = s->skip + (size_t)(slash - name) + 1;
 	dir = mfs_arena_strndup(&tree->arena, name, (size_t)(slash - name));
 	if (!dir)
@@ -186,10 +213,13 @@ static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const st
 int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
 		       struct mfs_error *err)
 {
-	const struct span all = {view, node, 0, view->count, 0};
+	struct span all = {view, node, NULL, 0, view->count, 0};
 	uint64_t bytes = 0;
-	int rc = fill_directory(tree, node, &all, err);
+	int rc = add_readers(tree, mfs_readers_of_sets(view->sets, view->set_count, &view->fixed),
+			     &all.readers, err);
 
+	if (!rc)
+		rc = fill_directory(tree, node, &all, err);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < view->count; i++)
@@ -282,11 +312,15 @@ static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, const struc
 	struct mfs_node *file;
 	struct mfs_view *view;
 	int rc = mfs_why_not_view(mfs_iteration_why_not(it), mfs_iteration_mtime(it), &view, err);
-	const struct span all = {view, node, 0, 1, 0};
+	struct span all = {NULL, node, NULL, 0, 1, 0};
 
 	if (rc)
 		return rc;
-	rc = new_file(tree, node, &all, 0, MFS_WHY_NOT_FILE, &file, err);
+	all.view = view;
+	rc = add_readers(tree, mfs_readers_of_sets(view->sets, view->set_count, &view->fixed),
+			 &all.readers, err);
+	if (!rc)
+		rc = new_file(tree, node, &all, 0, MFS_WHY_NOT_FILE, &file, err);
 	node->view = MFS_WHY_NOT_VIEW;
 	node->stamp = view->stamp;
 	mfs_view_free(view);
@@ -355,6 +389,9 @@ int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, stru
 			       &node, err);
 
 	if (!rc)
+		rc = mfs_tree_set_readers(tree, node, mfs_readers_of_path(mfs_iteration_path(it)),
+					  err);
+	if (!rc)
 		rc = mfs_tree_fill_iteration(tree, node, it, err);
 	if (rc)
 		return rc;
@@ -394,6 +431,8 @@ static int fill_dataset(struct mfs_tree *tree, struct mfs_node *node, const stru
 static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent, struct mfs_dataset *d,
 		       struct mfs_node **ret, struct mfs_error *err)
 {
+	struct mfs_fileset *const *sets;
+	uint32_t set_count;
 	int rc = new_directory(tree, parent, mfs_dataset_name(d), NULL, mfs_dataset_mtime(d), ret,
 			       err);
 
@@ -401,7 +440,11 @@ static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent, str
 		return rc;
 	(*ret)->owner = &mfs_dataset_views;
 	(*ret)->object = d;
-	return fill_dataset(tree, *ret, d, err);
+	sets = mfs_dataset_sets(d, &set_count);
+	if (set_count)
+		rc = mfs_tree_set_readers(tree, *ret, mfs_readers_of_sets(sets, set_count, NULL),
+					  err);
+	return rc ? rc : fill_dataset(tree, *ret, d, err);
 }
 
 int mfs_tree_new_data(struct mfs_tree *tree, const struct mfs_data *datasets, struct mfs_node **ret,

@@ -13,9 +13,6 @@
 
 struct mfs_tree {
 	struct mfs_root *root;
-	uid_t uid;
-	gid_t gid;
-	mode_t dir_mode;
 	int64_t mtime_ns; /* SOURCE's own, for a root without an entry */
 	struct mfs_node *top;
 	_Atomic uint64_t bytes, files;
@@ -29,11 +26,13 @@ struct mfs_tree {
 	const struct mfs_root_snapshot *shown; /* what the root's entries were made from */
 	struct mfs_node *data;		       /* NULL: no datasets */
 	uint32_t unlisted;
+	struct mfs_readers **readers; /* all that nodes have */
+	uint32_t readers_count;
 };
 
 /* Making nodes, under the lock: nobody sees them before they are an entry of what is published. */
 
-/* A node with its place and its number, of SOURCE's owner; the caller fills in the rest. parent NULL: the
+/* A node with its place and its number, and its parent's readers; the caller fills in the rest. parent NULL: the
  * root. */
 int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
 		      struct mfs_node **ret, struct mfs_error *err);
@@ -43,6 +42,11 @@ int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, stru
 /* The directory of a layout or spec, below that of them all. */
 int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
 			struct mfs_node **ret, struct mfs_error *err);
+
+/* Gives a node readers of its own, which its children will have as well; they are the callee's, whatever happens. NULL is
+ * a failure of memory. */
+int mfs_tree_set_readers(struct mfs_tree *tree, struct mfs_node *node, struct mfs_readers *readers,
+			 struct mfs_error *err);
 
 /* Filling directories, under the lock: their entries are published, whole, or nothing is. */
 

@@ -67,20 +67,20 @@ void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set)
 {
 	if (set)
 		keep_set(v, set);
-	for (uint32_t i = 0; set && i < mfs_fileset_count(set); i++) {
-		if (!v->source_count++) {
-			v->mode = 0444;
-			v->uid = mfs_fileset_owner(set, i);
-			v->gid = mfs_fileset_group(set, i);
-		}
+	if (!set)
+		return;
+	for (uint32_t i = 0; i < mfs_fileset_count(set); i++)
 		if (mfs_fileset_mtime(set, i) > v->mtime_ns)
 			v->mtime_ns = mfs_fileset_mtime(set, i);
-		v->mode &= mfs_fileset_mode(set, i);
-		if (mfs_fileset_owner(set, i) != v->uid)
-			v->mode &= v->mode << 6 | 0077;
-		if (mfs_fileset_group(set, i) != v->gid)
-			v->mode &= v->mode << 3 | 0707;
-	}
+	v->granted = (v->source_count ? v->granted : MFS_ACCESS_ALL) & mfs_fileset_granted(set);
+	v->source_count += mfs_fileset_count(set);
+	mfs_access_merge(&v->access, mfs_fileset_access(set));
+}
+
+void mfs_view_note_read(struct mfs_view *v, const struct mfs_access_fold *access)
+{
+	mfs_access_merge(&v->fixed, access);
+	mfs_access_merge(&v->access, access);
 }
 
 static int by_name(const void *a, const void *b)

@@ -11,6 +11,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
+#include "formats/io/access.h"
 #include "formats/plan/vfile.h"
 
 struct mfs_data_options;
@@ -30,11 +31,10 @@ struct mfs_view {
 	uint32_t count, capacity;
 	uint32_t tensor_count; /* in all files, for messages */
 	int64_t mtime_ns;      /* of every file: the newest source file */
-	/* Read bits that every source file grants, to the owner and group that all of them have; where their
-	 * owners (groups) differ, what they grant to others is all that is granted to any. */
-	unsigned mode;
-	uid_t uid;
-	gid_t gid;
+	/* Who may read all source files: as far as it was read once and is not kept, and in all. */
+	struct mfs_access_fold fixed, access;
+	unsigned
+		granted; /* what the source files' own modes grant, classes of formats/io/access.h */
 	uint32_t source_count;	   /* files that these were taken from */
 	struct mfs_fileset **sets; /* and the sets that hold them; borrowed */
 	uint32_t set_count;

@@ -20,6 +20,9 @@ int mfs_view_add_bytes(struct mfs_view *v, const char *name, void *bytes, size_t
  * view. */
 void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set);
 
+/* Notes something else that the view was made of, by who may read it: it was read once, and counts as it was. */
+void mfs_view_note_read(struct mfs_view *v, const struct mfs_access_fold *access);
+
 /* Orders the files. -ENOMEM: sources could not be noted; -EINVAL: a name that no directory can hold, or that is there twice. */
 int mfs_view_finish(struct mfs_view *v, struct mfs_error *err);
 

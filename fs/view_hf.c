@@ -58,6 +58,7 @@ static int pass_file(struct builder *b, const char *name)
 /* The reference's files, or those that Megatron saved beside the checkpoint. */
 static int find_tokenizer(struct builder *b)
 {
+	uint32_t config;
 	struct stat st;
 	int rc;
 
@@ -71,7 +72,11 @@ static int find_tokenizer(struct builder *b)
 			  &b->name_count, b->err);
 	if (rc || stat(b->tokenizer, &st))
 		return rc;
-	return mfs_fileset_new(b->tokenizer, &b->view->passed, b->err);
+	rc = mfs_fileset_new(b->tokenizer, &b->view->passed, b->err);
+	/* Its config.json goes into ours: who may read that is looked at again with the rest. */
+	if (!rc && b->ref)
+		rc = mfs_fileset_add(b->view->passed, "config.json", &config, b->err);
+	return rc;
 }
 
 static bool is_passed(const struct builder *b, const char *name)
@@ -259,6 +264,8 @@ static int build(struct builder *b)
 	v->tensor_count = v->model->target_count;
 	mfs_view_note_sources(v, mfs_ckpt_files(b->ckpt));
 	mfs_view_note_sources(v, b->view->passed);
+	if (b->ref)
+		mfs_view_note_read(v, mfs_hf_ref_access(b->ref));
 	return mfs_view_finish(v, b->err);
 }
 

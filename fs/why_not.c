@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/ckpt/ckpt.h"
+#include "formats/io/fileset.h"
 #include "fs/keeper.h"
 #include "fs/view_build.h"
 
@@ -17,18 +18,6 @@ static int keep_reason(int rc, const struct mfs_error *err, char **ret)
 		return 0;
 	*ret = strdup(err->msg);
 	return *ret ? 0 : -ENOMEM;
-}
-
-/* Borrows the checkpoint's files for as long as it takes to look at their permissions. */
-static void take_permissions(struct mfs_ckpt *ckpt, struct mfs_why_not *w)
-{
-	struct mfs_view view = {0};
-
-	mfs_view_note_sources(&view, mfs_ckpt_files(ckpt));
-	w->mode = view.mode;
-	w->uid = view.uid;
-	w->gid = view.gid;
-	free(view.sets);
 }
 
 int mfs_why_not_find(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
@@ -42,7 +31,7 @@ int mfs_why_not_find(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
 	if (!rc)
 		rc = keep_reason(mfs_view_megatron_possible(ckpt, opt, &why), &why, &ret->megatron);
 	if (ret->hf || ret->megatron)
-		take_permissions(ckpt, ret);
+		ret->access = *mfs_fileset_access(mfs_ckpt_files(ckpt));
 	return rc;
 }
 
@@ -75,9 +64,7 @@ int mfs_why_not_view(const struct mfs_why_not *w, int64_t mtime_ns, struct mfs_v
 		free(view);
 		return mfs_fail_nomem(err);
 	}
-	view->mode = w->mode;
-	view->uid = w->uid;
-	view->gid = w->gid;
+	mfs_view_note_read(view, &w->access);
 	view->mtime_ns = mtime_ns;
 	rc = mfs_view_add_bytes(view, MFS_WHY_NOT_FILE, text, strlen(text), err);
 	if (!rc)

@@ -7,9 +7,9 @@
 #define MFS_FS_WHY_NOT_H
 
 #include <stdint.h>
-#include <sys/types.h>
 
 #include "formats/base/error.h"
+#include "formats/io/access.h"
 
 #define MFS_WHY_NOT_FILE "why-not.txt"
 #define MFS_WHY_NOT_VIEW                                                                           \
@@ -20,10 +20,8 @@ struct mfs_view;
 struct mfs_view_options;
 
 struct mfs_why_not {
-	char *hf, *megatron; /* sentences; NULL: there is that view, or are those */
-	unsigned mode;	     /* as readable as a view of the checkpoint is (fs/view.h) */
-	uid_t uid;
-	gid_t gid;
+	char *hf, *megatron;	       /* sentences; NULL: there is that view, or are those */
+	struct mfs_access_fold access; /* as readable as a view of the checkpoint is */
 };
 
 /* Reads nothing but ref's config.json. -ENOMEM. */

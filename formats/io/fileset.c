@@ -17,7 +17,9 @@
 #include <xxhash.h>
 
 #include "formats/base/bytes.h"
+#include "formats/io/census.h"
 #include "formats/io/regular.h"
+#include "formats/io/walk.h"
 #include "formats/io/whole.h"
 
 /* Mapped bytes handed out before their page-table entries are dropped. */
@@ -31,9 +33,7 @@ struct file {
 	char *name;
 	dev_t dev;
 	ino_t ino;
-	mode_t mode;
 	uid_t owner;
-	gid_t group;
 	uint64_t size, disk;
 	struct timespec mtime, ctime;
 	_Atomic(uint8_t *) map; /* NULL until first use */
@@ -42,30 +42,38 @@ struct file {
 
 struct mfs_fileset {
 	char *dir;
-	int dirfd;
+	int dirfd; /* O_PATH */
 	uint32_t count, capacity;
 	struct file **files; /* pointers: readers keep theirs while the table grows */
 	_Atomic uint64_t served;
 	atomic_uint holders;	 /* raised from 0 under the lock alone */
 	pthread_mutex_t holding; /* what follows, and the files' held while there are no holders */
 	bool held;
+	_Atomic(struct mfs_census *) census; /* NULL: nobody has asked for it */
+	struct mfs_access_fold access;	     /* who may read all files */
+	unsigned granted; /* classes that may read each file, whatever the directories say */
 };
 
 int mfs_fileset_new(const char *dir, struct mfs_fileset **ret, struct mfs_error *err)
 {
 	struct mfs_fileset *set = calloc(1, sizeof(*set));
+	struct stat st;
 	int rc;
 
 	if (!set)
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&set->holding, NULL);
-	set->dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (set->dirfd < 0) {
-		rc = mfs_fail(err, -errno, "cannot open directory '%s': %s", dir, strerror(errno));
+	rc = mfs_walk(AT_FDCWD, dir, &set->access, &set->dirfd, &st);
+	if (!rc && !S_ISDIR(st.st_mode)) {
+		close(set->dirfd);
+		rc = -ENOTDIR;
+	}
+	if (rc) {
 		pthread_mutex_destroy(&set->holding);
 		free(set);
-		return rc;
+		return mfs_fail(err, rc, "cannot open directory '%s': %s", dir, strerror(-rc));
 	}
+	set->granted = MFS_ACCESS_ALL;
 	set->dir = strdup(dir);
 	if (!set->dir) {
 		mfs_fileset_free(set);
@@ -103,6 +111,7 @@ void mfs_fileset_free(struct mfs_fileset *set)
 	}
 	close(set->dirfd);
 	pthread_mutex_destroy(&set->holding);
+	mfs_census_unref(set->census);
 	free(set->files);
 	free(set->dir);
 	free(set);
@@ -133,42 +142,38 @@ static int grow(struct mfs_fileset *set)
 	return 0;
 }
 
-/* Permission bits that the directories on the way to a file leave it: who may not search one of them
- * may not read the file, whatever its own mode says. */
-static mode_t search_bits(const struct mfs_fileset *set, const char *name)
+/* A file as it is now, and who may read it: the directories below the set's own, and the file. */
+static int look_at(const struct mfs_fileset *set, const char *name, struct mfs_access_fold *access,
+		   unsigned *ret_granted, struct stat *st)
 {
-	mode_t bits = 0777;
-	char path[4096];
-	struct stat st;
+	struct mfs_access_fold own = {0};
+	int fd, rc = mfs_walk(set->dirfd, name, access, &fd, st);
 
-	if (fstat(set->dirfd, &st))
-		return 0;
-	bits &= (st.st_mode & 0111) * 7;
-	for (const char *p = strchr(name, '/'); p; p = strchr(p + 1, '/')) {
-		size_t len = (size_t)(p - name);
-
-		if (len >= sizeof(path))
-			return 0;
-		memcpy(path, name, len);
-		path[len] = '\0';
-		if (fstatat(set->dirfd, path, &st, 0))
-			return 0;
-		bits &= (st.st_mode & 0111) * 7;
-	}
-	return bits;
+	if (rc)
+		return rc;
+	mfs_walk_count(fd, st, MFS_ACCESS_READ, &own);
+	close(fd);
+	mfs_access_name(&own, st);
+	mfs_access_merge(access, &own);
+	*ret_granted = own.count ? own.rules[0].bits : MFS_ACCESS_ALL;
+	return 0;
 }
 
 int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_file,
 		    struct mfs_error *err)
 {
+	struct mfs_access_fold access = set->access;
+	unsigned granted;
 	struct stat st;
 	struct file *f;
+	int rc;
 
 	if (name_escapes(name))
 		return mfs_fail(err, -EINVAL, "%s: file name '%s' leads out of the checkpoint",
 				set->dir, name);
-	if (fstatat(set->dirfd, name, &st, 0))
-		return mfs_fail(err, -errno, "%s/%s: %s", set->dir, name, strerror(errno));
+	rc = look_at(set, name, &access, &granted, &st);
+	if (rc)
+		return mfs_fail(err, rc, "%s/%s: %s", set->dir, name, strerror(-rc));
 	if (!S_ISREG(st.st_mode))
 		return mfs_fail(err, -EINVAL, "%s/%s: not a regular file", set->dir, name);
 	if (set->count == set->capacity && grow(set))
@@ -181,13 +186,13 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 	f->held = -1;
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
-	f->mode = st.st_mode & search_bits(set, name);
 	f->owner = st.st_uid;
-	f->group = st.st_gid;
 	f->size = (uint64_t)st.st_size;
 	f->disk = 512 * (uint64_t)st.st_blocks;
 	f->mtime = st.st_mtim;
 	f->ctime = st.st_ctim;
+	set->access = access;
+	set->granted &= granted;
 	set->files[set->count] = f;
 	*ret_file = set->count++;
 	return 0;
@@ -225,19 +230,47 @@ int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file)
 	return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
-unsigned mfs_fileset_mode(const struct mfs_fileset *set, uint32_t file)
+const struct mfs_access_fold *mfs_fileset_access(const struct mfs_fileset *set)
 {
-	return set->files[file]->mode & 0777;
+	return &set->access;
 }
 
-uid_t mfs_fileset_owner(const struct mfs_fileset *set, uint32_t file)
+unsigned mfs_fileset_granted(const struct mfs_fileset *set)
 {
-	return set->files[file]->owner;
+	return set->granted;
 }
 
-gid_t mfs_fileset_group(const struct mfs_fileset *set, uint32_t file)
+static struct mfs_census *new_census(const struct mfs_fileset *set)
 {
-	return set->files[file]->group;
+	struct mfs_census *c;
+	struct stat st;
+	int rc = 0;
+
+	if (fstat(set->dirfd, &st))
+		return NULL;
+	c = mfs_census_new(set->dir, st.st_dev, st.st_ino, set->count);
+	for (uint32_t i = 0; c && i < set->count && !rc; i++)
+		rc = mfs_census_add(c, set->files[i]->name, set->files[i]->dev, set->files[i]->ino);
+	if (rc) {
+		mfs_census_unref(c);
+		return NULL;
+	}
+	return c;
+}
+
+struct mfs_census *mfs_fileset_census(struct mfs_fileset *set)
+{
+	struct mfs_census *c = atomic_load(&set->census), *made, *first = NULL;
+
+	if (c)
+		return mfs_census_ref(c);
+	made = new_census(set);
+	if (!made)
+		return NULL;
+	if (atomic_compare_exchange_strong(&set->census, &first, made))
+		return mfs_census_ref(made);
+	mfs_census_unref(made);
+	return mfs_census_ref(first);
 }
 
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set)

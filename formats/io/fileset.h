@@ -14,7 +14,9 @@
 #include <sys/types.h>
 
 #include "formats/base/error.h"
+#include "formats/io/access.h"
 
+struct mfs_census;
 struct mfs_fileset;
 
 /* Files are named relative to dir (kept as a descriptor). -errno if it cannot be opened. */
@@ -33,12 +35,16 @@ const char *mfs_fileset_name(const struct mfs_fileset *set, uint32_t file);
 uint64_t mfs_fileset_size(const struct mfs_fileset *set, uint32_t file);
 /* Bytes that it takes on its disk, which are fewer where it has holes; of some file systems always 0. */
 uint64_t mfs_fileset_disk(const struct mfs_fileset *set, uint32_t file);
-/* Modification time in nanoseconds since the epoch; permission bits, as far as the directories from the
- * set's own down to the file let anybody through; owner and group. As seen when added. */
+/* Modification time in nanoseconds since the epoch, as seen when added. */
 int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file);
-unsigned mfs_fileset_mode(const struct mfs_fileset *set, uint32_t file);
-uid_t mfs_fileset_owner(const struct mfs_fileset *set, uint32_t file);
-gid_t mfs_fileset_group(const struct mfs_fileset *set, uint32_t file);
+
+/* Who may read all files: every directory of every path counts, from "/" down (of a relative dir, from the working
+ * directory), and those behind symbolic links. As seen when they were added. */
+const struct mfs_access_fold *mfs_fileset_access(const struct mfs_fileset *set);
+/* What the modes of the files alone grant, whatever the directories are: classes of access.h. */
+unsigned mfs_fileset_granted(const struct mfs_fileset *set);
+/* The same files, to be looked at again (census.h); a reference of the caller's, NULL: no memory. All of them are added. */
+struct mfs_census *mfs_fileset_census(struct mfs_fileset *set);
 
 /* Tells sets apart whose files are others, or were changed: their names, devices, inodes, sizes and mtimes. */
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);

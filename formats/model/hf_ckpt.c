@@ -467,15 +467,12 @@ static int read_args(struct builder *b, const char *arch)
 {
 	struct mfs_ckpt *ckpt = b->ckpt;
 	char *bytes, path[4096];
-	uint32_t file;
 	size_t len;
 	/* Added to the set as well: a change of it is a change of the checkpoint. */
-	int rc = mfs_fileset_add(ckpt->files, CONFIG, &file, b->err);
+	int rc = mfs_hf_slurp_added(ckpt->files, CONFIG, MFS_HF_CONFIG_MAX, &bytes, &len, b->err);
 
 	if (rc == -ENOENT)
 		return mfs_fail(b->err, -ENODATA, "%s: " CONFIG " is missing", ckpt->dir);
-	if (!rc)
-		rc = mfs_hf_slurp(ckpt->dir, CONFIG, MFS_HF_CONFIG_MAX, &bytes, &len, b->err);
 	if (rc)
 		return rc;
 	snprintf(path, sizeof(path), "%s/" CONFIG, ckpt->dir);

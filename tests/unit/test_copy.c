@@ -53,7 +53,8 @@ static void set_up(void)
 			unit_ok(mfs_vfile_add_literal(files[i].data, contents[i], sizes[i], &err),
 				&err);
 	}
-	view = (struct mfs_view){.files = files, .count = FILES, .mtime_ns = MTIME, .mode = 0444};
+	view = (struct mfs_view){
+		.files = files, .count = FILES, .mtime_ns = MTIME, .granted = MFS_ACCESS_ALL};
 	dirfd_ = open(unit_tmpdir(), O_RDONLY | O_DIRECTORY);
 	unit_ok(mfs_export_make_dirs(dirfd_, &view, &err), &err);
 	memset(durable, 0, sizeof(durable));

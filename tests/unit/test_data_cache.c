@@ -190,7 +190,7 @@ START_TEST(a_run_of_megatrons)
 	says(v, "-GPTDataset-valid-description.txt", line);
 	says(v, "-GPTDataset-valid-description.txt", "\"num_samples\": 18,");
 	says(v, "-GPTDataset-valid-description.txt", "\"split\": \"90,10,0\",");
-	ck_assert_uint_eq(v->mode & 0444, 0444);
+	ck_assert_uint_eq(v->granted, MFS_ACCESS_ALL);
 	ck_assert_int_gt(v->mtime_ns, 0);
 	mfs_data_free(data);
 }
@@ -353,21 +353,22 @@ START_TEST(tokenizers)
 	unit_write(dir, "blend", blend, strlen(blend));
 	unit_write(dir, "list", "[]", 2);
 	unit_write(dir, "twice", "{\"a\": 1, \"a\": 2}", 16);
-	unit_ok(mfs_cache_tokenizer(in(dir, "own"), &rules, &t, &err), &err);
+	unit_ok(mfs_cache_tokenizer(in(dir, "own"), &rules, &t, NULL, &err), &err);
 	ck_assert_str_eq(json_string_value(json_object_get(t, "class")), "T");
 	json_decref(t);
-	unit_ok(mfs_cache_tokenizer(in(dir, "description"), &rules, &t, &err), &err);
+	unit_ok(mfs_cache_tokenizer(in(dir, "description"), &rules, &t, NULL, &err), &err);
 	ck_assert_str_eq(json_string_value(json_object_get(t, "class")), "U");
 	json_decref(t);
-	unit_ok(mfs_cache_tokenizer(in(dir, "blend"), &rules, &t, &err), &err);
+	unit_ok(mfs_cache_tokenizer(in(dir, "blend"), &rules, &t, NULL, &err), &err);
 	ck_assert_str_eq(json_string_value(json_object_get(t, "class")), "V");
 	json_decref(t);
-	unit_fails(mfs_cache_tokenizer(in(dir, "list"), &rules, &t, &err), &err, -EINVAL,
+	unit_fails(mfs_cache_tokenizer(in(dir, "list"), &rules, &t, NULL, &err), &err, -EINVAL,
 		   "no JSON object");
-	unit_fails(mfs_cache_tokenizer(in(dir, "twice"), &rules, &t, &err), &err, -EINVAL,
+	unit_fails(mfs_cache_tokenizer(in(dir, "twice"), &rules, &t, NULL, &err), &err, -EINVAL,
 		   "no JSON object");
-	unit_fails(mfs_cache_tokenizer(in(dir, "none"), &rules, &t, &err), &err, -EINVAL, "none");
-	unit_fails(mfs_cache_tokenizer(dir, &rules, &t, &err), &err, -ENODATA,
+	unit_fails(mfs_cache_tokenizer(in(dir, "none"), &rules, &t, NULL, &err), &err, -EINVAL,
+		   "none");
+	unit_fails(mfs_cache_tokenizer(dir, &rules, &t, NULL, &err), &err, -ENODATA,
 		   "would have written");
 }
 END_TEST
@@ -389,7 +390,8 @@ START_TEST(two_tokenizers)
 		leave_descriptions(run, open_view(data, "tales_text_document", "cache/s64-split1"));
 		mfs_data_free(data);
 	}
-	unit_fails(mfs_cache_tokenizer(run, &rules, &t, &err), &err, -EINVAL, "two tokenizers");
+	unit_fails(mfs_cache_tokenizer(run, &rules, &t, NULL, &err), &err, -EINVAL,
+		   "two tokenizers");
 }
 END_TEST
 

@@ -60,25 +60,9 @@ START_TEST(test_says_what_it_found)
 	ck_assert_str_eq(mfs_fileset_dir(set), unit_tmpdir());
 	ck_assert_str_eq(mfs_fileset_name(set, file), "data");
 	ck_assert_uint_eq(mfs_fileset_size(set, file), LEN);
-	ck_assert_uint_eq(mfs_fileset_mode(set, file), 0640);
+	ck_assert_uint_eq(mfs_fileset_granted(set), MFS_ACCESS_OWNER | MFS_ACCESS_GROUP);
 	ck_assert_int_eq(mfs_fileset_mtime(set, file),
 			 st.st_mtim.tv_sec * 1000000000ll + st.st_mtim.tv_nsec);
-}
-END_TEST
-
-/* Who may not enter a directory may not read what is in it. */
-START_TEST(test_directories_take_modes_away)
-{
-	ck_assert_int_eq(mkdir(path("sub"), 0710), 0);
-	unit_write(path("sub"), "x", "x", 1);
-	ck_assert_int_eq(chmod(path("sub/x"), 0644), 0);
-	ck_assert_int_eq(chmod(path("data"), 0644), 0);
-	ck_assert_int_eq(chmod(unit_tmpdir(), 0755), 0);
-	unit_ok(mfs_fileset_add(set, "sub/x", &file, &err), &err);
-	ck_assert_uint_eq(mfs_fileset_mode(set, file), 0640);
-	ck_assert_int_eq(chmod(unit_tmpdir(), 0700), 0);
-	unit_ok(mfs_fileset_add(set, "data", &file, &err), &err);
-	ck_assert_uint_eq(mfs_fileset_mode(set, file), 0600);
 }
 END_TEST
 
@@ -386,7 +370,6 @@ Suite *mfs_suite(void)
 	TCase *c = prepared(s, "names");
 
 	tcase_add_test(c, test_says_what_it_found);
-	tcase_add_test(c, test_directories_take_modes_away);
 	tcase_add_test(c, test_names_that_are_refused);
 	tcase_add_test(c, test_no_directory);
 	c = prepared(s, "reads");
