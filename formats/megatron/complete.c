@@ -8,6 +8,11 @@
 
 #include "formats/megatron/modules.h"
 #include "formats/megatron/rank.h"
+#include "formats/model/dims.h"
+
+#define EMBEDDING "embedding.word_embeddings.weight"
+
+#define USUAL_DIVISOR 4096 /* rows; of make_vocab_size_divisible_by any is believed up to this */
 
 #define DECODER	  "decoder.layers."
 #define MTP	  "mtp.layers."
@@ -244,23 +249,52 @@ static int check_siblings(const struct mfs_ckpt *ckpt, const struct mfs_global_t
 	return 0;
 }
 
-int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_spec spec, struct mfs_error *err)
+/* A tensor of each name, which speaks for all of its name. */
+static int check_name(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
+		      enum mfs_spec spec, struct mfs_error *err)
 {
 	char name[MFS_CKPT_NAME_SIZE];
+
+	if (!is_known(t->name, spec))
+		return mfs_fail(err, -ENOTSUP, "%s: tensor '%s' belongs to no module of a GPTModel",
+				mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)));
+	return t->layer >= 0 ? check_siblings(ckpt, t, err) : 0;
+}
+
+/*
+ * The vocabulary is padded to multiples of this and of TP, with zeros. A run's own embedding has been padded to it, so
+ * that one beyond its rows was never used; small ones may have been given their size (--padded-vocab-size).
+ */
+static int check_divisor(const struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	const int64_t divisor = mfs_ckpt_args(ckpt)->make_vocab_size_divisible_by;
+	const struct mfs_global_tensor *t = mfs_ckpt_find(ckpt, EMBEDDING, -1, -1);
+	const uint64_t rows = t && t->ndim ? t->shape[0] : 0;
+
+	if (divisor <= USUAL_DIVISOR || (uint64_t)divisor <= rows)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"%s: by the run's make_vocab_size_divisible_by tensor '" EMBEDDING
+			"' should have %lld rows or more, but it has %llu",
+			mfs_ckpt_dir(ckpt), (long long)divisor, (unsigned long long)rows);
+}
+
+int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_spec spec, struct mfs_error *err)
+{
+	uint64_t dims[MFS_DIM_COUNT];
 	int rc = check_needed(ckpt, err);
 
+	if (!rc)
+		rc = check_divisor(ckpt, err);
+	mfs_dims(mfs_ckpt_args(ckpt), mfs_dims_padded_vocab(ckpt), dims);
 	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt) && !rc; i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
 
-		/* Sorted by name: the first one speaks for all of its name. */
-		if (i && mfs_ckpt_at(ckpt, i - 1)->name == t->name)
-			continue;
-		if (!is_known(t->name, spec))
-			return mfs_fail(
-				err, -ENOTSUP, "%s: tensor '%s' belongs to no module of a GPTModel",
-				mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)));
-		if (t->layer >= 0)
-			rc = check_siblings(ckpt, t, err);
+		/* Sorted by name. */
+		if (!i || mfs_ckpt_at(ckpt, i - 1)->name != t->name)
+			rc = check_name(ckpt, t, spec, err);
+		if (!rc)
+			rc = mfs_dims_check(ckpt, dims, t, err);
 	}
 	return rc;
 }

@@ -77,8 +77,9 @@ int mfs_rank_state(const struct mfs_rank_tensor *t, enum mfs_state state,
 
 /*
  * The checkpoint has what the modules of a GPTModel with its arguments have: every layer and expert has
- * its tensors and those that others of its kind have, and there is nothing that no module has. To be asked
- * before a model is shown as complete. -ENODATA, -ENOTSUP: the tensor's name.
+ * its tensors and those that others of its kind have, each of the shape that they say (model/dims.h), and there is
+ * nothing that no module has. To be asked before a model is shown as complete. -ENODATA, -ENOTSUP, -EINVAL: the
+ * tensor's name. -EINVAL also where the vocabulary would be padded to multiples that the run's own never was.
  */
 int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_spec spec, struct mfs_error *err);
 

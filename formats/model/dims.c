@@ -1,5 +1,8 @@
 #include "formats/model/dims.h"
 
+#include <errno.h>
+#include <string.h>
+
 #include "formats/base/bytes.h"
 
 /* Saturates: no tensor has such a size, so a check of shapes fails with both numbers. */
@@ -22,11 +25,15 @@ void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[
 	const uint64_t nope = size_of(a->qk_head_dim), rope = size_of(a->qk_pos_emb_head_dim);
 
 	dims[MFS_DIM_NONE] = 0;
+	dims[MFS_DIM_ONE] = 1;
 	dims[MFS_DIM_HIDDEN] = size_of(a->hidden_size);
 	dims[MFS_DIM_HIDDEN_X2] = times(2, dims[MFS_DIM_HIDDEN]);
 	dims[MFS_DIM_FFN] = size_of(a->ffn_hidden_size);
 	dims[MFS_DIM_FFN_X2] = times(2, dims[MFS_DIM_FFN]);
-	dims[MFS_DIM_QKV] = times(heads + 2 * size_of(a->num_query_groups), head);
+	dims[MFS_DIM_HEAD_COUNT] = heads;
+	dims[MFS_DIM_QKV] = times((a->attention_output_gate ? 2 * heads : heads) +
+					  2 * size_of(a->num_query_groups),
+				  head);
 	dims[MFS_DIM_HEADS] = times(heads, head);
 	dims[MFS_DIM_HEAD] = head;
 	dims[MFS_DIM_VOCAB] = padded;
@@ -42,4 +49,193 @@ void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[
 	dims[MFS_DIM_MLA_Q] = times(heads, nope + rope);
 	dims[MFS_DIM_MLA_KV] = times(heads, nope + size_of(a->v_head_dim));
 	dims[MFS_DIM_MLA_OUT] = times(heads, size_of(a->v_head_dim));
+}
+
+uint64_t mfs_dims_padded_vocab(const struct mfs_ckpt *ckpt)
+{
+	const struct mfs_global_tensor *t =
+		mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
+	const uint64_t said = size_of(mfs_ckpt_args(ckpt)->padded_vocab_size);
+
+	return said || !t || !t->ndim ? said : t->shape[0];
+}
+
+/* ---- of which tensor ---- */
+
+#define MATRIX(name_, rows_, columns_)                                                             \
+	{                                                                                          \
+		name_,                                                                             \
+		{                                                                                  \
+			MFS_DIM_##rows_, MFS_DIM_##columns_                                        \
+		}                                                                                  \
+	}
+#define VECTOR(name_, size_) MATRIX(name_, size_, NONE)
+#define LINEAR(name_, rows_, columns_)                                                             \
+	MATRIX(name_ ".weight", rows_, columns_), VECTOR(name_ ".bias", rows_)
+#define NORM(name_, size_) VECTOR(name_ ".weight", size_), VECTOR(name_ ".bias", size_)
+
+struct row {
+	const char *name; /* in a layer: behind its number */
+	enum mfs_dim axes[2];
+};
+
+static const struct row outside[] = {
+	MATRIX("embedding.word_embeddings.weight", VOCAB, HIDDEN),
+	MATRIX("embedding.position_embeddings.weight", POSITIONS, HIDDEN),
+	NORM("decoder.final_layernorm", HIDDEN),
+	LINEAR("output_layer", VOCAB, HIDDEN),
+	{0},
+};
+
+/* The rows of fc1 are those of a model that is not gated. */
+static const struct row layer[] = {
+	NORM("input_layernorm", HIDDEN),
+	VECTOR("self_attention.core_attention.softmax_offset", HEAD_COUNT),
+	LINEAR("self_attention.linear_q_proj", MLA_Q, HIDDEN),
+	LINEAR("self_attention.linear_q_down_proj", Q_LORA, HIDDEN),
+	LINEAR("self_attention.linear_q_up_proj", MLA_Q, Q_LORA),
+	LINEAR("self_attention.linear_kv_down_proj", KV_DOWN, HIDDEN),
+	LINEAR("self_attention.linear_kv_up_proj", MLA_KV, KV_LORA),
+	LINEAR("self_attention.linear_qkv", QKV, HIDDEN),
+	NORM("self_attention.kv_layernorm", KV_LORA),
+	NORM("self_attention.k_layernorm", HEAD),
+	NORM("pre_mlp_layernorm", HIDDEN),
+	LINEAR("mlp.linear_fc1", FFN, HIDDEN),
+	LINEAR("mlp.linear_fc2", HIDDEN, FFN),
+	LINEAR("mlp.router", EXPERTS, HIDDEN),
+	VECTOR("mlp.router.expert_bias", EXPERTS),
+	LINEAR("mlp.experts.experts.linear_fc1", MOE_FFN, HIDDEN),
+	LINEAR("mlp.experts.experts.linear_fc2", HIDDEN, MOE_FFN),
+	MATRIX("mlp.shared_experts.gate_weight", ONE, HIDDEN),
+	LINEAR("mlp.shared_experts.linear_fc1", SHARED_FFN, HIDDEN),
+	LINEAR("mlp.shared_experts.linear_fc2", HIDDEN, SHARED_FFN),
+	{0},
+};
+
+/* Under one name in both kinds of attention. */
+static const struct row grouped_queries[] = {
+	LINEAR("self_attention.linear_proj", HIDDEN, HEADS),
+	NORM("self_attention.q_layernorm", HEAD),
+	{0},
+};
+
+static const struct row multi_latent[] = {
+	LINEAR("self_attention.linear_proj", HIDDEN, MLA_OUT),
+	NORM("self_attention.q_layernorm", Q_LORA),
+	{0},
+};
+
+static const struct row mtp[] = {
+	NORM("enorm", HIDDEN),
+	NORM("hnorm", HIDDEN),
+	LINEAR("eh_proj", HIDDEN, HIDDEN_X2),
+	NORM("final_layernorm", HIDDEN),
+	{0},
+};
+
+static const struct row *find(const struct row *rows, const char *name)
+{
+	for (; rows->name; rows++)
+		if (!strcmp(rows->name, name))
+			return rows;
+	return NULL;
+}
+
+static const struct row *find_in_layer(const struct mfs_megatron_args *a, const char *name)
+{
+	const struct row *row = find(layer, name);
+
+	if (!row)
+		row = find(a->multi_latent_attention ? multi_latent : grouped_queries, name);
+	return row;
+}
+
+static const struct row *find_any(const struct mfs_megatron_args *a, const char *name)
+{
+	static const char decoder[] = "decoder.layers.", inner[] = "mtp.layers.transformer_layer.",
+			  outer[] = "mtp.layers.";
+
+	if (!strncmp(name, decoder, strlen(decoder)))
+		return find_in_layer(a, name + strlen(decoder));
+	if (!strncmp(name, inner, strlen(inner)))
+		return find_in_layer(a, name + strlen(inner));
+	if (!strncmp(name, outer, strlen(outer)))
+		return find(mtp, name + strlen(outer));
+	return find(outside, name);
+}
+
+/* A gate half and an up half. */
+static enum mfs_dim doubled(enum mfs_dim dim)
+{
+	switch (dim) {
+	case MFS_DIM_FFN:
+		return MFS_DIM_FFN_X2;
+	case MFS_DIM_MOE_FFN:
+		return MFS_DIM_MOE_FFN_X2;
+	case MFS_DIM_SHARED_FFN:
+		return MFS_DIM_SHARED_FFN_X2;
+	default:
+		return dim;
+	}
+}
+
+bool mfs_dims_of(const struct mfs_megatron_args *a, const char *name, enum mfs_dim ret[2])
+{
+	const struct row *row = find_any(a, name);
+
+	if (!row)
+		return false;
+	ret[0] = mfs_args_gated(a) ? doubled(row->axes[0]) : row->axes[0];
+	ret[1] = row->axes[1];
+	return true;
+}
+
+/* ---- whether it has it ---- */
+
+static const char *const arguments[MFS_DIM_COUNT] = {
+	[MFS_DIM_NONE] = "arguments",
+	[MFS_DIM_ONE] = "arguments",
+	[MFS_DIM_HIDDEN] = "hidden_size",
+	[MFS_DIM_HIDDEN_X2] = "hidden_size",
+	[MFS_DIM_FFN] = "ffn_hidden_size",
+	[MFS_DIM_FFN_X2] = "ffn_hidden_size",
+	[MFS_DIM_HEAD_COUNT] = "num_attention_heads",
+	[MFS_DIM_QKV] = "num_attention_heads, num_query_groups and kv_channels",
+	[MFS_DIM_HEADS] = "num_attention_heads and kv_channels",
+	[MFS_DIM_HEAD] = "kv_channels",
+	[MFS_DIM_VOCAB] = "padded_vocab_size",
+	[MFS_DIM_POSITIONS] = "max_position_embeddings",
+	[MFS_DIM_EXPERTS] = "num_experts",
+	[MFS_DIM_MOE_FFN] = "moe_ffn_hidden_size",
+	[MFS_DIM_MOE_FFN_X2] = "moe_ffn_hidden_size",
+	[MFS_DIM_SHARED_FFN] = "moe_shared_expert_intermediate_size",
+	[MFS_DIM_SHARED_FFN_X2] = "moe_shared_expert_intermediate_size",
+	[MFS_DIM_Q_LORA] = "q_lora_rank",
+	[MFS_DIM_KV_LORA] = "kv_lora_rank",
+	[MFS_DIM_KV_DOWN] = "kv_lora_rank and qk_pos_emb_head_dim",
+	[MFS_DIM_MLA_Q] = "num_attention_heads, qk_head_dim and qk_pos_emb_head_dim",
+	[MFS_DIM_MLA_KV] = "num_attention_heads, qk_head_dim and v_head_dim",
+	[MFS_DIM_MLA_OUT] = "num_attention_heads and v_head_dim",
+};
+
+int mfs_dims_check(const struct mfs_ckpt *ckpt, const uint64_t dims[MFS_DIM_COUNT],
+		   const struct mfs_global_tensor *t, struct mfs_error *err)
+{
+	char name[MFS_CKPT_NAME_SIZE], want[64], found[128];
+	uint64_t expected[2];
+	enum mfs_dim axes[2];
+	unsigned ndim, wrong;
+
+	if (!mfs_dims_of(mfs_ckpt_args(ckpt), t->name, axes))
+		return 0;
+	ndim = axes[1] == MFS_DIM_NONE ? 1 : 2;
+	expected[0] = dims[axes[0]];
+	expected[1] = dims[axes[1]];
+	if (t->ndim == ndim && !memcmp(t->shape, expected, ndim * sizeof(*expected)))
+		return 0;
+	wrong = ndim == 2 && t->ndim == 2 && t->shape[0] == expected[0];
+	return mfs_fail(err, -EINVAL, "%s: tensor '%s' is %s, but by the run's %s it should be %s",
+			mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)),
+			mfs_shape_text(t->shape, t->ndim, found, sizeof(found)),
+			arguments[axes[wrong]], mfs_shape_text(expected, ndim, want, sizeof(want)));
 }

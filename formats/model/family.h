@@ -87,11 +87,13 @@ enum mfs_feature {
  * two inputs of eh_proj. */
 enum mfs_dim {
 	MFS_DIM_NONE,
+	MFS_DIM_ONE,
 	MFS_DIM_HIDDEN,
 	MFS_DIM_HIDDEN_X2,
 	MFS_DIM_FFN,
 	MFS_DIM_FFN_X2,
-	MFS_DIM_QKV,   /* (heads + 2 groups) * head */
+	MFS_DIM_HEAD_COUNT,
+	MFS_DIM_QKV, /* (heads + 2 groups) * head; with an output gate (2 heads + 2 groups) * head */
 	MFS_DIM_HEADS, /* heads * head */
 	MFS_DIM_HEAD,  /* kv_channels */
 	MFS_DIM_VOCAB, /* padded */

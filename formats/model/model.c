@@ -61,13 +61,9 @@ static const char *vocab_source(enum mfs_vocab_source source)
 
 static int decide_vocab(struct builder *b, const struct mfs_vocab *said)
 {
-	const struct mfs_global_tensor *embedding =
-		mfs_ckpt_find(b->model->ckpt, "embedding.word_embeddings.weight", -1, -1);
 	struct mfs_vocab *v = &b->model->vocab;
 
-	v->padded = size_of(b->args->padded_vocab_size);
-	if (!v->padded && embedding && embedding->ndim)
-		v->padded = embedding->shape[0];
+	v->padded = mfs_dims_padded_vocab(b->model->ckpt);
 	if (said && said->rows) {
 		v->rows = said->rows;
 		v->source = said->source;
@@ -144,25 +140,16 @@ static bool is_float(enum mfs_dtype t)
 	return t == MFS_BF16 || t == MFS_F16 || t == MFS_F32 || t == MFS_F64;
 }
 
-static int check_source(const struct builder *b, const struct mfs_family_tensor *row,
-			const struct mfs_global_tensor *src)
+static int check_source(const struct builder *b, const struct mfs_global_tensor *src)
 {
-	const unsigned ndim = row->shape[1] == MFS_DIM_NONE ? 1 : 2;
-	const uint64_t expected[2] = {b->dims[row->shape[0]], b->dims[row->shape[1]]};
-	char name[MFS_CKPT_NAME_SIZE], want[64], found[128];
+	char name[MFS_CKPT_NAME_SIZE];
+	int rc = mfs_dims_check(b->model->ckpt, b->dims, src, b->err);
 
-	if (src->ndim != ndim || memcmp(src->shape, expected, ndim * sizeof(*expected)))
-		return mfs_fail(b->err, -EINVAL,
-				"%s: tensor '%s' is %s, but by the run's arguments it should be %s",
-				dir_of(b), mfs_global_tensor_name(src, name, sizeof(name)),
-				mfs_shape_text(src->shape, src->ndim, found, sizeof(found)),
-				mfs_shape_text(expected, ndim, want, sizeof(want)));
-	if (!is_float(src->dtype))
-		return mfs_fail(b->err, -ENOTSUP,
-				"%s: tensor '%s' is of %s, expected floating point", dir_of(b),
-				mfs_global_tensor_name(src, name, sizeof(name)),
-				mfs_dtype_torch(src->dtype));
-	return 0;
+	if (rc || is_float(src->dtype))
+		return rc;
+	return mfs_fail(b->err, -ENOTSUP, "%s: tensor '%s' is of %s, expected floating point",
+			dir_of(b), mfs_global_tensor_name(src, name, sizeof(name)),
+			mfs_dtype_torch(src->dtype));
 }
 
 static int next_target(struct builder *b, struct mfs_hf_target **ret)
@@ -231,7 +218,7 @@ static int add_target(struct builder *b, struct bound *row, const struct place *
 
 	if (!src)
 		return missing_tensor(b, name, p->source_layer, expert);
-	rc = check_source(b, row->row, src);
+	rc = check_source(b, src);
 	if (!rc)
 		rc = next_target(b, &t);
 	if (rc)
