@@ -2,6 +2,7 @@
 # Other people's programs judge what mcorefs shows: transformers, safetensors, vLLM, MLX, and megatron-core as the writer.
 #
 #   tests/interop/run.sh [pytest arguments]       for instance: -k vllm, -x, test_layouts.py
+#   tests/interop/run.sh --install                makes all virtual environments and ends; mcorefs need not be built
 #
 # Without arguments the tests of datasets run beside those of models where two processors and 8 GiB are free.
 #
@@ -66,7 +67,7 @@ install_main() {
     printf '%s\n%s' "$want" "$MCOREFS_NO_VLLM" >"$stamp"
 }
 
-if [ ! -x "$MCOREFS_BINARY" ]; then
+if [ "${1-}" != --install ] && [ ! -x "$MCOREFS_BINARY" ]; then
     echo "$MCOREFS_BINARY is not there: run make first"
     finish 0 1 0
 fi
@@ -76,6 +77,10 @@ MCOREFS_UV=$(find_uv) || skip_all "uv: could not be installed"
 export MCOREFS_UV
 install_main || skip_all "torch, transformers: could not be installed: $(complaint "$MCOREFS_VENVS/install.log")"
 export MCOREFS_NO_VLLM
+if [ "${1-}" = --install ]; then
+    [ -z "$MCOREFS_NO_VLLM" ] || echo "vLLM: could not be installed: $MCOREFS_NO_VLLM"
+    exec "$MCOREFS_VENVS/main/bin/python" "$here/venvs.py"
+fi
 
 work=$(mktemp -d)
 beside=

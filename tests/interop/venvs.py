@@ -5,11 +5,14 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 HERE = pathlib.Path(__file__).parent
 ROOT = pathlib.Path(os.environ["MCOREFS_VENVS"])
 UV = os.environ["MCOREFS_UV"]
 SECONDS = 1800
+OLD_CORES = ("0.10.0", "0.12.3")  # which run in the environment of requirements-old.txt
+CORES = ("0.14.0", "0.15.3")  # in the main one, beside the core that it has
 
 
 class Missing(Exception):
@@ -67,3 +70,24 @@ def folder(name, what, interpreter):
         uv(what, "pip", "install", "--quiet", "--python", interpreter, "--no-deps", "--target", place, "-r", requirements)
 
     return once(what, place, requirements.read_text(), install)
+
+
+def install_all():
+    """All of them beforehand. What is missing is said here, and again by the test that asks for it."""
+    wanted = [lambda name=path.stem.removeprefix("requirements-"): python(name, name)
+              for path in sorted(HERE.glob("requirements-*.txt")) if path.stem not in ("requirements-lean", "requirements-bridge")]
+    wanted += [lambda version=version: core(version, python("old", version) if version in OLD_CORES else sys.executable)
+               for version in OLD_CORES + CORES]
+    wanted.append(lambda: folder("bridge", "Megatron-Bridge", sys.executable))
+    missing = 0
+    for install in wanted:
+        try:
+            install()
+        except Missing as why:
+            print(why)
+            missing = 1
+    return missing
+
+
+if __name__ == "__main__":
+    sys.exit(install_all())

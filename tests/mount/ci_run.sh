@@ -1,0 +1,49 @@
+#!/bin/bash
+# .ci/run: who reads its output to the end does not wait for what a test has left, which is named and ended.
+. "$(dirname "$0")/lib.sh"
+[ -x .ci/run ] || skip ".ci is not here"
+command -v make >/dev/null || skip "make is missing"
+unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
+
+tree=$work/tree
+mkdir -p "$tree/.ci" "$tree/tests/interop"
+cp .ci/run "$tree/.ci"
+# shellcheck disable=SC2016
+printf '#!/bin/sh\n[ "$1" = --install ] && echo installing && exit ${INSTALL_STATUS:-0}\n' >"$tree/tests/interop/run.sh"
+chmod +x "$tree/tests/interop/run.sh"
+
+# run_with CHECK INTEROP: two recipes; what is printed up to the end of file is in $said. A hang ends after a minute.
+run_with() {
+	printf 'check:\n\t@%s\ninterop:\n\t@%s\n' "$1" "$2" >"$tree/Makefile"
+	said=$(timeout -s KILL 60 "$tree/.ci/run" 2>&1)
+	status=$?
+	[ $status != 137 ] || fail "no end of file: $said"
+}
+
+run_with "echo '3 passed, 0 failed, 1 skipped'" "echo '2 passed, 0 failed, 0 skipped'"
+same "a good run" "$status $(tail -n 1 <<<"$said")" "0 5 passed, 0 failed, 1 skipped"
+run_with "echo '3 passed, 1 failed, 1 skipped'; exit 1" "echo '2 passed, 0 failed, 0 skipped'"
+same "a failed test" "$status $(tail -n 1 <<<"$said")" "1 5 passed, 1 failed, 1 skipped"
+run_with "kill -9 \$\$\$\$" "echo '2 passed, 0 failed, 0 skipped'"
+same "a step that was killed" "$status $(tail -n 1 <<<"$said")" "1 2 passed, 1 failed, 0 skipped"
+
+run_with "setsid sleep 7654 & echo '3 passed, 0 failed, 1 skipped'" "echo '2 passed, 0 failed, 0 skipped'"
+same "a process that is left" "$status $(tail -n 1 <<<"$said")" "1 5 passed, 1 failed, 1 skipped"
+grep -qE '^left behind by check: process [0-9]+: .*sleep 7654' <<<"$said" || fail "a process that is left is not named: $said"
+pid=$(grep -oE 'process [0-9]+' <<<"$said" | cut -d' ' -f2)
+wait_until "what was left has ended" ended "$pid"
+
+source=$(echo "$FIXTURES"/weights/gpt2-*)
+run_with "mkdir \$\$TMPDIR/m; $MCOREFS $source \$\$TMPDIR/m && echo '3 passed, 0 failed, 1 skipped'" "echo '2 passed, 0 failed, 0 skipped'"
+same "a mount that is left" "$status $(tail -n 1 <<<"$said")" "1 5 passed, 1 failed, 1 skipped"
+place=$(sed -n 's/^left behind by check: a mount on //p' <<<"$said")
+[ -n "$place" ] || fail "a mount that is left is not named: $said"
+grep -q " $place " /proc/self/mounts && fail "a mount that was left is there"
+
+said=$(STEP_SECONDS=1 && export STEP_SECONDS && run_with "sleep 7655" "echo '2 passed, 0 failed, 0 skipped'" && echo "$said")
+grep -q '^check: no end after 1 s' <<<"$said" || fail "a step without an end: $said"
+
+export INSTALL_STATUS=1
+run_with "echo '3 passed, 0 failed, 1 skipped'" "echo '2 passed, 0 failed, 0 skipped'"
+same "packages that cannot be installed" "$status $(tail -n 1 <<<"$said")" "0 5 passed, 0 failed, 1 skipped"
+grep -qx installing <<<"$said" || fail "packages that cannot be installed: the log is not shown"
