@@ -9,6 +9,7 @@
 #include "fs/log.h"
 
 static const char *usage_of;
+static char failure[2048];
 static int print_errno; /* of the first flush that failed */
 
 void mfs_usage_of(const char *command)
@@ -34,9 +35,15 @@ int mfs_command_failed(const char *fmt, ...)
 	va_list ap;
 
 	va_start(ap, fmt);
-	mfs_vlog(LOG_ERR, fmt, ap);
+	vsnprintf(failure, sizeof(failure), fmt, ap);
 	va_end(ap);
+	mfs_log(LOG_ERR, "%s", failure);
 	return MFS_EXIT_FAILED;
+}
+
+const char *mfs_command_failure(void)
+{
+	return *failure ? failure : NULL;
 }
 
 /* What a failed flush could not write is dropped, and a later one succeeds: the reason is to be kept here. */

@@ -37,6 +37,8 @@ void mfs_usage_of(const char *command);
 /* Prints "mcorefs: sentence" and, for a wrong command line, where help is; both return the code. */
 int mfs_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int mfs_command_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What the last of these has said, for --json; NULL: none has. */
+const char *mfs_command_failure(void);
 
 /* What was printed so far is on its way. The first failure is remembered for mfs_print_end(). */
 void mfs_print_flush(void);

@@ -17,6 +17,7 @@
 #include "fs/export_dest.h"
 #include "fs/export_dir.h"
 #include "fs/export_journal.h"
+#include "fs/json.h"
 #include "fs/progress.h"
 #include "fs/root.h"
 #include "fs/stop.h"
@@ -283,6 +284,31 @@ static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_err
 	return rc;
 }
 
+/* The result for programs; a failure is what was said of it. */
+static int print_json(const struct export *x, const char *source, int exit_code)
+{
+	const bool begun = x->view && x->durable;
+	char name[MFS_PLACE_NAME];
+	json_t *o = json_object();
+
+	json_object_set_new(o, "source", mfs_json_string(source));
+	json_object_set_new(o, "ok", json_boolean(!exit_code));
+	json_object_set_new(o, "error", mfs_json_string(exit_code ? mfs_command_failure() : NULL));
+	json_object_set_new(
+		o, "view",
+		mfs_json_string(x->view ? mfs_place_name(x->root, &x->place, name) : NULL));
+	json_object_set_new(o, "dest", mfs_json_string(x->dest));
+	json_object_set_new(o, "files", begun ? mfs_json_number(x->view->count) : json_null());
+	json_object_set_new(o, "bytes", begun ? mfs_json_number(x->total) : json_null());
+	json_object_set_new(o, "resumed_bytes", begun ? mfs_json_number(x->start) : json_null());
+	json_object_set_new(o, "seconds",
+			    exit_code ? json_null()
+				      : json_real(mfs_progress_seconds(&x->progress)));
+	if (mfs_json_print(o))
+		return mfs_command_failed("out of memory");
+	return exit_code;
+}
+
 static void say_done(const struct export *x)
 {
 	double seconds = mfs_progress_seconds(&x->progress);
@@ -319,7 +345,7 @@ static int say_failed(const struct export *x, const struct mfs_error *err)
 	return mfs_stop_code(MFS_EXIT_FAILED);
 }
 
-static int export_view(const struct mfs_cmdline *c, bool force)
+static int export_view(const struct mfs_cmdline *c, bool force, bool json)
 {
 	struct export x = {.force = force, .dirfd = -1};
 	struct mfs_error err;
@@ -336,9 +362,11 @@ static int export_view(const struct mfs_cmdline *c, bool force)
 		exit_code = say_failed(&x, &err);
 	else if (finish(&x, &err))
 		exit_code = mfs_command_failed("%s", err.msg);
-	else
+	else if (!json)
 		say_done(&x);
 done:
+	if (json)
+		exit_code = print_json(&x, c->arguments[0], exit_code);
 	mfs_write_engine_free(x.engine);
 	if (x.dirfd >= 0)
 		close(x.dirfd);
@@ -351,21 +379,22 @@ done:
 
 int mfs_cmd_export(int argc, char **argv)
 {
-	bool force = false;
+	bool force = false, json = false;
 	struct mfs_cmdline c = {
-		.usage = "export SOURCE VIEW DEST [--force] [-o OPTIONS]",
+		.usage = "export SOURCE VIEW DEST [--force] [--json] [-o OPTIONS]",
 		.help = "Writes the files of VIEW into the new directory DEST, which appears when everything\n"
 			"is on disk. What is not finished stays in DEST" PARTIAL "; the same\n"
 			"command goes on from there.\n"
 			"\n" MFS_VIEW_HELP "\n"
-			"  --force   replace DEST, if all in it was left by an export or has a name of this view\n",
+			"  --force   replace DEST, if all in it was left by an export or has a name of this view\n"
+			"  --json    one JSON object: what was written, or why not\n",
 		.min = 3,
 		.max = 3,
-		.switches = {{"force", &force}},
+		.switches = {{"force", &force}, {"json", &json}},
 	};
 	int exit_code;
 
 	if (mfs_cmdline_parse(&c, argc, argv, &exit_code))
-		exit_code = export_view(&c, force);
+		exit_code = export_view(&c, force, json);
 	return mfs_cmdline_end(&c, exit_code);
 }

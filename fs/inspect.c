@@ -120,8 +120,12 @@ static int inspect(const struct mfs_cmdline *c, bool json, bool tensors)
 	int exit_code = MFS_EXIT_OK;
 	struct mfs_error err;
 
-	if (mfs_root_open(c->arguments[0], &c->options.view, &in.root, &err))
-		return mfs_command_failed("%s", err.msg);
+	if (mfs_root_open(c->arguments[0], &c->options.view, &in.root, &err)) {
+		exit_code = mfs_command_failed("%s", err.msg);
+		if (json && mfs_inspect_json_failed(c->arguments[0], err.msg))
+			return mfs_command_failed("out of memory");
+		return exit_code;
+	}
 	collect(&in);
 	if (!json)
 		mfs_inspect_table(&in);

@@ -37,5 +37,7 @@ uint32_t mfs_inspect_hints(const struct mfs_inspection *in); /* how many */
 void mfs_inspect_table(const struct mfs_inspection *in);
 /* One JSON object on stdout; every key is always there. -ENOMEM. */
 int mfs_inspect_json(const struct mfs_inspection *in);
+/* Likewise of a SOURCE that is none: what there is, is "source", "ok" and "error". */
+int mfs_inspect_json_failed(const char *source, const char *why);
 
 #endif

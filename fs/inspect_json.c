@@ -196,7 +196,6 @@ int mfs_inspect_json(const struct mfs_inspection *in)
 	const struct mfs_error *why = in->ckpt_error.code ? &in->ckpt_error : &in->view_error;
 	const struct mfs_iteration *latest = mfs_root_has_iterations(in->root) ? s->latest : NULL;
 	json_t *o = json_object();
-	int rc;
 
 	json_object_set_new(o, "source", mfs_json_string(mfs_root_source(in->root)));
 	json_object_set_new(o, "ok", json_boolean(in->good));
@@ -218,8 +217,22 @@ int mfs_inspect_json(const struct mfs_inspection *in)
 	if (in->tensors)
 		json_object_set_new(o, "tensors",
 				    in->view ? tensors(in->view->model) : json_array());
-	rc = json_dumpf(o, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(o);
-	return rc ? -ENOMEM : 0;
+	return mfs_json_print(o);
+}
+
+int mfs_inspect_json_failed(const char *source, const char *why)
+{
+	static const char *const nothing[] = {"tracker",   "latest",	 "latest_reason",
+					      "described", "checkpoint", "model"};
+	static const char *const empty[] = {"iterations", "files", "datasets", "hints"};
+	json_t *o = json_object();
+
+	json_object_set_new(o, "source", mfs_json_string(source));
+	json_object_set_new(o, "ok", json_false());
+	json_object_set_new(o, "error", mfs_json_string(why));
+	for (size_t i = 0; i < sizeof(nothing) / sizeof(*nothing); i++)
+		json_object_set_new(o, nothing[i], json_null());
+	for (size_t i = 0; i < sizeof(empty) / sizeof(*empty); i++)
+		json_object_set_new(o, empty[i], json_array());
+	return mfs_json_print(o);
 }

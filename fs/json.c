@@ -1,5 +1,7 @@
 #include "fs/json.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,4 +24,16 @@ json_t *mfs_json_string(const char *s)
 json_t *mfs_json_number(uint64_t n)
 {
 	return json_integer((json_int_t)n);
+}
+
+int mfs_json_print(json_t *o)
+{
+	char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+
+	json_decref(o);
+	if (!text)
+		return -ENOMEM;
+	puts(text);
+	free(text);
+	return 0;
 }

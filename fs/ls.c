@@ -1,21 +1,100 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/buf.h"
 #include "fs/cmdline.h"
 #include "fs/commands.h"
 #include "fs/data.h"
-#include "fs/keeper.h"
+#include "fs/json.h"
 #include "fs/root.h"
 #include "fs/text.h"
 
+#define LEVELS 8 /* directories in each other; of a view's files, their names say */
+
+/* Where the listing has got to. An entry is a line, or with --json an object. */
+struct listing {
+	json_t *entries, *problems; /* NULL: lines */
+	const char *above[LEVELS];
+	int depth;
+	int exit_code;
+};
+
 /* A read-only file or directory as ls -l would show it. */
-static void print_entry(const char *kind, uint64_t size, int64_t mtime_ns, int indent,
-			const char *name, const char *suffix)
+static void print_line(const struct listing *l, const char *mode, uint64_t size, int64_t mtime_ns,
+		       const char *name, const char *target)
 {
 	char when[MFS_HUMAN];
 
-	printf("%s  %15llu  %-19s  %*s%s%s\n", kind, (unsigned long long)size,
-	       mfs_human_time(mtime_ns, when), indent, "", name, suffix);
+	printf("%s  %15llu  %-19s  %*s%s%s%s\n", mode, (unsigned long long)size,
+	       mfs_human_time(mtime_ns, when), 2 * l->depth, "", name, target ? " -> " : "",
+	       target	      ? target
+	       : *mode == 'd' ? "/"
+			      : "");
+}
+
+/* "iter_0000040/hf/config.json", from where the listing began. */
+static json_t *path_of(const struct listing *l, const char *name)
+{
+	struct mfs_buf path = {0};
+	json_t *value;
+
+	for (int i = 0; i < l->depth; i++)
+		mfs_buf_printf(&path, "%s/", l->above[i]);
+	mfs_buf_adds(&path, name);
+	value = path.failed ? NULL : mfs_json_string(path.data);
+	mfs_buf_release(&path);
+	return value;
+}
+
+static void add_object(struct listing *l, const char *mode, uint64_t size, int64_t mtime_ns,
+		       const char *name, const char *target)
+{
+	const char *type = *mode == 'd' ? "directory" : *mode == 'l' ? "link" : "file";
+	json_t *o = json_object();
+
+	json_object_set_new(o, "path", path_of(l, name));
+	json_object_set_new(o, "type", mfs_json_string(type));
+	json_object_set_new(o, "mode", mfs_json_string(mode + 1));
+	json_object_set_new(o, "size", mfs_json_number(size));
+	json_object_set_new(o, "mtime_ns", json_integer(mtime_ns));
+	if (target)
+		json_object_set_new(o, "target", mfs_json_string(target));
+	json_array_append_new(l->entries, o);
+}
+
+static void add_entry(struct listing *l, const char *mode, uint64_t size, int64_t mtime_ns,
+		      const char *name, const char *target)
+{
+	if (l->entries)
+		add_object(l, mode, size, mtime_ns, name, target);
+	else
+		print_line(l, mode, size, mtime_ns, name, target);
+}
+
+static void add_dir(struct listing *l, int64_t mtime_ns, const char *name)
+{
+	add_entry(l, "dr-xr-xr-x", 0, mtime_ns, name, NULL);
+}
+
+/* What follows lies in that directory, until leave(). */
+static void enter(struct listing *l, int64_t mtime_ns, const char *name)
+{
+	add_dir(l, mtime_ns, name);
+	l->above[l->depth++] = name;
+}
+
+static void leave(struct listing *l)
+{
+	l->depth--;
+}
+
+/* path: of what cannot be listed, as the message names it; "": that is in why. */
+static void add_problem(struct listing *l, const char *path, const char *why)
+{
+	mfs_print_flush();
+	l->exit_code = mfs_command_failed("%s%s%s", path, *path ? ": " : "", why);
+	if (l->problems)
+		json_array_append_new(l->problems, mfs_json_string(mfs_command_failure()));
 }
 
 static const char *file_mode(unsigned mode, char text[11])
@@ -27,277 +106,310 @@ static const char *file_mode(unsigned mode, char text[11])
 	return text;
 }
 
-static void print_view(const struct mfs_view *view, int indent)
+static void add_files(struct listing *l, const struct mfs_view *view)
 {
 	char mode[11];
 
 	for (uint32_t i = 0; i < view->count; i++)
-		print_entry(file_mode(mfs_access_told(&view->access).mode, mode),
-			    mfs_vfile_size(view->files[i].data), view->mtime_ns, indent,
-			    view->files[i].name, "");
+		add_entry(l, file_mode(mfs_access_told(&view->access).mode, mode),
+			  mfs_vfile_size(view->files[i].data), view->mtime_ns, view->files[i].name,
+			  NULL);
 }
 
-static void print_dir(int64_t mtime_ns, int indent, const char *name)
-{
-	print_entry("dr-xr-xr-x", 0, mtime_ns, indent, name, "/");
-}
-
-static void print_directory(const struct mfs_iteration *it, int indent, const char *name)
-{
-	print_dir(mfs_iteration_mtime(it), indent, name);
-}
+/* ---- iterations ---- */
 
 /* An HF directory is named by what is in it alone, as in the mount. */
-static int failed(const struct mfs_iteration *it, const char *what, const char *why)
+static void add_lack(struct listing *l, const struct mfs_iteration *it, const char *what,
+		     const char *why)
 {
 	const bool below = strcmp(mfs_iteration_format(it), "hf");
+	char path[MFS_PLACE_NAME];
 
-	mfs_print_flush();
-	return mfs_command_failed("%s%s%s: %s", below ? mfs_iteration_name(it) : "",
-				  below ? "/" : "", what, why);
+	snprintf(path, sizeof(path), "%s%s%s", below ? mfs_iteration_name(it) : "",
+		 below ? "/" : "", what);
+	add_problem(l, path, why);
 }
 
-static int print_hf(struct mfs_iteration *it, int indent)
+static void list_hf(struct listing *l, struct mfs_iteration *it)
 {
 	struct mfs_view *view = NULL;
-	struct mfs_held *held;
 	struct mfs_error err;
 
-	if (mfs_iteration_hold_view(it, "hf", &held, &view, &err))
-		return failed(it, "hf", err.msg);
-	print_directory(it, indent, "hf");
-	print_view(view, indent + 2);
-	mfs_keeper_drop(held);
-	return MFS_EXIT_OK;
+	if (mfs_iteration_view(it, "hf", &view, &err)) {
+		add_lack(l, it, "hf", err.msg);
+		return;
+	}
+	enter(l, mfs_iteration_mtime(it), "hf");
+	add_files(l, view);
+	leave(l);
 }
 
-static int print_layouts(struct mfs_iteration *it, int indent)
+static void list_layouts(struct listing *l, struct mfs_iteration *it)
 {
 	const char *const *names;
 	struct mfs_error err;
 	uint32_t count;
 
-	if (mfs_iteration_layouts(it, &names, &count, &err))
-		return failed(it, "megatron/torch", err.msg);
+	if (mfs_iteration_layouts(it, &names, &count, &err)) {
+		add_lack(l, it, "megatron/torch", err.msg);
+		return;
+	}
 	for (uint32_t i = 0; i < count; i++)
-		print_directory(it, indent, names[i]);
-	return MFS_EXIT_OK;
+		add_dir(l, mfs_iteration_mtime(it), names[i]);
 }
 
-static int print_megatron(struct mfs_iteration *it, int indent)
+static void list_megatron(struct listing *l, struct mfs_iteration *it)
 {
-	int exit_code;
+	const char *lacking = mfs_iteration_why_not(it)->megatron;
 
-	print_directory(it, indent, "torch");
-	exit_code = print_layouts(it, indent + 2);
-	print_directory(it, indent, "torch_dist");
-	return exit_code;
+	if (lacking) {
+		add_lack(l, it, "megatron", lacking);
+		return;
+	}
+	enter(l, mfs_iteration_mtime(it), "torch");
+	list_layouts(l, it);
+	leave(l);
+	add_dir(l, mfs_iteration_mtime(it), "torch_dist");
 }
 
-static void print_why_not(struct mfs_iteration *it, int indent)
+static void list_why_not(struct listing *l, struct mfs_iteration *it)
 {
 	struct mfs_view *view;
 	struct mfs_error err;
 
 	if (mfs_iteration_view(it, MFS_WHY_NOT_VIEW, &view, &err))
-		failed(it, MFS_WHY_NOT_FILE, err.msg);
+		add_lack(l, it, MFS_WHY_NOT_FILE, err.msg);
 	else
-		print_view(view, indent);
+		add_files(l, view);
 }
 
 /* What the mount shows of an iteration: the files of hf, if the model can be mapped, and the names of
  * the Megatron views, whose files are many. */
-static int print_views(struct mfs_iteration *it, int indent)
+static void list_views(struct listing *l, struct mfs_iteration *it)
 {
 	const struct mfs_why_not *lacking = mfs_iteration_why_not(it);
-	int exit_code = print_hf(it, indent);
 
+	list_hf(l, it);
 	if (lacking->megatron) {
-		exit_code = failed(it, "megatron", lacking->megatron);
+		list_megatron(l, it);
 	} else {
-		print_directory(it, indent, "megatron");
-		if (print_megatron(it, indent + 2))
-			exit_code = MFS_EXIT_FAILED;
+		enter(l, mfs_iteration_mtime(it), "megatron");
+		list_megatron(l, it);
+		leave(l);
 	}
 	if (lacking->hf || lacking->megatron)
-		print_why_not(it, indent);
-	return exit_code;
-}
-
-static int print_iteration(struct mfs_iteration *it)
-{
-	print_directory(it, 0, mfs_iteration_name(it));
-	return print_views(it, 2);
+		list_why_not(l, it);
 }
 
 /* ---- datasets ---- */
 
-static int print_specs(struct mfs_dataset *d, const char *dir, int indent)
+static void list_specs(struct listing *l, struct mfs_dataset *d, const char *dir)
 {
 	const char *const *names;
+	char path[MFS_PLACE_NAME];
 	struct mfs_error err;
 	uint32_t count;
 
 	if (mfs_dataset_list(d, dir, &names, &count, &err)) {
-		mfs_print_flush();
-		return mfs_command_failed("data/%s/%s: %s", mfs_dataset_name(d), dir, err.msg);
+		snprintf(path, sizeof(path), "data/%s/%s", mfs_dataset_name(d), dir);
+		add_problem(l, path, err.msg);
+		return;
 	}
 	for (uint32_t i = 0; i < count; i++)
-		print_dir(mfs_dataset_mtime(d), indent, names[i]);
-	return MFS_EXIT_OK;
+		add_dir(l, mfs_dataset_mtime(d), names[i]);
 }
 
 /* The names of its views, whose files may be many, and specs as examples. */
-static int print_dataset(struct mfs_dataset *d, int indent)
+static void list_dataset(struct listing *l, struct mfs_dataset *d)
 {
 	const struct mfs_dataset_entry *e;
-	int exit_code = MFS_EXIT_OK;
 
 	for (unsigned i = 0; (e = mfs_dataset_entry(d, i)); i++) {
-		print_dir(mfs_dataset_mtime(d), indent, e->name);
-		if (e->specs && print_specs(d, e->name, indent + 2))
-			exit_code = MFS_EXIT_FAILED;
+		enter(l, mfs_dataset_mtime(d), e->name);
+		if (e->specs)
+			list_specs(l, d, e->name);
+		leave(l);
 	}
-	return exit_code;
 }
 
-static int print_data(const struct mfs_data *data, int indent)
+static void list_data(struct listing *l, const struct mfs_data *data)
 {
-	int exit_code = MFS_EXIT_OK;
-
 	for (uint32_t i = 0; data && i < mfs_data_count(data); i++) {
 		struct mfs_dataset *d = mfs_data_at(data, i);
 
-		print_dir(mfs_dataset_mtime(d), indent, mfs_dataset_name(d));
-		if (print_dataset(d, indent + 2))
-			exit_code = MFS_EXIT_FAILED;
+		enter(l, mfs_dataset_mtime(d), mfs_dataset_name(d));
+		list_dataset(l, d);
+		leave(l);
 	}
-	return exit_code;
 }
 
-static int print_all_data(const struct mfs_root *root)
+static void list_all_data(struct listing *l, const struct mfs_root *root)
 {
 	const struct mfs_data *data = mfs_root_data(root);
 	int64_t newest = 0;
 
 	if (!data)
-		return MFS_EXIT_OK;
+		return;
 	for (uint32_t i = 0; i < mfs_data_count(data); i++)
 		if (mfs_dataset_mtime(mfs_data_at(data, i)) > newest)
 			newest = mfs_dataset_mtime(mfs_data_at(data, i));
-	print_dir(newest, 0, "data");
-	return print_data(data, 2);
+	enter(l, newest, "data");
+	list_data(l, data);
+	leave(l);
 }
 
-static int print_data_place(const struct mfs_root *root, const struct mfs_place *place)
+static void list_data_place(struct listing *l, const struct mfs_root *root,
+			    const struct mfs_place *place)
 {
 	struct mfs_dataset *d = place->dataset;
 	const struct mfs_dataset_entry *e;
 	struct mfs_view *view = NULL;
 	struct mfs_error err;
 
-	if (!d)
-		return print_data(mfs_root_data(root), 0);
-	if (!*place->view)
-		return print_dataset(d, 0);
+	if (!d) {
+		list_data(l, mfs_root_data(root));
+		return;
+	}
+	if (!*place->view) {
+		list_dataset(l, d);
+		return;
+	}
 	for (unsigned i = 0; (e = mfs_dataset_entry(d, i)); i++)
-		if (e->specs && !strcmp(e->name, place->view))
-			return print_specs(d, e->name, 0);
+		if (e->specs && !strcmp(e->name, place->view)) {
+			list_specs(l, d, e->name);
+			return;
+		}
 	if (mfs_dataset_view(d, place->view, &view, &err))
-		return mfs_command_failed("%s", err.msg);
-	print_view(view, 0);
-	return MFS_EXIT_OK;
+		add_problem(l, "", err.msg);
+	else
+		add_files(l, view);
 }
 
 /* ---- everything ---- */
 
-static int print_model(struct mfs_root *root)
+static void list_iteration(struct listing *l, struct mfs_iteration *it)
 {
-	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
-	int exit_code = MFS_EXIT_OK;
+	if (mfs_iteration_reason(it))
+		return;
+	enter(l, mfs_iteration_mtime(it), mfs_iteration_name(it));
+	list_views(l, it);
+	leave(l);
+}
 
-	if (!mfs_root_has_model(root))
-		return MFS_EXIT_OK;
-	if (!mfs_root_has_iterations(root))
-		return s->latest ? print_views(s->latest, 0)
-				 : mfs_command_failed("'%s' cannot be shown: %s",
-						      mfs_root_source(root), s->latest_reason);
+static void list_latest(struct listing *l, const struct mfs_root *root,
+			const struct mfs_root_snapshot *s)
+{
+	char path[1024];
+
 	if (s->latest) {
 		const char *target = mfs_iteration_name(s->latest);
 
-		print_entry("lrwxrwxrwx", strlen(target), mfs_iteration_mtime(s->latest), 0,
-			    "latest -> ", target);
-	} else {
-		exit_code = mfs_command_failed("'%s' has no latest iteration: %s",
-					       mfs_root_source(root), s->latest_reason);
+		add_entry(l, "lrwxrwxrwx", strlen(target), mfs_iteration_mtime(s->latest), "latest",
+			  target);
+		return;
 	}
-	for (uint32_t i = 0; i < s->count; i++)
-		if (!mfs_iteration_reason(s->iterations[i]) && print_iteration(s->iterations[i]))
-			exit_code = MFS_EXIT_FAILED;
-	return exit_code;
+	snprintf(path, sizeof(path), "'%s' %s", mfs_root_source(root),
+		 mfs_root_has_iterations(root) ? "has no latest iteration" : "cannot be shown");
+	add_problem(l, path, s->latest_reason);
 }
 
-static int print_tree(struct mfs_root *root)
+static void list_model(struct listing *l, struct mfs_root *root)
 {
-	int exit_code = print_all_data(root);
+	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
 
-	return print_model(root) ? MFS_EXIT_FAILED : exit_code;
+	if (!mfs_root_has_model(root))
+		return;
+	if (s->latest && !mfs_root_has_iterations(root)) {
+		list_views(l, s->latest);
+		return;
+	}
+	list_latest(l, root, s);
+	for (uint32_t i = 0; i < s->count && mfs_root_has_iterations(root); i++)
+		list_iteration(l, s->iterations[i]);
 }
 
-static int print_place(const struct mfs_root *root, const struct mfs_place *place)
+static void list_place(struct listing *l, const struct mfs_root *root,
+		       const struct mfs_place *place)
 {
 	struct mfs_view *view = NULL;
 	struct mfs_ckpt *ckpt;
 	struct mfs_error err;
 
 	if (!place->iteration)
-		return print_data_place(root, place);
-	if (mfs_iteration_ckpt(place->iteration, &ckpt, &err))
-		return mfs_command_failed("%s", err.msg);
-	if (!*place->view)
-		return print_views(place->iteration, 0);
-	if (!strcmp(place->view, "megatron"))
-		return print_megatron(place->iteration, 0);
-	if (!strcmp(place->view, "megatron/torch"))
-		return print_layouts(place->iteration, 0);
-	if (mfs_iteration_view(place->iteration, place->view, &view, &err))
-		return mfs_command_failed("%s", err.msg);
-	print_view(view, 0);
-	return MFS_EXIT_OK;
+		list_data_place(l, root, place);
+	else if (mfs_iteration_ckpt(place->iteration, &ckpt, &err))
+		add_problem(l, "", err.msg);
+	else if (!*place->view)
+		list_views(l, place->iteration);
+	else if (!strcmp(place->view, "megatron"))
+		list_megatron(l, place->iteration);
+	else if (!strcmp(place->view, "megatron/torch"))
+		list_layouts(l, place->iteration);
+	else if (mfs_iteration_view(place->iteration, place->view, &view, &err))
+		add_problem(l, "", err.msg);
+	else
+		add_files(l, view);
 }
 
-static int list(const struct mfs_cmdline *c)
+static void list(struct listing *l, const struct mfs_cmdline *c)
 {
 	struct mfs_root *root = NULL;
 	struct mfs_place place;
 	struct mfs_error err;
-	int exit_code = MFS_EXIT_OK;
 
-	if (mfs_root_open(c->arguments[0], &c->options.view, &root, &err))
-		return mfs_command_failed("%s", err.msg);
-	if (!c->arguments[1])
-		exit_code = print_tree(root);
-	else if (mfs_root_find(root, c->arguments[1], &place, &err))
-		exit_code = mfs_command_failed("%s", err.msg);
-	else
-		exit_code = print_place(root, &place);
+	if (mfs_root_open(c->arguments[0], &c->options.view, &root, &err)) {
+		add_problem(l, "", err.msg);
+		return;
+	}
+	if (!c->arguments[1]) {
+		list_all_data(l, root);
+		list_model(l, root);
+	} else if (mfs_root_find(root, c->arguments[1], &place, &err)) {
+		add_problem(l, "", err.msg);
+	} else {
+		list_place(l, root, &place);
+	}
 	mfs_root_free(root);
-	return exit_code;
+}
+
+static int list_json(struct listing *l, const struct mfs_cmdline *c)
+{
+	json_t *o = json_object();
+
+	l->entries = json_array();
+	l->problems = json_array();
+	list(l, c);
+	json_object_set_new(o, "source", mfs_json_string(c->arguments[0]));
+	json_object_set_new(o, "view", mfs_json_string(c->arguments[1]));
+	json_object_set_new(o, "ok", json_boolean(!l->exit_code));
+	json_object_set_new(o, "error",
+			    mfs_json_string(l->exit_code ? mfs_command_failure() : NULL));
+	json_object_set_new(o, "errors", l->problems);
+	json_object_set_new(o, "entries", l->entries);
+	return mfs_json_print(o) ? mfs_command_failed("out of memory") : l->exit_code;
 }
 
 int mfs_cmd_ls(int argc, char **argv)
 {
+	struct listing l = {.exit_code = MFS_EXIT_OK};
+	bool json = false;
 	struct mfs_cmdline c = {
-		.usage = "ls SOURCE [VIEW] [-o OPTIONS]",
+		.usage = "ls SOURCE [VIEW] [--json] [-o OPTIONS]",
 		.help = "Shows the tree that a mount of SOURCE would have, down to the Megatron views.\n"
 			"With VIEW, the files of that view, or why there is none. Opens no tensor.\n"
-			"\n" MFS_VIEW_HELP "  megatron/torch           (ls alone) common layouts\n",
+			"\n" MFS_VIEW_HELP "  megatron/torch           (ls alone) common layouts\n"
+			"\n"
+			"  --json   one JSON object: entries with path, type, mode, size and mtime_ns\n",
 		.min = 1,
 		.max = 2,
+		.switches = {{"json", &json}},
 	};
 	int exit_code;
 
-	if (mfs_cmdline_parse(&c, argc, argv, &exit_code))
-		exit_code = list(&c);
+	if (mfs_cmdline_parse(&c, argc, argv, &exit_code)) {
+		if (!json)
+			list(&l, &c);
+		exit_code = json ? list_json(&l, &c) : l.exit_code;
+	}
 	return mfs_cmdline_end(&c, exit_code);
 }

@@ -12,6 +12,7 @@
 #include "fs/cmdline.h"
 #include "fs/commands.h"
 #include "fs/integrity.h"
+#include "fs/json.h"
 #include "fs/progress.h"
 #include "fs/root.h"
 #include "fs/text.h"
@@ -24,6 +25,11 @@
 
 struct verify {
 	bool deep, sums; /* sums: lines of sha256sum and nothing else on stdout */
+	json_t *files;	 /* --json: nothing is printed, files are described here; NULL: text */
+	json_t *datasets, *source_problems; /* likewise */
+	char view[MFS_PLACE_NAME];	    /* that was verified; "": none, or datasets */
+	uint32_t tensors, records,
+		manifest; /* that were looked at; sums that are right, of sources */
 	struct mfs_progress progress;
 	uint64_t done; /* bytes read, or given up */
 	void *buf;
@@ -36,7 +42,13 @@ struct finding {
 	const char *file;
 	uint32_t count;
 	uint64_t seen[MAX_PROBLEMS]; /* hashes of the sentences printed */
+	json_t *sentences;	     /* these, for --json; NULL: nobody asks. Borrowed */
 };
+
+static bool speaks(const struct verify *v)
+{
+	return !v->sums && !v->files;
+}
 
 /* One damaged source breaks many reads with one sentence: it is printed once. */
 static bool is_new(struct finding *f, const char *sentence)
@@ -62,6 +74,8 @@ static void report(struct verify *v, struct finding *f, const struct mfs_error *
 		return;
 	mfs_progress_clear(&v->progress);
 	mfs_command_failed("%s: %s", f->file, err->msg);
+	if (f->sentences)
+		json_array_append_new(f->sentences, mfs_json_string(err->msg));
 }
 
 static void check_plan(struct verify *v, const struct mfs_view_file *file, struct finding *f)
@@ -114,6 +128,20 @@ static void hex_digest(EVP_MD_CTX *digest, char *hex)
 		sprintf(hex + 2 * i, "%02x", sum[i]);
 }
 
+static void describe_file(struct verify *v, const struct mfs_view_file *file, const char *hex,
+			  const struct finding *f)
+{
+	json_t *o = json_object();
+
+	json_object_set_new(o, "name", mfs_json_string(file->name));
+	json_object_set_new(o, "size", mfs_json_number(mfs_vfile_size(file->data)));
+	json_object_set_new(o, "ok", json_boolean(!f->count));
+	json_object_set_new(o, "sha256", mfs_json_string(v->deep && !f->count ? hex : NULL));
+	json_object_set_new(o, "problem_count", mfs_json_number(f->count));
+	json_object_set(o, "problems", f->sentences);
+	json_array_append_new(v->files, o);
+}
+
 static void print_file(const struct verify *v, const struct mfs_view_file *file, const char *hex,
 		       const struct finding *f)
 {
@@ -137,7 +165,7 @@ static void print_file(const struct verify *v, const struct mfs_view_file *file,
 static void verify_file(struct verify *v, const struct mfs_view_file *file)
 {
 	char hex[2 * EVP_MAX_MD_SIZE + 1] = "";
-	struct finding f = {.file = file->name};
+	struct finding f = {.file = file->name, .sentences = v->files ? json_array() : NULL};
 
 	check_plan(v, file, &f);
 	/* The records that were looked at leave mapped pages behind: a giant has tens of thousands. */
@@ -148,7 +176,11 @@ static void verify_file(struct verify *v, const struct mfs_view_file *file)
 		hex_digest(v->digest, hex);
 		mfs_progress_clear(&v->progress);
 	}
-	print_file(v, file, hex, &f);
+	if (v->files)
+		describe_file(v, file, hex, &f);
+	else
+		print_file(v, file, hex, &f);
+	json_decref(f.sentences);
 	mfs_print_flush();
 }
 
@@ -167,7 +199,8 @@ static void bad_sum(void *arg, const struct mfs_error *err)
 /* Sums that the run itself has left beside its files. */
 static void verify_manifest(struct verify *v, const char *dir)
 {
-	struct manifest m = {.verify = v, .finding = {.file = "source"}};
+	struct manifest m = {.verify = v,
+			     .finding = {.file = "source", .sentences = v->source_problems}};
 	struct mfs_error err;
 	uint32_t checked = 0;
 	int rc = mfs_integrity_check(dir, bad_sum, &m, &checked, &err);
@@ -176,7 +209,10 @@ static void verify_manifest(struct verify *v, const char *dir)
 		return;
 	if (rc)
 		report(v, &m.finding, &err);
-	else if (!v->sums && !m.finding.count)
+	if (rc || m.finding.count)
+		return;
+	v->manifest = checked;
+	if (speaks(v))
 		printf("%-8s %9s  integrity.json: the sums of %u source files are right\n", "ok",
 		       "", checked);
 }
@@ -198,7 +234,7 @@ static void verify_record(struct verify *v, struct mfs_ckpt *ckpt,
 static int verify_records(struct verify *v, struct mfs_ckpt *ckpt)
 {
 	bool *seen = calloc(mfs_ckpt_storage_count(ckpt) + 1, sizeof(*seen));
-	struct finding f = {.file = "source"};
+	struct finding f = {.file = "source", .sentences = v->source_problems};
 	uint32_t checked = 0;
 
 	if (!seen)
@@ -214,7 +250,8 @@ static int verify_records(struct verify *v, struct mfs_ckpt *ckpt)
 			}
 	}
 	free(seen);
-	if (!v->sums && !f.count && checked)
+	v->records = f.count ? 0 : checked;
+	if (speaks(v) && v->records)
 		printf("%-8s %9s  the CRC-32 of %u source records are right\n", "ok", "", checked);
 	return 0;
 }
@@ -247,6 +284,8 @@ static int verify_view(struct verify *v, const struct mfs_view *view, const char
 
 	v->buf = malloc(READ_BYTES);
 	v->digest = EVP_MD_CTX_new();
+	v->tensors = view->tensor_count;
+	snprintf(v->view, sizeof(v->view), "%s", name);
 	if (!v->buf || !v->digest)
 		return mfs_command_failed("out of memory");
 	mfs_progress_init(&v->progress, stderr, 0, total);
@@ -260,7 +299,7 @@ static int verify_view(struct verify *v, const struct mfs_view *view, const char
 		return mfs_command_failed("%s: %llu problem%s found", name,
 					  (unsigned long long)v->problems,
 					  v->problems > 1 ? "s" : "");
-	if (!v->sums)
+	if (speaks(v))
 		print_conclusion(v, view, name, total);
 	return MFS_EXIT_OK;
 }
@@ -273,13 +312,13 @@ static int verify_named(struct verify *v, struct mfs_root *root, const char *nam
 	struct mfs_error err;
 
 	if (!named && !mfs_root_has_model(root))
-		return mfs_verify_data(mfs_root_data(root), v->deep);
+		return mfs_verify_data(mfs_root_data(root), v->deep, v->datasets);
 	if (mfs_root_find(root, named, &place, &err))
 		return mfs_command_failed("%s", err.msg);
 	if (!place.iteration && !place.dataset)
-		return mfs_verify_data(mfs_root_data(root), v->deep);
+		return mfs_verify_data(mfs_root_data(root), v->deep, v->datasets);
 	if (place.dataset && !*place.view)
-		return mfs_verify_dataset(place.dataset, v->deep);
+		return mfs_verify_dataset(place.dataset, v->deep, v->datasets);
 	if (mfs_root_view(root, named, &view, &place, &err))
 		return mfs_command_failed("%s", err.msg);
 	return verify_view(v, view, mfs_place_name(root, &place, name));
@@ -300,11 +339,60 @@ static int verify(struct verify *v, const struct mfs_cmdline *c)
 	return exit_code;
 }
 
+static uint64_t count_problems(const struct verify *v)
+{
+	uint64_t count = v->problems;
+
+	for (size_t i = 0; i < json_array_size(v->datasets); i++)
+		count += (uint64_t)json_integer_value(
+			json_object_get(json_array_get(v->datasets, i), "problem_count"));
+	return count;
+}
+
+static int print_json(const struct verify *v, const char *source, int exit_code)
+{
+	json_t *o = json_object(), *sources = json_object();
+
+	json_object_set_new(o, "source", mfs_json_string(source));
+	json_object_set_new(o, "ok", json_boolean(!exit_code));
+	json_object_set_new(o, "error", mfs_json_string(exit_code ? mfs_command_failure() : NULL));
+	json_object_set_new(o, "deep", json_boolean(v->deep));
+	json_object_set_new(o, "view", mfs_json_string(*v->view ? v->view : NULL));
+	json_object_set_new(o, "tensors", mfs_json_number(v->tensors));
+	json_object_set_new(o, "problem_count", mfs_json_number(count_problems(v)));
+	json_object_set(o, "files", v->files);
+	json_object_set_new(sources, "problems", json_incref(v->source_problems));
+	json_object_set_new(sources, "crc32_right", mfs_json_number(v->records));
+	json_object_set_new(sources, "integrity_right", mfs_json_number(v->manifest));
+	json_object_set_new(o, "sources", sources);
+	json_object_set(o, "datasets", v->datasets);
+	if (mfs_json_print(o))
+		return mfs_command_failed("out of memory");
+	return exit_code;
+}
+
+static int verify_json(struct verify *v, const struct mfs_cmdline *c)
+{
+	int exit_code;
+
+	if (v->sums)
+		return mfs_usage_error("verify: --json and --sums contradict each other");
+	v->files = json_array();
+	v->datasets = json_array();
+	v->source_problems = json_array();
+	exit_code = print_json(v, c->arguments[0], verify(v, c));
+	json_decref(v->files);
+	json_decref(v->datasets);
+	json_decref(v->source_problems);
+	return exit_code;
+}
+
 int mfs_cmd_verify(int argc, char **argv)
 {
 	struct verify v = {0};
+	bool json = false;
 	struct mfs_cmdline c = {
-		.usage = "verify SOURCE [VIEW] [--deep [--sums]] [-o OPTIONS]",
+		.usage = "verify SOURCE [VIEW] [--deep [--sums]] [--json] [-o OPTIONS]",
 		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest iteration)\n"
 			"and checks that shapes, types and sizes agree. Lists all problems; the exit code is\n"
 			"1 if there was any. Of datasets (data, data/NAME, or a SOURCE of them): every length,\n"
@@ -312,16 +400,17 @@ int mfs_cmd_verify(int argc, char **argv)
 			"\n" MFS_VIEW_HELP "\n"
 			"  --deep   read every byte too: SHA-256 of each file, CRC-32 of the sources' records,\n"
 			"           and integrity.json where the run has left one\n"
-			"  --sums   with --deep: lines for sha256sum -c and nothing else\n",
+			"  --sums   with --deep: lines for sha256sum -c and nothing else\n"
+			"  --json   one JSON object: files, their sums and their problems\n",
 		.min = 1,
 		.max = 2,
-		.switches = {{"deep", &v.deep}, {"sums", &v.sums}},
+		.switches = {{"deep", &v.deep}, {"sums", &v.sums}, {"json", &json}},
 	};
 	int exit_code;
 
 	if (mfs_cmdline_parse(&c, argc, argv, &exit_code)) {
 		v.deep = v.deep || v.sums;
-		exit_code = verify(&v, &c);
+		exit_code = json ? verify_json(&v, &c) : verify(&v, &c);
 	}
 	return mfs_cmdline_end(&c, exit_code);
 }

@@ -7,6 +7,7 @@
 #include "formats/base/bytes.h"
 #include "fs/commands.h"
 #include "fs/data_i.h"
+#include "fs/json.h"
 #include "fs/progress.h"
 #include "fs/text.h"
 
@@ -17,6 +18,7 @@ struct reading {
 	const struct mfs_dataset *dataset;
 	struct mfs_progress progress;
 	uint64_t problems;
+	json_t *sentences; /* those that were printed, for --json; NULL: nobody asks */
 };
 
 static void report(struct reading *r, const struct mfs_error *err)
@@ -25,6 +27,8 @@ static void report(struct reading *r, const struct mfs_error *err)
 		return;
 	mfs_progress_clear(&r->progress);
 	mfs_command_failed("data/%s: %s", r->dataset->name, err->msg);
+	if (r->sentences)
+		json_array_append_new(r->sentences, mfs_json_string(err->msg));
 }
 
 /* Row by row where many at once have failed, so that each is named. */
@@ -87,52 +91,91 @@ static int verify_tokens(struct reading *r)
 }
 
 /* What was known when the dataset was opened; rows that hold strange tokens have been named if all were read. */
-static void print_warning(const struct mfs_dataset *d, bool deep)
+static const char *warning_of(const struct mfs_dataset *d, bool deep)
 {
-	const char *warning = mfs_dataset_warning(d);
-
-	if (deep)
-		warning = d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
-	if (*warning)
-		mfs_command_failed("data/%s: %s", d->name, warning);
+	if (!deep)
+		return mfs_dataset_warning(d);
+	return d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
 }
 
-int mfs_verify_dataset(const struct mfs_dataset *d, bool deep)
+static void describe(const struct reading *r, bool deep, json_t *json)
 {
-	struct reading r = {.dataset = d};
-	const struct mfs_rows *rows = d->rows;
+	const struct mfs_rows *rows = r->dataset->rows;
+	const char *warning = warning_of(r->dataset, deep);
+	json_t *o = json_object();
+
+	json_object_set_new(o, "name", mfs_json_string(r->dataset->name));
+	json_object_set_new(o, "ok", json_boolean(!r->problems));
+	json_object_set_new(o, "rows", mfs_json_number(rows->rows));
+	json_object_set_new(o, "tokens", mfs_json_number(rows->tokens));
+	json_object_set_new(o, "dtype", mfs_json_string(mfs_dtype_torch(rows->dtype)));
+	json_object_set_new(o, "bytes", mfs_json_number(rows->tokens * rows->token_size));
+	json_object_set_new(o, "warning", mfs_json_string(*warning ? warning : NULL));
+	json_object_set_new(o, "problem_count", mfs_json_number(r->problems));
+	json_object_set(o, "problems", r->sentences);
+	json_array_append_new(json, o);
+}
+
+static void print_right(const struct reading *r, bool deep)
+{
+	const struct mfs_rows *rows = r->dataset->rows;
 	char size[MFS_HUMAN];
 
-	if (!rows)
-		return mfs_command_failed("data/%s is a blend: name its datasets, or a view of it",
-					  d->name);
-	verify_index(&r);
-	if (deep && verify_tokens(&r))
-		return MFS_EXIT_FAILED;
-	mfs_print_flush();
-	print_warning(d, deep);
-	/* Reading all tokens has met every bad row. */
-	if (!deep)
-		r.problems += rows->bad_count;
-	if (r.problems)
-		return mfs_command_failed("data/%s: %llu problem%s found", d->name,
-					  (unsigned long long)r.problems,
-					  r.problems > 1 ? "s" : "");
-	printf("data/%s: %llu row%s, %llu tokens of %s, %s: %s\n", d->name,
+	printf("data/%s: %llu row%s, %llu tokens of %s, %s: %s\n", r->dataset->name,
 	       (unsigned long long)rows->rows, rows->rows == 1 ? "" : "s",
 	       (unsigned long long)rows->tokens, mfs_dtype_torch(rows->dtype),
 	       mfs_human_bytes(rows->tokens * rows->token_size, size),
 	       deep ? "complete, and every token was read"
 		    : "complete (--deep reads the tokens too)");
+}
+
+/* Says what was found. */
+static int conclude(const struct reading *r, bool deep, json_t *json)
+{
+	const char *warning = warning_of(r->dataset, deep);
+
+	mfs_print_flush();
+	if (*warning)
+		mfs_command_failed("data/%s: %s", r->dataset->name, warning);
+	if (json)
+		describe(r, deep, json);
+	if (r->problems)
+		return mfs_command_failed("data/%s: %llu problem%s found", r->dataset->name,
+					  (unsigned long long)r->problems,
+					  r->problems > 1 ? "s" : "");
+	if (!json)
+		print_right(r, deep);
 	return MFS_EXIT_OK;
 }
 
-int mfs_verify_data(const struct mfs_data *data, bool deep)
+int mfs_verify_dataset(const struct mfs_dataset *d, bool deep, json_t *json)
+{
+	struct reading r = {.dataset = d};
+	const struct mfs_rows *rows = d->rows;
+	int exit_code;
+
+	if (!rows)
+		return mfs_command_failed("data/%s is a blend: name its datasets, or a view of it",
+					  d->name);
+	r.sentences = json ? json_array() : NULL;
+	verify_index(&r);
+	exit_code = deep ? verify_tokens(&r) : MFS_EXIT_OK;
+	/* Reading all tokens has met every bad row. */
+	if (!deep)
+		r.problems += rows->bad_count;
+	if (!exit_code)
+		exit_code = conclude(&r, deep, json);
+	json_decref(r.sentences);
+	return exit_code;
+}
+
+int mfs_verify_data(const struct mfs_data *data, bool deep, json_t *json)
 {
 	int exit_code = MFS_EXIT_OK;
 
 	for (uint32_t i = 0; i < mfs_data_count(data); i++)
-		if (mfs_data_at(data, i)->rows && mfs_verify_dataset(mfs_data_at(data, i), deep))
+		if (mfs_data_at(data, i)->rows &&
+		    mfs_verify_dataset(mfs_data_at(data, i), deep, json))
 			exit_code = MFS_EXIT_FAILED;
 	return exit_code;
 }

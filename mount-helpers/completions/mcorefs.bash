@@ -91,9 +91,9 @@ _mcorefs() {
 	if [[ $cur == -* ]]; then
 		case ${COMP_WORDS[1]} in
 		inspect) mapfile -t COMPREPLY < <(compgen -W '--json --tensors -o' -- "$cur") ;;
-		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums -o' -- "$cur") ;;
-		ls) mapfile -t COMPREPLY < <(compgen -W '-o' -- "$cur") ;;
-		export) mapfile -t COMPREPLY < <(compgen -W '--force -o' -- "$cur") ;;
+		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums --json -o' -- "$cur") ;;
+		ls) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
+		export) mapfile -t COMPREPLY < <(compgen -W '--force --json -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
 		sample)
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
