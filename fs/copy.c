@@ -84,7 +84,8 @@ static void open_stream(struct pump *p, struct stream *s, uint32_t file)
 
 	*s = (struct stream){.file = file, .size = mfs_vfile_size(f->data)};
 	s->durable = s->next = p->job->durable[file];
-	s->fd = openat(p->job->dirfd, f->name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
+	s->fd = openat(p->job->dirfd, f->name, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+		       p->job->mode);
 	if (s->fd < 0) {
 		fail_write(p, s, "create", -errno);
 		return;
@@ -122,7 +123,7 @@ static int set_attributes(const struct pump *p, const struct stream *s)
 	const struct timespec t = {ns / 1000000000, ns % 1000000000};
 	const struct timespec times[2] = {t, t};
 
-	return fchmod(s->fd, 0644) || futimens(s->fd, times) ? -errno : 0;
+	return fchmod(s->fd, p->job->mode) || futimens(s->fd, times) ? -errno : 0;
 }
 
 /* All bytes below are written. */

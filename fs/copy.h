@@ -27,6 +27,7 @@ struct mfs_copy {
 	int dirfd;
 	uint64_t *durable; /* [view->count]: bytes from the start that are on disk for good; copying
 			    * begins there, and keeps it up to date */
+	mode_t mode;	   /* of every file, the umask taken off */
 	struct mfs_write_engine *engine;
 	const volatile sig_atomic_t *stop;  /* becomes non-zero: stop as soon as may be */
 	void *arg;			    /* of those that follow */
@@ -39,7 +40,7 @@ struct mfs_copy {
 
 /*
  * The directories that the view's names have are there already (fs/export_dir.h).
- * 0 once every file is whole, durable, of mode 0644 and with the view's time. -EINTR if stopped;
+ * 0 once every file is whole, durable, of its mode and with the view's time. -EINTR if stopped;
  * -ENOSPC; -ESTALE, -EIO and others from the sources. After any of them durable is true, and is the
  * caller's to record: a later call goes on from there.
  */

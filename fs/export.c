@@ -35,7 +35,8 @@ struct export
 	struct mfs_view *view;
 	struct mfs_fingerprint source;
 	struct mfs_write_engine *engine;
-	int dirfd;     /* of partial */
+	int dirfd; /* of partial */
+	mode_t umask;
 	bool resuming; /* partial is what an export has left: its journal is there */
 	uint64_t *durable;
 	uint64_t total, start, done; /* bytes of the view; there before; there now */
@@ -72,7 +73,7 @@ static int open_partial(struct export *x, struct mfs_error *err)
 {
 	int rc;
 
-	if (mkdir(x->partial, 0755) && errno != EEXIST)
+	if (mkdir(x->partial, mfs_export_dir_mode(x->view)) && errno != EEXIST)
 		return mfs_fail(err, -errno, "cannot create '%s': %s", x->partial, strerror(errno));
 	x->dirfd = open(x->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (x->dirfd < 0)
@@ -187,6 +188,7 @@ static int copy(struct export *x, struct mfs_error *err)
 		.view = x->view,
 		.dirfd = x->dirfd,
 		.durable = x->durable,
+		.mode = mfs_view_copy_mode(x->view) & ~x->umask,
 		.engine = x->engine,
 		.stop = &mfs_stop_requested,
 		.arg = x,
@@ -260,6 +262,8 @@ static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_err
 {
 	int rc;
 
+	x->umask = umask(077);
+	umask(x->umask);
 	rc = set_paths(x, c->arguments[2], err);
 	if (!rc)
 		rc = mfs_export_check_dest(x->dest, x->force, err);

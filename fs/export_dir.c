@@ -15,6 +15,7 @@
 
 struct below {
 	int dirfd;
+	mode_t mode; /* of directories that are made */
 	struct mfs_error *err;
 };
 
@@ -27,14 +28,19 @@ static int make_dir(void *arg, const char *dir)
 {
 	const struct below *b = arg;
 
-	if (!mkdirat(b->dirfd, dir, 0755) || errno == EEXIST)
+	if (!mkdirat(b->dirfd, dir, b->mode) || errno == EEXIST)
 		return 0;
 	return mfs_fail(b->err, -errno, "cannot create directory '%s': %s", dir, strerror(errno));
 }
 
+mode_t mfs_export_dir_mode(const struct mfs_view *view)
+{
+	return 0700 | mfs_access_dir_mode(mfs_view_copy_mode(view));
+}
+
 int mfs_export_make_dirs(int dirfd, const struct mfs_view *view, struct mfs_error *err)
 {
-	struct below b = {dirfd, err};
+	struct below b = {dirfd, mfs_export_dir_mode(view), err};
 
 	return mfs_view_each_dir(view, make_dir, &b);
 }
@@ -57,7 +63,7 @@ static int sync_dir(void *arg, const char *dir)
 
 int mfs_export_sync_dirs(int dirfd, const struct mfs_view *view, struct mfs_error *err)
 {
-	struct below b = {dirfd, err};
+	struct below b = {dirfd, 0, err};
 
 	return mfs_view_each_dir(view, sync_dir, &b);
 }

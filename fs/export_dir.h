@@ -19,6 +19,8 @@
 /* Marks an open file or directory. Where that cannot be, names alone will tell. */
 void mfs_export_mark(int fd);
 
+/* Those who may read the files may search their directories; without the umask. */
+mode_t mfs_export_dir_mode(const struct mfs_view *view);
 /* Makes those of the view below the open directory, where they are missing. */
 int mfs_export_make_dirs(int dirfd, const struct mfs_view *view, struct mfs_error *err);
 /* Marks them, and makes their entries durable. */

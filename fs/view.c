@@ -83,6 +83,11 @@ void mfs_view_note_read(struct mfs_view *v, const struct mfs_access_fold *access
 	mfs_access_merge(&v->access, access);
 }
 
+mode_t mfs_view_copy_mode(const struct mfs_view *v)
+{
+	return 0600 | (v->source_count ? mfs_access_mode(v->granted) & 0044 : 0);
+}
+
 static int by_name(const void *a, const void *b)
 {
 	const struct mfs_view_file *x = a, *y = b;

@@ -106,6 +106,9 @@ int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_vie
 int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
 			      const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
 
+/* Of a copy of its files: all that the sources' own modes grant to group and others; its owner reads and writes. */
+mode_t mfs_view_copy_mode(const struct mfs_view *view);
+
 /* -ESTALE if a source file is no longer the one that was opened. */
 int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err);
 

@@ -19,7 +19,8 @@ for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
 	same "$name: ls" "$("$m" ls "$source" hf -o shard_size=200kB | awk '{ print $5, $2 }' | sort)" \
 		"$(cd "$out" && stat -c '%n %s' -- * | sort)"
 	unmount
-	same "$name: modes" "$(stat -c %a "$out"/* | sort -u)" 644
+	mode=0$(stat -c %a "$(find "$source"/iter_* -type f | head -n 1)")
+	same "$name: modes" "$(stat -c %a "$out"/* | sort -u)" "$(printf %o $(((mode | 0600) & 0644 & ~$(umask))))"
 	[ ! -e "$out/.mcorefs-export.json" ] || fail "$name: a journal was left"
 	[ ! -e "$out.mcorefs-partial" ] || fail "$name: a partial directory was left"
 	rm -r "$out"

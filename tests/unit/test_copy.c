@@ -53,8 +53,7 @@ static void set_up(void)
 			unit_ok(mfs_vfile_add_literal(files[i].data, contents[i], sizes[i], &err),
 				&err);
 	}
-	view = (struct mfs_view){
-		.files = files, .count = FILES, .mtime_ns = MTIME, .granted = MFS_ACCESS_ALL};
+	view = (struct mfs_view){.files = files, .count = FILES, .mtime_ns = MTIME};
 	dirfd_ = open(unit_tmpdir(), O_RDONLY | O_DIRECTORY);
 	unit_ok(mfs_export_make_dirs(dirfd_, &view, &err), &err);
 	memset(durable, 0, sizeof(durable));
@@ -92,6 +91,7 @@ static int copy_with(struct mfs_write_engine *engine, uint64_t *stop_after, stru
 {
 	const struct mfs_copy job = {
 		.view = &view,
+		.mode = 0640,
 		.dirfd = dirfd_,
 		.durable = durable,
 		.engine = engine,
@@ -125,7 +125,7 @@ static void check_files(void)
 
 		ck_assert_int_eq(fstat(fd, &st), 0);
 		ck_assert_int_eq(st.st_size, (off_t)sizes[i]);
-		ck_assert_int_eq(st.st_mode & 07777, 0644);
+		ck_assert_int_eq(st.st_mode & 07777, 0640);
 		ck_assert_int_eq((int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
 				 MTIME);
 		ck_assert_int_eq(read(fd, got, sizes[i] + 1), (ssize_t)sizes[i]);
