@@ -5,6 +5,10 @@
 # fails with any other. A case that ends with a line "N passed, N failed, N skipped" counts as that
 # many; its lines "skipped: NAME: why" are shown. The last line of this script is the sum.
 set -u
+# What a machine or a person has set is not for tests to depend on.
+export LC_ALL=C.UTF-8
+umask 022
+unset MAKEFLAGS MFLAGS MAKELEVEL
 cd "$(dirname "$0")/.." || exit 1
 
 O=${O:-build}
@@ -238,8 +242,19 @@ suite_giants() {
 	run_case giants.giants 1800 tests/giants/giants.sh
 }
 
+# $used: by this script and all that it has waited for, seconds. Daemons in the background are not its children. (In a
+# subshell `times` would count that one's.)
+processor_seconds() {
+	times >"$TMPDIR/times"
+	used=$(awk '{ gsub(/s/, ""); for (i = 1; i <= 2; i++) { split($i, t, "m"); n += t[1] * 60 + t[2] } } END { printf "%d", n }' "$TMPDIR/times")
+}
+
 for suite; do
+	processor_seconds
+	began=$SECONDS before=$used
 	"suite_$suite"
+	processor_seconds
+	echo "suite $suite: $((SECONDS - began)) s, $((used - before)) s of processor time"
 done
 read -r passed failed skipped < <(cat "$logs"/*.count 2>/dev/null | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
 echo "$passed passed, $failed failed, $skipped skipped"

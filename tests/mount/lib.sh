@@ -2,6 +2,8 @@
 # What it mounts, starts or writes lies in $work and goes when it ends.
 # shellcheck shell=bash
 set -u
+export LC_ALL=C.UTF-8 # messages are compared; and a locale that is not installed makes every shell complain
+umask 022             # as other users look at what is made here
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit 1
 MCOREFS=$(realpath "${MCOREFS:-build/mcorefs}")
 FIXTURES=$(realpath "${FIXTURES:-tests/fixtures}")
