@@ -58,9 +58,9 @@ int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct
 		  struct mfs_error *err);
 void mfs_data_free(struct mfs_data *data);
 
-/* For a mount: -EINVAL names an option that nothing in it uses (data NULL: no datasets; model false: nothing else); a
- * blend without words or with one that is no dataset here, and a tokenizer_id that cannot be read, fail as their views
- * would. */
+/* For a mount: -EINVAL names an option that nothing in it uses (data NULL: no datasets; model false: nothing else). A
+ * blend without words or with one that is no dataset here, and a tokenizer_id that cannot be read (but for a directory,
+ * which may be filled later), fail as their views would. */
 int mfs_data_check_options(const struct mfs_view_options *opt, const struct mfs_data *data,
 			   bool model, struct mfs_error *err);
 

@@ -89,6 +89,10 @@ refused 'a blend of what is not there' 1 "no dataset 'none'" "$m" "$data" "$mnt"
 refused 'tokenizer_id that is missing' 1 "tokenizer_id: $work/none: No such file" "$m" "$data" "$mnt" -o "tokenizer_id=$work/none"
 refused 'tokenizer_id that is none' 1 "is no JSON object" "$m" "$data" "$mnt" -o "tokenizer_id=$data/notes_text_document.idx"
 not_mounted || fail 'something was mounted'
+# That of a run which will write it while mounted.
+mkdir "$work/later"
+mount_source "$data" -o "tokenizer_id=$work/later"
+unmount
 
 refused 'no MOUNTPOINT' 3 'No such file or directory' "$m" "$source" "$work/none"
 refused 'MOUNTPOINT is a file' 3 'not a directory' "$m" "$source" "$source/latest_checkpointed_iteration.txt"
