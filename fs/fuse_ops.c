@@ -92,7 +92,7 @@ static double get_attr(fuse_req_t req, const struct mfs_node *node, struct stat 
 	mfs_node_stat(node, ret);
 	if (!overlay || !node->overlay)
 		return front->others || node->parent == node ? BRIEFLY : FOREVER;
-	mfs_overlay_dir_stat(overlay, node->overlay, ret);
+	mfs_overlay_dir_stat(overlay, node->overlay, node->readers, ret);
 	return BRIEFLY;
 }
 

@@ -76,6 +76,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		reply_failure(req, parent, rc, &err);
 		return;
 	}
+	mfs_overlay_file_guard(f, mfs_fuse_node(req, parent)->readers);
 	rc = fill_entry(f, &entry);
 	if (rc)
 		fuse_reply_err(req, -rc);
@@ -114,7 +115,8 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		      struct fuse_file_info *fi)
 {
 	const struct fuse_ctx *ctx = fuse_req_ctx(req);
-	struct mfs_overlay_new how = {fi->flags, mode, ctx->uid, ctx->gid};
+	struct mfs_readers *readers = mfs_fuse_node(req, parent)->readers;
+	struct mfs_overlay_new how = {fi->flags, mode, ctx->uid, ctx->gid, readers};
 	const char *path = place(req, parent, name);
 	struct fuse_entry_param entry;
 	struct mfs_overlay_file *f;
@@ -131,6 +133,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		return;
 	}
 	set_handle(fi, fd);
+	mfs_overlay_file_guard(f, readers);
 	rc = fill_entry(f, &entry);
 	if (rc)
 		fuse_reply_err(req, -rc);
@@ -154,7 +157,8 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	int rc = -EROFS;
 
 	if (from && to)
-		rc = mfs_overlay_rename(overlay_of(req), from, name, to, new_name, flags);
+		rc = mfs_overlay_rename(overlay_of(req), from, name, to, new_name,
+					mfs_fuse_node(req, new_parent)->readers, flags);
 	fuse_reply_err(req, -rc);
 }
 

@@ -10,7 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/io/walk.h"
 #include "fs/overlay_i.h"
+#include "fs/readers.h"
 
 static int fail_errno(struct mfs_error *err, const char *what)
 {
@@ -101,37 +103,39 @@ static int open_below(int fd, const char *name)
 	return next < 0 ? -errno : next;
 }
 
-/* Whoever may clear DIR may clear what is in it. */
-static int make_like_dir(const struct mfs_overlay *o, int fd)
+/* Whoever may clear DIR may clear what is in it, if he is a reader of the sources. */
+static int make_like_dir(const struct mfs_overlay *o, int fd, struct mfs_readers *readers)
 {
 	struct stat own;
 
 	if (fstat(o->dir, &own) || (o->is_root && fchown(fd, own.st_uid, own.st_gid)) ||
-	    fchmod(fd, own.st_mode & 01777))
+	    fchmod(fd, mfs_overlay_narrow(readers, own.st_mode & 01777, own.st_uid, own.st_gid)))
 		return -errno;
 	return fd;
 }
 
-static int make_below(const struct mfs_overlay *o, int fd, const char *name)
+static int make_below(const struct mfs_overlay *o, int fd, const char *name,
+		      struct mfs_readers *readers)
 {
 	int next, rc;
 
 	if (mkdirat(fd, name, 0700))
 		return errno == EEXIST ? open_below(fd, name) : -errno;
 	next = open_below(fd, name);
-	rc = next < 0 ? next : make_like_dir(o, next);
+	rc = next < 0 ? next : make_like_dir(o, next, readers);
 	if (rc < 0 && next >= 0)
 		close(next);
 	return rc;
 }
 
 /* One step down from *fd, which the directory there replaces. */
-static int step(const struct mfs_overlay *o, int *fd, const char *name, bool make)
+static int step(const struct mfs_overlay *o, int *fd, const char *name, bool make,
+		struct mfs_readers *readers)
 {
 	int next = open_below(*fd, name);
 
 	if (next == -ENOENT && make)
-		next = make_below(o, *fd, name);
+		next = make_below(o, *fd, name, readers);
 	if (next < 0)
 		return next;
 	close(*fd);
@@ -139,8 +143,9 @@ static int step(const struct mfs_overlay *o, int *fd, const char *name, bool mak
 	return 0;
 }
 
-/* DIR/path, or -errno. */
-static int walk(const struct mfs_overlay *o, const char *path, bool make)
+/* DIR/path, or -errno. What is made is made for readers. */
+static int walk_for(const struct mfs_overlay *o, const char *path, bool make,
+		    struct mfs_readers *readers)
 {
 	int fd = fcntl(o->dir, F_DUPFD_CLOEXEC, 3), rc = fd < 0 ? -errno : 0;
 	char name[NAME_MAX + 1];
@@ -151,7 +156,7 @@ static int walk(const struct mfs_overlay *o, const char *path, bool make)
 		if (is_plain(path, len)) {
 			memcpy(name, path, len);
 			name[len] = '\0';
-			rc = step(o, &fd, name, make);
+			rc = step(o, &fd, name, make, readers);
 		} else {
 			rc = -EINVAL;
 		}
@@ -162,6 +167,11 @@ static int walk(const struct mfs_overlay *o, const char *path, bool make)
 	if (fd >= 0)
 		close(fd);
 	return rc;
+}
+
+static int walk(const struct mfs_overlay *o, const char *path)
+{
+	return walk_for(o, path, false, NULL);
 }
 
 static int fail_at(const struct mfs_overlay *o, const char *path, const char *name, int code,
@@ -213,7 +223,7 @@ int mfs_overlay_lookup(struct mfs_overlay *o, const char *path, const char *name
 
 	if (!mfs_overlay_takes(name))
 		return fail_at(o, path, name, -ENOENT, err);
-	dir = walk(o, path, false);
+	dir = walk(o, path);
 	if (dir < 0)
 		return fail_at(o, path, "", dir, err);
 	rc = find_at(o, dir, name, ret);
@@ -224,9 +234,12 @@ int mfs_overlay_lookup(struct mfs_overlay *o, const char *path, const char *name
 /* Its owner first: the mode may be one that only the owner can set. */
 static int own(const struct mfs_overlay *o, int fd, const struct mfs_overlay_new *how)
 {
-	if (o->is_root && fchown(fd, how->uid, how->gid))
+	struct stat st;
+
+	if ((o->is_root && fchown(fd, how->uid, how->gid)) || fstat(fd, &st) ||
+	    fchmod(fd, mfs_overlay_narrow(how->readers, how->mode & 0777, st.st_uid, st.st_gid)))
 		return -errno;
-	return fchmod(fd, how->mode & 0777) ? -errno : 0;
+	return 0;
 }
 
 /* The open file, as one that can be looked up. */
@@ -294,7 +307,7 @@ int mfs_overlay_create(struct mfs_overlay *o, const char *path, const char *name
 
 	if (!mfs_overlay_takes(name))
 		return fail_at(o, path, name, -EROFS, err);
-	dir = walk(o, path, true);
+	dir = walk_for(o, path, true, how->readers);
 	if (dir < 0)
 		return fail_at(o, path, "", dir, err);
 	rc = make_at(o, dir, name, how, ret, ret_fd);
@@ -310,7 +323,7 @@ int mfs_overlay_unlink(struct mfs_overlay *o, const char *path, const char *name
 
 	if (!mfs_overlay_takes(name))
 		return -EROFS;
-	dir = walk(o, path, false);
+	dir = walk(o, path);
 	if (dir < 0)
 		return dir;
 	rc = unlinkat(dir, name, 0) ? -errno : 0;
@@ -319,7 +332,8 @@ int mfs_overlay_unlink(struct mfs_overlay *o, const char *path, const char *name
 }
 
 int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name,
-		       const char *new_path, const char *new_name, unsigned flags)
+		       const char *new_path, const char *new_name, struct mfs_readers *new_readers,
+		       unsigned flags)
 {
 	int from, to, rc;
 
@@ -328,10 +342,10 @@ int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name
 	/* RENAME_WHITEOUT leaves a device behind. */
 	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
 		return -EINVAL;
-	from = walk(o, path, false);
+	from = walk(o, path);
 	if (from < 0)
 		return from;
-	to = walk(o, new_path, true);
+	to = walk_for(o, new_path, true, new_readers);
 	if (to < 0)
 		rc = to;
 	else
@@ -395,7 +409,7 @@ int mfs_overlay_list(struct mfs_overlay *o, const char *path, struct mfs_overlay
 		     struct mfs_error *err)
 {
 	struct mfs_overlay_names names = {0};
-	int fd = walk(o, path, false), rc;
+	int fd = walk(o, path), rc;
 	DIR *dir;
 
 	if (fd < 0 && fd != -ENOENT)
@@ -435,7 +449,7 @@ static bool is_later(const struct timespec *a, const struct timespec *b)
 
 static void take_time(const struct mfs_overlay *o, const char *path, struct stat *st)
 {
-	int dir = walk(o, path, false);
+	int dir = walk(o, path);
 	struct stat own;
 
 	if (dir < 0)
@@ -445,19 +459,50 @@ static void take_time(const struct mfs_overlay *o, const char *path, struct stat
 	close(dir);
 }
 
-void mfs_overlay_dir_stat(struct mfs_overlay *o, const char *path, struct stat *st)
+/* Of root's mount: with that owner and group with which most of those may write who may write in DIR and read the
+ * sources; where nobody may, with which most may read. */
+static void show_roots(const struct mfs_overlay *o, const struct stat *own,
+		       const struct mfs_access_fold *sources, struct stat *st)
 {
+	struct mfs_access_fold both = {0};
+	struct mfs_access write, told;
+	mode_t read;
+
+	mfs_access_name(&both, own);
+	mfs_walk_count(o->dir, own, MFS_ACCESS_WRITE | MFS_ACCESS_SEARCH, &both);
+	mfs_access_merge(&both, sources);
+	write = mfs_access_told(&both);
+	told = write.mode ? write : mfs_access_told(sources);
+	read = mfs_access_mode(mfs_access_classes(sources, told.uid, told.gid));
+	st->st_uid = told.uid;
+	st->st_gid = told.gid;
+	st->st_mode =
+		S_IFDIR | mfs_access_dir_mode(read) | write.mode >> 1 | (own->st_mode & S_ISVTX);
+}
+
+static void show_own(const struct stat *own, const struct mfs_access_fold *sources, struct stat *st)
+{
+	const unsigned classes = mfs_access_classes(sources, geteuid(), own->st_gid);
+
+	st->st_uid = geteuid();
+	st->st_gid = own->st_gid;
+	st->st_mode = S_IFDIR | 0700 | mfs_access_dir_mode(mfs_access_mode(classes));
+}
+
+void mfs_overlay_dir_stat(struct mfs_overlay *o, const char *path, struct mfs_readers *readers,
+			  struct stat *st)
+{
+	struct mfs_access_fold sources = {0};
 	struct stat own;
 
 	if (fstat(o->dir, &own))
 		return;
-	st->st_uid = own.st_uid;
-	st->st_gid = own.st_gid;
-	st->st_mode = S_IFDIR | 0555 | (own.st_mode & (S_ISVTX | 0222));
-	if (!o->is_root) {
-		st->st_uid = geteuid();
-		st->st_mode = S_IFDIR | 0755;
-	}
+	if (readers)
+		sources = mfs_readers_fold(readers);
+	if (o->is_root)
+		show_roots(o, &own, &sources, st);
+	else
+		show_own(&own, &sources, st);
 	take_time(o, path, st);
 }
 

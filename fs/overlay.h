@@ -22,6 +22,7 @@
 #include "formats/base/error.h"
 
 struct mfs_overlay;
+struct mfs_readers;
 
 /* A file that somebody may still ask about: whatever becomes of its name, this is that file. It holds a
  * descriptor, until it is forgotten. */
@@ -52,6 +53,8 @@ struct mfs_overlay_new {
 	mode_t mode;
 	uid_t uid; /* to whom it belongs, where this process may give it away (root) */
 	gid_t gid;
+	struct mfs_readers
+		*readers; /* of the sources: group and others get no more than these; NULL: all */
 };
 
 /* A lookup and an open in one; *ret_fd is the caller's. */
@@ -61,7 +64,11 @@ int mfs_overlay_create(struct mfs_overlay *o, const char *path, const char *name
 int mfs_overlay_unlink(struct mfs_overlay *o, const char *path, const char *name);
 /* flags: of renameat2(2), RENAME_NOREPLACE or RENAME_EXCHANGE. */
 int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name,
-		       const char *new_path, const char *new_name, unsigned flags);
+		       const char *new_path, const char *new_name, struct mfs_readers *new_readers,
+		       unsigned flags);
+
+/* From now on its mode is shown, and set, without what those would have who are no readers of the sources. */
+void mfs_overlay_file_guard(struct mfs_overlay_file *f, struct mfs_readers *readers);
 
 /* O_APPEND does not count: who writes says where. *ret_same: its bytes are those that they were when it was last
  * opened, as far as size and change time tell. */
@@ -95,9 +102,10 @@ void mfs_overlay_names_release(struct mfs_overlay_names *names);
 /*
  * What a directory of the mount that takes files shows beyond its own attributes: who may write there, which is
  * who may write in DIR (where this process is not root's, its user alone, to whom all files belong), and the time of
- * the last change. Anybody may read and enter it: the directories above and the files below say who reads.
+ * the last change. Readers of the sources may read and enter it, and of those who may write in DIR they alone write.
  */
-void mfs_overlay_dir_stat(struct mfs_overlay *o, const char *path, struct stat *st);
+void mfs_overlay_dir_stat(struct mfs_overlay *o, const char *path, struct mfs_readers *readers,
+			  struct stat *st);
 
 /* Of the file system that DIR lies on. */
 int mfs_overlay_statvfs(struct mfs_overlay *o, struct statvfs *ret);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "fs/readers.h"
+
 /* What an open may ask of a file that is there. */
 #define OPEN_FLAGS (O_ACCMODE | O_TRUNC | O_SYNC | O_DSYNC)
 
@@ -131,9 +133,34 @@ int mfs_overlay_file_open(struct mfs_overlay *o, struct mfs_overlay_file *f, int
 	return 0;
 }
 
+mode_t mfs_overlay_narrow(struct mfs_readers *readers, mode_t mode, uid_t uid, gid_t gid)
+{
+	struct mfs_access_fold fold;
+	unsigned classes;
+
+	if (!readers)
+		return mode;
+	fold = mfs_readers_fold(readers);
+	classes = mfs_access_classes(&fold, uid, gid);
+	if (!(classes & MFS_ACCESS_GROUP))
+		mode &= ~(mode_t)0070;
+	if (!(classes & MFS_ACCESS_OTHERS))
+		mode &= ~(mode_t)0007;
+	return mode;
+}
+
+void mfs_overlay_file_guard(struct mfs_overlay_file *f, struct mfs_readers *readers)
+{
+	atomic_store(&f->readers, readers);
+}
+
 int mfs_overlay_file_stat(const struct mfs_overlay_file *f, struct stat *ret)
 {
-	return fstat(f->fd, ret) ? -errno : 0;
+	if (fstat(f->fd, ret))
+		return -errno;
+	ret->st_mode = mfs_overlay_narrow(atomic_load(&f->readers), ret->st_mode, ret->st_uid,
+					  ret->st_gid);
+	return 0;
 }
 
 int mfs_overlay_file_access(const struct mfs_overlay_file *f, int mode)
@@ -148,11 +175,27 @@ int mfs_overlay_file_truncate(const struct mfs_overlay_file *f, off_t size)
 
 int mfs_overlay_file_chmod(const struct mfs_overlay_file *f, mode_t mode)
 {
-	return chmod(self_name(f).path, mode & 0777) ? -errno : 0;
+	struct stat st;
+
+	if (fstat(f->fd, &st))
+		return -errno;
+	mode = mfs_overlay_narrow(atomic_load(&f->readers), mode & 0777, st.st_uid, st.st_gid);
+	return chmod(self_name(f).path, mode) ? -errno : 0;
 }
 
+/* First what the new owner and group may not have is taken away. */
 int mfs_overlay_file_chown(const struct mfs_overlay_file *f, uid_t uid, gid_t gid)
 {
+	struct stat st;
+	mode_t mode;
+
+	if (fstat(f->fd, &st))
+		return -errno;
+	mode = mfs_overlay_narrow(atomic_load(&f->readers), st.st_mode & 0777,
+				  uid == (uid_t)-1 ? st.st_uid : uid,
+				  gid == (gid_t)-1 ? st.st_gid : gid);
+	if (mode != (st.st_mode & 0777) && chmod(self_name(f).path, mode))
+		return -errno;
 	return fchownat(f->fd, "", uid, gid, AT_EMPTY_PATH) ? -errno : 0;
 }
 

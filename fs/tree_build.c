@@ -428,11 +428,42 @@ static int fill_dataset(struct mfs_tree *tree, struct mfs_node *node, const stru
 	return 0;
 }
 
-static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent, struct mfs_dataset *d,
+/* A blend may be of all of them. NULL: no memory. */
+static struct mfs_readers *readers_of_all(const struct mfs_data *datasets)
+{
+	struct mfs_fileset **all = NULL, *const * sets;
+	struct mfs_readers *readers = NULL;
+	uint32_t room = 0, count = 0, more;
+
+	for (uint32_t i = 0; i < mfs_data_count(datasets); i++) {
+		mfs_dataset_sets(mfs_data_at(datasets, i), &more);
+		room += more;
+	}
+	all = calloc(room + 1, sizeof(struct mfs_fileset *));
+	for (uint32_t i = 0; all && i < mfs_data_count(datasets); i++) {
+		sets = mfs_dataset_sets(mfs_data_at(datasets, i), &more);
+		if (more)
+			memcpy(all + count, sets, more * sizeof(*sets));
+		count += more;
+	}
+	if (all)
+		readers = mfs_readers_of_sets(all, count, NULL);
+	free(all);
+	return readers;
+}
+
+static struct mfs_readers *readers_of(const struct mfs_data *datasets, const struct mfs_dataset *d)
+{
+	uint32_t count;
+	struct mfs_fileset *const *sets = mfs_dataset_sets(d, &count);
+
+	return count ? mfs_readers_of_sets(sets, count, NULL) : readers_of_all(datasets);
+}
+
+static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent,
+		       const struct mfs_data *datasets, struct mfs_dataset *d,
 		       struct mfs_node **ret, struct mfs_error *err)
 {
-	struct mfs_fileset *const *sets;
-	uint32_t set_count;
 	int rc = new_directory(tree, parent, mfs_dataset_name(d), NULL, mfs_dataset_mtime(d), ret,
 			       err);
 
@@ -440,10 +471,7 @@ static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent, str
 		return rc;
 	(*ret)->owner = &mfs_dataset_views;
 	(*ret)->object = d;
-	sets = mfs_dataset_sets(d, &set_count);
-	if (set_count)
-		rc = mfs_tree_set_readers(tree, *ret, mfs_readers_of_sets(sets, set_count, NULL),
-					  err);
+	rc = mfs_tree_set_readers(tree, *ret, readers_of(datasets, d), err);
 	return rc ? rc : fill_dataset(tree, *ret, d, err);
 }
 
@@ -460,7 +488,7 @@ int mfs_tree_new_data(struct mfs_tree *tree, const struct mfs_data *datasets, st
 	if (!dir)
 		return mfs_fail_nomem(err);
 	for (uint32_t i = 0; i < mfs_data_count(datasets) && !rc; i++) {
-		rc = new_dataset(tree, node, mfs_data_at(datasets, i), &entry, err);
+		rc = new_dataset(tree, node, datasets, mfs_data_at(datasets, i), &entry, err);
 		if (rc)
 			return rc;
 		mfs_tree_add_entry(dir, entry);

@@ -28,6 +28,7 @@
 
 /* What is asked of an inode: those of one digit of a mode as well. */
 #define MFS_ACCESS_READ	  4u /* a file's bytes */
+#define MFS_ACCESS_WRITE  2u
 #define MFS_ACCESS_SEARCH 1u /* a name below a directory */
 
 /* Which classes one inode lets pass, and whose classes these are. */

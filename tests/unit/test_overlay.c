@@ -14,8 +14,8 @@
 
 #define HF "tales/hf"
 
-static const struct mfs_overlay_new by_tempfile = {O_RDWR | O_CREAT | O_EXCL, 0600, 0, 0};
-static const struct mfs_overlay_new by_open = {O_WRONLY | O_CREAT | O_TRUNC, 0644, 0, 0};
+static const struct mfs_overlay_new by_tempfile = {O_RDWR | O_CREAT | O_EXCL, 0600, 0, 0, NULL};
+static const struct mfs_overlay_new by_open = {O_WRONLY | O_CREAT | O_TRUNC, 0644, 0, 0, NULL};
 
 static const char *below(const char *name)
 {
@@ -121,7 +121,7 @@ START_TEST(test_what_datasets_does)
 	g = write_file(o, HF, "tmpabcdefgh", "arrow"); /* is there by now */
 	ck_assert_ptr_eq(f, g);
 	close(fd);
-	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmpabcdefgh", HF, "cache-1.arrow", 0), 0);
+	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmpabcdefgh", HF, "cache-1.arrow", NULL, 0), 0);
 	ck_assert_int_eq(mfs_overlay_file_chmod(f, 0644), 0);
 	g = look_up(o, HF, "cache-1.arrow");
 	ck_assert_ptr_eq(f, g);
@@ -136,7 +136,7 @@ END_TEST
 
 START_TEST(test_modes_do_not_depend_on_the_umask)
 {
-	struct mfs_overlay_new how = {O_RDWR | O_CREAT, S_IFREG | 04666, 0, 0};
+	struct mfs_overlay_new how = {O_RDWR | O_CREAT, S_IFREG | 04666, 0, 0, NULL};
 	struct mfs_overlay *o = open_overlay();
 	struct mfs_error err = {0};
 	struct mfs_overlay_file *f;
@@ -200,7 +200,7 @@ START_TEST(test_a_file_is_not_its_name)
 	struct mfs_overlay_file *new = write_file(o, HF, "tmp1", "new");
 	struct stat st;
 
-	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "cache-1.arrow", 0), 0);
+	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "cache-1.arrow", NULL, 0), 0);
 	expect_text(o, old, "old");
 	expect_text(o, new, "new");
 	ck_assert_ptr_eq(look_up(o, HF, "cache-1.arrow"), new);
@@ -225,8 +225,9 @@ START_TEST(test_exclusive)
 	write_file(o, HF, "cache-1.arrow", "kept");
 	unit_fails(mfs_overlay_create(o, HF, "tmp1", &by_tempfile, &f, &fd, &err), &err, -EEXIST,
 		   "tmp1");
-	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "cache-1.arrow", RENAME_NOREPLACE),
-			 -EEXIST);
+	ck_assert_int_eq(
+		mfs_overlay_rename(o, HF, "tmp1", HF, "cache-1.arrow", NULL, RENAME_NOREPLACE),
+		-EEXIST);
 	expect_stored("dir/tales/hf/tmp1", "text");
 	expect_stored("dir/tales/hf/cache-1.arrow", "kept");
 	mfs_overlay_free(o);
@@ -325,10 +326,10 @@ START_TEST(test_symbolic_links_are_not_followed)
 	unit_fails(mfs_overlay_create(o, "notes/hf", "tmp1", &by_open, &f, &fd, &err), &err,
 		   -ENOTDIR, "notes");
 	unit_fails(mfs_overlay_list(o, "notes", &names, &err), &err, -ENOTDIR, "notes");
-	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", "notes", "tmp1", 0), -ENOTDIR);
+	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", "notes", "tmp1", NULL, 0), -ENOTDIR);
 	ck_assert_int_eq(access(below("victim/tmp1"), F_OK), -1);
 	/* A name is replaced, not what it points to. */
-	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "cache-1", 0), 0);
+	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "cache-1", NULL, 0), 0);
 	expect_stored("victim/secret", "secret");
 	expect_stored("dir/tales/hf/cache-1", "text");
 	mfs_overlay_free(o);
@@ -370,10 +371,11 @@ START_TEST(test_no_way_out)
 	unit_fails(mfs_overlay_lookup(o, HF, "state.json", &f, &err), &err, -ENOENT, "state.json");
 	write_file(o, HF, "tmp1", "");
 	unit_write(below("dir/tales/hf"), "other", "", 0);
-	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "state.json", 0), -EROFS);
-	ck_assert_int_eq(mfs_overlay_rename(o, HF, "other", HF, "tmp1", 0), -EROFS);
+	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "state.json", NULL, 0), -EROFS);
+	ck_assert_int_eq(mfs_overlay_rename(o, HF, "other", HF, "tmp1", NULL, 0), -EROFS);
 	/* It would leave a device. */
-	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "tmp2", RENAME_WHITEOUT), -EINVAL);
+	ck_assert_int_eq(mfs_overlay_rename(o, HF, "tmp1", HF, "tmp2", NULL, RENAME_WHITEOUT),
+			 -EINVAL);
 	ck_assert_int_eq(mfs_overlay_unlink(o, HF, "other"), -EROFS);
 	expect_stored("dir/tales/hf/other", "");
 	mfs_overlay_free(o);
@@ -409,12 +411,12 @@ START_TEST(test_attributes_of_a_directory)
 	struct mfs_overlay *o = open_overlay();
 
 	ck_assert_int_eq(chmod(below("dir"), 01733), 0);
-	mfs_overlay_dir_stat(o, HF, &shown);
+	mfs_overlay_dir_stat(o, HF, NULL, &shown);
 	ck_assert_uint_eq(shown.st_mode, S_IFDIR | (geteuid() ? 0755 : 01777));
 	ck_assert_uint_eq(shown.st_uid, geteuid());
 	ck_assert_int_eq(shown.st_mtim.tv_sec, 1000);
 	write_file(o, HF, "tmp1", "");
-	mfs_overlay_dir_stat(o, HF, &shown);
+	mfs_overlay_dir_stat(o, HF, NULL, &shown);
 	ck_assert_int_eq(stat(below("dir/tales/hf"), &st), 0);
 	ck_assert_int_eq(shown.st_mtim.tv_sec, st.st_mtim.tv_sec);
 	ck_assert_int_eq(shown.st_mtim.tv_nsec, st.st_mtim.tv_nsec);
@@ -501,7 +503,7 @@ static void *write_and_read(void *arg)
 	for (int i = 0; i < ROUNDS; i++) {
 		snprintf(shared, sizeof(shared), "cache-%d", i % SHARED);
 		fill(w->o, name, 'a' + w->number);
-		ck_assert_int_eq(mfs_overlay_rename(w->o, HF, name, HF, shared, 0), 0);
+		ck_assert_int_eq(mfs_overlay_rename(w->o, HF, name, HF, shared, NULL, 0), 0);
 		check(w->o, shared);
 		snprintf(shared, sizeof(shared), "cache-%d", (i + 1) % SHARED);
 		check(w->o, shared);
