@@ -29,6 +29,7 @@
 /* One open regular file. A reply lets the reader go on, and close: RELEASE can overtake what a read
  * still does after it has replied, so reads hold the handle too. */
 struct handle {
+	struct mfs_tree *tree;
 	struct mfs_node *node;
 	struct mfs_open_file file;
 	struct mfs_readahead readahead;
@@ -45,7 +46,7 @@ static struct mfs_tree *tree_of(fuse_req_t req)
 	return mfs_fuse_front(req)->tree;
 }
 
-/* A node's id is its address: nodes live as long as the mount, so FORGET has nothing to do. */
+/* A node's id is its address. */
 struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id)
 {
 	return id == FUSE_ROOT_ID ? mfs_tree_root(tree_of(req)) : (struct mfs_node *)(uintptr_t)id;
@@ -75,8 +76,12 @@ void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
 		mfs_log(LOG_ERR, "%s%s: %s", mfs_log_mount(), node->path, reason);
 }
 
+/* The name of a view that no listing names is kept by what is in use below it alone: there is no end of them, and the
+ * kernel forgets at once, and tells, what it may not keep. Seconds. */
 static double name_timeout(const struct mfs_node *node)
 {
+	if (node->branch && node->branch != node->parent->branch)
+		return 0;
 	return node->moves ? BRIEFLY : FOREVER;
 }
 
@@ -192,7 +197,26 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 		return;
 	}
 	fill_entry(req, found, &entry);
-	fuse_reply_entry(req, &entry);
+	if (fuse_reply_entry(req, &entry))
+		mfs_tree_forget(tree, found, 1);
+}
+
+void mfs_fuse_forget(fuse_req_t req, fuse_ino_t id, uint64_t times)
+{
+	mfs_tree_forget(tree_of(req), mfs_fuse_node(req, id), times);
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t times)
+{
+	mfs_fuse_forget(req, ino, times);
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		mfs_fuse_forget(req, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
 }
 
 static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -222,14 +246,25 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	}
 	fi->fh = (uintptr_t)dir;
 	fi->cache_readdir = fi->keep_cache = node->parent != node;
-	fuse_reply_open(req, fi);
+	mfs_tree_know(tree_of(req), node);
+	if (fuse_reply_open(req, fi))
+		mfs_tree_forget(tree_of(req), node, 1);
+}
+
+/* That it was closed may be heard of after that it was forgotten. */
+static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)fi;
+	mfs_fuse_forget(req, ino, 1);
+	fuse_reply_err(req, 0);
 }
 
 struct listing {
 	fuse_req_t req;
-	const struct mfs_node *node;
+	struct mfs_node *node;
 	char *buf;
 	size_t used, size;
+	off_t end; /* behind the last entry */
 	bool plus;
 };
 
@@ -246,17 +281,22 @@ static bool add_entry(struct listing *l, const char *name, const struct fuse_ent
 	if (len > room)
 		return false;
 	l->used += len;
+	l->end = i + 1;
 	return true;
 }
 
-static bool add_node(struct listing *l, const struct mfs_node *node, const char *name, off_t i)
+static bool add_node(struct listing *l, struct mfs_node *node, const char *name, off_t i)
 {
 	struct fuse_entry_param entry;
+	bool added;
 
 	fill_entry(l->req, node, &entry);
 	if (name != node->name)
 		entry.ino = 0; /* "." and ".." are not looked up by being listed */
-	return add_entry(l, name, &entry, i);
+	added = add_entry(l, name, &entry, i);
+	if (added && l->plus && entry.ino)
+		mfs_tree_know(tree_of(l->req), node);
+	return added;
 }
 
 /* Nor are files that somebody has written: there may be many, of which few are ever looked at. */
@@ -276,14 +316,22 @@ static void fill_listing(struct listing *l, off_t off, const struct mfs_dir *dir
 	if (off == 0)
 		room = add_node(l, l->node, ".", off++);
 	if (off == 1 && room)
-		room = add_node(l, l->node->parent, "..", off++);
+		room = add_node(l, (struct mfs_node *)l->node->parent, "..", off++);
 	for (; room && off >= 2 && off < end; off++) {
-		const struct mfs_node *node = dir->entries[off - 2];
+		struct mfs_node *node = dir->entries[off - 2];
 
 		room = add_node(l, node, node->name, off);
 	}
 	for (; room && off >= end && off < end_more; off++)
 		room = add_written(l, &more->entries[off - end], off);
+}
+
+/* The kernel has not heard of them. */
+static void forget_listed(struct listing *l, off_t off, const struct mfs_dir *dir)
+{
+	for (; l->plus && off < l->end; off++)
+		if (off >= 2 && off < 2 + (off_t)dir->count)
+			mfs_tree_forget(tree_of(l->req), dir->entries[off - 2], 1);
 }
 
 void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
@@ -299,7 +347,8 @@ void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t o
 		return;
 	}
 	fill_listing(&l, off, dir, more);
-	fuse_reply_buf(req, l.buf, l.used);
+	if (fuse_reply_buf(req, l.buf, l.used))
+		forget_listed(&l, off, dir);
 	free(l.buf);
 }
 
@@ -328,6 +377,7 @@ static void drop(struct handle *h)
 	if (atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) != 1)
 		return;
 	mfs_tree_close(&h->file);
+	mfs_tree_forget(h->tree, h->node, 1);
 	free(h);
 }
 
@@ -368,6 +418,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, reader_errno(rc));
 		return;
 	}
+	h->tree = tree_of(req);
+	mfs_tree_know(h->tree, h->node);
 	fi->fh = (uintptr_t)h;
 	fi->keep_cache = 1;
 	fi->noflush = 1;
@@ -547,11 +599,14 @@ void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 const struct fuse_lowlevel_ops mfs_fuse_ops = {
 	.init = op_init,
 	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
 	.getattr = op_getattr,
 	.readlink = op_readlink,
 	.opendir = op_opendir,
 	.readdir = op_readdir,
 	.readdirplus = op_readdirplus,
+	.releasedir = op_releasedir,
 	.open = op_open,
 	.read = op_read,
 	.release = op_release,

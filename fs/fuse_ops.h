@@ -28,6 +28,8 @@ extern const struct fuse_lowlevel_ops mfs_fuse_overlay_ops;
 struct mfs_front *mfs_fuse_front(fuse_req_t req);
 /* The node that an id of the tree is of. */
 struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id);
+/* The kernel knows a node of the tree so many times less. */
+void mfs_fuse_forget(fuse_req_t req, fuse_ino_t id, uint64_t times);
 /* Looks at SOURCE, if that was not done just now; what was known stays shown if it cannot be looked at. Any thread. */
 void mfs_fuse_refresh(struct mfs_tree *tree);
 /* Logs a sentence about a node once per kind of failure; -ESTALE has its source looked at. */

@@ -90,6 +90,8 @@ static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t times)
 
 	if (f)
 		mfs_overlay_forget(overlay_of(req), f, times);
+	else
+		mfs_fuse_forget(req, ino, times);
 	fuse_reply_none(req);
 }
 
@@ -100,6 +102,8 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 
 		if (f)
 			mfs_overlay_forget(overlay_of(req), f, forgets[i].nlookup);
+		else
+			mfs_fuse_forget(req, forgets[i].ino, forgets[i].nlookup);
 	}
 	fuse_reply_none(req);
 }
@@ -356,6 +360,8 @@ static struct open_dir *dir_handle(const struct fuse_file_info *fi)
 
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct mfs_tree *tree = mfs_fuse_front(req)->tree;
+	struct mfs_node *node = mfs_fuse_node(req, ino);
 	struct open_dir *d;
 
 	if (!is_place(req, ino)) {
@@ -367,12 +373,18 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	d->dir = mfs_fuse_list(req, mfs_fuse_node(req, ino));
+	d->dir = mfs_fuse_list(req, node);
 	fi->fh = (uintptr_t)d;
-	if (!d->dir)
+	if (!d->dir) {
 		fuse_reply_err(req, EIO);
-	if (!d->dir || fuse_reply_open(req, fi))
 		free(d);
+		return;
+	}
+	mfs_tree_know(tree, node);
+	if (fuse_reply_open(req, fi)) {
+		mfs_tree_forget(tree, node, 1);
+		free(d);
+	}
 }
 
 /* The tree's entries are there even if DIR cannot be read. */
@@ -422,7 +434,7 @@ static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 		mfs_overlay_names_release(&dir_handle(fi)->names);
 		free(dir_handle(fi));
 	}
-	fuse_reply_err(req, 0);
+	mfs_fuse_ops.releasedir(req, ino, fi);
 }
 
 /* ---- the rest ---- */

@@ -20,9 +20,10 @@ struct mfs_inode_set {
 	size_t count, capacity;
 };
 
-/* 0: the number is the path's (it may have been before); -EEXIST: it is another path's; -ENOMEM.
- * The path must live as long as the set. */
+/* 0: the number is the path's (it may have been before); -EEXIST: it is another path's; -ENOMEM. */
 int mfs_inode_claim(struct mfs_inode_set *set, uint64_t ino, const char *path);
+/* Takes one claim back; the number is free when all of them were. */
+void mfs_inode_release(struct mfs_inode_set *set, uint64_t ino);
 void mfs_inode_set_release(struct mfs_inode_set *set);
 
 #endif

@@ -148,6 +148,69 @@ static int new_top(struct mfs_tree *tree, struct mfs_error *err)
 	return mfs_tree_set_readers(tree, tree->top, mfs_readers_of_path(path), err);
 }
 
+/* ---- views that no listing names; under the lock ---- */
+
+static struct mfs_branch **branch_list(const struct mfs_tree *tree, uint64_t ino)
+{
+	return &tree->branches[ino % MFS_BRANCHES];
+}
+
+static struct mfs_branch *find_branch(const struct mfs_tree *tree, const struct mfs_node *node,
+				      const char *name, uint64_t ino)
+{
+	struct mfs_branch *b = *branch_list(tree, ino);
+
+	while (b && (b->top->parent != node || strcmp(b->top->name, name)))
+		b = b->next;
+	return b;
+}
+
+static void free_branch(struct mfs_tree *tree, struct mfs_branch *b)
+{
+	for (const struct mfs_node *n = b->nodes; n; n = n->next)
+		mfs_inode_release(&tree->inodes, n->ino);
+	atomic_fetch_sub(&tree->bytes, b->bytes);
+	atomic_fetch_sub(&tree->files, b->files);
+	mfs_readers_free(b->readers);
+	mfs_arena_release(&b->arena);
+	free(b);
+}
+
+static int new_branch(struct mfs_tree *tree, const struct mfs_node *node, const char *name,
+		      struct mfs_branch **ret, struct mfs_error *err)
+{
+	struct mfs_branch *b = calloc(1, sizeof(*b)), **list;
+	int rc;
+
+	if (!b)
+		return mfs_fail_nomem(err);
+	b->arena.block = 2048; /* a directory that nobody enters is a few hundred bytes */
+	rc = mfs_tree_new_layout(tree, node, name, b, &b->top, err);
+	if (rc) {
+		free_branch(tree, b);
+		return rc;
+	}
+	list = branch_list(tree, b->top->ino);
+	b->next = *list;
+	*list = b;
+	tree->branch_count++;
+	*ret = b;
+	return 0;
+}
+
+static void remove_branch(struct mfs_tree *tree, struct mfs_branch *b)
+{
+	struct mfs_branch **p = branch_list(tree, b->top->ino);
+
+	while (*p != b)
+		p = &(*p)->next;
+	*p = b->next;
+	tree->branch_count--;
+	free_branch(tree, b);
+}
+
+/* ---- all of it ---- */
+
 int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error *err)
 {
 	struct mfs_tree *tree;
@@ -158,6 +221,11 @@ int mfs_tree_new(struct mfs_root *root, struct mfs_tree **ret, struct mfs_error 
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&tree->lock, NULL);
 	tree->root = root;
+	tree->branches = calloc(MFS_BRANCHES, sizeof(struct mfs_branch *));
+	if (!tree->branches) {
+		mfs_tree_free(tree);
+		return mfs_fail_nomem(err);
+	}
 	tree->flat = !mfs_root_has_iterations(root);
 	rc = new_top(tree, err);
 	if (!rc && mfs_root_data(root))
@@ -176,6 +244,10 @@ void mfs_tree_free(struct mfs_tree *tree)
 {
 	if (!tree)
 		return;
+	for (size_t i = 0; tree->branches && i < MFS_BRANCHES; i++)
+		while (tree->branches[i])
+			remove_branch(tree, tree->branches[i]);
+	free(tree->branches);
 	mfs_inode_set_release(&tree->inodes);
 	for (uint32_t i = 0; i < tree->readers_count; i++)
 		mfs_readers_free(tree->readers[i]);
@@ -308,57 +380,79 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
 	return rc;
 }
 
-static struct mfs_node *find_unlisted(const struct mfs_node *node, const char *name)
+void mfs_tree_know(struct mfs_tree *tree, struct mfs_node *node)
 {
-	struct mfs_node *n = atomic_load_explicit(&node->unlisted, memory_order_acquire);
-
-	while (n && strcmp(n->name, name))
-		n = n->next_unlisted;
-	return n;
+	if (!node->branch)
+		return;
+	pthread_mutex_lock(&tree->lock);
+	node->branch->known++;
+	pthread_mutex_unlock(&tree->lock);
 }
 
-/* Under the lock. */
-static int add_unlisted(struct mfs_tree *tree, struct mfs_node *node, const char *name,
-			struct mfs_node **ret, struct mfs_error *err)
+void mfs_tree_forget(struct mfs_tree *tree, struct mfs_node *node, uint64_t times)
 {
-	struct mfs_node *made;
-	int rc;
+	struct mfs_branch *b = node->branch;
 
-	if (tree->unlisted >= MFS_TREE_UNLISTED)
-		return mfs_fail(
-			err, -ENOSPC,
-			"%s/%s: %u layouts and specs were looked up since the mount began, and no more "
-			"are kept",
-			node->path, name, MFS_TREE_UNLISTED);
-	rc = mfs_tree_new_layout(tree, node, name, &made, err);
-	if (rc)
-		return rc;
-	made->next_unlisted = atomic_load(&node->unlisted);
-	atomic_store_explicit(&node->unlisted, made, memory_order_release);
-	tree->unlisted++;
-	*ret = made;
-	return 0;
+	if (!b)
+		return;
+	pthread_mutex_lock(&tree->lock);
+	b->known -= times;
+	if (!b->known)
+		remove_branch(tree, b);
+	pthread_mutex_unlock(&tree->lock);
+}
+
+unsigned mfs_tree_unlisted(struct mfs_tree *tree)
+{
+	unsigned count;
+
+	pthread_mutex_lock(&tree->lock);
+	count = tree->branch_count;
+	pthread_mutex_unlock(&tree->lock);
+	return count;
+}
+
+/* What there is of it already; NULL: nothing. */
+static struct mfs_node *know_branch(struct mfs_tree *tree, const struct mfs_node *node,
+				    const char *name, uint64_t ino)
+{
+	struct mfs_branch *b;
+
+	pthread_mutex_lock(&tree->lock);
+	b = find_branch(tree, node, name, ino);
+	if (b)
+		b->known++;
+	pthread_mutex_unlock(&tree->lock);
+	return b ? b->top : NULL;
 }
 
 /* A layout or spec that is possible has a directory, whether a listing names it or not. */
 static int find_layout(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		       struct mfs_node **ret, struct mfs_error *err)
 {
-	char view[MFS_VIEW_NAME_SIZE];
+	char view[MFS_VIEW_NAME_SIZE], path[PATH_MAX];
+	struct mfs_branch *b;
+	uint64_t ino;
 	int rc;
 
-	*ret = find_unlisted(node, name);
+	if ((size_t)snprintf(view, sizeof(view), "%s/%s", node->view, name) >= sizeof(view) ||
+	    (size_t)snprintf(path, sizeof(path), "%s/%s", node->path, name) >= sizeof(path))
+		return -ENOENT;
+	ino = mfs_inode_number(path);
+	*ret = know_branch(tree, node, name, ino);
 	if (*ret)
 		return 0;
-	if ((size_t)snprintf(view, sizeof(view), "%s/%s", node->view, name) >= sizeof(view))
-		return -ENOENT;
 	rc = node->owner->check(node->object, view, err);
 	if (rc)
 		return rc == -EINVAL ? -ENOENT : rc;
 	pthread_mutex_lock(&tree->lock);
-	*ret = find_unlisted(node, name);
-	if (!*ret)
-		rc = add_unlisted(tree, node, name, ret, err);
+	b = find_branch(tree, node, name, ino);
+	if (!b)
+		rc = new_branch(tree, node, name, &b, err);
+	if (!rc) {
+		b->known++;
+		*ret = b->top;
+	}
 	pthread_mutex_unlock(&tree->lock);
 	return rc;
 }
@@ -377,6 +471,8 @@ int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *na
 		rc = find_layout(tree, node, name, &found, err);
 	else if (!found)
 		rc = -ENOENT;
+	else
+		mfs_tree_know(tree, found);
 	if (!rc)
 		*ret = found;
 	else if (ret_about)

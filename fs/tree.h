@@ -15,8 +15,9 @@
  * An HF directory has no iterations: /hf/ and /megatron/ stand at the top, and nothing moves. Datasets alone have
  * /data/ alone.
  *
- * A node, once published, is neither changed nor freed before the tree is: FUSE uses its address as
- * the node's id, and readers follow pointers without a lock. A directory's entries are a snapshot
+ * A node, once published, is not changed, and freed with the tree: FUSE uses its address as
+ * the node's id, and readers follow pointers without a lock. The exception are views that no listing names, of which
+ * there is no end: such a branch counts who knows a node of it, and goes when nobody does (mfs_tree_forget()). A directory's entries are a snapshot
  * published by an atomic pointer; building one is for one thread at a time, and does no I/O under
  * the lock.
  *
@@ -33,9 +34,7 @@
 
 #include "formats/base/error.h"
 
-/* Layouts and specs that were looked up and are in no listing, in the whole tree: they stay until the end. */
-#define MFS_TREE_UNLISTED 4096
-
+struct mfs_branch;
 struct mfs_dir;
 struct mfs_held;
 struct mfs_iteration;
@@ -71,11 +70,10 @@ struct mfs_node {
 	const char *overlay;		     /* of one that takes files: its path in fs/overlay.h */
 	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: not opened yet */
 
-	/* Of a directory of views by their names (layouts, specs): view is its own name; what a listing leaves
-	 * out, newest first. */
-	bool layouts;
-	_Atomic(struct mfs_node *) unlisted;
-	struct mfs_node *next_unlisted;
+	bool layouts; /* of views by their names (layouts, specs): view is its own name */
+	struct mfs_branch
+		*branch; /* that it is a part of, of a view that no listing names; NULL: it stays */
+	struct mfs_node *next; /* of the branch */
 	/* Directories below are not counted as links: how many there are shows when it is opened. */
 	bool uncounted;
 
@@ -111,8 +109,8 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
 		  struct mfs_node **ret_about, struct mfs_error *err);
 
 /* An entry of a directory, of a listing or not; opens the directory as mfs_tree_list() does, but never
- * the entry. -ENOENT: there is none (err may have no sentence); others as mfs_tree_list(), and -ENOSPC:
- * too many layouts were looked up already. */
+ * the entry. -ENOENT: there is none (err may have no sentence); others as mfs_tree_list(). Whoever is given the node knows
+ * it, until he forgets it. */
 int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);
 
@@ -130,6 +128,13 @@ struct mfs_open_file {
 int mfs_tree_open(const struct mfs_node *node, struct mfs_open_file *ret,
 		  struct mfs_node **ret_about, struct mfs_error *err);
 void mfs_tree_close(struct mfs_open_file *file);
+
+/* Somebody knows a node once more, who knows it already or knows its directory: the kernel, an open file. */
+void mfs_tree_know(struct mfs_tree *tree, struct mfs_node *node);
+/* So many times less; the node, and all that it is a branch with, may be gone then. */
+void mfs_tree_forget(struct mfs_tree *tree, struct mfs_node *node, uint64_t times);
+/* Branches that there are, for tests and the status. */
+unsigned mfs_tree_unlisted(struct mfs_tree *tree);
 
 /* Somebody has met -ESTALE with a node: what it is made of is looked at thoroughly with the next look at SOURCE. */
 void mfs_tree_suspect(const struct mfs_node *node);

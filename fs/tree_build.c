@@ -14,16 +14,26 @@ static int name_order(const void *a, const void *b)
 	return strcmp((*x)->name, (*y)->name);
 }
 
-struct mfs_dir *mfs_tree_new_dir(struct mfs_tree *tree, uint32_t capacity, int64_t mtime_ns)
+static struct mfs_arena *arena_of(struct mfs_tree *tree, const struct mfs_node *node)
 {
-	struct mfs_dir *dir = mfs_arena_alloc(&tree->arena, sizeof(*dir));
+	return node && node->branch ? &node->branch->arena : &tree->arena;
+}
+
+static struct mfs_dir *new_dir(struct mfs_arena *arena, uint32_t capacity, int64_t mtime_ns)
+{
+	struct mfs_dir *dir = mfs_arena_alloc(arena, sizeof(*dir));
 
 	if (!dir)
 		return NULL;
-	dir->entries = mfs_arena_array(&tree->arena, (size_t)capacity + 1, sizeof(*dir->entries));
-	dir->by_name = mfs_arena_array(&tree->arena, (size_t)capacity + 1, sizeof(*dir->by_name));
+	dir->entries = mfs_arena_array(arena, (size_t)capacity + 1, sizeof(*dir->entries));
+	dir->by_name = mfs_arena_array(arena, (size_t)capacity + 1, sizeof(*dir->by_name));
 	dir->mtime_ns = mtime_ns;
 	return dir->entries && dir->by_name ? dir : NULL;
+}
+
+struct mfs_dir *mfs_tree_new_dir(struct mfs_tree *tree, uint32_t capacity, int64_t mtime_ns)
+{
+	return new_dir(&tree->arena, capacity, mtime_ns);
 }
 
 void mfs_tree_add_entry(struct mfs_dir *dir, struct mfs_node *node)
@@ -40,16 +50,17 @@ void mfs_tree_publish(struct mfs_node *node, struct mfs_dir *dir)
 	atomic_store_explicit(&node->dir, dir, memory_order_release);
 }
 
-int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
-		      struct mfs_node **ret, struct mfs_error *err)
+static int new_node(struct mfs_tree *tree, const struct mfs_node *parent, struct mfs_branch *branch,
+		    const char *name, struct mfs_node **ret, struct mfs_error *err)
 {
-	struct mfs_node *node = mfs_arena_alloc(&tree->arena, sizeof(*node));
+	struct mfs_arena *arena = branch ? &branch->arena : &tree->arena;
+	struct mfs_node *node = mfs_arena_alloc(arena, sizeof(*node));
 	const char *dir = parent ? parent->path : "";
 	int rc;
 
 	if (!node)
 		return mfs_fail_nomem(err);
-	node->path = mfs_arena_printf(&tree->arena, "%s/%s", strcmp(dir, "/") ? dir : "", name);
+	node->path = mfs_arena_printf(arena, "%s/%s", strcmp(dir, "/") ? dir : "", name);
 	if (!node->path)
 		return mfs_fail_nomem(err);
 	node->name = strrchr(node->path, '/') + 1;
@@ -66,8 +77,19 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 				node->path);
 	if (rc)
 		return mfs_fail_nomem(err);
+	node->branch = branch;
+	if (branch) {
+		node->next = branch->nodes;
+		branch->nodes = node;
+	}
 	*ret = node;
 	return 0;
+}
+
+int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+		      struct mfs_node **ret, struct mfs_error *err)
+{
+	return new_node(tree, parent, parent ? parent->branch : NULL, name, ret, err);
 }
 
 /* The tree's from now on. */
@@ -95,11 +117,11 @@ int mfs_tree_set_readers(struct mfs_tree *tree, struct mfs_node *node, struct mf
 	return add_readers(tree, readers, &node->readers, err);
 }
 
-static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
-			 struct mfs_iteration *it, int64_t mtime_ns, struct mfs_node **ret,
-			 struct mfs_error *err)
+static int new_directory_in(struct mfs_tree *tree, const struct mfs_node *parent,
+			    struct mfs_branch *branch, const char *name, struct mfs_iteration *it,
+			    int64_t mtime_ns, struct mfs_node **ret, struct mfs_error *err)
 {
-	int rc = mfs_tree_new_node(tree, parent, name, ret, err);
+	int rc = new_node(tree, parent, branch, name, ret, err);
 
 	if (rc)
 		return rc;
@@ -109,6 +131,13 @@ static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, c
 	if (parent->overlay)
 		(*ret)->overlay = (*ret)->path + (parent->overlay - parent->path);
 	return 0;
+}
+
+static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+			 struct mfs_iteration *it, int64_t mtime_ns, struct mfs_node **ret,
+			 struct mfs_error *err)
+{
+	return new_directory_in(tree, parent, parent->branch, name, it, mtime_ns, ret, err);
 }
 
 /* ---- the files of a view ---- */
@@ -186,7 +215,7 @@ static int new_entry(struct mfs_tree *tree, const struct mfs_node *parent, const
 	inside.first = i;
 	inside.end = entry_end(s, i);
 	inside.skip = s->skip + (size_t)(slash - name) + 1;
-	dir = mfs_arena_strndup(&tree->arena, name, (size_t)(slash - name));
+	dir = mfs_arena_strndup(arena_of(tree, parent), name, (size_t)(slash - name));
 	if (!dir)
 		return mfs_fail_nomem(err);
 	rc = new_directory(tree, parent, dir, NULL, parent->mtime_ns, ret, err);
@@ -196,7 +225,7 @@ static int new_entry(struct mfs_tree *tree, const struct mfs_node *parent, const
 static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const struct span *s,
 			  struct mfs_error *err)
 {
-	struct mfs_dir *dir = mfs_tree_new_dir(tree, count_entries(s), node->mtime_ns);
+	struct mfs_dir *dir = new_dir(arena_of(tree, node), count_entries(s), node->mtime_ns);
 	struct mfs_node *entry;
 	int rc = dir ? 0 : mfs_fail_nomem(err);
 
@@ -210,13 +239,26 @@ static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const st
 	return rc;
 }
 
+/* They go with the branch; there may be some of an attempt that has failed. */
+static int set_branch_readers(struct mfs_branch *branch, struct mfs_readers *readers,
+			      struct mfs_readers **ret, struct mfs_error *err)
+{
+	if (!readers)
+		return mfs_fail_nomem(err);
+	mfs_readers_free(branch->readers);
+	*ret = branch->readers = readers;
+	return 0;
+}
+
 int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
 		       struct mfs_error *err)
 {
 	struct span all = {view, node, NULL, 0, view->count, 0};
 	uint64_t bytes = 0;
-	int rc = add_readers(tree, mfs_readers_of_sets(view->sets, view->set_count, &view->fixed),
-			     &all.readers, err);
+	struct mfs_readers *readers =
+		mfs_readers_of_sets(view->sets, view->set_count, &view->fixed);
+	int rc = node->branch ? set_branch_readers(node->branch, readers, &all.readers, err)
+			      : add_readers(tree, readers, &all.readers, err);
 
 	if (!rc)
 		rc = fill_directory(tree, node, &all, err);
@@ -226,6 +268,10 @@ int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struc
 		bytes += mfs_vfile_size(view->files[i].data);
 	atomic_fetch_add(&tree->bytes, bytes);
 	atomic_fetch_add(&tree->files, view->count);
+	if (node->branch) {
+		node->branch->bytes = bytes;
+		node->branch->files = view->count;
+	}
 	return 0;
 }
 
@@ -238,11 +284,12 @@ static bool is_arrow_view(const struct mfs_node *node)
 	       (!strcmp(node->view, "hf") || !strncmp(node->view, "samples/", 8));
 }
 
-static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
-		    const char *view, struct mfs_node *megatron, struct mfs_node **ret,
-		    struct mfs_error *err)
+static int new_view_in(struct mfs_tree *tree, const struct mfs_node *parent,
+		       struct mfs_branch *branch, const char *name, const char *view,
+		       struct mfs_node *megatron, struct mfs_node **ret, struct mfs_error *err)
 {
-	int rc = new_directory(tree, parent, name, parent->iteration, parent->mtime_ns, ret, err);
+	int rc = new_directory_in(tree, parent, branch, name, parent->iteration, parent->mtime_ns,
+				  ret, err);
 
 	if (rc)
 		return rc;
@@ -254,14 +301,22 @@ static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const 
 	return 0;
 }
 
-int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
-			struct mfs_node **ret, struct mfs_error *err)
+static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+		    const char *view, struct mfs_node *megatron, struct mfs_node **ret,
+		    struct mfs_error *err)
 {
-	const char *view = mfs_arena_printf(&tree->arena, "%s/%s", layouts->view, name);
+	return new_view_in(tree, parent, NULL, name, view, megatron, ret, err);
+}
+
+int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
+			struct mfs_branch *branch, struct mfs_node **ret, struct mfs_error *err)
+{
+	const char *view = mfs_arena_printf(branch ? &branch->arena : &tree->arena, "%s/%s",
+					    layouts->view, name);
 
 	if (!view)
 		return mfs_fail_nomem(err);
-	return new_view(tree, layouts, name, view, layouts->megatron, ret, err);
+	return new_view_in(tree, layouts, branch, name, view, layouts->megatron, ret, err);
 }
 
 int mfs_tree_fill_layouts(struct mfs_tree *tree, struct mfs_node *node, const char *const *names,
@@ -272,7 +327,7 @@ int mfs_tree_fill_layouts(struct mfs_tree *tree, struct mfs_node *node, const ch
 	int rc = dir ? 0 : mfs_fail_nomem(err);
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		rc = mfs_tree_new_layout(tree, node, names[i], &entry, err);
+		rc = mfs_tree_new_layout(tree, node, names[i], NULL, &entry, err);
 		if (!rc)
 			mfs_tree_add_entry(dir, entry);
 	}

@@ -11,6 +11,19 @@
 #include "fs/tree.h"
 #include "fs/view.h"
 
+#define MFS_BRANCHES 4096 /* lists of them */
+
+/* A view that no listing names, from its directory on; all of it is under the tree's lock. */
+struct mfs_branch {
+	struct mfs_arena arena;
+	struct mfs_node *top;
+	struct mfs_node *nodes;	     /* all, which hold inode numbers */
+	uint64_t known;		     /* how many times somebody knows one of them */
+	uint64_t bytes, files;	     /* counted in the tree's */
+	struct mfs_readers *readers; /* of its files; NULL: nobody has entered it */
+	struct mfs_branch *next;
+};
+
 struct mfs_tree {
 	struct mfs_root *root;
 	int64_t mtime_ns; /* SOURCE's own, for a root without an entry */
@@ -25,7 +38,8 @@ struct mfs_tree {
 	struct mfs_inode_set inodes;
 	const struct mfs_root_snapshot *shown; /* what the root's entries were made from */
 	struct mfs_node *data;		       /* NULL: no datasets */
-	uint32_t unlisted;
+	struct mfs_branch **branches;	       /* by their inode numbers */
+	unsigned branch_count;
 	struct mfs_readers **readers; /* all that nodes have */
 	uint32_t readers_count;
 };
@@ -39,9 +53,9 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 /* An iteration's directory, with all that is known of it before anything is opened. */
 int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
 			   struct mfs_error *err);
-/* The directory of a layout or spec, below that of them all. */
+/* The directory of a layout or spec, below that of them all. branch: it begins one; NULL: it is listed. */
 int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
-			struct mfs_node **ret, struct mfs_error *err);
+			struct mfs_branch *branch, struct mfs_node **ret, struct mfs_error *err);
 
 /* Gives a node readers of its own, which its children will have as well; they are the callee's, whatever happens. NULL is
  * a failure of memory. */

@@ -17,10 +17,11 @@ struct mfs_arena_block {
 
 static int add_block(struct mfs_arena *a, size_t size)
 {
+	const size_t least = a->block ? a->block : BLOCK_BYTES;
 	struct mfs_arena_block *block;
 
-	if (size < BLOCK_BYTES)
-		size = BLOCK_BYTES;
+	if (size < least)
+		size = least;
 	if (size > SIZE_MAX - sizeof(*block))
 		return -1;
 	block = calloc(1, sizeof(*block) + size);

@@ -51,6 +51,41 @@ START_TEST(test_many_claims)
 }
 END_TEST
 
+/* Numbers that are given back leave all others where they are found. */
+START_TEST(test_released_claims)
+{
+	enum { COUNT = 3000 };
+	struct mfs_inode_set set = {0};
+	char path[32];
+
+	ck_assert_int_eq(mfs_inode_claim(&set, 7, "/a"), 0);
+	ck_assert_int_eq(mfs_inode_claim(&set, 7, "/a"), 0);
+	mfs_inode_release(&set, 7);
+	ck_assert_int_eq(mfs_inode_claim(&set, 7, "/b"), -EEXIST);
+	mfs_inode_release(&set, 7);
+	mfs_inode_release(&set, 7);
+	ck_assert_int_eq(mfs_inode_claim(&set, 7, "/b"), 0);
+	mfs_inode_release(&set, 7);
+	ck_assert_uint_eq(set.count, 0);
+	for (unsigned i = 0; i < COUNT; i++) {
+		snprintf(path, sizeof(path), "/%u", i);
+		/* Many of one place, and across the end of the table. */
+		ck_assert_int_eq(mfs_inode_claim(&set, i % 5 ? ~0ull - i : 8192 * i + 8190, path),
+				 0);
+	}
+	for (unsigned i = 0; i < COUNT; i += 2)
+		mfs_inode_release(&set, i % 5 ? ~0ull - i : 8192 * i + 8190);
+	ck_assert_uint_eq(set.count, COUNT / 2);
+	for (unsigned i = 1; i < COUNT; i += 2)
+		ck_assert_int_eq(mfs_inode_claim(&set, i % 5 ? ~0ull - i : 8192 * i + 8190, "/x"),
+				 -EEXIST);
+	for (unsigned i = 0; i < COUNT; i += 2)
+		ck_assert_int_eq(mfs_inode_claim(&set, i % 5 ? ~0ull - i : 8192 * i + 8190, "/x"),
+				 0);
+	mfs_inode_set_release(&set);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("inode");
@@ -58,5 +93,6 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, test_claims);
 	tcase_add_test(c, test_many_claims);
+	tcase_add_test(c, test_released_claims);
 	return s;
 }

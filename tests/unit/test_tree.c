@@ -323,27 +323,76 @@ START_TEST(test_layouts_that_are_not_listed)
 }
 END_TEST
 
-/* Whoever tries every name fills no memory; what he has got before stays. */
-START_TEST(test_unlisted_layouts_are_bounded)
+/* There is no end of names: what nobody knows any more is gone, and comes back with the same number. */
+START_TEST(test_unlisted_layouts_are_forgotten)
 {
-	struct mfs_node *torch, *other, *node = NULL;
-	struct mfs_error err;
+	struct mfs_node *torch, *known, *node;
+	uint64_t ino = 0, bytes, files, after;
 	char name[32];
 
 	open_tree(unit_fixture(FROM));
 	torch = find(LAYOUTS);
-	other = find("iter_0000020/megatron/torch");
-	for (unsigned i = 0; i < MFS_TREE_UNLISTED; i++) {
+	known = look_up(torch, "tp8-pp1");
+	for (unsigned i = 0; i < 10000; i++) {
 		snprintf(name, sizeof(name), "tp4-pp%u", i + 1);
-		ck_assert_msg(look_up(i % 2 ? torch : other, name) != NULL, "%s", name);
+		node = look_up(torch, name);
+		ck_assert_msg(node != NULL, "%s", name);
+		if (!i)
+			ino = node->ino;
+		mfs_tree_forget(tree, node, 1);
 	}
-	unit_fails(mfs_tree_lookup(tree, torch, "tp8-pp1", &node, NULL, &err), &err, -ENOSPC,
-		   "4096");
-	ck_assert_ptr_null(node);
-	ck_assert_ptr_nonnull(look_up(other, "tp4-pp1"));
-	ck_assert_ptr_nonnull(look_up(torch, "tp4-pp4096"));
-	ck_assert_ptr_nonnull(look_up(torch, "tp2-pp1"));
-	ck_assert_ptr_null(look_up(torch, "tp5-pp1"));
+	ck_assert_uint_eq(mfs_tree_unlisted(tree), 1);
+	ck_assert_ptr_eq(look_up(torch, "tp8-pp1"), known);
+	ck_assert_uint_eq(list(known)->count, 2);
+
+	/* With all that was found in it: each node that was looked up has to be forgotten. */
+	mfs_tree_totals(tree, &bytes, &files);
+	node = look_up(torch, "tp4-pp1");
+	ck_assert_uint_eq(node->ino, ino);
+	mfs_tree_know(tree, look_up(node, "iter_0000040"));
+	mfs_tree_totals(tree, &bytes, &after);
+	ck_assert_uint_eq(after, files + 5);
+	mfs_tree_forget(tree, look_up(node, "iter_0000040"), 3);
+	ck_assert_uint_eq(mfs_tree_unlisted(tree), 2);
+	mfs_tree_forget(tree, node, 1);
+	ck_assert_uint_eq(mfs_tree_unlisted(tree), 1);
+	mfs_tree_totals(tree, &bytes, &after);
+	ck_assert_uint_eq(after, files);
+
+	/* Those that are listed stay, whoever forgets them. */
+	node = look_up(torch, "tp2-pp1");
+	mfs_tree_forget(tree, node, 100);
+	ck_assert_ptr_eq(look_up(torch, "tp2-pp1"), node);
+	close_tree();
+}
+END_TEST
+
+static void *come_and_go(void *arg)
+{
+	for (int i = 0; i < 500; i++) {
+		struct mfs_node *node = look_up(arg, i % 3 ? "tp4-pp3" : "tp4-pp5"), *inside;
+
+		if (!(i % 50)) {
+			inside = look_up(node, "latest_checkpointed_iteration.txt");
+			ck_assert_ptr_nonnull(inside);
+			mfs_tree_forget(tree, inside, 1);
+		}
+		mfs_tree_forget(tree, node, 1);
+	}
+	return NULL;
+}
+
+START_TEST(test_unlisted_layouts_by_many_threads)
+{
+	enum { THREADS = 6 };
+	pthread_t threads[THREADS];
+
+	open_tree(unit_fixture(FROM));
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, come_and_go, find(LAYOUTS)), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_eq(mfs_tree_unlisted(tree), 0);
 	close_tree();
 }
 END_TEST
@@ -487,7 +536,8 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "megatron", test_views_of_an_iteration);
 	tcase_add_test(c, test_nested_names);
 	tcase_add_test(c, test_layouts_that_are_not_listed);
-	tcase_add_test(c, test_unlisted_layouts_are_bounded);
+	tcase_add_test(c, test_unlisted_layouts_are_forgotten);
+	tcase_add_test(c, test_unlisted_layouts_by_many_threads);
 	tcase_add_test(c, test_damaged_optimizer);
 	tcase_add_test(c, test_no_optim);
 	tcase_add_test(c, test_slow_view);
