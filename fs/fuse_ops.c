@@ -387,14 +387,15 @@ static int reader_errno(int rc)
 	return rc == -ESTALE || rc == -ENOMEM ? -rc : EIO;
 }
 
-static void close_file(fuse_req_t req, struct handle *h)
+static void close_file(struct mfs_front *front, struct handle *h)
 {
-	atomic_fetch_sub_explicit(&mfs_fuse_front(req)->open_files, 1, memory_order_relaxed);
+	atomic_fetch_sub_explicit(&front->open_files, 1, memory_order_relaxed);
 	drop(h);
 }
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
+	struct mfs_front *front = mfs_fuse_front(req); /* a request is gone once it is replied to */
 	struct mfs_node *about;
 	struct mfs_error err;
 	struct handle *h;
@@ -424,15 +425,15 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	fi->keep_cache = 1;
 	fi->noflush = 1;
 	fi->direct_io = !!(fi->flags & O_DIRECT);
-	atomic_fetch_add_explicit(&mfs_fuse_front(req)->open_files, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&front->open_files, 1, memory_order_relaxed);
 	if (fuse_reply_open(req, fi) == -ENOENT)
-		close_file(req, h); /* the open was interrupted: no release will follow */
+		close_file(front, h); /* the open was interrupted: no release will follow */
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	(void)ino;
-	close_file(req, from_handle(fi->fh));
+	close_file(mfs_fuse_front(req), from_handle(fi->fh));
 	fuse_reply_err(req, 0);
 }
 
