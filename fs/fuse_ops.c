@@ -15,6 +15,7 @@
 
 #include "formats/plan/vfile.h"
 #include "fs/log.h"
+#include "fs/prefetch.h"
 #include "fs/readahead.h"
 #include "fs/readers.h"
 #include "fs/remount.h"
@@ -33,6 +34,7 @@ struct handle {
 	struct mfs_node *node;
 	struct mfs_open_file file;
 	struct mfs_readahead readahead;
+	struct mfs_prefetch_file *ahead; /* NULL: nothing is fetched for it */
 	atomic_uint users;
 };
 
@@ -376,6 +378,8 @@ static void drop(struct handle *h)
 {
 	if (atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) != 1)
 		return;
+	if (h->ahead)
+		mfs_prefetch_close(h->ahead);
 	mfs_tree_close(&h->file);
 	mfs_tree_forget(h->tree, h->node, 1);
 	free(h);
@@ -423,11 +427,31 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	mfs_tree_know(h->tree, h->node);
 	fi->fh = (uintptr_t)h;
 	fi->keep_cache = 1;
-	fi->noflush = 1;
 	fi->direct_io = !!(fi->flags & O_DIRECT);
 	atomic_fetch_add_explicit(&front->open_files, 1, memory_order_relaxed);
+	if (front->prefetch && !fi->direct_io)
+		h->ahead = mfs_prefetch_open(front->prefetch, h->node->path, h->node->size);
+	fi->noflush = !h->ahead;
 	if (fuse_reply_open(req, fi) == -ENOENT)
 		close_file(front, h); /* the open was interrupted: no release will follow */
+}
+
+static void reply_flush(void *req)
+{
+	fuse_reply_err(req, 0);
+}
+
+/* close(2) returns when no fetcher has the file open any more, so that the mount is not busy then. */
+static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct handle *h = hold(fi);
+
+	(void)ino;
+	if (h->ahead)
+		mfs_prefetch_flush(h->ahead, reply_flush, req);
+	else
+		reply_flush(req);
+	drop(h);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -506,9 +530,13 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 	struct mfs_error err;
 	int rc;
 
+	if (h->ahead)
+		mfs_prefetch_read(h->ahead, off, size);
 	mfs_readahead_demand(&h->readahead, data, off, size);
 	rc = mfs_vfile_gather(data, off, size, g, &err);
 	if (rc) {
+		if (h->ahead)
+			mfs_prefetch_failed(h->ahead);
 		mfs_fuse_complain(h->node, rc, err.msg);
 		fuse_reply_err(req, reader_errno(rc));
 		return;
@@ -610,6 +638,7 @@ const struct fuse_lowlevel_ops mfs_fuse_ops = {
 	.releasedir = op_releasedir,
 	.open = op_open,
 	.read = op_read,
+	.flush = op_flush,
 	.release = op_release,
 	.statfs = op_statfs,
 	.listxattr = mfs_fuse_op_listxattr,

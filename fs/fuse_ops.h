@@ -12,10 +12,11 @@
 /* Session data of these operations. */
 struct mfs_front {
 	struct mfs_tree *tree;
-	struct mfs_overlay *overlay; /* NULL: nothing is written */
-	struct mfs_buf settings;     /* fs/remount.h */
-	bool others;		     /* let in by permissions, which may change */
-	atomic_uint open_files;	     /* of the tree */
+	struct mfs_overlay *overlay;   /* NULL: nothing is written */
+	struct mfs_buf settings;       /* fs/remount.h */
+	bool others;		       /* let in by permissions, which may change */
+	atomic_uint open_files;	       /* of the tree */
+	struct mfs_prefetch *prefetch; /* NULL: nothing is fetched ahead of readers */
 };
 
 /* Of a read-only mount: what writes does not get here. */

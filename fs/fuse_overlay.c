@@ -321,8 +321,13 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 /* A file system over a network may say no more than now that there was no room. */
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	int copy = file_of(ino) ? dup((int)fi->fh) : -1;
+	int copy;
 
+	if (!file_of(ino)) {
+		mfs_fuse_ops.flush(req, ino, fi);
+		return;
+	}
+	copy = dup((int)fi->fh);
 	fuse_reply_err(req, copy >= 0 && close(copy) ? errno : 0);
 }
 

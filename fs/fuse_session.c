@@ -18,6 +18,7 @@
 #include "fs/daemon.h"
 #include "fs/log.h"
 #include "fs/mountpoint.h"
+#include "fs/prefetch.h"
 #include "fs/remount.h"
 #include "fs/root.h"
 #include "fs/signals.h"
@@ -186,6 +187,8 @@ static void announce(struct waiter *w)
 		return; /* it ended before it began; the main thread says so */
 	if (mfs_tree_has_model(w->front->tree))
 		raise_read_ahead(st.st_dev);
+	if (w->front->prefetch)
+		mfs_prefetch_ready(w->front->prefetch, st.st_dev);
 	mfs_daemon_ready(w->daemon);
 	mfs_log(LOG_INFO, "%s is mounted on %s", w->fsname, w->mountpoint);
 }
@@ -251,6 +254,16 @@ static int loop(struct fuse_session *se, const struct mfs_options *opt)
 	return rc;
 }
 
+static void end_prefetch(struct mfs_prefetch *p)
+{
+	const struct mfs_prefetch_counts n = mfs_prefetch_counts(p);
+
+	mfs_prefetch_stop(p);
+	mfs_log(LOG_DEBUG, "prefetch: %llu streams, %llu bytes in %llu pieces, %u processes",
+		(unsigned long long)n.streams, (unsigned long long)n.bytes,
+		(unsigned long long)n.pieces, n.fetchers);
+}
+
 /* A loop ended by a signal returns the signal's number, which is an end as asked. */
 static int serve(struct fuse_session *se, const struct mfs_options *opt, struct waiter *waiter,
 		 struct mfs_error *err)
@@ -259,6 +272,8 @@ static int serve(struct fuse_session *se, const struct mfs_options *opt, struct 
 
 	start_waiter(waiter);
 	rc = waiter->started ? loop(se, opt) : -EAGAIN;
+	if (waiter->front->prefetch)
+		end_prefetch(waiter->front->prefetch);
 	fuse_session_unmount(se);
 	if (waiter->started)
 		stop_waiter(waiter);
@@ -292,13 +307,13 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		mfs_buf_release(&front.settings);
 		return mfs_fail_nomem(err);
 	}
+	front.prefetch = mfs_prefetch_new(
+		opt->said_prefetch ? opt->prefetch : mfs_prefetch_default(), mountpoint);
 	fuse_set_log_func(on_fuse_log);
 	captured.active = true;
 	rc = new_session(&front, opt, fsname, &se, err);
-	if (rc) {
-		mfs_buf_release(&front.settings);
-		return rc;
-	}
+	if (rc)
+		goto none;
 	if (fuse_set_signal_handlers(se)) {
 		rc = mfs_fail(err, -EIO, "cannot install signal handlers");
 		goto out;
@@ -312,7 +327,9 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 	fuse_remove_signal_handlers(se);
 out:
 	fuse_session_destroy(se);
+none:
 	mfs_buf_release(&front.settings);
+	mfs_prefetch_free(front.prefetch); /* a fetcher may be waiting for what is gone only now */
 	return rc;
 }
 

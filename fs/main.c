@@ -7,6 +7,7 @@
 #include "formats/model/model.h"
 #include "fs/commands.h"
 #include "fs/daemon.h"
+#include "fs/fetcher.h"
 #include "fs/fuse_session.h"
 #include "fs/nearest.h"
 #include "fs/stop.h"
@@ -19,10 +20,12 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"inspect", mfs_cmd_inspect}, {"ls", mfs_cmd_ls},     {"verify", mfs_cmd_verify},
-	{"export", mfs_cmd_export},   {"diff", mfs_cmd_diff}, {"pack", mfs_cmd_pack},
-	{"sample", mfs_cmd_sample},   {"--help", print_help}, {"-h", print_help},
-	{"--version", print_version}, {"-V", print_version},
+	{"inspect", mfs_cmd_inspect}, {"ls", mfs_cmd_ls},
+	{"verify", mfs_cmd_verify},   {"export", mfs_cmd_export},
+	{"diff", mfs_cmd_diff},	      {"pack", mfs_cmd_pack},
+	{"sample", mfs_cmd_sample},   {"--help", print_help},
+	{"-h", print_help},	      {"--version", print_version},
+	{"-V", print_version},	      {MFS_FETCHER_COMMAND, mfs_fetcher_main},
 };
 
 static const char help[] =

@@ -11,6 +11,7 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/rules.h"
 #include "fs/nearest.h"
+#include "fs/prefetch.h"
 
 /* A number of bytes below this is a number whose unit was forgotten: nobody cuts files into pieces of it. */
 #define LEAST_BARE_SIZE 65536
@@ -193,6 +194,21 @@ static int set_no_optim(struct mfs_options *opt, const struct option_row *row, c
 	return 0;
 }
 
+static int set_prefetch(struct mfs_options *opt, const struct option_row *row, const char *value,
+			struct mfs_error *err)
+{
+	const char *end;
+	uint64_t v;
+
+	if (parse_digits(value, &end, &v) || *end || v > MFS_PREFETCH_FETCHERS)
+		return mfs_fail(err, -EINVAL,
+				"option '%s' takes a number of processes from 0 to %d, not '%s'",
+				row->name, MFS_PREFETCH_FETCHERS, value);
+	opt->said_prefetch = true;
+	opt->prefetch = (unsigned)v;
+	return 0;
+}
+
 /* ---- of datasets ---- */
 
 /* A daemon leaves its working directory. */
@@ -351,6 +367,7 @@ static const struct option_row table[] = {
 	{"arrow_batch", VALUED, set_arrow_batch},
 
 	{"log", VALUED, set_log},
+	{"prefetch", VALUED, set_prefetch},
 	{"allow_other", BARE, allow_other},
 	{"allow_root", BARE, allow_other},
 	{"auto_unmount", BARE, forward},

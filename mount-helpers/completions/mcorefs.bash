@@ -19,7 +19,7 @@ _mcorefs_list() {
 _mcorefs_option() {
 	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= spec= no_optim data= merge= split= data_path= train_data_path=
 		valid_data_path= test_data_path= data_args_path= megatron= tokenizer_id= column= append_eod= vocab_scan arrow_batch= dataset_cache=
-		log= allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec remount ro rw'
+		log= prefetch= allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec remount ro rw'
 
 	[[ $cur == '=' ]] && cur=
 	case ${list##*,} in

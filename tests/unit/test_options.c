@@ -73,6 +73,9 @@ START_TEST(test_view_options)
 	ck_assert_uint_eq(opt.fuse.len, 0);
 	unit_ok(mfs_options_parse_o("vocab_size=tokenizer", &opt, &err), &err);
 	ck_assert(opt.view.vocab_size == MFS_VOCAB_TOKENIZER);
+	ck_assert(!opt.said_prefetch);
+	unit_ok(mfs_options_parse_o("prefetch=8,prefetch=0", &opt, &err), &err);
+	ck_assert(opt.said_prefetch && !opt.prefetch);
 	mfs_options_release(&opt);
 	ck_assert_ptr_null(opt.view.arch);
 }
@@ -159,6 +162,10 @@ START_TEST(test_refused_options)
 		{"spec=", "spec", -EINVAL},
 		{"spec=megatron", "'local' or 'te', not 'megatron'", -EINVAL},
 		{"no_optim=1", "takes no value", -EINVAL},
+		{"prefetch", "prefetch", -EINVAL},
+		{"prefetch=9", "from 0 to 8, not '9'", -EINVAL},
+		{"prefetch=-1", "from 0 to 8, not '-1'", -EINVAL},
+		{"prefetch=2x", "from 0 to 8, not '2x'", -EINVAL},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
