@@ -2,7 +2,7 @@
 # make bench: what reading through the mount costs, against a native copy of the same bytes on the same
 # file system in the same run. BENCH_GIB (2): size of the model; BENCH_RUNS (3): the median of so many;
 # BENCH_DIR: where (TMPDIR); BENCH_ONLY=layouts: Megatron views alone; BENCH_ONLY=data: datasets alone
-# (data.sh). Goals are those of two cores; ratios, not speeds, are what counts.
+# (data.sh); BENCH_ONLY=prefetch: fetching ahead alone (prefetch.sh). Goals are those of two cores; ratios, not speeds, are what counts.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/bench/lib.sh
@@ -58,9 +58,11 @@ daemon() {
 	pgrep -f "^$mcorefs .*$mnt" | head -n 1
 }
 
-# user and system seconds of the daemon so far
+# user and system seconds of the daemon and its fetchers so far
 cpu() {
-	awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); print ($12 + $13) / hz }' "/proc/$(daemon)/stat"
+	local pid stats=()
+	for pid in $(daemon) $(pgrep -P "$(daemon)"); do stats+=("/proc/$pid/stat"); done
+	awk -v hz="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); sum += $12 + $13 } END { print sum / hz }' "${stats[@]}"
 }
 
 # A Megatron view at another layout: reading it, and writing it out against cp of the same bytes with a sync.
@@ -269,6 +271,10 @@ make_checkpoint() {
 } | tee -a "$results"
 if [ "${BENCH_ONLY:-}" = data ]; then
 	tests/bench/data.sh
+	exit
+fi
+if [ "${BENCH_ONLY:-}" = prefetch ]; then
+	tests/bench/prefetch.sh
 	exit
 fi
 row "case" "ours GB/s" "native" "ratio" "goal"
