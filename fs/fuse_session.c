@@ -307,8 +307,7 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		mfs_buf_release(&front.settings);
 		return mfs_fail_nomem(err);
 	}
-	front.prefetch = mfs_prefetch_new(
-		opt->said_prefetch ? opt->prefetch : mfs_prefetch_default(), mountpoint);
+	front.prefetch = mfs_prefetch_new(opt->prefetch, mountpoint);
 	fuse_set_log_func(on_fuse_log);
 	captured.active = true;
 	rc = new_session(&front, opt, fsname, &se, err);

@@ -30,9 +30,8 @@ struct mfs_options {
 	const char *log; /* log=FILE, absolute; NULL: syslog. Owned */
 	bool remount;	 /* change a mount that is there */
 	struct mfs_buf
-		settings; /* each option that counts but ro and rw, as fs/remount.h has them */
-	bool said_prefetch;
-	unsigned prefetch;   /* processes; without said_prefetch as many as suit the machine */
+		settings;    /* each option that counts but ro and rw, as fs/remount.h has them */
+	unsigned prefetch;   /* processes; 0: the kernel alone reads ahead */
 	struct mfs_buf fuse; /* what libfuse is to know, as a list: "allow_other,max_read=65536" */
 };
 

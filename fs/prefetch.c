@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,11 +21,8 @@
 #include "fs/prefetch_window.h"
 #include "fs/stream.h"
 
-#define PROCESSORS_EACH                                                                            \
-	8 /* of a fetcher; with fewer the reader and the daemon have better use for them */
-#define DEFAULT_MOST 2	  /* measured: more gain nothing */
-#define STALE_MS     1000 /* a stream that has asked for nothing so long makes room for another */
-#define PATIENCE_MS  1000 /* with a fetcher that does not let go of a file */
+#define STALE_MS    1000 /* a stream that has asked for nothing so long makes room for another */
+#define PATIENCE_MS 1000 /* with a fetcher that does not let go of a file */
 
 #define FILES_MOST (MFS_PREFETCH_FETCHERS * MFS_PREFETCH_STREAMS)
 
@@ -86,17 +82,6 @@ static int64_t now_ms(void)
 
 	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
-unsigned mfs_prefetch_default(void)
-{
-	cpu_set_t set;
-	unsigned n;
-
-	if (sched_getaffinity(0, sizeof(set), &set))
-		return 0;
-	n = (unsigned)CPU_COUNT(&set) / PROCESSORS_EACH;
-	return n < DEFAULT_MOST ? n : DEFAULT_MOST;
 }
 
 /* ---- which piece is next, and for whom; under the lock of all ---- */

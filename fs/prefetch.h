@@ -25,9 +25,6 @@
 struct mfs_prefetch;
 struct mfs_prefetch_file;
 
-/* One fetcher for each 8 of the processors that this process may use, at most two. */
-unsigned mfs_prefetch_default(void);
-
 /* NULL: no memory, or no fetchers; all below is for others. mountpoint is absolute and must
  * outlive it. */
 struct mfs_prefetch *mfs_prefetch_new(unsigned fetchers, const char *mountpoint);

@@ -73,9 +73,11 @@ START_TEST(test_view_options)
 	ck_assert_uint_eq(opt.fuse.len, 0);
 	unit_ok(mfs_options_parse_o("vocab_size=tokenizer", &opt, &err), &err);
 	ck_assert(opt.view.vocab_size == MFS_VOCAB_TOKENIZER);
-	ck_assert(!opt.said_prefetch);
+	ck_assert(!opt.prefetch);
+	unit_ok(mfs_options_parse_o("prefetch=2", &opt, &err), &err);
+	ck_assert(opt.prefetch == 2);
 	unit_ok(mfs_options_parse_o("prefetch=8,prefetch=0", &opt, &err), &err);
-	ck_assert(opt.said_prefetch && !opt.prefetch);
+	ck_assert(!opt.prefetch);
 	mfs_options_release(&opt);
 	ck_assert_ptr_null(opt.view.arch);
 }
