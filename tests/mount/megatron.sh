@@ -74,18 +74,19 @@ ls "$mnt/latest/megatron/torch/tp1-pp1" >/dev/null
 same 'unlisted: inode numbers of another mount' "$(find "$unlisted" -printf '%P %i\n' | sort)" "$inodes"
 unmount
 
-# An export over its predecessor, and none over what is not its own.
+# An export over its predecessor, of whatever layout, and none over what is not its own.
 out=$work/forced
 "$m" export "$source" megatron/torch/tp2-pp1 "$out" >/dev/null || fail 'export'
-echo mine >"$out/iter_0000040/notes.txt"
 refused 'not empty' 1 'not empty' "$m" export "$source" megatron/torch/tp2-pp1 "$out"
-refused "a person's file" 1 'no export has left' "$m" export --force "$source" megatron/torch/tp2-pp1 "$out"
-same "a person's file" "$(cat "$out/iter_0000040/notes.txt")" mine
-rm "$out/iter_0000040/notes.txt"
-"$m" export --force "$source" megatron/torch/tp2-pp1 "$out" >/dev/null || fail '--force'
-mkdir "$out/iter_0000040/mine"
-refused 'a directory of a person' 1 'no export has left' "$m" export --force "$source" megatron/torch/tp2-pp1 "$out"
-[ -d "$out/iter_0000040/mine" ] || fail 'a directory of a person was removed'
+for mine in notes.txt directory/; do
+	case $mine in */) mkdir "$out/iter_0000040/$mine" ;; *) echo mine >"$out/iter_0000040/$mine" ;; esac
+	refused "a person's $mine" 1 "iter_0000040/${mine%/}" "$m" export --force "$source" megatron/torch/tp2-pp1 "$out"
+	[ -e "$out/iter_0000040/$mine" ] || fail "a person's $mine was removed"
+	rm -r "$out/iter_0000040/${mine%/}"
+done
+"$m" export --force "$source" megatron/torch/tp1-pp1 "$out" >/dev/null || fail '--force'
+same '--force: files' "$(cd "$out" && find . -type f | sort)" \
+	"$("$m" ls "$source" megatron/torch/tp1-pp1 | sed 's/.* //; s/^/.\//' | sort)"
 
 # A damaged optimizer is one line in the log, and no matter of the model.
 copy_fixture resume/qwen2-torch-tp2-dp2-distopt
