@@ -4,6 +4,9 @@
 # A case is a command. It passes with exit status 0, is skipped with 77 (its last line says why), and
 # fails with any other. A case that ends with a line "N passed, N failed, N skipped" counts as that
 # many; its lines "skipped: NAME: why" are shown. The last line of this script is the sum.
+#
+# MCOREFS_TEST_COSTS=1 says before it what each case and each suite took of the processors (user and system
+# seconds of a case and the processes that it has waited for, which daemons in the background are not).
 set -u
 # What a machine or a person has set is not for tests to depend on.
 export LC_ALL=C.UTF-8
@@ -85,6 +88,7 @@ run_case() {
 	mkdir -p "$TMPDIR/$name"
 	TMPDIR=$TMPDIR/$name timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
 	local status=$?
+	times >"$logs/$name.times"
 	[ $status = 124 ] && echo "no end after $limit s" >>"$logs/$name.log"
 	judge "$name" $status $((SECONDS - began))
 	rm -rf "${TMPDIR:?}/$name"
@@ -239,7 +243,16 @@ suite_mount-san() {
 
 # Alone: it measures.
 suite_giants() {
-	run_case giants.giants 1800 tests/giants/giants.sh
+	(run_case giants.giants 1800 tests/giants/giants.sh)
+}
+
+# The dearest first.
+print_costs() {
+	awk 'FNR == 2 { gsub(/[ms]/, " "); name = FILENAME; sub(/.*\//, "", name); sub(/\.times$/, "", name)
+		split(name, part, "."); cost = $1 * 60 + $2 + $3 * 60 + $4; sum[part[1]] += cost; all += cost
+		printf "cost: %7.1f s  %s\n", cost, name }
+		END { for (s in sum) printf "cost: %7.1f s  %s, all cases\n", sum[s], s; printf "cost: %7.1f s  in all\n", all }' \
+		"$logs"/*.times | sort -rnk2
 }
 
 # $used: by this script and all that it has waited for, seconds. Daemons in the background are not its children. (In a
@@ -256,6 +269,7 @@ for suite; do
 	processor_seconds
 	echo "suite $suite: $((SECONDS - began)) s, $((used - before)) s of processor time"
 done
+[ -z "${MCOREFS_TEST_COSTS:-}" ] || print_costs
 read -r passed failed skipped < <(cat "$logs"/*.count 2>/dev/null | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ]

@@ -2,6 +2,7 @@
 import collections
 import os
 import pathlib
+import resource
 import signal
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 import generated
 import models
 import program
+
+COSTS = {}
 
 
 def pytest_configure(config):
@@ -20,6 +23,21 @@ def pytest_collection_modifyitems(session, items):
     """Tells the writer which checkpoints this run needs, so that one process writes all those of one version."""
     specs = {item.callspec.params["spec"].name for item in items if "spec" in getattr(getattr(item, "callspec", None), "params", {})}
     session.config.wanted = specs
+
+
+def cpu_seconds():
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return [u.ru_utime + u.ru_stime for u in used]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """What a test took of the processors, itself and in the processes that it has waited for; a fixture counts with who first asks for it."""
+    before = cpu_seconds()
+    try:
+        return (yield)
+    finally:
+        COSTS[item.nodeid] = [after - b for after, b in zip(cpu_seconds(), before)]
 
 
 def pytest_runtest_logreport(report):
@@ -34,7 +52,20 @@ def pytest_sessionstart(session):
     _config = session.config
 
 
+def print_costs(write_line):
+    """MCOREFS_TEST_COSTS=1 (see tests/run.sh): the dearest tests, and each file."""
+    files = collections.defaultdict(lambda: [0, 0])
+    for name, cost in COSTS.items():
+        files[name.partition("::")[0]] = [a + b for a, b in zip(files[name.partition("::")[0]], cost)]
+    start = [used - sum(cost[i] for cost in COSTS.values()) for i, used in enumerate(cpu_seconds())]
+    shown = sorted(COSTS.items(), key=lambda c: -sum(c[1]))[:60] + sorted(files.items(), key=lambda c: -sum(c[1])) + [("imports", start), ("in all", cpu_seconds())]
+    for name, (own, children) in shown:
+        write_line(f"cost: {own + children:7.1f} s ({own:.1f} here, {children:.1f} in others)  {name}")
+
+
 def pytest_terminal_summary(terminalreporter):
+    if os.environ.get("MCOREFS_TEST_COSTS"):
+        print_costs(terminalreporter.write_line)
     for kind, (value, where) in models.LARGEST.items():
         if where:
             terminalreporter.write_line(f"largest {kind} difference: {value:.1e} ({where})")

@@ -32,23 +32,34 @@ static inline uint64_t fake_mix(uint64_t x)
 	return x * 0xbf58476d1ce4e5b9ull >> 7;
 }
 
-/* Bytes of element i of a tensor. bf16 and fp32 ones are small finite numbers. */
-static inline void fake_element(const struct mfs_global_tensor *t, uint64_t i, uint8_t *to)
+/* What a tensor's elements have from its name. */
+static inline uint64_t fake_seed(const struct mfs_global_tensor *t)
 {
-	uint64_t v = fake_mix(i + 1);
-	uint32_t bits;
+	uint64_t v = 0;
 
 	for (const char *p = t->name; *p; p++)
-		v = fake_mix(v + (uint8_t)*p);
-	v = fake_mix(v + (uint64_t)(t->layer + 2) * 977 + (uint64_t)(t->expert + 2) * 31 +
-		     t->state);
-	bits = 0x3f000000u | (uint32_t)(v & 0x807fffff);
-	if (t->dtype == MFS_BF16)
-		memcpy(to, (uint8_t *)&bits + 2, 2);
-	else if (t->dtype == MFS_F32)
+		v = fake_mix(v + (uint8_t)*p + 1);
+	return fake_mix(v + (uint64_t)(t->layer + 2) * 977 + (uint64_t)(t->expert + 2) * 31 +
+			t->state);
+}
+
+/* Bytes of element i of a tensor of that seed. bf16 and fp32 ones are small finite numbers. */
+static inline void fake_seeded(uint64_t seed, enum mfs_dtype dtype, uint64_t i, uint8_t *to)
+{
+	const uint64_t v = fake_mix(seed + fake_mix(i + 1));
+	const uint32_t bits = 0x3f000000u | (uint32_t)(v & 0x807fffff);
+
+	if (dtype == MFS_BF16)
+		memcpy(to, (const uint8_t *)&bits + 2, 2);
+	else if (dtype == MFS_F32)
 		memcpy(to, &bits, 4);
 	else
-		memcpy(to, &v, mfs_dtype_size(t->dtype));
+		memcpy(to, &v, mfs_dtype_size(dtype));
+}
+
+static inline void fake_element(const struct mfs_global_tensor *t, uint64_t i, uint8_t *to)
+{
+	fake_seeded(fake_seed(t), t->dtype, i, to);
 }
 
 /* Room for n bytes in a file; returns where they begin. */
@@ -73,6 +84,7 @@ static inline void fake_chunk(struct fake_files *f, const struct mfs_global_tens
 	const unsigned element = mfs_dtype_size(t->dtype), file = fake_below(FAKE_FILES);
 	const bool transposed = t->ndim > 1 && fake_below(6) == 0;
 	const size_t at = fake_room(f, file, size[0] * width * element, element);
+	const uint64_t seed = fake_seed(t);
 	struct mfs_ckpt *c = f->ckpt;
 	struct mfs_chunk *chunk;
 
@@ -88,10 +100,10 @@ static inline void fake_chunk(struct fake_files *f, const struct mfs_global_tens
 				    .storage = file};
 	for (uint64_t r = 0; r < size[0]; r++)
 		for (uint64_t k = 0; k < width; k++)
-			fake_element(t, (lo[0] + r) * cols + lo[1] + k,
-				     f->bytes[file] + at +
-					     (r * chunk->stride[0] + k * chunk->stride[1]) *
-						     element);
+			fake_seeded(seed, t->dtype, (lo[0] + r) * cols + lo[1] + k,
+				    f->bytes[file] + at +
+					    (r * chunk->stride[0] + k * chunk->stride[1]) *
+						    element);
 }
 
 /* Cuts a tensor into at most three bands of rows, each of at most three blocks. */
