@@ -255,19 +255,8 @@ print_costs() {
 		"$logs"/*.times | sort -rnk2
 }
 
-# $used: by this script and all that it has waited for, seconds. Daemons in the background are not its children. (In a
-# subshell `times` would count that one's.)
-processor_seconds() {
-	times >"$TMPDIR/times"
-	used=$(awk '{ gsub(/s/, ""); for (i = 1; i <= 2; i++) { split($i, t, "m"); n += t[1] * 60 + t[2] } } END { printf "%d", n }' "$TMPDIR/times")
-}
-
 for suite; do
-	processor_seconds
-	began=$SECONDS before=$used
 	"suite_$suite"
-	processor_seconds
-	echo "suite $suite: $((SECONDS - began)) s, $((used - before)) s of processor time"
 done
 [ -z "${MCOREFS_TEST_COSTS:-}" ] || print_costs
 read -r passed failed skipped < <(cat "$logs"/*.count 2>/dev/null | awk '{ p += $1; f += $2; s += $3 } END { print p + 0, f + 0, s + 0 }')

@@ -146,6 +146,7 @@ end() {
 		umount -l "$m" 2>/dev/null || fusermount3 -u -z "$m"
 	done
 	wait
+	is_root || chmod -R u+w "$work" 2>/dev/null # copies of what is mounted cannot be written
 	rm -rf "$work"
 	exit "$status"
 }
