@@ -172,6 +172,35 @@ static int build_view(struct mfs_iteration *it, const char *name, struct mfs_ckp
 	return mfs_view_megatron(ckpt, name + strlen(MEGATRON), it->number, it->options, ret, err);
 }
 
+/* What makes a save whole is the first to go when it is saved again or deleted. If it is still there, so was all else
+ * that the view has read: also what is no part of the checkpoint, its tokenizer. By path: a directory that was moved away
+ * has it, too. */
+static int check_whole(const struct mfs_iteration *it, struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	struct mfs_fileset *files = mfs_ckpt_files(ckpt), *now;
+	uint32_t again;
+	int rc;
+
+	if (it->hf)
+		return 0; /* it is looked at once */
+	rc = mfs_fileset_new(it->path, &now, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < mfs_fileset_count(files) && !rc; i++) {
+		const char *name = mfs_fileset_name(files, i);
+
+		if (strcmp(name, ".metadata") && strcmp(name, "metadata.json"))
+			continue;
+		rc = mfs_fileset_add(now, name, &again, err);
+		if (!rc && (mfs_fileset_size(now, again) != mfs_fileset_size(files, i) ||
+			    mfs_fileset_mtime(now, again) != mfs_fileset_mtime(files, i)))
+			rc = mfs_fail(err, -ESTALE, "%s/%s: replaced while a view was made",
+				      it->path, name);
+	}
+	mfs_fileset_free(now);
+	return rc;
+}
+
 static int view_open(void *owner, const char *name, void **ret, struct mfs_error *err)
 {
 	struct mfs_iteration *it = owner;
@@ -186,6 +215,11 @@ static int view_open(void *owner, const char *name, void **ret, struct mfs_error
 		rc = hold_ckpt_for(it, name, &v->ckpt, err);
 		if (!rc)
 			rc = build_view(it, name, mfs_held_object(v->ckpt), &v->view, err);
+		if (!rc) {
+			rc = check_whole(it, mfs_held_object(v->ckpt), err);
+			if (rc)
+				mfs_view_free(v->view);
+		}
 	}
 	if (rc) {
 		mfs_keeper_drop(v->ckpt);

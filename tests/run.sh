@@ -229,7 +229,7 @@ suite_mount-san() {
 	local variant name
 	export -f sanitized
 	for variant in asan tsan; do
-		for name in readers live sources megatron views_at_once retention saved_again unlisted dataset_cache prefetch; do
+		for name in readers live sources megatron views_at_once retention saved_again unlisted dataset_cache storm prefetch; do
 			if [ $variant = tsan ] && ! tsan_works; then
 				start_case "mount-tsan.$name" 10 sh -c 'echo ThreadSanitizer does not run here; exit 77'
 			else
