@@ -172,12 +172,12 @@ static bool scan_id(const struct scan *value, int64_t *ret)
 /* *ret: an array of {"id", "content"}, or NULL if tokenizer.json has none. */
 static int load_added(const char *tokenizer, size_t len, json_t **ret, struct mfs_error *err)
 {
-	const struct scan whole = {tokenizer, tokenizer + len};
-	struct scan list;
+	struct scan whole, list;
 
 	*ret = NULL;
 	if (!tokenizer)
 		return 0;
+	whole = (struct scan){tokenizer, tokenizer + len};
 	if (!is_whole(whole))
 		return mfs_fail(err, -EINVAL, TOKENIZER ": no JSON object, or cut short");
 	if (!find_member(whole, "added_tokens", &list))
