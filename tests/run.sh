@@ -16,7 +16,7 @@ cd "$(dirname "$0")/.." || exit 1
 
 O=${O:-build}
 jobs=${JOBS:-$(nproc)}
-smoke=${FUZZ_SMOKE_SECONDS:-30}
+smoke=${FUZZ_SMOKE_SECONDS:-15}
 failed_logs=$(realpath -m "$O")/failed
 
 base=${TMPDIR:-/tmp}
@@ -98,6 +98,11 @@ run_case() {
 start_case() {
 	while [ "$(jobs -rp | wc -l)" -ge "$jobs" ]; do wait -n; done
 	run_case "$@" &
+}
+
+# What the build itself promises.
+suite_make() {
+	run_case make.sanitizers 60 tests/make.sh
 }
 
 suite_unit() {

@@ -29,7 +29,8 @@ struct truth {
 static void add_row(struct truth *t, int32_t length, const uint16_t *tokens)
 {
 	t->tokens = realloc(t->tokens, (t->starts[t->rows] + (uint64_t)length + 1) * 2);
-	memcpy(t->tokens + t->starts[t->rows], tokens, (size_t)length * 2);
+	if (length)
+		memcpy(t->tokens + t->starts[t->rows], tokens, (size_t)length * 2);
 	t->lengths[t->rows] = length;
 	t->starts[t->rows + 1] = t->starts[t->rows] + (uint64_t)length;
 	t->rows++;
