@@ -42,8 +42,11 @@ tsan_works() {
 	"${fixed_addresses[@]}" "$O/tsan/mcorefs" --version >/dev/null 2>&1
 }
 
-# Unmounts what a failed case has left, deepest first, and removes the work directories.
+# Ends the cases that still run, unmounts what a failed one has left, deepest first, and removes the work directories.
 clean_up() {
+	local pid
+	for pid in $(jobs -rp); do kill "$pid" 2>/dev/null; done
+	wait
 	awk -v dir="$TMPDIR/" 'index($2, dir) == 1 { print $2 }' /proc/self/mounts | sort -r | while read -r m; do
 		umount -l "$m" 2>/dev/null || fusermount3 -u -z "$m" 2>/dev/null
 	done
@@ -86,8 +89,12 @@ run_case() {
 	local name=$1 limit=$2 began=$SECONDS
 	shift 2
 	mkdir -p "$TMPDIR/$name"
-	TMPDIR=$TMPDIR/$name timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null
-	local status=$?
+	TMPDIR=$TMPDIR/$name timeout -k 10 "$limit" "$@" >"$logs/$name.log" 2>&1 </dev/null &
+	local pid=$! status
+	# It has a process group of its own: who ends the run alone would leave it.
+	trap 'kill "$pid" 2>/dev/null; wait "$pid"; exit 143' TERM
+	wait "$pid"
+	status=$?
 	times >"$logs/$name.times"
 	[ $status = 124 ] && echo "no end after $limit s" >>"$logs/$name.log"
 	judge "$name" $status $((SECONDS - began))

@@ -12,9 +12,13 @@ cp .ci/run "$tree/.ci"
 printf '#!/bin/sh\n[ "$1" = --install ] && echo installing && exit ${INSTALL_STATUS:-0}\n' >"$tree/tests/interop/run.sh"
 chmod +x "$tree/tests/interop/run.sh"
 
+recipes() {
+	printf 'check:\n\t@%s\ninterop:\n\t@%s\n' "$1" "$2" >"$tree/Makefile"
+}
+
 # run_with CHECK INTEROP: two recipes; what is printed up to the end of file is in $said. A hang ends after a minute.
 run_with() {
-	printf 'check:\n\t@%s\ninterop:\n\t@%s\n' "$1" "$2" >"$tree/Makefile"
+	recipes "$1" "$2"
 	said=$(timeout -s KILL 60 "$tree/.ci/run" 2>&1)
 	status=$?
 	[ $status != 137 ] || fail "no end of file: $said"
@@ -39,6 +43,40 @@ same "a mount that is left" "$status $(tail -n 1 <<<"$said")" "1 5 passed, 1 fai
 place=$(sed -n 's/^left behind by check: a mount on //p' <<<"$said")
 [ -n "$place" ] || fail "a mount that is left is not named: $said"
 grep -q " $place " /proc/self/mounts && fail "a mount that was left is there"
+
+# A directory that somebody has open of a mount that answers nobody.
+cat >"$work/hang.sh" <<-END
+	mkdir "\$TMPDIR/m"
+	setsid "$MCOREFS" "$source" "\$TMPDIR/m" -f >/dev/null 2>&1 &
+	echo \$! >"$work/pids"
+	until mountpoint -q "\$TMPDIR/m"; do sleep 0.1; done
+	setsid sleep 7656 <"\$TMPDIR/m" >/dev/null 2>&1 &
+	echo \$! >>"$work/pids"
+	until [ /proc/\$!/fd/0 -ef "\$TMPDIR/m" ]; do sleep 0.1; done
+	kill -s STOP "\$(head -n 1 "$work/pids")"
+	while timeout -s KILL 2 stat "\$TMPDIR/m"; do sleep 0.1; done >/dev/null 2>&1
+	echo '3 passed, 0 failed, 1 skipped'
+END
+recipes "bash $work/hang.sh" "echo '2 passed, 0 failed, 0 skipped'"
+said=$(timeout -s KILL 60 "$tree/.ci/run" 2>&1)
+status=$?
+xargs kill -s KILL <"$work/pids"
+same "a mount that hangs" "$status $(tail -n 1 <<<"$said")" "1 5 passed, 1 failed, 1 skipped"
+
+# Who ends it ends the step and the cases in it, too.
+mkdir "$tree/tests/mount"
+cp tests/run.sh "$tree/tests"
+printf '#!/bin/sh\necho $$ >%s/pid\nexec sleep 7657\n' "$work" >"$tree/tests/mount/long.sh"
+chmod +x "$tree/tests/mount/long.sh"
+recipes "tests/run.sh mount" "echo '2 passed, 0 failed, 0 skipped'"
+"$tree/.ci/run" >"$work/said" 2>&1 </dev/null &
+daemon=$!
+wait_until "the case runs" test -s "$work/pid"
+kill "$daemon"
+wait_until "the case has ended" ended "$(cat "$work/pid")"
+wait "$daemon"
+same "a run that is ended" "$?" 130
+daemon=
 
 said=$(STEP_SECONDS=1 && export STEP_SECONDS && run_with "sleep 7655" "echo '2 passed, 0 failed, 0 skipped'" && echo "$said")
 grep -q '^check: no end after 1 s' <<<"$said" || fail "a step without an end: $said"
