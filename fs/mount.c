@@ -106,10 +106,19 @@ static int check_cache(const struct mfs_options *opt, const struct paths *paths)
 
 static int resolve_mountpoint(const char *dir, char *ret, struct mfs_error *err)
 {
+	char name[PATH_MAX];
+	size_t len = strlen(dir);
 	struct stat st;
 	int rc;
 
-	if (!realpath(dir, ret))
+	/* Of a name that ends with a slash realpath() asks what it is, which a dead mount does not answer. */
+	while (len > 1 && dir[len - 1] == '/')
+		len--;
+	if (len >= sizeof(name))
+		return mfs_fail(err, -ENAMETOOLONG, "%s", strerror(ENAMETOOLONG));
+	memcpy(name, dir, len);
+	name[len] = '\0';
+	if (!realpath(name, ret))
 		return mfs_fail(err, -errno, "%s", strerror(errno));
 	rc = mfs_mountpoint_clear(ret, err);
 	if (rc)
