@@ -6,7 +6,7 @@ if [ -z "${MCOREFS_TEST_NAMESPACE-}" ] && unshare --mount true 2>/dev/null; then
 fi
 # It begins with copies of everybody's mounts, which would keep those of cases beside this one from ending.
 if [ -n "${MCOREFS_TEST_NAMESPACE-}" ]; then
-	awk '$3 == "fuse.mcorefs" { print $2 }' /proc/self/mounts | while read -r m; do
+	awk '$3 == "fuse.mcorefs" || $3 == "fuse.failing" { print $2 }' /proc/self/mounts | while read -r m; do
 		umount -l "$m" 2>/dev/null
 	done
 fi

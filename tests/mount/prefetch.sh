@@ -18,7 +18,7 @@ mount_fetching() {
 
 # The processes beside the daemon; with a zombie among them the kernel's word for it.
 fetchers() {
-	pgrep -P "$serving"
+	grep -lsx "PPid:[[:space:]]*$serving" /proc/[0-9]*/status | cut -d/ -f3
 }
 
 no_fetchers() {
@@ -175,7 +175,7 @@ if is_root && command -v setpriv fusermount3 >/dev/null && setpriv --reuid 65534
 	daemon=$! serving=$!
 	wait_until "the mount stands" grep -q " $mnt " /proc/self/mounts
 	$as_user cmp "$mnt/hf/tokenizer.model" "$source/tokenizer.model" || fail "a mount of a user's"
-	same "fetchers of a user" "$(pgrep -U 65534 -P "$serving" | wc -l)" 2
+	same "users of a user's fetchers" "$(for pid in $(fetchers); do awk '/^Uid:/ { print $2 }' "/proc/$pid/status"; done | xargs)" "65534 65534"
 	$as_user fusermount3 -u "$mnt" || fail "a user's unmount"
 	expect_clean_end
 else
