@@ -25,7 +25,7 @@
 #include "fs/text.h"
 #include "fs/tree.h"
 
-#define LOOK_EVERY    30   /* seconds without a signal */
+#define LOOK_EVERY    30   /* seconds */
 #define READ_AHEAD_KB 2048 /* measured: 128 halves a buffered read, more than this gains nothing */
 /* A page fault on a cold source blocks a thread, so there are some more than cores; but the kernel wakes the
  * thread that has slept longest, on the coldest core, and with many of them that costs more than it gains

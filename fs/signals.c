@@ -1,7 +1,6 @@
 #define _GNU_SOURCE
 #include "fs/signals.h"
 
-#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
 
@@ -29,22 +28,34 @@ void mfs_signals_ignore_stray(void)
 	pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
+static time_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec;
+}
+
 void mfs_signals_wait(void (*status)(void *arg), void (*every)(void *arg), time_t seconds,
 		      void *arg, atomic_bool *stop)
 {
-	const struct timespec timeout = {.tv_sec = seconds};
+	time_t due = now() + seconds;
 	sigset_t set;
 
 	sigemptyset(&set);
 	sigaddset(&set, SIGUSR1);
 	for (;;) {
+		const time_t left = due - now();
+		const struct timespec timeout = {.tv_sec = left > 0 ? left : 0};
 		int sig = sigtimedwait(&set, NULL, &timeout);
 
 		if (atomic_load(stop))
 			return;
 		if (sig == SIGUSR1)
 			status(arg);
-		else if (sig < 0 && errno == EAGAIN)
-			every(arg);
+		if (now() < due)
+			continue;
+		every(arg);
+		due = now() + seconds;
 	}
 }

@@ -13,8 +13,8 @@
  * mfs_signals_wait(), in this thread and those that it starts. */
 void mfs_signals_ignore_stray(void);
 
-/* In a thread of its own, with all signals blocked: calls status(arg) for each SIGUSR1, and every(arg) when none has come
- * for so many seconds, until *stop is true and one more was sent to the thread. */
+/* In a thread of its own, with all signals blocked: calls status(arg) for each SIGUSR1, and every(arg) whenever so many
+ * seconds have gone by, until *stop is true and one more was sent to the thread. */
 void mfs_signals_wait(void (*status)(void *arg), void (*every)(void *arg), time_t seconds,
 		      void *arg, atomic_bool *stop);
 
