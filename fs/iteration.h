@@ -77,6 +77,9 @@ int mfs_iteration_look_hf(const char *path, const char *name,
  * of files that were deleted is given back. */
 void mfs_iteration_let_go(struct mfs_iteration *it);
 
+/* Closes what is open of it and nobody uses. */
+void mfs_iteration_close_idle(struct mfs_iteration *it);
+
 /* The end of a look: the checkpoint that it has opened is kept for whoever comes, or freed. */
 void mfs_iteration_end_check(struct mfs_iteration *it, bool keep);
 void mfs_iteration_free(struct mfs_iteration *it);

@@ -290,6 +290,12 @@ void mfs_iteration_let_go(struct mfs_iteration *it)
 	mfs_open_set_let_go(&it->ckpts);
 }
 
+void mfs_iteration_close_idle(struct mfs_iteration *it)
+{
+	mfs_open_set_close_idle(&it->views);
+	mfs_open_set_close_idle(&it->ckpts);
+}
+
 /* ---- names ---- */
 
 int mfs_iteration_check_view(struct mfs_iteration *it, const char *name, struct mfs_error *err)

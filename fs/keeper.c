@@ -276,12 +276,12 @@ unsigned mfs_open_set_count(const struct mfs_open_set *set)
 
 /* ---- the end ---- */
 
-void mfs_open_set_let_go(struct mfs_open_set *set)
+static void close_idle(struct mfs_open_set *set, bool leaving)
 {
 	struct mfs_held **p = &set->first, *h, *out = NULL;
 
 	pthread_mutex_lock(&set->keeper->lock);
-	set->leaving = true;
+	set->leaving |= leaving;
 	while ((h = *p)) {
 		if (h->users) {
 			p = &h->next;
@@ -297,6 +297,16 @@ void mfs_open_set_let_go(struct mfs_open_set *set)
 		out = h->next;
 		place_free(h);
 	}
+}
+
+void mfs_open_set_close_idle(struct mfs_open_set *set)
+{
+	close_idle(set, false);
+}
+
+void mfs_open_set_let_go(struct mfs_open_set *set)
+{
+	close_idle(set, true);
 }
 
 void mfs_open_set_release(struct mfs_open_set *set)

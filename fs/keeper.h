@@ -56,6 +56,8 @@ void mfs_keeper_drop(struct mfs_held *held);
 /* Things that are open, or about to be, and failures that are kept. */
 unsigned mfs_open_set_count(const struct mfs_open_set *set);
 
+/* Closes what nobody holds, and forgets failures. */
+void mfs_open_set_close_idle(struct mfs_open_set *set);
 /* The owner is no longer shown: closes what nobody holds, and the rest as soon as that is so. */
 void mfs_open_set_let_go(struct mfs_open_set *set);
 

@@ -323,6 +323,13 @@ static void let_go_of_missing(const struct mfs_root *root, const struct mfs_root
 	}
 }
 
+/* SOURCE is gone, or away: what is shown stays, but an idle mount keeps no disk space of deleted files. */
+static void close_idle(const struct mfs_root *root)
+{
+	for (struct mfs_iteration *it = root->iterations; it; it = it->older)
+		mfs_iteration_close_idle(it);
+}
+
 /* Under the refresh lock. */
 static int look(struct mfs_root *root, struct mfs_error *err)
 {
@@ -338,6 +345,8 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 		rc = list_candidates(root->source, &c, err);
 	else if (root->kind != SOURCE_DATA)
 		rc = list_single(root, &c, err);
+	if (rc == -ENOENT)
+		close_idle(root);
 	if (rc)
 		goto done;
 	now = calloc(1, sizeof(*now));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
+#include "fs/iteration.h"
 #include "fs/root.h"
 #include "tests/unit/fake_views.h"
 
@@ -449,6 +450,45 @@ START_TEST(test_root_that_went_away)
 }
 END_TEST
 
+static unsigned open_of_latest(void)
+{
+	return mfs_open_set_count(&mfs_root_snapshot(root)->latest->ckpts);
+}
+
+/* What nobody uses is closed, so that its disk space is given back; what is used, when nobody does any more. */
+static void check_goes_away(const char *source, const char *gone)
+{
+	struct mfs_iteration *latest;
+	struct mfs_held *held;
+	struct mfs_error err;
+
+	unit_ok(mfs_root_open(source, &no_options, &root, &err), &err);
+	latest = mfs_root_snapshot(root)->latest;
+	unit_ok(mfs_iteration_hold_ckpt(latest, false, &held, &err), &err);
+	run("rm -r '%s'%s", gone, "");
+	unit_fails(mfs_root_refresh(root, true, &err), &err, -ENOENT, "root");
+	ck_assert_uint_eq(open_of_latest(), 1);
+	mfs_keeper_drop(held);
+	unit_fails(mfs_root_refresh(root, true, &err), &err, -ENOENT, "root");
+	ck_assert_uint_eq(open_of_latest(), 0);
+}
+
+START_TEST(test_deleted_source_is_closed)
+{
+	ck_assert_int_eq(mkdir(at("root"), 0755), 0);
+	add("root/iter_0000020", DIST);
+	check_goes_away(at("root"), at("root"));
+}
+END_TEST
+
+START_TEST(test_deleted_iteration_as_source_is_closed)
+{
+	ck_assert_int_eq(mkdir(at("root"), 0755), 0);
+	add("root/iter_0000020", DIST);
+	check_goes_away(at("root/iter_0000020"), at("root/iter_0000020"));
+}
+END_TEST
+
 START_TEST(test_views_by_name)
 {
 	struct mfs_view *hf, *same, *other;
@@ -737,6 +777,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_suspected);
 	tcase_add_test(c, test_refresh_is_not_too_frequent);
 	tcase_add_test(c, test_root_that_went_away);
+	tcase_add_test(c, test_deleted_source_is_closed);
+	tcase_add_test(c, test_deleted_iteration_as_source_is_closed);
 	tcase_add_test(c, test_readers_beside_refresh);
 
 	c = unit_case(s, "views", test_views_by_name);
