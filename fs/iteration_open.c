@@ -309,7 +309,7 @@ int mfs_iteration_check_view(struct mfs_iteration *it, const char *name, struct 
 		return mfs_fail(err, -ENOENT, "there is no view '%s'", name);
 	rc = mfs_iteration_hold_ckpt(it, false, &held, err);
 	if (rc)
-		return rc;
+		return rc == -ENOENT ? -EIO : rc; /* a file's, not the view's */
 	rc = mfs_view_megatron_check(mfs_held_object(held), name + strlen(MEGATRON), err);
 	mfs_keeper_drop(held);
 	return rc;

@@ -93,7 +93,8 @@ int mfs_iteration_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct m
 int mfs_iteration_full_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
 int mfs_iteration_view(struct mfs_iteration *it, const char *name, struct mfs_view **ret,
 		       struct mfs_error *err);
-/* Whether there is a view of that name, without opening it: 0; -ENOENT, -EINVAL as fs/view.h says. */
+/* Whether there is a view of that name, without opening it: 0; -ENOENT, -EINVAL as fs/view.h says; what its checkpoint
+ * fails with, a file that is not there being -EIO. */
 int mfs_iteration_check_view(struct mfs_iteration *it, const char *name, struct mfs_error *err);
 /* Names to list below "megatron/torch"; they live as long as the iteration. */
 int mfs_iteration_layouts(struct mfs_iteration *it, const char *const **ret, uint32_t *ret_count,

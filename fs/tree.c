@@ -464,8 +464,9 @@ int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *na
 	struct mfs_node *found;
 	int rc = mfs_tree_list(tree, node, &dir, ret_about, err);
 
+	/* A source that is not there does not make the name one that never will be. */
 	if (rc)
-		return rc;
+		return rc == -ENOENT ? -EIO : rc;
 	found = mfs_dir_find(dir, name);
 	if (!found && node->layouts)
 		rc = find_layout(tree, node, name, &found, err);

@@ -109,7 +109,7 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
 		  struct mfs_node **ret_about, struct mfs_error *err);
 
 /* An entry of a directory, of a listing or not; opens the directory as mfs_tree_list() does, but never
- * the entry. -ENOENT: there is none (err may have no sentence); others as mfs_tree_list(). Whoever is given the node knows
+ * the entry. -ENOENT: there is none (err may have no sentence); others as mfs_tree_list(), whose -ENOENT is -EIO here. Whoever is given the node knows
  * it, until he forgets it. */
 int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);

@@ -422,6 +422,33 @@ START_TEST(test_damaged_optimizer)
 }
 END_TEST
 
+/* Of a directory that cannot be had for the moment nobody says what is not in it. */
+START_TEST(test_source_that_is_away)
+{
+	struct mfs_node *hf, *torch, *node;
+	char path[300], command[1000];
+	struct mfs_error err;
+
+	snprintf(path, sizeof(path), "%s/run", unit_tmpdir());
+	snprintf(command, sizeof(command), "cp -r '%s' '%s'", unit_fixture(FROM), path);
+	ck_assert_msg(!system(command), "%s", command);
+	open_tree(path);
+	hf = find("iter_0000020/hf");
+	torch = find("iter_0000020/megatron/torch");
+	snprintf(command, sizeof(command), "mv '%s/iter_0000020' '%s/away'", path, path);
+	ck_assert_msg(!system(command), "%s", command);
+	unit_fails(mfs_tree_lookup(tree, hf, "config.json", &node, NULL, &err), &err, -EIO,
+		   "iter_0000020");
+	unit_fails(mfs_tree_lookup(tree, torch, "tp8-pp3", &node, NULL, &err), &err, -EIO,
+		   "iter_0000020");
+	snprintf(command, sizeof(command), "mv '%s/away' '%s/iter_0000020'", path, path);
+	ck_assert_msg(!system(command), "%s", command);
+	ck_assert_ptr_nonnull(look_up(hf, "config.json"));
+	ck_assert_ptr_nonnull(look_up(torch, "tp8-pp3"));
+	close_tree();
+}
+END_TEST
+
 START_TEST(test_no_optim)
 {
 	const struct mfs_view_options opt = {.no_optim = true};
@@ -539,6 +566,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_unlisted_layouts_are_forgotten);
 	tcase_add_test(c, test_unlisted_layouts_by_many_threads);
 	tcase_add_test(c, test_damaged_optimizer);
+	tcase_add_test(c, test_source_that_is_away);
 	tcase_add_test(c, test_no_optim);
 	tcase_add_test(c, test_slow_view);
 	tcase_add_test(c, test_megatron_views_by_many_threads);
