@@ -78,8 +78,8 @@ void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
 		mfs_log(LOG_ERR, "%s%s: %s", mfs_log_mount(), node->path, reason);
 }
 
-/* The name of a view that no listing names is kept by what is in use below it alone: there is no end of them, and the
- * kernel forgets at once, and tells, what it may not keep. Seconds. */
+/* The name of a view that no listing names is asked for each time: there is no end of them, and what is out of date is
+ * what the kernel has least reason to keep. It forgets it when it needs memory, and tells. Seconds. */
 static double name_timeout(const struct mfs_node *node)
 {
 	if (node->branch && node->branch != node->parent->branch)
