@@ -17,6 +17,8 @@ fi
 . "$(dirname "$0")/lib_namespace.sh"
 . "$(dirname "$0")/lib.sh"
 
+# A name of a direct map has at most so many bytes.
+[ ${#mnt} -le 255 ] || skip "TMPDIR is too long for the automounter: $mnt"
 modprobe -q autofs4 2>/dev/null
 grep -qw autofs /proc/filesystems || skip "the kernel has no autofs"
 log=$work/automount.log

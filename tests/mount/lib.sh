@@ -70,8 +70,9 @@ announced_or_ended() {
 	[ "$(announcements)" -gt "$1" ] || ended "$daemon"
 }
 
+# So has a zombie of whose threads none is left: the first process of a container may reap nobody's orphans.
 ended() {
-	! kill -0 "$1" 2>/dev/null
+	! kill -0 "$1" 2>/dev/null || ! sed 's/.*) //' "/proc/$1/task"/*/stat 2>/dev/null | grep -qv '^[ZX]'
 }
 
 # Mounts SOURCE [OPTION...] in the background, as a user does.

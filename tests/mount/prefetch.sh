@@ -32,7 +32,7 @@ some_fetchers() {
 all_ended() {
 	local pid
 	for pid; do
-		[ ! -d "/proc/$pid" ] || return 1
+		ended "$pid" || return 1
 	done
 }
 
