@@ -18,8 +18,10 @@ struct mfs_readers {
 	struct mfs_census **sets;
 
 	pthread_mutex_t lock; /* what follows */
+	pthread_cond_t looked;
 	bool looking;
-	int64_t due; /* monotonic ns of the next look */
+	int64_t due; /* monotonic ns of the next look; 0: what is known may be of any age */
+	int64_t old; /* from then on who comes while another looks waits for what he sees */
 	struct mfs_access_fold fold;
 	struct mfs_access told;
 };
@@ -77,9 +79,15 @@ static struct mfs_readers *new_readers(void)
 
 	if (r) {
 		pthread_mutex_init(&r->lock, NULL);
-		r->due = monotonic_ns() + MFS_READERS_INTERVAL;
+		pthread_cond_init(&r->looked, NULL);
 	}
 	return r;
+}
+
+static void look_again_after(struct mfs_readers *r, int64_t pause)
+{
+	r->due = monotonic_ns() + pause;
+	r->old = r->due + pause;
 }
 
 struct mfs_readers *mfs_readers_of_path(const char *path)
@@ -96,6 +104,7 @@ struct mfs_readers *mfs_readers_of_path(const char *path)
 	}
 	look_at_path(path, &fold);
 	take(r, &fold);
+	look_again_after(r, MFS_READERS_INTERVAL);
 	return r;
 }
 
@@ -133,6 +142,7 @@ void mfs_readers_free(struct mfs_readers *r)
 		return;
 	for (uint32_t i = 0; i < r->count; i++)
 		mfs_census_unref(r->sets[i]);
+	pthread_cond_destroy(&r->looked);
 	pthread_mutex_destroy(&r->lock);
 	free(r->sets);
 	free(r->path);
@@ -143,9 +153,11 @@ void mfs_readers_look(struct mfs_readers *r)
 {
 	const int64_t began = monotonic_ns();
 	struct mfs_access_fold fold;
-	int64_t took;
+	int64_t pause;
 
 	pthread_mutex_lock(&r->lock);
+	while (r->looking && began >= r->old)
+		pthread_cond_wait(&r->looked, &r->lock);
 	if (r->looking || began < r->due) {
 		pthread_mutex_unlock(&r->lock);
 		return;
@@ -158,12 +170,11 @@ void mfs_readers_look(struct mfs_readers *r)
 	else
 		look_at_sets(r, &fold);
 	pthread_mutex_lock(&r->lock);
-	took = monotonic_ns() - began;
-	r->due = began + took +
-		 (took * MFS_READERS_SHARE > MFS_READERS_INTERVAL ? took * MFS_READERS_SHARE
-								  : MFS_READERS_INTERVAL);
+	pause = (monotonic_ns() - began) * MFS_READERS_SHARE;
+	look_again_after(r, pause > MFS_READERS_INTERVAL ? pause : MFS_READERS_INTERVAL);
 	take(r, &fold);
 	r->looking = false;
+	pthread_cond_broadcast(&r->looked);
 	pthread_mutex_unlock(&r->lock);
 }
 

@@ -32,7 +32,8 @@ struct mfs_readers *mfs_readers_of_sets(struct mfs_fileset *const *sets, uint32_
 					const struct mfs_access_fold *fixed);
 void mfs_readers_free(struct mfs_readers *r);
 
-/* Looks again, if it is time to. One thread at a time does: others have what was known before. */
+/* Looks again, if it is time to, and for the first time at what sets were made from, which may have been long ago. One
+ * thread at a time does: others have what was known before, or, where that is older than two looks are apart, wait. */
 void mfs_readers_look(struct mfs_readers *r);
 /* As of the last look. */
 struct mfs_access mfs_readers_told(struct mfs_readers *r);

@@ -94,6 +94,14 @@ chmod 600 "$work/model/hf/config.json"
 wait_until "config.json of ref= is closed" shut $bob "$mnt/latest/hf/config.json"
 chmod 644 "$work/model/hf/config.json"
 wait_until "all is open again" open_ $bob "$mnt/latest/hf/config.json"
+# A view that is entered for the first time is as closed as those that stand already, whose checkpoint it shares.
+chmod 600 "$home/run/iter_0000040"/*.distcp
+wait_until "the files are closed" shut $bob "$m/common.pt"
+fresh=$mnt/latest/megatron/torch/tp1-pp1/iter_0000040/mp_rank_00/model_optim_rng.pt
+reads_not "a view that nobody has entered" $bob "$fresh"
+reads "a view that nobody has entered" $alice "$fresh"
+chmod 644 "$home/run/iter_0000040"/*.distcp
+wait_until "the files are open again" open_ $bob "$fresh"
 chown -R root:root "$home/run/iter_0000040"
 chmod 600 "$home/run/iter_0000040"/*.distcp
 wait_until "the files are root's" shut $alice "$mnt/latest/hf/config.json"
