@@ -79,6 +79,10 @@ static int open_partial(struct export *x, struct mfs_error *err)
 	if (x->dirfd < 0)
 		return mfs_fail(err, -errno, "cannot open '%s': %s", x->partial, strerror(errno));
 	rc = mfs_lock_try(x->dirfd);
+	if (rc) { /* it is another's, who may have nothing in it yet */
+		close(x->dirfd);
+		x->dirfd = -1;
+	}
 	if (rc == -EBUSY)
 		return mfs_fail(err, rc, "another export is writing '%s'", x->partial);
 	if (rc)

@@ -113,6 +113,7 @@ mkdir "$work/two.mcorefs-partial"
 exec 5<"$work/two.mcorefs-partial"
 flock -x 5
 refused 'another export' 1 'another export is writing' "$m" export "$source" hf "$work/two"
+[ -d "$work/two.mcorefs-partial" ] || fail 'the second took away the directory of the first, which had nothing in it yet'
 exec 5<&-
 "$m" export "$source" hf "$work/two" >/dev/null || fail 'export after the other one has ended'
 diff -r "$work/two" "$work/relative" || fail 'they differ'
