@@ -7,6 +7,9 @@
 
 #include "formats/base/uthash.h"
 
+/* Bytes of a key that is in a table. A long one may be in every pair by one reference and would be hashed for each. */
+#define LONGEST 512
+
 /* Of one dict: open addressing, at most half full. */
 struct index {
 	UT_hash_handle hh;
@@ -67,7 +70,8 @@ static void fill(struct index *i, const struct mfs_pickle *doc, uint32_t pairs)
 	size_t len;
 
 	for (uint32_t p = 0; p < pairs; p++)
-		if (mfs_value_str(doc, mfs_value_key(doc, i->dict, p), &key, &len))
+		if (mfs_value_str(doc, mfs_value_key(doc, i->dict, p), &key, &len) &&
+		    len <= LONGEST)
 			*slot_of(i, doc, key, len) = p + 1;
 }
 
@@ -95,15 +99,18 @@ static struct index *make(struct mfs_pickle_indices *x, const struct mfs_pickle 
 int mfs_pickle_index_find(struct mfs_pickle_indices *x, const struct mfs_pickle *doc, mfs_value v,
 			  const char *key, uint32_t *ret_pair)
 {
+	const size_t len = strlen(key);
 	const uint32_t *slot = NULL;
 	struct index *i;
 
+	if (len > LONGEST)
+		return -ENOMEM;
 	pthread_mutex_lock(&x->lock);
 	HASH_FIND(hh, x->first, &v, sizeof(v), i);
 	if (!i)
 		i = make(x, doc, v);
 	if (i)
-		slot = slot_of(i, doc, key, strlen(key));
+		slot = slot_of(i, doc, key, len);
 	pthread_mutex_unlock(&x->lock);
 	if (!slot)
 		return -ENOMEM;

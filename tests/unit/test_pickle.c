@@ -281,6 +281,34 @@ START_TEST(test_long_dicts)
 }
 END_TEST
 
+#define HUGE_KEY (4 << 20)
+
+/* One long key in every pair by reference: hashed for each it would be 800 GB. */
+START_TEST(test_long_keys_in_long_dicts)
+{
+	char *huge = calloc(1, HUGE_KEY), medium[601];
+	struct mfs_buf b = {0};
+
+	memset(huge, 'h', HUGE_KEY);
+	memset(medium, 'm', 600);
+	medium[600] = 0;
+	mfs_buf_adds(&b, "\x80\x02}(X");
+	mfs_buf_add(&b, (const uint8_t[]){0, 0, HUGE_KEY >> 16, 0}, 4);
+	mfs_buf_add(&b, huge, HUGE_KEY);
+	mfs_buf_add(&b, "q\0N", 3);
+	for (int i = 0; i < 200000; i++)
+		mfs_buf_add(&b, "h\0N", 3);
+	mfs_buf_add(&b, "X\x58\x02\0\0", 5);
+	mfs_buf_printf(&b, "%sK\005U\004lastK\006u.", medium);
+	parse(b.data, b.len);
+	assert_int(mfs_value_get(doc, mfs_pickle_root(doc), "last"), 6);
+	assert_int(mfs_value_get(doc, mfs_pickle_root(doc), medium), 5);
+	ck_assert(!mfs_value_has(doc, mfs_pickle_root(doc), "first"));
+	mfs_buf_release(&b);
+	free(huge);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("pickle");
@@ -292,6 +320,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_integers, 0, sizeof integers / sizeof *integers);
 	tcase_add_test(c, test_scalars);
 	tcase_add_test(c, test_long_dicts);
+	tcase_add_test(c, test_long_keys_in_long_dicts);
 	tcase_add_test(c, test_dict_keeps_the_last);
 	tcase_add_test(c, test_calls_are_remembered_not_made);
 	tcase_add_test(c, test_objects_with_state_and_items);
