@@ -169,8 +169,11 @@ static int add_own_config(struct builder *b)
 	if (!is_untied(b))
 		return pass_file(b, "config.json");
 	rc = open_ref(b, &own);
-	if (!rc)
-		rc = mfs_hf_ref_json(own, &config, &len, b->err);
+	if (rc)
+		return rc;
+	/* It need not be the file any more that the checkpoint was opened with. */
+	mfs_view_note_read(&b->view->public, mfs_hf_ref_access(own));
+	rc = mfs_hf_ref_json(own, &config, &len, b->err);
 	mfs_hf_ref_free(own);
 	return rc ? rc : mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
 }

@@ -14,6 +14,7 @@
 #include "formats/model/hf_tensors.h"
 #include "formats/plan/vfile.h"
 #include "formats/safetensors.h"
+#include "fs/view.h"
 #include "tests/unit/fake_ckpt.h"
 
 static struct mfs_error err;
@@ -614,6 +615,35 @@ START_TEST(tied_heads)
 }
 END_TEST
 
+/* config.json is read again for a head that is not tied: who may read what stands there by then counts. */
+START_TEST(config_behind_a_link)
+{
+	static struct world w;
+	struct mfs_megatron_args a = tied_llama();
+	struct mfs_view_options opt = {0};
+	struct mfs_ckpt *ckpt;
+	struct mfs_view *view;
+	char private[512];
+
+	imagine(&w, &a);
+	add_head(&w, "model.embed_tokens.weight")->bytes[0] ^= 1;
+	write_world(&w);
+	ck_assert_int_eq(chmod(unit_tmpdir(), 0755) | chmod(w.dir, 0755), 0);
+	ckpt = open_dir(w.dir);
+	snprintf(private, sizeof(private), "%s", in_dir(&w, "private"));
+	ck_assert_int_eq(mkdir(private, 0700), 0);
+	snprintf(private, sizeof(private), "%s", in_dir(&w, "private/config.json"));
+	ck_assert_int_eq(rename(in_dir(&w, "config.json"), private), 0);
+	ck_assert_int_eq(symlink("private/config.json", in_dir(&w, "config.json")), 0);
+	opt.ref = w.dir;
+	unit_ok(mfs_view_hf(ckpt, &opt, &view, &err), &err);
+	ck_assert_uint_eq(mfs_access_told(&view->access).mode & 0044, 0);
+	mfs_view_free(view);
+	mfs_ckpt_free(ckpt);
+	forget(&w);
+}
+END_TEST
+
 /* Of another type or shape it is no copy, whatever its bytes; the shape must then be the model's. */
 START_TEST(heads_of_another_kind)
 {
@@ -1075,6 +1105,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, mtp_layers);
 	tcase_add_test(c, mtp_layers_without_weights);
 	c = unit_case(s, "tied", heads_of_another_kind);
+	tcase_add_test(c, config_behind_a_link);
 	tcase_add_loop_test(c, tied_heads, 0, TIED_MAKERS);
 	tcase_add_test(c, tied_by_default);
 	c = unit_case(s, "files", harmless_extras);
