@@ -19,7 +19,7 @@ export MCOREFS_FIXTURES=${MCOREFS_FIXTURES:-$root/tests/fixtures}
 export MCOREFS_VENVS=${MCOREFS_VENVS:-${XDG_CACHE_HOME:-$HOME/.cache}/mcorefs-interop}
 export PYTHONWARNINGS=ignore OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1
 # What the peers cache lies with them, neither in the tree nor all over the home directory.
-export PYTHONPYCACHEPREFIX=$MCOREFS_VENVS/bytecode VLLM_CACHE_ROOT=$MCOREFS_VENVS/vllm TORCH_EXTENSIONS_DIR=$MCOREFS_VENVS/torch_extensions
+export PYTHONPYCACHEPREFIX=$MCOREFS_VENVS/bytecode VLLM_CACHE_ROOT=$MCOREFS_VENVS/vllm
 
 finish() { # PASSED FAILED SKIPPED
     echo "$1 passed, $2 failed, $3 skipped"
@@ -83,6 +83,8 @@ if [ "${1-}" = --install ]; then
 fi
 
 work=$(mktemp -d)
+# A process that is ended leaves the lock of what it compiles behind, for which all later ones wait: not beyond this run.
+export TORCH_EXTENSIONS_DIR=$work/torch_extensions
 beside=
 trap '[ -z "$beside" ] || { kill "$beside" && wait "$beside"; } 2>/dev/null; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM

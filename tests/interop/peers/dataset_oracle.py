@@ -5,7 +5,6 @@ says how many cases of what agreed; the first disagreement ends the run with its
 """
 import collections
 import itertools
-import os
 import random
 import struct
 import subprocess
@@ -17,7 +16,7 @@ import warnings
 import numpy
 
 warnings.simplefilter("ignore")
-os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")  # core 0.15 compiles an extension at import, and needs an answer
+import no_extensions  # noqa: E402,F401
 
 from megatron.core import package_info  # noqa: E402
 from megatron.core.datasets import blended_megatron_dataset_builder as builder  # noqa: E402

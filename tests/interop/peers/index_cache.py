@@ -23,7 +23,7 @@ import numpy
 import torch
 
 warnings.simplefilter("ignore")
-os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")  # core 0.15 compiles an extension at import, and needs an answer
+import no_extensions  # noqa: E402,F401
 
 from megatron.core import package_info  # noqa: E402
 from megatron.core.datasets import gpt_dataset, helpers  # noqa: E402

@@ -13,6 +13,7 @@ import signal
 import sys
 import warnings
 
+import no_extensions  # noqa: F401
 import torch
 import torch.distributed.checkpoint as dcp
 

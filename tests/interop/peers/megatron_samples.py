@@ -6,14 +6,13 @@ megatron-core; the last line on stdout is its version.
 """
 import inspect
 import json
-import os
 import sys
 import warnings
 
 import numpy
 
 warnings.simplefilter("ignore")
-os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")  # core 0.15 compiles an extension at import, and needs an answer
+import no_extensions  # noqa: E402,F401
 
 from megatron.core import package_info  # noqa: E402
 from megatron.core.datasets import utils  # noqa: E402

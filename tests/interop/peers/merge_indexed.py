@@ -1,12 +1,11 @@
 """megatron-core merges prefixes as tools/merge_datasets.py does: merge_indexed.py JOBS.json, each with "out", "multimodal", "prefixes"."""
 import json
-import os
 import pathlib
 import sys
 import warnings
 
 warnings.simplefilter("ignore")
-os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")
+import no_extensions  # noqa: E402,F401
 
 from megatron.core.datasets.indexed_dataset import IndexedDataset, IndexedDatasetBuilder  # noqa: E402
 

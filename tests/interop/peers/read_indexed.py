@@ -4,7 +4,6 @@ A job names "prefix" and "truth", an .npz with "lengths", "documents", "modes" i
 sequences "at", where the others are holes. A line for each job says how many sequences agreed.
 """
 import json
-import os
 import pathlib
 import sys
 import warnings
@@ -12,7 +11,7 @@ import warnings
 import numpy
 
 warnings.simplefilter("ignore")
-os.environ.setdefault("TORCH_CUDA_ARCH_LIST", "9.0")  # core 0.15 compiles an extension at import, and needs an answer
+import no_extensions  # noqa: E402,F401
 
 from megatron.core import package_info  # noqa: E402
 from megatron.core.datasets.indexed_dataset import IndexedDataset  # noqa: E402
