@@ -103,14 +103,18 @@ static bool has_dir(const struct mfs_view *view, const char *dir)
 	return bsearch(&d, view->files, view->count, sizeof(*view->files), compare_dir);
 }
 
-static bool is_marked(int dirfd, const char *name)
+/* Whether an export has made it: it bears the mark. Where the file system cannot keep one, its name tells. */
+static bool is_ours(int dirfd, const char *name, bool has_name)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
-	bool marked = fd >= 0 && fgetxattr(fd, MFS_EXPORT_MARK, NULL, 0) >= 0;
+	bool ours;
 
-	if (fd >= 0)
-		close(fd);
-	return marked;
+	if (fd < 0)
+		return false;
+	ours = fgetxattr(fd, MFS_EXPORT_MARK, NULL, 0) >= 0 ||
+	       (has_name && (errno == EOPNOTSUPP || errno == ENOSYS));
+	close(fd);
+	return ours;
 }
 
 /* ---- walking ---- */
@@ -129,9 +133,10 @@ static bool is_known(const struct walk *w, const struct stat *st, int dirfd, con
 	if (st->st_dev != w->dev)
 		return false;
 	if (S_ISDIR(st->st_mode))
-		return has_dir(w->view, path) || is_marked(dirfd, name);
-	return S_ISREG(st->st_mode) && (has_file(w->view, path) || is_marked(dirfd, name) ||
-					!strcmp(path, MFS_EXPORT_JOURNAL ".tmp"));
+		return is_ours(dirfd, name, has_dir(w->view, path));
+	return S_ISREG(st->st_mode) &&
+	       (is_ours(dirfd, name, has_file(w->view, path)) ||
+		!strcmp(path, MFS_EXPORT_JOURNAL) || !strcmp(path, MFS_EXPORT_JOURNAL ".tmp"));
 }
 
 static int walk(struct walk *w, int fd, const char *above);

@@ -26,8 +26,8 @@ int mfs_export_make_dirs(int dirfd, const struct mfs_view *view, struct mfs_erro
 /* Marks them, and makes their entries durable. */
 int mfs_export_sync_dirs(int dirfd, const struct mfs_view *view, struct mfs_error *err);
 
-/* -EEXIST: the directory at path holds what no export has left: a file or directory that neither bears the
- * mark nor a name of the view, a link, something else. The sentence names it. */
+/* -EEXIST: the directory at path holds what no export has left: a file or directory without the
+ * mark (where there are none: without a name of the view), a link, something else. The sentence names it. */
 int mfs_export_check_known(const char *path, const struct mfs_view *view, struct mfs_error *err);
 
 enum mfs_sweep {

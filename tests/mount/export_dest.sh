@@ -50,6 +50,16 @@ mkfifo "$out/model-00001-of-00001.safetensors.old"
 refused 'a pipe' 1 'holds files that no export has left' "$m" export --force "$source" hf "$out"
 rm "$out/model-00001-of-00001.safetensors.old"
 
+# Nor a model with the very same names that no export has made, where marks tell.
+cp -r "$work/relative" "$work/trained" && echo '{"trained": "for a year"}' >"$work/trained/config.json"
+cp -r "$work/trained" "$work/kept.trained"
+if "$BIN/xattrs" "$out/config.json" | grep -qx 'list 0'; then
+	echo 'skipped: export_dest/same names: the file system has no extended attributes'
+else
+	refused 'a model of the same names' 1 'that no export has left' "$m" export --force "$source" hf "$work/trained"
+	diff -r "$work/trained" "$work/kept.trained" || fail 'a model of the same names was changed'
+fi
+
 # Names that this view does not have are known by a mark, where the file system can keep one.
 export=("$BIN/posix_only" "$m")
 "$m" export "$source" hf "$out" --force -o shard_size=100KB >/dev/null || fail 'smaller shards over larger ones'

@@ -62,7 +62,7 @@ for force in '' --force; do
 	done=0
 	for ((n = 1; ; n++)); do
 		rm -rf "$out" "$partial"
-		[ -z "$force" ] || cp -r "$work/whole" "$out"
+		[ -z "$force" ] || cp -a "$work/whole" "$out"
 		# shellcheck disable=SC2086
 		at 2 "$n" "$m" export "$source" hf "$out" $force
 		status=$?
