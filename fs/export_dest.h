@@ -12,7 +12,7 @@
  * others have. -EEXIST, -EBUSY, -EROFS. */
 int mfs_export_check_dest(const char *dest, bool replace, struct mfs_error *err);
 
-/* dest and SOURCE must not lie in each other, whatever links and bind mounts lead there; and what is said of
+/* dest and SOURCE must not lie in each other, by whatever links, or by bind mounts of the whole of them; and what is said of
  * the tokenizer (ref=) and of datasets must not be replaced. -EINVAL. */
 int mfs_export_check_apart(const char *dest, bool replace, const struct mfs_root *root,
 			   const struct mfs_view_options *opt, struct mfs_error *err);
