@@ -73,6 +73,8 @@ struct mfs_prefetch {
 	struct mfs_prefetch_file *files[FILES_MOST]; /* the streams that are followed */
 	unsigned turn;				     /* whose it is among them */
 	struct waiting *waiting;
+	bool telling; /* the attendant is in somebody's done() */
+	pthread_cond_t told;
 	struct mfs_prefetch_counts counts;
 };
 
@@ -232,6 +234,17 @@ static void release(struct waiting *w)
 	}
 }
 
+/* Under the lock of all, which is not held meanwhile. */
+static void tell(struct mfs_prefetch *p, struct waiting *released)
+{
+	p->telling = true;
+	pthread_mutex_unlock(&p->lock);
+	release(released);
+	pthread_mutex_lock(&p->lock);
+	p->telling = false;
+	pthread_cond_signal(&p->told);
+}
+
 static void start_workers(struct mfs_prefetch *p)
 {
 	for (unsigned i = 0; i < p->count; i++) {
@@ -314,8 +327,9 @@ static void *attend(void *arg)
 		released = take_released(p, now_ms());
 		give_all_work(p);
 		somebody_waits = p->waiting != NULL;
+		if (released)
+			tell(p, released);
 		pthread_mutex_unlock(&p->lock);
-		release(released);
 		wait_for_news(p, somebody_waits);
 		pthread_mutex_lock(&p->lock);
 	}
@@ -476,6 +490,7 @@ struct mfs_prefetch *mfs_prefetch_new(unsigned fetchers, const char *mountpoint)
 		return NULL;
 	}
 	pthread_mutex_init(&p->lock, NULL);
+	pthread_cond_init(&p->told, NULL);
 	p->mountpoint = mountpoint;
 	p->count = fetchers < MFS_PREFETCH_FETCHERS ? fetchers : MFS_PREFETCH_FETCHERS;
 	return p;
@@ -496,6 +511,9 @@ void mfs_prefetch_stop(struct mfs_prefetch *p)
 	p->state = ENDED;
 	memset(p->files, 0, sizeof(p->files));
 	released = take_released(p, INT64_MAX);
+	/* An answer that the attendant gives needs the session, which ends when this returns. */
+	while (p->telling)
+		pthread_cond_wait(&p->told, &p->lock);
 	pthread_mutex_unlock(&p->lock);
 	release(released);
 	wake(p);
@@ -518,6 +536,7 @@ void mfs_prefetch_free(struct mfs_prefetch *p)
 		end_work(w, 0);
 	}
 	close(p->wake);
+	pthread_cond_destroy(&p->told);
 	pthread_mutex_destroy(&p->lock);
 	free(p);
 }

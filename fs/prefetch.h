@@ -30,8 +30,8 @@ struct mfs_prefetch_file;
 struct mfs_prefetch *mfs_prefetch_new(unsigned fetchers, const char *mountpoint);
 /* The mount answers; before, nothing is fetched. */
 void mfs_prefetch_ready(struct mfs_prefetch *p, dev_t dev);
-/* Nothing more is fetched, and nobody is kept waiting; while the mount is still there. Calls go
- * on being harmless. */
+/* Nothing more is fetched, and nobody is kept waiting: every done() has returned. While the mount
+ * is still there. Calls go on being harmless. */
 void mfs_prefetch_stop(struct mfs_prefetch *p);
 /* When the mount is gone, and with it all calls: until then a fetcher may wait for it. NULL is
  * no-op. */
