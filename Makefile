@@ -23,8 +23,11 @@ GCC_CFLAGS  := $(shell $(CC) -Werror -Wno-format-truncation -fsyntax-only -x c /
 HARDENING   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 BASE_LIBS   := -pthread -lm
 
+# $(call code,PATTERN): the product's files, at any depth.
+code = $(wildcard $(foreach top,formats fs,$(foreach depth,* */* */*/*,$(top)/$(depth)$(1))))
+
 # Everything but fs/main.c is a library: the program and every test link it.
-LIB_SOURCES   := $(filter-out fs/main.c,$(wildcard formats/*.c formats/*/*.c formats/*/*/*.c fs/*.c))
+LIB_SOURCES   := $(filter-out fs/main.c,$(call code,.c))
 UNIT_TESTS    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 THREAD_TESTS  := $(patsubst tests/unit/%.c,%,$(shell grep -ls pthread_create tests/unit/test_*.c))
 FUZZ_TARGETS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -163,7 +166,7 @@ ALONE := $(filter demo check unit damage mount giants fuzz fuzz-smoke interop be
 BEFORE :=
 $(foreach g,$(ALONE),$(if $(BEFORE),$(eval $(g): | $(BEFORE)))$(eval BEFORE := $(g)))
 
-CODE := $(wildcard formats/*.[ch] formats/*/*.[ch] formats/*/*/*.[ch] fs/*.[ch] tests/*/*.[ch])
+CODE := $(call code,.[ch]) $(wildcard tests/*/*.[ch])
 
 lint: $(O)/config-test.mk ## format, headers that compile alone, who may include and call what
 	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)" tests/lint.sh $(CODE)

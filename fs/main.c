@@ -5,13 +5,13 @@
 
 #include "formats/io/guard.h"
 #include "formats/model/model.h"
-#include "fs/commands.h"
-#include "fs/daemon.h"
-#include "fs/fetcher.h"
-#include "fs/fuse_session.h"
-#include "fs/nearest.h"
-#include "fs/stop.h"
-#include "fs/version.h"
+#include "fs/cli/commands.h"
+#include "fs/mount/daemon.h"
+#include "fs/mount/fetcher.h"
+#include "fs/mount/fuse_session.h"
+#include "fs/cli/nearest.h"
+#include "fs/cli/stop.h"
+#include "fs/cli/version.h"
 
 static int print_help(int argc, char **argv);
 static int print_version(int argc, char **argv);

@@ -35,30 +35,35 @@ for h in "${headers[@]}"; do
 	printf '#include "%s"\n' "$h" | ${CC:-cc} $CFLAGS -fsyntax-only -x c - || complain "$h does not compile alone"
 done
 
-forbid '#include "(fs|trainer|tests)/' "formats/ includes from above" "${formats[@]}"
-forbid '#include <fuse' "formats/ includes libfuse" "${formats[@]}"
 forbid '\b(exit|abort|printf|fprintf|perror|syslog)\(' "the library speaks or exits" "${formats[@]}"
 not_fuse=()
-for f in "${fs[@]}"; do
-	case $f in fs/fuse_*) ;; *) not_fuse+=("$f") ;; esac
+for f in "${formats[@]}" "${fs[@]}"; do
+	case $f in fs/mount/fuse_*) ;; *) not_fuse+=("$f") ;; esac
 done
-forbid '#include <fuse' "libfuse is for fs/fuse_* alone" "${not_fuse[@]}"
-base=() readers=()
-for f in "${formats[@]}"; do
-	case $f in
-	formats/base/*) base+=("$f") ;;
-	formats/*/* | formats/hf_*) ;;
-	*) readers+=("$f") ;;
+forbid '#include <fuse' "libfuse is for fs/mount/fuse_* alone" "${not_fuse[@]}"
+
+# Who includes whom: exactly the arrows of tests/arrows, and no circle of folders.
+arrows() {
+	grep -oE '^#include "(formats|fs)/[^"]+' "${formats[@]}" "${fs[@]}" /dev/null | sed 's/:#include "/ /' |
+		awk '{ for (i = 1; i <= 2; i++) sub("/[^/]*$", "", $i) } $1 != $2 { print $1, $2 }' | sort -u
+}
+allowed() {
+	sed 's/ *#.*//' tests/arrows | awk -F': *' '{ n = split($2, to, " "); for (i = 1; i <= n; i++) print $1, to[i] }' | sort -u
+}
+while read -r way from to; do
+	case $way in
+	"<") complain "$from must not include from $to (tests/arrows)" ;;
+	">") complain "tests/arrows: nothing in $from includes from $to" ;;
 	esac
-done
-forbid '#include "formats/([a-z_]+\.h|io/|ckpt/|model/|plan/)' "formats/base includes from above" "${base[@]}"
-forbid '#include "formats/(ckpt|model|plan)/' "a reader includes from above" "${readers[@]}"
+done < <(diff <(arrows) <(allowed) | grep '^[<>]')
+circle=$(allowed | tsort 2>&1 >/dev/null) || complain "tests/arrows has a circle: $(echo $circle)"
+
 sources=()
 for f in "${formats[@]}" "${fs[@]}"; do
 	# The opener itself; what is written, and made durable; files of the overlay, which O_PATH has found to be regular;
 	# what the kernel says of mounts.
 	case $f in
-	*.h | formats/io/regular.c | formats/io/commit.c | formats/indexed_dataset_write_open.c | fs/overlay*.c | fs/export_d*.c | fs/mountpoint.c) ;;
+	*.h | formats/io/regular.c | formats/io/commit.c | formats/indexed/indexed_dataset_write_open.c | fs/mount/overlay*.c | fs/export/d*.c | fs/mount/mountpoint.c) ;;
 	*) sources+=("$f") ;;
 	esac
 done

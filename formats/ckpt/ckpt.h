@@ -13,17 +13,17 @@
  * "linear_qkv.layer_norm_weight" and so on are read as these). Shapes are those of one layer's, one
  * expert's tensor: [out, in]. Gated linear_fc1 is [all gate rows; all up rows], as torch_dist has it.
  */
-#ifndef MFS_CKPT_H
-#define MFS_CKPT_H
+#ifndef MFS_CKPT_CKPT_H
+#define MFS_CKPT_CKPT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
 #include "formats/io/fileset.h"
-#include "formats/megatron_args.h"
-#include "formats/tensor.h"
-#include "formats/torch_file.h"
+#include "formats/torch/megatron_args.h"
+#include "formats/base/tensor.h"
+#include "formats/torch/torch_file.h"
 
 #define MFS_CKPT_DIMS 4 /* axes of a global tensor, layer and expert axes taken out */
 

@@ -1,13 +1,13 @@
 /* Private to readers: how they build a struct mfs_ckpt (formats/ckpt, and HF directories in formats/model). */
-#ifndef MFS_CKPT_I_H
-#define MFS_CKPT_I_H
+#ifndef MFS_CKPT_CKPT_I_H
+#define MFS_CKPT_CKPT_I_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
 
 #include "formats/base/arena.h"
 #include "formats/ckpt/ckpt.h"
-#include "formats/torch_file.h"
+#include "formats/torch/torch_file.h"
 
 enum mfs_container {
 	MFS_IN_RECORD, /* of a torch.save archive */
@@ -81,8 +81,7 @@ struct mfs_ckpt {
 	uint32_t rng_count;
 	/* with MFS_CKPT_OPTIMIZER */
 	enum mfs_optim_form optim;
-	struct mfs_dcp
-		*dcp; /* torch_dist: kept for what reads flat buffers (megatron/optim_open.c) */
+	struct mfs_dcp *dcp; /* torch_dist: kept for what reads flat buffers (optim/read/open.c) */
 	const uint32_t *dcp_files;	      /* in the set, of dcp's */
 	struct mfs_torch_file optim_files[3]; /* parameter groups of two optimizers, grad scaler */
 	uint32_t optim_file_count;

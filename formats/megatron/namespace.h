@@ -6,8 +6,8 @@
 #ifndef MFS_MEGATRON_NAMESPACE_H
 #define MFS_MEGATRON_NAMESPACE_H
 
-#include "formats/megatron_args.h"
-#include "formats/pickle_write.h"
+#include "formats/torch/megatron_args.h"
+#include "formats/torch/pickle_write.h"
 
 /* Writes one value. */
 void mfs_namespace_write(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a);

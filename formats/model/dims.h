@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/megatron_args.h"
+#include "formats/torch/megatron_args.h"
 #include "formats/model/family.h"
 
 /* padded: rows of the embedding. A size that is unset is 0; one that overflows is UINT64_MAX, which no

@@ -21,7 +21,7 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
-#include "formats/megatron_args.h"
+#include "formats/torch/megatron_args.h"
 
 /* What distinguishes models, derived from the arguments alone (features.c says how), and how a
  * sentence speaks of it. */

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/hf_config.h"
+#include "formats/model/hf_config.h"
 #include "formats/model/hf_args_i.h"
 #include "formats/model/model.h"
 

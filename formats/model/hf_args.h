@@ -17,7 +17,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
-#include "formats/megatron_args.h"
+#include "formats/torch/megatron_args.h"
 #include "formats/model/family.h"
 
 /*

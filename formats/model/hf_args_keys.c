@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/model/hf_args_i.h"
-#include "formats/tensor.h"
+#include "formats/base/tensor.h"
 
 #define MAX_LAYERS 100000
 

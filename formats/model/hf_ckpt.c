@@ -7,8 +7,8 @@
 
 #include "formats/ckpt/ckpt_i.h"
 #include "formats/ckpt/stored.h"
-#include "formats/hf_config.h"
-#include "formats/hf_json_i.h"
+#include "formats/model/hf_config.h"
+#include "formats/hf/hf_json_i.h"
 #include "formats/model/dims.h"
 #include "formats/model/hf_args.h"
 #include "formats/model/hf_tensors.h"

@@ -8,9 +8,9 @@
 
 #include "formats/base/uthash.h"
 #include "formats/ckpt/ckpt_i.h"
-#include "formats/hf_json_i.h"
-#include "formats/safetensors.h"
-#include "formats/torch_file.h"
+#include "formats/hf/hf_json_i.h"
+#include "formats/hf/safetensors.h"
+#include "formats/torch/torch_file.h"
 
 struct mfs_hf_entry {
 	struct mfs_hf_tensor tensor;

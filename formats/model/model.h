@@ -2,8 +2,8 @@
  * A checkpoint as a model of a HuggingFace family: which HF tensors there are, and where each comes
  * from. A family is one declarative table (families/NAME.c); nothing else knows a family's name.
  */
-#ifndef MFS_MODEL_H
-#define MFS_MODEL_H
+#ifndef MFS_MODEL_MODEL_H
+#define MFS_MODEL_MODEL_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#include "formats/megatron_args.h"
+#include "formats/torch/megatron_args.h"
 #include "formats/model/family.h"
 
 /* Rows [to, to+count) of the result are rows from, from+step, ... of the source. */

@@ -9,8 +9,8 @@
  *   band 0  | block | block | block | block |     a row-parallel weight: TP blocks in one band
  *   band 1  |             block             |     a column-parallel one: one band a rank
  */
-#ifndef MFS_PLAN_H
-#define MFS_PLAN_H
+#ifndef MFS_PLAN_PLAN_H
+#define MFS_PLAN_PLAN_H
 
 #include <stdbool.h>
 #include <stdint.h>

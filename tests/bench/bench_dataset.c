@@ -20,12 +20,12 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/blend.h"
-#include "formats/dataset/gpt_dataset.h"
-#include "formats/dataset/index_memory.h"
-#include "formats/dataset/numpy_random.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/dataset/rows_samples.h"
+#include "formats/dataset/gpt/blend.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "formats/dataset/gpt/index_memory.h"
+#include "formats/dataset/gpt/numpy_random.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/gpt/rows_samples.h"
 #include "formats/io/guard.h"
 
 static struct mfs_error err;

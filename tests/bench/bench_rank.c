@@ -18,7 +18,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/io/guard.h"
-#include "formats/plan/rank_part.h"
+#include "formats/megatron/read/rank_part.h"
 #include "formats/plan/vfile.h"
 
 #define WINDOW (4u << 20)

@@ -22,7 +22,7 @@
 #include "formats/base/bytes.h"
 #include "formats/io/fileset.h"
 #include "formats/io/source.h"
-#include "formats/safetensors.h"
+#include "formats/hf/safetensors.h"
 
 #define MAX_RANGES  100000
 #define MAX_READERS 64

@@ -6,7 +6,7 @@
 #include "tests/damage/trials.h"
 
 #include "formats/plan/vfile.h"
-#include "fs/root.h"
+#include "fs/source/root.h"
 
 #define PIECE (1 << 20)
 

@@ -9,9 +9,9 @@
 #include "tests/damage/trials.h"
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/indexed_dataset.h"
-#include "formats/indexed_dataset_write.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/indexed/indexed_dataset.h"
+#include "formats/indexed/indexed_dataset_write.h"
 #include "formats/io/fileset.h"
 
 #define MAX_PREFIXES 4

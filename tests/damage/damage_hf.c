@@ -11,7 +11,7 @@
 #include <jansson.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/hf_dataset.h"
+#include "formats/dataset/rows/hf_dataset.h"
 
 #define wrong(...) (snprintf(outcome->text, sizeof(outcome->text), __VA_ARGS__), 1)
 

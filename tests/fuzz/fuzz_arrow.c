@@ -2,8 +2,8 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/arrow_rows.h"
-#include "formats/dataset/rows_eod.h"
+#include "formats/dataset/rows/arrow_rows.h"
+#include "formats/dataset/rows/rows_eod.h"
 
 #define MANY 4096 /* rows and tokens that are looked at one by one */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dcp.h"
+#include "formats/torch/dcp.h"
 
 static int check_tensor(const struct mfs_dcp *dcp, const struct mfs_dcp_tensor *t,
 			struct mfs_error *err)

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "formats/hf_config.h"
+#include "formats/model/hf_config.h"
 
 /*
  * The first byte says what the rest is: 'c' a reference's config.json, checked against a real

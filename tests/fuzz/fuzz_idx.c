@@ -4,9 +4,9 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/gpt_dataset.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/indexed_dataset.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/indexed/indexed_dataset.h"
 
 #define MANY 4096 /* sequences and entries that are looked at one by one */
 

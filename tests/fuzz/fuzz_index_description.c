@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-#include "formats/dataset/gpt_dataset.h"
-#include "formats/dataset/index_description.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "formats/dataset/index/index_description.h"
 
 static const char *const versions[] = {"0.4", "0.6", "0.9", "0.16", "2.6"};
 #define VERSIONS (sizeof(versions) / sizeof(*versions))

@@ -1,7 +1,7 @@
 /* The optimizer of a checkpoint (ckpt_dir.h). */
 #include "tests/fuzz/ckpt_dir.h"
 
-#include "formats/megatron/optim.h"
+#include "formats/optim/buffers/optim.h"
 
 /* Chunks lie inside of their tensors; what else must be so the reader has checked. */
 static void check_tensors(const struct mfs_ckpt *ckpt)

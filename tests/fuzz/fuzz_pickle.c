@@ -2,8 +2,8 @@
 
 #include <string.h>
 
-#include "formats/pickle.h"
-#include "formats/pickle_write.h"
+#include "formats/torch/pickle.h"
+#include "formats/torch/pickle_write.h"
 
 /* Values may be shared and may contain themselves: a walk needs a budget. */
 #define BUDGET 2000

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/safetensors.h"
+#include "formats/hf/safetensors.h"
 
 /* Tensors without holes, in file order, filling the source. */
 static void check_order(const struct mfs_safetensors *st, uint64_t len)

@@ -11,7 +11,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
-#include "formats/token_text.h"
+#include "formats/indexed/token_text.h"
 
 struct result {
 	int rc;

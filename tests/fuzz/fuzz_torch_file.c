@@ -1,7 +1,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "formats/base/bytes.h"
-#include "formats/torch_file.h"
+#include "formats/torch/torch_file.h"
 
 #define BUDGET 2000
 #define DEPTH  40

@@ -1,8 +1,8 @@
 /* Megatron views of a checkpoint (ckpt_dir.h): all are made, and all of their bytes read. */
 #include "tests/fuzz/ckpt_dir.h"
 
-#include "formats/megatron/optim.h"
-#include "fs/view.h"
+#include "formats/optim/buffers/optim.h"
+#include "fs/view/view.h"
 
 #define MAX_READ (1u << 16) /* at once */
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/zip.h"
+#include "formats/torch/zip.h"
 
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {

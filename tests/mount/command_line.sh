@@ -130,8 +130,8 @@ knows() {
 	done
 }
 mapfile -t commands < <(sed -n '/^} commands/,/^}/p' fs/main.c | grep -oE '"[a-z]+"' | tr -d '"')
-mapfile -t options < <(sed -n '/option_row table/,/^}/p' fs/options.c | grep -E ', (set|add)_' | grep -oE '"[a-z_]+"' | tr -d '"')
-mapfile -t switches < <(grep -hoE '(\{|TEXT\(|NUMBER\(|WORDS\()"[a-z-]+", (MFS_VALUE|&|[a-z_]+\))' $(ls fs/*.c | grep -vx fs/options.c) | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u | sed 's/^/--/')
+mapfile -t options < <(sed -n '/option_row table/,/^}/p' fs/cli/options.c | grep -E ', (set|add)_' | grep -oE '"[a-z_]+"' | tr -d '"')
+mapfile -t switches < <(grep -hoE '(\{|TEXT\(|NUMBER\(|WORDS\()"[a-z-]+", (MFS_VALUE|&|[a-z_]+\))' $(ls fs/*.c fs/*/*.c | grep -vx fs/cli/options.c) | grep -oE '"[a-z-]+"' | tr -d '"' | sort -u | sed 's/^/--/')
 [ "${#commands[@]}" -ge 7 ] && [ "${#options[@]}" -ge 20 ] && [ "${#switches[@]}" -ge 30 ] || fail "a table was not found"
 knows "${commands[@]}" "${options[@]}" allow_other "${switches[@]}"
 for command in "${commands[@]}"; do

@@ -7,7 +7,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
-#include "formats/indexed_dataset.h"
+#include "formats/indexed/indexed_dataset.h"
 
 struct fake_idx {
 	uint64_t sequences, entries;

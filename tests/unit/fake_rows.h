@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dataset/rows.h"
+#include "formats/dataset/rows/rows.h"
 #include "formats/plan/vfile.h"
 #include "tests/unit/unit.h"
 

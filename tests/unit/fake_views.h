@@ -1,6 +1,6 @@
 /*
  * Megatron views and HF directories without what makes them: included by one file of a test program, it
- * takes the place of fs/view_megatron.c, of mfs_optim_open() and of formats/model/hf_ckpt.c.
+ * takes the place of fs/view/megatron.c, of mfs_optim_open() and of formats/model/hf_ckpt.c.
  *
  * There are layouts tpT-ppP of digits; T must divide 8. A view has a tracker and a file for each rank. An
  * HF directory is one that holds a link "inside" to an iteration.
@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/megatron/optim.h"
+#include "formats/optim/buffers/optim.h"
 #include "formats/model/hf_ckpt.h"
-#include "fs/view_build.h"
+#include "fs/view/build.h"
 
 static atomic_uint fake_views_built, fake_optims_opened;
 static int fake_optim_error;  /* what mfs_optim_open() fails with */

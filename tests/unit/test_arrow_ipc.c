@@ -1,5 +1,5 @@
 /*
- * Arrow streams and files: formats/arrow_ipc.h, flatbuffer.h. Inputs are those that pyarrow wrote for the fuzz target
+ * Arrow streams and files: formats/arrow/arrow_ipc.h, flatbuffer.h. Inputs are those that pyarrow wrote for the fuzz target
  * (tests/fuzz/make_arrow_seeds.py); refused ones: tests/fuzz/reject/arrow.
  */
 #include "tests/unit/unit.h"
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/arrow_ipc.h"
+#include "formats/arrow/arrow_ipc.h"
 #include "formats/base/bytes.h"
-#include "formats/flatbuffer.h"
+#include "formats/arrow/flatbuffer.h"
 
 static struct mfs_error err;
 

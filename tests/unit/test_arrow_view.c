@@ -1,5 +1,5 @@
 /*
- * Rows as Arrow files: formats/dataset/arrow_view.h, formats/arrow_write.h. The decoder below follows
+ * Rows as Arrow files: formats/dataset/files/arrow_view.h, formats/arrow/arrow_write.h. The decoder below follows
  * Message.fbs and Schema.fbs and knows nothing of the writer.
  */
 #include "tests/unit/unit.h"
@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/arrow_view.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/dataset/rows_vocab.h"
+#include "formats/dataset/files/arrow_view.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/fileset.h"
 #include "tests/unit/fake_idx.h"
 

@@ -1,4 +1,4 @@
-/* Blends: formats/dataset/blend.h, blend_args.h. Random cases against Megatron's own code:
+/* Blends: formats/dataset/gpt/blend.h, blend_args.h. Random cases against Megatron's own code:
  * tests/interop/test_gpt_dataset.py. */
 #include "tests/unit/unit.h"
 
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dataset/blend.h"
-#include "formats/dataset/blend_args.h"
-#include "formats/dataset/numpy_sum.h"
+#include "formats/dataset/gpt/blend.h"
+#include "formats/dataset/gpt/blend_args.h"
+#include "formats/dataset/gpt/numpy_sum.h"
 
 static struct mfs_error err;
 

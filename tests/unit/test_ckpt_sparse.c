@@ -1,4 +1,4 @@
-/* Checkpoints that claim more than they hold: formats/ckpt/ckpt_dist.c. */
+/* Checkpoints that claim more than they hold: formats/ckpt/read/dist.c. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/dcp_write.h"
-#include "formats/pickle_write.h"
-#include "formats/torch_write.h"
+#include "formats/torch/dcp_write.h"
+#include "formats/torch/pickle_write.h"
+#include "formats/torch/torch_write.h"
 
 #define LAYERS	4
 #define PART	"__0_0.distcp"

@@ -1,4 +1,4 @@
-/* Copying a view out, stopped, failing and resumed: fs/copy.h, fs/export_journal.h. */
+/* Copying a view out, stopped, failing and resumed: fs/export/copy.h, fs/export/journal.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -10,9 +10,9 @@
 
 #include "formats/io/commit.h"
 #include "formats/io/write_engine.h"
-#include "fs/copy.h"
-#include "fs/export_dir.h"
-#include "fs/export_journal.h"
+#include "fs/export/copy.h"
+#include "fs/export/dir.h"
+#include "fs/export/journal.h"
 
 #define FILES 7
 #define MTIME 1700000000123456789

@@ -1,4 +1,4 @@
-/* Which datasets a mount has, and under which names: fs/data.h, fs/root.h. */
+/* Which datasets a mount has, and under which names: fs/data/data.h, fs/source/root.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -10,10 +10,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/indexed_dataset_i.h"
-#include "fs/data.h"
-#include "fs/data_i.h"
-#include "fs/root.h"
+#include "formats/indexed/indexed_dataset_i.h"
+#include "fs/data/data.h"
+#include "fs/data/data_i.h"
+#include "fs/source/root.h"
 #include "tests/unit/fake_idx.h"
 
 static const int32_t lengths[] = {3, 0, 2};

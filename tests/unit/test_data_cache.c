@@ -1,4 +1,4 @@
-/* data/NAME/cache: fs/data_cache.h, fs/view_data_cache.c. That Megatron accepts it: tests/interop/test_index_cache.py. */
+/* data/NAME/cache: fs/data/cache.h, fs/data/view_cache.c. That Megatron accepts it: tests/interop/test_index_cache.py. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -8,9 +8,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formats/dataset/gpt_dataset.h"
-#include "fs/data.h"
-#include "fs/data_cache.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "fs/data/data.h"
+#include "fs/data/cache.h"
 
 #define ONE_EPOCH MFS_GPT_ONE_EPOCH
 

@@ -1,14 +1,14 @@
-/* Names of directories of samples, and the words of blends: fs/data_spec.h, fs/data_run.h. */
+/* Names of directories of samples, and the words of blends: fs/data/spec.h, fs/data/run.h. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dataset/gpt_dataset.h"
-#include "fs/data.h"
-#include "fs/data_run.h"
-#include "fs/data_spec.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "fs/data/data.h"
+#include "fs/data/run.h"
+#include "fs/data/spec.h"
 
 static struct mfs_error err;
 

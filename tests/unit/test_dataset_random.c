@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dataset/npy.h"
-#include "formats/dataset/numpy_random.h"
-#include "formats/dataset/splits.h"
+#include "formats/dataset/files/npy.h"
+#include "formats/dataset/gpt/numpy_random.h"
+#include "formats/dataset/gpt/splits.h"
 
 static struct mfs_error err;
 

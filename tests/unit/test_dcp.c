@@ -1,4 +1,4 @@
-/* The metadata of torch.distributed.checkpoint: formats/dcp.h. */
+/* The metadata of torch.distributed.checkpoint: formats/torch/dcp.h. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
-#include "formats/dcp.h"
+#include "formats/torch/dcp.h"
 
 static struct mfs_error err;
 static struct mfs_dcp dcp;

@@ -1,15 +1,15 @@
-/* Writing the metadata of torch.distributed.checkpoint: formats/dcp_write.h. */
+/* Writing the metadata of torch.distributed.checkpoint: formats/torch/dcp_write.h. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dcp.h"
-#include "formats/dcp_write.h"
-#include "formats/pickle_write.h"
-#include "formats/torch_file.h"
-#include "formats/torch_write.h"
+#include "formats/torch/dcp.h"
+#include "formats/torch/dcp_write.h"
+#include "formats/torch/pickle_write.h"
+#include "formats/torch/torch_file.h"
+#include "formats/torch/torch_write.h"
 
 static struct mfs_error err;
 static struct mfs_dcp real, again;

@@ -1,4 +1,4 @@
-/* Samples in Megatron's order: formats/dataset/gpt_dataset.h. Thousands of random cases against Megatron
+/* Samples in Megatron's order: formats/dataset/gpt/gpt_dataset.h. Thousands of random cases against Megatron
  * itself: tests/interop/test_gpt_dataset.py. */
 #include "tests/unit/unit.h"
 
@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dataset/gpt_dataset.h"
-#include "formats/dataset/npy.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/dataset/splits.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "formats/dataset/files/npy.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/gpt/splits.h"
 #include "tests/unit/fake_idx.h"
 
 static struct mfs_error err;

@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#include "formats/hf_config.h"
+#include "formats/model/hf_config.h"
 #include "formats/model/family.h"
 #include "formats/model/hf_args.h"
 #include "tests/unit/fake_ckpt.h"

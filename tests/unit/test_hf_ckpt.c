@@ -8,13 +8,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/hf_config.h"
+#include "formats/model/hf_config.h"
 #include "formats/model/family.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/model/hf_tensors.h"
 #include "formats/plan/vfile.h"
-#include "formats/safetensors.h"
-#include "fs/view.h"
+#include "formats/hf/safetensors.h"
+#include "fs/view/view.h"
 #include "tests/unit/fake_ckpt.h"
 
 static struct mfs_error err;

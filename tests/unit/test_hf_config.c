@@ -1,11 +1,11 @@
-/* config.json, references and tokenizer files: formats/hf_config.h, formats/hf_tokenizer.h. */
+/* config.json, references and tokenizer files: formats/model/hf_config.h, formats/hf/hf_tokenizer.h. */
 #include "tests/unit/unit.h"
 
 #include <jansson.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/hf_config.h"
+#include "formats/model/hf_config.h"
 #include "formats/model/family.h"
 #include "tests/unit/fake_ckpt.h"
 

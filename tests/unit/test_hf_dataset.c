@@ -1,5 +1,5 @@
 /*
- * HF datasets as rows: formats/dataset/hf_dataset.h, arrow_rows.h, rows_eod.h, rows_permuted.h. Fixtures were written
+ * HF datasets as rows: formats/dataset/rows/hf_dataset.h, arrow_rows.h, rows_eod.h, rows_permuted.h. Fixtures were written
  * by `datasets` (tests/fixtures/data/hf_dataset/README.md, which says what each row is), single files by pyarrow for
  * the fuzz target (tests/fuzz/make_arrow_seeds.py).
  */
@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/arrow_rows.h"
-#include "formats/dataset/hf_dataset.h"
-#include "formats/dataset/rows_vocab.h"
+#include "formats/dataset/rows/arrow_rows.h"
+#include "formats/dataset/rows/hf_dataset.h"
+#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 

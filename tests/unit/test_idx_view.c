@@ -1,11 +1,11 @@
-/* Rows and indexed datasets as .idx and .bin: formats/dataset/idx_view.h. What is expected: fake_idx.h. */
+/* Rows and indexed datasets as .idx and .bin: formats/dataset/files/idx_view.h. What is expected: fake_idx.h. */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/idx_view.h"
-#include "formats/dataset/rows_files.h"
-#include "formats/dataset/rows_indexed.h"
+#include "formats/dataset/files/idx_view.h"
+#include "formats/dataset/files/rows_files.h"
+#include "formats/dataset/rows/rows_indexed.h"
 #include "tests/unit/fake_idx.h"
 #include "tests/unit/fake_rows.h"
 

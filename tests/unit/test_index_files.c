@@ -1,4 +1,4 @@
-/* Megatron's cached indices as virtual files: formats/dataset/index_files.h. Whole runs against Megatron itself:
+/* Megatron's cached indices as virtual files: formats/dataset/index/index_files.h. Whole runs against Megatron itself:
  * tests/interop/test_index_cache.py. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
@@ -9,9 +9,9 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/index_files.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/dataset/splits.h"
+#include "formats/dataset/index/index_files.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/gpt/splits.h"
 #include "tests/unit/fake_idx.h"
 
 static struct mfs_error err;

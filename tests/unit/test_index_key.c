@@ -1,5 +1,5 @@
 /*
- * Names of Megatron's cached indices: formats/dataset/index_key.h, python_json.h.
+ * Names of Megatron's cached indices: formats/dataset/index/index_key.h, python_json.h.
  *
  * Digests were printed by megatron-core 0.16.1 and 0.10.0 (unique_description_hash of their own classes); those of
  * 0.4 and 0.6 were computed with Python's json and hashlib from the keys that their sources list.
@@ -10,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dataset/blend_args.h"
-#include "formats/dataset/gpt_dataset.h"
-#include "formats/dataset/index_key.h"
-#include "formats/dataset/python_json.h"
+#include "formats/dataset/gpt/blend_args.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "formats/dataset/index/index_key.h"
+#include "formats/dataset/index/python_json.h"
 
 static struct mfs_error err;
 

@@ -1,4 +1,4 @@
-/* Indexed datasets: formats/indexed_dataset.h. Refused files: tests/fuzz/reject/idx. */
+/* Indexed datasets: formats/indexed/indexed_dataset.h. Refused files: tests/fuzz/reject/idx. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 

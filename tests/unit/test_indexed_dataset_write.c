@@ -1,4 +1,4 @@
-/* Writing indexed datasets: formats/indexed_dataset_write.h. */
+/* Writing indexed datasets: formats/indexed/indexed_dataset_write.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/indexed_dataset.h"
-#include "formats/indexed_dataset_write.h"
+#include "formats/indexed/indexed_dataset.h"
+#include "formats/indexed/indexed_dataset_write.h"
 
 static struct mfs_error err;
 

@@ -1,4 +1,4 @@
-/* What is open while somebody needs it: fs/keeper.h. */
+/* What is open while somebody needs it: fs/view/keeper.h. */
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/keeper.h"
+#include "fs/view/keeper.h"
 
 #define KEEP 2
 

@@ -1,11 +1,11 @@
-/* What a checkpoint's arguments say of its run's data: formats/megatron_data_args.h. */
+/* What a checkpoint's arguments say of its run's data: formats/torch/megatron_data_args.h. */
 #include "tests/unit/unit.h"
 
 #include <string.h>
 
 #include "formats/base/buf.h"
 #include "formats/ckpt/ckpt.h"
-#include "formats/megatron_data_args.h"
+#include "formats/torch/megatron_data_args.h"
 
 static struct mfs_error err;
 static struct mfs_arena arena;

@@ -1,5 +1,5 @@
 /*
- * torch_dist views (fs/megatron_files.h): what they hold is what the source holds, under the keys that a
+ * torch_dist views (formats/megatron/write/files.h): what they hold is what the source holds, under the keys that a
  * run asks for. Views are written out and read back by our own reader.
  */
 #define _GNU_SOURCE
@@ -13,10 +13,10 @@
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/rng.h"
 #include "formats/ckpt/target.h"
-#include "formats/dcp.h"
-#include "formats/megatron/optim.h"
-#include "fs/megatron_dist_keys.h"
-#include "fs/megatron_files.h"
+#include "formats/torch/dcp.h"
+#include "formats/optim/buffers/optim.h"
+#include "formats/megatron/write/dist_keys.h"
+#include "formats/megatron/write/files.h"
 
 static struct mfs_error err;
 

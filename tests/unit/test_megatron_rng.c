@@ -1,6 +1,6 @@
 /*
  * Random states in Megatron views: whose states a rank gets, under which keys a torch_dist view has them,
- * and how values with tensors are copied (fs/megatron_copy.h).
+ * and how values with tensors are copied (formats/megatron/write/copy.h).
  */
 #include "tests/unit/unit.h"
 
@@ -11,11 +11,11 @@
 #include <string.h>
 
 #include "formats/ckpt/rng.h"
-#include "formats/dcp.h"
-#include "formats/megatron/optim.h"
-#include "formats/torch_write.h"
-#include "fs/megatron_copy.h"
-#include "fs/view.h"
+#include "formats/torch/dcp.h"
+#include "formats/optim/buffers/optim.h"
+#include "formats/torch/torch_write.h"
+#include "formats/megatron/write/copy.h"
+#include "fs/view/view.h"
 
 #define EP2	   "optim/mixtral-torch-pp2-ep2/iter_0000001"
 #define EP2_ETP1   "optim/mixtral-torch-tp2-ep2-etp1-distopt/iter_0000001"

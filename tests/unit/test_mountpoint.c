@@ -1,9 +1,9 @@
-/* What mountinfo says of a mount: fs/mountpoint.h. */
+/* What mountinfo says of a mount: fs/mount/mountpoint.h. */
 #include "tests/unit/unit.h"
 
 #include <string.h>
 
-#include "fs/mountpoint.h"
+#include "fs/mount/mountpoint.h"
 
 static const char mountinfo[] =
 	"22 1 254:0 / / rw,relatime - ext4 /dev/root rw\n"

@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #include "formats/base/half.h"
-#include "formats/megatron/optim.h"
+#include "formats/optim/buffers/optim.h"
 
 #define LLAMA_TORCH "resume/llama-torch-tp2-pp2/iter_0000020"
 #define LLAMA_DIST  "resume/llama-torch_dist-tp2-pp2/iter_0000020"

@@ -1,4 +1,4 @@
-/* The command line: fs/options.h. */
+/* The command line: fs/cli/options.h. */
 #include "tests/unit/unit.h"
 
 #include <glob.h>
@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "fs/options.h"
-#include "fs/remount.h"
+#include "fs/cli/options.h"
+#include "fs/mount/remount.h"
 
 START_TEST(test_sizes)
 {

@@ -1,5 +1,5 @@
 /*
- * Rows as Parquet files: formats/dataset/parquet_view.h, formats/parquet_write.h. The decoder below knows
+ * Rows as Parquet files: formats/dataset/files/parquet_view.h, formats/arrow/parquet_write.h. The decoder below knows
  * Thrift's compact protocol and the RLE and bit-packed hybrid by their specifications, and what is found in a
  * file must be what parquet.thrift calls it.
  */
@@ -8,8 +8,8 @@
 #include <stdio.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/parquet_view.h"
-#include "formats/dataset/rows_indexed.h"
+#include "formats/dataset/files/parquet_view.h"
+#include "formats/dataset/rows/rows_indexed.h"
 #include "tests/unit/fake_rows.h"
 
 static struct mfs_error err;

@@ -1,4 +1,4 @@
-/* The pickle machine: formats/pickle.h. Malformed streams: tests/fuzz/reject/pickle. */
+/* The pickle machine: formats/torch/pickle.h. Malformed streams: tests/fuzz/reject/pickle. */
 #include "tests/unit/unit.h"
 
 #include <math.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
-#include "formats/pickle.h"
+#include "formats/torch/pickle.h"
 
 static struct mfs_error err;
 static struct mfs_pickle *doc;

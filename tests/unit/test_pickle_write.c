@@ -1,12 +1,12 @@
-/* Writing and copying pickles: formats/pickle_write.h. What Python makes of them: tests/interop/test_written.py. */
+/* Writing and copying pickles: formats/torch/pickle_write.h. What Python makes of them: tests/interop/test_written.py. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/pickle_write.h"
-#include "formats/torch_file.h"
+#include "formats/torch/pickle_write.h"
+#include "formats/torch/torch_file.h"
 
 static struct mfs_error err;
 static struct mfs_buf out;

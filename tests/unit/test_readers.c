@@ -1,4 +1,4 @@
-/* Who may read what the tree shows, looked at again: fs/readers.h. */
+/* Who may read what the tree shows, looked at again: fs/source/readers.h. */
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "formats/io/fileset.h"
-#include "fs/readers.h"
+#include "fs/source/readers.h"
 
 #define FILES  3000 /* a look takes some ten milliseconds */
 #define ASKERS 8

@@ -17,8 +17,8 @@
 #include "formats/io/fileset.h"
 #include "formats/io/regular.h"
 #include "formats/io/window.h"
-#include "fs/integrity.h"
-#include "fs/tracker.h"
+#include "fs/verify/integrity.h"
+#include "formats/megatron/tracker.h"
 
 static const char *path(const char *name)
 {

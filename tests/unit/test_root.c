@@ -1,4 +1,4 @@
-/* Iterations of a root, complete and not: fs/root.h. */
+/* Iterations of a root, complete and not: fs/source/root.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "fs/iteration.h"
-#include "fs/root.h"
+#include "fs/source/iteration.h"
+#include "fs/source/root.h"
 #include "tests/unit/fake_views.h"
 
 #define TRACKER "latest_checkpointed_iteration.txt"

@@ -1,4 +1,4 @@
-/* Rows of tokens: formats/dataset/rows.h, rows_indexed.h and slices. */
+/* Rows of tokens: formats/dataset/rows/rows.h, rows_indexed.h and slices. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -6,11 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/dataset/row_ranges.h"
-#include "formats/dataset/rows.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/dataset/rows_vfile.h"
-#include "formats/dataset/rows_vocab.h"
+#include "formats/dataset/rows/row_ranges.h"
+#include "formats/dataset/rows/rows.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/rows/rows_vfile.h"
+#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/fileset.h"
 #include "tests/unit/fake_idx.h"
 

@@ -1,12 +1,12 @@
-/* Rows as plain arrays and as JSON lines: formats/dataset/rows_files.h, rows_jsonl.h, elements.h. */
+/* Rows as plain arrays and as JSON lines: formats/dataset/files/rows_files.h, rows_jsonl.h, elements.h. */
 #include <stdio.h>
 
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
-#include "formats/dataset/elements.h"
-#include "formats/dataset/rows_files.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/dataset/rows_jsonl.h"
+#include "formats/dataset/rows/elements.h"
+#include "formats/dataset/files/rows_files.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/rows/rows_jsonl.h"
 #include "tests/unit/fake_idx.h"
 #include "tests/unit/fake_rows.h"
 

@@ -1,4 +1,4 @@
-/* safetensors headers: formats/safetensors.h. Refused ones: tests/fuzz/reject/safetensors. */
+/* safetensors headers: formats/hf/safetensors.h. Refused ones: tests/fuzz/reject/safetensors. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/safetensors.h"
+#include "formats/hf/safetensors.h"
 
 static struct mfs_error err;
 

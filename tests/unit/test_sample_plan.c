@@ -1,4 +1,4 @@
-/* What `mcorefs sample` makes of a command line and of a checkpoint's arguments: fs/sample_plan.c. */
+/* What `mcorefs sample` makes of a command line and of a checkpoint's arguments: fs/sample/plan.c. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/megatron_args.h"
-#include "fs/commands.h"
-#include "fs/sample.h"
+#include "formats/torch/megatron_args.h"
+#include "fs/cli/commands.h"
+#include "fs/sample/sample.h"
 
 static const char *const two[] = {"0.7", "a", "0.3", "b"};
 

@@ -1,12 +1,12 @@
-/* Who gets which samples: formats/dataset/sampler.h, torch_random.h. Against Megatron's own samplers:
+/* Who gets which samples: formats/dataset/gpt/sampler.h, torch_random.h. Against Megatron's own samplers:
  * tests/interop/test_samples.py. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/dataset/sampler.h"
-#include "formats/dataset/torch_random.h"
+#include "formats/dataset/gpt/sampler.h"
+#include "formats/dataset/gpt/torch_random.h"
 
 static struct mfs_error err;
 

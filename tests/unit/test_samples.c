@@ -1,4 +1,4 @@
-/* Samples of a training run: formats/dataset/run.h, samples.h, rows_samples.h. Against Megatron itself:
+/* Samples of a training run: formats/dataset/gpt/run.h, samples.h, rows_samples.h. Against Megatron itself:
  * tests/interop/test_samples.py. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
@@ -10,11 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "formats/dataset/npy.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/dataset/rows_samples.h"
-#include "formats/dataset/row_ranges.h"
-#include "formats/dataset/rows_vocab.h"
+#include "formats/dataset/files/npy.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/gpt/rows_samples.h"
+#include "formats/dataset/rows/row_ranges.h"
+#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/guard.h"
 #include "tests/unit/fake_idx.h"
 #include "tests/unit/fake_rows.h"

@@ -1,4 +1,4 @@
-/* What a mount does beside serving: fs/signals.h. */
+/* What a mount does beside serving: fs/mount/signals.h. */
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "fs/signals.h"
+#include "fs/mount/signals.h"
 
 static atomic_uint asked, looked;
 static atomic_bool stop;

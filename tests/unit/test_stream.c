@@ -1,12 +1,12 @@
-/* Which requests form a stream, and what is fetched for it: fs/stream.h, fs/prefetch_window.h. */
+/* Which requests form a stream, and what is fetched for it: fs/mount/stream.h, fs/mount/prefetch_window.h. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "fs/prefetch_window.h"
-#include "fs/stream.h"
+#include "fs/mount/prefetch_window.h"
+#include "fs/mount/stream.h"
 
 #define KIB   (1ull << 10)
 #define MIB   (1ull << 20)

@@ -1,10 +1,10 @@
-/* Element types and shapes: formats/tensor.h; loads and checked arithmetic: formats/base/bytes.h. */
+/* Element types and shapes: formats/base/tensor.h; loads and checked arithmetic: formats/base/bytes.h. */
 #include "tests/unit/unit.h"
 
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/tensor.h"
+#include "formats/base/tensor.h"
 
 static const struct {
 	enum mfs_dtype type;

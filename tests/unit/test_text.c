@@ -1,4 +1,4 @@
-/* Numbers and boxes for people: fs/text.h, fs/progress.h. */
+/* Numbers and boxes for people: fs/cli/text.h, fs/cli/progress.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/progress.h"
-#include "fs/text.h"
+#include "fs/cli/progress.h"
+#include "fs/cli/text.h"
 
 START_TEST(test_bytes)
 {

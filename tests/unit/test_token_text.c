@@ -1,4 +1,4 @@
-/* Token ids as text: formats/token_text.h. Every input is fed in pieces of every length. */
+/* Token ids as text: formats/indexed/token_text.h. Every input is fed in pieces of every length. */
 #include "tests/unit/unit.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
-#include "formats/token_text.h"
+#include "formats/indexed/token_text.h"
 
 static struct mfs_error err;
 

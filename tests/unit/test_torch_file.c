@@ -1,11 +1,11 @@
-/* torch.save archives: formats/torch_file.h. */
+/* torch.save archives: formats/torch/torch_file.h. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/torch_file.h"
+#include "formats/torch/torch_file.h"
 
 static struct mfs_error err;
 static struct mfs_torch_file f;

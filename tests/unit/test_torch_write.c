@@ -1,4 +1,4 @@
-/* Writing torch.save archives: formats/torch_write.h. */
+/* Writing torch.save archives: formats/torch/torch_write.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/pickle_write.h"
-#include "formats/torch_file.h"
-#include "formats/torch_write.h"
+#include "formats/torch/pickle_write.h"
+#include "formats/torch/torch_file.h"
+#include "formats/torch/torch_write.h"
 
 #define GIB (UINT64_C(1) << 30)
 

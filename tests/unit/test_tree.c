@@ -1,4 +1,4 @@
-/* What the mount shows: fs/tree.h. */
+/* What the mount shows: fs/mount/tree.h. */
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
@@ -8,8 +8,8 @@
 #include <unistd.h>
 
 #include "formats/plan/vfile.h"
-#include "fs/root.h"
-#include "fs/tree.h"
+#include "fs/source/root.h"
+#include "fs/mount/tree.h"
 #include "tests/unit/fake_views.h"
 
 #define FROM "resume/llama-torch_dist-tp2-pp2"

@@ -1,4 +1,4 @@
-/* Files of a view and their directories: fs/view.h, fs/view_build.h, fs/export_dir.h. */
+/* Files of a view and their directories: fs/view/view.h, fs/view/build.h, fs/export/dir.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -11,9 +11,9 @@
 #include <unistd.h>
 
 #include "formats/io/fileset.h"
-#include "fs/export_dir.h"
-#include "fs/export_journal.h"
-#include "fs/view_build.h"
+#include "fs/export/dir.h"
+#include "fs/export/journal.h"
+#include "fs/view/build.h"
 
 static struct mfs_view *view_of(const char *const *names, size_t count)
 {

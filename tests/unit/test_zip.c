@@ -1,4 +1,4 @@
-/* ZIP archives as torch writes them: formats/zip.h. Damaged ones: tests/fuzz/reject/zip. */
+/* ZIP archives as torch writes them: formats/torch/zip.h. Damaged ones: tests/fuzz/reject/zip. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/zip.h"
+#include "formats/torch/zip.h"
 
 static struct mfs_error err;
 

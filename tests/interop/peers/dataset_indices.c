@@ -25,15 +25,15 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
-#include "formats/dataset/blend.h"
-#include "formats/dataset/blend_args.h"
-#include "formats/dataset/gpt_dataset.h"
-#include "formats/dataset/npy.h"
-#include "formats/dataset/numpy_random.h"
-#include "formats/dataset/rows_indexed.h"
-#include "formats/dataset/splits.h"
-#include "formats/indexed_dataset.h"
-#include "formats/indexed_dataset_write.h"
+#include "formats/dataset/gpt/blend.h"
+#include "formats/dataset/gpt/blend_args.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "formats/dataset/files/npy.h"
+#include "formats/dataset/gpt/numpy_random.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/gpt/splits.h"
+#include "formats/indexed/indexed_dataset.h"
+#include "formats/indexed/indexed_dataset_write.h"
 
 #define WORDS 40000
 

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dataset/hf_dataset.h"
+#include "formats/dataset/rows/hf_dataset.h"
 #include "formats/io/guard.h"
 
 #define MANY 100000 /* tokens that are printed */

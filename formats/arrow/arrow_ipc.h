@@ -1,0 +1,118 @@
+/*
+ * Arrow IPC streams and files, metadata alone: which columns there are, and where the buffers of each record
+ * batch lie (arrow: docs/source/format/Columnar.rst, "Serialization and Interprocess Communication (IPC)";
+ * format/{Message,Schema,File}.fbs). No value is read.
+ *
+ *   stream   schema message, messages, end of stream
+ *   message  FFFFFFFF | i32 size | Message, padded: size bytes | body
+ *            Before Arrow 0.15 the first four bytes were not there.
+ *   end      a message of size 0
+ *   file     "ARROW1\0\0" | stream | Footer | i32 size of the footer | "ARROW1"
+ *            Its schema is in the footer once more; some writers have no stream's schema in front.
+ *
+ * Metadata versions 4 and 5, little-endian. A stream must have its end, which the format lets a writer leave out:
+ * nothing else tells a stream that was cut between two messages from a whole one.
+ */
+#ifndef MFS_ARROW_ARROW_IPC_H
+#define MFS_ARROW_ARROW_IPC_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/io/source.h"
+#include "formats/base/tensor.h"
+
+/* union Type of Schema.fbs. */
+enum mfs_arrow_type {
+	MFS_ARROW_NONE,
+	MFS_ARROW_NULL,
+	MFS_ARROW_INT,
+	MFS_ARROW_FLOATING_POINT,
+	MFS_ARROW_BINARY,
+	MFS_ARROW_UTF8,
+	MFS_ARROW_BOOL,
+	MFS_ARROW_DECIMAL,
+	MFS_ARROW_DATE,
+	MFS_ARROW_TIME,
+	MFS_ARROW_TIMESTAMP,
+	MFS_ARROW_INTERVAL,
+	MFS_ARROW_LIST,
+	MFS_ARROW_STRUCT,
+	MFS_ARROW_UNION,
+	MFS_ARROW_FIXED_SIZE_BINARY,
+	MFS_ARROW_FIXED_SIZE_LIST,
+	MFS_ARROW_MAP,
+	MFS_ARROW_DURATION,
+	MFS_ARROW_LARGE_BINARY,
+	MFS_ARROW_LARGE_UTF8,
+	MFS_ARROW_LARGE_LIST,
+	MFS_ARROW_RUN_END_ENCODED,
+	MFS_ARROW_BINARY_VIEW,
+	MFS_ARROW_UTF8_VIEW,
+	MFS_ARROW_LIST_VIEW,
+	MFS_ARROW_LARGE_LIST_VIEW,
+	MFS_ARROW_TYPES,
+};
+
+struct mfs_arrow_column {
+	const char *name;
+	enum mfs_arrow_type type, item; /* item: of a list's elements */
+	enum mfs_dtype dtype; /* of an INT, or of a list of them; MFS_U64 and MFS_U32 too */
+	uint32_t list_size;   /* of a FIXED_SIZE_LIST: elements; 0 if that is impossible */
+	bool dictionary;      /* it, or what it is a list of, is dictionary-encoded */
+	/* Its first node, its first buffer, and the first of those views that have buffers of their own number,
+	 * in every record batch. */
+	uint32_t node, buffer, view;
+};
+
+struct mfs_arrow;
+
+/* Reads the schema, and of a file its footer. src is copied; its name and object must outlive the reader.
+ * -EINVAL: damaged, or no Arrow; -ENOTSUP: big-endian, an older or newer version, unknown types. */
+int mfs_arrow_open(const struct mfs_source *src, struct mfs_arrow **ret, struct mfs_error *err);
+void mfs_arrow_free(struct mfs_arrow *a);
+
+uint32_t mfs_arrow_column_count(const struct mfs_arrow *a);
+const struct mfs_arrow_column *mfs_arrow_column(const struct mfs_arrow *a, uint32_t i);
+/* "list<int32>", "string"; text has size bytes. */
+const char *mfs_arrow_type_text(const struct mfs_arrow_column *c, char *text, size_t size);
+/* Of integers, or a list of integers, that are not dictionary-encoded: what array() knows. */
+bool mfs_arrow_is_int(const struct mfs_arrow_column *c);
+bool mfs_arrow_is_int_list(const struct mfs_arrow_column *c);
+
+/* One record batch, valid until the next is asked for. Its buffers lie inside of its body in their order, which is
+ * checked, and the body inside of the source. */
+struct mfs_arrow_batch {
+	uint64_t number; /* from 0, for messages */
+	uint64_t rows;
+	uint64_t body, body_size; /* in the source, bytes */
+	uint32_t nodes, buffers;
+	const uint8_t *node_bytes, *buffer_bytes,
+		*view_bytes; /* of the message; 16, 16 and 8 bytes each */
+	uint32_t views;
+};
+
+/* *ret_end: there is none any more. -ENOTSUP: it is compressed, or a message is a tensor. */
+int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_end,
+		   struct mfs_error *err);
+
+/* Where a column lies, in the source; sizes are those that its counts need. */
+struct mfs_arrow_array {
+	uint64_t rows, nulls;
+	uint64_t validity; /* a bit for every row, if nulls; else 0 */
+	uint64_t
+		offsets; /* of a list: rows + 1 of them, int32 or of a LARGE_LIST int64; 0 if it has no rows */
+	/* A list's elements: all that there are, those of null rows and of no row too. Of an INT column: rows. */
+	uint64_t items, item_nulls;
+	uint64_t item_validity; /* as validity */
+	uint64_t values;
+};
+
+/* Of a column of integers or of lists of them. -EINVAL: buffers are smaller than what is counted. */
+int mfs_arrow_array(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
+		    const struct mfs_arrow_column *c, struct mfs_arrow_array *ret,
+		    struct mfs_error *err);
+
+#endif

@@ -1,0 +1,465 @@
+#include "formats/dataset/files/arrow_view.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/dataset/rows/elements.h"
+#include "formats/dataset/rows/rows_vfile.h"
+
+#define MAX_TOKENS INT32_MAX  /* of a batch: its offsets are int32 */
+#define MAX_ROWS   (1u << 26) /* of a batch; more than that only empty rows can be */
+#define CHUNK	   4096	      /* starts that are read at once */
+
+struct batch {
+	uint64_t row, token; /* the first ones */
+};
+
+struct file {
+	const struct mfs_arrow_view *view;
+	uint32_t first, end; /* batches */
+	uint64_t size;	     /* bytes */
+};
+
+struct column {
+	const struct mfs_arrow_view *view;
+	size_t number;
+	struct mfs_elements values;
+};
+
+struct mfs_arrow_view {
+	const struct mfs_rows *rows;
+	struct mfs_arrow_field *fields; /* the tokens, then the columns */
+	size_t field_count;
+	struct column *columns;
+	struct mfs_elements offsets;
+	struct mfs_buf schema; /* its message, padded */
+	struct batch *batches; /* and one more, which begins where the last one ends */
+	uint32_t batch_count, batch_room;
+	struct file *files;
+	uint32_t file_count, file_room;
+	uint64_t batch_tokens, file_tokens; /* about so many */
+};
+
+/* ---- computed bytes ---- */
+
+/*
+ * Offsets of all batches are one array: batch b's, one more than it has rows, begin at element
+ * batches[b].row + b. What is asked for at once lies in one batch, as each is a part of its own.
+ */
+static uint32_t batch_of_offset(const struct mfs_arrow_view *v, uint64_t element)
+{
+	uint32_t lo = 0, hi = v->batch_count;
+
+	while (hi - lo > 1) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (v->batches[mid].row + mid <= element)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+/* What was read when batches were cut must still agree with what is there: readers follow offsets blindly. */
+static int offset_of(const struct mfs_arrow_view *v, uint32_t b, uint64_t row, uint64_t start,
+		     int32_t *ret, struct mfs_error *err)
+{
+	const uint64_t first = v->batches[b].token, end = v->batches[b + 1].token;
+
+	if (start < first || start > end)
+		return mfs_fail(err, -EIO,
+				"%s: row %llu begins at token %llu, outside of [%llu, %llu]",
+				v->rows->name, (unsigned long long)row, (unsigned long long)start,
+				(unsigned long long)first, (unsigned long long)end);
+	*ret = (int32_t)(start - first);
+	return 0;
+}
+
+static int get_offsets(const void *object, uint64_t first, uint64_t count, void *ret,
+		       struct mfs_error *err)
+{
+	const struct mfs_arrow_view *v = object;
+	const uint32_t b = batch_of_offset(v, first);
+	uint64_t row = first - b, starts[CHUNK], n;
+	int32_t *offsets = ret;
+	int rc = 0;
+
+	for (; count && !rc; row += n, offsets += n, count -= n) {
+		n = mfs_min_u64(count, CHUNK);
+		rc = mfs_rows_starts(v->rows, row, n, starts, err);
+		for (uint64_t i = 0; i < n && !rc; i++)
+			rc = offset_of(v, b, row + i, starts[i], &offsets[i], err);
+	}
+	return rc;
+}
+
+static int get_column(const void *object, uint64_t first, uint64_t count, void *ret,
+		      struct mfs_error *err)
+{
+	const struct column *c = object;
+
+	return mfs_rows_column(c->view->rows, c->number, first, count, ret, err);
+}
+
+/* ---- where batches begin ---- */
+
+/* A place between rows. */
+struct place {
+	uint64_t row, token;
+};
+
+static int place_of(const struct mfs_arrow_view *v, uint64_t row, struct place *ret,
+		    struct mfs_error *err)
+{
+	ret->row = row;
+	return mfs_rows_start(v->rows, row, &ret->token, err);
+}
+
+/* So many tokens more than wanted are as good: most ends are found with one look. */
+static bool is_good(const struct mfs_arrow_view *v, const struct place *from,
+		    const struct place *to)
+{
+	const uint64_t tokens = to->token - from->token;
+
+	return to->row - from->row <= MAX_ROWS && tokens >= v->batch_tokens / 2 &&
+	       tokens <= v->batch_tokens / 2 * 3;
+}
+
+/* As far as rows of the average length would reach. */
+static int guess_end(const struct mfs_arrow_view *v, const struct place *from,
+		     const struct place *end, struct place *ret, struct mfs_error *err)
+{
+	const uint64_t rows = end->row - from->row, tokens = end->token - from->token;
+	const uint64_t n = (uint64_t)((unsigned __int128)rows * v->batch_tokens / tokens);
+
+	return place_of(v, from->row + mfs_min_u64(n, rows), ret, err);
+}
+
+/* With no more tokens than wanted, or one row alone. */
+static int search_end(const struct mfs_arrow_view *v, const struct place *from,
+		      const struct place *end, struct place *ret, struct mfs_error *err)
+{
+	const uint64_t last = mfs_min_u64(end->row, from->row + MAX_ROWS);
+	uint64_t row = last;
+	int rc = 0;
+
+	if (end->token - from->token > v->batch_tokens)
+		rc = mfs_rows_lower_bound(v->rows, from->row, from->token + v->batch_tokens + 1,
+					  &row, err);
+	if (rc)
+		return rc;
+	/* The first row behind: the one before it may be what is too much. */
+	row = row > last ? last : row;
+	rc = place_of(v, row, ret, err);
+	if (!rc && ret->token - from->token > v->batch_tokens && row > from->row + 1)
+		rc = place_of(v, row - 1, ret, err);
+	return rc;
+}
+
+/* Where the batch that begins at from ends, at end or before it. */
+static int find_end(const struct mfs_arrow_view *v, const struct place *from,
+		    const struct place *end, struct place *ret, struct mfs_error *err)
+{
+	int rc = 0;
+
+	*ret = *end;
+	if (end->row - from->row <= MAX_ROWS && end->token - from->token <= v->batch_tokens / 2 * 3)
+		return 0;
+	if (end->token > from->token)
+		rc = guess_end(v, from, end, ret, err);
+	if (!rc && !is_good(v, from, ret))
+		rc = search_end(v, from, end, ret, err);
+	if (!rc && ret->token - from->token > MAX_TOKENS)
+		rc = mfs_fail(err, -ENOTSUP,
+			      "%s: row %llu has %llu tokens; Arrow's lists have fewer than 2^31",
+			      v->rows->name, (unsigned long long)from->row,
+			      (unsigned long long)(ret->token - from->token));
+	return rc;
+}
+
+static void *grown(void *array, uint32_t count, uint32_t *room, size_t size)
+{
+	if (count < *room)
+		return array;
+	*room = *room ? 2 * *room : 8;
+	return reallocarray(array, *room, size);
+}
+
+static int add_file(struct mfs_arrow_view *v, struct mfs_error *err)
+{
+	struct file *files = grown(v->files, v->file_count, &v->file_room, sizeof(*files));
+
+	if (!files)
+		return mfs_fail_nomem(err);
+	v->files = files;
+	v->files[v->file_count++] = (struct file){
+		.view = v, .first = v->batch_count, .end = v->batch_count, .size = v->schema.len};
+	return 0;
+}
+
+/* Opens a batch, or at the end of all, what bounds the last one. */
+static int add_batch(struct mfs_arrow_view *v, const struct place *from, struct mfs_error *err)
+{
+	struct batch *batches = grown(v->batches, v->batch_count, &v->batch_room, sizeof(*batches));
+
+	if (!batches)
+		return mfs_fail_nomem(err);
+	v->batches = batches;
+	v->batches[v->batch_count] = (struct batch){.row = from->row, .token = from->token};
+	return 0;
+}
+
+/* A batch of the rows between two places, in the file at hand. */
+static int put_batch(struct mfs_arrow_view *v, const struct place *from, const struct place *to,
+		     struct mfs_error *err)
+{
+	const uint64_t tokens = to->token - from->token;
+	struct file *f = &v->files[v->file_count - 1];
+	int rc = 0;
+
+	if (f->end > f->first && to->token - v->batches[f->first].token > v->file_tokens)
+		rc = add_file(v, err);
+	if (!rc)
+		rc = add_batch(v, from, err);
+	if (rc)
+		return rc;
+	f = &v->files[v->file_count - 1];
+	f->end = ++v->batch_count;
+	f->size += MFS_ARROW_ALIGN +
+		   mfs_arrow_body(v->fields, v->field_count, to->row - from->row, tokens);
+	return 0;
+}
+
+/* Rows from *at to end, none of them bad or all of them. */
+static int cut_run(struct mfs_arrow_view *v, struct place *at, uint64_t end_row,
+		   struct mfs_error *err)
+{
+	struct place end, next;
+	int rc = place_of(v, end_row, &end, err);
+
+	while (!rc && at->row < end_row) {
+		rc = find_end(v, at, &end, &next, err);
+		if (!rc)
+			rc = put_batch(v, at, &next, err);
+		if (!rc)
+			*at = next;
+	}
+	return rc;
+}
+
+static int cut(struct mfs_arrow_view *v, struct mfs_error *err)
+{
+	const struct mfs_rows *r = v->rows;
+	struct place at = {0, 0};
+	int rc = add_file(v, err);
+
+	for (size_t i = 0; i < r->bad_count && !rc; i++) {
+		rc = cut_run(v, &at, r->bad[i].first, err);
+		if (!rc)
+			rc = cut_run(v, &at, r->bad[i].end, err);
+	}
+	if (!rc)
+		rc = cut_run(v, &at, r->rows, err);
+	if (!rc)
+		rc = add_batch(v, &at, err);
+	for (uint32_t i = 0; i < v->file_count && !rc; i++)
+		v->files[i].size += MFS_ARROW_EOS;
+	return rc;
+}
+
+/* ---- opening ---- */
+
+static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
+{
+	return value < low ? low : mfs_min_u64(value, high);
+}
+
+static void choose_sizes(struct mfs_arrow_view *v, const struct mfs_arrow_config *c)
+{
+	const uint64_t size = v->rows->token_size, all = v->rows->tokens * size;
+	uint64_t batch = c->batch, file = c->file;
+
+	if (!batch)
+		batch = clamp(all / MFS_ARROW_BATCHES, MFS_ARROW_BATCH, MFS_ARROW_BATCH_MAX);
+	if (!file)
+		file = clamp(all / MFS_ARROW_FILES, batch, MFS_ARROW_FILE_MAX);
+	v->batch_tokens = clamp(batch / size, 2, MAX_TOKENS / 2);
+	v->file_tokens = file / size;
+}
+
+static int make_fields(struct mfs_arrow_view *v, struct mfs_error *err)
+{
+	const struct mfs_rows *r = v->rows;
+
+	v->field_count = 1 + r->column_count;
+	v->fields = calloc(v->field_count, sizeof(*v->fields));
+	v->columns = calloc(v->field_count, sizeof(*v->columns));
+	if (!v->fields || !v->columns)
+		return mfs_fail_nomem(err);
+	v->fields[0] = (struct mfs_arrow_field){
+		.name = MFS_ARROW_TOKENS,
+		.kind = r->row_length ? MFS_ARROW_FIXED_LIST : MFS_ARROW_LIST,
+		.dtype = r->dtype,
+		.length = (int32_t)r->row_length,
+	};
+	for (size_t i = 0; i < r->column_count; i++) {
+		v->fields[1 + i] = (struct mfs_arrow_field){.name = r->columns[i].name,
+							    .dtype = r->columns[i].dtype};
+		v->columns[i] = (struct column){
+			.view = v,
+			.number = i,
+			.values = {mfs_dtype_size(r->columns[i].dtype), get_column, &v->columns[i]},
+		};
+	}
+	for (size_t i = 0; i < v->field_count; i++)
+		if (!mfs_arrow_can(v->fields[i].dtype))
+			return mfs_fail(err, -ENOTSUP, "%s: Arrow has no type for '%s', %s",
+					r->name, v->fields[i].name,
+					mfs_dtype_torch(v->fields[i].dtype));
+	if (r->row_length > INT32_MAX)
+		return mfs_fail(err, -ENOTSUP,
+				"%s: rows of %llu tokens; Arrow's lists have fewer "
+				"than 2^31",
+				r->name, (unsigned long long)r->row_length);
+	return 0;
+}
+
+static int make_schema(struct mfs_arrow_view *v, struct mfs_error *err)
+{
+	static const uint8_t zeros[MFS_ARROW_ALIGN];
+
+	mfs_arrow_add_schema(&v->schema, v->fields, v->field_count);
+	mfs_buf_add(&v->schema, zeros, mfs_arrow_padded(v->schema.len) - v->schema.len);
+	return v->schema.failed ? mfs_fail_nomem(err) : 0;
+}
+
+int mfs_arrow_view_new(const struct mfs_rows *rows, const struct mfs_arrow_config *config,
+		       struct mfs_arrow_view **ret, struct mfs_error *err)
+{
+	struct mfs_arrow_view *v = calloc(1, sizeof(*v));
+	int rc;
+
+	if (!v)
+		return mfs_fail_nomem(err);
+	v->rows = rows;
+	v->offsets = (struct mfs_elements){sizeof(int32_t), get_offsets, v};
+	choose_sizes(v, config);
+	rc = make_fields(v, err);
+	if (!rc)
+		rc = make_schema(v, err);
+	if (!rc)
+		rc = cut(v, err);
+	mfs_rows_drop(rows);
+	if (rc) {
+		mfs_arrow_view_free(v);
+		return rc;
+	}
+	*ret = v;
+	return 0;
+}
+
+void mfs_arrow_view_free(struct mfs_arrow_view *v)
+{
+	if (!v)
+		return;
+	free(v->fields);
+	free(v->columns);
+	free(v->batches);
+	free(v->files);
+	mfs_buf_release(&v->schema);
+	free(v);
+}
+
+uint32_t mfs_arrow_view_files(const struct mfs_arrow_view *v)
+{
+	return v->file_count;
+}
+
+uint32_t mfs_arrow_view_batches(const struct mfs_arrow_view *v)
+{
+	return v->batch_count;
+}
+
+/* ---- parts of a file ---- */
+
+static int add_padding(struct mfs_vfile *f, uint64_t len, struct mfs_error *err)
+{
+	const uint64_t more = mfs_arrow_padded(len) - len;
+
+	return more ? mfs_vfile_add_zeros(f, more, err) : 0;
+}
+
+static int add_header(const struct mfs_arrow_view *v, uint32_t b, struct mfs_vfile *f,
+		      struct mfs_error *err)
+{
+	const struct batch *batch = &v->batches[b];
+	struct mfs_buf header = {0};
+	uint64_t len;
+	int rc;
+
+	mfs_arrow_add_batch(&header, v->fields, v->field_count, batch[1].row - batch->row,
+			    batch[1].token - batch->token);
+	len = header.len;
+	rc = header.failed ? mfs_fail_nomem(err) : mfs_vfile_add_literal(f, header.data, len, err);
+	if (rc) {
+		mfs_buf_release(&header);
+		return rc;
+	}
+	return add_padding(f, len, err);
+}
+
+static int add_tokens(const struct mfs_arrow_view *v, uint32_t b, struct mfs_vfile *f,
+		      struct mfs_error *err)
+{
+	const struct batch *batch = &v->batches[b];
+	const uint64_t tokens = batch[1].token - batch->token;
+	const uint64_t offsets = sizeof(int32_t) * (batch[1].row - batch->row + 1);
+	int rc = 0;
+
+	if (v->fields[0].kind == MFS_ARROW_LIST) {
+		rc = mfs_vfile_add_computed(f, &mfs_elements_computed, (void *)&v->offsets,
+					    sizeof(int32_t) * (batch->row + b), offsets, err);
+		if (!rc)
+			rc = add_padding(f, offsets, err);
+	}
+	if (!rc)
+		rc = mfs_rows_add_tokens(v->rows, batch->token, tokens, f, err);
+	return rc ? rc : add_padding(f, tokens * v->rows->token_size, err);
+}
+
+static int add_column(const struct mfs_arrow_view *v, uint32_t b, size_t column,
+		      struct mfs_vfile *f, struct mfs_error *err)
+{
+	const struct batch *batch = &v->batches[b];
+	const uint64_t size = mfs_dtype_size(v->fields[1 + column].dtype);
+	const uint64_t bytes = (batch[1].row - batch->row) * size;
+	int rc = mfs_vfile_add_computed(f, &mfs_elements_computed, &v->columns[column].values,
+					batch->row * size, bytes, err);
+
+	return rc ? rc : add_padding(f, bytes, err);
+}
+
+static int build(void *arg, struct mfs_vfile *f, struct mfs_error *err)
+{
+	const struct file *file = arg;
+	const struct mfs_arrow_view *v = file->view;
+	int rc = mfs_vfile_add_shared(f, v->schema.data, v->schema.len, err);
+
+	for (uint32_t b = file->first; b < file->end && !rc; b++) {
+		rc = add_header(v, b, f, err);
+		if (!rc)
+			rc = add_tokens(v, b, f, err);
+		for (size_t c = 0; c < v->rows->column_count && !rc; c++)
+			rc = add_column(v, b, c, f, err);
+	}
+	return rc ? rc : mfs_vfile_add_shared(f, mfs_arrow_eos, MFS_ARROW_EOS, err);
+}
+
+int mfs_arrow_view_file(struct mfs_arrow_view *v, uint32_t file, struct mfs_vfile **ret,
+			struct mfs_error *err)
+{
+	return mfs_vfile_new_lazy(v->files[file].size, build, &v->files[file], ret, err);
+}

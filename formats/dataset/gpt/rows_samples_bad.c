@@ -1,0 +1,160 @@
+/*
+ * Which samples need rows that cannot be read. Found by a look at every sample, once, and only where a dataset
+ * has such rows: a .bin that ends early.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "formats/base/bytes.h"
+#include "formats/dataset/gpt/rows_samples_i.h"
+
+#define CHUNK	    4096	/* documents, samples, tokens looked at together */
+#define LOOK_CLOSER (64u << 20) /* tokens of samples that are read to see whether they can be */
+
+/* Of one dataset: whether sample k of its stream is bad. */
+struct marks {
+	uint8_t *stream; /* NULL: none is */
+	uint64_t samples;
+};
+
+static bool is_bad(const struct mfs_rows *r, uint64_t row)
+{
+	const size_t i = mfs_row_ranges_before(r->bad, r->bad_count, row);
+
+	return i < r->bad_count && r->bad[i].first <= row;
+}
+
+/* Sample k is tokens [k S, k S + S + x): marks those that have one of [first, end). */
+static void mark_tokens(struct marks *m, struct mfs_gpt_dataset *g, uint64_t first, uint64_t end)
+{
+	const struct mfs_gpt_config *c = mfs_gpt_dataset_config(g);
+	const uint64_t tokens = mfs_gpt_dataset_sizes(g)->tokens, extra = !c->no_extra_token;
+	const uint64_t length = c->seq_length + extra, last = (end - 1) / c->seq_length;
+	uint64_t k = first < length ? 0 : (first - length) / c->seq_length + 1;
+
+	for (; k <= last && k < m->samples; k++)
+		m->stream[k] = 1;
+	/* A last partial sample that Megatron counts too many is the stream's last token. */
+	if (end == tokens && (m->samples - 1) * c->seq_length + extra > tokens)
+		m->stream[m->samples - 1] = 1;
+}
+
+/* Of a dataset that has samples. */
+static int mark(const struct mfs_samples_part *part, struct marks *m, struct mfs_error *err)
+{
+	const uint64_t documents = mfs_gpt_dataset_documents(part->gpt);
+	int32_t rows[CHUNK], lengths[CHUNK];
+	uint64_t at = 0, token = 0, n;
+	int rc = 0;
+
+	m->samples = mfs_gpt_dataset_sizes(part->gpt)->samples;
+	m->stream = calloc(m->samples, 1);
+	if (!m->stream)
+		return mfs_fail_nomem(err);
+	for (; at < documents && !rc; at += n) {
+		n = mfs_min_u64(CHUNK, documents - at);
+		rc = mfs_gpt_dataset_document_index(part->gpt, at, n, rows, err);
+		if (!rc)
+			rc = mfs_rows_gather_lengths(part->rows, rows, n, lengths, err);
+		for (uint64_t i = 0; i < n && !rc; i++) {
+			const uint64_t end = token + (uint64_t)lengths[i];
+
+			if (lengths[i] && is_bad(part->rows, (uint64_t)rows[i]))
+				mark_tokens(m, part->gpt, token, end);
+			token = end;
+		}
+	}
+	return rc;
+}
+
+/* A row that cannot be read as a whole may have tokens that can: a .bin ends in it, or one is outside of the
+ * vocabulary. Of the first samples that it has part in, those that can be read are told apart. */
+struct closer_look {
+	uint64_t left; /* tokens */
+	void *tokens;  /* CHUNK of them; NULL: nobody looks */
+};
+
+static bool can_be_read(const struct mfs_sample_rows *x, uint64_t sample, struct closer_look *l)
+{
+	const uint64_t length = x->rows.row_length, first = sample * length, end = first + length;
+
+	if (l->left < length || !l->tokens)
+		return false;
+	l->left -= length;
+	for (uint64_t at = first, n; at < end; at += n) {
+		n = mfs_min_u64(CHUNK, end - at);
+		if (mfs_sample_rows_read(&x->rows, at, n, l->tokens, NULL))
+			return false;
+	}
+	return true;
+}
+
+static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
+			   struct mfs_error *err)
+{
+	struct mfs_samples *s = x->samples;
+	struct closer_look closer = {LOOK_CLOSER, malloc(CHUNK * x->rows.token_size)};
+	int16_t part[CHUNK];
+	int64_t sample[CHUNK];
+	int rc = 0;
+
+	for (uint64_t at = 0, n; at < x->rows.rows && !rc; at += n) {
+		n = mfs_min_u64(CHUNK, x->rows.rows - at);
+		rc = mfs_samples_locate(s, at, n, part, sample, err);
+		for (uint64_t i = 0; i < n && !rc; i++) {
+			struct mfs_gpt_dataset *g = mfs_samples_part(s, (uint32_t)part[i])->gpt;
+			uint64_t k;
+
+			if (!marks[part[i]].stream)
+				continue;
+			rc = mfs_gpt_dataset_shuffle_index(g, (uint64_t)sample[i], 1, &k, err);
+			if (!rc && marks[part[i]].stream[k] && !can_be_read(x, at + i, &closer))
+				rc = mfs_row_ranges_add(&x->bad, at + i, at + i + 1);
+		}
+	}
+	free(closer.tokens);
+	if (rc == -ENOMEM)
+		return mfs_fail_nomem(err);
+	/* One document in many epochs makes many samples bad. Those that the list has no room for share pages with
+	 * others, and these pages alone cannot be read. */
+	return rc == -ENOSPC ? 0 : rc;
+}
+
+static bool any_bad(const struct mfs_samples *s)
+{
+	for (uint32_t i = 0; i < mfs_samples_parts(s); i++)
+		if (mfs_samples_part(s, i)->rows->bad_count)
+			return true;
+	return false;
+}
+
+int mfs_sample_rows_find_bad(struct mfs_sample_rows *x, struct mfs_error *err)
+{
+	struct mfs_samples *s = x->samples;
+	const uint32_t parts = mfs_samples_parts(s);
+	struct marks *marks;
+	int rc = 0;
+
+	if (!any_bad(s))
+		return 0;
+	marks = calloc(parts, sizeof(*marks));
+	if (!marks)
+		rc = mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < parts && !rc; i++) {
+		const struct mfs_samples_part *part = mfs_samples_part(s, i);
+
+		if (!part->rows->bad_count || !mfs_gpt_dataset_sizes(part->gpt)->samples)
+			continue;
+		rc = mfs_samples_build(s, &(int16_t){(int16_t)i}, 1, 0, err);
+		if (!rc)
+			rc = mark(part, &marks[i], err);
+	}
+	if (!rc)
+		rc = look_at_samples(x, marks, err);
+	for (uint32_t i = 0; marks && i < parts; i++)
+		free(marks[i].stream);
+	free(marks);
+	x->rows.bad = x->bad.list;
+	x->rows.bad_count = x->bad.count;
+	return rc;
+}

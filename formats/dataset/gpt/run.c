@@ -1,0 +1,39 @@
+#include "formats/dataset/gpt/run.h"
+
+#include <errno.h>
+
+#include "formats/base/bytes.h"
+
+static int multiply(uint64_t a, uint64_t b, uint64_t *ret, struct mfs_error *err)
+{
+	if (!mfs_mul_overflows(a, b, ret) && *ret <= (uint64_t)1 << 53)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%llu times %llu samples are too many", (unsigned long long)a,
+			(unsigned long long)b);
+}
+
+int mfs_run_samples(const struct mfs_run_length *length, uint64_t ret[MFS_SPLITS],
+		    struct mfs_error *err)
+{
+	const uint64_t batch = length->global_batch_size;
+	uint64_t n[MFS_SPLITS], evaluations;
+	int rc = 0;
+
+	if (!batch)
+		return mfs_fail(err, -EINVAL, "the global batch size is 0");
+	if (!length->eval_interval && !length->full_validation)
+		return mfs_fail(err, -EINVAL, "eval_interval is 0");
+	n[MFS_TRAIN] = length->train_samples;
+	if (!n[MFS_TRAIN])
+		rc = multiply(length->train_iters, batch, &n[MFS_TRAIN], err);
+	if (!rc)
+		rc = multiply(length->eval_iters, batch, &n[MFS_TEST], err);
+	n[MFS_VALID] = MFS_GPT_ONE_EPOCH;
+	if (!rc && !length->full_validation) {
+		evaluations = length->train_iters / length->eval_interval + 1;
+		rc = multiply(evaluations, n[MFS_TEST], &n[MFS_VALID], err);
+	}
+	for (int i = 0; i < MFS_SPLITS && !rc; i++)
+		ret[i] = n[i];
+	return rc;
+}

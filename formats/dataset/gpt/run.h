@@ -1,0 +1,49 @@
+/*
+ * What the data arguments of a training run say: which datasets, in which shares, for how many samples
+ * (megatron/training/training.py: get_train_valid_test_num_samples; megatron/training/utils:
+ * get_blend_and_blend_per_split). What they mean in samples is samples.h.
+ */
+#ifndef MFS_DATASET_GPT_RUN_H
+#define MFS_DATASET_GPT_RUN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/dataset/gpt/blend_args.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "formats/dataset/gpt/rules.h"
+#include "formats/dataset/gpt/splits.h"
+
+struct mfs_run {
+	/* --data-path or --data-args-path: all splits are parts of the same datasets. NULL: each has its own, which
+	 * are per_split (--train-data-path and its like; NULL: that split has none). Borrowed. */
+	const struct mfs_blend_args *blend;
+	const struct mfs_blend_args *per_split[MFS_SPLITS];
+	const char *split;   /* --split, of blend alone; NULL: MFS_SPLIT_DEFAULT. Borrowed */
+	uint32_t seq_length; /* S, tokens */
+	uint32_t seed;
+	uint64_t samples[MFS_SPLITS]; /* asked for; MFS_GPT_ONE_EPOCH: all, once (None) */
+	bool no_extra_token;	      /* samples of S tokens, not S + 1 */
+	bool keep_last_partial;	      /* of the validation split alone */
+	struct mfs_dataset_rules rules;
+};
+
+#define MFS_RUN_SEED 1234 /* Megatron's default */
+
+/* How long a run is, in iterations of global_batch_size samples. */
+struct mfs_run_length {
+	uint64_t train_iters, train_samples; /* the latter, if not 0, says how many samples */
+	uint64_t global_batch_size;
+	uint64_t eval_interval, eval_iters;
+	bool full_validation; /* the whole validation split every time */
+};
+/*
+ * The samples that Megatron asks for: train_samples, or train_iters * B; (train_iters / eval_interval + 1) *
+ * eval_iters * B to validate, or MFS_GPT_ONE_EPOCH; eval_iters * B to test. -EINVAL: no batch size, no
+ * eval_interval, or counts beyond 2^53.
+ */
+int mfs_run_samples(const struct mfs_run_length *length, uint64_t ret[MFS_SPLITS],
+		    struct mfs_error *err);
+
+#endif

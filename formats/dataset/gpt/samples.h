@@ -1,0 +1,69 @@
+/*
+ * The samples of one split of a training run, in the order in which Megatron draws them: one GPT dataset, or a
+ * blend of several (megatron/core/datasets/blended_megatron_dataset_builder.py:
+ * _build_blended_dataset_splits).
+ *
+ *   one prefix without a weight   a GPT dataset of the samples asked for
+ *   weights                       GPT datasets of their shares and a surplus, drawn from by weight, also of one
+ *                                 prefix; of one prefix that a split has for itself the weight is ignored
+ *   several without weights       GPT datasets of one epoch, drawn from by their lengths, all of them once
+ *                                 if no number or more was asked for
+ *
+ * What there is follows from numbers of tokens and is known at once. Indices are made when somebody needs them,
+ * those of several datasets at the same time. All functions may be called from any number of threads.
+ */
+#ifndef MFS_DATASET_GPT_SAMPLES_H
+#define MFS_DATASET_GPT_SAMPLES_H
+
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/dataset/gpt/blend.h"
+#include "formats/dataset/gpt/gpt_dataset.h"
+#include "formats/dataset/rows/rows.h"
+#include "formats/dataset/gpt/run.h"
+
+struct mfs_samples;
+
+/* The rows that a prefix names; they must outlive the samples. */
+typedef int mfs_samples_resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
+				struct mfs_error *err);
+
+/*
+ * run need not outlive them. -ENODATA: the split has no dataset, no sequence, no token, or too few tokens for a
+ * sample; -EINVAL: no such blend, weights without a number of samples; what resolve fails with.
+ */
+int mfs_samples_new(const struct mfs_run *run, enum mfs_split split, mfs_samples_resolve *resolve,
+		    void *arg, struct mfs_samples **ret, struct mfs_error *err);
+void mfs_samples_free(struct mfs_samples *s);
+
+/* -ERANGE if the blend takes more samples of a dataset than it has, where Megatron raises an IndexError. At once where
+ * that cannot be by the numbers, which is so unless weights are very small; else the blend is computed. */
+int mfs_samples_check(struct mfs_samples *s, struct mfs_error *err);
+
+uint64_t mfs_samples_count(const struct mfs_samples *s);
+/* Tokens of each: S, and one more unless the run has no extra token. */
+uint32_t mfs_samples_length(const struct mfs_samples *s);
+
+/* A dataset of the blend, or the only one. */
+struct mfs_samples_part {
+	char *prefix; /* as the arguments spell it */
+	const struct mfs_rows *rows;
+	struct mfs_gpt_dataset *gpt;
+};
+uint32_t mfs_samples_parts(const struct mfs_samples *s);
+const struct mfs_samples_part *mfs_samples_part(const struct mfs_samples *s, uint32_t i);
+/* NULL: a single GPT dataset. */
+struct mfs_blend *mfs_samples_blend(const struct mfs_samples *s);
+/* Of a blend: what BlendedDataset calls weights, normalised; NULL: all samples of every dataset, once. */
+const double *mfs_samples_weights(const struct mfs_samples *s);
+
+/* Of the samples [first, first+count): the dataset's number and the sample's within it. -EINVAL: not inside. */
+int mfs_samples_locate(struct mfs_samples *s, uint64_t first, uint64_t count, int16_t *ret_part,
+		       int64_t *ret_sample, struct mfs_error *err);
+/* Makes the indices of these datasets (numbers, repeated ones too), or of all if part is NULL, with so many threads;
+ * 0: as many as there are processors. Nothing to do if they are there. */
+int mfs_samples_build(struct mfs_samples *s, const int16_t *part, uint64_t count, unsigned threads,
+		      struct mfs_error *err);
+
+#endif

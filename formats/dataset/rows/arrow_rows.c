@@ -1,0 +1,627 @@
+#include "formats/dataset/rows/arrow_rows.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/arena.h"
+#include "formats/base/bytes.h"
+#include "formats/base/threads.h"
+#include "formats/dataset/rows/arrow_rows_i.h"
+#include "formats/io/fileset.h"
+#include "formats/io/guard.h"
+#include "formats/io/window.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are copied as they are on disk");
+
+#define CHUNK	    512 /* list offsets that are read at once */
+#define MAX_THREADS 64
+/* What is counted as handed out for list offsets, so that their pages do not stay mapped for ever: a place costs more
+ * than its bytes, as a fault maps its surroundings. Of rows far and wide each maps a page, which is worth keeping
+ * for a while; who passes over many lets go of them himself. */
+#define PLACE_BYTES (16u << 10)
+#define ROW_BYTES   (2u << 10)
+
+struct arrow_rows {
+	struct mfs_rows rows;
+	struct mfs_fileset *set; /* NULL: in memory */
+	struct mfs_arrow_part *parts;
+	uint32_t part_count; /* with one more behind them: where the rows end */
+	bool narrowed;	     /* unsigned in the files; a top bit is no token */
+	struct mfs_arena arena;
+};
+
+static const struct arrow_rows *rows_of(const struct mfs_rows *r)
+{
+	return (const struct arrow_rows *)r;
+}
+
+/* ---- bytes ---- */
+
+/* Mapped: whoever asks sees to the file's identity. */
+static int mapped_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
+		       struct mfs_error *err)
+{
+	struct mfs_fileset *set = (struct mfs_fileset *)(uintptr_t)s->object;
+	const uint8_t *map;
+	int rc = mfs_fileset_map(set, s->index, &map, err);
+
+	if (rc)
+		return rc;
+	if (mfs_guard_copy(buf, map + off, len))
+		return mfs_fail(err, -EIO, "%s: cannot read bytes %llu+%zu", s->name,
+				(unsigned long long)off, len);
+	return 0;
+}
+
+static const struct mfs_source_ops mapped_ops = {.read = mapped_read};
+
+static void served(const struct arrow_rows *r, uint64_t bytes)
+{
+	if (r->set)
+		mfs_fileset_served(r->set, bytes);
+}
+
+static int check_part(const struct arrow_rows *r, const struct mfs_arrow_part *p,
+		      struct mfs_error *err)
+{
+	return r->set ? mfs_fileset_check(r->set, p->file, err) : 0;
+}
+
+/* ---- where a row or a token is ---- */
+
+/* The last part that begins at or before it: by rows, or by tokens. */
+static const struct mfs_arrow_part *part_of_row(const struct arrow_rows *r, uint64_t row)
+{
+	uint32_t lo = 0, hi = r->part_count;
+
+	while (hi - lo > 1) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (r->parts[mid].row <= row)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return &r->parts[lo];
+}
+
+static const struct mfs_arrow_part *part_of_token(const struct arrow_rows *r, uint64_t token)
+{
+	uint32_t lo = 0, hi = r->part_count;
+
+	while (hi - lo > 1) {
+		const uint32_t mid = lo + (hi - lo) / 2;
+
+		if (r->parts[mid].token <= token)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return &r->parts[lo];
+}
+
+/* The same within a part, which has at least one run; row and token are counted from its beginning. */
+static const struct mfs_arrow_run *run_of_row(const struct mfs_arrow_part *p, uint64_t row)
+{
+	size_t lo = 0, hi = p->run_count;
+
+	while (hi - lo > 1) {
+		const size_t mid = lo + (hi - lo) / 2;
+
+		if (p->runs[mid].row <= row)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return &p->runs[lo];
+}
+
+static const struct mfs_arrow_run *run_of_token(const struct mfs_arrow_part *p, uint64_t token)
+{
+	size_t lo = 0, hi = p->run_count;
+
+	while (hi - lo > 1) {
+		const size_t mid = lo + (hi - lo) / 2;
+
+		if (p->runs[mid].token <= token)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return &p->runs[lo];
+}
+
+/* ---- starts ---- */
+
+static int bad_offset(const struct mfs_arrow_part *p, const struct mfs_arrow_run *run, uint64_t row,
+		      struct mfs_error *err)
+{
+	return mfs_fail(err, -EIO, "%s: the list offset of row %llu is damaged", p->src.name,
+			(unsigned long long)(run->row + row));
+}
+
+/* List offsets of the rows [first, first+count) of a run, the last of which may be its end: as tokens of the
+ * part, checked to lie inside of the run and in order. count <= CHUNK. */
+static int read_offsets(const struct mfs_arrow_part *p, const struct mfs_arrow_run *run,
+			uint64_t first, uint64_t count, uint64_t *ret, struct mfs_error *err)
+{
+	const unsigned size = p->wide ? 8 : 4;
+	const uint64_t tokens = run[1].token - run->token;
+	uint8_t bytes[CHUNK * 8];
+	uint64_t before = 0, v;
+	int rc;
+
+	if (!run->offsets) {
+		for (uint64_t i = 0; i < count; i++)
+			ret[i] = run->token + (first + i) * run->length;
+		return 0;
+	}
+	rc = mfs_source_read(&p->src, run->offsets + first * size, bytes, count * size, err);
+	for (uint64_t i = 0; i < count && !rc; i++, before = v) {
+		v = (p->wide ? mfs_le64(bytes + 8 * i) : mfs_le32(bytes + 4 * i)) - run->base;
+		if (v < before || v > tokens)
+			return bad_offset(p, run, first + i, err);
+		ret[i] = run->token + v;
+	}
+	return rc;
+}
+
+/* Of rows of one part, from `first` of it on; the end of its last row is the next part's. */
+static int part_starts(const struct mfs_arrow_part *p, uint64_t first, uint64_t count,
+		       uint64_t *ret, struct mfs_error *err)
+{
+	const struct mfs_arrow_run *run = run_of_row(p, first);
+	uint64_t n;
+	int rc = 0;
+
+	for (; count && !rc; first += n, count -= n, ret += n) {
+		while (first >= run[1].row)
+			run++;
+		n = mfs_min_u64(mfs_min_u64(count, CHUNK), run[1].row - first);
+		rc = read_offsets(p, run, first - run->row, n, ret, err);
+		for (uint64_t i = 0; i < n && !rc; i++)
+			ret[i] += p->token;
+	}
+	return rc;
+}
+
+static int arrow_starts(const struct mfs_rows *rows, uint64_t first, uint64_t count, uint64_t *ret,
+			struct mfs_error *err)
+{
+	const struct arrow_rows *r = rows_of(rows);
+	const struct mfs_arrow_part *p = part_of_row(r, first);
+	uint64_t n;
+	int rc = 0;
+
+	if (first + count > rows->rows) /* the end is in no part */
+		ret[--count] = rows->tokens;
+	for (; count && !rc; first += n, count -= n, ret += n) {
+		while (first >= p[1].row)
+			p++;
+		n = mfs_min_u64(count, p[1].row - first);
+		rc = check_part(r, p, err);
+		if (!rc)
+			rc = part_starts(p, first - p->row, n, ret, err);
+		served(r, mfs_max_u64(8 * n, PLACE_BYTES));
+	}
+	return rc;
+}
+
+/* The row of a run that has its token t: binary search in the list offsets. */
+static int find_in_run(const struct mfs_arrow_part *p, const struct mfs_arrow_run *run, uint64_t t,
+		       uint64_t *ret, struct mfs_error *err)
+{
+	uint64_t lo = 0, hi = run[1].row - run->row, start;
+	int rc = 0;
+
+	if (!run->offsets) {
+		*ret = t / run->length;
+		return 0;
+	}
+	while (hi - lo > 1 && !rc) {
+		const uint64_t mid = lo + (hi - lo) / 2;
+
+		rc = read_offsets(p, run, mid, 1, &start, err);
+		if (!rc && start - run->token <= t)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	*ret = lo;
+	return rc;
+}
+
+static int arrow_find(const struct mfs_rows *rows, uint64_t t, uint64_t *ret, struct mfs_error *err)
+{
+	const struct arrow_rows *r = rows_of(rows);
+	const struct mfs_arrow_part *p = part_of_token(r, t);
+	const struct mfs_arrow_run *run = run_of_token(p, t - p->token);
+	uint64_t row;
+	int rc = check_part(r, p, err);
+
+	if (!rc)
+		rc = find_in_run(p, run, t - p->token - run->token, &row, err);
+	served(r, PLACE_BYTES);
+	if (!rc)
+		*ret = p->row + run->row + row;
+	return rc;
+}
+
+/* The start of a row, and if count is 2 its end. *part is the one of the row before, or NULL: a file's identity is
+ * looked at once while rows are in the same one. */
+static int row_starts(const struct arrow_rows *r, uint64_t row, uint64_t count,
+		      const struct mfs_arrow_part **part, uint64_t *ret, struct mfs_error *err)
+{
+	const struct mfs_arrow_part *p = *part;
+	const struct mfs_arrow_run *run;
+	int rc = 0;
+
+	if (!p || row < p->row || row >= p[1].row) {
+		p = *part = part_of_row(r, row);
+		rc = check_part(r, p, err);
+	}
+	run = run_of_row(p, row - p->row);
+	if (!rc)
+		rc = read_offsets(p, run, row - p->row - run->row, count, ret, err);
+	for (uint64_t i = 0; i < count && !rc; i++)
+		ret[i] += p->token;
+	return rc;
+}
+
+static int arrow_gather_starts(const struct mfs_rows *rows, const int32_t *numbers, uint64_t count,
+			       uint64_t *ret, struct mfs_error *err)
+{
+	const struct mfs_arrow_part *p = NULL;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < count && !rc; i++)
+		rc = row_starts(rows_of(rows), (uint64_t)numbers[i], 1, &p, &ret[i], err);
+	served(rows_of(rows), count * ROW_BYTES);
+	return rc;
+}
+
+static int arrow_gather_lengths(const struct mfs_rows *rows, const int32_t *numbers, uint64_t count,
+				int32_t *ret, struct mfs_error *err)
+{
+	const struct mfs_arrow_part *p = NULL;
+	uint64_t ends[2];
+	int rc = 0;
+
+	for (uint64_t i = 0; i < count && !rc; i++) {
+		rc = row_starts(rows_of(rows), (uint64_t)numbers[i], 2, &p, ends, err);
+		if (!rc && ends[1] - ends[0] > INT32_MAX)
+			rc = mfs_fail(err, -EINVAL,
+				      "%s: row %d has %llu tokens, more than 2^31 - 1", rows->name,
+				      numbers[i], (unsigned long long)(ends[1] - ends[0]));
+		if (!rc)
+			ret[i] = (int32_t)(ends[1] - ends[0]);
+	}
+	served(rows_of(rows), count * ROW_BYTES);
+	return rc;
+}
+
+/* ---- tokens ---- */
+
+/* Unsigned ids shown as signed ones: those with a top bit are none. t: the stream's number of the first. */
+static int check_narrowed(const struct mfs_rows *rows, const void *tokens, uint64_t count,
+			  uint64_t t, struct mfs_error *err)
+{
+	const uint8_t *top = (const uint8_t *)tokens + rows->token_size - 1;
+	uint64_t row = 0;
+
+	for (uint64_t i = 0; i < count; i++, top += rows->token_size) {
+		if (!(*top & 0x80))
+			continue;
+		if (arrow_find(rows, t + i, &row, err))
+			return err ? err->code : -EIO;
+		return mfs_fail(err, -EIO, "%s: row %llu has a token id that %s cannot hold",
+				rows->name, (unsigned long long)row, mfs_dtype_torch(rows->dtype));
+	}
+	return 0;
+}
+
+static int arrow_read(const struct mfs_rows *rows, uint64_t first, uint64_t count, void *ret,
+		      struct mfs_error *err)
+{
+	const struct arrow_rows *r = rows_of(rows);
+	const struct mfs_arrow_part *p = part_of_token(r, first), *checked = NULL;
+	const struct mfs_arrow_run *run = run_of_token(p, first - p->token);
+	const unsigned size = rows->token_size;
+	uint8_t *to = ret;
+	uint64_t n;
+	int rc = 0;
+
+	for (; count && !rc; first += n, count -= n, to += n * size) {
+		uint64_t at;
+
+		while (first >= p[1].token) {
+			p++;
+			run = p->runs;
+		}
+		if (p != checked)
+			rc = check_part(r, p, err);
+		checked = p;
+		at = first - p->token;
+		while (at >= run[1].token)
+			run++;
+		n = mfs_min_u64(count, run[1].token - at);
+		if (!rc)
+			rc = mfs_source_read(&p->src, run->values + (at - run->token) * size, to,
+					     n * size, err);
+		served(r, n * size);
+		if (!rc && r->narrowed)
+			rc = check_narrowed(rows, to, n, first, err);
+	}
+	return rc;
+}
+
+static int arrow_extent(const struct mfs_rows *rows, uint64_t t, uint64_t max,
+			struct mfs_bin_extent *ret, struct mfs_error *err)
+{
+	const struct arrow_rows *r = rows_of(rows);
+	const struct mfs_arrow_part *p = part_of_token(r, t);
+	const struct mfs_arrow_run *run = run_of_token(p, t - p->token);
+	const uint64_t at = t - p->token;
+
+	(void)err;
+	if (!r->set || r->narrowed)
+		return -ENODATA;
+	*ret = (struct mfs_bin_extent){
+		.set = r->set,
+		.file = p->file,
+		.offset = run->values + (at - run->token) * rows->token_size,
+		.len = mfs_min_u64(max, run[1].token - at) * rows->token_size,
+	};
+	return 0;
+}
+
+static void arrow_drop(const struct mfs_rows *rows)
+{
+	served(rows_of(rows), (uint64_t)1 << 30); /* so much that the set does it */
+}
+
+static void free_parts(struct arrow_rows *r)
+{
+	for (uint32_t i = 0; i < r->part_count; i++)
+		free(r->parts[i].runs);
+	mfs_arena_release(&r->arena);
+	free(r);
+}
+
+static void arrow_free(struct mfs_rows *rows)
+{
+	struct arrow_rows *r = (struct arrow_rows *)rows;
+
+	mfs_fileset_free(r->set);
+	free_parts(r);
+}
+
+static const struct mfs_rows_ops arrow_ops = {
+	.starts = arrow_starts,
+	.find = arrow_find,
+	.read = arrow_read,
+	.extent = arrow_extent,
+	.gather_starts = arrow_gather_starts,
+	.gather_lengths = arrow_gather_lengths,
+	.drop = arrow_drop,
+	.free = arrow_free,
+};
+
+/* ---- opening ---- */
+
+/* A file is walked through a descriptor of its own, not through the mapping: a page fault reads around itself. */
+static int walk_file(struct mfs_fileset *set, struct mfs_arrow_part *p,
+		     struct mfs_arrow_token_column *column, struct mfs_error *err)
+{
+	struct mfs_window window;
+	struct mfs_source src;
+	int rc, stale;
+
+	if (!set)
+		return mfs_arrow_walk(p, &p->src, column, err);
+	rc = mfs_window_open(set, p->file, &window, err);
+	if (rc)
+		return rc;
+	src = mfs_window_source(&window, p->src.name);
+	rc = mfs_arrow_walk(p, &src, column, err);
+	stale = mfs_window_close(&window, rc ? NULL : err);
+	return rc ? rc : stale;
+}
+
+/* Many files are walked by many threads, which mostly wait for their disk. */
+struct walkers {
+	struct arrow_rows *r;
+	struct mfs_arrow_token_column column;
+	_Atomic uint32_t next;
+	pthread_mutex_t lock; /* of what follows: the first failure, by the order of files */
+	uint32_t failed;
+	struct mfs_error err;
+};
+
+static void *walk_some(void *arg)
+{
+	struct walkers *w = arg;
+	uint32_t i;
+
+	while ((i = atomic_fetch_add(&w->next, 1)) < w->r->part_count) {
+		struct mfs_arrow_token_column column = w->column;
+		struct mfs_error err = {0};
+
+		if (!walk_file(w->r->set, &w->r->parts[i], &column, &err))
+			continue;
+		pthread_mutex_lock(&w->lock);
+		if (i < w->failed) {
+			w->failed = i;
+			w->err = err;
+		}
+		pthread_mutex_unlock(&w->lock);
+		atomic_store(&w->next, w->r->part_count);
+	}
+	return NULL;
+}
+
+/* The first file says of which dtype all are. */
+static int walk_all(struct arrow_rows *r, const char *name, unsigned threads,
+		    const struct mfs_arrow_rows_config *config, enum mfs_dtype *ret_dtype,
+		    struct mfs_error *err)
+{
+	struct walkers w = {.r = r,
+			    .column = {.name = name, .integers = config->integers},
+			    .next = 1,
+			    .lock = PTHREAD_MUTEX_INITIALIZER,
+			    .failed = UINT32_MAX};
+	int rc = walk_file(r->set, r->parts, &w.column, err);
+
+	if (rc)
+		return rc;
+	threads = (unsigned)mfs_min_u64(mfs_min_u64(threads, MAX_THREADS), r->part_count - 1);
+	mfs_threads_run(threads, walk_some, &w);
+	if (w.failed != UINT32_MAX)
+		return mfs_fail(err, w.err.code, "%s", w.err.msg);
+	*ret_dtype = w.column.dtype;
+	return 0;
+}
+
+/* Counts what lies before each part. */
+static int sum_up(struct arrow_rows *r, struct mfs_error *err)
+{
+	struct mfs_arrow_part *p = r->parts;
+
+	for (uint32_t i = 0; i < r->part_count; i++, p++) {
+		const struct mfs_arrow_run *end = &p->runs[p->run_count];
+
+		if (mfs_add_overflows(p->row, end->row, &p[1].row) || p[1].row > INT64_MAX ||
+		    mfs_add_overflows(p->token, end->token, &p[1].token) || p[1].token > INT64_MAX)
+			return mfs_fail(err, -EINVAL, "%s: more rows or tokens than there can be",
+					p->src.name);
+	}
+	r->rows.rows = p->row;
+	r->rows.tokens = p->token;
+	return 0;
+}
+
+/* The length that all rows have; 0 if they have not. */
+static uint32_t common_length(const struct arrow_rows *r)
+{
+	uint32_t length = 0;
+
+	for (uint32_t i = 0; i < r->part_count; i++)
+		for (size_t k = 0; k < r->parts[i].run_count; k++) {
+			const struct mfs_arrow_run *run = &r->parts[i].runs[k];
+
+			if (run->offsets || !run->length || (length && run->length != length))
+				return 0;
+			length = run->length;
+		}
+	return length;
+}
+
+static int describe(struct arrow_rows *r, enum mfs_dtype dtype, struct mfs_error *err)
+{
+	r->narrowed = dtype == MFS_U32 || dtype == MFS_U64;
+	r->rows.ops = &arrow_ops;
+	r->rows.dtype = dtype == MFS_U32 ? MFS_I32 : dtype == MFS_U64 ? MFS_I64 : dtype;
+	r->rows.token_size = mfs_dtype_size(dtype);
+	r->rows.row_length = common_length(r);
+	r->rows.sets = &r->set;
+	r->rows.set_count = r->set ? 1 : 0;
+	return sum_up(r, err);
+}
+
+static int open_parts(struct arrow_rows *r, const struct mfs_arrow_rows_config *config,
+		      struct mfs_error *err)
+{
+	struct mfs_arrow_part *first = r->parts;
+	struct mfs_window window;
+	struct mfs_source src = first->src;
+	enum mfs_dtype dtype = MFS_DTYPE_NONE;
+	char *name;
+	int rc = 0;
+
+	if (r->set)
+		rc = mfs_window_open(r->set, first->file, &window, err);
+	if (rc)
+		return rc;
+	if (r->set)
+		src = mfs_window_source(&window, first->src.name);
+	rc = mfs_arrow_choose_column(first, &src, config, &name, err);
+	if (r->set)
+		mfs_window_close(&window,
+				 NULL); /* whether it is the same is asked when it is walked */
+	if (rc)
+		return rc;
+	rc = walk_all(r, name, config->threads, config, &dtype, err);
+	free(name);
+	return rc ? rc : describe(r, dtype, err);
+}
+
+static struct arrow_rows *new_rows(uint32_t parts, const char *name)
+{
+	struct arrow_rows *r = calloc(1, sizeof(*r));
+
+	if (!r)
+		return NULL;
+	r->rows.name = mfs_arena_strndup(&r->arena, name, strlen(name));
+	r->parts = mfs_arena_array(&r->arena, (size_t)parts + 1, sizeof(*r->parts));
+	if (r->parts && r->rows.name) {
+		r->part_count = parts;
+		return r;
+	}
+	free_parts(r);
+	return NULL;
+}
+
+int mfs_arrow_rows_open(struct mfs_fileset *set, const char *name,
+			const struct mfs_arrow_rows_config *config, struct mfs_rows **ret,
+			struct mfs_error *err)
+{
+	struct arrow_rows *r = new_rows(mfs_fileset_count(set), name);
+	int rc = 0;
+
+	if (!r)
+		return mfs_fail_nomem(err);
+	r->set = set;
+	for (uint32_t i = 0; i < r->part_count && !rc; i++) {
+		struct mfs_arrow_part *p = &r->parts[i];
+		const char *path = mfs_arena_printf(&r->arena, "%s/%s", mfs_fileset_dir(set),
+						    mfs_fileset_name(set, i));
+
+		p->file = i;
+		p->src = (struct mfs_source){.ops = &mapped_ops,
+					     .name = path,
+					     .size = mfs_fileset_size(set, i),
+					     .object = set,
+					     .index = i};
+		rc = path ? 0 : mfs_fail_nomem(err);
+	}
+	if (!rc)
+		rc = open_parts(r, config, err);
+	if (rc) {
+		free_parts(r);
+		return rc;
+	}
+	*ret = &r->rows;
+	return 0;
+}
+
+int mfs_arrow_rows_memory(const void *bytes, uint64_t size, const char *name,
+			  const struct mfs_arrow_rows_config *config, struct mfs_rows **ret,
+			  struct mfs_error *err)
+{
+	struct arrow_rows *r = new_rows(1, name);
+	int rc;
+
+	if (!r)
+		return mfs_fail_nomem(err);
+	r->parts->src = mfs_source_memory(bytes, size, name);
+	rc = open_parts(r, config, err);
+	if (rc) {
+		free_parts(r);
+		return rc;
+	}
+	*ret = &r->rows;
+	return 0;
+}

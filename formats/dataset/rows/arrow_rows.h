@@ -1,0 +1,35 @@
+/*
+ * A column of Arrow IPC streams or files as rows (rows.h): lists of integers are the rows' tokens; or, of a
+ * column of integers, each is a row of one token.
+ *
+ * What is kept is a table of runs: rows whose tokens lie back to back. Mostly a run is a record batch. Null rows
+ * are empty; where one has elements all the same, which the format permits, it parts two runs.
+ */
+#ifndef MFS_DATASET_ROWS_ARROW_ROWS_H
+#define MFS_DATASET_ROWS_ARROW_ROWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/dataset/rows/rows.h"
+
+struct mfs_fileset;
+
+struct mfs_arrow_rows_config {
+	const char *column; /* NULL: "input_ids", or else the only column of lists of integers */
+	bool integers;	    /* column is one of integers instead */
+	unsigned threads;   /* that open files; 0: one */
+};
+
+/* All files of set, in the order in which they were added, one behind the other; there is at least one. name is for
+ * messages. set is taken over, on success. Errors: hf_dataset.h. */
+int mfs_arrow_rows_open(struct mfs_fileset *set, const char *name,
+			const struct mfs_arrow_rows_config *config, struct mfs_rows **ret,
+			struct mfs_error *err);
+/* The same of a file in memory, which stays the caller's. */
+int mfs_arrow_rows_memory(const void *bytes, uint64_t size, const char *name,
+			  const struct mfs_arrow_rows_config *config, struct mfs_rows **ret,
+			  struct mfs_error *err);
+
+#endif

@@ -1,0 +1,108 @@
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/hf/hf_json_i.h"
+#include "formats/io/fileset.h"
+
+int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const char *name,
+		  json_t **ret, struct mfs_error *err)
+{
+	json_error_t where;
+	json_t *root;
+
+	if (len > max)
+		return mfs_fail(err, -ENOTSUP, "%s: %zu bytes are more than the %zu that are read",
+				name, len, max);
+	root = json_loadb(bytes, len, flags | JSON_REJECT_DUPLICATES, &where);
+	if (!root)
+		return mfs_fail(err, -EINVAL, "%s: no valid JSON at line %d, column %d", name,
+				where.line, where.column);
+	*ret = root;
+	return 0;
+}
+
+/* 15 digits print 1e-05 as it was written; the rare number that needs more gets 17. */
+static char *dump(const json_t *root)
+{
+	const size_t flags = JSON_INDENT(2) | JSON_SORT_KEYS;
+	char *text = json_dumps(root, flags | JSON_REAL_PRECISION(15));
+	json_t *again = text ? json_loads(text, 0, NULL) : NULL;
+	const bool exact = again && json_equal(again, root);
+
+	json_decref(again);
+	if (exact)
+		return text;
+	free(text);
+	return json_dumps(root, flags | JSON_REAL_PRECISION(17));
+}
+
+int mfs_json_text(const json_t *root, char **ret, size_t *ret_len, struct mfs_error *err)
+{
+	char *text = dump(root), *longer;
+	size_t len;
+
+	if (!text)
+		return mfs_fail_nomem(err);
+	len = strlen(text);
+	longer = realloc(text, len + 2);
+	if (!longer) {
+		free(text);
+		return mfs_fail_nomem(err);
+	}
+	memcpy(longer + len, "\n", 2);
+	*ret = longer;
+	*ret_len = len + 1;
+	return 0;
+}
+
+int mfs_hf_slurp_added(struct mfs_fileset *set, const char *name, uint64_t max, char **ret,
+		       size_t *ret_len, struct mfs_error *err)
+{
+	uint32_t file;
+	uint64_t size;
+	char *bytes;
+	int rc = mfs_fileset_add(set, name, &file, err);
+
+	if (rc)
+		return rc;
+	size = mfs_fileset_size(set, file);
+	if (size > max)
+		return mfs_fail(err, -ENOTSUP,
+				"%s/%s: %llu bytes are more than the %llu that are read",
+				mfs_fileset_dir(set), name, (unsigned long long)size,
+				(unsigned long long)max);
+	bytes = malloc((size_t)size + 1);
+	if (!bytes)
+		return mfs_fail_nomem(err);
+	rc = mfs_fileset_read(set, file, 0, bytes, (size_t)size, err);
+	if (rc) {
+		free(bytes);
+		return rc;
+	}
+	bytes[size] = '\0';
+	*ret = bytes;
+	*ret_len = (size_t)size;
+	return 0;
+}
+
+int mfs_hf_slurp_counted(const char *dir, const char *name, uint64_t max, char **ret,
+			 size_t *ret_len, struct mfs_access_fold *access, struct mfs_error *err)
+{
+	struct mfs_fileset *set;
+	int rc = mfs_fileset_new(dir, &set, err);
+
+	if (rc)
+		return rc;
+	rc = mfs_hf_slurp_added(set, name, max, ret, ret_len, err);
+	if (!rc && access)
+		mfs_access_merge(access, mfs_fileset_access(set));
+	mfs_fileset_free(set);
+	return rc;
+}
+
+int mfs_hf_slurp(const char *dir, const char *name, uint64_t max, char **ret, size_t *ret_len,
+		 struct mfs_error *err)
+{
+	return mfs_hf_slurp_counted(dir, name, max, ret, ret_len, NULL, err);
+}

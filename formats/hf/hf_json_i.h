@@ -1,0 +1,33 @@
+/* Private to formats/hf_*.c: small JSON files in and out, with jansson. */
+#ifndef MFS_HF_HF_JSON_I_H
+#define MFS_HF_HF_JSON_I_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/io/access.h"
+
+struct mfs_fileset;
+
+/* A document of at most max bytes. name is for messages; flags are jansson's decoding flags besides
+ * JSON_REJECT_DUPLICATES. -EINVAL: not JSON; -ENOTSUP: too large. */
+int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const char *name,
+		  json_t **ret, struct mfs_error *err);
+
+/* Text as HF's tools write it: sorted keys, two columns a level, short numbers, a line break at the
+ * end. */
+int mfs_json_text(const json_t *root, char **ret, size_t *ret_len, struct mfs_error *err);
+
+/* A whole file of dir, with a NUL behind it. -ENOENT if there is none; -ENOTSUP: over max bytes. */
+int mfs_hf_slurp(const char *dir, const char *name, uint64_t max, char **ret, size_t *ret_len,
+		 struct mfs_error *err);
+/* The same; access (or NULL) counts who may read it. */
+int mfs_hf_slurp_counted(const char *dir, const char *name, uint64_t max, char **ret,
+			 size_t *ret_len, struct mfs_access_fold *access, struct mfs_error *err);
+/* The same of a set that it is added to. */
+int mfs_hf_slurp_added(struct mfs_fileset *set, const char *name, uint64_t max, char **ret,
+		       size_t *ret_len, struct mfs_error *err);
+
+#endif

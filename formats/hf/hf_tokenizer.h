@@ -1,0 +1,42 @@
+/*
+ * What config.json wants to know from a tokenizer's files: the ids of its special tokens, and, when a
+ * person says so, how many tokens there are.
+ *
+ * tokenizer_config.json names the special tokens, as a string or as an object with "content", and
+ * lists ids in "added_tokens_decoder" or leaves them to tokenizer.json's "added_tokens"
+ * (transformers/tokenization_utils_base.py, tokenizers' AddedToken). tokenizer.json may be tens of
+ * megabytes: it is scanned for the part that is wanted, never turned into a tree.
+ *
+ * Files larger than the limits are refused; nothing here recurses deeper than jansson's 2048.
+ */
+#ifndef MFS_HF_HF_TOKENIZER_H
+#define MFS_HF_HF_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+#define MFS_HF_TOKENIZER_CONFIG_MAX (4u << 20)	 /* bytes; also of the list of added tokens */
+#define MFS_HF_TOKENIZER_MAX	    (256u << 20) /* bytes */
+
+#define MFS_HF_NO_TOKEN (-1)
+
+struct mfs_hf_tokens {
+	int64_t bos, eos, pad; /* MFS_HF_NO_TOKEN: the files do not say */
+};
+
+/* config: tokenizer_config.json; tokenizer: tokenizer.json, or NULL. -EINVAL: not JSON; -ENOTSUP:
+ * too large. */
+int mfs_hf_tokens_parse(const char *config, size_t config_len, const char *tokenizer,
+			size_t tokenizer_len, struct mfs_hf_tokens *ret, struct mfs_error *err);
+/* The same from a directory. A file or directory that is not there tells nothing. */
+int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_error *err);
+
+/* Largest id of tokenizer.json's vocabulary and added tokens, plus 1. -EINVAL: not such a file. */
+int mfs_hf_token_count_parse(const char *tokenizer, size_t len, uint64_t *ret,
+			     struct mfs_error *err);
+/* The same from a directory; -ENODATA without a tokenizer.json. */
+int mfs_hf_token_count_read(const char *dir, uint64_t *ret, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,104 @@
+#include "formats/megatron/tracker.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/io/regular.h"
+
+/* Decimal digits alone; false on anything else. */
+static bool parse_number(const char *text, int64_t *ret)
+{
+	int64_t n = 0;
+
+	if (!*text)
+		return false;
+	for (; *text; text++) {
+		if (!isdigit((unsigned char)*text) || __builtin_mul_overflow(n, 10, &n) ||
+		    __builtin_add_overflow(n, *text - '0', &n))
+			return false;
+	}
+	*ret = n;
+	return true;
+}
+
+bool mfs_iteration_number(const char *name, int64_t *ret)
+{
+	char again[32];
+	int64_t n;
+
+	if (!strcmp(name, "release")) {
+		*ret = MFS_RELEASE;
+		return true;
+	}
+	if (strncmp(name, "iter_", 5) || !parse_number(name + 5, &n))
+		return false;
+	snprintf(again, sizeof(again), "iter_%07lld", (long long)n);
+	if (strcmp(again, name))
+		return false;
+	*ret = n;
+	return true;
+}
+
+/* Without the white space around it, and fit for a message. */
+static void tidy(char *text)
+{
+	size_t start = strspn(text, " \t\r\n"), len = strlen(text + start);
+
+	memmove(text, text + start, len + 1);
+	while (len && isspace((unsigned char)text[len - 1]))
+		text[--len] = '\0';
+	for (size_t i = 0; i < len; i++)
+		if (!isprint((unsigned char)text[i]))
+			text[i] = '?';
+}
+
+/* An empty file is a tracker that is being written right now (opening it for writing cuts it): what it
+ * said before still holds. */
+void mfs_tracker_read(const char *source, struct mfs_tracker *t)
+{
+	struct mfs_tracker now = {.kind = MFS_TRACKER_BAD};
+	char path[PATH_MAX];
+	ssize_t n;
+	int fd = -1, rc;
+
+	snprintf(path, sizeof(path), "%s/%s", source, MFS_TRACKER_FILE);
+	rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, NULL);
+	if (rc == -ENOENT) {
+		*t = (struct mfs_tracker){.kind = MFS_TRACKER_NONE};
+		return;
+	}
+	if (rc == -EINVAL) {
+		now.no_file = true;
+		*t = now;
+		return;
+	}
+	n = rc ? 0 : read(fd, now.text, sizeof(now.text) - 1);
+	now.text[n > 0 ? n : 0] = '\0';
+	if (!rc)
+		close(fd);
+	tidy(now.text);
+	if (!now.text[0] && t->kind != MFS_TRACKER_NONE)
+		return;
+	if (!strcmp(now.text, "release")) {
+		now.kind = MFS_TRACKER_RELEASE;
+		now.number = MFS_RELEASE;
+	} else if (parse_number(now.text, &now.number)) {
+		now.kind = MFS_TRACKER_NUMBER;
+	}
+	*t = now;
+}
+
+/* Megatron moves the tracker after a save is whole, so what is beyond it may still be written. */
+const char *mfs_tracker_holds(const struct mfs_tracker *t, int64_t number, char *text, size_t size)
+{
+	if (t->kind != MFS_TRACKER_NUMBER || number <= t->number)
+		return NULL;
+	snprintf(text, size, "newer than the tracker (iteration %lld): its save has not finished",
+		 (long long)t->number);
+	return text;
+}

@@ -1,0 +1,38 @@
+/*
+ * The tracker of a checkpoint root, and the names of iterations: what megatron/training/
+ * checkpointing.py writes and reads (get_checkpoint_tracker_filename, read_metadata).
+ */
+#ifndef MFS_MEGATRON_TRACKER_H
+#define MFS_MEGATRON_TRACKER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MFS_TRACKER_FILE "latest_checkpointed_iteration.txt"
+#define MFS_RELEASE	 (-1) /* number of release/: in front of all others */
+
+enum mfs_tracker_kind {
+	MFS_TRACKER_NONE,
+	MFS_TRACKER_NUMBER,
+	MFS_TRACKER_RELEASE,
+	MFS_TRACKER_BAD,
+};
+
+struct mfs_tracker {
+	enum mfs_tracker_kind kind;
+	int64_t number; /* of NUMBER and RELEASE */
+	bool no_file;	/* of BAD: it is no regular file, and says nothing */
+	char text[32];	/* what it says, fit for a message */
+};
+
+/* Reads the tracker of a root over what it said before (zeroes: never read). */
+void mfs_tracker_read(const char *source, struct mfs_tracker *t);
+
+/* "iter_0000040" and "release", exactly as Megatron spells them; false for any other name. */
+bool mfs_iteration_number(const char *name, int64_t *ret);
+
+/* Why an iteration must not be shown yet, written into text; NULL if it may. */
+const char *mfs_tracker_holds(const struct mfs_tracker *t, int64_t number, char *text, size_t size);
+
+#endif

@@ -1,0 +1,76 @@
+#include "formats/megatron/write/dist_archive.h"
+
+#include <stdlib.h>
+
+#include "formats/megatron/write/copy.h"
+
+void mfs_dist_archive_begin(struct mfs_dist_archive *a)
+{
+	*a = (struct mfs_dist_archive){0};
+	mfs_pickle_begin(&a->w, &a->pickle, 2);
+}
+
+int mfs_dist_archive_end(struct mfs_dist_archive *a, const char *prefix, int rc,
+			 struct mfs_buf *out, struct mfs_error *err)
+{
+	if (rc)
+		mfs_pickle_abandon(&a->w);
+	else
+		rc = mfs_pickle_end(&a->w, err);
+	if (!rc)
+		rc = mfs_torch_save(prefix, a->pickle.data, a->pickle.len, a->payloads, a->count,
+				    out, err);
+	mfs_buf_release(&a->pickle);
+	free(a->payloads);
+	mfs_arena_release(&a->arena);
+	return rc;
+}
+
+/* bytes lie in the arena. */
+static int add_storage(struct mfs_dist_archive *a, const void *bytes, uint64_t size, uint32_t *ret,
+		       struct mfs_error *err)
+{
+	if (a->count == a->capacity) {
+		uint32_t more = a->capacity ? a->capacity * 2 : 8;
+		struct mfs_torch_payload *grown = reallocarray(a->payloads, more, sizeof(*grown));
+
+		if (!grown)
+			return mfs_fail_nomem(err);
+		a->payloads = grown;
+		a->capacity = more;
+	}
+	a->payloads[a->count] = (struct mfs_torch_payload){size, bytes};
+	*ret = a->count++;
+	return 0;
+}
+
+int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_error *err)
+{
+	float *bytes = mfs_arena_alloc(&a->arena, sizeof(*bytes));
+	uint32_t storage;
+	int rc;
+
+	if (!bytes)
+		return mfs_fail_nomem(err);
+	*bytes = value;
+	rc = add_storage(a, bytes, sizeof(*bytes), &storage, err);
+	if (rc)
+		return rc;
+	mfs_pickle_tensor(&a->w, storage, MFS_F32, NULL, 0);
+	return 0;
+}
+
+static int add_copied(void *arg, const void *bytes, uint64_t size, uint32_t *ret,
+		      struct mfs_error *err)
+{
+	return add_storage(arg, bytes, size, ret, err);
+}
+
+int mfs_dist_archive_copy(struct mfs_dist_archive *a, const struct mfs_torch_file *src,
+			  mfs_value value, struct mfs_error *err)
+{
+	const struct mfs_copy_target to = {
+		.w = &a->w, .arena = &a->arena, .add = add_copied, .arg = a};
+
+	return mfs_copy_value(&to, src, value, err);
+}

@@ -1,0 +1,32 @@
+/*
+ * A small torch.save archive in memory, whose values may be copied from archives of the source with the
+ * bytes of their tensors: common.pt, random states.
+ */
+#ifndef MFS_MEGATRON_WRITE_DIST_ARCHIVE_H
+#define MFS_MEGATRON_WRITE_DIST_ARCHIVE_H
+
+#include "formats/torch/pickle_write.h"
+#include "formats/torch/torch_file.h"
+#include "formats/torch/torch_write.h"
+
+struct mfs_dist_archive {
+	struct mfs_pickle_writer w; /* data.pkl */
+	struct mfs_buf pickle;
+	struct mfs_torch_payload *payloads;
+	uint32_t count, capacity;
+	struct mfs_arena arena;
+};
+
+void mfs_dist_archive_begin(struct mfs_dist_archive *a);
+/* Ends the pickle, whose stack holds one value, and appends the archive to out. rc: of what was written
+ * so far; returned, if not 0. Releases the archive in any case. */
+int mfs_dist_archive_end(struct mfs_dist_archive *a, const char *prefix, int rc,
+			 struct mfs_buf *out, struct mfs_error *err);
+
+/* A tensor without axes. */
+int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_error *err);
+/* A value of src's pickle, storages and all. */
+int mfs_dist_archive_copy(struct mfs_dist_archive *a, const struct mfs_torch_file *src,
+			  mfs_value value, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,201 @@
+#include "formats/megatron/write/dist_keys.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char decoder[] = "decoder.layers.", mtp[] = "mtp.layers.";
+
+bool mfs_dist_numbers_layers(const struct mfs_megatron_args *args)
+{
+	bool listed = args->moe_layer_freq_listed;
+
+	/* Arguments that no run has written say a list wherever layers differ. */
+	for (int64_t l = 0; args->moe_layers && l < args->num_layers; l++)
+		listed |= !args->moe_layers[l];
+	return listed;
+}
+
+static const char *after(const char *text, const char *prefix)
+{
+	const size_t len = strlen(prefix);
+
+	return strncmp(text, prefix, len) ? NULL : text + len;
+}
+
+/* ---- names within a layer ---- */
+
+enum when {
+	GQA,	   /* no multi-latent attention */
+	MLA_TE,	   /* multi-latent attention, Transformer Engine */
+	FUSED_FC1, /* GQA: dense, or local modules; MLA: dense, Transformer Engine */
+};
+
+static const struct {
+	const char *plain, *fused;
+	enum when when;
+} norms[] = {
+	{"input_layernorm.", "self_attention.linear_qkv.layer_norm_", GQA},
+	{"self_attention.q_layernorm.", "self_attention.linear_q_up_proj.layer_norm_", MLA_TE},
+	{"self_attention.kv_layernorm.", "self_attention.linear_kv_up_proj.layer_norm_", MLA_TE},
+	{"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_", FUSED_FC1},
+};
+
+static bool is_moe(const struct mfs_megatron_args *a, const struct mfs_global_tensor *t)
+{
+	/* A multi-token-prediction layer is like the last one (gpt_layer_specs.py: get_gpt_mtp_block_spec). */
+	const int64_t layer = after(t->name, mtp) ? a->num_layers - 1 : t->layer;
+
+	return a->moe_layers && a->moe_layers[layer];
+}
+
+static bool is_fused(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t,
+		     enum when when)
+{
+	const bool mla = d->args->multi_latent_attention, te = d->view.spec == MFS_SPEC_TE;
+
+	switch (when) {
+	case GQA:
+		return !mla;
+	case MLA_TE:
+		return mla && te;
+	case FUSED_FC1:
+		return te ? !is_moe(d->args, t) : !mla;
+	}
+	return false;
+}
+
+/* What stands behind the layer's number: a canonical name with its norm renamed. */
+static void put_inner(char *key, size_t size, const struct mfs_megatron_dist *d,
+		      const struct mfs_global_tensor *t, const char *inner)
+{
+	for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++) {
+		const char *kind = after(inner, norms[i].plain);
+
+		if (!kind || !is_fused(d, t, norms[i].when))
+			continue;
+		snprintf(key, size, "%s%s", norms[i].fused, kind);
+		return;
+	}
+	snprintf(key, size, "%s", inner);
+}
+
+/* ---- keys ---- */
+
+/* A name from its parts: the number goes behind the prefix, unless layers are stacked. */
+static void put_name(char *key, size_t size, const char *prefix, const struct mfs_dist_tensor *t,
+		     const char *rest)
+{
+	if (t->layers)
+		snprintf(key, size, "%s%s", prefix, rest);
+	else
+		snprintf(key, size, "%s%d.%s", prefix, t->first->layer, rest);
+}
+
+static void put_model_key(char *key, size_t size, const struct mfs_megatron_dist *d,
+			  const struct mfs_dist_tensor *t)
+{
+	static const char transformer[] = "transformer_layer.";
+	const char *name = t->first->name, *rest, *inner;
+	char text[MFS_CKPT_NAME_SIZE], renamed[MFS_CKPT_NAME_SIZE];
+
+	if (t->first->layer < 0) {
+		snprintf(key, size, "%s", name);
+	} else if ((rest = after(name, decoder))) {
+		put_inner(text, sizeof(text), d, t->first, rest);
+		put_name(key, size, decoder, t, text);
+	} else {
+		rest = name + sizeof(mtp) - 1;
+		inner = after(rest, transformer);
+		snprintf(text, sizeof(text), "%s", rest);
+		if (inner) {
+			put_inner(renamed, sizeof(renamed), d, t->first, inner);
+			snprintf(text, sizeof(text), "%s%.*s", transformer,
+				 (int)(sizeof(text) - sizeof(transformer)), renamed);
+		}
+		put_name(key, size, mtp, t, text);
+	}
+}
+
+void mfs_dist_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d,
+		  const struct mfs_dist_tensor *t)
+{
+	const enum mfs_state state = t->first->state;
+	int used = 0;
+
+	if (state != MFS_STATE_MODEL)
+		used = snprintf(key, MFS_DIST_KEY_SIZE, "optimizer.state.%s.",
+				state == MFS_STATE_MAIN ? d->main : mfs_state_name(state));
+	put_model_key(key + used, MFS_DIST_KEY_SIZE - (size_t)used, d, t);
+}
+
+/* ---- _extra_state ---- */
+
+static const char weight[] = ".weight";
+
+bool mfs_dist_has_extra(const struct mfs_global_tensor *t)
+{
+	static const char *const endings[] = {"linear_qkv",
+					      "linear_proj",
+					      "linear_q_proj",
+					      "linear_fc1",
+					      "linear_q_down_proj",
+					      "linear_q_up_proj",
+					      "linear_fc2",
+					      "linear_kv_down_proj",
+					      "linear_kv_up_proj",
+					      "layernorm",
+					      "enorm",
+					      "hnorm",
+					      "eh_proj"};
+	const size_t len = strlen(t->name), tail = sizeof(weight) - 1;
+	const char *end = len > tail ? t->name + len - tail : t->name;
+
+	if (t->state != MFS_STATE_MODEL || strcmp(end, weight))
+		return false;
+	for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); i++) {
+		const size_t n = strlen(endings[i]);
+
+		if ((size_t)(end - t->name) > n && !memcmp(end - n, endings[i], n))
+			return true;
+	}
+	return false;
+}
+
+/* The module's own name: of norms too, which Transformer Engine has where it does not fuse them. */
+static void put_module(char *text, size_t size, const struct mfs_dist_extra *e, const char *behind)
+{
+	const int len = (int)(strlen(behind) - (sizeof(weight) - 1));
+
+	if (e->core_attention)
+		snprintf(text, size, "%.*score_attention", len - (int)strlen("linear_proj"),
+			 behind);
+	else
+		snprintf(text, size, "%.*s", len, behind);
+}
+
+void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_dist_extra *e, uint32_t i)
+{
+	const struct mfs_dist_tensor *t = e->owner;
+	const uint32_t layer = i / mfs_dist_each(t->experts),
+		       expert = i % mfs_dist_each(t->experts);
+	char module[MFS_CKPT_NAME_SIZE], name[MFS_CKPT_NAME_SIZE], shard[64];
+	const char *rest = after(t->first->name, decoder), *prefix = decoder;
+
+	if (t->first->layer < 0) {
+		put_module(name, sizeof(name), e, t->first->name);
+	} else {
+		if (!rest) {
+			rest = t->first->name + sizeof(mtp) - 1;
+			prefix = mtp;
+		}
+		put_module(module, sizeof(module), e, rest);
+		put_name(name, sizeof(name), prefix, t, module);
+	}
+	if (t->layers && t->experts)
+		snprintf(shard, sizeof(shard), "%u.%u_%u.%u", layer, expert, t->layers, t->experts);
+	else if (t->experts)
+		snprintf(shard, sizeof(shard), "%u_%u", expert, t->experts);
+	else
+		snprintf(shard, sizeof(shard), "%u_%u", layer, mfs_dist_each(t->layers));
+	snprintf(key, MFS_DIST_KEY_SIZE, "%s._extra_state/shard_%s", name, shard);
+}

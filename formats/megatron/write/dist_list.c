@@ -1,0 +1,238 @@
+/* Which tensors a torch_dist view has, how each is cut, and where its items lie. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/ckpt/names.h"
+#include "formats/megatron/write/dist_keys.h"
+
+static int bad(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t,
+	       const char *what, struct mfs_error *err)
+{
+	char name[MFS_CKPT_NAME_SIZE];
+
+	return mfs_fail(err, -ENOTSUP, "%s: tensor '%s' %s", mfs_ckpt_dir(d->view.ckpt),
+			mfs_global_tensor_name(t, name, sizeof(name)), what);
+}
+
+/* ---- files ---- */
+
+static uint32_t unit_of(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t)
+{
+	if (t->layer < 0)
+		return 0;
+	if (!strncmp(t->name, "mtp.", 4))
+		return 1 + (uint32_t)d->args->num_layers + (uint32_t)t->layer;
+	return 1 + (uint32_t)t->layer;
+}
+
+uint32_t mfs_dist_unit(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
+		       uint32_t i)
+{
+	return unit_of(d, t->first + i);
+}
+
+static struct mfs_dist_file *file_of(const struct mfs_megatron_dist *d, uint32_t unit,
+				     enum mfs_dist_kind kind)
+{
+	return &d->files[unit * MFS_DIST_KINDS + kind];
+}
+
+/* bytes at the end of the file of each of a tensor's layers, which all end at one place. */
+static int place(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
+		 enum mfs_dist_kind kind, uint64_t bytes, uint64_t *ret, struct mfs_error *err)
+{
+	*ret = file_of(d, mfs_dist_unit(d, t, 0), kind)->size;
+	for (uint32_t i = 0; i < t->count; i += mfs_dist_each(t->experts)) {
+		struct mfs_dist_file *f = file_of(d, mfs_dist_unit(d, t, i), kind);
+
+		if (f->size != *ret)
+			return bad(d, t->first, "is not at one place in all layers", err);
+		if (mfs_add_overflows(f->size, bytes, &f->size) || f->size > INT64_MAX)
+			return bad(d, t->first, "is too large", err);
+	}
+	return 0;
+}
+
+/* ---- tensors ---- */
+
+/* How each one is cut. Chunk boundaries are free, so one that cannot be divided stays whole. */
+static void cut(const struct mfs_megatron_dist *d, const struct mfs_name *name,
+		struct mfs_dist_tensor *t)
+{
+	const struct mfs_parallel *p = &d->view.layout;
+	const bool gated = mfs_args_gated(d->args);
+	uint32_t parts = name->experts ? p->etp : p->tp;
+
+	t->axis = name->tp == MFS_TP_COLS;
+	if (name->tp == MFS_TP_GATED && gated)
+		parts *= 2;
+	if (name->tp == MFS_TP_NONE || (name->tp == MFS_TP_AUTO && d->view.spec == MFS_SPEC_TE) ||
+	    t->axis >= t->first->ndim || t->shape[t->axis] % parts)
+		parts = 1;
+	t->parts = parts;
+}
+
+/* The archive around a chunk: stacked axes have length 1 in it (ckpt 3.4: prepended axes). */
+static int make_item(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t,
+		     struct mfs_error *err)
+{
+	const unsigned stacked = (t->layers > 0) + (t->experts > 0);
+	uint64_t shape[MFS_MAX_DIMS];
+
+	for (unsigned a = 0; a < stacked; a++)
+		shape[a] = 1;
+	for (unsigned a = 0; a < t->first->ndim; a++)
+		shape[stacked + a] = a == t->axis ? t->shape[a] / t->parts : t->shape[a];
+	return mfs_torch_item(d->items, t->first->dtype, shape, stacked + t->first->ndim, &t->item,
+			      err);
+}
+
+/* Every layer and expert is there, and like the first one. */
+static int check_stack(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
+		       struct mfs_error *err)
+{
+	const uint32_t experts = mfs_dist_each(t->experts);
+
+	if (t->count != (uint64_t)mfs_dist_each(t->layers) * experts)
+		return bad(d, t->first, "and its like are not in every layer and expert", err);
+	for (uint32_t i = 0; i < t->count; i++) {
+		const struct mfs_global_tensor *g = t->first + i;
+
+		if ((t->layers && g->layer != (int32_t)(i / experts)) ||
+		    (t->experts && g->expert != (int32_t)(i % experts)))
+			return bad(d, g, "is not where it is expected among its like", err);
+		if (g->dtype != t->first->dtype || g->ndim != t->first->ndim ||
+		    memcmp(g->shape, t->first->shape, sizeof(g->shape)) != 0)
+			return bad(d, g, "has another type or shape than in other layers", err);
+	}
+	return 0;
+}
+
+static int describe(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t,
+		    struct mfs_error *err)
+{
+	struct mfs_name name;
+	int rc;
+
+	mfs_name_parse(t->first->name, &name);
+	if (name.experts)
+		t->experts = d->args->num_experts > 0 ? (uint32_t)d->args->num_experts : 0;
+	if (unit_of(d, t->first + t->count - 1) >= d->units)
+		return bad(d, t->first, "is of a layer that the model has not", err);
+	rc = check_stack(d, t, err);
+	if (rc)
+		return rc;
+	memcpy(t->shape, t->first->shape, sizeof(t->shape));
+	if (mfs_global_tensor_is_vocabulary(t->first))
+		t->shape[0] = d->vocab;
+	cut(d, &name, t);
+	return make_item(d, t, err);
+}
+
+/* Whether tensor b goes on with what a began. */
+static bool same_key(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *a,
+		     const struct mfs_global_tensor *b)
+{
+	const bool stacked = !d->numbered && !strncmp(a->name, "decoder.", 8);
+
+	return a->state == b->state && a->name == b->name && (stacked || a->layer == b->layer);
+}
+
+static int add_tensors(struct mfs_megatron_dist *d, struct mfs_error *err)
+{
+	const struct mfs_ckpt *ckpt = d->view.ckpt;
+	const uint32_t count = d->view.optimizer ? mfs_ckpt_count_all(ckpt) : mfs_ckpt_count(ckpt);
+	int rc = 0;
+
+	d->tensors = calloc(count + 1u, sizeof(*d->tensors));
+	if (!d->tensors)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0, end; i < count && !rc; i = end) {
+		const struct mfs_global_tensor *first = mfs_ckpt_at(ckpt, i);
+		struct mfs_dist_tensor *t = &d->tensors[d->tensor_count++];
+
+		for (end = i + 1; end < count && same_key(d, first, mfs_ckpt_at(ckpt, end));)
+			end++;
+		t->first = first;
+		t->count = end - i;
+		if (!d->numbered && !strncmp(first->name, "decoder.layers.", 15))
+			t->layers = (uint32_t)d->args->num_layers;
+		rc = describe(d, t, err);
+	}
+	return rc;
+}
+
+/* ---- _extra_state ---- */
+
+static void add_extra(struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t, bool core)
+{
+	d->extras[d->extra_count++] = (struct mfs_dist_extra){
+		.owner = t, .core_attention = core, .first = d->extra_items};
+	d->extra_items += t->count;
+}
+
+static int add_extras(struct mfs_megatron_dist *d, struct mfs_error *err)
+{
+	d->extras = calloc(2 * (size_t)d->tensor_count + 1, sizeof(*d->extras));
+	if (!d->extras)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < d->tensor_count; i++) {
+		const struct mfs_dist_tensor *t = &d->tensors[i];
+
+		if (!mfs_dist_has_extra(t->first))
+			continue;
+		add_extra(d, t, false);
+		if (strstr(t->first->name, ".self_attention.linear_proj."))
+			add_extra(d, t, true);
+	}
+	return 0;
+}
+
+/* ---- places ---- */
+
+static int place_all(struct mfs_megatron_dist *d, struct mfs_error *err)
+{
+	uint64_t bytes;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < d->rng_count; i++) {
+		d->rng[i].offset = file_of(d, 0, MFS_DIST_WEIGHTS)->size;
+		file_of(d, 0, MFS_DIST_WEIGHTS)->size += d->rng[i].item->len;
+	}
+	for (uint32_t i = 0; i < d->extra_count && !rc; i++) {
+		struct mfs_dist_extra *e = &d->extras[i];
+
+		rc = place(d, e->owner, MFS_DIST_WEIGHTS,
+			   (uint64_t)mfs_dist_each(e->owner->experts) * d->none.len, &e->offset,
+			   err);
+	}
+	for (uint32_t i = 0; i < d->tensor_count && !rc; i++) {
+		struct mfs_dist_tensor *t = &d->tensors[i];
+
+		if (mfs_mul_overflows((uint64_t)mfs_dist_each(t->experts) * t->parts,
+				      mfs_torch_item_size(&t->item), &bytes))
+			return bad(d, t->first, "is too large", err);
+		rc = place(d, t, mfs_dist_kind_of(t), bytes, &t->offset, err);
+	}
+	return rc;
+}
+
+int mfs_dist_list(struct mfs_megatron_dist *d, struct mfs_error *err)
+{
+	int rc;
+
+	d->units = 1 + (uint32_t)d->args->num_layers +
+		   (d->args->mtp_num_layers > 0 ? (uint32_t)d->args->mtp_num_layers : 0);
+	d->files = calloc((size_t)d->units * MFS_DIST_KINDS, sizeof(*d->files));
+	if (!d->files)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < d->units * MFS_DIST_KINDS; i++)
+		d->files[i] = (struct mfs_dist_file){
+			.dist = d, .unit = i / MFS_DIST_KINDS, .kind = i % MFS_DIST_KINDS};
+	rc = add_tensors(d, err);
+	if (!rc)
+		rc = add_extras(d, err);
+	return rc ? rc : place_all(d, err);
+}

@@ -1,0 +1,129 @@
+/*
+ * distrib_optim.pt: the distributed optimizer's flat buffers, all their buckets behind one another
+ * (optimizer/distrib_optimizer.py: get_parameter_state_dp_zero, save_parameter_state). Parameters lie in
+ * them in reverse order with gaps that align them; what is in a gap nobody reads, here it is zeros.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/megatron/write/rank_file_i.h"
+
+static int by_place(const void *a, const void *b)
+{
+	const struct mfs_optim_param *x = *(const struct mfs_optim_param *const *)a;
+	const struct mfs_optim_param *y = *(const struct mfs_optim_param *const *)b;
+
+	return (x->in_coalesced > y->in_coalesced) - (x->in_coalesced < y->in_coalesced);
+}
+
+/* The parameters of a buffer, front to back; in the file's arena. */
+static int list_params(struct mfs_rank_writer *r, uint32_t buffer,
+		       const struct mfs_optim_param ***ret, uint32_t *ret_count)
+{
+	const struct mfs_optim *o = r->file->optim;
+	const struct mfs_optim_param **list =
+		mfs_arena_array(&r->file->arena, o->count, sizeof(*list));
+	uint32_t count = 0;
+
+	if (!list)
+		return mfs_fail_nomem(r->err);
+	for (uint32_t i = 0; i < o->count; i++)
+		if (o->params[i].buffer == buffer)
+			list[count++] = &o->params[i];
+	qsort(list, count, sizeof(*list), by_place);
+	*ret = list;
+	*ret_count = count;
+	return 0;
+}
+
+/* One state of a buffer as a storage: parts of it are of one type, that of the optimizer's tensors. */
+static int write_flat(struct mfs_rank_writer *r, const struct mfs_optim_buffer *buffer,
+		      const struct mfs_optim_param *const *params, uint32_t count,
+		      enum mfs_state state)
+{
+	struct mfs_rank_tensor *tensors = mfs_arena_array(&r->file->arena, count, sizeof(*tensors));
+	struct mfs_rank_storage s = {.run_count = count + 1};
+	const uint64_t shape[] = {buffer->elements};
+	uint64_t at = 0, element = 4;
+	enum mfs_dtype dtype = MFS_F32;
+	uint32_t number;
+	int rc = 0;
+
+	s.runs = mfs_arena_array(&r->file->arena, count + 1, sizeof(*s.runs));
+	if (!tensors || !s.runs)
+		return mfs_fail_nomem(r->err);
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		rc = mfs_rank_state(params[i]->tensor, state, &tensors[i], r->err);
+		dtype = tensors[i].base.dtype;
+		element = mfs_dtype_size(dtype);
+		s.runs[i].gap = (params[i]->in_coalesced - at) * element;
+		s.runs[i].tensor = &tensors[i];
+		at = params[i]->in_coalesced + params[i]->elements;
+	}
+	s.runs[count].gap = (buffer->elements - at) * element;
+	s.size = buffer->elements * element;
+	if (!rc)
+		rc = mfs_rank_add_storage(r, &s, &number);
+	if (!rc)
+		mfs_pickle_tensor(r->w, number, dtype, shape, 1);
+	return rc;
+}
+
+static int write_buffer(struct mfs_rank_writer *r, uint32_t index)
+{
+	static const struct {
+		const char *key;
+		enum mfs_state state;
+	} states[] = {{"param", MFS_STATE_MAIN},
+		      {"exp_avg", MFS_STATE_EXP_AVG},
+		      {"exp_avg_sq", MFS_STATE_EXP_AVG_SQ}};
+	const struct mfs_optim_buffer *b = &r->file->optim->buffers[index];
+	const struct mfs_optim_param **params = NULL;
+	uint32_t count = 0;
+	int rc = list_params(r, index, &params, &count);
+
+	mfs_pickle_int(r->w, b->index);
+	mfs_pickle_dict_begin(r->w);
+	mfs_pickle_dtype(r->w, b->param_dtype);
+	mfs_pickle_dtype(r->w, b->grad_dtype);
+	mfs_pickle_op(r->w, MFS_OP_TUPLE2);
+	mfs_pickle_dict_begin(r->w);
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]) && !rc; i++) {
+		mfs_pickle_name(r->w, states[i].key);
+		rc = write_flat(r, b, params, count, states[i].state);
+	}
+	mfs_pickle_name(r->w, "numel_unpadded");
+	mfs_pickle_uint(r->w, b->elements);
+	mfs_pickle_dict_end(r->w);
+	mfs_pickle_dict_end(r->w);
+	return rc;
+}
+
+static int write_optimizer(struct mfs_rank_writer *r, uint32_t optimizer)
+{
+	const struct mfs_optim *o = r->file->optim;
+	int rc = 0;
+
+	mfs_pickle_dict_begin(r->w);
+	mfs_pickle_name(r->w, "buckets_coalesced");
+	mfs_pickle_bool(r->w, true);
+	for (uint32_t i = 0; i < o->buffer_count && !rc; i++)
+		if (o->buffers[i].optimizer == optimizer)
+			rc = write_buffer(r, i);
+	mfs_pickle_dict_end(r->w);
+	return rc;
+}
+
+int mfs_rank_write_buffers(struct mfs_rank_writer *r)
+{
+	const uint32_t count = r->file->optim->optimizers;
+	int rc = 0;
+
+	if (count > 1)
+		mfs_pickle_list_begin(r->w);
+	for (uint32_t o = 0; o < count && !rc; o++)
+		rc = write_optimizer(r, o);
+	if (count > 1)
+		mfs_pickle_list_end(r->w);
+	return rc;
+}

@@ -1,0 +1,307 @@
+#include "formats/megatron/write/rank_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/ckpt/rng.h"
+#include "formats/megatron/write/copy.h"
+#include "formats/megatron/write/rank_file_i.h"
+
+/* ---- storages ---- */
+
+int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storage *storage,
+			 uint32_t *ret)
+{
+	struct mfs_rank_file *f = r->file;
+
+	if (f->storage_count == f->storage_capacity) {
+		uint32_t more = f->storage_capacity ? f->storage_capacity * 2 : 64;
+		struct mfs_rank_storage *grown = reallocarray(f->storages, more, sizeof(*grown));
+
+		if (!grown)
+			return mfs_fail_nomem(r->err);
+		f->storages = grown;
+		f->storage_capacity = more;
+	}
+	f->storages[f->storage_count] = *storage;
+	*ret = f->storage_count++;
+	return 0;
+}
+
+int mfs_rank_write_tensor(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t)
+{
+	struct mfs_rank_storage s = {.size = t->base.bytes, .run_count = 1};
+	uint32_t number;
+	int rc;
+
+	s.runs = mfs_arena_alloc(&r->file->arena, sizeof(*s.runs));
+	if (!s.runs)
+		return mfs_fail_nomem(r->err);
+	s.runs->tensor = t;
+	rc = mfs_rank_add_storage(r, &s, &number);
+	if (!rc)
+		mfs_pickle_tensor(r->w, number, t->base.dtype, t->base.shape, t->base.ndim);
+	return rc;
+}
+
+int mfs_rank_write_state(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t,
+			 enum mfs_state state)
+{
+	struct mfs_rank_tensor *of_state = mfs_arena_alloc(&r->file->arena, sizeof(*of_state));
+	int rc = of_state ? mfs_rank_state(t, state, of_state, r->err) : mfs_fail_nomem(r->err);
+
+	return rc ? rc : mfs_rank_write_tensor(r, of_state);
+}
+
+/* ---- model ---- */
+
+static int write_chunk(struct mfs_rank_writer *r, const struct mfs_rank_chunk *chunk)
+{
+	char name[MFS_CKPT_NAME_SIZE];
+	int rc = 0;
+
+	mfs_pickle_ordered_dict_begin(r->w);
+	for (uint32_t i = 0; i < chunk->count && !rc; i++) {
+		const struct mfs_rank_tensor *t = &r->file->list->tensors[chunk->first + i];
+
+		mfs_rank_tensor_name(t, name, sizeof(name));
+		mfs_pickle_str(r->w, name);
+		if (t->base.kind)
+			rc = mfs_rank_write_tensor(r, t);
+		else
+			mfs_pickle_none(r->w);
+	}
+	mfs_pickle_ordered_dict_end(r->w);
+	return rc;
+}
+
+static int write_model(struct mfs_rank_writer *r)
+{
+	const uint32_t chunks = r->file->list->layout.vpp;
+	char key[32];
+	int rc = 0;
+
+	for (uint32_t vp = 0; vp < chunks && !rc; vp++) {
+		snprintf(key, sizeof(key), chunks > 1 ? "model%u" : "model", vp);
+		mfs_pickle_str(r->w, key);
+		rc = write_chunk(r, &r->file->list->chunks[vp]);
+	}
+	return rc;
+}
+
+/* ---- values of the source's ---- */
+
+static int add_copied(void *arg, const void *bytes, uint64_t size, uint32_t *ret,
+		      struct mfs_error *err)
+{
+	const struct mfs_rank_storage s = {.size = size, .bytes = bytes};
+
+	return mfs_rank_add_storage(arg, &s, ret) ? mfs_fail_nomem(err) : 0;
+}
+
+int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value)
+{
+	const struct mfs_copy_target to = {
+		.w = r->w, .arena = &r->file->arena, .add = add_copied, .arg = r};
+
+	return mfs_copy_value(&to, from, value, r->err);
+}
+
+/* A rank of another layout takes the state of the rank at its place modulo the source's sizes, so that a
+ * run finds one: --load without --no-load-rng asks for it. */
+static int write_rng(struct mfs_rank_writer *r)
+{
+	const struct mfs_layout *source = mfs_ckpt_layout(r->view->ckpt);
+	const struct mfs_rank *rank = &r->file->list->rank;
+	struct mfs_rng rng;
+	int rc;
+
+	if (!mfs_rng_there(r->view->ckpt))
+		return 0;
+	rc = mfs_rng_open(r->view->ckpt, rank->tp % source->tp, rank->pp % source->pp,
+			  rank->ep % source->ep, &rng, r->err);
+	if (rc)
+		return rc;
+	mfs_pickle_str(r->w, "rng_state");
+	rc = mfs_rank_copy(r, &rng.archive, rng.value);
+	mfs_rng_release(&rng);
+	return rc;
+}
+
+/* ---- the state dict ---- */
+
+static int write_state_dict(struct mfs_rank_writer *r)
+{
+	const struct mfs_state_view view = {.layout = &r->view->layout,
+					    .vocab = r->file->list->vocab,
+					    .spec = r->view->spec,
+					    .spec_said = r->view->spec_said,
+					    .has_optimizer = r->view->optimizer,
+					    .has_rng = mfs_rng_there(r->view->ckpt),
+					    .format = "torch"};
+	int rc;
+
+	mfs_pickle_dict_begin(r->w);
+	rc = mfs_state_write(r->w, r->view->ckpt, &view, r->view->number, r->err);
+	if (!rc)
+		rc = write_model(r);
+	if (!rc && r->view->optimizer) {
+		mfs_pickle_str(r->w, "optimizer");
+		rc = mfs_rank_write_optimizer(r);
+	}
+	if (!rc)
+		rc = write_rng(r);
+	mfs_pickle_dict_end(r->w);
+	return rc;
+}
+
+/* ---- the file ---- */
+
+static int add_run(struct mfs_vfile *data, const struct mfs_rank_run *run, struct mfs_error *err)
+{
+	int rc = 0;
+
+	if (run->gap)
+		rc = mfs_vfile_add_zeros(data, run->gap, err);
+	if (!rc && run->tensor)
+		rc = mfs_vfile_add_tensor(data, &run->tensor->base, err);
+	return rc;
+}
+
+static int add_storage(struct mfs_vfile *data, const struct mfs_rank_storage *s,
+		       struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < s->run_count && !rc; i++)
+		rc = add_run(data, &s->runs[i], err);
+	return rc;
+}
+
+static int add_segments(struct mfs_rank_file *f, const struct mfs_torch_archive *a,
+			const uint8_t *literals, struct mfs_vfile *data, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < a->count && !rc; i++) {
+		const struct mfs_torch_segment *s = &a->segments[i];
+
+		if (s->payload == MFS_TORCH_LITERAL)
+			rc = mfs_vfile_add_shared(data, literals + s->offset, s->length, err);
+		else
+			rc = add_storage(data, &f->storages[s->payload], err);
+	}
+	return rc;
+}
+
+static int make_archive(struct mfs_rank_file *f, const char *stem, const struct mfs_buf *pickle,
+			struct mfs_torch_archive *ret, struct mfs_error *err)
+{
+	struct mfs_torch_payload *payloads = calloc(f->storage_count + 1u, sizeof(*payloads));
+	int rc;
+
+	if (!payloads)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < f->storage_count; i++)
+		payloads[i] = (struct mfs_torch_payload){f->storages[i].size, f->storages[i].bytes};
+	rc = mfs_torch_archive(stem, pickle->data, pickle->len, payloads, f->storage_count, ret,
+			       err);
+	free(payloads);
+	return rc;
+}
+
+/* Literals go to the file's arena, where its parts point to. */
+static int assemble(struct mfs_rank_file *f, const char *stem, const struct mfs_buf *pickle,
+		    struct mfs_vfile *parts, struct mfs_error *err)
+{
+	struct mfs_torch_archive a;
+	void *literals;
+	int rc = make_archive(f, stem, pickle, &a, err);
+
+	if (rc)
+		return rc;
+	literals = mfs_arena_alloc(&f->arena, a.literals.len);
+	if (literals) {
+		memcpy(literals, a.literals.data, a.literals.len);
+		rc = add_segments(f, &a, literals, parts, err);
+	} else {
+		rc = mfs_fail_nomem(err);
+	}
+	mfs_torch_archive_release(&a);
+	return rc;
+}
+
+static int write_file(struct mfs_rank_writer *r, enum mfs_rank_file_kind kind,
+		      struct mfs_vfile *parts)
+{
+	struct mfs_pickle_writer w;
+	struct mfs_buf pickle = {0};
+	int rc;
+
+	r->w = &w;
+	mfs_pickle_begin(&w, &pickle, 2);
+	rc = kind == MFS_RANK_FILE_MODEL ? write_state_dict(r) : mfs_rank_write_buffers(r);
+	if (rc)
+		mfs_pickle_abandon(&w);
+	else
+		rc = mfs_pickle_end(&w, r->err);
+	if (!rc)
+		rc = assemble(r->file, mfs_rank_file_stem(kind), &pickle, parts, r->err);
+	mfs_buf_release(&pickle);
+	return rc;
+}
+
+static int open_lists(struct mfs_rank_writer *r, const struct mfs_rank *rank)
+{
+	const struct mfs_megatron_view *v = r->view;
+	const int64_t dp = mfs_ckpt_args(v->ckpt)->data_parallel_size;
+	int rc = mfs_rank_list_new(v->ckpt, &v->layout, rank, v->spec, v->vocab, &r->file->list,
+				   r->err);
+
+	if (rc || !v->optimizer)
+		return rc;
+	/* Paddings at buckets' ends, which the data-parallel size decides, are not stored. */
+	return mfs_optim_new(r->file->list, NULL, dp > 0 ? (uint32_t)dp : 1,
+			     dp > 0 ? (uint32_t)dp : 1, &r->file->optim, r->err);
+}
+
+int mfs_rank_file_new(const struct mfs_megatron_view *view, const struct mfs_rank *rank,
+		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
+		      struct mfs_rank_file **ret, struct mfs_error *err)
+{
+	struct mfs_rank_file *file = calloc(1, sizeof(*file));
+	struct mfs_rank_writer r = {.view = view, .file = file, .err = err};
+	int rc = file ? open_lists(&r, rank) : mfs_fail_nomem(err);
+
+	if (!rc && kind == MFS_RANK_FILE_OPTIMIZER && !file->optim->buffer_count) {
+		mfs_rank_file_free(file);
+		*ret = NULL;
+		return 0;
+	}
+	if (!rc)
+		rc = write_file(&r, kind, parts);
+	if (rc) {
+		mfs_rank_file_free(file);
+		return rc;
+	}
+	*ret = file;
+	return 0;
+}
+
+void mfs_rank_file_free(struct mfs_rank_file *f)
+{
+	if (!f)
+		return;
+	mfs_optim_free(f->optim);
+	mfs_rank_list_free(f->list);
+	free(f->storages);
+	mfs_arena_release(&f->arena);
+	free(f);
+}
+
+const char *mfs_rank_file_stem(enum mfs_rank_file_kind kind)
+{
+	return kind == MFS_RANK_FILE_MODEL ? "model_optim_rng" : "distrib_optim";
+}

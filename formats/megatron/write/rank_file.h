@@ -1,0 +1,28 @@
+/*
+ * One rank's file of a legacy `torch` checkpoint (megatron/training/checkpointing.py: save_checkpoint,
+ * generate_state_dict; optimizer/distrib_optimizer.py: save_parameter_state).
+ */
+#ifndef MFS_MEGATRON_WRITE_RANK_FILE_H
+#define MFS_MEGATRON_WRITE_RANK_FILE_H
+
+#include "formats/optim/buffers/optim.h"
+#include "formats/megatron/write/files.h"
+
+enum mfs_rank_file_kind {
+	MFS_RANK_FILE_MODEL,	 /* model_optim_rng.pt */
+	MFS_RANK_FILE_OPTIMIZER, /* distrib_optim.pt */
+};
+
+/* What a file's tensors are made of; outlives the file. */
+struct mfs_rank_file;
+
+/* Adds the file's parts to an empty one. *ret is NULL, and nothing is added, where Megatron has no such
+ * file. */
+int mfs_rank_file_new(const struct mfs_megatron_view *view, const struct mfs_rank *rank,
+		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
+		      struct mfs_rank_file **ret, struct mfs_error *err);
+void mfs_rank_file_free(struct mfs_rank_file *f);
+
+const char *mfs_rank_file_stem(enum mfs_rank_file_kind kind); /* "model_optim_rng" */
+
+#endif

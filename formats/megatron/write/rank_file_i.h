@@ -1,0 +1,54 @@
+/* Private to rank_*.c: a rank's file while its pickle is written. */
+#ifndef MFS_MEGATRON_WRITE_RANK_FILE_I_H
+#define MFS_MEGATRON_WRITE_RANK_FILE_I_H
+
+#include "formats/base/arena.h"
+#include "formats/torch/torch_write.h"
+#include "formats/megatron/write/rank_file.h"
+
+/* What is behind a storage: a tensor; several with zeros between them; or bytes in memory. */
+struct mfs_rank_run {
+	uint64_t gap; /* bytes of zeros in front */
+	const struct mfs_rank_tensor *tensor;
+};
+
+struct mfs_rank_storage {
+	uint64_t size; /* bytes */
+	const void *bytes;
+	struct mfs_rank_run *runs;
+	uint32_t run_count;
+};
+
+struct mfs_rank_file {
+	struct mfs_rank_list *list;
+	struct mfs_optim *optim; /* NULL: without an optimizer */
+	struct mfs_rank_storage *storages;
+	uint32_t storage_count, storage_capacity;
+	struct mfs_arena arena;
+};
+
+struct mfs_rank_writer {
+	const struct mfs_megatron_view *view;
+	struct mfs_rank_file *file;
+	struct mfs_pickle_writer *w;
+	struct mfs_error *err;
+};
+
+/* Adds a storage and writes a contiguous tensor over it. */
+int mfs_rank_write_tensor(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t);
+/* The optimizer's tensor of a parameter. */
+int mfs_rank_write_state(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t,
+			 enum mfs_state state);
+/* storage->runs or bytes lie in the file's arena. */
+int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storage *storage,
+			 uint32_t *ret);
+
+/* A value of the source's as it is; the storages of its tensors, which are small, are read now. */
+int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value);
+
+/* The value of 'optimizer' (megatron_rank_optim.c). */
+int mfs_rank_write_optimizer(struct mfs_rank_writer *r);
+/* The whole of distrib_optim.pt (megatron_rank_buffers.c). */
+int mfs_rank_write_buffers(struct mfs_rank_writer *r);
+
+#endif

@@ -1,0 +1,298 @@
+#include "formats/megatron/write/state.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "formats/megatron/namespace.h"
+
+/* Values of arguments that a view says anew. */
+enum new_value {
+	NEW_TP,
+	NEW_PP,
+	NEW_VPP,
+	NEW_PER_CHUNK,
+	NEW_STAGES,
+	NEW_EP,
+	NEW_ETP,
+	NEW_WORLD,
+	NEW_DP,
+	NEW_FIRST,
+	NEW_LAST,
+	NEW_NONE,
+	NEW_FALSE,
+	NEW_SEQUENCE_PARALLEL,
+	NEW_VOCAB,
+	NEW_SPEC,
+	NEW_GROUPED,
+	NEW_FORMAT,
+	NEW_NO_OPTIM,
+	NEW_NO_RNG,
+};
+
+struct argument {
+	const char *name;
+	enum new_value value;
+	bool layout; /* goes with the layout alone */
+	bool needed; /* written even if the source has no such argument */
+};
+
+static const struct argument arguments[] = {
+	{"tensor_model_parallel_size", NEW_TP, true, true},
+	{"tensor_parallel_num_weight_shards", NEW_TP, true, false},
+	{"pipeline_model_parallel_size", NEW_PP, true, true},
+	{"transformer_pipeline_model_parallel_size", NEW_PP, true, false},
+	{"virtual_pipeline_model_parallel_size", NEW_VPP, true, true},
+	{"num_layers_per_virtual_pipeline_stage", NEW_PER_CHUNK, true, false},
+	{"num_virtual_stages_per_pipeline_rank", NEW_STAGES, true, false},
+	{"expert_model_parallel_size", NEW_EP, true, true},
+	{"expert_tensor_parallel_size", NEW_ETP, true, true},
+	{"world_size", NEW_WORLD, true, false},
+	{"data_parallel_size", NEW_DP, true, false},
+	{"decoder_first_pipeline_num_layers", NEW_FIRST, true, true},
+	{"decoder_last_pipeline_num_layers", NEW_LAST, true, true},
+	{"pipeline_model_parallel_layout", NEW_NONE, true, false},
+	{"account_for_embedding_in_pipeline_split", NEW_FALSE, true, false},
+	{"account_for_loss_in_pipeline_split", NEW_FALSE, true, false},
+	{"sequence_parallel", NEW_SEQUENCE_PARALLEL, true, false},
+	{"padded_vocab_size", NEW_VOCAB, false, true},
+	{"transformer_impl", NEW_SPEC, false, true},
+	{"moe_grouped_gemm", NEW_GROUPED, true, false},
+	{"ckpt_format", NEW_FORMAT, false, true},
+	{"no_save_optim", NEW_NO_OPTIM, false, true},
+	{"no_save_rng", NEW_NO_RNG, false, true},
+};
+
+#define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
+
+struct change {
+	const struct mfs_ckpt *ckpt;
+	const struct mfs_state_view *view;
+	const struct mfs_pickle *doc;
+	mfs_value args; /* the dict behind the Namespace */
+	uint32_t written;
+};
+
+/* Ranks that hold one copy of the model, the experts' layout taken into account: tp * dp must be a multiple
+ * of etp * ep. */
+static uint32_t replicas(const struct change *c)
+{
+	const struct mfs_parallel *p = c->view->layout;
+	const int64_t said = mfs_ckpt_args(c->ckpt)->data_parallel_size;
+	uint64_t dp = said > 0 ? (uint64_t)said : 1;
+
+	while (p->tp * dp % ((uint64_t)p->etp * p->ep))
+		dp++;
+	return (uint32_t)dp;
+}
+
+static void write_count(struct mfs_pickle_writer *w, uint32_t value, uint32_t none)
+{
+	if (value == none)
+		mfs_pickle_none(w);
+	else
+		mfs_pickle_int(w, value);
+}
+
+static void write_layout_value(struct mfs_pickle_writer *w, const struct change *c,
+			       enum new_value value)
+{
+	const struct mfs_parallel *p = c->view->layout;
+	const bool uneven = p->first || p->last;
+
+	switch (value) {
+	case NEW_TP:
+		mfs_pickle_int(w, p->tp);
+		break;
+	case NEW_PP:
+		mfs_pickle_int(w, p->pp);
+		break;
+	case NEW_VPP:
+		write_count(w, p->vpp, 1);
+		break;
+	case NEW_PER_CHUNK:
+		write_count(w,
+			    p->vpp > 1 && !uneven
+				    ? mfs_layout_layers(p, mfs_ckpt_args(c->ckpt), 0, 0, NULL)
+				    : 0,
+			    0);
+		break;
+	case NEW_STAGES: /* what Megatron asks for where stages are uneven */
+		write_count(w, uneven ? p->vpp : 1, 1);
+		break;
+	case NEW_EP:
+		mfs_pickle_int(w, p->ep);
+		break;
+	case NEW_ETP:
+		mfs_pickle_int(w, p->etp);
+		break;
+	case NEW_WORLD:
+		mfs_pickle_uint(w, (uint64_t)p->tp * p->pp * replicas(c));
+		break;
+	case NEW_DP:
+		mfs_pickle_int(w, replicas(c));
+		break;
+	case NEW_FIRST:
+		write_count(w, p->first, 0);
+		break;
+	case NEW_LAST:
+		write_count(w, p->last, 0);
+		break;
+	case NEW_FALSE:
+		mfs_pickle_bool(w, false);
+		break;
+	default:
+		mfs_pickle_none(w);
+	}
+}
+
+/* 1: written; 0: the source's stays. */
+static int write_value(struct mfs_pickle_writer *w, const struct change *c,
+		       const struct argument *a)
+{
+	const struct mfs_state_view *view = c->view;
+
+	if (a->layout && !view->layout)
+		return 0;
+	if ((a->value == NEW_NO_OPTIM && view->has_optimizer) ||
+	    (a->value == NEW_NO_RNG && view->has_rng) ||
+	    (a->value == NEW_SPEC && !view->spec_said) ||
+	    (a->value == NEW_GROUPED && view->spec == MFS_SPEC_TE) ||
+	    (a->value == NEW_SEQUENCE_PARALLEL && view->layout->tp > 1))
+		return 0;
+	mfs_pickle_name(w, a->name);
+	switch (a->value) {
+	case NEW_VOCAB:
+		mfs_pickle_uint(w, view->vocab);
+		break;
+	case NEW_SPEC:
+		mfs_pickle_str(w, view->spec == MFS_SPEC_LOCAL ? "local" : "transformer_engine");
+		break;
+	case NEW_FORMAT:
+		mfs_pickle_str(w, view->format);
+		break;
+	case NEW_NO_OPTIM:
+	case NEW_NO_RNG:
+		mfs_pickle_bool(w, true);
+		break;
+	case NEW_GROUPED:
+	case NEW_SEQUENCE_PARALLEL:
+		mfs_pickle_bool(w, false);
+		break;
+	default:
+		write_layout_value(w, c, a->value);
+	}
+	return 1;
+}
+
+static int replace_argument(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
+			    size_t key_len, mfs_value value, struct mfs_error *err)
+{
+	struct change *c = arg;
+
+	(void)value, (void)err;
+	if (dict != c->args)
+		return 0;
+	for (size_t i = 0; i < ARGUMENTS; i++) {
+		if (strlen(arguments[i].name) != key_len ||
+		    memcmp(arguments[i].name, key, key_len) != 0)
+			continue;
+		c->written |= 1u << i;
+		return write_value(w, c, &arguments[i]);
+	}
+	return 0;
+}
+
+/* What an argument that the source has not would say is what its absence says. */
+static bool is_none(const struct change *c, const struct argument *a)
+{
+	const struct mfs_parallel *p = c->view->layout;
+
+	return (a->value == NEW_SPEC && !c->view->spec_said) ||
+	       (p && ((a->value == NEW_FIRST && !p->first) || (a->value == NEW_LAST && !p->last)));
+}
+
+static int add_arguments(void *arg, struct mfs_pickle_writer *w, mfs_value dict,
+			 struct mfs_error *err)
+{
+	struct change *c = arg;
+
+	(void)err;
+	for (size_t i = 0; dict == c->args && i < ARGUMENTS; i++)
+		if (arguments[i].needed && !(c->written & 1u << i) && !is_none(c, &arguments[i]))
+			write_value(w, c, &arguments[i]);
+	return 0;
+}
+
+static int copy_arguments(struct mfs_pickle_writer *w, struct change *c, mfs_value args,
+			  struct mfs_error *err)
+{
+	const struct mfs_pickle_hooks hooks = {
+		.arg = c, .pair = replace_argument, .pairs_end = add_arguments};
+
+	c->args = mfs_value_state(c->doc, args);
+	return mfs_pickle_copy(w, c->doc, args, &hooks, err);
+}
+
+/* Of a model that no run has written. */
+static void make_arguments(struct mfs_pickle_writer *w, const struct change *c)
+{
+	const struct mfs_parallel one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	const struct mfs_parallel *p = c->view->layout ? c->view->layout : &one;
+	struct mfs_megatron_args a = *mfs_ckpt_args(c->ckpt);
+
+	a.padded_vocab_size = (int64_t)c->view->vocab;
+	a.tensor_model_parallel_size = p->tp;
+	a.pipeline_model_parallel_size = p->pp;
+	a.virtual_pipeline_model_parallel_size = p->vpp;
+	a.expert_model_parallel_size = p->ep;
+	a.expert_tensor_parallel_size = p->etp;
+	a.data_parallel_size = c->view->layout ? replicas(c) : 1;
+	a.world_size = a.tensor_model_parallel_size * a.pipeline_model_parallel_size *
+		       a.data_parallel_size;
+	a.first_stage_layers = p->first ? (int64_t)p->first : MFS_UNSET;
+	a.last_stage_layers = p->last ? (int64_t)p->last : MFS_UNSET;
+	a.local_spec = c->view->spec == MFS_SPEC_LOCAL;
+	mfs_namespace_write(w, &a);
+}
+
+/* A pair of the source's state dict as it is, if it has it. */
+static int copy_pair(struct mfs_pickle_writer *w, const struct change *c, mfs_value root,
+		     const char *key, struct mfs_error *err)
+{
+	if (!mfs_value_has(c->doc, root, key))
+		return 0;
+	mfs_pickle_name(w, key);
+	return mfs_pickle_copy(w, c->doc, mfs_value_get(c->doc, root, key), NULL, err);
+}
+
+static void write_iteration(struct mfs_pickle_writer *w, int64_t number)
+{
+	mfs_pickle_name(w, "checkpoint_version");
+	mfs_pickle_float(w, 3.0);
+	mfs_pickle_name(w, "iteration");
+	mfs_pickle_int(w, number < 0 ? 0 : number);
+}
+
+int mfs_state_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
+		    const struct mfs_state_view *view, int64_t number, struct mfs_error *err)
+{
+	const struct mfs_ckpt_state *state = mfs_ckpt_state(ckpt);
+	struct change c = {.ckpt = ckpt, .view = view};
+	int rc;
+
+	mfs_pickle_name(w, "args");
+	if (!state) {
+		make_arguments(w, &c);
+		write_iteration(w, number);
+		return 0;
+	}
+	c.doc = state->archive.doc;
+	rc = copy_arguments(w, &c, mfs_value_get(c.doc, state->root, "args"), err);
+	if (rc)
+		return rc;
+	write_iteration(w, number);
+	rc = copy_pair(w, &c, state->root, "num_floating_point_operations_so_far", err);
+	if (rc || !view->has_optimizer)
+		return rc;
+	return copy_pair(w, &c, state->root, "opt_param_scheduler", err);
+}

@@ -1,0 +1,125 @@
+/*
+ * Legacy `torch` views: one mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt a rank, and distrib_optim.pt beside
+ * it where the run's optimizer was distributed.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "formats/megatron/write/files.h"
+#include "formats/megatron/write/rank_file.h"
+
+/* One file, made when it is first read: a view of a thousand ranks has a thousand of these. */
+struct rank_entry {
+	const struct mfs_megatron_view *view;
+	struct mfs_rank rank;
+	enum mfs_rank_file_kind kind;
+	struct rank_entry *next;
+};
+
+struct mfs_megatron_torch {
+	struct mfs_megatron_view view;
+	struct rank_entry *entries;
+};
+
+static void release_file(void *file)
+{
+	mfs_rank_file_free(file);
+}
+
+static int build(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
+{
+	const struct rank_entry *e = arg;
+	struct mfs_rank_file *file;
+	int rc = mfs_rank_file_new(e->view, &e->rank, e->kind, parts, &file, err);
+
+	if (!rc && file)
+		mfs_vfile_keep(parts, file, release_file);
+	return rc;
+}
+
+/* Made once for its size, and for what may be wrong with it to be said now. 0: there is no such file. */
+static int measure(struct rank_entry *e, uint64_t *ret, struct mfs_error *err)
+{
+	struct mfs_vfile *parts;
+	int rc = mfs_vfile_new(&parts, err);
+
+	if (rc)
+		return rc;
+	rc = build(e, parts, err);
+	*ret = mfs_vfile_size(parts);
+	mfs_vfile_free(parts);
+	return rc;
+}
+
+static int new_entry(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
+		     enum mfs_rank_file_kind kind, struct rank_entry **ret, struct mfs_error *err)
+{
+	struct rank_entry *e = calloc(1, sizeof(*e));
+
+	if (!e)
+		return mfs_fail_nomem(err);
+	*e = (struct rank_entry){&t->view, *rank, kind, t->entries};
+	t->entries = e;
+	*ret = e;
+	return 0;
+}
+
+static int add_file(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
+		    enum mfs_rank_file_kind kind, const struct mfs_file_sink *sink,
+		    struct mfs_error *err)
+{
+	char dir[64], path[128];
+	struct mfs_vfile *data;
+	struct rank_entry *e;
+	uint64_t size = 0;
+	int rc = new_entry(t, rank, kind, &e, err);
+
+	if (!rc)
+		rc = measure(e, &size, err);
+	if (rc || !size)
+		return rc;
+	rc = mfs_vfile_new_lazy(size, build, e, &data, err);
+	if (rc)
+		return rc;
+	snprintf(path, sizeof(path), "%s/%s.pt", mfs_rank_dir_name(&t->view.layout, rank, dir),
+		 mfs_rank_file_stem(kind));
+	return sink->add(sink->arg, path, data, err);
+}
+
+static int add_rank(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
+		    const struct mfs_file_sink *sink, struct mfs_error *err)
+{
+	int rc = add_file(t, rank, MFS_RANK_FILE_MODEL, sink, err);
+
+	if (rc || !t->view.optimizer || mfs_optim_info(t->view.ckpt)->kind != MFS_OPTIM_DISTRIBUTED)
+		return rc;
+	return add_file(t, rank, MFS_RANK_FILE_OPTIMIZER, sink, err);
+}
+
+int mfs_megatron_torch_new(const struct mfs_megatron_view *view, const struct mfs_file_sink *sink,
+			   struct mfs_megatron_torch **ret, struct mfs_error *err)
+{
+	struct mfs_megatron_torch *t = calloc(1, sizeof(*t));
+	struct mfs_rank rank;
+	int rc = t ? 0 : mfs_fail_nomem(err);
+
+	if (!rc)
+		t->view = *view;
+	for (uint32_t i = 0; !rc && mfs_rank_at(&view->layout, i, &rank); i++)
+		rc = add_rank(t, &rank, sink, err);
+	/* On failure, too: files that the sink has taken refer to it. */
+	*ret = t;
+	return rc;
+}
+
+void mfs_megatron_torch_free(struct mfs_megatron_torch *t)
+{
+	struct rank_entry *e;
+
+	while (t && (e = t->entries)) {
+		t->entries = e->next;
+		free(e);
+	}
+	free(t);
+}

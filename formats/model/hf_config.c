@@ -1,0 +1,274 @@
+#include "formats/model/hf_config.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/model/hf_config_i.h"
+#include "formats/model/family.h"
+
+struct writer {
+	struct mfs_model *model;
+	const struct mfs_megatron_args *args;
+	const struct mfs_hf_tokens *tokens; /* or NULL */
+	uint64_t features;
+};
+
+/* ---- values that are more than a field ---- */
+
+/* megatron/core/models/common/embeddings/rotary_pos_embedding.py: _apply_scaling fixes these. */
+static json_t *llama3_scaling(const struct mfs_megatron_args *a)
+{
+	return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
+			 a->rope_scaling_factor, "low_freq_factor", 1.0, "high_freq_factor", 4.0,
+			 "original_max_position_embeddings", 8192);
+}
+
+/* 0.1 mscale ln(factor) + 1: both sides' yarn_get_mscale. */
+static double yarn_mscale(double factor, double mscale)
+{
+	return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
+}
+
+/* Megatron scales cos and sin by mscale(mscale) / mscale(mscale_all_dim); transformers ignores
+ * mscale where one of the two is 0, and is then told the quotient. */
+static json_t *yarn_scaling(const struct mfs_megatron_args *a)
+{
+	const double factor = a->rotary_scaling_factor;
+	const double scale =
+		yarn_mscale(factor, a->mscale) / yarn_mscale(factor, a->mscale_all_dim);
+	json_t *yarn = json_pack("{s:s, s:f, s:f, s:f, s:f, s:f, s:I}", "rope_type", "yarn",
+				 "factor", factor, "mscale", a->mscale, "mscale_all_dim",
+				 a->mscale_all_dim, "beta_fast", a->beta_fast, "beta_slow",
+				 a->beta_slow, "original_max_position_embeddings",
+				 (json_int_t)a->original_max_position_embeddings);
+
+	if ((a->mscale == 0 || a->mscale_all_dim == 0) && scale != yarn_mscale(factor, 1))
+		json_object_set_new(yarn, "attention_factor", json_real(scale));
+	return yarn;
+}
+
+static json_t *rope_scaling(const struct writer *w)
+{
+	if (w->features & MFS_HAS(ROPE_LLAMA3))
+		return llama3_scaling(w->args);
+	if (w->features & MFS_HAS(YARN))
+		return yarn_scaling(w->args);
+	if (w->features & MFS_HAS(ROPE_LINEAR))
+		return json_pack("{s:s, s:f}", "rope_type", "linear", "factor",
+				 w->args->rotary_seq_len_interpolation_factor);
+	return json_null();
+}
+
+static json_t *rope_parameters(const struct writer *w)
+{
+	json_t *scaling = rope_scaling(w);
+
+	if (json_is_null(scaling))
+		scaling = json_pack("{s:s}", "rope_type", "default");
+	json_object_set_new(scaling, "rope_theta", json_real(w->args->rotary_base));
+	return scaling;
+}
+
+static json_t *layer_types(const struct writer *w)
+{
+	const char *type = w->features & MFS_HAS(WINDOW) ? "sliding_attention" : "full_attention";
+	json_t *types = json_array();
+
+	for (int64_t i = 0; i < w->args->num_layers; i++)
+		if (json_array_append_new(types, json_string(type))) {
+			json_decref(types);
+			return NULL;
+		}
+	return types;
+}
+
+/* An id outside of the vocabulary that is shown would keep the model from being built. */
+static json_t *token(const struct writer *w, int64_t id)
+{
+	return id >= 0 && (uint64_t)id < w->model->vocab.rows ? json_integer(id) : json_null();
+}
+
+static json_t *value_of(const struct writer *w, enum mfs_config_value value)
+{
+	static const struct mfs_hf_tokens none = {MFS_HF_NO_TOKEN, MFS_HF_NO_TOKEN,
+						  MFS_HF_NO_TOKEN};
+	const struct mfs_hf_tokens *tokens = w->tokens ? w->tokens : &none;
+	const struct mfs_megatron_args *a = w->args;
+	const bool grouped = w->features & MFS_HAS(ROUTER_GROUPS);
+
+	switch (value) {
+	case MFS_VALUE_ARCHITECTURES:
+		return json_pack("[s]", w->model->family->architecture);
+	case MFS_VALUE_MODEL_TYPE:
+		return json_string(w->model->family->model_type);
+	case MFS_VALUE_DTYPE:
+		return json_string(mfs_dtype_torch(w->model->dtype));
+	case MFS_VALUE_VOCAB:
+		return json_integer((json_int_t)w->model->vocab.rows);
+	case MFS_VALUE_BOS:
+		return token(w, tokens->bos);
+	case MFS_VALUE_EOS:
+		return token(w, tokens->eos);
+	case MFS_VALUE_PAD:
+		return token(w, tokens->pad);
+	case MFS_VALUE_ROPE_SCALING:
+		return rope_scaling(w);
+	case MFS_VALUE_ROPE_PARAMETERS:
+		return rope_parameters(w);
+	case MFS_VALUE_LAYER_TYPES:
+		return layer_types(w);
+	case MFS_VALUE_SHARED_EXPERTS:
+		return json_integer(a->moe_shared_expert_intermediate_size /
+				    a->moe_ffn_hidden_size);
+	case MFS_VALUE_ROUTED_SCALE:
+		return json_real(w->features & MFS_HAS(ROUTER_SCALE)
+					 ? a->moe_router_topk_scaling_factor
+					 : 1);
+	case MFS_VALUE_EXPERT_GROUPS:
+		return json_integer(grouped ? a->moe_router_num_groups : 1);
+	case MFS_VALUE_GROUP_TOPK:
+		return json_integer(grouped ? a->moe_router_group_topk : 1);
+	case MFS_VALUE_NORM_TOPK:
+		return json_boolean(a->moe_router_topk > 1);
+	}
+	return NULL;
+}
+
+/* ---- rows of the tables ---- */
+
+static json_t *row_value(const struct writer *w, const struct mfs_config_row *row)
+{
+	const char *field = (const char *)w->args + row->field;
+	int64_t integer;
+	double real;
+
+	switch (row->kind) {
+	case MFS_CONFIG_INT:
+		memcpy(&integer, field, sizeof(integer));
+		return integer == MFS_UNSET ? json_null() : json_integer(integer);
+	case MFS_CONFIG_REAL:
+		memcpy(&real, field, sizeof(real));
+		return json_real(real);
+	case MFS_CONFIG_HAS:
+		return json_boolean(w->features & row->has);
+	case MFS_CONFIG_TEXT:
+		return json_string(row->text);
+	case MFS_CONFIG_NUMBER:
+		return json_integer((json_int_t)row->number);
+	case MFS_CONFIG_DECIMAL:
+		return json_real(row->number);
+	case MFS_CONFIG_TRUE:
+		return json_true();
+	case MFS_CONFIG_FALSE:
+		return json_false();
+	case MFS_CONFIG_NULL:
+		return json_null();
+	case MFS_CONFIG_VALUE:
+		return value_of(w, row->value);
+	}
+	return NULL;
+}
+
+/* Later tables replace keys of earlier ones. -ENOMEM. */
+static int write_rows(const struct writer *w, json_t *config)
+{
+	const struct mfs_config_row *const *tables = w->model->family->config;
+
+	for (size_t t = 0; tables[t]; t++)
+		for (const struct mfs_config_row *row = tables[t]; row->key; row++)
+			if (mfs_applies(row->when, row->unless, w->features) &&
+			    json_object_set_new(config, row->key, row_value(w, row)))
+				return -ENOMEM;
+	return 0;
+}
+
+/* ---- what readers ignore and people want to know ---- */
+
+static const char *source_name(enum mfs_vocab_source source)
+{
+	static const char *const names[] = {
+		[MFS_VOCAB_PADDED] = "unknown, padding kept",
+		[MFS_VOCAB_ARGS] = "arguments of the run",
+		[MFS_VOCAB_OPTION] = "option",
+		[MFS_VOCAB_REF] = "reference",
+		[MFS_VOCAB_TOKENIZED] = "tokenizer",
+	};
+
+	return names[source];
+}
+
+static json_t *provenance(const struct mfs_model *m)
+{
+	return json_pack("{s:s, s:I, s:s}", "family", m->family->name, "padded_vocab_size",
+			 (json_int_t)m->vocab.padded, "vocab_size_source",
+			 source_name(m->vocab.source));
+}
+
+/* Ids that a reference brought: one beyond the vocabulary shown is a crash at load time. */
+static int check_tokens(struct mfs_model *m, json_t *config)
+{
+	static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+
+	for (size_t i = 0; i < 3; i++) {
+		const json_t *id = json_object_get(config, keys[i]);
+		const json_int_t n = json_integer_value(id);
+
+		if (!json_is_integer(id) || (n >= 0 && (uint64_t)n < m->vocab.rows))
+			continue;
+		if (mfs_model_warn(
+			    m,
+			    "the reference's %s %lld is outside of the vocabulary of %llu rows "
+			    "and was left out",
+			    keys[i], (long long)n, (unsigned long long)m->vocab.rows) ||
+		    json_object_set_new(config, keys[i], json_null()))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,
+		       const struct mfs_hf_tokens *tokens, char **ret, size_t *ret_len,
+		       struct mfs_error *err)
+{
+	struct writer w = {model, mfs_ckpt_args(model->ckpt), tokens, model->features};
+	json_t *config = json_object();
+	int rc = config ? write_rows(&w, config) : -ENOMEM;
+
+	if (!rc && ref)
+		rc = mfs_hf_ref_merge(ref, model, config, err);
+	else if (rc)
+		mfs_fail_nomem(err);
+	if (!rc && (check_tokens(model, config) ||
+		    json_object_set_new(config, "mcorefs", provenance(model))))
+		rc = mfs_fail_nomem(err);
+	if (!rc)
+		rc = mfs_json_text(config, ret, ret_len, err);
+	json_decref(config);
+	return rc;
+}
+
+int mfs_hf_generation_json(const char *config, size_t config_len, char **ret, size_t *ret_len,
+			   struct mfs_error *err)
+{
+	static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};
+	json_t *root, *generation;
+	int rc;
+
+	rc = mfs_json_load(config, config_len, SIZE_MAX, 0, "config.json", &root, err);
+	if (rc)
+		return rc;
+	generation = json_pack("{s:b}", "_from_model_config", 1);
+	rc = generation ? 0 : mfs_fail_nomem(err);
+	for (size_t i = 0; i < 3 && !rc; i++) {
+		json_t *id = json_object_get(root, keys[i]);
+
+		if (id && !json_is_null(id) && json_object_set(generation, keys[i], id))
+			rc = mfs_fail_nomem(err);
+	}
+	if (!rc)
+		rc = mfs_json_text(generation, ret, ret_len, err);
+	json_decref(generation);
+	json_decref(root);
+	return rc;
+}

@@ -1,0 +1,376 @@
+/* The reference: a directory of the HF model that a checkpoint is to look like. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fnmatch.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/model/hf_config_i.h"
+#include "formats/model/family.h"
+
+#define CONFIG "config.json"
+
+/* Writers of config.json print numbers with different care. */
+#define TOLERANCE 1e-6
+
+struct mfs_hf_ref {
+	char *name; /* of the file, for messages */
+	json_t *config;
+	struct mfs_access_fold access; /* who may read it */
+	json_t *rope;		       /* its rotary scaling, normalised; an empty object without */
+};
+
+/* ---- reading ---- */
+
+/* rope_scaling of transformers 4 or rope_parameters of 5 as one form: without rope_theta, "type"
+ * called rope_type, and empty where nothing is scaled. */
+static json_t *normal_rope(const json_t *config)
+{
+	const json_t *found = json_object_get(config, "rope_scaling");
+	json_t *rope, *type;
+
+	if (!json_is_object(found))
+		found = json_object_get(config, "rope_parameters");
+	rope = json_is_object(found) ? json_copy((json_t *)found) : json_object();
+	if (!rope)
+		return NULL;
+	type = json_object_get(rope, "type");
+	if (type && !json_object_get(rope, "rope_type"))
+		json_object_set(rope, "rope_type", type);
+	json_object_del(rope, "type");
+	json_object_del(rope, "rope_theta");
+	type = json_object_get(rope, "rope_type");
+	if (!json_is_string(type) || !strcmp(json_string_value(type), "default"))
+		json_object_clear(rope);
+	return rope;
+}
+
+int mfs_hf_ref_parse(const char *bytes, size_t len, const char *name, struct mfs_hf_ref **ret,
+		     struct mfs_error *err)
+{
+	struct mfs_hf_ref *ref = calloc(1, sizeof(*ref));
+	int rc;
+
+	if (!ref)
+		return mfs_fail_nomem(err);
+	rc = mfs_json_load(bytes, len, MFS_HF_CONFIG_MAX, 0, name, &ref->config, err);
+	if (!rc && !json_is_object(ref->config))
+		rc = mfs_fail(err, -EINVAL, "%s: expected a JSON object", name);
+	if (!rc) {
+		ref->name = strdup(name);
+		ref->rope = normal_rope(ref->config);
+		if (!ref->name || !ref->rope)
+			rc = mfs_fail_nomem(err);
+	}
+	if (rc) {
+		mfs_hf_ref_free(ref);
+		return rc;
+	}
+	*ret = ref;
+	return 0;
+}
+
+int mfs_hf_ref_open(const char *dir, struct mfs_hf_ref **ret, struct mfs_error *err)
+{
+	struct mfs_access_fold access = {0};
+	char *bytes, name[4096];
+	size_t len;
+	int rc;
+
+	rc = mfs_hf_slurp_counted(dir, CONFIG, MFS_HF_CONFIG_MAX, &bytes, &len, &access, err);
+	if (rc == -ENOENT)
+		return mfs_fail(err, -ENODATA, "ref=%s: no directory with a " CONFIG, dir);
+	if (rc)
+		return rc;
+	snprintf(name, sizeof(name), "%s/" CONFIG, dir);
+	rc = mfs_hf_ref_parse(bytes, len, name, ret, err);
+	free(bytes);
+	if (!rc)
+		(*ret)->access = access;
+	return rc;
+}
+
+void mfs_hf_ref_free(struct mfs_hf_ref *ref)
+{
+	if (!ref)
+		return;
+	json_decref(ref->config);
+	json_decref(ref->rope);
+	free(ref->name);
+	free(ref);
+}
+
+int mfs_hf_ref_untie(struct mfs_hf_ref *ref, struct mfs_error *err)
+{
+	return json_object_set_new(ref->config, "tie_word_embeddings", json_false())
+		       ? mfs_fail_nomem(err)
+		       : 0;
+}
+
+int mfs_hf_ref_json(const struct mfs_hf_ref *ref, char **ret, size_t *ret_len,
+		    struct mfs_error *err)
+{
+	return mfs_json_text(ref->config, ret, ret_len, err);
+}
+
+const struct mfs_access_fold *mfs_hf_ref_access(const struct mfs_hf_ref *ref)
+{
+	return &ref->access;
+}
+
+uint64_t mfs_hf_ref_vocab(const struct mfs_hf_ref *ref)
+{
+	const json_int_t n = json_integer_value(json_object_get(ref->config, "vocab_size"));
+
+	return n > 0 ? (uint64_t)n : 0;
+}
+
+bool mfs_hf_ref_has_code(const struct mfs_hf_ref *ref)
+{
+	return json_is_object(json_object_get(ref->config, "auto_map"));
+}
+
+/* ---- comparing ---- */
+
+static bool same_number(double a, double b)
+{
+	return a == b || fabs(a - b) <= TOLERANCE * fmax(fabs(a), fabs(b));
+}
+
+static bool agree(const json_t *a, const json_t *b)
+{
+	if (json_is_number(a) && json_is_number(b))
+		return same_number(json_number_value(a), json_number_value(b));
+	return json_equal(a, b);
+}
+
+/* Every key of a is in b with the same value; null is as good as absent. */
+static bool covered(const json_t *a, const json_t *b)
+{
+	const char *key;
+	json_t *value;
+
+	json_object_foreach((json_t *)a, key, value)
+	{
+		if (!json_is_null(value) && !agree(value, json_object_get(b, key)))
+			return false;
+	}
+	return true;
+}
+
+static bool same_rope(const json_t *mine, const json_t *theirs)
+{
+	return covered(mine, theirs) && covered(theirs, mine);
+}
+
+/* The reference's value of a key, wherever its version of transformers keeps it; NULL if it does not
+ * say, for which null is another word. */
+static json_t *ref_value(const struct mfs_hf_ref *ref, const char *key)
+{
+	json_t *value = json_object_get(ref->config, key);
+
+	if (!strcmp(key, "rope_scaling"))
+		return ref->rope;
+	if (!strcmp(key, "rope_theta") && !value)
+		value = json_object_get(json_object_get(ref->config, "rope_parameters"), key);
+	return json_is_null(value) ? NULL : value;
+}
+
+static bool same_value(const char *key, const json_t *mine, const json_t *theirs)
+{
+	return strcmp(key, "rope_scaling") ? agree(mine, theirs) : same_rope(mine, theirs);
+}
+
+/* A value in a sentence: one line, cut where it is long. */
+static const char *in_words(const json_t *value, char *text, size_t size)
+{
+	char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS |
+					       JSON_REAL_PRECISION(15));
+
+	snprintf(text, size, "%s", json ? json : "?");
+	free(json);
+	return text;
+}
+
+static int disagree(const struct mfs_hf_ref *ref, const char *key, const json_t *mine,
+		    const json_t *theirs, struct mfs_error *err)
+{
+	char a[160], b[160];
+
+	return mfs_fail(err, -EINVAL, "%s: '%s' is %s, but the checkpoint has %s", ref->name, key,
+			in_words(theirs, a, sizeof(a)), in_words(mine, b, sizeof(b)));
+}
+
+static int note(struct mfs_model *m, const char *key, const json_t *shown, const char *whose,
+		const json_t *other)
+{
+	char a[160], b[160];
+
+	return mfs_model_warn(m, "config.json has %s %s from %s, not %s", key,
+			      in_words(shown, a, sizeof(a)), whose, in_words(other, b, sizeof(b)));
+}
+
+static int merge_row(const struct mfs_hf_ref *ref, struct mfs_model *m,
+		     const struct mfs_config_row *row, json_t *config, struct mfs_error *err)
+{
+	json_t *mine = json_object_get(config, row->key), *theirs = ref_value(ref, row->key);
+	int rc = 0;
+
+	if (!theirs || same_value(row->key, mine, theirs))
+		return 0;
+	switch (row->ref) {
+	case MFS_REF_AGREES:
+		return disagree(ref, row->key, mine, theirs, err);
+	case MFS_REF_WINS_NOTED:
+		rc = note(m, row->key, theirs, "the reference", mine);
+		/* fall through */
+	case MFS_REF_WINS:
+		rc = rc ? rc : json_object_set(config, row->key, theirs);
+		break;
+	case MFS_REF_LOSES_NOTED:
+		rc = note(m, row->key, mine, "the checkpoint", theirs);
+		break;
+	case MFS_REF_LOSES:
+		break;
+	}
+	return rc ? mfs_fail_nomem(err) : 0;
+}
+
+/* ---- merging ---- */
+
+/* Keys of a reference that would be wrong beside these weights. */
+static bool is_foreign(const char *key)
+{
+	static const char *const keys[] = {
+		"quantization_config",	"compression_config", "quantization", /* MLX's */
+		"transformers_weights", "_name_or_path",      "mcorefs"};
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (!strcmp(key, keys[i]))
+			return true;
+	return false;
+}
+
+static int add_rest(const struct mfs_hf_ref *ref, struct mfs_model *m, json_t *config)
+{
+	const char *key;
+	json_t *value;
+	int rc = 0;
+
+	json_object_foreach(ref->config, key, value)
+	{
+		if (!strcmp(key, "quantization_config"))
+			rc = mfs_model_warn(
+				m,
+				"the reference's quantization_config is left out: these "
+				"weights are %s",
+				mfs_dtype_torch(m->dtype));
+		if (!rc && !is_foreign(key) && !json_object_get(config, key))
+			rc = json_object_set(config, key, value);
+		if (rc)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int mfs_hf_ref_merge(const struct mfs_hf_ref *ref, struct mfs_model *model, json_t *config,
+		     struct mfs_error *err)
+{
+	const struct mfs_config_row *const *tables = model->family->config;
+	int rc = 0;
+
+	for (size_t t = 0; tables[t] && !rc; t++)
+		for (const struct mfs_config_row *row = tables[t]; row->key && !rc; row++)
+			if (mfs_applies(row->when, row->unless, model->features))
+				rc = merge_row(ref, model, row, config, err);
+	if (rc)
+		return rc;
+	return add_rest(ref, model, config) ? mfs_fail_nomem(err) : 0;
+}
+
+/* ---- files that are shown as they are ---- */
+
+/* Weights and their indices; config.json, which is ours; what makes a reader take the directory for a
+ * quantised model, an adapter or Mistral's own format; hidden files. */
+static bool is_left_out(const char *name, bool code)
+{
+	static const char *const patterns[] = {
+		".*",
+		"*.safetensors",
+		"*.bin",
+		"*.pt",
+		"*.pth",
+		"*.ckpt",
+		"*.gguf",
+		"*.h5",
+		"*.onnx",
+		"*.msgpack",
+		"*.index.json",
+		CONFIG,
+		"params.json",
+		"hf_quant_config.json",
+		"adapter_config.json",
+	};
+
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(patterns[0]); i++)
+		if (!fnmatch(patterns[i], name, FNM_CASEFOLD))
+			return true;
+	return !code && !fnmatch("*.py", name, 0);
+}
+
+static bool is_regular(int dir, const char *name)
+{
+	struct stat st;
+
+	return !fstatat(dir, name, &st, 0) && S_ISREG(st.st_mode);
+}
+
+static int compare_names(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static int list_files(DIR *d, bool code, struct mfs_arena *arena, const char **names,
+		      uint32_t *ret_count)
+{
+	const struct dirent *e;
+
+	while ((e = readdir(d))) {
+		if (is_left_out(e->d_name, code) || !is_regular(dirfd(d), e->d_name))
+			continue;
+		if (*ret_count == MFS_HF_FILES_MAX)
+			return -E2BIG;
+		names[*ret_count] = mfs_arena_strndup(arena, e->d_name, strlen(e->d_name));
+		if (!names[(*ret_count)++])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int mfs_hf_files(const char *dir, bool code, struct mfs_arena *arena, const char *const **ret,
+		 uint32_t *ret_count, struct mfs_error *err)
+{
+	const char **names;
+	uint32_t count = 0;
+	DIR *d = opendir(dir);
+	int rc;
+
+	if (!d && errno != ENOENT)
+		return mfs_fail(err, -errno, "%s: %s", dir, strerror(errno));
+	names = mfs_arena_array(arena, d ? MFS_HF_FILES_MAX : 1, sizeof(*names));
+	rc = names ? 0 : -ENOMEM;
+	if (!rc && d)
+		rc = list_files(d, code, arena, names, &count);
+	if (d)
+		closedir(d);
+	if (rc == -E2BIG)
+		return mfs_fail(err, -ENOTSUP, "%s: more than %d files", dir, MFS_HF_FILES_MAX);
+	if (rc)
+		return mfs_fail_nomem(err);
+	qsort(names, count, sizeof(*names), compare_names);
+	*ret = names;
+	*ret_count = count;
+	return 0;
+}

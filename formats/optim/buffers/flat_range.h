@@ -1,0 +1,20 @@
+/* A range of a flattened tensor as boxes: a partial row, whole rows, a partial row. */
+#ifndef MFS_OPTIM_BUFFERS_FLAT_RANGE_H
+#define MFS_OPTIM_BUFFERS_FLAT_RANGE_H
+
+#include <stdint.h>
+
+#include "formats/base/tensor.h"
+
+/* A box of the tensor, contiguous but for its place; at: elements from the range's first to the box's. */
+typedef int (*mfs_emit_range)(const uint64_t *lo, const uint64_t *size, uint64_t at, void *arg);
+
+/*
+ * Cuts elements [first, first + count) of a row-major tensor of that shape into at most 2 * ndim - 1 boxes.
+ * The range must lie inside, shape's product not overflow. Stops when emit returns non-zero, and returns
+ * that.
+ */
+int mfs_flat_range(const uint64_t *shape, unsigned ndim, uint64_t first, uint64_t count,
+		   mfs_emit_range emit, void *arg);
+
+#endif

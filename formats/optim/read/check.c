@@ -1,0 +1,236 @@
+/* Is what has been read of an optimizer whole, and is it right? */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/half.h"
+#include "formats/optim/read/optim_i.h"
+
+/* ---- completeness ---- */
+
+bool mfs_optim_is_param(const struct mfs_global_tensor *t)
+{
+	static const char *const buffers[] = {"router.expert_bias", "router.qb_beta"};
+
+	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
+		if (strstr(t->name, buffers[i]))
+			return false;
+	return t->dtype == MFS_BF16 || t->dtype == MFS_F16 || t->dtype == MFS_F32;
+}
+
+/* Elements in a tensor's chunks; they do not overlap, or they would not be its whole. */
+static uint64_t chunk_elements(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
+{
+	const struct mfs_chunk *c = mfs_ckpt_chunks(ckpt, t);
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < t->chunk_count; i++) {
+		uint64_t n;
+
+		if (!mfs_shape_count(c[i].size, t->ndim, &n) || mfs_add_overflows(sum, n, &sum))
+			return UINT64_MAX;
+	}
+	return sum;
+}
+
+static int check_state(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
+		       enum mfs_state state, struct mfs_error *err)
+{
+	const struct mfs_global_tensor *t =
+		mfs_ckpt_find_state(ckpt, state, model->name, model->layer, model->expert);
+	char name[MFS_CKPT_NAME_SIZE], want[96], have[96];
+	uint64_t elements;
+
+	if (!t)
+		return mfs_fail(err, -ENODATA, "%s: optimizer: no %s of '%s'", mfs_ckpt_dir(ckpt),
+				mfs_state_name(state),
+				mfs_global_tensor_name(model, name, sizeof(name)));
+	if (t->ndim != model->ndim || memcmp(t->shape, model->shape, t->ndim * sizeof(*t->shape)) ||
+	    !mfs_shape_count(t->shape, t->ndim, &elements))
+		return mfs_fail(err, -EINVAL, "%s: '%s': expected %s, found %s", mfs_ckpt_dir(ckpt),
+				mfs_global_tensor_name(t, name, sizeof(name)),
+				mfs_shape_text(model->shape, model->ndim, want, sizeof(want)),
+				mfs_shape_text(t->shape, t->ndim, have, sizeof(have)));
+	if (chunk_elements(ckpt, t) == elements)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s: '%s': expected %llu elements, found %llu",
+			mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)),
+			(unsigned long long)elements, (unsigned long long)chunk_elements(ckpt, t));
+}
+
+static bool has_main(const struct mfs_ckpt *ckpt)
+{
+	const uint32_t first = mfs_ckpt_count(ckpt);
+
+	return mfs_ckpt_count_all(ckpt) > first &&
+	       mfs_ckpt_at(ckpt, first)->state == MFS_STATE_MAIN;
+}
+
+int mfs_optim_check(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err)
+{
+	int rc = 0;
+
+	*ret_main = has_main(ckpt);
+	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt) && !rc; i++) {
+		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
+
+		if (!mfs_optim_is_param(t))
+			continue;
+		for (unsigned s = *ret_main ? MFS_STATE_MAIN : MFS_STATE_EXP_AVG;
+		     s < MFS_STATE_COUNT && !rc; s++)
+			rc = check_state(ckpt, t, s, err);
+	}
+	return rc;
+}
+
+/* ---- the known corruption ---- */
+
+/*
+ * fully_reshardable saves of core 0.15 to 0.19 cut buckets' padding out of the buffers and then looked for
+ * parameters where they would be with it (fixed in 32a03b77c5, 2026-08-21): with several buckets the states
+ * of all but the first one's are shifted. No release can be told from the files, but the weights can:
+ * they are the fp32 parameters, rounded.
+ */
+
+#define SAMPLES	     8	  /* elements of each chunk */
+#define CHUNKS	     64	  /* of each tensor */
+#define MANY_TENSORS 2048 /* of more a part is looked at */
+
+/* Buckets are cut where gradients are reduced while the others are computed, and around an embedding
+ * that two stages have. */
+static bool may_have_buckets(const struct mfs_ckpt *ckpt)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+	struct mfs_optim_rules rules;
+
+	mfs_optim_rules_of(ckpt, &rules);
+	return rules.overlap_grad_reduce ||
+	       ((a->tied || a->mtp_num_layers > 0) && mfs_ckpt_layout(ckpt)->pp > 1);
+}
+
+static const struct mfs_chunk *chunk_with(const struct mfs_ckpt *ckpt,
+					  const struct mfs_global_tensor *t, const uint64_t *lo)
+{
+	const struct mfs_chunk *c = mfs_ckpt_chunks(ckpt, t);
+
+	for (uint32_t i = 0; i < t->chunk_count; i++) {
+		bool in = true;
+
+		for (unsigned d = 0; d < t->ndim; d++)
+			in &= lo[d] >= c[i].lo[d] && lo[d] - c[i].lo[d] < c[i].size[d];
+		if (in)
+			return &c[i];
+	}
+	return NULL;
+}
+
+/* count elements from lo on, along the last axis, which must be without gaps there. */
+static int read_elements(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
+			 const struct mfs_chunk *c, const uint64_t *lo, size_t count, void *ret,
+			 struct mfs_error *err)
+{
+	const size_t size = mfs_dtype_size(t->dtype);
+	uint64_t at = c->origin, offset;
+	uint32_t file;
+	int rc = mfs_ckpt_locate(ckpt, t, c->storage, &file, &offset, err);
+
+	if (rc)
+		return rc;
+	for (unsigned d = 0; d < t->ndim; d++)
+		at += (lo[d] - c->lo[d]) * c->stride[d];
+	if (!mfs_range_ok(offset, at * size, UINT64_MAX) ||
+	    !mfs_range_ok(offset + at * size, count * size,
+			  mfs_fileset_size(mfs_ckpt_files(ckpt), file)))
+		return mfs_fail(err, -EINVAL, "%s/%s: a tensor reaches beyond the file",
+				mfs_ckpt_dir(ckpt), mfs_fileset_name(mfs_ckpt_files(ckpt), file));
+	return mfs_fileset_read(mfs_ckpt_files(ckpt), file, offset + at * size, ret, count * size,
+				err);
+}
+
+/* Is a weight its fp32 parameter, rounded? */
+static bool is_rounded(enum mfs_dtype dtype, const uint8_t *weight, const uint8_t *main)
+{
+	float f;
+
+	memcpy(&f, main, sizeof(f));
+	if (dtype == MFS_F32)
+		return !memcmp(weight, main, sizeof(f));
+	if (f != f)
+		return true;
+	return mfs_le16(weight) == (dtype == MFS_BF16 ? mfs_float_to_bf16(f) : mfs_float_to_f16(f));
+}
+
+/* Elements that lie side by side in a chunk from lo on. */
+static uint64_t side_by_side(const struct mfs_global_tensor *t, const struct mfs_chunk *c,
+			     const uint64_t *lo)
+{
+	const unsigned last = t->ndim - 1u;
+
+	return t->ndim && c->stride[last] == 1 ? c->lo[last] + c->size[last] - lo[last] : 1;
+}
+
+static int compare_chunk(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
+			 const struct mfs_global_tensor *main, const struct mfs_chunk *c,
+			 struct mfs_error *err)
+{
+	const struct mfs_chunk *w = chunk_with(ckpt, model, c->lo);
+	const size_t size = mfs_dtype_size(model->dtype);
+	uint8_t weights[SAMPLES * 4], mains[SAMPLES * 4];
+	char name[MFS_CKPT_NAME_SIZE];
+	size_t count;
+	int rc;
+
+	if (!w || main->dtype != MFS_F32)
+		return 0;
+	count = mfs_min_u64(
+		SAMPLES, mfs_min_u64(side_by_side(main, c, c->lo), side_by_side(model, w, c->lo)));
+	rc = read_elements(ckpt, model, w, c->lo, count, weights, err);
+	if (!rc)
+		rc = read_elements(ckpt, main, c, c->lo, count, mains, err);
+	for (size_t i = 0; i < count && !rc; i++)
+		if (!is_rounded(model->dtype, weights + i * size, mains + i * 4))
+			rc = mfs_fail(
+				err, -EINVAL,
+				"%s: the optimizer's state of '%s' is not that of the weights: saves "
+				"of core 0.15 to 0.19 with fully_reshardable and several buckets "
+				"are corrupt (fixed in Megatron-LM 32a03b77c5)",
+				mfs_ckpt_dir(ckpt),
+				mfs_global_tensor_name(model, name, sizeof(name)));
+	return rc;
+}
+
+static int compare(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
+		   struct mfs_error *err)
+{
+	const struct mfs_global_tensor *main =
+		mfs_ckpt_find_state(ckpt, MFS_STATE_MAIN, model->name, model->layer, model->expert);
+	const struct mfs_chunk *c = main ? mfs_ckpt_chunks(ckpt, main) : NULL;
+	int rc = 0;
+
+	for (uint32_t i = 0; c && i < main->chunk_count && i < CHUNKS && !rc; i++)
+		rc = compare_chunk(ckpt, model, main, &c[i], err);
+	return rc;
+}
+
+/* The last bucket of a first stage ends with its first parameters, a last stage's is all but its head. */
+static bool is_telling(const struct mfs_global_tensor *t)
+{
+	return t->layer <= 0 || strstr(t->name, "final_layernorm");
+}
+
+int mfs_optim_check_param(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	const uint32_t count = mfs_ckpt_count(ckpt), step = count / MANY_TENSORS + 1;
+	int rc = 0;
+
+	if (!may_have_buckets(ckpt))
+		return 0;
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
+
+		if (mfs_optim_is_param(t) && (i % step == 0 || is_telling(t)))
+			rc = compare(ckpt, t, err);
+	}
+	return rc;
+}

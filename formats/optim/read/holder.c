@@ -1,0 +1,95 @@
+/* Who held the flat buffers of a torch_dist save: its model-parallel ranks, and those of the experts. */
+#include <errno.h>
+
+#include "formats/optim/read/optim_i.h"
+
+struct source {
+	struct mfs_optim_holder h; /* template */
+	struct mfs_parallel layout;
+	enum mfs_spec spec;
+	int (*read)(struct mfs_optim_holder *h, void *arg);
+	void *arg;
+};
+
+int mfs_optim_holder_build(struct mfs_optim_holder *h, bool aligned)
+{
+	mfs_optim_free(h->o);
+	h->o = NULL;
+	h->rules.aligned = aligned;
+	return mfs_optim_new(h->list, &h->rules, h->dp, h->expert_dp, &h->o, h->err);
+}
+
+/* The buffers of one optimizer of one rank. */
+static int read_rank(struct source *s, const struct mfs_rank *rank, uint32_t optimizer,
+		     uint32_t group, uint32_t *ret_optimizers)
+{
+	struct mfs_optim_holder h = s->h;
+	struct mfs_rank_list *list;
+	int rc = mfs_rank_list_new(h.ckpt, &s->layout, rank, s->spec, 0, &list, h.err);
+
+	if (rc)
+		return rc;
+	h.list = list;
+	h.optimizer = optimizer;
+	h.group = group;
+	rc = s->read(&h, s->arg);
+	if (!rc)
+		*ret_optimizers = h.o->optimizers;
+	mfs_optim_free(h.o);
+	mfs_rank_list_free(list);
+	return rc;
+}
+
+static int read_ranks(struct source *s)
+{
+	const struct mfs_parallel *p = &s->layout;
+	uint32_t optimizers = 1;
+	struct mfs_rank r;
+	int rc = 0;
+
+	for (r = (struct mfs_rank){0}; r.pp < p->pp && !rc; r.pp++)
+		for (r.tp = 0; r.tp < p->tp && !rc; r.tp++)
+			rc = read_rank(s, &r, 0, r.pp * p->tp + r.tp, &optimizers);
+	if (rc || optimizers == 1)
+		return rc;
+	for (r = (struct mfs_rank){0}; r.pp < p->pp && !rc; r.pp++)
+		for (r.ep = 0; r.ep < p->ep && !rc; r.ep++)
+			for (r.tp = 0; r.tp < p->etp && !rc; r.tp++)
+				rc = read_rank(s, &r, 1, (r.pp * p->ep + r.ep) * p->etp + r.tp,
+					       &optimizers);
+	return rc;
+}
+
+static int prepare(struct source *s)
+{
+	struct mfs_ckpt *ckpt = s->h.ckpt;
+	const struct mfs_megatron_args *a = &ckpt->args;
+	const uint64_t world = a->world_size > 0 ? (uint64_t)a->world_size : 0;
+	const struct mfs_parallel *p = &s->layout;
+
+	mfs_optim_rules_of(ckpt, &s->h.rules);
+	s->spec = mfs_spec_of(ckpt);
+	if (!mfs_layout_of(ckpt, &s->layout))
+		return mfs_fail(s->h.err, -ENOTSUP,
+				"%s: the optimizer's flat buffers of stages that differ in another "
+				"way than the first and the last cannot be read",
+				ckpt->dir);
+	if (a->moe_grouped_gemm && s->spec == MFS_SPEC_LOCAL)
+		return mfs_fail(s->h.err, -ENOTSUP,
+				"%s: the optimizer's flat buffers of fused experts (GroupedMLP) "
+				"cannot be read",
+				ckpt->dir);
+	/* A layout was checked: its products are small. */
+	s->h.dp = (uint32_t)(world / ((uint64_t)p->tp * p->pp));
+	s->h.expert_dp = (uint32_t)(world / ((uint64_t)p->etp * p->ep * p->pp));
+	return 0;
+}
+
+int mfs_optim_each_holder(struct mfs_ckpt *ckpt, int (*read)(struct mfs_optim_holder *h, void *arg),
+			  void *arg, struct mfs_error *err)
+{
+	struct source s = {.h = {.ckpt = ckpt, .err = err}, .read = read, .arg = arg};
+	int rc = prepare(&s);
+
+	return rc ? rc : read_ranks(&s);
+}

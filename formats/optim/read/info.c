@@ -1,0 +1,232 @@
+/* What of an optimizer is no tensor: its parameter groups, its step, the grad scaler. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/optim/rules/state.h"
+#include "formats/optim/read/optim_i.h"
+
+union number {
+	float f32;
+	double f64;
+	int32_t i32;
+	int64_t i64;
+};
+
+static bool to_double(const union number *n, enum mfs_dtype dtype, double *ret)
+{
+	switch (dtype) {
+	case MFS_F32:
+		*ret = (double)n->f32;
+		return true;
+	case MFS_F64:
+		*ret = n->f64;
+		return true;
+	case MFS_I32:
+		*ret = n->i32;
+		return true;
+	case MFS_I64:
+		*ret = (double)n->i64;
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* A tensor without axes. */
+static int read_scalar(const struct mfs_torch_file *f, mfs_value v, double *ret,
+		       struct mfs_error *err)
+{
+	struct mfs_torch_tensor t;
+	union number n;
+	uint64_t at;
+	int rc = mfs_torch_tensor(f, v, &t, err);
+
+	if (!rc && (t.ndim || mfs_dtype_size(t.dtype) > sizeof(n)))
+		rc = mfs_fail(err, -EINVAL, "%s: expected one number", f->zip.src.name);
+	if (!rc)
+		rc = mfs_zip_locate(&f->zip.src, t.record, &at, err);
+	if (!rc)
+		rc = mfs_source_read(&f->zip.src, at + t.offset * mfs_dtype_size(t.dtype), &n,
+				     mfs_dtype_size(t.dtype), err);
+	if (!rc && !to_double(&n, t.dtype, ret))
+		rc = mfs_fail(err, -EINVAL, "%s: expected a number, found %s", f->zip.src.name,
+			      mfs_dtype_torch(t.dtype));
+	return rc;
+}
+
+/* A step in any of its forms, if it is there and none has been found. */
+static int try_step(struct mfs_optim_info *info, const struct mfs_torch_file *f, mfs_value v,
+		    struct mfs_error *err)
+{
+	int rc = 0;
+
+	if (info->has_step || mfs_value_is_none(f->doc, v))
+		return 0;
+	if (!mfs_value_float(f->doc, v, &info->step))
+		rc = read_scalar(f, v, &info->step, err);
+	if (rc)
+		mfs_fail_in(err, "the optimizer's step");
+	info->has_step = !rc;
+	return rc;
+}
+
+/* Adam's: of a group (Transformer Engine, Apex, and in flat saves), common to all parameters, or (torch's
+ * Adam) the first parameter's. */
+static int read_step(struct mfs_optim_info *info, const struct mfs_torch_file *f, mfs_value one,
+		     struct mfs_error *err)
+{
+	mfs_value torch = mfs_optim_state_torch(f->doc, one);
+	mfs_value groups = mfs_value_get(f->doc, torch, "param_groups");
+	mfs_value state = mfs_value_get(f->doc, torch, "state");
+	int rc = 0;
+
+	for (uint32_t i = 0; i < mfs_value_count(f->doc, groups) && !rc; i++)
+		rc = try_step(info, f,
+			      mfs_value_get(f->doc, mfs_value_at(f->doc, groups, i), "step"), err);
+	if (!rc)
+		rc = try_step(info, f, mfs_value_get(f->doc, state, "common_step"), err);
+	return rc ? rc
+		  : try_step(info, f,
+			     mfs_value_get(f->doc, mfs_value_item(f->doc, state, 0), "step"), err);
+}
+
+static int note_optimizer(struct mfs_optim_info *info, uint32_t i, const struct mfs_torch_file *f,
+			  mfs_value one, struct mfs_error *err)
+{
+	mfs_value scaler = mfs_value_get(f->doc, one, "grad_scaler");
+
+	info->groups_doc[i] = f->doc;
+	info->groups[i] = mfs_optim_state_groups(f->doc, one);
+	if (mfs_value_count(f->doc, info->groups[i]) > MFS_OPTIM_MAX_GROUPS)
+		return mfs_fail(err, -ENOTSUP, "%s: an optimizer of %u parameter groups",
+				f->zip.src.name, mfs_value_count(f->doc, info->groups[i]));
+	if (!info->scaler && !mfs_value_is_none(f->doc, scaler)) {
+		info->scaler_file = f;
+		info->scaler_doc = f->doc;
+		info->scaler = scaler;
+	}
+	return read_step(info, f, one, err);
+}
+
+/* ---- torch_dist with flat buffers: groups are byte items of each model-parallel rank ---- */
+
+/* Opens the archive of a byte item, kept with the checkpoint; its root is [object]. */
+static int open_item(struct mfs_ckpt *ckpt, const char *key, struct mfs_torch_file **ret,
+		     struct mfs_error *err)
+{
+	const struct mfs_dcp_bytes *b = ckpt->dcp ? mfs_dcp_bytes(ckpt->dcp, key) : NULL;
+	struct mfs_torch_file *f = &ckpt->optim_files[ckpt->optim_file_count];
+	struct mfs_source src;
+	int rc;
+
+	*ret = NULL;
+	if (!b || b->item.file == MFS_DCP_NO_FILE)
+		return 0;
+	src = mfs_source_file(ckpt->files, ckpt->dcp_files[b->item.file]);
+	src = mfs_source_part(&src, b->item.offset, b->item.length);
+	rc = mfs_torch_file_open(&src, f, err);
+	if (rc) {
+		mfs_fail_in(err, "%s: '%s'", ckpt->dir, key);
+		return rc;
+	}
+	ckpt->optim_file_count++;
+	*ret = f;
+	return 0;
+}
+
+static int read_item(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, uint32_t i,
+		     const char *prefix, struct mfs_error *err)
+{
+	struct mfs_torch_file *f;
+	mfs_value torch;
+	char key[128];
+	int rc;
+
+	snprintf(key, sizeof(key), "%soptimizer.distributed.dp_group_idx_0.optimizer/shard_0_1",
+		 prefix);
+	rc = open_item(ckpt, key, &f, err);
+	if (rc || !f)
+		return rc;
+	torch = mfs_value_at(f->doc, mfs_pickle_root(f->doc), 0);
+	info->optimizers = i + 1;
+	return note_optimizer(info, i, f, torch, err);
+}
+
+static int read_scaler(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, const char *prefix,
+		       struct mfs_error *err)
+{
+	struct mfs_torch_file *f;
+	char key[128];
+	int rc;
+
+	snprintf(key, sizeof(key), "%soptimizer.distributed.dp_group_idx_0.grad_scaler/shard_0_1",
+		 prefix);
+	rc = open_item(ckpt, key, &f, err);
+	if (rc || !f)
+		return rc;
+	info->scaler_file = f;
+	info->scaler_doc = f->doc;
+	info->scaler = mfs_value_at(f->doc, mfs_pickle_root(f->doc), 0);
+	return 0;
+}
+
+static int read_items(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, struct mfs_error *err)
+{
+	int rc = read_item(ckpt, info, 0, "", err);
+	const bool chained = !rc && !info->optimizers;
+
+	if (chained)
+		rc = read_item(ckpt, info, 0, "chained_0.", err);
+	if (!rc && chained)
+		rc = read_item(ckpt, info, 1, "chained_1.", err);
+	return rc ? rc : read_scaler(ckpt, info, chained ? "chained_0." : "", err);
+}
+
+/* ---- all ---- */
+
+int mfs_optim_read_info(struct mfs_ckpt *ckpt, enum mfs_optim_kind kind, bool has_main,
+			struct mfs_error *err)
+{
+	struct mfs_optim_info *info = mfs_arena_alloc(&ckpt->arena, sizeof(*info));
+	const struct mfs_torch_file *f = &ckpt->state.archive;
+	mfs_value optimizer;
+	int rc = 0;
+
+	if (!info)
+		return mfs_fail_nomem(err);
+	info->kind = kind;
+	info->has_main = has_main;
+	ckpt->optim_info = info;
+	if (kind == MFS_OPTIM_NONE)
+		return 0;
+	optimizer = ckpt->has_state ? mfs_value_get(f->doc, ckpt->state.root, "optimizer") : 0;
+	for (uint32_t i = 0; i < 2 && !rc; i++) {
+		mfs_value one = mfs_optim_state_at(f->doc, optimizer, i);
+
+		if (!one || !mfs_optim_state_groups(f->doc, one))
+			break;
+		rc = note_optimizer(info, i, f, one, err);
+		info->optimizers = i + 1;
+	}
+	if (!rc && !info->optimizers)
+		rc = read_items(ckpt, info, err);
+	if (!info->optimizers)
+		info->optimizers = 1;
+	return rc;
+}
+
+const struct mfs_optim_info *mfs_optim_info(const struct mfs_ckpt *ckpt)
+{
+	static const struct mfs_optim_info none = {0};
+
+	return ckpt->optim_info ? ckpt->optim_info : &none;
+}
+
+bool mfs_optim_groups_have_step(const struct mfs_optim_info *info)
+{
+	const struct mfs_pickle *doc = info->groups_doc[0];
+
+	return doc && mfs_value_has(doc, mfs_value_at(doc, info->groups[0], 0), "step");
+}

@@ -1,0 +1,223 @@
+/*
+ * torch_dist: the distributed optimizer's flat buffers as a pickled object for each model-parallel rank
+ * (dp_zero_gather_scatter, of core 0.6-0.14 without a fully parallel save): the item
+ * [chained_I.]optimizer.distributed.dp_group_idx_M.param_state/shard_0_1 is an archive of [state], and
+ * the state what distrib_optim.pt holds (optim/buffers/flat_state.h).
+ *
+ * Source: megatron/core/optimizer/distrib_optimizer.py: sharded_param_state_dp_zero.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/optim/buffers/flat_state.h"
+#include "formats/optim/read/optim_i.h"
+
+#define PARAM_STATE ".param_state/shard_0_1"
+#define KEY_SIZE    128
+
+/* One rank's object. */
+struct object {
+	struct mfs_optim_holder *h;
+	char key[KEY_SIZE];
+	char where[512]; /* for messages */
+	const struct mfs_dcp_item *item;
+	struct mfs_torch_file f;
+	mfs_value state;
+};
+
+static bool is_param_state(const char *key)
+{
+	const size_t len = strlen(key), tail = sizeof(PARAM_STATE) - 1;
+
+	return strstr(key, "optimizer.distributed.") && len > tail &&
+	       !strcmp(key + len - tail, PARAM_STATE);
+}
+
+bool mfs_optim_has_param_state(const struct mfs_dcp *dcp)
+{
+	for (uint32_t i = 0; i < dcp->bytes_count; i++)
+		if (is_param_state(dcp->bytes[i].key))
+			return true;
+	return false;
+}
+
+/* ---- the object ---- */
+
+static const struct mfs_dcp_bytes *find(struct object *o, bool chained)
+{
+	const struct mfs_optim_holder *h = o->h;
+	char prefix[32] = "";
+
+	if (chained)
+		snprintf(prefix, sizeof(prefix), "chained_%u.", h->optimizer);
+	snprintf(o->key, sizeof(o->key), "%soptimizer.distributed.dp_group_idx_%u" PARAM_STATE,
+		 prefix, h->group);
+	return mfs_dcp_bytes(h->ckpt->dcp, o->key);
+}
+
+static int open_object(struct object *o)
+{
+	struct mfs_optim_holder *h = o->h;
+	struct mfs_ckpt *ckpt = h->ckpt;
+	const struct mfs_dcp_bytes *b = find(o, h->o->optimizers > 1);
+	struct mfs_source src;
+	int rc;
+
+	if (!b && !h->optimizer)
+		b = find(o, h->o->optimizers == 1);
+	if (!b || b->item.file == MFS_DCP_NO_FILE)
+		return mfs_fail(h->err, -ENODATA,
+				"%s/" METADATA ": '%s' is missing, which the arguments ask for",
+				ckpt->dir, o->key);
+	o->item = &b->item;
+	src = mfs_source_file(ckpt->files, ckpt->dcp_files[b->item.file]);
+	src = mfs_source_part(&src, b->item.offset, b->item.length);
+	snprintf(o->where, sizeof(o->where), "%s: '%s'", ckpt->dir, o->key);
+	rc = mfs_torch_file_open(&src, &o->f, h->err);
+	if (rc) {
+		mfs_fail_in(h->err, "%s", o->where);
+		return rc;
+	}
+	o->state = mfs_value_at(o->f.doc, mfs_pickle_root(o->f.doc), 0);
+	return 0;
+}
+
+/* ---- buffers ---- */
+
+static int add_storage(struct object *o, const struct mfs_torch_tensor *t, uint32_t *ret)
+{
+	struct mfs_ckpt *ckpt = o->h->ckpt;
+	const struct mfs_zip_entry *e = t->record;
+	struct mfs_storage s = {.container = MFS_IN_RECORD,
+				.file = ckpt->dcp_files[o->item->file],
+				.dtype = t->dtype,
+				.at = o->item->offset + e->header,
+				.length = e->size,
+				.limit = o->item->offset + e->limit,
+				.crc = e->crc};
+
+	s.record = mfs_arena_strndup(&ckpt->arena, e->name, strlen(e->name));
+	return s.record ? mfs_ckpt_add_storage(ckpt, &s, ret, o->h->err)
+			: mfs_fail_nomem(o->h->err);
+}
+
+static int read_state(struct object *o, uint32_t buffer, enum mfs_state state, mfs_value v)
+{
+	struct mfs_optim_holder *h = o->h;
+	struct mfs_torch_tensor t;
+	uint32_t storage;
+	int rc = mfs_flat_state_tensor(&o->f, v, o->where, &t, h->err);
+
+	if (!rc && t.shape[0] != h->o->buffers[buffer].elements)
+		rc = mfs_fail(h->err, -EINVAL, "%s: expected %llu elements, found %llu", o->where,
+			      (unsigned long long)h->o->buffers[buffer].elements,
+			      (unsigned long long)t.shape[0]);
+	if (!rc)
+		rc = add_storage(o, &t, &storage);
+	for (uint32_t i = 0; i < h->o->count && !rc; i++) {
+		const struct mfs_optim_param *p = &h->o->params[i];
+		const struct mfs_optim_run run = {.tensor = p->tensor,
+						  .state = state,
+						  .dtype = t.dtype,
+						  .storage = storage,
+						  .origin = t.offset + p->in_coalesced,
+						  .count = p->elements};
+
+		if (p->buffer == buffer && mfs_optim_represents(p->tensor))
+			rc = mfs_optim_add_run(h->ckpt, &run, h->err);
+	}
+	return rc;
+}
+
+static int read_buffer(struct object *o, uint32_t buffer)
+{
+	static const struct {
+		enum mfs_state state;
+		const char *key;
+	} parts[] = {{MFS_STATE_MAIN, "param"},
+		     {MFS_STATE_EXP_AVG, "exp_avg"},
+		     {MFS_STATE_EXP_AVG_SQ, "exp_avg_sq"}};
+	const struct mfs_optim_buffer *b = &o->h->o->buffers[buffer];
+	mfs_value tensors = 0;
+	int rc = mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
+				       &tensors, o->h->err);
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !rc; i++)
+		rc = read_state(o, buffer, parts[i].state,
+				mfs_value_get(o->f.doc, tensors, parts[i].key));
+	return rc;
+}
+
+/* Until core 0.7 parameters were not aligned; the first buffer's size tells. */
+static bool fits(const struct object *o)
+{
+	const struct mfs_optim *p = o->h->o;
+	int64_t found;
+
+	for (uint32_t i = 0; i < p->buffer_count; i++) {
+		const struct mfs_optim_buffer *b = &p->buffers[i];
+		mfs_value tensors;
+
+		if (b->optimizer != o->h->optimizer)
+			continue;
+		if (mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
+					  &tensors, NULL) ||
+		    !mfs_value_int(o->f.doc, mfs_value_get(o->f.doc, tensors, "numel_unpadded"),
+				   &found))
+			return true; /* reading it says what is wrong */
+		return (uint64_t)found == b->elements;
+	}
+	return true;
+}
+
+static int read_object(struct object *o)
+{
+	struct mfs_optim_holder *h = o->h;
+	bool joined;
+	int rc = mfs_flat_state_joined(o->f.doc, o->state, o->where, &joined, h->err);
+
+	if (!rc && !joined)
+		rc = mfs_fail(h->err, -ENOTSUP, "%s: buckets of before core 0.7 are not read",
+			      o->where);
+	if (!rc && !fits(o))
+		rc = mfs_optim_holder_build(h, false);
+	if (!rc && !fits(o))
+		rc = mfs_optim_holder_build(h, true);
+	for (uint32_t i = 0; !rc && i < h->o->buffer_count; i++)
+		if (h->o->buffers[i].optimizer == h->optimizer)
+			rc = read_buffer(o, i);
+	return rc;
+}
+
+static bool has_buffers(const struct mfs_optim_holder *h)
+{
+	for (uint32_t i = 0; i < h->o->buffer_count; i++)
+		if (h->o->buffers[i].optimizer == h->optimizer)
+			return true;
+	return false;
+}
+
+static int read_holder(struct mfs_optim_holder *h, void *arg)
+{
+	struct object o = {.h = h};
+	int rc = mfs_optim_holder_build(h, true);
+
+	(void)arg;
+	/* A stage without experts has nothing of theirs. */
+	if (rc || !has_buffers(h))
+		return rc;
+	rc = open_object(&o);
+	if (rc)
+		return rc;
+	rc = read_object(&o);
+	mfs_torch_file_release(&o.f);
+	return rc;
+}
+
+int mfs_optim_read_param_state(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	return mfs_optim_each_holder(ckpt, read_holder, NULL, err);
+}

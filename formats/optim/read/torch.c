@@ -1,0 +1,322 @@
+/*
+ * Legacy files: the optimizer that keeps one tensor for each parameter (Float16OptimizerWithFloat16Params,
+ * FP32Optimizer). Tensors have no names: they are numbered group by group, and a group holds the rank's
+ * parameters of its kind in the order in which modules register them, which is the state dict's.
+ *
+ *   optimizer: {'optimizer': {'state': {number: {'exp_avg', 'exp_avg_sq'[, 'step']}},
+ *                             'param_groups': [{'params': [number, ...], 'wd_mult', ...}]},
+ *               'fp32_from_fp16_params': [[tensor, ...] of each group], 'grad_scaler'}
+ *
+ * The file's own groups say which kinds there are and in which order; counts and every shape are checked.
+ *
+ * Source: megatron/core/optimizer/optimizer.py: Float16OptimizerWithFloat16Params.__init__, state_dict.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/ckpt/read/torch_i.h"
+#include "formats/optim/rules/state.h"
+
+/* A parameter group, on the way through a rank's parameters. */
+struct group {
+	mfs_value params; /* numbers */
+	mfs_value main;	  /* fp32 tensors of its 16-bit parameters */
+	bool decay, decoupled, experts;
+	uint32_t next, next_main;
+};
+
+struct entry {
+	int64_t id;
+	mfs_value state;
+};
+
+/* One optimizer of a rank. */
+struct optim {
+	struct mfs_torch_reader *r;
+	const struct mfs_torch_rank *rank;
+	const struct mfs_torch_source *a;
+	const struct mfs_pickle *doc;
+	struct group groups[MFS_OPTIM_MAX_GROUPS];
+	uint32_t group_count;
+	bool by_experts; /* groups of experts stand beside others in it */
+	bool has_main;
+	struct entry *states; /* sorted by id */
+	uint32_t state_count;
+};
+
+/* A parameter group as a message names it. */
+static int bad_groups(const struct optim *o, int code, const char *key, const char *what)
+{
+	return mfs_fail(o->r->err, code, "%s/%s: optimizer: '%s': %s", o->r->ckpt->dir,
+			o->rank->name, key, what);
+}
+
+/* ---- groups ---- */
+
+static bool get_flag(const struct mfs_pickle *doc, mfs_value dict, const char *key, bool otherwise)
+{
+	bool v;
+
+	return mfs_value_bool(doc, mfs_value_get(doc, dict, key), &v) ? v : otherwise;
+}
+
+static bool group_decays(const struct mfs_pickle *doc, mfs_value dict)
+{
+	double v;
+
+	if (mfs_value_float(doc, mfs_value_get(doc, dict, "wd_mult"), &v) ||
+	    mfs_value_float(doc, mfs_value_get(doc, dict, "pre_wd_mult"), &v) ||
+	    mfs_value_float(doc, mfs_value_get(doc, dict, "weight_decay"), &v))
+		return v != 0;
+	return true;
+}
+
+static int read_groups(struct optim *o, mfs_value one)
+{
+	const struct mfs_pickle *doc = o->doc;
+	mfs_value list = mfs_optim_state_groups(doc, one);
+	mfs_value main = mfs_value_get(doc, one, "fp32_from_fp16_params");
+	const uint32_t count = mfs_value_count(doc, list);
+
+	if (!main)
+		main = mfs_value_get(doc, one, "fp32_from_fp16");
+	o->has_main = main != 0;
+	if (count > MFS_OPTIM_MAX_GROUPS || (main && mfs_value_count(doc, main) != count))
+		return mfs_fail(o->r->err, -EINVAL,
+				"%s/%s: optimizer: %u parameter groups, but fp32 parameters of %u",
+				o->r->ckpt->dir, o->rank->name, count, mfs_value_count(doc, main));
+	for (uint32_t i = 0; i < count; i++) {
+		mfs_value dict = mfs_value_at(doc, list, i);
+		struct group *g = &o->groups[i];
+
+		*g = (struct group){.params = mfs_value_get(doc, dict, "params"),
+				    .main = main ? mfs_value_at(doc, main, i) : 0,
+				    .decay = group_decays(doc, dict),
+				    .experts = get_flag(doc, dict, "is_expert_parallel", false)};
+		/* Since 0.16 the group only says that it does not follow the default schedule. */
+		g->decoupled = get_flag(doc, dict, "is_decoupled_lr", false) ||
+			       !get_flag(doc, dict, "default_config", true);
+		o->by_experts |= i && g->experts != o->groups[0].experts;
+	}
+	o->group_count = count;
+	return 0;
+}
+
+/* The one group that a parameter belongs to. */
+static int find_group(struct optim *o, const struct mfs_torch_param *p, struct group **ret)
+{
+	const bool decay = mfs_optim_decays(&o->r->rules, p->key, p->t.ndim);
+	const bool decoupled = mfs_optim_decoupled(&o->r->rules, p->key);
+	struct group *found = NULL;
+
+	for (uint32_t i = 0; i < o->group_count; i++) {
+		struct group *g = &o->groups[i];
+
+		if (g->decay != decay || g->decoupled != decoupled ||
+		    (o->by_experts && g->experts != p->name.experts))
+			continue;
+		if (found)
+			return bad_groups(o, -ENOTSUP, p->key,
+					  "several parameter groups could hold it");
+		found = g;
+	}
+	if (!found)
+		return bad_groups(o, -ENOTSUP, p->key, "no parameter group could hold it");
+	*ret = found;
+	return 0;
+}
+
+static int check_counts(const struct optim *o)
+{
+	for (uint32_t i = 0; i < o->group_count; i++) {
+		const struct group *g = &o->groups[i];
+		const uint32_t count = mfs_value_count(o->doc, g->params);
+
+		if (g->next != count || g->next_main != mfs_value_count(o->doc, g->main))
+			return mfs_fail(
+				o->r->err, -EINVAL,
+				"%s/%s: optimizer: parameter group %u: expected %u parameters (%u "
+				"of 16 bits), found %u (%u)",
+				o->r->ckpt->dir, o->rank->name, i, g->next, g->next_main, count,
+				mfs_value_count(o->doc, g->main));
+	}
+	return 0;
+}
+
+/* ---- tensors ---- */
+
+static int by_id(const void *a, const void *b)
+{
+	const struct entry *x = a, *y = b;
+
+	return (x->id > y->id) - (x->id < y->id);
+}
+
+static int index_states(struct optim *o, mfs_value states)
+{
+	const uint32_t pairs = mfs_value_pairs(o->doc, states);
+
+	o->states = calloc((size_t)pairs + 1, sizeof(*o->states));
+	if (!o->states)
+		return mfs_fail_nomem(o->r->err);
+	for (uint32_t i = 0; i < pairs; i++) {
+		struct entry *e = &o->states[o->state_count];
+
+		e->state = mfs_value_item(o->doc, states, i);
+		if (mfs_value_int(o->doc, mfs_value_key(o->doc, states, i), &e->id))
+			o->state_count++;
+	}
+	qsort(o->states, o->state_count, sizeof(*o->states), by_id);
+	return 0;
+}
+
+static int place_state(struct optim *o, const struct mfs_torch_param *p, enum mfs_state state,
+		       mfs_value v)
+{
+	struct mfs_torch_tensor t;
+	char want[96], have[96];
+	uint32_t storage;
+	int rc = mfs_torch_tensor(o->a->state, v, &t, o->r->err);
+
+	if (rc) {
+		mfs_fail_in(o->r->err, "%s/%s: %s of '%s'", o->r->ckpt->dir, o->rank->name,
+			    mfs_state_name(state), p->key);
+		return rc;
+	}
+	if (t.ndim != p->t.ndim || memcmp(t.shape, p->t.shape, t.ndim * sizeof(*t.shape)))
+		return mfs_fail(o->r->err, -EINVAL, "%s/%s: %s of '%s': expected %s, found %s",
+				o->r->ckpt->dir, o->rank->name, mfs_state_name(state), p->key,
+				mfs_shape_text(p->t.shape, p->t.ndim, want, sizeof(want)),
+				mfs_shape_text(t.shape, t.ndim, have, sizeof(have)));
+	if (!p->wanted)
+		return 0;
+	rc = mfs_torch_storage(o->r, o->a, &t, &storage);
+	return rc ? rc : mfs_torch_place(o->r, o->rank, p, state, &t, storage);
+}
+
+/* A parameter in fp32 has no copy: it is its own main parameter. */
+static int place_main(struct optim *o, const struct mfs_torch_param *p, struct group *g)
+{
+	uint32_t storage;
+	int rc;
+
+	if (!o->has_main)
+		return 0;
+	if (mfs_dtype_size(p->t.dtype) == 2)
+		return place_state(o, p, MFS_STATE_MAIN,
+				   mfs_value_at(o->doc, g->main, g->next_main++));
+	if (!p->wanted)
+		return 0;
+	rc = mfs_torch_storage(o->r, o->a, &p->t, &storage);
+	return rc ? rc : mfs_torch_place(o->r, o->rank, p, MFS_STATE_MAIN, &p->t, storage);
+}
+
+static int read_param(struct optim *o, const struct mfs_torch_param *p)
+{
+	struct entry key, *e;
+	struct group *g = NULL;
+	int rc = find_group(o, p, &g);
+
+	if (rc)
+		return rc;
+	if (!mfs_value_int(o->doc, mfs_value_at(o->doc, g->params, g->next++), &key.id))
+		return bad_groups(o, -EINVAL, p->key, "its group holds fewer parameters");
+	e = bsearch(&key, o->states, o->state_count, sizeof(*e), by_id);
+	if (!e || !mfs_value_has(o->doc, e->state, "exp_avg") ||
+	    !mfs_value_has(o->doc, e->state, "exp_avg_sq"))
+		return bad_groups(o, -ENOTSUP, p->key,
+				  "no exp_avg and exp_avg_sq of it: not Adam, or before the first "
+				  "step");
+	rc = place_main(o, p, g);
+	if (!rc)
+		rc = place_state(o, p, MFS_STATE_EXP_AVG,
+				 mfs_value_get(o->doc, e->state, "exp_avg"));
+	return rc ? rc
+		  : place_state(o, p, MFS_STATE_EXP_AVG_SQ,
+				mfs_value_get(o->doc, e->state, "exp_avg_sq"));
+}
+
+/* part: 0 all parameters; 1 those of no expert, 2 the experts' (a chain). */
+static int read_optimizer(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+			  const struct mfs_torch_source *a, mfs_value one, int part)
+{
+	const struct mfs_pickle *doc = a->state->doc;
+	struct optim *o = calloc(1, sizeof(*o));
+	int rc;
+
+	if (!o)
+		return mfs_fail_nomem(r->err);
+	*o = (struct optim){.r = r, .rank = rank, .a = a, .doc = doc};
+	rc = read_groups(o, one);
+	if (!rc)
+		rc = index_states(o, mfs_value_get(doc, mfs_optim_state_torch(doc, one), "state"));
+	for (uint32_t i = 0; i < r->params.count && !rc; i++) {
+		const struct mfs_torch_param *p = &r->params.list[i];
+
+		if (!part || p->name.experts == (part == 2))
+			rc = read_param(o, p);
+	}
+	if (!rc)
+		rc = check_counts(o);
+	free(o->states);
+	free(o);
+	return rc;
+}
+
+/* ---- a rank ---- */
+
+/* With a distributed optimizer the state has groups alone; what they group is in another file. */
+static bool is_flat(const struct mfs_pickle *doc, mfs_value optimizer, uint32_t count)
+{
+	for (uint32_t i = 0; i < count; i++) {
+		mfs_value one = mfs_optim_state_at(doc, optimizer, i);
+
+		if (mfs_value_has(doc, mfs_optim_state_torch(doc, one), "state"))
+			return false;
+	}
+	return true;
+}
+
+/* Which form the save has the first rank says, and the others must agree. */
+static int note_form(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+		     enum mfs_optim_form form)
+{
+	if (rank == r->ranks)
+		r->ckpt->optim = form;
+	if (r->ckpt->optim == form)
+		return 0;
+	return mfs_fail(r->err, -EINVAL,
+			"%s/%s: its optimizer's state is of another kind than that of %s",
+			r->ckpt->dir, rank->name, r->ranks[0].name);
+}
+
+int mfs_torch_read_optim(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+			 const struct mfs_torch_source *a)
+{
+	const struct mfs_pickle *doc = a->state->doc;
+	mfs_value optimizer = mfs_value_get(doc, mfs_pickle_root(doc), "optimizer");
+	const uint32_t count = mfs_optim_state_count(doc, optimizer);
+	enum mfs_optim_form form = MFS_OPTIM_FORM_NONE;
+	int rc;
+
+	if (count > 2)
+		return mfs_fail(r->err, -ENOTSUP, "%s/%s: optimizer: a chain of %u", r->ckpt->dir,
+				rank->name, count);
+	if (optimizer && !count)
+		return mfs_fail(r->err, -ENOTSUP, "%s/%s: optimizer: an unknown kind of state",
+				r->ckpt->dir, rank->name);
+	if (count)
+		form = is_flat(doc, optimizer, count) ? MFS_OPTIM_FORM_FLAT : MFS_OPTIM_FORM_TORCH;
+	rc = note_form(r, rank, form);
+	if (rc || !count)
+		return rc;
+	if (form == MFS_OPTIM_FORM_FLAT)
+		return mfs_torch_read_flat(r, rank, count);
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = read_optimizer(r, rank, a, mfs_optim_state_at(doc, optimizer, i),
+				    count > 1 ? (int)i + 1 : 0);
+	return rc;
+}

@@ -1,0 +1,415 @@
+#include "formats/torch/megatron_args.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+#include "formats/torch/megatron_foreign.h"
+
+#define MAX_LAYERS     100000
+#define MAX_MTP_LAYERS 1000
+#define MAX_NUMBER     (1ll << 31) /* of anything: products of two fit everywhere */
+
+struct reader {
+	const struct mfs_pickle *doc;
+	mfs_value args;
+	struct mfs_arena *arena;
+	struct mfs_error *err;
+	int rc; /* the first failure; later calls do nothing */
+};
+
+static void wrong(struct reader *r, const char *name, const char *expected)
+{
+	if (!r->rc)
+		r->rc = mfs_fail(r->err, -EINVAL, "argument '%s' of the run: expected %s", name,
+				 expected);
+}
+
+/* Value of an argument; none if absent or None. */
+static mfs_value lookup(struct reader *r, const char *name)
+{
+	return mfs_value_attr(r->doc, r->args, name);
+}
+
+static bool absent(struct reader *r, mfs_value v)
+{
+	return mfs_value_is_none(r->doc, v);
+}
+
+/* True also where the argument is there and None. */
+static bool lookup_has(struct reader *r, const char *name)
+{
+	return mfs_value_has(r->doc, mfs_value_state(r->doc, r->args), name);
+}
+
+static int64_t integer(struct reader *r, const char *name, int64_t otherwise)
+{
+	mfs_value v = lookup(r, name);
+	int64_t i;
+
+	if (absent(r, v))
+		return otherwise;
+	if (!mfs_value_int(r->doc, v, &i) || i < 0 || i > MAX_NUMBER) {
+		wrong(r, name, "a natural number");
+		return otherwise;
+	}
+	return i;
+}
+
+static int64_t positive(struct reader *r, const char *name, int64_t otherwise)
+{
+	int64_t i = integer(r, name, otherwise);
+
+	if (i == 0)
+		wrong(r, name, "a positive number");
+	return i ? i : otherwise;
+}
+
+static int64_t required(struct reader *r, const char *name)
+{
+	int64_t i = positive(r, name, MFS_UNSET);
+
+	if (i == MFS_UNSET && !r->rc)
+		r->rc = mfs_fail(r->err, -ENODATA, "argument '%s' of the run is missing", name);
+	return i;
+}
+
+static double real(struct reader *r, const char *name, double otherwise)
+{
+	mfs_value v = lookup(r, name);
+	double f;
+
+	if (absent(r, v))
+		return otherwise;
+	if (!mfs_value_float(r->doc, v, &f) || !isfinite(f)) {
+		wrong(r, name, "a number");
+		return otherwise;
+	}
+	return f;
+}
+
+static bool flag(struct reader *r, const char *name, bool otherwise)
+{
+	mfs_value v = lookup(r, name);
+	bool b;
+
+	if (absent(r, v))
+		return otherwise;
+	if (!mfs_value_bool(r->doc, v, &b)) {
+		wrong(r, name, "True or False");
+		return otherwise;
+	}
+	return b;
+}
+
+static const char *copy(struct reader *r, const char *text, size_t len)
+{
+	const char *s = mfs_arena_strndup(r->arena, text, len);
+
+	if (!s && !r->rc)
+		r->rc = mfs_fail_nomem(r->err);
+	return s;
+}
+
+/* Strings; enums come as Class(value) or getattr(Class, 'name') and are left to the default. */
+static const char *string(struct reader *r, const char *name, const char *otherwise)
+{
+	const char *text;
+	size_t len;
+
+	if (!mfs_value_str(r->doc, lookup(r, name), &text, &len) || memchr(text, 0, len))
+		return otherwise;
+	return copy(r, text, len);
+}
+
+/* params_dtype is the global torch.bfloat16. */
+static const char *dtype(struct reader *r, const char *name)
+{
+	mfs_value v = lookup(r, name);
+	size_t len;
+	const char *text = mfs_value_class(r->doc, v, &len);
+
+	return mfs_value_type(r->doc, v) == MFS_V_GLOBAL ? copy(r, text, len) : NULL;
+}
+
+static bool is(const char *text, const char *what)
+{
+	return text && !strcmp(text, what);
+}
+
+static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
+{
+	a->num_layers = required(r, "num_layers");
+	a->hidden_size = required(r, "hidden_size");
+	a->num_attention_heads = required(r, "num_attention_heads");
+	if (r->rc)
+		return;
+	if (a->num_layers > MAX_LAYERS)
+		wrong(r, "num_layers", "at most 100000");
+	a->kv_channels = positive(r, "kv_channels", a->hidden_size / a->num_attention_heads);
+	/* The argument is 1 by default and counts with group_query_attention alone. */
+	a->num_query_groups = flag(r, "group_query_attention", false)
+				      ? positive(r, "num_query_groups", a->num_attention_heads)
+				      : a->num_attention_heads;
+	if (a->num_attention_heads % a->num_query_groups)
+		wrong(r, "num_query_groups", "a divisor of num_attention_heads");
+	a->swiglu = flag(r, "swiglu", false);
+	a->ffn_hidden_size =
+		positive(r, "ffn_hidden_size",
+			 a->swiglu ? 4 * a->hidden_size * 2 / 3 / 64 * 64 : 4 * a->hidden_size);
+	a->seq_length = positive(r, "seq_length", MFS_UNSET);
+	a->max_position_embeddings = positive(r, "max_position_embeddings", a->seq_length);
+	a->vocab_size = positive(r, "vocab_size", MFS_UNSET);
+	a->padded_vocab_size = positive(r, "padded_vocab_size", MFS_UNSET);
+	a->make_vocab_size_divisible_by = positive(r, "make_vocab_size_divisible_by", 128);
+}
+
+/* Transformer Engine's own GELU, in place of torch's: te.pytorch.ops.GELU, which is by tanh
+ * (core/extensions/transformer_engine.py: TEActivationOp, TEFusedMLP). The local spec has neither. */
+static bool has_gelu_of_te(struct reader *r, const struct mfs_megatron_args *a)
+{
+	const bool activation = flag(r, "use_te_activation_func", false);
+	const bool fused = flag(r, "use_transformer_engine_op_fuser", false);
+
+	return !a->local_spec && (activation || fused);
+}
+
+static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
+{
+	a->layernorm = !is(string(r, "normalization", "LayerNorm"), "RMSNorm");
+	/* Both were renamed in core 0.16. */
+	a->zero_centered_gamma = flag(r, "apply_layernorm_1p", false) ||
+				 flag(r, "layernorm_zero_centered_gamma", false);
+	a->norm_epsilon = real(r, "norm_epsilon", real(r, "layernorm_epsilon", 1e-5));
+	a->squared_relu = flag(r, "squared_relu", false);
+	a->openai_gelu = flag(r, "openai_gelu", false);
+	a->quick_geglu = flag(r, "quick_geglu", false);
+	a->local_spec = is(string(r, "transformer_impl", NULL), "local");
+	a->exact_gelu = !flag(r, "bias_gelu_fusion", true) && !has_gelu_of_te(r, a);
+	a->add_bias_linear = flag(r, "add_bias_linear", true);
+	a->add_qkv_bias = flag(r, "add_qkv_bias", false);
+	a->qk_layernorm = flag(r, "qk_layernorm", false);
+	a->qk_l2_norm = flag(r, "qk_l2_norm", false);
+	a->attention_output_gate = flag(r, "attention_output_gate", false);
+	a->tied = !flag(r, "untie_embeddings_and_output_weights", false);
+	a->init_method_std = real(r, "init_method_std", 0.02);
+	a->params_dtype = dtype(r, "params_dtype");
+}
+
+/* Megatron counts (left, right) besides the token itself, HF counts the token too; -1: no end. What is to the
+ * right is megatron_foreign.c's. */
+static int64_t window(struct reader *r)
+{
+	mfs_value v = lookup(r, "window_size");
+	int64_t left, right;
+
+	if (absent(r, v))
+		return MFS_UNSET;
+	if (mfs_value_count(r->doc, v) != 2 ||
+	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 0), &left) ||
+	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &right) || left < -1 ||
+	    left > MAX_NUMBER || right < -1 || right > MAX_NUMBER) {
+		wrong(r, "window_size", "a pair of numbers, (left, right)");
+		return MFS_UNSET;
+	}
+	return left < 0 ? MFS_UNSET : left + 1;
+}
+
+/*
+ * No release passes --rope-scaling-factor to the model that it trains, whose own default is 8
+ * (pretrain_gpt.py, gpt_builders.py, training/argument_utils.py: gpt_config_from_args; gpt_model.py).
+ */
+static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
+{
+	const double said = real(r, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);
+
+	a->use_rope_scaling = flag(r, "use_rope_scaling", false);
+	a->rope_scaling_factor = MFS_ROPE_SCALING_FACTOR;
+	a->rope_scaling_ignored = a->use_rope_scaling && said != MFS_ROPE_SCALING_FACTOR ? said : 0;
+}
+
+static void read_positions(struct reader *r, struct mfs_megatron_args *a)
+{
+	/* MLATransformerConfig's own values held where the arguments were not there yet (core 0.10). */
+	const bool before_rope_type = !lookup_has(r, "rope_type");
+
+	a->position_embedding_type = string(
+		r, "position_embedding_type",
+		flag(r, "use_rotary_position_embeddings", false) ? "rope" : "learned_absolute");
+	a->rotary_base = real(r, "rotary_base", 10000);
+	a->rotary_percent = real(r, "rotary_percent", 1.0);
+	if (a->rotary_percent < 0 || a->rotary_percent > 1)
+		wrong(r, "rotary_percent", "a number from 0 to 1");
+	a->rotary_interleaved = flag(r, "rotary_interleaved", false);
+	read_rope_scaling(r, a);
+	a->rotary_seq_len_interpolation_factor = real(r, "rotary_seq_len_interpolation_factor", 0);
+	/* Until core 0.13 there was no such argument, and since then None means the same: YaRN. */
+	a->rope_type = string(r, "rope_type", "yarn");
+	a->rotary_scaling_factor = real(r, "rotary_scaling_factor", before_rope_type ? 40.0 : 1.0);
+	a->mscale = real(r, "mscale", before_rope_type ? 0.707 : 1.0);
+	a->mscale_all_dim = real(r, "mscale_all_dim", before_rope_type ? 0.707 : 0.0);
+	a->beta_fast = real(r, "beta_fast", 32.0);
+	a->beta_slow = real(r, "beta_slow", 1.0);
+	a->original_max_position_embeddings = positive(r, "original_max_position_embeddings", 4096);
+	a->window_size = window(r);
+}
+
+/* moe_layer_freq: N (every Nth layer, from the first), or a list with 1 where a layer is MoE. Old
+ * files may hold the list as the text it was given as. */
+static void read_moe_layers(struct reader *r, struct mfs_megatron_args *a)
+{
+	mfs_value v = lookup(r, "moe_layer_freq");
+	uint32_t listed = mfs_value_count(r->doc, v);
+	int64_t every = 1, one;
+	uint8_t *moe;
+
+	if (a->num_experts == MFS_UNSET || r->rc)
+		return;
+	moe = mfs_arena_alloc(r->arena, (size_t)a->num_layers);
+	if (!moe) {
+		r->rc = mfs_fail_nomem(r->err);
+		return;
+	}
+	if (listed && listed != a->num_layers)
+		wrong(r, "moe_layer_freq", "one number a layer");
+	if (!listed && !absent(r, v) && (!mfs_value_int(r->doc, v, &every) || every < 1))
+		wrong(r, "moe_layer_freq", "a positive number or a list");
+	if (r->rc)
+		return;
+	for (int64_t i = 0; i < a->num_layers; i++) {
+		moe[i] = i % every == 0;
+		if (!listed)
+			continue;
+		if (!mfs_value_int(r->doc, mfs_value_at(r->doc, v, (uint32_t)i), &one))
+			wrong(r, "moe_layer_freq", "a list of 0 and 1");
+		else
+			moe[i] = one != 0;
+	}
+	a->moe_layers = moe;
+	while (a->first_dense_layers < a->num_layers && !moe[a->first_dense_layers])
+		a->first_dense_layers++;
+}
+
+static bool is_freq_listed(struct reader *r)
+{
+	mfs_value v = lookup(r, "moe_layer_freq");
+	int64_t every = 1;
+
+	return mfs_value_type(r->doc, v) == MFS_V_LIST ||
+	       (mfs_value_int(r->doc, v, &every) && every > 1);
+}
+
+static void read_moe(struct reader *r, struct mfs_megatron_args *a)
+{
+	a->num_experts = positive(r, "num_experts", MFS_UNSET);
+	a->moe_router_topk = positive(r, "moe_router_topk", 2);
+	a->moe_ffn_hidden_size = positive(r, "moe_ffn_hidden_size", a->ffn_hidden_size);
+	a->moe_shared_expert_intermediate_size =
+		positive(r, "moe_shared_expert_intermediate_size", MFS_UNSET);
+	a->moe_shared_expert_gate = flag(r, "moe_shared_expert_gate", false);
+	a->moe_router_pre_softmax = flag(r, "moe_router_pre_softmax", false);
+	a->moe_router_enable_expert_bias = flag(r, "moe_router_enable_expert_bias", false);
+	a->moe_grouped_gemm = flag(r, "moe_grouped_gemm", false);
+	a->moe_router_score_function = string(r, "moe_router_score_function", "softmax");
+	a->moe_router_topk_scaling_factor = real(r, "moe_router_topk_scaling_factor", 0);
+	a->moe_router_num_groups = positive(r, "moe_router_num_groups", MFS_UNSET);
+	a->moe_router_group_topk = positive(r, "moe_router_group_topk", MFS_UNSET);
+	a->moe_mlp_glu_interleave_size = integer(r, "moe_mlp_glu_interleave_size", MFS_UNSET);
+	a->moe_shared_expert_glu_interleave_size =
+		integer(r, "moe_shared_expert_glu_interleave_size", MFS_UNSET);
+	/* A list with several load balancing types; cosmetic for a reader. */
+	if (mfs_value_type(r->doc, lookup(r, "moe_aux_loss_coeff")) != MFS_V_LIST)
+		a->moe_aux_loss_coeff = real(r, "moe_aux_loss_coeff", 0);
+	a->moe_layer_freq_listed = is_freq_listed(r);
+	read_moe_layers(r, a);
+}
+
+static void read_mla(struct reader *r, struct mfs_megatron_args *a)
+{
+	a->multi_latent_attention = flag(r, "multi_latent_attention", false);
+	a->q_lora_rank = positive(r, "q_lora_rank", MFS_UNSET);
+	a->kv_lora_rank = positive(r, "kv_lora_rank", 32);
+	a->qk_head_dim = positive(r, "qk_head_dim", 128);
+	a->qk_pos_emb_head_dim = positive(r, "qk_pos_emb_head_dim", 64);
+	a->v_head_dim = positive(r, "v_head_dim", 128);
+	a->mtp_num_layers = integer(r, "mtp_num_layers", 0);
+	if (a->mtp_num_layers > MAX_MTP_LAYERS)
+		wrong(r, "mtp_num_layers", "at most 1000");
+	/* An argument that is as old as the new name (core 0.17). */
+	a->mtp_model_layer = lookup_has(r, "hybrid_layer_pattern");
+}
+
+static void read_layout(struct reader *r, struct mfs_megatron_args *a)
+{
+	int64_t per_chunk;
+
+	a->tensor_model_parallel_size = positive(r, "tensor_model_parallel_size", 1);
+	a->pipeline_model_parallel_size = positive(r, "pipeline_model_parallel_size", 1);
+	a->expert_model_parallel_size = positive(r, "expert_model_parallel_size", 1);
+	a->expert_tensor_parallel_size =
+		positive(r, "expert_tensor_parallel_size", a->tensor_model_parallel_size);
+	a->virtual_pipeline_model_parallel_size =
+		positive(r, "virtual_pipeline_model_parallel_size", MFS_UNSET);
+	per_chunk = positive(r, "num_layers_per_virtual_pipeline_stage", MFS_UNSET);
+	if (a->virtual_pipeline_model_parallel_size == MFS_UNSET && per_chunk != MFS_UNSET &&
+	    !r->rc)
+		a->virtual_pipeline_model_parallel_size =
+			a->num_layers / a->pipeline_model_parallel_size / per_chunk;
+	if (a->virtual_pipeline_model_parallel_size < 1)
+		a->virtual_pipeline_model_parallel_size = 1;
+	a->data_parallel_size = positive(r, "data_parallel_size", 1);
+	a->world_size = positive(r, "world_size", MFS_UNSET);
+	a->first_stage_layers = positive(r, "decoder_first_pipeline_num_layers", MFS_UNSET);
+	a->last_stage_layers = positive(r, "decoder_last_pipeline_num_layers", MFS_UNSET);
+	a->account_for_embedding = flag(r, "account_for_embedding_in_pipeline_split", false);
+	a->account_for_loss = flag(r, "account_for_loss_in_pipeline_split", false);
+	a->other_stages = !absent(r, lookup(r, "pipeline_model_parallel_layout")) ||
+			  a->account_for_embedding || a->account_for_loss;
+	a->use_distributed_optimizer = flag(r, "use_distributed_optimizer", false);
+	a->tokenizer_type = string(r, "tokenizer_type", NULL);
+	a->tokenizer_model = string(r, "tokenizer_model", NULL);
+	/* An argument as old as the change (core 0.18). */
+	a->null_tokenizer_counts_eod = lookup_has(r, "null_tokenizer_eod_id");
+	a->iteration = integer(r, "iteration", 0);
+}
+
+int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
+			   struct mfs_megatron_args *ret, struct mfs_error *err)
+{
+	struct reader r = {.doc = doc, .args = args, .arena = arena, .err = err};
+	struct mfs_megatron_args a = {0};
+
+	if (!mfs_value_pairs(doc, mfs_value_state(doc, args)))
+		return mfs_fail(err, -EINVAL, "'args' is no argparse.Namespace");
+	read_sizes(&r, &a);
+	if (!r.rc)
+		read_layer_kind(&r, &a);
+	if (!r.rc)
+		read_positions(&r, &a);
+	if (!r.rc)
+		read_moe(&r, &a);
+	if (!r.rc)
+		read_mla(&r, &a);
+	if (!r.rc)
+		read_layout(&r, &a);
+	if (!r.rc)
+		r.rc = mfs_megatron_foreign(doc, args, arena, &a, &a.foreign, err);
+	if (r.rc)
+		return r.rc;
+	*ret = a;
+	return 0;
+}
+
+uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded)
+{
+	const uint64_t divisor =
+		a->make_vocab_size_divisible_by > 0 ? (uint64_t)a->make_vocab_size_divisible_by : 0;
+	const uint64_t tp =
+		a->tensor_model_parallel_size > 0 ? (uint64_t)a->tensor_model_parallel_size : 0;
+	uint64_t rows = a->vocab_size > 0 ? (uint64_t)a->vocab_size : 0;
+
+	/* Both factors are below 2^32: numbers of arguments are (read()). */
+	if (rows && is(a->tokenizer_type, "NullTokenizer") && !a->null_tokenizer_counts_eod)
+		rows++;
+	return rows && rows <= padded && padded - rows < divisor * tp ? rows : 0;
+}

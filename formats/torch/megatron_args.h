@@ -1,0 +1,116 @@
+/*
+ * The arguments of the run that wrote a checkpoint, typed: the pickled argparse.Namespace `args` of
+ * megatron/training/arguments.py. Defaults are Megatron's of the era that could have left a field
+ * out, never of its newest release. Only what a reader of weights needs.
+ */
+#ifndef MFS_TORCH_MEGATRON_ARGS_H
+#define MFS_TORCH_MEGATRON_ARGS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/arena.h"
+#include "formats/base/error.h"
+#include "formats/torch/pickle.h"
+
+#define MFS_UNSET (-1) /* an integer argument that is None or absent */
+
+#define MFS_ROPE_SCALING_FACTOR 8.0 /* of every model that Megatron trains with use_rope_scaling */
+
+struct mfs_megatron_args {
+	/* size of the model */
+	int64_t num_layers, hidden_size, ffn_hidden_size, num_attention_heads;
+	int64_t num_query_groups; /* = heads without group_query_attention */
+	int64_t kv_channels, seq_length, max_position_embeddings;
+	int64_t vocab_size; /* the true size, MFS_UNSET in most files */
+	int64_t padded_vocab_size, make_vocab_size_divisible_by;
+	/* kind of layer */
+	bool layernorm;		  /* normalization == "LayerNorm", else RMSNorm */
+	bool zero_centered_gamma; /* apply_layernorm_1p: weight = stored + 1 */
+	double norm_epsilon;
+	bool swiglu, squared_relu, openai_gelu, quick_geglu;
+	/* GELU by erf, not by tanh: torch's, which is neither the fused form (bias_gelu_fusion) nor Transformer
+	 * Engine's. openai_gelu and onnx_safe have no reader in Megatron-core. */
+	bool exact_gelu;
+	bool add_bias_linear, add_qkv_bias, qk_layernorm, qk_l2_norm, attention_output_gate;
+	bool tied; /* not untie_embeddings_and_output_weights */
+	/* positions */
+	const char *position_embedding_type; /* "learned_absolute", "rope", "yarn", ... */
+	double rotary_base, rotary_percent;
+	bool rotary_interleaved, use_rope_scaling;
+	double rope_scaling_factor;  /* of use_rope_scaling (llama3) */
+	double rope_scaling_ignored; /* another that the run's arguments say; 0: none */
+	double rotary_seq_len_interpolation_factor; /* 0: unset */
+	/* yarn: of the GPT form (yarn_*) and of MLA (rope_type, rotary_scaling_factor, ...) */
+	const char *rope_type; /* MLA: "rope" or "yarn" */
+	double rotary_scaling_factor, mscale, mscale_all_dim, beta_fast, beta_slow;
+	int64_t original_max_position_embeddings;
+	int64_t window_size; /* left window + 1 as HF counts it; MFS_UNSET: none */
+	/* mixture of experts */
+	int64_t num_experts; /* MFS_UNSET: dense */
+	int64_t moe_router_topk, moe_ffn_hidden_size, moe_shared_expert_intermediate_size;
+	bool moe_shared_expert_gate, moe_router_pre_softmax, moe_router_enable_expert_bias;
+	bool moe_grouped_gemm;
+	const char *moe_router_score_function; /* "softmax", "sigmoid" */
+	double moe_router_topk_scaling_factor; /* 0: unset */
+	int64_t moe_router_num_groups, moe_router_group_topk;
+	double moe_aux_loss_coeff;
+	int64_t first_dense_layers; /* leading zeros of moe_layer_freq */
+	const uint8_t *moe_layers;  /* [num_layers], 1 where a layer is MoE; NULL if dense */
+	/* moe_layer_freq is a list, though perhaps of ones, or more than 1: Megatron then numbers the layers
+	 * in torch_dist's keys (transformer_block.py: sharded_state_dict), of a dense model too */
+	bool moe_layer_freq_listed;
+	/* multi-latent attention */
+	bool multi_latent_attention;
+	int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
+	int64_t mtp_num_layers; /* 0: none */
+	/* legacy names of MTP's inner layer: mtp_model_layer since core 0.17, transformer_layer before */
+	bool mtp_model_layer;
+	double init_method_std;
+	/* An argument that changes what the model computes and that no field here carries, with its value
+	 * ("softmax_type (learnable)", megatron_foreign.h); NULL: none. */
+	const char *foreign;
+	/* traps: fc1 rows interleaved in blocks in the file; MFS_UNSET or 0: not */
+	int64_t moe_mlp_glu_interleave_size, moe_shared_expert_glu_interleave_size;
+	/* layout of the files */
+	int64_t tensor_model_parallel_size, pipeline_model_parallel_size;
+	int64_t virtual_pipeline_model_parallel_size; /* chunks of a stage, 1 without */
+	int64_t expert_model_parallel_size, expert_tensor_parallel_size;
+	int64_t data_parallel_size, world_size;
+	/* layers of the first and the last pipeline stage, MFS_UNSET: an equal share; and whether something
+	 * else (pipeline_model_parallel_layout, account_for_*_in_pipeline_split) places the layers */
+	int64_t first_stage_layers, last_stage_layers;
+	bool other_stages;
+	/* the embedding, the loss count as a layer where layers are divided among stages */
+	bool account_for_embedding, account_for_loss;
+	bool local_spec; /* transformer_impl == "local", else Transformer Engine's modules */
+	bool use_distributed_optimizer;
+	const char *params_dtype;	/* torch's name, or NULL */
+	const char *tokenizer_type;	/* or NULL */
+	const char *tokenizer_model;	/* or NULL: a name or a path on the training cluster */
+	bool null_tokenizer_counts_eod; /* NullTokenizer's vocab_size holds the end of documents */
+	int64_t iteration;
+};
+
+/*
+ * From the value of the state's 'args'. Strings are interned in arena. -ENODATA names an argument
+ * that is missing and cannot be defaulted, -EINVAL one of the wrong type or an impossible value.
+ */
+int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
+			   struct mfs_megatron_args *ret, struct mfs_error *err);
+
+/*
+ * The true size of the vocabulary where the run recorded one, else 0; padded: rows that are stored. Only
+ * some tokenizers read that argument: one that would not have been padded to what is stored was not used.
+ * NullTokenizer adds a row for the end of documents until core 0.17
+ * (core/tokenizers/text/libraries/null_tokenizer.py).
+ */
+uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded);
+
+/* True if linear_fc1 has a gate half and an up half. */
+static inline bool mfs_args_gated(const struct mfs_megatron_args *a)
+{
+	return a->swiglu || a->quick_geglu;
+}
+
+#endif

@@ -1,0 +1,230 @@
+#include "formats/torch/megatron_foreign.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define SHOWN 8 /* items of a list in a message */
+
+struct reader {
+	const struct mfs_pickle *doc;
+	mfs_value args;
+	const struct mfs_megatron_args *known;
+};
+
+static mfs_value lookup(const struct reader *r, const char *name)
+{
+	return mfs_value_attr(r->doc, r->args, name);
+}
+
+/* ---- values in words ---- */
+
+/* Appends a value as Python writes it; of objects the class. */
+static void describe(const struct reader *r, mfs_value v, unsigned depth, char *text, size_t size)
+{
+	const size_t used = strlen(text);
+	char *to = text + used;
+	const char *s;
+	size_t len;
+	int64_t i;
+	double f;
+	bool b;
+
+	if (mfs_value_is_none(r->doc, v)) {
+		snprintf(to, size - used, "None");
+	} else if (mfs_value_bool(r->doc, v, &b)) {
+		snprintf(to, size - used, "%s", b ? "True" : "False");
+	} else if (mfs_value_int(r->doc, v, &i)) {
+		snprintf(to, size - used, "%lld", (long long)i);
+	} else if (mfs_value_float(r->doc, v, &f)) {
+		snprintf(to, size - used, "%.15g", f);
+	} else if (mfs_value_str(r->doc, v, &s, &len)) {
+		snprintf(to, size - used, "%.*s", (int)(len < 60 ? len : 60), s);
+	} else if (mfs_value_count(r->doc, v) && !depth) {
+		for (uint32_t k = 0; k < mfs_value_count(r->doc, v) && k < SHOWN; k++) {
+			strncat(text, k ? ", " : "[", size - strlen(text) - 1);
+			describe(r, mfs_value_at(r->doc, v, k), 1, text, size);
+		}
+		strncat(text, mfs_value_count(r->doc, v) > SHOWN ? ", ...]" : "]",
+			size - strlen(text) - 1);
+	} else {
+		s = mfs_value_class(r->doc, v, &len);
+		snprintf(to, size - used, "%.*s", (int)(len < 60 ? len : 60), s);
+	}
+}
+
+/* ---- what is usual ---- */
+
+/* None, False, 0, or the text that says the same. */
+static bool is_off(const struct reader *r, mfs_value v, const char *usual)
+{
+	double number;
+	bool b;
+
+	if (mfs_value_is_none(r->doc, v) || (usual && mfs_value_is_str(r->doc, v, usual)))
+		return true;
+	if (mfs_value_bool(r->doc, v, &b))
+		return !b;
+	return mfs_value_float(r->doc, v, &number) && number == 0;
+}
+
+static bool is_none(const struct reader *r, mfs_value v)
+{
+	return mfs_value_is_none(r->doc, v);
+}
+
+/* The scale that Megatron and HF take without it (dot_product_attention.py); MLA has its own. */
+static bool is_usual_scale(const struct reader *r, mfs_value v)
+{
+	const double usual = 1 / sqrt((double)r->known->kv_channels);
+	double scale;
+
+	return r->known->multi_latent_attention || mfs_value_is_none(r->doc, v) ||
+	       (mfs_value_float(r->doc, v, &scale) && fabs(scale - usual) <= 1e-9 * usual);
+}
+
+/* A negative one is None (transformer_config.py: __post_init__). */
+static bool is_no_capacity(const struct reader *r, mfs_value v)
+{
+	double factor;
+
+	return mfs_value_is_none(r->doc, v) || (mfs_value_float(r->doc, v, &factor) && factor < 0);
+}
+
+/* Sinkhorn routes otherwise at inference, and so does quantile_balancing; the auxiliary losses (one, or a
+ * list) only train. */
+static bool balances_by_loss(const struct reader *r, mfs_value v)
+{
+	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none"};
+	const uint32_t listed = mfs_value_count(r->doc, v);
+
+	for (uint32_t i = 0; i < (listed ? listed : 1); i++) {
+		mfs_value kind = listed ? mfs_value_at(r->doc, v, i) : v;
+		bool known = mfs_value_is_none(r->doc, kind);
+
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+			known |= mfs_value_is_str(r->doc, kind, kinds[k]);
+		if (!known)
+			return false;
+	}
+	return true;
+}
+
+/* What follows a token is masked; backends differ about a window that says otherwise. */
+static bool ends_at_token(const struct reader *r, mfs_value v)
+{
+	int64_t right;
+
+	return r->known->window_size == MFS_UNSET ||
+	       (mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &right) && !right);
+}
+
+static bool is_known_norm(const struct reader *r, mfs_value v)
+{
+	return mfs_value_is_none(r->doc, v) || mfs_value_is_str(r->doc, v, "LayerNorm") ||
+	       mfs_value_is_str(r->doc, v, "RMSNorm");
+}
+
+/* --spec MODULE NAME: layers that somebody has written. */
+static bool is_own_spec(const struct reader *r, mfs_value v)
+{
+	return mfs_value_is_none(r->doc, v) ||
+	       mfs_value_is_str(r->doc, mfs_value_at(r->doc, v, 0),
+				"megatron.core.models.gpt.gpt_layer_specs");
+}
+
+/* Core <= 0.13 scaled the softmax by mscale, not by mscale_all_dim. */
+static bool is_later_mscale(const struct reader *r, mfs_value v)
+{
+	const struct mfs_megatron_args *a = r->known;
+
+	(void)v;
+	return !a->multi_latent_attention || a->mscale == a->mscale_all_dim ||
+	       mfs_value_has(r->doc, mfs_value_state(r->doc, r->args), "rope_type");
+}
+
+/* ---- the list ---- */
+
+/* Of which models an argument counts. */
+enum of { OF_ALL, OF_MOE, OF_GATED, OF_WINDOWED, OF_MTP };
+
+static const struct foreign {
+	const char *name;
+	enum of of;
+	const char *usual; /* is_off() */
+	bool (*is_usual)(const struct reader *r, mfs_value v);
+} foreign[] = {
+	{"softmax_type", OF_ALL, "vanilla", NULL},
+	{"softmax_scale", OF_ALL, NULL, is_usual_scale},
+	{"normalization", OF_ALL, NULL, is_known_norm},
+	{"window_size", OF_WINDOWED, NULL, ends_at_token},
+	{"window_attn_skip_freq", OF_WINDOWED, NULL, NULL},
+	{"no_rope_freq", OF_ALL, NULL, NULL},
+	{"mscale", OF_ALL, NULL, is_later_mscale},
+	{"glu_linear_offset", OF_GATED, NULL, NULL},
+	{"activation_func_clamp_value", OF_GATED, NULL, is_none},
+	{"linear_attention_freq", OF_ALL, NULL, NULL},
+	{"experimental_attention_variant", OF_ALL, NULL, NULL},
+	{"apply_residual_connection_post_layernorm", OF_ALL, NULL, NULL},
+	{"heterogeneous_layers_config_path", OF_ALL, NULL, NULL},
+	{"heterogeneous_layers_config_encoded_json", OF_ALL, NULL, NULL},
+	{"hybrid_layer_pattern", OF_ALL, NULL, NULL},
+	{"hybrid_override_pattern", OF_ALL, NULL, NULL},
+	{"is_hybrid_model", OF_ALL, NULL, NULL},
+	{"enable_mhc_connections", OF_ALL, NULL, NULL},
+	{"use_mup", OF_ALL, NULL, NULL},
+	{"spec", OF_ALL, NULL, is_own_spec},
+	{"moe_router_load_balancing_type", OF_MOE, NULL, balances_by_loss},
+	{"moe_expert_capacity_factor", OF_MOE, NULL, is_no_capacity},
+	{"moe_expert_rank_capacity_factor", OF_MOE, NULL, is_none},
+	{"moe_token_dropping", OF_MOE, NULL, NULL},
+	{"moe_apply_probs_on_input", OF_MOE, NULL, NULL},
+	{"moe_latent_size", OF_MOE, NULL, NULL},
+	{"moe_router_topk_limited_devices", OF_MOE, NULL, NULL},
+	{"moe_router_force_load_balancing", OF_MOE, NULL, NULL},
+	{"moe_router_force_biased", OF_MOE, NULL, NULL},
+	{"moe_extended_tp", OF_MOE, NULL,
+	 NULL}, /* core 0.8, 0.9: experts cut over TP and EP at once */
+	{"mtp_use_repeated_layer", OF_MTP, NULL, NULL},
+};
+
+static bool counts(const struct mfs_megatron_args *a, enum of of)
+{
+	switch (of) {
+	case OF_MOE:
+		return a->num_experts != MFS_UNSET;
+	case OF_GATED:
+		return mfs_args_gated(a);
+	case OF_WINDOWED:
+		return a->window_size != MFS_UNSET;
+	case OF_MTP:
+		return a->mtp_num_layers > 0;
+	case OF_ALL:
+		break;
+	}
+	return true;
+}
+
+int mfs_megatron_foreign(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
+			 const struct mfs_megatron_args *known, const char **ret,
+			 struct mfs_error *err)
+{
+	const struct reader r = {doc, args, known};
+
+	*ret = NULL;
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]) && !*ret; i++) {
+		const struct foreign *f = &foreign[i];
+		mfs_value v = lookup(&r, f->name);
+		char text[200] = "";
+
+		if (!counts(known, f->of) ||
+		    (f->is_usual ? f->is_usual(&r, v) : is_off(&r, v, f->usual)))
+			continue;
+		describe(&r, v, 0, text, sizeof(text));
+		*ret = mfs_arena_printf(arena, "%s (%s)", f->name, text);
+		if (!*ret)
+			return mfs_fail_nomem(err);
+	}
+	return 0;
+}

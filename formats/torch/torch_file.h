@@ -1,0 +1,66 @@
+/*
+ * A torch.save archive: a ZIP of data.pkl and one record per storage (torch/serialization.py:_save).
+ *
+ * Opening reads the central directory and data.pkl, no tensor data. Legacy (pre-1.6, not a ZIP),
+ * TorchScript and compressed archives are refused by name.
+ */
+#ifndef MFS_TORCH_TORCH_FILE_H
+#define MFS_TORCH_TORCH_FILE_H
+
+#include <stdint.h>
+
+#include "formats/base/arena.h"
+#include "formats/base/error.h"
+#include "formats/io/source.h"
+#include "formats/torch/pickle.h"
+#include "formats/base/tensor.h"
+#include "formats/torch/zip.h"
+
+struct mfs_torch_file {
+	struct mfs_zip zip;
+	void *pickle_bytes;
+	struct mfs_pickle *doc;
+};
+
+/* A view into a storage. Strides in elements; negative ones are refused. */
+struct mfs_torch_tensor {
+	enum mfs_dtype dtype;
+	uint8_t ndim;
+	uint64_t shape[MFS_MAX_DIMS], stride[MFS_MAX_DIMS];
+	uint64_t offset; /* elements from the storage's start */
+	const struct mfs_zip_entry *record;
+};
+
+/* src is copied; what it reads from must outlive the file. */
+int mfs_torch_file_open(const struct mfs_source *src, struct mfs_torch_file *ret,
+			struct mfs_error *err);
+void mfs_torch_file_release(struct mfs_torch_file *f);
+
+/* The record of a name without the archive's prefix: "data/0". NULL: there is none. */
+const struct mfs_zip_entry *mfs_torch_file_record(const struct mfs_torch_file *f, const char *name);
+
+/* The record of the storage that a persistent id names by key. NULL: there is none. */
+const struct mfs_zip_entry *mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key,
+						   size_t key_len);
+
+/* All bytes of a record, read into arena now: for small tensors of a state (random states have 5 kB); who
+ * calls has looked at the size. -EINVAL: its CRC-32 is another than the one that the writer left, if any. */
+int mfs_torch_file_read(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
+			struct mfs_arena *arena, void **ret, struct mfs_error *err);
+
+/* A torch.Size, or a plain tuple or list of sizes, as the tuple inside: count with mfs_value_count(). */
+mfs_value mfs_torch_size(const struct mfs_pickle *doc, mfs_value v);
+/* The element type that a global torch.NAME stands for; MFS_DTYPE_NONE if it is none. */
+enum mfs_dtype mfs_torch_dtype(const struct mfs_pickle *doc, mfs_value v);
+
+/* True if v is a tensor (or a parameter around one), without checking it further. */
+bool mfs_torch_is_tensor(const struct mfs_torch_file *f, mfs_value v);
+
+/*
+ * The tensor behind v: -ENOTSUP if v is not a tensor that lies strided in a storage (name it in the
+ * message yourself), -EINVAL if the storage's record is missing or too small for the view.
+ */
+int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_torch_tensor *ret,
+		     struct mfs_error *err);
+
+#endif

@@ -1,0 +1,173 @@
+#include "fs/cli/cmdline.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/cli/commands.h"
+#include "fs/cli/nearest.h"
+
+/* Values of long options, above all characters: switches, then those that take a value. */
+#define LONG_BASE   256
+#define VALUED_BASE (LONG_BASE + MFS_CMDLINE_SWITCHES)
+
+static bool stop(int *ret_exit, int code)
+{
+	*ret_exit = code;
+	return false;
+}
+
+/* Switch that a letter stands for; -1: none. */
+static int letter_switch(const struct mfs_cmdline *c, int letter)
+{
+	const char *at = c->letters && letter > 0 ? strchr(c->letters, letter) : NULL;
+
+	return at ? (int)(at - c->letters) : -1;
+}
+
+/* option: as a person wrote it, "-n" or "--step". */
+static bool take_number(const char *command, const char *option, uint64_t *ret, int *ret_exit)
+{
+	unsigned long long n;
+	char *end;
+
+	errno = 0;
+	n = strtoull(optarg, &end, 10);
+	if (*optarg < '0' || *optarg > '9' || *end || errno || n > INT64_MAX)
+		return stop(ret_exit, mfs_usage_error("%s: option '%s' takes a number, not '%s'",
+						      command, option, optarg));
+	*ret = n;
+	return true;
+}
+
+static bool take_letter_number(struct mfs_cmdline *c, char **argv, int *ret_exit)
+{
+	const char option[] = {'-', c->number_letter, '\0'};
+
+	return take_number(argv[0], option, c->number, ret_exit);
+}
+
+static bool take_valued(const struct mfs_valued *v, char **argv, int *ret_exit)
+{
+	char option[64];
+
+	if (v->kind == MFS_VALUE_TEXT) {
+		*(const char **)v->value = optarg;
+		return true;
+	}
+	if (v->kind == MFS_VALUE_WORDS) {
+		struct mfs_buf *words = v->value;
+
+		mfs_buf_printf(words, "%s%s", words->len ? " " : "", optarg);
+		return true;
+	}
+	snprintf(option, sizeof(option), "--%s", v->name);
+	return take_number(argv[0], option, v->value, ret_exit);
+}
+
+static void complain_unknown(const struct mfs_cmdline *c, char **argv)
+{
+	const char *word = argv[optind - 1];
+	struct mfs_nearest near = {.word = word + strspn(word, "-")};
+	char hint[MFS_NEAREST_HINT];
+
+	if (optopt && optopt < LONG_BASE) {
+		mfs_usage_error("%s: unknown option '-%c'", argv[0], optopt);
+		return;
+	}
+	for (int i = 0; i < MFS_CMDLINE_SWITCHES && c->switches[i].name; i++)
+		mfs_nearest_try(&near, c->switches[i].name);
+	for (int i = 0; i < MFS_CMDLINE_VALUED && c->valued[i].name; i++)
+		mfs_nearest_try(&near, c->valued[i].name);
+	mfs_usage_error("%s: unknown option '%s'%s", argv[0], word,
+			mfs_nearest_hint(&near, "--", hint));
+}
+
+/* True if parsing goes on. */
+static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_exit)
+{
+	struct mfs_error err;
+
+	switch (opt) {
+	case 'o':
+		if (!mfs_options_parse_o(optarg, &c->options, &err))
+			return true;
+		return stop(ret_exit, mfs_usage_error("%s", err.msg));
+	case 'h':
+		printf("usage: mcorefs %s\n\n%s", c->usage, c->help);
+		return stop(ret_exit, MFS_EXIT_OK);
+	case ':':
+		return stop(ret_exit,
+			    mfs_usage_error("option '%s' needs a value", argv[optind - 1]));
+	case '?':
+		complain_unknown(c, argv);
+		return stop(ret_exit, MFS_EXIT_USAGE);
+	default:
+		if (c->number && opt == c->number_letter)
+			return take_letter_number(c, argv, ret_exit);
+		if (opt >= VALUED_BASE)
+			return take_valued(&c->valued[opt - VALUED_BASE], argv, ret_exit);
+		if (opt < LONG_BASE)
+			opt = LONG_BASE + letter_switch(c, opt);
+		*c->switches[opt - LONG_BASE].value = true;
+		return true;
+	}
+}
+
+static bool take_arguments(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit)
+{
+	int count = argc - optind;
+
+	if (count < c->min)
+		return stop(ret_exit,
+			    mfs_usage_error("%s: expected mcorefs %s", argv[0], c->usage));
+	if (count > c->max)
+		return stop(ret_exit, mfs_usage_error("%s: unexpected argument '%s'", argv[0],
+						      argv[optind + c->max]));
+	for (int i = 0; i < count; i++)
+		c->arguments[i] = argv[optind + i];
+	return true;
+}
+
+/* What getopt_long() is told, with an empty entry behind the last. */
+#define LONGS (MFS_CMDLINE_SWITCHES + MFS_CMDLINE_VALUED + 2)
+
+static void list_longs(const struct mfs_cmdline *c, struct option longs[LONGS])
+{
+	unsigned n = 0;
+
+	longs[n++] = (struct option){"help", no_argument, NULL, 'h'};
+	for (int i = 0; i < MFS_CMDLINE_SWITCHES && c->switches[i].name; i++)
+		longs[n++] = (struct option){c->switches[i].name, no_argument, NULL, LONG_BASE + i};
+	for (int i = 0; i < MFS_CMDLINE_VALUED && c->valued[i].name; i++)
+		longs[n++] = (struct option){c->valued[i].name, required_argument, NULL,
+					     VALUED_BASE + i};
+	longs[n] = (struct option){0};
+}
+
+bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit)
+{
+	struct option longs[LONGS];
+	char shorts[32];
+	int opt;
+
+	snprintf(shorts, sizeof(shorts), ":o:h%s", c->letters ? c->letters : "");
+	if (c->number)
+		snprintf(shorts + strlen(shorts), sizeof(shorts) - strlen(shorts),
+			 "%c:", c->number_letter);
+	list_longs(c, longs);
+	optind = 0; /* glibc: start over with another argv */
+	opterr = 0;
+	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
+		if (!take_option(c, opt, argv, ret_exit))
+			return false;
+	return take_arguments(c, argc, argv, ret_exit);
+}
+
+int mfs_cmdline_end(struct mfs_cmdline *c, int exit_code)
+{
+	mfs_options_release(&c->options);
+	return mfs_print_end(exit_code, MFS_EXIT_FAILED);
+}

@@ -1,0 +1,49 @@
+/*
+ * The programs behind `mcorefs COMMAND`. argv[0] is the command's name; the value is the exit code.
+ */
+#ifndef MFS_FS_CLI_COMMANDS_H
+#define MFS_FS_CLI_COMMANDS_H
+
+/* Exit codes, as mcorefs(1) lists them. */
+enum mfs_exit {
+	MFS_EXIT_OK = 0,
+	MFS_EXIT_FAILED = 1, /* SOURCE cannot be shown, or a command found or met a fault */
+	MFS_EXIT_USAGE = 2,  /* the command line is wrong */
+	MFS_EXIT_MOUNT = 3,  /* SOURCE is fine, the mount itself failed */
+};
+
+/* What VIEW may be, for the help of the commands that take one. */
+#define MFS_VIEW_HELP                                                                                \
+	"VIEW is of the latest iteration, or of another with its name in front (iter_0000040/hf):\n" \
+	"  hf                       a HuggingFace model\n"                                           \
+	"  megatron/torch/tp2-pp4   a Megatron checkpoint at that layout; where it matters also\n"   \
+	"                           -ep, -etp, -vpp, -first, -last, in this order\n"                 \
+	"  megatron/torch_dist      one that is loaded at any layout\n"                              \
+	"  data/NAME/hf             a dataset for load_from_disk; also parquet, npy, jsonl,\n"       \
+	"                           megatron, samples/train-s4096, cache/s4096\n"
+
+int mfs_cmd_mount(int argc, char **argv);
+int mfs_cmd_inspect(int argc, char **argv);
+int mfs_cmd_ls(int argc, char **argv);
+int mfs_cmd_verify(int argc, char **argv);
+int mfs_cmd_export(int argc, char **argv);
+int mfs_cmd_sample(int argc, char **argv);
+int mfs_cmd_pack(int argc, char **argv);
+/* Exit codes of its own: 0 equal, 1 different, 2 trouble, as diff(1). */
+int mfs_cmd_diff(int argc, char **argv);
+
+/* Whose --help a wrong command line is told of: argv[0] of a command; NULL, at first: the program's. Borrowed. */
+void mfs_usage_of(const char *command);
+/* Prints "mcorefs: sentence" and, for a wrong command line, where help is; both return the code. */
+int mfs_usage_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int mfs_command_failed(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+/* What the last of these has said, for --json; NULL: none has. */
+const char *mfs_command_failure(void);
+
+/* What was printed so far is on its way. The first failure is remembered for mfs_print_end(). */
+void mfs_print_flush(void);
+/* The last thing that a command does: code, unless what it printed did not reach standard output, which is said, and
+ * then failed is returned. */
+int mfs_print_end(int code, int failed);
+
+#endif

@@ -1,0 +1,39 @@
+#include "fs/cli/json.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+json_t *mfs_json_string(const char *s)
+{
+	json_t *value = s ? json_string(s) : json_null();
+	char *copy;
+
+	if (value)
+		return value;
+	copy = strdup(s);
+	for (char *p = copy; p && *p; p++)
+		if (*p & 0x80)
+			*p = '?';
+	value = copy ? json_string(copy) : NULL;
+	free(copy);
+	return value;
+}
+
+json_t *mfs_json_number(uint64_t n)
+{
+	return json_integer((json_int_t)n);
+}
+
+int mfs_json_print(json_t *o)
+{
+	char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;
+
+	json_decref(o);
+	if (!text)
+		return -ENOMEM;
+	puts(text);
+	free(text);
+	return 0;
+}

@@ -1,0 +1,55 @@
+#define _GNU_SOURCE
+#include "fs/cli/stop.h"
+
+#include <stddef.h>
+#include <unistd.h>
+
+volatile sig_atomic_t mfs_stop_requested;
+
+/* Begins by wiping what a progress bar may have left on a terminal. */
+static const char *line;
+static size_t line_len;
+
+static void request_stop(int sig)
+{
+	mfs_stop_requested = sig;
+}
+
+static void stop_at_once(int sig)
+{
+	ssize_t n = write(STDERR_FILENO, line, line_len);
+
+	(void)n;
+	_exit(128 + sig);
+}
+
+static void handle(void (*handler)(int sig))
+{
+	const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	const struct sigaction action = {.sa_handler = handler, .sa_flags = (int)SA_RESETHAND};
+	struct sigaction old;
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		if (!sigaction(signals[i], NULL, &old) && old.sa_handler != SIG_IGN)
+			sigaction(signals[i], &action, NULL);
+}
+
+void mfs_stop_at_once(void)
+{
+	static const char words[] = "\r\033[Kmcorefs: interrupted\n";
+	const size_t wipe = isatty(STDERR_FILENO) ? 0 : 4;
+
+	line = words + wipe;
+	line_len = sizeof(words) - 1 - wipe;
+	handle(stop_at_once);
+}
+
+void mfs_stop_on_signals(void)
+{
+	handle(request_stop);
+}
+
+int mfs_stop_code(int code)
+{
+	return mfs_stop_requested ? 128 + mfs_stop_requested : code;
+}

@@ -1,0 +1,230 @@
+#define _GNU_SOURCE
+#include "fs/cli/text.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+/* Three digits and a unit: 1.24, 12.4, 124. */
+static const char *scaled(uint64_t n, const char *const units[], const char *small, char *text)
+{
+	double v = (double)n;
+	unsigned unit = 0;
+
+	if (n < 1000) {
+		snprintf(text, MFS_HUMAN, "%u%s", (unsigned)n, small);
+		return text;
+	}
+	/* 999.5 is where three digits round up into the next unit. */
+	while (v >= 999.5 && units[unit]) {
+		v /= 1000;
+		unit++;
+	}
+	snprintf(text, MFS_HUMAN, "%.*f %s", v < 9.995 ? 2 : v < 99.95 ? 1 : 0, v, units[unit - 1]);
+	return text;
+}
+
+const char *mfs_human_bytes(uint64_t bytes, char text[MFS_HUMAN])
+{
+	static const char *const units[] = {"kB", "MB", "GB", "TB", "PB", "EB", NULL};
+
+	return scaled(bytes, units, " B", text);
+}
+
+const char *mfs_human_count(uint64_t count, char text[MFS_HUMAN])
+{
+	static const char *const units[] = {"K", "M", "B", "T", "Q", NULL};
+
+	return scaled(count, units, "", text);
+}
+
+const char *mfs_grouped(uint64_t n, char text[MFS_HUMAN])
+{
+	char digits[MFS_HUMAN];
+	int len = snprintf(digits, sizeof(digits), "%llu", (unsigned long long)n);
+	char *out = text;
+
+	for (int i = 0; i < len; i++) {
+		if (i && (len - i) % 3 == 0)
+			*out++ = ',';
+		*out++ = digits[i];
+	}
+	*out = '\0';
+	return text;
+}
+
+const char *mfs_human_seconds(double seconds, char text[MFS_HUMAN])
+{
+	unsigned long s = seconds < 0	     ? 0
+			  : seconds > 359999 ? 359999
+					     : (unsigned long)(seconds + 0.5);
+
+	if (s >= 3600)
+		snprintf(text, MFS_HUMAN, "%lu:%02lu:%02lu", s / 3600, s / 60 % 60, s % 60);
+	else
+		snprintf(text, MFS_HUMAN, "%lu:%02lu", s / 60, s % 60);
+	return text;
+}
+
+const char *mfs_human_time(int64_t ns, char text[MFS_HUMAN])
+{
+	time_t t = (time_t)(ns / 1000000000);
+	struct tm tm;
+
+	if (!ns || !localtime_r(&t, &tm) || !strftime(text, MFS_HUMAN, "%F %T", &tm))
+		strcpy(text, "-");
+	return text;
+}
+
+bool mfs_colours(FILE *to)
+{
+	const char *term = getenv("TERM"), *no = getenv("NO_COLOR");
+
+	return isatty(fileno(to)) && term && strcmp(term, "dumb") && !(no && *no);
+}
+
+unsigned mfs_columns(FILE *to)
+{
+	struct winsize ws;
+
+	if (ioctl(fileno(to), TIOCGWINSZ, &ws) || !ws.ws_col)
+		return 90;
+	return ws.ws_col < 60 ? 60 : ws.ws_col > 100 ? 100 : ws.ws_col;
+}
+
+size_t mfs_text_width(const char *text)
+{
+	size_t width = 0;
+
+	for (; *text; text++)
+		width += ((unsigned char)*text & 0xc0) != 0x80;
+	return width;
+}
+
+static const char *colour_start(const struct mfs_box *box, enum mfs_colour colour)
+{
+	static const char *const codes[] = {
+		[MFS_PLAIN] = "",	 [MFS_BOLD] = "\033[1m",   [MFS_DIM] = "\033[2m",
+		[MFS_RED] = "\033[31m",	 [MFS_GREEN] = "\033[32m", [MFS_YELLOW] = "\033[33m",
+		[MFS_CYAN] = "\033[36m",
+	};
+
+	return box->colours ? codes[colour] : "";
+}
+
+static const char *colour_end(const struct mfs_box *box, enum mfs_colour colour)
+{
+	return box->colours && colour != MFS_PLAIN ? "\033[0m" : "";
+}
+
+static void repeat(FILE *to, const char *text, size_t n)
+{
+	while (n--)
+		fputs(text, to);
+}
+
+/* Bytes of the first columns code points of text. */
+static size_t prefix_bytes(const char *text, size_t columns)
+{
+	size_t i = 0;
+
+	while (text[i]) {
+		if (((unsigned char)text[i] & 0xc0) != 0x80 && !columns--)
+			break;
+		i++;
+	}
+	return i;
+}
+
+/* Bytes of text to print on a line of so many columns: up to a space if there is one. */
+static size_t line_bytes(const char *text, size_t columns)
+{
+	size_t len = prefix_bytes(text, columns), i;
+
+	if (!text[len])
+		return len;
+	for (i = len; i > len / 2; i--)
+		if (text[i] == ' ')
+			return i;
+	return len;
+}
+
+void mfs_box_heading(struct mfs_box *box, const char *text)
+{
+	size_t room = box->width - 6, len = prefix_bytes(text, room), used;
+
+	used = *text ? mfs_text_width(text) : 0;
+	used = used > room ? room : used;
+	fputs(box->open ? "├─" : "┌─", box->to);
+	if (*text)
+		fprintf(box->to, " %s%.*s%s ", colour_start(box, MFS_BOLD), (int)len, text,
+			colour_end(box, MFS_BOLD));
+	repeat(box->to, "─", box->width - 4 + 1 - used - (*text ? 2 : 0));
+	fputs(box->open ? "┤\n" : "┐\n", box->to);
+	box->open = true;
+}
+
+/* Names out of a file must not reach the terminal as escape sequences. */
+static void mask_controls(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+}
+
+static void put_line(const struct mfs_box *box, const char *label, enum mfs_colour colour,
+		     const char *value, size_t len, size_t room)
+{
+	size_t label_used = mfs_text_width(label);
+	size_t label_room = box->label_width > label_used ? box->label_width - label_used : 2;
+	char *piece = strndup(value, len);
+	size_t used = piece ? mfs_text_width(piece) : 0;
+
+	if (piece)
+		mask_controls(piece);
+	fprintf(box->to, "│ %s%s%s", colour_start(box, MFS_DIM), label, colour_end(box, MFS_DIM));
+	repeat(box->to, " ", label_room);
+	fprintf(box->to, "%s%s%s", colour_start(box, colour), piece ? piece : "",
+		colour_end(box, colour));
+	repeat(box->to, " ", room > used ? room - used : 0);
+	fputs(" │\n", box->to);
+	free(piece);
+}
+
+void mfs_box_row(struct mfs_box *box, const char *label, enum mfs_colour colour, const char *fmt,
+		 ...)
+{
+	size_t label_width = mfs_text_width(label), room, len;
+	char *value, *rest;
+	va_list ap;
+
+	/* A label too long for its column still stands apart from its value. */
+	label_width = label_width < box->label_width ? box->label_width : label_width + 2;
+	room = box->width > label_width + 4 ? box->width - label_width - 4 : 1;
+	va_start(ap, fmt);
+	if (vasprintf(&value, fmt, ap) < 0)
+		value = NULL;
+	va_end(ap);
+	rest = value;
+	do {
+		len = rest ? line_bytes(rest, room) : 0;
+		put_line(box, label, colour, rest ? rest : "", len, room);
+		label = "";
+		room = box->width - box->label_width - 4;
+		rest = rest ? rest + len : NULL;
+		while (rest && *rest == ' ')
+			rest++;
+	} while (rest && *rest);
+	free(value);
+}
+
+void mfs_box_end(struct mfs_box *box)
+{
+	fputs("└", box->to);
+	repeat(box->to, "─", box->width - 2);
+	fputs("┘\n", box->to);
+	box->open = false;
+}

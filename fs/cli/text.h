@@ -1,0 +1,64 @@
+/* Numbers and tables as a person reads them on a terminal. */
+#ifndef MFS_FS_CLI_TEXT_H
+#define MFS_FS_CLI_TEXT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define MFS_HUMAN 32 /* room for any of the short texts below */
+
+/* "16.1 GB", decimal as model hubs count; below 1000 "812 B". Returns text. */
+const char *mfs_human_bytes(uint64_t bytes, char text[MFS_HUMAN]);
+/* "8.03 B", "671 B", "1.24 M": parameters; below 1000 the number itself. */
+const char *mfs_human_count(uint64_t count, char text[MFS_HUMAN]);
+/* "8,030,261,248" */
+const char *mfs_grouped(uint64_t n, char text[MFS_HUMAN]);
+/* "1:02:03", "4:05" */
+const char *mfs_human_seconds(double seconds, char text[MFS_HUMAN]);
+/* "2026-08-22 14:03:11", local time; "-" for 0. */
+const char *mfs_human_time(int64_t ns, char text[MFS_HUMAN]);
+
+/* Whether to colour: a terminal, TERM not "dumb", and NO_COLOR not set. */
+bool mfs_colours(FILE *to);
+/* Columns of the terminal behind to, between 60 and 100; 90 if it is none. */
+unsigned mfs_columns(FILE *to);
+/* Columns that a UTF-8 text takes, one per code point. */
+size_t mfs_text_width(const char *text);
+
+enum mfs_colour {
+	MFS_PLAIN,
+	MFS_BOLD,
+	MFS_DIM,
+	MFS_RED,
+	MFS_GREEN,
+	MFS_YELLOW,
+	MFS_CYAN,
+};
+
+/*
+ * A box that is drawn while it is filled:
+ *
+ *   ┌─ llama-torch-tp2-pp2 ──────────────┐
+ *   │ family      llama                  │
+ *   ├─ iterations ───────────────────────┤
+ *   └────────────────────────────────────┘
+ *
+ * Long values are wrapped at spaces (or anywhere, if there are none) under their own column.
+ */
+struct mfs_box {
+	FILE *to;
+	unsigned width;	      /* columns, borders included */
+	unsigned label_width; /* columns of the first column */
+	bool colours, open;
+};
+
+/* Draws a heading: the top border first, a dividing line later. text may be "". */
+void mfs_box_heading(struct mfs_box *box, const char *text);
+/* A line of label and value, either of which may be "". */
+void mfs_box_row(struct mfs_box *box, const char *label, enum mfs_colour colour, const char *fmt,
+		 ...) __attribute__((format(printf, 4, 5)));
+void mfs_box_end(struct mfs_box *box);
+
+#endif

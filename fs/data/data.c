@@ -1,0 +1,521 @@
+/* Which datasets there are: from paths to names. */
+#define _GNU_SOURCE
+#include "fs/data/data.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/base/arena.h"
+#include "formats/dataset/rows/hf_dataset.h"
+#include "formats/dataset/rows/rows_indexed.h"
+#include "formats/dataset/rows/rows_vocab.h"
+#include "formats/io/fileset.h"
+#include "fs/data/data_i.h"
+
+#define BLEND "blend"
+
+#define LOOK_AT (32u << 20) /* tokens of a mount: some hundredths of a second of one processor */
+
+struct mfs_data {
+	const struct mfs_data_options *options;
+	struct mfs_dataset **list; /* in order of names once all are there */
+	uint32_t count, room;
+	const char **prefixes; /* of indexed datasets */
+	size_t prefix_count, prefix_room;
+	uint64_t look_at; /* tokens that may still be looked at without having been asked for */
+	struct mfs_keeper *keeper;
+	struct mfs_arena arena;
+};
+
+/* ---- paths ---- */
+
+static bool is_file(const char *path, const char *suffix)
+{
+	char full[PATH_MAX];
+	struct stat st;
+
+	return (size_t)snprintf(full, sizeof(full), "%s%s", path, suffix) < sizeof(full) &&
+	       !stat(full, &st) && S_ISREG(st.st_mode);
+}
+
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* "PREFIX.idx" and "PREFIX.bin" name PREFIX: a shell completes file names. */
+static void strip_suffix(char *path)
+{
+	size_t len = strlen(path);
+
+	if (len > 4 && (!strcmp(path + len - 4, ".idx") || !strcmp(path + len - 4, ".bin"))) {
+		path[len - 4] = '\0';
+		if (!is_file(path, ".idx"))
+			path[len - 4] = '.';
+	}
+}
+
+static char *stripped(const char *path)
+{
+	char *copy = strdup(path);
+
+	if (copy)
+		strip_suffix(copy);
+	return copy;
+}
+
+/* The directory of a prefix is what can be resolved; its last part stays as it was written. */
+static char *resolve_prefix(char *prefix)
+{
+	char *slash = strrchr(prefix, '/'), *dir, *full = NULL;
+	const char *base = slash ? slash + 1 : prefix;
+
+	if (slash == prefix) {
+		dir = strdup("/");
+	} else {
+		if (slash)
+			*slash = '\0';
+		dir = realpath(slash ? prefix : ".", NULL);
+	}
+	if (dir && asprintf(&full, "%s/%s", strcmp(dir, "/") ? dir : "", base) < 0)
+		full = NULL;
+	free(dir);
+	return full;
+}
+
+int mfs_data_path(const char *path, char **ret, struct mfs_error *err)
+{
+	char *copy = stripped(path), *full;
+
+	if (!copy)
+		return mfs_fail_nomem(err);
+	full = is_file(copy, ".idx") ? resolve_prefix(copy) : realpath(path, NULL);
+	free(copy);
+	if (!full)
+		return mfs_fail(err, -errno, "'%s': %s", path, strerror(errno));
+	*ret = full;
+	return 0;
+}
+
+static bool has_prefixes(const char *dir)
+{
+	char **prefixes = NULL;
+	size_t count = 0;
+	int rc = mfs_indexed_dataset_list(dir, &prefixes, &count, NULL);
+
+	free(prefixes);
+	return !rc;
+}
+
+bool mfs_data_looks_like_one(const char *path)
+{
+	char *prefix = stripped(path);
+	bool found = prefix && is_file(prefix, ".idx");
+
+	free(prefix);
+	return found || mfs_hf_dataset_looks_like_one(path) ||
+	       (is_directory(path) && has_prefixes(path));
+}
+
+/* ---- one dataset ---- */
+
+static void free_dataset(struct mfs_dataset *d)
+{
+	mfs_rows_free(d->rows);
+	mfs_rows_free(d->unchecked);
+	mfs_indexed_dataset_free(d->indexed);
+	mfs_arena_release(&d->arena);
+	pthread_mutex_destroy(&d->lock);
+	free(d);
+}
+
+/* What cannot be an entry of data/. */
+static bool is_no_name(const char *name)
+{
+	return !*name || !strcmp(name, ".") || !strcmp(name, "..");
+}
+
+static int new_dataset(struct mfs_data *data, const char *name, const char *path,
+		       struct mfs_dataset **ret, struct mfs_error *err)
+{
+	struct mfs_dataset *d, **list;
+
+	if (is_no_name(name))
+		return mfs_fail(err, -EINVAL,
+				"'%s': '%s' cannot be the name of a directory; rename it",
+				path ? path : "", name);
+	d = calloc(1, sizeof(*d));
+	if (!d)
+		return mfs_fail_nomem(err);
+	pthread_mutex_init(&d->lock, NULL);
+	mfs_open_set_init(&d->views, data->keeper, &mfs_data_views, d);
+	d->name = mfs_arena_strndup(&data->arena, name, strlen(name));
+	d->path = path ? mfs_arena_strndup(&data->arena, path, strlen(path)) : NULL;
+	d->options = data->options;
+	d->data = data;
+	if (data->count == data->room) {
+		data->room = data->room ? 2 * data->room : 16;
+		list = reallocarray(data->list, data->room, sizeof(struct mfs_dataset *));
+		if (list)
+			data->list = list;
+		else
+			data->room = data->count;
+	}
+	if (!d->name || (path && !d->path) || data->count == data->room) {
+		free_dataset(d);
+		return mfs_fail_nomem(err);
+	}
+	data->list[data->count++] = d;
+	*ret = d;
+	return 0;
+}
+
+static void note_time(struct mfs_dataset *d)
+{
+	for (size_t i = 0; i < d->rows->set_count; i++)
+		for (uint32_t f = 0; f < mfs_fileset_count(d->rows->sets[i]); f++)
+			if (mfs_fileset_mtime(d->rows->sets[i], f) > d->mtime_ns)
+				d->mtime_ns = mfs_fileset_mtime(d->rows->sets[i], f);
+}
+
+/* Finds the rows that hold tokens outside of the vocabulary: of all datasets where that was asked for, else of
+ * small ones, of which a failure then only means that such rows are not kept apart from their neighbours. */
+static int look_at_tokens(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
+{
+	if (data->options->vocab_scan)
+		return mfs_rows_vocab_scan(d->rows, 0, err);
+	if (d->rows->tokens > data->look_at)
+		return 0;
+	data->look_at -= d->rows->tokens;
+	mfs_rows_vocab_scan(d->rows, 0, NULL);
+	return 0;
+}
+
+static uint64_t count_bad(const struct mfs_rows *r)
+{
+	uint64_t count = 0;
+
+	for (size_t i = 0; i < r->bad_count; i++)
+		count += r->bad[i].end - r->bad[i].first;
+	return count;
+}
+
+/* What is said when the dataset is mounted, inspected or verified. */
+static int note_warning(struct mfs_dataset *d, struct mfs_error *err)
+{
+	const char *known = d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
+	const uint64_t outside = count_bad(d->rows) - count_bad(d->unchecked);
+
+	if (!outside)
+		return 0;
+	d->warning = mfs_arena_printf(
+		&d->arena,
+		"%s%s%s: %llu row%s hold%s tokens outside of a vocabulary of %llu or cannot be "
+		"read; verify --deep names them",
+		known, *known ? "; " : "", d->rows->name, (unsigned long long)outside,
+		outside > 1 ? "s" : "", outside > 1 ? "" : "s",
+		(unsigned long long)d->options->vocab_size);
+	return d->warning ? 0 : mfs_fail_nomem(err);
+}
+
+/* Everything reads rows through the check, if there is one. */
+static int finish_rows(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
+{
+	int rc;
+
+	note_time(d);
+	if (!d->options->vocab_size)
+		return 0;
+	d->unchecked = d->rows;
+	d->rows = NULL;
+	rc = mfs_rows_vocab(d->unchecked, d->options->vocab_size, &d->rows, err);
+	if (!rc)
+		rc = look_at_tokens(data, d, err);
+	return rc ? rc : note_warning(d, err);
+}
+
+static int open_indexed(struct mfs_data *data, const char *name, const char *path,
+			const char *const *prefixes, size_t count, struct mfs_error *err)
+{
+	struct mfs_dataset *d;
+	int rc = new_dataset(data, name, path, &d, err);
+
+	if (!rc)
+		rc = mfs_indexed_dataset_open(prefixes, count, &d->indexed, err);
+	if (!rc)
+		rc = mfs_rows_indexed(d->indexed, &d->rows, err);
+	return rc ? rc : finish_rows(data, d, err);
+}
+
+/* split: NULL where there are none. */
+static int open_hf(struct mfs_data *data, const char *name, const char *path, const char *split,
+		   struct mfs_error *err)
+{
+	const struct mfs_hf_dataset_options opt = {.column = data->options->column,
+						   .has_eod = data->options->has_eod,
+						   .eod = data->options->eod};
+	struct mfs_dataset *d;
+	int rc = new_dataset(data, name, path, &d, err);
+
+	if (!rc)
+		rc = mfs_hf_dataset_open(path, split, &opt, &d->rows, err);
+	return rc ? rc : finish_rows(data, d, err);
+}
+
+/* ---- what a path holds ---- */
+
+static const char *base_name(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+
+	return slash ? slash + 1 : path;
+}
+
+static int add_prefix(struct mfs_data *data, const char *prefix, struct mfs_error *err)
+{
+	const char **list = data->prefixes;
+
+	if (data->prefix_count == data->prefix_room) {
+		data->prefix_room = data->prefix_room ? 2 * data->prefix_room : 16;
+		list = reallocarray(list, data->prefix_room, sizeof(char *));
+		if (!list)
+			return mfs_fail_nomem(err);
+		data->prefixes = list;
+	}
+	list[data->prefix_count] = mfs_arena_strndup(&data->arena, prefix, strlen(prefix));
+	if (!list[data->prefix_count])
+		return mfs_fail_nomem(err);
+	data->prefix_count++;
+	return open_indexed(data, base_name(prefix), prefix, &prefix, 1, err);
+}
+
+static int add_directory(struct mfs_data *data, const char *dir, struct mfs_error *err)
+{
+	char **prefixes;
+	size_t count;
+	int rc = mfs_indexed_dataset_list(dir, &prefixes, &count, err);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < count && !rc; i++)
+		rc = add_prefix(data, prefixes[i], err);
+	free(prefixes);
+	return rc;
+}
+
+static int add_hf_split(struct mfs_data *data, const char *path, const char *split,
+			struct mfs_error *err)
+{
+	char *name = mfs_arena_printf(&data->arena, "%s_%s", base_name(path), split);
+
+	return name ? open_hf(data, name, path, split, err) : mfs_fail_nomem(err);
+}
+
+static int add_hf(struct mfs_data *data, const char *path, struct mfs_error *err)
+{
+	const char *base = base_name(path), *dot = strrchr(base, '.');
+	const char *const *splits;
+	uint32_t count;
+	int rc = mfs_hf_dataset_splits(path, &data->arena, &splits, &count, err);
+
+	if (rc)
+		return rc;
+	if (!count) {
+		char *name = mfs_arena_strndup(&data->arena, base,
+					       dot && !strcmp(dot, ".arrow") ? (size_t)(dot - base)
+									     : strlen(base));
+
+		return name ? open_hf(data, name, path, NULL, err) : mfs_fail_nomem(err);
+	}
+	for (uint32_t i = 0; i < count && !rc; i++)
+		rc = add_hf_split(data, path, splits[i], err);
+	return rc;
+}
+
+static int add_path(struct mfs_data *data, const char *named, struct mfs_error *err)
+{
+	char *path;
+	int rc = mfs_data_path(named, &path, err);
+
+	if (rc)
+		return rc;
+	if (is_file(path, ".idx"))
+		rc = add_prefix(data, path, err);
+	else if (mfs_hf_dataset_looks_like_one(path))
+		rc = add_hf(data, path, err);
+	else if (is_directory(path) && has_prefixes(path))
+		rc = add_directory(data, path, err);
+	else
+		rc = mfs_fail(
+			err, -ENODATA,
+			"'%s' holds no dataset: looked for PREFIX.idx beside PREFIX.bin, and for "
+			"what datasets' save_to_disk writes",
+			named);
+	free(path);
+	return rc;
+}
+
+static int by_base_name(const void *a, const void *b)
+{
+	const char *const *x = a, *const *y = b;
+
+	return strcmp(base_name(*x), base_name(*y));
+}
+
+/* In the order of names, however they were named: what `datasets` has computed of the same files stays right. */
+static int add_merge(struct mfs_data *data, struct mfs_error *err)
+{
+	if (!data->prefix_count)
+		return mfs_fail(err, -ENODATA, "merge=%s: there is no indexed dataset to merge",
+				data->options->merge);
+	qsort(data->prefixes, data->prefix_count, sizeof(char *), by_base_name);
+	return open_indexed(data, data->options->merge, NULL, data->prefixes, data->prefix_count,
+			    err);
+}
+
+static bool wants_blend(const struct mfs_data_options *opt)
+{
+	bool wanted = opt->data_path || opt->data_args_path;
+
+	for (int i = 0; i < MFS_SPLITS; i++)
+		wanted |= opt->split_data_path[i] != NULL;
+	return wanted;
+}
+
+static int add_blend(struct mfs_data *data, struct mfs_error *err)
+{
+	struct mfs_dataset *d;
+	int rc = new_dataset(data, BLEND, NULL, &d, err);
+
+	for (uint32_t i = 0; i < data->count && !rc; i++)
+		if (data->list[i]->mtime_ns > d->mtime_ns)
+			d->mtime_ns = data->list[i]->mtime_ns;
+	return rc;
+}
+
+/* ---- all of them ---- */
+
+static int by_name(const void *a, const void *b)
+{
+	const struct mfs_dataset *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+static int sort(struct mfs_data *data, struct mfs_error *err)
+{
+	if (!data->count)
+		return mfs_fail(err, -ENODATA, "no dataset was named");
+	qsort(data->list, data->count, sizeof(struct mfs_dataset *), by_name);
+	for (uint32_t i = 1; i < data->count; i++) {
+		const struct mfs_dataset *a = data->list[i - 1], *b = data->list[i];
+
+		if (!strcmp(a->name, b->name))
+			return mfs_fail(err, -EEXIST,
+					"two datasets are named '%s': '%s' and '%s'; mount one of "
+					"them elsewhere",
+					a->name, a->path ? a->path : a->name,
+					b->path ? b->path : b->name);
+	}
+	return 0;
+}
+
+int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct mfs_data **ret,
+		  struct mfs_error *err)
+{
+	struct mfs_data *data = calloc(1, sizeof(*data));
+	int rc = 0;
+
+	if (!data)
+		return mfs_fail_nomem(err);
+	data->keeper = mfs_keeper_new(MFS_DATA_KEEP_OPEN);
+	if (!data->keeper) {
+		free(data);
+		return mfs_fail_nomem(err);
+	}
+	data->options = opt;
+	data->look_at = LOOK_AT;
+	if (opt->vocab_scan && !opt->vocab_size)
+		rc = mfs_fail(err, -EINVAL,
+			      "vocab_scan looks for tokens outside of the vocabulary: "
+			      "vocab_size=N has to say how large it is");
+	if (!rc && source)
+		rc = add_path(data, source, err);
+	for (unsigned i = 0; i < opt->path_count && !rc; i++)
+		rc = add_path(data, opt->paths[i], err);
+	if (!rc && opt->merge)
+		rc = add_merge(data, err);
+	if (!rc && wants_blend(opt))
+		rc = add_blend(data, err);
+	if (!rc)
+		rc = sort(data, err);
+	if (rc) {
+		mfs_data_free(data);
+		return rc;
+	}
+	*ret = data;
+	return 0;
+}
+
+void mfs_data_free(struct mfs_data *data)
+{
+	if (!data)
+		return;
+	/* Views of one may read the rows of others: all views go first. */
+	for (uint32_t i = 0; i < data->count; i++)
+		mfs_open_set_release(&data->list[i]->views);
+	for (uint32_t i = 0; i < data->count; i++)
+		free_dataset(data->list[i]);
+	free(data->list);
+	free(data->prefixes);
+	mfs_keeper_free(data->keeper);
+	mfs_arena_release(&data->arena);
+	free(data);
+}
+
+uint32_t mfs_data_count(const struct mfs_data *data)
+{
+	return data->count;
+}
+
+struct mfs_dataset *mfs_data_at(const struct mfs_data *data, uint32_t i)
+{
+	return data->list[i];
+}
+
+struct mfs_dataset *mfs_data_find(const struct mfs_data *data, const char *name, size_t len)
+{
+	for (uint32_t i = 0; i < data->count; i++)
+		if (!strncmp(data->list[i]->name, name, len) && !data->list[i]->name[len])
+			return data->list[i];
+	return NULL;
+}
+
+const char *mfs_dataset_name(const struct mfs_dataset *d)
+{
+	return d->name;
+}
+
+int64_t mfs_dataset_mtime(const struct mfs_dataset *d)
+{
+	return d->mtime_ns;
+}
+
+const char *mfs_dataset_warning(const struct mfs_dataset *d)
+{
+	if (d->warning)
+		return d->warning;
+	return d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
+}
+
+struct mfs_fileset *const *mfs_dataset_sets(const struct mfs_dataset *d, uint32_t *ret_count)
+{
+	*ret_count = d->rows ? (uint32_t)d->rows->set_count : 0;
+	return d->rows ? d->rows->sets : NULL;
+}

@@ -1,0 +1,111 @@
+/*
+ * The datasets of a mount: what stands below data/. Opened once, before anything is shown; views of them
+ * are opened when somebody enters them.
+ *
+ *   data/NAME/hf/                 a directory for datasets.load_from_disk
+ *   data/NAME/parquet/  npy/  jsonl/
+ *   data/NAME/megatron/           NAME.bin and NAME.idx: merged, repaired, or made of an HF dataset
+ *   data/NAME/samples/SPEC/       training samples in Megatron's order, as an HF dataset
+ *   data/NAME/cache/SPEC/         what Megatron takes as --data-cache-path
+ *
+ * NAME is a prefix's last part ("tales_text_document"), an HF dataset's directory (with _SPLIT behind it, if it
+ * has splits), what merge= says, or "blend" for what data_path= says, which has samples and cache alone.
+ */
+#ifndef MFS_FS_DATA_DATA_H
+#define MFS_FS_DATA_DATA_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/dataset/gpt/splits.h"
+#include "fs/view/view.h"
+
+#define MFS_DATA_PATHS 64
+
+/* What a person may say about datasets (-o). NULL or 0: not said. */
+struct mfs_data_options {
+	const char
+		*paths[MFS_DATA_PATHS]; /* data=PATH, any number of times: a prefix, a directory */
+	unsigned path_count;
+	const char *merge;     /* merge=NAME: all indexed datasets as one, in order of names */
+	const char *split;     /* split=99,1,0, as Megatron's --split */
+	const char *data_path; /* data_path=WORDS, as Megatron's --data-path */
+	const char *split_data_path[MFS_SPLITS]; /* train_data_path= and its like */
+	const char *data_args_path;		 /* a file of such words */
+	const char *megatron; /* megatron=VERSION, whose rules order samples; NULL: the newest */
+	const char
+		*tokenizer_id; /* tokenizer_id=FILE: JSON of what identifies Megatron's tokenizer */
+	const char *column;    /* of token ids in HF datasets; NULL: input_ids, or the only one */
+	const char *cache;     /* dataset_cache=DIR: takes the files that `datasets` writes */
+	bool has_eod;	       /* append_eod=ID: one more token behind each row of an HF dataset */
+	int64_t eod;
+	uint64_t vocab_size; /* vocab_size=N: tokens at or above it are -EIO; 0: not looked at */
+	/* vocab_scan: all tokens are looked at when datasets are opened, so that rows with one outside of the vocabulary
+	 * are kept apart from their neighbours; else those of small datasets. */
+	bool vocab_scan;
+	uint64_t arrow_batch; /* arrow_batch=SIZE in bytes; 0: MFS_ARROW_BATCH */
+};
+
+struct mfs_data;
+struct mfs_dataset;
+struct mfs_fileset;
+struct mfs_held;
+
+/* Those of source (NULL: none) and of opt->paths; opt must outlive them. -ENOENT, -ENODATA: a path holds no
+ * dataset; -EEXIST: two of one name; what the readers fail with. */
+int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct mfs_data **ret,
+		  struct mfs_error *err);
+void mfs_data_free(struct mfs_data *data);
+
+/* For a mount: -EINVAL names an option that nothing in it uses (data NULL: no datasets; model false: nothing else). A
+ * blend without words or with one that is no dataset here, and a tokenizer_id that cannot be read (but for a directory,
+ * which may be filled later), fail as their views would. */
+int mfs_data_check_options(const struct mfs_view_options *opt, const struct mfs_data *data,
+			   bool model, struct mfs_error *err);
+
+/* Whether SOURCE is one: a prefix of .idx and .bin (or one of these files), a directory of them, an HF
+ * dataset. */
+bool mfs_data_looks_like_one(const char *path);
+/* The absolute path of what may be a prefix, which itself is no file: *ret is freed by the caller. -ENOENT. */
+int mfs_data_path(const char *path, char **ret, struct mfs_error *err);
+
+uint32_t mfs_data_count(const struct mfs_data *data);
+/* In order of names. */
+struct mfs_dataset *mfs_data_at(const struct mfs_data *data, uint32_t i);
+struct mfs_dataset *mfs_data_find(const struct mfs_data *data, const char *name, size_t len);
+
+const char *mfs_dataset_name(const struct mfs_dataset *d);
+int64_t mfs_dataset_mtime(const struct mfs_dataset *d);
+/* A sentence about what is wrong and was lived with; "" if nothing. */
+const char *mfs_dataset_warning(const struct mfs_dataset *d);
+
+/* Its entries: views ("hf") and directories of views ("samples"). */
+struct mfs_dataset_entry {
+	const char *name;
+	bool specs; /* a directory: any possible spec in it is a view */
+};
+/* The files that its rows are made of; none of a blend. */
+struct mfs_fileset *const *mfs_dataset_sets(const struct mfs_dataset *d, uint32_t *ret_count);
+
+/* NULL behind the last one. */
+const struct mfs_dataset_entry *mfs_dataset_entry(const struct mfs_dataset *d, unsigned i);
+
+/* Views that stay open while nobody uses them, of all datasets together. */
+#define MFS_DATA_KEEP_OPEN 8
+
+/* name: "hf", "samples/train-s4096-n1000". Opened when somebody asks for it, and let go of when nobody holds it
+ * (fs/view/keeper.h); *ret_view is valid until then. -ENOENT: no such view. Any thread. */
+int mfs_dataset_hold_view(struct mfs_dataset *d, const char *name, struct mfs_held **ret,
+			  struct mfs_view **ret_view, struct mfs_error *err);
+/* The same for commands, which end soon: it stays until the datasets are freed. */
+int mfs_dataset_view(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
+		     struct mfs_error *err);
+/* Whether there is one, by its name alone: 0, -ENOENT (not a spec's form), -EINVAL (impossible). */
+int mfs_dataset_check_view(struct mfs_dataset *d, const char *name, struct mfs_error *err);
+/* Specs that a listing of "samples" or "cache" shows: examples that are possible. They live as long as the
+ * dataset. */
+int mfs_dataset_list(struct mfs_dataset *d, const char *dir, const char *const **ret,
+		     uint32_t *ret_count, struct mfs_error *err);
+
+#endif

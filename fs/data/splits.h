@@ -1,0 +1,30 @@
+/* The rows of a dataset as -o split= divides them. */
+#ifndef MFS_FS_DATA_SPLITS_H
+#define MFS_FS_DATA_SPLITS_H
+
+#include "formats/base/error.h"
+#include "formats/dataset/rows/rows.h"
+#include "formats/dataset/gpt/splits.h"
+#include "fs/data/data_i.h"
+
+struct mfs_data_split {
+	const char *
+		name; /* "train", "validation", "test", as `datasets` calls them, or "data": all rows */
+	struct mfs_rows *rows;
+};
+
+struct mfs_data_splits {
+	struct mfs_data_split list[MFS_SPLITS]; /* of those that have rows */
+	unsigned count;
+};
+
+/* What split= says, by the rules of megatron=. -EINVAL: one of them is nothing of the kind. */
+int mfs_data_splits_parse(const struct mfs_data_options *opt, struct mfs_splits *ret,
+			  struct mfs_error *err);
+
+/* Without split= all rows are one. d must outlive them. -EINVAL: split= or megatron= is nothing of the kind. */
+int mfs_data_splits_open(const struct mfs_dataset *d, struct mfs_data_splits *ret,
+			 struct mfs_error *err);
+void mfs_data_splits_release(struct mfs_data_splits *s);
+
+#endif

@@ -1,0 +1,146 @@
+/* What was said (-o) and has no effect on a mount, or cannot have the one that was meant. */
+#include <errno.h>
+#include <jansson.h>
+#include <sys/stat.h>
+
+#include "formats/dataset/gpt/rules.h"
+#include "fs/data/cache.h"
+#include "fs/data/data_i.h"
+#include "fs/data/run.h"
+
+static bool has_hf_datasets(const struct mfs_data *data)
+{
+	for (uint32_t i = 0; data && i < mfs_data_count(data); i++)
+		if (mfs_data_at(data, i)->rows && !mfs_data_at(data, i)->indexed)
+			return true;
+	return false;
+}
+
+/* The first option that was said; NULL: none was. */
+static const char *said_of_datasets(const struct mfs_data_options *o)
+{
+	const struct {
+		const char *name;
+		bool said;
+	} options[] = {
+		{"merge", o->merge},
+		{"split", o->split},
+		{"data_path", o->data_path},
+		{"train_data_path", o->split_data_path[MFS_TRAIN]},
+		{"valid_data_path", o->split_data_path[MFS_VALID]},
+		{"test_data_path", o->split_data_path[MFS_TEST]},
+		{"data_args_path", o->data_args_path},
+		{"megatron", o->megatron},
+		{"tokenizer_id", o->tokenizer_id},
+		{"column", o->column},
+		{"append_eod", o->has_eod},
+		{"vocab_scan", o->vocab_scan},
+		{"arrow_batch", o->arrow_batch},
+		{"dataset_cache", o->cache},
+	};
+
+	for (size_t i = 0; i < sizeof(options) / sizeof(*options); i++)
+		if (options[i].said)
+			return options[i].name;
+	return NULL;
+}
+
+static const char *said_of_models(const struct mfs_view_options *o)
+{
+	if (o->arch)
+		return "arch";
+	if (o->ref)
+		return "ref";
+	if (o->shard_size)
+		return "shard_size";
+	if (o->spec != MFS_VIEW_SPEC_SOURCE)
+		return "spec";
+	if (o->vocab_size == MFS_VOCAB_TOKENIZER)
+		return "vocab_size=tokenizer";
+	return o->no_optim ? "no_optim" : NULL;
+}
+
+static int check_words(const struct mfs_data *data, const struct mfs_blend_args *words,
+		       struct mfs_error *err)
+{
+	const struct mfs_rows *rows;
+	int rc = 0;
+
+	for (uint32_t i = 0; words && i < words->count && !rc; i++)
+		rc = mfs_data_resolve((void *)data, words->prefixes[i], &rows, err);
+	return rc;
+}
+
+static int check_run(const struct mfs_data *data, const struct mfs_run *run, struct mfs_error *err)
+{
+	int rc = check_words(data, run->blend, err);
+
+	for (int i = 0; i < MFS_SPLITS && !rc; i++)
+		rc = check_words(data, run->per_split[i], err);
+	return rc;
+}
+
+static int check_blends(const struct mfs_data *data, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < mfs_data_count(data) && !rc; i++) {
+		struct mfs_data_run run;
+
+		if (mfs_data_at(data, i)->rows)
+			continue;
+		rc = mfs_dataset_run(mfs_data_at(data, i), &run, err);
+		if (rc)
+			return rc;
+		rc = check_run(data, &run.run, err);
+		mfs_data_run_release(&run);
+	}
+	return rc;
+}
+
+/* A directory may be that of a run which has not written its descriptions yet. */
+static int check_tokenizer(const struct mfs_data_options *o, struct mfs_error *err)
+{
+	struct mfs_dataset_rules rules = mfs_dataset_rules_default();
+	json_t *tokenizer;
+	struct stat st;
+	int rc;
+
+	if (!stat(o->tokenizer_id, &st) && S_ISDIR(st.st_mode))
+		return 0;
+	rc = o->megatron ? mfs_dataset_rules_of(o->megatron, &rules, err) : 0;
+
+	if (!rc)
+		rc = mfs_cache_tokenizer(o->tokenizer_id, &rules, &tokenizer, NULL, err);
+	if (!rc)
+		json_decref(tokenizer);
+	return rc;
+}
+
+int mfs_data_check_options(const struct mfs_view_options *opt, const struct mfs_data *data,
+			   bool model, struct mfs_error *err)
+{
+	const struct mfs_data_options *o = opt->data;
+	const char *name = model ? NULL : said_of_models(opt);
+	int rc;
+
+	if (name)
+		return mfs_fail(err, -EINVAL,
+				"option '%s' has no effect: SOURCE holds datasets and no model",
+				name);
+	name = o && !data ? said_of_datasets(o) : NULL;
+	if (name)
+		return mfs_fail(err, -EINVAL,
+				"option '%s' has no effect: there are no datasets, and data=PATH "
+				"names none",
+				name);
+	if (!data || !o)
+		return 0;
+	if ((o->column || o->has_eod) && !has_hf_datasets(data))
+		return mfs_fail(
+			err, -EINVAL,
+			"option '%s' has no effect: no dataset here is one of HuggingFace's",
+			o->column ? "column" : "append_eod");
+	rc = check_blends(data, err);
+	return rc || !o->tokenizer_id ? rc : check_tokenizer(o, err);
+}

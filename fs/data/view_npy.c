@@ -1,0 +1,50 @@
+/* A dataset as numpy's arrays: tokens.npy, offsets.npy, documents.npy, and one for each column of the rows. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "formats/dataset/files/rows_files.h"
+#include "fs/data/data_i.h"
+#include "fs/view/build.h"
+
+static int add_array(struct mfs_view *v, const char *name, struct mfs_vfile *f,
+		     struct mfs_error *err)
+{
+	char file[256];
+
+	snprintf(file, sizeof(file), "%s.npy", name);
+	return mfs_view_add(v, file, f, err);
+}
+
+static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *err)
+{
+	const struct mfs_rows *rows = d->rows;
+	struct mfs_vfile *f;
+	int rc = mfs_npy_tokens(rows, &f, err);
+
+	if (!rc)
+		rc = add_array(v, "tokens", f, err);
+	if (!rc)
+		rc = mfs_npy_offsets(rows, &f, err);
+	if (!rc)
+		rc = add_array(v, "offsets", f, err);
+	if (!rc && d->indexed) {
+		rc = mfs_npy_documents(d->indexed, &f, err);
+		if (!rc)
+			rc = add_array(v, "documents", f, err);
+	}
+	for (size_t c = 0; c < rows->column_count && !rc; c++) {
+		rc = mfs_npy_column(rows, c, &f, err);
+		if (!rc)
+			rc = add_array(v, rows->columns[c].name, f, err);
+	}
+	return rc;
+}
+
+int mfs_data_view_npy(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
+{
+	struct mfs_view *v = calloc(1, sizeof(*v));
+
+	if (!v)
+		return mfs_fail_nomem(err);
+	return mfs_data_end_view(v, d->rows, build(d, v, err), ret, err);
+}

@@ -1,0 +1,290 @@
+/* The arguments of two runs: those that say what the model is, as far as they say anything in it. */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fs/diff/diff.h"
+
+enum kind { INT, REAL, FLAG, TEXT };
+
+/* An argument of the training alone counts where training states are compared. */
+enum scope { MODEL, TRAINING };
+
+#define FIELD(kind_, scope_, member_)                                                              \
+	{                                                                                          \
+#member_, kind_, scope_, offsetof(struct mfs_megatron_args, member_)               \
+	}
+
+static const struct {
+	const char *name;
+	enum kind kind;
+	enum scope scope;
+	size_t offset;
+} fields[] = {
+	FIELD(INT, MODEL, num_layers),
+	FIELD(INT, MODEL, hidden_size),
+	FIELD(INT, MODEL, ffn_hidden_size),
+	FIELD(INT, MODEL, num_attention_heads),
+	FIELD(INT, MODEL, num_query_groups),
+	FIELD(INT, MODEL, kv_channels),
+	FIELD(INT, TRAINING, seq_length),
+	FIELD(INT, MODEL, max_position_embeddings),
+	FIELD(FLAG, MODEL, layernorm),
+	FIELD(REAL, MODEL, norm_epsilon),
+	FIELD(FLAG, MODEL, swiglu),
+	FIELD(FLAG, MODEL, squared_relu),
+	FIELD(FLAG, MODEL, quick_geglu),
+	FIELD(FLAG, MODEL, exact_gelu),
+	FIELD(FLAG, MODEL, add_bias_linear),
+	FIELD(FLAG, MODEL, add_qkv_bias),
+	FIELD(FLAG, MODEL, qk_layernorm),
+	FIELD(FLAG, MODEL, qk_l2_norm),
+	FIELD(FLAG, MODEL, attention_output_gate),
+	FIELD(FLAG, MODEL, tied),
+	FIELD(TEXT, MODEL, position_embedding_type),
+	FIELD(REAL, MODEL, rotary_base),
+	FIELD(REAL, MODEL, rotary_percent),
+	FIELD(FLAG, MODEL, rotary_interleaved),
+	FIELD(FLAG, MODEL, use_rope_scaling),
+	FIELD(REAL, MODEL, rope_scaling_factor),
+	FIELD(REAL, MODEL, rotary_seq_len_interpolation_factor),
+	FIELD(TEXT, MODEL, rope_type),
+	FIELD(REAL, MODEL, rotary_scaling_factor),
+	FIELD(REAL, MODEL, mscale),
+	FIELD(REAL, MODEL, mscale_all_dim),
+	FIELD(REAL, MODEL, beta_fast),
+	FIELD(REAL, MODEL, beta_slow),
+	FIELD(INT, MODEL, original_max_position_embeddings),
+	FIELD(INT, MODEL, window_size),
+	FIELD(INT, MODEL, num_experts),
+	FIELD(INT, MODEL, moe_router_topk),
+	FIELD(INT, MODEL, moe_ffn_hidden_size),
+	FIELD(INT, MODEL, moe_shared_expert_intermediate_size),
+	FIELD(FLAG, MODEL, moe_shared_expert_gate),
+	FIELD(FLAG, MODEL, moe_router_pre_softmax),
+	FIELD(FLAG, MODEL, moe_router_enable_expert_bias),
+	FIELD(TEXT, MODEL, moe_router_score_function),
+	FIELD(REAL, MODEL, moe_router_topk_scaling_factor),
+	FIELD(INT, MODEL, moe_router_num_groups),
+	FIELD(INT, MODEL, moe_router_group_topk),
+	FIELD(REAL, TRAINING, moe_aux_loss_coeff),
+	FIELD(FLAG, MODEL, multi_latent_attention),
+	FIELD(INT, MODEL, q_lora_rank),
+	FIELD(INT, MODEL, kv_lora_rank),
+	FIELD(INT, MODEL, qk_head_dim),
+	FIELD(INT, MODEL, qk_pos_emb_head_dim),
+	FIELD(INT, MODEL, v_head_dim),
+	FIELD(INT, MODEL, mtp_num_layers),
+	FIELD(REAL, TRAINING, init_method_std),
+};
+
+/* ---- an argument that says nothing has one value ---- */
+
+static bool is(const char *text, const char *what)
+{
+	return text && !strcmp(text, what);
+}
+
+static void drop_experts(struct mfs_megatron_args *a)
+{
+	a->num_experts = a->moe_router_topk = a->moe_ffn_hidden_size = MFS_UNSET;
+	a->moe_shared_expert_intermediate_size = MFS_UNSET;
+	a->moe_router_num_groups = a->moe_router_group_topk = MFS_UNSET;
+	a->moe_shared_expert_gate = a->moe_router_pre_softmax = false;
+	a->moe_router_enable_expert_bias = false;
+	a->moe_router_score_function = NULL;
+	a->moe_router_topk_scaling_factor = a->moe_aux_loss_coeff = 0;
+}
+
+/* As formats/model/features.c counts: groups only where a number of them is chosen, a factor of 1 is none,
+ * and only a softmax can be taken before the choice. */
+static void settle_experts(struct mfs_megatron_args *a)
+{
+	bool dense = false;
+
+	if (!a->moe_layers) {
+		drop_experts(a);
+		return;
+	}
+	for (int64_t i = 0; i < a->num_layers; i++)
+		dense = dense || !a->moe_layers[i];
+	if (!dense)
+		a->ffn_hidden_size = MFS_UNSET;
+	if (a->moe_router_group_topk == MFS_UNSET || a->moe_router_num_groups <= 1)
+		a->moe_router_num_groups = a->moe_router_group_topk = MFS_UNSET;
+	if (a->moe_router_topk_scaling_factor == 0)
+		a->moe_router_topk_scaling_factor = 1;
+	if (!is(a->moe_router_score_function, "softmax"))
+		a->moe_router_pre_softmax = false;
+}
+
+static void settle_mla(struct mfs_megatron_args *a)
+{
+	if (a->multi_latent_attention) {
+		a->num_query_groups = a->kv_channels = MFS_UNSET;
+		/* Both of its low-rank norms come with it. */
+		a->qk_layernorm = true;
+	} else {
+		a->q_lora_rank = a->kv_lora_rank = MFS_UNSET;
+		a->qk_head_dim = a->qk_pos_emb_head_dim = a->v_head_dim = MFS_UNSET;
+		a->rope_type = NULL;
+	}
+	if (!is(a->rope_type, "yarn")) {
+		a->rotary_scaling_factor = a->mscale = a->mscale_all_dim = 0;
+		a->beta_fast = a->beta_slow = 0;
+		a->original_max_position_embeddings = MFS_UNSET;
+	}
+}
+
+static void settle_positions(struct mfs_megatron_args *a)
+{
+	const double linear = a->rotary_seq_len_interpolation_factor;
+
+	if (linear == 0 || a->multi_latent_attention)
+		a->rotary_seq_len_interpolation_factor = 1;
+	if (a->multi_latent_attention)
+		a->use_rope_scaling = false;
+	if (!a->use_rope_scaling)
+		a->rope_scaling_factor = 0;
+	if (!is(a->position_embedding_type, "learned_absolute") || a->multi_latent_attention)
+		return;
+	a->rotary_base = a->rotary_percent = a->rope_scaling_factor = 0;
+	a->rotary_seq_len_interpolation_factor = 0;
+	a->rotary_interleaved = a->use_rope_scaling = false;
+}
+
+static struct mfs_megatron_args settled(const struct mfs_megatron_args *args)
+{
+	struct mfs_megatron_args a = *args;
+
+	if (a.swiglu || a.quick_geglu || a.squared_relu)
+		a.exact_gelu = false;
+	a.add_qkv_bias = a.add_qkv_bias || a.add_bias_linear;
+	settle_experts(&a);
+	settle_mla(&a);
+	settle_positions(&a);
+	return a;
+}
+
+/* ---- comparing ---- */
+
+static bool same(enum kind kind, const void *a, const void *b)
+{
+	const char *x, *y;
+
+	switch (kind) {
+	case INT:
+		return *(const int64_t *)a == *(const int64_t *)b;
+	case REAL:
+		return *(const double *)a == *(const double *)b;
+	case FLAG:
+		return *(const bool *)a == *(const bool *)b;
+	case TEXT:
+		break;
+	}
+	x = *(const char *const *)a;
+	y = *(const char *const *)b;
+	return x == y || (x && y && !strcmp(x, y));
+}
+
+static const char *in_words(struct mfs_diff *d, enum kind kind, const void *at)
+{
+	int64_t n;
+
+	switch (kind) {
+	case INT:
+		n = *(const int64_t *)at;
+		return n == MFS_UNSET ? "none" : mfs_arena_printf(&d->arena, "%lld", (long long)n);
+	case REAL:
+		return mfs_arena_printf(&d->arena, "%.15g", *(const double *)at);
+	case FLAG:
+		return *(const bool *)at ? "true" : "false";
+	case TEXT:
+		break;
+	}
+	return *(const char *const *)at ? *(const char *const *)at : "none";
+}
+
+static int add(struct mfs_diff *d, const char *name, const char *a, const char *b,
+	       struct mfs_error *err)
+{
+	if (!a || !b)
+		return mfs_fail_nomem(err);
+	d->arguments[d->argument_count++] = (struct mfs_diff_argument){name, a, b};
+	return 0;
+}
+
+/* "1-3, 5": the layers that have experts. */
+static const char *moe_layers(struct mfs_diff *d, const struct mfs_megatron_args *a)
+{
+	char text[200] = "";
+	size_t used = 0;
+
+	for (int64_t i = 0, end; a->moe_layers && i < a->num_layers; i = end) {
+		for (end = i; end < a->num_layers && a->moe_layers[end];)
+			end++;
+		if (end > i && used < sizeof(text))
+			used += (size_t)snprintf(text + used, sizeof(text) - used,
+						 end > i + 1 ? "%s%lld-%lld" : "%s%lld",
+						 used ? ", " : "", (long long)i,
+						 (long long)end - 1);
+		end += end == i;
+	}
+	return used ? mfs_arena_printf(&d->arena, "layers %s", text) : "none";
+}
+
+static int add_moe_layers(struct mfs_diff *d, const struct mfs_megatron_args *a,
+			  const struct mfs_megatron_args *b, struct mfs_error *err)
+{
+	if (a->num_layers == b->num_layers && !a->moe_layers == !b->moe_layers &&
+	    (!a->moe_layers || !memcmp(a->moe_layers, b->moe_layers, (size_t)a->num_layers)))
+		return 0;
+	/* Of models with other numbers of layers, or one of which is dense, there is nothing more to say. */
+	if (a->num_layers != b->num_layers || !a->moe_layers || !b->moe_layers)
+		return 0;
+	return add(d, "moe_layer_freq", moe_layers(d, a), moe_layers(d, b), err);
+}
+
+static int add_progress(struct mfs_diff *d, struct mfs_error *err)
+{
+	const struct mfs_diff_side *a = &d->sides[0], *b = &d->sides[1];
+	int rc = 0;
+
+	if (!d->optimizer)
+		return 0;
+	if (a->number >= 0 && b->number >= 0 && a->number != b->number)
+		rc = add(d, "iteration", mfs_arena_printf(&d->arena, "%lld", (long long)a->number),
+			 mfs_arena_printf(&d->arena, "%lld", (long long)b->number), err);
+	if (!rc && a->step >= 0 && b->step >= 0 && a->step != b->step)
+		rc = add(d, "step", mfs_arena_printf(&d->arena, "%.15g", a->step),
+			 mfs_arena_printf(&d->arena, "%.15g", b->step), err);
+	return rc;
+}
+
+#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+#define OTHERS 3 /* moe_layer_freq, iteration, step */
+
+int mfs_diff_arguments(struct mfs_diff *d, struct mfs_error *err)
+{
+	const struct mfs_megatron_args a = settled(mfs_ckpt_args(d->sides[0].ckpt));
+	const struct mfs_megatron_args b = settled(mfs_ckpt_args(d->sides[1].ckpt));
+	int rc = 0;
+
+	d->arguments = mfs_arena_array(&d->arena, FIELDS + OTHERS, sizeof(*d->arguments));
+	if (!d->arguments)
+		return mfs_fail_nomem(err);
+	for (size_t i = 0; i < FIELDS && !rc; i++) {
+		const void *x = (const char *)&a + fields[i].offset;
+		const void *y = (const char *)&b + fields[i].offset;
+
+		if (fields[i].scope == TRAINING && !d->optimizer)
+			continue;
+		if (!same(fields[i].kind, x, y))
+			rc = add(d, fields[i].name, in_words(d, fields[i].kind, x),
+				 in_words(d, fields[i].kind, y), err);
+	}
+	if (!rc)
+		rc = add_moe_layers(d, &a, &b, err);
+	return rc ? rc : add_progress(d, err);
+}

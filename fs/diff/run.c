@@ -1,0 +1,233 @@
+/*
+ * Comparing on all processors: pairs are cut into units, and whoever is free takes the next one. Units are
+ * in the order of the model, so that files are read about as they were written.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/threads.h"
+#include "formats/ckpt/target.h"
+#include "fs/diff/diff.h"
+#include "fs/cli/progress.h"
+
+#define UNIT	    (32u << 20) /* bytes of the wider side: a plan is made for each */
+#define MAX_THREADS 16
+#define TICK_NS	    100000000 /* between two looks at the progress */
+
+struct run {
+	struct mfs_diff *d;
+	bool first_only;
+	pthread_mutex_t lock; /* of what follows */
+	pthread_cond_t idle;
+	uint32_t pair; /* next unit: from this element of this pair on */
+	uint64_t at;
+	unsigned working;
+	int rc;
+	struct mfs_error err;
+	/* without it */
+	_Atomic uint64_t done; /* bytes */
+	atomic_bool stop;
+};
+
+struct unit {
+	struct mfs_diff_pair *pair;
+	uint64_t first, count;
+};
+
+/* ---- a tensor as the model uses it ---- */
+
+struct diff_target {
+	struct mfs_whole_target whole;
+	struct mfs_target_kind kind;
+};
+
+static enum mfs_op op_add_one(const struct mfs_target *t)
+{
+	(void)t;
+	return MFS_OP_ADD_ONE;
+}
+
+static int plan_side(struct mfs_diff_side *s, const struct mfs_global_tensor *t, bool add_one,
+		     struct mfs_plan **ret, struct mfs_error *err)
+{
+	struct diff_target target;
+
+	mfs_whole_target_init(&target.whole, s->ckpt, t);
+	if (add_one) {
+		target.kind = *target.whole.base.kind;
+		target.kind.op = op_add_one;
+		target.whole.base.kind = &target.kind;
+	}
+	return mfs_plan_new(&target.whole.base, ret, err);
+}
+
+/* ---- units ---- */
+
+/* Under the lock. False: there is none left. */
+static bool take(struct run *r, struct unit *u)
+{
+	struct mfs_diff *d = r->d;
+	uint64_t each;
+
+	while (r->pair < d->pair_count && r->at >= d->pairs[r->pair].elements) {
+		r->pair++;
+		r->at = 0;
+	}
+	if (r->pair == d->pair_count || r->rc || atomic_load(&r->stop))
+		return false;
+	u->pair = &d->pairs[r->pair];
+	each = UNIT /
+	       mfs_max_u64(mfs_dtype_size(u->pair->a->dtype), mfs_dtype_size(u->pair->b->dtype));
+	u->first = r->at;
+	u->count = mfs_min_u64(each, u->pair->elements - r->at);
+	r->at += u->count;
+	return true;
+}
+
+static bool has_values(const struct mfs_diff_pair *p)
+{
+	return mfs_compare_has_values(p->a->dtype) && mfs_compare_has_values(p->b->dtype);
+}
+
+static int compare_unit(struct run *r, struct mfs_comparer *c, const struct unit *u,
+			struct mfs_comparison *found, struct mfs_error *err)
+{
+	struct mfs_diff_pair *p = u->pair;
+	struct mfs_plan *a = NULL, *b = NULL;
+	char name[MFS_CKPT_NAME_SIZE];
+	int rc;
+
+	/* Complex numbers and the like of two types: different, and nothing more to say. */
+	if (p->a->dtype != p->b->dtype && !has_values(p))
+		return 0;
+	rc = plan_side(&r->d->sides[0], p->a, p->add_a, &a, err);
+	if (!rc)
+		rc = plan_side(&r->d->sides[1], p->b, p->add_b, &b, err);
+	if (!rc) {
+		rc = mfs_compare(c, a, b, u->first, u->count, found, err);
+		if (rc)
+			mfs_fail_in(err, "tensor '%s'",
+				    mfs_global_tensor_name(p->a, name, sizeof(name)));
+	}
+	mfs_plan_free(a);
+	mfs_plan_free(b);
+	return rc;
+}
+
+static void work_off(struct run *r, struct mfs_comparer *c)
+{
+	struct unit u;
+
+	while (take(r, &u)) {
+		struct mfs_comparison found = {0};
+		struct mfs_error err = {0};
+		int rc;
+
+		pthread_mutex_unlock(&r->lock);
+		rc = compare_unit(r, c, &u, &found, &err);
+		atomic_fetch_add(&r->done, u.count * (mfs_dtype_size(u.pair->a->dtype) +
+						      mfs_dtype_size(u.pair->b->dtype)));
+		if (found.differing && r->first_only)
+			atomic_store(&r->stop, true);
+		pthread_mutex_lock(&r->lock);
+		mfs_comparison_add(&u.pair->found, &found);
+		if (rc && !r->rc) {
+			r->rc = rc;
+			r->err = err;
+		}
+	}
+}
+
+static void *work(void *arg)
+{
+	struct run *r = arg;
+	struct mfs_comparer *c = NULL;
+	struct mfs_error err;
+	int rc = mfs_comparer_new(&c, &err);
+
+	pthread_mutex_lock(&r->lock);
+	if (rc && !r->rc) {
+		r->rc = rc;
+		r->err = err;
+	}
+	if (!rc)
+		work_off(r, c);
+	r->working--;
+	pthread_cond_signal(&r->idle);
+	pthread_mutex_unlock(&r->lock);
+	mfs_comparer_free(c);
+	return NULL;
+}
+
+/* ---- threads ---- */
+
+static void wait_for_all(struct run *r)
+{
+	struct mfs_progress progress;
+
+	mfs_progress_init(&progress, stderr, 0, r->d->bytes);
+	pthread_mutex_lock(&r->lock);
+	while (r->working) {
+		struct timespec until;
+
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += TICK_NS;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+		pthread_cond_timedwait(&r->idle, &r->lock, &until);
+		mfs_progress_update(&progress, "comparing", atomic_load(&r->done));
+	}
+	pthread_mutex_unlock(&r->lock);
+	mfs_progress_clear(&progress);
+}
+
+static unsigned thread_count(const struct mfs_diff *d)
+{
+	const uint64_t units = d->bytes / UNIT + 1;
+
+	return mfs_threads_count(0, (unsigned)mfs_min_u64(units, MAX_THREADS));
+}
+
+int mfs_diff_run(struct mfs_diff *d, bool first_only, struct mfs_error *err)
+{
+	struct run r = {.d = d, .first_only = first_only};
+	const unsigned wanted = thread_count(d);
+	pthread_t threads[MAX_THREADS];
+	unsigned started = 0;
+
+	pthread_mutex_init(&r.lock, NULL);
+	pthread_cond_init(&r.idle, NULL);
+	r.working = wanted;
+	while (started < wanted && !pthread_create(&threads[started], NULL, work, &r))
+		started++;
+	pthread_mutex_lock(&r.lock);
+	r.working -= wanted - started;
+	pthread_mutex_unlock(&r.lock);
+	wait_for_all(&r);
+	for (unsigned i = 0; i < started; i++)
+		pthread_join(threads[i], NULL);
+	pthread_cond_destroy(&r.idle);
+	pthread_mutex_destroy(&r.lock);
+	if (!started)
+		return mfs_fail(err, -EAGAIN, "cannot start a thread");
+	if (r.rc && err)
+		*err = r.err;
+	return r.rc;
+}
+
+void mfs_diff_count(struct mfs_diff *d)
+{
+	for (uint32_t i = 0; i < d->pair_count; i++) {
+		const struct mfs_diff_pair *p = &d->pairs[i];
+
+		d->only_a += !p->b;
+		d->only_b += !p->a;
+		d->different += mfs_diff_pair_differs(p);
+		d->equal += p->a && p->b && !mfs_diff_pair_differs(p);
+	}
+}

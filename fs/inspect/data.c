@@ -1,0 +1,146 @@
+#include "fs/inspect/data.h"
+
+#include <string.h>
+
+#include "formats/base/buf.h"
+#include "formats/io/fileset.h"
+#include "fs/data/data_i.h"
+#include "fs/data/splits.h"
+#include "fs/cli/json.h"
+
+static const char *const pointers[] = {
+	[MFS_POINTERS_CONTIGUOUS] = "contiguous",
+	[MFS_POINTERS_REPAIRED] = "repaired",
+	[MFS_POINTERS_AS_WRITTEN] = "as written",
+};
+
+static uint32_t count_files(const struct mfs_rows *r, uint64_t *ret_bytes)
+{
+	uint32_t count = 0;
+
+	*ret_bytes = 0;
+	for (size_t i = 0; i < r->set_count; i++)
+		for (uint32_t f = 0; f < mfs_fileset_count(r->sets[i]); f++, count++)
+			*ret_bytes += mfs_fileset_size(r->sets[i], f);
+	return count;
+}
+
+static const char *format_of(const struct mfs_dataset *d)
+{
+	return d->indexed ? "indexed" : d->rows ? "arrow" : "blend";
+}
+
+static void token_row(struct mfs_box *box, const struct mfs_rows *r)
+{
+	char human[MFS_HUMAN], exact[MFS_HUMAN];
+
+	mfs_box_row(box, "tokens", MFS_PLAIN, "%s (%s), %s", mfs_human_count(r->tokens, human),
+		    mfs_grouped(r->tokens, exact), mfs_dtype_torch(r->dtype));
+}
+
+static void rows_row(struct mfs_box *box, const struct mfs_dataset *d)
+{
+	const struct mfs_indexed_info *info =
+		d->indexed ? mfs_indexed_dataset_info(d->indexed) : NULL;
+	char rows[MFS_HUMAN], documents[MFS_HUMAN], mean[MFS_HUMAN];
+	struct mfs_buf b = {0};
+
+	mfs_buf_printf(&b, "%s", mfs_grouped(d->rows->rows, rows));
+	if (info && info->document_entries - 1 != info->sequences)
+		mfs_buf_printf(&b, " in %s documents",
+			       mfs_grouped(info->document_entries - 1, documents));
+	if (d->rows->rows)
+		mfs_buf_printf(&b, ", %s tokens each on average",
+			       mfs_grouped(d->rows->tokens / d->rows->rows, mean));
+	mfs_box_row(box, "rows", MFS_PLAIN, "%s", b.failed ? "?" : b.data);
+	mfs_buf_release(&b);
+}
+
+static void split_row(struct mfs_box *box, const struct mfs_dataset *d)
+{
+	struct mfs_splits splits;
+	struct mfs_buf b = {0};
+
+	if (!d->options->split || mfs_data_splits_parse(d->options, &splits, NULL))
+		return;
+	for (int i = 0; i < MFS_SPLITS; i++) {
+		uint64_t first = 0, end = 0;
+		char rows[MFS_HUMAN];
+
+		mfs_splits_range(&splits, i, d->rows->rows, &first, &end, NULL);
+		mfs_buf_printf(&b, "%s%s %s", i ? ", " : "", mfs_split_name(i),
+			       mfs_grouped(end - first, rows));
+	}
+	mfs_box_row(box, "split", MFS_PLAIN, "%s", b.failed ? "?" : b.data);
+	mfs_buf_release(&b);
+}
+
+static void dataset_rows(struct mfs_box *box, const struct mfs_dataset *d)
+{
+	char size[MFS_HUMAN];
+	uint64_t bytes;
+	uint32_t files;
+
+	if (!d->rows) {
+		mfs_box_row(box, "format", MFS_PLAIN, "a blend: samples/SPEC and cache/SPEC");
+		return;
+	}
+	files = count_files(d->rows, &bytes);
+	mfs_box_row(box, "format", MFS_PLAIN, "%s, %u file%s, %s", format_of(d), files,
+		    files == 1 ? "" : "s", mfs_human_bytes(bytes, size));
+	rows_row(box, d);
+	token_row(box, d->rows);
+	split_row(box, d);
+	if (*mfs_dataset_warning(d))
+		mfs_box_row(box, "worth knowing", MFS_YELLOW, "%s", mfs_dataset_warning(d));
+}
+
+void mfs_inspect_data_rows(struct mfs_box *box, const struct mfs_data *data)
+{
+	struct mfs_buf heading = {0};
+
+	for (uint32_t i = 0; data && i < mfs_data_count(data); i++) {
+		const struct mfs_dataset *d = mfs_data_at(data, i);
+
+		mfs_buf_printf(&heading, "data/%s", d->name);
+		mfs_box_heading(box, heading.failed ? "data" : heading.data);
+		mfs_buf_release(&heading);
+		dataset_rows(box, d);
+	}
+}
+
+static json_t *dataset_json(const struct mfs_dataset *d)
+{
+	const struct mfs_indexed_info *info =
+		d->indexed ? mfs_indexed_dataset_info(d->indexed) : NULL;
+	json_t *o = json_object();
+	uint64_t bytes;
+
+	json_object_set_new(o, "name", mfs_json_string(d->name));
+	json_object_set_new(o, "path", mfs_json_string(d->path));
+	json_object_set_new(o, "format", mfs_json_string(format_of(d)));
+	json_object_set_new(
+		o, "warning",
+		mfs_json_string(*mfs_dataset_warning(d) ? mfs_dataset_warning(d) : NULL));
+	if (!d->rows)
+		return o;
+	json_object_set_new(o, "files", json_integer(count_files(d->rows, &bytes)));
+	json_object_set_new(o, "bytes", mfs_json_number(bytes));
+	json_object_set_new(o, "rows", mfs_json_number(d->rows->rows));
+	json_object_set_new(o, "tokens", mfs_json_number(d->rows->tokens));
+	json_object_set_new(o, "dtype", mfs_json_string(mfs_dtype_torch(d->rows->dtype)));
+	json_object_set_new(o, "documents",
+			    info ? mfs_json_number(info->document_entries - 1) : json_null());
+	json_object_set_new(o, "pointers", mfs_json_string(info ? pointers[info->pointers] : NULL));
+	json_object_set_new(o, "multimodal", json_boolean(info && info->multimodal));
+	return o;
+}
+
+json_t *mfs_inspect_data_json(const struct mfs_data *data)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; data && i < mfs_data_count(data); i++)
+		json_array_append_new(array, dataset_json(mfs_data_at(data, i)));
+	return array;
+}

@@ -1,0 +1,15 @@
+/* Datasets, in the two presentations of `mcorefs inspect`. Private to fs/inspect*.c. */
+#ifndef MFS_FS_INSPECT_DATA_H
+#define MFS_FS_INSPECT_DATA_H
+
+#include <jansson.h>
+
+#include "fs/data/data.h"
+#include "fs/cli/text.h"
+
+/* data may be NULL: nothing is drawn. */
+void mfs_inspect_data_rows(struct mfs_box *box, const struct mfs_data *data);
+/* An array, empty for NULL; [] without memory. */
+json_t *mfs_inspect_data_json(const struct mfs_data *data);
+
+#endif

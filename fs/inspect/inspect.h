@@ -1,0 +1,43 @@
+/* What `mcorefs inspect` has found out, and its two presentations. Private to fs/inspect*.c. */
+#ifndef MFS_FS_INSPECT_INSPECT_H
+#define MFS_FS_INSPECT_INSPECT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/base/tensor.h"
+#include "fs/source/root.h"
+
+#define MFS_INSPECT_HINTS  4
+#define MFS_INSPECT_DTYPES (MFS_C128 + 1)
+
+struct mfs_inspection {
+	struct mfs_root *root;
+	const struct mfs_root_snapshot *snapshot;
+	bool tensors;		  /* list every tensor */
+	struct mfs_iteration *it; /* the one described: the latest, else the newest complete one, or
+				   * NULL */
+	struct mfs_ckpt *ckpt;	  /* NULL without an iteration, or ckpt_error says why */
+	struct mfs_view *view;	  /* NULL without a checkpoint, or view_error says why */
+	struct mfs_error ckpt_error, view_error;
+	uint64_t source_bytes;		       /* of the checkpoint's files */
+	uint64_t elements[MFS_INSPECT_DTYPES]; /* of the model's tensors, else the checkpoint's */
+	uint64_t element_count;		       /* sum of these */
+	const char *tokenizer;		       /* a tokenizer file of the view, or NULL */
+	const char *hints[MFS_INSPECT_HINTS];  /* what a person could add, NULL behind the last */
+	bool good;			       /* the latest iteration is complete and mapped */
+};
+
+/* "args", "option", "ref", "tokenizer" or "padded". */
+const char *mfs_inspect_vocab_source(const struct mfs_inspection *in);
+
+uint32_t mfs_inspect_hints(const struct mfs_inspection *in); /* how many */
+
+void mfs_inspect_table(const struct mfs_inspection *in);
+/* One JSON object on stdout; every key is always there. -ENOMEM. */
+int mfs_inspect_json(const struct mfs_inspection *in);
+/* Likewise of a SOURCE that is none: what there is, is "source", "ok" and "error". */
+int mfs_inspect_json_failed(const char *source, const char *why);
+
+#endif

@@ -1,0 +1,16 @@
+/* What a fetcher is told; for fetcher.c and fetcher_main.c alone. */
+#ifndef MFS_FS_MOUNT_FETCHER_I_H
+#define MFS_FS_MOUNT_FETCHER_I_H
+
+#include <limits.h>
+#include <stdint.h>
+
+#define MFS_FETCHER_FD 3 /* the socket, in the fetcher */
+
+/* One message. The answer to each with a len is an int: 0 or -errno. */
+struct mfs_fetcher_piece {
+	uint64_t off, len; /* bytes; len 0: what came before it is not needed any more */
+	char path[PATH_MAX];
+};
+
+#endif

@@ -1,0 +1,145 @@
+/* The process that is a fetcher. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "formats/base/bytes.h"
+#include "formats/io/regular.h"
+#include "fs/cli/commands.h"
+#include "fs/mount/fetcher.h"
+#include "fs/mount/fetcher_i.h"
+
+#define READ_AHEAD_KB 128 /* the kernel's default */
+
+struct mount {
+	const char *mountpoint;
+	dev_t dev;
+	uint64_t step; /* bytes that the kernel takes of one request: its read-ahead of the mount */
+};
+
+static uint64_t read_ahead(dev_t dev)
+{
+	char path[80], text[32] = "";
+	unsigned long kb;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+	if (!mfs_open_regular(AT_FDCWD, path, 0, &fd, NULL)) {
+		if (read(fd, text, sizeof(text) - 1) < 0)
+			*text = '\0';
+		close(fd);
+	}
+	kb = strtoul(text, NULL, 10);
+	return (uint64_t)(kb ? kb : READ_AHEAD_KB) << 10;
+}
+
+/* The root of the mount, if it is the one. Its attributes are not asked for: who answers may be
+ * gone. */
+static int open_root(const struct mount *m)
+{
+	struct statx st;
+	int fd = open(m->mountpoint, O_PATH | O_DIRECTORY | O_CLOEXEC), rc = 0;
+
+	if (fd < 0)
+		return -errno;
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &st))
+		rc = -errno;
+	else if (makedev(st.stx_dev_major, st.stx_dev_minor) != m->dev)
+		rc = -ENXIO;
+	if (!rc)
+		return fd;
+	close(fd);
+	return rc;
+}
+
+static int open_file(const struct mount *m, const char *path)
+{
+	struct open_how how = {.flags = O_RDONLY | O_CLOEXEC | O_NONBLOCK,
+			       .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_XDEV};
+	int root = open_root(m), fd;
+
+	if (root < 0)
+		return root;
+	fd = (int)syscall(SYS_openat2, root, path + strspn(path, "/"), &how, sizeof(how));
+	if (fd < 0)
+		fd = -errno;
+	close(root);
+	return fd;
+}
+
+/* While there is a piece to fetch the only message is that it is not needed; and the next wait
+ * takes it. */
+static bool is_cancelled(void)
+{
+	char c;
+
+	return recv(MFS_FETCHER_FD, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
+}
+
+static int fetch(const struct mount *m, const struct mfs_fetcher_piece *piece)
+{
+	uint64_t at = piece->off, end = at + piece->len, next;
+	int fd = open_file(m, piece->path), rc = 0;
+
+	if (fd < 0)
+		return fd;
+	for (; at < end && !rc && !is_cancelled(); at = next) {
+		next = mfs_min_u64(end, (at / m->step + 1) * m->step);
+		rc = -posix_fadvise(fd, (off_t)at, (off_t)(next - at), POSIX_FADV_WILLNEED);
+	}
+	close(fd);
+	return rc;
+}
+
+/* False: the daemon is gone. */
+static bool receive(struct mfs_fetcher_piece *piece)
+{
+	const ssize_t head = offsetof(struct mfs_fetcher_piece, path);
+	ssize_t n;
+
+	do {
+		n = recv(MFS_FETCHER_FD, piece, sizeof(*piece), 0);
+	} while (n < 0 && errno == EINTR);
+	return n > head && !((const char *)piece)[n - 1];
+}
+
+int mfs_fetcher_main(int argc, char **argv)
+{
+	struct mfs_fetcher_piece piece;
+	struct mount m;
+	int rc;
+
+	if (argc != 3)
+		return mfs_usage_error("unknown option '%s'", MFS_FETCHER_COMMAND);
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	/* What a terminal or a service manager sends to all is for the daemon to follow. */
+	signal(SIGINT, SIG_IGN);
+	signal(SIGTERM, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	if (chdir("/"))
+		return MFS_EXIT_FAILED;
+	m.mountpoint = argv[1];
+	m.dev = (dev_t)strtoull(argv[2], NULL, 10);
+	m.step = read_ahead(m.dev);
+	while (receive(&piece)) {
+		if (!piece.len)
+			continue;
+		rc = fetch(&m, &piece);
+		if (send(MFS_FETCHER_FD, &rc, sizeof(rc), MSG_NOSIGNAL) < 0)
+			break;
+	}
+	return MFS_EXIT_OK;
+}

@@ -1,0 +1,646 @@
+#define _GNU_SOURCE
+#include "fs/mount/fuse_ops.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/uio.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "formats/plan/vfile.h"
+#include "fs/cli/log.h"
+#include "fs/mount/prefetch.h"
+#include "fs/mount/readahead.h"
+#include "fs/source/readers.h"
+#include "fs/mount/remount.h"
+#include "fs/mount/tree.h"
+
+#define FOREVER	       (365 * 86400.0)	/* seconds: what is shown does not change */
+#define BRIEFLY	       1.0		/* for the root's entries, and names that are no layouts */
+#define MAX_BACKGROUND 64		/* a parallel loader's read-ahead must not fill the queue */
+#define GATHER_MIN     (1u << 20)	/* the kernel's usual largest request, bytes */
+#define GATHER_IOVECS  (UIO_MAXIOV - 1) /* libfuse puts a header in front */
+
+/* One open regular file. A reply lets the reader go on, and close: RELEASE can overtake what a read
+ * still does after it has replied, so reads hold the handle too. */
+struct handle {
+	struct mfs_tree *tree;
+	struct mfs_node *node;
+	struct mfs_open_file file;
+	struct mfs_readahead readahead;
+	struct mfs_prefetch_file *ahead; /* NULL: nothing is fetched for it */
+	atomic_uint users;
+};
+
+struct mfs_front *mfs_fuse_front(fuse_req_t req)
+{
+	return fuse_req_userdata(req);
+}
+
+static struct mfs_tree *tree_of(fuse_req_t req)
+{
+	return mfs_fuse_front(req)->tree;
+}
+
+/* A node's id is its address. */
+struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id)
+{
+	return id == FUSE_ROOT_ID ? mfs_tree_root(tree_of(req)) : (struct mfs_node *)(uintptr_t)id;
+}
+
+static void *from_handle(uint64_t fh)
+{
+	return (void *)(uintptr_t)fh;
+}
+
+/* What went wrong with a node is said once per kind, however many readers meet it. */
+static unsigned complaint(int code)
+{
+	return 1u << ((unsigned)-code % 31);
+}
+
+static bool has_complained(struct mfs_node *node, int code)
+{
+	return atomic_load(&node->complaints) & complaint(code);
+}
+
+void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
+{
+	if (code == -ESTALE)
+		mfs_tree_suspect(node);
+	if (!(atomic_fetch_or(&node->complaints, complaint(code)) & complaint(code)))
+		mfs_log(LOG_ERR, "%s%s: %s", mfs_log_mount(), node->path, reason);
+}
+
+/* The name of a view that no listing names is asked for each time: there is no end of them, and what is out of date is
+ * what the kernel has least reason to keep. It forgets it when it needs memory, and tells. Seconds. */
+static double name_timeout(const struct mfs_node *node)
+{
+	if (node->branch && node->branch != node->parent->branch)
+		return 0;
+	return node->moves ? BRIEFLY : FOREVER;
+}
+
+/* Attributes, and how long they stay: those of the root change, whose entries are replaced, those of a
+ * directory that takes files, and where the kernel asks them who may read, permissions. Seconds. */
+static double get_attr(fuse_req_t req, const struct mfs_node *node, struct stat *ret)
+{
+	const struct mfs_front *front = mfs_fuse_front(req);
+	struct mfs_overlay *overlay = front->overlay;
+
+	if (front->others)
+		mfs_readers_look(node->readers);
+	mfs_node_stat(node, ret);
+	if (!overlay || !node->overlay)
+		return front->others || node->parent == node ? BRIEFLY : FOREVER;
+	mfs_overlay_dir_stat(overlay, node->overlay, node->readers, ret);
+	return BRIEFLY;
+}
+
+static void fill_entry(fuse_req_t req, const struct mfs_node *node, struct fuse_entry_param *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	ret->ino = (uintptr_t)node;
+	ret->attr_timeout = get_attr(req, node, &ret->attr);
+	ret->entry_timeout = name_timeout(node);
+}
+
+static void op_init(void *userdata, struct fuse_conn_info *conn)
+{
+	(void)userdata;
+	conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
+				       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS);
+	/* Bytes never change under a name, so there is nothing to compare on open; and "latest" must
+	 * be asked for again. */
+	conn->want &= ~(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_CACHE_SYMLINKS);
+	conn->max_background = MAX_BACKGROUND;
+	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
+}
+
+void mfs_fuse_refresh(struct mfs_tree *tree)
+{
+	struct mfs_error err;
+	int rc = mfs_tree_refresh(tree, &err);
+
+	if (rc)
+		mfs_fuse_complain(mfs_tree_root(tree), rc, err.msg);
+}
+
+static void refresh_root(struct mfs_tree *tree, struct mfs_node *node)
+{
+	if (node == mfs_tree_root(tree))
+		mfs_fuse_refresh(tree);
+}
+
+const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node)
+{
+	struct mfs_tree *tree = tree_of(req);
+	const struct mfs_dir *dir;
+	struct mfs_node *about;
+	struct mfs_error err;
+	int rc;
+
+	refresh_root(tree, node);
+	rc = mfs_tree_list(tree, node, &dir, &about, &err);
+	if (!rc)
+		return dir;
+	mfs_fuse_complain(about, rc, err.msg);
+	return NULL;
+}
+
+/* A name that is not there now will never be, except in the root. What is no layout is no news either,
+ * but there is no end of such names: the kernel need not keep them. */
+static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
+{
+	struct fuse_entry_param none = {.entry_timeout = dir->layouts ? BRIEFLY : FOREVER};
+
+	if (dir->moves)
+		fuse_reply_err(req, ENOENT);
+	else
+		fuse_reply_entry(req, &none);
+}
+
+/* Once of each view that an iteration cannot have. */
+static void complain_lacking(struct mfs_node *node, const char *name)
+{
+	const char *why = mfs_tree_why_not(node, name);
+	char text[sizeof((struct mfs_error){0}.msg) + 32];
+
+	if (!why)
+		return;
+	snprintf(text, sizeof(text), "there is no %s: %s", name, why);
+	mfs_fuse_complain(node, strcmp(name, "hf") ? -ENOTSUP : -ENOENT, text);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	struct mfs_node *node = mfs_fuse_node(req, parent), *found, *about;
+	struct mfs_tree *tree = tree_of(req);
+	struct fuse_entry_param entry;
+	struct mfs_error err;
+	int rc;
+
+	refresh_root(tree, node);
+	rc = mfs_tree_lookup(tree, node, name, &found, &about, &err);
+	if (rc == -ENOENT) {
+		complain_lacking(node, name);
+		reply_no_entry(req, node);
+		return;
+	}
+	if (rc) {
+		mfs_fuse_complain(about, rc, err.msg);
+		fuse_reply_err(req, EIO);
+		return;
+	}
+	fill_entry(req, found, &entry);
+	if (fuse_reply_entry(req, &entry))
+		mfs_tree_forget(tree, found, 1);
+}
+
+void mfs_fuse_forget(fuse_req_t req, fuse_ino_t id, uint64_t times)
+{
+	mfs_tree_forget(tree_of(req), mfs_fuse_node(req, id), times);
+}
+
+static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t times)
+{
+	mfs_fuse_forget(req, ino, times);
+	fuse_reply_none(req);
+}
+
+static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_data *forgets)
+{
+	for (size_t i = 0; i < count; i++)
+		mfs_fuse_forget(req, forgets[i].ino, forgets[i].nlookup);
+	fuse_reply_none(req);
+}
+
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mfs_node *node = mfs_fuse_node(req, ino);
+	struct stat st;
+	double seconds = get_attr(req, node, &st);
+
+	(void)fi;
+	fuse_reply_attr(req, &st, seconds);
+}
+
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	fuse_reply_readlink(req, mfs_fuse_node(req, ino)->target);
+}
+
+/* The handle is the listing as of now: entries that come meanwhile do not shift it. */
+static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mfs_node *node = mfs_fuse_node(req, ino);
+	const struct mfs_dir *dir = mfs_fuse_list(req, node);
+
+	if (!dir) {
+		fuse_reply_err(req, EIO);
+		return;
+	}
+	fi->fh = (uintptr_t)dir;
+	fi->cache_readdir = fi->keep_cache = node->parent != node;
+	mfs_tree_know(tree_of(req), node);
+	if (fuse_reply_open(req, fi))
+		mfs_tree_forget(tree_of(req), node, 1);
+}
+
+/* That it was closed may be heard of after that it was forgotten. */
+static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)fi;
+	mfs_fuse_forget(req, ino, 1);
+	fuse_reply_err(req, 0);
+}
+
+struct listing {
+	fuse_req_t req;
+	struct mfs_node *node;
+	char *buf;
+	size_t used, size;
+	off_t end; /* behind the last entry */
+	bool plus;
+};
+
+/* Entry number i of a listing is followed by offset i + 1. False: no room left. */
+static bool add_entry(struct listing *l, const char *name, const struct fuse_entry_param *entry,
+		      off_t i)
+{
+	size_t room = l->size - l->used, len;
+
+	if (l->plus)
+		len = fuse_add_direntry_plus(l->req, l->buf + l->used, room, name, entry, i + 1);
+	else
+		len = fuse_add_direntry(l->req, l->buf + l->used, room, name, &entry->attr, i + 1);
+	if (len > room)
+		return false;
+	l->used += len;
+	l->end = i + 1;
+	return true;
+}
+
+static bool add_node(struct listing *l, struct mfs_node *node, const char *name, off_t i)
+{
+	struct fuse_entry_param entry;
+	bool added;
+
+	fill_entry(l->req, node, &entry);
+	if (name != node->name)
+		entry.ino = 0; /* "." and ".." are not looked up by being listed */
+	added = add_entry(l, name, &entry, i);
+	if (added && l->plus && entry.ino)
+		mfs_tree_know(tree_of(l->req), node);
+	return added;
+}
+
+/* Nor are files that somebody has written: there may be many, of which few are ever looked at. */
+static bool add_written(struct listing *l, const struct mfs_overlay_entry *e, off_t i)
+{
+	struct fuse_entry_param entry = {.attr = {.st_ino = e->ino, .st_mode = S_IFREG}};
+
+	return add_entry(l, e->name, &entry, i);
+}
+
+static void fill_listing(struct listing *l, off_t off, const struct mfs_dir *dir,
+			 const struct mfs_overlay_names *more)
+{
+	const off_t end = 2 + (off_t)dir->count, end_more = end + (more ? more->count : 0);
+	bool room = true;
+
+	if (off == 0)
+		room = add_node(l, l->node, ".", off++);
+	if (off == 1 && room)
+		room = add_node(l, (struct mfs_node *)l->node->parent, "..", off++);
+	for (; room && off >= 2 && off < end; off++) {
+		struct mfs_node *node = dir->entries[off - 2];
+
+		room = add_node(l, node, node->name, off);
+	}
+	for (; room && off >= end && off < end_more; off++)
+		room = add_written(l, &more->entries[off - end], off);
+}
+
+/* The kernel has not heard of them. */
+static void forget_listed(struct listing *l, off_t off, const struct mfs_dir *dir)
+{
+	for (; l->plus && off < l->end; off++)
+		if (off >= 2 && off < 2 + (off_t)dir->count)
+			mfs_tree_forget(tree_of(l->req), dir->entries[off - 2], 1);
+}
+
+void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			    const struct mfs_dir *dir, const struct mfs_overlay_names *more,
+			    bool plus)
+{
+	struct listing l = {
+		.req = req, .node = mfs_fuse_node(req, ino), .size = size, .plus = plus};
+
+	l.buf = malloc(size);
+	if (!l.buf) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	fill_listing(&l, off, dir, more);
+	if (fuse_reply_buf(req, l.buf, l.used))
+		forget_listed(&l, off, dir);
+	free(l.buf);
+}
+
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		       struct fuse_file_info *fi)
+{
+	mfs_fuse_reply_listing(req, ino, size, off, from_handle(fi->fh), NULL, false);
+}
+
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+			   struct fuse_file_info *fi)
+{
+	mfs_fuse_reply_listing(req, ino, size, off, from_handle(fi->fh), NULL, true);
+}
+
+static struct handle *hold(struct fuse_file_info *fi)
+{
+	struct handle *h = from_handle(fi->fh);
+
+	atomic_fetch_add_explicit(&h->users, 1, memory_order_relaxed);
+	return h;
+}
+
+static void drop(struct handle *h)
+{
+	if (atomic_fetch_sub_explicit(&h->users, 1, memory_order_acq_rel) != 1)
+		return;
+	if (h->ahead)
+		mfs_prefetch_close(h->ahead);
+	mfs_tree_close(&h->file);
+	mfs_tree_forget(h->tree, h->node, 1);
+	free(h);
+}
+
+/* What the reader is told: its source has changed, or (all else) cannot be read. */
+static int reader_errno(int rc)
+{
+	return rc == -ESTALE || rc == -ENOMEM ? -rc : EIO;
+}
+
+static void close_file(struct mfs_front *front, struct handle *h)
+{
+	atomic_fetch_sub_explicit(&front->open_files, 1, memory_order_relaxed);
+	drop(h);
+}
+
+static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct mfs_front *front = mfs_fuse_front(req); /* a request is gone once it is replied to */
+	struct mfs_node *about;
+	struct mfs_error err;
+	struct handle *h;
+	int rc;
+
+	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
+		fuse_reply_err(req, EROFS);
+		return;
+	}
+	h = calloc(1, sizeof(*h));
+	if (!h) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	h->node = mfs_fuse_node(req, ino);
+	atomic_init(&h->users, 1);
+	rc = mfs_tree_open(h->node, &h->file, &about, &err);
+	if (rc) {
+		mfs_fuse_complain(about, rc, err.msg);
+		free(h);
+		fuse_reply_err(req, reader_errno(rc));
+		return;
+	}
+	h->tree = tree_of(req);
+	mfs_tree_know(h->tree, h->node);
+	fi->fh = (uintptr_t)h;
+	fi->keep_cache = 1;
+	fi->direct_io = !!(fi->flags & O_DIRECT);
+	atomic_fetch_add_explicit(&front->open_files, 1, memory_order_relaxed);
+	if (front->prefetch && !fi->direct_io)
+		h->ahead = mfs_prefetch_open(front->prefetch, h->node->path, h->node->size);
+	fi->noflush = !h->ahead;
+	if (fuse_reply_open(req, fi) == -ENOENT)
+		close_file(front, h); /* the open was interrupted: no release will follow */
+}
+
+static void reply_flush(void *req)
+{
+	fuse_reply_err(req, 0);
+}
+
+/* close(2) returns when no fetcher has the file open any more, so that the mount is not busy then. */
+static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	struct handle *h = hold(fi);
+
+	(void)ino;
+	if (h->ahead)
+		mfs_prefetch_flush(h->ahead, reply_flush, req);
+	else
+		reply_flush(req);
+	drop(h);
+}
+
+static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)ino;
+	close_file(mfs_fuse_front(req), from_handle(fi->fh));
+	fuse_reply_err(req, 0);
+}
+
+/* A thread's gather, made on its first read and kept; libfuse starts and ends threads as it likes. */
+struct thread_gather {
+	struct mfs_gather gather;
+	size_t room;
+};
+
+static pthread_key_t gather_key;
+static pthread_once_t gather_once = PTHREAD_ONCE_INIT;
+
+static void free_gather(void *arg)
+{
+	struct thread_gather *t = arg;
+
+	mfs_gather_release(&t->gather);
+	free(t);
+}
+
+static void make_gather_key(void)
+{
+	if (pthread_key_create(&gather_key, free_gather))
+		abort(); /* fewer keys than POSIX promises */
+}
+
+static struct mfs_gather *thread_gather(size_t bytes)
+{
+	struct thread_gather *t;
+
+	pthread_once(&gather_once, make_gather_key);
+	t = pthread_getspecific(gather_key);
+	if (t && t->room >= bytes) {
+		mfs_gather_reset(&t->gather);
+		return &t->gather;
+	}
+	if (t)
+		free_gather(t);
+	pthread_setspecific(gather_key, NULL);
+	t = calloc(1, sizeof(*t));
+	if (!t)
+		return NULL;
+	t->room = bytes > GATHER_MIN ? bytes : GATHER_MIN;
+	if (mfs_gather_init(&t->gather, t->room, GATHER_IOVECS) ||
+	    pthread_setspecific(gather_key, t)) {
+		free_gather(t);
+		return NULL;
+	}
+	return &t->gather;
+}
+
+/* With a single iovec everything is copied, and the copy that fails names its source. */
+static void complain_unreadable(const struct handle *h, uint64_t off, size_t size)
+{
+	struct mfs_error err;
+	struct mfs_gather copy;
+	int rc;
+
+	if (has_complained(h->node, -EIO) || mfs_gather_init(&copy, size, 1))
+		return;
+	rc = mfs_vfile_gather(h->file.data, off, size, &copy, &err);
+	mfs_fuse_complain(h->node, rc ? rc : -EIO, rc ? err.msg : "a source could not be read");
+	mfs_gather_release(&copy);
+}
+
+static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t size,
+		      struct mfs_gather *g)
+{
+	struct mfs_vfile *data = h->file.data;
+	struct mfs_error err;
+	int rc;
+
+	if (h->ahead)
+		mfs_prefetch_read(h->ahead, off, size);
+	mfs_readahead_demand(&h->readahead, data, off, size);
+	rc = mfs_vfile_gather(data, off, size, g, &err);
+	if (rc) {
+		if (h->ahead)
+			mfs_prefetch_failed(h->ahead);
+		mfs_fuse_complain(h->node, rc, err.msg);
+		fuse_reply_err(req, reader_errno(rc));
+		return;
+	}
+	/* The kernel copies from the mapped sources. When it meets a page that cannot be had, it ends
+	 * the request with EIO by itself and tells us with EFAULT: there is no reply left to make. */
+	rc = fuse_reply_iov(req, g->iov, (int)g->count);
+	if (rc == -EFAULT)
+		complain_unreadable(h, off, size);
+	if (rc)
+		return;
+	mfs_vfile_served(data, g->bytes);
+	mfs_readahead_next(&h->readahead, data, off, g->bytes);
+}
+
+static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+		    struct fuse_file_info *fi)
+{
+	struct mfs_gather *g = thread_gather(size);
+	struct handle *h;
+
+	(void)ino;
+	if (!g) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	h = hold(fi);
+	read_file(req, h, (uint64_t)off, size, g);
+	drop(h);
+}
+
+void mfs_fuse_statfs(const struct mfs_tree *tree, const struct statvfs *below, struct statvfs *ret)
+{
+	struct statvfs st = {.f_bsize = GATHER_MIN, .f_frsize = 4096, .f_namemax = 255};
+	uint64_t bytes, files;
+
+	mfs_tree_totals(tree, &bytes, &files);
+	st.f_bfree = st.f_bavail = below->f_bavail * below->f_frsize / st.f_frsize;
+	st.f_blocks = (bytes + st.f_frsize - 1) / st.f_frsize + st.f_bfree;
+	st.f_ffree = below->f_ffree;
+	st.f_favail = below->f_favail;
+	st.f_files = files + st.f_ffree;
+	*ret = st;
+}
+
+static void op_statfs(fuse_req_t req, fuse_ino_t ino)
+{
+	struct statvfs st, below = {0};
+
+	(void)ino;
+	mfs_tree_source_statvfs(tree_of(req), &below); /* what cannot be asked has nothing free */
+	mfs_fuse_statfs(tree_of(req), &below, &st);
+	fuse_reply_statfs(req, &st);
+}
+
+/* What it was mounted with, for a remount. Some settings are paths, which are not for all. */
+void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
+		       struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_len,
+		       size_t out_len)
+{
+	uid_t uid = fuse_req_ctx(req)->uid;
+	struct mfs_settings_page page;
+
+	(void)arg, (void)fi, (void)flags;
+	if (cmd != MFS_IOC_SETTINGS || ino != FUSE_ROOT_ID || in_len < sizeof(page) ||
+	    out_len < sizeof(page)) {
+		fuse_reply_err(req, ENOTTY);
+	} else if (uid && uid != geteuid()) {
+		fuse_reply_err(req, EPERM);
+	} else {
+		memcpy(&page, in, sizeof(page));
+		mfs_settings_page(&mfs_fuse_front(req)->settings, &page);
+		fuse_reply_ioctl(req, 0, &page, sizeof(page));
+	}
+}
+
+/* No extended attributes, rather than no list of them: getfattr and rsync complain about the latter. */
+void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	(void)ino;
+	if (size)
+		fuse_reply_buf(req, NULL, 0);
+	else
+		fuse_reply_xattr(req, 0);
+}
+
+/* Not here: access, getxattr and the rest, for which libfuse answers ENOSYS and the kernel says ENOTSUP and asks no
+ * more; and all that writes, which a read-only mount refuses before it gets here. */
+const struct fuse_lowlevel_ops mfs_fuse_ops = {
+	.init = op_init,
+	.lookup = op_lookup,
+	.forget = op_forget,
+	.forget_multi = op_forget_multi,
+	.getattr = op_getattr,
+	.readlink = op_readlink,
+	.opendir = op_opendir,
+	.readdir = op_readdir,
+	.readdirplus = op_readdirplus,
+	.releasedir = op_releasedir,
+	.open = op_open,
+	.read = op_read,
+	.flush = op_flush,
+	.release = op_release,
+	.statfs = op_statfs,
+	.listxattr = mfs_fuse_op_listxattr,
+	.ioctl = mfs_fuse_op_ioctl,
+};

@@ -1,0 +1,338 @@
+#define _GNU_SOURCE
+#include "fs/mount/fuse_session.h"
+
+#include "fs/mount/fuse_ops.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/mount/daemon.h"
+#include "fs/cli/log.h"
+#include "fs/mount/mountpoint.h"
+#include "fs/mount/prefetch.h"
+#include "fs/mount/remount.h"
+#include "fs/source/root.h"
+#include "fs/mount/signals.h"
+#include "fs/cli/text.h"
+#include "fs/mount/tree.h"
+
+#define LOOK_EVERY    30   /* seconds */
+#define READ_AHEAD_KB 2048 /* measured: 128 halves a buffered read, more than this gains nothing */
+/* A page fault on a cold source blocks a thread, so there are some more than cores; but the kernel wakes the
+ * thread that has slept longest, on the coldest core, and with many of them that costs more than it gains
+ * (docs/PERFORMANCE.md). */
+#define THREADS_MIN 8
+#define THREADS_MAX 16
+
+/* libfuse's words on a mount that fails, to become part of one sentence. */
+static struct {
+	bool active;
+	char text[256];
+} captured;
+
+static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	if (captured.active && level <= FUSE_LOG_ERR && !captured.text[0]) {
+		vsnprintf(captured.text, sizeof(captured.text), fmt, ap);
+		captured.text[strcspn(captured.text, "\n")] = '\0';
+		return;
+	}
+	mfs_vlog((int)level, fmt, ap); /* its levels are those of syslog(3) */
+}
+
+static int fail_captured(struct mfs_error *err, const char *mountpoint)
+{
+	const char *why = captured.text;
+
+	captured.active = false;
+	if (!strncmp(why, "fuse: ", 6))
+		why += 6;
+	return mfs_fail(err, -EIO, "cannot mount on %s%s%s", mountpoint, *why ? ": " : "", why);
+}
+
+/* What the person said comes last, and counts. */
+static int build_list(const struct mfs_options *opt, const char *fsname, bool read_only,
+		      struct mfs_buf *list)
+{
+	if (read_only)
+		mfs_fuse_list_add(list, "ro", NULL);
+	mfs_fuse_list_add(list, "subtype", "mcorefs");
+	mfs_fuse_list_add(list, "fsname", fsname);
+	/* Others than the mounting user are let in by the permissions of the sources alone. */
+	if (opt->allow_other)
+		mfs_fuse_list_add(list, "default_permissions", NULL);
+	if (opt->fuse.len)
+		mfs_buf_printf(list, ",%s", opt->fuse.data);
+	return list->failed ? -ENOMEM : 0;
+}
+
+static int new_session(struct mfs_front *front, const struct mfs_options *opt, const char *fsname,
+		       struct fuse_session **ret, struct mfs_error *err)
+{
+	const struct fuse_lowlevel_ops *ops =
+		front->overlay ? &mfs_fuse_overlay_ops : &mfs_fuse_ops;
+	char *argv[] = {"mcorefs", "-o", NULL, "-d", NULL};
+	struct fuse_args args = FUSE_ARGS_INIT(opt->debug ? 4 : 3, argv);
+	struct mfs_buf list = {0};
+	int rc = 0;
+
+	if (build_list(opt, fsname, !front->overlay || opt->read_only, &list)) {
+		mfs_buf_release(&list);
+		return mfs_fail_nomem(err);
+	}
+	argv[2] = list.data;
+	*ret = fuse_session_new(&args, ops, sizeof(*ops), front);
+	if (!*ret)
+		rc = fail_captured(err, opt->mountpoint);
+	fuse_opt_free_args(&args);
+	mfs_buf_release(&list);
+	return rc;
+}
+
+/* Only root may, and what is there already may be more. Datasets are read a row here and a row there, through mappings,
+ * where each fault fetches as much as this: they are left with the kernel's 128 KiB (docs/PERFORMANCE.md). */
+static void raise_read_ahead(dev_t dev)
+{
+	char path[80], text[32];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/class/bdi/%u:%u/read_ahead_kb", major(dev), minor(dev));
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0)
+		return;
+	n = read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	if (n > 0 && strtol(text, NULL, 10) < READ_AHEAD_KB) {
+		n = snprintf(text, sizeof(text), "%d", READ_AHEAD_KB);
+		n = pwrite(fd, text, (size_t)n, 0);
+	}
+	close(fd);
+}
+
+/* The thread beside those that serve. */
+struct waiter {
+	const char *fsname, *mountpoint;
+	struct mfs_daemon *daemon;
+	struct mfs_front *front;
+	time_t began;
+	pthread_t thread;
+	bool started;
+	atomic_bool stop;
+};
+
+static unsigned long resident_kib(void)
+{
+	unsigned long pages = 0;
+	FILE *f = fopen("/proc/self/statm", "re");
+
+	if (f && fscanf(f, "%*u %lu", &pages) != 1)
+		pages = 0;
+	if (f)
+		fclose(f);
+	return pages * (unsigned long)sysconf(_SC_PAGESIZE) / 1024;
+}
+
+/* The answer to SIGUSR1. */
+static void say_status(void *arg)
+{
+	const struct waiter *w = arg;
+	const struct mfs_root_snapshot *s = mfs_tree_snapshot(w->front->tree);
+	uint32_t shown = 0;
+	uint64_t bytes, files;
+	char size[MFS_HUMAN];
+
+	for (uint32_t i = 0; i < s->count; i++)
+		shown += !mfs_iteration_reason(s->iterations[i]);
+	mfs_tree_totals(w->front->tree, &bytes, &files);
+	mfs_log(LOG_INFO,
+		"status of %s: of %s, for %lld s; %u of %u iterations shown, latest %s; %llu files "
+		"(%s) in views that were entered, %u open; %lu KiB resident",
+		w->mountpoint, w->fsname, (long long)(time(NULL) - w->began), shown, s->count,
+		s->latest ? mfs_iteration_name(s->latest) : "none", (unsigned long long)files,
+		mfs_human_bytes(bytes, size), atomic_load(&w->front->open_files), resident_kib());
+}
+
+/* Nobody may have asked for a while: what was deleted meanwhile is let go of all the same. Only SOURCE is looked at,
+ * never the mount: a thread of this process that waits for an answer of its own could not be killed. */
+static void look(void *arg)
+{
+	const struct waiter *w = arg;
+
+	mfs_fuse_refresh(w->front->tree);
+}
+
+static void say_change(void *arg, const char *sentence)
+{
+	const struct waiter *w = arg;
+
+	mfs_log(LOG_INFO, "%s, on %s", sentence, w->mountpoint);
+}
+
+/* A stat of the mount returns once the session answers; from this process it needs a thread. */
+static void announce(struct waiter *w)
+{
+	struct stat st;
+
+	if (stat(w->mountpoint, &st))
+		return; /* it ended before it began; the main thread says so */
+	if (mfs_tree_has_model(w->front->tree))
+		raise_read_ahead(st.st_dev);
+	if (w->front->prefetch)
+		mfs_prefetch_ready(w->front->prefetch, st.st_dev);
+	mfs_daemon_ready(w->daemon);
+	mfs_log(LOG_INFO, "%s is mounted on %s", w->fsname, w->mountpoint);
+}
+
+static void *wait_beside(void *arg)
+{
+	struct waiter *w = arg;
+
+	announce(w);
+	mfs_signals_wait(say_status, look, LOOK_EVERY, w, &w->stop);
+	return NULL;
+}
+
+/* Signals are for the main thread, whose wait they end. */
+static void start_waiter(struct waiter *w)
+{
+	sigset_t all, before;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	w->started = !pthread_create(&w->thread, NULL, wait_beside, w);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
+
+static void stop_waiter(struct waiter *w)
+{
+	atomic_store(&w->stop, true);
+	pthread_kill(w->thread, SIGUSR1);
+	pthread_join(w->thread, NULL);
+}
+
+/* rc: of the loop; above 0 the signal that ended it. */
+static void say_end(const struct waiter *w, int rc)
+{
+	if (rc > 0)
+		mfs_log(LOG_INFO, "unmounted %s from %s: SIG%s", w->fsname, w->mountpoint,
+			sigabbrev_np(rc));
+	else
+		mfs_log(LOG_INFO, "unmounted %s from %s", w->fsname, w->mountpoint);
+}
+
+static unsigned thread_limit(void)
+{
+	long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+	return n < THREADS_MIN ? THREADS_MIN : n > THREADS_MAX ? THREADS_MAX : (unsigned)n;
+}
+
+static int loop(struct fuse_session *se, const struct mfs_options *opt)
+{
+	struct fuse_loop_config *config;
+	int rc;
+
+	if (opt->single_thread)
+		return fuse_session_loop(se);
+	config = fuse_loop_cfg_create();
+	if (!config)
+		return -ENOMEM;
+	fuse_loop_cfg_set_clone_fd(config, 1);
+	fuse_loop_cfg_set_max_threads(config, thread_limit());
+	rc = fuse_session_loop_mt(se, config);
+	fuse_loop_cfg_destroy(config);
+	return rc;
+}
+
+static void end_prefetch(struct mfs_prefetch *p)
+{
+	const struct mfs_prefetch_counts n = mfs_prefetch_counts(p);
+
+	mfs_prefetch_stop(p);
+	mfs_log(LOG_DEBUG, "prefetch: %llu streams, %llu bytes in %llu pieces, %u processes",
+		(unsigned long long)n.streams, (unsigned long long)n.bytes,
+		(unsigned long long)n.pieces, n.fetchers);
+}
+
+/* A loop ended by a signal returns the signal's number, which is an end as asked. */
+static int serve(struct fuse_session *se, const struct mfs_options *opt, struct waiter *waiter,
+		 struct mfs_error *err)
+{
+	int rc;
+
+	start_waiter(waiter);
+	rc = waiter->started ? loop(se, opt) : -EAGAIN;
+	if (waiter->front->prefetch)
+		end_prefetch(waiter->front->prefetch);
+	fuse_session_unmount(se);
+	if (waiter->started)
+		stop_waiter(waiter);
+	say_end(waiter, rc);
+	if (rc < 0)
+		return mfs_fail(err, rc, "serving %s failed: %s", waiter->mountpoint,
+				strerror(-rc));
+	return 0;
+}
+
+int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
+		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,
+		    struct mfs_daemon *daemon, struct mfs_error *err)
+{
+	struct mfs_front front = {.tree = tree, .overlay = overlay, .others = opt->allow_other};
+	struct waiter waiter = {.fsname = fsname,
+				.mountpoint = mountpoint,
+				.daemon = daemon,
+				.front = &front,
+				.began = time(NULL)};
+	struct fuse_session *se;
+	int rc;
+
+	/* Another may have mounted while this one looked at SOURCE. */
+	rc = mfs_mountpoint_clear(mountpoint, err);
+	if (rc)
+		return mfs_fail_in(err, "cannot mount on %s", mountpoint);
+	mfs_log_set_mount(mountpoint);
+	mfs_tree_watch(tree, say_change, &waiter);
+	if (mfs_settings_make(opt, overlay && !opt->read_only, &front.settings)) {
+		mfs_buf_release(&front.settings);
+		return mfs_fail_nomem(err);
+	}
+	front.prefetch = mfs_prefetch_new(opt->prefetch, mountpoint);
+	fuse_set_log_func(on_fuse_log);
+	captured.active = true;
+	rc = new_session(&front, opt, fsname, &se, err);
+	if (rc)
+		goto none;
+	if (fuse_set_signal_handlers(se)) {
+		rc = mfs_fail(err, -EIO, "cannot install signal handlers");
+		goto out;
+	}
+	if (fuse_session_mount(se, mountpoint)) {
+		rc = fail_captured(err, mountpoint);
+	} else {
+		captured.active = false;
+		rc = serve(se, opt, &waiter, err);
+	}
+	fuse_remove_signal_handlers(se);
+out:
+	fuse_session_destroy(se);
+none:
+	mfs_buf_release(&front.settings);
+	mfs_prefetch_free(front.prefetch); /* a fetcher may be waiting for what is gone only now */
+	return rc;
+}
+
+const char *mfs_session_library(void)
+{
+	return fuse_pkgversion();
+}

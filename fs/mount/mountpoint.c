@@ -1,0 +1,230 @@
+#define _GNU_SOURCE
+#include "fs/mount/mountpoint.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/statfs.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "fs/cli/log.h"
+
+#define STACKED_MAX 64 /* dead mounts on one place */
+
+extern char **environ;
+
+/* ---- mountinfo ---- */
+
+/* Blanks, newlines and backslashes stand as three octal digits. */
+static char *unescape(const char *word, size_t len)
+{
+	char *ret = malloc(len + 1), *to = ret;
+
+	for (size_t i = 0; ret && i < len; i++) {
+		if (word[i] == '\\' && len - i > 3) {
+			*to++ = (char)((word[i + 1] - '0') << 6 | (word[i + 2] - '0') << 3 |
+				       (word[i + 3] - '0'));
+			i += 3;
+		} else {
+			*to++ = word[i];
+		}
+	}
+	if (ret)
+		*to = '\0';
+	return ret;
+}
+
+/* Word number n of a line, from 0; "" if there are not as many. */
+static char *word_at(const char *line, unsigned n)
+{
+	while (n--) {
+		line += strcspn(line, " \n");
+		line += *line == ' ';
+	}
+	return unescape(line, strcspn(line, " \n"));
+}
+
+/* Any number of words, which end with a hyphen, stands between a mount's own flags and its type. */
+static int parse_line(const char *line, struct mfs_mount_entry *ret)
+{
+	const char *rest = strstr(line, " - ");
+
+	if (!rest || rest > line + strcspn(line, "\n"))
+		return -EINVAL;
+	*ret = (struct mfs_mount_entry){.place = word_at(line, 4),
+					.flags = word_at(line, 5),
+					.type = word_at(rest + 3, 0),
+					.source = word_at(rest + 3, 1),
+					.options = word_at(rest + 3, 2)};
+	if (ret->place && ret->flags && ret->type && ret->source && ret->options)
+		return 0;
+	mfs_mount_entry_release(ret);
+	return -ENOMEM;
+}
+
+int mfs_mount_entry_parse(const char *text, int id, struct mfs_mount_entry *ret)
+{
+	for (const char *line = text; *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		char *end;
+
+		if (strtol(line, &end, 10) == id && end > line)
+			return parse_line(line, ret);
+	}
+	return -ENOENT;
+}
+
+void mfs_mount_entry_release(struct mfs_mount_entry *entry)
+{
+	free(entry->place);
+	free(entry->flags);
+	free(entry->type);
+	free(entry->source);
+	free(entry->options);
+	*entry = (struct mfs_mount_entry){0};
+}
+
+/* ---- a place ---- */
+
+static int fail_errno(struct mfs_error *err, const char *what)
+{
+	int code = errno;
+
+	return mfs_fail(err, -code, "%s: %s", what, strerror(code));
+}
+
+/* Files of /proc have no size. NULL with errno. */
+static char *read_text(const char *path)
+{
+	FILE *f = fopen(path, "re");
+	size_t cap = 0;
+	char *text = NULL;
+
+	if (!f)
+		return NULL;
+	if (getdelim(&text, &cap, '\0', f) < 0) {
+		free(text);
+		text = NULL;
+		errno = EIO;
+	}
+	fclose(f);
+	return text;
+}
+
+/* The number of the mount that place is reached on: of its own if it is a mount point. The descriptor asks nothing of
+ * the file system, which may be dead or not for us, and an automounter's trigger is left as it is. */
+static int mount_id(const char *place, int *ret, struct mfs_error *err)
+{
+	int fd = open(place, O_PATH | O_CLOEXEC);
+	char path[64], *text;
+	const char *at;
+
+	if (fd < 0)
+		return fail_errno(err, place);
+	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
+	text = read_text(path);
+	close(fd);
+	at = text ? strstr(text, "mnt_id:") : NULL;
+	if (at)
+		*ret = atoi(at + strlen("mnt_id:"));
+	free(text);
+	return at ? 0 : mfs_fail(err, -EIO, "%s says nothing of a mount", path);
+}
+
+int mfs_mountpoint_find(const char *place, struct mfs_mount_entry *ret, struct mfs_error *err)
+{
+	int id = -1, rc = mount_id(place, &id, err);
+	char *text;
+
+	if (rc)
+		return rc;
+	text = read_text("/proc/self/mountinfo");
+	if (!text)
+		return fail_errno(err, "/proc/self/mountinfo");
+	rc = mfs_mount_entry_parse(text, id, ret);
+	free(text);
+	if (rc)
+		return mfs_fail(err, rc, "%s: nothing is known of its mount", place);
+	if (!strcmp(ret->place, place))
+		return 0;
+	mfs_mount_entry_release(ret);
+	return mfs_fail(err, -ENOENT, "%s is no mount point", place);
+}
+
+bool mfs_mountpoint_is_dead(const char *place)
+{
+	struct statfs st;
+
+	/* The second one while the program is still ending. */
+	return statfs(place, &st) && (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
+/* ---- making room ---- */
+
+/* What a user may detach is for fusermount3 to say, which is root's. It speaks in its own words. */
+static int detach_by_helper(const char *place)
+{
+	char *argv[] = {"fusermount3", "-u", "-z", "--", (char *)place, NULL};
+	posix_spawn_file_actions_t quiet;
+	pid_t pid;
+	int rc, status;
+
+	posix_spawn_file_actions_init(&quiet);
+	posix_spawn_file_actions_addopen(&quiet, 1, "/dev/null", O_WRONLY, 0);
+	posix_spawn_file_actions_addopen(&quiet, 2, "/dev/null", O_WRONLY, 0);
+	rc = posix_spawnp(&pid, argv[0], &quiet, NULL, argv, environ);
+	posix_spawn_file_actions_destroy(&quiet);
+	if (rc)
+		return -rc;
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	return status ? -EPERM : 0;
+}
+
+static int detach(const char *place, struct mfs_error *err)
+{
+	int rc = umount2(place, MNT_DETACH | UMOUNT_NOFOLLOW) ? -errno : 0;
+
+	if (rc == -EPERM)
+		rc = detach_by_helper(place);
+	if (rc)
+		return mfs_fail(err, rc, "a dead mount cannot be taken away: %s", strerror(-rc));
+	mfs_log(LOG_NOTICE, "%s: a dead mount was taken away", place);
+	return 0;
+}
+
+/* One mount off the place. 0: there may be another below it; 1: it is free. */
+static int clear_one(const char *place, struct mfs_error *err)
+{
+	struct mfs_mount_entry entry;
+	int rc = mfs_mountpoint_find(place, &entry, err);
+
+	if (rc)
+		return rc == -ENOENT ? 1 : rc;
+	if (strcmp(entry.type, MFS_MOUNT_TYPE))
+		rc = 1;
+	else if (mfs_mountpoint_is_dead(place))
+		rc = detach(place, err);
+	else
+		rc = mfs_fail(err, -EBUSY, "mcorefs has mounted %s there: umount it first",
+			      entry.source);
+	mfs_mount_entry_release(&entry);
+	return rc;
+}
+
+int mfs_mountpoint_clear(const char *place, struct mfs_error *err)
+{
+	for (unsigned i = 0; i < STACKED_MAX; i++) {
+		int rc = clear_one(place, err);
+
+		if (rc)
+			return rc < 0 ? rc : 0;
+	}
+	return mfs_fail(err, -EBUSY, "more than %u dead mounts", STACKED_MAX);
+}

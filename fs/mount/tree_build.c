@@ -1,0 +1,557 @@
+/* Nodes and directories of the tree. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/plan/vfile.h"
+#include "fs/source/readers.h"
+#include "fs/mount/tree_i.h"
+#include "fs/source/view_owner.h"
+
+static int name_order(const void *a, const void *b)
+{
+	const struct mfs_node *const *x = a, *const *y = b;
+
+	return strcmp((*x)->name, (*y)->name);
+}
+
+static struct mfs_arena *arena_of(struct mfs_tree *tree, const struct mfs_node *node)
+{
+	return node && node->branch ? &node->branch->arena : &tree->arena;
+}
+
+static struct mfs_dir *new_dir(struct mfs_arena *arena, uint32_t capacity, int64_t mtime_ns)
+{
+	struct mfs_dir *dir = mfs_arena_alloc(arena, sizeof(*dir));
+
+	if (!dir)
+		return NULL;
+	dir->entries = mfs_arena_array(arena, (size_t)capacity + 1, sizeof(*dir->entries));
+	dir->by_name = mfs_arena_array(arena, (size_t)capacity + 1, sizeof(*dir->by_name));
+	dir->mtime_ns = mtime_ns;
+	return dir->entries && dir->by_name ? dir : NULL;
+}
+
+struct mfs_dir *mfs_tree_new_dir(struct mfs_tree *tree, uint32_t capacity, int64_t mtime_ns)
+{
+	return new_dir(&tree->arena, capacity, mtime_ns);
+}
+
+void mfs_tree_add_entry(struct mfs_dir *dir, struct mfs_node *node)
+{
+	dir->entries[dir->count] = node;
+	dir->by_name[dir->count] = node;
+	dir->count++;
+	dir->subdirs += S_ISDIR(node->type);
+}
+
+void mfs_tree_publish(struct mfs_node *node, struct mfs_dir *dir)
+{
+	qsort(dir->by_name, dir->count, sizeof(*dir->by_name), name_order);
+	atomic_store_explicit(&node->dir, dir, memory_order_release);
+}
+
+static int new_node(struct mfs_tree *tree, const struct mfs_node *parent, struct mfs_branch *branch,
+		    const char *name, struct mfs_node **ret, struct mfs_error *err)
+{
+	struct mfs_arena *arena = branch ? &branch->arena : &tree->arena;
+	struct mfs_node *node = mfs_arena_alloc(arena, sizeof(*node));
+	const char *dir = parent ? parent->path : "";
+	int rc;
+
+	if (!node)
+		return mfs_fail_nomem(err);
+	node->path = mfs_arena_printf(arena, "%s/%s", strcmp(dir, "/") ? dir : "", name);
+	if (!node->path)
+		return mfs_fail_nomem(err);
+	node->name = strrchr(node->path, '/') + 1;
+	node->parent = parent ? parent : node;
+	if (parent) {
+		node->owner = parent->owner;
+		node->object = parent->object;
+		node->readers = parent->readers;
+	}
+	node->ino = mfs_inode_number(node->path);
+	rc = mfs_inode_claim(&tree->inodes, node->ino, node->path);
+	if (rc == -EEXIST)
+		return mfs_fail(err, rc, "%s: its inode number is taken by another path",
+				node->path);
+	if (rc)
+		return mfs_fail_nomem(err);
+	node->branch = branch;
+	if (branch) {
+		node->next = branch->nodes;
+		branch->nodes = node;
+	}
+	*ret = node;
+	return 0;
+}
+
+int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+		      struct mfs_node **ret, struct mfs_error *err)
+{
+	return new_node(tree, parent, parent ? parent->branch : NULL, name, ret, err);
+}
+
+/* The tree's from now on. */
+static int add_readers(struct mfs_tree *tree, struct mfs_readers *readers, struct mfs_readers **ret,
+		       struct mfs_error *err)
+{
+	struct mfs_readers **list = NULL;
+
+	if (readers)
+		list = reallocarray(tree->readers, tree->readers_count + 1,
+				    sizeof(struct mfs_readers *));
+	if (!list) {
+		mfs_readers_free(readers);
+		return mfs_fail_nomem(err);
+	}
+	tree->readers = list;
+	list[tree->readers_count++] = readers;
+	*ret = readers;
+	return 0;
+}
+
+int mfs_tree_set_readers(struct mfs_tree *tree, struct mfs_node *node, struct mfs_readers *readers,
+			 struct mfs_error *err)
+{
+	return add_readers(tree, readers, &node->readers, err);
+}
+
+static int new_directory_in(struct mfs_tree *tree, const struct mfs_node *parent,
+			    struct mfs_branch *branch, const char *name, struct mfs_iteration *it,
+			    int64_t mtime_ns, struct mfs_node **ret, struct mfs_error *err)
+{
+	int rc = new_node(tree, parent, branch, name, ret, err);
+
+	if (rc)
+		return rc;
+	(*ret)->type = S_IFDIR;
+	(*ret)->mtime_ns = mtime_ns;
+	(*ret)->iteration = it;
+	if (parent->overlay)
+		(*ret)->overlay = (*ret)->path + (parent->overlay - parent->path);
+	return 0;
+}
+
+static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+			 struct mfs_iteration *it, int64_t mtime_ns, struct mfs_node **ret,
+			 struct mfs_error *err)
+{
+	return new_directory_in(tree, parent, parent->branch, name, it, mtime_ns, ret, err);
+}
+
+/* ---- the files of a view ---- */
+
+/* Files [first, end) of a view, which lie in one directory and below it; their names from skip on are
+ * relative to it. */
+struct span {
+	const struct mfs_view *view;
+	struct mfs_node *home;	     /* the view's directory */
+	struct mfs_readers *readers; /* of its files */
+	uint32_t first, end;
+	size_t skip;
+};
+
+static int new_file(struct mfs_tree *tree, const struct mfs_node *parent, const struct span *s,
+		    uint32_t i, const char *name, struct mfs_node **ret, struct mfs_error *err)
+{
+	const struct mfs_view *view = s->view;
+	struct mfs_node *node;
+	int rc = mfs_tree_new_node(tree, parent, name, &node, err);
+
+	if (rc)
+		return rc;
+	node->type = S_IFREG;
+	node->readers = s->readers;
+	node->mtime_ns = view->mtime_ns;
+	node->home = s->home;
+	node->file = i;
+	node->size = mfs_vfile_size(view->files[i].data);
+	*ret = node;
+	return 0;
+}
+
+static const char *span_name(const struct span *s, uint32_t i)
+{
+	return s->view->files[i].name + s->skip;
+}
+
+/* Behind the files that lie in the same subdirectory as file i: names are in order. */
+static uint32_t entry_end(const struct span *s, uint32_t i)
+{
+	size_t len = strcspn(span_name(s, i), "/") + 1;
+	uint32_t end = i + 1;
+
+	if (!strchr(span_name(s, i), '/'))
+		return end;
+	while (end < s->end && !strncmp(span_name(s, end), span_name(s, i), len))
+		end++;
+	return end;
+}
+
+static uint32_t count_entries(const struct span *s)
+{
+	uint32_t count = 0;
+
+	for (uint32_t i = s->first; i < s->end; i = entry_end(s, i))
+		count++;
+	return count;
+}
+
+static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const struct span *s,
+			  struct mfs_error *err);
+
+/* A file of the view, or a subdirectory with all that is in it. */
+static int new_entry(struct mfs_tree *tree, const struct mfs_node *parent, const struct span *s,
+		     uint32_t i, struct mfs_node **ret, struct mfs_error *err)
+{
+	const char *name = span_name(s, i), *slash = strchr(name, '/');
+	struct span inside = *s;
+	char *dir;
+	int rc;
+
+	if (!slash)
+		return new_file(tree, parent, s, i, name, ret, err);
+	inside.first = i;
+	inside.end = entry_end(s, i);
+	inside.skip = s->skip + (size_t)(slash - name) + 1;
+	dir = mfs_arena_strndup(arena_of(tree, parent), name, (size_t)(slash - name));
+	if (!dir)
+		return mfs_fail_nomem(err);
+	rc = new_directory(tree, parent, dir, NULL, parent->mtime_ns, ret, err);
+	return rc ? rc : fill_directory(tree, *ret, &inside, err);
+}
+
+static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const struct span *s,
+			  struct mfs_error *err)
+{
+	struct mfs_dir *dir = new_dir(arena_of(tree, node), count_entries(s), node->mtime_ns);
+	struct mfs_node *entry;
+	int rc = dir ? 0 : mfs_fail_nomem(err);
+
+	for (uint32_t i = s->first; i < s->end && !rc; i = entry_end(s, i)) {
+		rc = new_entry(tree, node, s, i, &entry, err);
+		if (!rc)
+			mfs_tree_add_entry(dir, entry);
+	}
+	if (!rc)
+		mfs_tree_publish(node, dir);
+	return rc;
+}
+
+/* They go with the branch; there may be some of an attempt that has failed. */
+static int set_branch_readers(struct mfs_branch *branch, struct mfs_readers *readers,
+			      struct mfs_readers **ret, struct mfs_error *err)
+{
+	if (!readers)
+		return mfs_fail_nomem(err);
+	mfs_readers_free(branch->readers);
+	*ret = branch->readers = readers;
+	return 0;
+}
+
+int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
+		       struct mfs_error *err)
+{
+	struct span all = {view, node, NULL, 0, view->count, 0};
+	uint64_t bytes = 0;
+	struct mfs_readers *readers =
+		mfs_readers_of_sets(view->sets, view->set_count, &view->fixed);
+	int rc = node->branch ? set_branch_readers(node->branch, readers, &all.readers, err)
+			      : add_readers(tree, readers, &all.readers, err);
+
+	if (!rc)
+		rc = fill_directory(tree, node, &all, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < view->count; i++)
+		bytes += mfs_vfile_size(view->files[i].data);
+	atomic_fetch_add(&tree->bytes, bytes);
+	atomic_fetch_add(&tree->files, view->count);
+	if (node->branch) {
+		node->branch->bytes = bytes;
+		node->branch->files = view->count;
+	}
+	return 0;
+}
+
+/* ---- directories of views ---- */
+
+/* `datasets` opens these, and writes what it has computed beside what it has read. */
+static bool is_arrow_view(const struct mfs_node *node)
+{
+	return node->owner == &mfs_dataset_views &&
+	       (!strcmp(node->view, "hf") || !strncmp(node->view, "samples/", 8));
+}
+
+static int new_view_in(struct mfs_tree *tree, const struct mfs_node *parent,
+		       struct mfs_branch *branch, const char *name, const char *view,
+		       struct mfs_node *megatron, struct mfs_node **ret, struct mfs_error *err)
+{
+	int rc = new_directory_in(tree, parent, branch, name, parent->iteration, parent->mtime_ns,
+				  ret, err);
+
+	if (rc)
+		return rc;
+	(*ret)->view = view;
+	(*ret)->megatron = megatron;
+	(*ret)->uncounted = megatron != NULL;
+	if (is_arrow_view(*ret))
+		(*ret)->overlay = (*ret)->path + strlen("/data/");
+	return 0;
+}
+
+static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
+		    const char *view, struct mfs_node *megatron, struct mfs_node **ret,
+		    struct mfs_error *err)
+{
+	return new_view_in(tree, parent, NULL, name, view, megatron, ret, err);
+}
+
+int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
+			struct mfs_branch *branch, struct mfs_node **ret, struct mfs_error *err)
+{
+	const char *view = mfs_arena_printf(branch ? &branch->arena : &tree->arena, "%s/%s",
+					    layouts->view, name);
+
+	if (!view)
+		return mfs_fail_nomem(err);
+	return new_view_in(tree, layouts, branch, name, view, layouts->megatron, ret, err);
+}
+
+int mfs_tree_fill_layouts(struct mfs_tree *tree, struct mfs_node *node, const char *const *names,
+			  uint32_t count, struct mfs_error *err)
+{
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, count, node->mtime_ns);
+	struct mfs_node *entry;
+	int rc = dir ? 0 : mfs_fail_nomem(err);
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		rc = mfs_tree_new_layout(tree, node, names[i], NULL, &entry, err);
+		if (!rc)
+			mfs_tree_add_entry(dir, entry);
+	}
+	if (!rc)
+		mfs_tree_publish(node, dir);
+	return rc;
+}
+
+static int new_megatron(struct mfs_tree *tree, const struct mfs_node *parent,
+			struct mfs_iteration *it, struct mfs_node **ret, struct mfs_error *err)
+{
+	struct mfs_node *node, *layouts, *dist;
+	struct mfs_dir *dir;
+	int rc = new_directory(tree, parent, "megatron", it, mfs_iteration_mtime(it), &node, err);
+
+	if (!rc)
+		rc = new_view(tree, node, "torch", "megatron/torch", node, &layouts, err);
+	if (!rc)
+		rc = new_view(tree, node, "torch_dist", "megatron/torch_dist", node, &dist, err);
+	if (rc)
+		return rc;
+	dir = mfs_tree_new_dir(tree, 2, node->mtime_ns);
+	if (!dir)
+		return mfs_fail_nomem(err);
+	layouts->layouts = true;
+	mfs_tree_add_entry(dir, layouts);
+	mfs_tree_add_entry(dir, dist);
+	mfs_tree_publish(node, dir);
+	*ret = node;
+	return 0;
+}
+
+/* Why some views are missing, as a file beside those that are there; its home is the iteration's directory. */
+static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_iteration *it,
+		       struct mfs_dir *dir, struct mfs_error *err)
+{
+	struct mfs_node *file;
+	struct mfs_view *view;
+	int rc = mfs_why_not_view(mfs_iteration_why_not(it), mfs_iteration_mtime(it), &view, err);
+	struct span all = {NULL, node, NULL, 0, 1, 0};
+
+	if (rc)
+		return rc;
+	all.view = view;
+	rc = add_readers(tree, mfs_readers_of_sets(view->sets, view->set_count, &view->fixed),
+			 &all.readers, err);
+	if (!rc)
+		rc = new_file(tree, node, &all, 0, MFS_WHY_NOT_FILE, &file, err);
+	node->view = MFS_WHY_NOT_VIEW;
+	node->stamp = view->stamp;
+	mfs_view_free(view);
+	if (!rc)
+		mfs_tree_add_entry(dir, file);
+	return rc;
+}
+
+/* What an iteration's directory holds, or the root of an HF directory's mount, with data behind it. */
+static int add_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
+			 struct mfs_dir *dir, struct mfs_error *err)
+{
+	const struct mfs_why_not *lacking = mfs_iteration_why_not(it);
+	struct mfs_node *made;
+	int rc = 0;
+
+	node->owner = &mfs_iteration_views;
+	node->object = it;
+	if (!lacking->hf) {
+		rc = new_directory(tree, node, "hf", it, mfs_iteration_mtime(it), &made, err);
+		if (rc)
+			return rc;
+		made->view = "hf";
+		mfs_tree_add_entry(dir, made);
+	}
+	if (!lacking->megatron) {
+		rc = new_megatron(tree, node, it, &made, err);
+		if (rc)
+			return rc;
+		mfs_tree_add_entry(dir, made);
+	}
+	return lacking->hf || lacking->megatron ? add_why_not(tree, node, it, dir, err) : 0;
+}
+
+int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
+			    struct mfs_error *err)
+{
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, 3, mfs_iteration_mtime(it));
+	int rc = dir ? add_iteration(tree, node, it, dir, err) : mfs_fail_nomem(err);
+
+	if (!rc)
+		mfs_tree_publish(node, dir);
+	return rc;
+}
+
+int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node *data,
+		       struct mfs_error *err)
+{
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, 4, tree->top->mtime_ns);
+	int rc = dir ? 0 : mfs_fail_nomem(err);
+
+	if (!rc && data)
+		mfs_tree_add_entry(dir, data);
+	if (!rc && it)
+		rc = add_iteration(tree, tree->top, it, dir, err);
+	if (!rc)
+		mfs_tree_publish(tree->top, dir);
+	return rc;
+}
+
+int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
+			   struct mfs_error *err)
+{
+	struct mfs_node *node;
+	int rc = new_directory(tree, tree->top, mfs_iteration_name(it), it, mfs_iteration_mtime(it),
+			       &node, err);
+
+	if (!rc)
+		rc = mfs_tree_set_readers(tree, node, mfs_readers_of_path(mfs_iteration_path(it)),
+					  err);
+	if (!rc)
+		rc = mfs_tree_fill_iteration(tree, node, it, err);
+	if (rc)
+		return rc;
+	node->moves = true;
+	*ret = node;
+	return 0;
+}
+
+/* ---- datasets ---- */
+
+static int fill_dataset(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dataset *d,
+			struct mfs_error *err)
+{
+	const struct mfs_dataset_entry *entry;
+	struct mfs_node *view;
+	struct mfs_dir *dir;
+	unsigned count = 0;
+	int rc;
+
+	while (mfs_dataset_entry(d, count))
+		count++;
+	dir = mfs_tree_new_dir(tree, count, node->mtime_ns);
+	if (!dir)
+		return mfs_fail_nomem(err);
+	for (unsigned i = 0; i < count; i++) {
+		entry = mfs_dataset_entry(d, i);
+		rc = new_view(tree, node, entry->name, entry->name, NULL, &view, err);
+		if (rc)
+			return rc;
+		view->layouts = entry->specs;
+		mfs_tree_add_entry(dir, view);
+	}
+	mfs_tree_publish(node, dir);
+	return 0;
+}
+
+/* A blend may be of all of them. NULL: no memory. */
+static struct mfs_readers *readers_of_all(const struct mfs_data *datasets)
+{
+	struct mfs_fileset **all = NULL, *const * sets;
+	struct mfs_readers *readers = NULL;
+	uint32_t room = 0, count = 0, more;
+
+	for (uint32_t i = 0; i < mfs_data_count(datasets); i++) {
+		mfs_dataset_sets(mfs_data_at(datasets, i), &more);
+		room += more;
+	}
+	all = calloc(room + 1, sizeof(struct mfs_fileset *));
+	for (uint32_t i = 0; all && i < mfs_data_count(datasets); i++) {
+		sets = mfs_dataset_sets(mfs_data_at(datasets, i), &more);
+		if (more)
+			memcpy(all + count, sets, more * sizeof(*sets));
+		count += more;
+	}
+	if (all)
+		readers = mfs_readers_of_sets(all, count, NULL);
+	free(all);
+	return readers;
+}
+
+static struct mfs_readers *readers_of(const struct mfs_data *datasets, const struct mfs_dataset *d)
+{
+	uint32_t count;
+	struct mfs_fileset *const *sets = mfs_dataset_sets(d, &count);
+
+	return count ? mfs_readers_of_sets(sets, count, NULL) : readers_of_all(datasets);
+}
+
+static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent,
+		       const struct mfs_data *datasets, struct mfs_dataset *d,
+		       struct mfs_node **ret, struct mfs_error *err)
+{
+	int rc = new_directory(tree, parent, mfs_dataset_name(d), NULL, mfs_dataset_mtime(d), ret,
+			       err);
+
+	if (rc)
+		return rc;
+	(*ret)->owner = &mfs_dataset_views;
+	(*ret)->object = d;
+	rc = mfs_tree_set_readers(tree, *ret, readers_of(datasets, d), err);
+	return rc ? rc : fill_dataset(tree, *ret, d, err);
+}
+
+int mfs_tree_new_data(struct mfs_tree *tree, const struct mfs_data *datasets, struct mfs_node **ret,
+		      struct mfs_error *err)
+{
+	struct mfs_node *node, *entry;
+	struct mfs_dir *dir;
+	int rc = new_directory(tree, tree->top, "data", NULL, 0, &node, err);
+
+	if (rc)
+		return rc;
+	dir = mfs_tree_new_dir(tree, mfs_data_count(datasets), 0);
+	if (!dir)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < mfs_data_count(datasets) && !rc; i++) {
+		rc = new_dataset(tree, node, datasets, mfs_data_at(datasets, i), &entry, err);
+		if (rc)
+			return rc;
+		mfs_tree_add_entry(dir, entry);
+		if (entry->mtime_ns > dir->mtime_ns)
+			dir->mtime_ns = entry->mtime_ns;
+	}
+	node->mtime_ns = dir->mtime_ns;
+	mfs_tree_publish(node, dir);
+	*ret = node;
+	return 0;
+}

@@ -1,0 +1,39 @@
+/* mcorefs pack: what was asked for, and what its journal remembers. */
+#ifndef MFS_FS_PACK_PACK_H
+#define MFS_FS_PACK_PACK_H
+
+#include <stdbool.h>
+
+#include "formats/indexed/indexed_dataset_write.h"
+#include "formats/indexed/token_text.h"
+#include "fs/pack/digest.h"
+
+struct mfs_pack_options {
+	const char *prefix;
+	enum mfs_dtype dtype;
+	enum mfs_token_format format;
+	const char *key;
+	int64_t low, high;   /* ids that are taken */
+	char limits[64];     /* the same in words */
+	uint64_t vocab_size; /* 0: not said */
+	bool has_eod, resume, force;
+	int64_t eod;
+};
+
+/* True if the command is to go on; otherwise *ret_exit is its exit code, and all has been said. */
+bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret, int *ret_exit);
+
+/* What the writer's journal keeps of the input. */
+struct mfs_pack_note {
+	struct mfs_token_place place;
+	struct mfs_pack_mark mark;
+};
+
+/* -ENAMETOOLONG: the options do not fit. */
+int mfs_pack_note_print(const struct mfs_pack_note *note, const struct mfs_pack_options *opt,
+			char text[MFS_INDEXED_NOTE], struct mfs_error *err);
+/* -EINVAL: it is no note, or one of other options. */
+int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
+			struct mfs_pack_note *ret, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,400 @@
+/*
+ * From what a person said, what the mount's options say and what the checkpoint's arguments say to a plan, in
+ * this order of precedence.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/torch/megatron_args.h"
+#include "fs/cli/commands.h"
+#include "fs/sample/sample.h"
+
+/* Nothing was saved: what a run without arguments is. */
+static const struct mfs_megatron_data_args nothing = {
+	.seed = MFS_UNSET,
+	.seq_length = MFS_UNSET,
+	.train_iters = MFS_UNSET,
+	.train_samples = MFS_UNSET,
+	.global_batch_size = MFS_UNSET,
+	.micro_batch_size = MFS_UNSET,
+	.data_parallel_size = MFS_UNSET,
+	.consumed_train_samples = MFS_UNSET,
+	.iteration = MFS_UNSET,
+	.surplus = -1,
+};
+
+const struct mfs_sample_options mfs_sample_nothing_said = {
+	.step = MFS_UNSAID,
+	.seq_length = MFS_UNSAID,
+	.seed = MFS_UNSAID,
+	.train_samples = MFS_UNSAID,
+	.train_iters = MFS_UNSAID,
+	.global_batch_size = MFS_UNSAID,
+	.micro_batch_size = MFS_UNSAID,
+	.data_parallel_size = MFS_UNSAID,
+	.rank = MFS_UNSAID,
+	.consumed_samples = MFS_UNSAID,
+	.eod = MFS_UNSAID,
+};
+
+struct planner {
+	const struct mfs_sample_options *o;
+	const struct mfs_data_options *mount;
+	const struct mfs_megatron_data_args *args;
+	const struct mfs_data *data;
+	struct mfs_sample_plan *plan;
+};
+
+/* Of two numbers the one that was said, or MFS_UNSAID. */
+static uint64_t either(uint64_t said, int64_t saved)
+{
+	return said != MFS_UNSAID ? said : saved >= 0 ? (uint64_t)saved : MFS_UNSAID;
+}
+
+static const char *first_text(const char *a, const char *b, const char *c)
+{
+	return a ? a : b ? b : c;
+}
+
+/* A number that must be there and is not 0. */
+static int need(const char *option, uint64_t value, uint64_t most)
+{
+	if (value == MFS_UNSAID)
+		return mfs_usage_error("sample: %s is needed", option);
+	if (!value || value > most)
+		return mfs_usage_error("sample: %s cannot be %llu", option,
+				       (unsigned long long)value);
+	return MFS_EXIT_OK;
+}
+
+/* ---- datasets ---- */
+
+static int take_words(const struct mfs_words *words, struct mfs_data_run *r, struct mfs_error *err)
+{
+	r->run.blend = &r->all;
+	return mfs_blend_args_parse(words->list, words->count, &r->all, err);
+}
+
+static int take_saved(const struct planner *p, struct mfs_error *err)
+{
+	const struct mfs_megatron_data_args *a = p->args;
+	struct mfs_data_run *r = &p->plan->words;
+	const struct mfs_data_words file = {.data_args_path = a->data_args_path};
+	int rc;
+
+	*r = (struct mfs_data_run){0};
+	if (a->data_path.count)
+		return take_words(&a->data_path, r, err);
+	if (a->data_args_path)
+		return mfs_data_run_parse(&file, r, err);
+	if (a->split_data_path[MFS_TRAIN].count) {
+		rc = take_words(&a->split_data_path[MFS_TRAIN], r, err);
+		r->run.per_split[MFS_TRAIN] = r->run.blend;
+		r->run.blend = NULL;
+		return rc;
+	}
+	if (a->per_split_data_args_path)
+		return mfs_fail(err, -ENODATA,
+				"the run's datasets are in its --per-split-data-args-path %s: say "
+				"them with --train-data-path",
+				a->per_split_data_args_path);
+	return -ENODATA;
+}
+
+/* Without words, the only dataset that there is. */
+static int take_only(const struct planner *p, struct mfs_error *err)
+{
+	struct mfs_dataset *d = NULL;
+
+	if (p->data && mfs_data_count(p->data) == 1)
+		d = mfs_data_at(p->data, 0);
+	if (d)
+		return mfs_data_run_single(mfs_dataset_name(d), &p->plan->words, err);
+	return mfs_fail(err, -ENODATA, "%s: --data-path says which",
+			p->data ? "there are several datasets" : "no dataset was named");
+}
+
+static bool said_paths(const struct mfs_data_words *words)
+{
+	return words->data_path || words->split_data_path[MFS_TRAIN] || words->data_args_path;
+}
+
+static const char *text_of(const struct mfs_buf *b)
+{
+	return b->len ? b->data : NULL;
+}
+
+static int take_datasets(const struct planner *p, struct mfs_error *err)
+{
+	const struct mfs_data_words said = {.data_path = text_of(&p->o->data_path),
+					    .split_data_path = {text_of(&p->o->train_data_path)},
+					    .data_args_path = p->o->data_args_path};
+	const struct mfs_data_words mount = {
+		.data_path = p->mount->data_path,
+		.split_data_path = {p->mount->split_data_path[MFS_TRAIN]},
+		.data_args_path = p->mount->data_args_path};
+	int rc;
+
+	if (p->args->other_data)
+		return mfs_fail(err, -ENOTSUP, "the run's data are not such datasets: it has '%s'",
+				p->args->other_data);
+	if (said_paths(&said))
+		return mfs_data_run_parse(&said, &p->plan->words, err);
+	if (said_paths(&mount))
+		return mfs_data_run_parse(&mount, &p->plan->words, err);
+	err->msg[0] = '\0';
+	rc = take_saved(p, err);
+	return rc == -ENODATA && !*err->msg ? take_only(p, err) : rc;
+}
+
+/* ---- order ---- */
+
+static int take_rules(const struct planner *p, struct mfs_error *err)
+{
+	const char *version = first_text(p->o->megatron, p->mount->megatron, p->args->version);
+	struct mfs_run *run = &p->plan->words.run;
+	char *end;
+	int rc;
+
+	run->rules = mfs_dataset_rules_default();
+	rc = version ? mfs_dataset_rules_of(version, &run->rules, err) : 0;
+	if (rc)
+		return rc;
+	run->rules.renormalize =
+		p->args->renormalize && run->rules.surplus_rule == MFS_SURPLUS_WITHIN;
+	if (p->args->surplus >= 0)
+		run->rules.surplus = p->args->surplus;
+	if (!p->o->surplus)
+		return 0;
+	if (run->rules.surplus_rule == MFS_SURPLUS_WITHIN)
+		return mfs_fail(err, -EINVAL, "Megatron %s has no --mid-level-dataset-surplus",
+				version);
+	run->rules.surplus = strtod(p->o->surplus, &end);
+	if (*end || end == p->o->surplus || !isfinite(run->rules.surplus) || run->rules.surplus < 0)
+		return mfs_fail(err, -EINVAL, "a surplus of '%s' cannot be", p->o->surplus);
+	return 0;
+}
+
+static int take_order(const struct planner *p, struct mfs_error *err)
+{
+	struct mfs_run *run = &p->plan->words.run;
+	const uint64_t length = either(p->o->seq_length, p->args->seq_length);
+	uint64_t seed = either(p->o->seed, p->args->seed);
+	int exit_code = need("--seq-length", length, INT32_MAX - 1);
+
+	if (exit_code)
+		return exit_code;
+	if (seed == MFS_UNSAID)
+		seed = MFS_RUN_SEED;
+	if (seed > UINT32_MAX)
+		return mfs_usage_error("sample: --seed goes up to 2^32 - 1");
+	run->seq_length = (uint32_t)length;
+	run->seed = (uint32_t)seed;
+	if (!run->blend && p->o->split)
+		return mfs_usage_error(
+			"sample: --split divides what --data-path names; the training split has a "
+			"data path of its own");
+	if (run->blend)
+		run->split = first_text(p->o->split, p->mount->split, p->args->split);
+	return take_rules(p, err) ? mfs_command_failed("%s", err->msg) : MFS_EXIT_OK;
+}
+
+/* ---- lengths ---- */
+
+/* How many samples the run asks for, which decides their order. */
+static int take_samples(const struct planner *p, struct mfs_error *err)
+{
+	const bool said = p->o->train_samples != MFS_UNSAID || p->o->train_iters != MFS_UNSAID;
+	struct mfs_run_length length = {.global_batch_size = p->plan->batch, .eval_interval = 1};
+	uint64_t samples = p->o->train_samples, iters = p->o->train_iters;
+
+	if (!said) {
+		samples = either(MFS_UNSAID, p->args->train_samples);
+		iters = either(MFS_UNSAID, p->args->train_iters);
+	}
+	length.train_samples = samples == MFS_UNSAID ? 0 : samples;
+	length.train_iters = iters == MFS_UNSAID ? 0 : iters;
+	if (!length.train_samples && !length.train_iters)
+		return mfs_usage_error("sample: --train-iters or --train-samples is needed: the "
+				       "order of samples depends on it");
+	if (mfs_run_samples(&length, p->plan->words.run.samples, err))
+		return mfs_command_failed("%s", err->msg);
+	return MFS_EXIT_OK;
+}
+
+static int take_step(const struct planner *p)
+{
+	const uint64_t after =
+		p->args->iteration >= 0 ? (uint64_t)p->args->iteration + 1 : MFS_UNSAID;
+	struct mfs_sample_plan *plan = p->plan;
+	int exit_code;
+
+	plan->step = p->o->step != MFS_UNSAID ? p->o->step : after;
+	plan->batch = either(p->o->global_batch_size, p->args->global_batch_size);
+	exit_code = need("--step", plan->step, (uint64_t)1 << 53);
+	return exit_code ? exit_code : need("--global-batch-size", plan->batch, (uint64_t)1 << 31);
+}
+
+/* Where batches or data change while the run goes on, nothing tells which step had what. */
+static int check_constant(const struct planner *p)
+{
+	const struct mfs_sample_options *o = p->o;
+
+	if (!p->args->varies ||
+	    (o->consumed_samples != MFS_UNSAID && o->global_batch_size != MFS_UNSAID &&
+	     (o->train_samples != MFS_UNSAID || o->train_iters != MFS_UNSAID)))
+		return MFS_EXIT_OK;
+	return mfs_command_failed("the run has '%s': --consumed-samples, --global-batch-size and "
+				  "--train-samples must say where it was at step %llu",
+				  p->args->varies, (unsigned long long)p->plan->step);
+}
+
+/* So many whole batches behind a sample of the run. */
+static int go_on(const struct planner *p, uint64_t sample, uint64_t batches, uint64_t *ret)
+{
+	const uint64_t samples = p->plan->words.run.samples[MFS_TRAIN], step = p->plan->step;
+	const uint64_t left = samples > sample ? (samples - sample) / p->plan->batch : 0;
+
+	if (batches >= left)
+		return mfs_command_failed("there is no step %llu: the run has %llu",
+					  (unsigned long long)step,
+					  (unsigned long long)(step - 1 - batches + left));
+	*ret = sample + batches * p->plan->batch;
+	return MFS_EXIT_OK;
+}
+
+/* Samples before the step. What the checkpoint has consumed counts, as batches may once have been smaller; if that is
+ * nothing after some iterations it was not counted (training.py: build_train_valid_test_data_loaders). */
+static int take_consumed(const struct planner *p, uint64_t *ret)
+{
+	const struct mfs_megatron_data_args *a = p->args;
+	const uint64_t before = p->plan->step - 1, batch = p->plan->batch;
+	const bool known = a->iteration >= 0 && a->consumed_train_samples > 0;
+	const uint64_t iteration = known ? (uint64_t)a->iteration : 0;
+	const uint64_t consumed = known ? (uint64_t)a->consumed_train_samples : 0;
+
+	if (p->o->consumed_samples != MFS_UNSAID) {
+		*ret = p->o->consumed_samples;
+		/* A cyclic loader counts epochs that may have been another run's. */
+		return p->plan->sampler.type == MFS_SAMPLER_CYCLIC ? MFS_EXIT_OK
+								   : go_on(p, *ret, 0, ret);
+	}
+	if (before >= iteration)
+		return go_on(p, consumed, before - iteration, ret);
+	if (consumed % batch || consumed / batch != iteration)
+		return mfs_command_failed(
+			"at iteration %llu the run had consumed %llu samples, not batches of %llu: "
+			"--consumed-samples must say how many it had before step %llu",
+			(unsigned long long)iteration, (unsigned long long)consumed,
+			(unsigned long long)batch, (unsigned long long)p->plan->step);
+	return go_on(p, 0, before, ret);
+}
+
+/* ---- ranks ---- */
+
+/* How a step is divided; without a microbatch it is not, and one rank takes all of it at once. */
+static int take_ranks(const struct planner *p)
+{
+	struct mfs_sample_plan *plan = p->plan;
+	const uint64_t micro = either(p->o->micro_batch_size, p->args->micro_batch_size);
+	uint64_t ranks = either(p->o->data_parallel_size, p->args->data_parallel_size);
+
+	if (ranks == MFS_UNSAID)
+		ranks = 1;
+	plan->has_ranks = micro != MFS_UNSAID;
+	if (!plan->has_ranks &&
+	    (p->o->rank != MFS_UNSAID || plan->sampler.type == MFS_SAMPLER_CYCLIC))
+		return mfs_usage_error("sample: --micro-batch-size is needed");
+	if (plan->has_ranks && (!micro || !ranks || micro > plan->batch || plan->batch % micro ||
+				plan->batch / micro % ranks))
+		return mfs_usage_error(
+			"sample: a batch of %llu is no whole number of microbatches of %llu for "
+			"each of %llu ranks",
+			(unsigned long long)plan->batch, (unsigned long long)micro,
+			(unsigned long long)ranks);
+	plan->sampler.micro_batch = (uint32_t)(plan->has_ranks ? micro : plan->batch);
+	plan->sampler.ranks = (uint32_t)(plan->has_ranks ? ranks : 1);
+	plan->rank = p->o->rank;
+	if (plan->rank != MFS_UNSAID && plan->rank >= ranks)
+		return mfs_usage_error("sample: there is no rank %llu of %llu",
+				       (unsigned long long)plan->rank, (unsigned long long)ranks);
+	return MFS_EXIT_OK;
+}
+
+/* A cyclic loader begins with the run, and goes through its epochs, unless it is said where it was resumed. */
+static int take_sampler(const struct planner *p, struct mfs_error *err)
+{
+	const char *type = first_text(p->o->dataloader_type, p->args->dataloader_type, "single");
+	struct mfs_sample_plan *plan = p->plan;
+	uint64_t consumed = 0, stride;
+	int exit_code;
+
+	if (mfs_sampler_type_of(type, &plan->sampler.type, err))
+		return mfs_command_failed("%s", err->msg);
+	exit_code = take_ranks(p);
+	if (!exit_code)
+		exit_code = take_consumed(p, &consumed);
+	if (exit_code)
+		return exit_code;
+	stride = (uint64_t)plan->sampler.micro_batch * plan->sampler.ranks;
+	plan->sampler.no_sharding = p->o->no_data_sharding || p->args->no_data_sharding;
+	plan->sampler.consumed = consumed;
+	if (plan->sampler.type == MFS_SAMPLER_CYCLIC && p->o->consumed_samples == MFS_UNSAID) {
+		if (consumed % stride)
+			return mfs_command_failed("%llu samples consumed are no whole microbatches",
+						  (unsigned long long)consumed);
+		plan->microbatch = consumed / stride;
+		plan->sampler.consumed = 0;
+	}
+	return MFS_EXIT_OK;
+}
+
+static int take_mask(const struct planner *p)
+{
+	p->plan->loss_mask =
+		p->o->eod_mask_loss || (p->args->eod_mask_loss && p->o->eod != MFS_UNSAID);
+	if (p->plan->loss_mask && p->o->eod > INT64_MAX)
+		return mfs_usage_error("sample: --eod-mask-loss needs --eod ID");
+	p->plan->eod = (int64_t)p->o->eod;
+	return MFS_EXIT_OK;
+}
+
+static int fill(const struct planner *p)
+{
+	struct mfs_error err = {0};
+	int exit_code = take_step(p);
+
+	if (!exit_code)
+		exit_code = check_constant(p);
+	if (!exit_code && take_datasets(p, &err))
+		exit_code = mfs_command_failed("%s", err.msg);
+	if (!exit_code)
+		exit_code = take_order(p, &err);
+	if (!exit_code)
+		exit_code = take_samples(p, &err);
+	if (!exit_code)
+		exit_code = take_sampler(p, &err);
+	return exit_code ? exit_code : take_mask(p);
+}
+
+int mfs_sample_make_plan(const struct mfs_sample_options *o, const struct mfs_data_options *mount,
+			 const struct mfs_megatron_data_args *args, const struct mfs_data *data,
+			 struct mfs_sample_plan *ret)
+{
+	struct planner p = {o, mount, args ? args : &nothing, data, ret};
+	int exit_code;
+
+	*ret = (struct mfs_sample_plan){0};
+	exit_code = fill(&p);
+	if (exit_code)
+		mfs_sample_plan_release(ret);
+	return exit_code;
+}
+
+void mfs_sample_plan_release(struct mfs_sample_plan *plan)
+{
+	mfs_data_run_release(&plan->words);
+}

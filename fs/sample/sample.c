@@ -1,0 +1,175 @@
+/* mcorefs sample: the batch of a training step. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "formats/ckpt/ckpt.h"
+#include "fs/cli/cmdline.h"
+#include "fs/cli/commands.h"
+#include "fs/source/root.h"
+#include "fs/sample/sample.h"
+
+/* The arguments in a checkpoint; *ret_found is false if SOURCE is none. */
+static int read_args(struct mfs_root *root, struct mfs_arena *arena,
+		     struct mfs_megatron_data_args *ret, bool *ret_found, struct mfs_error *err)
+{
+	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
+	const struct mfs_ckpt_state *state;
+	struct mfs_ckpt *ckpt;
+	int rc;
+
+	*ret_found = false;
+	if (!mfs_root_has_model(root) || !mfs_root_has_iterations(root))
+		return 0;
+	if (!s->latest)
+		return mfs_fail(err, -ENODATA, "'%s' has no latest iteration: %s",
+				mfs_root_source(root), s->latest_reason);
+	rc = mfs_iteration_full_ckpt(s->latest, &ckpt, err);
+	if (rc)
+		return rc;
+	state = mfs_ckpt_state(ckpt);
+	if (!state)
+		return mfs_fail(err, -ENODATA, "%s holds no arguments of its run",
+				mfs_ckpt_dir(ckpt));
+	*ret_found = true;
+	return mfs_megatron_data_args_read(state->archive.doc, state->root, arena, ret, err);
+}
+
+static int show(const struct mfs_sample_options *o, const struct mfs_sample_plan *plan,
+		struct mfs_sample_data *data)
+{
+	struct mfs_sample_drawn *drawn = NULL;
+	struct mfs_samples *samples = NULL;
+	struct mfs_error err;
+	uint64_t count;
+	int exit_code;
+	int rc = mfs_samples_new(&plan->words.run, MFS_TRAIN, mfs_sample_resolve, data, &samples,
+				 &err);
+
+	if (!rc)
+		rc = mfs_samples_check(samples, &err);
+	if (!rc)
+		rc = mfs_sample_draw(plan, samples, &drawn, &count, &err);
+	exit_code = rc ? mfs_command_failed("%s", err.msg)
+		       : mfs_sample_output(o, plan, samples, drawn, count);
+	free(drawn);
+	mfs_samples_free(samples);
+	return exit_code;
+}
+
+static int plan_and_show(const struct mfs_sample_options *o, const struct mfs_options *mount,
+			 struct mfs_root *root)
+{
+	struct mfs_sample_data data = {.data = mfs_root_data(root),
+				       .vocab_size = mount->data.vocab_size};
+	struct mfs_megatron_data_args args;
+	struct mfs_sample_plan plan;
+	struct mfs_arena arena = {0};
+	struct mfs_error err;
+	bool found;
+	int exit_code;
+
+	if (read_args(root, &arena, &args, &found, &err))
+		exit_code = mfs_command_failed("%s", err.msg);
+	else
+		exit_code = mfs_sample_make_plan(o, &mount->data, found ? &args : NULL, data.data,
+						 &plan);
+	if (!exit_code) {
+		exit_code = show(o, &plan, &data);
+		mfs_sample_plan_release(&plan);
+	}
+	mfs_sample_data_release(&data);
+	mfs_arena_release(&arena);
+	return exit_code;
+}
+
+static int run(const struct mfs_sample_options *o, struct mfs_cmdline *c)
+{
+	struct mfs_root *root;
+	struct mfs_error err;
+	int exit_code;
+
+	c->options.view.no_optim = true; /* nothing of it is asked for */
+	if (mfs_root_open(c->arguments[0], &c->options.view, &root, &err))
+		return mfs_command_failed("%s", err.msg);
+	exit_code = plan_and_show(o, &c->options, root);
+	mfs_root_free(root);
+	return exit_code;
+}
+
+#define TEXT(name, field)                                                                          \
+	{                                                                                          \
+		name, MFS_VALUE_TEXT, &o.field                                                     \
+	}
+#define NUMBER(name, field)                                                                        \
+	{                                                                                          \
+		name, MFS_VALUE_NUMBER, &o.field                                                   \
+	}
+#define WORDS(name, field)                                                                         \
+	{                                                                                          \
+		name, MFS_VALUE_WORDS, &o.field                                                    \
+	}
+
+static const char help[] =
+	"Prints the samples that a Megatron training run draws in one step, a JSON object a line:\n"
+	"which sample of which dataset, the sequences that it is made of, and its tokens.\n"
+	"\n"
+	"SOURCE is a dataset (a prefix of .idx and .bin, a directory of them, a saved HF dataset), or a\n"
+	"Megatron checkpoint: then all that is not said is as its run had it, and its prefixes are\n"
+	"looked for at their paths, or by name among -o data=PATH.\n"
+	"\n"
+	"  --step N                 as Megatron's log counts them, from 1; default: the next one of the\n"
+	"                           checkpoint\n"
+	"  --data-path WORDS        prefixes or names, with or without weights, as one argument or many:\n"
+	"                           --data-path '0.7 wiki 0.3 books'; also --train-data-path, and\n"
+	"                           --data-args-path FILE\n"
+	"  --split 99,1,0  --seq-length S  --seed K  --dataloader-type single|cyclic\n"
+	"  --global-batch-size B  --train-iters N  --train-samples N     the order depends on these too\n"
+	"  --micro-batch-size B  --data-parallel-size D    say which rank gets which sample\n"
+	"  --rank R                 that rank's samples alone\n"
+	"  --consumed-samples N     before this step; default: what the steps before it take\n"
+	"  --no-data-sharding       of cyclic\n"
+	"  --mid-level-dataset-surplus F    0.005\n"
+	"  --megatron VERSION       whose rules order samples (0.10, 2.6); default: the newest, or what\n"
+	"                           the checkpoint's arguments tell\n"
+	"  --eod-mask-loss --eod ID a loss_mask that is 0 where a token is ID\n"
+	"  --npy FILE, --bin FILE   writes the tokens instead, int64, samples by S+1; -: to stdout\n";
+
+int mfs_cmd_sample(int argc, char **argv)
+{
+	struct mfs_sample_options o = mfs_sample_nothing_said;
+	struct mfs_cmdline c = {
+		.usage = "sample SOURCE [--step N] [OPTIONS] [-o OPTIONS]",
+		.help = help,
+		.min = 1,
+		.max = 1,
+		.switches = {{"no-data-sharding", &o.no_data_sharding},
+			     {"eod-mask-loss", &o.eod_mask_loss}},
+		.valued = {WORDS("data-path", data_path),
+			   WORDS("train-data-path", train_data_path),
+			   TEXT("data-args-path", data_args_path),
+			   TEXT("split", split),
+			   TEXT("dataloader-type", dataloader_type),
+			   TEXT("megatron", megatron),
+			   TEXT("mid-level-dataset-surplus", surplus),
+			   TEXT("npy", npy),
+			   TEXT("bin", bin),
+			   NUMBER("step", step),
+			   NUMBER("seq-length", seq_length),
+			   NUMBER("seed", seed),
+			   NUMBER("train-samples", train_samples),
+			   NUMBER("train-iters", train_iters),
+			   NUMBER("global-batch-size", global_batch_size),
+			   NUMBER("micro-batch-size", micro_batch_size),
+			   NUMBER("data-parallel-size", data_parallel_size),
+			   NUMBER("rank", rank),
+			   NUMBER("consumed-samples", consumed_samples),
+			   NUMBER("eod", eod)},
+	};
+	int exit_code;
+
+	if (mfs_cmdline_parse(&c, argc, argv, &exit_code))
+		exit_code = run(&o, &c);
+	mfs_buf_release(&o.data_path);
+	mfs_buf_release(&o.train_data_path);
+	return mfs_cmdline_end(&c, exit_code);
+}

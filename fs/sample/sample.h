@@ -1,0 +1,82 @@
+/*
+ * What `mcorefs sample` was asked, and what is known of the run. Private to fs/sample*.c.
+ *
+ * The command line is read (sample.c), what it leaves open is filled in from -o and from the arguments in the
+ * checkpoint (sample_plan.c), prefixes become rows (sample_data.c), the step's samples are drawn
+ * (sample_batch.c), and printed or written (sample_print.c).
+ */
+#ifndef MFS_FS_SAMPLE_SAMPLE_H
+#define MFS_FS_SAMPLE_SAMPLE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/buf.h"
+#include "formats/base/error.h"
+#include "formats/dataset/gpt/sampler.h"
+#include "formats/dataset/gpt/samples.h"
+#include "formats/torch/megatron_data_args.h"
+#include "fs/data/run.h"
+#include "fs/cli/options.h"
+
+struct mfs_data;
+
+#define MFS_UNSAID UINT64_MAX /* a number that was not given */
+
+/* The command line. Texts that were not given are NULL or empty. */
+struct mfs_sample_options {
+	struct mfs_buf data_path, train_data_path;
+	const char *data_args_path, *split, *dataloader_type, *megatron, *surplus, *npy, *bin;
+	uint64_t step, seq_length, seed, train_samples, train_iters;
+	uint64_t global_batch_size, micro_batch_size, data_parallel_size, rank, consumed_samples;
+	uint64_t eod;
+	bool no_data_sharding, eod_mask_loss;
+};
+
+extern const struct mfs_sample_options mfs_sample_nothing_said;
+
+/* What is to be done, complete. */
+struct mfs_sample_plan {
+	uint64_t step, batch; /* samples of the whole step */
+	uint64_t rank;	      /* MFS_UNSAID: those of all */
+	bool has_ranks;	      /* microbatches are known, and who gets which */
+	struct mfs_data_run words;
+	struct mfs_sampler_config sampler; /* but for total */
+	uint64_t microbatch; /* the step's first one, counted from the sampler's beginning */
+	bool loss_mask;
+	int64_t eod; /* of loss_mask */
+};
+
+/* args: those of the checkpoint, or NULL. data: of the mount's options, or NULL. Returns an exit code, and has said what
+ * is wrong. Released with mfs_sample_plan_release() on success. */
+int mfs_sample_make_plan(const struct mfs_sample_options *o, const struct mfs_data_options *mount,
+			 const struct mfs_megatron_data_args *args, const struct mfs_data *data,
+			 struct mfs_sample_plan *ret);
+void mfs_sample_plan_release(struct mfs_sample_plan *plan);
+
+/* Rows of prefixes: those of data, and what lies at other paths, which is opened. */
+struct mfs_sample_data {
+	const struct mfs_data *data; /* or NULL */
+	uint64_t vocab_size;	     /* of what is opened; 0: not looked at */
+	struct mfs_sample_opened *opened;
+};
+/* mfs_samples_resolve; arg is a struct mfs_sample_data. */
+int mfs_sample_resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
+		       struct mfs_error *err);
+void mfs_sample_data_release(struct mfs_sample_data *d);
+
+/* A sample that the step draws. */
+struct mfs_sample_drawn {
+	uint64_t sample, microbatch; /* the latter within the step */
+	uint32_t rank;
+};
+/* Microbatch by microbatch, ranks in order; *ret is freed by the caller. */
+int mfs_sample_draw(const struct mfs_sample_plan *plan, const struct mfs_samples *samples,
+		    struct mfs_sample_drawn **ret, uint64_t *ret_count, struct mfs_error *err);
+
+/* Returns an exit code. */
+int mfs_sample_output(const struct mfs_sample_options *o, const struct mfs_sample_plan *plan,
+		      struct mfs_samples *samples, const struct mfs_sample_drawn *drawn,
+		      uint64_t count);
+
+#endif

@@ -1,0 +1,504 @@
+#define _GNU_SOURCE
+#include "fs/source/iteration.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/ckpt/ckpt.h"
+#include "formats/model/hf_ckpt.h"
+#include "fs/source/root.h"
+#include "formats/megatron/tracker.h"
+
+#define RANK_FILE      "model_optim_rng.pt"
+#define OPTIMIZER_FILE "distrib_optim.pt"
+
+/* FNV-1a: tells states of a directory apart, nothing hostile is at stake. */
+#define STAMP_START 0xcbf29ce484222325ull
+
+static uint64_t stamp_add(uint64_t stamp, const void *bytes, size_t len)
+{
+	const uint8_t *p = bytes;
+
+	while (len--)
+		stamp = (stamp ^ *p++) * 0x100000001b3ull;
+	return stamp;
+}
+
+static uint64_t stamp_stat(uint64_t stamp, const struct stat *st)
+{
+	const uint64_t v[] = {
+		(uint64_t)st->st_dev,	      (uint64_t)st->st_ino,	     (uint64_t)st->st_size,
+		(uint64_t)st->st_mtim.tv_sec, (uint64_t)st->st_mtim.tv_nsec,
+	};
+
+	return stamp_add(stamp, v, sizeof(v));
+}
+
+static bool is_rank_dir(const char *name)
+{
+	return !strncmp(name, "mp_rank_", 8);
+}
+
+static bool is_dist_file(const char *name)
+{
+	size_t len = strlen(name);
+
+	return !strcmp(name, ".metadata") || !strcmp(name, "metadata.json") ||
+	       (len > 7 && !strcmp(name + len - 7, ".distcp"));
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void free_names(char **names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		free(names[i]);
+	free(names);
+}
+
+/* Names of the directory that say what it is, sorted: rank directories and files of torch_dist. */
+static int list_marks(const char *path, char ***ret, size_t *ret_count)
+{
+	size_t count = 0, room = 0;
+	char **names = NULL;
+	struct dirent *d;
+	DIR *dir = opendir(path);
+
+	if (!dir)
+		return -errno;
+	while ((d = readdir(dir))) {
+		if (!is_rank_dir(d->d_name) && !is_dist_file(d->d_name))
+			continue;
+		if (count == room) {
+			char **more =
+				reallocarray(names, room = room ? room * 2 : 16, sizeof(*names));
+			if (!more)
+				goto nomem;
+			names = more;
+		}
+		names[count] = strdup(d->d_name);
+		if (!names[count])
+			goto nomem;
+		count++;
+	}
+	closedir(dir);
+	if (count)
+		qsort(names, count, sizeof(*names), by_name);
+	*ret = names;
+	*ret_count = count;
+	return 0;
+nomem:
+	closedir(dir);
+	free_names(names, count);
+	return -ENOMEM;
+}
+
+bool mfs_iteration_looks_like_one(const char *path)
+{
+	size_t count = 0;
+	char **names;
+
+	if (list_marks(path, &names, &count))
+		return false;
+	free_names(names, count);
+	return count > 0;
+}
+
+static int stat_in(const char *path, const char *name, struct stat *st)
+{
+	char *full;
+	int rc;
+
+	if (asprintf(&full, "%s/%s", path, name) < 0)
+		return -ENOMEM;
+	rc = stat(full, st) ? -errno : 0;
+	free(full);
+	return rc;
+}
+
+static int stat_in_rank(const char *path, const char *mark, const char *name, struct stat *st)
+{
+	char file[NAME_MAX + sizeof("/" RANK_FILE)];
+
+	snprintf(file, sizeof(file), "%s/%s", mark, name);
+	return stat_in(path, file, st);
+}
+
+/* The file of a mark: what it names, or the state file of a rank directory. */
+static int stat_mark(const char *path, const char *mark, struct stat *st)
+{
+	return is_rank_dir(mark) ? stat_in_rank(path, mark, RANK_FILE, st)
+				 : stat_in(path, mark, st);
+}
+
+/* Every file of an incomplete iteration: any of them may be the one that is still being written. */
+static int stamp_all(const char *path, uint64_t *ret)
+{
+	uint64_t stamp = STAMP_START;
+	char **names;
+	size_t count;
+	struct stat st;
+	int rc = list_marks(path, &names, &count);
+
+	if (rc)
+		return rc;
+	for (size_t i = 0; i < count; i++) {
+		stamp = stamp_add(stamp, names[i], strlen(names[i]));
+		if (!stat_mark(path, names[i], &st))
+			stamp = stamp_stat(stamp, &st);
+		if (is_rank_dir(names[i]) && !stat_in_rank(path, names[i], OPTIMIZER_FILE, &st))
+			stamp = stamp_stat(stamp, &st);
+	}
+	free_names(names, count);
+	*ret = stamp;
+	return 0;
+}
+
+/* A complete iteration is done: two stats per look, however many files it has. */
+static int stamp_marker(const char *path, const char *marker, uint64_t *ret)
+{
+	struct stat dir, file;
+	int rc;
+
+	if (stat(path, &dir))
+		return -errno;
+	rc = stat_mark(path, marker, &file);
+	if (rc)
+		return rc;
+	*ret = stamp_stat(stamp_stat(STAMP_START, &dir), &file);
+	return 0;
+}
+
+/* metadata.json is the last file that a torch_dist save writes; of a legacy save, the first rank's
+ * file stands for the rest. NULL if there is neither. */
+static char *choose_marker(const char *path)
+{
+	static const char *const last[] = {"metadata.json", ".metadata"};
+	char *marker = NULL, **names;
+	size_t count;
+	struct stat st;
+
+	for (size_t i = 0; i < 2; i++)
+		if (!stat_in(path, last[i], &st))
+			return strdup(last[i]);
+	if (list_marks(path, &names, &count))
+		return NULL;
+	for (size_t i = 0; i < count && !marker; i++)
+		if (is_rank_dir(names[i]))
+			marker = strdup(names[i]);
+	free_names(names, count);
+	return marker;
+}
+
+static const char *guess_format(const char *path)
+{
+	const char *format = "unknown";
+	char **names;
+	size_t count;
+
+	if (list_marks(path, &names, &count))
+		return format;
+	for (size_t i = 0; i < count; i++) {
+		if (!is_rank_dir(names[i]))
+			format = "torch_dist";
+		else if (!strcmp(format, "unknown"))
+			format = "torch";
+	}
+	free_names(names, count);
+	return format;
+}
+
+uint64_t mfs_iteration_content(const struct mfs_fileset *files, int64_t *ret_newest)
+{
+	int64_t newest = 0;
+
+	for (uint32_t i = 0; i < mfs_fileset_count(files); i++)
+		if (mfs_fileset_mtime(files, i) > newest)
+			newest = mfs_fileset_mtime(files, i);
+	*ret_newest = newest;
+	return mfs_fileset_stamp(files);
+}
+
+void mfs_iteration_free(struct mfs_iteration *it)
+{
+	if (!it)
+		return;
+	mfs_iteration_release_open(it);
+	free(it->name);
+	free(it->path);
+	free(it->reason);
+	free(it->marker);
+	mfs_why_not_release(&it->why_not);
+	mfs_save_release(&it->save);
+	free(it);
+}
+
+static struct mfs_iteration *iteration_new(const char *path, const char *name, int64_t number,
+					   const struct mfs_view_options *options,
+					   struct mfs_keeper *keeper)
+{
+	struct mfs_iteration *it = calloc(1, sizeof(*it));
+
+	if (!it)
+		return NULL;
+	mfs_iteration_init_open(it, keeper);
+	it->name = strdup(name);
+	it->path = strdup(path);
+	it->number = number;
+	it->options = options;
+	it->format = "unknown";
+	if (!it->name || !it->path) {
+		mfs_iteration_free(it);
+		return NULL;
+	}
+	return it;
+}
+
+static int fill_incomplete(struct mfs_iteration *it, const char *reason)
+{
+	struct stat st;
+
+	if (stat(it->path, &st))
+		return -errno;
+	it->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	it->format = it->hf ? "hf" : guess_format(it->path);
+	it->reason = strdup(reason);
+	return it->reason ? 0 : -ENOMEM;
+}
+
+static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
+{
+	static const char *const formats[] = {
+		[MFS_CKPT_TORCH] = "torch",
+		[MFS_CKPT_TORCH_DIST] = "torch_dist",
+		[MFS_CKPT_HF] = "hf",
+	};
+
+	it->checked = ckpt;
+	it->format = formats[mfs_ckpt_format(ckpt)];
+	it->content = mfs_iteration_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
+	return mfs_why_not_find(ckpt, it->options, &it->why_not);
+}
+
+/* The readers name files by their whole path; beside an iteration's name that is said twice. */
+static const char *without_path(const char *msg, const char *path)
+{
+	size_t len = strlen(path);
+
+	if (strncmp(msg, path, len))
+		return msg;
+	if (msg[len] == '/')
+		return msg + len + 1;
+	return strncmp(msg + len, ": ", 2) ? msg : msg + len + 2;
+}
+
+/* Stamps are taken before the files are opened: what changes in between is then seen by the next look.
+ * all: the stamp of all files, 0 if it was not taken. */
+static int examine(struct mfs_iteration *it, uint64_t all)
+{
+	struct mfs_ckpt *ckpt = NULL;
+	struct mfs_error why;
+
+	it->marker = choose_marker(it->path);
+	if (it->marker && stamp_marker(it->path, it->marker, &it->stamp))
+		it->stamp = 0;
+	if (!mfs_ckpt_open(it->path, 0, &ckpt, &why)) {
+		const int rc = fill_complete(it, ckpt);
+
+		return rc ? rc : mfs_save_note(mfs_ckpt_files(ckpt), &it->save);
+	}
+	free(it->marker);
+	it->marker = NULL;
+	it->stamp = all;
+	return fill_incomplete(it, without_path(why.msg, it->path));
+}
+
+/* Whether the files are as they were when before was looked at. ret_all: the stamp of all files, if it was taken. */
+static bool unchanged(const struct mfs_iteration *before, uint64_t *ret_all)
+{
+	uint64_t stamp = 0;
+
+	if (before->reason || before->tried) {
+		if (stamp_all(before->path, &stamp))
+			return false;
+		*ret_all = stamp;
+		return stamp == (before->reason ? before->stamp : before->tried);
+	}
+	return before->marker && !stamp_marker(before->path, before->marker, &stamp) &&
+	       stamp == before->stamp;
+}
+
+/* What was looked at again turned out the same: before stays and takes over the new stamp. */
+static bool same_result(struct mfs_iteration *before, struct mfs_iteration *now)
+{
+	if (!before || !before->reason != !now->reason)
+		return false;
+	if (now->reason ? strcmp(before->reason, now->reason) : before->content != now->content)
+		return false;
+	before->stamp = now->stamp;
+	free(before->marker);
+	before->marker = now->marker;
+	now->marker = NULL;
+	return true;
+}
+
+void mfs_iteration_suspect(struct mfs_iteration *it)
+{
+	atomic_store(&it->suspect, true);
+}
+
+/* ---- saved again ---- */
+
+static bool is_mixture(const struct mfs_save *last, const struct mfs_save *now, uint32_t *ret_same)
+{
+	uint32_t other;
+
+	mfs_save_compare(last, now, ret_same, &other);
+	return *ret_same && other;
+}
+
+/* A complete iteration is looked at again, and what is there now is none: files are being replaced one by one. It stays, since
+ * each of its files is either the one that it was or an error for who reads it. */
+static bool stays(struct mfs_iteration *before, const struct mfs_iteration *now)
+{
+	uint64_t stamp;
+	uint32_t same;
+
+	if (!now->reason)
+		return is_mixture(&before->save, &now->save, &same);
+	return before->marker && !stamp_marker(before->path, before->marker, &stamp) &&
+	       stamp == before->stamp;
+}
+
+/* What has become whole again may be two saves. */
+static int refuse_mixture(struct mfs_iteration *it, const struct mfs_save *last, uint64_t all)
+{
+	char reason[128];
+	uint32_t same;
+
+	if (it->reason || !last || !is_mixture(last, &it->save, &same))
+		return 0;
+	snprintf(reason, sizeof(reason),
+		 "it is being saved again: %u of %u files are of the save before", same,
+		 it->save.count);
+	mfs_iteration_end_check(it, false);
+	mfs_save_release(&it->save);
+	free(it->marker);
+	it->marker = NULL;
+	it->stamp = all;
+	return fill_incomplete(it, reason);
+}
+
+static const struct mfs_save *last_save(const struct mfs_iteration *before)
+{
+	if (!before || before->hf)
+		return NULL;
+	return before->reason ? before->last : &before->save;
+}
+
+int mfs_iteration_look(const char *path, const char *name, int64_t number,
+		       const struct mfs_view_options *options, struct mfs_keeper *keeper,
+		       const char *hold, struct mfs_iteration *before, struct mfs_iteration **ret,
+		       struct mfs_error *err)
+{
+	const bool complete = before && !before->reason;
+	const bool suspect = complete && atomic_exchange(&before->suspect, false);
+	struct mfs_iteration *it;
+	uint64_t all = 0;
+	int rc;
+
+	if (before && before->held && hold && !strcmp(before->reason, hold))
+		goto keep;
+	if (before && !before->held && !hold && unchanged(before, &all) &&
+	    (!suspect || before->tried))
+		goto keep;
+	if (complete && stamp_all(path, &all))
+		all = 0;
+	it = iteration_new(path, name, number, options, keeper);
+	if (!it)
+		return mfs_fail_nomem(err);
+	it->held = hold;
+	rc = hold ? fill_incomplete(it, hold) : examine(it, all);
+	if (!rc && !complete)
+		rc = refuse_mixture(it, last_save(before), all);
+	if (rc) {
+		mfs_iteration_free(it);
+		return mfs_fail(err, rc, "%s: %s", path, strerror(-rc));
+	}
+	if (complete && !hold && stays(before, it)) {
+		before->tried = all;
+	} else if (same_result(before, it)) {
+		before->tried = suspect ? all : 0;
+	} else {
+		it->last = it->reason ? last_save(before) : NULL;
+		*ret = it;
+		return 0;
+	}
+	mfs_iteration_free(it);
+keep:
+	*ret = before;
+	return 0;
+}
+
+/* Nobody writes to it while it is shown: there is nothing to look for again. */
+int mfs_iteration_look_hf(const char *path, const char *name,
+			  const struct mfs_view_options *options, struct mfs_keeper *keeper,
+			  struct mfs_iteration **ret, struct mfs_error *err)
+{
+	struct mfs_iteration *it = iteration_new(path, name, MFS_RELEASE, options, keeper);
+	struct mfs_ckpt *ckpt = NULL;
+	struct mfs_error why;
+	int rc = 0;
+
+	if (!it)
+		return mfs_fail_nomem(err);
+	it->hf = true;
+	if (mfs_hf_ckpt_open(path, options->arch, 0, &ckpt, &why))
+		rc = fill_incomplete(it, without_path(why.msg, path));
+	else
+		rc = fill_complete(it, ckpt);
+	if (rc) {
+		mfs_iteration_free(it);
+		return mfs_fail(err, rc, "%s: %s", path, strerror(-rc));
+	}
+	*ret = it;
+	return 0;
+}
+
+const char *mfs_iteration_path(const struct mfs_iteration *it)
+{
+	return it->path;
+}
+
+const char *mfs_iteration_name(const struct mfs_iteration *it)
+{
+	return it->name;
+}
+
+const char *mfs_iteration_format(const struct mfs_iteration *it)
+{
+	return it->format;
+}
+
+const char *mfs_iteration_reason(const struct mfs_iteration *it)
+{
+	return it->reason;
+}
+
+const struct mfs_why_not *mfs_iteration_why_not(const struct mfs_iteration *it)
+{
+	return &it->why_not;
+}
+
+int64_t mfs_iteration_mtime(const struct mfs_iteration *it)
+{
+	return it->mtime_ns;
+}

@@ -1,0 +1,618 @@
+#define _GNU_SOURCE
+#include "fs/source/root.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "formats/base/arena.h"
+#include "formats/model/hf_ckpt.h"
+#include "fs/data/data.h"
+#include "fs/source/iteration.h"
+#include "fs/view/keeper.h"
+#include "formats/megatron/tracker.h"
+
+#define MIN_INTERVAL 1000000000 /* ns between two looks that were not forced */
+
+/* A snapshot and what it points to. Kept until the root is freed: a reader may still hold it. */
+struct held_snapshot {
+	struct mfs_root_snapshot public;
+	struct mfs_arena arena;
+	struct held_snapshot *older;
+};
+
+enum source_kind {
+	SOURCE_ROOT,	  /* iterations and a tracker */
+	SOURCE_ITERATION, /* one of them */
+	SOURCE_HF,
+	SOURCE_DATA, /* datasets alone */
+};
+
+struct mfs_root {
+	char *source; /* absolute */
+	char *arch, *ref;
+	struct mfs_view_options options;
+	struct mfs_data_options no_data; /* where nothing was said of datasets */
+	struct mfs_data *data;		 /* NULL: none */
+	enum source_kind kind;
+	struct mfs_keeper *keeper; /* of what is open of iterations */
+	_Atomic(struct held_snapshot *) snapshot;
+	_Atomic int64_t looked; /* monotonic ns of the last look */
+
+	pthread_mutex_t refresh; /* what follows */
+	struct mfs_tracker tracker;
+	struct mfs_iteration *iterations; /* all that were ever shown, newest first */
+};
+
+struct candidate {
+	char *name;
+	int64_t number;
+};
+
+struct candidates {
+	struct candidate *list;
+	size_t count, room;
+};
+
+static int64_t monotonic_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static void free_candidates(struct candidates *c)
+{
+	for (size_t i = 0; i < c->count; i++)
+		free(c->list[i].name);
+	free(c->list);
+	*c = (struct candidates){0};
+}
+
+static int add_candidate(struct candidates *c, const char *name, int64_t number)
+{
+	if (c->count == c->room) {
+		size_t room = c->room ? c->room * 2 : 16;
+		struct candidate *list = reallocarray(c->list, room, sizeof(*list));
+
+		if (!list)
+			return -ENOMEM;
+		c->list = list;
+		c->room = room;
+	}
+	c->list[c->count].name = strdup(name);
+	if (!c->list[c->count].name)
+		return -ENOMEM;
+	c->list[c->count++].number = number;
+	return 0;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	int64_t x = ((const struct candidate *)a)->number,
+		y = ((const struct candidate *)b)->number;
+
+	return x < y ? -1 : x > y;
+}
+
+static bool is_directory(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
+	       !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* The directories of a root that are named like iterations, ascending. */
+static int list_candidates(const char *source, struct candidates *c, struct mfs_error *err)
+{
+	DIR *dir = opendir(source);
+	struct dirent *d;
+	int64_t number;
+	int rc = 0;
+
+	if (!dir)
+		return mfs_fail(err, -errno, "cannot read directory '%s': %s", source,
+				strerror(errno));
+	while (!rc && (d = readdir(dir)))
+		if (mfs_iteration_number(d->d_name, &number) && is_directory(source, d->d_name))
+			rc = add_candidate(c, d->d_name, number);
+	closedir(dir);
+	if (rc)
+		return mfs_fail_nomem(err);
+	if (c->count)
+		qsort(c->list, c->count, sizeof(*c->list), by_number);
+	return 0;
+}
+
+static struct mfs_iteration *find(const struct mfs_root_snapshot *s, const char *name)
+{
+	for (uint32_t i = 0; s && i < s->count; i++)
+		if (!strcmp(s->iterations[i]->name, name))
+			return s->iterations[i];
+	return NULL;
+}
+
+/* Looks at one iteration; *ret is NULL if it has vanished meanwhile. */
+static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_iteration *before,
+		   struct mfs_iteration **ret, struct mfs_error *err)
+{
+	const bool below = root->kind == SOURCE_ROOT;
+	const char *slash = below ? "/" : "", *name = below ? c->name : "";
+	char path[PATH_MAX], text[128];
+	struct mfs_iteration *it = NULL;
+	int rc;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s%s%s", root->source, slash, name) >=
+	    sizeof(path))
+		return mfs_fail(err, -ENAMETOOLONG, "path of %s is too long", c->name);
+	if (root->kind == SOURCE_HF)
+		rc = mfs_iteration_look_hf(path, c->name, &root->options, root->keeper, &it, err);
+	else
+		rc = mfs_iteration_look(
+			path, c->name, c->number, &root->options, root->keeper,
+			mfs_tracker_holds(&root->tracker, c->number, text, sizeof(text)), before,
+			&it, err);
+	if (rc && rc != -ENOENT)
+		return rc;
+	if (it && it != before) {
+		it->older = root->iterations;
+		root->iterations = it;
+	}
+	*ret = it;
+	return 0;
+}
+
+static void explain_no_latest(const struct mfs_tracker *t, const struct mfs_root_snapshot *s,
+			      char *text, size_t size)
+{
+	const struct mfs_iteration *it = s->count ? s->iterations[0] : NULL;
+	char name[32] = "release";
+
+	if (it && it->hf) {
+		snprintf(text, size, "%s", it->reason);
+		return;
+	}
+
+	if (t->no_file) {
+		snprintf(text, size, "%s is not a regular file", MFS_TRACKER_FILE);
+		return;
+	}
+	if (t->kind == MFS_TRACKER_BAD) {
+		snprintf(text, size, "%s says '%s', which is neither a number nor 'release'",
+			 MFS_TRACKER_FILE, t->text);
+		return;
+	}
+	if (t->kind == MFS_TRACKER_NONE) {
+		it = s->count == 1 ? s->iterations[0] : NULL;
+		snprintf(text, size, "%s%s%s", it ? it->name : "", it ? " is incomplete: " : "",
+			 it	    ? it->reason
+			 : s->count ? "no iteration is complete"
+				    : "no iteration was saved yet");
+		return;
+	}
+	if (t->kind == MFS_TRACKER_NUMBER)
+		snprintf(name, sizeof(name), "iter_%07lld", (long long)t->number);
+	it = find(s, name);
+	if (it)
+		snprintf(text, size, "%s, which the tracker names, is incomplete: %s", name,
+			 it->reason);
+	else
+		snprintf(text, size, "the tracker says '%s', but there is no directory %s", t->text,
+			 name);
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a == b || (a && b && !strcmp(a, b));
+}
+
+static bool same_snapshot(const struct mfs_root_snapshot *a, const struct mfs_root_snapshot *b)
+{
+	return a && a->count == b->count && a->latest == b->latest &&
+	       same_text(a->latest_reason, b->latest_reason) && same_text(a->tracker, b->tracker) &&
+	       (!a->count ||
+		!memcmp(a->iterations, b->iterations, a->count * sizeof(*a->iterations)));
+}
+
+static void free_snapshot(struct held_snapshot *s)
+{
+	mfs_arena_release(&s->arena);
+	free(s);
+}
+
+static bool may_be_latest(const struct mfs_tracker *t, const struct mfs_iteration *it, bool found)
+{
+	if (it->reason)
+		return false;
+	if (t->kind == MFS_TRACKER_NONE)
+		return !found;
+	return t->kind != MFS_TRACKER_BAD && it->number == t->number;
+}
+
+/* Newest first, and all checkpoints but the latest's are let go at once: a root of a hundred
+ * iterations never has them all in memory. */
+static int look_at_all(struct mfs_root *root, const struct candidates *c,
+		       const struct mfs_root_snapshot *before, struct mfs_root_snapshot *now,
+		       struct mfs_error *err)
+{
+	struct mfs_iteration **list = now->iterations;
+	uint32_t count = 0;
+	int rc;
+
+	for (size_t i = c->count; i--;) {
+		list[i] = NULL;
+		rc = look_at(root, &c->list[i], find(before, c->list[i].name), &list[i], err);
+		if (rc)
+			return rc;
+		if (!list[i])
+			continue;
+		if (may_be_latest(&root->tracker, list[i], now->latest))
+			now->latest = list[i];
+		mfs_iteration_end_check(list[i], now->latest == list[i]);
+	}
+	for (size_t i = 0; i < c->count; i++)
+		if (list[i])
+			list[count++] = list[i];
+	now->count = count;
+	return 0;
+}
+
+static int fill_snapshot(struct mfs_root *root, const struct candidates *c,
+			 struct held_snapshot *now, const struct mfs_root_snapshot *before,
+			 struct mfs_error *err)
+{
+	struct mfs_root_snapshot *s = &now->public;
+	char why[1024];
+	int rc;
+
+	s->iterations = mfs_arena_array(&now->arena, c->count + 1, sizeof(*s->iterations));
+	if (!s->iterations)
+		return mfs_fail_nomem(err);
+	rc = look_at_all(root, c, before, s, err);
+	if (rc)
+		return rc;
+	if (root->tracker.kind != MFS_TRACKER_NONE) {
+		s->tracker = mfs_arena_printf(&now->arena, "%s", root->tracker.text);
+		if (!s->tracker)
+			return mfs_fail_nomem(err);
+	}
+	if (!s->latest) {
+		explain_no_latest(&root->tracker, s, why, sizeof(why));
+		s->latest_reason = mfs_arena_printf(&now->arena, "%s", why);
+		if (!s->latest_reason)
+			return mfs_fail_nomem(err);
+	}
+	return 0;
+}
+
+static int list_single(const struct mfs_root *root, struct candidates *c, struct mfs_error *err)
+{
+	const char *name = strrchr(root->source, '/') + 1;
+	int64_t number;
+	struct stat st;
+
+	if (!mfs_iteration_number(name, &number))
+		number = MFS_RELEASE;
+	if (stat(root->source, &st))
+		return mfs_fail(err, -errno, "'%s': %s", root->source, strerror(errno));
+	return add_candidate(c, *name ? name : "checkpoint", number) ? mfs_fail_nomem(err) : 0;
+}
+
+/* At every look, since a directory may go file by file. */
+static void let_go_of_missing(const struct mfs_root *root, const struct mfs_root_snapshot *now)
+{
+	for (struct mfs_iteration *it = root->iterations; it; it = it->older) {
+		bool shown = false;
+
+		for (uint32_t i = 0; i < now->count && !shown; i++)
+			shown = it == now->iterations[i];
+		if (!shown)
+			mfs_iteration_let_go(it);
+	}
+}
+
+/* SOURCE is gone, or away: what is shown stays, but an idle mount keeps no disk space of deleted files. */
+static void close_idle(const struct mfs_root *root)
+{
+	for (struct mfs_iteration *it = root->iterations; it; it = it->older)
+		mfs_iteration_close_idle(it);
+}
+
+/* Under the refresh lock. */
+static int look(struct mfs_root *root, struct mfs_error *err)
+{
+	struct held_snapshot *old = atomic_load(&root->snapshot), *now = NULL;
+	const struct mfs_root_snapshot *before = old ? &old->public : NULL;
+	struct candidates c = {0};
+	int rc = 0;
+
+	/* The tracker first: what it names was complete before the directory is listed. */
+	if (root->kind == SOURCE_ROOT)
+		mfs_tracker_read(root->source, &root->tracker);
+	if (root->kind == SOURCE_ROOT)
+		rc = list_candidates(root->source, &c, err);
+	else if (root->kind != SOURCE_DATA)
+		rc = list_single(root, &c, err);
+	if (rc == -ENOENT)
+		close_idle(root);
+	if (rc)
+		goto done;
+	now = calloc(1, sizeof(*now));
+	rc = now ? fill_snapshot(root, &c, now, before, err) : mfs_fail_nomem(err);
+	if (rc)
+		goto done;
+	let_go_of_missing(root, &now->public);
+	if (same_snapshot(before, &now->public))
+		goto done;
+	now->older = old;
+	atomic_store(&root->snapshot, now);
+	now = NULL;
+done:
+	if (now)
+		free_snapshot(now);
+	free_candidates(&c);
+	atomic_store(&root->looked, monotonic_ns());
+	return rc;
+}
+
+int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err)
+{
+	int rc;
+
+	if ((root->kind == SOURCE_HF || root->kind == SOURCE_DATA) && atomic_load(&root->snapshot))
+		return 0;
+	if (force) {
+		pthread_mutex_lock(&root->refresh);
+	} else if (monotonic_ns() - atomic_load(&root->looked) < MIN_INTERVAL ||
+		   pthread_mutex_trylock(&root->refresh)) {
+		return 0;
+	}
+	rc = look(root, err);
+	pthread_mutex_unlock(&root->refresh);
+	return rc;
+}
+
+static int copy_options(struct mfs_root *root, const struct mfs_view_options *opt)
+{
+	root->options = *opt;
+	if (opt->arch && !(root->arch = strdup(opt->arch)))
+		return -ENOMEM;
+	if (opt->ref && !(root->ref = realpath(opt->ref, NULL)) && !(root->ref = strdup(opt->ref)))
+		return -ENOMEM;
+	root->options.arch = root->arch;
+	root->options.ref = root->ref;
+	return 0;
+}
+
+static bool has_candidates(const char *source, int *ret_rc, struct mfs_error *err)
+{
+	struct candidates c = {0};
+	bool found;
+
+	*ret_rc = list_candidates(source, &c, err);
+	found = c.count > 0;
+	free_candidates(&c);
+	return found;
+}
+
+/* What a run may have written into its directory before its first save: Megatron's progress log, TensorBoard's and
+ * Weights & Biases' files, and what jobs and file systems leave. */
+static bool is_log(const char *name)
+{
+	static const char *const patterns[] = {
+		".*",	 "progress.txt", "tensorboard*", "events.out.tfevents.*",
+		"wandb", "logs",	 "*.log",	 "*.out",
+		"*.err", "lost+found",
+	};
+
+	for (size_t i = 0; i < sizeof(patterns) / sizeof(*patterns); i++)
+		if (!fnmatch(patterns[i], name, 0))
+			return true;
+	return false;
+}
+
+static bool holds_logs_alone(const char *source)
+{
+	DIR *dir = opendir(source);
+	struct dirent *d;
+	bool alone = dir;
+
+	while (alone && (d = readdir(dir)))
+		alone = is_log(d->d_name);
+	if (dir)
+		closedir(dir);
+	return alone;
+}
+
+/* What SOURCE is. An empty directory that is named like an iteration is one: its save may be about to
+ * begin. */
+static int detect(struct mfs_root *root, struct mfs_error *err)
+{
+	const char *base = strrchr(root->source, '/') + 1;
+	char tracker[PATH_MAX];
+	int64_t number;
+	int rc = 0;
+
+	snprintf(tracker, sizeof(tracker), "%s/%s", root->source, MFS_TRACKER_FILE);
+	if (mfs_iteration_looks_like_one(root->source))
+		root->kind = SOURCE_ITERATION;
+	else if (!access(tracker, F_OK))
+		root->kind = SOURCE_ROOT;
+	else if (mfs_hf_ckpt_looks_like_one(root->source))
+		root->kind = SOURCE_HF;
+	else if (has_candidates(root->source, &rc, err))
+		root->kind = SOURCE_ROOT;
+	else if (rc)
+		return rc;
+	else if (mfs_data_looks_like_one(root->source))
+		root->kind = SOURCE_DATA;
+	else if (mfs_iteration_number(base, &number))
+		root->kind = SOURCE_ITERATION;
+	else if (root->options.may_be_empty && holds_logs_alone(root->source))
+		root->kind = SOURCE_ROOT;
+	else
+		return mfs_fail(
+			err, -ENODATA,
+			"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
+			"or release/ (a checkpoint root), for .metadata, metadata.json, "
+			"*.distcp or mp_rank_*/ (one iteration), for config.json with "
+			"model*.safetensors or pytorch_model*.bin (a HuggingFace model), and for "
+			"*.idx with *.bin or *.arrow (datasets)",
+			root->source, MFS_TRACKER_FILE);
+	/* What passes through unchanged passes from there. */
+	if (root->kind == SOURCE_HF && !root->options.ref)
+		root->options.ref = root->source;
+	return 0;
+}
+
+static int resolve(struct mfs_root *root, const char *source, struct mfs_error *err)
+{
+	struct stat st;
+
+	int rc = mfs_data_path(source, &root->source, err);
+
+	if (rc)
+		return rc;
+	if (mfs_root_stat(root, &st))
+		return mfs_fail(err, -errno, "'%s': %s", source, strerror(errno));
+	if (S_ISDIR(st.st_mode))
+		return 0;
+	root->kind = SOURCE_DATA;
+	if (!mfs_data_looks_like_one(root->source))
+		return mfs_fail(err, -ENOTDIR,
+				"'%s' is not a directory: name a checkpoint root, one iteration, "
+				"a HuggingFace model or a dataset",
+				source);
+	return 0;
+}
+
+/* What SOURCE holds itself, and what options add. */
+static int open_data(struct mfs_root *root, struct mfs_error *err)
+{
+	const bool alone = root->kind == SOURCE_DATA;
+
+	if (!root->options.data)
+		root->options.data = &root->no_data;
+	if (!alone && !root->options.data->path_count)
+		return 0;
+	return mfs_data_open(alone ? root->source : NULL, root->options.data, &root->data, err);
+}
+
+int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
+		  struct mfs_error *err)
+{
+	struct mfs_root *root = calloc(1, sizeof(*root));
+	int rc;
+
+	if (!root)
+		return mfs_fail_nomem(err);
+	pthread_mutex_init(&root->refresh, NULL);
+	root->keeper = mfs_keeper_new(MFS_KEEP_OPEN);
+	rc = root->keeper ? copy_options(root, opt) : -ENOMEM;
+	if (rc)
+		rc = mfs_fail_nomem(err);
+	if (!rc)
+		rc = resolve(root, source, err);
+	if (!rc && root->kind != SOURCE_DATA)
+		rc = detect(root, err);
+	if (!rc)
+		rc = open_data(root, err);
+	if (!rc)
+		rc = mfs_root_refresh(root, true, err);
+	if (rc) {
+		mfs_root_free(root);
+		return rc;
+	}
+	*ret = root;
+	return 0;
+}
+
+void mfs_root_free(struct mfs_root *root)
+{
+	struct held_snapshot *s;
+
+	if (!root)
+		return;
+	while ((s = atomic_load(&root->snapshot))) {
+		atomic_store(&root->snapshot, s->older);
+		free_snapshot(s);
+	}
+	while (root->iterations) {
+		struct mfs_iteration *it = root->iterations;
+
+		root->iterations = it->older;
+		mfs_iteration_free(it);
+	}
+	mfs_keeper_free(root->keeper);
+	pthread_mutex_destroy(&root->refresh);
+	mfs_data_free(root->data);
+	free(root->arch);
+	free(root->ref);
+	free(root->source);
+	free(root);
+}
+
+const char *mfs_root_source(const struct mfs_root *root)
+{
+	return root->source;
+}
+
+const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root)
+{
+	return &atomic_load(&root->snapshot)->public;
+}
+
+int mfs_root_place(const struct mfs_root *root, char *ret, size_t size)
+{
+	struct stat st;
+
+	snprintf(ret, size, "%s", root->source);
+	if (!stat(ret, &st))
+		return 0;
+	snprintf(ret, size, "%s.idx", root->source);
+	return stat(ret, &st);
+}
+
+int mfs_root_stat(const struct mfs_root *root, struct stat *ret)
+{
+	char path[PATH_MAX];
+
+	return mfs_root_place(root, path, sizeof(path)) ? -1 : stat(path, ret);
+}
+
+int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret)
+{
+	char idx[PATH_MAX];
+
+	if (!statvfs(root->source, ret))
+		return 0;
+	snprintf(idx, sizeof(idx), "%s.idx", root->source);
+	return statvfs(idx, ret) ? -errno : 0;
+}
+
+bool mfs_root_has_iterations(const struct mfs_root *root)
+{
+	return root->kind == SOURCE_ROOT || root->kind == SOURCE_ITERATION;
+}
+
+bool mfs_root_has_model(const struct mfs_root *root)
+{
+	return root->kind != SOURCE_DATA;
+}
+
+struct mfs_data *mfs_root_data(const struct mfs_root *root)
+{
+	return root->data;
+}

@@ -1,0 +1,210 @@
+/* What a VIEW argument names. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "fs/data/data.h"
+#include "fs/source/iteration.h"
+#include "fs/source/root.h"
+
+#define LAYOUTS "megatron/torch/"
+#define DATA	"data"
+
+/* With the names that there are, as far as they fit. */
+static int no_such_dataset(const struct mfs_root *root, const char *name, struct mfs_error *err)
+{
+	const struct mfs_data *data = mfs_root_data(root);
+	char names[400] = "";
+	size_t used = 0;
+
+	for (uint32_t i = 0; data && i < mfs_data_count(data) && used < sizeof(names); i++)
+		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+					 mfs_dataset_name(mfs_data_at(data, i)));
+	return mfs_fail(
+		err, -ENOENT,
+		"'%s' has no view '%s': name data/NAME/hf (or parquet, npy, jsonl, megatron, "
+		"samples/SPEC, cache/SPEC), NAME of: %s",
+		mfs_root_source(root), name, data ? names : "no dataset (-o data=PATH)");
+}
+
+static int no_such_view(const struct mfs_root *root, const char *name, struct mfs_error *err)
+{
+	const struct mfs_root_snapshot *s = mfs_root_snapshot((struct mfs_root *)root);
+	const char *example = s->count ? s->iterations[s->count - 1]->name : "iter_0000040";
+
+	if (!mfs_root_has_model(root))
+		return no_such_dataset(root, name, err);
+	if (!mfs_root_has_iterations(root))
+		return mfs_fail(
+			err, -ENOENT,
+			"'%s' has no view '%s': name hf, megatron/torch/tp1-pp1 (or another "
+			"layout) or megatron/torch_dist",
+			mfs_root_source(root), name);
+	return mfs_fail(
+		err, -ENOENT,
+		"'%s' has no view '%s': name hf, megatron/torch/tp1-pp1 (or another layout) or "
+		"megatron/torch_dist, of the latest iteration, or of another one as in "
+		"latest/hf or %s/hf",
+		mfs_root_source(root), name, example);
+}
+
+/* A view by its form, or a directory above views. */
+static bool is_place(const char *view)
+{
+	size_t len = strlen(LAYOUTS);
+
+	return !*view || !strcmp(view, "hf") || !strcmp(view, "megatron") ||
+	       !strcmp(view, "megatron/torch") || !strcmp(view, "megatron/torch_dist") ||
+	       (!strncmp(view, LAYOUTS, len) && view[len] && !strchr(view + len, '/'));
+}
+
+static bool is_view(const char *view)
+{
+	return is_place(view) && *view && strcmp(view, "megatron") &&
+	       strcmp(view, "megatron/torch");
+}
+
+static int latest(struct mfs_root *root, struct mfs_iteration **ret, struct mfs_error *err)
+{
+	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
+
+	if (!mfs_root_has_model(root))
+		return mfs_fail(err, -ENODATA,
+				"'%s' holds datasets and no model: name data/NAME/hf",
+				mfs_root_source(root));
+	if (!s->latest)
+		return mfs_fail(err, -ENODATA, "'%s' %s: %s", mfs_root_source(root),
+				mfs_root_has_iterations(root) ? "has no latest iteration"
+							      : "cannot be shown",
+				s->latest_reason);
+	*ret = s->latest;
+	return 0;
+}
+
+/* The iteration in front of the first slash; -ENOENT without a word: it is none. */
+static int named_iteration(struct mfs_root *root, const char *name, struct mfs_iteration **ret,
+			   struct mfs_error *err)
+{
+	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
+	size_t len = strcspn(name, "/");
+
+	if (!mfs_root_has_iterations(root))
+		return -ENOENT;
+	if (len == strlen("latest") && !strncmp(name, "latest", len))
+		return latest(root, ret, err);
+	for (uint32_t i = 0; i < s->count; i++) {
+		if (!strncmp(s->iterations[i]->name, name, len) && !s->iterations[i]->name[len]) {
+			*ret = s->iterations[i];
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+const char *mfs_place_name(const struct mfs_root *root, const struct mfs_place *place,
+			   char text[MFS_PLACE_NAME])
+{
+	const char *dir = "";
+
+	if (place->dataset)
+		dir = mfs_dataset_name(place->dataset);
+	else if (place->iteration && mfs_root_has_iterations(root))
+		dir = place->iteration->name;
+	snprintf(text, MFS_PLACE_NAME, "%s%s%s%s", place->iteration ? "" : DATA "/", dir,
+		 *dir && *place->view ? "/" : "", place->view);
+	return text;
+}
+
+/* "data", "data/NAME", "data/NAME/VIEW". */
+static int find_data(struct mfs_root *root, const char *name, struct mfs_place *ret,
+		     struct mfs_error *err)
+{
+	const struct mfs_data *data = mfs_root_data(root);
+	const char *rest = name + strlen(DATA);
+	size_t len;
+
+	*ret = (struct mfs_place){0};
+	if (!data)
+		return no_such_dataset(root, name, err);
+	if (!*rest)
+		return 0;
+	len = strcspn(++rest, "/");
+	ret->dataset = mfs_data_find(data, rest, len);
+	if (!ret->dataset)
+		return no_such_dataset(root, name, err);
+	rest += len + (rest[len] == '/');
+	snprintf(ret->view, sizeof(ret->view), "%s", rest);
+	return 0;
+}
+
+static bool names_data(const char *name)
+{
+	size_t len = strlen(DATA);
+
+	return !strncmp(name, DATA, len) && (!name[len] || name[len] == '/');
+}
+
+/* Where nothing is named: the model, or the only dataset. */
+static int find_default(struct mfs_root *root, struct mfs_place *ret, struct mfs_error *err)
+{
+	const struct mfs_data *data = mfs_root_data(root);
+
+	*ret = (struct mfs_place){.view = "hf"};
+	if (mfs_root_has_model(root))
+		return latest(root, &ret->iteration, err);
+	if (mfs_data_count(data) > 1)
+		return no_such_dataset(root, "", err);
+	ret->dataset = mfs_data_at(data, 0);
+	return 0;
+}
+
+int mfs_root_find(struct mfs_root *root, const char *name, struct mfs_place *ret,
+		  struct mfs_error *err)
+{
+	size_t len = name ? strlen(name) : 0;
+	char *view = ret->view, *slash;
+	int rc;
+
+	if (!name)
+		return find_default(root, ret, err);
+	if (!len || len >= sizeof(ret->view) || *name == '/')
+		return no_such_view(root, name, err);
+	*ret = (struct mfs_place){0};
+	snprintf(view, sizeof(ret->view), "%s", name);
+	if (len > 1 && view[len - 1] == '/')
+		view[len - 1] = '\0';
+	if (names_data(view)) {
+		char text[sizeof(ret->view)];
+
+		memcpy(text, view, sizeof(text));
+		return find_data(root, text, ret, err);
+	}
+	if (*view && is_place(view))
+		return latest(root, &ret->iteration, err);
+	rc = named_iteration(root, view, &ret->iteration, err);
+	slash = strchr(view, '/');
+	if (slash)
+		memmove(view, slash + 1, strlen(slash));
+	else
+		*view = '\0';
+	if (rc == -ENOENT || (!rc && (!is_place(view) || (slash && !*view))))
+		return no_such_view(root, name, err);
+	return rc;
+}
+
+int mfs_root_view(struct mfs_root *root, const char *name, struct mfs_view **ret,
+		  struct mfs_place *ret_place, struct mfs_error *err)
+{
+	struct mfs_place place;
+	int rc = mfs_root_find(root, name, &place, err);
+
+	if (!rc && place.dataset)
+		rc = mfs_dataset_view(place.dataset, place.view, ret, err);
+	else if (!rc && (!place.iteration || !is_view(place.view)))
+		rc = no_such_view(root, name, err);
+	else if (!rc)
+		rc = mfs_iteration_view(place.iteration, place.view, ret, err);
+	if (!rc && ret_place)
+		*ret_place = place;
+	return rc;
+}

@@ -1,0 +1,23 @@
+/*
+ * integrity.json, which Megatron (core 0.18 and newer, --verify-integrity) leaves in an iteration:
+ *
+ *   {"algorithm": "sha256", "files": {"common.pt": "<hex>", ...}}
+ *
+ * (megatron/core/dist_checkpointing/validation.py: save_integrity_manifest).
+ */
+#ifndef MFS_FS_VERIFY_INTEGRITY_H
+#define MFS_FS_VERIFY_INTEGRITY_H
+
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+/*
+ * Reads every file that the manifest of a directory names, and calls bad for each that is missing or
+ * has another sum; *ret_checked counts the files that were compared. -ENOENT: no manifest; -EINVAL: it
+ * is damaged; -ENOTSUP: another algorithm.
+ */
+int mfs_integrity_check(const char *dir, void (*bad)(void *arg, const struct mfs_error *err),
+			void *arg, uint32_t *ret_checked, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,303 @@
+#define _GNU_SOURCE
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "formats/base/arena.h"
+#include "formats/ckpt/ckpt.h"
+#include "formats/model/hf_config.h"
+#include "formats/io/fileset.h"
+#include "formats/model/hf_ckpt.h"
+#include "formats/model/family.h"
+#include "formats/model/model.h"
+#include "formats/model/hf_weights.h"
+#include "fs/view/build.h"
+
+/* The view and what its files are made of. */
+struct hf_view {
+	struct mfs_view public;
+	struct mfs_fileset *passed; /* files shown unchanged: of tokenizer/ or the reference */
+};
+
+struct builder {
+	struct mfs_ckpt *ckpt;
+	const struct mfs_view_options *opt;
+	struct hf_view *view;
+	struct mfs_hf_ref *ref; /* or NULL */
+	char *tokenizer; /* directory of the tokenizer: the reference, or tokenizer/ of the checkpoint */
+	const char *const *names; /* files passed through from there */
+	uint32_t name_count;
+	struct mfs_arena arena;
+	struct mfs_error *err;
+};
+
+/* ---- files ---- */
+
+static int pass_file(struct builder *b, const char *name)
+{
+	struct mfs_fileset *set = b->view->passed;
+	struct mfs_vfile *f = NULL;
+	uint32_t file;
+	int rc = mfs_fileset_add(set, name, &file, b->err);
+
+	if (!rc)
+		rc = mfs_vfile_new(&f, b->err);
+	if (!rc)
+		rc = mfs_vfile_add_file(f, set, file, 0, mfs_fileset_size(set, file), b->err);
+	if (rc) {
+		mfs_vfile_free(f);
+		return rc;
+	}
+	return mfs_view_add(&b->view->public, name, f, b->err);
+}
+
+/* ---- tokenizer and reference ---- */
+
+/* The reference's files, or those that Megatron saved beside the checkpoint. */
+static int find_tokenizer(struct builder *b)
+{
+	uint32_t config;
+	struct stat st;
+	int rc;
+
+	if (b->opt->ref)
+		b->tokenizer = strdup(b->opt->ref);
+	else if (asprintf(&b->tokenizer, "%s/tokenizer", mfs_ckpt_dir(b->ckpt)) < 0)
+		b->tokenizer = NULL;
+	if (!b->tokenizer)
+		return mfs_fail_nomem(b->err);
+	rc = mfs_hf_files(b->tokenizer, b->ref && mfs_hf_ref_has_code(b->ref), &b->arena, &b->names,
+			  &b->name_count, b->err);
+	if (rc || stat(b->tokenizer, &st))
+		return rc;
+	rc = mfs_fileset_new(b->tokenizer, &b->view->passed, b->err);
+	/* Its config.json goes into ours: who may read that is looked at again with the rest. */
+	if (!rc && b->ref)
+		rc = mfs_fileset_add(b->view->passed, "config.json", &config, b->err);
+	return rc;
+}
+
+static bool is_passed(const struct builder *b, const char *name)
+{
+	for (uint32_t i = 0; i < b->name_count; i++)
+		if (!strcmp(b->names[i], name))
+			return true;
+	return false;
+}
+
+/* What was said about the vocabulary; rows 0: nothing. */
+static int said_vocab(struct builder *b, struct mfs_vocab *ret)
+{
+	uint64_t ref_rows = b->ref ? mfs_hf_ref_vocab(b->ref) : 0;
+
+	*ret = (struct mfs_vocab){0};
+	if (b->opt->vocab_size == MFS_VOCAB_TOKENIZER) {
+		ret->source = MFS_VOCAB_TOKENIZED;
+		return mfs_hf_token_count_read(b->tokenizer, &ret->rows, b->err);
+	}
+	if (b->opt->vocab_size) {
+		ret->source = MFS_VOCAB_OPTION;
+		ret->rows = b->opt->vocab_size;
+	} else if (ref_rows) {
+		ret->source = MFS_VOCAB_REF;
+		ret->rows = ref_rows;
+	}
+	return 0;
+}
+
+/* An HF directory shown as itself: its config.json was read when it was opened, and stays as it is unless its
+ * weights say that the head is not tied. */
+static bool shows_itself(const struct builder *b)
+{
+	return mfs_ckpt_format(b->ckpt) == MFS_CKPT_HF && b->opt->ref &&
+	       !strcmp(b->opt->ref, mfs_ckpt_dir(b->ckpt));
+}
+
+static bool is_untied(const struct builder *b)
+{
+	return shows_itself(b) && mfs_hf_ckpt_is_untied(b->ckpt);
+}
+
+static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
+{
+	int rc = mfs_hf_ref_open(b->opt->ref, ret, b->err);
+
+	return rc || !is_untied(b) ? rc : mfs_hf_ref_untie(*ret, b->err);
+}
+
+int mfs_view_hf_check(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+		      struct mfs_error *err)
+{
+	const struct builder b = {.ckpt = ckpt, .opt = opt};
+	const struct mfs_family *family;
+	struct mfs_hf_ref *ref = NULL;
+	int rc = mfs_family_choose(mfs_ckpt_args(ckpt), opt->arch, &family, err);
+
+	if (!rc && opt->ref && !shows_itself(&b))
+		rc = mfs_hf_ref_open(opt->ref, &ref, err);
+	mfs_hf_ref_free(ref);
+	return rc;
+}
+
+static int build_model(struct builder *b)
+{
+	struct mfs_vocab vocab;
+	int rc = 0;
+
+	if (b->opt->ref && (!shows_itself(b) || b->opt->vocab_size))
+		rc = open_ref(b, &b->ref);
+	if (!rc)
+		rc = find_tokenizer(b);
+	if (!rc)
+		rc = said_vocab(b, &vocab);
+	if (!rc)
+		rc = mfs_model_new(b->ckpt, b->opt->arch, &vocab, &b->view->public.model, b->err);
+	return rc;
+}
+
+/* ---- what the directory holds ---- */
+
+static int add_own_config(struct builder *b)
+{
+	struct mfs_hf_ref *own = NULL;
+	char *config;
+	size_t len;
+	int rc;
+
+	if (!is_untied(b))
+		return pass_file(b, "config.json");
+	rc = open_ref(b, &own);
+	if (rc)
+		return rc;
+	/* It need not be the file any more that the checkpoint was opened with. */
+	mfs_view_note_read(&b->view->public, mfs_hf_ref_access(own));
+	rc = mfs_hf_ref_json(own, &config, &len, b->err);
+	mfs_hf_ref_free(own);
+	return rc ? rc : mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
+}
+
+static int add_config(struct builder *b)
+{
+	struct mfs_hf_tokens tokens;
+	char *config, *generation;
+	size_t len, generation_len;
+	int rc;
+
+	if (shows_itself(b) && !b->opt->vocab_size)
+		return add_own_config(b);
+	rc = mfs_hf_tokens_read(b->tokenizer, &tokens, b->err);
+	if (!rc)
+		rc = mfs_hf_config_json(b->view->public.model, b->ref, &tokens, &config, &len,
+					b->err);
+	if (rc)
+		return rc;
+	if (!is_passed(b, "generation_config.json")) {
+		rc = mfs_hf_generation_json(config, len, &generation, &generation_len, b->err);
+		if (!rc)
+			rc = mfs_view_add_bytes(&b->view->public, "generation_config.json",
+						generation, generation_len, b->err);
+	}
+	if (rc) {
+		free(config);
+		return rc;
+	}
+	return mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
+}
+
+static int add_passed(struct builder *b)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < b->name_count && !rc; i++)
+		rc = pass_file(b, b->names[i]);
+	return rc;
+}
+
+static int add_shards(struct builder *b, const struct mfs_hf_shard *shards, uint32_t count)
+{
+	const struct mfs_model *model = b->view->public.model;
+	char name[MFS_HF_SHARD_NAME_SIZE];
+	struct mfs_vfile *f;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < count && !rc; i++) {
+		mfs_hf_shard_name(name, i, count);
+		rc = mfs_hf_shard_file(model, &shards[i], &f, b->err);
+		if (!rc)
+			rc = mfs_view_add(&b->view->public, name, f, b->err);
+	}
+	if (rc || count == 1)
+		return rc;
+	rc = mfs_hf_index_file(model, shards, count, &f, b->err);
+	if (rc)
+		return rc;
+	return mfs_view_add(&b->view->public, "model.safetensors.index.json", f, b->err);
+}
+
+static int add_weights(struct builder *b)
+{
+	const uint64_t limit = b->opt->shard_size ? b->opt->shard_size : MFS_SHARD_SIZE;
+	struct mfs_hf_shard *shards;
+	uint32_t count;
+	int rc = mfs_hf_cut_shards(b->view->public.model, limit, &shards, &count, b->err);
+
+	if (rc)
+		return rc;
+	rc = add_shards(b, shards, count);
+	free(shards);
+	return rc;
+}
+
+static int build(struct builder *b)
+{
+	struct mfs_view *v = &b->view->public;
+	int rc = build_model(b);
+
+	if (!rc)
+		rc = add_config(b);
+	if (!rc)
+		rc = add_passed(b);
+	if (!rc)
+		rc = add_weights(b);
+	if (rc)
+		return rc;
+	v->ckpt = b->ckpt;
+	v->tensor_count = v->model->target_count;
+	mfs_view_note_sources(v, mfs_ckpt_files(b->ckpt));
+	mfs_view_note_sources(v, b->view->passed);
+	if (b->ref)
+		mfs_view_note_read(v, mfs_hf_ref_access(b->ref));
+	return mfs_view_finish(v, b->err);
+}
+
+static void release(struct mfs_view *view)
+{
+	struct hf_view *v = (struct hf_view *)view;
+
+	mfs_model_free(view->model);
+	mfs_fileset_free(v->passed);
+	free(v);
+}
+
+int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struct mfs_view **ret,
+		struct mfs_error *err)
+{
+	struct builder b = {.ckpt = ckpt, .opt = opt, .err = err};
+	int rc;
+
+	b.view = calloc(1, sizeof(*b.view));
+	if (b.view)
+		b.view->public.release = release;
+	rc = b.view ? build(&b) : mfs_fail_nomem(err);
+	mfs_hf_ref_free(b.ref);
+	free(b.tokenizer);
+	mfs_arena_release(&b.arena);
+	if (rc) {
+		mfs_view_free(b.view ? &b.view->public : NULL);
+		return rc;
+	}
+	*ret = &b.view->public;
+	return 0;
+}

@@ -1,0 +1,314 @@
+/*
+ * Megatron views: a directory that --load takes. What is in the iteration's directory, the files of
+ * formats/megatron/write makes; here are names, and the tracker in front of it.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/model/hf_config.h"
+#include "formats/hf/hf_tokenizer.h"
+#include "formats/optim/buffers/optim.h"
+#include "formats/megatron/write/files.h"
+#include "formats/megatron/tracker.h"
+#include "fs/view/view.h"
+#include "fs/view/build.h"
+
+#define MAX_LISTED 8 /* of tensor and of pipeline sizes in a listing: powers of two up to it */
+
+struct megatron_view {
+	struct mfs_view public;
+	struct mfs_megatron_torch *torch;
+	struct mfs_megatron_dist *dist;
+};
+
+struct builder {
+	struct megatron_view *view;
+	char dir[32]; /* of the iteration: "iter_0000040", "release" */
+};
+
+/* ---- names ---- */
+
+static int parse_name(const struct mfs_ckpt *ckpt, const char *name, struct mfs_parallel *ret,
+		      bool *ret_dist, struct mfs_error *err)
+{
+	const struct mfs_parallel one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+
+	*ret_dist = !strcmp(name, "torch_dist");
+	if (*ret_dist) {
+		/* Cut as the source was; where that has no name, whole. */
+		if (!mfs_layout_of(ckpt, ret))
+			*ret = one;
+		return 0;
+	}
+	if (strncmp(name, "torch/", 6) || !mfs_layout_parse(name + 6, ret))
+		return mfs_fail(err, -ENOENT,
+				"no view megatron/%s: name megatron/torch_dist, or "
+				"megatron/torch/tpT-ppP[-epE][-etpX][-vppV][-firstN][-lastN]",
+				name);
+	mfs_layout_resolve(ret, mfs_ckpt_args(ckpt));
+	return mfs_layout_check(ret, mfs_ckpt_args(ckpt), err);
+}
+
+int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
+{
+	struct mfs_parallel layout;
+	bool dist;
+
+	return parse_name(ckpt, name, &layout, &dist, err);
+}
+
+/* ---- what is listed ---- */
+
+struct listing {
+	struct mfs_ckpt *ckpt;
+	struct mfs_arena *arena;
+	const char **names;
+	uint32_t count;
+};
+
+static int list_one(struct listing *l, const struct mfs_parallel *p)
+{
+	struct mfs_parallel resolved = *p;
+	char name[MFS_LAYOUT_NAME_SIZE];
+
+	mfs_layout_resolve(&resolved, mfs_ckpt_args(l->ckpt));
+	if (mfs_layout_check(&resolved, mfs_ckpt_args(l->ckpt), NULL))
+		return 0;
+	mfs_layout_name(p, name);
+	for (uint32_t i = 0; i < l->count; i++)
+		if (!strcmp(l->names[i], name))
+			return 0;
+	l->names[l->count] = mfs_arena_strndup(l->arena, name, strlen(name));
+	return l->names[l->count++] ? 0 : -ENOMEM;
+}
+
+static int list_powers(struct listing *l)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(l->ckpt);
+	const uint32_t most_ep = a->moe_layers ? MAX_LISTED : 1;
+	int rc = 0;
+
+	for (uint32_t tp = 1; tp <= MAX_LISTED; tp *= 2)
+		for (uint32_t pp = 1; pp <= MAX_LISTED; pp *= 2)
+			for (uint32_t ep = 1; ep <= most_ep && !rc; ep *= 2) {
+				const struct mfs_parallel p = {
+					.tp = tp, .pp = pp, .ep = ep, .etp = tp, .vpp = 1};
+
+				rc = list_one(l, &p);
+			}
+	return rc;
+}
+
+int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
+			      const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
+{
+	struct listing l = {.ckpt = ckpt, .arena = arena};
+	struct mfs_parallel own;
+	int rc = 0;
+
+	l.names = mfs_arena_array(arena, 1 + 4 * 4 * 4, sizeof(*l.names));
+	if (!l.names)
+		return mfs_fail_nomem(err);
+	if (mfs_layout_of(ckpt, &own))
+		rc = list_one(&l, &own);
+	if (!rc)
+		rc = list_powers(&l);
+	if (rc)
+		return mfs_fail_nomem(err);
+	*ret = l.names;
+	*ret_count = l.count;
+	return 0;
+}
+
+/* ---- building ---- */
+
+/* A directory that was named itself has no number: its state knows. */
+static int64_t iteration_of(const struct mfs_ckpt *ckpt, int64_t number)
+{
+	const struct mfs_ckpt_state *s = mfs_ckpt_state(ckpt);
+	const char *slash = strrchr(mfs_ckpt_dir(ckpt), '/');
+	int64_t saved;
+
+	if (number >= 0 || !s || !strcmp(slash ? slash + 1 : mfs_ckpt_dir(ckpt), "release"))
+		return number;
+	return mfs_value_int(s->archive.doc, mfs_value_get(s->archive.doc, s->root, "iteration"),
+			     &saved) &&
+			       saved >= 0
+		       ? saved
+		       : number;
+}
+
+static int add_tracker(struct builder *b, int64_t number, struct mfs_error *err)
+{
+	char text[32], *copy;
+	int len = number < 0 ? snprintf(text, sizeof(text), "release")
+			     : snprintf(text, sizeof(text), "%lld", (long long)number);
+
+	if (number < 0)
+		snprintf(b->dir, sizeof(b->dir), "release");
+	else
+		snprintf(b->dir, sizeof(b->dir), "iter_%07lld", (long long)number);
+	copy = strdup(text);
+	if (!copy)
+		return mfs_fail_nomem(err);
+	return mfs_view_add_bytes(&b->view->public, MFS_TRACKER_FILE, copy, (size_t)len, err);
+}
+
+static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct mfs_error *err)
+{
+	struct builder *b = arg;
+	char name[512];
+
+	snprintf(name, sizeof(name), "%s/%s", b->dir, path);
+	return mfs_view_add(&b->view->public, name, data, err);
+}
+
+/* Rows that the embedding has in the source. */
+static uint64_t stored_rows(const struct mfs_ckpt *ckpt)
+{
+	const struct mfs_global_tensor *t =
+		mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
+
+	return t && t->ndim ? t->shape[0] : 0;
+}
+
+/* What a person has said about the vocabulary; 0: nothing. */
+static int said_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+		      uint64_t *ret, struct mfs_error *err)
+{
+	struct mfs_hf_ref *ref;
+	char dir[4096];
+	int rc;
+
+	*ret = 0;
+	if (opt->vocab_size == MFS_VOCAB_TOKENIZER) {
+		snprintf(dir, sizeof(dir), "%s%s", opt->ref ? opt->ref : mfs_ckpt_dir(ckpt),
+			 opt->ref ? "" : "/tokenizer");
+		return mfs_hf_token_count_read(dir, ret, err);
+	}
+	if (opt->vocab_size || !opt->ref) {
+		*ret = opt->vocab_size;
+		return 0;
+	}
+	rc = mfs_hf_ref_open(opt->ref, &ref, err);
+	if (rc)
+		return rc;
+	*ret = mfs_hf_ref_vocab(ref);
+	mfs_hf_ref_free(ref);
+	return 0;
+}
+
+/* True rows of the vocabulary, as the HF view decides them; 0: nobody says. */
+static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+		      uint64_t *ret, struct mfs_error *err)
+{
+	const uint64_t stored = stored_rows(ckpt);
+	int rc = said_vocab(ckpt, opt, ret, err);
+
+	if (rc)
+		return rc;
+	if (!*ret)
+		*ret = mfs_args_true_vocab(mfs_ckpt_args(ckpt), stored);
+	if (*ret > stored)
+		return mfs_fail(
+			err, -EINVAL,
+			"%s: a vocabulary of %llu rows does not fit: the checkpoint stores %llu",
+			mfs_ckpt_dir(ckpt), (unsigned long long)*ret, (unsigned long long)stored);
+	return 0;
+}
+
+/* A run would ignore --rope-scaling-factor (megatron_args.c: read_rope_scaling) and be of another model. */
+static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+
+	if (!a->use_rope_scaling || a->rope_scaling_factor == MFS_ROPE_SCALING_FACTOR)
+		return 0;
+	return mfs_fail(
+		err, -ENOTSUP,
+		"%s: the factor of the rotary scaling is %g, expected %g: no release of Megatron "
+		"passes --rope-scaling-factor to the model",
+		mfs_ckpt_dir(ckpt), a->rope_scaling_factor, MFS_ROPE_SCALING_FACTOR);
+}
+
+static enum mfs_spec spec_of(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt)
+{
+	if (opt->spec == MFS_VIEW_SPEC_LOCAL)
+		return MFS_SPEC_LOCAL;
+	return opt->spec == MFS_VIEW_SPEC_TE ? MFS_SPEC_TE : mfs_spec_of(ckpt);
+}
+
+int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+			       struct mfs_error *err)
+{
+	int rc = check_rope(ckpt, err);
+
+	return rc ? rc : mfs_rank_check(ckpt, spec_of(ckpt, opt), err);
+}
+
+static int describe(struct mfs_ckpt *ckpt, int64_t number, const struct mfs_view_options *opt,
+		    struct mfs_megatron_view *ret, struct mfs_error *err)
+{
+	*ret = (struct mfs_megatron_view){
+		.ckpt = ckpt, .spec = spec_of(ckpt, opt), .number = iteration_of(ckpt, number)};
+	ret->spec_said = opt->spec != MFS_VIEW_SPEC_SOURCE;
+	ret->optimizer = !opt->no_optim && mfs_optim_info(ckpt)->kind != MFS_OPTIM_NONE;
+	return true_vocab(ckpt, opt, &ret->vocab, err);
+}
+
+static int build(struct builder *b, struct mfs_ckpt *ckpt, const char *name, int64_t number,
+		 const struct mfs_view_options *opt, struct mfs_error *err)
+{
+	const struct mfs_file_sink sink = {add_file, b};
+	struct mfs_megatron_view m;
+	bool dist;
+	int rc = describe(ckpt, number, opt, &m, err);
+
+	if (!rc)
+		rc = parse_name(ckpt, name, &m.layout, &dist, err);
+	if (!rc)
+		rc = check_rope(ckpt, err);
+	if (!rc)
+		rc = mfs_rank_check(ckpt, m.spec, err);
+	if (!rc)
+		rc = add_tracker(b, m.number, err);
+	if (!rc && dist)
+		rc = mfs_megatron_dist_new(&m, &sink, &b->view->dist, err);
+	else if (!rc)
+		rc = mfs_megatron_torch_new(&m, &sink, &b->view->torch, err);
+	if (rc)
+		return rc;
+	mfs_view_note_sources(&b->view->public, mfs_ckpt_files(ckpt));
+	return mfs_view_finish(&b->view->public, err);
+}
+
+static void release(struct mfs_view *view)
+{
+	struct megatron_view *v = (struct megatron_view *)view;
+
+	mfs_megatron_torch_free(v->torch);
+	mfs_megatron_dist_free(v->dist);
+	free(v);
+}
+
+int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
+		      const struct mfs_view_options *opt, struct mfs_view **ret,
+		      struct mfs_error *err)
+{
+	struct builder b = {.view = calloc(1, sizeof(*b.view))};
+	int rc;
+
+	if (!b.view)
+		return mfs_fail_nomem(err);
+	b.view->public.release = release;
+	b.view->public.ckpt = ckpt;
+	rc = build(&b, ckpt, name, number, opt, err);
+	if (rc) {
+		mfs_view_free(&b.view->public);
+		return rc;
+	}
+	*ret = &b.view->public;
+	return 0;
+}

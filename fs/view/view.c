@@ -1,0 +1,229 @@
+#include "fs/view/view.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "formats/io/fileset.h"
+#include "fs/view/build.h"
+
+int mfs_view_add(struct mfs_view *v, const char *name, struct mfs_vfile *data,
+		 struct mfs_error *err)
+{
+	if (v->count == v->capacity) {
+		uint32_t capacity = v->capacity ? v->capacity * 2 : 16;
+		struct mfs_view_file *files = reallocarray(v->files, capacity, sizeof(*files));
+
+		if (!files) {
+			mfs_vfile_free(data);
+			return mfs_fail_nomem(err);
+		}
+		v->files = files;
+		v->capacity = capacity;
+	}
+	v->files[v->count] = (struct mfs_view_file){strdup(name), data};
+	if (!v->files[v->count].name) {
+		mfs_vfile_free(data);
+		return mfs_fail_nomem(err);
+	}
+	v->count++;
+	return 0;
+}
+
+int mfs_view_add_bytes(struct mfs_view *v, const char *name, void *bytes, size_t len,
+		       struct mfs_error *err)
+{
+	struct mfs_vfile *f = NULL;
+	int rc = mfs_vfile_new(&f, err);
+
+	if (!rc)
+		rc = mfs_vfile_add_literal(f, bytes, len, err);
+	if (rc) {
+		free(bytes);
+		mfs_vfile_free(f);
+		return rc;
+	}
+	return mfs_view_add(v, name, f, err);
+}
+
+static void keep_set(struct mfs_view *v, struct mfs_fileset *set)
+{
+	struct mfs_fileset **sets =
+		reallocarray(v->sets, v->set_count + 1, sizeof(struct mfs_fileset *));
+
+	if (!sets) {
+		v->sets_failed = true;
+		return;
+	}
+	v->sets = sets;
+	v->sets[v->set_count++] = set;
+}
+
+void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set)
+{
+	if (set)
+		keep_set(v, set);
+	if (!set)
+		return;
+	for (uint32_t i = 0; i < mfs_fileset_count(set); i++)
+		if (mfs_fileset_mtime(set, i) > v->mtime_ns)
+			v->mtime_ns = mfs_fileset_mtime(set, i);
+	v->granted = (v->source_count ? v->granted : MFS_ACCESS_ALL) & mfs_fileset_granted(set);
+	v->source_count += mfs_fileset_count(set);
+	mfs_access_merge(&v->access, mfs_fileset_access(set));
+}
+
+void mfs_view_note_read(struct mfs_view *v, const struct mfs_access_fold *access)
+{
+	mfs_access_merge(&v->fixed, access);
+	mfs_access_merge(&v->access, access);
+}
+
+mode_t mfs_view_copy_mode(const struct mfs_view *v)
+{
+	return 0600 | (v->source_count ? mfs_access_mode(v->granted) & 0044 : 0);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	const struct mfs_view_file *x = a, *y = b;
+
+	return strcmp(x->name, y->name);
+}
+
+/* Parts between slashes that a directory can hold. */
+static bool is_relative_path(const char *name)
+{
+	for (;;) {
+		size_t len = strcspn(name, "/");
+
+		if (!len || len > NAME_MAX || (len == 1 && name[0] == '.') ||
+		    (len == 2 && name[0] == '.' && name[1] == '.'))
+			return false;
+		if (!name[len])
+			return true;
+		name += len + 1;
+	}
+}
+
+/* A file and a directory of one name need not be neighbours ("a", "a-b", "a/c"). */
+static bool is_directory_too(const struct mfs_view *v, uint32_t i)
+{
+	size_t len = strlen(v->files[i].name);
+
+	for (uint32_t k = i + 1; k < v->count; k++) {
+		if (strncmp(v->files[i].name, v->files[k].name, len))
+			return false;
+		if (v->files[k].name[len] == '/')
+			return true;
+	}
+	return false;
+}
+
+int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < view->set_count && !rc; i++)
+		for (uint32_t f = 0; f < mfs_fileset_count(view->sets[i]) && !rc; f++)
+			rc = mfs_fileset_check(view->sets[i], f, err);
+	return rc;
+}
+
+static uint64_t stamp(const struct mfs_view *v)
+{
+	uint64_t stamp = v->count;
+
+	for (uint32_t i = 0; i < v->count; i++) {
+		const char *name = v->files[i].name;
+
+		stamp = XXH64(name, strlen(name), stamp ^ mfs_vfile_stamp(v->files[i].data));
+	}
+	for (uint32_t i = 0; i < v->set_count; i++) {
+		const uint64_t set = mfs_fileset_stamp(v->sets[i]);
+
+		stamp = XXH64(&set, sizeof(set), stamp);
+	}
+	return stamp;
+}
+
+int mfs_view_finish(struct mfs_view *v, struct mfs_error *err)
+{
+	if (v->sets_failed)
+		return mfs_fail_nomem(err);
+	if (v->count)
+		qsort(v->files, v->count, sizeof(*v->files), by_name);
+	for (uint32_t i = 0; i < v->count; i++) {
+		const char *name = v->files[i].name;
+
+		if (!is_relative_path(name))
+			return mfs_fail(err, -EINVAL, "'%s' cannot be the name of a file", name);
+		if ((i && !strcmp(v->files[i - 1].name, name)) || is_directory_too(v, i))
+			return mfs_fail(err, -EINVAL, "there is more than one '%s' in the view",
+					name);
+	}
+	v->stamp = stamp(v);
+	return 0;
+}
+
+/* Length of the longest directory of name that is one of before's too, its '/' included. */
+static size_t common_dir(const char *before, const char *name)
+{
+	size_t common = 0;
+
+	for (size_t i = 0; before && name[i] && name[i] == before[i]; i++)
+		if (name[i] == '/')
+			common = i + 1;
+	return common;
+}
+
+int mfs_view_each_dir(const struct mfs_view *view, int (*fn)(void *arg, const char *dir), void *arg)
+{
+	const char *before = NULL, *slash;
+	char *dir;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < view->count && !rc; i++) {
+		const char *name = view->files[i].name, *from = name + common_dir(before, name);
+
+		for (; !rc && (slash = strchr(from, '/')); from = slash + 1) {
+			dir = strndup(name, (size_t)(slash - name));
+			rc = dir ? fn(arg, dir) : -ENOMEM;
+			free(dir);
+		}
+		before = name;
+	}
+	return rc;
+}
+
+void mfs_view_hold_sources(const struct mfs_view *view)
+{
+	for (uint32_t i = 0; i < view->set_count; i++)
+		mfs_fileset_hold(view->sets[i]);
+}
+
+void mfs_view_drop_sources(const struct mfs_view *view)
+{
+	for (uint32_t i = 0; i < view->set_count; i++)
+		mfs_fileset_drop(view->sets[i]);
+}
+
+void mfs_view_free(struct mfs_view *view)
+{
+	if (!view)
+		return;
+	for (uint32_t i = 0; i < view->count; i++) {
+		free(view->files[i].name);
+		mfs_vfile_free(view->files[i].data);
+	}
+	free(view->files);
+	free(view->sets);
+	if (view->release)
+		view->release(view);
+	else
+		free(view);
+}
