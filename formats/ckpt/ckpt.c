@@ -11,6 +11,7 @@
 #include <zlib.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/base/uthash.h"
 #include "formats/ckpt/ckpt_i.h"
 
@@ -87,29 +88,10 @@ const char *mfs_ckpt_intern(struct mfs_ckpt *ckpt, const char *name)
 	return e->hh.tbl ? e->name : NULL;
 }
 
-/* Makes room for one more element of an array that doubles. */
-static int make_room(void **array, uint32_t count, uint32_t *capacity, size_t size)
-{
-	uint32_t more = *capacity ? *capacity * 2 : 256;
-	void *grown;
-
-	if (count < *capacity)
-		return 0;
-	if (more <= count)
-		return -ENOMEM;
-	grown = reallocarray(*array, more, size);
-	if (!grown)
-		return -ENOMEM;
-	*array = grown;
-	*capacity = more;
-	return 0;
-}
-
 int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint32_t *ret,
 			 struct mfs_error *err)
 {
-	if (make_room((void **)&ckpt->storages, ckpt->storage_count, &ckpt->storage_capacity,
-		      sizeof(*s)))
+	if (mfs_grow(&ckpt->storages, ckpt->storage_count))
 		return mfs_fail_nomem(err);
 	memcpy(&ckpt->storages[ckpt->storage_count], s, sizeof(*s));
 	*ret = ckpt->storage_count++;
@@ -118,8 +100,7 @@ int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 
 int mfs_ckpt_add_piece(struct mfs_ckpt *ckpt, const struct mfs_piece *piece, struct mfs_error *err)
 {
-	if (make_room((void **)&ckpt->pieces, ckpt->piece_count, &ckpt->piece_capacity,
-		      sizeof(*piece)))
+	if (mfs_grow(&ckpt->pieces, ckpt->piece_count))
 		return mfs_fail_nomem(err);
 	ckpt->pieces[ckpt->piece_count++] = *piece;
 	return 0;
@@ -184,23 +165,16 @@ static bool same_tensor(const struct mfs_piece *x, const struct mfs_piece *y)
 	       x->expert == y->expert;
 }
 
-static int tensor_order(const struct mfs_global_tensor *t, unsigned state, const char *name,
-			int32_t layer, int32_t expert)
-{
-	int order = (t->state > state) - (t->state < state);
-
-	if (!order)
-		order = strcmp(t->name, name);
-	if (!order)
-		order = (t->layer > layer) - (t->layer < layer);
-	return order ? order : (t->expert > expert) - (t->expert < expert);
-}
-
 static int compare_tensors(const void *a, const void *b)
 {
-	const struct mfs_global_tensor *y = b;
+	const struct mfs_global_tensor *x = a, *y = b;
+	int order = (x->state > y->state) - (x->state < y->state);
 
-	return tensor_order(a, y->state, y->name, y->layer, y->expert);
+	if (!order)
+		order = strcmp(x->name, y->name);
+	if (!order)
+		order = (x->layer > y->layer) - (x->layer < y->layer);
+	return order ? order : (x->expert > y->expert) - (x->expert < y->expert);
 }
 
 static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
@@ -275,7 +249,7 @@ int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	}
 	free(ckpt->pieces);
 	ckpt->pieces = NULL;
-	ckpt->piece_count = ckpt->piece_capacity = 0;
+	ckpt->piece_count = 0;
 	if (rc)
 		return rc;
 	qsort(ckpt->tensors, ckpt->tensor_count, sizeof(*ckpt->tensors), compare_tensors);
@@ -431,21 +405,12 @@ const struct mfs_global_tensor *mfs_ckpt_find_state(const struct mfs_ckpt *ckpt,
 						    enum mfs_state state, const char *name,
 						    int32_t layer, int32_t expert)
 {
-	uint32_t low = 0, high = ckpt->tensor_count;
+	const struct mfs_global_tensor key = {
+		.state = state, .name = name, .layer = layer, .expert = expert};
 
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		const struct mfs_global_tensor *t = &ckpt->tensors[middle];
-		int order = tensor_order(t, state, name, layer, expert);
-
-		if (!order)
-			return t;
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return NULL;
+	return ckpt->tensor_count ? bsearch(&key, ckpt->tensors, ckpt->tensor_count, sizeof(key),
+					    compare_tensors)
+				  : NULL;
 }
 
 const struct mfs_ckpt_state *mfs_ckpt_state(const struct mfs_ckpt *ckpt)

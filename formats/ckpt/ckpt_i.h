@@ -67,7 +67,7 @@ struct mfs_ckpt {
 	struct mfs_megatron_args args;
 	struct mfs_layout layout;
 	struct mfs_storage *storages;
-	uint32_t storage_count, storage_capacity;
+	uint32_t storage_count;
 	struct mfs_chunk *chunks;
 	struct mfs_global_tensor *tensors;
 	uint32_t tensor_count; /* of all states */
@@ -91,7 +91,7 @@ struct mfs_ckpt {
 	struct mfs_arena arena;
 	/* while building */
 	struct mfs_piece *pieces;
-	uint32_t piece_count, piece_capacity;
+	uint32_t piece_count;
 	uint64_t slices; /* torch_dist: what stacked layers and experts may still become */
 	struct intern_entry *names;
 };

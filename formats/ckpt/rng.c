@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "formats/base/search.h"
 #include "formats/ckpt/ckpt_i.h"
 
 /* By pp, tp, ep. */
@@ -48,17 +49,7 @@ static bool is_of(const struct mfs_ckpt_rng *r, uint32_t tp, uint32_t pp)
 /* The first that is not in front of it. */
 static uint32_t find_first(const struct mfs_ckpt *ckpt, const struct mfs_ckpt_rng *wanted)
 {
-	uint32_t lo = 0, hi = ckpt->rng_count;
-
-	while (lo < hi) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (compare(&ckpt->rng[mid], wanted) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return (uint32_t)mfs_count_while(i, ckpt->rng_count, compare(&ckpt->rng[i], wanted) < 0);
 }
 
 uint32_t mfs_rng_count(const struct mfs_ckpt *ckpt)

@@ -17,6 +17,7 @@
 #include <sys/stat.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/ckpt/read/torch_i.h"
 
 #define STATE_FILE "model_optim_rng.pt"
@@ -69,14 +70,11 @@ static int list_ranks(struct mfs_torch_reader *r)
 	if (!dir)
 		return mfs_fail(r->err, -errno, "%s: %s", r->ckpt->dir, strerror(errno));
 	while (!rc && (e = readdir(dir))) {
-		struct mfs_torch_rank rank = {0}, *grown;
+		struct mfs_torch_rank rank = {0};
 
 		if (!parse_rank_name(e->d_name, &rank) || !has_state(r, e->d_name))
 			continue;
-		grown = reallocarray(r->ranks, r->count + 1, sizeof(*grown));
-		if (grown)
-			r->ranks = grown;
-		rank.name = grown ? strdup(e->d_name) : NULL;
+		rank.name = mfs_grow(&r->ranks, r->count) ? NULL : strdup(e->d_name);
 		if (!rank.name)
 			rc = mfs_fail_nomem(r->err);
 		else
@@ -535,17 +533,9 @@ static bool is_parameter(const struct mfs_torch_param *p)
 static int note_param(struct mfs_torch_reader *r, const struct mfs_torch_param *p)
 {
 	struct mfs_torch_params *all = &r->params;
-	struct mfs_torch_param *grown;
 
-	if (all->count == all->capacity) {
-		const uint32_t capacity = all->capacity ? all->capacity * 2 : 64;
-
-		grown = reallocarray(all->list, capacity, sizeof(*grown));
-		if (!grown)
-			return mfs_fail_nomem(r->err);
-		all->list = grown;
-		all->capacity = capacity;
-	}
+	if (mfs_grow(&all->list, all->count))
+		return mfs_fail_nomem(r->err);
 	all->list[all->count] = *p;
 	all->list[all->count].key = mfs_arena_strndup(&all->arena, p->key, strlen(p->key));
 	return all->list[all->count++].key ? 0 : mfs_fail_nomem(r->err);

@@ -46,7 +46,7 @@ struct mfs_torch_param {
 
 struct mfs_torch_params {
 	struct mfs_torch_param *list;
-	uint32_t count, capacity;
+	uint32_t count;
 	struct mfs_arena arena;
 };
 

@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/optim/read/optim_i.h"
 
 #define DISTRIBUTED "optimizer.distributed.dp_group_idx_"
@@ -183,17 +184,7 @@ static int fit(struct mfs_optim_holder *h)
 /* The chunk that an element of a flat tensor is in. */
 static uint32_t chunk_at(const struct mfs_dcp_tensor *t, uint64_t element)
 {
-	uint32_t low = 0, high = t->chunk_count;
-
-	while (high - low > 1) {
-		const uint32_t middle = low + (high - low) / 2;
-
-		if (t->chunks[middle].lo[0] <= element)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
+	return (uint32_t)mfs_last_while(i, t->chunk_count, t->chunks[i].lo[0] <= element);
 }
 
 static int storage_of(const struct mfs_optim_holder *h, const struct bucket *k, uint32_t chunk,
