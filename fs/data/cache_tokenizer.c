@@ -1,4 +1,4 @@
-/* What -o tokenizer_id= names: identifiers of a tokenizer, or descriptions of an earlier run's indices. */
+/* What -o tokenizer_id= names: the identifiers of a tokenizer, or descriptions that an earlier run has left. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -56,13 +56,6 @@ static int is_description(const struct dirent *e)
 	return len >= suffix && !strcmp(e->d_name + len - suffix, SUFFIX);
 }
 
-static void free_entries(struct dirent **list, int count)
-{
-	for (int i = 0; i < count; i++)
-		free(list[i]);
-	free(list);
-}
-
 /* The name begins with the text's own digest. */
 static bool is_its_name(const char *name, const char *text, size_t len)
 {
@@ -72,84 +65,6 @@ static bool is_its_name(const char *name, const char *text, size_t len)
 	       !strncmp(name, digest, strlen(digest)) && name[strlen(digest)] == '-';
 }
 
-static int visit(const char *dir, const char *name, const struct mfs_dataset_rules *rules,
-		 mfs_cache_description_fn *fn, void *arg, struct mfs_access_fold *access,
-		 struct mfs_error *err)
-{
-	struct mfs_index_description d;
-	struct mfs_error why;
-	char *text;
-	size_t len;
-	int rc = slurp(dir, name, &text, &len, access, &why);
-
-	if (rc)
-		return 0;
-	if (is_its_name(name, text, len) &&
-	    !mfs_index_description_parse(text, len, rules, &d, &why)) {
-		rc = fn(arg, &d, err);
-		mfs_index_description_release(&d);
-	}
-	free(text);
-	return rc;
-}
-
-int mfs_cache_descriptions(const char *dir, const struct mfs_dataset_rules *rules,
-			   mfs_cache_description_fn *fn, void *arg, struct mfs_access_fold *access,
-			   struct mfs_error *err)
-{
-	struct dirent **list;
-	const int count = scandir(dir, &list, is_description, alphasort);
-	int rc = 0;
-
-	if (count < 0)
-		return mfs_fail(err, -errno, "%s: %s", dir, strerror(errno));
-	for (int i = 0; i < count && !rc; i++)
-		rc = visit(dir, list[i]->d_name, rules, fn, arg, access, err);
-	free_entries(list, count);
-	return rc;
-}
-
-/* ---- the tokenizer ---- */
-
-struct search {
-	const char *dir;
-	json_t *tokenizer;
-};
-
-static int take_tokenizer(void *arg, const struct mfs_index_description *d, struct mfs_error *err)
-{
-	struct search *s = arg;
-
-	if (!s->tokenizer)
-		s->tokenizer = json_incref(d->run.tokenizer);
-	else if (!json_equal(s->tokenizer, d->run.tokenizer))
-		return mfs_fail(
-			err, -EINVAL,
-			"tokenizer_id: the descriptions in %s name two tokenizers; name one "
-			"of the files",
-			s->dir);
-	return 0;
-}
-
-static int of_directory(const char *dir, const struct mfs_dataset_rules *rules, json_t **ret,
-			struct mfs_access_fold *access, struct mfs_error *err)
-{
-	struct search s = {.dir = dir};
-	int rc = mfs_cache_descriptions(dir, rules, take_tokenizer, &s, access, err);
-
-	if (!rc && !s.tokenizer)
-		rc = mfs_fail(err, -ENODATA,
-			      "tokenizer_id: %s has no *" SUFFIX
-			      " that this version of Megatron would have written",
-			      dir);
-	if (rc) {
-		json_decref(s.tokenizer);
-		return rc;
-	}
-	*ret = s.tokenizer;
-	return 0;
-}
-
 /* The tokenizer of a description, or the object itself. */
 static json_t *tokenizer_of(json_t *root)
 {
@@ -157,8 +72,88 @@ static json_t *tokenizer_of(json_t *root)
 	json_t *tokenizer =
 		json_object_get(members ? json_array_get(members, 0) : root, "tokenizer");
 
-	return json_incref(json_is_object(tokenizer) ? tokenizer : root);
+	return json_is_object(tokenizer) ? tokenizer : root;
 }
+
+/* What is read is written again and must give the same text: then nothing in it can have been misunderstood. */
+static bool is_written_so(json_t *root, const char *text, size_t len)
+{
+	char *again;
+	size_t again_len;
+	bool same;
+
+	if (mfs_python_json(root, &again, &again_len, NULL))
+		return false;
+	same = again_len == len && !memcmp(again, text, len);
+	free(again);
+	return same;
+}
+
+/* NULL: no description, or one without a tokenizer. */
+static json_t *read_description(const char *dir, const char *name, struct mfs_access_fold *access)
+{
+	json_t *root = NULL, *tokenizer = NULL;
+	char *text;
+	size_t len;
+
+	if (slurp(dir, name, &text, &len, access, NULL))
+		return NULL;
+	if (is_its_name(name, text, len))
+		root = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+	if (json_is_object(root) && is_written_so(root, text, len) && tokenizer_of(root) != root)
+		tokenizer = json_incref(tokenizer_of(root));
+	json_decref(root);
+	free(text);
+	return tokenizer;
+}
+
+/* Of all descriptions in the directory: *ret is NULL if there is none. */
+static int agree(const char *dir, struct dirent **list, int count, json_t **ret,
+		 struct mfs_access_fold *access, struct mfs_error *err)
+{
+	for (int i = 0; i < count; i++) {
+		json_t *tokenizer = read_description(dir, list[i]->d_name, access);
+		const bool same = !tokenizer || !*ret || json_equal(*ret, tokenizer);
+
+		if (!*ret)
+			*ret = tokenizer;
+		else
+			json_decref(tokenizer);
+		if (!same)
+			return mfs_fail(err, -EINVAL,
+					"tokenizer_id: the descriptions in %s name two tokenizers; "
+					"name one of the files",
+					dir);
+	}
+	return *ret ? 0
+		    : mfs_fail(err, -ENODATA,
+			       "tokenizer_id: %s has no *" SUFFIX
+			       " that Megatron would have written",
+			       dir);
+}
+
+static int of_directory(const char *dir, json_t **ret, struct mfs_access_fold *access,
+			struct mfs_error *err)
+{
+	struct dirent **list;
+	const int count = scandir(dir, &list, is_description, alphasort);
+	json_t *tokenizer = NULL;
+	int rc;
+
+	if (count < 0)
+		return mfs_fail(err, -errno, "%s: %s", dir, strerror(errno));
+	rc = agree(dir, list, count, &tokenizer, access, err);
+	for (int i = 0; i < count; i++)
+		free(list[i]);
+	free(list);
+	if (rc)
+		json_decref(tokenizer);
+	else
+		*ret = tokenizer;
+	return rc;
+}
+
+/* ---- both ---- */
 
 static int of_file(const char *path, json_t **ret, struct mfs_access_fold *access,
 		   struct mfs_error *err)
@@ -187,18 +182,18 @@ static int of_file(const char *path, json_t **ret, struct mfs_access_fold *acces
 			"Megatron's tokenizer",
 			path);
 	}
-	*ret = tokenizer_of(root);
+	*ret = json_incref(tokenizer_of(root));
 	json_decref(root);
 	return 0;
 }
 
-int mfs_cache_tokenizer(const char *path, const struct mfs_dataset_rules *rules, json_t **ret,
-			struct mfs_access_fold *access, struct mfs_error *err)
+int mfs_cache_tokenizer(const char *path, json_t **ret, struct mfs_access_fold *access,
+			struct mfs_error *err)
 {
 	struct stat st;
 
 	if (stat(path, &st))
 		return mfs_fail(err, -EINVAL, "tokenizer_id: %s: %s", path, strerror(errno));
-	return S_ISDIR(st.st_mode) ? of_directory(path, rules, ret, access, err)
+	return S_ISDIR(st.st_mode) ? of_directory(path, ret, access, err)
 				   : of_file(path, ret, access, err);
 }

@@ -101,17 +101,13 @@ static int check_blends(const struct mfs_data *data, struct mfs_error *err)
 /* A directory may be that of a run which has not written its descriptions yet. */
 static int check_tokenizer(const struct mfs_data_options *o, struct mfs_error *err)
 {
-	struct mfs_dataset_rules rules = mfs_dataset_rules_default();
 	json_t *tokenizer;
 	struct stat st;
 	int rc;
 
 	if (!stat(o->tokenizer_id, &st) && S_ISDIR(st.st_mode))
 		return 0;
-	rc = o->megatron ? mfs_dataset_rules_of(o->megatron, &rules, err) : 0;
-
-	if (!rc)
-		rc = mfs_cache_tokenizer(o->tokenizer_id, &rules, &tokenizer, NULL, err);
+	rc = mfs_cache_tokenizer(o->tokenizer_id, &tokenizer, NULL, err);
 	if (!rc)
 		json_decref(tokenizer);
 	return rc;

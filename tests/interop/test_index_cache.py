@@ -47,10 +47,7 @@ CASES = [
     case("nothing-asked", ["a"], "s1000-train20-valid0-test0-split80,10,10", [20, 0, 0], "80,10,10", length=1000),  # and no sample there
     case("nothing-asked-weights", [0.3, "a", 0.7, "b"], "s1000-train20-valid0-test0-split80,10,10", [20, 0, 0], "80,10,10", length=1000, versions=VERSIONS),
     case("huggingface-tokenizer", ["tales"], "s64-train40-valid3-test1-split8,1,1", [40, 3, 1], "8,1,1", length=64, tokenizer="tokenizer"),
-    # Of the runs named, from their own descriptions.
-    case("adopted", ["a"], "adopted", [900, 9, 7], "80,10,10", 7, adopt="single-epochs"),
-    case("adopted-weights", [0.3, "a", 0.6, "b", 0.1, "tales"], "adopted", [700, 60, 40], "80,10,10", adopt="weights"),
-    case("adopted-exhaustive", ["a", "b", "c"], "adopted", [None, None, None], "80,10,10", adopt="exhaustive"),
+    # The tokenizer of the run named, from its own descriptions.
     case("tokenizer-of-a-run", ["a"], "s16-train100-valid1-test1-split8,1,1", [100, 1, 1], "8,1,1", tokenizer_of="single-epochs"),
 ]
 
@@ -117,11 +114,10 @@ def prepare(c, version, source, folder, directories, fixtures):
     options = {"megatron": version, "tokenizer_id": folder / ("hf.json" if "tokenizer" in c else "tokenizer.json")}
     if "option" in c:
         options["split"] = c["option"]
-    for earlier in ("adopt", "tokenizer_of"):
-        if earlier in c:
-            options["tokenizer_id"] = folder / c[earlier]
-            if not program.can_mount():
-                return None
+    if "tokenizer_of" in c:
+        options["tokenizer_id"] = folder / c["tokenizer_of"]
+        if not program.can_mount():
+            return None
     given = {"name": c["name"], "seed": c["seed"], "length": c["length"], "sizes": c["sizes"], "reference": str(reference), "tokenizer": tokenizer,
              "flags": c.get("flags", {})}
     view = "data/blend/cache/" + c["spec"]
@@ -194,7 +190,7 @@ def test_cache_is_hit(name, version, results):
     except venvs.Missing as why:
         pytest.skip(str(why))
     if name not in found:
-        pytest.skip("no /dev/fuse here: a run's own descriptions are adopted through a mount")
+        pytest.skip("no /dev/fuse here: this case is read through a mount")
     wrong, counts = found[name]
     assert not wrong, wrong
     assert sum(counts) > 0
@@ -215,7 +211,6 @@ def test_megatrons_fixture(source, fixtures, tmp_path, needs_mount):
 REFUSED = [
     ({}, "s128", "tokenizer_id"),
     ({"megatron": "2.6", "tokenizer_id": "T"}, "s128", "core 0.4"),
-    ({"tokenizer_id": "T"}, "adopted", "no descriptions to adopt"),
     ({"tokenizer_id": "T"}, "s128-split1,2,3,4", "more than three parts"),
     ({"tokenizer_id": "T"}, "s0", "cannot be"),
     ({"tokenizer_id": "T"}, "s0128", "is no directory of indices"),

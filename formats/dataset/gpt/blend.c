@@ -61,23 +61,6 @@ static int check_count(size_t count, struct mfs_error *err)
 			MFS_BLEND_MAX);
 }
 
-int mfs_blend_new_normalized(const double *weights, size_t count, uint64_t size,
-			     struct mfs_blend **ret, struct mfs_error *err)
-{
-	int rc = check_count(count, err);
-
-	if (rc)
-		return rc;
-	if (size > (uint64_t)1 << 53)
-		return mfs_fail(err, -EINVAL, "a blend of %llu samples cannot be",
-				(unsigned long long)size);
-	for (size_t i = 0; i < count; i++)
-		if (!(weights[i] > 0) || !isfinite(weights[i]))
-			return mfs_fail(err, -EINVAL, "weight %zu of the blend is %g", i,
-					weights[i]);
-	return new_blend(weights, NULL, count, size, ret, err);
-}
-
 int mfs_blend_new(const double *weights, size_t count, uint64_t size, struct mfs_blend **ret,
 		  struct mfs_error *err)
 {
@@ -86,13 +69,16 @@ int mfs_blend_new(const double *weights, size_t count, uint64_t size, struct mfs
 
 	if (rc)
 		return rc;
+	if (size > (uint64_t)1 << 53)
+		return mfs_fail(err, -EINVAL, "a blend of %llu samples cannot be",
+				(unsigned long long)size);
 	w = malloc(count * sizeof(*w));
 	if (!w)
 		return mfs_fail_nomem(err);
 	memcpy(w, weights, count * sizeof(*w));
 	rc = mfs_blend_normalize(w, count, err);
 	if (!rc)
-		rc = mfs_blend_new_normalized(w, count, size, ret, err);
+		rc = new_blend(w, NULL, count, size, ret, err);
 	free(w);
 	return rc;
 }

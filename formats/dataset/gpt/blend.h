@@ -26,10 +26,6 @@ struct mfs_blend;
  * weight not above 0, or more datasets than Megatron takes. */
 int mfs_blend_new(const double *weights, size_t count, uint64_t size, struct mfs_blend **ret,
 		  struct mfs_error *err);
-/* The same by weights that are normalised already, as often as Megatron does: those of a description.txt
- * (index_description.h). */
-int mfs_blend_new_normalized(const double *weights, size_t count, uint64_t size,
-			     struct mfs_blend **ret, struct mfs_error *err);
 /* Every sample of every dataset once. -EINVAL: a size is 0. */
 int mfs_blend_new_exhaustive(const uint64_t *sizes, size_t count, struct mfs_blend **ret,
 			     struct mfs_error *err);
