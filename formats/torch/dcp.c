@@ -7,6 +7,8 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
+#include "formats/base/search.h"
 #include "formats/base/uthash.h"
 #include "formats/torch/pickle.h"
 #include "formats/torch/torch_file.h"
@@ -25,7 +27,6 @@ struct parser {
 	const char *name;
 	struct mfs_dcp *dcp;
 	struct file_entry *files;
-	uint32_t file_capacity;
 	uint64_t budget; /* bytes of the stream that nothing has been made of yet */
 	struct mfs_error *err;
 };
@@ -255,17 +256,8 @@ static int add_file(struct parser *p, const char *name, size_t len, uint32_t *re
 	struct mfs_dcp *dcp = p->dcp;
 	struct file_entry *e;
 
-	if (dcp->file_count == p->file_capacity) {
-		uint32_t capacity = p->file_capacity ? p->file_capacity * 2 : 64;
-		const char **files = mfs_arena_array(&dcp->arena, capacity, sizeof(*files));
-
-		if (!files)
-			return mfs_fail_nomem(p->err);
-		if (dcp->file_count)
-			memcpy(files, dcp->files, dcp->file_count * sizeof(*files));
-		dcp->files = files;
-		p->file_capacity = capacity;
-	}
+	if (mfs_grow(&dcp->files, dcp->file_count))
+		return mfs_fail_nomem(p->err);
 	e = mfs_arena_alloc(&dcp->arena, sizeof(*e) + len + 1);
 	if (!e)
 		return mfs_fail_nomem(p->err);
@@ -316,20 +308,11 @@ static struct mfs_dcp_chunk *find_chunk(const struct mfs_dcp_tensor *t, const ui
 {
 	struct mfs_dcp_chunk key = {.lo = lo};
 	unsigned ndim = t->ndim;
-	uint32_t low = 0, high = t->chunk_count;
+	const size_t at =
+		mfs_count_while(i, t->chunk_count, by_offset(&t->chunks[i], &key, &ndim) < 0);
 
-	while (low < high) {
-		uint32_t middle = low + (high - low) / 2;
-		int order = by_offset(&t->chunks[middle], &key, &ndim);
-
-		if (!order)
-			return &t->chunks[middle];
-		if (order < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return NULL;
+	return at < t->chunk_count && !by_offset(&t->chunks[at], &key, &ndim) ? &t->chunks[at]
+									      : NULL;
 }
 
 /* Equality of a MetadataIndex uses (fqn, offset) alone: its index is a hint that may be wrong. */
@@ -450,6 +433,7 @@ int mfs_dcp_parse(const void *bytes, size_t len, const char *name, struct mfs_dc
 void mfs_dcp_release(struct mfs_dcp *dcp)
 {
 	mfs_arena_release(&dcp->arena);
+	free(dcp->files);
 	*dcp = (struct mfs_dcp){0};
 }
 

@@ -6,6 +6,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/torch/pickle_index.h"
 
 /* 16 bytes a node: the .metadata of a large run has some millions of them. */
@@ -38,7 +39,7 @@ struct extra {
 
 struct table {
 	void **blocks;
-	uint32_t count, block_count, block_capacity;
+	uint32_t count, block_count;
 };
 
 struct mfs_pickle {
@@ -58,12 +59,12 @@ struct vm {
 	const char *name;
 	const uint8_t *at, *end, *opcode;
 	mfs_value *stack;
-	uint32_t height, stack_capacity;
+	uint32_t height, most_height;
 	uint32_t *marks;
-	uint32_t mark_count, mark_capacity;
+	uint32_t mark_count, most_marks;
 	mfs_value *memo;
-	uint64_t memo_count; /* slots in use, the gap included */
-	uint32_t memo_capacity;
+	uint64_t memo_count;  /* slots in use, the gap included */
+	uint32_t memo_filled; /* elements that have a value, and be it none */
 	/* Skipping a value: nothing is kept from its key until the dict's SETITEM(S). Memo slots made
 	 * meanwhile are a gap in which every slot reads as discarded. */
 	const char *discard_key;
@@ -96,15 +97,8 @@ static void *table_add(struct table *t, size_t size)
 	if (t->count == UINT32_MAX)
 		return NULL;
 	if (t->count >> BLOCK_SHIFT == t->block_count) {
-		if (t->block_count == t->block_capacity) {
-			uint32_t capacity = t->block_capacity ? t->block_capacity * 2 : 4;
-			void **blocks = reallocarray(t->blocks, capacity, sizeof(*blocks));
-
-			if (!blocks)
-				return NULL;
-			t->blocks = blocks;
-			t->block_capacity = capacity;
-		}
+		if (mfs_grow(&t->blocks, t->block_count))
+			return NULL;
 		t->blocks[t->block_count] = calloc(BLOCK_LEN, size);
 		if (!t->blocks[t->block_count])
 			return NULL;
@@ -147,14 +141,10 @@ static struct extra *need_extra(struct mfs_pickle *doc, struct node *object)
 
 static int push(struct vm *vm, mfs_value v)
 {
-	if (vm->height == vm->stack_capacity) {
-		uint32_t capacity = vm->stack_capacity ? vm->stack_capacity * 2 : 256;
-		mfs_value *stack = reallocarray(vm->stack, capacity, sizeof(*stack));
-
-		if (!stack)
+	if (vm->height == vm->most_height) {
+		if (mfs_grow(&vm->stack, vm->most_height))
 			return no_memory(vm);
-		vm->stack = stack;
-		vm->stack_capacity = capacity;
+		vm->most_height++;
 	}
 	vm->stack[vm->height++] = v;
 	return 0;
@@ -380,15 +370,10 @@ static int memo_put(struct vm *vm, uint64_t slot)
 	if (vm->discarded && slot >= vm->gap_start && slot < vm->gap_start + vm->gap_len)
 		return malformed(vm, "a memo slot is used twice");
 	index = vm->discarded && slot >= vm->gap_start ? slot - vm->gap_len : slot;
-	if (index >= vm->memo_capacity) {
-		uint64_t capacity = mfs_max_u64(index + 1, 2ull * vm->memo_capacity);
-		mfs_value *memo = reallocarray(vm->memo, capacity, sizeof(*memo));
-
-		if (!memo)
+	while (index >= vm->memo_filled) {
+		if (mfs_grow(&vm->memo, vm->memo_filled))
 			return no_memory(vm);
-		memset(memo + vm->memo_capacity, 0, (capacity - vm->memo_capacity) * sizeof(*memo));
-		vm->memo = memo;
-		vm->memo_capacity = (uint32_t)capacity;
+		vm->memo[vm->memo_filled++] = VALUE_NONE;
 	}
 	vm->memo[index] = top(vm);
 	vm->memo_count = mfs_max_u64(vm->memo_count, slot + 1);
@@ -406,7 +391,7 @@ static int memo_get(struct vm *vm, uint64_t slot)
 			return push(vm, VALUE_DISCARDED);
 		index = slot - vm->gap_len;
 	}
-	return push(vm, index < vm->memo_capacity ? vm->memo[index] : VALUE_NONE);
+	return push(vm, index < vm->memo_filled ? vm->memo[index] : VALUE_NONE);
 }
 
 /* ---- opcodes; names as in pickletools.py ---- */
@@ -604,14 +589,10 @@ static int op_empty_tuple(struct vm *vm)
 
 static int op_mark(struct vm *vm)
 {
-	if (vm->mark_count == vm->mark_capacity) {
-		uint32_t capacity = vm->mark_capacity ? vm->mark_capacity * 2 : 64;
-		uint32_t *marks = reallocarray(vm->marks, capacity, sizeof(*marks));
-
-		if (!marks)
+	if (vm->mark_count == vm->most_marks) {
+		if (mfs_grow(&vm->marks, vm->most_marks))
 			return no_memory(vm);
-		vm->marks = marks;
-		vm->mark_capacity = capacity;
+		vm->most_marks++;
 	}
 	vm->marks[vm->mark_count++] = vm->height;
 	return 0;
