@@ -10,6 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/grow.h"
 #include "formats/io/walk.h"
 #include "fs/mount/overlay_i.h"
 #include "fs/source/readers.h"
@@ -374,33 +375,24 @@ static bool is_regular(DIR *dir, const struct dirent *d)
 	return !fstatat(dirfd(dir), d->d_name, &st, AT_SYMLINK_NOFOLLOW) && S_ISREG(st.st_mode);
 }
 
-static int add_name(struct mfs_overlay_names *names, uint32_t *capacity, const struct dirent *d)
+static int add_name(struct mfs_overlay_names *names, const struct dirent *d)
 {
-	struct mfs_overlay_entry *grown = names->entries;
-	char *copy = strdup(d->d_name);
+	char *copy = mfs_grow(&names->entries, names->count) ? NULL : strdup(d->d_name);
 
-	if (copy && names->count == *capacity) {
-		*capacity = *capacity ? *capacity * 2 : 16;
-		grown = reallocarray(grown, *capacity, sizeof(*grown));
-	}
-	if (!copy || !grown) {
-		free(copy);
+	if (!copy)
 		return -ENOMEM;
-	}
-	names->entries = grown;
-	grown[names->count++] = (struct mfs_overlay_entry){copy, d->d_ino};
+	names->entries[names->count++] = (struct mfs_overlay_entry){copy, d->d_ino};
 	return 0;
 }
 
 static int read_names(DIR *dir, struct mfs_overlay_names *names)
 {
-	uint32_t capacity = 0;
 	struct dirent *d;
 	int rc = 0;
 
 	while (!rc && (errno = 0, d = readdir(dir))) {
 		if (mfs_overlay_takes(d->d_name) && is_regular(dir, d))
-			rc = add_name(names, &capacity, d);
+			rc = add_name(names, d);
 	}
 	return rc ? rc : -errno;
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/grow.h"
 #include "formats/plan/vfile.h"
 #include "fs/source/readers.h"
 #include "fs/mount/tree_i.h"
@@ -96,17 +97,11 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 static int add_readers(struct mfs_tree *tree, struct mfs_readers *readers, struct mfs_readers **ret,
 		       struct mfs_error *err)
 {
-	struct mfs_readers **list = NULL;
-
-	if (readers)
-		list = reallocarray(tree->readers, tree->readers_count + 1,
-				    sizeof(struct mfs_readers *));
-	if (!list) {
+	if (!readers || mfs_grow(&tree->readers, tree->readers_count)) {
 		mfs_readers_free(readers);
 		return mfs_fail_nomem(err);
 	}
-	tree->readers = list;
-	list[tree->readers_count++] = readers;
+	tree->readers[tree->readers_count++] = readers;
 	*ret = readers;
 	return 0;
 }

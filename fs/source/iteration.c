@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/grow.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/hf_ckpt.h"
 #include "fs/source/root.h"
@@ -67,7 +68,7 @@ static void free_names(char **names, size_t count)
 /* Names of the directory that say what it is, sorted: rank directories and files of torch_dist. */
 static int list_marks(const char *path, char ***ret, size_t *ret_count)
 {
-	size_t count = 0, room = 0;
+	size_t count = 0;
 	char **names = NULL;
 	struct dirent *d;
 	DIR *dir = opendir(path);
@@ -77,13 +78,8 @@ static int list_marks(const char *path, char ***ret, size_t *ret_count)
 	while ((d = readdir(dir))) {
 		if (!is_rank_dir(d->d_name) && !is_dist_file(d->d_name))
 			continue;
-		if (count == room) {
-			char **more =
-				reallocarray(names, room = room ? room * 2 : 16, sizeof(*names));
-			if (!more)
-				goto nomem;
-			names = more;
-		}
+		if (mfs_grow(&names, count))
+			goto nomem;
 		names[count] = strdup(d->d_name);
 		if (!names[count])
 			goto nomem;

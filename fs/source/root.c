@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "formats/base/arena.h"
+#include "formats/base/grow.h"
 #include "formats/model/hf_ckpt.h"
 #include "fs/data/data.h"
 #include "fs/source/iteration.h"
@@ -60,7 +61,7 @@ struct candidate {
 
 struct candidates {
 	struct candidate *list;
-	size_t count, room;
+	size_t count;
 };
 
 static int64_t monotonic_ns(void)
@@ -81,15 +82,8 @@ static void free_candidates(struct candidates *c)
 
 static int add_candidate(struct candidates *c, const char *name, int64_t number)
 {
-	if (c->count == c->room) {
-		size_t room = c->room ? c->room * 2 : 16;
-		struct candidate *list = reallocarray(c->list, room, sizeof(*list));
-
-		if (!list)
-			return -ENOMEM;
-		c->list = list;
-		c->room = room;
-	}
+	if (mfs_grow(&c->list, c->count))
+		return -ENOMEM;
 	c->list[c->count].name = strdup(name);
 	if (!c->list[c->count].name)
 		return -ENOMEM;

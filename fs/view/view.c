@@ -8,29 +8,20 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "formats/base/grow.h"
 #include "formats/io/fileset.h"
 #include "fs/view/build.h"
 
 int mfs_view_add(struct mfs_view *v, const char *name, struct mfs_vfile *data,
 		 struct mfs_error *err)
 {
-	if (v->count == v->capacity) {
-		uint32_t capacity = v->capacity ? v->capacity * 2 : 16;
-		struct mfs_view_file *files = reallocarray(v->files, capacity, sizeof(*files));
+	char *copy = mfs_grow(&v->files, v->count) ? NULL : strdup(name);
 
-		if (!files) {
-			mfs_vfile_free(data);
-			return mfs_fail_nomem(err);
-		}
-		v->files = files;
-		v->capacity = capacity;
-	}
-	v->files[v->count] = (struct mfs_view_file){strdup(name), data};
-	if (!v->files[v->count].name) {
+	if (!copy) {
 		mfs_vfile_free(data);
 		return mfs_fail_nomem(err);
 	}
-	v->count++;
+	v->files[v->count++] = (struct mfs_view_file){copy, data};
 	return 0;
 }
 
@@ -52,15 +43,10 @@ int mfs_view_add_bytes(struct mfs_view *v, const char *name, void *bytes, size_t
 
 static void keep_set(struct mfs_view *v, struct mfs_fileset *set)
 {
-	struct mfs_fileset **sets =
-		reallocarray(v->sets, v->set_count + 1, sizeof(struct mfs_fileset *));
-
-	if (!sets) {
+	if (mfs_grow(&v->sets, v->set_count))
 		v->sets_failed = true;
-		return;
-	}
-	v->sets = sets;
-	v->sets[v->set_count++] = set;
+	else
+		v->sets[v->set_count++] = set;
 }
 
 void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set)

@@ -28,7 +28,7 @@ struct mfs_view {
 	/* Ascending by strcmp() of the names, which puts the files of a directory next to each other; no name
 	 * is another's directory (mfs_view_finish() in view_build.h sees to all this). */
 	struct mfs_view_file *files;
-	uint32_t count, capacity;
+	uint32_t count;
 	uint32_t tensor_count; /* in all files, for messages */
 	int64_t mtime_ns;      /* of every file: the newest source file */
 	/* Who may read all source files: as far as it was read once and is not kept, and in all. */
