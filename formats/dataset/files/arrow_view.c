@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
+#include "formats/base/search.h"
 #include "formats/dataset/rows/elements.h"
 #include "formats/dataset/rows/rows_vfile.h"
 
@@ -36,9 +38,9 @@ struct mfs_arrow_view {
 	struct mfs_elements offsets;
 	struct mfs_buf schema; /* its message, padded */
 	struct batch *batches; /* and one more, which begins where the last one ends */
-	uint32_t batch_count, batch_room;
+	uint32_t batch_count;
 	struct file *files;
-	uint32_t file_count, file_room;
+	uint32_t file_count;
 	uint64_t batch_tokens, file_tokens; /* about so many */
 };
 
@@ -50,17 +52,7 @@ struct mfs_arrow_view {
  */
 static uint32_t batch_of_offset(const struct mfs_arrow_view *v, uint64_t element)
 {
-	uint32_t lo = 0, hi = v->batch_count;
-
-	while (hi - lo > 1) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (v->batches[mid].row + mid <= element)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return (uint32_t)mfs_last_while(i, v->batch_count, v->batches[i].row + i <= element);
 }
 
 /* What was read when batches were cut must still agree with what is there: readers follow offsets blindly. */
@@ -180,21 +172,10 @@ static int find_end(const struct mfs_arrow_view *v, const struct place *from,
 	return rc;
 }
 
-static void *grown(void *array, uint32_t count, uint32_t *room, size_t size)
-{
-	if (count < *room)
-		return array;
-	*room = *room ? 2 * *room : 8;
-	return reallocarray(array, *room, size);
-}
-
 static int add_file(struct mfs_arrow_view *v, struct mfs_error *err)
 {
-	struct file *files = grown(v->files, v->file_count, &v->file_room, sizeof(*files));
-
-	if (!files)
+	if (mfs_grow(&v->files, v->file_count))
 		return mfs_fail_nomem(err);
-	v->files = files;
 	v->files[v->file_count++] = (struct file){
 		.view = v, .first = v->batch_count, .end = v->batch_count, .size = v->schema.len};
 	return 0;
@@ -203,11 +184,8 @@ static int add_file(struct mfs_arrow_view *v, struct mfs_error *err)
 /* Opens a batch, or at the end of all, what bounds the last one. */
 static int add_batch(struct mfs_arrow_view *v, const struct place *from, struct mfs_error *err)
 {
-	struct batch *batches = grown(v->batches, v->batch_count, &v->batch_room, sizeof(*batches));
-
-	if (!batches)
+	if (mfs_grow(&v->batches, v->batch_count))
 		return mfs_fail_nomem(err);
-	v->batches = batches;
 	v->batches[v->batch_count] = (struct batch){.row = from->row, .token = from->token};
 	return 0;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/dataset/files/parquet_view_i.h"
 #include "formats/io/fileset.h"
 
@@ -120,17 +121,9 @@ static size_t read_magic(uint64_t off, uint8_t *buf, size_t len)
 /* The group of the file that has the byte; off is behind the first one's beginning. */
 static struct group *group_at(const struct parquet_file *f, uint64_t off)
 {
-	size_t lo = f->first, hi = f->end;
+	struct group *groups = f->view->groups + f->first;
 
-	while (hi - lo > 1) {
-		const size_t mid = lo + (hi - lo) / 2;
-
-		if (f->view->groups[mid].offset <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &f->view->groups[lo];
+	return &groups[mfs_last_while(i, f->end - f->first, groups[i].offset <= off)];
 }
 
 static int read_group(const struct parquet_file *f, uint64_t off, uint8_t *buf, size_t len,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/dataset/files/parquet_view_i.h"
 
 #define LENGTH 4 /* bytes of the length that stands before levels */
@@ -218,24 +219,15 @@ static void even_page(const struct reading *r, uint64_t off, struct page *ret)
 static void placed_page(const struct reading *r, uint64_t off, struct page *ret)
 {
 	const struct group_index *x = r->index;
-	const struct page_place *p;
-	uint64_t lo = 0, hi = x->pages, end;
-	bool last;
+	const uint64_t number = mfs_last_while(i, x->pages, x->places[i].at <= off);
+	const struct page_place *p = &x->places[number];
+	const bool last = number + 1 == x->pages;
+	const uint64_t end = last ? r->g->token + r->g->tokens : p[1].token;
 
-	while (hi - lo > 1) {
-		const uint64_t mid = lo + (hi - lo) / 2;
-
-		if (x->places[mid].at <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	p = &x->places[lo];
-	last = lo + 1 == x->pages;
-	end = last ? r->g->token + r->g->tokens : p[1].token;
 	ret->at = p->at;
 	ret->size = (last ? x->size : p[1].at) - p->at;
-	ret->entries = mfs_min_u64(r->v->config.page, r->chunk.entries - lo * r->v->config.page);
+	ret->entries =
+		mfs_min_u64(r->v->config.page, r->chunk.entries - number * r->v->config.page);
 	ret->values = end - p->token;
 	ret->first = p->token;
 	ret->row = p->row;

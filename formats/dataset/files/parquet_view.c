@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/dataset/files/parquet_view_i.h"
 
 /* Files that are enough for readers in parallel, and bounds on one of them, in bytes. */
@@ -141,15 +142,8 @@ static int group_end(const struct mfs_parquet_view *v, uint64_t row, uint64_t st
 
 static int add_group(struct mfs_parquet_view *v, const struct group *g, struct mfs_error *err)
 {
-	if (v->group_count == v->group_room) {
-		const size_t room = v->group_room ? 2 * v->group_room : 16;
-		struct group *groups = reallocarray(v->groups, room, sizeof(*groups));
-
-		if (!groups)
-			return mfs_fail_nomem(err);
-		v->groups = groups;
-		v->group_room = room;
-	}
+	if (mfs_grow(&v->groups, v->group_count))
+		return mfs_fail_nomem(err);
 	v->groups[v->group_count++] = *g;
 	return 0;
 }
@@ -227,15 +221,8 @@ static int add_file(struct mfs_parquet_view *v, size_t first, size_t end, uint64
 	struct parquet_file f = {.view = v, .first = first, .end = end};
 	int rc;
 
-	if (v->file_count == v->file_room) {
-		const uint32_t room = v->file_room ? 2 * v->file_room : 16;
-		struct parquet_file *files = reallocarray(v->files, room, sizeof(*files));
-
-		if (!files)
-			return mfs_fail_nomem(err);
-		v->files = files;
-		v->file_room = room;
-	}
+	if (mfs_grow(&v->files, v->file_count))
+		return mfs_fail_nomem(err);
 	rc = footer_size(v, end - first, &f.footer_room, err);
 	if (first < end && v->groups[end - 1].bad)
 		f.footer_room += FOOTER_APART;

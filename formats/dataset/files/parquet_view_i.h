@@ -55,9 +55,9 @@ struct mfs_parquet_view {
 	struct mfs_parquet_column *schema; /* of the columns */
 	size_t column_count;
 	struct group *groups;
-	size_t group_count, group_room;
+	size_t group_count;
 	struct parquet_file *files;
-	uint32_t file_count, file_room;
+	uint32_t file_count;
 };
 
 /* Bytes that a column chunk has room for: a multiple of MFS_PARQUET_ALIGN. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/dataset/gpt/blend_args.h"
 #include "formats/dataset/gpt/blend_greedy.h"
 
@@ -27,7 +28,7 @@ struct mfs_blend {
 	pthread_mutex_t lock;		    /* of all below */
 	struct mfs_blend_walk front, again; /* as far as anybody has read; back at a checkpoint */
 	uint64_t **checkpoints;		    /* [i]: the state before sample i * MFS_BLEND_BLOCK */
-	uint64_t checkpoint_count, checkpoint_room;
+	uint64_t checkpoint_count;
 	struct block kept[KEPT];
 	uint64_t readings;
 };
@@ -143,15 +144,8 @@ static int save_front(struct mfs_blend *b, struct mfs_error *err)
 {
 	uint64_t *saved;
 
-	if (b->checkpoint_count == b->checkpoint_room) {
-		const uint64_t room = b->checkpoint_room ? 2 * b->checkpoint_room : 64;
-		uint64_t **list = reallocarray(b->checkpoints, room, sizeof(*list));
-
-		if (!list)
-			return mfs_fail_nomem(err);
-		b->checkpoints = list;
-		b->checkpoint_room = room;
-	}
+	if (mfs_grow(&b->checkpoints, b->checkpoint_count))
+		return mfs_fail_nomem(err);
 	saved = malloc(b->classes.count * sizeof(*saved));
 	if (!saved)
 		return mfs_fail_nomem(err);

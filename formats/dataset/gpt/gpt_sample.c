@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/dataset/gpt/gpt_dataset_i.h"
 
 /* Lengths of the documents from position at on, as many as there is room and there are. */
@@ -56,21 +57,13 @@ int mfs_gpt_advance(struct mfs_gpt_walk *w, uint64_t tokens, struct mfs_error *e
 int mfs_gpt_seek(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_t t,
 		 struct mfs_error *err)
 {
-	uint64_t lo = 0, hi = mfs_gpt_sum_count(g) - 1;
+	/* The last block that begins at or before t: those of no token before it begin there too. */
+	const uint64_t block = mfs_last_while(i, mfs_gpt_sum_count(g) - 1, g->sums[i] <= t);
 	int rc;
 
-	/* The last block that begins at or before t: those of no token before it begin there too. */
-	while (hi - lo > 1) {
-		uint64_t mid = lo + (hi - lo) / 2;
-
-		if (g->sums[mid] <= t)
-			lo = mid;
-		else
-			hi = mid;
-	}
 	w->g = g;
-	w->document = lo * MFS_GPT_STRIDE;
-	w->offset = t - g->sums[lo];
+	w->document = block * MFS_GPT_STRIDE;
+	w->offset = t - g->sums[block];
 	rc = read_lengths(w, w->document, err);
 	return rc ? rc : mfs_gpt_advance(w, 0, err);
 }

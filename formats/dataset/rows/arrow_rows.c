@@ -8,6 +8,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/base/threads.h"
 #include "formats/dataset/rows/arrow_rows_i.h"
 #include "formats/io/fileset.h"
@@ -75,63 +76,23 @@ static int check_part(const struct arrow_rows *r, const struct mfs_arrow_part *p
 /* The last part that begins at or before it: by rows, or by tokens. */
 static const struct mfs_arrow_part *part_of_row(const struct arrow_rows *r, uint64_t row)
 {
-	uint32_t lo = 0, hi = r->part_count;
-
-	while (hi - lo > 1) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (r->parts[mid].row <= row)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &r->parts[lo];
+	return &r->parts[mfs_last_while(i, r->part_count, r->parts[i].row <= row)];
 }
 
 static const struct mfs_arrow_part *part_of_token(const struct arrow_rows *r, uint64_t token)
 {
-	uint32_t lo = 0, hi = r->part_count;
-
-	while (hi - lo > 1) {
-		const uint32_t mid = lo + (hi - lo) / 2;
-
-		if (r->parts[mid].token <= token)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &r->parts[lo];
+	return &r->parts[mfs_last_while(i, r->part_count, r->parts[i].token <= token)];
 }
 
 /* The same within a part, which has at least one run; row and token are counted from its beginning. */
 static const struct mfs_arrow_run *run_of_row(const struct mfs_arrow_part *p, uint64_t row)
 {
-	size_t lo = 0, hi = p->run_count;
-
-	while (hi - lo > 1) {
-		const size_t mid = lo + (hi - lo) / 2;
-
-		if (p->runs[mid].row <= row)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &p->runs[lo];
+	return &p->runs[mfs_last_while(i, p->run_count, p->runs[i].row <= row)];
 }
 
 static const struct mfs_arrow_run *run_of_token(const struct mfs_arrow_part *p, uint64_t token)
 {
-	size_t lo = 0, hi = p->run_count;
-
-	while (hi - lo > 1) {
-		const size_t mid = lo + (hi - lo) / 2;
-
-		if (p->runs[mid].token <= token)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &p->runs[lo];
+	return &p->runs[mfs_last_while(i, p->run_count, p->runs[i].token <= token)];
 }
 
 /* ---- starts ---- */

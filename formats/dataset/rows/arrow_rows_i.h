@@ -22,7 +22,7 @@ struct mfs_arrow_part {
 	bool wide;	     /* list offsets are int64 */
 	/* With one more behind them: where they end. */
 	struct mfs_arrow_run *runs;
-	size_t run_count, run_room;
+	size_t run_count;
 };
 
 /* What all files have in common: the column. */

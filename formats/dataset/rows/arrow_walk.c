@@ -7,6 +7,7 @@
 #include "formats/arrow/arrow_ipc.h"
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/dataset/rows/arrow_rows_i.h"
 
 #define BLOCK 1024 /* rows whose validity is looked at at once; a multiple of 8 */
@@ -136,19 +137,12 @@ struct walk {
 /* The last run says where the rows end, and is there from the beginning. */
 static int reserve(struct mfs_arrow_part *p)
 {
-	const size_t room = p->run_room ? 2 * p->run_room : 16;
-	struct mfs_arrow_run *runs;
-
-	if (p->run_count + 1 < p->run_room)
-		return 0;
-	runs = reallocarray(p->runs, room, sizeof(*runs));
-	if (!runs)
-		return -ENOMEM;
-	if (!p->runs)
-		runs[0] = (struct mfs_arrow_run){0};
-	p->runs = runs;
-	p->run_room = room;
-	return 0;
+	if (!p->runs) {
+		if (mfs_grow(&p->runs, p->run_count))
+			return -ENOMEM;
+		p->runs[0] = (struct mfs_arrow_run){0};
+	}
+	return mfs_grow(&p->runs, p->run_count + 1);
 }
 
 /* run.row and token are filled here. */

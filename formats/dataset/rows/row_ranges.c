@@ -5,20 +5,12 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
+#include "formats/base/search.h"
 
 size_t mfs_row_ranges_before(const struct mfs_row_range *list, size_t count, uint64_t row)
 {
-	size_t lo = 0, hi = count;
-
-	while (lo < hi) {
-		const size_t mid = lo + (hi - lo) / 2;
-
-		if (list[mid].end <= row)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo;
+	return mfs_count_while(i, count, list[i].end <= row);
 }
 
 /* Makes room for one range at a place. */
@@ -26,15 +18,8 @@ static int open_gap(struct mfs_row_ranges *r, size_t at)
 {
 	if (r->count == MFS_ROW_RANGES_MAX)
 		return -ENOSPC;
-	if (r->count == r->room) {
-		const size_t room = r->room ? 2 * r->room : 16;
-		struct mfs_row_range *list = reallocarray(r->list, room, sizeof(*list));
-
-		if (!list)
-			return -ENOMEM;
-		r->list = list;
-		r->room = room;
-	}
+	if (mfs_grow(&r->list, r->count))
+		return -ENOMEM;
 	memmove(r->list + at + 1, r->list + at, (r->count - at) * sizeof(*r->list));
 	r->count++;
 	return 0;

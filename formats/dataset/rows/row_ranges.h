@@ -14,7 +14,7 @@
 
 struct mfs_row_ranges {
 	struct mfs_row_range *list;
-	size_t count, room;
+	size_t count;
 };
 
 /* Joins what it touches. 0; -ENOMEM; -ENOSPC: there would be more than MFS_ROW_RANGES_MAX. first < end. */

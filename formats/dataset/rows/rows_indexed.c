@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/dataset/rows/rows_indexed_i.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
@@ -26,17 +27,7 @@ static const struct mfs_rows_part *part_of_row(const struct mfs_rows_of_parts *x
 /* The part that holds token t: the last one that begins at or before it, as ones without tokens come before. */
 static const struct mfs_rows_part *part_of_token(const struct mfs_rows_of_parts *x, uint64_t t)
 {
-	size_t lo = 0, hi = x->part_count;
-
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (x->parts[mid].first_token <= t)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &x->parts[lo];
+	return &x->parts[mfs_last_while(i, x->part_count, x->parts[i].first_token <= t)];
 }
 
 static int indexed_starts(const struct mfs_rows *r, uint64_t first, uint64_t count, uint64_t *ret,

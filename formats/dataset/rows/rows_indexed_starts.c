@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/dataset/rows/rows_indexed_i.h"
 #include "formats/io/fileset.h"
 
@@ -118,27 +119,19 @@ int mfs_rows_part_look(const struct mfs_rows_part *part, uint64_t first, uint64_
 int mfs_rows_part_find(const struct mfs_rows_part *part, uint64_t t, uint64_t *ret_row,
 		       uint64_t *ret_before, struct mfs_error *err)
 {
-	uint64_t lo = 0, hi = (part->p->sequences + MFS_ROWS_STRIDE - 1) / MFS_ROWS_STRIDE, n;
+	const uint64_t strides = (part->p->sequences + MFS_ROWS_STRIDE - 1) / MFS_ROWS_STRIDE;
+	const uint64_t stride = mfs_last_while(i, strides, part->sums[i] <= t);
+	const uint64_t first = stride * MFS_ROWS_STRIDE;
+	const uint64_t n = mfs_min_u64(MFS_ROWS_STRIDE, part->p->sequences - first);
 	int32_t lengths[MFS_ROWS_STRIDE];
-	int rc;
+	int rc = mfs_idx_lengths(part->p, first, n, lengths, err);
 
-	while (hi - lo > 1) {
-		uint64_t mid = lo + (hi - lo) / 2;
-
-		if (part->sums[mid] <= t)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	t -= part->sums[lo];
-	n = mfs_min_u64(MFS_ROWS_STRIDE, part->p->sequences - lo * MFS_ROWS_STRIDE);
-	rc = mfs_idx_lengths(part->p, lo * MFS_ROWS_STRIDE, n, lengths, err);
+	t -= part->sums[stride];
 	for (uint64_t i = 0; i < n && !rc; i++) {
 		if (lengths[i] < 0)
-			return mfs_rows_part_bad_length(part, lo * MFS_ROWS_STRIDE + i, lengths[i],
-							-EIO, err);
+			return mfs_rows_part_bad_length(part, first + i, lengths[i], -EIO, err);
 		if (t < (uint64_t)lengths[i]) {
-			*ret_row = lo * MFS_ROWS_STRIDE + i;
+			*ret_row = first + i;
 			*ret_before = t;
 			return 0;
 		}

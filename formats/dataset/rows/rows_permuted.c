@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 
 #define STRIDE	 MFS_PERMUTED_STRIDE
 #define MAX_SETS 16
@@ -89,18 +90,10 @@ static int permuted_starts(const struct mfs_rows *r, uint64_t first, uint64_t co
 static int find_in_blocks(const struct permuted_rows *p, uint64_t t, struct block *b,
 			  uint64_t *ret_row, uint64_t *ret_start, struct mfs_error *err)
 {
-	uint64_t lo = 0, hi = (p->rows.rows + STRIDE - 1) / STRIDE, start;
-	int rc;
+	const uint64_t blocks = (p->rows.rows + STRIDE - 1) / STRIDE;
+	uint64_t start;
+	int rc = read_block(p, mfs_last_while(i, blocks, p->sums[i] <= t), b, err);
 
-	while (hi - lo > 1) {
-		const uint64_t mid = lo + (hi - lo) / 2;
-
-		if (p->sums[mid] <= t)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	rc = read_block(p, lo, b, err);
 	if (rc)
 		return rc;
 	start = b->start;
