@@ -6,8 +6,8 @@
  *   one prefix without a weight   a GPT dataset of the samples asked for
  *   weights                       GPT datasets of their shares and a surplus, drawn from by weight, also of one
  *                                 prefix; of one prefix that a split has for itself the weight is ignored
- *   several without weights       GPT datasets of one epoch, drawn from by their lengths, all of them once
- *                                 if no number or more was asked for
+ *   several without weights       GPT datasets of one epoch, drawn from by their lengths; without a number
+ *                                 of samples, all of them once
  *
  * What there is follows from numbers of tokens and is known at once. Indices are made when somebody needs them,
  * those of several datasets at the same time. All functions may be called from any number of threads.
