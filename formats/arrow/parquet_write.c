@@ -122,7 +122,7 @@ static void end_struct(struct mfs_buf *b)
 
 /* ---- pages ---- */
 
-void mfs_parquet_run(struct mfs_buf *b, uint8_t level, uint64_t count)
+void mfs_parquet_rle(struct mfs_buf *b, uint8_t level, uint64_t count)
 {
 	add_varint(b, count << 1);
 	add_byte(b, level);
@@ -143,7 +143,7 @@ static uint64_t varint_size(uint64_t v)
 	return n;
 }
 
-uint64_t mfs_parquet_run_size(uint64_t count)
+uint64_t mfs_parquet_rle_size(uint64_t count)
 {
 	return varint_size(count << 1) + 1;
 }
@@ -276,7 +276,7 @@ static void add_path(struct fields *f, const struct mfs_parquet_column *c)
 }
 
 static void add_chunk(struct mfs_buf *b, const struct mfs_parquet_column *c,
-		      const struct mfs_parquet_chunk *chunk)
+		      const struct mfs_parquet_column_chunk *chunk)
 {
 	struct fields column = {b, 0}, meta = {b, 0};
 
@@ -296,8 +296,8 @@ static void add_chunk(struct mfs_buf *b, const struct mfs_parquet_column *c,
 	end_struct(b);
 }
 
-void mfs_parquet_footer_group(struct mfs_parquet_footer *f, const struct mfs_parquet_chunk *chunks,
-			      uint64_t rows)
+void mfs_parquet_footer_group(struct mfs_parquet_footer *f,
+			      const struct mfs_parquet_column_chunk *chunks, uint64_t rows)
 {
 	struct fields group = {&f->b, 0};
 	uint64_t bytes = 0;

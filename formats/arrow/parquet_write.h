@@ -31,11 +31,11 @@ unsigned mfs_parquet_width(enum mfs_dtype dtype);
 enum mfs_parquet_level { MFS_PARQUET_EMPTY = 1, MFS_PARQUET_ELEMENT = 3, MFS_PARQUET_VALUE = 1 };
 
 /* Levels are runs, each behind a varint (Encodings.md, RLE). Appends count times the same one. */
-void mfs_parquet_run(struct mfs_buf *b, uint8_t level, uint64_t count);
+void mfs_parquet_rle(struct mfs_buf *b, uint8_t level, uint64_t count);
 /* Appends bit-packed levels of one bit for count entries: (count + 7) / 8 bytes, lowest bit first. */
 void mfs_parquet_packed(struct mfs_buf *b, const uint8_t *bits, uint64_t count);
 /* Bytes that the two append. */
-uint64_t mfs_parquet_run_size(uint64_t count);
+uint64_t mfs_parquet_rle_size(uint64_t count);
 uint64_t mfs_parquet_packed_size(uint64_t count);
 
 /* The header of a page: body in bytes, entries with their empty lists; both below 2^31. Returns its length. */
@@ -49,7 +49,7 @@ struct mfs_parquet_column {
 };
 
 /* A column in a row group. */
-struct mfs_parquet_chunk {
+struct mfs_parquet_column_chunk {
 	uint64_t offset, size; /* of its pages, in bytes */
 	uint64_t entries;      /* values and empty lists */
 };
@@ -64,8 +64,8 @@ void mfs_parquet_footer_begin(struct mfs_parquet_footer *f,
 			      const struct mfs_parquet_column *columns, size_t count, uint64_t rows,
 			      uint64_t groups);
 /* chunks: one for each column. */
-void mfs_parquet_footer_group(struct mfs_parquet_footer *f, const struct mfs_parquet_chunk *chunks,
-			      uint64_t rows);
+void mfs_parquet_footer_group(struct mfs_parquet_footer *f,
+			      const struct mfs_parquet_column_chunk *chunks, uint64_t rows);
 void mfs_parquet_footer_end(struct mfs_parquet_footer *f);
 
 #endif

@@ -98,7 +98,8 @@ int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 	return 0;
 }
 
-int mfs_ckpt_add_piece(struct mfs_ckpt *ckpt, const struct mfs_piece *piece, struct mfs_error *err)
+int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *piece,
+		       struct mfs_error *err)
 {
 	if (mfs_grow(&ckpt->pieces, ckpt->piece_count))
 		return mfs_fail_nomem(err);
@@ -142,7 +143,7 @@ void mfs_ckpt_contiguous(const uint64_t *shape, unsigned ndim, uint64_t *stride)
 
 static int compare_pieces(const void *a, const void *b)
 {
-	const struct mfs_piece *x = a, *y = b;
+	const struct mfs_found_chunk *x = a, *y = b;
 	int order = x->name == y->name ? 0 : strcmp(x->name, y->name);
 
 	if (x->state != y->state)
@@ -159,7 +160,7 @@ static int compare_pieces(const void *a, const void *b)
 	return 0;
 }
 
-static bool same_tensor(const struct mfs_piece *x, const struct mfs_piece *y)
+static bool same_tensor(const struct mfs_found_chunk *x, const struct mfs_found_chunk *y)
 {
 	return x->state == y->state && x->name == y->name && x->layer == y->layer &&
 	       x->expert == y->expert;
@@ -178,7 +179,7 @@ static int compare_tensors(const void *a, const void *b)
 }
 
 static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
-			   const struct mfs_piece *p, struct mfs_error *err)
+			   const struct mfs_found_chunk *p, struct mfs_error *err)
 {
 	char name[MFS_CKPT_NAME_SIZE], a[96], b[96];
 
@@ -209,7 +210,7 @@ static int grow_tensors(struct mfs_ckpt *ckpt, uint32_t tensors, struct mfs_erro
 	return t && c ? 0 : mfs_fail_nomem(err);
 }
 
-static void start_tensor(struct mfs_ckpt *ckpt, const struct mfs_piece *p)
+static void start_tensor(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *p)
 {
 	struct mfs_global_tensor *t = &ckpt->tensors[ckpt->tensor_count++];
 
@@ -237,7 +238,7 @@ int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err)
 		tensors += !i || !same_tensor(&ckpt->pieces[i - 1], &ckpt->pieces[i]);
 	rc = grow_tensors(ckpt, tensors, err);
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		const struct mfs_piece *p = &ckpt->pieces[i];
+		const struct mfs_found_chunk *p = &ckpt->pieces[i];
 
 		if (!i || !same_tensor(p - 1, p))
 			start_tensor(ckpt, p);
@@ -294,7 +295,7 @@ int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, st
 		return mfs_fail_nomem(err);
 	ckpt->dir = strdup(dir);
 	ckpt->format = format;
-	ckpt->what = what & MFS_CKPT_OPTIMIZER ? what | MFS_CKPT_STATE : what;
+	ckpt->what = what & MFS_CKPT_OPTIMIZER ? what | MFS_CKPT_COMMON : what;
 	rc = ckpt->dir ? mfs_fileset_new(dir, &ckpt->files, err) : mfs_fail_nomem(err);
 	if (rc) {
 		mfs_ckpt_free(ckpt);
@@ -375,7 +376,7 @@ const struct mfs_megatron_args *mfs_ckpt_args(const struct mfs_ckpt *ckpt)
 	return &ckpt->args;
 }
 
-const struct mfs_layout *mfs_ckpt_layout(const struct mfs_ckpt *ckpt)
+const struct mfs_ckpt_layout *mfs_ckpt_layout(const struct mfs_ckpt *ckpt)
 {
 	return &ckpt->layout;
 }
@@ -413,7 +414,7 @@ const struct mfs_global_tensor *mfs_ckpt_find_state(const struct mfs_ckpt *ckpt,
 				  : NULL;
 }
 
-const struct mfs_ckpt_state *mfs_ckpt_state(const struct mfs_ckpt *ckpt)
+const struct mfs_ckpt_common *mfs_ckpt_common(const struct mfs_ckpt *ckpt)
 {
 	return ckpt->has_state ? &ckpt->state : NULL;
 }

@@ -67,7 +67,7 @@ struct mfs_global_tensor {
 };
 
 /* Layout of the files as found; 1 where an axis is not used. */
-struct mfs_layout {
+struct mfs_ckpt_layout {
 	uint32_t tp, pp, ep, etp, vpp;
 	const uint32_t *
 		stage_layers; /* legacy: [vpp * pp] layers of each chunk, order vp*pp+p; else NULL */
@@ -76,7 +76,7 @@ struct mfs_layout {
 struct mfs_ckpt;
 
 /* What to read besides the model's tensors. */
-#define MFS_CKPT_STATE	   1u /* the state that is no tensor: mfs_ckpt_state() */
+#define MFS_CKPT_COMMON	   1u /* the state that is no tensor: mfs_ckpt_common() */
 #define MFS_CKPT_OPTIMIZER 2u /* the optimizer's tensors, where there are any; implies the former */
 
 /* dir is one iteration's directory. -ENODATA: incomplete (what is missing); -ENOTSUP, -EINVAL. With
@@ -88,7 +88,7 @@ enum mfs_ckpt_format mfs_ckpt_format(const struct mfs_ckpt *ckpt);
 const char *mfs_ckpt_dir(const struct mfs_ckpt *ckpt);
 struct mfs_fileset *mfs_ckpt_files(const struct mfs_ckpt *ckpt);
 const struct mfs_megatron_args *mfs_ckpt_args(const struct mfs_ckpt *ckpt);
-const struct mfs_layout *mfs_ckpt_layout(const struct mfs_ckpt *ckpt);
+const struct mfs_ckpt_layout *mfs_ckpt_layout(const struct mfs_ckpt *ckpt);
 
 /* All model tensors, sorted by (name, layer, expert). */
 uint32_t mfs_ckpt_count(const struct mfs_ckpt *ckpt);
@@ -112,13 +112,13 @@ const struct mfs_chunk *mfs_ckpt_chunks(const struct mfs_ckpt *ckpt,
  * torch_dist: of common.pt, or of the item that replaced it). Tensors in it (random states) are records
  * of the archive zip; base is where the archive begins in file. NULL: not asked for, or none.
  */
-struct mfs_ckpt_state {
+struct mfs_ckpt_common {
 	struct mfs_torch_file archive;
 	mfs_value root;
 	uint32_t file;
 	uint64_t base;
 };
-const struct mfs_ckpt_state *mfs_ckpt_state(const struct mfs_ckpt *ckpt);
+const struct mfs_ckpt_common *mfs_ckpt_common(const struct mfs_ckpt *ckpt);
 
 /* "fp32_param", "exp_avg", "exp_avg_sq" for a message; "" for the model's. */
 const char *mfs_state_name(enum mfs_state state);

@@ -30,7 +30,7 @@ struct mfs_storage {
 };
 
 /* A chunk and the tensor it is of, before chunks are grouped. */
-struct mfs_piece {
+struct mfs_found_chunk {
 	const char *name; /* interned */
 	int32_t layer, expert;
 	enum mfs_dtype dtype;
@@ -65,7 +65,7 @@ struct mfs_ckpt {
 	enum mfs_ckpt_format format;
 	struct mfs_fileset *files;
 	struct mfs_megatron_args args;
-	struct mfs_layout layout;
+	struct mfs_ckpt_layout layout;
 	struct mfs_storage *storages;
 	uint32_t storage_count;
 	struct mfs_chunk *chunks;
@@ -73,11 +73,11 @@ struct mfs_ckpt {
 	uint32_t tensor_count; /* of all states */
 	uint32_t model_count;  /* of the model: the first ones */
 	uint32_t chunk_count;
-	unsigned what; /* MFS_CKPT_STATE, MFS_CKPT_OPTIMIZER */
+	unsigned what; /* MFS_CKPT_COMMON, MFS_CKPT_OPTIMIZER */
 	bool untied;   /* HF: config.json says tied, the weights do not: hf_ckpt.h */
 	bool has_state;
-	struct mfs_ckpt_state state;
-	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_STATE; mfs_ckpt_sort_rng() */
+	struct mfs_ckpt_common state;
+	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_COMMON; mfs_ckpt_sort_rng() */
 	uint32_t rng_count;
 	/* with MFS_CKPT_OPTIMIZER */
 	enum mfs_optim_form optim;
@@ -90,7 +90,7 @@ struct mfs_ckpt {
 	uint32_t warning_count;
 	struct mfs_arena arena;
 	/* while building */
-	struct mfs_piece *pieces;
+	struct mfs_found_chunk *pieces;
 	uint32_t piece_count;
 	uint64_t slices; /* torch_dist: what stacked layers and experts may still become */
 	struct intern_entry *names;
@@ -129,7 +129,8 @@ int mfs_ckpt_locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 const char *mfs_ckpt_intern(struct mfs_ckpt *ckpt, const char *name);
 int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint32_t *ret,
 			 struct mfs_error *err);
-int mfs_ckpt_add_piece(struct mfs_ckpt *ckpt, const struct mfs_piece *piece, struct mfs_error *err);
+int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *piece,
+		       struct mfs_error *err);
 int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 

@@ -71,7 +71,7 @@ uint32_t mfs_rng_find(const struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uin
 
 bool mfs_rng_there(const struct mfs_ckpt *ckpt)
 {
-	const struct mfs_layout *l = &ckpt->layout;
+	const struct mfs_ckpt_layout *l = &ckpt->layout;
 	uint64_t count = 0;
 
 	for (uint32_t i = 0; i < ckpt->rng_count; i++) {
@@ -109,7 +109,7 @@ int mfs_rng_open(struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uint32_t ep, s
 	rng.base = r->at;
 	src = mfs_source_file(ckpt->files, r->file);
 	if (r->length)
-		src = mfs_source_part(&src, r->at, r->length);
+		src = mfs_source_range(&src, r->at, r->length);
 	rc = mfs_torch_file_open(&src, &rng.archive, err);
 	if (rc)
 		return rc;

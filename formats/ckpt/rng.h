@@ -17,7 +17,7 @@ struct mfs_rng {
 
 /* Of a rank of the checkpoint's own layout (mfs_ckpt_layout()); where that expert rank has none of its own
  * (not all do with ETP other than TP), of the first with the same tp and pp. -ENODATA: none saved one. The
- * checkpoint must have been opened with MFS_CKPT_STATE. Any thread. */
+ * checkpoint must have been opened with MFS_CKPT_COMMON. Any thread. */
 int mfs_rng_open(struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uint32_t ep, struct mfs_rng *ret,
 		 struct mfs_error *err);
 /* Which one that is, of mfs_rng_count() or MFS_RNG_NONE: the same number, the same states. */

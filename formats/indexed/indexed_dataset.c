@@ -37,7 +37,7 @@ uint8_t mfs_idx_code(enum mfs_dtype dtype)
 
 /* ---- one .idx ---- */
 
-static int read_magic(const struct mfs_idx_part *p, uint64_t size, struct mfs_error *err)
+static int read_magic(const struct mfs_idx_member *p, uint64_t size, struct mfs_error *err)
 {
 	uint8_t head[MFS_IDX_HEADER] = {0};
 	int rc = mfs_idx_copy(p, 0, head, mfs_min_u64(size, sizeof(head)), err);
@@ -60,7 +60,7 @@ static int read_magic(const struct mfs_idx_part *p, uint64_t size, struct mfs_er
 }
 
 /* The size of the file must be what its counts make, with or without modes: nothing else says which. */
-static int place_arrays(struct mfs_idx_part *p, uint64_t size, struct mfs_error *err)
+static int place_arrays(struct mfs_idx_member *p, uint64_t size, struct mfs_error *err)
 {
 	uint64_t lengths, pointers, documents, end;
 
@@ -86,7 +86,7 @@ static int place_arrays(struct mfs_idx_part *p, uint64_t size, struct mfs_error 
 }
 
 /* Document entries are one more than documents: the first is 0, the last is N. */
-static int check_documents(const struct mfs_idx_part *p, struct mfs_error *err)
+static int check_documents(const struct mfs_idx_member *p, struct mfs_error *err)
 {
 	uint8_t first[8], last[8];
 	int rc;
@@ -109,7 +109,7 @@ static int check_documents(const struct mfs_idx_part *p, struct mfs_error *err)
 	return 0;
 }
 
-static int read_part(struct mfs_idx_part *p, uint64_t size, struct mfs_error *err)
+static int read_member(struct mfs_idx_member *p, uint64_t size, struct mfs_error *err)
 {
 	uint8_t head[MFS_IDX_HEADER];
 	int rc = read_magic(p, size, err);
@@ -143,7 +143,7 @@ static int add_set(struct mfs_indexed_dataset *d, const char *dir, struct mfs_er
 }
 
 /* The two sets of a directory, one behind the other in sets, shared by all prefixes in it. */
-static int sets_of(struct mfs_indexed_dataset *d, struct mfs_idx_part *p, const char *dir,
+static int sets_of(struct mfs_indexed_dataset *d, struct mfs_idx_member *p, const char *dir,
 		   struct mfs_error *err)
 {
 	size_t end = d->set_count;
@@ -164,7 +164,8 @@ static int sets_of(struct mfs_indexed_dataset *d, struct mfs_idx_part *p, const 
 	return 0;
 }
 
-static int open_files(struct mfs_indexed_dataset *d, struct mfs_idx_part *p, struct mfs_error *err)
+static int open_files(struct mfs_indexed_dataset *d, struct mfs_idx_member *p,
+		      struct mfs_error *err)
 {
 	const char *slash = strrchr(p->name, '/'), *base = slash ? slash + 1 : p->name, *dir, *idx,
 		   *bin;
@@ -187,16 +188,16 @@ static int open_files(struct mfs_indexed_dataset *d, struct mfs_idx_part *p, str
 	if (rc)
 		return rc;
 	p->bin_size = mfs_fileset_size(p->bin_set, p->bin_file);
-	return read_part(p, mfs_fileset_size(p->idx_set, p->idx_file), err);
+	return read_member(p, mfs_fileset_size(p->idx_set, p->idx_file), err);
 }
 
 /* ---- several as one ---- */
 
 /* One without sequences has modes and has none: all others must be as the first of them. */
-static int check_modes(const struct mfs_indexed_dataset *d, const struct mfs_idx_part *p,
+static int check_modes(const struct mfs_indexed_dataset *d, const struct mfs_idx_member *p,
 		       struct mfs_error *err)
 {
-	const struct mfs_idx_part *first = d->parts;
+	const struct mfs_idx_member *first = d->members;
 
 	while (first < p && !first->sequences)
 		first++;
@@ -206,10 +207,11 @@ static int check_modes(const struct mfs_indexed_dataset *d, const struct mfs_idx
 			first->name);
 }
 
-static int join_part(struct mfs_indexed_dataset *d, struct mfs_idx_part *p, struct mfs_error *err)
+static int join_member(struct mfs_indexed_dataset *d, struct mfs_idx_member *p,
+		       struct mfs_error *err)
 {
 	struct mfs_indexed_info *info = &d->info;
-	const struct mfs_idx_part *first = d->parts;
+	const struct mfs_idx_member *first = d->members;
 	int rc;
 
 	if (p->code != first->code)
@@ -237,8 +239,8 @@ static int join_part(struct mfs_indexed_dataset *d, struct mfs_idx_part *p, stru
 
 static void warn(struct mfs_indexed_dataset *d)
 {
-	for (size_t i = 0; i < d->part_count && !d->warning[0]; i++) {
-		const struct mfs_idx_part *p = &d->parts[i];
+	for (size_t i = 0; i < d->member_count && !d->warning[0]; i++) {
+		const struct mfs_idx_member *p = &d->members[i];
 
 		if (p->bin_short)
 			snprintf(d->warning, sizeof(d->warning),
@@ -261,31 +263,31 @@ static int join(struct mfs_indexed_dataset *d, struct mfs_error *err)
 {
 	int rc = 0;
 
-	d->info.dtype_code = d->parts->code;
-	d->info.dtype = mfs_idx_dtype(d->parts->code);
-	d->info.token_size = d->parts->token_size;
+	d->info.dtype_code = d->members->code;
+	d->info.dtype = mfs_idx_dtype(d->members->code);
+	d->info.token_size = d->members->token_size;
 	d->info.document_entries = 1;
-	for (size_t i = 0; i < d->part_count && !rc; i++)
-		rc = join_part(d, &d->parts[i], err);
-	/* A part's entries but its first one are counted from 1. */
-	for (size_t i = 0; i < d->part_count; i++)
-		d->parts[i].first_entry--;
+	for (size_t i = 0; i < d->member_count && !rc; i++)
+		rc = join_member(d, &d->members[i], err);
+	/* A member's entries but its first one are counted from 1. */
+	for (size_t i = 0; i < d->member_count; i++)
+		d->members[i].first_entry--;
 	warn(d);
 	return rc;
 }
 
-static struct mfs_indexed_dataset *new_dataset(size_t parts)
+static struct mfs_indexed_dataset *new_dataset(size_t members)
 {
 	struct mfs_indexed_dataset *d = calloc(1, sizeof(*d));
 
 	if (!d)
 		return NULL;
-	d->part_count = parts;
-	d->parts = mfs_arena_array(&d->arena, parts, sizeof(*d->parts));
-	d->sets = mfs_arena_array(&d->arena, 2 * parts, sizeof(struct mfs_fileset *));
-	if (d->parts && d->sets)
+	d->member_count = members;
+	d->members = mfs_arena_array(&d->arena, members, sizeof(*d->members));
+	d->sets = mfs_arena_array(&d->arena, 2 * members, sizeof(struct mfs_fileset *));
+	if (d->members && d->sets)
 		return d;
-	d->part_count = 0;
+	d->member_count = 0;
 	mfs_indexed_dataset_free(d);
 	return NULL;
 }
@@ -302,8 +304,8 @@ int mfs_indexed_dataset_open(const char *const *prefixes, size_t count,
 	if (!d)
 		return mfs_fail_nomem(err);
 	for (size_t i = 0; i < count && !rc; i++) {
-		d->parts[i].name = mfs_arena_strndup(&d->arena, prefixes[i], strlen(prefixes[i]));
-		rc = d->parts[i].name ? open_files(d, &d->parts[i], err) : mfs_fail_nomem(err);
+		d->members[i].name = mfs_arena_strndup(&d->arena, prefixes[i], strlen(prefixes[i]));
+		rc = d->members[i].name ? open_files(d, &d->members[i], err) : mfs_fail_nomem(err);
 	}
 	if (!rc)
 		rc = join(d, err);
@@ -324,10 +326,10 @@ int mfs_indexed_dataset_memory(const void *idx, uint64_t idx_size, uint64_t bin_
 
 	if (!d)
 		return mfs_fail_nomem(err);
-	d->parts->name = name;
-	d->parts->idx = idx;
-	d->parts->bin_size = bin_size;
-	rc = read_part(d->parts, idx_size, err);
+	d->members->name = name;
+	d->members->idx = idx;
+	d->members->bin_size = bin_size;
+	rc = read_member(d->members, idx_size, err);
 	if (!rc)
 		rc = join(d, err);
 	if (rc) {
@@ -342,8 +344,8 @@ void mfs_indexed_dataset_free(struct mfs_indexed_dataset *d)
 {
 	if (!d)
 		return;
-	for (size_t i = 0; i < d->part_count; i++)
-		free(d->parts[i].sums);
+	for (size_t i = 0; i < d->member_count; i++)
+		free(d->members[i].sums);
 	for (size_t i = 0; i < d->set_count; i++)
 		mfs_fileset_free(d->sets[i]);
 	mfs_arena_release(&d->arena);

@@ -1,4 +1,4 @@
-/* The arrays of an .idx: of one part as they are stored, and of all parts as one dataset. */
+/* The arrays of an .idx: of one member as they are stored, and of all members as one dataset. */
 #include <errno.h>
 #include <string.h>
 
@@ -10,7 +10,7 @@
 /* Bytes: who copies whole pages passes over them and is not back soon. */
 #define PASS 4096
 
-int mfs_idx_copy(const struct mfs_idx_part *p, uint64_t off, void *buf, uint64_t len,
+int mfs_idx_copy(const struct mfs_idx_member *p, uint64_t off, void *buf, uint64_t len,
 		 struct mfs_error *err)
 {
 	if (len && mfs_guard_copy(buf, p->idx + off, len))
@@ -31,16 +31,16 @@ int mfs_idx_check_range(const char *what, uint64_t first, uint64_t count, uint64
 			(unsigned long long)total);
 }
 
-/* ---- one part ---- */
+/* ---- one member ---- */
 
-int mfs_idx_lengths(const struct mfs_idx_part *p, uint64_t first, uint64_t count, int32_t *ret,
+int mfs_idx_lengths(const struct mfs_idx_member *p, uint64_t first, uint64_t count, int32_t *ret,
 		    struct mfs_error *err)
 {
 	return mfs_idx_copy(p, MFS_IDX_HEADER + 4 * first, ret, 4 * count, err);
 }
 
 /* From the nearest sum before on. */
-static int repaired_pointers(const struct mfs_idx_part *p, uint64_t first, uint64_t count,
+static int repaired_pointers(const struct mfs_idx_member *p, uint64_t first, uint64_t count,
 			     int64_t *ret, struct mfs_error *err)
 {
 	uint64_t at = first / MFS_IDX_SUM_STRIDE * MFS_IDX_SUM_STRIDE, n;
@@ -63,7 +63,7 @@ static int repaired_pointers(const struct mfs_idx_part *p, uint64_t first, uint6
 	return 0;
 }
 
-int mfs_idx_pointers(const struct mfs_idx_part *p, uint64_t first, uint64_t count, int64_t *ret,
+int mfs_idx_pointers(const struct mfs_idx_member *p, uint64_t first, uint64_t count, int64_t *ret,
 		     struct mfs_error *err)
 {
 	if (p->pointers == MFS_POINTERS_REPAIRED)
@@ -71,22 +71,22 @@ int mfs_idx_pointers(const struct mfs_idx_part *p, uint64_t first, uint64_t coun
 	return mfs_idx_copy(p, p->pointers_at + 8 * first, ret, 8 * count, err);
 }
 
-/* ---- all parts ---- */
+/* ---- all members ---- */
 
-const struct mfs_idx_part *mfs_idx_part_of(const struct mfs_indexed_dataset *d, uint64_t i)
+const struct mfs_idx_member *mfs_idx_member_of(const struct mfs_indexed_dataset *d, uint64_t i)
 {
-	size_t lo = 0, hi = d->part_count;
+	size_t lo = 0, hi = d->member_count;
 
 	/* The last one that begins at or before i: empty ones before it begin there too. */
 	while (hi - lo > 1) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (d->parts[mid].first_sequence <= i)
+		if (d->members[mid].first_sequence <= i)
 			lo = mid;
 		else
 			hi = mid;
 	}
-	return &d->parts[lo];
+	return &d->members[lo];
 }
 
 int mfs_indexed_dataset_lengths(const struct mfs_indexed_dataset *d, uint64_t first, uint64_t count,
@@ -95,7 +95,7 @@ int mfs_indexed_dataset_lengths(const struct mfs_indexed_dataset *d, uint64_t fi
 	int rc = mfs_idx_check_range("sequences", first, count, d->info.sequences, err);
 
 	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
-		const struct mfs_idx_part *p = mfs_idx_part_of(d, first);
+		const struct mfs_idx_member *p = mfs_idx_member_of(d, first);
 		const uint64_t from = first - p->first_sequence;
 
 		n = mfs_min_u64(count, p->sequences - from);
@@ -119,13 +119,13 @@ struct gather {
 static void gather(void *arg)
 {
 	const struct gather *g = arg;
-	const struct mfs_idx_part *p = g->d->parts;
+	const struct mfs_idx_member *p = g->d->members;
 
 	for (uint64_t k = 0; k < g->count; k++) {
 		const uint64_t i = (uint64_t)g->sequences[k];
 
 		if (i - p->first_sequence >= p->sequences)
-			p = mfs_idx_part_of(g->d, i);
+			p = mfs_idx_member_of(g->d, i);
 		g->ret[k] =
 			(int32_t)mfs_le32(p->idx + MFS_IDX_HEADER + 4 * (i - p->first_sequence));
 	}
@@ -142,11 +142,11 @@ int mfs_indexed_dataset_gather_lengths(const struct mfs_indexed_dataset *d,
 			return mfs_idx_check_range("sequences", (uint64_t)sequences[k], 1,
 						   d->info.sequences, err);
 	if (mfs_guard_run(gather, &g))
-		return mfs_fail(err, -EIO, "%s.idx: lengths cannot be read", d->parts->name);
+		return mfs_fail(err, -EIO, "%s.idx: lengths cannot be read", d->members->name);
 	for (uint64_t k = 0; k < count; k++)
 		if (ret[k] < 0)
 			return mfs_fail(err, -EINVAL, "%s.idx: sequence %d has length %d",
-					mfs_idx_part_of(d, (uint64_t)sequences[k])->name,
+					mfs_idx_member_of(d, (uint64_t)sequences[k])->name,
 					sequences[k], ret[k]);
 	return 0;
 }
@@ -157,7 +157,7 @@ int mfs_indexed_dataset_pointers(const struct mfs_indexed_dataset *d, uint64_t f
 	int rc = mfs_idx_check_range("sequences", first, count, d->info.sequences, err);
 
 	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
-		const struct mfs_idx_part *p = mfs_idx_part_of(d, first);
+		const struct mfs_idx_member *p = mfs_idx_member_of(d, first);
 		const uint64_t from = first - p->first_sequence;
 
 		n = mfs_min_u64(count, p->sequences - from);
@@ -176,9 +176,9 @@ int mfs_indexed_dataset_modes(const struct mfs_indexed_dataset *d, uint64_t firs
 
 	if (!rc && !d->info.multimodal)
 		return mfs_fail(err, -ENODATA, "%s.idx: not multimodal, it has no modes",
-				d->parts->name);
+				d->members->name);
 	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
-		const struct mfs_idx_part *p = mfs_idx_part_of(d, first);
+		const struct mfs_idx_member *p = mfs_idx_member_of(d, first);
 
 		n = mfs_min_u64(count, p->first_sequence + p->sequences - first);
 		rc = mfs_idx_copy(p, p->modes_at + first - p->first_sequence, ret, n, err);
@@ -186,20 +186,20 @@ int mfs_indexed_dataset_modes(const struct mfs_indexed_dataset *d, uint64_t firs
 	return rc;
 }
 
-/* The part whose entries, without its first one, hold entry e >= 1. */
-static const struct mfs_idx_part *part_of_entry(const struct mfs_indexed_dataset *d, uint64_t e)
+/* The member whose entries, without its first one, hold entry e >= 1. */
+static const struct mfs_idx_member *part_of_entry(const struct mfs_indexed_dataset *d, uint64_t e)
 {
-	size_t lo = 0, hi = d->part_count;
+	size_t lo = 0, hi = d->member_count;
 
 	while (hi - lo > 1) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (d->parts[mid].first_entry < e)
+		if (d->members[mid].first_entry < e)
 			lo = mid;
 		else
 			hi = mid;
 	}
-	return &d->parts[lo];
+	return &d->members[lo];
 }
 
 int mfs_indexed_dataset_documents(const struct mfs_indexed_dataset *d, uint64_t first,
@@ -214,7 +214,7 @@ int mfs_indexed_dataset_documents(const struct mfs_indexed_dataset *d, uint64_t 
 		count--;
 	}
 	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
-		const struct mfs_idx_part *p = part_of_entry(d, first);
+		const struct mfs_idx_member *p = part_of_entry(d, first);
 		const uint64_t from = first - p->first_entry;
 
 		n = mfs_min_u64(count, p->entries - from);

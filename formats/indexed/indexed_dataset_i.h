@@ -8,7 +8,7 @@
 /* Repaired pointers: a sum of lengths is kept for every so many sequences. */
 #define MFS_IDX_SUM_STRIDE 256
 
-struct mfs_idx_part {
+struct mfs_idx_member {
 	const char *name;		       /* the prefix, for messages */
 	struct mfs_fileset *idx_set, *bin_set; /* NULL: in memory */
 	uint32_t idx_file, bin_file;
@@ -20,15 +20,15 @@ struct mfs_idx_part {
 	unsigned token_size;
 	enum mfs_pointers pointers;
 	uint64_t *sums; /* MFS_POINTERS_REPAIRED: tokens before sequence i * MFS_IDX_SUM_STRIDE */
-	/* What lies before this part in the concatenation. Its document entries but the first, which
-	 * is 0, follow the ones of the parts before. */
+	/* What lies before this member in the concatenation. Its document entries but the first, which
+	 * is 0, follow the ones of the members before. */
 	uint64_t first_sequence, first_entry, first_byte;
 };
 
 struct mfs_indexed_dataset {
 	struct mfs_indexed_info info;
-	struct mfs_idx_part *parts;
-	size_t part_count;
+	struct mfs_idx_member *members;
+	size_t member_count;
 	/* Two of each directory: tokens that are served must not cost the .idx its mapped pages. */
 	struct mfs_fileset **sets;
 	size_t set_count;
@@ -37,21 +37,21 @@ struct mfs_indexed_dataset {
 };
 
 /* Copies bytes of an .idx; the range must lie inside. -EIO if a page cannot be read. */
-int mfs_idx_copy(const struct mfs_idx_part *p, uint64_t off, void *buf, uint64_t len,
+int mfs_idx_copy(const struct mfs_idx_member *p, uint64_t off, void *buf, uint64_t len,
 		 struct mfs_error *err);
 
-/* Arrays of one part as they are in its file; the range must lie inside. */
-int mfs_idx_lengths(const struct mfs_idx_part *p, uint64_t first, uint64_t count, int32_t *ret,
+/* Arrays of one member as they are in its file; the range must lie inside. */
+int mfs_idx_lengths(const struct mfs_idx_member *p, uint64_t first, uint64_t count, int32_t *ret,
 		    struct mfs_error *err);
-/* Byte offsets in the part's own .bin, repaired where they have to be. */
-int mfs_idx_pointers(const struct mfs_idx_part *p, uint64_t first, uint64_t count, int64_t *ret,
+/* Byte offsets in the member's own .bin, repaired where they have to be. */
+int mfs_idx_pointers(const struct mfs_idx_member *p, uint64_t first, uint64_t count, int64_t *ret,
 		     struct mfs_error *err);
 
 /* Decides what the pointers are worth, and fills pointers, sums and bin_short. */
-int mfs_idx_judge_pointers(struct mfs_idx_part *p, struct mfs_error *err);
+int mfs_idx_judge_pointers(struct mfs_idx_member *p, struct mfs_error *err);
 
-/* The part that holds sequence i, i < N; parts without sequences hold none. */
-const struct mfs_idx_part *mfs_idx_part_of(const struct mfs_indexed_dataset *d, uint64_t i);
+/* The member that holds sequence i, i < N; members without sequences hold none. */
+const struct mfs_idx_member *mfs_idx_member_of(const struct mfs_indexed_dataset *d, uint64_t i);
 
 /* -EINVAL, with a sentence, if [first, first+count) is not inside of total. */
 int mfs_idx_check_range(const char *what, uint64_t first, uint64_t count, uint64_t total,

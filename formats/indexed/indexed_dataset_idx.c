@@ -52,7 +52,7 @@ static int raw_lengths(const struct mfs_indexed_dataset *d, uint64_t first, uint
 	int rc = 0;
 
 	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
-		const struct mfs_idx_part *p = mfs_idx_part_of(d, first);
+		const struct mfs_idx_member *p = mfs_idx_member_of(d, first);
 
 		n = mfs_min_u64(count, p->first_sequence + p->sequences - first);
 		rc = mfs_idx_lengths(p, first - p->first_sequence, n, ret, err);
@@ -132,7 +132,7 @@ int mfs_indexed_dataset_idx_read(const struct mfs_indexed_dataset *d, uint64_t o
 /* ---- validation ---- */
 
 /* The first fault of all makes the sentence. */
-static void fault(const struct mfs_idx_part *p, uint64_t *count, struct mfs_error *first,
+static void fault(const struct mfs_idx_member *p, uint64_t *count, struct mfs_error *first,
 		  const char *what, uint64_t i, int64_t value)
 {
 	++*count;
@@ -141,7 +141,7 @@ static void fault(const struct mfs_idx_part *p, uint64_t *count, struct mfs_erro
 			      (unsigned long long)i, (long long)value);
 }
 
-static void check_sequence(const struct mfs_idx_part *p, uint64_t i, int32_t length,
+static void check_sequence(const struct mfs_idx_member *p, uint64_t i, int32_t length,
 			   int64_t pointer, int64_t *end, struct mfs_indexed_report *r,
 			   struct mfs_error *first)
 {
@@ -160,7 +160,7 @@ static void check_sequence(const struct mfs_idx_part *p, uint64_t i, int32_t len
 	*end = (int64_t)((uint64_t)pointer + bytes);
 }
 
-static int check_sequences(const struct mfs_idx_part *p, struct mfs_indexed_report *r,
+static int check_sequences(const struct mfs_idx_member *p, struct mfs_indexed_report *r,
 			   struct mfs_error *first, struct mfs_error *err)
 {
 	int32_t lengths[CHUNK];
@@ -181,7 +181,7 @@ static int check_sequences(const struct mfs_idx_part *p, struct mfs_indexed_repo
 	return 0;
 }
 
-static int check_entries(const struct mfs_idx_part *p, struct mfs_indexed_report *r,
+static int check_entries(const struct mfs_idx_member *p, struct mfs_indexed_report *r,
 			 struct mfs_error *first, struct mfs_error *err)
 {
 	int64_t entries[CHUNK], before = 0;
@@ -211,10 +211,10 @@ int mfs_indexed_dataset_validate(const struct mfs_indexed_dataset *d,
 	int rc = 0;
 
 	*ret = (struct mfs_indexed_report){0};
-	for (size_t i = 0; i < d->part_count && !rc; i++) {
-		rc = check_sequences(&d->parts[i], ret, &first, err);
+	for (size_t i = 0; i < d->member_count && !rc; i++) {
+		rc = check_sequences(&d->members[i], ret, &first, err);
 		if (!rc)
-			rc = check_entries(&d->parts[i], ret, &first, err);
+			rc = check_entries(&d->members[i], ret, &first, err);
 	}
 	if (!rc && first.code) {
 		if (err)

@@ -9,7 +9,7 @@
 #define CHUNK  4096 /* sequences that a pass takes at once */
 
 /* Where sequence i ends, or false: its length is negative or its end is no offset. */
-static bool sequence_end(const struct mfs_idx_part *p, int64_t pointer, int32_t length,
+static bool sequence_end(const struct mfs_idx_member *p, int64_t pointer, int32_t length,
 			 uint64_t *ret)
 {
 	return pointer >= 0 && length >= 0 &&
@@ -17,7 +17,7 @@ static bool sequence_end(const struct mfs_idx_part *p, int64_t pointer, int32_t 
 	       *ret <= INT64_MAX;
 }
 
-static int pointer_as_written(const struct mfs_idx_part *p, uint64_t i, int64_t *ret_pointer,
+static int pointer_as_written(const struct mfs_idx_member *p, uint64_t i, int64_t *ret_pointer,
 			      int32_t *ret_length, struct mfs_error *err)
 {
 	uint8_t bytes[8];
@@ -29,7 +29,7 @@ static int pointer_as_written(const struct mfs_idx_part *p, uint64_t i, int64_t 
 
 /* Looks at both ends and a few places between. *ret_end is where the last sequence ends; *ret_good is
  * false if a sequence that was looked at does not lie behind the one before it. */
-static int probe(const struct mfs_idx_part *p, bool *ret_good, uint64_t *ret_end,
+static int probe(const struct mfs_idx_member *p, bool *ret_good, uint64_t *ret_end,
 		 struct mfs_error *err)
 {
 	const uint64_t last = p->sequences - 1;
@@ -66,7 +66,7 @@ struct pass {
 	uint64_t tokens, end;	/* sum of the lengths; where the last sequence ends */
 };
 
-static int walk(const struct mfs_idx_part *p, struct pass *ret, struct mfs_error *err)
+static int walk(const struct mfs_idx_member *p, struct pass *ret, struct mfs_error *err)
 {
 	struct pass s = {.contiguous = true, .congruent = true};
 	int64_t pointers[CHUNK];
@@ -98,7 +98,7 @@ static int walk(const struct mfs_idx_part *p, struct pass *ret, struct mfs_error
 	return 0;
 }
 
-static int sum_lengths(struct mfs_idx_part *p, struct mfs_error *err)
+static int sum_lengths(struct mfs_idx_member *p, struct mfs_error *err)
 {
 	int32_t lengths[CHUNK];
 	uint64_t sum = 0;
@@ -119,7 +119,7 @@ static int sum_lengths(struct mfs_idx_part *p, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_idx_judge_pointers(struct mfs_idx_part *p, struct mfs_error *err)
+int mfs_idx_judge_pointers(struct mfs_idx_member *p, struct mfs_error *err)
 {
 	struct pass s;
 	uint64_t end = 0, bytes;

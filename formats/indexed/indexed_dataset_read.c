@@ -8,7 +8,7 @@
 
 #define WIDEN 1024 /* tokens that are widened at once */
 
-static int locate(const struct mfs_idx_part *p, uint64_t i, struct mfs_sequence *ret,
+static int locate(const struct mfs_idx_member *p, uint64_t i, struct mfs_sequence *ret,
 		  struct mfs_error *err)
 {
 	int64_t pointer;
@@ -36,12 +36,12 @@ static int locate(const struct mfs_idx_part *p, uint64_t i, struct mfs_sequence 
 int mfs_indexed_dataset_sequence(const struct mfs_indexed_dataset *d, uint64_t i,
 				 struct mfs_sequence *ret, struct mfs_error *err)
 {
-	const struct mfs_idx_part *p;
+	const struct mfs_idx_member *p;
 	int rc = mfs_idx_check_range("sequences", i, 1, d->info.sequences, err);
 
 	if (rc)
 		return rc;
-	p = mfs_idx_part_of(d, i);
+	p = mfs_idx_member_of(d, i);
 	rc = locate(p, i - p->first_sequence, ret, err);
 	if (!rc)
 		ret->offset += p->first_byte;
@@ -52,13 +52,13 @@ int mfs_indexed_dataset_sequence(const struct mfs_indexed_dataset *d, uint64_t i
 static int map_tokens(const struct mfs_indexed_dataset *d, uint64_t i, uint64_t from,
 		      uint64_t count, const uint8_t **ret, struct mfs_error *err)
 {
-	const struct mfs_idx_part *p;
+	const struct mfs_idx_member *p;
 	struct mfs_sequence s;
 	int rc = mfs_idx_check_range("sequences", i, 1, d->info.sequences, err);
 
 	if (rc)
 		return rc;
-	p = mfs_idx_part_of(d, i);
+	p = mfs_idx_member_of(d, i);
 	rc = locate(p, i - p->first_sequence, &s, err);
 	if (!rc)
 		rc = mfs_idx_check_range("tokens", from, count, s.length, err);
@@ -78,7 +78,7 @@ static int map_tokens(const struct mfs_indexed_dataset *d, uint64_t i, uint64_t 
 static int unreadable(const struct mfs_indexed_dataset *d, uint64_t i, struct mfs_error *err)
 {
 	return mfs_fail(err, -EIO, "%s.bin: sequence %llu cannot be read",
-			mfs_idx_part_of(d, i)->name, (unsigned long long)i);
+			mfs_idx_member_of(d, i)->name, (unsigned long long)i);
 }
 
 int mfs_indexed_dataset_read(const struct mfs_indexed_dataset *d, uint64_t i, uint64_t from,
@@ -108,7 +108,8 @@ int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, 
 			rc = unreadable(d, i, err);
 		else if (!mfs_dtype_widen(d->info.dtype, chunk, n, ret))
 			rc = mfs_fail(err, -ENOTSUP, "%s: tokens of type %s are no integers",
-				      mfs_idx_part_of(d, i)->name, mfs_dtype_torch(d->info.dtype));
+				      mfs_idx_member_of(d, i)->name,
+				      mfs_dtype_torch(d->info.dtype));
 	}
 	return rc;
 }
@@ -116,20 +117,20 @@ int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, 
 int mfs_indexed_dataset_extent(const struct mfs_indexed_dataset *d, uint64_t offset,
 			       struct mfs_bin_extent *ret, struct mfs_error *err)
 {
-	size_t lo = 0, hi = d->part_count;
-	const struct mfs_idx_part *p;
+	size_t lo = 0, hi = d->member_count;
+	const struct mfs_idx_member *p;
 
 	if (offset >= d->info.bin_size)
 		return mfs_idx_check_range("bytes", offset, 1, d->info.bin_size, err);
 	while (hi - lo > 1) {
 		size_t mid = lo + (hi - lo) / 2;
 
-		if (d->parts[mid].first_byte <= offset)
+		if (d->members[mid].first_byte <= offset)
 			lo = mid;
 		else
 			hi = mid;
 	}
-	p = &d->parts[lo];
+	p = &d->members[lo];
 	*ret = (struct mfs_bin_extent){p->bin_set, p->bin_file, offset - p->first_byte,
 				       p->first_byte + p->bin_size - offset};
 	return 0;
@@ -138,7 +139,7 @@ int mfs_indexed_dataset_extent(const struct mfs_indexed_dataset *d, uint64_t off
 /* ---- counting ---- */
 
 /* Where sequence i of contiguous pointers begins, in tokens; i may be N. */
-static int tokens_before(const struct mfs_idx_part *p, uint64_t i, uint64_t *ret,
+static int tokens_before(const struct mfs_idx_member *p, uint64_t i, uint64_t *ret,
 			 struct mfs_error *err)
 {
 	const bool last = i == p->sequences;
@@ -160,7 +161,7 @@ static int tokens_before(const struct mfs_idx_part *p, uint64_t i, uint64_t *ret
 	return 0;
 }
 
-static int count_by_lengths(const struct mfs_idx_part *p, uint64_t first, uint64_t end,
+static int count_by_lengths(const struct mfs_idx_member *p, uint64_t first, uint64_t end,
 			    uint64_t *ret, struct mfs_error *err)
 {
 	int32_t lengths[4096];
@@ -182,8 +183,8 @@ static int count_by_lengths(const struct mfs_idx_part *p, uint64_t first, uint64
 	return 0;
 }
 
-static int count_in_part(const struct mfs_idx_part *p, uint64_t first, uint64_t end, uint64_t *ret,
-			 struct mfs_error *err)
+static int count_in_member(const struct mfs_idx_member *p, uint64_t first, uint64_t end,
+			   uint64_t *ret, struct mfs_error *err)
 {
 	uint64_t before, after;
 	int rc;
@@ -214,11 +215,11 @@ int mfs_indexed_dataset_token_count(const struct mfs_indexed_dataset *d, uint64_
 				(unsigned long long)first, (unsigned long long)end,
 				(unsigned long long)d->info.sequences);
 	for (uint64_t n; first < end; first += n) {
-		const struct mfs_idx_part *p = mfs_idx_part_of(d, first);
+		const struct mfs_idx_member *p = mfs_idx_member_of(d, first);
 		const uint64_t from = first - p->first_sequence;
 
 		n = mfs_min_u64(end - first, p->sequences - from);
-		rc = count_in_part(p, from, from + n, &total, err);
+		rc = count_in_member(p, from, from + n, &total, err);
 		if (rc)
 			return rc;
 	}

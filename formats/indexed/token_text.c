@@ -534,7 +534,7 @@ int mfs_token_text_end(struct mfs_token_text *t, struct mfs_error *err)
 	}
 }
 
-const struct mfs_token_place *mfs_token_text_ended(const struct mfs_token_text *t)
+const struct mfs_token_position *mfs_token_text_ended(const struct mfs_token_text *t)
 {
 	return &t->ended;
 }

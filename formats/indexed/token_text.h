@@ -32,7 +32,7 @@ enum mfs_token_format {
 };
 
 /* Where a document ends: all that a later run needs to go on behind it. */
-struct mfs_token_place {
+struct mfs_token_position {
 	enum mfs_token_format format; /* as detected */
 	uint64_t offset;	      /* bytes of the input before it */
 	uint64_t line, column;	      /* of the byte at offset, from 1 */
@@ -45,7 +45,7 @@ struct mfs_token_text_config {
 	const char *key;  /* in objects of JSON lines */
 	int64_t low, high;
 	const char *limits; /* what low and high are, for messages: "uint16" */
-	struct mfs_token_place
+	struct mfs_token_position
 		start; /* {0} but for a format: a new input; else a place of an earlier run */
 };
 
@@ -73,7 +73,7 @@ int mfs_token_text_feed(struct mfs_token_text *t, const void *bytes, size_t len,
 int mfs_token_text_end(struct mfs_token_text *t, struct mfs_error *err);
 
 /* The end of the last document, also after an error. */
-const struct mfs_token_place *mfs_token_text_ended(const struct mfs_token_text *t);
+const struct mfs_token_position *mfs_token_text_ended(const struct mfs_token_text *t);
 
 /* "jsonl", "ids", "lines"; "auto" of MFS_TOKENS_DETECT. -EINVAL without a sentence: no such name. */
 const char *mfs_token_format_name(enum mfs_token_format format);

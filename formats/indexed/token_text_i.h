@@ -59,7 +59,7 @@ struct mfs_token_text {
 	struct mfs_token_sink sink;
 	enum mfs_text_state state;
 	enum mfs_token_format format;
-	struct mfs_token_place ended;
+	struct mfs_token_position ended;
 
 	const uint8_t *p, *end; /* of the bytes being fed */
 	uint64_t at;		/* offset of end in the input */

@@ -69,7 +69,7 @@ struct mfs_source mfs_source_file(struct mfs_fileset *set, uint32_t file)
 				   .index = file};
 }
 
-struct mfs_source mfs_source_part(const struct mfs_source *s, uint64_t off, uint64_t len)
+struct mfs_source mfs_source_range(const struct mfs_source *s, uint64_t off, uint64_t len)
 {
 	struct mfs_source part = *s;
 

@@ -41,6 +41,6 @@ struct mfs_source mfs_source_memory(const void *bytes, uint64_t size, const char
 /* A whole file of a fileset; the set must outlive the source. */
 struct mfs_source mfs_source_file(struct mfs_fileset *set, uint32_t file);
 /* A part of a source; the range must lie inside (checked by the caller with mfs_range_ok). */
-struct mfs_source mfs_source_part(const struct mfs_source *s, uint64_t off, uint64_t len);
+struct mfs_source mfs_source_range(const struct mfs_source *s, uint64_t off, uint64_t len);
 
 #endif

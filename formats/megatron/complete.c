@@ -206,10 +206,10 @@ static bool in_table(const struct mfs_module_row *rows, const char *name)
 	return false;
 }
 
-static bool is_known(const char *name, enum mfs_spec spec)
+static bool is_known(const char *name, enum mfs_layer_spec spec)
 {
 	const struct mfs_module_row *rows =
-		spec == MFS_SPEC_LOCAL ? mfs_modules_local : mfs_modules_te;
+		spec == MFS_LAYER_SPEC_LOCAL ? mfs_modules_local : mfs_modules_te;
 
 	if (!strncmp(name, DECODER, strlen(DECODER)))
 		return in_table(rows, name + strlen(DECODER));
@@ -251,7 +251,7 @@ static int check_siblings(const struct mfs_ckpt *ckpt, const struct mfs_global_t
 
 /* A tensor of each name, which speaks for all of its name. */
 static int check_name(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
-		      enum mfs_spec spec, struct mfs_error *err)
+		      enum mfs_layer_spec spec, struct mfs_error *err)
 {
 	char name[MFS_CKPT_NAME_SIZE];
 
@@ -279,7 +279,7 @@ static int check_divisor(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 			mfs_ckpt_dir(ckpt), (long long)divisor, (unsigned long long)rows);
 }
 
-int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_spec spec, struct mfs_error *err)
+int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_layer_spec spec, struct mfs_error *err)
 {
 	uint64_t dims[MFS_DIM_COUNT];
 	int rc = check_needed(ckpt, err);

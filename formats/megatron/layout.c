@@ -25,9 +25,9 @@ static bool take(const char **text, const char *label, uint32_t *ret)
 	return *ret <= MFS_LAYOUT_MAX;
 }
 
-bool mfs_layout_parse(const char *name, struct mfs_parallel *ret)
+bool mfs_layout_parse(const char *name, struct mfs_layout *ret)
 {
-	struct mfs_parallel p = {.ep = 1, .vpp = 1};
+	struct mfs_layout p = {.ep = 1, .vpp = 1};
 
 	if (!take(&name, "tp", &p.tp) || !take(&name, "-pp", &p.pp))
 		return false;
@@ -43,7 +43,7 @@ bool mfs_layout_parse(const char *name, struct mfs_parallel *ret)
 	return true;
 }
 
-const char *mfs_layout_name(const struct mfs_parallel *p, char text[MFS_LAYOUT_NAME_SIZE])
+const char *mfs_layout_name(const struct mfs_layout *p, char text[MFS_LAYOUT_NAME_SIZE])
 {
 	const struct {
 		const char *label;
@@ -83,7 +83,7 @@ static void missing_at_ends(const struct mfs_megatron_args *a, int64_t *ret_firs
 	*ret_last = last == MFS_UNSET ? 0 : each - last;
 }
 
-void mfs_layout_resolve(struct mfs_parallel *p, const struct mfs_megatron_args *a)
+void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a)
 {
 	int64_t first, last, all;
 
@@ -116,7 +116,7 @@ static int divisible(const struct check *c, struct mfs_error *err)
 
 /* Since core 0.16 tensor parallelism may exceed the query groups: rows are split equally all the same, so
  * that a rank's part begins inside of a group (megatron/core/transformer/attention.py). */
-static int check_groups(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+static int check_groups(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
 	const int64_t groups = a->num_query_groups, tp = p->tp;
@@ -136,7 +136,7 @@ static int64_t qkv_rows(const struct mfs_megatron_args *a)
 		       : (a->num_attention_heads + 2 * a->num_query_groups) * a->kv_channels;
 }
 
-static int check_widths(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
 	const bool dense = !a->moe_layers || a->first_dense_layers > 0;
@@ -172,10 +172,10 @@ static int check_widths(const struct mfs_parallel *p, const struct mfs_megatron_
 }
 
 /* A layout with the same sizes that the layers allow, as an example; empty if there is none. */
-static const char *example(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+static const char *example(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			   char *text, size_t size)
 {
-	struct mfs_parallel other = *p;
+	struct mfs_layout other = *p;
 	char name[MFS_LAYOUT_NAME_SIZE];
 
 	other.last = 0;
@@ -186,7 +186,7 @@ static const char *example(const struct mfs_parallel *p, const struct mfs_megatr
 	return text;
 }
 
-static int check_ends(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+static int check_ends(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 		      struct mfs_error *err)
 {
 	const int64_t given = (int64_t)p->first + p->last;
@@ -202,7 +202,7 @@ static int check_ends(const struct mfs_parallel *p, const struct mfs_megatron_ar
 }
 
 /* Layers of the stages between an uneven first and last one. */
-static int check_stages(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+static int check_stages(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
 	const int64_t rest = a->num_layers - p->first - p->last;
@@ -235,7 +235,7 @@ static int check_stages(const struct mfs_parallel *p, const struct mfs_megatron_
 }
 
 /* Rows that ranks hold in blocks of gate and up: a part of other blocks would be another model. */
-static int check_interleaved(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+static int check_interleaved(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			     struct mfs_error *err)
 {
 	const bool experts = a->moe_mlp_glu_interleave_size > 0 &&
@@ -252,7 +252,7 @@ static int check_interleaved(const struct mfs_parallel *p, const struct mfs_mega
 			experts ? "mlp" : "shared_expert");
 }
 
-int mfs_layout_check(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+int mfs_layout_check(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 		     struct mfs_error *err)
 {
 	int rc;
@@ -275,7 +275,7 @@ int mfs_layout_check(const struct mfs_parallel *p, const struct mfs_megatron_arg
 /* ---- layers ---- */
 
 /* Of a whole stage. */
-static uint32_t stage_layers(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+static uint32_t stage_layers(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			     uint32_t pp)
 {
 	const uint32_t stages = p->pp - (p->first > 0) - (p->last > 0);
@@ -287,7 +287,7 @@ static uint32_t stage_layers(const struct mfs_parallel *p, const struct mfs_mega
 	return ((uint32_t)a->num_layers - p->first - p->last) / stages;
 }
 
-uint32_t mfs_layout_layers(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+uint32_t mfs_layout_layers(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			   uint32_t vp, uint32_t pp, uint32_t *ret_first)
 {
 	const uint32_t all = (uint32_t)a->num_layers;
@@ -303,7 +303,7 @@ uint32_t mfs_layout_layers(const struct mfs_parallel *p, const struct mfs_megatr
 
 /* ---- of a checkpoint ---- */
 
-static bool counts_match(const struct mfs_parallel *p, const struct mfs_megatron_args *a,
+static bool counts_match(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			 const uint32_t *counted)
 {
 	for (uint32_t vp = 0; vp < p->vpp; vp++)
@@ -313,11 +313,11 @@ static bool counts_match(const struct mfs_parallel *p, const struct mfs_megatron
 	return true;
 }
 
-bool mfs_layout_of(const struct mfs_ckpt *ckpt, struct mfs_parallel *ret)
+bool mfs_layout_of(const struct mfs_ckpt *ckpt, struct mfs_layout *ret)
 {
-	const struct mfs_layout *l = mfs_ckpt_layout(ckpt);
+	const struct mfs_ckpt_layout *l = mfs_ckpt_layout(ckpt);
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-	struct mfs_parallel p = {.tp = l->tp, .pp = l->pp, .ep = 1, .etp = l->tp, .vpp = l->vpp};
+	struct mfs_layout p = {.tp = l->tp, .pp = l->pp, .ep = 1, .etp = l->tp, .vpp = l->vpp};
 
 	if (a->moe_layers) {
 		p.ep = l->ep;
@@ -335,7 +335,7 @@ bool mfs_layout_of(const struct mfs_ckpt *ckpt, struct mfs_parallel *ret)
 	return true;
 }
 
-uint64_t mfs_layout_vocab(const struct mfs_parallel *p, const struct mfs_ckpt *ckpt, uint64_t rows)
+uint64_t mfs_layout_vocab(const struct mfs_layout *p, const struct mfs_ckpt *ckpt, uint64_t rows)
 {
 	const struct mfs_global_tensor *t =
 		mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);

@@ -22,9 +22,9 @@ struct builder {
 	struct mfs_error *err;
 };
 
-enum mfs_spec mfs_spec_of(const struct mfs_ckpt *ckpt)
+enum mfs_layer_spec mfs_layer_spec_of(const struct mfs_ckpt *ckpt)
 {
-	return mfs_ckpt_args(ckpt)->local_spec ? MFS_SPEC_LOCAL : MFS_SPEC_TE;
+	return mfs_ckpt_args(ckpt)->local_spec ? MFS_LAYER_SPEC_LOCAL : MFS_LAYER_SPEC_TE;
 }
 
 /* ---- a tensor's part ---- */
@@ -176,7 +176,7 @@ static void resolve_split(const struct builder *b, struct mfs_rank_tensor *t)
 	t->split = (uint8_t)name.tp;
 	/* MLA's down projections: Transformer Engine's are whole on every rank. */
 	if (name.tp == MFS_TP_AUTO)
-		t->split = b->list->spec == MFS_SPEC_TE ? MFS_TP_NONE : MFS_TP_ROWS;
+		t->split = b->list->spec == MFS_LAYER_SPEC_TE ? MFS_TP_NONE : MFS_TP_ROWS;
 	if (name.tp == MFS_TP_GATED && !mfs_args_gated(b->args))
 		t->split = MFS_TP_ROWS;
 	t->is_expert = name.experts;
@@ -329,7 +329,7 @@ static int add_rows(struct builder *b, const struct mfs_module_row *rows)
 
 static const struct mfs_module_row *layer_rows(const struct builder *b)
 {
-	if (b->list->spec == MFS_SPEC_LOCAL)
+	if (b->list->spec == MFS_LAYER_SPEC_LOCAL)
 		return mfs_modules_local;
 	return b->args->moe_grouped_gemm ? mfs_modules_te_grouped : mfs_modules_te;
 }
@@ -446,8 +446,8 @@ static int build(struct builder *b)
 	return rc;
 }
 
-int mfs_rank_list_new(struct mfs_ckpt *ckpt, const struct mfs_parallel *layout,
-		      const struct mfs_rank *rank, enum mfs_spec spec, uint64_t vocab,
+int mfs_rank_list_new(struct mfs_ckpt *ckpt, const struct mfs_layout *layout,
+		      const struct mfs_rank *rank, enum mfs_layer_spec spec, uint64_t vocab,
 		      struct mfs_rank_list **ret, struct mfs_error *err)
 {
 	struct mfs_rank_list *list = calloc(1, sizeof(*list));
@@ -523,7 +523,7 @@ static uint64_t common_multiple(uint64_t a, uint64_t b)
 
 /* Ranks of a stage count tensor ranks fastest, and expert-tensor ranks, then expert ranks, likewise; the
  * pairs repeat after as many ranks as both counts divide (core/parallel_state.py). */
-bool mfs_rank_at(const struct mfs_parallel *p, uint32_t i, struct mfs_rank *ret)
+bool mfs_rank_at(const struct mfs_layout *p, uint32_t i, struct mfs_rank *ret)
 {
 	const uint64_t each = common_multiple(p->tp, (uint64_t)p->etp * p->ep);
 	const uint64_t r = i % each;
@@ -536,7 +536,7 @@ bool mfs_rank_at(const struct mfs_parallel *p, uint32_t i, struct mfs_rank *ret)
 	return true;
 }
 
-const char *mfs_rank_dir_name(const struct mfs_parallel *layout, const struct mfs_rank *rank,
+const char *mfs_rank_dir_name(const struct mfs_layout *layout, const struct mfs_rank *rank,
 			      char text[64])
 {
 	int used = snprintf(text, 64, "mp_rank_%02u", rank->tp);

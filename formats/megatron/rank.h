@@ -12,13 +12,13 @@
 #include "formats/ckpt/target.h"
 #include "formats/megatron/layout.h"
 
-enum mfs_spec {
-	MFS_SPEC_LOCAL, /* megatron.core's own modules */
-	MFS_SPEC_TE,	/* Transformer Engine's */
+enum mfs_layer_spec {
+	MFS_LAYER_SPEC_LOCAL, /* megatron.core's own modules */
+	MFS_LAYER_SPEC_TE,    /* Transformer Engine's */
 };
 
 /* What the run used (args.transformer_impl); TE where it does not say. */
-enum mfs_spec mfs_spec_of(const struct mfs_ckpt *ckpt);
+enum mfs_layer_spec mfs_layer_spec_of(const struct mfs_ckpt *ckpt);
 
 struct mfs_rank {
 	uint32_t tp, pp, ep;
@@ -43,27 +43,27 @@ struct mfs_rank_tensor {
 };
 
 /* A pipeline chunk: state dict 'model', or 'model0', 'model1', ... */
-struct mfs_rank_chunk {
+struct mfs_model_chunk {
 	uint32_t first, count; /* tensors */
 };
 
 struct mfs_rank_list {
 	struct mfs_ckpt *ckpt;
-	struct mfs_parallel layout;
+	struct mfs_layout layout;
 	struct mfs_rank rank;
-	enum mfs_spec spec;
+	enum mfs_layer_spec spec;
 	uint64_t vocab; /* rows of the embedding at this layout */
 	struct mfs_rank_tensor *tensors;
 	uint32_t count;
-	struct mfs_rank_chunk *chunks; /* [layout.vpp] */
+	struct mfs_model_chunk *chunks; /* [layout.vpp] */
 };
 
 /*
  * layout has been checked; vocab: true rows or 0 (layout.h). Of routed experts and their tensor ranks the
  * rank's own are listed (expert-tensor rank: tp modulo etp). -EINVAL: a tensor that cannot be divided so.
  */
-int mfs_rank_list_new(struct mfs_ckpt *ckpt, const struct mfs_parallel *layout,
-		      const struct mfs_rank *rank, enum mfs_spec spec, uint64_t vocab,
+int mfs_rank_list_new(struct mfs_ckpt *ckpt, const struct mfs_layout *layout,
+		      const struct mfs_rank *rank, enum mfs_layer_spec spec, uint64_t vocab,
 		      struct mfs_rank_list **ret, struct mfs_error *err);
 void mfs_rank_list_free(struct mfs_rank_list *list);
 
@@ -81,14 +81,14 @@ int mfs_rank_state(const struct mfs_rank_tensor *t, enum mfs_state state,
  * nothing that no module has. To be asked before a model is shown as complete. -ENODATA, -ENOTSUP, -EINVAL: the
  * tensor's name. -EINVAL also where the vocabulary would be padded to multiples that the run's own never was.
  */
-int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_spec spec, struct mfs_error *err);
+int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_layer_spec spec, struct mfs_error *err);
 
 /* Which (tp, ep) pairs have a legacy file at a stage: all that occur among tp x dp ranks, ep and etp
  * counted as parallel_state.py does. i from 0; false behind the last. */
-bool mfs_rank_at(const struct mfs_parallel *layout, uint32_t i, struct mfs_rank *ret);
+bool mfs_rank_at(const struct mfs_layout *layout, uint32_t i, struct mfs_rank *ret);
 
 /* "mp_rank_01_002_003" (training/checkpointing.py:get_checkpoint_name); returns text. */
-const char *mfs_rank_dir_name(const struct mfs_parallel *layout, const struct mfs_rank *rank,
+const char *mfs_rank_dir_name(const struct mfs_layout *layout, const struct mfs_rank *rank,
 			      char text[64]);
 
 #endif

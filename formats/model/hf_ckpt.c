@@ -32,7 +32,7 @@ struct builder {
 };
 
 /* Where a tensor stands: in Megatron's numbering and in HF's; -1 outside of layers, of experts. */
-struct place {
+struct numbering {
 	const char *prefix; /* of Megatron's name */
 	int32_t layer, hf_layer, expert;
 };
@@ -179,7 +179,7 @@ static int settle_mtp(struct builder *b)
 
 /* The tensor behind a row at a place; NULL with its name in text. */
 static struct mfs_hf_tensor *find(const struct builder *b, const struct mfs_family_tensor *row,
-				  const struct place *p, char *text, size_t size)
+				  const struct numbering *p, char *text, size_t size)
 {
 	const struct mfs_hf_target t = {.base = {.kind = &mfs_hf_target_kind},
 					.model = &b->model,
@@ -215,7 +215,7 @@ static const struct mfs_family_tensor *first_of(const struct builder *b,
 }
 
 static int check_dtype(const struct builder *b, const struct mfs_family_tensor *row,
-		       const struct place *p, const struct mfs_hf_tensor *t)
+		       const struct numbering *p, const struct mfs_hf_tensor *t)
 {
 	const struct mfs_family_tensor *first = first_of(b, row);
 	const struct mfs_hf_tensor *other;
@@ -237,7 +237,8 @@ static int check_dtype(const struct builder *b, const struct mfs_family_tensor *
 
 /* The target that the HF view would show, of Megatron's tensor src, which is described and not there. */
 static int describe(const struct builder *b, const struct mfs_family_tensor *row,
-		    const struct place *p, struct mfs_global_tensor *src, struct mfs_hf_target *ret)
+		    const struct numbering *p, struct mfs_global_tensor *src,
+		    struct mfs_hf_target *ret)
 {
 	uint64_t shape[2];
 
@@ -275,7 +276,7 @@ static int check_shape(const struct builder *b, const struct mfs_target *want,
 struct inverse {
 	struct builder *b;
 	const struct mfs_hf_tensor *hf;
-	struct mfs_piece piece; /* all but the chunk's box */
+	struct mfs_found_chunk piece; /* all but the chunk's box */
 };
 
 /* A box of HF's tensor that equals a box of Megatron's is, read backwards, a chunk of Megatron's. */
@@ -283,7 +284,7 @@ static int add_chunk(const struct mfs_box_map *m, void *arg)
 {
 	const struct inverse *inv = arg;
 	const struct mfs_hf_tensor *hf = inv->hf;
-	struct mfs_piece p = inv->piece;
+	struct mfs_found_chunk p = inv->piece;
 
 	p.chunk.origin = hf->origin;
 	for (unsigned a = 0; a < hf->ndim; a++) {
@@ -298,11 +299,11 @@ static int add_chunk(const struct mfs_box_map *m, void *arg)
 		p.chunk.stride[to] = hf->stride[a];
 		p.chunk.origin += m->lo[a] * hf->stride[a];
 	}
-	return mfs_ckpt_add_piece(inv->b->ckpt, &p, inv->b->err);
+	return mfs_ckpt_add_found(inv->b->ckpt, &p, inv->b->err);
 }
 
 static int add_chunks(struct builder *b, const struct mfs_hf_target *t,
-		      const struct mfs_hf_tensor *hf, const struct place *p)
+		      const struct mfs_hf_tensor *hf, const struct numbering *p)
 {
 	const struct mfs_global_tensor *src = t->src;
 	struct inverse inv = {b,
@@ -322,7 +323,8 @@ static int add_chunks(struct builder *b, const struct mfs_hf_target *t,
 	return mfs_target_boxes(&t->base, add_chunk, &inv);
 }
 
-static int add_tensor(struct builder *b, const struct mfs_family_tensor *row, const struct place *p)
+static int add_tensor(struct builder *b, const struct mfs_family_tensor *row,
+		      const struct numbering *p)
 {
 	char text[MFS_CKPT_NAME_SIZE];
 	struct mfs_hf_tensor *hf = find(b, row, p, text, sizeof(text));
@@ -350,7 +352,7 @@ static int add_tensor(struct builder *b, const struct mfs_family_tensor *row, co
 static const struct mfs_hf_tensor *find_end(const struct builder *b, const char *name)
 {
 	const struct mfs_family_tensor *const *tables = b->model.family->tensors;
-	const struct place ends = {"", -1, -1, -1};
+	const struct numbering ends = {"", -1, -1, -1};
 	char text[MFS_CKPT_NAME_SIZE];
 
 	for (size_t t = 0; tables[t]; t++)
@@ -409,7 +411,7 @@ static bool of_kind(const struct mfs_family_tensor *row, bool moe)
 }
 
 /* One tensor, or one of each expert. */
-static int add_experts(struct builder *b, const struct mfs_family_tensor *row, struct place p)
+static int add_experts(struct builder *b, const struct mfs_family_tensor *row, struct numbering p)
 {
 	int rc = 0;
 
@@ -427,15 +429,16 @@ static int add_row(struct builder *b, const struct mfs_family_tensor *row)
 	int rc = 0;
 
 	if (row->scope == MFS_SCOPE_BEFORE || row->scope == MFS_SCOPE_AFTER)
-		return add_experts(b, row, (struct place){"", -1, -1, -1});
+		return add_experts(b, row, (struct numbering){"", -1, -1, -1});
 	for (int32_t i = 0; i < layers && inner && !rc; i++)
 		if (of_kind(row, is_moe(b, i)))
-			rc = add_experts(b, row, (struct place){DECODER, i, i, -1});
+			rc = add_experts(b, row, (struct numbering){DECODER, i, i, -1});
 	/* A multi-token-prediction layer is HF's layer L+k and of the last layer's kind. */
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++)
 		if (of_kind(row, is_moe(b, layers - 1)))
 			rc = add_experts(
-				b, row, (struct place){inner ? MTP_INNER : MTP, k, layers + k, -1});
+				b, row,
+				(struct numbering){inner ? MTP_INNER : MTP, k, layers + k, -1});
 	return rc;
 }
 
@@ -518,7 +521,7 @@ static int read_dir(struct builder *b, const char *arch)
 	if (rc)
 		return rc;
 	settle_dtype(b->ckpt);
-	b->ckpt->layout = (struct mfs_layout){.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	b->ckpt->layout = (struct mfs_ckpt_layout){.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 	return 0;
 }
 

@@ -202,13 +202,14 @@ static int count_target(struct builder *b, struct mfs_hf_target *t)
 }
 
 /* Where a target stands: in the source's numbering and in HF's. */
-struct place {
+struct numbering {
 	int32_t source_layer, layer;
 	uint32_t unit;
 	bool mtp;
 };
 
-static int add_target(struct builder *b, struct bound *row, const struct place *p, int32_t expert)
+static int add_target(struct builder *b, struct bound *row, const struct numbering *p,
+		      int32_t expert)
 {
 	const char *name = p->mtp ? row->mtp_name : row->name;
 	const struct mfs_global_tensor *src =
@@ -245,7 +246,7 @@ static bool of_kind(const struct mfs_family_tensor *row, bool moe)
 	return row->kind == MFS_LAYER_ANY || (row->kind == MFS_LAYER_MOE) == moe;
 }
 
-static int add_rows(struct builder *b, enum mfs_scope scope, const struct place *p, bool moe,
+static int add_rows(struct builder *b, enum mfs_scope scope, const struct numbering *p, bool moe,
 		    int32_t expert)
 {
 	int rc = 0;
@@ -260,7 +261,7 @@ static int add_rows(struct builder *b, enum mfs_scope scope, const struct place 
 }
 
 /* Experts one after the other: a shard that ends inside a layer then ends behind a whole expert. */
-static int add_scope(struct builder *b, enum mfs_scope scope, const struct place *p, bool moe)
+static int add_scope(struct builder *b, enum mfs_scope scope, const struct numbering *p, bool moe)
 {
 	int rc = add_rows(b, scope, p, moe, -1);
 
@@ -276,7 +277,7 @@ static int add_mtp_layers(struct builder *b, uint32_t layers)
 	int rc = 0;
 
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++) {
-		struct place p = {k, (int32_t)layers + k, layers + (uint32_t)k + 1, true};
+		struct numbering p = {k, (int32_t)layers + k, layers + (uint32_t)k + 1, true};
 
 		rc = add_scope(b, MFS_SCOPE_MTP, &p, moe);
 		if (!rc)
@@ -288,11 +289,11 @@ static int add_mtp_layers(struct builder *b, uint32_t layers)
 static int add_targets(struct builder *b)
 {
 	const uint32_t layers = (uint32_t)b->args->num_layers;
-	struct place ends = {-1, -1, 0, false};
+	struct numbering ends = {-1, -1, 0, false};
 	int rc = add_scope(b, MFS_SCOPE_BEFORE, &ends, false);
 
 	for (uint32_t i = 0; i < layers && !rc; i++) {
-		struct place p = {(int32_t)i, (int32_t)i, i + 1, false};
+		struct numbering p = {(int32_t)i, (int32_t)i, i + 1, false};
 
 		rc = add_scope(b, MFS_SCOPE_LAYER, &p, is_moe(b->args, i));
 	}

@@ -10,7 +10,7 @@ struct qkv {
 	uint64_t rotary;	/* of them, the ones that rotate */
 	bool interleaved;
 	uint64_t to; /* the next row of the result */
-	int (*emit)(const struct mfs_row_run *run, void *arg);
+	int (*emit)(const struct mfs_row_map *map, void *arg);
 	void *arg;
 };
 
@@ -36,7 +36,7 @@ static struct qkv qkv_of(const struct mfs_megatron_args *a)
 
 static int run(struct qkv *g, uint64_t from, uint64_t count, uint64_t step)
 {
-	struct mfs_row_run r = {g->to, from, count, step};
+	struct mfs_row_map r = {g->to, from, count, step};
 
 	g->to += count;
 	return count ? g->emit(&r, g->arg) : 0;
@@ -109,8 +109,8 @@ uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, ui
 	return source_rows;
 }
 
-int mfs_rule_runs(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
-		  uint64_t count, int (*emit)(const struct mfs_row_run *run, void *arg), void *arg)
+int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
+		  uint64_t count, int (*emit)(const struct mfs_row_map *map, void *arg), void *arg)
 {
 	struct qkv g = qkv_of(a);
 

@@ -18,7 +18,7 @@
 #include "formats/model/family.h"
 
 /* Rows [to, to+count) of the result are rows from, from+step, ... of the source. */
-struct mfs_row_run {
+struct mfs_row_map {
 	uint64_t to, from, count, step;
 };
 
@@ -26,9 +26,9 @@ struct mfs_row_run {
 uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
 		       uint64_t vocab);
 
-/* Emits runs that tile the result's rows, count of them, in order. Stops when emit returns non-zero,
+/* Emits maps that tile the result's rows, count of them, in order. Stops when emit returns non-zero,
  * and returns that. */
-int mfs_rule_runs(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
-		  uint64_t count, int (*emit)(const struct mfs_row_run *run, void *arg), void *arg);
+int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
+		  uint64_t count, int (*emit)(const struct mfs_row_map *map, void *arg), void *arg);
 
 #endif

@@ -53,7 +53,7 @@ struct boxes {
 };
 
 /* A run of rows, all columns, as a box. HF's Conv1D has the rows along its last axis. */
-static int emit_box(const struct mfs_row_run *run, void *arg)
+static int emit_box(const struct mfs_row_map *map, void *arg)
 {
 	const struct boxes *b = arg;
 	const struct mfs_hf_target *t = b->t;
@@ -65,10 +65,10 @@ static int emit_box(const struct mfs_row_run *run, void *arg)
 		m.step[a] = 1;
 		m.src_axis[a] = (uint8_t)(t->row->transposed ? ndim - 1u - a : a);
 	}
-	m.lo[rows] = run->to;
-	m.size[rows] = run->count;
-	m.step[rows] = run->step;
-	m.src_lo[0] = run->from;
+	m.lo[rows] = map->to;
+	m.size[rows] = map->count;
+	m.step[rows] = map->step;
+	m.src_lo[0] = map->from;
 	return b->emit(&m, b->arg);
 }
 
@@ -78,7 +78,7 @@ static int hf_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
 	const unsigned rows = t->row->transposed ? base->ndim - 1u : 0;
 	struct boxes b = {t, emit, arg};
 
-	return mfs_rule_runs(t->row->rule, mfs_ckpt_args(base->ckpt), t->src->shape[0],
+	return mfs_rule_maps(t->row->rule, mfs_ckpt_args(base->ckpt), t->src->shape[0],
 			     base->shape[rows], emit_box, &b);
 }
 

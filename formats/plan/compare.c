@@ -152,13 +152,13 @@ static bool same_value(double a, double b)
 /* ---- elements ---- */
 
 /* at: number of the window's first element in the tensor. */
-struct window {
+struct excerpt {
 	const uint8_t *a, *b;
 	uint64_t at, count;
 	struct mfs_comparison *sum;
 };
 
-static inline void note(const struct window *w, uint64_t i, double a, double b)
+static inline void note(const struct excerpt *w, uint64_t i, double a, double b)
 {
 	struct mfs_comparison *s = w->sum;
 
@@ -174,7 +174,7 @@ static inline void note(const struct window *w, uint64_t i, double a, double b)
 		s->largest = fabs(a - b);
 }
 
-static inline void compare_same(const struct window *w, enum mfs_dtype t, unsigned size)
+static inline void compare_same(const struct excerpt *w, enum mfs_dtype t, unsigned size)
 {
 	for (uint64_t i = 0; i < w->count; i++) {
 		const uint8_t *a = w->a + i * size, *b = w->b + i * size;
@@ -185,7 +185,7 @@ static inline void compare_same(const struct window *w, enum mfs_dtype t, unsign
 }
 
 /* The types that checkpoints are made of have a loop of their own. */
-static void compare_bytes(const struct window *w, enum mfs_dtype t)
+static void compare_bytes(const struct excerpt *w, enum mfs_dtype t)
 {
 	switch (t) {
 	case MFS_BF16:
@@ -202,7 +202,7 @@ static void compare_bytes(const struct window *w, enum mfs_dtype t)
 	}
 }
 
-static inline void compare_mixed(const struct window *w, enum mfs_dtype ta, enum mfs_dtype tb)
+static inline void compare_mixed(const struct excerpt *w, enum mfs_dtype ta, enum mfs_dtype tb)
 {
 	const unsigned size_a = mfs_dtype_size(ta), size_b = mfs_dtype_size(tb);
 	const bool round_a = mfs_compare_rounds(ta, tb), round_b = mfs_compare_rounds(tb, ta);
@@ -218,7 +218,7 @@ static inline void compare_mixed(const struct window *w, enum mfs_dtype ta, enum
 	}
 }
 
-static void compare_values(const struct window *w, enum mfs_dtype ta, enum mfs_dtype tb)
+static void compare_values(const struct excerpt *w, enum mfs_dtype ta, enum mfs_dtype tb)
 {
 	if (ta == MFS_F32 && tb == MFS_BF16)
 		compare_mixed(w, MFS_F32, MFS_BF16);
@@ -283,10 +283,10 @@ static int flatten(struct mfs_comparer *c, struct mfs_error *err)
 }
 
 static int compare_window(struct mfs_comparer *c, const struct mfs_plan *a,
-			  const struct mfs_plan *b, const struct window *w, struct mfs_error *err)
+			  const struct mfs_plan *b, const struct excerpt *w, struct mfs_error *err)
 {
 	struct mapped m = {&c->gather[0], &c->gather[1], false};
-	struct window flat = *w;
+	struct excerpt flat = *w;
 	int rc;
 
 	mfs_gather_reset(&c->gather[0]);
@@ -331,7 +331,7 @@ int mfs_compare(struct mfs_comparer *c, const struct mfs_plan *a, const struct m
 	int rc = 0;
 
 	for (uint64_t at = first; at < end && !rc; at += each) {
-		const struct window w = {
+		const struct excerpt w = {
 			.at = at, .count = mfs_min_u64(each, end - at), .sum = sum};
 
 		/* In strides of half of what is asked for, not of a window. */

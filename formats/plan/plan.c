@@ -46,14 +46,14 @@ static bool clip(uint64_t src_lo, uint64_t step, uint64_t size, uint64_t lo, uin
 }
 
 /* One box of the target that one chunk fills, axis by axis. */
-struct piece {
+struct overlap {
 	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* of the target */
 	uint64_t stride[MFS_CKPT_DIMS];			 /* bytes along target axes */
 	uint64_t origin;				 /* bytes from the storage's start */
 };
 
 static bool intersect(const struct builder *b, const struct mfs_box_map *m,
-		      const struct mfs_chunk *c, struct piece *p)
+		      const struct mfs_chunk *c, struct overlap *p)
 {
 	uint64_t at[MFS_CKPT_DIMS];
 
@@ -99,7 +99,7 @@ static int add_rect(struct builder *b, const struct rect *r)
 }
 
 /* The last two axes are a rectangle; further axes in front of them make several. */
-static int add_piece(struct builder *b, const struct piece *p, uint32_t file, uint64_t base)
+static int add_overlap(struct builder *b, const struct overlap *p, uint32_t file, uint64_t base)
 {
 	const unsigned ndim = b->t->ndim, row_axis = ndim >= 2 ? ndim - 2 : MFS_CKPT_DIMS,
 		       col_axis = ndim ? ndim - 1 : MFS_CKPT_DIMS;
@@ -140,11 +140,11 @@ static int add_piece(struct builder *b, const struct piece *p, uint32_t file, ui
 
 static int add_zeros(struct builder *b, const struct mfs_box_map *m)
 {
-	struct piece p = {.origin = 0};
+	struct overlap p = {.origin = 0};
 
 	memcpy(p.lo, m->lo, sizeof(p.lo));
 	memcpy(p.size, m->size, sizeof(p.size));
-	return add_piece(b, &p, MFS_NO_FILE, 0);
+	return add_overlap(b, &p, MFS_NO_FILE, 0);
 }
 
 static int add_box(const struct mfs_box_map *m, void *arg)
@@ -158,7 +158,7 @@ static int add_box(const struct mfs_box_map *m, void *arg)
 	chunks = mfs_ckpt_chunks(b->ckpt, m->src);
 
 	for (uint32_t i = 0; i < m->src->chunk_count && !rc; i++) {
-		struct piece p;
+		struct overlap p;
 		uint64_t base = 0;
 		uint32_t file = MFS_NO_FILE;
 
@@ -170,7 +170,7 @@ static int add_box(const struct mfs_box_map *m, void *arg)
 			rc = mfs_ckpt_locate(b->ckpt, m->src, chunks[i].storage, &file, &base,
 					     b->err);
 		if (!rc)
-			rc = add_piece(b, &p, file, base);
+			rc = add_overlap(b, &p, file, base);
 	}
 	return rc;
 }

@@ -102,8 +102,8 @@ static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_ban
 }
 
 /* n bytes from src of a block's file, or zeros. */
-static int gather_run(struct reader *r, const struct mfs_plan_block *block, uint64_t src,
-		      uint64_t n)
+static int gather_bytes(struct reader *r, const struct mfs_plan_block *block, uint64_t src,
+			uint64_t n)
 {
 	const uint8_t *map;
 	int rc;
@@ -134,9 +134,9 @@ static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64
 		if (from >= end)
 			continue;
 		n = mfs_min_u64(to, end) - from;
-		rc = gather_run(r, block,
-				block->src + (row - band->row) * block->row_stride + from - start,
-				n);
+		rc = gather_bytes(r, block,
+				  block->src + (row - band->row) * block->row_stride + from - start,
+				  n);
 		if (rc)
 			return rc;
 		from += n;
@@ -149,7 +149,7 @@ static int gather_contiguous(struct reader *r, const struct mfs_plan_band *band,
 {
 	const struct mfs_plan_block *block = &r->plan->blocks[band->first];
 
-	return gather_run(r, block, block->src + off, len);
+	return gather_bytes(r, block, block->src + off, len);
 }
 
 static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint64_t off,

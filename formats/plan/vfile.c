@@ -273,24 +273,24 @@ static uint32_t find_part(const struct mfs_vfile *f, uint64_t off)
 	return low;
 }
 
-struct run {
+struct bytes {
 	struct mfs_gather *g;
 	const uint8_t *p;
 	size_t len;
 };
 
-static void add_run(void *arg)
+static void add_bytes(void *arg)
 {
-	const struct run *r = arg;
+	const struct bytes *r = arg;
 
 	mfs_gather_add(r->g, r->p, r->len);
 }
 
 static int add_guarded(struct mfs_gather *g, const uint8_t *p, size_t len)
 {
-	struct run r = {g, p, len};
+	struct bytes r = {g, p, len};
 
-	return mfs_guard_run(add_run, &r);
+	return mfs_guard_run(add_bytes, &r);
 }
 
 static int gather_file(const struct part *part, uint64_t off, uint64_t len, struct mfs_gather *g,

@@ -507,7 +507,7 @@ void mfs_pickle_storage_key(struct mfs_pickle_writer *w, uint32_t storage)
 	mfs_pickle_str(w, key);
 }
 
-static void put_storage(struct mfs_pickle_writer *w, const struct mfs_pickle_view *view,
+static void put_storage(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *view,
 			const char *class_name)
 {
 	uint64_t numel = view->numel;
@@ -538,7 +538,7 @@ static void contiguous(uint64_t *stride, const uint64_t *shape, unsigned ndim)
 	}
 }
 
-void mfs_pickle_view(struct mfs_pickle_writer *w, const struct mfs_pickle_view *view)
+void mfs_pickle_alias(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *view)
 {
 	const char *class_name = mfs_dtype_storage(view->dtype);
 	uint64_t stride[MFS_MAX_DIMS];
@@ -569,10 +569,10 @@ void mfs_pickle_view(struct mfs_pickle_writer *w, const struct mfs_pickle_view *
 void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_dtype dtype,
 		       const uint64_t *shape, unsigned ndim)
 {
-	struct mfs_pickle_view view = {
+	struct mfs_pickle_alias view = {
 		.storage = storage, .dtype = dtype, .ndim = ndim, .shape = shape};
 
 	if (ndim <= MFS_MAX_DIMS && !mfs_shape_count(shape, ndim, &view.numel))
 		refuse(w, -EINVAL, "a tensor's size overflows");
-	mfs_pickle_view(w, &view);
+	mfs_pickle_alias(w, &view);
 }

@@ -176,9 +176,9 @@ static int set_spec(struct mfs_options *opt, const struct option_row *row, const
 		    struct mfs_error *err)
 {
 	if (!strcmp(value, "local"))
-		opt->view.spec = MFS_VIEW_SPEC_LOCAL;
+		opt->view.spec = MFS_VIEW_LAYER_SPEC_LOCAL;
 	else if (!strcmp(value, "te"))
-		opt->view.spec = MFS_VIEW_SPEC_TE;
+		opt->view.spec = MFS_VIEW_LAYER_SPEC_TE;
 	else
 		return mfs_fail(err, -EINVAL, "option '%s' takes 'local' or 'te', not '%s'",
 				row->name, value);

@@ -104,7 +104,7 @@ size_t mfs_text_width(const char *text)
 	return width;
 }
 
-static const char *colour_start(const struct mfs_box *box, enum mfs_colour colour)
+static const char *colour_start(const struct mfs_frame *frame, enum mfs_colour colour)
 {
 	static const char *const codes[] = {
 		[MFS_PLAIN] = "",	 [MFS_BOLD] = "\033[1m",   [MFS_DIM] = "\033[2m",
@@ -112,12 +112,12 @@ static const char *colour_start(const struct mfs_box *box, enum mfs_colour colou
 		[MFS_CYAN] = "\033[36m",
 	};
 
-	return box->colours ? codes[colour] : "";
+	return frame->colours ? codes[colour] : "";
 }
 
-static const char *colour_end(const struct mfs_box *box, enum mfs_colour colour)
+static const char *colour_end(const struct mfs_frame *frame, enum mfs_colour colour)
 {
-	return box->colours && colour != MFS_PLAIN ? "\033[0m" : "";
+	return frame->colours && colour != MFS_PLAIN ? "\033[0m" : "";
 }
 
 static void repeat(FILE *to, const char *text, size_t n)
@@ -152,19 +152,19 @@ static size_t line_bytes(const char *text, size_t columns)
 	return len;
 }
 
-void mfs_box_heading(struct mfs_box *box, const char *text)
+void mfs_frame_heading(struct mfs_frame *frame, const char *text)
 {
-	size_t room = box->width - 6, len = prefix_bytes(text, room), used;
+	size_t room = frame->width - 6, len = prefix_bytes(text, room), used;
 
 	used = *text ? mfs_text_width(text) : 0;
 	used = used > room ? room : used;
-	fputs(box->open ? "├─" : "┌─", box->to);
+	fputs(frame->open ? "├─" : "┌─", frame->to);
 	if (*text)
-		fprintf(box->to, " %s%.*s%s ", colour_start(box, MFS_BOLD), (int)len, text,
-			colour_end(box, MFS_BOLD));
-	repeat(box->to, "─", box->width - 4 + 1 - used - (*text ? 2 : 0));
-	fputs(box->open ? "┤\n" : "┐\n", box->to);
-	box->open = true;
+		fprintf(frame->to, " %s%.*s%s ", colour_start(frame, MFS_BOLD), (int)len, text,
+			colour_end(frame, MFS_BOLD));
+	repeat(frame->to, "─", frame->width - 4 + 1 - used - (*text ? 2 : 0));
+	fputs(frame->open ? "┤\n" : "┐\n", frame->to);
+	frame->open = true;
 }
 
 /* Names out of a file must not reach the terminal as escape sequences. */
@@ -175,35 +175,36 @@ static void mask_controls(char *text)
 			*text = '?';
 }
 
-static void put_line(const struct mfs_box *box, const char *label, enum mfs_colour colour,
+static void put_line(const struct mfs_frame *frame, const char *label, enum mfs_colour colour,
 		     const char *value, size_t len, size_t room)
 {
 	size_t label_used = mfs_text_width(label);
-	size_t label_room = box->label_width > label_used ? box->label_width - label_used : 2;
+	size_t label_room = frame->label_width > label_used ? frame->label_width - label_used : 2;
 	char *piece = strndup(value, len);
 	size_t used = piece ? mfs_text_width(piece) : 0;
 
 	if (piece)
 		mask_controls(piece);
-	fprintf(box->to, "│ %s%s%s", colour_start(box, MFS_DIM), label, colour_end(box, MFS_DIM));
-	repeat(box->to, " ", label_room);
-	fprintf(box->to, "%s%s%s", colour_start(box, colour), piece ? piece : "",
-		colour_end(box, colour));
-	repeat(box->to, " ", room > used ? room - used : 0);
-	fputs(" │\n", box->to);
+	fprintf(frame->to, "│ %s%s%s", colour_start(frame, MFS_DIM), label,
+		colour_end(frame, MFS_DIM));
+	repeat(frame->to, " ", label_room);
+	fprintf(frame->to, "%s%s%s", colour_start(frame, colour), piece ? piece : "",
+		colour_end(frame, colour));
+	repeat(frame->to, " ", room > used ? room - used : 0);
+	fputs(" │\n", frame->to);
 	free(piece);
 }
 
-void mfs_box_row(struct mfs_box *box, const char *label, enum mfs_colour colour, const char *fmt,
-		 ...)
+void mfs_frame_row(struct mfs_frame *frame, const char *label, enum mfs_colour colour,
+		   const char *fmt, ...)
 {
 	size_t label_width = mfs_text_width(label), room, len;
 	char *value, *rest;
 	va_list ap;
 
 	/* A label too long for its column still stands apart from its value. */
-	label_width = label_width < box->label_width ? box->label_width : label_width + 2;
-	room = box->width > label_width + 4 ? box->width - label_width - 4 : 1;
+	label_width = label_width < frame->label_width ? frame->label_width : label_width + 2;
+	room = frame->width > label_width + 4 ? frame->width - label_width - 4 : 1;
 	va_start(ap, fmt);
 	if (vasprintf(&value, fmt, ap) < 0)
 		value = NULL;
@@ -211,9 +212,9 @@ void mfs_box_row(struct mfs_box *box, const char *label, enum mfs_colour colour,
 	rest = value;
 	do {
 		len = rest ? line_bytes(rest, room) : 0;
-		put_line(box, label, colour, rest ? rest : "", len, room);
+		put_line(frame, label, colour, rest ? rest : "", len, room);
 		label = "";
-		room = box->width - box->label_width - 4;
+		room = frame->width - frame->label_width - 4;
 		rest = rest ? rest + len : NULL;
 		while (rest && *rest == ' ')
 			rest++;
@@ -221,10 +222,10 @@ void mfs_box_row(struct mfs_box *box, const char *label, enum mfs_colour colour,
 	free(value);
 }
 
-void mfs_box_end(struct mfs_box *box)
+void mfs_frame_end(struct mfs_frame *frame)
 {
-	fputs("└", box->to);
-	repeat(box->to, "─", box->width - 2);
-	fputs("┘\n", box->to);
-	box->open = false;
+	fputs("└", frame->to);
+	repeat(frame->to, "─", frame->width - 2);
+	fputs("┘\n", frame->to);
+	frame->open = false;
 }

@@ -38,7 +38,7 @@ enum mfs_colour {
 };
 
 /*
- * A box that is drawn while it is filled:
+ * A frame that is drawn while it is filled:
  *
  *   ┌─ llama-torch-tp2-pp2 ──────────────┐
  *   │ family      llama                  │
@@ -47,7 +47,7 @@ enum mfs_colour {
  *
  * Long values are wrapped at spaces (or anywhere, if there are none) under their own column.
  */
-struct mfs_box {
+struct mfs_frame {
 	FILE *to;
 	unsigned width;	      /* columns, borders included */
 	unsigned label_width; /* columns of the first column */
@@ -55,10 +55,10 @@ struct mfs_box {
 };
 
 /* Draws a heading: the top border first, a dividing line later. text may be "". */
-void mfs_box_heading(struct mfs_box *box, const char *text);
+void mfs_frame_heading(struct mfs_frame *frame, const char *text);
 /* A line of label and value, either of which may be "". */
-void mfs_box_row(struct mfs_box *box, const char *label, enum mfs_colour colour, const char *fmt,
-		 ...) __attribute__((format(printf, 4, 5)));
-void mfs_box_end(struct mfs_box *box);
+void mfs_frame_row(struct mfs_frame *frame, const char *label, enum mfs_colour colour,
+		   const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void mfs_frame_end(struct mfs_frame *frame);
 
 #endif

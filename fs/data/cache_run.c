@@ -77,7 +77,7 @@ static int add_gpt(struct builder *b, const struct mfs_index_member *member,
 
 /* A blend names its datasets to the letter of the words; one by itself lies where it was opened. */
 static struct mfs_index_member member_of(const struct mfs_dataset *d,
-					 const struct mfs_samples_part *part)
+					 const struct mfs_samples_member *part)
 {
 	return (struct mfs_index_member){d->rows ? d->path : part->prefix,
 					 mfs_gpt_dataset_config(part->gpt)->samples};
@@ -85,7 +85,7 @@ static struct mfs_index_member member_of(const struct mfs_dataset *d,
 
 static int add_blend(struct builder *b, struct mfs_samples *s)
 {
-	const uint32_t count = mfs_samples_parts(s);
+	const uint32_t count = mfs_samples_members(s);
 	struct mfs_index_member *members = calloc(count, sizeof(*members));
 	uint64_t *lengths = calloc(count, sizeof(*lengths));
 	struct mfs_index_weights weights = {.weights = mfs_samples_weights(s),
@@ -94,7 +94,7 @@ static int add_blend(struct builder *b, struct mfs_samples *s)
 	int rc = members && lengths ? 0 : mfs_fail_nomem(b->err);
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		const struct mfs_samples_part *part = mfs_samples_part(s, i);
+		const struct mfs_samples_member *part = mfs_samples_member(s, i);
 
 		members[i] = member_of(b->d, part);
 		lengths[i] = mfs_gpt_dataset_sizes(part->gpt)->samples;
@@ -114,8 +114,8 @@ static int add_samples(struct builder *b, struct mfs_samples *s)
 {
 	int rc = mfs_samples_check(s, b->err);
 
-	for (uint32_t i = 0; i < mfs_samples_parts(s) && !rc; i++) {
-		const struct mfs_samples_part *part = mfs_samples_part(s, i);
+	for (uint32_t i = 0; i < mfs_samples_members(s) && !rc; i++) {
+		const struct mfs_samples_member *part = mfs_samples_member(s, i);
 		const struct mfs_index_member member = member_of(b->d, part);
 
 		rc = add_gpt(b, &member, part->gpt);

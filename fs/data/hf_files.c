@@ -126,22 +126,22 @@ static int add_state(struct mfs_view *v, const struct mfs_data_hf_dir *d, uint32
 
 static void free_arrow(void *arrow)
 {
-	mfs_arrow_view_free(arrow);
+	mfs_arrow_image_free(arrow);
 }
 
 /* The first file keeps what all of them read from. */
 static int add_arrow_files(struct mfs_view *v, const struct mfs_data_hf_dir *d,
-			   struct mfs_arrow_view *arrow, struct mfs_error *err)
+			   struct mfs_arrow_image *arrow, struct mfs_error *err)
 {
-	const uint32_t count = mfs_arrow_view_files(arrow);
+	const uint32_t count = mfs_arrow_image_files(arrow);
 	char name[NAME_SIZE], path[PATH_MAX];
 	struct mfs_vfile *f = NULL;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		rc = mfs_arrow_view_file(arrow, i, &f, err);
+		rc = mfs_arrow_image_file(arrow, i, &f, err);
 		if (rc && !i)
-			mfs_arrow_view_free(arrow);
+			mfs_arrow_image_free(arrow);
 		if (rc)
 			return rc;
 		if (!i)
@@ -155,13 +155,13 @@ static int add_arrow_files(struct mfs_view *v, const struct mfs_data_hf_dir *d,
 
 int mfs_data_add_hf_dir(struct mfs_view *v, const struct mfs_data_hf_dir *d, struct mfs_error *err)
 {
-	struct mfs_arrow_view *arrow;
+	struct mfs_arrow_image *arrow;
 	uint32_t files;
-	int rc = mfs_arrow_view_new(d->rows, &d->arrow, &arrow, err);
+	int rc = mfs_arrow_image_new(d->rows, &d->arrow, &arrow, err);
 
 	if (rc)
 		return rc;
-	files = mfs_arrow_view_files(arrow);
+	files = mfs_arrow_image_files(arrow);
 	rc = add_arrow_files(v, d, arrow, err);
 	if (!rc)
 		rc = add_info(v, d, err);

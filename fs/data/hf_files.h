@@ -8,7 +8,7 @@
 #include <stddef.h>
 
 #include "formats/base/error.h"
-#include "formats/dataset/files/arrow_view.h"
+#include "formats/dataset/files/arrow_image.h"
 #include "formats/dataset/rows/rows.h"
 #include "fs/view/view.h"
 

@@ -53,7 +53,7 @@ static const char *said_of_models(const struct mfs_view_options *o)
 		return "ref";
 	if (o->shard_size)
 		return "shard_size";
-	if (o->spec != MFS_VIEW_SPEC_SOURCE)
+	if (o->spec != MFS_VIEW_LAYER_SPEC_SOURCE)
 		return "spec";
 	if (o->vocab_size == MFS_VOCAB_TOKENIZER)
 		return "vocab_size=tokenizer";

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "formats/dataset/files/idx_view.h"
+#include "formats/dataset/files/idx_image.h"
 #include "formats/dataset/files/rows_files.h"
 #include "fs/data/data_i.h"
 #include "fs/view/build.h"
@@ -26,8 +26,8 @@ static int add_file(struct mfs_view *v, const char *name, const char *suffix, st
 
 static int new_idx(const struct mfs_dataset *d, struct mfs_vfile **ret, struct mfs_error *err)
 {
-	return d->indexed ? mfs_idx_view_merged_idx(d->indexed, ret, err)
-			  : mfs_idx_view_idx(d->rows, ret, err);
+	return d->indexed ? mfs_idx_image_merged_idx(d->indexed, ret, err)
+			  : mfs_idx_image_idx(d->rows, ret, err);
 }
 
 /* Whether the tokens of all rows are the bytes of the .bin files, none missing and none between them. */
@@ -43,9 +43,9 @@ static bool is_rows_alone(const struct mfs_dataset *d)
 static int new_bin(const struct mfs_dataset *d, struct mfs_vfile **ret, struct mfs_error *err)
 {
 	if (!d->indexed)
-		return mfs_idx_view_bin(d->rows, ret, err);
+		return mfs_idx_image_bin(d->rows, ret, err);
 	return d->unchecked && is_rows_alone(d) ? mfs_raw_tokens(d->rows, ret, err)
-						: mfs_idx_view_merged_bin(d->indexed, ret, err);
+						: mfs_idx_image_merged_bin(d->indexed, ret, err);
 }
 
 static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *err)

@@ -2,27 +2,27 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "formats/dataset/files/parquet_view.h"
+#include "formats/dataset/files/parquet_image.h"
 #include "fs/data/splits.h"
 #include "fs/view/build.h"
 
 struct parquet_view {
 	struct mfs_view public;
 	struct mfs_data_splits splits;
-	struct mfs_parquet_view *files[MFS_SPLITS];
+	struct mfs_parquet_image *files[MFS_SPLITS];
 };
 
-static int add_files(struct mfs_view *v, const char *name, struct mfs_parquet_view *files,
+static int add_files(struct mfs_view *v, const char *name, struct mfs_parquet_image *files,
 		     struct mfs_error *err)
 {
-	const uint32_t count = mfs_parquet_view_files(files);
+	const uint32_t count = mfs_parquet_image_files(files);
 	char file[64];
 	struct mfs_vfile *f;
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		snprintf(file, sizeof(file), "%s-%05u-of-%05u.parquet", name, i, count);
-		rc = mfs_parquet_view_file(files, i, &f, err);
+		rc = mfs_parquet_image_file(files, i, &f, err);
 		if (!rc)
 			rc = mfs_view_add(v, file, f, err);
 	}
@@ -35,7 +35,7 @@ static int build(struct mfs_dataset *d, struct parquet_view *v, struct mfs_error
 	int rc = mfs_data_splits_open(d, &v->splits, err);
 
 	for (unsigned i = 0; i < v->splits.count && !rc; i++) {
-		rc = mfs_parquet_view_new(v->splits.list[i].rows, &config, &v->files[i], err);
+		rc = mfs_parquet_image_new(v->splits.list[i].rows, &config, &v->files[i], err);
 		if (!rc)
 			rc = add_files(&v->public, v->splits.list[i].name, v->files[i], err);
 	}
@@ -47,7 +47,7 @@ static void release(struct mfs_view *view)
 	struct parquet_view *v = (struct parquet_view *)view;
 
 	for (unsigned i = 0; i < MFS_SPLITS; i++)
-		mfs_parquet_view_free(v->files[i]);
+		mfs_parquet_image_free(v->files[i]);
 	mfs_data_splits_release(&v->splits);
 	free(v);
 }

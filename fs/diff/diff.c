@@ -31,7 +31,7 @@ static int trouble(const struct mfs_error *err)
 /* What the state says of where the run was. */
 static void look_at_state(struct mfs_diff_side *s)
 {
-	const struct mfs_ckpt_state *state = mfs_ckpt_state(s->ckpt);
+	const struct mfs_ckpt_common *state = mfs_ckpt_common(s->ckpt);
 	const struct mfs_optim_info *info = mfs_optim_info(s->ckpt);
 
 	if (state)
@@ -130,7 +130,7 @@ static int compare(struct command *c, const struct mfs_cmdline *line, struct mfs
 	mfs_diff_count(d);
 	/* Who asks for the status alone need not wait for what cannot change it. */
 	if (!c->quiet || !mfs_diff_any(d))
-		rc = mfs_diff_run(d, c->quiet, err);
+		rc = mfs_diff_compare(d, c->quiet, err);
 	d->only_a = d->only_b = d->different = d->equal = 0;
 	mfs_diff_count(d);
 	return rc;

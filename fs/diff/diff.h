@@ -68,7 +68,7 @@ int mfs_diff_note(struct mfs_diff *d, const char *fmt, ...) __attribute__((forma
 
 /* diff_run.c: compares the pairs' elements on all processors. first_only: stops once anything differs, for
  * those who want to know no more. Draws a progress bar where stderr is a terminal. Errors of reading. */
-int mfs_diff_run(struct mfs_diff *d, bool first_only, struct mfs_error *err);
+int mfs_diff_compare(struct mfs_diff *d, bool first_only, struct mfs_error *err);
 /* Counts what was found: equal, different, only_a, only_b. */
 void mfs_diff_count(struct mfs_diff *d);
 

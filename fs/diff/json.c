@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/ckpt/place.h"
+#include "formats/ckpt/element.h"
 #include "fs/diff/diff.h"
 #include "fs/cli/json.h"
 
@@ -87,7 +87,7 @@ static json_t *first(const struct mfs_diff *d, const struct mfs_diff_pair *p)
 		return json_null();
 	o = json_object();
 	mfs_diff_index(p, index, at, sizeof(at));
-	mfs_place_text(mfs_ckpt_args(d->sides[0].ckpt), p->a, index, place, sizeof(place));
+	mfs_element_text(mfs_ckpt_args(d->sides[0].ckpt), p->a, index, place, sizeof(place));
 	json_object_set_new(o, "index", numbers(index, p->a->ndim));
 	json_object_set_new(o, "place", mfs_json_string(place));
 	json_object_set_new(o, "a", real(p->found.a));

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/ckpt/place.h"
+#include "formats/ckpt/element.h"
 #include "formats/megatron/layout.h"
 #include "fs/diff/diff.h"
 #include "fs/cli/text.h"
@@ -50,7 +50,7 @@ void mfs_diff_values(const struct mfs_diff_pair *p, char a[32], char b[32])
 
 const char *mfs_diff_form(const struct mfs_diff_side *s, char *text, size_t size)
 {
-	struct mfs_parallel layout;
+	struct mfs_layout layout;
 	char name[MFS_LAYOUT_NAME_SIZE];
 
 	if (s->is_hf || !mfs_layout_of(s->ckpt, &layout))
@@ -158,7 +158,7 @@ static void print_elements(const struct mfs_diff *d, const struct mfs_diff_pair 
 	if (p->a->dtype != p->b->dtype)
 		print_rounding(p);
 	mfs_diff_index(p, index, at, sizeof(at));
-	mfs_place_text(mfs_ckpt_args(d->sides[0].ckpt), p->a, index, place, sizeof(place));
+	mfs_element_text(mfs_ckpt_args(d->sides[0].ckpt), p->a, index, place, sizeof(place));
 	printf("\n    first %s%s%s%s", at, *place ? " (" : "", place, *place ? ")" : "");
 	if (mfs_compare_has_values(p->a->dtype)) {
 		mfs_diff_values(p, a, b);

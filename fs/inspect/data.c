@@ -30,15 +30,15 @@ static const char *format_of(const struct mfs_dataset *d)
 	return d->indexed ? "indexed" : d->rows ? "arrow" : "blend";
 }
 
-static void token_row(struct mfs_box *box, const struct mfs_rows *r)
+static void token_row(struct mfs_frame *frame, const struct mfs_rows *r)
 {
 	char human[MFS_HUMAN], exact[MFS_HUMAN];
 
-	mfs_box_row(box, "tokens", MFS_PLAIN, "%s (%s), %s", mfs_human_count(r->tokens, human),
-		    mfs_grouped(r->tokens, exact), mfs_dtype_torch(r->dtype));
+	mfs_frame_row(frame, "tokens", MFS_PLAIN, "%s (%s), %s", mfs_human_count(r->tokens, human),
+		      mfs_grouped(r->tokens, exact), mfs_dtype_torch(r->dtype));
 }
 
-static void rows_row(struct mfs_box *box, const struct mfs_dataset *d)
+static void rows_row(struct mfs_frame *frame, const struct mfs_dataset *d)
 {
 	const struct mfs_indexed_info *info =
 		d->indexed ? mfs_indexed_dataset_info(d->indexed) : NULL;
@@ -52,11 +52,11 @@ static void rows_row(struct mfs_box *box, const struct mfs_dataset *d)
 	if (d->rows->rows)
 		mfs_buf_printf(&b, ", %s tokens each on average",
 			       mfs_grouped(d->rows->tokens / d->rows->rows, mean));
-	mfs_box_row(box, "rows", MFS_PLAIN, "%s", b.failed ? "?" : b.data);
+	mfs_frame_row(frame, "rows", MFS_PLAIN, "%s", b.failed ? "?" : b.data);
 	mfs_buf_release(&b);
 }
 
-static void split_row(struct mfs_box *box, const struct mfs_dataset *d)
+static void split_row(struct mfs_frame *frame, const struct mfs_dataset *d)
 {
 	struct mfs_splits splits;
 	struct mfs_buf b = {0};
@@ -71,31 +71,31 @@ static void split_row(struct mfs_box *box, const struct mfs_dataset *d)
 		mfs_buf_printf(&b, "%s%s %s", i ? ", " : "", mfs_split_name(i),
 			       mfs_grouped(end - first, rows));
 	}
-	mfs_box_row(box, "split", MFS_PLAIN, "%s", b.failed ? "?" : b.data);
+	mfs_frame_row(frame, "split", MFS_PLAIN, "%s", b.failed ? "?" : b.data);
 	mfs_buf_release(&b);
 }
 
-static void dataset_rows(struct mfs_box *box, const struct mfs_dataset *d)
+static void dataset_rows(struct mfs_frame *frame, const struct mfs_dataset *d)
 {
 	char size[MFS_HUMAN];
 	uint64_t bytes;
 	uint32_t files;
 
 	if (!d->rows) {
-		mfs_box_row(box, "format", MFS_PLAIN, "a blend: samples/SPEC and cache/SPEC");
+		mfs_frame_row(frame, "format", MFS_PLAIN, "a blend: samples/SPEC and cache/SPEC");
 		return;
 	}
 	files = count_files(d->rows, &bytes);
-	mfs_box_row(box, "format", MFS_PLAIN, "%s, %u file%s, %s", format_of(d), files,
-		    files == 1 ? "" : "s", mfs_human_bytes(bytes, size));
-	rows_row(box, d);
-	token_row(box, d->rows);
-	split_row(box, d);
+	mfs_frame_row(frame, "format", MFS_PLAIN, "%s, %u file%s, %s", format_of(d), files,
+		      files == 1 ? "" : "s", mfs_human_bytes(bytes, size));
+	rows_row(frame, d);
+	token_row(frame, d->rows);
+	split_row(frame, d);
 	if (*mfs_dataset_warning(d))
-		mfs_box_row(box, "worth knowing", MFS_YELLOW, "%s", mfs_dataset_warning(d));
+		mfs_frame_row(frame, "worth knowing", MFS_YELLOW, "%s", mfs_dataset_warning(d));
 }
 
-void mfs_inspect_data_rows(struct mfs_box *box, const struct mfs_data *data)
+void mfs_inspect_data_rows(struct mfs_frame *frame, const struct mfs_data *data)
 {
 	struct mfs_buf heading = {0};
 
@@ -103,9 +103,9 @@ void mfs_inspect_data_rows(struct mfs_box *box, const struct mfs_data *data)
 		const struct mfs_dataset *d = mfs_data_at(data, i);
 
 		mfs_buf_printf(&heading, "data/%s", d->name);
-		mfs_box_heading(box, heading.failed ? "data" : heading.data);
+		mfs_frame_heading(frame, heading.failed ? "data" : heading.data);
 		mfs_buf_release(&heading);
-		dataset_rows(box, d);
+		dataset_rows(frame, d);
 	}
 }
 

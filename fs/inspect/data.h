@@ -8,7 +8,7 @@
 #include "fs/cli/text.h"
 
 /* data may be NULL: nothing is drawn. */
-void mfs_inspect_data_rows(struct mfs_box *box, const struct mfs_data *data);
+void mfs_inspect_data_rows(struct mfs_frame *frame, const struct mfs_data *data);
 /* An array, empty for NULL; [] without memory. */
 json_t *mfs_inspect_data_json(const struct mfs_data *data);
 

@@ -56,7 +56,7 @@ static json_t *iterations(const struct mfs_inspection *in)
 	return array;
 }
 
-static json_t *layout(const struct mfs_layout *l)
+static json_t *layout(const struct mfs_ckpt_layout *l)
 {
 	json_t *o = json_object(), *stages = json_null();
 

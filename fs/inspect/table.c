@@ -15,39 +15,39 @@
 #define SHOWN_WARNINGS 12
 
 /* A row of what is in b, which is released. */
-static void row_of(struct mfs_box *box, const char *label, enum mfs_colour colour,
+static void row_of(struct mfs_frame *frame, const char *label, enum mfs_colour colour,
 		   struct mfs_buf *b)
 {
-	mfs_box_row(box, label, colour, "%s", b->failed || !b->len ? "?" : b->data);
+	mfs_frame_row(frame, label, colour, "%s", b->failed || !b->len ? "?" : b->data);
 	mfs_buf_release(b);
 }
 
-static void format_row(struct mfs_box *box, const struct mfs_inspection *in)
+static void format_row(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	char size[MFS_HUMAN];
 	uint32_t count = mfs_fileset_count(mfs_ckpt_files(in->ckpt));
 
-	mfs_box_row(box, "format", MFS_PLAIN, "%s, %u file%s, %s", mfs_iteration_format(in->it),
-		    count, count == 1 ? "" : "s", mfs_human_bytes(in->source_bytes, size));
+	mfs_frame_row(frame, "format", MFS_PLAIN, "%s, %u file%s, %s", mfs_iteration_format(in->it),
+		      count, count == 1 ? "" : "s", mfs_human_bytes(in->source_bytes, size));
 }
 
-static void parameters_row(struct mfs_box *box, const struct mfs_inspection *in)
+static void parameters_row(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	const struct mfs_model *m = in->view ? in->view->model : NULL;
 	uint64_t n = m ? m->parameters : in->element_count;
 	char human[MFS_HUMAN], exact[MFS_HUMAN], size[MFS_HUMAN];
 
 	if (!m)
-		mfs_box_row(box, "parameters", MFS_PLAIN, "%s (%s)", mfs_human_count(n, human),
-			    mfs_grouped(n, exact));
+		mfs_frame_row(frame, "parameters", MFS_PLAIN, "%s (%s)", mfs_human_count(n, human),
+			      mfs_grouped(n, exact));
 	else
-		mfs_box_row(box, "parameters", MFS_PLAIN, "%s (%s), %u tensors, %s",
-			    mfs_human_count(n, human), mfs_grouped(n, exact), m->target_count,
-			    mfs_human_bytes(m->bytes, size));
+		mfs_frame_row(frame, "parameters", MFS_PLAIN, "%s (%s), %u tensors, %s",
+			      mfs_human_count(n, human), mfs_grouped(n, exact), m->target_count,
+			      mfs_human_bytes(m->bytes, size));
 }
 
 /* "bfloat16", or with a share for each if there are several. */
-static void dtype_row(struct mfs_box *box, const struct mfs_inspection *in)
+static void dtype_row(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	struct mfs_buf b = {0};
 	char human[MFS_HUMAN];
@@ -59,10 +59,10 @@ static void dtype_row(struct mfs_box *box, const struct mfs_inspection *in)
 		if (in->elements[t] != in->element_count)
 			mfs_buf_printf(&b, " (%s)", mfs_human_count(in->elements[t], human));
 	}
-	row_of(box, "dtype", MFS_PLAIN, &b);
+	row_of(frame, "dtype", MFS_PLAIN, &b);
 }
 
-static void shape_row(struct mfs_box *box, const struct mfs_megatron_args *a)
+static void shape_row(struct mfs_frame *frame, const struct mfs_megatron_args *a)
 {
 	struct mfs_buf b = {0};
 
@@ -71,10 +71,10 @@ static void shape_row(struct mfs_box *box, const struct mfs_megatron_args *a)
 		       (long long)a->ffn_hidden_size, (long long)a->num_attention_heads);
 	if (a->num_query_groups != a->num_attention_heads)
 		mfs_buf_printf(&b, " in %lld query groups", (long long)a->num_query_groups);
-	row_of(box, "shape", MFS_PLAIN, &b);
+	row_of(frame, "shape", MFS_PLAIN, &b);
 }
 
-static void experts_row(struct mfs_box *box, const struct mfs_megatron_args *a)
+static void experts_row(struct mfs_frame *frame, const struct mfs_megatron_args *a)
 {
 	struct mfs_buf b = {0};
 
@@ -90,11 +90,11 @@ static void experts_row(struct mfs_box *box, const struct mfs_megatron_args *a)
 	if (a->first_dense_layers > 0)
 		mfs_buf_printf(&b, ", first %lld layer%s dense", (long long)a->first_dense_layers,
 			       a->first_dense_layers == 1 ? "" : "s");
-	row_of(box, "experts", MFS_PLAIN, &b);
+	row_of(frame, "experts", MFS_PLAIN, &b);
 }
 
 /* Layers of each stage: "2 layers per stage", or "stages of 3, 1 layers" where they differ. */
-static void add_stages(struct mfs_buf *b, const struct mfs_layout *l)
+static void add_stages(struct mfs_buf *b, const struct mfs_ckpt_layout *l)
 {
 	bool even = true;
 
@@ -116,7 +116,7 @@ static void add_stages(struct mfs_buf *b, const struct mfs_layout *l)
 }
 
 /* ETP says nothing about a model without experts. */
-static void layout_row(struct mfs_box *box, const struct mfs_layout *l, bool experts)
+static void layout_row(struct mfs_frame *frame, const struct mfs_ckpt_layout *l, bool experts)
 {
 	struct mfs_buf b = {0};
 
@@ -128,10 +128,10 @@ static void layout_row(struct mfs_box *box, const struct mfs_layout *l, bool exp
 	if (experts && l->etp > 1)
 		mfs_buf_printf(&b, ", ETP %u", l->etp);
 	add_stages(&b, l);
-	row_of(box, "layout", MFS_PLAIN, &b);
+	row_of(frame, "layout", MFS_PLAIN, &b);
 }
 
-static void vocab_row(struct mfs_box *box, const struct mfs_vocab *v, bool hf)
+static void vocab_row(struct mfs_frame *frame, const struct mfs_vocab *v, bool hf)
 {
 	const char *const from[] = {
 		[MFS_VOCAB_PADDED] = "nothing says which are padding",
@@ -143,28 +143,28 @@ static void vocab_row(struct mfs_box *box, const struct mfs_vocab *v, bool hf)
 	char rows[MFS_HUMAN], padded[MFS_HUMAN];
 
 	if (v->source == MFS_VOCAB_PADDED)
-		mfs_box_row(box, "vocabulary", MFS_YELLOW, "all %s rows: %s",
-			    mfs_grouped(v->padded, padded), from[v->source]);
+		mfs_frame_row(frame, "vocabulary", MFS_YELLOW, "all %s rows: %s",
+			      mfs_grouped(v->padded, padded), from[v->source]);
 	else if (v->rows == v->padded)
-		mfs_box_row(box, "vocabulary", MFS_PLAIN, "%s, %s", mfs_grouped(v->rows, rows),
-			    from[v->source]);
+		mfs_frame_row(frame, "vocabulary", MFS_PLAIN, "%s, %s", mfs_grouped(v->rows, rows),
+			      from[v->source]);
 	else
-		mfs_box_row(box, "vocabulary", MFS_PLAIN, "%s of %s stored rows, %s",
-			    mfs_grouped(v->rows, rows), mfs_grouped(v->padded, padded),
-			    from[v->source]);
+		mfs_frame_row(frame, "vocabulary", MFS_PLAIN, "%s of %s stored rows, %s",
+			      mfs_grouped(v->rows, rows), mfs_grouped(v->padded, padded),
+			      from[v->source]);
 }
 
-static void model_rows(struct mfs_box *box, const struct mfs_inspection *in)
+static void model_rows(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	const struct mfs_model *m = in->view->model;
 
-	vocab_row(box, &m->vocab, mfs_ckpt_format(in->ckpt) == MFS_CKPT_HF);
-	mfs_box_row(box, "head", MFS_PLAIN, "%s",
-		    mfs_ckpt_args(in->ckpt)->tied ? "tied to the embedding" : "not tied");
+	vocab_row(frame, &m->vocab, mfs_ckpt_format(in->ckpt) == MFS_CKPT_HF);
+	mfs_frame_row(frame, "head", MFS_PLAIN, "%s",
+		      mfs_ckpt_args(in->ckpt)->tied ? "tied to the embedding" : "not tied");
 	if (in->tokenizer)
-		mfs_box_row(box, "tokenizer", MFS_PLAIN, "%s", in->tokenizer);
+		mfs_frame_row(frame, "tokenizer", MFS_PLAIN, "%s", in->tokenizer);
 	else
-		mfs_box_row(box, "tokenizer", MFS_YELLOW, "none in the checkpoint");
+		mfs_frame_row(frame, "tokenizer", MFS_YELLOW, "none in the checkpoint");
 }
 
 /* The directory stands in the heading already. */
@@ -175,25 +175,26 @@ static const char *without_path(const char *msg, const char *dir)
 	return !strncmp(msg, dir, len) && !strncmp(msg + len, ": ", 2) ? msg + len + 2 : msg;
 }
 
-static void checkpoint_rows(struct mfs_box *box, const struct mfs_inspection *in)
+static void checkpoint_rows(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	const struct mfs_megatron_args *args = mfs_ckpt_args(in->ckpt);
 
-	format_row(box, in);
+	format_row(frame, in);
 	if (in->view)
-		mfs_box_row(box, "family", MFS_BOLD, "%s (%s)", mfs_model_family(in->view->model),
-			    mfs_model_architecture(in->view->model));
+		mfs_frame_row(frame, "family", MFS_BOLD, "%s (%s)",
+			      mfs_model_family(in->view->model),
+			      mfs_model_architecture(in->view->model));
 	else
-		mfs_box_row(box, "family", MFS_RED, "cannot be shown: %s",
-			    without_path(in->view_error.msg, mfs_ckpt_dir(in->ckpt)));
-	parameters_row(box, in);
-	dtype_row(box, in);
-	shape_row(box, args);
-	experts_row(box, args);
+		mfs_frame_row(frame, "family", MFS_RED, "cannot be shown: %s",
+			      without_path(in->view_error.msg, mfs_ckpt_dir(in->ckpt)));
+	parameters_row(frame, in);
+	dtype_row(frame, in);
+	shape_row(frame, args);
+	experts_row(frame, args);
 	if (mfs_ckpt_format(in->ckpt) != MFS_CKPT_HF)
-		layout_row(box, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_UNSET);
+		layout_row(frame, mfs_ckpt_layout(in->ckpt), args->num_experts != MFS_UNSET);
 	if (in->view)
-		model_rows(box, in);
+		model_rows(frame, in);
 }
 
 /* Why there is no latest is often why the iteration that the tracker names is not shown. */
@@ -208,41 +209,43 @@ static bool said_above(const struct mfs_root_snapshot *s)
 	return false;
 }
 
-static void iteration_rows(struct mfs_box *box, const struct mfs_inspection *in)
+static void iteration_rows(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	const struct mfs_root_snapshot *s = in->snapshot;
 	char when[MFS_HUMAN];
 
-	mfs_box_heading(box, "iterations");
+	mfs_frame_heading(frame, "iterations");
 	for (uint32_t i = 0; i < s->count; i++) {
 		const struct mfs_iteration *it = s->iterations[i];
 		const char *reason = mfs_iteration_reason(it);
 
 		if (reason)
-			mfs_box_row(box, mfs_iteration_name(it), MFS_RED, "not shown: %s", reason);
+			mfs_frame_row(frame, mfs_iteration_name(it), MFS_RED, "not shown: %s",
+				      reason);
 		else
-			mfs_box_row(box, mfs_iteration_name(it), MFS_GREEN, "complete  %s  %s%s",
-				    mfs_human_time(mfs_iteration_mtime(it), when),
-				    mfs_iteration_format(it), it == s->latest ? "  latest" : "");
+			mfs_frame_row(frame, mfs_iteration_name(it), MFS_GREEN,
+				      "complete  %s  %s%s",
+				      mfs_human_time(mfs_iteration_mtime(it), when),
+				      mfs_iteration_format(it), it == s->latest ? "  latest" : "");
 	}
 	if (!s->latest)
-		mfs_box_row(box, "latest", MFS_RED, "none: %s",
-			    said_above(s) ? "it is incomplete" : s->latest_reason);
+		mfs_frame_row(frame, "latest", MFS_RED, "none: %s",
+			      said_above(s) ? "it is incomplete" : s->latest_reason);
 }
 
-static void list_rows(struct mfs_box *box, enum mfs_colour colour, const char *const *list,
+static void list_rows(struct mfs_frame *frame, enum mfs_colour colour, const char *const *list,
 		      uint32_t count)
 {
-	box->label_width = BULLET_COLUMNS;
+	frame->label_width = BULLET_COLUMNS;
 	for (uint32_t i = 0; i < count && i < SHOWN_WARNINGS; i++)
-		mfs_box_row(box, "•", colour, "%s", list[i]);
+		mfs_frame_row(frame, "•", colour, "%s", list[i]);
 	if (count > SHOWN_WARNINGS)
-		mfs_box_row(box, "", colour, "and %u more (--json lists them)",
-			    count - SHOWN_WARNINGS);
-	box->label_width = LABEL_COLUMNS;
+		mfs_frame_row(frame, "", colour, "and %u more (--json lists them)",
+			      count - SHOWN_WARNINGS);
+	frame->label_width = LABEL_COLUMNS;
 }
 
-static void warning_rows(struct mfs_box *box, const struct mfs_inspection *in)
+static void warning_rows(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	const char *const *of_ckpt = NULL;
 	uint32_t count = in->ckpt ? mfs_ckpt_warnings(in->ckpt, &of_ckpt) : 0;
@@ -250,20 +253,20 @@ static void warning_rows(struct mfs_box *box, const struct mfs_inspection *in)
 
 	if (!count && !(m && m->warning_count))
 		return;
-	mfs_box_heading(box, "worth knowing");
-	list_rows(box, MFS_YELLOW, of_ckpt, count);
+	mfs_frame_heading(frame, "worth knowing");
+	list_rows(frame, MFS_YELLOW, of_ckpt, count);
 	if (m)
-		list_rows(box, MFS_YELLOW, m->warnings, m->warning_count);
+		list_rows(frame, MFS_YELLOW, m->warnings, m->warning_count);
 }
 
-static void hint_rows(struct mfs_box *box, const struct mfs_inspection *in)
+static void hint_rows(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	uint32_t count = mfs_inspect_hints(in);
 
 	if (!count)
 		return;
-	mfs_box_heading(box, "what would help");
-	list_rows(box, MFS_CYAN, in->hints, count);
+	mfs_frame_heading(frame, "what would help");
+	list_rows(frame, MFS_CYAN, in->hints, count);
 }
 
 static void print_tensors(const struct mfs_model *m)
@@ -294,7 +297,7 @@ static const char *tail_of(const char *path, size_t columns, char *text, size_t 
 
 void mfs_inspect_table(const struct mfs_inspection *in)
 {
-	struct mfs_box box = {
+	struct mfs_frame frame = {
 		.to = stdout,
 		.width = mfs_columns(stdout),
 		.label_width = LABEL_COLUMNS,
@@ -302,25 +305,26 @@ void mfs_inspect_table(const struct mfs_inspection *in)
 	};
 	char title[1024];
 
-	mfs_box_heading(&box,
-			tail_of(mfs_root_source(in->root), box.width - 8, title, sizeof(title)));
+	mfs_frame_heading(
+		&frame, tail_of(mfs_root_source(in->root), frame.width - 8, title, sizeof(title)));
 	if (in->it && in->it != in->snapshot->latest)
-		mfs_box_row(&box, "described", MFS_YELLOW, "%s, the newest that is complete",
-			    mfs_iteration_name(in->it));
+		mfs_frame_row(&frame, "described", MFS_YELLOW, "%s, the newest that is complete",
+			      mfs_iteration_name(in->it));
 	if (in->ckpt)
-		checkpoint_rows(&box, in);
+		checkpoint_rows(&frame, in);
 	else if (!mfs_root_has_model(in->root))
-		mfs_box_row(&box, "datasets", MFS_PLAIN, "%u",
-			    mfs_data_count(mfs_root_data(in->root)));
+		mfs_frame_row(&frame, "datasets", MFS_PLAIN, "%u",
+			      mfs_data_count(mfs_root_data(in->root)));
 	else
-		mfs_box_row(&box, "model", MFS_RED, "%s",
-			    in->ckpt_error.code ? in->ckpt_error.msg : "no iteration is complete");
+		mfs_frame_row(&frame, "model", MFS_RED, "%s",
+			      in->ckpt_error.code ? in->ckpt_error.msg
+						  : "no iteration is complete");
 	if (mfs_root_has_iterations(in->root))
-		iteration_rows(&box, in);
-	warning_rows(&box, in);
-	hint_rows(&box, in);
-	mfs_inspect_data_rows(&box, mfs_root_data(in->root));
-	mfs_box_end(&box);
+		iteration_rows(&frame, in);
+	warning_rows(&frame, in);
+	hint_rows(&frame, in);
+	mfs_inspect_data_rows(&frame, mfs_root_data(in->root));
+	mfs_frame_end(&frame);
 	if (in->tensors && in->view)
 		print_tensors(in->view->model);
 }

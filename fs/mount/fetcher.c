@@ -85,29 +85,29 @@ int mfs_fetcher_start(const char *mountpoint, dev_t dev, struct mfs_fetcher *ret
 	return rc;
 }
 
-static int send_piece(const struct mfs_fetcher *f, const struct mfs_fetcher_piece *piece)
+static int send_order(const struct mfs_fetcher *f, const struct mfs_fetcher_order *order)
 {
-	size_t len = offsetof(struct mfs_fetcher_piece, path) + strlen(piece->path) + 1;
-	ssize_t n = send(f->fd, piece, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+	size_t len = offsetof(struct mfs_fetcher_order, path) + strlen(order->path) + 1;
+	ssize_t n = send(f->fd, order, len, MSG_DONTWAIT | MSG_NOSIGNAL);
 
 	return n < 0 ? -errno : 0;
 }
 
 int mfs_fetcher_send(const struct mfs_fetcher *f, const char *path, uint64_t off, uint64_t len)
 {
-	struct mfs_fetcher_piece piece = {.off = off, .len = len};
+	struct mfs_fetcher_order order = {.off = off, .len = len};
 
-	if (strlen(path) >= sizeof(piece.path))
+	if (strlen(path) >= sizeof(order.path))
 		return -ENAMETOOLONG;
-	strcpy(piece.path, path);
-	return send_piece(f, &piece);
+	strcpy(order.path, path);
+	return send_order(f, &order);
 }
 
 void mfs_fetcher_cancel(const struct mfs_fetcher *f)
 {
-	const struct mfs_fetcher_piece nothing = {0};
+	const struct mfs_fetcher_order nothing = {0};
 
-	send_piece(f, &nothing);
+	send_order(f, &nothing);
 }
 
 void mfs_fetcher_hang_up(const struct mfs_fetcher *f)

@@ -8,7 +8,7 @@
 #define MFS_FETCHER_FD 3 /* the socket, in the fetcher */
 
 /* One message. The answer to each with a len is an int: 0 or -errno. */
-struct mfs_fetcher_piece {
+struct mfs_fetcher_order {
 	uint64_t off, len; /* bytes; len 0: what came before it is not needed any more */
 	char path[PATH_MAX];
 };

@@ -80,7 +80,7 @@ static int open_file(const struct mount *m, const char *path)
 	return fd;
 }
 
-/* While there is a piece to fetch the only message is that it is not needed; and the next wait
+/* While there is a order to fetch the only message is that it is not needed; and the next wait
  * takes it. */
 static bool is_cancelled(void)
 {
@@ -89,10 +89,10 @@ static bool is_cancelled(void)
 	return recv(MFS_FETCHER_FD, &c, 1, MSG_PEEK | MSG_DONTWAIT) >= 0;
 }
 
-static int fetch(const struct mount *m, const struct mfs_fetcher_piece *piece)
+static int fetch(const struct mount *m, const struct mfs_fetcher_order *order)
 {
-	uint64_t at = piece->off, end = at + piece->len, next;
-	int fd = open_file(m, piece->path), rc = 0;
+	uint64_t at = order->off, end = at + order->len, next;
+	int fd = open_file(m, order->path), rc = 0;
 
 	if (fd < 0)
 		return fd;
@@ -105,20 +105,20 @@ static int fetch(const struct mount *m, const struct mfs_fetcher_piece *piece)
 }
 
 /* False: the daemon is gone. */
-static bool receive(struct mfs_fetcher_piece *piece)
+static bool receive(struct mfs_fetcher_order *order)
 {
-	const ssize_t head = offsetof(struct mfs_fetcher_piece, path);
+	const ssize_t head = offsetof(struct mfs_fetcher_order, path);
 	ssize_t n;
 
 	do {
-		n = recv(MFS_FETCHER_FD, piece, sizeof(*piece), 0);
+		n = recv(MFS_FETCHER_FD, order, sizeof(*order), 0);
 	} while (n < 0 && errno == EINTR);
-	return n > head && !((const char *)piece)[n - 1];
+	return n > head && !((const char *)order)[n - 1];
 }
 
 int mfs_fetcher_main(int argc, char **argv)
 {
-	struct mfs_fetcher_piece piece;
+	struct mfs_fetcher_order order;
 	struct mount m;
 	int rc;
 
@@ -134,10 +134,10 @@ int mfs_fetcher_main(int argc, char **argv)
 	m.mountpoint = argv[1];
 	m.dev = (dev_t)strtoull(argv[2], NULL, 10);
 	m.step = read_ahead(m.dev);
-	while (receive(&piece)) {
-		if (!piece.len)
+	while (receive(&order)) {
+		if (!order.len)
 			continue;
-		rc = fetch(&m, &piece);
+		rc = fetch(&m, &order);
 		if (send(MFS_FETCHER_FD, &rc, sizeof(rc), MSG_NOSIGNAL) < 0)
 			break;
 	}

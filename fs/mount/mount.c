@@ -170,7 +170,7 @@ static void log_warnings(uint32_t count, const char *const *warnings)
 /* A model that no HF family has may be resharded all the same. */
 static bool has_megatron_views(const struct mfs_ckpt *ckpt)
 {
-	return !mfs_rank_check(ckpt, mfs_spec_of(ckpt), NULL);
+	return !mfs_rank_check(ckpt, mfs_layer_spec_of(ckpt), NULL);
 }
 
 static void log_model_warnings(struct mfs_ckpt *ckpt, const struct mfs_view *view)

@@ -136,7 +136,7 @@ static int new_top(struct mfs_tree *tree, struct mfs_error *err)
 	struct stat st;
 	int rc;
 
-	if (mfs_root_place(tree->root, path, sizeof(path)) || stat(path, &st))
+	if (mfs_root_path(tree->root, path, sizeof(path)) || stat(path, &st))
 		return mfs_fail(err, -errno, "%s: %s", mfs_root_source(tree->root),
 				strerror(errno));
 	rc = mfs_tree_new_node(tree, NULL, "", &tree->top, err);

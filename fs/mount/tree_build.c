@@ -273,7 +273,7 @@ int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struc
 /* ---- directories of views ---- */
 
 /* `datasets` opens these, and writes what it has computed beside what it has read. */
-static bool is_arrow_view(const struct mfs_node *node)
+static bool is_arrow_image(const struct mfs_node *node)
 {
 	return node->owner == &mfs_dataset_views &&
 	       (!strcmp(node->view, "hf") || !strncmp(node->view, "samples/", 8));
@@ -291,7 +291,7 @@ static int new_view_in(struct mfs_tree *tree, const struct mfs_node *parent,
 	(*ret)->view = view;
 	(*ret)->megatron = megatron;
 	(*ret)->uncounted = megatron != NULL;
-	if (is_arrow_view(*ret))
+	if (is_arrow_image(*ret))
 		(*ret)->overlay = (*ret)->path + strlen("/data/");
 	return 0;
 }

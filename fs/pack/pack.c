@@ -77,7 +77,7 @@ static int take_document(void *arg, struct mfs_error *err)
 
 /* ---- beginning ---- */
 
-static int open_text(struct pack *x, const struct mfs_token_place *start, struct mfs_error *err)
+static int open_text(struct pack *x, const struct mfs_token_position *start, struct mfs_error *err)
 {
 	const struct mfs_token_sink sink = {x, take_tokens, take_sequence, take_document};
 	const struct mfs_token_text_config c = {

@@ -25,7 +25,7 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 
 /* What the writer's journal keeps of the input. */
 struct mfs_pack_note {
-	struct mfs_token_place place;
+	struct mfs_token_position place;
 	struct mfs_pack_mark mark;
 };
 

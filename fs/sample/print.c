@@ -41,7 +41,7 @@ static int add_piece(void *arg, const struct mfs_gpt_piece *piece, struct mfs_er
 	return 0;
 }
 
-static int add_pieces(struct printer *p, const struct mfs_samples_part *part, uint64_t sample,
+static int add_pieces(struct printer *p, const struct mfs_samples_member *part, uint64_t sample,
 		      struct mfs_error *err)
 {
 	struct pieces pieces = {&p->line, false};
@@ -80,14 +80,14 @@ static int read_sample(struct printer *p, uint64_t sample, int64_t *ret, struct 
 
 static int format_sample(struct printer *p, const struct mfs_sample_drawn *d, struct mfs_error *err)
 {
-	const struct mfs_samples_part *part;
+	const struct mfs_samples_member *part;
 	int64_t sample;
 	int16_t who;
 	int rc = mfs_samples_locate(p->samples, d->sample, 1, &who, &sample, err);
 
 	if (rc)
 		return rc;
-	part = mfs_samples_part(p->samples, (uint32_t)who);
+	part = mfs_samples_member(p->samples, (uint32_t)who);
 	mfs_buf_printf(&p->line, "{\"step\": %llu, \"sample\": %llu",
 		       (unsigned long long)p->plan->step, (unsigned long long)d->sample);
 	if (p->plan->has_ranks)

@@ -13,7 +13,7 @@ static int read_args(struct mfs_root *root, struct mfs_arena *arena,
 		     struct mfs_megatron_data_args *ret, bool *ret_found, struct mfs_error *err)
 {
 	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
-	const struct mfs_ckpt_state *state;
+	const struct mfs_ckpt_common *state;
 	struct mfs_ckpt *ckpt;
 	int rc;
 
@@ -26,7 +26,7 @@ static int read_args(struct mfs_root *root, struct mfs_arena *arena,
 	rc = mfs_iteration_full_ckpt(s->latest, &ckpt, err);
 	if (rc)
 		return rc;
-	state = mfs_ckpt_state(ckpt);
+	state = mfs_ckpt_common(ckpt);
 	if (!state)
 		return mfs_fail(err, -ENODATA, "%s holds no arguments of its run",
 				mfs_ckpt_dir(ckpt));

@@ -77,7 +77,7 @@ static int open_full(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs
 
 	if (rc)
 		return rc;
-	rc = it->options->no_optim ? mfs_ckpt_open(it->path, MFS_CKPT_STATE, ret, err)
+	rc = it->options->no_optim ? mfs_ckpt_open(it->path, MFS_CKPT_COMMON, ret, err)
 				   : mfs_optim_open(it->path, ret, err);
 	if (!rc) {
 		rc = check_rest(it, *ret, err);

@@ -568,7 +568,7 @@ const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root)
 	return &atomic_load(&root->snapshot)->public;
 }
 
-int mfs_root_place(const struct mfs_root *root, char *ret, size_t size)
+int mfs_root_path(const struct mfs_root *root, char *ret, size_t size)
 {
 	struct stat st;
 
@@ -583,7 +583,7 @@ int mfs_root_stat(const struct mfs_root *root, struct stat *ret)
 {
 	char path[PATH_MAX];
 
-	return mfs_root_place(root, path, sizeof(path)) ? -1 : stat(path, ret);
+	return mfs_root_path(root, path, sizeof(path)) ? -1 : stat(path, ret);
 }
 
 int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret)

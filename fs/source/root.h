@@ -52,7 +52,7 @@ const char *mfs_root_source(const struct mfs_root *root);
 /* The directory, or for a prefix its .idx. Sets errno. */
 int mfs_root_stat(const struct mfs_root *root, struct stat *ret);
 /* The path of that. */
-int mfs_root_place(const struct mfs_root *root, char *ret, size_t size);
+int mfs_root_path(const struct mfs_root *root, char *ret, size_t size);
 /* The file system that it lies on. -errno. */
 int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret);
 /* False: SOURCE is an HF directory, and latest of the snapshot is the model; or datasets. */

@@ -30,10 +30,10 @@ struct builder {
 
 /* ---- names ---- */
 
-static int parse_name(const struct mfs_ckpt *ckpt, const char *name, struct mfs_parallel *ret,
+static int parse_name(const struct mfs_ckpt *ckpt, const char *name, struct mfs_layout *ret,
 		      bool *ret_dist, struct mfs_error *err)
 {
-	const struct mfs_parallel one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 
 	*ret_dist = !strcmp(name, "torch_dist");
 	if (*ret_dist) {
@@ -53,7 +53,7 @@ static int parse_name(const struct mfs_ckpt *ckpt, const char *name, struct mfs_
 
 int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
 {
-	struct mfs_parallel layout;
+	struct mfs_layout layout;
 	bool dist;
 
 	return parse_name(ckpt, name, &layout, &dist, err);
@@ -68,9 +68,9 @@ struct listing {
 	uint32_t count;
 };
 
-static int list_one(struct listing *l, const struct mfs_parallel *p)
+static int list_one(struct listing *l, const struct mfs_layout *p)
 {
-	struct mfs_parallel resolved = *p;
+	struct mfs_layout resolved = *p;
 	char name[MFS_LAYOUT_NAME_SIZE];
 
 	mfs_layout_resolve(&resolved, mfs_ckpt_args(l->ckpt));
@@ -93,7 +93,7 @@ static int list_powers(struct listing *l)
 	for (uint32_t tp = 1; tp <= MAX_LISTED; tp *= 2)
 		for (uint32_t pp = 1; pp <= MAX_LISTED; pp *= 2)
 			for (uint32_t ep = 1; ep <= most_ep && !rc; ep *= 2) {
-				const struct mfs_parallel p = {
+				const struct mfs_layout p = {
 					.tp = tp, .pp = pp, .ep = ep, .etp = tp, .vpp = 1};
 
 				rc = list_one(l, &p);
@@ -105,7 +105,7 @@ int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
 			      const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
 {
 	struct listing l = {.ckpt = ckpt, .arena = arena};
-	struct mfs_parallel own;
+	struct mfs_layout own;
 	int rc = 0;
 
 	l.names = mfs_arena_array(arena, 1 + 4 * 4 * 4, sizeof(*l.names));
@@ -127,7 +127,7 @@ int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
 /* A directory that was named itself has no number: its state knows. */
 static int64_t iteration_of(const struct mfs_ckpt *ckpt, int64_t number)
 {
-	const struct mfs_ckpt_state *s = mfs_ckpt_state(ckpt);
+	const struct mfs_ckpt_common *s = mfs_ckpt_common(ckpt);
 	const char *slash = strrchr(mfs_ckpt_dir(ckpt), '/');
 	int64_t saved;
 
@@ -233,11 +233,11 @@ static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 		mfs_ckpt_dir(ckpt), a->rope_scaling_factor, MFS_ROPE_SCALING_FACTOR);
 }
 
-static enum mfs_spec spec_of(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt)
+static enum mfs_layer_spec spec_of(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt)
 {
-	if (opt->spec == MFS_VIEW_SPEC_LOCAL)
-		return MFS_SPEC_LOCAL;
-	return opt->spec == MFS_VIEW_SPEC_TE ? MFS_SPEC_TE : mfs_spec_of(ckpt);
+	if (opt->spec == MFS_VIEW_LAYER_SPEC_LOCAL)
+		return MFS_LAYER_SPEC_LOCAL;
+	return opt->spec == MFS_VIEW_LAYER_SPEC_TE ? MFS_LAYER_SPEC_TE : mfs_layer_spec_of(ckpt);
 }
 
 int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
@@ -249,11 +249,11 @@ int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_vie
 }
 
 static int describe(struct mfs_ckpt *ckpt, int64_t number, const struct mfs_view_options *opt,
-		    struct mfs_megatron_view *ret, struct mfs_error *err)
+		    struct mfs_megatron_options *ret, struct mfs_error *err)
 {
-	*ret = (struct mfs_megatron_view){
+	*ret = (struct mfs_megatron_options){
 		.ckpt = ckpt, .spec = spec_of(ckpt, opt), .number = iteration_of(ckpt, number)};
-	ret->spec_said = opt->spec != MFS_VIEW_SPEC_SOURCE;
+	ret->spec_said = opt->spec != MFS_VIEW_LAYER_SPEC_SOURCE;
 	ret->optimizer = !opt->no_optim && mfs_optim_info(ckpt)->kind != MFS_OPTIM_NONE;
 	return true_vocab(ckpt, opt, &ret->vocab, err);
 }
@@ -262,7 +262,7 @@ static int build(struct builder *b, struct mfs_ckpt *ckpt, const char *name, int
 		 const struct mfs_view_options *opt, struct mfs_error *err)
 {
 	const struct mfs_file_sink sink = {add_file, b};
-	struct mfs_megatron_view m;
+	struct mfs_megatron_options m;
 	bool dist;
 	int rc = describe(ckpt, number, opt, &m, err);
 

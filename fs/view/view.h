@@ -48,10 +48,10 @@ struct mfs_view {
 };
 
 /* Names of a rank's modules in a Megatron view. */
-enum mfs_view_spec {
-	MFS_VIEW_SPEC_SOURCE, /* not said: as the source's run had them */
-	MFS_VIEW_SPEC_LOCAL,  /* megatron.core's own */
-	MFS_VIEW_SPEC_TE,     /* Transformer Engine's */
+enum mfs_view_layer_spec {
+	MFS_VIEW_LAYER_SPEC_SOURCE, /* not said: as the source's run had them */
+	MFS_VIEW_LAYER_SPEC_LOCAL,  /* megatron.core's own */
+	MFS_VIEW_LAYER_SPEC_TE,	    /* Transformer Engine's */
 };
 
 /* What a person may say about how a checkpoint is to be shown (-o). NULL or 0: not said. */
@@ -61,7 +61,7 @@ struct mfs_view_options {
 	uint64_t vocab_size; /* true vocabulary size; MFS_VOCAB_TOKENIZER: the tokenizer's length */
 	uint64_t shard_size; /* bytes; 0: MFS_SHARD_SIZE */
 	const struct mfs_data_options *data; /* of datasets (fs/data/data.h) */
-	enum mfs_view_spec spec;	     /* of Megatron views */
+	enum mfs_view_layer_spec spec;	     /* of Megatron views */
 	bool no_optim;			     /* Megatron views without the optimizer's state */
 	bool may_be_empty; /* SOURCE may be the directory of a run that has not saved yet (fs/source/root.h) */
 };

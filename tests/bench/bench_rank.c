@@ -98,7 +98,7 @@ static void read_plainly(struct mfs_fileset *files, uint8_t *memory, uint64_t by
 
 int main(int argc, char **argv)
 {
-	struct mfs_rank_part_options o = {.spec = MFS_SPEC_TE};
+	struct mfs_rank_part_options o = {.spec = MFS_LAYER_SPEC_TE};
 	struct mfs_rank_part *part;
 	struct mfs_ckpt *ckpt;
 	const char *mode = "part";

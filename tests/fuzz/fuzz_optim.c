@@ -21,13 +21,13 @@ static void check_tensors(const struct mfs_ckpt *ckpt)
 static void check_side(struct mfs_ckpt *ckpt)
 {
 	struct mfs_rank_list *list;
-	struct mfs_parallel layout;
+	struct mfs_layout layout;
 	struct mfs_error err = {0};
 	struct mfs_optim *o;
 
 	if (!mfs_layout_of(ckpt, &layout) || mfs_layout_check(&layout, mfs_ckpt_args(ckpt), &err) ||
-	    mfs_rank_list_new(ckpt, &layout, &(struct mfs_rank){0}, mfs_spec_of(ckpt), 0, &list,
-			      &err))
+	    mfs_rank_list_new(ckpt, &layout, &(struct mfs_rank){0}, mfs_layer_spec_of(ckpt), 0,
+			      &list, &err))
 		return;
 	if (!mfs_optim_new(list, NULL, 1, 1, &o, &err)) {
 		for (uint32_t i = 0; i < o->count; i++) {

@@ -17,7 +17,7 @@ struct result {
 	int rc;
 	struct mfs_error err;
 	struct mfs_buf events; /* "1 2 |;" */
-	struct mfs_token_place ended;
+	struct mfs_token_position ended;
 };
 
 static int take_tokens(void *arg, const int64_t *ids, size_t count, struct mfs_error *err)

@@ -116,7 +116,7 @@ int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err
 	atomic_fetch_add(&fake_optims_opened, 1);
 	if (fake_optim_error)
 		return mfs_fail(err, fake_optim_error, "the optimizer of %s is damaged", dir);
-	return mfs_ckpt_open(dir, MFS_CKPT_STATE, ret, err);
+	return mfs_ckpt_open(dir, MFS_CKPT_COMMON, ret, err);
 }
 
 bool mfs_hf_ckpt_looks_like_one(const char *dir)

@@ -28,7 +28,7 @@ static const struct {
 };
 
 /* Layers of chunk (vp, pp) and the number of its first, as Megatron computes both. */
-static inline uint32_t random_layout_layers(const struct mfs_parallel *p,
+static inline uint32_t random_layout_layers(const struct mfs_layout *p,
 					    const struct mfs_megatron_args *a, uint32_t vp,
 					    uint32_t pp, uint32_t *ret_first)
 {
@@ -56,7 +56,7 @@ static inline uint32_t random_layout_layers(const struct mfs_parallel *p,
 }
 
 /* Stages of random sizes: num_layers follows from them. */
-static inline void random_stages(struct mfs_megatron_args *a, struct mfs_parallel *p)
+static inline void random_stages(struct mfs_megatron_args *a, struct mfs_layout *p)
 {
 	p->pp = 1 + random_of(4);
 	p->vpp = p->pp > 1 ? 1 + random_of(3) : 1;
@@ -69,7 +69,7 @@ static inline void random_stages(struct mfs_megatron_args *a, struct mfs_paralle
 }
 
 /* Sizes that tp and etp divide, and hardly anything else does. */
-static inline void random_widths(struct mfs_megatron_args *a, const struct mfs_parallel *p)
+static inline void random_widths(struct mfs_megatron_args *a, const struct mfs_layout *p)
 {
 	static uint8_t moe[64];
 
@@ -105,12 +105,12 @@ static inline void random_widths(struct mfs_megatron_args *a, const struct mfs_p
 }
 
 /* A model of a family and a layout that it can have; sizes are small. */
-static inline void random_layout(int family, struct mfs_megatron_args *a, struct mfs_parallel *p)
+static inline void random_layout(int family, struct mfs_megatron_args *a, struct mfs_layout *p)
 {
 	struct mfs_error err;
 
 	*a = random_families[family].args();
-	*p = (struct mfs_parallel){.tp = 1u << random_of(3), .ep = 1};
+	*p = (struct mfs_layout){.tp = 1u << random_of(3), .ep = 1};
 	p->etp = p->tp;
 	if (a->moe_layers) {
 		p->ep = 1 + random_of(3);

@@ -71,7 +71,7 @@ static const char *copy_of(const char *fixture)
 static const struct {
 	const char *fixture;
 	enum mfs_ckpt_format format;
-	struct mfs_layout layout;
+	struct mfs_ckpt_layout layout;
 	uint32_t tensors;
 } fixtures[] = {
 	{DIST, MFS_CKPT_TORCH_DIST, {.tp = 4, .pp = 1, .ep = 1, .etp = 4, .vpp = 1}, 34},
@@ -110,7 +110,7 @@ static void check_storages(void)
 
 START_TEST(test_fixtures)
 {
-	const struct mfs_layout *l, *want = &fixtures[_i].layout;
+	const struct mfs_ckpt_layout *l, *want = &fixtures[_i].layout;
 
 	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i].fixture), 0, &ckpt, &err), &err);
 	l = mfs_ckpt_layout(ckpt);
@@ -234,7 +234,7 @@ START_TEST(test_copies_that_differ)
 
 	bytes[find_copy(dir, bytes, len)] ^= 1;
 	unit_write(dir, "mp_rank_01_001/model_optim_rng.pt", bytes, len);
-	for (unsigned what = 0; what <= (MFS_CKPT_STATE | MFS_CKPT_OPTIMIZER); what += 3)
+	for (unsigned what = 0; what <= (MFS_CKPT_COMMON | MFS_CKPT_OPTIMIZER); what += 3)
 		unit_fails(mfs_ckpt_open(dir, what, &ckpt, &err), &err, -EINVAL,
 			   "mp_rank_01_001: tensor 'output_layer.weight' differs from "
 			   "'embedding.word_embeddings.weight' of mp_rank_01_000");

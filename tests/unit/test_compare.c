@@ -1,4 +1,4 @@
-/* Comparing tensors (formats/plan/compare.h), and saying where an element lies (formats/ckpt/place.h). */
+/* Comparing tensors (formats/plan/compare.h), and saying where an element lies (formats/ckpt/element.h). */
 #include "formats/plan/compare.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/base/half.h"
-#include "formats/ckpt/place.h"
+#include "formats/ckpt/element.h"
 #include "formats/ckpt/target.h"
 #include "tests/unit/fake_files.h"
 #include "tests/unit/unit.h"
@@ -324,9 +324,9 @@ START_TEST(elements_have_places)
 	char text[160];
 
 	fake_ckpt(&ckpt, &args);
-	mfs_place_text(&args, fake_find(&ckpt, places[_i].name, places[_i].layer, -1),
-		       (const uint64_t[MFS_CKPT_DIMS]){places[_i].index[0], places[_i].index[1]},
-		       text, sizeof(text));
+	mfs_element_text(&args, fake_find(&ckpt, places[_i].name, places[_i].layer, -1),
+			 (const uint64_t[MFS_CKPT_DIMS]){places[_i].index[0], places[_i].index[1]},
+			 text, sizeof(text));
 	ck_assert_str_eq(text, places[_i].place);
 	fake_release(&ckpt);
 }

@@ -115,7 +115,7 @@ END_TEST
 
 static const char *merged_name(const struct mfs_data *data, size_t part)
 {
-	return mfs_data_find(data, "all", 3)->indexed->parts[part].name;
+	return mfs_data_find(data, "all", 3)->indexed->members[part].name;
 }
 
 /* A merge is in the order of names, not of options: both have the same files, and so one fingerprint. */

@@ -387,7 +387,7 @@ START_TEST(test_checkpoint)
 		struct mfs_torch_file f;
 		struct mfs_torch_tensor t;
 
-		src = mfs_source_part(&whole, at->offset, at->length);
+		src = mfs_source_range(&whole, at->offset, at->length);
 		unit_ok(mfs_torch_file_open(&src, &f, &err), &err);
 		unit_ok(mfs_torch_tensor(&f, mfs_pickle_root(f.doc), &t, &err), &err);
 		ck_assert(t.dtype == again.tensors[i].dtype && t.ndim == again.tensors[i].ndim);

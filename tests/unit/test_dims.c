@@ -70,13 +70,13 @@ START_TEST(every_shape_is_checked)
 	struct mfs_error hf = {0};
 
 	fake_ckpt(&ckpt, &a);
-	unit_ok(mfs_rank_check(&ckpt, MFS_SPEC_LOCAL, &err), &err);
+	unit_ok(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_LOCAL, &err), &err);
 	for (uint32_t i = 0; i < ckpt.tensor_count; i++) {
 		struct mfs_global_tensor *t = &ckpt.tensors[i];
 
 		for (unsigned axis = 0; axis < t->ndim; axis++) {
 			t->shape[axis]++;
-			unit_fails(mfs_rank_check(&ckpt, MFS_SPEC_LOCAL, &err), &err, -EINVAL,
+			unit_fails(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_LOCAL, &err), &err, -EINVAL,
 				   "by the run's");
 			ck_assert_int_eq(mfs_model_new(&ckpt, NULL, NULL, &model, &hf), -EINVAL);
 			ck_assert_str_eq(err.msg, hf.msg);
@@ -132,7 +132,7 @@ START_TEST(absurd_arguments)
 	fake_ckpt(&ckpt, &a);
 	*(int64_t *)((char *)&ckpt.args + absurd[_i].field) = absurd[_i].value;
 	snprintf(says, sizeof(says), "tensor '%s' is [", absurd[_i].tensor);
-	unit_fails(mfs_rank_check(&ckpt, MFS_SPEC_TE, &err), &err, -EINVAL, says);
+	unit_fails(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err, -EINVAL, says);
 	unit_sentence(err.msg, absurd[_i].name);
 	snprintf(says, sizeof(says), "it should be %s", absurd[_i].expected);
 	unit_sentence(err.msg, says);
@@ -150,13 +150,13 @@ START_TEST(absurd_padding)
 	fake_ckpt(&ckpt, &a);
 	ckpt.args.make_vocab_size_divisible_by = 1ll << 31;
 	unit_fails(
-		mfs_rank_check(&ckpt, MFS_SPEC_TE, &err), &err, -EINVAL,
+		mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err, -EINVAL,
 		"make_vocab_size_divisible_by tensor 'embedding.word_embeddings.weight' should have "
 		"2147483648 rows or more, but it has 1024");
 	ckpt.args.make_vocab_size_divisible_by = 2048;
-	unit_ok(mfs_rank_check(&ckpt, MFS_SPEC_TE, &err), &err);
+	unit_ok(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err);
 	ckpt.args.make_vocab_size_divisible_by = MFS_UNSET;
-	unit_ok(mfs_rank_check(&ckpt, MFS_SPEC_TE, &err), &err);
+	unit_ok(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err);
 	fake_release(&ckpt);
 }
 END_TEST

@@ -14,7 +14,7 @@ static struct mfs_error err;
 
 static const struct {
 	const char *name, *shortest; /* NULL: the same */
-	struct mfs_parallel p;
+	struct mfs_layout p;
 } names[] = {
 	{"tp1-pp1", NULL, {1, 1, 1, 1, 1, 0, 0}},
 	{"tp4-pp2", NULL, {4, 2, 1, 4, 1, 0, 0}},
@@ -29,7 +29,7 @@ static const struct {
 START_TEST(names_are_read_and_written)
 {
 	char text[MFS_LAYOUT_NAME_SIZE];
-	struct mfs_parallel p;
+	struct mfs_layout p;
 
 	ck_assert(mfs_layout_parse(names[_i].name, &p));
 	ck_assert_mem_eq(&p, &names[_i].p, sizeof(p));
@@ -72,7 +72,7 @@ static const char *const no_names[] = {
 
 START_TEST(what_is_no_name)
 {
-	struct mfs_parallel p = {.tp = 77};
+	struct mfs_layout p = {.tp = 77};
 
 	ck_assert_msg(!mfs_layout_parse(no_names[_i], &p), "'%s' was taken", no_names[_i]);
 	ck_assert_uint_eq(p.tp, 77);
@@ -86,7 +86,7 @@ START_TEST(random_layouts_have_names_and_layers)
 	srand((unsigned)_i + 1);
 	for (int round = 0; round < 400; round++) {
 		struct mfs_megatron_args a;
-		struct mfs_parallel p, back;
+		struct mfs_layout p, back;
 		char text[MFS_LAYOUT_NAME_SIZE];
 		uint32_t next = 0, first, want_first;
 
@@ -168,7 +168,7 @@ static const struct {
 START_TEST(impossible_layouts_are_refused)
 {
 	const struct mfs_megatron_args a = layouts[_i].args();
-	struct mfs_parallel p;
+	struct mfs_layout p;
 
 	ck_assert(mfs_layout_parse(layouts[_i].name, &p));
 	if (layouts[_i].sentence)
@@ -196,7 +196,7 @@ static const struct {
 START_TEST(fixtures_were_saved_at)
 {
 	char text[MFS_LAYOUT_NAME_SIZE];
-	struct mfs_parallel p;
+	struct mfs_layout p;
 	struct mfs_ckpt *ckpt;
 
 	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i].fixture), 0, &ckpt, &err), &err);

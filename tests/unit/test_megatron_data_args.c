@@ -53,12 +53,12 @@ START_TEST(test_fixtures)
 		     {"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020", 20, 2}};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-		const struct mfs_ckpt_state *state;
+		const struct mfs_ckpt_common *state;
 		struct mfs_ckpt *ckpt;
 
-		unit_ok(mfs_ckpt_open(unit_fixture(cases[i].dir), MFS_CKPT_STATE, &ckpt, &err),
+		unit_ok(mfs_ckpt_open(unit_fixture(cases[i].dir), MFS_CKPT_COMMON, &ckpt, &err),
 			&err);
-		state = mfs_ckpt_state(ckpt);
+		state = mfs_ckpt_common(ckpt);
 		unit_ok(mfs_megatron_data_args_read(state->archive.doc, state->root, &arena, &args,
 						    &err),
 			&err);

@@ -28,7 +28,7 @@ struct shown {
 	char *names[MAX_FILES];
 	struct mfs_vfile *files[MAX_FILES];
 	unsigned count;
-	struct mfs_megatron_view view;
+	struct mfs_megatron_options view;
 	struct mfs_megatron_dist *dist;
 };
 
@@ -43,8 +43,8 @@ static int take(void *arg, const char *path, struct mfs_vfile *data, struct mfs_
 	return 0;
 }
 
-static int try_show(struct shown *s, struct mfs_ckpt *ckpt, const struct mfs_parallel *layout,
-		    enum mfs_spec spec)
+static int try_show(struct shown *s, struct mfs_ckpt *ckpt, const struct mfs_layout *layout,
+		    enum mfs_layer_spec spec)
 {
 	const struct mfs_file_sink sink = {take, s};
 
@@ -132,10 +132,10 @@ static struct mfs_ckpt *open_fixture(const char *name)
 
 static void show_own(struct shown *s, struct mfs_ckpt *ckpt)
 {
-	struct mfs_parallel own;
+	struct mfs_layout own;
 
 	ck_assert(mfs_layout_of(ckpt, &own));
-	unit_ok(try_show(s, ckpt, &own, mfs_spec_of(ckpt)), &err);
+	unit_ok(try_show(s, ckpt, &own, mfs_layer_spec_of(ckpt)), &err);
 }
 
 static uint8_t *tensor_bytes(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, size_t *len)
@@ -265,7 +265,7 @@ END_TEST
 /* Every tensor's chunks tile it, and items lie side by side from each file's start to its end. */
 START_TEST(test_items)
 {
-	static const struct mfs_parallel cuts[] = {
+	static const struct mfs_layout cuts[] = {
 		{.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1},
 		{.tp = 4, .pp = 1, .ep = 1, .etp = 2, .vpp = 1},
 		{.tp = 8, .pp = 1, .ep = 1, .etp = 8, .vpp = 1},
@@ -277,7 +277,7 @@ START_TEST(test_items)
 		struct mfs_dcp dcp;
 		struct shown s;
 
-		unit_ok(try_show(&s, ckpt, &cuts[c], MFS_SPEC_TE), &err);
+		unit_ok(try_show(&s, ckpt, &cuts[c], MFS_LAYER_SPEC_TE), &err);
 		read_index(&s, &dcp);
 		for (uint32_t i = 0; i < dcp.tensor_count; i++) {
 			unit_ok(mfs_dcp_check(&dcp.tensors[i], ".metadata", &err), &err);
@@ -298,9 +298,9 @@ END_TEST
 
 /* ---- keys of models that no fixture has ---- */
 
-static void expect(struct mfs_megatron_args args, enum mfs_spec spec, const char *const *keys)
+static void expect(struct mfs_megatron_args args, enum mfs_layer_spec spec, const char *const *keys)
 {
-	const struct mfs_parallel two = {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1};
+	const struct mfs_layout two = {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1};
 	struct mfs_ckpt ckpt;
 	struct mfs_dcp dcp;
 	struct shown s;
@@ -324,35 +324,35 @@ START_TEST(test_te_keys)
 {
 	struct mfs_megatron_args a = fake_llama();
 
-	expect(a, MFS_SPEC_TE,
+	expect(a, MFS_LAYER_SPEC_TE,
 	       KEYS(LAYERS "self_attention.linear_qkv.layer_norm_weight",
 		    LAYERS "mlp.linear_fc1.layer_norm_weight",
 		    LAYERS "self_attention.core_attention._extra_state/shard_1_2",
 		    "decoder.final_layernorm._extra_state/shard_0_1"));
 	a = fake_qwen3();
-	expect(a, MFS_SPEC_TE,
+	expect(a, MFS_LAYER_SPEC_TE,
 	       KEYS(LAYERS "self_attention.q_layernorm.weight",
 		    LAYERS "self_attention.k_layernorm._extra_state/shard_0_2"));
 	a = fake_mixtral();
-	expect(a, MFS_SPEC_TE,
+	expect(a, MFS_LAYER_SPEC_TE,
 	       KEYS(LAYERS "pre_mlp_layernorm.weight",
 		    LAYERS "pre_mlp_layernorm._extra_state/shard_0_2",
 		    LAYERS "mlp.experts.experts.linear_fc2._extra_state/shard_1.3_2.4"));
-	expect(a, MFS_SPEC_LOCAL, KEYS(LAYERS "mlp.linear_fc1.layer_norm_weight"));
+	expect(a, MFS_LAYER_SPEC_LOCAL, KEYS(LAYERS "mlp.linear_fc1.layer_norm_weight"));
 	/* The same model, its pattern written as a list of ones. */
 	a.moe_layer_freq_listed = true;
-	expect(a, MFS_SPEC_LOCAL,
+	expect(a, MFS_LAYER_SPEC_LOCAL,
 	       KEYS(LAYERS "0.mlp.linear_fc1.layer_norm_weight",
 		    LAYERS "1.mlp.experts.experts.linear_fc1.weight",
 		    LAYERS "1.mlp.experts.experts.linear_fc1._extra_state/shard_3_4",
 		    LAYERS "0.self_attention.linear_qkv._extra_state/shard_0_1"));
 	a = fake_deepseek();
-	expect(a, MFS_SPEC_TE,
+	expect(a, MFS_LAYER_SPEC_TE,
 	       KEYS(LAYERS "0.input_layernorm.weight", LAYERS "0.mlp.linear_fc1.layer_norm_weight",
 		    LAYERS "1.pre_mlp_layernorm.weight",
 		    LAYERS "1.self_attention.linear_q_up_proj.layer_norm_weight",
 		    LAYERS "0.self_attention.linear_kv_up_proj.layer_norm_weight"));
-	expect(a, MFS_SPEC_LOCAL,
+	expect(a, MFS_LAYER_SPEC_LOCAL,
 	       KEYS(LAYERS "0.input_layernorm.weight", LAYERS "0.pre_mlp_layernorm.weight",
 		    LAYERS "1.self_attention.q_layernorm.weight",
 		    LAYERS "0.self_attention.kv_layernorm.weight"));
@@ -364,7 +364,7 @@ START_TEST(test_mtp_keys)
 	struct mfs_megatron_args a = fake_llama();
 
 	a.mtp_num_layers = 1;
-	expect(a, MFS_SPEC_TE,
+	expect(a, MFS_LAYER_SPEC_TE,
 	       KEYS("mtp.layers.0.eh_proj.weight", "mtp.layers.0.enorm.weight",
 		    "mtp.layers.0.final_layernorm.weight",
 		    "mtp.layers.0.eh_proj._extra_state/shard_0_1",
@@ -378,7 +378,7 @@ START_TEST(test_mtp_keys)
 	/* As megatron-core 0.16.1 says them of a model of local modules. */
 	a = fake_mixtral();
 	a.mtp_num_layers = 1;
-	expect(a, MFS_SPEC_LOCAL,
+	expect(a, MFS_LAYER_SPEC_LOCAL,
 	       KEYS("mtp.layers.0.transformer_layer.self_attention.linear_qkv.layer_norm_weight",
 		    "mtp.layers.0.transformer_layer.mlp.linear_fc1.layer_norm_weight",
 		    "mtp.layers.0.transformer_layer.mlp.router.weight",
@@ -494,14 +494,14 @@ END_TEST
 /* Tensor ranks of which each has a multiple of 64 rows: 2048, where the source has 1024. */
 START_TEST(test_padding)
 {
-	const struct mfs_parallel wide = {.tp = 32, .pp = 1, .ep = 1, .etp = 32, .vpp = 1};
+	const struct mfs_layout wide = {.tp = 32, .pp = 1, .ep = 1, .etp = 32, .vpp = 1};
 	const char *name = "embedding.word_embeddings.weight";
 	struct mfs_ckpt *ckpt = open_fixture("resume/llama-torch-tp2-pp2/iter_0000020"), *again;
 	uint8_t *stored, *padded;
 	size_t len, padded_len;
 	struct shown s;
 
-	unit_ok(try_show(&s, ckpt, &wide, MFS_SPEC_LOCAL), &err);
+	unit_ok(try_show(&s, ckpt, &wide, MFS_LAYER_SPEC_LOCAL), &err);
 	write_out(&s, unit_tmpdir());
 	unit_ok(mfs_optim_open(unit_tmpdir(), &again, &err), &err);
 	ck_assert_int_eq(mfs_ckpt_args(again)->padded_vocab_size, 2048);
@@ -526,21 +526,21 @@ END_TEST
 
 START_TEST(test_refused)
 {
-	const struct mfs_parallel one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 	struct mfs_megatron_args a = fake_llama();
 	struct mfs_ckpt ckpt;
 	struct shown s;
 
 	fake_ckpt(&ckpt, &a);
 	fake_drop(&ckpt, fake_find(&ckpt, LAYERS "mlp.linear_fc1.weight", 1, -1));
-	unit_fails(try_show(&s, &ckpt, &one, MFS_SPEC_TE), &err, -ENOTSUP,
+	unit_fails(try_show(&s, &ckpt, &one, MFS_LAYER_SPEC_TE), &err, -ENOTSUP,
 		   "decoder.layers.0.mlp.linear_fc1.weight");
 	ck_assert_ptr_nonnull(s.dist); /* files that were taken may refer to it */
 	release(&s);
 	fake_release(&ckpt);
 	fake_ckpt(&ckpt, &a);
 	fake_find(&ckpt, LAYERS "mlp.linear_fc2.weight", 1, -1)->dtype = MFS_F32;
-	unit_fails(try_show(&s, &ckpt, &one, MFS_SPEC_TE), &err, -ENOTSUP,
+	unit_fails(try_show(&s, &ckpt, &one, MFS_LAYER_SPEC_TE), &err, -ENOTSUP,
 		   "decoder.layers.1.mlp.linear_fc2.weight");
 	release(&s);
 	fake_release(&ckpt);

@@ -44,7 +44,7 @@ static int copy(const struct mfs_torch_file *f, mfs_value value, struct copied *
 {
 	struct mfs_pickle_writer w;
 	struct mfs_arena arena = {0};
-	const struct mfs_copy_target to = {.w = &w, .arena = &arena, .add = add, .arg = ret};
+	const struct mfs_copy_sink to = {.w = &w, .arena = &arena, .add = add, .arg = ret};
 	int rc;
 
 	*ret = (struct copied){0};

@@ -347,12 +347,12 @@ static struct mfs_optim *side;
 
 static void open_side(const char *fixture, const struct mfs_rank *rank)
 {
-	struct mfs_parallel layout;
+	struct mfs_layout layout;
 
-	unit_ok(mfs_ckpt_open(unit_fixture(fixture), MFS_CKPT_STATE, &side_ckpt, &err), &err);
+	unit_ok(mfs_ckpt_open(unit_fixture(fixture), MFS_CKPT_COMMON, &side_ckpt, &err), &err);
 	ck_assert(mfs_layout_of(side_ckpt, &layout));
-	unit_ok(mfs_rank_list_new(side_ckpt, &layout, rank, mfs_spec_of(side_ckpt), 0, &side_list,
-				  &err),
+	unit_ok(mfs_rank_list_new(side_ckpt, &layout, rank, mfs_layer_spec_of(side_ckpt), 0,
+				  &side_list, &err),
 		&err);
 	unit_ok(mfs_optim_new(side_list, NULL, 1, 1, &side, &err), &err);
 }
@@ -367,7 +367,7 @@ static void close_side(void)
 /* fp32_from_fp16_params of the first rank's file: [[tensor, ...] of each group]. */
 static void check_numbers(uint32_t optimizer, mfs_value one)
 {
-	const struct mfs_torch_file *f = &mfs_ckpt_state(side_ckpt)->archive;
+	const struct mfs_torch_file *f = &mfs_ckpt_common(side_ckpt)->archive;
 	mfs_value main = mfs_value_get(f->doc, one, "fp32_from_fp16_params");
 	mfs_value states = mfs_value_get(f->doc, mfs_value_get(f->doc, one, "optimizer"), "state");
 
@@ -397,12 +397,12 @@ START_TEST(groups_are_the_files)
 	open_side(LLAMA_TORCH, &(struct mfs_rank){0});
 	ck_assert_uint_eq(side->optimizers, 1);
 	ck_assert(side->groups[0].decay && !side->groups[1].decay);
-	f = &mfs_ckpt_state(side_ckpt)->archive;
+	f = &mfs_ckpt_common(side_ckpt)->archive;
 	check_numbers(0, mfs_value_get(f->doc, mfs_pickle_root(f->doc), "optimizer"));
 	close_side();
 	open_side(TINY("mixtral-torch-pp2-ep2"), &(struct mfs_rank){0});
 	ck_assert_uint_eq(side->optimizers, 2);
-	f = &mfs_ckpt_state(side_ckpt)->archive;
+	f = &mfs_ckpt_common(side_ckpt)->archive;
 	optimizer = mfs_value_get(f->doc, mfs_pickle_root(f->doc), "optimizer");
 	for (uint32_t i = 0; i < 2; i++)
 		check_numbers(i, mfs_value_at(f->doc, optimizer, i));

@@ -88,11 +88,11 @@ START_TEST(test_megatron_options)
 	struct mfs_options opt = {0};
 	struct mfs_error err;
 
-	ck_assert(opt.view.spec == MFS_VIEW_SPEC_SOURCE && !opt.view.no_optim);
+	ck_assert(opt.view.spec == MFS_VIEW_LAYER_SPEC_SOURCE && !opt.view.no_optim);
 	unit_ok(mfs_options_parse_o("spec=local", &opt, &err), &err);
-	ck_assert(opt.view.spec == MFS_VIEW_SPEC_LOCAL && !opt.view.no_optim);
+	ck_assert(opt.view.spec == MFS_VIEW_LAYER_SPEC_LOCAL && !opt.view.no_optim);
 	unit_ok(mfs_options_parse_o("no_optim,spec=te", &opt, &err), &err);
-	ck_assert(opt.view.spec == MFS_VIEW_SPEC_TE && opt.view.no_optim);
+	ck_assert(opt.view.spec == MFS_VIEW_LAYER_SPEC_TE && opt.view.no_optim);
 	ck_assert_uint_eq(opt.fuse.len, 0);
 	mfs_options_release(&opt);
 }

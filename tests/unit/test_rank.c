@@ -88,7 +88,7 @@ static void same_extra(const struct saved *s, mfs_value v, const char *key)
 }
 
 static void same_chunk(const struct saved *s, const struct mfs_rank_list *list,
-		       const struct mfs_rank_chunk *chunk)
+		       const struct mfs_model_chunk *chunk)
 {
 	const struct mfs_pickle *doc = s->file.doc;
 
@@ -110,7 +110,7 @@ static void same_chunk(const struct saved *s, const struct mfs_rank_list *list,
 	ck_assert_uint_eq(chunk->count, mfs_value_pairs(doc, s->dict));
 }
 
-static void same_rank(struct mfs_ckpt *ckpt, const struct mfs_parallel *layout,
+static void same_rank(struct mfs_ckpt *ckpt, const struct mfs_layout *layout,
 		      const struct mfs_rank *rank)
 {
 	struct saved s;
@@ -125,7 +125,8 @@ static void same_rank(struct mfs_ckpt *ckpt, const struct mfs_parallel *layout,
 	unit_ok(mfs_fileset_add(s.files, "model_optim_rng.pt", &file, &err), &err);
 	src = mfs_source_file(s.files, file);
 	unit_ok(mfs_torch_file_open(&src, &s.file, &err), &err);
-	unit_ok(mfs_rank_list_new(ckpt, layout, rank, mfs_spec_of(ckpt), 0, &list, &err), &err);
+	unit_ok(mfs_rank_list_new(ckpt, layout, rank, mfs_layer_spec_of(ckpt), 0, &list, &err),
+		&err);
 	for (uint32_t vp = 0; vp < layout->vpp; vp++) {
 		char key[16] = "model";
 
@@ -141,14 +142,14 @@ static void same_rank(struct mfs_ckpt *ckpt, const struct mfs_parallel *layout,
 
 START_TEST(lists_are_the_state_dicts_of_real_files)
 {
-	struct mfs_parallel layout;
+	struct mfs_layout layout;
 	struct mfs_ckpt *ckpt;
 	struct mfs_rank rank;
 	uint32_t ranks = 0;
 
 	unit_ok(mfs_ckpt_open(unit_fixture(fixtures[_i]), 0, &ckpt, &err), &err);
 	ck_assert(mfs_layout_of(ckpt, &layout));
-	unit_ok(mfs_rank_check(ckpt, mfs_spec_of(ckpt), &err), &err);
+	unit_ok(mfs_rank_check(ckpt, mfs_layer_spec_of(ckpt), &err), &err);
 	while (mfs_rank_at(&layout, ranks, &rank)) {
 		same_rank(ckpt, &layout, &rank);
 		ranks++;
@@ -189,7 +190,7 @@ static enum split split_of(const struct mfs_rank_list *l, const char *name)
 	for (size_t i = 0; i < sizeof(splits) / sizeof(splits[0]); i++)
 		if (ends(name, splits[i].end))
 			return splits[i].split == GATED && !gated ? ROWS : splits[i].split;
-	if (strstr(name, "_down_proj.weight") && l->spec == MFS_SPEC_LOCAL)
+	if (strstr(name, "_down_proj.weight") && l->spec == MFS_LAYER_SPEC_LOCAL)
 		return ROWS;
 	return WHOLE;
 }
@@ -321,8 +322,8 @@ static void check_name(const struct mfs_rank_tensor *t, uint32_t first_layer)
 			 t->base.kind && !ends(text, "router.expert_bias"));
 }
 
-static void count_rank(struct census *c, const struct mfs_parallel *p, const struct mfs_rank *rank,
-		       enum mfs_spec spec)
+static void count_rank(struct census *c, const struct mfs_layout *p, const struct mfs_rank *rank,
+		       enum mfs_layer_spec spec)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(c->ckpt);
 	struct mfs_rank_list *list;
@@ -356,7 +357,7 @@ static uint32_t common_multiple(uint32_t a, uint32_t b)
 }
 
 /* On how many ranks each element must lie. */
-static uint32_t copies(const struct census *c, const struct mfs_parallel *p, enum mfs_spec spec,
+static uint32_t copies(const struct census *c, const struct mfs_layout *p, enum mfs_layer_spec spec,
 		       const struct mfs_global_tensor *t)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(c->ckpt);
@@ -373,8 +374,8 @@ static uint32_t copies(const struct census *c, const struct mfs_parallel *p, enu
 	return times * ranks / (whole ? 1 : p->tp);
 }
 
-static void check_census(const struct census *c, const struct mfs_parallel *p, enum mfs_spec spec,
-			 const char *family)
+static void check_census(const struct census *c, const struct mfs_layout *p,
+			 enum mfs_layer_spec spec, const char *family)
 {
 	char layout[MFS_LAYOUT_NAME_SIZE];
 
@@ -395,13 +396,13 @@ static void check_census(const struct census *c, const struct mfs_parallel *p, e
 
 START_TEST(every_element_lies_on_the_right_ranks)
 {
-	const enum mfs_spec spec = _i % 2 ? MFS_SPEC_TE : MFS_SPEC_LOCAL;
+	const enum mfs_layer_spec spec = _i % 2 ? MFS_LAYER_SPEC_TE : MFS_LAYER_SPEC_LOCAL;
 	const char *family = random_families[_i / 2 % RANDOM_FAMILIES].name;
 
 	srand((unsigned)_i + 1);
 	for (int round = 0; round < 6; round++) {
 		struct mfs_megatron_args args;
-		struct mfs_parallel p;
+		struct mfs_layout p;
 		struct mfs_rank rank;
 		struct mfs_ckpt ckpt;
 		struct census c = {.ckpt = &ckpt};
@@ -437,13 +438,13 @@ START_TEST(holes_are_named)
 	fake_ckpt(&ckpt, &args);
 	fake_drop(&ckpt,
 		  fake_find(&ckpt, "decoder.layers.mlp.experts.experts.linear_fc2.weight", 1, 2));
-	unit_fails(mfs_rank_check(&ckpt, MFS_SPEC_TE, &err), &err, -ENODATA,
+	unit_fails(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err, -ENODATA,
 		   "decoder.layers.1.mlp.experts.experts.2.linear_fc2.weight");
 	fake_release(&ckpt);
 	fake_ckpt(&ckpt, &args);
 	fake_add(&ckpt, "decoder.layers.", "mlp.linear_fc3.weight", 0, -1, 4, 4);
 	fake_sort(&ckpt);
-	unit_fails(mfs_rank_check(&ckpt, MFS_SPEC_TE, &err), &err, -ENOTSUP, "linear_fc3");
+	unit_fails(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err, -ENOTSUP, "linear_fc3");
 	fake_release(&ckpt);
 }
 END_TEST
@@ -459,7 +460,7 @@ START_TEST(whole_modules_are_missed)
 	uint32_t count;
 
 	fake_ckpt(&ckpt, &args);
-	unit_ok(mfs_rank_check(&ckpt, mfs_spec_of(&ckpt), &err), &err);
+	unit_ok(mfs_rank_check(&ckpt, mfs_layer_spec_of(&ckpt), &err), &err);
 	count = ckpt.tensor_count;
 	fake_release(&ckpt);
 	for (uint32_t i = 0; i < count; i++) {
@@ -470,7 +471,7 @@ START_TEST(whole_modules_are_missed)
 		for (uint32_t k = ckpt.tensor_count; k-- > 0;)
 			if (ckpt.tensors[k].name == name)
 				fake_drop(&ckpt, &ckpt.tensors[k]);
-		unit_fails(mfs_rank_check(&ckpt, mfs_spec_of(&ckpt), &err), &err, -ENODATA,
+		unit_fails(mfs_rank_check(&ckpt, mfs_layer_spec_of(&ckpt), &err), &err, -ENODATA,
 			   "is missing");
 		fake_release(&ckpt);
 	}
@@ -480,7 +481,7 @@ END_TEST
 START_TEST(the_vocabulary_is_padded_as_megatron_pads_it)
 {
 	struct mfs_megatron_args args = fake_llama();
-	struct mfs_parallel p = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	struct mfs_layout p = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 	struct mfs_ckpt ckpt;
 
 	fake_ckpt(&ckpt, &args);

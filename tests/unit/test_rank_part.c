@@ -187,7 +187,7 @@ static void check_rank(struct mfs_ckpt *ckpt, struct mfs_rank_part_options *o)
 
 START_TEST(parts_of_random_models)
 {
-	struct mfs_rank_part_options o = {.spec = _i % 2 ? MFS_SPEC_TE : MFS_SPEC_LOCAL,
+	struct mfs_rank_part_options o = {.spec = _i % 2 ? MFS_LAYER_SPEC_TE : MFS_LAYER_SPEC_LOCAL,
 					  .optimizer = true};
 	struct mfs_optim_rules rules;
 	struct mfs_megatron_args args;
@@ -251,7 +251,7 @@ START_TEST(parts_of_a_real_run)
 			       &ckpt, &err),
 		&err);
 	ck_assert(mfs_layout_parse(_i ? "tp1-pp2" : "tp2-pp1", &o.layout));
-	o.spec = mfs_spec_of(ckpt);
+	o.spec = mfs_layer_spec_of(ckpt);
 	for (uint32_t i = 0; mfs_rank_at(&o.layout, i, &o.rank); i++)
 		check_rank(ckpt, &o);
 	mfs_ckpt_free(ckpt);
@@ -262,7 +262,7 @@ END_TEST
 START_TEST(slices_of_one_bucket)
 {
 	struct mfs_rank_part_options o = {.layout = {1, 1, 1, 1, 1, 0, 0},
-					  .spec = MFS_SPEC_LOCAL,
+					  .spec = MFS_LAYER_SPEC_LOCAL,
 					  .optimizer = true,
 					  .dp = 2};
 	struct mfs_megatron_args args = fake_llama();

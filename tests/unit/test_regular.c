@@ -16,7 +16,7 @@
 
 #include "formats/io/fileset.h"
 #include "formats/io/regular.h"
-#include "formats/io/window.h"
+#include "formats/io/buffered.h"
 #include "fs/verify/integrity.h"
 #include "formats/megatron/tracker.h"
 
@@ -120,7 +120,7 @@ END_TEST
 START_TEST(test_file_becomes_a_fifo)
 {
 	struct mfs_fileset *set;
-	struct mfs_window *w = malloc(sizeof(*w));
+	struct mfs_buffered *w = malloc(sizeof(*w));
 	struct mfs_error err;
 	const uint8_t *map;
 	uint32_t file;
@@ -134,7 +134,7 @@ START_TEST(test_file_becomes_a_fifo)
 	unit_fails(mfs_fileset_read(set, file, 0, &byte, 1, &err), &err, -ESTALE,
 		   "part: not a regular file");
 	unit_fails(mfs_fileset_map(set, file, &map, &err), &err, -ESTALE, "part: not a regular");
-	unit_fails(mfs_window_open(set, file, w, &err), &err, -ESTALE, "part: not a regular");
+	unit_fails(mfs_buffered_open(set, file, w, &err), &err, -ESTALE, "part: not a regular");
 	mfs_fileset_free(set);
 	free(w);
 }

@@ -37,7 +37,7 @@ struct rows {
 	uint64_t of[MAX_ROWS], count;
 };
 
-static int collect(const struct mfs_row_run *run, void *arg)
+static int collect(const struct mfs_row_map *run, void *arg)
 {
 	struct rows *rows = arg;
 
@@ -55,7 +55,7 @@ static struct rows *rows_of(enum mfs_rule rule, int shape, uint64_t source_rows,
 	uint64_t count = mfs_rule_rows(rule, &a, source_rows, vocab);
 
 	rows.count = 0;
-	ck_assert_int_eq(mfs_rule_runs(rule, &a, source_rows, count, collect, &rows), 0);
+	ck_assert_int_eq(mfs_rule_maps(rule, &a, source_rows, count, collect, &rows), 0);
 	ck_assert_uint_eq(rows.count, count);
 	return &rows;
 }
@@ -143,7 +143,7 @@ START_TEST(test_halves_and_vocabulary)
 }
 END_TEST
 
-static int stop(const struct mfs_row_run *run, void *arg)
+static int stop(const struct mfs_row_map *run, void *arg)
 {
 	(void)run;
 	return ++*(int *)arg == 2 ? -EINTR : 0;
@@ -156,7 +156,7 @@ START_TEST(test_stops_when_told)
 
 	if (shapes[_i].groups < 2 && !shapes[_i].interleaved)
 		return;
-	ck_assert_int_eq(mfs_rule_runs(MFS_RULE_Q, &a, qkv_rows(_i), 0, stop, &calls), -EINTR);
+	ck_assert_int_eq(mfs_rule_maps(MFS_RULE_Q, &a, qkv_rows(_i), 0, stop, &calls), -EINTR);
 	ck_assert_int_eq(calls, 2);
 }
 END_TEST

@@ -249,7 +249,7 @@ static void draw(struct truth *t, const double *weights, uint64_t size)
 		double error = -INFINITY;
 		int16_t who = 0;
 
-		for (int16_t d = 0; d < (int16_t)mfs_samples_parts(t->samples); d++)
+		for (int16_t d = 0; d < (int16_t)mfs_samples_members(t->samples); d++)
 			if (weights[d] * m - counts[d] > error) {
 				error = weights[d] * m - counts[d];
 				who = d;
@@ -268,7 +268,7 @@ static int64_t token_of(const struct mfs_rows *r, uint64_t t)
 }
 
 /* Documents one behind the other, in the order of the document index. */
-static int64_t *stream_of(const struct mfs_samples_part *part)
+static int64_t *stream_of(const struct mfs_samples_member *part)
 {
 	const uint64_t documents = mfs_gpt_dataset_documents(part->gpt);
 	const uint64_t *starts = fake_rows_of(part->rows)->starts;
@@ -288,10 +288,11 @@ static void fill(struct truth *t, int64_t pad)
 {
 	int64_t *streams[MOST];
 
-	for (uint32_t i = 0; i < mfs_samples_parts(t->samples); i++)
-		streams[i] = stream_of(mfs_samples_part(t->samples, i));
+	for (uint32_t i = 0; i < mfs_samples_members(t->samples); i++)
+		streams[i] = stream_of(mfs_samples_member(t->samples, i));
 	for (uint64_t s = 0; s < mfs_samples_count(t->samples); s++) {
-		struct mfs_gpt_dataset *g = mfs_samples_part(t->samples, (uint32_t)t->part[s])->gpt;
+		struct mfs_gpt_dataset *g =
+			mfs_samples_member(t->samples, (uint32_t)t->part[s])->gpt;
 		uint64_t k;
 
 		unit_ok(mfs_gpt_dataset_shuffle_index(g, (uint64_t)t->sample[s], 1, &k, &err),
@@ -304,7 +305,7 @@ static void fill(struct truth *t, int64_t pad)
 							       : pad;
 		}
 	}
-	for (uint32_t i = 0; i < mfs_samples_parts(t->samples); i++)
+	for (uint32_t i = 0; i < mfs_samples_members(t->samples); i++)
 		free(streams[i]);
 }
 
@@ -503,8 +504,8 @@ START_TEST(test_megatrons_steps)
 	open_fixtures(&f);
 	s = fixtures_run();
 	ck_assert_uint_eq(mfs_samples_count(s), 320);
-	ck_assert_uint_eq(mfs_gpt_dataset_config(mfs_samples_part(s, 0)->gpt)->samples, 226);
-	ck_assert_uint_eq(mfs_gpt_dataset_config(mfs_samples_part(s, 1)->gpt)->samples, 97);
+	ck_assert_uint_eq(mfs_gpt_dataset_config(mfs_samples_member(s, 0)->gpt)->samples, 226);
+	ck_assert_uint_eq(mfs_gpt_dataset_config(mfs_samples_member(s, 1)->gpt)->samples, 97);
 	unit_ok(mfs_rows_samples(s, "samples", 0, &rows, &err), &err);
 	for (unsigned step = 1; step <= 40; step += 39) {
 		int64_t tokens[8 * 129];
@@ -648,7 +649,7 @@ static void check_short(const struct mfs_rows *r, struct mfs_samples *s)
 		int rc = mfs_rows_read(r, i * r->row_length, r->row_length, tokens, &err);
 
 		unit_ok(mfs_samples_locate(s, i, 1, &part, &sample, &err), &err);
-		unit_ok(mfs_gpt_dataset_pieces(mfs_samples_part(s, (uint32_t)part)->gpt,
+		unit_ok(mfs_gpt_dataset_pieces(mfs_samples_member(s, (uint32_t)part)->gpt,
 					       (uint64_t)sample, look, &n, &padding, &err),
 			&err);
 		ck_assert_int_eq(rc, n.bad ? -EIO : 0);

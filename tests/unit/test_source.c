@@ -43,8 +43,8 @@ START_TEST(test_part_of_a_part)
 	struct mfs_error err = {0};
 	void *bytes;
 
-	part = mfs_source_part(&s, 2, 6);
-	inner = mfs_source_part(&part, 1, 3);
+	part = mfs_source_range(&s, 2, 6);
+	inner = mfs_source_range(&part, 1, 3);
 	unit_ok(mfs_source_slurp(&inner, 0, 3, &bytes, &err), &err);
 	ck_assert(!memcmp(bytes, "345", 3));
 	free(bytes);

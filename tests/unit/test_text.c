@@ -55,9 +55,9 @@ END_TEST
 static char *drawn;
 static size_t drawn_len;
 
-static struct mfs_box new_box(void)
+static struct mfs_frame new_box(void)
 {
-	return (struct mfs_box){
+	return (struct mfs_frame){
 		.to = open_memstream(&drawn, &drawn_len),
 		.width = 40,
 		.label_width = 8,
@@ -65,7 +65,7 @@ static struct mfs_box new_box(void)
 }
 
 /* Every line of a box is as wide as the box. */
-static void check_lines(const struct mfs_box *box, unsigned want_lines)
+static void check_lines(const struct mfs_frame *box, unsigned want_lines)
 {
 	unsigned lines = 0;
 	char *rest;
@@ -81,29 +81,29 @@ static void check_lines(const struct mfs_box *box, unsigned want_lines)
 
 START_TEST(test_box_is_straight)
 {
-	struct mfs_box box = new_box();
+	struct mfs_frame box = new_box();
 
-	mfs_box_heading(&box, "a title that is too long to fit into one line of the box");
-	mfs_box_row(&box, "label", MFS_BOLD, "value");
-	mfs_box_row(&box, "", MFS_PLAIN, "%s", "");
-	mfs_box_row(&box, "words", MFS_RED, "%s", "words enough to need two lines of the box");
-	mfs_box_row(&box, "endless", MFS_PLAIN, "%s",
-		    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
-	mfs_box_row(&box, "a label beyond its column", MFS_PLAIN, "%s", "value");
-	mfs_box_row(&box, "größe", MFS_PLAIN, "%s", "übergroße Länge, über den Rand hinüber");
-	mfs_box_heading(&box, "");
-	mfs_box_end(&box);
+	mfs_frame_heading(&box, "a title that is too long to fit into one line of the box");
+	mfs_frame_row(&box, "label", MFS_BOLD, "value");
+	mfs_frame_row(&box, "", MFS_PLAIN, "%s", "");
+	mfs_frame_row(&box, "words", MFS_RED, "%s", "words enough to need two lines of the box");
+	mfs_frame_row(&box, "endless", MFS_PLAIN, "%s",
+		      "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa");
+	mfs_frame_row(&box, "a label beyond its column", MFS_PLAIN, "%s", "value");
+	mfs_frame_row(&box, "größe", MFS_PLAIN, "%s", "übergroße Länge, über den Rand hinüber");
+	mfs_frame_heading(&box, "");
+	mfs_frame_end(&box);
 	check_lines(&box, 12);
 }
 END_TEST
 
 START_TEST(test_names_cannot_reach_the_terminal)
 {
-	struct mfs_box box = new_box();
+	struct mfs_frame box = new_box();
 
-	mfs_box_heading(&box, "x");
-	mfs_box_row(&box, "name", MFS_PLAIN, "%s", "a\033[31mb\nc\177");
-	mfs_box_end(&box);
+	mfs_frame_heading(&box, "x");
+	mfs_frame_row(&box, "name", MFS_PLAIN, "%s", "a\033[31mb\nc\177");
+	mfs_frame_end(&box);
 	fflush(box.to);
 	ck_assert_ptr_null(strchr(drawn, '\033'));
 	ck_assert_ptr_null(strchr(drawn, '\177'));

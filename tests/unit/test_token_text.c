@@ -49,7 +49,7 @@ static struct mfs_token_text_config config(enum mfs_token_format format)
 
 /* Feeds bytes in pieces; 0 or the first error. */
 static int read_pieces(const struct mfs_token_text_config *c, const char *bytes, size_t len,
-		       size_t piece, struct mfs_buf *out, struct mfs_token_place *ended)
+		       size_t piece, struct mfs_buf *out, struct mfs_token_position *ended)
 {
 	const struct mfs_token_sink sink = {out, take_tokens, take_sequence, take_document};
 	struct mfs_token_text *t;
@@ -138,7 +138,7 @@ START_TEST(test_reads)
 
 	for (size_t piece = 1; piece <= e->len + 1; piece++) {
 		struct mfs_buf out = {0};
-		struct mfs_token_place ended;
+		struct mfs_token_position ended;
 
 		unit_ok(read_pieces(&c, e->text, e->len, piece, &out, &ended), &err);
 		ck_assert_str_eq(out.len ? out.data : "", e->want);
@@ -260,7 +260,7 @@ START_TEST(test_faults)
 
 	for (size_t piece = 1; piece <= f->len + 1; piece++) {
 		struct mfs_buf out = {0};
-		struct mfs_token_place ended;
+		struct mfs_token_position ended;
 		const char *end;
 
 		unit_fails(read_pieces(&c, f->text, f->len, piece, &out, &ended), &err, f->code,
@@ -288,7 +288,7 @@ START_TEST(test_goes_on)
 				{NULL, take_tokens, take_sequence, take_document}};
 			struct mfs_buf out = {0};
 			struct mfs_token_sink sink = sinks[0];
-			struct mfs_token_place ended;
+			struct mfs_token_position ended;
 			struct mfs_token_text *t;
 			char *kept;
 
@@ -306,7 +306,7 @@ START_TEST(test_goes_on)
 				&err);
 			ck_assert_str_eq(out.len ? out.data : "", e->want);
 			mfs_buf_release(&out);
-			c.start = (struct mfs_token_place){.format = e->format};
+			c.start = (struct mfs_token_position){.format = e->format};
 		}
 	}
 }
@@ -339,7 +339,7 @@ START_TEST(test_many)
 	}
 	for (size_t piece = 1; piece <= text.len; piece = piece * 3 + 1) {
 		struct mfs_buf out = {0};
-		struct mfs_token_place ended;
+		struct mfs_token_position ended;
 
 		unit_ok(read_pieces(&c, text.data, text.len, piece, &out, &ended), &err);
 		ck_assert_str_eq(out.data, want.data);
@@ -382,7 +382,7 @@ START_TEST(test_last)
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
 		const struct mfs_token_text_config c = config(ends[i].format);
-		struct mfs_token_place ended;
+		struct mfs_token_position ended;
 		struct mfs_buf out = {0};
 
 		unit_ok(read_pieces(&c, ends[i].text, ends[i].len, 100, &out, &ended), &err);
@@ -395,7 +395,7 @@ END_TEST
 static void read_nested(int levels, const char *want)
 {
 	const struct mfs_token_text_config c = config(MFS_TOKENS_JSONL);
-	struct mfs_token_place ended;
+	struct mfs_token_position ended;
 	struct mfs_buf text = {0}, out = {0};
 
 	mfs_buf_adds(&text, "{\"a\":");
@@ -469,7 +469,7 @@ START_TEST(test_key)
 				   "{\"\\u00e9\\ud83d\":0,\"\xc3\":0,\"\\u00e9\\ud83dx\":0,"
 				   "\"\\u00e9\\ude00\":0,\"\\u00e9\xf0\x9f\x98\x80\\\"\":[3]}\n";
 	struct mfs_token_text_config c = config(MFS_TOKENS_DETECT);
-	struct mfs_token_place ended;
+	struct mfs_token_position ended;
 
 	c.key = "\xc3\xa9\xf0\x9f\x98\x80\"";
 	for (size_t piece = 1; piece < sizeof(text); piece++) {

@@ -469,12 +469,12 @@ static uint32_t put_tensors(struct mfs_pickle_writer *w, bool classic,
 			    struct mfs_torch_payload *payloads, uint8_t *bytes)
 {
 	const uint64_t shape[] = {3, 5}, empty[] = {0, 5}, part_shape[] = {5, 2}, stride[] = {1, 3};
-	struct mfs_pickle_view part = {.numel = 15,
-				       .dtype = MFS_F32,
-				       .offset = 3,
-				       .ndim = 2,
-				       .shape = part_shape,
-				       .stride = stride};
+	struct mfs_pickle_alias part = {.numel = 15,
+					.dtype = MFS_F32,
+					.offset = 3,
+					.ndim = 2,
+					.shape = part_shape,
+					.stride = stride};
 	uint32_t count = 0;
 
 	for (enum mfs_dtype t = MFS_BOOL; t <= MFS_C128; t++) {
@@ -491,7 +491,7 @@ static uint32_t put_tensors(struct mfs_pickle_writer *w, bool classic,
 		count++;
 	}
 	mfs_pickle_name(w, "view");
-	mfs_pickle_view(w, &part);
+	mfs_pickle_alias(w, &part);
 	mfs_pickle_name(w, "empty");
 	mfs_pickle_tensor(w, count, MFS_F32, empty, 2);
 	payloads[count++] = (struct mfs_torch_payload){0};

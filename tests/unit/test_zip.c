@@ -63,7 +63,7 @@ START_TEST(test_item_of_a_distcp)
 	memset(bytes, 'P', len + 1000);
 	memcpy(bytes + 333, seed, len);
 	all = mfs_source_memory(bytes, len + 1000, "all");
-	src = mfs_source_part(&all, 333, len);
+	src = mfs_source_range(&all, 333, len);
 	unit_ok(mfs_zip_open(&src, &zip, &err), &err);
 	unit_ok(mfs_zip_locate(&src, mfs_zip_find(&zip, "archive/data/0"), &at, &err), &err);
 	ck_assert_uint_eq(at % 64, 0);

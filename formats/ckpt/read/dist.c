@@ -33,12 +33,12 @@ static int read_state_of(struct mfs_ckpt *ckpt, const struct mfs_source *src, co
 	if (mfs_value_type(f.doc, state) == MFS_V_LIST)
 		state = mfs_value_at(f.doc, state, 0); /* a byte item is a list of one object */
 	rc = mfs_ckpt_read_state(ckpt, f.doc, state, file, err);
-	if (rc || !(ckpt->what & MFS_CKPT_STATE)) {
+	if (rc || !(ckpt->what & MFS_CKPT_COMMON)) {
 		mfs_torch_file_release(&f);
 		return rc;
 	}
 	ckpt->state =
-		(struct mfs_ckpt_state){.archive = f, .root = state, .file = id, .base = base};
+		(struct mfs_ckpt_common){.archive = f, .root = state, .file = id, .base = base};
 	ckpt->has_state = true;
 	return 0;
 }
@@ -66,7 +66,7 @@ static int note_rng(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const uint
 {
 	struct mfs_ckpt_rng r = {0};
 
-	if (!(ckpt->what & MFS_CKPT_STATE))
+	if (!(ckpt->what & MFS_CKPT_COMMON))
 		return 0;
 	ckpt->rng = mfs_arena_array(&ckpt->arena, dcp->bytes_count, sizeof(*ckpt->rng));
 	if (!ckpt->rng)
@@ -102,7 +102,7 @@ static int read_common(struct mfs_ckpt *ckpt, const struct mfs_dcp *dcp, const u
 				"%s: neither %s nor the item '%s': the arguments are missing",
 				ckpt->dir, COMMON_FILE, COMMON_ITEM);
 	src = mfs_source_file(ckpt->files, files[item->item.file]);
-	src = mfs_source_part(&src, item->item.offset, item->item.length);
+	src = mfs_source_range(&src, item->item.offset, item->item.length);
 	return read_state_of(ckpt, &src, COMMON_ITEM, files[item->item.file], item->item.offset,
 			     err);
 }
@@ -239,7 +239,7 @@ static const uint64_t *keep_dims(struct mfs_ckpt *ckpt, const uint64_t *dims, un
 /* _w and _v hold gate and up apart; in the canonical tensor they are its two halves. */
 static void place_part(struct mfs_dist_stacked *s)
 {
-	struct mfs_piece *p = &s->piece;
+	struct mfs_found_chunk *p = &s->piece;
 
 	if (s->name.part == MFS_PART_WHOLE)
 		return;
@@ -253,7 +253,7 @@ static int add_slice(struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s,
 		     uint64_t expert, struct mfs_error *err)
 {
 	struct mfs_dist_stacked slice = *s;
-	struct mfs_piece *p = &slice.piece;
+	struct mfs_found_chunk *p = &slice.piece;
 	uint64_t stride[MFS_MAX_DIMS];
 
 	mfs_ckpt_contiguous(c->size, s->t->ndim, stride);
@@ -272,7 +272,7 @@ static int add_slice(struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s,
 		p->chunk.stride[d] = stride[d + s->skip];
 	}
 	place_part(&slice);
-	return mfs_ckpt_add_piece(ckpt, p, err);
+	return mfs_ckpt_add_found(ckpt, p, err);
 }
 
 /* [first, last) of a stacked axis that a chunk covers; one step if the axis is not stacked. */
@@ -352,7 +352,7 @@ static int check_stack(struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s, 
 int mfs_dist_unstack(struct mfs_ckpt *ckpt, const struct mfs_dcp_tensor *t, const char *key,
 		     struct mfs_dist_stacked *s, struct mfs_error *err)
 {
-	struct mfs_piece *p = &s->piece;
+	struct mfs_found_chunk *p = &s->piece;
 	int rc;
 
 	*s = (struct mfs_dist_stacked){
@@ -415,7 +415,7 @@ static void note_layout(struct mfs_ckpt *ckpt)
 {
 	const struct mfs_megatron_args *a = &ckpt->args;
 
-	ckpt->layout = (struct mfs_layout){
+	ckpt->layout = (struct mfs_ckpt_layout){
 		.tp = (uint32_t)a->tensor_model_parallel_size,
 		.pp = (uint32_t)a->pipeline_model_parallel_size,
 		.ep = (uint32_t)a->expert_model_parallel_size,
@@ -589,7 +589,7 @@ int mfs_ckpt_locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 			 struct mfs_record *ret_record, struct mfs_error *err)
 {
 	struct mfs_source file = mfs_source_file(ckpt->files, s->file);
-	struct mfs_source src = mfs_source_part(&file, s->at, s->length);
+	struct mfs_source src = mfs_source_range(&file, s->at, s->length);
 	struct mfs_torch_file f;
 	int rc = mfs_torch_file_open(&src, &f, err);
 

@@ -14,7 +14,7 @@ struct mfs_dist_stacked {
 	struct mfs_name name;
 	unsigned layer_axis, expert_axis; /* MFS_MAX_DIMS: not stacked */
 	unsigned skip;			  /* leading axes taken out */
-	struct mfs_piece piece;		  /* template */
+	struct mfs_found_chunk piece;	  /* template */
 };
 
 /* t as the tensor that key, a model's, stands for. s->piece is a template of its pieces. */

@@ -344,19 +344,19 @@ static enum mfs_tp_split resolve_auto(const struct mfs_torch_reader *r,
 /* Splits along an axis: this rank's part of the global tensor. */
 static int place_split(struct mfs_torch_reader *r, struct mfs_torch_local *l, unsigned axis)
 {
-	struct mfs_piece *p = &l->piece;
+	struct mfs_found_chunk *p = &l->piece;
 
 	if (axis >= p->ndim || mfs_mul_overflows(p->shape[axis], l->parts, &p->shape[axis]))
 		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s' cannot be a part of %u",
 				r->ckpt->dir, l->rank->name, l->key, l->parts);
 	p->chunk.lo[axis] = p->chunk.size[axis] * l->part;
-	return mfs_ckpt_add_piece(r->ckpt, p, r->err);
+	return mfs_ckpt_add_found(r->ckpt, p, r->err);
 }
 
 /* [its gate rows; its up rows] become two pieces of [all gate rows; all up rows]. */
 static int place_gated(struct mfs_torch_reader *r, struct mfs_torch_local *l)
 {
-	struct mfs_piece gate = l->piece, up;
+	struct mfs_found_chunk gate = l->piece, up;
 	uint64_t half = gate.shape[0] / 2, total;
 	int rc;
 
@@ -370,8 +370,8 @@ static int place_gated(struct mfs_torch_reader *r, struct mfs_torch_local *l)
 	gate.chunk.lo[0] = half * l->part;
 	up.chunk.lo[0] = half * l->parts + half * l->part;
 	up.chunk.origin += half * up.chunk.stride[0];
-	rc = mfs_ckpt_add_piece(r->ckpt, &gate, r->err);
-	return rc ? rc : mfs_ckpt_add_piece(r->ckpt, &up, r->err);
+	rc = mfs_ckpt_add_found(r->ckpt, &gate, r->err);
+	return rc ? rc : mfs_ckpt_add_found(r->ckpt, &up, r->err);
 }
 
 static int place(struct mfs_torch_reader *r, struct mfs_torch_local *l)
@@ -390,7 +390,7 @@ static int place(struct mfs_torch_reader *r, struct mfs_torch_local *l)
 	case MFS_TP_GATED:
 		return place_gated(r, l);
 	default:
-		return l->part ? 0 : mfs_ckpt_add_piece(r->ckpt, &l->piece, r->err);
+		return l->part ? 0 : mfs_ckpt_add_found(r->ckpt, &l->piece, r->err);
 	}
 }
 
@@ -406,7 +406,7 @@ static int place_grouped(struct mfs_torch_reader *r, struct mfs_torch_local *l, 
 	const uint64_t elements = l->t->ndim == 2 ? l->t->shape[0] * l->t->shape[1] : 0;
 	const uint64_t width = elements / (experts * hidden); /* 2F (F not gated), or F */
 	struct mfs_torch_local e = *l;
-	struct mfs_piece *p = &e.piece;
+	struct mfs_found_chunk *p = &e.piece;
 	int rc = 0;
 
 	if (!width || width * experts * hidden != elements || l->t->stride[1] != 1 ||
@@ -453,12 +453,12 @@ static int place_experts(struct mfs_torch_reader *r, struct mfs_torch_local *l)
 static int describe(struct mfs_torch_reader *r, struct mfs_torch_local *l, uint32_t chunk,
 		    uint32_t storage)
 {
-	struct mfs_piece *p = &l->piece;
+	struct mfs_found_chunk *p = &l->piece;
 
 	if (l->t->ndim > MFS_CKPT_DIMS)
 		return mfs_fail(r->err, -ENOTSUP, "%s/%s: tensor '%s' has %u axes", r->ckpt->dir,
 				l->rank->name, l->key, l->t->ndim);
-	*p = (struct mfs_piece){.layer = l->name.layer, .expert = -1, .dtype = l->t->dtype};
+	*p = (struct mfs_found_chunk){.layer = l->name.layer, .expert = -1, .dtype = l->t->dtype};
 	p->name = mfs_ckpt_intern(r->ckpt, l->name.canonical);
 	if (!p->name)
 		return mfs_fail_nomem(r->err);
@@ -728,21 +728,21 @@ int mfs_ckpt_read_torch(struct mfs_ckpt *ckpt, struct mfs_error *err)
 		rc = open_stages(&r);
 	if (!rc)
 		rc = number_layers(&r);
-	if (!rc && ckpt->what & MFS_CKPT_STATE)
+	if (!rc && ckpt->what & MFS_CKPT_COMMON)
 		rc = keep_state(&r);
 	if (!rc && ckpt->what & MFS_CKPT_OPTIMIZER)
 		rc = prepare_optimizer(&r);
 	if (!rc)
 		rc = read_ranks(&r);
-	if (!rc && ckpt->what & MFS_CKPT_STATE)
+	if (!rc && ckpt->what & MFS_CKPT_COMMON)
 		rc = note_rng(&r);
 	if (!rc)
-		ckpt->layout = (struct mfs_layout){.tp = r.tp,
-						   .pp = r.pp,
-						   .ep = r.ep,
-						   .etp = r.etp,
-						   .vpp = r.vpp,
-						   .stage_layers = r.layers};
+		ckpt->layout = (struct mfs_ckpt_layout){.tp = r.tp,
+							.pp = r.pp,
+							.ep = r.ep,
+							.etp = r.etp,
+							.vpp = r.vpp,
+							.stage_layers = r.layers};
 	release(&r);
 	return rc;
 }

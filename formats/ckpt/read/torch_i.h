@@ -23,8 +23,8 @@ struct mfs_torch_local {
 	const struct mfs_torch_tensor *t;
 	const char *key;
 	struct mfs_name name;
-	struct mfs_piece piece; /* chunk: the whole local tensor at global offset 0 */
-	uint32_t part, parts;	/* tensor-parallel rank among how many */
+	struct mfs_found_chunk piece; /* chunk: the whole local tensor at global offset 0 */
+	uint32_t part, parts;	      /* tensor-parallel rank among how many */
 };
 
 /* A rank's part of the embedding, with which copies of it are compared. */

@@ -5,13 +5,13 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/search.h"
-#include "formats/dataset/files/parquet_view_i.h"
+#include "formats/dataset/files/parquet_image_i.h"
 #include "formats/io/fileset.h"
 
 /* ---- the footer ---- */
 
-static int add_group_to(struct mfs_parquet_view *v, struct group *g,
-			struct mfs_parquet_footer *footer, struct mfs_parquet_chunk *chunks,
+static int add_group_to(struct mfs_parquet_image *v, struct group *g,
+			struct mfs_parquet_footer *footer, struct mfs_parquet_column_chunk *chunks,
 			struct mfs_error *err)
 {
 	const struct group_index *index;
@@ -28,8 +28,8 @@ static int add_group_to(struct mfs_parquet_view *v, struct group *g,
 static int write_footer(const struct parquet_file *f, struct mfs_parquet_footer *footer,
 			struct mfs_error *err)
 {
-	struct mfs_parquet_view *v = f->view;
-	struct mfs_parquet_chunk *chunks = calloc(v->column_count, sizeof(*chunks));
+	struct mfs_parquet_image *v = f->view;
+	struct mfs_parquet_column_chunk *chunks = calloc(v->column_count, sizeof(*chunks));
 	const uint64_t rows =
 		f->first < f->end ? v->groups[f->end - 1].end - v->groups[f->first].first : 0;
 	int rc = chunks ? 0 : mfs_fail_nomem(err);
@@ -129,7 +129,7 @@ static struct group *group_at(const struct parquet_file *f, uint64_t off)
 static int read_group(const struct parquet_file *f, uint64_t off, uint8_t *buf, size_t len,
 		      size_t *ret_len, struct mfs_error *err)
 {
-	const struct mfs_parquet_view *v = f->view;
+	const struct mfs_parquet_image *v = f->view;
 	struct group *g = group_at(f, off);
 	uint64_t at = off - g->offset, room;
 	size_t c = 0;
@@ -167,22 +167,22 @@ static int read_file(void *object, uint64_t off, void *buf, size_t len, struct m
 
 static void willneed_tokens(const struct mfs_rows *rows, uint64_t first, uint64_t count)
 {
-	struct mfs_bin_extent run;
+	struct mfs_bin_extent extent;
 
 	for (unsigned n = 0; count && n < MAX_RUNS; n++) {
 		uint64_t tokens;
 
-		if (mfs_rows_extent(rows, first, count, &run, NULL))
+		if (mfs_rows_extent(rows, first, count, &extent, NULL))
 			return;
-		mfs_fileset_willneed(run.set, run.file, run.offset, run.len);
-		tokens = run.len / rows->token_size;
+		mfs_fileset_willneed(extent.set, extent.file, extent.offset, extent.len);
+		tokens = extent.len / rows->token_size;
 		first += tokens;
 		count -= tokens;
 	}
 }
 
 /* Tokens before a byte of a group's first column chunk, about: as if no row were empty. */
-static uint64_t tokens_before(const struct mfs_parquet_view *v, const struct group *g, uint64_t at)
+static uint64_t tokens_before(const struct mfs_parquet_image *v, const struct group *g, uint64_t at)
 {
 	const struct column *c = v->columns;
 	const uint64_t page = at / c->full, inside = at % c->full / c->width;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/files/parquet_view_i.h"
+#include "formats/dataset/files/parquet_image_i.h"
 
 void mfs_parquet_entries(struct entries *e, const struct mfs_rows *rows, const struct group *g,
 			 uint64_t row, uint64_t token)
@@ -45,19 +45,19 @@ static int row_of(struct entries *e, uint64_t *ret_start, uint64_t *ret_end, str
 }
 
 /* The run at the end of what was written so far, which grows while levels stay the same. */
-struct run {
+struct rle_run {
 	uint64_t count;
 	uint8_t level;
 };
 
-static void end_run(struct run *r, struct mfs_buf *b)
+static void end_run(struct rle_run *r, struct mfs_buf *b)
 {
 	if (r->count)
-		mfs_parquet_run(b, r->level, r->count);
+		mfs_parquet_rle(b, r->level, r->count);
 	r->count = 0;
 }
 
-static void add_level(struct run *r, struct mfs_buf *b, uint8_t level, uint64_t count)
+static void add_level(struct rle_run *r, struct mfs_buf *b, uint8_t level, uint64_t count)
 {
 	if (r->level != level)
 		end_run(r, b);
@@ -72,7 +72,7 @@ static void clear_bit(uint8_t *bits, uint64_t i)
 
 int mfs_parquet_levels(struct entries *e, uint64_t count, struct levels *ret, struct mfs_error *err)
 {
-	struct run run = {0};
+	struct rle_run run = {0};
 	uint64_t start, end, n;
 
 	ret->values = 0;

@@ -5,7 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/search.h"
-#include "formats/dataset/files/parquet_view_i.h"
+#include "formats/dataset/files/parquet_image_i.h"
 
 #define LENGTH 4 /* bytes of the length that stands before levels */
 /* What a page takes beside its values and a bit for each entry, rounded up: header, lengths, varints. */
@@ -13,7 +13,7 @@
 /* Levels of an empty row: its run, and one for the values behind it. */
 #define EMPTY_EXTRA 6
 
-static uint64_t pages_of(const struct mfs_parquet_view *v, uint64_t entries)
+static uint64_t pages_of(const struct mfs_parquet_image *v, uint64_t entries)
 {
 	return (entries + v->config.page - 1) / v->config.page;
 }
@@ -23,7 +23,7 @@ static uint64_t round_up(uint64_t size)
 	return (size + MFS_PARQUET_ALIGN - 1) / MFS_PARQUET_ALIGN * MFS_PARQUET_ALIGN;
 }
 
-uint64_t mfs_parquet_room(const struct mfs_parquet_view *v, const struct group *g, size_t column)
+uint64_t mfs_parquet_room(const struct mfs_parquet_image *v, const struct group *g, size_t column)
 {
 	const uint64_t rows = g->end - g->first, width = v->columns[column].width;
 	const uint64_t empties = v->rows->row_length ? 0 : rows;
@@ -45,7 +45,7 @@ static uint64_t page_size(uint64_t body, uint64_t entries)
 
 uint64_t mfs_parquet_page_size(const struct column *c, uint64_t entries)
 {
-	uint64_t body = LENGTH + mfs_parquet_run_size(entries) + entries * c->width;
+	uint64_t body = LENGTH + mfs_parquet_rle_size(entries) + entries * c->width;
 
 	if (!c->number)
 		body += LENGTH + mfs_parquet_packed_size(entries);
@@ -53,7 +53,7 @@ uint64_t mfs_parquet_page_size(const struct column *c, uint64_t entries)
 }
 
 /* Of pages without empty rows. */
-static uint64_t even_size(const struct mfs_parquet_view *v, const struct column *c,
+static uint64_t even_size(const struct mfs_parquet_image *v, const struct column *c,
 			  uint64_t entries)
 {
 	const uint64_t rest = entries % v->config.page;
@@ -61,9 +61,9 @@ static uint64_t even_size(const struct mfs_parquet_view *v, const struct column 
 	return entries / v->config.page * c->full + (rest ? mfs_parquet_page_size(c, rest) : 0);
 }
 
-void mfs_parquet_measure(const struct mfs_parquet_view *v, const struct group *g,
+void mfs_parquet_measure(const struct mfs_parquet_image *v, const struct group *g,
 			 const struct group_index *index, size_t column,
-			 struct mfs_parquet_chunk *ret)
+			 struct mfs_parquet_column_chunk *ret)
 {
 	uint64_t offset = g->offset;
 
@@ -96,7 +96,7 @@ static int count_empties(const struct mfs_rows *rows, const struct group *g, uin
 }
 
 /* One page of the table: its size, and on to the next one. */
-static int place_page(const struct mfs_parquet_view *v, struct entries *e, uint64_t count,
+static int place_page(const struct mfs_parquet_image *v, struct entries *e, uint64_t count,
 		      struct levels *levels, uint64_t *at, struct mfs_error *err)
 {
 	int rc;
@@ -111,7 +111,7 @@ static int place_page(const struct mfs_parquet_view *v, struct entries *e, uint6
 	return rc;
 }
 
-static int place_pages(const struct mfs_parquet_view *v, const struct group *g,
+static int place_pages(const struct mfs_parquet_image *v, const struct group *g,
 		       struct group_index *x, struct mfs_error *err)
 {
 	struct levels levels = {.repetition = malloc((v->config.page + 7) / 8)};
@@ -123,7 +123,7 @@ static int place_pages(const struct mfs_parquet_view *v, const struct group *g,
 	for (uint64_t p = 0; p < x->pages && !rc; p++) {
 		const uint64_t count = mfs_min_u64(left, v->config.page);
 
-		x->places[p] = (struct page_place){x->size, e.row, e.token};
+		x->places[p] = (struct page_start){x->size, e.row, e.token};
 		rc = place_page(v, &e, count, &levels, &x->size, err);
 		left -= count;
 	}
@@ -136,7 +136,7 @@ static int place_pages(const struct mfs_parquet_view *v, const struct group *g,
 	return rc;
 }
 
-static int new_index(const struct mfs_parquet_view *v, const struct group *g,
+static int new_index(const struct mfs_parquet_image *v, const struct group *g,
 		     struct group_index **ret, struct mfs_error *err)
 {
 	struct group_index *x;
@@ -163,7 +163,7 @@ static int new_index(const struct mfs_parquet_view *v, const struct group *g,
 	return 0;
 }
 
-int mfs_parquet_index(const struct mfs_parquet_view *v, struct group *g,
+int mfs_parquet_index(const struct mfs_parquet_image *v, struct group *g,
 		      const struct group_index **ret, struct mfs_error *err)
 {
 	struct group_index *x = atomic_load_explicit(&g->index, memory_order_acquire);
@@ -197,11 +197,11 @@ struct page {
 
 /* The column chunk that is read. */
 struct reading {
-	const struct mfs_parquet_view *v;
+	const struct mfs_parquet_image *v;
 	const struct group *g;
 	const struct column *c;
 	const struct group_index *index;
-	struct mfs_parquet_chunk chunk;
+	struct mfs_parquet_column_chunk chunk;
 };
 
 static void even_page(const struct reading *r, uint64_t off, struct page *ret)
@@ -220,7 +220,7 @@ static void placed_page(const struct reading *r, uint64_t off, struct page *ret)
 {
 	const struct group_index *x = r->index;
 	const uint64_t number = mfs_last_while(i, x->pages, x->places[i].at <= off);
-	const struct page_place *p = &x->places[number];
+	const struct page_start *p = &x->places[number];
 	const bool last = number + 1 == x->pages;
 	const uint64_t end = last ? r->g->token + r->g->tokens : p[1].token;
 
@@ -286,8 +286,8 @@ static int add_list_levels(const struct reading *r, const struct page *p, struct
 
 static int add_value_levels(const struct page *p, struct mfs_buf *b)
 {
-	add_length(b, mfs_parquet_run_size(p->entries));
-	mfs_parquet_run(b, MFS_PARQUET_VALUE, p->entries);
+	add_length(b, mfs_parquet_rle_size(p->entries));
+	mfs_parquet_rle(b, MFS_PARQUET_VALUE, p->entries);
 	return 0;
 }
 
@@ -347,7 +347,7 @@ static int read_page(const struct reading *r, const struct page *p, uint64_t off
 				 err);
 }
 
-int mfs_parquet_read_chunk(const struct mfs_parquet_view *v, struct group *g, size_t column,
+int mfs_parquet_read_chunk(const struct mfs_parquet_image *v, struct group *g, size_t column,
 			   uint64_t off, uint8_t *buf, size_t len, struct mfs_error *err)
 {
 	struct reading r = {.v = v, .g = g, .c = &v->columns[column]};

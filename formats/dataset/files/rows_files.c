@@ -5,7 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/rows/elements.h"
-#include "formats/dataset/files/idx_view.h"
+#include "formats/dataset/files/idx_image.h"
 #include "formats/dataset/files/npy.h"
 #include "formats/dataset/rows/rows_vfile.h"
 
@@ -67,7 +67,7 @@ static int build_documents(void *arg, struct mfs_vfile *parts, struct mfs_error 
 	const struct array *a = arg;
 	int rc = add_header(a, parts, err);
 
-	return rc ? rc : mfs_idx_view_add_documents(a->d, parts, err);
+	return rc ? rc : mfs_idx_image_add_documents(a->d, parts, err);
 }
 
 /* ---- files ---- */

@@ -105,9 +105,9 @@ int mfs_gpt_dataset_pieces(struct mfs_gpt_dataset *g, uint64_t i, mfs_gpt_piece_
 int mfs_gpt_stream_pieces(struct mfs_gpt_dataset *g, uint64_t k, mfs_gpt_piece_fn *fn, void *arg,
 			  uint32_t *ret_padding, struct mfs_error *err);
 /* Of sample i's S + x tokens those of [from, from+count) alone: their pieces, and how many of them are missing. */
-int mfs_gpt_dataset_part(struct mfs_gpt_dataset *g, uint64_t i, uint32_t from, uint32_t count,
-			 mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
-			 struct mfs_error *err);
+int mfs_gpt_dataset_pieces_in(struct mfs_gpt_dataset *g, uint64_t i, uint32_t from, uint32_t count,
+			      mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
+			      struct mfs_error *err);
 
 /* The S + x tokens of sample i, padded with pad, as Megatron's GPTDataset[i] has them before it divides
  * them into tokens and labels. */

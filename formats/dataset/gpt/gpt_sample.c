@@ -110,9 +110,9 @@ static int walk_pieces(struct mfs_gpt_walk *w, uint64_t count, mfs_gpt_piece_fn 
 }
 
 /* Tokens [from, from+count) of sample k of the stream. */
-static int stream_part(struct mfs_gpt_dataset *g, uint64_t k, uint32_t from, uint32_t count,
-		       mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
-		       struct mfs_error *err)
+static int stream_pieces_in(struct mfs_gpt_dataset *g, uint64_t k, uint32_t from, uint32_t count,
+			    mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
+			    struct mfs_error *err)
 {
 	struct mfs_gpt_walk w;
 	uint64_t start, there;
@@ -135,13 +135,13 @@ int mfs_gpt_stream_pieces(struct mfs_gpt_dataset *g, uint64_t k, mfs_gpt_piece_f
 				(unsigned long long)k, (unsigned long long)g->sizes.samples);
 	rc = mfs_gpt_dataset_build(g, 1, err);
 	return rc ? rc
-		  : stream_part(g, k, 0, g->config.seq_length + g->extra, fn, arg, ret_padding,
-				err);
+		  : stream_pieces_in(g, k, 0, g->config.seq_length + g->extra, fn, arg, ret_padding,
+				     err);
 }
 
-int mfs_gpt_dataset_part(struct mfs_gpt_dataset *g, uint64_t i, uint32_t from, uint32_t count,
-			 mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
-			 struct mfs_error *err)
+int mfs_gpt_dataset_pieces_in(struct mfs_gpt_dataset *g, uint64_t i, uint32_t from, uint32_t count,
+			      mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
+			      struct mfs_error *err)
 {
 	const uint32_t length = g->config.seq_length + g->extra;
 	uint64_t k;
@@ -151,14 +151,14 @@ int mfs_gpt_dataset_part(struct mfs_gpt_dataset *g, uint64_t i, uint32_t from, u
 		return mfs_fail(err, -EINVAL, "tokens %u+%u are not among a sample's %u", from,
 				count, length);
 	rc = mfs_gpt_dataset_shuffle_index(g, i, 1, &k, err);
-	return rc ? rc : stream_part(g, k, from, count, fn, arg, ret_padding, err);
+	return rc ? rc : stream_pieces_in(g, k, from, count, fn, arg, ret_padding, err);
 }
 
 int mfs_gpt_dataset_pieces(struct mfs_gpt_dataset *g, uint64_t i, mfs_gpt_piece_fn *fn, void *arg,
 			   uint32_t *ret_padding, struct mfs_error *err)
 {
-	return mfs_gpt_dataset_part(g, i, 0, g->config.seq_length + g->extra, fn, arg, ret_padding,
-				    err);
+	return mfs_gpt_dataset_pieces_in(g, i, 0, g->config.seq_length + g->extra, fn, arg,
+					 ret_padding, err);
 }
 
 struct fill {

@@ -118,7 +118,7 @@ uint64_t mfs_numpy_random_interval(struct mfs_numpy_random *r, uint64_t max)
 #define WINDOW 128
 
 /* Exchanges that are due: a[top] with a[at[0]], a[top-1] with a[at[1]], ... */
-struct window {
+struct exchanges {
 	uint64_t top;
 	unsigned count;
 	uint32_t at[WINDOW];
@@ -126,7 +126,7 @@ struct window {
 
 /* interval(i), interval(i-1), ...: at most WINDOW of them, of one mask. i is in [1, 2^32).
  * Whether a word is taken is no branch: it would be guessed wrongly every third time. */
-static void draw(struct mfs_numpy_random *r, uint64_t i, struct window *w)
+static void draw(struct mfs_numpy_random *r, uint64_t i, struct exchanges *w)
 {
 	const uint32_t mask = (uint32_t)mask_of(i);
 	const uint64_t same_mask = i - (mask >> 1);
@@ -169,7 +169,7 @@ static void draw(struct mfs_numpy_random *r, uint64_t i, struct window *w)
 #define SHUFFLE(r, a, count)                                                                       \
 	do {                                                                                       \
 		uint64_t i_ = (count) ? (count)-1 : 0;                                             \
-		struct window two_[2] = {{.count = 0}, {.count = 0}};                              \
+		struct exchanges two_[2] = {{.count = 0}, {.count = 0}};                           \
 		unsigned which_ = 0;                                                               \
                                                                                                    \
 		for (; i_ > UINT32_MAX; i_--) {                                                    \
@@ -178,7 +178,7 @@ static void draw(struct mfs_numpy_random *r, uint64_t i, struct window *w)
 			EXCHANGE(a, i_, j_);                                                       \
 		}                                                                                  \
 		while (i_ || two_[which_].count) {                                                 \
-			struct window *ahead_ = &two_[!which_], *due_ = &two_[which_];             \
+			struct exchanges *ahead_ = &two_[!which_], *due_ = &two_[which_];          \
                                                                                                    \
 			ahead_->count = 0;                                                         \
 			if (i_)                                                                    \

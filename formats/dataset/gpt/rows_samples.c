@@ -36,8 +36,8 @@ static void sample_drop(const struct mfs_rows *r)
 {
 	const struct mfs_samples *s = sample_rows_of(r)->samples;
 
-	for (uint32_t i = 0; i < mfs_samples_parts(s); i++)
-		mfs_rows_drop(mfs_samples_part(s, i)->rows);
+	for (uint32_t i = 0; i < mfs_samples_members(s); i++)
+		mfs_rows_drop(mfs_samples_member(s, i)->rows);
 }
 
 static void sample_free(struct mfs_rows *r)
@@ -99,10 +99,10 @@ static const struct range *widen(enum mfs_dtype a, enum mfs_dtype b)
 static int choose_dtype(struct mfs_sample_rows *x, struct mfs_error *err)
 {
 	const struct mfs_samples *s = x->samples;
-	enum mfs_dtype dtype = mfs_samples_part(s, 0)->rows->dtype;
+	enum mfs_dtype dtype = mfs_samples_member(s, 0)->rows->dtype;
 
-	for (uint32_t i = 1; i < mfs_samples_parts(s); i++) {
-		const struct mfs_rows *other = mfs_samples_part(s, i)->rows;
+	for (uint32_t i = 1; i < mfs_samples_members(s); i++) {
+		const struct mfs_rows *other = mfs_samples_member(s, i)->rows;
 		const struct range *both;
 
 		if (other->dtype == dtype)
@@ -146,14 +146,14 @@ static int gather_sets(struct mfs_sample_rows *x, struct mfs_error *err)
 	const struct mfs_samples *s = x->samples;
 	size_t count = 0;
 
-	for (uint32_t i = 0; i < mfs_samples_parts(s); i++)
-		count += mfs_samples_part(s, i)->rows->set_count;
+	for (uint32_t i = 0; i < mfs_samples_members(s); i++)
+		count += mfs_samples_member(s, i)->rows->set_count;
 	x->sets = calloc(count + 1, sizeof(struct mfs_fileset *));
 	if (!x->sets)
 		return mfs_fail_nomem(err);
 	x->rows.sets = x->sets;
-	for (uint32_t i = 0; i < mfs_samples_parts(s); i++) {
-		const struct mfs_rows *r = mfs_samples_part(s, i)->rows;
+	for (uint32_t i = 0; i < mfs_samples_members(s); i++) {
+		const struct mfs_rows *r = mfs_samples_member(s, i)->rows;
 
 		for (size_t k = 0; k < r->set_count; k++)
 			if (!has_set(x, r->sets[k]))

@@ -40,27 +40,27 @@ static void mark_tokens(struct marks *m, struct mfs_gpt_dataset *g, uint64_t fir
 }
 
 /* Of a dataset that has samples. */
-static int mark(const struct mfs_samples_part *part, struct marks *m, struct mfs_error *err)
+static int mark(const struct mfs_samples_member *member, struct marks *m, struct mfs_error *err)
 {
-	const uint64_t documents = mfs_gpt_dataset_documents(part->gpt);
+	const uint64_t documents = mfs_gpt_dataset_documents(member->gpt);
 	int32_t rows[CHUNK], lengths[CHUNK];
 	uint64_t at = 0, token = 0, n;
 	int rc = 0;
 
-	m->samples = mfs_gpt_dataset_sizes(part->gpt)->samples;
+	m->samples = mfs_gpt_dataset_sizes(member->gpt)->samples;
 	m->stream = calloc(m->samples, 1);
 	if (!m->stream)
 		return mfs_fail_nomem(err);
 	for (; at < documents && !rc; at += n) {
 		n = mfs_min_u64(CHUNK, documents - at);
-		rc = mfs_gpt_dataset_document_index(part->gpt, at, n, rows, err);
+		rc = mfs_gpt_dataset_document_index(member->gpt, at, n, rows, err);
 		if (!rc)
-			rc = mfs_rows_gather_lengths(part->rows, rows, n, lengths, err);
+			rc = mfs_rows_gather_lengths(member->rows, rows, n, lengths, err);
 		for (uint64_t i = 0; i < n && !rc; i++) {
 			const uint64_t end = token + (uint64_t)lengths[i];
 
-			if (lengths[i] && is_bad(part->rows, (uint64_t)rows[i]))
-				mark_tokens(m, part->gpt, token, end);
+			if (lengths[i] && is_bad(member->rows, (uint64_t)rows[i]))
+				mark_tokens(m, member->gpt, token, end);
 			token = end;
 		}
 	}
@@ -94,21 +94,21 @@ static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 {
 	struct mfs_samples *s = x->samples;
 	struct closer_look closer = {LOOK_CLOSER, malloc(CHUNK * x->rows.token_size)};
-	int16_t part[CHUNK];
+	int16_t member[CHUNK];
 	int64_t sample[CHUNK];
 	int rc = 0;
 
 	for (uint64_t at = 0, n; at < x->rows.rows && !rc; at += n) {
 		n = mfs_min_u64(CHUNK, x->rows.rows - at);
-		rc = mfs_samples_locate(s, at, n, part, sample, err);
+		rc = mfs_samples_locate(s, at, n, member, sample, err);
 		for (uint64_t i = 0; i < n && !rc; i++) {
-			struct mfs_gpt_dataset *g = mfs_samples_part(s, (uint32_t)part[i])->gpt;
+			struct mfs_gpt_dataset *g = mfs_samples_member(s, (uint32_t)member[i])->gpt;
 			uint64_t k;
 
-			if (!marks[part[i]].stream)
+			if (!marks[member[i]].stream)
 				continue;
 			rc = mfs_gpt_dataset_shuffle_index(g, (uint64_t)sample[i], 1, &k, err);
-			if (!rc && marks[part[i]].stream[k] && !can_be_read(x, at + i, &closer))
+			if (!rc && marks[member[i]].stream[k] && !can_be_read(x, at + i, &closer))
 				rc = mfs_row_ranges_add(&x->bad, at + i, at + i + 1);
 		}
 	}
@@ -122,8 +122,8 @@ static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 
 static bool any_bad(const struct mfs_samples *s)
 {
-	for (uint32_t i = 0; i < mfs_samples_parts(s); i++)
-		if (mfs_samples_part(s, i)->rows->bad_count)
+	for (uint32_t i = 0; i < mfs_samples_members(s); i++)
+		if (mfs_samples_member(s, i)->rows->bad_count)
 			return true;
 	return false;
 }
@@ -131,27 +131,27 @@ static bool any_bad(const struct mfs_samples *s)
 int mfs_sample_rows_find_bad(struct mfs_sample_rows *x, struct mfs_error *err)
 {
 	struct mfs_samples *s = x->samples;
-	const uint32_t parts = mfs_samples_parts(s);
+	const uint32_t members = mfs_samples_members(s);
 	struct marks *marks;
 	int rc = 0;
 
 	if (!any_bad(s))
 		return 0;
-	marks = calloc(parts, sizeof(*marks));
+	marks = calloc(members, sizeof(*marks));
 	if (!marks)
 		rc = mfs_fail_nomem(err);
-	for (uint32_t i = 0; i < parts && !rc; i++) {
-		const struct mfs_samples_part *part = mfs_samples_part(s, i);
+	for (uint32_t i = 0; i < members && !rc; i++) {
+		const struct mfs_samples_member *member = mfs_samples_member(s, i);
 
-		if (!part->rows->bad_count || !mfs_gpt_dataset_sizes(part->gpt)->samples)
+		if (!member->rows->bad_count || !mfs_gpt_dataset_sizes(member->gpt)->samples)
 			continue;
 		rc = mfs_samples_build(s, &(int16_t){(int16_t)i}, 1, 0, err);
 		if (!rc)
-			rc = mark(part, &marks[i], err);
+			rc = mark(member, &marks[i], err);
 	}
 	if (!rc)
 		rc = look_at_samples(x, marks, err);
-	for (uint32_t i = 0; marks && i < parts; i++)
+	for (uint32_t i = 0; marks && i < members; i++)
 		free(marks[i].stream);
 	free(marks);
 	x->rows.bad = x->bad.list;

@@ -280,15 +280,15 @@ static int add_piece(void *arg, const struct mfs_gpt_piece *piece, struct mfs_er
 }
 
 /* Tokens [from, from+count) of a sample. */
-static int add_sample(struct request *q, uint32_t part, uint64_t sample, uint32_t from,
+static int add_sample(struct request *q, uint32_t member, uint64_t sample, uint32_t from,
 		      uint32_t count, struct mfs_error *err)
 {
-	const struct mfs_samples_part *p = mfs_samples_part(q->x->samples, part);
+	const struct mfs_samples_member *p = mfs_samples_member(q->x->samples, member);
 	uint32_t padding;
 	int rc;
 
 	q->rows = p->rows;
-	rc = mfs_gpt_dataset_part(p->gpt, sample, from, count, add_piece, q, &padding, err);
+	rc = mfs_gpt_dataset_pieces_in(p->gpt, sample, from, count, add_piece, q, &padding, err);
 	for (uint32_t i = 0; !rc && i < padding; i++) {
 		memcpy(q->to, q->x->pad, q->x->rows.token_size);
 		q->to += q->x->rows.token_size;
@@ -301,16 +301,16 @@ static int add_group(struct request *q, uint64_t first, uint64_t end, struct mfs
 {
 	const uint64_t length = q->x->rows.row_length;
 	const uint64_t row = first / length, count = (end - 1) / length - row + 1;
-	int16_t part[SAMPLES];
+	int16_t member[SAMPLES];
 	int64_t sample[SAMPLES];
-	int rc = mfs_samples_locate(q->x->samples, row, count, part, sample, err);
+	int rc = mfs_samples_locate(q->x->samples, row, count, member, sample, err);
 
 	if (!rc)
-		rc = mfs_samples_build(q->x->samples, part, count, 0, err);
+		rc = mfs_samples_build(q->x->samples, member, count, 0, err);
 	for (uint64_t i = 0; i < count && !rc; i++) {
 		const uint64_t to = mfs_min_u64(end, (row + i + 1) * length);
 
-		rc = add_sample(q, (uint32_t)part[i], (uint64_t)sample[i],
+		rc = add_sample(q, (uint32_t)member[i], (uint64_t)sample[i],
 				(uint32_t)(first % length), (uint32_t)(to - first), err);
 		first = to;
 	}

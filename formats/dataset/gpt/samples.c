@@ -8,9 +8,9 @@
 #include "formats/base/threads.h"
 
 struct mfs_samples {
-	struct mfs_samples_part *parts;
-	uint32_t part_count;
-	struct mfs_blend *blend; /* NULL: parts[0] alone */
+	struct mfs_samples_member *members;
+	uint32_t member_count;
+	struct mfs_blend *blend; /* NULL: members[0] alone */
 	double *weights; /* normalised as often as Megatron does; of a blend that has a size */
 	bool unsure;	 /* a dataset might have fewer samples than the blend takes */
 	uint32_t length;
@@ -21,18 +21,19 @@ void mfs_samples_free(struct mfs_samples *s)
 	if (!s)
 		return;
 	mfs_blend_free(s->blend);
-	for (uint32_t i = 0; i < s->part_count; i++) {
-		mfs_gpt_dataset_free(s->parts[i].gpt);
-		free(s->parts[i].prefix);
+	for (uint32_t i = 0; i < s->member_count; i++) {
+		mfs_gpt_dataset_free(s->members[i].gpt);
+		free(s->members[i].prefix);
 	}
-	free(s->parts);
+	free(s->members);
 	free(s->weights);
 	free(s);
 }
 
 uint64_t mfs_samples_count(const struct mfs_samples *s)
 {
-	return s->blend ? mfs_blend_size(s->blend) : mfs_gpt_dataset_sizes(s->parts->gpt)->samples;
+	return s->blend ? mfs_blend_size(s->blend)
+			: mfs_gpt_dataset_sizes(s->members->gpt)->samples;
 }
 
 uint32_t mfs_samples_length(const struct mfs_samples *s)
@@ -40,14 +41,14 @@ uint32_t mfs_samples_length(const struct mfs_samples *s)
 	return s->length;
 }
 
-uint32_t mfs_samples_parts(const struct mfs_samples *s)
+uint32_t mfs_samples_members(const struct mfs_samples *s)
 {
-	return s->part_count;
+	return s->member_count;
 }
 
-const struct mfs_samples_part *mfs_samples_part(const struct mfs_samples *s, uint32_t i)
+const struct mfs_samples_member *mfs_samples_member(const struct mfs_samples *s, uint32_t i)
 {
-	return &s->parts[i];
+	return &s->members[i];
 }
 
 struct mfs_blend *mfs_samples_blend(const struct mfs_samples *s)
@@ -71,7 +72,7 @@ struct plan {
 	void *arg;
 };
 
-static int new_gpt(const struct plan *p, struct mfs_samples_part *part, uint64_t samples,
+static int new_gpt(const struct plan *p, struct mfs_samples_member *member, uint64_t samples,
 		   struct mfs_error *err)
 {
 	const struct mfs_run *run = p->run;
@@ -84,30 +85,30 @@ static int new_gpt(const struct plan *p, struct mfs_samples_part *part, uint64_t
 		.separate_last_epoch = run->rules.separate_last_epoch,
 	};
 	uint64_t first, end;
-	int rc = mfs_splits_range(&p->shares, p->split, part->rows->rows, &first, &end, err);
+	int rc = mfs_splits_range(&p->shares, p->split, member->rows->rows, &first, &end, err);
 
 	if (!rc)
-		rc = mfs_gpt_dataset_new(part->rows, first, end, &config, &part->gpt, err);
-	return rc ? mfs_fail_in(err, "%s", part->prefix) : 0;
+		rc = mfs_gpt_dataset_new(member->rows, first, end, &config, &member->gpt, err);
+	return rc ? mfs_fail_in(err, "%s", member->prefix) : 0;
 }
 
 /* samples: of each prefix. */
-static int new_parts(const struct plan *p, const struct mfs_blend_args *args,
-		     const uint64_t *samples, struct mfs_samples *s, struct mfs_error *err)
+static int new_members(const struct plan *p, const struct mfs_blend_args *args,
+		       const uint64_t *samples, struct mfs_samples *s, struct mfs_error *err)
 {
 	int rc = 0;
 
-	s->parts = calloc(args->count, sizeof(*s->parts));
-	if (!s->parts)
+	s->members = calloc(args->count, sizeof(*s->members));
+	if (!s->members)
 		return mfs_fail_nomem(err);
 	for (uint32_t i = 0; i < args->count && !rc; i++) {
-		struct mfs_samples_part *part = &s->parts[s->part_count++];
+		struct mfs_samples_member *member = &s->members[s->member_count++];
 
-		part->prefix = strdup(args->prefixes[i]);
-		rc = part->prefix ? p->resolve(p->arg, part->prefix, &part->rows, err)
-				  : mfs_fail_nomem(err);
+		member->prefix = strdup(args->prefixes[i]);
+		rc = member->prefix ? p->resolve(p->arg, member->prefix, &member->rows, err)
+				    : mfs_fail_nomem(err);
 		if (!rc)
-			rc = new_gpt(p, part, samples[i], err);
+			rc = new_gpt(p, member, samples[i], err);
 	}
 	return rc;
 }
@@ -118,10 +119,10 @@ static int new_parts(const struct plan *p, const struct mfs_blend_args *args,
  */
 static bool may_exceed(const struct mfs_samples *s, uint64_t size)
 {
-	for (uint32_t i = 0; i < s->part_count; i++) {
+	for (uint32_t i = 0; i < s->member_count; i++) {
 		const double most = s->weights[i] * (double)size * (1 + 1e-9) + 1;
 
-		if (most > (double)mfs_gpt_dataset_sizes(s->parts[i].gpt)->samples)
+		if (most > (double)mfs_gpt_dataset_sizes(s->members[i].gpt)->samples)
 			return true;
 	}
 	return false;
@@ -130,10 +131,10 @@ static bool may_exceed(const struct mfs_samples *s, uint64_t size)
 /* By s->weights as they are before BlendedDataset normalises them. */
 static int blend_by_weights(struct mfs_samples *s, uint64_t size, struct mfs_error *err)
 {
-	int rc = mfs_blend_new(s->weights, s->part_count, size, &s->blend, err);
+	int rc = mfs_blend_new(s->weights, s->member_count, size, &s->blend, err);
 
 	if (!rc)
-		rc = mfs_blend_normalize(s->weights, s->part_count, err);
+		rc = mfs_blend_normalize(s->weights, s->member_count, err);
 	if (!rc)
 		s->unsure = may_exceed(s, size);
 	return rc;
@@ -155,7 +156,7 @@ static int new_weighted(const struct plan *p, const struct mfs_blend_args *args,
 		rc = mfs_blend_sizes(s->weights, args->count, p->run->samples[p->split],
 				     &p->run->rules, samples, &size, err);
 	if (!rc)
-		rc = new_parts(p, args, samples, s, err);
+		rc = new_members(p, args, samples, s, err);
 	return rc ? rc : blend_by_weights(s, size, err);
 }
 
@@ -164,7 +165,7 @@ static int blend_all(struct mfs_samples *s, const uint64_t *lengths, struct mfs_
 {
 	free(s->weights);
 	s->weights = NULL;
-	return mfs_blend_new_exhaustive(lengths, s->part_count, &s->blend, err);
+	return mfs_blend_new_exhaustive(lengths, s->member_count, &s->blend, err);
 }
 
 static int new_unweighted(const struct plan *p, const struct mfs_blend_args *args,
@@ -179,9 +180,9 @@ static int new_unweighted(const struct plan *p, const struct mfs_blend_args *arg
 				"Megatron-LM before core 0.4 knows no blend without weights");
 	for (uint32_t i = 0; i < args->count; i++)
 		samples[i] = MFS_GPT_ONE_EPOCH;
-	rc = new_parts(p, args, samples, s, err);
+	rc = new_members(p, args, samples, s, err);
 	for (uint32_t i = 0; i < args->count && !rc; i++) {
-		samples[i] = mfs_gpt_dataset_sizes(s->parts[i].gpt)->samples;
+		samples[i] = mfs_gpt_dataset_sizes(s->members[i].gpt)->samples;
 		s->weights[i] = (double)samples[i];
 		if (mfs_add_overflows(total, samples[i], &total))
 			rc = mfs_fail(err, -EINVAL, "the datasets have too many samples");
@@ -225,7 +226,7 @@ static int fill(const struct plan *p, const struct mfs_blend_args *args, struct 
 	if (args->weights && wanted == MFS_GPT_ONE_EPOCH)
 		return mfs_fail(err, -EINVAL, "'%s' has a weight, but no number of samples",
 				args->prefixes[0]);
-	return new_parts(p, args, &wanted, s, err);
+	return new_members(p, args, &wanted, s, err);
 }
 
 int mfs_samples_new(const struct mfs_run *run, enum mfs_split split, mfs_samples_resolve *resolve,
@@ -266,75 +267,75 @@ int mfs_samples_check(struct mfs_samples *s, struct mfs_error *err)
 
 	if (!s->unsure)
 		return 0;
-	lengths = calloc(s->part_count, sizeof(*lengths));
+	lengths = calloc(s->member_count, sizeof(*lengths));
 	if (!lengths)
 		return mfs_fail_nomem(err);
-	for (uint32_t i = 0; i < s->part_count; i++)
-		lengths[i] = mfs_gpt_dataset_sizes(s->parts[i].gpt)->samples;
+	for (uint32_t i = 0; i < s->member_count; i++)
+		lengths[i] = mfs_gpt_dataset_sizes(s->members[i].gpt)->samples;
 	rc = mfs_blend_check(s->blend, lengths, err);
 	free(lengths);
 	return rc;
 }
 
-int mfs_samples_locate(struct mfs_samples *s, uint64_t first, uint64_t count, int16_t *ret_part,
+int mfs_samples_locate(struct mfs_samples *s, uint64_t first, uint64_t count, int16_t *ret_member,
 		       int64_t *ret_sample, struct mfs_error *err)
 {
 	const uint64_t total = mfs_samples_count(s);
 
 	if (s->blend)
-		return mfs_blend_read(s->blend, first, count, ret_part, ret_sample, err);
+		return mfs_blend_read(s->blend, first, count, ret_member, ret_sample, err);
 	if (!mfs_range_ok(first, count, total))
 		return mfs_fail(err, -EINVAL, "samples %llu+%llu are not among the %llu there are",
 				(unsigned long long)first, (unsigned long long)count,
 				(unsigned long long)total);
 	for (uint64_t i = 0; i < count; i++) {
-		ret_part[i] = 0;
+		ret_member[i] = 0;
 		ret_sample[i] = (int64_t)(first + i);
 	}
 	return 0;
 }
 
-/* Those of the parts whose indices are not there yet, each once; *ret_count of them. */
-static void list_unbuilt(const struct mfs_samples *s, const int16_t *part, uint64_t count,
+/* Those of the members whose indices are not there yet, each once; *ret_count of them. */
+static void list_unbuilt(const struct mfs_samples *s, const int16_t *member, uint64_t count,
 			 struct mfs_gpt_dataset **ret, size_t *ret_count)
 {
-	bool *seen = (bool *)(ret + s->part_count);
+	bool *seen = (bool *)(ret + s->member_count);
 	size_t n = 0;
 
 	for (uint64_t i = 0; i < count; i++) {
-		const uint32_t k = part ? (uint32_t)part[i] : (uint32_t)i;
+		const uint32_t k = member ? (uint32_t)member[i] : (uint32_t)i;
 
-		if (seen[k] || mfs_gpt_dataset_built(s->parts[k].gpt))
+		if (seen[k] || mfs_gpt_dataset_built(s->members[k].gpt))
 			continue;
 		seen[k] = true;
-		ret[n++] = s->parts[k].gpt;
+		ret[n++] = s->members[k].gpt;
 	}
 	*ret_count = n;
 }
 
-static bool all_built(const struct mfs_samples *s, const int16_t *part, uint64_t count)
+static bool all_built(const struct mfs_samples *s, const int16_t *member, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++)
-		if (!mfs_gpt_dataset_built(s->parts[part ? (uint32_t)part[i] : i].gpt))
+		if (!mfs_gpt_dataset_built(s->members[member ? (uint32_t)member[i] : i].gpt))
 			return false;
 	return true;
 }
 
-int mfs_samples_build(struct mfs_samples *s, const int16_t *part, uint64_t count, unsigned threads,
-		      struct mfs_error *err)
+int mfs_samples_build(struct mfs_samples *s, const int16_t *member, uint64_t count,
+		      unsigned threads, struct mfs_error *err)
 {
 	struct mfs_gpt_dataset **list;
 	size_t n;
 	int rc;
 
-	if (!part)
-		count = s->part_count;
-	if (all_built(s, part, count))
+	if (!member)
+		count = s->member_count;
+	if (all_built(s, member, count))
 		return 0;
-	list = calloc(s->part_count, sizeof(struct mfs_gpt_dataset *) + sizeof(bool));
+	list = calloc(s->member_count, sizeof(struct mfs_gpt_dataset *) + sizeof(bool));
 	if (!list)
 		return mfs_fail_nomem(err);
-	list_unbuilt(s, part, count, list, &n);
+	list_unbuilt(s, member, count, list, &n);
 	rc = mfs_gpt_dataset_build_all(list, n, mfs_threads_count(threads, MFS_THREADS_MAX), err);
 	free(list);
 	return rc;

@@ -46,24 +46,24 @@ uint64_t mfs_samples_count(const struct mfs_samples *s);
 uint32_t mfs_samples_length(const struct mfs_samples *s);
 
 /* A dataset of the blend, or the only one. */
-struct mfs_samples_part {
+struct mfs_samples_member {
 	char *prefix; /* as the arguments spell it */
 	const struct mfs_rows *rows;
 	struct mfs_gpt_dataset *gpt;
 };
-uint32_t mfs_samples_parts(const struct mfs_samples *s);
-const struct mfs_samples_part *mfs_samples_part(const struct mfs_samples *s, uint32_t i);
+uint32_t mfs_samples_members(const struct mfs_samples *s);
+const struct mfs_samples_member *mfs_samples_member(const struct mfs_samples *s, uint32_t i);
 /* NULL: a single GPT dataset. */
 struct mfs_blend *mfs_samples_blend(const struct mfs_samples *s);
 /* Of a blend: what BlendedDataset calls weights, normalised; NULL: all samples of every dataset, once. */
 const double *mfs_samples_weights(const struct mfs_samples *s);
 
 /* Of the samples [first, first+count): the dataset's number and the sample's within it. -EINVAL: not inside. */
-int mfs_samples_locate(struct mfs_samples *s, uint64_t first, uint64_t count, int16_t *ret_part,
+int mfs_samples_locate(struct mfs_samples *s, uint64_t first, uint64_t count, int16_t *ret_member,
 		       int64_t *ret_sample, struct mfs_error *err);
-/* Makes the indices of these datasets (numbers, repeated ones too), or of all if part is NULL, with so many threads;
+/* Makes the indices of these datasets (numbers, repeated ones too), or of all if member is NULL, with so many threads;
  * 0: as many as there are processors. Nothing to do if they are there. */
-int mfs_samples_build(struct mfs_samples *s, const int16_t *part, uint64_t count, unsigned threads,
-		      struct mfs_error *err);
+int mfs_samples_build(struct mfs_samples *s, const int16_t *member, uint64_t count,
+		      unsigned threads, struct mfs_error *err);
 
 #endif

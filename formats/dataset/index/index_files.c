@@ -12,7 +12,7 @@
 #define MAX_THREADS 64
 
 /* What a file computes its bytes from. */
-struct source {
+struct index_file {
 	struct mfs_gpt_dataset *gpt; /* or */
 	struct mfs_blend *blend;
 	enum mfs_index_array array;
@@ -48,7 +48,7 @@ static void narrow(uint64_t *numbers, uint64_t count)
 }
 
 /* Rows [first, first+count) as the file has them; ret has room for 16 bytes a row. */
-static int compute(struct source *s, uint64_t first, uint64_t count, void *ret,
+static int compute(struct index_file *s, uint64_t first, uint64_t count, void *ret,
 		   struct mfs_error *err)
 {
 	int rc = 0;
@@ -73,7 +73,7 @@ static int compute(struct source *s, uint64_t first, uint64_t count, void *ret,
 }
 
 /* A blend's numbers come from no file. */
-static int ready(struct source *s, struct mfs_error *err)
+static int ready(struct index_file *s, struct mfs_error *err)
 {
 	int rc = 0;
 
@@ -86,7 +86,7 @@ static int ready(struct source *s, struct mfs_error *err)
 
 static int read_bytes(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)
 {
-	struct source *s = object;
+	struct index_file *s = object;
 	const unsigned row = s->columns * s->width;
 	uint64_t numbers[2 * CHUNK];
 	uint8_t *to = buf;
@@ -108,7 +108,7 @@ static int read_bytes(void *object, uint64_t off, void *buf, size_t len, struct 
 
 static const struct mfs_computed computed = {.read = read_bytes};
 
-static int add_header(const struct source *s, enum mfs_dtype dtype, struct mfs_vfile *f,
+static int add_header(const struct index_file *s, enum mfs_dtype dtype, struct mfs_vfile *f,
 		      struct mfs_error *err)
 {
 	const uint64_t shape[2] = {s->rows, 2};
@@ -125,10 +125,10 @@ static int add_header(const struct source *s, enum mfs_dtype dtype, struct mfs_v
 	return rc;
 }
 
-static int new_file(const struct source *what, enum mfs_dtype dtype, struct mfs_vfile **ret,
+static int new_file(const struct index_file *what, enum mfs_dtype dtype, struct mfs_vfile **ret,
 		    struct mfs_error *err)
 {
-	struct source *s = malloc(sizeof(*s));
+	struct index_file *s = malloc(sizeof(*s));
 	struct mfs_vfile *f;
 	int rc = s ? mfs_vfile_new(&f, err) : mfs_fail_nomem(err);
 
@@ -162,7 +162,7 @@ int mfs_index_file_gpt(struct mfs_gpt_dataset *g, enum mfs_index_array array,
 		       struct mfs_error *err)
 {
 	const uint64_t samples = mfs_gpt_dataset_sizes(g)->samples;
-	struct source s = {.gpt = g, .array = array, .columns = 1, .width = 4};
+	struct index_file s = {.gpt = g, .array = array, .columns = 1, .width = 4};
 	enum mfs_dtype dtype = MFS_I32;
 
 	switch (array) {
@@ -189,7 +189,7 @@ int mfs_index_file_gpt(struct mfs_gpt_dataset *g, enum mfs_index_array array,
 int mfs_index_file_blend(struct mfs_blend *b, enum mfs_index_array array, struct mfs_vfile **ret,
 			 struct mfs_error *err)
 {
-	struct source s = {.blend = b, .array = array, .rows = mfs_blend_size(b), .columns = 1};
+	struct index_file s = {.blend = b, .array = array, .rows = mfs_blend_size(b), .columns = 1};
 
 	switch (array) {
 	case MFS_INDEX_DATASET:

@@ -13,7 +13,7 @@
 #include "formats/dataset/rows/arrow_rows_i.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
-#include "formats/io/window.h"
+#include "formats/io/buffered.h"
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are copied as they are on disk");
 
@@ -28,9 +28,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are copied as 
 struct arrow_rows {
 	struct mfs_rows rows;
 	struct mfs_fileset *set; /* NULL: in memory */
-	struct mfs_arrow_part *parts;
-	uint32_t part_count; /* with one more behind them: where the rows end */
-	bool narrowed;	     /* unsigned in the files; a top bit is no token */
+	struct mfs_arrow_shard *shards;
+	uint32_t shard_count; /* with one more behind them: where the rows end */
+	bool narrowed;	      /* unsigned in the files; a top bit is no token */
 	struct mfs_arena arena;
 };
 
@@ -65,84 +65,85 @@ static void served(const struct arrow_rows *r, uint64_t bytes)
 		mfs_fileset_served(r->set, bytes);
 }
 
-static int check_part(const struct arrow_rows *r, const struct mfs_arrow_part *p,
-		      struct mfs_error *err)
+static int check_shard(const struct arrow_rows *r, const struct mfs_arrow_shard *p,
+		       struct mfs_error *err)
 {
 	return r->set ? mfs_fileset_check(r->set, p->file, err) : 0;
 }
 
 /* ---- where a row or a token is ---- */
 
-/* The last part that begins at or before it: by rows, or by tokens. */
-static const struct mfs_arrow_part *part_of_row(const struct arrow_rows *r, uint64_t row)
+/* The last shard that begins at or before it: by rows, or by tokens. */
+static const struct mfs_arrow_shard *shard_of_row(const struct arrow_rows *r, uint64_t row)
 {
-	return &r->parts[mfs_last_while(i, r->part_count, r->parts[i].row <= row)];
+	return &r->shards[mfs_last_while(i, r->shard_count, r->shards[i].row <= row)];
 }
 
-static const struct mfs_arrow_part *part_of_token(const struct arrow_rows *r, uint64_t token)
+static const struct mfs_arrow_shard *shard_of_token(const struct arrow_rows *r, uint64_t token)
 {
-	return &r->parts[mfs_last_while(i, r->part_count, r->parts[i].token <= token)];
+	return &r->shards[mfs_last_while(i, r->shard_count, r->shards[i].token <= token)];
 }
 
-/* The same within a part, which has at least one run; row and token are counted from its beginning. */
-static const struct mfs_arrow_run *run_of_row(const struct mfs_arrow_part *p, uint64_t row)
+/* The same within a shard, which has at least one extent; row and token are counted from its beginning. */
+static const struct mfs_arrow_extent *extent_of_row(const struct mfs_arrow_shard *p, uint64_t row)
 {
-	return &p->runs[mfs_last_while(i, p->run_count, p->runs[i].row <= row)];
+	return &p->extents[mfs_last_while(i, p->extent_count, p->extents[i].row <= row)];
 }
 
-static const struct mfs_arrow_run *run_of_token(const struct mfs_arrow_part *p, uint64_t token)
+static const struct mfs_arrow_extent *extent_of_token(const struct mfs_arrow_shard *p,
+						      uint64_t token)
 {
-	return &p->runs[mfs_last_while(i, p->run_count, p->runs[i].token <= token)];
+	return &p->extents[mfs_last_while(i, p->extent_count, p->extents[i].token <= token)];
 }
 
 /* ---- starts ---- */
 
-static int bad_offset(const struct mfs_arrow_part *p, const struct mfs_arrow_run *run, uint64_t row,
-		      struct mfs_error *err)
+static int bad_offset(const struct mfs_arrow_shard *p, const struct mfs_arrow_extent *extent,
+		      uint64_t row, struct mfs_error *err)
 {
 	return mfs_fail(err, -EIO, "%s: the list offset of row %llu is damaged", p->src.name,
-			(unsigned long long)(run->row + row));
+			(unsigned long long)(extent->row + row));
 }
 
-/* List offsets of the rows [first, first+count) of a run, the last of which may be its end: as tokens of the
- * part, checked to lie inside of the run and in order. count <= CHUNK. */
-static int read_offsets(const struct mfs_arrow_part *p, const struct mfs_arrow_run *run,
+/* List offsets of the rows [first, first+count) of a extent, the last of which may be its end: as tokens of the
+ * shard, checked to lie inside of the extent and in order. count <= CHUNK. */
+static int read_offsets(const struct mfs_arrow_shard *p, const struct mfs_arrow_extent *extent,
 			uint64_t first, uint64_t count, uint64_t *ret, struct mfs_error *err)
 {
 	const unsigned size = p->wide ? 8 : 4;
-	const uint64_t tokens = run[1].token - run->token;
+	const uint64_t tokens = extent[1].token - extent->token;
 	uint8_t bytes[CHUNK * 8];
 	uint64_t before = 0, v;
 	int rc;
 
-	if (!run->offsets) {
+	if (!extent->offsets) {
 		for (uint64_t i = 0; i < count; i++)
-			ret[i] = run->token + (first + i) * run->length;
+			ret[i] = extent->token + (first + i) * extent->length;
 		return 0;
 	}
-	rc = mfs_source_read(&p->src, run->offsets + first * size, bytes, count * size, err);
+	rc = mfs_source_read(&p->src, extent->offsets + first * size, bytes, count * size, err);
 	for (uint64_t i = 0; i < count && !rc; i++, before = v) {
-		v = (p->wide ? mfs_le64(bytes + 8 * i) : mfs_le32(bytes + 4 * i)) - run->base;
+		v = (p->wide ? mfs_le64(bytes + 8 * i) : mfs_le32(bytes + 4 * i)) - extent->base;
 		if (v < before || v > tokens)
-			return bad_offset(p, run, first + i, err);
-		ret[i] = run->token + v;
+			return bad_offset(p, extent, first + i, err);
+		ret[i] = extent->token + v;
 	}
 	return rc;
 }
 
-/* Of rows of one part, from `first` of it on; the end of its last row is the next part's. */
-static int part_starts(const struct mfs_arrow_part *p, uint64_t first, uint64_t count,
-		       uint64_t *ret, struct mfs_error *err)
+/* Of rows of one shard, from `first` of it on; the end of its last row is the next shard's. */
+static int shard_starts(const struct mfs_arrow_shard *p, uint64_t first, uint64_t count,
+			uint64_t *ret, struct mfs_error *err)
 {
-	const struct mfs_arrow_run *run = run_of_row(p, first);
+	const struct mfs_arrow_extent *extent = extent_of_row(p, first);
 	uint64_t n;
 	int rc = 0;
 
 	for (; count && !rc; first += n, count -= n, ret += n) {
-		while (first >= run[1].row)
-			run++;
-		n = mfs_min_u64(mfs_min_u64(count, CHUNK), run[1].row - first);
-		rc = read_offsets(p, run, first - run->row, n, ret, err);
+		while (first >= extent[1].row)
+			extent++;
+		n = mfs_min_u64(mfs_min_u64(count, CHUNK), extent[1].row - first);
+		rc = read_offsets(p, extent, first - extent->row, n, ret, err);
 		for (uint64_t i = 0; i < n && !rc; i++)
 			ret[i] += p->token;
 	}
@@ -153,40 +154,40 @@ static int arrow_starts(const struct mfs_rows *rows, uint64_t first, uint64_t co
 			struct mfs_error *err)
 {
 	const struct arrow_rows *r = rows_of(rows);
-	const struct mfs_arrow_part *p = part_of_row(r, first);
+	const struct mfs_arrow_shard *p = shard_of_row(r, first);
 	uint64_t n;
 	int rc = 0;
 
-	if (first + count > rows->rows) /* the end is in no part */
+	if (first + count > rows->rows) /* the end is in no shard */
 		ret[--count] = rows->tokens;
 	for (; count && !rc; first += n, count -= n, ret += n) {
 		while (first >= p[1].row)
 			p++;
 		n = mfs_min_u64(count, p[1].row - first);
-		rc = check_part(r, p, err);
+		rc = check_shard(r, p, err);
 		if (!rc)
-			rc = part_starts(p, first - p->row, n, ret, err);
+			rc = shard_starts(p, first - p->row, n, ret, err);
 		served(r, mfs_max_u64(8 * n, PLACE_BYTES));
 	}
 	return rc;
 }
 
-/* The row of a run that has its token t: binary search in the list offsets. */
-static int find_in_run(const struct mfs_arrow_part *p, const struct mfs_arrow_run *run, uint64_t t,
-		       uint64_t *ret, struct mfs_error *err)
+/* The row of a extent that has its token t: binary search in the list offsets. */
+static int find_in_extent(const struct mfs_arrow_shard *p, const struct mfs_arrow_extent *extent,
+			  uint64_t t, uint64_t *ret, struct mfs_error *err)
 {
-	uint64_t lo = 0, hi = run[1].row - run->row, start;
+	uint64_t lo = 0, hi = extent[1].row - extent->row, start;
 	int rc = 0;
 
-	if (!run->offsets) {
-		*ret = t / run->length;
+	if (!extent->offsets) {
+		*ret = t / extent->length;
 		return 0;
 	}
 	while (hi - lo > 1 && !rc) {
 		const uint64_t mid = lo + (hi - lo) / 2;
 
-		rc = read_offsets(p, run, mid, 1, &start, err);
-		if (!rc && start - run->token <= t)
+		rc = read_offsets(p, extent, mid, 1, &start, err);
+		if (!rc && start - extent->token <= t)
 			lo = mid;
 		else
 			hi = mid;
@@ -198,35 +199,35 @@ static int find_in_run(const struct mfs_arrow_part *p, const struct mfs_arrow_ru
 static int arrow_find(const struct mfs_rows *rows, uint64_t t, uint64_t *ret, struct mfs_error *err)
 {
 	const struct arrow_rows *r = rows_of(rows);
-	const struct mfs_arrow_part *p = part_of_token(r, t);
-	const struct mfs_arrow_run *run = run_of_token(p, t - p->token);
+	const struct mfs_arrow_shard *p = shard_of_token(r, t);
+	const struct mfs_arrow_extent *extent = extent_of_token(p, t - p->token);
 	uint64_t row;
-	int rc = check_part(r, p, err);
+	int rc = check_shard(r, p, err);
 
 	if (!rc)
-		rc = find_in_run(p, run, t - p->token - run->token, &row, err);
+		rc = find_in_extent(p, extent, t - p->token - extent->token, &row, err);
 	served(r, PLACE_BYTES);
 	if (!rc)
-		*ret = p->row + run->row + row;
+		*ret = p->row + extent->row + row;
 	return rc;
 }
 
-/* The start of a row, and if count is 2 its end. *part is the one of the row before, or NULL: a file's identity is
+/* The start of a row, and if count is 2 its end. *shard is the one of the row before, or NULL: a file's identity is
  * looked at once while rows are in the same one. */
 static int row_starts(const struct arrow_rows *r, uint64_t row, uint64_t count,
-		      const struct mfs_arrow_part **part, uint64_t *ret, struct mfs_error *err)
+		      const struct mfs_arrow_shard **shard, uint64_t *ret, struct mfs_error *err)
 {
-	const struct mfs_arrow_part *p = *part;
-	const struct mfs_arrow_run *run;
+	const struct mfs_arrow_shard *p = *shard;
+	const struct mfs_arrow_extent *extent;
 	int rc = 0;
 
 	if (!p || row < p->row || row >= p[1].row) {
-		p = *part = part_of_row(r, row);
-		rc = check_part(r, p, err);
+		p = *shard = shard_of_row(r, row);
+		rc = check_shard(r, p, err);
 	}
-	run = run_of_row(p, row - p->row);
+	extent = extent_of_row(p, row - p->row);
 	if (!rc)
-		rc = read_offsets(p, run, row - p->row - run->row, count, ret, err);
+		rc = read_offsets(p, extent, row - p->row - extent->row, count, ret, err);
 	for (uint64_t i = 0; i < count && !rc; i++)
 		ret[i] += p->token;
 	return rc;
@@ -235,7 +236,7 @@ static int row_starts(const struct arrow_rows *r, uint64_t row, uint64_t count,
 static int arrow_gather_starts(const struct mfs_rows *rows, const int32_t *numbers, uint64_t count,
 			       uint64_t *ret, struct mfs_error *err)
 {
-	const struct mfs_arrow_part *p = NULL;
+	const struct mfs_arrow_shard *p = NULL;
 	int rc = 0;
 
 	for (uint64_t i = 0; i < count && !rc; i++)
@@ -247,7 +248,7 @@ static int arrow_gather_starts(const struct mfs_rows *rows, const int32_t *numbe
 static int arrow_gather_lengths(const struct mfs_rows *rows, const int32_t *numbers, uint64_t count,
 				int32_t *ret, struct mfs_error *err)
 {
-	const struct mfs_arrow_part *p = NULL;
+	const struct mfs_arrow_shard *p = NULL;
 	uint64_t ends[2];
 	int rc = 0;
 
@@ -288,8 +289,8 @@ static int arrow_read(const struct mfs_rows *rows, uint64_t first, uint64_t coun
 		      struct mfs_error *err)
 {
 	const struct arrow_rows *r = rows_of(rows);
-	const struct mfs_arrow_part *p = part_of_token(r, first), *checked = NULL;
-	const struct mfs_arrow_run *run = run_of_token(p, first - p->token);
+	const struct mfs_arrow_shard *p = shard_of_token(r, first), *checked = NULL;
+	const struct mfs_arrow_extent *extent = extent_of_token(p, first - p->token);
 	const unsigned size = rows->token_size;
 	uint8_t *to = ret;
 	uint64_t n;
@@ -300,18 +301,18 @@ static int arrow_read(const struct mfs_rows *rows, uint64_t first, uint64_t coun
 
 		while (first >= p[1].token) {
 			p++;
-			run = p->runs;
+			extent = p->extents;
 		}
 		if (p != checked)
-			rc = check_part(r, p, err);
+			rc = check_shard(r, p, err);
 		checked = p;
 		at = first - p->token;
-		while (at >= run[1].token)
-			run++;
-		n = mfs_min_u64(count, run[1].token - at);
+		while (at >= extent[1].token)
+			extent++;
+		n = mfs_min_u64(count, extent[1].token - at);
 		if (!rc)
-			rc = mfs_source_read(&p->src, run->values + (at - run->token) * size, to,
-					     n * size, err);
+			rc = mfs_source_read(&p->src, extent->values + (at - extent->token) * size,
+					     to, n * size, err);
 		served(r, n * size);
 		if (!rc && r->narrowed)
 			rc = check_narrowed(rows, to, n, first, err);
@@ -323,8 +324,8 @@ static int arrow_extent(const struct mfs_rows *rows, uint64_t t, uint64_t max,
 			struct mfs_bin_extent *ret, struct mfs_error *err)
 {
 	const struct arrow_rows *r = rows_of(rows);
-	const struct mfs_arrow_part *p = part_of_token(r, t);
-	const struct mfs_arrow_run *run = run_of_token(p, t - p->token);
+	const struct mfs_arrow_shard *p = shard_of_token(r, t);
+	const struct mfs_arrow_extent *extent = extent_of_token(p, t - p->token);
 	const uint64_t at = t - p->token;
 
 	(void)err;
@@ -333,8 +334,8 @@ static int arrow_extent(const struct mfs_rows *rows, uint64_t t, uint64_t max,
 	*ret = (struct mfs_bin_extent){
 		.set = r->set,
 		.file = p->file,
-		.offset = run->values + (at - run->token) * rows->token_size,
-		.len = mfs_min_u64(max, run[1].token - at) * rows->token_size,
+		.offset = extent->values + (at - extent->token) * rows->token_size,
+		.len = mfs_min_u64(max, extent[1].token - at) * rows->token_size,
 	};
 	return 0;
 }
@@ -344,10 +345,10 @@ static void arrow_drop(const struct mfs_rows *rows)
 	served(rows_of(rows), (uint64_t)1 << 30); /* so much that the set does it */
 }
 
-static void free_parts(struct arrow_rows *r)
+static void free_shards(struct arrow_rows *r)
 {
-	for (uint32_t i = 0; i < r->part_count; i++)
-		free(r->parts[i].runs);
+	for (uint32_t i = 0; i < r->shard_count; i++)
+		free(r->shards[i].extents);
 	mfs_arena_release(&r->arena);
 	free(r);
 }
@@ -357,7 +358,7 @@ static void arrow_free(struct mfs_rows *rows)
 	struct arrow_rows *r = (struct arrow_rows *)rows;
 
 	mfs_fileset_free(r->set);
-	free_parts(r);
+	free_shards(r);
 }
 
 static const struct mfs_rows_ops arrow_ops = {
@@ -374,21 +375,21 @@ static const struct mfs_rows_ops arrow_ops = {
 /* ---- opening ---- */
 
 /* A file is walked through a descriptor of its own, not through the mapping: a page fault reads around itself. */
-static int walk_file(struct mfs_fileset *set, struct mfs_arrow_part *p,
+static int walk_file(struct mfs_fileset *set, struct mfs_arrow_shard *p,
 		     struct mfs_arrow_token_column *column, struct mfs_error *err)
 {
-	struct mfs_window window;
+	struct mfs_buffered window;
 	struct mfs_source src;
 	int rc, stale;
 
 	if (!set)
 		return mfs_arrow_walk(p, &p->src, column, err);
-	rc = mfs_window_open(set, p->file, &window, err);
+	rc = mfs_buffered_open(set, p->file, &window, err);
 	if (rc)
 		return rc;
-	src = mfs_window_source(&window, p->src.name);
+	src = mfs_buffered_source(&window, p->src.name);
 	rc = mfs_arrow_walk(p, &src, column, err);
-	stale = mfs_window_close(&window, rc ? NULL : err);
+	stale = mfs_buffered_close(&window, rc ? NULL : err);
 	return rc ? rc : stale;
 }
 
@@ -407,11 +408,11 @@ static void *walk_some(void *arg)
 	struct walkers *w = arg;
 	uint32_t i;
 
-	while ((i = atomic_fetch_add(&w->next, 1)) < w->r->part_count) {
+	while ((i = atomic_fetch_add(&w->next, 1)) < w->r->shard_count) {
 		struct mfs_arrow_token_column column = w->column;
 		struct mfs_error err = {0};
 
-		if (!walk_file(w->r->set, &w->r->parts[i], &column, &err))
+		if (!walk_file(w->r->set, &w->r->shards[i], &column, &err))
 			continue;
 		pthread_mutex_lock(&w->lock);
 		if (i < w->failed) {
@@ -419,7 +420,7 @@ static void *walk_some(void *arg)
 			w->err = err;
 		}
 		pthread_mutex_unlock(&w->lock);
-		atomic_store(&w->next, w->r->part_count);
+		atomic_store(&w->next, w->r->shard_count);
 	}
 	return NULL;
 }
@@ -434,11 +435,11 @@ static int walk_all(struct arrow_rows *r, const char *name, unsigned threads,
 			    .next = 1,
 			    .lock = PTHREAD_MUTEX_INITIALIZER,
 			    .failed = UINT32_MAX};
-	int rc = walk_file(r->set, r->parts, &w.column, err);
+	int rc = walk_file(r->set, r->shards, &w.column, err);
 
 	if (rc)
 		return rc;
-	threads = (unsigned)mfs_min_u64(mfs_min_u64(threads, MAX_THREADS), r->part_count - 1);
+	threads = (unsigned)mfs_min_u64(mfs_min_u64(threads, MAX_THREADS), r->shard_count - 1);
 	mfs_threads_run(threads, walk_some, &w);
 	if (w.failed != UINT32_MAX)
 		return mfs_fail(err, w.err.code, "%s", w.err.msg);
@@ -446,13 +447,13 @@ static int walk_all(struct arrow_rows *r, const char *name, unsigned threads,
 	return 0;
 }
 
-/* Counts what lies before each part. */
+/* Counts what lies before each shard. */
 static int sum_up(struct arrow_rows *r, struct mfs_error *err)
 {
-	struct mfs_arrow_part *p = r->parts;
+	struct mfs_arrow_shard *p = r->shards;
 
-	for (uint32_t i = 0; i < r->part_count; i++, p++) {
-		const struct mfs_arrow_run *end = &p->runs[p->run_count];
+	for (uint32_t i = 0; i < r->shard_count; i++, p++) {
+		const struct mfs_arrow_extent *end = &p->extents[p->extent_count];
 
 		if (mfs_add_overflows(p->row, end->row, &p[1].row) || p[1].row > INT64_MAX ||
 		    mfs_add_overflows(p->token, end->token, &p[1].token) || p[1].token > INT64_MAX)
@@ -469,13 +470,14 @@ static uint32_t common_length(const struct arrow_rows *r)
 {
 	uint32_t length = 0;
 
-	for (uint32_t i = 0; i < r->part_count; i++)
-		for (size_t k = 0; k < r->parts[i].run_count; k++) {
-			const struct mfs_arrow_run *run = &r->parts[i].runs[k];
+	for (uint32_t i = 0; i < r->shard_count; i++)
+		for (size_t k = 0; k < r->shards[i].extent_count; k++) {
+			const struct mfs_arrow_extent *extent = &r->shards[i].extents[k];
 
-			if (run->offsets || !run->length || (length && run->length != length))
+			if (extent->offsets || !extent->length ||
+			    (length && extent->length != length))
 				return 0;
-			length = run->length;
+			length = extent->length;
 		}
 	return length;
 }
@@ -492,26 +494,26 @@ static int describe(struct arrow_rows *r, enum mfs_dtype dtype, struct mfs_error
 	return sum_up(r, err);
 }
 
-static int open_parts(struct arrow_rows *r, const struct mfs_arrow_rows_config *config,
-		      struct mfs_error *err)
+static int open_shards(struct arrow_rows *r, const struct mfs_arrow_rows_config *config,
+		       struct mfs_error *err)
 {
-	struct mfs_arrow_part *first = r->parts;
-	struct mfs_window window;
+	struct mfs_arrow_shard *first = r->shards;
+	struct mfs_buffered window;
 	struct mfs_source src = first->src;
 	enum mfs_dtype dtype = MFS_DTYPE_NONE;
 	char *name;
 	int rc = 0;
 
 	if (r->set)
-		rc = mfs_window_open(r->set, first->file, &window, err);
+		rc = mfs_buffered_open(r->set, first->file, &window, err);
 	if (rc)
 		return rc;
 	if (r->set)
-		src = mfs_window_source(&window, first->src.name);
+		src = mfs_buffered_source(&window, first->src.name);
 	rc = mfs_arrow_choose_column(first, &src, config, &name, err);
 	if (r->set)
-		mfs_window_close(&window,
-				 NULL); /* whether it is the same is asked when it is walked */
+		mfs_buffered_close(&window,
+				   NULL); /* whether it is the same is asked when it is walked */
 	if (rc)
 		return rc;
 	rc = walk_all(r, name, config->threads, config, &dtype, err);
@@ -519,19 +521,19 @@ static int open_parts(struct arrow_rows *r, const struct mfs_arrow_rows_config *
 	return rc ? rc : describe(r, dtype, err);
 }
 
-static struct arrow_rows *new_rows(uint32_t parts, const char *name)
+static struct arrow_rows *new_rows(uint32_t shards, const char *name)
 {
 	struct arrow_rows *r = calloc(1, sizeof(*r));
 
 	if (!r)
 		return NULL;
 	r->rows.name = mfs_arena_strndup(&r->arena, name, strlen(name));
-	r->parts = mfs_arena_array(&r->arena, (size_t)parts + 1, sizeof(*r->parts));
-	if (r->parts && r->rows.name) {
-		r->part_count = parts;
+	r->shards = mfs_arena_array(&r->arena, (size_t)shards + 1, sizeof(*r->shards));
+	if (r->shards && r->rows.name) {
+		r->shard_count = shards;
 		return r;
 	}
-	free_parts(r);
+	free_shards(r);
 	return NULL;
 }
 
@@ -545,8 +547,8 @@ int mfs_arrow_rows_open(struct mfs_fileset *set, const char *name,
 	if (!r)
 		return mfs_fail_nomem(err);
 	r->set = set;
-	for (uint32_t i = 0; i < r->part_count && !rc; i++) {
-		struct mfs_arrow_part *p = &r->parts[i];
+	for (uint32_t i = 0; i < r->shard_count && !rc; i++) {
+		struct mfs_arrow_shard *p = &r->shards[i];
 		const char *path = mfs_arena_printf(&r->arena, "%s/%s", mfs_fileset_dir(set),
 						    mfs_fileset_name(set, i));
 
@@ -559,9 +561,9 @@ int mfs_arrow_rows_open(struct mfs_fileset *set, const char *name,
 		rc = path ? 0 : mfs_fail_nomem(err);
 	}
 	if (!rc)
-		rc = open_parts(r, config, err);
+		rc = open_shards(r, config, err);
 	if (rc) {
-		free_parts(r);
+		free_shards(r);
 		return rc;
 	}
 	*ret = &r->rows;
@@ -577,10 +579,10 @@ int mfs_arrow_rows_memory(const void *bytes, uint64_t size, const char *name,
 
 	if (!r)
 		return mfs_fail_nomem(err);
-	r->parts->src = mfs_source_memory(bytes, size, name);
-	rc = open_parts(r, config, err);
+	r->shards->src = mfs_source_memory(bytes, size, name);
+	rc = open_shards(r, config, err);
 	if (rc) {
-		free_parts(r);
+		free_shards(r);
 		return rc;
 	}
 	*ret = &r->rows;

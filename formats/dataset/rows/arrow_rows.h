@@ -2,8 +2,8 @@
  * A column of Arrow IPC streams or files as rows (rows.h): lists of integers are the rows' tokens; or, of a
  * column of integers, each is a row of one token.
  *
- * What is kept is a table of runs: rows whose tokens lie back to back. Mostly a run is a record batch. Null rows
- * are empty; where one has elements all the same, which the format permits, it parts two runs.
+ * What is kept is a table of extents: rows whose tokens lie back to back. Mostly a extent is a record batch. Null rows
+ * are empty; where one has elements all the same, which the format permits, it parts two extents.
  */
 #ifndef MFS_DATASET_ROWS_ARROW_ROWS_H
 #define MFS_DATASET_ROWS_ARROW_ROWS_H

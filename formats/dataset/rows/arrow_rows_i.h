@@ -7,7 +7,7 @@
 #include "formats/base/tensor.h"
 
 /* Rows whose tokens lie back to back in their file: 48 bytes, of which there may be millions. */
-struct mfs_arrow_run {
+struct mfs_arrow_extent {
 	uint64_t row, token; /* rows and tokens of its file before it */
 	uint64_t offsets;    /* of its first row's list offset; 0: its rows are of one length */
 	uint64_t values;     /* of its first token */
@@ -15,14 +15,14 @@ struct mfs_arrow_run {
 	uint32_t length;     /* tokens of each row, if they are of one length */
 };
 
-struct mfs_arrow_part {
+struct mfs_arrow_shard {
 	struct mfs_source src;
 	uint32_t file;	     /* in the set */
 	uint64_t row, token; /* before it, of all rows */
 	bool wide;	     /* list offsets are int64 */
 	/* With one more behind them: where they end. */
-	struct mfs_arrow_run *runs;
-	size_t run_count;
+	struct mfs_arrow_extent *extents;
+	size_t extent_count;
 };
 
 /* What all files have in common: the column. */
@@ -32,13 +32,13 @@ struct mfs_arrow_token_column {
 	enum mfs_dtype dtype; /* in the files */
 };
 
-/* Chooses the column in a part's schema; names it, in memory that the caller frees. */
-int mfs_arrow_choose_column(const struct mfs_arrow_part *p, const struct mfs_source *src,
+/* Chooses the column in a shard's schema; names it, in memory that the caller frees. */
+int mfs_arrow_choose_column(const struct mfs_arrow_shard *p, const struct mfs_source *src,
 			    const struct mfs_arrow_rows_config *config, char **ret,
 			    struct mfs_error *err);
-/* Fills runs of a part. Of the first one column->dtype is MFS_DTYPE_NONE before, and what the file says behind;
- * of others it must be what they say. src: the part's bytes, however they are to be read meanwhile. */
-int mfs_arrow_walk(struct mfs_arrow_part *p, const struct mfs_source *src,
+/* Fills extents of a shard. Of the first one column->dtype is MFS_DTYPE_NONE before, and what the file says behind;
+ * of others it must be what they say. src: the shard's bytes, however they are to be read meanwhile. */
+int mfs_arrow_walk(struct mfs_arrow_shard *p, const struct mfs_source *src,
 		   struct mfs_arrow_token_column *column, struct mfs_error *err);
 
 #endif

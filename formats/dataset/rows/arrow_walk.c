@@ -1,4 +1,4 @@
-/* From the record batches of one file to runs of rows: two small reads of each batch. */
+/* From the record batches of one file to extents of rows: two small reads of each batch. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 /* ---- which column ---- */
 
-static int refuse_columns(const struct mfs_arrow *a, const struct mfs_arrow_part *p,
+static int refuse_columns(const struct mfs_arrow *a, const struct mfs_arrow_shard *p,
 			  const char *why, struct mfs_error *err)
 {
 	const uint32_t count = mfs_arrow_column_count(a);
@@ -49,8 +49,9 @@ static uint32_t columns_called(const struct mfs_arrow *a, const char *name,
 }
 
 /* The column that config names, with the kind of values that it must have. */
-static int named_column(const struct mfs_arrow *a, const struct mfs_arrow_part *p, const char *name,
-			bool integers, const struct mfs_arrow_column **ret, struct mfs_error *err)
+static int named_column(const struct mfs_arrow *a, const struct mfs_arrow_shard *p,
+			const char *name, bool integers, const struct mfs_arrow_column **ret,
+			struct mfs_error *err)
 {
 	const struct mfs_arrow_column *c = NULL;
 	const uint32_t found = columns_called(a, name, &c);
@@ -72,7 +73,7 @@ static int named_column(const struct mfs_arrow *a, const struct mfs_arrow_part *
 	return 0;
 }
 
-static int only_column(const struct mfs_arrow *a, const struct mfs_arrow_part *p,
+static int only_column(const struct mfs_arrow *a, const struct mfs_arrow_shard *p,
 		       const struct mfs_arrow_column **ret, struct mfs_error *err)
 {
 	const struct mfs_arrow_column *found = NULL;
@@ -98,7 +99,7 @@ static int only_column(const struct mfs_arrow *a, const struct mfs_arrow_part *p
 	return 0;
 }
 
-int mfs_arrow_choose_column(const struct mfs_arrow_part *p, const struct mfs_source *src,
+int mfs_arrow_choose_column(const struct mfs_arrow_shard *p, const struct mfs_source *src,
 			    const struct mfs_arrow_rows_config *config, char **ret,
 			    struct mfs_error *err)
 {
@@ -123,10 +124,10 @@ int mfs_arrow_choose_column(const struct mfs_arrow_part *p, const struct mfs_sou
 	return rc;
 }
 
-/* ---- runs ---- */
+/* ---- extents ---- */
 
 struct walk {
-	struct mfs_arrow_part *part;
+	struct mfs_arrow_shard *shard;
 	struct mfs_source src;
 	const struct mfs_arrow_column *column;
 	unsigned size;	 /* bytes of a token */
@@ -134,36 +135,36 @@ struct walk {
 	uint32_t length; /* their size */
 };
 
-/* The last run says where the rows end, and is there from the beginning. */
-static int reserve(struct mfs_arrow_part *p)
+/* The last extent says where the rows end, and is there from the beginning. */
+static int reserve(struct mfs_arrow_shard *p)
 {
-	if (!p->runs) {
-		if (mfs_grow(&p->runs, p->run_count))
+	if (!p->extents) {
+		if (mfs_grow(&p->extents, p->extent_count))
 			return -ENOMEM;
-		p->runs[0] = (struct mfs_arrow_run){0};
+		p->extents[0] = (struct mfs_arrow_extent){0};
 	}
-	return mfs_grow(&p->runs, p->run_count + 1);
+	return mfs_grow(&p->extents, p->extent_count + 1);
 }
 
-/* run.row and token are filled here. */
-static int add_run(struct walk *w, struct mfs_arrow_run run, uint64_t rows, uint64_t tokens,
-		   struct mfs_error *err)
+/* extent.row and token are filled here. */
+static int add_extent(struct walk *w, struct mfs_arrow_extent extent, uint64_t rows,
+		      uint64_t tokens, struct mfs_error *err)
 {
-	struct mfs_arrow_part *p = w->part;
-	struct mfs_arrow_run *end;
+	struct mfs_arrow_shard *p = w->shard;
+	struct mfs_arrow_extent *end;
 
 	if (!rows)
 		return 0;
 	if (reserve(p))
 		return mfs_fail_nomem(err);
-	end = &p->runs[p->run_count];
-	run.row = end->row;
-	run.token = end->token;
-	*end++ = run;
-	p->run_count++;
-	*end = (struct mfs_arrow_run){0};
-	if (mfs_add_overflows(run.row, rows, &end->row) || end->row > INT64_MAX ||
-	    mfs_add_overflows(run.token, tokens, &end->token) || end->token > INT64_MAX)
+	end = &p->extents[p->extent_count];
+	extent.row = end->row;
+	extent.token = end->token;
+	*end++ = extent;
+	p->extent_count++;
+	*end = (struct mfs_arrow_extent){0};
+	if (mfs_add_overflows(extent.row, rows, &end->row) || end->row > INT64_MAX ||
+	    mfs_add_overflows(extent.token, tokens, &end->token) || end->token > INT64_MAX)
 		return mfs_fail(err, -EINVAL, "%s: more rows or tokens than there can be",
 				p->src.name);
 	return 0;
@@ -172,7 +173,7 @@ static int add_run(struct walk *w, struct mfs_arrow_run run, uint64_t rows, uint
 static int damaged(const struct walk *w, const struct mfs_arrow_batch *b, const char *what,
 		   struct mfs_error *err)
 {
-	return mfs_fail(err, -EINVAL, "%s: record batch %llu, column '%s': %s", w->part->src.name,
+	return mfs_fail(err, -EINVAL, "%s: record batch %llu, column '%s': %s", w->shard->src.name,
 			(unsigned long long)b->number, w->column->name, what);
 }
 
@@ -203,7 +204,7 @@ static int check_items(struct walk *w, const struct mfs_arrow_batch *b,
 					err, -ENOTSUP,
 					"%s: record batch %llu, column '%s': one of the tokens "
 					"is null",
-					w->part->src.name, (unsigned long long)b->number,
+					w->shard->src.name, (unsigned long long)b->number,
 					w->column->name);
 	}
 	return rc;
@@ -214,11 +215,12 @@ static int add_rows(struct walk *w, const struct mfs_arrow_batch *b,
 		    const struct mfs_arrow_array *a, uint64_t first, uint64_t end, uint64_t base,
 		    uint64_t base_end, struct mfs_error *err)
 {
-	struct mfs_arrow_run run = {.values = a->values + base * w->size, .length = w->length};
+	struct mfs_arrow_extent extent = {.values = a->values + base * w->size,
+					  .length = w->length};
 
 	if (w->offset) {
-		run.offsets = a->offsets + first * w->offset;
-		run.base = base;
+		extent.offsets = a->offsets + first * w->offset;
+		extent.base = base;
 	}
 	if (a->item_nulls) {
 		int rc = check_items(w, b, a, base, base_end, err);
@@ -226,7 +228,7 @@ static int add_rows(struct walk *w, const struct mfs_arrow_batch *b,
 		if (rc)
 			return rc;
 	}
-	return add_run(w, run, end - first, base_end - base, err);
+	return add_extent(w, extent, end - first, base_end - base, err);
 }
 
 static int add_without_nulls(struct walk *w, const struct mfs_arrow_batch *b,
@@ -264,7 +266,7 @@ static int end_rows(struct walk *w, const struct mfs_arrow_batch *b,
 		    uint64_t base_end, struct mfs_error *err)
 {
 	if (n->hidden)
-		return add_run(w, (struct mfs_arrow_run){0}, end - n->first, 0, err);
+		return add_extent(w, (struct mfs_arrow_extent){0}, end - n->first, 0, err);
 	return add_rows(w, b, a, n->first, end, n->base, base_end, err);
 }
 
@@ -323,7 +325,7 @@ static int add_with_nulls(struct walk *w, const struct mfs_arrow_batch *b,
 
 	if (w->column->type == MFS_ARROW_INT)
 		return mfs_fail(err, -ENOTSUP, "%s: record batch %llu: column '%s' has nulls",
-				w->part->src.name, (unsigned long long)b->number, w->column->name);
+				w->shard->src.name, (unsigned long long)b->number, w->column->name);
 	for (uint64_t first = 0; first < a->rows && !rc; first += BLOCK)
 		rc = look_at_block(w, b, a, &n, first, mfs_min_u64(BLOCK, a->rows - first), &end,
 				   err);
@@ -352,11 +354,11 @@ static int walk_batches(struct walk *w, struct mfs_arrow *arrow, struct mfs_erro
 	}
 }
 
-static int walk_column(struct mfs_arrow_part *p, const struct mfs_source *src,
+static int walk_column(struct mfs_arrow_shard *p, const struct mfs_source *src,
 		       struct mfs_arrow *arrow, struct mfs_arrow_token_column *column,
 		       struct mfs_error *err)
 {
-	struct walk w = {.part = p, .src = *src};
+	struct walk w = {.shard = p, .src = *src};
 	int rc = named_column(arrow, p, column->name, column->integers, &w.column, err);
 
 	if (rc)
@@ -380,7 +382,7 @@ static int walk_column(struct mfs_arrow_part *p, const struct mfs_source *src,
 	return walk_batches(&w, arrow, err);
 }
 
-int mfs_arrow_walk(struct mfs_arrow_part *p, const struct mfs_source *src,
+int mfs_arrow_walk(struct mfs_arrow_shard *p, const struct mfs_source *src,
 		   struct mfs_arrow_token_column *column, struct mfs_error *err)
 {
 	struct mfs_arrow *arrow;

@@ -14,57 +14,57 @@
 
 static const struct mfs_rows_column mode_column = {"mode", MFS_I8};
 
-static const struct mfs_rows_of_parts *indexed_of(const struct mfs_rows *r)
+static const struct mfs_rows_of_members *indexed_of(const struct mfs_rows *r)
 {
-	return (const struct mfs_rows_of_parts *)r;
+	return (const struct mfs_rows_of_members *)r;
 }
 
-static const struct mfs_rows_part *part_of_row(const struct mfs_rows_of_parts *x, uint64_t i)
+static const struct mfs_rows_member *part_of_row(const struct mfs_rows_of_members *x, uint64_t i)
 {
-	return &x->parts[mfs_idx_part_of(x->d, i) - x->d->parts];
+	return &x->members[mfs_idx_member_of(x->d, i) - x->d->members];
 }
 
-/* The part that holds token t: the last one that begins at or before it, as ones without tokens come before. */
-static const struct mfs_rows_part *part_of_token(const struct mfs_rows_of_parts *x, uint64_t t)
+/* The member that holds token t: the last one that begins at or before it, as ones without tokens come before. */
+static const struct mfs_rows_member *part_of_token(const struct mfs_rows_of_members *x, uint64_t t)
 {
-	return &x->parts[mfs_last_while(i, x->part_count, x->parts[i].first_token <= t)];
+	return &x->members[mfs_last_while(i, x->member_count, x->members[i].first_token <= t)];
 }
 
 static int indexed_starts(const struct mfs_rows *r, uint64_t first, uint64_t count, uint64_t *ret,
 			  struct mfs_error *err)
 {
-	const struct mfs_rows_of_parts *x = indexed_of(r);
+	const struct mfs_rows_of_members *x = indexed_of(r);
 	int rc = 0;
 
 	if (first + count > r->rows)
 		ret[--count] = r->tokens;
 	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
-		const struct mfs_rows_part *part = part_of_row(x, first);
-		const uint64_t from = first - part->p->first_sequence;
+		const struct mfs_rows_member *member = part_of_row(x, first);
+		const uint64_t from = first - member->p->first_sequence;
 
-		n = mfs_min_u64(count, part->p->sequences - from);
-		rc = mfs_rows_part_look(part, from, n, ret, err);
+		n = mfs_min_u64(count, member->p->sequences - from);
+		rc = mfs_rows_part_look(member, from, n, ret, err);
 		for (uint64_t i = 0; i < n && !rc; i++)
-			ret[i] += part->first_token;
+			ret[i] += member->first_token;
 	}
 	return rc;
 }
 
 /* ---- tokens ---- */
 
-/* Where tokens from t on lie, relative to the part: bytes of its .bin, as many tokens as lie there together
+/* Where tokens from t on lie, relative to the member: bytes of its .bin, as many tokens as lie there together
  * or max. -EIO: token t does not lie in it. */
-static int locate(const struct mfs_rows_part *part, uint64_t t, uint64_t max, uint64_t *ret_byte,
-		  uint64_t *ret_count, struct mfs_error *err)
+static int locate(const struct mfs_rows_member *member, uint64_t t, uint64_t max,
+		  uint64_t *ret_byte, uint64_t *ret_count, struct mfs_error *err)
 {
-	const struct mfs_idx_part *p = part->p;
+	const struct mfs_idx_member *p = member->p;
 	uint64_t row, before, room;
 	int64_t pointer = 0;
 	int32_t length;
 	int rc = 0;
 
-	if (mfs_rows_part_summed(part)) {
-		rc = mfs_rows_part_find(part, t, &row, &before, err);
+	if (mfs_rows_part_summed(member)) {
+		rc = mfs_rows_part_find(member, t, &row, &before, err);
 		if (!rc)
 			rc = mfs_idx_pointers(p, row, 1, &pointer, err);
 		if (!rc)
@@ -88,36 +88,36 @@ static int locate(const struct mfs_rows_part *part, uint64_t t, uint64_t max, ui
 	return 0;
 }
 
-static int map_bin(const struct mfs_rows_part *part, const uint8_t **ret, struct mfs_error *err)
+static int map_bin(const struct mfs_rows_member *member, const uint8_t **ret, struct mfs_error *err)
 {
-	const struct mfs_idx_part *p = part->p;
+	const struct mfs_idx_member *p = member->p;
 	int rc;
 
 	if (!p->bin_set)
 		return mfs_fail(err, -ENODATA, "%s: its .bin is not at hand", p->name);
-	rc = mfs_rows_part_check(part, err);
+	rc = mfs_rows_part_check(member, err);
 	if (!rc)
 		rc = mfs_fileset_check(p->bin_set, p->bin_file, err);
 	return rc ? rc : mfs_fileset_map(p->bin_set, p->bin_file, ret, err);
 }
 
-static int read_in_part(const struct mfs_rows_part *part, uint64_t t, uint64_t count, uint8_t *to,
-			struct mfs_error *err)
+static int read_in_member(const struct mfs_rows_member *member, uint64_t t, uint64_t count,
+			  uint8_t *to, struct mfs_error *err)
 {
-	const unsigned size = part->p->token_size;
+	const unsigned size = member->p->token_size;
 	const uint8_t *bin;
 	uint64_t byte, n;
-	int rc = map_bin(part, &bin, err);
+	int rc = map_bin(member, &bin, err);
 
 	for (; count && !rc; t += n, count -= n, to += n * size) {
-		rc = locate(part, t, count, &byte, &n, err);
+		rc = locate(member, t, count, &byte, &n, err);
 		if (rc)
 			return rc;
 		if (mfs_guard_copy(to, bin + byte, n * size))
 			return mfs_fail(err, -EIO, "%s.bin: bytes %llu+%llu cannot be read",
-					part->p->name, (unsigned long long)byte,
+					member->p->name, (unsigned long long)byte,
 					(unsigned long long)(n * size));
-		mfs_fileset_served(part->p->bin_set, n * size);
+		mfs_fileset_served(member->p->bin_set, n * size);
 	}
 	return rc;
 }
@@ -129,11 +129,11 @@ static int indexed_read(const struct mfs_rows *r, uint64_t first, uint64_t count
 	int rc = 0;
 
 	for (uint64_t n; count && !rc; first += n, count -= n, to += n * r->token_size) {
-		const struct mfs_rows_part *part = part_of_token(indexed_of(r), first);
-		const uint64_t from = first - part->first_token;
+		const struct mfs_rows_member *member = part_of_token(indexed_of(r), first);
+		const uint64_t from = first - member->first_token;
 
-		n = mfs_min_u64(count, part->tokens - from);
-		rc = read_in_part(part, from, n, to, err);
+		n = mfs_min_u64(count, member->tokens - from);
+		rc = read_in_member(member, from, n, to, err);
 	}
 	return rc;
 }
@@ -141,17 +141,17 @@ static int indexed_read(const struct mfs_rows *r, uint64_t first, uint64_t count
 static int indexed_extent(const struct mfs_rows *r, uint64_t t, uint64_t max,
 			  struct mfs_bin_extent *ret, struct mfs_error *err)
 {
-	const struct mfs_rows_part *part = part_of_token(indexed_of(r), t);
-	const uint64_t from = t - part->first_token;
+	const struct mfs_rows_member *member = part_of_token(indexed_of(r), t);
+	const uint64_t from = t - member->first_token;
 	uint64_t byte, count;
 	int rc;
 
-	if (!part->p->bin_set)
+	if (!member->p->bin_set)
 		return -ENODATA;
-	rc = locate(part, from, mfs_min_u64(max, part->tokens - from), &byte, &count, err);
+	rc = locate(member, from, mfs_min_u64(max, member->tokens - from), &byte, &count, err);
 	if (rc)
 		return rc == -EIO ? -ENODATA : rc;
-	*ret = (struct mfs_bin_extent){part->p->bin_set, part->p->bin_file, byte,
+	*ret = (struct mfs_bin_extent){member->p->bin_set, member->p->bin_file, byte,
 				       count * r->token_size};
 	return 0;
 }
@@ -159,18 +159,19 @@ static int indexed_extent(const struct mfs_rows *r, uint64_t t, uint64_t max,
 static int indexed_gather_starts(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
 				 uint64_t *ret, struct mfs_error *err)
 {
-	const struct mfs_rows_part *part, *checked = NULL;
+	const struct mfs_rows_member *member, *checked = NULL;
 	int rc = 0;
 
 	for (uint64_t i = 0; i < count && !rc; i++) {
-		part = part_of_row(indexed_of(r), (uint64_t)rows[i]);
-		rc = part == checked ? 0 : mfs_rows_part_check(part, err);
-		checked = part;
+		member = part_of_row(indexed_of(r), (uint64_t)rows[i]);
+		rc = member == checked ? 0 : mfs_rows_part_check(member, err);
+		checked = member;
 		if (!rc)
-			rc = mfs_rows_part_starts(part, (uint64_t)rows[i] - part->p->first_sequence,
-						  1, &ret[i], err);
+			rc = mfs_rows_part_starts(member,
+						  (uint64_t)rows[i] - member->p->first_sequence, 1,
+						  &ret[i], err);
 		if (!rc)
-			ret[i] += part->first_token;
+			ret[i] += member->first_token;
 	}
 	return rc;
 }
@@ -190,15 +191,15 @@ static int indexed_gather_lengths(const struct mfs_rows *r, const int32_t *rows,
 static int indexed_column(const struct mfs_rows *r, size_t column, uint64_t first, uint64_t count,
 			  void *ret, struct mfs_error *err)
 {
-	const struct mfs_rows_of_parts *x = indexed_of(r);
-	const struct mfs_rows_part *part;
+	const struct mfs_rows_of_members *x = indexed_of(r);
+	const struct mfs_rows_member *member;
 	int rc = 0;
 
 	(void)column; /* there is one */
 	for (uint64_t i = first; i < first + count && !rc;) {
-		part = part_of_row(x, i);
-		i = part->p->first_sequence + part->p->sequences;
-		rc = mfs_rows_part_check(part, err);
+		member = part_of_row(x, i);
+		i = member->p->first_sequence + member->p->sequences;
+		rc = mfs_rows_part_check(member, err);
 	}
 	return rc ? rc : mfs_indexed_dataset_modes(x->d, first, count, ret, err);
 }
@@ -210,11 +211,11 @@ static void indexed_drop(const struct mfs_rows *r)
 
 static void indexed_free(struct mfs_rows *r)
 {
-	struct mfs_rows_of_parts *x = (struct mfs_rows_of_parts *)r;
+	struct mfs_rows_of_members *x = (struct mfs_rows_of_members *)r;
 
-	for (size_t i = 0; i < x->part_count; i++)
-		free(x->parts[i].sums);
-	free(x->parts);
+	for (size_t i = 0; i < x->member_count; i++)
+		free(x->members[i].sums);
+	free(x->members);
 	mfs_row_ranges_release(&x->bad);
 	free(x->name);
 	free(x);
@@ -236,13 +237,13 @@ static char *name_of(const struct mfs_indexed_dataset *d)
 {
 	char *name = NULL;
 
-	if (d->part_count == 1)
-		return strdup(d->parts->name);
-	return asprintf(&name, "%s and %zu more", d->parts->name, d->part_count - 1) < 0 ? NULL
-											 : name;
+	if (d->member_count == 1)
+		return strdup(d->members->name);
+	return asprintf(&name, "%s and %zu more", d->members->name, d->member_count - 1) < 0 ? NULL
+											     : name;
 }
 
-static void describe(struct mfs_rows_of_parts *x)
+static void describe(struct mfs_rows_of_members *x)
 {
 	const struct mfs_indexed_dataset *d = x->d;
 
@@ -262,7 +263,7 @@ static void describe(struct mfs_rows_of_parts *x)
 int mfs_rows_indexed(const struct mfs_indexed_dataset *d, struct mfs_rows **ret,
 		     struct mfs_error *err)
 {
-	struct mfs_rows_of_parts *x = calloc(1, sizeof(*x));
+	struct mfs_rows_of_members *x = calloc(1, sizeof(*x));
 	int rc;
 
 	if (!x)
@@ -270,8 +271,8 @@ int mfs_rows_indexed(const struct mfs_indexed_dataset *d, struct mfs_rows **ret,
 	x->d = d;
 	x->name = name_of(d);
 	describe(x);
-	x->parts = calloc(d->part_count, sizeof(*x->parts));
-	rc = x->name && x->parts ? mfs_rows_measure(x, err) : mfs_fail_nomem(err);
+	x->members = calloc(d->member_count, sizeof(*x->members));
+	rc = x->name && x->members ? mfs_rows_measure(x, err) : mfs_fail_nomem(err);
 	if (rc) {
 		indexed_free(&x->rows);
 		return rc;

@@ -10,7 +10,8 @@
 #define LOOK_AT_ALL (1u << 20)
 
 /* Rows [first, end) of the whole. */
-static int add_bad(struct mfs_rows_of_parts *x, uint64_t first, uint64_t end, struct mfs_error *err)
+static int add_bad(struct mfs_rows_of_members *x, uint64_t first, uint64_t end,
+		   struct mfs_error *err)
 {
 	int rc = mfs_row_ranges_add(&x->bad, first, end);
 
@@ -23,19 +24,19 @@ static int add_bad(struct mfs_rows_of_parts *x, uint64_t first, uint64_t end, st
 }
 
 /* Of contiguous pointers into a .bin that ends early: from the first row on that ends behind it. */
-static int find_bad(struct mfs_rows_of_parts *x, const struct mfs_rows_part *part,
+static int find_bad(struct mfs_rows_of_members *x, const struct mfs_rows_member *member,
 		    struct mfs_error *err)
 {
-	const struct mfs_idx_part *p = part->p;
+	const struct mfs_idx_member *p = member->p;
 	const uint64_t whole = p->bin_size / p->token_size;
 	uint64_t lo = 0, hi = p->sequences; /* rows lo, hi begin before, behind the end of .bin */
 
-	if (part->tokens <= whole)
+	if (member->tokens <= whole)
 		return 0;
 	while (hi - lo > 1) {
 		const uint64_t mid = lo + (hi - lo) / 2;
 		uint64_t start;
-		int rc = mfs_rows_part_starts(part, mid, 1, &start, err);
+		int rc = mfs_rows_part_starts(member, mid, 1, &start, err);
 
 		if (rc)
 			return rc;
@@ -47,14 +48,14 @@ static int find_bad(struct mfs_rows_of_parts *x, const struct mfs_rows_part *par
 	return add_bad(x, p->first_sequence + lo, p->first_sequence + p->sequences, err);
 }
 
-/* What a pass over the rows of a part is at. */
+/* What a pass over the rows of a member is at. */
 struct pass {
-	struct mfs_rows_of_parts *x;
-	struct mfs_rows_part *part;
+	struct mfs_rows_of_members *x;
+	struct mfs_rows_member *member;
 	uint64_t tokens; /* before the row at hand */
 };
 
-static bool is_inside(const struct mfs_idx_part *p, int64_t pointer, int32_t length)
+static bool is_inside(const struct mfs_idx_member *p, int64_t pointer, int32_t length)
 {
 	return !length ||
 	       (pointer >= 0 &&
@@ -64,29 +65,29 @@ static bool is_inside(const struct mfs_idx_part *p, int64_t pointer, int32_t len
 static int pass_row(struct pass *s, uint64_t i, int64_t pointer, int32_t length,
 		    struct mfs_error *err)
 {
-	const struct mfs_idx_part *p = s->part->p;
+	const struct mfs_idx_member *p = s->member->p;
 
 	if (length < 0)
-		return mfs_rows_part_bad_length(s->part, i, length, -EINVAL, err);
-	if (!mfs_rows_part_summed(s->part) && (uint64_t)pointer != s->tokens * p->token_size)
+		return mfs_rows_part_bad_length(s->member, i, length, -EINVAL, err);
+	if (!mfs_rows_part_summed(s->member) && (uint64_t)pointer != s->tokens * p->token_size)
 		return mfs_fail(
 			err, -EINVAL,
 			"%s.idx: sequence %llu is said to begin at byte %lld, the one before "
 			"it ends at byte %llu",
 			p->name, (unsigned long long)i, (long long)pointer,
 			(unsigned long long)(s->tokens * p->token_size));
-	if (s->part->sums && i % MFS_ROWS_STRIDE == 0)
-		s->part->sums[i / MFS_ROWS_STRIDE] = s->tokens;
+	if (s->member->sums && i % MFS_ROWS_STRIDE == 0)
+		s->member->sums[i / MFS_ROWS_STRIDE] = s->tokens;
 	if (mfs_add_overflows(s->tokens, (uint64_t)length, &s->tokens))
 		return mfs_fail(err, -EINVAL, "%s.idx: more than 2^64 tokens", p->name);
-	if (!mfs_rows_part_summed(s->part) || is_inside(p, pointer, length))
+	if (!mfs_rows_part_summed(s->member) || is_inside(p, pointer, length))
 		return 0;
 	return add_bad(s->x, p->first_sequence + i, p->first_sequence + i + 1, err);
 }
 
 static int pass_over(struct pass *s, struct mfs_error *err)
 {
-	const struct mfs_idx_part *p = s->part->p;
+	const struct mfs_idx_member *p = s->member->p;
 	int64_t pointers[CHUNK];
 	int32_t lengths[CHUNK];
 	int rc = 0;
@@ -102,46 +103,47 @@ static int pass_over(struct pass *s, struct mfs_error *err)
 	return rc;
 }
 
-static int sum_part(struct mfs_rows_of_parts *x, struct mfs_rows_part *part, struct mfs_error *err)
+static int sum_member(struct mfs_rows_of_members *x, struct mfs_rows_member *member,
+		      struct mfs_error *err)
 {
-	struct pass s = {x, part, 0};
+	struct pass s = {x, member, 0};
 	int rc;
 
-	part->sums = calloc(part->p->sequences / MFS_ROWS_STRIDE + 1, sizeof(*part->sums));
-	if (!part->sums)
+	member->sums = calloc(member->p->sequences / MFS_ROWS_STRIDE + 1, sizeof(*member->sums));
+	if (!member->sums)
 		return mfs_fail_nomem(err);
 	rc = pass_over(&s, err);
 	if (!rc)
-		part->tokens = s.tokens;
+		member->tokens = s.tokens;
 	return rc;
 }
 
-static int measure_part(struct mfs_rows_of_parts *x, struct mfs_rows_part *part,
-			struct mfs_error *err)
+static int measure_member(struct mfs_rows_of_members *x, struct mfs_rows_member *member,
+			  struct mfs_error *err)
 {
-	const struct mfs_idx_part *p = part->p;
+	const struct mfs_idx_member *p = member->p;
 	int rc = mfs_indexed_dataset_token_count(
-		x->d, p->first_sequence, p->first_sequence + p->sequences, &part->tokens, err);
+		x->d, p->first_sequence, p->first_sequence + p->sequences, &member->tokens, err);
 
 	if (!rc && x->d->info.sequences <= LOOK_AT_ALL)
-		rc = pass_over(&(struct pass){x, part, 0}, err);
-	return rc ? rc : find_bad(x, part, err);
+		rc = pass_over(&(struct pass){x, member, 0}, err);
+	return rc ? rc : find_bad(x, member, err);
 }
 
-int mfs_rows_measure(struct mfs_rows_of_parts *x, struct mfs_error *err)
+int mfs_rows_measure(struct mfs_rows_of_members *x, struct mfs_error *err)
 {
 	const struct mfs_indexed_dataset *d = x->d;
 	uint64_t bytes;
 	int rc = 0;
 
-	for (size_t i = 0; i < d->part_count && !rc; i++) {
-		struct mfs_rows_part *part = &x->parts[x->part_count++];
+	for (size_t i = 0; i < d->member_count && !rc; i++) {
+		struct mfs_rows_member *member = &x->members[x->member_count++];
 
-		part->p = &d->parts[i];
-		part->first_token = x->rows.tokens;
-		rc = mfs_rows_part_summed(part) ? sum_part(x, part, err)
-						: measure_part(x, part, err);
-		if (!rc && (mfs_add_overflows(x->rows.tokens, part->tokens, &x->rows.tokens) ||
+		member->p = &d->members[i];
+		member->first_token = x->rows.tokens;
+		rc = mfs_rows_part_summed(member) ? sum_member(x, member, err)
+						  : measure_member(x, member, err);
+		if (!rc && (mfs_add_overflows(x->rows.tokens, member->tokens, &x->rows.tokens) ||
 			    mfs_mul_overflows(x->rows.tokens, x->rows.token_size, &bytes) ||
 			    bytes > INT64_MAX))
 			rc = mfs_fail(err, -EINVAL, "%s: more tokens than can be addressed",

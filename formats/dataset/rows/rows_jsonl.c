@@ -84,7 +84,7 @@ static unsigned digits(uint64_t value)
 /* ---- one read ---- */
 
 /* The bytes that are asked for, and the end of the tokens that have a part in them. */
-struct window {
+struct request {
 	const struct jsonl *j;
 	uint64_t off, end; /* in the file */
 	char *buf;
@@ -99,7 +99,7 @@ struct line {
 };
 
 /* What of text, which begins at `at` in the file, lies in the window. */
-static void put(const struct window *w, uint64_t at, const char *text, uint64_t len)
+static void put(const struct request *w, uint64_t at, const char *text, uint64_t len)
 {
 	const uint64_t from = mfs_max_u64(at, w->off), to = mfs_min_u64(at + len, w->end);
 
@@ -172,7 +172,7 @@ static uint64_t tokens_before(const struct jsonl *j, const struct line *l, uint6
 }
 
 /* Token t, which lies in the window: read together with those that follow, none of them outside. */
-static int get_token(struct window *w, uint64_t t, int64_t *ret, struct mfs_error *err)
+static int get_token(struct request *w, uint64_t t, int64_t *ret, struct mfs_error *err)
 {
 	if (t - w->chunk_first >= w->chunk_count) {
 		const uint64_t n = t < w->end_token ? mfs_min_u64(CHUNK, w->end_token - t) : 1;
@@ -187,7 +187,7 @@ static int get_token(struct window *w, uint64_t t, int64_t *ret, struct mfs_erro
 	return 0;
 }
 
-static int put_tokens(struct window *w, const struct line *l, struct mfs_error *err)
+static int put_tokens(struct request *w, const struct line *l, struct mfs_error *err)
 {
 	const struct jsonl *j = w->j;
 	const uint64_t before = l->at + HEAD_LEN;
@@ -212,7 +212,7 @@ static int put_tokens(struct window *w, const struct line *l, struct mfs_error *
 	return 0;
 }
 
-static int put_tail(const struct window *w, const struct line *l, struct mfs_error *err)
+static int put_tail(const struct request *w, const struct line *l, struct mfs_error *err)
 {
 	const struct jsonl *j = w->j;
 	const uint64_t at = l->at + HEAD_LEN + l->tokens * j->per_token;
@@ -232,7 +232,7 @@ static int put_tail(const struct window *w, const struct line *l, struct mfs_err
 	return 0;
 }
 
-static int put_line(struct window *w, const struct line *l, struct mfs_error *err)
+static int put_line(struct request *w, const struct line *l, struct mfs_error *err)
 {
 	const struct jsonl *j = w->j;
 	int rc;
@@ -245,7 +245,7 @@ static int put_line(struct window *w, const struct line *l, struct mfs_error *er
 }
 
 /* Lines from row `first` on, until the window is full. */
-static int put_lines(struct window *w, uint64_t first, struct mfs_error *err)
+static int put_lines(struct request *w, uint64_t first, struct mfs_error *err)
 {
 	const struct jsonl *j = w->j;
 	uint64_t starts[CHUNK + 1];
@@ -271,7 +271,7 @@ static int put_lines(struct window *w, uint64_t first, struct mfs_error *err)
 
 static int read_jsonl(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)
 {
-	struct window w = {.j = object, .off = off, .end = off + len, .buf = buf};
+	struct request w = {.j = object, .off = off, .end = off + len, .buf = buf};
 	struct line first, last;
 	int rc = find_line(w.j, off, &first, err);
 

@@ -118,7 +118,7 @@ static int add_optimizer(struct mfs_rank_part *p, const struct mfs_rank_part_opt
 
 static int check_rank(const struct mfs_rank_part_options *o, struct mfs_error *err)
 {
-	const struct mfs_parallel *l = &o->layout;
+	const struct mfs_layout *l = &o->layout;
 	const struct {
 		const char *what;
 		uint32_t rank, of;

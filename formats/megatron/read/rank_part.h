@@ -22,9 +22,9 @@
 #include "formats/optim/buffers/optim.h"
 
 struct mfs_rank_part_options {
-	struct mfs_parallel layout; /* checked (mfs_layout_check) */
+	struct mfs_layout layout; /* checked (mfs_layout_check) */
 	struct mfs_rank rank;
-	enum mfs_spec spec;
+	enum mfs_layer_spec spec;
 	uint64_t vocab; /* true rows of the embedding; 0: not known (layout.h) */
 	bool optimizer; /* the checkpoint was opened with mfs_optim_open() */
 	const struct mfs_optim_rules *rules; /* of the process; NULL: of the run that saved */

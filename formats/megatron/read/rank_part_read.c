@@ -1,5 +1,5 @@
 /*
- * Reading a rank's part: every tensor is planned, the blocks of all plans become pieces, and the pieces are
+ * Reading a rank's part: every tensor is planned, the blocks of all plans become rects, and the rects are
  * read in the order of the files. Threads take units of a few MiB from one list, so that together they move
  * through a file as one reader would, with the kernel asked for what comes next.
  *
@@ -25,7 +25,7 @@
 #define MAX_THREADS 16
 
 /* A rectangle of a file and where it goes; strides in bytes, rows and cols in elements. */
-struct piece {
+struct rect {
 	uint64_t src, row_stride, col_stride;
 	uint8_t *to;
 	uint64_t to_row, rows, cols;
@@ -35,43 +35,43 @@ struct piece {
 struct reader {
 	const struct mfs_rank_part *part;
 	struct mfs_fileset *files;
-	struct piece *pieces;
+	struct rect *rects;
 	size_t count, capacity;
 	pthread_mutex_t lock;  /* of what follows */
-	size_t next;	       /* piece that the next unit is of */
+	size_t next;	       /* rect that the next unit is of */
 	uint64_t outer, inner; /* and where in it (see axes_of()) */
 	uint64_t taken;	       /* bytes of files, of all units so far */
 	int rc;
 	struct mfs_error err;
 	pthread_mutex_t asking; /* of what follows */
-	size_t asked_piece;
-	uint64_t asked_at, asked; /* bytes into that piece; of all */
+	size_t asked_rect;
+	uint64_t asked_at, asked; /* bytes into that rect; of all */
 };
 
-static unsigned element_of(const struct reader *r, const struct piece *p)
+static unsigned element_of(const struct reader *r, const struct rect *p)
 {
 	return mfs_dtype_size(r->part->tensors[p->tensor].tensor.base.dtype);
 }
 
-/* ---- pieces ---- */
+/* ---- rects ---- */
 
-static int add_piece(struct reader *r, const struct piece *p, struct mfs_error *err)
+static int add_rect(struct reader *r, const struct rect *p, struct mfs_error *err)
 {
 	if (r->count == r->capacity) {
 		const size_t more = r->capacity ? r->capacity * 2 : 256;
-		struct piece *grown = reallocarray(r->pieces, more, sizeof(*grown));
+		struct rect *grown = reallocarray(r->rects, more, sizeof(*grown));
 
 		if (!grown)
 			return mfs_fail_nomem(err);
-		r->pieces = grown;
+		r->rects = grown;
 		r->capacity = more;
 	}
-	r->pieces[r->count++] = *p;
+	r->rects[r->count++] = *p;
 	return 0;
 }
 
 /* Rows that lie behind one another on both sides are one. */
-static void straighten(struct piece *p, unsigned element)
+static void straighten(struct rect *p, unsigned element)
 {
 	const uint64_t row = p->cols * element;
 
@@ -84,7 +84,7 @@ static void straighten(struct piece *p, unsigned element)
 	}
 }
 
-static void fill_zeros(const struct piece *p, unsigned element)
+static void fill_zeros(const struct rect *p, unsigned element)
 {
 	for (uint64_t i = 0; i < p->rows; i++)
 		memset(p->to + i * p->to_row, 0, p->cols * element);
@@ -105,11 +105,11 @@ static int add_block(struct reader *r, uint32_t tensor, const struct mfs_plan *p
 	const uint64_t col = mfs_max_u64(a->col, b->col);
 	const uint64_t right = mfs_min_u64(a->col + a->cols, b->col + b->width);
 	const unsigned element = plan->element;
-	struct piece p = {.row_stride = b->row_stride,
-			  .col_stride = b->col_stride,
-			  .to_row = plan->cols * element,
-			  .file = b->file,
-			  .tensor = tensor};
+	struct rect p = {.row_stride = b->row_stride,
+			 .col_stride = b->col_stride,
+			 .to_row = plan->cols * element,
+			 .file = b->file,
+			 .tensor = tensor};
 	const uint8_t *map;
 	int rc;
 
@@ -126,7 +126,7 @@ static int add_block(struct reader *r, uint32_t tensor, const struct mfs_plan *p
 	straighten(&p, element);
 	/* Mapped now, so that what comes can be asked for before it is touched. */
 	rc = mfs_fileset_map(r->files, b->file, &map, err);
-	return rc ? rc : add_piece(r, &p, err);
+	return rc ? rc : add_rect(r, &p, err);
 }
 
 static int add_area(struct reader *r, uint32_t tensor, const struct mfs_plan *plan,
@@ -194,7 +194,7 @@ static int add_tensor(struct reader *r, uint32_t tensor, uint8_t *to, struct mfs
 
 static int in_file_order(const void *a, const void *b)
 {
-	const struct piece *x = a, *y = b;
+	const struct rect *x = a, *y = b;
 
 	if (x->file != y->file)
 		return x->file < y->file ? -1 : 1;
@@ -203,20 +203,20 @@ static int in_file_order(const void *a, const void *b)
 
 /* ---- units ---- */
 
-/* The axis along which a piece's bytes move on slowly, and the other one. */
+/* The axis along which a rect's bytes move on slowly, and the other one. */
 struct axes {
 	bool by_column; /* the outer axis is the columns' */
 	uint64_t outer, outer_stride, inner, inner_stride;
 };
 
-static struct axes axes_of(const struct piece *p)
+static struct axes axes_of(const struct rect *p)
 {
 	if (p->rows > 1 && p->col_stride > p->row_stride)
 		return (struct axes){true, p->cols, p->col_stride, p->rows, p->row_stride};
 	return (struct axes){false, p->rows, p->row_stride, p->cols, p->col_stride};
 }
 
-static uint64_t span_of(const struct reader *r, const struct piece *p)
+static uint64_t span_of(const struct reader *r, const struct rect *p)
 {
 	return (p->rows - 1) * p->row_stride + (p->cols - 1) * p->col_stride + element_of(r, p);
 }
@@ -227,16 +227,16 @@ static uint64_t steps(uint64_t stride)
 	return stride && stride <= UNIT ? UNIT / stride : 1;
 }
 
-/* Under the lock. A unit is a smaller piece. False: there is none left, or somebody has failed. */
-static bool take(struct reader *r, struct piece *u)
+/* Under the lock. A unit is a smaller rect. False: there is none left, or somebody has failed. */
+static bool take(struct reader *r, struct rect *u)
 {
-	const struct piece *p;
+	const struct rect *p;
 	struct axes a;
 	uint64_t outer = 1, inner, row, col;
 
 	if (r->rc || r->next == r->count)
 		return false;
-	p = &r->pieces[r->next];
+	p = &r->rects[r->next];
 	a = axes_of(p);
 	inner = mfs_min_u64(a.inner - r->inner, steps(a.inner_stride));
 	if (!r->inner && inner == a.inner)
@@ -263,8 +263,8 @@ static bool take(struct reader *r, struct piece *u)
 
 /* ---- what comes next ---- */
 
-/* Asks for the bytes of a piece from at on, at most a unit of them; returns how many. */
-static uint64_t ask(struct reader *r, const struct piece *p, uint64_t at)
+/* Asks for the bytes of a rect from at on, at most a unit of them; returns how many. */
+static uint64_t ask(struct reader *r, const struct rect *p, uint64_t at)
 {
 	const uint64_t span = span_of(r, p), n = mfs_min_u64(UNIT, span - at);
 	const struct axes a = axes_of(p);
@@ -285,14 +285,14 @@ static void look_ahead(struct reader *r, uint64_t taken)
 {
 	if (pthread_mutex_trylock(&r->asking))
 		return;
-	while (r->asked_piece < r->count && r->asked < taken + AHEAD) {
-		const struct piece *p = &r->pieces[r->asked_piece];
+	while (r->asked_rect < r->count && r->asked < taken + AHEAD) {
+		const struct rect *p = &r->rects[r->asked_rect];
 		const uint64_t n = ask(r, p, r->asked_at);
 
 		r->asked += n;
 		r->asked_at += n;
 		if (r->asked_at >= span_of(r, p)) {
-			r->asked_piece++;
+			r->asked_rect++;
 			r->asked_at = 0;
 		}
 	}
@@ -302,7 +302,7 @@ static void look_ahead(struct reader *r, uint64_t taken)
 /* ---- copying ---- */
 
 struct copy {
-	const struct piece *unit;
+	const struct rect *unit;
 	const uint8_t *map;
 	unsigned element;
 };
@@ -311,7 +311,7 @@ struct copy {
 static void copy_mapped(void *arg)
 {
 	const struct copy *c = arg;
-	const struct piece *u = c->unit;
+	const struct rect *u = c->unit;
 	const struct mfs_strided s = {.to = u->to,
 				      .to_row = u->to_row,
 				      .from = c->map + u->src,
@@ -329,7 +329,7 @@ static void copy_mapped(void *arg)
 		memcpy(u->to + i * u->to_row, s.from + i * u->row_stride, u->cols * c->element);
 }
 
-static int read_mapped(struct reader *r, const struct piece *u, struct mfs_error *err)
+static int read_mapped(struct reader *r, const struct rect *u, struct mfs_error *err)
 {
 	struct copy c = {.unit = u, .element = element_of(r, u)};
 	int rc = mfs_fileset_check(r->files, u->file, err);
@@ -343,7 +343,7 @@ static int read_mapped(struct reader *r, const struct piece *u, struct mfs_error
 	return rc;
 }
 
-static int read_unit(struct reader *r, const struct piece *u, struct mfs_error *err)
+static int read_unit(struct reader *r, const struct rect *u, struct mfs_error *err)
 {
 	const unsigned element = element_of(r, u);
 	const uint64_t row = u->cols * element;
@@ -361,7 +361,7 @@ static void *work(void *arg)
 {
 	struct reader *r = arg;
 	struct mfs_error err;
-	struct piece unit;
+	struct rect unit;
 
 	pthread_mutex_lock(&r->lock);
 	while (take(r, &unit)) {
@@ -383,10 +383,10 @@ static void *work(void *arg)
 
 /* ---- the whole ---- */
 
-static int read_pieces(struct reader *r, unsigned threads, struct mfs_error *err)
+static int read_rects(struct reader *r, unsigned threads, struct mfs_error *err)
 {
 	if (r->count)
-		qsort(r->pieces, r->count, sizeof(*r->pieces), in_file_order);
+		qsort(r->rects, r->count, sizeof(*r->rects), in_file_order);
 	pthread_mutex_init(&r->lock, NULL);
 	pthread_mutex_init(&r->asking, NULL);
 	mfs_threads_run(mfs_threads_count(threads, MAX_THREADS), work, r);
@@ -407,7 +407,7 @@ int mfs_rank_part_read(const struct mfs_rank_part *part, void *const *destinatio
 		if (destinations[i] && part->tensors[i].count)
 			rc = add_tensor(&r, i, destinations[i], err);
 	if (!rc)
-		rc = read_pieces(&r, threads, err);
-	free(r.pieces);
+		rc = read_rects(&r, threads, err);
+	free(r.rects);
 	return rc;
 }

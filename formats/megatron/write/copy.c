@@ -14,7 +14,7 @@
 #define MAX_REFERENCES (1u << 16)
 
 struct copy {
-	const struct mfs_copy_target *to;
+	const struct mfs_copy_sink *to;
 	const struct mfs_torch_file *src;
 	uint32_t *numbers; /* in the new archive, plus 1, by record of src; 0: not read yet */
 	uint64_t bytes;
@@ -70,7 +70,7 @@ static int copy_storage(void *arg, mfs_value persid, const char *key, size_t key
 	return 0;
 }
 
-int mfs_copy_value(const struct mfs_copy_target *to, const struct mfs_torch_file *src,
+int mfs_copy_value(const struct mfs_copy_sink *to, const struct mfs_torch_file *src,
 		   mfs_value value, struct mfs_error *err)
 {
 	struct copy c = {.to = to, .src = src};

@@ -10,7 +10,7 @@
 #include "formats/torch/torch_file.h"
 
 /* Where a value goes. */
-struct mfs_copy_target {
+struct mfs_copy_sink {
 	struct mfs_pickle_writer *w;
 	struct mfs_arena *arena; /* takes the bytes of storages */
 	/* Gives bytes, which lie in the arena, their number in the new archive. */
@@ -21,7 +21,7 @@ struct mfs_copy_target {
 
 /* Writes a value of src's pickle; storages are read now, each once however many tensors share it.
  * -ENOTSUP: larger than any such value is; -EINVAL: damaged. */
-int mfs_copy_value(const struct mfs_copy_target *to, const struct mfs_torch_file *src,
+int mfs_copy_value(const struct mfs_copy_sink *to, const struct mfs_torch_file *src,
 		   mfs_value value, struct mfs_error *err);
 
 /* ---- parameter groups ---- */

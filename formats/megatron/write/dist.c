@@ -25,9 +25,9 @@ static int make_none(struct mfs_megatron_dist *d, struct mfs_error *err)
 }
 
 /* The distributed optimizer and the other one call the fp32 parameters differently. */
-static const char *main_name(const struct mfs_megatron_view *view)
+static const char *main_name(const struct mfs_megatron_options *options)
 {
-	if (view->optimizer && mfs_optim_info(view->ckpt)->kind == MFS_OPTIM_DISTRIBUTED)
+	if (options->optimizer && mfs_optim_info(options->ckpt)->kind == MFS_OPTIM_DISTRIBUTED)
 		return "param";
 	return "fp32_param";
 }
@@ -36,10 +36,10 @@ static int fill(struct mfs_megatron_dist *d, struct mfs_error *err)
 {
 	int rc;
 
-	d->args = mfs_ckpt_args(d->view.ckpt);
-	d->vocab = mfs_layout_vocab(&d->view.layout, d->view.ckpt, d->view.vocab);
+	d->args = mfs_ckpt_args(d->options.ckpt);
+	d->vocab = mfs_layout_vocab(&d->options.layout, d->options.ckpt, d->options.vocab);
 	d->numbered = mfs_dist_numbers_layers(d->args);
-	d->main = main_name(&d->view);
+	d->main = main_name(&d->options);
 	rc = mfs_torch_items_new(&d->items, err);
 	if (!rc)
 		rc = make_none(d, err);
@@ -149,8 +149,9 @@ static int add_files(struct mfs_megatron_dist *d, const struct mfs_file_sink *si
 	return rc ? rc : add_data(d, sink, err);
 }
 
-int mfs_megatron_dist_new(const struct mfs_megatron_view *view, const struct mfs_file_sink *sink,
-			  struct mfs_megatron_dist **ret, struct mfs_error *err)
+int mfs_megatron_dist_new(const struct mfs_megatron_options *options,
+			  const struct mfs_file_sink *sink, struct mfs_megatron_dist **ret,
+			  struct mfs_error *err)
 {
 	struct mfs_megatron_dist *d = calloc(1, sizeof(*d));
 	int rc;
@@ -158,7 +159,7 @@ int mfs_megatron_dist_new(const struct mfs_megatron_view *view, const struct mfs
 	*ret = d;
 	if (!d)
 		return mfs_fail_nomem(err);
-	d->view = *view;
+	d->options = *options;
 	rc = fill(d, err);
 	return rc ? rc : add_files(d, sink, err);
 }

@@ -69,7 +69,7 @@ static int add_copied(void *arg, const void *bytes, uint64_t size, uint32_t *ret
 int mfs_dist_archive_copy(struct mfs_dist_archive *a, const struct mfs_torch_file *src,
 			  mfs_value value, struct mfs_error *err)
 {
-	const struct mfs_copy_target to = {
+	const struct mfs_copy_sink to = {
 		.w = &a->w, .arena = &a->arena, .add = add_copied, .arg = a};
 
 	return mfs_copy_value(&to, src, value, err);

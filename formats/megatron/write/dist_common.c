@@ -13,7 +13,7 @@
 #include "formats/megatron/write/copy.h"
 #include "formats/megatron/write/dist_archive.h"
 #include "formats/megatron/write/dist_i.h"
-#include "formats/megatron/write/state.h"
+#include "formats/megatron/write/common.h"
 
 struct common {
 	const struct mfs_megatron_dist *d;
@@ -84,7 +84,7 @@ static int write_groups(struct common *c, uint32_t optimizer)
 	if (!doc)
 		return mfs_fail(c->err, -ENOTSUP,
 				"%s: the parameter groups of its optimizer are missing",
-				mfs_ckpt_dir(c->d->view.ckpt));
+				mfs_ckpt_dir(c->d->options.ckpt));
 	mfs_pickle_name(out(c), "param_groups");
 	mfs_pickle_list_begin(out(c));
 	for (uint32_t i = 0; i < mfs_value_count(doc, groups) && !rc; i++) {
@@ -97,7 +97,7 @@ static int write_groups(struct common *c, uint32_t optimizer)
 
 		rc = mfs_pickle_copy(out(c), doc, g.dict, &hooks, c->err);
 		if (rc)
-			mfs_fail_in(c->err, "%s", mfs_ckpt_dir(c->d->view.ckpt));
+			mfs_fail_in(c->err, "%s", mfs_ckpt_dir(c->d->options.ckpt));
 	}
 	mfs_pickle_list_end(out(c));
 	return rc;
@@ -182,7 +182,7 @@ static void write_content(struct common *c)
 {
 	mfs_pickle_name(out(c), "content_metadata");
 	mfs_pickle_dict_begin(out(c));
-	if (c->d->view.optimizer && is_distributed(c)) {
+	if (c->d->options.optimizer && is_distributed(c)) {
 		mfs_pickle_name(out(c), "distrib_optim_sharding_type");
 		mfs_pickle_str(out(c), "fully_reshardable");
 		write_flag(out(c), "distrib_optim_fully_reshardable_mem_efficient", false);
@@ -194,21 +194,21 @@ static void write_content(struct common *c)
 
 int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, struct mfs_error *err)
 {
-	const struct mfs_state_view view = {.vocab = d->vocab,
-					    .spec = d->view.spec,
-					    .spec_said = d->view.spec_said,
-					    .has_optimizer = d->view.optimizer,
-					    .has_rng = d->rng_count > 0,
-					    .format = "torch_dist"};
+	const struct mfs_common_options options = {.vocab = d->vocab,
+						   .spec = d->options.spec,
+						   .spec_said = d->options.spec_said,
+						   .has_optimizer = d->options.optimizer,
+						   .has_rng = d->rng_count > 0,
+						   .format = "torch_dist"};
 	struct common c = {.d = d, .err = err};
 	int rc;
 
-	if (d->view.optimizer)
-		c.info = mfs_optim_info(d->view.ckpt);
+	if (d->options.optimizer)
+		c.info = mfs_optim_info(d->options.ckpt);
 	mfs_dist_archive_begin(&c.archive);
 	mfs_pickle_dict_begin(out(&c));
-	rc = mfs_state_write(out(&c), d->view.ckpt, &view, d->view.number, err);
-	if (!rc && d->view.optimizer)
+	rc = mfs_common_write(out(&c), d->options.ckpt, &options, d->options.number, err);
+	if (!rc && d->options.optimizer)
 		rc = write_optimizer(&c);
 	write_content(&c);
 	mfs_pickle_dict_end(out(&c));

@@ -57,7 +57,7 @@ static int make_chunk(const struct mfs_megatron_dist *d, const struct mfs_dist_t
 	uint64_t shape[MFS_CKPT_DIMS];
 
 	*ret = (struct chunk){
-		.base = {.kind = &chunk_kind, .ckpt = d->view.ckpt, .dtype = t->first->dtype},
+		.base = {.kind = &chunk_kind, .ckpt = d->options.ckpt, .dtype = t->first->dtype},
 		.src = t->first + i,
 		.axis = t->axis};
 	memcpy(shape, t->shape, sizeof(shape));

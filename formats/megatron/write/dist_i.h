@@ -57,7 +57,7 @@ struct mfs_dist_file {
 };
 
 struct mfs_megatron_dist {
-	struct mfs_megatron_view view;
+	struct mfs_megatron_options options;
 	const struct mfs_megatron_args *args;
 	uint64_t vocab;	  /* rows of the embedding, padded */
 	bool numbered;	  /* decoder keys have layer numbers, no layer axis */

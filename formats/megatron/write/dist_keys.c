@@ -51,7 +51,7 @@ static bool is_moe(const struct mfs_megatron_args *a, const struct mfs_global_te
 static bool is_fused(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t,
 		     enum when when)
 {
-	const bool mla = d->args->multi_latent_attention, te = d->view.spec == MFS_SPEC_TE;
+	const bool mla = d->args->multi_latent_attention, te = d->options.spec == MFS_LAYER_SPEC_TE;
 
 	switch (when) {
 	case GQA:

@@ -12,7 +12,7 @@ static int bad(const struct mfs_megatron_dist *d, const struct mfs_global_tensor
 {
 	char name[MFS_CKPT_NAME_SIZE];
 
-	return mfs_fail(err, -ENOTSUP, "%s: tensor '%s' %s", mfs_ckpt_dir(d->view.ckpt),
+	return mfs_fail(err, -ENOTSUP, "%s: tensor '%s' %s", mfs_ckpt_dir(d->options.ckpt),
 			mfs_global_tensor_name(t, name, sizeof(name)), what);
 }
 
@@ -61,14 +61,15 @@ static int place(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor
 static void cut(const struct mfs_megatron_dist *d, const struct mfs_name *name,
 		struct mfs_dist_tensor *t)
 {
-	const struct mfs_parallel *p = &d->view.layout;
+	const struct mfs_layout *p = &d->options.layout;
 	const bool gated = mfs_args_gated(d->args);
 	uint32_t parts = name->experts ? p->etp : p->tp;
 
 	t->axis = name->tp == MFS_TP_COLS;
 	if (name->tp == MFS_TP_GATED && gated)
 		parts *= 2;
-	if (name->tp == MFS_TP_NONE || (name->tp == MFS_TP_AUTO && d->view.spec == MFS_SPEC_TE) ||
+	if (name->tp == MFS_TP_NONE ||
+	    (name->tp == MFS_TP_AUTO && d->options.spec == MFS_LAYER_SPEC_TE) ||
 	    t->axis >= t->first->ndim || t->shape[t->axis] % parts)
 		parts = 1;
 	t->parts = parts;
@@ -142,8 +143,9 @@ static bool same_key(const struct mfs_megatron_dist *d, const struct mfs_global_
 
 static int add_tensors(struct mfs_megatron_dist *d, struct mfs_error *err)
 {
-	const struct mfs_ckpt *ckpt = d->view.ckpt;
-	const uint32_t count = d->view.optimizer ? mfs_ckpt_count_all(ckpt) : mfs_ckpt_count(ckpt);
+	const struct mfs_ckpt *ckpt = d->options.ckpt;
+	const uint32_t count =
+		d->options.optimizer ? mfs_ckpt_count_all(ckpt) : mfs_ckpt_count(ckpt);
 	int rc = 0;
 
 	d->tensors = calloc(count + 1u, sizeof(*d->tensors));

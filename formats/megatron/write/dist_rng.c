@@ -20,7 +20,7 @@
  * does not say. */
 static uint32_t count_dp(const struct mfs_megatron_dist *d)
 {
-	const struct mfs_layout *l = mfs_ckpt_layout(d->view.ckpt);
+	const struct mfs_ckpt_layout *l = mfs_ckpt_layout(d->options.ckpt);
 	const uint64_t ranks = (uint64_t)l->tp * l->pp;
 
 	if (l->ep < 2 || !l->etp || !d->args->moe_layers || d->args->world_size <= 0 ||
@@ -31,7 +31,7 @@ static uint32_t count_dp(const struct mfs_megatron_dist *d)
 
 /* Ranks are counted through tensor, then data-parallel ones, or through expert-tensor, then expert ones
  * (megatron/core/parallel_state.py: RankGenerator, order tp-cp-ep-dp-pp). */
-static uint32_t expert_rank(const struct mfs_layout *l, uint32_t tp, uint32_t dp)
+static uint32_t expert_rank(const struct mfs_ckpt_layout *l, uint32_t tp, uint32_t dp)
 {
 	return (uint32_t)(((uint64_t)dp * l->tp + tp) / l->etp % l->ep);
 }
@@ -42,7 +42,7 @@ static int make_item(struct mfs_megatron_dist *d, uint32_t tp, uint32_t pp, uint
 {
 	struct mfs_dist_archive a;
 	struct mfs_rng rng;
-	int rc = mfs_rng_open(d->view.ckpt, tp, pp, ep, &rng, err);
+	int rc = mfs_rng_open(d->options.ckpt, tp, pp, ep, &rng, err);
 
 	if (rc)
 		return rc;
@@ -58,8 +58,9 @@ static int make_item(struct mfs_megatron_dist *d, uint32_t tp, uint32_t pp, uint
 /* has_dp and dp are set. */
 static int add(struct mfs_megatron_dist *d, struct mfs_dist_rng r, struct mfs_error *err)
 {
-	const uint32_t ep = r.has_dp ? expert_rank(mfs_ckpt_layout(d->view.ckpt), r.tp, r.dp) : 0;
-	const uint32_t number = mfs_rng_find(d->view.ckpt, r.tp, r.pp, ep);
+	const uint32_t ep =
+		r.has_dp ? expert_rank(mfs_ckpt_layout(d->options.ckpt), r.tp, r.dp) : 0;
+	const uint32_t number = mfs_rng_find(d->options.ckpt, r.tp, r.pp, ep);
 	int rc = 0;
 
 	/* mfs_rng_there() has said that there is one. */
@@ -69,7 +70,7 @@ static int add(struct mfs_megatron_dist *d, struct mfs_dist_rng r, struct mfs_er
 	}
 	if (!rc && d->rng_bytes > MAX_BYTES)
 		rc = mfs_fail(err, -ENOTSUP, "%s: random states of more than %llu bytes",
-			      mfs_ckpt_dir(d->view.ckpt), (unsigned long long)MAX_BYTES);
+			      mfs_ckpt_dir(d->options.ckpt), (unsigned long long)MAX_BYTES);
 	r.item = &d->rng_items[number];
 	d->rng[d->rng_count++] = r;
 	return rc;
@@ -87,14 +88,14 @@ static int add_rank(struct mfs_megatron_dist *d, uint32_t tp, uint32_t pp, struc
 
 int mfs_dist_rng(struct mfs_megatron_dist *d, struct mfs_error *err)
 {
-	const struct mfs_layout *l = mfs_ckpt_layout(d->view.ckpt);
+	const struct mfs_ckpt_layout *l = mfs_ckpt_layout(d->options.ckpt);
 	int rc = 0;
 
-	if (!mfs_rng_there(d->view.ckpt))
+	if (!mfs_rng_there(d->options.ckpt))
 		return 0;
 	d->rng_dp = count_dp(d);
 	d->rng = calloc((size_t)l->tp * l->pp * (1u + d->rng_dp), sizeof(*d->rng));
-	d->rng_item_count = mfs_rng_count(d->view.ckpt);
+	d->rng_item_count = mfs_rng_count(d->options.ckpt);
 	d->rng_items = calloc(d->rng_item_count, sizeof(*d->rng_items));
 	if (!d->rng || !d->rng_items)
 		return mfs_fail_nomem(err);
@@ -107,7 +108,7 @@ int mfs_dist_rng(struct mfs_megatron_dist *d, struct mfs_error *err)
 void mfs_dist_rng_key(char *key, size_t size, const struct mfs_megatron_dist *d,
 		      const struct mfs_dist_rng *r)
 {
-	const struct mfs_layout *l = mfs_ckpt_layout(d->view.ckpt);
+	const struct mfs_ckpt_layout *l = mfs_ckpt_layout(d->options.ckpt);
 
 	if (r->has_dp)
 		snprintf(key, size, "rng_state/shard_%u.%u.%u_%u.%u.%u", r->pp, r->tp, r->dp, l->pp,

@@ -8,7 +8,7 @@
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/plan/vfile.h"
-#include "formats/megatron/write/state.h"
+#include "formats/megatron/write/common.h"
 
 /* Takes data over, also on failure. */
 struct mfs_file_sink {
@@ -17,10 +17,10 @@ struct mfs_file_sink {
 };
 
 /* What both need to know. */
-struct mfs_megatron_view {
-	struct mfs_ckpt *ckpt;	    /* with its optimizer, unless the view is without */
-	struct mfs_parallel layout; /* of torch_dist: how its chunks are cut */
-	enum mfs_spec spec;
+struct mfs_megatron_options {
+	struct mfs_ckpt *ckpt;	  /* with its optimizer, unless the view is without */
+	struct mfs_layout layout; /* of torch_dist: how its chunks are cut */
+	enum mfs_layer_spec spec;
 	bool spec_said; /* by a person: the arguments follow */
 	uint64_t vocab; /* true rows; 0: not known */
 	int64_t number; /* of the iteration, -1: release */
@@ -35,13 +35,15 @@ struct mfs_megatron_dist;
 
 /* mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt, and distrib_optim.pt where the run's optimizer was
  * distributed. */
-int mfs_megatron_torch_new(const struct mfs_megatron_view *view, const struct mfs_file_sink *sink,
-			   struct mfs_megatron_torch **ret, struct mfs_error *err);
+int mfs_megatron_torch_new(const struct mfs_megatron_options *options,
+			   const struct mfs_file_sink *sink, struct mfs_megatron_torch **ret,
+			   struct mfs_error *err);
 void mfs_megatron_torch_free(struct mfs_megatron_torch *t);
 
 /* .metadata, metadata.json, common.pt and __R_0.distcp, one for each layer. */
-int mfs_megatron_dist_new(const struct mfs_megatron_view *view, const struct mfs_file_sink *sink,
-			  struct mfs_megatron_dist **ret, struct mfs_error *err);
+int mfs_megatron_dist_new(const struct mfs_megatron_options *options,
+			  const struct mfs_file_sink *sink, struct mfs_megatron_dist **ret,
+			  struct mfs_error *err);
 void mfs_megatron_dist_free(struct mfs_megatron_dist *d);
 
 #endif

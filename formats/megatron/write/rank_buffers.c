@@ -42,25 +42,25 @@ static int write_flat(struct mfs_rank_writer *r, const struct mfs_optim_buffer *
 		      enum mfs_state state)
 {
 	struct mfs_rank_tensor *tensors = mfs_arena_array(&r->file->arena, count, sizeof(*tensors));
-	struct mfs_rank_storage s = {.run_count = count + 1};
+	struct mfs_rank_storage s = {.segment_count = count + 1};
 	const uint64_t shape[] = {buffer->elements};
 	uint64_t at = 0, element = 4;
 	enum mfs_dtype dtype = MFS_F32;
 	uint32_t number;
 	int rc = 0;
 
-	s.runs = mfs_arena_array(&r->file->arena, count + 1, sizeof(*s.runs));
-	if (!tensors || !s.runs)
+	s.segments = mfs_arena_array(&r->file->arena, count + 1, sizeof(*s.segments));
+	if (!tensors || !s.segments)
 		return mfs_fail_nomem(r->err);
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		rc = mfs_rank_state(params[i]->tensor, state, &tensors[i], r->err);
 		dtype = tensors[i].base.dtype;
 		element = mfs_dtype_size(dtype);
-		s.runs[i].gap = (params[i]->in_coalesced - at) * element;
-		s.runs[i].tensor = &tensors[i];
+		s.segments[i].gap = (params[i]->in_coalesced - at) * element;
+		s.segments[i].tensor = &tensors[i];
 		at = params[i]->in_coalesced + params[i]->elements;
 	}
-	s.runs[count].gap = (buffer->elements - at) * element;
+	s.segments[count].gap = (buffer->elements - at) * element;
 	s.size = buffer->elements * element;
 	if (!rc)
 		rc = mfs_rank_add_storage(r, &s, &number);

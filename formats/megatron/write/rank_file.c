@@ -32,14 +32,14 @@ int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storag
 
 int mfs_rank_write_tensor(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t)
 {
-	struct mfs_rank_storage s = {.size = t->base.bytes, .run_count = 1};
+	struct mfs_rank_storage s = {.size = t->base.bytes, .segment_count = 1};
 	uint32_t number;
 	int rc;
 
-	s.runs = mfs_arena_alloc(&r->file->arena, sizeof(*s.runs));
-	if (!s.runs)
+	s.segments = mfs_arena_alloc(&r->file->arena, sizeof(*s.segments));
+	if (!s.segments)
 		return mfs_fail_nomem(r->err);
-	s.runs->tensor = t;
+	s.segments->tensor = t;
 	rc = mfs_rank_add_storage(r, &s, &number);
 	if (!rc)
 		mfs_pickle_tensor(r->w, number, t->base.dtype, t->base.shape, t->base.ndim);
@@ -57,7 +57,7 @@ int mfs_rank_write_state(struct mfs_rank_writer *r, const struct mfs_rank_tensor
 
 /* ---- model ---- */
 
-static int write_chunk(struct mfs_rank_writer *r, const struct mfs_rank_chunk *chunk)
+static int write_chunk(struct mfs_rank_writer *r, const struct mfs_model_chunk *chunk)
 {
 	char name[MFS_CKPT_NAME_SIZE];
 	int rc = 0;
@@ -103,7 +103,7 @@ static int add_copied(void *arg, const void *bytes, uint64_t size, uint32_t *ret
 
 int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value)
 {
-	const struct mfs_copy_target to = {
+	const struct mfs_copy_sink to = {
 		.w = r->w, .arena = &r->file->arena, .add = add_copied, .arg = r};
 
 	return mfs_copy_value(&to, from, value, r->err);
@@ -113,14 +113,14 @@ int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, 
  * run finds one: --load without --no-load-rng asks for it. */
 static int write_rng(struct mfs_rank_writer *r)
 {
-	const struct mfs_layout *source = mfs_ckpt_layout(r->view->ckpt);
+	const struct mfs_ckpt_layout *source = mfs_ckpt_layout(r->options->ckpt);
 	const struct mfs_rank *rank = &r->file->list->rank;
 	struct mfs_rng rng;
 	int rc;
 
-	if (!mfs_rng_there(r->view->ckpt))
+	if (!mfs_rng_there(r->options->ckpt))
 		return 0;
-	rc = mfs_rng_open(r->view->ckpt, rank->tp % source->tp, rank->pp % source->pp,
+	rc = mfs_rng_open(r->options->ckpt, rank->tp % source->tp, rank->pp % source->pp,
 			  rank->ep % source->ep, &rng, r->err);
 	if (rc)
 		return rc;
@@ -134,20 +134,20 @@ static int write_rng(struct mfs_rank_writer *r)
 
 static int write_state_dict(struct mfs_rank_writer *r)
 {
-	const struct mfs_state_view view = {.layout = &r->view->layout,
-					    .vocab = r->file->list->vocab,
-					    .spec = r->view->spec,
-					    .spec_said = r->view->spec_said,
-					    .has_optimizer = r->view->optimizer,
-					    .has_rng = mfs_rng_there(r->view->ckpt),
-					    .format = "torch"};
+	const struct mfs_common_options options = {.layout = &r->options->layout,
+						   .vocab = r->file->list->vocab,
+						   .spec = r->options->spec,
+						   .spec_said = r->options->spec_said,
+						   .has_optimizer = r->options->optimizer,
+						   .has_rng = mfs_rng_there(r->options->ckpt),
+						   .format = "torch"};
 	int rc;
 
 	mfs_pickle_dict_begin(r->w);
-	rc = mfs_state_write(r->w, r->view->ckpt, &view, r->view->number, r->err);
+	rc = mfs_common_write(r->w, r->options->ckpt, &options, r->options->number, r->err);
 	if (!rc)
 		rc = write_model(r);
-	if (!rc && r->view->optimizer) {
+	if (!rc && r->options->optimizer) {
 		mfs_pickle_str(r->w, "optimizer");
 		rc = mfs_rank_write_optimizer(r);
 	}
@@ -159,14 +159,15 @@ static int write_state_dict(struct mfs_rank_writer *r)
 
 /* ---- the file ---- */
 
-static int add_run(struct mfs_vfile *data, const struct mfs_rank_run *run, struct mfs_error *err)
+static int add_segment(struct mfs_vfile *data, const struct mfs_rank_segment *segment,
+		       struct mfs_error *err)
 {
 	int rc = 0;
 
-	if (run->gap)
-		rc = mfs_vfile_add_zeros(data, run->gap, err);
-	if (!rc && run->tensor)
-		rc = mfs_vfile_add_tensor(data, &run->tensor->base, err);
+	if (segment->gap)
+		rc = mfs_vfile_add_zeros(data, segment->gap, err);
+	if (!rc && segment->tensor)
+		rc = mfs_vfile_add_tensor(data, &segment->tensor->base, err);
 	return rc;
 }
 
@@ -175,8 +176,8 @@ static int add_storage(struct mfs_vfile *data, const struct mfs_rank_storage *s,
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < s->run_count && !rc; i++)
-		rc = add_run(data, &s->runs[i], err);
+	for (uint32_t i = 0; i < s->segment_count && !rc; i++)
+		rc = add_segment(data, &s->segments[i], err);
 	return rc;
 }
 
@@ -255,7 +256,7 @@ static int write_file(struct mfs_rank_writer *r, enum mfs_rank_file_kind kind,
 
 static int open_lists(struct mfs_rank_writer *r, const struct mfs_rank *rank)
 {
-	const struct mfs_megatron_view *v = r->view;
+	const struct mfs_megatron_options *v = r->options;
 	const int64_t dp = mfs_ckpt_args(v->ckpt)->data_parallel_size;
 	int rc = mfs_rank_list_new(v->ckpt, &v->layout, rank, v->spec, v->vocab, &r->file->list,
 				   r->err);
@@ -267,12 +268,12 @@ static int open_lists(struct mfs_rank_writer *r, const struct mfs_rank *rank)
 			     dp > 0 ? (uint32_t)dp : 1, &r->file->optim, r->err);
 }
 
-int mfs_rank_file_new(const struct mfs_megatron_view *view, const struct mfs_rank *rank,
+int mfs_rank_file_new(const struct mfs_megatron_options *options, const struct mfs_rank *rank,
 		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
 		      struct mfs_rank_file **ret, struct mfs_error *err)
 {
 	struct mfs_rank_file *file = calloc(1, sizeof(*file));
-	struct mfs_rank_writer r = {.view = view, .file = file, .err = err};
+	struct mfs_rank_writer r = {.options = options, .file = file, .err = err};
 	int rc = file ? open_lists(&r, rank) : mfs_fail_nomem(err);
 
 	if (!rc && kind == MFS_RANK_FILE_OPTIMIZER && !file->optim->buffer_count) {

@@ -18,7 +18,7 @@ struct mfs_rank_file;
 
 /* Adds the file's parts to an empty one. *ret is NULL, and nothing is added, where Megatron has no such
  * file. */
-int mfs_rank_file_new(const struct mfs_megatron_view *view, const struct mfs_rank *rank,
+int mfs_rank_file_new(const struct mfs_megatron_options *options, const struct mfs_rank *rank,
 		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
 		      struct mfs_rank_file **ret, struct mfs_error *err);
 void mfs_rank_file_free(struct mfs_rank_file *f);

@@ -7,7 +7,7 @@
 #include "formats/megatron/write/rank_file.h"
 
 /* What is behind a storage: a tensor; several with zeros between them; or bytes in memory. */
-struct mfs_rank_run {
+struct mfs_rank_segment {
 	uint64_t gap; /* bytes of zeros in front */
 	const struct mfs_rank_tensor *tensor;
 };
@@ -15,8 +15,8 @@ struct mfs_rank_run {
 struct mfs_rank_storage {
 	uint64_t size; /* bytes */
 	const void *bytes;
-	struct mfs_rank_run *runs;
-	uint32_t run_count;
+	struct mfs_rank_segment *segments;
+	uint32_t segment_count;
 };
 
 struct mfs_rank_file {
@@ -28,7 +28,7 @@ struct mfs_rank_file {
 };
 
 struct mfs_rank_writer {
-	const struct mfs_megatron_view *view;
+	const struct mfs_megatron_options *options;
 	struct mfs_rank_file *file;
 	struct mfs_pickle_writer *w;
 	struct mfs_error *err;
@@ -39,7 +39,7 @@ int mfs_rank_write_tensor(struct mfs_rank_writer *r, const struct mfs_rank_tenso
 /* The optimizer's tensor of a parameter. */
 int mfs_rank_write_state(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t,
 			 enum mfs_state state);
-/* storage->runs or bytes lie in the file's arena. */
+/* storage->segments or bytes lie in the file's arena. */
 int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storage *storage,
 			 uint32_t *ret);
 

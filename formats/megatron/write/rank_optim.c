@@ -109,7 +109,7 @@ static int add_params(void *arg, struct mfs_pickle_writer *w, mfs_value dict, st
 
 static int write_groups(struct mfs_rank_writer *r, uint32_t optimizer, bool ids)
 {
-	const struct mfs_optim_info *info = mfs_optim_info(r->view->ckpt);
+	const struct mfs_optim_info *info = mfs_optim_info(r->options->ckpt);
 	const struct mfs_optim *o = r->file->optim;
 	int rc = 0;
 
@@ -131,11 +131,11 @@ static int write_groups(struct mfs_rank_writer *r, uint32_t optimizer, bool ids)
 		if (!c.dict)
 			return mfs_fail(r->err, -ENOTSUP,
 					"%s: the optimizer has no parameter group %s weight decay",
-					mfs_ckpt_dir(r->view->ckpt),
+					mfs_ckpt_dir(r->options->ckpt),
 					c.group->decay ? "with" : "without");
 		rc = mfs_pickle_copy(r->w, c.doc, c.dict, &hooks, r->err);
 		if (rc)
-			mfs_fail_in(r->err, "%s", mfs_ckpt_dir(r->view->ckpt));
+			mfs_fail_in(r->err, "%s", mfs_ckpt_dir(r->options->ckpt));
 	}
 	mfs_pickle_list_end(r->w);
 	return rc;
@@ -146,7 +146,7 @@ static int write_groups(struct mfs_rank_writer *r, uint32_t optimizer, bool ids)
 /* torch.optim.AdamW's: a tensor without axes. */
 static int write_step(struct mfs_rank_writer *r)
 {
-	const struct mfs_optim_info *info = mfs_optim_info(r->view->ckpt);
+	const struct mfs_optim_info *info = mfs_optim_info(r->options->ckpt);
 	float *step = mfs_arena_alloc(&r->file->arena, sizeof(*step));
 	struct mfs_rank_storage s = {.size = sizeof(*step), .bytes = step};
 	uint32_t number;
@@ -164,7 +164,7 @@ static int write_step(struct mfs_rank_writer *r)
 
 static int write_param_state(struct mfs_rank_writer *r, const struct mfs_optim_param *p)
 {
-	const struct mfs_optim_info *info = mfs_optim_info(r->view->ckpt);
+	const struct mfs_optim_info *info = mfs_optim_info(r->options->ckpt);
 	int rc = 0;
 
 	mfs_pickle_int(r->w, p->id);
@@ -232,7 +232,7 @@ static int write_mains(struct mfs_rank_writer *r, uint32_t optimizer)
 
 static int write_scaler(struct mfs_rank_writer *r)
 {
-	const struct mfs_optim_info *info = mfs_optim_info(r->view->ckpt);
+	const struct mfs_optim_info *info = mfs_optim_info(r->options->ckpt);
 
 	if (!info->scaler)
 		return 0;
@@ -244,7 +244,7 @@ static int write_float16(struct mfs_rank_writer *r, uint32_t optimizer)
 {
 	int rc;
 
-	if (!mfs_optim_info(r->view->ckpt)->has_main)
+	if (!mfs_optim_info(r->options->ckpt)->has_main)
 		return write_torch_state(r, optimizer); /* FP32Optimizer */
 	mfs_pickle_dict_begin(r->w);
 	mfs_pickle_name(r->w, "optimizer");
@@ -274,7 +274,7 @@ static int write_distributed(struct mfs_rank_writer *r, uint32_t optimizer)
 
 int mfs_rank_write_optimizer(struct mfs_rank_writer *r)
 {
-	const bool distributed = mfs_optim_info(r->view->ckpt)->kind == MFS_OPTIM_DISTRIBUTED;
+	const bool distributed = mfs_optim_info(r->options->ckpt)->kind == MFS_OPTIM_DISTRIBUTED;
 	const uint32_t count = r->file->optim->optimizers;
 	int rc = 0;
 

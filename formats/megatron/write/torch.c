@@ -11,14 +11,14 @@
 
 /* One file, made when it is first read: a view of a thousand ranks has a thousand of these. */
 struct rank_entry {
-	const struct mfs_megatron_view *view;
+	const struct mfs_megatron_options *options;
 	struct mfs_rank rank;
 	enum mfs_rank_file_kind kind;
 	struct rank_entry *next;
 };
 
 struct mfs_megatron_torch {
-	struct mfs_megatron_view view;
+	struct mfs_megatron_options options;
 	struct rank_entry *entries;
 };
 
@@ -31,7 +31,7 @@ static int build(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 {
 	const struct rank_entry *e = arg;
 	struct mfs_rank_file *file;
-	int rc = mfs_rank_file_new(e->view, &e->rank, e->kind, parts, &file, err);
+	int rc = mfs_rank_file_new(e->options, &e->rank, e->kind, parts, &file, err);
 
 	if (!rc && file)
 		mfs_vfile_keep(parts, file, release_file);
@@ -59,7 +59,7 @@ static int new_entry(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
 
 	if (!e)
 		return mfs_fail_nomem(err);
-	*e = (struct rank_entry){&t->view, *rank, kind, t->entries};
+	*e = (struct rank_entry){&t->options, *rank, kind, t->entries};
 	t->entries = e;
 	*ret = e;
 	return 0;
@@ -82,7 +82,7 @@ static int add_file(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
 	rc = mfs_vfile_new_lazy(size, build, e, &data, err);
 	if (rc)
 		return rc;
-	snprintf(path, sizeof(path), "%s/%s.pt", mfs_rank_dir_name(&t->view.layout, rank, dir),
+	snprintf(path, sizeof(path), "%s/%s.pt", mfs_rank_dir_name(&t->options.layout, rank, dir),
 		 mfs_rank_file_stem(kind));
 	return sink->add(sink->arg, path, data, err);
 }
@@ -92,21 +92,23 @@ static int add_rank(struct mfs_megatron_torch *t, const struct mfs_rank *rank,
 {
 	int rc = add_file(t, rank, MFS_RANK_FILE_MODEL, sink, err);
 
-	if (rc || !t->view.optimizer || mfs_optim_info(t->view.ckpt)->kind != MFS_OPTIM_DISTRIBUTED)
+	if (rc || !t->options.optimizer ||
+	    mfs_optim_info(t->options.ckpt)->kind != MFS_OPTIM_DISTRIBUTED)
 		return rc;
 	return add_file(t, rank, MFS_RANK_FILE_OPTIMIZER, sink, err);
 }
 
-int mfs_megatron_torch_new(const struct mfs_megatron_view *view, const struct mfs_file_sink *sink,
-			   struct mfs_megatron_torch **ret, struct mfs_error *err)
+int mfs_megatron_torch_new(const struct mfs_megatron_options *options,
+			   const struct mfs_file_sink *sink, struct mfs_megatron_torch **ret,
+			   struct mfs_error *err)
 {
 	struct mfs_megatron_torch *t = calloc(1, sizeof(*t));
 	struct mfs_rank rank;
 	int rc = t ? 0 : mfs_fail_nomem(err);
 
 	if (!rc)
-		t->view = *view;
-	for (uint32_t i = 0; !rc && mfs_rank_at(&view->layout, i, &rank); i++)
+		t->options = *options;
+	for (uint32_t i = 0; !rc && mfs_rank_at(&options->layout, i, &rank); i++)
 		rc = add_rank(t, &rank, sink, err);
 	/* On failure, too: files that the sink has taken refer to it. */
 	*ret = t;

@@ -10,7 +10,7 @@
 #define MIN_BUCKET   40000000ull
 #define PER_RANK     1000000ull
 
-struct layout {
+struct filling {
 	const struct mfs_optim_rules *rules;
 	uint64_t size, divisor;
 	struct mfs_flat_buffer *buffer;
@@ -39,7 +39,7 @@ static uint64_t end_divisor(const struct mfs_optim_rules *rules, uint32_t dp)
 	return dp ? base / gcd(base, dp) * dp : base;
 }
 
-static int round_up(struct layout *l, uint64_t *value, uint64_t divisor)
+static int round_up(struct filling *l, uint64_t *value, uint64_t divisor)
 {
 	const uint64_t rest = *value % divisor;
 
@@ -49,7 +49,7 @@ static int round_up(struct layout *l, uint64_t *value, uint64_t divisor)
 }
 
 /* Ends the open bucket at end; the next one begins at *ret. */
-static int close_bucket(struct layout *l, uint64_t end, uint64_t *ret)
+static int close_bucket(struct filling *l, uint64_t end, uint64_t *ret)
 {
 	struct mfs_flat_buffer *b = l->buffer;
 	uint64_t padded = end;
@@ -68,7 +68,7 @@ static int close_bucket(struct layout *l, uint64_t end, uint64_t *ret)
 }
 
 /* Puts a parameter at *at or behind it; *at becomes where the next may begin. */
-static int put(struct layout *l, struct mfs_flat_param *p, uint64_t *at)
+static int put(struct filling *l, struct mfs_flat_param *p, uint64_t *at)
 {
 	uint64_t end;
 	int rc = l->rules->aligned ? round_up(l, at, ALIGN) : 0;
@@ -94,11 +94,11 @@ int mfs_flat_layout(const struct mfs_optim_rules *rules, uint64_t size, uint32_t
 		    struct mfs_flat_param *params, uint32_t count, struct mfs_arena *arena,
 		    struct mfs_flat_buffer *ret, struct mfs_error *err)
 {
-	struct layout l = {.rules = rules,
-			   .size = size,
-			   .divisor = end_divisor(rules, dp),
-			   .buffer = ret,
-			   .err = err};
+	struct filling l = {.rules = rules,
+			    .size = size,
+			    .divisor = end_divisor(rules, dp),
+			    .buffer = ret,
+			    .err = err};
 	uint64_t at = 0;
 	int rc = 0;
 

@@ -41,7 +41,7 @@ static bool has_experts(const struct mfs_rank_list *l)
 /* Experts whose gradients other ranks reduce (their parameters' allreduce is False). */
 static bool experts_apart(const struct builder *b)
 {
-	const struct mfs_parallel *p = &b->list->layout;
+	const struct mfs_layout *p = &b->list->layout;
 
 	return has_experts(b->list) &&
 	       (p->ep > 1 || (b->o->rules.expert_tensor_groups && p->etp != p->tp));

@@ -202,7 +202,7 @@ static int storage_of(const struct mfs_optim_holder *h, const struct bucket *k, 
 	return rc;
 }
 
-/* The runs of a parameter, one in each chunk that it reaches into. */
+/* The ranges of a parameter, one in each chunk that it reaches into. */
 static int read_param(const struct mfs_optim_holder *h, const struct mfs_optim_param *p,
 		      const struct bucket *k, enum mfs_state state)
 {
@@ -216,17 +216,17 @@ static int read_param(const struct mfs_optim_holder *h, const struct mfs_optim_p
 				h->ckpt->dir, k->t->key);
 	for (uint32_t c = chunk_at(k->t, at); at < last && !rc; c++) {
 		const struct mfs_dcp_chunk *chunk = &k->t->chunks[c];
-		struct mfs_optim_run run = {.tensor = p->tensor,
-					    .state = state,
-					    .dtype = k->t->dtype,
-					    .origin = at - chunk->lo[0],
-					    .first = at - p->in_bucket};
+		struct mfs_optim_range range = {.tensor = p->tensor,
+						.state = state,
+						.dtype = k->t->dtype,
+						.origin = at - chunk->lo[0],
+						.first = at - p->in_bucket};
 
-		run.count = mfs_min_u64(last, chunk->lo[0] + chunk->size[0]) - at;
-		at += run.count;
-		rc = run.count ? storage_of(h, k, c, &run.storage) : 0;
-		if (!rc && run.count)
-			rc = mfs_optim_add_run(h->ckpt, &run, h->err);
+		range.count = mfs_min_u64(last, chunk->lo[0] + chunk->size[0]) - at;
+		at += range.count;
+		rc = range.count ? storage_of(h, k, c, &range.storage) : 0;
+		if (!rc && range.count)
+			rc = mfs_optim_add_range(h->ckpt, &range, h->err);
 	}
 	return rc;
 }

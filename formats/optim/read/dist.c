@@ -73,7 +73,7 @@ static int add_part(const struct fragment *f, const uint64_t *lo, const uint64_t
 		    uint64_t layer, uint64_t expert)
 {
 	const struct mfs_dist_stacked *s = f->s;
-	struct mfs_piece p = s->piece;
+	struct mfs_found_chunk p = s->piece;
 
 	p.chunk.storage = f->storage;
 	p.chunk.origin = at;
@@ -95,7 +95,7 @@ static int add_part(const struct fragment *f, const uint64_t *lo, const uint64_t
 	}
 	if (s->name.part == MFS_PART_UP)
 		p.chunk.lo[0] += p.shape[0] / 2;
-	return mfs_ckpt_add_piece(f->ckpt, &p, f->err);
+	return mfs_ckpt_add_found(f->ckpt, &p, f->err);
 }
 
 static int add_box(const uint64_t *lo, const uint64_t *size, uint64_t at, void *arg)
@@ -118,7 +118,7 @@ static bool is_transposed(const struct mfs_ckpt *ckpt, const struct mfs_dist_sta
 	const struct mfs_megatron_args *a = &ckpt->args;
 	const uint64_t hidden = (uint64_t)a->hidden_size;
 	const bool fc1 = strstr(s->name.canonical, "linear_fc1.weight") != NULL;
-	const struct mfs_piece *p = &s->piece;
+	const struct mfs_found_chunk *p = &s->piece;
 
 	if (!s->name.experts || p->ndim != 2 || !a->moe_grouped_gemm)
 		return false;

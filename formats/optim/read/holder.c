@@ -3,10 +3,10 @@
 
 #include "formats/optim/read/optim_i.h"
 
-struct source {
+struct holders {
 	struct mfs_optim_holder h; /* template */
-	struct mfs_parallel layout;
-	enum mfs_spec spec;
+	struct mfs_layout layout;
+	enum mfs_layer_spec spec;
 	int (*read)(struct mfs_optim_holder *h, void *arg);
 	void *arg;
 };
@@ -20,7 +20,7 @@ int mfs_optim_holder_build(struct mfs_optim_holder *h, bool aligned)
 }
 
 /* The buffers of one optimizer of one rank. */
-static int read_rank(struct source *s, const struct mfs_rank *rank, uint32_t optimizer,
+static int read_rank(struct holders *s, const struct mfs_rank *rank, uint32_t optimizer,
 		     uint32_t group, uint32_t *ret_optimizers)
 {
 	struct mfs_optim_holder h = s->h;
@@ -40,9 +40,9 @@ static int read_rank(struct source *s, const struct mfs_rank *rank, uint32_t opt
 	return rc;
 }
 
-static int read_ranks(struct source *s)
+static int read_ranks(struct holders *s)
 {
-	const struct mfs_parallel *p = &s->layout;
+	const struct mfs_layout *p = &s->layout;
 	uint32_t optimizers = 1;
 	struct mfs_rank r;
 	int rc = 0;
@@ -60,21 +60,21 @@ static int read_ranks(struct source *s)
 	return rc;
 }
 
-static int prepare(struct source *s)
+static int prepare(struct holders *s)
 {
 	struct mfs_ckpt *ckpt = s->h.ckpt;
 	const struct mfs_megatron_args *a = &ckpt->args;
 	const uint64_t world = a->world_size > 0 ? (uint64_t)a->world_size : 0;
-	const struct mfs_parallel *p = &s->layout;
+	const struct mfs_layout *p = &s->layout;
 
 	mfs_optim_rules_of(ckpt, &s->h.rules);
-	s->spec = mfs_spec_of(ckpt);
+	s->spec = mfs_layer_spec_of(ckpt);
 	if (!mfs_layout_of(ckpt, &s->layout))
 		return mfs_fail(s->h.err, -ENOTSUP,
 				"%s: the optimizer's flat buffers of stages that differ in another "
 				"way than the first and the last cannot be read",
 				ckpt->dir);
-	if (a->moe_grouped_gemm && s->spec == MFS_SPEC_LOCAL)
+	if (a->moe_grouped_gemm && s->spec == MFS_LAYER_SPEC_LOCAL)
 		return mfs_fail(s->h.err, -ENOTSUP,
 				"%s: the optimizer's flat buffers of fused experts (GroupedMLP) "
 				"cannot be read",
@@ -88,7 +88,7 @@ static int prepare(struct source *s)
 int mfs_optim_each_holder(struct mfs_ckpt *ckpt, int (*read)(struct mfs_optim_holder *h, void *arg),
 			  void *arg, struct mfs_error *err)
 {
-	struct source s = {.h = {.ckpt = ckpt, .err = err}, .read = read, .arg = arg};
+	struct holders s = {.h = {.ckpt = ckpt, .err = err}, .read = read, .arg = arg};
 	int rc = prepare(&s);
 
 	return rc ? rc : read_ranks(&s);

@@ -125,7 +125,7 @@ static int open_item(struct mfs_ckpt *ckpt, const char *key, struct mfs_torch_fi
 	if (!b || b->item.file == MFS_DCP_NO_FILE)
 		return 0;
 	src = mfs_source_file(ckpt->files, ckpt->dcp_files[b->item.file]);
-	src = mfs_source_part(&src, b->item.offset, b->item.length);
+	src = mfs_source_range(&src, b->item.offset, b->item.length);
 	rc = mfs_torch_file_open(&src, f, err);
 	if (rc) {
 		mfs_fail_in(err, "%s: '%s'", ckpt->dir, key);

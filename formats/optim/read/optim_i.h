@@ -8,8 +8,8 @@
 /* A parameter that the optimizer knows: not a buffer, of a floating type. */
 bool mfs_optim_is_param(const struct mfs_global_tensor *t);
 
-/* A run of a rank's flattened parameter: elements [first, first + count) lie at origin of storage. */
-struct mfs_optim_run {
+/* A range of a rank's flattened parameter: elements [first, first + count) lie at origin of storage. */
+struct mfs_optim_range {
 	const struct mfs_rank_tensor *tensor;
 	enum mfs_state state;
 	enum mfs_dtype dtype;
@@ -17,8 +17,8 @@ struct mfs_optim_run {
 	uint64_t origin;
 	uint64_t first, count;
 };
-int mfs_optim_add_run(struct mfs_ckpt *ckpt, const struct mfs_optim_run *run,
-		      struct mfs_error *err);
+int mfs_optim_add_range(struct mfs_ckpt *ckpt, const struct mfs_optim_range *range,
+			struct mfs_error *err);
 
 /* Whether a rank's copy of a parameter is the one to be read, of several that are alike. */
 bool mfs_optim_represents(const struct mfs_rank_tensor *t);

@@ -74,7 +74,7 @@ static int open_object(struct object *o)
 				ckpt->dir, o->key);
 	o->item = &b->item;
 	src = mfs_source_file(ckpt->files, ckpt->dcp_files[b->item.file]);
-	src = mfs_source_part(&src, b->item.offset, b->item.length);
+	src = mfs_source_range(&src, b->item.offset, b->item.length);
 	snprintf(o->where, sizeof(o->where), "%s: '%s'", ckpt->dir, o->key);
 	rc = mfs_torch_file_open(&src, &o->f, h->err);
 	if (rc) {
@@ -119,15 +119,15 @@ static int read_state(struct object *o, uint32_t buffer, enum mfs_state state, m
 		rc = add_storage(o, &t, &storage);
 	for (uint32_t i = 0; i < h->o->count && !rc; i++) {
 		const struct mfs_optim_param *p = &h->o->params[i];
-		const struct mfs_optim_run run = {.tensor = p->tensor,
-						  .state = state,
-						  .dtype = t.dtype,
-						  .storage = storage,
-						  .origin = t.offset + p->in_coalesced,
-						  .count = p->elements};
+		const struct mfs_optim_range range = {.tensor = p->tensor,
+						      .state = state,
+						      .dtype = t.dtype,
+						      .storage = storage,
+						      .origin = t.offset + p->in_coalesced,
+						      .count = p->elements};
 
 		if (p->buffer == buffer && mfs_optim_represents(p->tensor))
-			rc = mfs_optim_add_run(h->ckpt, &run, h->err);
+			rc = mfs_optim_add_range(h->ckpt, &range, h->err);
 	}
 	return rc;
 }

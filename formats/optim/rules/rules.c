@@ -70,7 +70,7 @@ static void read_groups(const struct args *a, struct mfs_optim_rules *ret)
 
 void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret)
 {
-	const struct mfs_ckpt_state *state = mfs_ckpt_state(ckpt);
+	const struct mfs_ckpt_common *state = mfs_ckpt_common(ckpt);
 	struct args a;
 
 	*ret = (struct mfs_optim_rules){.sorted_groups = true,

@@ -36,7 +36,7 @@ struct mfs_optim_rules {
 };
 
 /* The rules of the run that wrote a checkpoint, of the newest release where it does not say. ckpt was
- * opened with MFS_CKPT_STATE; without a state the rules are those of a fresh bf16 run. */
+ * opened with MFS_CKPT_COMMON; without a state the rules are those of a fresh bf16 run. */
 void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret);
 
 /* Is a parameter in a group with weight decay? name as the rank's modules have it. */

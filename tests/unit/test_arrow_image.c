@@ -1,5 +1,5 @@
 /*
- * Rows as Arrow files: formats/dataset/files/arrow_view.h, formats/arrow/arrow_write.h. The decoder below follows
+ * Rows as Arrow files: formats/dataset/files/arrow_image.h, formats/arrow/arrow_write.h. The decoder below follows
  * Message.fbs and Schema.fbs and knows nothing of the writer.
  */
 #include "tests/unit/unit.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/files/arrow_view.h"
+#include "formats/dataset/files/arrow_image.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/fileset.h"
@@ -411,26 +411,26 @@ static void check_file(const struct mfs_rows *r, const uint8_t *bytes, size_t si
 	ck_assert_ptr_eq(p, bytes + size);
 }
 
-static struct mfs_arrow_view *open_view(const struct mfs_rows *r, uint64_t batch, uint64_t file)
+static struct mfs_arrow_image *open_view(const struct mfs_rows *r, uint64_t batch, uint64_t file)
 {
 	const struct mfs_arrow_config config = {.batch = batch, .file = file};
-	struct mfs_arrow_view *v;
+	struct mfs_arrow_image *v;
 
-	unit_ok(mfs_arrow_view_new(r, &config, &v, &err), &err);
+	unit_ok(mfs_arrow_image_new(r, &config, &v, &err), &err);
 	return v;
 }
 
 /* All files of rows that can be read. */
-static void check_view(const struct mfs_rows *r, struct mfs_arrow_view *v)
+static void check_view(const struct mfs_rows *r, struct mfs_arrow_image *v)
 {
 	uint32_t batches = 0;
 	uint64_t row = 0;
 
-	for (uint32_t i = 0; i < mfs_arrow_view_files(v); i++) {
+	for (uint32_t i = 0; i < mfs_arrow_image_files(v); i++) {
 		struct mfs_vfile *f;
 		uint8_t *bytes;
 
-		unit_ok(mfs_arrow_view_file(v, i, &f, &err), &err);
+		unit_ok(mfs_arrow_image_file(v, i, &f, &err), &err);
 		bytes = slurp(f);
 		check_file(r, bytes, mfs_vfile_size(f), &row, &batches);
 		check_random_reads(f, bytes);
@@ -439,23 +439,23 @@ static void check_view(const struct mfs_rows *r, struct mfs_arrow_view *v)
 		mfs_vfile_free(f);
 	}
 	ck_assert_uint_eq(row, r->rows);
-	ck_assert_uint_eq(batches, mfs_arrow_view_batches(v));
+	ck_assert_uint_eq(batches, mfs_arrow_image_batches(v));
 }
 
 START_TEST(test_random)
 {
 	for (unsigned k = 0; k < 60; k++) {
 		struct fake_rows f;
-		struct mfs_arrow_view *v;
+		struct mfs_arrow_image *v;
 
 		random_rows(&f);
 		v = open_view(&f.rows, 1 + (uint64_t)rand() % 60000, (uint64_t)rand() % 300000);
 		check_view(&f.rows, v);
-		mfs_arrow_view_free(v);
+		mfs_arrow_image_free(v);
 		v = open_view(&f.rows, 0, 0);
-		ck_assert_uint_eq(mfs_arrow_view_files(v), 1);
-		ck_assert_uint_eq(mfs_arrow_view_batches(v), f.rows.rows > 0);
-		mfs_arrow_view_free(v);
+		ck_assert_uint_eq(mfs_arrow_image_files(v), 1);
+		ck_assert_uint_eq(mfs_arrow_image_batches(v), f.rows.rows > 0);
+		mfs_arrow_image_free(v);
 		mfs_rows_free(&f.rows);
 	}
 }
@@ -465,7 +465,7 @@ START_TEST(test_fixed_length)
 {
 	for (unsigned k = 0; k < 20; k++) {
 		struct fake_rows f;
-		struct mfs_arrow_view *v;
+		struct mfs_arrow_image *v;
 
 		random_rows(&f);
 		mfs_rows_free(&f.rows);
@@ -474,7 +474,7 @@ START_TEST(test_fixed_length)
 		f.rows.tokens = f.rows.rows * f.stretch;
 		v = open_view(&f.rows, 1 + (uint64_t)rand() % 60000, 0);
 		check_view(&f.rows, v);
-		mfs_arrow_view_free(v);
+		mfs_arrow_image_free(v);
 	}
 }
 END_TEST
@@ -484,7 +484,7 @@ START_TEST(test_no_rows)
 {
 	for (unsigned fixed = 0; fixed < 2; fixed++) {
 		struct fake_rows f;
-		struct mfs_arrow_view *v;
+		struct mfs_arrow_image *v;
 		struct mfs_vfile *file;
 
 		random_rows(&f);
@@ -492,10 +492,10 @@ START_TEST(test_no_rows)
 		f.rows.row_length = fixed * 7;
 		v = open_view(&f.rows, 0, 0);
 		check_view(&f.rows, v);
-		unit_ok(mfs_arrow_view_file(v, 0, &file, &err), &err);
+		unit_ok(mfs_arrow_image_file(v, 0, &file, &err), &err);
 		ck_assert_uint_eq(mfs_vfile_size(file), MFS_ARROW_ALIGN + MFS_ARROW_EOS);
 		mfs_vfile_free(file);
-		mfs_arrow_view_free(v);
+		mfs_arrow_image_free(v);
 		mfs_rows_free(&f.rows);
 	}
 }
@@ -529,16 +529,16 @@ START_TEST(test_schema)
 END_TEST
 
 /* Every page of a file but those with values of rows that cannot be read can be read. */
-static void check_bad_pages(struct mfs_arrow_view *v, const struct mfs_rows *r, uint64_t want)
+static void check_bad_pages(struct mfs_arrow_image *v, const struct mfs_rows *r, uint64_t want)
 {
 	uint64_t failed = 0;
 
-	for (uint32_t i = 0; i < mfs_arrow_view_files(v); i++) {
+	for (uint32_t i = 0; i < mfs_arrow_image_files(v); i++) {
 		struct mfs_vfile *f;
 		uint8_t page[MFS_ARROW_ALIGN];
 		size_t got;
 
-		unit_ok(mfs_arrow_view_file(v, i, &f, &err), &err);
+		unit_ok(mfs_arrow_image_file(v, i, &f, &err), &err);
 		for (uint64_t at = 0; at < mfs_vfile_size(f); at += sizeof(page)) {
 			int rc = mfs_vfile_pread(f, at, page, sizeof(page), &got, &err);
 
@@ -555,7 +555,7 @@ START_TEST(test_bad_rows)
 {
 	for (unsigned k = 0; k < 10; k++) {
 		struct fake_rows f;
-		struct mfs_arrow_view *v;
+		struct mfs_arrow_image *v;
 		struct mfs_row_range bad[2] = {{0, 10}, {1000, 1001}};
 		uint64_t pages = 0;
 
@@ -573,7 +573,7 @@ START_TEST(test_bad_rows)
 		}
 		v = open_view(&f.rows, 1 << 20, 0);
 		check_bad_pages(v, &f.rows, pages);
-		mfs_arrow_view_free(v);
+		mfs_arrow_image_free(v);
 		mfs_rows_free(&f.rows);
 	}
 }
@@ -589,21 +589,21 @@ START_TEST(test_many_rows)
 				       .rows = 1000000000,
 				       .tokens = 1000000000000},
 			      .stretch = 1000};
-	struct mfs_arrow_view *v = open_view(&f.rows, 0, 0);
+	struct mfs_arrow_image *v = open_view(&f.rows, 0, 0);
 	struct mfs_vfile *file;
 	uint8_t bytes[65536];
 	size_t got;
 
-	ck_assert_uint_le(mfs_arrow_view_batches(v), 4100);
-	ck_assert_uint_ge(mfs_arrow_view_files(v), 64);
-	ck_assert_uint_le(f.probes, 3 * mfs_arrow_view_batches(v));
-	unit_ok(mfs_arrow_view_file(v, mfs_arrow_view_files(v) - 1, &file, &err), &err);
+	ck_assert_uint_le(mfs_arrow_image_batches(v), 4100);
+	ck_assert_uint_ge(mfs_arrow_image_files(v), 64);
+	ck_assert_uint_le(f.probes, 3 * mfs_arrow_image_batches(v));
+	unit_ok(mfs_arrow_image_file(v, mfs_arrow_image_files(v) - 1, &file, &err), &err);
 	unit_ok(mfs_vfile_pread(file, mfs_vfile_size(file) - 65536, bytes, sizeof(bytes), &got,
 				&err),
 		&err);
 	ck_assert_uint_eq(mfs_le32(bytes + sizeof(bytes) - 8), 0xffffffff);
 	mfs_vfile_free(file);
-	mfs_arrow_view_free(v);
+	mfs_arrow_image_free(v);
 }
 END_TEST
 
@@ -612,7 +612,7 @@ START_TEST(test_uneven_rows)
 {
 	for (unsigned k = 0; k < 2; k++) {
 		struct fake_rows f;
-		struct mfs_arrow_view *v;
+		struct mfs_arrow_image *v;
 
 		do {
 			random_rows(&f);
@@ -625,8 +625,8 @@ START_TEST(test_uneven_rows)
 		largest = 0;
 		check_view(&f.rows, v);
 		ck_assert_uint_le(largest, 30000 * f.rows.token_size);
-		ck_assert_uint_le(mfs_arrow_view_batches(v), 1 + f.rows.tokens / 10000);
-		mfs_arrow_view_free(v);
+		ck_assert_uint_le(mfs_arrow_image_batches(v), 1 + f.rows.tokens / 10000);
+		mfs_arrow_image_free(v);
 		mfs_rows_free(&f.rows);
 	}
 }
@@ -640,10 +640,10 @@ START_TEST(test_many_empty_rows)
 				       .dtype = MFS_I32,
 				       .token_size = 4,
 				       .rows = 1000000000}};
-	struct mfs_arrow_view *v = open_view(&f.rows, 0, 0);
+	struct mfs_arrow_image *v = open_view(&f.rows, 0, 0);
 
-	ck_assert_uint_eq(mfs_arrow_view_batches(v), 15);
-	mfs_arrow_view_free(v);
+	ck_assert_uint_eq(mfs_arrow_image_batches(v), 15);
+	mfs_arrow_image_free(v);
 }
 END_TEST
 
@@ -658,29 +658,29 @@ START_TEST(test_large_rows)
 				       .rows = 5,
 				       .tokens = 100040},
 			      .starts = (uint64_t *)starts};
-	struct mfs_arrow_view *v = open_view(&f.rows, 2000, 0);
+	struct mfs_arrow_image *v = open_view(&f.rows, 2000, 0);
 	uint64_t huge[] = {0, 10, 10 + ((uint64_t)1 << 31), 20 + ((uint64_t)1 << 31)};
 
-	ck_assert_uint_eq(mfs_arrow_view_batches(v), 3);
+	ck_assert_uint_eq(mfs_arrow_image_batches(v), 3);
 	check_view(&f.rows, v);
-	mfs_arrow_view_free(v);
+	mfs_arrow_image_free(v);
 	f.starts = huge;
 	f.rows.rows = 3;
 	f.rows.tokens = huge[3];
-	unit_fails(mfs_arrow_view_new(&f.rows, &(struct mfs_arrow_config){0}, &v, &err), &err,
+	unit_fails(mfs_arrow_image_new(&f.rows, &(struct mfs_arrow_config){0}, &v, &err), &err,
 		   -ENOTSUP, "row 1 ");
 	huge[2]--;
 	huge[3]--;
 	f.rows.tokens--;
 	v = open_view(&f.rows, 0, 0);
-	ck_assert_uint_eq(mfs_arrow_view_batches(v), 3);
-	mfs_arrow_view_free(v);
+	ck_assert_uint_eq(mfs_arrow_image_batches(v), 3);
+	mfs_arrow_image_free(v);
 	f.rows.dtype = MFS_BF16;
-	unit_fails(mfs_arrow_view_new(&f.rows, &(struct mfs_arrow_config){0}, &v, &err), &err,
+	unit_fails(mfs_arrow_image_new(&f.rows, &(struct mfs_arrow_config){0}, &v, &err), &err,
 		   -ENOTSUP, "bfloat16");
 	f.rows.dtype = MFS_U16;
 	f.rows.row_length = (uint64_t)1 << 31;
-	unit_fails(mfs_arrow_view_new(&f.rows, &(struct mfs_arrow_config){0}, &v, &err), &err,
+	unit_fails(mfs_arrow_image_new(&f.rows, &(struct mfs_arrow_config){0}, &v, &err), &err,
 		   -ENOTSUP, "2147483648");
 }
 END_TEST
@@ -689,7 +689,7 @@ END_TEST
 START_TEST(test_changed_starts)
 {
 	struct fake_rows f;
-	struct mfs_arrow_view *v;
+	struct mfs_arrow_image *v;
 	struct mfs_vfile *file;
 	uint8_t bytes[64];
 	size_t got;
@@ -698,13 +698,13 @@ START_TEST(test_changed_starts)
 		random_rows(&f);
 	} while (f.rows.rows < 1000 && (mfs_rows_free(&f.rows), 1));
 	v = open_view(&f.rows, 4000, 1 << 30);
-	unit_ok(mfs_arrow_view_file(v, 0, &file, &err), &err);
+	unit_ok(mfs_arrow_image_file(v, 0, &file, &err), &err);
 	f.lie = 3;
 	unit_fails(mfs_vfile_pread(file, 2 * MFS_ARROW_ALIGN, bytes, sizeof(bytes), &got, &err),
 		   &err, -EIO, "row 3 ");
 	unit_ok(mfs_vfile_pread(file, 2 * MFS_ARROW_ALIGN, bytes, 12, &got, &err), &err);
 	mfs_vfile_free(file);
-	mfs_arrow_view_free(v);
+	mfs_arrow_image_free(v);
 	mfs_rows_free(&f.rows);
 }
 END_TEST
@@ -770,15 +770,15 @@ static void close_real(struct real *x)
 
 START_TEST(test_passed_through)
 {
-	struct mfs_arrow_view *v;
+	struct mfs_arrow_image *v;
 	struct real x;
 
 	for (unsigned code = 4; code <= 8; code += 4) {
 		open_real(&x, code);
 		v = open_view(x.rows, 20000, 100000);
-		ck_assert_uint_gt(mfs_arrow_view_files(v), 2);
+		ck_assert_uint_gt(mfs_arrow_image_files(v), 2);
 		check_view(&x.truth.rows, v);
-		mfs_arrow_view_free(v);
+		mfs_arrow_image_free(v);
 		close_real(&x);
 	}
 }
@@ -788,18 +788,18 @@ END_TEST
 START_TEST(test_wrapped)
 {
 	struct mfs_rows *checked, *slice;
-	struct mfs_arrow_view *v;
+	struct mfs_arrow_image *v;
 	struct real x;
 
 	open_real(&x, 8);
 	unit_ok(mfs_rows_vocab(x.rows, 65536, &checked, &err), &err);
 	v = open_view(checked, 20000, 0);
 	check_view(&x.truth.rows, v);
-	mfs_arrow_view_free(v);
+	mfs_arrow_image_free(v);
 	unit_ok(mfs_rows_slice(checked, 0, ROWS, &slice, &err), &err);
 	v = open_view(slice, 20000, 0);
 	check_view(&x.truth.rows, v);
-	mfs_arrow_view_free(v);
+	mfs_arrow_image_free(v);
 	mfs_rows_free(slice);
 	mfs_rows_free(checked);
 	close_real(&x);
@@ -835,7 +835,7 @@ static void *read_at_random(void *arg)
 
 START_TEST(test_threads)
 {
-	struct mfs_arrow_view *v;
+	struct mfs_arrow_image *v;
 	struct mfs_vfile *once, *shared;
 	struct reader readers[4];
 	pthread_t threads[4];
@@ -844,8 +844,8 @@ START_TEST(test_threads)
 
 	open_real(&x, 8);
 	v = open_view(x.rows, 20000, 0);
-	unit_ok(mfs_arrow_view_file(v, 0, &once, &err), &err);
-	unit_ok(mfs_arrow_view_file(v, 0, &shared, &err), &err);
+	unit_ok(mfs_arrow_image_file(v, 0, &once, &err), &err);
+	unit_ok(mfs_arrow_image_file(v, 0, &shared, &err), &err);
 	want = slurp(once);
 	for (unsigned i = 0; i < 4; i++) {
 		readers[i] = (struct reader){shared, want, i, false};
@@ -858,14 +858,14 @@ START_TEST(test_threads)
 	free(want);
 	mfs_vfile_free(once);
 	mfs_vfile_free(shared);
-	mfs_arrow_view_free(v);
+	mfs_arrow_image_free(v);
 	close_real(&x);
 }
 END_TEST
 
 Suite *mfs_suite(void)
 {
-	Suite *s = suite_create("arrow_view");
+	Suite *s = suite_create("arrow_image");
 
 	unit_case(s, "random rows", test_random);
 	unit_case(s, "fixed length", test_fixed_length);

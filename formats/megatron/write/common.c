@@ -1,4 +1,4 @@
-#include "formats/megatron/write/state.h"
+#include "formats/megatron/write/common.h"
 
 #include <errno.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static const struct argument arguments[] = {
 
 struct change {
 	const struct mfs_ckpt *ckpt;
-	const struct mfs_state_view *view;
+	const struct mfs_common_options *options;
 	const struct mfs_pickle *doc;
 	mfs_value args; /* the dict behind the Namespace */
 	uint32_t written;
@@ -76,7 +76,7 @@ struct change {
  * of etp * ep. */
 static uint32_t replicas(const struct change *c)
 {
-	const struct mfs_parallel *p = c->view->layout;
+	const struct mfs_layout *p = c->options->layout;
 	const int64_t said = mfs_ckpt_args(c->ckpt)->data_parallel_size;
 	uint64_t dp = said > 0 ? (uint64_t)said : 1;
 
@@ -96,7 +96,7 @@ static void write_count(struct mfs_pickle_writer *w, uint32_t value, uint32_t no
 static void write_layout_value(struct mfs_pickle_writer *w, const struct change *c,
 			       enum new_value value)
 {
-	const struct mfs_parallel *p = c->view->layout;
+	const struct mfs_layout *p = c->options->layout;
 	const bool uneven = p->first || p->last;
 
 	switch (value) {
@@ -149,26 +149,27 @@ static void write_layout_value(struct mfs_pickle_writer *w, const struct change 
 static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 		       const struct argument *a)
 {
-	const struct mfs_state_view *view = c->view;
+	const struct mfs_common_options *options = c->options;
 
-	if (a->layout && !view->layout)
+	if (a->layout && !options->layout)
 		return 0;
-	if ((a->value == NEW_NO_OPTIM && view->has_optimizer) ||
-	    (a->value == NEW_NO_RNG && view->has_rng) ||
-	    (a->value == NEW_SPEC && !view->spec_said) ||
-	    (a->value == NEW_GROUPED && view->spec == MFS_SPEC_TE) ||
-	    (a->value == NEW_SEQUENCE_PARALLEL && view->layout->tp > 1))
+	if ((a->value == NEW_NO_OPTIM && options->has_optimizer) ||
+	    (a->value == NEW_NO_RNG && options->has_rng) ||
+	    (a->value == NEW_SPEC && !options->spec_said) ||
+	    (a->value == NEW_GROUPED && options->spec == MFS_LAYER_SPEC_TE) ||
+	    (a->value == NEW_SEQUENCE_PARALLEL && options->layout->tp > 1))
 		return 0;
 	mfs_pickle_name(w, a->name);
 	switch (a->value) {
 	case NEW_VOCAB:
-		mfs_pickle_uint(w, view->vocab);
+		mfs_pickle_uint(w, options->vocab);
 		break;
 	case NEW_SPEC:
-		mfs_pickle_str(w, view->spec == MFS_SPEC_LOCAL ? "local" : "transformer_engine");
+		mfs_pickle_str(w, options->spec == MFS_LAYER_SPEC_LOCAL ? "local"
+									: "transformer_engine");
 		break;
 	case NEW_FORMAT:
-		mfs_pickle_str(w, view->format);
+		mfs_pickle_str(w, options->format);
 		break;
 	case NEW_NO_OPTIM:
 	case NEW_NO_RNG:
@@ -205,9 +206,9 @@ static int replace_argument(void *arg, struct mfs_pickle_writer *w, mfs_value di
 /* What an argument that the source has not would say is what its absence says. */
 static bool is_none(const struct change *c, const struct argument *a)
 {
-	const struct mfs_parallel *p = c->view->layout;
+	const struct mfs_layout *p = c->options->layout;
 
-	return (a->value == NEW_SPEC && !c->view->spec_said) ||
+	return (a->value == NEW_SPEC && !c->options->spec_said) ||
 	       (p && ((a->value == NEW_FIRST && !p->first) || (a->value == NEW_LAST && !p->last)));
 }
 
@@ -236,22 +237,22 @@ static int copy_arguments(struct mfs_pickle_writer *w, struct change *c, mfs_val
 /* Of a model that no run has written. */
 static void make_arguments(struct mfs_pickle_writer *w, const struct change *c)
 {
-	const struct mfs_parallel one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
-	const struct mfs_parallel *p = c->view->layout ? c->view->layout : &one;
+	const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	const struct mfs_layout *p = c->options->layout ? c->options->layout : &one;
 	struct mfs_megatron_args a = *mfs_ckpt_args(c->ckpt);
 
-	a.padded_vocab_size = (int64_t)c->view->vocab;
+	a.padded_vocab_size = (int64_t)c->options->vocab;
 	a.tensor_model_parallel_size = p->tp;
 	a.pipeline_model_parallel_size = p->pp;
 	a.virtual_pipeline_model_parallel_size = p->vpp;
 	a.expert_model_parallel_size = p->ep;
 	a.expert_tensor_parallel_size = p->etp;
-	a.data_parallel_size = c->view->layout ? replicas(c) : 1;
+	a.data_parallel_size = c->options->layout ? replicas(c) : 1;
 	a.world_size = a.tensor_model_parallel_size * a.pipeline_model_parallel_size *
 		       a.data_parallel_size;
 	a.first_stage_layers = p->first ? (int64_t)p->first : MFS_UNSET;
 	a.last_stage_layers = p->last ? (int64_t)p->last : MFS_UNSET;
-	a.local_spec = c->view->spec == MFS_SPEC_LOCAL;
+	a.local_spec = c->options->spec == MFS_LAYER_SPEC_LOCAL;
 	mfs_namespace_write(w, &a);
 }
 
@@ -273,11 +274,12 @@ static void write_iteration(struct mfs_pickle_writer *w, int64_t number)
 	mfs_pickle_int(w, number < 0 ? 0 : number);
 }
 
-int mfs_state_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
-		    const struct mfs_state_view *view, int64_t number, struct mfs_error *err)
+int mfs_common_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
+		     const struct mfs_common_options *options, int64_t number,
+		     struct mfs_error *err)
 {
-	const struct mfs_ckpt_state *state = mfs_ckpt_state(ckpt);
-	struct change c = {.ckpt = ckpt, .view = view};
+	const struct mfs_ckpt_common *state = mfs_ckpt_common(ckpt);
+	struct change c = {.ckpt = ckpt, .options = options};
 	int rc;
 
 	mfs_pickle_name(w, "args");
@@ -292,7 +294,7 @@ int mfs_state_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
 		return rc;
 	write_iteration(w, number);
 	rc = copy_pair(w, &c, state->root, "num_floating_point_operations_so_far", err);
-	if (rc || !view->has_optimizer)
+	if (rc || !options->has_optimizer)
 		return rc;
 	return copy_pair(w, &c, state->root, "opt_param_scheduler", err);
 }

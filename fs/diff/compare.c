@@ -19,7 +19,7 @@
 #define MAX_THREADS 16
 #define TICK_NS	    100000000 /* between two looks at the progress */
 
-struct run {
+struct comparing {
 	struct mfs_diff *d;
 	bool first_only;
 	pthread_mutex_t lock; /* of what follows */
@@ -69,7 +69,7 @@ static int plan_side(struct mfs_diff_side *s, const struct mfs_global_tensor *t,
 /* ---- units ---- */
 
 /* Under the lock. False: there is none left. */
-static bool take(struct run *r, struct unit *u)
+static bool take(struct comparing *r, struct unit *u)
 {
 	struct mfs_diff *d = r->d;
 	uint64_t each;
@@ -94,7 +94,7 @@ static bool has_values(const struct mfs_diff_pair *p)
 	return mfs_compare_has_values(p->a->dtype) && mfs_compare_has_values(p->b->dtype);
 }
 
-static int compare_unit(struct run *r, struct mfs_comparer *c, const struct unit *u,
+static int compare_unit(struct comparing *r, struct mfs_comparer *c, const struct unit *u,
 			struct mfs_comparison *found, struct mfs_error *err)
 {
 	struct mfs_diff_pair *p = u->pair;
@@ -119,7 +119,7 @@ static int compare_unit(struct run *r, struct mfs_comparer *c, const struct unit
 	return rc;
 }
 
-static void work_off(struct run *r, struct mfs_comparer *c)
+static void work_off(struct comparing *r, struct mfs_comparer *c)
 {
 	struct unit u;
 
@@ -145,7 +145,7 @@ static void work_off(struct run *r, struct mfs_comparer *c)
 
 static void *work(void *arg)
 {
-	struct run *r = arg;
+	struct comparing *r = arg;
 	struct mfs_comparer *c = NULL;
 	struct mfs_error err;
 	int rc = mfs_comparer_new(&c, &err);
@@ -166,7 +166,7 @@ static void *work(void *arg)
 
 /* ---- threads ---- */
 
-static void wait_for_all(struct run *r)
+static void wait_for_all(struct comparing *r)
 {
 	struct mfs_progress progress;
 
@@ -193,9 +193,9 @@ static unsigned thread_count(const struct mfs_diff *d)
 	return mfs_threads_count(0, (unsigned)mfs_min_u64(units, MAX_THREADS));
 }
 
-int mfs_diff_run(struct mfs_diff *d, bool first_only, struct mfs_error *err)
+int mfs_diff_compare(struct mfs_diff *d, bool first_only, struct mfs_error *err)
 {
-	struct run r = {.d = d, .first_only = first_only};
+	struct comparing r = {.d = d, .first_only = first_only};
 	const unsigned wanted = thread_count(d);
 	pthread_t threads[MAX_THREADS];
 	unsigned started = 0;

@@ -1,4 +1,4 @@
-#include "formats/dataset/files/idx_view.h"
+#include "formats/dataset/files/idx_image.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -118,7 +118,7 @@ static int check_rows(const struct mfs_rows *rows, struct mfs_error *err)
 	return 0;
 }
 
-int mfs_idx_view_idx(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
+int mfs_idx_image_idx(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
 {
 	struct mfs_vfile *f;
 	struct idx *x;
@@ -142,7 +142,7 @@ int mfs_idx_view_idx(const struct mfs_rows *rows, struct mfs_vfile **ret, struct
 	return 0;
 }
 
-int mfs_idx_view_bin(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
+int mfs_idx_image_bin(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
 {
 	int rc = check_rows(rows, err);
 
@@ -163,7 +163,7 @@ static uint64_t documents_at(const struct mfs_indexed_dataset *d)
 }
 
 /* Whether a prefix has to do with bytes [off, end) of the merged .idx. */
-static bool is_part_of(const struct mfs_indexed_dataset *d, const struct mfs_idx_part *p,
+static bool is_part_of(const struct mfs_indexed_dataset *d, const struct mfs_idx_member *p,
 		       uint64_t off, uint64_t end)
 {
 	const uint64_t pointers = MFS_IDX_HEADER + 4 * d->info.sequences;
@@ -182,8 +182,8 @@ static int check_parts(const struct mfs_indexed_dataset *d, uint64_t off, uint64
 {
 	int rc = 0;
 
-	for (size_t i = 0; i < d->part_count && !rc; i++) {
-		const struct mfs_idx_part *p = &d->parts[i];
+	for (size_t i = 0; i < d->member_count && !rc; i++) {
+		const struct mfs_idx_member *p = &d->members[i];
 
 		if (p->idx_set && is_part_of(d, p, off, off + len))
 			rc = mfs_fileset_check(p->idx_set, p->idx_file, err);
@@ -217,35 +217,36 @@ static int build_bin(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 {
 	const struct mfs_indexed_dataset *d = arg;
 	const uint64_t size = mfs_indexed_dataset_info(d)->bin_size;
-	struct mfs_bin_extent run;
+	struct mfs_bin_extent extent;
 	int rc = 0;
 
-	for (uint64_t off = 0; off < size && !rc; off += run.len) {
-		rc = mfs_indexed_dataset_extent(d, off, &run, err);
+	for (uint64_t off = 0; off < size && !rc; off += extent.len) {
+		rc = mfs_indexed_dataset_extent(d, off, &extent, err);
 		if (!rc)
-			rc = mfs_vfile_add_file(parts, run.set, run.file, run.offset, run.len, err);
+			rc = mfs_vfile_add_file(parts, extent.set, extent.file, extent.offset,
+						extent.len, err);
 		if (rc)
 			return rc;
 	}
 	return rc;
 }
 
-int mfs_idx_view_merged_idx(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
-			    struct mfs_error *err)
+int mfs_idx_image_merged_idx(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
+			     struct mfs_error *err)
 {
 	return mfs_vfile_new_lazy(mfs_indexed_dataset_idx_size(d), build_idx, const_cast(d), ret,
 				  err);
 }
 
-int mfs_idx_view_merged_bin(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
-			    struct mfs_error *err)
+int mfs_idx_image_merged_bin(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
+			     struct mfs_error *err)
 {
 	return mfs_vfile_new_lazy(mfs_indexed_dataset_info(d)->bin_size, build_bin, const_cast(d),
 				  ret, err);
 }
 
-int mfs_idx_view_add_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile *parts,
-			       struct mfs_error *err)
+int mfs_idx_image_add_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile *parts,
+				struct mfs_error *err)
 {
 	return mfs_vfile_add_computed(parts, &merged_idx, const_cast(d), documents_at(d),
 				      8 * d->info.document_entries, err);

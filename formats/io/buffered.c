@@ -1,4 +1,4 @@
-#include "formats/io/window.h"
+#include "formats/io/buffered.h"
 
 #include <errno.h>
 #include <stdbool.h>
@@ -9,8 +9,8 @@
 #include "formats/io/fileset.h"
 #include "formats/io/whole.h"
 
-int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *ret,
-		    struct mfs_error *err)
+int mfs_buffered_open(struct mfs_fileset *set, uint32_t file, struct mfs_buffered *ret,
+		      struct mfs_error *err)
 {
 	int fd = -1, rc = mfs_fileset_open(set, file, &fd, err);
 
@@ -25,7 +25,7 @@ int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *r
 }
 
 /* Moves the window so that it begins at off, which lies inside of the file. */
-static int move_to(struct mfs_window *w, uint64_t off)
+static int move_to(struct mfs_buffered *w, uint64_t off)
 {
 	const size_t len = mfs_min_u64(sizeof(w->bytes), mfs_fileset_size(w->set, w->file) - off);
 	int rc = mfs_pread_whole(w->fd, off, w->bytes, len);
@@ -38,7 +38,7 @@ static int move_to(struct mfs_window *w, uint64_t off)
 static int window_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
 		       struct mfs_error *err)
 {
-	struct mfs_window *w = (struct mfs_window *)(uintptr_t)s->object;
+	struct mfs_buffered *w = (struct mfs_buffered *)(uintptr_t)s->object;
 	const bool large = len > sizeof(w->bytes);
 	int rc = 0;
 
@@ -56,7 +56,7 @@ static int window_read(const struct mfs_source *s, uint64_t off, void *buf, size
 
 static const struct mfs_source_ops window_ops = {.read = window_read};
 
-struct mfs_source mfs_window_source(struct mfs_window *w, const char *name)
+struct mfs_source mfs_buffered_source(struct mfs_buffered *w, const char *name)
 {
 	return (struct mfs_source){.ops = &window_ops,
 				   .name = name,
@@ -64,7 +64,7 @@ struct mfs_source mfs_window_source(struct mfs_window *w, const char *name)
 				   .object = w};
 }
 
-int mfs_window_close(struct mfs_window *w, struct mfs_error *err)
+int mfs_buffered_close(struct mfs_buffered *w, struct mfs_error *err)
 {
 	close(w->fd);
 	return mfs_fileset_check(w->set, w->file, err);

@@ -2,8 +2,8 @@
  * Datasets as Megatron reads them, PREFIX.idx and PREFIX.bin (indexed_dataset.h), each a new virtual file that
  * what it is made of must outlive.
  */
-#ifndef MFS_DATASET_FILES_IDX_VIEW_H
-#define MFS_DATASET_FILES_IDX_VIEW_H
+#ifndef MFS_DATASET_FILES_IDX_IMAGE_H
+#define MFS_DATASET_FILES_IDX_IMAGE_H
 
 #include "formats/base/error.h"
 #include "formats/dataset/rows/rows.h"
@@ -15,16 +15,16 @@
  * -ENOTSUP: their dtype has no code; -EINVAL: more than MFS_MAX_SEQUENCES rows. A row of 2^31 tokens or more,
  * or one that cannot be located, makes the .idx unreadable, when its length is read.
  */
-int mfs_idx_view_idx(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err);
-int mfs_idx_view_bin(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err);
+int mfs_idx_image_idx(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err);
+int mfs_idx_image_bin(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err);
 
 /* Of an indexed dataset: the .idx merged and its pointers repaired, the .bin files whole and back to back. */
-int mfs_idx_view_merged_idx(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
-			    struct mfs_error *err);
-int mfs_idx_view_merged_bin(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
-			    struct mfs_error *err);
+int mfs_idx_image_merged_idx(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
+			     struct mfs_error *err);
+int mfs_idx_image_merged_bin(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
+			     struct mfs_error *err);
 /* The document entries of the merged .idx as one more part of a file. */
-int mfs_idx_view_add_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile *parts,
-			       struct mfs_error *err);
+int mfs_idx_image_add_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile *parts,
+				struct mfs_error *err);
 
 #endif

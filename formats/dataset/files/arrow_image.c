@@ -1,4 +1,4 @@
-#include "formats/dataset/files/arrow_view.h"
+#include "formats/dataset/files/arrow_image.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -19,18 +19,18 @@ struct batch {
 };
 
 struct file {
-	const struct mfs_arrow_view *view;
+	const struct mfs_arrow_image *view;
 	uint32_t first, end; /* batches */
 	uint64_t size;	     /* bytes */
 };
 
 struct column {
-	const struct mfs_arrow_view *view;
+	const struct mfs_arrow_image *view;
 	size_t number;
 	struct mfs_elements values;
 };
 
-struct mfs_arrow_view {
+struct mfs_arrow_image {
 	const struct mfs_rows *rows;
 	struct mfs_arrow_field *fields; /* the tokens, then the columns */
 	size_t field_count;
@@ -50,13 +50,13 @@ struct mfs_arrow_view {
  * Offsets of all batches are one array: batch b's, one more than it has rows, begin at element
  * batches[b].row + b. What is asked for at once lies in one batch, as each is a part of its own.
  */
-static uint32_t batch_of_offset(const struct mfs_arrow_view *v, uint64_t element)
+static uint32_t batch_of_offset(const struct mfs_arrow_image *v, uint64_t element)
 {
 	return (uint32_t)mfs_last_while(i, v->batch_count, v->batches[i].row + i <= element);
 }
 
 /* What was read when batches were cut must still agree with what is there: readers follow offsets blindly. */
-static int offset_of(const struct mfs_arrow_view *v, uint32_t b, uint64_t row, uint64_t start,
+static int offset_of(const struct mfs_arrow_image *v, uint32_t b, uint64_t row, uint64_t start,
 		     int32_t *ret, struct mfs_error *err)
 {
 	const uint64_t first = v->batches[b].token, end = v->batches[b + 1].token;
@@ -73,7 +73,7 @@ static int offset_of(const struct mfs_arrow_view *v, uint32_t b, uint64_t row, u
 static int get_offsets(const void *object, uint64_t first, uint64_t count, void *ret,
 		       struct mfs_error *err)
 {
-	const struct mfs_arrow_view *v = object;
+	const struct mfs_arrow_image *v = object;
 	const uint32_t b = batch_of_offset(v, first);
 	uint64_t row = first - b, starts[CHUNK], n;
 	int32_t *offsets = ret;
@@ -99,11 +99,11 @@ static int get_column(const void *object, uint64_t first, uint64_t count, void *
 /* ---- where batches begin ---- */
 
 /* A place between rows. */
-struct place {
+struct boundary {
 	uint64_t row, token;
 };
 
-static int place_of(const struct mfs_arrow_view *v, uint64_t row, struct place *ret,
+static int place_of(const struct mfs_arrow_image *v, uint64_t row, struct boundary *ret,
 		    struct mfs_error *err)
 {
 	ret->row = row;
@@ -111,8 +111,8 @@ static int place_of(const struct mfs_arrow_view *v, uint64_t row, struct place *
 }
 
 /* So many tokens more than wanted are as good: most ends are found with one look. */
-static bool is_good(const struct mfs_arrow_view *v, const struct place *from,
-		    const struct place *to)
+static bool is_good(const struct mfs_arrow_image *v, const struct boundary *from,
+		    const struct boundary *to)
 {
 	const uint64_t tokens = to->token - from->token;
 
@@ -121,8 +121,8 @@ static bool is_good(const struct mfs_arrow_view *v, const struct place *from,
 }
 
 /* As far as rows of the average length would reach. */
-static int guess_end(const struct mfs_arrow_view *v, const struct place *from,
-		     const struct place *end, struct place *ret, struct mfs_error *err)
+static int guess_end(const struct mfs_arrow_image *v, const struct boundary *from,
+		     const struct boundary *end, struct boundary *ret, struct mfs_error *err)
 {
 	const uint64_t rows = end->row - from->row, tokens = end->token - from->token;
 	const uint64_t n = (uint64_t)((unsigned __int128)rows * v->batch_tokens / tokens);
@@ -131,8 +131,8 @@ static int guess_end(const struct mfs_arrow_view *v, const struct place *from,
 }
 
 /* With no more tokens than wanted, or one row alone. */
-static int search_end(const struct mfs_arrow_view *v, const struct place *from,
-		      const struct place *end, struct place *ret, struct mfs_error *err)
+static int search_end(const struct mfs_arrow_image *v, const struct boundary *from,
+		      const struct boundary *end, struct boundary *ret, struct mfs_error *err)
 {
 	const uint64_t last = mfs_min_u64(end->row, from->row + MAX_ROWS);
 	uint64_t row = last;
@@ -152,8 +152,8 @@ static int search_end(const struct mfs_arrow_view *v, const struct place *from,
 }
 
 /* Where the batch that begins at from ends, at end or before it. */
-static int find_end(const struct mfs_arrow_view *v, const struct place *from,
-		    const struct place *end, struct place *ret, struct mfs_error *err)
+static int find_end(const struct mfs_arrow_image *v, const struct boundary *from,
+		    const struct boundary *end, struct boundary *ret, struct mfs_error *err)
 {
 	int rc = 0;
 
@@ -172,7 +172,7 @@ static int find_end(const struct mfs_arrow_view *v, const struct place *from,
 	return rc;
 }
 
-static int add_file(struct mfs_arrow_view *v, struct mfs_error *err)
+static int add_file(struct mfs_arrow_image *v, struct mfs_error *err)
 {
 	if (mfs_grow(&v->files, v->file_count))
 		return mfs_fail_nomem(err);
@@ -182,7 +182,7 @@ static int add_file(struct mfs_arrow_view *v, struct mfs_error *err)
 }
 
 /* Opens a batch, or at the end of all, what bounds the last one. */
-static int add_batch(struct mfs_arrow_view *v, const struct place *from, struct mfs_error *err)
+static int add_batch(struct mfs_arrow_image *v, const struct boundary *from, struct mfs_error *err)
 {
 	if (mfs_grow(&v->batches, v->batch_count))
 		return mfs_fail_nomem(err);
@@ -191,8 +191,8 @@ static int add_batch(struct mfs_arrow_view *v, const struct place *from, struct 
 }
 
 /* A batch of the rows between two places, in the file at hand. */
-static int put_batch(struct mfs_arrow_view *v, const struct place *from, const struct place *to,
-		     struct mfs_error *err)
+static int put_batch(struct mfs_arrow_image *v, const struct boundary *from,
+		     const struct boundary *to, struct mfs_error *err)
 {
 	const uint64_t tokens = to->token - from->token;
 	struct file *f = &v->files[v->file_count - 1];
@@ -212,10 +212,10 @@ static int put_batch(struct mfs_arrow_view *v, const struct place *from, const s
 }
 
 /* Rows from *at to end, none of them bad or all of them. */
-static int cut_run(struct mfs_arrow_view *v, struct place *at, uint64_t end_row,
+static int cut_run(struct mfs_arrow_image *v, struct boundary *at, uint64_t end_row,
 		   struct mfs_error *err)
 {
-	struct place end, next;
+	struct boundary end, next;
 	int rc = place_of(v, end_row, &end, err);
 
 	while (!rc && at->row < end_row) {
@@ -228,10 +228,10 @@ static int cut_run(struct mfs_arrow_view *v, struct place *at, uint64_t end_row,
 	return rc;
 }
 
-static int cut(struct mfs_arrow_view *v, struct mfs_error *err)
+static int cut(struct mfs_arrow_image *v, struct mfs_error *err)
 {
 	const struct mfs_rows *r = v->rows;
-	struct place at = {0, 0};
+	struct boundary at = {0, 0};
 	int rc = add_file(v, err);
 
 	for (size_t i = 0; i < r->bad_count && !rc; i++) {
@@ -255,7 +255,7 @@ static uint64_t clamp(uint64_t value, uint64_t low, uint64_t high)
 	return value < low ? low : mfs_min_u64(value, high);
 }
 
-static void choose_sizes(struct mfs_arrow_view *v, const struct mfs_arrow_config *c)
+static void choose_sizes(struct mfs_arrow_image *v, const struct mfs_arrow_config *c)
 {
 	const uint64_t size = v->rows->token_size, all = v->rows->tokens * size;
 	uint64_t batch = c->batch, file = c->file;
@@ -268,7 +268,7 @@ static void choose_sizes(struct mfs_arrow_view *v, const struct mfs_arrow_config
 	v->file_tokens = file / size;
 }
 
-static int make_fields(struct mfs_arrow_view *v, struct mfs_error *err)
+static int make_fields(struct mfs_arrow_image *v, struct mfs_error *err)
 {
 	const struct mfs_rows *r = v->rows;
 
@@ -305,7 +305,7 @@ static int make_fields(struct mfs_arrow_view *v, struct mfs_error *err)
 	return 0;
 }
 
-static int make_schema(struct mfs_arrow_view *v, struct mfs_error *err)
+static int make_schema(struct mfs_arrow_image *v, struct mfs_error *err)
 {
 	static const uint8_t zeros[MFS_ARROW_ALIGN];
 
@@ -314,10 +314,10 @@ static int make_schema(struct mfs_arrow_view *v, struct mfs_error *err)
 	return v->schema.failed ? mfs_fail_nomem(err) : 0;
 }
 
-int mfs_arrow_view_new(const struct mfs_rows *rows, const struct mfs_arrow_config *config,
-		       struct mfs_arrow_view **ret, struct mfs_error *err)
+int mfs_arrow_image_new(const struct mfs_rows *rows, const struct mfs_arrow_config *config,
+			struct mfs_arrow_image **ret, struct mfs_error *err)
 {
-	struct mfs_arrow_view *v = calloc(1, sizeof(*v));
+	struct mfs_arrow_image *v = calloc(1, sizeof(*v));
 	int rc;
 
 	if (!v)
@@ -332,14 +332,14 @@ int mfs_arrow_view_new(const struct mfs_rows *rows, const struct mfs_arrow_confi
 		rc = cut(v, err);
 	mfs_rows_drop(rows);
 	if (rc) {
-		mfs_arrow_view_free(v);
+		mfs_arrow_image_free(v);
 		return rc;
 	}
 	*ret = v;
 	return 0;
 }
 
-void mfs_arrow_view_free(struct mfs_arrow_view *v)
+void mfs_arrow_image_free(struct mfs_arrow_image *v)
 {
 	if (!v)
 		return;
@@ -351,12 +351,12 @@ void mfs_arrow_view_free(struct mfs_arrow_view *v)
 	free(v);
 }
 
-uint32_t mfs_arrow_view_files(const struct mfs_arrow_view *v)
+uint32_t mfs_arrow_image_files(const struct mfs_arrow_image *v)
 {
 	return v->file_count;
 }
 
-uint32_t mfs_arrow_view_batches(const struct mfs_arrow_view *v)
+uint32_t mfs_arrow_image_batches(const struct mfs_arrow_image *v)
 {
 	return v->batch_count;
 }
@@ -370,7 +370,7 @@ static int add_padding(struct mfs_vfile *f, uint64_t len, struct mfs_error *err)
 	return more ? mfs_vfile_add_zeros(f, more, err) : 0;
 }
 
-static int add_header(const struct mfs_arrow_view *v, uint32_t b, struct mfs_vfile *f,
+static int add_header(const struct mfs_arrow_image *v, uint32_t b, struct mfs_vfile *f,
 		      struct mfs_error *err)
 {
 	const struct batch *batch = &v->batches[b];
@@ -389,7 +389,7 @@ static int add_header(const struct mfs_arrow_view *v, uint32_t b, struct mfs_vfi
 	return add_padding(f, len, err);
 }
 
-static int add_tokens(const struct mfs_arrow_view *v, uint32_t b, struct mfs_vfile *f,
+static int add_tokens(const struct mfs_arrow_image *v, uint32_t b, struct mfs_vfile *f,
 		      struct mfs_error *err)
 {
 	const struct batch *batch = &v->batches[b];
@@ -408,7 +408,7 @@ static int add_tokens(const struct mfs_arrow_view *v, uint32_t b, struct mfs_vfi
 	return rc ? rc : add_padding(f, tokens * v->rows->token_size, err);
 }
 
-static int add_column(const struct mfs_arrow_view *v, uint32_t b, size_t column,
+static int add_column(const struct mfs_arrow_image *v, uint32_t b, size_t column,
 		      struct mfs_vfile *f, struct mfs_error *err)
 {
 	const struct batch *batch = &v->batches[b];
@@ -423,7 +423,7 @@ static int add_column(const struct mfs_arrow_view *v, uint32_t b, size_t column,
 static int build(void *arg, struct mfs_vfile *f, struct mfs_error *err)
 {
 	const struct file *file = arg;
-	const struct mfs_arrow_view *v = file->view;
+	const struct mfs_arrow_image *v = file->view;
 	int rc = mfs_vfile_add_shared(f, v->schema.data, v->schema.len, err);
 
 	for (uint32_t b = file->first; b < file->end && !rc; b++) {
@@ -436,8 +436,8 @@ static int build(void *arg, struct mfs_vfile *f, struct mfs_error *err)
 	return rc ? rc : mfs_vfile_add_shared(f, mfs_arrow_eos, MFS_ARROW_EOS, err);
 }
 
-int mfs_arrow_view_file(struct mfs_arrow_view *v, uint32_t file, struct mfs_vfile **ret,
-			struct mfs_error *err)
+int mfs_arrow_image_file(struct mfs_arrow_image *v, uint32_t file, struct mfs_vfile **ret,
+			 struct mfs_error *err)
 {
 	return mfs_vfile_new_lazy(v->files[file].size, build, &v->files[file], ret, err);
 }

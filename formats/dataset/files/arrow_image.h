@@ -8,8 +8,8 @@
  * Each message begins and each buffer of values lies at a multiple of MFS_ARROW_ALIGN, which is a page: rows that
  * cannot be read (rows->bad) have batches of their own and so never share a page with others.
  */
-#ifndef MFS_DATASET_FILES_ARROW_VIEW_H
-#define MFS_DATASET_FILES_ARROW_VIEW_H
+#ifndef MFS_DATASET_FILES_ARROW_IMAGE_H
+#define MFS_DATASET_FILES_ARROW_IMAGE_H
 
 #include <stdint.h>
 
@@ -34,21 +34,21 @@ struct mfs_arrow_config {
 	uint64_t file;	/* bytes of tokens; 0: as above */
 };
 
-struct mfs_arrow_view;
+struct mfs_arrow_image;
 
 /*
  * Decides where batches and files begin: about one start is read for each, whatever the number of rows, and 16
  * bytes are kept of it. rows must outlive the view. No rows: one file without a batch. -ENOTSUP: a row of
  * 2^31 tokens or more, or a dtype that Arrow does not have.
  */
-int mfs_arrow_view_new(const struct mfs_rows *rows, const struct mfs_arrow_config *config,
-		       struct mfs_arrow_view **ret, struct mfs_error *err);
-void mfs_arrow_view_free(struct mfs_arrow_view *v);
+int mfs_arrow_image_new(const struct mfs_rows *rows, const struct mfs_arrow_config *config,
+			struct mfs_arrow_image **ret, struct mfs_error *err);
+void mfs_arrow_image_free(struct mfs_arrow_image *v);
 
-uint32_t mfs_arrow_view_files(const struct mfs_arrow_view *v);
-uint32_t mfs_arrow_view_batches(const struct mfs_arrow_view *v);
+uint32_t mfs_arrow_image_files(const struct mfs_arrow_image *v);
+uint32_t mfs_arrow_image_batches(const struct mfs_arrow_image *v);
 /* A new virtual file, which reads from the view until it is freed. Values pass through where rows know extents. */
-int mfs_arrow_view_file(struct mfs_arrow_view *v, uint32_t file, struct mfs_vfile **ret,
-			struct mfs_error *err);
+int mfs_arrow_image_file(struct mfs_arrow_image *v, uint32_t file, struct mfs_vfile **ret,
+			 struct mfs_error *err);
 
 #endif

@@ -13,8 +13,8 @@
  * Each column chunk begins at a multiple of MFS_PARQUET_ALIGN, which is a page of memory, and rows that cannot be
  * read (rows->bad) have row groups of their own: they share no page with others.
  */
-#ifndef MFS_DATASET_FILES_PARQUET_VIEW_H
-#define MFS_DATASET_FILES_PARQUET_VIEW_H
+#ifndef MFS_DATASET_FILES_PARQUET_IMAGE_H
+#define MFS_DATASET_FILES_PARQUET_IMAGE_H
 
 #include <stdint.h>
 
@@ -37,17 +37,17 @@ struct mfs_parquet_config {
 		file; /* bytes of a file, about; 0: a choice by the size of all, for parallel readers */
 };
 
-struct mfs_parquet_view;
+struct mfs_parquet_image;
 
 /* Decides where row groups and files begin: a few starts are read for each. rows must outlive it. No rows: one file
  * without a row group. -ENOTSUP: tokens or a column have a type that Parquet has not. */
-int mfs_parquet_view_new(const struct mfs_rows *rows, const struct mfs_parquet_config *config,
-			 struct mfs_parquet_view **ret, struct mfs_error *err);
-void mfs_parquet_view_free(struct mfs_parquet_view *v);
+int mfs_parquet_image_new(const struct mfs_rows *rows, const struct mfs_parquet_config *config,
+			  struct mfs_parquet_image **ret, struct mfs_error *err);
+void mfs_parquet_image_free(struct mfs_parquet_image *v);
 
-uint32_t mfs_parquet_view_files(const struct mfs_parquet_view *v);
+uint32_t mfs_parquet_image_files(const struct mfs_parquet_image *v);
 /* A new virtual file, to be freed before the view. */
-int mfs_parquet_view_file(struct mfs_parquet_view *v, uint32_t file, struct mfs_vfile **ret,
-			  struct mfs_error *err);
+int mfs_parquet_image_file(struct mfs_parquet_image *v, uint32_t file, struct mfs_vfile **ret,
+			   struct mfs_error *err);
 
 #endif

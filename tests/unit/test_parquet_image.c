@@ -1,5 +1,5 @@
 /*
- * Rows as Parquet files: formats/dataset/files/parquet_view.h, formats/arrow/parquet_write.h. The decoder below knows
+ * Rows as Parquet files: formats/dataset/files/parquet_image.h, formats/arrow/parquet_write.h. The decoder below knows
  * Thrift's compact protocol and the RLE and bit-packed hybrid by their specifications, and what is found in a
  * file must be what parquet.thrift calls it.
  */
@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/files/parquet_view.h"
+#include "formats/dataset/files/parquet_image.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "tests/unit/fake_rows.h"
 
@@ -479,17 +479,17 @@ static uint64_t check_bytes(const uint8_t *bytes, uint64_t size, const struct fa
 static uint32_t check_view_of(const struct mfs_rows *rows, const struct fake_rows *r,
 			      const struct mfs_parquet_config *config)
 {
-	struct mfs_parquet_view *v;
+	struct mfs_parquet_image *v;
 	uint64_t row = 0;
 	uint32_t files;
 
-	unit_ok(mfs_parquet_view_new(rows, config, &v, &err), &err);
-	files = mfs_parquet_view_files(v);
+	unit_ok(mfs_parquet_image_new(rows, config, &v, &err), &err);
+	files = mfs_parquet_image_files(v);
 	for (uint32_t i = 0; i < files; i++) {
 		struct mfs_vfile *f;
 		uint8_t *bytes;
 
-		unit_ok(mfs_parquet_view_file(v, i, &f, &err), &err);
+		unit_ok(mfs_parquet_image_file(v, i, &f, &err), &err);
 		bytes = fake_slurp(f, &err);
 		row = check_bytes(bytes, mfs_vfile_size(f), r, row, config);
 		fake_check_preads(f, bytes, 60, &err);
@@ -497,7 +497,7 @@ static uint32_t check_view_of(const struct mfs_rows *rows, const struct fake_row
 		mfs_vfile_free(f);
 	}
 	ck_assert_uint_eq(row, r->rows.rows);
-	mfs_parquet_view_free(v);
+	mfs_parquet_image_free(v);
 	return files;
 }
 
@@ -694,7 +694,7 @@ static void check_memory_pages(struct mfs_vfile *f, const uint8_t *want, uint64_
 }
 
 /* Of rows that cannot be read no page of memory holds a byte of another row's: the row groups say where they are. */
-static void check_good_groups(struct mfs_parquet_view *v, const struct fake_rows *r)
+static void check_good_groups(struct mfs_parquet_image *v, const struct fake_rows *r)
 {
 	struct node meta = {.type = T_STRUCT};
 	const struct node *groups;
@@ -704,7 +704,7 @@ static void check_good_groups(struct mfs_parquet_view *v, const struct fake_rows
 	uint64_t row = 0, bad_rows = 0, size;
 	size_t len;
 
-	unit_ok(mfs_parquet_view_file(v, 0, &f, &err), &err);
+	unit_ok(mfs_parquet_image_file(v, 0, &f, &err), &err);
 	size = mfs_vfile_size(f);
 	unit_ok(mfs_vfile_pread(f, size - sizeof(tail), tail, sizeof(tail), &len, &err), &err);
 	in = (struct input){tail + len - 8 - mfs_le32(tail + len - 8), tail + len - 8};
@@ -737,7 +737,7 @@ START_TEST(test_bad_rows)
 {
 	const struct mfs_parquet_config config = {.page = 500};
 	struct fake_rows *r = random_rows(MFS_I32, ROWS, 20, 5);
-	struct mfs_parquet_view *v;
+	struct mfs_parquet_image *v;
 	struct mfs_vfile *f;
 	uint64_t failed = 0;
 	uint8_t *want;
@@ -751,8 +751,8 @@ START_TEST(test_bad_rows)
 	for (unsigned i = 0; i < 3; i++)
 		ck_assert_uint_gt(r->starts[r->bad[i].end], r->starts[r->bad[i].first]);
 	r->rows.bad_count = 3;
-	unit_ok(mfs_parquet_view_new(&r->rows, &config, &v, &err), &err);
-	unit_ok(mfs_parquet_view_file(v, 0, &f, &err), &err);
+	unit_ok(mfs_parquet_image_new(&r->rows, &config, &v, &err), &err);
+	unit_ok(mfs_parquet_image_file(v, 0, &f, &err), &err);
 	r->rows.bad_count = 0;
 	want = fake_slurp(f, &err);
 	ck_assert_uint_eq(check_bytes(want, mfs_vfile_size(f), r, 0, &config), ROWS);
@@ -765,7 +765,7 @@ START_TEST(test_bad_rows)
 		&err);
 	check_good_groups(v, r);
 	mfs_vfile_free(f);
-	mfs_parquet_view_free(v);
+	mfs_parquet_image_free(v);
 	free(want);
 	mfs_rows_free(&r->rows);
 }
@@ -774,19 +774,19 @@ END_TEST
 START_TEST(test_refused)
 {
 	struct fake_rows *r = random_rows(MFS_BF16, 3, 3, 0);
-	struct mfs_parquet_view *v;
+	struct mfs_parquet_image *v;
 
-	unit_fails(mfs_parquet_view_new(&r->rows, &(struct mfs_parquet_config){0}, &v, &err), &err,
+	unit_fails(mfs_parquet_image_new(&r->rows, &(struct mfs_parquet_config){0}, &v, &err), &err,
 		   -ENOTSUP, "bfloat16");
 	r->rows.dtype = MFS_U16;
 	fake_add_column(r, "gate", MFS_BOOL);
-	unit_fails(mfs_parquet_view_new(&r->rows, &(struct mfs_parquet_config){0}, &v, &err), &err,
+	unit_fails(mfs_parquet_image_new(&r->rows, &(struct mfs_parquet_config){0}, &v, &err), &err,
 		   -ENOTSUP, "gate");
-	unit_fails(mfs_parquet_view_new(&r->rows, &(struct mfs_parquet_config){.page = 1u << 20},
-					&v, &err),
+	unit_fails(mfs_parquet_image_new(&r->rows, &(struct mfs_parquet_config){.page = 1u << 20},
+					 &v, &err),
 		   &err, -EINVAL, "pages");
 	r->rows.rows = 1ull << 60;
-	unit_fails(mfs_parquet_view_new(&r->rows, &(struct mfs_parquet_config){0}, &v, &err), &err,
+	unit_fails(mfs_parquet_image_new(&r->rows, &(struct mfs_parquet_config){0}, &v, &err), &err,
 		   -EINVAL, "too many");
 	r->rows.rows = 3;
 	mfs_rows_free(&r->rows);
@@ -802,15 +802,15 @@ START_TEST(test_moved)
 
 	for (unsigned i = 0; i < 150; i++) {
 		struct fake_rows *r = random_rows(MFS_U16, ROWS, 20, i % 2 * 10);
-		struct mfs_parquet_view *v;
+		struct mfs_parquet_image *v;
 		struct mfs_vfile *f;
 		uint8_t *got;
 		size_t len;
 		int rc;
 
 		memcpy(kept, r->starts, sizeof(kept));
-		unit_ok(mfs_parquet_view_new(&r->rows, &config, &v, &err), &err);
-		unit_ok(mfs_parquet_view_file(v, 0, &f, &err), &err);
+		unit_ok(mfs_parquet_image_new(&r->rows, &config, &v, &err), &err);
+		unit_ok(mfs_parquet_image_file(v, 0, &f, &err), &err);
 		got = malloc(mfs_vfile_size(f));
 		/* Some of what is read is computed, and kept, while it is still right. */
 		if (i % 3)
@@ -826,7 +826,7 @@ START_TEST(test_moved)
 		failed += rc != 0;
 		free(got);
 		mfs_vfile_free(f);
-		mfs_parquet_view_free(v);
+		mfs_parquet_image_free(v);
 		mfs_rows_free(&r->rows);
 	}
 	ck_assert_uint_gt(failed, 100);
@@ -863,7 +863,7 @@ START_TEST(test_threads)
 {
 	const struct mfs_parquet_config config = {.group = 9000, .page = 300};
 	struct fake_rows *r = random_rows(MFS_U16, ROWS, 40, 5);
-	struct mfs_parquet_view *v[2];
+	struct mfs_parquet_image *v[2];
 	struct mfs_vfile *f[2];
 	struct reader reader;
 	uint8_t *want;
@@ -871,8 +871,8 @@ START_TEST(test_threads)
 	void *result;
 
 	for (unsigned i = 0; i < 2; i++) {
-		unit_ok(mfs_parquet_view_new(&r->rows, &config, &v[i], &err), &err);
-		unit_ok(mfs_parquet_view_file(v[i], 0, &f[i], &err), &err);
+		unit_ok(mfs_parquet_image_new(&r->rows, &config, &v[i], &err), &err);
+		unit_ok(mfs_parquet_image_file(v[i], 0, &f[i], &err), &err);
 	}
 	want = fake_slurp(f[0], &err);
 	reader = (struct reader){f[1], want};
@@ -884,7 +884,7 @@ START_TEST(test_threads)
 	}
 	for (unsigned i = 0; i < 2; i++) {
 		mfs_vfile_free(f[i]);
-		mfs_parquet_view_free(v[i]);
+		mfs_parquet_image_free(v[i]);
 	}
 	free(want);
 	mfs_rows_free(&r->rows);

@@ -1,4 +1,4 @@
-#include "formats/dataset/files/parquet_view.h"
+#include "formats/dataset/files/parquet_image.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
-#include "formats/dataset/files/parquet_view_i.h"
+#include "formats/dataset/files/parquet_image_i.h"
 
 /* Files that are enough for readers in parallel, and bounds on one of them, in bytes. */
 #define ENOUGH_FILES 64
@@ -70,7 +70,7 @@ static int get_values(const void *object, uint64_t first, uint64_t count, void *
 
 /* ---- columns ---- */
 
-static int set_column(struct mfs_parquet_view *v, size_t i, const char *name, enum mfs_dtype dtype,
+static int set_column(struct mfs_parquet_image *v, size_t i, const char *name, enum mfs_dtype dtype,
 		      struct mfs_error *err)
 {
 	struct column *c = &v->columns[i];
@@ -86,7 +86,7 @@ static int set_column(struct mfs_parquet_view *v, size_t i, const char *name, en
 	return 0;
 }
 
-static int set_columns(struct mfs_parquet_view *v, struct mfs_error *err)
+static int set_columns(struct mfs_parquet_image *v, struct mfs_error *err)
 {
 	int rc;
 
@@ -115,8 +115,8 @@ static uint64_t next_change(const struct mfs_rows *rows, size_t *bad, uint64_t r
 }
 
 /* The end of a group that begins at a row and must end at `limit`: all rows that end within so many tokens, or one. */
-static int group_end(const struct mfs_parquet_view *v, uint64_t row, uint64_t start, uint64_t limit,
-		     uint64_t *ret, struct mfs_error *err)
+static int group_end(const struct mfs_parquet_image *v, uint64_t row, uint64_t start,
+		     uint64_t limit, uint64_t *ret, struct mfs_error *err)
 {
 	const struct mfs_rows *rows = v->rows;
 	uint64_t end;
@@ -140,7 +140,7 @@ static int group_end(const struct mfs_parquet_view *v, uint64_t row, uint64_t st
 	return 0;
 }
 
-static int add_group(struct mfs_parquet_view *v, const struct group *g, struct mfs_error *err)
+static int add_group(struct mfs_parquet_image *v, const struct group *g, struct mfs_error *err)
 {
 	if (mfs_grow(&v->groups, v->group_count))
 		return mfs_fail_nomem(err);
@@ -148,7 +148,7 @@ static int add_group(struct mfs_parquet_view *v, const struct group *g, struct m
 	return 0;
 }
 
-static int cut_groups(struct mfs_parquet_view *v, struct mfs_error *err)
+static int cut_groups(struct mfs_parquet_image *v, struct mfs_error *err)
 {
 	const struct mfs_rows *rows = v->rows;
 	uint64_t start = 0, after, end;
@@ -178,7 +178,7 @@ static int cut_groups(struct mfs_parquet_view *v, struct mfs_error *err)
 	return 0;
 }
 
-uint64_t mfs_parquet_group_size(const struct mfs_parquet_view *v, const struct group *g)
+uint64_t mfs_parquet_group_size(const struct mfs_parquet_image *v, const struct group *g)
 {
 	uint64_t size = 0;
 
@@ -190,19 +190,19 @@ uint64_t mfs_parquet_group_size(const struct mfs_parquet_view *v, const struct g
 /* ---- files ---- */
 
 /* Bytes of a footer whose numbers are as large as they can be. */
-static int footer_size(const struct mfs_parquet_view *v, size_t groups, uint64_t *ret,
+static int footer_size(const struct mfs_parquet_image *v, size_t groups, uint64_t *ret,
 		       struct mfs_error *err)
 {
 	struct mfs_parquet_footer f = {0};
-	struct mfs_parquet_chunk *largest = calloc(v->column_count, sizeof(*largest));
+	struct mfs_parquet_column_chunk *largest = calloc(v->column_count, sizeof(*largest));
 	uint64_t group;
 	bool failed;
 
 	if (!largest)
 		return mfs_fail_nomem(err);
 	for (size_t c = 0; c < v->column_count; c++)
-		largest[c] = (struct mfs_parquet_chunk){INT64_MAX, INT64_MAX / v->column_count,
-							INT64_MAX};
+		largest[c] = (struct mfs_parquet_column_chunk){
+			INT64_MAX, INT64_MAX / v->column_count, INT64_MAX};
 	mfs_parquet_footer_begin(&f, v->schema, v->column_count, INT64_MAX, groups);
 	group = f.b.len;
 	mfs_parquet_footer_group(&f, largest, INT64_MAX);
@@ -215,7 +215,7 @@ static int footer_size(const struct mfs_parquet_view *v, size_t groups, uint64_t
 	return failed ? mfs_fail_nomem(err) : 0;
 }
 
-static int add_file(struct mfs_parquet_view *v, size_t first, size_t end, uint64_t size,
+static int add_file(struct mfs_parquet_image *v, size_t first, size_t end, uint64_t size,
 		    struct mfs_error *err)
 {
 	struct parquet_file f = {.view = v, .first = first, .end = end};
@@ -233,7 +233,7 @@ static int add_file(struct mfs_parquet_view *v, size_t first, size_t end, uint64
 }
 
 /* Groups go into a file until it has the size that is wanted. */
-static int cut_files(struct mfs_parquet_view *v, struct mfs_error *err)
+static int cut_files(struct mfs_parquet_image *v, struct mfs_error *err)
 {
 	uint64_t offset = MFS_PARQUET_ALIGN;
 	size_t first = 0;
@@ -280,10 +280,10 @@ static void fill_config(struct mfs_parquet_config *c, const struct mfs_rows *row
 		c->file = mfs_min_u64(mfs_max_u64(bytes / ENOUGH_FILES, MIN_FILE), MAX_FILE);
 }
 
-int mfs_parquet_view_new(const struct mfs_rows *rows, const struct mfs_parquet_config *config,
-			 struct mfs_parquet_view **ret, struct mfs_error *err)
+int mfs_parquet_image_new(const struct mfs_rows *rows, const struct mfs_parquet_config *config,
+			  struct mfs_parquet_image **ret, struct mfs_error *err)
 {
-	struct mfs_parquet_view *v;
+	struct mfs_parquet_image *v;
 	int rc = check_rows(rows, config, err);
 
 	if (rc)
@@ -300,14 +300,14 @@ int mfs_parquet_view_new(const struct mfs_rows *rows, const struct mfs_parquet_c
 	if (!rc)
 		rc = cut_files(v, err);
 	if (rc) {
-		mfs_parquet_view_free(v);
+		mfs_parquet_image_free(v);
 		return rc;
 	}
 	*ret = v;
 	return 0;
 }
 
-void mfs_parquet_view_free(struct mfs_parquet_view *v)
+void mfs_parquet_image_free(struct mfs_parquet_image *v)
 {
 	if (!v)
 		return;
@@ -322,13 +322,13 @@ void mfs_parquet_view_free(struct mfs_parquet_view *v)
 	free(v);
 }
 
-uint32_t mfs_parquet_view_files(const struct mfs_parquet_view *v)
+uint32_t mfs_parquet_image_files(const struct mfs_parquet_image *v)
 {
 	return v->file_count;
 }
 
-int mfs_parquet_view_file(struct mfs_parquet_view *v, uint32_t file, struct mfs_vfile **ret,
-			  struct mfs_error *err)
+int mfs_parquet_image_file(struct mfs_parquet_image *v, uint32_t file, struct mfs_vfile **ret,
+			   struct mfs_error *err)
 {
 	struct mfs_vfile *f;
 	int rc = mfs_vfile_new(&f, err);

@@ -1,9 +1,9 @@
-/* Rows and indexed datasets as .idx and .bin: formats/dataset/files/idx_view.h. What is expected: fake_idx.h. */
+/* Rows and indexed datasets as .idx and .bin: formats/dataset/files/idx_image.h. What is expected: fake_idx.h. */
 #include <stdio.h>
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/files/idx_view.h"
+#include "formats/dataset/files/idx_image.h"
 #include "formats/dataset/files/rows_files.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "tests/unit/fake_idx.h"
@@ -48,9 +48,9 @@ START_TEST(test_rows)
 		fake_idx(&want, &(struct fake_idx){.sequences = ROWS,
 						   .code = types[i].code,
 						   .lengths = narrow});
-		unit_ok(mfs_idx_view_idx(&r->rows, &f, &err), &err);
+		unit_ok(mfs_idx_image_idx(&r->rows, &f, &err), &err);
 		check_file(f, want.data, want.len);
-		unit_ok(mfs_idx_view_bin(&r->rows, &f, &err), &err);
+		unit_ok(mfs_idx_image_bin(&r->rows, &f, &err), &err);
 		check_file(f, r->tokens, r->rows.tokens * r->rows.token_size);
 		mfs_buf_release(&want);
 		mfs_rows_free(&r->rows);
@@ -65,9 +65,9 @@ START_TEST(test_no_rows)
 	struct mfs_vfile *f;
 
 	fake_idx(&want, &(struct fake_idx){.code = 4});
-	unit_ok(mfs_idx_view_idx(&r->rows, &f, &err), &err);
+	unit_ok(mfs_idx_image_idx(&r->rows, &f, &err), &err);
 	check_file(f, want.data, want.len);
-	unit_ok(mfs_idx_view_bin(&r->rows, &f, &err), &err);
+	unit_ok(mfs_idx_image_bin(&r->rows, &f, &err), &err);
 	check_file(f, "", 0);
 	mfs_buf_release(&want);
 	mfs_rows_free(&r->rows);
@@ -86,7 +86,7 @@ START_TEST(test_long_rows)
 	for (unsigned i = 0; i < 4; i++)
 		r->starts[i + 1] = r->starts[i] + lengths[i];
 	r->rows.tokens = r->starts[4];
-	unit_ok(mfs_idx_view_idx(&r->rows, &f, &err), &err);
+	unit_ok(mfs_idx_image_idx(&r->rows, &f, &err), &err);
 	ck_assert_uint_eq(mfs_vfile_size(f), 34 + 12 * 4 + 8 * 5);
 	unit_ok(mfs_vfile_pread(f, 34, got, 8, &len, &err), &err);
 	ck_assert_uint_eq(mfs_le32(got), 7);
@@ -105,11 +105,11 @@ START_TEST(test_refused)
 	struct fake_rows *r = fake_rows_new(MFS_U32, NULL, 0);
 	struct mfs_vfile *f;
 
-	unit_fails(mfs_idx_view_idx(&r->rows, &f, &err), &err, -ENOTSUP, "uint32");
-	unit_fails(mfs_idx_view_bin(&r->rows, &f, &err), &err, -ENOTSUP, "uint32");
+	unit_fails(mfs_idx_image_idx(&r->rows, &f, &err), &err, -ENOTSUP, "uint32");
+	unit_fails(mfs_idx_image_bin(&r->rows, &f, &err), &err, -ENOTSUP, "uint32");
 	r->rows.dtype = MFS_I32;
 	r->rows.rows = 1ull << 31;
-	unit_fails(mfs_idx_view_idx(&r->rows, &f, &err), &err, -EINVAL, "2147483648 rows");
+	unit_fails(mfs_idx_image_idx(&r->rows, &f, &err), &err, -EINVAL, "2147483648 rows");
 	r->rows.rows = 0;
 	mfs_rows_free(&r->rows);
 }
@@ -164,9 +164,9 @@ START_TEST(test_merged)
 		mfs_buf_release(&p[i].bin);
 	}
 	unit_ok(mfs_indexed_dataset_open(paths, 3, &d, &err), &err);
-	unit_ok(mfs_idx_view_merged_idx(d, &f, &err), &err);
+	unit_ok(mfs_idx_image_merged_idx(d, &f, &err), &err);
 	check_file(f, want.data, want.len);
-	unit_ok(mfs_idx_view_merged_bin(d, &f, &err), &err);
+	unit_ok(mfs_idx_image_merged_bin(d, &f, &err), &err);
 	check_file(f, bin.data, bin.len);
 	mfs_indexed_dataset_free(d);
 	mfs_buf_release(&want);
@@ -189,9 +189,9 @@ START_TEST(test_gaps)
 	write_prefix(&p, "gaps", &fake, 100);
 	fake_idx(&want, &fake);
 	unit_ok(mfs_indexed_dataset_open(&path, 1, &d, &err), &err);
-	unit_ok(mfs_idx_view_merged_idx(d, &f, &err), &err);
+	unit_ok(mfs_idx_image_merged_idx(d, &f, &err), &err);
 	check_file(f, want.data, want.len);
-	unit_ok(mfs_idx_view_merged_bin(d, &f, &err), &err);
+	unit_ok(mfs_idx_image_merged_bin(d, &f, &err), &err);
 	check_file(f, p.bin.data, p.bin.len);
 	mfs_indexed_dataset_free(d);
 	mfs_buf_release(&want);
@@ -215,8 +215,8 @@ START_TEST(test_changed)
 	write_prefix(&steady, "steady",
 		     &(struct fake_idx){.sequences = 2, .code = 8, .lengths = lengths}, 0);
 	unit_ok(mfs_indexed_dataset_open(path, 2, &d, &err), &err);
-	unit_ok(mfs_idx_view_merged_idx(d, &idx, &err), &err);
-	unit_ok(mfs_idx_view_merged_bin(d, &bin, &err), &err);
+	unit_ok(mfs_idx_image_merged_idx(d, &idx, &err), &err);
+	unit_ok(mfs_idx_image_merged_bin(d, &bin, &err), &err);
 	unit_ok(mfs_npy_documents(d, &documents, &err), &err);
 	unit_ok(mfs_vfile_pread(idx, 40, &byte, 1, &len, &err), &err);
 	snprintf(file, sizeof(file), "%s.idx", p.path);
@@ -259,7 +259,7 @@ END_TEST
 
 Suite *mfs_suite(void)
 {
-	Suite *s = suite_create("idx_view");
+	Suite *s = suite_create("idx_image");
 	TCase *c = unit_case(s, "rows", test_rows);
 
 	tcase_add_test(c, test_no_rows);

@@ -2,8 +2,8 @@
  * Many small reads of one file, mostly forwards: the descriptor stays open, and what lies behind each piece is
  * read along with it. For walks of headers while a source is opened; one thread.
  */
-#ifndef MFS_IO_WINDOW_H
-#define MFS_IO_WINDOW_H
+#ifndef MFS_IO_BUFFERED_H
+#define MFS_IO_BUFFERED_H
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,23 +11,23 @@
 #include "formats/base/error.h"
 #include "formats/io/source.h"
 
-#define MFS_WINDOW_BYTES 8192
+#define MFS_BUFFERED_BYTES 8192
 
-struct mfs_window {
+struct mfs_buffered {
 	struct mfs_fileset *set;
 	uint32_t file;
 	int fd;
 	uint64_t at; /* of the bytes that are here */
 	size_t len;
-	uint8_t bytes[MFS_WINDOW_BYTES];
+	uint8_t bytes[MFS_BUFFERED_BYTES];
 };
 
 /* A file of a set, which must outlive it. */
-int mfs_window_open(struct mfs_fileset *set, uint32_t file, struct mfs_window *ret,
-		    struct mfs_error *err);
+int mfs_buffered_open(struct mfs_fileset *set, uint32_t file, struct mfs_buffered *ret,
+		      struct mfs_error *err);
 /* The whole file, by the name that messages are to have; w must outlive it and stay where it is. */
-struct mfs_source mfs_window_source(struct mfs_window *w, const char *name);
+struct mfs_source mfs_buffered_source(struct mfs_buffered *w, const char *name);
 /* -ESTALE: it is another file by now than the one that was added to the set, so what was read is worth nothing. */
-int mfs_window_close(struct mfs_window *w, struct mfs_error *err);
+int mfs_buffered_close(struct mfs_buffered *w, struct mfs_error *err);
 
 #endif

@@ -1,9 +1,9 @@
-#include "formats/ckpt/place.h"
+#include "formats/ckpt/element.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct place {
+struct element {
 	const struct mfs_megatron_args *args;
 	const struct mfs_global_tensor *tensor;
 	const uint64_t *index;
@@ -14,7 +14,7 @@ struct place {
 typedef unsigned long long number;
 
 /* [query heads of a group | their gates | key | value] for each group. */
-static void say_qkv(const struct place *p)
+static void say_qkv(const struct element *p)
 {
 	const struct mfs_megatron_args *a = p->args;
 	const uint64_t d = (uint64_t)a->kv_channels, groups = (uint64_t)a->num_query_groups;
@@ -38,7 +38,7 @@ static void say_qkv(const struct place *p)
 }
 
 /* Rows of each head in two parts: what is not rotated and what is, or the key's and the value's. */
-static void say_halves(const struct place *p, uint64_t first, const char *first_name,
+static void say_halves(const struct element *p, uint64_t first, const char *first_name,
 		       uint64_t second, const char *second_name)
 {
 	const uint64_t each = first + second;
@@ -51,19 +51,19 @@ static void say_halves(const struct place *p, uint64_t first, const char *first_
 		 row < first ? first_name : second_name, (number)(row < first ? row : row - first));
 }
 
-static void say_q_up(const struct place *p)
+static void say_q_up(const struct element *p)
 {
 	say_halves(p, (uint64_t)p->args->qk_head_dim, "unrotated",
 		   (uint64_t)p->args->qk_pos_emb_head_dim, "rotated");
 }
 
-static void say_kv_up(const struct place *p)
+static void say_kv_up(const struct element *p)
 {
 	say_halves(p, (uint64_t)p->args->qk_head_dim, "key", (uint64_t)p->args->v_head_dim,
 		   "value");
 }
 
-static void say_kv_down(const struct place *p)
+static void say_kv_down(const struct element *p)
 {
 	const uint64_t latent = (uint64_t)p->args->kv_lora_rank, row = p->index[0];
 
@@ -71,7 +71,7 @@ static void say_kv_down(const struct place *p)
 		 (number)(row < latent ? row : row - latent));
 }
 
-static void say_proj(const struct place *p)
+static void say_proj(const struct element *p)
 {
 	const struct mfs_megatron_args *a = p->args;
 	const int64_t width = a->multi_latent_attention ? a->v_head_dim : a->kv_channels;
@@ -82,7 +82,7 @@ static void say_proj(const struct place *p)
 			 (number)(p->index[1] % (uint64_t)width));
 }
 
-static void say_fc1(const struct place *p)
+static void say_fc1(const struct element *p)
 {
 	const uint64_t half = p->tensor->shape[0] / 2;
 
@@ -91,28 +91,28 @@ static void say_fc1(const struct place *p)
 			 (number)(p->index[0] % half));
 }
 
-static void say_token(const struct place *p)
+static void say_token(const struct element *p)
 {
 	snprintf(p->text, p->size, "token %llu", (number)p->index[0]);
 }
 
-static void say_position(const struct place *p)
+static void say_position(const struct element *p)
 {
 	snprintf(p->text, p->size, "position %llu", (number)p->index[0]);
 }
 
-static void say_expert(const struct place *p)
+static void say_expert(const struct element *p)
 {
 	snprintf(p->text, p->size, "expert %llu", (number)p->index[0]);
 }
 
-static void say_softmax(const struct place *p)
+static void say_softmax(const struct element *p)
 {
 	snprintf(p->text, p->size, "query head %llu", (number)p->index[0]);
 }
 
 /* Of [embedding; hidden state], the input of MTP's projection. */
-static void say_eh_proj(const struct place *p)
+static void say_eh_proj(const struct element *p)
 {
 	const uint64_t h = (uint64_t)p->args->hidden_size;
 
@@ -123,7 +123,7 @@ static void say_eh_proj(const struct place *p)
 
 static const struct {
 	const char *part; /* of a name */
-	void (*say)(const struct place *p);
+	void (*say)(const struct element *p);
 } rules[] = {
 	{"word_embeddings.weight", say_token},
 	{"output_layer.weight", say_token},
@@ -140,10 +140,11 @@ static const struct {
 	{".eh_proj.", say_eh_proj},
 };
 
-const char *mfs_place_text(const struct mfs_megatron_args *args, const struct mfs_global_tensor *t,
-			   const uint64_t index[MFS_CKPT_DIMS], char *text, size_t size)
+const char *mfs_element_text(const struct mfs_megatron_args *args,
+			     const struct mfs_global_tensor *t, const uint64_t index[MFS_CKPT_DIMS],
+			     char *text, size_t size)
 {
-	const struct place p = {args, t, index, text, size};
+	const struct element p = {args, t, index, text, size};
 
 	*text = '\0';
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]) && t->ndim; i++)

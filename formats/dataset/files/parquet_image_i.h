@@ -1,12 +1,12 @@
 /* Inside of the Parquet view: row groups and the column chunks in them. */
-#ifndef MFS_DATASET_FILES_PARQUET_VIEW_I_H
-#define MFS_DATASET_FILES_PARQUET_VIEW_I_H
+#ifndef MFS_DATASET_FILES_PARQUET_IMAGE_I_H
+#define MFS_DATASET_FILES_PARQUET_IMAGE_I_H
 
 #include <stdatomic.h>
 
 #include "formats/base/buf.h"
 #include "formats/dataset/rows/elements.h"
-#include "formats/dataset/files/parquet_view.h"
+#include "formats/dataset/files/parquet_image.h"
 #include "formats/arrow/parquet_write.h"
 
 /* A column: the tokens, which is number 0, or one of the rows' own. */
@@ -20,7 +20,7 @@ struct column {
 };
 
 /* Where a page begins: in the column chunk, and at which entry, which is a token or an empty row. */
-struct page_place {
+struct page_start {
 	uint64_t at, row, token;
 };
 
@@ -29,7 +29,7 @@ struct group_index {
 	uint64_t empties; /* rows */
 	uint64_t size;	  /* bytes of the pages of tokens */
 	uint64_t pages;	  /* 0 if there is no empty row: then places are computed */
-	struct page_place places[];
+	struct page_start places[];
 };
 
 struct group {
@@ -41,14 +41,14 @@ struct group {
 };
 
 struct parquet_file {
-	struct mfs_parquet_view *view;
+	struct mfs_parquet_image *view;
 	size_t first, end; /* groups */
 	uint64_t size;
 	uint64_t footer_room;		  /* bytes at its end, which the footer does not fill */
 	_Atomic(struct mfs_buf *) footer; /* NULL until it is first read */
 };
 
-struct mfs_parquet_view {
+struct mfs_parquet_image {
 	const struct mfs_rows *rows;
 	struct mfs_parquet_config config; /* nothing in it is 0 */
 	struct column *columns;
@@ -61,22 +61,22 @@ struct mfs_parquet_view {
 };
 
 /* Bytes that a column chunk has room for: a multiple of MFS_PARQUET_ALIGN. */
-uint64_t mfs_parquet_room(const struct mfs_parquet_view *v, const struct group *g, size_t column);
+uint64_t mfs_parquet_room(const struct mfs_parquet_image *v, const struct group *g, size_t column);
 /* What is known of a group's empty rows, found out on first use. -EIO: starts contradict each other. */
-int mfs_parquet_index(const struct mfs_parquet_view *v, struct group *g,
+int mfs_parquet_index(const struct mfs_parquet_image *v, struct group *g,
 		      const struct group_index **ret, struct mfs_error *err);
 /* Bytes and entries of a column chunk. */
-void mfs_parquet_measure(const struct mfs_parquet_view *v, const struct group *g,
+void mfs_parquet_measure(const struct mfs_parquet_image *v, const struct group *g,
 			 const struct group_index *index, size_t column,
-			 struct mfs_parquet_chunk *ret);
+			 struct mfs_parquet_column_chunk *ret);
 /* Bytes [off, off+len) of the room of a column chunk. */
-int mfs_parquet_read_chunk(const struct mfs_parquet_view *v, struct group *g, size_t column,
+int mfs_parquet_read_chunk(const struct mfs_parquet_image *v, struct group *g, size_t column,
 			   uint64_t off, uint8_t *buf, size_t len, struct mfs_error *err);
 /* Bytes of a page of a column whose rows are not empty. */
 uint64_t mfs_parquet_page_size(const struct column *c, uint64_t entries);
 
 /* All of a row group's column chunks. */
-uint64_t mfs_parquet_group_size(const struct mfs_parquet_view *v, const struct group *g);
+uint64_t mfs_parquet_group_size(const struct mfs_parquet_image *v, const struct group *g);
 
 /* Of a struct parquet_file. */
 extern const struct mfs_computed mfs_parquet_file_computed;

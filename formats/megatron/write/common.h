@@ -5,8 +5,8 @@
  *
  * Who reads it: megatron/training/checkpointing.py: load_checkpoint, check_checkpoint_args.
  */
-#ifndef MFS_MEGATRON_WRITE_STATE_H
-#define MFS_MEGATRON_WRITE_STATE_H
+#ifndef MFS_MEGATRON_WRITE_COMMON_H
+#define MFS_MEGATRON_WRITE_COMMON_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,10 +18,10 @@
 #include "formats/torch/pickle_write.h"
 
 /* What the view's arguments say, instead of the source's. */
-struct mfs_state_view {
-	const struct mfs_parallel *layout; /* NULL: the source's own (torch_dist) */
-	uint64_t vocab;			   /* padded rows of the embedding in the view */
-	enum mfs_spec spec;
+struct mfs_common_options {
+	const struct mfs_layout *layout; /* NULL: the source's own (torch_dist) */
+	uint64_t vocab;			 /* padded rows of the embedding in the view */
+	enum mfs_layer_spec spec;
 	bool spec_said;	    /* by a person: the arguments follow */
 	bool has_optimizer; /* else no_save_optim, so that no run asks for it */
 	bool has_rng;	    /* else no_save_rng */
@@ -33,7 +33,8 @@ struct mfs_state_view {
  * 'num_floating_point_operations_so_far', and, with the optimizer, 'opt_param_scheduler'. number: the
  * iteration; -1: release.
  */
-int mfs_state_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
-		    const struct mfs_state_view *view, int64_t number, struct mfs_error *err);
+int mfs_common_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
+		     const struct mfs_common_options *options, int64_t number,
+		     struct mfs_error *err);
 
 #endif
