@@ -1,17 +1,7 @@
 /*
  * Arrow IPC streams and files, metadata alone: which columns there are, and where the buffers of each record
- * batch lie (arrow: docs/source/format/Columnar.rst, "Serialization and Interprocess Communication (IPC)";
- * format/{Message,Schema,File}.fbs). No value is read.
- *
- *   stream   schema message, messages, end of stream
- *   message  FFFFFFFF | i32 size | Message, padded: size bytes | body
- *            Before Arrow 0.15 the first four bytes were not there.
- *   end      a message of size 0
- *   file     "ARROW1\0\0" | stream | Footer | i32 size of the footer | "ARROW1"
- *            Its schema is in the footer once more; some writers have no stream's schema in front.
- *
- * Metadata versions 4 and 5, little-endian. A stream must have its end, which the format lets a writer leave out:
- * nothing else tells a stream that was cut between two messages from a whole one.
+ * batch lie (docs/formats/hf-datasets.md). No value is read. Metadata versions 4 and 5, little-endian. A stream
+ * must have its end.
  */
 #ifndef MFS_ARROW_ARROW_IPC_H
 #define MFS_ARROW_ARROW_IPC_H

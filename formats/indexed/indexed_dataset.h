@@ -1,25 +1,11 @@
 /*
- * Megatron's indexed datasets: PREFIX.idx says where each sequence of tokens lies in PREFIX.bin.
- *
- * .idx, little-endian and unaligned (megatron/core/datasets/indexed_dataset.py, _IndexWriter):
- *
- *   0   9    "MMIDIDX\0\0"
- *   9   u64  version, 1
- *   17  u8   dtype code: 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float64, 7 float32, 8 uint16
- *   18  u64  N, sequences
- *   26  u64  D, entries of the document array: documents + 1
- *   34       i32 lengths[N] in tokens, i64 pointers[N] in bytes of .bin, i64 documents[D]: the number of
- *            sequences before each document's end, [0] = 0 and [D-1] = N; and if the dataset is
- *            multimodal, which the file's size alone tells, i8 modes[N]
+ * Megatron's indexed datasets: PREFIX.idx says where each sequence of tokens lies in PREFIX.bin
+ * (megatron/core/datasets/indexed_dataset.py; docs/formats/indexed-dataset.md has both files, and when
+ * pointers are believed).
  *
  * A dataset here is one prefix or several that stand for their concatenation, as tools/merge_datasets.py
- * would write it, without a copy. Opening reads a few pages, whatever N is.
- *
- * Pointers. Writers always lay sequences back to back; that is believed after a look at both ends and at
- * a few places between. Where it is not so, the lengths sum to the size of .bin, and pointers either are
- * right in their low 32 bits or lead out of .bin, they are the ones that numpy 2 let overflow past 2 GiB
- * (NVIDIA/Megatron-LM #1519, #1672): they are computed from the lengths instead. Otherwise each is taken as
- * written. A sequence that does not lie inside of .bin is an error of its own (-EIO) and of no other.
+ * would write it, without a copy. Opening reads a few pages, whatever N is, unless pointers do not follow
+ * each other. A sequence that does not lie inside of .bin is an error of its own (-EIO) and of no other.
  *
  * After opening, all functions may be called from any number of threads.
  */

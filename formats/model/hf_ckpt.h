@@ -1,24 +1,12 @@
 /*
  * A HuggingFace directory as a checkpoint: Megatron's global tensors, whose chunks are boxes of HF's
  * tensors by the family's rules read backwards. Everything that works on a checkpoint of Megatron (views
- * at any layout, the HF view, diff, verify) works on it.
- *
- * Weights are model.safetensors, or model.safetensors.index.json and its shards, or pytorch_model.bin,
- * or pytorch_model.bin.index.json and its shards: the first that is there, as transformers chooses
- * (modeling_utils.py: _get_resolved_checkpoint_files). A base model's names (without "model." or
- * "transformer.") are read too.
+ * at any layout, the HF view, diff, verify) works on it. docs/formats/hf-names.md says which files of weights
+ * are read, which tensors are left out, and when a head is tied.
  *
  * The checkpoint's format is MFS_CKPT_HF, its layout 1 everywhere; it has no optimizer and no state. Its
  * vocabulary is not padded: word_embeddings and output_layer have HF's rows, which are args' vocab_size
  * and padded_vocab_size alike. Tensors keep their dtypes.
- *
- * Left out without a word, because HF's readers leave them out: rotary_emb.inv_freq; attn.bias and
- * attn.masked_bias of old gpt2; copies of the embedding and the head in multi-token-prediction layers. Any
- * other tensor that the family does not know is refused.
- *
- * A head beside tie_word_embeddings is left out if its bytes are the embedding's, for which both are read when
- * the directory is opened. If they differ the model is not tied, whatever config.json says
- * (transformers/modeling_utils.py: tie_weights).
  */
 #ifndef MFS_MODEL_HF_CKPT_H
 #define MFS_MODEL_HF_CKPT_H
@@ -28,7 +16,7 @@
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 
-/* True if dir holds a config.json and one of the four files of weights above. Reads neither. */
+/* True if dir holds a config.json and one of the four files of weights. Reads neither. */
 bool mfs_hf_ckpt_looks_like_one(const char *dir);
 
 /*

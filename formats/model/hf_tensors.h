@@ -1,6 +1,6 @@
 /*
  * The tensors of an HF directory by HF's names, whichever of the four ways of storing them it has
- * (hf_ckpt.h), and where each lies.
+ * (docs/formats/hf-names.md), and where each lies.
  *
  * An index ({"metadata": {...}, "weight_map": {tensor: file}}) says which file a tensor is read from, as
  * vLLM and transformers do; a second copy in another shard is passed over. A tensor that no index entry

@@ -1,13 +1,6 @@
 /*
- * Which samples a step of training draws, and which data-parallel rank gets them: --dataloader-type
- * (megatron/training/datasets/data_samplers.py).
- *
- *   single   in order: microbatch m of rank r of a step that begins at sample C is C + (m D + r) B and the B - 1
- *            behind it, with D ranks and microbatches of B. What is left at the end is dropped.
- *   cyclic   epoch after epoch, each in an order of torch.randperm, seeded with the epoch's number. Ranks have
- *            parts of their own (data sharding), or take turns.
- *
- * One thread.
+ * Which samples a step of training draws, and which data-parallel rank gets them: --dataloader-type single or
+ * cyclic (megatron/training/datasets/data_samplers.py; docs/formats/blends.md says the rules). One thread.
  */
 #ifndef MFS_DATASET_GPT_SAMPLER_H
 #define MFS_DATASET_GPT_SAMPLER_H

@@ -1,16 +1,7 @@
 /*
  * By what names Megatron finds an index again below --data-cache-path: the MD5 of a JSON text that says what
  * the index is of, which also lies beside it as description.txt (megatron/core/datasets/megatron_dataset.py,
- * blended_dataset.py: unique_identifiers).
- *
- *   GPTDataset      class, dataset_path, num_samples, index_split, random_seed, sequence_length, split,
- *                   split_matrix, tokenizer; core 0.4: path_prefix for dataset_path, split before random_seed,
- *                   and neither matrix nor tokenizer
- *   BlendedDataset  class, datasets (the members'), split (from 0.7 on), weights, size, renormalize_blend_weights
- *                   (in 0.9 and 0.10)
- *
- * The file and its size, the extra token and the last partial sample are in none of them. Megatron-LM before
- * core 0.4 had names of another kind, which are not known here.
+ * blended_dataset.py: unique_identifiers). docs/formats/gpt-dataset.md has its keys by release.
  */
 #ifndef MFS_DATASET_INDEX_INDEX_KEY_H
 #define MFS_DATASET_INDEX_INDEX_KEY_H

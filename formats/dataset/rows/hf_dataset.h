@@ -1,20 +1,9 @@
 /*
  * Datasets of HuggingFace `datasets` with token ids, as rows (rows.h): what save_to_disk wrote, a cache
- * directory, any directory of *.arrow files, or one such file.
- *
- *   DIR/state.json            save_to_disk: "_data_files", and in old ones "_indices_data_files", in this order
- *   DIR/dataset_dict.json     DatasetDict.save_to_disk: "splits", each a directory of the first kind
- *   DIR/dataset_info.json     a cache: NAME-SPLIT.arrow or NAME-SPLIT-00000-of-00002.arrow of each of its
- *                             "splits"
- *   DIR/anything.arrow        all of them, in the order of their names
- *
- * Files cache-*.arrow of a directory, which `datasets` leaves beside its data, belong to no dataset; named by
- * themselves they are one. (datasets/arrow_dataset.py: save_to_disk, load_from_disk; arrow_reader.py;
- * dataset_dict.py.)
- *
- * A row is a row of the dataset, its tokens are a column of lists of integers. Null rows are empty rows. Their
- * dtypes are the columns', but uint32 and uint64 are shown as int32 and int64: ids from 2^31 (2^63) on are
- * -EIO when they are read.
+ * directory, any directory of *.arrow files, or one such file (docs/formats/hf-datasets.md: which files, in
+ * which order). A row is a row of the dataset, its tokens are a column of lists of integers. Null rows are
+ * empty rows. uint32 and uint64 are shown as int32 and int64: ids from 2^31 (2^63) on are -EIO when they are
+ * read.
  *
  * Opening reads two small pieces of each record batch and keeps 48 bytes of it. Indices of rows, where there are
  * some, cost a pass over all rows and 8 bytes for every few of them.

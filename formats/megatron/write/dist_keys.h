@@ -1,16 +1,6 @@
 /*
- * Keys of a torch_dist checkpoint, as a GPTModel's sharded_state_dict() has them.
- *
- *   decoder.layers.self_attention.linear_qkv.weight      stacked, all layers
- *   decoder.layers.7.self_attention.linear_qkv.weight    where layers are numbered
- *   mtp.layers.0.transformer_layer.mlp.linear_fc2.weight always numbered
- *   optimizer.state.exp_avg.KEY
- *   KEY._extra_state/shard_7_32, /shard_7.3_32.8 (experts), /shard_0_1
- *
- * Sources: megatron/core/transformer/transformer_block.py, transformer_layer.py, moe/experts.py,
- * multi_token_prediction.py: sharded_state_dict; models/gpt/gpt_layer_specs.py: sharded_state_dict_keys_map
- * (the local modules' norms have the names of Transformer Engine's fused ones, but for MLA);
- * dist_checkpointing/mapping.py: ShardedObject.unique_key; optimizer/optimizer.py, distrib_optimizer.py.
+ * Keys of a torch_dist checkpoint, as a GPTModel's sharded_state_dict() has them (docs/formats/torch-dist.md):
+ * stacked or numbered layers, norms under Transformer Engine's names, optimizer.state.*, _extra_state.
  */
 #ifndef MFS_MEGATRON_WRITE_DIST_KEYS_H
 #define MFS_MEGATRON_WRITE_DIST_KEYS_H
