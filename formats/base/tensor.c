@@ -75,6 +75,29 @@ const char *mfs_dtype_storage(enum mfs_dtype t)
 	return strcmp(dtypes[t].storage, "?") ? dtypes[t].storage : NULL;
 }
 
+bool mfs_dtype_range(enum mfs_dtype dtype, int64_t *ret_least, int64_t *ret_most)
+{
+	const unsigned bits = 8 * mfs_dtype_size(dtype);
+
+	switch (dtype) {
+	case MFS_U8:
+	case MFS_U16:
+	case MFS_U32:
+		*ret_least = 0;
+		*ret_most = ((int64_t)1 << bits) - 1;
+		return true;
+	case MFS_I8:
+	case MFS_I16:
+	case MFS_I32:
+	case MFS_I64:
+		*ret_most = INT64_MAX >> (64 - bits);
+		*ret_least = -*ret_most - 1;
+		return true;
+	default:
+		return false;
+	}
+}
+
 bool mfs_shape_count(const uint64_t *shape, unsigned ndim, uint64_t *ret_count)
 {
 	uint64_t count = 1;

@@ -45,6 +45,9 @@ const char *mfs_dtype_storage(enum mfs_dtype t);
 /* Integers as int64; from is aligned for its type. False: the type is none of at most 32 bits, nor int64. */
 bool mfs_dtype_widen(enum mfs_dtype dtype, const void *from, uint64_t count, int64_t *ret);
 
+/* The least and the largest integer of the same types; false: it is none of them. */
+bool mfs_dtype_range(enum mfs_dtype dtype, int64_t *ret_least, int64_t *ret_most);
+
 /* Elements (and bytes) of a shape; false on overflow. ndim 0 is one element. */
 bool mfs_shape_count(const uint64_t *shape, unsigned ndim, uint64_t *ret_count);
 

@@ -12,7 +12,6 @@
 #include "formats/base/arena.h"
 #include "formats/dataset/rows/hf_dataset.h"
 #include "formats/dataset/rows/rows_indexed.h"
-#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/fileset.h"
 #include "fs/data/data_i.h"
 
@@ -128,7 +127,6 @@ bool mfs_data_looks_like_one(const char *path)
 static void free_dataset(struct mfs_dataset *d)
 {
 	mfs_rows_free(d->rows);
-	mfs_rows_free(d->unchecked);
 	mfs_indexed_dataset_free(d->indexed);
 	mfs_arena_release(&d->arena);
 	pthread_mutex_destroy(&d->lock);
@@ -184,33 +182,10 @@ static void note_time(struct mfs_dataset *d)
 				d->mtime_ns = mfs_fileset_mtime(d->rows->sets[i], f);
 }
 
-/* Finds the rows that hold tokens outside of the vocabulary: of all datasets where that was asked for, else of
- * small ones, of which a failure then only means that such rows are not kept apart from their neighbours. */
-static int look_at_tokens(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
-{
-	if (data->options->vocab_scan)
-		return mfs_rows_vocab_scan(d->rows, 0, err);
-	if (d->rows->tokens > data->look_at)
-		return 0;
-	data->look_at -= d->rows->tokens;
-	mfs_rows_vocab_scan(d->rows, 0, NULL);
-	return 0;
-}
-
-static uint64_t count_bad(const struct mfs_rows *r)
-{
-	uint64_t count = 0;
-
-	for (size_t i = 0; i < r->bad_count; i++)
-		count += r->bad[i].end - r->bad[i].first;
-	return count;
-}
-
-/* What is said when the dataset is mounted, inspected or verified. */
-static int note_warning(struct mfs_dataset *d, struct mfs_error *err)
+/* What is said when the dataset is mounted, inspected or verified; outside: how many rows were found. */
+static int note_warning(struct mfs_dataset *d, uint64_t outside, struct mfs_error *err)
 {
 	const char *known = d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
-	const uint64_t outside = count_bad(d->rows) - count_bad(d->unchecked);
 
 	if (!outside)
 		return 0;
@@ -224,7 +199,22 @@ static int note_warning(struct mfs_dataset *d, struct mfs_error *err)
 	return d->warning ? 0 : mfs_fail_nomem(err);
 }
 
-/* Everything reads rows through the check, if there is one. */
+/* Finds the rows that hold tokens outside of the vocabulary: of all datasets where that was asked for, else of
+ * small ones, of which a failure then only means that such rows are not kept apart from their neighbours. */
+static int find_bad(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
+{
+	const uint64_t before = mfs_row_ranges_rows(&d->rows->bad);
+	int rc = 0;
+
+	if (data->options->vocab_scan) {
+		rc = mfs_rows_find_bad(d->rows, 0, err);
+	} else if (d->rows->tokens <= data->look_at) {
+		data->look_at -= d->rows->tokens;
+		mfs_rows_find_bad(d->rows, 0, NULL);
+	}
+	return rc ? rc : note_warning(d, mfs_row_ranges_rows(&d->rows->bad) - before, err);
+}
+
 static int finish_rows(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
 {
 	int rc;
@@ -232,12 +222,8 @@ static int finish_rows(struct mfs_data *data, struct mfs_dataset *d, struct mfs_
 	note_time(d);
 	if (!d->options->vocab_size)
 		return 0;
-	d->unchecked = d->rows;
-	d->rows = NULL;
-	rc = mfs_rows_vocab(d->unchecked, d->options->vocab_size, &d->rows, err);
-	if (!rc)
-		rc = look_at_tokens(data, d, err);
-	return rc ? rc : note_warning(d, err);
+	rc = mfs_rows_set_vocab(d->rows, d->options->vocab_size, err);
+	return rc ? rc : find_bad(data, d, err);
 }
 
 static int open_indexed(struct mfs_data *data, const char *name, const char *path,

@@ -25,8 +25,7 @@ struct mfs_dataset {
 	const struct mfs_data *data;	     /* all datasets: what a blend's words name */
 	struct mfs_indexed_dataset *indexed; /* NULL: not made of .idx and .bin */
 	struct mfs_rows *rows;		     /* NULL: a blend, which has no rows but samples */
-	struct mfs_rows *unchecked; /* what rows check the tokens of; NULL: nothing is looked at */
-	const char *warning;	    /* NULL: what the indexed dataset says */
+	const char *warning;		     /* NULL: what the indexed dataset says */
 	int64_t mtime_ns;
 
 	struct mfs_open_set views;

@@ -39,13 +39,14 @@ static bool is_rows_alone(const struct mfs_dataset *d)
 	       info->bin_size == d->rows->tokens * d->rows->token_size;
 }
 
-/* Tokens that are looked at (unchecked) are read as rows. */
+/* Tokens that are compared with a vocabulary are read as rows. */
 static int new_bin(const struct mfs_dataset *d, struct mfs_vfile **ret, struct mfs_error *err)
 {
 	if (!d->indexed)
 		return mfs_idx_image_bin(d->rows, ret, err);
-	return d->unchecked && is_rows_alone(d) ? mfs_raw_tokens(d->rows, ret, err)
-						: mfs_idx_image_merged_bin(d->indexed, ret, err);
+	return d->rows->vocab_size && is_rows_alone(d)
+		       ? mfs_raw_tokens(d->rows, ret, err)
+		       : mfs_idx_image_merged_bin(d->indexed, ret, err);
 }
 
 static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *err)

@@ -5,22 +5,19 @@
 #include <unistd.h>
 
 #include "formats/dataset/rows/rows_indexed.h"
-#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/indexed/indexed_dataset.h"
 #include "fs/sample/sample.h"
 
 struct mfs_sample_opened {
 	char *prefix;
 	struct mfs_indexed_dataset *indexed;
-	struct mfs_rows *all, *rows; /* rows look at the tokens, or are the same */
+	struct mfs_rows *rows;
 	struct mfs_sample_opened *next;
 };
 
 static void free_opened(struct mfs_sample_opened *o)
 {
-	if (o->rows != o->all)
-		mfs_rows_free(o->rows);
-	mfs_rows_free(o->all);
+	mfs_rows_free(o->rows);
 	mfs_indexed_dataset_free(o->indexed);
 	free(o->prefix);
 	free(o);
@@ -53,11 +50,10 @@ static int fill(struct mfs_sample_opened *o, uint64_t vocab_size, struct mfs_err
 	int rc = mfs_indexed_dataset_open(&prefix, 1, &o->indexed, err);
 
 	if (!rc)
-		rc = mfs_rows_indexed(o->indexed, &o->all, err);
-	if (rc)
-		return rc;
-	o->rows = o->all;
-	return vocab_size ? mfs_rows_vocab(o->all, vocab_size, &o->rows, err) : 0;
+		rc = mfs_rows_indexed(o->indexed, &o->rows, err);
+	if (!rc && vocab_size)
+		rc = mfs_rows_set_vocab(o->rows, vocab_size, err);
+	return rc;
 }
 
 static int open_prefix(struct mfs_sample_data *d, const char *prefix, const struct mfs_rows **ret,

@@ -162,7 +162,7 @@ int mfs_verify_dataset(const struct mfs_dataset *d, bool deep, json_t *json)
 	exit_code = deep ? verify_tokens(&r) : MFS_EXIT_OK;
 	/* Reading all tokens has met every bad row. */
 	if (!deep)
-		r.problems += rows->bad_count;
+		r.problems += rows->bad.count;
 	if (!exit_code)
 		exit_code = conclude(&r, deep, json);
 	json_decref(r.sentences);

@@ -121,9 +121,9 @@ struct reading {
 
 static bool known_as_bad(struct reading *r, uint64_t row)
 {
-	while (r->bad < r->rows->bad_count && r->rows->bad[r->bad].end <= row)
+	while (r->bad < r->rows->bad.count && r->rows->bad.list[r->bad].end <= row)
 		r->bad++;
-	return r->bad < r->rows->bad_count && r->rows->bad[r->bad].first <= row;
+	return r->bad < r->rows->bad.count && r->rows->bad.list[r->bad].first <= row;
 }
 
 /* The run of a file that is said to hold the row's first tokens. */

@@ -18,7 +18,6 @@ struct fake_rows {
 	uint8_t *tokens;  /* as dtype; NULL: none can be read */
 	struct mfs_rows_column columns[FAKE_COLUMNS];
 	uint8_t *values[FAKE_COLUMNS];
-	struct mfs_row_range bad[8];
 };
 
 static inline struct fake_rows *fake_rows_of(const struct mfs_rows *r)
@@ -41,8 +40,9 @@ static inline int fake_read(const struct mfs_rows *r, uint64_t first, uint64_t c
 
 	/* What an implementation may count on. */
 	ck_assert_uint_eq((uintptr_t)ret % r->token_size, 0);
-	for (size_t i = 0; i < r->bad_count; i++)
-		if (first < f->starts[r->bad[i].end] && first + count > f->starts[r->bad[i].first])
+	for (size_t i = 0; i < r->bad.count; i++)
+		if (first < f->starts[r->bad.list[i].end] &&
+		    first + count > f->starts[r->bad.list[i].first])
 			return mfs_fail(err, -EIO, "tokens of a bad row");
 	if (!f->tokens)
 		return mfs_fail(err, -EIO, "no token can be read");
@@ -102,7 +102,6 @@ static inline struct fake_rows *fake_rows_new(enum mfs_dtype dtype, const uint64
 				    .dtype = dtype,
 				    .token_size = mfs_dtype_size(dtype),
 				    .rows = rows,
-				    .bad = f->bad,
 				    .columns = f->columns};
 	f->starts = calloc(rows + 1, sizeof(*f->starts));
 	for (uint64_t i = 0; i < rows; i++)

@@ -13,7 +13,6 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/files/arrow_image.h"
 #include "formats/dataset/rows/rows_indexed.h"
-#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/fileset.h"
 #include "tests/unit/fake_idx.h"
 
@@ -220,8 +219,8 @@ static int fake_starts(const struct mfs_rows *r, uint64_t first, uint64_t count,
 
 static bool is_bad(const struct mfs_rows *r, uint64_t row)
 {
-	for (size_t i = 0; i < r->bad_count; i++)
-		if (row >= r->bad[i].first && row < r->bad[i].end)
+	for (size_t i = 0; i < r->bad.count; i++)
+		if (row >= r->bad.list[i].first && row < r->bad.list[i].end)
 			return true;
 	return false;
 }
@@ -236,9 +235,9 @@ static int fake_read(const struct mfs_rows *r, uint64_t first, uint64_t count, v
 	for (uint64_t i = 0; i < count; i++) {
 		const uint64_t token = fake_token(first + i);
 
-		while (r->bad_count && fake_start(f, row + 1) <= first + i)
+		while (r->bad.count && fake_start(f, row + 1) <= first + i)
 			row++;
-		if (r->bad_count && is_bad(r, row))
+		if (r->bad.count && is_bad(r, row))
 			return mfs_fail(e, -EIO, "row %llu is bad", (unsigned long long)row);
 		memcpy(to + i * r->token_size, &token, r->token_size);
 	}
@@ -564,8 +563,9 @@ START_TEST(test_bad_rows)
 		} while (f.rows.rows < 2000 && (mfs_rows_free(&f.rows), 1));
 		if (k % 2)
 			bad[0] = (struct mfs_row_range){f.rows.rows - 1, f.rows.rows};
-		f.rows.bad = k % 2 ? (struct mfs_row_range[]){bad[1], bad[0]} : bad;
-		f.rows.bad_count = 2;
+		for (unsigned i = 0; i < 2; i++) {
+			ck_assert(!mfs_row_ranges_add(&f.rows.bad, bad[i].first, bad[i].end));
+		}
 		for (unsigned i = 0; i < 2; i++) {
 			const uint64_t tokens = f.starts[bad[i].end] - f.starts[bad[i].first];
 
@@ -787,21 +787,20 @@ END_TEST
 /* What does not change the bytes: tokens looked at, and rows of a part. */
 START_TEST(test_wrapped)
 {
-	struct mfs_rows *checked, *slice;
+	struct mfs_rows *slice;
 	struct mfs_arrow_image *v;
 	struct real x;
 
 	open_real(&x, 8);
-	unit_ok(mfs_rows_vocab(x.rows, 65536, &checked, &err), &err);
-	v = open_view(checked, 20000, 0);
+	unit_ok(mfs_rows_set_vocab(x.rows, 65536, &err), &err);
+	v = open_view(x.rows, 20000, 0);
 	check_view(&x.truth.rows, v);
 	mfs_arrow_image_free(v);
-	unit_ok(mfs_rows_slice(checked, 0, ROWS, &slice, &err), &err);
+	unit_ok(mfs_rows_slice(x.rows, 0, ROWS, &slice, &err), &err);
 	v = open_view(slice, 20000, 0);
 	check_view(&x.truth.rows, v);
 	mfs_arrow_image_free(v);
 	mfs_rows_free(slice);
-	mfs_rows_free(checked);
 	close_real(&x);
 }
 END_TEST

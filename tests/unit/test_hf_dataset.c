@@ -17,7 +17,6 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/rows/arrow_rows.h"
 #include "formats/dataset/rows/hf_dataset.h"
-#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 
@@ -387,7 +386,7 @@ START_TEST(test_id_too_large)
 {
 	static const uint32_t from[] = {5, 6, 7, 8}, to[] = {5, 6, 0x80000000, 8};
 	const char *path = copy_seed("corpus/arrow/ok-uint32", "x.arrow");
-	struct mfs_rows *r, *checked;
+	struct mfs_rows *r;
 	int64_t tokens[9];
 
 	change(path, from, to, sizeof(from));
@@ -399,12 +398,11 @@ START_TEST(test_id_too_large)
 	unit_ok(mfs_rows_read_int64(r, 7, 2, tokens, &err), &err);
 	ck_assert_int_eq(tokens[0], 8);
 	/* Such a row is outside of any vocabulary, and no end of the search for others. */
-	unit_ok(mfs_rows_vocab(r, 9, &checked, &err), &err);
-	unit_ok(mfs_rows_vocab_scan(checked, 1, &err), &err);
-	ck_assert_uint_eq(checked->bad_count, 1);
-	ck_assert_uint_eq(checked->bad[0].first, 3);
-	ck_assert_uint_eq(checked->bad[0].end, 5); /* the last one is a 9 */
-	mfs_rows_free(checked);
+	unit_ok(mfs_rows_set_vocab(r, 9, &err), &err);
+	unit_ok(mfs_rows_find_bad(r, 1, &err), &err);
+	ck_assert_uint_eq(r->bad.count, 1);
+	ck_assert_uint_eq(r->bad.list[0].first, 3);
+	ck_assert_uint_eq(r->bad.list[0].end, 5); /* the last one is a 9 */
 	mfs_rows_free(r);
 }
 END_TEST

@@ -720,8 +720,9 @@ static void check_good_groups(struct mfs_parquet_image *v, const struct fake_row
 		bool bad = false;
 		int rc;
 
-		for (size_t i = 0; i < r->rows.bad_count; i++)
-			bad |= row >= r->bad[i].first && row + rows <= r->bad[i].end;
+		for (size_t i = 0; i < r->rows.bad.count; i++)
+			bad |= row >= r->rows.bad.list[i].first &&
+			       row + rows <= r->rows.bad.list[i].end;
 		rc = mfs_vfile_pread(f, off, got, end - off, &len, &err);
 		ck_assert_int_eq(rc, bad ? -EIO : 0);
 		bad_rows += bad ? rows : 0;
@@ -735,6 +736,7 @@ static void check_good_groups(struct mfs_parquet_image *v, const struct fake_row
 
 START_TEST(test_bad_rows)
 {
+	static const struct mfs_row_range bad[] = {{0, 1}, {700, 710}, {ROWS - 1, ROWS}};
 	const struct mfs_parquet_config config = {.page = 500};
 	struct fake_rows *r = random_rows(MFS_I32, ROWS, 20, 5);
 	struct mfs_parquet_image *v;
@@ -745,18 +747,16 @@ START_TEST(test_bad_rows)
 
 	fake_add_column(r, "mode", MFS_I8);
 	/* What they are made of; then they can be read while the view believes that they cannot. */
-	r->bad[0] = (struct mfs_row_range){0, 1};
-	r->bad[1] = (struct mfs_row_range){700, 710};
-	r->bad[2] = (struct mfs_row_range){ROWS - 1, ROWS};
-	for (unsigned i = 0; i < 3; i++)
-		ck_assert_uint_gt(r->starts[r->bad[i].end], r->starts[r->bad[i].first]);
-	r->rows.bad_count = 3;
+	for (unsigned i = 0; i < 3; i++) {
+		ck_assert_uint_gt(r->starts[bad[i].end], r->starts[bad[i].first]);
+		ck_assert(!mfs_row_ranges_add(&r->rows.bad, bad[i].first, bad[i].end));
+	}
 	unit_ok(mfs_parquet_image_new(&r->rows, &config, &v, &err), &err);
 	unit_ok(mfs_parquet_image_file(v, 0, &f, &err), &err);
-	r->rows.bad_count = 0;
+	r->rows.bad.count = 0;
 	want = fake_slurp(f, &err);
 	ck_assert_uint_eq(check_bytes(want, mfs_vfile_size(f), r, 0, &config), ROWS);
-	r->rows.bad_count = 3;
+	r->rows.bad.count = 3;
 	check_memory_pages(f, want, &failed);
 	ck_assert_uint_eq(failed, 3);
 	unit_fails(mfs_vfile_pread(f, 0, want, mfs_vfile_size(f), &len, &err), &err, -EIO, NULL);

@@ -10,7 +10,6 @@
 #include "formats/dataset/rows/rows.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/rows/rows_vfile.h"
-#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/fileset.h"
 #include "tests/unit/fake_idx.h"
 
@@ -182,7 +181,7 @@ static void check_all(const struct mfs_rows *r, const struct truth *t, uint64_t 
 	ck_assert_uint_eq(r->tokens, t->starts[skip + rows] - t->starts[skip]);
 	ck_assert_int_eq(r->dtype, MFS_U16);
 	ck_assert_uint_eq(r->token_size, 2);
-	ck_assert_uint_eq(r->bad_count, 0);
+	ck_assert_uint_eq(r->bad.count, 0);
 	check_starts(r, t, skip);
 	check_find(r, t, skip);
 	check_tokens(r, t, skip);
@@ -350,11 +349,11 @@ START_TEST(test_short_bin)
 
 	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
 	ck_assert_uint_eq(r->tokens, 30);
-	ck_assert_uint_eq(r->bad_count, 2);
-	ck_assert_uint_eq(r->bad[0].first, 2);
-	ck_assert_uint_eq(r->bad[0].end, 5);
-	ck_assert_uint_eq(r->bad[1].first, 10);
-	ck_assert_uint_eq(r->bad[1].end, 15);
+	ck_assert_uint_eq(r->bad.count, 2);
+	ck_assert_uint_eq(r->bad.list[0].first, 2);
+	ck_assert_uint_eq(r->bad.list[0].end, 5);
+	ck_assert_uint_eq(r->bad.list[1].first, 10);
+	ck_assert_uint_eq(r->bad.list[1].end, 15);
 	unit_ok(mfs_rows_read(r, 0, 6, got, &err), &err);
 	ck_assert_mem_eq(got, bin, 12);
 	unit_fails(mfs_rows_read(r, 0, 7, got, &err), &err, -EIO, "short.bin");
@@ -366,10 +365,10 @@ START_TEST(test_short_bin)
 	ck_assert_uint_eq(e.len, 10);
 	ck_assert_int_eq(mfs_rows_extent(r, 6, 20, &e, NULL), -ENODATA);
 	unit_ok(mfs_rows_slice(r, 3, 12, &slice, &err), &err);
-	ck_assert_uint_eq(slice->bad_count, 2);
-	ck_assert_uint_eq(slice->bad[0].end, 2);
-	ck_assert_uint_eq(slice->bad[1].first, 7);
-	ck_assert_uint_eq(slice->bad[1].end, 9);
+	ck_assert_uint_eq(slice->bad.count, 2);
+	ck_assert_uint_eq(slice->bad.list[0].end, 2);
+	ck_assert_uint_eq(slice->bad.list[1].first, 7);
+	ck_assert_uint_eq(slice->bad.list[1].end, 9);
 	mfs_rows_free(slice);
 	mfs_rows_free(r);
 	mfs_indexed_dataset_free(d);
@@ -388,9 +387,9 @@ START_TEST(test_short_bin_of_whole_rows)
 	struct mfs_rows *r;
 
 	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
-	ck_assert_uint_eq(r->bad_count, 1);
-	ck_assert_uint_eq(r->bad[0].first, 2);
-	ck_assert_uint_eq(r->bad[0].end, 5);
+	ck_assert_uint_eq(r->bad.count, 1);
+	ck_assert_uint_eq(r->bad.list[0].first, 2);
+	ck_assert_uint_eq(r->bad.list[0].end, 5);
 	mfs_rows_free(r);
 	mfs_indexed_dataset_free(d);
 }
@@ -410,11 +409,11 @@ START_TEST(test_outside)
 	uint16_t got[8];
 
 	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
-	ck_assert_uint_eq(r->bad_count, 2);
-	ck_assert_uint_eq(r->bad[0].first, 1);
-	ck_assert_uint_eq(r->bad[0].end, 2);
-	ck_assert_uint_eq(r->bad[1].first, 4);
-	ck_assert_uint_eq(r->bad[1].end, 6);
+	ck_assert_uint_eq(r->bad.count, 2);
+	ck_assert_uint_eq(r->bad.list[0].first, 1);
+	ck_assert_uint_eq(r->bad.list[0].end, 2);
+	ck_assert_uint_eq(r->bad.list[1].first, 4);
+	ck_assert_uint_eq(r->bad.list[1].end, 6);
 	unit_ok(mfs_rows_read(r, 4, 2, got, &err), &err);
 	ck_assert_uint_eq(got[1], 4);
 	unit_fails(mfs_rows_read(r, 2, 1, got, &err), &err, -EIO, "outside.bin");
@@ -511,9 +510,9 @@ START_TEST(test_large)
 	d = in_memory(&b, &f, (uint64_t)n * 4000000 - 12);
 	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
 	ck_assert_uint_eq(r->tokens, (uint64_t)n * 1000000);
-	ck_assert_uint_eq(r->bad_count, 1);
-	ck_assert_uint_eq(r->bad[0].first, n - 1);
-	ck_assert_uint_eq(r->bad[0].end, n);
+	ck_assert_uint_eq(r->bad.count, 1);
+	ck_assert_uint_eq(r->bad.list[0].first, n - 1);
+	ck_assert_uint_eq(r->bad.list[0].end, n);
 	unit_ok(mfs_rows_starts(r, 28, 3, starts, &err), &err);
 	ck_assert_uint_eq(starts[2], 30000000);
 	unit_fails(mfs_rows_starts(r, 29, 3, starts, &err), &err, -EIO, "sequence 31 ");
@@ -642,11 +641,11 @@ START_TEST(test_vocab)
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
 		struct mfs_indexed_dataset *d;
-		struct mfs_rows *of = rows_with(cases[i].code, 7, cases[i].token, &d), *r;
+		struct mfs_rows *r = rows_with(cases[i].code, 7, cases[i].token, &d);
 		char sentence[64];
 		int64_t tokens[2100];
 
-		unit_ok(mfs_rows_vocab(of, cases[i].size, &r, &err), &err);
+		unit_ok(mfs_rows_set_vocab(r, cases[i].size, &err), &err);
 		unit_ok(mfs_rows_read(r, 0, 1405, tokens, &err), &err);
 		unit_ok(mfs_rows_read(r, 1406, 694, tokens, &err), &err);
 		snprintf(sentence, sizeof(sentence), "row 3 holds token %lld,",
@@ -659,23 +658,23 @@ START_TEST(test_vocab)
 			ck_assert_int_eq(tokens[1405], cases[i].token);
 		}
 		mfs_rows_free(r);
-		mfs_rows_free(of);
 		mfs_indexed_dataset_free(d);
 	}
 }
 END_TEST
 
-/* Everything else is as in the rows that it looks at, but that no file holds what was looked at. */
+/* Everything else is as in rows that nobody compares, but that no file holds what was looked at. */
 START_TEST(test_vocab_is_transparent)
 {
 	struct truth t = {0};
 	const char *prefix = write_random("seen", &t, ROWS);
 	struct mfs_indexed_dataset *d = open_all(&prefix, 1);
-	struct mfs_rows *of, *r;
+	struct mfs_rows *r;
 	struct mfs_bin_extent e;
 
-	unit_ok(mfs_rows_indexed(d, &of, &err), &err);
-	unit_ok(mfs_rows_vocab(of, 65536, &r, &err), &err);
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	unit_fails(mfs_rows_set_vocab(r, 0, &err), &err, -EINVAL, "seen");
+	unit_ok(mfs_rows_set_vocab(r, 65536, &err), &err);
 	check_starts(r, &t, 0);
 	check_find(r, &t, 0);
 	check_tokens(r, &t, 0);
@@ -683,12 +682,10 @@ START_TEST(test_vocab_is_transparent)
 	check_ranges(r);
 	ck_assert_int_eq(mfs_rows_extent(r, 0, 1, &e, NULL), -ENODATA);
 	mfs_rows_free(r);
-	unit_fails(mfs_rows_vocab(of, 0, &r, &err), &err, -EINVAL, "seen");
-	mfs_rows_free(of);
 	mfs_indexed_dataset_free(d);
-	of = rows_with(7, 0, 0, &d);
-	unit_fails(mfs_rows_vocab(of, 100, &r, &err), &err, -ENOTSUP, "float32");
-	mfs_rows_free(of);
+	r = rows_with(7, 0, 0, &d);
+	unit_fails(mfs_rows_set_vocab(r, 100, &err), &err, -ENOTSUP, "float32");
+	mfs_rows_free(r);
 	mfs_indexed_dataset_free(d);
 	free(t.tokens);
 }
@@ -698,23 +695,25 @@ END_TEST
 #define SCANNED                                                                                    \
 	2500 /* rows of up to 2000 tokens: several pieces of a pass, and rows across their borders */
 
-static void check_scan(const struct mfs_rows *of, const uint8_t *bad, unsigned threads)
+static void check_scan(const struct mfs_indexed_dataset *d, const uint8_t *bad, unsigned threads)
 {
 	struct mfs_rows *r, *slice;
 	uint8_t found[SCANNED] = {0};
 
-	unit_ok(mfs_rows_vocab(of, 60000, &r, &err), &err);
-	unit_ok(mfs_rows_vocab_scan(r, threads, &err), &err);
-	for (size_t i = 0; i < r->bad_count; i++) {
-		ck_assert_uint_lt(r->bad[i].first, r->bad[i].end);
-		ck_assert_uint_le(r->bad[i].end, SCANNED);
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	ck_assert_uint_eq(r->bad.count, 1);
+	unit_ok(mfs_rows_set_vocab(r, 60000, &err), &err);
+	unit_ok(mfs_rows_find_bad(r, threads, &err), &err);
+	for (size_t i = 0; i < r->bad.count; i++) {
+		ck_assert_uint_lt(r->bad.list[i].first, r->bad.list[i].end);
+		ck_assert_uint_le(r->bad.list[i].end, SCANNED);
 		if (i)
-			ck_assert_uint_gt(r->bad[i].first, r->bad[i - 1].end);
-		memset(found + r->bad[i].first, 1, r->bad[i].end - r->bad[i].first);
+			ck_assert_uint_gt(r->bad.list[i].first, r->bad.list[i - 1].end);
+		memset(found + r->bad.list[i].first, 1, r->bad.list[i].end - r->bad.list[i].first);
 	}
 	ck_assert_mem_eq(found, bad, SCANNED);
 	unit_ok(mfs_rows_slice(r, 1, SCANNED, &slice, &err), &err);
-	ck_assert_uint_eq(slice->bad_count, r->bad_count);
+	ck_assert_uint_eq(slice->bad.count, r->bad.count);
 	mfs_rows_free(slice);
 	mfs_rows_free(r);
 }
@@ -725,7 +724,6 @@ START_TEST(test_vocab_scan)
 	static uint8_t bad[SCANNED];
 	static uint16_t bin[SCANNED * 2000];
 	struct mfs_indexed_dataset *d;
-	struct mfs_rows *of;
 	const char *prefix;
 	size_t tokens = 0, cut = 0;
 
@@ -750,11 +748,8 @@ START_TEST(test_vocab_scan)
 			    &(struct fake_idx){.sequences = SCANNED, .code = 8, .lengths = lengths},
 			    bin, cut * 2);
 	d = open_all(&prefix, 1);
-	unit_ok(mfs_rows_indexed(d, &of, &err), &err);
-	ck_assert_uint_eq(of->bad_count, 1);
 	for (unsigned threads = 0; threads < 6; threads++)
-		check_scan(of, bad, threads);
-	mfs_rows_free(of);
+		check_scan(d, bad, threads);
 	mfs_indexed_dataset_free(d);
 }
 END_TEST
@@ -766,7 +761,7 @@ START_TEST(test_vocab_scan_of_another)
 	static uint16_t bin[20000];
 	const struct fake_idx f = {.sequences = 20000, .code = 8, .lengths = lengths};
 	struct mfs_indexed_dataset *d;
-	struct mfs_rows *of, *r;
+	struct mfs_rows *r;
 	const char *prefix;
 
 	for (unsigned i = 0; i < 20000; i++) {
@@ -775,17 +770,15 @@ START_TEST(test_vocab_scan_of_another)
 	}
 	prefix = write_pair("another", &f, bin, sizeof(bin));
 	d = open_all(&prefix, 1);
-	unit_ok(mfs_rows_indexed(d, &of, &err), &err);
-	unit_ok(mfs_rows_vocab(of, 100, &r, &err), &err);
-	unit_fails(mfs_rows_vocab_scan(r, 3, &err), &err, -ENOTSUP, "vocabulary of 100");
-	ck_assert_uint_eq(r->bad_count, 0);
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	unit_ok(mfs_rows_set_vocab(r, 100, &err), &err);
+	unit_fails(mfs_rows_find_bad(r, 3, &err), &err, -ENOTSUP, "vocabulary of 100");
+	ck_assert_uint_eq(r->bad.count, 0);
+	unit_ok(mfs_rows_set_vocab(r, 3, &err), &err);
+	unit_ok(mfs_rows_find_bad(r, 3, &err), &err);
+	ck_assert_uint_eq(r->bad.count, 1);
+	ck_assert_uint_eq(r->bad.list[0].end, 20000);
 	mfs_rows_free(r);
-	unit_ok(mfs_rows_vocab(of, 3, &r, &err), &err);
-	unit_ok(mfs_rows_vocab_scan(r, 3, &err), &err);
-	ck_assert_uint_eq(r->bad_count, 1);
-	ck_assert_uint_eq(r->bad[0].end, 20000);
-	mfs_rows_free(r);
-	mfs_rows_free(of);
 	mfs_indexed_dataset_free(d);
 }
 END_TEST
@@ -810,10 +803,12 @@ START_TEST(test_ranges)
 		}
 		ck_assert_mem_eq(found, want, sizeof(want));
 		for (uint64_t row = 0; row < 500; row++) {
-			const size_t at = mfs_row_ranges_before(r.list, r.count, row);
+			const uint64_t to = row + 1 + (uint64_t)rand() % 3;
+			bool all = to <= 500;
 
-			ck_assert(!at || r.list[at - 1].end <= row);
-			ck_assert(at == r.count || r.list[at].end > row);
+			for (uint64_t i = row; all && i < to; i++)
+				all = want[i];
+			ck_assert_int_eq(mfs_row_ranges_have(&r, row, to), all);
 		}
 		if (k % 100 == 99) {
 			mfs_row_ranges_release(&r);

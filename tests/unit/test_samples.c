@@ -14,7 +14,6 @@
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/gpt/rows_samples.h"
 #include "formats/dataset/rows/row_ranges.h"
-#include "formats/dataset/rows/rows_vocab.h"
 #include "formats/io/guard.h"
 #include "tests/unit/fake_idx.h"
 #include "tests/unit/fake_rows.h"
@@ -629,8 +628,8 @@ static int look(void *arg, const struct mfs_gpt_piece *piece, struct mfs_error *
 
 static bool listed(const struct mfs_rows *r, uint64_t row)
 {
-	for (size_t i = 0; i < r->bad_count; i++)
-		if (row >= r->bad[i].first && row < r->bad[i].end)
+	for (size_t i = 0; i < r->bad.count; i++)
+		if (row >= r->bad.list[i].first && row < r->bad.list[i].end)
 			return true;
 	return false;
 }
@@ -699,8 +698,8 @@ START_TEST(test_short_bin_of_many_epochs)
 	open_short(dir, &f);
 	unit_ok(open_samples(&run, "b", MFS_TRAIN, &s), &err);
 	unit_ok(mfs_rows_samples(s, "samples", 0, &rows, &err), &err);
-	ck_assert_uint_eq(rows->bad_count, MFS_ROW_RANGES_MAX);
-	for (uint64_t i = rows->bad[rows->bad_count - 1].end; i < rows->rows; i++) {
+	ck_assert_uint_eq(rows->bad.count, MFS_ROW_RANGES_MAX);
+	for (uint64_t i = rows->bad.list[rows->bad.count - 1].end; i < rows->rows; i++) {
 		int rc = mfs_rows_read(rows, i * 8, 8, tokens, &err);
 
 		ck_assert(!rc || rc == -EIO);
@@ -729,7 +728,7 @@ START_TEST(test_short_bin_of_no_sample)
 	unit_ok(open_samples(&run, "b", MFS_TRAIN, &s), &err);
 	unit_ok(mfs_rows_samples(s, "samples", 0, &rows, &err), &err);
 	ck_assert_uint_eq(rows->rows, 0);
-	ck_assert_uint_eq(rows->bad_count, 0);
+	ck_assert_uint_eq(rows->bad.count, 0);
 	mfs_rows_free(rows);
 	mfs_samples_free(s);
 	close_files(&f);
@@ -760,8 +759,8 @@ START_TEST(test_short_bin_of_long_samples)
 	unit_ok(open_samples(&run, "b", MFS_TRAIN, &s), &err);
 	unit_ok(mfs_rows_samples(s, "samples", 0, &rows, &err), &err);
 	ck_assert_uint_eq(rows->rows, 3);
-	ck_assert_uint_eq(rows->bad_count, 1);
-	ck_assert_uint_eq(rows->bad[0].end - rows->bad[0].first, 3);
+	ck_assert_uint_eq(rows->bad.count, 1);
+	ck_assert_uint_eq(rows->bad.list[0].end - rows->bad.list[0].first, 3);
 	mfs_rows_free(rows);
 	mfs_samples_free(s);
 	close_files(&f);
@@ -780,7 +779,8 @@ START_TEST(test_vocabulary)
 
 	write_short(dir, DOCUMENTS);
 	open_short(dir, &f);
-	unit_ok(mfs_rows_vocab(f.rows[0], DOCUMENTS - 3, &checked, &err), &err);
+	unit_ok(mfs_rows_indexed(f.data[0], &checked, &err), &err);
+	unit_ok(mfs_rows_set_vocab(checked, DOCUMENTS - 3, &err), &err);
 	known[1] = (struct named){"checked", checked};
 	unit_ok(open_samples(&run, "b", MFS_TRAIN, &s), &err);
 	unit_ok(open_samples(&run, "checked", MFS_TRAIN, &t), &err);

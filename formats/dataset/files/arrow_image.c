@@ -234,10 +234,10 @@ static int cut(struct mfs_arrow_image *v, struct mfs_error *err)
 	struct boundary at = {0, 0};
 	int rc = add_file(v, err);
 
-	for (size_t i = 0; i < r->bad_count && !rc; i++) {
-		rc = cut_run(v, &at, r->bad[i].first, err);
+	for (size_t i = 0; i < r->bad.count && !rc; i++) {
+		rc = cut_run(v, &at, r->bad.list[i].first, err);
 		if (!rc)
-			rc = cut_run(v, &at, r->bad[i].end, err);
+			rc = cut_run(v, &at, r->bad.list[i].end, err);
 	}
 	if (!rc)
 		rc = cut_run(v, &at, r->rows, err);

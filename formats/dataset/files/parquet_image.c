@@ -107,11 +107,12 @@ static int set_columns(struct mfs_parquet_image *v, struct mfs_error *err)
 /* A row group must not hold rows that can be read and rows that cannot: the next row where that changes. */
 static uint64_t next_change(const struct mfs_rows *rows, size_t *bad, uint64_t row)
 {
-	while (*bad < rows->bad_count && rows->bad[*bad].end <= row)
+	while (*bad < rows->bad.count && rows->bad.list[*bad].end <= row)
 		++*bad;
-	if (*bad == rows->bad_count)
+	if (*bad == rows->bad.count)
 		return rows->rows;
-	return row < rows->bad[*bad].first ? rows->bad[*bad].first : rows->bad[*bad].end;
+	return row < rows->bad.list[*bad].first ? rows->bad.list[*bad].first
+						: rows->bad.list[*bad].end;
 }
 
 /* The end of a group that begins at a row and must end at `limit`: all rows that end within so many tokens, or one. */
@@ -169,8 +170,8 @@ static int cut_groups(struct mfs_parquet_image *v, struct mfs_error *err)
 						       .end = end,
 						       .token = start,
 						       .tokens = after - start,
-						       .bad = bad < rows->bad_count &&
-							      change == rows->bad[bad].end},
+						       .bad = bad < rows->bad.count &&
+							      change == rows->bad.list[bad].end},
 				       err);
 		if (rc)
 			return rc;

@@ -45,7 +45,6 @@ static void sample_free(struct mfs_rows *r)
 	struct mfs_sample_rows *x = sample_rows_of(r);
 
 	free(x->name);
-	mfs_row_ranges_release(&x->bad);
 	free(x->sets);
 	free(x);
 }
@@ -60,40 +59,24 @@ static const struct mfs_rows_ops sample_ops = {
 
 /* ---- types ---- */
 
-/* Integers by what they hold, smallest first. */
-static const struct range {
-	enum mfs_dtype dtype;
-	int64_t least, most;
-} ranges[] = {
-	{MFS_U8, 0, UINT8_MAX},		 {MFS_I8, INT8_MIN, INT8_MAX},
-	{MFS_I16, INT16_MIN, INT16_MAX}, {MFS_U16, 0, UINT16_MAX},
-	{MFS_I32, INT32_MIN, INT32_MAX}, {MFS_U32, 0, UINT32_MAX},
-	{MFS_I64, INT64_MIN, INT64_MAX},
-};
-
-static const struct range *range_of(enum mfs_dtype dtype)
+static bool holds(enum mfs_dtype a, enum mfs_dtype b)
 {
-	for (size_t i = 0; i < sizeof(ranges) / sizeof(*ranges); i++)
-		if (ranges[i].dtype == dtype)
-			return &ranges[i];
-	return NULL;
+	int64_t least[2], most[2];
+
+	return mfs_dtype_range(a, &least[0], &most[0]) && mfs_dtype_range(b, &least[1], &most[1]) &&
+	       least[0] <= least[1] && most[0] >= most[1];
 }
 
-static bool holds(const struct range *a, const struct range *b)
+/* The smallest type that holds both; MFS_DTYPE_NONE if one is no integer. */
+static enum mfs_dtype widen(enum mfs_dtype a, enum mfs_dtype b)
 {
-	return a->least <= b->least && a->most >= b->most;
-}
+	static const enum mfs_dtype types[] = {MFS_U8,	MFS_I8,	 MFS_I16, MFS_U16,
+					       MFS_I32, MFS_U32, MFS_I64};
 
-/* The first type that holds both; NULL if one is none of the integers above. */
-static const struct range *widen(enum mfs_dtype a, enum mfs_dtype b)
-{
-	const struct range *x = range_of(a), *y = range_of(b), *both = ranges;
-
-	if (!x || !y)
-		return NULL;
-	while (!holds(both, x) || !holds(both, y))
-		both++;
-	return both;
+	for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+		if (holds(types[i], a) && holds(types[i], b))
+			return types[i];
+	return MFS_DTYPE_NONE;
 }
 
 static int choose_dtype(struct mfs_sample_rows *x, struct mfs_error *err)
@@ -103,16 +86,15 @@ static int choose_dtype(struct mfs_sample_rows *x, struct mfs_error *err)
 
 	for (uint32_t i = 1; i < mfs_samples_members(s); i++) {
 		const struct mfs_rows *other = mfs_samples_member(s, i)->rows;
-		const struct range *both;
+		const enum mfs_dtype both = widen(dtype, other->dtype);
 
 		if (other->dtype == dtype)
 			continue;
-		both = widen(dtype, other->dtype);
 		if (!both)
 			return mfs_fail(err, -ENOTSUP, "%s has tokens of %s, others of %s",
 					other->name, mfs_dtype_torch(other->dtype),
 					mfs_dtype_torch(dtype));
-		dtype = both->dtype;
+		dtype = both;
 	}
 	x->rows.dtype = dtype;
 	x->rows.token_size = mfs_dtype_size(dtype);
@@ -121,9 +103,10 @@ static int choose_dtype(struct mfs_sample_rows *x, struct mfs_error *err)
 
 static int set_pad(struct mfs_sample_rows *x, int64_t pad, struct mfs_error *err)
 {
-	const struct range *range = range_of(x->rows.dtype);
+	int64_t least = 0, most = 0;
 
-	if (pad && (!range || pad < range->least || pad > range->most))
+	mfs_dtype_range(x->rows.dtype, &least, &most);
+	if (pad && (pad < least || pad > most))
 		return mfs_fail(err, -EINVAL, "%lld is no token of type %s", (long long)pad,
 				mfs_dtype_torch(x->rows.dtype));
 	mfs_put_le64(x->pad, (uint64_t)pad);
@@ -200,7 +183,7 @@ int mfs_rows_samples(struct mfs_samples *s, const char *name, int64_t pad, struc
 	x->rows.name = x->name;
 	rc = fill(x, pad, err);
 	if (rc) {
-		sample_free(&x->rows);
+		mfs_rows_free(&x->rows);
 		return rc;
 	}
 	*ret = &x->rows;

@@ -17,13 +17,6 @@ struct marks {
 	uint64_t samples;
 };
 
-static bool is_bad(const struct mfs_rows *r, uint64_t row)
-{
-	const size_t i = mfs_row_ranges_before(r->bad, r->bad_count, row);
-
-	return i < r->bad_count && r->bad[i].first <= row;
-}
-
 /* Sample k is tokens [k S, k S + S + x): marks those that have one of [first, end). */
 static void mark_tokens(struct marks *m, struct mfs_gpt_dataset *g, uint64_t first, uint64_t end)
 {
@@ -59,7 +52,8 @@ static int mark(const struct mfs_samples_member *member, struct marks *m, struct
 		for (uint64_t i = 0; i < n && !rc; i++) {
 			const uint64_t end = token + (uint64_t)lengths[i];
 
-			if (lengths[i] && is_bad(member->rows, (uint64_t)rows[i]))
+			if (lengths[i] && mfs_row_ranges_have(&member->rows->bad, (uint64_t)rows[i],
+							      (uint64_t)rows[i] + 1))
 				mark_tokens(m, member->gpt, token, end);
 			token = end;
 		}
@@ -109,7 +103,7 @@ static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 				continue;
 			rc = mfs_gpt_dataset_shuffle_index(g, (uint64_t)sample[i], 1, &k, err);
 			if (!rc && marks[member[i]].stream[k] && !can_be_read(x, at + i, &closer))
-				rc = mfs_row_ranges_add(&x->bad, at + i, at + i + 1);
+				rc = mfs_row_ranges_add(&x->rows.bad, at + i, at + i + 1);
 		}
 	}
 	free(closer.tokens);
@@ -123,7 +117,7 @@ static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 static bool any_bad(const struct mfs_samples *s)
 {
 	for (uint32_t i = 0; i < mfs_samples_members(s); i++)
-		if (mfs_samples_member(s, i)->rows->bad_count)
+		if (mfs_samples_member(s, i)->rows->bad.count)
 			return true;
 	return false;
 }
@@ -143,7 +137,7 @@ int mfs_sample_rows_find_bad(struct mfs_sample_rows *x, struct mfs_error *err)
 	for (uint32_t i = 0; i < members && !rc; i++) {
 		const struct mfs_samples_member *member = mfs_samples_member(s, i);
 
-		if (!member->rows->bad_count || !mfs_gpt_dataset_sizes(member->gpt)->samples)
+		if (!member->rows->bad.count || !mfs_gpt_dataset_sizes(member->gpt)->samples)
 			continue;
 		rc = mfs_samples_build(s, &(int16_t){(int16_t)i}, 1, 0, err);
 		if (!rc)
@@ -154,7 +148,5 @@ int mfs_sample_rows_find_bad(struct mfs_sample_rows *x, struct mfs_error *err)
 	for (uint32_t i = 0; marks && i < members; i++)
 		free(marks[i].stream);
 	free(marks);
-	x->rows.bad = x->bad.list;
-	x->rows.bad_count = x->bad.count;
 	return rc;
 }

@@ -4,14 +4,12 @@
 
 #include <stdatomic.h>
 
-#include "formats/dataset/rows/row_ranges.h"
 #include "formats/dataset/gpt/rows_samples.h"
 
 struct mfs_sample_rows {
 	struct mfs_rows rows;
 	struct mfs_samples *samples;
 	char *name;
-	struct mfs_row_ranges bad;
 	struct mfs_fileset **sets;
 	uint8_t pad[8]; /* one token of it */
 	/* While above 0, pages are asked for ahead of their being copied; set when a copy has waited for a disk, and

@@ -1,4 +1,4 @@
-#include "formats/dataset/rows/rows.h"
+#include "formats/dataset/rows/rows_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,6 +8,16 @@
 
 #define STARTS 4096 /* read at once, for lengths */
 #define WIDEN  1024 /* tokens that are widened at once */
+
+struct mfs_rows mfs_rows_like(const struct mfs_rows *of, const struct mfs_rows_ops *ops)
+{
+	struct mfs_rows r = *of;
+
+	r.ops = ops;
+	r.vocab_size = 0;
+	r.bad = (struct mfs_row_ranges){0};
+	return r;
+}
 
 static int check_range(const struct mfs_rows *r, const char *what, uint64_t first, uint64_t count,
 		       uint64_t total, struct mfs_error *err)
@@ -106,7 +116,10 @@ int mfs_rows_read(const struct mfs_rows *r, uint64_t first, uint64_t count, void
 {
 	int rc = check_range(r, "tokens", first, count, r->tokens, err);
 
-	return rc || !count ? rc : r->ops->read(r, first, count, ret, err);
+	if (rc || !count)
+		return rc;
+	rc = r->ops->read(r, first, count, ret, err);
+	return rc || !r->vocab_size ? rc : mfs_rows_check_vocab(r, first, count, ret, err);
 }
 
 int mfs_rows_read_int64(const struct mfs_rows *r, uint64_t first, uint64_t count, int64_t *ret,
@@ -132,7 +145,7 @@ int mfs_rows_extent(const struct mfs_rows *r, uint64_t t, uint64_t max, struct m
 
 	if (rc)
 		return rc;
-	return r->ops->extent ? r->ops->extent(r, t, max, ret, err) : -ENODATA;
+	return r->ops->extent && !r->vocab_size ? r->ops->extent(r, t, max, ret, err) : -ENODATA;
 }
 
 static int check_numbers(const struct mfs_rows *r, const int32_t *rows, uint64_t count,
@@ -226,8 +239,10 @@ void mfs_rows_drop(const struct mfs_rows *r)
 
 void mfs_rows_free(struct mfs_rows *r)
 {
-	if (r)
-		r->ops->free(r);
+	if (!r)
+		return;
+	mfs_row_ranges_release(&r->bad);
+	r->ops->free(r);
 }
 
 int mfs_rows_check(const struct mfs_rows *r, struct mfs_error *err)

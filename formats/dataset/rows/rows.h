@@ -17,8 +17,9 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
-#include "formats/indexed/indexed_dataset.h"
 #include "formats/base/tensor.h"
+#include "formats/dataset/rows/row_ranges.h"
+#include "formats/indexed/indexed_dataset.h"
 
 struct mfs_fileset;
 struct mfs_rows;
@@ -62,10 +63,6 @@ struct mfs_rows_column {
 	enum mfs_dtype dtype;
 };
 
-struct mfs_row_range {
-	uint64_t first, end;
-};
-
 struct mfs_rows {
 	const struct mfs_rows_ops *ops;
 	const char *name; /* for messages: a prefix, a directory */
@@ -73,10 +70,12 @@ struct mfs_rows {
 	unsigned token_size;   /* bytes */
 	uint64_t rows, tokens; /* tokens of all rows together */
 	uint64_t row_length;   /* all rows have so many tokens; 0: they have what they have */
-	/* Rows known not to be readable (outside of a .bin that ends early, of a vocabulary), ascending, disjoint, not
-	 * adjacent; views keep them apart from their neighbours, so that an EIO is theirs alone. */
-	const struct mfs_row_range *bad;
-	size_t bad_count;
+	/* Tokens are compared with the vocabulary as they are read, and one outside of [0, vocab_size) is -EIO. No file
+	 * holds tokens that were looked at, so there are no extents then. 0: nothing is compared. */
+	uint64_t vocab_size;
+	/* Rows that are known not to be readable: outside of a .bin that ends early, or of the vocabulary. Views keep
+	 * them apart from their neighbours, so that an EIO is theirs alone. */
+	struct mfs_row_ranges bad;
 	const struct mfs_rows_column *columns;
 	size_t column_count;
 	struct mfs_fileset *const *sets; /* the files that they are made of */
@@ -114,6 +113,14 @@ int mfs_rows_lower_bound(const struct mfs_rows *r, uint64_t from, uint64_t t, ui
 
 /* -ESTALE if a file is no longer the one that was opened. */
 int mfs_rows_check(const struct mfs_rows *r, struct mfs_error *err);
+
+/* The two that follow are for who has made the rows, before anybody else has them. */
+
+/* Sets vocab_size. -ENOTSUP: tokens are no integers; -EINVAL: it is 0. */
+int mfs_rows_set_vocab(struct mfs_rows *r, uint64_t vocab_size, struct mfs_error *err);
+/* Reads all tokens, with so many threads (0: as processors), and adds the rows that reading is -EIO of to `bad`.
+ * -ENOTSUP: more runs of such rows than MFS_ROW_RANGES_MAX; what else reading fails with. Nothing is changed then. */
+int mfs_rows_find_bad(struct mfs_rows *r, unsigned threads, struct mfs_error *err);
 
 /* Rows [first, end) of other rows, which must outlive them. */
 int mfs_rows_slice(const struct mfs_rows *of, uint64_t first, uint64_t end, struct mfs_rows **ret,

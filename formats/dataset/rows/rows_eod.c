@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/dataset/rows/rows_i.h"
 
 #define CHUNK 256 /* rows that are laid out at once */
 
@@ -142,39 +143,19 @@ static const struct mfs_rows_ops eod_ops = {
 	.free = eod_free,
 };
 
-/* Is it a value of an integer dtype? */
-static bool holds(enum mfs_dtype dtype, int64_t v)
-{
-	const unsigned bits = 8 * mfs_dtype_size(dtype);
-
-	switch (dtype) {
-	case MFS_U8:
-	case MFS_U16:
-		return v >= 0 && v < (int64_t)1 << bits;
-	case MFS_I8:
-	case MFS_I16:
-	case MFS_I32:
-		return v >= -((int64_t)1 << (bits - 1)) && v < (int64_t)1 << (bits - 1);
-	case MFS_I64:
-		return true;
-	default:
-		return false;
-	}
-}
-
 int mfs_rows_eod(struct mfs_rows *of, int64_t eod, struct mfs_rows **ret, struct mfs_error *err)
 {
 	struct eod_rows *e;
+	int64_t least, most;
 
-	if (!holds(of->dtype, eod))
+	if (!mfs_dtype_range(of->dtype, &least, &most) || eod < least || eod > most)
 		return mfs_fail(err, -EINVAL,
 				"%s: its tokens are %s, which cannot hold the end %lld", of->name,
 				mfs_dtype_torch(of->dtype), (long long)eod);
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return mfs_fail_nomem(err);
-	e->rows = *of;
-	e->rows.ops = &eod_ops;
+	e->rows = mfs_rows_like(of, &eod_ops);
 	e->rows.tokens += of->rows; /* both are below 2^63 */
 	if (of->row_length)
 		e->rows.row_length++;

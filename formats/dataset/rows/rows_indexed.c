@@ -216,7 +216,6 @@ static void indexed_free(struct mfs_rows *r)
 	for (size_t i = 0; i < x->member_count; i++)
 		free(x->members[i].sums);
 	free(x->members);
-	mfs_row_ranges_release(&x->bad);
 	free(x->name);
 	free(x);
 }
@@ -274,7 +273,7 @@ int mfs_rows_indexed(const struct mfs_indexed_dataset *d, struct mfs_rows **ret,
 	x->members = calloc(d->member_count, sizeof(*x->members));
 	rc = x->name && x->members ? mfs_rows_measure(x, err) : mfs_fail_nomem(err);
 	if (rc) {
-		indexed_free(&x->rows);
+		mfs_rows_free(&x->rows);
 		return rc;
 	}
 	*ret = &x->rows;

@@ -4,7 +4,6 @@
 
 #include <stdbool.h>
 
-#include "formats/dataset/rows/row_ranges.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/indexed/indexed_dataset_i.h"
 
@@ -22,7 +21,6 @@ struct mfs_rows_of_members {
 	const struct mfs_indexed_dataset *d;
 	struct mfs_rows_member *members;
 	size_t member_count;
-	struct mfs_row_ranges bad;
 	char *name;
 };
 

@@ -13,7 +13,7 @@
 static int add_bad(struct mfs_rows_of_members *x, uint64_t first, uint64_t end,
 		   struct mfs_error *err)
 {
-	int rc = mfs_row_ranges_add(&x->bad, first, end);
+	int rc = mfs_row_ranges_add(&x->rows.bad, first, end);
 
 	if (rc == -ENOMEM)
 		return mfs_fail_nomem(err);
@@ -149,7 +149,5 @@ int mfs_rows_measure(struct mfs_rows_of_members *x, struct mfs_error *err)
 			rc = mfs_fail(err, -EINVAL, "%s: more tokens than can be addressed",
 				      x->rows.name);
 	}
-	x->rows.bad = x->bad.list;
-	x->rows.bad_count = x->bad.count;
 	return rc;
 }

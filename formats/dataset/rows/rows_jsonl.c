@@ -49,29 +49,6 @@ static bool put_number(char *to, unsigned width, int64_t value)
 	return true;
 }
 
-/* Of the widest value of a dtype; 0: it holds no integers. */
-static unsigned dtype_width(enum mfs_dtype dtype)
-{
-	switch (dtype) {
-	case MFS_U8:
-		return 3;
-	case MFS_I8:
-		return 4;
-	case MFS_U16:
-		return 5;
-	case MFS_I16:
-		return 6;
-	case MFS_U32:
-		return 10;
-	case MFS_I32:
-		return 11;
-	case MFS_I64:
-		return MAX_WIDTH;
-	default:
-		return 0;
-	}
-}
-
 static unsigned digits(uint64_t value)
 {
 	unsigned n = 1;
@@ -79,6 +56,16 @@ static unsigned digits(uint64_t value)
 	while (value /= 10)
 		n++;
 	return n;
+}
+
+/* Of the widest value of a dtype; 0: it holds no integers. */
+static unsigned dtype_width(enum mfs_dtype dtype)
+{
+	int64_t least, most;
+
+	if (!mfs_dtype_range(dtype, &least, &most))
+		return 0;
+	return least ? 1 + digits(-(uint64_t)least) : digits((uint64_t)most);
 }
 
 /* ---- one read ---- */

@@ -6,6 +6,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/search.h"
+#include "formats/dataset/rows/rows_i.h"
 
 #define STRIDE	 MFS_PERMUTED_STRIDE
 #define MAX_SETS 16
@@ -277,8 +278,7 @@ int mfs_rows_permuted(struct mfs_rows *of, struct mfs_rows *numbers, struct mfs_
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return mfs_fail_nomem(err);
-	p->rows = *of;
-	p->rows.ops = &permuted_ops;
+	p->rows = mfs_rows_like(of, &permuted_ops);
 	p->rows.rows = numbers->rows;
 	p->of = of;
 	p->numbers = numbers;

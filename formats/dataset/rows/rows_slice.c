@@ -3,13 +3,12 @@
 #include <stdlib.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/rows/rows.h"
+#include "formats/dataset/rows/rows_i.h"
 
 struct slice {
 	struct mfs_rows rows;
 	const struct mfs_rows *of;
 	uint64_t first, skipped; /* rows and tokens before it */
-	struct mfs_row_range *bad;
 };
 
 static const struct slice *slice_of(const struct mfs_rows *r)
@@ -69,10 +68,7 @@ static void slice_drop(const struct mfs_rows *r)
 
 static void slice_free(struct mfs_rows *r)
 {
-	struct slice *s = (struct slice *)r;
-
-	free(s->bad);
-	free(s);
+	free(r);
 }
 
 static const struct mfs_rows_ops slice_ops = {
@@ -88,22 +84,17 @@ static const struct mfs_rows_ops slice_ops = {
 /* The unreadable rows that are among those of the slice. */
 static int take_bad(struct slice *s, uint64_t end)
 {
-	const struct mfs_rows *of = s->of;
-	size_t n = 0;
+	const struct mfs_row_ranges *bad = &s->of->bad;
+	int rc = 0;
 
-	s->bad = calloc(of->bad_count + 1, sizeof(*s->bad));
-	if (!s->bad)
-		return -ENOMEM;
-	for (size_t i = 0; i < of->bad_count; i++) {
-		const uint64_t from = of->bad[i].first > s->first ? of->bad[i].first : s->first;
-		const uint64_t to = mfs_min_u64(of->bad[i].end, end);
+	for (size_t i = 0; i < bad->count && !rc; i++) {
+		const uint64_t from = mfs_max_u64(bad->list[i].first, s->first);
+		const uint64_t to = mfs_min_u64(bad->list[i].end, end);
 
 		if (from < to)
-			s->bad[n++] = (struct mfs_row_range){from - s->first, to - s->first};
+			rc = mfs_row_ranges_add(&s->rows.bad, from - s->first, to - s->first);
 	}
-	s->rows.bad = s->bad;
-	s->rows.bad_count = n;
-	return 0;
+	return rc;
 }
 
 int mfs_rows_slice(const struct mfs_rows *of, uint64_t first, uint64_t end, struct mfs_rows **ret,
@@ -126,15 +117,14 @@ int mfs_rows_slice(const struct mfs_rows *of, uint64_t first, uint64_t end, stru
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return mfs_fail_nomem(err);
-	s->rows = *of;
-	s->rows.ops = &slice_ops;
+	s->rows = mfs_rows_like(of, &slice_ops);
 	s->rows.rows = end - first;
 	s->rows.tokens = after - before;
 	s->of = of;
 	s->first = first;
 	s->skipped = before;
 	if (take_bad(s, end)) {
-		free(s);
+		mfs_rows_free(&s->rows);
 		return mfs_fail_nomem(err);
 	}
 	*ret = &s->rows;
