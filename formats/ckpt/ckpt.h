@@ -76,12 +76,9 @@ struct mfs_ckpt_layout {
 struct mfs_ckpt;
 
 /* What to read besides the model's tensors. */
-#define MFS_CKPT_COMMON	   1u /* the state that is no tensor: mfs_ckpt_common() */
-#define MFS_CKPT_OPTIMIZER 2u /* the optimizer's tensors, where there are any; implies the former */
+#define MFS_CKPT_COMMON 1u /* the state that is no tensor: mfs_ckpt_common() */
 
-/* dir is one iteration's directory. -ENODATA: incomplete (what is missing); -ENOTSUP, -EINVAL. With
- * MFS_CKPT_OPTIMIZER also where the optimizer's tensors are damaged or known to be wrong. */
-int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err);
+/* Opened by mfs_ckpt_open() (ckpt/read/open.h), mfs_optim_open() (optim/read/open.h) or mfs_hf_ckpt_open(). */
 void mfs_ckpt_free(struct mfs_ckpt *ckpt);
 
 enum mfs_ckpt_format mfs_ckpt_format(const struct mfs_ckpt *ckpt);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/ckpt/ckpt_i.h"
+#include "formats/ckpt/build.h"
 #include "formats/io/guard.h"
 
 #define WINDOW (4u << 20) /* bytes of either side that one guarded step looks at; a row at least */

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "formats/ckpt/ckpt_i.h"
+#include "formats/ckpt/build.h"
 #include "formats/ckpt/stored.h"
 #include "formats/model/hf_config.h"
 #include "formats/hf/hf_json_i.h"
@@ -537,13 +537,7 @@ int mfs_hf_ckpt_open(const char *dir, const char *arch, unsigned what, struct mf
 	b.model.ckpt = b.ckpt;
 	rc = read_dir(&b, arch);
 	mfs_hf_tensors_release(&b.hf);
-	mfs_ckpt_done(b.ckpt);
-	if (rc) {
-		mfs_ckpt_free(b.ckpt);
-		return rc;
-	}
-	*ret = b.ckpt;
-	return 0;
+	return mfs_ckpt_end(b.ckpt, rc, ret);
 }
 
 bool mfs_hf_ckpt_is_untied(const struct mfs_ckpt *ckpt)

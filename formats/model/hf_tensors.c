@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 
 #include "formats/base/uthash.h"
-#include "formats/ckpt/ckpt_i.h"
+#include "formats/ckpt/build.h"
 #include "formats/hf/hf_json_i.h"
 #include "formats/hf/safetensors.h"
 #include "formats/torch/torch_file.h"
@@ -91,8 +91,7 @@ static int add_plain(struct reader *r, uint32_t file, const struct mfs_safetenso
 		     uint64_t data)
 {
 	struct mfs_hf_tensor t = {.dtype = from->dtype, .ndim = from->ndim, .file = file};
-	struct mfs_storage s = {.container = MFS_IN_FILE,
-				.file = file,
+	struct mfs_storage s = {.file = file,
 				.dtype = from->dtype,
 				.at = data + from->begin,
 				.length = from->end - from->begin};
@@ -139,19 +138,10 @@ static int storage_of(struct reader *r, struct archive *a, const struct mfs_torc
 {
 	const struct mfs_zip_entry *e = t->record;
 	uint32_t *number = &a->storages[e - a->file.zip.entries];
-	struct mfs_storage s = {.container = MFS_IN_RECORD,
-				.file = a->index,
-				.dtype = t->dtype,
-				.at = e->header,
-				.length = e->size,
-				.limit = e->limit,
-				.crc = e->crc};
-	int rc = 0;
+	int rc;
 
 	if (!*number) {
-		s.record = mfs_ckpt_intern(r->ckpt, e->name);
-		rc = s.record ? mfs_ckpt_add_storage(r->ckpt, &s, number, r->err)
-			      : mfs_fail_nomem(r->err);
+		rc = mfs_ckpt_add_record(r->ckpt, a->index, 0, e, t->dtype, number, r->err);
 		if (rc)
 			return rc;
 		++*number;

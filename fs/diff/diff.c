@@ -1,11 +1,11 @@
 #include "fs/diff/diff.h"
 
+#include "formats/optim/rules/settings.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/optim/buffers/optim.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 

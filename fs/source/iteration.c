@@ -11,6 +11,7 @@
 
 #include "formats/base/grow.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/read/open.h"
 #include "formats/model/hf_ckpt.h"
 #include "fs/source/root.h"
 #include "formats/megatron/tracker.h"

@@ -7,8 +7,9 @@
 #include <string.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/optim/buffers/optim.h"
+#include "formats/ckpt/read/open.h"
 #include "formats/model/hf_ckpt.h"
+#include "formats/optim/read/open.h"
 #include "fs/source/iteration.h"
 #include "fs/source/root.h"
 

@@ -9,9 +9,9 @@
 
 #include "formats/model/hf_config.h"
 #include "formats/hf/hf_tokenizer.h"
-#include "formats/optim/buffers/optim.h"
 #include "formats/megatron/write/files.h"
 #include "formats/megatron/tracker.h"
+#include "formats/optim/rules/settings.h"
 #include "fs/view/view.h"
 #include "fs/view/build.h"
 

@@ -1,7 +1,8 @@
 /* The optimizer of a checkpoint (ckpt_dir.h). */
 #include "tests/fuzz/ckpt_dir.h"
 
-#include "formats/optim/buffers/optim.h"
+#include "formats/optim/buffers/rank_optim.h"
+#include "formats/optim/read/open.h"
 
 /* Chunks lie inside of their tensors; what else must be so the reader has checked. */
 static void check_tensors(const struct mfs_ckpt *ckpt)

@@ -1,7 +1,7 @@
 /* Megatron views of a checkpoint (ckpt_dir.h): all are made, and all of their bytes read. */
+#include "formats/optim/read/open.h"
 #include "tests/fuzz/ckpt_dir.h"
 
-#include "formats/optim/buffers/optim.h"
 #include "fs/view/view.h"
 
 #define MAX_READ (1u << 16) /* at once */

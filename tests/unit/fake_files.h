@@ -149,8 +149,8 @@ static inline void fake_store(struct fake_files *f, struct mfs_ckpt *c, const ch
 		name[4] += (char)i;
 		unit_write(path, name, f->bytes[i] ? (char *)f->bytes[i] : "", f->used[i]);
 		unit_ok(mfs_fileset_add(c->files, name, &file, &err), &err);
-		c->storages[i] = (struct mfs_storage){
-			.container = MFS_IN_FILE, .file = file, .length = f->used[i], .data = 1};
+		c->storages[i] =
+			(struct mfs_storage){.file = file, .length = f->used[i], .data = 1};
 	}
 }
 

@@ -17,8 +17,9 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
-#include "formats/optim/buffers/optim.h"
+#include "formats/ckpt/read/open.h"
 #include "formats/model/hf_ckpt.h"
+#include "formats/optim/read/open.h"
 #include "fs/view/build.h"
 
 static atomic_uint fake_views_built, fake_optims_opened;

@@ -5,6 +5,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/read/open.h"
 #include "formats/torch/megatron_data_args.h"
 
 static struct mfs_error err;

@@ -13,8 +13,9 @@
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/rng.h"
 #include "formats/ckpt/target.h"
+#include "formats/optim/read/open.h"
 #include "formats/torch/dcp.h"
-#include "formats/optim/buffers/optim.h"
+#include "formats/optim/buffers/rank_optim.h"
 #include "formats/megatron/write/dist_keys.h"
 #include "formats/megatron/write/files.h"
 

@@ -11,8 +11,9 @@
 #include <string.h>
 
 #include "formats/ckpt/rng.h"
+#include "formats/optim/read/open.h"
 #include "formats/torch/dcp.h"
-#include "formats/optim/buffers/optim.h"
+#include "formats/optim/buffers/rank_optim.h"
 #include "formats/torch/torch_write.h"
 #include "formats/megatron/write/copy.h"
 #include "fs/view/view.h"

@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include "formats/ckpt/names.h"
+#include "formats/ckpt/read/open.h"
 #include "formats/model/family.h"
 #include "formats/model/model.h"
 #include "tests/unit/fake_ckpt.h"

@@ -18,7 +18,10 @@
 #include <unistd.h>
 
 #include "formats/base/half.h"
-#include "formats/optim/buffers/optim.h"
+#include "formats/ckpt/read/open.h"
+#include "formats/optim/buffers/rank_optim.h"
+#include "formats/optim/read/open.h"
+#include "formats/optim/rules/settings.h"
 
 #define LLAMA_TORCH "resume/llama-torch-tp2-pp2/iter_0000020"
 #define LLAMA_DIST  "resume/llama-torch_dist-tp2-pp2/iter_0000020"

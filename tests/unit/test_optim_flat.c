@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/optim/buffers/flat_buffer.h"
-#include "formats/optim/buffers/flat_range.h"
+#include "formats/optim/buffers/buckets.h"
+#include "formats/optim/read/range_boxes.h"
 
 static struct mfs_error err;
 static struct mfs_arena arena;

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "formats/base/half.h"
-#include "formats/ckpt/ckpt_i.h"
+#include "formats/ckpt/build.h"
 #include "formats/io/guard.h"
 #include "formats/model/family.h"
 #include "formats/plan/gather.h"

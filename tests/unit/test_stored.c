@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/ckpt/ckpt_i.h"
+#include "formats/ckpt/build.h"
 #include "formats/ckpt/stored.h"
 
 #define ROWS	300u
@@ -22,8 +22,7 @@ static struct mfs_stored matrix(uint64_t at, uint64_t length)
 			       .ndim = 2,
 			       .shape = {ROWS, COLUMNS},
 			       .stride = {COLUMNS, 1}};
-	struct mfs_storage s = {
-		.container = MFS_IN_FILE, .dtype = MFS_BF16, .at = at, .length = length};
+	struct mfs_storage s = {.dtype = MFS_BF16, .at = at, .length = length};
 
 	unit_ok(mfs_ckpt_add_storage(ckpt, &s, &m.storage, &err), &err);
 	return m;
@@ -53,7 +52,6 @@ static void open_file(void)
 
 static void close_file(void)
 {
-	mfs_ckpt_done(ckpt);
 	mfs_ckpt_free(ckpt);
 }
 

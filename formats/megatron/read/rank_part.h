@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
-#include "formats/optim/buffers/optim.h"
+#include "formats/optim/buffers/rank_optim.h"
 
 struct mfs_rank_part_options {
 	struct mfs_layout layout; /* checked (mfs_layout_check) */

@@ -5,6 +5,7 @@
 
 #include "formats/megatron/write/dist_archive.h"
 #include "formats/megatron/write/dist_keys.h"
+#include "formats/optim/rules/settings.h"
 
 /* All four keys: core since 0.19 knows the first two alone and skips others, older ones have them. */
 static const char metadata_json[] =

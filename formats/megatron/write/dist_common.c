@@ -9,7 +9,8 @@
  */
 #include <errno.h>
 
-#include "formats/optim/rules/state.h"
+#include "formats/optim/rules/settings.h"
+#include "formats/optim/rules/state_dict.h"
 #include "formats/megatron/write/copy.h"
 #include "formats/megatron/write/dist_archive.h"
 #include "formats/megatron/write/dist_i.h"

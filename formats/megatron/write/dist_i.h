@@ -14,7 +14,7 @@
 #define MFS_MEGATRON_WRITE_DIST_I_H
 
 #include "formats/base/buf.h"
-#include "formats/optim/buffers/optim.h"
+#include "formats/optim/buffers/rank_optim.h"
 #include "formats/torch/torch_write.h"
 #include "formats/megatron/write/files.h"
 

@@ -5,7 +5,7 @@
 #ifndef MFS_MEGATRON_WRITE_RANK_FILE_H
 #define MFS_MEGATRON_WRITE_RANK_FILE_H
 
-#include "formats/optim/buffers/optim.h"
+#include "formats/optim/buffers/rank_optim.h"
 #include "formats/megatron/write/files.h"
 
 enum mfs_rank_file_kind {

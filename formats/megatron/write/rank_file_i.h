@@ -1,4 +1,4 @@
-/* Private to rank_*.c: a rank's file while its pickle is written. */
+/* Private to rank_file*.c: a rank's file while its pickle is written. */
 #ifndef MFS_MEGATRON_WRITE_RANK_FILE_I_H
 #define MFS_MEGATRON_WRITE_RANK_FILE_I_H
 
@@ -46,9 +46,9 @@ int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storag
 /* A value of the source's as it is; the storages of its tensors, which are small, are read now. */
 int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value);
 
-/* The value of 'optimizer' (megatron_rank_optim.c). */
+/* The value of 'optimizer' (rank_file_optim.c). */
 int mfs_rank_write_optimizer(struct mfs_rank_writer *r);
-/* The whole of distrib_optim.pt (megatron_rank_buffers.c). */
+/* The whole of distrib_optim.pt (rank_file_distrib.c). */
 int mfs_rank_write_buffers(struct mfs_rank_writer *r);
 
 #endif

@@ -8,6 +8,7 @@
 
 #include "formats/megatron/write/files.h"
 #include "formats/megatron/write/rank_file.h"
+#include "formats/optim/rules/settings.h"
 
 /* One file, made when it is first read: a view of a thousand ranks has a thousand of these. */
 struct rank_entry {

@@ -1,8 +1,10 @@
 /* Opens a checkpoint with its optimizer, in whichever form that was saved. */
+#include "formats/optim/read/open.h"
+
 #include <errno.h>
 #include <string.h>
 
-#include "formats/optim/rules/state.h"
+#include "formats/ckpt/read/open.h"
 #include "formats/optim/read/optim_i.h"
 
 /* Keys of an optimizer that none of the readers knows. */
@@ -15,79 +17,72 @@ static const char *unknown_key(const struct mfs_dcp *dcp)
 	return NULL;
 }
 
-/* Flat buffers are read when the model's tensors are there: they say what lies in them. */
-static int read_flat(struct mfs_ckpt *ckpt, bool *ret_found, struct mfs_error *err)
+static int read_flat(struct mfs_dist_reader *r, enum mfs_optim_kind *ret)
 {
 	const char *key;
-	int rc;
 
-	*ret_found = false;
-	if (!ckpt->dcp || ckpt->optim != MFS_OPTIM_FORM_NONE)
-		return 0;
-	*ret_found = true;
-	if (mfs_optim_has_buckets(ckpt->dcp))
-		rc = mfs_optim_read_buckets(ckpt, err);
-	else if (mfs_optim_has_param_state(ckpt->dcp))
-		rc = mfs_optim_read_param_state(ckpt, err);
-	else {
-		*ret_found = false;
-		key = unknown_key(ckpt->dcp);
-		return key ? mfs_fail(err, -ENOTSUP,
-				      "%s/" METADATA
-				      ": '%.120s': an unknown kind of optimizer state",
-				      ckpt->dir, key)
-			   : 0;
-	}
-	return rc ? rc : mfs_ckpt_group(ckpt, err);
+	*ret = MFS_OPTIM_DISTRIBUTED;
+	if (mfs_optim_has_buckets(&r->dcp))
+		return mfs_optim_read_buckets(r);
+	if (mfs_optim_has_gathered(&r->dcp))
+		return mfs_optim_read_gathered(r);
+	*ret = MFS_OPTIM_NONE;
+	key = unknown_key(&r->dcp);
+	return key ? mfs_fail(r->err, -ENOTSUP,
+			      "%s/" METADATA ": '%.120s': an unknown kind of optimizer state",
+			      r->ckpt->dir, key)
+		   : 0;
 }
 
-static enum mfs_optim_kind kind_of(const struct mfs_ckpt *ckpt, bool flat)
+/* Checks what was found; r: NULL of legacy files. */
+static int finish(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r, enum mfs_optim_kind kind,
+		  bool fully_reshardable, struct mfs_error *err)
 {
-	switch (ckpt->optim) {
-	case MFS_OPTIM_FORM_TORCH:
-		return MFS_OPTIM_FLOAT16;
-	case MFS_OPTIM_FORM_FLAT:
-	case MFS_OPTIM_FORM_PARAM:
-	case MFS_OPTIM_FORM_FLATTENED:
-		return MFS_OPTIM_DISTRIBUTED;
-	case MFS_OPTIM_FORM_SHARDED:
-		return ckpt->args.use_distributed_optimizer ? MFS_OPTIM_DISTRIBUTED
-							    : MFS_OPTIM_FLOAT16;
-	case MFS_OPTIM_FORM_NONE:
-		break;
-	}
-	return flat ? MFS_OPTIM_DISTRIBUTED : MFS_OPTIM_NONE;
-}
+	bool has_main = false;
+	int rc = mfs_ckpt_group(ckpt, err);
 
-static int read_optimizer(struct mfs_ckpt *ckpt, struct mfs_error *err)
-{
-	bool flat, has_main = false;
-	enum mfs_optim_kind kind;
-	int rc = read_flat(ckpt, &flat, err);
-
-	kind = kind_of(ckpt, flat);
 	if (!rc && kind != MFS_OPTIM_NONE)
-		rc = mfs_optim_check(ckpt, &has_main, err);
-	if (!rc && ckpt->optim == MFS_OPTIM_FORM_PARAM)
-		rc = mfs_optim_check_param(ckpt, err);
+		rc = mfs_optim_check_whole(ckpt, &has_main, err);
+	if (!rc && fully_reshardable)
+		rc = mfs_optim_check_corrupt(ckpt, err);
+	return rc ? rc : mfs_optim_read_settings(ckpt, r, kind, has_main, err);
+}
+
+static int read_legacy(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	enum mfs_optim_kind kind;
+	int rc = mfs_optim_read_legacy(ckpt, &kind, err);
+
+	return rc ? rc : finish(ckpt, NULL, kind, false, err);
+}
+
+static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	struct mfs_dist_reader r;
+	enum mfs_optim_kind kind;
+	bool fully_reshardable;
+	int rc = mfs_dist_read(ckpt, &r, err);
+
 	if (!rc)
-		rc = mfs_optim_read_info(ckpt, kind, has_main, err);
-	mfs_ckpt_drop_dcp(ckpt);
+		rc = mfs_ckpt_group(ckpt, err);
+	if (!rc)
+		rc = mfs_optim_read_named(&r, &kind, &fully_reshardable);
+	if (!rc && kind == MFS_OPTIM_NONE)
+		rc = read_flat(&r, &kind);
+	if (!rc)
+		rc = finish(ckpt, &r, kind, fully_reshardable, err);
+	mfs_dist_release(&r);
 	return rc;
 }
 
 int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err)
 {
 	struct mfs_ckpt *ckpt;
-	int rc = mfs_ckpt_open(dir, MFS_CKPT_OPTIMIZER, &ckpt, err);
+	int rc = mfs_ckpt_begin(dir, MFS_CKPT_COMMON, &ckpt, err);
 
 	if (rc)
 		return rc;
-	rc = read_optimizer(ckpt, err);
-	if (rc) {
-		mfs_ckpt_free(ckpt);
-		return rc;
-	}
-	*ret = ckpt;
-	return 0;
+	rc = mfs_ckpt_format(ckpt) == MFS_CKPT_TORCH ? read_legacy(ckpt, err)
+						     : read_dist(ckpt, err);
+	return mfs_ckpt_end(ckpt, rc, ret);
 }

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "formats/optim/rules/state.h"
+#include "formats/optim/rules/state_dict.h"
 
 /* What has a layout of its own that is not followed here. */
 static const char *const unsupported[] = {

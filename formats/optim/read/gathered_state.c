@@ -1,4 +1,4 @@
-#include "formats/optim/buffers/flat_state.h"
+#include "formats/optim/read/gathered_state.h"
 
 #include <errno.h>
 

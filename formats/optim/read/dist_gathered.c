@@ -2,7 +2,7 @@
  * torch_dist: the distributed optimizer's flat buffers as a pickled object for each model-parallel rank
  * (dp_zero_gather_scatter, of core 0.6-0.14 without a fully parallel save): the item
  * [chained_I.]optimizer.distributed.dp_group_idx_M.param_state/shard_0_1 is an archive of [state], and
- * the state what distrib_optim.pt holds (optim/buffers/flat_state.h).
+ * the state what distrib_optim.pt holds (optim/read/gathered_state.h).
  *
  * Source: megatron/core/optimizer/distrib_optimizer.py: sharded_param_state_dp_zero.
  */
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/optim/buffers/flat_state.h"
+#include "formats/optim/read/gathered_state.h"
 #include "formats/optim/read/optim_i.h"
 
 #define PARAM_STATE ".param_state/shard_0_1"
@@ -36,7 +36,7 @@ static bool is_param_state(const char *key)
 	       !strcmp(key + len - tail, PARAM_STATE);
 }
 
-bool mfs_optim_has_param_state(const struct mfs_dcp *dcp)
+bool mfs_optim_has_gathered(const struct mfs_dcp *dcp)
 {
 	for (uint32_t i = 0; i < dcp->bytes_count; i++)
 		if (is_param_state(dcp->bytes[i].key))
@@ -55,13 +55,13 @@ static const struct mfs_dcp_bytes *find(struct object *o, bool chained)
 		snprintf(prefix, sizeof(prefix), "chained_%u.", h->optimizer);
 	snprintf(o->key, sizeof(o->key), "%soptimizer.distributed.dp_group_idx_%u" PARAM_STATE,
 		 prefix, h->group);
-	return mfs_dcp_bytes(h->ckpt->dcp, o->key);
+	return mfs_dcp_bytes(&h->r->dcp, o->key);
 }
 
 static int open_object(struct object *o)
 {
 	struct mfs_optim_holder *h = o->h;
-	struct mfs_ckpt *ckpt = h->ckpt;
+	struct mfs_ckpt *ckpt = h->r->ckpt;
 	const struct mfs_dcp_bytes *b = find(o, h->o->optimizers > 1);
 	struct mfs_source src;
 	int rc;
@@ -69,16 +69,15 @@ static int open_object(struct object *o)
 	if (!b && !h->optimizer)
 		b = find(o, h->o->optimizers == 1);
 	if (!b || b->item.file == MFS_DCP_NO_FILE)
-		return mfs_fail(h->err, -ENODATA,
+		return mfs_fail(h->r->err, -ENODATA,
 				"%s/" METADATA ": '%s' is missing, which the arguments ask for",
 				ckpt->dir, o->key);
 	o->item = &b->item;
-	src = mfs_source_file(ckpt->files, ckpt->dcp_files[b->item.file]);
-	src = mfs_source_range(&src, b->item.offset, b->item.length);
+	src = mfs_dist_item(h->r, o->item);
 	snprintf(o->where, sizeof(o->where), "%s: '%s'", ckpt->dir, o->key);
-	rc = mfs_torch_file_open(&src, &o->f, h->err);
+	rc = mfs_torch_file_open(&src, &o->f, h->r->err);
 	if (rc) {
-		mfs_fail_in(h->err, "%s", o->where);
+		mfs_fail_in(h->r->err, "%s", o->where);
 		return rc;
 	}
 	o->state = mfs_value_at(o->f.doc, mfs_pickle_root(o->f.doc), 0);
@@ -87,36 +86,20 @@ static int open_object(struct object *o)
 
 /* ---- buffers ---- */
 
-static int add_storage(struct object *o, const struct mfs_torch_tensor *t, uint32_t *ret)
-{
-	struct mfs_ckpt *ckpt = o->h->ckpt;
-	const struct mfs_zip_entry *e = t->record;
-	struct mfs_storage s = {.container = MFS_IN_RECORD,
-				.file = ckpt->dcp_files[o->item->file],
-				.dtype = t->dtype,
-				.at = o->item->offset + e->header,
-				.length = e->size,
-				.limit = o->item->offset + e->limit,
-				.crc = e->crc};
-
-	s.record = mfs_arena_strndup(&ckpt->arena, e->name, strlen(e->name));
-	return s.record ? mfs_ckpt_add_storage(ckpt, &s, ret, o->h->err)
-			: mfs_fail_nomem(o->h->err);
-}
-
 static int read_state(struct object *o, uint32_t buffer, enum mfs_state state, mfs_value v)
 {
 	struct mfs_optim_holder *h = o->h;
 	struct mfs_torch_tensor t;
 	uint32_t storage;
-	int rc = mfs_flat_state_tensor(&o->f, v, o->where, &t, h->err);
+	int rc = mfs_flat_state_tensor(&o->f, v, o->where, &t, h->r->err);
 
 	if (!rc && t.shape[0] != h->o->buffers[buffer].elements)
-		rc = mfs_fail(h->err, -EINVAL, "%s: expected %llu elements, found %llu", o->where,
-			      (unsigned long long)h->o->buffers[buffer].elements,
+		rc = mfs_fail(h->r->err, -EINVAL, "%s: expected %llu elements, found %llu",
+			      o->where, (unsigned long long)h->o->buffers[buffer].elements,
 			      (unsigned long long)t.shape[0]);
 	if (!rc)
-		rc = add_storage(o, &t, &storage);
+		rc = mfs_ckpt_add_record(h->r->ckpt, h->r->files[o->item->file], o->item->offset,
+					 t.record, t.dtype, &storage, h->r->err);
 	for (uint32_t i = 0; i < h->o->count && !rc; i++) {
 		const struct mfs_optim_param *p = &h->o->params[i];
 		const struct mfs_optim_range range = {.tensor = p->tensor,
@@ -127,7 +110,7 @@ static int read_state(struct object *o, uint32_t buffer, enum mfs_state state, m
 						      .count = p->elements};
 
 		if (p->buffer == buffer && mfs_optim_represents(p->tensor))
-			rc = mfs_optim_add_range(h->ckpt, &range, h->err);
+			rc = mfs_optim_add_range(h->r->ckpt, &range, h->r->err);
 	}
 	return rc;
 }
@@ -143,7 +126,7 @@ static int read_buffer(struct object *o, uint32_t buffer)
 	const struct mfs_optim_buffer *b = &o->h->o->buffers[buffer];
 	mfs_value tensors = 0;
 	int rc = mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
-				       &tensors, o->h->err);
+				       &tensors, o->h->r->err);
 
 	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !rc; i++)
 		rc = read_state(o, buffer, parts[i].state,
@@ -177,10 +160,10 @@ static int read_object(struct object *o)
 {
 	struct mfs_optim_holder *h = o->h;
 	bool joined;
-	int rc = mfs_flat_state_joined(o->f.doc, o->state, o->where, &joined, h->err);
+	int rc = mfs_flat_state_joined(o->f.doc, o->state, o->where, &joined, h->r->err);
 
 	if (!rc && !joined)
-		rc = mfs_fail(h->err, -ENOTSUP, "%s: buckets of before core 0.7 are not read",
+		rc = mfs_fail(h->r->err, -ENOTSUP, "%s: buckets of before core 0.7 are not read",
 			      o->where);
 	if (!rc && !fits(o))
 		rc = mfs_optim_holder_build(h, false);
@@ -217,7 +200,7 @@ static int read_holder(struct mfs_optim_holder *h, void *arg)
 	return rc;
 }
 
-int mfs_optim_read_param_state(struct mfs_ckpt *ckpt, struct mfs_error *err)
+int mfs_optim_read_gathered(struct mfs_dist_reader *r)
 {
-	return mfs_optim_each_holder(ckpt, read_holder, NULL, err);
+	return mfs_optim_each_holder(r, read_holder, NULL);
 }

@@ -90,28 +90,28 @@ static const struct mfs_dcp_tensor *find_bucket(const struct mfs_optim_holder *h
 	const struct mfs_dcp_tensor *t;
 
 	bucket_key(h, f, bucket, state, !chained, key);
-	t = h->optimizer ? NULL : mfs_dcp_tensor(h->ckpt->dcp, key);
+	t = h->optimizer ? NULL : mfs_dcp_tensor(&h->r->dcp, key);
 	if (t)
 		return t;
 	bucket_key(h, f, bucket, state, chained, key);
-	return mfs_dcp_tensor(h->ckpt->dcp, key);
+	return mfs_dcp_tensor(&h->r->dcp, key);
 }
 
 /* The chunks of a flat tensor, which are in order, must follow each other. */
 static int check_chunks(const struct mfs_optim_holder *h, const struct mfs_dcp_tensor *t)
 {
 	uint64_t at = 0;
-	int rc = mfs_dcp_check(t, METADATA, h->err);
+	int rc = mfs_dcp_check(t, METADATA, h->r->err);
 
 	if (rc) {
-		mfs_fail_in(h->err, "%s", h->ckpt->dir);
+		mfs_fail_in(h->r->err, "%s", h->r->ckpt->dir);
 		return rc;
 	}
 	for (uint32_t i = 0; i < t->chunk_count; i++) {
 		if (t->ndim != 1 || t->chunks[i].lo[0] != at)
-			return mfs_fail(h->err, -EINVAL,
+			return mfs_fail(h->r->err, -EINVAL,
 					"%s/" METADATA ": '%s': its chunks leave gaps",
-					h->ckpt->dir, t->key);
+					h->r->ckpt->dir, t->key);
 		at += t->chunks[i].size[0];
 	}
 	return 0;
@@ -125,15 +125,15 @@ static int open_bucket(const struct mfs_optim_holder *h, const struct mfs_optim_
 	int rc;
 
 	if (!t)
-		return mfs_fail(h->err, -ENODATA,
+		return mfs_fail(h->r->err, -ENODATA,
 				"%s/" METADATA ": '%s' is missing, which the arguments ask for",
-				h->ckpt->dir, key);
+				h->r->ckpt->dir, key);
 	rc = check_chunks(h, t);
 	if (rc)
 		return rc;
 	ret->t = t;
 	ret->storages = calloc((size_t)t->chunk_count + 1, sizeof(*ret->storages));
-	return ret->storages ? 0 : mfs_fail_nomem(h->err);
+	return ret->storages ? 0 : mfs_fail_nomem(h->r->err);
 }
 
 /* ---- sizes ---- */
@@ -172,10 +172,10 @@ static int fit(struct mfs_optim_holder *h)
 	rc = mfs_optim_holder_build(h, false);
 	if (rc || !misfit(h, &other))
 		return rc;
-	return mfs_fail(h->err, -EINVAL,
+	return mfs_fail(h->r->err, -EINVAL,
 			"%s/" METADATA ": '%s': expected %llu elements (%llu unaligned), found "
 			"%llu",
-			h->ckpt->dir, t->key, (unsigned long long)expected,
+			h->r->ckpt->dir, t->key, (unsigned long long)expected,
 			(unsigned long long)other, (unsigned long long)t->shape[0]);
 }
 
@@ -190,12 +190,10 @@ static uint32_t chunk_at(const struct mfs_dcp_tensor *t, uint64_t element)
 static int storage_of(const struct mfs_optim_holder *h, const struct bucket *k, uint32_t chunk,
 		      uint32_t *ret)
 {
-	struct mfs_ckpt *ckpt = h->ckpt;
 	int rc = 0;
 
 	if (!k->storages[chunk]) {
-		rc = mfs_dist_storage(ckpt, k->t, &k->t->chunks[chunk], ckpt->dcp_files,
-				      &k->storages[chunk], h->err);
+		rc = mfs_dist_storage(h->r, k->t, &k->t->chunks[chunk], &k->storages[chunk]);
 		k->storages[chunk]++;
 	}
 	*ret = k->storages[chunk] - 1;
@@ -211,9 +209,9 @@ static int read_param(const struct mfs_optim_holder *h, const struct mfs_optim_p
 	int rc = 0;
 
 	if (!mfs_range_ok(p->in_bucket, p->elements, k->t->shape[0]))
-		return mfs_fail(h->err, -EINVAL,
+		return mfs_fail(h->r->err, -EINVAL,
 				"%s/" METADATA ": '%s' ends before its last parameter",
-				h->ckpt->dir, k->t->key);
+				h->r->ckpt->dir, k->t->key);
 	for (uint32_t c = chunk_at(k->t, at); at < last && !rc; c++) {
 		const struct mfs_dcp_chunk *chunk = &k->t->chunks[c];
 		struct mfs_optim_range range = {.tensor = p->tensor,
@@ -226,7 +224,7 @@ static int read_param(const struct mfs_optim_holder *h, const struct mfs_optim_p
 		at += range.count;
 		rc = range.count ? storage_of(h, k, c, &range.storage) : 0;
 		if (!rc && range.count)
-			rc = mfs_optim_add_range(h->ckpt, &range, h->err);
+			rc = mfs_optim_add_range(h->r->ckpt, &range, h->r->err);
 	}
 	return rc;
 }
@@ -251,7 +249,7 @@ static int read_holder(struct mfs_optim_holder *h, void *arg)
 	uint32_t *used = arg;
 	int rc;
 
-	h->rules.grad_fp32 = has_fp32_gradients(h->ckpt->dcp);
+	h->rules.grad_fp32 = has_fp32_gradients(&h->r->dcp);
 	rc = fit(h);
 
 	for (uint32_t i = 0; i < h->o->buffer_count && !rc; i++) {
@@ -267,23 +265,23 @@ static int read_holder(struct mfs_optim_holder *h, void *arg)
 }
 
 /* A bucket that nobody asked for: the buffers were cut in another way. */
-static int check_all_used(const struct mfs_ckpt *ckpt, uint32_t used, struct mfs_error *err)
+static int check_all_used(const struct mfs_dist_reader *r, uint32_t used)
 {
 	uint32_t found = 0;
 
-	for (uint32_t i = 0; i < ckpt->dcp->tensor_count; i++)
-		found += is_bucket(ckpt->dcp->tensors[i].key);
+	for (uint32_t i = 0; i < r->dcp.tensor_count; i++)
+		found += is_bucket(r->dcp.tensors[i].key);
 	if (found == used)
 		return 0;
-	return mfs_fail(err, -EINVAL,
+	return mfs_fail(r->err, -EINVAL,
 			"%s/" METADATA ": expected %u tensors of the optimizer's buckets, found %u",
-			ckpt->dir, used, found);
+			r->ckpt->dir, used, found);
 }
 
-int mfs_optim_read_buckets(struct mfs_ckpt *ckpt, struct mfs_error *err)
+int mfs_optim_read_buckets(struct mfs_dist_reader *r)
 {
 	uint32_t used = 0;
-	int rc = mfs_optim_each_holder(ckpt, read_holder, &used, err);
+	int rc = mfs_optim_each_holder(r, read_holder, &used);
 
-	return rc ? rc : check_all_used(ckpt, used, err);
+	return rc ? rc : check_all_used(r, used);
 }

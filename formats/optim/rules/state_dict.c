@@ -1,4 +1,4 @@
-#include "formats/optim/rules/state.h"
+#include "formats/optim/rules/state_dict.h"
 
 #define MAX_CHAIN 8
 

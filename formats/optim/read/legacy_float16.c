@@ -17,8 +17,8 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/ckpt/read/torch_i.h"
-#include "formats/optim/rules/state.h"
+#include "formats/optim/read/legacy_i.h"
+#include "formats/optim/rules/state_dict.h"
 
 /* A parameter group, on the way through a rank's parameters. */
 struct group {
@@ -35,6 +35,7 @@ struct entry {
 
 /* One optimizer of a rank. */
 struct optim {
+	const struct mfs_optim_rules *rules;
 	struct mfs_torch_reader *r;
 	const struct mfs_torch_rank *rank;
 	const struct mfs_torch_source *a;
@@ -108,8 +109,8 @@ static int read_groups(struct optim *o, mfs_value one)
 /* The one group that a parameter belongs to. */
 static int find_group(struct optim *o, const struct mfs_torch_param *p, struct group **ret)
 {
-	const bool decay = mfs_optim_decays(&o->r->rules, p->key, p->t.ndim);
-	const bool decoupled = mfs_optim_decoupled(&o->r->rules, p->key);
+	const bool decay = mfs_optim_decays(o->rules, p->key, p->t.ndim);
+	const bool decoupled = mfs_optim_decoupled(o->rules, p->key);
 	struct group *found = NULL;
 
 	for (uint32_t i = 0; i < o->group_count; i++) {
@@ -239,9 +240,9 @@ static int read_param(struct optim *o, const struct mfs_torch_param *p)
 				mfs_value_get(o->doc, e->state, "exp_avg_sq"));
 }
 
-/* part: 0 all parameters; 1 those of no expert, 2 the experts' (a chain). */
-static int read_optimizer(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-			  const struct mfs_torch_source *a, mfs_value one, int part)
+int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
+			    const struct mfs_torch_rank *rank, const struct mfs_torch_source *a,
+			    mfs_value one, int part)
 {
 	const struct mfs_pickle *doc = a->state->doc;
 	struct optim *o = calloc(1, sizeof(*o));
@@ -249,7 +250,7 @@ static int read_optimizer(struct mfs_torch_reader *r, const struct mfs_torch_ran
 
 	if (!o)
 		return mfs_fail_nomem(r->err);
-	*o = (struct optim){.r = r, .rank = rank, .a = a, .doc = doc};
+	*o = (struct optim){.rules = &l->rules, .r = r, .rank = rank, .a = a, .doc = doc};
 	rc = read_groups(o, one);
 	if (!rc)
 		rc = index_states(o, mfs_value_get(doc, mfs_optim_state_torch(doc, one), "state"));
@@ -263,60 +264,5 @@ static int read_optimizer(struct mfs_torch_reader *r, const struct mfs_torch_ran
 		rc = check_counts(o);
 	free(o->states);
 	free(o);
-	return rc;
-}
-
-/* ---- a rank ---- */
-
-/* With a distributed optimizer the state has groups alone; what they group is in another file. */
-static bool is_flat(const struct mfs_pickle *doc, mfs_value optimizer, uint32_t count)
-{
-	for (uint32_t i = 0; i < count; i++) {
-		mfs_value one = mfs_optim_state_at(doc, optimizer, i);
-
-		if (mfs_value_has(doc, mfs_optim_state_torch(doc, one), "state"))
-			return false;
-	}
-	return true;
-}
-
-/* Which form the save has the first rank says, and the others must agree. */
-static int note_form(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-		     enum mfs_optim_form form)
-{
-	if (rank == r->ranks)
-		r->ckpt->optim = form;
-	if (r->ckpt->optim == form)
-		return 0;
-	return mfs_fail(r->err, -EINVAL,
-			"%s/%s: its optimizer's state is of another kind than that of %s",
-			r->ckpt->dir, rank->name, r->ranks[0].name);
-}
-
-int mfs_torch_read_optim(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-			 const struct mfs_torch_source *a)
-{
-	const struct mfs_pickle *doc = a->state->doc;
-	mfs_value optimizer = mfs_value_get(doc, mfs_pickle_root(doc), "optimizer");
-	const uint32_t count = mfs_optim_state_count(doc, optimizer);
-	enum mfs_optim_form form = MFS_OPTIM_FORM_NONE;
-	int rc;
-
-	if (count > 2)
-		return mfs_fail(r->err, -ENOTSUP, "%s/%s: optimizer: a chain of %u", r->ckpt->dir,
-				rank->name, count);
-	if (optimizer && !count)
-		return mfs_fail(r->err, -ENOTSUP, "%s/%s: optimizer: an unknown kind of state",
-				r->ckpt->dir, rank->name);
-	if (count)
-		form = is_flat(doc, optimizer, count) ? MFS_OPTIM_FORM_FLAT : MFS_OPTIM_FORM_TORCH;
-	rc = note_form(r, rank, form);
-	if (rc || !count)
-		return rc;
-	if (form == MFS_OPTIM_FORM_FLAT)
-		return mfs_torch_read_flat(r, rank, count);
-	for (uint32_t i = 0; i < count && !rc; i++)
-		rc = read_optimizer(r, rank, a, mfs_optim_state_at(doc, optimizer, i),
-				    count > 1 ? (int)i + 1 : 0);
 	return rc;
 }

@@ -9,7 +9,7 @@
  *                      i: {dtypes: {'param': [[padded size of bucket 0], ...], ...}}}
  *
  * i counts buffers: of each virtual chunk one for every element type. Where a parameter lies in one follows
- * from the order of the state dict (flat_buffer.h); the sum must be the file's.
+ * from the order of the state dict (optim/buffers/buckets.h); the sum must be the file's.
  *
  * Source: megatron/core/optimizer/distrib_optimizer.py: get_parameter_state_dp_zero (0.6, 0.7, and later).
  */
@@ -20,9 +20,9 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/ckpt/read/torch_i.h"
-#include "formats/optim/buffers/flat_buffer.h"
-#include "formats/optim/buffers/flat_state.h"
+#include "formats/optim/buffers/buckets.h"
+#include "formats/optim/read/gathered_state.h"
+#include "formats/optim/read/legacy_i.h"
 
 #define FLAT_FILE "distrib_optim.pt"
 #define EMBEDDING "embedding.word_embeddings.weight"
@@ -39,6 +39,7 @@ struct buffer {
 };
 
 struct flat {
+	struct mfs_legacy_optim *all;
 	struct mfs_torch_reader *r;
 	const struct mfs_torch_rank *rank;
 	struct mfs_torch_source a;
@@ -150,7 +151,7 @@ static uint32_t data_parallel(const struct flat *f, bool experts)
 
 static int lay_out(struct flat *f, struct buffer *b, bool aligned)
 {
-	struct mfs_optim_rules rules = f->r->rules;
+	struct mfs_optim_rules rules = f->all->rules;
 	const uint32_t dp = data_parallel(f, f->part == 2);
 	uint64_t parameters = 0, n;
 
@@ -311,9 +312,9 @@ static int read_state(struct flat *f, mfs_value state)
 
 	if (!rc)
 		rc = mfs_flat_state_joined(f->doc, state, f->where, &coalesced, f->r->err);
-	if (!rc && f->count && f->r->rules.unsupported)
+	if (!rc && f->count && f->all->rules.unsupported)
 		rc = mfs_fail(f->r->err, -ENOTSUP, "%s: its layout with '%s' is not supported",
-			      f->where, f->r->rules.unsupported);
+			      f->where, f->all->rules.unsupported);
 	for (uint32_t i = 0; i < f->count && !rc; i++)
 		rc = read_buffer(f, &f->buffers[i], i, state, coalesced);
 	return rc;
@@ -324,8 +325,8 @@ static int read_optimizer(struct flat *f, mfs_value state, int part)
 {
 	const struct mfs_torch_reader *r = f->r;
 	const struct mfs_torch_rank *d = f->rank;
-	bool *dense = &r->dense_done[d->pp * r->tp + d->tp];
-	bool *experts = &r->expert_done[(d->pp * r->ep + d->ep) * r->etp + d->tp % r->etp];
+	bool *dense = &f->all->dense_done[d->pp * r->tp + d->tp];
+	bool *experts = &f->all->expert_done[(d->pp * r->ep + d->ep) * r->etp + d->tp % r->etp];
 	int rc;
 
 	f->part = part;
@@ -381,10 +382,10 @@ static int open_file(struct flat *f, struct mfs_torch_file *ret)
 	return rc;
 }
 
-int mfs_torch_read_flat(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-			uint32_t count)
+int mfs_legacy_read_distrib(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
+			    const struct mfs_torch_rank *rank, uint32_t count)
 {
-	struct flat f = {.r = r, .rank = rank};
+	struct flat f = {.all = l, .r = r, .rank = rank};
 	struct mfs_torch_file file;
 	int rc = open_file(&f, &file);
 

@@ -1,11 +1,11 @@
-#include "formats/optim/buffers/optim.h"
+#include "formats/optim/buffers/rank_optim.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/optim/buffers/flat_buffer.h"
+#include "formats/optim/buffers/buckets.h"
 
 /* Kinds of groups, in the order of sorted groups: those that keep the defaults first, then by what they
  * override ('max_lr' before 'wd_mult'). */

@@ -8,8 +8,8 @@
  * Sources: megatron/core/optimizer/distrib_optimizer.py: _compute_per_buffer_param_layout, param_layout.py;
  * before 2026-04 megatron/core/distributed/param_and_grad_buffer.py: _ParamAndGradBuffer.__init__.
  */
-#ifndef MFS_OPTIM_BUFFERS_FLAT_BUFFER_H
-#define MFS_OPTIM_BUFFERS_FLAT_BUFFER_H
+#ifndef MFS_OPTIM_BUFFERS_BUCKETS_H
+#define MFS_OPTIM_BUFFERS_BUCKETS_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,10 +1,10 @@
-/* What of an optimizer is no tensor: its parameter groups, its step, the grad scaler. */
+/* What of an optimizer is no tensor (optim/rules/settings.h), from the state dict or from byte items of a torch_dist save. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/optim/rules/state.h"
+#include "formats/optim/rules/state_dict.h"
 #include "formats/optim/read/optim_i.h"
 
 union number {
@@ -113,10 +113,10 @@ static int note_optimizer(struct mfs_optim_info *info, uint32_t i, const struct 
 /* ---- torch_dist with flat buffers: groups are byte items of each model-parallel rank ---- */
 
 /* Opens the archive of a byte item, kept with the checkpoint; its root is [object]. */
-static int open_item(struct mfs_ckpt *ckpt, const char *key, struct mfs_torch_file **ret,
-		     struct mfs_error *err)
+static int open_item(const struct mfs_dist_reader *r, const char *key, struct mfs_torch_file **ret)
 {
-	const struct mfs_dcp_bytes *b = ckpt->dcp ? mfs_dcp_bytes(ckpt->dcp, key) : NULL;
+	struct mfs_ckpt *ckpt = r->ckpt;
+	const struct mfs_dcp_bytes *b = mfs_dcp_bytes(&r->dcp, key);
 	struct mfs_torch_file *f = &ckpt->optim_files[ckpt->optim_file_count];
 	struct mfs_source src;
 	int rc;
@@ -124,11 +124,10 @@ static int open_item(struct mfs_ckpt *ckpt, const char *key, struct mfs_torch_fi
 	*ret = NULL;
 	if (!b || b->item.file == MFS_DCP_NO_FILE)
 		return 0;
-	src = mfs_source_file(ckpt->files, ckpt->dcp_files[b->item.file]);
-	src = mfs_source_range(&src, b->item.offset, b->item.length);
-	rc = mfs_torch_file_open(&src, f, err);
+	src = mfs_dist_item(r, &b->item);
+	rc = mfs_torch_file_open(&src, f, r->err);
 	if (rc) {
-		mfs_fail_in(err, "%s: '%s'", ckpt->dir, key);
+		mfs_fail_in(r->err, "%s: '%s'", ckpt->dir, key);
 		return rc;
 	}
 	ckpt->optim_file_count++;
@@ -136,8 +135,8 @@ static int open_item(struct mfs_ckpt *ckpt, const char *key, struct mfs_torch_fi
 	return 0;
 }
 
-static int read_item(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, uint32_t i,
-		     const char *prefix, struct mfs_error *err)
+static int read_item(const struct mfs_dist_reader *r, struct mfs_optim_info *info, uint32_t i,
+		     const char *prefix)
 {
 	struct mfs_torch_file *f;
 	mfs_value torch;
@@ -146,16 +145,16 @@ static int read_item(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, uint32_
 
 	snprintf(key, sizeof(key), "%soptimizer.distributed.dp_group_idx_0.optimizer/shard_0_1",
 		 prefix);
-	rc = open_item(ckpt, key, &f, err);
+	rc = open_item(r, key, &f);
 	if (rc || !f)
 		return rc;
 	torch = mfs_value_at(f->doc, mfs_pickle_root(f->doc), 0);
 	info->optimizers = i + 1;
-	return note_optimizer(info, i, f, torch, err);
+	return note_optimizer(info, i, f, torch, r->err);
 }
 
-static int read_scaler(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, const char *prefix,
-		       struct mfs_error *err)
+static int read_scaler(const struct mfs_dist_reader *r, struct mfs_optim_info *info,
+		       const char *prefix)
 {
 	struct mfs_torch_file *f;
 	char key[128];
@@ -163,7 +162,7 @@ static int read_scaler(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, const
 
 	snprintf(key, sizeof(key), "%soptimizer.distributed.dp_group_idx_0.grad_scaler/shard_0_1",
 		 prefix);
-	rc = open_item(ckpt, key, &f, err);
+	rc = open_item(r, key, &f);
 	if (rc || !f)
 		return rc;
 	info->scaler_file = f;
@@ -172,22 +171,22 @@ static int read_scaler(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, const
 	return 0;
 }
 
-static int read_items(struct mfs_ckpt *ckpt, struct mfs_optim_info *info, struct mfs_error *err)
+static int read_items(const struct mfs_dist_reader *r, struct mfs_optim_info *info)
 {
-	int rc = read_item(ckpt, info, 0, "", err);
+	int rc = read_item(r, info, 0, "");
 	const bool chained = !rc && !info->optimizers;
 
 	if (chained)
-		rc = read_item(ckpt, info, 0, "chained_0.", err);
+		rc = read_item(r, info, 0, "chained_0.");
 	if (!rc && chained)
-		rc = read_item(ckpt, info, 1, "chained_1.", err);
-	return rc ? rc : read_scaler(ckpt, info, chained ? "chained_0." : "", err);
+		rc = read_item(r, info, 1, "chained_1.");
+	return rc ? rc : read_scaler(r, info, chained ? "chained_0." : "");
 }
 
 /* ---- all ---- */
 
-int mfs_optim_read_info(struct mfs_ckpt *ckpt, enum mfs_optim_kind kind, bool has_main,
-			struct mfs_error *err)
+int mfs_optim_read_settings(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r,
+			    enum mfs_optim_kind kind, bool has_main, struct mfs_error *err)
 {
 	struct mfs_optim_info *info = mfs_arena_alloc(&ckpt->arena, sizeof(*info));
 	const struct mfs_torch_file *f = &ckpt->state.archive;
@@ -210,23 +209,9 @@ int mfs_optim_read_info(struct mfs_ckpt *ckpt, enum mfs_optim_kind kind, bool ha
 		rc = note_optimizer(info, i, f, one, err);
 		info->optimizers = i + 1;
 	}
-	if (!rc && !info->optimizers)
-		rc = read_items(ckpt, info, err);
+	if (!rc && !info->optimizers && r)
+		rc = read_items(r, info);
 	if (!info->optimizers)
 		info->optimizers = 1;
 	return rc;
-}
-
-const struct mfs_optim_info *mfs_optim_info(const struct mfs_ckpt *ckpt)
-{
-	static const struct mfs_optim_info none = {0};
-
-	return ckpt->optim_info ? ckpt->optim_info : &none;
-}
-
-bool mfs_optim_groups_have_step(const struct mfs_optim_info *info)
-{
-	const struct mfs_pickle *doc = info->groups_doc[0];
-
-	return doc && mfs_value_has(doc, mfs_value_at(doc, info->groups[0], 0), "step");
 }

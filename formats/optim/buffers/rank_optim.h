@@ -7,8 +7,8 @@
  * optimizer/distrib_optimizer.py and param_layout.py, distributed/param_and_grad_buffer.py,
  * distributed/distributed_data_parallel.py.
  */
-#ifndef MFS_OPTIM_BUFFERS_OPTIM_H
-#define MFS_OPTIM_BUFFERS_OPTIM_H
+#ifndef MFS_OPTIM_BUFFERS_RANK_OPTIM_H
+#define MFS_OPTIM_BUFFERS_RANK_OPTIM_H
 
 #include "formats/optim/rules/rules.h"
 #include "formats/megatron/rank.h"
@@ -71,45 +71,5 @@ struct mfs_optim {
 int mfs_optim_new(const struct mfs_rank_list *list, const struct mfs_optim_rules *rules,
 		  uint32_t dp, uint32_t expert_dp, struct mfs_optim **ret, struct mfs_error *err);
 void mfs_optim_free(struct mfs_optim *o);
-
-/*
- * Opens an iteration directory with its optimizer (mfs_ckpt_open with MFS_CKPT_OPTIMIZER), from whichever
- * of these it holds: legacy Float16Optimizer, FP32Optimizer and distrib_optim.pt; torch_dist
- * optimizer.state.* (normal shapes, and the flattened ones of core 0.8-0.15), dp_reshardable and
- * fully_sharded_bucket_space buckets, dp_zero_gather_scatter. A checkpoint without an optimizer is no error.
- * On success each parameter has the same chunks' worth of exp_avg and exp_avg_sq as it has elements, and
- * of fp32 if info->has_main.
- * -ENOTSUP: a form that is not read, or a save that is known to be corrupt; the sentence says which.
- */
-int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err);
-
-/* How the source's optimizer was kept. */
-enum mfs_optim_kind {
-	MFS_OPTIM_NONE,
-	MFS_OPTIM_FLOAT16, /* Float16OptimizerWithFloat16Params, or FP32Optimizer */
-	MFS_OPTIM_DISTRIBUTED,
-};
-
-struct mfs_optim_info {
-	enum mfs_optim_kind kind;
-	bool has_main; /* fp32 parameters: not in a run in fp32 */
-	bool has_step; /* and step: of Adam */
-	double step;
-	uint32_t optimizers; /* chained; 1 or 2 */
-	/* Parameter groups of each optimizer, as the source saved them (a list of dicts, 'params' may be in
-	 * them), in doc; 0: the source has none of them. */
-	const struct mfs_pickle *groups_doc[2];
-	mfs_value groups[2];
-	/* The grad scaler's state, likewise; 0: none. Its tensors are records of scaler_file, whose pickle
-	 * scaler_doc is. */
-	const struct mfs_torch_file *scaler_file;
-	const struct mfs_pickle *scaler_doc;
-	mfs_value scaler;
-};
-
-/* Of any checkpoint; kind NONE unless mfs_optim_open() opened it and found an optimizer. */
-const struct mfs_optim_info *mfs_optim_info(const struct mfs_ckpt *ckpt);
-/* True if the step is a setting of its parameter groups; torch's own optimizers have it elsewhere. */
-bool mfs_optim_groups_have_step(const struct mfs_optim_info *info);
 
 #endif

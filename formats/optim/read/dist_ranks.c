@@ -16,7 +16,7 @@ int mfs_optim_holder_build(struct mfs_optim_holder *h, bool aligned)
 	mfs_optim_free(h->o);
 	h->o = NULL;
 	h->rules.aligned = aligned;
-	return mfs_optim_new(h->list, &h->rules, h->dp, h->expert_dp, &h->o, h->err);
+	return mfs_optim_new(h->list, &h->rules, h->dp, h->expert_dp, &h->o, h->r->err);
 }
 
 /* The buffers of one optimizer of one rank. */
@@ -25,7 +25,7 @@ static int read_rank(struct holders *s, const struct mfs_rank *rank, uint32_t op
 {
 	struct mfs_optim_holder h = s->h;
 	struct mfs_rank_list *list;
-	int rc = mfs_rank_list_new(h.ckpt, &s->layout, rank, s->spec, 0, &list, h.err);
+	int rc = mfs_rank_list_new(h.r->ckpt, &s->layout, rank, s->spec, 0, &list, h.r->err);
 
 	if (rc)
 		return rc;
@@ -62,7 +62,7 @@ static int read_ranks(struct holders *s)
 
 static int prepare(struct holders *s)
 {
-	struct mfs_ckpt *ckpt = s->h.ckpt;
+	struct mfs_ckpt *ckpt = s->h.r->ckpt;
 	const struct mfs_megatron_args *a = &ckpt->args;
 	const uint64_t world = a->world_size > 0 ? (uint64_t)a->world_size : 0;
 	const struct mfs_layout *p = &s->layout;
@@ -70,12 +70,12 @@ static int prepare(struct holders *s)
 	mfs_optim_rules_of(ckpt, &s->h.rules);
 	s->spec = mfs_layer_spec_of(ckpt);
 	if (!mfs_layout_of(ckpt, &s->layout))
-		return mfs_fail(s->h.err, -ENOTSUP,
+		return mfs_fail(s->h.r->err, -ENOTSUP,
 				"%s: the optimizer's flat buffers of stages that differ in another "
 				"way than the first and the last cannot be read",
 				ckpt->dir);
 	if (a->moe_grouped_gemm && s->spec == MFS_LAYER_SPEC_LOCAL)
-		return mfs_fail(s->h.err, -ENOTSUP,
+		return mfs_fail(s->h.r->err, -ENOTSUP,
 				"%s: the optimizer's flat buffers of fused experts (GroupedMLP) "
 				"cannot be read",
 				ckpt->dir);
@@ -85,10 +85,10 @@ static int prepare(struct holders *s)
 	return 0;
 }
 
-int mfs_optim_each_holder(struct mfs_ckpt *ckpt, int (*read)(struct mfs_optim_holder *h, void *arg),
-			  void *arg, struct mfs_error *err)
+int mfs_optim_each_holder(struct mfs_dist_reader *r,
+			  int (*read)(struct mfs_optim_holder *h, void *arg), void *arg)
 {
-	struct holders s = {.h = {.ckpt = ckpt, .err = err}, .read = read, .arg = arg};
+	struct holders s = {.h = {.r = r}, .read = read, .arg = arg};
 	int rc = prepare(&s);
 
 	return rc ? rc : read_ranks(&s);

@@ -6,7 +6,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "formats/optim/rules/state.h"
+#include "formats/optim/rules/settings.h"
+#include "formats/optim/rules/state_dict.h"
 #include "formats/megatron/write/copy.h"
 #include "formats/megatron/write/rank_file_i.h"
 

@@ -6,8 +6,8 @@
  * Source: megatron/core/optimizer/optimizer.py: state_dict() of Float16OptimizerWithFloat16Params,
  * FP32Optimizer, ChainedOptimizer; distrib_optimizer.py.
  */
-#ifndef MFS_OPTIM_RULES_STATE_H
-#define MFS_OPTIM_RULES_STATE_H
+#ifndef MFS_OPTIM_RULES_STATE_DICT_H
+#define MFS_OPTIM_RULES_STATE_DICT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-#include "formats/optim/buffers/flat_buffer.h"
+#include "formats/optim/buffers/buckets.h"
 
 #include <errno.h>
 

@@ -1,4 +1,4 @@
-#include "formats/optim/buffers/flat_range.h"
+#include "formats/optim/read/range_boxes.h"
 
 struct cut {
 	const uint64_t *shape;

@@ -1,6 +1,10 @@
-/* Private to readers: how they build a struct mfs_ckpt (formats/ckpt, and HF directories in formats/model). */
-#ifndef MFS_CKPT_CKPT_I_H
-#define MFS_CKPT_CKPT_I_H
+/*
+ * How readers build a checkpoint: they open its files, add storages and pieces in whatever order the files give them, and
+ * fill in arguments and layout; pieces become tensors here. No reader is known here: what has to be asked of one later,
+ * where the bytes behind a container's header begin, it leaves with each storage.
+ */
+#ifndef MFS_CKPT_BUILD_H
+#define MFS_CKPT_BUILD_H
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -9,19 +13,27 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/torch/torch_file.h"
 
-enum mfs_container {
-	MFS_IN_RECORD, /* of a torch.save archive */
-	MFS_IN_ITEM,   /* of a .distcp file: an archive of one tensor */
-	MFS_IN_FILE,   /* plainly (safetensors) */
+struct mfs_storage;
+
+/* A ZIP record as a range of its file. */
+struct mfs_record {
+	uint64_t at, length;
+	uint32_t crc; /* 0: the writer did not compute it */
 };
+
+/* Finds the first byte of a storage's tensor in its file, and the record that it lies in, checking that the container
+ * around them holds what the index promised. Any thread. */
+typedef int (*mfs_locate)(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
+			  struct mfs_record *ret_record, struct mfs_error *err);
 
 /* Bytes of tensors somewhere in a file; the container around them is read on first use. */
 struct mfs_storage {
-	enum mfs_container container;
+	mfs_locate locate; /* NULL: they are at `at`, in no container (safetensors) */
 	uint32_t file;
 	enum mfs_dtype dtype;
-	uint64_t at, length;   /* record: local header and payload size; item; plain: the bytes */
-	uint64_t limit;	       /* record: of the ZIP record (zip.h) */
+	uint64_t at,
+		length; /* of the bytes; record: local header and payload size; item: the item */
+	uint64_t limit; /* record: of the ZIP record (zip.h) */
 	const char *record;    /* record: its name */
 	const uint64_t *shape; /* item: shape of the one tensor in it */
 	uint8_t ndim;	       /* likewise */
@@ -47,17 +59,6 @@ struct mfs_ckpt_rng {
 	uint64_t at, length;
 };
 
-/* How the optimizer's tensors were found. */
-enum mfs_optim_form {
-	MFS_OPTIM_FORM_NONE,
-	MFS_OPTIM_FORM_TORCH,	/* one tensor for each parameter (Float16Optimizer) */
-	MFS_OPTIM_FORM_FLAT,	/* legacy flat buffers (distrib_optim.pt) */
-	MFS_OPTIM_FORM_SHARDED, /* torch_dist: optimizer.state.exp_avg.* */
-	MFS_OPTIM_FORM_PARAM, /* likewise, fully_reshardable: fp32 under optimizer.state.param.* */
-	MFS_OPTIM_FORM_FLATTENED, /* likewise, fully_sharded_model_space */
-};
-
-struct mfs_dcp;
 struct mfs_optim_info;
 
 struct mfs_ckpt {
@@ -73,26 +74,23 @@ struct mfs_ckpt {
 	uint32_t tensor_count; /* of all states */
 	uint32_t model_count;  /* of the model: the first ones */
 	uint32_t chunk_count;
-	unsigned what; /* MFS_CKPT_COMMON, MFS_CKPT_OPTIMIZER */
+	unsigned what; /* MFS_CKPT_COMMON */
 	bool untied;   /* HF: config.json says tied, the weights do not: hf_ckpt.h */
 	bool has_state;
 	struct mfs_ckpt_common state;
 	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_COMMON; mfs_ckpt_sort_rng() */
 	uint32_t rng_count;
-	/* with MFS_CKPT_OPTIMIZER */
-	enum mfs_optim_form optim;
-	struct mfs_dcp *dcp; /* torch_dist: kept for what reads flat buffers (optim/read/open.c) */
-	const uint32_t *dcp_files;	      /* in the set, of dcp's */
-	struct mfs_torch_file optim_files[3]; /* parameter groups of two optimizers, grad scaler */
+	/* What an optimizer's reader has found (optim/rules/settings.h), in the arena, and the archives that it refers to:
+	 * parameter groups of two optimizers, grad scaler. */
+	const struct mfs_optim_info *optim_info;
+	struct mfs_torch_file optim_files[3];
 	uint32_t optim_file_count;
-	const struct mfs_optim_info *optim_info; /* in the arena */
 	const char **warnings;
 	uint32_t warning_count;
 	struct mfs_arena arena;
 	/* while building */
 	struct mfs_found_chunk *pieces;
 	uint32_t piece_count;
-	uint64_t slices; /* torch_dist: what stacked layers and experts may still become */
 	struct intern_entry *names;
 };
 
@@ -100,35 +98,22 @@ struct mfs_ckpt {
 int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, struct mfs_ckpt **ret,
 		 struct mfs_error *err);
 /* Pieces added since the last call become tensors. All pieces of one (state, name, layer, expert) must have
- * been added between two calls. Names stay interned until mfs_ckpt_done(), the last call of a reader. */
+ * been added between two calls. Names stay interned until mfs_ckpt_end(). -ENODATA: no tensor of the model among them. */
 int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err);
-void mfs_ckpt_done(struct mfs_ckpt *ckpt);
-
-/* The readers; dir exists and has been found to hold their format. */
-int mfs_ckpt_read_torch(struct mfs_ckpt *ckpt, struct mfs_error *err);
-int mfs_ckpt_read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err);
+/* The last call of a reader, which ended with rc: *ret, or after a failure nothing. Returns rc. */
+int mfs_ckpt_end(struct mfs_ckpt *ckpt, int rc, struct mfs_ckpt **ret);
 
 /* Once a reader has noted random states: orders them by pp, tp and ep, each once. */
 void mfs_ckpt_sort_rng(struct mfs_ckpt *ckpt);
-
-/* Lets go of a kept index. */
-void mfs_ckpt_drop_dcp(struct mfs_ckpt *ckpt);
-
-/* A ZIP record as a range of its file. */
-struct mfs_record {
-	uint64_t at, length;
-	uint32_t crc; /* 0: the writer did not compute it */
-};
-
-/* Finds a torch_dist item's tensor, checking that it is the one promised: the first byte of the tensor
- * in *ret, and the record it lies in in *ret_record. */
-int mfs_ckpt_locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
-			 struct mfs_record *ret_record, struct mfs_error *err);
 
 /* One pointer per name. NULL: out of memory. */
 const char *mfs_ckpt_intern(struct mfs_ckpt *ckpt, const char *name);
 int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint32_t *ret,
 			 struct mfs_error *err);
+/* Adds a record of a torch.save archive that begins at base of file. */
+int mfs_ckpt_add_record(struct mfs_ckpt *ckpt, uint32_t file, uint64_t base,
+			const struct mfs_zip_entry *e, enum mfs_dtype dtype, uint32_t *ret,
+			struct mfs_error *err);
 int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *piece,
 		       struct mfs_error *err);
 int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
@@ -137,6 +122,9 @@ int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 /* Reads 'args' and checkpoint_version of a state dict into ckpt->args. file is for messages. */
 int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
 			const char *file, struct mfs_error *err);
+
+/* Of two struct mfs_global_tensor, by state, name, layer and expert: for qsort() and bsearch(). */
+int mfs_global_tensor_order(const void *a, const void *b);
 
 /* Row-major strides of a shape. */
 void mfs_ckpt_contiguous(const uint64_t *shape, unsigned ndim, uint64_t *stride);

@@ -1,6 +1,6 @@
 /* A range of a flattened tensor as boxes: a partial row, whole rows, a partial row. */
-#ifndef MFS_OPTIM_BUFFERS_FLAT_RANGE_H
-#define MFS_OPTIM_BUFFERS_FLAT_RANGE_H
+#ifndef MFS_OPTIM_READ_RANGE_BOXES_H
+#define MFS_OPTIM_READ_RANGE_BOXES_H
 
 #include <stdint.h>
 

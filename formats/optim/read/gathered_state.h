@@ -4,8 +4,8 @@
  *
  * Source: megatron/core/optimizer/distrib_optimizer.py: get_parameter_state_dp_zero.
  */
-#ifndef MFS_OPTIM_BUFFERS_FLAT_STATE_H
-#define MFS_OPTIM_BUFFERS_FLAT_STATE_H
+#ifndef MFS_OPTIM_READ_GATHERED_STATE_H
+#define MFS_OPTIM_READ_GATHERED_STATE_H
 
 #include "formats/torch/torch_file.h"
 

@@ -1,9 +1,9 @@
-/* Runs of flat buffers as pieces of global tensors. */
+/* Ranges of flat buffers as chunks of global tensors. */
 #include <errno.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/optim/buffers/flat_range.h"
+#include "formats/optim/read/range_boxes.h"
 #include "formats/optim/read/optim_i.h"
 
 struct emitter {

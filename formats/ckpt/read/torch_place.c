@@ -1,0 +1,206 @@
+/*
+ * Legacy `torch`: where in the global tensor a rank's tensor lies. Dense weights stand in every expert rank's file: the lowest
+ * present is taken.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/ckpt/read/torch_i.h"
+
+/* Which ranks' copies count: a replicated tensor once, a dense one from one expert rank. */
+bool mfs_torch_is_wanted(const struct mfs_torch_reader *r, const struct mfs_torch_rank *d,
+			 const struct mfs_name *name)
+{
+	if (name->experts)
+		return mfs_torch_find_expert_rank(r, d->pp, d->ep, d->tp % r->etp) == d;
+	if (mfs_torch_find_rank(r, d->pp, d->tp) != d)
+		return false;
+	return name->tp != MFS_TP_NONE || d->tp == 0;
+}
+
+/* A tensor of one rank's file, on its way to pieces. */
+struct local {
+	const struct mfs_torch_rank *rank;
+	const struct mfs_torch_tensor *t;
+	const char *key;
+	struct mfs_name name;
+	struct mfs_found_chunk piece; /* chunk: the whole local tensor at global offset 0 */
+	uint32_t part, parts;	      /* tensor-parallel rank among how many */
+};
+
+/* MLA's down projections: expected rows tell whether the ranks hold the whole or a part. */
+static enum mfs_tp_split resolve_auto(const struct mfs_torch_reader *r, const struct local *l)
+{
+	const struct mfs_megatron_args *a = &r->ckpt->args;
+	int64_t rows = strstr(l->name.canonical, "linear_kv_down_proj")
+			       ? a->kv_lora_rank + a->qk_pos_emb_head_dim
+			       : a->q_lora_rank;
+
+	return rows >= 0 && l->t->ndim && l->t->shape[0] == (uint64_t)rows ? MFS_TP_NONE
+									   : MFS_TP_ROWS;
+}
+
+/* Splits along an axis: this rank's part of the global tensor. */
+static int place_split(struct mfs_torch_reader *r, struct local *l, unsigned axis)
+{
+	struct mfs_found_chunk *p = &l->piece;
+
+	if (axis >= p->ndim || mfs_mul_overflows(p->shape[axis], l->parts, &p->shape[axis]))
+		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s' cannot be a part of %u",
+				r->ckpt->dir, l->rank->name, l->key, l->parts);
+	p->chunk.lo[axis] = p->chunk.size[axis] * l->part;
+	return mfs_ckpt_add_found(r->ckpt, p, r->err);
+}
+
+/* [its gate rows; its up rows] become two pieces of [all gate rows; all up rows]. */
+static int place_gated(struct mfs_torch_reader *r, struct local *l)
+{
+	struct mfs_found_chunk gate = l->piece, up;
+	uint64_t half = gate.shape[0] / 2, total;
+	int rc;
+
+	if (!gate.ndim || gate.shape[0] % 2 || mfs_mul_overflows(gate.shape[0], l->parts, &total))
+		return mfs_fail(r->err, -EINVAL,
+				"%s/%s: tensor '%s': a gated projection of an odd number of rows",
+				r->ckpt->dir, l->rank->name, l->key);
+	gate.shape[0] = total;
+	gate.chunk.size[0] = half;
+	up = gate;
+	gate.chunk.lo[0] = half * l->part;
+	up.chunk.lo[0] = half * l->parts + half * l->part;
+	up.chunk.origin += half * up.chunk.stride[0];
+	rc = mfs_ckpt_add_found(r->ckpt, &gate, r->err);
+	return rc ? rc : mfs_ckpt_add_found(r->ckpt, &up, r->err);
+}
+
+static int place(struct mfs_torch_reader *r, struct local *l)
+{
+	enum mfs_tp_split split = l->name.tp;
+
+	if (split == MFS_TP_AUTO)
+		split = resolve_auto(r, l);
+	if (split == MFS_TP_GATED && !mfs_args_gated(&r->ckpt->args))
+		split = MFS_TP_ROWS;
+	switch (split) {
+	case MFS_TP_ROWS:
+		return place_split(r, l, 0);
+	case MFS_TP_COLS:
+		return place_split(r, l, 1);
+	case MFS_TP_GATED:
+		return place_gated(r, l);
+	default:
+		return l->part ? 0 : mfs_ckpt_add_found(r->ckpt, &l->piece, r->err);
+	}
+}
+
+/*
+ * GroupedMLP (removed 2026-03): all local experts in one tensor, transposed. weight1 [H, n * 2F] is
+ * memory of shape (n, H, 2F), weight2 [n * F, H] of shape (n, F, H); an expert's [out, in] is the
+ * transpose of its slab (megatron/core/transformer/moe/experts.py at core_v0.12).
+ */
+static int place_grouped(struct mfs_torch_reader *r, struct local *l, uint64_t experts,
+			 uint64_t first)
+{
+	const uint64_t hidden = (uint64_t)r->ckpt->args.hidden_size;
+	const uint64_t elements = l->t->ndim == 2 ? l->t->shape[0] * l->t->shape[1] : 0;
+	const uint64_t width = elements / (experts * hidden); /* 2F (F not gated), or F */
+	struct local e = *l;
+	struct mfs_found_chunk *p = &e.piece;
+	int rc = 0;
+
+	if (!width || width * experts * hidden != elements || l->t->stride[1] != 1 ||
+	    l->t->stride[0] != l->t->shape[1])
+		return mfs_fail(r->err, -EINVAL,
+				"%s/%s: tensor '%s' is no [%llu experts] grouped weight",
+				r->ckpt->dir, l->rank->name, l->key, (unsigned long long)experts);
+	for (uint64_t i = 0; i < experts && !rc; i++) {
+		const bool fc1 = l->name.grouped == 1;
+
+		*p = l->piece;
+		p->expert = (int32_t)(first + i);
+		p->ndim = 2;
+		p->shape[0] = p->chunk.size[0] = fc1 ? width : hidden;
+		p->shape[1] = p->chunk.size[1] = fc1 ? hidden : width;
+		p->chunk.stride[0] = 1;
+		p->chunk.stride[1] = fc1 ? width : hidden;
+		p->chunk.origin = l->piece.chunk.origin + i * width * hidden;
+		rc = place(r, &e);
+	}
+	return rc;
+}
+
+static int place_experts(struct mfs_torch_reader *r, struct local *l)
+{
+	const int64_t total = r->ckpt->args.num_experts;
+	const uint64_t experts = total > 0 ? (uint64_t)total / r->ep : 0;
+	const uint64_t first = experts * l->rank->ep;
+
+	if (!experts || (uint64_t)total % r->ep || l->name.expert >= (int64_t)experts ||
+	    (!l->name.grouped && l->name.expert < 0))
+		return mfs_fail(r->err, -EINVAL,
+				"%s/%s: tensor '%s' is none of %lld experts on %u ranks",
+				r->ckpt->dir, l->rank->name, l->key, (long long)total, r->ep);
+	l->part = l->rank->tp % r->etp;
+	l->parts = r->etp;
+	if (l->name.grouped)
+		return place_grouped(r, l, experts, first);
+	l->piece.expert = (int32_t)(first + (uint64_t)l->name.expert);
+	return place(r, l);
+}
+
+/* Fills l->piece with the local tensor as it lies in its record. */
+static int describe(struct mfs_torch_reader *r, struct local *l, uint32_t chunk, uint32_t storage)
+{
+	struct mfs_found_chunk *p = &l->piece;
+
+	if (l->t->ndim > MFS_CKPT_DIMS)
+		return mfs_fail(r->err, -ENOTSUP, "%s/%s: tensor '%s' has %u axes", r->ckpt->dir,
+				l->rank->name, l->key, l->t->ndim);
+	*p = (struct mfs_found_chunk){.layer = l->name.layer, .expert = -1, .dtype = l->t->dtype};
+	p->name = mfs_ckpt_intern(r->ckpt, l->name.canonical);
+	if (!p->name)
+		return mfs_fail_nomem(r->err);
+	if (l->name.layer >= 0 && !strncmp(l->name.canonical, "decoder.", 8))
+		p->layer += (int32_t)r->first_layer[chunk];
+	p->ndim = l->t->ndim;
+	p->chunk.storage = storage;
+	p->chunk.origin = l->t->offset;
+	memcpy(p->shape, l->t->shape, p->ndim * sizeof(*p->shape));
+	memcpy(p->chunk.size, l->t->shape, p->ndim * sizeof(*p->shape));
+	memcpy(p->chunk.stride, l->t->stride, p->ndim * sizeof(*p->shape));
+	l->part = l->rank->tp;
+	l->parts = r->tp;
+	return 0;
+}
+
+/* With a distributed optimizer all tensors share one record. */
+int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_source *a,
+		      const struct mfs_torch_tensor *t, uint32_t *ret)
+{
+	const struct mfs_zip_entry *e = t->record;
+	size_t index = (size_t)(e - a->state->zip.entries);
+	int rc = 0;
+
+	if (!a->storages[index]) {
+		rc = mfs_ckpt_add_record(r->ckpt, a->file, 0, e, t->dtype, &a->storages[index],
+					 r->err);
+		a->storages[index]++; /* 0 means none yet */
+	}
+	if (!rc)
+		*ret = a->storages[index] - 1;
+	return rc;
+}
+
+int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+		    const struct mfs_torch_param *p, enum mfs_state state,
+		    const struct mfs_torch_tensor *t, uint32_t storage)
+{
+	struct local l = {.rank = rank, .key = p->key, .name = p->name, .t = t};
+	int rc = describe(r, &l, p->chunk, storage);
+
+	l.piece.state = (uint8_t)state;
+	if (rc)
+		return rc;
+	return l.name.experts ? place_experts(r, &l) : place(r, &l);
+}

@@ -1,0 +1,81 @@
+/* Is what has been read of an optimizer whole? */
+#include <errno.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/optim/read/optim_i.h"
+
+bool mfs_optim_is_param(const struct mfs_global_tensor *t)
+{
+	static const char *const buffers[] = {"router.expert_bias", "router.qb_beta"};
+
+	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
+		if (strstr(t->name, buffers[i]))
+			return false;
+	return t->dtype == MFS_BF16 || t->dtype == MFS_F16 || t->dtype == MFS_F32;
+}
+
+/* Elements in a tensor's chunks; they do not overlap, or they would not be its whole. */
+static uint64_t chunk_elements(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
+{
+	const struct mfs_chunk *c = mfs_ckpt_chunks(ckpt, t);
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < t->chunk_count; i++) {
+		uint64_t n;
+
+		if (!mfs_shape_count(c[i].size, t->ndim, &n) || mfs_add_overflows(sum, n, &sum))
+			return UINT64_MAX;
+	}
+	return sum;
+}
+
+static int check_state(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
+		       enum mfs_state state, struct mfs_error *err)
+{
+	const struct mfs_global_tensor *t =
+		mfs_ckpt_find_state(ckpt, state, model->name, model->layer, model->expert);
+	char name[MFS_CKPT_NAME_SIZE], want[96], have[96];
+	uint64_t elements;
+
+	if (!t)
+		return mfs_fail(err, -ENODATA, "%s: optimizer: no %s of '%s'", mfs_ckpt_dir(ckpt),
+				mfs_state_name(state),
+				mfs_global_tensor_name(model, name, sizeof(name)));
+	if (t->ndim != model->ndim || memcmp(t->shape, model->shape, t->ndim * sizeof(*t->shape)) ||
+	    !mfs_shape_count(t->shape, t->ndim, &elements))
+		return mfs_fail(err, -EINVAL, "%s: '%s': expected %s, found %s", mfs_ckpt_dir(ckpt),
+				mfs_global_tensor_name(t, name, sizeof(name)),
+				mfs_shape_text(model->shape, model->ndim, want, sizeof(want)),
+				mfs_shape_text(t->shape, t->ndim, have, sizeof(have)));
+	if (chunk_elements(ckpt, t) == elements)
+		return 0;
+	return mfs_fail(err, -EINVAL, "%s: '%s': expected %llu elements, found %llu",
+			mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)),
+			(unsigned long long)elements, (unsigned long long)chunk_elements(ckpt, t));
+}
+
+static bool has_main(const struct mfs_ckpt *ckpt)
+{
+	const uint32_t first = mfs_ckpt_count(ckpt);
+
+	return mfs_ckpt_count_all(ckpt) > first &&
+	       mfs_ckpt_at(ckpt, first)->state == MFS_STATE_MAIN;
+}
+
+int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err)
+{
+	int rc = 0;
+
+	*ret_main = has_main(ckpt);
+	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt) && !rc; i++) {
+		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
+
+		if (!mfs_optim_is_param(t))
+			continue;
+		for (unsigned s = *ret_main ? MFS_STATE_MAIN : MFS_STATE_EXP_AVG;
+		     s < MFS_STATE_COUNT && !rc; s++)
+			rc = check_state(ckpt, t, s, err);
+	}
+	return rc;
+}
