@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 
 #include "formats/base/arena.h"
+#include "formats/base/grow.h"
 #include "formats/dataset/rows/hf_dataset.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/io/fileset.h"
@@ -22,9 +23,9 @@
 struct mfs_data {
 	const struct mfs_data_options *options;
 	struct mfs_dataset **list; /* in order of names once all are there */
-	uint32_t count, room;
+	uint32_t count;
 	const char **prefixes; /* of indexed datasets */
-	size_t prefix_count, prefix_room;
+	size_t prefix_count;
 	uint64_t look_at; /* tokens that may still be looked at without having been asked for */
 	struct mfs_keeper *keeper;
 	struct mfs_arena arena;
@@ -142,7 +143,7 @@ static bool is_no_name(const char *name)
 static int new_dataset(struct mfs_data *data, const char *name, const char *path,
 		       struct mfs_dataset **ret, struct mfs_error *err)
 {
-	struct mfs_dataset *d, **list;
+	struct mfs_dataset *d;
 
 	if (is_no_name(name))
 		return mfs_fail(err, -EINVAL,
@@ -157,15 +158,7 @@ static int new_dataset(struct mfs_data *data, const char *name, const char *path
 	d->path = path ? mfs_arena_strndup(&data->arena, path, strlen(path)) : NULL;
 	d->options = data->options;
 	d->data = data;
-	if (data->count == data->room) {
-		data->room = data->room ? 2 * data->room : 16;
-		list = reallocarray(data->list, data->room, sizeof(struct mfs_dataset *));
-		if (list)
-			data->list = list;
-		else
-			data->room = data->count;
-	}
-	if (!d->name || (path && !d->path) || data->count == data->room) {
+	if (!d->name || (path && !d->path) || mfs_grow(&data->list, data->count)) {
 		free_dataset(d);
 		return mfs_fail_nomem(err);
 	}
@@ -265,19 +258,11 @@ static const char *base_name(const char *path)
 
 static int add_prefix(struct mfs_data *data, const char *prefix, struct mfs_error *err)
 {
-	const char **list = data->prefixes;
+	const char *copy = mfs_arena_strndup(&data->arena, prefix, strlen(prefix));
 
-	if (data->prefix_count == data->prefix_room) {
-		data->prefix_room = data->prefix_room ? 2 * data->prefix_room : 16;
-		list = reallocarray(list, data->prefix_room, sizeof(char *));
-		if (!list)
-			return mfs_fail_nomem(err);
-		data->prefixes = list;
-	}
-	list[data->prefix_count] = mfs_arena_strndup(&data->arena, prefix, strlen(prefix));
-	if (!list[data->prefix_count])
+	if (!copy || mfs_grow(&data->prefixes, data->prefix_count))
 		return mfs_fail_nomem(err);
-	data->prefix_count++;
+	data->prefixes[data->prefix_count++] = copy;
 	return open_indexed(data, base_name(prefix), prefix, &prefix, 1, err);
 }
 
