@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/indexed/indexed_dataset_i.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
@@ -75,18 +76,8 @@ int mfs_idx_pointers(const struct mfs_idx_member *p, uint64_t first, uint64_t co
 
 const struct mfs_idx_member *mfs_idx_member_of(const struct mfs_indexed_dataset *d, uint64_t i)
 {
-	size_t lo = 0, hi = d->member_count;
-
-	/* The last one that begins at or before i: empty ones before it begin there too. */
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (d->members[mid].first_sequence <= i)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &d->members[lo];
+	/* Empty ones before it begin there too. */
+	return &d->members[mfs_last_while(k, d->member_count, d->members[k].first_sequence <= i)];
 }
 
 int mfs_indexed_dataset_lengths(const struct mfs_indexed_dataset *d, uint64_t first, uint64_t count,
@@ -189,17 +180,7 @@ int mfs_indexed_dataset_modes(const struct mfs_indexed_dataset *d, uint64_t firs
 /* The member whose entries, without its first one, hold entry e >= 1. */
 static const struct mfs_idx_member *part_of_entry(const struct mfs_indexed_dataset *d, uint64_t e)
 {
-	size_t lo = 0, hi = d->member_count;
-
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (d->members[mid].first_entry < e)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return &d->members[lo];
+	return &d->members[mfs_last_while(i, d->member_count, d->members[i].first_entry < e)];
 }
 
 int mfs_indexed_dataset_documents(const struct mfs_indexed_dataset *d, uint64_t first,

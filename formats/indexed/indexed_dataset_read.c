@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/indexed/indexed_dataset_i.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
@@ -117,20 +118,11 @@ int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, 
 int mfs_indexed_dataset_extent(const struct mfs_indexed_dataset *d, uint64_t offset,
 			       struct mfs_bin_extent *ret, struct mfs_error *err)
 {
-	size_t lo = 0, hi = d->member_count;
 	const struct mfs_idx_member *p;
 
 	if (offset >= d->info.bin_size)
 		return mfs_idx_check_range("bytes", offset, 1, d->info.bin_size, err);
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-
-		if (d->members[mid].first_byte <= offset)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	p = &d->members[lo];
+	p = &d->members[mfs_last_while(i, d->member_count, d->members[i].first_byte <= offset)];
 	*ret = (struct mfs_bin_extent){p->bin_set, p->bin_file, offset - p->first_byte,
 				       p->first_byte + p->bin_size - offset};
 	return 0;

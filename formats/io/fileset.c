@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/io/census.h"
 #include "formats/io/regular.h"
 #include "formats/io/walk.h"
@@ -43,7 +44,7 @@ struct file {
 struct mfs_fileset {
 	char *dir;
 	int dirfd; /* O_PATH */
-	uint32_t count, capacity;
+	uint32_t count;
 	struct file **files; /* pointers: readers keep theirs while the table grows */
 	_Atomic uint64_t served;
 	atomic_uint holders;	 /* raised from 0 under the lock alone */
@@ -130,18 +131,6 @@ static bool name_escapes(const char *name)
 	return false;
 }
 
-static int grow(struct mfs_fileset *set)
-{
-	uint32_t capacity = set->capacity ? set->capacity * 2 : 16;
-	struct file **files = reallocarray(set->files, capacity, sizeof(*files));
-
-	if (!files)
-		return -ENOMEM;
-	set->files = files;
-	set->capacity = capacity;
-	return 0;
-}
-
 /* A file as it is now, and who may read it: the directories below the set's own, and the file. */
 static int look_at(const struct mfs_fileset *set, const char *name, struct mfs_access_fold *access,
 		   unsigned *ret_granted, struct stat *st)
@@ -176,7 +165,7 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 		return mfs_fail(err, rc, "%s/%s: %s", set->dir, name, strerror(-rc));
 	if (!S_ISREG(st.st_mode))
 		return mfs_fail(err, -EINVAL, "%s/%s: not a regular file", set->dir, name);
-	if (set->count == set->capacity && grow(set))
+	if (mfs_grow(&set->files, set->count))
 		return mfs_fail_nomem(err);
 	f = calloc(1, sizeof(*f));
 	if (!f || !(f->name = strdup(name))) {

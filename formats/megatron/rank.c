@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/megatron/modules.h"
 
 #define EMBEDDING "embedding.word_embeddings.weight"
@@ -13,7 +14,6 @@
 struct builder {
 	struct mfs_rank_list *list;
 	const struct mfs_megatron_args *args;
-	uint32_t capacity;
 	/* where the rows being added stand */
 	const char *prefix; /* of canonical names */
 	int32_t layer;	    /* in the checkpoint's numbering; -1 */
@@ -207,15 +207,8 @@ static int next_tensor(struct builder *b, struct mfs_rank_tensor **ret)
 {
 	struct mfs_rank_list *l = b->list;
 
-	if (l->count == b->capacity) {
-		uint32_t more = b->capacity ? b->capacity * 2 : 64;
-		struct mfs_rank_tensor *grown = reallocarray(l->tensors, more, sizeof(*grown));
-
-		if (!grown)
-			return mfs_fail_nomem(b->err);
-		l->tensors = grown;
-		b->capacity = more;
-	}
+	if (mfs_grow(&l->tensors, l->count))
+		return mfs_fail_nomem(b->err);
 	*ret = &l->tensors[l->count++];
 	return 0;
 }

@@ -7,6 +7,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/buf.h"
+#include "formats/base/grow.h"
 #include "formats/plan/vfile.h"
 #include "formats/hf/safetensors.h"
 
@@ -14,20 +15,13 @@
 
 struct cutter {
 	struct mfs_hf_shard *shards;
-	uint32_t count, capacity;
+	uint32_t count;
 };
 
 static int begin_shard(struct cutter *c, uint32_t first)
 {
-	if (c->count == c->capacity) {
-		uint32_t capacity = c->capacity ? c->capacity * 2 : 16;
-		struct mfs_hf_shard *shards = reallocarray(c->shards, capacity, sizeof(*shards));
-
-		if (!shards)
-			return -ENOMEM;
-		c->shards = shards;
-		c->capacity = capacity;
-	}
+	if (mfs_grow(&c->shards, c->count))
+		return -ENOMEM;
 	c->shards[c->count++] = (struct mfs_hf_shard){.first = first};
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/model/dims.h"
 #include "formats/model/family.h"
 #include "formats/model/rules.h"
@@ -28,7 +29,7 @@ struct builder {
 	const struct mfs_megatron_args *args;
 	uint64_t dims[MFS_DIM_COUNT];
 	struct bound *rows;
-	uint32_t row_count, capacity;
+	uint32_t row_count;
 	uint64_t elements[DTYPES];
 	struct mfs_error *err;
 };
@@ -155,16 +156,9 @@ static int check_source(const struct builder *b, const struct mfs_global_tensor 
 static int next_target(struct builder *b, struct mfs_hf_target **ret)
 {
 	struct mfs_model *m = b->model;
-	uint32_t more = b->capacity ? b->capacity * 2 : 256;
-	struct mfs_hf_target *grown;
 
-	if (m->target_count == b->capacity) {
-		grown = more > b->capacity ? reallocarray(m->targets, more, sizeof(*grown)) : NULL;
-		if (!grown)
-			return mfs_fail_nomem(b->err);
-		m->targets = grown;
-		b->capacity = more;
-	}
+	if (mfs_grow(&m->targets, m->target_count))
+		return mfs_fail_nomem(b->err);
 	*ret = &m->targets[m->target_count++];
 	return 0;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 #include "formats/base/threads.h"
 #include "formats/io/guard.h"
 #include "formats/plan/plan.h"
@@ -36,7 +37,7 @@ struct reader {
 	const struct mfs_rank_part *part;
 	struct mfs_fileset *files;
 	struct rect *rects;
-	size_t count, capacity;
+	size_t count;
 	pthread_mutex_t lock;  /* of what follows */
 	size_t next;	       /* rect that the next unit is of */
 	uint64_t outer, inner; /* and where in it (see axes_of()) */
@@ -57,15 +58,8 @@ static unsigned element_of(const struct reader *r, const struct rect *p)
 
 static int add_rect(struct reader *r, const struct rect *p, struct mfs_error *err)
 {
-	if (r->count == r->capacity) {
-		const size_t more = r->capacity ? r->capacity * 2 : 256;
-		struct rect *grown = reallocarray(r->rects, more, sizeof(*grown));
-
-		if (!grown)
-			return mfs_fail_nomem(err);
-		r->rects = grown;
-		r->capacity = more;
-	}
+	if (mfs_grow(&r->rects, r->count))
+		return mfs_fail_nomem(err);
 	r->rects[r->count++] = *p;
 	return 0;
 }

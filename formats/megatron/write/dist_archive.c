@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "formats/base/grow.h"
 #include "formats/megatron/write/copy.h"
 
 void mfs_dist_archive_begin(struct mfs_dist_archive *a)
@@ -30,15 +31,8 @@ int mfs_dist_archive_end(struct mfs_dist_archive *a, const char *prefix, int rc,
 static int add_storage(struct mfs_dist_archive *a, const void *bytes, uint64_t size, uint32_t *ret,
 		       struct mfs_error *err)
 {
-	if (a->count == a->capacity) {
-		uint32_t more = a->capacity ? a->capacity * 2 : 8;
-		struct mfs_torch_payload *grown = reallocarray(a->payloads, more, sizeof(*grown));
-
-		if (!grown)
-			return mfs_fail_nomem(err);
-		a->payloads = grown;
-		a->capacity = more;
-	}
+	if (mfs_grow(&a->payloads, a->count))
+		return mfs_fail_nomem(err);
 	a->payloads[a->count] = (struct mfs_torch_payload){size, bytes};
 	*ret = a->count++;
 	return 0;

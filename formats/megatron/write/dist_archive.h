@@ -13,7 +13,7 @@ struct mfs_dist_archive {
 	struct mfs_pickle_writer w; /* data.pkl */
 	struct mfs_buf pickle;
 	struct mfs_torch_payload *payloads;
-	uint32_t count, capacity;
+	uint32_t count;
 	struct mfs_arena arena;
 };
 

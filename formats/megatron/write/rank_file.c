@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/grow.h"
 #include "formats/ckpt/rng.h"
 #include "formats/megatron/write/copy.h"
 #include "formats/megatron/write/rank_file_i.h"
@@ -16,15 +17,8 @@ int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storag
 {
 	struct mfs_rank_file *f = r->file;
 
-	if (f->storage_count == f->storage_capacity) {
-		uint32_t more = f->storage_capacity ? f->storage_capacity * 2 : 64;
-		struct mfs_rank_storage *grown = reallocarray(f->storages, more, sizeof(*grown));
-
-		if (!grown)
-			return mfs_fail_nomem(r->err);
-		f->storages = grown;
-		f->storage_capacity = more;
-	}
+	if (mfs_grow(&f->storages, f->storage_count))
+		return mfs_fail_nomem(r->err);
 	f->storages[f->storage_count] = *storage;
 	*ret = f->storage_count++;
 	return 0;

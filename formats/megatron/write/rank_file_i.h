@@ -23,7 +23,7 @@ struct mfs_rank_file {
 	struct mfs_rank_list *list;
 	struct mfs_optim *optim; /* NULL: without an optimizer */
 	struct mfs_rank_storage *storages;
-	uint32_t storage_count, storage_capacity;
+	uint32_t storage_count;
 	struct mfs_arena arena;
 };
 
