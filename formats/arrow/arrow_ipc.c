@@ -167,7 +167,8 @@ static int read_message(struct mfs_arrow *a, uint64_t at, struct message *ret, b
 
 static int no_stream(const struct mfs_arrow *a, struct mfs_error *err)
 {
-	return mfs_fail(err, -EINVAL, "%s: not an Arrow stream or file: it begins with no schema",
+	return mfs_fail(err, -EINVAL,
+			"%s: not an Arrow stream or file: it does not begin with a schema",
 			a->src.name);
 }
 
@@ -264,8 +265,7 @@ static int check_footer_schema(struct mfs_arrow *a, struct mfs_error *err)
 	int rc = mfs_arrow_read_schema(&other, &schema, err);
 
 	if (!rc && !same_columns(a, &other))
-		rc = mfs_fail(err, -EINVAL, "%s: it has two schemas, which are not the same",
-			      a->src.name);
+		rc = mfs_fail(err, -EINVAL, "%s: it has two schemas, and they differ", a->src.name);
 	mfs_arena_release(&other.arena);
 	return rc;
 }
@@ -422,7 +422,7 @@ static int check_buffers(const struct mfs_arrow *a, const struct mfs_arrow_batch
 		if (!mfs_range_ok(off, len, b->body_size))
 			return bad_batch(a, b, "a buffer does not lie inside of its body", err);
 		if (off % 8)
-			return bad_batch(a, b, "a buffer begins at no multiple of 8", err);
+			return bad_batch(a, b, "a buffer does not begin at a multiple of 8", err);
 		if (off < end)
 			return bad_batch(a, b, "buffers overlap", err);
 		end = off + len;
@@ -473,7 +473,7 @@ static int read_batch(struct mfs_arrow *a, struct message *m, struct mfs_arrow_b
 	b.buffer_bytes = buffers.count ? mfs_flat_element(&buffers, 0) : NULL;
 	b.view_bytes = views.count ? mfs_flat_element(&views, 0) : NULL;
 	if (b.nodes != a->nodes)
-		return bad_batch(a, &b, "it has not as many arrays as its schema", err);
+		return bad_batch(a, &b, "its number of arrays is not that of its schema", err);
 	rc = check_buffers(a, &b, err);
 	if (rc)
 		return rc;
@@ -493,7 +493,7 @@ static int check_dictionary(struct mfs_arrow *a, struct message *m, struct mfs_e
 	nodes = mfs_flat_vector(&data, BATCH_NODES, NODE_BYTES);
 	if (a->has_dictionaries && !m->flat.bad && nodes.count)
 		return 0;
-	return mfs_fail(err, -EINVAL, "%s: the message at byte %llu is no dictionary, as it says",
+	return mfs_fail(err, -EINVAL, "%s: expected a dictionary in the message at byte %llu",
 			a->src.name, (unsigned long long)m->at);
 }
 
@@ -565,8 +565,8 @@ int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_e
 		return rc;
 	if (!end && m.type != HEADER_RECORD_BATCH)
 		return mfs_fail(err, m.type == HEADER_SCHEMA ? -EINVAL : -ENOTSUP,
-				"%s: the message at byte %llu is no record batch", a->src.name,
-				(unsigned long long)m.at);
+				"%s: expected a record batch in the message at byte %llu",
+				a->src.name, (unsigned long long)m.at);
 	if (!end && a->is_file)
 		rc = check_block(a, &m, err);
 	if (!rc && !end)
@@ -644,7 +644,8 @@ static int place_items(const struct mfs_arrow *a, const struct mfs_arrow_batch *
 		return rc;
 	if (c->type == MFS_ARROW_FIXED_SIZE_LIST &&
 	    (mfs_mul_overflows(array->rows, c->list_size, &expected) || array->items < expected))
-		return bad_batch(a, b, "fewer elements than its lists of a fixed size have", err);
+		return bad_batch(a, b, "it has fewer elements than its lists of a fixed size need",
+				 err);
 	return place(a, b, buffer, array->items, mfs_dtype_size(c->dtype), &array->values, err);
 }
 
@@ -660,7 +661,7 @@ int mfs_arrow_array(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 	if (!rc)
 		rc = read_node(a, b, c->node, &array.rows, &array.nulls, err);
 	if (!rc && array.rows != b->rows)
-		rc = bad_batch(a, b, "a column has another number of rows than the batch", err);
+		rc = bad_batch(a, b, "a column and the batch differ in their number of rows", err);
 	if (!rc && array.nulls)
 		rc = place(a, b, buffer, bitmap(array.rows), 1, &array.validity, err);
 	buffer++;

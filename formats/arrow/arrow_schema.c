@@ -101,8 +101,8 @@ static int read_children(struct mfs_arrow *a, const struct mfs_flat_table *field
 	int rc = 0;
 
 	if (is_list(c->type) && children.count != 1)
-		return mfs_fail(err, -EINVAL, "%s: a list of %u kinds of elements", a->src.name,
-				children.count);
+		return mfs_fail(err, -EINVAL, "%s: a list has %u types of elements, expected 1",
+				a->src.name, children.count);
 	for (uint32_t i = 0; i < children.count && !rc; i++) {
 		struct mfs_flat_table child = mfs_flat_element_table(&children, i);
 		struct mfs_arrow_column item = {0};

@@ -143,7 +143,7 @@ int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs
 	if (mfs_value_is_none(doc, args))
 		return mfs_fail(
 			err, -ENOTSUP,
-			"%s/%s: no 'args' in it: only checkpoints of Megatron-LM's own training "
+			"%s/%s: 'args' is missing: only checkpoints of Megatron-LM's own training "
 			"loop carry the model's arguments",
 			ckpt->dir, file);
 	/* Before 2.0 the rows of query_key_value had other orders (fix_query_key_value_ordering). */

@@ -116,7 +116,7 @@ int mfs_rng_open(struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uint32_t ep, s
 	rng.value = find_list(ckpt, rng.archive.doc);
 	if (mfs_value_type(rng.archive.doc, rng.value) != MFS_V_LIST) {
 		mfs_torch_file_release(&rng.archive);
-		return mfs_fail(err, -ENODATA, "%s/%s: no 'rng_state' in it", ckpt->dir,
+		return mfs_fail(err, -ENODATA, "%s/%s: 'rng_state' is missing", ckpt->dir,
 				mfs_fileset_name(ckpt->files, r->file));
 	}
 	*ret = rng;

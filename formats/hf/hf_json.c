@@ -12,11 +12,11 @@ int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const
 	json_t *root;
 
 	if (len > max)
-		return mfs_fail(err, -ENOTSUP, "%s: %zu bytes are more than the %zu that are read",
+		return mfs_fail(err, -ENOTSUP, "%s: it has %zu bytes, more than the limit of %zu",
 				name, len, max);
 	root = json_loadb(bytes, len, flags | JSON_REJECT_DUPLICATES, &where);
 	if (!root)
-		return mfs_fail(err, -EINVAL, "%s: no valid JSON at line %d, column %d", name,
+		return mfs_fail(err, -EINVAL, "%s: not valid JSON at line %d, column %d", name,
 				where.line, where.column);
 	*ret = root;
 	return 0;
@@ -69,7 +69,7 @@ int mfs_hf_slurp_added(struct mfs_fileset *set, const char *name, uint64_t max, 
 	size = mfs_fileset_size(set, file);
 	if (size > max)
 		return mfs_fail(err, -ENOTSUP,
-				"%s/%s: %llu bytes are more than the %llu that are read",
+				"%s/%s: it has %llu bytes, more than the limit of %llu",
 				mfs_fileset_dir(set), name, (unsigned long long)size,
 				(unsigned long long)max);
 	bytes = malloc((size_t)size + 1);

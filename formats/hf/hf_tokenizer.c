@@ -179,7 +179,7 @@ static int load_added(const char *tokenizer, size_t len, json_t **ret, struct mf
 		return 0;
 	whole = (struct scan){tokenizer, tokenizer + len};
 	if (!is_whole(whole))
-		return mfs_fail(err, -EINVAL, TOKENIZER ": no JSON object, or cut short");
+		return mfs_fail(err, -EINVAL, TOKENIZER ": not a JSON object, or cut short");
 	if (!find_member(whole, "added_tokens", &list))
 		return 0;
 	return mfs_json_load(list.at, (size_t)(list.end - list.at), MFS_HF_TOKENIZER_CONFIG_MAX,
@@ -346,7 +346,7 @@ int mfs_hf_token_count_parse(const char *tokenizer, size_t len, uint64_t *ret,
 	int rc;
 
 	if (!find_member(whole, "model", &model) || !find_member(model, "vocab", &vocab))
-		return mfs_fail(err, -EINVAL, TOKENIZER ": no model.vocab in it");
+		return mfs_fail(err, -EINVAL, TOKENIZER ": model.vocab is missing");
 	if (!largest_in_object(vocab, &largest) && !largest_in_list(vocab, &largest))
 		return mfs_fail(err, -EINVAL,
 				TOKENIZER ": model.vocab is neither a table nor a list");
@@ -366,7 +366,7 @@ int mfs_hf_token_count_read(const char *dir, uint64_t *ret, struct mfs_error *er
 	rc = mfs_hf_slurp(dir, TOKENIZER, MFS_HF_TOKENIZER_MAX, &tokenizer, &len, err);
 	if (rc == -ENOENT)
 		return mfs_fail(err, -ENODATA,
-				"%s: no " TOKENIZER ", which vocab_size=tokenizer counts tokens in",
+				"%s: no " TOKENIZER ", and vocab_size=tokenizer counts its tokens",
 				dir);
 	if (rc)
 		return rc;

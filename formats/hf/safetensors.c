@@ -101,7 +101,7 @@ static int read_tensor(const struct mfs_source *src, const json_t *v,
 	if (!dtype || !json_is_array(shape) || json_array_size(offsets) != 2 ||
 	    !natural(json_array_get(offsets, 0), &t->begin) ||
 	    !natural(json_array_get(offsets, 1), &t->end) || t->begin > t->end)
-		return bad_tensor(src, t->name, "no dtype, shape and data_offsets", err);
+		return bad_tensor(src, t->name, "dtype, shape or data_offsets is missing", err);
 	t->dtype = mfs_dtype_from_safetensors(dtype);
 	if (!t->dtype)
 		return mfs_fail(err, -ENOTSUP, "%s: tensor '%s': unsupported dtype '%.20s'",
@@ -111,7 +111,7 @@ static int read_tensor(const struct mfs_source *src, const json_t *v,
 	t->ndim = (uint8_t)json_array_size(shape);
 	for (unsigned d = 0; d < t->ndim; d++)
 		if (!natural(json_array_get(shape, d), &t->shape[d]))
-			return bad_tensor(src, t->name, "a size is no natural number", err);
+			return bad_tensor(src, t->name, "a size is not a natural number", err);
 	if (tensor_bytes(t, &bytes) || bytes != t->end - t->begin)
 		return bad_tensor(src, t->name, "its shape and its data_offsets disagree", err);
 	return 0;
@@ -137,7 +137,7 @@ static int check_tiling(const struct mfs_source *src, struct mfs_safetensors *st
 	for (uint32_t i = 0; i < st->count; i++) {
 		if (st->tensors[i].begin != at)
 			return bad_tensor(src, st->tensors[i].name,
-					  "a hole or an overlap in front of it", err);
+					  "there is a hole or an overlap in front of it", err);
 		at = st->tensors[i].end;
 	}
 	if (at != src->size - st->data)
@@ -153,9 +153,9 @@ static int check_metadata(const struct mfs_source *src, json_t *metadata, struct
 	json_t *v;
 
 	if (!json_is_object(metadata))
-		return mfs_fail(err, -EINVAL, "%s: __metadata__ is no object", src->name);
+		return mfs_fail(err, -EINVAL, "%s: __metadata__ is not an object", src->name);
 	json_object_foreach(metadata, key, v) if (!json_is_string(v)) return mfs_fail(
-		err, -EINVAL, "%s: __metadata__ '%s' is no string", src->name, key);
+		err, -EINVAL, "%s: __metadata__ '%s' is not a string", src->name, key);
 	return 0;
 }
 
@@ -199,7 +199,7 @@ static int read_header(const struct mfs_source *src, json_t **ret, uint64_t *ret
 		return rc;
 	len = mfs_le64(length);
 	if (len > MFS_SAFETENSORS_MAX_HEADER || len > src->size - sizeof(length))
-		return mfs_fail(err, -EINVAL, "%s: a header of %llu bytes cannot be", src->name,
+		return mfs_fail(err, -EINVAL, "%s: its header cannot have %llu bytes", src->name,
 				(unsigned long long)len);
 	rc = mfs_source_slurp(src, sizeof(length), len, &text, err);
 	if (rc)
@@ -208,7 +208,7 @@ static int read_header(const struct mfs_source *src, json_t **ret, uint64_t *ret
 					   : NULL;
 	free(text);
 	if (!json_is_object(*ret))
-		return mfs_fail(err, -EINVAL, "%s: its header is no JSON object", src->name);
+		return mfs_fail(err, -EINVAL, "%s: its header is not a JSON object", src->name);
 	*ret_data = sizeof(length) + len;
 	return 0;
 }

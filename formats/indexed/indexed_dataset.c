@@ -47,8 +47,8 @@ static int read_magic(const struct mfs_idx_member *p, uint64_t size, struct mfs_
 	if (size >= sizeof(legacy_magic) && !memcmp(head, legacy_magic, sizeof(legacy_magic)))
 		return mfs_fail(
 			err, -ENOTSUP,
-			"%s.idx: TNTIDX, the format that Megatron wrote before 2021: make it "
-			"again with a tools/preprocess_data.py of today",
+			"%s.idx: it is in the format from before 2021 (TNTIDX): make it again "
+			"with a current tools/preprocess_data.py",
 			p->name);
 	if (size < sizeof(head) || memcmp(head, magic, sizeof(magic)))
 		return mfs_fail(err, -EINVAL, "%s.idx: not the index of an indexed dataset",
@@ -71,9 +71,9 @@ static int place_arrays(struct mfs_idx_member *p, uint64_t size, struct mfs_erro
 	    mfs_add_overflows(p->pointers_at, pointers, &p->documents_at) ||
 	    mfs_add_overflows(p->documents_at, documents, &p->modes_at) ||
 	    mfs_add_overflows(p->modes_at, p->sequences, &end))
-		return mfs_fail(err, -EINVAL, "%s.idx: %llu sequences and %llu documents cannot be",
-				p->name, (unsigned long long)p->sequences,
-				(unsigned long long)p->entries);
+		return mfs_fail(err, -EINVAL,
+				"%s.idx: it cannot have %llu sequences and %llu documents", p->name,
+				(unsigned long long)p->sequences, (unsigned long long)p->entries);
 	if (size != p->modes_at && size != end)
 		return mfs_fail(err, -EINVAL,
 				"%s.idx: expected %llu bytes for %llu sequences and %llu document "
@@ -93,7 +93,8 @@ static int check_documents(const struct mfs_idx_member *p, struct mfs_error *err
 
 	if (!p->entries)
 		return mfs_fail(err, -EINVAL,
-				"%s.idx: its document array is empty; it begins with 0", p->name);
+				"%s.idx: its document array is empty; it must begin with 0",
+				p->name);
 	rc = mfs_idx_copy(p, p->documents_at, first, sizeof(first), err);
 	if (!rc)
 		rc = mfs_idx_copy(p, p->documents_at + 8 * (p->entries - 1), last, sizeof(last),
@@ -123,7 +124,7 @@ static int read_member(struct mfs_idx_member *p, uint64_t size, struct mfs_error
 	p->sequences = mfs_le64(head + 18);
 	p->entries = mfs_le64(head + 26);
 	if (!p->token_size)
-		return mfs_fail(err, -EINVAL, "%s.idx: dtype code %u is none of 1 to 8", p->name,
+		return mfs_fail(err, -EINVAL, "%s.idx: dtype code is %u, expected 1 to 8", p->name,
 				p->code);
 	rc = place_arrays(p, size, err);
 	if (!rc)
@@ -203,8 +204,8 @@ static int check_modes(const struct mfs_indexed_dataset *d, const struct mfs_idx
 		first++;
 	if (!p->sequences || p->multimodal == first->multimodal)
 		return 0;
-	return mfs_fail(err, -EINVAL, "%s.idx and %s.idx: one has modes, the other none", p->name,
-			first->name);
+	return mfs_fail(err, -EINVAL, "%s.idx and %s.idx: one has modes, the other has none",
+			p->name, first->name);
 }
 
 static int join_member(struct mfs_indexed_dataset *d, struct mfs_idx_member *p,

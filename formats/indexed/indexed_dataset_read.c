@@ -26,10 +26,12 @@ static int locate(const struct mfs_idx_member *p, uint64_t i, struct mfs_sequenc
 				(unsigned long long)i, length);
 	bytes = (uint64_t)length * p->token_size;
 	if (length && (pointer < 0 || !mfs_range_ok((uint64_t)pointer, bytes, p->bin_size)))
-		return mfs_fail(err, -EIO,
-				"%s.bin: sequence %llu is said to be bytes %lld+%llu of %llu",
-				p->name, (unsigned long long)i, (long long)pointer,
-				(unsigned long long)bytes, (unsigned long long)p->bin_size);
+		return mfs_fail(
+			err, -EIO,
+			"%s.bin: sequence %llu should lie at bytes %lld+%llu, but the file has "
+			"%llu",
+			p->name, (unsigned long long)i, (long long)pointer,
+			(unsigned long long)bytes, (unsigned long long)p->bin_size);
 	*ret = (struct mfs_sequence){length ? (uint64_t)pointer : 0, (uint64_t)length};
 	return 0;
 }
@@ -64,7 +66,7 @@ static int map_tokens(const struct mfs_indexed_dataset *d, uint64_t i, uint64_t 
 	if (!rc)
 		rc = mfs_idx_check_range("tokens", from, count, s.length, err);
 	if (!rc && !p->bin_set)
-		rc = mfs_fail(err, -ENODATA, "%s: its .bin is not at hand", p->name);
+		rc = mfs_fail(err, -ENODATA, "%s: its .bin was not opened", p->name);
 	if (!rc)
 		rc = mfs_fileset_check(p->bin_set, p->bin_file, err);
 	if (!rc)
@@ -108,7 +110,7 @@ int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, 
 		if (mfs_guard_copy(chunk, bytes, n * size))
 			rc = unreadable(d, i, err);
 		else if (!mfs_dtype_widen(d->info.dtype, chunk, n, ret))
-			rc = mfs_fail(err, -ENOTSUP, "%s: tokens of type %s are no integers",
+			rc = mfs_fail(err, -ENOTSUP, "%s: tokens of type %s are not integers",
 				      mfs_idx_member_of(d, i)->name,
 				      mfs_dtype_torch(d->info.dtype));
 	}

@@ -203,8 +203,7 @@ int mfs_indexed_writer_end_sequence(struct mfs_indexed_writer *w, int8_t mode,
 
 	if (w->sequences == MFS_MAX_SEQUENCES)
 		return mfs_fail(err, -ERANGE,
-				"'%s' would have 2^31 sequences, of which Megatron "
-				"can number one less",
+				"'%s' would have 2^31 sequences; Megatron can number one less",
 				w->prefix);
 	rc = put(w, STREAM_LENGTHS, &length, sizeof(length), err);
 	if (!rc && w->config.multimodal)

@@ -29,7 +29,7 @@ int mfs_indexed_name(const struct mfs_indexed_writer *w, const char *suffix, cha
 		     struct mfs_error *err)
 {
 	if ((size_t)snprintf(ret, size, "%s%s", w->base, suffix) >= size)
-		return mfs_fail(err, -ENAMETOOLONG, "'%s%s' is too long a name", w->base, suffix);
+		return mfs_fail(err, -ENAMETOOLONG, "the name '%s%s' is too long", w->base, suffix);
 	return 0;
 }
 
@@ -116,7 +116,8 @@ static int parse_journal(struct mfs_indexed_writer *w, const char *text, struct 
 	    sscanf(text, JOURNAL, &j.code, &j.multimodal, &j.bytes, &j.sequences, &j.documents) !=
 		    5 ||
 	    j.bytes > INT64_MAX || j.sequences > MFS_MAX_SEQUENCES || j.documents > INT64_MAX / 8)
-		return mfs_fail(err, -EINVAL, "'%s.journal' is no journal of mcorefs", w->prefix);
+		return mfs_fail(err, -EINVAL, "'%s.journal' is not a journal of mcorefs",
+				w->prefix);
 	if (j.code != w->code || j.multimodal != w->config.multimodal)
 		return mfs_fail(
 			err, -EINVAL, "'%s' was begun as %s%s: it cannot be resumed as %s%s",
@@ -157,8 +158,8 @@ int mfs_indexed_journal_save(struct mfs_indexed_writer *w, const char *note, str
 	if (rc)
 		return rc;
 	if (strlen(note) >= MFS_INDEXED_NOTE || strchr(note, '\n'))
-		return mfs_fail(err, -EINVAL, "'%s': the note is no line of %d bytes", w->prefix,
-				MFS_INDEXED_NOTE - 1);
+		return mfs_fail(err, -EINVAL, "'%s': the note is not one line of at most %d bytes",
+				w->prefix, MFS_INDEXED_NOTE - 1);
 	len = snprintf(text, sizeof(text), JOURNAL "%s\n", w->code, w->config.multimodal ? 1u : 0u,
 		       (unsigned long long)w->ended.bytes, (unsigned long long)w->ended.sequences,
 		       (unsigned long long)w->ended.documents, note);

@@ -164,7 +164,7 @@ static int open_stream(struct mfs_indexed_writer *w, enum mfs_indexed_stream s, 
 	if ((uint64_t)st.st_size < size)
 		return mfs_fail(
 			err, -EINVAL,
-			"'%s%s' has %lld bytes, its journal speaks of %llu: it cannot be resumed",
+			"'%s%s' has %lld bytes, but its journal says %llu: it cannot be resumed",
 			w->prefix, suffix, (long long)st.st_size, (unsigned long long)size);
 	if (ftruncate(o->fd, (off_t)size) || lseek(o->fd, (off_t)size, SEEK_SET) < 0)
 		return mfs_indexed_failed(w, -errno, "cut", suffix, err);

@@ -365,8 +365,8 @@ static int begin_id(struct mfs_token_text *t, struct mfs_error *err)
 	if (t->guessed && t->broken)
 		return mfs_text_fail(
 			t, mfs_text_offset(t), -EINVAL, err,
-			"several lines and no NUL yet: it must be said whether a "
-			"newline ends a document (format lines) or a NUL (format ids)");
+			"several lines and no NUL yet: say whether a newline ends a document "
+			"(format lines) or a NUL (format ids)");
 	t->in_document = true;
 	begin_number(t, TEXT_IDS_ID);
 	return 0;

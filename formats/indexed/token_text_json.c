@@ -20,7 +20,7 @@ static int push(struct mfs_token_text *t, bool object, struct mfs_error *err)
 
 	if (level == MFS_TEXT_DEPTH)
 		return mfs_text_fail(t, mfs_text_offset(t), -EINVAL, err,
-				     "values lie in more than %d levels", MFS_TEXT_DEPTH);
+				     "values are nested more than %d levels deep", MFS_TEXT_DEPTH);
 	t->p++;
 	t->depth++;
 	t->objects[level / 64] =

@@ -274,8 +274,8 @@ static int check_divisor(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 	if (divisor <= USUAL_DIVISOR || (uint64_t)divisor <= rows)
 		return 0;
 	return mfs_fail(err, -EINVAL,
-			"%s: by the run's make_vocab_size_divisible_by tensor '" EMBEDDING
-			"' should have %lld rows or more, but it has %llu",
+			"%s: tensor '" EMBEDDING "' is too small for the run's "
+			"make_vocab_size_divisible_by: expected %lld rows or more, found %llu",
 			mfs_ckpt_dir(ckpt), (long long)divisor, (unsigned long long)rows);
 }
 

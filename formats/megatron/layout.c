@@ -161,10 +161,11 @@ static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_ar
 	int rc = 0;
 
 	if (p->tp % p->etp)
-		return mfs_fail(err, -EINVAL,
-				"etp%u is impossible with tp%u: it must divide it, since the names "
-				"of rank files do not hold the expert-tensor rank",
-				p->etp, p->tp);
+		return mfs_fail(
+			err, -EINVAL,
+			"etp%u is impossible with tp%u: etp must divide tp, since the names of "
+			"rank files do not hold the expert-tensor rank",
+			p->etp, p->tp);
 
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && !rc; i++)
 		rc = divisible(&checks[i], err);
@@ -192,12 +193,13 @@ static int check_ends(const struct mfs_layout *p, const struct mfs_megatron_args
 	const int64_t given = (int64_t)p->first + p->last;
 
 	if ((p->first || p->last) && p->pp == 1)
-		return mfs_fail(err, -EINVAL, "pp1 has one stage, so no first or last one");
-	if (given > a->num_layers)
 		return mfs_fail(err, -EINVAL,
-				"the first and last stage are said to have %lld layers, the model "
-				"has %lld",
-				(long long)given, (long long)a->num_layers);
+				"pp1 has a single stage, so it takes no first or last one");
+	if (given > a->num_layers)
+		return mfs_fail(
+			err, -EINVAL,
+			"the first and last stage would have %lld layers, but the model has %lld",
+			(long long)given, (long long)a->num_layers);
 	return 0;
 }
 
@@ -213,9 +215,10 @@ static int check_stages(const struct mfs_layout *p, const struct mfs_megatron_ar
 	if (rc)
 		return rc;
 	if (p->vpp > 1 && p->pp == 1)
-		return mfs_fail(err, -EINVAL,
-				"vpp%u is impossible: one pipeline stage is not interleaved",
-				p->vpp);
+		return mfs_fail(
+			err, -EINVAL,
+			"vpp%u is impossible: a single pipeline stage cannot be interleaved",
+			p->vpp);
 	if (!stages ? rest > 0 : rest % stages != 0)
 		return mfs_fail(err, -EINVAL,
 				"pp%u is impossible: %lld layers cannot be divided among %lld%s "

@@ -41,7 +41,7 @@
 	X(OUTPUT_GATE, "an attention output gate (attention_output_gate)")                         \
 	X(GQA, "grouped queries (num_query_groups)")                                               \
 	X(HEAD_DIM, "a head size other than hidden_size / heads (kv_channels)")                    \
-	X(RAGGED_HEADS, "a hidden_size that is no multiple of num_attention_heads")                \
+	X(RAGGED_HEADS, "a hidden_size that is not a multiple of num_attention_heads")             \
 	X(ROPE, "rotary positions (position_embedding_type rope)")                                 \
 	X(LEARNED_POSITIONS, "learned positions (position_embedding_type learned_absolute)")       \
 	X(OTHER_POSITIONS, "another position_embedding_type than rope or learned_absolute")        \
@@ -57,7 +57,7 @@
 	X(MOE_AFTER_DENSE, "leading dense layers (moe_layer_freq)")                                \
 	X(MOE_MIXED, "dense layers between MoE layers (moe_layer_freq)")                           \
 	X(SHARED_EXPERT, "a shared expert (moe_shared_expert_intermediate_size)")                  \
-	X(SHARED_RAGGED, "a shared expert that is no multiple of moe_ffn_hidden_size")             \
+	X(SHARED_RAGGED, "a shared expert that is not a multiple of moe_ffn_hidden_size")          \
 	X(SHARED_GATE, "a gate on the shared expert (moe_shared_expert_gate)")                     \
 	X(SIGMOID_ROUTER, "a sigmoid router (moe_router_score_function)")                          \
 	X(OTHER_ROUTER, "another moe_router_score_function than softmax, sigmoid")                 \

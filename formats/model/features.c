@@ -191,7 +191,7 @@ static int misfit(const struct mfs_family *f, const char *arch, const struct mfs
 	list(unknown(f, features), "has", a->foreign, text, sizeof(text));
 	list(missing(f, features), "lacks", "", text, sizeof(text));
 	if (arch)
-		return mfs_fail(err, -ENOTSUP, "this model is no %s: it %s", f->name, text);
+		return mfs_fail(err, -ENOTSUP, "this model is not a %s: it %s", f->name, text);
 	return mfs_fail(err, -ENOTSUP,
 			"no HF family fits this model (of %s); the nearest is %s, but the model %s",
 			mfs_family_names(), f->name, text);

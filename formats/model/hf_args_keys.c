@@ -249,8 +249,8 @@ static void check_norm_topk(struct mfs_hf_reader *r)
 
 	if (flag(r, "norm_topk_prob") != several)
 		mfs_hf_refuse(r, -ENOTSUP, "norm_topk_prob", mfs_hf_key(r, "norm_topk_prob"),
-			      several ? "true beside several experts a token"
-				      : "false beside one expert a token");
+			      several ? "true, as there are several experts per token"
+				      : "false, as there is one expert per token");
 }
 
 static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row)

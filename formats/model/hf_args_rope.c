@@ -84,7 +84,7 @@ static void check_twins(struct mfs_hf_reader *r, const json_t *scaling, const js
 
 	if (!a || !b || strcmp(a, b))
 		mfs_hf_refuse(r, -EINVAL, "rope_parameters", parameters,
-			      "what 'rope_scaling' says beside it");
+			      "the same as 'rope_scaling'");
 	json_object_foreach((json_t *)scaling, key, value)
 	{
 		const json_t *other = json_object_get(parameters, key);
@@ -93,7 +93,7 @@ static void check_twins(struct mfs_hf_reader *r, const json_t *scaling, const js
 		if (other && (numbers ? json_number_value(value) != json_number_value(other)
 				      : !json_equal(value, other)))
 			mfs_hf_refuse(r, -EINVAL, "rope_parameters", parameters,
-				      "what 'rope_scaling' says beside it");
+				      "the same as 'rope_scaling'");
 	}
 }
 

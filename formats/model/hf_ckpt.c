@@ -168,9 +168,10 @@ static int settle_mtp(struct builder *b)
 		if (layer_of(b, t->name, &rest) >= a->num_layers)
 			return 0;
 	a->mtp_num_layers = 0;
-	if (mfs_ckpt_warn(b->ckpt,
-			  CONFIG " tells of multi-token-prediction layers, but there are no "
-				 "weights of them: the model is without"))
+	if (mfs_ckpt_warn(
+		    b->ckpt, CONFIG
+		    " names multi-token-prediction layers, but there are no weights for them: the "
+		    "model is shown without"))
 		return mfs_fail_nomem(b->err);
 	return 0;
 }
@@ -390,10 +391,12 @@ static int settle_tied(struct builder *b)
 		return rc;
 	b->ckpt->args.tied = false;
 	b->ckpt->untied = true;
-	if (mfs_ckpt_warn(b->ckpt,
-			  CONFIG " ties the head to the embedding, but '%s' differs from '%s' in "
-				 "row %llu: the model is shown as one that is not tied",
-			  head->name, embedding->name, (unsigned long long)row))
+	if (mfs_ckpt_warn(
+		    b->ckpt,
+		    CONFIG
+		    " ties the head to the embedding, but '%s' differs from '%s' in row %llu: the "
+		    "model is shown untied",
+		    head->name, embedding->name, (unsigned long long)row))
 		return mfs_fail_nomem(b->err);
 	return 0;
 }

@@ -81,7 +81,7 @@ int mfs_hf_ref_open(const char *dir, struct mfs_hf_ref **ret, struct mfs_error *
 
 	rc = mfs_hf_slurp_counted(dir, CONFIG, MFS_HF_CONFIG_MAX, &bytes, &len, &access, err);
 	if (rc == -ENOENT)
-		return mfs_fail(err, -ENODATA, "ref=%s: no directory with a " CONFIG, dir);
+		return mfs_fail(err, -ENODATA, "ref=%s: not a directory with a " CONFIG, dir);
 	if (rc)
 		return rc;
 	snprintf(name, sizeof(name), "%s/" CONFIG, dir);

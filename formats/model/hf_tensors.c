@@ -185,7 +185,7 @@ static int read_dict(struct reader *r, struct archive *a)
 
 		if (!mfs_value_str(doc, mfs_value_key(doc, root, i), &text, &len) ||
 		    memchr(text, 0, len) || len > budget)
-			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is no text",
+			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is not text",
 					r->ckpt->dir, file_name(r, a->index));
 		budget -= len; /* each has taken its own bytes of the stream */
 		name = copy_name(r, text, len);
@@ -233,12 +233,12 @@ static int check_map(const json_t *map, const char *name, struct mfs_error *err)
 	json_t *file;
 
 	if (!json_is_object(map) || !json_object_size(map))
-		return mfs_fail(err, -EINVAL, "%s: no 'weight_map' in it", name);
+		return mfs_fail(err, -EINVAL, "%s: 'weight_map' is missing", name);
 	json_object_foreach((json_t *)map, tensor, file)
 	{
 		if (!json_is_string(file))
 			return mfs_fail(err, -EINVAL,
-					"%s: weight_map: the file of tensor '%s' is no text", name,
+					"%s: weight_map: the file of tensor '%s' is not text", name,
 					tensor);
 		if (is_detour(json_string_value(file)))
 			return mfs_fail(err, -EINVAL,
@@ -293,7 +293,7 @@ static int add_file(struct reader *r, const char *name, uint32_t *ret)
 
 	if (rc == -ENOENT)
 		return mfs_fail(r->err, -ENODATA, "%s/%s is missing%s%s", r->ckpt->dir, name,
-				r->map ? ": weights are in it by " : "", r->map ? r->index : "");
+				r->map ? "; it is listed in " : "", r->map ? r->index : "");
 	return rc;
 }
 
@@ -336,8 +336,8 @@ static int check_index(struct reader *r)
 	{
 		if (!mfs_hf_tensors_find(r->set, tensor))
 			return mfs_fail(r->err, -ENODATA,
-					"%s/%s: tensor '%s' is missing; it is there by %s",
-					r->ckpt->dir, json_string_value(file), tensor, r->index);
+					"%s/%s: tensor '%s' is missing; %s lists it", r->ckpt->dir,
+					json_string_value(file), tensor, r->index);
 	}
 	return 0;
 }

@@ -380,7 +380,7 @@ static int warn(struct builder *b)
 		rc = mfs_model_warn(
 			b->model,
 			"the true size of the vocabulary is not recorded: all %llu padded rows "
-			"are shown; -o vocab_size=N, vocab_size=tokenizer or ref=DIR say it",
+			"are shown; give it with -o vocab_size=N, vocab_size=tokenizer or ref=DIR",
 			(unsigned long long)b->model->vocab.rows);
 	return rc ? mfs_fail_nomem(b->err) : 0;
 }

@@ -132,7 +132,7 @@ int mfs_vfile_add_file(struct mfs_vfile *f, struct mfs_fileset *set, uint32_t fi
 	struct part part = {.kind = PART_FILE, .length = len};
 
 	if (!mfs_range_ok(off, len, mfs_fileset_size(set, file)))
-		return mfs_fail(err, -EINVAL, "%s: a range beyond its end",
+		return mfs_fail(err, -EINVAL, "%s: a range goes beyond its end",
 				mfs_fileset_name(set, file));
 	part.u.file.set = set;
 	part.u.file.index = file;

@@ -65,7 +65,7 @@ static int read_dims(struct parser *p, const char *key, mfs_value size, uint32_t
 		int64_t v;
 
 		if (!mfs_value_int(p->doc, mfs_value_at(p->doc, dims, i), &v) || v < 0)
-			return bad(p, key, "a size or offset is no natural number");
+			return bad(p, key, "a size or offset is not a natural number");
 		array[i] = (uint64_t)v;
 	}
 	*ret = array;
@@ -298,7 +298,7 @@ static int read_item(struct parser *p, const char *key, mfs_value info, struct m
 	if (!mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "offset"), &offset) ||
 	    !mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "length"), &length) || offset < 0 ||
 	    length < 0)
-		return bad(p, key, "its place in a file is no natural number");
+		return bad(p, key, "its place in a file is not a natural number");
 	ret->offset = (uint64_t)offset;
 	ret->length = (uint64_t)length;
 	return find_file(p, key, mfs_value_attr(p->doc, info, "relative_path"), &ret->file);
@@ -345,7 +345,7 @@ static int read_place(struct parser *p, mfs_value index, mfs_value info)
 		int64_t v;
 
 		if (!mfs_value_int(p->doc, mfs_value_at(p->doc, offset, i), &v) || v < 0)
-			return bad(p, name, "an item's offset is no natural number");
+			return bad(p, name, "an item's offset is not a natural number");
 		lo[i] = (uint64_t)v;
 	}
 	chunk = find_chunk(tensor, lo);

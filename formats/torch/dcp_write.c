@@ -48,7 +48,7 @@ static int put_tensor(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *
 	if (rc)
 		return rc;
 	if (!t.dtype)
-		return mfs_fail(err, -EINVAL, "'%s': a tensor without an element type", t.key);
+		return mfs_fail(err, -EINVAL, "'%s': the tensor has no element type", t.key);
 	mfs_pickle_name(w, t.key);
 	mfs_pickle_object_begin(w, METADATA, "TensorStorageMetadata");
 	mfs_pickle_name(w, "properties");

@@ -380,7 +380,7 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 	struct mfs_megatron_args a = {0};
 
 	if (!mfs_value_pairs(doc, mfs_value_state(doc, args)))
-		return mfs_fail(err, -EINVAL, "'args' is no argparse.Namespace");
+		return mfs_fail(err, -EINVAL, "'args' is not an argparse.Namespace");
 	read_sizes(&r, &a);
 	if (!r.rc)
 		read_layer_kind(&r, &a);

@@ -323,7 +323,7 @@ static int add_items(struct vm *vm, mfs_value target, const mfs_value *items, ui
 	if (n->type == MFS_V_OBJECT)
 		rc = object_part(vm, n, MFS_V_LIST, &n);
 	else if (n->type != MFS_V_LIST && n->type != MFS_V_SET)
-		return malformed(vm, "items added to what is no list");
+		return malformed(vm, "items are added to something that is not a list");
 	return rc ? rc : extend(vm, n, items, count);
 }
 
@@ -339,7 +339,7 @@ static int add_pairs(struct vm *vm, mfs_value target, const mfs_value *pairs, ui
 	if (n->type == MFS_V_OBJECT)
 		rc = object_part(vm, n, MFS_V_DICT, &n);
 	else if (n->type != MFS_V_DICT)
-		return malformed(vm, "keys set in what is no dict");
+		return malformed(vm, "keys are set in something that is not a dict");
 	return rc ? rc : extend(vm, n, pairs, count);
 }
 
@@ -866,7 +866,7 @@ static int op_build(struct vm *vm)
 	if (n->type == MFS_V_DISCARDED || vm->discarding)
 		return 0;
 	if (n->type != MFS_V_OBJECT)
-		return malformed(vm, "a state for what is no object");
+		return malformed(vm, "a state is set in something that is not an object");
 	x = need_extra(vm->doc, n);
 	if (!x)
 		return no_memory(vm);

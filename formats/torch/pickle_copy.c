@@ -68,7 +68,7 @@ static int copy_global(struct copier *c, mfs_value v)
 	struct mfs_text module, name;
 
 	if (!mfs_value_global(c->doc, v, &module.at, &module.len, &name.at, &name.len))
-		return mfs_fail(&c->w->failure, -EINVAL, "a class without a name");
+		return mfs_fail(&c->w->failure, -EINVAL, "a class has no name");
 	mfs_pickle_globaln(c->w, module, name);
 	return 0;
 }
@@ -226,7 +226,7 @@ static int copy_storage(struct copier *c, mfs_value id, unsigned depth)
 	if (mfs_value_count(doc, id) != 5 ||
 	    !mfs_value_is_str(doc, mfs_value_at(doc, id, 0), "storage") ||
 	    !mfs_value_str(doc, mfs_value_at(doc, id, 2), &key, &len))
-		return mfs_fail(&c->w->failure, -ENOTSUP, "a persistent id that is no storage");
+		return mfs_fail(&c->w->failure, -ENOTSUP, "a persistent id is not a storage");
 	rc = c->hooks->storage(c->hooks->arg, id, key, len, &storage, &c->w->failure);
 	if (rc)
 		return rc;

@@ -349,7 +349,7 @@ static bool has_byte(struct mfs_text t, char byte)
 static bool may_be_named(struct mfs_pickle_writer *w, struct mfs_text module, struct mfs_text name)
 {
 	if (!module.len || !name.len || has_byte(module, '\n') || has_byte(name, '\n')) {
-		refuse(w, -EINVAL, "a class whose name is no name cannot be pickled");
+		refuse(w, -EINVAL, "a class with an impossible name cannot be pickled");
 		return false;
 	}
 	if (w->protocol < 4 && has_byte(name, '.')) {

@@ -247,7 +247,7 @@ static int read_dims(const struct mfs_torch_file *f, mfs_value dims, uint64_t *r
 
 		if (!mfs_value_int(f->doc, mfs_value_at(f->doc, dims, i), &v) || v < 0)
 			return mfs_fail(err, -EINVAL,
-					"%s: a tensor's size or stride is no natural number",
+					"%s: a tensor's size or stride is not a natural number",
 					f->zip.src.name);
 		ret[i] = (uint64_t)v;
 	}
@@ -360,7 +360,7 @@ int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_tor
 	if (rc)
 		return rc;
 	if (!mfs_value_int(doc, mfs_value_at(doc, r.args, 1), &offset) || offset < 0)
-		return mfs_fail(err, -EINVAL, "%s: a tensor's offset is no natural number",
+		return mfs_fail(err, -EINVAL, "%s: a tensor's offset is not a natural number",
 				f->zip.src.name);
 	t.offset = (uint64_t)offset;
 	/* More elements than its storage has: expanded, or overlapping itself. No weight is. */

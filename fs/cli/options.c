@@ -549,8 +549,8 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 	free(copy);
 	if (!rc && opt->said_rw && !opt->data.cache && !opt->remount)
 		return mfs_fail(err, -EROFS,
-				"option 'rw' is refused: a mount of mcorefs is read-only, but for "
-				"what 'dataset_cache' takes");
+				"option 'rw' is refused: a mount of mcorefs is read-only without "
+				"'dataset_cache'");
 	return rc;
 }
 

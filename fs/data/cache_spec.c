@@ -44,7 +44,7 @@ static bool read_field(const char **p, const char *key, uint64_t max, uint64_t *
 static int no_spec(const char *name, struct mfs_error *err)
 {
 	return mfs_fail(err, -ENOENT,
-			"'%.200s' is no directory of indices: one is "
+			"'%.200s' is not a directory of indices: a name is like "
 			"s4096[-train1000][-valid100][-test100][-seed1234][-split99,1,0]",
 			name);
 }
@@ -57,7 +57,7 @@ static int check_spec(const char *name, const struct mfs_cache_spec *spec, uint6
 	for (int i = 0; i < MFS_SPLITS; i++)
 		possible &=
 			spec->samples[i] <= MAX_SAMPLES || spec->samples[i] == MFS_GPT_ONE_EPOCH;
-	return possible ? 0 : mfs_fail(err, -EINVAL, "'%.200s': a number that cannot be", name);
+	return possible ? 0 : mfs_fail(err, -EINVAL, "'%.200s': a number is out of range", name);
 }
 
 int mfs_cache_spec_parse(const char *name, struct mfs_cache_spec *ret, struct mfs_error *err)

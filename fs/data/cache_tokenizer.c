@@ -28,8 +28,8 @@ static int slurp(const char *dir, const char *name, char **ret, size_t *ret_len,
 	if (!rc) {
 		len = mfs_fileset_size(set, file);
 		if (len > MFS_PYTHON_JSON_MAX)
-			rc = mfs_fail(err, -ENOTSUP, "%s/%s: %zu bytes are no description", dir,
-				      name, len);
+			rc = mfs_fail(err, -ENOTSUP, "%s/%s: a description cannot have %zu bytes",
+				      dir, name, len);
 	}
 	if (!rc) {
 		bytes = malloc(len + 1);
@@ -178,8 +178,8 @@ static int of_file(const char *path, json_t **ret, struct mfs_access_fold *acces
 		json_decref(root);
 		return mfs_fail(
 			err, -EINVAL,
-			"tokenizer_id: %s is no JSON object: it holds unique_identifiers of "
-			"Megatron's tokenizer",
+			"tokenizer_id: %s is not a JSON object: expected the unique_identifiers "
+			"of Megatron's tokenizer",
 			path);
 	}
 	*ret = json_incref(tokenizer_of(root));

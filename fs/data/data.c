@@ -414,8 +414,8 @@ int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct
 	data->look_at = LOOK_AT;
 	if (opt->vocab_scan && !opt->vocab_size)
 		rc = mfs_fail(err, -EINVAL,
-			      "vocab_scan looks for tokens outside of the vocabulary: "
-			      "vocab_size=N has to say how large it is");
+			      "vocab_scan needs vocab_size=N: it looks for tokens outside of the "
+			      "vocabulary");
 	if (!rc && source)
 		rc = add_path(data, source, err);
 	for (unsigned i = 0; i < opt->path_count && !rc; i++)

@@ -47,7 +47,7 @@ static int parse_file(const char *path, struct mfs_blend_args *ret, struct mfs_e
 	if (rc && rc != -EINVAL)
 		mfs_error_set(err, rc, "%s", strerror(-rc));
 	else if (rc || st.st_size > MAX_WORDS_FILE)
-		rc = mfs_fail(err, -EINVAL, "no file of prefixes and weights");
+		rc = mfs_fail(err, -EINVAL, "not a file of prefixes and weights");
 	else
 		rc = read_file(fd, (size_t)st.st_size, ret, err);
 	if (fd >= 0)

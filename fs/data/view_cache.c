@@ -29,12 +29,13 @@ static int check_options(const struct mfs_dataset *d, struct mfs_dataset_rules *
 	if (rc)
 		return rc;
 	if (rules->core < MFS_INDEX_FIRST_CORE)
-		return mfs_fail(err, -EINVAL,
-				"Megatron-LM before core 0.4 named its cached indices otherwise, "
-				"which is not known here");
+		return mfs_fail(
+			err, -EINVAL,
+			"the names of cached indices of Megatron-LM before core 0.4 are not "
+			"supported");
 	if (!d->options->tokenizer_id && rules->core > MFS_INDEX_FIRST_CORE)
 		return mfs_fail(err, -EINVAL,
-				"Megatron finds cached indices by its tokenizer too: -o "
+				"Megatron finds cached indices by its tokenizer, too: -o "
 				"tokenizer_id=FILE names a file with its unique_identifiers, or a "
 				"directory with the descriptions of an earlier run");
 	return 0;
@@ -55,15 +56,17 @@ static int check(const struct mfs_dataset *d, const char *name, struct mfs_cache
 	if (d->rows && !(d->indexed && d->path))
 		return mfs_fail(
 			err, -EINVAL,
-			"Megatron finds cached indices by the path of the data, and %s is no "
-			"file that it could have been told: mount data/%s/megatron/%s of "
-			"this mount in turn",
+			"Megatron finds cached indices by the path of the data, and %s is not a "
+			"file on the disk: mount data/%s/megatron/%s of this mount, and take the "
+			"cache from there",
 			d->name, d->name, d->name);
 	if (!spec->split)
 		return 0;
 	if (!d->rows && !opt->data_path && !opt->data_args_path)
-		return mfs_fail(err, -EINVAL,
-				"'%s': datasets that are named for each split are not split", name);
+		return mfs_fail(
+			err, -EINVAL,
+			"'%s': each split has datasets of its own, so a split cannot be given",
+			name);
 	return mfs_splits_parse(spec->split, &rules, &splits, err);
 }
 

@@ -43,9 +43,10 @@ static int new_samples(const struct mfs_dataset *d, const char *name,
 	if (rc)
 		return rc;
 	if (*spec.split && !r.run.blend)
-		rc = mfs_fail(err, -EINVAL,
-			      "'%.80s': datasets that are named for each split are not split",
-			      name);
+		rc = mfs_fail(
+			err, -EINVAL,
+			"'%.80s': each split has datasets of its own, so a split cannot be given",
+			name);
 	if (*spec.split)
 		r.run.split = spec.split;
 	r.run.seq_length = spec.seq_length;

@@ -223,10 +223,11 @@ static int set_norms(struct mfs_diff *d)
 		p->add_a = a;
 		p->add_b = b;
 	}
-	return mfs_diff_note(d,
-			     "the norms of %c are stored less one (apply_layernorm_1p) and were "
-			     "compared as the model uses them",
-			     a ? 'A' : 'B');
+	return mfs_diff_note(
+		d,
+		"the norms of %c are stored as weight - 1 (apply_layernorm_1p) and were "
+		"compared as the model uses them",
+		a ? 'A' : 'B');
 }
 
 static uint64_t bytes_of(const struct mfs_diff_pair *p)

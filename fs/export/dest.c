@@ -214,7 +214,7 @@ int mfs_export_check_apart(const char *dest, bool replace, const struct mfs_root
 	read = replace ? find_replaced(path, root, opt) : NULL;
 	if (lies_in(path, source) || lies_in(source, path))
 		rc = mfs_fail(err, -EINVAL,
-			      "'%s' and SOURCE lie in each other: name a directory elsewhere",
+			      "'%s' lies in SOURCE or contains it: name a directory elsewhere",
 			      dest);
 	else if (read)
 		rc = mfs_fail(err, -EINVAL, "'%s' is being read: '%s' cannot be replaced", read,

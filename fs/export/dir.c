@@ -212,8 +212,8 @@ static int start_walk(struct walk *w, const char *path, struct mfs_error *err)
 	rc = walk(w, fd, "");
 	if (rc && w->foreign)
 		mfs_error_set(err, rc,
-			      "'%s' holds %s that no export has left, '%s': move what is yours "
-			      "elsewhere, nothing was changed",
+			      "'%s' holds %s that are not from an export, such as '%s': move them "
+			      "elsewhere; nothing was changed",
 			      path, w->foreign_dir ? "directories" : "files", w->foreign);
 	else if (rc)
 		mfs_error_set(err, rc, "cannot %s '%s': %s", w->removing ? "clear" : "read", path,

@@ -258,7 +258,7 @@ static int finish(struct export *x, struct mfs_error *err)
 	if (!rc && rmdir(x->partial))
 		rc = mfs_fail(err, -errno, "cannot remove '%s': %s", x->partial, strerror(errno));
 	if (rc)
-		mfs_fail_in(err, "'%s' is complete, but its predecessor is not gone", x->dest);
+		mfs_fail_in(err, "'%s' is complete, but what it replaced is still there", x->dest);
 	return rc;
 }
 

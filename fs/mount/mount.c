@@ -144,7 +144,7 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 	}
 	/* The daemon looks at SOURCE while it serves: it would wait for itself. */
 	if (contains(ret->source, ret->mountpoint) || contains(ret->mountpoint, ret->source)) {
-		mfs_command_failed("cannot mount on %s: SOURCE and MOUNTPOINT lie in each other",
+		mfs_command_failed("cannot mount on %s: it lies in SOURCE or contains it",
 				   opt->mountpoint);
 		return MFS_EXIT_MOUNT;
 	}
@@ -198,7 +198,7 @@ static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 		log_model_warnings(mfs_held_object(ckpt), view);
 		mfs_keeper_drop(hf);
 	} else if (rc == -ENOTSUP && has_megatron_views(mfs_held_object(ckpt))) {
-		mfs_log(LOG_WARNING, "no HF directory, Megatron views alone: %s", err->msg);
+		mfs_log(LOG_WARNING, "there is no HF view, only Megatron views: %s", err->msg);
 		rc = 0;
 	}
 	mfs_keeper_drop(ckpt);
@@ -220,7 +220,7 @@ static int await_latest(const struct mfs_root *root, const struct mfs_view_optio
 			return rc;
 		mfs_hf_ref_free(ref);
 	}
-	mfs_log(LOG_WARNING, "%s: %s; what is complete is shown, and the rest once it is",
+	mfs_log(LOG_WARNING, "%s: %s; what is complete is shown now, the rest when it is complete",
 		mfs_root_source(root), reason);
 	return 0;
 }

@@ -133,7 +133,7 @@ static int mount_id(const char *place, int *ret, struct mfs_error *err)
 	if (at)
 		*ret = atoi(at + strlen("mnt_id:"));
 	free(text);
-	return at ? 0 : mfs_fail(err, -EIO, "%s says nothing of a mount", path);
+	return at ? 0 : mfs_fail(err, -EIO, "%s does not name a mount", path);
 }
 
 int mfs_mountpoint_find(const char *place, struct mfs_mount_entry *ret, struct mfs_error *err)
@@ -153,7 +153,7 @@ int mfs_mountpoint_find(const char *place, struct mfs_mount_entry *ret, struct m
 	if (!strcmp(ret->place, place))
 		return 0;
 	mfs_mount_entry_release(ret);
-	return mfs_fail(err, -ENOENT, "%s is no mount point", place);
+	return mfs_fail(err, -ENOENT, "%s is not a mount point", place);
 }
 
 bool mfs_mountpoint_is_dead(const char *place)
@@ -194,8 +194,8 @@ static int detach(const char *place, struct mfs_error *err)
 	if (rc == -EPERM)
 		rc = detach_by_helper(place);
 	if (rc)
-		return mfs_fail(err, rc, "a dead mount cannot be taken away: %s", strerror(-rc));
-	mfs_log(LOG_NOTICE, "%s: a dead mount was taken away", place);
+		return mfs_fail(err, rc, "a dead mount cannot be removed: %s", strerror(-rc));
+	mfs_log(LOG_NOTICE, "%s: a dead mount was removed", place);
 	return 0;
 }
 

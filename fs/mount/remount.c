@@ -59,7 +59,7 @@ static int ask(const char *place, struct mfs_buf *ret, struct mfs_error *err)
 	if (!rc && (!ret->len || ret->data[ret->len - 1]))
 		rc = -EPROTO;
 	if (rc)
-		return mfs_fail(err, rc, "it does not tell what it was mounted with: %s",
+		return mfs_fail(err, rc, "it does not say what it was mounted with: %s",
 				strerror(-rc));
 	return 0;
 }
@@ -169,9 +169,10 @@ static int change(const struct mount *m, const struct mfs_options *opt, struct m
 	if (setting_like(&opt->settings, "noexec"))
 		want |= MS_NOEXEC;
 	if (opt->said_rw && strcmp(m->settings.data, "rw"))
-		return mfs_fail(err, -EROFS,
-				"option 'rw' is not in force: nothing that it was "
-				"mounted with takes what is written");
+		return mfs_fail(
+			err, -EROFS,
+			"option 'rw' is refused: it was mounted without 'dataset_cache', so "
+			"nothing can be written");
 	if (opt->said_rw)
 		want &= ~(unsigned long)MS_RDONLY;
 	if (want != m->flags &&
@@ -185,7 +186,7 @@ static int remount(struct mount *m, const struct mfs_options *opt, struct mfs_er
 	int rc;
 
 	if (strcmp(m->entry.type, MFS_MOUNT_TYPE))
-		return mfs_fail(err, -ENOENT, "it is no mount of mcorefs");
+		return mfs_fail(err, -ENOENT, "it is not a mount of mcorefs");
 	if (mfs_mountpoint_is_dead(m->entry.place))
 		return mfs_fail(err, -ENOTCONN,
 				"its process has ended: mount it again, without 'remount'");

@@ -130,10 +130,11 @@ int mfs_pack_input_at_end(struct mfs_pack_input *in, struct mfs_error *err)
 	while (rc == -EAGAIN);
 	if (rc || !n)
 		return rc;
-	return mfs_fail(err, -ESTALE,
-			"standard input is not what was packed before: it ended behind %llu bytes, "
-			"and now it goes on",
-			(unsigned long long)end);
+	return mfs_fail(
+		err, -ESTALE,
+		"standard input is not what was packed before: it ended after %llu bytes, and now "
+		"it goes on",
+		(unsigned long long)end);
 }
 
 int mfs_pack_input_read(struct mfs_pack_input *in, const uint8_t **ret, size_t *ret_len,

@@ -33,7 +33,7 @@ int mfs_pack_note_print(const struct mfs_pack_note *note, const struct mfs_pack_
 	mfs_buf_release(&said);
 	return n < MFS_INDEXED_NOTE
 		       ? 0
-		       : mfs_fail(err, -ENAMETOOLONG, "'%s' is too long a key", opt->key);
+		       : mfs_fail(err, -ENAMETOOLONG, "the key '%s' is too long", opt->key);
 }
 
 int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
@@ -57,7 +57,7 @@ int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
 	    n.place.column - 1 > n.place.offset || n.mark.anchor > n.place.offset ||
 	    n.mark.anchor % MFS_PACK_BLOCK) {
 		mfs_buf_release(&said);
-		return mfs_fail(err, -EINVAL, "'%s.journal' is no journal of mcorefs pack",
+		return mfs_fail(err, -EINVAL, "'%s.journal' is not a journal of mcorefs pack",
 				opt->prefix);
 	}
 	n.mark.position = n.place.offset;

@@ -22,9 +22,12 @@ static bool choose_dtype(struct mfs_pack_options *o, const char *name, int *ret_
 	if (name)
 		o->dtype = mfs_dtype_from_torch(name);
 	if (!mfs_indexed_limits(o->dtype, &o->low, &o->high))
-		return wrong(ret_exit, mfs_usage_error("pack: '%s' is none of uint8, int8, uint16, "
-						       "int16, int32, int64",
-						       name));
+		return wrong(
+			ret_exit,
+			mfs_usage_error(
+				"pack: --dtype is uint8, int8, uint16, int16, int32 or int64, not "
+				"'%s'",
+				name));
 	torch = mfs_dtype_torch(o->dtype);
 	snprintf(o->limits, sizeof(o->limits), "%s (%" PRId64 " to %" PRId64 ")", torch, o->low,
 		 o->high);

@@ -94,6 +94,7 @@ int mfs_sample_resolve(void *arg, const char *prefix, const struct mfs_rows **re
 		return open_prefix(d, prefix, ret, err);
 	return d->data ? rc
 		       : mfs_fail(err, rc,
-				  "there is no '%s.idx': -o data=PATH says where the datasets are",
+				  "'%s.idx' is missing: say where the datasets are with -o "
+				  "data=PATH",
 				  prefix);
 }

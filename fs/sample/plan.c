@@ -113,7 +113,7 @@ static int take_only(const struct planner *p, struct mfs_error *err)
 		d = mfs_data_at(p->data, 0);
 	if (d)
 		return mfs_data_run_single(mfs_dataset_name(d), &p->plan->words, err);
-	return mfs_fail(err, -ENODATA, "%s: --data-path says which",
+	return mfs_fail(err, -ENODATA, "%s: name one with --data-path",
 			p->data ? "there are several datasets" : "no dataset was named");
 }
 
@@ -139,7 +139,8 @@ static int take_datasets(const struct planner *p, struct mfs_error *err)
 	int rc;
 
 	if (p->args->other_data)
-		return mfs_fail(err, -ENOTSUP, "the run's data are not such datasets: it has '%s'",
+		return mfs_fail(err, -ENOTSUP,
+				"the run does not read indexed datasets: it has '%s'",
 				p->args->other_data);
 	if (said_paths(&said))
 		return mfs_data_run_parse(&said, &p->plan->words, err);
@@ -174,7 +175,7 @@ static int take_rules(const struct planner *p, struct mfs_error *err)
 				version);
 	run->rules.surplus = strtod(p->o->surplus, &end);
 	if (*end || end == p->o->surplus || !isfinite(run->rules.surplus) || run->rules.surplus < 0)
-		return mfs_fail(err, -EINVAL, "a surplus of '%s' cannot be", p->o->surplus);
+		return mfs_fail(err, -EINVAL, "a surplus of '%s' is impossible", p->o->surplus);
 	return 0;
 }
 
@@ -286,8 +287,9 @@ static int take_consumed(const struct planner *p, uint64_t *ret)
 		return go_on(p, consumed, before - iteration, ret);
 	if (consumed % batch || consumed / batch != iteration)
 		return mfs_command_failed(
-			"at iteration %llu the run had consumed %llu samples, not batches of %llu: "
-			"--consumed-samples must say how many it had before step %llu",
+			"at iteration %llu the run had consumed %llu samples, which are not whole "
+			"batches of %llu: --consumed-samples must say how many it had before step "
+			"%llu",
 			(unsigned long long)iteration, (unsigned long long)consumed,
 			(unsigned long long)batch, (unsigned long long)p->plan->step);
 	return go_on(p, 0, before, ret);
@@ -311,7 +313,7 @@ static int take_ranks(const struct planner *p)
 	if (plan->has_ranks && (!micro || !ranks || micro > plan->batch || plan->batch % micro ||
 				plan->batch / micro % ranks))
 		return mfs_usage_error(
-			"sample: a batch of %llu is no whole number of microbatches of %llu for "
+			"sample: a batch of %llu is not a whole number of microbatches of %llu for "
 			"each of %llu ranks",
 			(unsigned long long)plan->batch, (unsigned long long)micro,
 			(unsigned long long)ranks);
@@ -344,8 +346,9 @@ static int take_sampler(const struct planner *p, struct mfs_error *err)
 	plan->sampler.consumed = consumed;
 	if (plan->sampler.type == MFS_SAMPLER_CYCLIC && p->o->consumed_samples == MFS_UNSAID) {
 		if (consumed % stride)
-			return mfs_command_failed("%llu samples consumed are no whole microbatches",
-						  (unsigned long long)consumed);
+			return mfs_command_failed(
+				"%llu consumed samples are not whole microbatches",
+				(unsigned long long)consumed);
 		plan->microbatch = consumed / stride;
 		plan->sampler.consumed = 0;
 	}

@@ -384,7 +384,7 @@ static int refuse_mixture(struct mfs_iteration *it, const struct mfs_save *last,
 	if (it->reason || !last || !is_mixture(last, &it->save, &same))
 		return 0;
 	snprintf(reason, sizeof(reason),
-		 "it is being saved again: %u of %u files are of the save before", same,
+		 "it is being saved again: %u of %u files are still of the save before", same,
 		 it->save.count);
 	mfs_iteration_end_check(it, false);
 	mfs_save_release(&it->save);

@@ -26,8 +26,7 @@ static int check_same_save(struct mfs_iteration *it, struct mfs_ckpt *model, str
 
 	if (mfs_iteration_content(mfs_ckpt_files(model), &newest) == it->content)
 		return 0;
-	return mfs_fail(err, -ESTALE,
-			"%s: its files are not those that were there when it was looked at",
+	return mfs_fail(err, -ESTALE, "%s: its files were replaced after it was looked at",
 			it->path);
 }
 

@@ -42,7 +42,7 @@ static int check_file(int dirfd, const char *name, const char *want, EVP_MD_CTX 
 	int fd, rc;
 
 	if (!want || strchr(name, '/') || !strcmp(name, ".."))
-		return mfs_fail(err, -EINVAL, "%s: '%s' is no file of the iteration", MANIFEST,
+		return mfs_fail(err, -EINVAL, "%s: '%s' is not a file of the iteration", MANIFEST,
 				name);
 	rc = mfs_open_regular(dirfd, name, O_NOFOLLOW, &fd, NULL);
 	if (rc)

@@ -213,11 +213,11 @@ REFUSED = [
     ({"megatron": "2.6", "tokenizer_id": "T"}, "s128", "core 0.4"),
     ({"tokenizer_id": "T"}, "s128-split1,2,3,4", "more than three parts"),
     ({"tokenizer_id": "T"}, "s0", "cannot be"),
-    ({"tokenizer_id": "T"}, "s0128", "is no directory of indices"),
-    ({"tokenizer_id": "T"}, "s128-valid3-train3", "is no directory of indices"),
+    ({"tokenizer_id": "T"}, "s0128", "is not a directory of indices"),
+    ({"tokenizer_id": "T"}, "s128-valid3-train3", "is not a directory of indices"),
     ({"tokenizer_id": "T"}, "s100000000", "no split of tales has a sample"),
     ({"tokenizer_id": "nowhere"}, "s128", "No such file"),
-    ({"tokenizer_id": "list"}, "s128", "no JSON object"),
+    ({"tokenizer_id": "list"}, "s128", "not a JSON object"),
     ({"tokenizer_id": "."}, "s128", "would have written"),
 ]
 

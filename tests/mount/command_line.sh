@@ -22,11 +22,11 @@ refused 'huge shard_size' 2 'takes a size like 5GB' "$m" "$source" "$mnt" -o sha
 refused 'vocab_size' 2 "a number of tokens or 'tokenizer'" "$m" "$source" "$mnt" -o vocab_size=-1
 
 refused 'spec' 2 "takes 'local' or 'te', not 'megatron'" "$m" "$source" "$mnt" -o spec=megatron
-refused 'rw without dataset_cache' 2 "read-only, but for what 'dataset_cache' takes" "$m" "$source" "$mnt" -o rw,split=1
+refused 'rw without dataset_cache' 2 "read-only without 'dataset_cache'" "$m" "$source" "$mnt" -o rw,split=1
 refused 'dataset_cache' 2 "option 'dataset_cache' needs a value" "$m" "$source" "$mnt" -o dataset_cache
 refused 'split' 2 . "$m" "$source" "$mnt" -o split=a
 refused 'merge' 2 "takes the name of a dataset, not 'a/b'" "$m" "$source" "$mnt" -o merge=a/b
-refused 'megatron' 2 "is no version of Megatron" "$m" "$source" "$mnt" -o megatron=new
+refused 'megatron' 2 "is not a version of Megatron" "$m" "$source" "$mnt" -o megatron=new
 refused 'append_eod' 2 "takes a token's id, not '-1'" "$m" "$source" "$mnt" -o append_eod=-1
 refused 'arrow_batch' 2 'takes a size like 256MiB' "$m" "$source" "$mnt" -o arrow_batch=0
 refused 'no_optim' 2 "option 'no_optim' takes no value" "$m" ls "$source" -o no_optim=1
@@ -84,10 +84,10 @@ for option in arch=llama "ref=$work" shard_size=1GB spec=te no_optim vocab_size=
 done
 refused 'column of .idx and .bin' 1 "'column' has no effect" "$m" "$data" "$mnt" -o column=text
 refused 'append_eod of .idx and .bin' 1 "'append_eod' has no effect" "$m" "$data" "$mnt" -o append_eod=3
-refused 'a blend of blanks' 1 'no word' "$m" "$data" "$mnt" -o 'data_path= '
+refused 'a blend of blanks' 1 'is empty' "$m" "$data" "$mnt" -o 'data_path= '
 refused 'a blend of what is not there' 1 "no dataset 'none'" "$m" "$data" "$mnt" -o 'data_path=1 tales_text_document 1 none'
 refused 'tokenizer_id that is missing' 1 "tokenizer_id: $work/none: No such file" "$m" "$data" "$mnt" -o "tokenizer_id=$work/none"
-refused 'tokenizer_id that is none' 1 "is no JSON object" "$m" "$data" "$mnt" -o "tokenizer_id=$data/notes_text_document.idx"
+refused 'tokenizer_id that is none' 1 "is not a JSON object" "$m" "$data" "$mnt" -o "tokenizer_id=$data/notes_text_document.idx"
 not_mounted || fail 'something was mounted'
 # That of a run which will write it while mounted.
 mkdir "$work/later"
@@ -98,9 +98,9 @@ refused 'no MOUNTPOINT' 3 'No such file or directory' "$m" "$source" "$work/none
 refused 'MOUNTPOINT is a file' 3 'not a directory' "$m" "$source" "$source/latest_checkpointed_iteration.txt"
 copy_fixture "weights/${source##*/}"
 mkdir "$ckpt/mnt"
-refused 'MOUNTPOINT in SOURCE' 3 'lie in each other' "$m" "$ckpt" "$ckpt/mnt"
-refused 'MOUNTPOINT is SOURCE' 3 'lie in each other' "$m" "$ckpt" "$ckpt"
-refused 'SOURCE in MOUNTPOINT' 3 'lie in each other' "$m" "$ckpt" "$work"
+refused 'MOUNTPOINT in SOURCE' 3 'lies in SOURCE or contains it' "$m" "$ckpt" "$ckpt/mnt"
+refused 'MOUNTPOINT is SOURCE' 3 'lies in SOURCE or contains it' "$m" "$ckpt" "$ckpt"
+refused 'SOURCE in MOUNTPOINT' 3 'lies in SOURCE or contains it' "$m" "$ckpt" "$work"
 
 # An incomplete HuggingFace directory, which is looked at once: the reason names what is missing.
 "$m" export "$source" hf "$work/hf" >/dev/null || fail 'export'

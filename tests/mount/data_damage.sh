@@ -209,8 +209,8 @@ refused 'no tokens: samples' 1 'zero: no sequence of the split has a token' "$m"
 refused 'no rows: samples' 1 'nothing: the train split has none of the 0 sequences' "$m" ls "$work/data" data/nothing/samples/train-s4
 refused 'empty split: samples' 1 'mixed: the test split has none of the 6 sequences' "$m" ls "$work/data" data/mixed/samples/test-s4
 refused 'split without tokens: samples' 1 'mixed: no sequence of the split has a token' "$m" ls "$work/data" data/mixed/samples/valid-s4 -o split=9/1/0
-refused 'too few tokens: samples' 1 'mixed: 7 tokens are no sample of 9\+1' "$m" ls "$work/data" data/mixed/samples/train-s9
-refused 'no split at all' 2 "'0/0/0' gives no split a share" "$m" ls "$work/data" -o split=0/0/0
+refused 'too few tokens: samples' 1 'mixed: 7 tokens are too few for a sample of 9\+1' "$m" ls "$work/data" data/mixed/samples/train-s9
+refused 'no split at all' 2 "'0/0/0' leaves every split empty" "$m" ls "$work/data" -o split=0/0/0
 mount_source "$work/data/mixed" -o split=9/1/0
 same 'empty splits: hf' "$(xargs -n 1 dirname <<<"$(cd "$mnt/data/mixed/hf" && echo */state.json)" | xargs)" 'test train validation'
 unmount

@@ -36,18 +36,18 @@ kept() {
 }
 export=("$m")
 echo 'six years of work' >"$out/thesis.tex"
-kept 'a thesis' "holds files that no export has left, 'thesis.tex': move what is yours elsewhere"
+kept 'a thesis' "holds files that are not from an export, such as 'thesis.tex': move them elsewhere"
 rm "$out/thesis.tex"
 mkdir "$out/sub"
-kept 'an empty directory' "holds directories that no export has left, 'sub'"
+kept 'an empty directory' "holds directories that are not from an export, such as 'sub'"
 echo mine >"$out/sub/config.json"
-kept 'a directory with a name of ours in it' "holds directories that no export has left, 'sub'"
+kept 'a directory with a name of ours in it' "holds directories that are not from an export, such as 'sub'"
 rm -r "$out/sub"
 mv "$out/config.json" "$work/config.json" && ln -s "$work/config.json" "$out/config.json"
-kept 'a link, as the HF cache has them' "holds files that no export has left, 'config.json'"
+kept 'a link, as the HF cache has them' "holds files that are not from an export, such as 'config.json'"
 mv "$work/config.json" "$out/config.json"
 mkfifo "$out/model-00001-of-00001.safetensors.old"
-refused 'a pipe' 1 'holds files that no export has left' "$m" export --force "$source" hf "$out"
+refused 'a pipe' 1 'holds files that are not from an export' "$m" export --force "$source" hf "$out"
 rm "$out/model-00001-of-00001.safetensors.old"
 
 # Nor a model with the very same names that no export has made, where marks tell.
@@ -56,18 +56,18 @@ cp -r "$work/trained" "$work/kept.trained"
 if "$BIN/xattrs" "$out/config.json" | grep -qx 'list 0'; then
 	echo 'skipped: export_dest/same names: the file system has no extended attributes'
 else
-	refused 'a model of the same names' 1 'that no export has left' "$m" export --force "$source" hf "$work/trained"
+	refused 'a model of the same names' 1 'that are not from an export' "$m" export --force "$source" hf "$work/trained"
 	diff -r "$work/trained" "$work/kept.trained" || fail 'a model of the same names was changed'
 fi
 
 # Names that this view does not have are known by a mark, where the file system can keep one.
 export=("$BIN/posix_only" "$m")
 "$m" export "$source" hf "$out" --force -o shard_size=100KB >/dev/null || fail 'smaller shards over larger ones'
-kept 'names of an earlier export that nobody remembers' "holds files that no export has left, 'model[^']*safetensors[^']*'"
+kept 'names of an earlier export that nobody remembers' "holds files that are not from an export, such as 'model[^']*safetensors[^']*'"
 if "$m" export "$source" hf "$out" --force >"$log" 2>&1; then
 	diff -r "$out" "$work/relative" || fail '--force left files of the predecessor'
 else
-	grep -q 'that no export has left' "$log" || fail '--force over smaller shards'
+	grep -q 'that are not from an export' "$log" || fail '--force over smaller shards'
 	rm -r "$out" && cp -r "$work/relative" "$out"
 	echo 'skipped: an export over one of other names: the file system has no extended attributes'
 fi
@@ -80,14 +80,14 @@ same 'POSIX alone: what is left' "$(cd "$work" && ls | grep -e '^packed' -e part
 
 # DEST and what is read, in each other by whatever name.
 mkdir "$work/holder" && cp -a "$source" "$work/holder/source"
-refused 'DEST holds SOURCE' 1 'lie in each other' "$m" export --force "$work/holder/source" hf "$work/holder"
-refused 'DEST is SOURCE' 1 'lie in each other' "$m" export --force "$work/holder/source" hf "$work/holder/source"
-refused 'DEST in SOURCE' 1 'lie in each other' \
+refused 'DEST holds SOURCE' 1 'lies in SOURCE or contains it' "$m" export --force "$work/holder/source" hf "$work/holder"
+refused 'DEST is SOURCE' 1 'lies in SOURCE or contains it' "$m" export --force "$work/holder/source" hf "$work/holder/source"
+refused 'DEST in SOURCE' 1 'lies in SOURCE or contains it' \
 	"$m" export --force "$work/holder/source" hf "$work/holder/source/iter_0000040"
-refused 'DEST would be in SOURCE' 1 'lie in each other' "$m" export "$work/holder/source" hf "$work/holder/source/new"
+refused 'DEST would be in SOURCE' 1 'lies in SOURCE or contains it' "$m" export "$work/holder/source" hf "$work/holder/source/new"
 ln -s holder/source/iter_0000040 "$work/way"
-refused 'DEST in SOURCE through a link' 1 'lie in each other' "$m" export "$work/holder/source" hf "$work/way/new"
-refused 'SOURCE through a link' 1 'lie in each other' "$m" export "$work/way" hf "$work/holder/source/iter_0000040/new"
+refused 'DEST in SOURCE through a link' 1 'lies in SOURCE or contains it' "$m" export "$work/holder/source" hf "$work/way/new"
+refused 'SOURCE through a link' 1 'lies in SOURCE or contains it' "$m" export "$work/way" hf "$work/holder/source/iter_0000040/new"
 cp -r "$out" "$work/reference"
 refused 'DEST is ref=' 1 "'$work/reference' is being read" "$m" export --force "$source" hf "$work/reference" -o "ref=$work/reference"
 mkdir "$work/corpus" && cp "$FIXTURES"/data/notes_text_document.* "$work/corpus"
@@ -100,8 +100,8 @@ for dest in "$mnt/new" "$work/mounted/new" "$mnt/latest/hf"; do
 done
 unmount
 if is_root && mkdir "$work/bound" "$work/ro" && mount --bind "$work/holder/source" "$work/bound"; then
-	refused 'DEST in SOURCE by a bind mount' 1 'lie in each other' "$m" export "$work/holder/source" hf "$work/bound/new"
-	refused 'SOURCE by a bind mount' 1 'lie in each other' "$m" export "$work/bound" hf "$work/holder/source/new"
+	refused 'DEST in SOURCE by a bind mount' 1 'lies in SOURCE or contains it' "$m" export "$work/holder/source" hf "$work/bound/new"
+	refused 'SOURCE by a bind mount' 1 'lies in SOURCE or contains it' "$m" export "$work/bound" hf "$work/holder/source/new"
 	umount "$work/bound"
 	mount -t tmpfs -o ro none "$work/ro"
 	refused 'read-only' 1 "cannot create '$work/ro/new.mcorefs-partial': Read-only file system" "$m" export "$source" hf "$work/ro/new"

@@ -69,7 +69,7 @@ check "$out" "hf after $layout"
 
 # What has no journal may be a person's: directories in it stay.
 mkdir -p "$out.mcorefs-partial/mine"
-refused 'directories of a person' 1 'holds directories that no export has left' "$m" export "$source" hf "$out"
+refused 'directories of a person' 1 'holds directories that are not from an export' "$m" export "$source" hf "$out"
 [ -d "$out.mcorefs-partial/mine" ] || fail 'a directory of a person was removed'
 rm -r "$out.mcorefs-partial"
 

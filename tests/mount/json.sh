@@ -55,7 +55,7 @@ says 0 ls "$source" hf
 same 'ls of a view' "$(sed -n 's/.*"path": "\(.*\)",/\1/p' "$json" | xargs)" "$("$m" ls "$source" hf | awk '{ print $5 }' | xargs)"
 same 'sizes of a view' "$(sed -n 's/.*"size": \(.*\),/\1/p' "$json" | xargs)" "$("$m" ls "$source" hf | awk '{ print $2 }' | xargs)"
 says 1 ls "$source" -o arch=gpt2
-has '"path": "iter_0000040/why-not.txt"' '^    "iter_0000040/hf: .*no gpt2'
+has '"path": "iter_0000040/why-not.txt"' '^    "iter_0000040/hf: .*not a gpt2'
 says 1 ls "$source" megatron/torch/tp7-pp1
 says 0 ls "$FIXTURES/data"
 has '"path": "data/tales_text_document/samples/train-s4096"'

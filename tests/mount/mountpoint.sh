@@ -24,7 +24,7 @@ for round in first second; do
 	slash=/
 	[ "$round" = second ] || unmount
 done
-grep -q "$mnt: a dead mount was taken away" "$log" || fail "nothing is said of the dead mount"
+grep -q "$mnt: a dead mount was removed" "$log" || fail "nothing is said of the dead mount"
 
 # A mount that serves, named as it is and by a link.
 ln -s "$mnt" "$work/link"
@@ -69,6 +69,6 @@ as_nobody grep -q '"model_type": "llama"' "$mnt/latest/hf/config.json" || fail "
 as_nobody fusermount3 -u "$mnt" || fail "a user cannot unmount"
 mount_foreground "$source" -o allow_other # without it the kernel does not tell him that it is dead
 kill -s KILL "$daemon"
-refused "a user over root's dead mount" 3 'a dead mount cannot be taken away' as_nobody "$MCOREFS" "$other" "$mnt"
+refused "a user over root's dead mount" 3 'a dead mount cannot be removed' as_nobody "$MCOREFS" "$other" "$mnt"
 wait "$daemon" 2>/dev/null
 daemon=

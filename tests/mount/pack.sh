@@ -63,7 +63,7 @@ rejects 'below the vocabulary' 'token -1 is outside of the vocabulary' '[-1]' --
 rejects 'lines or NUL' 'format lines' '1 2\n3 4\n'
 rejects 'a cut line' 'line 1, column 6: the input ends inside of a document' '[1, 2'
 refused 'no prefix' 2 'expected mcorefs pack PREFIX' "$m" pack </dev/null
-refused 'unknown dtype' 2 "'float32' is none of" "$m" pack "$out/x" --dtype float32 </dev/null
+refused 'unknown dtype' 2 "not 'float32'" "$m" pack "$out/x" --dtype float32 </dev/null
 refused 'unknown format' 2 "not 'json'" "$m" pack "$out/x" --format json </dev/null
 refused 'vocabulary and dtype' 2 'uint16 cannot hold a vocabulary of 70000' "$m" pack "$out/x" --dtype uint16 --vocab-size 70000 </dev/null
 refused 'end of document outside' 2 '--append-eod 7 is outside of the vocabulary' "$m" pack "$out/x" --vocab-size 7 --append-eod 7 </dev/null
@@ -115,7 +115,7 @@ went_on() {
 	rmdir "$out/w.idx.part"
 	# shellcheck disable=SC2059
 	printf "$text$next" >"$work/longer"
-	refused "$text: it goes on" 1 "it ended behind $(stat -c %s "$work/in") bytes, and now it goes on" "$m" pack "$out/w" --resume "$@" <"$work/longer"
+	refused "$text: it goes on" 1 "it ended after $(stat -c %s "$work/in") bytes, and now it goes on" "$m" pack "$out/w" --resume "$@" <"$work/longer"
 	refused "$text: a pipe goes on" 1 'and now it goes on' bash -c "cat '$work/longer' | '$m' pack '$out/w' --resume $*"
 	"$m" pack "$out/w" --resume "$@" <"$work/in" >"$log" 2>&1 || fail "$text: $(cat "$log")"
 	same "$text: the same again" "$(elements "$out/w.bin" d4 0) | $(elements "$out/w.idx" d8 26 | cut -d' ' -f1)" '1 2 | 3'
@@ -131,7 +131,7 @@ mkdir "$out/w.idx.part"
 refused 'no index' 1 'everything is kept' "$m" pack "$out/w" <<<'[1]'
 rmdir "$out/w.idx.part"
 sed -i '2s/^\(4 2 1\) 0 [0-9a-f]*/\1 0123456789abcdef/' "$out/w.journal"
-refused 'an older note' 1 'no journal of mcorefs pack' "$m" pack "$out/w" --resume <<<'[1]'
+refused 'an older note' 1 'not a journal of mcorefs pack' "$m" pack "$out/w" --resume <<<'[1]'
 rm "$out/w".*
 
 # One at a time. A signal ends one that waits for its input, with what it had.

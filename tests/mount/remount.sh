@@ -14,7 +14,7 @@ flags() {
 	awk -v m="$mnt" '$2 == m { print $4 }' /proc/self/mounts
 }
 
-refused "remount of a directory" 3 "cannot remount $mnt: .* is no mount point" "$MCOREFS" "$source" "$mnt" -o remount
+refused "remount of a directory" 3 "cannot remount $mnt: .* is not a mount point" "$MCOREFS" "$source" "$mnt" -o remount
 mount_foreground "$source" -o "vocab_size=1000,data=$FIXTURES/data/notes_text_document,data=$FIXTURES/data/tales_text_document,spec=te"
 before=$(flags)
 for options in ro vocab_size=1000 "spec=te,ro,vocab_size=1000" "data=$FIXTURES/data/tales_text_document,nofail,x-a=b" \
@@ -29,7 +29,7 @@ unchanged no_optim "option 'no_optim' is not in force: "
 unchanged "data=$FIXTURES/data" "option 'data=$FIXTURES/data' is not in force"
 unchanged suid "option 'suid' is not in force"
 unchanged allow_other "option 'allow_other' is not in force"
-unchanged rw "option 'rw' is not in force"
+unchanged rw "option 'rw' is refused"
 unchanged ro ".* is mounted there, not $work" "$work"
 same "flags after what was refused" "$(flags)" "$before"
 grep -q '"vocab_size": 1000' "$mnt/latest/hf/config.json" || fail "the mount no longer serves"
@@ -75,7 +75,7 @@ unmount
 why=$(why_nobody_cannot_mount)
 if [ -z "$why" ]; then
 	mount_source "$source" -o allow_other
-	refused "remount by another user" 3 'does not tell what it was mounted with: Operation not permitted' \
+	refused "remount by another user" 3 'does not say what it was mounted with: Operation not permitted' \
 		as_nobody "$MCOREFS" "$source" "$mnt" -o remount,ro
 	unmount
 fi

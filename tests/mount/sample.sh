@@ -101,15 +101,15 @@ refused 'a step that is no number' 2 "'--step' takes a number" "$m" sample "$dat
 refused 'behind the run' 1 'there is no step 41: the run has 40' "$m" sample "$data" "${run[@]}" --step 41
 refused 'no length' 2 '--train-iters or --train-samples is needed' "$m" sample "$data" --step 1 "${run[@]:0:6}" --global-batch-size 8
 refused 'no batch' 2 '--global-batch-size is needed' "$m" sample "$data" --step 1 "${run[@]:0:8}"
-refused 'no datasets' 1 'several datasets: --data-path says which' "$m" sample "$data" --step 1 "${run[@]:2}"
+refused 'no datasets' 1 'several datasets: name one with --data-path' "$m" sample "$data" --step 1 "${run[@]:2}"
 refused 'another dataset' 1 "no dataset 'c'" "$m" sample "$data" --step 1 --data-path c "${run[@]:2}"
-refused 'data elsewhere' 1 "no '/tmp/g/tales_text_document.idx': -o data=PATH" "$m" sample "$ckpt" --step 1
+refused 'data elsewhere' 1 "/tmp/g/tales_text_document.idx' is missing: say where the datasets are with -o data=PATH" "$m" sample "$ckpt" --step 1
 refused 'ranks without microbatches' 2 '--micro-batch-size is needed' "$m" sample "$data" --step 1 "${run[@]}" --rank 0
-refused 'a batch that is not divided' 2 'no whole number of microbatches' "$m" sample "$data" --step 1 "${run[@]}" --micro-batch-size 3
+refused 'a batch that is not divided' 2 'not a whole number of microbatches' "$m" sample "$data" --step 1 "${run[@]}" --micro-batch-size 3
 refused 'no such rank' 2 'no rank 2 of 2' "$m" sample "$data" --step 1 "${run[@]}" "${ranks[@]}" --rank 2
 refused 'another loader' 1 'external' "$m" sample "$data" --step 1 "${run[@]}" --dataloader-type external
 refused 'no end of documents' 2 '--eod ID' "$m" sample "$data" --step 1 "${run[@]}" --eod-mask-loss
-refused 'a version' 1 "'newest' is no version" "$m" sample "$data" --step 1 "${run[@]}" --megatron newest
+refused 'a version' 1 "'newest' is not a version" "$m" sample "$data" --step 1 "${run[@]}" --megatron newest
 refused 'a split' 1 'fourth|more than three' "$m" sample "$data" --step 1 "${run[@]}" --split 1,2,3,4
 refused 'no directory' 1 'No such file' "$m" sample "$data" --step 1 "${run[@]}" --npy "$work/none/a.npy"
 refused 'a model' 2 'needed' "$m" sample "$FIXTURES/hf/llama-safetensors" --step 1

@@ -12,7 +12,7 @@ printf 20 >"$ckpt/$tracker"
 mount_foreground "$ckpt" -o arch=gpt2
 same 'entries of the root' "$(ls "$mnt")" "$(printf 'iter_0000020\nlatest')"
 same 'entries' "$(ls "$mnt/latest/")" "$(printf 'megatron\nwhy-not.txt')"
-grep -q '^hf: .*this model is no gpt2: it has SwiGLU' "$mnt/latest/why-not.txt" || fail "why-not.txt: $(cat "$mnt/latest/why-not.txt")"
+grep -q '^hf: .*this model is not a gpt2: it has SwiGLU' "$mnt/latest/why-not.txt" || fail "why-not.txt: $(cat "$mnt/latest/why-not.txt")"
 same 'lines' "$(wc -l <"$mnt/latest/why-not.txt")" 1
 same 'size' "$(stat -c %s "$mnt/latest/why-not.txt")" "$(wc -c <"$mnt/latest/why-not.txt")"
 same 'mode' "$(stat -c %A "$mnt/latest/why-not.txt")" -r--r--r--
@@ -21,7 +21,7 @@ for _ in 1 2 3; do
 	[[ $(ls "$mnt/latest/hf" 2>&1) == *'No such file or directory' ]] || fail "hf is no ENOENT"
 done
 same 'lines in the log' "$(errors | wc -l)" 1
-errors | grep -q "^mcorefs: $mnt/iter_0000020: there is no hf: .*no gpt2" || fail "the log does not say why: $(errors)"
+errors | grep -q "^mcorefs: $mnt/iter_0000020: there is no hf: .*not a gpt2" || fail "the log does not say why: $(errors)"
 [ -s "$mnt/latest/megatron/torch/tp1-pp1/$tracker" ] || fail 'megatron cannot be entered'
 [ ! -e "$mnt/latest/none" ] || fail 'a name that is none'
 find "$mnt" -type f -exec cat {} + >/dev/null || fail 'what is listed cannot be read'
@@ -44,8 +44,8 @@ unmount
 out=$("$MCOREFS" ls "$ckpt" -o arch=gpt2 2>"$log")
 same 'ls: exit status' "$?" 1
 same 'ls' "$(awk '{ print $5 }' <<<"$out" | grep -xc 'why-not.txt\|megatron/\|hf/')" 4
-grep -q '^mcorefs: iter_0000040/hf: .*no gpt2' "$log" || fail 'ls does not say why'
-refused 'verify' 1 'no gpt2' "$MCOREFS" verify "$ckpt" -o arch=gpt2
+grep -q '^mcorefs: iter_0000040/hf: .*not a gpt2' "$log" || fail 'ls does not say why'
+refused 'verify' 1 'not a gpt2' "$MCOREFS" verify "$ckpt" -o arch=gpt2
 
 # What is missing when an iteration comes: the reference.
 rm -rf "$ckpt/iter_0000040" "$log"

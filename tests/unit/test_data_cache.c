@@ -92,10 +92,10 @@ START_TEST(no_specs)
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
 		unit_fails(mfs_cache_spec_parse(bad[i], &s, &err), &err, -ENOENT,
-			   "is no directory");
+			   "is not a directory");
 	for (size_t i = 0; i < sizeof(impossible) / sizeof(*impossible); i++)
 		unit_fails(mfs_cache_spec_parse(impossible[i], &s, &err), &err, -EINVAL,
-			   "cannot be");
+			   "a number is out of range");
 }
 END_TEST
 
@@ -341,9 +341,9 @@ START_TEST(tokenizers)
 	ck_assert_str_eq(json_string_value(json_object_get(t, "class")), "V");
 	json_decref(t);
 	unit_fails(mfs_cache_tokenizer(in(dir, "list"), &t, NULL, &err), &err, -EINVAL,
-		   "no JSON object");
+		   "not a JSON object");
 	unit_fails(mfs_cache_tokenizer(in(dir, "twice"), &t, NULL, &err), &err, -EINVAL,
-		   "no JSON object");
+		   "not a JSON object");
 	unit_fails(mfs_cache_tokenizer(in(dir, "none"), &t, NULL, &err), &err, -EINVAL, "none");
 	unit_fails(mfs_cache_tokenizer(dir, &t, NULL, &err), &err, -ENODATA, "would have written");
 }
@@ -394,7 +394,7 @@ START_TEST(impossible)
 	refused(&(struct mfs_data_options){.megatron = "2.6"}, tales, "cache/s64", -EINVAL,
 		"core 0.4");
 	refused(&(struct mfs_data_options){.tokenizer_id = file}, tales, "cache/x", -ENOENT,
-		"is no directory");
+		"is not a directory");
 	refused(&(struct mfs_data_options){.tokenizer_id = file}, tales, "cache/s64-splitx",
 		-EINVAL, "--split");
 	refused(&(struct mfs_data_options){.tokenizer_id = file}, tales, "cache/s10000000",
@@ -403,7 +403,7 @@ START_TEST(impossible)
 		"cache/s64", -EINVAL, "megatron/all");
 	refused(&(struct mfs_data_options){.tokenizer_id = file,
 					   .split_data_path = {"tales_text_document", NULL, NULL}},
-		"blend", "cache/s64-split1", -EINVAL, "are not split");
+		"blend", "cache/s64-split1", -EINVAL, "each split has datasets of its own");
 }
 END_TEST
 

@@ -119,7 +119,7 @@ START_TEST(test_words_refused)
 
 	unit_fails(mfs_data_run_parse(&w, &r, &err), &err, -ENODATA, "data path");
 	w.data_path = " ";
-	unit_fails(mfs_data_run_parse(&w, &r, &err), &err, -EINVAL, "no word");
+	unit_fails(mfs_data_run_parse(&w, &r, &err), &err, -EINVAL, "is empty");
 }
 END_TEST
 
@@ -136,7 +136,7 @@ START_TEST(test_words_contradict)
 	w = (struct mfs_data_words){.data_args_path = "no such file"};
 	unit_fails(mfs_data_run_parse(&w, &r, &err), &err, -ENOENT, "no such file");
 	w = (struct mfs_data_words){.data_args_path = "."};
-	unit_fails(mfs_data_run_parse(&w, &r, &err), &err, -EINVAL, "no file");
+	unit_fails(mfs_data_run_parse(&w, &r, &err), &err, -EINVAL, "not a file");
 }
 END_TEST
 

@@ -149,10 +149,9 @@ START_TEST(absurd_padding)
 
 	fake_ckpt(&ckpt, &a);
 	ckpt.args.make_vocab_size_divisible_by = 1ll << 31;
-	unit_fails(
-		mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err, -EINVAL,
-		"make_vocab_size_divisible_by tensor 'embedding.word_embeddings.weight' should have "
-		"2147483648 rows or more, but it has 1024");
+	unit_fails(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err, -EINVAL,
+		   "tensor 'embedding.word_embeddings.weight' is too small for the run's "
+		   "make_vocab_size_divisible_by: expected 2147483648 rows or more, found 1024");
 	ckpt.args.make_vocab_size_divisible_by = 2048;
 	unit_ok(mfs_rank_check(&ckpt, MFS_LAYER_SPEC_TE, &err), &err);
 	ckpt.args.make_vocab_size_divisible_by = MFS_UNSET;

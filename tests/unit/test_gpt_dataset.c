@@ -224,7 +224,7 @@ static void check_against_walk(const int32_t *lengths, uint64_t count,
 	rc = mfs_gpt_dataset_build(g, 2, &err);
 	if (rc) {
 		ck_assert(c->keep_last_partial);
-		unit_sentence(err.msg, "empty sequence came last");
+		unit_sentence(err.msg, "the last sequence is empty");
 	} else {
 		w = megatrons_walk(g, lengths);
 		order = calloc(mfs_gpt_dataset_documents(g), sizeof(*order));
@@ -357,7 +357,8 @@ START_TEST(test_refused)
 	unit_fails(mfs_gpt_dataset_new(m.data, 2, 4, &c, &g, &err), &err, -EINVAL, "among");
 	close_lengths(&m);
 	m = open_lengths(few, 3);
-	unit_fails(mfs_gpt_dataset_new(m.data, 0, 3, &c, &g, &err), &err, -ENODATA, "no sample");
+	unit_fails(mfs_gpt_dataset_new(m.data, 0, 3, &c, &g, &err), &err, -ENODATA,
+		   "too few for a sample");
 	close_lengths(&m);
 	unit_fails(mfs_gpt_sizes(0, &c, &s, &err), &err, -ENODATA, "token");
 	c.samples = UINT64_MAX - 1;

@@ -420,10 +420,10 @@ static const struct {
 	{"{'model_type': 'llama', 'rope_scaling': []}", -EINVAL, "rope_scaling"},
 	{"{'model_type': 'llama', 'rope_scaling': {'type': 'linear', 'factor': 2},"
 	 " 'rope_parameters': {'rope_type': 'linear', 'factor': 4}}",
-	 -EINVAL, "beside it"},
+	 -EINVAL, "the same as 'rope_scaling'"},
 	{"{'model_type': 'llama', 'rope_scaling': {'type': 'linear', 'factor': 2},"
 	 " 'rope_parameters': {'rope_type': 'default'}}",
-	 -EINVAL, "beside it"},
+	 -EINVAL, "the same as 'rope_scaling'"},
 	{"{'model_type': 'llama', 'rope_theta': 1e4, 'rope_parameters': {'rope_theta': 1e6}}",
 	 -EINVAL, "rope_theta"},
 	{"{'model_type': 'llama', 'rope_theta': 0}", -EINVAL, "rope_theta"},

@@ -905,7 +905,7 @@ START_TEST(shards_that_do_not_fit)
 	ck_assert_int_eq(truncate(path, 1000), 0);
 	fails(w.dir, -EINVAL, shard_name(2));
 	ck_assert_int_eq(unlink(path), 0);
-	fails(w.dir, -ENODATA, "is missing: weights are in it by model.safetensors.index.json");
+	fails(w.dir, -ENODATA, "is missing; it is listed in model.safetensors.index.json");
 	w.count += 2;
 	forget(&w);
 }
@@ -922,7 +922,7 @@ START_TEST(broken_indices)
 		{"[]", -EINVAL, "weight_map"},
 		{"{\"weight_map\": []}", -EINVAL, "weight_map"},
 		{"{\"weight_map\": {}}", -EINVAL, "weight_map"},
-		{"{\"weight_map\": {\"a\": 1}}", -EINVAL, "'a' is no text"},
+		{"{\"weight_map\": {\"a\": 1}}", -EINVAL, "'a' is not text"},
 		{"{\"weight_map\": {\"a\": \"b\", \"a\": \"c\"}}", -EINVAL, "JSON"},
 		{"{\"weight_map\": {\"a\": \"\"}}", -EINVAL, "leads out"},
 		{"{\"weight_map\": {\"a\": \"b/././c\"}}", -EINVAL, "named 'b/././c'"},

@@ -250,10 +250,10 @@ START_TEST(test_eod)
 	mfs_rows_free(r);
 	opt.eod = 65536;
 	unit_fails(mfs_hf_dataset_open(fixture("dict"), "train", &opt, &r, &err), &err, -EINVAL,
-		   "uint16, which cannot hold the end 65536");
+		   "uint16, which cannot hold the end token 65536");
 	opt.eod = -1;
 	unit_fails(mfs_hf_dataset_open(fixture("dict"), "train", &opt, &r, &err), &err, -EINVAL,
-		   "cannot hold the end -1");
+		   "cannot hold the end token -1");
 	opt.eod = (int64_t)1 << 31;
 	unit_fails(mfs_hf_dataset_open(fixture("saved"), NULL, &opt, &r, &err), &err, -EINVAL,
 		   "int32, which cannot hold");
@@ -443,8 +443,8 @@ static const struct {
 	{"dictionary", -ENOTSUP, "is string, dictionary-encoded"},
 	{"item-null", -ENOTSUP, "one of the tokens is null"},
 	{"offsets-last-outside", -EINVAL,
-	 "record batch 0, column 'input_ids': list offsets lead out of its elements"},
-	{"nulls-other-than-said", -EINVAL, "its nulls are not as many as it says"},
+	 "record batch 0, column 'input_ids': list offsets point outside of its elements"},
+	{"nulls-other-than-said", -EINVAL, "another number of nulls than it says"},
 	{"no-end", -EINVAL, "x.arrow: it ends at byte"},
 };
 
@@ -526,7 +526,7 @@ START_TEST(test_directories)
 		   -EINVAL, "dataset_info.json: not a JSON object");
 	write_text("dataset_info.json", "{");
 	unit_fails(mfs_hf_dataset_splits(unit_tmpdir(), &arena, &splits, &count, &err), &err,
-		   -EINVAL, "no valid JSON");
+		   -EINVAL, "not valid JSON");
 	mfs_arena_release(&arena);
 }
 END_TEST
@@ -579,10 +579,10 @@ START_TEST(test_shards_of_two)
 	copy_seed("corpus/arrow/ok-int32", "a-00000-of-00002.arrow");
 	copy_seed("corpus/arrow/ok-int32", "b-00001-of-00002.arrow");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
-		   "'a-00000-of-00002.arrow' the one behind it is missing");
+		   "'a-00000-of-00002.arrow', and the one behind it is missing");
 	copy_seed("corpus/arrow/ok-int32", "a-00001-of-00002.arrow");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
-		   "'b-00001-of-00002.arrow' the one before it is missing");
+		   "'b-00001-of-00002.arrow', and the one before it is missing");
 	copy_seed("corpus/arrow/ok-int32", "b-00000-of-00002.arrow");
 	r = open_rows(unit_tmpdir(), NULL);
 	ck_assert_uint_eq(r->rows, 20);
@@ -608,19 +608,19 @@ START_TEST(test_states)
 		   "the dataset has no rows");
 	write_text("state.json", "{\"_data_files\": {\"filename\": \"a.arrow\"}}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
-		   "\"_data_files\" is no list");
+		   "\"_data_files\" is not a list");
 	write_text(
 		"state.json",
 		"{\"_data_files\": [{\"filename\": \"a.arrow\"}], \"_indices_data_files\": {\"filename\": \"i.arrow\"}}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
-		   "\"_indices_data_files\" is no list");
+		   "\"_indices_data_files\" is not a list");
 	write_text("state.json", "{\"_data_files\": [{\"name\": \"a.arrow\"}]}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
 		   "without \"filename\"");
 	write_text("state.json",
 		   "{\"_data_files\": [{\"filename\": \"a.arrow\", \"skip\": 2, \"take\": 1}]}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENOTSUP,
-		   "some of the rows of 'a.arrow'");
+		   "only some rows of 'a.arrow'");
 	write_text("state.json", "{\"_data_files\": [{\"filename\": \"gone.arrow\"}]}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENOENT,
 		   "gone.arrow");
@@ -637,7 +637,7 @@ START_TEST(test_states)
 	/* A number of no row. */
 	change(in_tmp("i.arrow"), (const uint64_t[]){4, 1, 1}, (const uint64_t[]){5, 1, 1}, 24);
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
-		   "index 0 is 5, of 5 rows");
+		   "index 0 points to row 5, but there are 5 rows");
 	copy_seed("corpus/arrow/ok-int32", "i.arrow");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
 		   "no column 'indices'");

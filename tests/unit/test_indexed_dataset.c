@@ -152,11 +152,11 @@ START_TEST(test_refused)
 	bytes[9] = 1;
 	bytes[17] = 9;
 	unit_fails(mfs_indexed_dataset_memory(bytes, b.len - 6, bin, "x", &d, &err), &err, -EINVAL,
-		   "dtype code 9");
+		   "dtype code is 9");
 	bytes[17] = 8;
 	mfs_put_le64(bytes + 18, UINT64_MAX / 4);
 	unit_fails(mfs_indexed_dataset_memory(bytes, b.len - 6, bin, "x", &d, &err), &err, -EINVAL,
-		   "cannot be");
+		   "it cannot have");
 	memcpy(bytes, "TNTIDX\0", 8);
 	unit_fails(mfs_indexed_dataset_memory(bytes, b.len, bin, "x", &d, &err), &err, -ENOTSUP,
 		   "TNTIDX");

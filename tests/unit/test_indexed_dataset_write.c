@@ -326,16 +326,16 @@ START_TEST(test_not_resumed)
 		   "begun as int32: it cannot be resumed as uint16");
 	ck_assert_int_eq(truncate(at("part.lengths.part"), 4), 0);
 	unit_fails(try_open("part", MFS_I32, RESUME, &w), &err, -EINVAL, "cannot be resumed");
-	bad_journal("", "no journal");
-	bad_journal("hello", "no journal");
-	bad_journal("mcorefs-pack 2 4 0 0 0 0\n", "no journal");
-	bad_journal("mcorefs-pack 2 4 0 0 0 0\nnote", "no journal");
-	bad_journal("mcorefs-pack 2 4 0 0 0 0\nnote\nmore\n", "no journal");
-	bad_journal("mcorefs-pack 2 4 0 0 0\nnote\n", "no journal");
-	bad_journal("mcorefs-pack 1 4 0 0 0 0\nnote\n", "no journal");
-	bad_journal("mcorefs-pack 2 4 0 0 2147483648 0\nnote\n", "no journal");
-	bad_journal("mcorefs-pack 2 4 0 0 0 2305843009213693952\nnote\n", "no journal");
-	bad_journal("mcorefs-pack 2 4 0 -4 0 0\nnote\n", "no journal");
+	bad_journal("", "not a journal");
+	bad_journal("hello", "not a journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0 0\n", "not a journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0 0\nnote", "not a journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0 0\nnote\nmore\n", "not a journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0\nnote\n", "not a journal");
+	bad_journal("mcorefs-pack 1 4 0 0 0 0\nnote\n", "not a journal");
+	bad_journal("mcorefs-pack 2 4 0 0 2147483648 0\nnote\n", "not a journal");
+	bad_journal("mcorefs-pack 2 4 0 0 0 2305843009213693952\nnote\n", "not a journal");
+	bad_journal("mcorefs-pack 2 4 0 -4 0 0\nnote\n", "not a journal");
 	bad_journal("mcorefs-pack 2 4 1 0 0 0\nnote\n", "begun as int32, multimodal");
 	bad_journal("mcorefs-pack 2 99 0 0 0 0\nnote\n", "begun as");
 }

@@ -468,7 +468,7 @@ START_TEST(test_refusals)
 	REFUSED(llama, position_embedding_type, "none", "position_embedding_type");
 	REFUSED(llama, foreign, "softmax_type", "softmax_type");
 	REFUSED(llama, mtp_num_layers, 1, "mtp_num_layers");
-	REFUSED(llama, hidden_size, 66, "no multiple of num_attention_heads");
+	REFUSED(llama, hidden_size, 66, "not a multiple of num_attention_heads");
 	REFUSED(qwen2, squared_relu, (a.swiglu = false, true), "squared_relu");
 	REFUSED(qwen2, quick_geglu, (a.swiglu = false, true), "quick_geglu");
 	REFUSED(qwen3, add_qkv_bias, true, "qk_layernorm");
@@ -479,7 +479,7 @@ START_TEST(test_refusals)
 	REFUSED(mixtral, moe_layers, mixed, "moe_layer_freq");
 	REFUSED(deepseek, moe_shared_expert_gate, true, "moe_shared_expert_gate");
 	REFUSED(deepseek, moe_shared_expert_intermediate_size, 50,
-		"no multiple of moe_ffn_hidden_size");
+		"not a multiple of moe_ffn_hidden_size");
 	REFUSED(deepseek, moe_shared_expert_glu_interleave_size, 8, "interleave");
 	REFUSED(deepseek, moe_router_enable_expert_bias, false, "moe_router_enable_expert_bias");
 	REFUSED(deepseek, rotary_interleaved, true, "rotary_interleaved");

@@ -338,7 +338,7 @@ START_TEST(foreign_groups)
 			   &len);
 	unit_write(dir, "mp_rank_01_001/model_optim_rng.pt", bytes, len);
 	free(bytes);
-	unit_fails(mfs_optim_open(dir, &ckpt, &err), &err, -EINVAL, "of another kind");
+	unit_fails(mfs_optim_open(dir, &ckpt, &err), &err, -EINVAL, "differs from that of");
 }
 END_TEST
 

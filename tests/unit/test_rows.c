@@ -521,7 +521,7 @@ START_TEST(test_large)
 	unit_fails(mfs_rows_start(r, 61, starts, &err), &err, -EIO, "sequence 61 ");
 	unit_ok(mfs_rows_find(r, r->tokens - 1, &at, &err), &err);
 	ck_assert_uint_eq(at, n - 1);
-	unit_fails(mfs_rows_read(r, 0, 1, &token, &err), &err, -ENODATA, "not at hand");
+	unit_fails(mfs_rows_read(r, 0, 1, &token, &err), &err, -ENODATA, "was not opened");
 	mfs_rows_free(r);
 	mfs_indexed_dataset_free(d);
 	mfs_buf_release(&b);
@@ -754,7 +754,7 @@ START_TEST(test_vocab_scan)
 }
 END_TEST
 
-/* Hardly a token is inside: that is no list of rows any more. */
+/* Hardly a token is inside: that is not a list of rows any more. */
 START_TEST(test_vocab_scan_of_another)
 {
 	static int32_t lengths[20000];

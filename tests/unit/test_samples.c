@@ -192,7 +192,7 @@ START_TEST(test_refused)
 	unit_fails(open_samples(&run, "a none", MFS_TRAIN, &s), &err, -ENODATA, "none");
 	unit_fails(open_samples(&run, "a", MFS_VALID, &s), &err, -ENODATA, "valid");
 	run.seq_length = 100;
-	unit_fails(open_samples(&run, "a", MFS_TRAIN, &s), &err, -ENODATA, "no sample");
+	unit_fails(open_samples(&run, "a", MFS_TRAIN, &s), &err, -ENODATA, "too few for a sample");
 	run.seq_length = 0;
 	unit_fails(open_samples(&run, "a", MFS_TRAIN, &s), &err, -EINVAL, "sequence length");
 	run.seq_length = 10;
@@ -376,7 +376,7 @@ START_TEST(test_single)
 		run.seed = (uint32_t)rand();
 		know("a", random_rows(dtypes[i % 4], 100));
 		if (open_samples(&run, "a", split, &s) || mfs_samples_build(s, NULL, 0, 2, &err)) {
-			unit_sentence(err.msg, "empty sequence came last");
+			unit_sentence(err.msg, "the last sequence is empty");
 			forget();
 			continue;
 		}

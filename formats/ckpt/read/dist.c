@@ -131,7 +131,7 @@ static int check_backend_text(struct mfs_dist_reader *r, const char *text, size_
 	if (!backend)
 		rc = mfs_fail(r->err, -ENODATA, "%s/metadata.json: %s: the save is incomplete",
 			      r->ckpt->dir,
-			      root ? "it names no sharded_backend" : "it is no JSON (cut short?)");
+			      root ? "it names no sharded_backend" : "it is not JSON (cut short?)");
 	else if (strcmp(backend, "torch_dist"))
 		rc = mfs_fail(r->err, -ENOTSUP,
 			      "%s/metadata.json: sharded_backend is '%.40s', expected torch_dist",

@@ -135,7 +135,7 @@ int mfs_dist_storage(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
 	/* Before anything is sized by it: an item cannot hold more elements than bytes. */
 	if (!mfs_shape_count(c->size, t->ndim, &elements) || !elements || elements > c->item.length)
 		return mfs_fail(r->err, -EINVAL,
-				"%s/" METADATA ": '%s': a chunk empty or larger than its item",
+				"%s/" METADATA ": '%s': a chunk is empty or larger than its item",
 				r->ckpt->dir, t->key);
 	if (!storage.shape)
 		return mfs_fail_nomem(r->err);
@@ -151,11 +151,12 @@ static int spend_slices(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 		r->slices -= slices;
 		return 0;
 	}
-	return mfs_fail(r->err, -ENOTSUP,
-			"%s/" METADATA ": '%s': %llu layers of %llu experts are more than its "
-			"files have bytes on the disk for",
-			r->ckpt->dir, t->key, (unsigned long long)layers,
-			(unsigned long long)experts);
+	return mfs_fail(
+		r->err, -ENOTSUP,
+		"%s/" METADATA
+		": '%s': %llu layers of %llu experts need more bytes than its files have on the "
+		"disk",
+		r->ckpt->dir, t->key, (unsigned long long)layers, (unsigned long long)experts);
 }
 
 static int add_chunk(struct mfs_dist_reader *r, const struct mfs_dist_stacked *s,

@@ -56,7 +56,8 @@ static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
 				dir);
 	return mfs_fail(
 		err, -ENODATA,
-		"%s: neither metadata.json nor mp_rank_* directories: no Megatron checkpoint", dir);
+		"%s: neither metadata.json nor mp_rank_* directories: not a Megatron checkpoint",
+		dir);
 }
 
 int mfs_ckpt_begin(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err)

@@ -87,7 +87,7 @@ static int read_chunk(struct mfs_torch_reader *r, const struct mfs_torch_rank *r
 		char key[512];
 
 		if (!mfs_torch_key_text(doc, mfs_value_key(doc, model, i), key, sizeof(key)))
-			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is no text",
+			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is not text",
 					r->ckpt->dir, rank->name);
 		rc = read_tensor(r, rank, chunk, key, mfs_value_item(doc, model, i), a);
 	}

@@ -58,9 +58,9 @@ int mfs_torch_check_copy(struct mfs_torch_reader *r, const struct mfs_torch_rank
 	rc = mfs_stored_compare(r->ckpt, &found, &original->at, &row, r->err);
 	if (rc || row == MFS_SAME)
 		return rc;
-	return mfs_fail(
-		r->err, -EINVAL,
-		"%s/%s: tensor '%s' differs from '" EMBEDDING "' of %s in row %llu: expected "
-		"copies of one embedding",
-		r->ckpt->dir, rank->name, p->key, original->rank->name, (unsigned long long)row);
+	return mfs_fail(r->err, -EINVAL,
+			"%s/%s: tensor '%s' differs from '" EMBEDDING
+			"' of %s in row %llu: both must be copies of one embedding",
+			r->ckpt->dir, rank->name, p->key, original->rank->name,
+			(unsigned long long)row);
 }

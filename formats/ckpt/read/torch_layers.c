@@ -29,7 +29,7 @@ int mfs_torch_check_models(const struct mfs_torch_reader *r, const struct mfs_to
 	if (pairs <= mfs_pickle_length(rank->state.doc))
 		return 0;
 	return mfs_fail(r->err, -EINVAL,
-			"%s/%s: its pipeline chunks are one state dict again and again",
+			"%s/%s: several of its pipeline chunks are the same state dict",
 			r->ckpt->dir, rank->name);
 }
 

@@ -47,7 +47,7 @@ static int place_split(struct mfs_torch_reader *r, struct local *l, unsigned axi
 	struct mfs_found_chunk *p = &l->piece;
 
 	if (axis >= p->ndim || mfs_mul_overflows(p->shape[axis], l->parts, &p->shape[axis]))
-		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s' cannot be a part of %u",
+		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s' cannot be one of %u parts",
 				r->ckpt->dir, l->rank->name, l->key, l->parts);
 	p->chunk.lo[axis] = p->chunk.size[axis] * l->part;
 	return mfs_ckpt_add_found(r->ckpt, p, r->err);
@@ -62,7 +62,7 @@ static int place_gated(struct mfs_torch_reader *r, struct local *l)
 
 	if (!gate.ndim || gate.shape[0] % 2 || mfs_mul_overflows(gate.shape[0], l->parts, &total))
 		return mfs_fail(r->err, -EINVAL,
-				"%s/%s: tensor '%s': a gated projection of an odd number of rows",
+				"%s/%s: tensor '%s': a gated projection has an odd number of rows",
 				r->ckpt->dir, l->rank->name, l->key);
 	gate.shape[0] = total;
 	gate.chunk.size[0] = half;
@@ -112,7 +112,7 @@ static int place_grouped(struct mfs_torch_reader *r, struct local *l, uint64_t e
 	if (!width || width * experts * hidden != elements || l->t->stride[1] != 1 ||
 	    l->t->stride[0] != l->t->shape[1])
 		return mfs_fail(r->err, -EINVAL,
-				"%s/%s: tensor '%s' is no [%llu experts] grouped weight",
+				"%s/%s: tensor '%s' is not a grouped weight of %llu experts",
 				r->ckpt->dir, l->rank->name, l->key, (unsigned long long)experts);
 	for (uint64_t i = 0; i < experts && !rc; i++) {
 		const bool fc1 = l->name.grouped == 1;
@@ -139,7 +139,7 @@ static int place_experts(struct mfs_torch_reader *r, struct local *l)
 	if (!experts || (uint64_t)total % r->ep || l->name.expert >= (int64_t)experts ||
 	    (!l->name.grouped && l->name.expert < 0))
 		return mfs_fail(r->err, -EINVAL,
-				"%s/%s: tensor '%s' is none of %lld experts on %u ranks",
+				"%s/%s: tensor '%s' is not one of %lld experts on %u ranks",
 				r->ckpt->dir, l->rank->name, l->key, (long long)total, r->ep);
 	l->part = l->rank->tp % r->etp;
 	l->parts = r->etp;

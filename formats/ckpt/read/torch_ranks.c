@@ -166,7 +166,7 @@ static int assign_ranks(struct mfs_torch_reader *r)
 		if (found != expected || d->tp >= r->tp || d->pp >= r->pp || d->ep >= r->ep)
 			return mfs_fail(
 				r->err, -EINVAL,
-				"%s/%s: no rank of the layout TP%u PP%u EP%u that the arguments say",
+				"%s/%s: not a rank of the layout TP%u PP%u EP%u in the arguments",
 				r->ckpt->dir, d->name, r->tp, r->pp, r->ep);
 	}
 	qsort(r->ranks, r->count, sizeof(*r->ranks), by_rank);

@@ -133,7 +133,7 @@ static int read_header(const struct mfs_source *src, char **ret, struct mfs_npy 
 				src->name, preamble[6], preamble[7]);
 	len = mfs_le16(preamble + 8);
 	if (len > MAX_HEADER || !mfs_range_ok(PREAMBLE, len, src->size))
-		return mfs_fail(err, -EINVAL, "%s: a header of %llu bytes cannot be", src->name,
+		return mfs_fail(err, -EINVAL, "%s: its header cannot have %llu bytes", src->name,
 				(unsigned long long)len);
 	npy->data = PREAMBLE + len;
 	rc = mfs_source_slurp(src, PREAMBLE, len, &text, err);
@@ -156,7 +156,8 @@ int mfs_npy_open(const struct mfs_source *src, struct mfs_npy *ret, struct mfs_e
 		return rc;
 	order = value_of(header, "fortran_order");
 	if (!order || !read_shape(value_of(header, "shape"), &npy))
-		rc = mfs_fail(err, -EINVAL, "%s: its header has no order and shape", src->name);
+		rc = mfs_fail(err, -EINVAL, "%s: its header lacks the order or the shape",
+			      src->name);
 	else if (read_descr(value_of(header, "descr"), &npy) || strncmp(order, "False", 5))
 		rc = mfs_fail(err, -ENOTSUP, "%s: not an array of little-endian numbers in C order",
 			      src->name);

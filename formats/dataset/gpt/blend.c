@@ -71,7 +71,7 @@ int mfs_blend_new(const double *weights, size_t count, uint64_t size, struct mfs
 	if (rc)
 		return rc;
 	if (size > (uint64_t)1 << 53)
-		return mfs_fail(err, -EINVAL, "a blend of %llu samples cannot be",
+		return mfs_fail(err, -EINVAL, "a blend cannot have %llu samples",
 				(unsigned long long)size);
 	w = malloc(count * sizeof(*w));
 	if (!w)

@@ -121,7 +121,7 @@ static int look_for_weights(const char *const *words, size_t count, bool *ret_we
 		if (number && missing < count)
 			return mfs_fail(
 				err, -EINVAL,
-				"data path: '%.60s' is no weight, but '%.60s' behind it is one",
+				"data path: '%.60s' is not a weight, but '%.60s' after it is one",
 				words[missing], words[i]);
 	}
 	*ret_weighted = missing == count;
@@ -158,7 +158,7 @@ int mfs_blend_args_parse(const char *const *words, size_t count, struct mfs_blen
 	int rc;
 
 	if (!count || count > UINT32_MAX)
-		return mfs_fail(err, -EINVAL, "data path: no word");
+		return mfs_fail(err, -EINVAL, "the data path is empty");
 	rc = fill_args(&a, words, count, err);
 	if (rc) {
 		mfs_blend_args_release(&a);

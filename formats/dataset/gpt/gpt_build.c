@@ -54,9 +54,9 @@ static int allocate(struct job *j, struct mfs_error *err)
 		mfs_index_alloc(g->sizes.samples * mfs_gpt_dataset_shuffle_index_width(g));
 	if (j->lengths && j->pairs && g->sums && g->shuffle_index)
 		return 0;
-	return mfs_fail(err, -ENOMEM, "no %llu bytes for the indices of %llu documents",
-			(unsigned long long)mfs_gpt_dataset_bytes(g),
-			(unsigned long long)g->documents);
+	return mfs_fail(
+		err, -ENOMEM, "no memory: %llu bytes are needed for the indices of %llu documents",
+		(unsigned long long)mfs_gpt_dataset_bytes(g), (unsigned long long)g->documents);
 }
 
 /* ---- random numbers ---- */
@@ -176,8 +176,8 @@ static int accumulate(struct mfs_gpt_dataset *g, struct mfs_error *err)
 	if (sum != g->sizes.tokens)
 		return mfs_fail(
 			err, -EINVAL,
-			"%s: the lengths of the split's sequences sum to %llu tokens, where they begin "
-			"says %llu: it is damaged",
+			"%s: the lengths of the split's sequences add up to %llu tokens, but "
+			"their starts say %llu: the index is damaged",
 			g->data->name, (unsigned long long)(sum / g->sizes.epochs),
 			(unsigned long long)(g->sizes.tokens / g->sizes.epochs));
 	return 0;
@@ -215,8 +215,8 @@ static int check_last_row(const struct job *j, struct mfs_error *err)
 		return 0;
 	return mfs_fail(
 		err, -EINVAL,
-		"the last partial sample cannot be kept: an empty sequence came last, where "
-		"Megatron fails too");
+		"the last partial sample cannot be kept: the last sequence is empty, and Megatron "
+		"fails there, too");
 }
 
 int mfs_gpt_build_indices(struct mfs_gpt_dataset *g, unsigned threads, struct mfs_error *err)

@@ -131,7 +131,7 @@ int mfs_gpt_stream_pieces(struct mfs_gpt_dataset *g, uint64_t k, mfs_gpt_piece_f
 	int rc;
 
 	if (k >= g->sizes.samples)
-		return mfs_fail(err, -EINVAL, "there is no sample %llu among %llu",
+		return mfs_fail(err, -EINVAL, "there is no sample %llu: the dataset has %llu",
 				(unsigned long long)k, (unsigned long long)g->sizes.samples);
 	rc = mfs_gpt_dataset_build(g, 1, err);
 	return rc ? rc

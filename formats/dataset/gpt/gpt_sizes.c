@@ -39,8 +39,8 @@ static int separate_last(uint64_t tokens, const struct mfs_gpt_config *c, unsign
 	if (before > c->samples || last > per_epoch + 1)
 		return mfs_fail(
 			err, -EINVAL,
-			"%llu samples of %llu tokens an epoch: Megatron refuses them, for the "
-			"last epoch would give %lld of its %llu samples",
+			"Megatron refuses %llu samples of a split with %llu tokens: the last "
+			"epoch would give %lld of its %llu samples",
 			(unsigned long long)c->samples, (unsigned long long)tokens, (long long)last,
 			(unsigned long long)per_epoch);
 	s->separate = last < (uint64_t)(0.80 * (double)per_epoch);
@@ -57,14 +57,14 @@ int mfs_gpt_sizes(uint64_t tokens, const struct mfs_gpt_config *config, struct m
 	wide epochs;
 
 	if (!config->seq_length || config->seq_length >= INT32_MAX)
-		return mfs_fail(err, -EINVAL, "a sequence length of %u cannot be",
+		return mfs_fail(err, -EINVAL, "a sequence length of %u is impossible",
 				config->seq_length);
 	if (!tokens)
 		return mfs_fail(err, -ENODATA, "no sequence of the split has a token");
 	epochs = epochs_for(tokens, config, extra);
 	if (epochs * tokens > INT64_MAX || epochs > INT32_MAX)
 		return mfs_fail(err, -EINVAL,
-				"%llu samples of %u tokens are too many epochs of %llu",
+				"%llu samples of %u tokens need too many epochs of %llu tokens",
 				(unsigned long long)config->samples, config->seq_length,
 				(unsigned long long)tokens);
 	s.epochs = (uint64_t)epochs;
@@ -78,7 +78,7 @@ int mfs_gpt_sizes(uint64_t tokens, const struct mfs_gpt_config *config, struct m
 	}
 	/* Who asks for none may get none: a run that does not validate has such a dataset. */
 	if ((!s.samples && config->samples) || s.samples_before > s.samples)
-		return mfs_fail(err, -ENODATA, "%llu tokens are no sample of %u+%u",
+		return mfs_fail(err, -ENODATA, "%llu tokens are too few for a sample of %u+%u",
 				(unsigned long long)tokens, config->seq_length, extra);
 	*ret = s;
 	return 0;

@@ -107,7 +107,7 @@ static int set_pad(struct mfs_sample_rows *x, int64_t pad, struct mfs_error *err
 
 	mfs_dtype_range(x->rows.dtype, &least, &most);
 	if (pad && (pad < least || pad > most))
-		return mfs_fail(err, -EINVAL, "%lld is no token of type %s", (long long)pad,
+		return mfs_fail(err, -EINVAL, "token %lld does not fit the type %s", (long long)pad,
 				mfs_dtype_torch(x->rows.dtype));
 	mfs_put_le64(x->pad, (uint64_t)pad);
 	return 0;

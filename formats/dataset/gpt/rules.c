@@ -28,7 +28,7 @@ int mfs_dataset_rules_of(const char *version, struct mfs_dataset_rules *ret, str
 
 	if (sscanf(version, "%5u.%5u", &major, &minor) != 2)
 		return mfs_fail(err, -EINVAL,
-				"'%.40s' is no version of Megatron; 0.16 (core) or 2.6 would be",
+				"'%.40s' is not a version of Megatron, such as 0.16 (core) or 2.6",
 				version);
 	core = !major ? minor : major >= 20 ? core_of_date(major, minor) : major > 3 ? 11 : 0;
 	rules.core = core;

@@ -33,12 +33,13 @@ int mfs_sampler_type_of(const char *name, enum mfs_sampler_type *ret, struct mfs
 static int check(const struct mfs_sampler_config *c, uint64_t stride, struct mfs_error *err)
 {
 	if (!stride)
-		return mfs_fail(err, -EINVAL, "microbatches of %u samples for %u ranks",
+		return mfs_fail(err, -EINVAL,
+				"microbatches of %u samples for %u ranks are impossible",
 				c->micro_batch, c->ranks);
 	if (c->total < stride)
 		return mfs_fail(
 			err, -ENODATA,
-			"%llu samples are less than a microbatch of %u for each of %u ranks",
+			"%llu samples are fewer than a microbatch of %u for each of %u ranks",
 			(unsigned long long)c->total, c->micro_batch, c->ranks);
 	if (c->consumed > (uint64_t)1 << 53)
 		return mfs_fail(err, -EINVAL, "%llu samples cannot have been consumed",
@@ -50,8 +51,8 @@ static int check(const struct mfs_sampler_config *c, uint64_t stride, struct mfs
 	if (c->type == MFS_SAMPLER_CYCLIC && c->consumed % (c->total / stride * stride) % stride)
 		return mfs_fail(
 			err, -EINVAL,
-			"%llu samples consumed do not end with a microbatch of %u for each of %u "
-			"ranks, which Megatron wants of a cyclic loader",
+			"a cyclic loader cannot go on after %llu samples: they are not whole "
+			"microbatches of %u for each of %u ranks",
 			(unsigned long long)c->consumed, c->micro_batch, c->ranks);
 	return 0;
 }
@@ -78,7 +79,7 @@ int mfs_sampler_new(const struct mfs_sampler_config *config, struct mfs_sampler 
 	s->stride = stride;
 	s->length = order_length(s);
 	if (config->type == MFS_SAMPLER_CYCLIC && s->length >= UINT32_MAX)
-		rc = mfs_fail(err, -ENOTSUP, "a cyclic loader of %llu samples",
+		rc = mfs_fail(err, -ENOTSUP, "a cyclic loader of %llu samples is too large",
 			      (unsigned long long)s->length);
 	if (rc) {
 		mfs_sampler_free(s);
@@ -106,11 +107,12 @@ static int draw_single(const struct mfs_sampler *s, uint64_t microbatch, uint32_
 	if (mfs_mul_overflows(microbatch, s->stride, &first) ||
 	    mfs_add_overflows(first, s->c.consumed, &first) ||
 	    mfs_add_overflows(first, s->stride, &end) || end > s->c.total)
-		return mfs_fail(err, -ENODATA,
-				"the data ends before: it has %llu samples, %llu of them consumed "
-				"before microbatch %llu of %llu",
-				(unsigned long long)s->c.total, (unsigned long long)s->c.consumed,
-				(unsigned long long)microbatch, (unsigned long long)s->stride);
+		return mfs_fail(
+			err, -ENODATA,
+			"the data ends: it has %llu samples, of which %llu are consumed before "
+			"microbatch %llu of %llu",
+			(unsigned long long)s->c.total, (unsigned long long)s->c.consumed,
+			(unsigned long long)microbatch, (unsigned long long)s->stride);
 	for (uint32_t i = 0; i < s->c.micro_batch; i++)
 		ret[i] = first + (uint64_t)rank * s->c.micro_batch + i;
 	return 0;
@@ -167,7 +169,8 @@ static int find_turn(const struct mfs_sampler *s, uint64_t *microbatch, uint32_t
 static int make_order(struct mfs_sampler *s, uint64_t epoch, struct mfs_error *err)
 {
 	if (epoch > UINT32_MAX)
-		return mfs_fail(err, -ENOTSUP, "epoch %llu", (unsigned long long)epoch);
+		return mfs_fail(err, -ENOTSUP, "epoch %llu is too far away",
+				(unsigned long long)epoch);
 	if (s->order && s->epoch == epoch)
 		return 0;
 	if (!s->order)

@@ -148,8 +148,8 @@ static int new_weighted(const struct plan *p, const struct mfs_blend_args *args,
 
 	if (p->run->samples[p->split] == MFS_GPT_ONE_EPOCH)
 		return mfs_fail(err, -EINVAL,
-				"a blend by weights needs a number of samples: Megatron knows no "
-				"epoch of it");
+				"a blend by weights needs a number of samples: it has no epochs in "
+				"Megatron");
 	memcpy(s->weights, args->weights, args->count * sizeof(*s->weights));
 	rc = mfs_blend_normalize_first(s->weights, args->count, &p->run->rules, err);
 	if (!rc)
@@ -177,7 +177,7 @@ static int new_unweighted(const struct plan *p, const struct mfs_blend_args *arg
 
 	if (p->run->rules.before_core)
 		return mfs_fail(err, -EINVAL,
-				"Megatron-LM before core 0.4 knows no blend without weights");
+				"Megatron-LM before core 0.4 has no blends without weights");
 	for (uint32_t i = 0; i < args->count; i++)
 		samples[i] = MFS_GPT_ONE_EPOCH;
 	rc = new_members(p, args, samples, s, err);

@@ -21,12 +21,12 @@ static int read_number(const char *text, size_t len, double *ret, struct mfs_err
 	char *end;
 
 	if (len >= sizeof(digits))
-		return mfs_fail(err, -EINVAL, "--split: a number of %zu digits", len);
+		return mfs_fail(err, -EINVAL, "--split: a number of %zu digits is too long", len);
 	memcpy(digits, text, len);
 	digits[len] = '\0';
 	*ret = strtod(digits, &end);
 	if (*end || end == digits)
-		return mfs_fail(err, -EINVAL, "--split: '%.60s' is no number", digits);
+		return mfs_fail(err, -EINVAL, "--split: '%.60s' is not a number", digits);
 	return 0;
 }
 
@@ -61,7 +61,7 @@ int mfs_splits_parse(const char *text, const struct mfs_dataset_rules *rules,
 		return rc;
 	sum = mfs_numpy_sum(s.part, MFS_SPLITS);
 	if (!(sum > 0) || !isfinite(sum))
-		return mfs_fail(err, -EINVAL, "--split '%.60s' gives no split a share", text);
+		return mfs_fail(err, -EINVAL, "--split '%.60s' leaves every split empty", text);
 	for (unsigned i = 0; i < MFS_SPLITS; i++) {
 		s.part[i] /= sum;
 		s.share[i].begin = edge;

@@ -28,14 +28,15 @@ static bool names_renormalize(const struct mfs_dataset_rules *rules)
 static int check_run(const struct mfs_index_run *run, struct mfs_error *err)
 {
 	if (run->rules.core < MFS_INDEX_FIRST_CORE)
-		return mfs_fail(err, -ENOTSUP,
-				"Megatron-LM before core 0.4 named its cached indices otherwise, "
-				"which is not known here");
+		return mfs_fail(
+			err, -ENOTSUP,
+			"the names of cached indices of Megatron-LM before core 0.4 are not "
+			"supported");
 	if (!is_first_core(&run->rules) && !json_is_object(run->tokenizer))
 		return mfs_fail(
 			err, -EINVAL,
-			"Megatron names its cached indices by the tokenizer too, and nothing "
-			"says which that is");
+			"Megatron names its cached indices after the tokenizer, too, and the "
+			"tokenizer is not known");
 	return 0;
 }
 

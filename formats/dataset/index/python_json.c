@@ -289,7 +289,7 @@ int mfs_python_json(json_t *value, char **ret, size_t *ret_len, struct mfs_error
 
 	add_value(&t, value, 0);
 	if (t.full)
-		rc = mfs_fail(err, -ENOTSUP, "JSON text of more than %u bytes",
+		rc = mfs_fail(err, -ENOTSUP, "the JSON text is longer than %u bytes",
 			      MFS_PYTHON_JSON_MAX);
 	else if (t.buf.failed)
 		rc = mfs_fail_nomem(err);

@@ -457,7 +457,7 @@ static int sum_up(struct arrow_rows *r, struct mfs_error *err)
 
 		if (mfs_add_overflows(p->row, end->row, &p[1].row) || p[1].row > INT64_MAX ||
 		    mfs_add_overflows(p->token, end->token, &p[1].token) || p[1].token > INT64_MAX)
-			return mfs_fail(err, -EINVAL, "%s: more rows or tokens than there can be",
+			return mfs_fail(err, -EINVAL, "%s: it has too many rows or tokens",
 					p->src.name);
 	}
 	r->rows.rows = p->row;

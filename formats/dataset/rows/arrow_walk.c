@@ -165,8 +165,7 @@ static int add_extent(struct walk *w, struct mfs_arrow_extent extent, uint64_t r
 	*end = (struct mfs_arrow_extent){0};
 	if (mfs_add_overflows(extent.row, rows, &end->row) || end->row > INT64_MAX ||
 	    mfs_add_overflows(extent.token, tokens, &end->token) || end->token > INT64_MAX)
-		return mfs_fail(err, -EINVAL, "%s: more rows or tokens than there can be",
-				p->src.name);
+		return mfs_fail(err, -EINVAL, "%s: it has too many rows or tokens", p->src.name);
 	return 0;
 }
 
@@ -249,7 +248,7 @@ static int add_without_nulls(struct walk *w, const struct mfs_arrow_batch *b,
 		end = offset_at(w, bytes[1], 0);
 	}
 	if (base > end || end > a->items)
-		return damaged(w, b, "list offsets lead out of its elements", err);
+		return damaged(w, b, "list offsets point outside of its elements", err);
 	return add_rows(w, b, a, 0, a->rows, base, end, err);
 }
 
@@ -279,7 +278,7 @@ static int look_at_row(struct walk *w, const struct mfs_arrow_batch *b,
 	int rc = 0;
 
 	if (from > to || to > a->items)
-		return damaged(w, b, "list offsets lead out of its elements", err);
+		return damaged(w, b, "list offsets point outside of its elements", err);
 	n->nulls += null;
 	if (row && hidden == n->hidden)
 		return 0;
@@ -330,7 +329,7 @@ static int add_with_nulls(struct walk *w, const struct mfs_arrow_batch *b,
 		rc = look_at_block(w, b, a, &n, first, mfs_min_u64(BLOCK, a->rows - first), &end,
 				   err);
 	if (!rc && n.nulls != a->nulls)
-		rc = damaged(w, b, "its nulls are not as many as it says", err);
+		rc = damaged(w, b, "it has another number of nulls than it says", err);
 	return rc ? rc : end_rows(w, b, a, &n, a->rows, end, err);
 }
 

@@ -61,10 +61,11 @@ static int saved_name(const char *dir, const json_t *file, struct mfs_arena *are
 				dir);
 	/* datasets before 1.2 */
 	if ((skip && !json_is_null(skip)) || (take && !json_is_null(take)))
-		return mfs_fail(err, -ENOTSUP,
-				"%s/state.json: some of the rows of '%s' (skip, take): save the "
-				"dataset again with a later version of datasets",
-				dir, name);
+		return mfs_fail(
+			err, -ENOTSUP,
+			"%s/state.json: it takes only some rows of '%s' (skip, take): save the "
+			"dataset again with a later version of datasets",
+			dir, name);
 	*ret = mfs_arena_strndup(arena, name, strlen(name));
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
@@ -81,7 +82,7 @@ static int saved_names(const char *dir, const json_t *state, const char *key,
 	if (!names && count)
 		return mfs_fail_nomem(err);
 	if (list && !json_is_null(list) && !json_is_array(list))
-		return mfs_fail(err, -EINVAL, "%s/state.json: \"%s\" is no list", dir, key);
+		return mfs_fail(err, -EINVAL, "%s/state.json: \"%s\" is not a list", dir, key);
 	for (size_t i = 0; i < count && !rc; i++)
 		rc = saved_name(dir, json_array_get(list, i), arena, &names[i], err);
 	if (rc)
@@ -193,7 +194,8 @@ static int check_shards(const struct mfs_hf_files *f, struct mfs_error *err)
 		if (!first || !last)
 			return mfs_fail(
 				err, -ENODATA,
-				"%s: of the %u files that belong to '%s' the one %s it is missing",
+				"%s: %u files belong together with '%s', and the one %s it is "
+				"missing",
 				f->dir, of, name, first ? "behind" : "before");
 	}
 	return 0;
@@ -230,7 +232,7 @@ static int add_split(struct mfs_arena *arena, const char *name, const char **lis
 		     struct mfs_error *err)
 {
 	if (!name || !*name || *name == '.' || strchr(name, '/'))
-		return mfs_fail(err, -EINVAL, "'%s' is no name of a split", name ? name : "");
+		return mfs_fail(err, -EINVAL, "'%s' is not the name of a split", name ? name : "");
 	list[*count] = mfs_arena_strndup(arena, name, strlen(name));
 	return list[(*count)++] ? 0 : mfs_fail_nomem(err);
 }

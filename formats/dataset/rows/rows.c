@@ -132,7 +132,7 @@ int mfs_rows_read_int64(const struct mfs_rows *r, uint64_t first, uint64_t count
 		n = mfs_min_u64(count, WIDEN);
 		rc = mfs_rows_read(r, first, n, chunk, err);
 		if (!rc && !mfs_dtype_widen(r->dtype, chunk, n, ret))
-			rc = mfs_fail(err, -ENOTSUP, "%s: tokens of type %s are no integers",
+			rc = mfs_fail(err, -ENOTSUP, "%s: tokens of type %s are not integers",
 				      r->name, mfs_dtype_torch(r->dtype));
 	}
 	return rc;

@@ -50,7 +50,7 @@ static int eod_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uin
 		if (ret[i] == INT32_MAX)
 			return mfs_fail(
 				err, -EINVAL,
-				"%s: row %d has 2^31 tokens with its end, more than 2^31 - 1",
+				"%s: row %d has 2^31 tokens with its end token, more than 2^31 - 1",
 				r->name, rows[i]);
 		ret[i]++;
 	}
@@ -150,8 +150,8 @@ int mfs_rows_eod(struct mfs_rows *of, int64_t eod, struct mfs_rows **ret, struct
 
 	if (!mfs_dtype_range(of->dtype, &least, &most) || eod < least || eod > most)
 		return mfs_fail(err, -EINVAL,
-				"%s: its tokens are %s, which cannot hold the end %lld", of->name,
-				mfs_dtype_torch(of->dtype), (long long)eod);
+				"%s: its tokens are %s, which cannot hold the end token %lld",
+				of->name, mfs_dtype_torch(of->dtype), (long long)eod);
 	e = calloc(1, sizeof(*e));
 	if (!e)
 		return mfs_fail_nomem(err);

@@ -80,7 +80,7 @@ static int locate(const struct mfs_rows_member *member, uint64_t t, uint64_t max
 	if (t >= room)
 		return mfs_fail(
 			err, -EIO,
-			"%s.bin: it has %llu bytes, its .idx puts a token at byte %lld + %llu",
+			"%s.bin: it has %llu bytes, but its .idx puts a token at byte %lld + %llu",
 			p->name, (unsigned long long)p->bin_size, (long long)pointer,
 			(unsigned long long)(t * p->token_size));
 	*ret_byte = (uint64_t)pointer + t * p->token_size;
@@ -94,7 +94,7 @@ static int map_bin(const struct mfs_rows_member *member, const uint8_t **ret, st
 	int rc;
 
 	if (!p->bin_set)
-		return mfs_fail(err, -ENODATA, "%s: its .bin is not at hand", p->name);
+		return mfs_fail(err, -ENODATA, "%s: its .bin was not opened", p->name);
 	rc = mfs_rows_part_check(member, err);
 	if (!rc)
 		rc = mfs_fileset_check(p->bin_set, p->bin_file, err);

@@ -72,8 +72,8 @@ static int pass_row(struct pass *s, uint64_t i, int64_t pointer, int32_t length,
 	if (!mfs_rows_part_summed(s->member) && (uint64_t)pointer != s->tokens * p->token_size)
 		return mfs_fail(
 			err, -EINVAL,
-			"%s.idx: sequence %llu is said to begin at byte %lld, the one before "
-			"it ends at byte %llu",
+			"%s.idx: sequence %llu begins at byte %lld, but the one before it ends at "
+			"byte %llu",
 			p->name, (unsigned long long)i, (long long)pointer,
 			(unsigned long long)(s->tokens * p->token_size));
 	if (s->member->sums && i % MFS_ROWS_STRIDE == 0)

@@ -29,8 +29,8 @@ static int pointers_to_starts(const struct mfs_rows_member *member, uint64_t fir
 		if (starts[i] % size || start < before || start > member->tokens)
 			return mfs_fail(
 				err, -EIO,
-				"%s.idx: sequence %llu is said to begin at byte %lld, neither behind the one "
-				"before it nor before the last",
+				"%s.idx: sequence %llu begins at byte %lld, which is before the "
+				"sequence in front of it or behind the last one",
 				member->p->name, (unsigned long long)(first + i),
 				(long long)starts[i]);
 		starts[i] = before = start;
@@ -138,6 +138,6 @@ int mfs_rows_part_find(const struct mfs_rows_member *member, uint64_t t, uint64_
 		t -= (uint64_t)lengths[i];
 	}
 	return rc ? rc
-		  : mfs_fail(err, -EIO, "%s.idx: its lengths are no longer what they were",
+		  : mfs_fail(err, -EIO, "%s.idx: its lengths have changed since it was opened",
 			     member->p->name);
 }

@@ -288,7 +288,7 @@ static int add_fields(struct jsonl *j, struct mfs_error *err)
 		const unsigned width = dtype_width(rows->columns[c].dtype);
 
 		if (!width)
-			return mfs_fail(err, -ENOTSUP, "%s: values of \"%s\" are no integers",
+			return mfs_fail(err, -ENOTSUP, "%s: values of \"%s\" are not integers",
 					rows->name, rows->columns[c].name);
 		mfs_buf_adds(&j->tail, ", ");
 		mfs_buf_add_json(&j->tail, rows->columns[c].name);
@@ -307,7 +307,7 @@ static int measure(struct jsonl *j, uint64_t vocab_size, uint64_t *ret_size, str
 
 	j->width = dtype_width(rows->dtype);
 	if (!j->width)
-		return mfs_fail(err, -ENOTSUP, "%s: tokens of type %s are no integers", rows->name,
+		return mfs_fail(err, -ENOTSUP, "%s: tokens of type %s are not integers", rows->name,
 				mfs_dtype_torch(rows->dtype));
 	if (vocab_size)
 		j->width = (unsigned)mfs_min_u64(j->width, digits(vocab_size - 1));

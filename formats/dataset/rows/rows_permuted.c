@@ -32,7 +32,8 @@ static int read_numbers(const struct permuted_rows *p, uint64_t first, uint64_t 
 
 	for (uint64_t i = 0; i < count && !rc; i++) {
 		if (numbers[i] < 0 || (uint64_t)numbers[i] >= p->of->rows)
-			rc = mfs_fail(err, -EINVAL, "%s: index %llu is %lld, of %llu rows",
+			rc = mfs_fail(err, -EINVAL,
+				      "%s: index %llu points to row %lld, but there are %llu rows",
 				      p->numbers->name, (unsigned long long)(first + i),
 				      (long long)numbers[i], (unsigned long long)p->of->rows);
 		else
@@ -105,7 +106,8 @@ static int find_in_blocks(const struct permuted_rows *p, uint64_t t, struct bloc
 		*ret_start = start;
 		return 0;
 	}
-	return mfs_fail(err, -EIO, "%s: its rows are not as long as they were", p->rows.name);
+	return mfs_fail(err, -EIO, "%s: the lengths of its rows have changed since it was opened",
+			p->rows.name);
 }
 
 static int permuted_find(const struct mfs_rows *r, uint64_t t, uint64_t *ret, struct mfs_error *err)
@@ -244,7 +246,7 @@ static int sum_up(struct permuted_rows *p, struct mfs_error *err)
 		for (uint64_t k = 0; k < b.count; k++)
 			if (mfs_add_overflows(tokens, (uint64_t)b.lengths[k], &tokens) ||
 			    tokens > INT64_MAX)
-				return mfs_fail(err, -EINVAL, "%s: more tokens than there can be",
+				return mfs_fail(err, -EINVAL, "%s: it has too many tokens",
 						p->rows.name);
 	}
 	p->rows.tokens = tokens;
@@ -256,7 +258,8 @@ static int join_sets(struct permuted_rows *p, struct mfs_error *err)
 	const size_t count = p->of->set_count + p->numbers->set_count;
 
 	if (count > MAX_SETS)
-		return mfs_fail(err, -ENOTSUP, "%s: from too many directories", p->rows.name);
+		return mfs_fail(err, -ENOTSUP, "%s: its rows come from too many directories",
+				p->rows.name);
 	memcpy(p->sets, p->of->sets, p->of->set_count * sizeof(*p->sets));
 	memcpy(p->sets + p->of->set_count, p->numbers->sets,
 	       p->numbers->set_count * sizeof(*p->sets));

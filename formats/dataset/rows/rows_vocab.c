@@ -79,7 +79,7 @@ int mfs_rows_set_vocab(struct mfs_rows *r, uint64_t vocab_size, struct mfs_error
 				"%s: tokens of type %s cannot be compared with a vocabulary",
 				r->name, mfs_dtype_torch(r->dtype));
 	if (!vocab_size)
-		return mfs_fail(err, -EINVAL, "%s: a vocabulary of no tokens", r->name);
+		return mfs_fail(err, -EINVAL, "%s: the vocabulary is empty", r->name);
 	r->vocab_size = vocab_size;
 	return 0;
 }

@@ -31,7 +31,7 @@ static int read_storage(struct copy *c, const struct mfs_zip_entry *e, uint32_t 
 
 	if (e->size > left)
 		return mfs_fail(err, -ENOTSUP,
-				"%s: random states or a gradient scaler of more than %llu bytes",
+				"%s: random states and gradient scaler have more than %llu bytes",
 				c->src->zip.src.name, (unsigned long long)MAX_STORAGES);
 	rc = mfs_torch_file_read(c->src, e, c->to->arena, &bytes, err);
 	if (!rc)
@@ -58,7 +58,7 @@ static int copy_storage(void *arg, mfs_value persid, const char *key, size_t key
 				c->src->zip.src.name, (int)(key_len < 64 ? key_len : 64), key);
 	if (c->references++ == MAX_REFERENCES)
 		return mfs_fail(err, -ENOTSUP,
-				"%s: random states or a gradient scaler of more than %u tensors",
+				"%s: random states and gradient scaler have more than %u tensors",
 				c->src->zip.src.name, MAX_REFERENCES);
 	number = &c->numbers[e - c->src->zip.entries];
 	if (!*number)
@@ -110,5 +110,5 @@ int mfs_copy_refuse(void *arg, mfs_value persid, const char *key, size_t key_len
 		    struct mfs_error *err)
 {
 	(void)arg, (void)persid, (void)key, (void)key_len, (void)ret;
-	return mfs_fail(err, -ENOTSUP, "a tensor among the optimizer's settings");
+	return mfs_fail(err, -ENOTSUP, "the optimizer's settings contain a tensor");
 }

@@ -97,16 +97,17 @@ static int check_stack(const struct mfs_megatron_dist *d, const struct mfs_dist_
 	const uint32_t experts = mfs_dist_each(t->experts);
 
 	if (t->count != (uint64_t)mfs_dist_each(t->layers) * experts)
-		return bad(d, t->first, "and its like are not in every layer and expert", err);
+		return bad(d, t->first, "is not in every layer and expert", err);
 	for (uint32_t i = 0; i < t->count; i++) {
 		const struct mfs_global_tensor *g = t->first + i;
 
 		if ((t->layers && g->layer != (int32_t)(i / experts)) ||
 		    (t->experts && g->expert != (int32_t)(i % experts)))
-			return bad(d, g, "is not where it is expected among its like", err);
+			return bad(d, g, "is not of the layer or expert that is expected next",
+				   err);
 		if (g->dtype != t->first->dtype || g->ndim != t->first->ndim ||
 		    memcmp(g->shape, t->first->shape, sizeof(g->shape)) != 0)
-			return bad(d, g, "has another type or shape than in other layers", err);
+			return bad(d, g, "differs in type or shape from other layers", err);
 	}
 	return 0;
 }
@@ -121,7 +122,7 @@ static int describe(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t
 	if (name.experts)
 		t->experts = d->args->num_experts > 0 ? (uint32_t)d->args->num_experts : 0;
 	if (unit_of(d, t->first + t->count - 1) >= d->units)
-		return bad(d, t->first, "is of a layer that the model has not", err);
+		return bad(d, t->first, "is of a layer that the model does not have", err);
 	rc = check_stack(d, t, err);
 	if (rc)
 		return rc;

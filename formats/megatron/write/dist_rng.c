@@ -69,7 +69,7 @@ static int add(struct mfs_megatron_dist *d, struct mfs_dist_rng r, struct mfs_er
 		d->rng_bytes += d->rng_items[number].len;
 	}
 	if (!rc && d->rng_bytes > MAX_BYTES)
-		rc = mfs_fail(err, -ENOTSUP, "%s: random states of more than %llu bytes",
+		rc = mfs_fail(err, -ENOTSUP, "%s: the random states have more than %llu bytes",
 			      mfs_ckpt_dir(d->options.ckpt), (unsigned long long)MAX_BYTES);
 	r.item = &d->rng_items[number];
 	d->rng[d->rng_count++] = r;

@@ -126,7 +126,7 @@ static int open_bucket(const struct mfs_optim_holder *h, const struct mfs_optim_
 
 	if (!t)
 		return mfs_fail(h->r->err, -ENODATA,
-				"%s/" METADATA ": '%s' is missing, which the arguments ask for",
+				"%s/" METADATA ": '%s' is missing; the arguments ask for it",
 				h->r->ckpt->dir, key);
 	rc = check_chunks(h, t);
 	if (rc)

@@ -85,7 +85,7 @@ static bool is_transposed(const struct mfs_ckpt *ckpt, const struct mfs_dist_sta
 static int bad_fragments(const struct mfs_dist_reader *r, const char *key)
 {
 	return mfs_fail(r->err, -EINVAL,
-			"%s/" METADATA ": '%s': its fragments are no parts of the original shape",
+			"%s/" METADATA ": '%s': its fragments are not parts of the original shape",
 			r->ckpt->dir, key);
 }
 

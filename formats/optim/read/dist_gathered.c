@@ -70,7 +70,7 @@ static int open_object(struct object *o)
 		b = find(o, h->o->optimizers == 1);
 	if (!b || b->item.file == MFS_DCP_NO_FILE)
 		return mfs_fail(h->r->err, -ENODATA,
-				"%s/" METADATA ": '%s' is missing, which the arguments ask for",
+				"%s/" METADATA ": '%s' is missing; the arguments ask for it",
 				ckpt->dir, o->key);
 	o->item = &b->item;
 	src = mfs_dist_item(h->r, o->item);
@@ -163,7 +163,7 @@ static int read_object(struct object *o)
 	int rc = mfs_flat_state_joined(o->f.doc, o->state, o->where, &joined, h->r->err);
 
 	if (!rc && !joined)
-		rc = mfs_fail(h->r->err, -ENOTSUP, "%s: buckets of before core 0.7 are not read",
+		rc = mfs_fail(h->r->err, -ENOTSUP, "%s: buckets from before core 0.7 are not read",
 			      o->where);
 	if (!rc && !fits(o))
 		rc = mfs_optim_holder_build(h, false);

@@ -70,10 +70,11 @@ static int prepare(struct holders *s)
 	mfs_optim_rules_of(ckpt, &s->h.rules);
 	s->spec = mfs_layer_spec_of(ckpt);
 	if (!mfs_layout_of(ckpt, &s->layout))
-		return mfs_fail(s->h.r->err, -ENOTSUP,
-				"%s: the optimizer's flat buffers of stages that differ in another "
-				"way than the first and the last cannot be read",
-				ckpt->dir);
+		return mfs_fail(
+			s->h.r->err, -ENOTSUP,
+			"%s: the optimizer's flat buffers can be read if only the first and the "
+			"last stage differ",
+			ckpt->dir);
 	if (a->moe_grouped_gemm && s->spec == MFS_LAYER_SPEC_LOCAL)
 		return mfs_fail(s->h.r->err, -ENOTSUP,
 				"%s: the optimizer's flat buffers of fused experts (GroupedMLP) "

@@ -45,7 +45,7 @@ int mfs_flat_state_joined(const struct mfs_pickle *doc, mfs_value state, const c
 	if (*ret || mfs_value_has(doc, state, "per_bucket_numel_unpadded"))
 		return 0;
 	return mfs_fail(err, -ENOTSUP,
-			"%s: the layout of before 2024 is not read (Megatron converts it with "
+			"%s: the layout from before 2024 is not read (Megatron converts it with "
 			"--ckpt-convert-update-legacy-dist-opt-format)",
 			where);
 }
@@ -60,6 +60,6 @@ int mfs_flat_state_tensor(const struct mfs_torch_file *f, mfs_value v, const cha
 		return rc;
 	}
 	if (ret->ndim != 1 || (ret->stride[0] != 1 && ret->shape[0] > 1))
-		return mfs_fail(err, -EINVAL, "%s: a buffer is no flat tensor", where);
+		return mfs_fail(err, -EINVAL, "%s: a buffer is not a flat tensor", where);
 	return 0;
 }

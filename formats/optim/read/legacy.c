@@ -26,7 +26,7 @@ static int note_kind(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
 	if (l->kind == kind)
 		return 0;
 	return mfs_fail(r->err, -EINVAL,
-			"%s/%s: its optimizer's state is of another kind than that of %s",
+			"%s/%s: the kind of its optimizer's state differs from that of %s",
 			r->ckpt->dir, rank->name, r->ranks[0].name);
 }
 
@@ -54,7 +54,8 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 	if (rc)
 		return rc;
 	if (count > 2)
-		return mfs_fail(r->err, -ENOTSUP, "%s/%s: optimizer: a chain of %u", r->ckpt->dir,
+		return mfs_fail(r->err, -ENOTSUP,
+				"%s/%s: a chain of %u optimizers is not supported", r->ckpt->dir,
 				rank->name, count);
 	if (optimizer && !count)
 		return mfs_fail(r->err, -ENOTSUP, "%s/%s: optimizer: an unknown kind of state",

@@ -228,9 +228,9 @@ static int read_param(struct optim *o, const struct mfs_torch_param *p)
 	e = bsearch(&key, o->states, o->state_count, sizeof(*e), by_id);
 	if (!e || !mfs_value_has(o->doc, e->state, "exp_avg") ||
 	    !mfs_value_has(o->doc, e->state, "exp_avg_sq"))
-		return bad_groups(o, -ENOTSUP, p->key,
-				  "no exp_avg and exp_avg_sq of it: not Adam, or before the first "
-				  "step");
+		return bad_groups(
+			o, -ENOTSUP, p->key,
+			"it has no exp_avg and exp_avg_sq: not Adam, or before the first step");
 	rc = place_main(o, p, g);
 	if (!rc)
 		rc = place_state(o, p, MFS_STATE_EXP_AVG,

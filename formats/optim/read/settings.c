@@ -100,7 +100,8 @@ static int note_optimizer(struct mfs_optim_info *info, uint32_t i, const struct 
 	info->groups_doc[i] = f->doc;
 	info->groups[i] = mfs_optim_state_groups(f->doc, one);
 	if (mfs_value_count(f->doc, info->groups[i]) > MFS_OPTIM_MAX_GROUPS)
-		return mfs_fail(err, -ENOTSUP, "%s: an optimizer of %u parameter groups",
+		return mfs_fail(err, -ENOTSUP,
+				"%s: an optimizer with %u parameter groups is not supported",
 				f->zip.src.name, mfs_value_count(f->doc, info->groups[i]));
 	if (!info->scaler && !mfs_value_is_none(f->doc, scaler)) {
 		info->scaler_file = f;
