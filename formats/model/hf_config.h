@@ -31,6 +31,9 @@ int mfs_hf_ref_parse(const char *bytes, size_t len, const char *name, struct mfs
 		     struct mfs_error *err);
 void mfs_hf_ref_free(struct mfs_hf_ref *ref);
 
+/* True if dir is the HF directory that ckpt is: what its config.json says, its arguments say. dir may be NULL. */
+bool mfs_hf_ref_is_source(const char *dir, const struct mfs_ckpt *ckpt);
+
 /* From now on it says that the head is not tied: for a directory whose weights know better than its config. */
 int mfs_hf_ref_untie(struct mfs_hf_ref *ref, struct mfs_error *err);
 /* Its config.json as text, key by key; *ret is freed by the caller. */

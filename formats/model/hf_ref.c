@@ -102,6 +102,11 @@ void mfs_hf_ref_free(struct mfs_hf_ref *ref)
 	free(ref);
 }
 
+bool mfs_hf_ref_is_source(const char *dir, const struct mfs_ckpt *ckpt)
+{
+	return dir && mfs_ckpt_format(ckpt) == MFS_CKPT_HF && !strcmp(dir, mfs_ckpt_dir(ckpt));
+}
+
 int mfs_hf_ref_untie(struct mfs_hf_ref *ref, struct mfs_error *err)
 {
 	return json_object_set_new(ref->config, "tie_word_embeddings", json_false())

@@ -42,47 +42,6 @@ static uint64_t size_of(int64_t argument)
 	return argument > 0 ? (uint64_t)argument : 0;
 }
 
-/* ---- vocabulary ---- */
-
-static const char *vocab_source(enum mfs_vocab_source source)
-{
-	switch (source) {
-	case MFS_VOCAB_OPTION:
-		return "asked for by vocab_size=";
-	case MFS_VOCAB_REF:
-		return "of the reference's config.json";
-	case MFS_VOCAB_TOKENIZED:
-		return "of the tokenizer";
-	case MFS_VOCAB_ARGS:
-	case MFS_VOCAB_PADDED:
-		break;
-	}
-	return "recorded in the run's arguments";
-}
-
-static int decide_vocab(struct builder *b, const struct mfs_vocab *said)
-{
-	struct mfs_vocab *v = &b->model->vocab;
-
-	v->padded = mfs_dims_padded_vocab(b->model->ckpt);
-	if (said && said->rows) {
-		v->rows = said->rows;
-		v->source = said->source;
-	} else {
-		v->rows = mfs_args_true_vocab(b->args, v->padded);
-		v->source = v->rows ? MFS_VOCAB_ARGS : MFS_VOCAB_PADDED;
-	}
-	if (!v->rows)
-		v->rows = v->padded;
-	if (v->rows > v->padded)
-		return mfs_fail(
-			b->err, -EINVAL,
-			"%s: a vocabulary of %llu rows (%s) does not fit: the checkpoint stores %llu",
-			mfs_ckpt_dir(b->model->ckpt), (unsigned long long)v->rows,
-			vocab_source(v->source), (unsigned long long)v->padded);
-	return 0;
-}
-
 /* ---- rows of the tables ---- */
 
 static int bind_row(struct builder *b, const struct mfs_family_tensor *row, struct bound *ret)
@@ -408,8 +367,9 @@ static int build(struct builder *b, const char *arch, const struct mfs_vocab *vo
 		return rc;
 	}
 	m->features = mfs_features_of(b->args);
-	rc = decide_vocab(b, vocab);
-	if (rc)
+	if (vocab)
+		m->vocab = *vocab;
+	else if ((rc = mfs_vocab_decide(m->ckpt, NULL, &m->vocab, b->err)))
 		return rc;
 	mfs_dims(b->args, m->vocab.padded, b->dims);
 	rc = bind_rows(b);

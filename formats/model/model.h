@@ -11,6 +11,7 @@
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/target.h"
+#include "formats/model/vocab.h"
 
 struct mfs_family;
 struct mfs_family_tensor;
@@ -25,20 +26,6 @@ struct mfs_hf_target {
 	int32_t layer, expert;		     /* in HF's numbering; -1 without */
 	uint32_t
 		unit; /* 0: before the layers; then a layer each, MTP layers last; then after them */
-};
-
-/* What was decided about the vocabulary. */
-enum mfs_vocab_source {
-	MFS_VOCAB_PADDED,    /* nothing recorded or said: the padded rows stay */
-	MFS_VOCAB_ARGS,	     /* args.vocab_size */
-	MFS_VOCAB_OPTION,    /* -o vocab_size=N */
-	MFS_VOCAB_REF,	     /* the reference's config.json */
-	MFS_VOCAB_TOKENIZED, /* -o vocab_size=tokenizer */
-};
-
-struct mfs_vocab {
-	uint64_t rows, padded; /* shown, and stored */
-	enum mfs_vocab_source source;
 };
 
 struct mfs_model {
@@ -57,8 +44,8 @@ struct mfs_model {
 	struct mfs_arena arena;
 };
 
-/* arch: a family's name, or NULL to derive it from the arguments. vocab: rows and source as decided
- * by the caller (rows 0: keep the padded rows, or args.vocab_size where recorded).
+/* arch: a family's name, or NULL to derive it from the arguments. vocab: as decided
+ * (vocab.h); NULL: nobody has said anything.
  * -ENOTSUP: no family fits, or a tensor is left over (named); -ENODATA: a tensor is missing (named);
  * -EINVAL: a shape disagrees with the arguments (tensor, expected, found). */
 int mfs_model_new(struct mfs_ckpt *ckpt, const char *arch, const struct mfs_vocab *vocab,

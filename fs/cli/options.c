@@ -139,6 +139,7 @@ static int set_vocab_size(struct mfs_options *opt, const struct option_row *row,
 
 	if (!strcmp(value, "tokenizer")) {
 		opt->view.vocab_size = MFS_VOCAB_TOKENIZER;
+		opt->data.vocab_size = 0;
 		return 0;
 	}
 	if (parse_digits(value, &end, &v) || *end || !v || v > UINT32_MAX)

@@ -62,12 +62,9 @@ static int find_tokenizer(struct builder *b)
 	struct stat st;
 	int rc;
 
-	if (b->opt->ref)
-		b->tokenizer = strdup(b->opt->ref);
-	else if (asprintf(&b->tokenizer, "%s/tokenizer", mfs_ckpt_dir(b->ckpt)) < 0)
-		b->tokenizer = NULL;
-	if (!b->tokenizer)
-		return mfs_fail_nomem(b->err);
+	rc = mfs_vocab_tokenizer(b->ckpt, b->opt->ref, &b->tokenizer, b->err);
+	if (rc)
+		return rc;
 	rc = mfs_hf_files(b->tokenizer, b->ref && mfs_hf_ref_has_code(b->ref), &b->arena, &b->names,
 			  &b->name_count, b->err);
 	if (rc || stat(b->tokenizer, &st))
@@ -87,32 +84,11 @@ static bool is_passed(const struct builder *b, const char *name)
 	return false;
 }
 
-/* What was said about the vocabulary; rows 0: nothing. */
-static int said_vocab(struct builder *b, struct mfs_vocab *ret)
-{
-	uint64_t ref_rows = b->ref ? mfs_hf_ref_vocab(b->ref) : 0;
-
-	*ret = (struct mfs_vocab){0};
-	if (b->opt->vocab_size == MFS_VOCAB_TOKENIZER) {
-		ret->source = MFS_VOCAB_TOKENIZED;
-		return mfs_hf_token_count_read(b->tokenizer, &ret->rows, b->err);
-	}
-	if (b->opt->vocab_size) {
-		ret->source = MFS_VOCAB_OPTION;
-		ret->rows = b->opt->vocab_size;
-	} else if (ref_rows) {
-		ret->source = MFS_VOCAB_REF;
-		ret->rows = ref_rows;
-	}
-	return 0;
-}
-
 /* An HF directory shown as itself: its config.json was read when it was opened, and stays as it is unless its
  * weights say that the head is not tied. */
 static bool shows_itself(const struct builder *b)
 {
-	return mfs_ckpt_format(b->ckpt) == MFS_CKPT_HF && b->opt->ref &&
-	       !strcmp(b->opt->ref, mfs_ckpt_dir(b->ckpt));
+	return mfs_hf_ref_is_source(b->opt->ref, b->ckpt);
 }
 
 static bool is_untied(const struct builder *b)
@@ -143,6 +119,7 @@ int mfs_view_hf_check(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
 
 static int build_model(struct builder *b)
 {
+	struct mfs_vocab_said said = {.size = b->opt->vocab_size};
 	struct mfs_vocab vocab;
 	int rc = 0;
 
@@ -150,8 +127,10 @@ static int build_model(struct builder *b)
 		rc = open_ref(b, &b->ref);
 	if (!rc)
 		rc = find_tokenizer(b);
+	said.ref = b->ref;
+	said.tokenizer = b->tokenizer;
 	if (!rc)
-		rc = said_vocab(b, &vocab);
+		rc = mfs_vocab_decide(b->ckpt, &said, &vocab, b->err);
 	if (!rc)
 		rc = mfs_model_new(b->ckpt, b->opt->arch, &vocab, &b->view->public.model, b->err);
 	return rc;

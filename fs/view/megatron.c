@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "formats/model/hf_config.h"
-#include "formats/hf/hf_tokenizer.h"
+#include "formats/model/vocab.h"
 #include "formats/megatron/write/files.h"
 #include "formats/megatron/tracker.h"
 #include "formats/optim/rules/settings.h"
@@ -165,58 +165,27 @@ static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct 
 	return mfs_view_add(&b->view->public, name, data, err);
 }
 
-/* Rows that the embedding has in the source. */
-static uint64_t stored_rows(const struct mfs_ckpt *ckpt)
-{
-	const struct mfs_global_tensor *t =
-		mfs_ckpt_find(ckpt, "embedding.word_embeddings.weight", -1, -1);
-
-	return t && t->ndim ? t->shape[0] : 0;
-}
-
-/* What a person has said about the vocabulary; 0: nothing. */
-static int said_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
-		      uint64_t *ret, struct mfs_error *err)
-{
-	struct mfs_hf_ref *ref;
-	char dir[4096];
-	int rc;
-
-	*ret = 0;
-	if (opt->vocab_size == MFS_VOCAB_TOKENIZER) {
-		snprintf(dir, sizeof(dir), "%s%s", opt->ref ? opt->ref : mfs_ckpt_dir(ckpt),
-			 opt->ref ? "" : "/tokenizer");
-		return mfs_hf_token_count_read(dir, ret, err);
-	}
-	if (opt->vocab_size || !opt->ref) {
-		*ret = opt->vocab_size;
-		return 0;
-	}
-	rc = mfs_hf_ref_open(opt->ref, &ref, err);
-	if (rc)
-		return rc;
-	*ret = mfs_hf_ref_vocab(ref);
-	mfs_hf_ref_free(ref);
-	return 0;
-}
-
-/* True rows of the vocabulary, as the HF view decides them; 0: nobody says. */
+/* True rows of the vocabulary, as the HF view has them; 0: nobody says. */
 static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
 		      uint64_t *ret, struct mfs_error *err)
 {
-	const uint64_t stored = stored_rows(ckpt);
-	int rc = said_vocab(ckpt, opt, ret, err);
+	struct mfs_vocab_said said = {.size = opt->vocab_size};
+	struct mfs_hf_ref *ref = NULL;
+	struct mfs_vocab vocab;
+	char *tokenizer;
+	int rc = mfs_vocab_tokenizer(ckpt, opt->ref, &tokenizer, err);
 
-	if (rc)
-		return rc;
-	if (!*ret)
-		*ret = mfs_args_true_vocab(mfs_ckpt_args(ckpt), stored);
-	if (*ret > stored)
-		return mfs_fail(
-			err, -EINVAL,
-			"%s: a vocabulary of %llu rows does not fit: the checkpoint stores %llu",
-			mfs_ckpt_dir(ckpt), (unsigned long long)*ret, (unsigned long long)stored);
-	return 0;
+	if (!rc && opt->ref && !opt->vocab_size && !mfs_hf_ref_is_source(opt->ref, ckpt))
+		rc = mfs_hf_ref_open(opt->ref, &ref, err);
+	said.ref = ref;
+	said.tokenizer = tokenizer;
+	if (!rc)
+		rc = mfs_vocab_decide(ckpt, &said, &vocab, err);
+	if (!rc)
+		*ret = mfs_vocab_true(&vocab);
+	mfs_hf_ref_free(ref);
+	free(tokenizer);
+	return rc;
 }
 
 /* A run would ignore --rope-scaling-factor (megatron_args.c: read_rope_scaling) and be of another model. */

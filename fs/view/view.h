@@ -12,6 +12,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/io/access.h"
+#include "formats/model/vocab.h"
 #include "formats/plan/vfile.h"
 
 struct mfs_data_options;
@@ -66,8 +67,7 @@ struct mfs_view_options {
 	bool may_be_empty; /* SOURCE may be the directory of a run that has not saved yet (fs/source/root.h) */
 };
 
-#define MFS_VOCAB_TOKENIZER UINT64_MAX
-#define MFS_SHARD_SIZE	    5000000000ull /* huggingface_hub's default: 5 GB, decimal */
+#define MFS_SHARD_SIZE 5000000000ull /* huggingface_hub's default: 5 GB, decimal */
 
 /* The HF directory of a checkpoint; the checkpoint must outlive the view. -ENOTSUP or -ENODATA with
  * the tensor's or argument's name if any part of the model cannot be shown: never a partial model. */

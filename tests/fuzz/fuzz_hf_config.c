@@ -19,7 +19,6 @@ static struct mfs_model *checkpoint_model(void)
 {
 	static struct mfs_ckpt *ckpt;
 	static struct mfs_model *model;
-	struct mfs_vocab vocab = {0};
 	struct mfs_error err = {0};
 
 	if (!ckpt && mfs_ckpt_open(CHECKPOINT, 0, &ckpt, &err)) {
@@ -31,7 +30,7 @@ static struct mfs_model *checkpoint_model(void)
 		model = NULL;
 	}
 	if (!model)
-		fuzz_require(mfs_model_new(ckpt, NULL, &vocab, &model, &err) == 0);
+		fuzz_require(mfs_model_new(ckpt, NULL, NULL, &model, &err) == 0);
 	return model;
 }
 

@@ -105,5 +105,8 @@ for view in hf megatron npy; do
 		fail "$view: tokens outside of the vocabulary pass"
 	grep -q 'outside of a vocabulary of 999' <<<"$said" || fail "$view: the vocabulary is not named: $said"
 done
+# The last word about the vocabulary is the one that counts, for datasets as well.
+"$MCOREFS" export "$FIXTURES/weights/llama-torch-tp2-pp2" data/tales_text_document/jsonl "$work/unchecked" \
+	-o "data=$tales,vocab_size=999,vocab_size=tokenizer" >/dev/null || fail 'vocab_size=999 counts after vocab_size=tokenizer'
 "$MCOREFS" export "$tales" data/tales_text_document/megatron "$work/inside" -o vocab_size=65536 >/dev/null || fail "export of checked tokens"
 cmp "$work/inside/tales_text_document.bin" "$tales.bin" || fail "the .bin whose tokens are looked at"

@@ -68,6 +68,12 @@ same 'unlisted: files' "$(cd "$unlisted" && find . -type f | wc -l)" \
 ls "$mnt/latest/megatron/torch" | grep -q vpp && fail 'unlisted: it is listed'
 unmount
 
+# Every view says the same of a vocabulary that cannot be.
+for view in hf megatron/torch_dist megatron/torch/tp1-pp1; do
+	refused "vocabulary: $view" 1 '5000 rows .asked for by vocab_size=. does not fit: the checkpoint stores 1024' \
+		"$m" ls "$source" "$view" -o vocab_size=5000
+done
+
 # A number is its path's, mount after mount, whatever has been looked at before.
 mount_source "$source"
 ls "$mnt/latest/megatron/torch/tp1-pp1" >/dev/null

@@ -4,6 +4,7 @@
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/model/family.h"
+#include "formats/model/hf_config.h"
 #include "formats/model/model.h"
 #include "tests/unit/fake_ckpt.h"
 
@@ -370,14 +371,17 @@ END_TEST
 
 /* ---- the vocabulary ---- */
 
-static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab said, uint64_t rows,
-		       enum mfs_vocab_source source)
+static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab_said said,
+		       uint64_t rows, enum mfs_vocab_source source)
 {
+	struct mfs_vocab vocab;
 	struct mfs_model *m;
 	struct mfs_ckpt c;
 
 	fake_ckpt(&c, args);
-	unit_ok(mfs_model_new(&c, NULL, &said, &m, &err), &err);
+	unit_ok(mfs_vocab_decide(&c, &said, &vocab, &err), &err);
+	ck_assert_uint_eq(mfs_vocab_true(&vocab), source == MFS_VOCAB_PADDED ? 0 : rows);
+	unit_ok(mfs_model_new(&c, NULL, &vocab, &m, &err), &err);
 	ck_assert_uint_eq(m->vocab.rows, rows);
 	ck_assert_uint_eq(m->vocab.padded, 1024);
 	ck_assert_int_eq(m->vocab.source, source);
@@ -390,37 +394,44 @@ static void vocabulary(const struct mfs_megatron_args *args, struct mfs_vocab sa
 
 START_TEST(test_vocabulary)
 {
+	static const char sized[] = "{\"vocab_size\": 7}";
 	struct mfs_megatron_args args = fake_llama();
+	struct mfs_hf_ref *ref, *silent;
 
-	vocabulary(&args, (struct mfs_vocab){0}, 1024, MFS_VOCAB_PADDED);
-	vocabulary(&args, (struct mfs_vocab){.rows = 7, .source = MFS_VOCAB_REF}, 7, MFS_VOCAB_REF);
+	unit_ok(mfs_hf_ref_parse(sized, strlen(sized), "config.json", &ref, &err), &err);
+	unit_ok(mfs_hf_ref_parse("{}", 2, "config.json", &silent, &err), &err);
+	vocabulary(&args, (struct mfs_vocab_said){0}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab_said){.ref = silent}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab_said){.ref = ref}, 7, MFS_VOCAB_REF);
 	args.vocab_size = 1000;
-	vocabulary(&args, (struct mfs_vocab){0}, 1000, MFS_VOCAB_ARGS);
-	vocabulary(&args, (struct mfs_vocab){.rows = 999, .source = MFS_VOCAB_OPTION}, 999,
-		   MFS_VOCAB_OPTION);
+	vocabulary(&args, (struct mfs_vocab_said){0}, 1000, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab_said){.ref = ref}, 7, MFS_VOCAB_REF);
+	vocabulary(&args, (struct mfs_vocab_said){.size = 999, .ref = ref}, 999, MFS_VOCAB_OPTION);
 	args.tokenizer_type = "NullTokenizer";
-	vocabulary(&args, (struct mfs_vocab){0}, 1001, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab_said){0}, 1001, MFS_VOCAB_ARGS);
 	args.null_tokenizer_counts_eod = true;
-	vocabulary(&args, (struct mfs_vocab){0}, 1000, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab_said){0}, 1000, MFS_VOCAB_ARGS);
 	args.vocab_size = 1024;
-	vocabulary(&args, (struct mfs_vocab){0}, 1024, MFS_VOCAB_ARGS);
+	vocabulary(&args, (struct mfs_vocab_said){0}, 1024, MFS_VOCAB_ARGS);
 	/* Sizes that nobody padded to what is stored: the run's tokenizer did not use them. */
 	args.vocab_size = 1025;
-	vocabulary(&args, (struct mfs_vocab){0}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab_said){0}, 1024, MFS_VOCAB_PADDED);
 	args.vocab_size = 500;
-	vocabulary(&args, (struct mfs_vocab){0}, 1024, MFS_VOCAB_PADDED);
+	vocabulary(&args, (struct mfs_vocab_said){0}, 1024, MFS_VOCAB_PADDED);
+	mfs_hf_ref_free(ref);
+	mfs_hf_ref_free(silent);
 }
 END_TEST
 
 START_TEST(test_vocabulary_beyond_what_is_stored)
 {
-	const struct mfs_vocab said = {.rows = 1025, .source = MFS_VOCAB_OPTION};
+	const struct mfs_vocab_said said = {.size = 1025};
 	struct mfs_megatron_args args = fake_llama();
-	struct mfs_model *m;
+	struct mfs_vocab vocab;
 	struct mfs_ckpt c;
 
 	fake_ckpt(&c, &args);
-	unit_fails(mfs_model_new(&c, NULL, &said, &m, &err), &err, -EINVAL,
+	unit_fails(mfs_vocab_decide(&c, &said, &vocab, &err), &err, -EINVAL,
 		   "1025 rows (asked for by vocab_size=)");
 	fake_release(&c);
 }

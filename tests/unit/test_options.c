@@ -73,6 +73,7 @@ START_TEST(test_view_options)
 	ck_assert_uint_eq(opt.fuse.len, 0);
 	unit_ok(mfs_options_parse_o("vocab_size=tokenizer", &opt, &err), &err);
 	ck_assert(opt.view.vocab_size == MFS_VOCAB_TOKENIZER);
+	ck_assert_uint_eq(opt.data.vocab_size, 0); /* the last word counts */
 	ck_assert(!opt.prefetch);
 	unit_ok(mfs_options_parse_o("prefetch=2", &opt, &err), &err);
 	ck_assert(opt.prefetch == 2);

@@ -1,0 +1,77 @@
+#define _GNU_SOURCE
+#include "formats/model/vocab.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/hf/hf_tokenizer.h"
+#include "formats/model/dims.h"
+#include "formats/model/hf_config.h"
+
+int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret,
+			struct mfs_error *err)
+{
+	if (ref)
+		*ret = strdup(ref);
+	else if (asprintf(ret, "%s/tokenizer", mfs_ckpt_dir(ckpt)) < 0)
+		*ret = NULL;
+	return *ret ? 0 : mfs_fail_nomem(err);
+}
+
+/* rows 0: nothing is said. */
+static int take_said(const struct mfs_vocab_said *said, struct mfs_vocab *v, struct mfs_error *err)
+{
+	if (said->size == MFS_VOCAB_TOKENIZER) {
+		v->source = MFS_VOCAB_TOKENIZED;
+		return mfs_hf_token_count_read(said->tokenizer, &v->rows, err);
+	}
+	v->source = said->size ? MFS_VOCAB_OPTION : MFS_VOCAB_REF;
+	v->rows = said->size ? said->size : said->ref ? mfs_hf_ref_vocab(said->ref) : 0;
+	return 0;
+}
+
+static const char *in_words(enum mfs_vocab_source source)
+{
+	switch (source) {
+	case MFS_VOCAB_OPTION:
+		return "asked for by vocab_size=";
+	case MFS_VOCAB_REF:
+		return "of the reference's config.json";
+	case MFS_VOCAB_TOKENIZED:
+		return "of the tokenizer";
+	case MFS_VOCAB_ARGS:
+	case MFS_VOCAB_PADDED:
+		break;
+	}
+	return "recorded in the run's arguments";
+}
+
+int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *said,
+		     struct mfs_vocab *ret, struct mfs_error *err)
+{
+	struct mfs_vocab v = {.padded = mfs_dims_padded_vocab(ckpt)};
+	int rc = said ? take_said(said, &v, err) : 0;
+
+	if (rc)
+		return rc;
+	if (!v.rows) {
+		v.rows = mfs_args_true_vocab(mfs_ckpt_args(ckpt), v.padded);
+		v.source = v.rows ? MFS_VOCAB_ARGS : MFS_VOCAB_PADDED;
+	}
+	if (!v.rows)
+		v.rows = v.padded;
+	if (v.rows > v.padded)
+		return mfs_fail(
+			err, -EINVAL,
+			"%s: a vocabulary of %llu rows (%s) does not fit: the checkpoint stores %llu",
+			mfs_ckpt_dir(ckpt), (unsigned long long)v.rows, in_words(v.source),
+			(unsigned long long)v.padded);
+	*ret = v;
+	return 0;
+}
+
+uint64_t mfs_vocab_true(const struct mfs_vocab *v)
+{
+	return v->source == MFS_VOCAB_PADDED ? 0 : v->rows;
+}
