@@ -79,5 +79,19 @@ done
 forbid '#include <uthash' "hash tables are those of formats/base/uthash.h" "${unseeded[@]}"
 forbid '\b(gets|alloca|strtok)\(' "function that is not used here" "$@"
 forbid '\b(TODO|FIXME|XXX)\b' "unfinished" "$@"
+# What docs/formats names is there: files, other pages, unit tests ("test_NAME: one, another").
+for page in docs/formats/*.md; do
+	text=$(tr '\n' ' ' <"$page")
+	while read -r path; do
+		[ -e "$path" ] || complain "$page: there is no $path"
+	done < <(grep -oE '`(formats|fs|tests)/[^`*{ ]+`' <<<"$text" | tr -d '`'; grep -oE '\]\([a-z-]+\.md' <<<"$text" | sed 's|..|docs/formats/|')
+	while IFS=: read -r test names; do
+		[ -e "tests/unit/$test.c" ] || complain "$page: there is no tests/unit/$test.c"
+		for name in ${names//,/ }; do
+			grep -q "START_TEST($name)" "tests/unit/$test.c" || complain "$page: $test has no $name"
+		done
+	done < <(grep -oE '`test_[a-z0-9_]+(: [^`]+)?`' <<<"$text" | tr -d '`')
+done
+
 [ $failed = 0 ] && echo "lint: clean"
 exit $failed

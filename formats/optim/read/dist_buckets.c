@@ -1,17 +1,8 @@
 /*
- * torch_dist: the distributed optimizer's flat buffers as they are, a tensor for each bucket
- * (dp_reshardable, the default since core 0.15; fully_sharded_bucket_space of 0.6-0.14):
- *
- *   [chained_I.]optimizer.distributed.dp_group_idx_M.gbuf_idx_G.dtype_(torch.bfloat16, torch.float32)
- *       .bucket_idx_B.{param|exp_avg|exp_avg_sq}
- *
- * M is the rank among those that hold different parameters: pp * T + tp, of experts (pp * EP + ep) * ETP +
- * etp. Chunks are the data-parallel ranks' shares of each parameter and of the gaps between them, whose
- * content means nothing. Names are not stored: which elements are whose follows from the order of the
- * rank's parameters (rank.h) and the arithmetic of the buffers (optim.h); all sizes must be the file's.
- *
- * Source: megatron/core/optimizer/distrib_optimizer.py: sharded_param_state_dp_reshardable; core_v0.14.0:
- * sharded_param_state_fs_bucket_space; optimizer/__init__.py: data_parallel_group_idx.
+ * torch_dist: the distributed optimizer's flat buffers as they are, a tensor for each bucket (dp_reshardable,
+ * fully_sharded_bucket_space; docs/formats/optimizer.md). Names are not stored: which elements are whose follows
+ * from the order of the rank's parameters (rank.h) and the arithmetic of the buffers (buckets.h); all sizes must be
+ * the file's.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,17 +1,7 @@
 /*
- * Legacy files: the distributed optimizer's flat buffers, `distrib_optim.pt` beside the model's file. The
- * first data-parallel rank of each optimizer writes it: with experts a list of two states, None where this
- * rank is not the first one.
- *
- *   core >= 0.7:      {'buckets_coalesced': True, i: {(param dtype, grad dtype): {'param': [N],
- *                      'exp_avg': [N], 'exp_avg_sq': [N], 'numel_unpadded': N}}}
- *   2023-12..2024-04: {'per_bucket_numel', 'per_bucket_numel_unpadded',
- *                      i: {dtypes: {'param': [[padded size of bucket 0], ...], ...}}}
- *
- * i counts buffers: of each virtual chunk one for every element type. Where a parameter lies in one follows
- * from the order of the state dict (optim/buffers/buckets.h); the sum must be the file's.
- *
- * Source: megatron/core/optimizer/distrib_optimizer.py: get_parameter_state_dp_zero (0.6, 0.7, and later).
+ * Legacy files: the distributed optimizer's flat buffers, `distrib_optim.pt` beside the model's file, in its two forms
+ * (docs/formats/optimizer.md). Where a parameter lies in one follows from the order of the state dict
+ * (optim/buffers/buckets.h); the sum must be the file's.
  */
 #define _GNU_SOURCE
 #include <errno.h>

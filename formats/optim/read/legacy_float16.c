@@ -1,15 +1,8 @@
 /*
  * Legacy files: the optimizer that keeps one tensor for each parameter (Float16OptimizerWithFloat16Params,
- * FP32Optimizer). Tensors have no names: they are numbered group by group, and a group holds the rank's
- * parameters of its kind in the order in which modules register them, which is the state dict's.
- *
- *   optimizer: {'optimizer': {'state': {number: {'exp_avg', 'exp_avg_sq'[, 'step']}},
- *                             'param_groups': [{'params': [number, ...], 'wd_mult', ...}]},
- *               'fp32_from_fp16_params': [[tensor, ...] of each group], 'grad_scaler'}
- *
- * The file's own groups say which kinds there are and in which order; counts and every shape are checked.
- *
- * Source: megatron/core/optimizer/optimizer.py: Float16OptimizerWithFloat16Params.__init__, state_dict.
+ * FP32Optimizer; docs/formats/optimizer.md). Tensors have no names: they are numbered group by group, in the order
+ * of the state dict. The file's own groups say which kinds there are and in which order; counts and every shape are
+ * checked.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -60,7 +60,7 @@ static void read_groups(const struct args *a, struct mfs_optim_rules *ret)
 	ret->sorted_groups = knows(a, "layernorm_epsilon") || !knows(a, "norm_epsilon");
 	ret->decay_qk_norms = flag(a, "apply_wd_to_qk_layernorm") ||
 			      mfs_value_is_str(a->doc, qk, "apply_wd_to_qk_layernorm");
-	/* training.py of 0.13 to 0.15: default_skip_embedding_weight_decay. */
+	/* training.py of 0.14 and 0.15: default_skip_embedding_weight_decay. */
 	ret->skip_embedding_decay = !ret->sorted_groups && is_set(a, "embedding_init_method_std");
 	ret->decoupled_lr = is_set(a, "decoupled_lr");
 	ret->foreign_groups = flag(a, "use_mup") ? "use_mup" : NULL;
