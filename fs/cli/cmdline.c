@@ -8,6 +8,7 @@
 
 #include "fs/cli/commands.h"
 #include "fs/cli/nearest.h"
+#include "fs/view/kind.h"
 
 /* Values of long options, above all characters: switches, then those that take a value. */
 #define LONG_BASE   256
@@ -85,6 +86,34 @@ static void complain_unknown(const struct mfs_cmdline *c, char **argv)
 			mfs_nearest_hint(&near, "--", hint));
 }
 
+#define NAME_WIDTH 29 /* of the longest name of a view */
+
+static void print_view_help(const struct mfs_view_kind *kind)
+{
+	char name[NAME_WIDTH + 1];
+	const char *line = kind->help;
+
+	snprintf(name, sizeof(name), "%s%s%s%s", kind->of & MFS_VIEW_OF_DATA ? "data/NAME/" : "",
+		 kind->name, kind->spec ? "/" : "", kind->spec ? kind->spec : "");
+	printf("  %-*s", NAME_WIDTH, name);
+	for (size_t len; len = strcspn(line, "\n"), line[len]; line += len + 1)
+		printf(" %.*s\n  %*s", (int)len, line, NAME_WIDTH, "");
+	printf(" %s\n", line);
+}
+
+static void print_help(const struct mfs_cmdline *c)
+{
+	printf("usage: mcorefs %s\n\n%s", c->usage, c->help);
+	if (c->help_views) {
+		printf("\nVIEW is of the latest iteration, or of another with its name in front "
+		       "(iter_0000040/hf):\n");
+		for (unsigned i = 0; i < MFS_VIEW_KINDS; i++)
+			print_view_help(mfs_view_kinds[i]);
+	}
+	if (c->help_end)
+		printf("\n%s", c->help_end);
+}
+
 /* True if parsing goes on. */
 static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_exit)
 {
@@ -96,7 +125,7 @@ static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_ex
 			return true;
 		return stop(ret_exit, mfs_usage_error("%s", err.msg));
 	case 'h':
-		printf("usage: mcorefs %s\n\n%s", c->usage, c->help);
+		print_help(c);
 		return stop(ret_exit, MFS_EXIT_OK);
 	case ':':
 		return stop(ret_exit,

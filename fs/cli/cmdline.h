@@ -30,9 +30,11 @@ struct mfs_valued {
 };
 
 struct mfs_cmdline {
-	const char *usage; /* "inspect SOURCE [--json] [-o OPTIONS]", printed by --help */
-	const char *help;  /* what it does, a few lines */
-	int min, max;	   /* positional arguments */
+	const char *usage;    /* "inspect SOURCE [--json] [-o OPTIONS]", printed by --help */
+	const char *help;     /* what it does, a few lines */
+	bool help_views;      /* then, what VIEW may be */
+	const char *help_end; /* then, its options; NULL: help has told all */
+	int min, max;	      /* positional arguments */
 	struct mfs_switch switches[MFS_CMDLINE_SWITCHES];
 	struct mfs_valued valued[MFS_CMDLINE_VALUED];
 	const char *letters; /* "qj": -q is the first switch, -j the second; NULL: none has one */

@@ -12,16 +12,6 @@ enum mfs_exit {
 	MFS_EXIT_MOUNT = 3,  /* SOURCE is fine, the mount itself failed */
 };
 
-/* What VIEW may be, for the help of the commands that take one. */
-#define MFS_VIEW_HELP                                                                                \
-	"VIEW is of the latest iteration, or of another with its name in front (iter_0000040/hf):\n" \
-	"  hf                       a HuggingFace model\n"                                           \
-	"  megatron/torch/tp2-pp4   a Megatron checkpoint at that layout; where it matters also\n"   \
-	"                           -ep, -etp, -vpp, -first, -last, in this order\n"                 \
-	"  megatron/torch_dist      one that is loaded at any layout\n"                              \
-	"  data/NAME/hf             a dataset for load_from_disk; also parquet, npy, jsonl,\n"       \
-	"                           megatron, samples/train-s4096, cache/s4096\n"
-
 int mfs_cmd_mount(int argc, char **argv);
 int mfs_cmd_inspect(int argc, char **argv);
 int mfs_cmd_ls(int argc, char **argv);

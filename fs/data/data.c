@@ -130,7 +130,6 @@ static void free_dataset(struct mfs_dataset *d)
 	mfs_rows_free(d->rows);
 	mfs_indexed_dataset_free(d->indexed);
 	mfs_arena_release(&d->arena);
-	pthread_mutex_destroy(&d->lock);
 	free(d);
 }
 
@@ -140,7 +139,8 @@ static bool is_no_name(const char *name)
 	return !*name || !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-static int new_dataset(struct mfs_data *data, const char *name, const char *path,
+/* of: what there will be of it. */
+static int new_dataset(struct mfs_data *data, const char *name, const char *path, unsigned of,
 		       struct mfs_dataset **ret, struct mfs_error *err)
 {
 	struct mfs_dataset *d;
@@ -152,8 +152,6 @@ static int new_dataset(struct mfs_data *data, const char *name, const char *path
 	d = calloc(1, sizeof(*d));
 	if (!d)
 		return mfs_fail_nomem(err);
-	pthread_mutex_init(&d->lock, NULL);
-	mfs_open_set_init(&d->views, data->keeper, &mfs_data_views, d);
 	d->name = mfs_arena_strndup(&data->arena, name, strlen(name));
 	d->path = path ? mfs_arena_strndup(&data->arena, path, strlen(path)) : NULL;
 	d->options = data->options;
@@ -162,6 +160,7 @@ static int new_dataset(struct mfs_data *data, const char *name, const char *path
 		free_dataset(d);
 		return mfs_fail_nomem(err);
 	}
+	mfs_views_init(&d->views, &mfs_dataset_answers, d, of, data->keeper);
 	data->list[data->count++] = d;
 	*ret = d;
 	return 0;
@@ -223,7 +222,7 @@ static int open_indexed(struct mfs_data *data, const char *name, const char *pat
 			const char *const *prefixes, size_t count, struct mfs_error *err)
 {
 	struct mfs_dataset *d;
-	int rc = new_dataset(data, name, path, &d, err);
+	int rc = new_dataset(data, name, path, MFS_VIEW_OF_DATA, &d, err);
 
 	if (!rc)
 		rc = mfs_indexed_dataset_open(prefixes, count, &d->indexed, err);
@@ -240,7 +239,7 @@ static int open_hf(struct mfs_data *data, const char *name, const char *path, co
 						   .has_eod = data->options->has_eod,
 						   .eod = data->options->eod};
 	struct mfs_dataset *d;
-	int rc = new_dataset(data, name, path, &d, err);
+	int rc = new_dataset(data, name, path, MFS_VIEW_OF_DATA, &d, err);
 
 	if (!rc)
 		rc = mfs_hf_dataset_open(path, split, &opt, &d->rows, err);
@@ -362,7 +361,7 @@ static bool wants_blend(const struct mfs_data_options *opt)
 static int add_blend(struct mfs_data *data, struct mfs_error *err)
 {
 	struct mfs_dataset *d;
-	int rc = new_dataset(data, BLEND, NULL, &d, err);
+	int rc = new_dataset(data, BLEND, NULL, MFS_VIEW_OF_RUN, &d, err);
 
 	for (uint32_t i = 0; i < data->count && !rc; i++)
 		if (data->list[i]->mtime_ns > d->mtime_ns)
@@ -397,6 +396,22 @@ static int sort(struct mfs_data *data, struct mfs_error *err)
 	return 0;
 }
 
+/* What they cannot be shown as. Those may read why who may read the rows. */
+static int look_at_views(struct mfs_data *data, struct mfs_error *err)
+{
+	for (uint32_t i = 0; i < data->count; i++) {
+		struct mfs_dataset *d = data->list[i];
+		const struct mfs_view_origin s = {.dataset = d};
+		struct mfs_access_fold access = {0};
+
+		for (size_t k = 0; d->rows && k < d->rows->set_count; k++)
+			mfs_access_merge(&access, mfs_fileset_access(d->rows->sets[k]));
+		if (mfs_views_look(&d->views, &s, &access, d->mtime_ns))
+			return mfs_fail_nomem(err);
+	}
+	return 0;
+}
+
 int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct mfs_data **ret,
 		  struct mfs_error *err)
 {
@@ -426,6 +441,8 @@ int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct
 		rc = add_blend(data, err);
 	if (!rc)
 		rc = sort(data, err);
+	if (!rc)
+		rc = look_at_views(data, err);
 	if (rc) {
 		mfs_data_free(data);
 		return rc;
@@ -440,7 +457,7 @@ void mfs_data_free(struct mfs_data *data)
 		return;
 	/* Views of one may read the rows of others: all views go first. */
 	for (uint32_t i = 0; i < data->count; i++)
-		mfs_open_set_release(&data->list[i]->views);
+		mfs_views_release(&data->list[i]->views);
 	for (uint32_t i = 0; i < data->count; i++)
 		free_dataset(data->list[i]);
 	free(data->list);

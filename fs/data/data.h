@@ -50,7 +50,7 @@ struct mfs_data_options {
 struct mfs_data;
 struct mfs_dataset;
 struct mfs_fileset;
-struct mfs_held;
+struct mfs_views;
 
 /* Those of source (NULL: none) and of opt->paths; opt must outlive them. -ENOENT, -ENODATA: a path holds no
  * dataset; -EEXIST: two of one name; what the readers fail with. */
@@ -80,32 +80,13 @@ int64_t mfs_dataset_mtime(const struct mfs_dataset *d);
 /* A sentence about what is wrong and was lived with; "" if nothing. */
 const char *mfs_dataset_warning(const struct mfs_dataset *d);
 
-/* Its entries: views ("hf") and directories of views ("samples"). */
-struct mfs_dataset_entry {
-	const char *name;
-	bool specs; /* a directory: any possible spec in it is a view */
-};
 /* The files that its rows are made of; none of a blend. */
 struct mfs_fileset *const *mfs_dataset_sets(const struct mfs_dataset *d, uint32_t *ret_count);
-
-/* NULL behind the last one. */
-const struct mfs_dataset_entry *mfs_dataset_entry(const struct mfs_dataset *d, unsigned i);
 
 /* Views that stay open while nobody uses them, of all datasets together. */
 #define MFS_DATA_KEEP_OPEN 8
 
-/* name: "hf", "samples/train-s4096-n1000". Opened when somebody asks for it, and let go of when nobody holds it
- * (fs/view/keeper.h); *ret_view is valid until then. -ENOENT: no such view. Any thread. */
-int mfs_dataset_hold_view(struct mfs_dataset *d, const char *name, struct mfs_held **ret,
-			  struct mfs_view **ret_view, struct mfs_error *err);
-/* The same for commands, which end soon: it stays until the datasets are freed. */
-int mfs_dataset_view(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
-		     struct mfs_error *err);
-/* Whether there is one, by its name alone: 0, -ENOENT (not a spec's form), -EINVAL (impossible). */
-int mfs_dataset_check_view(struct mfs_dataset *d, const char *name, struct mfs_error *err);
-/* Specs that a listing of "samples" or "cache" shows: examples that are possible. They live as long as the
- * dataset. */
-int mfs_dataset_list(struct mfs_dataset *d, const char *dir, const char *const **ret,
-		     uint32_t *ret_count, struct mfs_error *err);
+/* By their names: "hf", "samples/train-s4096-n1000". */
+struct mfs_views *mfs_dataset_views(struct mfs_dataset *d);
 
 #endif

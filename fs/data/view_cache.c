@@ -41,7 +41,7 @@ static int check_options(const struct mfs_dataset *d, struct mfs_dataset_rules *
 	return 0;
 }
 
-static int check(const struct mfs_dataset *d, const char *name, struct mfs_cache_spec *spec,
+static int parse(const struct mfs_dataset *d, const char *name, struct mfs_cache_spec *spec,
 		 struct mfs_error *err)
 {
 	const struct mfs_data_options *opt = d->options;
@@ -70,20 +70,21 @@ static int check(const struct mfs_dataset *d, const char *name, struct mfs_cache
 	return mfs_splits_parse(spec->split, &rules, &splits, err);
 }
 
-int mfs_data_check_cache(struct mfs_dataset *d, const char *name, struct mfs_error *err)
+static int check(const struct mfs_view_origin *s, const char *name, struct mfs_error *err)
 {
 	struct mfs_cache_spec spec;
 
-	return check(d, name, &spec, err);
+	return parse(s->dataset, name, &spec, err);
 }
 
 #define USUAL_LENGTH 4096
 #define LEAST_LENGTH 16
 
 /* The longest usual length of which the dataset has a sample. */
-int mfs_data_list_cache(struct mfs_dataset *d, struct mfs_arena *arena, const char *const **ret,
-			uint32_t *ret_count, struct mfs_error *err)
+static int list(const struct mfs_view_origin *s, struct mfs_arena *arena, const char *const **ret,
+		uint32_t *ret_count, struct mfs_error *err)
 {
+	const struct mfs_dataset *d = s->dataset;
 	const char **names = mfs_arena_array(arena, 1, sizeof(*names));
 	unsigned length = USUAL_LENGTH;
 
@@ -92,7 +93,7 @@ int mfs_data_list_cache(struct mfs_dataset *d, struct mfs_arena *arena, const ch
 	if (!names || !(*names = mfs_arena_printf(arena, "s%u", length)))
 		return mfs_fail_nomem(err);
 	*ret = names;
-	*ret_count = length >= LEAST_LENGTH && !mfs_data_check_cache(d, *names, NULL);
+	*ret_count = length >= LEAST_LENGTH && !check(s, *names, NULL);
 	return 0;
 }
 
@@ -107,12 +108,13 @@ static void release(struct mfs_view *view)
 	free(v);
 }
 
-int mfs_data_view_cache(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
-			struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const char *name, struct mfs_view **ret,
+		     struct mfs_error *err)
 {
+	struct mfs_dataset *d = s->dataset;
 	struct mfs_cache_spec spec;
 	struct mfs_cache_view *v;
-	int rc = check(d, name, &spec, err);
+	int rc = parse(d, name, &spec, err);
 
 	if (rc)
 		return rc;
@@ -122,3 +124,13 @@ int mfs_data_view_cache(struct mfs_dataset *d, const char *name, struct mfs_view
 	v->public.release = release;
 	return mfs_data_end_view(&v->public, NULL, mfs_cache_add_run(d, &spec, v, err), ret, err);
 }
+
+const struct mfs_view_kind mfs_view_kind_data_cache = {
+	.name = "cache",
+	.spec = "s4096",
+	.help = "what Megatron takes as --data-cache-path",
+	.of = MFS_VIEW_OF_RUN,
+	.check = check,
+	.list = list,
+	.open = open_view,
+};

@@ -67,14 +67,25 @@ static void release(struct mfs_view *view)
 	free(v);
 }
 
-int mfs_data_view_hf(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
 {
+	struct mfs_dataset *d = s->dataset;
 	struct hf_view *v = calloc(1, sizeof(*v));
 	int rc;
 
+	(void)spec;
 	if (!v)
 		return mfs_fail_nomem(err);
 	v->public.release = release;
 	rc = d->options->split ? add_splits(d, v, err) : add_dir(d, v, NULL, d->rows, err);
 	return mfs_data_end_view(&v->public, d->rows, rc, ret, err);
 }
+
+const struct mfs_view_kind mfs_view_kind_data_hf = {
+	.name = "hf",
+	.help = "a dataset for load_from_disk",
+	.of = MFS_VIEW_OF_ROWS,
+	.takes_files = true,
+	.open = open_view,
+};

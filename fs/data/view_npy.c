@@ -40,11 +40,21 @@ static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *er
 	return rc;
 }
 
-int mfs_data_view_npy(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
 {
+	struct mfs_dataset *d = s->dataset;
 	struct mfs_view *v = calloc(1, sizeof(*v));
 
+	(void)spec;
 	if (!v)
 		return mfs_fail_nomem(err);
 	return mfs_data_end_view(v, d->rows, build(d, v, err), ret, err);
 }
+
+const struct mfs_view_kind mfs_view_kind_data_npy = {
+	.name = "npy",
+	.help = "numpy's arrays",
+	.of = MFS_VIEW_OF_ROWS,
+	.open = open_view,
+};

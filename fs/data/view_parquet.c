@@ -52,12 +52,22 @@ static void release(struct mfs_view *view)
 	free(v);
 }
 
-int mfs_data_view_parquet(struct mfs_dataset *d, struct mfs_view **ret, struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
 {
+	struct mfs_dataset *d = s->dataset;
 	struct parquet_view *v = calloc(1, sizeof(*v));
 
+	(void)spec;
 	if (!v)
 		return mfs_fail_nomem(err);
 	v->public.release = release;
 	return mfs_data_end_view(&v->public, d->rows, build(d, v, err), ret, err);
 }
+
+const struct mfs_view_kind mfs_view_kind_data_parquet = {
+	.name = "parquet",
+	.help = "Parquet files",
+	.of = MFS_VIEW_OF_ROWS,
+	.open = open_view,
+};

@@ -61,8 +61,9 @@ static int new_samples(const struct mfs_dataset *d, const char *name,
 }
 
 /* Whatever is wrong with a name that is one: it is impossible. */
-int mfs_data_check_samples(struct mfs_dataset *d, const char *name, struct mfs_error *err)
+static int check(const struct mfs_view_origin *origin, const char *name, struct mfs_error *err)
 {
+	struct mfs_dataset *d = origin->dataset;
 	struct mfs_samples_spec spec;
 	struct mfs_error why;
 	struct mfs_samples *s;
@@ -162,8 +163,8 @@ static int fill(struct mfs_dataset *d, const char *name, struct samples_view *v,
 	return add_files(d, name, spec.of, v, err);
 }
 
-int mfs_data_view_samples(struct mfs_dataset *d, const char *name, struct mfs_view **ret,
-			  struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const char *name, struct mfs_view **ret,
+		     struct mfs_error *err)
 {
 	struct samples_view *v = calloc(1, sizeof(*v));
 	int rc;
@@ -171,7 +172,7 @@ int mfs_data_view_samples(struct mfs_dataset *d, const char *name, struct mfs_vi
 	if (!v)
 		return mfs_fail_nomem(err);
 	v->public.release = release;
-	rc = fill(d, name, v, err);
+	rc = fill(s->dataset, name, v, err);
 	return mfs_data_end_view(&v->public, v->rows, rc, ret, err);
 }
 
@@ -182,19 +183,19 @@ int mfs_data_view_samples(struct mfs_dataset *d, const char *name, struct mfs_vi
 #define LEAST_LENGTH  16
 
 /* The longest usual length of which the split has a sample, if as many are asked for. */
-static bool find_length(struct mfs_dataset *d, enum mfs_split split, uint64_t samples,
-			char text[MFS_SPEC_SIZE])
+static bool find_length(const struct mfs_view_origin *origin, enum mfs_split split,
+			uint64_t samples, char text[MFS_SPEC_SIZE])
 {
 	struct mfs_samples_spec s = {.of = split, .samples = samples, .seed = MFS_RUN_SEED};
 
 	for (s.seq_length = USUAL_LENGTH; s.seq_length >= LEAST_LENGTH; s.seq_length /= 2)
-		if (!mfs_data_check_samples(d, mfs_samples_spec_name(&s, text), NULL))
+		if (!check(origin, mfs_samples_spec_name(&s, text), NULL))
 			return true;
 	return false;
 }
 
-int mfs_data_list_samples(struct mfs_dataset *d, struct mfs_arena *arena, const char *const **ret,
-			  uint32_t *ret_count, struct mfs_error *err)
+static int list(const struct mfs_view_origin *s, struct mfs_arena *arena, const char *const **ret,
+		uint32_t *ret_count, struct mfs_error *err)
 {
 	const char **names = mfs_arena_array(arena, MFS_SPLITS, sizeof(*names));
 	uint32_t count = 0;
@@ -204,8 +205,8 @@ int mfs_data_list_samples(struct mfs_dataset *d, struct mfs_arena *arena, const 
 	for (int i = 0; i < MFS_SPLITS; i++) {
 		char text[MFS_SPEC_SIZE];
 
-		if (!find_length(d, (enum mfs_split)i, MFS_GPT_ONE_EPOCH, text) &&
-		    !find_length(d, (enum mfs_split)i, USUAL_SAMPLES, text))
+		if (!find_length(s, (enum mfs_split)i, MFS_GPT_ONE_EPOCH, text) &&
+		    !find_length(s, (enum mfs_split)i, USUAL_SAMPLES, text))
 			continue;
 		names[count] = mfs_arena_printf(arena, "%s", text);
 		if (!names[count++])
@@ -215,3 +216,14 @@ int mfs_data_list_samples(struct mfs_dataset *d, struct mfs_arena *arena, const 
 	*ret_count = count;
 	return 0;
 }
+
+const struct mfs_view_kind mfs_view_kind_data_samples = {
+	.name = "samples",
+	.spec = "train-s4096",
+	.help = "samples of a training run, in its order, as a dataset",
+	.of = MFS_VIEW_OF_RUN,
+	.takes_files = true,
+	.check = check,
+	.list = list,
+	.open = open_view,
+};

@@ -8,6 +8,7 @@
 #include "formats/model/model.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
+#include "fs/view/views.h"
 
 static void choose_iteration(struct mfs_inspection *in)
 {
@@ -84,7 +85,8 @@ static void collect(struct mfs_inspection *in)
 	choose_iteration(in);
 	if (in->it && !mfs_iteration_ckpt(in->it, &in->ckpt, &in->ckpt_error)) {
 		count_source(in);
-		mfs_iteration_view(in->it, "hf", &in->view, &in->view_error);
+		mfs_views_open(mfs_iteration_views(in->it), MFS_VIEW_DEFAULT, &in->view,
+			       &in->view_error);
 	}
 	if (!in->it && mfs_root_has_model(in->root) && !mfs_root_has_iterations(in->root))
 		mfs_error_set(&in->ckpt_error, -ENODATA, "%s", in->snapshot->latest_reason);

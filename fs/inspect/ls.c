@@ -8,11 +8,13 @@
 #include "fs/cli/json.h"
 #include "fs/source/root.h"
 #include "fs/cli/text.h"
+#include "fs/view/views.h"
 
 #define LEVELS 8 /* directories in each other; of a view's files, their names say */
 
 /* Where the listing has got to. An entry is a line, or with --json an object. */
 struct listing {
+	struct mfs_root *root;
 	json_t *entries, *problems; /* NULL: lines */
 	const char *above[LEVELS];
 	int depth;
@@ -116,136 +118,149 @@ static void add_files(struct listing *l, const struct mfs_view *view)
 			  NULL);
 }
 
-/* ---- iterations ---- */
+/* ---- the views of an iteration or a dataset ---- */
 
-/* An HF directory is named by what is in it alone, as in the mount. */
-static void add_lack(struct listing *l, const struct mfs_iteration *it, const char *what,
+/* what: below the place. */
+static void add_lack(struct listing *l, const struct mfs_place *at, const char *what,
 		     const char *why)
 {
-	const bool below = strcmp(mfs_iteration_format(it), "hf");
+	struct mfs_place place = *at;
 	char path[MFS_PLACE_NAME];
 
-	snprintf(path, sizeof(path), "%s%s%s", below ? mfs_iteration_name(it) : "",
-		 below ? "/" : "", what);
-	add_problem(l, path, why);
+	snprintf(place.view, sizeof(place.view), "%s", what);
+	add_problem(l, mfs_place_name(l->root, &place, path), why);
 }
 
-static void list_hf(struct listing *l, struct mfs_iteration *it)
-{
-	struct mfs_view *view = NULL;
-	struct mfs_error err;
-
-	if (mfs_iteration_view(it, "hf", &view, &err)) {
-		add_lack(l, it, "hf", err.msg);
-		return;
-	}
-	enter(l, mfs_iteration_mtime(it), "hf");
-	add_files(l, view);
-	leave(l);
-}
-
-static void list_layouts(struct listing *l, struct mfs_iteration *it)
+static void list_specs(struct listing *l, const struct mfs_place *at,
+		       const struct mfs_view_kind *kind)
 {
 	const char *const *names;
 	struct mfs_error err;
 	uint32_t count;
 
-	if (mfs_iteration_layouts(it, &names, &count, &err)) {
-		add_lack(l, it, "megatron/torch", err.msg);
+	if (mfs_views_list(at->views, kind, &names, &count, &err)) {
+		add_lack(l, at, kind->name, err.msg);
 		return;
 	}
 	for (uint32_t i = 0; i < count; i++)
-		add_dir(l, mfs_iteration_mtime(it), names[i]);
+		add_dir(l, at->views->mtime_ns, names[i]);
 }
 
-static void list_megatron(struct listing *l, struct mfs_iteration *it)
-{
-	const char *lacking = mfs_iteration_why_not(it)->megatron;
-
-	if (lacking) {
-		add_lack(l, it, "megatron", lacking);
-		return;
-	}
-	enter(l, mfs_iteration_mtime(it), "torch");
-	list_layouts(l, it);
-	leave(l);
-	add_dir(l, mfs_iteration_mtime(it), "torch_dist");
-}
-
-static void list_why_not(struct listing *l, struct mfs_iteration *it)
+static void list_files(struct listing *l, const struct mfs_place *at, const char *name,
+		       const char *dir)
 {
 	struct mfs_view *view;
 	struct mfs_error err;
 
-	if (mfs_iteration_view(it, MFS_WHY_NOT_VIEW, &view, &err))
-		add_lack(l, it, MFS_WHY_NOT_FILE, err.msg);
+	if (mfs_views_open(at->views, name, &view, &err)) {
+		add_lack(l, at, name, err.msg);
+		return;
+	}
+	if (dir)
+		enter(l, at->views->mtime_ns, dir);
+	add_files(l, view);
+	if (dir)
+		leave(l);
+}
+
+/* Of views of a model their files; of others, whose files may be many, or need more to be opened, their names alone, and specs
+ * as examples. */
+static void list_kind(struct listing *l, const struct mfs_place *at,
+		      const struct mfs_view_kind *kind, const char *name)
+{
+	if (kind->spec) {
+		enter(l, at->views->mtime_ns, name);
+		list_specs(l, at, kind);
+		leave(l);
+	} else if (kind->of == MFS_VIEW_OF_MODEL) {
+		list_files(l, at, kind->name, name);
+	} else {
+		add_dir(l, at->views->mtime_ns, name);
+	}
+}
+
+/* What lies in a directory of views. */
+static void list_group(struct listing *l, const struct mfs_place *at,
+		       const struct mfs_views_entry *e)
+{
+	for (unsigned i = e->first; i < e->end; i++) {
+		const struct mfs_view_kind *kind = mfs_view_kinds[i];
+
+		if (at->views->why_not[i])
+			add_lack(l, at, kind->name, at->views->why_not[i]);
+		else
+			list_kind(l, at, kind, kind->name + strlen(e->name) + 1);
+	}
+}
+
+static void list_entry(struct listing *l, const struct mfs_place *at,
+		       const struct mfs_views_entry *e)
+{
+	if (e->why_not) {
+		add_lack(l, at, e->name, e->why_not);
+	} else if (e->is_group) {
+		enter(l, at->views->mtime_ns, e->name);
+		list_group(l, at, e);
+		leave(l);
+	} else {
+		list_kind(l, at, mfs_view_kinds[e->first], e->name);
+	}
+}
+
+/* What the mount shows of an iteration or a dataset. */
+static void list_views(struct listing *l, const struct mfs_place *at)
+{
+	struct mfs_views_entry e;
+
+	for (unsigned i = 0; mfs_views_entry(at->views, i, &e); i = e.end)
+		list_entry(l, at, &e);
+	if (mfs_views_lacks(at->views))
+		list_files(l, at, MFS_WHY_NOT_VIEW, NULL);
+}
+
+/* A view, or a directory in which views lie. */
+static void list_named(struct listing *l, const struct mfs_place *at)
+{
+	const struct mfs_view_kind *kind;
+	struct mfs_views_entry e;
+	struct mfs_view *view;
+	struct mfs_error err;
+	const char *spec;
+
+	for (unsigned i = 0; mfs_views_entry(at->views, i, &e); i = e.end)
+		if (e.is_group && !strcmp(e.name, at->view)) {
+			if (e.why_not)
+				add_lack(l, at, e.name, e.why_not);
+			else
+				list_group(l, at, &e);
+			return;
+		}
+	kind = mfs_view_kind_find(at->views->of, at->view, &spec);
+	if (kind && kind->spec && !*spec)
+		list_specs(l, at, kind);
+	else if (mfs_views_open(at->views, at->view, &view, &err))
+		add_problem(l, "", err.msg);
 	else
 		add_files(l, view);
 }
 
-/* What the mount shows of an iteration: the files of hf, if the model can be mapped, and the names of
- * the Megatron views, whose files are many. */
-static void list_views(struct listing *l, struct mfs_iteration *it)
-{
-	const struct mfs_why_not *lacking = mfs_iteration_why_not(it);
-
-	list_hf(l, it);
-	if (lacking->megatron) {
-		list_megatron(l, it);
-	} else {
-		enter(l, mfs_iteration_mtime(it), "megatron");
-		list_megatron(l, it);
-		leave(l);
-	}
-	if (lacking->hf || lacking->megatron)
-		list_why_not(l, it);
-}
-
 /* ---- datasets ---- */
-
-static void list_specs(struct listing *l, struct mfs_dataset *d, const char *dir)
-{
-	const char *const *names;
-	char path[MFS_PLACE_NAME];
-	struct mfs_error err;
-	uint32_t count;
-
-	if (mfs_dataset_list(d, dir, &names, &count, &err)) {
-		snprintf(path, sizeof(path), "data/%s/%s", mfs_dataset_name(d), dir);
-		add_problem(l, path, err.msg);
-		return;
-	}
-	for (uint32_t i = 0; i < count; i++)
-		add_dir(l, mfs_dataset_mtime(d), names[i]);
-}
-
-/* The names of its views, whose files may be many, and specs as examples. */
-static void list_dataset(struct listing *l, struct mfs_dataset *d)
-{
-	const struct mfs_dataset_entry *e;
-
-	for (unsigned i = 0; (e = mfs_dataset_entry(d, i)); i++) {
-		enter(l, mfs_dataset_mtime(d), e->name);
-		if (e->specs)
-			list_specs(l, d, e->name);
-		leave(l);
-	}
-}
 
 static void list_data(struct listing *l, const struct mfs_data *data)
 {
 	for (uint32_t i = 0; data && i < mfs_data_count(data); i++) {
 		struct mfs_dataset *d = mfs_data_at(data, i);
+		const struct mfs_place at = {.dataset = d, .views = mfs_dataset_views(d)};
 
 		enter(l, mfs_dataset_mtime(d), mfs_dataset_name(d));
-		list_dataset(l, d);
+		list_views(l, &at);
 		leave(l);
 	}
 }
 
-static void list_all_data(struct listing *l, const struct mfs_root *root)
+static void list_all_data(struct listing *l)
 {
-	const struct mfs_data *data = mfs_root_data(root);
+	const struct mfs_data *data = mfs_root_data(l->root);
 	int64_t newest = 0;
 
 	if (!data)
@@ -258,46 +273,24 @@ static void list_all_data(struct listing *l, const struct mfs_root *root)
 	leave(l);
 }
 
-static void list_data_place(struct listing *l, const struct mfs_root *root,
-			    const struct mfs_place *place)
-{
-	struct mfs_dataset *d = place->dataset;
-	const struct mfs_dataset_entry *e;
-	struct mfs_view *view = NULL;
-	struct mfs_error err;
-
-	if (!d) {
-		list_data(l, mfs_root_data(root));
-		return;
-	}
-	if (!*place->view) {
-		list_dataset(l, d);
-		return;
-	}
-	for (unsigned i = 0; (e = mfs_dataset_entry(d, i)); i++)
-		if (e->specs && !strcmp(e->name, place->view)) {
-			list_specs(l, d, e->name);
-			return;
-		}
-	if (mfs_dataset_view(d, place->view, &view, &err))
-		add_problem(l, "", err.msg);
-	else
-		add_files(l, view);
-}
-
 /* ---- everything ---- */
 
 static void list_iteration(struct listing *l, struct mfs_iteration *it)
 {
+	const struct mfs_place at = {.iteration = it, .views = mfs_iteration_views(it)};
+
 	if (mfs_iteration_reason(it))
 		return;
+	if (!mfs_root_has_iterations(l->root)) {
+		list_views(l, &at);
+		return;
+	}
 	enter(l, mfs_iteration_mtime(it), mfs_iteration_name(it));
-	list_views(l, it);
+	list_views(l, &at);
 	leave(l);
 }
 
-static void list_latest(struct listing *l, const struct mfs_root *root,
-			const struct mfs_root_snapshot *s)
+static void list_latest(struct listing *l, const struct mfs_root_snapshot *s)
 {
 	char path[1024];
 
@@ -308,68 +301,59 @@ static void list_latest(struct listing *l, const struct mfs_root *root,
 			  target);
 		return;
 	}
-	snprintf(path, sizeof(path), "'%s' %s", mfs_root_source(root),
-		 mfs_root_has_iterations(root) ? "has no latest iteration" : "cannot be shown");
+	snprintf(path, sizeof(path), "'%s' %s", mfs_root_source(l->root),
+		 mfs_root_has_iterations(l->root) ? "has no latest iteration" : "cannot be shown");
 	add_problem(l, path, s->latest_reason);
 }
 
-static void list_model(struct listing *l, struct mfs_root *root)
+static void list_model(struct listing *l)
 {
-	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
+	const struct mfs_root_snapshot *s = mfs_root_snapshot(l->root);
 
-	if (!mfs_root_has_model(root))
+	if (!mfs_root_has_model(l->root))
 		return;
-	if (s->latest && !mfs_root_has_iterations(root)) {
-		list_views(l, s->latest);
+	if (s->latest && !mfs_root_has_iterations(l->root)) {
+		list_iteration(l, s->latest);
 		return;
 	}
-	list_latest(l, root, s);
-	for (uint32_t i = 0; i < s->count && mfs_root_has_iterations(root); i++)
+	list_latest(l, s);
+	for (uint32_t i = 0; i < s->count && mfs_root_has_iterations(l->root); i++)
 		list_iteration(l, s->iterations[i]);
 }
 
-static void list_place(struct listing *l, const struct mfs_root *root,
-		       const struct mfs_place *place)
+static void list_place(struct listing *l, const struct mfs_place *place)
 {
-	struct mfs_view *view = NULL;
 	struct mfs_ckpt *ckpt;
 	struct mfs_error err;
 
-	if (!place->iteration)
-		list_data_place(l, root, place);
-	else if (mfs_iteration_ckpt(place->iteration, &ckpt, &err))
+	if (!place->views)
+		list_data(l, mfs_root_data(l->root));
+	else if (place->iteration && mfs_iteration_ckpt(place->iteration, &ckpt, &err))
 		add_problem(l, "", err.msg);
-	else if (!*place->view)
-		list_views(l, place->iteration);
-	else if (!strcmp(place->view, "megatron"))
-		list_megatron(l, place->iteration);
-	else if (!strcmp(place->view, "megatron/torch"))
-		list_layouts(l, place->iteration);
-	else if (mfs_iteration_view(place->iteration, place->view, &view, &err))
-		add_problem(l, "", err.msg);
+	else if (*place->view)
+		list_named(l, place);
 	else
-		add_files(l, view);
+		list_views(l, place);
 }
 
 static void list(struct listing *l, const struct mfs_cmdline *c)
 {
-	struct mfs_root *root = NULL;
 	struct mfs_place place;
 	struct mfs_error err;
 
-	if (mfs_root_open(c->arguments[0], &c->options.view, &root, &err)) {
+	if (mfs_root_open(c->arguments[0], &c->options.view, &l->root, &err)) {
 		add_problem(l, "", err.msg);
 		return;
 	}
 	if (!c->arguments[1]) {
-		list_all_data(l, root);
-		list_model(l, root);
-	} else if (mfs_root_find(root, c->arguments[1], &place, &err)) {
+		list_all_data(l);
+		list_model(l);
+	} else if (mfs_root_find(l->root, c->arguments[1], &place, &err)) {
 		add_problem(l, "", err.msg);
 	} else {
-		list_place(l, root, &place);
+		list_place(l, &place);
 	}
-	mfs_root_free(root);
+	mfs_root_free(l->root);
 }
 
 static int list_json(struct listing *l, const struct mfs_cmdline *c)
@@ -396,9 +380,10 @@ int mfs_cmd_ls(int argc, char **argv)
 	struct mfs_cmdline c = {
 		.usage = "ls SOURCE [VIEW] [--json] [-o OPTIONS]",
 		.help = "Shows the tree that a mount of SOURCE would have, down to the Megatron views.\n"
-			"With VIEW, the files of that view, or why there is none. Opens no tensor.\n"
-			"\n" MFS_VIEW_HELP "  megatron/torch           (ls alone) common layouts\n"
-			"\n"
+			"With VIEW, the files of that view, or why there is none; of a directory of views,\n"
+			"the usual ones. Opens no tensor.\n",
+		.help_views = true,
+		.help_end =
 			"  --json   one JSON object: entries with path, type, mode, size and mtime_ns\n",
 		.min = 1,
 		.max = 2,

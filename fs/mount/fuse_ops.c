@@ -20,6 +20,7 @@
 #include "fs/source/readers.h"
 #include "fs/mount/remount.h"
 #include "fs/mount/tree.h"
+#include "fs/view/kind.h"
 
 #define FOREVER	       (365 * 86400.0)	/* seconds: what is shown does not change */
 #define BRIEFLY	       1.0		/* for the root's entries, and names that are no layouts */
@@ -60,9 +61,12 @@ static void *from_handle(uint64_t fh)
 }
 
 /* What went wrong with a node is said once per kind, however many readers meet it. */
-static unsigned complaint(int code)
+#define ERRNO_COMPLAINTS 31 /* one for each view that is lacking follows */
+_Static_assert(ERRNO_COMPLAINTS + MFS_VIEW_KINDS <= 64, "there is a bit for each");
+
+static unsigned long long complaint(int code)
 {
-	return 1u << ((unsigned)-code % 31);
+	return 1ull << ((unsigned)-code % ERRNO_COMPLAINTS);
 }
 
 static bool has_complained(struct mfs_node *node, int code)
@@ -70,12 +74,17 @@ static bool has_complained(struct mfs_node *node, int code)
 	return atomic_load(&node->complaints) & complaint(code);
 }
 
+static void complain_once(struct mfs_node *node, unsigned long long of, const char *reason)
+{
+	if (!(atomic_fetch_or(&node->complaints, of) & of))
+		mfs_log(LOG_ERR, "%s%s: %s", mfs_log_mount(), node->path, reason);
+}
+
 void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
 {
 	if (code == -ESTALE)
 		mfs_tree_suspect(node);
-	if (!(atomic_fetch_or(&node->complaints, complaint(code)) & complaint(code)))
-		mfs_log(LOG_ERR, "%s%s: %s", mfs_log_mount(), node->path, reason);
+	complain_once(node, complaint(code), reason);
 }
 
 /* The name of a view that no listing names is asked for each time: there is no end of them, and what is out of date is
@@ -166,16 +175,17 @@ static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 		fuse_reply_entry(req, &none);
 }
 
-/* Once of each view that an iteration cannot have. */
+/* Once of each view that an iteration or a dataset cannot have. */
 static void complain_lacking(struct mfs_node *node, const char *name)
 {
-	const char *why = mfs_tree_why_not(node, name);
+	unsigned number = 0;
+	const char *why = mfs_tree_why_not(node, name, &number);
 	char text[sizeof((struct mfs_error){0}.msg) + 32];
 
 	if (!why)
 		return;
 	snprintf(text, sizeof(text), "there is no %s: %s", name, why);
-	mfs_fuse_complain(node, strcmp(name, "hf") ? -ENOTSUP : -ENOENT, text);
+	complain_once(node, 1ull << (ERRNO_COMPLAINTS + number), text);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)

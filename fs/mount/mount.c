@@ -14,7 +14,6 @@
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/hf_config.h"
-#include "formats/megatron/rank.h"
 #include "formats/model/family.h"
 #include "formats/model/model.h"
 #include "fs/cli/commands.h"
@@ -30,6 +29,7 @@
 #include "fs/source/root.h"
 #include "fs/mount/signals.h"
 #include "fs/mount/tree.h"
+#include "fs/view/views.h"
 
 /* Absolute: the daemon leaves the working directory. */
 struct paths {
@@ -168,9 +168,14 @@ static void log_warnings(uint32_t count, const char *const *warnings)
 }
 
 /* A model that no HF family has may be resharded all the same. */
-static bool has_megatron_views(const struct mfs_ckpt *ckpt)
+static bool has_other_views(const struct mfs_views *views)
 {
-	return !mfs_rank_check(ckpt, mfs_layer_spec_of(ckpt), NULL);
+	struct mfs_views_entry e;
+
+	for (unsigned i = 0; mfs_views_entry(views, i, &e); i = e.end)
+		if (!e.why_not && strcmp(e.name, MFS_VIEW_DEFAULT))
+			return true;
+	return false;
 }
 
 static void log_model_warnings(struct mfs_ckpt *ckpt, const struct mfs_view *view)
@@ -193,12 +198,12 @@ static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 
 	if (rc)
 		return rc;
-	rc = mfs_iteration_hold_view(it, "hf", &hf, &view, err);
+	rc = mfs_views_hold(mfs_iteration_views(it), MFS_VIEW_DEFAULT, &hf, &view, err);
 	if (!rc) {
 		log_model_warnings(mfs_held_object(ckpt), view);
 		mfs_keeper_drop(hf);
-	} else if (rc == -ENOTSUP && has_megatron_views(mfs_held_object(ckpt))) {
-		mfs_log(LOG_WARNING, "there is no HF view, only Megatron views: %s", err->msg);
+	} else if (rc == -ENOTSUP && has_other_views(mfs_iteration_views(it))) {
+		mfs_log(LOG_WARNING, "there is no HF view, only others: %s", err->msg);
 		rc = 0;
 	}
 	mfs_keeper_drop(ckpt);

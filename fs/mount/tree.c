@@ -8,10 +8,10 @@
 #include <string.h>
 
 #include "fs/view/keeper.h"
+#include "fs/view/views.h"
 #include "fs/source/root_changes.h"
 #include "fs/source/readers.h"
 #include "fs/mount/tree_i.h"
-#include "fs/source/view_owner.h"
 
 #define BLOCK_SIZE (1 << 20) /* what st_blksize advises: one request of the kernel's largest size */
 
@@ -277,22 +277,19 @@ static int show_view(struct mfs_tree *tree, struct mfs_node *node, const struct 
 	return rc;
 }
 
-/* All Megatron views of an iteration have its checkpoint in common, and what is wrong with it. */
+/* What is wrong with a checkpoint is said once, of all the views that are made of it. */
 static int hold_view(struct mfs_node *node, struct mfs_held **ret, struct mfs_view **ret_view,
 		     struct mfs_node **ret_about, struct mfs_error *err)
 {
-	struct mfs_held *ckpt = NULL;
-	int rc;
+	struct mfs_held *origin = NULL;
+	int rc = node->kind ? mfs_views_hold_origin(node->views, node->kind, &origin, err) : 0;
 
-	if (node->megatron) {
-		rc = mfs_iteration_hold_ckpt(node->iteration, true, &ckpt, err);
-		if (rc) {
-			*ret_about = node->megatron;
-			return rc;
-		}
+	if (rc) {
+		*ret_about = node->group;
+		return rc;
 	}
-	rc = node->owner->hold(node->object, node->view, ret, ret_view, err);
-	mfs_keeper_drop(ckpt);
+	rc = mfs_views_hold(node->views, node->view, ret, ret_view, err);
+	mfs_keeper_drop(origin);
 	return rc;
 }
 
@@ -351,7 +348,7 @@ static int open_layouts(struct mfs_tree *tree, struct mfs_node *node, struct mfs
 {
 	const char *const *names;
 	uint32_t count;
-	int rc = node->owner->list(node->object, node->view, &names, &count, err);
+	int rc = mfs_views_list(node->views, node->kind, &names, &count, err);
 
 	if (rc)
 		return rc;
@@ -442,7 +439,7 @@ static int find_layout(struct mfs_tree *tree, struct mfs_node *node, const char 
 	*ret = know_branch(tree, node, name, ino);
 	if (*ret)
 		return 0;
-	rc = node->owner->check(node->object, view, err);
+	rc = mfs_views_check(node->views, view, err);
 	if (rc)
 		return rc == -EINVAL ? -ENOENT : rc;
 	pthread_mutex_lock(&tree->lock);
@@ -481,14 +478,18 @@ int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *na
 	return rc;
 }
 
-const char *mfs_tree_why_not(const struct mfs_node *node, const char *name)
+const char *mfs_tree_why_not(const struct mfs_node *node, const char *name, unsigned *ret_number)
 {
-	const struct mfs_why_not *w;
+	struct mfs_views_entry e;
 
 	if (!node->view || strcmp(node->view, MFS_WHY_NOT_VIEW))
 		return NULL;
-	w = mfs_iteration_why_not(node->object);
-	return !strcmp(name, "hf") ? w->hf : !strcmp(name, "megatron") ? w->megatron : NULL;
+	for (unsigned i = 0; mfs_views_entry(node->views, i, &e); i = e.end) {
+		*ret_number = e.first;
+		if (!strcmp(name, e.name))
+			return e.why_not;
+	}
+	return NULL;
 }
 
 static int name_compare(const void *key, const void *entry)

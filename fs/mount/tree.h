@@ -45,7 +45,8 @@ struct mfs_root_snapshot;
 struct mfs_tree;
 struct mfs_vfile;
 struct mfs_view;
-struct mfs_view_owner;
+struct mfs_view_kind;
+struct mfs_views;
 
 struct mfs_node {
 	const char *path;	       /* from the mount's root: "/iter_0000040/hf/config.json" */
@@ -58,16 +59,16 @@ struct mfs_node {
 	int64_t mtime_ns;
 	bool moves; /* the root and its entries: what a name means there may change */
 
-	struct mfs_node *home;		    /* of a regular file: its view's directory */
-	uint32_t file;			    /* and its number among the view's files */
-	const char *target;		    /* of a symbolic link */
-	struct mfs_iteration *iteration;    /* of what stands for one, and of its views */
-	const struct mfs_view_owner *owner; /* who has the views in it and below, */
-	void *object;			    /* and which one */
-	const char *view;		    /* of a view's directory: "megatron/torch_dist" */
-	uint64_t stamp;			    /* which files it shows; with dir */
-	struct mfs_node *megatron;	    /* of a Megatron view's: the directory of them all */
-	const char *overlay; /* of one that takes files: its path in fs/mount/overlay.h */
+	struct mfs_node *home;		  /* of a regular file: its view's directory */
+	uint32_t file;			  /* and its number among the view's files */
+	const char *target;		  /* of a symbolic link */
+	struct mfs_iteration *iteration;  /* of what stands for one, and of its views */
+	struct mfs_views *views;	  /* that lie in it and below, or that it is one of */
+	const char *view;		  /* of a view's directory: "megatron/torch_dist" */
+	const struct mfs_view_kind *kind; /* likewise; NULL: of one that tells what is lacking */
+	uint64_t stamp;			  /* which files it shows; with dir */
+	struct mfs_node *group; /* of a view's: itself, or where it lies together with others */
+	const char *overlay;	/* of one that takes files: its path in fs/mount/overlay.h */
 	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: not opened yet */
 
 	bool layouts; /* of views by their names (layouts, specs): view is its own name */
@@ -77,7 +78,7 @@ struct mfs_node {
 	/* Directories below are not counted as links: how many there are shows when it is opened. */
 	bool uncounted;
 
-	atomic_uint complaints; /* what has been logged about it, for the front end */
+	atomic_ullong complaints; /* what has been logged about it, for the front end */
 };
 
 struct mfs_dir {
@@ -102,7 +103,7 @@ int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
 void mfs_tree_watch(struct mfs_tree *tree, void (*say)(void *arg, const char *sentence), void *arg);
 
 /* The entries of a directory, valid as long as the tree. Opens a view on first use and fails as
- * its owner does (fs/source/view_owner.h), which says too what a directory of layouts or specs lists. *ret_about (which may
+ * mfs_views_hold() does (fs/view/views.h), which says too what a directory of layouts or specs lists. *ret_about (which may
  * be NULL) is set on failure: the node that it is a failure of, which is another one where all Megatron
  * views of an iteration have it in common. */
 int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dir **ret,
@@ -114,8 +115,9 @@ int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs
 int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);
 
-/* Why an entry that an iteration would have is not there; NULL: it is no such name. */
-const char *mfs_tree_why_not(const struct mfs_node *node, const char *name);
+/* Why an entry that an iteration or a dataset would have is not there; NULL: it is no such name. *ret_number: its number in
+ * the table of kinds. */
+const char *mfs_tree_why_not(const struct mfs_node *node, const char *name, unsigned *ret_number);
 
 /* A regular file while somebody has it open: its view is held, and the sources of that. */
 struct mfs_open_file {

@@ -4,9 +4,9 @@
 
 #include "formats/base/grow.h"
 #include "formats/plan/vfile.h"
-#include "fs/source/readers.h"
 #include "fs/mount/tree_i.h"
-#include "fs/source/view_owner.h"
+#include "fs/source/readers.h"
+#include "fs/view/views.h"
 
 static int name_order(const void *a, const void *b)
 {
@@ -67,8 +67,7 @@ static int new_node(struct mfs_tree *tree, const struct mfs_node *parent, struct
 	node->name = strrchr(node->path, '/') + 1;
 	node->parent = parent ? parent : node;
 	if (parent) {
-		node->owner = parent->owner;
-		node->object = parent->object;
+		node->views = parent->views;
 		node->readers = parent->readers;
 	}
 	node->ino = mfs_inode_number(node->path);
@@ -272,35 +271,27 @@ int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struc
 
 /* ---- directories of views ---- */
 
-/* `datasets` opens these, and writes what it has computed beside what it has read. */
-static bool is_arrow_image(const struct mfs_node *node)
+/* The directory of a view, or of specs where view is the kind's own name. group: NULL: itself. */
+static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, struct mfs_branch *branch,
+		    const char *name, const struct mfs_view_kind *kind, const char *view,
+		    struct mfs_node *group, struct mfs_node **ret, struct mfs_error *err)
 {
-	return node->owner == &mfs_dataset_views &&
-	       (!strcmp(node->view, "hf") || !strncmp(node->view, "samples/", 8));
-}
-
-static int new_view_in(struct mfs_tree *tree, const struct mfs_node *parent,
-		       struct mfs_branch *branch, const char *name, const char *view,
-		       struct mfs_node *megatron, struct mfs_node **ret, struct mfs_error *err)
-{
+	struct mfs_node *node;
 	int rc = new_directory_in(tree, parent, branch, name, parent->iteration, parent->mtime_ns,
-				  ret, err);
+				  &node, err);
 
 	if (rc)
 		return rc;
-	(*ret)->view = view;
-	(*ret)->megatron = megatron;
-	(*ret)->uncounted = megatron != NULL;
-	if (is_arrow_image(*ret))
-		(*ret)->overlay = (*ret)->path + strlen("/data/");
+	node->view = view;
+	node->kind = kind;
+	node->group = group ? group : node;
+	node->uncounted = kind->nested;
+	node->layouts = kind->spec && view == kind->name;
+	/* `datasets` opens it, and writes what it has computed beside what it has read. */
+	if (kind->takes_files && !node->layouts)
+		node->overlay = node->path + strlen("/data/");
+	*ret = node;
 	return 0;
-}
-
-static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
-		    const char *view, struct mfs_node *megatron, struct mfs_node **ret,
-		    struct mfs_error *err)
-{
-	return new_view_in(tree, parent, NULL, name, view, megatron, ret, err);
 }
 
 int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
@@ -311,7 +302,7 @@ int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, c
 
 	if (!view)
 		return mfs_fail_nomem(err);
-	return new_view_in(tree, layouts, branch, name, view, layouts->megatron, ret, err);
+	return new_view(tree, layouts, branch, name, layouts->kind, view, layouts->group, ret, err);
 }
 
 int mfs_tree_fill_layouts(struct mfs_tree *tree, struct mfs_node *node, const char *const *names,
@@ -331,38 +322,45 @@ int mfs_tree_fill_layouts(struct mfs_tree *tree, struct mfs_node *node, const ch
 	return rc;
 }
 
-static int new_megatron(struct mfs_tree *tree, const struct mfs_node *parent,
-			struct mfs_iteration *it, struct mfs_node **ret, struct mfs_error *err)
+/* A directory of several, but for those that are lacking. */
+static int new_group(struct mfs_tree *tree, const struct mfs_node *parent,
+		     const struct mfs_views_entry *e, struct mfs_node **ret, struct mfs_error *err)
 {
-	struct mfs_node *node, *layouts, *dist;
+	const size_t skip = strlen(e->name) + 1;
+	struct mfs_node *node, *entry;
 	struct mfs_dir *dir;
-	int rc = new_directory(tree, parent, "megatron", it, mfs_iteration_mtime(it), &node, err);
+	int rc = new_directory(tree, parent, e->name, parent->iteration, parent->mtime_ns, &node,
+			       err);
 
-	if (!rc)
-		rc = new_view(tree, node, "torch", "megatron/torch", node, &layouts, err);
-	if (!rc)
-		rc = new_view(tree, node, "torch_dist", "megatron/torch_dist", node, &dist, err);
 	if (rc)
 		return rc;
-	dir = mfs_tree_new_dir(tree, 2, node->mtime_ns);
+	dir = mfs_tree_new_dir(tree, e->end - e->first, node->mtime_ns);
 	if (!dir)
 		return mfs_fail_nomem(err);
-	layouts->layouts = true;
-	mfs_tree_add_entry(dir, layouts);
-	mfs_tree_add_entry(dir, dist);
+	for (unsigned i = e->first; i < e->end; i++) {
+		const struct mfs_view_kind *kind = mfs_view_kinds[i];
+
+		if (node->views->why_not[i])
+			continue;
+		rc = new_view(tree, node, NULL, kind->name + skip, kind, kind->name, node, &entry,
+			      err);
+		if (rc)
+			return rc;
+		mfs_tree_add_entry(dir, entry);
+	}
 	mfs_tree_publish(node, dir);
 	*ret = node;
 	return 0;
 }
 
-/* Why some views are missing, as a file beside those that are there; its home is the iteration's directory. */
-static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_iteration *it,
-		       struct mfs_dir *dir, struct mfs_error *err)
+/* Why some views are missing, as a file beside those that are there; its home is their owner's directory. */
+static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, struct mfs_dir *dir,
+		       struct mfs_error *err)
 {
+	struct span all = {NULL, node, NULL, 0, 1, 0};
 	struct mfs_node *file;
 	struct mfs_view *view;
-	int rc = mfs_why_not_view(mfs_iteration_why_not(it), mfs_iteration_mtime(it), &view, err);
-	struct span all = {NULL, node, NULL, 0, 1, 0};
+	int rc = mfs_views_new_why_not(node->views, &view, err);
 
 	if (rc)
 		return rc;
@@ -379,37 +377,37 @@ static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, const struc
 	return rc;
 }
 
-/* What an iteration's directory holds, or the root of an HF directory's mount, with data behind it. */
-static int add_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
-			 struct mfs_dir *dir, struct mfs_error *err)
+/* What an iteration's or a dataset's directory holds, or the root of an HF directory's mount, with data behind it. */
+static int add_views(struct mfs_tree *tree, struct mfs_node *node, struct mfs_views *views,
+		     struct mfs_dir *dir, struct mfs_error *err)
 {
-	const struct mfs_why_not *lacking = mfs_iteration_why_not(it);
+	struct mfs_views_entry e;
 	struct mfs_node *made;
-	int rc = 0;
+	int rc;
 
-	node->owner = &mfs_iteration_views;
-	node->object = it;
-	if (!lacking->hf) {
-		rc = new_directory(tree, node, "hf", it, mfs_iteration_mtime(it), &made, err);
+	node->views = views;
+	for (unsigned i = 0; mfs_views_entry(views, i, &e); i = e.end) {
+		const struct mfs_view_kind *kind = mfs_view_kinds[e.first];
+
+		if (e.why_not)
+			continue;
+		rc = e.is_group ? new_group(tree, node, &e, &made, err)
+				: new_view(tree, node, NULL, kind->name, kind, kind->name, NULL,
+					   &made, err);
 		if (rc)
 			return rc;
-		made->view = "hf";
 		mfs_tree_add_entry(dir, made);
 	}
-	if (!lacking->megatron) {
-		rc = new_megatron(tree, node, it, &made, err);
-		if (rc)
-			return rc;
-		mfs_tree_add_entry(dir, made);
-	}
-	return lacking->hf || lacking->megatron ? add_why_not(tree, node, it, dir, err) : 0;
+	return mfs_views_lacks(views) ? add_why_not(tree, node, dir, err) : 0;
 }
 
-int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
-			    struct mfs_error *err)
+#define MOST_VIEWS (MFS_VIEW_KINDS + 1) /* in one directory, and why some are missing */
+
+static int fill_owner(struct mfs_tree *tree, struct mfs_node *node, struct mfs_views *views,
+		      struct mfs_error *err)
 {
-	struct mfs_dir *dir = mfs_tree_new_dir(tree, 3, mfs_iteration_mtime(it));
-	int rc = dir ? add_iteration(tree, node, it, dir, err) : mfs_fail_nomem(err);
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, MOST_VIEWS, views->mtime_ns);
+	int rc = dir ? add_views(tree, node, views, dir, err) : mfs_fail_nomem(err);
 
 	if (!rc)
 		mfs_tree_publish(node, dir);
@@ -419,13 +417,15 @@ int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct
 int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node *data,
 		       struct mfs_error *err)
 {
-	struct mfs_dir *dir = mfs_tree_new_dir(tree, 4, tree->top->mtime_ns);
+	struct mfs_dir *dir = mfs_tree_new_dir(tree, MOST_VIEWS + 1, tree->top->mtime_ns);
 	int rc = dir ? 0 : mfs_fail_nomem(err);
 
 	if (!rc && data)
 		mfs_tree_add_entry(dir, data);
-	if (!rc && it)
-		rc = add_iteration(tree, tree->top, it, dir, err);
+	if (!rc && it) {
+		tree->top->iteration = it;
+		rc = add_views(tree, tree->top, mfs_iteration_views(it), dir, err);
+	}
 	if (!rc)
 		mfs_tree_publish(tree->top, dir);
 	return rc;
@@ -442,7 +442,7 @@ int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, stru
 		rc = mfs_tree_set_readers(tree, node, mfs_readers_of_path(mfs_iteration_path(it)),
 					  err);
 	if (!rc)
-		rc = mfs_tree_fill_iteration(tree, node, it, err);
+		rc = fill_owner(tree, node, mfs_iteration_views(it), err);
 	if (rc)
 		return rc;
 	node->moves = true;
@@ -451,32 +451,6 @@ int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, stru
 }
 
 /* ---- datasets ---- */
-
-static int fill_dataset(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dataset *d,
-			struct mfs_error *err)
-{
-	const struct mfs_dataset_entry *entry;
-	struct mfs_node *view;
-	struct mfs_dir *dir;
-	unsigned count = 0;
-	int rc;
-
-	while (mfs_dataset_entry(d, count))
-		count++;
-	dir = mfs_tree_new_dir(tree, count, node->mtime_ns);
-	if (!dir)
-		return mfs_fail_nomem(err);
-	for (unsigned i = 0; i < count; i++) {
-		entry = mfs_dataset_entry(d, i);
-		rc = new_view(tree, node, entry->name, entry->name, NULL, &view, err);
-		if (rc)
-			return rc;
-		view->layouts = entry->specs;
-		mfs_tree_add_entry(dir, view);
-	}
-	mfs_tree_publish(node, dir);
-	return 0;
-}
 
 /* A blend may be of all of them. NULL: no memory. */
 static struct mfs_readers *readers_of_all(const struct mfs_data *datasets)
@@ -519,10 +493,8 @@ static int new_dataset(struct mfs_tree *tree, const struct mfs_node *parent,
 
 	if (rc)
 		return rc;
-	(*ret)->owner = &mfs_dataset_views;
-	(*ret)->object = d;
 	rc = mfs_tree_set_readers(tree, *ret, readers_of(datasets, d), err);
-	return rc ? rc : fill_dataset(tree, *ret, d, err);
+	return rc ? rc : fill_owner(tree, *ret, mfs_dataset_views(d), err);
 }
 
 int mfs_tree_new_data(struct mfs_tree *tree, const struct mfs_data *datasets, struct mfs_node **ret,

@@ -64,9 +64,6 @@ int mfs_tree_set_readers(struct mfs_tree *tree, struct mfs_node *node, struct mf
 
 /* Filling directories, under the lock: their entries are published, whole, or nothing is. */
 
-/* With hf and megatron: an iteration's directory. */
-int mfs_tree_fill_iteration(struct mfs_tree *tree, struct mfs_node *node, struct mfs_iteration *it,
-			    struct mfs_error *err);
 /* The root of a mount without iterations: with what an HF directory has (it NULL: no such thing), and data
  * (NULL: none). */
 int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node *data,

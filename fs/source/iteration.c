@@ -233,7 +233,6 @@ void mfs_iteration_free(struct mfs_iteration *it)
 	free(it->path);
 	free(it->reason);
 	free(it->marker);
-	mfs_why_not_release(&it->why_not);
 	mfs_save_release(&it->save);
 	free(it);
 }
@@ -279,10 +278,14 @@ static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 		[MFS_CKPT_HF] = "hf",
 	};
 
+	const struct mfs_view_origin origin = {
+		.options = it->options, .ckpt = ckpt, .number = it->number};
+
 	it->checked = ckpt;
 	it->format = formats[mfs_ckpt_format(ckpt)];
 	it->content = mfs_iteration_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
-	return mfs_why_not_find(ckpt, it->options, &it->why_not);
+	return mfs_views_look(&it->views, &origin, mfs_fileset_access(mfs_ckpt_files(ckpt)),
+			      it->mtime_ns);
 }
 
 /* The readers name files by their whole path; beside an iteration's name that is said twice. */
@@ -490,9 +493,9 @@ const char *mfs_iteration_reason(const struct mfs_iteration *it)
 	return it->reason;
 }
 
-const struct mfs_why_not *mfs_iteration_why_not(const struct mfs_iteration *it)
+struct mfs_views *mfs_iteration_views(struct mfs_iteration *it)
 {
-	return &it->why_not;
+	return &it->views;
 }
 
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it)

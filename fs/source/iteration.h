@@ -10,17 +10,15 @@
 #ifndef MFS_FS_SOURCE_ITERATION_H
 #define MFS_FS_SOURCE_ITERATION_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "formats/base/arena.h"
 #include "formats/base/error.h"
-#include "fs/view/keeper.h"
 #include "fs/source/save.h"
+#include "fs/view/keeper.h"
 #include "fs/view/view.h"
-#include "fs/view/why_not.h"
+#include "fs/view/views.h"
 
 struct mfs_ckpt;
 struct mfs_fileset;
@@ -32,7 +30,6 @@ struct mfs_iteration {
 	const char *format; /* static */
 	bool hf;	    /* an HF directory */
 	int64_t mtime_ns;
-	struct mfs_why_not why_not; /* of a complete iteration */
 	const struct mfs_view_options *options;
 
 	bool held;	  /* not opened: it is not to be shown whatever its files are */
@@ -47,11 +44,8 @@ struct mfs_iteration {
 
 	struct mfs_ckpt *checked; /* what the look has opened, until mfs_iteration_end_check() */
 
-	struct mfs_open_set ckpts, views; /* iteration_open.c */
-	pthread_mutex_t listing;	  /* held while layouts are listed; the three that follow */
-	const char *const *layouts;	  /* NULL: not listed yet */
-	uint32_t layout_count;
-	struct mfs_arena arena;
+	struct mfs_open_set ckpts; /* iteration_open.c */
+	struct mfs_views views;
 
 	struct mfs_iteration *older; /* chain of all that a root ever made */
 };

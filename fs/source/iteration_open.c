@@ -13,9 +13,8 @@
 #include "fs/source/iteration.h"
 #include "fs/source/root.h"
 
-#define MEGATRON "megatron/"
-#define MODEL	 "model"
-#define FULL	 "full"
+#define MODEL "model"
+#define FULL  "full"
 
 /* ---- checkpoints ---- */
 
@@ -149,35 +148,26 @@ void mfs_iteration_end_check(struct mfs_iteration *it, bool keep)
 
 /* ---- views ---- */
 
-struct open_view {
-	struct mfs_view *view;
-	struct mfs_held *ckpt; /* that it is made of; NULL: of none */
-};
-
-/* A name that can be none is found out before any optimizer is. */
-static int hold_ckpt_for(struct mfs_iteration *it, const char *name, struct mfs_held **ret,
-			 struct mfs_error *err)
+static int hold_origin(void *owner, enum mfs_view_of of, struct mfs_view_origin *ret,
+		       struct mfs_held **ret_held, struct mfs_error *err)
 {
-	const bool full = strcmp(name, "hf") != 0;
-	int rc = full ? mfs_iteration_check_view(it, name, err) : 0;
+	struct mfs_iteration *it = owner;
+	int rc = mfs_iteration_hold_ckpt(it, of == MFS_VIEW_OF_FULL, ret_held, err);
 
-	return rc ? rc : mfs_iteration_hold_ckpt(it, full, ret, err);
-}
-
-static int build_view(struct mfs_iteration *it, const char *name, struct mfs_ckpt *ckpt,
-		      struct mfs_view **ret, struct mfs_error *err)
-{
-	if (!strcmp(name, "hf"))
-		return mfs_view_hf(ckpt, it->options, ret, err);
-	return mfs_view_megatron(ckpt, name + strlen(MEGATRON), it->number, it->options, ret, err);
+	if (!rc)
+		*ret = (struct mfs_view_origin){.options = it->options,
+						.ckpt = mfs_held_object(*ret_held),
+						.number = it->number};
+	return rc;
 }
 
 /* What makes a save whole is the first to go when it is saved again or deleted. If it is still there, so was all else
  * that the view has read: also what is no part of the checkpoint, its tokenizer. By path: a directory that was moved away
  * has it, too. */
-static int check_whole(const struct mfs_iteration *it, struct mfs_ckpt *ckpt, struct mfs_error *err)
+static int check_whole(void *owner, const struct mfs_view_origin *s, struct mfs_error *err)
 {
-	struct mfs_fileset *files = mfs_ckpt_files(ckpt), *now;
+	const struct mfs_iteration *it = owner;
+	struct mfs_fileset *files = mfs_ckpt_files(s->ckpt), *now;
 	uint32_t again;
 	int rc;
 
@@ -201,146 +191,32 @@ static int check_whole(const struct mfs_iteration *it, struct mfs_ckpt *ckpt, st
 	return rc;
 }
 
-static int view_open(void *owner, const char *name, void **ret, struct mfs_error *err)
-{
-	struct mfs_iteration *it = owner;
-	struct open_view *v = calloc(1, sizeof(*v));
-	int rc;
-
-	if (!v)
-		return mfs_fail_nomem(err);
-	if (!strcmp(name, MFS_WHY_NOT_VIEW)) {
-		rc = mfs_why_not_view(&it->why_not, it->mtime_ns, &v->view, err);
-	} else {
-		rc = hold_ckpt_for(it, name, &v->ckpt, err);
-		if (!rc)
-			rc = build_view(it, name, mfs_held_object(v->ckpt), &v->view, err);
-		if (!rc) {
-			rc = check_whole(it, mfs_held_object(v->ckpt), err);
-			if (rc)
-				mfs_view_free(v->view);
-		}
-	}
-	if (rc) {
-		mfs_keeper_drop(v->ckpt);
-		free(v);
-		return rc;
-	}
-	*ret = v;
-	return 0;
-}
-
-static void view_close(void *object)
-{
-	struct open_view *v = object;
-
-	mfs_view_free(v->view);
-	mfs_keeper_drop(v->ckpt);
-	free(v);
-}
-
-static const struct mfs_open_kind views = {view_open, view_close};
-
-int mfs_iteration_hold_view(struct mfs_iteration *it, const char *name, struct mfs_held **ret,
-			    struct mfs_view **ret_view, struct mfs_error *err)
-{
-	const struct open_view *v;
-	int rc;
-
-	if (it->reason)
-		return mfs_iteration_hold_ckpt(it, false, ret, err);
-	rc = mfs_keeper_hold(&it->views, name, ret, err);
-	if (rc)
-		return rc;
-	v = mfs_held_object(*ret);
-	*ret_view = v->view;
-	return 0;
-}
-
-int mfs_iteration_view(struct mfs_iteration *it, const char *name, struct mfs_view **ret,
-		       struct mfs_error *err)
-{
-	struct mfs_held *held;
-
-	return mfs_iteration_hold_view(it, name, &held, ret, err);
-}
+static const struct mfs_views_owner views = {hold_origin, check_whole};
 
 /* ---- all of it ---- */
 
 void mfs_iteration_init_open(struct mfs_iteration *it, struct mfs_keeper *keeper)
 {
 	mfs_open_set_init(&it->ckpts, keeper, &ckpts, it);
-	mfs_open_set_init(&it->views, keeper, &views, it);
-	pthread_mutex_init(&it->listing, NULL);
+	mfs_views_init(&it->views, &views, it, MFS_VIEW_OF_CKPT, keeper);
 }
 
 /* Views before what they are made of. */
 void mfs_iteration_release_open(struct mfs_iteration *it)
 {
-	mfs_open_set_release(&it->views);
+	mfs_views_release(&it->views);
 	mfs_open_set_release(&it->ckpts);
 	mfs_iteration_end_check(it, false);
-	mfs_arena_release(&it->arena);
-	pthread_mutex_destroy(&it->listing);
 }
 
 void mfs_iteration_let_go(struct mfs_iteration *it)
 {
-	mfs_open_set_let_go(&it->views);
+	mfs_open_set_let_go(&it->views.open);
 	mfs_open_set_let_go(&it->ckpts);
 }
 
 void mfs_iteration_close_idle(struct mfs_iteration *it)
 {
-	mfs_open_set_close_idle(&it->views);
+	mfs_open_set_close_idle(&it->views.open);
 	mfs_open_set_close_idle(&it->ckpts);
-}
-
-/* ---- names ---- */
-
-int mfs_iteration_check_view(struct mfs_iteration *it, const char *name, struct mfs_error *err)
-{
-	struct mfs_held *held;
-	int rc;
-
-	if (!strcmp(name, "hf"))
-		return 0;
-	if (strncmp(name, MEGATRON, strlen(MEGATRON)))
-		return mfs_fail(err, -ENOENT, "there is no view '%s'", name);
-	rc = mfs_iteration_hold_ckpt(it, false, &held, err);
-	if (rc)
-		return rc == -ENOENT ? -EIO : rc; /* a file's, not the view's */
-	rc = mfs_view_megatron_check(mfs_held_object(held), name + strlen(MEGATRON), err);
-	mfs_keeper_drop(held);
-	return rc;
-}
-
-/* Under the lock of the listing. */
-static int list_layouts(struct mfs_iteration *it, struct mfs_error *err)
-{
-	struct mfs_held *held;
-	int rc = mfs_iteration_hold_ckpt(it, false, &held, err);
-
-	if (rc)
-		return rc;
-	rc = mfs_view_megatron_layouts(mfs_held_object(held), &it->arena, &it->layouts,
-				       &it->layout_count, err);
-	mfs_keeper_drop(held);
-	return rc;
-}
-
-int mfs_iteration_layouts(struct mfs_iteration *it, const char *const **ret, uint32_t *ret_count,
-			  struct mfs_error *err)
-{
-	int rc = 0;
-
-	pthread_mutex_lock(&it->listing);
-	if (!it->layouts)
-		rc = list_layouts(it, err);
-	if (!rc) {
-		*ret = it->layouts;
-		*ret_count = it->layout_count;
-	}
-	pthread_mutex_unlock(&it->listing);
-	return rc;
 }

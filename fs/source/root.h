@@ -17,7 +17,6 @@
 
 #include "formats/base/error.h"
 #include "fs/view/view.h"
-#include "fs/view/why_not.h"
 
 struct mfs_ckpt;
 struct mfs_data;
@@ -27,6 +26,7 @@ struct mfs_iteration;
 struct stat;
 struct statvfs;
 struct mfs_root;
+struct mfs_views;
 
 /* Checkpoints and views of iterations that stay open while nobody uses them, for the next one who does. */
 #define MFS_KEEP_OPEN 8
@@ -70,41 +70,29 @@ const char *mfs_iteration_name(const struct mfs_iteration *it);	  /* "iter_00000
 const char *mfs_iteration_format(const struct mfs_iteration *it); /* "torch", "torch_dist", "hf" */
 /* NULL if complete, else why it is not shown. */
 const char *mfs_iteration_reason(const struct mfs_iteration *it);
-/* The views that it cannot have, where that is known without building them, and why. */
-const struct mfs_why_not *mfs_iteration_why_not(const struct mfs_iteration *it);
+/* Its views (fs/view/views.h). They fail as its checkpoint does. */
+struct mfs_views *mfs_iteration_views(struct mfs_iteration *it);
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it); /* ns */
 /* Somebody has met a source of it that is not the one that was opened: the next look is a thorough one. Any thread. */
 void mfs_iteration_suspect(struct mfs_iteration *it);
 
 /*
- * A checkpoint and its views are opened when they are asked for, and let go of when nobody holds them
- * (fs/view/keeper.h). -ESTALE: its files are no longer those that were looked at. full: with its state and, unless no_optim was
- * said, its optimizer, which is what Megatron views are made of; else its model. The object is a struct mfs_ckpt.
+ * A checkpoint is opened when it is asked for, and let go of when nobody holds it (fs/view/keeper.h). -ESTALE: its files
+ * are no longer those that were looked at. full: with its state and, unless no_optim was said, its optimizer, which is what
+ * Megatron views are made of; else its model. The object is a struct mfs_ckpt.
  */
 int mfs_iteration_hold_ckpt(struct mfs_iteration *it, bool full, struct mfs_held **ret,
 			    struct mfs_error *err);
-/* name: "hf", "megatron/torch/tp2-pp1", "megatron/torch_dist". Fails as its checkpoint does, and as mfs_view_hf() and
- * mfs_view_megatron() do. */
-int mfs_iteration_hold_view(struct mfs_iteration *it, const char *name, struct mfs_held **ret,
-			    struct mfs_view **ret_view, struct mfs_error *err);
-
 /* The same for commands, which end soon: what these return stays until the root is freed. */
 int mfs_iteration_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
 int mfs_iteration_full_ckpt(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err);
-int mfs_iteration_view(struct mfs_iteration *it, const char *name, struct mfs_view **ret,
-		       struct mfs_error *err);
-/* Whether there is a view of that name, without opening it: 0; -ENOENT, -EINVAL as fs/view/view.h says; what its checkpoint
- * fails with, a file that is not there being -EIO. */
-int mfs_iteration_check_view(struct mfs_iteration *it, const char *name, struct mfs_error *err);
-/* Names to list below "megatron/torch"; they live as long as the iteration. */
-int mfs_iteration_layouts(struct mfs_iteration *it, const char *const **ret, uint32_t *ret_count,
-			  struct mfs_error *err);
 
 /* A directory of the tree, as a VIEW argument names it. */
 #define MFS_VIEW_NAME_SIZE 256
 struct mfs_place {
 	struct mfs_iteration *iteration; /* NULL: of a dataset, or of none */
 	struct mfs_dataset *dataset;	 /* NULL with iteration NULL: "data" itself */
+	struct mfs_views *views;	 /* of either; NULL: "data" */
 	/* The view, or the directory above views, within the iteration or dataset, without '/' at its ends: "hf",
 	 * "megatron/torch/tp2-pp1", "megatron/torch", "megatron", "samples", "". */
 	char view[MFS_VIEW_NAME_SIZE];

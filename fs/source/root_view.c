@@ -3,68 +3,88 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/buf.h"
 #include "fs/data/data.h"
 #include "fs/source/iteration.h"
 #include "fs/source/root.h"
 
-#define LAYOUTS "megatron/torch/"
-#define DATA	"data"
+#define DATA "data"
 
-/* With the names that there are, as far as they fit. */
+/* A sentence with all that could have been named. */
+static int fail_with(struct mfs_buf *text, struct mfs_error *err)
+{
+	int rc = mfs_fail(err, -ENOENT, "%s", text->failed ? "out of memory" : text->data);
+
+	mfs_buf_release(text);
+	return rc;
+}
+
 static int no_such_dataset(const struct mfs_root *root, const char *name, struct mfs_error *err)
 {
 	const struct mfs_data *data = mfs_root_data(root);
-	char names[400] = "";
-	size_t used = 0;
+	struct mfs_buf text = {0};
 
-	for (uint32_t i = 0; data && i < mfs_data_count(data) && used < sizeof(names); i++)
-		used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
-					 mfs_dataset_name(mfs_data_at(data, i)));
-	return mfs_fail(
-		err, -ENOENT,
-		"'%s' has no view '%s': name data/NAME/hf (or parquet, npy, jsonl, megatron, "
-		"samples/SPEC, cache/SPEC), NAME of: %s",
-		mfs_root_source(root), name, data ? names : "no dataset (-o data=PATH)");
+	mfs_buf_printf(&text, "'%s' has no view '%s': name " DATA "/NAME/VIEW, VIEW of: ",
+		       mfs_root_source(root), name);
+	mfs_view_kind_names(MFS_VIEW_OF_DATA, &text);
+	mfs_buf_adds(&text, "; NAME of: ");
+	if (!data)
+		mfs_buf_adds(&text, "no dataset (-o data=PATH)");
+	for (uint32_t i = 0; data && i < mfs_data_count(data); i++)
+		mfs_buf_printf(&text, "%s%s", i ? ", " : "",
+			       mfs_dataset_name(mfs_data_at(data, i)));
+	return fail_with(&text, err);
 }
 
 static int no_such_view(const struct mfs_root *root, const char *name, struct mfs_error *err)
 {
 	const struct mfs_root_snapshot *s = mfs_root_snapshot((struct mfs_root *)root);
 	const char *example = s->count ? s->iterations[s->count - 1]->name : "iter_0000040";
+	struct mfs_buf text = {0};
 
 	if (!mfs_root_has_model(root))
 		return no_such_dataset(root, name, err);
-	if (!mfs_root_has_iterations(root))
-		return mfs_fail(
-			err, -ENOENT,
-			"'%s' has no view '%s': name hf, megatron/torch/tp1-pp1 (or another "
-			"layout) or megatron/torch_dist",
-			mfs_root_source(root), name);
-	return mfs_fail(
-		err, -ENOENT,
-		"'%s' has no view '%s': name hf, megatron/torch/tp1-pp1 (or another layout) or "
-		"megatron/torch_dist, of the latest iteration, or of another one as in "
-		"latest/hf or %s/hf",
-		mfs_root_source(root), name, example);
+	mfs_buf_printf(&text, "'%s' has no view '%s': name ", mfs_root_source(root), name);
+	mfs_view_kind_names(MFS_VIEW_OF_CKPT, &text);
+	if (mfs_root_has_iterations(root))
+		mfs_buf_printf(&text,
+			       "; of the latest iteration, or of another one as in latest/hf or "
+			       "%s/hf",
+			       example);
+	return fail_with(&text, err);
 }
 
-/* A view by its form, or a directory above views. */
-static bool is_place(const char *view)
-{
-	size_t len = strlen(LAYOUTS);
-
-	return !*view || !strcmp(view, "hf") || !strcmp(view, "megatron") ||
-	       !strcmp(view, "megatron/torch") || !strcmp(view, "megatron/torch_dist") ||
-	       (!strncmp(view, LAYOUTS, len) && view[len] && !strchr(view + len, '/'));
-}
-
+/* By its form. A directory of views is none. */
 static bool is_view(const char *view)
 {
-	return is_place(view) && *view && strcmp(view, "megatron") &&
-	       strcmp(view, "megatron/torch");
+	const char *spec;
+	const struct mfs_view_kind *k = mfs_view_kind_find(MFS_VIEW_OF_CKPT, view, &spec);
+
+	return k && !k->spec == !*spec;
 }
 
-static int latest(struct mfs_root *root, struct mfs_iteration **ret, struct mfs_error *err)
+/* That, or a directory above views. */
+static bool is_place(const char *view)
+{
+	const char *spec;
+
+	return mfs_view_kind_is_group(MFS_VIEW_OF_CKPT, view) ||
+	       mfs_view_kind_find(MFS_VIEW_OF_CKPT, view, &spec);
+}
+
+static void set_iteration(struct mfs_place *place, struct mfs_iteration *it)
+{
+	place->iteration = it;
+	place->views = &it->views;
+}
+
+static void set_dataset(struct mfs_place *place, struct mfs_dataset *d)
+{
+	place->dataset = d;
+	place->views = mfs_dataset_views(d);
+}
+
+static int latest(struct mfs_root *root, struct mfs_place *ret, struct mfs_error *err)
 {
 	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
 
@@ -77,12 +97,12 @@ static int latest(struct mfs_root *root, struct mfs_iteration **ret, struct mfs_
 				mfs_root_has_iterations(root) ? "has no latest iteration"
 							      : "cannot be shown",
 				s->latest_reason);
-	*ret = s->latest;
+	set_iteration(ret, s->latest);
 	return 0;
 }
 
 /* The iteration in front of the first slash; -ENOENT without a word: it is none. */
-static int named_iteration(struct mfs_root *root, const char *name, struct mfs_iteration **ret,
+static int named_iteration(struct mfs_root *root, const char *name, struct mfs_place *ret,
 			   struct mfs_error *err)
 {
 	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
@@ -94,7 +114,7 @@ static int named_iteration(struct mfs_root *root, const char *name, struct mfs_i
 		return latest(root, ret, err);
 	for (uint32_t i = 0; i < s->count; i++) {
 		if (!strncmp(s->iterations[i]->name, name, len) && !s->iterations[i]->name[len]) {
-			*ret = s->iterations[i];
+			set_iteration(ret, s->iterations[i]);
 			return 0;
 		}
 	}
@@ -121,6 +141,7 @@ static int find_data(struct mfs_root *root, const char *name, struct mfs_place *
 {
 	const struct mfs_data *data = mfs_root_data(root);
 	const char *rest = name + strlen(DATA);
+	struct mfs_dataset *d;
 	size_t len;
 
 	*ret = (struct mfs_place){0};
@@ -129,9 +150,10 @@ static int find_data(struct mfs_root *root, const char *name, struct mfs_place *
 	if (!*rest)
 		return 0;
 	len = strcspn(++rest, "/");
-	ret->dataset = mfs_data_find(data, rest, len);
-	if (!ret->dataset)
+	d = mfs_data_find(data, rest, len);
+	if (!d)
 		return no_such_dataset(root, name, err);
+	set_dataset(ret, d);
 	rest += len + (rest[len] == '/');
 	snprintf(ret->view, sizeof(ret->view), "%s", rest);
 	return 0;
@@ -149,12 +171,12 @@ static int find_default(struct mfs_root *root, struct mfs_place *ret, struct mfs
 {
 	const struct mfs_data *data = mfs_root_data(root);
 
-	*ret = (struct mfs_place){.view = "hf"};
+	*ret = (struct mfs_place){.view = MFS_VIEW_DEFAULT};
 	if (mfs_root_has_model(root))
-		return latest(root, &ret->iteration, err);
+		return latest(root, ret, err);
 	if (mfs_data_count(data) > 1)
 		return no_such_dataset(root, "", err);
-	ret->dataset = mfs_data_at(data, 0);
+	set_dataset(ret, mfs_data_at(data, 0));
 	return 0;
 }
 
@@ -180,8 +202,8 @@ int mfs_root_find(struct mfs_root *root, const char *name, struct mfs_place *ret
 		return find_data(root, text, ret, err);
 	}
 	if (*view && is_place(view))
-		return latest(root, &ret->iteration, err);
-	rc = named_iteration(root, view, &ret->iteration, err);
+		return latest(root, ret, err);
+	rc = named_iteration(root, view, ret, err);
 	slash = strchr(view, '/');
 	if (slash)
 		memmove(view, slash + 1, strlen(slash));
@@ -198,12 +220,10 @@ int mfs_root_view(struct mfs_root *root, const char *name, struct mfs_view **ret
 	struct mfs_place place;
 	int rc = mfs_root_find(root, name, &place, err);
 
-	if (!rc && place.dataset)
-		rc = mfs_dataset_view(place.dataset, place.view, ret, err);
-	else if (!rc && (!place.iteration || !is_view(place.view)))
+	if (!rc && (!place.views || (place.iteration && !is_view(place.view))))
 		rc = no_such_view(root, name, err);
 	else if (!rc)
-		rc = mfs_iteration_view(place.iteration, place.view, ret, err);
+		rc = mfs_views_open(place.views, place.view, ret, err);
 	if (!rc && ret_place)
 		*ret_place = place;
 	return rc;

@@ -396,8 +396,9 @@ int mfs_cmd_verify(int argc, char **argv)
 		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest iteration)\n"
 			"and checks that shapes, types and sizes agree. Lists all problems; the exit code is\n"
 			"1 if there was any. Of datasets (data, data/NAME, or a SOURCE of them): every length,\n"
-			"pointer and document; with --deep every token, and -o vocab_size=N their range.\n"
-			"\n" MFS_VIEW_HELP "\n"
+			"pointer and document; with --deep every token, and -o vocab_size=N their range.\n",
+		.help_views = true,
+		.help_end =
 			"  --deep   read every byte too: SHA-256 of each file, CRC-32 of the sources' records,\n"
 			"           and integrity.json where the run has left one\n"
 			"  --sums   with --deep: lines for sha256sum -c and nothing else\n"

@@ -1,3 +1,7 @@
+/*
+ * The HF directory of a checkpoint. -ENOTSUP or -ENODATA with the tensor's or argument's name if any part of the model cannot
+ * be shown: never a partial model.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>
@@ -14,6 +18,8 @@
 #include "formats/model/model.h"
 #include "formats/model/hf_weights.h"
 #include "fs/view/build.h"
+#include "fs/view/kind.h"
+#include "fs/view/view.h"
 
 /* The view and what its files are made of. */
 struct hf_view {
@@ -103,16 +109,16 @@ static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
 	return rc || !is_untied(b) ? rc : mfs_hf_ref_untie(*ret, b->err);
 }
 
-int mfs_view_hf_check(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
-		      struct mfs_error *err)
+/* By the arguments, and by ref's being there. */
+static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
 {
-	const struct builder b = {.ckpt = ckpt, .opt = opt};
+	const struct builder b = {.ckpt = s->ckpt, .opt = s->options};
 	const struct mfs_family *family;
 	struct mfs_hf_ref *ref = NULL;
-	int rc = mfs_family_choose(mfs_ckpt_args(ckpt), opt->arch, &family, err);
+	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
 
-	if (!rc && opt->ref && !shows_itself(&b))
-		rc = mfs_hf_ref_open(opt->ref, &ref, err);
+	if (!rc && s->options->ref && !shows_itself(&b))
+		rc = mfs_hf_ref_open(s->options->ref, &ref, err);
 	mfs_hf_ref_free(ref);
 	return rc;
 }
@@ -260,12 +266,13 @@ static void release(struct mfs_view *view)
 	free(v);
 }
 
-int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struct mfs_view **ret,
-		struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
 {
-	struct builder b = {.ckpt = ckpt, .opt = opt, .err = err};
+	struct builder b = {.ckpt = s->ckpt, .opt = s->options, .err = err};
 	int rc;
 
+	(void)spec;
 	b.view = calloc(1, sizeof(*b.view));
 	if (b.view)
 		b.view->public.release = release;
@@ -280,3 +287,11 @@ int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struc
 	*ret = &b.view->public;
 	return 0;
 }
+
+const struct mfs_view_kind mfs_view_kind_hf = {
+	.name = "hf",
+	.help = "a HuggingFace model",
+	.of = MFS_VIEW_OF_MODEL,
+	.possible = possible,
+	.open = open_view,
+};

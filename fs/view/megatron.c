@@ -1,6 +1,7 @@
 /*
  * Megatron views: a directory that --load takes. What is in the iteration's directory, the files of
- * formats/megatron/write makes; here are names, and the tracker in front of it.
+ * formats/megatron/write makes; here are names, and the tracker in front of it:
+ * "latest_checkpointed_iteration.txt", "iter_0000040/mp_rank_00/model_optim_rng.pt", "iter_0000040/.metadata".
  */
 #include <errno.h>
 #include <stdio.h>
@@ -12,8 +13,9 @@
 #include "formats/megatron/write/files.h"
 #include "formats/megatron/tracker.h"
 #include "formats/optim/rules/settings.h"
-#include "fs/view/view.h"
 #include "fs/view/build.h"
+#include "fs/view/kind.h"
+#include "fs/view/view.h"
 
 #define MAX_LISTED 8 /* of tensor and of pipeline sizes in a listing: powers of two up to it */
 
@@ -30,33 +32,32 @@ struct builder {
 
 /* ---- names ---- */
 
-static int parse_name(const struct mfs_ckpt *ckpt, const char *name, struct mfs_layout *ret,
-		      bool *ret_dist, struct mfs_error *err)
+/* -ENOENT: not a layout's name; -EINVAL: one that this model cannot have (the sentence says which number is not divisible
+ * by which). */
+static int parse_layout(const struct mfs_ckpt *ckpt, const char *spec, struct mfs_layout *ret,
+			struct mfs_error *err)
 {
-	const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
-
-	*ret_dist = !strcmp(name, "torch_dist");
-	if (*ret_dist) {
-		/* Cut as the source was; where that has no name, whole. */
-		if (!mfs_layout_of(ckpt, ret))
-			*ret = one;
-		return 0;
-	}
-	if (strncmp(name, "torch/", 6) || !mfs_layout_parse(name + 6, ret))
+	if (!mfs_layout_parse(spec, ret))
 		return mfs_fail(err, -ENOENT,
-				"no view megatron/%s: name megatron/torch_dist, or "
+				"no view megatron/torch/%s: name megatron/torch_dist, or "
 				"megatron/torch/tpT-ppP[-epE][-etpX][-vppV][-firstN][-lastN]",
-				name);
+				spec);
 	mfs_layout_resolve(ret, mfs_ckpt_args(ckpt));
 	return mfs_layout_check(ret, mfs_ckpt_args(ckpt), err);
 }
 
-int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
+static int check(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err)
 {
 	struct mfs_layout layout;
-	bool dist;
 
-	return parse_name(ckpt, name, &layout, &dist, err);
+	return parse_layout(s->ckpt, spec, &layout, err);
+}
+
+/* A torch_dist checkpoint is cut as the source was; where that has no name, whole. */
+static void source_layout(struct mfs_ckpt *ckpt, struct mfs_layout *ret)
+{
+	if (!mfs_layout_of(ckpt, ret))
+		*ret = (struct mfs_layout){.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 }
 
 /* ---- what is listed ---- */
@@ -101,17 +102,18 @@ static int list_powers(struct listing *l)
 	return rc;
 }
 
-int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
-			      const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
+/* The source's own layout, and common powers of two that are possible. */
+static int list(const struct mfs_view_origin *s, struct mfs_arena *arena, const char *const **ret,
+		uint32_t *ret_count, struct mfs_error *err)
 {
-	struct listing l = {.ckpt = ckpt, .arena = arena};
+	struct listing l = {.ckpt = s->ckpt, .arena = arena};
 	struct mfs_layout own;
 	int rc = 0;
 
 	l.names = mfs_arena_array(arena, 1 + 4 * 4 * 4, sizeof(*l.names));
 	if (!l.names)
 		return mfs_fail_nomem(err);
-	if (mfs_layout_of(ckpt, &own))
+	if (mfs_layout_of(s->ckpt, &own))
 		rc = list_one(&l, &own);
 	if (!rc)
 		rc = list_powers(&l);
@@ -209,47 +211,50 @@ static enum mfs_layer_spec spec_of(const struct mfs_ckpt *ckpt, const struct mfs
 	return opt->spec == MFS_VIEW_LAYER_SPEC_TE ? MFS_LAYER_SPEC_TE : mfs_layer_spec_of(ckpt);
 }
 
-int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
-			       struct mfs_error *err)
+/* Whether the model has Megatron views at all, at whatever layout. */
+static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
 {
-	int rc = check_rope(ckpt, err);
+	int rc = check_rope(s->ckpt, err);
 
-	return rc ? rc : mfs_rank_check(ckpt, spec_of(ckpt, opt), err);
+	return rc ? rc : mfs_rank_check(s->ckpt, spec_of(s->ckpt, s->options), err);
 }
 
-static int describe(struct mfs_ckpt *ckpt, int64_t number, const struct mfs_view_options *opt,
-		    struct mfs_megatron_options *ret, struct mfs_error *err)
+static int describe(const struct mfs_view_origin *s, struct mfs_megatron_options *ret,
+		    struct mfs_error *err)
 {
-	*ret = (struct mfs_megatron_options){
-		.ckpt = ckpt, .spec = spec_of(ckpt, opt), .number = iteration_of(ckpt, number)};
+	const struct mfs_view_options *opt = s->options;
+
+	*ret = (struct mfs_megatron_options){.ckpt = s->ckpt,
+					     .spec = spec_of(s->ckpt, opt),
+					     .number = iteration_of(s->ckpt, s->number)};
 	ret->spec_said = opt->spec != MFS_VIEW_LAYER_SPEC_SOURCE;
-	ret->optimizer = !opt->no_optim && mfs_optim_info(ckpt)->kind != MFS_OPTIM_NONE;
-	return true_vocab(ckpt, opt, &ret->vocab, err);
+	ret->optimizer = !opt->no_optim && mfs_optim_info(s->ckpt)->kind != MFS_OPTIM_NONE;
+	return true_vocab(s->ckpt, opt, &ret->vocab, err);
 }
 
-static int build(struct builder *b, struct mfs_ckpt *ckpt, const char *name, int64_t number,
-		 const struct mfs_view_options *opt, struct mfs_error *err)
+/* layout: NULL: torch_dist. */
+static int build(struct builder *b, const struct mfs_view_origin *s, const char *layout,
+		 struct mfs_error *err)
 {
 	const struct mfs_file_sink sink = {add_file, b};
 	struct mfs_megatron_options m;
-	bool dist;
-	int rc = describe(ckpt, number, opt, &m, err);
+	int rc = describe(s, &m, err);
 
+	if (!rc && layout)
+		rc = parse_layout(s->ckpt, layout, &m.layout, err);
+	else if (!rc)
+		source_layout(s->ckpt, &m.layout);
 	if (!rc)
-		rc = parse_name(ckpt, name, &m.layout, &dist, err);
-	if (!rc)
-		rc = check_rope(ckpt, err);
-	if (!rc)
-		rc = mfs_rank_check(ckpt, m.spec, err);
+		rc = possible(s, err);
 	if (!rc)
 		rc = add_tracker(b, m.number, err);
-	if (!rc && dist)
-		rc = mfs_megatron_dist_new(&m, &sink, &b->view->dist, err);
-	else if (!rc)
+	if (!rc && layout)
 		rc = mfs_megatron_torch_new(&m, &sink, &b->view->torch, err);
+	else if (!rc)
+		rc = mfs_megatron_dist_new(&m, &sink, &b->view->dist, err);
 	if (rc)
 		return rc;
-	mfs_view_note_sources(&b->view->public, mfs_ckpt_files(ckpt));
+	mfs_view_note_sources(&b->view->public, mfs_ckpt_files(s->ckpt));
 	return mfs_view_finish(&b->view->public, err);
 }
 
@@ -262,9 +267,8 @@ static void release(struct mfs_view *view)
 	free(v);
 }
 
-int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
-		      const struct mfs_view_options *opt, struct mfs_view **ret,
-		      struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const char *layout, struct mfs_view **ret,
+		     struct mfs_error *err)
 {
 	struct builder b = {.view = calloc(1, sizeof(*b.view))};
 	int rc;
@@ -272,8 +276,8 @@ int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
 	if (!b.view)
 		return mfs_fail_nomem(err);
 	b.view->public.release = release;
-	b.view->public.ckpt = ckpt;
-	rc = build(&b, ckpt, name, number, opt, err);
+	b.view->public.ckpt = s->ckpt;
+	rc = build(&b, s, layout, err);
 	if (rc) {
 		mfs_view_free(&b.view->public);
 		return rc;
@@ -281,3 +285,32 @@ int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
 	*ret = &b.view->public;
 	return 0;
 }
+
+static int open_dist(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
+{
+	(void)spec;
+	return open_view(s, NULL, ret, err);
+}
+
+const struct mfs_view_kind mfs_view_kind_megatron_torch = {
+	.name = "megatron/torch",
+	.spec = "tp2-pp4",
+	.help = "a Megatron checkpoint at that layout; where it matters\n"
+		"also -ep, -etp, -vpp, -first, -last, in this order",
+	.of = MFS_VIEW_OF_FULL,
+	.nested = true,
+	.possible = possible,
+	.check = check,
+	.list = list,
+	.open = open_view,
+};
+
+const struct mfs_view_kind mfs_view_kind_megatron_torch_dist = {
+	.name = "megatron/torch_dist",
+	.help = "one that is loaded at any layout",
+	.of = MFS_VIEW_OF_FULL,
+	.nested = true,
+	.possible = possible,
+	.open = open_dist,
+};

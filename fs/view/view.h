@@ -69,43 +69,6 @@ struct mfs_view_options {
 
 #define MFS_SHARD_SIZE 5000000000ull /* huggingface_hub's default: 5 GB, decimal */
 
-/* The HF directory of a checkpoint; the checkpoint must outlive the view. -ENOTSUP or -ENODATA with
- * the tensor's or argument's name if any part of the model cannot be shown: never a partial model. */
-int mfs_view_hf(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt, struct mfs_view **ret,
-		struct mfs_error *err);
-
-/* As far as that is known by the arguments, and by ref's being there: 0, or what mfs_view_hf() would fail with. */
-int mfs_view_hf_check(struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
-		      struct mfs_error *err);
-
-/*
- * A Megatron checkpoint directory; the checkpoint, opened with its state and (unless opt->no_optim) its
- * optimizer, must outlive the view. name: "torch/tp2-pp1" or "torch_dist": what follows "megatron/".
- * number: of the iteration, -1 release. The view's files have names with '/' in them:
- * "latest_checkpointed_iteration.txt", "iter_0000040/mp_rank_00/model_optim_rng.pt",
- * "iter_0000040/.metadata".
- * -ENOENT: no such view (not a layout's name); -EINVAL: a layout that this model cannot have (the sentence
- * says which number is not divisible by which). Any thread; several views of one checkpoint may be built
- * at once.
- */
-int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
-		      const struct mfs_view_options *opt, struct mfs_view **ret,
-		      struct mfs_error *err);
-
-/* Whether there is such a view, by its name and the model's arguments alone: 0, -ENOENT or -EINVAL as
- * above, and nothing is read. A checkpoint without state and optimizer will do. Any thread. */
-int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err);
-
-/* Whether the model has Megatron views at all, at whatever layout: 0, or -ENODATA, -ENOTSUP with the tensor's or
- * argument's name. Nothing is read. A checkpoint without state and optimizer will do. */
-int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
-			       struct mfs_error *err);
-
-/* Names that a listing shows below "megatron/torch": the source's own layout and common powers of two
- * that are possible. Allocated in arena. Any thread, as above. */
-int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
-			      const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
-
 /* Of a copy of its files: all that the sources' own modes grant to group and others; its owner reads and writes. */
 mode_t mfs_view_copy_mode(const struct mfs_view *view);
 

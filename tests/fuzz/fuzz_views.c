@@ -2,11 +2,13 @@
 #include "formats/optim/read/open.h"
 #include "tests/fuzz/ckpt_dir.h"
 
+#include "fs/view/kind.h"
 #include "fs/view/view.h"
 
 #define MAX_READ (1u << 16) /* at once */
 
-static const char *const names[] = {"torch/tp1-pp1", "torch/tp2-pp1", "torch_dist"};
+static const char *const names[] = {"megatron/torch/tp1-pp1", "megatron/torch/tp2-pp1",
+				    "megatron/torch_dist"};
 
 /* What a file's size promises is there; of a damaged source, the refusal is as good. */
 static int read_file(struct mfs_vfile *f, struct mfs_error *err)
@@ -27,8 +29,11 @@ static int read_file(struct mfs_vfile *f, struct mfs_error *err)
 static int show(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
 {
 	const struct mfs_view_options opt = {0};
+	const struct mfs_view_origin source = {.options = &opt, .ckpt = ckpt, .number = 1};
+	const char *spec;
+	const struct mfs_view_kind *kind = mfs_view_kind_find(MFS_VIEW_OF_FULL, name, &spec);
 	struct mfs_view *view;
-	int rc = mfs_view_megatron(ckpt, name, 1, &opt, &view, err);
+	int rc = kind->open(&source, spec, &view, err);
 
 	if (rc)
 		return rc;

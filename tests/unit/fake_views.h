@@ -21,10 +21,11 @@
 #include "formats/model/hf_ckpt.h"
 #include "formats/optim/read/open.h"
 #include "fs/view/build.h"
+#include "fs/view/kind.h"
 
 static atomic_uint fake_views_built, fake_optims_opened;
 static int fake_optim_error;  /* what mfs_optim_open() fails with */
-static bool fake_no_megatron; /* mfs_view_megatron_possible() refuses */
+static bool fake_no_megatron; /* there are no Megatron views */
 static sem_t *fake_begun,
 	*fake_go; /* NULL: nobody waits; else torch_dist posts one and waits for the other */
 
@@ -33,39 +34,38 @@ static int fake_parse(const char *name, unsigned *tp, unsigned *pp, struct mfs_e
 	char again[64];
 
 	*tp = *pp = 1;
-	if (!strcmp(name, "torch_dist"))
+	if (!*name)
 		return 0;
-	if (sscanf(name, "torch/tp%u-pp%u", tp, pp) != 2)
-		return mfs_fail(err, -ENOENT, "%s is no layout's name", name);
-	snprintf(again, sizeof(again), "torch/tp%u-pp%u", *tp, *pp);
+	if (sscanf(name, "tp%u-pp%u", tp, pp) != 2)
+		return mfs_fail(err, -ENOENT, "torch/%s is no layout's name", name);
+	snprintf(again, sizeof(again), "tp%u-pp%u", *tp, *pp);
 	if (strcmp(name, again))
-		return mfs_fail(err, -ENOENT, "%s is no layout's name", name);
+		return mfs_fail(err, -ENOENT, "torch/%s is no layout's name", name);
 	if (!*tp || 8 % *tp)
 		return mfs_fail(err, -EINVAL, "8 heads are not divisible by tp %u", *tp);
 	return 0;
 }
 
-int mfs_view_megatron_check(const struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
+static int fake_check(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err)
 {
 	unsigned tp, pp;
 
-	(void)ckpt;
-	return fake_parse(name, &tp, &pp, err);
+	(void)s;
+	return fake_parse(spec, &tp, &pp, err);
 }
 
-int mfs_view_megatron_possible(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
-			       struct mfs_error *err)
+static int fake_possible(const struct mfs_view_origin *s, struct mfs_error *err)
 {
-	(void)ckpt, (void)opt;
+	(void)s;
 	return fake_no_megatron ? mfs_fail(err, -ENOTSUP, "no module has linear_fc3") : 0;
 }
 
-int mfs_view_megatron_layouts(struct mfs_ckpt *ckpt, struct mfs_arena *arena,
-			      const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
+static int fake_list(const struct mfs_view_origin *s, struct mfs_arena *arena,
+		     const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
 {
 	static const char *const names[] = {"tp2-pp2", "tp1-pp1", "tp2-pp1"};
 
-	(void)ckpt, (void)arena, (void)err;
+	(void)s, (void)arena, (void)err;
 	*ret = names;
 	*ret_count = 3;
 	return 0;
@@ -76,22 +76,20 @@ static int fake_add(struct mfs_view *v, const char *name, struct mfs_error *err)
 	return mfs_view_add_bytes(v, name, strdup(name), strlen(name), err);
 }
 
-int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
-		      const struct mfs_view_options *opt, struct mfs_view **ret,
-		      struct mfs_error *err)
+static int fake_open(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
 {
 	struct mfs_view *v = calloc(1, sizeof(*v));
 	char path[128], dir[32] = "release";
 	unsigned tp, pp;
-	int rc = fake_parse(name, &tp, &pp, err);
+	int rc = fake_parse(spec, &tp, &pp, err);
 
-	(void)opt;
-	if (fake_begun && !strcmp(name, "torch_dist")) {
+	if (fake_begun && !*spec) {
 		sem_post(fake_begun);
 		sem_wait(fake_go);
 	}
-	if (number >= 0)
-		snprintf(dir, sizeof(dir), "iter_%07lld", (long long)number);
+	if (s->number >= 0)
+		snprintf(dir, sizeof(dir), "iter_%07lld", (long long)s->number);
 	for (unsigned i = 0; i < tp * pp && !rc; i++) {
 		snprintf(path, sizeof(path), "%s/mp_rank_%02u_%03u/model_optim_rng.pt", dir, i / pp,
 			 i % pp);
@@ -106,11 +104,32 @@ int mfs_view_megatron(struct mfs_ckpt *ckpt, const char *name, int64_t number,
 		return rc;
 	}
 	atomic_fetch_add(&fake_views_built, 1);
-	mfs_view_note_sources(v, mfs_ckpt_files(ckpt));
-	v->ckpt = ckpt;
+	mfs_view_note_sources(v, mfs_ckpt_files(s->ckpt));
+	v->ckpt = s->ckpt;
 	*ret = v;
 	return 0;
 }
+
+const struct mfs_view_kind mfs_view_kind_megatron_torch = {
+	.name = "megatron/torch",
+	.spec = "tp2-pp1",
+	.help = "",
+	.of = MFS_VIEW_OF_FULL,
+	.nested = true,
+	.possible = fake_possible,
+	.check = fake_check,
+	.list = fake_list,
+	.open = fake_open,
+};
+
+const struct mfs_view_kind mfs_view_kind_megatron_torch_dist = {
+	.name = "megatron/torch_dist",
+	.help = "",
+	.of = MFS_VIEW_OF_FULL,
+	.nested = true,
+	.possible = fake_possible,
+	.open = fake_open,
+};
 
 int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err)
 {

@@ -87,6 +87,7 @@ START_TEST(test_several_paths)
 {
 	const char *dir = unit_tmpdir(), *other = path(dir, "other");
 	struct mfs_data_options opt = {.path_count = 2, .merge = "all", .data_path = "a"};
+	struct mfs_views_entry entry;
 	struct mfs_dataset *all, *blend;
 	struct mfs_data *data;
 	uint64_t starts[7];
@@ -106,8 +107,10 @@ START_TEST(test_several_paths)
 	ck_assert_uint_eq(starts[6], 10);
 	blend = mfs_data_find(data, "blend", 5);
 	ck_assert_ptr_null(blend->rows);
-	ck_assert_str_eq(mfs_dataset_entry(blend, 0)->name, "samples");
-	ck_assert_str_eq(mfs_dataset_entry(all, 0)->name, "hf");
+	ck_assert(mfs_views_entry(mfs_dataset_views(blend), 0, &entry));
+	ck_assert_str_eq(entry.name, "samples");
+	ck_assert(mfs_views_entry(mfs_dataset_views(all), 0, &entry));
+	ck_assert_str_eq(entry.name, "hf");
 	ck_assert_ptr_null(mfs_data_find(data, "al", 2));
 	mfs_data_free(data);
 }
@@ -183,16 +186,20 @@ START_TEST(test_views_are_opened_once)
 	write_prefix(dir, "a");
 	data = opened(dir, &none, "a");
 	d = mfs_data_at(data, 0);
-	unit_ok(mfs_dataset_check_view(d, "npy", &err), &err);
-	unit_ok(mfs_dataset_view(d, "npy", &view, &err), &err);
-	unit_ok(mfs_dataset_view(d, "npy", &again, &err), &err);
+	unit_ok(mfs_views_check(mfs_dataset_views(d), "npy", &err), &err);
+	unit_ok(mfs_views_open(mfs_dataset_views(d), "npy", &view, &err), &err);
+	unit_ok(mfs_views_open(mfs_dataset_views(d), "npy", &again, &err), &err);
 	ck_assert_ptr_eq(view, again);
 	ck_assert_uint_ge(view->set_count, 1);
 	unit_ok(mfs_view_check_sources(view, &err), &err);
-	unit_fails(mfs_dataset_view(d, "samples", &view, &err), &err, -ENOENT, "samples");
-	unit_fails(mfs_dataset_view(d, "samples/", &view, &err), &err, -ENOENT, NULL);
-	unit_fails(mfs_dataset_check_view(d, "nonsense", &err), &err, -ENOENT, "nonsense");
-	unit_fails(mfs_dataset_check_view(d, "samples/nonsense", &err), &err, -ENOENT, NULL);
+	unit_fails(mfs_views_open(mfs_dataset_views(d), "samples", &view, &err), &err, -ENOENT,
+		   "samples");
+	unit_fails(mfs_views_open(mfs_dataset_views(d), "samples/", &view, &err), &err, -ENOENT,
+		   NULL);
+	unit_fails(mfs_views_check(mfs_dataset_views(d), "nonsense", &err), &err, -ENOENT,
+		   "nonsense");
+	unit_fails(mfs_views_check(mfs_dataset_views(d), "samples/nonsense", &err), &err, -ENOENT,
+		   NULL);
 	write_prefix(dir, "a"); /* other files by the same names */
 	unit_fails(mfs_view_check_sources(again, &err), &err, -ESTALE, NULL);
 	mfs_data_free(data);
@@ -200,6 +207,7 @@ START_TEST(test_views_are_opened_once)
 END_TEST
 
 static sem_t npy_begun, npy_go;
+static const struct mfs_open_kind *views_kind;
 
 static int open_slowly(void *owner, const char *name, void **ret, struct mfs_error *err)
 {
@@ -207,7 +215,7 @@ static int open_slowly(void *owner, const char *name, void **ret, struct mfs_err
 		sem_post(&npy_begun);
 		sem_wait(&npy_go);
 	}
-	return mfs_data_views.open(owner, name, ret, err);
+	return views_kind->open(owner, name, ret, err);
 }
 
 static void *open_npy(void *arg)
@@ -215,14 +223,14 @@ static void *open_npy(void *arg)
 	struct mfs_view *view;
 	struct mfs_error err;
 
-	unit_ok(mfs_dataset_view(arg, "npy", &view, &err), &err);
+	unit_ok(mfs_views_open(mfs_dataset_views(arg), "npy", &view, &err), &err);
 	return NULL;
 }
 
 /* While "npy" is opened by another thread nothing else waits for it. */
 START_TEST(test_views_do_not_wait_for_each_other)
 {
-	const struct mfs_open_kind slow = {open_slowly, mfs_data_views.close};
+	struct mfs_open_kind slow = {.open = open_slowly};
 	const struct mfs_data_options none = {0};
 	const char *dir = unit_tmpdir();
 	struct mfs_view *view = NULL;
@@ -236,14 +244,18 @@ START_TEST(test_views_do_not_wait_for_each_other)
 	write_prefix(dir, "a");
 	data = opened(dir, &none, "a");
 	d = mfs_data_at(data, 0);
-	d->views.kind = &slow;
+	views_kind = d->views.open.kind;
+	slow.close = views_kind->close;
+	d->views.open.kind = &slow;
 	sem_init(&npy_begun, 0, 0);
 	sem_init(&npy_go, 0, 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, open_npy, d), 0);
 	sem_wait(&npy_begun);
-	unit_ok(mfs_dataset_view(d, "hf", &view, &err), &err);
-	unit_ok(mfs_dataset_view(d, "samples/train-s4", &view, &err), &err);
-	unit_ok(mfs_dataset_list(d, "samples", &names, &count, &err), &err);
+	unit_ok(mfs_views_open(mfs_dataset_views(d), "hf", &view, &err), &err);
+	unit_ok(mfs_views_open(mfs_dataset_views(d), "samples/train-s4", &view, &err), &err);
+	unit_ok(mfs_views_list(mfs_dataset_views(d), &mfs_view_kind_data_samples, &names, &count,
+			       &err),
+		&err);
 	sem_post(&npy_go);
 	pthread_join(thread, NULL);
 	mfs_data_free(data);
@@ -265,14 +277,16 @@ START_TEST(test_idle_views_are_let_go)
 	write_prefix(dir, "a");
 	data = opened(dir, &none, "a");
 	d = mfs_data_at(data, 0);
-	unit_ok(mfs_dataset_hold_view(d, "samples/train-s4", &held, &first, &err), &err);
+	unit_ok(mfs_views_hold(mfs_dataset_views(d), "samples/train-s4", &held, &first, &err),
+		&err);
 	for (int i = 0; i < 100; i++) {
 		snprintf(name, sizeof(name), "samples/train-s4-n%d", i + 1);
-		unit_ok(mfs_dataset_hold_view(d, name, &other, &view, &err), &err);
+		unit_ok(mfs_views_hold(mfs_dataset_views(d), name, &other, &view, &err), &err);
 		mfs_keeper_drop(other);
 	}
-	ck_assert_uint_eq(mfs_open_set_count(&d->views), 1 + MFS_DATA_KEEP_OPEN);
-	unit_ok(mfs_dataset_hold_view(d, "samples/train-s4", &other, &view, &err), &err);
+	ck_assert_uint_eq(mfs_open_set_count(&d->views.open), 1 + MFS_DATA_KEEP_OPEN);
+	unit_ok(mfs_views_hold(mfs_dataset_views(d), "samples/train-s4", &other, &view, &err),
+		&err);
 	ck_assert_ptr_eq(view, first);
 	mfs_keeper_drop(held);
 	mfs_keeper_drop(other);

@@ -117,7 +117,7 @@ static struct mfs_view *open_view(const struct mfs_data *data, const char *name,
 	struct mfs_view *v;
 
 	ck_assert_ptr_nonnull(d);
-	unit_ok(mfs_dataset_view(d, view, &v, &err), &err);
+	unit_ok(mfs_views_open(mfs_dataset_views(d), view, &v, &err), &err);
 	return v;
 }
 
@@ -310,7 +310,9 @@ START_TEST(earlier_run)
 	ck_assert_uint_eq(b->count, 4);
 	for (uint32_t i = 0; i < 4; i++)
 		ck_assert_str_eq(a->files[i].name, b->files[i].name);
-	unit_ok(mfs_dataset_list(mfs_data_at(after, 0), "cache", &names, &count, &err), &err);
+	unit_ok(mfs_views_list(mfs_dataset_views(mfs_data_at(after, 0)), &mfs_view_kind_data_cache,
+			       &names, &count, &err),
+		&err);
 	ck_assert_uint_eq(count, 1);
 	mfs_data_free(after);
 	mfs_data_free(before);
@@ -378,9 +380,9 @@ static void refused(const struct mfs_data_options *opt, const char *name, const 
 	struct mfs_dataset *d = mfs_data_find(data, name, strlen(name));
 	struct mfs_view *v;
 
-	unit_fails(mfs_dataset_view(d, view, &v, &err), &err, code, sentence);
+	unit_fails(mfs_views_open(mfs_dataset_views(d), view, &v, &err), &err, code, sentence);
 	if (code == -EINVAL || code == -ENOENT)
-		unit_fails(mfs_dataset_check_view(d, view, &err), &err, code, sentence);
+		unit_fails(mfs_views_check(mfs_dataset_views(d), view, &err), &err, code, sentence);
 	mfs_data_free(data);
 }
 
@@ -414,9 +416,9 @@ START_TEST(no_tokenizer)
 	struct mfs_data *data = open_data(unit_fixture("data"), &opt);
 	struct mfs_view *v;
 
-	unit_ok(mfs_dataset_check_view(mfs_data_at(data, 0), "cache/s64", &err), &err);
-	unit_fails(mfs_dataset_view(mfs_data_at(data, 0), "cache/s64", &v, &err), &err, -EINVAL,
-		   "No such file");
+	unit_ok(mfs_views_check(mfs_dataset_views(mfs_data_at(data, 0)), "cache/s64", &err), &err);
+	unit_fails(mfs_views_open(mfs_dataset_views(mfs_data_at(data, 0)), "cache/s64", &v, &err),
+		   &err, -EINVAL, "No such file");
 	mfs_data_free(data);
 }
 END_TEST
@@ -428,7 +430,9 @@ START_TEST(nothing_to_list)
 	const char *const *names;
 	uint32_t count;
 
-	unit_ok(mfs_dataset_list(mfs_data_at(data, 0), "cache", &names, &count, &err), &err);
+	unit_ok(mfs_views_list(mfs_dataset_views(mfs_data_at(data, 0)), &mfs_view_kind_data_cache,
+			       &names, &count, &err),
+		&err);
 	ck_assert_uint_eq(count, 0);
 	mfs_data_free(data);
 }

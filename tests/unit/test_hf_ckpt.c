@@ -15,6 +15,7 @@
 #include "formats/model/hf_tensors.h"
 #include "formats/plan/vfile.h"
 #include "formats/hf/safetensors.h"
+#include "fs/view/kind.h"
 #include "fs/view/view.h"
 #include "tests/unit/fake_ckpt.h"
 
@@ -622,6 +623,7 @@ START_TEST(config_behind_a_link)
 	static struct world w;
 	struct mfs_megatron_args a = tied_llama();
 	struct mfs_view_options opt = {0};
+	struct mfs_view_origin source;
 	struct mfs_ckpt *ckpt;
 	struct mfs_view *view;
 	char private[512];
@@ -637,7 +639,8 @@ START_TEST(config_behind_a_link)
 	ck_assert_int_eq(rename(in_dir(&w, "config.json"), private), 0);
 	ck_assert_int_eq(symlink("private/config.json", in_dir(&w, "config.json")), 0);
 	opt.ref = w.dir;
-	unit_ok(mfs_view_hf(ckpt, &opt, &view, &err), &err);
+	source = (struct mfs_view_origin){.options = &opt, .ckpt = ckpt};
+	unit_ok(mfs_view_kind_hf.open(&source, "", &view, &err), &err);
 	ck_assert_uint_eq(mfs_access_told(&view->access).mode & 0044, 0);
 	mfs_view_free(view);
 	mfs_ckpt_free(ckpt);

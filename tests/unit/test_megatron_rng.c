@@ -16,6 +16,7 @@
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/torch/torch_write.h"
 #include "formats/megatron/write/copy.h"
+#include "fs/view/kind.h"
 #include "fs/view/view.h"
 
 #define EP2	   "optim/mixtral-torch-pp2-ep2/iter_0000001"
@@ -112,10 +113,15 @@ struct shown {
 static struct shown show(const char *iteration, const char *name)
 {
 	const struct mfs_view_options opt = {0};
+	struct mfs_view_origin source = {.options = &opt, .number = 1};
+	const struct mfs_view_kind *kind;
+	const char *spec;
 	struct shown s;
 
 	unit_ok(mfs_optim_open(unit_fixture(iteration), &s.ckpt, &err), &err);
-	unit_ok(mfs_view_megatron(s.ckpt, name, 1, &opt, &s.view, &err), &err);
+	source.ckpt = s.ckpt;
+	kind = mfs_view_kind_find(MFS_VIEW_OF_FULL, name, &spec);
+	unit_ok(kind->open(&source, spec, &s.view, &err), &err);
 	return s;
 }
 
@@ -170,7 +176,7 @@ START_TEST(test_own_layout)
 {
 	static const char *const ranks[] = {"mp_rank_00_000_000", "mp_rank_00_000_001",
 					    "mp_rank_00_001_000", "mp_rank_00_001_001"};
-	struct shown s = show(EP2, "torch/tp1-pp2-ep2");
+	struct shown s = show(EP2, "megatron/torch/tp1-pp2-ep2");
 	struct copied a = copy_source(EP2, ranks[0]), b = copy_source(EP2, ranks[1]);
 
 	ck_assert(!same_bytes(&a.storages, &b.storages)); /* else this test says nothing */
@@ -185,7 +191,7 @@ END_TEST
 
 START_TEST(test_other_layouts)
 {
-	struct shown s = show(EP2, "torch/tp1-pp1-ep4-etp1");
+	struct shown s = show(EP2, "megatron/torch/tp1-pp1-ep4-etp1");
 
 	for (unsigned ep = 0; ep < 4; ep++) {
 		char rank[32], source[32];
@@ -195,7 +201,7 @@ START_TEST(test_other_layouts)
 		expect_rank(&s, rank, EP2, source);
 	}
 	hide(&s);
-	s = show(EP2, "torch/tp2-pp1");
+	s = show(EP2, "megatron/torch/tp2-pp1");
 	expect_rank(&s, "mp_rank_00", EP2, "mp_rank_00_000_000");
 	expect_rank(&s, "mp_rank_01", EP2, "mp_rank_00_000_000");
 	hide(&s);
@@ -205,7 +211,7 @@ END_TEST
 /* With ETP1 of TP2 the expert rank is the tensor rank: two files, not four. */
 START_TEST(test_expert_tensor_ranks)
 {
-	struct shown s = show(EP2_ETP1, "torch/tp2-pp1-ep2-etp1");
+	struct shown s = show(EP2_ETP1, "megatron/torch/tp2-pp1-ep2-etp1");
 
 	ck_assert(mfs_rng_there(s.ckpt));
 	ck_assert_uint_eq(mfs_rng_find(s.ckpt, 0, 0, 0), mfs_rng_find(s.ckpt, 0, 0, 1));
@@ -216,7 +222,7 @@ START_TEST(test_expert_tensor_ranks)
 	expect_rank(&s, "mp_rank_00_000", EP2_ETP1, "mp_rank_00_000");
 	expect_rank(&s, "mp_rank_01_001", EP2_ETP1, "mp_rank_01_001");
 	hide(&s);
-	s = show(EP2_ETP1, "torch/tp2-pp1-ep2");
+	s = show(EP2_ETP1, "megatron/torch/tp2-pp1-ep2");
 	expect_rank(&s, "mp_rank_00_001", EP2_ETP1, "mp_rank_00_000");
 	expect_rank(&s, "mp_rank_01_000", EP2_ETP1, "mp_rank_01_001");
 	hide(&s);
@@ -266,7 +272,7 @@ static unsigned count_items(const struct mfs_dcp *dcp)
 /* Runs of two data-parallel ranks (world sizes 4 and 4), which are the expert ranks. */
 START_TEST(test_items)
 {
-	struct shown s = show(EP2, "torch_dist");
+	struct shown s = show(EP2, "megatron/torch_dist");
 	struct mfs_dcp dcp;
 
 	read_index(&s, &dcp);
@@ -284,7 +290,8 @@ END_TEST
 
 START_TEST(test_items_without_experts)
 {
-	struct shown s = show("resume/llama-torch_dist-tp2-pp2/iter_0000020", "torch_dist");
+	struct shown s =
+		show("resume/llama-torch_dist-tp2-pp2/iter_0000020", "megatron/torch_dist");
 	struct mfs_dcp dcp;
 
 	read_index(&s, &dcp);
@@ -297,7 +304,7 @@ END_TEST
 /* Both spellings of a rank's key are one rank's states; our reader takes the view back. */
 START_TEST(test_both_spellings_read)
 {
-	struct shown s = show(EP2, "torch_dist");
+	struct shown s = show(EP2, "megatron/torch_dist");
 	struct mfs_ckpt *again;
 
 	for (uint32_t i = 0; i < s.view->count; i++) {
@@ -429,7 +436,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, test_other_layouts);
 	tcase_add_test(c, test_expert_tensor_ranks);
-	c = unit_case(s, "torch_dist", test_items);
+	c = unit_case(s, "megatron/torch_dist", test_items);
 	tcase_add_test(c, test_items_without_experts);
 	tcase_add_test(c, test_both_spellings_read);
 	c = unit_case(s, "copy", test_step);

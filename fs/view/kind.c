@@ -1,0 +1,58 @@
+#include "fs/view/kind.h"
+
+#include <string.h>
+
+#include "formats/base/buf.h"
+
+#define LIST(name) &mfs_view_kind_##name,
+
+const struct mfs_view_kind *const mfs_view_kinds[MFS_VIEW_KINDS] = {MFS_VIEW_TABLE(LIST)};
+
+/* A plain name, or none: what stands behind a kind's. */
+static bool is_spec(const char *rest)
+{
+	return *rest && !strchr(rest, '/');
+}
+
+const struct mfs_view_kind *mfs_view_kind_find(unsigned of, const char *name, const char **ret_spec)
+{
+	for (unsigned i = 0; i < MFS_VIEW_KINDS; i++) {
+		const struct mfs_view_kind *k = mfs_view_kinds[i];
+		const size_t len = strlen(k->name);
+
+		if (!(k->of & of) || strncmp(name, k->name, len))
+			continue;
+		if (!name[len] || (k->spec && name[len] == '/' && is_spec(name + len + 1))) {
+			*ret_spec = name + len + (name[len] == '/');
+			return k;
+		}
+	}
+	return NULL;
+}
+
+bool mfs_view_kind_is_group(unsigned of, const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (unsigned i = 0; len && i < MFS_VIEW_KINDS; i++)
+		if (mfs_view_kinds[i]->of & of && !strncmp(mfs_view_kinds[i]->name, name, len) &&
+		    mfs_view_kinds[i]->name[len] == '/')
+			return true;
+	return !len;
+}
+
+void mfs_view_kind_names(unsigned of, struct mfs_buf *ret)
+{
+	const char *between = "";
+
+	for (unsigned i = 0; i < MFS_VIEW_KINDS; i++) {
+		const struct mfs_view_kind *k = mfs_view_kinds[i];
+
+		if (!(k->of & of))
+			continue;
+		mfs_buf_printf(ret, "%s%s", between, k->name);
+		if (k->spec)
+			mfs_buf_printf(ret, "/%s (or another)", k->spec);
+		between = ", ";
+	}
+}

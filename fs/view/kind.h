@@ -1,0 +1,84 @@
+/*
+ * What kinds of views there are. Front ends (FUSE, ls, verify, export, --help) know of a view what its row says, and show
+ * what the table has: a new view is a file that defines a row, and a line in fs/view/kinds.h.
+ */
+#ifndef MFS_FS_VIEW_KIND_H
+#define MFS_FS_VIEW_KIND_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "fs/view/kinds.h"
+
+struct mfs_arena;
+struct mfs_buf;
+struct mfs_ckpt;
+struct mfs_dataset;
+struct mfs_view;
+struct mfs_view_options;
+
+/* What a view is made of. */
+enum mfs_view_of {
+	MFS_VIEW_OF_MODEL = 1, /* a checkpoint: of an iteration, or an HF directory */
+	/* The same with its state and, unless no_optim is said, its optimizer; an HF directory has neither. */
+	MFS_VIEW_OF_FULL = 2,
+	MFS_VIEW_OF_ROWS = 4, /* a dataset that has rows */
+	MFS_VIEW_OF_RUN = 8,  /* a dataset, a blend included, which has samples and no rows */
+};
+#define MFS_VIEW_OF_CKPT (MFS_VIEW_OF_MODEL | MFS_VIEW_OF_FULL)
+#define MFS_VIEW_OF_DATA (MFS_VIEW_OF_ROWS | MFS_VIEW_OF_RUN)
+
+/* It outlives the view. */
+struct mfs_view_origin {
+	const struct mfs_view_options *options; /* of a checkpoint */
+	struct mfs_ckpt *ckpt;			/* NULL: a dataset */
+	int64_t number;				/* of the iteration; -1: release, or none */
+	struct mfs_dataset *dataset;
+};
+
+/* Any thread may call these, several of one origin at once. */
+struct mfs_view_kind {
+	/* Where it stands among the views of its owner: "hf", "megatron/torch". At most one directory. */
+	const char *name;
+	const char *
+		spec; /* NULL: a view. Else a directory: any possible spec is a view in it; an example */
+	const char *help; /* what it is, for --help: a line, or several */
+	enum mfs_view_of of;
+	bool nested;	  /* its files lie in directories, which are counted when it is opened */
+	bool takes_files; /* with -o dataset_cache */
+
+	/* Whether there can be any of that origin. As little as possible is read: 0, -ENOTSUP, -ENODATA, -EINVAL with a
+	 * sentence, which readers are then told of in the view's place. NULL: there always can. Of MFS_VIEW_OF_FULL, this,
+	 * check and list are given a checkpoint without state. */
+	int (*possible)(const struct mfs_view_origin *s, struct mfs_error *err);
+	/* With specs. Whether there is one: 0, -ENOENT (not a spec's form), -EINVAL (an impossible one). */
+	int (*check)(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err);
+	/* With specs. What a listing shows: examples that are possible, in arena. */
+	int (*list)(const struct mfs_view_origin *s, struct mfs_arena *arena,
+		    const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
+	/* Builds it; spec was checked. *ret is freed with mfs_view_free(). */
+	int (*open)(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		    struct mfs_error *err);
+};
+
+#define MFS_VIEW_COUNT(name) +1
+#define MFS_VIEW_KINDS	     (0 MFS_VIEW_TABLE(MFS_VIEW_COUNT))
+
+#define MFS_VIEW_DECLARE(name) extern const struct mfs_view_kind mfs_view_kind_##name;
+MFS_VIEW_TABLE(MFS_VIEW_DECLARE)
+
+extern const struct mfs_view_kind *const mfs_view_kinds[MFS_VIEW_KINDS];
+
+/* Where nobody names one: of a checkpoint, the one that has a model (fs/view/view.h). */
+#define MFS_VIEW_DEFAULT "hf"
+
+/* of: what its owner has. The kind that a name is of, and the spec behind it ("": the kind's own name). NULL: none. */
+const struct mfs_view_kind *mfs_view_kind_find(unsigned of, const char *name,
+					       const char **ret_spec);
+/* Whether views lie below a name, which is none of a kind: "megatron", "". */
+bool mfs_view_kind_is_group(unsigned of, const char *name);
+/* "hf, megatron/torch/tp2-pp4 (or another), megatron/torch_dist", for messages. */
+void mfs_view_kind_names(unsigned of, struct mfs_buf *ret);
+
+#endif
