@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "formats/dataset/rows/rows_jsonl.h"
+#include "formats/dataset/files/jsonl.h"
 #include "fs/data/splits.h"
 #include "fs/view/build.h"
 

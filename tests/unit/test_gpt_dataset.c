@@ -12,6 +12,8 @@
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/gpt/splits.h"
 #include "tests/unit/fake_idx.h"
+#include "tests/unit/gpt_tokens.h"
+#include "tests/unit/npy.h"
 
 static struct mfs_error err;
 
@@ -43,30 +45,24 @@ static void close_lengths(struct memory *m)
 
 /* ---- what Megatron itself has written ---- */
 
-static void *load(const char *name, const char *what, enum mfs_dtype dtype, uint64_t *ret_rows)
+static void *load(const char *name, const char *what, const char *type, uint64_t *ret_rows)
 {
 	char path[256];
-	struct mfs_source src;
-	struct mfs_npy npy;
 	size_t len;
 	uint8_t *bytes;
 
 	snprintf(path, sizeof(path), "data/megatron_index/%s-%s.npy", name, what);
 	bytes = unit_slurp(unit_fixture(path), &len);
-	src = mfs_source_memory(bytes, len, path);
-	unit_ok(mfs_npy_open(&src, &npy, &err), &err);
-	ck_assert_int_eq(npy.dtype, dtype);
-	*ret_rows = npy.shape[0];
-	memmove(bytes, bytes + npy.data, len - npy.data);
+	memmove(bytes, npy_elements(bytes, len, type, ret_rows), len - NPY_HEADER);
 	return bytes;
 }
 
 static void compare_with_files(struct mfs_gpt_dataset *g, const char *name)
 {
 	uint64_t documents, rows, samples;
-	int32_t *document = load(name, "document_index", MFS_I32, &documents), *ours;
-	int32_t *sample = load(name, "sample_index", MFS_I32, &rows);
-	uint32_t *shuffle = load(name, "shuffle_index", MFS_U32, &samples);
+	int32_t *document = load(name, "document_index", "<i4", &documents), *ours;
+	int32_t *sample = load(name, "sample_index", "<i4", &rows);
+	uint32_t *shuffle = load(name, "shuffle_index", "<u4", &samples);
 
 	ck_assert_uint_eq(mfs_gpt_dataset_documents(g), documents);
 	ck_assert_uint_eq(mfs_gpt_dataset_sizes(g)->samples, samples);
@@ -447,7 +443,7 @@ START_TEST(test_tokens)
 		uint64_t k;
 
 		unit_ok(mfs_gpt_dataset_shuffle_index(g, i, 1, &k, &err), &err);
-		unit_ok(mfs_gpt_dataset_tokens(g, i, -7, tokens, &err), &err);
+		unit_ok(gpt_tokens(g, i, -7, tokens, &err), &err);
 		for (uint64_t t = 0; t < 101; t++) {
 			const bool pad = k * 100 + t >= at;
 
@@ -456,7 +452,7 @@ START_TEST(test_tokens)
 		}
 	}
 	ck_assert_uint_eq(padded, samples * 100 + 1 - at);
-	unit_fails(mfs_gpt_dataset_tokens(g, samples, 0, tokens, &err), &err, -EINVAL, "sample");
+	unit_fails(gpt_tokens(g, samples, 0, tokens, &err), &err, -EINVAL, "sample");
 	free(stream);
 	mfs_gpt_dataset_free(g);
 	mfs_rows_free(rows);

@@ -9,7 +9,7 @@
 #include "formats/dataset/rows/row_ranges.h"
 #include "formats/dataset/rows/rows.h"
 #include "formats/dataset/rows/rows_indexed.h"
-#include "formats/dataset/rows/rows_vfile.h"
+#include "formats/dataset/files/rows_files.h"
 #include "formats/io/fileset.h"
 #include "tests/unit/fake_idx.h"
 
@@ -824,27 +824,6 @@ START_TEST(test_ranges)
 }
 END_TEST
 
-/* Bytes of tokens, from and to anywhere, into memory that is aligned for nothing. */
-START_TEST(test_bytes)
-{
-	struct mfs_indexed_dataset *d;
-	struct mfs_rows *r = rows_with(5, 0x0123456789abcdef, -2, &d);
-	uint8_t want[2100 * 8], got[2100 * 8 + 8];
-
-	unit_ok(mfs_rows_read(r, 0, 2100, want, &err), &err);
-	for (unsigned k = 0; k < 500; k++) {
-		const size_t off = (size_t)rand() % sizeof(want), shift = (size_t)rand() % 8;
-		const size_t len = (size_t)rand() % (sizeof(want) - off + 1);
-
-		unit_ok(mfs_rows_read_bytes(r, off, got + shift, len, &err), &err);
-		ck_assert_mem_eq(got + shift, want + off, len);
-	}
-	unit_fails(mfs_rows_read_bytes(r, sizeof(want) - 3, got, 4, &err), &err, -EINVAL, "tokens");
-	mfs_rows_free(r);
-	mfs_indexed_dataset_free(d);
-}
-END_TEST
-
 /* A file of tokens is the .bin itself where they lie in runs, and computed where there are too many. */
 START_TEST(test_tokens_of_a_file)
 {
@@ -908,7 +887,6 @@ Suite *mfs_suite(void)
 	unit_case(s, "vocabulary scan", test_vocab_scan);
 	unit_case(s, "scan of another vocabulary", test_vocab_scan_of_another);
 	unit_case(s, "ranges", test_ranges);
-	unit_case(s, "bytes", test_bytes);
 	unit_case(s, "tokens of a file", test_tokens_of_a_file);
 	return s;
 }

@@ -3,10 +3,10 @@
 
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
-#include "formats/dataset/rows/elements.h"
+#include "formats/dataset/files/elements.h"
 #include "formats/dataset/files/rows_files.h"
 #include "formats/dataset/rows/rows_indexed.h"
-#include "formats/dataset/rows/rows_jsonl.h"
+#include "formats/dataset/files/jsonl.h"
 #include "tests/unit/fake_idx.h"
 #include "tests/unit/fake_rows.h"
 

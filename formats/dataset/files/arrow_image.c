@@ -7,8 +7,8 @@
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
 #include "formats/base/search.h"
-#include "formats/dataset/rows/elements.h"
-#include "formats/dataset/rows/rows_vfile.h"
+#include "formats/dataset/files/elements.h"
+#include "formats/dataset/files/rows_files.h"
 
 #define MAX_TOKENS INT32_MAX  /* of a batch: its offsets are int32 */
 #define MAX_ROWS   (1u << 26) /* of a batch; more than that only empty rows can be */

@@ -5,12 +5,10 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/rows/elements.h"
+#include "formats/dataset/files/elements.h"
 #include "formats/dataset/files/rows_files.h"
 #include "formats/indexed/indexed_dataset_i.h"
 #include "formats/io/fileset.h"
-
-#define CHUNK 1024 /* rows at once */
 
 /* An .idx of rows. */
 struct idx {
@@ -22,28 +20,7 @@ struct idx {
 static int get_lengths(const void *object, uint64_t first, uint64_t count, void *ret,
 		       struct mfs_error *err)
 {
-	const struct mfs_rows *rows = ((const struct idx *)object)->rows;
-	uint64_t starts[CHUNK + 1];
-	int32_t *to = ret;
-
-	for (uint64_t n; count; first += n, count -= n, to += n) {
-		int rc;
-
-		n = mfs_min_u64(count, CHUNK);
-		rc = mfs_rows_starts(rows, first, n + 1, starts, err);
-		if (rc)
-			return rc;
-		for (uint64_t i = 0; i < n; i++) {
-			if (starts[i + 1] - starts[i] > INT32_MAX)
-				return mfs_fail(
-					err, -ERANGE,
-					"%s: row %llu has %llu tokens; an .idx can say at most 2^31 - 1",
-					rows->name, (unsigned long long)(first + i),
-					(unsigned long long)(starts[i + 1] - starts[i]));
-			to[i] = (int32_t)(starts[i + 1] - starts[i]);
-		}
-	}
-	return 0;
+	return mfs_rows_lengths(((const struct idx *)object)->rows, first, count, ret, err);
 }
 
 static int get_pointers(const void *object, uint64_t first, uint64_t count, void *ret,
@@ -101,11 +78,6 @@ static int add_parts(struct mfs_vfile *f, struct idx *x, struct mfs_error *err)
 	return rc;
 }
 
-static void free_idx(void *idx)
-{
-	free(idx);
-}
-
 static int check_rows(const struct mfs_rows *rows, struct mfs_error *err)
 {
 	if (!mfs_idx_code(rows->dtype))
@@ -131,7 +103,7 @@ int mfs_idx_image_idx(const struct mfs_rows *rows, struct mfs_vfile **ret, struc
 	x = malloc(sizeof(*x));
 	if (x) {
 		fill(x, rows);
-		mfs_vfile_keep(f, x, free_idx);
+		mfs_vfile_keep(f, x, free);
 	}
 	rc = x ? add_parts(f, x, err) : mfs_fail_nomem(err);
 	if (rc) {
@@ -245,9 +217,8 @@ int mfs_idx_image_merged_bin(const struct mfs_indexed_dataset *d, struct mfs_vfi
 				  ret, err);
 }
 
-int mfs_idx_image_add_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile *parts,
-				struct mfs_error *err)
+int mfs_idx_image_read_documents(const struct mfs_indexed_dataset *d, uint64_t first,
+				 uint64_t count, void *ret, struct mfs_error *err)
 {
-	return mfs_vfile_add_computed(parts, &merged_idx, const_cast(d), documents_at(d),
-				      8 * d->info.document_entries, err);
+	return read_merged(const_cast(d), documents_at(d) + 8 * first, ret, 8 * count, err);
 }

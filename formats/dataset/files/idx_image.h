@@ -23,8 +23,8 @@ int mfs_idx_image_merged_idx(const struct mfs_indexed_dataset *d, struct mfs_vfi
 			     struct mfs_error *err);
 int mfs_idx_image_merged_bin(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
 			     struct mfs_error *err);
-/* The document entries of the merged .idx as one more part of a file. */
-int mfs_idx_image_add_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile *parts,
-				struct mfs_error *err);
+/* Document entries [first, first+count) of the merged .idx; there are as many. */
+int mfs_idx_image_read_documents(const struct mfs_indexed_dataset *d, uint64_t first,
+				 uint64_t count, void *ret, struct mfs_error *err);
 
 #endif

@@ -7,24 +7,19 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
-#include "formats/io/source.h"
 #include "formats/base/tensor.h"
+#include "formats/plan/vfile.h"
 
-#define MFS_NPY_HEADER_MAX 256 /* of the headers that are written here */
+#define MFS_NPY_HEADER_MAX 256
 
 /* Writes the header of an array of at most 2 axes; returns its length, a multiple of 64. dtype is one of
  * numpy's own: integers, float16, float32, float64, bool. */
 size_t mfs_npy_header(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim,
 		      uint8_t ret[MFS_NPY_HEADER_MAX]);
 
-struct mfs_npy {
-	enum mfs_dtype dtype;
-	unsigned ndim;
-	uint64_t shape[MFS_MAX_DIMS];
-	uint64_t data; /* offset of the first element */
-};
-
-/* -EINVAL: not a .npy, or its size is not its shape's; -ENOTSUP: big-endian, Fortran order, objects. */
-int mfs_npy_open(const struct mfs_source *src, struct mfs_npy *ret, struct mfs_error *err);
+/* The file of an array of which `object` computes the bytes (vfile.h), behind its header. */
+int mfs_npy_file(enum mfs_dtype dtype, const uint64_t *shape, unsigned ndim,
+		 const struct mfs_computed *ops, void *object, struct mfs_vfile **ret,
+		 struct mfs_error *err);
 
 #endif

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "formats/base/buf.h"
-#include "formats/dataset/rows/elements.h"
+#include "formats/dataset/files/elements.h"
 #include "formats/dataset/files/parquet_image.h"
 #include "formats/arrow/parquet_write.h"
 

@@ -1,32 +1,113 @@
 #include "formats/dataset/files/rows_files.h"
 
-#include <errno.h>
 #include <stdlib.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/rows/elements.h"
+#include "formats/dataset/files/elements.h"
 #include "formats/dataset/files/idx_image.h"
 #include "formats/dataset/files/npy.h"
-#include "formats/dataset/rows/rows_vfile.h"
 
-/* One array and what it is made of. */
-struct array {
-	struct mfs_elements
-		elements; /* of tokens and documents, which others read: the size alone */
+/* ---- tokens ---- */
+
+/* A file part costs memory for as long as the file is there; runs are on average so many bytes, or the rest is
+ * computed. */
+#define RUN (256u << 10)
+#define FEW 16 /* runs are no question of memory */
+
+static int get_tokens(const void *object, uint64_t first, uint64_t count, void *ret,
+		      struct mfs_error *err)
+{
+	return mfs_rows_read(object, first, count, ret, err);
+}
+
+static int read_tokens(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err)
+{
+	const struct mfs_rows *r = object;
+	const struct mfs_elements tokens = {r->token_size, get_tokens, r};
+
+	return mfs_elements_read(&tokens, off, buf, len, err);
+}
+
+static const struct mfs_computed computed_tokens = {.read = read_tokens};
+
+int mfs_rows_add_tokens(const struct mfs_rows *r, uint64_t first, uint64_t count,
+			struct mfs_vfile *f, struct mfs_error *err)
+{
+	uint64_t runs = FEW + count * r->token_size / RUN;
+	struct mfs_bin_extent e;
+
+	/* What keeps an extent from being known is said when the tokens are read. */
+	for (; count && runs && !mfs_rows_extent(r, first, count, &e, NULL); runs--) {
+		int rc = mfs_vfile_add_file(f, e.set, e.file, e.offset, e.len, err);
+
+		if (rc)
+			return rc;
+		first += e.len / r->token_size;
+		count -= e.len / r->token_size;
+	}
+	return count ? mfs_vfile_add_computed(f, &computed_tokens, (void *)r, first * r->token_size,
+					      count * r->token_size, err)
+		     : 0;
+}
+
+/* A file of all tokens, the parts of which are made when it is read. */
+struct tokens {
 	const struct mfs_rows *rows;
-	const struct mfs_indexed_dataset *d;
-	size_t column;
-	uint64_t count;
+	size_t header_len; /* 0: there is none */
 	uint8_t header[MFS_NPY_HEADER_MAX];
-	size_t header_len;
+};
+
+static int build_tokens(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
+{
+	const struct tokens *t = arg;
+	int rc = t->header_len ? mfs_vfile_add_shared(parts, t->header, t->header_len, err) : 0;
+
+	return rc ? rc : mfs_rows_add_tokens(t->rows, 0, t->rows->tokens, parts, err);
+}
+
+static int new_tokens(const struct mfs_rows *rows, bool header, struct mfs_vfile **ret,
+		      struct mfs_error *err)
+{
+	struct tokens *t = calloc(1, sizeof(*t));
+	int rc;
+
+	if (!t)
+		return mfs_fail_nomem(err);
+	t->rows = rows;
+	if (header)
+		t->header_len = mfs_npy_header(rows->dtype, &rows->tokens, 1, t->header);
+	rc = mfs_vfile_new_lazy(t->header_len + rows->tokens * rows->token_size, build_tokens, t,
+				ret, err);
+	if (rc)
+		free(t);
+	else
+		mfs_vfile_keep(*ret, t, free);
+	return rc;
+}
+
+int mfs_npy_tokens(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
+{
+	return new_tokens(rows, true, ret, err);
+}
+
+int mfs_raw_tokens(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
+{
+	return new_tokens(rows, false, ret, err);
+}
+
+/* ---- what is computed ---- */
+
+/* Of rows, or of an indexed dataset. */
+struct array {
+	struct mfs_elements elements;
+	const void *of;
+	size_t column;
 };
 
 static int get_offsets(const void *object, uint64_t first, uint64_t count, void *ret,
 		       struct mfs_error *err)
 {
-	const struct array *a = object;
-
-	return mfs_rows_starts(a->rows, first, count, ret, err);
+	return mfs_rows_starts(((const struct array *)object)->of, first, count, ret, err);
 }
 
 static int get_column(const void *object, uint64_t first, uint64_t count, void *ret,
@@ -34,118 +115,51 @@ static int get_column(const void *object, uint64_t first, uint64_t count, void *
 {
 	const struct array *a = object;
 
-	return mfs_rows_column(a->rows, a->column, first, count, ret, err);
+	return mfs_rows_column(a->of, a->column, first, count, ret, err);
 }
 
-/* ---- parts ---- */
-
-static int add_header(const struct array *a, struct mfs_vfile *f, struct mfs_error *err)
+static int get_documents(const void *object, uint64_t first, uint64_t count, void *ret,
+			 struct mfs_error *err)
 {
-	return a->header_len ? mfs_vfile_add_shared(f, a->header, a->header_len, err) : 0;
+	return mfs_idx_image_read_documents(((const struct array *)object)->of, first, count, ret,
+					    err);
 }
 
-static int build_computed(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
-{
-	struct array *a = arg;
-	int rc = add_header(a, parts, err);
-
-	return rc ? rc
-		  : mfs_vfile_add_computed(parts, &mfs_elements_computed, &a->elements, 0,
-					   a->count * a->elements.size, err);
-}
-
-static int build_tokens(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
-{
-	const struct array *a = arg;
-	int rc = add_header(a, parts, err);
-
-	return rc || !a->count ? rc : mfs_rows_add_tokens(a->rows, 0, a->count, parts, err);
-}
-
-static int build_documents(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
-{
-	const struct array *a = arg;
-	int rc = add_header(a, parts, err);
-
-	return rc ? rc : mfs_idx_image_add_documents(a->d, parts, err);
-}
-
-/* ---- files ---- */
-
-static void free_array(void *array)
-{
-	free(array);
-}
-
-/* The file of a copy of `what`; its parts are made when it is read. */
-static int new_file(const struct array *what, mfs_vfile_build build, struct mfs_vfile **ret,
-		    struct mfs_error *err)
+static int new_array(const struct array *what, enum mfs_dtype dtype, uint64_t count,
+		     struct mfs_vfile **ret, struct mfs_error *err)
 {
 	struct array *a = malloc(sizeof(*a));
-	struct mfs_vfile *f;
-	uint64_t size;
 	int rc;
 
 	if (!a)
 		return mfs_fail_nomem(err);
 	*a = *what;
-	a->elements.object = a;
-	if (mfs_mul_overflows(a->count, a->elements.size, &size) || size > INT64_MAX / 2)
-		rc = mfs_fail(err, -EINVAL, "an array of %llu elements is too large for a file",
-			      (unsigned long long)a->count);
-	else
-		rc = mfs_vfile_new_lazy(a->header_len + size, build, a, &f, err);
-	if (rc) {
-		free(a);
-		return rc;
-	}
-	mfs_vfile_keep(f, a, free_array);
-	*ret = f;
-	return 0;
-}
-
-static int new_npy(struct array *a, enum mfs_dtype dtype, mfs_vfile_build build,
-		   struct mfs_vfile **ret, struct mfs_error *err)
-{
 	a->elements.size = mfs_dtype_size(dtype);
-	a->header_len = mfs_npy_header(dtype, &a->count, 1, a->header);
-	return new_file(a, build, ret, err);
-}
-
-int mfs_npy_tokens(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
-{
-	struct array a = {.rows = rows, .count = rows->tokens};
-
-	return new_npy(&a, rows->dtype, build_tokens, ret, err);
-}
-
-int mfs_raw_tokens(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
-{
-	struct array a = {.elements.size = rows->token_size, .rows = rows, .count = rows->tokens};
-
-	return new_file(&a, build_tokens, ret, err);
+	a->elements.object = a;
+	rc = mfs_npy_file(dtype, &count, 1, &mfs_elements_computed, &a->elements, ret, err);
+	if (rc)
+		free(a);
+	else
+		mfs_vfile_keep(*ret, a, free);
+	return rc;
 }
 
 int mfs_npy_offsets(const struct mfs_rows *rows, struct mfs_vfile **ret, struct mfs_error *err)
 {
-	struct array a = {.elements.get = get_offsets, .rows = rows, .count = rows->rows + 1};
-
-	return new_npy(&a, MFS_I64, build_computed, ret, err);
+	return new_array(&(struct array){{.get = get_offsets}, rows, 0}, MFS_I64, rows->rows + 1,
+			 ret, err);
 }
 
 int mfs_npy_column(const struct mfs_rows *rows, size_t column, struct mfs_vfile **ret,
 		   struct mfs_error *err)
 {
-	struct array a = {
-		.elements.get = get_column, .rows = rows, .column = column, .count = rows->rows};
-
-	return new_npy(&a, rows->columns[column].dtype, build_computed, ret, err);
+	return new_array(&(struct array){{.get = get_column}, rows, column},
+			 rows->columns[column].dtype, rows->rows, ret, err);
 }
 
 int mfs_npy_documents(const struct mfs_indexed_dataset *d, struct mfs_vfile **ret,
 		      struct mfs_error *err)
 {
-	struct array a = {.d = d, .count = mfs_indexed_dataset_info(d)->document_entries};
-
-	return new_npy(&a, MFS_I64, build_documents, ret, err);
+	return new_array(&(struct array){{.get = get_documents}, d, 0}, MFS_I64,
+			 mfs_indexed_dataset_info(d)->document_entries, ret, err);
 }

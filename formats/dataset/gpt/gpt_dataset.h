@@ -109,9 +109,4 @@ int mfs_gpt_dataset_pieces_in(struct mfs_gpt_dataset *g, uint64_t i, uint32_t fr
 			      mfs_gpt_piece_fn *fn, void *arg, uint32_t *ret_padding,
 			      struct mfs_error *err);
 
-/* The S + x tokens of sample i, padded with pad, as Megatron's GPTDataset[i] has them before it divides
- * them into tokens and labels. */
-int mfs_gpt_dataset_tokens(struct mfs_gpt_dataset *g, uint64_t i, int64_t pad, int64_t *ret,
-			   struct mfs_error *err);
-
 #endif

@@ -160,32 +160,3 @@ int mfs_gpt_dataset_pieces(struct mfs_gpt_dataset *g, uint64_t i, mfs_gpt_piece_
 	return mfs_gpt_dataset_pieces_in(g, i, 0, g->config.seq_length + g->extra, fn, arg,
 					 ret_padding, err);
 }
-
-struct fill {
-	const struct mfs_rows *data;
-	int64_t *to;
-};
-
-static int fill_piece(void *arg, const struct mfs_gpt_piece *piece, struct mfs_error *err)
-{
-	struct fill *f = arg;
-	uint64_t start;
-	int rc = mfs_rows_start(f->data, piece->sequence, &start, err);
-
-	if (!rc)
-		rc = mfs_rows_read_int64(f->data, start + piece->from, piece->count, f->to, err);
-	f->to += piece->count;
-	return rc;
-}
-
-int mfs_gpt_dataset_tokens(struct mfs_gpt_dataset *g, uint64_t i, int64_t pad, int64_t *ret,
-			   struct mfs_error *err)
-{
-	struct fill f = {g->data, ret};
-	uint32_t padding;
-	int rc = mfs_gpt_dataset_pieces(g, i, fill_piece, &f, &padding, err);
-
-	for (uint32_t k = 0; !rc && k < padding; k++)
-		*f.to++ = pad;
-	return rc;
-}

@@ -108,46 +108,24 @@ static int read_bytes(void *object, uint64_t off, void *buf, size_t len, struct 
 
 static const struct mfs_computed computed = {.read = read_bytes};
 
-static int add_header(const struct index_file *s, enum mfs_dtype dtype, struct mfs_vfile *f,
-		      struct mfs_error *err)
-{
-	const uint64_t shape[2] = {s->rows, 2};
-	uint8_t *header = malloc(MFS_NPY_HEADER_MAX);
-	size_t len;
-	int rc;
-
-	if (!header)
-		return mfs_fail_nomem(err);
-	len = mfs_npy_header(dtype, shape, s->columns, header);
-	rc = mfs_vfile_add_literal(f, header, len, err);
-	if (rc)
-		free(header);
-	return rc;
-}
-
 static int new_file(const struct index_file *what, enum mfs_dtype dtype, struct mfs_vfile **ret,
 		    struct mfs_error *err)
 {
 	struct index_file *s = malloc(sizeof(*s));
-	struct mfs_vfile *f;
-	int rc = s ? mfs_vfile_new(&f, err) : mfs_fail_nomem(err);
+	uint64_t shape[2];
+	int rc;
 
-	if (rc) {
-		free(s);
-		return rc;
-	}
+	if (!s)
+		return mfs_fail_nomem(err);
 	*s = *what;
-	mfs_vfile_keep(f, s, free);
-	rc = add_header(s, dtype, f, err);
-	if (!rc && s->rows)
-		rc = mfs_vfile_add_computed(f, &computed, s, 0, s->rows * s->columns * s->width,
-					    err);
-	if (rc) {
-		mfs_vfile_free(f);
-		return rc;
-	}
-	*ret = f;
-	return 0;
+	shape[0] = s->rows;
+	shape[1] = s->columns;
+	rc = mfs_npy_file(dtype, shape, s->columns, &computed, s, ret, err);
+	if (rc)
+		free(s);
+	else
+		mfs_vfile_keep(*ret, s, free);
+	return rc;
 }
 
 static unsigned sample_width(const struct mfs_gpt_dataset *g, const struct mfs_dataset_rules *rules)

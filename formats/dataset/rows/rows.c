@@ -42,40 +42,58 @@ int mfs_rows_start(const struct mfs_rows *r, uint64_t i, uint64_t *ret, struct m
 	return mfs_rows_starts(r, i, 1, ret, err);
 }
 
-/* Between lo, which begins at or before t, and hi, which begins behind it, if it is there: guesses by
- * proportion and halves in turn, so that neither even nor uneven rows take many probes. */
-static int narrow(const struct mfs_rows *r, uint64_t t, uint64_t *lo, uint64_t *hi,
-		  struct mfs_error *err)
+static const struct mfs_rows_scale stream = {0, 1};
+
+static int place_of(const struct mfs_rows *r, const struct mfs_rows_scale *s, uint64_t row,
+		    uint64_t *ret, struct mfs_error *err)
 {
-	uint64_t lo_start, hi_start, start, guess;
-	bool halve = false;
-	int rc = mfs_rows_start(r, *lo, &lo_start, err);
+	int rc = mfs_rows_start(r, row, ret, err);
 
 	if (!rc)
-		rc = mfs_rows_start(r, *hi, &hi_start, err);
-	for (; !rc && *hi - *lo > 1; halve = !halve) {
-		guess = *lo + (*hi - *lo) / 2;
-		if (!halve && t >= lo_start && hi_start > lo_start)
-			guess = *lo + (uint64_t)((unsigned __int128)(*hi - *lo) * (t - lo_start) /
-						 (hi_start - lo_start));
-		guess = guess <= *lo ? *lo + 1 : guess >= *hi ? *hi - 1 : guess;
-		rc = mfs_rows_start(r, guess, &start, err);
+		*ret = row * s->per_row + *ret * s->per_token;
+	return rc;
+}
+
+/* The last row that begins at or before t, between *lo, which does, and hi, which begins behind it if it is there:
+ * guesses by proportion and halves in turn, so that neither even nor uneven rows take many probes. */
+static int narrow(const struct mfs_rows *r, const struct mfs_rows_scale *s, uint64_t t,
+		  uint64_t *lo, uint64_t hi, struct mfs_error *err)
+{
+	uint64_t lo_place, hi_place, place, guess;
+	bool halve = false;
+	int rc = place_of(r, s, *lo, &lo_place, err);
+
+	if (!rc)
+		rc = place_of(r, s, hi, &hi_place, err);
+	for (; !rc && hi - *lo > 1; halve = !halve) {
+		guess = *lo + (hi - *lo) / 2;
+		if (!halve && t >= lo_place && hi_place > lo_place)
+			guess = *lo + (uint64_t)((unsigned __int128)(hi - *lo) * (t - lo_place) /
+						 (hi_place - lo_place));
+		guess = guess <= *lo ? *lo + 1 : guess >= hi ? hi - 1 : guess;
+		rc = place_of(r, s, guess, &place, err);
 		if (rc)
 			break;
-		if (start <= t) {
+		if (place <= t) {
 			*lo = guess;
-			lo_start = start;
+			lo_place = place;
 		} else {
-			*hi = guess;
-			hi_start = start;
+			hi = guess;
+			hi_place = place;
 		}
 	}
 	return rc;
 }
 
+int mfs_rows_find_scaled(const struct mfs_rows *r, const struct mfs_rows_scale *scale, uint64_t at,
+			 uint64_t *ret, struct mfs_error *err)
+{
+	*ret = 0;
+	return narrow(r, scale, at, ret, r->rows, err);
+}
+
 int mfs_rows_find(const struct mfs_rows *r, uint64_t t, uint64_t *ret, struct mfs_error *err)
 {
-	uint64_t lo = 0, hi = r->rows;
 	int rc = check_range(r, "tokens", t, 1, r->tokens, err);
 
 	if (rc)
@@ -84,18 +102,14 @@ int mfs_rows_find(const struct mfs_rows *r, uint64_t t, uint64_t *ret, struct mf
 		*ret = t / r->row_length;
 		return 0;
 	}
-	if (r->ops->find)
-		return r->ops->find(r, t, ret, err);
-	rc = narrow(r, t, &lo, &hi, err);
-	if (!rc)
-		*ret = lo;
-	return rc;
+	return r->ops->find ? r->ops->find(r, t, ret, err)
+			    : mfs_rows_find_scaled(r, &stream, t, ret, err);
 }
 
 int mfs_rows_lower_bound(const struct mfs_rows *r, uint64_t from, uint64_t t, uint64_t *ret,
 			 struct mfs_error *err)
 {
-	uint64_t lo = from, hi = r->rows, start;
+	uint64_t lo = from, start;
 	int rc = mfs_rows_start(r, from, &start, err);
 
 	if (rc)
@@ -105,7 +119,7 @@ int mfs_rows_lower_bound(const struct mfs_rows *r, uint64_t from, uint64_t t, ui
 		return 0;
 	}
 	/* start < t: the last row that begins at or before t - 1 is followed by the one wanted. */
-	rc = narrow(r, t - 1, &lo, &hi, err);
+	rc = narrow(r, &stream, t - 1, &lo, r->rows, err);
 	if (!rc)
 		*ret = lo + 1;
 	return rc;

@@ -111,6 +111,14 @@ void mfs_rows_free(struct mfs_rows *r);
 int mfs_rows_lower_bound(const struct mfs_rows *r, uint64_t from, uint64_t t, uint64_t *ret,
 			 struct mfs_error *err);
 
+/* Rows in a file that has so many bytes for each row and for each token. */
+struct mfs_rows_scale {
+	uint64_t per_row, per_token;
+};
+/* The last row that begins at or before byte `at` of such a file, which has a row. */
+int mfs_rows_find_scaled(const struct mfs_rows *r, const struct mfs_rows_scale *scale, uint64_t at,
+			 uint64_t *ret, struct mfs_error *err);
+
 /* -ESTALE if a file is no longer the one that was opened. */
 int mfs_rows_check(const struct mfs_rows *r, struct mfs_error *err);
 

@@ -34,6 +34,7 @@
 #include "formats/dataset/gpt/splits.h"
 #include "formats/indexed/indexed_dataset.h"
 #include "formats/indexed/indexed_dataset_write.h"
+#include "tests/unit/gpt_tokens.h"
 
 #define WORDS 40000
 
@@ -127,7 +128,7 @@ static int do_tokens(char **w, size_t n, struct mfs_buf *out)
 	count = mfs_gpt_dataset_config(gpt)->seq_length + 1 -
 		mfs_gpt_dataset_config(gpt)->no_extra_token;
 	tokens = malloc(8 * count);
-	rc = mfs_gpt_dataset_tokens(gpt, number(w[2]), strtoll(w[1], NULL, 10), tokens, &err);
+	rc = gpt_tokens(gpt, number(w[2]), strtoll(w[1], NULL, 10), tokens, &err);
 	mfs_buf_add(out, tokens, 8 * count);
 	free(tokens);
 	return rc;

@@ -1,8 +1,8 @@
 /*
  * Arrays of numbers that somebody computes, as bytes of a file: any range of them, whole elements or not.
  */
-#ifndef MFS_DATASET_ROWS_ELEMENTS_H
-#define MFS_DATASET_ROWS_ELEMENTS_H
+#ifndef MFS_DATASET_FILES_ELEMENTS_H
+#define MFS_DATASET_FILES_ELEMENTS_H
 
 #include <stddef.h>
 #include <stdint.h>

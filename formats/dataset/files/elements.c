@@ -1,4 +1,4 @@
-#include "formats/dataset/rows/elements.h"
+#include "formats/dataset/files/elements.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "formats/dataset/rows/rows_jsonl.h"
+#include "formats/dataset/files/jsonl.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -118,34 +118,14 @@ static int line_of(const struct jsonl *j, uint64_t row, struct line *ret, struct
 	return 0;
 }
 
-/* The row that holds byte off of the file: guesses by proportion and halves in turn, as lines may be of one length
- * or of very different ones. */
+/* The row that holds byte off of the file. */
 static int find_line(const struct jsonl *j, uint64_t off, struct line *ret, struct mfs_error *err)
 {
-	uint64_t lo = 0, hi = j->rows->rows;
-	uint64_t lo_at = 0, hi_at = line_at(j, hi, j->rows->tokens);
+	const struct mfs_rows_scale scale = {j->per_row, j->per_token};
+	uint64_t row;
+	int rc = mfs_rows_find_scaled(j->rows, &scale, off, &row, err);
 
-	for (bool halve = false; hi - lo > 1; halve = !halve) {
-		uint64_t guess = lo + (hi - lo) / 2, start, at;
-		int rc;
-
-		if (!halve && off >= lo_at && hi_at > off)
-			guess = lo + (uint64_t)((unsigned __int128)(hi - lo) * (off - lo_at) /
-						(hi_at - lo_at));
-		guess = guess <= lo ? lo + 1 : guess >= hi ? hi - 1 : guess;
-		rc = mfs_rows_start(j->rows, guess, &start, err);
-		if (rc)
-			return rc;
-		at = line_at(j, guess, start);
-		if (at <= off) {
-			lo = guess;
-			lo_at = at;
-		} else {
-			hi = guess;
-			hi_at = at;
-		}
-	}
-	return line_of(j, lo, ret, err);
+	return rc ? rc : line_of(j, row, ret, err);
 }
 
 /* Tokens of a line that begin before byte `end` of the file. */

@@ -7,8 +7,8 @@
  *
  * Row i begins at i * (what a row without tokens takes) + start(i) * (what a token takes).
  */
-#ifndef MFS_DATASET_ROWS_ROWS_JSONL_H
-#define MFS_DATASET_ROWS_ROWS_JSONL_H
+#ifndef MFS_DATASET_FILES_JSONL_H
+#define MFS_DATASET_FILES_JSONL_H
 
 #include <stdint.h>
 
