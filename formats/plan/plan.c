@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
 
 #define MAX_BLOCKS (1u << 24)
 
@@ -22,7 +23,7 @@ struct builder {
 	unsigned element;
 	uint64_t cols;
 	struct rect *rects;
-	uint32_t count, capacity;
+	uint32_t count;
 	struct mfs_error *err;
 };
 
@@ -85,15 +86,8 @@ static int add_rect(struct builder *b, const struct rect *r)
 {
 	if (b->count == MAX_BLOCKS)
 		return uncovered(b, "in too many pieces");
-	if (b->count == b->capacity) {
-		uint32_t capacity = b->capacity ? b->capacity * 2 : 16;
-		struct rect *rects = reallocarray(b->rects, capacity, sizeof(*rects));
-
-		if (!rects)
-			return mfs_fail_nomem(b->err);
-		b->rects = rects;
-		b->capacity = capacity;
-	}
+	if (mfs_grow(&b->rects, b->count))
+		return mfs_fail_nomem(b->err);
 	b->rects[b->count++] = *r;
 	return 0;
 }
@@ -213,20 +207,13 @@ static uint64_t *row_edges(const struct builder *b, uint32_t *ret_count)
 	return edges;
 }
 
-static int add_block(struct mfs_plan *plan, uint32_t *capacity, const struct mfs_plan_block *block,
+static int add_block(struct mfs_plan *plan, const struct mfs_plan_block *block,
 		     struct mfs_error *err)
 {
 	if (plan->block_count == MAX_BLOCKS)
 		return mfs_fail(err, -EINVAL, "a tensor is in too many pieces");
-	if (plan->block_count == *capacity) {
-		uint32_t more = *capacity ? *capacity * 2 : 8;
-		struct mfs_plan_block *blocks = reallocarray(plan->blocks, more, sizeof(*blocks));
-
-		if (!blocks)
-			return mfs_fail_nomem(err);
-		plan->blocks = blocks;
-		*capacity = more;
-	}
+	if (mfs_grow(&plan->blocks, plan->block_count))
+		return mfs_fail_nomem(err);
 	plan->blocks[plan->block_count++] = *block;
 	return 0;
 }
@@ -261,7 +248,7 @@ static int cut_bands(struct builder *b, struct mfs_plan *plan, const uint64_t *e
 		     uint32_t count)
 {
 	struct rect **active = calloc((size_t)b->count + 1, sizeof(*active));
-	uint32_t active_count = 0, next = 0, capacity = 0;
+	uint32_t active_count = 0, next = 0;
 	int rc = 0;
 
 	plan->bands = calloc((size_t)count + 1, sizeof(*plan->bands));
@@ -290,7 +277,7 @@ static int cut_bands(struct builder *b, struct mfs_plan *plan, const uint64_t *e
 							     .col_stride = r->col_stride,
 							     .file = r->file};
 
-			rc = add_block(plan, &capacity, &block, b->err);
+			rc = add_block(plan, &block, b->err);
 			band->count++;
 		}
 		if (!rc)

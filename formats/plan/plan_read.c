@@ -8,6 +8,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/half.h"
+#include "formats/base/search.h"
 #include "formats/io/guard.h"
 #include "formats/plan/gather.h"
 #include "formats/plan/plan.h"
@@ -64,17 +65,7 @@ static int unreadable(const struct reader *r)
 
 static const struct mfs_plan_band *find_band(const struct mfs_plan *plan, uint64_t row)
 {
-	uint32_t low = 0, high = plan->band_count;
-
-	while (high - low > 1) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (plan->bands[middle].row <= row)
-			low = middle;
-		else
-			high = middle;
-	}
-	return &plan->bands[low];
+	return &plan->bands[mfs_last_while(i, plan->band_count, plan->bands[i].row <= row)];
 }
 
 static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *band)

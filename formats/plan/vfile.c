@@ -10,6 +10,8 @@
 #include <xxhash.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/grow.h"
+#include "formats/base/search.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 #include "formats/plan/gather.h"
@@ -43,7 +45,7 @@ struct part {
 struct mfs_vfile {
 	uint64_t size;
 	struct part *parts;
-	uint32_t count, capacity;
+	uint32_t count;
 	struct mfs_fileset
 		*tensors; /* whose tensors the last such part is of; NULL: there is none */
 	void *kept;
@@ -93,15 +95,8 @@ static int add_part(struct mfs_vfile *f, const struct part *part, struct mfs_err
 
 	if (mfs_add_overflows(f->size, part->length, &size) || size > INT64_MAX)
 		return mfs_fail(err, -EINVAL, "a file of the view would be larger than 2^63 bytes");
-	if (f->count == f->capacity) {
-		uint32_t capacity = f->capacity ? f->capacity * 2 : 4;
-		struct part *parts = reallocarray(f->parts, capacity, sizeof(*parts));
-
-		if (!parts)
-			return mfs_fail_nomem(err);
-		f->parts = parts;
-		f->capacity = capacity;
-	}
+	if (mfs_grow(&f->parts, f->count))
+		return mfs_fail_nomem(err);
 	memcpy(&f->parts[f->count], part, sizeof(*part));
 	f->parts[f->count++].offset = f->size;
 	f->size = size;
@@ -260,17 +255,7 @@ static int get_plan(struct part *part, struct mfs_plan **ret, struct mfs_error *
 /* Index of the part that holds byte off, which lies in the file. */
 static uint32_t find_part(const struct mfs_vfile *f, uint64_t off)
 {
-	uint32_t low = 0, high = f->count;
-
-	while (high - low > 1) {
-		uint32_t middle = low + (high - low) / 2;
-
-		if (f->parts[middle].offset <= off)
-			low = middle;
-		else
-			high = middle;
-	}
-	return low;
+	return (uint32_t)mfs_last_while(i, f->count, f->parts[i].offset <= off);
 }
 
 struct bytes {
