@@ -1,13 +1,6 @@
 /*
  * How rows of a Megatron tensor become rows of an HF tensor: the part of the box algebra that knows
- * what a query group is.
- *
- * linear_qkv has per query group the rows [queries of the group's heads; key; value], each head
- * kv_channels rows (megatron/core/transformer/attention.py: get_query_key_value_tensors). HF has q, k
- * and v apart, or behind each other. Gated linear_fc1 is [gate; up] here (ckpt/ckpt.h).
- *
- * Megatron's rotary pairs are (j, j + rotary/2) as HF's are. With rotary_interleaved they are
- * (2j, 2j + 1): rows of q and k, and of their norms, are then taken in steps of two.
+ * what a query group is, and rotary pairs (docs/formats/hf-names.md: rules for rows).
  */
 #ifndef MFS_MODEL_RULES_H
 #define MFS_MODEL_RULES_H

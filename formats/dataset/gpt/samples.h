@@ -1,13 +1,7 @@
 /*
  * The samples of one split of a training run, in the order in which Megatron draws them: one GPT dataset, or a
- * blend of several (megatron/core/datasets/blended_megatron_dataset_builder.py:
- * _build_blended_dataset_splits).
- *
- *   one prefix without a weight   a GPT dataset of the samples asked for
- *   weights                       GPT datasets of their shares and a surplus, drawn from by weight, also of one
- *                                 prefix; of one prefix that a split has for itself the weight is ignored
- *   several without weights       GPT datasets of one epoch, drawn from by their lengths; without a number
- *                                 of samples, all of them once
+ * blend of several (megatron/core/datasets/blended_megatron_dataset_builder.py: _build_blended_dataset_splits;
+ * docs/formats/blends.md says which arguments make which).
  *
  * What there is follows from numbers of tokens and is known at once. Indices are made when somebody needs them,
  * those of several datasets at the same time. All functions may be called from any number of threads.

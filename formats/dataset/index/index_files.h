@@ -1,14 +1,7 @@
 /*
  * The arrays below --data-cache-path as virtual .npy files, byte for byte what numpy.save writes of them
- * (gpt_dataset.py: _build_document_sample_shuffle_indices; blended_dataset.py: _build_indices).
- *
- *   document_index.npy        int32 (documents of all epochs)
- *   sample_index.npy          int32 or int64 (samples + 1, 2): position in the document index, token offset
- *   shuffle_index.npy         uint32 or int64 (samples)
- *   dataset_index.npy         int16 (samples of the blend)
- *   dataset_sample_index.npy  int64 (samples of the blend)
- *
- * Sizes are known at once; the indices are made when the first element is read, by all processors.
+ * (docs/formats/gpt-dataset.md: their types and shapes). Sizes are known at once; the indices are made when the first
+ * element is read, by all processors.
  */
 #ifndef MFS_DATASET_INDEX_INDEX_FILES_H
 #define MFS_DATASET_INDEX_INDEX_FILES_H

@@ -1,13 +1,7 @@
 /*
  * What decides how Megatron sorts parameters into optimizers, groups, buffers and buckets: the run's
- * arguments and the release; and the arithmetic of it, for parameters in registration order.
- *
- * Sources: megatron/core/optimizer/__init__.py: _get_param_groups (insertion order until core 0.15, sorted
- * since 0.16), get_standard_config_overrides; megatron/training/training.py: get_model, resolve_ddp_bucket_size;
- * distributed_data_parallel.py (buckets only on the first stage's first chunk); param_layout.py (64-element
- * alignment since 0.8), param_and_grad_buffer.py of each release; the attribute `allreduce` in
- * tensor_parallel/layers.py and extensions/transformer_engine.py (which experts have an optimizer of
- * their own).
+ * arguments and the release; and the arithmetic of it, for parameters in registration order
+ * (docs/formats/optimizer.md, with sources).
  */
 #ifndef MFS_OPTIM_RULES_RULES_H
 #define MFS_OPTIM_RULES_RULES_H
