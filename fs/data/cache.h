@@ -12,20 +12,9 @@
 #include "formats/base/error.h"
 #include "formats/dataset/gpt/splits.h"
 #include "fs/data/data_i.h"
+#include "fs/data/spec.h"
 
 struct mfs_samples;
-
-/*
- * s{S}[-train{N}][-valid{N}][-test{N}][-seed{K}][-split{A,B,C}]: sequence length, samples asked for, --seed and
- * --split of a run. What is not said: one epoch, 1234, and split (-o) or Megatron's default.
- */
-struct mfs_cache_spec {
-	uint32_t seq_length, seed;
-	uint64_t samples[MFS_SPLITS];
-	const char *split; /* points into the name; NULL: not said */
-};
-/* -ENOENT: not of this form; -EINVAL: a number that cannot be. */
-int mfs_cache_spec_parse(const char *name, struct mfs_cache_spec *ret, struct mfs_error *err);
 
 /*
  * unique_identifiers of the tokenizer: a file that holds them as a JSON object; a description.txt; or a directory

@@ -12,6 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "formats/base/error.h"
 #include "formats/dataset/gpt/splits.h"
 
 #define MFS_SPEC_SIZE 192 /* holds any name */
@@ -28,5 +29,17 @@ struct mfs_samples_spec {
 bool mfs_samples_spec_parse(const char *name, struct mfs_samples_spec *ret);
 /* The shortest name; returns text. */
 const char *mfs_samples_spec_name(const struct mfs_samples_spec *s, char text[MFS_SPEC_SIZE]);
+
+/*
+ * s{S}[-train{N}][-valid{N}][-test{N}][-seed{K}][-split{A,B,C}]: sequence length, samples asked for, --seed and
+ * --split of a run. What is not said: one epoch, 1234, and split (-o) or Megatron's default.
+ */
+struct mfs_cache_spec {
+	uint32_t seq_length, seed;
+	uint64_t samples[MFS_SPLITS];
+	const char *split; /* points into the name; NULL: not said */
+};
+/* -ENOENT: not of this form; -EINVAL: a number that cannot be. */
+int mfs_cache_spec_parse(const char *name, struct mfs_cache_spec *ret, struct mfs_error *err);
 
 #endif
