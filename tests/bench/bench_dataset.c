@@ -23,7 +23,7 @@
 #include "formats/dataset/gpt/blend.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "formats/dataset/gpt/index_memory.h"
-#include "formats/dataset/gpt/numpy_random.h"
+#include "formats/dataset/random/numpy.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/gpt/rows_samples.h"
 #include "formats/io/guard.h"

@@ -10,7 +10,7 @@
 
 #include "formats/dataset/gpt/blend.h"
 #include "formats/dataset/gpt/blend_args.h"
-#include "formats/dataset/gpt/numpy_sum.h"
+#include "formats/dataset/random/numpy.h"
 
 static struct mfs_error err;
 

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/dataset/files/npy.h"
-#include "formats/dataset/gpt/numpy_random.h"
+#include "formats/dataset/random/numpy.h"
 #include "formats/dataset/gpt/splits.h"
 #include "tests/unit/npy.h"
 

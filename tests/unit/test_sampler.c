@@ -1,4 +1,4 @@
-/* Who gets which samples: formats/dataset/gpt/sampler.h, torch_random.h. Against Megatron's own samplers:
+/* Who gets which samples: formats/dataset/gpt/sampler.h, formats/dataset/random/torch.h. Against Megatron's own samplers:
  * tests/interop/test_samples.py. */
 #include "tests/unit/unit.h"
 
@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "formats/dataset/gpt/sampler.h"
-#include "formats/dataset/gpt/torch_random.h"
+#include "formats/dataset/random/torch.h"
 
 static struct mfs_error err;
 

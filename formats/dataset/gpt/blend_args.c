@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "formats/dataset/gpt/numpy_sum.h"
+#include "formats/dataset/random/numpy.h"
 
 /* Python's str.isspace() among the characters of ASCII. */
 static bool is_space(char c)

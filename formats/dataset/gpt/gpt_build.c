@@ -16,7 +16,7 @@
 #include "formats/base/threads.h"
 #include "formats/dataset/gpt/gpt_dataset_i.h"
 #include "formats/dataset/gpt/index_memory.h"
-#include "formats/dataset/gpt/numpy_random.h"
+#include "formats/dataset/random/numpy.h"
 
 #define CHUNK	    (1u << 16) /* lengths copied at once */
 #define DROP_CHUNKS 128	       /* after so many, what reading them has mapped is let go of */

@@ -6,7 +6,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt/index_memory.h"
-#include "formats/dataset/gpt/torch_random.h"
+#include "formats/dataset/random/torch.h"
 
 struct mfs_sampler {
 	struct mfs_sampler_config c;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/dataset/gpt/numpy_sum.h"
+#include "formats/dataset/random/numpy.h"
 
 const char *mfs_split_name(enum mfs_split split)
 {

@@ -29,7 +29,7 @@
 #include "formats/dataset/gpt/blend_args.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "formats/dataset/files/npy.h"
-#include "formats/dataset/gpt/numpy_random.h"
+#include "formats/dataset/random/numpy.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/dataset/gpt/splits.h"
 #include "formats/indexed/indexed_dataset.h"

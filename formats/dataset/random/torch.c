@@ -1,6 +1,6 @@
-#include "formats/dataset/gpt/torch_random.h"
+#include "formats/dataset/random/torch.h"
 
-#include "formats/dataset/gpt/numpy_random.h"
+#include "formats/dataset/random/numpy.h"
 
 /* From so many on, torch draws 64 bits a number, and builds the permutation from its beginning. */
 #define LARGE (UINT32_MAX / 20)
