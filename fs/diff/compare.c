@@ -4,10 +4,8 @@
  */
 #include <errno.h>
 #include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "formats/base/bytes.h"
 #include "formats/base/threads.h"
@@ -17,21 +15,18 @@
 
 #define UNIT	    (32u << 20) /* bytes of the wider side: a plan is made for each */
 #define MAX_THREADS 16
-#define TICK_NS	    100000000 /* between two looks at the progress */
 
 struct comparing {
 	struct mfs_diff *d;
 	bool first_only;
 	pthread_mutex_t lock; /* of what follows */
-	pthread_cond_t idle;
-	uint32_t pair; /* next unit: from this element of this pair on */
+	uint32_t pair;	      /* next unit: from this element of this pair on */
 	uint64_t at;
-	unsigned working;
+	uint64_t done; /* bytes */
+	struct mfs_progress progress;
+	bool found; /* a difference, where the first one is enough */
 	int rc;
 	struct mfs_error err;
-	/* without it */
-	_Atomic uint64_t done; /* bytes */
-	atomic_bool stop;
 };
 
 struct unit {
@@ -78,7 +73,7 @@ static bool take(struct comparing *r, struct unit *u)
 		r->pair++;
 		r->at = 0;
 	}
-	if (r->pair == d->pair_count || r->rc || atomic_load(&r->stop))
+	if (r->pair == d->pair_count || r->rc || r->found)
 		return false;
 	u->pair = &d->pairs[r->pair];
 	each = UNIT /
@@ -119,6 +114,15 @@ static int compare_unit(struct comparing *r, struct mfs_comparer *c, const struc
 	return rc;
 }
 
+/* Under the lock. The first one counts. */
+static void note_failure(struct comparing *r, int rc, const struct mfs_error *err)
+{
+	if (rc && !r->rc) {
+		r->rc = rc;
+		r->err = *err;
+	}
+}
+
 static void work_off(struct comparing *r, struct mfs_comparer *c)
 {
 	struct unit u;
@@ -130,16 +134,13 @@ static void work_off(struct comparing *r, struct mfs_comparer *c)
 
 		pthread_mutex_unlock(&r->lock);
 		rc = compare_unit(r, c, &u, &found, &err);
-		atomic_fetch_add(&r->done, u.count * (mfs_dtype_size(u.pair->a->dtype) +
-						      mfs_dtype_size(u.pair->b->dtype)));
-		if (found.differing && r->first_only)
-			atomic_store(&r->stop, true);
 		pthread_mutex_lock(&r->lock);
 		mfs_comparison_add(&u.pair->found, &found);
-		if (rc && !r->rc) {
-			r->rc = rc;
-			r->err = err;
-		}
+		r->found |= found.differing && r->first_only;
+		r->done += u.count *
+			   (mfs_dtype_size(u.pair->a->dtype) + mfs_dtype_size(u.pair->b->dtype));
+		mfs_progress_update(&r->progress, "comparing", r->done);
+		note_failure(r, rc, &err);
 	}
 }
 
@@ -151,40 +152,15 @@ static void *work(void *arg)
 	int rc = mfs_comparer_new(&c, &err);
 
 	pthread_mutex_lock(&r->lock);
-	if (rc && !r->rc) {
-		r->rc = rc;
-		r->err = err;
-	}
+	note_failure(r, rc, &err);
 	if (!rc)
 		work_off(r, c);
-	r->working--;
-	pthread_cond_signal(&r->idle);
 	pthread_mutex_unlock(&r->lock);
 	mfs_comparer_free(c);
 	return NULL;
 }
 
 /* ---- threads ---- */
-
-static void wait_for_all(struct comparing *r)
-{
-	struct mfs_progress progress;
-
-	mfs_progress_init(&progress, stderr, 0, r->d->bytes);
-	pthread_mutex_lock(&r->lock);
-	while (r->working) {
-		struct timespec until;
-
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += TICK_NS;
-		until.tv_sec += until.tv_nsec / 1000000000;
-		until.tv_nsec %= 1000000000;
-		pthread_cond_timedwait(&r->idle, &r->lock, &until);
-		mfs_progress_update(&progress, "comparing", atomic_load(&r->done));
-	}
-	pthread_mutex_unlock(&r->lock);
-	mfs_progress_clear(&progress);
-}
 
 static unsigned thread_count(const struct mfs_diff *d)
 {
@@ -196,25 +172,12 @@ static unsigned thread_count(const struct mfs_diff *d)
 int mfs_diff_compare(struct mfs_diff *d, bool first_only, struct mfs_error *err)
 {
 	struct comparing r = {.d = d, .first_only = first_only};
-	const unsigned wanted = thread_count(d);
-	pthread_t threads[MAX_THREADS];
-	unsigned started = 0;
 
 	pthread_mutex_init(&r.lock, NULL);
-	pthread_cond_init(&r.idle, NULL);
-	r.working = wanted;
-	while (started < wanted && !pthread_create(&threads[started], NULL, work, &r))
-		started++;
-	pthread_mutex_lock(&r.lock);
-	r.working -= wanted - started;
-	pthread_mutex_unlock(&r.lock);
-	wait_for_all(&r);
-	for (unsigned i = 0; i < started; i++)
-		pthread_join(threads[i], NULL);
-	pthread_cond_destroy(&r.idle);
+	mfs_progress_init(&r.progress, stderr, 0, d->bytes);
+	mfs_threads_run(thread_count(d), work, &r);
+	mfs_progress_clear(&r.progress);
 	pthread_mutex_destroy(&r.lock);
-	if (!started)
-		return mfs_fail(err, -EAGAIN, "cannot start a thread");
 	if (r.rc && err)
 		*err = r.err;
 	return r.rc;
