@@ -477,9 +477,6 @@ struct thread_gather {
 	size_t room;
 };
 
-static pthread_key_t gather_key;
-static pthread_once_t gather_once = PTHREAD_ONCE_INIT;
-
 static void free_gather(void *arg)
 {
 	struct thread_gather *t = arg;
@@ -488,31 +485,41 @@ static void free_gather(void *arg)
 	free(t);
 }
 
-static void make_gather_key(void)
+int mfs_front_init(struct mfs_front *front, struct mfs_error *err)
 {
-	if (pthread_key_create(&gather_key, free_gather))
-		abort(); /* fewer keys than POSIX promises */
+	int rc = -pthread_key_create(&front->gathers, free_gather);
+
+	return rc ? mfs_fail(err, rc, "no memory of its own for each thread: %s", strerror(-rc))
+		  : 0;
 }
 
-static struct mfs_gather *thread_gather(size_t bytes)
+/* Of other threads they are freed when those end; this one goes on. */
+void mfs_front_release(struct mfs_front *front)
 {
-	struct thread_gather *t;
+	struct thread_gather *own = pthread_getspecific(front->gathers);
 
-	pthread_once(&gather_once, make_gather_key);
-	t = pthread_getspecific(gather_key);
+	if (own)
+		free_gather(own);
+	pthread_key_delete(front->gathers);
+}
+
+static struct mfs_gather *thread_gather(const struct mfs_front *front, size_t bytes)
+{
+	struct thread_gather *t = pthread_getspecific(front->gathers);
+
 	if (t && t->room >= bytes) {
 		mfs_gather_reset(&t->gather);
 		return &t->gather;
 	}
 	if (t)
 		free_gather(t);
-	pthread_setspecific(gather_key, NULL);
+	pthread_setspecific(front->gathers, NULL);
 	t = calloc(1, sizeof(*t));
 	if (!t)
 		return NULL;
 	t->room = bytes > GATHER_MIN ? bytes : GATHER_MIN;
 	if (mfs_gather_init(&t->gather, t->room, GATHER_IOVECS) ||
-	    pthread_setspecific(gather_key, t)) {
+	    pthread_setspecific(front->gathers, t)) {
 		free_gather(t);
 		return NULL;
 	}
@@ -565,7 +572,7 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 		    struct fuse_file_info *fi)
 {
-	struct mfs_gather *g = thread_gather(size);
+	struct mfs_gather *g = thread_gather(mfs_fuse_front(req), size);
 	struct handle *h;
 
 	(void)ino;

@@ -4,6 +4,7 @@
 
 #define FUSE_USE_VERSION 314
 #include <fuse_lowlevel.h>
+#include <pthread.h>
 
 #include "formats/base/buf.h"
 #include "fs/mount/overlay.h"
@@ -17,7 +18,12 @@ struct mfs_front {
 	bool others;		       /* let in by permissions, which may change */
 	atomic_uint open_files;	       /* of the tree */
 	struct mfs_prefetch *prefetch; /* NULL: nothing is fetched ahead of readers */
+	pthread_key_t gathers;	       /* one for each thread that reads */
 };
+
+/* What these operations keep in it; release: by the thread that served, or that started those which did. */
+int mfs_front_init(struct mfs_front *front, struct mfs_error *err);
+void mfs_front_release(struct mfs_front *front);
 
 /* Of a read-only mount: what writes does not get here. */
 extern const struct fuse_lowlevel_ops mfs_fuse_ops;

@@ -33,17 +33,17 @@
 #define THREADS_MIN 8
 #define THREADS_MAX 16
 
-/* libfuse's words on a mount that fails, to become part of one sentence. */
-static struct {
-	bool active;
-	char text[256];
-} captured;
+#define CAPTURED 256
+
+/* Where libfuse's words on a mount that fails go, to become part of one sentence; NULL: they are logged. Its log function is
+ * given nothing of ours, and libfuse speaks in the thread that mounts: the thread alone can tell whose words they are. */
+static _Thread_local char *capture;
 
 static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
 {
-	if (captured.active && level <= FUSE_LOG_ERR && !captured.text[0]) {
-		vsnprintf(captured.text, sizeof(captured.text), fmt, ap);
-		captured.text[strcspn(captured.text, "\n")] = '\0';
+	if (capture && level <= FUSE_LOG_ERR && !*capture) {
+		vsnprintf(capture, CAPTURED, fmt, ap);
+		capture[strcspn(capture, "\n")] = '\0';
 		return;
 	}
 	mfs_vlog((int)level, fmt, ap); /* its levels are those of syslog(3) */
@@ -51,9 +51,8 @@ static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
 
 static int fail_captured(struct mfs_error *err, const char *mountpoint)
 {
-	const char *why = captured.text;
+	const char *why = capture;
 
-	captured.active = false;
 	if (!strncmp(why, "fuse: ", 6))
 		why += 6;
 	return mfs_fail(err, -EIO, "cannot mount on %s%s%s", mountpoint, *why ? ": " : "", why);
@@ -284,6 +283,43 @@ static int serve(struct fuse_session *se, const struct mfs_options *opt, struct 
 	return 0;
 }
 
+static int mount_and_serve(struct fuse_session *se, const struct mfs_options *opt,
+			   struct waiter *waiter, struct mfs_error *err)
+{
+	int rc;
+
+	if (fuse_set_signal_handlers(se))
+		return mfs_fail(err, -EIO, "cannot install signal handlers");
+	if (fuse_session_mount(se, waiter->mountpoint)) {
+		rc = fail_captured(err, waiter->mountpoint);
+	} else {
+		capture = NULL;
+		rc = serve(se, opt, waiter, err);
+	}
+	fuse_remove_signal_handlers(se);
+	return rc;
+}
+
+static int run(const struct mfs_options *opt, struct waiter *waiter, struct mfs_error *err)
+{
+	char words[CAPTURED] = "";
+	struct fuse_session *se;
+	int rc = mfs_front_init(waiter->front, err);
+
+	if (rc)
+		return rc;
+	fuse_set_log_func(on_fuse_log);
+	capture = words;
+	rc = new_session(waiter->front, opt, waiter->fsname, &se, err);
+	if (!rc) {
+		rc = mount_and_serve(se, opt, waiter, err);
+		fuse_session_destroy(se);
+	}
+	capture = NULL;
+	mfs_front_release(waiter->front);
+	return rc;
+}
+
 int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,
 		    struct mfs_daemon *daemon, struct mfs_error *err)
@@ -294,11 +330,9 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 				.daemon = daemon,
 				.front = &front,
 				.began = time(NULL)};
-	struct fuse_session *se;
-	int rc;
-
 	/* Another may have mounted while this one looked at SOURCE. */
-	rc = mfs_mountpoint_clear(mountpoint, err);
+	int rc = mfs_mountpoint_clear(mountpoint, err);
+
 	if (rc)
 		return mfs_fail_in(err, "cannot mount on %s", mountpoint);
 	mfs_log_set_mount(mountpoint);
@@ -308,25 +342,7 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		return mfs_fail_nomem(err);
 	}
 	front.prefetch = mfs_prefetch_new(opt->prefetch, mountpoint);
-	fuse_set_log_func(on_fuse_log);
-	captured.active = true;
-	rc = new_session(&front, opt, fsname, &se, err);
-	if (rc)
-		goto none;
-	if (fuse_set_signal_handlers(se)) {
-		rc = mfs_fail(err, -EIO, "cannot install signal handlers");
-		goto out;
-	}
-	if (fuse_session_mount(se, mountpoint)) {
-		rc = fail_captured(err, mountpoint);
-	} else {
-		captured.active = false;
-		rc = serve(se, opt, &waiter, err);
-	}
-	fuse_remove_signal_handlers(se);
-out:
-	fuse_session_destroy(se);
-none:
+	rc = run(opt, &waiter, err);
 	mfs_buf_release(&front.settings);
 	mfs_prefetch_free(front.prefetch); /* a fetcher may be waiting for what is gone only now */
 	return rc;
