@@ -4,14 +4,21 @@
 #include <sys/stat.h>
 
 #include "formats/io/guard.h"
-#include "formats/model/model.h"
+#include "formats/model/families/family.h"
 #include "fs/cli/commands.h"
-#include "fs/mount/daemon.h"
-#include "fs/mount/fetcher.h"
-#include "fs/mount/fuse_session.h"
 #include "fs/cli/nearest.h"
 #include "fs/cli/stop.h"
 #include "fs/cli/version.h"
+#include "fs/diff/command.h"
+#include "fs/export/command.h"
+#include "fs/inspect/command.h"
+#include "fs/mount/command.h"
+#include "fs/mount/daemon.h"
+#include "fs/mount/fetcher.h"
+#include "fs/mount/fuse_session.h"
+#include "fs/pack/command.h"
+#include "fs/sample/command.h"
+#include "fs/verify/command.h"
 
 static int print_help(int argc, char **argv);
 static int print_version(int argc, char **argv);

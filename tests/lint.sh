@@ -58,6 +58,11 @@ while read -r way from to; do
 done < <(diff <(arrows) <(allowed) | grep '^[<>]')
 circle=$(allowed | tsort 2>&1 >/dev/null) || complain "tests/arrows has a circle: $(echo $circle)"
 
+# A header *_i.h is for its own folder, and for tests.
+while read -r from header; do
+	[ "${from%/*}" = "${header%/*}" ] || complain "$from includes $header, which is private to ${header%/*}"
+done < <(grep -oE '^#include "[^"]+_i\.h' "${formats[@]}" "${fs[@]}" /dev/null | sed 's/:#include "/ /')
+
 sources=()
 for f in "${formats[@]}" "${fs[@]}"; do
 	# The opener itself; what is written, and made durable; files of the overlay, which O_PATH has found to be regular;

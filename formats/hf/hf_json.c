@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/hf/hf_json_i.h"
+#include "formats/hf/hf_json.h"
 #include "formats/io/fileset.h"
 
 int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const char *name,

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "formats/hf/hf_json_i.h"
+#include "formats/hf/hf_json.h"
 
 #define CONFIG	  "tokenizer_config.json"
 #define TOKENIZER "tokenizer.json"

@@ -7,7 +7,7 @@
 
 #include "formats/ckpt/ckpt.h"
 #include "formats/torch/megatron_args.h"
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 /* padded: rows of the embedding. A size that is unset is 0; one that overflows is UINT64_MAX, which no
  * tensor has. MFS_DIM_NONE is 0. */

@@ -2,7 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "formats/model/family.h"
+#include "formats/model/features.h"
 #include "formats/model/model.h"
 
 static const char *const phrases[] = {

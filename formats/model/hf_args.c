@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/model/features.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/hf_args_i.h"
 #include "formats/model/model.h"

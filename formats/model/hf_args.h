@@ -18,7 +18,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "formats/torch/megatron_args.h"
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 /*
  * bytes: of config.json, at most MFS_HF_CONFIG_MAX (hf_config.h); name is the file for messages. arch: a family

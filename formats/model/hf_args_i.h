@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "formats/hf/hf_json_i.h"
+#include "formats/hf/hf_json.h"
 #include "formats/model/hf_args.h"
 
 #define MFS_HF_MAX_NUMBER (1ll << 31) /* of anything: products of two fit everywhere */

@@ -5,6 +5,7 @@
 
 #include "formats/model/hf_args_i.h"
 #include "formats/base/tensor.h"
+#include "formats/model/features.h"
 
 #define MAX_LAYERS 100000
 

@@ -7,8 +7,9 @@
 
 #include "formats/ckpt/build.h"
 #include "formats/ckpt/stored.h"
+#include "formats/model/features.h"
 #include "formats/model/hf_config.h"
-#include "formats/hf/hf_json_i.h"
+#include "formats/hf/hf_json.h"
 #include "formats/model/dims.h"
 #include "formats/model/hf_args.h"
 #include "formats/model/hf_tensors.h"

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/model/hf_config_i.h"
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 struct writer {
 	struct mfs_model *model;

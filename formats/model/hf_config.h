@@ -3,7 +3,7 @@
  * may name as a reference (-o ref=HF_DIR).
  *
  * config.json is complete: every key that changes what a reader computes is written, whatever the
- * reader's defaults are. Keys come from the family's tables (model/family.h). With a reference, what
+ * reader's defaults are. Keys come from the family's tables (model/families/family.h). With a reference, what
  * the checkpoint knows must agree with it, and the rest is taken from it.
  */
 #ifndef MFS_MODEL_HF_CONFIG_H

@@ -3,7 +3,7 @@
 #define MFS_MODEL_HF_CONFIG_I_H
 
 #include "formats/model/hf_config.h"
-#include "formats/hf/hf_json_i.h"
+#include "formats/hf/hf_json.h"
 
 /* Checks a model's config against the reference's and adds what only the reference knows. */
 int mfs_hf_ref_merge(const struct mfs_hf_ref *ref, struct mfs_model *model, json_t *config,

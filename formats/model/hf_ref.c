@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 
 #include "formats/model/hf_config_i.h"
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 #define CONFIG "config.json"
 

@@ -8,7 +8,7 @@
 
 #include "formats/base/uthash.h"
 #include "formats/ckpt/build.h"
-#include "formats/hf/hf_json_i.h"
+#include "formats/hf/hf_json.h"
 #include "formats/hf/safetensors.h"
 #include "formats/torch/torch_file.h"
 

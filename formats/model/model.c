@@ -8,7 +8,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
 #include "formats/model/dims.h"
-#include "formats/model/family.h"
+#include "formats/model/features.h"
 #include "formats/model/rules.h"
 
 #define DECODER	  "decoder.layers."

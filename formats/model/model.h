@@ -63,6 +63,5 @@ const char *mfs_model_architecture(const struct mfs_model *model); /* "LlamaForC
 extern const struct mfs_target_kind mfs_hf_target_kind;
 
 /* The families, for --help and messages. */
-const char *mfs_family_names(void); /* "deepseek-v3, gpt2, llama, ..." */
 
 #endif

@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 #include "formats/model/model.h"
 #include "formats/model/rules.h"
 

@@ -1,6 +1,4 @@
-/*
- * The programs behind `mcorefs COMMAND`. argv[0] is the command's name; the value is the exit code.
- */
+/* What the programs behind `mcorefs COMMAND` have in common; each is in a command.h of its own folder. */
 #ifndef MFS_FS_CLI_COMMANDS_H
 #define MFS_FS_CLI_COMMANDS_H
 
@@ -11,16 +9,6 @@ enum mfs_exit {
 	MFS_EXIT_USAGE = 2,  /* the command line is wrong */
 	MFS_EXIT_MOUNT = 3,  /* SOURCE is fine, the mount itself failed */
 };
-
-int mfs_cmd_mount(int argc, char **argv);
-int mfs_cmd_inspect(int argc, char **argv);
-int mfs_cmd_ls(int argc, char **argv);
-int mfs_cmd_verify(int argc, char **argv);
-int mfs_cmd_export(int argc, char **argv);
-int mfs_cmd_sample(int argc, char **argv);
-int mfs_cmd_pack(int argc, char **argv);
-/* Exit codes of its own: 0 equal, 1 different, 2 trouble, as diff(1). */
-int mfs_cmd_diff(int argc, char **argv);
 
 /* Whose --help a wrong command line is told of: argv[0] of a command; NULL, at first: the program's. Borrowed. */
 void mfs_usage_of(const char *command);

@@ -490,6 +490,26 @@ const char *mfs_dataset_name(const struct mfs_dataset *d)
 	return d->name;
 }
 
+const char *mfs_dataset_path(const struct mfs_dataset *d)
+{
+	return d->path;
+}
+
+const struct mfs_data_options *mfs_dataset_options(const struct mfs_dataset *d)
+{
+	return d->options;
+}
+
+struct mfs_indexed_dataset *mfs_dataset_indexed(const struct mfs_dataset *d)
+{
+	return d->indexed;
+}
+
+struct mfs_rows *mfs_dataset_rows(const struct mfs_dataset *d)
+{
+	return d->rows;
+}
+
 int64_t mfs_dataset_mtime(const struct mfs_dataset *d)
 {
 	return d->mtime_ns;

@@ -50,6 +50,8 @@ struct mfs_data_options {
 struct mfs_data;
 struct mfs_dataset;
 struct mfs_fileset;
+struct mfs_indexed_dataset;
+struct mfs_rows;
 struct mfs_views;
 
 /* Those of source (NULL: none) and of opt->paths; opt must outlive them. -ENOENT, -ENODATA: a path holds no
@@ -76,6 +78,13 @@ struct mfs_dataset *mfs_data_at(const struct mfs_data *data, uint32_t i);
 struct mfs_dataset *mfs_data_find(const struct mfs_data *data, const char *name, size_t len);
 
 const char *mfs_dataset_name(const struct mfs_dataset *d);
+/* As it was named, absolute; NULL of a merge and of a blend. */
+const char *mfs_dataset_path(const struct mfs_dataset *d);
+const struct mfs_data_options *mfs_dataset_options(const struct mfs_dataset *d);
+/* NULL: not made of .idx and .bin. */
+struct mfs_indexed_dataset *mfs_dataset_indexed(const struct mfs_dataset *d);
+/* NULL: a blend, which has no rows but samples. */
+struct mfs_rows *mfs_dataset_rows(const struct mfs_dataset *d);
 int64_t mfs_dataset_mtime(const struct mfs_dataset *d);
 /* A sentence about what is wrong and was lived with; "" if nothing. */
 const char *mfs_dataset_warning(const struct mfs_dataset *d);

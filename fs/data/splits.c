@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "formats/dataset/gpt/rules.h"
+#include "fs/data/data_i.h"
 
 static const char *const names[MFS_SPLITS] = {
 	[MFS_TRAIN] = "train", [MFS_VALID] = "validation", [MFS_TEST] = "test"};

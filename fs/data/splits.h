@@ -5,7 +5,7 @@
 #include "formats/base/error.h"
 #include "formats/dataset/rows/rows.h"
 #include "formats/dataset/gpt/splits.h"
-#include "fs/data/data_i.h"
+#include "fs/data/data.h"
 
 struct mfs_data_split {
 	const char *

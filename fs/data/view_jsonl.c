@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "formats/dataset/files/jsonl.h"
+#include "fs/data/data_i.h"
 #include "fs/data/splits.h"
 #include "fs/view/build.h"
 

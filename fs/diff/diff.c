@@ -8,6 +8,7 @@
 
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
+#include "fs/diff/command.h"
 
 #define LISTED 20 /* tensors, unless -n says otherwise */
 

@@ -1,6 +1,6 @@
 /*
  * `mcorefs diff A B`: two checkpoints, tensor by tensor in Megatron's global coordinates, whatever their
- * formats and layouts. Private to fs/diff; the command is in fs/cli/commands.h.
+ * formats and layouts. Private to fs/diff; the command is in command.h.
  *
  * A tensor counts as different if its shape, dtype or any element is (plan/compare.h says when elements
  * are). What counts not, and is reported as a note: rows of the vocabulary that are padding, and norms

@@ -13,7 +13,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
-#include "fs/data/data_i.h"
+#include "fs/data/data.h"
 
 /* ---- what stands there ---- */
 
@@ -181,8 +181,8 @@ static const char *find_replaced(const char *dest, const struct mfs_root *root,
 		if (is_replaced(dest, opt->data->paths[i]))
 			return opt->data->paths[i];
 	for (uint32_t i = 0; data && i < mfs_data_count(data); i++)
-		if (is_replaced(dest, mfs_data_at(data, i)->path))
-			return mfs_data_at(data, i)->path;
+		if (is_replaced(dest, mfs_dataset_path(mfs_data_at(data, i))))
+			return mfs_dataset_path(mfs_data_at(data, i));
 	return NULL;
 }
 

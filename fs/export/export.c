@@ -13,6 +13,7 @@
 #include "formats/io/write_engine.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
+#include "fs/export/command.h"
 #include "fs/export/copy.h"
 #include "fs/export/dest.h"
 #include "fs/export/dir.h"

@@ -8,6 +8,7 @@
 #include "formats/model/model.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
+#include "fs/inspect/command.h"
 #include "fs/view/views.h"
 
 static void choose_iteration(struct mfs_inspection *in)

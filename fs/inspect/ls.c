@@ -6,6 +6,7 @@
 #include "fs/cli/commands.h"
 #include "fs/data/data.h"
 #include "fs/cli/json.h"
+#include "fs/inspect/command.h"
 #include "fs/source/root.h"
 #include "fs/cli/text.h"
 #include "fs/view/views.h"

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "fs/cli/commands.h"
+#include "fs/pack/command.h"
 #include "fs/pack/input.h"
 #include "fs/cli/progress.h"
 #include "fs/cli/stop.h"

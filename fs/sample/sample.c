@@ -5,6 +5,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
+#include "fs/sample/command.h"
 #include "fs/source/root.h"
 #include "fs/sample/sample.h"
 

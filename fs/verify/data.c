@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/dataset/rows/rows.h"
+#include "formats/indexed/indexed_dataset.h"
 #include "fs/cli/commands.h"
-#include "fs/data/data_i.h"
+#include "fs/data/data.h"
 #include "fs/cli/json.h"
 #include "fs/cli/progress.h"
 #include "fs/cli/text.h"
@@ -26,7 +28,7 @@ static void report(struct reading *r, const struct mfs_error *err)
 	if (r->problems++ >= MAX_PROBLEMS)
 		return;
 	mfs_progress_clear(&r->progress);
-	mfs_command_failed("data/%s: %s", r->dataset->name, err->msg);
+	mfs_command_failed("data/%s: %s", mfs_dataset_name(r->dataset), err->msg);
 	if (r->sentences)
 		json_array_append_new(r->sentences, mfs_json_string(err->msg));
 }
@@ -64,7 +66,8 @@ static void read_tokens(struct reading *r, const struct mfs_rows *rows, void *bu
 		n = mfs_min_u64(room, rows->tokens - t);
 		if (mfs_rows_read(rows, t, n, buf, &err) && read_rows(r, rows, t, n, buf, room))
 			break;
-		mfs_progress_update(&r->progress, r->dataset->name, (t + n) * rows->token_size);
+		mfs_progress_update(&r->progress, mfs_dataset_name(r->dataset),
+				    (t + n) * rows->token_size);
 		mfs_rows_drop(rows);
 	}
 	mfs_progress_clear(&r->progress);
@@ -72,10 +75,11 @@ static void read_tokens(struct reading *r, const struct mfs_rows *rows, void *bu
 
 static void verify_index(struct reading *r)
 {
+	const struct mfs_indexed_dataset *indexed = mfs_dataset_indexed(r->dataset);
 	struct mfs_indexed_report found;
 	struct mfs_error err;
 
-	if (r->dataset->indexed && mfs_indexed_dataset_validate(r->dataset->indexed, &found, &err))
+	if (indexed && mfs_indexed_dataset_validate(indexed, &found, &err))
 		report(r, &err);
 }
 
@@ -85,7 +89,7 @@ static int verify_tokens(struct reading *r)
 
 	if (!buf)
 		return mfs_command_failed("out of memory");
-	read_tokens(r, r->dataset->rows, buf);
+	read_tokens(r, mfs_dataset_rows(r->dataset), buf);
 	free(buf);
 	return MFS_EXIT_OK;
 }
@@ -95,16 +99,16 @@ static const char *warning_of(const struct mfs_dataset *d, bool deep)
 {
 	if (!deep)
 		return mfs_dataset_warning(d);
-	return d->indexed ? mfs_indexed_dataset_warning(d->indexed) : "";
+	return mfs_dataset_indexed(d) ? mfs_indexed_dataset_warning(mfs_dataset_indexed(d)) : "";
 }
 
 static void describe(const struct reading *r, bool deep, json_t *json)
 {
-	const struct mfs_rows *rows = r->dataset->rows;
+	const struct mfs_rows *rows = mfs_dataset_rows(r->dataset);
 	const char *warning = warning_of(r->dataset, deep);
 	json_t *o = json_object();
 
-	json_object_set_new(o, "name", mfs_json_string(r->dataset->name));
+	json_object_set_new(o, "name", mfs_json_string(mfs_dataset_name(r->dataset)));
 	json_object_set_new(o, "ok", json_boolean(!r->problems));
 	json_object_set_new(o, "rows", mfs_json_number(rows->rows));
 	json_object_set_new(o, "tokens", mfs_json_number(rows->tokens));
@@ -118,10 +122,10 @@ static void describe(const struct reading *r, bool deep, json_t *json)
 
 static void print_right(const struct reading *r, bool deep)
 {
-	const struct mfs_rows *rows = r->dataset->rows;
+	const struct mfs_rows *rows = mfs_dataset_rows(r->dataset);
 	char size[MFS_HUMAN];
 
-	printf("data/%s: %llu row%s, %llu tokens of %s, %s: %s\n", r->dataset->name,
+	printf("data/%s: %llu row%s, %llu tokens of %s, %s: %s\n", mfs_dataset_name(r->dataset),
 	       (unsigned long long)rows->rows, rows->rows == 1 ? "" : "s",
 	       (unsigned long long)rows->tokens, mfs_dtype_torch(rows->dtype),
 	       mfs_human_bytes(rows->tokens * rows->token_size, size),
@@ -136,13 +140,13 @@ static int conclude(const struct reading *r, bool deep, json_t *json)
 
 	mfs_print_flush();
 	if (*warning)
-		mfs_command_failed("data/%s: %s", r->dataset->name, warning);
+		mfs_command_failed("data/%s: %s", mfs_dataset_name(r->dataset), warning);
 	if (json)
 		describe(r, deep, json);
 	if (r->problems)
-		return mfs_command_failed("data/%s: %llu problem%s found", r->dataset->name,
-					  (unsigned long long)r->problems,
-					  r->problems > 1 ? "s" : "");
+		return mfs_command_failed(
+			"data/%s: %llu problem%s found", mfs_dataset_name(r->dataset),
+			(unsigned long long)r->problems, r->problems > 1 ? "s" : "");
 	if (!json)
 		print_right(r, deep);
 	return MFS_EXIT_OK;
@@ -151,12 +155,12 @@ static int conclude(const struct reading *r, bool deep, json_t *json)
 int mfs_verify_dataset(const struct mfs_dataset *d, bool deep, json_t *json)
 {
 	struct reading r = {.dataset = d};
-	const struct mfs_rows *rows = d->rows;
+	const struct mfs_rows *rows = mfs_dataset_rows(d);
 	int exit_code;
 
 	if (!rows)
 		return mfs_command_failed("data/%s is a blend: name its datasets, or a view of it",
-					  d->name);
+					  mfs_dataset_name(d));
 	r.sentences = json ? json_array() : NULL;
 	verify_index(&r);
 	exit_code = deep ? verify_tokens(&r) : MFS_EXIT_OK;
@@ -174,7 +178,7 @@ int mfs_verify_data(const struct mfs_data *data, bool deep, json_t *json)
 	int exit_code = MFS_EXIT_OK;
 
 	for (uint32_t i = 0; i < mfs_data_count(data); i++)
-		if (mfs_data_at(data, i)->rows &&
+		if (mfs_dataset_rows(mfs_data_at(data, i)) &&
 		    mfs_verify_dataset(mfs_data_at(data, i), deep, json))
 			exit_code = MFS_EXIT_FAILED;
 	return exit_code;

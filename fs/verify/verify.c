@@ -11,6 +11,7 @@
 #include "formats/model/model.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
+#include "fs/verify/command.h"
 #include "fs/verify/integrity.h"
 #include "fs/cli/json.h"
 #include "fs/cli/progress.h"

@@ -14,7 +14,7 @@
 #include "formats/model/hf_config.h"
 #include "formats/io/fileset.h"
 #include "formats/model/hf_ckpt.h"
-#include "formats/model/family.h"
+#include "formats/model/features.h"
 #include "formats/model/model.h"
 #include "formats/model/hf_weights.h"
 #include "fs/view/build.h"

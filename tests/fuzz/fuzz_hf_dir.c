@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "formats/io/guard.h"
+#include "formats/model/features.h"
 #include "formats/model/hf_args.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/model/hf_tensors.h"

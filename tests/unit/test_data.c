@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "formats/indexed/indexed_dataset_i.h"
+#include "formats/indexed/indexed_members.h"
 #include "fs/data/data.h"
 #include "fs/data/data_i.h"
 #include "fs/source/root.h"

@@ -6,6 +6,7 @@
 
 #include "formats/megatron/rank.h"
 #include "formats/model/dims.h"
+#include "formats/model/features.h"
 #include "formats/model/model.h"
 #include "tests/unit/fake_ckpt.h"
 

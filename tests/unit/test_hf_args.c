@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "formats/model/hf_config.h"
-#include "formats/model/family.h"
+#include "formats/model/features.h"
 #include "formats/model/hf_args.h"
 #include "tests/unit/fake_ckpt.h"
 

@@ -10,7 +10,7 @@
 
 #include "formats/ckpt/read/open.h"
 #include "formats/model/hf_config.h"
-#include "formats/model/family.h"
+#include "formats/model/features.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/model/hf_tensors.h"
 #include "formats/plan/vfile.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "formats/model/hf_config.h"
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 #include "tests/unit/fake_ckpt.h"
 
 static struct mfs_error err;

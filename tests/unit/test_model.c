@@ -3,7 +3,7 @@
 
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/read/open.h"
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/model.h"
 #include "tests/unit/fake_ckpt.h"

@@ -12,7 +12,7 @@
 #include "formats/base/half.h"
 #include "formats/ckpt/build.h"
 #include "formats/io/guard.h"
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 #include "formats/plan/gather.h"
 #include "formats/model/model.h"
 #include "formats/plan/plan.h"

@@ -7,7 +7,7 @@
 #include "formats/base/bytes.h"
 #include "formats/dataset/files/elements.h"
 #include "formats/dataset/files/rows_files.h"
-#include "formats/indexed/indexed_dataset_i.h"
+#include "formats/indexed/indexed_members.h"
 #include "formats/io/fileset.h"
 
 /* An .idx of rows. */

@@ -11,7 +11,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/dataset/rows/hf_dataset.h"
-#include "formats/hf/hf_json_i.h"
+#include "formats/hf/hf_json.h"
 
 #define JSON_MAX (64u << 20) /* bytes; features of thousands of columns take a few hundred kB */
 #define SUFFIX	 ".arrow"

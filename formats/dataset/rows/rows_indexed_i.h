@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 #include "formats/dataset/rows/rows_indexed.h"
-#include "formats/indexed/indexed_dataset_i.h"
+#include "formats/indexed/indexed_members.h"
 
 #define MFS_ROWS_STRIDE 64 /* rows between two sums of lengths */
 

@@ -1,4 +1,4 @@
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 static const struct mfs_family_tensor attention[] = {
 	MFS_MATRIX(LAYER, "self_attn.q_proj.weight", "self_attention.linear_q_proj.weight", DIRECT,

@@ -1,5 +1,4 @@
-#include "formats/model/family.h"
-#include "formats/model/model.h"
+#include "formats/model/families/family.h"
 
 /* In the order of preference; the names as the tables have them. */
 #define FAMILIES(X)                                                                                \

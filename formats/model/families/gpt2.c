@@ -1,4 +1,4 @@
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 static const struct mfs_family_tensor ends[] = {
 	MFS_MATRIX(BEFORE, "transformer.wte.weight", "embedding.word_embeddings.weight", VOCAB,

@@ -1,4 +1,4 @@
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 const struct mfs_family_tensor mfs_llama_ends[] = {
 	MFS_MATRIX(BEFORE, "model.embed_tokens.weight", "embedding.word_embeddings.weight", VOCAB,

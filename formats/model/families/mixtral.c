@@ -1,4 +1,4 @@
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 static const struct mfs_family_tensor experts[] = {
 	MFS_MATRIX(LAYER, "block_sparse_moe.gate.weight", "mlp.router.weight", DIRECT, EXPERTS,

@@ -1,4 +1,4 @@
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 static const struct mfs_family_note notes[] = {
 	{MFS_HAS(HEAD_DIM),

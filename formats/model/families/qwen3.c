@@ -1,4 +1,4 @@
-#include "formats/model/family.h"
+#include "formats/model/families/family.h"
 
 static const struct mfs_config_row config[] = {
 	MFS_CONFIG("attention_bias", FALSE),

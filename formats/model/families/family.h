@@ -13,8 +13,8 @@
  * Sources of the tables: transformers/models/NAME/{configuration,modeling}_NAME.py, and for Megatron's
  * side megatron/core/transformer/{attention,mlp,multi_latent_attention}.py.
  */
-#ifndef MFS_MODEL_FAMILY_H
-#define MFS_MODEL_FAMILY_H
+#ifndef MFS_MODEL_FAMILIES_FAMILY_H
+#define MFS_MODEL_FAMILIES_FAMILY_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -238,6 +238,7 @@ struct mfs_family {
 
 /* All families; where several fit, the first is taken. Ended by NULL. */
 extern const struct mfs_family *const mfs_families[];
+const char *mfs_family_names(void); /* "llama, qwen2, ..." */
 
 /* Tables that families share. */
 extern const struct mfs_family_tensor mfs_llama_ends[];	     /* embedding, last norm, head */
@@ -259,17 +260,5 @@ static inline bool mfs_applies(uint64_t when, uint64_t unless, uint64_t features
 {
 	return (!when || (when & features)) && !(unless & features);
 }
-
-/* Whether arch names a family: by its own name, model_type or architecture. -EINVAL, with the names there are. */
-int mfs_family_check_name(const char *arch, struct mfs_error *err);
-
-uint64_t mfs_features_of(const struct mfs_megatron_args *a);
-
-/*
- * arch: a family's name, model_type or architecture, or NULL: the first family that fits.
- * -EINVAL: no such family; -ENOTSUP: the (nearest) family does not fit, and why.
- */
-int mfs_family_choose(const struct mfs_megatron_args *a, const char *arch,
-		      const struct mfs_family **ret, struct mfs_error *err);
 
 #endif

@@ -1,6 +1,6 @@
-/* Private to formats/hf_*.c: small JSON files in and out, with jansson. */
-#ifndef MFS_HF_HF_JSON_I_H
-#define MFS_HF_HF_JSON_I_H
+/* Small JSON files of HF directories in and out, with jansson. */
+#ifndef MFS_HF_HF_JSON_H
+#define MFS_HF_HF_JSON_H
 
 #include <jansson.h>
 #include <stddef.h>
