@@ -12,15 +12,16 @@ struct writer {
 	const struct mfs_megatron_args *args;
 	const struct mfs_hf_tokens *tokens; /* or NULL */
 	uint64_t features;
+	double llama3_factor;
 };
 
 /* ---- values that are more than a field ---- */
 
 /* megatron/core/models/common/embeddings/rotary_pos_embedding.py: _apply_scaling fixes these. */
-static json_t *llama3_scaling(const struct mfs_megatron_args *a)
+static json_t *llama3_scaling(const struct writer *w)
 {
 	return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
-			 a->rope_scaling_factor, "low_freq_factor", 1.0, "high_freq_factor", 4.0,
+			 w->llama3_factor, "low_freq_factor", 1.0, "high_freq_factor", 4.0,
 			 "original_max_position_embeddings", 8192);
 }
 
@@ -51,7 +52,7 @@ static json_t *yarn_scaling(const struct mfs_megatron_args *a)
 static json_t *rope_scaling(const struct writer *w)
 {
 	if (w->features & MFS_HAS(ROPE_LLAMA3))
-		return llama3_scaling(w->args);
+		return llama3_scaling(w);
 	if (w->features & MFS_HAS(YARN))
 		return yarn_scaling(w->args);
 	if (w->features & MFS_HAS(ROPE_LINEAR))
@@ -227,14 +228,49 @@ static int check_tokens(struct mfs_model *m, json_t *config)
 	return 0;
 }
 
+/* The reference's factor, or what is known without one, with a word to the person where the run's arguments say
+ * another. -ENOMEM. */
+static int decide_llama3(struct writer *w, const struct mfs_hf_ref *ref)
+{
+	const struct mfs_megatron_args *a = w->args;
+	const double said =
+		a->rope_scaling_ignored != 0 ? a->rope_scaling_ignored : a->rope_scaling_factor;
+	const bool is_hf = mfs_ckpt_format(w->model->ckpt) == MFS_CKPT_HF;
+	const double theirs = ref && !is_hf ? mfs_hf_ref_llama3_factor(ref) : 0;
+
+	w->llama3_factor = theirs > 0 ? theirs : a->rope_scaling_factor;
+	if (!(w->features & MFS_HAS(ROPE_LLAMA3)) || w->llama3_factor == said)
+		return 0;
+	if (theirs > 0)
+		return theirs == a->rope_scaling_factor
+			       ? 0
+			       : mfs_model_warn(
+					 w->model,
+					 "config.json has the rotary scaling's factor %g "
+					 "from the reference, not %g from the run's arguments",
+					 theirs, said);
+	return mfs_model_warn(w->model,
+			      "the run's rope_scaling_factor is %g, but config.json has %g: "
+			      "releases of Megatron up to core 0.19 do not pass it to the model; "
+			      "if this run did, give the model's config.json with ref=DIR",
+			      said, w->llama3_factor);
+}
+
 int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,
 		       const struct mfs_hf_tokens *tokens, char **ret, size_t *ret_len,
 		       struct mfs_error *err)
 {
-	struct writer w = {model, mfs_ckpt_args(model->ckpt), tokens, model->features};
+	struct writer w = {
+		.model = model,
+		.args = mfs_ckpt_args(model->ckpt),
+		.tokens = tokens,
+		.features = model->features,
+	};
 	json_t *config = json_object();
-	int rc = config ? write_rows(&w, config) : -ENOMEM;
+	int rc = config ? decide_llama3(&w, ref) : -ENOMEM;
 
+	if (!rc)
+		rc = write_rows(&w, config);
 	if (!rc && ref)
 		rc = mfs_hf_ref_merge(ref, model, config, err);
 	else if (rc)

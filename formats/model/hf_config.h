@@ -4,7 +4,8 @@
  *
  * config.json is complete: every key that changes what a reader computes is written, whatever the
  * reader's defaults are. Keys come from the family's tables (model/families/family.h). With a reference, what
- * the checkpoint knows must agree with it, and the rest is taken from it.
+ * the checkpoint knows must agree with it, and the rest is taken from it. A Megatron checkpoint does not know the
+ * factor of Llama 3's rotary scaling (MFS_ROPE_SCALING_FACTOR): that of the reference counts.
  */
 #ifndef MFS_MODEL_HF_CONFIG_H
 #define MFS_MODEL_HF_CONFIG_H

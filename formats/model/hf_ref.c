@@ -132,6 +132,15 @@ uint64_t mfs_hf_ref_vocab(const struct mfs_hf_ref *ref)
 	return n > 0 ? (uint64_t)n : 0;
 }
 
+double mfs_hf_ref_llama3_factor(const struct mfs_hf_ref *ref)
+{
+	const char *type = json_string_value(json_object_get(ref->rope, "rope_type"));
+
+	return type && !strcmp(type, "llama3")
+		       ? json_number_value(json_object_get(ref->rope, "factor"))
+		       : 0;
+}
+
 bool mfs_hf_ref_has_code(const struct mfs_hf_ref *ref)
 {
 	return json_is_object(json_object_get(ref->config, "auto_map"));

@@ -329,12 +329,6 @@ static int warn(struct builder *b)
 	for (; note && note->text && !rc; note++)
 		if ((b->model->features & note->when) == note->when)
 			rc = mfs_model_warn(b->model, "%s", note->text);
-	if (!rc && b->args->rope_scaling_ignored != 0)
-		rc = mfs_model_warn(
-			b->model,
-			"the run's rope_scaling_factor is %g, but no release of Megatron passes "
-			"it to the model: this one was trained with %g",
-			b->args->rope_scaling_ignored, b->args->rope_scaling_factor);
 	if (!rc && b->model->vocab.source == MFS_VOCAB_PADDED)
 		rc = mfs_model_warn(
 			b->model,

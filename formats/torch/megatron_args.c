@@ -215,10 +215,6 @@ static int64_t window(struct reader *r)
 	return left < 0 ? MFS_UNSET : left + 1;
 }
 
-/*
- * No release passes --rope-scaling-factor to the model that it trains, whose own default is 8
- * (pretrain_gpt.py, gpt_builders.py, training/argument_utils.py: gpt_config_from_args; gpt_model.py).
- */
 static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
 {
 	const double said = real(r, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);

@@ -15,7 +15,14 @@
 
 #define MFS_UNSET (-1) /* an integer argument that is None or absent */
 
-#define MFS_ROPE_SCALING_FACTOR 8.0 /* of every model that Megatron trains with use_rope_scaling */
+/*
+ * The factor of Llama 3's rotary scaling. Releases of Megatron up to core 0.19 read --rope-scaling-factor and do not
+ * pass it to the model, whose own default this is (gpt_builders.py, training/argument_utils.py: gpt_config_from_args,
+ * core/models/gpt/gpt_model.py). Their main branch passes it since NVIDIA/Megatron-LM pull request 6306, and forks did
+ * before. Nothing in a checkpoint says which of them trained it. So a model has this factor whatever the arguments
+ * say, unless the person who names a reference (-o ref=) says another.
+ */
+#define MFS_ROPE_SCALING_FACTOR 8.0
 
 struct mfs_megatron_args {
 	/* size of the model */
@@ -38,7 +45,7 @@ struct mfs_megatron_args {
 	const char *position_embedding_type; /* "learned_absolute", "rope", "yarn", ... */
 	double rotary_base, rotary_percent;
 	bool rotary_interleaved, use_rope_scaling;
-	double rope_scaling_factor;  /* of use_rope_scaling (llama3) */
+	double rope_scaling_factor; /* of use_rope_scaling (llama3): as above; of an HF directory its own */
 	double rope_scaling_ignored; /* another that the run's arguments say; 0: none */
 	double rotary_seq_len_interpolation_factor; /* 0: unset */
 	/* yarn: of the GPT form (yarn_*) and of MLA (rope_type, rotary_scaling_factor, ...) */

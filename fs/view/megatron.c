@@ -190,7 +190,7 @@ static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options
 	return rc;
 }
 
-/* A run would ignore --rope-scaling-factor (megatron_args.c: read_rope_scaling) and be of another model. */
+/* A run would not pass --rope-scaling-factor on (MFS_ROPE_SCALING_FACTOR), and train another model than this one. */
 static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
@@ -199,8 +199,8 @@ static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 		return 0;
 	return mfs_fail(
 		err, -ENOTSUP,
-		"%s: the factor of the rotary scaling is %g, expected %g: no release of Megatron "
-		"passes --rope-scaling-factor to the model",
+		"%s: the factor of the rotary scaling is %g, expected %g: releases of Megatron up "
+		"to core 0.19 do not pass --rope-scaling-factor to the model",
 		mfs_ckpt_dir(ckpt), a->rope_scaling_factor, MFS_ROPE_SCALING_FACTOR);
 }
 

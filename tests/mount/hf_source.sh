@@ -60,7 +60,7 @@ cp -a "$work/untied" "$work/rope"
 scaling='{"rope_type": "llama3", "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192, "factor": 32.0}'
 sed "/\"rope_parameters\": {/,/}/d; s/\"rope_scaling\": null/\"rope_scaling\": $scaling/" "$work/config.json" >"$work/rope/config.json"
 "$m" ls "$work/rope" hf >"$log" || fail 'rope: hf'
-refused 'rope' 1 'rotary scaling is 32, expected 8' "$m" ls "$work/rope" megatron/torch_dist
+refused 'rope' 1 'rotary scaling is 32, expected 8: releases of Megatron up to core 0.19 do not pass' "$m" ls "$work/rope" megatron/torch_dist
 sed -i 's/"factor": 32.0/"factor": 8.0/' "$work/rope/config.json"
 "$m" ls "$work/rope" megatron/torch_dist >"$log" || fail 'rope: a factor of 8'
 rm "$log"

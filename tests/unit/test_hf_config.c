@@ -348,10 +348,10 @@ START_TEST(test_reference_rotary_forms)
 	       "\"original_max_position_embeddings\": 8192, \"type\": \"llama3\"}}",
 	       "rope_theta", "10000.0");
 	disagrees(&args,
-		  "{\"rope_parameters\": {\"factor\": 32.0, \"high_freq_factor\": 4.0, "
+		  "{\"rope_parameters\": {\"factor\": 32.0, \"high_freq_factor\": 3.0, "
 		  "\"low_freq_factor\": 1.0, \"original_max_position_embeddings\": 8192, "
 		  "\"rope_theta\": 10000.0, \"rope_type\": \"llama3\"}}",
-		  "\"factor\":32.0");
+		  "\"high_freq_factor\":3.0");
 	disagrees(&args, "{\"rope_scaling\": {\"rope_type\": \"default\"}}", "rope_scaling");
 	args = fake_qwen2();
 	/* Qwen writes a window that it does not use. */
@@ -387,6 +387,50 @@ START_TEST(test_reference_with_warnings)
 	args = fake_deepseek();
 	warns(&args, "{\"num_nextn_predict_layers\": 1}", "num_nextn_predict_layers", "0",
 	      "num_nextn_predict_layers 0 from the checkpoint, not 1");
+}
+END_TEST
+
+/* The run's rope_scaling_factor, the reference's (0: there is none), and what is shown. */
+static const struct {
+	double said, ref;
+	const char *factor, *warning;
+} factors[] = {
+	{8, 0, "8.0", NULL},
+	{32, 0, "8.0", "factor is 32, but config.json has 8"},
+	{32, 32, "32.0", NULL},
+	{32, 8, "8.0", NULL},
+	{8, 32, "32.0", "factor 32 from the reference, not 8 from the run's arguments"},
+	{32, 16, "16.0", "factor 16 from the reference, not 32 from the run's arguments"},
+};
+
+START_TEST(test_reference_rotary_factor)
+{
+	struct mfs_megatron_args args = fake_llama();
+	char ref[300], want[300];
+	struct shown s;
+
+	args.use_rope_scaling = true;
+	args.rope_scaling_ignored = factors[_i].said == 8 ? 0 : factors[_i].said;
+	snprintf(ref, sizeof(ref),
+		 "{\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": %g, "
+		 "\"low_freq_factor\": 1, \"high_freq_factor\": 4, "
+		 "\"original_max_position_embeddings\": 8192}}",
+		 factors[_i].ref);
+	args.vocab_size = 1000;
+	open_model(&s, &args);
+	unit_ok(write_config(&s, factors[_i].ref != 0 ? ref : NULL), &err);
+	snprintf(want, sizeof(want),
+		 "{\"factor\": %s, \"high_freq_factor\": 4.0, \"low_freq_factor\": 1.0, "
+		 "\"original_max_position_embeddings\": 8192, \"rope_type\": \"llama3\"}",
+		 factors[_i].factor);
+	has(&s, "rope_scaling", want);
+	ck_assert_double_eq(json_real_value(json_object_get(
+				    json_object_get(s.config, "rope_parameters"), "factor")),
+			    strtod(factors[_i].factor, NULL));
+	ck_assert_uint_eq(s.model->warning_count, factors[_i].warning != NULL);
+	if (factors[_i].warning)
+		unit_sentence(s.model->warnings[0], factors[_i].warning);
+	release(&s);
 }
 END_TEST
 
@@ -597,6 +641,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_reference_disagrees);
 	tcase_add_test(c, test_reference_rotary_forms);
 	tcase_add_test(c, test_reference_with_warnings);
+	tcase_add_loop_test(c, test_reference_rotary_factor, 0,
+			    (int)(sizeof(factors) / sizeof(factors[0])));
 	tcase_add_loop_test(c, test_reference_of_itself, 0, 6);
 	tcase_add_test(c, test_reference_broken);
 	tcase_add_test(c, test_reference_directory);
