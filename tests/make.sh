@@ -3,7 +3,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 O=${O:-build}
-object=formats/pickle.o # arithmetic, shifts and pointers: every sanitizer has something to do in it
+object=formats/torch/pickle.o # arithmetic, shifts and pointers: every sanitizer has something to do in it
 command -v nm >/dev/null || { echo 'nm is missing'; exit 77; }
 failed=0 looked=0
 

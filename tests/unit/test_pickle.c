@@ -236,6 +236,38 @@ START_TEST(test_deep_nesting)
 }
 END_TEST
 
+/* count times one opcode, then count times another, then the end. */
+static int parse_pile(char up, char down, size_t count, const char *end)
+{
+	struct mfs_buf b = {0};
+	int rc;
+
+	mfs_pickle_free(doc);
+	doc = NULL;
+	mfs_buf_adds(&b, "\x80\x02(");
+	for (size_t i = 0; i < count; i++)
+		mfs_buf_add(&b, &up, 1);
+	for (size_t i = 0; i < count && down; i++)
+		mfs_buf_add(&b, &down, 1);
+	mfs_buf_adds(&b, end);
+	rc = mfs_pickle_parse(b.data, b.len, "pile", NULL, &doc, &err);
+	mfs_buf_release(&b);
+	return rc;
+}
+
+/* The stack and the marks may be as high as the limit, and no higher. */
+START_TEST(test_stack_has_a_limit)
+{
+	unit_ok(parse_pile('N', 0, MFS_PICKLE_MAX_DEPTH, "t."), &err);
+	ck_assert_uint_eq(mfs_value_count(doc, mfs_pickle_root(doc)), MFS_PICKLE_MAX_DEPTH);
+	unit_fails(parse_pile('N', 0, MFS_PICKLE_MAX_DEPTH + 1, "t."), &err, -EINVAL,
+		   "byte 1000003: the stack grows without end");
+	unit_ok(parse_pile('(', '1', MFS_PICKLE_MAX_DEPTH - 1, "t."), &err);
+	unit_fails(parse_pile('(', '1', MFS_PICKLE_MAX_DEPTH, "t."), &err, -EINVAL,
+		   "byte 1000002: the stack grows without end");
+}
+END_TEST
+
 #define LONG 1000
 
 /* {'0': 0, 1: 'k', '1': 1, 2: 'k', ...} with '7' set again at its end. */
@@ -330,5 +362,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_real_metadata);
 	tcase_add_test(c, test_every_prefix_is_refused);
 	tcase_add_test(c, test_deep_nesting);
+	tcase_add_test(c, test_stack_has_a_limit);
 	return s;
 }
