@@ -25,14 +25,9 @@ struct mfs_samples;
 int mfs_cache_tokenizer(const char *path, json_t **ret, struct mfs_access_fold *access,
 			struct mfs_error *err);
 
-struct mfs_cache_view {
-	struct mfs_view public;
-	struct mfs_samples *samples[MFS_SPLITS]; /* what its files are made from */
-};
-
 /* Adds the files of all indices of a run. A split without a dataset, or with too few tokens, has none; -ENODATA if that
  * is all of them. */
 int mfs_cache_add_run(struct mfs_dataset *d, const struct mfs_cache_spec *spec,
-		      struct mfs_cache_view *v, struct mfs_error *err);
+		      struct mfs_data_view *v, struct mfs_error *err);
 
 #endif

@@ -12,7 +12,7 @@
 
 struct builder {
 	struct mfs_dataset *d;
-	struct mfs_cache_view *view;
+	struct mfs_data_view *view;
 	struct mfs_index_run run; /* what the keys have in common */
 	enum mfs_split split;	  /* at hand */
 	struct mfs_error *err;
@@ -189,7 +189,7 @@ static int add_run(struct builder *b, const struct mfs_cache_spec *spec, struct 
 }
 
 int mfs_cache_add_run(struct mfs_dataset *d, const struct mfs_cache_spec *spec,
-		      struct mfs_cache_view *v, struct mfs_error *err)
+		      struct mfs_data_view *v, struct mfs_error *err)
 {
 	struct builder b = {.d = d, .view = v, .err = err};
 	struct mfs_access_fold access = {0};

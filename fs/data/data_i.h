@@ -5,6 +5,7 @@
 #define MFS_FS_DATA_DATA_I_H
 
 #include "formats/base/arena.h"
+#include "formats/dataset/gpt/splits.h"
 #include "formats/dataset/rows/rows.h"
 #include "formats/indexed/indexed_dataset.h"
 #include "fs/data/data.h"
@@ -29,9 +30,33 @@ struct mfs_dataset {
 /* What a struct mfs_dataset answers to its views. */
 extern const struct mfs_views_owner mfs_dataset_answers;
 
-/* The end of each builder: notes the files that rows are made of (NULL: none), orders the view and returns it; frees it if
- * that or what was before, rc, has failed. */
-int mfs_data_end_view(struct mfs_view *v, const struct mfs_rows *rows, int rc,
-		      struct mfs_view **ret, struct mfs_error *err);
+struct mfs_samples;
+
+struct mfs_data_split {
+	const char *
+		name; /* "train", "validation", "test", as `datasets` calls them, or "data": all rows */
+	struct mfs_rows *rows;
+};
+
+struct mfs_data_splits {
+	struct mfs_data_split list[MFS_SPLITS]; /* of those that have rows */
+	unsigned count;
+};
+
+/* A view of a dataset, and what its files are made from: what is not of a kind is zero. */
+struct mfs_data_view {
+	struct mfs_view public;
+	struct mfs_data_splits splits;
+	struct mfs_samples *samples[MFS_SPLITS];
+	struct mfs_rows *rows; /* none of the dataset's own */
+};
+
+/* Adds the files of a view. spec: as struct mfs_view_kind has it. */
+typedef int mfs_data_build(struct mfs_dataset *d, const char *spec, struct mfs_data_view *v,
+			   struct mfs_error *err);
+/* Opens a view, for struct mfs_view_kind: it is noted what rows it is made from, and what build has put into it is
+ * released with it. */
+int mfs_data_open_view(const struct mfs_view_origin *s, const char *spec, mfs_data_build *build,
+		       struct mfs_view **ret, struct mfs_error *err);
 
 #endif

@@ -1,5 +1,9 @@
 /* What views of a dataset are made of, and what their builders have in common. */
+#include <stdlib.h>
+
+#include "formats/dataset/gpt/samples.h"
 #include "fs/data/data_i.h"
+#include "fs/data/splits.h"
 #include "fs/view/build.h"
 
 /* A dataset is open as long as it is there. */
@@ -19,17 +23,37 @@ struct mfs_views *mfs_dataset_views(struct mfs_dataset *d)
 	return &d->views;
 }
 
-int mfs_data_end_view(struct mfs_view *v, const struct mfs_rows *rows, int rc,
-		      struct mfs_view **ret, struct mfs_error *err)
+static void release(struct mfs_view *view)
 {
+	struct mfs_data_view *v = (struct mfs_data_view *)view;
+
+	mfs_rows_free(v->rows);
+	mfs_data_splits_release(&v->splits);
+	for (int i = 0; i < MFS_SPLITS; i++)
+		mfs_samples_free(v->samples[i]);
+	free(v);
+}
+
+int mfs_data_open_view(const struct mfs_view_origin *s, const char *spec, mfs_data_build *build,
+		       struct mfs_view **ret, struct mfs_error *err)
+{
+	struct mfs_data_view *v = calloc(1, sizeof(*v));
+	const struct mfs_rows *rows;
+	int rc;
+
+	if (!v)
+		return mfs_fail_nomem(err);
+	v->public.release = release;
+	rc = build(s->dataset, spec, v, err);
+	rows = v->rows ? v->rows : s->dataset->rows;
 	for (size_t i = 0; rows && i < rows->set_count; i++)
-		mfs_view_note_sources(v, rows->sets[i]);
+		mfs_view_note_sources(&v->public, rows->sets[i]);
 	if (!rc)
-		rc = mfs_view_finish(v, err);
+		rc = mfs_view_finish(&v->public, err);
 	if (rc) {
-		mfs_view_free(v);
+		mfs_view_free(&v->public);
 		return rc;
 	}
-	*ret = v;
+	*ret = &v->public;
 	return 0;
 }

@@ -3,20 +3,10 @@
 #define MFS_FS_DATA_SPLITS_H
 
 #include "formats/base/error.h"
-#include "formats/dataset/rows/rows.h"
 #include "formats/dataset/gpt/splits.h"
 #include "fs/data/data.h"
 
-struct mfs_data_split {
-	const char *
-		name; /* "train", "validation", "test", as `datasets` calls them, or "data": all rows */
-	struct mfs_rows *rows;
-};
-
-struct mfs_data_splits {
-	struct mfs_data_split list[MFS_SPLITS]; /* of those that have rows */
-	unsigned count;
-};
+struct mfs_data_splits; /* fs/data/data_i.h */
 
 /* What split= says, by the rules of megatron=. -EINVAL: one of them is nothing of the kind. */
 int mfs_data_splits_parse(const struct mfs_data_options *opt, struct mfs_splits *ret,

@@ -99,30 +99,19 @@ static int list(const struct mfs_view_origin *s, struct mfs_arena *arena, const 
 
 /* ---- the view ---- */
 
-static void release(struct mfs_view *view)
+static int build(struct mfs_dataset *d, const char *name, struct mfs_data_view *v,
+		 struct mfs_error *err)
 {
-	struct mfs_cache_view *v = (struct mfs_cache_view *)view;
-
-	for (int i = 0; i < MFS_SPLITS; i++)
-		mfs_samples_free(v->samples[i]);
-	free(v);
-}
-
-static int open_view(const struct mfs_view_origin *s, const char *name, struct mfs_view **ret,
-		     struct mfs_error *err)
-{
-	struct mfs_dataset *d = s->dataset;
 	struct mfs_cache_spec spec;
-	struct mfs_cache_view *v;
 	int rc = parse(d, name, &spec, err);
 
-	if (rc)
-		return rc;
-	v = calloc(1, sizeof(*v));
-	if (!v)
-		return mfs_fail_nomem(err);
-	v->public.release = release;
-	return mfs_data_end_view(&v->public, NULL, mfs_cache_add_run(d, &spec, v, err), ret, err);
+	return rc ? rc : mfs_cache_add_run(d, &spec, v, err);
+}
+
+static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
+{
+	return mfs_data_open_view(s, spec, build, ret, err);
 }
 
 const struct mfs_view_kind mfs_view_kind_data_cache = {

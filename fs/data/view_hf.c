@@ -2,7 +2,6 @@
  * A dataset as a directory that datasets.load_from_disk opens: of all rows, or with -o split= a DatasetDict
  * of the three splits.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/buf.h"
@@ -11,13 +10,7 @@
 #include "fs/data/splits.h"
 #include "fs/view/build.h"
 
-struct hf_view {
-	struct mfs_view public;
-	struct mfs_data_splits splits;
-	struct mfs_rows *none; /* of a split without rows */
-};
-
-static int add_dir(struct mfs_dataset *d, struct hf_view *v, const char *split,
+static int add_dir(struct mfs_dataset *d, struct mfs_data_view *v, const char *split,
 		   const struct mfs_rows *rows, struct mfs_error *err)
 {
 	const struct mfs_data_options *opt = d->options;
@@ -38,48 +31,38 @@ static int add_dir(struct mfs_dataset *d, struct hf_view *v, const char *split,
 	return rc;
 }
 
-static const struct mfs_rows *rows_of(const struct hf_view *v, const char *split)
+/* v->rows are those of a split without rows. */
+static const struct mfs_rows *rows_of(const struct mfs_data_view *v, const char *split)
 {
 	for (unsigned i = 0; i < v->splits.count; i++)
 		if (!strcmp(v->splits.list[i].name, split))
 			return v->splits.list[i].rows;
-	return v->none;
+	return v->rows;
 }
 
-static int add_splits(struct mfs_dataset *d, struct hf_view *v, struct mfs_error *err)
+static int add_splits(struct mfs_dataset *d, struct mfs_data_view *v, struct mfs_error *err)
 {
 	static const char *const names[] = {"train", "validation", "test"};
 	int rc = mfs_data_splits_open(d, &v->splits, err);
 
 	if (!rc)
-		rc = mfs_rows_slice(d->rows, 0, 0, &v->none, err);
+		rc = mfs_rows_slice(d->rows, 0, 0, &v->rows, err);
 	for (int i = 0; i < 3 && !rc; i++)
 		rc = add_dir(d, v, names[i], rows_of(v, names[i]), err);
 	return rc ? rc : mfs_data_add_hf_dict(&v->public, names, 3, err);
 }
 
-static void release(struct mfs_view *view)
+static int build(struct mfs_dataset *d, const char *spec, struct mfs_data_view *v,
+		 struct mfs_error *err)
 {
-	struct hf_view *v = (struct hf_view *)view;
-
-	mfs_data_splits_release(&v->splits);
-	mfs_rows_free(v->none);
-	free(v);
+	(void)spec;
+	return d->options->split ? add_splits(d, v, err) : add_dir(d, v, NULL, d->rows, err);
 }
 
 static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
 		     struct mfs_error *err)
 {
-	struct mfs_dataset *d = s->dataset;
-	struct hf_view *v = calloc(1, sizeof(*v));
-	int rc;
-
-	(void)spec;
-	if (!v)
-		return mfs_fail_nomem(err);
-	v->public.release = release;
-	rc = d->options->split ? add_splits(d, v, err) : add_dir(d, v, NULL, d->rows, err);
-	return mfs_data_end_view(&v->public, d->rows, rc, ret, err);
+	return mfs_data_open_view(s, spec, build, ret, err);
 }
 
 const struct mfs_view_kind mfs_view_kind_data_hf = {

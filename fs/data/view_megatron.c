@@ -49,30 +49,26 @@ static int new_bin(const struct mfs_dataset *d, struct mfs_vfile **ret, struct m
 		       : mfs_idx_image_merged_bin(d->indexed, ret, err);
 }
 
-static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *err)
+static int build(struct mfs_dataset *d, const char *spec, struct mfs_data_view *v,
+		 struct mfs_error *err)
 {
 	struct mfs_vfile *f;
 	int rc = new_idx(d, &f, err);
 
+	(void)spec;
 	if (!rc)
-		rc = add_file(v, d->name, ".idx", f, err);
+		rc = add_file(&v->public, d->name, ".idx", f, err);
 	if (!rc)
 		rc = new_bin(d, &f, err);
 	if (!rc)
-		rc = add_file(v, d->name, ".bin", f, err);
+		rc = add_file(&v->public, d->name, ".bin", f, err);
 	return rc;
 }
 
 static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
 		     struct mfs_error *err)
 {
-	struct mfs_dataset *d = s->dataset;
-	struct mfs_view *v = calloc(1, sizeof(*v));
-
-	(void)spec;
-	if (!v)
-		return mfs_fail_nomem(err);
-	return mfs_data_end_view(v, d->rows, build(d, v, err), ret, err);
+	return mfs_data_open_view(s, spec, build, ret, err);
 }
 
 const struct mfs_view_kind mfs_view_kind_data_megatron = {

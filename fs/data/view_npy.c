@@ -1,6 +1,5 @@
 /* A dataset as numpy's arrays: tokens.npy, offsets.npy, documents.npy, and one for each column of the rows. */
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "formats/dataset/files/rows_files.h"
 #include "fs/data/data_i.h"
@@ -15,12 +14,15 @@ static int add_array(struct mfs_view *v, const char *name, struct mfs_vfile *f,
 	return mfs_view_add(v, file, f, err);
 }
 
-static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *err)
+static int build(struct mfs_dataset *d, const char *spec, struct mfs_data_view *view,
+		 struct mfs_error *err)
 {
 	const struct mfs_rows *rows = d->rows;
+	struct mfs_view *v = &view->public;
 	struct mfs_vfile *f;
 	int rc = mfs_npy_tokens(rows, &f, err);
 
+	(void)spec;
 	if (!rc)
 		rc = add_array(v, "tokens", f, err);
 	if (!rc)
@@ -43,13 +45,7 @@ static int build(struct mfs_dataset *d, struct mfs_view *v, struct mfs_error *er
 static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
 		     struct mfs_error *err)
 {
-	struct mfs_dataset *d = s->dataset;
-	struct mfs_view *v = calloc(1, sizeof(*v));
-
-	(void)spec;
-	if (!v)
-		return mfs_fail_nomem(err);
-	return mfs_data_end_view(v, d->rows, build(d, v, err), ret, err);
+	return mfs_data_open_view(s, spec, build, ret, err);
 }
 
 const struct mfs_view_kind mfs_view_kind_data_npy = {

@@ -14,12 +14,6 @@
 #include "fs/data/spec.h"
 #include "fs/view/build.h"
 
-struct samples_view {
-	struct mfs_view public;
-	struct mfs_samples *samples;
-	struct mfs_rows *rows;
-};
-
 static int no_spec(const struct mfs_dataset *d, const char *name, struct mfs_error *err)
 {
 	return mfs_fail(err, -ENOENT,
@@ -81,15 +75,6 @@ static int check(const struct mfs_view_origin *origin, const char *name, struct 
 
 /* ---- the view ---- */
 
-static void release(struct mfs_view *view)
-{
-	struct samples_view *v = (struct samples_view *)view;
-
-	mfs_rows_free(v->rows);
-	mfs_samples_free(v->samples);
-	free(v);
-}
-
 /* "train": also what `datasets` calls them, but for this. */
 static const char *hf_name(enum mfs_split split)
 {
@@ -127,7 +112,7 @@ static void describe(const struct mfs_dataset *d, const char *name, struct mfs_b
 }
 
 static int add_files(struct mfs_dataset *d, const char *name, enum mfs_split split,
-		     struct samples_view *v, struct mfs_error *err)
+		     struct mfs_data_view *v, struct mfs_error *err)
 {
 	struct mfs_buf said = {0};
 	int rc = 0;
@@ -148,32 +133,23 @@ static int add_files(struct mfs_dataset *d, const char *name, enum mfs_split spl
 	return rc;
 }
 
-static int fill(struct mfs_dataset *d, const char *name, struct samples_view *v,
-		struct mfs_error *err)
+static int build(struct mfs_dataset *d, const char *name, struct mfs_data_view *v,
+		 struct mfs_error *err)
 {
 	struct mfs_samples_spec spec;
-	int rc = new_samples(d, name, &spec, &v->samples, err);
+	int rc = new_samples(d, name, &spec, v->samples, err);
 
 	if (!rc)
-		rc = mfs_samples_check(v->samples, err);
+		rc = mfs_samples_check(*v->samples, err);
 	if (!rc)
-		rc = mfs_rows_samples(v->samples, name, 0, &v->rows, err);
-	if (rc)
-		return rc;
-	return add_files(d, name, spec.of, v, err);
+		rc = mfs_rows_samples(*v->samples, name, 0, &v->rows, err);
+	return rc ? rc : add_files(d, name, spec.of, v, err);
 }
 
-static int open_view(const struct mfs_view_origin *s, const char *name, struct mfs_view **ret,
+static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
 		     struct mfs_error *err)
 {
-	struct samples_view *v = calloc(1, sizeof(*v));
-	int rc;
-
-	if (!v)
-		return mfs_fail_nomem(err);
-	v->public.release = release;
-	rc = fill(s->dataset, name, v, err);
-	return mfs_data_end_view(&v->public, v->rows, rc, ret, err);
+	return mfs_data_open_view(s, spec, build, ret, err);
 }
 
 /* ---- examples ---- */
