@@ -172,27 +172,20 @@ static int arrow_starts(const struct mfs_rows *rows, uint64_t first, uint64_t co
 	return rc;
 }
 
-/* The row of a extent that has its token t: binary search in the list offsets. */
+/* The row of an extent that has its token t: binary search in the list offsets. */
 static int find_in_extent(const struct mfs_arrow_shard *p, const struct mfs_arrow_extent *extent,
 			  uint64_t t, uint64_t *ret, struct mfs_error *err)
 {
-	uint64_t lo = 0, hi = extent[1].row - extent->row, start;
+	uint64_t start;
 	int rc = 0;
 
 	if (!extent->offsets) {
 		*ret = t / extent->length;
 		return 0;
 	}
-	while (hi - lo > 1 && !rc) {
-		const uint64_t mid = lo + (hi - lo) / 2;
-
-		rc = read_offsets(p, extent, mid, 1, &start, err);
-		if (!rc && start - extent->token <= t)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	*ret = lo;
+	*ret = mfs_last_while(i, extent[1].row - extent->row,
+			      !rc && !(rc = read_offsets(p, extent, i, 1, &start, err)) &&
+				      start - extent->token <= t);
 	return rc;
 }
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/search.h"
 #include "formats/dataset/rows/rows_indexed_i.h"
 
 #define CHUNK 4096 /* rows that a pass takes at once; a multiple of MFS_ROWS_STRIDE */
@@ -29,23 +30,17 @@ static int find_bad(struct mfs_rows_of_members *x, const struct mfs_rows_member 
 {
 	const struct mfs_idx_member *p = member->p;
 	const uint64_t whole = p->bin_size / p->token_size;
-	uint64_t lo = 0, hi = p->sequences; /* rows lo, hi begin before, behind the end of .bin */
+	uint64_t start, last;
+	int rc = 0;
 
 	if (member->tokens <= whole)
 		return 0;
-	while (hi - lo > 1) {
-		const uint64_t mid = lo + (hi - lo) / 2;
-		uint64_t start;
-		int rc = mfs_rows_part_starts(member, mid, 1, &start, err);
-
-		if (rc)
-			return rc;
-		if (start <= whole)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return add_bad(x, p->first_sequence + lo, p->first_sequence + p->sequences, err);
+	/* The last one that begins before the end of .bin ends behind it. */
+	last = mfs_last_while(i, p->sequences,
+			      !rc && !(rc = mfs_rows_part_starts(member, i, 1, &start, err)) &&
+				      start <= whole);
+	return rc ? rc
+		  : add_bad(x, p->first_sequence + last, p->first_sequence + p->sequences, err);
 }
 
 /* What a pass over the rows of a member is at. */
