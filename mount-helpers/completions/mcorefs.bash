@@ -62,7 +62,7 @@ _mcorefs_data() {
 	}'
 }
 
-# What a command's option takes. Fails if the word before the cursor is none that takes a value.
+# What a command's option takes. Fails if the word before the cursor is not an option that takes a value.
 _mcorefs_value() {
 	local cur=$1
 	case ${COMP_WORDS[1]}:${COMP_WORDS[COMP_CWORD - 1]} in
