@@ -44,7 +44,7 @@ void mfs_ckpt_free(struct mfs_ckpt *ckpt)
 		mfs_torch_file_release(&ckpt->optim_files[i]);
 	mfs_fileset_free(ckpt->files);
 	mfs_arena_release(&ckpt->arena);
-	free(ckpt->pieces);
+	free(ckpt->found);
 	free(ckpt->storages);
 	free(ckpt->chunks);
 	free(ckpt->tensors);
@@ -90,12 +90,12 @@ int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 	return 0;
 }
 
-int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *piece,
+int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *found,
 		       struct mfs_error *err)
 {
-	if (mfs_grow(&ckpt->pieces, ckpt->piece_count))
+	if (mfs_grow(&ckpt->found, ckpt->found_count))
 		return mfs_fail_nomem(err);
-	ckpt->pieces[ckpt->piece_count++] = *piece;
+	ckpt->found[ckpt->found_count++] = *found;
 	return 0;
 }
 
@@ -156,9 +156,9 @@ int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs
 	return rc ? (mfs_fail_in(err, "%s/%s", ckpt->dir, file), rc) : 0;
 }
 
-/* ---- pieces become tensors ---- */
+/* ---- found chunks become tensors ---- */
 
-static int compare_pieces(const void *a, const void *b)
+static int compare_found(const void *a, const void *b)
 {
 	const struct mfs_found_chunk *x = a, *y = b;
 	int order = x->name == y->name ? 0 : strcmp(x->name, y->name);
@@ -197,10 +197,10 @@ static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_
 			mfs_dtype_torch(p->dtype), mfs_shape_text(p->shape, p->ndim, b, sizeof(b)));
 }
 
-/* Room behind the tensors and chunks that there are, for those that the pieces make. */
+/* Room behind the tensors and chunks that there are, for those that the found chunks make. */
 static int grow_tensors(struct mfs_ckpt *ckpt, uint32_t tensors, struct mfs_error *err)
 {
-	const size_t chunks = (size_t)ckpt->chunk_count + ckpt->piece_count;
+	const size_t chunks = (size_t)ckpt->chunk_count + ckpt->found_count;
 	struct mfs_global_tensor *t;
 	struct mfs_chunk *c;
 
@@ -229,19 +229,19 @@ static void start_tensor(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *p)
 	memcpy(t->shape, p->shape, sizeof(p->shape));
 }
 
-/* Pieces, in whatever order files gave them, become tensors with their chunks. */
+/* Found chunks, in whatever order files gave them, become tensors with their chunks. */
 static int make_tensors(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
-	const uint32_t count = ckpt->piece_count;
+	const uint32_t count = ckpt->found_count;
 	uint32_t tensors = 0;
 	int rc = 0;
 
-	qsort(ckpt->pieces, count, sizeof(*ckpt->pieces), compare_pieces);
+	qsort(ckpt->found, count, sizeof(*ckpt->found), compare_found);
 	for (uint32_t i = 0; i < count; i++)
-		tensors += !i || !same_tensor(&ckpt->pieces[i - 1], &ckpt->pieces[i]);
+		tensors += !i || !same_tensor(&ckpt->found[i - 1], &ckpt->found[i]);
 	rc = grow_tensors(ckpt, tensors, err);
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		const struct mfs_found_chunk *p = &ckpt->pieces[i];
+		const struct mfs_found_chunk *p = &ckpt->found[i];
 
 		if (!i || !same_tensor(p - 1, p))
 			start_tensor(ckpt, p);
@@ -251,9 +251,9 @@ static int make_tensors(struct mfs_ckpt *ckpt, struct mfs_error *err)
 		ckpt->chunks[ckpt->chunk_count++] = p->chunk;
 		ckpt->tensors[ckpt->tensor_count - 1].chunk_count++;
 	}
-	free(ckpt->pieces);
-	ckpt->pieces = NULL;
-	ckpt->piece_count = 0;
+	free(ckpt->found);
+	ckpt->found = NULL;
+	ckpt->found_count = 0;
 	if (rc)
 		return rc;
 	qsort(ckpt->tensors, ckpt->tensor_count, sizeof(*ckpt->tensors), mfs_global_tensor_order);
@@ -265,7 +265,7 @@ static int make_tensors(struct mfs_ckpt *ckpt, struct mfs_error *err)
 
 int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
-	int rc = ckpt->piece_count ? make_tensors(ckpt, err) : 0;
+	int rc = ckpt->found_count ? make_tensors(ckpt, err) : 0;
 
 	if (!rc && !ckpt->model_count)
 		rc = mfs_fail(err, -ENODATA, "%s: no model tensors in it", ckpt->dir);

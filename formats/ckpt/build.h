@@ -1,7 +1,7 @@
 /*
- * How readers build a checkpoint: they open its files, add storages and pieces in whatever order the files give them, and
- * fill in arguments and layout; pieces become tensors here. No reader is known here: what has to be asked of one later,
- * where the bytes behind a container's header begin, it leaves with each storage.
+ * How readers build a checkpoint: they open its files, add storages and found chunks in whatever order the files
+ * give them, and fill in arguments and layout; found chunks become tensors here. No reader is known here: what has to
+ * be asked of one later, where the bytes behind a container's header begin, it leaves with each storage.
  */
 #ifndef MFS_CKPT_BUILD_H
 #define MFS_CKPT_BUILD_H
@@ -89,16 +89,16 @@ struct mfs_ckpt {
 	uint32_t warning_count;
 	struct mfs_arena arena;
 	/* while building */
-	struct mfs_found_chunk *pieces;
-	uint32_t piece_count;
+	struct mfs_found_chunk *found;
+	uint32_t found_count;
 	struct intern_entry *names;
 };
 
 /* An empty checkpoint for a reader to fill; freed by mfs_ckpt_free(). */
 int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, struct mfs_ckpt **ret,
 		 struct mfs_error *err);
-/* Pieces added since the last call become tensors. All pieces of one (state, name, layer, expert) must have
- * been added between two calls. Names stay interned until mfs_ckpt_end(). -ENODATA: no tensor of the model among them. */
+/* Found chunks added since the last call become tensors. All of one (state, name, layer, expert) must have been
+ * added between two calls. Names stay interned until mfs_ckpt_end(). -ENODATA: no tensor of the model among them. */
 int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err);
 /* The last call of a reader, which ended with rc: *ret, or after a failure nothing. Returns rc. */
 int mfs_ckpt_end(struct mfs_ckpt *ckpt, int rc, struct mfs_ckpt **ret);
@@ -114,7 +114,7 @@ int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 int mfs_ckpt_add_record(struct mfs_ckpt *ckpt, uint32_t file, uint64_t base,
 			const struct mfs_zip_entry *e, enum mfs_dtype dtype, uint32_t *ret,
 			struct mfs_error *err);
-int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *piece,
+int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *found,
 		       struct mfs_error *err);
 int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));

@@ -107,7 +107,7 @@ int mfs_indexed_dataset_read(const struct mfs_indexed_dataset *d, uint64_t i, ui
 int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, uint64_t from,
 			       uint64_t count, int64_t *ret, struct mfs_error *err);
 
-/* The files behind the concatenated .bin: the longest run that begins at offset and lies in one file.
+/* The files behind the concatenated .bin: the longest stretch that begins at offset and lies in one file.
  * -EINVAL from its end on. *ret_set is NULL for a dataset in memory. */
 struct mfs_bin_extent {
 	struct mfs_fileset *set;

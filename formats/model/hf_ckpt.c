@@ -278,7 +278,7 @@ static int check_shape(const struct builder *b, const struct mfs_target *want,
 struct inverse {
 	struct builder *b;
 	const struct mfs_hf_tensor *hf;
-	struct mfs_found_chunk piece; /* all but the chunk's box */
+	struct mfs_found_chunk found; /* all but the chunk's box */
 };
 
 /* A box of HF's tensor that equals a box of Megatron's is, read backwards, a chunk of Megatron's. */
@@ -286,7 +286,7 @@ static int add_chunk(const struct mfs_box_map *m, void *arg)
 {
 	const struct inverse *inv = arg;
 	const struct mfs_hf_tensor *hf = inv->hf;
-	struct mfs_found_chunk p = inv->piece;
+	struct mfs_found_chunk p = inv->found;
 
 	p.chunk.origin = hf->origin;
 	for (unsigned a = 0; a < hf->ndim; a++) {
@@ -319,8 +319,8 @@ static int add_chunks(struct builder *b, const struct mfs_hf_target *t,
 	char name[MFS_CKPT_NAME_SIZE];
 
 	snprintf(name, sizeof(name), "%s%s", p->prefix, t->row->name);
-	inv.piece.name = mfs_ckpt_intern(b->ckpt, name);
-	if (!inv.piece.name)
+	inv.found.name = mfs_ckpt_intern(b->ckpt, name);
+	if (!inv.found.name)
 		return mfs_fail_nomem(b->err);
 	return mfs_target_boxes(&t->base, add_chunk, &inv);
 }

@@ -3,7 +3,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Geometry of linear_qkv and where its runs go. */
+/* Geometry of linear_qkv and where its rows go. */
 struct qkv {
 	uint64_t groups, heads; /* heads: per group */
 	uint64_t head;		/* rows of one */

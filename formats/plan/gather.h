@@ -1,4 +1,4 @@
-/* Private to formats/plan: adding runs of mapped source bytes to a gather (vfile.h). */
+/* Private to formats/plan: adding stretches of mapped source bytes to a gather (vfile.h). */
 #ifndef MFS_PLAN_GATHER_H
 #define MFS_PLAN_GATHER_H
 

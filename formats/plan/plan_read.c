@@ -1,5 +1,5 @@
 /*
- * Reading through a plan: a byte range of the target to runs of mapped source bytes. All of it runs under
+ * Reading through a plan: a byte range of the target to stretches of mapped source bytes. All of it runs under
  * one guard a request (formats/io/guard.h), since a guard for each piece of 1 KiB costs a tenth of its
  * copy: nothing here owns memory or holds a lock.
  */
@@ -81,7 +81,7 @@ static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *ba
 	return true;
 }
 
-/* ---- runs of bytes ---- */
+/* ---- stretches of bytes ---- */
 
 /* Whole rows of one block lie behind one another in the file. */
 static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_band *band)

@@ -6,7 +6,7 @@
  * much again. By so much may a request be early or late. */
 #define NEAR (4ull << 20)
 
-/* Bytes that a run may have passed over when it is judged: requests that are still on their way. */
+/* Bytes that a stream may have passed over when it is judged: requests that are still on their way. */
 #define MISSING (2ull << 20)
 
 uint64_t mfs_stream_next_mark(uint64_t off)
@@ -34,7 +34,7 @@ static void start_over(struct mfs_stream *s, uint64_t off, uint64_t end)
 	*s = (struct mfs_stream){.start = off, .last = end, .bytes = end - off};
 }
 
-/* A run with holes in it is judged anew from where it is: what was skipped once is forgotten,
+/* A stream with holes in it is judged anew from where it is: what was skipped once is forgotten,
  * and who goes on skipping never comes through. */
 static bool becomes_proven(struct mfs_stream *s)
 {

@@ -23,7 +23,7 @@
 
 /* Zero-filled: nothing was read yet. */
 struct mfs_stream {
-	uint64_t start; /* where this run of requests began */
+	uint64_t start; /* where these requests began */
 	uint64_t last;	/* highest end of them */
 	uint64_t bytes; /* asked for by them */
 	uint64_t

@@ -6,7 +6,7 @@
 
 /* dist_index.c: reads the index, adds its files, and checks that all of the items are in them. */
 int mfs_dist_open_index(struct mfs_dist_reader *r);
-/* dist_tensors.c: the pieces of the model's tensors. */
+/* dist_tensors.c: the found chunks of the model's tensors. */
 int mfs_dist_add_tensors(struct mfs_dist_reader *r);
 
 #endif

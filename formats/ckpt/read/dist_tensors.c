@@ -1,4 +1,5 @@
-/* torch_dist: chunks of stacked tensors as pieces of the tensors of each layer and expert, and where an item's tensor lies. */
+/* torch_dist: chunks of stacked tensors as found chunks of the tensors of each layer and expert, and where an item's
+ * tensor lies. */
 #include <errno.h>
 #include <string.h>
 
@@ -76,7 +77,7 @@ static const uint64_t *keep_dims(struct mfs_dist_reader *r, const uint64_t *dims
 /* _w and _v hold gate and up apart; in the canonical tensor they are its two halves. */
 static void place_part(struct mfs_dist_stacked *s)
 {
-	struct mfs_found_chunk *p = &s->piece;
+	struct mfs_found_chunk *p = &s->found;
 
 	if (s->name.part == MFS_PART_WHOLE)
 		return;
@@ -90,7 +91,7 @@ static int add_slice(struct mfs_dist_reader *r, const struct mfs_dist_stacked *s
 		     uint64_t expert)
 {
 	struct mfs_dist_stacked slice = *s;
-	struct mfs_found_chunk *p = &slice.piece;
+	struct mfs_found_chunk *p = &slice.found;
 	uint64_t stride[MFS_MAX_DIMS];
 
 	mfs_ckpt_contiguous(c->size, s->t->ndim, stride);
@@ -191,7 +192,7 @@ static int check_stack(struct mfs_dist_reader *r, const struct mfs_dist_stacked 
 int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, const char *key,
 		     struct mfs_dist_stacked *s)
 {
-	struct mfs_found_chunk *p = &s->piece;
+	struct mfs_found_chunk *p = &s->found;
 	int rc;
 
 	*s = (struct mfs_dist_stacked){
@@ -232,7 +233,7 @@ int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 		return rc;
 	}
 	rc = mfs_dist_unstack(r, t, key, &s);
-	s.piece.state = (uint8_t)state;
+	s.found.state = (uint8_t)state;
 	for (uint32_t i = 0; i < t->chunk_count && !rc; i++)
 		rc = add_chunk(r, &s, &t->chunks[i]);
 	return rc;

@@ -62,14 +62,14 @@ struct mfs_torch_reader {
 	struct mfs_error *err;
 };
 
-/* Reads the model, and the state if ckpt->what says so: pieces, arguments, layout. more may be NULL. */
+/* Reads the model, and the state if ckpt->what says so: found chunks, arguments, layout. more may be NULL. */
 int mfs_torch_read(struct mfs_ckpt *ckpt, mfs_torch_more more, void *arg, struct mfs_error *err);
 
 /* The storage of the record that a tensor lies in: with a distributed optimizer all tensors share one. */
 int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_source *a,
 		      const struct mfs_torch_tensor *t, uint32_t *ret);
 
-/* Adds the pieces of a rank's tensor of a parameter: t lies in storage. */
+/* Adds the found chunks of a rank's tensor of a parameter: t lies in storage. */
 int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 		    const struct mfs_torch_param *p, enum mfs_state state,
 		    const struct mfs_torch_tensor *t, uint32_t storage);

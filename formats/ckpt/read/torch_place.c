@@ -19,13 +19,13 @@ bool mfs_torch_is_wanted(const struct mfs_torch_reader *r, const struct mfs_torc
 	return name->tp != MFS_TP_NONE || d->tp == 0;
 }
 
-/* A tensor of one rank's file, on its way to pieces. */
+/* A tensor of one rank's file, on its way to found chunks. */
 struct local {
 	const struct mfs_torch_rank *rank;
 	const struct mfs_torch_tensor *t;
 	const char *key;
 	struct mfs_name name;
-	struct mfs_found_chunk piece; /* chunk: the whole local tensor at global offset 0 */
+	struct mfs_found_chunk found; /* chunk: the whole local tensor at global offset 0 */
 	uint32_t part, parts;	      /* tensor-parallel rank among how many */
 };
 
@@ -44,7 +44,7 @@ static enum mfs_tp_split resolve_auto(const struct mfs_torch_reader *r, const st
 /* Splits along an axis: this rank's part of the global tensor. */
 static int place_split(struct mfs_torch_reader *r, struct local *l, unsigned axis)
 {
-	struct mfs_found_chunk *p = &l->piece;
+	struct mfs_found_chunk *p = &l->found;
 
 	if (axis >= p->ndim || mfs_mul_overflows(p->shape[axis], l->parts, &p->shape[axis]))
 		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s' cannot be one of %u parts",
@@ -53,10 +53,10 @@ static int place_split(struct mfs_torch_reader *r, struct local *l, unsigned axi
 	return mfs_ckpt_add_found(r->ckpt, p, r->err);
 }
 
-/* [its gate rows; its up rows] become two pieces of [all gate rows; all up rows]. */
+/* [its gate rows; its up rows] become two found chunks of [all gate rows; all up rows]. */
 static int place_gated(struct mfs_torch_reader *r, struct local *l)
 {
-	struct mfs_found_chunk gate = l->piece, up;
+	struct mfs_found_chunk gate = l->found, up;
 	uint64_t half = gate.shape[0] / 2, total;
 	int rc;
 
@@ -90,7 +90,7 @@ static int place(struct mfs_torch_reader *r, struct local *l)
 	case MFS_TP_GATED:
 		return place_gated(r, l);
 	default:
-		return l->part ? 0 : mfs_ckpt_add_found(r->ckpt, &l->piece, r->err);
+		return l->part ? 0 : mfs_ckpt_add_found(r->ckpt, &l->found, r->err);
 	}
 }
 
@@ -106,7 +106,7 @@ static int place_grouped(struct mfs_torch_reader *r, struct local *l, uint64_t e
 	const uint64_t elements = l->t->ndim == 2 ? l->t->shape[0] * l->t->shape[1] : 0;
 	const uint64_t width = elements / (experts * hidden); /* 2F (F not gated), or F */
 	struct local e = *l;
-	struct mfs_found_chunk *p = &e.piece;
+	struct mfs_found_chunk *p = &e.found;
 	int rc = 0;
 
 	if (!width || width * experts * hidden != elements || l->t->stride[1] != 1 ||
@@ -117,14 +117,14 @@ static int place_grouped(struct mfs_torch_reader *r, struct local *l, uint64_t e
 	for (uint64_t i = 0; i < experts && !rc; i++) {
 		const bool fc1 = l->name.grouped == 1;
 
-		*p = l->piece;
+		*p = l->found;
 		p->expert = (int32_t)(first + i);
 		p->ndim = 2;
 		p->shape[0] = p->chunk.size[0] = fc1 ? width : hidden;
 		p->shape[1] = p->chunk.size[1] = fc1 ? hidden : width;
 		p->chunk.stride[0] = 1;
 		p->chunk.stride[1] = fc1 ? width : hidden;
-		p->chunk.origin = l->piece.chunk.origin + i * width * hidden;
+		p->chunk.origin = l->found.chunk.origin + i * width * hidden;
 		rc = place(r, &e);
 	}
 	return rc;
@@ -145,14 +145,14 @@ static int place_experts(struct mfs_torch_reader *r, struct local *l)
 	l->parts = r->etp;
 	if (l->name.grouped)
 		return place_grouped(r, l, experts, first);
-	l->piece.expert = (int32_t)(first + (uint64_t)l->name.expert);
+	l->found.expert = (int32_t)(first + (uint64_t)l->name.expert);
 	return place(r, l);
 }
 
-/* Fills l->piece with the local tensor as it lies in its record. */
+/* Fills l->found with the local tensor as it lies in its record. */
 static int describe(struct mfs_torch_reader *r, struct local *l, uint32_t chunk, uint32_t storage)
 {
-	struct mfs_found_chunk *p = &l->piece;
+	struct mfs_found_chunk *p = &l->found;
 
 	if (l->t->ndim > MFS_CKPT_DIMS)
 		return mfs_fail(r->err, -ENOTSUP, "%s/%s: tensor '%s' has %u axes", r->ckpt->dir,
@@ -199,7 +199,7 @@ int mfs_torch_place(struct mfs_torch_reader *r, const struct mfs_torch_rank *ran
 	struct local l = {.rank = rank, .key = p->key, .name = p->name, .t = t};
 	int rc = describe(r, &l, p->chunk, storage);
 
-	l.piece.state = (uint8_t)state;
+	l.found.state = (uint8_t)state;
 	if (rc)
 		return rc;
 	return l.name.experts ? place_experts(r, &l) : place(r, &l);

@@ -162,7 +162,7 @@ static int read_file(void *object, uint64_t off, void *buf, size_t len, struct m
 
 /* ---- read-ahead ---- */
 
-/* Of so many runs of source files at once: more of them are small. */
+/* Of so many extents at once: more of them are small. */
 #define MAX_RUNS 64
 
 static void willneed_tokens(const struct mfs_rows *rows, uint64_t first, uint64_t count)

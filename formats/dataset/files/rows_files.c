@@ -9,10 +9,10 @@
 
 /* ---- tokens ---- */
 
-/* A file part costs memory for as long as the file is there; runs are on average so many bytes, or the rest is
+/* A file part costs memory for as long as the file is there; extents are on average so many bytes, or the rest is
  * computed. */
-#define RUN (256u << 10)
-#define FEW 16 /* runs are no question of memory */
+#define EXTENT (256u << 10)
+#define FEW    16 /* extents are no question of memory */
 
 static int get_tokens(const void *object, uint64_t first, uint64_t count, void *ret,
 		      struct mfs_error *err)
@@ -33,11 +33,11 @@ static const struct mfs_computed computed_tokens = {.read = read_tokens};
 int mfs_rows_add_tokens(const struct mfs_rows *r, uint64_t first, uint64_t count,
 			struct mfs_vfile *f, struct mfs_error *err)
 {
-	uint64_t runs = FEW + count * r->token_size / RUN;
+	uint64_t extents = FEW + count * r->token_size / EXTENT;
 	struct mfs_bin_extent e;
 
 	/* What keeps an extent from being known is said when the tokens are read. */
-	for (; count && runs && !mfs_rows_extent(r, first, count, &e, NULL); runs--) {
+	for (; count && extents && !mfs_rows_extent(r, first, count, &e, NULL); extents--) {
 		int rc = mfs_vfile_add_file(f, e.set, e.file, e.offset, e.len, err);
 
 		if (rc)

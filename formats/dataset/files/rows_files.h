@@ -19,7 +19,7 @@
 #include "formats/indexed/indexed_dataset.h"
 #include "formats/plan/vfile.h"
 
-/* Adds tokens [first, first+count) as they are in the stream: runs of source files where the rows know them and they
+/* Adds tokens [first, first+count) as they are in the stream: extents of source files where the rows know them and they
  * are long enough, computed bytes where not. */
 int mfs_rows_add_tokens(const struct mfs_rows *r, uint64_t first, uint64_t count,
 			struct mfs_vfile *f, struct mfs_error *err);

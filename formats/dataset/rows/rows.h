@@ -127,7 +127,7 @@ int mfs_rows_check(const struct mfs_rows *r, struct mfs_error *err);
 /* Sets vocab_size. -ENOTSUP: tokens are no integers; -EINVAL: it is 0. */
 int mfs_rows_set_vocab(struct mfs_rows *r, uint64_t vocab_size, struct mfs_error *err);
 /* Reads all tokens, with so many threads (0: as processors), and adds the rows that reading is -EIO of to `bad`.
- * -ENOTSUP: more runs of such rows than MFS_ROW_RANGES_MAX; what else reading fails with. Nothing is changed then. */
+ * -ENOTSUP: more ranges of such rows than MFS_ROW_RANGES_MAX; what else reading fails with. Nothing is changed then. */
 int mfs_rows_find_bad(struct mfs_rows *r, unsigned threads, struct mfs_error *err);
 
 /* Rows [first, end) of other rows, which must outlive them. */

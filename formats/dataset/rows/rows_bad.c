@@ -40,11 +40,12 @@ static int add(struct search *s, uint64_t row, struct mfs_error *err)
 	pthread_mutex_unlock(&s->lock);
 	if (rc == -ENOMEM)
 		return mfs_fail_nomem(err);
-	return rc ? mfs_fail(err, -ENOTSUP,
-			     "%s: more than %d runs of rows cannot be read, or hold tokens outside "
-			     "of a vocabulary of %llu: is that its size?",
-			     s->rows->name, MFS_ROW_RANGES_MAX,
-			     (unsigned long long)s->rows->vocab_size)
+	return rc ? mfs_fail(
+			    err, -ENOTSUP,
+			    "%s: more than %d ranges of rows cannot be read, or hold tokens outside "
+			    "of a vocabulary of %llu: is that its size?",
+			    s->rows->name, MFS_ROW_RANGES_MAX,
+			    (unsigned long long)s->rows->vocab_size)
 		  : 0;
 }
 

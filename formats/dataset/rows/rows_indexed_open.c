@@ -19,7 +19,7 @@ static int add_bad(struct mfs_rows_of_members *x, uint64_t first, uint64_t end,
 	if (rc == -ENOMEM)
 		return mfs_fail_nomem(err);
 	return rc ? mfs_fail(err, -ENOTSUP,
-			     "%s: more than %d runs of sequences lie outside of their .bin",
+			     "%s: more than %d ranges of sequences lie outside of their .bin",
 			     x->rows.name, MFS_ROW_RANGES_MAX)
 		  : 0;
 }

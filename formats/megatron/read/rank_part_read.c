@@ -3,7 +3,7 @@
  * read in the order of the files. Threads take units of a few MiB from one list, so that together they move
  * through a file as one reader would, with the kernel asked for what comes next.
  *
- * Long runs go by pread() into the caller's memory, the rest through the mappings: bench_rank says by how
+ * Long stretches go by pread() into the caller's memory, the rest through the mappings: bench_rank says by how
  * much either is faster.
  */
 #include <errno.h>

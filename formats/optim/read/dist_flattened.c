@@ -28,7 +28,7 @@ static int add_part(const struct fragment *f, const uint64_t *lo, const uint64_t
 		    uint64_t layer, uint64_t expert)
 {
 	const struct mfs_dist_stacked *s = f->s;
-	struct mfs_found_chunk p = s->piece;
+	struct mfs_found_chunk p = s->found;
 
 	p.chunk.storage = f->storage;
 	p.chunk.origin = at;
@@ -41,7 +41,7 @@ static int add_part(const struct fragment *f, const uint64_t *lo, const uint64_t
 		p.chunk.origin += expert * f->stride[s->expert_axis];
 	}
 	for (unsigned d = 0; d < p.ndim; d++) {
-		/* The piece's shape is the canonical one; the fragment's axes are the stored ones. */
+		/* The found chunk's shape is the canonical one; the fragment's axes are the stored ones. */
 		const unsigned from = s->skip + (f->transposed && p.ndim == 2 ? 1 - d : d);
 
 		p.chunk.lo[d] = f->lo[from] + lo[from];
@@ -73,7 +73,7 @@ static bool is_transposed(const struct mfs_ckpt *ckpt, const struct mfs_dist_sta
 	const struct mfs_megatron_args *a = &ckpt->args;
 	const uint64_t hidden = (uint64_t)a->hidden_size;
 	const bool fc1 = strstr(s->name.canonical, "linear_fc1.weight") != NULL;
-	const struct mfs_found_chunk *p = &s->piece;
+	const struct mfs_found_chunk *p = &s->found;
 
 	if (!s->name.experts || p->ndim != 2 || !a->moe_grouped_gemm)
 		return false;
@@ -142,16 +142,16 @@ int mfs_optim_add_flattened(struct mfs_dist_reader *r, const struct mfs_dcp_tens
 		rc = measure(t, &f);
 	if (rc)
 		return rc;
-	s.piece.state = (uint8_t)state;
+	s.found.state = (uint8_t)state;
 	f.transposed = is_transposed(r->ckpt, &s);
 	if (f.transposed) {
-		const uint64_t rows = s.piece.shape[0];
+		const uint64_t rows = s.found.shape[0];
 
-		s.piece.shape[0] = s.piece.shape[1];
-		s.piece.shape[1] = rows;
+		s.found.shape[0] = s.found.shape[1];
+		s.found.shape[1] = rows;
 	}
 	if (s.name.part != MFS_PART_WHOLE)
-		s.piece.shape[0] *= 2;
+		s.found.shape[0] *= 2;
 	for (uint32_t i = 0; i < t->chunk_count && !rc; i++)
 		if (t->chunks[i].size[t->ndim - 1])
 			rc = add_fragment(t, &t->chunks[i], &f);

@@ -6,7 +6,7 @@
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/optim/rules/settings.h"
 
-/* ---- readers, each of one form; they add pieces ---- */
+/* ---- readers, each of one form; they add found chunks ---- */
 
 /* Legacy files (legacy.c): reads the model with them. */
 int mfs_optim_read_legacy(struct mfs_ckpt *ckpt, enum mfs_optim_kind *ret, struct mfs_error *err);
