@@ -3,11 +3,6 @@
 #include "formats/base/bytes.h"
 #include "formats/torch/pickle_write_i.h"
 
-#define OP_EMPTY_SET 0x8f
-#define OP_ADDITEMS  0x90
-#define OP_FROZENSET 0x91
-#define OP_NEWOBJ_EX 0x92
-
 #define MAX_NAME 64 /* texts up to here are memoised: keys and enum names repeat, prose does not */
 
 static const struct mfs_pickle_hooks no_hooks;
@@ -73,15 +68,15 @@ static int copy_global(struct copier *c, mfs_value v)
 	return 0;
 }
 
-/* The items, in batches that batch takes over; a tuple has none. */
-static int copy_each(struct copier *c, mfs_value v, const enum mfs_pickle_op *batch, unsigned depth)
+/* batches: they are appended to the list on the stack, some at a time. */
+static int copy_each(struct copier *c, mfs_value v, bool batches, unsigned depth)
 {
 	uint32_t count = mfs_value_count(c->doc, v);
 	int rc = 0;
 
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		if (batch)
-			mfs_pickle_batch(c->w, *batch, i);
+		if (batches)
+			mfs_pickle_batch(c->w, MFS_OP_APPENDS, i);
 		rc = copy_value(c, mfs_value_at(c->doc, v, i), depth);
 	}
 	return rc;
@@ -90,14 +85,13 @@ static int copy_each(struct copier *c, mfs_value v, const enum mfs_pickle_op *ba
 /* APPENDS to the list, or list subclass object, on the stack. */
 static int copy_items(struct copier *c, mfs_value v, unsigned depth)
 {
-	const enum mfs_pickle_op appends = MFS_OP_APPENDS;
 	int rc;
 
 	if (!mfs_value_count(c->doc, v))
 		return 0;
 	mfs_pickle_op(c->w, MFS_OP_MARK);
-	rc = copy_each(c, v, &appends, depth);
-	mfs_pickle_op(c->w, appends);
+	rc = copy_each(c, v, true, depth);
+	mfs_pickle_op(c->w, MFS_OP_APPENDS);
 	return rc;
 }
 
@@ -107,7 +101,7 @@ static int copy_tuple(struct copier *c, mfs_value v, unsigned depth)
 	int rc;
 
 	mfs_pickle_tuple_begin(c->w, count);
-	rc = copy_each(c, v, NULL, depth);
+	rc = copy_each(c, v, false, depth);
 	mfs_pickle_tuple_end(c->w, count);
 	return rc;
 }
@@ -117,17 +111,12 @@ static int copy_set(struct copier *c, mfs_value v, unsigned depth)
 	const bool frozen = mfs_value_form(c->doc, v) == MFS_FORM_FROZENSET;
 	int rc;
 
-	if (c->w->protocol >= 4 && frozen) {
-		mfs_pickle_op(c->w, MFS_OP_MARK);
-		rc = copy_each(c, v, NULL, depth);
-		mfs_pickle_put_op(c->w, OP_FROZENSET);
-		return rc;
-	}
 	if (c->w->protocol >= 4) {
-		mfs_pickle_put_op(c->w, OP_EMPTY_SET);
+		if (!frozen)
+			mfs_pickle_op(c->w, MFS_OP_EMPTY_SET);
 		mfs_pickle_op(c->w, MFS_OP_MARK);
-		rc = copy_each(c, v, NULL, depth);
-		mfs_pickle_put_op(c->w, OP_ADDITEMS);
+		rc = copy_each(c, v, false, depth);
+		mfs_pickle_op(c->w, frozen ? MFS_OP_FROZENSET : MFS_OP_ADDITEMS);
 		return rc;
 	}
 	/* Protocol 2 has no opcodes for sets: the class is called with a list. */
@@ -192,7 +181,7 @@ static int copy_call(struct copier *c, mfs_value v, unsigned depth)
 		/* Of protocol 4, but Python's readers do not ask which protocol an opcode is of. */
 		if (!rc)
 			rc = copy_value(c, kwargs, depth);
-		mfs_pickle_put_op(c->w, OP_NEWOBJ_EX);
+		mfs_pickle_op(c->w, MFS_OP_NEWOBJ_EX);
 	}
 	return rc;
 }

@@ -7,29 +7,6 @@
 #include "formats/base/uthash.h"
 #include "formats/torch/pickle_write_i.h"
 
-#define OP_PROTO	    0x80
-#define OP_STOP		    '.'
-#define OP_NONE		    'N'
-#define OP_TRUE		    0x88
-#define OP_FALSE	    0x89
-#define OP_BININT	    'J'
-#define OP_BININT1	    'K'
-#define OP_BININT2	    'M'
-#define OP_LONG1	    0x8a
-#define OP_LONG4	    0x8b
-#define OP_BINFLOAT	    'G'
-#define OP_BINUNICODE	    'X'
-#define OP_SHORT_BINUNICODE 0x8c
-#define OP_BINBYTES	    'B'
-#define OP_SHORT_BINBYTES   'C'
-#define OP_GLOBAL	    'c'
-#define OP_STACK_GLOBAL	    0x93
-#define OP_BINPUT	    'q'
-#define OP_LONG_BINPUT	    'r'
-#define OP_BINGET	    'h'
-#define OP_LONG_BINGET	    'j'
-#define OP_MEMOIZE	    0x94
-
 #define NOT_YET UINT32_MAX
 
 /* What the memo holds, under the bytes that protocol 2 writes for it. */
@@ -59,18 +36,38 @@ static void put(struct mfs_pickle_writer *w, const void *bytes, size_t len)
 		mfs_buf_add(w->out, bytes, len);
 }
 
-void mfs_pickle_put_op(struct mfs_pickle_writer *w, uint8_t op)
+void mfs_pickle_op(struct mfs_pickle_writer *w, enum mfs_pickle_op op)
 {
-	put(w, &op, 1);
+	const uint8_t code = (uint8_t)op;
+
+	put(w, &code, 1);
 }
 
 /* An opcode and its argument of up to 8 bytes, little-endian. */
-static void put_arg(struct mfs_pickle_writer *w, uint8_t op, uint64_t value, unsigned bytes)
+static void put_arg(struct mfs_pickle_writer *w, enum mfs_pickle_op op, uint64_t value,
+		    unsigned bytes)
 {
-	uint8_t code[9] = {op};
+	uint8_t code[9] = {(uint8_t)op};
 
 	mfs_put_le64(code + 1, value);
 	put(w, code, 1 + bytes);
+}
+
+/* The same, by whichever of two opcodes has room for the value: 1 byte or 4. */
+static void put_short_arg(struct mfs_pickle_writer *w, enum mfs_pickle_op op1,
+			  enum mfs_pickle_op op4, uint64_t value)
+{
+	if (value <= UINT8_MAX)
+		put_arg(w, op1, value, 1);
+	else
+		put_arg(w, op4, value, 4);
+}
+
+/* Calls what stands below the arguments, which `tuple` makes a tuple. */
+static void call(struct mfs_pickle_writer *w, enum mfs_pickle_op tuple)
+{
+	mfs_pickle_op(w, tuple);
+	mfs_pickle_op(w, MFS_OP_REDUCE);
 }
 
 void mfs_pickle_cut(struct mfs_pickle_writer *w, size_t len)
@@ -84,7 +81,7 @@ void mfs_pickle_cut(struct mfs_pickle_writer *w, size_t len)
 void mfs_pickle_begin(struct mfs_pickle_writer *w, struct mfs_buf *out, int protocol)
 {
 	*w = (struct mfs_pickle_writer){.out = out, .protocol = (uint8_t)protocol};
-	put_arg(w, OP_PROTO, w->protocol, 1);
+	put_arg(w, MFS_OP_PROTO, w->protocol, 1);
 }
 
 void mfs_pickle_abandon(struct mfs_pickle_writer *w)
@@ -97,7 +94,7 @@ int mfs_pickle_end(struct mfs_pickle_writer *w, struct mfs_error *err)
 {
 	int rc = 0;
 
-	mfs_pickle_put_op(w, OP_STOP);
+	mfs_pickle_op(w, MFS_OP_STOP);
 	if (w->failure.code)
 		rc = mfs_fail(err, w->failure.code, "%s", w->failure.msg);
 	else if (w->out->failed)
@@ -119,14 +116,12 @@ static struct mfs_pickle_memo *memo_entry(struct mfs_pickle_writer *w, size_t st
 	HASH_FIND(hh, w->memo, w->out->data + start, len, e);
 	if (!e) {
 		e = mfs_arena_alloc(&w->arena, sizeof(*e) + len);
-		if (!e) {
-			refuse(w, -ENOMEM, "out of memory");
-			return NULL;
+		if (e) {
+			memcpy(e->key, w->out->data + start, len);
+			e->slot = NOT_YET;
+			HASH_ADD(hh, w->memo, key, len, e);
 		}
-		memcpy(e->key, w->out->data + start, len);
-		e->slot = NOT_YET;
-		HASH_ADD(hh, w->memo, key, len, e);
-		if (!e->hh.tbl) {
+		if (!e || !e->hh.tbl) {
 			refuse(w, -ENOMEM, "out of memory");
 			return NULL;
 		}
@@ -140,10 +135,7 @@ static bool memo_get(struct mfs_pickle_writer *w, const struct mfs_pickle_memo *
 {
 	if (e->slot == NOT_YET)
 		return false;
-	if (e->slot < 256)
-		put_arg(w, OP_BINGET, e->slot, 1);
-	else
-		put_arg(w, OP_LONG_BINGET, e->slot, 4);
+	put_short_arg(w, MFS_OP_BINGET, MFS_OP_LONG_BINGET, e->slot);
 	return true;
 }
 
@@ -152,23 +144,21 @@ static void memo_put(struct mfs_pickle_writer *w, struct mfs_pickle_memo *e)
 {
 	e->slot = w->memo_count++;
 	if (w->protocol >= 4)
-		mfs_pickle_put_op(w, OP_MEMOIZE);
-	else if (e->slot < 256)
-		put_arg(w, OP_BINPUT, e->slot, 1);
+		mfs_pickle_op(w, MFS_OP_MEMOIZE);
 	else
-		put_arg(w, OP_LONG_BINPUT, e->slot, 4);
+		put_short_arg(w, MFS_OP_BINPUT, MFS_OP_LONG_BINPUT, e->slot);
 }
 
 /* ---- values ---- */
 
 void mfs_pickle_none(struct mfs_pickle_writer *w)
 {
-	mfs_pickle_put_op(w, OP_NONE);
+	mfs_pickle_op(w, MFS_OP_NONE);
 }
 
 void mfs_pickle_bool(struct mfs_pickle_writer *w, bool value)
 {
-	mfs_pickle_put_op(w, value ? OP_TRUE : OP_FALSE);
+	mfs_pickle_op(w, value ? MFS_OP_NEWTRUE : MFS_OP_NEWFALSE);
 }
 
 void mfs_pickle_int(struct mfs_pickle_writer *w, int64_t value)
@@ -177,11 +167,11 @@ void mfs_pickle_int(struct mfs_pickle_writer *w, int64_t value)
 	size_t len = 8;
 
 	if (value >= 0 && value <= UINT8_MAX) {
-		put_arg(w, OP_BININT1, (uint64_t)value, 1);
+		put_arg(w, MFS_OP_BININT1, (uint64_t)value, 1);
 	} else if (value >= 0 && value <= UINT16_MAX) {
-		put_arg(w, OP_BININT2, (uint64_t)value, 2);
+		put_arg(w, MFS_OP_BININT2, (uint64_t)value, 2);
 	} else if (value >= INT32_MIN && value <= INT32_MAX) {
-		put_arg(w, OP_BININT, (uint64_t)value, 4);
+		put_arg(w, MFS_OP_BININT, (uint64_t)value, 4);
 	} else {
 		mfs_put_le64(bytes, (uint64_t)value);
 		/* As few bytes as keep the sign. */
@@ -209,16 +199,13 @@ void mfs_pickle_long(struct mfs_pickle_writer *w, const uint8_t *bytes, size_t l
 		refuse(w, -ENOTSUP, "an integer of more than 2 GiB cannot be pickled");
 		return;
 	}
-	if (len <= UINT8_MAX)
-		put_arg(w, OP_LONG1, len, 1);
-	else
-		put_arg(w, OP_LONG4, len, 4);
+	put_short_arg(w, MFS_OP_LONG1, MFS_OP_LONG4, len);
 	put(w, bytes, len);
 }
 
 void mfs_pickle_float(struct mfs_pickle_writer *w, double value)
 {
-	uint8_t code[9] = {OP_BINFLOAT};
+	uint8_t code[9] = {MFS_OP_BINFLOAT};
 	uint64_t bits;
 
 	memcpy(&bits, &value, sizeof(bits));
@@ -227,27 +214,22 @@ void mfs_pickle_float(struct mfs_pickle_writer *w, double value)
 	put(w, code, sizeof(code));
 }
 
-static void put_text(struct mfs_pickle_writer *w, const char *text, size_t len)
+void mfs_pickle_strn(struct mfs_pickle_writer *w, const char *text, size_t len)
 {
 	if (len > UINT32_MAX) {
 		refuse(w, -ENOTSUP, "a text of more than 4 GiB cannot be pickled");
 		return;
 	}
-	if (w->protocol >= 4 && len <= UINT8_MAX)
-		put_arg(w, OP_SHORT_BINUNICODE, len, 1);
+	if (w->protocol >= 4)
+		put_short_arg(w, MFS_OP_SHORT_BINUNICODE, MFS_OP_BINUNICODE, len);
 	else
-		put_arg(w, OP_BINUNICODE, len, 4);
+		put_arg(w, MFS_OP_BINUNICODE, len, 4);
 	put(w, text, len);
-}
-
-void mfs_pickle_strn(struct mfs_pickle_writer *w, const char *text, size_t len)
-{
-	put_text(w, text, len);
 }
 
 void mfs_pickle_str(struct mfs_pickle_writer *w, const char *text)
 {
-	put_text(w, text, strlen(text));
+	mfs_pickle_strn(w, text, strlen(text));
 }
 
 void mfs_pickle_namen(struct mfs_pickle_writer *w, const char *text, size_t len)
@@ -255,11 +237,11 @@ void mfs_pickle_namen(struct mfs_pickle_writer *w, const char *text, size_t len)
 	const size_t start = w->out->len;
 	struct mfs_pickle_memo *e;
 
-	put_text(w, text, len);
+	mfs_pickle_strn(w, text, len);
 	e = memo_entry(w, start);
 	if (!e || memo_get(w, e))
 		return;
-	put_text(w, text, len);
+	mfs_pickle_strn(w, text, len);
 	memo_put(w, e);
 }
 
@@ -279,7 +261,7 @@ static void put_latin1(struct mfs_pickle_writer *w, const uint8_t *bytes, size_t
 		refuse(w, -ENOTSUP, "bytes of more than 4 GiB cannot be pickled");
 		return;
 	}
-	put_arg(w, OP_BINUNICODE, text_len, 4);
+	put_arg(w, MFS_OP_BINUNICODE, text_len, 4);
 	for (size_t i = 0; i < len; i++) {
 		const uint8_t two[2] = {0xc0 | bytes[i] >> 6, 0x80 | (bytes[i] & 0x3f)};
 
@@ -296,18 +278,14 @@ void mfs_pickle_bytes(struct mfs_pickle_writer *w, const void *bytes, size_t len
 		mfs_pickle_global(w, "_codecs", "encode");
 		put_latin1(w, bytes, len);
 		mfs_pickle_name(w, "latin1");
-		mfs_pickle_op(w, MFS_OP_TUPLE2);
-		mfs_pickle_op(w, MFS_OP_REDUCE);
+		call(w, MFS_OP_TUPLE2);
 		return;
 	}
 	if (len > UINT32_MAX) {
 		refuse(w, -ENOTSUP, "bytes of more than 4 GiB cannot be pickled");
 		return;
 	}
-	if (len <= UINT8_MAX)
-		put_arg(w, OP_SHORT_BINBYTES, len, 1);
-	else
-		put_arg(w, OP_BINBYTES, len, 4);
+	put_short_arg(w, MFS_OP_SHORT_BINBYTES, MFS_OP_BINBYTES, len);
 	put(w, bytes, len);
 }
 
@@ -315,8 +293,7 @@ void mfs_pickle_bytearray(struct mfs_pickle_writer *w, const void *bytes, size_t
 {
 	mfs_pickle_global(w, "builtins", "bytearray");
 	mfs_pickle_bytes(w, bytes, len);
-	mfs_pickle_op(w, MFS_OP_TUPLE1);
-	mfs_pickle_op(w, MFS_OP_REDUCE);
+	call(w, MFS_OP_TUPLE1);
 }
 
 /* ---- classes and functions ---- */
@@ -364,11 +341,11 @@ static bool may_be_named(struct mfs_pickle_writer *w, struct mfs_text module, st
 static void put_global_lines(struct mfs_pickle_writer *w, struct mfs_text module,
 			     struct mfs_text name)
 {
-	mfs_pickle_put_op(w, OP_GLOBAL);
+	mfs_pickle_op(w, MFS_OP_GLOBAL);
 	put(w, module.at, module.len);
-	mfs_pickle_put_op(w, '\n');
+	put(w, "\n", 1);
 	put(w, name.at, name.len);
-	mfs_pickle_put_op(w, '\n');
+	put(w, "\n", 1);
 }
 
 void mfs_pickle_globaln(struct mfs_pickle_writer *w, struct mfs_text module, struct mfs_text name)
@@ -388,7 +365,7 @@ void mfs_pickle_globaln(struct mfs_pickle_writer *w, struct mfs_text module, str
 	} else {
 		mfs_pickle_namen(w, module.at, module.len);
 		mfs_pickle_namen(w, name.at, name.len);
-		mfs_pickle_put_op(w, OP_STACK_GLOBAL);
+		mfs_pickle_op(w, MFS_OP_STACK_GLOBAL);
 	}
 	memo_put(w, e);
 }
@@ -399,18 +376,12 @@ void mfs_pickle_global(struct mfs_pickle_writer *w, const char *module, const ch
 			   (struct mfs_text){name, strlen(name)});
 }
 
-void mfs_pickle_op(struct mfs_pickle_writer *w, enum mfs_pickle_op op)
-{
-	mfs_pickle_put_op(w, (uint8_t)op);
-}
-
 /* ---- what state dicts are made of ---- */
 
 void mfs_pickle_ordered_dict_begin(struct mfs_pickle_writer *w)
 {
 	mfs_pickle_global(w, "collections", "OrderedDict");
-	mfs_pickle_op(w, MFS_OP_EMPTY_TUPLE);
-	mfs_pickle_op(w, MFS_OP_REDUCE);
+	call(w, MFS_OP_EMPTY_TUPLE);
 	mfs_pickle_op(w, MFS_OP_MARK);
 }
 
@@ -490,8 +461,7 @@ void mfs_pickle_size(struct mfs_pickle_writer *w, const uint64_t *shape, unsigne
 {
 	mfs_pickle_global(w, "torch", "Size");
 	mfs_pickle_ints(w, shape, ndim);
-	mfs_pickle_op(w, MFS_OP_TUPLE1);
-	mfs_pickle_op(w, MFS_OP_REDUCE);
+	call(w, MFS_OP_TUPLE1);
 }
 
 void mfs_pickle_dtype(struct mfs_pickle_writer *w, enum mfs_dtype dtype)
@@ -558,12 +528,10 @@ void mfs_pickle_alias(struct mfs_pickle_writer *w, const struct mfs_pickle_alias
 	mfs_pickle_ints(w, view->stride ? view->stride : stride, view->ndim);
 	mfs_pickle_bool(w, false);			    /* requires_grad */
 	mfs_pickle_global(w, "collections", "OrderedDict"); /* backward hooks: none */
-	mfs_pickle_op(w, MFS_OP_EMPTY_TUPLE);
-	mfs_pickle_op(w, MFS_OP_REDUCE);
+	call(w, MFS_OP_EMPTY_TUPLE);
 	if (!class_name)
 		mfs_pickle_dtype(w, view->dtype);
-	mfs_pickle_op(w, MFS_OP_TUPLE);
-	mfs_pickle_op(w, MFS_OP_REDUCE);
+	call(w, MFS_OP_TUPLE);
 }
 
 void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_dtype dtype,

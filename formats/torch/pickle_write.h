@@ -19,6 +19,7 @@
 #include "formats/base/buf.h"
 #include "formats/base/error.h"
 #include "formats/torch/pickle.h"
+#include "formats/torch/pickle_op.h"
 #include "formats/base/tensor.h"
 
 #define MFS_PICKLE_BATCH 1000 /* Lib/pickle.py:_BATCHSIZE */
@@ -66,29 +67,8 @@ void mfs_pickle_bytearray(struct mfs_pickle_writer *w, const void *bytes, size_t
  * protocol 2, whose reader would not resolve it, a nested name (Outer.Inner). */
 void mfs_pickle_global(struct mfs_pickle_writer *w, const char *module, const char *name);
 
-/* ---- opcodes without an argument ---- */
-
-/* What each takes from the stack and leaves: pickletools.py. TUPLE, APPENDS and SETITEMS take what
- * stands above the topmost MARK, and that may be nothing. */
-enum mfs_pickle_op {
-	MFS_OP_MARK = '(',
-	MFS_OP_EMPTY_TUPLE = ')',
-	MFS_OP_TUPLE = 't',
-	MFS_OP_TUPLE1 = 0x85,
-	MFS_OP_TUPLE2 = 0x86,
-	MFS_OP_TUPLE3 = 0x87,
-	MFS_OP_EMPTY_LIST = ']',
-	MFS_OP_EMPTY_DICT = '}',
-	MFS_OP_APPEND = 'a',
-	MFS_OP_APPENDS = 'e',
-	MFS_OP_SETITEM = 's',
-	MFS_OP_SETITEMS = 'u',
-	MFS_OP_REDUCE = 'R',
-	MFS_OP_NEWOBJ = 0x81,
-	MFS_OP_BUILD = 'b',
-	MFS_OP_BINPERSID = 'Q',
-};
-
+/* An opcode that has no argument. APPENDS, SETITEMS and TUPLE take what stands above the topmost MARK,
+ * and that may be nothing. */
 void mfs_pickle_op(struct mfs_pickle_writer *w, enum mfs_pickle_op op);
 
 /* ---- what state dicts are made of ---- */

@@ -10,7 +10,6 @@ struct mfs_text {
 	size_t len;
 };
 
-void mfs_pickle_put_op(struct mfs_pickle_writer *w, uint8_t op);
 /* Takes back what was written behind the first len bytes of the buffer. */
 void mfs_pickle_cut(struct mfs_pickle_writer *w, size_t len);
 void mfs_pickle_globaln(struct mfs_pickle_writer *w, struct mfs_text module, struct mfs_text name);
