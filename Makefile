@@ -168,8 +168,8 @@ $(foreach g,$(ALONE),$(if $(BEFORE),$(eval $(g): | $(BEFORE)))$(eval BEFORE := $
 
 CODE := $(call code,.[ch]) $(wildcard tests/*/*.[ch])
 
-lint: $(O)/config-test.mk ## format, headers that compile alone, who may include and call what
-	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)" tests/lint.sh $(CODE)
+lint: $(O)/config-test.mk $(O)/mcorefs ## format, headers that compile alone, who may include and call what
+	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)" OBJECTS=$(O)/obj tests/lint.sh $(CODE)
 
 format: ## run clang-format over the C sources
 	clang-format -i $(CODE)

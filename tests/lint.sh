@@ -1,7 +1,11 @@
 #!/bin/bash
-# tests/lint.sh FILE...: format, headers that compile alone, layering. CC and CFLAGS from the Makefile.
+# tests/lint.sh FILE...: format, headers that compile alone, layering. CC, CFLAGS and OBJECTS, the folder of the product's
+# objects, from the Makefile.
 set -u
+export LC_ALL=C
 failed=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 complain() {
 	echo "lint: $*" >&2
@@ -62,6 +66,42 @@ circle=$(allowed | tsort 2>&1 >/dev/null) || complain "tests/arrows has a circle
 while read -r from header; do
 	[ "${from%/*}" = "${header%/*}" ] || complain "$from includes $header, which is private to ${header%/*}"
 done < <(grep -oE '^#include "[^"]+_i\.h' "${formats[@]}" "${fs[@]}" /dev/null | sed 's/:#include "/ /')
+
+# Who calls whom, as the objects in $OBJECTS say: what a folder defines for others a header of its own declares, and a
+# folder calls none but those that it includes from, or that these do.
+symbols() {
+	(cd "$OBJECTS" && find formats fs -name '*.o' | while read -r o; do [ ! -f "$OLDPWD/${o%.o}.c" ] || echo "$o"; done |
+		xargs nm -gA) | sed 's/:/ /' | awk '{ sub("/[^/]*$", "", $1); print $1, $(NF - 1), $NF }' | sort -u
+}
+declared() {
+	for h in "${headers[@]}"; do grep -oE '\bmfs_\w+' "$h" | sed "s|^|${h%/*} |"; done | sort -u
+}
+reached() {
+	allowed | awk '
+		{ to[$1] = to[$1] " " $2 }
+		function go(from, at,    n, i, next_) {
+			n = split(to[at], next_, " ")
+			for (i = 1; i <= n; i++)
+				if (!((from, next_[i]) in seen)) {
+					seen[from, next_[i]] = 1
+					print from, next_[i]
+					go(from, next_[i])
+				}
+		}
+		END { for (f in to) go(f, f) }'
+}
+# FOLDER DEFINER SYMBOL, where the two folders differ.
+calls() {
+	symbols | awk '$2 != "U" { at[$3] = $1 } $2 == "U" { used[$1 " " $3] = 1 }
+		END { for (u in used) { split(u, p, " "); if (p[2] in at && at[p[2]] != p[1]) print p[1], at[p[2]], p[2] } }' | sort
+}
+calls >"$work/calls"
+while read -r folder symbol; do
+	complain "$symbol: $folder defines it for others, and no header there declares it"
+done < <(comm -23 <(cut -d' ' -f2- "$work/calls" | sort -u) <(declared))
+while read -r from to; do
+	complain "$from must not call $to (tests/arrows): $(awk -v f="$from" -v t="$to" '$1 == f && $2 == t { print $3; exit }' "$work/calls")"
+done < <(comm -23 <(cut -d' ' -f1,2 "$work/calls" | sort -u) <(reached | sort -u))
 
 sources=()
 for f in "${formats[@]}" "${fs[@]}"; do

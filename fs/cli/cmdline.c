@@ -8,6 +8,7 @@
 
 #include "fs/cli/commands.h"
 #include "fs/cli/nearest.h"
+#include "fs/data/kinds.h"
 #include "fs/view/kind.h"
 
 /* Values of long options, above all characters: switches, then those that take a value. */
@@ -101,14 +102,20 @@ static void print_view_help(const struct mfs_view_kind *kind)
 	printf(" %s\n", line);
 }
 
+static void print_views_help(const struct mfs_view_table *table)
+{
+	for (unsigned i = 0; i < table->count; i++)
+		print_view_help(table->kinds[i]);
+}
+
 static void print_help(const struct mfs_cmdline *c)
 {
 	printf("usage: mcorefs %s\n\n%s", c->usage, c->help);
 	if (c->help_views) {
 		printf("\nVIEW is of the latest iteration, or of another with its name in front "
 		       "(iter_0000040/hf):\n");
-		for (unsigned i = 0; i < MFS_VIEW_KINDS; i++)
-			print_view_help(mfs_view_kinds[i]);
+		print_views_help(&mfs_ckpt_views);
+		print_views_help(&mfs_data_views);
 	}
 	if (c->help_end)
 		printf("\n%s", c->help_end);

@@ -160,7 +160,7 @@ static int new_dataset(struct mfs_data *data, const char *name, const char *path
 		free_dataset(d);
 		return mfs_fail_nomem(err);
 	}
-	mfs_views_init(&d->views, &mfs_dataset_answers, d, of, data->keeper);
+	mfs_views_init(&d->views, &mfs_dataset_answers, d, &mfs_data_views, of, data->keeper);
 	data->list[data->count++] = d;
 	*ret = d;
 	return 0;

@@ -16,6 +16,9 @@ static int hold_origin(void *owner, enum mfs_view_of of, struct mfs_view_origin 
 	return 0;
 }
 
+const struct mfs_view_table mfs_data_views = {MFS_DATA_VIEWS(MFS_VIEW_COUNT),
+					      {MFS_DATA_VIEWS(MFS_VIEW_LIST)}};
+
 const struct mfs_views_owner mfs_dataset_answers = {.hold = hold_origin};
 
 struct mfs_views *mfs_dataset_views(struct mfs_dataset *d)

@@ -185,7 +185,7 @@ static void list_group(struct listing *l, const struct mfs_place *at,
 		       const struct mfs_views_entry *e)
 {
 	for (unsigned i = e->first; i < e->end; i++) {
-		const struct mfs_view_kind *kind = mfs_view_kinds[i];
+		const struct mfs_view_kind *kind = at->views->table->kinds[i];
 
 		if (at->views->why_not[i])
 			add_lack(l, at, kind->name, at->views->why_not[i]);
@@ -204,7 +204,7 @@ static void list_entry(struct listing *l, const struct mfs_place *at,
 		list_group(l, at, e);
 		leave(l);
 	} else {
-		list_kind(l, at, mfs_view_kinds[e->first], e->name);
+		list_kind(l, at, at->views->table->kinds[e->first], e->name);
 	}
 }
 
@@ -236,7 +236,7 @@ static void list_named(struct listing *l, const struct mfs_place *at)
 				list_group(l, at, &e);
 			return;
 		}
-	kind = mfs_view_kind_find(at->views->of, at->view, &spec);
+	kind = mfs_view_kind_find(at->views->table, at->views->of, at->view, &spec);
 	if (kind && kind->spec && !*spec)
 		list_specs(l, at, kind);
 	else if (mfs_views_open(at->views, at->view, &view, &err))

@@ -338,7 +338,7 @@ static int new_group(struct mfs_tree *tree, const struct mfs_node *parent,
 	if (!dir)
 		return mfs_fail_nomem(err);
 	for (unsigned i = e->first; i < e->end; i++) {
-		const struct mfs_view_kind *kind = mfs_view_kinds[i];
+		const struct mfs_view_kind *kind = node->views->table->kinds[i];
 
 		if (node->views->why_not[i])
 			continue;
@@ -387,7 +387,7 @@ static int add_views(struct mfs_tree *tree, struct mfs_node *node, struct mfs_vi
 
 	node->views = views;
 	for (unsigned i = 0; mfs_views_entry(views, i, &e); i = e.end) {
-		const struct mfs_view_kind *kind = mfs_view_kinds[e.first];
+		const struct mfs_view_kind *kind = views->table->kinds[e.first];
 
 		if (e.why_not)
 			continue;

@@ -198,7 +198,7 @@ static const struct mfs_views_owner views = {hold_origin, check_whole};
 void mfs_iteration_init_open(struct mfs_iteration *it, struct mfs_keeper *keeper)
 {
 	mfs_open_set_init(&it->ckpts, keeper, &ckpts, it);
-	mfs_views_init(&it->views, &views, it, MFS_VIEW_OF_CKPT, keeper);
+	mfs_views_init(&it->views, &views, it, &mfs_ckpt_views, MFS_VIEW_OF_CKPT, keeper);
 }
 
 /* Views before what they are made of. */

@@ -5,6 +5,7 @@
 
 #include "formats/base/buf.h"
 #include "fs/data/data.h"
+#include "fs/data/kinds.h"
 #include "fs/source/iteration.h"
 #include "fs/source/root.h"
 
@@ -26,7 +27,7 @@ static int no_such_dataset(const struct mfs_root *root, const char *name, struct
 
 	mfs_buf_printf(&text, "'%s' has no view '%s': name " DATA "/NAME/VIEW, VIEW of: ",
 		       mfs_root_source(root), name);
-	mfs_view_kind_names(MFS_VIEW_OF_DATA, &text);
+	mfs_view_kind_names(&mfs_data_views, MFS_VIEW_OF_DATA, &text);
 	mfs_buf_adds(&text, "; NAME of: ");
 	if (!data)
 		mfs_buf_adds(&text, "no dataset (-o data=PATH)");
@@ -45,7 +46,7 @@ static int no_such_view(const struct mfs_root *root, const char *name, struct mf
 	if (!mfs_root_has_model(root))
 		return no_such_dataset(root, name, err);
 	mfs_buf_printf(&text, "'%s' has no view '%s': name ", mfs_root_source(root), name);
-	mfs_view_kind_names(MFS_VIEW_OF_CKPT, &text);
+	mfs_view_kind_names(&mfs_ckpt_views, MFS_VIEW_OF_CKPT, &text);
 	if (mfs_root_has_iterations(root))
 		mfs_buf_printf(&text,
 			       "; of the latest iteration, or of another one as in latest/hf or "
@@ -58,7 +59,8 @@ static int no_such_view(const struct mfs_root *root, const char *name, struct mf
 static bool is_view(const char *view)
 {
 	const char *spec;
-	const struct mfs_view_kind *k = mfs_view_kind_find(MFS_VIEW_OF_CKPT, view, &spec);
+	const struct mfs_view_kind *k =
+		mfs_view_kind_find(&mfs_ckpt_views, MFS_VIEW_OF_CKPT, view, &spec);
 
 	return k && !k->spec == !*spec;
 }
@@ -68,8 +70,8 @@ static bool is_place(const char *view)
 {
 	const char *spec;
 
-	return mfs_view_kind_is_group(MFS_VIEW_OF_CKPT, view) ||
-	       mfs_view_kind_find(MFS_VIEW_OF_CKPT, view, &spec);
+	return mfs_view_kind_is_group(&mfs_ckpt_views, MFS_VIEW_OF_CKPT, view) ||
+	       mfs_view_kind_find(&mfs_ckpt_views, MFS_VIEW_OF_CKPT, view, &spec);
 }
 
 static void set_iteration(struct mfs_place *place, struct mfs_iteration *it)

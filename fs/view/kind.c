@@ -4,9 +4,8 @@
 
 #include "formats/base/buf.h"
 
-#define LIST(name) &mfs_view_kind_##name,
-
-const struct mfs_view_kind *const mfs_view_kinds[MFS_VIEW_KINDS] = {MFS_VIEW_TABLE(LIST)};
+const struct mfs_view_table mfs_ckpt_views = {MFS_CKPT_VIEWS(MFS_VIEW_COUNT),
+					      {MFS_CKPT_VIEWS(MFS_VIEW_LIST)}};
 
 /* A plain name, or none: what stands behind a kind's. */
 static bool is_spec(const char *rest)
@@ -14,10 +13,11 @@ static bool is_spec(const char *rest)
 	return *rest && !strchr(rest, '/');
 }
 
-const struct mfs_view_kind *mfs_view_kind_find(unsigned of, const char *name, const char **ret_spec)
+const struct mfs_view_kind *mfs_view_kind_find(const struct mfs_view_table *table, unsigned of,
+					       const char *name, const char **ret_spec)
 {
-	for (unsigned i = 0; i < MFS_VIEW_KINDS; i++) {
-		const struct mfs_view_kind *k = mfs_view_kinds[i];
+	for (unsigned i = 0; i < table->count; i++) {
+		const struct mfs_view_kind *k = table->kinds[i];
 		const size_t len = strlen(k->name);
 
 		if (!(k->of & of) || strncmp(name, k->name, len))
@@ -30,23 +30,23 @@ const struct mfs_view_kind *mfs_view_kind_find(unsigned of, const char *name, co
 	return NULL;
 }
 
-bool mfs_view_kind_is_group(unsigned of, const char *name)
+bool mfs_view_kind_is_group(const struct mfs_view_table *table, unsigned of, const char *name)
 {
 	const size_t len = strlen(name);
 
-	for (unsigned i = 0; len && i < MFS_VIEW_KINDS; i++)
-		if (mfs_view_kinds[i]->of & of && !strncmp(mfs_view_kinds[i]->name, name, len) &&
-		    mfs_view_kinds[i]->name[len] == '/')
+	for (unsigned i = 0; len && i < table->count; i++)
+		if (table->kinds[i]->of & of && !strncmp(table->kinds[i]->name, name, len) &&
+		    table->kinds[i]->name[len] == '/')
 			return true;
 	return !len;
 }
 
-void mfs_view_kind_names(unsigned of, struct mfs_buf *ret)
+void mfs_view_kind_names(const struct mfs_view_table *table, unsigned of, struct mfs_buf *ret)
 {
 	const char *between = "";
 
-	for (unsigned i = 0; i < MFS_VIEW_KINDS; i++) {
-		const struct mfs_view_kind *k = mfs_view_kinds[i];
+	for (unsigned i = 0; i < table->count; i++) {
+		const struct mfs_view_kind *k = table->kinds[i];
 
 		if (!(k->of & of))
 			continue;

@@ -1,6 +1,6 @@
 /*
  * What kinds of views there are. Front ends (FUSE, ls, verify, export, --help) know of a view what its row says, and show
- * what the table has: a new view is a file that defines a row, and a line in fs/view/kinds.h.
+ * what the tables have: a new view is a file that defines a row, and a line in fs/view/kinds.h or fs/data/kinds.h.
  */
 #ifndef MFS_FS_VIEW_KIND_H
 #define MFS_FS_VIEW_KIND_H
@@ -62,23 +62,31 @@ struct mfs_view_kind {
 		    struct mfs_error *err);
 };
 
-#define MFS_VIEW_COUNT(name) +1
-#define MFS_VIEW_KINDS	     (0 MFS_VIEW_TABLE(MFS_VIEW_COUNT))
-
+#define MFS_VIEW_COUNT(name)   +1
+#define MFS_VIEW_LIST(name)    &mfs_view_kind_##name,
 #define MFS_VIEW_DECLARE(name) extern const struct mfs_view_kind mfs_view_kind_##name;
-MFS_VIEW_TABLE(MFS_VIEW_DECLARE)
 
-extern const struct mfs_view_kind *const mfs_view_kinds[MFS_VIEW_KINDS];
+#define MFS_VIEW_KINDS 16 /* of one table, at most */
+
+/* The kinds that an owner of some sort may have. Who makes views of something has the table of them. */
+struct mfs_view_table {
+	unsigned count;
+	const struct mfs_view_kind *kinds[MFS_VIEW_KINDS];
+};
+
+MFS_CKPT_VIEWS(MFS_VIEW_DECLARE)
+
+extern const struct mfs_view_table mfs_ckpt_views;
 
 /* Where nobody names one: of a checkpoint, the one that has a model (fs/view/view.h). */
 #define MFS_VIEW_DEFAULT "hf"
 
 /* of: what its owner has. The kind that a name is of, and the spec behind it ("": the kind's own name). NULL: none. */
-const struct mfs_view_kind *mfs_view_kind_find(unsigned of, const char *name,
-					       const char **ret_spec);
+const struct mfs_view_kind *mfs_view_kind_find(const struct mfs_view_table *table, unsigned of,
+					       const char *name, const char **ret_spec);
 /* Whether views lie below a name, which is none of a kind: "megatron", "". */
-bool mfs_view_kind_is_group(unsigned of, const char *name);
+bool mfs_view_kind_is_group(const struct mfs_view_table *table, unsigned of, const char *name);
 /* "hf, megatron/torch/tp2-pp4 (or another), megatron/torch_dist", for messages. */
-void mfs_view_kind_names(unsigned of, struct mfs_buf *ret);
+void mfs_view_kind_names(const struct mfs_view_table *table, unsigned of, struct mfs_buf *ret);
 
 #endif

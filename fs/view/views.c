@@ -18,7 +18,7 @@ struct open_view {
 /* A failure that may pass is none: what failed for want of memory, say, is tried again by whoever enters. */
 static int look_for(struct mfs_views *v, unsigned i, const struct mfs_view_origin *s)
 {
-	const struct mfs_view_kind *k = mfs_view_kinds[i];
+	const struct mfs_view_kind *k = v->table->kinds[i];
 	struct mfs_error why;
 
 	if (!(k->of & v->of) || !k->possible || !mfs_keeper_lasts(k->possible(s, &why)))
@@ -34,7 +34,7 @@ int mfs_views_look(struct mfs_views *v, const struct mfs_view_origin *s,
 
 	v->mtime_ns = mtime_ns;
 	v->access = *access;
-	for (unsigned i = 0; i < MFS_VIEW_KINDS && !rc; i++)
+	for (unsigned i = 0; i < v->table->count && !rc; i++)
 		rc = look_for(v, i, s);
 	return rc;
 }
@@ -44,17 +44,17 @@ bool mfs_views_entry(const struct mfs_views *v, unsigned from, struct mfs_views_
 	const char *name;
 	size_t len;
 
-	while (from < MFS_VIEW_KINDS && !(mfs_view_kinds[from]->of & v->of))
+	while (from < v->table->count && !(v->table->kinds[from]->of & v->of))
 		from++;
-	if (from == MFS_VIEW_KINDS)
+	if (from == v->table->count)
 		return false;
-	name = mfs_view_kinds[from]->name;
+	name = v->table->kinds[from]->name;
 	len = strcspn(name, "/");
 	*ret = (struct mfs_views_entry){
 		.first = from, .end = from + 1, .is_group = name[len], .why_not = v->why_not[from]};
 	snprintf(ret->name, sizeof(ret->name), "%.*s", (int)len, name);
-	for (; ret->is_group && ret->end < MFS_VIEW_KINDS; ret->end++) {
-		const struct mfs_view_kind *next = mfs_view_kinds[ret->end];
+	for (; ret->is_group && ret->end < v->table->count; ret->end++) {
+		const struct mfs_view_kind *next = v->table->kinds[ret->end];
 
 		if (!(next->of & v->of) || strncmp(next->name, name, len + 1))
 			break;
@@ -66,7 +66,7 @@ bool mfs_views_entry(const struct mfs_views *v, unsigned from, struct mfs_views_
 
 bool mfs_views_lacks(const struct mfs_views *v)
 {
-	for (unsigned i = 0; i < MFS_VIEW_KINDS; i++)
+	for (unsigned i = 0; i < v->table->count; i++)
 		if (v->why_not[i])
 			return true;
 	return false;
@@ -82,7 +82,7 @@ static void add_lacks(const struct mfs_views *v, struct mfs_buf *ret)
 			mfs_buf_printf(ret, "%s: %s\n", e.name, e.why_not);
 		for (unsigned k = e.first; k < e.end && !e.why_not; k++)
 			if (v->why_not[k])
-				mfs_buf_printf(ret, "%s: %s\n", mfs_view_kinds[k]->name,
+				mfs_buf_printf(ret, "%s: %s\n", v->table->kinds[k]->name,
 					       v->why_not[k]);
 	}
 }
@@ -119,7 +119,7 @@ static int no_such_view(const struct mfs_views *v, const char *name, struct mfs_
 	struct mfs_buf names = {0};
 	int rc;
 
-	mfs_view_kind_names(v->of, &names);
+	mfs_view_kind_names(v->table, v->of, &names);
 	rc = mfs_fail(err, -ENOENT, "there is no view '%s': name %s", name,
 		      names.failed ? "another" : names.data);
 	mfs_buf_release(&names);
@@ -130,7 +130,7 @@ static int no_such_view(const struct mfs_views *v, const char *name, struct mfs_
 static int find(const struct mfs_views *v, const char *name, const struct mfs_view_kind **ret,
 		const char **ret_spec, struct mfs_error *err)
 {
-	*ret = mfs_view_kind_find(v->of, name, ret_spec);
+	*ret = mfs_view_kind_find(v->table, v->of, name, ret_spec);
 	return *ret && !(*ret)->spec == !**ret_spec ? 0 : no_such_view(v, name, err);
 }
 
@@ -190,7 +190,7 @@ int mfs_views_list(struct mfs_views *v, const struct mfs_view_kind *kind, const 
 	struct mfs_views_listing *l = v->listings;
 	int rc = 0;
 
-	for (unsigned i = 0; mfs_view_kinds[i] != kind; i++)
+	for (unsigned i = 0; v->table->kinds[i] != kind; i++)
 		l++;
 	pthread_mutex_lock(&v->lock);
 	if (!l->names)
@@ -287,11 +287,11 @@ int mfs_views_open(struct mfs_views *v, const char *name, struct mfs_view **ret,
 /* ---- all of it ---- */
 
 void mfs_views_init(struct mfs_views *v, const struct mfs_views_owner *answers, void *owner,
-		    unsigned of, struct mfs_keeper *keeper)
+		    const struct mfs_view_table *table, unsigned of, struct mfs_keeper *keeper)
 {
 	static const struct mfs_open_kind views = {view_open, view_close};
 
-	*v = (struct mfs_views){.answers = answers, .owner = owner, .of = of};
+	*v = (struct mfs_views){.answers = answers, .owner = owner, .table = table, .of = of};
 	mfs_open_set_init(&v->open, keeper, &views, v);
 	pthread_mutex_init(&v->lock, NULL);
 }

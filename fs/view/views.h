@@ -37,6 +37,7 @@ struct mfs_views_listing {
 struct mfs_views {
 	const struct mfs_views_owner *answers;
 	void *owner;
+	const struct mfs_view_table *table;
 	unsigned of;			     /* what it has: enum mfs_view_of */
 	int64_t mtime_ns;		     /* of the directories */
 	const char *why_not[MFS_VIEW_KINDS]; /* it cannot have this one; NULL: it can */
@@ -49,7 +50,7 @@ struct mfs_views {
 };
 
 void mfs_views_init(struct mfs_views *v, const struct mfs_views_owner *answers, void *owner,
-		    unsigned of, struct mfs_keeper *keeper);
+		    const struct mfs_view_table *table, unsigned of, struct mfs_keeper *keeper);
 /* Finds out what it cannot have of what it is; access: who may read that. -ENOMEM. */
 int mfs_views_look(struct mfs_views *v, const struct mfs_view_origin *s,
 		   const struct mfs_access_fold *access, int64_t mtime_ns);

@@ -31,7 +31,8 @@ static int show(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
 	const struct mfs_view_options opt = {0};
 	const struct mfs_view_origin source = {.options = &opt, .ckpt = ckpt, .number = 1};
 	const char *spec;
-	const struct mfs_view_kind *kind = mfs_view_kind_find(MFS_VIEW_OF_FULL, name, &spec);
+	const struct mfs_view_kind *kind =
+		mfs_view_kind_find(&mfs_ckpt_views, MFS_VIEW_OF_FULL, name, &spec);
 	struct mfs_view *view;
 	int rc = kind->open(&source, spec, &view, err);
 

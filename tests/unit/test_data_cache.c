@@ -10,6 +10,7 @@
 
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "fs/data/data.h"
+#include "fs/data/kinds.h"
 #include "fs/data/cache.h"
 
 #define ONE_EPOCH MFS_GPT_ONE_EPOCH

@@ -6,18 +6,25 @@
 
 #include "formats/base/buf.h"
 #include "formats/plan/vfile.h"
+#include "fs/data/kinds.h"
 #include "fs/view/view.h"
 #include "fs/view/views.h"
 
-static const unsigned owners[] = {MFS_VIEW_OF_CKPT, MFS_VIEW_OF_DATA};
+static const struct owner {
+	const struct mfs_view_table *table;
+	unsigned of;
+} owners[] = {{&mfs_ckpt_views, MFS_VIEW_OF_CKPT}, {&mfs_data_views, MFS_VIEW_OF_DATA}};
 
 #define OWNERS (sizeof(owners) / sizeof(*owners))
 
 /* What front ends rely on without looking. */
 START_TEST(test_rows)
 {
-	for (unsigned i = 0; i < MFS_VIEW_KINDS; i++) {
-		const struct mfs_view_kind *k = mfs_view_kinds[i];
+	const struct owner *o = &owners[_i];
+
+	ck_assert_uint_gt(o->table->count, 0);
+	for (unsigned i = 0; i < o->table->count; i++) {
+		const struct mfs_view_kind *k = o->table->kinds[i];
 		const char *slash = strchr(k->name, '/');
 
 		ck_assert_msg(k->help && k->open, "%s", k->name);
@@ -26,7 +33,7 @@ START_TEST(test_rows)
 		ck_assert_msg(!slash || (slash[1] && !strchr(slash + 1, '/')), "%s", k->name);
 		ck_assert_msg(!k->takes_files || k->of & MFS_VIEW_OF_DATA, "%s", k->name);
 		ck_assert_uint_lt(strlen(k->name), sizeof(((struct mfs_views_entry *)0)->name));
-		ck_assert(!(k->of & (k->of - 1)));
+		ck_assert(!(k->of & (k->of - 1)) && k->of & o->of);
 	}
 }
 END_TEST
@@ -35,7 +42,7 @@ END_TEST
 START_TEST(test_entries_are_different)
 {
 	for (size_t o = 0; o < OWNERS; o++) {
-		const struct mfs_views v = {.of = owners[o]};
+		const struct mfs_views v = {.table = owners[o].table, .of = owners[o].of};
 		struct mfs_views_entry a, b;
 
 		for (unsigned i = 0; mfs_views_entry(&v, i, &a); i = a.end)
@@ -48,9 +55,10 @@ END_TEST
 static void is_named(unsigned of, const char *name, const struct mfs_view_kind *kind,
 		     const char *spec)
 {
+	const struct owner *o = &owners[!(of & MFS_VIEW_OF_CKPT)];
 	const char *found;
 
-	ck_assert_msg(mfs_view_kind_find(of, name, &found) == kind, "%s", name);
+	ck_assert_msg(mfs_view_kind_find(o->table, of, name, &found) == kind, "%s", name);
 	if (kind)
 		ck_assert_str_eq(found, spec);
 }
@@ -74,13 +82,13 @@ START_TEST(test_names)
 	is_named(MFS_VIEW_OF_CKPT, "megatron/torch_dist", &mfs_view_kind_megatron_torch_dist, "");
 	is_named(MFS_VIEW_OF_DATA, "megatron/torch_dist", NULL, NULL);
 
-	ck_assert(mfs_view_kind_is_group(MFS_VIEW_OF_CKPT, ""));
-	ck_assert(mfs_view_kind_is_group(MFS_VIEW_OF_CKPT, "megatron"));
-	ck_assert(!mfs_view_kind_is_group(MFS_VIEW_OF_DATA, "megatron"));
-	ck_assert(!mfs_view_kind_is_group(MFS_VIEW_OF_CKPT, "mega"));
-	ck_assert(!mfs_view_kind_is_group(MFS_VIEW_OF_CKPT, "megatron/torch"));
+	ck_assert(mfs_view_kind_is_group(&mfs_ckpt_views, MFS_VIEW_OF_CKPT, ""));
+	ck_assert(mfs_view_kind_is_group(&mfs_ckpt_views, MFS_VIEW_OF_CKPT, "megatron"));
+	ck_assert(!mfs_view_kind_is_group(&mfs_data_views, MFS_VIEW_OF_DATA, "megatron"));
+	ck_assert(!mfs_view_kind_is_group(&mfs_ckpt_views, MFS_VIEW_OF_CKPT, "mega"));
+	ck_assert(!mfs_view_kind_is_group(&mfs_ckpt_views, MFS_VIEW_OF_CKPT, "megatron/torch"));
 
-	mfs_view_kind_names(MFS_VIEW_OF_RUN, &names);
+	mfs_view_kind_names(&mfs_data_views, MFS_VIEW_OF_RUN, &names);
 	ck_assert_ptr_nonnull(strstr(names.data, "samples/train-s4096 (or another), cache/"));
 	mfs_buf_release(&names);
 }
@@ -90,7 +98,7 @@ static unsigned number_of(const struct mfs_view_kind *kind)
 {
 	unsigned i = 0;
 
-	while (mfs_view_kinds[i] != kind)
+	while (mfs_ckpt_views.kinds[i] != kind)
 		i++;
 	return i;
 }
@@ -112,7 +120,7 @@ static void why_not_is(const struct mfs_views *v, const char *expected)
 /* A directory is missing when all in it is; else what is missing has its own name. */
 START_TEST(test_what_is_lacking)
 {
-	struct mfs_views v = {.of = MFS_VIEW_OF_CKPT};
+	struct mfs_views v = {.table = &mfs_ckpt_views, .of = MFS_VIEW_OF_CKPT};
 	const unsigned torch = number_of(&mfs_view_kind_megatron_torch);
 	const unsigned dist = number_of(&mfs_view_kind_megatron_torch_dist);
 	struct mfs_views_entry e;
@@ -136,9 +144,9 @@ END_TEST
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("kind");
-	TCase *c = unit_case(s, "table", test_rows);
+	TCase *c = unit_case(s, "table", test_entries_are_different);
 
-	tcase_add_test(c, test_entries_are_different);
+	tcase_add_loop_test(c, test_rows, 0, OWNERS);
 	tcase_add_test(c, test_names);
 	tcase_add_test(c, test_what_is_lacking);
 	return s;

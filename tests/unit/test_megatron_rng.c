@@ -120,7 +120,7 @@ static struct shown show(const char *iteration, const char *name)
 
 	unit_ok(mfs_optim_open(unit_fixture(iteration), &s.ckpt, &err), &err);
 	source.ckpt = s.ckpt;
-	kind = mfs_view_kind_find(MFS_VIEW_OF_FULL, name, &spec);
+	kind = mfs_view_kind_find(&mfs_ckpt_views, MFS_VIEW_OF_FULL, name, &spec);
 	unit_ok(kind->open(&source, spec, &s.view, &err), &err);
 	return s;
 }
