@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/str.h"
+
 struct param {
 	const char *name;
 	enum mfs_tp_split tp;
@@ -103,19 +105,13 @@ static int32_t number(const char **text, char end)
 	return value;
 }
 
-static bool ends_with(const char *text, const char *end)
-{
-	size_t len = strlen(text), end_len = strlen(end);
-
-	return len >= end_len && !strcmp(text + len - end_len, end);
-}
-
 /* "linear_fc1.weight_w" and "_v": SwiGLU's halves under names of their own. */
 static void take_part(char *rest, struct mfs_name *name)
 {
-	if (ends_with(rest, "linear_fc1.weight_w") || ends_with(rest, "linear_fc1.bias_w"))
+	if (mfs_str_ends(rest, "linear_fc1.weight_w") || mfs_str_ends(rest, "linear_fc1.bias_w"))
 		name->part = MFS_PART_GATE;
-	else if (ends_with(rest, "linear_fc1.weight_v") || ends_with(rest, "linear_fc1.bias_v"))
+	else if (mfs_str_ends(rest, "linear_fc1.weight_v") ||
+		 mfs_str_ends(rest, "linear_fc1.bias_v"))
 		name->part = MFS_PART_UP;
 	else
 		return;

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/base/path.h"
 #include "formats/io/whole.h"
 
 int mfs_sync_path(const char *path, struct mfs_error *err)
@@ -57,16 +58,6 @@ int mfs_commit_file(int dirfd, const char *name, const void *bytes, size_t len,
 	return 0;
 }
 
-/* The directory that holds the name, as memory that the caller frees. */
-static char *parent_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	if (!slash)
-		return strdup(".");
-	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-}
-
 /* Both names in one step where the file system can; otherwise the old one makes room first. */
 static int exchange(const char *from, const char *to)
 {
@@ -94,7 +85,7 @@ static int exchange(const char *from, const char *to)
 int mfs_commit_dir(const char *from, const char *to, bool replace, bool *ret_replaced,
 		   struct mfs_error *err)
 {
-	char *parent = parent_of(to);
+	char *parent = mfs_path_parent(to);
 	bool replaced = false;
 	int rc;
 

@@ -17,6 +17,7 @@
 #include <xxhash.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/io/census.h"
 #include "formats/io/regular.h"
@@ -214,9 +215,7 @@ uint64_t mfs_fileset_disk(const struct mfs_fileset *set, uint32_t file)
 
 int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file)
 {
-	const struct timespec *t = &set->files[file]->mtime;
-
-	return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+	return mfs_ns(set->files[file]->mtime);
 }
 
 const struct mfs_access_fold *mfs_fileset_access(const struct mfs_fileset *set)

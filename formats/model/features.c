@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "formats/base/str.h"
 #include "formats/model/features.h"
 #include "formats/model/model.h"
 
@@ -18,11 +19,6 @@ _Static_assert(MFS_FEATURE_COUNT <= 64, "a set of features is one word");
 static uint64_t when(bool condition, uint64_t features)
 {
 	return condition ? features : 0;
-}
-
-static bool is(const char *text, const char *what)
-{
-	return text && !strcmp(text, what);
 }
 
 static uint64_t activation(const struct mfs_megatron_args *a)
@@ -53,12 +49,12 @@ static uint64_t attention(const struct mfs_megatron_args *a)
 /* MLA makes its own rotary embedding, by rope_type; it is not handed the scalings of the others. */
 static uint64_t mla_positions(const struct mfs_megatron_args *a)
 {
-	uint64_t f = when(is(a->position_embedding_type, "learned_absolute"),
+	uint64_t f = when(mfs_str_is(a->position_embedding_type, "learned_absolute"),
 			  MFS_HAS(LEARNED_POSITIONS));
 
-	if (is(a->rope_type, "yarn"))
+	if (mfs_str_is(a->rope_type, "yarn"))
 		return f | MFS_HAS(ROPE) | MFS_HAS(YARN);
-	if (is(a->rope_type, "rope"))
+	if (mfs_str_is(a->rope_type, "rope"))
 		return f | MFS_HAS(ROPE) |
 		       when(a->rotary_scaling_factor > 1 && a->mscale_all_dim != 0,
 			    MFS_HAS(SCALED_SOFTMAX));
@@ -71,13 +67,14 @@ static uint64_t positions(const struct mfs_megatron_args *a)
 	const bool scaled = linear != 0 && linear != 1;
 	uint64_t f;
 
-	if (is(a->position_embedding_type, "learned_absolute") && !a->multi_latent_attention)
+	if (mfs_str_is(a->position_embedding_type, "learned_absolute") &&
+	    !a->multi_latent_attention)
 		return MFS_HAS(LEARNED_POSITIONS);
 	f = when(a->rotary_interleaved, MFS_HAS(ROPE_INTERLEAVED)) |
 	    when(a->rotary_percent != 1, MFS_HAS(ROPE_PARTIAL));
 	if (a->multi_latent_attention)
 		return f | mla_positions(a);
-	if (!is(a->position_embedding_type, "rope"))
+	if (!mfs_str_is(a->position_embedding_type, "rope"))
 		return f | MFS_HAS(OTHER_POSITIONS);
 	return f | MFS_HAS(ROPE) | when(a->use_rope_scaling, MFS_HAS(ROPE_LLAMA3)) |
 	       when(scaled, MFS_HAS(ROPE_LINEAR)) |
@@ -112,9 +109,11 @@ static uint64_t router(const struct mfs_megatron_args *a)
 	const double scale = a->moe_router_topk_scaling_factor;
 	const bool grouped = a->moe_router_group_topk != MFS_UNSET && a->moe_router_num_groups > 1;
 
-	return when(is(score, "sigmoid"), MFS_HAS(SIGMOID_ROUTER)) |
-	       when(!is(score, "sigmoid") && !is(score, "softmax"), MFS_HAS(OTHER_ROUTER)) |
-	       when(is(score, "softmax") && a->moe_router_pre_softmax, MFS_HAS(PRE_SOFTMAX)) |
+	return when(mfs_str_is(score, "sigmoid"), MFS_HAS(SIGMOID_ROUTER)) |
+	       when(!mfs_str_is(score, "sigmoid") && !mfs_str_is(score, "softmax"),
+		    MFS_HAS(OTHER_ROUTER)) |
+	       when(mfs_str_is(score, "softmax") && a->moe_router_pre_softmax,
+		    MFS_HAS(PRE_SOFTMAX)) |
 	       when(a->moe_router_enable_expert_bias, MFS_HAS(EXPERT_BIAS)) |
 	       when(scale != 0 && scale != 1, MFS_HAS(ROUTER_SCALE)) |
 	       when(grouped, MFS_HAS(ROUTER_GROUPS)) |

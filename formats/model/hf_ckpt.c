@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/str.h"
 #include "formats/ckpt/build.h"
 #include "formats/ckpt/stored.h"
 #include "formats/model/features.h"
@@ -43,13 +44,6 @@ struct numbering {
 static const char *dir_of(const struct builder *b)
 {
 	return b->ckpt->dir;
-}
-
-static bool ends_with(const char *text, const char *end)
-{
-	const size_t len = strlen(text), end_len = strlen(end);
-
-	return len >= end_len && !strcmp(text + len - end_len, end);
 }
 
 /* The part of a layer's prefix that a base model's names lack: "model.". */
@@ -98,7 +92,7 @@ static bool is_buffer(const char *name)
 	for (size_t i = 0; i < 3; i++) {
 		const size_t len = strlen(buffers[i]);
 
-		if (ends_with(name, buffers[i]) &&
+		if (mfs_str_ends(name, buffers[i]) &&
 		    (strlen(name) == len || name[strlen(name) - len - 1] == '.'))
 			return true;
 	}
@@ -124,7 +118,7 @@ static bool is_quantised(const char *name)
 					   "_blocks",	 ".weight_format"};
 
 	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		if (ends_with(name, ends[i]))
+		if (mfs_str_ends(name, ends[i]))
 			return true;
 	return false;
 }

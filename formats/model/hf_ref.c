@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/str.h"
 #include "formats/model/hf_config_i.h"
 #include "formats/model/families/family.h"
 
@@ -341,11 +342,6 @@ static bool is_regular(int dir, const char *name)
 	return !fstatat(dir, name, &st, 0) && S_ISREG(st.st_mode);
 }
 
-static int compare_names(const void *a, const void *b)
-{
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
 static int list_files(DIR *d, bool code, struct mfs_arena *arena, const char **names,
 		      uint32_t *ret_count)
 {
@@ -383,7 +379,7 @@ int mfs_hf_files(const char *dir, bool code, struct mfs_arena *arena, const char
 		return mfs_fail(err, -ENOTSUP, "%s: more than %d files", dir, MFS_HF_FILES_MAX);
 	if (rc)
 		return mfs_fail_nomem(err);
-	qsort(names, count, sizeof(*names), compare_names);
+	qsort(names, count, sizeof(*names), mfs_str_order);
 	*ret = names;
 	*ret_count = count;
 	return 0;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/str.h"
 #include "formats/base/uthash.h"
 #include "formats/ckpt/build.h"
 #include "formats/hf/hf_json.h"
@@ -280,13 +281,6 @@ static int load_index(struct reader *r)
 
 /* ---- files ---- */
 
-static bool ends_with(const char *text, const char *end)
-{
-	const size_t len = strlen(text), end_len = strlen(end);
-
-	return len >= end_len && !strcmp(text + len - end_len, end);
-}
-
 static int add_file(struct reader *r, const char *name, uint32_t *ret)
 {
 	int rc = mfs_fileset_add(r->ckpt->files, name, ret, r->err);
@@ -304,7 +298,7 @@ static int read_file(struct reader *r, const char *name)
 
 	if (rc)
 		return rc;
-	return ends_with(name, ".safetensors") ? read_safetensors(r, file) : read_torch(r, file);
+	return mfs_str_ends(name, ".safetensors") ? read_safetensors(r, file) : read_torch(r, file);
 }
 
 /* Each shard once, in the order in which the index first names them. */

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "formats/base/str.h"
 #include "formats/torch/megatron_foreign.h"
 
 #define MAX_LAYERS     100000
@@ -132,11 +133,6 @@ static const char *dtype(struct reader *r, const char *name)
 	return mfs_value_type(r->doc, v) == MFS_V_GLOBAL ? copy(r, text, len) : NULL;
 }
 
-static bool is(const char *text, const char *what)
-{
-	return text && !strcmp(text, what);
-}
-
 static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
 {
 	a->num_layers = required(r, "num_layers");
@@ -176,7 +172,7 @@ static bool has_gelu_of_te(struct reader *r, const struct mfs_megatron_args *a)
 
 static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 {
-	a->layernorm = !is(string(r, "normalization", "LayerNorm"), "RMSNorm");
+	a->layernorm = !mfs_str_is(string(r, "normalization", "LayerNorm"), "RMSNorm");
 	/* Both were renamed in core 0.16. */
 	a->zero_centered_gamma = flag(r, "apply_layernorm_1p", false) ||
 				 flag(r, "layernorm_zero_centered_gamma", false);
@@ -184,7 +180,7 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->squared_relu = flag(r, "squared_relu", false);
 	a->openai_gelu = flag(r, "openai_gelu", false);
 	a->quick_geglu = flag(r, "quick_geglu", false);
-	a->local_spec = is(string(r, "transformer_impl", NULL), "local");
+	a->local_spec = mfs_str_is(string(r, "transformer_impl", NULL), "local");
 	a->exact_gelu = !flag(r, "bias_gelu_fusion", true) && !has_gelu_of_te(r, a);
 	a->add_bias_linear = flag(r, "add_bias_linear", true);
 	a->add_qkv_bias = flag(r, "add_qkv_bias", false);
@@ -405,7 +401,7 @@ uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded)
 	uint64_t rows = a->vocab_size > 0 ? (uint64_t)a->vocab_size : 0;
 
 	/* Both factors are below 2^32: numbers of arguments are (read()). */
-	if (rows && is(a->tokenizer_type, "NullTokenizer") && !a->null_tokenizer_counts_eod)
+	if (rows && mfs_str_is(a->tokenizer_type, "NullTokenizer") && !a->null_tokenizer_counts_eod)
 		rows++;
 	return rows && rows <= padded && padded - rows < divisor * tp ? rows : 0;
 }

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/base/clock.h"
 #include "fs/cli/text.h"
 
 #define REDRAW_SECONDS 0.1
@@ -12,10 +13,7 @@
 
 static double now(void)
 {
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+	return (double)mfs_now_ns() * 1e-9;
 }
 
 void mfs_progress_init(struct mfs_progress *p, FILE *to, uint64_t start, uint64_t total)

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/path.h"
 #include "formats/dataset/index/index_key.h"
 #include "formats/dataset/index/python_json.h"
 #include "formats/io/fileset.h"
@@ -158,17 +159,15 @@ static int of_directory(const char *dir, json_t **ret, struct mfs_access_fold *a
 static int of_file(const char *path, json_t **ret, struct mfs_access_fold *access,
 		   struct mfs_error *err)
 {
-	const char *slash = strrchr(path, '/');
+	char *dir = mfs_path_parent(path), *text;
 	json_error_t where;
 	json_t *root;
-	char *dir, *text;
 	size_t len;
 	int rc;
 
-	dir = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
 	if (!dir)
 		return mfs_fail_nomem(err);
-	rc = slurp(dir, slash ? slash + 1 : path, &text, &len, access, err);
+	rc = slurp(dir, mfs_path_base(path), &text, &len, access, err);
 	free(dir);
 	if (rc)
 		return mfs_fail_in(err, "tokenizer_id");

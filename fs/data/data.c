@@ -11,6 +11,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/grow.h"
+#include "formats/base/path.h"
 #include "formats/dataset/rows/hf_dataset.h"
 #include "formats/dataset/rows/rows_indexed.h"
 #include "formats/io/fileset.h"
@@ -248,13 +249,6 @@ static int open_hf(struct mfs_data *data, const char *name, const char *path, co
 
 /* ---- what a path holds ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static int add_prefix(struct mfs_data *data, const char *prefix, struct mfs_error *err)
 {
 	const char *copy = mfs_arena_strndup(&data->arena, prefix, strlen(prefix));
@@ -262,7 +256,7 @@ static int add_prefix(struct mfs_data *data, const char *prefix, struct mfs_erro
 	if (!copy || mfs_grow(&data->prefixes, data->prefix_count))
 		return mfs_fail_nomem(err);
 	data->prefixes[data->prefix_count++] = copy;
-	return open_indexed(data, base_name(prefix), prefix, &prefix, 1, err);
+	return open_indexed(data, mfs_path_base(prefix), prefix, &prefix, 1, err);
 }
 
 static int add_directory(struct mfs_data *data, const char *dir, struct mfs_error *err)
@@ -282,14 +276,14 @@ static int add_directory(struct mfs_data *data, const char *dir, struct mfs_erro
 static int add_hf_split(struct mfs_data *data, const char *path, const char *split,
 			struct mfs_error *err)
 {
-	char *name = mfs_arena_printf(&data->arena, "%s_%s", base_name(path), split);
+	char *name = mfs_arena_printf(&data->arena, "%s_%s", mfs_path_base(path), split);
 
 	return name ? open_hf(data, name, path, split, err) : mfs_fail_nomem(err);
 }
 
 static int add_hf(struct mfs_data *data, const char *path, struct mfs_error *err)
 {
-	const char *base = base_name(path), *dot = strrchr(base, '.');
+	const char *base = mfs_path_base(path), *dot = strrchr(base, '.');
 	const char *const *splits;
 	uint32_t count;
 	int rc = mfs_hf_dataset_splits(path, &data->arena, &splits, &count, err);
@@ -335,7 +329,7 @@ static int by_base_name(const void *a, const void *b)
 {
 	const char *const *x = a, *const *y = b;
 
-	return strcmp(base_name(*x), base_name(*y));
+	return strcmp(mfs_path_base(*x), mfs_path_base(*y));
 }
 
 /* In the order of names, however they were named: what `datasets` has computed of the same files stays right. */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/path.h"
 #include "formats/io/regular.h"
 #include "fs/data/data_i.h"
 
@@ -118,13 +119,6 @@ void mfs_data_run_release(struct mfs_data_run *r)
 
 /* ---- what they name ---- */
 
-static const char *base_name(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	return slash ? slash + 1 : path;
-}
-
 static struct mfs_dataset *find_name(const struct mfs_data *data, const char *name)
 {
 	struct mfs_dataset *d = mfs_data_find(data, name, strlen(name));
@@ -158,13 +152,13 @@ int mfs_data_resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
 	if (!d)
 		d = find_path(data, prefix);
 	if (!d)
-		d = find_name(data, base_name(prefix));
+		d = find_name(data, mfs_path_base(prefix));
 	if (!d)
 		return mfs_fail(
 			err, -ENOENT,
 			"there is no dataset '%s' here, nor one named '%s': -o data=PATH adds "
 			"some",
-			prefix, base_name(prefix));
+			prefix, mfs_path_base(prefix));
 	*ret = d->rows;
 	return 0;
 }

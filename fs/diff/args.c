@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/str.h"
 #include "fs/diff/diff.h"
 
 enum kind { INT, REAL, FLAG, TEXT };
@@ -81,11 +82,6 @@ static const struct {
 
 /* ---- an argument that says nothing has one value ---- */
 
-static bool is(const char *text, const char *what)
-{
-	return text && !strcmp(text, what);
-}
-
 static void drop_experts(struct mfs_megatron_args *a)
 {
 	a->num_experts = a->moe_router_topk = a->moe_ffn_hidden_size = MFS_UNSET;
@@ -115,7 +111,7 @@ static void settle_experts(struct mfs_megatron_args *a)
 		a->moe_router_num_groups = a->moe_router_group_topk = MFS_UNSET;
 	if (a->moe_router_topk_scaling_factor == 0)
 		a->moe_router_topk_scaling_factor = 1;
-	if (!is(a->moe_router_score_function, "softmax"))
+	if (!mfs_str_is(a->moe_router_score_function, "softmax"))
 		a->moe_router_pre_softmax = false;
 }
 
@@ -130,7 +126,7 @@ static void settle_mla(struct mfs_megatron_args *a)
 		a->qk_head_dim = a->qk_pos_emb_head_dim = a->v_head_dim = MFS_UNSET;
 		a->rope_type = NULL;
 	}
-	if (!is(a->rope_type, "yarn")) {
+	if (!mfs_str_is(a->rope_type, "yarn")) {
 		a->rotary_scaling_factor = a->mscale = a->mscale_all_dim = 0;
 		a->beta_fast = a->beta_slow = 0;
 		a->original_max_position_embeddings = MFS_UNSET;
@@ -147,7 +143,8 @@ static void settle_positions(struct mfs_megatron_args *a)
 		a->use_rope_scaling = false;
 	if (!a->use_rope_scaling)
 		a->rope_scaling_factor = 0;
-	if (!is(a->position_embedding_type, "learned_absolute") || a->multi_latent_attention)
+	if (!mfs_str_is(a->position_embedding_type, "learned_absolute") ||
+	    a->multi_latent_attention)
 		return;
 	a->rotary_base = a->rotary_percent = a->rope_scaling_factor = 0;
 	a->rotary_seq_len_interpolation_factor = 0;

@@ -13,6 +13,7 @@
 #include <sys/sysmacros.h>
 #include <sys/vfs.h>
 
+#include "formats/base/path.h"
 #include "fs/data/data.h"
 
 /* ---- what stands there ---- */
@@ -99,39 +100,21 @@ static bool on_mcorefs(const char *path)
 
 /* ---- paths ---- */
 
-/* The directory that holds the last name. */
-static char *parent_of(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-
-	if (!slash)
-		return strdup(".");
-	return slash == path ? strdup("/") : strndup(path, (size_t)(slash - path));
-}
-
 /* Absolute and without links, but for what does not exist yet; NULL if its directory does not exist either. */
 static char *resolve(const char *dest)
 {
 	char *there = realpath(dest, NULL), *above, *parent;
-	const char *slash = strrchr(dest, '/');
 
 	if (there)
 		return there;
-	above = parent_of(dest);
+	above = mfs_path_parent(dest);
 	parent = above ? realpath(above, NULL) : NULL;
-	if (parent && asprintf(&there, "%s/%s", strcmp(parent, "/") ? parent : "",
-			       slash ? slash + 1 : dest) < 0)
+	if (parent &&
+	    asprintf(&there, "%s/%s", strcmp(parent, "/") ? parent : "", mfs_path_base(dest)) < 0)
 		there = NULL;
 	free(above);
 	free(parent);
 	return there;
-}
-
-static bool contains(const char *dir, const char *path)
-{
-	size_t len = strlen(dir);
-
-	return !strncmp(dir, path, len) && (!path[len] || path[len] == '/' || len == 1);
 }
 
 /* The same where a bind mount gives a directory two names. */
@@ -156,7 +139,7 @@ static bool contains_object(const char *dir, const char *path)
 
 static bool lies_in(const char *path, const char *dir)
 {
-	return contains(dir, path) || contains_object(dir, path);
+	return mfs_path_contains(dir, path) || contains_object(dir, path);
 }
 
 /* A path as a person has said it. */
@@ -190,7 +173,7 @@ static const char *find_replaced(const char *dest, const struct mfs_root *root,
 
 int mfs_export_check_dest(const char *dest, bool replace, struct mfs_error *err)
 {
-	char *parent = parent_of(dest);
+	char *parent = mfs_path_parent(dest);
 	int rc = 0;
 
 	if (!parent)

@@ -12,6 +12,7 @@
 
 #include "formats/base/buf.h"
 #include "formats/base/bytes.h"
+#include "formats/base/str.h"
 #include "formats/io/commit.h"
 #include "formats/io/regular.h"
 
@@ -36,12 +37,6 @@ static int digest_file(EVP_MD_CTX *md, const struct mfs_view_file *f, void *buf,
 	return 0;
 }
 
-static void to_hex(const uint8_t *bytes, size_t len, char *hex)
-{
-	for (size_t i = 0; i < len; i++)
-		sprintf(hex + 2 * i, "%02x", bytes[i]);
-}
-
 int mfs_fingerprint_view(const struct mfs_view *view, struct mfs_fingerprint *ret,
 			 struct mfs_error *err)
 {
@@ -61,7 +56,7 @@ int mfs_fingerprint_view(const struct mfs_view *view, struct mfs_fingerprint *re
 	if (rc)
 		goto done;
 	EVP_DigestFinal_ex(md, sum, NULL);
-	to_hex(sum, 32, ret->hex);
+	mfs_str_hex(sum, 32, ret->hex);
 done:
 	EVP_MD_CTX_free(md);
 	free(buf);

@@ -12,6 +12,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
+#include "formats/base/path.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/features.h"
@@ -36,13 +37,6 @@
 struct paths {
 	char source[PATH_MAX], mountpoint[PATH_MAX];
 };
-
-static bool contains(const char *dir, const char *path)
-{
-	size_t len = strlen(dir);
-
-	return !strncmp(dir, path, len) && (!path[len] || path[len] == '/' || len == 1);
-}
 
 /* Where DIR lies; if it is still to be made, where it will be made. */
 static int real_place(const char *dir, char *ret)
@@ -75,7 +69,7 @@ static bool lies_in_data(const struct mfs_data_options *data, const char *place)
 
 		if (mfs_data_path(data->paths[i], &real, NULL))
 			continue;
-		found = contains(real, place);
+		found = mfs_path_contains(real, place);
 		free(real);
 	}
 	return found;
@@ -94,13 +88,13 @@ static int check_cache(const struct mfs_options *opt, const struct paths *paths)
 	rc = real_place(cache, place);
 	if (rc)
 		return mfs_command_failed("dataset_cache: %s: %s", cache, strerror(-rc));
-	if (contains(paths->source, place))
+	if (mfs_path_contains(paths->source, place))
 		return mfs_command_failed("dataset_cache: %s lies in SOURCE", cache);
-	if (contains(place, paths->source))
+	if (mfs_path_contains(place, paths->source))
 		return mfs_command_failed("dataset_cache: %s contains SOURCE", cache);
 	if (lies_in_data(&opt->data, place))
 		return mfs_command_failed("dataset_cache: %s lies in what data= names", cache);
-	if (contains(paths->mountpoint, place))
+	if (mfs_path_contains(paths->mountpoint, place))
 		return mfs_command_failed("dataset_cache: %s lies in MOUNTPOINT", cache);
 	return MFS_EXIT_OK;
 }
@@ -144,7 +138,8 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 		return MFS_EXIT_MOUNT;
 	}
 	/* The daemon looks at SOURCE while it serves: it would wait for itself. */
-	if (contains(ret->source, ret->mountpoint) || contains(ret->mountpoint, ret->source)) {
+	if (mfs_path_contains(ret->source, ret->mountpoint) ||
+	    mfs_path_contains(ret->mountpoint, ret->source)) {
 		mfs_command_failed("cannot mount on %s: it lies in SOURCE or contains it",
 				   opt->mountpoint);
 		return MFS_EXIT_MOUNT;
@@ -297,9 +292,10 @@ static int open_log(const struct mfs_options *opt, const struct paths *paths)
 	rc = real_place(opt->log, place);
 	if (rc)
 		return mfs_command_failed("log: %s: %s", opt->log, strerror(-rc));
-	if (contains(paths->source, place) || contains(paths->mountpoint, place))
+	if (mfs_path_contains(paths->source, place) || mfs_path_contains(paths->mountpoint, place))
 		return mfs_command_failed("log: %s lies in %s", opt->log,
-					  contains(paths->source, place) ? "SOURCE" : "MOUNTPOINT");
+					  mfs_path_contains(paths->source, place) ? "SOURCE"
+										  : "MOUNTPOINT");
 	if (mfs_log_open(opt->log, &err))
 		return mfs_command_failed("%s", err.msg);
 	return MFS_EXIT_OK;

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/clock.h"
 #include "fs/view/keeper.h"
 #include "fs/view/views.h"
 #include "fs/source/root_changes.h"
@@ -142,7 +143,7 @@ static int new_top(struct mfs_tree *tree, struct mfs_error *err)
 	rc = mfs_tree_new_node(tree, NULL, "", &tree->top, err);
 	if (rc)
 		return rc;
-	tree->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	tree->mtime_ns = mfs_ns(st.st_mtim);
 	tree->top->type = S_IFDIR;
 	tree->top->moves = !tree->flat;
 	return mfs_tree_set_readers(tree, tree->top, mfs_readers_of_path(path), err);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/path.h"
 #include "formats/dataset/files/npy.h"
 #include "formats/dataset/gpt/rows_samples.h"
 #include "formats/io/commit.h"
@@ -141,7 +142,6 @@ static int commit(int dirfd, const char *name, const void *bytes, size_t len, st
 
 static int write_file(const char *path, const void *bytes, size_t len, struct mfs_error *err)
 {
-	const char *slash = strrchr(path, '/');
 	char *dir;
 	int fd, rc;
 
@@ -149,14 +149,14 @@ static int write_file(const char *path, const void *bytes, size_t len, struct mf
 		fwrite(bytes, 1, len, stdout);
 		return 0;
 	}
-	dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+	dir = mfs_path_parent(path);
 	if (!dir)
 		return mfs_fail_nomem(err);
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
 		rc = mfs_fail(err, -errno, "'%s': %s", dir, strerror(errno));
 	else
-		rc = commit(fd, slash ? slash + 1 : path, bytes, len, err);
+		rc = commit(fd, mfs_path_base(path), bytes, len, err);
 	if (fd >= 0)
 		close(fd);
 	free(dir);

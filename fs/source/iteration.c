@@ -9,7 +9,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/clock.h"
 #include "formats/base/grow.h"
+#include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/model/hf_ckpt.h"
@@ -54,11 +56,6 @@ static bool is_dist_file(const char *name)
 	       (len > 7 && !strcmp(name + len - 7, ".distcp"));
 }
 
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
 static void free_names(char **names, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -88,7 +85,7 @@ static int list_marks(const char *path, char ***ret, size_t *ret_count)
 	}
 	closedir(dir);
 	if (count)
-		qsort(names, count, sizeof(*names), by_name);
+		qsort(names, count, sizeof(*names), mfs_str_order);
 	*ret = names;
 	*ret_count = count;
 	return 0;
@@ -264,7 +261,7 @@ static int fill_incomplete(struct mfs_iteration *it, const char *reason)
 
 	if (stat(it->path, &st))
 		return -errno;
-	it->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+	it->mtime_ns = mfs_ns(st.st_mtim);
 	it->format = it->hf ? "hf" : guess_format(it->path);
 	it->reason = strdup(reason);
 	return it->reason ? 0 : -ENOMEM;

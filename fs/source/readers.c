@@ -4,9 +4,9 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "formats/base/clock.h"
 #include "formats/io/census.h"
 #include "formats/io/fileset.h"
 #include "formats/io/walk.h"
@@ -25,14 +25,6 @@ struct mfs_readers {
 	struct mfs_access_fold fold;
 	struct mfs_access told;
 };
-
-static int64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static void look_at_path(const char *path, struct mfs_access_fold *fold)
 {
@@ -86,7 +78,7 @@ static struct mfs_readers *new_readers(void)
 
 static void look_again_after(struct mfs_readers *r, int64_t pause)
 {
-	r->due = monotonic_ns() + pause;
+	r->due = mfs_now_ns() + pause;
 	r->old = r->due + pause;
 }
 
@@ -151,7 +143,7 @@ void mfs_readers_free(struct mfs_readers *r)
 
 void mfs_readers_look(struct mfs_readers *r)
 {
-	const int64_t began = monotonic_ns();
+	const int64_t began = mfs_now_ns();
 	struct mfs_access_fold fold;
 	int64_t pause;
 
@@ -170,7 +162,7 @@ void mfs_readers_look(struct mfs_readers *r)
 	else
 		look_at_sets(r, &fold);
 	pthread_mutex_lock(&r->lock);
-	pause = (monotonic_ns() - began) * MFS_READERS_SHARE;
+	pause = (mfs_now_ns() - began) * MFS_READERS_SHARE;
 	look_again_after(r, pause > MFS_READERS_INTERVAL ? pause : MFS_READERS_INTERVAL);
 	take(r, &fold);
 	r->looking = false;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "formats/base/arena.h"
+#include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/model/hf_ckpt.h"
 #include "fs/data/data.h"
@@ -63,14 +64,6 @@ struct candidates {
 	struct candidate *list;
 	size_t count;
 };
-
-static int64_t monotonic_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static void free_candidates(struct candidates *c)
 {
@@ -357,7 +350,7 @@ done:
 	if (now)
 		free_snapshot(now);
 	free_candidates(&c);
-	atomic_store(&root->looked, monotonic_ns());
+	atomic_store(&root->looked, mfs_now_ns());
 	return rc;
 }
 
@@ -369,7 +362,7 @@ int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err)
 		return 0;
 	if (force) {
 		pthread_mutex_lock(&root->refresh);
-	} else if (monotonic_ns() - atomic_load(&root->looked) < MIN_INTERVAL ||
+	} else if (mfs_now_ns() - atomic_load(&root->looked) < MIN_INTERVAL ||
 		   pthread_mutex_trylock(&root->refresh)) {
 		return 0;
 	}

@@ -10,6 +10,7 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "formats/base/clock.h"
 #include "formats/io/fileset.h"
 
 #define RANK_FILE      "model_optim_rng.pt"
@@ -38,8 +39,7 @@ static void add_optimizer(struct mfs_save *save, const struct mfs_fileset *files
 		    sizeof(path))
 		return;
 	if (!stat(path, &st))
-		add(save, beside, (uint64_t)st.st_size,
-		    (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec);
+		add(save, beside, (uint64_t)st.st_size, mfs_ns(st.st_mtim));
 }
 
 static int by_name(const void *a, const void *b)

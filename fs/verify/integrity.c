@@ -9,6 +9,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+#include "formats/base/str.h"
 #include "formats/io/regular.h"
 
 #define MANIFEST   "integrity.json"
@@ -30,8 +31,7 @@ static int digest_fd(int fd, EVP_MD_CTX *md, char *hex)
 	if (n < 0)
 		return -errno;
 	EVP_DigestFinal_ex(md, sum, &len);
-	for (unsigned i = 0; i < len; i++)
-		sprintf(hex + 2 * i, "%02x", sum[i]);
+	mfs_str_hex(sum, len, hex);
 	return 0;
 }
 

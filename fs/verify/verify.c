@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/model/model.h"
 #include "fs/cli/cmdline.h"
@@ -125,8 +126,7 @@ static void hex_digest(EVP_MD_CTX *digest, char *hex)
 	unsigned len = 0;
 
 	EVP_DigestFinal_ex(digest, sum, &len);
-	for (unsigned i = 0; i < len; i++)
-		sprintf(hex + 2 * i, "%02x", sum[i]);
+	mfs_str_hex(sum, len, hex);
 }
 
 static void describe_file(struct verify *v, const struct mfs_view_file *file, const char *hex,

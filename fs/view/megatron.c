@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/path.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/vocab.h"
 #include "formats/megatron/write/files.h"
@@ -130,10 +131,9 @@ static int list(const struct mfs_view_origin *s, struct mfs_arena *arena, const 
 static int64_t iteration_of(const struct mfs_ckpt *ckpt, int64_t number)
 {
 	const struct mfs_ckpt_common *s = mfs_ckpt_common(ckpt);
-	const char *slash = strrchr(mfs_ckpt_dir(ckpt), '/');
 	int64_t saved;
 
-	if (number >= 0 || !s || !strcmp(slash ? slash + 1 : mfs_ckpt_dir(ckpt), "release"))
+	if (number >= 0 || !s || !strcmp(mfs_path_base(mfs_ckpt_dir(ckpt)), "release"))
 		return number;
 	return mfs_value_int(s->archive.doc, mfs_value_get(s->archive.doc, s->root, "iteration"),
 			     &saved) &&

@@ -7,20 +7,17 @@
 #include <string.h>
 
 #include "formats/base/grow.h"
+#include "formats/base/str.h"
 #include "formats/ckpt/read/torch_i.h"
 
 /* Not a buffer, which the optimizer does not know. */
 static bool is_parameter(const struct mfs_torch_param *p)
 {
 	static const char *const buffers[] = {"router.expert_bias", "router.qb_beta"};
-	const size_t len = strlen(p->name.canonical);
 
-	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++) {
-		const size_t tail = strlen(buffers[i]);
-
-		if (len > tail && !strcmp(p->name.canonical + len - tail, buffers[i]))
+	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
+		if (mfs_str_ends(p->name.canonical, buffers[i]))
 			return false;
-	}
 	return p->t.dtype == MFS_BF16 || p->t.dtype == MFS_F16 || p->t.dtype == MFS_F32;
 }
 

@@ -10,6 +10,7 @@
 #include <time.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/clock.h"
 #include "formats/dataset/gpt/rows_samples_i.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
@@ -168,14 +169,6 @@ static void ask_for_pages(const struct request *q, unsigned from)
 	}
 }
 
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
-
 /* Pages that this thread has had to wait for. */
 static long pages_waited_for(void)
 {
@@ -196,7 +189,7 @@ static bool has_waited(struct patience *p, uint64_t bytes)
 	const uint64_t before = p->time;
 	const long pages = p->pages;
 
-	p->time = now_ns();
+	p->time = mfs_now_ns();
 	if (p->time - before < WAITED_NS + bytes)
 		return false;
 	p->pages = pages_waited_for();
@@ -207,7 +200,7 @@ static int copy_pieces(struct request *q, struct mfs_error *err)
 {
 	_Atomic unsigned *left = &q->x->cold;
 	unsigned cold = atomic_load_explicit(left, memory_order_relaxed);
-	struct patience p = {pages_waited_for(), now_ns()};
+	struct patience p = {pages_waited_for(), mfs_now_ns()};
 	int rc = 0;
 
 	if (cold) {

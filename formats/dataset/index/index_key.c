@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "formats/base/str.h"
 #include "formats/dataset/gpt/gpt_dataset.h"
 #include "formats/dataset/index/python_json.h"
 
@@ -236,8 +237,7 @@ int mfs_index_digest(const void *bytes, size_t len, char ret[MFS_INDEX_DIGEST_SI
 	EVP_MD_free(md5);
 	if (!done)
 		return mfs_fail(err, -ENOTSUP, "libcrypto has no MD5 here");
-	for (unsigned i = 0; i < size; i++)
-		snprintf(ret + 2 * i, 3, "%02x", sum[i]);
+	mfs_str_hex(sum, size, ret);
 	return 0;
 }
 

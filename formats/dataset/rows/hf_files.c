@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "formats/base/buf.h"
+#include "formats/base/str.h"
 #include "formats/dataset/rows/hf_dataset.h"
 #include "formats/hf/hf_json.h"
 
@@ -328,11 +329,10 @@ int mfs_hf_dataset_splits(const char *path, struct mfs_arena *arena, const char 
 bool mfs_hf_dataset_looks_like_one(const char *path)
 {
 	struct dirent **entries;
-	const size_t len = strlen(path), suffix = strlen(SUFFIX);
 	int n;
 
 	if (is_file(path))
-		return len > suffix && !strcmp(path + len - suffix, SUFFIX);
+		return mfs_str_ends(path, SUFFIX);
 	if (exists(path, "state.json") || exists(path, "dataset_dict.json"))
 		return true;
 	n = scandir(path, &entries, is_data_entry, NULL);

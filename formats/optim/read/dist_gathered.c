@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/str.h"
 #include "formats/optim/read/gathered_state.h"
 #include "formats/optim/read/optim_i.h"
 
@@ -30,10 +31,7 @@ struct object {
 
 static bool is_param_state(const char *key)
 {
-	const size_t len = strlen(key), tail = sizeof(PARAM_STATE) - 1;
-
-	return strstr(key, "optimizer.distributed.") && len > tail &&
-	       !strcmp(key + len - tail, PARAM_STATE);
+	return strstr(key, "optimizer.distributed.") && mfs_str_ends(key, PARAM_STATE);
 }
 
 bool mfs_optim_has_gathered(const struct mfs_dcp *dcp)

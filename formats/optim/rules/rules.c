@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "formats/base/str.h"
 #include "formats/optim/rules/state_dict.h"
 
 /* What has a layout of its own that is not followed here. */
@@ -98,8 +99,7 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 
 bool mfs_optim_decays(const struct mfs_optim_rules *rules, const char *name, unsigned ndim)
 {
-	const size_t len = strlen(name);
-	const bool bias = len > 5 && !strcmp(name + len - 5, ".bias");
+	const bool bias = mfs_str_ends(name, ".bias");
 
 	if (rules->skip_embedding_decay && strstr(name, "embedding"))
 		return false;

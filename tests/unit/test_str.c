@@ -1,0 +1,103 @@
+/* Texts, paths and times: formats/base/str.h, path.h, clock.h. */
+#include "tests/unit/unit.h"
+
+#include <stdlib.h>
+
+#include "formats/base/clock.h"
+#include "formats/base/path.h"
+#include "formats/base/str.h"
+
+START_TEST(test_is)
+{
+	ck_assert(mfs_str_is("rope", "rope"));
+	ck_assert(!mfs_str_is("rope", "rop"));
+	ck_assert(!mfs_str_is(NULL, "rope"));
+}
+END_TEST
+
+START_TEST(test_ends)
+{
+	ck_assert(mfs_str_ends("layer.bias", ".bias"));
+	ck_assert(mfs_str_ends(".bias", ".bias"));
+	ck_assert(mfs_str_ends("a", ""));
+	ck_assert(!mfs_str_ends("bias", ".bias"));
+	ck_assert(!mfs_str_ends("layer.biases", ".bias"));
+}
+END_TEST
+
+START_TEST(test_order)
+{
+	const char *names[] = {"b", "", "a10", "a2", "B"};
+	static const char *const sorted[] = {"", "B", "a10", "a2", "b"};
+
+	qsort(names, 5, sizeof(*names), mfs_str_order);
+	for (int i = 0; i < 5; i++)
+		ck_assert_str_eq(names[i], sorted[i]);
+}
+END_TEST
+
+START_TEST(test_hex)
+{
+	static const uint8_t bytes[] = {0x00, 0x0f, 0x10, 0x9a, 0xff};
+	char text[11] = "..........";
+
+	mfs_str_hex(bytes, sizeof(bytes), text);
+	ck_assert_str_eq(text, "000f109aff");
+	mfs_str_hex(bytes, 0, text);
+	ck_assert_str_eq(text, "");
+}
+END_TEST
+
+START_TEST(test_base_and_parent)
+{
+	static const struct {
+		const char *path, *base, *parent;
+	} cases[] = {
+		{"name", "name", "."},	   {"/name", "name", "/"}, {"a/b/name", "name", "a/b"},
+		{"/a/name", "name", "/a"}, {"a/", "", "a"},	   {"/", "", "/"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		char *parent = mfs_path_parent(cases[i].path);
+
+		ck_assert_str_eq(parent, cases[i].parent);
+		ck_assert_str_eq(mfs_path_base(cases[i].path), cases[i].base);
+		free(parent);
+	}
+}
+END_TEST
+
+START_TEST(test_contains)
+{
+	ck_assert(mfs_path_contains("/a", "/a"));
+	ck_assert(mfs_path_contains("/a", "/a/b"));
+	ck_assert(!mfs_path_contains("/a", "/ab"));
+	ck_assert(!mfs_path_contains("/a/b", "/a"));
+	ck_assert(mfs_path_contains("/", "/a"));
+	ck_assert(mfs_path_contains("/", "/"));
+}
+END_TEST
+
+START_TEST(test_time)
+{
+	const int64_t before = mfs_now_ns();
+
+	ck_assert(mfs_ns((struct timespec){3, 7}) == 3000000007);
+	ck_assert(mfs_ns((struct timespec){-1, 999999999}) == -1);
+	ck_assert(before > 0 && mfs_now_ns() >= before);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("str");
+	TCase *path = unit_case(s, "path", test_base_and_parent);
+	TCase *str = unit_case(s, "str", test_is);
+
+	tcase_add_test(path, test_contains);
+	tcase_add_test(str, test_ends);
+	tcase_add_test(str, test_order);
+	tcase_add_test(str, test_hex);
+	unit_case(s, "clock", test_time);
+	return s;
+}
