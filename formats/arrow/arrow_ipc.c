@@ -30,8 +30,8 @@ enum { DICTIONARY_ID, DICTIONARY_DATA };
 enum { COMPRESSION_CODEC };
 enum { FOOTER_VERSION, FOOTER_SCHEMA, FOOTER_DICTIONARIES, FOOTER_RECORD_BATCHES };
 
-/* struct FieldNode and Buffer: two int64; struct Block: int64 offset, int32 size of prefix and metadata, 4 bytes
- * of padding, int64 size of the body. */
+/* struct FieldNode and Buffer: two int64; struct Block: int64 offset, int32 size of prefix and
+ * metadata, 4 bytes of padding, int64 size of the body. */
 #define NODE_BYTES   16
 #define BUFFER_BYTES 16
 #define BLOCK_BYTES  24
@@ -68,8 +68,8 @@ static int cut(const struct mfs_arrow *a, uint64_t at, struct mfs_error *err)
 			a->src.name, (unsigned long long)at, (unsigned long long)a->end);
 }
 
-/* Reads metadata, prefix included, into a->metadata. *ret_len is the metadata's size, 0 at the end of a stream;
- * *ret_prefix how many bytes say so. */
+/* Reads metadata, prefix included, into a->metadata. *ret_len is the metadata's size, 0 at the end
+ * of a stream; *ret_prefix how many bytes say so. */
 static int read_metadata(struct mfs_arrow *a, uint64_t at, unsigned *ret_prefix, uint32_t *ret_len,
 			 struct mfs_error *err)
 {
@@ -130,7 +130,8 @@ static bool has_compression_key(const struct mfs_flat_table *message)
 	return false;
 }
 
-/* The message at `at`. *ret_end: there is the mark of a stream's end instead, and the message ends behind it. */
+/* The message at `at`. *ret_end: there is the mark of a stream's end instead, and the message ends
+ * behind it. */
 static int read_message(struct mfs_arrow *a, uint64_t at, struct message *ret, bool *ret_end,
 			struct mfs_error *err)
 {
@@ -281,7 +282,8 @@ static uint64_t lowest_block(struct mfs_arrow *a, unsigned field, uint64_t than)
 	return than;
 }
 
-/* The first message that is no schema says how messages are framed and of which version they are. */
+/* The first message that is no schema says how messages are framed and of which version they
+ * are. */
 static int look_at_first_block(struct mfs_arrow *a, struct mfs_error *err)
 {
 	struct message m;
@@ -324,9 +326,9 @@ static void forget_first(struct mfs_arrow *a)
 }
 
 /*
- * Arrow C++ writes a stream between the magic and the footer, and then the two must agree. But it goes by the footer
- * alone when it reads, and others rely on that: arrow-rs pads the magic to 64 bytes, and the schema that Polars writes
- * behind it has no size in front.
+ * Arrow C++ writes a stream between the magic and the footer, and then the two must agree. But it
+ * goes by the footer alone when it reads, and others rely on that: arrow-rs pads the magic to 64
+ * bytes, and the schema that Polars writes behind it has no size in front.
  *
  * Messages say their version; the footer that Arrow C++ writes says 5, whatever they are.
  */
@@ -407,7 +409,8 @@ static int bad_batch(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 			(unsigned long long)b->number, what);
 }
 
-/* Writers lay buffers out one behind the other; an offset that was changed does not pass for another one. */
+/* Writers lay buffers out one behind the other; an offset that was changed does not pass for
+ * another one. */
 static int check_buffers(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 			 struct mfs_error *err)
 {

@@ -1,7 +1,7 @@
 /*
- * Arrow IPC streams and files, metadata alone: which columns there are, and where the buffers of each record
- * batch lie (docs/formats/hf-datasets.md). No value is read. Metadata versions 4 and 5, little-endian. A stream
- * must have its end.
+ * Arrow IPC streams and files, metadata alone: which columns there are, and where the buffers of
+ * each record batch lie (docs/formats/hf-datasets.md). No value is read. Metadata versions 4 and 5,
+ * little-endian. A stream must have its end.
  */
 #ifndef MFS_ARROW_ARROW_IPC_H
 #define MFS_ARROW_ARROW_IPC_H
@@ -52,15 +52,16 @@ struct mfs_arrow_column {
 	enum mfs_dtype dtype; /* of an INT, or of a list of them; MFS_U64 and MFS_U32 too */
 	uint32_t list_size;   /* of a FIXED_SIZE_LIST: elements; 0 if that is impossible */
 	bool dictionary;      /* it, or what it is a list of, is dictionary-encoded */
-	/* Its first node, its first buffer, and the first of those views that have buffers of their own number,
-	 * in every record batch. */
+	/* Its first node, its first buffer, and the first of those views that have buffers of their
+	 * own number, in every record batch. */
 	uint32_t node, buffer, view;
 };
 
 struct mfs_arrow;
 
-/* Reads the schema, and of a file its footer. src is copied; its name and object must outlive the reader.
- * -EINVAL: damaged, or no Arrow; -ENOTSUP: big-endian, an older or newer version, unknown types. */
+/* Reads the schema, and of a file its footer. src is copied; its name and object must outlive the
+ * reader. -EINVAL: damaged, or no Arrow; -ENOTSUP: big-endian, an older or newer version, unknown
+ * types. */
 int mfs_arrow_open(const struct mfs_source *src, struct mfs_arrow **ret, struct mfs_error *err);
 void mfs_arrow_free(struct mfs_arrow *a);
 
@@ -72,8 +73,8 @@ const char *mfs_arrow_type_text(const struct mfs_arrow_column *c, char *text, si
 bool mfs_arrow_is_int(const struct mfs_arrow_column *c);
 bool mfs_arrow_is_int_list(const struct mfs_arrow_column *c);
 
-/* One record batch, valid until the next is asked for. Its buffers lie inside of its body in their order, which is
- * checked, and the body inside of the source. */
+/* One record batch, valid until the next is asked for. Its buffers lie inside of its body in their
+ * order, which is checked, and the body inside of the source. */
 struct mfs_arrow_batch {
 	uint64_t number; /* from 0, for messages */
 	uint64_t rows;
@@ -92,15 +93,17 @@ int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_e
 struct mfs_arrow_array {
 	uint64_t rows, nulls;
 	uint64_t validity; /* a bit for every row, if nulls; else 0 */
-	uint64_t
-		offsets; /* of a list: rows + 1 of them, int32 or of a LARGE_LIST int64; 0 if it has no rows */
-	/* A list's elements: all that there are, those of null rows and of no row too. Of an INT column: rows. */
+	/* of a list: rows + 1 of them, int32 or of a LARGE_LIST int64; 0 if it has no rows */
+	uint64_t offsets;
+	/* A list's elements: all that there are, those of null rows and of no row too. Of an INT
+	 * column: rows. */
 	uint64_t items, item_nulls;
 	uint64_t item_validity; /* as validity */
 	uint64_t values;
 };
 
-/* Of a column of integers or of lists of them. -EINVAL: buffers are smaller than what is counted. */
+/* Of a column of integers or of lists of them. -EINVAL: buffers are smaller than what is
+ * counted. */
 int mfs_arrow_array(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 		    const struct mfs_arrow_column *c, struct mfs_arrow_array *ret,
 		    struct mfs_error *err);

@@ -16,8 +16,8 @@ enum { INT_BITS, INT_SIGNED };
 enum { FIXED_SIZE_LIST_SIZE };
 enum { UNION_MODE };
 
-/* What a type has of its own in a record batch, in front of its children (Columnar.rst, "Buffer Listing for Each
- * Layout"). */
+/* What a type has of its own in a record batch, in front of its children (Columnar.rst, "Buffer
+ * Listing for Each Layout"). */
 static const struct {
 	const char *name;
 	uint8_t buffers;
@@ -51,8 +51,8 @@ static const struct {
 	[MFS_ARROW_LARGE_LIST_VIEW] = {"large_list_view", 3, true, false},
 };
 
-/* Before V5 unions have a validity too; and so have run ends where Arrow C++ writes that version (HasValidityBitmap in
- * cpp/src/arrow/ipc/util.h and its callers). */
+/* Before V5 unions have a validity too; and so have run ends where Arrow C++ writes that version
+ * (HasValidityBitmap in cpp/src/arrow/ipc/util.h and its callers). */
 static uint8_t buffers_of(const struct mfs_arrow *a, enum mfs_arrow_type type,
 			  const struct mfs_flat_table *t)
 {
@@ -93,7 +93,8 @@ static bool is_list(enum mfs_arrow_type type)
 static int read_field(struct mfs_arrow *a, struct mfs_flat_table *field, struct mfs_arrow_column *c,
 		      unsigned depth, struct mfs_error *err);
 
-/* children: those of the field whose column is c, if it is at the top. A list's one child says more of it. */
+/* children: those of the field whose column is c, if it is at the top. A list's one child says more
+ * of it. */
 static int read_children(struct mfs_arrow *a, const struct mfs_flat_table *field,
 			 struct mfs_arrow_column *c, unsigned depth, struct mfs_error *err)
 {
@@ -137,7 +138,8 @@ static int read_field(struct mfs_arrow *a, struct mfs_flat_table *field, struct 
 	c->dictionary = mfs_flat_table(field, FIELD_DICTIONARY).at;
 	a->nodes++;
 	a->has_dictionaries |= c->dictionary;
-	if (c->dictionary) { /* indices, whatever the values are; those are in messages of their own */
+	/* indices, whatever the values are; those are in messages of their own */
+	if (c->dictionary) {
 		a->buffers += types[MFS_ARROW_INT].buffers;
 		return 0;
 	}

@@ -1,6 +1,6 @@
 /*
- * Flatbuffers (google/flatbuffers, docs/source/internals.md) written from front to back: a table, then what
- * it refers to, whose offsets are filled in once their targets are there.
+ * Flatbuffers (google/flatbuffers, docs/source/internals.md) written from front to back: a table,
+ * then what it refers to, whose offsets are filled in once their targets are there.
  */
 #include "formats/arrow/arrow_write.h"
 
@@ -17,7 +17,8 @@ enum { TYPE_INT = 2, TYPE_FLOAT = 3, TYPE_LIST = 12, TYPE_FIXED_LIST = 16 };
 
 const uint8_t mfs_arrow_eos[MFS_ARROW_EOS] = {0xff, 0xff, 0xff, 0xff};
 
-/* Of a table: bytes of the value, 0 if the slot is left out. Offsets are 4 bytes, of value 0 for now. */
+/* Of a table: bytes of the value, 0 if the slot is left out. Offsets are 4 bytes, of value 0 for
+ * now. */
 struct slot {
 	unsigned size;
 	uint64_t value;
@@ -63,7 +64,8 @@ static void refer(struct message *m, size_t at)
 		m->out->data[m->start + at + i] = (char)((here(m) - at) >> 8 * i);
 }
 
-/* Places the slots behind a table's first 4 bytes, which lie at a multiple of 8; returns the table's size. */
+/* Places the slots behind a table's first 4 bytes, which lie at a multiple of 8; returns the
+ * table's size. */
 static size_t place(struct slot *slots, unsigned count)
 {
 	size_t size = 4;

@@ -1,13 +1,13 @@
 /*
- * Messages of the Arrow IPC streaming format (arrow/docs/source/format/Columnar.rst, "Serialization and
- * Interprocess Communication"; format/Message.fbs, Schema.fbs), as far as a table of tokens needs them: a
- * schema whose first field may be a list of numbers and whose others are numbers, and its record batches.
- * Everything is nullable and nothing is null.
+ * Messages of the Arrow IPC streaming format (arrow/docs/source/format/Columnar.rst, "Serialization
+ * and Interprocess Communication"; format/Message.fbs, Schema.fbs), as far as a table of tokens
+ * needs them: a schema whose first field may be a list of numbers and whose others are numbers, and
+ * its record batches. Everything is nullable and nothing is null.
  *
  *   FF FF FF FF | i32 length of metadata | Message (flatbuffer) | zeros | body
  *
- * Metadata and each buffer of a body end at a multiple of MFS_ARROW_ALIGN, zeros added. The zeros are the
- * caller's to write: these functions write what is in front of them.
+ * Metadata and each buffer of a body end at a multiple of MFS_ARROW_ALIGN, zeros added. The zeros
+ * are the caller's to write: these functions write what is in front of them.
  */
 #ifndef MFS_ARROW_ARROW_WRITE_H
 #define MFS_ARROW_ARROW_WRITE_H
@@ -38,8 +38,8 @@ struct mfs_arrow_field {
 uint64_t mfs_arrow_padded(uint64_t len);
 
 void mfs_arrow_add_schema(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count);
-/* rows of each field, items in the list. Its body is, of each field, offsets if it is an MFS_ARROW_LIST,
- * int32[rows + 1] beginning with 0, and values, each of them padded. */
+/* rows of each field, items in the list. Its body is, of each field, offsets if it is an
+ * MFS_ARROW_LIST, int32[rows + 1] beginning with 0, and values, each of them padded. */
 void mfs_arrow_add_batch(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count,
 			 uint64_t rows, uint64_t items);
 uint64_t mfs_arrow_body(const struct mfs_arrow_field *fields, size_t count, uint64_t rows,

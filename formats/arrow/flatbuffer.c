@@ -11,7 +11,8 @@ static bool inside(struct mfs_flat *f, uint64_t at, uint64_t len)
 	return false;
 }
 
-/* Where the offset that lies at `at` leads; 0 if it leads nowhere. Offsets lead forward from where they lie. */
+/* Where the offset that lies at `at` leads; 0 if it leads nowhere. Offsets lead forward from where
+ * they lie. */
 static uint32_t follow(struct mfs_flat *f, uint32_t at)
 {
 	uint64_t to;
@@ -26,7 +27,8 @@ static uint32_t follow(struct mfs_flat *f, uint32_t at)
 	return (uint32_t)to;
 }
 
-/* A table begins with the distance back to its vtable: its own size, the table's, and where fields lie. */
+/* A table begins with the distance back to its vtable: its own size, the table's, and where fields
+ * lie. */
 static struct mfs_flat_table table_at(struct mfs_flat *f, uint32_t at)
 {
 	struct mfs_flat_table t = {.flat = f, .at = at};

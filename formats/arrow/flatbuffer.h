@@ -1,10 +1,11 @@
 /*
- * Reading FlatBuffers (flatbuffers: docs/source/internals.md) that nobody has verified: every offset is
- * checked where it is followed. A buffer that breaks a rule is marked `bad`, once and for all, and what was
- * asked for is as if it were absent; so a reader of several fields looks once, behind the last one.
+ * Reading FlatBuffers (flatbuffers: docs/source/internals.md) that nobody has verified: every
+ * offset is checked where it is followed. A buffer that breaks a rule is marked `bad`, once and for
+ * all, and what was asked for is as if it were absent; so a reader of several fields looks once,
+ * behind the last one.
  *
- * What is not checked: that tables do not share parts, so that a small buffer can be a large tree. Who walks a
- * tree limits depth and number of its nodes.
+ * What is not checked: that tables do not share parts, so that a small buffer can be a large tree.
+ * Who walks a tree limits depth and number of its nodes.
  */
 #ifndef MFS_ARROW_FLATBUFFER_H
 #define MFS_ARROW_FLATBUFFER_H
@@ -34,7 +35,8 @@ struct mfs_flat_vector {
 
 struct mfs_flat_table mfs_flat_root(struct mfs_flat *f);
 
-/* Fields by their numbers in the schema, from 0. An absent scalar is what the schema says is its default. */
+/* Fields by their numbers in the schema, from 0. An absent scalar is what the schema says is its
+ * default. */
 uint8_t mfs_flat_u8(const struct mfs_flat_table *t, unsigned field, uint8_t absent);
 int16_t mfs_flat_i16(const struct mfs_flat_table *t, unsigned field, int16_t absent);
 int32_t mfs_flat_i32(const struct mfs_flat_table *t, unsigned field, int32_t absent);

@@ -1,14 +1,17 @@
 /*
- * Parquet's metadata as bytes (apache/parquet-format: parquet.thrift, Encodings.md, LogicalTypes.md), for files of
- * uncompressed PLAIN columns of numbers, and of one list of numbers a row. Structures are in Thrift's compact
- * protocol (apache/thrift: doc/specs/thrift-compact-protocol.md).
+ * Parquet's metadata as bytes (apache/parquet-format: parquet.thrift, Encodings.md,
+ * LogicalTypes.md), for files of uncompressed PLAIN columns of numbers, and of one list of numbers
+ * a row. Structures are in Thrift's compact protocol (apache/thrift:
+ * doc/specs/thrift-compact-protocol.md).
  *
  *   "PAR1"
- *   column chunks, each of data pages (version 1): page header, repetition levels, definition levels, values
+ *   column chunks, each of data pages (version 1): page header, repetition levels, definition
+ *     levels, values
  *   footer: FileMetaData, its length as u32, "PAR1"
  *
- * The schema is the one that pyarrow writes for nullable columns of list<element: T> and T, though nothing here is
- * ever null. Parquet stores integers of less than 32 bits in 32; a logical type says what they are.
+ * The schema is the one that pyarrow writes for nullable columns of list<element: T> and T, though
+ * nothing here is ever null. Parquet stores integers of less than 32 bits in 32; a logical type
+ * says what they are.
  */
 #ifndef MFS_ARROW_PARQUET_WRITE_H
 #define MFS_ARROW_PARQUET_WRITE_H
@@ -27,18 +30,21 @@
 /* Bytes of a stored value: 4 or 8; 0: dtype cannot be stored. */
 unsigned mfs_parquet_width(enum mfs_dtype dtype);
 
-/* Levels of an optional list of optional elements: a value, and a list that has none. Of an optional value: 1. */
+/* Levels of an optional list of optional elements: a value, and a list that has none. Of an
+ * optional value: 1. */
 enum mfs_parquet_level { MFS_PARQUET_EMPTY = 1, MFS_PARQUET_ELEMENT = 3, MFS_PARQUET_VALUE = 1 };
 
 /* Levels are runs, each behind a varint (Encodings.md, RLE). Appends count times the same one. */
 void mfs_parquet_rle(struct mfs_buf *b, uint8_t level, uint64_t count);
-/* Appends bit-packed levels of one bit for count entries: (count + 7) / 8 bytes, lowest bit first. */
+/* Appends bit-packed levels of one bit for count entries: (count + 7) / 8 bytes, lowest bit
+ * first. */
 void mfs_parquet_packed(struct mfs_buf *b, const uint8_t *bits, uint64_t count);
 /* Bytes that the two append. */
 uint64_t mfs_parquet_rle_size(uint64_t count);
 uint64_t mfs_parquet_packed_size(uint64_t count);
 
-/* The header of a page: body in bytes, entries with their empty lists; both below 2^31. Returns its length. */
+/* The header of a page: body in bytes, entries with their empty lists; both below 2^31. Returns its
+ * length. */
 size_t mfs_parquet_page_header(uint64_t body, uint64_t entries,
 			       uint8_t ret[MFS_PARQUET_PAGE_HEADER]);
 

@@ -60,7 +60,8 @@ static inline uint16_t mfs_float_to_f16(float f)
 	if (magnitude >= 0x477ff000) /* 65520 and above round to infinity */
 		return (uint16_t)(sign | 0x7c00);
 	if (magnitude < 0x38800000) {
-		/* Below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low mantissa bits, rounded. */
+		/* Below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low mantissa bits,
+		 * rounded. */
 		half = mfs_float_to_bits(mfs_bits_to_float(magnitude) + 0.5f) - 0x3f000000;
 		return (uint16_t)(sign | half);
 	}

@@ -10,7 +10,8 @@
 
 static uint8_t secret[16];
 
-/* The kernel gives every process 16 random bytes, for where there are no others (getauxval(3), AT_RANDOM). */
+/* The kernel gives every process 16 random bytes, for where there are no others (getauxval(3),
+ * AT_RANDOM). */
 static void draw_secret(void)
 {
 	const void *given = (const void *)getauxval(AT_RANDOM);

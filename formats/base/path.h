@@ -7,7 +7,8 @@
 /* Behind the last slash. */
 const char *mfs_path_base(const char *path);
 
-/* The directory that holds the last name, as memory that the caller frees; "." of a name alone. NULL: no memory. */
+/* The directory that holds the last name, as memory that the caller frees; "." of a name alone.
+ * NULL: no memory. */
 char *mfs_path_parent(const char *path);
 
 /* Whether a path is dir or lies in it, both of them absolute and without links. */

@@ -1,6 +1,6 @@
 /*
- * Binary search in whatever is in order. `holds` is an expression of i, true of the first elements and of none that
- * follow, as `starts[i] <= t` is where starts do not fall:
+ * Binary search in whatever is in order. `holds` is an expression of i, true of the first elements
+ * and of none that follow, as `starts[i] <= t` is where starts do not fall:
  *
  *	part = &parts[mfs_last_while(i, part_count, parts[i].first_row <= row)];
  *
@@ -12,8 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The last element of which it is true, if it is true of low. A loop of this form compiles to conditional moves:
- * branches, of which half are mispredicted, cost twice as much in an array that is in the cache. */
+/* The last element of which it is true, if it is true of low. A loop of this form compiles to
+ * conditional moves: branches, of which half are mispredicted, cost twice as much in an array that
+ * is in the cache. */
 #define mfs_search_(i, low, count, holds)                                                          \
 	({                                                                                         \
 		size_t low_ = (low), high_ = (count);                                              \
@@ -27,7 +28,8 @@
 		low_;                                                                              \
 	})
 
-/* The index of the last element that it is true of: 0, too, if there are none or it is true of none. */
+/* The index of the last element that it is true of: 0, too, if there are none or it is true of
+ * none. */
 #define mfs_last_while(i, count, holds) mfs_search_(i, 0, count, holds)
 
 /* How many elements it is true of: from before the first one, -1. */

@@ -24,7 +24,8 @@ enum mfs_dtype {
 	MFS_F32,
 	MFS_F64,
 	MFS_I64,
-	MFS_U64, /* the order is safetensors' alignment rank, low to high (safetensors/src/tensor.rs) */
+	/* the order is safetensors' alignment rank, low to high (safetensors/src/tensor.rs) */
+	MFS_U64,
 	MFS_C64,
 	MFS_C128,
 };
@@ -39,10 +40,12 @@ enum mfs_dtype mfs_dtype_from_torch(const char *name);
 enum mfs_dtype mfs_dtype_from_safetensors(const char *name);
 /* From a storage class ("BFloat16Storage"); MFS_DTYPE_NONE if unknown. */
 enum mfs_dtype mfs_dtype_from_storage(const char *class_name);
-/* The other way; NULL for a type without a storage class, which torch pickles with an untyped storage. */
+/* The other way; NULL for a type without a storage class, which torch pickles with an untyped
+ * storage. */
 const char *mfs_dtype_storage(enum mfs_dtype t);
 
-/* Integers as int64; from is aligned for its type. False: the type is none of at most 32 bits, nor int64. */
+/* Integers as int64; from is aligned for its type. False: the type is none of at most 32 bits, nor
+ * int64. */
 bool mfs_dtype_widen(enum mfs_dtype dtype, const void *from, uint64_t count, int64_t *ret);
 
 /* The least and the largest integer of the same types; false: it is none of them. */

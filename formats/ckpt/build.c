@@ -146,7 +146,8 @@ int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs
 			"%s/%s: 'args' is missing: only checkpoints of Megatron-LM's own training "
 			"loop carry the model's arguments",
 			ckpt->dir, file);
-	/* Before 2.0 the rows of query_key_value had other orders (fix_query_key_value_ordering). */
+	/* Before 2.0 the rows of query_key_value had other orders
+	 * (fix_query_key_value_ordering). */
 	if (mfs_value_float(doc, mfs_value_get(doc, state, "checkpoint_version"), &version) &&
 	    version < 2.0)
 		return mfs_fail(err, -ENOTSUP,

@@ -1,7 +1,8 @@
 /*
- * How readers build a checkpoint: they open its files, add storages and found chunks in whatever order the files
- * give them, and fill in arguments and layout; found chunks become tensors here. No reader is known here: what has to
- * be asked of one later, where the bytes behind a container's header begin, it leaves with each storage.
+ * How readers build a checkpoint: they open its files, add storages and found chunks in whatever
+ * order the files give them, and fill in arguments and layout; found chunks become tensors here. No
+ * reader is known here: what has to be asked of one later, where the bytes behind a container's
+ * header begin, it leaves with each storage.
  */
 #ifndef MFS_CKPT_BUILD_H
 #define MFS_CKPT_BUILD_H
@@ -21,8 +22,8 @@ struct mfs_record {
 	uint32_t crc; /* 0: the writer did not compute it */
 };
 
-/* Finds the first byte of a storage's tensor in its file, and the record that it lies in, checking that the container
- * around them holds what the index promised. Any thread. */
+/* Finds the first byte of a storage's tensor in its file, and the record that it lies in, checking
+ * that the container around them holds what the index promised. Any thread. */
 typedef int (*mfs_locate)(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
 			  struct mfs_record *ret_record, struct mfs_error *err);
 
@@ -52,8 +53,8 @@ struct mfs_found_chunk {
 	struct mfs_chunk chunk;
 };
 
-/* Where a rank's random states lie: a whole legacy file (length 0), or a byte item, which stands for all
- * expert ranks and says 0. */
+/* Where a rank's random states lie: a whole legacy file (length 0), or a byte item, which stands
+ * for all expert ranks and says 0. */
 struct mfs_ckpt_rng {
 	uint32_t tp, pp, ep, file;
 	uint64_t at, length;
@@ -80,8 +81,8 @@ struct mfs_ckpt {
 	struct mfs_ckpt_common state;
 	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_COMMON; mfs_ckpt_sort_rng() */
 	uint32_t rng_count;
-	/* What an optimizer's reader has found (optim/rules/settings.h), in the arena, and the archives that it refers to:
-	 * parameter groups of two optimizers, grad scaler. */
+	/* What an optimizer's reader has found (optim/rules/settings.h), in the arena, and the
+	 * archives that it refers to: parameter groups of two optimizers, grad scaler. */
 	const struct mfs_optim_info *optim_info;
 	struct mfs_torch_file optim_files[3];
 	uint32_t optim_file_count;
@@ -97,8 +98,9 @@ struct mfs_ckpt {
 /* An empty checkpoint for a reader to fill; freed by mfs_ckpt_free(). */
 int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, struct mfs_ckpt **ret,
 		 struct mfs_error *err);
-/* Found chunks added since the last call become tensors. All of one (state, name, layer, expert) must have been
- * added between two calls. Names stay interned until mfs_ckpt_end(). -ENODATA: no tensor of the model among them. */
+/* Found chunks added since the last call become tensors. All of one (state, name, layer, expert)
+ * must have been added between two calls. Names stay interned until mfs_ckpt_end(). -ENODATA: no
+ * tensor of the model among them. */
 int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err);
 /* The last call of a reader, which ended with rc: *ret, or after a failure nothing. Returns rc. */
 int mfs_ckpt_end(struct mfs_ckpt *ckpt, int rc, struct mfs_ckpt **ret);

@@ -11,7 +11,8 @@
  * One name for one meaning, whichever module spec wrote it: norms are "input_layernorm",
  * "pre_mlp_layernorm", "q_layernorm", "k_layernorm", "kv_layernorm" (Transformer Engine's fused
  * "linear_qkv.layer_norm_weight" and so on are read as these). Shapes are those of one layer's, one
- * expert's tensor: [out, in]. Gated linear_fc1 is [all gate rows; all up rows], as torch_dist has it.
+ * expert's tensor: [out, in]. Gated linear_fc1 is [all gate rows; all up rows], as torch_dist has
+ * it.
  */
 #ifndef MFS_CKPT_CKPT_H
 #define MFS_CKPT_CKPT_H
@@ -34,9 +35,10 @@ enum mfs_ckpt_format {
 };
 
 /*
- * What a global tensor is of its parameter. Of a mixed-precision run the optimizer holds three tensors of
- * every parameter's shape; MAIN is its fp32 copy (megatron/core/optimizer/optimizer.py:
- * Float16OptimizerWithFloat16Params, "fp32_from_fp16_params"; "fp32_param", "param" in other formats).
+ * What a global tensor is of its parameter. Of a mixed-precision run the optimizer holds three
+ * tensors of every parameter's shape; MAIN is its fp32 copy (megatron/core/optimizer/optimizer.py:
+ * Float16OptimizerWithFloat16Params, "fp32_from_fp16_params"; "fp32_param", "param" in other
+ * formats).
  */
 enum mfs_state {
 	MFS_STATE_MODEL,
@@ -69,8 +71,8 @@ struct mfs_global_tensor {
 /* Layout of the files as found; 1 where an axis is not used. */
 struct mfs_ckpt_layout {
 	uint32_t tp, pp, ep, etp, vpp;
-	const uint32_t *
-		stage_layers; /* legacy: [vpp * pp] layers of each chunk, order vp*pp+p; else NULL */
+	/* legacy: [vpp * pp] layers of each chunk, order vp*pp+p; else NULL */
+	const uint32_t *stage_layers;
 };
 
 struct mfs_ckpt;
@@ -78,7 +80,8 @@ struct mfs_ckpt;
 /* What to read besides the model's tensors. */
 #define MFS_CKPT_COMMON 1u /* the state that is no tensor: mfs_ckpt_common() */
 
-/* Opened by mfs_ckpt_open() (ckpt/read/open.h), mfs_optim_open() (optim/read/open.h) or mfs_hf_ckpt_open(). */
+/* Opened by mfs_ckpt_open() (ckpt/read/open.h), mfs_optim_open() (optim/read/open.h) or
+ * mfs_hf_ckpt_open(). */
 void mfs_ckpt_free(struct mfs_ckpt *ckpt);
 
 enum mfs_ckpt_format mfs_ckpt_format(const struct mfs_ckpt *ckpt);
@@ -106,8 +109,9 @@ const struct mfs_chunk *mfs_ckpt_chunks(const struct mfs_ckpt *ckpt,
 /*
  * The state that is no tensor of the model or optimizer, as rank 0 saved it: a dict with 'args',
  * 'iteration', 'opt_param_scheduler', ... in doc (legacy: of the first rank, the model still in it;
- * torch_dist: of common.pt, or of the item that replaced it). Tensors in it (random states) are records
- * of the archive zip; base is where the archive begins in file. NULL: not asked for, or none.
+ * torch_dist: of common.pt, or of the item that replaced it). Tensors in it (random states) are
+ * records of the archive zip; base is where the archive begins in file. NULL: not asked for, or
+ * none.
  */
 struct mfs_ckpt_common {
 	struct mfs_torch_file archive;
@@ -120,11 +124,12 @@ const struct mfs_ckpt_common *mfs_ckpt_common(const struct mfs_ckpt *ckpt);
 /* "fp32_param", "exp_avg", "exp_avg_sq" for a message; "" for the model's. */
 const char *mfs_state_name(enum mfs_state state);
 
-/* Full name for a message: "decoder.layers.3.mlp.experts.experts.7.linear_fc1.weight" into text, with
- * "exp_avg of " or its like in front if it is the optimizer's. */
+/* Full name for a message: "decoder.layers.3.mlp.experts.experts.7.linear_fc1.weight" into text,
+ * with "exp_avg of " or its like in front if it is the optimizer's. */
 const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text, size_t size);
 
-/* Whether it has a row for each token of the vocabulary: the embedding or the head, or the optimizer's state of one. */
+/* Whether it has a row for each token of the vocabulary: the embedding or the head, or the
+ * optimizer's state of one. */
 bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t);
 
 /* Sentences that a person should read once (norms that differ between ranks, ...); may be 0. */
@@ -143,8 +148,8 @@ int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, ui
 /* Storages are numbered from 0; several tensors may share one. */
 uint32_t mfs_ckpt_storage_count(const struct mfs_ckpt *ckpt);
 
-/* Reads all bytes of a storage and compares their CRC-32 with the container's, where the writer left
- * one (*ret_checked). -EINVAL: they differ; t is for the message. */
+/* Reads all bytes of a storage and compares their CRC-32 with the container's, where the writer
+ * left one (*ret_checked). -EINVAL: they differ; t is for the message. */
 int mfs_ckpt_check_bytes(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
 			 bool *ret_checked, struct mfs_error *err);
 

@@ -1,10 +1,11 @@
 /*
- * Megatron's parameter names: one canonical name (ckpt.h) for what module specs, releases and formats
- * spell differently, and how tensor parallelism splits it.
+ * Megatron's parameter names: one canonical name (ckpt.h) for what module specs, releases and
+ * formats spell differently, and how tensor parallelism splits it.
  *
- * Sources: megatron/core/models/gpt/gpt_layer_specs.py (sharded_state_dict_keys_map), tensor_parallel/
- * layers.py and extensions/transformer_engine.py (axes), transformer/moe/experts.py, transformer/
- * mlp.py (apply_swiglu_sharded_factory), transformer/multi_token_prediction.py.
+ * Sources: megatron/core/models/gpt/gpt_layer_specs.py (sharded_state_dict_keys_map),
+ * tensor_parallel/ layers.py and extensions/transformer_engine.py (axes),
+ * transformer/moe/experts.py, transformer/ mlp.py (apply_swiglu_sharded_factory),
+ * transformer/multi_token_prediction.py.
  */
 #ifndef MFS_CKPT_NAMES_H
 #define MFS_CKPT_NAMES_H
@@ -21,7 +22,8 @@ enum mfs_tp_split {
 	MFS_TP_AUTO,  /* MLA's down projections: whole with TE, axis 0 with the local spec */
 };
 
-/* One of the two halves of a gated linear_fc1, where they are saved apart (singleton_local_shards). */
+/* One of the two halves of a gated linear_fc1, where they are saved apart
+ * (singleton_local_shards). */
 enum mfs_name_part { MFS_PART_WHOLE, MFS_PART_GATE, MFS_PART_UP };
 
 #define MFS_NAME_MAX 192

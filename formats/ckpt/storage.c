@@ -1,4 +1,5 @@
-/* Where a storage's bytes begin behind the container around them, and whether they are the ones that were written. */
+/* Where a storage's bytes begin behind the container around them, and whether they are the ones
+ * that were written. */
 #include <errno.h>
 #include <stdlib.h>
 #include <zlib.h>

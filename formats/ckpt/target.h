@@ -1,7 +1,7 @@
 /*
- * A target: a tensor that somebody is to be shown, and the boxes of global tensors that it is made of.
- * The planner (plan/plan.h) asks for nothing else; model/ makes targets of HF's tensors, megatron/ of
- * what one rank of some layout holds.
+ * A target: a tensor that somebody is to be shown, and the boxes of global tensors that it is made
+ * of. The planner (plan/plan.h) asks for nothing else; model/ makes targets of HF's tensors,
+ * megatron/ of what one rank of some layout holds.
  */
 #ifndef MFS_CKPT_TARGET_H
 #define MFS_CKPT_TARGET_H
@@ -12,9 +12,9 @@
 #include "formats/ckpt/ckpt.h"
 
 /*
- * One box of a target, equal to a box of its source: along target axis a the source moves along axis
- * src_axis[a], from src_lo[src_axis[a]] in steps of step[a] elements. Axes of the source that no target
- * axis moves along stay at src_lo. src NULL: zeros.
+ * One box of a target, equal to a box of its source: along target axis a the source moves along
+ * axis src_axis[a], from src_lo[src_axis[a]] in steps of step[a] elements. Axes of the source that
+ * no target axis moves along stay at src_lo. src NULL: zeros.
  */
 struct mfs_box_map {
 	const struct mfs_global_tensor *src;
@@ -42,7 +42,8 @@ struct mfs_target {
 struct mfs_target_kind {
 	/* Emits boxes that tile the target. Stops when emit returns non-zero, and returns that. */
 	int (*boxes)(const struct mfs_target *t, mfs_emit_box emit, void *arg);
-	/* Its name as readers of the view know it, for messages; returns the length, as snprintf. */
+	/* Its name as readers of the view know it, for messages; returns the length, as
+	 * snprintf. */
 	size_t (*name)(const struct mfs_target *t, char *text, size_t size);
 	enum mfs_op (*op)(const struct mfs_target *t); /* NULL: MFS_OP_COPY */
 };

@@ -1,6 +1,6 @@
 /*
- * What config.json wants to know from a tokenizer's files: the ids of its special tokens, and, when a
- * person says so, how many tokens there are.
+ * What config.json wants to know from a tokenizer's files: the ids of its special tokens, and, when
+ * a person says so, how many tokens there are.
  *
  * tokenizer_config.json names the special tokens, as a string or as an object with "content", and
  * lists ids in "added_tokens_decoder" or leaves them to tokenizer.json's "added_tokens"

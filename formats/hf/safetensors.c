@@ -9,7 +9,8 @@
 
 /* ---- writing ---- */
 
-/* Dtype rank descending, then name: the reference writer's order, which keeps every tensor aligned. */
+/* Dtype rank descending, then name: the reference writer's order, which keeps every tensor
+ * aligned. */
 static int by_reference_order(const void *a, const void *b)
 {
 	const struct mfs_safetensors_tensor *x = a, *y = b;

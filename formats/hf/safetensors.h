@@ -1,6 +1,6 @@
 /*
- * safetensors headers, written and read (safetensors/src/tensor.rs): 8 bytes little-endian length N,
- * N bytes of JSON padded with spaces to a multiple of 8, then the tensors without holes, in the
+ * safetensors headers, written and read (safetensors/src/tensor.rs): 8 bytes little-endian length
+ * N, N bytes of JSON padded with spaces to a multiple of 8, then the tensors without holes, in the
  * order: dtype rank descending (enum mfs_dtype's order), then name ascending bytewise.
  */
 #ifndef MFS_HF_SAFETENSORS_H
@@ -29,8 +29,8 @@ struct mfs_safetensors_tensor {
 int mfs_safetensors_layout(struct mfs_safetensors_tensor *tensors, uint32_t count,
 			   struct mfs_error *err);
 
-/* Appends length and JSON with {"format":"pt"} of tensors that were laid out: the reference writer's
- * bytes exactly. out->failed tells of lack of memory. */
+/* Appends length and JSON with {"format":"pt"} of tensors that were laid out: the reference
+ * writer's bytes exactly. out->failed tells of lack of memory. */
 void mfs_safetensors_header(const struct mfs_safetensors_tensor *tensors, uint32_t count,
 			    struct mfs_buf *out);
 

@@ -59,7 +59,8 @@ static int read_magic(const struct mfs_idx_member *p, uint64_t size, struct mfs_
 	return 0;
 }
 
-/* The size of the file must be what its counts make, with or without modes: nothing else says which. */
+/* The size of the file must be what its counts make, with or without modes: nothing else says
+ * which. */
 static int place_arrays(struct mfs_idx_member *p, uint64_t size, struct mfs_error *err)
 {
 	uint64_t lengths, pointers, documents, end;
@@ -224,7 +225,8 @@ static int join_member(struct mfs_indexed_dataset *d, struct mfs_idx_member *p,
 	p->first_sequence = info->sequences;
 	p->first_entry = info->document_entries;
 	p->first_byte = info->bin_size;
-	/* Sizes of arrays were checked, so that neither count is near 2^61; files are below 2^63. */
+	/* Sizes of arrays were checked, so that neither count is near 2^61; files are below
+	 * 2^63. */
 	if (mfs_add_overflows(info->sequences, p->sequences, &info->sequences) ||
 	    mfs_add_overflows(info->document_entries, p->entries - 1, &info->document_entries) ||
 	    mfs_add_overflows(info->bin_size, p->bin_size, &info->bin_size) ||
@@ -248,15 +250,15 @@ static void warn(struct mfs_indexed_dataset *d)
 				 "%.150s.bin ends at byte %llu, before its .idx says", p->name,
 				 (unsigned long long)p->bin_size);
 		else if (p->pointers == MFS_POINTERS_REPAIRED)
-			snprintf(
-				d->warning, sizeof(d->warning),
-				"%.150s.idx: its pointers have overflowed; computed from the lengths",
-				p->name);
+			snprintf(d->warning, sizeof(d->warning),
+				 "%.150s.idx: its pointers have overflowed; computed from the "
+				 "lengths",
+				 p->name);
 		else if (p->pointers == MFS_POINTERS_AS_WRITTEN)
-			snprintf(
-				d->warning, sizeof(d->warning),
-				"%.150s.idx: sequences do not lie back to back in the .bin of %llu bytes",
-				p->name, (unsigned long long)p->bin_size);
+			snprintf(d->warning, sizeof(d->warning),
+				 "%.150s.idx: sequences do not lie back to back in the .bin of "
+				 "%llu bytes",
+				 p->name, (unsigned long long)p->bin_size);
 	}
 }
 

@@ -11,8 +11,8 @@
 #include "formats/base/buf.h"
 #include "formats/indexed/indexed_dataset.h"
 
-/* As Megatron's merge_datasets.py sorts them, by prefixes: "a" comes before "a-2", though "a-2.idx" comes before
- * "a.idx". */
+/* As Megatron's merge_datasets.py sorts them, by prefixes: "a" comes before "a-2", though "a-2.idx"
+ * comes before "a.idx". */
 static int by_prefix(const struct dirent **a, const struct dirent **b)
 {
 	const size_t len_a = strlen((*a)->d_name) - 4, len_b = strlen((*b)->d_name) - 4;

@@ -27,8 +27,8 @@ static int pointer_as_written(const struct mfs_idx_member *p, uint64_t i, int64_
 	return rc ? rc : mfs_idx_lengths(p, i, 1, ret_length, err);
 }
 
-/* Looks at both ends and a few places between. *ret_end is where the last sequence ends; *ret_good is
- * false if a sequence that was looked at does not lie behind the one before it. */
+/* Looks at both ends and a few places between. *ret_end is where the last sequence ends; *ret_good
+ * is false if a sequence that was looked at does not lie behind the one before it. */
 static int probe(const struct mfs_idx_member *p, bool *ret_good, uint64_t *ret_end,
 		 struct mfs_error *err)
 {
@@ -128,7 +128,8 @@ int mfs_idx_judge_pointers(struct mfs_idx_member *p, struct mfs_error *err)
 
 	if (rc)
 		return rc;
-	/* A .bin that is too short makes no pass: overflowed pointers never end behind their .bin. */
+	/* A .bin that is too short makes no pass: overflowed pointers never end behind their
+	 * .bin. */
 	if (good && end >= p->bin_size) {
 		p->pointers = MFS_POINTERS_CONTIGUOUS;
 		p->bin_short = end > p->bin_size;
@@ -142,8 +143,8 @@ int mfs_idx_judge_pointers(struct mfs_idx_member *p, struct mfs_error *err)
 	if (s.contiguous || s.bad_length || mfs_mul_overflows(s.tokens, p->token_size, &bytes) ||
 	    bytes != p->bin_size)
 		return 0;
-	/* Pointers that can all be followed, to where nobody else would have laid them, are somebody's wish:
-	 * sequences in another order. */
+	/* Pointers that can all be followed, to where nobody else would have laid them, are
+	 * somebody's wish: sequences in another order. */
 	if (!s.congruent && !s.negative && !s.outside)
 		return 0;
 	p->pointers = MFS_POINTERS_REPAIRED;

@@ -6,8 +6,9 @@
 
 #include "formats/indexed/indexed_dataset_write.h"
 
-/* What grows on disk. The .idx is made of the last three when all is known. The lengths come first when files are
- * opened: theirs is the file that a process holds locked, as it is there from the start to the end. */
+/* What grows on disk. The .idx is made of the last three when all is known. The lengths come first
+ * when files are opened: theirs is the file that a process holds locked, as it is there from the
+ * start to the end. */
 enum mfs_indexed_stream { STREAM_LENGTHS, STREAM_BIN, STREAM_DOCUMENTS, STREAM_MODES, STREAMS };
 
 #define STREAM_BUFFER (1u << 20)

@@ -109,7 +109,8 @@ static int resume(struct mfs_indexed_writer *w, struct found *f, struct mfs_erro
 		return rc ? rc : mfs_fail(err, -EALREADY, "'%s' is complete", w->prefix);
 	}
 	rc = f->journal ? mfs_indexed_journal_load(w, &loaded, err) : 0;
-	/* Stopped between the two last names: the .bin has its own, the .idx is still to be made. */
+	/* Stopped between the two last names: the .bin has its own, the .idx is still to be
+	 * made. */
 	if (!rc && f->journal && f->bin && !f->part) {
 		rc = mfs_indexed_rename(w, ".bin", ".bin.part", err);
 		f->bin = false;

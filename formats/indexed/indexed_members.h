@@ -1,4 +1,5 @@
-/* The members of an indexed dataset: the prefixes that it is made of, one by one, for who computes with their files' own numbers. */
+/* The members of an indexed dataset: the prefixes that it is made of, one by one, for who computes
+ * with their files' own numbers. */
 #ifndef MFS_INDEXED_INDEXED_MEMBERS_H
 #define MFS_INDEXED_INDEXED_MEMBERS_H
 
@@ -20,8 +21,8 @@ struct mfs_idx_member {
 	unsigned token_size;
 	enum mfs_pointers pointers;
 	uint64_t *sums; /* MFS_POINTERS_REPAIRED: tokens before sequence i * MFS_IDX_SUM_STRIDE */
-	/* What lies before this member in the concatenation. Its document entries but the first, which
-	 * is 0, follow the ones of the members before. */
+	/* What lies before this member in the concatenation. Its document entries but the first,
+	 * which is 0, follow the ones of the members before. */
 	uint64_t first_sequence, first_entry, first_byte;
 };
 

@@ -173,9 +173,9 @@ static uint64_t eight_digits(uint64_t x)
 }
 
 /*
- * Takes ids of at most seven digits as long as each is followed by a separator, then perhaps a space: what
- * nearly all of a large input is. Stops before anything else, which the states then look at byte by byte, and
- * behind an id that `last` follows; true then.
+ * Takes ids of at most seven digits as long as each is followed by a separator, then perhaps a
+ * space: what nearly all of a large input is. Stops before anything else, which the states then
+ * look at byte by byte, and behind an id that `last` follows; true then.
  */
 static bool scan_ids(struct mfs_token_text *t, uint8_t separator, uint8_t separator2, uint8_t last)
 {

@@ -5,15 +5,17 @@
  *
  *   [1, 2, 3]                       a document of one sequence
  *   [[1, 2], [3]]                   a document of two
- *   {"input_ids": [1, 2, 3], ...}   either of them under a key; every other key is skipped, whatever it holds
+ *   {"input_ids": [1, 2, 3], ...}   either of them under a key; every other key is skipped,
+ *     whatever it holds
  *   [] or an empty line             a document without a sequence
  *
- * Id lists: ids separated by blanks, commas or newlines, a NUL behind each document (as find -print0 does with
- * names; behind the last one it may be missing). Lines: the same with a newline behind each document.
+ * Id lists: ids separated by blanks, commas or newlines, a NUL behind each document (as find
+ * -print0 does with names; behind the last one it may be missing). Lines: the same with a newline
+ * behind each document.
  *
- * Bytes above 127 are taken as they are inside of strings that are skipped; nothing else is lenient. A fault is
- * -EINVAL with its line and column, counted from 1 in bytes; a number that no int64 holds, or that lies outside
- * of the limits given, is -ERANGE.
+ * Bytes above 127 are taken as they are inside of strings that are skipped; nothing else is
+ * lenient. A fault is -EINVAL with its line and column, counted from 1 in bytes; a number that no
+ * int64 holds, or that lies outside of the limits given, is -ERANGE.
  */
 #ifndef MFS_INDEXED_TOKEN_TEXT_H
 #define MFS_INDEXED_TOKEN_TEXT_H
@@ -36,7 +38,8 @@ struct mfs_token_position {
 	enum mfs_token_format format; /* as detected */
 	uint64_t offset;	      /* bytes of the input before it */
 	uint64_t line, column;	      /* of the byte at offset, from 1 */
-	/* The input has ended it, no newline or NUL: there is nothing behind it, or it was another document. */
+	/* The input has ended it, no newline or NUL: there is nothing behind it, or it was another
+	 * document. */
 	bool last;
 };
 
@@ -75,7 +78,8 @@ int mfs_token_text_end(struct mfs_token_text *t, struct mfs_error *err);
 /* The end of the last document, also after an error. */
 const struct mfs_token_position *mfs_token_text_ended(const struct mfs_token_text *t);
 
-/* "jsonl", "ids", "lines"; "auto" of MFS_TOKENS_DETECT. -EINVAL without a sentence: no such name. */
+/* "jsonl", "ids", "lines"; "auto" of MFS_TOKENS_DETECT. -EINVAL without a sentence: no such
+ * name. */
 const char *mfs_token_format_name(enum mfs_token_format format);
 int mfs_token_format_parse(const char *name, enum mfs_token_format *ret);
 

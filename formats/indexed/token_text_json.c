@@ -1,4 +1,5 @@
-/* JSON that is skipped: an object with the ids under one of its keys, and everything under the others (RFC 8259). */
+/* JSON that is skipped: an object with the ids under one of its keys, and everything under the
+ * others (RFC 8259). */
 #include <string.h>
 
 #include "formats/base/bytes.h"
@@ -150,8 +151,8 @@ int mfs_text_colon(struct mfs_token_text *t, struct mfs_error *err)
 
 /* ---- strings ---- */
 
-/* Marks with 0x80 the bytes below 0x20, '"' and '\\'. The high bits are kept out of the sums, so that each
- * stays within its byte. */
+/* Marks with 0x80 the bytes below 0x20, '"' and '\\'. The high bits are kept out of the sums, so
+ * that each stays within its byte. */
 static uint64_t special(uint64_t x)
 {
 	const uint64_t ones = 0x0101010101010101, high = 0x80 * ones, low = x & ~high;
@@ -322,7 +323,8 @@ int mfs_text_after(struct mfs_token_text *t, struct mfs_error *err)
 
 /* ---- numbers ---- */
 
-/* What may follow in each state: digits, and the state that a sign, a point, an "e" leads to (0: none). */
+/* What may follow in each state: digits, and the state that a sign, a point, an "e" leads to (0:
+ * none). */
 static const struct {
 	enum mfs_text_state digit, point, e, sign;
 	bool may_end;

@@ -4,8 +4,8 @@
 
 /* ---- rules ---- */
 
-/* The value of system.posix_acl_access (include/uapi/linux/posix_acl_xattr.h): a version, then entries of a tag, bits
- * of rwx and a user's or group's number, all little-endian. */
+/* The value of system.posix_acl_access (include/uapi/linux/posix_acl_xattr.h): a version, then
+ * entries of a tag, bits of rwx and a user's or group's number, all little-endian. */
 #define ACL_VERSION   2
 #define ACL_HEADER    4
 #define ACL_ENTRY     8
@@ -149,8 +149,8 @@ unsigned mfs_access_classes(const struct mfs_access_fold *fold, uid_t uid, gid_t
 	return classes;
 }
 
-/* All others before a group's members before a single user. Who is the owner and may not read is shut out, whatever
- * others may: better nobody in particular. */
+/* All others before a group's members before a single user. Who is the owner and may not read is
+ * shut out, whatever others may: better nobody in particular. */
 static unsigned worth(unsigned classes, uid_t uid)
 {
 	const unsigned owner = uid == 0 ? 1 : classes & MFS_ACCESS_OWNER ? 2 : 0;

@@ -1,6 +1,6 @@
 /*
- * Many small reads of one file, mostly forwards: the descriptor stays open, and what lies behind each piece is
- * read along with it. For walks of headers while a source is opened; one thread.
+ * Many small reads of one file, mostly forwards: the descriptor stays open, and what lies behind
+ * each piece is read along with it. For walks of headers while a source is opened; one thread.
  */
 #ifndef MFS_IO_BUFFERED_H
 #define MFS_IO_BUFFERED_H
@@ -27,7 +27,8 @@ int mfs_buffered_open(struct mfs_fileset *set, uint32_t file, struct mfs_buffere
 		      struct mfs_error *err);
 /* The whole file, by the name that messages are to have; w must outlive it and stay where it is. */
 struct mfs_source mfs_buffered_source(struct mfs_buffered *w, const char *name);
-/* -ESTALE: it is another file by now than the one that was added to the set, so what was read is worth nothing. */
+/* -ESTALE: it is another file by now than the one that was added to the set, so what was read is
+ * worth nothing. */
 int mfs_buffered_close(struct mfs_buffered *w, struct mfs_error *err);
 
 #endif

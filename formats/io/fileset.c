@@ -26,10 +26,11 @@
 
 /* Mapped bytes handed out before their page-table entries are dropped. */
 #define RESIDENT_LIMIT (32u << 20)
-/* The kernel cuts one request for read-ahead at the device's read-ahead or I/O size, whichever is larger
- * (mm/readahead.c: force_page_cache_ra); 128 KiB is the smallest default. */
+/* The kernel cuts one request for read-ahead at the device's read-ahead or I/O size, whichever is
+ * larger (mm/readahead.c: force_page_cache_ra); 128 KiB is the smallest default. */
 #define READ_AHEAD_STEP (128u << 10)
-#define SMALL_READ	(64u << 10) /* below it, a read is of a header and what follows is not wanted */
+/* below it, a read is of a header and what follows is not wanted */
+#define SMALL_READ (64u << 10)
 
 struct file {
 	char *name;
@@ -282,8 +283,8 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* ctime is left out: a new link, an owner or a mode changes it, and none of them the bytes. A rewrite
- * that puts the old mtime back is the one thing this misses. */
+/* ctime is left out: a new link, an owner or a mode changes it, and none of them the bytes. A
+ * rewrite that puts the old mtime back is the one thing this misses. */
 static int compare(const struct mfs_fileset *set, const struct file *f, const struct stat *st,
 		   struct mfs_error *err)
 {
@@ -326,8 +327,8 @@ void mfs_fileset_drop(struct mfs_fileset *set)
 	pthread_mutex_unlock(&set->holding);
 }
 
-/* Its name leads to no file, or to another one, as why says: is the file that was added still open, and as it was? A
- * record of what was got over is left to nobody. */
+/* Its name leads to no file, or to another one, as why says: is the file that was added still open,
+ * and as it was? A record of what was got over is left to nobody. */
 static int check_held(struct mfs_fileset *set, const struct file *f, const struct mfs_error *why,
 		      struct mfs_error *err)
 {
@@ -391,7 +392,8 @@ static int open_held(struct mfs_fileset *set, const struct file *f, const struct
 	return rc;
 }
 
-/* By its name: -ESTALE if that leads to another file by now, or to none; *ret_gone, which says so. */
+/* By its name: -ESTALE if that leads to another file by now, or to none; *ret_gone, which says
+ * so. */
 static int open_named(struct mfs_fileset *set, const struct file *f, int *ret_fd, bool *ret_gone,
 		      struct mfs_error *err)
 {
@@ -505,8 +507,8 @@ int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 	return 0;
 }
 
-/* Not through the mapping: a page fault reads around it as far as the device's read-ahead goes, which for
- * the headers of 30 000 records scattered over a checkpoint may be megabytes each. */
+/* Not through the mapping: a page fault reads around it as far as the device's read-ahead goes,
+ * which for the headers of 30 000 records scattered over a checkpoint may be megabytes each. */
 int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
 		     struct mfs_error *err)
 {
@@ -529,8 +531,8 @@ int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void 
 	return 0;
 }
 
-/* mincore() tells the truth about a mapping to root and to the file's owner, and "all there" to others
- * (mm/mincore.c: can_do_mincore). */
+/* mincore() tells the truth about a mapping to root and to the file's owner, and "all there" to
+ * others (mm/mincore.c: can_do_mincore). */
 static bool in_memory(const struct file *f, uint8_t *start, size_t len, size_t page)
 {
 	unsigned char resident[READ_AHEAD_STEP / 4096];

@@ -25,7 +25,8 @@ struct walk {
 
 /* ---- counting ---- */
 
-/* Neither group nor others are let pass by the mode: an ACL's mask is among these bits, and may only take more. */
+/* Neither group nor others are let pass by the mode: an ACL's mask is among these bits, and may
+ * only take more. */
 static bool is_owners_alone(const struct stat *st, unsigned want)
 {
 	return (st->st_mode >> 3 & want) != want && (st->st_mode & want) != want;

@@ -1,4 +1,5 @@
-/* Reading and writing all of what is asked for, however the kernel divides it. Both return 0 or -errno. */
+/* Reading and writing all of what is asked for, however the kernel divides it. Both return 0 or
+ * -errno. */
 #ifndef MFS_IO_WHOLE_H
 #define MFS_IO_WHOLE_H
 

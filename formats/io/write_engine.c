@@ -29,8 +29,8 @@ int mfs_write_engine_with(const struct mfs_write_engine_ops *ops, void *state, u
 
 int mfs_write_engine_new(unsigned depth, struct mfs_write_engine **ret, struct mfs_error *err)
 {
-	/* Containers forbid io_uring by seccomp, old kernels lack it, a small RLIMIT_MEMLOCK starves
-	 * it: none of that is a reason not to write. */
+	/* Containers forbid io_uring by seccomp, old kernels lack it, a small RLIMIT_MEMLOCK
+	 * starves it: none of that is a reason not to write. */
 	if (!mfs_write_uring(depth, ret, NULL))
 		return 0;
 	return mfs_write_pwrite(depth, ret, err);

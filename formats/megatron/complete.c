@@ -1,6 +1,7 @@
 /*
- * Whether all of a model is there. What a GPTModel must have: megatron/core/models/gpt/gpt_model.py,
- * gpt_layer_specs.py; transformer/{attention,multi_latent_attention,mlp,moe/moe_layer}.py.
+ * Whether all of a model is there. What a GPTModel must have:
+ * megatron/core/models/gpt/gpt_model.py, gpt_layer_specs.py;
+ * transformer/{attention,multi_latent_attention,mlp,moe/moe_layer}.py.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -262,8 +263,9 @@ static int check_name(const struct mfs_ckpt *ckpt, const struct mfs_global_tenso
 }
 
 /*
- * The vocabulary is padded to multiples of this and of TP, with zeros. A run's own embedding has been padded to it, so
- * that one beyond its rows was never used; small ones may have been given their size (--padded-vocab-size).
+ * The vocabulary is padded to multiples of this and of TP, with zeros. A run's own embedding has
+ * been padded to it, so that one beyond its rows was never used; small ones may have been given
+ * their size (--padded-vocab-size).
  */
 static int check_divisor(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 {

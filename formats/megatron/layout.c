@@ -114,8 +114,8 @@ static int divisible(const struct check *c, struct mfs_error *err)
 			c->parts, (long long)c->count, c->what, c->parts);
 }
 
-/* Since core 0.16 tensor parallelism may exceed the query groups: rows are split equally all the same, so
- * that a rank's part begins inside of a group (megatron/core/transformer/attention.py). */
+/* Since core 0.16 tensor parallelism may exceed the query groups: rows are split equally all the
+ * same, so that a rank's part begins inside of a group (megatron/core/transformer/attention.py). */
 static int check_groups(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {

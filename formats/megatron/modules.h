@@ -17,14 +17,15 @@ enum mfs_module_when {
 };
 
 /*
- * One entry of a state dict. It is there where the checkpoint has the tensor and the condition holds; an
- * _extra_state where its owner is. Tables end with a row without a name.
+ * One entry of a state dict. It is there where the checkpoint has the tensor and the condition
+ * holds; an _extra_state where its owner is. Tables end with a row without a name.
  */
 struct mfs_module_row {
 	const char *name;      /* in a layer: behind its number; {e}: the expert's number */
 	const char *canonical; /* ckpt.h, behind the same prefix; of an _extra_state: its owner's */
 	enum mfs_module_when when;
-	uint8_t experts; /* rows with the same number, not 0, are repeated together for each expert */
+	/* rows with the same number, not 0, are repeated together for each expert */
+	uint8_t experts;
 	bool extra, buffer;
 };
 

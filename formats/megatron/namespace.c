@@ -175,8 +175,8 @@ static void number(struct mfs_pickle_writer *w, const char *name, int64_t value)
 	write_int(w, value);
 }
 
-/* Megatron asks whether it is a list: only a model whose layers differ says so (it decides the keys of
- * torch_dist, transformer_block.py: sharded_state_dict). */
+/* Megatron asks whether it is a list: only a model whose layers differ says so (it decides the keys
+ * of torch_dist, transformer_block.py: sharded_state_dict). */
 static void write_layer_freq(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
 {
 	bool listed = false;

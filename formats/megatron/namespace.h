@@ -1,7 +1,7 @@
 /*
- * The arguments of a run, written: the argparse.Namespace `args` of a state dict for a model that no run of
- * Megatron's has written. Names and values are those of megatron/training/arguments.py; both spellings
- * where a release renamed one. Read back by megatron_args.h.
+ * The arguments of a run, written: the argparse.Namespace `args` of a state dict for a model that
+ * no run of Megatron's has written. Names and values are those of megatron/training/arguments.py;
+ * both spellings where a release renamed one. Read back by megatron_args.h.
  */
 #ifndef MFS_MEGATRON_NAMESPACE_H
 #define MFS_MEGATRON_NAMESPACE_H

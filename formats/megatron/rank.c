@@ -213,8 +213,8 @@ static int next_tensor(struct builder *b, struct mfs_rank_tensor **ret)
 	return 0;
 }
 
-/* Whether the last stage has a copy of the embedding that is kept equal to it: a tied head, or else what
- * MTP reads (language_module.py: setup_embeddings_and_output_layer). */
+/* Whether the last stage has a copy of the embedding that is kept equal to it: a tied head, or else
+ * what MTP reads (language_module.py: setup_embeddings_and_output_layer). */
 static bool in_stages(const struct mfs_rank_list *l)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(l->ckpt);
@@ -377,8 +377,8 @@ static int add_mtp(struct builder *b)
 	return rc;
 }
 
-/* A tied model's head is the embedding; on a stage of its own it is a copy of it, also beside the one that
- * MTP reads (gpt_model.py: skip_weight_param_allocation). */
+/* A tied model's head is the embedding; on a stage of its own it is a copy of it, also beside the
+ * one that MTP reads (gpt_model.py: skip_weight_param_allocation). */
 static int add_output(struct builder *b, bool is_first)
 {
 	const struct mfs_global_tensor *embedding = mfs_ckpt_find(b->list->ckpt, EMBEDDING, -1, -1);
@@ -514,8 +514,8 @@ static uint64_t common_multiple(uint64_t a, uint64_t b)
 	return a / x * b;
 }
 
-/* Ranks of a stage count tensor ranks fastest, and expert-tensor ranks, then expert ranks, likewise; the
- * pairs repeat after as many ranks as both counts divide (core/parallel_state.py). */
+/* Ranks of a stage count tensor ranks fastest, and expert-tensor ranks, then expert ranks,
+ * likewise; the pairs repeat after as many ranks as both counts divide (core/parallel_state.py). */
 bool mfs_rank_at(const struct mfs_layout *p, uint32_t i, struct mfs_rank *ret)
 {
 	const uint64_t each = common_multiple(p->tp, (uint64_t)p->etp * p->ep);

@@ -1,10 +1,11 @@
 /*
- * What one model-parallel rank holds, in the order in which Megatron's modules register it: the order of
- * a state dict, of named_parameters(), and (reversed) of the distributed optimizer's buffers.
+ * What one model-parallel rank holds, in the order in which Megatron's modules register it: the
+ * order of a state dict, of named_parameters(), and (reversed) of the distributed optimizer's
+ * buffers.
  *
- * Names are those of a module's state dict with the layer numbers of the rank's own pipeline chunk, as
- * legacy files have them; local (megatron.core) and Transformer Engine modules spell some of them
- * differently (megatron/core/models/gpt/gpt_layer_specs.py).
+ * Names are those of a module's state dict with the layer numbers of the rank's own pipeline chunk,
+ * as legacy files have them; local (megatron.core) and Transformer Engine modules spell some of
+ * them differently (megatron/core/models/gpt/gpt_layer_specs.py).
  */
 #ifndef MFS_MEGATRON_RANK_H
 #define MFS_MEGATRON_RANK_H
@@ -39,7 +40,8 @@ struct mfs_rank_tensor {
 	bool is_parameter; /* not a buffer (router.expert_bias) */
 	bool is_expert;	   /* a routed expert's: another optimizer and other ranks reduce it */
 	bool is_copy; /* of the embedding: the tied head of the last stage, the embedding of MTP */
-	bool is_shared; /* the embedding or its copy that all-reduces keep equal, where there are stages */
+	/* the embedding or its copy that all-reduces keep equal, where there are stages */
+	bool is_shared;
 };
 
 /* A pipeline chunk: state dict 'model', or 'model0', 'model1', ... */
@@ -59,8 +61,9 @@ struct mfs_rank_list {
 };
 
 /*
- * layout has been checked; vocab: true rows or 0 (layout.h). Of routed experts and their tensor ranks the
- * rank's own are listed (expert-tensor rank: tp modulo etp). -EINVAL: a tensor that cannot be divided so.
+ * layout has been checked; vocab: true rows or 0 (layout.h). Of routed experts and their tensor
+ * ranks the rank's own are listed (expert-tensor rank: tp modulo etp). -EINVAL: a tensor that
+ * cannot be divided so.
  */
 int mfs_rank_list_new(struct mfs_ckpt *ckpt, const struct mfs_layout *layout,
 		      const struct mfs_rank *rank, enum mfs_layer_spec spec, uint64_t vocab,
@@ -76,15 +79,16 @@ int mfs_rank_state(const struct mfs_rank_tensor *t, enum mfs_state state,
 		   struct mfs_rank_tensor *ret, struct mfs_error *err);
 
 /*
- * The checkpoint has what the modules of a GPTModel with its arguments have: every layer and expert has
- * its tensors and those that others of its kind have, each of the shape that they say (model/dims.h), and there is
- * nothing that no module has. To be asked before a model is shown as complete. -ENODATA, -ENOTSUP, -EINVAL: the
- * tensor's name. -EINVAL also where the vocabulary would be padded to multiples that the run's own never was.
+ * The checkpoint has what the modules of a GPTModel with its arguments have: every layer and expert
+ * has its tensors and those that others of its kind have, each of the shape that they say
+ * (model/dims.h), and there is nothing that no module has. To be asked before a model is shown as
+ * complete. -ENODATA, -ENOTSUP, -EINVAL: the tensor's name. -EINVAL also where the vocabulary would
+ * be padded to multiples that the run's own never was.
  */
 int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_layer_spec spec, struct mfs_error *err);
 
-/* Which (tp, ep) pairs have a legacy file at a stage: all that occur among tp x dp ranks, ep and etp
- * counted as parallel_state.py does. i from 0; false behind the last. */
+/* Which (tp, ep) pairs have a legacy file at a stage: all that occur among tp x dp ranks, ep and
+ * etp counted as parallel_state.py does. i from 0; false behind the last. */
 bool mfs_rank_at(const struct mfs_layout *layout, uint32_t i, struct mfs_rank *ret);
 
 /* "mp_rank_01_002_003" (training/checkpointing.py:get_checkpoint_name); returns text. */

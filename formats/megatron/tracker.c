@@ -57,8 +57,8 @@ static void tidy(char *text)
 			text[i] = '?';
 }
 
-/* An empty file is a tracker that is being written right now (opening it for writing cuts it): what it
- * said before still holds. */
+/* An empty file is a tracker that is being written right now (opening it for writing cuts it): what
+ * it said before still holds. */
 void mfs_tracker_read(const char *source, struct mfs_tracker *t)
 {
 	struct mfs_tracker now = {.kind = MFS_TRACKER_BAD};

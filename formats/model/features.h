@@ -4,7 +4,8 @@
 
 #include "formats/model/families/family.h"
 
-/* Whether arch names a family: by its own name, model_type or architecture. -EINVAL, with the names there are. */
+/* Whether arch names a family: by its own name, model_type or architecture. -EINVAL, with the names
+ * there are. */
 int mfs_family_check_name(const char *arch, struct mfs_error *err);
 
 uint64_t mfs_features_of(const struct mfs_megatron_args *a);

@@ -19,13 +19,14 @@ struct mfs_hf_reader {
 	int rc; /* the first failure; later calls change nothing */
 };
 
-/* Value of a key: the file's, under the key or another name that the class has for it, or the class's
- * default. NULL: neither; null is a value. */
+/* Value of a key: the file's, under the key or another name that the class has for it, or the
+ * class's default. NULL: neither; null is a value. */
 json_t *mfs_hf_key(const struct mfs_hf_reader *r, const char *key);
 /* The same, but NULL for null as well. */
 json_t *mfs_hf_set_key(const struct mfs_hf_reader *r, const char *key);
 
-/* Records the failure "'key' is FOUND, expected ..." (or "is missing", -ENODATA, if found is NULL). */
+/* Records the failure "'key' is FOUND, expected ..." (or "is missing", -ENODATA, if found is
+ * NULL). */
 void mfs_hf_refuse(struct mfs_hf_reader *r, int code, const char *key, const json_t *found,
 		   const char *expected);
 

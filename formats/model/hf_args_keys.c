@@ -30,8 +30,8 @@ static int64_t positive(struct mfs_hf_reader *r, const char *key)
 
 typedef void (*each_row)(struct mfs_hf_reader *r, const struct mfs_config_row *row);
 
-/* Rows that hold in every model of the family. Those with a condition are other words for one key: each
- * is read by a function of its own below. */
+/* Rows that hold in every model of the family. Those with a condition are other words for one key:
+ * each is read by a function of its own below. */
 static void for_rows(struct mfs_hf_reader *r, each_row f)
 {
 	const struct mfs_config_row *const *tables = r->family->config;
@@ -59,7 +59,8 @@ static const char *earlier_key(const struct mfs_hf_reader *r, const struct mfs_c
 	return NULL;
 }
 
-/* What may be 0: counts of layers. What may be null: sizes that the class then computes or does without. */
+/* What may be 0: counts of layers. What may be null: sizes that the class then computes or does
+ * without. */
 static bool may_be_zero(const struct mfs_config_row *row)
 {
 	return row->field == MFS_FIELD(first_dense_layers) ||
@@ -118,8 +119,8 @@ static void read_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 		r->args->add_bias_linear = true;
 }
 
-/* A key that tells of a feature must tell of the one that the arguments now have: Megatron has one switch
- * for what may be several keys (attention_bias, mlp_bias). */
+/* A key that tells of a feature must tell of the one that the arguments now have: Megatron has one
+ * switch for what may be several keys (attention_bias, mlp_bias). */
 static void check_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 {
 	const bool has = mfs_features_of(r->args) & row->has;
@@ -166,7 +167,8 @@ static void check_constant(struct mfs_hf_reader *r, const struct mfs_config_row 
 
 /* ---- values that are more than a field (enum mfs_config_value) ---- */
 
-/* "full_attention" or "sliding_attention" of layer i, as Qwen2Config computes it where it is not said. */
+/* "full_attention" or "sliding_attention" of layer i, as Qwen2Config computes it where it is not
+ * said. */
 static bool slides(struct mfs_hf_reader *r, const json_t *types, size_t i, bool windowed)
 {
 	const json_t *type = json_array_get(types, i);
@@ -243,7 +245,8 @@ static void read_groups(struct mfs_hf_reader *r)
 	a->moe_router_group_topk = chosen;
 }
 
-/* Of sigmoid scores Megatron normalises those of several experts, and leaves a single one as it is. */
+/* Of sigmoid scores Megatron normalises those of several experts, and leaves a single one as it
+ * is. */
 static void check_norm_topk(struct mfs_hf_reader *r)
 {
 	const bool several = r->args->moe_router_topk > 1;

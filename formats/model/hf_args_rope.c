@@ -75,8 +75,8 @@ static bool is_filled(const json_t *object)
 	return json_is_object(object) && json_object_size(object);
 }
 
-/* Both forms side by side must say the same, or versions of transformers differ about the model. Keys of
- * which only one has a word are left to the one that counts. */
+/* Both forms side by side must say the same, or versions of transformers differ about the model.
+ * Keys of which only one has a word are left to the one that counts. */
 static void check_twins(struct mfs_hf_reader *r, const json_t *scaling, const json_t *parameters)
 {
 	const char *a = type_of(scaling), *b = type_of(parameters), *key;
@@ -151,7 +151,8 @@ static void read_theta(struct mfs_hf_reader *r, const struct rope *rope)
 				      "the same number at the top and beside the scaling");
 }
 
-/* Of llama3 and yarn: the length that the model was first trained with. A key at the top comes first. */
+/* Of llama3 and yarn: the length that the model was first trained with. A key at the top comes
+ * first. */
 static int64_t original_positions(struct mfs_hf_reader *r, const struct rope *rope)
 {
 	static const char key[] = "original_max_position_embeddings";
@@ -175,9 +176,9 @@ static void read_llama3(struct mfs_hf_reader *r, const struct rope *rope)
 }
 
 /*
- * transformers scales cos and sin by attention_factor, or by the quotient of both mscales if neither is
- * 0, or by the mscale of 1; Megatron always by the quotient. mscale_all_dim counts for the softmax on both
- * sides, so mscale is the one that is solved for.
+ * transformers scales cos and sin by attention_factor, or by the quotient of both mscales if
+ * neither is 0, or by the mscale of 1; Megatron always by the quotient. mscale_all_dim counts for
+ * the softmax on both sides, so mscale is the one that is solved for.
  */
 static void read_mscales(struct mfs_hf_reader *r, const struct rope *rope)
 {

@@ -231,7 +231,8 @@ static int check_dtype(const struct builder *b, const struct mfs_family_tensor *
 	return 0;
 }
 
-/* The target that the HF view would show, of Megatron's tensor src, which is described and not there. */
+/* The target that the HF view would show, of Megatron's tensor src, which is described and not
+ * there. */
 static int describe(const struct builder *b, const struct mfs_family_tensor *row,
 		    const struct numbering *p, struct mfs_global_tensor *src,
 		    struct mfs_hf_target *ret)
@@ -275,7 +276,8 @@ struct inverse {
 	struct mfs_found_chunk found; /* all but the chunk's box */
 };
 
-/* A box of HF's tensor that equals a box of Megatron's is, read backwards, a chunk of Megatron's. */
+/* A box of HF's tensor that equals a box of Megatron's is, read backwards, a chunk of
+ * Megatron's. */
 static int add_chunk(const struct mfs_box_map *m, void *arg)
 {
 	const struct inverse *inv = arg;

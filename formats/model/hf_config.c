@@ -228,8 +228,8 @@ static int check_tokens(struct mfs_model *m, json_t *config)
 	return 0;
 }
 
-/* The reference's factor, or what is known without one, with a word to the person where the run's arguments say
- * another. -ENOMEM. */
+/* The reference's factor, or what is known without one, with a word to the person where the run's
+ * arguments say another. -ENOMEM. */
 static int decide_llama3(struct writer *w, const struct mfs_hf_ref *ref)
 {
 	const struct mfs_megatron_args *a = w->args;

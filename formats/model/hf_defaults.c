@@ -1,7 +1,8 @@
 /*
- * What transformers' classes take for the keys that a config.json leaves out, as of transformers 5.19
- * (configuration_NAME.py; tests/interop/test_hf_source.py compares). Only keys that hf_args.c reads; null
- * is a value that is then computed. num_nextn_predict_layers of older files is absent: their weights tell.
+ * What transformers' classes take for the keys that a config.json leaves out, as of transformers
+ * 5.19 (configuration_NAME.py; tests/interop/test_hf_source.py compares). Only keys that hf_args.c
+ * reads; null is a value that is then computed. num_nextn_predict_layers of older files is absent:
+ * their weights tell.
  */
 #include <string.h>
 

@@ -180,8 +180,8 @@ static bool same_rope(const json_t *mine, const json_t *theirs)
 	return covered(mine, theirs) && covered(theirs, mine);
 }
 
-/* The reference's value of a key, wherever its version of transformers keeps it; NULL if it does not
- * say, for which null is another word. */
+/* The reference's value of a key, wherever its version of transformers keeps it; NULL if it does
+ * not say, for which null is another word. */
 static json_t *ref_value(const struct mfs_hf_ref *ref, const char *key)
 {
 	json_t *value = json_object_get(ref->config, key);
@@ -307,8 +307,8 @@ int mfs_hf_ref_merge(const struct mfs_hf_ref *ref, struct mfs_model *model, json
 
 /* ---- files that are shown as they are ---- */
 
-/* Weights and their indices; config.json, which is ours; what makes a reader take the directory for a
- * quantised model, an adapter or Mistral's own format; hidden files. */
+/* Weights and their indices; config.json, which is ours; what makes a reader take the directory for
+ * a quantised model, an adapter or Mistral's own format; hidden files. */
 static bool is_left_out(const char *name, bool code)
 {
 	static const char *const patterns[] = {

@@ -18,8 +18,9 @@ struct mfs_hf_shard {
 };
 
 /*
- * Cuts a model into shards of at most limit bytes: whole layers first; a layer larger than a shard is
- * cut between its tensors; a tensor larger than a shard has one of its own. *ret is freed by the caller.
+ * Cuts a model into shards of at most limit bytes: whole layers first; a layer larger than a shard
+ * is cut between its tensors; a tensor larger than a shard has one of its own. *ret is freed by the
+ * caller.
  */
 int mfs_hf_cut_shards(const struct mfs_model *model, uint64_t limit, struct mfs_hf_shard **ret,
 		      uint32_t *ret_count, struct mfs_error *err);

@@ -24,8 +24,8 @@ struct mfs_hf_target {
 	const struct mfs_family_tensor *row; /* the rule */
 	const struct mfs_global_tensor *src; /* what it is made of */
 	int32_t layer, expert;		     /* in HF's numbering; -1 without */
-	uint32_t
-		unit; /* 0: before the layers; then a layer each, MTP layers last; then after them */
+	/* 0: before the layers; then a layer each, MTP layers last; then after them */
+	uint32_t unit;
 };
 
 struct mfs_model {
@@ -46,8 +46,8 @@ struct mfs_model {
 
 /* arch: a family's name, or NULL to derive it from the arguments. vocab: as decided
  * (vocab.h); NULL: nobody has said anything.
- * -ENOTSUP: no family fits, or a tensor is left over (named); -ENODATA: a tensor is missing (named);
- * -EINVAL: a shape disagrees with the arguments (tensor, expected, found). */
+ * -ENOTSUP: no family fits, or a tensor is left over (named); -ENODATA: a tensor is missing
+ * (named); -EINVAL: a shape disagrees with the arguments (tensor, expected, found). */
 int mfs_model_new(struct mfs_ckpt *ckpt, const char *arch, const struct mfs_vocab *vocab,
 		  struct mfs_model **ret, struct mfs_error *err);
 void mfs_model_free(struct mfs_model *model);

@@ -19,8 +19,8 @@ struct mfs_row_map {
 uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
 		       uint64_t vocab);
 
-/* Emits maps that tile the result's rows, count of them, in order. Stops when emit returns non-zero,
- * and returns that. */
+/* Emits maps that tile the result's rows, count of them, in order. Stops when emit returns
+ * non-zero, and returns that. */
 int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
 		  uint64_t count, int (*emit)(const struct mfs_row_map *map, void *arg), void *arg);
 

@@ -64,7 +64,8 @@ int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *s
 	if (v.rows > v.padded)
 		return mfs_fail(
 			err, -EINVAL,
-			"%s: a vocabulary of %llu rows (%s) does not fit: the checkpoint stores %llu",
+			"%s: a vocabulary of %llu rows (%s) does not fit: the checkpoint stores "
+			"%llu",
 			mfs_ckpt_dir(ckpt), (unsigned long long)v.rows, in_words(v.source),
 			(unsigned long long)v.padded);
 	*ret = v;

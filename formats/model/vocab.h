@@ -1,6 +1,6 @@
 /*
- * How many rows of the embedding are the vocabulary. Megatron pads it and need not record the true size, so a
- * person may say it. This is the one place that decides, for views of every kind:
+ * How many rows of the embedding are the vocabulary. Megatron pads it and need not record the true
+ * size, so a person may say it. This is the one place that decides, for views of every kind:
  *
  * 1. -o vocab_size=N, or vocab_size=tokenizer: the largest id of tokenizer.json plus 1;
  * 2. vocab_size of the reference's config.json (-o ref=DIR);
@@ -39,12 +39,13 @@ struct mfs_vocab_said {
 	const char *tokenizer;	      /* its directory, of MFS_VOCAB_TOKENIZER alone */
 };
 
-/* The directory of the tokenizer that goes with a checkpoint: the reference's, or tokenizer/ beside it. *ret is freed
- * by the caller. -ENOMEM. */
+/* The directory of the tokenizer that goes with a checkpoint: the reference's, or tokenizer/ beside
+ * it. *ret is freed by the caller. -ENOMEM. */
 int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret,
 			struct mfs_error *err);
 
-/* said: NULL: nothing. -EINVAL: more rows than are stored; what mfs_hf_token_count_read() fails with. */
+/* said: NULL: nothing. -EINVAL: more rows than are stored; what mfs_hf_token_count_read() fails
+ * with. */
 int mfs_vocab_decide(const struct mfs_ckpt *ckpt, const struct mfs_vocab_said *said,
 		     struct mfs_vocab *ret, struct mfs_error *err);
 

@@ -4,8 +4,8 @@
 
 #include "formats/plan/vfile.h"
 
-/* len bytes at p, which point into a mapping: referenced if long, copied if short. Copies dereference the
- * mapping, so this is to be called under mfs_guard_run(). */
+/* len bytes at p, which point into a mapping: referenced if long, copied if short. Copies
+ * dereference the mapping, so this is to be called under mfs_guard_run(). */
 void mfs_gather_add(struct mfs_gather *g, const uint8_t *p, size_t len);
 
 /* len bytes of zeros. */

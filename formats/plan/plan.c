@@ -73,7 +73,8 @@ static bool intersect(const struct builder *b, const struct mfs_box_map *m,
 	}
 	p->origin = c->origin;
 	for (unsigned s = 0; s < m->src->ndim; s++) {
-		/* True of every mapped axis by now; an axis that the rule fixes may lie elsewhere. */
+		/* True of every mapped axis by now; an axis that the rule fixes may lie
+		 * elsewhere. */
 		if (at[s] < c->lo[s] || at[s] - c->lo[s] >= c->size[s])
 			return false;
 		p->origin += (at[s] - c->lo[s]) * c->stride[s];

@@ -1,10 +1,11 @@
 /*
  * Box algebra: how the bytes of one target tensor are gathered from chunks of its source tensors.
  *
- * The target is seen as a matrix: rows (all axes but the last) by columns. Each of its boxes (from a
- * rule, ckpt/target.h) is intersected with each chunk (ckpt.h); the result is a block of the matrix with a
- * byte offset in a file and two byte strides. Blocks are cut into bands of rows within which the same
- * blocks lie side by side, so that a byte range is found by one binary search and then walked.
+ * The target is seen as a matrix: rows (all axes but the last) by columns. Each of its boxes (from
+ * a rule, ckpt/target.h) is intersected with each chunk (ckpt.h); the result is a block of the
+ * matrix with a byte offset in a file and two byte strides. Blocks are cut into bands of rows
+ * within which the same blocks lie side by side, so that a byte range is found by one binary search
+ * and then walked.
  *
  *   band 0  | block | block | block | block |     a row-parallel weight: TP blocks in one band
  *   band 1  |             block             |     a column-parallel one: one band a rank
@@ -46,8 +47,8 @@ struct mfs_plan {
 	uint32_t block_count;
 };
 
-/* Plans a target. Locates every chunk's storage, which may read a few bytes of each. -EINVAL names the
- * tensor if not every element comes from exactly one place. */
+/* Plans a target. Locates every chunk's storage, which may read a few bytes of each. -EINVAL names
+ * the tensor if not every element comes from exactly one place. */
 int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_error *err);
 void mfs_plan_free(struct mfs_plan *plan);
 

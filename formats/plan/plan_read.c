@@ -1,7 +1,7 @@
 /*
- * Reading through a plan: a byte range of the target to stretches of mapped source bytes. All of it runs under
- * one guard a request (formats/io/guard.h), since a guard for each piece of 1 KiB costs a tenth of its
- * copy: nothing here owns memory or holds a lock.
+ * Reading through a plan: a byte range of the target to stretches of mapped source bytes. All of it
+ * runs under one guard a request (formats/io/guard.h), since a guard for each piece of 1 KiB costs
+ * a tenth of its copy: nothing here owns memory or holds a lock.
  */
 #include <errno.h>
 #include <string.h>
@@ -240,7 +240,8 @@ static int gather_elements(struct reader *r, const struct mfs_plan_band *band, u
 	uint64_t done = 0;
 	int rc = 0;
 
-	/* Scratch has room behind the request for the odd bytes of two elements (see the caller). */
+	/* Scratch has room behind the request for the odd bytes of two elements (see the
+	 * caller). */
 	while (done < count && !rc) {
 		uint64_t row = (first + done) / cols, col = (first + done) % cols;
 		uint64_t n = mfs_min_u64(count - done, cols - col), rows = 1;

@@ -1,4 +1,5 @@
-/* Private to formats/plan: a rectangle of elements, copied one by one where neither side is contiguous. */
+/* Private to formats/plan: a rectangle of elements, copied one by one where neither side is
+ * contiguous. */
 #ifndef MFS_PLAN_STRIDED_H
 #define MFS_PLAN_STRIDED_H
 

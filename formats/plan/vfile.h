@@ -8,8 +8,8 @@
  *   computed  bytes that somebody computes whenever they are read (offsets of rows, an index)
  *
  * Built once by a view, then read by any number of threads without a lock: the plan of a tensor is
- * published with a compare-and-swap. No call holds a lock across I/O. A file of very many parts may have
- * them made on first touch (lazy), and published likewise.
+ * published with a compare-and-swap. No call holds a lock across I/O. A file of very many parts may
+ * have them made on first touch (lazy), and published likewise.
  */
 #ifndef MFS_PLAN_VFILE_H
 #define MFS_PLAN_VFILE_H
@@ -27,10 +27,11 @@ struct mfs_vfile;
 int mfs_vfile_new(struct mfs_vfile **ret, struct mfs_error *err);
 void mfs_vfile_free(struct mfs_vfile *f);
 
-/* Adds the parts of a lazy file to an empty one. Any thread; should two be at it, one's result is kept. */
+/* Adds the parts of a lazy file to an empty one. Any thread; should two be at it, one's result is
+ * kept. */
 typedef int (*mfs_vfile_build)(void *arg, struct mfs_vfile *parts, struct mfs_error *err);
-/* A file whose size (bytes) is known and whose parts are made when they are first needed. arg must outlive
- * the file. Parts of another size than promised are -EINVAL when they are needed. */
+/* A file whose size (bytes) is known and whose parts are made when they are first needed. arg must
+ * outlive the file. Parts of another size than promised are -EINVAL when they are needed. */
 int mfs_vfile_new_lazy(uint64_t size, mfs_vfile_build build, void *arg, struct mfs_vfile **ret,
 		       struct mfs_error *err);
 /* What parts point into, released with the file, behind its parts; one a file. */
@@ -40,7 +41,8 @@ void mfs_vfile_keep(struct mfs_vfile *f, void *what, void (*release)(void *what)
  * file) on success; a fileset and a target must
  * outlive the file. */
 int mfs_vfile_add_literal(struct mfs_vfile *f, void *bytes, uint64_t len, struct mfs_error *err);
-/* Bytes that stay the caller's and must outlive the file: many files, or many parts, may share them. */
+/* Bytes that stay the caller's and must outlive the file: many files, or many parts, may share
+ * them. */
 int mfs_vfile_add_shared(struct mfs_vfile *f, const void *bytes, uint64_t len,
 			 struct mfs_error *err);
 int mfs_vfile_add_zeros(struct mfs_vfile *f, uint64_t len, struct mfs_error *err);
@@ -49,10 +51,10 @@ int mfs_vfile_add_file(struct mfs_vfile *f, struct mfs_fileset *set, uint32_t fi
 int mfs_vfile_add_tensor(struct mfs_vfile *f, const struct mfs_target *t, struct mfs_error *err);
 
 /*
- * Computed bytes: those of [from, from+len) of an object that read() knows. read() fills all of what it is
- * asked for, at any offset and from any thread, without keeping what it has computed; it sees to it that
- * sources are still the ones that were opened (-ESTALE). willneed may be NULL. The object must outlive the
- * file.
+ * Computed bytes: those of [from, from+len) of an object that read() knows. read() fills all of
+ * what it is asked for, at any offset and from any thread, without keeping what it has computed; it
+ * sees to it that sources are still the ones that were opened (-ESTALE). willneed may be NULL. The
+ * object must outlive the file.
  */
 struct mfs_computed {
 	int (*read)(void *object, uint64_t off, void *buf, size_t len, struct mfs_error *err);
@@ -62,14 +64,15 @@ int mfs_vfile_add_computed(struct mfs_vfile *f, const struct mfs_computed *ops, 
 			   uint64_t from, uint64_t len, struct mfs_error *err);
 
 uint64_t mfs_vfile_size(const struct mfs_vfile *f);
-/* Tells apart files of one size by their parts as far as they are made, and the bytes of those in memory. */
+/* Tells apart files of one size by their parts as far as they are made, and the bytes of those in
+ * memory. */
 uint64_t mfs_vfile_stamp(const struct mfs_vfile *f);
 
 /*
  * What a read becomes: iovecs in file order. Pieces of MFS_GATHER_COPY bytes or more point into
  * mapped sources, smaller ones are copied to scratch, neighbours there merged into one iovec.
- * The caller owns the arrays and may use them again after mfs_gather_reset(). Iovecs that point into
- * mappings must be handed to the kernel or copied under guard.h, never dereferenced plainly.
+ * The caller owns the arrays and may use them again after mfs_gather_reset(). Iovecs that point
+ * into mappings must be handed to the kernel or copied under guard.h, never dereferenced plainly.
  */
 #define MFS_GATHER_COPY 4096
 
@@ -89,7 +92,8 @@ void mfs_gather_release(struct mfs_gather *g);
 /*
  * Gathers [off, off+len), cut at the end of the file (g->bytes says how much; 0 beyond the end).
  * len must not exceed the gather's max_bytes. Every source file touched is checked against what the
- * plan was built from. -ESTALE, -EIO, -EINVAL (a source's tensor is not what its index said), -ENOMEM.
+ * plan was built from. -ESTALE, -EIO, -EINVAL (a source's tensor is not what its index said),
+ * -ENOMEM.
  */
 int mfs_vfile_gather(struct mfs_vfile *f, uint64_t off, size_t len, struct mfs_gather *g,
 		     struct mfs_error *err);
@@ -99,8 +103,8 @@ int mfs_vfile_pread(struct mfs_vfile *f, uint64_t off, void *buf, size_t len, si
 		    struct mfs_error *err);
 
 /* Plans every part: all source records found, shapes and dtypes agreeing, every byte covered once.
- * Reads no tensor data. The first failure is returned; start (NULL, or 0 to begin with) is the part to
- * go on from, and is set behind the failed one so that a caller can list them all. */
+ * Reads no tensor data. The first failure is returned; start (NULL, or 0 to begin with) is the part
+ * to go on from, and is set behind the failed one so that a caller can list them all. */
 int mfs_vfile_check(struct mfs_vfile *f, uint32_t *start, struct mfs_error *err);
 
 /* Asks the kernel for the sources of a range ahead of its being read. Best effort. */

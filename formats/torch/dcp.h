@@ -29,13 +29,14 @@ struct mfs_dcp_tensor {
 	const uint64_t *shape; /* [ndim] */
 	struct mfs_dcp_chunk *chunks;
 	uint32_t chunk_count;
-	/* Of a flattened tensor (Megatron 0.8-0.15, fully_sharded_model_space): the shape that it stands for;
-	 * its own is then [fragments along each axis..., elements of a fragment]. Else NULL. Of
-	 * Metadata.mcore_data: nd_reformulated_orig_global_shape. */
+	/* Of a flattened tensor (Megatron 0.8-0.15, fully_sharded_model_space): the shape that it
+	 * stands for; its own is then [fragments along each axis..., elements of a fragment]. Else
+	 * NULL. Of Metadata.mcore_data: nd_reformulated_orig_global_shape. */
 	const uint64_t *original; /* [ndim - 1] */
 };
 
-/* A pickled object: a torch.save archive of a list [object] (Megatron) or of the object (plain DCP). */
+/* A pickled object: a torch.save archive of a list [object] (Megatron) or of the object (plain
+ * DCP). */
 struct mfs_dcp_bytes {
 	const char *key;
 	struct mfs_dcp_item item;
@@ -54,8 +55,8 @@ struct mfs_dcp {
 #define MFS_DCP_NO_FILE UINT32_MAX /* item.file of a chunk that storage_data does not know */
 
 /*
- * Parses the pickle; all_local_plans is read past. What lies in it is not judged yet: an optimizer's
- * odd tensor must not keep anybody from the weights. -EINVAL names the key.
+ * Parses the pickle; all_local_plans is read past. What lies in it is not judged yet: an
+ * optimizer's odd tensor must not keep anybody from the weights. -EINVAL names the key.
  */
 int mfs_dcp_parse(const void *bytes, size_t len, const char *name, struct mfs_dcp *ret,
 		  struct mfs_error *err);

@@ -94,8 +94,8 @@ static int put_keys(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *d,
 	return rc;
 }
 
-/* MetadataIndex: _StorageInfo. chunk is NULL for bytes, whose index has no offset. The index hint is
- * left out: equality does not look at it, and a reader searches then. */
+/* MetadataIndex: _StorageInfo. chunk is NULL for bytes, whose index has no offset. The index hint
+ * is left out: equality does not look at it, and a reader searches then. */
 static void put_place(struct mfs_pickle_writer *w, const char *key,
 		      const struct mfs_dcp_write_chunk *chunk, unsigned ndim,
 		      const struct mfs_dcp_write_item *item)
@@ -151,8 +151,8 @@ static int put_places(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *
 }
 
 /* planner_data is {} and not None, as torch's own writer has it: its tools look keys up in it.
- * mcore_data is what megatron-core 0.8 to 0.15 asks about flattened optimizer tensors, of which there
- * are none here; others ignore it. */
+ * mcore_data is what megatron-core 0.8 to 0.15 asks about flattened optimizer tensors, of which
+ * there are none here; others ignore it. */
 static int put_metadata(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *d,
 			struct mfs_error *err)
 {

@@ -2,8 +2,8 @@
  * The `.metadata` of a torch.distributed.checkpoint, as torch 2.13 pickles it and 2.5 and Megatron
  * read it (torch/distributed/checkpoint/metadata.py, filesystem.py:_StorageInfo).
  *
- * Tensors and chunks are asked for one by one, each twice (once for what there is, once for where it
- * lies), so that 100 000 chunks need no array of their own.
+ * Tensors and chunks are asked for one by one, each twice (once for what there is, once for where
+ * it lies), so that 100 000 chunks need no array of their own.
  */
 #ifndef MFS_TORCH_DCP_WRITE_H
 #define MFS_TORCH_DCP_WRITE_H

@@ -161,7 +161,8 @@ static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
 }
 
 /* Transformer Engine's own GELU, in place of torch's: te.pytorch.ops.GELU, which is by tanh
- * (core/extensions/transformer_engine.py: TEActivationOp, TEFusedMLP). The local spec has neither. */
+ * (core/extensions/transformer_engine.py: TEActivationOp, TEFusedMLP). The local spec has
+ * neither. */
 static bool has_gelu_of_te(struct reader *r, const struct mfs_megatron_args *a)
 {
 	const bool activation = flag(r, "use_te_activation_func", false);
@@ -192,8 +193,8 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->params_dtype = dtype(r, "params_dtype");
 }
 
-/* Megatron counts (left, right) besides the token itself, HF counts the token too; -1: no end. What is to the
- * right is megatron_foreign.c's. */
+/* Megatron counts (left, right) besides the token itself, HF counts the token too; -1: no end. What
+ * is to the right is megatron_foreign.c's. */
 static int64_t window(struct reader *r)
 {
 	mfs_value v = lookup(r, "window_size");
@@ -222,7 +223,8 @@ static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
 
 static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 {
-	/* MLATransformerConfig's own values held where the arguments were not there yet (core 0.10). */
+	/* MLATransformerConfig's own values held where the arguments were not there yet (core
+	 * 0.10). */
 	const bool before_rope_type = !lookup_has(r, "rope_type");
 
 	a->position_embedding_type = string(

@@ -16,11 +16,13 @@
 #define MFS_UNSET (-1) /* an integer argument that is None or absent */
 
 /*
- * The factor of Llama 3's rotary scaling. Releases of Megatron up to core 0.19 read --rope-scaling-factor and do not
- * pass it to the model, whose own default this is (gpt_builders.py, training/argument_utils.py: gpt_config_from_args,
- * core/models/gpt/gpt_model.py). Their main branch passes it since NVIDIA/Megatron-LM pull request 6306, and forks did
- * before. Nothing in a checkpoint says which of them trained it. So a model has this factor whatever the arguments
- * say, unless the person who names a reference (-o ref=) says another.
+ * The factor of Llama 3's rotary scaling. Releases of Megatron up to core 0.19 read
+ * --rope-scaling-factor and do not pass it to the model, whose own default this is
+ * (gpt_builders.py, training/argument_utils.py: gpt_config_from_args,
+ * core/models/gpt/gpt_model.py). Their main branch passes it since NVIDIA/Megatron-LM pull request
+ * 6306, and forks did before. Nothing in a checkpoint says which of them trained it. So a model has
+ * this factor whatever the arguments say, unless the person who names a reference (-o ref=) says
+ * another.
  */
 #define MFS_ROPE_SCALING_FACTOR 8.0
 
@@ -36,8 +38,8 @@ struct mfs_megatron_args {
 	bool zero_centered_gamma; /* apply_layernorm_1p: weight = stored + 1 */
 	double norm_epsilon;
 	bool swiglu, squared_relu, openai_gelu, quick_geglu;
-	/* GELU by erf, not by tanh: torch's, which is neither the fused form (bias_gelu_fusion) nor Transformer
-	 * Engine's. openai_gelu and onnx_safe have no reader in Megatron-core. */
+	/* GELU by erf, not by tanh: torch's, which is neither the fused form (bias_gelu_fusion) nor
+	 * Transformer Engine's. openai_gelu and onnx_safe have no reader in Megatron-core. */
 	bool exact_gelu;
 	bool add_bias_linear, add_qkv_bias, qk_layernorm, qk_l2_norm, attention_output_gate;
 	bool tied; /* not untie_embeddings_and_output_weights */
@@ -45,7 +47,8 @@ struct mfs_megatron_args {
 	const char *position_embedding_type; /* "learned_absolute", "rope", "yarn", ... */
 	double rotary_base, rotary_percent;
 	bool rotary_interleaved, use_rope_scaling;
-	double rope_scaling_factor; /* of use_rope_scaling (llama3): as above; of an HF directory its own */
+	/* of use_rope_scaling (llama3): as above; of an HF directory its own */
+	double rope_scaling_factor;
 	double rope_scaling_ignored; /* another that the run's arguments say; 0: none */
 	double rotary_seq_len_interpolation_factor; /* 0: unset */
 	/* yarn: of the GPT form (yarn_*) and of MLA (rope_type, rotary_scaling_factor, ...) */
@@ -64,18 +67,20 @@ struct mfs_megatron_args {
 	double moe_aux_loss_coeff;
 	int64_t first_dense_layers; /* leading zeros of moe_layer_freq */
 	const uint8_t *moe_layers;  /* [num_layers], 1 where a layer is MoE; NULL if dense */
-	/* moe_layer_freq is a list, though perhaps of ones, or more than 1: Megatron then numbers the layers
-	 * in torch_dist's keys (transformer_block.py: sharded_state_dict), of a dense model too */
+	/* moe_layer_freq is a list, though perhaps of ones, or more than 1: Megatron then numbers
+	 * the layers in torch_dist's keys (transformer_block.py: sharded_state_dict), of a dense
+	 * model too */
 	bool moe_layer_freq_listed;
 	/* multi-latent attention */
 	bool multi_latent_attention;
 	int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
 	int64_t mtp_num_layers; /* 0: none */
-	/* legacy names of MTP's inner layer: mtp_model_layer since core 0.17, transformer_layer before */
+	/* legacy names of MTP's inner layer: mtp_model_layer since core 0.17, transformer_layer
+	 * before */
 	bool mtp_model_layer;
 	double init_method_std;
-	/* An argument that changes what the model computes and that no field here carries, with its value
-	 * ("softmax_type (learnable)", megatron_foreign.h); NULL: none. */
+	/* An argument that changes what the model computes and that no field here carries, with its
+	 * value ("softmax_type (learnable)", megatron_foreign.h); NULL: none. */
 	const char *foreign;
 	/* traps: fc1 rows interleaved in blocks in the file; MFS_UNSET or 0: not */
 	int64_t moe_mlp_glu_interleave_size, moe_shared_expert_glu_interleave_size;
@@ -84,8 +89,9 @@ struct mfs_megatron_args {
 	int64_t virtual_pipeline_model_parallel_size; /* chunks of a stage, 1 without */
 	int64_t expert_model_parallel_size, expert_tensor_parallel_size;
 	int64_t data_parallel_size, world_size;
-	/* layers of the first and the last pipeline stage, MFS_UNSET: an equal share; and whether something
-	 * else (pipeline_model_parallel_layout, account_for_*_in_pipeline_split) places the layers */
+	/* layers of the first and the last pipeline stage, MFS_UNSET: an equal share; and whether
+	 * something else (pipeline_model_parallel_layout, account_for_*_in_pipeline_split) places
+	 * the layers */
 	int64_t first_stage_layers, last_stage_layers;
 	bool other_stages;
 	/* the embedding, the loss count as a layer where layers are divided among stages */
@@ -107,9 +113,9 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 			   struct mfs_megatron_args *ret, struct mfs_error *err);
 
 /*
- * The true size of the vocabulary where the run recorded one, else 0; padded: rows that are stored. Only
- * some tokenizers read that argument: one that would not have been padded to what is stored was not used.
- * NullTokenizer adds a row for the end of documents until core 0.17
+ * The true size of the vocabulary where the run recorded one, else 0; padded: rows that are stored.
+ * Only some tokenizers read that argument: one that would not have been padded to what is stored
+ * was not used. NullTokenizer adds a row for the end of documents until core 0.17
  * (core/tokenizers/text/libraries/null_tokenizer.py).
  */
 uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded);

@@ -1,6 +1,6 @@
 /*
- * What the arguments of the run that wrote a checkpoint say about its data: the same argparse.Namespace as
- * megatron_args.h reads for the model.
+ * What the arguments of the run that wrote a checkpoint say about its data: the same
+ * argparse.Namespace as megatron_args.h reads for the model.
  */
 #ifndef MFS_TORCH_MEGATRON_DATA_ARGS_H
 #define MFS_TORCH_MEGATRON_DATA_ARGS_H
@@ -36,14 +36,15 @@ struct mfs_megatron_data_args {
 	bool renormalize; /* renormalize_blend_weights, of core 0.9 and 0.10 */
 	double surplus;	  /* mid_level_dataset_surplus; below 0: absent */
 	bool full_validation, no_data_sharding, eod_mask_loss;
-	/* The batch size, or the data, change while the run goes on: an argument's name; NULL: they do not. */
+	/* The batch size, or the data, change while the run goes on: an argument's name; NULL: they
+	 * do not. */
 	const char *varies;
 	/* Data that is made up or of another kind: an argument's name; NULL: none. */
 	const char *other_data;
 };
 
-/* state: the dict with 'args' and 'iteration'. Strings are put into arena. -ENODATA: it has no args; -EINVAL
- * names an argument of the wrong type. */
+/* state: the dict with 'args' and 'iteration'. Strings are put into arena. -ENODATA: it has no
+ * args; -EINVAL names an argument of the wrong type. */
 int mfs_megatron_data_args_read(const struct mfs_pickle *doc, mfs_value state,
 				struct mfs_arena *arena, struct mfs_megatron_data_args *ret,
 				struct mfs_error *err);

@@ -92,8 +92,8 @@ static bool is_no_capacity(const struct reader *r, mfs_value v)
 	return mfs_value_is_none(r->doc, v) || (mfs_value_float(r->doc, v, &factor) && factor < 0);
 }
 
-/* Sinkhorn routes otherwise at inference, and so does quantile_balancing; the auxiliary losses (one, or a
- * list) only train. */
+/* Sinkhorn routes otherwise at inference, and so does quantile_balancing; the auxiliary losses
+ * (one, or a list) only train. */
 static bool balances_by_loss(const struct reader *r, mfs_value v)
 {
 	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none"};

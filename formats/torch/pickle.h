@@ -96,15 +96,16 @@ mfs_value mfs_value_item(const struct mfs_pickle *doc, mfs_value v, uint32_t i);
 mfs_value mfs_value_get(const struct mfs_pickle *doc, mfs_value v, const char *key);
 bool mfs_value_has(const struct mfs_pickle *doc, mfs_value v, const char *key);
 
-/* Objects. Callable: usually a MFS_V_GLOBAL. State: what BUILD gave, 0 without. Kwargs: of NEWOBJ_EX,
- * 0 without. */
+/* Objects. Callable: usually a MFS_V_GLOBAL. State: what BUILD gave, 0 without. Kwargs: of
+ * NEWOBJ_EX, 0 without. */
 mfs_value mfs_value_callable(const struct mfs_pickle *doc, mfs_value v);
 mfs_value mfs_value_args(const struct mfs_pickle *doc, mfs_value v);
 mfs_value mfs_value_kwargs(const struct mfs_pickle *doc, mfs_value v);
 mfs_value mfs_value_state(const struct mfs_pickle *doc, mfs_value v);
 /* A persistent id's value. */
 mfs_value mfs_value_persid(const struct mfs_pickle *doc, mfs_value v);
-/* Attribute of an object by its state dict (or the dict half of a (dict, slots) state); 0 if none. */
+/* Attribute of an object by its state dict (or the dict half of a (dict, slots) state); 0 if
+ * none. */
 mfs_value mfs_value_attr(const struct mfs_pickle *doc, mfs_value v, const char *name);
 
 /* Both names of a global; false if v is none, or its names are no texts. */

@@ -278,7 +278,8 @@ static int copy_value(struct copier *c, mfs_value v, unsigned depth)
 	if (c->w->out->len - c->start + c->asked > c->limit)
 		return mfs_fail(
 			&c->w->failure, -ENOTSUP,
-			"a copy of more than %llu bytes (does it refer to one value again and again?)",
+			"a copy of more than %llu bytes (does it refer to one value again and "
+			"again?)",
 			(unsigned long long)c->limit);
 	switch (mfs_value_type(c->doc, v)) {
 	case MFS_V_DISCARDED:

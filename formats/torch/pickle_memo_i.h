@@ -1,8 +1,8 @@
 /*
  * Private to the reader of pickles: the machine's memo, a table from slot numbers to values.
  *
- * Slots that are set while a value is skipped form the gap. The gap takes no memory, and every slot in
- * it reads as discarded.
+ * Slots that are set while a value is skipped form the gap. The gap takes no memory, and every slot
+ * in it reads as discarded.
  */
 #ifndef MFS_TORCH_PICKLE_MEMO_I_H
 #define MFS_TORCH_PICKLE_MEMO_I_H
@@ -22,8 +22,8 @@ struct mfs_memo {
 	uint64_t gap_start, gap_len;
 };
 
-/* skipping: the slot goes into the gap, if it is behind its start. -ENOMEM, or -EEXIST: the slot is in
- * the gap already. */
+/* skipping: the slot goes into the gap, if it is behind its start. -ENOMEM, or -EEXIST: the slot is
+ * in the gap already. */
 static inline int mfs_memo_put(struct mfs_memo *m, uint64_t slot, mfs_value v, bool skipping)
 {
 	uint64_t index = slot;

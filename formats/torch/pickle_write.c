@@ -105,7 +105,8 @@ int mfs_pickle_end(struct mfs_pickle_writer *w, struct mfs_error *err)
 
 /* ---- the memo ---- */
 
-/* The entry of what was written from start on, which is taken back: it was written to be looked up. */
+/* The entry of what was written from start on, which is taken back: it was written to be looked
+ * up. */
 static struct mfs_pickle_memo *memo_entry(struct mfs_pickle_writer *w, size_t start)
 {
 	struct mfs_pickle_memo *e;

@@ -5,8 +5,8 @@
  * call is a no-op and mfs_pickle_end() says why, so a writer checks once at the end. Opcodes:
  * CPython's Lib/pickletools.py; which ones Python chooses for a value: Lib/pickle.py.
  *
- * A value is always one that stands on the machine's stack afterwards: a function here leaves exactly
- * one more, unless it says otherwise.
+ * A value is always one that stands on the machine's stack afterwards: a function here leaves
+ * exactly one more, unless it says otherwise.
  */
 #ifndef MFS_TORCH_PICKLE_WRITE_H
 #define MFS_TORCH_PICKLE_WRITE_H
@@ -62,13 +62,13 @@ void mfs_pickle_name(struct mfs_pickle_writer *w, const char *text);
 /* Protocol 2 has no bytes: _codecs.encode(text, 'latin1'), as Python writes them. */
 void mfs_pickle_bytes(struct mfs_pickle_writer *w, const void *bytes, size_t len);
 void mfs_pickle_bytearray(struct mfs_pickle_writer *w, const void *bytes, size_t len);
-/* A class or function, memoised. Modules have their names of Python 3; protocol 2 says __builtin__ for
- * builtins and copy_reg for copyreg (Lib/_compat_pickle.py). Refused: names with a line break, and in
- * protocol 2, whose reader would not resolve it, a nested name (Outer.Inner). */
+/* A class or function, memoised. Modules have their names of Python 3; protocol 2 says __builtin__
+ * for builtins and copy_reg for copyreg (Lib/_compat_pickle.py). Refused: names with a line break,
+ * and in protocol 2, whose reader would not resolve it, a nested name (Outer.Inner). */
 void mfs_pickle_global(struct mfs_pickle_writer *w, const char *module, const char *name);
 
-/* An opcode that has no argument. APPENDS, SETITEMS and TUPLE take what stands above the topmost MARK,
- * and that may be nothing. */
+/* An opcode that has no argument. APPENDS, SETITEMS and TUPLE take what stands above the topmost
+ * MARK, and that may be nothing. */
 void mfs_pickle_op(struct mfs_pickle_writer *w, enum mfs_pickle_op op);
 
 /* ---- what state dicts are made of ---- */
@@ -81,14 +81,14 @@ void mfs_pickle_dict_begin(struct mfs_pickle_writer *w);
 void mfs_pickle_dict_end(struct mfs_pickle_writer *w);
 void mfs_pickle_list_begin(struct mfs_pickle_writer *w);
 void mfs_pickle_list_end(struct mfs_pickle_writer *w);
-/* An object whose state is a dict, made as cls.__new__(cls): argparse Namespace, dataclasses. Pairs of
- * attribute and value go between. */
+/* An object whose state is a dict, made as cls.__new__(cls): argparse Namespace, dataclasses. Pairs
+ * of attribute and value go between. */
 void mfs_pickle_object_begin(struct mfs_pickle_writer *w, const char *module, const char *name);
 void mfs_pickle_object_end(struct mfs_pickle_writer *w);
 
-/* Called before item or pair i (from 0) of a list or dict that may be long: hands the last batch over,
- * so that the reader's stack stays short. op: MFS_OP_APPENDS or MFS_OP_SETITEMS. Optional for a reader
- * in Python; ours has a limit (MFS_PICKLE_MAX_DEPTH). */
+/* Called before item or pair i (from 0) of a list or dict that may be long: hands the last batch
+ * over, so that the reader's stack stays short. op: MFS_OP_APPENDS or MFS_OP_SETITEMS. Optional for
+ * a reader in Python; ours has a limit (MFS_PICKLE_MAX_DEPTH). */
 void mfs_pickle_batch(struct mfs_pickle_writer *w, enum mfs_pickle_op op, uint64_t i);
 
 /* (a, b, ...) of ints. */
@@ -109,8 +109,8 @@ struct mfs_pickle_alias {
 	const uint64_t *stride; /* NULL: contiguous, row-major */
 };
 
-/* A tensor on the CPU: torch._utils._rebuild_tensor_v2 over a typed storage, or v3 over an untyped one
- * with the dtype beside it where the type has no storage class (float8, uint16 and wider). */
+/* A tensor on the CPU: torch._utils._rebuild_tensor_v2 over a typed storage, or v3 over an untyped
+ * one with the dtype beside it where the type has no storage class (float8, uint16 and wider). */
 void mfs_pickle_alias(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *view);
 /* The common case: a contiguous tensor that has a storage of its own. */
 void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_dtype dtype,
@@ -123,40 +123,43 @@ void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_d
 
 /*
  * What the caller wants changed while values are copied. Every member may be 0. A hook that writes,
- * writes into the writer of the copy; a negative return stops the copy and is its result (fill err).
+ * writes into the writer of the copy; a negative return stops the copy and is its result (fill
+ * err).
  */
 struct mfs_pickle_hooks {
 	void *arg;
 	/*
 	 * Asked for each pair whose key is text. dict: the dict, or the dict subclass object; a
-	 * Namespace's pairs are those of its state (mfs_value_state()). 0: copy the pair. 1: the hook has
-	 * seen to it: it wrote nothing (the pair is dropped) or keys and values, one after the other.
+	 * Namespace's pairs are those of its state (mfs_value_state()). 0: copy the pair. 1: the
+	 * hook has seen to it: it wrote nothing (the pair is dropped) or keys and values, one after
+	 * the other.
 	 */
 	int (*pair)(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
 		    size_t key_len, mfs_value value, struct mfs_error *err);
 	/* Called behind the last pair of each dict (also an empty one); may write further pairs. */
 	int (*pairs_end)(void *arg, struct mfs_pickle_writer *w, mfs_value dict,
 			 struct mfs_error *err);
-	/* Asked for each value but numbers, texts, bytes, None and classes (a tensor is an object here).
-	 * 0: copy it. 1: the hook wrote one value in its place. */
+	/* Asked for each value but numbers, texts, bytes, None and classes (a tensor is an object
+	 * here). 0: copy it. 1: the hook wrote one value in its place. */
 	int (*value)(void *arg, struct mfs_pickle_writer *w, mfs_value value,
 		     struct mfs_error *err);
 	/* Gives each storage its number in the new archive, and puts it on the CPU; asked for each
-	 * reference, so one key needs one answer. persid: the tuple ('storage', class, key, location,
-	 * numel). Without this hook persistent ids stay as they are; with it, one that is no storage is
-	 * -ENOTSUP. */
+	 * reference, so one key needs one answer. persid: the tuple ('storage', class, key,
+	 * location, numel). Without this hook persistent ids stay as they are; with it, one that is
+	 * no storage is -ENOTSUP. */
 	int (*storage)(void *arg, mfs_value persid, const char *key, size_t key_len, uint32_t *ret,
 		       struct mfs_error *err);
 	uint64_t limit; /* bytes, and pairs asked about; 0: MFS_PICKLE_COPY_LIMIT */
 };
 
 /*
- * Writes v of doc as one value. What Python makes of it equals what it makes of the source, but values
- * that were one object there may be several here; hence the limit, since a few bytes can refer to the
- * same list many times, and the depth, since a list may contain itself.
+ * Writes v of doc as one value. What Python makes of it equals what it makes of the source, but
+ * values that were one object there may be several here; hence the limit, since a few bytes can
+ * refer to the same list many times, and the depth, since a list may contain itself.
  *
- * hooks may be NULL. -ENOTSUP: too deep, too large, or a class that the writer's protocol cannot name;
- * -EINVAL: a value that was not kept when the document was parsed. A failed writer stays failed.
+ * hooks may be NULL. -ENOTSUP: too deep, too large, or a class that the writer's protocol cannot
+ * name; -EINVAL: a value that was not kept when the document was parsed. A failed writer stays
+ * failed.
  */
 int mfs_pickle_copy(struct mfs_pickle_writer *w, const struct mfs_pickle *doc, mfs_value v,
 		    const struct mfs_pickle_hooks *hooks, struct mfs_error *err);

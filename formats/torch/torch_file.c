@@ -187,7 +187,8 @@ struct rebuild {
 	mfs_value callable, args;
 };
 
-/* Parameter(data), _rebuild_parameter(data, ...), _rebuild_from_type_v2(func, type, args, state). */
+/* Parameter(data), _rebuild_parameter(data, ...), _rebuild_from_type_v2(func, type, args,
+ * state). */
 static struct rebuild unwrap(const struct mfs_pickle *doc, mfs_value v)
 {
 	struct rebuild r = {mfs_value_callable(doc, v), mfs_value_args(doc, v)};

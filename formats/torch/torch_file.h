@@ -1,5 +1,6 @@
 /*
- * A torch.save archive: a ZIP of data.pkl and one record per storage (torch/serialization.py:_save).
+ * A torch.save archive: a ZIP of data.pkl and one record per storage
+ * (torch/serialization.py:_save).
  *
  * Opening reads the central directory and data.pkl, no tensor data. Legacy (pre-1.6, not a ZIP),
  * TorchScript and compressed archives are refused by name.
@@ -43,12 +44,14 @@ const struct mfs_zip_entry *mfs_torch_file_record(const struct mfs_torch_file *f
 const struct mfs_zip_entry *mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key,
 						   size_t key_len);
 
-/* All bytes of a record, read into arena now: for small tensors of a state (random states have 5 kB); who
- * calls has looked at the size. -EINVAL: its CRC-32 is another than the one that the writer left, if any. */
+/* All bytes of a record, read into arena now: for small tensors of a state (random states have 5
+ * kB); who calls has looked at the size. -EINVAL: its CRC-32 is another than the one that the
+ * writer left, if any. */
 int mfs_torch_file_read(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
 			struct mfs_arena *arena, void **ret, struct mfs_error *err);
 
-/* A torch.Size, or a plain tuple or list of sizes, as the tuple inside: count with mfs_value_count(). */
+/* A torch.Size, or a plain tuple or list of sizes, as the tuple inside: count with
+ * mfs_value_count(). */
 mfs_value mfs_torch_size(const struct mfs_pickle *doc, mfs_value v);
 /* The element type that a global torch.NAME stands for; MFS_DTYPE_NONE if it is none. */
 enum mfs_dtype mfs_torch_dtype(const struct mfs_pickle *doc, mfs_value v);

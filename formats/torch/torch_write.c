@@ -88,8 +88,8 @@ static void end_literal(struct builder *b)
 
 /* ---- records ---- */
 
-/* The ZIP64 extra field: only what overflowed, in this order. Torch's local header has it too, with the
- * compressed size still 0 (miniz:mz_zip_writer_add_mem_ex_v2). */
+/* The ZIP64 extra field: only what overflowed, in this order. Torch's local header has it too, with
+ * the compressed size still 0 (miniz:mz_zip_writer_add_mem_ex_v2). */
 static void put_zip64(struct mfs_buf *b, uint64_t size, uint64_t compressed, uint64_t header)
 {
 	const bool large = size >= OVERFLOW32, far = header >= OVERFLOW32;
@@ -234,7 +234,8 @@ static int add_serialization_id(struct builder *b)
 	return add_text(b, ".data/serialization_id", id);
 }
 
-/* Central directory, ZIP64 end record and its locator, which torch always writes, and the end record. */
+/* Central directory, ZIP64 end record and its locator, which torch always writes, and the end
+ * record. */
 static int end_archive(struct builder *b)
 {
 	struct mfs_buf *out = &b->archive.literals;

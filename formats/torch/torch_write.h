@@ -4,9 +4,9 @@
  *
  * Records, their order, headers, padding and ZIP64 fields are those of torch 2.13
  * (torch/serialization.py:_save, caffe2/serialize/inline_container.cc, third_party/miniz): for
- * payloads without a CRC-32 the archive equals torch.save's under torch.serialization.skip_data() to
- * the byte, but for the serialization id. CRC-32 of records in memory is real; that of payloads that
- * are not is 0, which torch does not look at and our reader takes for "not computed".
+ * payloads without a CRC-32 the archive equals torch.save's under torch.serialization.skip_data()
+ * to the byte, but for the serialization id. CRC-32 of records in memory is real; that of payloads
+ * that are not is 0, which torch does not look at and our reader takes for "not computed".
  */
 #ifndef MFS_TORCH_TORCH_WRITE_H
 #define MFS_TORCH_TORCH_WRITE_H
@@ -42,25 +42,26 @@ struct mfs_torch_archive {
 };
 
 /*
- * prefix: the one directory of the archive, a file name's stem ("model_optim_rng"), or "archive" where
- * torch.save wrote to a stream. pickle: data.pkl, written by pickle_write.h with protocol 2.
- * -EINVAL: a prefix of more than 128 bytes or with a slash, more than 2^31 payloads, a size that overflows.
+ * prefix: the one directory of the archive, a file name's stem ("model_optim_rng"), or "archive"
+ * where torch.save wrote to a stream. pickle: data.pkl, written by pickle_write.h with protocol 2.
+ * -EINVAL: a prefix of more than 128 bytes or with a slash, more than 2^31 payloads, a size that
+ * overflows.
  */
 int mfs_torch_archive(const char *prefix, const void *pickle, size_t pickle_len,
 		      const struct mfs_torch_payload *payloads, uint32_t count,
 		      struct mfs_torch_archive *ret, struct mfs_error *err);
 void mfs_torch_archive_release(struct mfs_torch_archive *a);
 
-/* Appends a whole archive to out: all payloads must be in memory (-EINVAL). With prefix "archive" and
- * the pickle of a list [object] it is a byte item of a torch_dist checkpoint. */
+/* Appends a whole archive to out: all payloads must be in memory (-EINVAL). With prefix "archive"
+ * and the pickle of a list [object] it is a byte item of a torch_dist checkpoint. */
 int mfs_torch_save(const char *prefix, const void *pickle, size_t pickle_len,
 		   const struct mfs_torch_payload *payloads, uint32_t count, struct mfs_buf *out,
 		   struct mfs_error *err);
 
 /*
- * A tensor's item in a .distcp file: a whole archive "archive/" of one contiguous tensor. Its offsets
- * count from the item's start, so all items of one dtype and shape have the same bytes around their
- * payloads, and those are made once.
+ * A tensor's item in a .distcp file: a whole archive "archive/" of one contiguous tensor. Its
+ * offsets count from the item's start, so all items of one dtype and shape have the same bytes
+ * around their payloads, and those are made once.
  */
 struct mfs_torch_item {
 	const void *head;

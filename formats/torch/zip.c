@@ -36,8 +36,8 @@ static int damaged(const struct mfs_source *src, const char *what, struct mfs_er
 	return mfs_fail(err, -EINVAL, "%s: damaged ZIP archive: %s", src->name, what);
 }
 
-/* The end record is searched backwards: a comment may follow it. A tail of 1 KiB is enough for every
- * archive without a comment and saves a 64 KiB read per torch_dist item. */
+/* The end record is searched backwards: a comment may follow it. A tail of 1 KiB is enough for
+ * every archive without a comment and saves a 64 KiB read per torch_dist item. */
 static int find_end(const struct mfs_source *src, uint64_t tail, uint8_t **ret_bytes,
 		    size_t *ret_len, size_t *ret_at, struct mfs_error *err)
 {

@@ -1,4 +1,5 @@
-/* The command line of all commands but mounting: positional arguments, -o, switches, and options with a value. */
+/* The command line of all commands but mounting: positional arguments, -o, switches, and options
+ * with a value. */
 #ifndef MFS_FS_CLI_CMDLINE_H
 #define MFS_FS_CLI_CMDLINE_H
 
@@ -19,7 +20,8 @@ struct mfs_switch {
 enum mfs_value_kind {
 	MFS_VALUE_TEXT,	  /* const char *, borrowed from argv */
 	MFS_VALUE_NUMBER, /* uint64_t, decimal, below 2^63 */
-	MFS_VALUE_WORDS, /* struct mfs_buf: a text; what is given again comes behind it and a space */
+	/* struct mfs_buf: a text; what is given again comes behind it and a space */
+	MFS_VALUE_WORDS,
 };
 
 /* An option with a value: --name VALUE or --name=VALUE. What is not given is left alone. */
@@ -45,8 +47,8 @@ struct mfs_cmdline {
 	const char *arguments[MFS_CMDLINE_ARGUMENTS];
 };
 
-/* Options may stand anywhere; "--" ends them. argv[0] is the command's name. True if the command is to
- * go on; otherwise *ret_exit is its exit code, and what there was to say has been printed. */
+/* Options may stand anywhere; "--" ends them. argv[0] is the command's name. True if the command is
+ * to go on; otherwise *ret_exit is its exit code, and what there was to say has been printed. */
 bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit);
 /* Releases c and returns the exit code: not 0 if what was printed did not reach stdout. */
 int mfs_cmdline_end(struct mfs_cmdline *c, int exit_code);

@@ -46,7 +46,8 @@ const char *mfs_command_failure(void)
 	return *failure ? failure : NULL;
 }
 
-/* What a failed flush could not write is dropped, and a later one succeeds: the reason is to be kept here. */
+/* What a failed flush could not write is dropped, and a later one succeeds: the reason is to be
+ * kept here. */
 void mfs_print_flush(void)
 {
 	errno = 0;

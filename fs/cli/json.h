@@ -9,7 +9,8 @@
 json_t *mfs_json_string(const char *s);
 json_t *mfs_json_number(uint64_t n);
 
-/* One object on stdout; o is taken over. -ENOMEM. What stdout does not take, mfs_print_end() says. */
+/* One object on stdout; o is taken over. -ENOMEM. What stdout does not take, mfs_print_end()
+ * says. */
 int mfs_json_print(json_t *o);
 
 #endif

@@ -10,7 +10,8 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-/* Optimal string alignment: row i of the table says what the first i letters of a cost to become those of b. */
+/* Optimal string alignment: row i of the table says what the first i letters of a cost to become
+ * those of b. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned rows[3][LONGEST + 1], *before = rows[0], *above = rows[1], *row = rows[2], *spare;

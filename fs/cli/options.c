@@ -12,7 +12,8 @@
 #include "formats/dataset/gpt/rules.h"
 #include "fs/cli/nearest.h"
 
-/* A number of bytes below this is a number whose unit was forgotten: nobody cuts files into pieces of it. */
+/* A number of bytes below this is a number whose unit was forgotten: nobody cuts files into pieces
+ * of it. */
 #define LEAST_BARE_SIZE 65536
 
 struct option_row;
@@ -81,7 +82,8 @@ static int set_remount(struct mfs_options *opt, const struct option_row *row, co
 	return 0;
 }
 
-/* Without effect when mounting, as a mount has what these take away; a remount is told that it cannot have it. */
+/* Without effect when mounting, as a mount has what these take away; a remount is told that it
+ * cannot have it. */
 static int take_note(struct mfs_options *opt, const struct option_row *row, const char *value,
 		     struct mfs_error *err)
 {

@@ -1,8 +1,8 @@
 /*
  * The command line: -o lists, sizes, and the options of a mount.
  *
- * One table in options.c says what every -o name means; mount, inspect, ls, verify and export accept
- * the same names, so that a line of fstab can be tried with any of them.
+ * One table in options.c says what every -o name means; mount, inspect, ls, verify and export
+ * accept the same names, so that a line of fstab can be tried with any of them.
  */
 #ifndef MFS_FS_CLI_OPTIONS_H
 #define MFS_FS_CLI_OPTIONS_H
@@ -31,15 +31,15 @@ struct mfs_options {
 	bool said_rw;	 /* rw was the last word */
 	const char *log; /* log=FILE, absolute; NULL: syslog. Owned */
 	bool remount;	 /* change a mount that is there */
-	struct mfs_buf
-		settings; /* each option that counts but ro and rw, as fs/mount/remount.h has them */
+	/* each option that counts but ro and rw, as fs/mount/remount.h has them */
+	struct mfs_buf settings;
 	unsigned prefetch;   /* processes; 0: the kernel alone reads ahead */
 	struct mfs_buf fuse; /* what libfuse is to know, as a list: "allow_other,max_read=65536" */
 };
 
-/* A zero-filled struct is a valid start. Later values replace earlier ones. -EINVAL with the option's
- * name: unknown, without its value, or with a value that makes no sense; -EROFS for rw without dataset_cache, which
- * alone makes anything writable. */
+/* A zero-filled struct is a valid start. Later values replace earlier ones. -EINVAL with the
+ * option's name: unknown, without its value, or with a value that makes no sense; -EROFS for rw
+ * without dataset_cache, which alone makes anything writable. */
 int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_error *err);
 
 /* SOURCE MOUNTPOINT [-o list] [-f] [-d] [-s], in any order; argv[0] is skipped. -EINVAL. */

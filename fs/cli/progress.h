@@ -1,7 +1,7 @@
 /*
  * A progress bar on a terminal; on anything else nothing at all.
  *
- *   model-00002-of-00004.safetensors  [###########·········]  54%  8.7 GB of 16.1 GB  1.9 GB/s  0:04
+ *   model-00002-of-00004.safetensors  [#####·····]  54%  8.7 GB of 16.1 GB  1.9 GB/s  0:04
  */
 #ifndef MFS_FS_CLI_PROGRESS_H
 #define MFS_FS_CLI_PROGRESS_H
@@ -17,7 +17,8 @@ struct mfs_progress {
 	double began, drawn; /* monotonic seconds */
 };
 
-/* start: bytes that are done before any work, left out of the rate. total 0: not known, there is no bar. */
+/* start: bytes that are done before any work, left out of the rate. total 0: not known, there is no
+ * bar. */
 void mfs_progress_init(struct mfs_progress *p, FILE *to, uint64_t start, uint64_t total);
 /* Draws at most ten times a second. */
 void mfs_progress_update(struct mfs_progress *p, const char *label, uint64_t done);

@@ -143,7 +143,8 @@ static int add_split(struct builder *b, const struct mfs_run *run)
 	return rc ? rc : add_samples(b, *samples);
 }
 
-/* --split as Megatron was told: commas, which separate options in -o and are slashes there (split=99/1/0). */
+/* --split as Megatron was told: commas, which separate options in -o and are slashes there
+ * (split=99/1/0). */
 static char *split_text(const struct mfs_cache_spec *spec, const struct mfs_run *run)
 {
 	char *text = strdup(spec->split	 ? spec->split

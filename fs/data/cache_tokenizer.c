@@ -1,4 +1,5 @@
-/* What -o tokenizer_id= names: the identifiers of a tokenizer, or descriptions that an earlier run has left. */
+/* What -o tokenizer_id= names: the identifiers of a tokenizer, or descriptions that an earlier run
+ * has left. */
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -76,7 +77,8 @@ static json_t *tokenizer_of(json_t *root)
 	return json_is_object(tokenizer) ? tokenizer : root;
 }
 
-/* What is read is written again and must give the same text: then nothing in it can have been misunderstood. */
+/* What is read is written again and must give the same text: then nothing in it can have been
+ * misunderstood. */
 static bool is_written_so(json_t *root, const char *text, size_t len)
 {
 	char *again;

@@ -30,8 +30,8 @@ static int add_text(struct mfs_view *v, const char *dir, const char *name, struc
 /* ---- dataset_info.json ---- */
 
 /*
- * "Sequence" is what every version of `datasets` reads: those from 4.0 on write "List", which earlier ones do
- * not know (features/features.py).
+ * "Sequence" is what every version of `datasets` reads: those from 4.0 on write "List", which
+ * earlier ones do not know (features/features.py).
  */
 static void add_features(struct mfs_buf *b, const struct mfs_rows *r)
 {

@@ -10,7 +10,8 @@
 
 #define DIGITS "0123456789"
 
-/* "KEY" and a decimal number without leading zeros, if that is what comes next; a number above max is max + 1. */
+/* "KEY" and a decimal number without leading zeros, if that is what comes next; a number above max
+ * is max + 1. */
 static bool take(const char **text, const char *key, uint64_t max, uint64_t *ret)
 {
 	const size_t len = strlen(key);

@@ -3,8 +3,9 @@
  *
  *   {train|valid|test}-s{S}[-n{N}][-seed{K}][-split{A,B,C}]        train-s4096-n1000000-split99,1,0
  *
- * S tokens of each sample (and one that labels alone need), N samples asked for as Megatron asks for them
- * (without: one epoch), seed K (without: 1234), --split (without: the mount's, else Megatron's default).
+ * S tokens of each sample (and one that labels alone need), N samples asked for as Megatron asks
+ * for them (without: one epoch), seed K (without: 1234), --split (without: the mount's, else
+ * Megatron's default).
  */
 #ifndef MFS_FS_DATA_SPEC_H
 #define MFS_FS_DATA_SPEC_H
@@ -25,14 +26,16 @@ struct mfs_samples_spec {
 	char split[96]; /* "": not said */
 };
 
-/* False: no such name. Numbers are decimal without leading zeros, parts stand in the order above. */
+/* False: no such name. Numbers are decimal without leading zeros, parts stand in the order
+ * above. */
 bool mfs_samples_spec_parse(const char *name, struct mfs_samples_spec *ret);
 /* The shortest name; returns text. */
 const char *mfs_samples_spec_name(const struct mfs_samples_spec *s, char text[MFS_SPEC_SIZE]);
 
 /*
- * s{S}[-train{N}][-valid{N}][-test{N}][-seed{K}][-split{A,B,C}]: sequence length, samples asked for, --seed and
- * --split of a run. What is not said: one epoch, 1234, and split (-o) or Megatron's default.
+ * s{S}[-train{N}][-valid{N}][-test{N}][-seed{K}][-split{A,B,C}]: sequence length, samples asked
+ * for, --seed and --split of a run. What is not said: one epoch, 1234, and split (-o) or Megatron's
+ * default.
  */
 struct mfs_cache_spec {
 	uint32_t seq_length, seed;

@@ -1,6 +1,7 @@
 /*
- * What Megatron takes as --data-cache-path: the indices of all splits of a run, under the names by which it looks
- * for them (index_key.h, index_files.h). Their sizes are known at once; an index is made when it is read.
+ * What Megatron takes as --data-cache-path: the indices of all splits of a run, under the names by
+ * which it looks for them (index_key.h, index_files.h). Their sizes are known at once; an index is
+ * made when it is read.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
- * A dataset as a directory that datasets.load_from_disk opens: of all rows, or with -o split= a DatasetDict
- * of the three splits.
+ * A dataset as a directory that datasets.load_from_disk opens: of all rows, or with -o split= a
+ * DatasetDict of the three splits.
  */
 #include <string.h>
 

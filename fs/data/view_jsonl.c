@@ -1,4 +1,5 @@
-/* A dataset as JSON lines of token ids: data.jsonl, or with -o split= train.jsonl, validation.jsonl, test.jsonl. */
+/* A dataset as JSON lines of token ids: data.jsonl, or with -o split= train.jsonl,
+ * validation.jsonl, test.jsonl. */
 #include <stdio.h>
 
 #include "formats/dataset/files/jsonl.h"

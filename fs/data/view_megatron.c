@@ -30,7 +30,8 @@ static int new_idx(const struct mfs_dataset *d, struct mfs_vfile **ret, struct m
 			  : mfs_idx_image_idx(d->rows, ret, err);
 }
 
-/* Whether the tokens of all rows are the bytes of the .bin files, none missing and none between them. */
+/* Whether the tokens of all rows are the bytes of the .bin files, none missing and none between
+ * them. */
 static bool is_rows_alone(const struct mfs_dataset *d)
 {
 	const struct mfs_indexed_info *info = mfs_indexed_dataset_info(d->indexed);

@@ -1,4 +1,5 @@
-/* A dataset as numpy's arrays: tokens.npy, offsets.npy, documents.npy, and one for each column of the rows. */
+/* A dataset as numpy's arrays: tokens.npy, offsets.npy, documents.npy, and one for each column of
+ * the rows. */
 #include <stdio.h>
 
 #include "formats/dataset/files/rows_files.h"

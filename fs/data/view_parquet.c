@@ -1,4 +1,5 @@
-/* A dataset as Parquet files: data-00000-of-0000N.parquet, or with -o split= train-..., validation-..., test-... */
+/* A dataset as Parquet files: data-00000-of-0000N.parquet, or with -o split= train-...,
+ * validation-..., test-... */
 #include <stdio.h>
 
 #include "formats/dataset/files/parquet_image.h"

@@ -1,6 +1,7 @@
 /*
- * The samples of a training run as a directory that datasets.load_from_disk opens: row k is what GPTDataset
- * or BlendedDataset has as sample k, S + 1 tokens. What a name of one means: data_spec.h.
+ * The samples of a training run as a directory that datasets.load_from_disk opens: row k is what
+ * GPTDataset or BlendedDataset has as sample k, S + 1 tokens. What a name of one means:
+ * data_spec.h.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* The arguments of two runs: those that say what the model is, as far as they say anything in it. */
+/* The arguments of two runs: those that say what the model is, as far as they say anything in
+ * it. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,8 +94,8 @@ static void drop_experts(struct mfs_megatron_args *a)
 	a->moe_router_topk_scaling_factor = a->moe_aux_loss_coeff = 0;
 }
 
-/* As formats/model/features.c counts: groups only where a number of them is chosen, a factor of 1 is none,
- * and only a softmax can be taken before the choice. */
+/* As formats/model/features.c counts: groups only where a number of them is chosen, a factor of 1
+ * is none, and only a softmax can be taken before the choice. */
 static void settle_experts(struct mfs_megatron_args *a)
 {
 	bool dense = false;
@@ -237,7 +238,8 @@ static int add_moe_layers(struct mfs_diff *d, const struct mfs_megatron_args *a,
 	if (a->num_layers == b->num_layers && !a->moe_layers == !b->moe_layers &&
 	    (!a->moe_layers || !memcmp(a->moe_layers, b->moe_layers, (size_t)a->num_layers)))
 		return 0;
-	/* Of models with other numbers of layers, or one of which is dense, there is nothing more to say. */
+	/* Of models with other numbers of layers, or one of which is dense, there is nothing more
+	 * to say. */
 	if (a->num_layers != b->num_layers || !a->moe_layers || !b->moe_layers)
 		return 0;
 	return add(d, "moe_layer_freq", moe_layers(d, a), moe_layers(d, b), err);

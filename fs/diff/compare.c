@@ -1,6 +1,6 @@
 /*
- * Comparing on all processors: pairs are cut into units, and whoever is free takes the next one. Units are
- * in the order of the model, so that files are read about as they were written.
+ * Comparing on all processors: pairs are cut into units, and whoever is free takes the next one.
+ * Units are in the order of the model, so that files are read about as they were written.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -168,10 +168,14 @@ int mfs_cmd_diff(int argc, char **argv)
 	struct command c = {.limit = LISTED};
 	struct mfs_cmdline line = {
 		.usage = "diff A B [-q] [-n N] [--optim] [--json] [-o OPTIONS]",
-		.help = "Compares two models tensor by tensor, whatever their formats and layouts: each a\n"
-			"checkpoint root (its latest iteration), one iteration, or a HuggingFace directory.\n"
-			"Optimizers are compared where both have one; -o no_optim leaves them out. The exit\n"
-			"status is 0 if they are equal, 1 if not, 2 if they could not be compared.\n"
+		.help = "Compares two models tensor by tensor, whatever their formats and "
+			"layouts: each a\n"
+			"checkpoint root (its latest iteration), one iteration, or a HuggingFace "
+			"directory.\n"
+			"Optimizers are compared where both have one; -o no_optim leaves them "
+			"out. The exit\n"
+			"status is 0 if they are equal, 1 if not, 2 if they could not be "
+			"compared.\n"
 			"\n"
 			"  -q, --quiet   say nothing; the status tells\n"
 			"  -n N          list at most N tensors of each kind (20)\n"

@@ -1,10 +1,10 @@
 /*
- * `mcorefs diff A B`: two checkpoints, tensor by tensor in Megatron's global coordinates, whatever their
- * formats and layouts. Private to fs/diff; the command is in command.h.
+ * `mcorefs diff A B`: two checkpoints, tensor by tensor in Megatron's global coordinates, whatever
+ * their formats and layouts. Private to fs/diff; the command is in command.h.
  *
- * A tensor counts as different if its shape, dtype or any element is (plan/compare.h says when elements
- * are). What counts not, and is reported as a note: rows of the vocabulary that are padding, and norms
- * that one side stores less one (apply_layernorm_1p) where the other does not.
+ * A tensor counts as different if its shape, dtype or any element is (plan/compare.h says when
+ * elements are). What counts not, and is reported as a note: rows of the vocabulary that are
+ * padding, and norms that one side stores less one (apply_layernorm_1p) where the other does not.
  */
 #ifndef MFS_FS_DIFF_DIFF_H
 #define MFS_FS_DIFF_DIFF_H
@@ -66,8 +66,9 @@ int mfs_diff_pair_up(struct mfs_diff *d, struct mfs_error *err);
 /* Adds a sentence. -ENOMEM. */
 int mfs_diff_note(struct mfs_diff *d, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* diff_run.c: compares the pairs' elements on all processors. first_only: stops once anything differs, for
- * those who want to know no more. Draws a progress bar where stderr is a terminal. Errors of reading. */
+/* diff_run.c: compares the pairs' elements on all processors. first_only: stops once anything
+ * differs, for those who want to know no more. Draws a progress bar where stderr is a terminal.
+ * Errors of reading. */
 int mfs_diff_compare(struct mfs_diff *d, bool first_only, struct mfs_error *err);
 /* Counts what was found: equal, different, only_a, only_b. */
 void mfs_diff_count(struct mfs_diff *d);

@@ -119,8 +119,8 @@ static uint64_t recorded(const struct mfs_diff_side *s, uint64_t rows)
 	return n > 0 && (uint64_t)n <= rows ? (uint64_t)n : 0;
 }
 
-/* Whether the rows that the side with more of them has alone are padding: it records so, or both numbers
- * of rows can be of one vocabulary, padded by that side to its multiple. */
+/* Whether the rows that the side with more of them has alone are padding: it records so, or both
+ * numbers of rows can be of one vocabulary, padded by that side to its multiple. */
 static bool is_padding(const struct mfs_diff_side *s, uint64_t less, uint64_t more)
 {
 	const uint64_t known = recorded(s, more);

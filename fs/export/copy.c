@@ -15,7 +15,8 @@
 #include "formats/io/guard.h"
 #include "formats/io/write_engine.h"
 
-/* Written bytes of a file between two syncs: what a crash may cost, and how early the disk starts. */
+/* Written bytes of a file between two syncs: what a crash may cost, and how early the disk
+ * starts. */
 #define SYNC_BYTES (256ull << 20)
 
 #define SERVED_BYTES (256ull << 20)
@@ -62,8 +63,8 @@ static void fail_write(struct pump *p, const struct stream *s, const char *what,
 				 strerror(-code));
 }
 
-/* Space is claimed at once where the file system can, so that lack of it shows before hours of work;
- * where it cannot, the writes will tell. In memory it would touch every page twice. */
+/* Space is claimed at once where the file system can, so that lack of it shows before hours of
+ * work; where it cannot, the writes will tell. In memory it would touch every page twice. */
 static int claim_space(int fd, uint64_t size)
 {
 	struct statfs fs;
@@ -169,8 +170,9 @@ static void sync_stream(struct pump *p, struct stream *s)
 		s->syncing = prefix ? prefix : 1;
 }
 
-/* Maps the pages of a request. The kernel copies with faults disabled and starts a page over, zeroes
- * included, when it meets one: twice the work. A page that is not there is the write's to report. */
+/* Maps the pages of a request. The kernel copies with faults disabled and starts a page over,
+ * zeroes included, when it meets one: twice the work. A page that is not there is the write's to
+ * report. */
 static void touch(void *arg)
 {
 	const struct mfs_gather *g = arg;
@@ -271,7 +273,8 @@ static void sync_done(struct pump *p, struct stream *s)
 		p->rc = p->job->record(p->job->arg, p->err);
 }
 
-/* The kernel met a page of a source that is not there: reading the same bytes says which, and why. */
+/* The kernel met a page of a source that is not there: reading the same bytes says which, and
+ * why. */
 static void explain_fault(struct pump *p, const struct slot *slot)
 {
 	const struct mfs_view_file *f = file_of(p, slot->stream);

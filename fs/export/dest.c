@@ -100,7 +100,8 @@ static bool on_mcorefs(const char *path)
 
 /* ---- paths ---- */
 
-/* Absolute and without links, but for what does not exist yet; NULL if its directory does not exist either. */
+/* Absolute and without links, but for what does not exist yet; NULL if its directory does not exist
+ * either. */
 static char *resolve(const char *dest)
 {
 	char *there = realpath(dest, NULL), *above, *parent;

@@ -103,7 +103,8 @@ static bool has_dir(const struct mfs_view *view, const char *dir)
 	return bsearch(&d, view->files, view->count, sizeof(*view->files), compare_dir);
 }
 
-/* Whether an export has made it: it bears the mark. Where the file system cannot keep one, its name tells. */
+/* Whether an export has made it: it bears the mark. Where the file system cannot keep one, its name
+ * tells. */
 static bool is_ours(int dirfd, const char *name, bool has_name)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);

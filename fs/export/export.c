@@ -203,7 +203,8 @@ static int copy(struct export *x, struct mfs_error *err)
 	};
 	int rc;
 
-	/* A journal from the start: without one, a second run would not know whose files these are. */
+	/* A journal from the start: without one, a second run would not know whose files these
+	 * are. */
 	rc = save_journal(x, err);
 	if (!rc)
 		rc = mfs_export_make_dirs(x->dirfd, x->view, err);
@@ -391,13 +392,14 @@ int mfs_cmd_export(int argc, char **argv)
 	bool force = false, json = false;
 	struct mfs_cmdline c = {
 		.usage = "export SOURCE VIEW DEST [--force] [--json] [-o OPTIONS]",
-		.help = "Writes the files of VIEW into the new directory DEST, which appears when everything\n"
+		.help = "Writes the files of VIEW into the new directory DEST, which appears when "
+			"everything\n"
 			"is on disk. What is not finished stays in DEST" PARTIAL "; the same\n"
 			"command goes on from there.\n",
 		.help_views = true,
-		.help_end =
-			"  --force   replace DEST, if all in it was left by an export or has a name of this view\n"
-			"  --json    one JSON object: what was written, or why not\n",
+		.help_end = "  --force   replace DEST, if all in it was left by an export or has a "
+			    "name of this view\n"
+			    "  --json    one JSON object: what was written, or why not\n",
 		.min = 3,
 		.max = 3,
 		.switches = {{"force", &force}, {"json", &json}},

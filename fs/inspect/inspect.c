@@ -73,8 +73,8 @@ static void add_hints(struct mfs_inspection *in)
 	const char **hint = in->hints;
 
 	if (in->view_error.code == -ENOTSUP)
-		*hint++ =
-			"-o arch=FAMILY, if the arguments leave the family open or name another one";
+		*hint++ = "-o arch=FAMILY, if the arguments leave the family open or name another "
+			  "one";
 	if (in->view && !in->tokenizer)
 		*hint++ = "-o ref=HF_DIR adds the tokenizer and checks the configuration against a "
 			  "HuggingFace directory";
@@ -145,8 +145,10 @@ int mfs_cmd_inspect(int argc, char **argv)
 	bool json = false, tensors = false;
 	struct mfs_cmdline c = {
 		.usage = "inspect SOURCE [--json] [--tensors] [-o OPTIONS]",
-		.help = "Shows what a checkpoint is: model, layout of its files, iterations, and what is\n"
-			"missing; and what datasets hold. The exit code is 0 if the latest iteration is complete\n"
+		.help = "Shows what a checkpoint is: model, layout of its files, iterations, and "
+			"what is\n"
+			"missing; and what datasets hold. The exit code is 0 if the latest "
+			"iteration is complete\n"
 			"and can be shown as a HuggingFace model.\n"
 			"\n"
 			"  --json      one JSON object\n"

@@ -164,8 +164,8 @@ static void list_files(struct listing *l, const struct mfs_place *at, const char
 		leave(l);
 }
 
-/* Of views of a model their files; of others, whose files may be many, or need more to be opened, their names alone, and specs
- * as examples. */
+/* Of views of a model their files; of others, whose files may be many, or need more to be opened,
+ * their names alone, and specs as examples. */
 static void list_kind(struct listing *l, const struct mfs_place *at,
 		      const struct mfs_view_kind *kind, const char *name)
 {
@@ -380,12 +380,14 @@ int mfs_cmd_ls(int argc, char **argv)
 	bool json = false;
 	struct mfs_cmdline c = {
 		.usage = "ls SOURCE [VIEW] [--json] [-o OPTIONS]",
-		.help = "Shows the tree that a mount of SOURCE would have, down to the Megatron views.\n"
-			"With VIEW, the files of that view, or why there is none; of a directory of views,\n"
+		.help = "Shows the tree that a mount of SOURCE would have, down to the Megatron "
+			"views.\n"
+			"With VIEW, the files of that view, or why there is none; of a directory "
+			"of views,\n"
 			"the usual ones. Opens no tensor.\n",
 		.help_views = true,
-		.help_end =
-			"  --json   one JSON object: entries with path, type, mode, size and mtime_ns\n",
+		.help_end = "  --json   one JSON object: entries with path, type, mode, size and "
+			    "mtime_ns\n",
 		.min = 1,
 		.max = 2,
 		.switches = {{"json", &json}},

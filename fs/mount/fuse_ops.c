@@ -87,8 +87,9 @@ void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
 	complain_once(node, complaint(code), reason);
 }
 
-/* The name of a view that no listing names is asked for each time: there is no end of them, and what is out of date is
- * what the kernel has least reason to keep. It forgets it when it needs memory, and tells. Seconds. */
+/* The name of a view that no listing names is asked for each time: there is no end of them, and
+ * what is out of date is what the kernel has least reason to keep. It forgets it when it needs
+ * memory, and tells. Seconds. */
 static double name_timeout(const struct mfs_node *node)
 {
 	if (node->branch && node->branch != node->parent->branch)
@@ -96,8 +97,9 @@ static double name_timeout(const struct mfs_node *node)
 	return node->moves ? BRIEFLY : FOREVER;
 }
 
-/* Attributes, and how long they stay: those of the root change, whose entries are replaced, those of a
- * directory that takes files, and where the kernel asks them who may read, permissions. Seconds. */
+/* Attributes, and how long they stay: those of the root change, whose entries are replaced, those
+ * of a directory that takes files, and where the kernel asks them who may read, permissions.
+ * Seconds. */
 static double get_attr(fuse_req_t req, const struct mfs_node *node, struct stat *ret)
 {
 	const struct mfs_front *front = mfs_fuse_front(req);
@@ -125,8 +127,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	(void)userdata;
 	conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
 				       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS);
-	/* Bytes never change under a name, so there is nothing to compare on open; and "latest" must
-	 * be asked for again. */
+	/* Bytes never change under a name, so there is nothing to compare on open; and "latest"
+	 * must be asked for again. */
 	conn->want &= ~(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_CACHE_SYMLINKS);
 	conn->max_background = MAX_BACKGROUND;
 	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
@@ -163,8 +165,8 @@ const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node)
 	return NULL;
 }
 
-/* A name that is not there now will never be, except in the root. What is no layout is no news either,
- * but there is no end of such names: the kernel need not keep them. */
+/* A name that is not there now will never be, except in the root. What is no layout is no news
+ * either, but there is no end of such names: the kernel need not keep them. */
 static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 {
 	struct fuse_entry_param none = {.entry_timeout = dir->layouts ? BRIEFLY : FOREVER};
@@ -451,7 +453,8 @@ static void reply_flush(void *req)
 	fuse_reply_err(req, 0);
 }
 
-/* close(2) returns when no fetcher has the file open any more, so that the mount is not busy then. */
+/* close(2) returns when no fetcher has the file open any more, so that the mount is not busy
+ * then. */
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct handle *h = hold(fi);
@@ -471,7 +474,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	fuse_reply_err(req, 0);
 }
 
-/* A thread's gather, made on its first read and kept; libfuse starts and ends threads as it likes. */
+/* A thread's gather, made on its first read and kept; libfuse starts and ends threads as it
+ * likes. */
 struct thread_gather {
 	struct mfs_gather gather;
 	size_t room;
@@ -558,8 +562,9 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 		fuse_reply_err(req, reader_errno(rc));
 		return;
 	}
-	/* The kernel copies from the mapped sources. When it meets a page that cannot be had, it ends
-	 * the request with EIO by itself and tells us with EFAULT: there is no reply left to make. */
+	/* The kernel copies from the mapped sources. When it meets a page that cannot be had, it
+	 * ends the request with EIO by itself and tells us with EFAULT: there is no reply left to
+	 * make. */
 	rc = fuse_reply_iov(req, g->iov, (int)g->count);
 	if (rc == -EFAULT)
 		complain_unreadable(h, off, size);
@@ -630,7 +635,8 @@ void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *a
 	}
 }
 
-/* No extended attributes, rather than no list of them: getfattr and rsync complain about the latter. */
+/* No extended attributes, rather than no list of them: getfattr and rsync complain about the
+ * latter. */
 void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	(void)ino;
@@ -640,8 +646,9 @@ void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		fuse_reply_xattr(req, 0);
 }
 
-/* Not here: access, getxattr and the rest, for which libfuse answers ENOSYS and the kernel says ENOTSUP and asks no
- * more; and all that writes, which a read-only mount refuses before it gets here. */
+/* Not here: access, getxattr and the rest, for which libfuse answers ENOSYS and the kernel says
+ * ENOTSUP and asks no more; and all that writes, which a read-only mount refuses before it gets
+ * here. */
 const struct fuse_lowlevel_ops mfs_fuse_ops = {
 	.init = op_init,
 	.lookup = op_lookup,

@@ -21,7 +21,8 @@ struct mfs_front {
 	pthread_key_t gathers;	       /* one for each thread that reads */
 };
 
-/* What these operations keep in it; release: by the thread that served, or that started those which did. */
+/* What these operations keep in it; release: by the thread that served, or that started those which
+ * did. */
 int mfs_front_init(struct mfs_front *front, struct mfs_error *err);
 void mfs_front_release(struct mfs_front *front);
 
@@ -37,7 +38,8 @@ struct mfs_front *mfs_fuse_front(fuse_req_t req);
 struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id);
 /* The kernel knows a node of the tree so many times less. */
 void mfs_fuse_forget(fuse_req_t req, fuse_ino_t id, uint64_t times);
-/* Looks at SOURCE, if that was not done just now; what was known stays shown if it cannot be looked at. Any thread. */
+/* Looks at SOURCE, if that was not done just now; what was known stays shown if it cannot be looked
+ * at. Any thread. */
 void mfs_fuse_refresh(struct mfs_tree *tree);
 /* Logs a sentence about a node once per kind of failure; -ESTALE has its source looked at. */
 void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason);
@@ -51,7 +53,8 @@ void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *a
 		       struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_len,
 		       size_t out_len);
 void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
-/* What the tree shows, as used, and what is free below: where SOURCE lies, or what readers write. */
+/* What the tree shows, as used, and what is free below: where SOURCE lies, or what readers
+ * write. */
 void mfs_fuse_statfs(const struct mfs_tree *tree, const struct statvfs *below, struct statvfs *ret);
 
 #endif

@@ -1,9 +1,10 @@
 /*
- * The FUSE operations of a mount that takes files: those of its overlay beside those of the tree, which stay as
- * they are and read-only.
+ * The FUSE operations of a mount that takes files: those of its overlay beside those of the tree,
+ * which stay as they are and read-only.
  *
- * An id with its lowest bit set is an overlay file's (addresses are even, and the root's is handled before);
- * all others are the tree's. A name belongs to the overlay or to the tree by its form alone.
+ * An id with its lowest bit set is an overlay file's (addresses are even, and the root's is handled
+ * before); all others are the tree's. A name belongs to the overlay or to the tree by its form
+ * alone.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -352,7 +353,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 /* ---- directories ---- */
 
-/* An open directory that takes files: what is written there meanwhile shows when it is read from its beginning. */
+/* An open directory that takes files: what is written there meanwhile shows when it is read from
+ * its beginning. */
 struct open_dir {
 	const struct mfs_dir *dir;
 	struct mfs_overlay_names names;
@@ -501,8 +503,8 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	mfs_fuse_ops.init(userdata, conn);
-	/* Who has a file open sees what another mount writes into it. Attributes of the tree's own files are asked
-	 * for once, so nothing is ever compared there. */
+	/* Who has a file open sees what another mount writes into it. Attributes of the tree's own
+	 * files are asked for once, so nothing is ever compared there. */
 	conn->want |= conn->capable & FUSE_CAP_AUTO_INVAL_DATA;
 }
 

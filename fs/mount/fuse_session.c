@@ -27,16 +27,17 @@
 
 #define LOOK_EVERY    30   /* seconds */
 #define READ_AHEAD_KB 2048 /* measured: 128 halves a buffered read, more than this gains nothing */
-/* A page fault on a cold source blocks a thread, so there are some more than cores; but the kernel wakes the
- * thread that has slept longest, on the coldest core, and with many of them that costs more than it gains
- * (docs/PERFORMANCE.md). */
+/* A page fault on a cold source blocks a thread, so there are some more than cores; but the kernel
+ * wakes the thread that has slept longest, on the coldest core, and with many of them that costs
+ * more than it gains (docs/PERFORMANCE.md). */
 #define THREADS_MIN 8
 #define THREADS_MAX 16
 
 #define CAPTURED 256
 
-/* Where libfuse's words on a mount that fails go, to become part of one sentence; NULL: they are logged. Its log function is
- * given nothing of ours, and libfuse speaks in the thread that mounts: the thread alone can tell whose words they are. */
+/* Where libfuse's words on a mount that fails go, to become part of one sentence; NULL: they are
+ * logged. Its log function is given nothing of ours, and libfuse speaks in the thread that mounts:
+ * the thread alone can tell whose words they are. */
 static _Thread_local char *capture;
 
 static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
@@ -97,8 +98,9 @@ static int new_session(struct mfs_front *front, const struct mfs_options *opt, c
 	return rc;
 }
 
-/* Only root may, and what is there already may be more. Datasets are read a row here and a row there, through mappings,
- * where each fault fetches as much as this: they are left with the kernel's 128 KiB (docs/PERFORMANCE.md). */
+/* Only root may, and what is there already may be more. Datasets are read a row here and a row
+ * there, through mappings, where each fault fetches as much as this: they are left with the
+ * kernel's 128 KiB (docs/PERFORMANCE.md). */
 static void raise_read_ahead(dev_t dev)
 {
 	char path[80], text[32];
@@ -161,8 +163,9 @@ static void say_status(void *arg)
 		mfs_human_bytes(bytes, size), atomic_load(&w->front->open_files), resident_kib());
 }
 
-/* Nobody may have asked for a while: what was deleted meanwhile is let go of all the same. Only SOURCE is looked at,
- * never the mount: a thread of this process that waits for an answer of its own could not be killed. */
+/* Nobody may have asked for a while: what was deleted meanwhile is let go of all the same. Only
+ * SOURCE is looked at, never the mount: a thread of this process that waits for an answer of its
+ * own could not be killed. */
 static void look(void *arg)
 {
 	const struct waiter *w = arg;

@@ -11,8 +11,9 @@ struct mfs_tree;
 
 /*
  * Mounts at mountpoint (absolute) and serves until it is unmounted or a signal asks for the end,
- * then unmounts. overlay takes what is written; NULL: the mount is read-only. The daemon is told once the mount answers. fsname is what /proc/mounts shows as
- * the device. 0: ended as asked; -errno with the reason if it could not be mounted or broke.
+ * then unmounts. overlay takes what is written; NULL: the mount is read-only. The daemon is told
+ * once the mount answers. fsname is what /proc/mounts shows as the device. 0: ended as asked;
+ * -errno with the reason if it could not be mounted or broke.
  */
 int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,

@@ -75,8 +75,8 @@ static bool lies_in_data(const struct mfs_data_options *data, const char *place)
 	return found;
 }
 
-/* Nothing is written into what is shown, nor into a tree that holds SOURCE; and what lies below MOUNTPOINT would be the
- * mount's own. */
+/* Nothing is written into what is shown, nor into a tree that holds SOURCE; and what lies below
+ * MOUNTPOINT would be the mount's own. */
 static int check_cache(const struct mfs_options *opt, const struct paths *paths)
 {
 	const char *cache = opt->data.cache;
@@ -106,7 +106,8 @@ static int resolve_mountpoint(const char *dir, char *ret, struct mfs_error *err)
 	struct stat st;
 	int rc;
 
-	/* Of a name that ends with a slash realpath() asks what it is, which a dead mount does not answer. */
+	/* Of a name that ends with a slash realpath() asks what it is, which a dead mount does not
+	 * answer. */
 	while (len > 1 && dir[len - 1] == '/')
 		len--;
 	if (len >= sizeof(name))
@@ -206,7 +207,8 @@ static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 	return rc;
 }
 
-/* A run that has not saved yet, or whose last save is not whole: what was said is all that can be wrong now. */
+/* A run that has not saved yet, or whose last save is not whole: what was said is all that can be
+ * wrong now. */
 static int await_latest(const struct mfs_root *root, const struct mfs_view_options *opt,
 			const char *reason, struct mfs_error *err)
 {
@@ -279,8 +281,8 @@ static int serve(struct mfs_root *root, const struct mfs_options *opt, const str
 	return code;
 }
 
-/* Before the daemon leaves the terminal, so that what is wrong with it is said there. The mount must not write to
- * itself, nor into SOURCE. */
+/* Before the daemon leaves the terminal, so that what is wrong with it is said there. The mount
+ * must not write to itself, nor into SOURCE. */
 static int open_log(const struct mfs_options *opt, const struct paths *paths)
 {
 	char place[PATH_MAX];

@@ -116,8 +116,9 @@ static char *read_text(const char *path)
 	return text;
 }
 
-/* The number of the mount that place is reached on: of its own if it is a mount point. The descriptor asks nothing of
- * the file system, which may be dead or not for us, and an automounter's trigger is left as it is. */
+/* The number of the mount that place is reached on: of its own if it is a mount point. The
+ * descriptor asks nothing of the file system, which may be dead or not for us, and an automounter's
+ * trigger is left as it is. */
 static int mount_id(const char *place, int *ret, struct mfs_error *err)
 {
 	int fd = open(place, O_PATH | O_CLOEXEC);

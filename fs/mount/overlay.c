@@ -451,8 +451,8 @@ static void take_time(const struct mfs_overlay *o, const char *path, struct stat
 	close(dir);
 }
 
-/* Of root's mount: with that owner and group with which most of those may write who may write in DIR and read the
- * sources; where nobody may, with which most may read. */
+/* Of root's mount: with that owner and group with which most of those may write who may write in
+ * DIR and read the sources; where nobody may, with which most may read. */
 static void show_roots(const struct mfs_overlay *o, const struct stat *own,
 		       const struct mfs_access_fold *sources, struct stat *st)
 {

@@ -29,11 +29,12 @@ struct mfs_overlay {
 	struct mfs_overlay_file *buckets[MFS_OVERLAY_BUCKETS]; /* by device and inode number */
 };
 
-/* What is left of a mode that a file of that owner and group has beside sources of these readers. */
+/* What is left of a mode that a file of that owner and group has beside sources of these
+ * readers. */
 mode_t mfs_overlay_narrow(struct mfs_readers *readers, mode_t mode, uid_t uid, gid_t gid);
 
-/* The file that an O_PATH descriptor is of, known or new, with one more lookup. The descriptor is the
- * callee's, whatever happens. -ENOMEM. */
+/* The file that an O_PATH descriptor is of, known or new, with one more lookup. The descriptor is
+ * the callee's, whatever happens. -ENOMEM. */
 int mfs_overlay_adopt(struct mfs_overlay *o, int fd, const struct stat *st,
 		      struct mfs_overlay_file **ret);
 

@@ -1,7 +1,7 @@
 /*
- * Prefetch: what a reader of a proven stream (fs/mount/stream.h) will ask for next is brought into the
- * page cache by processes beside the daemon (fs/mount/fetcher.h), so that reading a file for the first
- * time is not the work of one stream of requests alone.
+ * Prefetch: what a reader of a proven stream (fs/mount/stream.h) will ask for next is brought into
+ * the page cache by processes beside the daemon (fs/mount/fetcher.h), so that reading a file for
+ * the first time is not the work of one stream of requests alone.
  *
  * Nothing is started before the first stream has proven itself, and nothing is asked for but pieces
  * in front of a stream (fs/mount/prefetch_window.h): at most two stretches of each of at most

@@ -1,8 +1,8 @@
 /*
  * What to fetch for a stream, and when: arithmetic alone.
  *
- * In front of the reader lie the rest of his stretch (fs/mount/stream.h) and the next one, fetched in
- * pieces but for the marks. So between one and two stretches are ahead of him, whatever he does,
+ * In front of the reader lie the rest of his stretch (fs/mount/stream.h) and the next one, fetched
+ * in pieces but for the marks. So between one and two stretches are ahead of him, whatever he does,
  * and a new stretch is asked for each time he reaches a mark.
  */
 #ifndef MFS_FS_MOUNT_PREFETCH_WINDOW_H

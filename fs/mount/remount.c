@@ -102,7 +102,8 @@ static unsigned long flags_of(const struct mfs_mount_entry *entry)
 	return ret;
 }
 
-/* The last setting of that word's name that stands before end, the word itself counting first; NULL: none. */
+/* The last setting of that word's name that stands before end, the word itself counting first;
+ * NULL: none. */
 static const char *setting_like(const struct mfs_buf *settings, const char *word)
 {
 	size_t name = strcspn(word, "=");

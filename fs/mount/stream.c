@@ -6,7 +6,8 @@
  * much again. By so much may a request be early or late. */
 #define NEAR (4ull << 20)
 
-/* Bytes that a stream may have passed over when it is judged: requests that are still on their way. */
+/* Bytes that a stream may have passed over when it is judged: requests that are still on their
+ * way. */
 #define MISSING (2ull << 20)
 
 uint64_t mfs_stream_next_mark(uint64_t off)

@@ -3,10 +3,10 @@
  * seen here are not read(2) calls but what the page cache lacks, as the kernel asks for it: pieces
  * of its read-ahead, of which a few are on their way at once and arrive in any order.
  *
- * Who follows a proven stream may fetch what comes next (fs/mount/prefetch.h); its pages are then in the
- * page cache, and the reader asks for nothing. So some bytes are always left to the reader: the
- * first MFS_STREAM_MARK of each MFS_STREAM_STRETCH. A request for them says how far he has come,
- * and a request beyond them without one for them, that he has skipped something.
+ * Who follows a proven stream may fetch what comes next (fs/mount/prefetch.h); its pages are then
+ * in the page cache, and the reader asks for nothing. So some bytes are always left to the reader:
+ * the first MFS_STREAM_MARK of each MFS_STREAM_STRETCH. A request for them says how far he has
+ * come, and a request beyond them without one for them, that he has skipped something.
  *
  * Plain state without a lock: of one thread at a time.
  */

@@ -12,17 +12,18 @@
  *   /data/NAME/hf/                         of a dataset: fixed; its view is opened on first use
  *   /data/NAME/samples/                    lists some specs, and has every other that is possible
  *
- * An HF directory has no iterations: /hf/ and /megatron/ stand at the top, and nothing moves. Datasets alone have
+ * An HF directory has no iterations: /hf/ and /megatron/ stand at the top, and nothing moves.
+ * Datasets alone have
  * /data/ alone.
  *
  * A node, once published, is not changed, and freed with the tree: FUSE uses its address as
- * the node's id, and readers follow pointers without a lock. The exception are views that no listing names, of which
- * there is no end: such a branch counts who knows a node of it, and goes when nobody does (mfs_tree_forget()). A directory's entries are a snapshot
- * published by an atomic pointer; building one is for one thread at a time, and does no I/O under
- * the lock.
+ * the node's id, and readers follow pointers without a lock. The exception are views that no
+ * listing names, of which there is no end: such a branch counts who knows a node of it, and goes
+ * when nobody does (mfs_tree_forget()). A directory's entries are a snapshot published by an atomic
+ * pointer; building one is for one thread at a time, and does no I/O under the lock.
  *
- * Nodes of files stay when their view is let go of (fs/view/keeper.h), with their sizes and numbers. Opening a file opens the
- * view again, if need be, and it is the same one or an error.
+ * Nodes of files stay when their view is let go of (fs/view/keeper.h), with their sizes and
+ * numbers. Opening a file opens the view again, if need be, and it is the same one or an error.
  */
 #ifndef MFS_FS_MOUNT_TREE_H
 #define MFS_FS_MOUNT_TREE_H
@@ -75,7 +76,8 @@ struct mfs_node {
 	struct mfs_branch
 		*branch; /* that it is a part of, of a view that no listing names; NULL: it stays */
 	struct mfs_node *next; /* of the branch */
-	/* Directories below are not counted as links: how many there are shows when it is opened. */
+	/* Directories below are not counted as links: how many there are shows when it is
+	 * opened. */
 	bool uncounted;
 
 	atomic_ullong complaints; /* what has been logged about it, for the front end */
@@ -95,28 +97,29 @@ void mfs_tree_free(struct mfs_tree *tree);
 
 struct mfs_node *mfs_tree_root(struct mfs_tree *tree);
 
-/* Looks at SOURCE again, as often as fs/source/root.h allows, and publishes what has changed. On failure
- * the tree stays as it was. */
+/* Looks at SOURCE again, as often as fs/source/root.h allows, and publishes what has changed. On
+ * failure the tree stays as it was. */
 int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
 
-/* From now on say is told of what changes in the root (fs/source/root_changes.h), each once, by the thread that noticed. */
+/* From now on say is told of what changes in the root (fs/source/root_changes.h), each once, by the
+ * thread that noticed. */
 void mfs_tree_watch(struct mfs_tree *tree, void (*say)(void *arg, const char *sentence), void *arg);
 
 /* The entries of a directory, valid as long as the tree. Opens a view on first use and fails as
- * mfs_views_hold() does (fs/view/views.h), which says too what a directory of layouts or specs lists. *ret_about (which may
- * be NULL) is set on failure: the node that it is a failure of, which is another one where all Megatron
- * views of an iteration have it in common. */
+ * mfs_views_hold() does (fs/view/views.h), which says too what a directory of layouts or specs
+ * lists. *ret_about (which may be NULL) is set on failure: the node that it is a failure of, which
+ * is another one where all Megatron views of an iteration have it in common. */
 int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dir **ret,
 		  struct mfs_node **ret_about, struct mfs_error *err);
 
-/* An entry of a directory, of a listing or not; opens the directory as mfs_tree_list() does, but never
- * the entry. -ENOENT: there is none (err may have no sentence); others as mfs_tree_list(), whose -ENOENT is -EIO here. Whoever is given the node knows
- * it, until he forgets it. */
+/* An entry of a directory, of a listing or not; opens the directory as mfs_tree_list() does, but
+ * never the entry. -ENOENT: there is none (err may have no sentence); others as mfs_tree_list(),
+ * whose -ENOENT is -EIO here. Whoever is given the node knows it, until he forgets it. */
 int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);
 
-/* Why an entry that an iteration or a dataset would have is not there; NULL: it is no such name. *ret_number: its number in
- * the table of kinds. */
+/* Why an entry that an iteration or a dataset would have is not there; NULL: it is no such name.
+ * *ret_number: its number in the table of kinds. */
 const char *mfs_tree_why_not(const struct mfs_node *node, const char *name, unsigned *ret_number);
 
 /* A regular file while somebody has it open: its view is held, and the sources of that. */
@@ -126,25 +129,29 @@ struct mfs_open_file {
 	struct mfs_vfile *data;
 };
 
-/* Fails as mfs_tree_list() does, and -ESTALE: the view is not the one that was shown, as its sources have changed. */
+/* Fails as mfs_tree_list() does, and -ESTALE: the view is not the one that was shown, as its
+ * sources have changed. */
 int mfs_tree_open(const struct mfs_node *node, struct mfs_open_file *ret,
 		  struct mfs_node **ret_about, struct mfs_error *err);
 void mfs_tree_close(struct mfs_open_file *file);
 
-/* Somebody knows a node once more, who knows it already or knows its directory: the kernel, an open file. */
+/* Somebody knows a node once more, who knows it already or knows its directory: the kernel, an open
+ * file. */
 void mfs_tree_know(struct mfs_tree *tree, struct mfs_node *node);
 /* So many times less; the node, and all that it is a branch with, may be gone then. */
 void mfs_tree_forget(struct mfs_tree *tree, struct mfs_node *node, uint64_t times);
 /* Branches that there are, for tests and the status. */
 unsigned mfs_tree_unlisted(struct mfs_tree *tree);
 
-/* Somebody has met -ESTALE with a node: what it is made of is looked at thoroughly with the next look at SOURCE. */
+/* Somebody has met -ESTALE with a node: what it is made of is looked at thoroughly with the next
+ * look at SOURCE. */
 void mfs_tree_suspect(const struct mfs_node *node);
 
 /* NULL: no such entry. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);
 
-/* Owner and permissions are such that those may read it who may read its sources (fs/source/readers.h), as of the last look. */
+/* Owner and permissions are such that those may read it who may read its sources
+ * (fs/source/readers.h), as of the last look. */
 void mfs_node_stat(const struct mfs_node *node, struct stat *ret);
 
 /* False: datasets alone. */

@@ -136,8 +136,8 @@ static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, c
 
 /* ---- the files of a view ---- */
 
-/* Files [first, end) of a view, which lie in one directory and below it; their names from skip on are
- * relative to it. */
+/* Files [first, end) of a view, which lie in one directory and below it; their names from skip on
+ * are relative to it. */
 struct span {
 	const struct mfs_view *view;
 	struct mfs_node *home;	     /* the view's directory */
@@ -353,7 +353,8 @@ static int new_group(struct mfs_tree *tree, const struct mfs_node *parent,
 	return 0;
 }
 
-/* Why some views are missing, as a file beside those that are there; its home is their owner's directory. */
+/* Why some views are missing, as a file beside those that are there; its home is their owner's
+ * directory. */
 static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, struct mfs_dir *dir,
 		       struct mfs_error *err)
 {
@@ -377,7 +378,8 @@ static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, struct mfs_
 	return rc;
 }
 
-/* What an iteration's or a dataset's directory holds, or the root of an HF directory's mount, with data behind it. */
+/* What an iteration's or a dataset's directory holds, or the root of an HF directory's mount, with
+ * data behind it. */
 static int add_views(struct mfs_tree *tree, struct mfs_node *node, struct mfs_views *views,
 		     struct mfs_dir *dir, struct mfs_error *err)
 {

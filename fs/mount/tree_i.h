@@ -46,26 +46,27 @@ struct mfs_tree {
 
 /* Making nodes, under the lock: nobody sees them before they are an entry of what is published. */
 
-/* A node with its place and its number, and its parent's readers; the caller fills in the rest. parent NULL: the
- * root. */
+/* A node with its place and its number, and its parent's readers; the caller fills in the rest.
+ * parent NULL: the root. */
 int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, const char *name,
 		      struct mfs_node **ret, struct mfs_error *err);
 /* An iteration's directory, with all that is known of it before anything is opened. */
 int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
 			   struct mfs_error *err);
-/* The directory of a layout or spec, below that of them all. branch: it begins one; NULL: it is listed. */
+/* The directory of a layout or spec, below that of them all. branch: it begins one; NULL: it is
+ * listed. */
 int mfs_tree_new_layout(struct mfs_tree *tree, const struct mfs_node *layouts, const char *name,
 			struct mfs_branch *branch, struct mfs_node **ret, struct mfs_error *err);
 
-/* Gives a node readers of its own, which its children will have as well; they are the callee's, whatever happens. NULL is
- * a failure of memory. */
+/* Gives a node readers of its own, which its children will have as well; they are the callee's,
+ * whatever happens. NULL is a failure of memory. */
 int mfs_tree_set_readers(struct mfs_tree *tree, struct mfs_node *node, struct mfs_readers *readers,
 			 struct mfs_error *err);
 
 /* Filling directories, under the lock: their entries are published, whole, or nothing is. */
 
-/* The root of a mount without iterations: with what an HF directory has (it NULL: no such thing), and data
- * (NULL: none). */
+/* The root of a mount without iterations: with what an HF directory has (it NULL: no such thing),
+ * and data (NULL: none). */
 int mfs_tree_fill_flat(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node *data,
 		       struct mfs_error *err);
 /* The directory of all datasets, filled. */

@@ -20,8 +20,8 @@ struct pack {
 	struct mfs_pack_input input;
 	struct mfs_token_text *text;
 	struct mfs_indexed_writer *writer;
-	/* Of the sequence at hand: tokens have been written; its end has come, but is not written yet, as an
-	 * end-of-document token may belong to it. */
+	/* Of the sequence at hand: tokens have been written; its end has come, but is not written
+	 * yet, as an end-of-document token may belong to it. */
 	bool begun, ended;
 	bool broken;	       /* the writer has failed */
 	uint64_t saved, start; /* documents: durable, and there from earlier runs */
@@ -60,7 +60,8 @@ static int take_sequence(void *arg, struct mfs_error *err)
 	return 0;
 }
 
-/* The end-of-document token goes to the last sequence, if there is one, as in preprocess_data.py. */
+/* The end-of-document token goes to the last sequence, if there is one, as in
+ * preprocess_data.py. */
 static int take_document(void *arg, struct mfs_error *err)
 {
 	struct pack *x = arg;

@@ -1,6 +1,6 @@
 /*
- * From what a person said, what the mount's options say and what the checkpoint's arguments say to a plan, in
- * this order of precedence.
+ * From what a person said, what the mount's options say and what the checkpoint's arguments say to
+ * a plan, in this order of precedence.
  */
 #include <errno.h>
 #include <math.h>
@@ -267,8 +267,9 @@ static int go_on(const struct planner *p, uint64_t sample, uint64_t batches, uin
 	return MFS_EXIT_OK;
 }
 
-/* Samples before the step. What the checkpoint has consumed counts, as batches may once have been smaller; if that is
- * nothing after some iterations it was not counted (training.py: build_train_valid_test_data_loaders). */
+/* Samples before the step. What the checkpoint has consumed counts, as batches may once have been
+ * smaller; if that is nothing after some iterations it was not counted (training.py:
+ * build_train_valid_test_data_loaders). */
 static int take_consumed(const struct planner *p, uint64_t *ret)
 {
 	const struct mfs_megatron_data_args *a = p->args;
@@ -326,7 +327,8 @@ static int take_ranks(const struct planner *p)
 	return MFS_EXIT_OK;
 }
 
-/* A cyclic loader begins with the run, and goes through its epochs, unless it is said where it was resumed. */
+/* A cyclic loader begins with the run, and goes through its epochs, unless it is said where it was
+ * resumed. */
 static int take_sampler(const struct planner *p, struct mfs_error *err)
 {
 	const char *type = first_text(p->o->dataloader_type, p->args->dataloader_type, "single");

@@ -297,8 +297,8 @@ static const char *without_path(const char *msg, const char *path)
 	return strncmp(msg + len, ": ", 2) ? msg : msg + len + 2;
 }
 
-/* Stamps are taken before the files are opened: what changes in between is then seen by the next look.
- * all: the stamp of all files, 0 if it was not taken. */
+/* Stamps are taken before the files are opened: what changes in between is then seen by the next
+ * look. all: the stamp of all files, 0 if it was not taken. */
 static int examine(struct mfs_iteration *it, uint64_t all)
 {
 	struct mfs_ckpt *ckpt = NULL;
@@ -318,7 +318,8 @@ static int examine(struct mfs_iteration *it, uint64_t all)
 	return fill_incomplete(it, without_path(why.msg, it->path));
 }
 
-/* Whether the files are as they were when before was looked at. ret_all: the stamp of all files, if it was taken. */
+/* Whether the files are as they were when before was looked at. ret_all: the stamp of all files, if
+ * it was taken. */
 static bool unchanged(const struct mfs_iteration *before, uint64_t *ret_all)
 {
 	uint64_t stamp = 0;
@@ -362,8 +363,9 @@ static bool is_mixture(const struct mfs_save *last, const struct mfs_save *now, 
 	return *ret_same && other;
 }
 
-/* A complete iteration is looked at again, and what is there now is none: files are being replaced one by one. It stays, since
- * each of its files is either the one that it was or an error for who reads it. */
+/* A complete iteration is looked at again, and what is there now is none: files are being replaced
+ * one by one. It stays, since each of its files is either the one that it was or an error for who
+ * reads it. */
 static bool stays(struct mfs_iteration *before, const struct mfs_iteration *now)
 {
 	uint64_t stamp;

@@ -1,11 +1,12 @@
 /*
- * One iteration directory as fs/source/root.c keeps it, or an HF directory, which is looked at once. Private to
- * root*.c and iteration*.c.
+ * One iteration directory as fs/source/root.c keeps it, or an HF directory, which is looked at
+ * once. Private to root*.c and iteration*.c.
  *
- * An iteration never changes once it stands in a snapshot: when the directory becomes another one, or
- * complete, or incomplete for another reason, a new object takes its place. What readers see is
- * constant; marker, stamp and what was checked belong to the thread that refreshes; what is opened of it
- * (iteration_open.c) is fs/view/keeper.h's, so that a refresh never waits for files to be read.
+ * An iteration never changes once it stands in a snapshot: when the directory becomes another one,
+ * or complete, or incomplete for another reason, a new object takes its place. What readers see is
+ * constant; marker, stamp and what was checked belong to the thread that refreshes; what is opened
+ * of it (iteration_open.c) is fs/view/keeper.h's, so that a refresh never waits for files to be
+ * read.
  */
 #ifndef MFS_FS_SOURCE_ITERATION_H
 #define MFS_FS_SOURCE_ITERATION_H
@@ -37,7 +38,8 @@ struct mfs_iteration {
 	uint64_t stamp;	  /* state of the directory when it was looked at */
 	uint64_t content; /* of a complete iteration: its files */
 	struct mfs_save save; /* likewise */
-	/* Of an incomplete one: the save that was shown before, if there is one; an older iteration's, which stays. */
+	/* Of an incomplete one: the save that was shown before, if there is one; an older
+	 * iteration's, which stays. */
 	const struct mfs_save *last;
 	uint64_t tried; /* the stamp of all files when they were found to be no whole save, or 0 */
 	atomic_bool suspect; /* a reader has met a source that had changed: to be looked at */
@@ -54,10 +56,11 @@ struct mfs_iteration {
 bool mfs_iteration_looks_like_one(const char *path);
 
 /*
- * The iteration as it is now: before itself if nothing has changed, or while it is being saved again (some files are
- * of the save that it stands for and some are not, which nobody must be shown as one) (before may be NULL), else a new
- * object. hold: why it must not be shown whatever its files are (then it is not opened), or NULL.
- * -ENOENT if the directory is gone, -ENOMEM; an incomplete iteration is a success with a reason.
+ * The iteration as it is now: before itself if nothing has changed, or while it is being saved
+ * again (some files are of the save that it stands for and some are not, which nobody must be shown
+ * as one) (before may be NULL), else a new object. hold: why it must not be shown whatever its
+ * files are (then it is not opened), or NULL. -ENOENT if the directory is gone, -ENOMEM; an
+ * incomplete iteration is a success with a reason.
  */
 int mfs_iteration_look(const char *path, const char *name, int64_t number,
 		       const struct mfs_view_options *options, struct mfs_keeper *keeper,
@@ -67,8 +70,8 @@ int mfs_iteration_look(const char *path, const char *name, int64_t number,
 int mfs_iteration_look_hf(const char *path, const char *name,
 			  const struct mfs_view_options *options, struct mfs_keeper *keeper,
 			  struct mfs_iteration **ret, struct mfs_error *err);
-/* The iteration is no longer shown: what is open of it is closed as soon as nobody uses it, so that the disk space
- * of files that were deleted is given back. */
+/* The iteration is no longer shown: what is open of it is closed as soon as nobody uses it, so that
+ * the disk space of files that were deleted is given back. */
 void mfs_iteration_let_go(struct mfs_iteration *it);
 
 /* Closes what is open of it and nobody uses. */

@@ -1,6 +1,7 @@
 /*
- * What is opened of an iteration: its checkpoint twice (the model alone; with state and optimizer, for
- * Megatron views) and the views that somebody has asked for, which hold the checkpoint that they are made of.
+ * What is opened of an iteration: its checkpoint twice (the model alone; with state and optimizer,
+ * for Megatron views) and the views that somebody has asked for, which hold the checkpoint that
+ * they are made of.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -161,9 +162,9 @@ static int hold_origin(void *owner, enum mfs_view_of of, struct mfs_view_origin 
 	return rc;
 }
 
-/* What makes a save whole is the first to go when it is saved again or deleted. If it is still there, so was all else
- * that the view has read: also what is no part of the checkpoint, its tokenizer. By path: a directory that was moved away
- * has it, too. */
+/* What makes a save whole is the first to go when it is saved again or deleted. If it is still
+ * there, so was all else that the view has read: also what is no part of the checkpoint, its
+ * tokenizer. By path: a directory that was moved away has it, too. */
 static int check_whole(void *owner, const struct mfs_view_origin *s, struct mfs_error *err)
 {
 	const struct mfs_iteration *it = owner;

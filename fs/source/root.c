@@ -310,7 +310,8 @@ static void let_go_of_missing(const struct mfs_root *root, const struct mfs_root
 	}
 }
 
-/* SOURCE is gone, or away: what is shown stays, but an idle mount keeps no disk space of deleted files. */
+/* SOURCE is gone, or away: what is shown stays, but an idle mount keeps no disk space of deleted
+ * files. */
 static void close_idle(const struct mfs_root *root)
 {
 	for (struct mfs_iteration *it = root->iterations; it; it = it->older)
@@ -394,8 +395,8 @@ static bool has_candidates(const char *source, int *ret_rc, struct mfs_error *er
 	return found;
 }
 
-/* What a run may have written into its directory before its first save: Megatron's progress log, TensorBoard's and
- * Weights & Biases' files, and what jobs and file systems leave. */
+/* What a run may have written into its directory before its first save: Megatron's progress log,
+ * TensorBoard's and Weights & Biases' files, and what jobs and file systems leave. */
 static bool is_log(const char *name)
 {
 	static const char *const patterns[] = {
@@ -423,8 +424,8 @@ static bool holds_logs_alone(const char *source)
 	return alone;
 }
 
-/* What SOURCE is. An empty directory that is named like an iteration is one: its save may be about to
- * begin. */
+/* What SOURCE is. An empty directory that is named like an iteration is one: its save may be about
+ * to begin. */
 static int detect(struct mfs_root *root, struct mfs_error *err)
 {
 	const char *base = strrchr(root->source, '/') + 1;

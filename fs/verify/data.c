@@ -94,7 +94,8 @@ static int verify_tokens(struct reading *r)
 	return MFS_EXIT_OK;
 }
 
-/* What was known when the dataset was opened; rows that hold strange tokens have been named if all were read. */
+/* What was known when the dataset was opened; rows that hold strange tokens have been named if all
+ * were read. */
 static const char *warning_of(const struct mfs_dataset *d, bool deep)
 {
 	if (!deep)

@@ -13,9 +13,9 @@
 #include "formats/base/error.h"
 
 /*
- * Reads every file that the manifest of a directory names, and calls bad for each that is missing or
- * has another sum; *ret_checked counts the files that were compared. -ENOENT: no manifest; -EINVAL: it
- * is damaged; -ENOTSUP: another algorithm.
+ * Reads every file that the manifest of a directory names, and calls bad for each that is missing
+ * or has another sum; *ret_checked counts the files that were compared. -ENOENT: no manifest;
+ * -EINVAL: it is damaged; -ENOTSUP: another algorithm.
  */
 int mfs_integrity_check(const char *dir, void (*bad)(void *arg, const struct mfs_error *err),
 			void *arg, uint32_t *ret_checked, struct mfs_error *err);

@@ -169,7 +169,8 @@ static void verify_file(struct verify *v, const struct mfs_view_file *file)
 	struct finding f = {.file = file->name, .sentences = v->files ? json_array() : NULL};
 
 	check_plan(v, file, &f);
-	/* The records that were looked at leave mapped pages behind: a giant has tens of thousands. */
+	/* The records that were looked at leave mapped pages behind: a giant has tens of
+	 * thousands. */
 	mfs_vfile_served(file->data, LET_GO_BYTES);
 	if (v->deep) {
 		EVP_DigestInit_ex(v->digest, EVP_sha256(), NULL);
@@ -231,7 +232,8 @@ static void verify_record(struct verify *v, struct mfs_ckpt *ckpt,
 		*checked += has_sum;
 }
 
-/* The CRC-32 that torch leaves in every archive: the sources against themselves as they were written. */
+/* The CRC-32 that torch leaves in every archive: the sources against themselves as they were
+ * written. */
 static int verify_records(struct verify *v, struct mfs_ckpt *ckpt)
 {
 	bool *seen = calloc(mfs_ckpt_storage_count(ckpt) + 1, sizeof(*seen));
@@ -394,16 +396,20 @@ int mfs_cmd_verify(int argc, char **argv)
 	bool json = false;
 	struct mfs_cmdline c = {
 		.usage = "verify SOURCE [VIEW] [--deep [--sums]] [--json] [-o OPTIONS]",
-		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest iteration)\n"
-			"and checks that shapes, types and sizes agree. Lists all problems; the exit code is\n"
-			"1 if there was any. Of datasets (data, data/NAME, or a SOURCE of them): every length,\n"
-			"pointer and document; with --deep every token, and -o vocab_size=N their range.\n",
+		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest "
+			"iteration)\n"
+			"and checks that shapes, types and sizes agree. Lists all problems; the "
+			"exit code is\n"
+			"1 if there was any. Of datasets (data, data/NAME, or a SOURCE of them): "
+			"every length,\n"
+			"pointer and document; with --deep every token, and -o vocab_size=N their "
+			"range.\n",
 		.help_views = true,
-		.help_end =
-			"  --deep   read every byte too: SHA-256 of each file, CRC-32 of the sources' records,\n"
-			"           and integrity.json where the run has left one\n"
-			"  --sums   with --deep: lines for sha256sum -c and nothing else\n"
-			"  --json   one JSON object: files, their sums and their problems\n",
+		.help_end = "  --deep   read every byte too: SHA-256 of each file, CRC-32 of the "
+			    "sources' records,\n"
+			    "           and integrity.json where the run has left one\n"
+			    "  --sums   with --deep: lines for sha256sum -c and nothing else\n"
+			    "  --json   one JSON object: files, their sums and their problems\n",
 		.min = 1,
 		.max = 2,
 		.switches = {{"deep", &v.deep}, {"sums", &v.sums}, {"json", &json}},

@@ -16,14 +16,16 @@ int mfs_view_add(struct mfs_view *v, const char *name, struct mfs_vfile *data,
 int mfs_view_add_bytes(struct mfs_view *v, const char *name, void *bytes, size_t len,
 		       struct mfs_error *err);
 
-/* Notes files that the view is made of: their times, owners and permissions. set may be NULL; it must outlive the
- * view. */
+/* Notes files that the view is made of: their times, owners and permissions. set may be NULL; it
+ * must outlive the view. */
 void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set);
 
-/* Notes something else that the view was made of, by who may read it: it was read once, and counts as it was. */
+/* Notes something else that the view was made of, by who may read it: it was read once, and counts
+ * as it was. */
 void mfs_view_note_read(struct mfs_view *v, const struct mfs_access_fold *access);
 
-/* Orders the files. -ENOMEM: sources could not be noted; -EINVAL: a name that no directory can hold, or that is there twice. */
+/* Orders the files. -ENOMEM: sources could not be noted; -EINVAL: a name that no directory can
+ * hold, or that is there twice. */
 int mfs_view_finish(struct mfs_view *v, struct mfs_error *err);
 
 #endif

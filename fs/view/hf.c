@@ -1,6 +1,6 @@
 /*
- * The HF directory of a checkpoint. -ENOTSUP or -ENODATA with the tensor's or argument's name if any part of the model cannot
- * be shown: never a partial model.
+ * The HF directory of a checkpoint. -ENOTSUP or -ENODATA with the tensor's or argument's name if
+ * any part of the model cannot be shown: never a partial model.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -32,7 +32,8 @@ struct builder {
 	const struct mfs_view_options *opt;
 	struct hf_view *view;
 	struct mfs_hf_ref *ref; /* or NULL */
-	char *tokenizer; /* directory of the tokenizer: the reference, or tokenizer/ of the checkpoint */
+	/* directory of the tokenizer: the reference, or tokenizer/ of the checkpoint */
+	char *tokenizer;
 	const char *const *names; /* files passed through from there */
 	uint32_t name_count;
 	struct mfs_arena arena;
@@ -90,8 +91,8 @@ static bool is_passed(const struct builder *b, const char *name)
 	return false;
 }
 
-/* An HF directory shown as itself: its config.json was read when it was opened, and stays as it is unless its
- * weights say that the head is not tied. */
+/* An HF directory shown as itself: its config.json was read when it was opened, and stays as it is
+ * unless its weights say that the head is not tied. */
 static bool shows_itself(const struct builder *b)
 {
 	return mfs_hf_ref_is_source(b->opt->ref, b->ckpt);

@@ -13,7 +13,8 @@ struct mfs_held {
 	char *name;
 	pthread_mutex_t opening; /* held while it is opened; error is under it */
 	struct mfs_error error;	 /* code 0: none */
-	void *object; /* written under both locks; by the one who closes it, when nobody else knows it */
+	/* written under both locks; by the one who closes it, when nobody else knows it */
+	void *object;
 
 	/* Under the keeper's lock. */
 	unsigned users;
@@ -158,7 +159,8 @@ bool mfs_keeper_lasts(int code)
 	}
 }
 
-/* Under the place's own lock. The record may hold what a callee met and got over: it counts after a failure alone. */
+/* Under the place's own lock. The record may hold what a callee met and got over: it counts after a
+ * failure alone. */
 static int place_fill(struct mfs_held *h, struct mfs_error *err)
 {
 	struct mfs_keeper *k = h->set->keeper;

@@ -1,13 +1,15 @@
 /*
- * What is opened when somebody needs it, and let go of when nobody has for a while: checkpoints, and the views
- * that are made of them, of iterations and of datasets alike.
+ * What is opened when somebody needs it, and let go of when nobody has for a while: checkpoints,
+ * and the views that are made of them, of iterations and of datasets alike.
  *
- * An owner has a set of places, each with a name. mfs_keeper_hold() opens what a name stands for, unless it is open;
- * should several threads ask at once, one opens it and the others wait, for that name alone. Whoever holds something
- * may use it, without a lock, until he drops it. What nobody holds stays open for the next who asks, but of a
- * keeper's sets together only what was used last; the rest is closed, and opened again by who asks for it.
+ * An owner has a set of places, each with a name. mfs_keeper_hold() opens what a name stands for,
+ * unless it is open; should several threads ask at once, one opens it and the others wait, for that
+ * name alone. Whoever holds something may use it, without a lock, until he drops it. What nobody
+ * holds stays open for the next who asks, but of a keeper's sets together only what was used last;
+ * the rest is closed, and opened again by who asks for it.
  *
- * A failure that would be met again (mfs_keeper_lasts) is kept likewise, and reported without another try.
+ * A failure that would be met again (mfs_keeper_lasts) is kept likewise, and reported without
+ * another try.
  */
 #ifndef MFS_FS_VIEW_KEEPER_H
 #define MFS_FS_VIEW_KEEPER_H
@@ -19,8 +21,8 @@
 struct mfs_held;
 struct mfs_keeper;
 
-/* What an owner opens. open is never called twice at once for one name, and may hold things of other sets; close
- * drops them. */
+/* What an owner opens. open is never called twice at once for one name, and may hold things of
+ * other sets; close drops them. */
 struct mfs_open_kind {
 	int (*open)(void *owner, const char *name, void **ret, struct mfs_error *err);
 	void (*close)(void *object);
@@ -62,10 +64,11 @@ void mfs_open_set_close_idle(struct mfs_open_set *set);
 void mfs_open_set_let_go(struct mfs_open_set *set);
 
 /*
- * Whether a failure to open lasts. What the files say lasts as long as they do: -EINVAL, -ENOTSUP, -ENODATA, and an
- * index too large to be one (-E2BIG, -EOVERFLOW, -ERANGE), two of one name (-EEXIST). All else may be different the next
- * time: memory and descriptors come back (-ENOMEM, -EMFILE, -ENFILE, -EAGAIN), a call was interrupted (-EINTR), a device or a
- * server answers again (-EIO, -ETIMEDOUT, -ENOENT of a directory that is being moved, -EACCES), a save ends (-ESTALE).
+ * Whether a failure to open lasts. What the files say lasts as long as they do: -EINVAL, -ENOTSUP,
+ * -ENODATA, and an index too large to be one (-E2BIG, -EOVERFLOW, -ERANGE), two of one name
+ * (-EEXIST). All else may be different the next time: memory and descriptors come back (-ENOMEM,
+ * -EMFILE, -ENFILE, -EAGAIN), a call was interrupted (-EINTR), a device or a server answers again
+ * (-EIO, -ETIMEDOUT, -ENOENT of a directory that is being moved, -EACCES), a save ends (-ESTALE).
  */
 bool mfs_keeper_lasts(int code);
 

@@ -1,6 +1,7 @@
 /*
- * What kinds of views there are. Front ends (FUSE, ls, verify, export, --help) know of a view what its row says, and show
- * what the tables have: a new view is a file that defines a row, and a line in fs/view/kinds.h or fs/data/kinds.h.
+ * What kinds of views there are. Front ends (FUSE, ls, verify, export, --help) know of a view what
+ * its row says, and show what the tables have: a new view is a file that defines a row, and a line
+ * in fs/view/kinds.h or fs/data/kinds.h.
  */
 #ifndef MFS_FS_VIEW_KIND_H
 #define MFS_FS_VIEW_KIND_H
@@ -21,7 +22,8 @@ struct mfs_view_options;
 /* What a view is made of. */
 enum mfs_view_of {
 	MFS_VIEW_OF_MODEL = 1, /* a checkpoint: of an iteration, or an HF directory */
-	/* The same with its state and, unless no_optim is said, its optimizer; an HF directory has neither. */
+	/* The same with its state and, unless no_optim is said, its optimizer; an HF directory has
+	 * neither. */
 	MFS_VIEW_OF_FULL = 2,
 	MFS_VIEW_OF_ROWS = 4, /* a dataset that has rows */
 	MFS_VIEW_OF_RUN = 8,  /* a dataset, a blend included, which has samples and no rows */
@@ -39,20 +41,23 @@ struct mfs_view_origin {
 
 /* Any thread may call these, several of one origin at once. */
 struct mfs_view_kind {
-	/* Where it stands among the views of its owner: "hf", "megatron/torch". At most one directory. */
+	/* Where it stands among the views of its owner: "hf", "megatron/torch". At most one
+	 * directory. */
 	const char *name;
-	const char *
-		spec; /* NULL: a view. Else a directory: any possible spec is a view in it; an example */
+	/* NULL: a view. Else a directory: any possible spec is a view in it; an example */
+	const char *spec;
 	const char *help; /* what it is, for --help: a line, or several */
 	enum mfs_view_of of;
 	bool nested;	  /* its files lie in directories, which are counted when it is opened */
 	bool takes_files; /* with -o dataset_cache */
 
-	/* Whether there can be any of that origin. As little as possible is read: 0, -ENOTSUP, -ENODATA, -EINVAL with a
-	 * sentence, which readers are then told of in the view's place. NULL: there always can. Of MFS_VIEW_OF_FULL, this,
-	 * check and list are given a checkpoint without state. */
+	/* Whether there can be any of that origin. As little as possible is read: 0, -ENOTSUP,
+	 * -ENODATA, -EINVAL with a sentence, which readers are then told of in the view's place.
+	 * NULL: there always can. Of MFS_VIEW_OF_FULL, this, check and list are given a checkpoint
+	 * without state. */
 	int (*possible)(const struct mfs_view_origin *s, struct mfs_error *err);
-	/* With specs. Whether there is one: 0, -ENOENT (not a spec's form), -EINVAL (an impossible one). */
+	/* With specs. Whether there is one: 0, -ENOENT (not a spec's form), -EINVAL (an impossible
+	 * one). */
 	int (*check)(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err);
 	/* With specs. What a listing shows: examples that are possible, in arena. */
 	int (*list)(const struct mfs_view_origin *s, struct mfs_arena *arena,
@@ -68,7 +73,8 @@ struct mfs_view_kind {
 
 #define MFS_VIEW_KINDS 16 /* of one table, at most */
 
-/* The kinds that an owner of some sort may have. Who makes views of something has the table of them. */
+/* The kinds that an owner of some sort may have. Who makes views of something has the table of
+ * them. */
 struct mfs_view_table {
 	unsigned count;
 	const struct mfs_view_kind *kinds[MFS_VIEW_KINDS];
@@ -81,7 +87,8 @@ extern const struct mfs_view_table mfs_ckpt_views;
 /* Where nobody names one: of a checkpoint, the one that has a model (fs/view/view.h). */
 #define MFS_VIEW_DEFAULT "hf"
 
-/* of: what its owner has. The kind that a name is of, and the spec behind it ("": the kind's own name). NULL: none. */
+/* of: what its owner has. The kind that a name is of, and the spec behind it ("": the kind's own
+ * name). NULL: none. */
 const struct mfs_view_kind *mfs_view_kind_find(const struct mfs_view_table *table, unsigned of,
 					       const char *name, const char **ret_spec);
 /* Whether views lie below a name, which is none of a kind: "megatron", "". */

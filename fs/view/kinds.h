@@ -1,4 +1,5 @@
-/* Every kind of view that is made of a checkpoint, in the order of a listing; of a dataset: fs/data/kinds.h. Those that have a directory in common stand one behind the other. */
+/* Every kind of view that is made of a checkpoint, in the order of a listing; of a dataset:
+ * fs/data/kinds.h. Those that have a directory in common stand one behind the other. */
 #ifndef MFS_FS_VIEW_KINDS_H
 #define MFS_FS_VIEW_KINDS_H
 

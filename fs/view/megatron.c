@@ -1,7 +1,8 @@
 /*
  * Megatron views: a directory that --load takes. What is in the iteration's directory, the files of
  * formats/megatron/write makes; here are names, and the tracker in front of it:
- * "latest_checkpointed_iteration.txt", "iter_0000040/mp_rank_00/model_optim_rng.pt", "iter_0000040/.metadata".
+ * "latest_checkpointed_iteration.txt", "iter_0000040/mp_rank_00/model_optim_rng.pt",
+ * "iter_0000040/.metadata".
  */
 #include <errno.h>
 #include <stdio.h>
@@ -33,8 +34,8 @@ struct builder {
 
 /* ---- names ---- */
 
-/* -ENOENT: not a layout's name; -EINVAL: one that this model cannot have (the sentence says which number is not divisible
- * by which). */
+/* -ENOENT: not a layout's name; -EINVAL: one that this model cannot have (the sentence says which
+ * number is not divisible by which). */
 static int parse_layout(const struct mfs_ckpt *ckpt, const char *spec, struct mfs_layout *ret,
 			struct mfs_error *err)
 {
@@ -190,7 +191,8 @@ static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options
 	return rc;
 }
 
-/* A run would not pass --rope-scaling-factor on (MFS_ROPE_SCALING_FACTOR), and train another model than this one. */
+/* A run would not pass --rope-scaling-factor on (MFS_ROPE_SCALING_FACTOR), and train another model
+ * than this one. */
 static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);

@@ -26,16 +26,17 @@ struct mfs_view_file {
 };
 
 struct mfs_view {
-	/* Ascending by strcmp() of the names, which puts the files of a directory next to each other; no name
-	 * is another's directory (mfs_view_finish() in view_build.h sees to all this). */
+	/* Ascending by strcmp() of the names, which puts the files of a directory next to each
+	 * other; no name is another's directory (mfs_view_finish() in view_build.h sees to all
+	 * this). */
 	struct mfs_view_file *files;
 	uint32_t count;
 	uint32_t tensor_count; /* in all files, for messages */
 	int64_t mtime_ns;      /* of every file: the newest source file */
 	/* Who may read all source files: as far as it was read once and is not kept, and in all. */
 	struct mfs_access_fold fixed, access;
-	unsigned
-		granted; /* what the source files' own modes grant, classes of formats/io/access.h */
+	/* what the source files' own modes grant, classes of formats/io/access.h */
+	unsigned granted;
 	uint32_t source_count;	   /* files that these were taken from */
 	struct mfs_fileset **sets; /* and the sets that hold them; borrowed */
 	uint32_t set_count;
@@ -43,8 +44,8 @@ struct mfs_view {
 	uint64_t stamp;	       /* equal for views of one name: the same files of the same sources */
 	struct mfs_ckpt *ckpt; /* what it is made of; borrowed; NULL: of a dataset */
 	struct mfs_model *model; /* of an HF view; NULL for others */
-	/* Frees what the builder has put around the view, the struct included; NULL: free() does. Files and
-	 * names are gone by then. */
+	/* Frees what the builder has put around the view, the struct included; NULL: free() does.
+	 * Files and names are gone by then. */
 	void (*release)(struct mfs_view *view);
 };
 
@@ -64,18 +65,21 @@ struct mfs_view_options {
 	const struct mfs_data_options *data; /* of datasets (fs/data/data.h) */
 	enum mfs_view_layer_spec spec;	     /* of Megatron views */
 	bool no_optim;			     /* Megatron views without the optimizer's state */
-	bool may_be_empty; /* SOURCE may be the directory of a run that has not saved yet (fs/source/root.h) */
+	/* SOURCE may be the directory of a run that has not saved yet (fs/source/root.h) */
+	bool may_be_empty;
 };
 
 #define MFS_SHARD_SIZE 5000000000ull /* huggingface_hub's default: 5 GB, decimal */
 
-/* Of a copy of its files: all that the sources' own modes grant to group and others; its owner reads and writes. */
+/* Of a copy of its files: all that the sources' own modes grant to group and others; its owner
+ * reads and writes. */
 mode_t mfs_view_copy_mode(const struct mfs_view *view);
 
 /* -ESTALE if a source file is no longer the one that was opened. */
 int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err);
 
-/* While somebody has a file of it open: sources are read on when they are deleted (mfs_fileset_hold()). Any thread. */
+/* While somebody has a file of it open: sources are read on when they are deleted
+ * (mfs_fileset_hold()). Any thread. */
 void mfs_view_hold_sources(const struct mfs_view *view);
 void mfs_view_drop_sources(const struct mfs_view *view);
 

@@ -15,7 +15,8 @@ struct open_view {
 
 /* ---- what there is ---- */
 
-/* A failure that may pass is none: what failed for want of memory, say, is tried again by whoever enters. */
+/* A failure that may pass is none: what failed for want of memory, say, is tried again by whoever
+ * enters. */
 static int look_for(struct mfs_views *v, unsigned i, const struct mfs_view_origin *s)
 {
 	const struct mfs_view_kind *k = v->table->kinds[i];
@@ -72,7 +73,8 @@ bool mfs_views_lacks(const struct mfs_views *v)
 	return false;
 }
 
-/* A line for each entry that is missing, and for each view that alone is missing in its directory. */
+/* A line for each entry that is missing, and for each view that alone is missing in its
+ * directory. */
 static void add_lacks(const struct mfs_views *v, struct mfs_buf *ret)
 {
 	struct mfs_views_entry e;

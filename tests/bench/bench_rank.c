@@ -1,10 +1,10 @@
 /*
  * bench_rank [-c] [-t THREADS] [-m part|tensors|read] ITERATION_DIR LAYOUT TP PP
  *
- * Reads what rank (TP, PP) of a layout has of a checkpoint into memory: as a rank part, in the order of the
- * files; tensor by tensor through virtual files; or, as the measure of both, the same number of bytes with
- * read(2) of 4 MiB from the beginnings of the files on. -c drops the files' cached pages first. Prints
- * "BYTES SECONDS".
+ * Reads what rank (TP, PP) of a layout has of a checkpoint into memory: as a rank part, in the
+ * order of the files; tensor by tensor through virtual files; or, as the measure of both, the same
+ * number of bytes with read(2) of 4 MiB from the beginnings of the files on. -c drops the files'
+ * cached pages first. Prints "BYTES SECONDS".
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /*
  * bench_read [-m read|mmap|copy|direct|fault] [-b BYTES] [-n READERS] [-t NAME] [-d] FILE...
  *
- * Reads files, or of safetensors files the tensors whose names contain NAME, with READERS processes,
- * each its share: by read(2), touching each page of a mapping once, copying out of a mapping, or with
- * O_DIRECT. Prints "BYTES SECONDS"; with -m fault, single pages in random order, it prints "MEDIAN P99"
- * of their microseconds. -d drops the files' cached pages first.
+ * Reads files, or of safetensors files the tensors whose names contain NAME, with READERS
+ * processes, each its share: by read(2), touching each page of a mapping once, copying out of a
+ * mapping, or with O_DIRECT. Prints "BYTES SECONDS"; with -m fault, single pages in random order,
+ * it prints "MEDIAN P99" of their microseconds. -d drops the files' cached pages first.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

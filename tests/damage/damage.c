@@ -1,6 +1,7 @@
 /*
- * damage DIR CHANGES [VIEW]: damage to a checkpoint (trials.h), of which a view (hf) is opened and read whole. A
- * changed byte that shows up as itself, in a tensor or a file passed through, is right.
+ * damage DIR CHANGES [VIEW]: damage to a checkpoint (trials.h), of which a view (hf) is opened and
+ * read whole. A changed byte that shows up as itself, in a tensor or a file passed through, is
+ * right.
  */
 #define _GNU_SOURCE
 #include "tests/damage/trials.h"
@@ -20,8 +21,8 @@ static struct shown_file shown[MAX_FILES];
 static unsigned shown_count;
 static const char *view_name = "hf";
 
-/* One difference that is the changed byte itself, seen through the view. A damaged tokenizer is passed
- * through, and what config.json takes from it follows. */
+/* One difference that is the changed byte itself, seen through the view. A damaged tokenizer is
+ * passed through, and what config.json takes from it follows. */
 struct change {
 	bool is_cut, in_tokenizer;
 	uint8_t old, new;

@@ -1,9 +1,10 @@
 /*
- * damage_data CHANGES PREFIX...: damage (trials.h) to indexed datasets, which are opened as one and read row by
- * row; damage_data CHANGES multimodal|gaps|overflowed: to one that is made up.
+ * damage_data CHANGES PREFIX...: damage (trials.h) to indexed datasets, which are opened as one and
+ * read row by row; damage_data CHANGES multimodal|gaps|overflowed: to one that is made up.
  *
- * What is right is read from the damaged bytes by the format's definition, here. A row that lies inside of its
- * .bin must be readable, and be those bytes; another must be -EIO and be known as such.
+ * What is right is read from the damaged bytes by the format's definition, here. A row that lies
+ * inside of its .bin must be readable, and be those bytes; another must be -EIO and be known as
+ * such.
  */
 #define _GNU_SOURCE
 #include "tests/damage/trials.h"
@@ -260,7 +261,8 @@ static int check_all(struct reading *r, const struct plain *plain)
 	return rc;
 }
 
-/* Of one prefix: the array of documents as it stands there, and whether validate() sees what is wrong with it. */
+/* Of one prefix: the array of documents as it stands there, and whether validate() sees what is
+ * wrong with it. */
 static int check_documents(const struct mfs_indexed_dataset *d, const struct plain *p)
 {
 	struct mfs_indexed_report report;
@@ -377,7 +379,8 @@ static void write_dataset(const char *prefix, bool multimodal)
 	must(mfs_indexed_writer_finish(w, &err), &err);
 }
 
-/* Every third pointer is that of the sequence before it; or all of the second half have wrapped at 32 bits. */
+/* Every third pointer is that of the sequence before it; or all of the second half have wrapped at
+ * 32 bits. */
 static void change_pointers(struct source_file *idx, bool gaps)
 {
 	const uint64_t n = mfs_le64(idx->bytes + 18);

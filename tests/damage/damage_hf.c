@@ -1,8 +1,9 @@
 /*
- * damage_hf DIR CHANGES [SPLIT]: damage (trials.h) to a dataset of HuggingFace `datasets`, which is read row by row.
+ * damage_hf DIR CHANGES [SPLIT]: damage (trials.h) to a dataset of HuggingFace `datasets`, which is
+ * read row by row.
  *
- * What is right is read from the damaged bytes here, by another small reader of Arrow streams (Columnar.rst;
- * Message.fbs, Schema.fbs), which does without all checks that only serve to refuse.
+ * What is right is read from the damaged bytes here, by another small reader of Arrow streams
+ * (Columnar.rst; Message.fbs, Schema.fbs), which does without all checks that only serve to refuse.
  */
 #define _GNU_SOURCE
 #include "tests/damage/trials.h"
@@ -91,8 +92,8 @@ static unsigned buffers_of(unsigned type)
 	}
 }
 
-/* Only of types that have some do children count: list, struct, union, fixed-size list, map, large list, run-end
- * encoded, and the two views of lists. */
+/* Only of types that have some do children count: list, struct, union, fixed-size list, map, large
+ * list, run-end encoded, and the two views of lists. */
 static bool has_children(unsigned type)
 {
 	return type >= LIST && type < 32 && 0x6637000u >> type & 1;

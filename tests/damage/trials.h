@@ -1,8 +1,9 @@
 /*
- * Damage to a copy of files, one trial after the other: each file is cut at each 1/64 of its length, then single
- * bytes are changed at random (a fixed seed; half of them anywhere, half where the indexes are). After each, a
- * subject reads everything. It must give the right bytes or an error with a sentence: never other bytes, a
- * crash, a hang, or memory beyond a small multiple of the files. Included by the program of each subject.
+ * Damage to a copy of files, one trial after the other: each file is cut at each 1/64 of its
+ * length, then single bytes are changed at random (a fixed seed; half of them anywhere, half where
+ * the indexes are). After each, a subject reads everything. It must give the right bytes or an
+ * error with a sentence: never other bytes, a crash, a hang, or memory beyond a small multiple of
+ * the files. Included by the program of each subject.
  */
 #ifndef MFS_TESTS_DAMAGE_TRIALS_H
 #define MFS_TESTS_DAMAGE_TRIALS_H
@@ -61,8 +62,8 @@ struct outcome {
 };
 
 /*
- * Reads everything below copy_dir. 0, with *ret_shows if what was read is right but not what it was before;
- * -errno with a sentence; or 1 with outcome->text. t is NULL before anything is damaged.
+ * Reads everything below copy_dir. 0, with *ret_shows if what was read is right but not what it was
+ * before; -errno with a sentence; or 1 with outcome->text. t is NULL before anything is damaged.
  */
 typedef int subject(const struct trial *t, bool *ret_shows, struct mfs_error *err);
 
@@ -319,7 +320,8 @@ static unsigned run_all(unsigned count, subject *read)
 	return failed;
 }
 
-/* All trials of what add_source() and its like have been given. Prints what failed and a summary; the exit status. */
+/* All trials of what add_source() and its like have been given. Prints what failed and a summary;
+ * the exit status. */
 static inline int run_damage(const char *name, unsigned changes, subject *read)
 {
 	struct mfs_error err = {0};
@@ -339,7 +341,8 @@ static inline int run_damage(const char *name, unsigned changes, subject *read)
 		failed = run_all(count, read);
 	}
 	nftw(copy_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-	printf("measured: damage to %s: %u trials: %u errors with a sentence, %u right, %u show the "
+	printf("measured: damage to %s: %u trials: %u errors with a sentence, %u right, %u show "
+	       "the "
 	       "changed byte itself, %u failed\n",
 	       name, count, outcome->errors, outcome->same, outcome->shows_change, failed);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;

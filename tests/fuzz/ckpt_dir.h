@@ -1,6 +1,6 @@
 /*
- * A checkpoint of a tiny model as one input: a sequence of files, each a letter (which file), four bytes of
- * its length, and its bytes. metadata.json is written for whatever has a .metadata.
+ * A checkpoint of a tiny model as one input: a sequence of files, each a letter (which file), four
+ * bytes of its length, and its bytes. metadata.json is written for whatever has a .metadata.
  */
 #ifndef MFS_TESTS_FUZZ_CKPT_DIR_H
 #define MFS_TESTS_FUZZ_CKPT_DIR_H

@@ -1,7 +1,7 @@
 /*
  * A fuzz target: tests/fuzz/fuzz_NAME.c defines fuzz_one(). It is linked with libFuzzer, and with
- * replay.c, which runs it over tests/fuzz/corpus/NAME (inputs called ok-* must be accepted) and over
- * tests/fuzz/reject/NAME (each breaks one rule and must be refused).
+ * replay.c, which runs it over tests/fuzz/corpus/NAME (inputs called ok-* must be accepted) and
+ * over tests/fuzz/reject/NAME (each breaks one rule and must be refused).
  */
 #ifndef MFS_TESTS_FUZZ_H
 #define MFS_TESTS_FUZZ_H

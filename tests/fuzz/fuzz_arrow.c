@@ -1,4 +1,5 @@
-/* Input: an Arrow stream or file. Its token ids as rows; or, if it has none, its column "indices". */
+/* Input: an Arrow stream or file. Its token ids as rows; or, if it has none, its column
+ * "indices". */
 #include "tests/fuzz/fuzz.h"
 
 #include "formats/base/bytes.h"

@@ -8,8 +8,8 @@
 
 /*
  * The first byte says what the rest is: 'c' a reference's config.json, checked against a real
- * checkpoint and merged; 't' tokenizer_config.json, a NUL, tokenizer.json; 'n' tokenizer.json, to be
- * counted; 'g' a config.json for which a generation_config.json is wanted.
+ * checkpoint and merged; 't' tokenizer_config.json, a NUL, tokenizer.json; 'n' tokenizer.json, to
+ * be counted; 'g' a config.json for which a generation_config.json is wanted.
  */
 #define CHECKPOINT "tests/fixtures/weights/llama-torch-tp2-pp2/iter_0000040"
 #define MANY_WARNINGS                                                                              \

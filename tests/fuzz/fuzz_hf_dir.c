@@ -16,8 +16,8 @@
 #include "formats/plan/vfile.h"
 
 /*
- * The first byte says what the rest is: 'c' a config.json; 'i' an index; 'd' a directory, whose files
- * follow each other as "NAME LENGTH\n" and LENGTH bytes.
+ * The first byte says what the rest is: 'c' a config.json; 'i' an index; 'd' a directory, whose
+ * files follow each other as "NAME LENGTH\n" and LENGTH bytes.
  */
 #define MAX_FILES 6
 

@@ -115,7 +115,8 @@ static struct mfs_pickle *parsed(const struct mfs_buf *b)
 	return doc;
 }
 
-/* The first copy may say things differently (bytes in protocol 2 are a call), later ones may not. */
+/* The first copy may say things differently (bytes in protocol 2 are a call), later ones may
+ * not. */
 static void check_copies(const struct mfs_pickle *doc, int protocol)
 {
 	const struct mfs_pickle_hooks hooks = {.limit = COPY_LIMIT};

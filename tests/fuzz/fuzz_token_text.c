@@ -1,6 +1,6 @@
 /*
- * Input: a byte that says the format and how long the pieces are, then the text. Cut into pieces it must be read
- * as when it is whole; JSON lines must be what jansson reads, line by line.
+ * Input: a byte that says the format and how long the pieces are, then the text. Cut into pieces it
+ * must be read as when it is whole; JSON lines must be what jansson reads, line by line.
  */
 #define _GNU_SOURCE
 #include "tests/fuzz/fuzz.h"

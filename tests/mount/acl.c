@@ -1,5 +1,6 @@
-/* acl PATH TAG:ID:BITS...: sets a POSIX ACL, as setfacl(1) does, which not every machine has. TAG: user, group, mask, other;
- * an empty ID is the owner's. Exit status 77: the file system takes none. */
+/* acl PATH TAG:ID:BITS...: sets a POSIX ACL, as setfacl(1) does, which not every machine has. TAG:
+ * user, group, mask, other; an empty ID is the owner's. Exit status 77: the file system takes
+ * none. */
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>

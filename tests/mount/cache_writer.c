@@ -1,9 +1,10 @@
 /*
  * cache_writer DIRECTORY PROCESSES ROUNDS
  *
- * Each of PROCESSES does ROUNDS times what `datasets` does: a temporary file of mkstemp's, written by name, renamed to
- * a name that the others take as well, given its mode, mapped and compared. Whatever stands at such a name must be
- * one writer's file, whole. Then what else a file can be asked for. Exits with 0 if all is as on any file system.
+ * Each of PROCESSES does ROUNDS times what `datasets` does: a temporary file of mkstemp's, written
+ * by name, renamed to a name that the others take as well, given its mode, mapped and compared.
+ * Whatever stands at such a name must be one writer's file, whole. Then what else a file can be
+ * asked for. Exits with 0 if all is as on any file system.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,8 +1,8 @@
 /*
- * kill_at [-SIGNAL] N COMMAND...: runs it, and kills it before the N-th of its system calls that change files:
- * what a crash may leave, at every place there is. With the number of another signal it gets that one there, and
- * goes on. The exit status is 137 if it was killed, 125 if processes cannot be traced here, else the command's
- * own. Of what its first thread does.
+ * kill_at [-SIGNAL] N COMMAND...: runs it, and kills it before the N-th of its system calls that
+ * change files: what a crash may leave, at every place there is. With the number of another signal
+ * it gets that one there, and goes on. The exit status is 137 if it was killed, 125 if processes
+ * cannot be traced here, else the command's own. Of what its first thread does.
  */
 #define _GNU_SOURCE
 #include <errno.h>

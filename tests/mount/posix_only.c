@@ -1,6 +1,7 @@
 /*
- * posix_only COMMAND...: runs it as on a file system that can what POSIX asks for and no more, as those of
- * clusters are: no locks, no exchange of names, no claims of space, no nameless files, no extended attributes.
+ * posix_only COMMAND...: runs it as on a file system that can what POSIX asks for and no more, as
+ * those of clusters are: no locks, no exchange of names, no claims of space, no nameless files, no
+ * extended attributes.
  */
 #include <errno.h>
 #include <fcntl.h>

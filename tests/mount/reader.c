@@ -1,9 +1,10 @@
 /*
  * reader MOUNTED REFERENCE PROCESSES PREADS
  *
- * Reads a file of a mount in every way at once and compares with a plain copy: from each of PROCESSES
- * processes PREADS/PROCESSES preads at random places, a walk over a private mapping in random order
- * of pages, and O_DIRECT reads; then one sequential read. Exits with 0 if all bytes agree.
+ * Reads a file of a mount in every way at once and compares with a plain copy: from each of
+ * PROCESSES processes PREADS/PROCESSES preads at random places, a walk over a private mapping in
+ * random order of pages, and O_DIRECT reads; then one sequential read. Exits with 0 if all bytes
+ * agree.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,7 +1,7 @@
 /*
- * Files for a checkpoint without any (fake_ckpt.h): each tensor is cut into random chunks, row-major or
- * transposed, which are laid into random files with gaps between them. Every element's bytes follow from
- * its tensor's name and its number, so that anybody can say what must be read.
+ * Files for a checkpoint without any (fake_ckpt.h): each tensor is cut into random chunks,
+ * row-major or transposed, which are laid into random files with gaps between them. Every element's
+ * bytes follow from its tensor's name and its number, so that anybody can say what must be read.
  */
 #ifndef MFS_TESTS_FAKE_FILES_H
 #define MFS_TESTS_FAKE_FILES_H
@@ -128,7 +128,8 @@ static inline void fake_cut(struct fake_files *f, struct mfs_global_tensor *t)
 	t->chunk_count = f->ckpt->chunk_count - t->first_chunk;
 }
 
-/* Lays all tensors of a fake checkpoint into files below unit_tmpdir()/dir. fake_unstore() lets go of it. */
+/* Lays all tensors of a fake checkpoint into files below unit_tmpdir()/dir. fake_unstore() lets go
+ * of it. */
 static inline void fake_store(struct fake_files *f, struct mfs_ckpt *c, const char *dir)
 {
 	char path[600];

@@ -1,4 +1,5 @@
-/* Rows in memory, of lengths and tokens that a test chooses, and what every view of rows is asked. */
+/* Rows in memory, of lengths and tokens that a test chooses, and what every view of rows is
+ * asked. */
 #ifndef MFS_TESTS_FAKE_ROWS_H
 #define MFS_TESTS_FAKE_ROWS_H
 

@@ -1,4 +1,5 @@
-/* The tokens of one sample by its pieces, as Megatron's GPTDataset[i] has them before it divides them. */
+/* The tokens of one sample by its pieces, as Megatron's GPTDataset[i] has them before it divides
+ * them. */
 #ifndef MFS_TESTS_UNIT_GPT_TOKENS_H
 #define MFS_TESTS_UNIT_GPT_TOKENS_H
 

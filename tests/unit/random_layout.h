@@ -1,7 +1,8 @@
 /*
- * Random models of every family and random layouts that are possible for them; and where Megatron puts
- * layers, by the formulas of get_num_layers_to_build() and get_transformer_layer_offset()
- * (megatron/core/transformer/transformer_block.py, transformer_layer.py), not by formats/megatron's.
+ * Random models of every family and random layouts that are possible for them; and where Megatron
+ * puts layers, by the formulas of get_num_layers_to_build() and get_transformer_layer_offset()
+ * (megatron/core/transformer/transformer_block.py, transformer_layer.py), not by
+ * formats/megatron's.
  */
 #ifndef MFS_TESTS_RANDOM_LAYOUT_H
 #define MFS_TESTS_RANDOM_LAYOUT_H

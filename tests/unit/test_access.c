@@ -1,4 +1,5 @@
-/* What several inodes let pass, told as one owner, group and mode: formats/io/access.h, against the kernel's rule. */
+/* What several inodes let pass, told as one owner, group and mode: formats/io/access.h, against the
+ * kernel's rule. */
 #include "tests/unit/unit.h"
 
 #include <stdbool.h>
@@ -316,7 +317,8 @@ START_TEST(test_by_hand)
 	more = fold;
 	add(&more, &home, MFS_ACCESS_SEARCH);
 	tells(&more, 1000, 100, 0400);
-	/* A directory of root's that nobody else may enter; together with the home, it is root's own. */
+	/* A directory of root's that nobody else may enter; together with the home, it is root's
+	 * own. */
 	add(&more, &secret, MFS_ACCESS_SEARCH);
 	tells(&more, 0, 100, 0000);
 	ck_assert_uint_eq(mfs_access_classes(&more, 1000, 100), 0);

@@ -159,7 +159,8 @@ START_TEST(test_last_of_equal_ones)
 }
 END_TEST
 
-/* As a walk from the first to the last finds it, in arrays of all small sizes and in order of any steepness. */
+/* As a walk from the first to the last finds it, in arrays of all small sizes and in order of any
+ * steepness. */
 START_TEST(test_as_a_walk_finds_it)
 {
 	struct item items[40];

@@ -1,6 +1,6 @@
 /*
- * Rows as Arrow files: formats/dataset/files/arrow_image.h, formats/arrow/arrow_write.h. The decoder below follows
- * Message.fbs and Schema.fbs and knows nothing of the writer.
+ * Rows as Arrow files: formats/dataset/files/arrow_image.h, formats/arrow/arrow_write.h. The
+ * decoder below follows Message.fbs and Schema.fbs and knows nothing of the writer.
  */
 #include "tests/unit/unit.h"
 

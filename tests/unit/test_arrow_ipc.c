@@ -1,6 +1,7 @@
 /*
- * Arrow streams and files: formats/arrow/arrow_ipc.h, flatbuffer.h. Inputs are those that pyarrow wrote for the fuzz target
- * (tests/fuzz/make_arrow_seeds.py); refused ones: tests/fuzz/reject/arrow.
+ * Arrow streams and files: formats/arrow/arrow_ipc.h, flatbuffer.h. Inputs are those that pyarrow
+ * wrote for the fuzz target (tests/fuzz/make_arrow_seeds.py); refused ones:
+ * tests/fuzz/reject/arrow.
  */
 #include "tests/unit/unit.h"
 
@@ -20,7 +21,8 @@ static struct mfs_error err;
 /* clang-format off */
 static const uint8_t flat_bytes[] = {
 	20, 0, 0, 0,                                      /* root at 20 */
-	12, 0, 16, 0, 4, 0, 0, 0, 8, 0, 12, 0,            /* vtable at 4: its size, the table's, fields */
+	/* vtable at 4: its size, the table's, fields */
+	12, 0, 16, 0, 4, 0, 0, 0, 8, 0, 12, 0,
 	0, 0, 0, 0,
 	16, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0, 12, 0, 0, 0, /* table at 20: 16 back; 7; offsets */
 	2, 0, 0, 0, 'a', 'b', 0, 0,                       /* string at 36 */
@@ -305,17 +307,22 @@ START_TEST(test_cut_anywhere)
 }
 END_TEST
 
-/* A schema message by hand: big-endian, and of another version. Message and schema share their vtables' layout. */
+/* A schema message by hand: big-endian, and of another version. Message and schema share their
+ * vtables' layout. */
 static void hand_made(uint8_t bytes[72], uint8_t version, uint8_t endianness)
 {
 	/* clang-format off */
 	static const uint8_t message[72] = {
-		255, 255, 255, 255, 56, 0, 0, 0,                  /* size of the metadata: to byte 64 */
-		20, 0, 0, 0,                                      /* root at 20, counted from byte 8 */
-		12, 0, 16, 0, 4, 0, 6, 0, 8, 0, 0, 0,             /* vtable at 4: version, header type, header */
+		/* size of the metadata: to byte 64 */
+		255, 255, 255, 255, 56, 0, 0, 0,
+		/* root at 20, counted from byte 8 */
+		20, 0, 0, 0,
+		/* vtable at 4: version, header type, header */
+		12, 0, 16, 0, 4, 0, 6, 0, 8, 0, 0, 0,
 		0, 0, 0, 0,
 		16, 0, 0, 0, 0, 0, 1, 0, 16, 0, 0, 0, 0, 0, 0, 0, /* table at 20: type 1, schema */
-		8, 0, 8, 0, 4, 0, 0, 0,                           /* vtable at 36: endianness, no fields */
+		/* vtable at 36: endianness, no fields */
+		8, 0, 8, 0, 4, 0, 0, 0,
 		8, 0, 0, 0, 0, 0, 0, 0,                           /* schema at 44 */
 		0, 0, 0, 0, 255, 255, 255, 255, 0, 0, 0, 0,       /* padding, the stream's end */
 	};

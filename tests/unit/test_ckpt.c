@@ -1,4 +1,5 @@
-/* Checkpoints as sets of global tensors: formats/ckpt. Real fixtures, and the same with one thing wrong. */
+/* Checkpoints as sets of global tensors: formats/ckpt. Real fixtures, and the same with one thing
+ * wrong. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -125,8 +126,8 @@ START_TEST(test_fixtures)
 }
 END_TEST
 
-/* Tensor ranks have equal offsets, so the items of one rank's file fit another's: one byte of the file's
- * name, stored once, would show the wrong weights. */
+/* Tensor ranks have equal offsets, so the items of one rank's file fit another's: one byte of the
+ * file's name, stored once, would show the wrong weights. */
 START_TEST(test_an_index_that_names_the_wrong_file)
 {
 	const char *dir = copy_of(DIST);
@@ -199,7 +200,8 @@ END_TEST
 
 #define TIED "weights/gpt2-torch-tp2-pp2/iter_0000040"
 
-/* Where the 64 bytes at the middle of tensor rank 1's part of the embedding lie in its last stage's file. */
+/* Where the 64 bytes at the middle of tensor rank 1's part of the embedding lie in its last stage's
+ * file. */
 static size_t find_copy(const char *dir, const uint8_t *bytes, size_t len)
 {
 	const struct mfs_global_tensor *t;

@@ -1,4 +1,5 @@
-/* Comparing tensors (formats/plan/compare.h), and saying where an element lies (formats/ckpt/element.h). */
+/* Comparing tensors (formats/plan/compare.h), and saying where an element lies
+ * (formats/ckpt/element.h). */
 #include "formats/plan/compare.h"
 
 #include <math.h>

@@ -224,8 +224,9 @@ static struct mfs_write_engine *failing_engine(struct failing *f)
 	return e;
 }
 
-/* Each call in turn fails, writes and syncs alike; then a second run must end with the right bytes. What
- * is called durable must be there: the rest is overwritten with rubbish before the second run. */
+/* Each call in turn fails, writes and syncs alike; then a second run must end with the right bytes.
+ * What is called durable must be there: the rest is overwritten with rubbish before the second
+ * run. */
 START_TEST(test_every_failure_is_survived)
 {
 	static uint8_t rubbish[3 * MFS_COPY_REQUEST];

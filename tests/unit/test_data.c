@@ -121,7 +121,8 @@ static const char *merged_name(const struct mfs_data *data, size_t part)
 	return mfs_data_find(data, "all", 3)->indexed->members[part].name;
 }
 
-/* A merge is in the order of names, not of options: both have the same files, and so one fingerprint. */
+/* A merge is in the order of names, not of options: both have the same files, and so one
+ * fingerprint. */
 START_TEST(test_order_of_a_merge)
 {
 	const char *dir = unit_tmpdir();
@@ -262,7 +263,8 @@ START_TEST(test_views_do_not_wait_for_each_other)
 }
 END_TEST
 
-/* Specs that nobody reads any more are let go of, however many were entered; who holds one keeps it. */
+/* Specs that nobody reads any more are let go of, however many were entered; who holds one keeps
+ * it. */
 START_TEST(test_idle_views_are_let_go)
 {
 	const struct mfs_data_options none = {0};

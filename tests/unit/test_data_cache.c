@@ -1,4 +1,5 @@
-/* data/NAME/cache: fs/data/cache.h, fs/data/view_cache.c. That Megatron accepts it: tests/interop/test_index_cache.py. */
+/* data/NAME/cache: fs/data/cache.h, fs/data/view_cache.c. That Megatron accepts it:
+ * tests/interop/test_index_cache.py. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -240,7 +241,8 @@ START_TEST(blends)
 	unit_write(dir, "t.json", tokenizer, strlen(tokenizer));
 	data = open_data(unit_fixture("data"), &opt);
 	v = open_view(data, "blend", "cache/s64-train100-split1");
-	/* Two of the three datasets are one, asked for as much: 4 files each, and 3 of the blend. */
+	/* Two of the three datasets are one, asked for as much: 4 files each, and 3 of the
+	 * blend. */
 	ck_assert_uint_eq(v->count, 11);
 	says(v, "-BlendedDataset-train-description.txt",
 	     "\"dataset_path\": \"tales_text_document\",");
@@ -325,7 +327,8 @@ START_TEST(tokenizers)
 	static const char description[] =
 		"{\"class\": \"GPTDataset\", \"tokenizer\": {\"class\": \"U\"}}";
 	static const char blend[] =
-		"{\"class\": \"BlendedDataset\", \"datasets\": [{\"tokenizer\": {\"class\": \"V\"}}]}";
+		"{\"class\": \"BlendedDataset\", \"datasets\": [{\"tokenizer\": {\"class\": "
+		"\"V\"}}]}";
 	const char *dir = unit_tmpdir();
 	json_t *t;
 

@@ -163,8 +163,9 @@ static int refused_or_not(struct mfs_buf *b)
 	return rc;
 }
 
-/* A tensor without an axis and without a chunk, under many keys; what mcore_data says of each is mcore_data itself, a
- * dict as long. Walked for each key it would take minutes, which is the test's limit. */
+/* A tensor without an axis and without a chunk, under many keys; what mcore_data says of each is
+ * mcore_data itself, a dict as long. Walked for each key it would take minutes, which is the test's
+ * limit. */
 START_TEST(test_one_dict_many_times)
 {
 	struct mfs_buf b = {0};

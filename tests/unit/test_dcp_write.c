@@ -232,7 +232,8 @@ END_TEST
 
 /* ---- a checkpoint that tests/interop/test_written.py loads ---- */
 
-/* Chunks of a regular grid; byte k of the tensor's chunk c is (7c + k) % 251, of bool (c + k) % 2. */
+/* Chunks of a regular grid; byte k of the tensor's chunk c is (7c + k) % 251, of bool (c + k) %
+ * 2. */
 static const struct tensor {
 	const char *key;
 	enum mfs_dtype dtype;

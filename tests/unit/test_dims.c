@@ -1,4 +1,5 @@
-/* Arguments of a run against the shapes of its tensors, for views of either kind: formats/model/dims.h. */
+/* Arguments of a run against the shapes of its tensors, for views of either kind:
+ * formats/model/dims.h. */
 #include "tests/unit/unit.h"
 
 #include <errno.h>

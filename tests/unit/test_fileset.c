@@ -207,7 +207,8 @@ static void check_stale(void)
 	unit_fails(mfs_fileset_read(set, file, 0, buf, 16, &err), &err, -ESTALE, "data");
 }
 
-/* Who holds a set reads files that were deleted or replaced to their end, and none that was changed. */
+/* Who holds a set reads files that were deleted or replaced to their end, and none that was
+ * changed. */
 START_TEST(test_change_while_held)
 {
 	const bool gone = changes[_i] == replace || changes[_i] == delete;

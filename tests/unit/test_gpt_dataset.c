@@ -1,5 +1,5 @@
-/* Samples in Megatron's order: formats/dataset/gpt/gpt_dataset.h. Thousands of random cases against Megatron
- * itself: tests/interop/test_gpt_dataset.py. */
+/* Samples in Megatron's order: formats/dataset/gpt/gpt_dataset.h. Thousands of random cases against
+ * Megatron itself: tests/interop/test_gpt_dataset.py. */
 #include "tests/unit/unit.h"
 
 #include <pthread.h>

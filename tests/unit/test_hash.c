@@ -8,7 +8,8 @@
 #include "formats/base/hash.h"
 #include "formats/base/uthash.h"
 
-/* The vectors of the reference implementation: the bytes 0, 1, 2, ... under the key 0, 1, ..., 15. */
+/* The vectors of the reference implementation: the bytes 0, 1, 2, ... under the key 0, 1, ...,
+ * 15. */
 START_TEST(test_vectors)
 {
 	static const struct {

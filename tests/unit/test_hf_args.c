@@ -298,7 +298,8 @@ START_TEST(rotary_forms)
 }
 END_TEST
 
-/* Scales of cos and sin, computed as Megatron does from the arguments, for every way of saying it. */
+/* Scales of cos and sin, computed as Megatron does from the arguments, for every way of saying
+ * it. */
 START_TEST(yarn_scales)
 {
 	static const struct {

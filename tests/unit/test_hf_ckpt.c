@@ -593,8 +593,8 @@ static const struct {
 
 #define TIED_MAKERS ((int)(sizeof(tied_makers) / sizeof(tied_makers[0])))
 
-/* As transformers: a head that differs from the embedding in one bit is a head of its own. In one file, and in
- * shards, where the two lie in different files. */
+/* As transformers: a head that differs from the embedding in one bit is a head of its own. In one
+ * file, and in shards, where the two lie in different files. */
 START_TEST(tied_heads)
 {
 	static struct world w;
@@ -617,7 +617,8 @@ START_TEST(tied_heads)
 }
 END_TEST
 
-/* config.json is read again for a head that is not tied: who may read what stands there by then counts. */
+/* config.json is read again for a head that is not tied: who may read what stands there by then
+ * counts. */
 START_TEST(config_behind_a_link)
 {
 	static struct world w;
@@ -648,7 +649,8 @@ START_TEST(config_behind_a_link)
 }
 END_TEST
 
-/* Of another type or shape it is no copy, whatever its bytes; the shape must then be the model's. */
+/* Of another type or shape it is no copy, whatever its bytes; the shape must then be the
+ * model's. */
 START_TEST(heads_of_another_kind)
 {
 	static struct world w;
@@ -1050,7 +1052,8 @@ END_TEST
 
 /* ---- pytorch_model.bin (tests/fixtures/hf/make.py) ---- */
 
-/* One set of weights in both containers: shared storages, transposed strides and buffers in the .bin. */
+/* One set of weights in both containers: shared storages, transposed strides and buffers in the
+ * .bin. */
 START_TEST(torch_files)
 {
 	static const char *const pairs[][2] = {

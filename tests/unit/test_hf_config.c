@@ -1,4 +1,5 @@
-/* config.json, references and tokenizer files: formats/model/hf_config.h, formats/hf/hf_tokenizer.h. */
+/* config.json, references and tokenizer files: formats/model/hf_config.h,
+ * formats/hf/hf_tokenizer.h. */
 #include "tests/unit/unit.h"
 
 #include <jansson.h>
@@ -344,7 +345,8 @@ START_TEST(test_reference_rotary_forms)
 	agrees(&args, "{\"rope_scaling\": {\"rope_type\": \"default\"}}", "rope_scaling", "null");
 	args.use_rope_scaling = true;
 	agrees(&args,
-	       "{\"rope_scaling\": {\"factor\": 8, \"high_freq_factor\": 4, \"low_freq_factor\": 1.0, "
+	       "{\"rope_scaling\": {\"factor\": 8, \"high_freq_factor\": 4, \"low_freq_factor\": "
+	       "1.0, "
 	       "\"original_max_position_embeddings\": 8192, \"type\": \"llama3\"}}",
 	       "rope_theta", "10000.0");
 	disagrees(&args,

@@ -1,7 +1,8 @@
 /*
- * HF datasets as rows: formats/dataset/rows/hf_dataset.h, arrow_rows.h, rows_eod.h, rows_permuted.h. Fixtures were written
- * by `datasets` (tests/fixtures/data/hf_dataset/README.md, which says what each row is), single files by pyarrow for
- * the fuzz target (tests/fuzz/make_arrow_seeds.py).
+ * HF datasets as rows: formats/dataset/rows/hf_dataset.h, arrow_rows.h, rows_eod.h,
+ * rows_permuted.h. Fixtures were written by `datasets` (tests/fixtures/data/hf_dataset/README.md,
+ * which says what each row is), single files by pyarrow for the fuzz target
+ * (tests/fuzz/make_arrow_seeds.py).
  */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
@@ -57,8 +58,8 @@ static int64_t token_of(uint64_t number, uint64_t k)
 	return (int64_t)((number * 131 + k * 17) % 1000);
 }
 
-/* Row i is row numbers[i] of the fixtures' rule, -1: empty; with eod behind it if that is not negative. Whole, and by
- * tokens at odd places. */
+/* Row i is row numbers[i] of the fixtures' rule, -1: empty; with eod behind it if that is not
+ * negative. Whole, and by tokens at odd places. */
 static void check_rows(const struct mfs_rows *r, const int64_t *numbers, uint64_t count,
 		       int64_t eod)
 {
@@ -464,9 +465,9 @@ START_TEST(test_refused_column)
 	const struct mfs_hf_dataset_options opt = {.column = "tokens"}, text = {.column = "text"};
 	struct mfs_rows *r;
 
-	unit_fails(
-		mfs_hf_dataset_open(fixture("saved"), NULL, &opt, &r, &err), &err, -ENODATA,
-		"no column 'tokens'; its columns are text: string, input_ids: list<int32>, attention_mask: list<int8>");
+	unit_fails(mfs_hf_dataset_open(fixture("saved"), NULL, &opt, &r, &err), &err, -ENODATA,
+		   "no column 'tokens'; its columns are text: string, input_ids: list<int32>, "
+		   "attention_mask: list<int8>");
 	unit_fails(mfs_hf_dataset_open(fixture("saved"), NULL, &text, &r, &err), &err, -ENOTSUP,
 		   "column 'text' is string");
 }
@@ -510,7 +511,8 @@ START_TEST(test_directories)
 	copy_seed("corpus/arrow/ok-int64", "c.arrow");
 	unit_fails(
 		mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
-		"c.arrow: column 'input_ids' has elements of int64, those of the files before it are int32");
+		"c.arrow: column 'input_ids' has elements of int64, those of the files before it "
+		"are int32");
 	unlink(in_tmp("c.arrow"));
 	copy_seed("corpus/arrow/ok-another-name", "c.arrow");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -ENODATA,
@@ -538,9 +540,9 @@ START_TEST(test_caches)
 	struct mfs_rows *r;
 	uint32_t count;
 
-	write_text(
-		"dataset_info.json",
-		"{\"splits\": {\"train\": {\"num_examples\": 10}, \"test\": {\"num_examples\": 6}, \"gone\": {}}}");
+	write_text("dataset_info.json",
+		   "{\"splits\": {\"train\": {\"num_examples\": 10}, \"test\": {\"num_examples\": "
+		   "6}, \"gone\": {}}}");
 	copy_seed("corpus/arrow/ok-int32", "a-b-train-00000-of-00002.arrow");
 	copy_seed("corpus/arrow/ok-int32", "a-b-train-00001-of-00002.arrow");
 	copy_seed("corpus/arrow/ok-int32", "a-b-test.arrow");
@@ -609,9 +611,9 @@ START_TEST(test_states)
 	write_text("state.json", "{\"_data_files\": {\"filename\": \"a.arrow\"}}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
 		   "\"_data_files\" is not a list");
-	write_text(
-		"state.json",
-		"{\"_data_files\": [{\"filename\": \"a.arrow\"}], \"_indices_data_files\": {\"filename\": \"i.arrow\"}}");
+	write_text("state.json",
+		   "{\"_data_files\": [{\"filename\": \"a.arrow\"}], \"_indices_data_files\": "
+		   "{\"filename\": \"i.arrow\"}}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
 		   "\"_indices_data_files\" is not a list");
 	write_text("state.json", "{\"_data_files\": [{\"name\": \"a.arrow\"}]}");
@@ -627,9 +629,9 @@ START_TEST(test_states)
 	write_text("state.json", "{\"_data_files\": [{\"filename\": \"../a.arrow\"}]}");
 	unit_fails(mfs_hf_dataset_open(unit_tmpdir(), NULL, NULL, &r, &err), &err, -EINVAL,
 		   "../a.arrow");
-	write_text(
-		"state.json",
-		"{\"_data_files\": [{\"filename\": \"a.arrow\"}], \"_indices_data_files\": [{\"filename\": \"i.arrow\"}]}");
+	write_text("state.json",
+		   "{\"_data_files\": [{\"filename\": \"a.arrow\"}], \"_indices_data_files\": "
+		   "[{\"filename\": \"i.arrow\"}]}");
 	copy_seed("corpus/arrow/ok-indices", "i.arrow");
 	r = open_rows(unit_tmpdir(), NULL);
 	check_text(r, "[9] [] [] [1 2 3]");

@@ -1,4 +1,5 @@
-/* Rows and indexed datasets as .idx and .bin: formats/dataset/files/idx_image.h. What is expected: fake_idx.h. */
+/* Rows and indexed datasets as .idx and .bin: formats/dataset/files/idx_image.h. What is expected:
+ * fake_idx.h. */
 #include <stdio.h>
 #include <unistd.h>
 
@@ -139,8 +140,8 @@ static void write_prefix(struct prefix *p, const char *name, const struct fake_i
 	free(bin);
 }
 
-/* tools/merge_datasets.py: sequences one behind the other, pointers and documents shifted. Several documents of
- * several sequences, empty ones of both, modes, and an empty dataset between. */
+/* tools/merge_datasets.py: sequences one behind the other, pointers and documents shifted. Several
+ * documents of several sequences, empty ones of both, modes, and an empty dataset between. */
 START_TEST(test_merged)
 {
 	static const int32_t lengths[] = {3, 0, 5, 1, 2}, more[] = {4, 4};
@@ -174,7 +175,8 @@ START_TEST(test_merged)
 }
 END_TEST
 
-/* Gaps between sequences, and bytes behind the last one, stay where they are: pointers count them. */
+/* Gaps between sequences, and bytes behind the last one, stay where they are: pointers count
+ * them. */
 START_TEST(test_gaps)
 {
 	static const int32_t lengths[] = {3, 2, 4};

@@ -1,5 +1,5 @@
-/* Megatron's cached indices as virtual files: formats/dataset/index/index_files.h. Whole runs against Megatron itself:
- * tests/interop/test_index_cache.py. */
+/* Megatron's cached indices as virtual files: formats/dataset/index/index_files.h. Whole runs
+ * against Megatron itself: tests/interop/test_index_cache.py. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -287,7 +287,8 @@ END_TEST
 
 START_TEST(blends)
 {
-	/* By 3 to 1 the first one is drawn from at 0, 2 and 3 of every four: its error is the larger or the same. */
+	/* By 3 to 1 the first one is drawn from at 0, 2 and 3 of every four: its error is the
+	 * larger or the same. */
 	static const double weights[] = {3, 1};
 	static const int16_t dataset[] = {0, 1, 0, 0, 0, 1, 0, 0};
 	static const int64_t sample[] = {0, 0, 1, 2, 3, 1, 4, 5};

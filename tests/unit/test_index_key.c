@@ -1,8 +1,9 @@
 /*
  * Names of Megatron's cached indices: formats/dataset/index/index_key.h, python_json.h.
  *
- * Digests were printed by megatron-core 0.16.1 and 0.10.0 (unique_description_hash of their own classes); those of
- * 0.4 and 0.6 were computed with Python's json and hashlib from the keys that their sources list.
+ * Digests were printed by megatron-core 0.16.1 and 0.10.0 (unique_description_hash of their own
+ * classes); those of 0.4 and 0.6 were computed with Python's json and hashlib from the keys that
+ * their sources list.
  */
 #include "tests/unit/unit.h"
 
@@ -19,9 +20,10 @@ static struct mfs_error err;
 
 /* ---- floats ---- */
 
-/* What Python prints for doubles that are hard to print: the powers of two where the nearest of the shortest
- * decimals reads back as another double, the ends of the exponents' rules, of the normal and of all doubles, weights
- * and splits as they occur, random bits. Each reads back as the double that it was printed for. */
+/* What Python prints for doubles that are hard to print: the powers of two where the nearest of the
+ * shortest decimals reads back as another double, the ends of the exponents' rules, of the normal
+ * and of all doubles, weights and splits as they occur, random bits. Each reads back as the double
+ * that it was printed for. */
 static const char reprs[] =
 	"7.120236347223045e-307 7.291122019556398e-304 8.209073602596753e-289 "
 	"5.641232424577593e-278 5.858190679279809e-244 7.678447687145631e-239 "
@@ -155,7 +157,8 @@ static json_t *tokenizer(const char *text)
 static json_t *null_tokenizer(void)
 {
 	return tokenizer(
-		"{\"class\": \"megatron.core.tokenizers.text.libraries.null_tokenizer.NullTokenizer\", "
+		"{\"class\": "
+		"\"megatron.core.tokenizers.text.libraries.null_tokenizer.NullTokenizer\", "
 		"\"vocab_size\": 50000, \"eod_id\": 49999, \"pad_id\": -1}");
 }
 
@@ -163,7 +166,8 @@ static json_t *null_tokenizer(void)
 static json_t *odd_tokenizer(void)
 {
 	return tokenizer(
-		"{\"class\": \"a.B\", \"tokenizer_path\": [\"/t\\u00f6k/\\ud83d\\ude00.model\", null], "
+		"{\"class\": \"a.B\", \"tokenizer_path\": [\"/t\\u00f6k/\\ud83d\\ude00.model\", "
+		"null], "
 		"\"x\": [], \"y\": {}, \"z\": {\"p\": 0.1, \"q\": [1e-07, true, "
 		"{\"r\": \"\\u007f\\t\\\"\\\\\\/\xe2\x80\xa8\"}]}}");
 }
@@ -266,7 +270,8 @@ START_TEST(characters_of_all_kinds)
 	check_gpt(&run, "/d\xc3\xa4ten/\xe4\xb8\xad\xe6\x96\x87/\xf0\x9f\x98\x80 \"x\"\\", 7,
 		  MFS_TRAIN, "81d9ba8577eb6123b972a13a82898f01");
 	run = run_of("1,1,1", odd_tokenizer());
-	/* No UTF-8: a lone byte, a start without its end, a surrogate, beyond U+10FFFF, overlong, cut. */
+	/* No UTF-8: a lone byte, a start without its end, a surrogate, beyond U+10FFFF, overlong,
+	 * cut. */
 	check_gpt(&run, "/d/\xff\xc3\xa9\xc3\xed\xa0\x80\xf4\x90\x80\x80\xc0\x80\xe2\x82", 7,
 		  MFS_TRAIN, "4c0272c3b19d6c432ca8fe2599f21553");
 }

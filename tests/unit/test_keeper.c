@@ -234,7 +234,8 @@ START_TEST(test_failures_that_pass)
 }
 END_TEST
 
-/* There is no end of names that can be tried: neither places nor failures are kept for all of them. */
+/* There is no end of names that can be tried: neither places nor failures are kept for all of
+ * them. */
 START_TEST(test_failures_are_bounded)
 {
 	struct mfs_held *h;

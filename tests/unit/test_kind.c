@@ -1,4 +1,5 @@
-/* The table of views, their names, and what an owner lacks of them: fs/view/kind.h, fs/view/views.h. */
+/* The table of views, their names, and what an owner lacks of them: fs/view/kind.h,
+ * fs/view/views.h. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>

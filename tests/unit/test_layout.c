@@ -1,4 +1,5 @@
-/* How models lie on ranks (formats/megatron/layout.h): names, what is impossible, where layers go. */
+/* How models lie on ranks (formats/megatron/layout.h): names, what is impossible, where layers
+ * go. */
 #include "formats/ckpt/read/open.h"
 #include "formats/megatron/layout.h"
 

@@ -172,7 +172,8 @@ START_TEST(test_moe_layers)
 }
 END_TEST
 
-/* None (since core 0.14) and no such argument (before) both mean YaRN; before, its other values differed. */
+/* None (since core 0.14) and no such argument (before) both mean YaRN; before, its other values
+ * differed. */
 START_TEST(test_rope_type_of_mla)
 {
 	begin();
@@ -429,8 +430,9 @@ START_TEST(test_rope_scaling_factor)
 }
 END_TEST
 
-/* Rows of the vocabulary: 1000 in the arguments are 1001 until core 0.17, and 1000 since null_tokenizer_eod_id is
- * an argument. What would not have been padded to what is stored says nothing. */
+/* Rows of the vocabulary: 1000 in the arguments are 1001 until core 0.17, and 1000 since
+ * null_tokenizer_eod_id is an argument. What would not have been padded to what is stored says
+ * nothing. */
 static const struct {
 	int32_t said;
 	bool newer;

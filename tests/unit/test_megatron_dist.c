@@ -1,6 +1,6 @@
 /*
- * torch_dist views (formats/megatron/write/files.h): what they hold is what the source holds, under the keys that a
- * run asks for. Views are written out and read back by our own reader.
+ * torch_dist views (formats/megatron/write/files.h): what they hold is what the source holds, under
+ * the keys that a run asks for. Views are written out and read back by our own reader.
  */
 #define _GNU_SOURCE
 #include "tests/unit/fake_ckpt.h"

@@ -1,6 +1,6 @@
 /*
- * Random states in Megatron views: whose states a rank gets, under which keys a torch_dist view has them,
- * and how values with tensors are copied (formats/megatron/write/copy.h).
+ * Random states in Megatron views: whose states a rank gets, under which keys a torch_dist view has
+ * them, and how values with tensors are copied (formats/megatron/write/copy.h).
  */
 #include "tests/unit/unit.h"
 

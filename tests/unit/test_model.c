@@ -457,7 +457,8 @@ START_TEST(test_arch)
 }
 END_TEST
 
-/* Each changes the result of a model without a word in the tensors, or has no place in the family. */
+/* Each changes the result of a model without a word in the tensors, or has no place in the
+ * family. */
 START_TEST(test_refusals)
 {
 	static const uint8_t mixed[] = {1, 0};

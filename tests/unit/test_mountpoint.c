@@ -7,7 +7,8 @@
 
 static const char mountinfo[] =
 	"22 1 254:0 / / rw,relatime - ext4 /dev/root rw\n"
-	"36 22 0:32 / /mnt/a\\040place\\134with\\011signs ro,nosuid,nodev,relatime shared:5 master:7 - "
+	"36 22 0:32 / /mnt/a\\040place\\134with\\011signs ro,nosuid,nodev,relatime shared:5 "
+	"master:7 - "
 	"fuse.mcorefs /runs/a\\040-\\040b ro,user_id=0,group_id=0,allow_other\n"
 	"360 22 0:33 / /mnt/auto rw,relatime - autofs /etc/auto.direct rw,fd=5,pgrp=77\n"
 	"37 22 0:34 / /broken rw no hyphen\n"

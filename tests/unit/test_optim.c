@@ -1,9 +1,11 @@
 /*
- * Optimizers of checkpoints: formats/megatron/optim*. Real saves, and the same with one thing wrong.
+ * Optimizers of checkpoints: formats/megatron/optim*. Real saves, and the same with one thing
+ * wrong.
  *
- * A run in bf16 copies its fp32 parameters into the weights after each step, so that each weight is its
- * parameter, rounded: a strong check that elements are whose they are said to be. Those under optim/ were
- * stepped once on gradients of 0.01 times the weight, which their moments then tell, too.
+ * A run in bf16 copies its fp32 parameters into the weights after each step, so that each weight is
+ * its parameter, rounded: a strong check that elements are whose they are said to be. Those under
+ * optim/ were stepped once on gradients of 0.01 times the weight, which their moments then tell,
+ * too.
  */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
@@ -32,7 +34,8 @@ static struct mfs_error err;
 
 /* ---- reading ---- */
 
-/* Copies a chunk's elements to their places in the whole tensor, counting how often each is given. */
+/* Copies a chunk's elements to their places in the whole tensor, counting how often each is
+ * given. */
 static void copy_chunk(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
 		       const struct mfs_chunk *c, uint8_t *whole, uint8_t *given)
 {
@@ -224,7 +227,8 @@ START_TEST(formats_agree)
 }
 END_TEST
 
-/* fp32 has no other main parameter than itself: nothing of the kind in the weights-only checkpoints. */
+/* fp32 has no other main parameter than itself: nothing of the kind in the weights-only
+ * checkpoints. */
 START_TEST(none_is_no_error)
 {
 	struct mfs_ckpt *ckpt;
@@ -434,7 +438,8 @@ START_TEST(buffers_are_the_files)
 }
 END_TEST
 
-/* Until core 0.15 groups stood in the order of a rank's parameters: on a later stage the norm is first. */
+/* Until core 0.15 groups stood in the order of a rank's parameters: on a later stage the norm is
+ * first. */
 START_TEST(groups_in_order)
 {
 	struct mfs_optim_rules rules;

@@ -1,7 +1,7 @@
 /*
- * Rows as Parquet files: formats/dataset/files/parquet_image.h, formats/arrow/parquet_write.h. The decoder below knows
- * Thrift's compact protocol and the RLE and bit-packed hybrid by their specifications, and what is found in a
- * file must be what parquet.thrift calls it.
+ * Rows as Parquet files: formats/dataset/files/parquet_image.h, formats/arrow/parquet_write.h. The
+ * decoder below knows Thrift's compact protocol and the RLE and bit-packed hybrid by their
+ * specifications, and what is found in a file must be what parquet.thrift calls it.
  */
 #include <pthread.h>
 #include <stdbool.h>
@@ -167,7 +167,8 @@ static void check_text(const struct node *n, const char *want)
 
 /* ---- levels ---- */
 
-/* Encodings.md, "Run Length Encoding / Bit-Packing Hybrid": count levels of so many bits, and nothing behind. */
+/* Encodings.md, "Run Length Encoding / Bit-Packing Hybrid": count levels of so many bits, and
+ * nothing behind. */
 static void decode_levels(struct input *in, unsigned bits, uint64_t count, uint8_t *ret)
 {
 	const uint32_t len = mfs_le32(in->p);
@@ -209,7 +210,8 @@ static void decode_levels(struct input *in, unsigned bits, uint64_t count, uint8
 
 /* ---- what a file must hold ---- */
 
-/* parquet.thrift, SchemaElement: type, repetition, name, children, converted type, LogicalType.INTEGER. */
+/* parquet.thrift, SchemaElement: type, repetition, name, children, converted type,
+ * LogicalType.INTEGER. */
 static void check_integer(const struct node *e, enum mfs_dtype dtype)
 {
 	static const struct {
@@ -475,7 +477,8 @@ static uint64_t check_bytes(const uint8_t *bytes, uint64_t size, const struct fa
 	return row;
 }
 
-/* All files of a view hold the rows of r, and any read of them is a part of the whole. Returns how many there are. */
+/* All files of a view hold the rows of r, and any read of them is a part of the whole. Returns how
+ * many there are. */
 static uint32_t check_view_of(const struct mfs_rows *rows, const struct fake_rows *r,
 			      const struct mfs_parquet_config *config)
 {
@@ -674,7 +677,8 @@ END_TEST
 
 /* ---- failures ---- */
 
-/* Each page of memory of a file: is it -EIO? The others are what they would be of rows that are all good. */
+/* Each page of memory of a file: is it -EIO? The others are what they would be of rows that are all
+ * good. */
 static void check_memory_pages(struct mfs_vfile *f, const uint8_t *want, uint64_t *ret_failed)
 {
 	const uint64_t size = mfs_vfile_size(f);
@@ -693,7 +697,8 @@ static void check_memory_pages(struct mfs_vfile *f, const uint8_t *want, uint64_
 	}
 }
 
-/* Of rows that cannot be read no page of memory holds a byte of another row's: the row groups say where they are. */
+/* Of rows that cannot be read no page of memory holds a byte of another row's: the row groups say
+ * where they are. */
 static void check_good_groups(struct mfs_parquet_image *v, const struct fake_rows *r)
 {
 	struct node meta = {.type = T_STRUCT};

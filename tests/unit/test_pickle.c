@@ -117,7 +117,8 @@ START_TEST(test_calls_are_remembered_not_made)
 }
 END_TEST
 
-/* argparse.Namespace() with {"lr": 1} by BUILD; OrderedDict with items by SETITEM; list subclass. */
+/* argparse.Namespace() with {"lr": 1} by BUILD; OrderedDict with items by SETITEM; list
+ * subclass. */
 START_TEST(test_objects_with_state_and_items)
 {
 	mfs_value v = PARSE("\x80\x02("

@@ -1,4 +1,5 @@
-/* Writing and copying pickles: formats/torch/pickle_write.h. What Python makes of them: tests/interop/test_written.py. */
+/* Writing and copying pickles: formats/torch/pickle_write.h. What Python makes of them:
+ * tests/interop/test_written.py. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>

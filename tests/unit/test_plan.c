@@ -23,7 +23,8 @@
 #define FILES  4
 #define READS  40
 
-/* A checkpoint of one global tensor, its elements counted 0, 1, 2, ... (as bytes of each element). */
+/* A checkpoint of one global tensor, its elements counted 0, 1, 2, ... (as bytes of each
+ * element). */
 struct world {
 	struct mfs_ckpt ckpt;
 	struct mfs_global_tensor tensor;
@@ -307,7 +308,8 @@ START_TEST(holes_and_overlaps_are_refused)
 }
 END_TEST
 
-/* Long runs are references into the mapping, short ones merge in scratch, and iovecs never run out. */
+/* Long runs are references into the mapping, short ones merge in scratch, and iovecs never run
+ * out. */
 START_TEST(gathers_stay_within_their_iovecs)
 {
 	struct mfs_gather g;

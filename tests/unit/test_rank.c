@@ -1,7 +1,7 @@
 /*
- * What a rank holds (formats/megatron/rank.h): against the state dicts of real files, name by name and byte
- * by byte; and for random models at random layouts against the formulas of each kind of split, written down
- * here once more (docs: the table of parameters in Megatron's own modules).
+ * What a rank holds (formats/megatron/rank.h): against the state dicts of real files, name by name
+ * and byte by byte; and for random models at random layouts against the formulas of each kind of
+ * split, written down here once more (docs: the table of parameters in Megatron's own modules).
  */
 #include "formats/ckpt/read/open.h"
 #include "formats/megatron/rank.h"
@@ -164,7 +164,8 @@ END_TEST
 
 enum split { WHOLE, ROWS, COLS, GATED };
 
-/* How a parameter is split, by the end of its name: the table of section 4.1 of the format's notes. */
+/* How a parameter is split, by the end of its name: the table of section 4.1 of the format's
+ * notes. */
 static const struct {
 	const char *end;
 	enum split split;
@@ -278,7 +279,8 @@ static void count_tensor(struct census *c, const struct mfs_rank_tensor *t)
 	free(g.boxes);
 }
 
-/* The embedding and its copies that are kept equal: the tied head, or what MTP reads instead of it. */
+/* The embedding and its copies that are kept equal: the tied head, or what MTP reads instead of
+ * it. */
 static bool shared(const struct mfs_rank_tensor *t, const char *name)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(t->list->ckpt);
@@ -290,7 +292,8 @@ static bool shared(const struct mfs_rank_tensor *t, const char *name)
 	       (a->tied && !mtp && ends(name, "output_layer.weight"));
 }
 
-/* The rank's name of a tensor is that of its source, numbered within the chunk and the expert rank. */
+/* The rank's name of a tensor is that of its source, numbered within the chunk and the expert
+ * rank. */
 static void check_name(const struct mfs_rank_tensor *t, uint32_t first_layer)
 {
 	const struct mfs_rank_list *l = t->list;
@@ -450,8 +453,10 @@ START_TEST(holes_are_named)
 }
 END_TEST
 
-/* Rows of the vocabulary: padded further for more tensor ranks, cropped to what is true for fewer. */
-/* Every tensor of these models is one that the model must have: without all of a name nothing is shown. */
+/* Rows of the vocabulary: padded further for more tensor ranks, cropped to what is true for
+ * fewer. */
+/* Every tensor of these models is one that the model must have: without all of a name nothing is
+ * shown. */
 START_TEST(whole_modules_are_missed)
 {
 	static struct mfs_megatron_args (*const families[])(void) = {

@@ -1,7 +1,7 @@
 /*
- * A rank's part (formats/megatron/read/rank_part.h), read in the order of the files by several threads (pthread_create()
- * is in rank_part_read.c: this test also runs under ThreadSanitizer), against the same tensors read one by
- * one through virtual files.
+ * A rank's part (formats/megatron/read/rank_part.h), read in the order of the files by several
+ * threads (pthread_create() is in rank_part_read.c: this test also runs under ThreadSanitizer),
+ * against the same tensors read one by one through virtual files.
  */
 #include "formats/megatron/read/rank_part.h"
 

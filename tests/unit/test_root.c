@@ -343,7 +343,8 @@ static void touch(const char *files)
 	run("touch -d @1700000000 '%s'/%s", at("iter_0000020"), files);
 }
 
-/* Some files are of the save that is shown, and some of another one: it stays as it was until all are. */
+/* Some files are of the save that is shown, and some of another one: it stays as it was until all
+ * are. */
 START_TEST(test_saved_again_file_by_file)
 {
 	const struct mfs_root_snapshot *s;
@@ -389,7 +390,8 @@ START_TEST(test_saved_again_is_no_mixture)
 }
 END_TEST
 
-/* A reader has met a file that is not the marker: it is looked at, once for each state of the files. */
+/* A reader has met a file that is not the marker: it is looked at, once for each state of the
+ * files. */
 START_TEST(test_suspected)
 {
 	const struct mfs_root_snapshot *s;
@@ -455,7 +457,8 @@ static unsigned open_of_latest(void)
 	return mfs_open_set_count(&mfs_root_snapshot(root)->latest->ckpts);
 }
 
-/* What nobody uses is closed, so that its disk space is given back; what is used, when nobody does any more. */
+/* What nobody uses is closed, so that its disk space is given back; what is used, when nobody does
+any more. */
 static void check_goes_away(const char *source, const char *gone)
 {
 	struct mfs_iteration *latest;
@@ -622,7 +625,8 @@ START_TEST(test_view_of_nothing)
 }
 END_TEST
 
-/* The optimizer is opened later than the model: a save that was replaced in between is not mixed. */
+/* The optimizer is opened later than the model: a save that was replaced in between is not
+ * mixed. */
 START_TEST(test_source_replaced_before_the_optimizer)
 {
 	struct mfs_view *view;

@@ -1,4 +1,5 @@
-/* Rows as plain arrays and as JSON lines: formats/dataset/files/rows_files.h, rows_jsonl.h, elements.h. */
+/* Rows as plain arrays and as JSON lines: formats/dataset/files/rows_files.h, rows_jsonl.h,
+ * elements.h. */
 #include <stdio.h>
 
 #include "formats/base/buf.h"

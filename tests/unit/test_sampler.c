@@ -1,5 +1,5 @@
-/* Who gets which samples: formats/dataset/gpt/sampler.h, formats/dataset/random/torch.h. Against Megatron's own samplers:
- * tests/interop/test_samples.py. */
+/* Who gets which samples: formats/dataset/gpt/sampler.h, formats/dataset/random/torch.h. Against
+ * Megatron's own samplers: tests/interop/test_samples.py. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
@@ -70,8 +70,9 @@ START_TEST(test_single)
 }
 END_TEST
 
-/* 13 samples, 12 of which are a whole number of microbatches of 2 for 2 ranks. Each rank has a bucket of 6, in the order of
- * torch.randperm(6) with seed 0, 1, 2: 2 5 3 0 1 4, 1 5 2 0 3 4, 0 3 1 2 4 5. */
+/* 13 samples, 12 of which are a whole number of microbatches of 2 for 2 ranks. Each rank has a
+ * bucket of 6, in the order of torch.randperm(6) with seed 0, 1, 2: 2 5 3 0 1 4, 1 5 2 0 3 4, 0 3 1
+ * 2 4 5. */
 START_TEST(test_cyclic)
 {
 	struct mfs_sampler_config c = {
@@ -96,7 +97,8 @@ START_TEST(test_cyclic)
 }
 END_TEST
 
-/* Without data sharding all ranks take turns in one order: of 10 with seed 0: 4 1 7 5 3 9 0 8 6 2. */
+/* Without data sharding all ranks take turns in one order: of 10 with seed 0: 4 1 7 5 3 9 0 8 6
+ * 2. */
 START_TEST(test_no_sharding)
 {
 	struct mfs_sampler_config c = {.type = MFS_SAMPLER_CYCLIC,
@@ -110,8 +112,9 @@ START_TEST(test_no_sharding)
 	draws(s, 0, 0, " 4 ");
 	draws(s, 0, 2, " 7 ");
 	draws(s, 2, 1, " 8 ");
-	/* Rank 0 has a fourth one; by then it counts 12 samples of 9, and begins its next epoch behind the first three. The
-	 * others have no fourth: they begin theirs. Seed 1: 5 6 1 2 0 8 9 3 7 4. */
+	/* Rank 0 has a fourth one; by then it counts 12 samples of 9, and begins its next epoch
+	 * behind the first three. The others have no fourth: they begin theirs. Seed 1: 5 6 1 2 0 8
+	 * 9 3 7 4. */
 	draws(s, 3, 0, " 2 ");
 	draws(s, 4, 0, " 2 ");
 	draws(s, 3, 1, " 6 ");

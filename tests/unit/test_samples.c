@@ -1,5 +1,5 @@
-/* Samples of a training run: formats/dataset/gpt/run.h, samples.h, rows_samples.h. Against Megatron itself:
- * tests/interop/test_samples.py. */
+/* Samples of a training run: formats/dataset/gpt/run.h, samples.h, rows_samples.h. Against Megatron
+ * itself: tests/interop/test_samples.py. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -209,7 +209,8 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* The others' shares are less than a sample, of which each is asked for one: the first fills up to them. */
+/* The others' shares are less than a sample, of which each is asked for one: the first fills up to
+ * them. */
 START_TEST(test_oversampled)
 {
 	const uint64_t hundred[] = {60, 40};
@@ -633,7 +634,8 @@ static bool listed(const struct mfs_rows *r, uint64_t row)
 	return false;
 }
 
-/* Each sample by itself: -EIO if it needs one of the four documents that are not there, and only then. */
+/* Each sample by itself: -EIO if it needs one of the four documents that are not there, and only
+ * then. */
 static void check_short(const struct mfs_rows *r, struct mfs_samples *s)
 {
 	int32_t tokens[32];

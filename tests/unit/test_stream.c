@@ -1,4 +1,5 @@
-/* Which requests form a stream, and what is fetched for it: fs/mount/stream.h, fs/mount/prefetch_window.h. */
+/* Which requests form a stream, and what is fetched for it: fs/mount/stream.h,
+ * fs/mount/prefetch_window.h. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* Element types and shapes: formats/base/tensor.h; loads and checked arithmetic: formats/base/bytes.h. */
+/* Element types and shapes: formats/base/tensor.h; loads and checked arithmetic:
+ * formats/base/bytes.h. */
 #include "tests/unit/unit.h"
 
 #include <string.h>

@@ -102,7 +102,8 @@ static const void *record(const struct mfs_torch_file *real, const uint8_t *byte
 	return bytes + at;
 }
 
-/* The 40 digits, and their CRC-32 in the descriptor and in the directory, whose last entry they have. */
+/* The 40 digits, and their CRC-32 in the descriptor and in the directory, whose last entry they
+ * have. */
 static void blank_id(uint8_t *file, uint64_t size, const char *prefix)
 {
 	uint8_t *end = file + size - 22 - 20 - 56;
@@ -178,8 +179,9 @@ static void make(size_t pickle_len, const struct mfs_torch_payload *payloads, ui
 
 /*
  * Sizes, and where torch 2.13 put the headers of the storages and of "version", under
- * torch.serialization.skip_data() with a list of uint8 tensors (the archives were compared to the byte):
- * a record of 5 GiB; headers beyond 4 GiB without one; sizes at the very limit; one that crosses it.
+ * torch.serialization.skip_data() with a list of uint8 tensors (the archives were compared to the
+ * byte): a record of 5 GiB; headers beyond 4 GiB without one; sizes at the very limit; one that
+ * crosses it.
  */
 static const struct {
 	size_t pickle_len;
@@ -322,7 +324,8 @@ static struct mfs_torch_tensor item_tensor(const struct mfs_torch_item *item)
 	return t;
 }
 
-/* Where torch 2.13 has it: megatron-checkpoints.md 2.1. Lengths of real items: fixtures' .metadata. */
+/* Where torch 2.13 has it: megatron-checkpoints.md 2.1. Lengths of real items: fixtures'
+ * .metadata. */
 START_TEST(test_item)
 {
 	const uint64_t shape[] = {8, 16}, qwen3_fc2[] = {1, 64, 44};
@@ -332,8 +335,8 @@ START_TEST(test_item)
 	make_item(MFS_BF16, shape, 2, &item);
 	ck_assert_uint_eq(item.head_len, 704);
 	ck_assert_uint_eq(item.payload, 256);
-	/* data.pkl is 14 bytes shorter than torch's, which also memoises what it never fetches; here
-	 * that vanishes in the padding. */
+	/* data.pkl is 14 bytes shorter than torch's, which also memoises what it never fetches;
+	 * here that vanishes in the padding. */
 	ck_assert_uint_eq(mfs_torch_item_size(&item), 1833);
 	t = item_tensor(&item);
 	ck_assert(t.dtype == MFS_BF16 && t.ndim == 2 && t.shape[1] == 16 && t.stride[0] == 16);
@@ -463,8 +466,8 @@ static void put_values(struct mfs_pickle_writer *w)
 	mfs_pickle_list_end(w);
 }
 
-/* A tensor of each type, [3, 5], byte k of storage i being (i + k) % 2; a view; one without elements.
- * classic: only types that have a storage class. */
+/* A tensor of each type, [3, 5], byte k of storage i being (i + k) % 2; a view; one without
+ * elements. classic: only types that have a storage class. */
 static uint32_t put_tensors(struct mfs_pickle_writer *w, bool classic,
 			    struct mfs_torch_payload *payloads, uint8_t *bytes)
 {

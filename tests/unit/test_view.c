@@ -301,7 +301,8 @@ START_TEST(test_sweeping_what_is_known)
 }
 END_TEST
 
-/* What bears the mark is known, whatever its name; without marks the view's names are; links never are. */
+/* What bears the mark is known, whatever its name; without marks the view's names are; links never
+ * are. */
 START_TEST(test_what_an_export_has_left)
 {
 	struct mfs_error err;

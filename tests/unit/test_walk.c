@@ -1,4 +1,5 @@
-/* Walking a path, and counting what stands on it: formats/io/walk.h, census.h; where root, against the kernel. */
+/* Walking a path, and counting what stands on it: formats/io/walk.h, census.h; where root, against
+ * the kernel. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -193,7 +194,8 @@ START_TEST(test_counts_directories_behind_links)
 }
 END_TEST
 
-/* A link is changed all the time: what the walk has found has the permissions that it has counted. */
+/* A link is changed all the time: what the walk has found has the permissions that it has
+ * counted. */
 static atomic_bool stop;
 
 static void *flip(void *arg)
@@ -300,7 +302,8 @@ static void draw_permissions(const char *name, mode_t usual, bool acls)
 		set_acl(name, mode >> 6);
 }
 
-/* As a user who is in some of the groups, and nobody else: which of the files can be opened, as bits. */
+/* As a user who is in some of the groups, and nobody else: which of the files can be opened, as
+ * bits. */
 static unsigned opened_by(unsigned user, unsigned groups, const char *const *files, unsigned count)
 {
 	gid_t list[IDS];

@@ -12,8 +12,9 @@
 
 #include "formats/base/error.h"
 
-/* Check writes down, with a write(2), every assertion that it passes, to say after which one a crash came; reading that
- * back costs it the square of their number. Half of the time of some tests went there: each place says it once. */
+/* Check writes down, with a write(2), every assertion that it passes, to say after which one a
+ * crash came; reading that back costs it the square of their number. Half of the time of some tests
+ * went there: each place says it once. */
 #define _mark_point(file, line)                                                                    \
 	({                                                                                         \
 		static _Atomic char unit_passed_;                                                  \

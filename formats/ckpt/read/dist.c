@@ -39,8 +39,8 @@ static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src
 	return 0;
 }
 
-/* rng_state/shard_{pp}.{tp}_{P}.{T}; core 0.16 with EP > 1 has data-parallel ranks behind tp, of which the
- * first stands for all. */
+/* rng_state/shard_{pp}.{tp}_{P}.{T}; core 0.16 with EP > 1 has data-parallel ranks behind tp, of
+ * which the first stands for all. */
 static bool parse_rng_key(const char *key, struct mfs_ckpt_rng *ret)
 {
 	unsigned pp, tp, dp = 0, all_pp, all_tp, all_dp = 1;

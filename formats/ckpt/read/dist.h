@@ -1,4 +1,5 @@
-/* The reader of torch_dist saves. It stays as long as somebody has more to read of the index than the model. */
+/* The reader of torch_dist saves. It stays as long as somebody has more to read of the index than
+ * the model. */
 #ifndef MFS_CKPT_READ_DIST_H
 #define MFS_CKPT_READ_DIST_H
 
@@ -16,8 +17,8 @@ struct mfs_dist_reader {
 	struct mfs_error *err;
 };
 
-/* Reads the model, and the state if ckpt->what says so: found chunks, arguments, layout. *r is released also after a
- * failure. */
+/* Reads the model, and the state if ckpt->what says so: found chunks, arguments, layout. *r is
+ * released also after a failure. */
 int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_error *err);
 void mfs_dist_release(struct mfs_dist_reader *r);
 
@@ -36,8 +37,8 @@ int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, 
 /* -EINVAL: an empty chunk, or one larger than its item. */
 int mfs_dist_storage(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
 		     const struct mfs_dcp_chunk *c, uint32_t *ret);
-/* Adds the found chunks of t, which is that state of the tensor that key, a model's, stands for: of each chunk one
- * for each stacked layer and expert. */
+/* Adds the found chunks of t, which is that state of the tensor that key, a model's, stands for: of
+ * each chunk one for each stacked layer and expert. */
 int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, const char *key,
 			enum mfs_state state);
 /* A byte item's bytes. */

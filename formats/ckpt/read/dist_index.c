@@ -1,4 +1,5 @@
-/* torch_dist: `.metadata`, the index; the files that it names; and whether every item lies in one of them. */
+/* torch_dist: `.metadata`, the index; the files that it names; and whether every item lies in one
+ * of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,8 +67,8 @@ static uint32_t list_items(const struct mfs_dist_reader *r, const struct mfs_dcp
 	return count;
 }
 
-/* Items lie side by side. Two at one place mean a damaged index: tensor ranks have equal offsets, so one
- * changed byte in a file's name would show another rank's weights. */
+/* Items lie side by side. Two at one place mean a damaged index: tensor ranks have equal offsets,
+ * so one changed byte in a file's name would show another rank's weights. */
 static int check_overlaps(struct mfs_dist_reader *r)
 {
 	const struct mfs_dcp_item **items;
@@ -93,8 +94,9 @@ static int check_overlaps(struct mfs_dist_reader *r)
 	return rc;
 }
 
-/* A stacked tensor becomes one of each layer and expert, at some 200 bytes of memory. A hole in a file may hold any
- * number of them and costs its maker nothing: beyond what any model has they must be paid for in bytes on the disk. */
+/* A stacked tensor becomes one of each layer and expert, at some 200 bytes of memory. A hole in a
+ * file may hold any number of them and costs its maker nothing: beyond what any model has they must
+ * be paid for in bytes on the disk. */
 static void allow_slices(struct mfs_dist_reader *r)
 {
 	r->slices = FREE_SLICES;

@@ -1,5 +1,5 @@
-/* torch_dist: chunks of stacked tensors as found chunks of the tensors of each layer and expert, and where an item's
- * tensor lies. */
+/* torch_dist: chunks of stacked tensors as found chunks of the tensors of each layer and expert,
+ * and where an item's tensor lies. */
 #include <errno.h>
 #include <string.h>
 

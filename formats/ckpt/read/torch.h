@@ -1,6 +1,6 @@
 /*
- * The reader of legacy `torch` saves: one file of each model-parallel rank. Who wants more of these files than the model is
- * called once for each rank, while its file is open.
+ * The reader of legacy `torch` saves: one file of each model-parallel rank. Who wants more of these
+ * files than the model is called once for each rank, while its file is open.
  */
 #ifndef MFS_CKPT_READ_TORCH_H
 #define MFS_CKPT_READ_TORCH_H
@@ -17,8 +17,8 @@ struct mfs_torch_rank {
 	struct mfs_torch_file state; /* open while chunks are counted and read */
 };
 
-/* A parameter of one rank. The order of a state dict is the order in which modules register them, which
- * is what the optimizer numbers them by. */
+/* A parameter of one rank. The order of a state dict is the order in which modules register them,
+ * which is what the optimizer numbers them by. */
 struct mfs_torch_param {
 	const char *key;
 	struct mfs_name name;
@@ -62,10 +62,12 @@ struct mfs_torch_reader {
 	struct mfs_error *err;
 };
 
-/* Reads the model, and the state if ckpt->what says so: found chunks, arguments, layout. more may be NULL. */
+/* Reads the model, and the state if ckpt->what says so: found chunks, arguments, layout. more may
+ * be NULL. */
 int mfs_torch_read(struct mfs_ckpt *ckpt, mfs_torch_more more, void *arg, struct mfs_error *err);
 
-/* The storage of the record that a tensor lies in: with a distributed optimizer all tensors share one. */
+/* The storage of the record that a tensor lies in: with a distributed optimizer all tensors share
+ * one. */
 int mfs_torch_storage(struct mfs_torch_reader *r, const struct mfs_torch_source *a,
 		      const struct mfs_torch_tensor *t, uint32_t *ret);
 

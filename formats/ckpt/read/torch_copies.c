@@ -1,8 +1,9 @@
 /*
- * The embedding of a legacy save with pipeline stages is there more than once: a tied model's last stage holds a
- * copy of it as its head, and a stage that predicts more than one token holds one for its own use. Megatron keeps
- * them equal from the first step on (language_module.py: setup_embeddings_and_output_layer;
- * finalize_model_grads.py: _allreduce_word_embedding_grads). Where they are not, no one model was saved.
+ * The embedding of a legacy save with pipeline stages is there more than once: a tied model's last
+ * stage holds a copy of it as its head, and a stage that predicts more than one token holds one for
+ * its own use. Megatron keeps them equal from the first step on (language_module.py:
+ * setup_embeddings_and_output_layer; finalize_model_grads.py: _allreduce_word_embedding_grads).
+ * Where they are not, no one model was saved.
  */
 #include <errno.h>
 #include <string.h>

@@ -7,7 +7,8 @@
 
 /* ---- torch_ranks.c ---- */
 
-/* Lists the ranks, reads arguments and layout from the first one, and checks that none is missing. */
+/* Lists the ranks, reads arguments and layout from the first one, and checks that none is
+ * missing. */
 int mfs_torch_find_ranks(struct mfs_torch_reader *r);
 void mfs_torch_release_ranks(struct mfs_torch_reader *r);
 int mfs_torch_open_rank(struct mfs_torch_reader *r, struct mfs_torch_rank *rank);
@@ -45,7 +46,8 @@ struct mfs_torch_embedding {
 /* Whether a tensor of a chunk is a stage's copy of the embedding. */
 bool mfs_torch_is_copy(const struct mfs_torch_reader *r, const struct mfs_name *name,
 		       uint32_t chunk);
-/* Remembers the embedding, and compares a copy of it, which is in model, with it. -EINVAL: they differ. */
+/* Remembers the embedding, and compares a copy of it, which is in model, with it. -EINVAL: they
+ * differ. */
 int mfs_torch_check_copy(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 			 const struct mfs_torch_param *p, uint32_t storage, mfs_value model);
 

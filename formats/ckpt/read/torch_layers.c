@@ -1,6 +1,7 @@
 /*
- * Legacy `torch`: which layers of the model each pipeline chunk holds. Layers are numbered from 0 in every file; their global
- * numbers are a running count over pipeline chunks in the order vp * P + pp.
+ * Legacy `torch`: which layers of the model each pipeline chunk holds. Layers are numbered from 0
+ * in every file; their global numbers are a running count over pipeline chunks in the order vp * P
+ * + pp.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -8,7 +9,8 @@
 
 #include "formats/ckpt/read/torch_i.h"
 
-/* The state dict of virtual chunk vp: 'model', or 'model0', 'model1', ...; none if the stage is empty. */
+/* The state dict of virtual chunk vp: 'model', or 'model0', 'model1', ...; none if the stage is
+ * empty. */
 mfs_value mfs_torch_model(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 			  uint32_t vp)
 {
@@ -19,7 +21,8 @@ mfs_value mfs_torch_model(const struct mfs_torch_reader *r, const struct mfs_tor
 	return mfs_value_get(doc, mfs_pickle_root(doc), r->vpp > 1 ? key : "model");
 }
 
-/* Each chunk has a dict of its own: one that stands for thousands would be walked for each of them. */
+/* Each chunk has a dict of its own: one that stands for thousands would be walked for each of
+ * them. */
 int mfs_torch_check_models(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank)
 {
 	uint64_t pairs = 0;

@@ -1,6 +1,6 @@
 /*
- * Legacy `torch`: where in the global tensor a rank's tensor lies. Dense weights stand in every expert rank's file: the lowest
- * present is taken.
+ * Legacy `torch`: where in the global tensor a rank's tensor lies. Dense weights stand in every
+ * expert rank's file: the lowest present is taken.
  */
 #include <errno.h>
 #include <string.h>

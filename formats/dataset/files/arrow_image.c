@@ -55,7 +55,8 @@ static uint32_t batch_of_offset(const struct mfs_arrow_image *v, uint64_t elemen
 	return (uint32_t)mfs_last_while(i, v->batch_count, v->batches[i].row + i <= element);
 }
 
-/* What was read when batches were cut must still agree with what is there: readers follow offsets blindly. */
+/* What was read when batches were cut must still agree with what is there: readers follow offsets
+ * blindly. */
 static int offset_of(const struct mfs_arrow_image *v, uint32_t b, uint64_t row, uint64_t start,
 		     int32_t *ret, struct mfs_error *err)
 {

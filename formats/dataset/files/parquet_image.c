@@ -12,7 +12,8 @@
 #define ENOUGH_FILES 64
 #define MIN_FILE     (1ull << 30)
 #define MAX_FILE     (8ull << 30)
-/* Readers take more than the footer from the end of a file at once: what cannot be read must not be in that. */
+/* Readers take more than the footer from the end of a file at once: what cannot be read must not be
+ * in that. */
 #define FOOTER_APART (1u << 20)
 /* More rows or tokens are not laid out: offsets stay far below 2^63. */
 #define MAX_COUNT (1ull << 56)
@@ -104,7 +105,8 @@ static int set_columns(struct mfs_parquet_image *v, struct mfs_error *err)
 
 /* ---- row groups ---- */
 
-/* A row group must not hold rows that can be read and rows that cannot: the next row where that changes. */
+/* A row group must not hold rows that can be read and rows that cannot: the next row where that
+ * changes. */
 static uint64_t next_change(const struct mfs_rows *rows, size_t *bad, uint64_t row)
 {
 	while (*bad < rows->bad.count && rows->bad.list[*bad].end <= row)
@@ -115,7 +117,8 @@ static uint64_t next_change(const struct mfs_rows *rows, size_t *bad, uint64_t r
 						: rows->bad.list[*bad].end;
 }
 
-/* The end of a group that begins at a row and must end at `limit`: all rows that end within so many tokens, or one. */
+/* The end of a group that begins at a row and must end at `limit`: all rows that end within so many
+ * tokens, or one. */
 static int group_end(const struct mfs_parquet_image *v, uint64_t row, uint64_t start,
 		     uint64_t limit, uint64_t *ret, struct mfs_error *err)
 {

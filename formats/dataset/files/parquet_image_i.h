@@ -19,7 +19,8 @@ struct column {
 	uint64_t full;		    /* bytes of a page without empty rows */
 };
 
-/* Where a page begins: in the column chunk, and at which entry, which is a token or an empty row. */
+/* Where a page begins: in the column chunk, and at which entry, which is a token or an empty
+ * row. */
 struct page_start {
 	uint64_t at, row, token;
 };
@@ -62,7 +63,8 @@ struct mfs_parquet_image {
 
 /* Bytes that a column chunk has room for: a multiple of MFS_PARQUET_ALIGN. */
 uint64_t mfs_parquet_room(const struct mfs_parquet_image *v, const struct group *g, size_t column);
-/* What is known of a group's empty rows, found out on first use. -EIO: starts contradict each other. */
+/* What is known of a group's empty rows, found out on first use. -EIO: starts contradict each
+ * other. */
 int mfs_parquet_index(const struct mfs_parquet_image *v, struct group *g,
 		      const struct group_index **ret, struct mfs_error *err);
 /* Bytes and entries of a column chunk. */
@@ -84,7 +86,8 @@ void mfs_parquet_free_footer(struct mfs_buf *b);
 
 /* ---- parquet_levels.c ---- */
 
-/* Going through the entries of a row group: the next one is `token`, in `row`, or `row` if that is empty. */
+/* Going through the entries of a row group: the next one is `token`, in `row`, or `row` if that is
+ * empty. */
 #define MFS_PARQUET_STARTS 1024
 
 struct entries {

@@ -8,7 +8,8 @@
 #include "formats/dataset/files/parquet_image_i.h"
 
 #define LENGTH 4 /* bytes of the length that stands before levels */
-/* What a page takes beside its values and a bit for each entry, rounded up: header, lengths, varints. */
+/* What a page takes beside its values and a bit for each entry, rounded up: header, lengths,
+ * varints. */
 #define PAGE_EXTRA (MFS_PARQUET_PAGE_HEADER + 2 * LENGTH + 16)
 /* Levels of an empty row: its run, and one for the values behind it. */
 #define EMPTY_EXTRA 6

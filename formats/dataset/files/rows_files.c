@@ -9,8 +9,8 @@
 
 /* ---- tokens ---- */
 
-/* A file part costs memory for as long as the file is there; extents are on average so many bytes, or the rest is
- * computed. */
+/* A file part costs memory for as long as the file is there; extents are on average so many bytes,
+ * or the rest is computed. */
 #define EXTENT (256u << 10)
 #define FEW    16 /* extents are no question of memory */
 

@@ -1,13 +1,14 @@
 /*
- * Rows as parts of files, and as plain arrays in files of their own: numpy's .npy of one axis, with the header that
- * numpy.save writes.
+ * Rows as parts of files, and as plain arrays in files of their own: numpy's .npy of one axis, with
+ * the header that numpy.save writes.
  *
  *   tokens     T elements, the rows back to back; they pass through where the rows know extents
  *   offsets    int64, rows + 1 of them: tokens before each row, and all
  *   a column   one element a row
  *   documents  int64: the document entries of an .idx (indexed_dataset.h)
  *
- * The rows must outlive the files. Reading tokens that cannot be had is -EIO, and reading others is not.
+ * The rows must outlive the files. Reading tokens that cannot be had is -EIO, and reading others is
+ * not.
  */
 #ifndef MFS_DATASET_FILES_ROWS_FILES_H
 #define MFS_DATASET_FILES_ROWS_FILES_H
@@ -19,8 +20,8 @@
 #include "formats/indexed/indexed_dataset.h"
 #include "formats/plan/vfile.h"
 
-/* Adds tokens [first, first+count) as they are in the stream: extents of source files where the rows know them and they
- * are long enough, computed bytes where not. */
+/* Adds tokens [first, first+count) as they are in the stream: extents of source files where the
+ * rows know them and they are long enough, computed bytes where not. */
 int mfs_rows_add_tokens(const struct mfs_rows *r, uint64_t first, uint64_t count,
 			struct mfs_vfile *f, struct mfs_error *err);
 

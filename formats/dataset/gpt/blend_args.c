@@ -105,8 +105,8 @@ static const char *stripped(struct mfs_blend_args *a, const char *word)
 	return mfs_arena_strndup(&a->arena, word, len);
 }
 
-/* The rule for an even number of words: *ret_weighted, or -EINVAL where Megatron asserts. It looks whether any
- * weight is missing, and then goes on from there to see that all others are. */
+/* The rule for an even number of words: *ret_weighted, or -EINVAL where Megatron asserts. It looks
+ * whether any weight is missing, and then goes on from there to see that all others are. */
 static int look_for_weights(const char *const *words, size_t count, bool *ret_weighted,
 			    struct mfs_error *err)
 {

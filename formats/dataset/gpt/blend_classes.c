@@ -109,8 +109,8 @@ static void *take(uint8_t **at, size_t size)
 	return p;
 }
 
-/* The number of samples for which a short list is made grows with the root of the number of classes: so
- * do then both its length and what it costs a sample to make it. */
+/* The number of samples for which a short list is made grows with the root of the number of
+ * classes: so do then both its length and what it costs a sample to make it. */
 static uint32_t list_room(uint32_t classes)
 {
 	return 8 * (uint32_t)sqrt(classes) + MFS_BLEND_LANES;

@@ -1,13 +1,14 @@
 /*
  * The search for the largest error.
  *
- * Errors are computed as Megatron does, a product and a difference, each rounded: vectors round as single
- * numbers do, but an FMA does not, which -ffp-contract=off forbids.
+ * Errors are computed as Megatron does, a product and a difference, each rounded: vectors round as
+ * single numbers do, but an FMA does not, which -ffp-contract=off forbids.
  *
- * Of many classes a short list is made, for the next so many samples. A rounded product grows with the
- * sample's number or stays, and so does a rounded difference: a class's error is never above what it will be at
- * the last of those samples, unless it is chosen. Classes for which that is below a bound are left out; and as
- * long as what is chosen from the rest is not below the bound, it is what all would have given.
+ * Of many classes a short list is made, for the next so many samples. A rounded product grows with
+ * the sample's number or stays, and so does a rounded difference: a class's error is never above
+ * what it will be at the last of those samples, unless it is chosen. Classes for which that is
+ * below a bound are left out; and as long as what is chosen from the rest is not below the bound,
+ * it is what all would have given.
  */
 #include "formats/dataset/gpt/blend_greedy.h"
 
@@ -18,7 +19,8 @@
 /* The first of the n classes with the largest error; n is a multiple of MFS_BLEND_LANES. */
 typedef uint32_t largest_fn(const double *weight, const double *count, uint32_t n, double m,
 			    double *ret_error);
-/* Appends to list the classes whose error at m is not below the bound; false if there are too many. */
+/* Appends to list the classes whose error at m is not below the bound; false if there are too
+ * many. */
 typedef bool gather_fn(const double *weight, const double *count, uint32_t n, double m,
 		       double bound, uint32_t *list, uint32_t room, uint32_t *ret_length);
 
@@ -157,8 +159,8 @@ static inline void take(struct mfs_blend_walk *w, uint32_t k, bool turns, struct
 	w->count[k] = up < c->limit[k] ? up : INFINITY;
 }
 
-/* Classes stand in the order of their first datasets. Where one has several, a later class's next dataset may
- * come before an earlier one's, which only ties tell apart. */
+/* Classes stand in the order of their first datasets. Where one has several, a later class's next
+ * dataset may come before an earlier one's, which only ties tell apart. */
 static inline uint32_t first_of_ties(const struct mfs_blend_walk *w, const double *weight,
 				     const double *count, const uint32_t *class, uint32_t n,
 				     double m, double best, uint32_t found)

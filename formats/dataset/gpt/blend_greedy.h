@@ -1,9 +1,10 @@
 /*
  * The greedy choice of a blend, sample after sample (blend.h says the rule).
  *
- * Datasets of equal weight are one class. Of those the rule takes the one with the fewest samples, and of
- * these the first: they take turns, in order. So a class has one count, that of its next dataset; its error
- * is that dataset's, and the search goes over classes. Ties between classes go to the lower next dataset.
+ * Datasets of equal weight are one class. Of those the rule takes the one with the fewest samples,
+ * and of these the first: they take turns, in order. So a class has one count, that of its next
+ * dataset; its error is that dataset's, and the search goes over classes. Ties between classes go
+ * to the lower next dataset.
  */
 #ifndef MFS_DATASET_GPT_BLEND_GREEDY_H
 #define MFS_DATASET_GPT_BLEND_GREEDY_H
@@ -23,7 +24,8 @@ struct mfs_blend_classes {
 	uint16_t *members;	  /* datasets by class, ascending in each */
 };
 
-/* By weight: sizes are NULL, or the samples that there are, equal where weights are. 0 or -ENOMEM. */
+/* By weight: sizes are NULL, or the samples that there are, equal where weights are. 0 or
+ * -ENOMEM. */
 int mfs_blend_classes_new(const double *weights, const uint64_t *sizes, uint32_t datasets,
 			  struct mfs_blend_classes *ret);
 void mfs_blend_classes_release(struct mfs_blend_classes *c);
@@ -32,8 +34,8 @@ void mfs_blend_classes_release(struct mfs_blend_classes *c);
 struct mfs_blend_walk {
 	const struct mfs_blend_classes *classes;
 	uint64_t sample;
-	/* Per class: the count of its next dataset (infinite once the class has no more samples, and in the
-	 * padding), that dataset's place in members and its number. */
+	/* Per class: the count of its next dataset (infinite once the class has no more samples,
+	 * and in the padding), that dataset's place in members and its number. */
 	double *count;
 	uint32_t *place;
 	uint16_t *next;

@@ -1,12 +1,12 @@
 /*
  * The indices of a GPT dataset (gpt_dataset.py: _build_document_index, _build_shuffle_index).
  *
- * One generator gives all random numbers: first those of the document index, then those of the shuffle
- * index, whose length does not depend on the documents' order. So the sums over the shuffled documents
- * are made by another thread meanwhile.
+ * One generator gives all random numbers: first those of the document index, then those of the
+ * shuffle index, whose length does not depend on the documents' order. So the sums over the
+ * shuffled documents are made by another thread meanwhile.
  *
- * Documents are shuffled together with their lengths, as pairs of 8 bytes: an exchange waits for memory once
- * whatever its size, and sums over pairs that are in order wait no more.
+ * Documents are shuffled together with their lengths, as pairs of 8 bytes: an exchange waits for
+ * memory once whatever its size, and sums over pairs that are in order wait no more.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -139,8 +139,8 @@ static void *copy_lengths(void *arg)
 	return NULL;
 }
 
-/* Pairs become the document index, in the first half of their own memory, and sums of blocks of MFS_GPT_STRIDE
- * documents. A document is written behind none that is still to be read. */
+/* Pairs become the document index, in the first half of their own memory, and sums of blocks of
+ * MFS_GPT_STRIDE documents. A document is written behind none that is still to be read. */
 static void *part_pairs(void *arg)
 {
 	struct job *j = arg;

@@ -57,7 +57,8 @@ int mfs_gpt_advance(struct mfs_gpt_walk *w, uint64_t tokens, struct mfs_error *e
 int mfs_gpt_seek(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_t t,
 		 struct mfs_error *err)
 {
-	/* The last block that begins at or before t: those of no token before it begin there too. */
+	/* The last block that begins at or before t: those of no token before it begin there
+	 * too. */
 	const uint64_t block = mfs_last_while(i, mfs_gpt_sum_count(g) - 1, g->sums[i] <= t);
 	int rc;
 
@@ -68,8 +69,8 @@ int mfs_gpt_seek(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_t t,
 	return rc ? rc : mfs_gpt_advance(w, 0, err);
 }
 
-/* The tokens [*ret_start, *ret_start + *ret_count) of sample k. The last ones may be partial; what Megatron's
- * float count has too many begins x tokens before the end. */
+/* The tokens [*ret_start, *ret_start + *ret_count) of sample k. The last ones may be partial; what
+ * Megatron's float count has too many begins x tokens before the end. */
 static void tokens_of(const struct mfs_gpt_dataset *g, uint64_t k, uint64_t *ret_start,
 		      uint64_t *ret_count)
 {

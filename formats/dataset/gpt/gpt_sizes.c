@@ -18,8 +18,8 @@ static wide epochs_for(uint64_t tokens, const struct mfs_gpt_config *c, unsigned
 	return epochs ? epochs : 1;
 }
 
-/* helpers.cpp: build_sample_idx. The last partial sample is counted in 32-bit floats there, which is wrong
- * by some samples in either direction for large datasets, and so it has to be here. */
+/* helpers.cpp: build_sample_idx. The last partial sample is counted in 32-bit floats there, which
+ * is wrong by some samples in either direction for large datasets, and so it has to be here. */
 static uint64_t samples_in(uint64_t tokens, const struct mfs_gpt_config *c, unsigned extra)
 {
 	const int64_t starts = (int64_t)tokens - (int64_t)extra;

@@ -1,6 +1,6 @@
 /*
- * Which samples need rows that cannot be read. Found by a look at every sample, once, and only where a dataset
- * has such rows: a .bin that ends early.
+ * Which samples need rows that cannot be read. Found by a look at every sample, once, and only
+ * where a dataset has such rows: a .bin that ends early.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -61,8 +61,9 @@ static int mark(const struct mfs_samples_member *member, struct marks *m, struct
 	return rc;
 }
 
-/* A row that cannot be read as a whole may have tokens that can: a .bin ends in it, or one is outside of the
- * vocabulary. Of the first samples that it has part in, those that can be read are told apart. */
+/* A row that cannot be read as a whole may have tokens that can: a .bin ends in it, or one is
+ * outside of the vocabulary. Of the first samples that it has part in, those that can be read are
+ * told apart. */
 struct closer_look {
 	uint64_t left; /* tokens */
 	void *tokens;  /* CHUNK of them; NULL: nobody looks */
@@ -109,8 +110,8 @@ static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 	free(closer.tokens);
 	if (rc == -ENOMEM)
 		return mfs_fail_nomem(err);
-	/* One document in many epochs makes many samples bad. Those that the list has no room for share pages with
-	 * others, and these pages alone cannot be read. */
+	/* One document in many epochs makes many samples bad. Those that the list has no room for
+	 * share pages with others, and these pages alone cannot be read. */
 	return rc == -ENOSPC ? 0 : rc;
 }
 

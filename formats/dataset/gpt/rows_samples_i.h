@@ -12,8 +12,8 @@ struct mfs_sample_rows {
 	char *name;
 	struct mfs_fileset **sets;
 	uint8_t pad[8]; /* one token of it */
-	/* While above 0, pages are asked for ahead of their being copied; set when a copy has waited for a disk, and
-	 * counted down by those that have asked. */
+	/* While above 0, pages are asked for ahead of their being copied; set when a copy has
+	 * waited for a disk, and counted down by those that have asked. */
 	_Atomic unsigned cold;
 };
 

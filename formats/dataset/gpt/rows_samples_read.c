@@ -1,8 +1,8 @@
 /*
- * Tokens of samples. A request of 1 MiB is some dozen samples of a few pieces each, at random places of the
- * datasets' files. Pieces are gathered first, so that where they lie is asked for once a dataset, and every file is
- * compared with what it was once. Once a copy has had to wait for a disk, the pages of all pieces are asked for
- * before they are copied.
+ * Tokens of samples. A request of 1 MiB is some dozen samples of a few pieces each, at random
+ * places of the datasets' files. Pieces are gathered first, so that where they lie is asked for
+ * once a dataset, and every file is compared with what it was once. Once a copy has had to wait for
+ * a disk, the pages of all pieces are asked for before they are copied.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -177,8 +177,8 @@ static long pages_waited_for(void)
 	return getrusage(RUSAGE_THREAD, &u) ? 0 : u.ru_majflt;
 }
 
-/* Tells, at little cost, whether a copy that has just ended waited for a disk: who takes long may as well have
- * been interrupted. */
+/* Tells, at little cost, whether a copy that has just ended waited for a disk: who takes long may
+ * as well have been interrupted. */
 struct patience {
 	long pages;
 	uint64_t time;

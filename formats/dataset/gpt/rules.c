@@ -12,8 +12,8 @@ struct mfs_dataset_rules mfs_dataset_rules_default(void)
 					  .separate_last_epoch = true};
 }
 
-/* Megatron-LM's own numbers ended with 3; 23.04 and the like are a year and a month. What Megatron was then
- * in terms of core: the data moved there in 2023-10, the surplus changed in 2025-02. */
+/* Megatron-LM's own numbers ended with 3; 23.04 and the like are a year and a month. What Megatron
+ * was then in terms of core: the data moved there in 2023-10, the surplus changed in 2025-02. */
 static unsigned core_of_date(unsigned year, unsigned month)
 {
 	const unsigned months = year * 12 + month;

@@ -1,7 +1,7 @@
 /*
- * What the data arguments of a training run say: which datasets, in which shares, for how many samples
- * (megatron/training/training.py: get_train_valid_test_num_samples; megatron/training/utils:
- * get_blend_and_blend_per_split). What they mean in samples is samples.h.
+ * What the data arguments of a training run say: which datasets, in which shares, for how many
+ * samples (megatron/training/training.py: get_train_valid_test_num_samples;
+ * megatron/training/utils: get_blend_and_blend_per_split). What they mean in samples is samples.h.
  */
 #ifndef MFS_DATASET_GPT_RUN_H
 #define MFS_DATASET_GPT_RUN_H
@@ -16,8 +16,9 @@
 #include "formats/dataset/gpt/splits.h"
 
 struct mfs_run {
-	/* --data-path or --data-args-path: all splits are parts of the same datasets. NULL: each has its own, which
-	 * are per_split (--train-data-path and its like; NULL: that split has none). Borrowed. */
+	/* --data-path or --data-args-path: all splits are parts of the same datasets. NULL: each
+	 * has its own, which are per_split (--train-data-path and its like; NULL: that split has
+	 * none). Borrowed. */
 	const struct mfs_blend_args *blend;
 	const struct mfs_blend_args *per_split[MFS_SPLITS];
 	const char *split;   /* --split, of blend alone; NULL: MFS_SPLIT_DEFAULT. Borrowed */
@@ -39,9 +40,9 @@ struct mfs_run_length {
 	bool full_validation; /* the whole validation split every time */
 };
 /*
- * The samples that Megatron asks for: train_samples, or train_iters * B; (train_iters / eval_interval + 1) *
- * eval_iters * B to validate, or MFS_GPT_ONE_EPOCH; eval_iters * B to test. -EINVAL: no batch size, no
- * eval_interval, or counts beyond 2^53.
+ * The samples that Megatron asks for: train_samples, or train_iters * B; (train_iters /
+ * eval_interval + 1) * eval_iters * B to validate, or MFS_GPT_ONE_EPOCH; eval_iters * B to test.
+ * -EINVAL: no batch size, no eval_interval, or counts beyond 2^53.
  */
 int mfs_run_samples(const struct mfs_run_length *length, uint64_t ret[MFS_SPLITS],
 		    struct mfs_error *err);

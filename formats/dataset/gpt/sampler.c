@@ -131,8 +131,8 @@ static uint64_t active(const struct mfs_sampler *s)
 	return s->c.total / s->stride * s->stride;
 }
 
-/* With data sharding all ranks have as many. Without, those that come first may have one more; and, as each
- * counts by itself, go on to another epoch. */
+/* With data sharding all ranks have as many. Without, those that come first may have one more; and,
+ * as each counts by itself, go on to another epoch. */
 static struct turn turn_at(const struct mfs_sampler *s, uint64_t consumed, uint32_t rank)
 {
 	struct turn t = {consumed / active(s), consumed % active(s), 0};
@@ -144,7 +144,8 @@ static struct turn turn_at(const struct mfs_sampler *s, uint64_t consumed, uint3
 	return t;
 }
 
-/* The turn in which a microbatch is, and its number there. A rank that gets nothing in a turn never goes on. */
+/* The turn in which a microbatch is, and its number there. A rank that gets nothing in a turn never
+ * goes on. */
 static int find_turn(const struct mfs_sampler *s, uint64_t *microbatch, uint32_t rank,
 		     struct turn *ret, struct mfs_error *err)
 {

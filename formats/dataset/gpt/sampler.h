@@ -1,6 +1,7 @@
 /*
- * Which samples a step of training draws, and which data-parallel rank gets them: --dataloader-type single or
- * cyclic (megatron/training/datasets/data_samplers.py; docs/formats/blends.md says the rules). One thread.
+ * Which samples a step of training draws, and which data-parallel rank gets them: --dataloader-type
+ * single or cyclic (megatron/training/datasets/data_samplers.py; docs/formats/blends.md says the
+ * rules). One thread.
  */
 #ifndef MFS_DATASET_GPT_SAMPLER_H
 #define MFS_DATASET_GPT_SAMPLER_H
@@ -18,8 +19,8 @@ struct mfs_sampler_config {
 	uint32_t micro_batch; /* B */
 	uint32_t ranks;	      /* D */
 	bool no_sharding;     /* --no-data-sharding */
-	uint64_t
-		consumed; /* samples of all ranks before the sampler began: 0, or where a run was resumed */
+	/* samples of all ranks before the sampler began: 0, or where a run was resumed */
+	uint64_t consumed;
 };
 
 struct mfs_sampler;
@@ -27,14 +28,14 @@ struct mfs_sampler;
 /* "single", "cyclic"; -EINVAL for others. */
 int mfs_sampler_type_of(const char *name, enum mfs_sampler_type *ret, struct mfs_error *err);
 
-/* -EINVAL: no microbatch, no rank, a beginning where Megatron asserts; -ENODATA: no sample is left, or fewer
- * than a microbatch of each rank. */
+/* -EINVAL: no microbatch, no rank, a beginning where Megatron asserts; -ENODATA: no sample is left,
+ * or fewer than a microbatch of each rank. */
 int mfs_sampler_new(const struct mfs_sampler_config *config, struct mfs_sampler **ret,
 		    struct mfs_error *err);
 void mfs_sampler_free(struct mfs_sampler *s);
 
-/* The B samples of a rank's microbatch, which are counted from the sampler's beginning. -ENODATA: the data ends before
- * it (single). Going on is cheap, going back too, within an epoch. */
+/* The B samples of a rank's microbatch, which are counted from the sampler's beginning. -ENODATA:
+ * the data ends before it (single). Going on is cheap, going back too, within an epoch. */
 int mfs_sampler_draw(struct mfs_sampler *s, uint64_t microbatch, uint32_t rank, uint64_t *ret,
 		     struct mfs_error *err);
 

@@ -114,8 +114,9 @@ static int new_members(const struct plan *p, const struct mfs_blend_args *args,
 }
 
 /*
- * weights sum to 1. A dataset is chosen where its error, weight * samples so far - its own, is the largest, and all
- * errors together are 0: it is never below 0 then, and no dataset has more than weight * size + 1.
+ * weights sum to 1. A dataset is chosen where its error, weight * samples so far - its own, is the
+ * largest, and all errors together are 0: it is never below 0 then, and no dataset has more than
+ * weight * size + 1.
  */
 static bool may_exceed(const struct mfs_samples *s, uint64_t size)
 {

@@ -81,8 +81,8 @@ struct mfs_splits mfs_splits_whole(enum mfs_split split)
 	return s;
 }
 
-/* Megatron-LM's megatron/data/dataset_utils.py: get_train_valid_test_split_. What the rounded parts have
- * too much or too little in sum is taken from all ends. */
+/* Megatron-LM's megatron/data/dataset_utils.py: get_train_valid_test_split_. What the rounded parts
+ * have too much or too little in sum is taken from all ends. */
 static void range_before_core(const struct mfs_splits *s, enum mfs_split split, uint64_t sequences,
 			      int64_t *ret_first, int64_t *ret_end)
 {
@@ -114,8 +114,8 @@ int mfs_splits_range(const struct mfs_splits *s, enum mfs_split split, uint64_t 
 	if (!(share->end > share->begin) || end <= first)
 		return mfs_fail(err, -ENODATA, "the %s split has none of the %llu sequences",
 				mfs_split_name(split), (unsigned long long)sequences);
-	/* The parts' sum may be above 1 in its last bit; and before core a first part of nothing may have
-	 * lost what was over, and begin at -1. */
+	/* The parts' sum may be above 1 in its last bit; and before core a first part of nothing
+	 * may have lost what was over, and begin at -1. */
 	if (first < 0 || (uint64_t)end > sequences)
 		return mfs_fail(err, -EINVAL,
 				"the %s split goes from sequence %lld to %lld of %llu",

@@ -26,15 +26,16 @@ struct mfs_splits {
 	bool before_core;	 /* rules.h */
 };
 
-/* Every run of digits and dots is a number, of which there may be three; missing ones are 0. -EINVAL: a run
- * that is no number, a fourth one, or nothing above 0 (Megatron goes on with NaN and fails later). */
+/* Every run of digits and dots is a number, of which there may be three; missing ones are 0.
+ * -EINVAL: a run that is no number, a fourth one, or nothing above 0 (Megatron goes on with NaN and
+ * fails later). */
 int mfs_splits_parse(const char *text, const struct mfs_dataset_rules *rules,
 		     struct mfs_splits *ret, struct mfs_error *err);
 /* All for one split, as --train-data-path and its like have it. */
 struct mfs_splits mfs_splits_whole(enum mfs_split split);
 
-/* Sequences [*ret_first, *ret_end) of a dataset of so many. -ENODATA: the split's share is nothing, or rounds
- * to no sequence; -EINVAL: rounding leads out of them. */
+/* Sequences [*ret_first, *ret_end) of a dataset of so many. -ENODATA: the split's share is nothing,
+ * or rounds to no sequence; -EINVAL: rounding leads out of them. */
 int mfs_splits_range(const struct mfs_splits *s, enum mfs_split split, uint64_t sequences,
 		     uint64_t *ret_first, uint64_t *ret_end, struct mfs_error *err);
 

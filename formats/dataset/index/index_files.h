@@ -1,7 +1,7 @@
 /*
- * The arrays below --data-cache-path as virtual .npy files, byte for byte what numpy.save writes of them
- * (docs/formats/gpt-dataset.md: their types and shapes). Sizes are known at once; the indices are made when the first
- * element is read, by all processors.
+ * The arrays below --data-cache-path as virtual .npy files, byte for byte what numpy.save writes of
+ * them (docs/formats/gpt-dataset.md: their types and shapes). Sizes are known at once; the indices
+ * are made when the first element is read, by all processors.
  */
 #ifndef MFS_DATASET_INDEX_INDEX_FILES_H
 #define MFS_DATASET_INDEX_INDEX_FILES_H
@@ -25,9 +25,9 @@ enum mfs_index_array {
 /* "document_index.npy" and its like. */
 const char *mfs_index_array_name(enum mfs_index_array array);
 
-/* One of the first three; rules know the width of the sample index: 4 bytes up to core 0.7, 8 in 0.8 and 0.9,
- * by the numbers since. g must outlive the file. Reading: -ESTALE if a file of the data has changed, and what
- * mfs_gpt_dataset_build() fails with. */
+/* One of the first three; rules know the width of the sample index: 4 bytes up to core 0.7, 8 in
+ * 0.8 and 0.9, by the numbers since. g must outlive the file. Reading: -ESTALE if a file of the
+ * data has changed, and what mfs_gpt_dataset_build() fails with. */
 int mfs_index_file_gpt(struct mfs_gpt_dataset *g, enum mfs_index_array array,
 		       const struct mfs_dataset_rules *rules, struct mfs_vfile **ret,
 		       struct mfs_error *err);

@@ -69,7 +69,8 @@ static json_t *complete(json_t *list, size_t count)
 	return NULL;
 }
 
-/* Book-ends of each split, or null. The first one is an integer: the sums that Megatron makes begin with 0. */
+/* Book-ends of each split, or null. The first one is an integer: the sums that Megatron makes begin
+ * with 0. */
 static json_t *split_matrix(const struct mfs_splits *splits)
 {
 	json_t *matrix = json_array();

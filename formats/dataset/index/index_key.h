@@ -1,7 +1,8 @@
 /*
- * By what names Megatron finds an index again below --data-cache-path: the MD5 of a JSON text that says what
- * the index is of, which also lies beside it as description.txt (megatron/core/datasets/megatron_dataset.py,
- * blended_dataset.py: unique_identifiers). docs/formats/gpt-dataset.md has its keys by release.
+ * By what names Megatron finds an index again below --data-cache-path: the MD5 of a JSON text that
+ * says what the index is of, which also lies beside it as description.txt
+ * (megatron/core/datasets/megatron_dataset.py, blended_dataset.py: unique_identifiers).
+ * docs/formats/gpt-dataset.md has its keys by release.
  */
 #ifndef MFS_DATASET_INDEX_INDEX_KEY_H
 #define MFS_DATASET_INDEX_INDEX_KEY_H
@@ -28,10 +29,11 @@ struct mfs_index_key {
 struct mfs_index_run {
 	uint32_t seed; /* --seed */
 	uint32_t seq_length;
-	const char *
-		split; /* --split to the letter; NULL: none, as with --train-data-path and its like */
-	json_t *tokenizer; /* unique_identifiers of Megatron's tokenizer, an object; NULL: core 0.4 alone
-			    * does without */
+	/* --split to the letter; NULL: none, as with --train-data-path and its like */
+	const char *split;
+	/* unique_identifiers of Megatron's tokenizer, an object; NULL: core 0.4 alone does
+	 * without */
+	json_t *tokenizer;
 	struct mfs_dataset_rules rules;
 };
 
@@ -50,7 +52,8 @@ struct mfs_index_weights {
 	const uint64_t *lengths; /* instead of both: each dataset has so many, all are taken once */
 };
 
-/* -ENOTSUP: before core 0.4, or MD5 is switched off; -EINVAL: --split makes no sense, or there is no tokenizer. */
+/* -ENOTSUP: before core 0.4, or MD5 is switched off; -EINVAL: --split makes no sense, or there is
+ * no tokenizer. */
 int mfs_index_key_gpt(const struct mfs_index_run *run, const struct mfs_index_member *dataset,
 		      enum mfs_split split, struct mfs_index_key *ret, struct mfs_error *err);
 int mfs_index_key_blend(const struct mfs_index_run *run, const struct mfs_index_member *datasets,
@@ -62,8 +65,8 @@ void mfs_index_key_release(struct mfs_index_key *key);
 int mfs_index_digest(const void *bytes, size_t len, char ret[MFS_INDEX_DIGEST_SIZE],
 		     struct mfs_error *err);
 
-/* Name of a file: "DIGEST-GPTDataset-train-document_index.npy"; before core 0.7 without the split. dataset:
- * "GPTDataset", "BlendedDataset"; what: "description.txt", "shuffle_index.npy". */
+/* Name of a file: "DIGEST-GPTDataset-train-document_index.npy"; before core 0.7 without the split.
+ * dataset: "GPTDataset", "BlendedDataset"; what: "description.txt", "shuffle_index.npy". */
 void mfs_index_name(const char *digest, const char *dataset, enum mfs_split split, const char *what,
 		    const struct mfs_dataset_rules *rules, char ret[MFS_INDEX_NAME_SIZE]);
 

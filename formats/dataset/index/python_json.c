@@ -58,9 +58,9 @@ static void next_up(struct decimal *d)
 }
 
 /*
- * The fewest digits that read back as value (above 0). At a power of two the doubles below lie closer than
- * those above: there the nearest decimal, if it is below, may read back as another double while the next one
- * up, though farther away, reads back as value.
+ * The fewest digits that read back as value (above 0). At a power of two the doubles below lie
+ * closer than those above: there the nearest decimal, if it is below, may read back as another
+ * double while the next one up, though farther away, reads back as value.
  */
 static void shortest(double value, struct decimal *ret)
 {
@@ -112,8 +112,8 @@ void mfs_python_repr(double value, char ret[MFS_PYTHON_REPR_SIZE])
 
 /* ---- strings ---- */
 
-/* The character at p, of len > 0 bytes that follow, and in *ret how many it has; a byte that begins none is
- * U+DC00 + byte. */
+/* The character at p, of len > 0 bytes that follow, and in *ret how many it has; a byte that begins
+ * none is U+DC00 + byte. */
 static uint32_t decode(const uint8_t *p, size_t len, size_t *ret)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -139,7 +139,8 @@ invalid:
 	return 0xdc00u + *p;
 }
 
-/* Text that grows up to MFS_PYTHON_JSON_MAX: what is deep is indented, and may be very much longer than its value. */
+/* Text that grows up to MFS_PYTHON_JSON_MAX: what is deep is indented, and may be very much longer
+ * than its value. */
 struct text {
 	struct mfs_buf buf;
 	bool full;

@@ -35,7 +35,8 @@ static inline words twist4(words here, words next, words far)
 	return far ^ y >> 1 ^ (-(y & 1) & 0x9908b0dfu);
 }
 
-/* The next state. Each word depends on the one behind it and on one SHIFT further, around the end. */
+/* The next state. Each word depends on the one behind it and on one SHIFT further, around the
+ * end. */
 static void twist(uint32_t *key)
 {
 	unsigned i = 0;
@@ -111,9 +112,9 @@ uint64_t mfs_numpy_random_interval(struct mfs_numpy_random *r, uint64_t max)
 /* ---- shuffle: for i = n-1 down to 1, exchange a[i] with a[interval(i)] ---- */
 
 /*
- * Of an array larger than the caches nearly every exchange waits for memory. The random numbers do not
- * depend on what is in the array, so a window of them is drawn ahead and the elements they point at are
- * fetched, while the window before is exchanged.
+ * Of an array larger than the caches nearly every exchange waits for memory. The random numbers do
+ * not depend on what is in the array, so a window of them is drawn ahead and the elements they
+ * point at are fetched, while the window before is exchanged.
  */
 #define WINDOW 128
 

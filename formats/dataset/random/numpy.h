@@ -1,6 +1,6 @@
 /*
- * numpy.random.RandomState, which numpy keeps as it was in 1.16: MT19937, seeded with init_genrand, and its
- * shuffle, to the bit (numpy/random/_mt19937.pyx: _legacy_seeding; mtrand.pyx: shuffle;
+ * numpy.random.RandomState, which numpy keeps as it was in 1.16: MT19937, seeded with init_genrand,
+ * and its shuffle, to the bit (numpy/random/_mt19937.pyx: _legacy_seeding; mtrand.pyx: shuffle;
  * src/distributions/distributions.c: random_interval; src/mt19937/mt19937.c).
  */
 #ifndef MFS_DATASET_RANDOM_NUMPY_H
@@ -31,8 +31,8 @@ void mfs_numpy_shuffle64(struct mfs_numpy_random *r, uint64_t *a, uint64_t count
 
 /*
  * numpy.sum of float64, whose order of additions decides the last bit of every blend weight
- * (numpy/_core/src/umath/loops_utils.h.src: pairwise_sum): fewer than 8 one after the other; up to 128 in
- * eight accumulators; more in two halves, the first a multiple of 8.
+ * (numpy/_core/src/umath/loops_utils.h.src: pairwise_sum): fewer than 8 one after the other; up to
+ * 128 in eight accumulators; more in two halves, the first a multiple of 8.
  */
 double mfs_numpy_sum(const double *v, size_t count);
 

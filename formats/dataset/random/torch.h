@@ -1,6 +1,6 @@
 /*
- * torch.randperm on the CPU, to the bit (ATen/native/TensorFactories.cpp: randperm_cpu; its generator is
- * MT19937, seeded with init_genrand as numpy's is, ATen/core/MT19937RNGEngine.h).
+ * torch.randperm on the CPU, to the bit (ATen/native/TensorFactories.cpp: randperm_cpu; its
+ * generator is MT19937, seeded with init_genrand as numpy's is, ATen/core/MT19937RNGEngine.h).
  */
 #ifndef MFS_DATASET_RANDOM_TORCH_H
 #define MFS_DATASET_RANDOM_TORCH_H

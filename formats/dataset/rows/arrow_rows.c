@@ -19,9 +19,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "tokens are copied as 
 
 #define CHUNK	    512 /* list offsets that are read at once */
 #define MAX_THREADS 64
-/* What is counted as handed out for list offsets, so that their pages do not stay mapped for ever: a place costs more
- * than its bytes, as a fault maps its surroundings. Of rows far and wide each maps a page, which is worth keeping
- * for a while; who passes over many lets go of them himself. */
+/* What is counted as handed out for list offsets, so that their pages do not stay mapped for ever:
+ * a place costs more than its bytes, as a fault maps its surroundings. Of rows far and wide each
+ * maps a page, which is worth keeping for a while; who passes over many lets go of them himself. */
 #define PLACE_BYTES (16u << 10)
 #define ROW_BYTES   (2u << 10)
 
@@ -84,7 +84,8 @@ static const struct mfs_arrow_shard *shard_of_token(const struct arrow_rows *r, 
 	return &r->shards[mfs_last_while(i, r->shard_count, r->shards[i].token <= token)];
 }
 
-/* The same within a shard, which has at least one extent; row and token are counted from its beginning. */
+/* The same within a shard, which has at least one extent; row and token are counted from its
+ * beginning. */
 static const struct mfs_arrow_extent *extent_of_row(const struct mfs_arrow_shard *p, uint64_t row)
 {
 	return &p->extents[mfs_last_while(i, p->extent_count, p->extents[i].row <= row)];
@@ -105,8 +106,8 @@ static int bad_offset(const struct mfs_arrow_shard *p, const struct mfs_arrow_ex
 			(unsigned long long)(extent->row + row));
 }
 
-/* List offsets of the rows [first, first+count) of a extent, the last of which may be its end: as tokens of the
- * shard, checked to lie inside of the extent and in order. count <= CHUNK. */
+/* List offsets of the rows [first, first+count) of a extent, the last of which may be its end: as
+ * tokens of the shard, checked to lie inside of the extent and in order. count <= CHUNK. */
 static int read_offsets(const struct mfs_arrow_shard *p, const struct mfs_arrow_extent *extent,
 			uint64_t first, uint64_t count, uint64_t *ret, struct mfs_error *err)
 {
@@ -205,8 +206,8 @@ static int arrow_find(const struct mfs_rows *rows, uint64_t t, uint64_t *ret, st
 	return rc;
 }
 
-/* The start of a row, and if count is 2 its end. *shard is the one of the row before, or NULL: a file's identity is
- * looked at once while rows are in the same one. */
+/* The start of a row, and if count is 2 its end. *shard is the one of the row before, or NULL: a
+ * file's identity is looked at once while rows are in the same one. */
 static int row_starts(const struct arrow_rows *r, uint64_t row, uint64_t count,
 		      const struct mfs_arrow_shard **shard, uint64_t *ret, struct mfs_error *err)
 {
@@ -260,7 +261,8 @@ static int arrow_gather_lengths(const struct mfs_rows *rows, const int32_t *numb
 
 /* ---- tokens ---- */
 
-/* Unsigned ids shown as signed ones: those with a top bit are none. t: the stream's number of the first. */
+/* Unsigned ids shown as signed ones: those with a top bit are none. t: the stream's number of the
+ * first. */
 static int check_narrowed(const struct mfs_rows *rows, const void *tokens, uint64_t count,
 			  uint64_t t, struct mfs_error *err)
 {
@@ -367,7 +369,8 @@ static const struct mfs_rows_ops arrow_ops = {
 
 /* ---- opening ---- */
 
-/* A file is walked through a descriptor of its own, not through the mapping: a page fault reads around itself. */
+/* A file is walked through a descriptor of its own, not through the mapping: a page fault reads
+ * around itself. */
 static int walk_file(struct mfs_fileset *set, struct mfs_arrow_shard *p,
 		     struct mfs_arrow_token_column *column, struct mfs_error *err)
 {

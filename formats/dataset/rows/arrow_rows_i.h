@@ -36,8 +36,9 @@ struct mfs_arrow_token_column {
 int mfs_arrow_choose_column(const struct mfs_arrow_shard *p, const struct mfs_source *src,
 			    const struct mfs_arrow_rows_config *config, char **ret,
 			    struct mfs_error *err);
-/* Fills extents of a shard. Of the first one column->dtype is MFS_DTYPE_NONE before, and what the file says behind;
- * of others it must be what they say. src: the shard's bytes, however they are to be read meanwhile. */
+/* Fills extents of a shard. Of the first one column->dtype is MFS_DTYPE_NONE before, and what the
+ * file says behind; of others it must be what they say. src: the shard's bytes, however they are to
+ * be read meanwhile. */
 int mfs_arrow_walk(struct mfs_arrow_shard *p, const struct mfs_source *src,
 		   struct mfs_arrow_token_column *column, struct mfs_error *err);
 

@@ -255,7 +255,8 @@ static int add_without_nulls(struct walk *w, const struct mfs_arrow_batch *b,
 /* Rows of a batch with nulls, so far as they were looked at. */
 struct null_pass {
 	uint64_t first,
-		base; /* of the rows that are not in the table yet: their number, their first element */
+		/* of the rows that are not in the table yet: their number, their first element */
+		base;
 	bool hidden; /* they are null and have elements */
 	uint64_t nulls;
 };
@@ -314,7 +315,8 @@ static int look_at_block(struct walk *w, const struct mfs_arrow_batch *b,
 	return rc;
 }
 
-/* A null row may have elements that are not to be seen: all rows of a batch with nulls are looked at. */
+/* A null row may have elements that are not to be seen: all rows of a batch with nulls are looked
+ * at. */
 static int add_with_nulls(struct walk *w, const struct mfs_arrow_batch *b,
 			  const struct mfs_arrow_array *a, struct mfs_error *err)
 {

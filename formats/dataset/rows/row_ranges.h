@@ -1,6 +1,6 @@
 /*
- * A list of ranges of rows: ascending, disjoint, not adjacent. It is short, as each run of rows that cannot be read
- * costs a view some pages.
+ * A list of ranges of rows: ascending, disjoint, not adjacent. It is short, as each run of rows
+ * that cannot be read costs a view some pages.
  */
 #ifndef MFS_DATASET_ROWS_ROW_RANGES_H
 #define MFS_DATASET_ROWS_ROW_RANGES_H
@@ -20,8 +20,8 @@ struct mfs_row_ranges {
 	size_t count;
 };
 
-/* Adds rows [first, end), first < end, and joins the ranges that they touch. 0; -ENOMEM; -ENOSPC: there would be more
- * than MFS_ROW_RANGES_MAX. */
+/* Adds rows [first, end), first < end, and joins the ranges that they touch. 0; -ENOMEM; -ENOSPC:
+ * there would be more than MFS_ROW_RANGES_MAX. */
 int mfs_row_ranges_add(struct mfs_row_ranges *r, uint64_t first, uint64_t end);
 /* True if one range has all of the rows [first, end). */
 bool mfs_row_ranges_have(const struct mfs_row_ranges *r, uint64_t first, uint64_t end);

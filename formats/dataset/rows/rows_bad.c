@@ -40,17 +40,17 @@ static int add(struct search *s, uint64_t row, struct mfs_error *err)
 	pthread_mutex_unlock(&s->lock);
 	if (rc == -ENOMEM)
 		return mfs_fail_nomem(err);
-	return rc ? mfs_fail(
-			    err, -ENOTSUP,
-			    "%s: more than %d ranges of rows cannot be read, or hold tokens outside "
-			    "of a vocabulary of %llu: is that its size?",
-			    s->rows->name, MFS_ROW_RANGES_MAX,
-			    (unsigned long long)s->rows->vocab_size)
+	return rc ? mfs_fail(err, -ENOTSUP,
+			     "%s: more than %d ranges of rows cannot be read, or hold tokens "
+			     "outside "
+			     "of a vocabulary of %llu: is that its size?",
+			     s->rows->name, MFS_ROW_RANGES_MAX,
+			     (unsigned long long)s->rows->vocab_size)
 		  : 0;
 }
 
-/* A place between rows near the middle of tokens [first, end), which are of several rows; `second` is where the second
- * one begins. */
+/* A place between rows near the middle of tokens [first, end), which are of several rows; `second`
+ * is where the second one begins. */
 static int middle(const struct mfs_rows *r, uint64_t first, uint64_t end, uint64_t second,
 		  uint64_t *ret, struct mfs_error *err)
 {
@@ -64,7 +64,8 @@ static int middle(const struct mfs_rows *r, uint64_t first, uint64_t end, uint64
 	return rc;
 }
 
-/* Tokens [first, end), CHUNK at most. If they cannot be read together, their halves are tried, down to a row. */
+/* Tokens [first, end), CHUNK at most. If they cannot be read together, their halves are tried, down
+ * to a row. */
 static int look_at(struct search *s, uint64_t first, uint64_t end, void *buf, struct mfs_error *err)
 {
 	const struct mfs_rows *r = s->rows;

@@ -9,7 +9,8 @@
 
 #define CHUNK 256 /* rows that are laid out at once */
 
-/* Token t of row i is token t - i of the rows within, and the end of row i comes behind its last one. */
+/* Token t of row i is token t - i of the rows within, and the end of row i comes behind its last
+ * one. */
 struct eod_rows {
 	struct mfs_rows rows;
 	struct mfs_rows *of;
@@ -57,8 +58,8 @@ static int eod_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uin
 	return rc;
 }
 
-/* Whole rows: tokens of the rows within from `from` on, with an end behind each of ends[0..count). They are read to
- * where the last of them belong; moving the others forward makes room. */
+/* Whole rows: tokens of the rows within from `from` on, with an end behind each of ends[0..count).
+ * They are read to where the last of them belong; moving the others forward makes room. */
 static int lay_out(const struct eod_rows *e, uint64_t from, const uint64_t *ends, uint64_t count,
 		   uint8_t *to, struct mfs_error *err)
 {
@@ -78,7 +79,8 @@ static int lay_out(const struct eod_rows *e, uint64_t from, const uint64_t *ends
 	return rc;
 }
 
-/* count tokens, of which the first is token `from` of the rows within, or the end before it: of row. */
+/* count tokens, of which the first is token `from` of the rows within, or the end before it: of
+ * row. */
 static int read_rows(const struct eod_rows *e, uint64_t row, uint64_t from, uint64_t count,
 		     uint8_t *to, struct mfs_error *err)
 {

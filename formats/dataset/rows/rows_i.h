@@ -4,7 +4,8 @@
 
 #include "formats/dataset/rows/rows.h"
 
-/* Rows that begin as a description of others: of their type, size, columns and files, none of them bad. */
+/* Rows that begin as a description of others: of their type, size, columns and files, none of them
+ * bad. */
 struct mfs_rows mfs_rows_like(const struct mfs_rows *of, const struct mfs_rows_ops *ops);
 
 /* -EIO if one of these tokens, which were read, is outside of r->vocab_size, which is not 0. */

@@ -24,7 +24,8 @@ static const struct mfs_rows_member *part_of_row(const struct mfs_rows_of_member
 	return &x->members[mfs_idx_member_of(x->d, i) - x->d->members];
 }
 
-/* The member that holds token t: the last one that begins at or before it, as ones without tokens come before. */
+/* The member that holds token t: the last one that begins at or before it, as ones without tokens
+ * come before. */
 static const struct mfs_rows_member *part_of_token(const struct mfs_rows_of_members *x, uint64_t t)
 {
 	return &x->members[mfs_last_while(i, x->member_count, x->members[i].first_token <= t)];
@@ -52,8 +53,8 @@ static int indexed_starts(const struct mfs_rows *r, uint64_t first, uint64_t cou
 
 /* ---- tokens ---- */
 
-/* Where tokens from t on lie, relative to the member: bytes of its .bin, as many tokens as lie there together
- * or max. -EIO: token t does not lie in it. */
+/* Where tokens from t on lie, relative to the member: bytes of its .bin, as many tokens as lie
+ * there together or max. -EIO: token t does not lie in it. */
 static int locate(const struct mfs_rows_member *member, uint64_t t, uint64_t max,
 		  uint64_t *ret_byte, uint64_t *ret_count, struct mfs_error *err)
 {

@@ -31,8 +31,8 @@ static inline bool mfs_rows_part_summed(const struct mfs_rows_member *member)
 
 /* Rows and tokens below are counted from the member's first. */
 
-/* Tokens before rows [first, first+count), all of them below the member's end. -EIO: an array contradicts itself
- * there. */
+/* Tokens before rows [first, first+count), all of them below the member's end. -EIO: an array
+ * contradicts itself there. */
 int mfs_rows_part_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
 			 uint64_t *ret, struct mfs_error *err);
 /* The same, of an .idx that is still the one that was opened (-ESTALE). */

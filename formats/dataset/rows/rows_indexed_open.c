@@ -1,4 +1,5 @@
-/* What is known of the rows of an indexed dataset before anybody asks: tokens, and which rows cannot be read. */
+/* What is known of the rows of an indexed dataset before anybody asks: tokens, and which rows
+ * cannot be read. */
 #include <errno.h>
 #include <stdlib.h>
 

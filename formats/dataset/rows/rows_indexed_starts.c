@@ -16,7 +16,8 @@ int mfs_rows_part_check(const struct mfs_rows_member *member, struct mfs_error *
 	return p->idx_set ? mfs_fileset_check(p->idx_set, p->idx_file, err) : 0;
 }
 
-/* Pointers become tokens before rows [first, first+count) of a member, none of them its end, within the member. */
+/* Pointers become tokens before rows [first, first+count) of a member, none of them its end, within
+ * the member. */
 static int pointers_to_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
 			      uint64_t *starts, struct mfs_error *err)
 {
@@ -47,8 +48,9 @@ static int contiguous_starts(const struct mfs_rows_member *member, uint64_t firs
 }
 
 /*
- * A few pointers somewhere, read by themselves: who searches a row, or the places where a file is to be cut, looks
- * at thousands of them, and each fault of a mapping reads around it as far as the device's read-ahead goes.
+ * A few pointers somewhere, read by themselves: who searches a row, or the places where a file is
+ * to be cut, looks at thousands of them, and each fault of a mapping reads around it as far as the
+ * device's read-ahead goes.
  */
 static int look_at_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
 			  uint64_t *ret, struct mfs_error *err)

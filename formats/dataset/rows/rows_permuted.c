@@ -42,7 +42,8 @@ static int read_numbers(const struct permuted_rows *p, uint64_t first, uint64_t 
 	return rc;
 }
 
-/* Of the rows from a multiple of STRIDE on: their numbers and lengths. *ret_count: how many, STRIDE but at the end. */
+/* Of the rows from a multiple of STRIDE on: their numbers and lengths. *ret_count: how many, STRIDE
+ * but at the end. */
 struct block {
 	uint64_t first, count, start;
 	int32_t numbers[STRIDE], lengths[STRIDE];
@@ -88,7 +89,8 @@ static int permuted_starts(const struct mfs_rows *r, uint64_t first, uint64_t co
 	return rc;
 }
 
-/* The block that holds token t, and in it the row: *ret_row is its place, *ret_start the token it begins at. */
+/* The block that holds token t, and in it the row: *ret_row is its place, *ret_start the token it
+ * begins at. */
 static int find_in_blocks(const struct permuted_rows *p, uint64_t t, struct block *b,
 			  uint64_t *ret_row, uint64_t *ret_start, struct mfs_error *err)
 {

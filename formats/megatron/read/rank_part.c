@@ -49,8 +49,8 @@ static struct slicer slicer_of(const struct mfs_rank_part_options *o, uint32_t o
 	return optimizer ? experts : dense;
 }
 
-/* Padded elements of the buckets of a buffer in front of one: what a rank's slices of these hold is the
- * of-th part, since each is a multiple of it. */
+/* Padded elements of the buckets of a buffer in front of one: what a rank's slices of these hold is
+ * the of-th part, since each is a multiple of it. */
 static uint64_t before(const struct mfs_optim_buffer *b, uint32_t bucket)
 {
 	uint64_t sum = 0;

@@ -1,10 +1,10 @@
 /*
- * Reading a rank's part: every tensor is planned, the blocks of all plans become rects, and the rects are
- * read in the order of the files. Threads take units of a few MiB from one list, so that together they move
- * through a file as one reader would, with the kernel asked for what comes next.
+ * Reading a rank's part: every tensor is planned, the blocks of all plans become rects, and the
+ * rects are read in the order of the files. Threads take units of a few MiB from one list, so that
+ * together they move through a file as one reader would, with the kernel asked for what comes next.
  *
- * Long stretches go by pread() into the caller's memory, the rest through the mappings: bench_rank says by how
- * much either is faster.
+ * Long stretches go by pread() into the caller's memory, the rest through the mappings: bench_rank
+ * says by how much either is faster.
  */
 #include <errno.h>
 #include <pthread.h>

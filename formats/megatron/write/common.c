@@ -72,8 +72,8 @@ struct change {
 	uint32_t written;
 };
 
-/* Ranks that hold one copy of the model, the experts' layout taken into account: tp * dp must be a multiple
- * of etp * ep. */
+/* Ranks that hold one copy of the model, the experts' layout taken into account: tp * dp must be a
+ * multiple of etp * ep. */
 static uint32_t replicas(const struct change *c)
 {
 	const struct mfs_layout *p = c->options->layout;

@@ -1,7 +1,7 @@
 /*
- * The part of a Megatron state dict that is neither model nor optimizer: arguments, iteration, scheduler,
- * random states. Copied from the source's own, where it has one, with what the view changes; made from
- * config.json's arguments where the source is an HF directory.
+ * The part of a Megatron state dict that is neither model nor optimizer: arguments, iteration,
+ * scheduler, random states. Copied from the source's own, where it has one, with what the view
+ * changes; made from config.json's arguments where the source is an HF directory.
  *
  * Who reads it: megatron/training/checkpointing.py: load_checkpoint, check_checkpoint_args.
  */
@@ -29,9 +29,9 @@ struct mfs_common_options {
 };
 
 /*
- * Writes pairs of the state dict whose dict has been begun: 'args', 'checkpoint_version', 'iteration',
- * 'num_floating_point_operations_so_far', and, with the optimizer, 'opt_param_scheduler'. number: the
- * iteration; -1: release.
+ * Writes pairs of the state dict whose dict has been begun: 'args', 'checkpoint_version',
+ * 'iteration', 'num_floating_point_operations_so_far', and, with the optimizer,
+ * 'opt_param_scheduler'. number: the iteration; -1: release.
  */
 int mfs_common_write(struct mfs_pickle_writer *w, const struct mfs_ckpt *ckpt,
 		     const struct mfs_common_options *options, int64_t number,

@@ -6,8 +6,9 @@
 #include <string.h>
 
 /*
- * Of one value. A rank's random states are 10 kB of pickle and five tensors of 5 kB, times the data-parallel
- * ranks with --data-parallel-random-init; references are counted since a few bytes can name one value often.
+ * Of one value. A rank's random states are 10 kB of pickle and five tensors of 5 kB, times the
+ * data-parallel ranks with --data-parallel-random-init; references are counted since a few bytes
+ * can name one value often.
  */
 #define MAX_PICKLE     (UINT64_C(16) << 20)
 #define MAX_STORAGES   (UINT64_C(16) << 20)

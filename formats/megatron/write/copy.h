@@ -1,6 +1,6 @@
 /*
- * Values of the source's pickles in files of Megatron views: random states and the gradient scaler, with
- * the bytes of their tensors, and parameter groups, which have no tensors.
+ * Values of the source's pickles in files of Megatron views: random states and the gradient scaler,
+ * with the bytes of their tensors, and parameter groups, which have no tensors.
  */
 #ifndef MFS_MEGATRON_WRITE_COPY_H
 #define MFS_MEGATRON_WRITE_COPY_H

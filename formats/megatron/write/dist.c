@@ -7,7 +7,8 @@
 #include "formats/megatron/write/dist_keys.h"
 #include "formats/optim/rules/settings.h"
 
-/* All four keys: core since 0.19 knows the first two alone and skips others, older ones have them. */
+/* All four keys: core since 0.19 knows the first two alone and skips others, older ones have
+ * them. */
 static const char metadata_json[] =
 	"{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
 	"\"common_backend\": \"torch\", \"common_backend_version\": 1}";
@@ -103,8 +104,8 @@ static int build_index(void *arg, struct mfs_vfile *parts, struct mfs_error *err
 	return rc;
 }
 
-/* Written once for its size, which a listing asks for, and again by its first reader: of a large model it
- * is the one file that takes memory, some 130 bytes a chunk. */
+/* Written once for its size, which a listing asks for, and again by its first reader: of a large
+ * model it is the one file that takes memory, some 130 bytes a chunk. */
 static int add_index(struct mfs_megatron_dist *d, const struct mfs_file_sink *sink,
 		     struct mfs_error *err)
 {

@@ -1,6 +1,6 @@
 /*
- * A small torch.save archive in memory, whose values may be copied from archives of the source with the
- * bytes of their tensors: common.pt, random states.
+ * A small torch.save archive in memory, whose values may be copied from archives of the source with
+ * the bytes of their tensors: common.pt, random states.
  */
 #ifndef MFS_MEGATRON_WRITE_DIST_ARCHIVE_H
 #define MFS_MEGATRON_WRITE_DIST_ARCHIVE_H
@@ -18,8 +18,8 @@ struct mfs_dist_archive {
 };
 
 void mfs_dist_archive_begin(struct mfs_dist_archive *a);
-/* Ends the pickle, whose stack holds one value, and appends the archive to out. rc: of what was written
- * so far; returned, if not 0. Releases the archive in any case. */
+/* Ends the pickle, whose stack holds one value, and appends the archive to out. rc: of what was
+ * written so far; returned, if not 0. Releases the archive in any case. */
 int mfs_dist_archive_end(struct mfs_dist_archive *a, const char *prefix, int rc,
 			 struct mfs_buf *out, struct mfs_error *err);
 

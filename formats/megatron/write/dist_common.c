@@ -2,10 +2,10 @@
  * common.pt of a torch_dist view: what is no tensor and the same on all ranks. Every release of
  * Megatron-core reads it; those since 0.19 prefer it to the item common_state/shard_0_1.
  *
- * 'optimizer' is what sharded_state_dict() leaves when tensors are taken out: optimizer/optimizer.py:
- * Float16OptimizerWithFloat16Params, FP32Optimizer, ChainedOptimizer; distrib_optimizer.py. With
- * content_metadata's 'fully_reshardable' its tensors have the shapes of the parameters, so that a run of
- * any layout loads them.
+ * 'optimizer' is what sharded_state_dict() leaves when tensors are taken out:
+ * optimizer/optimizer.py: Float16OptimizerWithFloat16Params, FP32Optimizer, ChainedOptimizer;
+ * distrib_optimizer.py. With content_metadata's 'fully_reshardable' its tensors have the shapes of
+ * the parameters, so that a run of any layout loads them.
  */
 #include <errno.h>
 
@@ -57,7 +57,8 @@ static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, c
 		!mfs_value_float(doc, value, &number));
 }
 
-/* A step that is a number is copied as it is; one that is a tensor, or lies elsewhere, is written anew. */
+/* A step that is a number is copied as it is; one that is a tensor, or lies elsewhere, is written
+ * anew. */
 static bool has_number(const struct group_copy *g)
 {
 	double number;
@@ -178,7 +179,8 @@ static void write_flag(struct mfs_pickle_writer *w, const char *name, bool value
 	mfs_pickle_bool(w, value);
 }
 
-/* What keys and shapes a run asks for (training/checkpointing.py: _build_sharded_state_dict_metadata). */
+/* What keys and shapes a run asks for (training/checkpointing.py:
+ * _build_sharded_state_dict_metadata). */
 static void write_content(struct common *c)
 {
 	mfs_pickle_name(out(c), "content_metadata");

@@ -1,9 +1,9 @@
 /*
  * Private to dist*.c: what a torch_dist view holds.
  *
- * An item is a torch.save archive of one chunk. Chunks of one tensor have one shape and hence items of one
- * size, and every layer's file has them at the same place; so a place is computed and not listed, and a
- * view of a million chunks is some thousand tensors in memory. Files:
+ * An item is a torch.save archive of one chunk. Chunks of one tensor have one shape and hence items
+ * of one size, and every layer's file has them at the same place; so a place is computed and not
+ * listed, and a view of a million chunks is some thousand tensors in memory. Files:
  *
  *   __{unit}_0.distcp   random states (unit 0), _extra_state, weights
  *   __{unit}_1.distcp   the optimizer's tensors
@@ -35,9 +35,10 @@ struct mfs_dist_tensor {
 /* The _extra_state of the modules whose weights a tensor is. */
 struct mfs_dist_extra {
 	const struct mfs_dist_tensor *owner;
-	bool core_attention; /* not of linear_proj, the owner, but of the attention in front of it */
-	uint32_t first;	     /* number of its first item, all extras counted */
-	uint64_t offset;     /* as a tensor's */
+	/* not of linear_proj, the owner, but of the attention in front of it */
+	bool core_attention;
+	uint32_t first;	 /* number of its first item, all extras counted */
+	uint64_t offset; /* as a tensor's */
 };
 
 /* An item of random states: of a (tp, pp) rank, or of one of its data-parallel ranks. */

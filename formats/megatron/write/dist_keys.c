@@ -42,7 +42,8 @@ static const struct {
 
 static bool is_moe(const struct mfs_megatron_args *a, const struct mfs_global_tensor *t)
 {
-	/* A multi-token-prediction layer is like the last one (gpt_layer_specs.py: get_gpt_mtp_block_spec). */
+	/* A multi-token-prediction layer is like the last one (gpt_layer_specs.py:
+	 * get_gpt_mtp_block_spec). */
 	const int64_t layer = after(t->name, mtp) ? a->num_layers - 1 : t->layer;
 
 	return a->moe_layers && a->moe_layers[layer];

@@ -1,6 +1,7 @@
 /*
- * Keys of a torch_dist checkpoint, as a GPTModel's sharded_state_dict() has them (docs/formats/torch-dist.md):
- * stacked or numbered layers, norms under Transformer Engine's names, optimizer.state.*, _extra_state.
+ * Keys of a torch_dist checkpoint, as a GPTModel's sharded_state_dict() has them
+ * (docs/formats/torch-dist.md): stacked or numbered layers, norms under Transformer Engine's names,
+ * optimizer.state.*, _extra_state.
  */
 #ifndef MFS_MEGATRON_WRITE_DIST_KEYS_H
 #define MFS_MEGATRON_WRITE_DIST_KEYS_H

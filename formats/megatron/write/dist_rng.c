@@ -2,8 +2,8 @@
  * Random states of a torch_dist view: one byte item a rank of the source's layout, which the view's
  * arguments still name (training/checkpointing.py: get_rng_state, load_checkpoint).
  *
- * Core 0.16 alone asks in runs with EP > 1 for one a data-parallel rank, which others skip: a view of such
- * a run has both.
+ * Core 0.16 alone asks in runs with EP > 1 for one a data-parallel rank, which others skip: a view
+ * of such a run has both.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -16,8 +16,8 @@
 #define MAX_RANKS (1u << 17)		/* of a run */
 #define MAX_BYTES (UINT64_C(256) << 20) /* of different items, which stay in memory: 10 kB each */
 
-/* Data-parallel ranks, those of context parallelism among them, of a source with EP > 1; 0: it is none, or
- * does not say. */
+/* Data-parallel ranks, those of context parallelism among them, of a source with EP > 1; 0: it is
+ * none, or does not say. */
 static uint32_t count_dp(const struct mfs_megatron_dist *d)
 {
 	const struct mfs_ckpt_layout *l = mfs_ckpt_layout(d->options.ckpt);
@@ -29,8 +29,8 @@ static uint32_t count_dp(const struct mfs_megatron_dist *d)
 	return (uint32_t)((uint64_t)d->args->world_size / ranks);
 }
 
-/* Ranks are counted through tensor, then data-parallel ones, or through expert-tensor, then expert ones
- * (megatron/core/parallel_state.py: RankGenerator, order tp-cp-ep-dp-pp). */
+/* Ranks are counted through tensor, then data-parallel ones, or through expert-tensor, then expert
+ * ones (megatron/core/parallel_state.py: RankGenerator, order tp-cp-ep-dp-pp). */
 static uint32_t expert_rank(const struct mfs_ckpt_layout *l, uint32_t tp, uint32_t dp)
 {
 	return (uint32_t)(((uint64_t)dp * l->tp + tp) / l->etp % l->ep);

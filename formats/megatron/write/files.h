@@ -1,6 +1,6 @@
 /*
- * The files of Megatron views: legacy `torch` at a layout, and torch_dist. Each adds its files to a view
- * through mfs_file_sink, paths relative to the iteration's directory.
+ * The files of Megatron views: legacy `torch` at a layout, and torch_dist. Each adds its files to a
+ * view through mfs_file_sink, paths relative to the iteration's directory.
  */
 #ifndef MFS_MEGATRON_WRITE_FILES_H
 #define MFS_MEGATRON_WRITE_FILES_H

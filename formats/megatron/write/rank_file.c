@@ -103,8 +103,8 @@ int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, 
 	return mfs_copy_value(&to, from, value, r->err);
 }
 
-/* A rank of another layout takes the state of the rank at its place modulo the source's sizes, so that a
- * run finds one: --load without --no-load-rng asks for it. */
+/* A rank of another layout takes the state of the rank at its place modulo the source's sizes, so
+ * that a run finds one: --load without --no-load-rng asks for it. */
 static int write_rng(struct mfs_rank_writer *r)
 {
 	const struct mfs_ckpt_layout *source = mfs_ckpt_layout(r->options->ckpt);

@@ -1,6 +1,6 @@
 /*
- * One rank's file of a legacy `torch` checkpoint (megatron/training/checkpointing.py: save_checkpoint,
- * generate_state_dict; optimizer/distrib_optimizer.py: save_parameter_state).
+ * One rank's file of a legacy `torch` checkpoint (megatron/training/checkpointing.py:
+ * save_checkpoint, generate_state_dict; optimizer/distrib_optimizer.py: save_parameter_state).
  */
 #ifndef MFS_MEGATRON_WRITE_RANK_FILE_H
 #define MFS_MEGATRON_WRITE_RANK_FILE_H
@@ -16,8 +16,8 @@ enum mfs_rank_file_kind {
 /* What a file's tensors are made of; outlives the file. */
 struct mfs_rank_file;
 
-/* Adds the file's parts to an empty one. *ret is NULL, and nothing is added, where Megatron has no such
- * file. */
+/* Adds the file's parts to an empty one. *ret is NULL, and nothing is added, where Megatron has no
+ * such file. */
 int mfs_rank_file_new(const struct mfs_megatron_options *options, const struct mfs_rank *rank,
 		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
 		      struct mfs_rank_file **ret, struct mfs_error *err);

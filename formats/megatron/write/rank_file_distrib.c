@@ -1,7 +1,8 @@
 /*
  * distrib_optim.pt: the distributed optimizer's flat buffers, all their buckets behind one another
- * (optimizer/distrib_optimizer.py: get_parameter_state_dp_zero, save_parameter_state). Parameters lie in
- * them in reverse order with gaps that align them; what is in a gap nobody reads, here it is zeros.
+ * (optimizer/distrib_optimizer.py: get_parameter_state_dp_zero, save_parameter_state). Parameters
+ * lie in them in reverse order with gaps that align them; what is in a gap nobody reads, here it is
+ * zeros.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static int list_params(struct mfs_rank_writer *r, uint32_t buffer,
 	return 0;
 }
 
-/* One state of a buffer as a storage: parts of it are of one type, that of the optimizer's tensors. */
+/* One state of a buffer as a storage: parts of it are of one type, that of the optimizer's
+ * tensors. */
 static int write_flat(struct mfs_rank_writer *r, const struct mfs_optim_buffer *buffer,
 		      const struct mfs_optim_param *const *params, uint32_t count,
 		      enum mfs_state state)

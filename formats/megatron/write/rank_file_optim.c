@@ -1,7 +1,7 @@
 /*
  * 'optimizer' of a rank's state dict: optimizer/optimizer.py: Float16OptimizerWithFloat16Params and
- * FP32Optimizer.state_dict, ChainedOptimizer.state_dict; distrib_optimizer.py: DistributedOptimizer.
- * state_dict, whose tensors are in distrib_optim.pt.
+ * FP32Optimizer.state_dict, ChainedOptimizer.state_dict; distrib_optimizer.py:
+ * DistributedOptimizer. state_dict, whose tensors are in distrib_optim.pt.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -39,8 +39,8 @@ static bool is_like(const struct mfs_pickle *doc, mfs_value dict, const struct m
 	       group_flag(doc, dict, "is_decoupled_lr") == g->decoupled;
 }
 
-/* The source's group of the same parameters. Experts are in an optimizer of their own or not as the layout
- * has it, so the other optimizer's will do. 0: the source had none. */
+/* The source's group of the same parameters. Experts are in an optimizer of their own or not as the
+ * layout has it, so the other optimizer's will do. 0: the source had none. */
 static mfs_value find_group(const struct mfs_optim_info *info, const struct mfs_optim_group *g,
 			    const struct mfs_pickle **ret_doc)
 {

@@ -1,6 +1,6 @@
 /*
- * Legacy `torch` views: one mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt a rank, and distrib_optim.pt beside
- * it where the run's optimizer was distributed.
+ * Legacy `torch` views: one mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt a rank, and distrib_optim.pt
+ * beside it where the run's optimizer was distributed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -39,7 +39,8 @@ static int build(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 	return rc;
 }
 
-/* Made once for its size, and for what may be wrong with it to be said now. 0: there is no such file. */
+/* Made once for its size, and for what may be wrong with it to be said now. 0: there is no such
+ * file. */
 static int measure(struct rank_entry *e, uint64_t *ret, struct mfs_error *err)
 {
 	struct mfs_vfile *parts;

@@ -45,8 +45,8 @@ static const struct mfs_family_tensor experts[] = {
 	{0},
 };
 
-/* Layer L+k of HF. The embedding and the head are the model's; readers share them, so no second copy
- * is shown. eh_proj takes [embedding, hidden] on both sides. */
+/* Layer L+k of HF. The embedding and the head are the model's; readers share them, so no second
+ * copy is shown. eh_proj takes [embedding, hidden] on both sides. */
 static const struct mfs_family_tensor mtp[] = {
 	MFS_VECTOR(MTP, "enorm.weight", "enorm.weight", DIRECT, HIDDEN, .norm = true),
 	MFS_VECTOR(MTP, "hnorm.weight", "hnorm.weight", DIRECT, HIDDEN, .norm = true),

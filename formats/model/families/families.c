@@ -40,8 +40,8 @@ const struct mfs_config_row mfs_config_common[] = {
 	{0},
 };
 
-/* MLX reads rope_theta and rope_scaling at the top level alone, transformers 5 takes rope_parameters
- * (and converts the others), so all three are written. */
+/* MLX reads rope_theta and rope_scaling at the top level alone, transformers 5 takes
+ * rope_parameters (and converts the others), so all three are written. */
 const struct mfs_config_row mfs_config_rope[] = {
 	MFS_CONFIG("max_position_embeddings", INT, .ref = MFS_REF_WINS_NOTED,
 		   .field = MFS_FIELD(max_position_embeddings)),
@@ -52,7 +52,8 @@ const struct mfs_config_row mfs_config_rope[] = {
 	{0},
 };
 
-/* use_sliding_window and layer_types: Qwen's way of saying which layers slide; all do in Megatron. */
+/* use_sliding_window and layer_types: Qwen's way of saying which layers slide; all do in
+ * Megatron. */
 const struct mfs_config_row mfs_config_window[] = {
 	MFS_CONFIG("use_sliding_window", HAS, .has = MFS_HAS(WINDOW)),
 	MFS_CONFIG("sliding_window", INT, .field = MFS_FIELD(window_size), .when = MFS_HAS(WINDOW)),

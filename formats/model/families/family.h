@@ -10,8 +10,8 @@
  *                  that hf_config.c computes
  *   notes          what a person should know before using the model with some reader
  *
- * Sources of the tables: transformers/models/NAME/{configuration,modeling}_NAME.py, and for Megatron's
- * side megatron/core/transformer/{attention,mlp,multi_latent_attention}.py.
+ * Sources of the tables: transformers/models/NAME/{configuration,modeling}_NAME.py, and for
+ * Megatron's side megatron/core/transformer/{attention,mlp,multi_latent_attention}.py.
  */
 #ifndef MFS_MODEL_FAMILIES_FAMILY_H
 #define MFS_MODEL_FAMILIES_FAMILY_H
@@ -93,7 +93,8 @@ enum mfs_dim {
 	MFS_DIM_FFN,
 	MFS_DIM_FFN_X2,
 	MFS_DIM_HEAD_COUNT,
-	MFS_DIM_QKV, /* (heads + 2 groups) * head; with an output gate (2 heads + 2 groups) * head */
+	/* (heads + 2 groups) * head; with an output gate (2 heads + 2 groups) * head */
+	MFS_DIM_QKV,
 	MFS_DIM_HEADS, /* heads * head */
 	MFS_DIM_HEAD,  /* kv_channels */
 	MFS_DIM_VOCAB, /* padded */
@@ -218,7 +219,8 @@ struct mfs_config_row {
 		.key = key_, .kind = MFS_CONFIG_##kind_, __VA_ARGS__                               \
 	}
 
-/* Something to know before using the model: shown by inspect if the model has all features of when. */
+/* Something to know before using the model: shown by inspect if the model has all features of
+ * when. */
 struct mfs_family_note {
 	uint64_t when;
 	const char *text;

@@ -1,12 +1,14 @@
 /*
  * The distributed optimizer's flat buffers: where a rank's parameters lie in them.
  *
- * A buffer holds the parameters of one element type, of one chunk and one optimizer, last registered
- * first. It is cut into buckets; a bucket ends when it has grown to the bucket size, and before and after
- * an embedding that two stages share. Ends of buckets are padded, starts of parameters aligned.
+ * A buffer holds the parameters of one element type, of one chunk and one optimizer, last
+ * registered first. It is cut into buckets; a bucket ends when it has grown to the bucket size, and
+ * before and after an embedding that two stages share. Ends of buckets are padded, starts of
+ * parameters aligned.
  *
- * Sources: megatron/core/optimizer/distrib_optimizer.py: _compute_per_buffer_param_layout, param_layout.py;
- * before 2026-04 megatron/core/distributed/param_and_grad_buffer.py: _ParamAndGradBuffer.__init__.
+ * Sources: megatron/core/optimizer/distrib_optimizer.py: _compute_per_buffer_param_layout,
+ * param_layout.py; before 2026-04 megatron/core/distributed/param_and_grad_buffer.py:
+ * _ParamAndGradBuffer.__init__.
  */
 #ifndef MFS_OPTIM_BUFFERS_BUCKETS_H
 #define MFS_OPTIM_BUFFERS_BUCKETS_H
@@ -33,15 +35,15 @@ struct mfs_flat_buffer {
 };
 
 /*
- * Lays out params, given in registration order. size: a bucket's, 0: no limit; dp: ranks that share the
- * buffer. arena gets the result's arrays. -EINVAL: sizes overflow.
+ * Lays out params, given in registration order. size: a bucket's, 0: no limit; dp: ranks that share
+ * the buffer. arena gets the result's arrays. -EINVAL: sizes overflow.
  */
 int mfs_flat_layout(const struct mfs_optim_rules *rules, uint64_t size, uint32_t dp,
 		    struct mfs_flat_param *params, uint32_t count, struct mfs_arena *arena,
 		    struct mfs_flat_buffer *ret, struct mfs_error *err);
 
-/* Bucket size of a rank's virtual chunk: bucketing is for the first stage's first. parameters: elements
- * of all parameters of the rank; dp with context parallelism. 0: no limit. */
+/* Bucket size of a rank's virtual chunk: bucketing is for the first stage's first. parameters:
+ * elements of all parameters of the rank; dp with context parallelism. 0: no limit. */
 uint64_t mfs_flat_bucket_size(const struct mfs_optim_rules *rules, uint32_t pp, uint32_t chunk,
 			      uint64_t parameters, uint32_t dp);
 

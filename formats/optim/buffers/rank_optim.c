@@ -7,8 +7,8 @@
 #include "formats/base/bytes.h"
 #include "formats/optim/buffers/buckets.h"
 
-/* Kinds of groups, in the order of sorted groups: those that keep the defaults first, then by what they
- * override ('max_lr' before 'wd_mult'). */
+/* Kinds of groups, in the order of sorted groups: those that keep the defaults first, then by what
+ * they override ('max_lr' before 'wd_mult'). */
 enum kind { DECAY, DECOUPLED, DECOUPLED_NO_DECAY, NO_DECAY, KINDS };
 
 struct builder {
@@ -105,8 +105,8 @@ static bool is_anywhere(const struct builder *b, uint32_t optimizer, enum kind k
 	return false;
 }
 
-/* Until core 0.15 a rank's groups stand in the order in which its parameters need them, before those
- * that only other ranks need. */
+/* Until core 0.15 a rank's groups stand in the order in which its parameters need them, before
+ * those that only other ranks need. */
 static uint32_t order_kinds(const struct builder *b, uint32_t optimizer, enum kind order[KINDS])
 {
 	const struct mfs_optim *o = b->o;

@@ -1,7 +1,8 @@
 /*
- * The optimizer's side of a rank: which parameters are in which optimizer and parameter group, and where
- * each lies in the distributed optimizer's flat buffers. Both follow from the order of the rank's
- * parameters (rank.h), the run's arguments and Megatron's release alone (optim/rules/rules.h).
+ * The optimizer's side of a rank: which parameters are in which optimizer and parameter group, and
+ * where each lies in the distributed optimizer's flat buffers. Both follow from the order of the
+ * rank's parameters (rank.h), the run's arguments and Megatron's release alone
+ * (optim/rules/rules.h).
  *
  * Sources: megatron/core/optimizer/__init__.py: _get_param_groups, get_megatron_optimizer;
  * optimizer/distrib_optimizer.py and param_layout.py, distributed/param_and_grad_buffer.py,
@@ -63,10 +64,11 @@ struct mfs_optim {
 };
 
 /*
- * rules: NULL for those of the run that wrote the list's checkpoint (mfs_optim_rules_of). dp: size of the
- * dense parameters' data-parallel group times context parallelism; expert_dp: of the experts'. They decide
- * the padding at buckets' ends and the default bucket size. -ENOTSUP: a setting that is not laid out here.
- * Groups are not the run's own where rules.foreign_groups says so.
+ * rules: NULL for those of the run that wrote the list's checkpoint (mfs_optim_rules_of). dp: size
+ * of the dense parameters' data-parallel group times context parallelism; expert_dp: of the
+ * experts'. They decide the padding at buckets' ends and the default bucket size. -ENOTSUP: a
+ * setting that is not laid out here. Groups are not the run's own where rules.foreign_groups says
+ * so.
  */
 int mfs_optim_new(const struct mfs_rank_list *list, const struct mfs_optim_rules *rules,
 		  uint32_t dp, uint32_t expert_dp, struct mfs_optim **ret, struct mfs_error *err);

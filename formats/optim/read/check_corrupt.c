@@ -1,8 +1,8 @@
 /*
- * fully_reshardable saves of core 0.15 to 0.19 cut buckets' padding out of the buffers and then looked for
- * parameters where they would be with it (fixed in 32a03b77c5, 2026-08-21): with several buckets the states
- * of all but the first one's are shifted. No release can be told from the files, but the weights can:
- * they are the fp32 parameters, rounded.
+ * fully_reshardable saves of core 0.15 to 0.19 cut buckets' padding out of the buffers and then
+ * looked for parameters where they would be with it (fixed in 32a03b77c5, 2026-08-21): with several
+ * buckets the states of all but the first one's are shifted. No release can be told from the files,
+ * but the weights can: they are the fp32 parameters, rounded.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 #define CHUNKS	     64	  /* of each tensor */
 #define MANY_TENSORS 2048 /* of more a part is looked at */
 
-/* Buckets are cut where gradients are reduced while the others are computed, and around an embedding
- * that two stages have. */
+/* Buckets are cut where gradients are reduced while the others are computed, and around an
+ * embedding that two stages have. */
 static bool may_have_buckets(const struct mfs_ckpt *ckpt)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
@@ -110,7 +110,8 @@ static int compare_chunk(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *
 		if (!is_rounded(model->dtype, weights + i * size, mains + i * 4))
 			rc = mfs_fail(
 				err, -EINVAL,
-				"%s: the optimizer's state of '%s' is not that of the weights: saves "
+				"%s: the optimizer's state of '%s' is not that of the weights: "
+				"saves "
 				"of core 0.15 to 0.19 with fully_reshardable and several buckets "
 				"are corrupt (fixed in Megatron-LM 32a03b77c5)",
 				mfs_ckpt_dir(ckpt),
@@ -131,7 +132,8 @@ static int compare(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
 	return rc;
 }
 
-/* The last bucket of a first stage ends with its first parameters, a last stage's is all but its head. */
+/* The last bucket of a first stage ends with its first parameters, a last stage's is all but its
+ * head. */
 static bool is_telling(const struct mfs_global_tensor *t)
 {
 	return t->layer <= 0 || strstr(t->name, "final_layernorm");

@@ -1,8 +1,8 @@
 /*
- * torch_dist: the distributed optimizer's flat buffers as they are, a tensor for each bucket (dp_reshardable,
- * fully_sharded_bucket_space; docs/formats/optimizer.md). Names are not stored: which elements are whose follows
- * from the order of the rank's parameters (rank.h) and the arithmetic of the buffers (buckets.h); all sizes must be
- * the file's.
+ * torch_dist: the distributed optimizer's flat buffers as they are, a tensor for each bucket
+ * (dp_reshardable, fully_sharded_bucket_space; docs/formats/optimizer.md). Names are not stored:
+ * which elements are whose follows from the order of the rank's parameters (rank.h) and the
+ * arithmetic of the buffers (buckets.h); all sizes must be the file's.
  */
 #include <errno.h>
 #include <stdio.h>

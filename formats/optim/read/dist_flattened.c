@@ -1,10 +1,12 @@
 /*
- * torch_dist: an optimizer's tensor that is flattened, as fully_sharded_model_space of core 0.8-0.15 does it: an original
- * [X, Y] in x by y fragments is stored as [x, y, n], n elements of one fragment, chunks [1, 1, k] of consecutive elements.
- * Fused experts (GroupedMLP) are not transposed there, as their weights are.
+ * torch_dist: an optimizer's tensor that is flattened, as fully_sharded_model_space of core
+ * 0.8-0.15 does it: an original [X, Y] in x by y fragments is stored as [x, y, n], n elements of
+ * one fragment, chunks [1, 1, k] of consecutive elements. Fused experts (GroupedMLP) are not
+ * transposed there, as their weights are.
  *
- * Sources: core_v0.14.0: dist_checkpointing/strategies/torch.py: sharded_tensor_to_torch_sharded_tensor,
- * transformer/moe/experts.py: GroupedMLP.sharded_state_dict.
+ * Sources: core_v0.14.0: dist_checkpointing/strategies/torch.py:
+ * sharded_tensor_to_torch_sharded_tensor, transformer/moe/experts.py:
+ * GroupedMLP.sharded_state_dict.
  */
 #include <errno.h>
 #include <string.h>
@@ -41,7 +43,8 @@ static int add_part(const struct fragment *f, const uint64_t *lo, const uint64_t
 		p.chunk.origin += expert * f->stride[s->expert_axis];
 	}
 	for (unsigned d = 0; d < p.ndim; d++) {
-		/* The found chunk's shape is the canonical one; the fragment's axes are the stored ones. */
+		/* The found chunk's shape is the canonical one; the fragment's axes are the stored
+		 * ones. */
 		const unsigned from = s->skip + (f->transposed && p.ndim == 2 ? 1 - d : d);
 
 		p.chunk.lo[d] = f->lo[from] + lo[from];
@@ -66,8 +69,8 @@ static int add_box(const uint64_t *lo, const uint64_t *size, uint64_t at, void *
 	return rc;
 }
 
-/* Whether a tensor of fused experts is stored as [in, out]: by its shape, and where that is a square by
- * what the run used. */
+/* Whether a tensor of fused experts is stored as [in, out]: by its shape, and where that is a
+ * square by what the run used. */
 static bool is_transposed(const struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s)
 {
 	const struct mfs_megatron_args *a = &ckpt->args;

@@ -1,8 +1,8 @@
 /*
- * torch_dist: the distributed optimizer's flat buffers as a pickled object for each model-parallel rank
- * (dp_zero_gather_scatter, of core 0.6-0.14 without a fully parallel save): the item
- * [chained_I.]optimizer.distributed.dp_group_idx_M.param_state/shard_0_1 is an archive of [state], and
- * the state what distrib_optim.pt holds (optim/read/gathered_state.h).
+ * torch_dist: the distributed optimizer's flat buffers as a pickled object for each model-parallel
+ * rank (dp_zero_gather_scatter, of core 0.6-0.14 without a fully parallel save): the item
+ * [chained_I.]optimizer.distributed.dp_group_idx_M.param_state/shard_0_1 is an archive of [state],
+ * and the state what distrib_optim.pt holds (optim/read/gathered_state.h).
  *
  * Source: megatron/core/optimizer/distrib_optimizer.py: sharded_param_state_dp_zero.
  */

@@ -1,7 +1,7 @@
 /*
  * torch_dist: the optimizer's tensors that are named after the model's,
- * [chained_I.]optimizer.state.{fp32_param|param|exp_avg|exp_avg_sq}.KEY. In most saves they have the model tensor's shape and
- * chunks; others are flattened (dist_flattened.c).
+ * [chained_I.]optimizer.state.{fp32_param|param|exp_avg|exp_avg_sq}.KEY. In most saves they have
+ * the model tensor's shape and chunks; others are flattened (dist_flattened.c).
  *
  * Sources: megatron/core/dist_checkpointing/optimizer.py, optimizer/distrib_optimizer.py:
  * sharded_param_state_*.

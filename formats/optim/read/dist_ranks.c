@@ -1,4 +1,5 @@
-/* Who held the flat buffers of a torch_dist save: its model-parallel ranks, and those of the experts. */
+/* Who held the flat buffers of a torch_dist save: its model-parallel ranks, and those of the
+ * experts. */
 #include <errno.h>
 
 #include "formats/optim/read/optim_i.h"

@@ -1,6 +1,6 @@
 /*
- * A distributed optimizer's state as one pickled dict (distrib_optim.pt, and dp_zero_gather_scatter of
- * torch_dist): {i: {(param dtype, grad dtype): tensors}}, i counting buffers.
+ * A distributed optimizer's state as one pickled dict (distrib_optim.pt, and dp_zero_gather_scatter
+ * of torch_dist): {i: {(param dtype, grad dtype): tensors}}, i counting buffers.
  *
  * Source: megatron/core/optimizer/distrib_optimizer.py: get_parameter_state_dp_zero.
  */
@@ -15,8 +15,8 @@ int mfs_flat_state_buffer(const struct mfs_pickle *doc, mfs_value state, uint32_
 			  enum mfs_dtype dtype, const char *where, mfs_value *ret,
 			  struct mfs_error *err);
 
-/* Whether buckets are joined, in 'numel_unpadded' elements of each buffer (core >= 0.7). -ENOTSUP: the
- * layout of before 2023-12. */
+/* Whether buckets are joined, in 'numel_unpadded' elements of each buffer (core >= 0.7). -ENOTSUP:
+ * the layout of before 2023-12. */
 int mfs_flat_state_joined(const struct mfs_pickle *doc, mfs_value state, const char *where,
 			  bool *ret, struct mfs_error *err);
 

@@ -1,7 +1,7 @@
 /*
- * Legacy files: the distributed optimizer's flat buffers, `distrib_optim.pt` beside the model's file, in its two forms
- * (docs/formats/optimizer.md). Where a parameter lies in one follows from the order of the state dict
- * (optim/buffers/buckets.h); the sum must be the file's.
+ * Legacy files: the distributed optimizer's flat buffers, `distrib_optim.pt` beside the model's
+ * file, in its two forms (docs/formats/optimizer.md). Where a parameter lies in one follows from
+ * the order of the state dict (optim/buffers/buckets.h); the sum must be the file's.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -55,8 +55,8 @@ static bool is_in(const struct flat *f, const struct mfs_torch_param *p)
 	return !f->part || p->name.experts == (f->part == 2);
 }
 
-/* An embedding of which another stage has a copy, in a bucket of its own (shared_embedding): the stage's
- * word embedding, and where there is none its tied head. */
+/* An embedding of which another stage has a copy, in a bucket of its own (shared_embedding): the
+ * stage's word embedding, and where there is none its tied head. */
 static bool is_shared(const struct flat *f, const struct mfs_torch_param *p)
 {
 	const struct mfs_megatron_args *a = &f->r->ckpt->args;

@@ -1,8 +1,8 @@
 /*
- * Legacy files: the optimizer that keeps one tensor for each parameter (Float16OptimizerWithFloat16Params,
- * FP32Optimizer; docs/formats/optimizer.md). Tensors have no names: they are numbered group by group, in the order
- * of the state dict. The file's own groups say which kinds there are and in which order; counts and every shape are
- * checked.
+ * Legacy files: the optimizer that keeps one tensor for each parameter
+ * (Float16OptimizerWithFloat16Params, FP32Optimizer; docs/formats/optimizer.md). Tensors have no
+ * names: they are numbered group by group, in the order of the state dict. The file's own groups
+ * say which kinds there are and in which order; counts and every shape are checked.
  */
 #include <errno.h>
 #include <stdio.h>

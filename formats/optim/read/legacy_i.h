@@ -13,13 +13,13 @@ struct mfs_legacy_optim {
 	bool *expert_done; /* [pp * ep * etp] */
 };
 
-/* One optimizer of a rank, which keeps a tensor for each parameter. part: 0 all parameters; 1 those of no expert, 2 the
- * experts' (a chain). */
+/* One optimizer of a rank, which keeps a tensor for each parameter. part: 0 all parameters; 1 those
+ * of no expert, 2 the experts' (a chain). */
 int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
 			    const struct mfs_torch_rank *rank, const struct mfs_torch_source *a,
 			    mfs_value one, int part);
-/* The flat buffers in a rank's distrib_optim.pt; of the chain's optimizers there are count in the rank's state. Success
- * without the file: another rank's has the same. */
+/* The flat buffers in a rank's distrib_optim.pt; of the chain's optimizers there are count in the
+ * rank's state. Success without the file: another rank's has the same. */
 int mfs_legacy_read_distrib(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
 			    const struct mfs_torch_rank *rank, uint32_t count);
 

@@ -18,9 +18,11 @@ int mfs_optim_read_named(struct mfs_dist_reader *r, enum mfs_optim_kind *ret,
 int mfs_optim_add_flattened(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
 			    const char *key, enum mfs_state state);
 
-/* True if the index has flat buffers (optimizer.distributed.*), a tensor for each bucket (dist_buckets.c). */
+/* True if the index has flat buffers (optimizer.distributed.*), a tensor for each bucket
+ * (dist_buckets.c). */
 bool mfs_optim_has_buckets(const struct mfs_dcp *dcp);
-/* Reads those of all ranks of the layout that saved them. The model's tensors say what lies in them. */
+/* Reads those of all ranks of the layout that saved them. The model's tensors say what lies in
+ * them. */
 int mfs_optim_read_buckets(struct mfs_dist_reader *r);
 
 /* Likewise for flat buffers that are pickled objects (dist_gathered.c). */
@@ -33,7 +35,8 @@ int mfs_optim_read_settings(struct mfs_ckpt *ckpt, const struct mfs_dist_reader 
 
 /* ---- what readers of flat buffers share ---- */
 
-/* A range of a rank's flattened parameter: elements [first, first + count) lie at origin of storage. */
+/* A range of a rank's flattened parameter: elements [first, first + count) lie at origin of
+ * storage. */
 struct mfs_optim_range {
 	const struct mfs_rank_tensor *tensor;
 	enum mfs_state state;
@@ -48,7 +51,8 @@ int mfs_optim_add_range(struct mfs_ckpt *ckpt, const struct mfs_optim_range *ran
 /* Whether a rank's copy of a parameter is the one to be read, of several that are alike. */
 bool mfs_optim_represents(const struct mfs_rank_tensor *t);
 
-/* A rank that holds flat buffers of one optimizer of a torch_dist save, which names ranks by a number. */
+/* A rank that holds flat buffers of one optimizer of a torch_dist save, which names ranks by a
+ * number. */
 struct mfs_optim_holder {
 	struct mfs_dist_reader *r;
 	const struct mfs_rank_list *list;
@@ -61,8 +65,8 @@ struct mfs_optim_holder {
 
 /* Builds h->o (again). aligned: parameters begin at multiples of 64 elements. */
 int mfs_optim_holder_build(struct mfs_optim_holder *h, bool aligned);
-/* Calls read, which builds, for each holder of the layout that the checkpoint was saved at. -ENOTSUP: a
- * layout or fused experts that cannot be followed. */
+/* Calls read, which builds, for each holder of the layout that the checkpoint was saved at.
+ * -ENOTSUP: a layout or fused experts that cannot be followed. */
 int mfs_optim_each_holder(struct mfs_dist_reader *r,
 			  int (*read)(struct mfs_optim_holder *h, void *arg), void *arg);
 
@@ -71,7 +75,8 @@ int mfs_optim_each_holder(struct mfs_dist_reader *r,
 /* A parameter that the optimizer knows: not a buffer, of a floating type. */
 bool mfs_optim_is_param(const struct mfs_global_tensor *t);
 
-/* Every parameter has its states, whole; ret_main: fp32 among them. -ENODATA, -EINVAL: which has not. */
+/* Every parameter has its states, whole; ret_main: fp32 among them. -ENODATA, -EINVAL: which has
+ * not. */
 int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err);
 /* fully_reshardable saves of core 0.15 to 0.19 with several buckets are wrong: -EINVAL for one. */
 int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, struct mfs_error *err);

@@ -1,4 +1,5 @@
-/* What of an optimizer is no tensor (optim/rules/settings.h), from the state dict or from byte items of a torch_dist save. */
+/* What of an optimizer is no tensor (optim/rules/settings.h), from the state dict or from byte
+ * items of a torch_dist save. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -72,8 +73,8 @@ static int try_step(struct mfs_optim_info *info, const struct mfs_torch_file *f,
 	return rc;
 }
 
-/* Adam's: of a group (Transformer Engine, Apex, and in flat saves), common to all parameters, or (torch's
- * Adam) the first parameter's. */
+/* Adam's: of a group (Transformer Engine, Apex, and in flat saves), common to all parameters, or
+ * (torch's Adam) the first parameter's. */
 static int read_step(struct mfs_optim_info *info, const struct mfs_torch_file *f, mfs_value one,
 		     struct mfs_error *err)
 {

@@ -1,6 +1,6 @@
 /*
- * What decides how Megatron sorts parameters into optimizers, groups, buffers and buckets: the run's
- * arguments and the release; and the arithmetic of it, for parameters in registration order
+ * What decides how Megatron sorts parameters into optimizers, groups, buffers and buckets: the
+ * run's arguments and the release; and the arithmetic of it, for parameters in registration order
  * (docs/formats/optimizer.md, with sources).
  */
 #ifndef MFS_OPTIM_RULES_RULES_H
@@ -29,8 +29,8 @@ struct mfs_optim_rules {
 	const char *unsupported;  /* name of an argument with another layout; NULL: none */
 };
 
-/* The rules of the run that wrote a checkpoint, of the newest release where it does not say. ckpt was
- * opened with MFS_CKPT_COMMON; without a state the rules are those of a fresh bf16 run. */
+/* The rules of the run that wrote a checkpoint, of the newest release where it does not say. ckpt
+ * was opened with MFS_CKPT_COMMON; without a state the rules are those of a fresh bf16 run. */
 void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret);
 
 /* Is a parameter in a group with weight decay? name as the rank's modules have it. */

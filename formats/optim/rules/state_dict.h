@@ -1,7 +1,8 @@
 /*
- * The optimizer's entry of a state dict, in its forms: one optimizer's dict, or a chain's (a list of dicts;
- * in torch_dist a dict {0: ..., 1: ...}); Megatron's wrapper {'optimizer': torch's, 'grad_scaler': ...}
- * (oldest: 'optimizer_state_dict') or, of a run in fp32, torch's dict itself ({'state', 'param_groups'}).
+ * The optimizer's entry of a state dict, in its forms: one optimizer's dict, or a chain's (a list
+ * of dicts; in torch_dist a dict {0: ..., 1: ...}); Megatron's wrapper {'optimizer': torch's,
+ * 'grad_scaler': ...} (oldest: 'optimizer_state_dict') or, of a run in fp32, torch's dict itself
+ * ({'state', 'param_groups'}).
  *
  * Source: megatron/core/optimizer/optimizer.py: state_dict() of Float16OptimizerWithFloat16Params,
  * FP32Optimizer, ChainedOptimizer; distrib_optimizer.py.

@@ -1,16 +1,18 @@
 /*
- * Prints what formats/dataset computes, for tests/interop/test_gpt_dataset.py, which compiles it. Commands come
- * on stdin, a line each, words divided by tabs; each is answered by a line "ok BYTES" and so many bytes, or by
- * "error CODE SENTENCE".
+ * Prints what formats/dataset computes, for tests/interop/test_gpt_dataset.py, which compiles it.
+ * Commands come on stdin, a line each, words divided by tabs; each is answered by a line "ok BYTES"
+ * and so many bytes, or by "error CODE SENTENCE".
  *
  *   gpt PREFIX[,PREFIX] FIRST END SAMPLES|none S SEED EXTRA PARTIAL SEPARATE THREADS
- *                                 six u64 (documents, samples, epochs, separate, widths), i32 document index,
+ *                                 six u64 (documents, samples, epochs, separate, widths), i32
+ *                                   document index,
  *                                 i64 sample index, u64 shuffle index
  *   tokens PAD I                  i64 tokens of sample I of the last gpt
  *   split TEXT VERSION N          three pairs of u64, (0, 0) for none
  *   blend SIZE WEIGHT...          i16 datasets, i64 samples; weights as C99 hexadecimal
  *   exhaustive SIZE...
- *   sizes VERSION SAMPLES WEIGHT...  doubles: weights as BlendedDataset gets them; u64: samples of each; u64 size
+ *   sizes VERSION SAMPLES WEIGHT...  doubles: weights as BlendedDataset gets them; u64: samples of
+ *     each; u64 size
  *   args WORD...                  words as a line each: prefixes, then weights as hexadecimal
  *   shuffle SEED BITS COUNT TIMES 0..COUNT-1 shuffled so often
  *   interval SEED MAX COUNT       u64
