@@ -479,16 +479,27 @@ int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *na
 	return rc;
 }
 
+static bool is_lacking_some(const struct mfs_node *node)
+{
+	return node->view && !strcmp(node->view, MFS_WHY_NOT_VIEW);
+}
+
+/* Of its owner's directory, or of that of several views, in which some may be missing. */
 const char *mfs_tree_why_not(const struct mfs_node *node, const char *name, unsigned *ret_number)
 {
+	const bool top = is_lacking_some(node), in_top = is_lacking_some(node->parent);
+	const size_t skip = strlen(node->name) + 1;
 	struct mfs_views_entry e;
 
-	if (!node->view || strcmp(node->view, MFS_WHY_NOT_VIEW))
-		return NULL;
-	for (unsigned i = 0; mfs_views_entry(node->views, i, &e); i = e.end) {
+	for (unsigned i = 0; (top || in_top) && mfs_views_entry(node->views, i, &e); i = e.end) {
 		*ret_number = e.first;
-		if (!strcmp(name, e.name))
+		if (top && !strcmp(name, e.name))
 			return e.why_not;
+		if (top || !e.is_group || strcmp(node->name, e.name))
+			continue;
+		for (; *ret_number < e.end; ++*ret_number)
+			if (!strcmp(name, node->views->table->kinds[*ret_number]->name + skip))
+				return node->views->why_not[*ret_number];
 	}
 	return NULL;
 }

@@ -26,6 +26,7 @@
 static atomic_uint fake_views_built, fake_optims_opened;
 static int fake_optim_error;  /* what mfs_optim_open() fails with */
 static bool fake_no_megatron; /* there are no Megatron views */
+static bool fake_no_dist;     /* nor, of these, torch_dist */
 static sem_t *fake_begun,
 	*fake_go; /* NULL: nobody waits; else torch_dist posts one and waits for the other */
 
@@ -58,6 +59,11 @@ static int fake_possible(const struct mfs_view_origin *s, struct mfs_error *err)
 {
 	(void)s;
 	return fake_no_megatron ? mfs_fail(err, -ENOTSUP, "no module has linear_fc3") : 0;
+}
+
+static int fake_dist_possible(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	return fake_no_dist ? mfs_fail(err, -ENOTSUP, "no torch_dist") : fake_possible(s, err);
 }
 
 static int fake_list(const struct mfs_view_origin *s, struct mfs_arena *arena,
@@ -127,7 +133,7 @@ const struct mfs_view_kind mfs_view_kind_megatron_torch_dist = {
 	.help = "",
 	.of = MFS_VIEW_OF_FULL,
 	.nested = true,
-	.possible = fake_possible,
+	.possible = fake_dist_possible,
 	.open = fake_open,
 };
 

@@ -262,6 +262,29 @@ START_TEST(test_views_that_cannot_be)
 }
 END_TEST
 
+/* A directory of several views has those that can be; why the others cannot is asked of it. */
+START_TEST(test_a_view_that_cannot_be_among_others)
+{
+	unsigned number = 0;
+
+	fake_no_dist = true;
+	open_tree(unit_fixture(FROM));
+	ck_assert_uint_eq(list(find(ITERATION))->count, 3);
+	ck_assert_ptr_nonnull(find(ITERATION "why-not.txt"));
+	ck_assert_uint_eq(list(find(ITERATION "megatron"))->count, 1);
+	ck_assert_ptr_nonnull(find(LAYOUTS "/tp2-pp1"));
+	ck_assert_ptr_null(find(ITERATION "megatron/torch_dist"));
+	ck_assert_str_eq(mfs_tree_why_not(find(ITERATION "megatron"), "torch_dist", &number),
+			 "no torch_dist");
+	ck_assert_ptr_eq(mfs_ckpt_views.kinds[number], &mfs_view_kind_megatron_torch_dist);
+	ck_assert_ptr_null(mfs_tree_why_not(find(ITERATION "megatron"), "torch", &number));
+	ck_assert_ptr_null(mfs_tree_why_not(find(ITERATION), "megatron", &number));
+	ck_assert_ptr_null(mfs_tree_why_not(find(ITERATION "hf"), "torch_dist", &number));
+	close_tree();
+	fake_no_dist = false;
+}
+END_TEST
+
 START_TEST(test_nested_names)
 {
 	static const char file[] =
@@ -564,6 +587,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_first_use_by_many_threads);
 	tcase_add_test(c, test_refresh);
 	c = unit_case(s, "megatron", test_views_of_an_iteration);
+	tcase_add_test(c, test_a_view_that_cannot_be_among_others);
 	tcase_add_test(c, test_nested_names);
 	tcase_add_test(c, test_layouts_that_are_not_listed);
 	tcase_add_test(c, test_unlisted_layouts_are_forgotten);
