@@ -1,6 +1,6 @@
 /*
- * The datasets of a mount: what stands below data/. Opened once, before anything is shown; views of them
- * are opened when somebody enters them.
+ * The datasets of a mount: what stands below data/. They are opened once, before anything is shown.
+ * Their views are opened when somebody enters them.
  *
  *   data/NAME/hf/                 a directory for datasets.load_from_disk
  *   data/NAME/parquet/  npy/  jsonl/
@@ -8,8 +8,9 @@
  *   data/NAME/samples/SPEC/       training samples in Megatron's order, as an HF dataset
  *   data/NAME/cache/SPEC/         what Megatron takes as --data-cache-path
  *
- * NAME is a prefix's last part ("tales_text_document"), an HF dataset's directory (with _SPLIT behind it, if it
- * has splits), what merge= says, or "blend" for what data_path= says, which has samples and cache alone.
+ * NAME is a prefix's last part ("tales_text_document"), an HF dataset's directory (with _SPLIT
+ * behind it, if it has splits), what merge= says, or "blend" for what data_path= says, which has
+ * samples and cache alone.
  */
 #ifndef MFS_FS_DATA_DATA_H
 #define MFS_FS_DATA_DATA_H
@@ -41,8 +42,9 @@ struct mfs_data_options {
 	bool has_eod;	       /* append_eod=ID: one more token behind each row of an HF dataset */
 	int64_t eod;
 	uint64_t vocab_size; /* vocab_size=N: tokens at or above it are -EIO; 0: not looked at */
-	/* vocab_scan: all tokens are looked at when datasets are opened, so that rows with one outside of the vocabulary
-	 * are kept apart from their neighbours; else those of small datasets. */
+	/* vocab_scan: all tokens are read when datasets are opened, and rows with one outside of
+	 * the vocabulary are kept apart from their neighbours. Without it that is done for small
+	 * datasets. */
 	bool vocab_scan;
 	uint64_t arrow_batch; /* arrow_batch=SIZE in bytes; 0: MFS_ARROW_BATCH */
 };
@@ -54,22 +56,24 @@ struct mfs_indexed_dataset;
 struct mfs_rows;
 struct mfs_views;
 
-/* Those of source (NULL: none) and of opt->paths; opt must outlive them. -ENOENT, -ENODATA: a path holds no
- * dataset; -EEXIST: two of one name; what the readers fail with. */
+/* Opens the datasets of source (NULL: none) and of opt->paths. opt must outlive them. -ENOENT,
+ * -ENODATA: a path holds no dataset; -EEXIST: two have one name; what the readers fail with. */
 int mfs_data_open(const char *source, const struct mfs_data_options *opt, struct mfs_data **ret,
 		  struct mfs_error *err);
 void mfs_data_free(struct mfs_data *data);
 
-/* For a mount: -EINVAL names an option that nothing in it uses (data NULL: no datasets; model false: nothing else). A
- * blend without words or with one that is no dataset here, and a tokenizer_id that cannot be read (but for a directory,
- * which may be filled later), fail as their views would. */
+/* Checks the options of a mount. data NULL: it has no datasets; model false: it has nothing else.
+ * -EINVAL: nothing in it uses an option, which the sentence names. A blend that is not of datasets
+ * here fails as its views would. So does a tokenizer_id that cannot be read, unless it is a
+ * directory, which may be filled later. */
 int mfs_data_check_options(const struct mfs_view_options *opt, const struct mfs_data *data,
 			   bool model, struct mfs_error *err);
 
-/* Whether SOURCE is one: a prefix of .idx and .bin (or one of these files), a directory of them, an HF
- * dataset. */
+/* Whether there are datasets at path: a prefix of .idx and .bin (or one of these files), a
+ * directory of them, or an HF dataset. */
 bool mfs_data_looks_like_one(const char *path);
-/* The absolute path of what may be a prefix, which itself is no file: *ret is freed by the caller. -ENOENT. */
+/* The absolute path of a file, a directory, or a prefix, which is neither. The caller frees *ret.
+ * -ENOENT. */
 int mfs_data_path(const char *path, char **ret, struct mfs_error *err);
 
 uint32_t mfs_data_count(const struct mfs_data *data);
@@ -78,18 +82,18 @@ struct mfs_dataset *mfs_data_at(const struct mfs_data *data, uint32_t i);
 struct mfs_dataset *mfs_data_find(const struct mfs_data *data, const char *name, size_t len);
 
 const char *mfs_dataset_name(const struct mfs_dataset *d);
-/* As it was named, absolute; NULL of a merge and of a blend. */
+/* Absolute; NULL: a merge or a blend. */
 const char *mfs_dataset_path(const struct mfs_dataset *d);
 const struct mfs_data_options *mfs_dataset_options(const struct mfs_dataset *d);
-/* NULL: not made of .idx and .bin. */
+/* NULL: it is not made of .idx and .bin. */
 struct mfs_indexed_dataset *mfs_dataset_indexed(const struct mfs_dataset *d);
 /* NULL: a blend, which has no rows but samples. */
 struct mfs_rows *mfs_dataset_rows(const struct mfs_dataset *d);
 int64_t mfs_dataset_mtime(const struct mfs_dataset *d);
-/* A sentence about what is wrong and was lived with; "" if nothing. */
+/* A sentence about damage that did not keep the dataset from being opened; "": there is none. */
 const char *mfs_dataset_warning(const struct mfs_dataset *d);
 
-/* The files that its rows are made of; none of a blend. */
+/* The files that its rows are made of; a blend has none. */
 struct mfs_fileset *const *mfs_dataset_sets(const struct mfs_dataset *d, uint32_t *ret_count);
 
 /* Views that stay open while nobody uses them, of all datasets together. */

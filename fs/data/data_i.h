@@ -33,8 +33,8 @@ extern const struct mfs_views_owner mfs_dataset_answers;
 struct mfs_samples;
 
 struct mfs_data_split {
-	const char *
-		name; /* "train", "validation", "test", as `datasets` calls them, or "data": all rows */
+	/* "train", "validation", "test", as `datasets` calls them, or "data": all rows. */
+	const char *name;
 	struct mfs_rows *rows;
 };
 
@@ -43,19 +43,20 @@ struct mfs_data_splits {
 	unsigned count;
 };
 
-/* A view of a dataset, and what its files are made from: what is not of a kind is zero. */
+/* A view of a dataset, and what its files are made from. A kind of views leaves empty what it has
+ * not. */
 struct mfs_data_view {
 	struct mfs_view public;
 	struct mfs_data_splits splits;
 	struct mfs_samples *samples[MFS_SPLITS];
-	struct mfs_rows *rows; /* none of the dataset's own */
+	struct mfs_rows *rows; /* other ones than the dataset's */
 };
 
 /* Adds the files of a view. spec: as struct mfs_view_kind has it. */
 typedef int mfs_data_build(struct mfs_dataset *d, const char *spec, struct mfs_data_view *v,
 			   struct mfs_error *err);
-/* Opens a view, for struct mfs_view_kind: it is noted what rows it is made from, and what build has put into it is
- * released with it. */
+/* What struct mfs_view_kind calls to open a view. It notes the files that the view's rows are made
+ * of; what build has put into the view is released with it. */
 int mfs_data_open_view(const struct mfs_view_origin *s, const char *spec, mfs_data_build *build,
 		       struct mfs_view **ret, struct mfs_error *err);
 

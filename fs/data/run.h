@@ -1,6 +1,6 @@
 /*
- * The training run that a person describes: which of the datasets there are it reads, by the words of
- * --data-path and its like. For views of samples, of caches, and for `mcorefs sample`.
+ * The training run that a person describes: which of the datasets there are it reads, by the words
+ * of --data-path and its like. For views of samples, of caches, and for `mcorefs sample`.
  */
 #ifndef MFS_FS_DATA_RUN_H
 #define MFS_FS_DATA_RUN_H
@@ -19,14 +19,14 @@ struct mfs_data_words {
 	const char *data_args_path; /* a file of words, in data_path's place */
 };
 
-/* What the words name. Does not move: run points into it. */
+/* What the words name. It must not be moved: run points into it. */
 struct mfs_data_run {
 	struct mfs_run run; /* blends alone are filled; the rest is zero */
 	struct mfs_blend_args all, split[MFS_SPLITS];
 };
 
-/* -EINVAL: words that are no blend, or data_path and others at once, where Megatron asserts; -ENODATA: no
- * words; what reading the file fails with. */
+/* -EINVAL: words that are no blend, or data_path and others at once, where Megatron asserts;
+ * -ENODATA: no words; what reading the file fails with. */
 int mfs_data_run_parse(const struct mfs_data_words *words, struct mfs_data_run *ret,
 		       struct mfs_error *err);
 /* The run of one prefix. */
@@ -34,14 +34,16 @@ int mfs_data_run_single(const char *prefix, struct mfs_data_run *ret, struct mfs
 void mfs_data_run_release(struct mfs_data_run *r);
 
 /*
- * For mfs_samples_new(), arg is a struct mfs_data *: the rows of the dataset that a prefix means, which is the one of
- * this name, the one at this path, or the one named as the path's last part. -ENOENT: there is none.
+ * For mfs_samples_new(), arg is a struct mfs_data *: the rows of the dataset that a prefix means,
+ * which is the one of this name, the one at this path, or the one named as the path's last part.
+ * -ENOENT: there is none.
  */
 int mfs_data_resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
 		     struct mfs_error *err);
 
-/* The run of a dataset's samples: of itself, or of what the mount's options say of a blend; its split and rules are
- * the options'. Length, seed and numbers of samples are left to the caller. */
+/* The run of a dataset's samples: the dataset itself, or what the mount's options say of a blend.
+ * Its split and rules are those of the options; its length, seed and numbers of samples are left to
+ * the caller. */
 int mfs_dataset_run(const struct mfs_dataset *d, struct mfs_data_run *ret, struct mfs_error *err);
 /* Its samples; d must outlive them. */
 int mfs_dataset_samples(const struct mfs_dataset *d, const struct mfs_run *run,

@@ -8,11 +8,12 @@
 
 struct mfs_data_splits; /* fs/data/data_i.h */
 
-/* What split= says, by the rules of megatron=. -EINVAL: one of them is nothing of the kind. */
+/* What split= says, by the rules of megatron=. -EINVAL: one of the two cannot be understood. */
 int mfs_data_splits_parse(const struct mfs_data_options *opt, struct mfs_splits *ret,
 			  struct mfs_error *err);
 
-/* Without split= all rows are one. d must outlive them. -EINVAL: split= or megatron= is nothing of the kind. */
+/* Without split= all rows are one split. d must outlive them. -EINVAL: split= or megatron= cannot
+ * be understood. */
 int mfs_data_splits_open(const struct mfs_dataset *d, struct mfs_data_splits *ret,
 			 struct mfs_error *err);
 void mfs_data_splits_release(struct mfs_data_splits *s);

@@ -39,10 +39,10 @@ struct mfs_copy {
 };
 
 /*
- * The directories that the view's names have are there already (fs/export/dir.h).
- * 0 once every file is whole, durable, of its mode and with the view's time. -EINTR if stopped;
- * -ENOSPC; -ESTALE, -EIO and others from the sources. After any of them durable is true, and is the
- * caller's to record: a later call goes on from there.
+ * The directories that the view's names have must be there (fs/export/dir.h). 0: every file is
+ * whole and durable and has its mode and the view's time. -EINTR: it was stopped; -ENOSPC; -ESTALE,
+ * -EIO and others from the sources. After a failure durable is still right, and the caller records
+ * it: a later call goes on from there.
  */
 int mfs_copy_view(const struct mfs_copy *c, struct mfs_error *err);
 

@@ -1,10 +1,10 @@
 /*
- * The directories of an export: those that a view's names have, what an export has left in them, and what
- * else may be found beside it.
+ * The directories of an export: those that a view's names have, what an export has left in them,
+ * and what else is there.
  *
- * Every file and directory that an export makes bears the extended attribute MFS_EXPORT_MARK, where the file
- * system has such. So one that is exported again with other options knows its predecessor, whose names are
- * others; the files' bytes are nothing but the view's.
+ * Every file and directory that an export makes bears the extended attribute MFS_EXPORT_MARK, where
+ * the file system has such attributes. By it an export with other options knows its predecessor,
+ * whose files have other names. The bytes of the files are the view's alone.
  */
 #ifndef MFS_FS_EXPORT_DIR_H
 #define MFS_FS_EXPORT_DIR_H
@@ -16,24 +16,25 @@
 
 #define MFS_EXPORT_MARK "user.mcorefs.export"
 
-/* Marks an open file or directory. Where that cannot be, names alone will tell. */
+/* Marks an open file or directory. Where the file system keeps no mark, names alone tell. */
 void mfs_export_mark(int fd);
 
-/* Those who may read the files may search their directories; without the umask. */
+/* The mode of directories: who may read the files may search them. The umask is not taken off. */
 mode_t mfs_export_dir_mode(const struct mfs_view *view);
-/* Makes those of the view below the open directory, where they are missing. */
+/* Makes the view's directories below the open one, where they are missing. */
 int mfs_export_make_dirs(int dirfd, const struct mfs_view *view, struct mfs_error *err);
 /* Marks them, and makes their entries durable. */
 int mfs_export_sync_dirs(int dirfd, const struct mfs_view *view, struct mfs_error *err);
 
-/* -EEXIST: the directory at path holds what no export has left: a file or directory without the
- * mark (where there are none: without a name of the view), a link, something else. The sentence names it. */
+/* -EEXIST: the directory at path holds something that no export has left: a link, or a file or
+ * directory without the mark. Where the file system has no marks, one without a name of the view.
+ * The sentence names it. */
 int mfs_export_check_known(const char *path, const struct mfs_view *view, struct mfs_error *err);
 
 enum mfs_sweep {
-	MFS_SWEEP_FOREIGN, /* what the view does not have, but for the journal, whatever it is */
+	MFS_SWEEP_FOREIGN, /* everything that is neither the view's nor the journal */
 	MFS_SWEEP_ALL,	   /* everything */
-	MFS_SWEEP_KNOWN, /* what an export has left; -EEXIST, and nothing is removed, if there is more */
+	MFS_SWEEP_KNOWN, /* what an export has left. If there is more: -EEXIST, and nothing goes */
 };
 
 /* Removes what is in a directory. Links are removed, never followed. */

@@ -5,8 +5,8 @@
  *    "files": [{"name": "config.json", "size": 693, "durable": 693}, ...]}
  *
  * durable counts the bytes from the start of a file that survive a crash. The source's fingerprint
- * covers the names, sizes and times of the view's files and the first bytes of each, where headers and
- * whole small files are.
+ * covers the names, sizes and times of the view's files and the first bytes of each, where headers
+ * and whole small files are.
  */
 #ifndef MFS_FS_EXPORT_JOURNAL_H
 #define MFS_FS_EXPORT_JOURNAL_H
@@ -26,8 +26,9 @@ struct mfs_fingerprint {
 int mfs_fingerprint_view(const struct mfs_view *view, struct mfs_fingerprint *ret,
 			 struct mfs_error *err);
 
-/* Fills durable[view->count] from the journal in the open directory, as far as the files there bear it
- * out. False, with durable all 0, if there is none, or if it is of another source or another version. */
+/* Fills durable[view->count] from the journal in the open directory, as far as the files there are
+ * long enough. False, with durable all 0: there is no journal, or it is of another source or
+ * another version. */
 bool mfs_journal_load(int dirfd, const struct mfs_view *view, const struct mfs_fingerprint *source,
 		      uint64_t *durable);
 /* Replaces the journal; it is durable on return. */

@@ -1,6 +1,6 @@
 /*
- * Tells whether an input is the one that an earlier run has read, without reading all of it again where it can
- * be seeked: XXH3 of each block of the input, seeded with that of the block before.
+ * Tells whether an input is the one that an earlier run has read. Of an input that can be seeked
+ * not all is read again: the digest is XXH3 of each block, seeded with that of the block before.
  */
 #ifndef MFS_FS_PACK_DIGEST_H
 #define MFS_FS_PACK_DIGEST_H
@@ -12,7 +12,7 @@
 
 #define MFS_PACK_BLOCK (1u << 20) /* bytes */
 
-/* Enough to go on from an anchor, which is a whole block or more before the position (or 0). */
+/* A place to go on from. The anchor is a whole block or more before the position, or 0. */
 struct mfs_pack_mark {
 	uint64_t position; /* bytes of the input so far */
 	uint64_t hash;	   /* of them all, one block after the other */
@@ -21,7 +21,7 @@ struct mfs_pack_mark {
 
 struct mfs_pack_digest;
 
-/* Begins at an anchor; at the start of the input that is {0}. -ENOMEM. */
+/* Begins at the anchor of a mark, or at the start of the input if that is {0}. -ENOMEM. */
 int mfs_pack_digest_new(const struct mfs_pack_mark *mark, struct mfs_pack_digest **ret,
 			struct mfs_error *err);
 void mfs_pack_digest_free(struct mfs_pack_digest *d);

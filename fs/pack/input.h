@@ -1,4 +1,4 @@
-/* What pack reads: a file or a pipe, and whether it is the one that an earlier run has read. */
+/* What pack reads: a file or a pipe. Knows whether it is the one that an earlier run has read. */
 #ifndef MFS_FS_PACK_INPUT_H
 #define MFS_FS_PACK_INPUT_H
 
@@ -21,20 +21,20 @@ struct mfs_pack_input {
 int mfs_pack_input_open(struct mfs_pack_input *in, int fd, struct mfs_error *err);
 void mfs_pack_input_release(struct mfs_pack_input *in);
 
-/* Goes where an earlier run has ended, before anything is read: a file is seeked, of a pipe everything is read and
- * compared. -ESTALE: it is another input; -EINTR: stopped. */
+/* Goes to where an earlier run has ended, before anything is read. A file is seeked; a pipe is read
+ * and compared up to there. -ESTALE: it is another input; -EINTR: a signal asks to stop. */
 int mfs_pack_input_skip(struct mfs_pack_input *in, const struct mfs_pack_mark *to,
 			struct mfs_error *err);
 
-/* -ESTALE: it goes on. */
+/* -ESTALE: the input goes on. */
 int mfs_pack_input_at_end(struct mfs_pack_input *in, struct mfs_error *err);
 
-/* The next bytes, of which there are none at the end. -EAGAIN without a sentence: nothing has come for a second;
+/* The next bytes; none at the end. -EAGAIN without a sentence: nothing has come for a second;
  * -EINTR: a signal asks to stop (fs/cli/stop.h). */
 int mfs_pack_input_read(struct mfs_pack_input *in, const uint8_t **ret, size_t *ret_len,
 			struct mfs_error *err);
-/* Those bytes have been dealt with; the last document so far ends at that place of the input. Also with no bytes, at
- * the end. */
+/* Those bytes have been dealt with, and the last document so far ends at that place of the input.
+ * At the end it is called without bytes. */
 void mfs_pack_input_done(struct mfs_pack_input *in, const uint8_t *bytes, size_t len,
 			 uint64_t ended);
 

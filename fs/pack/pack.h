@@ -20,7 +20,7 @@ struct mfs_pack_options {
 	int64_t eod;
 };
 
-/* True if the command is to go on; otherwise *ret_exit is its exit code, and all has been said. */
+/* True: the command goes on. False: *ret_exit is its exit code, and the reason has been printed. */
 bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret, int *ret_exit);
 
 /* What the writer's journal keeps of the input. */
@@ -32,7 +32,7 @@ struct mfs_pack_note {
 /* -ENAMETOOLONG: the options do not fit. */
 int mfs_pack_note_print(const struct mfs_pack_note *note, const struct mfs_pack_options *opt,
 			char text[MFS_INDEXED_NOTE], struct mfs_error *err);
-/* -EINVAL: it is no note, or one of other options. */
+/* -EINVAL: the text is not a note, or one of other options. */
 int mfs_pack_note_parse(const char *text, const struct mfs_pack_options *opt,
 			struct mfs_pack_note *ret, struct mfs_error *err);
 

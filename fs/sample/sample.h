@@ -1,9 +1,9 @@
 /*
- * What `mcorefs sample` was asked, and what is known of the run. Private to fs/sample*.c.
+ * What `mcorefs sample` was asked, and what is known of the run. Private to fs/sample.
  *
- * The command line is read (sample.c), what it leaves open is filled in from -o and from the arguments in the
- * checkpoint (sample_plan.c), prefixes become rows (sample_data.c), the step's samples are drawn
- * (sample_batch.c), and printed or written (sample_print.c).
+ * sample.c reads the command line. plan.c fills in what it leaves open, from -o and from the
+ * arguments in the checkpoint. data.c makes rows of prefixes. batch.c draws the step's samples, and
+ * print.c prints or writes them.
  */
 #ifndef MFS_FS_SAMPLE_SAMPLE_H
 #define MFS_FS_SAMPLE_SAMPLE_H
@@ -47,14 +47,15 @@ struct mfs_sample_plan {
 	int64_t eod; /* of loss_mask */
 };
 
-/* args: those of the checkpoint, or NULL. data: of the mount's options, or NULL. Returns an exit code, and has said what
- * is wrong. Released with mfs_sample_plan_release() on success. */
+/* args: those of the checkpoint, or NULL. data: that of the mount's options, or NULL. Returns an
+ * exit code; what is wrong has been printed. On success the plan is released with
+ * mfs_sample_plan_release(). */
 int mfs_sample_make_plan(const struct mfs_sample_options *o, const struct mfs_data_options *mount,
 			 const struct mfs_megatron_data_args *args, const struct mfs_data *data,
 			 struct mfs_sample_plan *ret);
 void mfs_sample_plan_release(struct mfs_sample_plan *plan);
 
-/* Rows of prefixes: those of data, and what lies at other paths, which is opened. */
+/* Rows of prefixes: of datasets in data, and of files at other paths, which are opened. */
 struct mfs_sample_data {
 	const struct mfs_data *data; /* or NULL */
 	uint64_t vocab_size;	     /* of what is opened; 0: not looked at */
@@ -70,7 +71,7 @@ struct mfs_sample_drawn {
 	uint64_t sample, microbatch; /* the latter within the step */
 	uint32_t rank;
 };
-/* Microbatch by microbatch, ranks in order; *ret is freed by the caller. */
+/* The step's samples, microbatch by microbatch and ranks in order. The caller frees *ret. */
 int mfs_sample_draw(const struct mfs_sample_plan *plan, const struct mfs_samples *samples,
 		    struct mfs_sample_drawn **ret, uint64_t *ret_count, struct mfs_error *err);
 

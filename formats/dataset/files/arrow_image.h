@@ -1,12 +1,13 @@
 /*
- * Rows as Arrow IPC stream files, byte for byte computable (Columnar.rst, "IPC Streaming Format"; Message.fbs,
- * Schema.fbs): a schema message, few large record batches, an end of stream.
+ * Rows as Arrow IPC stream files, byte for byte computable (Columnar.rst, "IPC Streaming Format";
+ * Message.fbs, Schema.fbs): a schema message, few large record batches, an end of stream.
  *
  *   input_ids: list<item: T>, T = int32, uint16, ... as the rows' dtype, or fixed_size_list<item: T>[row_length]
  *   NAME: T    one for each column of the rows
  *
- * Each message begins and each buffer of values lies at a multiple of MFS_ARROW_ALIGN, which is a page: rows that
- * cannot be read (rows->bad) have batches of their own and so never share a page with others.
+ * Each message begins and each buffer of values lies at a multiple of MFS_ARROW_ALIGN, which is a
+ * page: rows that cannot be read (rows->bad) have batches of their own and share no page with
+ * others.
  */
 #ifndef MFS_DATASET_FILES_ARROW_IMAGE_H
 #define MFS_DATASET_FILES_ARROW_IMAGE_H
@@ -20,8 +21,8 @@
 
 #define MFS_ARROW_TOKENS "input_ids" /* the column of tokens */
 
-/* Bytes of tokens in a batch, about, by the size of all: readers open a file with two small reads of each batch,
- * and a program that streams holds a whole one. */
+/* Bytes of tokens in a batch, about, by the size of all: readers open a file with two small reads
+ * of each batch, and a program that streams holds a whole one. */
 #define MFS_ARROW_BATCH	    (256ull << 20)
 #define MFS_ARROW_BATCH_MAX (1ull << 30)
 #define MFS_ARROW_BATCHES   4096 /* until batches have reached their largest size */
@@ -37,9 +38,9 @@ struct mfs_arrow_config {
 struct mfs_arrow_image;
 
 /*
- * Decides where batches and files begin: about one start is read for each, whatever the number of rows, and 16
- * bytes are kept of it. rows must outlive the view. No rows: one file without a batch. -ENOTSUP: a row of
- * 2^31 tokens or more, or a dtype that Arrow does not have.
+ * Decides where batches and files begin: about one start is read for each, whatever the number of
+ * rows, and 16 bytes are kept of it. rows must outlive the view. No rows: one file without a batch.
+ * -ENOTSUP: a row of 2^31 tokens or more, or a dtype that Arrow does not have.
  */
 int mfs_arrow_image_new(const struct mfs_rows *rows, const struct mfs_arrow_config *config,
 			struct mfs_arrow_image **ret, struct mfs_error *err);
@@ -47,7 +48,8 @@ void mfs_arrow_image_free(struct mfs_arrow_image *v);
 
 uint32_t mfs_arrow_image_files(const struct mfs_arrow_image *v);
 uint32_t mfs_arrow_image_batches(const struct mfs_arrow_image *v);
-/* A new virtual file, which reads from the view until it is freed. Values pass through where rows know extents. */
+/* A new virtual file, which reads from the view until it is freed. Values pass through where rows
+ * know extents. */
 int mfs_arrow_image_file(struct mfs_arrow_image *v, uint32_t file, struct mfs_vfile **ret,
 			 struct mfs_error *err);
 

@@ -1,5 +1,6 @@
 /*
- * Arrays of numbers that somebody computes, as bytes of a file: any range of them, whole elements or not.
+ * Arrays of computed numbers as bytes of a file. A range of bytes need not begin or end with an
+ * element.
  */
 #ifndef MFS_DATASET_FILES_ELEMENTS_H
 #define MFS_DATASET_FILES_ELEMENTS_H
@@ -12,18 +13,18 @@
 
 struct mfs_elements {
 	unsigned size; /* bytes of an element, at most 8 */
-	/* Elements [first, first+count), count > 0, which the array has, into memory that is aligned for them. Any
-	 * thread. -ESTALE if what they are made of has changed. */
+	/* Elements [first, first+count) of the array, count > 0, into memory that is aligned for
+	 * them. Any thread may call it. -ESTALE: what they are made of has changed. */
 	int (*get)(const void *object, uint64_t first, uint64_t count, void *ret,
 		   struct mfs_error *err);
 	const void *object;
 };
 
-/* Bytes [off, off+len) of the array. No element is asked for that has no byte there. */
+/* Bytes [off, off+len) of the array. Only elements that have a byte there are asked for. */
 int mfs_elements_read(const struct mfs_elements *e, uint64_t off, void *buf, size_t len,
 		      struct mfs_error *err);
 
-/* Computed parts (vfile.h) of an object that is a struct mfs_elements. */
+/* What makes a struct mfs_elements an object of computed parts (vfile.h). */
 extern const struct mfs_computed mfs_elements_computed;
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Rows as JSON lines of token ids, any byte of which can be computed: a token takes the same width whatever its
- * value, padded with spaces, which JSON allows between its words, and so does what stands around tokens.
+ * Rows as JSON lines of token ids, any byte of which can be computed: every token has the same
+ * width, and so has what stands around tokens. Spaces fill the width, as JSON allows them between
+ * its words.
  *
  *   {"input_ids": [  312,    7, 4085], "mode":    0}
  *   {"input_ids": [], "mode":    0}
@@ -17,9 +18,9 @@
 #include "formats/plan/vfile.h"
 
 /*
- * A new virtual file that the rows must outlive. The width is that of the largest id of vocab_size, or if that
- * is 0, of any value of the dtype; an id that it does not hold is -EIO where it is read. -ENOTSUP: tokens or a
- * column are no integers; -EINVAL: the file would be too large.
+ * A new virtual file; the rows must outlive it. The width is that of the largest id of a
+ * vocabulary, or, if vocab_size is 0, of any value of the dtype. Reading a wider id is -EIO.
+ * -ENOTSUP: tokens or a column are not integers; -EINVAL: the file would be too large.
  */
 int mfs_rows_jsonl(const struct mfs_rows *rows, uint64_t vocab_size, struct mfs_vfile **ret,
 		   struct mfs_error *err);

@@ -29,11 +29,12 @@ static inline uint64_t mfs_gpt_sum_count(const struct mfs_gpt_dataset *g)
 	return (g->documents + MFS_GPT_STRIDE - 1) / MFS_GPT_STRIDE + 1;
 }
 
-/* Fills the three arrays; the caller holds the lock. On failure they may be left for free. */
+/* Fills the three arrays. The caller holds the lock, and drops the indices on failure. */
 int mfs_gpt_build_indices(struct mfs_gpt_dataset *g, unsigned threads, struct mfs_error *err);
 void mfs_gpt_drop_indices(struct mfs_gpt_dataset *g);
 
-/* Where a token of the stream is, and how to go on from there. Lengths are read ahead, some at a time. */
+/* Where a token of the stream is, and how to go on from there. Lengths are read ahead, some at a
+ * time. */
 struct mfs_gpt_walk {
 	struct mfs_gpt_dataset *g;
 	uint64_t document; /* position in the document index */
@@ -41,10 +42,10 @@ struct mfs_gpt_walk {
 	uint64_t batch;	   /* position of lengths[0] */
 	int32_t lengths[MFS_GPT_STRIDE];
 };
-/* To token t of the stream, t < sizes.tokens: the document that holds it, empty ones skipped. */
+/* Goes to token t < sizes.tokens of the stream. Empty documents are skipped. */
 int mfs_gpt_seek(struct mfs_gpt_walk *w, struct mfs_gpt_dataset *g, uint64_t t,
 		 struct mfs_error *err);
-/* On by so many tokens, to one that there is. */
+/* Goes on by so many tokens. There must be a token. */
 int mfs_gpt_advance(struct mfs_gpt_walk *w, uint64_t tokens, struct mfs_error *err);
 
 #endif

@@ -1,10 +1,11 @@
 /*
- * The samples of one split of a training run, in the order in which Megatron draws them: one GPT dataset, or a
- * blend of several (megatron/core/datasets/blended_megatron_dataset_builder.py: _build_blended_dataset_splits;
- * docs/formats/blends.md says which arguments make which).
+ * The samples of one split of a training run, in the order in which Megatron draws them: one GPT
+ * dataset, or a blend of several (megatron/core/datasets/blended_megatron_dataset_builder.py:
+ * _build_blended_dataset_splits; docs/formats/blends.md says which arguments make which).
  *
- * What there is follows from numbers of tokens and is known at once. Indices are made when somebody needs them,
- * those of several datasets at the same time. All functions may be called from any number of threads.
+ * What there is follows from numbers of tokens and is known at once. Indices are made when somebody
+ * needs them, those of several datasets at the same time. All functions may be called from any
+ * number of threads.
  */
 #ifndef MFS_DATASET_GPT_SAMPLES_H
 #define MFS_DATASET_GPT_SAMPLES_H
@@ -24,15 +25,17 @@ typedef int mfs_samples_resolve(void *arg, const char *prefix, const struct mfs_
 				struct mfs_error *err);
 
 /*
- * run need not outlive them. -ENODATA: the split has no dataset, no sequence, no token, or too few tokens for a
- * sample; -EINVAL: no such blend, weights without a number of samples; what resolve fails with.
+ * run need not outlive the samples. -ENODATA: the split has no dataset, no sequence, no token, or
+ * too few tokens for a sample; -EINVAL: no such blend, weights without a number of samples; what
+ * resolve fails with.
  */
 int mfs_samples_new(const struct mfs_run *run, enum mfs_split split, mfs_samples_resolve *resolve,
 		    void *arg, struct mfs_samples **ret, struct mfs_error *err);
 void mfs_samples_free(struct mfs_samples *s);
 
-/* -ERANGE if the blend takes more samples of a dataset than it has, where Megatron raises an IndexError. At once where
- * that cannot be by the numbers, which is so unless weights are very small; else the blend is computed. */
+/* -ERANGE if the blend takes more samples of a dataset than it has; Megatron raises an IndexError
+ * then. Mostly the numbers rule that out at once. Where weights are very small they do not, and the
+ * whole blend is computed. */
 int mfs_samples_check(struct mfs_samples *s, struct mfs_error *err);
 
 uint64_t mfs_samples_count(const struct mfs_samples *s);
@@ -49,14 +52,16 @@ uint32_t mfs_samples_members(const struct mfs_samples *s);
 const struct mfs_samples_member *mfs_samples_member(const struct mfs_samples *s, uint32_t i);
 /* NULL: a single GPT dataset. */
 struct mfs_blend *mfs_samples_blend(const struct mfs_samples *s);
-/* Of a blend: what BlendedDataset calls weights, normalised; NULL: all samples of every dataset, once. */
+/* Of a blend: what BlendedDataset calls weights, normalised; NULL: all samples of every dataset,
+ * once. */
 const double *mfs_samples_weights(const struct mfs_samples *s);
 
-/* Of the samples [first, first+count): the dataset's number and the sample's within it. -EINVAL: not inside. */
+/* Of the samples [first, first+count): the dataset's number and the sample's within it. -EINVAL:
+ * not inside. */
 int mfs_samples_locate(struct mfs_samples *s, uint64_t first, uint64_t count, int16_t *ret_member,
 		       int64_t *ret_sample, struct mfs_error *err);
-/* Makes the indices of these datasets (numbers, repeated ones too), or of all if member is NULL, with so many threads;
- * 0: as many as there are processors. Nothing to do if they are there. */
+/* Makes the indices of these datasets, where they are not there yet, with so many threads (0: one a
+ * processor). Numbers may repeat. NULL: of all datasets. */
 int mfs_samples_build(struct mfs_samples *s, const int16_t *member, uint64_t count,
 		      unsigned threads, struct mfs_error *err);
 

@@ -1,5 +1,5 @@
-/* Which files an HF dataset is made of: names alone, no Arrow is read. Cases:
- * docs/formats/hf-datasets.md. */
+/* Which files an HF dataset is made of (docs/formats/hf-datasets.md). Names alone decide; no Arrow
+ * file is read. */
 #ifndef MFS_DATASET_ROWS_HF_FILES_H
 #define MFS_DATASET_ROWS_HF_FILES_H
 

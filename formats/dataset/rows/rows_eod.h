@@ -1,5 +1,5 @@
-/* Rows with one more token behind each of them, as preprocess_data.py --append-eod writes documents; empty rows
- * have it too. */
+/* Rows with one more token behind each of them, as preprocess_data.py --append-eod writes
+ * documents. Empty rows get it too. */
 #ifndef MFS_DATASET_ROWS_ROWS_EOD_H
 #define MFS_DATASET_ROWS_ROWS_EOD_H
 
@@ -7,8 +7,8 @@
 
 #include "formats/dataset/rows/rows.h"
 
-/* of is taken over, on success. -EINVAL: its dtype cannot hold eod. No token passes through: the file has them
- * without the ones between. */
+/* On success the rows own `of`. -EINVAL: its dtype cannot hold eod. There are no extents: no file
+ * has the tokens with ends between them. */
 int mfs_rows_eod(struct mfs_rows *of, int64_t eod, struct mfs_rows **ret, struct mfs_error *err);
 
 #endif
