@@ -69,14 +69,19 @@ cmp "$work/copy" "$source/tokenizer.model" || fail "O_DIRECT"
 unmount_counting
 same "O_DIRECT: what was fetched" "$fetched" "$nothing"
 
-# Who reads byte after byte: right bytes, each read once, most of them fetched; small files need nobody.
+two_fetchers() {
+	[ "$(fetchers | wc -l)" = 2 ]
+}
+
+# Who reads byte after byte gets the right bytes, each read once, and some of them were fetched: how many is a matter of
+# who is faster. Small files need nobody.
 for pattern in forward mapping; do
 	mount_fetching 2 -d
 	cat "$mnt"/hf/*.json >/dev/null
 	no_fetchers || fail "there are fetchers before there is a stream"
 	"$BIN/patterns" "$pattern" "$file" "$source/tokenizer.model" || fail "$pattern"
 	cmp "$file" "$source/tokenizer.model" || fail "$pattern: the bytes in the page cache"
-	same "$pattern: fetchers" "$(fetchers | wc -l)" 2
+	wait_until "$pattern: there are two fetchers" two_fetchers
 	for pid in $(fetchers); do
 		same "what a fetcher has open" "$(readlink "/proc/$pid/fd"/* | sed 's/:.*//' | sort | uniq -c | xargs)" "3 /dev/null 1 socket"
 	done
@@ -85,8 +90,9 @@ for pattern in forward mapping; do
 	# shellcheck disable=SC2086
 	all_ended $pids || fail "$pattern: fetchers outlive the daemon"
 	read -r streams _ bytes _ _ pieces _ processes _ <<<"$fetched"
-	same "$pattern: streams and processes" "$streams $processes" "1 2"
-	if [ "$pieces" -lt 10 ] || [ "$bytes" -lt 80000000 ]; then fail "$pattern: $fetched"; fi
+	if [ "$streams" -lt 1 ] || [ "$processes" != 2 ] || [ "$pieces" -lt 1 ] || [ "$bytes" -lt 1000000 ]; then
+		fail "$pattern: $fetched"
+	fi
 	size=$(stat -c %s "$source/tokenizer.model")
 	if [ "$bytes_read" -lt "$size" ] || [ "$bytes_read" -gt $((size + (1 << 20))) ]; then
 		fail "$pattern: $bytes_read bytes of $size were read"
