@@ -15,6 +15,7 @@
 
 #define MIN_CHUNK     8 /* bytes of a stream, at the least: an object with two attributes */
 #define MAX_FILE_NAME 1024
+#define MAX_KEY	      512 /* of items, with its NUL */
 
 struct file_entry {
 	UT_hash_handle hh;
@@ -48,6 +49,45 @@ static int spend(struct parser *p, uint64_t bytes)
 			"%s: it refers to the same names or chunks again and again", p->name);
 }
 
+/* ---- values ---- */
+
+static bool natural(const struct parser *p, mfs_value v, uint64_t *ret)
+{
+	int64_t i;
+
+	if (!mfs_value_int(p->doc, v, &i) || i < 0)
+		return false;
+	*ret = (uint64_t)i;
+	return true;
+}
+
+/* The first ndim items of a tuple. */
+static bool naturals(const struct parser *p, mfs_value dims, uint32_t ndim, uint64_t *ret)
+{
+	for (uint32_t i = 0; i < ndim; i++)
+		if (!natural(p, mfs_value_at(p->doc, dims, i), &ret[i]))
+			return false;
+	return true;
+}
+
+/* A NUL inside would cut the name and let two keys look like one. */
+static bool text(const struct parser *p, mfs_value v, const char **ret, size_t *ret_len)
+{
+	return mfs_value_str(p->doc, v, ret, ret_len) && !memchr(*ret, 0, *ret_len);
+}
+
+static bool item_key(const struct parser *p, mfs_value v, char *ret)
+{
+	const char *at;
+	size_t len;
+
+	if (!text(p, v, &at, &len) || len >= MAX_KEY)
+		return false;
+	memcpy(ret, at, len);
+	ret[len] = '\0';
+	return true;
+}
+
 /* ---- state_dict_metadata: names, shapes, chunks ---- */
 
 static int read_dims(struct parser *p, const char *key, mfs_value size, uint32_t ndim,
@@ -61,13 +101,8 @@ static int read_dims(struct parser *p, const char *key, mfs_value size, uint32_t
 	array = mfs_arena_array(&p->dcp->arena, ndim, sizeof(*array));
 	if (!array)
 		return mfs_fail_nomem(p->err);
-	for (uint32_t i = 0; i < ndim; i++) {
-		int64_t v;
-
-		if (!mfs_value_int(p->doc, mfs_value_at(p->doc, dims, i), &v) || v < 0)
-			return bad(p, key, "a size or offset is not a natural number");
-		array[i] = (uint64_t)v;
-	}
+	if (!naturals(p, dims, ndim, array))
+		return bad(p, key, "a size or offset is not a natural number");
 	*ret = array;
 	return 0;
 }
@@ -98,20 +133,11 @@ static enum mfs_dtype read_dtype(struct parser *p, mfs_value tensor)
 	return mfs_torch_dtype(p->doc, mfs_value_get(p->doc, state, "dtype"));
 }
 
-static int read_tensor(struct parser *p, mfs_value v, struct mfs_dcp_tensor *t)
+static int read_chunks(struct parser *p, mfs_value chunks, struct mfs_dcp_tensor *t)
 {
-	mfs_value size = mfs_value_attr(p->doc, v, "size");
-	mfs_value chunks = mfs_value_attr(p->doc, v, "chunks");
-	unsigned ndim = mfs_value_count(p->doc, mfs_torch_size(p->doc, size));
+	unsigned ndim = t->ndim;
 	int rc;
 
-	if (ndim > MFS_MAX_DIMS)
-		return bad(p, t->key, "more than 8 axes");
-	t->ndim = (uint8_t)ndim;
-	t->dtype = read_dtype(p, v);
-	rc = read_dims(p, t->key, size, ndim, &t->shape);
-	if (rc)
-		return rc;
 	t->chunk_count = mfs_value_count(p->doc, chunks);
 	rc = spend(p, (uint64_t)t->chunk_count * MIN_CHUNK);
 	if (rc)
@@ -134,36 +160,41 @@ static int read_tensor(struct parser *p, mfs_value v, struct mfs_dcp_tensor *t)
 	return rc;
 }
 
+static int read_tensor(struct parser *p, mfs_value v, struct mfs_dcp_tensor *t)
+{
+	mfs_value size = mfs_value_attr(p->doc, v, "size");
+	unsigned ndim = mfs_value_count(p->doc, mfs_torch_size(p->doc, size));
+	int rc;
+
+	if (ndim > MFS_MAX_DIMS)
+		return bad(p, t->key, "more than 8 axes");
+	t->ndim = (uint8_t)ndim;
+	t->dtype = read_dtype(p, v);
+	rc = read_dims(p, t->key, size, ndim, &t->shape);
+	return rc ? rc : read_chunks(p, mfs_value_attr(p->doc, v, "chunks"), t);
+}
+
 static const char *copy_key(struct parser *p, mfs_value v)
 {
-	const char *text;
+	const char *key;
 	size_t len;
 
-	/* A NUL inside would cut the name and let two keys look like one. */
-	if (!mfs_value_str(p->doc, v, &text, &len) || memchr(text, 0, len)) {
+	if (!text(p, v, &key, &len)) {
 		mfs_fail(p->err, -EINVAL, "%s: a key is not text", p->name);
 		return NULL;
 	}
 	if (spend(p, len))
 		return NULL;
-	text = mfs_arena_strndup(&p->dcp->arena, text, len);
-	if (!text)
+	key = mfs_arena_strndup(&p->dcp->arena, key, len);
+	if (!key)
 		mfs_fail_nomem(p->err);
-	return text;
+	return key;
 }
 
-static int tensor_by_key(const void *a, const void *b)
+/* Tensors and bytes both begin with their key. */
+static int by_key(const void *a, const void *b)
 {
-	const struct mfs_dcp_tensor *x = a, *y = b;
-
-	return strcmp(x->key, y->key);
-}
-
-static int bytes_by_key(const void *a, const void *b)
-{
-	const struct mfs_dcp_bytes *x = a, *y = b;
-
-	return strcmp(x->key, y->key);
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 static int read_keys(struct parser *p, mfs_value table)
@@ -195,41 +226,43 @@ static int read_keys(struct parser *p, mfs_value table)
 			return rc;
 		dcp->tensor_count++;
 	}
-	qsort(dcp->tensors, dcp->tensor_count, sizeof(*dcp->tensors), tensor_by_key);
-	qsort(dcp->bytes, dcp->bytes_count, sizeof(*dcp->bytes), bytes_by_key);
+	qsort(dcp->tensors, dcp->tensor_count, sizeof(*dcp->tensors), by_key);
+	qsort(dcp->bytes, dcp->bytes_count, sizeof(*dcp->bytes), by_key);
 	return 0;
 }
 
 /* ---- mcore_data: what flattened tensors stand for ---- */
 
-static struct mfs_dcp_tensor *find_tensor(struct parser *p, mfs_value key)
+static struct mfs_dcp_tensor *find_tensor(const struct mfs_dcp *dcp, const char *key)
 {
-	struct mfs_dcp_tensor wanted;
-	char name[512];
-	const char *text;
-	size_t len;
+	struct mfs_dcp_tensor wanted = {.key = key};
 
-	if (!mfs_value_str(p->doc, key, &text, &len) || len >= sizeof(name) || memchr(text, 0, len))
-		return NULL;
-	memcpy(name, text, len);
-	name[len] = '\0';
-	wanted.key = name;
-	return bsearch(&wanted, p->dcp->tensors, p->dcp->tensor_count, sizeof(wanted),
-		       tensor_by_key);
+	return bsearch(&wanted, dcp->tensors, dcp->tensor_count, sizeof(wanted), by_key);
 }
 
-/* A shape of that many axes. What is none is not judged here either: the tensor then has the wrong axes. */
-static bool is_shape(const struct parser *p, mfs_value shape, uint32_t ndim)
+static struct mfs_dcp_bytes *find_bytes(const struct mfs_dcp *dcp, const char *key)
 {
-	mfs_value dims = mfs_torch_size(p->doc, shape);
-	int64_t n;
+	struct mfs_dcp_bytes wanted = {.key = key};
 
-	if (mfs_value_count(p->doc, dims) != ndim)
-		return false;
-	for (uint32_t i = 0; i < ndim; i++)
-		if (!mfs_value_int(p->doc, mfs_value_at(p->doc, dims, i), &n) || n < 0)
-			return false;
-	return true;
+	return bsearch(&wanted, dcp->bytes, dcp->bytes_count, sizeof(wanted), by_key);
+}
+
+/* An entry whose shape is none is passed over: its tensor then has the wrong axes. */
+static int read_original(struct parser *p, mfs_value key, mfs_value entry)
+{
+	mfs_value shape = mfs_value_get(p->doc, entry, "nd_reformulated_orig_global_shape");
+	mfs_value dims = mfs_torch_size(p->doc, shape);
+	uint64_t lengths[MFS_MAX_DIMS];
+	struct mfs_dcp_tensor *t;
+	char name[MAX_KEY];
+
+	if (!item_key(p, key, name))
+		return 0;
+	t = find_tensor(p->dcp, name);
+	if (!t || !t->ndim || mfs_value_count(p->doc, dims) != t->ndim - 1u ||
+	    !naturals(p, dims, t->ndim - 1u, lengths))
+		return 0;
+	return read_dims(p, t->key, shape, t->ndim - 1u, &t->original);
 }
 
 static int read_originals(struct parser *p, mfs_value table)
@@ -237,15 +270,9 @@ static int read_originals(struct parser *p, mfs_value table)
 	const uint32_t pairs = mfs_value_pairs(p->doc, table);
 	int rc = 0;
 
-	for (uint32_t i = 0; i < pairs && !rc; i++) {
-		struct mfs_dcp_tensor *t = find_tensor(p, mfs_value_key(p->doc, table, i));
-		mfs_value entry = mfs_value_item(p->doc, table, i);
-		mfs_value shape =
-			t ? mfs_value_get(p->doc, entry, "nd_reformulated_orig_global_shape") : 0;
-
-		if (t && t->ndim && is_shape(p, shape, t->ndim - 1u))
-			rc = read_dims(p, t->key, shape, t->ndim - 1u, &t->original);
-	}
+	for (uint32_t i = 0; i < pairs && !rc; i++)
+		rc = read_original(p, mfs_value_key(p->doc, table, i),
+				   mfs_value_item(p->doc, table, i));
 	return rc;
 }
 
@@ -277,8 +304,7 @@ static int find_file(struct parser *p, const char *key, mfs_value path, uint32_t
 	const char *name;
 	size_t len;
 
-	if (!mfs_value_str(p->doc, path, &name, &len) || !len || len > MAX_FILE_NAME ||
-	    memchr(name, 0, len))
+	if (!text(p, path, &name, &len) || !len || len > MAX_FILE_NAME)
 		return bad(p, key, "its file has no name");
 	HASH_FIND(hh, p->files, name, len, e);
 	if (!e)
@@ -290,17 +316,13 @@ static int find_file(struct parser *p, const char *key, mfs_value path, uint32_t
 static int read_item(struct parser *p, const char *key, mfs_value info, struct mfs_dcp_item *ret)
 {
 	mfs_value transforms = mfs_value_attr(p->doc, info, "transform_descriptors");
-	int64_t offset, length;
 
 	if (mfs_value_count(p->doc, transforms))
 		return mfs_fail(p->err, -ENOTSUP,
 				"%s: '%s': its bytes are transformed (compressed?)", p->name, key);
-	if (!mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "offset"), &offset) ||
-	    !mfs_value_int(p->doc, mfs_value_attr(p->doc, info, "length"), &length) || offset < 0 ||
-	    length < 0)
+	if (!natural(p, mfs_value_attr(p->doc, info, "offset"), &ret->offset) ||
+	    !natural(p, mfs_value_attr(p->doc, info, "length"), &ret->length))
 		return bad(p, key, "its place in a file is not a natural number");
-	ret->offset = (uint64_t)offset;
-	ret->length = (uint64_t)length;
 	return find_file(p, key, mfs_value_attr(p->doc, info, "relative_path"), &ret->file);
 }
 
@@ -316,42 +338,33 @@ static struct mfs_dcp_chunk *find_chunk(const struct mfs_dcp_tensor *t, const ui
 }
 
 /* Equality of a MetadataIndex uses (fqn, offset) alone: its index is a hint that may be wrong. */
-static int read_place(struct parser *p, mfs_value index, mfs_value info)
+static int read_chunk_place(struct parser *p, const char *key, mfs_value index, mfs_value info)
 {
+	const struct mfs_dcp_tensor *t = find_tensor(p->dcp, key);
 	mfs_value offset = mfs_torch_size(p->doc, mfs_value_attr(p->doc, index, "offset"));
-	struct mfs_dcp_bytes *bytes, bytes_key;
-	struct mfs_dcp_tensor *tensor, tensor_key;
 	struct mfs_dcp_chunk *chunk;
 	uint64_t lo[MFS_MAX_DIMS];
-	char name[512];
-	const char *text;
-	size_t len;
 
-	if (!mfs_value_str(p->doc, mfs_value_attr(p->doc, index, "fqn"), &text, &len) ||
-	    len >= sizeof(name) || memchr(text, 0, len))
-		return mfs_fail(p->err, -EINVAL, "%s: an item without a name", p->name);
-	memcpy(name, text, len);
-	name[len] = '\0';
-	tensor_key.key = bytes_key.key = name;
-	bytes = bsearch(&bytes_key, p->dcp->bytes, p->dcp->bytes_count, sizeof(*bytes),
-			bytes_by_key);
-	if (bytes)
-		return read_item(p, name, info, &bytes->item);
-	tensor = bsearch(&tensor_key, p->dcp->tensors, p->dcp->tensor_count, sizeof(*tensor),
-			 tensor_by_key);
-	if (!tensor || mfs_value_count(p->doc, offset) != tensor->ndim)
-		return bad(p, name, "an item that belongs to no tensor");
-	for (unsigned i = 0; i < tensor->ndim; i++) {
-		int64_t v;
-
-		if (!mfs_value_int(p->doc, mfs_value_at(p->doc, offset, i), &v) || v < 0)
-			return bad(p, name, "an item's offset is not a natural number");
-		lo[i] = (uint64_t)v;
-	}
-	chunk = find_chunk(tensor, lo);
+	if (!t || mfs_value_count(p->doc, offset) != t->ndim)
+		return bad(p, key, "an item that belongs to no tensor");
+	if (!naturals(p, offset, t->ndim, lo))
+		return bad(p, key, "an item's offset is not a natural number");
+	chunk = find_chunk(t, lo);
 	if (!chunk)
-		return bad(p, name, "an item that belongs to no chunk");
-	return read_item(p, name, info, &chunk->item);
+		return bad(p, key, "an item that belongs to no chunk");
+	return read_item(p, key, info, &chunk->item);
+}
+
+static int read_place(struct parser *p, mfs_value index, mfs_value info)
+{
+	struct mfs_dcp_bytes *bytes;
+	char key[MAX_KEY];
+
+	if (!item_key(p, mfs_value_attr(p->doc, index, "fqn"), key))
+		return mfs_fail(p->err, -EINVAL, "%s: an item without a name", p->name);
+	bytes = find_bytes(p->dcp, key);
+	return bytes ? read_item(p, key, info, &bytes->item)
+		     : read_chunk_place(p, key, index, info);
 }
 
 static int read_places(struct parser *p, mfs_value table)
@@ -468,14 +481,10 @@ int mfs_dcp_check(const struct mfs_dcp_tensor *t, const char *name, struct mfs_e
 
 const struct mfs_dcp_tensor *mfs_dcp_tensor(const struct mfs_dcp *dcp, const char *key)
 {
-	struct mfs_dcp_tensor wanted = {.key = key};
-
-	return bsearch(&wanted, dcp->tensors, dcp->tensor_count, sizeof(wanted), tensor_by_key);
+	return find_tensor(dcp, key);
 }
 
 const struct mfs_dcp_bytes *mfs_dcp_bytes(const struct mfs_dcp *dcp, const char *key)
 {
-	struct mfs_dcp_bytes wanted = {.key = key};
-
-	return bsearch(&wanted, dcp->bytes, dcp->bytes_count, sizeof(wanted), bytes_by_key);
+	return find_bytes(dcp, key);
 }
