@@ -16,6 +16,7 @@
 #define MFS_BASE_ERROR_H
 
 #include <errno.h>
+#include <string.h>
 
 struct mfs_error {
 	int code; /* the -errno that was returned; 0: none yet */
@@ -32,6 +33,10 @@ void mfs_error_set(struct mfs_error *err, int code, const char *fmt, ...)
 		mfs_error_set(err, mfs_code_, __VA_ARGS__);                                        \
 		mfs_code_;                                                                         \
 	})
+
+/* The errno that a system call has left, and what it means, behind ": ". */
+#define mfs_fail_errno(err, fmt, ...)                                                              \
+	mfs_fail(err, -errno, fmt ": %s", ##__VA_ARGS__, strerror(errno))
 
 /* Puts "prefix: " in front of a message already there and returns its code (-EIO if none). */
 int mfs_fail_in(struct mfs_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -69,10 +69,9 @@ int mfs_indexed_dataset_list(const char *dir, char ***ret, size_t *ret_count, st
 	int n, rc, fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (fd < 0)
-		return mfs_fail(err, -errno, "cannot open directory '%s': %s", dir,
-				strerror(errno));
+		return mfs_fail_errno(err, "cannot open directory '%s'", dir);
 	n = scandirat(fd, ".", &names, is_idx, by_prefix);
-	rc = n < 0 ? mfs_fail(err, -errno, "cannot list '%s': %s", dir, strerror(errno)) : 0;
+	rc = n < 0 ? mfs_fail_errno(err, "cannot list '%s'", dir) : 0;
 	for (int i = 0; i < n; i++) {
 		if (has_bin(fd, names[i]->d_name)) {
 			mfs_buf_printf(&texts, "%s/%.*s", dir, (int)strlen(names[i]->d_name) - 4,

@@ -30,8 +30,7 @@ static int open_directory(struct mfs_indexed_writer *w, const char *prefix, stru
 	if (slash)
 		*slash = '/';
 	if (w->dirfd < 0)
-		return mfs_fail(err, -errno, "cannot open the directory of '%s': %s", prefix,
-				strerror(errno));
+		return mfs_fail_errno(err, "cannot open the directory of '%s'", prefix);
 	return *w->base ? 0 : mfs_fail(err, -EINVAL, "'%s' names no dataset", prefix);
 }
 

@@ -16,9 +16,9 @@ int mfs_sync_path(const char *path, struct mfs_error *err)
 	int rc = 0;
 
 	if (fd < 0)
-		return mfs_fail(err, -errno, "cannot open '%s': %s", path, strerror(errno));
+		return mfs_fail_errno(err, "cannot open '%s'", path);
 	if (fsync(fd))
-		rc = mfs_fail(err, -errno, "cannot make '%s' durable: %s", path, strerror(errno));
+		rc = mfs_fail_errno(err, "cannot make '%s' durable", path);
 	close(fd);
 	return rc;
 }

@@ -360,8 +360,7 @@ int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *
 
 	if (fstatat(set->dirfd, f->name, &st, 0)) {
 		if (errno != ENOENT && errno != ENOTDIR)
-			return mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name,
-					strerror(errno));
+			return mfs_fail_errno(err, "%s/%s", set->dir, f->name);
 		mfs_fail(&why, -ESTALE, "%s/%s: %s", set->dir, f->name, strerror(errno));
 		return check_held(set, f, &why, err);
 	}
@@ -386,7 +385,7 @@ static int open_held(struct mfs_fileset *set, const struct file *f, const struct
 	if (!rc) {
 		*ret_fd = fcntl(f->held, F_DUPFD_CLOEXEC, 0);
 		if (*ret_fd < 0)
-			rc = mfs_fail(err, -errno, "%s/%s: %s", set->dir, f->name, strerror(errno));
+			rc = mfs_fail_errno(err, "%s/%s", set->dir, f->name);
 	}
 	mfs_fileset_drop(set);
 	return rc;
@@ -473,8 +472,8 @@ static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struc
 		return rc;
 	map = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
 	if (map == MAP_FAILED)
-		rc = mfs_fail(err, -errno, "%s/%s: cannot map %llu bytes: %s", set->dir, f->name,
-			      (unsigned long long)f->size, strerror(errno));
+		rc = mfs_fail_errno(err, "%s/%s: cannot map %llu bytes", set->dir, f->name,
+				    (unsigned long long)f->size);
 	else
 		*ret = map;
 	close(fd);

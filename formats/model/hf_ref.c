@@ -368,7 +368,7 @@ int mfs_hf_files(const char *dir, bool code, struct mfs_arena *arena, const char
 	int rc;
 
 	if (!d && errno != ENOENT)
-		return mfs_fail(err, -errno, "%s: %s", dir, strerror(errno));
+		return mfs_fail_errno(err, "%s", dir);
 	names = mfs_arena_array(arena, d ? MFS_HF_FILES_MAX : 1, sizeof(*names));
 	rc = names ? 0 : -ENOMEM;
 	if (!rc && d)

@@ -39,7 +39,7 @@ int mfs_log_open(const char *path, struct mfs_error *err)
 		open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
 
 	if (fd < 0)
-		return mfs_fail(err, -errno, "cannot open the log '%s': %s", path, strerror(errno));
+		return mfs_fail_errno(err, "cannot open the log '%s'", path);
 	file = fd;
 	return 0;
 }

@@ -144,7 +144,7 @@ static int of_directory(const char *dir, json_t **ret, struct mfs_access_fold *a
 	int rc;
 
 	if (count < 0)
-		return mfs_fail(err, -errno, "%s: %s", dir, strerror(errno));
+		return mfs_fail_errno(err, "%s", dir);
 	rc = agree(dir, list, count, &tokenizer, access, err);
 	for (int i = 0; i < count; i++)
 		free(list[i]);

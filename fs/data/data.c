@@ -99,7 +99,7 @@ int mfs_data_path(const char *path, char **ret, struct mfs_error *err)
 	full = is_file(copy, ".idx") ? resolve_prefix(copy) : realpath(path, NULL);
 	free(copy);
 	if (!full)
-		return mfs_fail(err, -errno, "'%s': %s", path, strerror(errno));
+		return mfs_fail_errno(err, "'%s'", path);
 	*ret = full;
 	return 0;
 }

@@ -47,8 +47,7 @@ static int check_standing(const char *dest, bool replace, struct mfs_error *err)
 	int rc;
 
 	if (lstat(dest, &st))
-		return errno == ENOENT ? 0
-				       : mfs_fail(err, -errno, "'%s': %s", dest, strerror(errno));
+		return errno == ENOENT ? 0 : mfs_fail_errno(err, "'%s'", dest);
 	if (!S_ISDIR(st.st_mode))
 		return mfs_fail(err, -EEXIST, "'%s' exists and is not a directory", dest);
 	if (is_mount_point(dest))

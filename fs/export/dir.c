@@ -30,7 +30,7 @@ static int make_dir(void *arg, const char *dir)
 
 	if (!mkdirat(b->dirfd, dir, b->mode) || errno == EEXIST)
 		return 0;
-	return mfs_fail(b->err, -errno, "cannot create directory '%s': %s", dir, strerror(errno));
+	return mfs_fail_errno(b->err, "cannot create directory '%s'", dir);
 }
 
 mode_t mfs_export_dir_mode(const struct mfs_view *view)

@@ -75,10 +75,10 @@ static int open_partial(struct export *x, struct mfs_error *err)
 	int rc;
 
 	if (mkdir(x->partial, mfs_export_dir_mode(x->view)) && errno != EEXIST)
-		return mfs_fail(err, -errno, "cannot create '%s': %s", x->partial, strerror(errno));
+		return mfs_fail_errno(err, "cannot create '%s'", x->partial);
 	x->dirfd = open(x->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (x->dirfd < 0)
-		return mfs_fail(err, -errno, "cannot open '%s': %s", x->partial, strerror(errno));
+		return mfs_fail_errno(err, "cannot open '%s'", x->partial);
 	rc = mfs_lock_try(x->dirfd);
 	if (rc) { /* it is another's, who may have nothing in it yet */
 		close(x->dirfd);
@@ -251,14 +251,13 @@ static int finish(struct export *x, struct mfs_error *err)
 	if (rc)
 		return rc;
 	if (unlinkat(x->dirfd, MFS_EXPORT_JOURNAL, 0))
-		return mfs_fail(err, -errno, "cannot remove the journal of '%s': %s", x->partial,
-				strerror(errno));
+		return mfs_fail_errno(err, "cannot remove the journal of '%s'", x->partial);
 	rc = mfs_commit_dir(x->partial, x->dest, x->force, &replaced, err);
 	if (rc || !replaced)
 		return rc;
 	rc = mfs_export_sweep(x->partial, x->view, MFS_SWEEP_KNOWN, err);
 	if (!rc && rmdir(x->partial))
-		rc = mfs_fail(err, -errno, "cannot remove '%s': %s", x->partial, strerror(errno));
+		rc = mfs_fail_errno(err, "cannot remove '%s'", x->partial);
 	if (rc)
 		mfs_fail_in(err, "'%s' is complete, but what it replaced is still there", x->dest);
 	return rc;

@@ -49,10 +49,10 @@ int mfs_daemon_start(struct mfs_daemon *d, int broken, struct mfs_error *err)
 	pid_t pid;
 
 	if (pipe2(ends, O_CLOEXEC))
-		return mfs_fail(err, -errno, "cannot make a pipe: %s", strerror(errno));
+		return mfs_fail_errno(err, "cannot make a pipe");
 	pid = fork();
 	if (pid < 0) {
-		int rc = mfs_fail(err, -errno, "cannot start a process: %s", strerror(errno));
+		int rc = mfs_fail_errno(err, "cannot start a process");
 
 		close(ends[0]);
 		close(ends[1]);

@@ -91,13 +91,6 @@ void mfs_mount_entry_release(struct mfs_mount_entry *entry)
 
 /* ---- a place ---- */
 
-static int fail_errno(struct mfs_error *err, const char *what)
-{
-	int code = errno;
-
-	return mfs_fail(err, -code, "%s: %s", what, strerror(code));
-}
-
 /* Files of /proc have no size. NULL with errno. */
 static char *read_text(const char *path)
 {
@@ -126,7 +119,7 @@ static int mount_id(const char *place, int *ret, struct mfs_error *err)
 	const char *at;
 
 	if (fd < 0)
-		return fail_errno(err, place);
+		return mfs_fail_errno(err, "%s", place);
 	snprintf(path, sizeof(path), "/proc/self/fdinfo/%d", fd);
 	text = read_text(path);
 	close(fd);
@@ -146,7 +139,7 @@ int mfs_mountpoint_find(const char *place, struct mfs_mount_entry *ret, struct m
 		return rc;
 	text = read_text("/proc/self/mountinfo");
 	if (!text)
-		return fail_errno(err, "/proc/self/mountinfo");
+		return mfs_fail_errno(err, "/proc/self/mountinfo");
 	rc = mfs_mount_entry_parse(text, id, ret);
 	free(text);
 	if (rc)

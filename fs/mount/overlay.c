@@ -15,13 +15,6 @@
 #include "fs/mount/overlay_i.h"
 #include "fs/source/readers.h"
 
-static int fail_errno(struct mfs_error *err, const char *what)
-{
-	int code = errno;
-
-	return mfs_fail(err, -code, "%s: %s", what, strerror(code));
-}
-
 /* ---- DIR ---- */
 
 static int open_dir(const char *dir, bool read_only, struct mfs_error *err)
@@ -29,12 +22,12 @@ static int open_dir(const char *dir, bool read_only, struct mfs_error *err)
 	int fd;
 
 	if (!read_only && mkdir(dir, 0700) && errno != EEXIST)
-		return fail_errno(err, dir);
+		return mfs_fail_errno(err, "%s", dir);
 	fd = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		return fail_errno(err, dir);
+		return mfs_fail_errno(err, "%s", dir);
 	if (faccessat(fd, ".", read_only ? R_OK | X_OK : R_OK | W_OK | X_OK, AT_EACCESS)) {
-		int rc = fail_errno(err, dir);
+		int rc = mfs_fail_errno(err, "%s", dir);
 
 		close(fd);
 		return rc;

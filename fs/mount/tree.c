@@ -138,8 +138,7 @@ static int new_top(struct mfs_tree *tree, struct mfs_error *err)
 	int rc;
 
 	if (mfs_root_path(tree->root, path, sizeof(path)) || stat(path, &st))
-		return mfs_fail(err, -errno, "%s: %s", mfs_root_source(tree->root),
-				strerror(errno));
+		return mfs_fail_errno(err, "%s", mfs_root_source(tree->root));
 	rc = mfs_tree_new_node(tree, NULL, "", &tree->top, err);
 	if (rc)
 		return rc;

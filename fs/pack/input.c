@@ -21,7 +21,7 @@ int mfs_pack_input_open(struct mfs_pack_input *in, int fd, struct mfs_error *err
 
 	*in = (struct mfs_pack_input){.fd = fd};
 	if (fstat(fd, &st))
-		return mfs_fail(err, -errno, "cannot read standard input: %s", strerror(errno));
+		return mfs_fail_errno(err, "cannot read standard input");
 	base = S_ISREG(st.st_mode) ? lseek(fd, 0, SEEK_CUR) : -1;
 	if (base >= 0) {
 		in->seekable = true;
@@ -48,7 +48,7 @@ static int wait_for_bytes(const struct mfs_pack_input *in, struct mfs_error *err
 	if (mfs_stop_requested || (n < 0 && errno == EINTR))
 		return mfs_fail(err, -EINTR, "interrupted");
 	if (n < 0)
-		return mfs_fail(err, -errno, "cannot wait for standard input: %s", strerror(errno));
+		return mfs_fail_errno(err, "cannot wait for standard input");
 	return n ? 0 : -EAGAIN;
 }
 
@@ -63,7 +63,7 @@ static int read_some(struct mfs_pack_input *in, size_t max, size_t *ret_len, str
 	if (n < 0 && errno == EINTR)
 		return mfs_fail(err, -EINTR, "interrupted");
 	if (n < 0)
-		return mfs_fail(err, -errno, "cannot read standard input: %s", strerror(errno));
+		return mfs_fail_errno(err, "cannot read standard input");
 	in->position += (uint64_t)n;
 	*ret_len = (size_t)n;
 	return 0;
@@ -93,7 +93,7 @@ static int go_to_anchor(struct mfs_pack_input *in, const struct mfs_pack_mark *t
 	if (!in->seekable || in->size < to->position)
 		return 0;
 	if (lseek(in->fd, (off_t)(in->base + to->anchor), SEEK_SET) < 0)
-		return mfs_fail(err, -errno, "cannot seek in standard input: %s", strerror(errno));
+		return mfs_fail_errno(err, "cannot seek in standard input");
 	mfs_pack_digest_free(in->digest);
 	in->digest = NULL;
 	rc = mfs_pack_digest_new(to, &in->digest, err);

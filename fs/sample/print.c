@@ -155,7 +155,7 @@ static int write_file(const char *path, const void *bytes, size_t len, struct mf
 		return mfs_fail_nomem(err);
 	fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (fd < 0)
-		rc = mfs_fail(err, -errno, "'%s': %s", dir, strerror(errno));
+		rc = mfs_fail_errno(err, "'%s'", dir);
 	else
 		rc = commit(fd, mfs_path_base(path), bytes, len, err);
 	if (fd >= 0)

@@ -110,8 +110,7 @@ static int list_candidates(const char *source, struct candidates *c, struct mfs_
 	int rc = 0;
 
 	if (!dir)
-		return mfs_fail(err, -errno, "cannot read directory '%s': %s", source,
-				strerror(errno));
+		return mfs_fail_errno(err, "cannot read directory '%s'", source);
 	while (!rc && (d = readdir(dir)))
 		if (mfs_iteration_number(d->d_name, &number) && is_directory(source, d->d_name))
 			rc = add_candidate(c, d->d_name, number);
@@ -293,7 +292,7 @@ static int list_single(const struct mfs_root *root, struct candidates *c, struct
 	if (!mfs_iteration_number(name, &number))
 		number = MFS_RELEASE;
 	if (stat(root->source, &st))
-		return mfs_fail(err, -errno, "'%s': %s", root->source, strerror(errno));
+		return mfs_fail_errno(err, "'%s'", root->source);
 	return add_candidate(c, *name ? name : "checkpoint", number) ? mfs_fail_nomem(err) : 0;
 }
 
@@ -474,7 +473,7 @@ static int resolve(struct mfs_root *root, const char *source, struct mfs_error *
 	if (rc)
 		return rc;
 	if (mfs_root_stat(root, &st))
-		return mfs_fail(err, -errno, "'%s': %s", source, strerror(errno));
+		return mfs_fail_errno(err, "'%s'", source);
 	if (S_ISDIR(st.st_mode))
 		return 0;
 	root->kind = SOURCE_DATA;

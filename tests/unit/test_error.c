@@ -23,6 +23,21 @@ START_TEST(test_null_record_is_allowed)
 }
 END_TEST
 
+START_TEST(test_errno_is_code_and_sentence)
+{
+	struct mfs_error err = {0};
+
+	errno = ENOENT;
+	ck_assert_int_eq(mfs_fail_errno(&err, "cannot open '%s%d'", "x", 7), -ENOENT);
+	ck_assert_int_eq(err.code, -ENOENT);
+	ck_assert_str_eq(err.msg, "cannot open 'x7': No such file or directory");
+	errno = EACCES;
+	ck_assert_int_eq(mfs_fail_errno(&err, "cannot start"), -EACCES);
+	ck_assert_str_eq(err.msg, "cannot start: Permission denied");
+	ck_assert_int_eq(mfs_fail_errno(NULL, "unseen"), -EACCES);
+}
+END_TEST
+
 START_TEST(test_prefix_keeps_code_and_order)
 {
 	struct mfs_error err = {0};
@@ -64,6 +79,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "record", test_fills_code_and_sentence);
 
 	tcase_add_test(c, test_null_record_is_allowed);
+	tcase_add_test(c, test_errno_is_code_and_sentence);
 	tcase_add_test(c, test_prefix_keeps_code_and_order);
 	tcase_add_test(c, test_prefix_without_message_is_eio);
 	tcase_add_test(c, test_long_messages_are_cut);

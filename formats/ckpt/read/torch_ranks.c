@@ -62,7 +62,7 @@ static int list_ranks(struct mfs_torch_reader *r)
 	int rc = 0;
 
 	if (!dir)
-		return mfs_fail(r->err, -errno, "%s: %s", r->ckpt->dir, strerror(errno));
+		return mfs_fail_errno(r->err, "%s", r->ckpt->dir);
 	while (!rc && (e = readdir(dir))) {
 		struct mfs_torch_rank rank = {0};
 

@@ -210,7 +210,7 @@ static int listed_files(const char *dir, const char *split, struct mfs_arena *ar
 	int n = scandir(dir, &entries, is_data_entry, by_bytes), rc = 0;
 
 	if (n < 0)
-		return mfs_fail(err, -errno, "cannot list '%s': %s", dir, strerror(errno));
+		return mfs_fail_errno(err, "cannot list '%s'", dir);
 	ret->names = mfs_arena_array(arena, (size_t)n, sizeof(*ret->names));
 	for (int i = 0; i < n; i++) {
 		const char *name = entries[i]->d_name;
