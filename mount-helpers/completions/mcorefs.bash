@@ -42,10 +42,18 @@ _mcorefs_option() {
 	esac
 }
 
-# What a listing of the source shows; any other layout that the model can have is a view as well.
-_mcorefs_layouts() {
+# Views of a model: those that --help names. Where an example stands for a layout, what a listing of the source shows;
+# any other layout that the model can have is a view as well.
+_mcorefs_views() {
+	local name
 	[[ ${COMP_WORDS[2]} && -d ${COMP_WORDS[2]} ]] || return
-	"${COMP_WORDS[0]}" ls "${COMP_WORDS[2]}" megatron/torch 2>/dev/null | sed -n 's|.* \(tp[^ ]*\)/$|megatron/torch/\1|p'
+	"${COMP_WORDS[0]}" ls --help | sed -n 's|^  \([a-z][^ ]*\) .*|\1|p' | while read -r name; do
+		case $name in
+		data/*) ;;
+		*[0-9]*) "${COMP_WORDS[0]}" ls "${COMP_WORDS[2]}" "${name%/*}" 2>/dev/null | sed -n "s|.* \([^ ]*\)/$|${name%/*}/\1|p" ;;
+		*) printf '%s\n' "$name" "latest/$name" ;;
+		esac
+	done
 }
 
 # Views of the source's datasets, as its tree is listed: two more spaces a level.
@@ -114,7 +122,7 @@ _mcorefs() {
 	if [[ $COMP_CWORD == 1 ]]; then
 		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff sample pack' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
-		mapfile -t COMPREPLY < <(compgen -W "hf latest/hf megatron/torch_dist $(_mcorefs_layouts) $(_mcorefs_data)" -- "$cur")
+		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views) $(_mcorefs_data)" -- "$cur")
 	fi
 }
 complete -F _mcorefs mcorefs
