@@ -1,7 +1,7 @@
 /*
- * What kinds of views there are. Front ends (FUSE, ls, verify, export, --help) know of a view what
- * its row says, and show what the tables have: a new view is a file that defines a row, and a line
- * in fs/view/kinds.h or fs/data/kinds.h.
+ * The kinds of views. Front ends (FUSE, ls, verify, export, --help) show what the tables have, and
+ * know no more of a view than its row. A new view is a file that defines a row, and a line in
+ * fs/view/kinds.h or fs/data/kinds.h.
  */
 #ifndef MFS_FS_VIEW_KIND_H
 #define MFS_FS_VIEW_KIND_H
@@ -41,28 +41,28 @@ struct mfs_view_origin {
 
 /* Any thread may call these, several of one origin at once. */
 struct mfs_view_kind {
-	/* Where it stands among the views of its owner: "hf", "megatron/torch". At most one
-	 * directory. */
+	/* "hf", "megatron/torch": in the directory of its owner, or in a directory there. */
 	const char *name;
-	/* NULL: a view. Else a directory: any possible spec is a view in it; an example */
+	/* An example of what stands behind the name, if that is a directory in which each possible
+	 * spec is a view. NULL: the name is a view's. */
 	const char *spec;
 	const char *help; /* what it is, for --help: a line, or several */
 	enum mfs_view_of of;
-	bool nested;	  /* its files lie in directories, which are counted when it is opened */
+	bool nested; /* its files lie in directories, which are not counted before it is opened */
 	bool takes_files; /* with -o dataset_cache */
 
-	/* Whether there can be any of that origin. As little as possible is read: 0, -ENOTSUP,
-	 * -ENODATA, -EINVAL with a sentence, which readers are then told of in the view's place.
-	 * NULL: there always can. Of MFS_VIEW_OF_FULL, this, check and list are given a checkpoint
-	 * without state. */
+	/* Whether there can be any of that origin: 0, or -ENOTSUP, -ENODATA, -EINVAL with the
+	 * sentence that readers find in the view's place; open() fails likewise. It reads as little
+	 * as it can. NULL: there always can. Of MFS_VIEW_OF_FULL, this, check and list are given a
+	 * checkpoint without state. */
 	int (*possible)(const struct mfs_view_origin *s, struct mfs_error *err);
-	/* With specs. Whether there is one: 0, -ENOENT (not a spec's form), -EINVAL (an impossible
-	 * one). */
+	/* With specs, whether this is one: 0, -ENOENT (not the form of a spec), -EINVAL (an
+	 * impossible one). */
 	int (*check)(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err);
-	/* With specs. What a listing shows: examples that are possible, in arena. */
+	/* With specs, the possible ones that a listing shows, in arena. */
 	int (*list)(const struct mfs_view_origin *s, struct mfs_arena *arena,
 		    const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
-	/* Builds it; spec was checked. *ret is freed with mfs_view_free(). */
+	/* Builds the view, of a spec that was checked. *ret is freed with mfs_view_free(). */
 	int (*open)(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
 		    struct mfs_error *err);
 };
@@ -73,8 +73,7 @@ struct mfs_view_kind {
 
 #define MFS_VIEW_KINDS 16 /* of one table, at most */
 
-/* The kinds that an owner of some sort may have. Who makes views of something has the table of
- * them. */
+/* The kinds of views of one sort of owner. The folder that makes these views has the table. */
 struct mfs_view_table {
 	unsigned count;
 	const struct mfs_view_kind *kinds[MFS_VIEW_KINDS];
@@ -84,14 +83,15 @@ MFS_CKPT_VIEWS(MFS_VIEW_DECLARE)
 
 extern const struct mfs_view_table mfs_ckpt_views;
 
-/* Where nobody names one: of a checkpoint, the one that has a model (fs/view/view.h). */
+/* The view that is meant where nobody names one. That of a checkpoint has a model
+ * (fs/view/view.h). */
 #define MFS_VIEW_DEFAULT "hf"
 
-/* of: what its owner has. The kind that a name is of, and the spec behind it ("": the kind's own
- * name). NULL: none. */
+/* Finds the kind that a name is of, and the spec behind it ("": the kind's own name), among those
+ * of what the owner has. NULL: there is none. */
 const struct mfs_view_kind *mfs_view_kind_find(const struct mfs_view_table *table, unsigned of,
 					       const char *name, const char **ret_spec);
-/* Whether views lie below a name, which is none of a kind: "megatron", "". */
+/* Whether a name is that of a directory of several kinds: "megatron", "". */
 bool mfs_view_kind_is_group(const struct mfs_view_table *table, unsigned of, const char *name);
 /* "hf, megatron/torch/tp2-pp4 (or another), megatron/torch_dist", for messages. */
 void mfs_view_kind_names(const struct mfs_view_table *table, unsigned of, struct mfs_buf *ret);

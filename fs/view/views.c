@@ -15,8 +15,8 @@ struct open_view {
 
 /* ---- what there is ---- */
 
-/* A failure that may pass is none: what failed for want of memory, say, is tried again by whoever
- * enters. */
+/* A failure that may pass, as for want of memory, makes no view impossible: who enters it tries
+ * again. */
 static int look_for(struct mfs_views *v, unsigned i, const struct mfs_view_origin *s)
 {
 	const struct mfs_view_kind *k = v->table->kinds[i];

@@ -1,9 +1,10 @@
 /*
- * The views of one owner (an iteration, an HF directory, a dataset), by their names: "hf",
- * "megatron/torch/tp2-pp1", "samples/train-s4096". What there is says the table of kinds; a view is
- * opened when somebody asks for it, and let go of when nobody holds it (fs/view/keeper.h).
+ * The views of one owner (an iteration, an HF directory, a dataset) by their names: "hf",
+ * "megatron/torch/tp2-pp1", "samples/train-s4096". A table of kinds says which there may be. A view
+ * is opened when somebody asks for it, and closed some time after nobody holds it any more
+ * (fs/view/keeper.h).
  *
- * What an owner cannot have, as far as that is known without building it, is not listed: a file
+ * Some views are known to be impossible before they are built. They are not listed, and a file
  * beside the others says why.
  */
 #ifndef MFS_FS_VIEW_VIEWS_H
@@ -23,12 +24,11 @@
 
 /* What an owner answers. */
 struct mfs_views_owner {
-	/* What views of a kind are made of, there until *ret_held is dropped (NULL: as long as the
-	 * owner). */
+	/* Finds what views of a kind are made of. It stays until *ret_held is dropped; NULL: as long
+	 * as the owner. */
 	int (*hold)(void *owner, enum mfs_view_of of, struct mfs_view_origin *ret,
 		    struct mfs_held **ret_held, struct mfs_error *err);
-	/* Whether that is still what it was, now that a view was built of it. NULL: it always
-	 * is. */
+	/* Called when a view was built: whether its origin is still the same. NULL: it always is. */
 	int (*recheck)(void *owner, const struct mfs_view_origin *s, struct mfs_error *err);
 };
 
@@ -43,8 +43,8 @@ struct mfs_views {
 	const struct mfs_view_table *table;
 	unsigned of;			     /* what it has: enum mfs_view_of */
 	int64_t mtime_ns;		     /* of the directories */
-	const char *why_not[MFS_VIEW_KINDS]; /* it cannot have this one; NULL: it can */
-	struct mfs_access_fold access;	     /* who may read that */
+	const char *why_not[MFS_VIEW_KINDS]; /* why this one is impossible; NULL: it is not */
+	struct mfs_access_fold access;	     /* who may read those sentences */
 
 	struct mfs_open_set open;
 	pthread_mutex_t lock; /* what follows; held while specs are listed */
@@ -54,44 +54,45 @@ struct mfs_views {
 
 void mfs_views_init(struct mfs_views *v, const struct mfs_views_owner *answers, void *owner,
 		    const struct mfs_view_table *table, unsigned of, struct mfs_keeper *keeper);
-/* Finds out what it cannot have of what it is; access: who may read that. -ENOMEM. */
+/* Finds out which views are impossible. access: who may read s. -ENOMEM. */
 int mfs_views_look(struct mfs_views *v, const struct mfs_view_origin *s,
 		   const struct mfs_access_fold *access, int64_t mtime_ns);
-/* Closes all: before what they are made of. */
+/* Closes all views. Their origins must still be there. */
 void mfs_views_release(struct mfs_views *v);
 
-/* An entry of the owner's directory: a view, a directory of specs, or one in which several of these
- * lie. */
+/* An entry of the owner's directory: a view, a directory of specs, or a directory of several of
+ * these. */
 struct mfs_views_entry {
 	char name[64];
-	unsigned first, end; /* the kinds of it, by their numbers in the table */
-	bool is_group;	     /* the last of these: kinds lie in it */
-	const char *why_not; /* NULL: there is at least one of them */
+	unsigned first, end; /* its kinds, by their numbers in the table */
+	bool is_group;	     /* a directory of several */
+	const char *why_not; /* NULL: at least one of them is possible */
 };
 
-/* The first that begins at a number of the table or behind it. for (i = 0; mfs_views_entry(v, i,
- * &e); i = e.end) sees them all. */
+/* The next entry from a number of the table on; false: there are no more. A loop over all of them:
+ * for (i = 0; mfs_views_entry(v, i, &e); i = e.end). */
 bool mfs_views_entry(const struct mfs_views *v, unsigned from, struct mfs_views_entry *ret);
-/* Whether something is missing, and a file says so: this view, which the caller frees.
- * mfs_views_hold() knows it, too. */
+/* Whether some view is impossible. */
 bool mfs_views_lacks(const struct mfs_views *v);
+/* The view MFS_WHY_NOT_VIEW, for the caller to free. mfs_views_hold() opens it by its name, too. */
 int mfs_views_new_why_not(const struct mfs_views *v, struct mfs_view **ret, struct mfs_error *err);
 
-/* The view, valid until it is dropped. -ENOENT: none of that name; -EINVAL: an impossible one; what
- * hold() and the kind's open() fail with. Any thread, here and below. */
+/* Opens a view, which stays until it is dropped. -ENOENT: there is none of that name; -EINVAL: an
+ * impossible spec; what hold() and the kind's open() fail with. Any thread may call this and what
+ * follows. */
 int mfs_views_hold(struct mfs_views *v, const char *name, struct mfs_held **ret,
 		   struct mfs_view **ret_view, struct mfs_error *err);
 /* The same for commands, which end soon: it stays until the owner goes. */
 int mfs_views_open(struct mfs_views *v, const char *name, struct mfs_view **ret,
 		   struct mfs_error *err);
-/* Whether there is one, without opening it: 0, -ENOENT, -EINVAL; what hold() fails with, a file
- * that is not there being -EIO. */
+/* Whether there is a view of that name, without opening it: 0, -ENOENT, -EINVAL; what hold() fails
+ * with, but -EIO where a file is not there. */
 int mfs_views_check(struct mfs_views *v, const char *name, struct mfs_error *err);
 /* The specs that a listing shows. They live as long as the owner. */
 int mfs_views_list(struct mfs_views *v, const struct mfs_view_kind *kind, const char *const **ret,
 		   uint32_t *ret_count, struct mfs_error *err);
-/* What views of a kind have in common, and what is wrong with it. *ret may be NULL: nothing needs
- * holding. */
+/* Opens what views of a kind are made of; if that fails, it does for all of them. *ret may be NULL:
+ * nothing needs holding. */
 int mfs_views_hold_origin(struct mfs_views *v, const struct mfs_view_kind *kind,
 			  struct mfs_held **ret, struct mfs_error *err);
 
