@@ -32,98 +32,6 @@ struct mfs_data {
 	struct mfs_arena arena;
 };
 
-/* ---- paths ---- */
-
-static bool is_file(const char *path, const char *suffix)
-{
-	char full[PATH_MAX];
-	struct stat st;
-
-	return (size_t)snprintf(full, sizeof(full), "%s%s", path, suffix) < sizeof(full) &&
-	       !stat(full, &st) && S_ISREG(st.st_mode);
-}
-
-static bool is_directory(const char *path)
-{
-	struct stat st;
-
-	return !stat(path, &st) && S_ISDIR(st.st_mode);
-}
-
-/* "PREFIX.idx" and "PREFIX.bin" name PREFIX: a shell completes file names. */
-static void strip_suffix(char *path)
-{
-	size_t len = strlen(path);
-
-	if (len > 4 && (!strcmp(path + len - 4, ".idx") || !strcmp(path + len - 4, ".bin"))) {
-		path[len - 4] = '\0';
-		if (!is_file(path, ".idx"))
-			path[len - 4] = '.';
-	}
-}
-
-static char *stripped(const char *path)
-{
-	char *copy = strdup(path);
-
-	if (copy)
-		strip_suffix(copy);
-	return copy;
-}
-
-/* The directory of a prefix is what can be resolved; its last part stays as it was written. */
-static char *resolve_prefix(char *prefix)
-{
-	char *slash = strrchr(prefix, '/'), *dir, *full = NULL;
-	const char *base = slash ? slash + 1 : prefix;
-
-	if (slash == prefix) {
-		dir = strdup("/");
-	} else {
-		if (slash)
-			*slash = '\0';
-		dir = realpath(slash ? prefix : ".", NULL);
-	}
-	if (dir && asprintf(&full, "%s/%s", strcmp(dir, "/") ? dir : "", base) < 0)
-		full = NULL;
-	free(dir);
-	return full;
-}
-
-int mfs_data_path(const char *path, char **ret, struct mfs_error *err)
-{
-	char *copy = stripped(path), *full;
-
-	if (!copy)
-		return mfs_fail_nomem(err);
-	full = is_file(copy, ".idx") ? resolve_prefix(copy) : realpath(path, NULL);
-	free(copy);
-	if (!full)
-		return mfs_fail_errno(err, "'%s'", path);
-	*ret = full;
-	return 0;
-}
-
-static bool has_prefixes(const char *dir)
-{
-	char **prefixes = NULL;
-	size_t count = 0;
-	int rc = mfs_indexed_dataset_list(dir, &prefixes, &count, NULL);
-
-	free(prefixes);
-	return !rc;
-}
-
-bool mfs_data_looks_like_one(const char *path)
-{
-	char *prefix = stripped(path);
-	bool found = prefix && is_file(prefix, ".idx");
-
-	free(prefix);
-	return found || mfs_hf_dataset_looks_like_one(path) ||
-	       (is_directory(path) && has_prefixes(path));
-}
-
 /* ---- one dataset ---- */
 
 static void free_dataset(struct mfs_dataset *d)
@@ -311,18 +219,23 @@ static int add_path(struct mfs_data *data, const char *named, struct mfs_error *
 
 	if (rc)
 		return rc;
-	if (is_file(path, ".idx"))
+	switch (mfs_data_holds(path)) {
+	case MFS_DATA_HOLDS_PREFIX:
 		rc = add_prefix(data, path, err);
-	else if (mfs_hf_dataset_looks_like_one(path))
+		break;
+	case MFS_DATA_HOLDS_HF:
 		rc = add_hf(data, path, err);
-	else if (is_directory(path) && has_prefixes(path))
+		break;
+	case MFS_DATA_HOLDS_PREFIXES:
 		rc = add_directory(data, path, err);
-	else
+		break;
+	case MFS_DATA_HOLDS_NOTHING:
 		rc = mfs_fail(
 			err, -ENODATA,
 			"'%s' holds no dataset: looked for PREFIX.idx beside PREFIX.bin, and for "
 			"what datasets' save_to_disk writes",
 			named);
+	}
 	free(path);
 	return rc;
 }
