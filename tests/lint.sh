@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/lint.sh FILE...: format, headers that compile alone, layering. CC, CFLAGS and OBJECTS, the folder of the product's
+# tests/lint.sh FILE...: format, widths, headers that compile alone, layering. CC, CFLAGS and OBJECTS, the folder of the product's
 # objects, from the Makefile.
 set -u
 export LC_ALL=C
@@ -137,6 +137,25 @@ for page in docs/formats/*.md; do
 		done
 	done < <(grep -oE '`test_[a-z0-9_]+(: [^`]+)?`' <<<"$text" | tr -d '`')
 done
+
+# Widths in columns: tabs reach to multiples of 8, and a character is one, however many bytes it has. Of prose, tables,
+# code and lines with a link may be wider.
+wide() {
+	awk -v most="$1" -v prose="$2" '
+		FNR == 1 { code = 0 }
+		prose && /^ *```/ { code = !code }
+		prose && (code || /^ *\|/ || /^(    |\t)/ || /\]\(/) { next }
+		{
+			gsub(/[\200-\277]/, "")
+			while (i = index($0, "\t"))
+				$0 = substr($0, 1, i - 1) sprintf("%*s", 8 - (i - 1) % 8, "") substr($0, i + 1)
+		}
+		length($0) > most { print FILENAME ":" FNR ": " length($0) " columns, at most " most }' "${@:3}" |
+		grep . >&2
+}
+shopt -s globstar
+if wide 100 0 "$@"; then complain "lines of C are too wide"; fi
+if wide 80 1 ./*.md docs/**/*.md tests/**/*.md; then complain "lines of prose are too wide"; fi
 
 [ $failed = 0 ] && echo "lint: clean"
 exit $failed

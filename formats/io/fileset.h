@@ -55,11 +55,11 @@ struct mfs_census *mfs_fileset_census(struct mfs_fileset *set);
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);
 
 /*
- * While a set is held, its files are read on when they are deleted, or replaced by others: as POSIX
- * promises to who has a file open. That takes a descriptor for each file, opened by the first who
- * holds it and closed by the last who drops it; files that cannot be had (any more), or for which
- * there are no descriptors (half of RLIMIT_NOFILE, for all sets together), go unheld, and are
- * -ESTALE when their name is gone. Any thread; neither waits for readers.
+ * While a set is held, its files can be read even when they are deleted or replaced by others, as
+ * POSIX promises for an open file. This takes a descriptor for each file: the first who holds the
+ * set opens it, the last who drops the set closes it. A file that cannot be opened (any more), or
+ * for which there is no descriptor (half of RLIMIT_NOFILE, for all sets together), is not held, and
+ * is -ESTALE when its name is gone. Any thread; neither waits for readers.
  */
 void mfs_fileset_hold(struct mfs_fileset *set);
 void mfs_fileset_drop(struct mfs_fileset *set);

@@ -99,8 +99,7 @@ static bool on_mcorefs(const char *path)
 
 /* ---- paths ---- */
 
-/* Absolute and without links, but for what does not exist yet; NULL if its directory does not exist
- * either. */
+/* Absolute and without links; its last part need not exist. NULL: its directory does not exist. */
 static char *resolve(const char *dest)
 {
 	char *there = realpath(dest, NULL), *above, *parent;

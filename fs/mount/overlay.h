@@ -42,8 +42,8 @@ bool mfs_overlay_takes(const char *name);
 
 /*
  * Below, path is a directory's within DIR ("tales/hf/train"): relative, without "." and "..". It is
- * made, with those above it and with DIR's owner and mode, when the first file is. Names that
- * mfs_overlay_takes() not are -EROFS, -ENOENT to a lookup.
+ * made, with those above it and with DIR's owner and mode, when the first file is. A name that
+ * mfs_overlay_takes() refuses is -EROFS; to a lookup it is -ENOENT.
  */
 
 /* -ENOENT; -ELOOP: the name is a symbolic link's; -EACCES: something else that is no regular file.
@@ -55,7 +55,7 @@ void mfs_overlay_forget(struct mfs_overlay *o, struct mfs_overlay_file *f, uint6
 struct mfs_overlay_new {
 	int flags; /* of open(2); without O_EXCL a file that is there is opened */
 	mode_t mode;
-	uid_t uid; /* to whom it belongs, where this process may give it away (root) */
+	uid_t uid; /* its owner, where this process may give it away (root) */
 	gid_t gid;
 	struct mfs_readers
 		*readers; /* of the sources: group and others get no more than these; NULL: all */
@@ -71,7 +71,7 @@ int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name
 		       const char *new_path, const char *new_name, struct mfs_readers *new_readers,
 		       unsigned flags);
 
-/* From now on its mode is shown, and set, without what those would have who are no readers of the
+/* From now on its mode is shown, and set, without the bits of those who may not read the
  * sources. */
 void mfs_overlay_file_guard(struct mfs_overlay_file *f, struct mfs_readers *readers);
 

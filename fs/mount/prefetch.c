@@ -33,7 +33,7 @@ struct mfs_prefetch_file {
 
 	pthread_mutex_t lock; /* taken before that of all */
 	struct mfs_stream stream;
-	_Atomic uint64_t reached; /* stream.last, for who has not this lock */
+	_Atomic uint64_t reached; /* stream.last, for those without this lock */
 
 	/* Under the lock of all. */
 	struct mfs_prefetch_window window;

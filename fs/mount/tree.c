@@ -44,8 +44,8 @@ static struct mfs_node *find_shown(const struct mfs_dir *dir, const struct mfs_i
 	return NULL;
 }
 
-/* The entry that stood for an iteration before stays, with what is open or cached of it; else a new one
- * is made. */
+/* The entry that stood for an iteration before stays, with what is open or cached of it; else a new
+ * one is made. */
 static int add_shown(struct mfs_tree *tree, struct mfs_iteration *it, mode_t type,
 		     struct mfs_dir *dir, struct mfs_error *err)
 {

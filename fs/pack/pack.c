@@ -143,7 +143,7 @@ static int save(struct pack *x, struct mfs_error *err)
 	return 0;
 }
 
-/* Documents that are all empty are not, as they make no dataset. */
+/* Empty documents alone are not worth it: they make no dataset. */
 static bool worth_saving(const struct pack *x)
 {
 	return !x->broken && mfs_indexed_writer_tokens(x->writer) &&

@@ -4,9 +4,8 @@
 
 #include "fs/source/root.h"
 
-/* Calls say for each iteration that is shown now and was not, that was and is no more, or that was
- * saved again in its place, and where latest is another one: "iter_0000040 is new", "latest is
- * iter_0000040". */
+/* Calls say for each iteration that is newly shown, is no longer shown, or was saved again in its
+ * place, and if latest has moved: "iter_0000040 is new", "latest is iter_0000040". */
 void mfs_root_say_changes(const struct mfs_root_snapshot *before,
 			  const struct mfs_root_snapshot *now,
 			  void (*say)(void *arg, const char *sentence), void *arg);

@@ -20,8 +20,8 @@ int mfs_view_add_bytes(struct mfs_view *v, const char *name, void *bytes, size_t
  * must outlive the view. */
 void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set);
 
-/* Notes something else that the view was made of, by who may read it: it was read once, and counts
- * as it was. */
+/* Notes who may read something else that the view was made of. It was read once, and counts as it
+ * was. */
 void mfs_view_note_read(struct mfs_view *v, const struct mfs_access_fold *access);
 
 /* Orders the files. -ENOMEM: sources could not be noted; -EINVAL: a name that no directory can

@@ -5,8 +5,8 @@
  * An owner has a set of places, each with a name. mfs_keeper_hold() opens what a name stands for,
  * unless it is open; should several threads ask at once, one opens it and the others wait, for that
  * name alone. Whoever holds something may use it, without a lock, until he drops it. What nobody
- * holds stays open for the next who asks, but of a keeper's sets together only what was used last;
- * the rest is closed, and opened again by who asks for it.
+ * holds stays open for the next who asks: of all sets of a keeper, what was used last. The rest is
+ * closed, and opened again when somebody asks for it.
  *
  * A failure that would be met again (mfs_keeper_lasts) is kept likewise, and reported without
  * another try.

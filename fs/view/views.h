@@ -24,11 +24,12 @@
 
 /* What an owner answers. */
 struct mfs_views_owner {
-	/* Finds what views of a kind are made of. It stays until *ret_held is dropped; NULL: as long
-	 * as the owner. */
+	/* Finds what views of a kind are made of. It stays until *ret_held is dropped; NULL: as
+	 * long as the owner. */
 	int (*hold)(void *owner, enum mfs_view_of of, struct mfs_view_origin *ret,
 		    struct mfs_held **ret_held, struct mfs_error *err);
-	/* Called when a view was built: whether its origin is still the same. NULL: it always is. */
+	/* Called when a view was built: whether its origin is still the same. NULL: it always
+	 * is. */
 	int (*recheck)(void *owner, const struct mfs_view_origin *s, struct mfs_error *err);
 };
 

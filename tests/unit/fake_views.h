@@ -1,9 +1,10 @@
 /*
- * Megatron views and HF directories without what makes them: included by one file of a test program, it
- * takes the place of fs/view/megatron.c, of mfs_optim_open() and of formats/model/hf_ckpt.c.
+ * Megatron views and HF directories without what makes them: included by one file of a test
+ * program, it takes the place of fs/view/megatron.c, of mfs_optim_open() and of
+ * formats/model/hf_ckpt.c.
  *
- * There are layouts tpT-ppP of digits; T must divide 8. A view has a tracker and a file for each rank. An
- * HF directory is one that holds a link "inside" to an iteration.
+ * There are layouts tpT-ppP of digits; T must divide 8. A view has a tracker and a file for each
+ * rank. An HF directory is one that holds a link "inside" to an iteration.
  */
 #ifndef MFS_TESTS_FAKE_VIEWS_H
 #define MFS_TESTS_FAKE_VIEWS_H

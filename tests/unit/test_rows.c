@@ -17,7 +17,8 @@
 
 static struct mfs_error err;
 
-/* What a test says of its rows, without any code of ours: lengths, and the tokens of all of them. */
+/* What a test says of its rows, without any code of ours: lengths, and the tokens of all of
+ * them. */
 struct truth {
 	uint64_t rows;
 	int32_t lengths[2 * ROWS + 16];
@@ -584,7 +585,8 @@ START_TEST(test_replaced)
 }
 END_TEST
 
-/* A dataset of one dtype, its rows of 700 tokens each: 5 times token, then special, then token again. */
+/* A dataset of one dtype, its rows of 700 tokens each: 5 times token, then special, then token
+ * again. */
 static struct mfs_rows *rows_with(uint8_t code, int64_t token, int64_t special,
 				  struct mfs_indexed_dataset **ret_d)
 {
@@ -691,9 +693,10 @@ START_TEST(test_vocab_is_transparent)
 }
 END_TEST
 
-/* A pass over all tokens finds the rows that hold one outside, and leaves those alone that cannot be read. */
-#define SCANNED                                                                                    \
-	2500 /* rows of up to 2000 tokens: several pieces of a pass, and rows across their borders */
+/* A pass over all tokens finds the rows that hold one outside, and leaves those alone that cannot
+ * be read. */
+/* rows of up to 2000 tokens: several pieces of a pass, and rows across their borders */
+#define SCANNED 2500
 
 static void check_scan(const struct mfs_indexed_dataset *d, const uint8_t *bad, unsigned threads)
 {
@@ -824,7 +827,8 @@ START_TEST(test_ranges)
 }
 END_TEST
 
-/* A file of tokens is the .bin itself where they lie in runs, and computed where there are too many. */
+/* A file of tokens is the .bin itself where they lie in runs, and computed where there are too
+ * many. */
 START_TEST(test_tokens_of_a_file)
 {
 	struct truth t = {0};

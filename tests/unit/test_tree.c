@@ -349,7 +349,8 @@ START_TEST(test_layouts_that_are_not_listed)
 }
 END_TEST
 
-/* There is no end of names: what nobody knows any more is gone, and comes back with the same number. */
+/* There is no end of names: what nobody knows any more is gone, and comes back with the same
+ * number. */
 START_TEST(test_unlisted_layouts_are_forgotten)
 {
 	struct mfs_node *torch, *known, *node;

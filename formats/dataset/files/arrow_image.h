@@ -2,7 +2,8 @@
  * Rows as Arrow IPC stream files, byte for byte computable (Columnar.rst, "IPC Streaming Format";
  * Message.fbs, Schema.fbs): a schema message, few large record batches, an end of stream.
  *
- *   input_ids: list<item: T>, T = int32, uint16, ... as the rows' dtype, or fixed_size_list<item: T>[row_length]
+ *   input_ids: list<item: T>, T = int32, uint16, ... as the rows' dtype, or fixed_size_list<item:
+ *     T>[row_length]
  *   NAME: T    one for each column of the rows
  *
  * Each message begins and each buffer of values lies at a multiple of MFS_ARROW_ALIGN, which is a

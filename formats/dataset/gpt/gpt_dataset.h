@@ -35,8 +35,9 @@ struct mfs_gpt_config {
 	uint32_t seed;	     /* --seed; Megatron's default is 1234 */
 	uint64_t samples;    /* n, wanted at least; or MFS_GPT_ONE_EPOCH */
 	bool no_extra_token; /* x = 0: add_extra_token_to_sequence=False */
-	bool keep_last_partial; /* drop_last_partial_validation_sequence=False: a short sample at the end,
-				  * padded; for the validation split alone */
+	/* drop_last_partial_validation_sequence=False: a short sample at the end, padded; for the
+	 * validation split alone */
+	bool keep_last_partial;
 	bool separate_last_epoch; /* rules.h; true in every version since 2020 */
 };
 

@@ -26,9 +26,9 @@ struct mfs_splits {
 	bool before_core;	 /* rules.h */
 };
 
-/* Every run of digits and dots is a number, of which there may be three; missing ones are 0.
- * -EINVAL: a run that is no number, a fourth one, or nothing above 0 (Megatron goes on with NaN and
- * fails later). */
+/* Every run of digits and dots is a number. There may be three; missing ones are 0. -EINVAL: a run
+ * is not a number, there is a fourth one, or none is above 0 (Megatron goes on with NaN and fails
+ * later). */
 int mfs_splits_parse(const char *text, const struct mfs_dataset_rules *rules,
 		     struct mfs_splits *ret, struct mfs_error *err);
 /* All for one split, as --train-data-path and its like have it. */
