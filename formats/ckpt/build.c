@@ -133,8 +133,8 @@ void mfs_ckpt_contiguous(const uint64_t *shape, unsigned ndim, uint64_t *stride)
 	}
 }
 
-int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
-			const char *file, struct mfs_error *err)
+int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
+		       const char *file, struct mfs_error *err)
 {
 	mfs_value args = mfs_value_get(doc, state, "args");
 	double version = 0;

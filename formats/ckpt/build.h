@@ -122,8 +122,8 @@ int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /* Reads 'args' and checkpoint_version of a state dict into ckpt->args. file is for messages. */
-int mfs_ckpt_read_state(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
-			const char *file, struct mfs_error *err);
+int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
+		       const char *file, struct mfs_error *err);
 
 /* Of two struct mfs_global_tensor, by state, name, layer and expert: for qsort() and bsearch(). */
 int mfs_global_tensor_order(const void *a, const void *b);

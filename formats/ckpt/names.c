@@ -239,3 +239,10 @@ bool mfs_name_is_model(const char *key)
 			return false;
 	return true;
 }
+
+bool mfs_name_is_parameter(const char *canonical, enum mfs_dtype dtype)
+{
+	return !mfs_str_ends(canonical, "router.expert_bias") &&
+	       !mfs_str_ends(canonical, "router.qb_beta") &&
+	       (dtype == MFS_BF16 || dtype == MFS_F16 || dtype == MFS_F32);
+}

@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "formats/base/tensor.h"
+
 enum mfs_tp_split {
 	MFS_TP_NONE,  /* every rank has the whole tensor */
 	MFS_TP_ROWS,  /* axis 0: column-parallel weights and biases, vocabulary */
@@ -47,5 +49,9 @@ void mfs_name_parse(const char *key, struct mfs_name *ret);
 
 /* True if a torch_dist key belongs to the model (not optimizer, rng, rerun state, ...). */
 bool mfs_name_is_model(const char *key);
+
+/* False of a buffer (the router's expert_bias), or of a type that is not trained: no optimizer
+ * knows the tensor. */
+bool mfs_name_is_parameter(const char *canonical, enum mfs_dtype dtype);
 
 #endif

@@ -172,7 +172,7 @@ START_TEST(ranges)
 		for (uint64_t count = 0; first + count <= 60; count++) {
 			struct seen s = {.first = first, .next = first};
 
-			ck_assert_int_eq(mfs_flat_range(shape, 3, first, count, see, &s), 0);
+			ck_assert_int_eq(mfs_range_boxes(shape, 3, first, count, see, &s), 0);
 			ck_assert_uint_eq(s.next, first + count);
 			ck_assert_uint_le(s.boxes, 5);
 		}
@@ -191,10 +191,10 @@ START_TEST(ranges_stop)
 {
 	int calls = 0;
 
-	ck_assert_int_eq(mfs_flat_range(shape, 3, 1, 58, stop, &calls), 1);
+	ck_assert_int_eq(mfs_range_boxes(shape, 3, 1, 58, stop, &calls), 1);
 	ck_assert_int_eq(calls, 1);
-	ck_assert_int_eq(mfs_flat_range(shape, 0, 0, 1, stop, &calls), 2);
-	ck_assert_int_eq(mfs_flat_range(shape, 3, 7, 0, stop, &calls), 0);
+	ck_assert_int_eq(mfs_range_boxes(shape, 0, 0, 1, stop, &calls), 2);
+	ck_assert_int_eq(mfs_range_boxes(shape, 3, 7, 0, stop, &calls), 0);
 }
 END_TEST
 

@@ -10,17 +10,6 @@
 #include "formats/base/str.h"
 #include "formats/ckpt/read/torch_i.h"
 
-/* Not a buffer, which the optimizer does not know. */
-static bool is_parameter(const struct mfs_torch_param *p)
-{
-	static const char *const buffers[] = {"router.expert_bias", "router.qb_beta"};
-
-	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
-		if (mfs_str_ends(p->name.canonical, buffers[i]))
-			return false;
-	return p->t.dtype == MFS_BF16 || p->t.dtype == MFS_F16 || p->t.dtype == MFS_F32;
-}
-
 /* Kept until what else the rank has been asked for has been read. */
 static int note_param(struct mfs_torch_reader *r, const struct mfs_torch_param *p)
 {
@@ -57,7 +46,7 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 		mfs_fail_in(r->err, "%s/%s: tensor '%s'", r->ckpt->dir, rank->name, key);
 		return rc;
 	}
-	if (r->more && is_parameter(&p))
+	if (r->more && mfs_name_is_parameter(p.name.canonical, p.t.dtype))
 		rc = note_param(r, &p);
 	if (rc || !counts)
 		return rc;

@@ -133,9 +133,9 @@ static int read_layout(struct mfs_torch_reader *r)
 	qsort(r->ranks, r->count, sizeof(*r->ranks), by_number);
 	rc = mfs_torch_open_rank(r, &r->ranks[0]);
 	if (!rc)
-		rc = mfs_ckpt_read_state(r->ckpt, r->ranks[0].state.doc,
-					 mfs_pickle_root(r->ranks[0].state.doc), r->ranks[0].name,
-					 r->err);
+		rc = mfs_ckpt_read_args(r->ckpt, r->ranks[0].state.doc,
+					mfs_pickle_root(r->ranks[0].state.doc), r->ranks[0].name,
+					r->err);
 	if (rc)
 		return rc;
 	if (a->tensor_model_parallel_size > MAX_RANKS ||

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "formats/megatron/write/rank_file_i.h"
+#include "formats/optim/buffers/buckets.h"
 
 static int by_place(const void *a, const void *b)
 {
@@ -73,12 +74,6 @@ static int write_flat(struct mfs_rank_writer *r, const struct mfs_optim_buffer *
 
 static int write_buffer(struct mfs_rank_writer *r, uint32_t index)
 {
-	static const struct {
-		const char *key;
-		enum mfs_state state;
-	} states[] = {{"param", MFS_STATE_MAIN},
-		      {"exp_avg", MFS_STATE_EXP_AVG},
-		      {"exp_avg_sq", MFS_STATE_EXP_AVG_SQ}};
 	const struct mfs_optim_buffer *b = &r->file->optim->buffers[index];
 	const struct mfs_optim_param **params = NULL;
 	uint32_t count = 0;
@@ -90,9 +85,9 @@ static int write_buffer(struct mfs_rank_writer *r, uint32_t index)
 	mfs_pickle_dtype(r->w, b->grad_dtype);
 	mfs_pickle_op(r->w, MFS_OP_TUPLE2);
 	mfs_pickle_dict_begin(r->w);
-	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]) && !rc; i++) {
-		mfs_pickle_name(r->w, states[i].key);
-		rc = write_flat(r, b, params, count, states[i].state);
+	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++) {
+		mfs_pickle_name(r->w, mfs_flat_key(s));
+		rc = write_flat(r, b, params, count, s);
 	}
 	mfs_pickle_name(r->w, "numel_unpadded");
 	mfs_pickle_uint(r->w, b->elements);

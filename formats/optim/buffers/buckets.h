@@ -34,6 +34,12 @@ struct mfs_flat_buffer {
 	uint64_t elements;	     /* sum of unpadded */
 };
 
+/* What a buffer's tensor of a state is called in files: "param", "exp_avg", "exp_avg_sq". */
+static inline const char *mfs_flat_key(enum mfs_state state)
+{
+	return state == MFS_STATE_MAIN ? "param" : mfs_state_name(state);
+}
+
 /*
  * Lays out params, given in registration order. size: a bucket's, 0: no limit; dp: ranks that share
  * the buffer. arena gets the result's arrays. -EINVAL: sizes overflow.

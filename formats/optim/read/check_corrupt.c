@@ -149,7 +149,7 @@ int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
 
-		if (mfs_optim_is_param(t) && (i % step == 0 || is_telling(t)))
+		if (mfs_name_is_parameter(t->name, t->dtype) && (i % step == 0 || is_telling(t)))
 			rc = compare(ckpt, t, err);
 	}
 	return rc;

@@ -5,16 +5,6 @@
 #include "formats/base/bytes.h"
 #include "formats/optim/read/optim_i.h"
 
-bool mfs_optim_is_param(const struct mfs_global_tensor *t)
-{
-	static const char *const buffers[] = {"router.expert_bias", "router.qb_beta"};
-
-	for (size_t i = 0; i < sizeof(buffers) / sizeof(buffers[0]); i++)
-		if (strstr(t->name, buffers[i]))
-			return false;
-	return t->dtype == MFS_BF16 || t->dtype == MFS_F16 || t->dtype == MFS_F32;
-}
-
 /* Elements in a tensor's chunks; they do not overlap, or they would not be its whole. */
 static uint64_t chunk_elements(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
 {
@@ -71,7 +61,7 @@ int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mf
 	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt) && !rc; i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
 
-		if (!mfs_optim_is_param(t))
+		if (!mfs_name_is_parameter(t->name, t->dtype))
 			continue;
 		for (unsigned s = *ret_main ? MFS_STATE_MAIN : MFS_STATE_EXP_AVG;
 		     s < MFS_STATE_COUNT && !rc; s++)

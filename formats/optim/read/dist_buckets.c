@@ -11,18 +11,10 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/search.h"
+#include "formats/optim/buffers/buckets.h"
 #include "formats/optim/read/optim_i.h"
 
 #define DISTRIBUTED "optimizer.distributed.dp_group_idx_"
-
-static const struct {
-	enum mfs_state state;
-	const char *name;
-} states[] = {{MFS_STATE_MAIN, "param"},
-	      {MFS_STATE_EXP_AVG, "exp_avg"},
-	      {MFS_STATE_EXP_AVG_SQ, "exp_avg_sq"}};
-
-#define STATES (sizeof(states) / sizeof(states[0]))
 
 /* One bucket's tensor of one state, and the storages of its chunks: 0 none yet, else plus 1. */
 struct bucket {
@@ -109,10 +101,10 @@ static int check_chunks(const struct mfs_optim_holder *h, const struct mfs_dcp_t
 }
 
 static int open_bucket(const struct mfs_optim_holder *h, const struct mfs_optim_buffer *f,
-		       uint32_t bucket, size_t state, struct bucket *ret)
+		       uint32_t bucket, enum mfs_state state, struct bucket *ret)
 {
 	char key[KEY_SIZE];
-	const struct mfs_dcp_tensor *t = find_bucket(h, f, bucket, states[state].name, key);
+	const struct mfs_dcp_tensor *t = find_bucket(h, f, bucket, mfs_flat_key(state), key);
 	int rc;
 
 	if (!t)
@@ -139,7 +131,8 @@ static const struct mfs_dcp_tensor *misfit(const struct mfs_optim_holder *h, uin
 			continue;
 		for (uint32_t b = 0; b < f->bucket_count; b++) {
 			char key[KEY_SIZE];
-			const struct mfs_dcp_tensor *t = find_bucket(h, f, b, states[0].name, key);
+			const struct mfs_dcp_tensor *t =
+				find_bucket(h, f, b, mfs_flat_key(MFS_STATE_MAIN), key);
 
 			*ret_expected = f->bucket_elements[b];
 			if (t && t->ndim == 1 && t->shape[0] != f->bucket_elements[b] &&
@@ -220,7 +213,8 @@ static int read_param(const struct mfs_optim_holder *h, const struct mfs_optim_p
 	return rc;
 }
 
-static int read_bucket(struct mfs_optim_holder *h, uint32_t buffer, uint32_t bucket, size_t state)
+static int read_bucket(struct mfs_optim_holder *h, uint32_t buffer, uint32_t bucket,
+		       enum mfs_state state)
 {
 	struct bucket k = {0};
 	int rc = open_bucket(h, &h->o->buffers[buffer], bucket, state, &k);
@@ -229,7 +223,7 @@ static int read_bucket(struct mfs_optim_holder *h, uint32_t buffer, uint32_t buc
 		const struct mfs_optim_param *p = &h->o->params[i];
 
 		if (p->buffer == buffer && p->bucket == bucket && mfs_optim_represents(p->tensor))
-			rc = read_param(h, p, &k, states[state].state);
+			rc = read_param(h, p, &k, state);
 	}
 	free(k.storages);
 	return rc;
@@ -249,7 +243,8 @@ static int read_holder(struct mfs_optim_holder *h, void *arg)
 		if (f->optimizer != h->optimizer)
 			continue;
 		for (uint32_t b = 0; b < f->bucket_count && !rc; b++)
-			for (size_t s = 0; s < STATES && !rc; s++, ++*used)
+			for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc;
+			     s++, ++*used)
 				rc = read_bucket(h, i, b, s);
 	}
 	return rc;

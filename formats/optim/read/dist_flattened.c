@@ -123,7 +123,7 @@ static int add_fragment(const struct mfs_dcp_tensor *t, const struct mfs_dcp_chu
 	rc = mfs_dist_storage(f->r, t, c, &f->storage);
 	if (rc)
 		return rc;
-	return mfs_flat_range(f->shape, ndim, c->lo[ndim], c->size[ndim], add_box, f);
+	return mfs_range_boxes(f->shape, ndim, c->lo[ndim], c->size[ndim], add_box, f);
 }
 
 int mfs_optim_add_flattened(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,

@@ -13,6 +13,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
+#include "formats/optim/buffers/buckets.h"
 #include "formats/optim/read/gathered_state.h"
 #include "formats/optim/read/optim_i.h"
 
@@ -89,7 +90,7 @@ static int read_state(struct object *o, uint32_t buffer, enum mfs_state state, m
 	struct mfs_optim_holder *h = o->h;
 	struct mfs_torch_tensor t;
 	uint32_t storage;
-	int rc = mfs_flat_state_tensor(&o->f, v, o->where, &t, h->r->err);
+	int rc = mfs_gathered_tensor(&o->f, v, o->where, &t, h->r->err);
 
 	if (!rc && t.shape[0] != h->o->buffers[buffer].elements)
 		rc = mfs_fail(h->r->err, -EINVAL, "%s: expected %llu elements, found %llu",
@@ -115,20 +116,13 @@ static int read_state(struct object *o, uint32_t buffer, enum mfs_state state, m
 
 static int read_buffer(struct object *o, uint32_t buffer)
 {
-	static const struct {
-		enum mfs_state state;
-		const char *key;
-	} parts[] = {{MFS_STATE_MAIN, "param"},
-		     {MFS_STATE_EXP_AVG, "exp_avg"},
-		     {MFS_STATE_EXP_AVG_SQ, "exp_avg_sq"}};
 	const struct mfs_optim_buffer *b = &o->h->o->buffers[buffer];
 	mfs_value tensors = 0;
-	int rc = mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
-				       &tensors, o->h->r->err);
+	int rc = mfs_gathered_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
+				     &tensors, o->h->r->err);
 
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !rc; i++)
-		rc = read_state(o, buffer, parts[i].state,
-				mfs_value_get(o->f.doc, tensors, parts[i].key));
+	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++)
+		rc = read_state(o, buffer, s, mfs_value_get(o->f.doc, tensors, mfs_flat_key(s)));
 	return rc;
 }
 
@@ -144,8 +138,8 @@ static bool fits(const struct object *o)
 
 		if (b->optimizer != o->h->optimizer)
 			continue;
-		if (mfs_flat_state_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
-					  &tensors, NULL) ||
+		if (mfs_gathered_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
+					&tensors, NULL) ||
 		    !mfs_value_int(o->f.doc, mfs_value_get(o->f.doc, tensors, "numel_unpadded"),
 				   &found))
 			return true; /* reading it says what is wrong */
@@ -158,7 +152,7 @@ static int read_object(struct object *o)
 {
 	struct mfs_optim_holder *h = o->h;
 	bool joined;
-	int rc = mfs_flat_state_joined(o->f.doc, o->state, o->where, &joined, h->r->err);
+	int rc = mfs_gathered_joined(o->f.doc, o->state, o->where, &joined, h->r->err);
 
 	if (!rc && !joined)
 		rc = mfs_fail(h->r->err, -ENOTSUP, "%s: buckets from before core 0.7 are not read",

@@ -13,9 +13,9 @@ static mfs_value numbered(const struct mfs_pickle *doc, mfs_value dict, uint32_t
 	return 0;
 }
 
-int mfs_flat_state_buffer(const struct mfs_pickle *doc, mfs_value state, uint32_t index,
-			  enum mfs_dtype dtype, const char *where, mfs_value *ret,
-			  struct mfs_error *err)
+int mfs_gathered_buffer(const struct mfs_pickle *doc, mfs_value state, uint32_t index,
+			enum mfs_dtype dtype, const char *where, mfs_value *ret,
+			struct mfs_error *err)
 {
 	mfs_value buffer = numbered(doc, state, index), key;
 	enum mfs_dtype found;
@@ -37,8 +37,8 @@ int mfs_flat_state_buffer(const struct mfs_pickle *doc, mfs_value state, uint32_
 	return 0;
 }
 
-int mfs_flat_state_joined(const struct mfs_pickle *doc, mfs_value state, const char *where,
-			  bool *ret, struct mfs_error *err)
+int mfs_gathered_joined(const struct mfs_pickle *doc, mfs_value state, const char *where, bool *ret,
+			struct mfs_error *err)
 {
 	*ret = false;
 	mfs_value_bool(doc, mfs_value_get(doc, state, "buckets_coalesced"), ret);
@@ -50,8 +50,8 @@ int mfs_flat_state_joined(const struct mfs_pickle *doc, mfs_value state, const c
 			where);
 }
 
-int mfs_flat_state_tensor(const struct mfs_torch_file *f, mfs_value v, const char *where,
-			  struct mfs_torch_tensor *ret, struct mfs_error *err)
+int mfs_gathered_tensor(const struct mfs_torch_file *f, mfs_value v, const char *where,
+			struct mfs_torch_tensor *ret, struct mfs_error *err)
 {
 	int rc = mfs_torch_tensor(f, v, ret, err);
 

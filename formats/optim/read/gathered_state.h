@@ -11,17 +11,17 @@
 
 /* The dict of tensors of buffer index, whose parameters are of dtype. where is for messages.
  * -ENOTSUP: fp8 parameters. */
-int mfs_flat_state_buffer(const struct mfs_pickle *doc, mfs_value state, uint32_t index,
-			  enum mfs_dtype dtype, const char *where, mfs_value *ret,
-			  struct mfs_error *err);
+int mfs_gathered_buffer(const struct mfs_pickle *doc, mfs_value state, uint32_t index,
+			enum mfs_dtype dtype, const char *where, mfs_value *ret,
+			struct mfs_error *err);
 
 /* Whether buckets are joined, in 'numel_unpadded' elements of each buffer (core >= 0.7). -ENOTSUP:
  * the layout of before 2023-12. */
-int mfs_flat_state_joined(const struct mfs_pickle *doc, mfs_value state, const char *where,
-			  bool *ret, struct mfs_error *err);
+int mfs_gathered_joined(const struct mfs_pickle *doc, mfs_value state, const char *where, bool *ret,
+			struct mfs_error *err);
 
 /* A tensor of one axis, without gaps. */
-int mfs_flat_state_tensor(const struct mfs_torch_file *f, mfs_value v, const char *where,
-			  struct mfs_torch_tensor *ret, struct mfs_error *err);
+int mfs_gathered_tensor(const struct mfs_torch_file *f, mfs_value v, const char *where,
+			struct mfs_torch_tensor *ret, struct mfs_error *err);
 
 #endif

@@ -185,7 +185,7 @@ static int place_coalesced(struct flat *f, const struct buffer *b, enum mfs_stat
 			   mfs_value v)
 {
 	struct mfs_torch_tensor t;
-	int rc = mfs_flat_state_tensor(f->a.state, v, f->where, &t, f->r->err);
+	int rc = mfs_gathered_tensor(f->a.state, v, f->where, &t, f->r->err);
 
 	if (!rc && t.shape[0] != b->layout.elements)
 		rc = bad(f, -EINVAL, "a buffer is shorter than its numel_unpadded");
@@ -207,8 +207,8 @@ static int place_buckets(struct flat *f, const struct buffer *b, enum mfs_state 
 	if (!buckets)
 		return mfs_fail_nomem(f->r->err);
 	for (uint32_t i = 0; i < b->layout.bucket_count && !rc; i++)
-		rc = mfs_flat_state_tensor(f->a.state, mfs_value_at(f->doc, v, i), f->where,
-					   &buckets[i], f->r->err);
+		rc = mfs_gathered_tensor(f->a.state, mfs_value_at(f->doc, v, i), f->where,
+					 &buckets[i], f->r->err);
 	for (uint32_t i = 0; i < b->count && !rc; i++)
 		rc = place_part(f, &f->r->params.list[b->params[i]], state,
 				&buckets[b->flat[i].bucket], b->flat[i].in_bucket,
@@ -272,23 +272,15 @@ static int fit_buckets(struct flat *f, struct buffer *b, uint32_t index, mfs_val
 static int read_buffer(struct flat *f, struct buffer *b, uint32_t index, mfs_value state,
 		       bool coalesced)
 {
-	static const struct {
-		enum mfs_state state;
-		const char *key;
-	} parts[] = {{MFS_STATE_MAIN, "param"},
-		     {MFS_STATE_EXP_AVG, "exp_avg"},
-		     {MFS_STATE_EXP_AVG_SQ, "exp_avg_sq"}};
 	mfs_value tensors = 0, v;
-	int rc = mfs_flat_state_buffer(f->doc, state, index, b->dtype, f->where, &tensors,
-				       f->r->err);
+	int rc = mfs_gathered_buffer(f->doc, state, index, b->dtype, f->where, &tensors, f->r->err);
 
 	if (!rc)
 		rc = coalesced ? fit_coalesced(f, b, index, tensors)
 			       : fit_buckets(f, b, index, state);
-	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && !rc; i++) {
-		v = mfs_value_get(f->doc, tensors, parts[i].key);
-		rc = coalesced ? place_coalesced(f, b, parts[i].state, v)
-			       : place_buckets(f, b, parts[i].state, v);
+	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++) {
+		v = mfs_value_get(f->doc, tensors, mfs_flat_key(s));
+		rc = coalesced ? place_coalesced(f, b, s, v) : place_buckets(f, b, s, v);
 	}
 	return rc;
 }
@@ -301,7 +293,7 @@ static int read_state(struct flat *f, mfs_value state)
 	int rc = sort_params(f);
 
 	if (!rc)
-		rc = mfs_flat_state_joined(f->doc, state, f->where, &coalesced, f->r->err);
+		rc = mfs_gathered_joined(f->doc, state, f->where, &coalesced, f->r->err);
 	if (!rc && f->count && f->all->rules.unsupported)
 		rc = mfs_fail(f->r->err, -ENOTSUP, "%s: its layout with '%s' is not supported",
 			      f->where, f->all->rules.unsupported);

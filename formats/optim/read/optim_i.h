@@ -72,9 +72,6 @@ int mfs_optim_each_holder(struct mfs_dist_reader *r,
 
 /* ---- checks ---- */
 
-/* A parameter that the optimizer knows: not a buffer, of a floating type. */
-bool mfs_optim_is_param(const struct mfs_global_tensor *t);
-
 /* Every parameter has its states, whole; ret_main: fp32 among them. -ENODATA, -EINVAL: which has
  * not. */
 int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err);

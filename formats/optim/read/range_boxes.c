@@ -6,7 +6,7 @@ struct cut {
 	uint64_t lo[MFS_MAX_DIMS], size[MFS_MAX_DIMS]; /* of the axes that are settled */
 	uint64_t stride[MFS_MAX_DIMS];
 	uint64_t first;
-	mfs_emit_range emit;
+	mfs_emit_range_box emit;
 	void *arg;
 };
 
@@ -50,8 +50,8 @@ static int cut_axis(struct cut *c, unsigned axis, uint64_t first, uint64_t last)
 	return cut_axis(c, axis + 1, 0, last % inner);
 }
 
-int mfs_flat_range(const uint64_t *shape, unsigned ndim, uint64_t first, uint64_t count,
-		   mfs_emit_range emit, void *arg)
+int mfs_range_boxes(const uint64_t *shape, unsigned ndim, uint64_t first, uint64_t count,
+		    mfs_emit_range_box emit, void *arg)
 {
 	struct cut c = {.shape = shape, .ndim = ndim, .first = first, .emit = emit, .arg = arg};
 	uint64_t stride = 1;

@@ -8,14 +8,14 @@
 
 /* A box of the tensor, contiguous but for its place; at: elements from the range's first to the
  * box's. */
-typedef int (*mfs_emit_range)(const uint64_t *lo, const uint64_t *size, uint64_t at, void *arg);
+typedef int (*mfs_emit_range_box)(const uint64_t *lo, const uint64_t *size, uint64_t at, void *arg);
 
 /*
  * Cuts elements [first, first + count) of a row-major tensor of that shape into at most 2 * ndim -
  * 1 boxes. The range must lie inside, shape's product not overflow. Stops when emit returns
  * non-zero, and returns that.
  */
-int mfs_flat_range(const uint64_t *shape, unsigned ndim, uint64_t first, uint64_t count,
-		   mfs_emit_range emit, void *arg);
+int mfs_range_boxes(const uint64_t *shape, unsigned ndim, uint64_t first, uint64_t count,
+		    mfs_emit_range_box emit, void *arg);
 
 #endif

@@ -51,7 +51,7 @@ static int add_in_box(const struct mfs_box_map *m, void *arg)
 		return 0; /* padding of the vocabulary, or another box's */
 	e->m = m;
 	e->origin = r->origin + (first - r->first);
-	return mfs_flat_range(m->size, ndim, first - start, last - first, add_box, e);
+	return mfs_range_boxes(m->size, ndim, first - start, last - first, add_box, e);
 }
 
 int mfs_optim_add_range(struct mfs_ckpt *ckpt, const struct mfs_optim_range *range,
