@@ -81,7 +81,7 @@ static double e5m2(uint8_t v)
 	return mfs_f16_to_float((uint16_t)(v << 8));
 }
 
-/* Called with a constant type wherever it is called often. */
+/* Inner loops call it with a constant type, so that the switch is compiled away. */
 static inline double value(enum mfs_dtype t, const uint8_t *p)
 {
 	double d;
@@ -134,7 +134,7 @@ bool mfs_compare_rounds(enum mfs_dtype wide, enum mfs_dtype narrow)
 	return wide == MFS_F32 && (narrow == MFS_BF16 || narrow == MFS_F16);
 }
 
-/* To nearest, ties to even; from float64 by way of float32, as torch's conversions go. */
+/* To nearest, ties to even. A float64 goes through float32 first, as in torch. */
 static double rounded(enum mfs_dtype t, double v)
 {
 	if (t == MFS_BF16)
@@ -151,7 +151,7 @@ static bool same_value(double a, double b)
 
 /* ---- elements ---- */
 
-/* at: number of the window's first element in the tensor. */
+/* at: number in the tensor of the window's first element. */
 struct excerpt {
 	const uint8_t *a, *b;
 	uint64_t at, count;
@@ -184,7 +184,7 @@ static inline void compare_same(const struct excerpt *w, enum mfs_dtype t, unsig
 	}
 }
 
-/* The types that checkpoints are made of have a loop of their own. */
+/* The types that are common in checkpoints have loops of their own. */
 static void compare_bytes(const struct excerpt *w, enum mfs_dtype t)
 {
 	switch (t) {
@@ -313,7 +313,7 @@ static int compare_window(struct mfs_comparer *c, const struct mfs_plan *a,
 	return 0;
 }
 
-/* What comes behind a window, so that the device reads while this compares. */
+/* The device reads what comes next while this window is compared. */
 static void look_ahead(const struct mfs_plan *p, uint64_t at, uint64_t end)
 {
 	const uint64_t ahead = AHEAD / p->element;
@@ -334,7 +334,7 @@ int mfs_compare(struct mfs_comparer *c, const struct mfs_plan *a, const struct m
 		const struct excerpt w = {
 			.at = at, .count = mfs_min_u64(each, end - at), .sum = sum};
 
-		/* In strides of half of what is asked for, not of a window. */
+		/* Not at every window, but whenever half of what was asked for is used up. */
 		if (at >= asked) {
 			look_ahead(a, at, end);
 			look_ahead(b, at, end);

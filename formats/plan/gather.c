@@ -34,7 +34,7 @@ void mfs_gather_release(struct mfs_gather *g)
 	*g = (struct mfs_gather){0};
 }
 
-/* Appends to the last iovec if p continues it, else begins another. */
+/* Extends the last iovec if p continues it; else begins another. */
 static void append(struct mfs_gather *g, const uint8_t *p, size_t len)
 {
 	struct iovec *last = g->count ? &g->iov[g->count - 1] : NULL;
@@ -57,14 +57,14 @@ uint8_t *mfs_gather_room(struct mfs_gather *g, size_t len)
 
 void mfs_gather_add(struct mfs_gather *g, const uint8_t *p, size_t len)
 {
-	/* The last slot is kept for scratch, so that a request of many pieces never runs out. */
+	/* The last iovec is kept for scratch, so that a request of many ranges never runs out. */
 	if (len >= MFS_GATHER_COPY && g->count + 1 < g->capacity)
 		append(g, p, len);
 	else
 		memcpy(mfs_gather_room(g, len), p, len);
 }
 
-#define ZEROS (1u << 16) /* bytes of a piece: one iovec */
+#define ZEROS (1u << 16) /* bytes of one iovec */
 
 static const uint8_t zeros[ZEROS];
 

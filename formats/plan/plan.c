@@ -46,7 +46,7 @@ static bool clip(uint64_t src_lo, uint64_t step, uint64_t size, uint64_t lo, uin
 	return *first < *last;
 }
 
-/* One box of the target that one chunk fills, axis by axis. */
+/* A box of the target that one chunk fills, by axes. */
 struct overlap {
 	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* of the target */
 	uint64_t stride[MFS_CKPT_DIMS];			 /* bytes along target axes */
@@ -73,8 +73,7 @@ static bool intersect(const struct builder *b, const struct mfs_box_map *m,
 	}
 	p->origin = c->origin;
 	for (unsigned s = 0; s < m->src->ndim; s++) {
-		/* True of every mapped axis by now; an axis that the rule fixes may lie
-		 * elsewhere. */
+		/* Mapped axes were clipped above; one that the rule fixes may lie outside. */
 		if (at[s] < c->lo[s] || at[s] - c->lo[s] >= c->size[s])
 			return false;
 		p->origin += (at[s] - c->lo[s]) * c->stride[s];
@@ -93,7 +92,7 @@ static int add_rect(struct builder *b, const struct rect *r)
 	return 0;
 }
 
-/* The last two axes are a rectangle; further axes in front of them make several. */
+/* The last two axes make a rectangle; axes in front of them make several. */
 static int add_overlap(struct builder *b, const struct overlap *p, uint32_t file, uint64_t base)
 {
 	const unsigned ndim = b->t->ndim, row_axis = ndim >= 2 ? ndim - 2 : MFS_CKPT_DIMS,
@@ -122,7 +121,7 @@ static int add_overlap(struct builder *b, const struct overlap *p, uint32_t file
 		rc = add_rect(b, &r);
 		if (rc)
 			return rc;
-		/* Count on in the axes in front, the last of them fastest. */
+		/* Advance the axes in front, the last of them fastest. */
 		for (a = ndim >= 2 ? ndim - 2 : 0; a-- > 0;) {
 			if (++index[a] < p->size[a])
 				break;
@@ -244,7 +243,7 @@ static int check_band(const struct builder *b, struct mfs_plan *plan, struct mfs
 	return col == b->cols ? 0 : uncovered(b, "some elements are in no chunk");
 }
 
-/* Sweeps over the edges with the rectangles that reach across the current band. */
+/* Goes from edge to edge, and keeps a list of the rectangles that cross the current band. */
 static int cut_bands(struct builder *b, struct mfs_plan *plan, const uint64_t *edges,
 		     uint32_t count)
 {
@@ -308,7 +307,7 @@ static int make_bands(struct builder *b, struct mfs_plan *plan)
 	return rc;
 }
 
-/* Nothing of a plan may point outside of its files: reads then need no further checks. */
+/* No block may reach outside of its file. Reads rely on this and check nothing more. */
 static int check_sources(const struct builder *b, const struct mfs_plan *plan)
 {
 	for (uint32_t i = 0; i < plan->band_count; i++) {

@@ -1,7 +1,7 @@
 /*
- * Reading through a plan: a byte range of the target to stretches of mapped source bytes. All of it
- * runs under one guard a request (formats/io/guard.h), since a guard for each piece of 1 KiB costs
- * a tenth of its copy: nothing here owns memory or holds a lock.
+ * Reading through a plan turns a byte range of the target into ranges of mapped source bytes. A
+ * request runs under one guard (formats/io/guard.h): a guard for each range of 1 KiB would cost a
+ * tenth of the copy. So nothing here owns memory or holds a lock.
  */
 #include <errno.h>
 #include <string.h>
@@ -14,9 +14,8 @@
 #include "formats/plan/plan.h"
 #include "formats/plan/strided.h"
 
-#define REMEMBERED                                                                                 \
-	16	/* files checked in this request; more are checked again, which costs a stat */
-#define TILE 32 /* elements: a tile of two-byte elements is one cache line wide */
+#define REMEMBERED 16 /* files that a request knows it has checked; others cost a stat again */
+#define TILE	   32 /* elements: a tile of two-byte elements is one cache line wide */
 
 static const uint8_t zero[16]; /* an element */
 
@@ -32,7 +31,7 @@ struct reader {
 	struct mfs_error *err;
 };
 
-/* Mapping of a file, checked against what the plan was built from once in a request. */
+/* Maps a file. Once a request it is checked to be the file that the plan was built from. */
 static int map_file(struct reader *r, uint32_t file, const uint8_t **ret)
 {
 	unsigned slot;
@@ -83,7 +82,7 @@ static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *ba
 
 /* ---- stretches of bytes ---- */
 
-/* Whole rows of one block lie behind one another in the file. */
+/* True if the rows of the band's one block follow one another in the file. */
 static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_band *band)
 {
 	const struct mfs_plan_block *block = &plan->blocks[band->first];
@@ -92,7 +91,7 @@ static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_ban
 				    block->row_stride == plan->cols * plan->element);
 }
 
-/* n bytes from src of a block's file, or zeros. */
+/* Adds n bytes at src of the block's file, or zeros. */
 static int gather_bytes(struct reader *r, const struct mfs_plan_block *block, uint64_t src,
 			uint64_t n)
 {
@@ -109,7 +108,7 @@ static int gather_bytes(struct reader *r, const struct mfs_plan_block *block, ui
 	return rc;
 }
 
-/* Adds bytes of one row, [from, to) in it. */
+/* Adds bytes [from, to) of one row. */
 static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64_t row,
 		      uint64_t from, uint64_t to)
 {
@@ -162,7 +161,7 @@ static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint6
 
 /* ---- single elements: transposed sources, element operations ---- */
 
-/* Elements [col, col+cols) of rows [row, row+rows) of a band into to. */
+/* Copies columns [col, col+cols) of rows [row, row+rows) of a band to to. */
 static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, uint64_t row,
 			  uint64_t rows, uint64_t col, uint64_t cols, uint8_t *to)
 {
@@ -196,7 +195,7 @@ static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, ui
 	return 0;
 }
 
-/* weight = stored + 1, added in fp32 and rounded once. The bytes lie in scratch, unaligned. */
+/* weight = stored + 1, added in fp32 and rounded once. bytes need not be aligned. */
 static int add_one(struct reader *r, uint8_t *bytes, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
@@ -229,7 +228,8 @@ static int add_one(struct reader *r, uint8_t *bytes, uint64_t count)
 	return 0;
 }
 
-/* Whole elements around a byte range, in up to three rectangles, then the range cut out of them. */
+/* Copies the whole elements around a byte range as up to three rectangles, then cuts the range
+ * out. */
 static int gather_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
 			   uint64_t len)
 {
@@ -240,8 +240,7 @@ static int gather_elements(struct reader *r, const struct mfs_plan_band *band, u
 	uint64_t done = 0;
 	int rc = 0;
 
-	/* Scratch has room behind the request for the odd bytes of two elements (see the
-	 * caller). */
+	/* The caller left room in scratch for the two elements that the range may cut. */
 	while (done < count && !rc) {
 		uint64_t row = (first + done) / cols, col = (first + done) % cols;
 		uint64_t n = mfs_min_u64(count - done, cols - col), rows = 1;
@@ -313,7 +312,8 @@ void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len)
 
 			if (b->file == MFS_NO_FILE)
 				continue;
-			/* A single row may be the whole tensor: ask for the part alone. */
+			/* A row may be the whole tensor, so only the wanted part of it is asked
+			 * for. */
 			if (band->count == 1 && is_contiguous(plan, band))
 				mfs_fileset_willneed(plan->files, b->file, b->src + off - start, n);
 			else

@@ -15,7 +15,7 @@ static inline void copy_tile(const struct mfs_strided *s, uint64_t row, uint64_t
 			       s->from + i * s->from_row + k * s->from_col, element);
 }
 
-/* In tiles: a column of the source is a row of the target, and each cache line serves many rows. */
+/* Copies tile by tile, so that each cache line of the source serves many rows of the target. */
 void mfs_copy_strided(const struct mfs_strided *s)
 {
 	for (uint64_t row = 0; row < s->rows; row += TILE) {
@@ -24,7 +24,7 @@ void mfs_copy_strided(const struct mfs_strided *s)
 		for (uint64_t col = 0; col < s->cols; col += TILE) {
 			uint64_t cols = mfs_min_u64(TILE, s->cols - col);
 
-			/* A constant size lets the compiler make one load and store of it. */
+			/* With a constant size the compiler emits one load and one store. */
 			if (s->element == 2)
 				copy_tile(s, row, rows, col, cols, 2);
 			else if (s->element == 4)

@@ -1,5 +1,4 @@
-/* Private to formats/plan: a rectangle of elements, copied one by one where neither side is
- * contiguous. */
+/* Private to formats/plan: copies a rectangle of elements whose source is not contiguous. */
 #ifndef MFS_PLAN_STRIDED_H
 #define MFS_PLAN_STRIDED_H
 
@@ -7,14 +6,14 @@
 
 struct mfs_strided {
 	uint8_t *to;
-	uint64_t to_row; /* bytes between rows; elements of a row lie side by side */
+	uint64_t to_row; /* bytes between rows; a row is contiguous */
 	const uint8_t *from;
 	uint64_t from_row, from_col; /* bytes */
 	uint64_t rows, cols;
 	unsigned element; /* bytes */
 };
 
-/* from may point into a mapping: to be called under mfs_guard_run(). */
+/* from may point into a mapping: the caller must be under mfs_guard_run(). */
 void mfs_copy_strided(const struct mfs_strided *s);
 
 #endif

@@ -46,11 +46,10 @@ struct mfs_vfile {
 	uint64_t size;
 	struct part *parts;
 	uint32_t count;
-	struct mfs_fileset
-		*tensors; /* whose tensors the last such part is of; NULL: there is none */
+	struct mfs_fileset *tensors; /* fileset of the last tensor part; NULL: none */
 	void *kept;
 	void (*release)(void *kept);
-	/* of a lazy file, which has no parts itself */
+	/* of a lazy file, whose parts are in built */
 	mfs_vfile_build build;
 	void *build_arg;
 	_Atomic(struct mfs_vfile *) built; /* NULL until first touch */
@@ -223,7 +222,7 @@ static int get_parts(struct mfs_vfile *f, struct mfs_vfile **ret, struct mfs_err
 	rc = build_parts(f, &built, err);
 	if (rc)
 		return rc;
-	/* Two threads may have built at once: the first one's stay. */
+	/* If two threads have built it, the first result stays. */
 	if (!atomic_compare_exchange_strong(&f->built, &first, built)) {
 		mfs_vfile_free(built);
 		built = first;
@@ -242,7 +241,7 @@ static int get_plan(struct part *part, struct mfs_plan **ret, struct mfs_error *
 		rc = mfs_plan_new(part->u.tensor.target, &plan, err);
 		if (rc)
 			return rc;
-		/* Two threads may have planned at once: the first one's stays. */
+		/* If two threads have planned it, the first plan stays. */
 		if (!atomic_compare_exchange_strong(&part->u.tensor.plan, &first, plan)) {
 			mfs_plan_free(plan);
 			plan = first;
@@ -252,7 +251,7 @@ static int get_plan(struct part *part, struct mfs_plan **ret, struct mfs_error *
 	return 0;
 }
 
-/* Index of the part that holds byte off, which lies in the file. */
+/* Index of the part that holds byte off; off is less than the file's size. */
 static uint32_t find_part(const struct mfs_vfile *f, uint64_t off)
 {
 	return (uint32_t)mfs_last_while(i, f->count, f->parts[i].offset <= off);
@@ -434,7 +433,7 @@ void mfs_vfile_willneed(struct mfs_vfile *f, uint64_t off, uint64_t len)
 	}
 }
 
-/* Files that pass through were counted when they were gathered. */
+/* File parts were counted when they were gathered. */
 void mfs_vfile_served(struct mfs_vfile *f, uint64_t bytes)
 {
 	if (!get_parts(f, &f, NULL) && f->tensors)
