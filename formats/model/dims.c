@@ -5,7 +5,7 @@
 
 #include "formats/base/bytes.h"
 
-/* Saturates: no tensor has such a size, so a check of shapes fails with both numbers. */
+/* Saturates. No tensor has such a size, so the check of its shape fails. */
 static uint64_t times(uint64_t a, uint64_t b)
 {
 	uint64_t product;
@@ -87,7 +87,7 @@ static const struct row outside[] = {
 	{0},
 };
 
-/* The rows of fc1 are those of a model that is not gated. */
+/* The rows of fc1 are doubled for a gated model. */
 static const struct row layer[] = {
 	NORM("input_layernorm", HIDDEN),
 	VECTOR("self_attention.core_attention.softmax_offset", HEAD_COUNT),
@@ -112,7 +112,7 @@ static const struct row layer[] = {
 	{0},
 };
 
-/* Under one name in both kinds of attention. */
+/* Both kinds of attention use these names, with other shapes. */
 static const struct row grouped_queries[] = {
 	LINEAR("self_attention.linear_proj", HIDDEN, HEADS),
 	NORM("self_attention.q_layernorm", HEAD),

@@ -46,7 +46,8 @@ static uint64_t attention(const struct mfs_megatron_args *a)
 	       when(a->hidden_size % a->num_attention_heads != 0, MFS_HAS(RAGGED_HEADS));
 }
 
-/* MLA makes its own rotary embedding, by rope_type; it is not handed the scalings of the others. */
+/* MLA makes its own rotary embedding by rope_type. The scalings of other attention do not reach
+ * it. */
 static uint64_t mla_positions(const struct mfs_megatron_args *a)
 {
 	uint64_t f = when(mfs_str_is(a->position_embedding_type, "learned_absolute"),
@@ -101,8 +102,8 @@ static uint64_t shared_expert(const struct mfs_megatron_args *a)
 	       when(a->moe_shared_expert_glu_interleave_size > 0, MFS_HAS(GLU_INTERLEAVED));
 }
 
-/* Groups count only if a number of them is chosen (megatron/core/transformer/moe/moe_utils.py:
- * topk_routing_with_score_function); a group's score is the sum of its topk / group_topk best. */
+/* Groups have an effect only if group_topk is set (megatron/core/transformer/moe/moe_utils.py:
+ * topk_routing_with_score_function). A group's score is the sum of its topk / group_topk best. */
 static uint64_t router(const struct mfs_megatron_args *a)
 {
 	const char *score = a->moe_router_score_function;
@@ -170,7 +171,7 @@ static const struct mfs_family *nearest(uint64_t features)
 	return best;
 }
 
-/* Appends "word a, word b" for every feature of a set. */
+/* Appends "word a, word b" for the features of a set. */
 static void list(uint64_t set, const char *word, const char *foreign, char *text, size_t size)
 {
 	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++) {

@@ -139,7 +139,7 @@ static const struct mfs_family *find_family(const char *text, bool base)
 	return NULL;
 }
 
-/* Every word about the family must mean the same one. */
+/* Every key that names the family must name the same one. */
 static void agree_on_family(struct mfs_hf_reader *r, const char *key, const char *text)
 {
 	const struct mfs_family *f = find_family(text, true);
@@ -177,7 +177,7 @@ static void choose_family(struct mfs_hf_reader *r, const char *arch)
 				 r->name);
 }
 
-/* ---- models that are more than their class ---- */
+/* ---- models that do more than their class ---- */
 
 static bool says_nothing(const json_t *value)
 {
@@ -225,7 +225,7 @@ static void check_aliases(struct mfs_hf_reader *r)
 
 /* ---- all of it ---- */
 
-/* Megatron's side of a run that says nothing: one rank, no feature. */
+/* The arguments of a run of one rank without any feature. */
 static struct mfs_megatron_args plain_args(void)
 {
 	return (struct mfs_megatron_args){
@@ -270,7 +270,8 @@ static struct mfs_megatron_args plain_args(void)
 	};
 }
 
-/* The arguments must say of themselves which family they are of: nobody asks config.json again. */
+/* Views choose the family from the arguments alone, so these must lead to the family that was
+ * read. */
 static void check_family(struct mfs_hf_reader *r)
 {
 	const struct mfs_family *f = r->family;

@@ -1,4 +1,4 @@
-/* Private to formats/model/hf_args*.c: a config.json being read. */
+/* Private to formats/model/hf_args*.c: a config.json that is being read. */
 #ifndef MFS_MODEL_HF_ARGS_I_H
 #define MFS_MODEL_HF_ARGS_I_H
 
@@ -7,7 +7,7 @@
 #include "formats/hf/hf_json.h"
 #include "formats/model/hf_args.h"
 
-#define MFS_HF_MAX_NUMBER (1ll << 31) /* of anything: products of two fit everywhere */
+#define MFS_HF_MAX_NUMBER (1ll << 31) /* of any key: the product of two fits in int64_t */
 
 struct mfs_hf_reader {
 	const char *name; /* of the file, for messages */
@@ -19,19 +19,18 @@ struct mfs_hf_reader {
 	int rc; /* the first failure; later calls change nothing */
 };
 
-/* Value of a key: the file's, under the key or another name that the class has for it, or the
- * class's default. NULL: neither; null is a value. */
+/* The value of a key: the file's, under this or another name that the class has for it; else the
+ * class's default. NULL: there is neither. A JSON null is a value. */
 json_t *mfs_hf_key(const struct mfs_hf_reader *r, const char *key);
-/* The same, but NULL for null as well. */
+/* The same, but a JSON null gives NULL too. */
 json_t *mfs_hf_set_key(const struct mfs_hf_reader *r, const char *key);
 
-/* Records the failure "'key' is FOUND, expected ..." (or "is missing", -ENODATA, if found is
- * NULL). */
+/* Records the failure "'key' is FOUND, expected ...". found NULL: "is missing", with -ENODATA. */
 void mfs_hf_refuse(struct mfs_hf_reader *r, int code, const char *key, const json_t *found,
 		   const char *expected);
 
-/* Numbers of an object that was found in the file (or the file's own) under a name for messages:
- * otherwise is the value if the key is absent or null. */
+/* Converts a value that was found in the file; key is its name for messages. otherwise is returned
+ * if found is NULL or a JSON null. */
 double mfs_hf_real(struct mfs_hf_reader *r, const char *key, const json_t *found, double otherwise);
 int64_t mfs_hf_integer(struct mfs_hf_reader *r, const char *key, const json_t *found, int64_t least,
 		       int64_t otherwise);

@@ -30,8 +30,8 @@ static int64_t positive(struct mfs_hf_reader *r, const char *key)
 
 typedef void (*each_row)(struct mfs_hf_reader *r, const struct mfs_config_row *row);
 
-/* Rows that hold in every model of the family. Those with a condition are other words for one key:
- * each is read by a function of its own below. */
+/* Calls f for the rows that every model of the family has. Rows with a condition are variants of
+ * one key, which a function of its own reads below. */
 static void for_rows(struct mfs_hf_reader *r, each_row f)
 {
 	const struct mfs_config_row *const *tables = r->family->config;
@@ -59,8 +59,7 @@ static const char *earlier_key(const struct mfs_hf_reader *r, const struct mfs_c
 	return NULL;
 }
 
-/* What may be 0: counts of layers. What may be null: sizes that the class then computes or does
- * without. */
+/* Counts of layers may be 0. Sizes that the class can compute or omit may be null. */
 static bool may_be_zero(const struct mfs_config_row *row)
 {
 	return row->field == MFS_FIELD(first_dense_layers) ||
@@ -101,7 +100,7 @@ static void read_real(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 	double *field = (double *)((char *)r->args + row->field);
 	const json_t *found = mfs_hf_key(r, row->key);
 
-	/* Where it stands differs between releases: read_positions() looks for it. */
+	/* rope_theta stands elsewhere in other releases: mfs_hf_read_positions() looks for it. */
 	if (row->kind != MFS_CONFIG_REAL || !found || row->field == MFS_FIELD(rotary_base))
 		return;
 	*field = mfs_hf_real(r, row->key, found, NAN);
@@ -119,13 +118,13 @@ static void read_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 		r->args->add_bias_linear = true;
 }
 
-/* A key that tells of a feature must tell of the one that the arguments now have: Megatron has one
- * switch for what may be several keys (attention_bias, mlp_bias). */
+/* A key that states a feature must agree with the arguments: several keys (attention_bias,
+ * mlp_bias) may be one switch in Megatron. */
 static void check_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 {
 	const bool has = mfs_features_of(r->args) & row->has;
 
-	/* read_window() has looked at it, and at which layers it counts for. */
+	/* read_window() has read it, with the layers that it applies to. */
 	if (row->kind != MFS_CONFIG_HAS || row->has & MFS_HAS(WINDOW) || flag(r, row->key) == has)
 		return;
 	mfs_hf_refuse(r, -ENOTSUP, row->key, mfs_hf_key(r, row->key),
@@ -167,8 +166,7 @@ static void check_constant(struct mfs_hf_reader *r, const struct mfs_config_row 
 
 /* ---- values that are more than a field (enum mfs_config_value) ---- */
 
-/* "full_attention" or "sliding_attention" of layer i, as Qwen2Config computes it where it is not
- * said. */
+/* True if layer i has sliding attention: by layer_types, or else as Qwen2Config computes it. */
 static bool slides(struct mfs_hf_reader *r, const json_t *types, size_t i, bool windowed)
 {
 	const json_t *type = json_array_get(types, i);
@@ -223,7 +221,7 @@ static void read_dtype(struct mfs_hf_reader *r, const json_t *found)
 		r->args->params_dtype = mfs_dtype_torch(type);
 }
 
-/* One group is none; args know it by MFS_UNSET. */
+/* One group means no groups, which is MFS_UNSET in the arguments. */
 static void read_groups(struct mfs_hf_reader *r)
 {
 	struct mfs_megatron_args *a = r->args;
@@ -245,8 +243,7 @@ static void read_groups(struct mfs_hf_reader *r)
 	a->moe_router_group_topk = chosen;
 }
 
-/* Of sigmoid scores Megatron normalises those of several experts, and leaves a single one as it
- * is. */
+/* Megatron normalises sigmoid scores if several experts are chosen, and not if one is. */
 static void check_norm_topk(struct mfs_hf_reader *r)
 {
 	const bool several = r->args->moe_router_topk > 1;
@@ -287,12 +284,12 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 	case MFS_VALUE_NORM_TOPK:
 		check_norm_topk(r);
 		break;
-	case MFS_VALUE_ARCHITECTURES: /* chose the family */
+	case MFS_VALUE_ARCHITECTURES: /* it chose the family */
 	case MFS_VALUE_MODEL_TYPE:
 	case MFS_VALUE_GROUP_TOPK:   /* read with the groups */
 	case MFS_VALUE_ROPE_SCALING: /* mfs_hf_read_positions() */
 	case MFS_VALUE_ROPE_PARAMETERS:
-	case MFS_VALUE_BOS: /* nothing of a model's weights */
+	case MFS_VALUE_BOS: /* not about weights */
 	case MFS_VALUE_EOS:
 	case MFS_VALUE_PAD:
 		break;
@@ -301,7 +298,7 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 
 /* ---- what depends on several keys ---- */
 
-/* The arguments behind the features that every model of the family has (features.c, backwards). */
+/* Sets the arguments that give the features which the family requires (features.c, backwards). */
 static void read_family(struct mfs_hf_reader *r)
 {
 	const uint64_t has = r->family->required;
@@ -337,7 +334,7 @@ static void read_gelu(struct mfs_hf_reader *r)
 			      "\"gelu_new\" or \"gelu\"");
 }
 
-/* Sizes that keys leave out or give as null. */
+/* Computes sizes that are absent or null. */
 static void complete_sizes(struct mfs_hf_reader *r)
 {
 	struct mfs_megatron_args *a = r->args;
@@ -354,7 +351,7 @@ static void complete_sizes(struct mfs_hf_reader *r)
 	if (a->kv_channels == MFS_UNSET)
 		a->kv_channels = a->hidden_size / a->num_attention_heads;
 	if (mla && !a->kv_channels)
-		a->kv_channels = 1; /* of no meaning there */
+		a->kv_channels = 1; /* not used there */
 	if (a->ffn_hidden_size == MFS_UNSET)
 		a->ffn_hidden_size = 4 * a->hidden_size;
 	if (a->moe_ffn_hidden_size == MFS_UNSET)
@@ -397,7 +394,7 @@ static void read_moe_layers(struct mfs_hf_reader *r)
 
 /* ---- all of them ---- */
 
-/* Later steps use what earlier ones have found. */
+/* The order matters: later steps use what earlier ones have found. */
 void mfs_hf_read_keys(struct mfs_hf_reader *r)
 {
 	read_family(r);

@@ -75,8 +75,8 @@ static bool is_filled(const json_t *object)
 	return json_is_object(object) && json_object_size(object);
 }
 
-/* Both forms side by side must say the same, or versions of transformers differ about the model.
- * Keys of which only one has a word are left to the one that counts. */
+/* If both forms are there, they must agree on the keys that both have, or versions of transformers
+ * would see different models. A key that only one form has is read if that form counts. */
 static void check_twins(struct mfs_hf_reader *r, const json_t *scaling, const json_t *parameters)
 {
 	const char *a = type_of(scaling), *b = type_of(parameters), *key;
@@ -97,7 +97,7 @@ static void check_twins(struct mfs_hf_reader *r, const json_t *scaling, const js
 	}
 }
 
-/* As convert_rope_params_to_dict: rope_scaling counts where both are there. */
+/* If both are there, rope_scaling counts, as in transformers' convert_rope_params_to_dict. */
 static struct rope find_rope(struct mfs_hf_reader *r)
 {
 	const json_t *scaling = mfs_hf_set_key(r, "rope_scaling");
@@ -130,7 +130,8 @@ static struct rope find_rope(struct mfs_hf_reader *r)
 	return rope;
 }
 
-/* Wherever else there is a rope_theta, it must be the same: readers differ in where they look. */
+/* rope_theta may stand in several places, and readers look in different ones. So all must be
+ * equal. */
 static void read_theta(struct mfs_hf_reader *r, const struct rope *rope)
 {
 	const json_t *others[] = {
@@ -151,7 +152,7 @@ static void read_theta(struct mfs_hf_reader *r, const struct rope *rope)
 				      "the same number at the top and beside the scaling");
 }
 
-/* Of llama3 and yarn: the length that the model was first trained with. A key at the top comes
+/* For llama3 and yarn: the length that the model was first trained with. A top-level key comes
  * first. */
 static int64_t original_positions(struct mfs_hf_reader *r, const struct rope *rope)
 {
@@ -176,9 +177,9 @@ static void read_llama3(struct mfs_hf_reader *r, const struct rope *rope)
 }
 
 /*
- * transformers scales cos and sin by attention_factor, or by the quotient of both mscales if
- * neither is 0, or by the mscale of 1; Megatron always by the quotient. mscale_all_dim counts for
- * the softmax on both sides, so mscale is the one that is solved for.
+ * transformers scales cos and sin by attention_factor; without it by the quotient of both mscales
+ * if neither is 0; else by the mscale of 1. Megatron always scales by the quotient. mscale_all_dim
+ * also scales the softmax on both sides, so it stays, and mscale is solved for.
  */
 static void read_mscales(struct mfs_hf_reader *r, const struct rope *rope)
 {

@@ -26,14 +26,14 @@
 struct builder {
 	struct mfs_ckpt *ckpt;
 	const struct mfs_megatron_args *args;
-	struct mfs_model model; /* as far as HF's names and rules ask for it */
+	struct mfs_model model; /* only the fields that HF's names and rules need */
 	struct mfs_hf_tensors hf;
-	size_t skipped; /* bytes of "model." that names lack: a base model's */
+	size_t skipped; /* length of the prefix "model." that a base model's names lack */
 	uint64_t dims[MFS_DIM_COUNT];
 	struct mfs_error *err;
 };
 
-/* Where a tensor stands: in Megatron's numbering and in HF's; -1 outside of layers, of experts. */
+/* The place of a tensor in Megatron's numbering and in HF's. -1: in no layer, of no expert. */
 struct numbering {
 	const char *prefix; /* of Megatron's name */
 	int32_t layer, hf_layer, expert;
@@ -52,7 +52,7 @@ static size_t root_length(const struct mfs_family *f)
 	return strcspn(f->layer_prefix, ".") + 1;
 }
 
-/* Base models are saved without the name of the module that their heads see them under. */
+/* A base model is saved without the prefix that its names have in a model with a head. */
 static void find_root(struct builder *b)
 {
 	const char *prefix = b->model.family->layer_prefix;
@@ -65,7 +65,7 @@ static void find_root(struct builder *b)
 	b->skipped = len;
 }
 
-/* Number of the layer that a tensor belongs to, and what follows it in *ret_rest; -1: to none. */
+/* Number of the layer that a tensor belongs to, or -1. *ret_rest: the name after the number. */
 static int64_t layer_of(const struct builder *b, const char *name, const char **ret_rest)
 {
 	const char *prefix = b->model.family->layer_prefix + b->skipped;
@@ -82,7 +82,7 @@ static int64_t layer_of(const struct builder *b, const char *name, const char **
 	return layer;
 }
 
-/* ---- tensors that are there and not ours ---- */
+/* ---- tensors that are left out ---- */
 
 static bool is_buffer(const char *name)
 {
@@ -150,7 +150,8 @@ static int check_leftovers(const struct builder *b)
 	return 0;
 }
 
-/* transformers keeps the number of such layers in config.json and leaves their weights out. */
+/* transformers keeps num_nextn_predict_layers in config.json, but leaves these layers' weights
+ * out. */
 static int settle_mtp(struct builder *b)
 {
 	struct mfs_megatron_args *a = &b->ckpt->args;
@@ -173,7 +174,7 @@ static int settle_mtp(struct builder *b)
 
 /* ---- a tensor of HF as chunks of Megatron's ---- */
 
-/* The tensor behind a row at a place; NULL with its name in text. */
+/* HF's tensor for a row at a place. text: its name. NULL: it is not there. */
 static struct mfs_hf_tensor *find(const struct builder *b, const struct mfs_family_tensor *row,
 				  const struct numbering *p, char *text, size_t size)
 {
@@ -195,7 +196,8 @@ static bool is_float(enum mfs_dtype t)
 	return t == MFS_BF16 || t == MFS_F16 || t == MFS_F32 || t == MFS_F64;
 }
 
-/* The first row that is of the same tensor of Megatron (q_proj for k_proj): all have one dtype. */
+/* The first row for the same tensor of Megatron (q_proj for k_proj). All of these have its
+ * dtype. */
 static const struct mfs_family_tensor *first_of(const struct builder *b,
 						const struct mfs_family_tensor *row)
 {
@@ -231,8 +233,7 @@ static int check_dtype(const struct builder *b, const struct mfs_family_tensor *
 	return 0;
 }
 
-/* The target that the HF view would show, of Megatron's tensor src, which is described and not
- * there. */
+/* Describes Megatron's tensor src, and the target that an HF view would make of it. */
 static int describe(const struct builder *b, const struct mfs_family_tensor *row,
 		    const struct numbering *p, struct mfs_global_tensor *src,
 		    struct mfs_hf_target *ret)
@@ -276,8 +277,8 @@ struct inverse {
 	struct mfs_found_chunk found; /* all but the chunk's box */
 };
 
-/* A box of HF's tensor that equals a box of Megatron's is, read backwards, a chunk of
- * Megatron's. */
+/* A box map says that a box of HF's tensor is a box of Megatron's. Backwards it is a chunk of
+ * Megatron's tensor. */
 static int add_chunk(const struct mfs_box_map *m, void *arg)
 {
 	const struct inverse *inv = arg;
@@ -346,7 +347,7 @@ static int add_tensor(struct builder *b, const struct mfs_family_tensor *row,
 
 /* ---- a head that is said to be tied ---- */
 
-/* HF's tensor of one of Megatron's that stands outside of the layers; NULL: not there. */
+/* HF's tensor for a tensor of Megatron outside of the layers. NULL: it is not there. */
 static const struct mfs_hf_tensor *find_end(const struct builder *b, const char *name)
 {
 	const struct mfs_family_tensor *const *tables = b->model.family->tensors;
@@ -433,7 +434,7 @@ static int add_row(struct builder *b, const struct mfs_family_tensor *row)
 	for (int32_t i = 0; i < layers && inner && !rc; i++)
 		if (of_kind(row, is_moe(b, i)))
 			rc = add_experts(b, row, (struct numbering){DECODER, i, i, -1});
-	/* A multi-token-prediction layer is HF's layer L+k and of the last layer's kind. */
+	/* MTP layer k is HF's layer L+k, and of the same kind as the last layer. */
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++)
 		if (of_kind(row, is_moe(b, layers - 1)))
 			rc = add_experts(
@@ -471,7 +472,7 @@ static int read_args(struct builder *b, const char *arch)
 	struct mfs_ckpt *ckpt = b->ckpt;
 	char *bytes, path[4096];
 	size_t len;
-	/* Added to the set as well: a change of it is a change of the checkpoint. */
+	/* It joins the fileset: a change of it is a change of the checkpoint. */
 	int rc = mfs_hf_slurp_added(ckpt->files, CONFIG, MFS_HF_CONFIG_MAX, &bytes, &len, b->err);
 
 	if (rc == -ENOENT)
@@ -485,7 +486,7 @@ static int read_args(struct builder *b, const char *arch)
 	return rc;
 }
 
-/* Tensors know their type better than config.json does. */
+/* The dtype of the tensors counts, not the one that config.json gives. */
 static void settle_dtype(struct mfs_ckpt *ckpt)
 {
 	const struct mfs_global_tensor *t =

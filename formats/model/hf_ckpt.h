@@ -1,12 +1,14 @@
 /*
- * A HuggingFace directory as a checkpoint: Megatron's global tensors, whose chunks are boxes of
- * HF's tensors by the family's rules read backwards. Everything that works on a checkpoint of
- * Megatron (views at any layout, the HF view, diff, verify) works on it. docs/formats/hf-names.md
- * says which files of weights are read, which tensors are left out, and when a head is tied.
+ * A HuggingFace directory as a checkpoint of Megatron's global tensors. Their chunks are boxes of
+ * HF's tensors, found by reading the family's rules backwards. Everything that works on a
+ * checkpoint of Megatron (views at any layout, the HF view, diff, verify) works on it.
+ * docs/formats/hf-names.md says which files of weights are read, which tensors are left out, and
+ * when a head is tied.
  *
- * The checkpoint's format is MFS_CKPT_HF, its layout 1 everywhere; it has no optimizer and no
- * state. Its vocabulary is not padded: word_embeddings and output_layer have HF's rows, which are
- * args' vocab_size and padded_vocab_size alike. Tensors keep their dtypes.
+ * The checkpoint's format is MFS_CKPT_HF, and all sizes of its layout are 1. It has no optimizer
+ * and no common state. Its vocabulary is not padded: word_embeddings and output_layer have HF's
+ * rows, and vocab_size and padded_vocab_size of the arguments are both this number. Tensors keep
+ * their dtypes.
  */
 #ifndef MFS_MODEL_HF_CKPT_H
 #define MFS_MODEL_HF_CKPT_H
@@ -16,20 +18,21 @@
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 
-/* True if dir holds a config.json and one of the four files of weights. Reads neither. */
+/* True if dir has a config.json and one of the four files of weights. Neither is read. */
 bool mfs_hf_ckpt_looks_like_one(const char *dir);
 
 /*
- * arch: as for mfs_hf_args_parse(). what: as for mfs_ckpt_open(); there is nothing more to read.
+ * arch: as for mfs_hf_args_parse(). what: as for mfs_ckpt_open(); an HF directory has nothing more.
  *
- * -ENODATA: incomplete (a shard, a tensor or a key of config.json is missing, and is named);
- * -EINVAL: files that contradict each other or their format (tensor, expected, found); -ENOTSUP: a
- * model that no family can express, a tensor that is left over, quantised weights.
+ * -ENODATA: a shard, a tensor or a key of config.json is missing; the message names it. -EINVAL:
+ * files contradict each other or their format; the message gives tensor, expected and found value.
+ * -ENOTSUP: no family can express the model, a tensor is left over, or weights are quantised.
  */
 int mfs_hf_ckpt_open(const char *dir, const char *arch, unsigned what, struct mfs_ckpt **ret,
 		     struct mfs_error *err);
 
-/* True if config.json, or its class's default, ties a head that is no copy of the embedding. */
+/* True if config.json (or its class's default) says that the head is tied, but the stored head
+ * differs from the embedding. */
 bool mfs_hf_ckpt_is_untied(const struct mfs_ckpt *ckpt);
 
 #endif

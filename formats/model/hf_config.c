@@ -17,7 +17,8 @@ struct writer {
 
 /* ---- values that are more than a field ---- */
 
-/* megatron/core/models/common/embeddings/rotary_pos_embedding.py: _apply_scaling fixes these. */
+/* These are constants in Megatron (models/common/embeddings/rotary_pos_embedding.py:
+ * _apply_scaling). */
 static json_t *llama3_scaling(const struct writer *w)
 {
 	return json_pack("{s:s, s:f, s:f, s:f, s:i}", "rope_type", "llama3", "factor",
@@ -25,14 +26,14 @@ static json_t *llama3_scaling(const struct writer *w)
 			 "original_max_position_embeddings", 8192);
 }
 
-/* 0.1 mscale ln(factor) + 1: both sides' yarn_get_mscale. */
+/* yarn_get_mscale of both sides: 0.1 mscale ln(factor) + 1. */
 static double yarn_mscale(double factor, double mscale)
 {
 	return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
 
-/* Megatron scales cos and sin by mscale(mscale) / mscale(mscale_all_dim); transformers ignores
- * mscale where one of the two is 0, and is then told the quotient. */
+/* Megatron scales cos and sin by mscale(mscale) / mscale(mscale_all_dim). transformers ignores
+ * mscale if one of the two is 0, so the quotient is written then. */
 static json_t *yarn_scaling(const struct mfs_megatron_args *a)
 {
 	const double factor = a->rotary_scaling_factor;
@@ -84,7 +85,7 @@ static json_t *layer_types(const struct writer *w)
 	return types;
 }
 
-/* An id outside of the vocabulary that is shown would keep the model from being built. */
+/* transformers cannot build a model with a token id outside of the vocabulary. */
 static json_t *token(const struct writer *w, int64_t id)
 {
 	return id >= 0 && (uint64_t)id < w->model->vocab.rows ? json_integer(id) : json_null();
@@ -206,7 +207,8 @@ static json_t *provenance(const struct mfs_model *m)
 			 source_name(m->vocab.source));
 }
 
-/* Ids that a reference brought: one beyond the vocabulary shown is a crash at load time. */
+/* Token ids of a reference: one outside of the vocabulary crashes readers when they load the
+ * model. */
 static int check_tokens(struct mfs_model *m, json_t *config)
 {
 	static const char *const keys[] = {"bos_token_id", "eos_token_id", "pad_token_id"};

@@ -8,7 +8,7 @@
 /* The factor of its rotary scaling, if that is llama3's; else 0. */
 double mfs_hf_ref_llama3_factor(const struct mfs_hf_ref *ref);
 
-/* Checks a model's config against the reference's and adds what only the reference knows. */
+/* Checks a model's config against the reference's, and adds keys that only the reference has. */
 int mfs_hf_ref_merge(const struct mfs_hf_ref *ref, struct mfs_model *model, json_t *config,
 		     struct mfs_error *err);
 

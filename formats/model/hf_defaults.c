@@ -1,8 +1,8 @@
 /*
- * What transformers' classes take for the keys that a config.json leaves out, as of transformers
- * 5.19 (configuration_NAME.py; tests/interop/test_hf_source.py compares). Only keys that hf_args.c
- * reads; null is a value that is then computed. num_nextn_predict_layers of older files is absent:
- * their weights tell.
+ * The defaults of transformers' classes for keys that a config.json leaves out, as of transformers
+ * 5.19 (configuration_NAME.py; tests/interop/test_hf_source.py compares them). Only keys that
+ * hf_args.c reads are listed. null: the class computes the value. num_nextn_predict_layers is
+ * absent, since the weights of older files tell it.
  */
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* The reference: a directory of the HF model that a checkpoint is to look like. */
+/* The reference: an HF directory whose config.json a view follows. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fnmatch.h>
@@ -13,20 +13,20 @@
 
 #define CONFIG "config.json"
 
-/* Writers of config.json print numbers with different care. */
+/* Writers of config.json print numbers with different precision. */
 #define TOLERANCE 1e-6
 
 struct mfs_hf_ref {
 	char *name; /* of the file, for messages */
 	json_t *config;
 	struct mfs_access_fold access; /* who may read it */
-	json_t *rope;		       /* its rotary scaling, normalised; an empty object without */
+	json_t *rope;		       /* its rotary scaling, normalised; empty if there is none */
 };
 
 /* ---- reading ---- */
 
-/* rope_scaling of transformers 4 or rope_parameters of 5 as one form: without rope_theta, "type"
- * called rope_type, and empty where nothing is scaled. */
+/* Brings rope_scaling (transformers 4) and rope_parameters (5) into one form: no rope_theta,
+ * rope_type for "type", and an empty object if nothing is scaled. */
 static json_t *normal_rope(const json_t *config)
 {
 	const json_t *found = json_object_get(config, "rope_scaling");
@@ -161,7 +161,7 @@ static bool agree(const json_t *a, const json_t *b)
 	return json_equal(a, b);
 }
 
-/* Every key of a is in b with the same value; null is as good as absent. */
+/* True if every key of a is in b with the same value. A null counts as absent. */
 static bool covered(const json_t *a, const json_t *b)
 {
 	const char *key;
@@ -180,8 +180,8 @@ static bool same_rope(const json_t *mine, const json_t *theirs)
 	return covered(mine, theirs) && covered(theirs, mine);
 }
 
-/* The reference's value of a key, wherever its version of transformers keeps it; NULL if it does
- * not say, for which null is another word. */
+/* The reference's value of a key, wherever its version of transformers keeps it. NULL: it is absent
+ * or null. */
 static json_t *ref_value(const struct mfs_hf_ref *ref, const char *key)
 {
 	json_t *value = json_object_get(ref->config, key);
@@ -198,7 +198,7 @@ static bool same_value(const char *key, const json_t *mine, const json_t *theirs
 	return strcmp(key, "rope_scaling") ? agree(mine, theirs) : same_rope(mine, theirs);
 }
 
-/* A value in a sentence: one line, cut where it is long. */
+/* A value for a message: one line, cut if it is long. */
 static const char *in_words(const json_t *value, char *text, size_t size)
 {
 	char *json = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS |
@@ -255,7 +255,7 @@ static int merge_row(const struct mfs_hf_ref *ref, struct mfs_model *m,
 
 /* ---- merging ---- */
 
-/* Keys of a reference that would be wrong beside these weights. */
+/* Keys of a reference that would be wrong for these weights. */
 static bool is_foreign(const char *key)
 {
 	static const char *const keys[] = {
@@ -307,8 +307,9 @@ int mfs_hf_ref_merge(const struct mfs_hf_ref *ref, struct mfs_model *model, json
 
 /* ---- files that are shown as they are ---- */
 
-/* Weights and their indices; config.json, which is ours; what makes a reader take the directory for
- * a quantised model, an adapter or Mistral's own format; hidden files. */
+/* Left out are weights and their indices; config.json, which the view has itself; hidden files; and
+ * files that make a reader take the directory for a quantised model, an adapter or Mistral's own
+ * format. */
 static bool is_left_out(const char *name, bool code)
 {
 	static const char *const patterns[] = {

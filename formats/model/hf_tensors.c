@@ -73,7 +73,7 @@ static int add(struct reader *r, const struct mfs_hf_tensor *t)
 	return e->hh.tbl ? 0 : mfs_fail_nomem(r->err);
 }
 
-/* False for a copy: the index names another file for the tensor. */
+/* False if the index names another file for the tensor: this one is a copy. */
 static bool is_wanted(const struct reader *r, const char *name, uint32_t file)
 {
 	const char *other = json_string_value(json_object_get(r->map, name));
@@ -217,7 +217,7 @@ static int read_torch(struct reader *r, uint32_t file)
 
 /* ---- the index ---- */
 
-/* "./x" and "a//x" are other names of files that are read already. */
+/* "./x" and "a//x" would be second names of a file. */
 static bool is_detour(const char *name)
 {
 	for (const char *p = name; p; p = strchr(p, '/')) {
@@ -339,7 +339,7 @@ static int check_index(struct reader *r)
 static int read_index(struct reader *r, const char *name)
 {
 	uint32_t file;
-	int rc = add_file(r, name, &file); /* a change of it is a change of the checkpoint */
+	int rc = add_file(r, name, &file); /* its change changes the checkpoint */
 
 	r->index = name;
 	if (!rc)

@@ -1,10 +1,10 @@
 /*
- * The tensors of an HF directory by HF's names, whichever of the four ways of storing them it has
- * (docs/formats/hf-names.md), and where each lies.
+ * The tensors of an HF directory by HF's names, and where each lies. The directory may store them
+ * in any of four ways (docs/formats/hf-names.md).
  *
  * An index ({"metadata": {...}, "weight_map": {tensor: file}}) says which file a tensor is read
- * from, as vLLM and transformers do; a second copy in another shard is passed over. A tensor that
- * no index entry names counts if it is in one shard.
+ * from. A second copy in another shard is ignored, as vLLM and transformers do. A tensor that the
+ * index does not name is used if exactly one shard has it.
  */
 #ifndef MFS_MODEL_HF_TENSORS_H
 #define MFS_MODEL_HF_TENSORS_H
@@ -28,7 +28,7 @@ struct mfs_hf_tensor {
 	bool used; /* for the caller */
 	uint64_t shape[MFS_MAX_DIMS];
 	uint64_t stride[MFS_MAX_DIMS]; /* elements */
-	uint64_t origin;	       /* elements from the storage's first */
+	uint64_t origin;	       /* elements from the storage's start */
 	uint32_t storage;	       /* of the checkpoint: mfs_ckpt_locate() */
 	uint32_t file;		       /* of the checkpoint's fileset */
 };
@@ -38,29 +38,30 @@ struct mfs_hf_tensors {
 	struct mfs_arena arena;
 };
 
-/* The file of weights that transformers would read: its name in dir, and whether that is an index.
- * NULL: there is none. */
+/* The name in dir of the file of weights that transformers would read first. *ret_index: it is an
+ * index. NULL: there is none. */
 const char *mfs_hf_weights_name(const char *dir, bool *ret_index);
 
 /*
- * An index from memory; name is for messages. *ret_map is its weight_map, an object of texts, with
- * a reference of its own. -EINVAL: no JSON, no weight_map, or a file in it that is no text.
+ * Parses an index in memory; name is for messages. *ret_map is its weight_map, an object of
+ * strings; the caller drops the reference. -EINVAL: no JSON, no weight_map, or a value of it is no
+ * string.
  */
 int mfs_hf_index_parse(const char *bytes, size_t len, const char *name, json_t **ret_map,
 		       struct mfs_error *err);
 
 /*
- * Reads headers and pickles of dir's weights into a set that was zeroed; files and storages are
- * added to ckpt (which is being built). Released also after a failure. -ENODATA: a shard, or a
- * tensor of the index, is missing; -EINVAL: a damaged file, or a tensor in two files; -ENOTSUP:
- * what its reader refuses.
+ * Reads the headers and pickles of the weights of ckpt's directory into *ret, which is zero-filled.
+ * Files and storages are added to ckpt, which is being built. The caller releases *ret after a
+ * failure too. -ENODATA: a shard, or a tensor of the index, is missing; -EINVAL: a file is damaged,
+ * or a tensor is in two files; -ENOTSUP: a reader does not support the file.
  */
 int mfs_hf_tensors_read(struct mfs_ckpt *ckpt, struct mfs_hf_tensors *ret, struct mfs_error *err);
 void mfs_hf_tensors_release(struct mfs_hf_tensors *set);
 
-/* NULL: there is none. */
+/* NULL: there is no such tensor. */
 struct mfs_hf_tensor *mfs_hf_tensors_find(const struct mfs_hf_tensors *set, const char *name);
-/* The one behind t, the first if t is NULL; NULL behind the last. */
+/* The tensor after t; the first if t is NULL. NULL after the last. */
 struct mfs_hf_tensor *mfs_hf_tensors_next(const struct mfs_hf_tensors *set,
 					  const struct mfs_hf_tensor *t);
 

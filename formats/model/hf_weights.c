@@ -26,7 +26,7 @@ static int begin_shard(struct cutter *c, uint32_t first)
 	return 0;
 }
 
-/* Behind the last target of the unit that begins at first. */
+/* One past the last target of the unit that begins at first. */
 static uint32_t unit_end(const struct mfs_model *m, uint32_t first, uint64_t *ret_bytes)
 {
 	uint32_t i = first;
@@ -37,7 +37,8 @@ static uint32_t unit_end(const struct mfs_model *m, uint32_t first, uint64_t *re
 	return i;
 }
 
-/* Adds targets [first, end), beginning another shard where they, or one of them, do not fit. */
+/* Adds targets [first, end). Begins another shard if they do not fit, or before one that does
+ * not. */
 static int add_targets(struct cutter *c, const struct mfs_model *m, uint32_t first, uint32_t end,
 		       uint64_t bytes, uint64_t limit)
 {
@@ -80,7 +81,7 @@ int mfs_hf_cut_shards(const struct mfs_model *model, uint64_t limit, struct mfs_
 
 /* ---- one safetensors file ---- */
 
-/* Which target a tensor of the header is: found again after the header has ordered them. */
+/* A target and its name: finds the target again after the header has sorted the names. */
 struct named {
 	const char *name;
 	const struct mfs_target *target;

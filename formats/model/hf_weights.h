@@ -1,7 +1,7 @@
 /*
- * The weights of an HF directory: model.safetensors, or model-0000i-of-0000n.safetensors with
- * model.safetensors.index.json (huggingface_hub/serialization/_base.py; transformers'
- * modeling_utils.py looks for the single file first, so never both).
+ * The weights of an HF view: model.safetensors, or model-0000i-of-0000n.safetensors with
+ * model.safetensors.index.json (huggingface_hub/serialization/_base.py). A view never has both,
+ * since transformers (modeling_utils.py) looks for the single file first.
  */
 #ifndef MFS_MODEL_HF_WEIGHTS_H
 #define MFS_MODEL_HF_WEIGHTS_H
@@ -18,9 +18,9 @@ struct mfs_hf_shard {
 };
 
 /*
- * Cuts a model into shards of at most limit bytes: whole layers first; a layer larger than a shard
- * is cut between its tensors; a tensor larger than a shard has one of its own. *ret is freed by the
- * caller.
+ * Cuts a model into shards of at most limit bytes. A layer larger than limit is cut between its
+ * tensors; a tensor larger than limit has a shard of its own. Smaller layers are not cut. The
+ * caller frees *ret.
  */
 int mfs_hf_cut_shards(const struct mfs_model *model, uint64_t limit, struct mfs_hf_shard **ret,
 		      uint32_t *ret_count, struct mfs_error *err);
@@ -33,7 +33,7 @@ int mfs_hf_shard_file(const struct mfs_model *model, const struct mfs_hf_shard *
 
 #define MFS_HF_SHARD_NAME_SIZE 48
 
-/* "model.safetensors" if there is one shard; i from 0. */
+/* The name of shard i (from 0); "model.safetensors" if there is one shard. */
 void mfs_hf_shard_name(char name[MFS_HF_SHARD_NAME_SIZE], uint32_t i, uint32_t count);
 
 /* model.safetensors.index.json, as transformers writes it. */

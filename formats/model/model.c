@@ -20,8 +20,9 @@
 /* A row of the family's tables that this model has. */
 struct bound {
 	const struct mfs_family_tensor *row;
-	const char *name, *mtp_name; /* canonical, whole: of the decoder; of MTP's inner layer */
-	const char *used[2];	     /* the same as the checkpoint interned them; NULL: not there */
+	const char *name,
+		*mtp_name;   /* full canonical names in the decoder and in MTP's inner layer */
+	const char *used[2]; /* the same, interned by the checkpoint; NULL: not there */
 };
 
 struct builder {
@@ -154,7 +155,7 @@ static int count_target(struct builder *b, struct mfs_hf_target *t)
 	return 0;
 }
 
-/* Where a target stands: in the source's numbering and in HF's. */
+/* The place of a target in the source's numbering and in HF's. */
 struct numbering {
 	int32_t source_layer, layer;
 	uint32_t unit;
@@ -213,7 +214,8 @@ static int add_rows(struct builder *b, enum mfs_scope scope, const struct number
 	return rc;
 }
 
-/* Experts one after the other: a shard that ends inside a layer then ends behind a whole expert. */
+/* Tensors are ordered by experts, so that a shard that ends inside a layer ends after a whole
+ * expert. */
 static int add_scope(struct builder *b, enum mfs_scope scope, const struct numbering *p, bool moe)
 {
 	int rc = add_rows(b, scope, p, moe, -1);
@@ -223,7 +225,7 @@ static int add_scope(struct builder *b, enum mfs_scope scope, const struct numbe
 	return rc;
 }
 
-/* A multi-token-prediction layer is HF's layer L+k and of the last layer's kind. */
+/* MTP layer k is HF's layer L+k, and of the same kind as the last layer. */
 static int add_mtp_layers(struct builder *b, uint32_t layers)
 {
 	const bool moe = is_moe(b->args, b->args->num_layers - 1);
@@ -258,7 +260,7 @@ static int add_targets(struct builder *b)
 
 /* ---- nothing left over ---- */
 
-/* True if some target is made of t: the rows say which layers and experts they took. */
+/* True if a target is made of t. */
 static bool taken(const struct builder *b, const struct mfs_global_tensor *t)
 {
 	for (uint32_t i = 0; i < b->row_count; i++) {

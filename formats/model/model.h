@@ -1,6 +1,6 @@
 /*
- * A checkpoint as a model of a HuggingFace family: which HF tensors there are, and where each comes
- * from. A family is one declarative table (families/NAME.c); nothing else knows a family's name.
+ * A checkpoint as a model of a HuggingFace family: its HF tensors, and where each comes from. A
+ * family is a set of tables (families/NAME.c). No other code names a family.
  */
 #ifndef MFS_MODEL_MODEL_H
 #define MFS_MODEL_MODEL_H
@@ -23,9 +23,8 @@ struct mfs_hf_target {
 	const struct mfs_model *model;
 	const struct mfs_family_tensor *row; /* the rule */
 	const struct mfs_global_tensor *src; /* what it is made of */
-	int32_t layer, expert;		     /* in HF's numbering; -1 without */
-	/* 0: before the layers; then a layer each, MTP layers last; then after them */
-	uint32_t unit;
+	int32_t layer, expert;		     /* in HF's numbering; -1: none */
+	uint32_t unit; /* 0: before the layers; then each layer, MTP layers last; then after them */
 };
 
 struct mfs_model {
@@ -36,18 +35,19 @@ struct mfs_model {
 	enum mfs_dtype dtype; /* of most elements */
 	uint64_t parameters;  /* elements of all targets, tied head counted once */
 	uint64_t bytes;
-	struct mfs_hf_target
-		*targets; /* by unit, then safetensors' order within a file is the view's */
+	struct mfs_hf_target *targets; /* ordered by unit */
 	uint32_t target_count;
 	const char **warnings;
 	uint32_t warning_count;
 	struct mfs_arena arena;
 };
 
-/* arch: a family's name, or NULL to derive it from the arguments. vocab: as decided
- * (vocab.h); NULL: nobody has said anything.
- * -ENOTSUP: no family fits, or a tensor is left over (named); -ENODATA: a tensor is missing
- * (named); -EINVAL: a shape disagrees with the arguments (tensor, expected, found). */
+/*
+ * arch: a family's name, or NULL to derive it from the arguments. vocab: the decision of vocab.h;
+ * NULL: decided here, as if a person had said nothing. -ENOTSUP: no family fits, or a tensor is
+ * left over, which the message names; -ENODATA: a tensor is missing, which it names; -EINVAL: a
+ * shape disagrees with the arguments (tensor, expected and found shape).
+ */
 int mfs_model_new(struct mfs_ckpt *ckpt, const char *arch, const struct mfs_vocab *vocab,
 		  struct mfs_model **ret, struct mfs_error *err);
 void mfs_model_free(struct mfs_model *model);
@@ -61,7 +61,5 @@ const char *mfs_model_architecture(const struct mfs_model *model); /* "LlamaForC
 
 /* HF's names ("model.layers.3.self_attn.q_proj.weight"), by the family's rules. */
 extern const struct mfs_target_kind mfs_hf_target_kind;
-
-/* The families, for --help and messages. */
 
 #endif

@@ -3,18 +3,18 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Geometry of linear_qkv and where its rows go. */
+/* The geometry of linear_qkv, and where its rows go. */
 struct qkv {
-	uint64_t groups, heads; /* heads: per group */
-	uint64_t head;		/* rows of one */
-	uint64_t rotary;	/* of them, the ones that rotate */
+	uint64_t groups, heads; /* heads: query heads of a group */
+	uint64_t head;		/* rows of a head */
+	uint64_t rotary;	/* how many of these are rotated */
 	bool interleaved;
 	uint64_t to; /* the next row of the result */
 	int (*emit)(const struct mfs_row_map *map, void *arg);
 	void *arg;
 };
 
-/* The rotary arguments of a run without rotary positions mean nothing. */
+/* A run without rotary positions may have rotary arguments; they have no effect. */
 static bool rotates(const struct mfs_megatron_args *a)
 {
 	return !a->position_embedding_type ||
@@ -42,7 +42,7 @@ static int run(struct qkv *g, uint64_t from, uint64_t count, uint64_t step)
 	return count ? g->emit(&r, g->arg) : 0;
 }
 
-/* Heads whose rotary pairs are brought into HF's order. */
+/* Emits heads with their rotary pairs in HF's order. */
 static int rotary_heads(struct qkv *g, uint64_t from, uint64_t heads)
 {
 	int rc = 0;
@@ -59,7 +59,7 @@ static int rotary_heads(struct qkv *g, uint64_t from, uint64_t heads)
 	return rc;
 }
 
-/* Queries, keys or values of every group. */
+/* Emits the queries, keys or values of every group. */
 static int part(struct qkv *g, enum mfs_rule which)
 {
 	const uint64_t group_rows = (g->heads + 2) * g->head;

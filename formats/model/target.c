@@ -1,4 +1,4 @@
-/* What can be asked of one tensor of the model: its name, and how it is made. */
+/* The name of a tensor of the model, and the boxes that it is made of. */
 #include <stdio.h>
 #include <string.h>
 
@@ -8,7 +8,7 @@
 
 struct text {
 	char *at;
-	size_t size, len; /* len: as if there were room for all of it */
+	size_t size, len; /* len: of the full text, even if size is less */
 };
 
 static void put(struct text *t, const char *from, size_t len)
@@ -18,7 +18,7 @@ static void put(struct text *t, const char *from, size_t len)
 	t->len += len;
 }
 
-/* A pattern with the number in the place of mark. */
+/* Appends a pattern, with the number in place of mark. */
 static void put_pattern(struct text *t, const char *pattern, const char *mark, int32_t number)
 {
 	const char *hole = strstr(pattern, mark);
@@ -52,7 +52,7 @@ struct boxes {
 	void *arg;
 };
 
-/* A run of rows, all columns, as a box. HF's Conv1D has the rows along its last axis. */
+/* Emits a range of rows with all columns as a box. HF's Conv1D has the rows along its last axis. */
 static int emit_box(const struct mfs_row_map *map, void *arg)
 {
 	const struct boxes *b = arg;

@@ -45,8 +45,8 @@ static const struct mfs_family_tensor experts[] = {
 	{0},
 };
 
-/* Layer L+k of HF. The embedding and the head are the model's; readers share them, so no second
- * copy is shown. eh_proj takes [embedding, hidden] on both sides. */
+/* MTP layer k is HF's layer L+k. Readers share the model's embedding and head with it, so no copies
+ * are shown. eh_proj takes [embedding, hidden] on both sides. */
 static const struct mfs_family_tensor mtp[] = {
 	MFS_VECTOR(MTP, "enorm.weight", "enorm.weight", DIRECT, HIDDEN, .norm = true),
 	MFS_VECTOR(MTP, "hnorm.weight", "hnorm.weight", DIRECT, HIDDEN, .norm = true),
@@ -56,7 +56,8 @@ static const struct mfs_family_tensor mtp[] = {
 	{0},
 };
 
-/* topk_method makes vLLM load e_score_correction_bias; transformers has no other method. */
+/* vLLM loads e_score_correction_bias only with topk_method noaux_tc, the one that transformers
+ * has. */
 static const struct mfs_config_row config[] = {
 	MFS_CONFIG("hidden_size", INT, .field = MFS_FIELD(hidden_size)),
 	MFS_CONFIG("intermediate_size", INT, .field = MFS_FIELD(ffn_hidden_size)),

@@ -1,6 +1,6 @@
 #include "formats/model/families/family.h"
 
-/* In the order of preference; the names as the tables have them. */
+/* In order of preference, by the names of their tables. */
 #define FAMILIES(X)                                                                                \
 	X(llama, "llama")                                                                          \
 	X(qwen2, "qwen2")                                                                          \
@@ -22,7 +22,7 @@ const char *mfs_family_names(void)
 	return &FAMILIES(JOIN)[2];
 }
 
-/* Keys of every config.json. Token ids are null where no tokenizer tells: the classes' defaults
+/* Keys of every config.json. Token ids are null if no tokenizer gives them: the classes' defaults
  * (1 and 2) would be wrong. */
 const struct mfs_config_row mfs_config_common[] = {
 	MFS_CONFIG("architectures", VALUE, .value = MFS_VALUE_ARCHITECTURES),
@@ -40,8 +40,8 @@ const struct mfs_config_row mfs_config_common[] = {
 	{0},
 };
 
-/* MLX reads rope_theta and rope_scaling at the top level alone, transformers 5 takes
- * rope_parameters (and converts the others), so all three are written. */
+/* MLX reads only the top-level rope_theta and rope_scaling. transformers 5 reads rope_parameters,
+ * and converts the others. So all three are written. */
 const struct mfs_config_row mfs_config_rope[] = {
 	MFS_CONFIG("max_position_embeddings", INT, .ref = MFS_REF_WINS_NOTED,
 		   .field = MFS_FIELD(max_position_embeddings)),
@@ -52,8 +52,7 @@ const struct mfs_config_row mfs_config_rope[] = {
 	{0},
 };
 
-/* use_sliding_window and layer_types: Qwen's way of saying which layers slide; all do in
- * Megatron. */
+/* use_sliding_window and layer_types say in Qwen which layers slide. In Megatron all do. */
 const struct mfs_config_row mfs_config_window[] = {
 	MFS_CONFIG("use_sliding_window", HAS, .has = MFS_HAS(WINDOW)),
 	MFS_CONFIG("sliding_window", INT, .field = MFS_FIELD(window_size), .when = MFS_HAS(WINDOW)),

@@ -1,14 +1,13 @@
 /*
- * A family of HuggingFace models, as data. families/NAME.c holds one table each; adding a family is
- * adding a file with tables and its line in families/families.c.
+ * A family of HuggingFace models, as data in families/NAME.c. A new family is a new file with
+ * tables, and a line in families/families.c.
  *
- *   which models   features that must be there, and features that may; any other feature that a
- *                  checkpoint has keeps the family from being chosen, so that what a table does not
- *                  speak of is refused and never shown wrong
+ *     which models   features that a model must have, and features that it may have. A checkpoint
+ *                  with any other feature is refused, so that it is never shown wrong.
  *   tensors        HF name, Megatron's canonical name (ckpt/ckpt.h), rule, Megatron's shape
- *   config         the keys of config.json, each a field of the arguments, a constant or a value
- *                  that hf_config.c computes
- *   notes          what a person should know before using the model with some reader
+ *     config         the keys of config.json. Each is a field of the arguments, a constant, or a
+ *                  value that hf_config.c computes.
+ *   notes          what a person should know before using the model with some readers
  *
  * Sources of the tables: transformers/models/NAME/{configuration,modeling}_NAME.py, and for
  * Megatron's side megatron/core/transformer/{attention,mlp,multi_latent_attention}.py.
@@ -23,8 +22,8 @@
 #include "formats/base/error.h"
 #include "formats/torch/megatron_args.h"
 
-/* What distinguishes models, derived from the arguments alone (features.c says how), and how a
- * sentence speaks of it. */
+/* Features: what distinguishes models. features.c derives them from the arguments alone. The text
+ * names the feature in messages. */
 #define MFS_FEATURES(X)                                                                            \
 	X(LAYERNORM, "LayerNorm")                                                                  \
 	X(ZERO_CENTERED, "norms stored as weight - 1 (apply_layernorm_1p)")                        \
@@ -83,7 +82,7 @@ enum mfs_feature {
 /* One feature as a set: MFS_HAS(ROPE) | MFS_HAS(SWIGLU). */
 #define MFS_HAS(name) (1ull << MFS_F_##name)
 
-/* Sizes of Megatron's tensors, from the arguments (model.c). X2: a gate half and an up half, or the
+/* Sizes of Megatron's tensors, from the arguments (dims.c). X2: gate and up rows together, or the
  * two inputs of eh_proj. */
 enum mfs_dim {
 	MFS_DIM_NONE,
@@ -121,35 +120,35 @@ enum mfs_rule {
 	MFS_RULE_K,
 	MFS_RULE_V,
 	MFS_RULE_QKV,  /* [all q; all k; all v] */
-	MFS_RULE_HEAD, /* a vector over one head, whose order follows the rotary pairs */
+	MFS_RULE_HEAD, /* a vector over one head, reordered as rotary pairs are */
 	MFS_RULE_GATE, /* first half */
 	MFS_RULE_UP,   /* second half */
 };
 
 enum mfs_scope {
-	MFS_SCOPE_BEFORE, /* the layers */
-	MFS_SCOPE_LAYER,  /* every layer, and every MTP layer's inner layer */
-	MFS_SCOPE_MTP,	  /* every MTP layer, besides that */
-	MFS_SCOPE_AFTER,
+	MFS_SCOPE_BEFORE, /* before the layers */
+	MFS_SCOPE_LAYER,  /* in every layer, and in every MTP layer's inner layer */
+	MFS_SCOPE_MTP,	  /* in every MTP layer, outside of its inner layer */
+	MFS_SCOPE_AFTER,  /* after the layers */
 };
 
 enum mfs_layer_kind { MFS_LAYER_ANY, MFS_LAYER_DENSE, MFS_LAYER_MOE };
 
 /* A table of these ends with a row without a name. */
 struct mfs_family_tensor {
-	const char *hf;	       /* in a layer: behind the family's layer_prefix; {e} is the expert */
-	const char *name;      /* canonical; in a layer: behind "decoder.layers." or its MTP twin */
-	enum mfs_dim shape[2]; /* Megatron's; a vector has one */
+	const char *hf;	  /* in a layer: without the family's layer_prefix; {e}: the expert */
+	const char *name; /* canonical; in a layer: without "decoder.layers." or MTP's prefix */
+	enum mfs_dim shape[2]; /* Megatron's; a vector's second is MFS_DIM_NONE */
 	enum mfs_rule rule;
 	enum mfs_scope scope;
 	enum mfs_layer_kind kind;
-	uint64_t when, unless; /* there if any feature of when (0: always) and none of unless */
+	uint64_t when, unless; /* features: any of when (0: always) and none of unless */
 	bool experts;	       /* one per expert */
 	bool transposed;       /* HF stores [in, out] */
 	bool norm;	       /* a weight that zero-centred norms store as weight - 1 */
 };
 
-/* Rows of such tables. Behind the shape: .kind, .when, .unless, .norm, ... where they are not 0. */
+/* Rows of such tables. After the shape come .kind, .when, .unless, .norm, ... if they are not 0. */
 #define MFS_MATRIX(scope_, hf_, name_, rule_, rows_, columns_, ...)                                \
 	{                                                                                          \
 		.scope = MFS_SCOPE_##scope_, .hf = hf_, .name = name_, .rule = MFS_RULE_##rule_,   \
@@ -181,21 +180,21 @@ enum mfs_config_value {
 	MFS_VALUE_PAD,
 	MFS_VALUE_ROPE_SCALING,	   /* an object, or null */
 	MFS_VALUE_ROPE_PARAMETERS, /* the same with rope_theta: transformers 5 */
-	MFS_VALUE_LAYER_TYPES,	   /* "full_attention" or "sliding_attention" a layer */
-	MFS_VALUE_SHARED_EXPERTS,  /* how many experts' width the shared one has */
+	MFS_VALUE_LAYER_TYPES,	   /* "full_attention" or "sliding_attention" for each layer */
+	MFS_VALUE_SHARED_EXPERTS,  /* width of the shared expert over a routed expert's */
 	MFS_VALUE_ROUTED_SCALE,	   /* 1.0 if unset */
 	MFS_VALUE_EXPERT_GROUPS,   /* 1 if unset */
 	MFS_VALUE_GROUP_TOPK,
-	MFS_VALUE_NORM_TOPK, /* sigmoid scores are normalised if there are several */
+	MFS_VALUE_NORM_TOPK, /* Megatron normalises sigmoid scores if top k is above 1 */
 };
 
-/* What becomes of a key that a reference's config.json has too. */
+/* What is written for a key that the reference's config.json has too. */
 enum mfs_config_ref {
-	MFS_REF_AGREES,	    /* it must say the same */
-	MFS_REF_WINS,	    /* it knows better: token ids, dropout, ... */
-	MFS_REF_WINS_NOTED, /* the same, with a warning where it differs */
-	MFS_REF_LOSES,	    /* the checkpoint knows better: dtype */
-	MFS_REF_LOSES_NOTED,
+	MFS_REF_AGREES,	     /* both must be equal */
+	MFS_REF_WINS,	     /* the reference's value: token ids, dropout, ... */
+	MFS_REF_WINS_NOTED,  /* the same, with a warning if they differ */
+	MFS_REF_LOSES,	     /* the checkpoint's value: dtype */
+	MFS_REF_LOSES_NOTED, /* the same, with a warning if they differ */
 };
 
 /* A table of these ends with a row without a key. */
@@ -219,26 +218,25 @@ struct mfs_config_row {
 		.key = key_, .kind = MFS_CONFIG_##kind_, __VA_ARGS__                               \
 	}
 
-/* Something to know before using the model: shown by inspect if the model has all features of
- * when. */
+/* A sentence that inspect shows if the model has all features of when. */
 struct mfs_family_note {
 	uint64_t when;
 	const char *text;
 };
 
 struct mfs_family {
-	const char *name;	  /* as -o arch= says it: "deepseek-v3" */
+	const char *name;	  /* for -o arch=: "deepseek-v3" */
 	const char *architecture; /* "DeepseekV3ForCausalLM" */
 	const char *model_type;	  /* "deepseek_v3" */
 	const char *layer_prefix; /* "model.layers.{i}." */
 	uint64_t required, optional;
 	const struct mfs_family_tensor *const *tensors; /* tables, ended by NULL */
-	const struct mfs_config_row *const *config; /* tables, ended by NULL; a later row for a key
-							 * replaces an earlier one */
-	const struct mfs_family_note *notes;	    /* ended by one without text; or NULL */
+	const struct mfs_config_row *const *config;	/* tables, ended by NULL; a later
+						     * row of a key replaces an earlier one */
+	const struct mfs_family_note *notes;		/* ended by one without text; or NULL */
 };
 
-/* All families; where several fit, the first is taken. Ended by NULL. */
+/* All families, ended by NULL. If several fit, the first is taken. */
 extern const struct mfs_family *const mfs_families[];
 const char *mfs_family_names(void); /* "llama, qwen2, ..." */
 
@@ -252,12 +250,12 @@ extern const struct mfs_config_row mfs_config_rope[];
 extern const struct mfs_config_row mfs_config_llama[]; /* sizes under Llama's keys */
 extern const struct mfs_config_row mfs_config_window[];
 
-/* Features that the rules handle for any family that uses mfs_llama_attention. */
+/* Features that the rules handle in every family that uses mfs_llama_attention. */
 #define MFS_LLAMA_OPTIONS                                                                          \
 	(MFS_HAS(ZERO_CENTERED) | MFS_HAS(EPS_NOT_1E6) | MFS_HAS(GQA) | MFS_HAS(HEAD_DIM) |        \
 	 MFS_HAS(ROPE_INTERLEAVED) | MFS_HAS(ROPE_LLAMA3) | MFS_HAS(ROPE_LINEAR) | MFS_HAS(TIED))
 
-/* True if a row with these conditions is there. */
+/* True if a model with these features has a row of these conditions. */
 static inline bool mfs_applies(uint64_t when, uint64_t unless, uint64_t features)
 {
 	return (!when || (when & features)) && !(unless & features);

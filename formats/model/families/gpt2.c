@@ -34,7 +34,7 @@ static const struct mfs_family_tensor layer[] = {
 	{0},
 };
 
-/* n_ctx: MLX asks for it. */
+/* MLX needs n_ctx. */
 static const struct mfs_config_row config[] = {
 	MFS_CONFIG("n_embd", INT, .field = MFS_FIELD(hidden_size)),
 	MFS_CONFIG("n_layer", INT, .field = MFS_FIELD(num_layers)),
