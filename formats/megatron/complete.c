@@ -1,6 +1,6 @@
 /*
- * Whether all of a model is there. What a GPTModel must have:
- * megatron/core/models/gpt/gpt_model.py, gpt_layer_specs.py;
+ * Checks that all tensors of a model are there. The source of what a GPTModel has is
+ * megatron/core/models/gpt/{gpt_model,gpt_layer_specs}.py and
  * transformer/{attention,multi_latent_attention,mlp,moe/moe_layer}.py.
  */
 #include <errno.h>
@@ -13,18 +13,18 @@
 
 #define EMBEDDING "embedding.word_embeddings.weight"
 
-#define USUAL_DIVISOR 4096 /* rows; of make_vocab_size_divisible_by any is believed up to this */
+#define USUAL_DIVISOR 4096 /* rows; make_vocab_size_divisible_by may be any up to this */
 
 #define DECODER	  "decoder.layers."
 #define MTP	  "mtp.layers."
 #define MTP_INNER "mtp.layers.transformer_layer."
 
-/* What of a run's arguments asks for a tensor. */
+/* Which of a run's arguments require a tensor. */
 enum need {
 	NEED_ALWAYS,
-	NEED_POSITIONS, /* learned ones */
+	NEED_POSITIONS, /* learned positions */
 	NEED_UNTIED,
-	NEED_LAYERNORM, /* which has biases */
+	NEED_LAYERNORM, /* biases of LayerNorm */
 	NEED_LINEAR_BIAS,
 	NEED_QKV_BIAS,
 	NEED_QK_NORM,
@@ -36,7 +36,7 @@ enum need {
 };
 
 struct needed {
-	const char *name; /* as ckpt.h has it; in a layer: behind its number */
+	const char *name; /* canonical (ckpt.h); in a layer: without the prefix */
 	enum mfs_module_when when;
 	enum need need;
 	bool experts;
@@ -223,7 +223,7 @@ static bool is_known(const char *name, enum mfs_layer_spec spec)
 	       in_table(mfs_modules_output, name);
 }
 
-/* Whether a layer has tensors of this name, going by the kind of layer alone. */
+/* True if layers of this kind have tensors of this name. */
 static bool in_layer(const struct mfs_megatron_args *a, const char *name, int64_t number)
 {
 	if (strstr(name, ".mlp.linear_"))
@@ -231,7 +231,7 @@ static bool in_layer(const struct mfs_megatron_args *a, const char *name, int64_
 	return is_moe(a, number) || !strstr(name, ".mlp.");
 }
 
-/* All layers of its kind, and all experts, have what one has. */
+/* All layers of a kind, and all experts, must have a tensor that one of them has. */
 static int check_siblings(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
 			  struct mfs_error *err)
 {
@@ -250,7 +250,7 @@ static int check_siblings(const struct mfs_ckpt *ckpt, const struct mfs_global_t
 	return 0;
 }
 
-/* A tensor of each name, which speaks for all of its name. */
+/* Checks one tensor for all tensors of its name. */
 static int check_name(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
 		      enum mfs_layer_spec spec, struct mfs_error *err)
 {
@@ -263,9 +263,9 @@ static int check_name(const struct mfs_ckpt *ckpt, const struct mfs_global_tenso
 }
 
 /*
- * The vocabulary is padded to multiples of this and of TP, with zeros. A run's own embedding has
- * been padded to it, so that one beyond its rows was never used; small ones may have been given
- * their size (--padded-vocab-size).
+ * Views pad the vocabulary to a multiple of make_vocab_size_divisible_by and TP. The run padded its
+ * own embedding so, unless it was given the size (--padded-vocab-size). So a divisor larger than
+ * the embedding was never used, and is refused if it is not a usual one.
  */
 static int check_divisor(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
@@ -292,7 +292,7 @@ int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_layer_spec spec, struct
 	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt) && !rc; i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
 
-		/* Sorted by name. */
+		/* Tensors are sorted by name: this is the first of its name. */
 		if (!i || mfs_ckpt_at(ckpt, i - 1)->name != t->name)
 			rc = check_name(ckpt, t, spec, err);
 		if (!rc)

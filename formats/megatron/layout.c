@@ -9,7 +9,7 @@
 
 /* ---- names ---- */
 
-/* "-pp4" at *text: true, with the number, and *text behind it. */
+/* Reads "-pp4" at *text, and moves *text behind it. False: it is not there. */
 static bool take(const char **text, const char *label, uint32_t *ret)
 {
 	const size_t len = strlen(label);
@@ -62,9 +62,9 @@ const char *mfs_layout_name(const struct mfs_layout *p, char text[MFS_LAYOUT_NAM
 	return text;
 }
 
-/* ---- stages that the ends make smaller ---- */
+/* ---- smaller first and last stages ---- */
 
-/* Layers that the source's first and last stage had less than the others. */
+/* How many layers fewer than the others the source's first and last stage had. */
 static void missing_at_ends(const struct mfs_megatron_args *a, int64_t *ret_first,
 			    int64_t *ret_last)
 {
@@ -100,7 +100,7 @@ void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a)
 /* ---- what a model can be cut into ---- */
 
 struct check {
-	const char *what; /* of which there are */
+	const char *what; /* that is divided */
 	int64_t count;	  /* MFS_UNSET: the model has none */
 	const char *by;
 	uint32_t parts;
@@ -114,8 +114,8 @@ static int divisible(const struct check *c, struct mfs_error *err)
 			c->parts, (long long)c->count, c->what, c->parts);
 }
 
-/* Since core 0.16 tensor parallelism may exceed the query groups: rows are split equally all the
- * same, so that a rank's part begins inside of a group (megatron/core/transformer/attention.py). */
+/* Since core 0.16 TP may be larger than the number of query groups. Rows are still split equally,
+ * so a rank's part may begin inside a group (megatron/core/transformer/attention.py). */
 static int check_groups(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
@@ -172,7 +172,8 @@ static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_ar
 	return rc;
 }
 
-/* A layout with the same sizes that the layers allow, as an example; empty if there is none. */
+/* Writes an example for the message: a layout of the same sizes that the layers allow. Empty:
+ * none. */
 static const char *example(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			   char *text, size_t size)
 {
@@ -203,7 +204,7 @@ static int check_ends(const struct mfs_layout *p, const struct mfs_megatron_args
 	return 0;
 }
 
-/* Layers of the stages between an uneven first and last one. */
+/* Checks the stages between an uneven first and last one. */
 static int check_stages(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
@@ -277,7 +278,7 @@ int mfs_layout_check(const struct mfs_layout *p, const struct mfs_megatron_args 
 
 /* ---- layers ---- */
 
-/* Of a whole stage. */
+/* Layers of a whole stage. */
 static uint32_t stage_layers(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			     uint32_t pp)
 {
@@ -296,7 +297,7 @@ uint32_t mfs_layout_layers(const struct mfs_layout *p, const struct mfs_megatron
 	const uint32_t all = (uint32_t)a->num_layers;
 	uint32_t first = all / p->vpp * vp;
 
-	/* Chunks are numbered vp * P + pp, and layers run on through them. */
+	/* Model chunks are numbered vp * P + pp, and layers are numbered through them. */
 	for (uint32_t i = 0; i < pp; i++)
 		first += stage_layers(p, a, i) / p->vpp;
 	if (ret_first)

@@ -1,11 +1,14 @@
 /*
- * How a model lies on ranks: sizes of tensor, pipeline, expert and expert-tensor parallelism, and
- * which layers each pipeline chunk has.
+ * A layout says how a model lies on ranks: the sizes of tensor, pipeline, expert and expert-tensor
+ * parallelism, and which layers each model chunk has.
  *
- * A layout's name is tp{T}-pp{P}, then where it differs from the default -ep{E} (1), -etp{X} (tp; 1
- * for a dense model counts as tp), -vpp{V} (1: chunks of each stage, interleaved), -first{N} and
- * -last{N} (layers of the first and the last stage, where they are not the others' share:
- * Megatron's --decoder-first-pipeline-num-layers and --decoder-last-pipeline-num-layers).
+ * A layout's name is tp{T}-pp{P}, then each of these that is not the default:
+ *
+ *   -ep{E}      1
+ *   -etp{X}     tp; for a dense model 1 means tp too
+ *   -vpp{V}     1: model chunks of each stage, interleaved
+ *   -first{N}   an equal share: layers of the first stage (--decoder-first-pipeline-num-layers)
+ *   -last{N}    an equal share: layers of the last stage (--decoder-last-pipeline-num-layers)
  *
  * Sources: megatron/core/transformer/transformer_block.py: get_num_layers_to_build,
  * transformer_layer.py: get_transformer_layer_offset; megatron/core/parallel_state.py;
@@ -29,36 +32,38 @@ struct mfs_layout {
 #define MFS_LAYOUT_MAX	     100000 /* of any size, and of their products */
 #define MFS_LAYOUT_NAME_SIZE 96
 
-/* False: not a layout's name. Parts stand in the order above; tp and pp are always there; numbers
- * have no leading zeros. etp not named: tp. */
+/* False: not a layout's name. The parts stand in the order above, tp and pp are required, and
+ * numbers have no leading zeros. Without -etp, etp is tp. */
 bool mfs_layout_parse(const char *name, struct mfs_layout *ret);
-/* The shortest name of a layout; returns text. */
+/* Writes the shortest name of a layout; returns text. */
 const char *mfs_layout_name(const struct mfs_layout *p, char text[MFS_LAYOUT_NAME_SIZE]);
 
 /*
- * Where no uneven stage is named and the layers cannot be divided equally, but the run that wrote
- * the checkpoint had its first or last stage smaller by some layers (Llama 3.1 405B: 126 layers, 7
- * and 7 of them on the ends of 16 stages), the same is taken here: tp2-pp4 of it means
- * -first31-last31.
+ * Sets first and last if p names neither, the layers cannot be divided equally, and the first or
+ * last stage of the run that wrote the checkpoint had fewer layers than the others. The ends then
+ * have as many fewer here. Example: Llama 3.1 405B has 126 layers on 16 stages, 7 on each end and 8
+ * on the others; so tp2-pp4 means -first31-last31.
  */
 void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a);
 
-/* -EINVAL: the model cannot lie so; the sentence says which number is not divisible by which. */
+/* -EINVAL: the model cannot be divided so; the message says which number is not divisible by
+ * which. */
 int mfs_layout_check(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 		     struct mfs_error *err);
 
-/* Layers of chunk (vp, pp) of a layout that was checked; and the global number of its first one. */
+/* Number of layers of model chunk (vp, pp). *ret_first: global number of its first layer. The
+ * layout has been checked. */
 uint32_t mfs_layout_layers(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			   uint32_t vp, uint32_t pp, uint32_t *ret_first);
 
-/* The layout that a checkpoint was saved at. False if this has no name (uneven stages of another
- * kind than first and last). An HF directory's is tp1-pp1. */
+/* The layout that a checkpoint was saved at; tp1-pp1 for an HF directory. False: it has no name,
+ * since other stages than the first and the last are uneven. */
 bool mfs_layout_of(const struct mfs_ckpt *ckpt, struct mfs_layout *ret);
 
 /*
- * Rows of the embedding at a layout: rows, padded to a multiple of make_vocab_size_divisible_by *
- * tp (megatron/training/tokenizer: vocab_size_with_padding). rows 0: the true size is not known,
- * and what is stored is padded further where the layout asks for it.
+ * Rows of the embedding at a layout: rows padded to a multiple of make_vocab_size_divisible_by * tp
+ * (megatron/training/tokenizer: vocab_size_with_padding). rows 0: the true size is not known; the
+ * stored rows are padded further if the layout needs it.
  */
 uint64_t mfs_layout_vocab(const struct mfs_layout *p, const struct mfs_ckpt *ckpt, uint64_t rows);
 

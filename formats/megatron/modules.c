@@ -6,7 +6,7 @@
  */
 #include "formats/megatron/modules.h"
 
-/* Parameters under the name that they have in ckpt.h. */
+/* A parameter whose name is its canonical name. */
 #define SAME(name_, ...)                                                                           \
 	{                                                                                          \
 		.name = name_, .canonical = name_, __VA_ARGS__                                     \
@@ -24,7 +24,7 @@
 	SAME(name_ ".weight", __VA_ARGS__), SAME(name_ ".bias", __VA_ARGS__),                      \
 		EXTRA(name_, name_ ".weight", __VA_ARGS__)
 #define NORM(name_, ...) SAME(name_ ".weight", __VA_ARGS__), SAME(name_ ".bias", __VA_ARGS__)
-/* A norm that Transformer Engine has fused into the linear behind it. */
+/* A norm that Transformer Engine fuses into the next linear. */
 #define FUSED(linear_, norm_, ...)                                                                 \
 	PARAM(linear_ ".layer_norm_weight", norm_ ".weight", __VA_ARGS__),                         \
 		PARAM(linear_ ".layer_norm_bias", norm_ ".bias", __VA_ARGS__)
@@ -115,7 +115,7 @@ const struct mfs_module_row mfs_modules_after[] = {
 
 const struct mfs_module_row mfs_modules_output[] = {
 	SAME("output_layer.weight"),
-	EXTRA("output_layer", "embedding.word_embeddings.weight"), /* with a tied head, too */
+	EXTRA("output_layer", "embedding.word_embeddings.weight"), /* also if the head is tied */
 	{0},
 };
 

@@ -13,18 +13,18 @@ enum mfs_module_when {
 	MFS_WHEN_DENSE, /* layers without experts */
 	MFS_WHEN_MOE,
 	MFS_WHEN_MLA, /* multi-latent attention */
-	MFS_WHEN_GQA, /* any other */
+	MFS_WHEN_GQA, /* any other attention */
 };
 
 /*
- * One entry of a state dict. It is there where the checkpoint has the tensor and the condition
- * holds; an _extra_state where its owner is. Tables end with a row without a name.
+ * One entry of a state dict. It exists if the checkpoint has the tensor and the condition holds; an
+ * _extra_state exists if its owner does. Tables end with a row without a name.
  */
 struct mfs_module_row {
-	const char *name;      /* in a layer: behind its number; {e}: the expert's number */
-	const char *canonical; /* ckpt.h, behind the same prefix; of an _extra_state: its owner's */
+	const char *name;      /* in a layer: without the prefix; {e}: the expert's number */
+	const char *canonical; /* ckpt.h, without the prefix; for an _extra_state its owner's */
 	enum mfs_module_when when;
-	/* rows with the same number, not 0, are repeated together for each expert */
+	/* not 0: rows of the same number are repeated together for each expert */
 	uint8_t experts;
 	bool extra, buffer;
 };

@@ -5,9 +5,9 @@
 
 enum field_kind {
 	FIELD_INT,    /* int64_t; MFS_UNSET is None */
-	FIELD_COUNT,  /* likewise, and 0 is None */
+	FIELD_COUNT,  /* the same; 0 is None too */
 	FIELD_REAL,   /* double */
-	FIELD_RATIO,  /* likewise, and 0 is None */
+	FIELD_RATIO,  /* the same; 0 is None */
 	FIELD_TEXT,   /* const char *, NULL is None */
 	FIELD_FLAG,   /* bool */
 	FIELD_UNLESS, /* bool, inverted */
@@ -109,7 +109,7 @@ static void write_int(struct mfs_pickle_writer *w, int64_t value)
 		mfs_pickle_int(w, value);
 }
 
-/* A whole number as int: Megatron's --rotary-base is one, and is compared by equality. */
+/* Writes a whole number as an int: Megatron's --rotary-base is one, and is compared by equality. */
 static void write_real(struct mfs_pickle_writer *w, const char *name, double value)
 {
 	const bool fits = value >= -0x1p53 && value <= 0x1p53;
@@ -175,8 +175,8 @@ static void number(struct mfs_pickle_writer *w, const char *name, int64_t value)
 	write_int(w, value);
 }
 
-/* Megatron asks whether it is a list: only a model whose layers differ says so (it decides the keys
- * of torch_dist, transformer_block.py: sharded_state_dict). */
+/* Megatron tests whether it is a list to choose the keys of torch_dist (transformer_block.py:
+ * sharded_state_dict). So a list is written only if layers differ. */
 static void write_layer_freq(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
 {
 	bool listed = false;
@@ -201,7 +201,7 @@ static void write_window(struct mfs_pickle_writer *w, const struct mfs_megatron_
 		mfs_pickle_none(w);
 		return;
 	}
-	mfs_pickle_int(w, a->window_size - 1); /* without the token itself */
+	mfs_pickle_int(w, a->window_size - 1); /* Megatron's does not count the token itself */
 	mfs_pickle_int(w, 0);
 	mfs_pickle_op(w, MFS_OP_TUPLE2);
 }
@@ -227,7 +227,7 @@ static void write_layout(struct mfs_pickle_writer *w, const struct mfs_megatron_
 	text(w, "transformer_impl", a->local_spec ? "local" : "transformer_engine");
 }
 
-/* What a run that has not begun has done. */
+/* The progress of a run that has not begun. */
 static void write_progress(struct mfs_pickle_writer *w)
 {
 	number(w, "consumed_train_samples", 0);

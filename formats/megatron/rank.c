@@ -14,10 +14,10 @@
 struct builder {
 	struct mfs_rank_list *list;
 	const struct mfs_megatron_args *args;
-	/* where the rows being added stand */
+	/* the place of the rows that are being added */
 	const char *prefix; /* of canonical names */
-	int32_t layer;	    /* in the checkpoint's numbering; -1 */
-	int32_t shown;	    /* in the rank's */
+	int32_t layer;	    /* in the checkpoint's numbering; -1: none */
+	int32_t shown;	    /* in the rank's numbering */
 	bool moe;
 	struct mfs_error *err;
 };
@@ -55,7 +55,7 @@ static struct mfs_box_map straight(const struct mfs_rank_tensor *t)
 	return m;
 }
 
-/* Rows of the vocabulary that the checkpoint does not store are zeros. */
+/* Rows [first, ...) of the tensor. Rows of the vocabulary that are not stored are zeros. */
 static int emit_rows(const struct mfs_rank_tensor *t, uint64_t first, mfs_emit_box emit, void *arg)
 {
 	const uint64_t stored = t->src->shape[0];
@@ -76,7 +76,7 @@ static int emit_rows(const struct mfs_rank_tensor *t, uint64_t first, mfs_emit_b
 	return emit(&m, arg);
 }
 
-/* [its gate rows; its up rows] of [all gate rows; all up rows]. */
+/* [gate; up] of the rank from the global [gate; up]. */
 static int emit_gated(const struct mfs_rank_tensor *t, uint32_t part, mfs_emit_box emit, void *arg)
 {
 	struct mfs_box_map m = straight(t);
@@ -124,7 +124,7 @@ static void put_number(char *text, size_t size, const char *pattern, int32_t num
 		snprintf(text, size, "%s", pattern);
 }
 
-/* A model that no run has written gets the names of the newest release. */
+/* An HF model, which no run has written, gets the names of the newest release. */
 static const char *mtp_inner(const struct mfs_rank_tensor *t)
 {
 	const struct mfs_ckpt *ckpt = t->list->ckpt;
@@ -174,7 +174,7 @@ static void resolve_split(const struct builder *b, struct mfs_rank_tensor *t)
 
 	mfs_name_parse(t->src->name, &name);
 	t->split = (uint8_t)name.tp;
-	/* MLA's down projections: Transformer Engine's are whole on every rank. */
+	/* MLA's down projections are whole on every rank in Transformer Engine. */
 	if (name.tp == MFS_TP_AUTO)
 		t->split = b->list->spec == MFS_LAYER_SPEC_TE ? MFS_TP_NONE : MFS_TP_ROWS;
 	if (name.tp == MFS_TP_GATED && !mfs_args_gated(b->args))
@@ -213,8 +213,8 @@ static int next_tensor(struct builder *b, struct mfs_rank_tensor **ret)
 	return 0;
 }
 
-/* Whether the last stage has a copy of the embedding that is kept equal to it: a tied head, or else
- * what MTP reads (language_module.py: setup_embeddings_and_output_layer). */
+/* True if all-reduces keep a copy of the embedding on the last stage equal to it: for a tied head
+ * or for MTP (language_module.py: setup_embeddings_and_output_layer). */
 static bool in_stages(const struct mfs_rank_list *l)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(l->ckpt);
@@ -243,7 +243,7 @@ static int add_tensor(struct builder *b, const struct mfs_module_row *row,
 	t->base.ckpt = b->list->ckpt;
 	t->base.dtype = src->dtype;
 	t->is_parameter = !row->buffer;
-	/* Of a tied model with MTP the head of the last stage is there, and nobody reads it. */
+	/* In a tied model with MTP the last stage has a head that nobody reads. */
 	t->is_shared = in_stages(b->list) && !strcmp(src->name, EMBEDDING) &&
 		       (row != &mfs_modules_output[0] || !b->args->mtp_num_layers);
 	return shape_part(b, t);
@@ -266,7 +266,7 @@ static bool applies(const struct builder *b, const struct mfs_module_row *row)
 	return true;
 }
 
-/* The tensor of a row, and of an _extra_state the one that its owner has. */
+/* The global tensor of a row; for an _extra_state its owner's. */
 static const struct mfs_global_tensor *find(const struct builder *b,
 					    const struct mfs_module_row *row, int32_t expert)
 {
@@ -289,7 +289,7 @@ static int add_row(struct builder *b, const struct mfs_module_row *row, int32_t 
 	return src ? add_tensor(b, row, src, row->experts ? expert : -1, false) : 0;
 }
 
-/* Rows of one block of experts stand together for each of them. */
+/* Adds count rows for the first expert, then for the next. */
 static int add_experts(struct builder *b, const struct mfs_module_row *rows, size_t count)
 {
 	const int64_t each = b->moe ? b->args->num_experts / b->list->layout.ep : 0;
@@ -377,8 +377,8 @@ static int add_mtp(struct builder *b)
 	return rc;
 }
 
-/* A tied model's head is the embedding; on a stage of its own it is a copy of it, also beside the
- * one that MTP reads (gpt_model.py: skip_weight_param_allocation). */
+/* A tied model's head is the embedding. On another stage it is a copy, besides the one that MTP
+ * reads (gpt_model.py: skip_weight_param_allocation). */
 static int add_output(struct builder *b, bool is_first)
 {
 	const struct mfs_global_tensor *embedding = mfs_ckpt_find(b->list->ckpt, EMBEDDING, -1, -1);
@@ -389,7 +389,7 @@ static int add_output(struct builder *b, bool is_first)
 	return rc ? rc : add_rows(b, mfs_modules_output);
 }
 
-/* MTP's stage embeds the tokens again. */
+/* MTP embeds tokens on its own stage. */
 static int add_copy_of_embedding(struct builder *b)
 {
 	const struct mfs_global_tensor *embedding = mfs_ckpt_find(b->list->ckpt, EMBEDDING, -1, -1);
@@ -514,8 +514,8 @@ static uint64_t common_multiple(uint64_t a, uint64_t b)
 	return a / x * b;
 }
 
-/* Ranks of a stage count tensor ranks fastest, and expert-tensor ranks, then expert ranks,
- * likewise; the pairs repeat after as many ranks as both counts divide (core/parallel_state.py). */
+/* parallel_state.py numbers a stage's ranks by tp first, and for experts by etp first, then ep. The
+ * pairs (tp, ep) repeat after the least common multiple of tp and etp * ep. */
 bool mfs_rank_at(const struct mfs_layout *p, uint32_t i, struct mfs_rank *ret)
 {
 	const uint64_t each = common_multiple(p->tp, (uint64_t)p->etp * p->ep);

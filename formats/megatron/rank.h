@@ -1,11 +1,11 @@
 /*
- * What one model-parallel rank holds, in the order in which Megatron's modules register it: the
- * order of a state dict, of named_parameters(), and (reversed) of the distributed optimizer's
- * buffers.
+ * What one model-parallel rank holds, in the order in which Megatron's modules register it. This is
+ * the order of a state dict and of named_parameters(); the distributed optimizer's buffers have it
+ * reversed.
  *
- * Names are those of a module's state dict with the layer numbers of the rank's own pipeline chunk,
- * as legacy files have them; local (megatron.core) and Transformer Engine modules spell some of
- * them differently (megatron/core/models/gpt/gpt_layer_specs.py).
+ * Names are those of a module's state dict in legacy files, with layer numbers that begin at 0 in
+ * each model chunk. Local (megatron.core) and Transformer Engine modules have different names for
+ * some tensors (megatron/core/models/gpt/gpt_layer_specs.py).
  */
 #ifndef MFS_MEGATRON_RANK_H
 #define MFS_MEGATRON_RANK_H
@@ -18,7 +18,7 @@ enum mfs_layer_spec {
 	MFS_LAYER_SPEC_TE,    /* Transformer Engine's */
 };
 
-/* What the run used (args.transformer_impl); TE where it does not say. */
+/* The layer spec of the run (args.transformer_impl); TE if the arguments do not say. */
 enum mfs_layer_spec mfs_layer_spec_of(const struct mfs_ckpt *ckpt);
 
 struct mfs_rank {
@@ -30,21 +30,20 @@ struct mfs_rank_list;
 
 /* One entry of a rank's state dict. */
 struct mfs_rank_tensor {
-	struct mfs_target base; /* kind NULL: an _extra_state, whose value is None */
+	struct mfs_target base; /* kind NULL: an _extra_state with the value None */
 	const struct mfs_rank_list *list;
 	const struct mfs_module_row *row;
 	const struct mfs_global_tensor *src;
-	int32_t layer;	   /* in its chunk; of MTP the depth; -1 outside of layers */
-	int32_t expert;	   /* among the rank's; -1 */
-	uint8_t split;	   /* enum mfs_tp_split, MFS_TP_AUTO and MFS_TP_GATED resolved */
+	int32_t layer;	   /* number in its model chunk; depth of an MTP layer; -1: in no layer */
+	int32_t expert;	   /* number among the rank's; -1: of no expert */
+	uint8_t split;	   /* enum mfs_tp_split, with MFS_TP_AUTO and MFS_TP_GATED resolved */
 	bool is_parameter; /* not a buffer (router.expert_bias) */
-	bool is_expert;	   /* a routed expert's: another optimizer and other ranks reduce it */
-	bool is_copy; /* of the embedding: the tied head of the last stage, the embedding of MTP */
-	/* the embedding or its copy that all-reduces keep equal, where there are stages */
-	bool is_shared;
+	bool is_expert;	   /* of a routed expert, which has its own optimizer and ranks */
+	bool is_copy;	   /* copy of the embedding: the last stage's tied head, MTP's embedding */
+	bool is_shared;	   /* embedding or copy; all-reduces between stages keep these equal */
 };
 
-/* A pipeline chunk: state dict 'model', or 'model0', 'model1', ... */
+/* A model chunk: state dict 'model', or 'model0', 'model1', ... */
 struct mfs_model_chunk {
 	uint32_t first, count; /* tensors */
 };
@@ -61,34 +60,35 @@ struct mfs_rank_list {
 };
 
 /*
- * layout has been checked; vocab: true rows or 0 (layout.h). Of routed experts and their tensor
- * ranks the rank's own are listed (expert-tensor rank: tp modulo etp). -EINVAL: a tensor that
- * cannot be divided so.
+ * layout has been checked. vocab: true rows; 0: not known (layout.h). Only the rank's own routed
+ * experts are listed; its expert-tensor rank is tp modulo etp. -EINVAL: a tensor cannot be divided
+ * so.
  */
 int mfs_rank_list_new(struct mfs_ckpt *ckpt, const struct mfs_layout *layout,
 		      const struct mfs_rank *rank, enum mfs_layer_spec spec, uint64_t vocab,
 		      struct mfs_rank_list **ret, struct mfs_error *err);
 void mfs_rank_list_free(struct mfs_rank_list *list);
 
-/* "decoder.layers.0.mlp.linear_fc1.weight" as the rank's state dict has it; returns the length, as
- * snprintf. Of an _extra_state, too. */
+/* The name in the rank's state dict: "decoder.layers.0.mlp.linear_fc1.weight". Returns the length,
+ * as snprintf() does. */
 size_t mfs_rank_tensor_name(const struct mfs_rank_tensor *t, char *text, size_t size);
 
-/* The same part of the optimizer's tensor of a parameter. -ENODATA: there is none, named. */
+/* The same part of a parameter's optimizer state. -ENODATA: the checkpoint has none, and the
+ * message names it; -EINVAL: it has another shape than the parameter. */
 int mfs_rank_state(const struct mfs_rank_tensor *t, enum mfs_state state,
 		   struct mfs_rank_tensor *ret, struct mfs_error *err);
 
 /*
- * The checkpoint has what the modules of a GPTModel with its arguments have: every layer and expert
- * has its tensors and those that others of its kind have, each of the shape that they say
- * (model/dims.h), and there is nothing that no module has. To be asked before a model is shown as
- * complete. -ENODATA, -ENOTSUP, -EINVAL: the tensor's name. -EINVAL also where the vocabulary would
- * be padded to multiples that the run's own never was.
+ * Checks that the checkpoint is a whole GPTModel of its arguments, before a view shows it as one.
+ * Every layer and expert has its tensors, and those that others of its kind have. Each has the
+ * shape of the arguments (model/dims.h). Errors name the tensor. -ENODATA: it is missing; -EINVAL:
+ * it has another shape; -ENOTSUP: no module has it. -EINVAL too if make_vocab_size_divisible_by
+ * cannot be what padded the stored embedding.
  */
 int mfs_rank_check(const struct mfs_ckpt *ckpt, enum mfs_layer_spec spec, struct mfs_error *err);
 
-/* Which (tp, ep) pairs have a legacy file at a stage: all that occur among tp x dp ranks, ep and
- * etp counted as parallel_state.py does. i from 0; false behind the last. */
+/* The i-th rank (from 0) that has a legacy file; false after the last. Each stage has a file for
+ * every (tp, ep) that occurs when parallel_state.py numbers tp x dp ranks. */
 bool mfs_rank_at(const struct mfs_layout *layout, uint32_t i, struct mfs_rank *ret);
 
 /* "mp_rank_01_002_003" (training/checkpointing.py:get_checkpoint_name); returns text. */

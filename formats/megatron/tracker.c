@@ -10,7 +10,7 @@
 
 #include "formats/io/regular.h"
 
-/* Decimal digits alone; false on anything else. */
+/* Reads decimal digits; false if there is anything else. */
 static bool parse_number(const char *text, int64_t *ret)
 {
 	int64_t n = 0;
@@ -44,7 +44,7 @@ bool mfs_iteration_number(const char *name, int64_t *ret)
 	return true;
 }
 
-/* Without the white space around it, and fit for a message. */
+/* Drops white space around the text, and makes it printable. */
 static void tidy(char *text)
 {
 	size_t start = strspn(text, " \t\r\n"), len = strlen(text + start);
@@ -57,8 +57,8 @@ static void tidy(char *text)
 			text[i] = '?';
 }
 
-/* An empty file is a tracker that is being written right now (opening it for writing cuts it): what
- * it said before still holds. */
+/* An empty tracker is being written: opening it for writing empties it. So its last text still
+ * counts. */
 void mfs_tracker_read(const char *source, struct mfs_tracker *t)
 {
 	struct mfs_tracker now = {.kind = MFS_TRACKER_BAD};
@@ -93,7 +93,7 @@ void mfs_tracker_read(const char *source, struct mfs_tracker *t)
 	*t = now;
 }
 
-/* Megatron moves the tracker after a save is whole, so what is beyond it may still be written. */
+/* Megatron writes the tracker after the save, so a newer iteration may still be incomplete. */
 const char *mfs_tracker_holds(const struct mfs_tracker *t, int64_t number, char *text, size_t size)
 {
 	if (t->kind != MFS_TRACKER_NUMBER || number <= t->number)

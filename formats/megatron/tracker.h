@@ -22,17 +22,18 @@ enum mfs_tracker_kind {
 struct mfs_tracker {
 	enum mfs_tracker_kind kind;
 	int64_t number; /* of NUMBER and RELEASE */
-	bool no_file;	/* of BAD: it is no regular file, and says nothing */
-	char text[32];	/* what it says, fit for a message */
+	bool no_file;	/* of BAD: it is no regular file, and has no text */
+	char text[32];	/* its text, printable */
 };
 
-/* Reads the tracker of a root over what it said before (zeroes: never read). */
+/* Reads the tracker of a root. *t holds what it said before (zero-filled: never read), and keeps it
+ * while the file is empty. */
 void mfs_tracker_read(const char *source, struct mfs_tracker *t);
 
-/* "iter_0000040" and "release", exactly as Megatron spells them; false for any other name. */
+/* Reads "iter_0000040" and "release", exactly as Megatron writes them. False: any other name. */
 bool mfs_iteration_number(const char *name, int64_t *ret);
 
-/* Why an iteration must not be shown yet, written into text; NULL if it may. */
+/* Why an iteration must not be shown yet, written into text. NULL: it may be shown. */
 const char *mfs_tracker_holds(const struct mfs_tracker *t, int64_t number, char *text, size_t size);
 
 #endif

@@ -49,8 +49,8 @@ static struct slicer slicer_of(const struct mfs_rank_part_options *o, uint32_t o
 	return optimizer ? experts : dense;
 }
 
-/* Padded elements of the buckets of a buffer in front of one: what a rank's slices of these hold is
- * the of-th part, since each is a multiple of it. */
+/* Elements of the buckets before one, with padding. Each bucket is a multiple of the number of
+ * slices. */
 static uint64_t before(const struct mfs_optim_buffer *b, uint32_t bucket)
 {
 	uint64_t sum = 0;
@@ -60,7 +60,7 @@ static uint64_t before(const struct mfs_optim_buffer *b, uint32_t bucket)
 	return sum;
 }
 
-/* The elements of a parameter that lie in a rank's slice of its bucket; false: none. */
+/* The elements of a parameter that lie in the rank's slice of its bucket. False: there are none. */
 static bool slice(const struct mfs_optim *o, const struct mfs_optim_param *p, struct slicer s,
 		  uint64_t *ret_first, uint64_t *ret_count, uint64_t *ret_in_slices)
 {

@@ -1,10 +1,10 @@
 /*
  * Reading a rank's part: every tensor is planned, the blocks of all plans become rects, and the
  * rects are read in the order of the files. Threads take units of a few MiB from one list, so that
- * together they move through a file as one reader would, with the kernel asked for what comes next.
+ * together they read a file from its beginning to its end. The kernel is asked to read ahead.
  *
- * Long stretches go by pread() into the caller's memory, the rest through the mappings: bench_rank
- * says by how much either is faster.
+ * Long contiguous ranges are read by pread() into the caller's memory, others through the mappings.
+ * bench_rank measures both ways.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -38,15 +38,15 @@ struct reader {
 	struct mfs_fileset *files;
 	struct rect *rects;
 	size_t count;
-	pthread_mutex_t lock;  /* of what follows */
-	size_t next;	       /* rect that the next unit is of */
-	uint64_t outer, inner; /* and where in it (see axes_of()) */
-	uint64_t taken;	       /* bytes of files, of all units so far */
+	pthread_mutex_t lock;  /* of the fields below */
+	size_t next;	       /* rect of the next unit */
+	uint64_t outer, inner; /* where it begins in the rect (see axes_of()) */
+	uint64_t taken;	       /* bytes of files in all units so far */
 	int rc;
 	struct mfs_error err;
-	pthread_mutex_t asking; /* of what follows */
+	pthread_mutex_t asking; /* of the fields below */
 	size_t asked_rect;
-	uint64_t asked_at, asked; /* bytes into that rect; of all */
+	uint64_t asked_at, asked; /* bytes in that rect; in all */
 };
 
 static unsigned element_of(const struct reader *r, const struct rect *p)
@@ -64,7 +64,7 @@ static int add_rect(struct reader *r, const struct rect *p, struct mfs_error *er
 	return 0;
 }
 
-/* Rows that lie behind one another on both sides are one. */
+/* Joins rows that are contiguous on both sides into one. */
 static void straighten(struct rect *p, unsigned element)
 {
 	const uint64_t row = p->cols * element;
@@ -118,7 +118,7 @@ static int add_block(struct reader *r, uint32_t tensor, const struct mfs_plan *p
 		return 0;
 	}
 	straighten(&p, element);
-	/* Mapped now, so that what comes can be asked for before it is touched. */
+	/* It is mapped now, so that the kernel can be asked for it before it is read. */
 	rc = mfs_fileset_map(r->files, b->file, &map, err);
 	return rc ? rc : add_rect(r, &p, err);
 }
@@ -162,7 +162,7 @@ static int add_range(struct reader *r, uint32_t tensor, const struct mfs_plan *p
 	return rc;
 }
 
-/* Tensor, for a message. */
+/* Puts the tensor's name in front of a message. */
 static int in_tensor(const struct reader *r, uint32_t tensor, int rc, struct mfs_error *err)
 {
 	char name[MFS_CKPT_NAME_SIZE];
@@ -180,7 +180,7 @@ static int add_tensor(struct reader *r, uint32_t tensor, uint8_t *to, struct mfs
 	int rc = mfs_plan_new(&r->part->tensors[tensor].tensor.base, &plan, err);
 
 	if (rc)
-		return rc; /* it has named the tensor */
+		return rc; /* its message names the tensor */
 	rc = in_tensor(r, tensor, add_range(r, tensor, plan, to, err), err);
 	mfs_plan_free(plan);
 	return rc;
@@ -197,7 +197,7 @@ static int in_file_order(const void *a, const void *b)
 
 /* ---- units ---- */
 
-/* The axis along which a rect's bytes move on slowly, and the other one. */
+/* The axis of the larger stride is the outer one. */
 struct axes {
 	bool by_column; /* the outer axis is the columns' */
 	uint64_t outer, outer_stride, inner, inner_stride;
@@ -221,7 +221,8 @@ static uint64_t steps(uint64_t stride)
 	return stride && stride <= UNIT ? UNIT / stride : 1;
 }
 
-/* Under the lock. A unit is a smaller rect. False: there is none left, or somebody has failed. */
+/* Takes the next unit, a smaller rect, under the lock. False: none is left, or a thread has
+ * failed. */
 static bool take(struct reader *r, struct rect *u)
 {
 	const struct rect *p;
@@ -257,7 +258,7 @@ static bool take(struct reader *r, struct rect *u)
 
 /* ---- what comes next ---- */
 
-/* Asks for the bytes of a rect from at on, at most a unit of them; returns how many. */
+/* Asks the kernel for at most a unit of a rect's bytes from at on; returns how many. */
 static uint64_t ask(struct reader *r, const struct rect *p, uint64_t at)
 {
 	const uint64_t span = span_of(r, p), n = mfs_min_u64(UNIT, span - at);
@@ -274,7 +275,7 @@ static uint64_t ask(struct reader *r, const struct rect *p, uint64_t at)
 	return n;
 }
 
-/* One thread at a time; others need not wait for it. */
+/* One thread does this at a time; others do not wait for it. */
 static void look_ahead(struct reader *r, uint64_t taken)
 {
 	if (pthread_mutex_trylock(&r->asking))

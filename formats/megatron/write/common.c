@@ -5,7 +5,7 @@
 
 #include "formats/megatron/namespace.h"
 
-/* Values of arguments that a view says anew. */
+/* New values that a view gives to arguments. */
 enum new_value {
 	NEW_TP,
 	NEW_PP,
@@ -32,8 +32,8 @@ enum new_value {
 struct argument {
 	const char *name;
 	enum new_value value;
-	bool layout; /* goes with the layout alone */
-	bool needed; /* written even if the source has no such argument */
+	bool layout; /* only if the view has a layout of its own */
+	bool needed; /* also if the source has no such argument */
 };
 
 static const struct argument arguments[] = {
@@ -68,7 +68,7 @@ struct change {
 	const struct mfs_ckpt *ckpt;
 	const struct mfs_common_options *options;
 	const struct mfs_pickle *doc;
-	mfs_value args; /* the dict behind the Namespace */
+	mfs_value args; /* the dict of the Namespace */
 	uint32_t written;
 };
 
@@ -145,7 +145,7 @@ static void write_layout_value(struct mfs_pickle_writer *w, const struct change 
 	}
 }
 
-/* 1: written; 0: the source's stays. */
+/* Returns 1 if it wrote a value, and 0 if the source's stays. */
 static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 		       const struct argument *a)
 {
@@ -203,7 +203,7 @@ static int replace_argument(void *arg, struct mfs_pickle_writer *w, mfs_value di
 	return 0;
 }
 
-/* What an argument that the source has not would say is what its absence says. */
+/* True if leaving the argument out means the same as the new value. */
 static bool is_none(const struct change *c, const struct argument *a)
 {
 	const struct mfs_layout *p = c->options->layout;
@@ -234,7 +234,7 @@ static int copy_arguments(struct mfs_pickle_writer *w, struct change *c, mfs_val
 	return mfs_pickle_copy(w, c->doc, args, &hooks, err);
 }
 
-/* Of a model that no run has written. */
+/* Writes arguments for an HF model, which no run has written. */
 static void make_arguments(struct mfs_pickle_writer *w, const struct change *c)
 {
 	const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
@@ -256,7 +256,7 @@ static void make_arguments(struct mfs_pickle_writer *w, const struct change *c)
 	mfs_namespace_write(w, &a);
 }
 
-/* A pair of the source's state dict as it is, if it has it. */
+/* Copies a pair of the source's state dict, if it has it. */
 static int copy_pair(struct mfs_pickle_writer *w, const struct change *c, mfs_value root,
 		     const char *key, struct mfs_error *err)
 {

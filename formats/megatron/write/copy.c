@@ -6,9 +6,9 @@
 #include <string.h>
 
 /*
- * Of one value. A rank's random states are 10 kB of pickle and five tensors of 5 kB, times the
- * data-parallel ranks with --data-parallel-random-init; references are counted since a few bytes
- * can name one value often.
+ * Limits for one value. A rank's random states are 10 kB of pickle and five tensors of 5 kB;
+ * --data-parallel-random-init has them for every data-parallel rank. References count, since a few
+ * bytes can refer to one value many times.
  */
 #define MAX_PICKLE     (UINT64_C(16) << 20)
 #define MAX_STORAGES   (UINT64_C(16) << 20)
@@ -20,7 +20,7 @@ struct copy {
 	uint32_t *numbers; /* in the new archive, plus 1, by record of src; 0: not read yet */
 	uint64_t bytes;
 	uint32_t references;
-	bool named; /* a failure's sentence names the file */
+	bool named; /* the message of a failure names the file */
 };
 
 static int read_storage(struct copy *c, const struct mfs_zip_entry *e, uint32_t *number,
@@ -96,11 +96,11 @@ bool mfs_copy_is_key(const char *key, size_t len, const char *what)
 	return strlen(what) == len && !memcmp(key, what, len);
 }
 
-/* Whole: Apex' and Transformer Engine's optimizers take no other, and torch's takes both. */
+/* Written as an int: Apex' and Transformer Engine's optimizers need one, and torch's takes both. */
 void mfs_copy_step(struct mfs_pickle_writer *w, double step)
 {
 	mfs_pickle_name(w, "step");
-	/* What a double counts exactly; no other value may become an integer here. */
+	/* Only a whole number that a double holds exactly becomes an int. */
 	if (fabs(step) < 0x1p53 && step == trunc(step))
 		mfs_pickle_int(w, (int64_t)step);
 	else

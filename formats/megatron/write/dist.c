@@ -1,4 +1,4 @@
-/* A torch_dist view: its files, from what megatron_dist_i.h describes. */
+/* The files of a torch_dist view (dist_i.h). */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,8 +7,7 @@
 #include "formats/megatron/write/dist_keys.h"
 #include "formats/optim/rules/settings.h"
 
-/* All four keys: core since 0.19 knows the first two alone and skips others, older ones have
- * them. */
+/* Core since 0.19 reads the first two keys and skips the others. Older releases need all four. */
 static const char metadata_json[] =
 	"{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
 	"\"common_backend\": \"torch\", \"common_backend_version\": 1}";
@@ -26,7 +25,7 @@ static int make_none(struct mfs_megatron_dist *d, struct mfs_error *err)
 	return mfs_dist_archive_end(&a, "archive", 0, &d->none, err);
 }
 
-/* The distributed optimizer and the other one call the fp32 parameters differently. */
+/* The distributed optimizer has another name for the fp32 parameters than other optimizers. */
 static const char *main_name(const struct mfs_megatron_options *options)
 {
 	if (options->optimizer && mfs_optim_info(options->ckpt)->kind == MFS_OPTIM_DISTRIBUTED)
@@ -52,7 +51,7 @@ static int fill(struct mfs_megatron_dist *d, struct mfs_error *err)
 
 /* ---- files ---- */
 
-/* bytes are taken over, also on failure. */
+/* Owns bytes, even if it fails. */
 static int add_bytes(const struct mfs_file_sink *sink, const char *path, struct mfs_buf *bytes,
 		     struct mfs_error *err)
 {
@@ -104,8 +103,8 @@ static int build_index(void *arg, struct mfs_vfile *parts, struct mfs_error *err
 	return rc;
 }
 
-/* Written once for its size, which a listing asks for, and again by its first reader: of a large
- * model it is the one file that takes memory, some 130 bytes a chunk. */
+/* .metadata is written once for its size, which a listing needs, and again when it is first read.
+ * It alone takes memory in a large model, some 130 bytes a chunk. */
 static int add_index(struct mfs_megatron_dist *d, const struct mfs_file_sink *sink,
 		     struct mfs_error *err)
 {

@@ -1,6 +1,6 @@
 /*
- * A small torch.save archive in memory, whose values may be copied from archives of the source with
- * the bytes of their tensors: common.pt, random states.
+ * A small torch.save archive in memory: common.pt, or random states. Values may be copied from
+ * archives of the source with the bytes of their tensors.
  */
 #ifndef MFS_MEGATRON_WRITE_DIST_ARCHIVE_H
 #define MFS_MEGATRON_WRITE_DIST_ARCHIVE_H
@@ -18,14 +18,14 @@ struct mfs_dist_archive {
 };
 
 void mfs_dist_archive_begin(struct mfs_dist_archive *a);
-/* Ends the pickle, whose stack holds one value, and appends the archive to out. rc: of what was
- * written so far; returned, if not 0. Releases the archive in any case. */
+/* Ends the pickle, whose stack holds one value, and appends the archive to out. rc: result of the
+ * writes before; it is returned if it is not 0. The archive is released in any case. */
 int mfs_dist_archive_end(struct mfs_dist_archive *a, const char *prefix, int rc,
 			 struct mfs_buf *out, struct mfs_error *err);
 
-/* A tensor without axes. */
+/* Writes a tensor without axes. */
 int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_error *err);
-/* A value of src's pickle, storages and all. */
+/* Copies a value of src's pickle with its storages. */
 int mfs_dist_archive_copy(struct mfs_dist_archive *a, const struct mfs_torch_file *src,
 			  mfs_value value, struct mfs_error *err);
 

@@ -1,11 +1,11 @@
 /*
- * common.pt of a torch_dist view: what is no tensor and the same on all ranks. Every release of
- * Megatron-core reads it; those since 0.19 prefer it to the item common_state/shard_0_1.
+ * common.pt of a torch_dist view: the state that is no tensor and is the same on all ranks. Every
+ * release of Megatron-core reads it; those since 0.19 prefer it to the item common_state/shard_0_1.
  *
- * 'optimizer' is what sharded_state_dict() leaves when tensors are taken out:
- * optimizer/optimizer.py: Float16OptimizerWithFloat16Params, FP32Optimizer, ChainedOptimizer;
- * distrib_optimizer.py. With content_metadata's 'fully_reshardable' its tensors have the shapes of
- * the parameters, so that a run of any layout loads them.
+ * 'optimizer' is what remains of sharded_state_dict() without its tensors (optimizer/optimizer.py:
+ * Float16OptimizerWithFloat16Params, FP32Optimizer, ChainedOptimizer; distrib_optimizer.py). With
+ * 'fully_reshardable' in content_metadata its tensors have the shapes of the parameters, so that a
+ * run of any layout can load them.
  */
 #include <errno.h>
 
@@ -41,7 +41,7 @@ struct group_copy {
 	mfs_value dict;
 };
 
-/* Without 'params', which are the run's. */
+/* Leaves out 'params': the run has its own. */
 static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
 		       size_t key_len, mfs_value value, struct mfs_error *err)
 {
@@ -57,8 +57,7 @@ static int change_pair(void *arg, struct mfs_pickle_writer *w, mfs_value dict, c
 		!mfs_value_float(doc, value, &number));
 }
 
-/* A step that is a number is copied as it is; one that is a tensor, or lies elsewhere, is written
- * anew. */
+/* True if 'step' is a number, which is copied. If it is a tensor or absent, it is written anew. */
 static bool has_number(const struct group_copy *g)
 {
 	double number;
@@ -116,7 +115,7 @@ static int write_scaler(struct common *c)
 	return mfs_dist_archive_copy(&c->archive, c->info->scaler_file, c->info->scaler, c->err);
 }
 
-/* torch's own: its parameters share one step, unless it is the groups'. */
+/* torch's own optimizer: one step for all parameters, unless the groups have it. */
 static int write_torch(struct common *c, uint32_t optimizer)
 {
 	int rc;
@@ -179,7 +178,7 @@ static void write_flag(struct mfs_pickle_writer *w, const char *name, bool value
 	mfs_pickle_bool(w, value);
 }
 
-/* What keys and shapes a run asks for (training/checkpointing.py:
+/* Tells a run which keys and shapes there are (training/checkpointing.py:
  * _build_sharded_state_dict_metadata). */
 static void write_content(struct common *c)
 {

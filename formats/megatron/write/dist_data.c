@@ -1,4 +1,4 @@
-/* The data files of a torch_dist view: items side by side. */
+/* The data files of a torch_dist view: items one after the other. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct chunk {
 	uint8_t axis;
 };
 
-/* A straight box; rows of the vocabulary that the checkpoint does not store are zeros. */
+/* One box. Rows of the vocabulary that the checkpoint does not store are zeros. */
 static int chunk_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
 {
 	const struct chunk *c = (const struct chunk *)base;
@@ -32,7 +32,7 @@ static int chunk_boxes(const struct mfs_target *base, mfs_emit_box emit, void *a
 		m.src_lo[a] = lo;
 		m.step[a] = 1;
 		m.src_axis[a] = (uint8_t)a;
-		missing += base->shape[a] - m.size[a]; /* along the axis of the vocabulary alone */
+		missing += base->shape[a] - m.size[a]; /* not 0 only along the vocabulary's axis */
 	}
 	if (!missing || m.size[0])
 		rc = emit(&m, arg);
@@ -73,12 +73,12 @@ static int make_chunk(const struct mfs_megatron_dist *d, const struct mfs_dist_t
 struct builder {
 	const struct mfs_dist_file *file;
 	struct mfs_vfile *parts;
-	struct chunk *chunks; /* of all its items, kept with the parts */
+	struct chunk *chunks; /* of all items; they live as long as the parts */
 	size_t count;
 	struct mfs_error *err;
 };
 
-/* The first of a tensor in the file's unit; false: it has none there. */
+/* The first global tensor of t that is in the file's unit. False: none is. */
 static bool in_unit(const struct mfs_dist_file *f, const struct mfs_dist_tensor *t, uint32_t *ret)
 {
 	const struct mfs_megatron_dist *d = f->dist;
@@ -129,7 +129,7 @@ static int add_tensor(struct builder *b, const struct mfs_dist_tensor *t, uint32
 	return rc;
 }
 
-/* Random states and _extra_state, in front of the weights. */
+/* Random states and _extra_state come before the weights. */
 static int add_objects(struct builder *b)
 {
 	const struct mfs_megatron_dist *d = b->file->dist;
@@ -176,6 +176,6 @@ void mfs_dist_file_name(char name[MFS_DIST_FILE_NAME_SIZE], uint32_t unit, enum 
 
 int mfs_dist_data(const struct mfs_dist_file *file, struct mfs_vfile **ret, struct mfs_error *err)
 {
-	/* The build reads what arg points to and nothing more. */
+	/* build() does not write to its arg. */
 	return mfs_vfile_new_lazy(file->size, build, (void *)(uintptr_t)file, ret, err);
 }

@@ -1,14 +1,15 @@
 /*
  * Private to dist*.c: what a torch_dist view holds.
  *
- * An item is a torch.save archive of one chunk. Chunks of one tensor have one shape and hence items
- * of one size, and every layer's file has them at the same place; so a place is computed and not
- * listed, and a view of a million chunks is some thousand tensors in memory. Files:
+ * An item is a torch.save archive of one chunk. All chunks of a tensor have one shape, so their
+ * items have one size, and they begin at the same offset in every layer's file. So offsets are
+ * computed and not listed, and a view of a million chunks is some thousand tensors in memory.
+ * Files:
  *
  *   __{unit}_0.distcp   random states (unit 0), _extra_state, weights
  *   __{unit}_1.distcp   the optimizer's tensors
  *
- * where unit 0 is what lies outside of layers, 1 to L are the layers, and MTP's follow.
+ * Unit 0 has what is in no layer, units 1 to L are the layers, and MTP layers follow.
  */
 #ifndef MFS_MEGATRON_WRITE_DIST_I_H
 #define MFS_MEGATRON_WRITE_DIST_I_H
@@ -24,29 +25,28 @@ enum mfs_dist_kind { MFS_DIST_WEIGHTS, MFS_DIST_OPTIMIZER, MFS_DIST_KINDS };
 struct mfs_dist_tensor {
 	const struct mfs_global_tensor *first; /* and those behind it, by layer, then expert */
 	uint32_t count;
-	uint32_t layers, experts;      /* axes in front of its own; 0: not stacked so */
-	uint64_t shape[MFS_CKPT_DIMS]; /* of each one, the vocabulary padded */
-	uint8_t axis;		       /* along which each is cut into chunks */
-	uint32_t parts;		       /* chunks of each */
+	uint32_t layers, experts;      /* sizes of stacked axes in front; 0: no such axis */
+	uint64_t shape[MFS_CKPT_DIMS]; /* of each global tensor, the vocabulary padded */
+	uint8_t axis;		       /* each global tensor is cut into chunks along this axis */
+	uint32_t parts;		       /* chunks of each global tensor */
 	struct mfs_torch_item item;    /* of a chunk */
-	uint64_t offset;	       /* of the first item in the file of its unit, of each unit */
+	uint64_t offset;	       /* of its first item in each unit's file, bytes */
 };
 
-/* The _extra_state of the modules whose weights a tensor is. */
+/* The _extra_state of the modules that own a tensor. */
 struct mfs_dist_extra {
 	const struct mfs_dist_tensor *owner;
-	/* not of linear_proj, the owner, but of the attention in front of it */
-	bool core_attention;
-	uint32_t first;	 /* number of its first item, all extras counted */
-	uint64_t offset; /* as a tensor's */
+	bool core_attention; /* of core_attention; the owner is linear_proj, which comes after it */
+	uint32_t first;	     /* number of its first item among the items of all extras */
+	uint64_t offset;     /* as of a tensor */
 };
 
-/* An item of random states: of a (tp, pp) rank, or of one of its data-parallel ranks. */
+/* An item of random states, of a (tp, pp) rank or of one of its data-parallel ranks. */
 struct mfs_dist_rng {
 	uint32_t tp, pp, dp;
 	bool has_dp;
-	const struct mfs_buf *item; /* which several may have */
-	uint64_t offset;	    /* in the file of unit 0 */
+	const struct mfs_buf *item; /* several may share it */
+	uint64_t offset;	    /* in unit 0's file, bytes */
 };
 
 /* One data file: what it is built from on first touch. */
@@ -61,8 +61,8 @@ struct mfs_megatron_dist {
 	struct mfs_megatron_options options;
 	const struct mfs_megatron_args *args;
 	uint64_t vocab;	  /* rows of the embedding, padded */
-	bool numbered;	  /* decoder keys have layer numbers, no layer axis */
-	const char *main; /* "param", "fp32_param": the fp32 parameters in the optimizer's keys */
+	bool numbered;	  /* decoder keys have layer numbers, and tensors no layer axis */
+	const char *main; /* name of the fp32 parameters in optimizer keys: "param", "fp32_param" */
 	struct mfs_torch_items *items;
 	struct mfs_buf none; /* the item of an _extra_state: a list of None */
 	struct mfs_dist_tensor *tensors;
@@ -71,10 +71,10 @@ struct mfs_megatron_dist {
 	uint32_t extra_count, extra_items;
 	struct mfs_dist_rng *rng;
 	uint32_t rng_count;
-	struct mfs_buf *rng_items; /* by mfs_rng_find(), made where they are needed */
+	struct mfs_buf *rng_items; /* numbered as in mfs_rng_find(); empty until needed */
 	uint32_t rng_item_count;
-	uint64_t rng_bytes;	     /* of all that are made */
-	uint32_t rng_dp;	     /* data-parallel ranks of those that has_dp */
+	uint64_t rng_bytes;	     /* of all of these */
+	uint32_t rng_dp;	     /* data-parallel ranks, for entries with has_dp */
 	struct mfs_dist_file *files; /* [units][MFS_DIST_KINDS] */
 	uint32_t units;
 };
@@ -89,22 +89,23 @@ static inline enum mfs_dist_kind mfs_dist_kind_of(const struct mfs_dist_tensor *
 	return t->first->state == MFS_STATE_MODEL ? MFS_DIST_WEIGHTS : MFS_DIST_OPTIMIZER;
 }
 
-/* File of the i-th (layer * experts + expert) of a tensor, and its first one there. */
+/* Unit of the i-th global tensor of t; i is layer * experts + expert. */
 uint32_t mfs_dist_unit(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
 		       uint32_t i);
-/* Tensors, extras, their places, and the files' sizes; d->rng is there. */
+/* Fills in tensors, extras, all offsets, and the files' sizes. d->rng is filled already. */
 int mfs_dist_list(struct mfs_megatron_dist *d, struct mfs_error *err);
 
 #define MFS_DIST_FILE_NAME_SIZE 32
 void mfs_dist_file_name(char name[MFS_DIST_FILE_NAME_SIZE], uint32_t unit, enum mfs_dist_kind kind);
-/* A data file, whose parts are built on first touch (megatron_dist_data.c). */
+/* A lazy data file (dist_data.c). */
 int mfs_dist_data(const struct mfs_dist_file *file, struct mfs_vfile **ret, struct mfs_error *err);
-/* Appends the pickle .metadata (megatron_dist_index.c). */
+/* Appends the pickle .metadata (dist_index.c). */
 int mfs_dist_index(const struct mfs_megatron_dist *d, struct mfs_buf *out, struct mfs_error *err);
-/* Appends common.pt (megatron_dist_common.c). */
+/* Appends common.pt (dist_common.c). */
 int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *out, struct mfs_error *err);
-/* Items of the source's random states, without places: d->rng; their keys (megatron_dist_rng.c). */
+/* Fills d->rng from the source's random states, without offsets (dist_rng.c). */
 int mfs_dist_rng(struct mfs_megatron_dist *d, struct mfs_error *err);
+/* The key of an item of random states. */
 void mfs_dist_rng_key(char *key, size_t size, const struct mfs_megatron_dist *d,
 		      const struct mfs_dist_rng *r);
 

@@ -1,8 +1,8 @@
-/* .metadata of a torch_dist view, asked for chunk by chunk. */
+/* .metadata of a torch_dist view. The writer asks for one chunk after the other. */
 #include "formats/torch/dcp_write.h"
 #include "formats/megatron/write/dist_keys.h"
 
-/* What the answers of the functions below point to, until the next call. */
+/* Answers of the functions below point here. They are valid until the next call. */
 struct index {
 	const struct mfs_megatron_dist *d;
 	char key[MFS_DIST_KEY_SIZE];
@@ -87,7 +87,7 @@ static int bytes(void *arg, uint32_t i, struct mfs_dcp_write_bytes *ret, struct 
 		return 0;
 	}
 	i -= d->rng_count;
-	/* They are asked for in order, twice. */
+	/* The writer goes through them in order, twice. */
 	if (i < d->extras[x->extra].first)
 		x->extra = 0;
 	while (i - d->extras[x->extra].first >= d->extras[x->extra].owner->count)

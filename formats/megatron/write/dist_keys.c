@@ -9,7 +9,7 @@ bool mfs_dist_numbers_layers(const struct mfs_megatron_args *args)
 {
 	bool listed = args->moe_layer_freq_listed;
 
-	/* Arguments that no run has written say a list wherever layers differ. */
+	/* Arguments made from config.json have a list if layers differ (namespace.c). */
 	for (int64_t l = 0; args->moe_layers && l < args->num_layers; l++)
 		listed |= !args->moe_layers[l];
 	return listed;
@@ -42,7 +42,7 @@ static const struct {
 
 static bool is_moe(const struct mfs_megatron_args *a, const struct mfs_global_tensor *t)
 {
-	/* A multi-token-prediction layer is like the last one (gpt_layer_specs.py:
+	/* An MTP layer is of the kind of the last layer (gpt_layer_specs.py:
 	 * get_gpt_mtp_block_spec). */
 	const int64_t layer = after(t->name, mtp) ? a->num_layers - 1 : t->layer;
 
@@ -65,7 +65,7 @@ static bool is_fused(const struct mfs_megatron_dist *d, const struct mfs_global_
 	return false;
 }
 
-/* What stands behind the layer's number: a canonical name with its norm renamed. */
+/* The part after the layer's number: a canonical name, with norms renamed. */
 static void put_inner(char *key, size_t size, const struct mfs_megatron_dist *d,
 		      const struct mfs_global_tensor *t, const char *inner)
 {
@@ -82,7 +82,7 @@ static void put_inner(char *key, size_t size, const struct mfs_megatron_dist *d,
 
 /* ---- keys ---- */
 
-/* A name from its parts: the number goes behind the prefix, unless layers are stacked. */
+/* Joins the parts of a name. The layer's number follows the prefix, unless layers are stacked. */
 static void put_name(char *key, size_t size, const char *prefix, const struct mfs_dist_tensor *t,
 		     const char *rest)
 {
@@ -162,7 +162,7 @@ bool mfs_dist_has_extra(const struct mfs_global_tensor *t)
 	return false;
 }
 
-/* The module's own name: of norms too, which Transformer Engine has where it does not fuse them. */
+/* The name of the module itself. A norm that is not fused is a module too. */
 static void put_module(char *text, size_t size, const struct mfs_dist_extra *e, const char *behind)
 {
 	const int len = (int)(strlen(behind) - (sizeof(weight) - 1));

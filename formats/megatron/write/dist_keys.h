@@ -10,15 +10,15 @@
 
 #define MFS_DIST_KEY_SIZE (2 * MFS_CKPT_NAME_SIZE)
 
-/* Whether a run with the checkpoint's arguments numbers the decoder's layers in its keys. */
+/* True if a run with these arguments numbers the decoder's layers in its keys. */
 bool mfs_dist_numbers_layers(const struct mfs_megatron_args *args);
 
 void mfs_dist_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d,
 		  const struct mfs_dist_tensor *t);
 
-/* True if the module of a model's tensor has an _extra_state in any spec: linears, norms. */
+/* True if the module of a model tensor has an _extra_state in any layer spec: linears, norms. */
 bool mfs_dist_has_extra(const struct mfs_global_tensor *t);
-/* Of the i-th (layer * experts + expert) module. */
+/* The key of the i-th module's _extra_state; i is layer * experts + expert. */
 void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_dist_extra *e, uint32_t i);
 
 #endif

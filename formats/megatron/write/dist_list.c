@@ -39,7 +39,7 @@ static struct mfs_dist_file *file_of(const struct mfs_megatron_dist *d, uint32_t
 	return &d->files[unit * MFS_DIST_KINDS + kind];
 }
 
-/* bytes at the end of the file of each of a tensor's layers, which all end at one place. */
+/* Adds bytes to the end of the file of each of a tensor's layers. These files all have one size. */
 static int place(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
 		 enum mfs_dist_kind kind, uint64_t bytes, uint64_t *ret, struct mfs_error *err)
 {
@@ -57,7 +57,8 @@ static int place(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor
 
 /* ---- tensors ---- */
 
-/* How each one is cut. Chunk boundaries are free, so one that cannot be divided stays whole. */
+/* How a tensor is cut into chunks. Readers accept any chunks, so one that cannot be divided stays
+ * whole. */
 static void cut(const struct mfs_megatron_dist *d, const struct mfs_name *name,
 		struct mfs_dist_tensor *t)
 {
@@ -75,7 +76,7 @@ static void cut(const struct mfs_megatron_dist *d, const struct mfs_name *name,
 	t->parts = parts;
 }
 
-/* The archive around a chunk: stacked axes have length 1 in it (ckpt 3.4: prepended axes). */
+/* The archive around a chunk. Stacked axes have length 1 in it. */
 static int make_item(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t,
 		     struct mfs_error *err)
 {
@@ -90,7 +91,7 @@ static int make_item(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *
 			      err);
 }
 
-/* Every layer and expert is there, and like the first one. */
+/* Checks that every layer and expert is there, with the first one's shape and dtype. */
 static int check_stack(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
 		       struct mfs_error *err)
 {
@@ -133,7 +134,7 @@ static int describe(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t
 	return make_item(d, t, err);
 }
 
-/* Whether tensor b goes on with what a began. */
+/* True if global tensors a and b belong to one key. */
 static bool same_key(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *a,
 		     const struct mfs_global_tensor *b)
 {

@@ -1,9 +1,9 @@
 /*
- * Random states of a torch_dist view: one byte item a rank of the source's layout, which the view's
- * arguments still name (training/checkpointing.py: get_rng_state, load_checkpoint).
+ * Random states of a torch_dist view: one byte item for each rank of the source's layout, which the
+ * view's arguments still name (training/checkpointing.py: get_rng_state, load_checkpoint).
  *
- * Core 0.16 alone asks in runs with EP > 1 for one a data-parallel rank, which others skip: a view
- * of such a run has both.
+ * In runs with EP > 1, core 0.16 alone loads an item for each data-parallel rank. Other releases
+ * skip these. So a view of such a run has both kinds.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -14,10 +14,10 @@
 #include "formats/megatron/write/dist_i.h"
 
 #define MAX_RANKS (1u << 17)		/* of a run */
-#define MAX_BYTES (UINT64_C(256) << 20) /* of different items, which stay in memory: 10 kB each */
+#define MAX_BYTES (UINT64_C(256) << 20) /* of different items, 10 kB each, which stay in memory */
 
-/* Data-parallel ranks, those of context parallelism among them, of a source with EP > 1; 0: it is
- * none, or does not say. */
+/* Data-parallel size, context parallelism included, of a source with EP > 1. 0: EP is 1, or the
+ * arguments do not say. */
 static uint32_t count_dp(const struct mfs_megatron_dist *d)
 {
 	const struct mfs_ckpt_layout *l = mfs_ckpt_layout(d->options.ckpt);
@@ -29,14 +29,14 @@ static uint32_t count_dp(const struct mfs_megatron_dist *d)
 	return (uint32_t)((uint64_t)d->args->world_size / ranks);
 }
 
-/* Ranks are counted through tensor, then data-parallel ones, or through expert-tensor, then expert
- * ones (megatron/core/parallel_state.py: RankGenerator, order tp-cp-ep-dp-pp). */
+/* Ranks are numbered by tp, then dp; for experts by etp, then ep (megatron/core/parallel_state.py:
+ * RankGenerator, order tp-cp-ep-dp-pp). */
 static uint32_t expert_rank(const struct mfs_ckpt_layout *l, uint32_t tp, uint32_t dp)
 {
 	return (uint32_t)(((uint64_t)dp * l->tp + tp) / l->etp % l->ep);
 }
 
-/* A list of one object, which is the list that the rank saved. */
+/* An item is a list of one object: the list that the rank saved. */
 static int make_item(struct mfs_megatron_dist *d, uint32_t tp, uint32_t pp, uint32_t ep,
 		     struct mfs_buf *item, struct mfs_error *err)
 {
@@ -55,7 +55,7 @@ static int make_item(struct mfs_megatron_dist *d, uint32_t tp, uint32_t pp, uint
 	return rc;
 }
 
-/* has_dp and dp are set. */
+/* The caller has set has_dp and dp. */
 static int add(struct mfs_megatron_dist *d, struct mfs_dist_rng r, struct mfs_error *err)
 {
 	const uint32_t ep =
@@ -63,7 +63,7 @@ static int add(struct mfs_megatron_dist *d, struct mfs_dist_rng r, struct mfs_er
 	const uint32_t number = mfs_rng_find(d->options.ckpt, r.tp, r.pp, ep);
 	int rc = 0;
 
-	/* mfs_rng_there() has said that there is one. */
+	/* mfs_rng_there() was true, so there is one. */
 	if (!d->rng_items[number].len) {
 		rc = make_item(d, r.tp, r.pp, ep, &d->rng_items[number], err);
 		d->rng_bytes += d->rng_items[number].len;

@@ -103,8 +103,8 @@ int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, 
 	return mfs_copy_value(&to, from, value, r->err);
 }
 
-/* A rank of another layout takes the state of the rank at its place modulo the source's sizes, so
- * that a run finds one: --load without --no-load-rng asks for it. */
+/* A rank of another layout gets the state of the source's rank of its numbers modulo the source's
+ * sizes. A run needs one, since --load without --no-load-rng reads it. */
 static int write_rng(struct mfs_rank_writer *r)
 {
 	const struct mfs_ckpt_layout *source = mfs_ckpt_layout(r->options->ckpt);
@@ -207,7 +207,7 @@ static int make_archive(struct mfs_rank_file *f, const char *stem, const struct 
 	return rc;
 }
 
-/* Literals go to the file's arena, where its parts point to. */
+/* Literals are copied to the file's arena, and parts point there. */
 static int assemble(struct mfs_rank_file *f, const char *stem, const struct mfs_buf *pickle,
 		    struct mfs_vfile *parts, struct mfs_error *err)
 {
@@ -257,7 +257,7 @@ static int open_lists(struct mfs_rank_writer *r, const struct mfs_rank *rank)
 
 	if (rc || !v->optimizer)
 		return rc;
-	/* Paddings at buckets' ends, which the data-parallel size decides, are not stored. */
+	/* Padding at a bucket's end depends on the data-parallel size. It is not stored. */
 	return mfs_optim_new(r->file->list, NULL, dp > 0 ? (uint32_t)dp : 1,
 			     dp > 0 ? (uint32_t)dp : 1, &r->file->optim, r->err);
 }

@@ -13,11 +13,11 @@ enum mfs_rank_file_kind {
 	MFS_RANK_FILE_OPTIMIZER, /* distrib_optim.pt */
 };
 
-/* What a file's tensors are made of; outlives the file. */
+/* What a file's tensors are made of. It must outlive the file. */
 struct mfs_rank_file;
 
-/* Adds the file's parts to an empty one. *ret is NULL, and nothing is added, where Megatron has no
- * such file. */
+/* Adds the file's parts to an empty virtual file. *ret is NULL, and nothing is added, if Megatron
+ * writes no such file. */
 int mfs_rank_file_new(const struct mfs_megatron_options *options, const struct mfs_rank *rank,
 		      enum mfs_rank_file_kind kind, struct mfs_vfile *parts,
 		      struct mfs_rank_file **ret, struct mfs_error *err);

@@ -1,8 +1,8 @@
 /*
- * distrib_optim.pt: the distributed optimizer's flat buffers, all their buckets behind one another
- * (optimizer/distrib_optimizer.py: get_parameter_state_dp_zero, save_parameter_state). Parameters
- * lie in them in reverse order with gaps that align them; what is in a gap nobody reads, here it is
- * zeros.
+ * distrib_optim.pt: the distributed optimizer's flat buffers, with their buckets one after the
+ * other (optimizer/distrib_optimizer.py: get_parameter_state_dp_zero, save_parameter_state).
+ * Parameters lie in reverse order, with gaps that align them. Nobody reads the gaps; they are zeros
+ * here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,7 @@ static int by_place(const void *a, const void *b)
 	return (x->in_coalesced > y->in_coalesced) - (x->in_coalesced < y->in_coalesced);
 }
 
-/* The parameters of a buffer, front to back; in the file's arena. */
+/* Lists the parameters of a buffer from front to back. The list lies in the file's arena. */
 static int list_params(struct mfs_rank_writer *r, uint32_t buffer,
 		       const struct mfs_optim_param ***ret, uint32_t *ret_count)
 {

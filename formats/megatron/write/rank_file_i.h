@@ -1,4 +1,4 @@
-/* Private to rank_file*.c: a rank's file while its pickle is written. */
+/* Private to rank_file*.c: a rank's file whose pickle is being written. */
 #ifndef MFS_MEGATRON_WRITE_RANK_FILE_I_H
 #define MFS_MEGATRON_WRITE_RANK_FILE_I_H
 
@@ -6,7 +6,7 @@
 #include "formats/torch/torch_write.h"
 #include "formats/megatron/write/rank_file.h"
 
-/* What is behind a storage: a tensor; several with zeros between them; or bytes in memory. */
+/* A storage is bytes in memory, or segments: tensors with zeros between them. */
 struct mfs_rank_segment {
 	uint64_t gap; /* bytes of zeros in front */
 	const struct mfs_rank_tensor *tensor;
@@ -36,19 +36,19 @@ struct mfs_rank_writer {
 
 /* Adds a storage and writes a contiguous tensor over it. */
 int mfs_rank_write_tensor(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t);
-/* The optimizer's tensor of a parameter. */
+/* The same for an optimizer state of a parameter. */
 int mfs_rank_write_state(struct mfs_rank_writer *r, const struct mfs_rank_tensor *t,
 			 enum mfs_state state);
 /* storage->segments or bytes lie in the file's arena. */
 int mfs_rank_add_storage(struct mfs_rank_writer *r, const struct mfs_rank_storage *storage,
 			 uint32_t *ret);
 
-/* A value of the source's as it is; the storages of its tensors, which are small, are read now. */
+/* Copies a value of the source. The storages of its tensors are small and read now. */
 int mfs_rank_copy(struct mfs_rank_writer *r, const struct mfs_torch_file *from, mfs_value value);
 
-/* The value of 'optimizer' (rank_file_optim.c). */
+/* Writes the value of 'optimizer' (rank_file_optim.c). */
 int mfs_rank_write_optimizer(struct mfs_rank_writer *r);
-/* The whole of distrib_optim.pt (rank_file_distrib.c). */
+/* Writes all of distrib_optim.pt (rank_file_distrib.c). */
 int mfs_rank_write_buffers(struct mfs_rank_writer *r);
 
 #endif

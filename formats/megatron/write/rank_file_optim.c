@@ -11,7 +11,7 @@
 #include "formats/megatron/write/copy.h"
 #include "formats/megatron/write/rank_file_i.h"
 
-/* One parameter group while it is copied from the source's. */
+/* A parameter group that is being copied from the source. */
 struct group_copy {
 	const struct mfs_optim_info *info;
 	const struct mfs_pickle *doc; /* of dict */
@@ -19,7 +19,7 @@ struct group_copy {
 	const struct mfs_optim_group *group;
 	uint32_t number; /* of its optimizer */
 	mfs_value dict;
-	bool ids; /* with 'params' */
+	bool ids; /* write 'params' */
 };
 
 static bool group_flag(const struct mfs_pickle *doc, mfs_value dict, const char *key)
@@ -39,8 +39,8 @@ static bool is_like(const struct mfs_pickle *doc, mfs_value dict, const struct m
 	       group_flag(doc, dict, "is_decoupled_lr") == g->decoupled;
 }
 
-/* The source's group of the same parameters. Experts are in an optimizer of their own or not as the
- * layout has it, so the other optimizer's will do. 0: the source had none. */
+/* The source's group of the same parameters. It may be in another optimizer, since the layout
+ * decides whether experts have one of their own. 0: the source has none. */
 static mfs_value find_group(const struct mfs_optim_info *info, const struct mfs_optim_group *g,
 			    const struct mfs_pickle **ret_doc)
 {
@@ -59,7 +59,7 @@ static mfs_value find_group(const struct mfs_optim_info *info, const struct mfs_
 	return 0;
 }
 
-/* Transformer Engine's, when a CUDA graph captures it. */
+/* Transformer Engine's step is a tensor if a CUDA graph captures it. */
 static bool is_tensor_step(const struct group_copy *c, const char *key, size_t len, mfs_value value)
 {
 	double number;
@@ -142,9 +142,9 @@ static int write_groups(struct mfs_rank_writer *r, uint32_t optimizer, bool ids)
 	return rc;
 }
 
-/* ---- torch's own: a state a parameter ---- */
+/* ---- torch's own optimizer: a state for each parameter ---- */
 
-/* torch.optim.AdamW's: a tensor without axes. */
+/* The step of torch.optim.AdamW is a tensor without axes. */
 static int write_step(struct mfs_rank_writer *r)
 {
 	const struct mfs_optim_info *info = mfs_optim_info(r->options->ckpt);
@@ -180,7 +180,7 @@ static int write_param_state(struct mfs_rank_writer *r, const struct mfs_optim_p
 	return rc;
 }
 
-/* Parameters of an optimizer by their number, as torch lists them; NULL behind the last. */
+/* An optimizer's parameters, ordered by torch's numbers. NULL after the last. */
 static const struct mfs_optim_param **by_id(struct mfs_rank_writer *r, uint32_t optimizer)
 {
 	const struct mfs_optim *o = r->file->optim;

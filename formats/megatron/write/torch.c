@@ -1,6 +1,6 @@
 /*
- * Legacy `torch` views: one mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt a rank, and distrib_optim.pt
- * beside it where the run's optimizer was distributed.
+ * Legacy `torch` views: mp_rank_TT[_PPP][_EEE]/model_optim_rng.pt for each rank, with
+ * distrib_optim.pt beside it if the run's optimizer was distributed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "formats/megatron/write/rank_file.h"
 #include "formats/optim/rules/settings.h"
 
-/* One file, made when it is first read: a view of a thousand ranks has a thousand of these. */
+/* A lazy file. A view of a thousand ranks has a thousand of these. */
 struct rank_entry {
 	const struct mfs_megatron_options *options;
 	struct mfs_rank rank;
@@ -39,8 +39,7 @@ static int build(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 	return rc;
 }
 
-/* Made once for its size, and for what may be wrong with it to be said now. 0: there is no such
- * file. */
+/* Makes the file once, for its size, and so that errors are found now. 0: there is no such file. */
 static int measure(struct rank_entry *e, uint64_t *ret, struct mfs_error *err)
 {
 	struct mfs_vfile *parts;
@@ -112,7 +111,7 @@ int mfs_megatron_torch_new(const struct mfs_megatron_options *options,
 		t->options = *options;
 	for (uint32_t i = 0; !rc && mfs_rank_at(&options->layout, i, &rank); i++)
 		rc = add_rank(t, &rank, sink, err);
-	/* On failure, too: files that the sink has taken refer to it. */
+	/* Also on failure, since files that the sink has taken point to it. */
 	*ret = t;
 	return rc;
 }
