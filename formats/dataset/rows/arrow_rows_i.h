@@ -2,9 +2,10 @@
 #ifndef MFS_DATASET_ROWS_ARROW_ROWS_I_H
 #define MFS_DATASET_ROWS_ARROW_ROWS_I_H
 
+#include "formats/base/arena.h"
+#include "formats/base/tensor.h"
 #include "formats/dataset/rows/arrow_rows.h"
 #include "formats/io/source.h"
-#include "formats/base/tensor.h"
 
 /* Rows whose tokens lie back to back in their file: 48 bytes, of which there may be millions. */
 struct mfs_arrow_extent {
@@ -31,6 +32,19 @@ struct mfs_arrow_token_column {
 	bool integers;
 	enum mfs_dtype dtype; /* in the files */
 };
+
+struct mfs_arrow_rows {
+	struct mfs_rows rows;
+	struct mfs_fileset *set; /* NULL: in memory */
+	struct mfs_arrow_shard *shards;
+	uint32_t shard_count; /* with one more behind them: where the rows end */
+	bool narrowed;	      /* unsigned in the files; a top bit is no token */
+	struct mfs_arena arena;
+};
+
+/* What can be done with them, in arrow_rows.c; and how they end, in arrow_rows_open.c. */
+extern const struct mfs_rows_ops mfs_arrow_rows_ops;
+void mfs_arrow_rows_free(struct mfs_rows *rows);
 
 /* Chooses the column in a shard's schema; names it, in memory that the caller frees. */
 int mfs_arrow_choose_column(const struct mfs_arrow_shard *p, const struct mfs_source *src,
