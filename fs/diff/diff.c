@@ -168,18 +168,15 @@ int mfs_cmd_diff(int argc, char **argv)
 	struct command c = {.limit = LISTED};
 	struct mfs_cmdline line = {
 		.usage = "diff A B [-q] [-n N] [--optim] [--json] [-o OPTIONS]",
-		.help = "Compares two models tensor by tensor, whatever their formats and "
-			"layouts: each a\n"
-			"checkpoint root (its latest iteration), one iteration, or a HuggingFace "
-			"directory.\n"
-			"Optimizers are compared where both have one; -o no_optim leaves them "
-			"out. The exit\n"
-			"status is 0 if they are equal, 1 if not, 2 if they could not be "
-			"compared.\n"
+		.help = "Compares two models tensor by tensor, whatever their formats and\n"
+			"layouts. Each is a checkpoint root (its latest iteration), one iteration\n"
+			"or a HuggingFace directory. Optimizers are compared where both have one;\n"
+			"-o no_optim leaves them out. The exit status is 0 if the models are\n"
+			"equal, 1 if not, 2 if they could not be compared.\n"
 			"\n"
-			"  -q, --quiet   say nothing; the status tells\n"
+			"  -q, --quiet   say nothing; the exit status tells\n"
 			"  -n N          list at most N tensors of each kind (20)\n"
-			"  --optim       trouble, unless both have an optimizer\n"
+			"  --optim       fail unless both have an optimizer\n"
 			"  --json        for programs\n",
 		.min = 2,
 		.max = 2,

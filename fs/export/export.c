@@ -391,13 +391,12 @@ int mfs_cmd_export(int argc, char **argv)
 	bool force = false, json = false;
 	struct mfs_cmdline c = {
 		.usage = "export SOURCE VIEW DEST [--force] [--json] [-o OPTIONS]",
-		.help = "Writes the files of VIEW into the new directory DEST, which appears when "
-			"everything\n"
-			"is on disk. What is not finished stays in DEST" PARTIAL "; the same\n"
-			"command goes on from there.\n",
+		.help = "Writes the files of VIEW into the new directory DEST, which appears when\n"
+			"everything is on disk. What is not finished stays in\n"
+			"DEST" PARTIAL "; the same command goes on from there.\n",
 		.help_views = true,
-		.help_end = "  --force   replace DEST, if all in it was left by an export or has a "
-			    "name of this view\n"
+		.help_end = "  --force   replace DEST, if everything in it is from an export or\n"
+			    "            has a name of this view\n"
 			    "  --json    one JSON object: what was written, or why not\n",
 		.min = 3,
 		.max = 3,

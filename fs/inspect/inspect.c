@@ -145,11 +145,9 @@ int mfs_cmd_inspect(int argc, char **argv)
 	bool json = false, tensors = false;
 	struct mfs_cmdline c = {
 		.usage = "inspect SOURCE [--json] [--tensors] [-o OPTIONS]",
-		.help = "Shows what a checkpoint is: model, layout of its files, iterations, and "
-			"what is\n"
-			"missing; and what datasets hold. The exit code is 0 if the latest "
-			"iteration is complete\n"
-			"and can be shown as a HuggingFace model.\n"
+		.help = "Shows what a checkpoint is (model, layout of its files, iterations, what\n"
+			"is missing) and what datasets hold. The exit status is 0 if the latest\n"
+			"iteration is complete and can be shown as a HuggingFace model.\n"
 			"\n"
 			"  --json      one JSON object\n"
 			"  --tensors   list every tensor of the model\n",

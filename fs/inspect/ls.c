@@ -380,11 +380,9 @@ int mfs_cmd_ls(int argc, char **argv)
 	bool json = false;
 	struct mfs_cmdline c = {
 		.usage = "ls SOURCE [VIEW] [--json] [-o OPTIONS]",
-		.help = "Shows the tree that a mount of SOURCE would have, down to the Megatron "
-			"views.\n"
-			"With VIEW, the files of that view, or why there is none; of a directory "
-			"of views,\n"
-			"the usual ones. Opens no tensor.\n",
+		.help = "Shows the tree that a mount of SOURCE would have, down to the Megatron\n"
+			"views. With VIEW, it shows the files of that view, or why there is none.\n"
+			"Of a directory of views it shows the usual ones. It opens no tensor.\n",
 		.help_views = true,
 		.help_end = "  --json   one JSON object: entries with path, type, mode, size and "
 			    "mtime_ns\n",

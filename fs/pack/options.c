@@ -79,25 +79,22 @@ bool mfs_pack_parse_options(int argc, char **argv, struct mfs_pack_options *ret,
 	uint64_t vocab_size = UINT64_MAX, eod = UINT64_MAX; /* not said */
 	struct mfs_cmdline c = {
 		.usage = "pack PREFIX [OPTIONS] < IDS",
-		.help = "Writes token ids, as any tokenizer prints them, into PREFIX.bin and "
-			"PREFIX.idx.\n"
-			"A document is a line of JSON, [1, 2, 3] or {\"input_ids\": [1, 2, 3], "
-			"...} or a list\n"
-			"of several sequences, [[1, 2], [3]]; or ids between blanks, commas and "
-			"newlines,\n"
-			"with a NUL behind each document. A document without ids has no sequence.\n"
+		.help = "Writes token ids, as any tokenizer prints them, into PREFIX.bin and\n"
+			"PREFIX.idx. A document is a line of JSON: [1, 2, 3], or\n"
+			"{\"input_ids\": [1, 2, 3], ...}, or a list of several sequences,\n"
+			"[[1, 2], [3]]. Or it is ids between blanks, commas and newlines, with a\n"
+			"NUL behind each document. A document without ids has no sequence.\n"
 			"\n"
-			"  --vocab-size N      ids are below N; uint16 if N is below 65500, else "
-			"int32\n"
+			"  --vocab-size N      ids are below N; uint16 if N is below 65500,\n"
+			"                      else int32\n"
 			"  --dtype NAME        uint16, int32 (default), uint8, int8, int16, int64\n"
 			"  --append-eod ID     one more token behind each document that has any\n"
-			"  --key NAME          of the ids in JSON objects; default: input_ids\n"
-			"  --format FORMAT     jsonl, ids (NUL behind each document), lines "
-			"(newline);\n"
-			"                      default: jsonl or ids, by the first character\n"
-			"  --resume            go on where an interrupted run of the same command "
-			"stopped; what\n"
-			"                      is complete is left alone\n"
+			"  --key NAME          key of the ids in JSON objects; default: input_ids\n"
+			"  --format FORMAT     jsonl, ids (NUL behind each document), or lines\n"
+			"                      (newline); default: jsonl or ids, by the first\n"
+			"                      character\n"
+			"  --resume            go on where an interrupted run of the same command\n"
+			"                      stopped; what is complete is left alone\n"
 			"  --force             replace what is there\n",
 		.min = 1,
 		.max = 1,

@@ -396,18 +396,15 @@ int mfs_cmd_verify(int argc, char **argv)
 	bool json = false;
 	struct mfs_cmdline c = {
 		.usage = "verify SOURCE [VIEW] [--deep [--sums]] [--json] [-o OPTIONS]",
-		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest "
-			"iteration)\n"
-			"and checks that shapes, types and sizes agree. Lists all problems; the "
-			"exit code is\n"
-			"1 if there was any. Of datasets (data, data/NAME, or a SOURCE of them): "
-			"every length,\n"
-			"pointer and document; with --deep every token, and -o vocab_size=N their "
+		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest\n"
+			"iteration) and checks that shapes, types and sizes agree. Lists all\n"
+			"problems; the exit status is 1 if there was any. Of datasets (data,\n"
+			"data/NAME, or a SOURCE of them) it checks every length, pointer and\n"
+			"document; with --deep every token, and with -o vocab_size=N their\n"
 			"range.\n",
 		.help_views = true,
-		.help_end = "  --deep   read every byte too: SHA-256 of each file, CRC-32 of the "
-			    "sources' records,\n"
-			    "           and integrity.json where the run has left one\n"
+		.help_end = "  --deep   read every byte, too: SHA-256 of each file, CRC-32 of the\n"
+			    "           sources' records, and integrity.json if the run left one\n"
 			    "  --sums   with --deep: lines for sha256sum -c and nothing else\n"
 			    "  --json   one JSON object: files, their sums and their problems\n",
 		.min = 1,

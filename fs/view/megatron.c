@@ -298,8 +298,8 @@ static int open_dist(const struct mfs_view_origin *s, const char *spec, struct m
 const struct mfs_view_kind mfs_view_kind_megatron_torch = {
 	.name = "megatron/torch",
 	.spec = "tp2-pp4",
-	.help = "a Megatron checkpoint at that layout; where it matters\n"
-		"also -ep, -etp, -vpp, -first, -last, in this order",
+	.help = "a Megatron checkpoint at that layout; -ep, -etp, -vpp,\n"
+		"-first, -last follow where they matter, in this order",
 	.of = MFS_VIEW_OF_FULL,
 	.nested = true,
 	.possible = possible,
@@ -310,7 +310,7 @@ const struct mfs_view_kind mfs_view_kind_megatron_torch = {
 
 const struct mfs_view_kind mfs_view_kind_megatron_torch_dist = {
 	.name = "megatron/torch_dist",
-	.help = "one that is loaded at any layout",
+	.help = "the same as torch_dist, for any layout",
 	.of = MFS_VIEW_OF_FULL,
 	.nested = true,
 	.possible = possible,
