@@ -36,6 +36,11 @@ unsigned mfs_dtype_size(enum mfs_dtype t)
 	return dtypes[t].size;
 }
 
+bool mfs_dtype_is_float(enum mfs_dtype t)
+{
+	return t == MFS_BF16 || t == MFS_F16 || t == MFS_F32 || t == MFS_F64;
+}
+
 const char *mfs_dtype_name(enum mfs_dtype t)
 {
 	return dtypes[t].safetensors;

@@ -32,6 +32,8 @@ enum mfs_dtype {
 
 /* Bytes of one element; 0 for MFS_DTYPE_NONE. */
 unsigned mfs_dtype_size(enum mfs_dtype t);
+/* What weights are of, and torch computes with. */
+bool mfs_dtype_is_float(enum mfs_dtype t);
 /* safetensors' name ("BF16"); "?" if it has none. */
 const char *mfs_dtype_name(enum mfs_dtype t);
 /* torch's name ("bfloat16"), as in torch.bfloat16 and config.json's "dtype". */

@@ -121,11 +121,6 @@ static bool is_needed(const struct mfs_megatron_args *a, enum need need)
 	return true;
 }
 
-static bool is_moe(const struct mfs_megatron_args *a, int64_t number)
-{
-	return a->moe_layers && a->moe_layers[number];
-}
-
 static bool applies(const struct mfs_megatron_args *a, enum mfs_module_when when, bool moe)
 {
 	switch (when) {
@@ -187,12 +182,12 @@ static int check_needed(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 	int rc = check_rows(ckpt, outside, "", -1, false, err);
 
 	for (int32_t l = 0; l < a->num_layers && !rc; l++)
-		rc = check_rows(ckpt, layer, DECODER, l, is_moe(a, l), err);
+		rc = check_rows(ckpt, layer, DECODER, l, mfs_args_is_moe(a, l), err);
 	for (int32_t k = 0; k < a->mtp_num_layers && !rc; k++) {
 		rc = check_rows(ckpt, mtp, MTP, k, false, err);
 		if (!rc)
-			rc = check_rows(ckpt, layer, MTP_INNER, k, is_moe(a, a->num_layers - 1),
-					err);
+			rc = check_rows(ckpt, layer, MTP_INNER, k,
+					mfs_args_is_moe(a, a->num_layers - 1), err);
 	}
 	return rc;
 }
@@ -227,8 +222,8 @@ static bool is_known(const char *name, enum mfs_layer_spec spec)
 static bool in_layer(const struct mfs_megatron_args *a, const char *name, int64_t number)
 {
 	if (strstr(name, ".mlp.linear_"))
-		return !is_moe(a, number);
-	return is_moe(a, number) || !strstr(name, ".mlp.");
+		return !mfs_args_is_moe(a, number);
+	return mfs_args_is_moe(a, number) || !strstr(name, ".mlp.");
 }
 
 /* All layers of a kind, and all experts, must have a tensor that one of them has. */

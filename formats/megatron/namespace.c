@@ -179,12 +179,8 @@ static void number(struct mfs_pickle_writer *w, const char *name, int64_t value)
  * sharded_state_dict). So a list is written only if layers differ. */
 static void write_layer_freq(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
 {
-	bool listed = false;
-
 	mfs_pickle_name(w, "moe_layer_freq");
-	for (int64_t i = 0; a->moe_layers && i < a->num_layers; i++)
-		listed |= !a->moe_layers[i];
-	if (!listed) {
+	if (!mfs_args_layers_differ(a)) {
 		mfs_pickle_int(w, 1);
 		return;
 	}

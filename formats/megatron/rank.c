@@ -334,11 +334,6 @@ static void stand_outside(struct builder *b)
 	b->moe = false;
 }
 
-static bool is_moe(const struct builder *b, uint32_t layer)
-{
-	return b->args->moe_layers && b->args->moe_layers[layer];
-}
-
 static int add_layers(struct builder *b, uint32_t vp)
 {
 	uint32_t first;
@@ -350,7 +345,7 @@ static int add_layers(struct builder *b, uint32_t vp)
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		b->layer = (int32_t)(first + i);
 		b->shown = (int32_t)i;
-		b->moe = is_moe(b, first + i);
+		b->moe = mfs_args_is_moe(b->args, first + i);
 		rc = add_rows(b, layer_rows(b));
 	}
 	stand_outside(b);
@@ -363,7 +358,7 @@ static int add_mtp(struct builder *b)
 
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++) {
 		b->layer = b->shown = k;
-		b->moe = is_moe(b, (uint32_t)b->args->num_layers - 1);
+		b->moe = mfs_args_is_moe(b->args, b->args->num_layers - 1);
 		b->prefix = "mtp.layers.";
 		rc = add_rows(b, mfs_modules_mtp_before);
 		b->prefix = "mtp.layers.transformer_layer.";

@@ -191,11 +191,6 @@ static struct mfs_hf_tensor *find(const struct builder *b, const struct mfs_fami
 	return mfs_hf_tensors_find(&b->hf, name);
 }
 
-static bool is_float(enum mfs_dtype t)
-{
-	return t == MFS_BF16 || t == MFS_F16 || t == MFS_F32 || t == MFS_F64;
-}
-
 /* The first row for the same tensor of Megatron (q_proj for k_proj). All of these have its
  * dtype. */
 static const struct mfs_family_tensor *first_of(const struct builder *b,
@@ -219,7 +214,7 @@ static int check_dtype(const struct builder *b, const struct mfs_family_tensor *
 	const struct mfs_hf_tensor *other;
 	char text[MFS_CKPT_NAME_SIZE];
 
-	if (!is_float(t->dtype))
+	if (!mfs_dtype_is_float(t->dtype))
 		return mfs_fail(b->err, -ENOTSUP,
 				"%s: tensor '%s' is of %s, expected floats of 16 bits or more",
 				dir_of(b), t->name, mfs_dtype_torch(t->dtype));
@@ -401,16 +396,6 @@ static int settle_tied(struct builder *b)
 
 /* ---- rows of the family's tables ---- */
 
-static bool is_moe(const struct builder *b, int64_t layer)
-{
-	return b->args->moe_layers && b->args->moe_layers[layer];
-}
-
-static bool of_kind(const struct mfs_family_tensor *row, bool moe)
-{
-	return row->kind == MFS_LAYER_ANY || (row->kind == MFS_LAYER_MOE) == moe;
-}
-
 /* One tensor, or one of each expert. */
 static int add_experts(struct builder *b, const struct mfs_family_tensor *row, struct numbering p)
 {
@@ -432,11 +417,11 @@ static int add_row(struct builder *b, const struct mfs_family_tensor *row)
 	if (row->scope == MFS_SCOPE_BEFORE || row->scope == MFS_SCOPE_AFTER)
 		return add_experts(b, row, (struct numbering){"", -1, -1, -1});
 	for (int32_t i = 0; i < layers && inner && !rc; i++)
-		if (of_kind(row, is_moe(b, i)))
+		if (mfs_is_of_kind(row, mfs_args_is_moe(b->args, i)))
 			rc = add_experts(b, row, (struct numbering){DECODER, i, i, -1});
 	/* MTP layer k is HF's layer L+k, and of the same kind as the last layer. */
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++)
-		if (of_kind(row, is_moe(b, layers - 1)))
+		if (mfs_is_of_kind(row, mfs_args_is_moe(b->args, layers - 1)))
 			rc = add_experts(
 				b, row,
 				(struct numbering){inner ? MTP_INNER : MTP, k, layers + k, -1});

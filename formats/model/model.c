@@ -35,14 +35,6 @@ struct builder {
 	struct mfs_error *err;
 };
 
-/* ---- sizes ---- */
-
-/* MFS_UNSET becomes 0. */
-static uint64_t size_of(int64_t argument)
-{
-	return argument > 0 ? (uint64_t)argument : 0;
-}
-
 /* ---- rows of the tables ---- */
 
 static int bind_row(struct builder *b, const struct mfs_family_tensor *row, struct bound *ret)
@@ -96,17 +88,12 @@ static int missing_tensor(const struct builder *b, const char *name, int32_t lay
 			b->model->family->name);
 }
 
-static bool is_float(enum mfs_dtype t)
-{
-	return t == MFS_BF16 || t == MFS_F16 || t == MFS_F32 || t == MFS_F64;
-}
-
 static int check_source(const struct builder *b, const struct mfs_global_tensor *src)
 {
 	char name[MFS_CKPT_NAME_SIZE];
 	int rc = mfs_dims_check(b->model->ckpt, b->dims, src, b->err);
 
-	if (rc || is_float(src->dtype))
+	if (rc || mfs_dtype_is_float(src->dtype))
 		return rc;
 	return mfs_fail(b->err, -ENOTSUP, "%s: tensor '%s' is of %s, expected floating point",
 			dir_of(b), mfs_global_tensor_name(src, name, sizeof(name)),
@@ -190,16 +177,6 @@ static int add_target(struct builder *b, struct bound *row, const struct numberi
 	return count_target(b, t);
 }
 
-static bool is_moe(const struct mfs_megatron_args *a, int64_t layer)
-{
-	return a->moe_layers && a->moe_layers[layer];
-}
-
-static bool of_kind(const struct mfs_family_tensor *row, bool moe)
-{
-	return row->kind == MFS_LAYER_ANY || (row->kind == MFS_LAYER_MOE) == moe;
-}
-
 static int add_rows(struct builder *b, enum mfs_scope scope, const struct numbering *p, bool moe,
 		    int32_t expert)
 {
@@ -208,7 +185,8 @@ static int add_rows(struct builder *b, enum mfs_scope scope, const struct number
 	for (uint32_t i = 0; i < b->row_count && !rc; i++) {
 		const struct mfs_family_tensor *row = b->rows[i].row;
 
-		if (row->scope == scope && of_kind(row, moe) && row->experts == (expert >= 0))
+		if (row->scope == scope && mfs_is_of_kind(row, moe) &&
+		    row->experts == (expert >= 0))
 			rc = add_target(b, &b->rows[i], p, expert);
 	}
 	return rc;
@@ -228,7 +206,7 @@ static int add_scope(struct builder *b, enum mfs_scope scope, const struct numbe
 /* MTP layer k is HF's layer L+k, and of the same kind as the last layer. */
 static int add_mtp_layers(struct builder *b, uint32_t layers)
 {
-	const bool moe = is_moe(b->args, b->args->num_layers - 1);
+	const bool moe = mfs_args_is_moe(b->args, b->args->num_layers - 1);
 	int rc = 0;
 
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++) {
@@ -244,17 +222,18 @@ static int add_mtp_layers(struct builder *b, uint32_t layers)
 static int add_targets(struct builder *b)
 {
 	const uint32_t layers = (uint32_t)b->args->num_layers;
+	const int64_t mtp = b->args->mtp_num_layers;
 	struct numbering ends = {-1, -1, 0, false};
 	int rc = add_scope(b, MFS_SCOPE_BEFORE, &ends, false);
 
 	for (uint32_t i = 0; i < layers && !rc; i++) {
 		struct numbering p = {(int32_t)i, (int32_t)i, i + 1, false};
 
-		rc = add_scope(b, MFS_SCOPE_LAYER, &p, is_moe(b->args, i));
+		rc = add_scope(b, MFS_SCOPE_LAYER, &p, mfs_args_is_moe(b->args, i));
 	}
 	if (!rc)
 		rc = add_mtp_layers(b, layers);
-	ends.unit = layers + (uint32_t)size_of(b->args->mtp_num_layers) + 1;
+	ends.unit = layers + (mtp > 0 ? (uint32_t)mtp : 0) + 1;
 	return rc ? rc : add_scope(b, MFS_SCOPE_AFTER, &ends, false);
 }
 
@@ -267,6 +246,7 @@ static bool taken(const struct builder *b, const struct mfs_global_tensor *t)
 		const struct bound *row = &b->rows[i];
 		const bool mtp = t->name == row->used[1];
 		const int64_t layers = mtp ? b->args->mtp_num_layers : b->args->num_layers;
+		const int64_t like = mtp ? b->args->num_layers - 1 : t->layer;
 		const bool ends =
 			row->row->scope == MFS_SCOPE_BEFORE || row->row->scope == MFS_SCOPE_AFTER;
 
@@ -274,8 +254,7 @@ static bool taken(const struct builder *b, const struct mfs_global_tensor *t)
 			continue;
 		if (ends ? t->layer != -1 : t->layer < 0 || t->layer >= layers)
 			continue;
-		if (!ends &&
-		    !of_kind(row->row, is_moe(b->args, mtp ? b->args->num_layers - 1 : t->layer)))
+		if (!ends && !mfs_is_of_kind(row->row, mfs_args_is_moe(b->args, like)))
 			continue;
 		if (row->row->experts ? t->expert >= 0 && t->expert < b->args->num_experts
 				      : t->expert == -1)

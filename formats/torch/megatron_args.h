@@ -120,6 +120,23 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
  */
 uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded);
 
+/* True if the layer, counted from 0, has experts. An MTP layer is of the kind of the last layer
+ * (gpt_layer_specs.py: get_gpt_mtp_block_spec). */
+static inline bool mfs_args_is_moe(const struct mfs_megatron_args *a, int64_t layer)
+{
+	return a->moe_layers && a->moe_layers[layer];
+}
+
+/* True if some layers have experts and others have none. */
+static inline bool mfs_args_layers_differ(const struct mfs_megatron_args *a)
+{
+	bool dense = false;
+
+	for (int64_t i = 0; a->moe_layers && i < a->num_layers; i++)
+		dense |= !a->moe_layers[i];
+	return dense;
+}
+
 /* True if linear_fc1 has a gate half and an up half. */
 static inline bool mfs_args_gated(const struct mfs_megatron_args *a)
 {

@@ -98,15 +98,11 @@ static void drop_experts(struct mfs_megatron_args *a)
  * is none, and only a softmax can be taken before the choice. */
 static void settle_experts(struct mfs_megatron_args *a)
 {
-	bool dense = false;
-
 	if (!a->moe_layers) {
 		drop_experts(a);
 		return;
 	}
-	for (int64_t i = 0; i < a->num_layers; i++)
-		dense = dense || !a->moe_layers[i];
-	if (!dense)
+	if (!mfs_args_layers_differ(a))
 		a->ffn_hidden_size = MFS_UNSET;
 	if (a->moe_router_group_topk == MFS_UNSET || a->moe_router_num_groups <= 1)
 		a->moe_router_num_groups = a->moe_router_group_topk = MFS_UNSET;

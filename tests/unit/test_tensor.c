@@ -60,6 +60,23 @@ START_TEST(test_unknown_names)
 }
 END_TEST
 
+/* Weights of eight bits come with scales, and are no plain numbers. */
+START_TEST(test_floats)
+{
+	unsigned floats = 0;
+
+	for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+		if (mfs_dtype_is_float(types[i].type)) {
+			ck_assert(strstr(types[i].torch, "float") == types[i].torch ||
+				  !strcmp(types[i].torch, "bfloat16"));
+			floats++;
+		}
+	ck_assert_uint_eq(floats, 4);
+	ck_assert(!mfs_dtype_is_float(MFS_F8_E4M3) && !mfs_dtype_is_float(MFS_F8_E5M2));
+	ck_assert(!mfs_dtype_is_float(MFS_DTYPE_NONE));
+}
+END_TEST
+
 START_TEST(test_shape_count)
 {
 	uint64_t n;
@@ -131,5 +148,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_shape_text_fits);
 	c = unit_case(s, "bytes", test_loads);
 	tcase_add_test(c, test_ranges);
+	tcase_add_test(c, test_floats);
 	return s;
 }

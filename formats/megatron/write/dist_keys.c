@@ -7,12 +7,8 @@ static const char decoder[] = "decoder.layers.", mtp[] = "mtp.layers.";
 
 bool mfs_dist_numbers_layers(const struct mfs_megatron_args *args)
 {
-	bool listed = args->moe_layer_freq_listed;
-
 	/* Arguments made from config.json have a list if layers differ (namespace.c). */
-	for (int64_t l = 0; args->moe_layers && l < args->num_layers; l++)
-		listed |= !args->moe_layers[l];
-	return listed;
+	return args->moe_layer_freq_listed || mfs_args_layers_differ(args);
 }
 
 static const char *after(const char *text, const char *prefix)
@@ -42,11 +38,7 @@ static const struct {
 
 static bool is_moe(const struct mfs_megatron_args *a, const struct mfs_global_tensor *t)
 {
-	/* An MTP layer is of the kind of the last layer (gpt_layer_specs.py:
-	 * get_gpt_mtp_block_spec). */
-	const int64_t layer = after(t->name, mtp) ? a->num_layers - 1 : t->layer;
-
-	return a->moe_layers && a->moe_layers[layer];
+	return mfs_args_is_moe(a, after(t->name, mtp) ? a->num_layers - 1 : t->layer);
 }
 
 static bool is_fused(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t,

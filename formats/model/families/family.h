@@ -255,6 +255,12 @@ extern const struct mfs_config_row mfs_config_window[];
 	(MFS_HAS(ZERO_CENTERED) | MFS_HAS(EPS_NOT_1E6) | MFS_HAS(GQA) | MFS_HAS(HEAD_DIM) |        \
 	 MFS_HAS(ROPE_INTERLEAVED) | MFS_HAS(ROPE_LLAMA3) | MFS_HAS(ROPE_LINEAR) | MFS_HAS(TIED))
 
+/* True if a layer of this kind has the row. */
+static inline bool mfs_is_of_kind(const struct mfs_family_tensor *row, bool moe)
+{
+	return row->kind == MFS_LAYER_ANY || (row->kind == MFS_LAYER_MOE) == moe;
+}
+
 /* True if a model with these features has a row of these conditions. */
 static inline bool mfs_applies(uint64_t when, uint64_t unless, uint64_t features)
 {
