@@ -162,8 +162,8 @@ same "completion of -o" "$(completed "$data" "$mnt" -o ro,dataset_)" ro,dataset_
 same "completion of a directory" "$(completed "$data" "$mnt" -o dataset_cache = "$data/hf_")" "$data/hf_dataset"
 same "completion of a prefix" "$(completed inspect "$data/tales_")" "$data/tales_text_document.idx"
 same "completion of a dataset's view" "$(completed export "$data" data/tales_text_document/h)" data/tales_text_document/hf
-same "completion of a model's views" "$(completed ls "$source" h)" hf
-same "completion of the latest's views" "$(completed ls "$source" latest/)" "latest/hf latest/megatron/torch_dist"
+same "completion of a model's view" "$(completed ls "$source" megatron/torch_d)" megatron/torch_dist
+same "completion of the latest's view" "$(completed ls "$source" latest/megatron/torch_d)" latest/megatron/torch_dist
 same "completion of a layout" "$(completed ls "$source" megatron/torch/tp2-pp2)" megatron/torch/tp2-pp2
 same "completion of a spec" "$(completed ls "$data" data/tales_text_document/samples/t)" data/tales_text_document/samples/train-s4096
 same "completion of an option" "$(completed sample "$data" --step 1 --global)" --global-batch-size
