@@ -75,7 +75,8 @@ static int add_gpt(struct builder *b, const struct mfs_index_member *member,
 
 /* ---- all of them ---- */
 
-/* A blend names its datasets to the letter of the words; one by itself lies where it was opened. */
+/* A blend names its datasets by the words as they were said, a single dataset by the path at
+ * which it was opened. */
 static struct mfs_index_member member_of(const struct mfs_dataset *d,
 					 const struct mfs_samples_member *part)
 {
@@ -123,7 +124,7 @@ static int add_samples(struct builder *b, struct mfs_samples *s)
 	return rc || !mfs_samples_blend(s) ? rc : add_blend(b, s);
 }
 
-/* One epoch of a blend by weights is what no run asks for: Megatron asserts. */
+/* No run asks for one epoch of a blend by weights: Megatron asserts. */
 static bool is_asked_for(const struct mfs_run *run, enum mfs_split split)
 {
 	const struct mfs_blend_args *args = run->blend ? run->blend : run->per_split[split];
@@ -143,8 +144,8 @@ static int add_split(struct builder *b, const struct mfs_run *run)
 	return rc ? rc : add_samples(b, *samples);
 }
 
-/* --split as Megatron was told: commas, which separate options in -o and are slashes there
- * (split=99/1/0). */
+/* --split as Megatron was told it, with commas. In -o, where commas separate options, slashes
+ * stand for them (split=99/1/0). */
 static char *split_text(const struct mfs_cache_spec *spec, const struct mfs_run *run)
 {
 	char *text = strdup(spec->split	 ? spec->split

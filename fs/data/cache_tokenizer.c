@@ -77,8 +77,7 @@ static json_t *tokenizer_of(json_t *root)
 	return json_is_object(tokenizer) ? tokenizer : root;
 }
 
-/* What is read is written again and must give the same text: then nothing in it can have been
- * misunderstood. */
+/* Writes what was read again. If that gives the same text, nothing in it was misunderstood. */
 static bool is_written_so(json_t *root, const char *text, size_t len)
 {
 	char *again;

@@ -42,7 +42,7 @@ static void free_dataset(struct mfs_dataset *d)
 	free(d);
 }
 
-/* What cannot be an entry of data/. */
+/* Whether a name cannot be that of an entry of data/. */
 static bool is_no_name(const char *name)
 {
 	return !*name || !strcmp(name, ".") || !strcmp(name, "..");
@@ -101,9 +101,9 @@ static int note_warning(struct mfs_dataset *d, uint64_t outside, struct mfs_erro
 	return d->warning ? 0 : mfs_fail_nomem(err);
 }
 
-/* Finds the rows that hold tokens outside of the vocabulary: of all datasets where that was asked
- * for, else of small ones, of which a failure then only means that such rows are not kept apart
- * from their neighbours. */
+/* Finds the rows that hold tokens outside of the vocabulary, of all datasets where vocab_scan
+ * was said, else of small ones. A failure of the latter only means that such rows are not kept
+ * apart from their neighbours. */
 static int find_bad(struct mfs_data *data, struct mfs_dataset *d, struct mfs_error *err)
 {
 	const uint64_t before = mfs_row_ranges_rows(&d->rows->bad);
@@ -247,8 +247,8 @@ static int by_base_name(const void *a, const void *b)
 	return strcmp(mfs_path_base(*x), mfs_path_base(*y));
 }
 
-/* In the order of names, however they were named: what `datasets` has computed of the same files
- * stays right. */
+/* Prefixes are merged in the order of their names, whatever the order in which they were said,
+ * so that what `datasets` has computed of the same files stays right. */
 static int add_merge(struct mfs_data *data, struct mfs_error *err)
 {
 	if (!data->prefix_count)
@@ -365,7 +365,7 @@ void mfs_data_free(struct mfs_data *data)
 {
 	if (!data)
 		return;
-	/* Views of one may read the rows of others: all views go first. */
+	/* All views go first, as a view of one dataset may read the rows of others. */
 	for (uint32_t i = 0; i < data->count; i++)
 		mfs_views_release(&data->list[i]->views);
 	for (uint32_t i = 0; i < data->count; i++)

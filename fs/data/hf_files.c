@@ -30,8 +30,8 @@ static int add_text(struct mfs_view *v, const char *dir, const char *name, struc
 /* ---- dataset_info.json ---- */
 
 /*
- * "Sequence" is what every version of `datasets` reads: those from 4.0 on write "List", which
- * earlier ones do not know (features/features.py).
+ * Every version of `datasets` reads "Sequence". Versions from 4.0 on write "List", which earlier
+ * ones do not know (features/features.py).
  */
 static void add_features(struct mfs_buf *b, const struct mfs_rows *r)
 {
@@ -76,7 +76,7 @@ void mfs_data_add_said(const struct mfs_data_options *opt, struct mfs_buf *spec)
 		mfs_buf_printf(spec, "%lld behind each\n", (long long)opt->eod);
 }
 
-/* Who the source files are, what is made of them and how. */
+/* A hash of what the source files are, and of what is made of them and how. */
 static uint64_t fingerprint(const struct mfs_data_hf_dir *d)
 {
 	const struct mfs_rows *r = d->rows;
@@ -96,7 +96,7 @@ static uint64_t fingerprint(const struct mfs_data_hf_dir *d)
 	return hash;
 }
 
-/* All of the keys are needed (arrow_dataset.py: load_from_disk). */
+/* load_from_disk needs all of the keys (arrow_dataset.py). */
 static int add_state(struct mfs_view *v, const struct mfs_data_hf_dir *d, uint32_t files,
 		     struct mfs_error *err)
 {

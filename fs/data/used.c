@@ -1,4 +1,4 @@
-/* What was said (-o) and has no effect on a mount, or cannot have the one that was meant. */
+/* Finds options (-o) that have no effect on a mount, or cannot have the one that was meant. */
 #include <errno.h>
 #include <jansson.h>
 #include <sys/stat.h>
@@ -98,7 +98,7 @@ static int check_blends(const struct mfs_data *data, struct mfs_error *err)
 	return rc;
 }
 
-/* A directory may be that of a run which has not written its descriptions yet. */
+/* A directory is not read: its run may not have written its descriptions yet. */
 static int check_tokenizer(const struct mfs_data_options *o, struct mfs_error *err)
 {
 	json_t *tokenizer;

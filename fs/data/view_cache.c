@@ -21,7 +21,7 @@ static int rules_of(const struct mfs_data_options *opt, struct mfs_dataset_rules
 
 /* ---- names ---- */
 
-/* Whether there can be any, be it of this dataset or of this mount. */
+/* Whether there can be any indices, by the mount's options alone. */
 static int check_options(const struct mfs_dataset *d, struct mfs_dataset_rules *rules,
 			 struct mfs_error *err)
 {
@@ -81,7 +81,7 @@ static int check(const struct mfs_view_origin *s, const char *name, struct mfs_e
 #define USUAL_LENGTH 4096
 #define LEAST_LENGTH 16
 
-/* The longest usual length of which the dataset has a sample. */
+/* Lists the longest usual length of which the dataset has a sample. */
 static int list(const struct mfs_view_origin *s, struct mfs_arena *arena, const char *const **ret,
 		uint32_t *ret_count, struct mfs_error *err)
 {

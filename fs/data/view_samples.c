@@ -23,7 +23,7 @@ static int no_spec(const struct mfs_dataset *d, const char *name, struct mfs_err
 			d->name, name);
 }
 
-/* Numbers of tokens are looked at, not a sample. */
+/* Reads numbers of tokens, and no sample. */
 static int new_samples(const struct mfs_dataset *d, const char *name,
 		       struct mfs_samples_spec *ret_spec, struct mfs_samples **ret,
 		       struct mfs_error *err)
@@ -55,7 +55,7 @@ static int new_samples(const struct mfs_dataset *d, const char *name,
 	return rc;
 }
 
-/* Whatever is wrong with a name that is one: it is impossible. */
+/* A name of the right form that cannot be opened is impossible (-EINVAL). */
 static int check(const struct mfs_view_origin *origin, const char *name, struct mfs_error *err)
 {
 	struct mfs_dataset *d = origin->dataset;
@@ -76,13 +76,13 @@ static int check(const struct mfs_view_origin *origin, const char *name, struct 
 
 /* ---- the view ---- */
 
-/* "train": also what `datasets` calls them, but for this. */
+/* What `datasets` calls a split. Only the validation split has another name. */
 static const char *hf_name(enum mfs_split split)
 {
 	return split == MFS_VALID ? "validation" : mfs_split_name(split);
 }
 
-/* A file of a blend's words may be another one by the next mount. */
+/* A file of a blend's words may have changed by the next mount. */
 static void describe_file(const char *path, struct mfs_buf *ret)
 {
 	struct stat st;
@@ -92,7 +92,7 @@ static void describe_file(const char *path, struct mfs_buf *ret)
 			       (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec);
 }
 
-/* All that makes these samples of these files. */
+/* Everything that decides which samples are made of which files. */
 static void describe(const struct mfs_dataset *d, const char *name, struct mfs_buf *ret)
 {
 	const struct mfs_data_options *o = d->options;

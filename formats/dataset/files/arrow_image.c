@@ -47,8 +47,9 @@ struct mfs_arrow_image {
 /* ---- computed bytes ---- */
 
 /*
- * Offsets of all batches are one array: batch b's, one more than it has rows, begin at element
- * batches[b].row + b. What is asked for at once lies in one batch, as each is a part of its own.
+ * The offsets of all batches are one array. Those of batch b, one more than it has rows, begin at
+ * element batches[b].row + b. What is asked for at once lies in one batch, as each batch is a part
+ * of its own.
  */
 static uint32_t batch_of_offset(const struct mfs_arrow_image *v, uint64_t element)
 {
@@ -111,7 +112,7 @@ static int place_of(const struct mfs_arrow_image *v, uint64_t row, struct bounda
 	return mfs_rows_start(v->rows, row, &ret->token, err);
 }
 
-/* So many tokens more than wanted are as good: most ends are found with one look. */
+/* Half as many tokens, or half as many again, will do, so that one look finds most ends. */
 static bool is_good(const struct mfs_arrow_image *v, const struct boundary *from,
 		    const struct boundary *to)
 {
@@ -131,7 +132,7 @@ static int guess_end(const struct mfs_arrow_image *v, const struct boundary *fro
 	return place_of(v, from->row + mfs_min_u64(n, rows), ret, err);
 }
 
-/* With no more tokens than wanted, or one row alone. */
+/* The end of a batch with no more tokens than wanted, or of one row. */
 static int search_end(const struct mfs_arrow_image *v, const struct boundary *from,
 		      const struct boundary *end, struct boundary *ret, struct mfs_error *err)
 {
@@ -144,7 +145,7 @@ static int search_end(const struct mfs_arrow_image *v, const struct boundary *fr
 					  &row, err);
 	if (rc)
 		return rc;
-	/* The first row behind: the one before it may be what is too much. */
+	/* This is the first row behind. The row before it may be too much already. */
 	row = row > last ? last : row;
 	rc = place_of(v, row, ret, err);
 	if (!rc && ret->token - from->token > v->batch_tokens && row > from->row + 1)
@@ -212,7 +213,7 @@ static int put_batch(struct mfs_arrow_image *v, const struct boundary *from,
 	return 0;
 }
 
-/* Rows from *at to end, none of them bad or all of them. */
+/* Cuts rows from *at to end_row, of which all are bad or none is. */
 static int cut_run(struct mfs_arrow_image *v, struct boundary *at, uint64_t end_row,
 		   struct mfs_error *err)
 {

@@ -6,8 +6,8 @@
 
 #define CHUNK 4096 /* elements that are copied at once, where they cannot be put in place */
 
-/* Elements that end, or begin, outside of buf, or do not lie in it as they must: from the first
- * byte wanted of element `first` on. Sets the number of bytes that were written. */
+/* Copies elements that cannot be computed in place: one that begins or ends outside of buf, or
+ * ones for which buf is not aligned. Sets the number of bytes that were written. */
 static int copy_some(const struct mfs_elements *e, uint64_t off, uint8_t *buf, size_t len,
 		     size_t *ret_len, struct mfs_error *err)
 {

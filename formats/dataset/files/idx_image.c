@@ -134,7 +134,7 @@ static uint64_t documents_at(const struct mfs_indexed_dataset *d)
 	return MFS_IDX_HEADER + (4 + 8) * d->info.sequences;
 }
 
-/* Whether a prefix has to do with bytes [off, end) of the merged .idx. */
+/* Whether bytes [off, end) of the merged .idx come from a prefix. */
 static bool is_part_of(const struct mfs_indexed_dataset *d, const struct mfs_idx_member *p,
 		       uint64_t off, uint64_t end)
 {
@@ -148,7 +148,7 @@ static bool is_part_of(const struct mfs_indexed_dataset *d, const struct mfs_idx
 	       meet(off, end, modes + p->first_sequence, p->multimodal ? p->sequences : 0);
 }
 
-/* Thousands of prefixes are merged at times: a read looks at those alone that it is made of. */
+/* Thousands of prefixes may be merged. A read checks only those that its bytes come from. */
 static int check_parts(const struct mfs_indexed_dataset *d, uint64_t off, uint64_t len,
 		       struct mfs_error *err)
 {
@@ -173,7 +173,7 @@ static int read_merged(void *object, uint64_t off, void *buf, size_t len, struct
 
 static const struct mfs_computed merged_idx = {.read = read_merged};
 
-/* The dataset is read alone, whatever the parts' type of it says. */
+/* Parts take objects that are not const. This one is only read. */
 static void *const_cast(const struct mfs_indexed_dataset *d)
 {
 	return (void *)(uintptr_t)d;

@@ -58,7 +58,7 @@ static unsigned digits(uint64_t value)
 	return n;
 }
 
-/* Of the widest value of a dtype; 0: it holds no integers. */
+/* The width of the widest value of a dtype; 0: it does not hold integers. */
 static unsigned dtype_width(enum mfs_dtype dtype)
 {
 	int64_t least, most;
@@ -70,7 +70,7 @@ static unsigned dtype_width(enum mfs_dtype dtype)
 
 /* ---- one read ---- */
 
-/* The bytes that are asked for, and the end of the tokens that have a part in them. */
+/* The bytes that are asked for, and the end of the tokens that they show. */
 struct request {
 	const struct jsonl *j;
 	uint64_t off, end; /* in the file */
@@ -138,7 +138,8 @@ static uint64_t tokens_before(const struct jsonl *j, const struct line *l, uint6
 	return mfs_min_u64(l->tokens, (end - from + j->per_token - 1) / j->per_token);
 }
 
-/* Token t, which lies in the window: read together with those that follow, none of them outside. */
+/* Token t, which the bytes asked for show. Tokens that follow are read with it, as far as they
+ * are shown. */
 static int get_token(struct request *w, uint64_t t, int64_t *ret, struct mfs_error *err)
 {
 	if (t - w->chunk_first >= w->chunk_count) {

@@ -118,7 +118,7 @@ static size_t read_magic(uint64_t off, uint8_t *buf, size_t len)
 	return n;
 }
 
-/* The group of the file that has the byte; off is behind the first one's beginning. */
+/* The group of the file that has the byte. off is not before the first group. */
 static struct group *group_at(const struct parquet_file *f, uint64_t off)
 {
 	struct group *groups = f->view->groups + f->first;
@@ -181,7 +181,8 @@ static void willneed_tokens(const struct mfs_rows *rows, uint64_t first, uint64_
 	}
 }
 
-/* Tokens before a byte of a group's first column chunk, about: as if no row were empty. */
+/* About how many tokens lie before a byte of a group's first column chunk: as if no row were
+ * empty. */
 static uint64_t tokens_before(const struct mfs_parquet_image *v, const struct group *g, uint64_t at)
 {
 	const struct column *c = v->columns;

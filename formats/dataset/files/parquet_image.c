@@ -12,8 +12,8 @@
 #define ENOUGH_FILES 64
 #define MIN_FILE     (1ull << 30)
 #define MAX_FILE     (8ull << 30)
-/* Readers take more than the footer from the end of a file at once: what cannot be read must not be
- * in that. */
+/* Readers read more than the footer from the end of a file at once. Nothing unreadable may lie
+ * there. */
 #define FOOTER_APART (1u << 20)
 /* More rows or tokens are not laid out: offsets stay far below 2^63. */
 #define MAX_COUNT (1ull << 56)
@@ -105,8 +105,8 @@ static int set_columns(struct mfs_parquet_image *v, struct mfs_error *err)
 
 /* ---- row groups ---- */
 
-/* A row group must not hold rows that can be read and rows that cannot: the next row where that
- * changes. */
+/* The next row at which rows become readable or unreadable. A row group must not hold both
+ * kinds. */
 static uint64_t next_change(const struct mfs_rows *rows, size_t *bad, uint64_t row)
 {
 	while (*bad < rows->bad.count && rows->bad.list[*bad].end <= row)
@@ -136,7 +136,8 @@ static int group_end(const struct mfs_parquet_image *v, uint64_t row, uint64_t s
 		*ret = limit;
 		return 0;
 	}
-	/* The row behind the last one that begins at or before this: the one that ends too late. */
+	/* The row behind the last one that begins at or before this is the one that ends too
+	 * late. */
 	rc = mfs_rows_lower_bound(rows, row, start + v->config.group + 1, &end, err);
 	if (rc)
 		return rc;

@@ -8,7 +8,7 @@
 #include "formats/dataset/files/parquet_image_i.h"
 
 #define LENGTH 4 /* bytes of the length that stands before levels */
-/* What a page takes beside its values and a bit for each entry, rounded up: header, lengths,
+/* What a page takes at most beside its values and a bit for each entry: header, lengths,
  * varints. */
 #define PAGE_EXTRA (MFS_PARQUET_PAGE_HEADER + 2 * LENGTH + 16)
 /* Levels of an empty row: its run, and one for the values behind it. */
@@ -250,7 +250,7 @@ static void add_length(struct mfs_buf *b, uint64_t len)
 	mfs_buf_add(b, bytes, LENGTH);
 }
 
-/* The levels of a list, of which one is in a row group's every page that is looked at. */
+/* The levels of the entries of a page. */
 static int list_levels(const struct reading *r, const struct page *p, struct levels *levels,
 		       struct mfs_error *err)
 {

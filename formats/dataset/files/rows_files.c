@@ -9,8 +9,8 @@
 
 /* ---- tokens ---- */
 
-/* A file part costs memory for as long as the file is there; extents are on average so many bytes,
- * or the rest is computed. */
+/* A part of a file costs memory as long as the file is there. Extents have so many bytes on
+ * average, or the rest is computed. */
 #define EXTENT (256u << 10)
 #define FEW    16 /* extents are no question of memory */
 
@@ -36,7 +36,7 @@ int mfs_rows_add_tokens(const struct mfs_rows *r, uint64_t first, uint64_t count
 	uint64_t extents = FEW + count * r->token_size / EXTENT;
 	struct mfs_bin_extent e;
 
-	/* What keeps an extent from being known is said when the tokens are read. */
+	/* Why an extent is not known is said when the tokens are read. */
 	for (; count && extents && !mfs_rows_extent(r, first, count, &e, NULL); extents--) {
 		int rc = mfs_vfile_add_file(f, e.set, e.file, e.offset, e.len, err);
 

@@ -117,7 +117,7 @@ static void failed(struct job *j, int rc, const struct mfs_error *err)
 	pthread_mutex_unlock(&j->lock);
 }
 
-/* The lengths into memory of ours: each is used once an epoch. */
+/* Copies the lengths, as each is used once an epoch. */
 static void *copy_lengths(void *arg)
 {
 	struct job *j = arg;
@@ -140,7 +140,7 @@ static void *copy_lengths(void *arg)
 }
 
 /* Pairs become the document index, in the first half of their own memory, and sums of blocks of
- * MFS_GPT_STRIDE documents. A document is written behind none that is still to be read. */
+ * MFS_GPT_STRIDE documents. A pair is read before its place is written. */
 static void *part_pairs(void *arg)
 {
 	struct job *j = arg;

@@ -103,7 +103,7 @@ unsigned mfs_gpt_dataset_shuffle_index_width(const struct mfs_gpt_dataset *g)
 	return g->sizes.samples >= UINT32_MAX - 1 ? 8 : 4;
 }
 
-/* Megatron looks at the longest sequence too, which is an int32 and never decides. */
+/* Megatron looks at the longest sequence too. Its length is an int32, so that it never decides. */
 unsigned mfs_gpt_dataset_sample_index_width(const struct mfs_gpt_dataset *g)
 {
 	return g->documents > INT32_MAX ? 8 : 4;

@@ -5,7 +5,7 @@
 #include "formats/base/search.h"
 #include "formats/dataset/gpt/gpt_dataset_i.h"
 
-/* Lengths of the documents from position at on, as many as there is room and there are. */
+/* Reads lengths of the documents from position `at` on, as many as fit. */
 static int read_lengths(struct mfs_gpt_walk *w, uint64_t at, struct mfs_error *err)
 {
 	w->batch = at;

@@ -18,8 +18,8 @@ static wide epochs_for(uint64_t tokens, const struct mfs_gpt_config *c, unsigned
 	return epochs ? epochs : 1;
 }
 
-/* helpers.cpp: build_sample_idx. The last partial sample is counted in 32-bit floats there, which
- * is wrong by some samples in either direction for large datasets, and so it has to be here. */
+/* helpers.cpp: build_sample_idx. It counts the last partial sample in 32-bit floats, which is
+ * wrong by some samples in either direction for large datasets. The same is done here. */
 static uint64_t samples_in(uint64_t tokens, const struct mfs_gpt_config *c, unsigned extra)
 {
 	const int64_t starts = (int64_t)tokens - (int64_t)extra;
@@ -76,7 +76,7 @@ int mfs_gpt_sizes(uint64_t tokens, const struct mfs_gpt_config *config, struct m
 		if (rc)
 			return rc;
 	}
-	/* Who asks for none may get none: a run that does not validate has such a dataset. */
+	/* A run that does not validate asks for no sample and gets a dataset without any. */
 	if ((!s.samples && config->samples) || s.samples_before > s.samples)
 		return mfs_fail(err, -ENODATA, "%llu tokens are too few for a sample of %u+%u",
 				(unsigned long long)tokens, config->seq_length, extra);

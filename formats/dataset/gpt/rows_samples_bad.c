@@ -1,6 +1,6 @@
 /*
- * Which samples need rows that cannot be read. Found by a look at every sample, once, and only
- * where a dataset has such rows: a .bin that ends early.
+ * Which samples need rows that cannot be read. Every sample is looked at once, where a dataset has
+ * such rows.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #define CHUNK	    4096	/* documents, samples, tokens looked at together */
 #define LOOK_CLOSER (64u << 20) /* tokens of samples that are read to see whether they can be */
 
-/* Of one dataset: whether sample k of its stream is bad. */
+/* Whether sample k of a dataset's stream is bad. */
 struct marks {
 	uint8_t *stream; /* NULL: none is */
 	uint64_t samples;
@@ -27,7 +27,7 @@ static void mark_tokens(struct marks *m, struct mfs_gpt_dataset *g, uint64_t fir
 
 	for (; k <= last && k < m->samples; k++)
 		m->stream[k] = 1;
-	/* A last partial sample that Megatron counts too many is the stream's last token. */
+	/* Megatron may count a last partial sample too many, which is the stream's last token. */
 	if (end == tokens && (m->samples - 1) * c->seq_length + extra > tokens)
 		m->stream[m->samples - 1] = 1;
 }
@@ -61,9 +61,9 @@ static int mark(const struct mfs_samples_member *member, struct marks *m, struct
 	return rc;
 }
 
-/* A row that cannot be read as a whole may have tokens that can: a .bin ends in it, or one is
- * outside of the vocabulary. Of the first samples that it has part in, those that can be read are
- * told apart. */
+/* A bad row may have tokens that can be read: a .bin ends in its middle, or one token is outside
+ * of the vocabulary. The first samples of such rows are read, and those that can be read are not
+ * bad. */
 struct closer_look {
 	uint64_t left; /* tokens */
 	void *tokens;  /* CHUNK of them; NULL: nobody looks */
@@ -110,8 +110,8 @@ static int look_at_samples(struct mfs_sample_rows *x, const struct marks *marks,
 	free(closer.tokens);
 	if (rc == -ENOMEM)
 		return mfs_fail_nomem(err);
-	/* One document in many epochs makes many samples bad. Those that the list has no room for
-	 * share pages with others, and these pages alone cannot be read. */
+	/* One document makes many samples bad in many epochs. Those that the list has no room
+	 * for share pages with others, and only these pages cannot be read. */
 	return rc == -ENOSPC ? 0 : rc;
 }
 

@@ -1,8 +1,8 @@
 /*
  * Tokens of samples. A request of 1 MiB is some dozen samples of a few pieces each, at random
- * places of the datasets' files. Pieces are gathered first, so that where they lie is asked for
- * once a dataset, and every file is compared with what it was once. Once a copy has had to wait for
- * a disk, the pages of all pieces are asked for before they are copied.
+ * places of the datasets' files. Pieces are gathered first: each dataset is asked once where they
+ * lie, and each file is checked once. When a copy has had to wait for a disk, the pages of all
+ * pieces are asked for before they are copied.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -44,7 +44,7 @@ struct request {
 
 /* ---- types ---- */
 
-/* The low bytes of integers in any type that holds them. */
+/* Writes integers in a type of `size` bytes that holds them: their low bytes. */
 static void put_tokens(uint8_t *to, unsigned size, const int64_t *tokens, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
@@ -115,7 +115,8 @@ static int copy_extent(struct request *q, const struct mfs_rows *rows,
 	return 0;
 }
 
-/* Tokens that lie in no file as they are to be read, or that are looked at when they are. */
+/* Copies tokens that no file holds as they are to be read, or that are compared when they are
+ * read. */
 static int read_through(const struct request *q, const struct mfs_rows *rows, uint64_t t,
 			uint64_t count, uint8_t *to, struct mfs_error *err)
 {
@@ -155,7 +156,7 @@ static int copy_piece(struct request *q, const struct piece *p, struct mfs_error
 	return 0;
 }
 
-/* Best effort: what is wrong will be said by the copy. */
+/* Failures are ignored here; the copy reports them. */
 static void ask_for_pages(const struct request *q, unsigned from)
 {
 	for (unsigned i = from; i < q->piece_count; i++) {
@@ -177,8 +178,8 @@ static long pages_waited_for(void)
 	return getrusage(RUSAGE_THREAD, &u) ? 0 : u.ru_majflt;
 }
 
-/* Tells, at little cost, whether a copy that has just ended waited for a disk: who takes long may
- * as well have been interrupted. */
+/* Tells at little cost whether a copy that has just ended waited for a disk. One that took long
+ * may also have been interrupted. */
 struct patience {
 	long pages;
 	uint64_t time;
@@ -220,7 +221,7 @@ static int copy_pieces(struct request *q, struct mfs_error *err)
 
 /* ---- gathering ---- */
 
-/* Where the pieces of one dataset lie, of those from the i-th on. */
+/* Finds where pieces lie: those from the i-th on that are of the i-th one's dataset. */
 static int locate_some(struct request *q, unsigned i, bool *located, struct mfs_error *err)
 {
 	const struct mfs_rows *rows = q->pieces[i].rows;

@@ -118,7 +118,7 @@ static int draw_single(const struct mfs_sampler *s, uint64_t microbatch, uint32_
 	return 0;
 }
 
-/* What a cyclic loader of a rank goes through before it makes a new order. */
+/* A turn of a rank's cyclic loader: what it draws before it makes a new order. */
 struct turn {
 	uint64_t epoch;
 	uint64_t offset; /* samples of all ranks consumed of it */
@@ -131,8 +131,8 @@ static uint64_t active(const struct mfs_sampler *s)
 	return s->c.total / s->stride * s->stride;
 }
 
-/* With data sharding all ranks have as many. Without, those that come first may have one more; and,
- * as each counts by itself, go on to another epoch. */
+/* With data sharding all ranks have equally many. Without it the first ranks may have one more,
+ * and then go on to another epoch, as each rank counts by itself. */
 static struct turn turn_at(const struct mfs_sampler *s, uint64_t consumed, uint32_t rank)
 {
 	struct turn t = {consumed / active(s), consumed % active(s), 0};

@@ -161,7 +161,7 @@ static int new_weighted(const struct plan *p, const struct mfs_blend_args *args,
 	return rc ? rc : blend_by_weights(s, size, err);
 }
 
-/* Exhaustive: lengths are no weights then. */
+/* The exhaustive blend, whose lengths are not weights. */
 static int blend_all(struct mfs_samples *s, const uint64_t *lengths, struct mfs_error *err)
 {
 	free(s->weights);

@@ -43,7 +43,7 @@ static int check_run(const struct mfs_index_run *run, struct mfs_error *err)
 
 /* ---- values ---- */
 
-/* Any bytes: Python takes a path that is no UTF-8 too (python_json.h). */
+/* A string of any bytes: Python also takes a path that is not UTF-8 (python_json.h). */
 static json_t *any_string(const char *s)
 {
 	return s ? json_string_nocheck(s) : json_null();
@@ -60,7 +60,7 @@ static bool set(json_t *object, const char *key, json_t *value)
 	return !json_object_set_new(object, key, value);
 }
 
-/* list, if all have found memory; else NULL. */
+/* list, if memory was found for all elements; else NULL. */
 static json_t *complete(json_t *list, size_t count)
 {
 	if (json_array_size(list) == count)

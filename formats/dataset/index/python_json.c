@@ -139,8 +139,8 @@ invalid:
 	return 0xdc00u + *p;
 }
 
-/* Text that grows up to MFS_PYTHON_JSON_MAX: what is deep is indented, and may be very much longer
- * than its value. */
+/* Text that grows up to MFS_PYTHON_JSON_MAX. Indentation can make the text of a deep value very
+ * much longer than the value. */
 struct text {
 	struct mfs_buf buf;
 	bool full;
@@ -248,7 +248,7 @@ static void add_array(struct text *t, const json_t *array, unsigned depth)
 	adds(t, "]");
 }
 
-/* As deep as values are, for which jansson has a limit when it reads them. */
+/* The recursion is as deep as the value; jansson limits the depth of what it reads. */
 static void add_value(struct text *t, json_t *value, unsigned depth)
 {
 	char number[MFS_PYTHON_REPR_SIZE];

@@ -125,8 +125,9 @@ struct exchanges {
 	uint32_t at[WINDOW];
 };
 
-/* interval(i), interval(i-1), ...: at most WINDOW of them, of one mask. i is in [1, 2^32).
- * Whether a word is taken is no branch: it would be guessed wrongly every third time. */
+/* Draws interval(i), interval(i-1), ...: at most WINDOW of them, all with one mask. i is in [1,
+ * 2^32). There is no branch on whether a word is taken, as a processor would guess it wrongly
+ * every third time. */
 static void draw(struct mfs_numpy_random *r, uint64_t i, struct exchanges *w)
 {
 	const uint32_t mask = (uint32_t)mask_of(i);

@@ -35,7 +35,7 @@ static int check_shard(const struct mfs_arrow_rows *r, const struct mfs_arrow_sh
 
 /* ---- where a row or a token is ---- */
 
-/* The last shard that begins at or before it: by rows, or by tokens. */
+/* The last shard that begins at or before a row, or a token. */
 static const struct mfs_arrow_shard *shard_of_row(const struct mfs_arrow_rows *r, uint64_t row)
 {
 	return &r->shards[mfs_last_while(i, r->shard_count, r->shards[i].row <= row)];
@@ -94,7 +94,8 @@ static int read_offsets(const struct mfs_arrow_shard *p, const struct mfs_arrow_
 	return rc;
 }
 
-/* Of rows of one shard, from `first` of it on; the end of its last row is the next shard's. */
+/* Starts of rows of one shard, from its row `first` on. The end of its last row is a start of
+ * the next shard. */
 static int shard_starts(const struct mfs_arrow_shard *p, uint64_t first, uint64_t count,
 			uint64_t *ret, struct mfs_error *err)
 {
@@ -168,8 +169,8 @@ static int arrow_find(const struct mfs_rows *rows, uint64_t t, uint64_t *ret, st
 	return rc;
 }
 
-/* The start of a row, and if count is 2 its end. *shard is the one of the row before, or NULL: a
- * file's identity is looked at once while rows are in the same one. */
+/* The start of a row and, if count is 2, its end. *shard is that of the row before, or NULL:
+ * while rows are in the same file, it is checked once. */
 static int row_starts(const struct mfs_arrow_rows *r, uint64_t row, uint64_t count,
 		      const struct mfs_arrow_shard **shard, uint64_t *ret, struct mfs_error *err)
 {
@@ -223,8 +224,8 @@ static int arrow_gather_lengths(const struct mfs_rows *rows, const int32_t *numb
 
 /* ---- tokens ---- */
 
-/* Unsigned ids shown as signed ones: those with a top bit are none. t: the stream's number of the
- * first. */
+/* Checks unsigned ids that are shown as signed ones: those with a top bit have no value. t: the
+ * first one's number in the stream. */
 static int check_narrowed(const struct mfs_rows *rows, const void *tokens, uint64_t count,
 			  uint64_t t, struct mfs_error *err)
 {

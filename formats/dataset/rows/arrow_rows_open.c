@@ -14,7 +14,7 @@
 
 #define MAX_THREADS 64
 
-/* Mapped: whoever asks sees to the file's identity. */
+/* Reads through the mapping. The caller checks that the file is still the same. */
 static int mapped_read(const struct mfs_source *s, uint64_t off, void *buf, size_t len,
 		       struct mfs_error *err)
 {
@@ -48,7 +48,7 @@ void mfs_arrow_rows_free(struct mfs_rows *rows)
 	free_shards(r);
 }
 
-/* A file is walked through a descriptor of its own, not through the mapping: a page fault reads
+/* A file is walked through a descriptor of its own. A page fault of the mapping would read far
  * around itself. */
 static int walk_file(struct mfs_fileset *set, struct mfs_arrow_shard *p,
 		     struct mfs_arrow_token_column *column, struct mfs_error *err)
@@ -100,7 +100,7 @@ static void *walk_some(void *arg)
 	return NULL;
 }
 
-/* The first file says of which dtype all are. */
+/* The dtype of the first file is that of all. */
 static int walk_all(struct mfs_arrow_rows *r, const char *name, unsigned threads,
 		    const struct mfs_arrow_rows_config *config, enum mfs_dtype *ret_dtype,
 		    struct mfs_error *err)
@@ -140,7 +140,7 @@ static int sum_up(struct mfs_arrow_rows *r, struct mfs_error *err)
 	return 0;
 }
 
-/* The length that all rows have; 0 if they have not. */
+/* The length that all rows have; 0: their lengths differ. */
 static uint32_t common_length(const struct mfs_arrow_rows *r)
 {
 	uint32_t length = 0;

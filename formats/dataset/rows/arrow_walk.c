@@ -176,7 +176,7 @@ static int damaged(const struct walk *w, const struct mfs_arrow_batch *b, const 
 			(unsigned long long)b->number, w->column->name, what);
 }
 
-/* One below 0 is larger than any number of elements. */
+/* An offset below 0 is larger than any number of elements. */
 static uint64_t offset_at(const struct walk *w, const uint8_t *offsets, uint64_t i)
 {
 	if (w->offset == 8)
@@ -315,7 +315,7 @@ static int look_at_block(struct walk *w, const struct mfs_arrow_batch *b,
 	return rc;
 }
 
-/* A null row may have elements that are not to be seen: all rows of a batch with nulls are looked
+/* A null row may have elements that are not shown, so all rows of a batch with nulls are looked
  * at. */
 static int add_with_nulls(struct walk *w, const struct mfs_arrow_batch *b,
 			  const struct mfs_arrow_array *a, struct mfs_error *err)

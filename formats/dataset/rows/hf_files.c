@@ -133,7 +133,7 @@ static int by_bytes(const struct dirent **a, const struct dirent **b)
 
 #define SHARD 15 /* bytes of "-00003-of-00012" */
 
-/* At the end of a name of len bytes. */
+/* Reads the shard at the end of a name of len bytes. */
 static bool shard_of(const char *name, size_t len, unsigned *ret_shard, unsigned *ret_of)
 {
 	unsigned numbers[2] = {0, 0};
@@ -277,7 +277,7 @@ static bool has_files(const char *dir, const char *split)
 	return rc || files.count; /* a missing shard is to be heard of */
 }
 
-/* Of a cache: the splits that dataset_info.json has, as far as they have files. */
+/* The splits of a cache: those of dataset_info.json that have files. */
 static int cached_splits(const char *dir, struct mfs_arena *arena, const char *const **ret,
 			 uint32_t *ret_count, struct mfs_error *err)
 {

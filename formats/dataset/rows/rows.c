@@ -119,7 +119,7 @@ int mfs_rows_lower_bound(const struct mfs_rows *r, uint64_t from, uint64_t t, ui
 		*ret = from;
 		return 0;
 	}
-	/* start < t: the last row that begins at or before t - 1 is followed by the one wanted. */
+	/* As start < t, the row wanted follows the last one that begins at or before t - 1. */
 	rc = narrow(r, &stream, t - 1, &lo, r->rows, err);
 	if (!rc)
 		*ret = lo + 1;

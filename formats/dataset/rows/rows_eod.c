@@ -58,8 +58,9 @@ static int eod_gather_lengths(const struct mfs_rows *r, const int32_t *rows, uin
 	return rc;
 }
 
-/* Whole rows: tokens of the rows within from `from` on, with an end behind each of ends[0..count).
- * They are read to where the last of them belong; moving the others forward makes room. */
+/* Lays out whole rows: tokens of the rows within from `from` on, with an end behind each of
+ * ends[0..count). All tokens are read to where the last ones belong, and the others are then
+ * moved forward. */
 static int lay_out(const struct eod_rows *e, uint64_t from, const uint64_t *ends, uint64_t count,
 		   uint8_t *to, struct mfs_error *err)
 {
@@ -79,8 +80,8 @@ static int lay_out(const struct eod_rows *e, uint64_t from, const uint64_t *ends
 	return rc;
 }
 
-/* count tokens, of which the first is token `from` of the rows within, or the end before it: of
- * row. */
+/* Reads count tokens. The first is token `from` of the rows within, which is in `row`, or the
+ * end of `row` before it. */
 static int read_rows(const struct eod_rows *e, uint64_t row, uint64_t from, uint64_t count,
 		     uint8_t *to, struct mfs_error *err)
 {

@@ -24,8 +24,8 @@ static const struct mfs_rows_member *part_of_row(const struct mfs_rows_of_member
 	return &x->members[mfs_idx_member_of(x->d, i) - x->d->members];
 }
 
-/* The member that holds token t: the last one that begins at or before it, as ones without tokens
- * come before. */
+/* The member that holds token t: the last one that begins at or before it. Members without
+ * tokens come before it. */
 static const struct mfs_rows_member *part_of_token(const struct mfs_rows_of_members *x, uint64_t t)
 {
 	return &x->members[mfs_last_while(i, x->member_count, x->members[i].first_token <= t)];
@@ -53,8 +53,8 @@ static int indexed_starts(const struct mfs_rows *r, uint64_t first, uint64_t cou
 
 /* ---- tokens ---- */
 
-/* Where tokens from t on lie, relative to the member: bytes of its .bin, as many tokens as lie
- * there together or max. -EIO: token t does not lie in it. */
+/* Where the member's tokens from t on lie in its .bin, and how many lie there together, at most
+ * max. -EIO: token t is not in it. */
 static int locate(const struct mfs_rows_member *member, uint64_t t, uint64_t max,
 		  uint64_t *ret_byte, uint64_t *ret_count, struct mfs_error *err)
 {
@@ -75,7 +75,7 @@ static int locate(const struct mfs_rows_member *member, uint64_t t, uint64_t max
 		max = mfs_min_u64(max, (uint64_t)length - before);
 		t = before;
 	}
-	/* A .bin is smaller than 2^63, tokens before t are fewer than 2^60. */
+	/* No overflow: a .bin is smaller than 2^63, and tokens before t are fewer than 2^60. */
 	room = pointer < 0 || (uint64_t)pointer > p->bin_size ? 0 : p->bin_size - (uint64_t)pointer;
 	room /= p->token_size;
 	if (t >= room)

@@ -1,5 +1,5 @@
-/* What is known of the rows of an indexed dataset before anybody asks: tokens, and which rows
- * cannot be read. */
+/* What is found out when an indexed dataset's rows are made: how many tokens there are, and
+ * which rows cannot be read. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -8,7 +8,7 @@
 #include "formats/dataset/rows/rows_indexed_i.h"
 
 #define CHUNK 4096 /* rows that a pass takes at once; a multiple of MFS_ROWS_STRIDE */
-/* So many rows are looked at one by one when the dataset is opened: milliseconds. */
+/* So many rows are checked one by one when a dataset is opened, which takes milliseconds. */
 #define LOOK_AT_ALL (1u << 20)
 
 /* Rows [first, end) of the whole. */
@@ -25,7 +25,8 @@ static int add_bad(struct mfs_rows_of_members *x, uint64_t first, uint64_t end,
 		  : 0;
 }
 
-/* Of contiguous pointers into a .bin that ends early: from the first row on that ends behind it. */
+/* If contiguous pointers lead out of a .bin that ends early, all rows from the first one that
+ * ends behind it are bad. */
 static int find_bad(struct mfs_rows_of_members *x, const struct mfs_rows_member *member,
 		    struct mfs_error *err)
 {

@@ -48,8 +48,8 @@ static int contiguous_starts(const struct mfs_rows_member *member, uint64_t firs
 }
 
 /*
- * A few pointers somewhere, read by themselves: who searches a row, or the places where a file is
- * to be cut, looks at thousands of them, and each fault of a mapping reads around it as far as the
+ * Reads a few pointers with a system call. A search for rows, or for places where a file is to be
+ * cut, looks at thousands of them, and each fault of the mapping would read as far around it as the
  * device's read-ahead goes.
  */
 static int look_at_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
@@ -112,7 +112,7 @@ int mfs_rows_part_look(const struct mfs_rows_member *member, uint64_t first, uin
 	rc = mfs_rows_part_check(member, err);
 	if (!rc)
 		rc = mfs_rows_part_starts(member, first, count, ret, err);
-	/* Few bytes, but a fault may have mapped so much around them. */
+	/* They are few bytes, but a fault may have mapped so much around them. */
 	if (member->p->idx_set)
 		mfs_fileset_served(member->p->idx_set, FAULT);
 	return rc;

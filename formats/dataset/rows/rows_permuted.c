@@ -23,7 +23,7 @@ static const struct permuted_rows *rows_of(const struct mfs_rows *r)
 	return (const struct permuted_rows *)r;
 }
 
-/* Which rows they are, of rows [first, first+count), count <= STRIDE. */
+/* The numbers of rows [first, first+count), count <= STRIDE. */
 static int read_numbers(const struct permuted_rows *p, uint64_t first, uint64_t count, int32_t *ret,
 			struct mfs_error *err)
 {
@@ -42,8 +42,8 @@ static int read_numbers(const struct permuted_rows *p, uint64_t first, uint64_t 
 	return rc;
 }
 
-/* Of the rows from a multiple of STRIDE on: their numbers and lengths. *ret_count: how many, STRIDE
- * but at the end. */
+/* Numbers and lengths of the rows from a multiple of STRIDE on: STRIDE rows, or fewer at the
+ * end. */
 struct block {
 	uint64_t first, count, start;
 	int32_t numbers[STRIDE], lengths[STRIDE];
@@ -133,7 +133,7 @@ static int token_beneath(const struct permuted_rows *p, int32_t number, uint64_t
 	return rc;
 }
 
-/* Tokens of one block from its row on; *count and *to go along. */
+/* Reads tokens of one block from its row on, and moves *count and *to. */
 static int read_in_block(const struct permuted_rows *p, const struct block *b, uint64_t row,
 			 uint64_t within, uint64_t *count, uint8_t **to, struct mfs_error *err)
 {

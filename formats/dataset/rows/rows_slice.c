@@ -1,4 +1,4 @@
-/* Some of other rows: a split of a dataset. */
+/* A range of other rows: a split of a dataset. */
 #include <errno.h>
 #include <stdlib.h>
 

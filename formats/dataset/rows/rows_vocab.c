@@ -1,6 +1,6 @@
 /*
- * Tokens are compared with the vocabulary as they are read: an embedding has no row for one outside
- * of it, and a program that meets it fails far from here.
+ * Tokens are compared with the vocabulary as they are read. An embedding has no row for a token
+ * outside of it, and a program that meets one fails far from here.
  */
 #include "formats/dataset/rows/rows_i.h"
 
@@ -31,8 +31,8 @@ FIRST_ABOVE(first_above16, uint16_t)
 FIRST_ABOVE(first_above32, uint32_t)
 FIRST_ABOVE(first_above64, uint64_t)
 
-/* The place of the first token that is outside; count: none is. As unsigned numbers negative ones
- * are large. */
+/* The place of the first token that is outside; count: there is none. Negative tokens are large
+ * as unsigned numbers. */
 static uint64_t first_outside(const struct mfs_rows *r, const void *tokens, uint64_t count)
 {
 	int64_t least, most;
