@@ -1,5 +1,5 @@
 /*
- * Arrow IPC streams and files, metadata alone: which columns there are, and where the buffers of
+ * The metadata of Arrow IPC streams and files: which columns there are, and where the buffers of
  * each record batch lie (docs/formats/hf-datasets.md). No value is read. Metadata versions 4 and 5,
  * little-endian. A stream must have its end.
  */
@@ -59,9 +59,9 @@ struct mfs_arrow_column {
 
 struct mfs_arrow;
 
-/* Reads the schema, and of a file its footer. src is copied; its name and object must outlive the
- * reader. -EINVAL: damaged, or no Arrow; -ENOTSUP: big-endian, an older or newer version, unknown
- * types. */
+/* Reads the schema and, of a file, its footer. src is copied; its name and object must outlive the
+ * reader. -EINVAL: damaged, or not Arrow. -ENOTSUP: big-endian, an older or newer version, or
+ * unknown types. */
 int mfs_arrow_open(const struct mfs_source *src, struct mfs_arrow **ret, struct mfs_error *err);
 void mfs_arrow_free(struct mfs_arrow *a);
 
@@ -69,12 +69,13 @@ uint32_t mfs_arrow_column_count(const struct mfs_arrow *a);
 const struct mfs_arrow_column *mfs_arrow_column(const struct mfs_arrow *a, uint32_t i);
 /* "list<int32>", "string"; text has size bytes. */
 const char *mfs_arrow_type_text(const struct mfs_arrow_column *c, char *text, size_t size);
-/* Of integers, or a list of integers, that are not dictionary-encoded: what array() knows. */
+/* Whether it is a column of integers, or of lists of integers, that is not dictionary-encoded:
+ * mfs_arrow_array() takes these two. */
 bool mfs_arrow_is_int(const struct mfs_arrow_column *c);
 bool mfs_arrow_is_int_list(const struct mfs_arrow_column *c);
 
-/* One record batch, valid until the next is asked for. Its buffers lie inside of its body in their
- * order, which is checked, and the body inside of the source. */
+/* One record batch, valid until the next one is asked for. It is checked that its body lies inside
+ * the source, and that its buffers lie inside the body in their order. */
 struct mfs_arrow_batch {
 	uint64_t number; /* from 0, for messages */
 	uint64_t rows;
@@ -85,25 +86,26 @@ struct mfs_arrow_batch {
 	uint32_t views;
 };
 
-/* *ret_end: there is none any more. -ENOTSUP: it is compressed, or a message is a tensor. */
+/* The next record batch. *ret_end: there are no more. -ENOTSUP: it is compressed, or a message is a
+ * tensor. */
 int mfs_arrow_next(struct mfs_arrow *a, struct mfs_arrow_batch *ret, bool *ret_end,
 		   struct mfs_error *err);
 
-/* Where a column lies, in the source; sizes are those that its counts need. */
+/* Where a column lies in the source, as byte offsets. The sizes follow from the counts. */
 struct mfs_arrow_array {
 	uint64_t rows, nulls;
 	uint64_t validity; /* a bit for every row, if nulls; else 0 */
 	/* of a list: rows + 1 of them, int32 or of a LARGE_LIST int64; 0 if it has no rows */
 	uint64_t offsets;
-	/* A list's elements: all that there are, those of null rows and of no row too. Of an INT
-	 * column: rows. */
+	/* Of a list: the number of all elements, also of those that belong to null rows or to no
+	 * row. Of an INT column: rows. */
 	uint64_t items, item_nulls;
 	uint64_t item_validity; /* as validity */
 	uint64_t values;
 };
 
-/* Of a column of integers or of lists of them. -EINVAL: buffers are smaller than what is
- * counted. */
+/* For a column of integers or of lists of them. -EINVAL: a buffer is smaller than its counts
+ * need. */
 int mfs_arrow_array(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 		    const struct mfs_arrow_column *c, struct mfs_arrow_array *ret,
 		    struct mfs_error *err);

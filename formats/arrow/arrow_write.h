@@ -1,13 +1,16 @@
 /*
- * Messages of the Arrow IPC streaming format (arrow/docs/source/format/Columnar.rst, "Serialization
- * and Interprocess Communication"; format/Message.fbs, Schema.fbs), as far as a table of tokens
- * needs them: a schema whose first field may be a list of numbers and whose others are numbers, and
- * its record batches. Everything is nullable and nothing is null.
+ * Messages of the Arrow IPC streaming format, as far as a table of tokens needs them: a schema and
+ * its record batches. The first field may be a list of numbers; all others are numbers. Every field
+ * is nullable, and nothing is null.
  *
  *   FF FF FF FF | i32 length of metadata | Message (flatbuffer) | zeros | body
  *
- * Metadata and each buffer of a body end at a multiple of MFS_ARROW_ALIGN, zeros added. The zeros
- * are the caller's to write: these functions write what is in front of them.
+ * The metadata and each buffer of a body end at a multiple of MFS_ARROW_ALIGN, filled up with
+ * zeros. These functions write what stands in front of a body; the caller writes the bodies and
+ * their zeros.
+ *
+ * Sources: arrow/docs/source/format/Columnar.rst, "Serialization and Interprocess Communication";
+ * format/Message.fbs, Schema.fbs.
  */
 #ifndef MFS_ARROW_ARROW_WRITE_H
 #define MFS_ARROW_ARROW_WRITE_H
@@ -38,10 +41,12 @@ struct mfs_arrow_field {
 uint64_t mfs_arrow_padded(uint64_t len);
 
 void mfs_arrow_add_schema(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count);
-/* rows of each field, items in the list. Its body is, of each field, offsets if it is an
- * MFS_ARROW_LIST, int32[rows + 1] beginning with 0, and values, each of them padded. */
+/* A record batch of so many rows, with so many items in its list. Its body has, for each field, the
+ * values, and in front of them the offsets if the field is an MFS_ARROW_LIST: int32[rows + 1],
+ * beginning with 0. Each of these is padded. */
 void mfs_arrow_add_batch(struct mfs_buf *out, const struct mfs_arrow_field *fields, size_t count,
 			 uint64_t rows, uint64_t items);
+/* Bytes of that body. */
 uint64_t mfs_arrow_body(const struct mfs_arrow_field *fields, size_t count, uint64_t rows,
 			uint64_t items);
 extern const uint8_t mfs_arrow_eos[MFS_ARROW_EOS];

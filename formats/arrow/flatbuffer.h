@@ -1,11 +1,11 @@
 /*
- * Reading FlatBuffers (flatbuffers: docs/source/internals.md) that nobody has verified: every
- * offset is checked where it is followed. A buffer that breaks a rule is marked `bad`, once and for
- * all, and what was asked for is as if it were absent; so a reader of several fields looks once,
- * behind the last one.
+ * Reads FlatBuffers that nobody has verified (flatbuffers: docs/source/internals.md). Every offset
+ * is checked where it is followed. A buffer that breaks a rule is marked `bad` and stays so, and
+ * what was asked for reads as absent. So a reader of several fields looks at `bad` once, behind the
+ * last field.
  *
- * What is not checked: that tables do not share parts, so that a small buffer can be a large tree.
- * Who walks a tree limits depth and number of its nodes.
+ * It is not checked that tables share no parts, so a small buffer can be a large tree. Whoever
+ * walks a tree limits its depth and the number of its nodes.
  */
 #ifndef MFS_ARROW_FLATBUFFER_H
 #define MFS_ARROW_FLATBUFFER_H
@@ -20,7 +20,7 @@ struct mfs_flat {
 	bool bad;
 };
 
-/* at is 0 for an absent one, as the root is never there. */
+/* at: 0 if the table is absent; no table begins at 0. */
 struct mfs_flat_table {
 	struct mfs_flat *flat;
 	uint32_t at, vtable;
@@ -35,17 +35,17 @@ struct mfs_flat_vector {
 
 struct mfs_flat_table mfs_flat_root(struct mfs_flat *f);
 
-/* Fields by their numbers in the schema, from 0. An absent scalar is what the schema says is its
- * default. */
+/* Fields, by their numbers in the schema, from 0. absent: the value of a scalar that is not there,
+ * which is the schema's default. */
 uint8_t mfs_flat_u8(const struct mfs_flat_table *t, unsigned field, uint8_t absent);
 int16_t mfs_flat_i16(const struct mfs_flat_table *t, unsigned field, int16_t absent);
 int32_t mfs_flat_i32(const struct mfs_flat_table *t, unsigned field, int32_t absent);
 int64_t mfs_flat_i64(const struct mfs_flat_table *t, unsigned field, int64_t absent);
 struct mfs_flat_table mfs_flat_table(const struct mfs_flat_table *t, unsigned field);
-/* Of structs or scalars of so many bytes, or of tables: 4. */
+/* element: bytes of one struct or scalar; 4 for tables. */
 struct mfs_flat_vector mfs_flat_vector(const struct mfs_flat_table *t, unsigned field,
 				       uint32_t element);
-/* With a NUL behind it, inside of the buffer; NULL if it is absent. */
+/* Ends with a NUL that lies inside the buffer. NULL: it is absent. */
 const char *mfs_flat_string(const struct mfs_flat_table *t, unsigned field);
 
 /* i < count. */

@@ -1,7 +1,7 @@
 /*
- * Parquet's metadata as bytes (apache/parquet-format: parquet.thrift, Encodings.md,
- * LogicalTypes.md), for files of uncompressed PLAIN columns of numbers, and of one list of numbers
- * a row. Structures are in Thrift's compact protocol (apache/thrift:
+ * Writes the metadata of Parquet files whose columns are numbers, or one list of numbers a row,
+ * uncompressed and PLAIN (apache/parquet-format: parquet.thrift, Encodings.md, LogicalTypes.md).
+ * Structures are in Thrift's compact protocol (apache/thrift:
  * doc/specs/thrift-compact-protocol.md).
  *
  *   "PAR1"
@@ -24,17 +24,17 @@
 #include "formats/base/tensor.h"
 
 #define MFS_PARQUET_MAGIC "PAR1"
-/* Bytes of a page's header, at most. */
+/* The most bytes that a page's header has. */
 #define MFS_PARQUET_PAGE_HEADER 48
 
 /* Bytes of a stored value: 4 or 8; 0: dtype cannot be stored. */
 unsigned mfs_parquet_width(enum mfs_dtype dtype);
 
-/* Levels of an optional list of optional elements: a value, and a list that has none. Of an
- * optional value: 1. */
+/* Definition levels. In an optional list of optional elements: of a list without elements, and of
+ * an element. In an optional column: of a value. */
 enum mfs_parquet_level { MFS_PARQUET_EMPTY = 1, MFS_PARQUET_ELEMENT = 3, MFS_PARQUET_VALUE = 1 };
 
-/* Levels are runs, each behind a varint (Encodings.md, RLE). Appends count times the same one. */
+/* Appends a run of count equal levels, with its varint (Encodings.md, RLE). */
 void mfs_parquet_rle(struct mfs_buf *b, uint8_t level, uint64_t count);
 /* Appends bit-packed levels of one bit for count entries: (count + 7) / 8 bytes, lowest bit
  * first. */
@@ -43,8 +43,8 @@ void mfs_parquet_packed(struct mfs_buf *b, const uint8_t *bits, uint64_t count);
 uint64_t mfs_parquet_rle_size(uint64_t count);
 uint64_t mfs_parquet_packed_size(uint64_t count);
 
-/* The header of a page: body in bytes, entries with their empty lists; both below 2^31. Returns its
- * length. */
+/* Writes the header of a page and returns its length. body: its bytes. entries: its values and
+ * empty lists. Both are below 2^31. */
 size_t mfs_parquet_page_header(uint64_t body, uint64_t entries,
 			       uint8_t ret[MFS_PARQUET_PAGE_HEADER]);
 

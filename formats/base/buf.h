@@ -1,4 +1,4 @@
-/* Growable byte buffer. After the first failed allocation every call is a no-op and .failed is set,
+/* A byte buffer that grows. After the first failed allocation calls do nothing and .failed is set,
  * so a writer checks once at the end. */
 #ifndef MFS_BASE_BUF_H
 #define MFS_BASE_BUF_H
@@ -15,7 +15,7 @@ struct mfs_buf {
 void mfs_buf_add(struct mfs_buf *b, const void *bytes, size_t len);
 void mfs_buf_adds(struct mfs_buf *b, const char *text);
 void mfs_buf_printf(struct mfs_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* text as a JSON string, quotes included. */
+/* Adds text as a JSON string, with its quotes. */
 void mfs_buf_add_json(struct mfs_buf *b, const char *text);
 void mfs_buf_release(struct mfs_buf *b);
 

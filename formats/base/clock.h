@@ -10,7 +10,7 @@ static inline int64_t mfs_ns(struct timespec t)
 	return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Of the clock that nobody sets. */
+/* By the monotonic clock, which nobody sets. */
 static inline int64_t mfs_now_ns(void)
 {
 	struct timespec t;

@@ -1,12 +1,12 @@
 /*
- * Error records: a code for the program, a sentence for the person.
+ * Error records: a code for the program, and a sentence for the person.
  *
- * Functions return 0 or -errno. The caller owns a struct mfs_error (it may pass NULL) which is
- * filled at the deepest place that knows the file and the tensor: what was expected, what was
- * found. Library code never logs and never exits. Errno classes used across the formats:
+ * Functions return 0 or -errno. The caller owns a struct mfs_error, or passes NULL. It is filled at
+ * the deepest place that knows the file and the tensor, and says what was expected and what was
+ * found. Library code never logs and never exits. Classes of errno, in all formats:
  *
  *   -EINVAL   the bytes break the format's rules (a damaged or hostile file)
- *   -ENOTSUP  legal, but outside of what mcorefs understands
+ *   -ENOTSUP  legal, but mcorefs does not understand it
  *   -ENODATA  something that must be there is missing (a file, a tensor, an argument)
  *   -ESTALE   a source changed after it was opened
  *   -EIO      a source could not be read, or is shorter than it said
@@ -38,7 +38,8 @@ void mfs_error_set(struct mfs_error *err, int code, const char *fmt, ...)
 #define mfs_fail_errno(err, fmt, ...)                                                              \
 	mfs_fail(err, -errno, fmt ": %s", ##__VA_ARGS__, strerror(errno))
 
-/* Puts "prefix: " in front of a message already there and returns its code (-EIO if none). */
+/* Puts the formatted text and ": " in front of the message that is there, and returns its code
+ * (-EIO if there is none). */
 int mfs_fail_in(struct mfs_error *err, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* The common out-of-memory record; returns -ENOMEM. */

@@ -1,13 +1,14 @@
 /*
- * Arrays that grow by one element at a time. Nobody keeps how much room there is, as it follows
- * from how many elements there are: whenever their number is a power of two, the room doubles.
+ * Arrays that grow by one element at a time. Their room is stored nowhere, because it follows from
+ * the number of elements: whenever that is a power of two, the room doubles.
  *
  *	if (mfs_grow(&list->items, list->count))
  *		return mfs_fail_nomem(err);
  *	list->items[list->count++] = item;
  *
- * The array begins as NULL and nothing else allocates it; free() ends it. Elements may be taken off
- * its end again, but where that is done all the time (a stack), count is the most there have been.
+ * The array begins as NULL, nothing else allocates it, and free() ends it. Elements may be taken
+ * off its end again. In a stack, where that happens all the time, count must be the most elements
+ * that there have been.
  */
 #ifndef MFS_BASE_GROW_H
 #define MFS_BASE_GROW_H
@@ -16,8 +17,8 @@
 
 #define MFS_GROW_FIRST 4
 
-/* Room for element `count` of *array; -ENOMEM and the array as it was, where there is none or count
- * cannot grow. */
+/* Makes room for element `count` of *array. -ENOMEM, and the array as it was: there is no memory,
+ * or count cannot grow. */
 #define mfs_grow(array, count)                                                                     \
 	mfs_grow_array((array), (count), (__typeof__(count))-1, sizeof(**(array)))
 

@@ -1,6 +1,6 @@
 /*
- * SipHash-2-4 (Aumasson and Bernstein, 2012) under a key that is drawn once a process: whoever
- * chooses names cannot choose where they fall in a table, and so cannot make every look-up a walk
+ * SipHash-2-4 (Aumasson and Bernstein, 2012) with a key that each process draws anew. So whoever
+ * chooses names cannot choose their places in a table, and cannot turn every look-up into a walk
  * over all of them.
  */
 #ifndef MFS_BASE_HASH_H
@@ -9,8 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Another one in every process: not to be stored, and nothing may depend on the order that it
- * gives. */
+/* The hash differs in every process: it must not be stored, and nothing may depend on the order
+ * that it gives. */
 uint64_t mfs_hash(const void *bytes, size_t len);
 
 /* The function itself; the key is 16 bytes. */

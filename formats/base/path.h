@@ -1,17 +1,17 @@
-/* What the text of a path says; no file is looked at. */
+/* Functions of the text of a path; no file is looked at. */
 #ifndef MFS_BASE_PATH_H
 #define MFS_BASE_PATH_H
 
 #include <stdbool.h>
 
-/* Behind the last slash. */
+/* The part behind the last slash. */
 const char *mfs_path_base(const char *path);
 
-/* The directory that holds the last name, as memory that the caller frees; "." of a name alone.
- * NULL: no memory. */
+/* The directory that holds the last name; "." if the path is a name alone. The caller frees it.
+ * NULL: out of memory. */
 char *mfs_path_parent(const char *path);
 
-/* Whether a path is dir or lies in it, both of them absolute and without links. */
+/* Whether path is dir or lies in it. Both are absolute and have no links. */
 bool mfs_path_contains(const char *dir, const char *path);
 
 #endif

@@ -1,10 +1,10 @@
 /*
- * Binary search in whatever is in order. `holds` is an expression of i, true of the first elements
- * and of none that follow, as `starts[i] <= t` is where starts do not fall:
+ * Binary search in anything that is sorted. `holds` is an expression of the index i that is true of
+ * the first elements and false of all that follow:
  *
  *	part = &parts[mfs_last_while(i, part_count, parts[i].first_row <= row)];
  *
- * It may use anything in sight but i of the outside.
+ * `holds` may use every variable in scope, except another one named i.
  */
 #ifndef MFS_BASE_SEARCH_H
 #define MFS_BASE_SEARCH_H
@@ -12,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The last element of which it is true, if it is true of low. A loop of this form compiles to
- * conditional moves: branches, of which half are mispredicted, cost twice as much in an array that
+/* The last element of which it is true; low if there is none. A loop of this form compiles to
+ * conditional moves. Branches, half of which are mispredicted, cost twice as much in an array that
  * is in the cache. */
 #define mfs_search_(i, low, count, holds)                                                          \
 	({                                                                                         \
@@ -28,11 +28,11 @@
 		low_;                                                                              \
 	})
 
-/* The index of the last element that it is true of: 0, too, if there are none or it is true of
- * none. */
+/* The index of the last element of which it is true; 0 also if there are no elements or it is true
+ * of none. */
 #define mfs_last_while(i, count, holds) mfs_search_(i, 0, count, holds)
 
-/* How many elements it is true of: from before the first one, -1. */
+/* The number of elements of which it is true. */
 #define mfs_count_while(i, count, holds) (mfs_search_(i, SIZE_MAX, count, holds) + 1)
 
 #endif

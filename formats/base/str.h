@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* text may be NULL, which is no text. */
+/* text may be NULL, which equals no text. */
 static inline bool mfs_str_is(const char *text, const char *what)
 {
 	return text && !strcmp(text, what);

@@ -1,4 +1,4 @@
-/* Element types, and shapes as boxes in a tensor's own coordinates. */
+/* Element types and shapes of tensors. */
 #ifndef MFS_BASE_TENSOR_H
 #define MFS_BASE_TENSOR_H
 
@@ -42,21 +42,20 @@ enum mfs_dtype mfs_dtype_from_torch(const char *name);
 enum mfs_dtype mfs_dtype_from_safetensors(const char *name);
 /* From a storage class ("BFloat16Storage"); MFS_DTYPE_NONE if unknown. */
 enum mfs_dtype mfs_dtype_from_storage(const char *class_name);
-/* The other way; NULL for a type without a storage class, which torch pickles with an untyped
- * storage. */
+/* The storage class of a type. NULL: it has none, and torch pickles it with an untyped storage. */
 const char *mfs_dtype_storage(enum mfs_dtype t);
 
-/* Integers as int64; from is aligned for its type. False: the type is none of at most 32 bits, nor
- * int64. */
+/* Widens integers to int64. from is aligned for its type. False: the type is not an integer of at
+ * most 32 bits, nor int64. */
 bool mfs_dtype_widen(enum mfs_dtype dtype, const void *from, uint64_t count, int64_t *ret);
 
-/* The least and the largest integer of the same types; false: it is none of them. */
+/* The least and the largest integer of the same types. False: it is none of them. */
 bool mfs_dtype_range(enum mfs_dtype dtype, int64_t *ret_least, int64_t *ret_most);
 
-/* Elements (and bytes) of a shape; false on overflow. ndim 0 is one element. */
+/* The number of elements of a shape; 1 if ndim is 0. False: it overflows. */
 bool mfs_shape_count(const uint64_t *shape, unsigned ndim, uint64_t *ret_count);
 
-/* "[1024, 64]" into text (at most size bytes); returns text. */
+/* Writes "[1024, 64]" into text, which has size bytes, and returns it. */
 const char *mfs_shape_text(const uint64_t *shape, unsigned ndim, char *text, size_t size);
 
 #endif

@@ -1,16 +1,16 @@
-/* One function in several threads at once. */
+/* Runs one function in several threads at once. */
 #ifndef MFS_BASE_THREADS_H
 #define MFS_BASE_THREADS_H
 
 #define MFS_THREADS_MAX 256
 
-/* How many to start: those that are asked for, or (0) as many as there are processors; at least 1,
- * at most `most`. */
+/* How many threads to start: as many as are asked for, or as many as there are processors if that
+ * is 0; at least 1, and at most `most`. */
 unsigned mfs_threads_count(unsigned asked, unsigned most);
 
-/* work(arg) in so many threads (at most MFS_THREADS_MAX), of which the caller's is one; returns
- * when all have ended. Where the system has no more threads there are fewer, and be it one: that
- * only makes it slower. */
+/* Runs work(arg) in so many threads (at most MFS_THREADS_MAX), one of which is the caller's, and
+ * returns when all have ended. If the system has no more threads, fewer run, at least the caller's;
+ * then it only takes longer. */
 void mfs_threads_run(unsigned threads, void *(*work)(void *), void *arg);
 
 #endif

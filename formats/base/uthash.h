@@ -1,6 +1,7 @@
 /*
- * uthash, with keys that come from files: hashed under a secret key, and out of memory is an error
- * instead of the end. An entry whose hh.tbl is NULL after HASH_ADD was not added.
+ * uthash for keys that come from files. They are hashed under a secret key, and running out of
+ * memory is an error and not the end of the process: an entry whose hh.tbl is NULL after HASH_ADD
+ * was not added.
  */
 #ifndef MFS_BASE_UTHASH_H
 #define MFS_BASE_UTHASH_H

@@ -1,4 +1,4 @@
-/* Small JSON files of HF directories in and out, with jansson. */
+/* Reads and writes the small JSON files of HF directories, with jansson. */
 #ifndef MFS_HF_HF_JSON_H
 #define MFS_HF_HF_JSON_H
 
@@ -11,8 +11,8 @@
 
 struct mfs_fileset;
 
-/* A document of at most max bytes. name is for messages; flags are jansson's decoding flags besides
- * JSON_REJECT_DUPLICATES. -EINVAL: not JSON; -ENOTSUP: too large. */
+/* Parses a document of at most max bytes. name: for messages. flags: jansson's decoding flags
+ * besides JSON_REJECT_DUPLICATES. -EINVAL: not JSON; -ENOTSUP: too large. */
 int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const char *name,
 		  json_t **ret, struct mfs_error *err);
 
@@ -20,13 +20,14 @@ int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const
  * end. */
 int mfs_json_text(const json_t *root, char **ret, size_t *ret_len, struct mfs_error *err);
 
-/* A whole file of dir, with a NUL behind it. -ENOENT if there is none; -ENOTSUP: over max bytes. */
+/* Reads a whole file of dir and puts a NUL behind it. -ENOENT: there is none; -ENOTSUP: over max
+ * bytes. */
 int mfs_hf_slurp(const char *dir, const char *name, uint64_t max, char **ret, size_t *ret_len,
 		 struct mfs_error *err);
-/* The same; access (or NULL) counts who may read it. */
+/* The same. access: who may read the file is folded into it; may be NULL. */
 int mfs_hf_slurp_counted(const char *dir, const char *name, uint64_t max, char **ret,
 			 size_t *ret_len, struct mfs_access_fold *access, struct mfs_error *err);
-/* The same of a set that it is added to. */
+/* The same; the file is added to the set first. */
 int mfs_hf_slurp_added(struct mfs_fileset *set, const char *name, uint64_t max, char **ret,
 		       size_t *ret_len, struct mfs_error *err);
 

@@ -1,13 +1,13 @@
 /*
- * What config.json wants to know from a tokenizer's files: the ids of its special tokens, and, when
- * a person says so, how many tokens there are.
+ * What config.json needs from a tokenizer's files: the ids of its special tokens, and on request
+ * the number of tokens.
  *
- * tokenizer_config.json names the special tokens, as a string or as an object with "content", and
- * lists ids in "added_tokens_decoder" or leaves them to tokenizer.json's "added_tokens"
- * (transformers/tokenization_utils_base.py, tokenizers' AddedToken). tokenizer.json may be tens of
- * megabytes: it is scanned for the part that is wanted, never turned into a tree.
+ * tokenizer_config.json names the special tokens, as a string or as an object with "content". Their
+ * ids are in its "added_tokens_decoder" or in "added_tokens" of tokenizer.json
+ * (transformers/tokenization_utils_base.py, tokenizers' AddedToken). tokenizer.json may have tens
+ * of megabytes, so it is scanned for the part that is needed and never becomes a tree.
  *
- * Files larger than the limits are refused; nothing here recurses deeper than jansson's 2048.
+ * Files larger than the limits are refused. Nothing here recurses deeper than jansson's 2048.
  */
 #ifndef MFS_HF_HF_TOKENIZER_H
 #define MFS_HF_HF_TOKENIZER_H
@@ -30,13 +30,14 @@ struct mfs_hf_tokens {
  * too large. */
 int mfs_hf_tokens_parse(const char *config, size_t config_len, const char *tokenizer,
 			size_t tokenizer_len, struct mfs_hf_tokens *ret, struct mfs_error *err);
-/* The same from a directory. A file or directory that is not there tells nothing. */
+/* The same from a directory. A file or directory that does not exist gives MFS_HF_NO_TOKEN. */
 int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_error *err);
 
-/* Largest id of tokenizer.json's vocabulary and added tokens, plus 1. -EINVAL: not such a file. */
+/* The largest id of tokenizer.json's vocabulary and added tokens, plus 1. -EINVAL: not such a
+ * file. */
 int mfs_hf_token_count_parse(const char *tokenizer, size_t len, uint64_t *ret,
 			     struct mfs_error *err);
-/* The same from a directory; -ENODATA without a tokenizer.json. */
+/* The same from a directory. -ENODATA: it has no tokenizer.json. */
 int mfs_hf_token_count_read(const char *dir, uint64_t *ret, struct mfs_error *err);
 
 #endif

@@ -1,7 +1,8 @@
 /*
- * safetensors headers, written and read (safetensors/src/tensor.rs): 8 bytes little-endian length
- * N, N bytes of JSON padded with spaces to a multiple of 8, then the tensors without holes, in the
- * order: dtype rank descending (enum mfs_dtype's order), then name ascending bytewise.
+ * safetensors headers, written and read (safetensors/src/tensor.rs). A file begins with 8 bytes,
+ * the little-endian length N of the header. N bytes of JSON follow, padded with spaces to a
+ * multiple of 8, and then the tensors without holes. Their order is by dtype rank, descending (the
+ * order of enum mfs_dtype), then by name, ascending bytewise.
  */
 #ifndef MFS_HF_SAFETENSORS_H
 #define MFS_HF_SAFETENSORS_H
@@ -29,8 +30,8 @@ struct mfs_safetensors_tensor {
 int mfs_safetensors_layout(struct mfs_safetensors_tensor *tensors, uint32_t count,
 			   struct mfs_error *err);
 
-/* Appends length and JSON with {"format":"pt"} of tensors that were laid out: the reference
- * writer's bytes exactly. out->failed tells of lack of memory. */
+/* Appends the length and the JSON, with {"format":"pt"}, of tensors that were laid out. The bytes
+ * are exactly the reference writer's. out->failed: out of memory. */
 void mfs_safetensors_header(const struct mfs_safetensors_tensor *tensors, uint32_t count,
 			    struct mfs_buf *out);
 
@@ -41,8 +42,8 @@ struct mfs_safetensors {
 	struct mfs_arena arena;
 };
 
-/* Reads and checks a header: -EINVAL for anything the reference refuses (holes, overlaps, wrong
- * sizes, duplicates, trailing bytes); -ENOTSUP for dtypes of less than a byte. */
+/* Reads and checks a header. -EINVAL: the reference refuses it, too (holes, overlaps, wrong sizes,
+ * duplicates, trailing bytes). -ENOTSUP: a dtype of less than a byte. */
 int mfs_safetensors_open(const struct mfs_source *src, struct mfs_safetensors *ret,
 			 struct mfs_error *err);
 void mfs_safetensors_release(struct mfs_safetensors *st);

@@ -1,12 +1,12 @@
 /*
  * Megatron's indexed datasets: PREFIX.idx says where each sequence of tokens lies in PREFIX.bin
- * (megatron/core/datasets/indexed_dataset.py; docs/formats/indexed-dataset.md has both files, and
- * when pointers are believed).
+ * (megatron/core/datasets/indexed_dataset.py). docs/formats/indexed-dataset.md describes both
+ * files, and when pointers are believed.
  *
- * A dataset here is one prefix or several that stand for their concatenation, as
- * tools/merge_datasets.py would write it, without a copy. Opening reads a few pages, whatever N is,
- * unless pointers do not follow each other. A sequence that does not lie inside of .bin is an error
- * of its own (-EIO) and of no other.
+ * A dataset here is one prefix, or several that stand for their concatenation: what
+ * tools/merge_datasets.py would write, without a copy. Opening reads a few pages, whatever N is,
+ * unless pointers do not follow each other. A sequence that does not lie inside .bin is an error
+ * (-EIO) of that sequence alone.
  *
  * After opening, all functions may be called from any number of threads.
  */
@@ -33,8 +33,8 @@ enum mfs_pointers {
 	MFS_POINTERS_AS_WRITTEN, /* neither: gaps, overlaps, or a .bin of another size */
 };
 
-/* What is known without a pass over the sequences. Of several prefixes: sums, and the worst
- * pointers. */
+/* What is known without a pass over the sequences. For several prefixes: the sums, and the worst
+ * kind of pointers. */
 struct mfs_indexed_info {
 	enum mfs_dtype dtype;
 	uint8_t dtype_code;
@@ -54,36 +54,36 @@ struct mfs_sequence {
 };
 
 /*
- * Opens count >= 1 prefixes (paths without ".idx"). Prefixes must agree in dtype and in having
- * modes. -ENOENT: no such file; -ENOTSUP: TNTIDX, the format of fairseq and of Megatron before
- * 2021, or another version; -EINVAL: not an .idx, or one of another size than its own counts make.
+ * Opens count >= 1 prefixes (paths without ".idx"). They must have the same dtype, and all or none
+ * must have modes. -ENOENT: no such file. -ENOTSUP: TNTIDX, the format of fairseq and of Megatron
+ * before 2021, or another version. -EINVAL: not an .idx, or its size does not follow from its
+ * counts.
  */
 int mfs_indexed_dataset_open(const char *const *prefixes, size_t count,
 			     struct mfs_indexed_dataset **ret, struct mfs_error *err);
-/* The same of an .idx in memory (kept by the caller) and a .bin of which the size alone is known:
- * its sequences can be located, not read. */
+/* The same for an .idx in memory, which the caller keeps, and a .bin of which only the size is
+ * known. Its sequences can be located, but not read. */
 int mfs_indexed_dataset_memory(const void *idx, uint64_t idx_size, uint64_t bin_size,
 			       const char *name, struct mfs_indexed_dataset **ret,
 			       struct mfs_error *err);
 void mfs_indexed_dataset_free(struct mfs_indexed_dataset *d);
 
 const struct mfs_indexed_info *mfs_indexed_dataset_info(const struct mfs_indexed_dataset *d);
-/* A sentence about what is wrong with the files and was lived with (bin_short, pointers); "" if
- * nothing. */
+/* A sentence about faults of the files that do not keep them from being read (bin_short, pointers);
+ * "": there are none. */
 const char *mfs_indexed_dataset_warning(const struct mfs_indexed_dataset *d);
 
-/* -ESTALE if a file is no longer the one that was opened: a stat of each. Functions below that copy
- * tokens do this themselves, for the files they touch; the others do not. */
+/* -ESTALE: a file is no longer the one that was opened. It costs a stat for each file. Functions
+ * below that copy tokens check the files that they touch themselves; the others do not. */
 int mfs_indexed_dataset_check(const struct mfs_indexed_dataset *d, struct mfs_error *err);
 
-/* Lets go of the mapped pages of the .idx files, not of the page cache: what a daemon does now and
- * then, so that its resident size does not grow with the sequences it was asked for. Passes over
- * many do it themselves. */
+/* Drops the mapped pages of the .idx files, but not the page cache. A daemon calls it now and then,
+ * so that its resident size does not grow with the sequences that it served. Functions that pass
+ * over many sequences do it themselves. */
 void mfs_indexed_dataset_drop(const struct mfs_indexed_dataset *d);
 
-/* Arrays of the .idx as the concatenation would have them: lengths in tokens, pointers in bytes,
- * document entries, modes. [first, first+count) must lie inside (-EINVAL). -EINVAL also for a
- * negative length. */
+/* Arrays of the .idx of the concatenation: lengths in tokens, pointers in bytes, document entries,
+ * modes. -EINVAL: [first, first+count) does not lie inside, or a length is negative. */
 int mfs_indexed_dataset_lengths(const struct mfs_indexed_dataset *d, uint64_t first, uint64_t count,
 				int32_t *ret, struct mfs_error *err);
 int mfs_indexed_dataset_pointers(const struct mfs_indexed_dataset *d, uint64_t first,
@@ -93,28 +93,28 @@ int mfs_indexed_dataset_documents(const struct mfs_indexed_dataset *d, uint64_t 
 int mfs_indexed_dataset_modes(const struct mfs_indexed_dataset *d, uint64_t first, uint64_t count,
 			      int8_t *ret, struct mfs_error *err);
 
-/* Lengths of any sequences by their numbers, which must be below N (-EINVAL). */
+/* The lengths of any sequences, by number. -EINVAL: a number is N or more. */
 int mfs_indexed_dataset_gather_lengths(const struct mfs_indexed_dataset *d,
 				       const int32_t *sequences, uint64_t count, int32_t *ret,
 				       struct mfs_error *err);
 
-/* Tokens of the sequences [first, end): at once where pointers are contiguous, else by a pass over
- * them. */
+/* The number of tokens in the sequences [first, end). It is known at once if pointers are
+ * contiguous, else it takes a pass over the sequences. */
 int mfs_indexed_dataset_token_count(const struct mfs_indexed_dataset *d, uint64_t first,
 				    uint64_t end, uint64_t *ret, struct mfs_error *err);
 
 /* One sequence. -EIO: it does not lie inside of its .bin; -EINVAL: its length is negative. */
 int mfs_indexed_dataset_sequence(const struct mfs_indexed_dataset *d, uint64_t i,
 				 struct mfs_sequence *ret, struct mfs_error *err);
-/* Tokens [from, from+count) of sequence i: as stored, or widened to int64 (of integers alone;
- * -ENOTSUP for float dtypes). */
+/* Copies the tokens [from, from+count) of sequence i: as they are stored, or widened to int64
+ * (-ENOTSUP: the dtype is a float). */
 int mfs_indexed_dataset_read(const struct mfs_indexed_dataset *d, uint64_t i, uint64_t from,
 			     uint64_t count, void *ret, struct mfs_error *err);
 int mfs_indexed_dataset_tokens(const struct mfs_indexed_dataset *d, uint64_t i, uint64_t from,
 			       uint64_t count, int64_t *ret, struct mfs_error *err);
 
-/* The files behind the concatenated .bin: the longest stretch that begins at offset and lies in one
- * file. -EINVAL from its end on. *ret_set is NULL for a dataset in memory. */
+/* The longest stretch of the concatenated .bin that begins at offset and lies in one file. -EINVAL:
+ * offset is at its end or behind it. *ret_set is NULL for a dataset in memory. */
 struct mfs_bin_extent {
 	struct mfs_fileset *set;
 	uint32_t file;
@@ -123,8 +123,8 @@ struct mfs_bin_extent {
 int mfs_indexed_dataset_extent(const struct mfs_indexed_dataset *d, uint64_t offset,
 			       struct mfs_bin_extent *ret, struct mfs_error *err);
 
-/* The .idx file that Megatron would read for this dataset: merged, its pointers repaired. Any
- * range. */
+/* Any range of the .idx that Megatron would read for this dataset: merged, with its pointers
+ * repaired. */
 uint64_t mfs_indexed_dataset_idx_size(const struct mfs_indexed_dataset *d);
 int mfs_indexed_dataset_idx_read(const struct mfs_indexed_dataset *d, uint64_t off, void *buf,
 				 size_t len, struct mfs_error *err);
@@ -138,16 +138,16 @@ struct mfs_indexed_report {
 	uint64_t jumps; /* sequences that do not begin where the one before ends, once repaired */
 	uint64_t bad_documents; /* entries below the one before or above N */
 };
-/* 0 if the four counts of faults are 0, else -EINVAL with a sentence about the first of them. */
+/* -EINVAL: one of the four counts of faults is not 0, with a sentence about the first fault. */
 int mfs_indexed_dataset_validate(const struct mfs_indexed_dataset *d,
 				 struct mfs_indexed_report *ret, struct mfs_error *err);
 
-/* Prefixes of a directory, as paths in the order of prefixes: every NAME.idx beside a NAME.bin.
- * *ret is one block of memory that the caller frees. -ENODATA if there is none. */
+/* The prefixes of a directory, as sorted paths: every NAME.idx beside a NAME.bin. *ret is one block
+ * of memory, which the caller frees. -ENODATA: there are none. */
 int mfs_indexed_dataset_list(const char *dir, char ***ret, size_t *ret_count,
 			     struct mfs_error *err);
 
-/* dtype codes: MFS_DTYPE_NONE and 0 where there is none. */
+/* The dtype of a code, and the code of a dtype; MFS_DTYPE_NONE or 0: there is none. */
 enum mfs_dtype mfs_idx_dtype(uint8_t code);
 uint8_t mfs_idx_code(enum mfs_dtype dtype);
 

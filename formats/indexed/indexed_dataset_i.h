@@ -8,7 +8,7 @@
 int mfs_idx_copy(const struct mfs_idx_member *p, uint64_t off, void *buf, uint64_t len,
 		 struct mfs_error *err);
 
-/* Decides what the pointers are worth, and fills pointers, sums and bin_short. */
+/* Decides whether the pointers are believed, and fills pointers, sums and bin_short. */
 int mfs_idx_judge_pointers(struct mfs_idx_member *p, struct mfs_error *err);
 
 /* -EINVAL, with a sentence, if [first, first+count) is not inside of total. */

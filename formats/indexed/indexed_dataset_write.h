@@ -1,12 +1,12 @@
 /*
- * Writing PREFIX.bin and PREFIX.idx (indexed_dataset.h) as a stream: nothing that grows with the
- * dataset is kept in memory, what has been made durable survives a crash, and both files appear
- * whole or not at all.
+ * Writes PREFIX.bin and PREFIX.idx (indexed_dataset.h) as a stream. Memory does not grow with the
+ * dataset. What has been made durable survives a crash, and both files appear whole or not at all.
  *
  * While it is written there are PREFIX.bin.part, PREFIX.lengths.part, PREFIX.documents.part, for
- * multimodal data PREFIX.modes.part, and PREFIX.journal, which says how much of them is durable and
- * carries a note of the caller's (how much of its input that was). PREFIX.bin appears before
- * PREFIX.idx: who finds an .idx finds the whole dataset. One process at a time writes a PREFIX.
+ * multimodal data PREFIX.modes.part, and PREFIX.journal. The journal says how much of them is
+ * durable, and carries a note of the caller's (how much of its input that was). PREFIX.bin appears
+ * before PREFIX.idx, so whoever finds an .idx finds the whole dataset. One process at a time writes
+ * a PREFIX.
  *
  * One thread per writer. After an error a writer can only be freed; what it saved can be resumed.
  */
@@ -45,28 +45,28 @@ bool mfs_indexed_limits(enum mfs_dtype dtype, int64_t *ret_low, int64_t *ret_hig
  */
 int mfs_indexed_writer_open(const char *prefix, const struct mfs_indexed_writer_config *config,
 			    struct mfs_indexed_writer **ret, struct mfs_error *err);
-/* The note of the save that this writer goes on behind; "" if it begins. */
+/* The note of the save that this writer resumes; "" if it starts anew. */
 const char *mfs_indexed_writer_note(const struct mfs_indexed_writer *w);
 
-/* Tokens of the sequence at hand: of the dataset's dtype, or any integers, which must fit it
- * (-ERANGE). */
+/* Adds tokens to the current sequence: of the dataset's dtype, or any integers. -ERANGE: an integer
+ * does not fit the dtype. */
 int mfs_indexed_writer_add(struct mfs_indexed_writer *w, const void *tokens, uint64_t count,
 			   struct mfs_error *err);
 int mfs_indexed_writer_add_tokens(struct mfs_indexed_writer *w, const int64_t *tokens,
 				  uint64_t count, struct mfs_error *err);
-/* Ends the sequence at hand, which may be empty. -ERANGE: 2^31 tokens or more, or as many
- * sequences. */
+/* Ends the current sequence, which may be empty. -ERANGE: it has 2^31 tokens or more, or there are
+ * as many sequences. */
 int mfs_indexed_writer_end_sequence(struct mfs_indexed_writer *w, int8_t mode,
 				    struct mfs_error *err);
 /* Ends the document: all sequences since the last end, or none. */
 int mfs_indexed_writer_end_document(struct mfs_indexed_writer *w, struct mfs_error *err);
 
-/* Makes everything up to the last end of a document durable and saves note (one line of text) with
- * it: an fsync of every part. What has been added behind that end is not lost as long as the writer
+/* Makes everything up to the last end of a document durable, and saves note (one line of text) with
+ * it. It costs an fsync of every part. What was added behind that end is not lost while the writer
  * lives. */
 int mfs_indexed_writer_save(struct mfs_indexed_writer *w, const char *note, struct mfs_error *err);
 
-/* Up to the last end of a document. */
+/* Counts up to the last end of a document. */
 uint64_t mfs_indexed_writer_documents(const struct mfs_indexed_writer *w);
 uint64_t mfs_indexed_writer_sequences(const struct mfs_indexed_writer *w);
 uint64_t mfs_indexed_writer_tokens(const struct mfs_indexed_writer *w);
@@ -74,7 +74,7 @@ uint64_t mfs_indexed_writer_tokens(const struct mfs_indexed_writer *w);
 /* Writes the .idx, makes both files durable and gives them their names. The writer is freed either
  * way; after a failure the parts stay, to be resumed. -EBUSY: the last document has no end. */
 int mfs_indexed_writer_finish(struct mfs_indexed_writer *w, struct mfs_error *err);
-/* Lets go of a dataset that is not finished: the parts stay on disk. */
+/* Gives up a dataset that is not finished: the parts stay on disk. */
 void mfs_indexed_writer_free(struct mfs_indexed_writer *w);
 /* The same, and the parts are removed as far as they can be. */
 void mfs_indexed_writer_discard(struct mfs_indexed_writer *w);

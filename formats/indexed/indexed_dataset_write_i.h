@@ -1,4 +1,4 @@
-/* Inside of the writer of indexed datasets: its files while they grow. */
+/* Private to the writer of indexed datasets: its files while they grow. */
 #ifndef MFS_INDEXED_INDEXED_DATASET_WRITE_I_H
 #define MFS_INDEXED_INDEXED_DATASET_WRITE_I_H
 
@@ -6,9 +6,9 @@
 
 #include "formats/indexed/indexed_dataset_write.h"
 
-/* What grows on disk. The .idx is made of the last three when all is known. The lengths come first
- * when files are opened: theirs is the file that a process holds locked, as it is there from the
- * start to the end. */
+/* The files that grow on disk. All but the .bin become the .idx when all is known. The lengths
+ * are opened first: that file exists from the start to the end, so it is the one that a process
+ * locks. */
 enum mfs_indexed_stream { STREAM_LENGTHS, STREAM_BIN, STREAM_DOCUMENTS, STREAM_MODES, STREAMS };
 
 #define STREAM_BUFFER (1u << 20)
@@ -56,11 +56,11 @@ int mfs_indexed_exists(const struct mfs_indexed_writer *w, const char *suffix, b
 /* Durable on return. */
 int mfs_indexed_rename(const struct mfs_indexed_writer *w, const char *from, const char *to,
 		       struct mfs_error *err);
-/* Durable once the directory is. What is not there is no error. */
+/* Durable once the directory is. A file that does not exist is not an error. */
 int mfs_indexed_remove(const struct mfs_indexed_writer *w, const char *suffix,
 		       struct mfs_error *err);
 int mfs_indexed_sync_dir(const struct mfs_indexed_writer *w, struct mfs_error *err);
-/* Everything but the .bin and the .idx, when both are there; durable on return. */
+/* Removes everything but the .bin and the .idx, when both are there. Durable on return. */
 int mfs_indexed_remove_parts(const struct mfs_indexed_writer *w, struct mfs_error *err);
 
 /* The journal: w->ended and a note. *ret_found is false if there is none. */

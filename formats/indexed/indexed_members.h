@@ -1,5 +1,5 @@
-/* The members of an indexed dataset: the prefixes that it is made of, one by one, for who computes
- * with their files' own numbers. */
+/* The members of an indexed dataset: the prefixes that it is made of, for code that computes with
+ * the numbers in their files. */
 #ifndef MFS_INDEXED_INDEXED_MEMBERS_H
 #define MFS_INDEXED_INDEXED_MEMBERS_H
 

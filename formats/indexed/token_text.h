@@ -33,13 +33,13 @@ enum mfs_token_format {
 	MFS_TOKENS_LINES,
 };
 
-/* Where a document ends: all that a later run needs to go on behind it. */
+/* Where a document ends. A later run needs no more than this to go on behind it. */
 struct mfs_token_position {
 	enum mfs_token_format format; /* as detected */
 	uint64_t offset;	      /* bytes of the input before it */
 	uint64_t line, column;	      /* of the byte at offset, from 1 */
-	/* The input has ended it, no newline or NUL: there is nothing behind it, or it was another
-	 * document. */
+	/* The input ended here, without a newline or a NUL. A run that goes on must find nothing
+	 * behind it: else it was another document. */
 	bool last;
 };
 
@@ -52,10 +52,11 @@ struct mfs_token_text_config {
 		start; /* {0} but for a format: a new input; else a place of an earlier run */
 };
 
-/* What is called as the text is read; an error ends the reading and comes back from feed or end. */
+/* Functions that are called as the text is read. An error ends the reading, and feed or end returns
+ * it. */
 struct mfs_token_sink {
 	void *arg;
-	/* Ids of the sequence at hand, which need not be all. */
+	/* Ids of the current sequence, a part of them or all. */
 	int (*tokens)(void *arg, const int64_t *ids, size_t count, struct mfs_error *err);
 	int (*end_sequence)(void *arg, struct mfs_error *err);
 	int (*end_document)(void *arg, struct mfs_error *err);
@@ -69,7 +70,7 @@ int mfs_token_text_new(const struct mfs_token_text_config *config,
 		       struct mfs_error *err);
 void mfs_token_text_free(struct mfs_token_text *t);
 
-/* The next bytes of the input, cut anywhere. After an error nothing may follow. */
+/* The next bytes of the input, which may be cut anywhere. After an error nothing may follow. */
 int mfs_token_text_feed(struct mfs_token_text *t, const void *bytes, size_t len,
 			struct mfs_error *err);
 /* The input has ended. */

@@ -1,4 +1,4 @@
-/* Inside of the reader of token ids: a machine of states, each with a step that takes one byte or
+/* Private to the reader of token ids: a machine of states. The step of a state takes one byte or
  * more, or goes over to another state that will. */
 #ifndef MFS_INDEXED_TOKEN_TEXT_I_H
 #define MFS_INDEXED_TOKEN_TEXT_I_H

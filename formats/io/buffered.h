@@ -1,6 +1,6 @@
 /*
- * Many small reads of one file, mostly forwards: the descriptor stays open, and what lies behind
- * each piece is read along with it. For walks of headers while a source is opened; one thread.
+ * Many small reads of one file, mostly forwards. The descriptor stays open, and each read also
+ * takes what lies behind it. For walks of headers while a source is opened. One thread.
  */
 #ifndef MFS_IO_BUFFERED_H
 #define MFS_IO_BUFFERED_H
@@ -22,13 +22,14 @@ struct mfs_buffered {
 	uint8_t bytes[MFS_BUFFERED_BYTES];
 };
 
-/* A file of a set, which must outlive it. */
+/* Opens a file of a set. The set must outlive *ret. */
 int mfs_buffered_open(struct mfs_fileset *set, uint32_t file, struct mfs_buffered *ret,
 		      struct mfs_error *err);
-/* The whole file, by the name that messages are to have; w must outlive it and stay where it is. */
+/* The whole file as a source. name: for messages. w must outlive the source and stay where it
+ * is. */
 struct mfs_source mfs_buffered_source(struct mfs_buffered *w, const char *name);
-/* -ESTALE: it is another file by now than the one that was added to the set, so what was read is
- * worth nothing. */
+/* -ESTALE: the file is not the one that was added to the set any more, so what was read is worth
+ * nothing. */
 int mfs_buffered_close(struct mfs_buffered *w, struct mfs_error *err);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Files and directories that appear whole, or not at all: written under another name, made durable,
- * then renamed, and the directory that holds the new name made durable too.
+ * Files and directories that appear whole or not at all. They are written under another name, made
+ * durable and renamed; then the directory that holds the new name is made durable, too.
  */
 #ifndef MFS_IO_COMMIT_H
 #define MFS_IO_COMMIT_H
@@ -13,16 +13,16 @@
 /* fsync of a file or a directory by its path. -errno. */
 int mfs_sync_path(const char *path, struct mfs_error *err);
 
-/* Puts bytes in place as the file name of the open directory, over an old one. A crash leaves the
+/* Writes bytes as the file name of an open directory, in place of an old one. A crash leaves the
  * old bytes or the new ones; "name.tmp" may stay behind. */
 int mfs_commit_file(int dirfd, const char *name, const void *bytes, size_t len,
 		    struct mfs_error *err);
 
 /*
- * Renames directory from to the name to, both of one parent's file system. The files inside must be
- * durable already. If something stands at to: an empty directory is replaced; with replace,
- * anything else changes places with from in one step and *ret_replaced tells that the old one is
- * now at from; without, -EEXIST.
+ * Renames the directory `from` to `to`, on one file system. The files inside must be durable
+ * already. An empty directory at `to` is replaced. If anything else stands there: with `replace` it
+ * changes places with `from` in one step, and *ret_replaced says that the old one is now at `from`;
+ * without, -EEXIST.
  */
 int mfs_commit_dir(const char *from, const char *to, bool replace, bool *ret_replaced,
 		   struct mfs_error *err);

@@ -1,12 +1,11 @@
 /*
- * The source files of one checkpoint: who they were when they were opened, and where they are
- * mapped.
+ * The source files of one checkpoint: which files they were when they were opened, and where they
+ * are mapped.
  *
  * A file is identified by (device, inode, size, mtime, ctime) at the moment it is added. It is
- * mapped on first use and its descriptor closed again, so that a checkpoint of 1024 files needs
- * neither 1024 descriptors nor a policy for them. Adding is for one thread, while a checkpoint is
- * opened; everything below "readers" may be called from any number of threads at once and takes no
- * lock.
+ * mapped on first use, and its descriptor is closed again, so a checkpoint of 1024 files does not
+ * hold 1024 descriptors. One thread adds files while a checkpoint is opened. Everything below
+ * "Readers" may be called from any number of threads at once and takes no lock.
  */
 #ifndef MFS_IO_FILESET_H
 #define MFS_IO_FILESET_H
@@ -35,23 +34,24 @@ const char *mfs_fileset_dir(const struct mfs_fileset *set);
 uint32_t mfs_fileset_count(const struct mfs_fileset *set);
 const char *mfs_fileset_name(const struct mfs_fileset *set, uint32_t file);
 uint64_t mfs_fileset_size(const struct mfs_fileset *set, uint32_t file);
-/* Bytes that it takes on its disk, which are fewer where it has holes; of some file systems always
- * 0. */
+/* Bytes that the file takes on its disk: fewer than its size if it has holes. Some file systems
+ * always say 0. */
 uint64_t mfs_fileset_disk(const struct mfs_fileset *set, uint32_t file);
 /* Modification time in nanoseconds since the epoch, as seen when added. */
 int64_t mfs_fileset_mtime(const struct mfs_fileset *set, uint32_t file);
 
-/* Who may read all files: every directory of every path counts, from "/" down (of a relative dir,
- * from the working directory), and those behind symbolic links. As seen when they were added. */
+/* Who may read all files, as seen when they were added. Every directory of every path counts,
+ * from "/" down (of a relative dir, from the working directory), and so do those behind symbolic
+ * links. */
 const struct mfs_access_fold *mfs_fileset_access(const struct mfs_fileset *set);
-/* What the modes of the files alone grant, whatever the directories are: classes of access.h. */
+/* The classes (access.h) that the modes of the files grant, if directories are ignored. */
 unsigned mfs_fileset_granted(const struct mfs_fileset *set);
-/* The same files, to be looked at again (census.h); a reference of the caller's, NULL: no memory.
- * All of them are added. */
+/* A census of the same files (census.h), to ask again who may read them. Call it when all files are
+ * added. The caller gets one reference; NULL: out of memory. */
 struct mfs_census *mfs_fileset_census(struct mfs_fileset *set);
 
-/* Tells sets apart whose files are others, or were changed: their names, devices, inodes, sizes and
- * mtimes. */
+/* A number that differs between sets whose files differ or were changed: by names, devices, inodes,
+ * sizes and mtimes. */
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);
 
 /*
@@ -64,16 +64,15 @@ uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);
 void mfs_fileset_hold(struct mfs_fileset *set);
 void mfs_fileset_drop(struct mfs_fileset *set);
 
-/* Is it still the file that was added? 0; -ESTALE (changed, or deleted or replaced and not held),
- * once per call a stat that may be answered from cached attributes. */
+/* 0: the file is still the one that was added. -ESTALE: it was changed, or it was deleted or
+ * replaced and is not held. One stat per call, which may be answered from cached attributes. */
 int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err);
 
-/* The file as it was added, opened: the caller closes *ret_fd. Fails as mfs_fileset_check()
- * does. */
+/* Opens the file that was added; the caller closes *ret_fd. Fails as mfs_fileset_check() does. */
 int mfs_fileset_open(struct mfs_fileset *set, uint32_t file, int *ret_fd, struct mfs_error *err);
 
-/* Start of the read-only mapping of the whole file (size bytes). Dereference it only as guard.h
- * says, or hand it to the kernel (writev), which meets a missing page with EFAULT. */
+/* The start of the read-only mapping of the whole file (size bytes). Read it only as guard.h says,
+ * or give it to the kernel (writev), which returns EFAULT for a missing page. */
 int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 		    struct mfs_error *err);
 
@@ -81,12 +80,11 @@ int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
 		     struct mfs_error *err);
 
-/* Asks the kernel to read a range ahead, if it is not in memory; never fails, never waits for
- * it. */
+/* Asks the kernel to read a range ahead, if it is not in memory. It never fails and never waits. */
 void mfs_fileset_willneed(struct mfs_fileset *set, uint32_t file, uint64_t off, uint64_t len);
 
-/* Counts bytes handed out through mappings and drops the page-table entries (not the page cache)
- * now and then, so that the daemon's resident size does not grow with what it served. */
+/* Counts bytes that were handed out through mappings. Now and then it drops the page-table entries
+ * (not the page cache), so that the daemon's resident size does not grow with what it served. */
 void mfs_fileset_served(struct mfs_fileset *set, uint64_t bytes);
 
 #endif

@@ -1,10 +1,10 @@
-/* One writer at a time of what several may want to write. */
+/* Locks for files that several processes may want to write. */
 #ifndef MFS_IO_LOCK_H
 #define MFS_IO_LOCK_H
 
-/* Locks an open file or directory until its descriptor is closed, however the process ends. -EBUSY:
- * another process has it; other -errno. 0, too, on file systems that know no locks (Lustre without
- * -o flock, NFS without its daemon): there nobody can tell. */
+/* Locks an open file or directory until its descriptor is closed or the process ends. -EBUSY:
+ * another process has the lock; or another -errno. The result is also 0 on file systems without
+ * locks (Lustre without -o flock, NFS without its daemon), where nobody can tell. */
 int mfs_lock_try(int fd);
 
 #endif

@@ -1,19 +1,20 @@
 /*
- * The one way in which a source file is opened: for reading, and only if it is a regular file.
+ * Opens a source file: for reading, and only if it is a regular file. No source is opened in
+ * another way.
  *
- * Who writes a source may put a FIFO, a device or a socket in a file's place at any time, so a look
- * before the open is not enough, and an open without O_NONBLOCK would wait for a FIFO's writer for
- * ever (open(2), fifo(7)).
+ * Whoever writes a source may put a FIFO, a device or a socket in a file's place at any time. So a
+ * look before the open is not enough, and an open without O_NONBLOCK would wait for a FIFO's writer
+ * for ever (open(2), fifo(7)).
  */
 #ifndef MFS_IO_REGULAR_H
 #define MFS_IO_REGULAR_H
 
 #include <sys/stat.h>
 
-/* Opens name below dirfd (AT_FDCWD: as open(2) does) with O_RDONLY | O_CLOEXEC | flags, of which
- * O_NOFOLLOW is of use; ret may be NULL. 0 or -errno; -EINVAL: it is no regular file. It never
+/* Opens name below dirfd (AT_FDCWD: as open(2) does) with O_RDONLY | O_CLOEXEC | flags; a useful
+ * flag is O_NOFOLLOW. ret may be NULL. 0 or -errno; -EINVAL: it is not a regular file. It never
  * waits for another process, except for one that holds a lease on a regular file (fcntl(2):
- * F_SETLEASE), as long as the kernel gives that one. */
+ * F_SETLEASE), and then as long as the kernel gives that one. */
 int mfs_open_regular(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret);
 /* The reason in words. */
 const char *mfs_open_regular_why(int rc);

@@ -1,6 +1,6 @@
 /*
- * Byte source: what every reader reads from. A file of a fileset, a part of one, or memory (tests,
- * fuzzers): readers cannot tell. Cheap to copy; owns nothing.
+ * A byte source: what every reader reads from. It is a file of a fileset, a part of one, or memory
+ * (tests, fuzzers), and readers cannot tell which. It owns nothing and is cheap to copy.
  */
 #ifndef MFS_IO_SOURCE_H
 #define MFS_IO_SOURCE_H

@@ -1,5 +1,4 @@
-/* Reading and writing all of what is asked for, however the kernel divides it. Both return 0 or
- * -errno. */
+/* Reads and writes that go on until all bytes are done. Both return 0 or -errno. */
 #ifndef MFS_IO_WHOLE_H
 #define MFS_IO_WHOLE_H
 

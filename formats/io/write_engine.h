@@ -1,8 +1,8 @@
 /*
- * Positional writes with several in flight.
+ * Writes at given offsets, with several in flight.
  *
- * The caller owns requests and their buffers, and leaves both alone from submit until the request
- * comes back from wait. Short writes are queued again inside. One thread per engine.
+ * The caller owns the requests and their buffers, and leaves both alone from submit until wait
+ * returns the request. Short writes are queued again inside. One thread per engine.
  */
 #ifndef MFS_IO_WRITE_ENGINE_H
 #define MFS_IO_WRITE_ENGINE_H
@@ -41,14 +41,14 @@ struct mfs_write_engine_ops {
 	void (*free)(void *state);
 };
 
-/* The two engines: io_uring, and plain system calls that finish inside of start. depth is the most
- * requests ever in flight. -ENOSYS or -EPERM if the kernel or a sandbox forbids io_uring. */
+/* The two engines: io_uring, and plain system calls that finish inside start. depth: the most
+ * requests that are ever in flight. -ENOSYS or -EPERM: the kernel or a sandbox forbids io_uring. */
 int mfs_write_uring(unsigned depth, struct mfs_write_engine **ret, struct mfs_error *err);
 int mfs_write_pwrite(unsigned depth, struct mfs_write_engine **ret, struct mfs_error *err);
 
 /* io_uring where it is permitted, else plain system calls. */
 int mfs_write_engine_new(unsigned depth, struct mfs_write_engine **ret, struct mfs_error *err);
-/* An engine of the caller's own; state is released with ops->free also on failure. */
+/* An engine that the caller brings. ops->free releases state, also on failure. */
 int mfs_write_engine_with(const struct mfs_write_engine_ops *ops, void *state, unsigned depth,
 			  struct mfs_write_engine **ret, struct mfs_error *err);
 /* Nothing may be in flight. */
@@ -60,8 +60,8 @@ unsigned mfs_write_in_flight(const struct mfs_write_engine *e);
 /* -EBUSY if depth requests are in flight; -errno if the kernel did not take it. */
 int mfs_write_submit(struct mfs_write_engine *e, struct mfs_write *w);
 
-/* The next request that is done, in any order; its result is in it. -EINTR if a signal came first,
- * -ENOENT if nothing is in flight. */
+/* Returns the next request that is done, in any order, with its result. -EINTR: a signal came
+ * first. -ENOENT: nothing is in flight. */
 int mfs_write_wait(struct mfs_write_engine *e, struct mfs_write **ret);
 
 #endif

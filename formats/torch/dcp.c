@@ -37,8 +37,8 @@ static int bad(struct parser *p, const char *key, const char *what)
 	return mfs_fail(p->err, -EINVAL, "%s: '%s': %s", p->name, key, what);
 }
 
-/* Keys and chunks are copied out of the stream, where each has taken its own bytes; only one that
- * refers to the same few again and again can ask for more than there are. */
+/* Keys and chunks are copied out of the stream. Each normally has bytes of its own there. Only a
+ * stream that refers to the same few again and again can ask for more bytes than it has. */
 static int spend(struct parser *p, uint64_t bytes)
 {
 	if (bytes <= p->budget) {

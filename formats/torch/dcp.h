@@ -29,9 +29,10 @@ struct mfs_dcp_tensor {
 	const uint64_t *shape; /* [ndim] */
 	struct mfs_dcp_chunk *chunks;
 	uint32_t chunk_count;
-	/* Of a flattened tensor (Megatron 0.8-0.15, fully_sharded_model_space): the shape that it
-	 * stands for; its own is then [fragments along each axis..., elements of a fragment]. Else
-	 * NULL. Of Metadata.mcore_data: nd_reformulated_orig_global_shape. */
+	/* Set for a flattened tensor alone (Megatron 0.8 to 0.15, fully_sharded_model_space): the
+	 * shape of the tensor that was flattened, from Metadata.mcore_data:
+	 * nd_reformulated_orig_global_shape. `shape` is then [fragments along each axis...,
+	 * elements of a fragment]. NULL for all other tensors. */
 	const uint64_t *original; /* [ndim - 1] */
 };
 
@@ -55,17 +56,20 @@ struct mfs_dcp {
 #define MFS_DCP_NO_FILE UINT32_MAX /* item.file of a chunk that storage_data does not know */
 
 /*
- * Parses the pickle; all_local_plans is read past. What lies in it is not judged yet: an
- * optimizer's odd tensor must not keep anybody from the weights. -EINVAL names the key.
+ * Parses the pickle. all_local_plans is skipped. Tensors are not checked yet, so that an
+ * optimizer's odd tensor does not keep anybody from the weights: see mfs_dcp_check(). -EINVAL names
+ * the key.
  */
 int mfs_dcp_parse(const void *bytes, size_t len, const char *name, struct mfs_dcp *ret,
 		  struct mfs_error *err);
 void mfs_dcp_release(struct mfs_dcp *dcp);
 
-/* Every chunk has an item, lies inside the tensor, and together they fill its volume (as torch's
- * _validate_global_plan asks). -EINVAL names the key; name is the file's, for the message. */
+/* Checks that every chunk has an item, that it lies inside the tensor, and that the chunks together
+ * have as many elements as the tensor (torch's _validate_global_plan does the same). name: the
+ * file's, for messages. -EINVAL names the key; -ENOTSUP: an element type that is not supported. */
 int mfs_dcp_check(const struct mfs_dcp_tensor *t, const char *name, struct mfs_error *err);
 
+/* The tensor or the bytes under a key; NULL: there is none. */
 const struct mfs_dcp_tensor *mfs_dcp_tensor(const struct mfs_dcp *dcp, const char *key);
 const struct mfs_dcp_bytes *mfs_dcp_bytes(const struct mfs_dcp *dcp, const char *key);
 

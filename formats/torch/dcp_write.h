@@ -1,9 +1,9 @@
 /*
- * The `.metadata` of a torch.distributed.checkpoint, as torch 2.13 pickles it and 2.5 and Megatron
- * read it (torch/distributed/checkpoint/metadata.py, filesystem.py:_StorageInfo).
+ * Writes the `.metadata` of a torch.distributed.checkpoint as torch 2.13 pickles it. torch 2.5 and
+ * Megatron read it (torch/distributed/checkpoint/metadata.py, filesystem.py:_StorageInfo).
  *
- * Tensors and chunks are asked for one by one, each twice (once for what there is, once for where
- * it lies), so that 100 000 chunks need no array of their own.
+ * The writer asks for tensors and chunks one by one, and for each of them twice: once to say what
+ * there is, once to say where it lies. So 100 000 chunks need no array of their own.
  */
 #ifndef MFS_TORCH_DCP_WRITE_H
 #define MFS_TORCH_DCP_WRITE_H
@@ -19,7 +19,7 @@ struct mfs_dcp_write_tensor {
 	enum mfs_dtype dtype;
 	unsigned ndim;
 	const uint64_t *shape; /* [ndim] of the global tensor, elements */
-	uint32_t chunk_count;  /* 0 is legal for a tensor without elements alone */
+	uint32_t chunk_count;  /* 0 only for a tensor without elements */
 };
 
 /* Where an item lies. */
@@ -40,9 +40,9 @@ struct mfs_dcp_write_bytes {
 };
 
 /*
- * What is to be described. Functions fill *ret for an index below the count and return 0 or -errno
- * (err filled), which ends the writing; strings and arrays need to live until the next call of the
- * same function.
+ * What the metadata describes. Each function fills *ret for an index below the count. It returns 0,
+ * or -errno with err filled, and then the writing ends. Strings and arrays live until the next call
+ * of the same function.
  */
 struct mfs_dcp_writer {
 	void *arg;
@@ -55,7 +55,7 @@ struct mfs_dcp_writer {
 		     struct mfs_error *err);
 };
 
-/* Appends the pickle to out. The rules of mfs_dcp_check() are the caller's to keep. */
+/* Appends the pickle to out. The caller keeps the rules of mfs_dcp_check(). */
 int mfs_dcp_write(const struct mfs_dcp_writer *writer, struct mfs_buf *out, struct mfs_error *err);
 
 #endif

@@ -1,7 +1,10 @@
 /*
- * The arguments of the run that wrote a checkpoint, typed: the pickled argparse.Namespace `args` of
- * megatron/training/arguments.py. Defaults are Megatron's of the era that could have left a field
- * out, never of its newest release. Only what a reader of weights needs.
+ * The arguments of the run that wrote a checkpoint, with types. They come from the pickled
+ * argparse.Namespace `args` (megatron/training/arguments.py). Only those are read that a reader of
+ * weights needs.
+ *
+ * An argument that is absent gets a default. It is the default of the Megatron releases that did
+ * not save the argument, which may differ from the newest release.
  */
 #ifndef MFS_TORCH_MEGATRON_ARGS_H
 #define MFS_TORCH_MEGATRON_ARGS_H
@@ -38,8 +41,9 @@ struct mfs_megatron_args {
 	bool zero_centered_gamma; /* apply_layernorm_1p: weight = stored + 1 */
 	double norm_epsilon;
 	bool swiglu, squared_relu, openai_gelu, quick_geglu;
-	/* GELU by erf, not by tanh: torch's, which is neither the fused form (bias_gelu_fusion) nor
-	 * Transformer Engine's. openai_gelu and onnx_safe have no reader in Megatron-core. */
+	/* GELU by erf, as torch computes it. Otherwise it is GELU by tanh: the fused form
+	 * (bias_gelu_fusion) or Transformer Engine's. Nothing in Megatron-core reads openai_gelu
+	 * and onnx_safe. */
 	bool exact_gelu;
 	bool add_bias_linear, add_qkv_bias, qk_layernorm, qk_l2_norm, attention_output_gate;
 	bool tied; /* not untie_embeddings_and_output_weights */
@@ -47,9 +51,10 @@ struct mfs_megatron_args {
 	const char *position_embedding_type; /* "learned_absolute", "rope", "yarn", ... */
 	double rotary_base, rotary_percent;
 	bool rotary_interleaved, use_rope_scaling;
-	/* of use_rope_scaling (llama3): as above; of an HF directory its own */
+	/* with use_rope_scaling (llama3): MFS_ROPE_SCALING_FACTOR, or what the config.json of an HF
+	 * directory says */
 	double rope_scaling_factor;
-	double rope_scaling_ignored; /* another that the run's arguments say; 0: none */
+	double rope_scaling_ignored; /* a different one in the run's arguments; 0: none */
 	double rotary_seq_len_interpolation_factor; /* 0: unset */
 	/* yarn: of the GPT form (yarn_*) and of MLA (rope_type, rotary_scaling_factor, ...) */
 	const char *rope_type; /* MLA: "rope" or "yarn" */
@@ -67,34 +72,34 @@ struct mfs_megatron_args {
 	double moe_aux_loss_coeff;
 	int64_t first_dense_layers; /* leading zeros of moe_layer_freq */
 	const uint8_t *moe_layers;  /* [num_layers], 1 where a layer is MoE; NULL if dense */
-	/* moe_layer_freq is a list, though perhaps of ones, or more than 1: Megatron then numbers
-	 * the layers in torch_dist's keys (transformer_block.py: sharded_state_dict), of a dense
-	 * model too */
+	/* moe_layer_freq is a list (even one of ones) or a number above 1. Megatron then numbers
+	 * the layers in torch_dist's keys, also those of a dense model (transformer_block.py:
+	 * sharded_state_dict). */
 	bool moe_layer_freq_listed;
 	/* multi-latent attention */
 	bool multi_latent_attention;
 	int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
 	int64_t mtp_num_layers; /* 0: none */
-	/* legacy names of MTP's inner layer: mtp_model_layer since core 0.17, transformer_layer
-	 * before */
+	/* the name of MTP's inner layer in legacy files is mtp_model_layer (since core 0.17), not
+	 * transformer_layer */
 	bool mtp_model_layer;
 	double init_method_std;
-	/* An argument that changes what the model computes and that no field here carries, with its
-	 * value ("softmax_type (learnable)", megatron_foreign.h); NULL: none. */
+	/* An argument that changes what the model computes and for which there is no field here,
+	 * with its value: "softmax_type (learnable)" (megatron_foreign.h). NULL: none. */
 	const char *foreign;
-	/* traps: fc1 rows interleaved in blocks in the file; MFS_UNSET or 0: not */
+	/* the rows of fc1 are interleaved in blocks of that size in the file; MFS_UNSET or 0: they
+	 * are not */
 	int64_t moe_mlp_glu_interleave_size, moe_shared_expert_glu_interleave_size;
 	/* layout of the files */
 	int64_t tensor_model_parallel_size, pipeline_model_parallel_size;
 	int64_t virtual_pipeline_model_parallel_size; /* chunks of a stage, 1 without */
 	int64_t expert_model_parallel_size, expert_tensor_parallel_size;
 	int64_t data_parallel_size, world_size;
-	/* layers of the first and the last pipeline stage, MFS_UNSET: an equal share; and whether
-	 * something else (pipeline_model_parallel_layout, account_for_*_in_pipeline_split) places
-	 * the layers */
+	/* layers of the first and of the last pipeline stage; MFS_UNSET: an equal share */
 	int64_t first_stage_layers, last_stage_layers;
+	/* pipeline_model_parallel_layout or account_for_*_in_pipeline_split places the layers */
 	bool other_stages;
-	/* the embedding, the loss count as a layer where layers are divided among stages */
+	/* the embedding or the loss counts as a layer where layers are divided among stages */
 	bool account_for_embedding, account_for_loss;
 	bool local_spec; /* transformer_impl == "local", else Transformer Engine's modules */
 	bool use_distributed_optimizer;
@@ -106,17 +111,18 @@ struct mfs_megatron_args {
 };
 
 /*
- * From the value of the state's 'args'. Strings are interned in arena. -ENODATA names an argument
- * that is missing and cannot be defaulted, -EINVAL one of the wrong type or an impossible value.
+ * Reads the value under 'args' of a state. Strings are put into arena. -ENODATA names an argument
+ * that is missing and has no default. -EINVAL names one that has the wrong type or an impossible
+ * value.
  */
 int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			   struct mfs_megatron_args *ret, struct mfs_error *err);
 
 /*
- * The true size of the vocabulary where the run recorded one, else 0; padded: rows that are stored.
- * Only some tokenizers read that argument: one that would not have been padded to what is stored
- * was not used. NullTokenizer adds a row for the end of documents until core 0.17
- * (core/tokenizers/text/libraries/null_tokenizer.py).
+ * The size of the vocabulary before it was padded, if the run recorded it; else 0. padded: rows
+ * that are stored. Only some tokenizers use the argument vocab_size. If padding it does not give
+ * the rows that are stored, it was not used, and the result is 0. NullTokenizer adds a row for the
+ * end of documents until core 0.17 (core/tokenizers/text/libraries/null_tokenizer.py).
  */
 uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded);
 

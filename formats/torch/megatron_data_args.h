@@ -19,7 +19,7 @@ struct mfs_words {
 	size_t count;
 };
 
-/* Integers are -1 (MFS_UNSET), texts NULL where an argument is None or absent. */
+/* An argument that is None or absent is -1 (MFS_UNSET) if it is an integer, NULL if it is text. */
 struct mfs_megatron_data_args {
 	struct mfs_words data_path, split_data_path[3]; /* train, valid, test */
 	const char *data_args_path, *per_split_data_args_path;
@@ -30,16 +30,15 @@ struct mfs_megatron_data_args {
 	int64_t global_batch_size, micro_batch_size, data_parallel_size;
 	int64_t consumed_train_samples;
 	int64_t iteration; /* of the state, not of the arguments: updates made */
-	/* The latest Megatron whose rules for data are those of the one that had such arguments
-	 * (dataset/gpt/rules.h); NULL: the newest, or they do not tell. */
+	/* The release of Megatron whose rules for data apply (dataset/gpt/rules.h): the latest that
+	 * has these arguments. NULL: the newest, or the arguments do not tell. */
 	const char *version;
 	bool renormalize; /* renormalize_blend_weights, of core 0.9 and 0.10 */
 	double surplus;	  /* mid_level_dataset_surplus; below 0: absent */
 	bool full_validation, no_data_sharding, eod_mask_loss;
-	/* The batch size, or the data, change while the run goes on: an argument's name; NULL: they
-	 * do not. */
+	/* An argument by which the batch size or the data change during the run; NULL: none. */
 	const char *varies;
-	/* Data that is made up or of another kind: an argument's name; NULL: none. */
+	/* An argument that stands for generated data or for data of another kind; NULL: none. */
 	const char *other_data;
 };
 

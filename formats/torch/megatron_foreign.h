@@ -1,14 +1,14 @@
 /*
  * Arguments of a run that change what its model computes, leave no trace in its tensors and have no
- * field in struct mfs_megatron_args: a model of HuggingFace's cannot say them, so it is refused
- * with the argument and its value.
+ * field in struct mfs_megatron_args. A HuggingFace model cannot express them, so such a run is
+ * refused, and the message names the argument and its value.
  *
  * The list follows TransformerConfig and MLATransformerConfig of megatron-core 0.20
- * (transformer_config.py) and what training/argument_utils.py makes of the arguments. Those that
- * are in neither place are harmless: they decide how something is computed (kernels, fusions, types
- * of intermediate results, FP8 and FP4 of a matrix product, recomputation, communication), where it
- * lies, or what training adds (dropout, jitter, auxiliary losses, clipping, how layers begin), and
- * not what a model is.
+ * (transformer_config.py) and what training/argument_utils.py makes of the arguments. Arguments
+ * that are in neither place do not change what the model is. They decide how something is computed
+ * (kernels, fusions, types of intermediate results, FP8 and FP4 matrix products, recomputation,
+ * communication), where it lies, or what training adds (dropout, jitter, auxiliary losses,
+ * clipping, initial values).
  */
 #ifndef MFS_TORCH_MEGATRON_FOREIGN_H
 #define MFS_TORCH_MEGATRON_FOREIGN_H
@@ -18,8 +18,8 @@
 #include "formats/torch/megatron_args.h"
 #include "formats/torch/pickle.h"
 
-/* The first such argument as "name (value)" in arena, or NULL. known: what has been read of args so
- * far. -ENOMEM. */
+/* The first such argument as "name (value)" in arena; NULL: there is none. known: what has been
+ * read of args so far. -ENOMEM. */
 int mfs_megatron_foreign(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			 const struct mfs_megatron_args *known, const char **ret,
 			 struct mfs_error *err);

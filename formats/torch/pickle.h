@@ -1,14 +1,15 @@
 /*
- * A pickle machine that executes nothing: it turns a stream (protocols 2 to 5) into a value tree.
+ * A pickle machine that executes nothing: it turns a stream (protocols 2 to 5) into a tree of
+ * values.
  *
- * GLOBAL and STACK_GLOBAL become (module, name) symbols; REDUCE, NEWOBJ and BUILD become object
- * nodes that remember callable, arguments, state, and whatever SETITEMS and APPENDS put into them.
- * Nothing is looked up or called, so an unknown class is harmless to read; the reader of a value
- * decides what it accepts. Python's pickletools.py is the source of the opcodes.
+ * GLOBAL and STACK_GLOBAL become symbols of module and name. REDUCE, NEWOBJ and BUILD become object
+ * nodes, which keep the callable, its arguments, the state, and what SETITEMS and APPENDS put into
+ * the object. Nothing is looked up or called, so it is harmless to read an unknown class. The
+ * reader of a value decides what it accepts. pickle_op.h lists the opcodes.
  *
- * Bounds: every length is checked against the bytes left before anything is allocated, so memory
- * stays proportional to the stream; limits below. The bytes must outlive the document: strings
- * point into them.
+ * Every length is compared with the bytes that are left before anything is allocated, so memory
+ * stays proportional to the stream. The bytes must outlive the document: its strings point into
+ * them.
  */
 #ifndef MFS_TORCH_PICKLE_H
 #define MFS_TORCH_PICKLE_H
@@ -52,12 +53,13 @@ typedef uint32_t mfs_value; /* handle into its document; 0 is always MFS_V_NONE 
 struct mfs_pickle; /* the document */
 
 struct mfs_pickle_options {
-	/* Values under this string key of any dict are read past and not kept (all_local_plans of
-	 * torch_dist may be far larger than the rest). NULL: keep everything. */
+	/* The value under this string key is skipped and not kept, in the first dict that has it
+	 * (all_local_plans of torch_dist may be far larger than the rest). NULL: everything is
+	 * kept. */
 	const char *discard_key;
 };
 
-/* name is for messages. -EINVAL: malformed, or an opcode outside of the supported set. */
+/* name: for messages. -EINVAL: the stream is malformed, or has an opcode that is not supported. */
 int mfs_pickle_parse(const void *bytes, size_t len, const char *name,
 		     const struct mfs_pickle_options *opt, struct mfs_pickle **ret,
 		     struct mfs_error *err);
@@ -71,7 +73,8 @@ enum mfs_value_type mfs_value_type(const struct mfs_pickle *doc, mfs_value v);
 enum mfs_value_form mfs_value_form(const struct mfs_pickle *doc, mfs_value v);
 bool mfs_value_is_none(const struct mfs_pickle *doc, mfs_value v);
 
-/* Each returns false, leaving *ret alone, unless v is of that type. An int reads as float too. */
+/* Each returns false and leaves *ret alone unless v is of that type. An int can be read as a float,
+ * too. */
 bool mfs_value_int(const struct mfs_pickle *doc, mfs_value v, int64_t *ret);
 bool mfs_value_bool(const struct mfs_pickle *doc, mfs_value v, bool *ret);
 bool mfs_value_float(const struct mfs_pickle *doc, mfs_value v, double *ret);
@@ -96,8 +99,8 @@ mfs_value mfs_value_item(const struct mfs_pickle *doc, mfs_value v, uint32_t i);
 mfs_value mfs_value_get(const struct mfs_pickle *doc, mfs_value v, const char *key);
 bool mfs_value_has(const struct mfs_pickle *doc, mfs_value v, const char *key);
 
-/* Objects. Callable: usually a MFS_V_GLOBAL. State: what BUILD gave, 0 without. Kwargs: of
- * NEWOBJ_EX, 0 without. */
+/* Parts of an object. Callable: usually a MFS_V_GLOBAL. State: what BUILD gave. Kwargs: those of
+ * NEWOBJ_EX. 0: it has none. */
 mfs_value mfs_value_callable(const struct mfs_pickle *doc, mfs_value v);
 mfs_value mfs_value_args(const struct mfs_pickle *doc, mfs_value v);
 mfs_value mfs_value_kwargs(const struct mfs_pickle *doc, mfs_value v);
@@ -108,7 +111,7 @@ mfs_value mfs_value_persid(const struct mfs_pickle *doc, mfs_value v);
  * none. */
 mfs_value mfs_value_attr(const struct mfs_pickle *doc, mfs_value v, const char *name);
 
-/* Both names of a global; false if v is none, or its names are no texts. */
+/* Module and name of a global; false: v is not a global, or they are not texts. */
 bool mfs_value_global(const struct mfs_pickle *doc, mfs_value v, const char **ret_module,
 		      size_t *ret_module_len, const char **ret_name, size_t *ret_name_len);
 /* True if v is the global module.name. */

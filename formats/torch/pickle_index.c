@@ -7,8 +7,8 @@
 
 #include "formats/base/uthash.h"
 
-/* Bytes of a key that is in a table. A long one may be in every pair by one reference and would be
- * hashed for each. */
+/* The longest key that a table has, in bytes. One long key may be in every pair by reference, and
+ * would be hashed for each. */
 #define LONGEST 512
 
 /* Of one dict: open addressing, at most half full. */

@@ -1,12 +1,11 @@
 /*
- * Writes pickles: protocol 2 (the data.pkl of torch.save) and 4 (.metadata), without frames.
+ * Writes pickles without frames: protocol 2 (the data.pkl of torch.save) and 4 (.metadata).
  *
- * The stream goes into a caller's buffer. After the first failed allocation or refused value every
- * call is a no-op and mfs_pickle_end() says why, so a writer checks once at the end. Opcodes:
- * CPython's Lib/pickletools.py; which ones Python chooses for a value: Lib/pickle.py.
+ * The stream goes into a caller's buffer. After the first failed allocation or refused value, calls
+ * do nothing, and mfs_pickle_end() says why, so a writer checks once at the end. Which opcode
+ * Python chooses for a value: CPython's Lib/pickle.py.
  *
- * A value is always one that stands on the machine's stack afterwards: a function here leaves
- * exactly one more, unless it says otherwise.
+ * Unless it says otherwise, a function here leaves one value more on the reader's stack.
  */
 #ifndef MFS_TORCH_PICKLE_WRITE_H
 #define MFS_TORCH_PICKLE_WRITE_H
@@ -37,8 +36,8 @@ struct mfs_pickle_writer {
 
 /* Writes PROTO. protocol: 2 or 4. */
 void mfs_pickle_begin(struct mfs_pickle_writer *w, struct mfs_buf *out, int protocol);
-/* Writes STOP and releases the writer, whose stack must hold one value. What is in the buffer is of
- * no use on failure: -ENOMEM, or what a value was refused for. */
+/* Writes STOP and releases the writer. The reader's stack must hold one value. -ENOMEM, or the
+ * reason why a value was refused; what is in the buffer is then useless. */
 int mfs_pickle_end(struct mfs_pickle_writer *w, struct mfs_error *err);
 /* Releases a writer that is given up before its end. */
 void mfs_pickle_abandon(struct mfs_pickle_writer *w);
@@ -62,13 +61,14 @@ void mfs_pickle_name(struct mfs_pickle_writer *w, const char *text);
 /* Protocol 2 has no bytes: _codecs.encode(text, 'latin1'), as Python writes them. */
 void mfs_pickle_bytes(struct mfs_pickle_writer *w, const void *bytes, size_t len);
 void mfs_pickle_bytearray(struct mfs_pickle_writer *w, const void *bytes, size_t len);
-/* A class or function, memoised. Modules have their names of Python 3; protocol 2 says __builtin__
- * for builtins and copy_reg for copyreg (Lib/_compat_pickle.py). Refused: names with a line break,
- * and in protocol 2, whose reader would not resolve it, a nested name (Outer.Inner). */
+/* A class or function, memoised. Modules have their names of Python 3. Protocol 2 writes
+ * __builtin__ for builtins and copy_reg for copyreg (Lib/_compat_pickle.py). Refused are names
+ * with a line break and, in protocol 2, nested names (Outer.Inner), which its reader would not
+ * resolve. */
 void mfs_pickle_global(struct mfs_pickle_writer *w, const char *module, const char *name);
 
 /* An opcode that has no argument. APPENDS, SETITEMS and TUPLE take what stands above the topmost
- * MARK, and that may be nothing. */
+ * MARK, which may be nothing. */
 void mfs_pickle_op(struct mfs_pickle_writer *w, enum mfs_pickle_op op);
 
 /* ---- what state dicts are made of ---- */
@@ -86,9 +86,9 @@ void mfs_pickle_list_end(struct mfs_pickle_writer *w);
 void mfs_pickle_object_begin(struct mfs_pickle_writer *w, const char *module, const char *name);
 void mfs_pickle_object_end(struct mfs_pickle_writer *w);
 
-/* Called before item or pair i (from 0) of a list or dict that may be long: hands the last batch
- * over, so that the reader's stack stays short. op: MFS_OP_APPENDS or MFS_OP_SETITEMS. Optional for
- * a reader in Python; ours has a limit (MFS_PICKLE_MAX_DEPTH). */
+/* Called before item or pair i (from 0) of a list or dict that may be long. It hands the last batch
+ * over, so that the reader's stack stays short. op: MFS_OP_APPENDS or MFS_OP_SETITEMS. A reader in
+ * Python does not need it; ours has a limit (MFS_PICKLE_MAX_DEPTH). */
 void mfs_pickle_batch(struct mfs_pickle_writer *w, enum mfs_pickle_op op, uint64_t i);
 
 /* (a, b, ...) of ints. */
@@ -98,7 +98,7 @@ void mfs_pickle_size(struct mfs_pickle_writer *w, const uint64_t *shape, unsigne
 /* torch.bfloat16 */
 void mfs_pickle_dtype(struct mfs_pickle_writer *w, enum mfs_dtype dtype);
 
-/* A view into a storage (torch/_tensor.py:_reduce_ex_internal). Elements, all of them. */
+/* A view into a storage (torch/_tensor.py:_reduce_ex_internal). All numbers are of elements. */
 struct mfs_pickle_alias {
 	uint32_t storage; /* the archive's record data/N */
 	uint64_t numel;	  /* of the storage */
@@ -122,31 +122,30 @@ void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_d
 #define MFS_PICKLE_COPY_LIMIT (UINT64_C(64) << 20) /* bytes written, unless hooks say otherwise */
 
 /*
- * What the caller wants changed while values are copied. Every member may be 0. A hook that writes,
- * writes into the writer of the copy; a negative return stops the copy and is its result (fill
- * err).
+ * What changes while values are copied. Every member may be 0. A hook that writes uses the writer
+ * of the copy. A negative return stops the copy and is its result (fill err).
  */
 struct mfs_pickle_hooks {
 	void *arg;
 	/*
-	 * Asked for each pair whose key is text. dict: the dict, or the dict subclass object; a
-	 * Namespace's pairs are those of its state (mfs_value_state()). 0: copy the pair. 1: the
-	 * hook has seen to it: it wrote nothing (the pair is dropped) or keys and values, one after
-	 * the other.
+	 * Called for each pair whose key is text. dict: the dict, or the object of a dict subclass;
+	 * the pairs of a Namespace are those of its state (mfs_value_state()). 0: copy the pair. 1:
+	 * the hook dealt with it. It wrote nothing, which drops the pair, or keys and values in
+	 * turn.
 	 */
 	int (*pair)(void *arg, struct mfs_pickle_writer *w, mfs_value dict, const char *key,
 		    size_t key_len, mfs_value value, struct mfs_error *err);
 	/* Called behind the last pair of each dict (also an empty one); may write further pairs. */
 	int (*pairs_end)(void *arg, struct mfs_pickle_writer *w, mfs_value dict,
 			 struct mfs_error *err);
-	/* Asked for each value but numbers, texts, bytes, None and classes (a tensor is an object
-	 * here). 0: copy it. 1: the hook wrote one value in its place. */
+	/* Called for each value except numbers, texts, bytes, None and classes (a tensor is an
+	 * object here). 0: copy it. 1: the hook wrote one value in its place. */
 	int (*value)(void *arg, struct mfs_pickle_writer *w, mfs_value value,
 		     struct mfs_error *err);
-	/* Gives each storage its number in the new archive, and puts it on the CPU; asked for each
-	 * reference, so one key needs one answer. persid: the tuple ('storage', class, key,
-	 * location, numel). Without this hook persistent ids stay as they are; with it, one that is
-	 * no storage is -ENOTSUP. */
+	/* Gives each storage its number in the new archive; the copy says that it is on the CPU. It
+	 * is called for each reference, so one key needs one answer. persid: the tuple ('storage',
+	 * class, key, location, numel). Without this hook persistent ids stay as they are. With it,
+	 * one that is not a storage is -ENOTSUP. */
 	int (*storage)(void *arg, mfs_value persid, const char *key, size_t key_len, uint32_t *ret,
 		       struct mfs_error *err);
 	uint64_t limit; /* bytes, and pairs asked about; 0: MFS_PICKLE_COPY_LIMIT */
@@ -154,11 +153,11 @@ struct mfs_pickle_hooks {
 
 /*
  * Writes v of doc as one value. What Python makes of it equals what it makes of the source, but
- * values that were one object there may be several here; hence the limit, since a few bytes can
- * refer to the same list many times, and the depth, since a list may contain itself.
+ * values that were one object there may be several here. So there is a limit, as a few bytes can
+ * refer to the same list many times, and a depth, as a list may contain itself.
  *
  * hooks may be NULL. -ENOTSUP: too deep, too large, or a class that the writer's protocol cannot
- * name; -EINVAL: a value that was not kept when the document was parsed. A failed writer stays
+ * name. -EINVAL: a value that was not kept when the document was parsed. A failed writer stays
  * failed.
  */
 int mfs_pickle_copy(struct mfs_pickle_writer *w, const struct mfs_pickle *doc, mfs_value v,

@@ -2,8 +2,9 @@
  * A torch.save archive: a ZIP of data.pkl and one record per storage
  * (torch/serialization.py:_save).
  *
- * Opening reads the central directory and data.pkl, no tensor data. Legacy (pre-1.6, not a ZIP),
- * TorchScript and compressed archives are refused by name.
+ * Opening reads the central directory and data.pkl, but no tensor data. Archives of torch before
+ * 1.6 (no ZIP), TorchScript archives and compressed ones are refused, and the message says which it
+ * is.
  */
 #ifndef MFS_TORCH_TORCH_FILE_H
 #define MFS_TORCH_TORCH_FILE_H
@@ -44,24 +45,24 @@ const struct mfs_zip_entry *mfs_torch_file_record(const struct mfs_torch_file *f
 const struct mfs_zip_entry *mfs_torch_file_storage(const struct mfs_torch_file *f, const char *key,
 						   size_t key_len);
 
-/* All bytes of a record, read into arena now: for small tensors of a state (random states have 5
- * kB); who calls has looked at the size. -EINVAL: its CRC-32 is another than the one that the
- * writer left, if any. */
+/* Reads all bytes of a record into arena. It is meant for small tensors of a state (random states
+ * have 5 kB): the caller has looked at the size. -EINVAL: the record's CRC-32 differs from the one
+ * that the writer left, if it left one. */
 int mfs_torch_file_read(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
 			struct mfs_arena *arena, void **ret, struct mfs_error *err);
 
-/* A torch.Size, or a plain tuple or list of sizes, as the tuple inside: count with
- * mfs_value_count(). */
+/* The tuple or list inside a torch.Size, or v itself if it is a plain tuple or list of sizes: count
+ * it with mfs_value_count(). */
 mfs_value mfs_torch_size(const struct mfs_pickle *doc, mfs_value v);
-/* The element type that a global torch.NAME stands for; MFS_DTYPE_NONE if it is none. */
+/* The element type of a global torch.NAME; MFS_DTYPE_NONE: it is not an element type. */
 enum mfs_dtype mfs_torch_dtype(const struct mfs_pickle *doc, mfs_value v);
 
 /* True if v is a tensor (or a parameter around one), without checking it further. */
 bool mfs_torch_is_tensor(const struct mfs_torch_file *f, mfs_value v);
 
 /*
- * The tensor behind v: -ENOTSUP if v is not a tensor that lies strided in a storage (name it in the
- * message yourself), -EINVAL if the storage's record is missing or too small for the view.
+ * The tensor behind v. -ENOTSUP: v is not a tensor that lies strided in a storage (the caller adds
+ * its name to the message). -EINVAL: the storage's record is missing or too small for the view.
  */
 int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_torch_tensor *ret,
 		     struct mfs_error *err);

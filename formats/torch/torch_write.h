@@ -1,12 +1,12 @@
 /*
- * torch.save archives whose bytes are known without a tensor's: every header is a function of names
- * and sizes, so a virtual file is literal pieces with payloads between them.
+ * torch.save archives that can be laid out before any tensor is read. Every header follows from
+ * names and sizes, so a virtual file is literal pieces with payloads between them.
  *
  * Records, their order, headers, padding and ZIP64 fields are those of torch 2.13
- * (torch/serialization.py:_save, caffe2/serialize/inline_container.cc, third_party/miniz): for
- * payloads without a CRC-32 the archive equals torch.save's under torch.serialization.skip_data()
- * to the byte, but for the serialization id. CRC-32 of records in memory is real; that of payloads
- * that are not is 0, which torch does not look at and our reader takes for "not computed".
+ * (torch/serialization.py:_save, caffe2/serialize/inline_container.cc, third_party/miniz). If no
+ * payload has a CRC-32, the archive equals torch.save's under torch.serialization.skip_data() to
+ * the byte, except for the serialization id. Records in memory have a real CRC-32. Other payloads
+ * have 0, which torch does not look at and our reader takes for "not computed".
  */
 #ifndef MFS_TORCH_TORCH_WRITE_H
 #define MFS_TORCH_TORCH_WRITE_H
@@ -21,7 +21,7 @@
 /* The storage of record data/N, N counting from 0. */
 struct mfs_torch_payload {
 	uint64_t size;	   /* bytes */
-	const void *bytes; /* NULL: not here, it becomes a segment of its own */
+	const void *bytes; /* NULL: not in memory; it becomes a segment */
 };
 
 #define MFS_TORCH_LITERAL UINT32_MAX
@@ -32,8 +32,9 @@ struct mfs_torch_segment {
 	uint64_t length;  /* bytes */
 };
 
-/* A file, front to back. Literals stand in the buffer in the file's order, and between two payloads
- * there is always one: 100 000 storages make 200 001 segments over some 20 MB of literals. */
+/* A file, front to back. The literals stand in one buffer, in the file's order. Between two
+ * payloads there is always a literal: 100 000 storages make 200 001 segments over about 20 MB of
+ * literals. */
 struct mfs_torch_archive {
 	struct mfs_buf literals;
 	struct mfs_torch_segment *segments;
@@ -42,26 +43,26 @@ struct mfs_torch_archive {
 };
 
 /*
- * prefix: the one directory of the archive, a file name's stem ("model_optim_rng"), or "archive"
- * where torch.save wrote to a stream. pickle: data.pkl, written by pickle_write.h with protocol 2.
- * -EINVAL: a prefix of more than 128 bytes or with a slash, more than 2^31 payloads, a size that
- * overflows.
+ * prefix: the directory of all records in the archive. torch.save takes it from the file's name
+ * ("model_optim_rng"), and "archive" for a stream. pickle: data.pkl, written by pickle_write.h with
+ * protocol 2. -EINVAL: a prefix that is empty, has more than 128 bytes or a slash; more than 2^31
+ * payloads; a size that overflows.
  */
 int mfs_torch_archive(const char *prefix, const void *pickle, size_t pickle_len,
 		      const struct mfs_torch_payload *payloads, uint32_t count,
 		      struct mfs_torch_archive *ret, struct mfs_error *err);
 void mfs_torch_archive_release(struct mfs_torch_archive *a);
 
-/* Appends a whole archive to out: all payloads must be in memory (-EINVAL). With prefix "archive"
+/* Appends a whole archive to out. All payloads must be in memory (-EINVAL). With prefix "archive"
  * and the pickle of a list [object] it is a byte item of a torch_dist checkpoint. */
 int mfs_torch_save(const char *prefix, const void *pickle, size_t pickle_len,
 		   const struct mfs_torch_payload *payloads, uint32_t count, struct mfs_buf *out,
 		   struct mfs_error *err);
 
 /*
- * A tensor's item in a .distcp file: a whole archive "archive/" of one contiguous tensor. Its
- * offsets count from the item's start, so all items of one dtype and shape have the same bytes
- * around their payloads, and those are made once.
+ * A tensor's item in a .distcp file: an archive with the prefix "archive" that holds one contiguous
+ * tensor. Offsets in it count from its own start. So all items of one dtype and shape have the same
+ * bytes around their payloads, and these bytes are made once.
  */
 struct mfs_torch_item {
 	const void *head;
@@ -75,7 +76,7 @@ struct mfs_torch_items; /* the table that owns heads and tails */
 
 int mfs_torch_items_new(struct mfs_torch_items **ret, struct mfs_error *err);
 void mfs_torch_items_free(struct mfs_torch_items *items);
-/* Not thread-safe. What *ret points to lives as long as the table. -EINVAL: a size that overflows,
+/* What *ret points to lives as long as the table. Not thread-safe. -EINVAL: a size that overflows,
  * no dtype, or more than MFS_MAX_DIMS axes. */
 int mfs_torch_item(struct mfs_torch_items *items, enum mfs_dtype dtype, const uint64_t *shape,
 		   unsigned ndim, struct mfs_torch_item *ret, struct mfs_error *err);

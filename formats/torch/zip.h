@@ -1,10 +1,10 @@
 /*
- * ZIP and ZIP64 archives with stored (uncompressed) entries: where each entry's payload lies.
+ * ZIP and ZIP64 archives with stored (uncompressed) entries: where the payload of each entry lies.
  *
- * Sizes come from the central directory alone: torch writes zeros into local headers and a data
- * descriptor behind the payload (caffe2/serialize/inline_container.cc). CRCs are the caller's to
- * check: torch.serialization.set_crc32_options(False) leaves them 0, and tensors are not read here.
- * Format: PKWARE APPNOTE 4.3.x, sections 4.3.7, 4.3.12, 4.3.14-4.3.16, 4.5.3.
+ * Sizes come from the central directory alone, because torch writes zeros into local headers and
+ * puts a data descriptor behind the payload (caffe2/serialize/inline_container.cc). The caller
+ * checks CRCs: torch.serialization.set_crc32_options(False) leaves them 0, and tensors are not read
+ * here. Format: PKWARE APPNOTE 4.3.x, sections 4.3.7, 4.3.12, 4.3.14-4.3.16, 4.5.3.
  */
 #ifndef MFS_TORCH_ZIP_H
 #define MFS_TORCH_ZIP_H
@@ -39,9 +39,9 @@ void mfs_zip_release(struct mfs_zip *zip);
 /* NULL if there is none. */
 const struct mfs_zip_entry *mfs_zip_find(const struct mfs_zip *zip, const char *name);
 
-/* Offset of the payload in the archive: reads the local header, whose name must be the entry's.
- * Header, payload and data descriptor must fill the space up to limit, so that a changed length in
- * the header cannot move the payload unnoticed. */
+/* The offset of an entry's payload in the archive. It reads the local header, whose name must be
+ * the entry's. Header, payload and data descriptor must fill the space up to limit exactly, so that
+ * a changed length in the header cannot move the payload unnoticed. */
 int mfs_zip_locate(const struct mfs_source *src, const struct mfs_zip_entry *e, uint64_t *ret,
 		   struct mfs_error *err);
 
