@@ -212,7 +212,7 @@ REFUSED = [
     ({}, "s128", "tokenizer_id"),
     ({"megatron": "2.6", "tokenizer_id": "T"}, "s128", "core 0.4"),
     ({"tokenizer_id": "T"}, "s128-split1,2,3,4", "more than three parts"),
-    ({"tokenizer_id": "T"}, "s0", "cannot be"),
+    ({"tokenizer_id": "T"}, "s0", "out of range"),
     ({"tokenizer_id": "T"}, "s0128", "is not a directory of indices"),
     ({"tokenizer_id": "T"}, "s128-valid3-train3", "is not a directory of indices"),
     ({"tokenizer_id": "T"}, "s100000000", "no split of tales has a sample"),
