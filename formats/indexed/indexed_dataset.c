@@ -367,12 +367,7 @@ const char *mfs_indexed_dataset_warning(const struct mfs_indexed_dataset *d)
 
 int mfs_indexed_dataset_check(const struct mfs_indexed_dataset *d, struct mfs_error *err)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < d->set_count && !rc; i++)
-		for (uint32_t f = 0; f < mfs_fileset_count(d->sets[i]) && !rc; f++)
-			rc = mfs_fileset_check(d->sets[i], f, err);
-	return rc;
+	return mfs_filesets_check(d->sets, d->set_count, err);
 }
 
 void mfs_indexed_dataset_drop(const struct mfs_indexed_dataset *d)

@@ -370,6 +370,16 @@ int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *
 	return check_held(set, f, &why, err);
 }
 
+int mfs_filesets_check(struct mfs_fileset *const *sets, size_t count, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < count && !rc; i++)
+		for (uint32_t f = 0; f < sets[i]->count && !rc; f++)
+			rc = mfs_fileset_check(sets[i], f, err);
+	return rc;
+}
+
 /* A new descriptor of the file that is held, if it is as it was; else what why says. */
 static int open_held(struct mfs_fileset *set, const struct file *f, const struct mfs_error *why,
 		     int *ret_fd, struct mfs_error *err)

@@ -68,6 +68,9 @@ void mfs_fileset_drop(struct mfs_fileset *set);
  * replaced and is not held. One stat per call, which may be answered from cached attributes. */
 int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err);
 
+/* The same for all files of several sets, up to the first that fails. */
+int mfs_filesets_check(struct mfs_fileset *const *sets, size_t count, struct mfs_error *err);
+
 /* Opens the file that was added; the caller closes *ret_fd. Fails as mfs_fileset_check() does. */
 int mfs_fileset_open(struct mfs_fileset *set, uint32_t file, int *ret_fd, struct mfs_error *err);
 

@@ -112,12 +112,7 @@ static bool is_directory_too(const struct mfs_view *v, uint32_t i)
 
 int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err)
 {
-	int rc = 0;
-
-	for (uint32_t i = 0; i < view->set_count && !rc; i++)
-		for (uint32_t f = 0; f < mfs_fileset_count(view->sets[i]) && !rc; f++)
-			rc = mfs_fileset_check(view->sets[i], f, err);
-	return rc;
+	return mfs_filesets_check(view->sets, view->set_count, err);
 }
 
 static uint64_t stamp(const struct mfs_view *v)

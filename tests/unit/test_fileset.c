@@ -167,8 +167,11 @@ START_TEST(test_change_before_first_use_is_stale)
 	char buf[16];
 
 	unit_ok(mfs_fileset_check(set, file, &err), &err);
+	unit_ok(mfs_filesets_check(&set, 1, &err), &err);
 	changes[_i]();
 	unit_fails(mfs_fileset_check(set, file, &err), &err, -ESTALE, "data");
+	unit_fails(mfs_filesets_check(&set, 1, &err), &err, -ESTALE, "data");
+	unit_ok(mfs_filesets_check(&set, 0, &err), &err);
 	unit_fails(mfs_fileset_read(set, file, 0, buf, 16, &err), &err, -ESTALE, "data");
 	ck_assert_int_lt(mfs_fileset_map(set, file, &map, &err), 0);
 	ck_assert_ptr_null(map);

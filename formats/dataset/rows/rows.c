@@ -262,10 +262,5 @@ void mfs_rows_free(struct mfs_rows *r)
 
 int mfs_rows_check(const struct mfs_rows *r, struct mfs_error *err)
 {
-	int rc = 0;
-
-	for (size_t i = 0; i < r->set_count && !rc; i++)
-		for (uint32_t f = 0; f < mfs_fileset_count(r->sets[i]) && !rc; f++)
-			rc = mfs_fileset_check(r->sets[i], f, err);
-	return rc;
+	return mfs_filesets_check(r->sets, r->set_count, err);
 }
