@@ -2,12 +2,13 @@
 
 O       ?= build
 PREFIX  ?= /usr/local
-# mount(8) looks for its helpers in /sbin alone; who installs elsewhere may have no right to it, and names it if he has.
+# mount(8) looks for its helpers in /sbin alone. Whoever installs elsewhere may have no right to write there; if he has,
+# he names it.
 override PREFIX := $(abspath $(patsubst ~/%,$(HOME)/%,$(PREFIX)))
 SBINDIR ?= $(if $(filter /usr /usr/local,$(PREFIX)),/sbin,$(PREFIX)/sbin)
 
 # All processors, unless -j or a jobserver says otherwise. make's variables do not tell while it reads this, before
-# version 4.4; its command line and its environment do. Goals beside "clean" are for one after the other.
+# version 4.4; its command line and its environment do. Goals beside "clean" run one after the other.
 SAID_JOBS := $(shell { tr '\0' '\n' </proc/$$PPID/cmdline | sed 1d; printf '%s\n' $$MAKEFLAGS; } 2>/dev/null | \
 	grep -E '^(-[A-Za-z]*j[0-9]*|[a-z]*j|--jobs.*|--jobserver.*)$$')
 ifeq ($(SAID_JOBS)$(filter clean,$(MAKECMDGOALS)),)
@@ -38,8 +39,8 @@ VARIANT := $(if $(findstring address,$(SAN)),asan,$(if $(findstring thread,$(SAN
 
 all: $(if $(SAN),$(O)/$(VARIANT)/mcorefs,$(O)/mcorefs) ## build build/mcorefs (the default)
 
-# $(O)/config*.mk hold the packages' flags. Making them finds, or for the targets that say so
-# installs, what is missing; make then starts over with them.
+# $(O)/config*.mk hold the packages' flags. The script that makes them looks for what is missing, and installs it for
+# the targets that say so; then make starts over with them.
 NO_CONFIG    := help clean format
 INSTALLING   := demo check interop fuzz fuzz-smoke bench deps
 TESTING      := deps check unit damage giants fuzz fuzz-smoke lint bench tests
@@ -161,21 +162,21 @@ interop: $(O)/mcorefs ## open mounts with transformers, vLLM, MLX (a Python venv
 bench: $(O)/mcorefs $(OTHER_PROGRAMS) ## ratios against a native copy (BENCH_GIB, default 2)
 	@tests/bench/bench.sh
 
-# Several of these are for one after the other, each with all processors.
+# Several of these as goals run one after the other, each with all processors.
 ALONE := $(filter demo check unit damage mount giants fuzz fuzz-smoke interop bench install,$(MAKECMDGOALS))
 BEFORE :=
 $(foreach g,$(ALONE),$(if $(BEFORE),$(eval $(g): | $(BEFORE)))$(eval BEFORE := $(g)))
 
 CODE := $(call code,.[ch]) $(wildcard tests/*/*.[ch])
 
-lint: $(O)/config-test.mk $(O)/mcorefs ## format, headers that compile alone, who may include and call what
+lint: $(O)/config-test.mk $(O)/mcorefs ## format, widths, headers that compile alone, who may include and call what
 	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)" OBJECTS=$(O)/obj tests/lint.sh $(CODE)
 
 format: ## run clang-format over the C sources
 	clang-format -i $(CODE)
 
-# What runs the program after itself must find it where mount(8) leaves a PATH of nothing but system directories.
-# mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
+# The helper must find the program although mount(8) leaves it a PATH of system directories alone: its path is written
+# into it. mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
 install: $(O)/mcorefs ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
 	install -D -m 755 $(O)/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs
 	install -d $(DESTDIR)$(SBINDIR)
