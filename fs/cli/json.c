@@ -26,6 +26,24 @@ json_t *mfs_json_number(uint64_t n)
 	return json_integer((json_int_t)n);
 }
 
+json_t *mfs_json_texts(const char *const *list, uint32_t count)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		json_array_append_new(array, mfs_json_string(list[i]));
+	return array;
+}
+
+json_t *mfs_json_numbers(const uint64_t *list, uint32_t count)
+{
+	json_t *array = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		json_array_append_new(array, mfs_json_number(list[i]));
+	return array;
+}
+
 int mfs_json_print(json_t *o)
 {
 	char *text = o ? json_dumps(o, JSON_INDENT(2)) : NULL;

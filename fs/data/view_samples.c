@@ -1,7 +1,6 @@
 /*
  * The samples of a training run as a directory that datasets.load_from_disk opens: row k is what
- * GPTDataset or BlendedDataset has as sample k, S + 1 tokens. What a name of one means:
- * data_spec.h.
+ * GPTDataset or BlendedDataset has as sample k, S + 1 tokens. Names of such views: fs/data/spec.h.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -6,21 +6,13 @@
 
 #include "formats/ckpt/element.h"
 #include "fs/diff/diff.h"
+#include "fs/cli/commands.h"
 #include "fs/cli/json.h"
 
 /* JSON knows no infinity and no NaN. */
 static json_t *real(double v)
 {
 	return isfinite(v) ? json_real(v) : json_null();
-}
-
-static json_t *numbers(const uint64_t *list, unsigned count)
-{
-	json_t *array = json_array();
-
-	for (unsigned i = 0; i < count; i++)
-		json_array_append_new(array, mfs_json_number(list[i]));
-	return array;
 }
 
 static json_t *side(const struct mfs_diff_side *s)
@@ -73,7 +65,7 @@ static json_t *kind(const struct mfs_global_tensor *t)
 	json_t *o = json_object();
 
 	json_object_set_new(o, "dtype", mfs_json_string(mfs_dtype_torch(t->dtype)));
-	json_object_set_new(o, "shape", numbers(t->shape, t->ndim));
+	json_object_set_new(o, "shape", mfs_json_numbers(t->shape, t->ndim));
 	return o;
 }
 
@@ -88,7 +80,7 @@ static json_t *first(const struct mfs_diff *d, const struct mfs_diff_pair *p)
 	o = json_object();
 	mfs_diff_index(p, index, at, sizeof(at));
 	mfs_element_text(mfs_ckpt_args(d->sides[0].ckpt), p->a, index, place, sizeof(place));
-	json_object_set_new(o, "index", numbers(index, p->a->ndim));
+	json_object_set_new(o, "index", mfs_json_numbers(index, p->a->ndim));
 	json_object_set_new(o, "place", mfs_json_string(place));
 	json_object_set_new(o, "a", real(p->found.a));
 	json_object_set_new(o, "b", real(p->found.b));
@@ -124,15 +116,6 @@ static json_t *different(const struct mfs_diff *d, uint64_t limit)
 	return array;
 }
 
-static json_t *notes(const struct mfs_diff *d)
-{
-	json_t *array = json_array();
-
-	for (uint32_t i = 0; i < d->note_count; i++)
-		json_array_append_new(array, mfs_json_string(d->notes[i]));
-	return array;
-}
-
 void mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit)
 {
 	json_t *o = json_object();
@@ -149,8 +132,7 @@ void mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit)
 	json_object_set_new(o, "only_a", names(d, 0, limit));
 	json_object_set_new(o, "only_b", names(d, 1, limit));
 	json_object_set_new(o, "different", different(d, limit));
-	json_object_set_new(o, "notes", notes(d));
-	json_dumpf(o, stdout, JSON_INDENT(2));
-	putchar('\n');
-	json_decref(o);
+	json_object_set_new(o, "notes", mfs_json_texts(d->notes, d->note_count));
+	if (mfs_json_print(o))
+		mfs_command_failed("out of memory");
 }

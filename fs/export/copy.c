@@ -15,8 +15,8 @@
 #include "formats/io/guard.h"
 #include "formats/io/write_engine.h"
 
-/* Written bytes of a file between two syncs: what a crash may cost, and how early the disk
- * starts. */
+/* Written bytes of a file between two syncs. A crash may cost so many, and the disk starts after
+ * so many. */
 #define SYNC_BYTES (256ull << 20)
 
 #define SERVED_BYTES (256ull << 20)
@@ -64,7 +64,7 @@ static void fail_write(struct pump *p, const struct stream *s, const char *what,
 }
 
 /* Space is claimed at once where the file system can, so that lack of it shows before hours of
- * work; where it cannot, the writes will tell. In memory it would touch every page twice. */
+ * work. Where it cannot, a write fails. A file system in memory would touch every page twice. */
 static int claim_space(int fd, uint64_t size)
 {
 	struct statfs fs;
@@ -127,7 +127,7 @@ static int set_attributes(const struct pump *p, const struct stream *s)
 	return fchmod(s->fd, p->job->mode) || futimens(s->fd, times) ? -errno : 0;
 }
 
-/* All bytes below are written. */
+/* The number of bytes from the start that are written without a gap. */
 static uint64_t written_prefix(const struct pump *p, const struct stream *s)
 {
 	uint64_t prefix = s->next;
@@ -170,9 +170,9 @@ static void sync_stream(struct pump *p, struct stream *s)
 		s->syncing = prefix ? prefix : 1;
 }
 
-/* Maps the pages of a request. The kernel copies with faults disabled and starts a page over,
- * zeroes included, when it meets one: twice the work. A page that is not there is the write's to
- * report. */
+/* Maps the pages of a request. The kernel copies with faults disabled, and when it meets one it
+ * starts the page over, zeroes included, which is twice the work. A page that is not there is
+ * reported by the write. */
 static void touch(void *arg)
 {
 	const struct mfs_gather *g = arg;
@@ -273,8 +273,8 @@ static void sync_done(struct pump *p, struct stream *s)
 		p->rc = p->job->record(p->job->arg, p->err);
 }
 
-/* The kernel met a page of a source that is not there: reading the same bytes says which, and
- * why. */
+/* The kernel met a page of a source that is not there. Reading the same bytes says which page,
+ * and why. */
 static void explain_fault(struct pump *p, const struct slot *slot)
 {
 	const struct mfs_view_file *f = file_of(p, slot->stream);

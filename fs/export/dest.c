@@ -18,7 +18,7 @@
 
 /* ---- what stands there ---- */
 
-/* 1: it has an entry. */
+/* 1: the directory has an entry. */
 static int has_entries(const char *path)
 {
 	DIR *dir = opendir(path);
@@ -141,7 +141,7 @@ static bool lies_in(const char *path, const char *dir)
 	return mfs_path_contains(dir, path) || contains_object(dir, path);
 }
 
-/* A path as a person has said it. */
+/* Whether a path, as it was said, lies in dest. */
 static bool is_replaced(const char *dest, const char *said)
 {
 	char *path = said ? resolve(said) : NULL;
@@ -151,7 +151,7 @@ static bool is_replaced(const char *dest, const char *said)
 	return replaced;
 }
 
-/* What else is read lies there: its path, or NULL. */
+/* The path of something else that is read and lies in dest; NULL: there is nothing. */
 static const char *find_replaced(const char *dest, const struct mfs_root *root,
 				 const struct mfs_view_options *opt)
 {

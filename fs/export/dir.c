@@ -86,7 +86,7 @@ struct below_dir {
 	size_t len;
 };
 
-/* A file below the directory is equal. */
+/* For bsearch(): a file below the directory counts as equal to it. */
 static int compare_dir(const void *dir, const void *file)
 {
 	const struct below_dir *d = dir;
@@ -103,8 +103,8 @@ static bool has_dir(const struct mfs_view *view, const char *dir)
 	return bsearch(&d, view->files, view->count, sizeof(*view->files), compare_dir);
 }
 
-/* Whether an export has made it: it bears the mark. Where the file system cannot keep one, its name
- * tells. */
+/* Whether an export has made it. The mark tells, or its name where the file system cannot keep a
+ * mark. */
 static bool is_ours(int dirfd, const char *name, bool has_name)
 {
 	int fd = openat(dirfd, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);

@@ -45,7 +45,7 @@ struct export
 	struct mfs_progress progress;
 };
 
-/* With --force what stands at DEST will be removed: all of it must be what an export has left. */
+/* --force removes what stands at DEST, so an export must have left all of it. */
 static int check_replaced(const struct export *x, struct mfs_error *err)
 {
 	struct stat st;
@@ -92,8 +92,8 @@ static int open_partial(struct export *x, struct mfs_error *err)
 	return 0;
 }
 
-/* Clears what an earlier run has left and this one has no use for. Without a journal this may be a
- * predecessor of DEST, with what a person has put there. */
+/* Clears what an earlier run has left and this one cannot use. Without a journal the directory
+ * may be a predecessor of DEST, and hold what a person has put there. */
 static int clear_partial(const struct export *x, bool resumed, struct mfs_error *err)
 {
 	return mfs_export_sweep(x->partial, x->view,
@@ -103,7 +103,7 @@ static int clear_partial(const struct export *x, bool resumed, struct mfs_error 
 				err);
 }
 
-/* Finds out what an earlier run left; files of another source go. */
+/* Finds out what an earlier run has left, and removes files of another source. */
 static int resume(struct export *x, struct mfs_error *err)
 {
 	bool resumed;
@@ -127,7 +127,7 @@ static int resume(struct export *x, struct mfs_error *err)
 	return 0;
 }
 
-/* Blocks that an earlier run's files hold already do not have to be free. */
+/* Bytes of blocks that files of an earlier run hold. They need not be free. */
 static uint64_t blocks_held(const struct export *x)
 {
 	uint64_t bytes = 0;
@@ -220,7 +220,7 @@ static int copy(struct export *x, struct mfs_error *err)
 	return rc;
 }
 
-/* Somebody else may have tidied up in the meantime. */
+/* Checks that nobody has removed or changed the files in the meantime. */
 static int check_files(const struct export *x, struct mfs_error *err)
 {
 	for (uint32_t i = 0; i < x->view->count; i++) {
@@ -241,11 +241,11 @@ static int finish(struct export *x, struct mfs_error *err)
 	bool replaced = false;
 	int rc;
 
-	/* Bytes were checked as they were read; this is about a source that changed just after. */
+	/* Bytes were checked as they were read. A source may have changed just after. */
 	rc = mfs_view_check_sources(x->view, err);
 	if (!rc)
 		rc = check_files(x, err);
-	/* Hours may have passed since it was looked at. */
+	/* Hours may have passed since DEST was looked at. */
 	if (!rc)
 		rc = check_replaced(x, err);
 	if (rc)
@@ -293,7 +293,7 @@ static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_err
 	return rc;
 }
 
-/* The result for programs; a failure is what was said of it. */
+/* The result for programs. A failure is the sentence that was printed. */
 static int print_json(const struct export *x, const char *source, int exit_code)
 {
 	const bool begun = x->view && x->durable;
@@ -340,7 +340,7 @@ static int say_failed(const struct export *x, const struct mfs_error *err)
 	uint64_t kept = 0;
 	char kept_text[MFS_HUMAN], total[MFS_HUMAN];
 
-	/* A source that is damaged, or another one by now, leaves nothing to go on with. */
+	/* Nothing can go on from a source that is damaged or has changed. */
 	if (err->code == -ESTALE || err->code == -EINVAL || err->code == -ENODATA) {
 		if (!mfs_export_sweep(x->partial, x->view, MFS_SWEEP_ALL, NULL))
 			rmdir(x->partial);

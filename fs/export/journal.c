@@ -63,7 +63,7 @@ done:
 	return rc;
 }
 
-/* What the file really holds bounds what the journal may claim. */
+/* As many bytes as the journal claims, if the file has them; else 0. */
 static uint64_t believable(int dirfd, const struct mfs_view_file *f, json_int_t claimed)
 {
 	uint64_t size = mfs_vfile_size(f->data);

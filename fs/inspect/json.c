@@ -15,24 +15,6 @@ static json_t *argument(int64_t n)
 	return n == MFS_UNSET ? json_null() : json_integer(n);
 }
 
-static json_t *texts(const char *const *list, uint32_t count)
-{
-	json_t *array = json_array();
-
-	for (uint32_t i = 0; i < count; i++)
-		json_array_append_new(array, mfs_json_string(list[i]));
-	return array;
-}
-
-static json_t *shape(const uint64_t *dims, unsigned ndim)
-{
-	json_t *array = json_array();
-
-	for (unsigned i = 0; i < ndim; i++)
-		json_array_append_new(array, mfs_json_number(dims[i]));
-	return array;
-}
-
 /* None of an HF directory. */
 static json_t *iterations(const struct mfs_inspection *in)
 {
@@ -112,7 +94,7 @@ static json_t *checkpoint(const struct mfs_inspection *in)
 	json_object_set_new(o, "tensors", mfs_json_number(mfs_ckpt_count(in->ckpt)));
 	json_object_set_new(o, "layout", layout(mfs_ckpt_layout(in->ckpt)));
 	json_object_set_new(o, "arguments", arguments(mfs_ckpt_args(in->ckpt)));
-	json_object_set_new(o, "warnings", texts(warnings, count));
+	json_object_set_new(o, "warnings", mfs_json_texts(warnings, count));
 	return o;
 }
 
@@ -149,7 +131,7 @@ static json_t *model(const struct mfs_inspection *in)
 	json_object_set_new(o, "tied_head", json_boolean(mfs_ckpt_args(in->ckpt)->tied));
 	json_object_set_new(o, "vocabulary", vocab);
 	json_object_set_new(o, "tokenizer", mfs_json_string(in->tokenizer));
-	json_object_set_new(o, "warnings", texts(m->warnings, m->warning_count));
+	json_object_set_new(o, "warnings", mfs_json_texts(m->warnings, m->warning_count));
 	return o;
 }
 
@@ -180,7 +162,7 @@ static json_t *tensors(const struct mfs_model *m)
 		mfs_target_name(t, name, sizeof(name));
 		json_object_set_new(o, "name", mfs_json_string(name));
 		json_object_set_new(o, "dtype", mfs_json_string(mfs_dtype_torch(t->dtype)));
-		json_object_set_new(o, "shape", shape(t->shape, t->ndim));
+		json_object_set_new(o, "shape", mfs_json_numbers(t->shape, t->ndim));
 		json_object_set_new(o, "bytes", mfs_json_number(t->bytes));
 		json_object_set_new(o, "megatron",
 				    mfs_json_string(mfs_global_tensor_name(m->targets[i].src, name,
@@ -213,7 +195,7 @@ int mfs_inspect_json(const struct mfs_inspection *in)
 	json_object_set_new(o, "error", mfs_json_string(why->code ? why->msg : NULL));
 	json_object_set_new(o, "files", files(in->view));
 	json_object_set_new(o, "datasets", mfs_inspect_data_json(mfs_root_data(in->root)));
-	json_object_set_new(o, "hints", texts(in->hints, mfs_inspect_hints(in)));
+	json_object_set_new(o, "hints", mfs_json_texts(in->hints, mfs_inspect_hints(in)));
 	if (in->tensors)
 		json_object_set_new(o, "tensors",
 				    in->view ? tensors(in->view->model) : json_array());

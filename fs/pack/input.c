@@ -28,7 +28,7 @@ int mfs_pack_input_open(struct mfs_pack_input *in, int fd, struct mfs_error *err
 		in->base = (uint64_t)base;
 		in->size = st.st_size > base ? (uint64_t)(st.st_size - base) : 0;
 	}
-	/* Fewer switches between the two programs; not all may be had. */
+	/* A larger pipe means fewer switches between the two programs. Its size may be refused. */
 	fcntl(fd, F_SETPIPE_SZ, CHUNK);
 	in->buffer = malloc(CHUNK);
 	return in->buffer ? mfs_pack_digest_new(&in->ended, &in->digest, err) : mfs_fail_nomem(err);

@@ -50,7 +50,7 @@ static int take_tokens(void *arg, const int64_t *ids, size_t count, struct mfs_e
 	return rc;
 }
 
-/* An empty sequence is none: preprocess_data.py leaves out sentences without tokens. */
+/* An empty sequence is left out, as preprocess_data.py leaves out sentences without tokens. */
 static int take_sequence(void *arg, struct mfs_error *err)
 {
 	struct pack *x = arg;
@@ -214,7 +214,7 @@ static void say_done(const struct pack *x, uint64_t documents, uint64_t sequence
 	putchar('\n');
 }
 
-/* Whatever it was, documents that had ended are not lost. */
+/* Keeps the documents that have ended, whatever the failure was. */
 static int keep(struct pack *x, const struct mfs_error *why)
 {
 	char kept[MFS_HUMAN];

@@ -12,7 +12,7 @@
 #include "fs/cli/commands.h"
 #include "fs/sample/sample.h"
 
-/* Nothing was saved: what a run without arguments is. */
+/* The arguments of a run that has saved none. */
 static const struct mfs_megatron_data_args nothing = {
 	.seed = MFS_UNSET,
 	.seq_length = MFS_UNSET,
@@ -48,7 +48,7 @@ struct planner {
 	struct mfs_sample_plan *plan;
 };
 
-/* Of two numbers the one that was said, or MFS_UNSAID. */
+/* The first of two numbers that was said, or MFS_UNSAID. */
 static uint64_t either(uint64_t said, int64_t saved)
 {
 	return said != MFS_UNSAID ? said : saved >= 0 ? (uint64_t)saved : MFS_UNSAID;
@@ -104,7 +104,7 @@ static int take_saved(const struct planner *p, struct mfs_error *err)
 	return -ENODATA;
 }
 
-/* Without words, the only dataset that there is. */
+/* Where no words were said, the only dataset that there is. */
 static int take_only(const struct planner *p, struct mfs_error *err)
 {
 	struct mfs_dataset *d = NULL;

@@ -130,7 +130,8 @@ static int print_samples(struct printer *p, const struct mfs_sample_drawn *drawn
 
 /* ---- files ---- */
 
-/* Interrupted, it is whole or not there; a signal that came meanwhile counts behind it. */
+/* If it is interrupted, the file is whole or not there. A signal that came meanwhile counts
+ * afterwards. */
 static int commit(int dirfd, const char *name, const void *bytes, size_t len, struct mfs_error *err)
 {
 	int rc;

@@ -9,7 +9,7 @@
 #include "fs/source/root.h"
 #include "fs/sample/sample.h"
 
-/* The arguments in a checkpoint; *ret_found is false if SOURCE is none. */
+/* The arguments in a checkpoint. *ret_found is false if SOURCE is not a checkpoint. */
 static int read_args(struct mfs_root *root, struct mfs_arena *arena,
 		     struct mfs_megatron_data_args *ret, bool *ret_found, struct mfs_error *err)
 {
