@@ -68,8 +68,8 @@ static int cut(const struct mfs_arrow *a, uint64_t at, struct mfs_error *err)
 			a->src.name, (unsigned long long)at, (unsigned long long)a->end);
 }
 
-/* Reads metadata, prefix included, into a->metadata. *ret_len is the metadata's size, 0 at the end
- * of a stream; *ret_prefix how many bytes say so. */
+/* Reads metadata with its prefix into a->metadata. *ret_len: the size of the metadata; 0 at the end
+ * of a stream. *ret_prefix: bytes of the prefix. */
 static int read_metadata(struct mfs_arrow *a, uint64_t at, unsigned *ret_prefix, uint32_t *ret_len,
 			 struct mfs_error *err)
 {
@@ -173,7 +173,7 @@ static int no_stream(const struct mfs_arrow *a, struct mfs_error *err)
 			a->src.name);
 }
 
-/* A stream's first message: whether the four bytes in front of sizes are there shows here. */
+/* The first message of a stream shows whether four bytes stand in front of each size. */
 static int read_first(struct mfs_arrow *a, struct mfs_error *err)
 {
 	struct message m;
@@ -210,7 +210,7 @@ static int bad_footer(const struct mfs_arrow *a, struct mfs_error *err)
 	return mfs_fail(err, -EINVAL, "%s: its footer is damaged, or it was cut", a->src.name);
 }
 
-/* An Arrow file is a stream with a footer, which says once more where its record batches are. */
+/* An Arrow file is a stream with a footer, which repeats where the record batches are. */
 static int read_footer(struct mfs_arrow *a, struct mfs_error *err)
 {
 	const uint64_t size = a->src.size;
@@ -282,8 +282,7 @@ static uint64_t lowest_block(struct mfs_arrow *a, unsigned field, uint64_t than)
 	return than;
 }
 
-/* The first message that is no schema says how messages are framed and of which version they
- * are. */
+/* The message of the first block says how messages are framed and which version they have. */
 static int look_at_first_block(struct mfs_arrow *a, struct mfs_error *err)
 {
 	struct message m;
@@ -326,11 +325,10 @@ static void forget_first(struct mfs_arrow *a)
 }
 
 /*
- * Arrow C++ writes a stream between the magic and the footer, and then the two must agree. But it
- * goes by the footer alone when it reads, and others rely on that: arrow-rs pads the magic to 64
- * bytes, and the schema that Polars writes behind it has no size in front.
- *
- * Messages say their version; the footer that Arrow C++ writes says 5, whatever they are.
+ * Arrow C++ writes a stream between the magic and the footer, and then the two must agree. When it
+ * reads, it uses the footer alone, and other writers rely on that: arrow-rs pads the magic to 64
+ * bytes, and Polars writes a schema without a size behind it. Messages have a version of their own;
+ * the footer that Arrow C++ writes says 5 in any case.
  */
 static int open_file(struct mfs_arrow *a, struct mfs_error *err)
 {
@@ -409,8 +407,7 @@ static int bad_batch(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 			(unsigned long long)b->number, what);
 }
 
-/* Writers lay buffers out one behind the other; an offset that was changed does not pass for
- * another one. */
+/* Writers lay buffers out one behind the other. So an offset that was changed is found. */
 static int check_buffers(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 			 struct mfs_error *err)
 {
@@ -601,7 +598,7 @@ static uint64_t bitmap(uint64_t count)
 	return count / 8 + (count % 8 != 0);
 }
 
-/* Its first buffer, as the views before it have buffers of a number that the batch says. */
+/* The number of its first buffer. Views before it have as many buffers as the batch says. */
 static int first_buffer(const struct mfs_arrow *a, const struct mfs_arrow_batch *b,
 			const struct mfs_arrow_column *c, uint32_t *ret, struct mfs_error *err)
 {

@@ -51,7 +51,7 @@ static const struct {
 	[MFS_ARROW_LARGE_LIST_VIEW] = {"large_list_view", 3, true, false},
 };
 
-/* Before V5 unions have a validity too; and so have run ends where Arrow C++ writes that version
+/* Before V5 unions have a validity, too. So have run ends if Arrow C++ writes that version
  * (HasValidityBitmap in cpp/src/arrow/ipc/util.h and its callers). */
 static uint8_t buffers_of(const struct mfs_arrow *a, enum mfs_arrow_type type,
 			  const struct mfs_flat_table *t)

@@ -1,6 +1,6 @@
 /*
- * Flatbuffers (google/flatbuffers, docs/source/internals.md) written from front to back: a table,
- * then what it refers to, whose offsets are filled in once their targets are there.
+ * Writes flatbuffers from front to back (google/flatbuffers, docs/source/internals.md): a table,
+ * then what it refers to. Offsets are filled in when their targets are written.
  */
 #include "formats/arrow/arrow_write.h"
 

@@ -92,8 +92,8 @@ static bool scan_token(struct scan *s, size_t *depth)
 	return true;
 }
 
-/* Any value; *ret covers it. Brackets are counted, not matched by kind: whatever is cut out here is
- * parsed by jansson or scanned again. */
+/* Any value; *ret covers it. Brackets are counted and not matched by kind, because jansson parses
+ * what is cut out here, or it is scanned again. */
 static bool scan_value(struct scan *s, struct scan *ret)
 {
 	size_t depth = 0;
@@ -108,8 +108,8 @@ static bool scan_value(struct scan *s, struct scan *ret)
 	return true;
 }
 
-/* Steps through the members of an object, whose '{' has been accepted. False at its end, or where
- * the text is no such object: *broken tells. */
+/* Steps through the members of an object, whose '{' has been accepted. False: it has ended, or the
+ * text is not such an object, and then *broken is set. */
 static bool scan_member(struct scan *s, bool *first, struct scan *key, bool *broken)
 {
 	*broken = false;
@@ -144,7 +144,8 @@ static bool find_member(struct scan object, const char *name, struct scan *ret)
 	return false;
 }
 
-/* One object whose brackets balance, and nothing behind it: a file that was cut is not. */
+/* Whether the text is one object whose brackets balance, with nothing behind it. A file that was
+ * cut is not. */
 static bool is_whole(struct scan text)
 {
 	struct scan object;

@@ -59,8 +59,8 @@ static int read_magic(const struct mfs_idx_member *p, uint64_t size, struct mfs_
 	return 0;
 }
 
-/* The size of the file must be what its counts make, with or without modes: nothing else says
- * which. */
+/* The size of the file must follow from its counts, with modes or without. Nothing else says
+ * whether it has modes. */
 static int place_arrays(struct mfs_idx_member *p, uint64_t size, struct mfs_error *err)
 {
 	uint64_t lengths, pointers, documents, end;
@@ -195,7 +195,7 @@ static int open_files(struct mfs_indexed_dataset *d, struct mfs_idx_member *p,
 
 /* ---- several as one ---- */
 
-/* One without sequences has modes and has none: all others must be as the first of them. */
+/* A prefix without sequences agrees with both. All others must be as the first of them. */
 static int check_modes(const struct mfs_indexed_dataset *d, const struct mfs_idx_member *p,
 		       struct mfs_error *err)
 {

@@ -8,7 +8,7 @@
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 
-/* Bytes: who copies whole pages passes over them and is not back soon. */
+/* Bytes. A function that copies whole pages passes over them and does not return to them soon. */
 #define PASS 4096
 
 int mfs_idx_copy(const struct mfs_idx_member *p, uint64_t off, void *buf, uint64_t len,

@@ -1,4 +1,5 @@
-/* What the pointers of an .idx are worth: believed, computed again, or taken one by one. */
+/* Decides what the pointers of an .idx are worth: they are believed, computed again, or taken one
+ * by one. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -128,7 +129,7 @@ int mfs_idx_judge_pointers(struct mfs_idx_member *p, struct mfs_error *err)
 
 	if (rc)
 		return rc;
-	/* A .bin that is too short makes no pass: overflowed pointers never end behind their
+	/* A .bin that is too short needs no pass, as overflowed pointers never end behind their
 	 * .bin. */
 	if (good && end >= p->bin_size) {
 		p->pointers = MFS_POINTERS_CONTIGUOUS;
@@ -143,8 +144,8 @@ int mfs_idx_judge_pointers(struct mfs_idx_member *p, struct mfs_error *err)
 	if (s.contiguous || s.bad_length || mfs_mul_overflows(s.tokens, p->token_size, &bytes) ||
 	    bytes != p->bin_size)
 		return 0;
-	/* Pointers that can all be followed, to where nobody else would have laid them, are
-	 * somebody's wish: sequences in another order. */
+	/* If all pointers lie inside the .bin, but not as writers lay them, somebody wanted them
+	 * so: the sequences are in another order. */
 	if (!s.congruent && !s.negative && !s.outside)
 		return 0;
 	p->pointers = MFS_POINTERS_REPAIRED;

@@ -12,7 +12,7 @@
 #include "formats/indexed/indexed_dataset_write_i.h"
 #include "formats/io/whole.h"
 
-/* The kernel is told to write so many bytes at a time: a save then has less to wait for. */
+/* After so many bytes the kernel is told to write them, so that a save has less to wait for. */
 #define WRITE_BEHIND (8u << 20)
 
 enum mfs_dtype mfs_indexed_dtype_for(uint64_t vocab_size)
@@ -362,7 +362,7 @@ static int make_idx(struct mfs_indexed_writer *w, struct mfs_error *err)
 
 /* ---- finishing ---- */
 
-/* What stands at the two names goes, the .idx first, or is a reason to stop. */
+/* Removes what stands at the two names, the .idx first, or refuses to go on because of it. */
 static int clear_names(const struct mfs_indexed_writer *w, struct mfs_error *err)
 {
 	static const char *const names[] = {".idx", ".bin"};

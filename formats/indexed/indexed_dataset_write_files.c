@@ -91,7 +91,8 @@ int mfs_indexed_remove_parts(const struct mfs_indexed_writer *w, struct mfs_erro
 
 	for (enum mfs_indexed_stream s = STREAMS; s-- > 0 && !rc;)
 		rc = mfs_indexed_remove(w, mfs_indexed_suffix(s), err);
-	/* The journal last: as long as it is there, a later run sees that it has to tidy up. */
+	/* The journal is removed last: as long as it is there, a later run knows that it has to
+	 * tidy up. */
 	if (!rc)
 		rc = mfs_indexed_remove(w, ".journal", err);
 	return rc ? rc : mfs_indexed_sync_dir(w, err);

@@ -1,4 +1,4 @@
-/* Beginning an indexed dataset, or going on with one: what is there, and whose it is. */
+/* Begins an indexed dataset or resumes one: which files are there, and who has written them. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <limits.h>
@@ -36,7 +36,8 @@ static int open_directory(struct mfs_indexed_writer *w, const char *prefix, stru
 
 /* ---- the lock ---- */
 
-/* Whether the locked file still has its name: who finished in the meantime has removed it. */
+/* Whether the locked file still has its name. A process that finished in the meantime has removed
+ * it. */
 static bool has_name(const struct mfs_indexed_writer *w, const char *name, int fd)
 {
 	struct stat held, named;
@@ -92,7 +93,8 @@ static int refuse(const struct mfs_indexed_writer *w, const char *suffix, struct
 	return mfs_fail(err, -EEXIST, "'%s%s' is there already", w->prefix, suffix);
 }
 
-/* Nothing is left to be done but, if the last run was stopped just then, to tidy up. */
+/* The dataset is complete. If the last run was stopped at that moment, its parts are still to be
+ * removed. */
 static bool is_complete(const struct found *f, const struct mfs_indexed_writer_config *c)
 {
 	return f->idx && f->bin && !f->part && (f->journal || !c->replace);
@@ -108,8 +110,8 @@ static int resume(struct mfs_indexed_writer *w, struct found *f, struct mfs_erro
 		return rc ? rc : mfs_fail(err, -EALREADY, "'%s' is complete", w->prefix);
 	}
 	rc = f->journal ? mfs_indexed_journal_load(w, &loaded, err) : 0;
-	/* Stopped between the two last names: the .bin has its own, the .idx is still to be
-	 * made. */
+	/* The run was stopped between the last two names: the .bin has its name, the .idx is still
+	 * to be made. */
 	if (!rc && f->journal && f->bin && !f->part) {
 		rc = mfs_indexed_rename(w, ".bin", ".bin.part", err);
 		f->bin = false;

@@ -173,9 +173,9 @@ static uint64_t eight_digits(uint64_t x)
 }
 
 /*
- * Takes ids of at most seven digits as long as each is followed by a separator, then perhaps a
- * space: what nearly all of a large input is. Stops before anything else, which the states then
- * look at byte by byte, and behind an id that `last` follows; true then.
+ * Takes ids of at most seven digits while each is followed by a separator and perhaps a space:
+ * nearly all of a large input looks so. It stops before anything else, which the states then read
+ * byte by byte. It also stops behind an id that `last` follows, and then returns true.
  */
 static bool scan_ids(struct mfs_token_text *t, uint8_t separator, uint8_t separator2, uint8_t last)
 {
@@ -500,7 +500,7 @@ static int end_last_document(struct mfs_token_text *t, int rc)
 	return rc;
 }
 
-/* Ids in a document that nothing has ended, perhaps the last digit of one. */
+/* The input ends with ids of a document that has no end of its own, perhaps within a number. */
 static int end_last_ids(struct mfs_token_text *t, struct mfs_error *err)
 {
 	int rc = 0;

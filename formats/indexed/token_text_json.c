@@ -1,5 +1,5 @@
-/* JSON that is skipped: an object with the ids under one of its keys, and everything under the
- * others (RFC 8259). */
+/* JSON that is skipped: an object with the ids under one of its keys, and the values of all other
+ * keys (RFC 8259). */
 #include <string.h>
 
 #include "formats/base/bytes.h"

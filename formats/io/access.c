@@ -149,8 +149,8 @@ unsigned mfs_access_classes(const struct mfs_access_fold *fold, uid_t uid, gid_t
 	return classes;
 }
 
-/* All others before a group's members before a single user. Who is the owner and may not read is
- * shut out, whatever others may: better nobody in particular. */
+/* The order is: everybody else, then the members of a group, then a single user. An owner who may
+ * not read is kept out whatever others may, so nobody in particular is better. */
 static unsigned worth(unsigned classes, uid_t uid)
 {
 	const unsigned owner = uid == 0 ? 1 : classes & MFS_ACCESS_OWNER ? 2 : 0;

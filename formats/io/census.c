@@ -71,7 +71,7 @@ static bool is_barred(int rc)
 	return rc == -EACCES || rc == -EPERM || rc == -ELOOP;
 }
 
-/* Walks to an entry; true: it is the one that it was. *ret_fd is the caller's then. */
+/* Walks to an entry. True: the same file is still there, and *ret_fd is the caller's. */
 static bool find(int dirfd, const struct entry *e, struct mfs_access_fold *now, int *ret_fd,
 		 struct stat *st)
 {

@@ -58,7 +58,8 @@ int mfs_commit_file(int dirfd, const char *name, const void *bytes, size_t len,
 	return 0;
 }
 
-/* Both names in one step where the file system can; otherwise the old one makes room first. */
+/* Exchanges both names in one step if the file system can. Otherwise the old one makes room
+ * first. */
 static int exchange(const char *from, const char *to)
 {
 	char *aside = NULL;

@@ -283,8 +283,8 @@ static bool same_time(const struct timespec *a, const struct timespec *b)
 	return a->tv_sec == b->tv_sec && a->tv_nsec == b->tv_nsec;
 }
 
-/* ctime is left out: a new link, an owner or a mode changes it, and none of them the bytes. A
- * rewrite that puts the old mtime back is the one thing this misses. */
+/* ctime does not count: a new link, owner or mode changes it, but not the bytes. Only a rewrite
+ * that restores the old mtime is missed. */
 static int compare(const struct mfs_fileset *set, const struct file *f, const struct stat *st,
 		   struct mfs_error *err)
 {
@@ -301,7 +301,7 @@ static int compare(const struct mfs_fileset *set, const struct file *f, const st
 	return 0;
 }
 
-/* Keeps the descriptors of a set that somebody holds from being closed; false: nobody does. */
+/* Keeps the descriptors of a held set from being closed. False: nobody holds the set. */
 static bool hold_again(struct mfs_fileset *set)
 {
 	unsigned holders = atomic_load_explicit(&set->holders, memory_order_relaxed);
@@ -327,8 +327,8 @@ void mfs_fileset_drop(struct mfs_fileset *set)
 	pthread_mutex_unlock(&set->holding);
 }
 
-/* Its name leads to no file, or to another one, as why says: is the file that was added still open,
- * and as it was? A record of what was got over is left to nobody. */
+/* The name leads to no file or to another one; `why` says so. Is the file that was added still open
+ * and unchanged? An error that this solves is not kept. */
 static int check_held(struct mfs_fileset *set, const struct file *f, const struct mfs_error *why,
 		      struct mfs_error *err)
 {
@@ -516,8 +516,9 @@ int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 	return 0;
 }
 
-/* Not through the mapping: a page fault reads around it as far as the device's read-ahead goes,
- * which for the headers of 30 000 records scattered over a checkpoint may be megabytes each. */
+/* It does not read through the mapping. A page fault there reads around itself, as far as the
+ * device's read-ahead goes. For the headers of 30 000 records in a checkpoint that may be megabytes
+ * each. */
 int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
 		     struct mfs_error *err)
 {

@@ -6,8 +6,8 @@
 #include <signal.h>
 #include <string.h>
 
-/* ThreadSanitizer blocks all signals around a handler, whatever its flags say: there the mask must
- * be restored, which costs a system call a copy that nothing else needs. */
+/* ThreadSanitizer blocks all signals in a handler, whatever its flags are. Only there the mask must
+ * be restored, which costs a system call for each copy. */
 #ifdef __SANITIZE_THREAD__
 #define SAVE_MASK 1
 #else

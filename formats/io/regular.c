@@ -20,8 +20,8 @@ static int check(int fd, struct stat *ret)
 	return 0;
 }
 
-/* Somebody holds a lease on it. What O_PATH has found cannot become another file, so waiting is
- * safe if it is regular. */
+/* Somebody holds a lease on the file. What O_PATH has found cannot become another file, so it is
+ * safe to wait if it is regular. */
 static int open_leased(int dirfd, const char *name, int flags)
 {
 	int path = openat(dirfd, name, O_PATH | O_CLOEXEC | flags), fd = -1, rc;

@@ -25,8 +25,8 @@ struct walk {
 
 /* ---- counting ---- */
 
-/* Neither group nor others are let pass by the mode: an ACL's mask is among these bits, and may
- * only take more. */
+/* The mode lets neither the group nor others pass. An ACL's mask is among these bits and can only
+ * take more away. */
 static bool is_owners_alone(const struct stat *st, unsigned want)
 {
 	return (st->st_mode >> 3 & want) != want && (st->st_mode & want) != want;

@@ -29,8 +29,8 @@ int mfs_write_engine_with(const struct mfs_write_engine_ops *ops, void *state, u
 
 int mfs_write_engine_new(unsigned depth, struct mfs_write_engine **ret, struct mfs_error *err)
 {
-	/* Containers forbid io_uring by seccomp, old kernels lack it, a small RLIMIT_MEMLOCK
-	 * starves it: none of that is a reason not to write. */
+	/* Containers forbid io_uring by seccomp, old kernels lack it, and a small RLIMIT_MEMLOCK
+	 * leaves it no memory. Writing goes on without it. */
 	if (!mfs_write_uring(depth, ret, NULL))
 		return 0;
 	return mfs_write_pwrite(depth, ret, err);
@@ -83,7 +83,7 @@ static bool advance(struct mfs_write *w, size_t done)
 	return false;
 }
 
-/* What a completion means: 0 or -errno to report, 1 to start the rest of the request. */
+/* What a completion means: 0 or -errno is reported; 1: the rest of the request starts. */
 static int judge(struct mfs_write *w, ssize_t done)
 {
 	if (done == -EINTR || done == -EAGAIN)

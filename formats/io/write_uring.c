@@ -16,8 +16,8 @@ static int uring_start(void *state, struct mfs_write *w)
 		io_uring_prep_fsync(sqe, w->fd, 0);
 	else
 		io_uring_prep_writev(sqe, w->fd, w->iov, w->iov_count, w->off);
-	/* Copying into the page cache is work for a processor: without this flag the kernel does it
-	 * all in one thread, with it in one per file. */
+	/* Copying into the page cache takes processor time. Without this flag the kernel does it in
+	 * one thread for all files, with it in one thread for each file. */
 	io_uring_sqe_set_flags(sqe, IOSQE_ASYNC);
 	io_uring_sqe_set_data(sqe, w);
 	/* An entry that the kernel did not take stays queued, so it has to be offered again. */

@@ -247,7 +247,7 @@ static struct mfs_dcp_bytes *find_bytes(const struct mfs_dcp *dcp, const char *k
 	return bsearch(&wanted, dcp->bytes, dcp->bytes_count, sizeof(wanted), by_key);
 }
 
-/* An entry whose shape is none is passed over: its tensor then has the wrong axes. */
+/* An entry without a shape is passed over. Its tensor then has the wrong axes. */
 static int read_original(struct parser *p, mfs_value key, mfs_value entry)
 {
 	mfs_value shape = mfs_value_get(p->doc, entry, "nd_reformulated_orig_global_shape");
@@ -380,7 +380,7 @@ static int read_places(struct parser *p, mfs_value table)
 
 /* ---- the whole ---- */
 
-/* Attributes behind all_local_plans in the same batch were read past with it. */
+/* Skipping all_local_plans also skips the attributes behind it in the same batch. */
 static bool lost_something(const struct mfs_pickle *doc)
 {
 	mfs_value state = mfs_value_state(doc, mfs_pickle_root(doc));

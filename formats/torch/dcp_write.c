@@ -95,7 +95,7 @@ static int put_keys(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *d,
 }
 
 /* MetadataIndex: _StorageInfo. chunk is NULL for bytes, whose index has no offset. The index hint
- * is left out: equality does not look at it, and a reader searches then. */
+ * is left out: it does not count for equality, and a reader without it searches. */
 static void put_place(struct mfs_pickle_writer *w, const char *key,
 		      const struct mfs_dcp_write_chunk *chunk, unsigned ndim,
 		      const struct mfs_dcp_write_item *item)
@@ -150,9 +150,9 @@ static int put_places(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *
 	return rc;
 }
 
-/* planner_data is {} and not None, as torch's own writer has it: its tools look keys up in it.
- * mcore_data is what megatron-core 0.8 to 0.15 asks about flattened optimizer tensors, of which
- * there are none here; others ignore it. */
+/* planner_data is {}, as in torch's own files, because torch's tools look up keys in it.
+ * megatron-core 0.8 to 0.15 asks mcore_data about flattened optimizer tensors, of which there are
+ * none here; other readers ignore it. */
 static int put_metadata(struct mfs_pickle_writer *w, const struct mfs_dcp_writer *d,
 			struct mfs_error *err)
 {

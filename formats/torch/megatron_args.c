@@ -143,7 +143,7 @@ static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
 	if (a->num_layers > MAX_LAYERS)
 		wrong(r, "num_layers", "at most 100000");
 	a->kv_channels = positive(r, "kv_channels", a->hidden_size / a->num_attention_heads);
-	/* The argument is 1 by default and counts with group_query_attention alone. */
+	/* The argument is 1 by default. It is used only with group_query_attention. */
 	a->num_query_groups = flag(r, "group_query_attention", false)
 				      ? positive(r, "num_query_groups", a->num_attention_heads)
 				      : a->num_attention_heads;
@@ -160,9 +160,9 @@ static void read_sizes(struct reader *r, struct mfs_megatron_args *a)
 	a->make_vocab_size_divisible_by = positive(r, "make_vocab_size_divisible_by", 128);
 }
 
-/* Transformer Engine's own GELU, in place of torch's: te.pytorch.ops.GELU, which is by tanh
- * (core/extensions/transformer_engine.py: TEActivationOp, TEFusedMLP). The local spec has
- * neither. */
+/* Whether GELU is Transformer Engine's (te.pytorch.ops.GELU), which is computed by tanh, and not
+ * torch's (core/extensions/transformer_engine.py: TEActivationOp, TEFusedMLP). The local spec has
+ * neither activation function of Transformer Engine. */
 static bool has_gelu_of_te(struct reader *r, const struct mfs_megatron_args *a)
 {
 	const bool activation = flag(r, "use_te_activation_func", false);
@@ -193,8 +193,8 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->params_dtype = dtype(r, "params_dtype");
 }
 
-/* Megatron counts (left, right) besides the token itself, HF counts the token too; -1: no end. What
- * is to the right is megatron_foreign.c's. */
+/* Megatron counts (left, right) without the token itself; HF counts the token, too. -1: no end.
+ * megatron_foreign.c looks at the right side. */
 static int64_t window(struct reader *r)
 {
 	mfs_value v = lookup(r, "window_size");
@@ -223,8 +223,8 @@ static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
 
 static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 {
-	/* MLATransformerConfig's own values held where the arguments were not there yet (core
-	 * 0.10). */
+	/* Until core 0.10 there were no such arguments, and MLATransformerConfig's own defaults
+	 * held. */
 	const bool before_rope_type = !lookup_has(r, "rope_type");
 
 	a->position_embedding_type = string(
@@ -248,8 +248,8 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 	a->window_size = window(r);
 }
 
-/* moe_layer_freq: N (every Nth layer, from the first), or a list with 1 where a layer is MoE. Old
- * files may hold the list as the text it was given as. */
+/* moe_layer_freq is N (every Nth layer is MoE, from the first on), or a list with 1 for each MoE
+ * layer. Old files may have the list as text. */
 static void read_moe_layers(struct reader *r, struct mfs_megatron_args *a)
 {
 	mfs_value v = lookup(r, "moe_layer_freq");

@@ -70,8 +70,8 @@ static const char *text(struct reader *r, mfs_value v, const char *name)
 		wrong(r, name, "a text");
 		return NULL;
 	}
-	/* Each has its own bytes in the stream; only one that is referred to again and again asks
-	 * for more. */
+	/* Each text normally has bytes of its own in the stream. Only a text that is referred to
+	 * again and again needs more. */
 	if (len > r->budget) {
 		wrong(r, name, "texts that are not one text again and again");
 		return NULL;
@@ -129,9 +129,9 @@ static bool is_there(const struct reader *r, const char *name)
 	return mfs_value_has(r->doc, mfs_value_state(r->doc, r->args), name);
 }
 
-/* By arguments that came and went: the sampled data's rules changed with core 0.4 (2023-10,
- * a0e190ca4c) and core 0.11 (2025-02, 85676ca489), and between these an option for them came with
- * core 0.9. */
+/* The release is told by arguments that came and went. The rules for sampled data changed with core
+ * 0.4 (2023-10, a0e190ca4c) and core 0.11 (2025-02, 85676ca489). In between, core 0.9 added an
+ * option. */
 static const char *version_of(const struct reader *r)
 {
 	static const struct {

@@ -92,8 +92,8 @@ static bool is_no_capacity(const struct reader *r, mfs_value v)
 	return mfs_value_is_none(r->doc, v) || (mfs_value_float(r->doc, v, &factor) && factor < 0);
 }
 
-/* Sinkhorn routes otherwise at inference, and so does quantile_balancing; the auxiliary losses
- * (one, or a list) only train. */
+/* Sinkhorn and quantile_balancing route differently at inference. The auxiliary losses (one, or a
+ * list) have an effect in training alone. */
 static bool balances_by_loss(const struct reader *r, mfs_value v)
 {
 	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none"};
@@ -111,7 +111,7 @@ static bool balances_by_loss(const struct reader *r, mfs_value v)
 	return true;
 }
 
-/* What follows a token is masked; backends differ about a window that says otherwise. */
+/* What follows a token is masked. If a window says otherwise, backends differ. */
 static bool ends_at_token(const struct reader *r, mfs_value v)
 {
 	int64_t right;

@@ -7,7 +7,7 @@
 
 static const struct mfs_pickle_hooks no_hooks;
 
-/* Errors go to the writer's record: a copy that failed has left half a value behind. */
+/* Errors go to the writer's record, because a copy that failed has left half a value behind. */
 struct copier {
 	struct mfs_pickle_writer *w;
 	const struct mfs_pickle *doc;
@@ -68,7 +68,7 @@ static int copy_global(struct copier *c, mfs_value v)
 	return 0;
 }
 
-/* batches: they are appended to the list on the stack, some at a time. */
+/* batches: the items are appended to the list on the stack, some at a time. */
 static int copy_each(struct copier *c, mfs_value v, bool batches, unsigned depth)
 {
 	uint32_t count = mfs_value_count(c->doc, v);

@@ -111,7 +111,7 @@ bool mfs_value_is_str(const struct mfs_pickle *doc, mfs_value v, const char *tex
 	return mfs_value_str(doc, v, &s, &len) && len == strlen(text) && !memcmp(s, text, len);
 }
 
-/* What an object has besides its callable and arguments; nothing, for other values. */
+/* The extra of an object; an empty one for other values and for objects without. */
 static const struct mfs_pickle_extra *extra_of(const struct mfs_pickle *doc, mfs_value v)
 {
 	static const struct mfs_pickle_extra nothing;
@@ -176,7 +176,8 @@ mfs_value mfs_value_item(const struct mfs_pickle *doc, mfs_value v, uint32_t i)
 	return i < n->a / 2 ? n->u.items[2 * i + 1] : MFS_VALUE_NONE;
 }
 
-/* Position of a key, counted from the end: a key set twice keeps its last value. */
+/* The value under a key. Pairs are searched from the end, because a key that is set twice keeps its
+ * last value. */
 static bool find_key(const struct mfs_pickle *doc, mfs_value v, const char *key, mfs_value *ret)
 {
 	const struct mfs_pickle_node *n = pairs_of(doc, v);

@@ -9,7 +9,7 @@
 
 #define NOT_YET UINT32_MAX
 
-/* What the memo holds, under the bytes that protocol 2 writes for it. */
+/* An entry of the memo. Its key is what protocol 2 writes for the value. */
 struct mfs_pickle_memo {
 	UT_hash_handle hh;
 	uint32_t slot;
@@ -105,8 +105,8 @@ int mfs_pickle_end(struct mfs_pickle_writer *w, struct mfs_error *err)
 
 /* ---- the memo ---- */
 
-/* The entry of what was written from start on, which is taken back: it was written to be looked
- * up. */
+/* The memo's entry for what was written since start. It was written to be looked up, and is taken
+ * back. */
 static struct mfs_pickle_memo *memo_entry(struct mfs_pickle_writer *w, size_t start)
 {
 	struct mfs_pickle_memo *e;
@@ -140,7 +140,7 @@ static bool memo_get(struct mfs_pickle_writer *w, const struct mfs_pickle_memo *
 	return true;
 }
 
-/* MEMOIZE numbers by itself, in the order of the calls: so does this for protocol 2. */
+/* MEMOIZE counts slots by itself, in the order of its calls. Protocol 2 writes the same numbers. */
 static void memo_put(struct mfs_pickle_writer *w, struct mfs_pickle_memo *e)
 {
 	e->slot = w->memo_count++;
@@ -304,7 +304,8 @@ static bool text_is(struct mfs_text t, const char *want)
 	return t.len == strlen(want) && !memcmp(t.at, want, t.len);
 }
 
-/* The two modules of Python 2 that Megatron's pickles name, and their names since. */
+/* Two modules of Python 2 that Megatron's pickles name, with their names in Python 3 and in Python
+ * 2. */
 static const char *const renamed[][2] = {{"builtins", "__builtin__"}, {"copyreg", "copy_reg"}};
 
 static struct mfs_text module_name(const struct mfs_pickle_writer *w, struct mfs_text module)

@@ -41,7 +41,7 @@ const struct mfs_zip_entry *mfs_torch_file_record(const struct mfs_torch_file *f
 	return record(f, first, strcspn(first, "/"), name);
 }
 
-/* The pickle decides which bytes are which tensor: a flipped bit in it must not pass unnoticed. */
+/* The pickle says which bytes are which tensor, so a flipped bit in it must not pass unnoticed. */
 static int check_crc(const struct mfs_torch_file *f, const struct mfs_zip_entry *e,
 		     const void *bytes, struct mfs_error *err)
 {
@@ -364,7 +364,8 @@ int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_tor
 		return mfs_fail(err, -EINVAL, "%s: a tensor's offset is not a natural number",
 				f->zip.src.name);
 	t.offset = (uint64_t)offset;
-	/* More elements than its storage has: expanded, or overlapping itself. No weight is. */
+	/* It has more elements than its storage: it is expanded, or overlaps itself. No weight
+	 * does. */
 	if (!mfs_shape_count(t.shape, t.ndim, &count) || count > numel || !view_fits(&t, numel))
 		return mfs_fail(err, -EINVAL, "%s: a tensor reaches beyond its record '%s'",
 				f->zip.src.name, t.record->name);

@@ -28,7 +28,7 @@
 #define ALIGNMENT	64
 #define MAX_PREFIX	128
 
-/* FNV-1a: the serialization id is any digits that differ where archives differ. */
+/* FNV-1a. The serialization id may be any digits, if they differ where archives differ. */
 #define HASH_START 14695981039346656037u
 #define HASH_STEP  1099511628211u
 
@@ -88,8 +88,8 @@ static void end_literal(struct builder *b)
 
 /* ---- records ---- */
 
-/* The ZIP64 extra field: only what overflowed, in this order. Torch's local header has it too, with
- * the compressed size still 0 (miniz:mz_zip_writer_add_mem_ex_v2). */
+/* The ZIP64 extra field: the values that overflowed, in this order. torch writes it into the local
+ * header, too, with a compressed size of 0 (miniz:mz_zip_writer_add_mem_ex_v2). */
 static void put_zip64(struct mfs_buf *b, uint64_t size, uint64_t compressed, uint64_t header)
 {
 	const bool large = size >= OVERFLOW32, far = header >= OVERFLOW32;
@@ -119,7 +119,8 @@ static unsigned flags_of(uint64_t size)
 	return size ? FLAG_UTF8 | FLAG_DESCRIPTOR : FLAG_UTF8;
 }
 
-/* Up to the payload, which starts at a multiple of 64 (inline_container.cc:getPadding). */
+/* Writes everything in front of the payload, which starts at a multiple of 64
+ * (inline_container.cc:getPadding). */
 static void put_local(struct builder *b, const char *name, uint64_t size)
 {
 	struct mfs_buf *out = &b->archive.literals;

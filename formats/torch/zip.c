@@ -293,8 +293,8 @@ const struct mfs_zip_entry *mfs_zip_find(const struct mfs_zip *zip, const char *
 	return bsearch(&key, zip->entries, zip->count, sizeof(key), by_name);
 }
 
-/* What stands between a payload and the next entry: nothing, or the data descriptor that the header
- * announces (flag bit 3), with its signature as torch and most others write it. */
+/* What may stand between a payload and the next entry: nothing, or the data descriptor that the
+ * header announces (flag bit 3), with its signature, as torch and most others write it. */
 static int check_gap(const struct mfs_source *src, const struct mfs_zip_entry *e, uint64_t data,
 		     unsigned flags, struct mfs_error *err)
 {
