@@ -79,7 +79,8 @@ static void report(struct mfs_daemon *d, int code)
 	d->report = -1;
 }
 
-/* Before the report: whoever reads our stderr to its end must not wait for the daemon. */
+/* Called before the report: a program that reads our stderr to its end must not wait for the
+ * daemon. */
 static void release_terminal(void)
 {
 	int fd = open("/dev/null", O_RDWR | O_CLOEXEC);

@@ -1,11 +1,11 @@
 /*
- * Going into the background, in two steps: the work of starting is done by the child, with the
- * terminal still its own, and the parent lives until the child says how it went.
+ * Going into the background in two steps. The child prepares the mount while it still has the
+ * terminal, and the parent waits until the child reports success or failure.
  *
- * Until then the child stays in the session and the process group that it was started in: an
- * automounter lets processes of its own group alone see what is below its mount point, and makes
- * all others wait until it has mounted (Documentation/filesystems/autofs.rst of the kernel; systemd
- * starts mount(8) in its own group for this).
+ * Until then the child stays in its session and process group. An automounter lets only processes
+ * of its own group see below its mount point, and makes all others wait until the mount is there
+ * (Documentation/filesystems/autofs.rst of the kernel; systemd starts mount(8) in its own group for
+ * this).
  */
 #ifndef MFS_FS_MOUNT_DAEMON_H
 #define MFS_FS_MOUNT_DAEMON_H
@@ -13,25 +13,25 @@
 #include "formats/base/error.h"
 
 struct mfs_daemon {
-	int report; /* the child's end of a pipe; -1: in the foreground, or reported already */
+	int report; /* the child's end of a pipe; -1: foreground, or reported already */
 };
 
-/* Opens /dev/null as 0, 1 and 2 where they are closed: a source must not become our stderr. */
+/* Opens /dev/null as 0, 1 and 2 if they are closed, so that no source becomes stderr. */
 void mfs_daemon_open_stdio(void);
 
-/* Soft limit of open files up to the hard one. */
+/* Raises the soft limit of open files to the hard one. */
 void mfs_daemon_raise_limits(void);
 
-/* Forks; the parent never returns: it exits with the code that the child reports, or with `broken`
- * should the child end without a word. -errno. */
+/* Forks. The parent never returns: it exits with the code that the child reports, or with broken if
+ * the child ends without a report. -errno. */
 int mfs_daemon_start(struct mfs_daemon *d, int broken, struct mfs_error *err);
 
-/* The child works, its mount answers: it gets a session of its own, its messages go to syslog or
- * its log file from now on, the terminal is released, and the parent exits with 0. Nothing happens
- * in the foreground. */
+/* The mount answers. The child begins a session of its own and releases the terminal, its
+ * messages go to syslog or the log file, and the parent exits with 0. In the foreground this
+ * does nothing. */
 void mfs_daemon_ready(struct mfs_daemon *d);
 
-/* The child gives up: the parent exits with this code. The caller exits with it too. */
+/* The child has failed: the parent exits with this code. The caller exits with it too. */
 void mfs_daemon_failed(struct mfs_daemon *d, int code);
 
 #endif

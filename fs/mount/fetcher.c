@@ -32,7 +32,7 @@ static int set_signals(posix_spawnattr_t *attr)
 	return rc;
 }
 
-/* Nothing of the daemon's goes along but one end of a socket. */
+/* The fetcher inherits only one end of a socket. */
 static int set_files(posix_spawn_file_actions_t *files, int fd)
 {
 	int rc = 0;

@@ -1,4 +1,4 @@
-/* What a fetcher is told; for fetcher.c and fetcher_main.c alone. */
+/* The messages to a fetcher. Private to fetcher.c and fetcher_main.c. */
 #ifndef MFS_FS_MOUNT_FETCHER_I_H
 #define MFS_FS_MOUNT_FETCHER_I_H
 
@@ -7,9 +7,9 @@
 
 #define MFS_FETCHER_FD 3 /* the socket, in the fetcher */
 
-/* One message. The answer to each with a len is an int: 0 or -errno. */
+/* One message. The answer to an order with a len is an int: 0 or -errno. */
 struct mfs_fetcher_order {
-	uint64_t off, len; /* bytes; len 0: what came before it is not needed any more */
+	uint64_t off, len; /* bytes; len 0 calls the order before it off */
 	char path[PATH_MAX];
 };
 

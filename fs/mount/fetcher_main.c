@@ -1,4 +1,4 @@
-/* The process that is a fetcher. */
+/* The process of a fetcher. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -27,7 +27,7 @@
 struct mount {
 	const char *mountpoint;
 	dev_t dev;
-	uint64_t step; /* bytes that the kernel takes of one request: its read-ahead of the mount */
+	uint64_t step; /* bytes that the kernel reads for one advice: its read-ahead of the mount */
 };
 
 static uint64_t read_ahead(dev_t dev)
@@ -46,8 +46,8 @@ static uint64_t read_ahead(dev_t dev)
 	return (uint64_t)(kb ? kb : READ_AHEAD_KB) << 10;
 }
 
-/* The root of the mount, if it is the one. Its attributes are not asked for: who answers may be
- * gone. */
+/* Opens the root of the mount if it has the device number. It asks for no attributes, since the
+ * daemon may be gone. */
 static int open_root(const struct mount *m)
 {
 	struct statx st;
@@ -80,8 +80,7 @@ static int open_file(const struct mount *m, const char *path)
 	return fd;
 }
 
-/* While there is a order to fetch the only message is that it is not needed; and the next wait
- * takes it. */
+/* During an order the only message is that it is called off. receive() reads it later. */
 static bool is_cancelled(void)
 {
 	char c;
@@ -125,7 +124,8 @@ int mfs_fetcher_main(int argc, char **argv)
 	if (argc != 3)
 		return mfs_usage_error("unknown option '%s'", MFS_FETCHER_COMMAND);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
-	/* What a terminal or a service manager sends to all is for the daemon to follow. */
+	/* A terminal or a service manager signals all processes; the daemon reacts for the
+	 * fetcher. */
 	signal(SIGINT, SIG_IGN);
 	signal(SIGTERM, SIG_IGN);
 	signal(SIGHUP, SIG_IGN);

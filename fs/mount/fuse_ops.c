@@ -22,20 +22,20 @@
 #include "fs/mount/tree.h"
 #include "fs/view/kind.h"
 
-#define FOREVER	       (365 * 86400.0)	/* seconds: what is shown does not change */
-#define BRIEFLY	       1.0		/* for the root's entries, and names that are no layouts */
-#define MAX_BACKGROUND 64		/* a parallel loader's read-ahead must not fill the queue */
-#define GATHER_MIN     (1u << 20)	/* the kernel's usual largest request, bytes */
+#define FOREVER	       (365 * 86400.0) /* seconds: what is shown does not change */
+#define BRIEFLY	       1.0	       /* for entries of the root, and names of no layout */
+#define MAX_BACKGROUND 64	  /* the read-ahead of a parallel loader must not fill the queue */
+#define GATHER_MIN     (1u << 20) /* the kernel's usual largest request, bytes */
 #define GATHER_IOVECS  (UIO_MAXIOV - 1) /* libfuse puts a header in front */
 
-/* One open regular file. A reply lets the reader go on, and close: RELEASE can overtake what a read
- * still does after it has replied, so reads hold the handle too. */
+/* An open regular file. A reader may close it as soon as a read has replied, so a RELEASE can run
+ * before the read has ended. So reads hold the handle too. */
 struct handle {
 	struct mfs_tree *tree;
 	struct mfs_node *node;
 	struct mfs_open_file file;
 	struct mfs_readahead readahead;
-	struct mfs_prefetch_file *ahead; /* NULL: nothing is fetched for it */
+	struct mfs_prefetch_file *ahead; /* NULL: nothing is fetched ahead */
 	atomic_uint users;
 };
 
@@ -60,8 +60,8 @@ static void *from_handle(uint64_t fh)
 	return (void *)(uintptr_t)fh;
 }
 
-/* What went wrong with a node is said once per kind, however many readers meet it. */
-#define ERRNO_COMPLAINTS 31 /* one for each view that is lacking follows */
+/* A failure of a node is logged once for each kind of failure. */
+#define ERRNO_COMPLAINTS 31 /* bits of failures; those of lacking views follow */
 _Static_assert(ERRNO_COMPLAINTS + MFS_VIEW_KINDS <= 64, "there is a bit for each");
 
 static unsigned long long complaint(int code)
@@ -87,9 +87,9 @@ void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason)
 	complain_once(node, complaint(code), reason);
 }
 
-/* The name of a view that no listing names is asked for each time: there is no end of them, and
- * what is out of date is what the kernel has least reason to keep. It forgets it when it needs
- * memory, and tells. Seconds. */
+/* Seconds that the kernel may keep a name. It asks for a view that no listing names each time:
+ * there may be any number of these, and the kernel drops names that have expired first when it
+ * needs memory. */
 static double name_timeout(const struct mfs_node *node)
 {
 	if (node->branch && node->branch != node->parent->branch)
@@ -97,9 +97,8 @@ static double name_timeout(const struct mfs_node *node)
 	return node->moves ? BRIEFLY : FOREVER;
 }
 
-/* Attributes, and how long they stay: those of the root change, whose entries are replaced, those
- * of a directory that takes files, and where the kernel asks them who may read, permissions.
- * Seconds. */
+/* Fills in attributes, and returns the seconds that they may be kept. They may change for the root,
+ * for a directory that takes files, and everywhere if other users have access by permissions. */
 static double get_attr(fuse_req_t req, const struct mfs_node *node, struct stat *ret)
 {
 	const struct mfs_front *front = mfs_fuse_front(req);
@@ -127,8 +126,8 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	(void)userdata;
 	conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_ASYNC_DIO |
 				       FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS);
-	/* Bytes never change under a name, so there is nothing to compare on open; and "latest"
-	 * must be asked for again. */
+	/* The bytes of a node never change, so an open need not compare them. "latest" may change,
+	 * so the kernel must ask for it. */
 	conn->want &= ~(FUSE_CAP_AUTO_INVAL_DATA | FUSE_CAP_CACHE_SYMLINKS);
 	conn->max_background = MAX_BACKGROUND;
 	conn->congestion_threshold = MAX_BACKGROUND * 3 / 4;
@@ -165,8 +164,8 @@ const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node)
 	return NULL;
 }
 
-/* A name that is not there now will never be, except in the root. What is no layout is no news
- * either, but there is no end of such names: the kernel need not keep them. */
+/* Except in the root, a name that is absent stays absent, and the kernel may keep that. Beside
+ * layouts it keeps it only briefly, since there may be any number of such names. */
 static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 {
 	struct fuse_entry_param none = {.entry_timeout = dir->layouts ? BRIEFLY : FOREVER};
@@ -177,7 +176,7 @@ static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 		fuse_reply_entry(req, &none);
 }
 
-/* Once of each view that an iteration or a dataset cannot have. */
+/* Logs once for each view that an iteration or a dataset lacks. */
 static void complain_lacking(struct mfs_node *node, const char *name)
 {
 	unsigned number = 0;
@@ -248,7 +247,7 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_readlink(req, mfs_fuse_node(req, ino)->target);
 }
 
-/* The handle is the listing as of now: entries that come meanwhile do not shift it. */
+/* The handle is the listing of this moment: new entries do not shift offsets. */
 static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct mfs_node *node = mfs_fuse_node(req, ino);
@@ -278,11 +277,11 @@ struct listing {
 	struct mfs_node *node;
 	char *buf;
 	size_t used, size;
-	off_t end; /* behind the last entry */
+	off_t end; /* offset after the last entry */
 	bool plus;
 };
 
-/* Entry number i of a listing is followed by offset i + 1. False: no room left. */
+/* Adds entry i, with the offset i + 1 of the next entry. False: there is no room left. */
 static bool add_entry(struct listing *l, const char *name, const struct fuse_entry_param *entry,
 		      off_t i)
 {
@@ -306,14 +305,14 @@ static bool add_node(struct listing *l, struct mfs_node *node, const char *name,
 
 	fill_entry(l->req, node, &entry);
 	if (name != node->name)
-		entry.ino = 0; /* "." and ".." are not looked up by being listed */
+		entry.ino = 0; /* listing "." and ".." is no lookup of them */
 	added = add_entry(l, name, &entry, i);
 	if (added && l->plus && entry.ino)
 		mfs_tree_know(tree_of(l->req), node);
 	return added;
 }
 
-/* Nor are files that somebody has written: there may be many, of which few are ever looked at. */
+/* Listing is no lookup of written files either: there may be many, and few are used. */
 static bool add_written(struct listing *l, const struct mfs_overlay_entry *e, off_t i)
 {
 	struct fuse_entry_param entry = {.attr = {.st_ino = e->ino, .st_mode = S_IFREG}};
@@ -340,7 +339,7 @@ static void fill_listing(struct listing *l, off_t off, const struct mfs_dir *dir
 		room = add_written(l, &more->entries[off - end], off);
 }
 
-/* The kernel has not heard of them. */
+/* The reply has failed, so the kernel does not know these nodes. */
 static void forget_listed(struct listing *l, off_t off, const struct mfs_dir *dir)
 {
 	for (; l->plus && off < l->end; off++)
@@ -397,7 +396,7 @@ static void drop(struct handle *h)
 	free(h);
 }
 
-/* What the reader is told: its source has changed, or (all else) cannot be read. */
+/* The error for the reader: ESTALE if a source has changed, ENOMEM, else EIO. */
 static int reader_errno(int rc)
 {
 	return rc == -ESTALE || rc == -ENOMEM ? -rc : EIO;
@@ -411,7 +410,7 @@ static void close_file(struct mfs_front *front, struct handle *h)
 
 static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
-	struct mfs_front *front = mfs_fuse_front(req); /* a request is gone once it is replied to */
+	struct mfs_front *front = mfs_fuse_front(req); /* req must not be used after the reply */
 	struct mfs_node *about;
 	struct mfs_error err;
 	struct handle *h;
@@ -445,7 +444,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		h->ahead = mfs_prefetch_open(front->prefetch, h->node->path, h->node->size);
 	fi->noflush = !h->ahead;
 	if (fuse_reply_open(req, fi) == -ENOENT)
-		close_file(front, h); /* the open was interrupted: no release will follow */
+		close_file(front, h); /* the open was interrupted, so no RELEASE will come */
 }
 
 static void reply_flush(void *req)
@@ -453,8 +452,7 @@ static void reply_flush(void *req)
 	fuse_reply_err(req, 0);
 }
 
-/* close(2) returns when no fetcher has the file open any more, so that the mount is not busy
- * then. */
+/* close(2) returns when no fetcher has the file open, so that the mount is not busy after it. */
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	struct handle *h = hold(fi);
@@ -474,8 +472,8 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	fuse_reply_err(req, 0);
 }
 
-/* A thread's gather, made on its first read and kept; libfuse starts and ends threads as it
- * likes. */
+/* A thread's gather. The first read of the thread makes it. libfuse starts and ends threads at any
+ * time. */
 struct thread_gather {
 	struct mfs_gather gather;
 	size_t room;
@@ -497,7 +495,7 @@ int mfs_front_init(struct mfs_front *front, struct mfs_error *err)
 		  : 0;
 }
 
-/* Of other threads they are freed when those end; this one goes on. */
+/* Other threads free their gathers when they end. This thread goes on, so it frees its own here. */
 void mfs_front_release(struct mfs_front *front)
 {
 	struct thread_gather *own = pthread_getspecific(front->gathers);
@@ -530,7 +528,8 @@ static struct mfs_gather *thread_gather(const struct mfs_front *front, size_t by
 	return &t->gather;
 }
 
-/* With a single iovec everything is copied, and the copy that fails names its source. */
+/* Gathers again with a single iovec. This copies all bytes, and the copy that fails names its
+ * source. */
 static void complain_unreadable(const struct handle *h, uint64_t off, size_t size)
 {
 	struct mfs_error err;
@@ -562,9 +561,8 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 		fuse_reply_err(req, reader_errno(rc));
 		return;
 	}
-	/* The kernel copies from the mapped sources. When it meets a page that cannot be had, it
-	 * ends the request with EIO by itself and tells us with EFAULT: there is no reply left to
-	 * make. */
+	/* The kernel copies from the mapped sources. At a page that cannot be read it ends the
+	 * request with EIO itself, and returns EFAULT here. So no other reply must follow. */
 	rc = fuse_reply_iov(req, g->iov, (int)g->count);
 	if (rc == -EFAULT)
 		complain_unreadable(h, off, size);
@@ -609,12 +607,13 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 	struct statvfs st, below = {0};
 
 	(void)ino;
-	mfs_tree_source_statvfs(tree_of(req), &below); /* what cannot be asked has nothing free */
+	mfs_tree_source_statvfs(tree_of(req), &below); /* after a failure nothing is free */
 	mfs_fuse_statfs(tree_of(req), &below, &st);
 	fuse_reply_statfs(req, &st);
 }
 
-/* What it was mounted with, for a remount. Some settings are paths, which are not for all. */
+/* Gives the settings of the mount, for a remount. Some are paths, so not every user may read
+ * them. */
 void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *arg,
 		       struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_len,
 		       size_t out_len)
@@ -635,8 +634,8 @@ void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *a
 	}
 }
 
-/* No extended attributes, rather than no list of them: getfattr and rsync complain about the
- * latter. */
+/* An empty list of extended attributes. Without this operation getfattr and rsync would
+ * complain. */
 void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 {
 	(void)ino;
@@ -646,9 +645,8 @@ void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
 		fuse_reply_xattr(req, 0);
 }
 
-/* Not here: access, getxattr and the rest, for which libfuse answers ENOSYS and the kernel says
- * ENOTSUP and asks no more; and all that writes, which a read-only mount refuses before it gets
- * here. */
+/* libfuse answers ENOSYS for the missing ones (access, getxattr); the kernel then returns ENOTSUP
+ * and does not ask again. The kernel itself refuses writes on a read-only mount. */
 const struct fuse_lowlevel_ops mfs_fuse_ops = {
 	.init = op_init,
 	.lookup = op_lookup,

@@ -1,4 +1,4 @@
-/* The FUSE operations; for fuse_session.c and fuse_overlay.c alone. */
+/* The FUSE operations. Private to fuse_*.c. */
 #ifndef MFS_FS_MOUNT_FUSE_OPS_H
 #define MFS_FS_MOUNT_FUSE_OPS_H
 
@@ -13,39 +13,40 @@
 /* Session data of these operations. */
 struct mfs_front {
 	struct mfs_tree *tree;
-	struct mfs_overlay *overlay;   /* NULL: nothing is written */
-	struct mfs_buf settings;       /* fs/mount/remount.h */
-	bool others;		       /* let in by permissions, which may change */
-	atomic_uint open_files;	       /* of the tree */
+	struct mfs_overlay *overlay; /* NULL: nothing is written */
+	struct mfs_buf settings;     /* fs/mount/remount.h */
+	bool others;		     /* other users have access by permissions, which may change */
+	atomic_uint open_files;	     /* of the tree */
 	struct mfs_prefetch *prefetch; /* NULL: nothing is fetched ahead of readers */
 	pthread_key_t gathers;	       /* one for each thread that reads */
 };
 
-/* What these operations keep in it; release: by the thread that served, or that started those which
- * did. */
+/* Makes and releases what the operations keep in it. The thread that served, or that started the
+ * serving threads, releases it. */
 int mfs_front_init(struct mfs_front *front, struct mfs_error *err);
 void mfs_front_release(struct mfs_front *front);
 
-/* Of a read-only mount: what writes does not get here. */
+/* For a read-only mount, which the kernel lets nobody write to. */
 extern const struct fuse_lowlevel_ops mfs_fuse_ops;
-/* With files of an overlay beside the tree's. */
+/* For a mount with an overlay beside the tree. */
 extern const struct fuse_lowlevel_ops mfs_fuse_overlay_ops;
 
-/* What both share. */
+/* Both sets of operations use these. */
 
 struct mfs_front *mfs_fuse_front(fuse_req_t req);
-/* The node that an id of the tree is of. */
+/* The node of an id of the tree. */
 struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id);
-/* The kernel knows a node of the tree so many times less. */
+/* The kernel has forgotten times lookups of a node. */
 void mfs_fuse_forget(fuse_req_t req, fuse_ino_t id, uint64_t times);
-/* Looks at SOURCE, if that was not done just now; what was known stays shown if it cannot be looked
- * at. Any thread. */
+/* Looks at SOURCE unless that was done just now. If SOURCE cannot be read, the tree stays as it is.
+ * Any thread. */
 void mfs_fuse_refresh(struct mfs_tree *tree);
-/* Logs a sentence about a node once per kind of failure; -ESTALE has its source looked at. */
+/* Logs a sentence about a node, once for each kind of failure. After -ESTALE its source is looked
+ * at. */
 void mfs_fuse_complain(struct mfs_node *node, int code, const char *reason);
-/* The entries of a directory; NULL: they cannot be had, and it has been said why. */
+/* The entries of a directory. NULL: it failed, and the reason is logged. */
 const struct mfs_dir *mfs_fuse_list(fuse_req_t req, struct mfs_node *node);
-/* A listing from off on; more (which may be NULL) stands behind the entries of dir. */
+/* Replies with a listing from off on. more may be NULL; its entries follow those of dir. */
 void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 			    const struct mfs_dir *dir, const struct mfs_overlay_names *more,
 			    bool plus);
@@ -53,8 +54,8 @@ void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *a
 		       struct fuse_file_info *fi, unsigned flags, const void *in, size_t in_len,
 		       size_t out_len);
 void mfs_fuse_op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size);
-/* What the tree shows, as used, and what is free below: where SOURCE lies, or what readers
- * write. */
+/* Used is what the tree shows. Free is what below has free: the file system of SOURCE, or of the
+ * overlay. */
 void mfs_fuse_statfs(const struct mfs_tree *tree, const struct statvfs *below, struct statvfs *ret);
 
 #endif

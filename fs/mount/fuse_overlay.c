@@ -1,10 +1,10 @@
 /*
- * The FUSE operations of a mount that takes files: those of its overlay beside those of the tree,
- * which stay as they are and read-only.
+ * The FUSE operations of a mount that takes files. They serve the files of the overlay, and pass
+ * all others to the read-only operations of the tree.
  *
- * An id with its lowest bit set is an overlay file's (addresses are even, and the root's is handled
- * before); all others are the tree's. A name belongs to the overlay or to the tree by its form
- * alone.
+ * An id with its lowest bit set is of an overlay file; all others are of the tree. Addresses are
+ * even, and the root's id is tested first. The form of a name alone says whether it belongs to the
+ * overlay.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -16,7 +16,7 @@
 
 #include "fs/mount/fuse_ops.h"
 
-#define BRIEFLY 1.0 /* seconds: DIR may be another mount's as well */
+#define BRIEFLY 1.0 /* seconds: another mount may use DIR too */
 
 static struct mfs_overlay *overlay_of(fuse_req_t req)
 {
@@ -28,7 +28,7 @@ static fuse_ino_t id_of(const struct mfs_overlay_file *f)
 	return (uintptr_t)f | 1;
 }
 
-/* NULL: the id is the tree's. */
+/* NULL: the id is of the tree. */
 static struct mfs_overlay_file *file_of(fuse_ino_t id)
 {
 	if (id == FUSE_ROOT_ID || !(id & 1))
@@ -36,13 +36,13 @@ static struct mfs_overlay_file *file_of(fuse_ino_t id)
 	return (struct mfs_overlay_file *)(uintptr_t)(id & ~(fuse_ino_t)1);
 }
 
-/* Where a file of that name in that directory is kept; NULL: nowhere. */
+/* The overlay's path of the directory if it keeps files of that name; NULL: it does not. */
 static const char *place(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	return mfs_overlay_takes(name) ? mfs_fuse_node(req, parent)->overlay : NULL;
 }
 
-/* Most errors are the caller's affair; these are its owner's. */
+/* Errors that the owner of the mount should know are logged too. */
 static void reply_failure(fuse_req_t req, fuse_ino_t parent, int rc, const struct mfs_error *err)
 {
 	if (rc != -ENOENT && rc != -EEXIST && rc != -ENOSPC && rc != -EDQUOT)
@@ -251,7 +251,7 @@ static bool is_place(fuse_req_t req, fuse_ino_t ino)
 	return mfs_fuse_node(req, ino)->overlay != NULL;
 }
 
-/* Asked unless default_permissions lets the kernel answer. */
+/* The kernel asks this unless it answers itself (default_permissions). */
 static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 {
 	struct mfs_overlay_file *f = file_of(ino);
@@ -306,7 +306,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 	fuse_reply_data(req, &bytes, 0);
 }
 
-/* Handles that write are of overlay files alone. */
+/* Only overlay files are opened for writing. */
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t size, off_t off,
 		     struct fuse_file_info *fi)
 {
@@ -319,7 +319,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 		fuse_reply_write(req, (size_t)n);
 }
 
-/* A file system over a network may say no more than now that there was no room. */
+/* A network file system may report a lack of room only when a file is closed. */
 static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	int copy;
@@ -353,8 +353,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 /* ---- directories ---- */
 
-/* An open directory that takes files: what is written there meanwhile shows when it is read from
- * its beginning. */
+/* An open directory that takes files. New files show when it is read from the beginning again. */
 struct open_dir {
 	const struct mfs_dir *dir;
 	struct mfs_overlay_names names;
@@ -394,7 +393,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	}
 }
 
-/* The tree's entries are there even if DIR cannot be read. */
+/* If DIR cannot be read, the tree's entries are still listed. */
 static void read_again(fuse_req_t req, fuse_ino_t ino, struct open_dir *d)
 {
 	struct mfs_node *node = mfs_fuse_node(req, ino);
@@ -446,7 +445,7 @@ static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info 
 
 /* ---- the rest ---- */
 
-/* What is free is what is free for files of the overlay. */
+/* Free is what the overlay's file system has free. */
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct statvfs st, below = {0};
@@ -503,8 +502,8 @@ static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	mfs_fuse_ops.init(userdata, conn);
-	/* Who has a file open sees what another mount writes into it. Attributes of the tree's own
-	 * files are asked for once, so nothing is ever compared there. */
+	/* A reader must see what another mount writes into an overlay file. Attributes of the
+	 * tree's files do not change, so the comparison costs nothing there. */
 	conn->want |= conn->capable & FUSE_CAP_AUTO_INVAL_DATA;
 }
 

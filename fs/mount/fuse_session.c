@@ -25,19 +25,20 @@
 #include "fs/cli/text.h"
 #include "fs/mount/tree.h"
 
-#define LOOK_EVERY    30   /* seconds */
-#define READ_AHEAD_KB 2048 /* measured: 128 halves a buffered read, more than this gains nothing */
-/* A page fault on a cold source blocks a thread, so there are some more than cores; but the kernel
- * wakes the thread that has slept longest, on the coldest core, and with many of them that costs
- * more than it gains (docs/PERFORMANCE.md). */
+#define LOOK_EVERY 30 /* seconds */
+#define READ_AHEAD_KB                                                                              \
+	2048 /* measured: 128 halves the rate of buffered reads; more than this gains nothing */
+/* A page fault on a cold source blocks a thread, so there are more threads than cores. But the
+ * kernel wakes the thread that has slept longest, on the coldest core, so too many threads cost
+ * more than they gain (docs/PERFORMANCE.md). */
 #define THREADS_MIN 8
 #define THREADS_MAX 16
 
 #define CAPTURED 256
 
-/* Where libfuse's words on a mount that fails go, to become part of one sentence; NULL: they are
- * logged. Its log function is given nothing of ours, and libfuse speaks in the thread that mounts:
- * the thread alone can tell whose words they are. */
+/* libfuse's messages about a failed mount are collected here for one sentence. NULL: they are
+ * logged. It is thread-local since libfuse's log function gets no argument of ours; libfuse calls
+ * it in the thread that mounts. */
 static _Thread_local char *capture;
 
 static void on_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
@@ -59,7 +60,7 @@ static int fail_captured(struct mfs_error *err, const char *mountpoint)
 	return mfs_fail(err, -EIO, "cannot mount on %s%s%s", mountpoint, *why ? ": " : "", why);
 }
 
-/* What the person said comes last, and counts. */
+/* A person's options come last, so they override these. */
 static int build_list(const struct mfs_options *opt, const char *fsname, bool read_only,
 		      struct mfs_buf *list)
 {
@@ -67,7 +68,7 @@ static int build_list(const struct mfs_options *opt, const char *fsname, bool re
 		mfs_fuse_list_add(list, "ro", NULL);
 	mfs_fuse_list_add(list, "subtype", "mcorefs");
 	mfs_fuse_list_add(list, "fsname", fsname);
-	/* Others than the mounting user are let in by the permissions of the sources alone. */
+	/* Other users get in only by the permissions of the sources. */
 	if (opt->allow_other)
 		mfs_fuse_list_add(list, "default_permissions", NULL);
 	if (opt->fuse.len)
@@ -98,9 +99,9 @@ static int new_session(struct mfs_front *front, const struct mfs_options *opt, c
 	return rc;
 }
 
-/* Only root may, and what is there already may be more. Datasets are read a row here and a row
- * there, through mappings, where each fault fetches as much as this: they are left with the
- * kernel's 128 KiB (docs/PERFORMANCE.md). */
+/* Only root may set it, and it is never lowered. Mounts of datasets keep the kernel's 128 KiB:
+ * their rows are read here and there through mappings, and each fault reads this much
+ * (docs/PERFORMANCE.md). */
 static void raise_read_ahead(dev_t dev)
 {
 	char path[80], text[32];
@@ -120,7 +121,7 @@ static void raise_read_ahead(dev_t dev)
 	close(fd);
 }
 
-/* The thread beside those that serve. */
+/* The thread that handles SIGUSR1 and looks at SOURCE. */
 struct waiter {
 	const char *fsname, *mountpoint;
 	struct mfs_daemon *daemon;
@@ -163,9 +164,8 @@ static void say_status(void *arg)
 		mfs_human_bytes(bytes, size), atomic_load(&w->front->open_files), resident_kib());
 }
 
-/* Nobody may have asked for a while: what was deleted meanwhile is let go of all the same. Only
- * SOURCE is looked at, never the mount: a thread of this process that waits for an answer of its
- * own could not be killed. */
+/* Deleted sources are closed even if nobody uses the mount. This looks at SOURCE and never at the
+ * mount: a thread that waits for an answer of its own process cannot be killed. */
 static void look(void *arg)
 {
 	const struct waiter *w = arg;
@@ -180,13 +180,13 @@ static void say_change(void *arg, const char *sentence)
 	mfs_log(LOG_INFO, "%s, on %s", sentence, w->mountpoint);
 }
 
-/* A stat of the mount returns once the session answers; from this process it needs a thread. */
+/* A stat of the mount returns when the session answers. This process needs a thread for it. */
 static void announce(struct waiter *w)
 {
 	struct stat st;
 
 	if (stat(w->mountpoint, &st))
-		return; /* it ended before it began; the main thread says so */
+		return; /* serving ended early; the main thread reports it */
 	if (mfs_tree_has_model(w->front->tree))
 		raise_read_ahead(st.st_dev);
 	if (w->front->prefetch)
@@ -204,7 +204,7 @@ static void *wait_beside(void *arg)
 	return NULL;
 }
 
-/* Signals are for the main thread, whose wait they end. */
+/* Signals must go to the main thread, whose wait they end. */
 static void start_waiter(struct waiter *w)
 {
 	sigset_t all, before;
@@ -222,7 +222,7 @@ static void stop_waiter(struct waiter *w)
 	pthread_join(w->thread, NULL);
 }
 
-/* rc: of the loop; above 0 the signal that ended it. */
+/* rc: result of the loop. Above 0 it is the signal that ended it. */
 static void say_end(const struct waiter *w, int rc)
 {
 	if (rc > 0)
@@ -266,7 +266,7 @@ static void end_prefetch(struct mfs_prefetch *p)
 		(unsigned long long)n.pieces, n.fetchers);
 }
 
-/* A loop ended by a signal returns the signal's number, which is an end as asked. */
+/* The loop returns a signal's number if that ended it, which is no failure. */
 static int serve(struct fuse_session *se, const struct mfs_options *opt, struct waiter *waiter,
 		 struct mfs_error *err)
 {
@@ -333,7 +333,7 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 				.daemon = daemon,
 				.front = &front,
 				.began = time(NULL)};
-	/* Another may have mounted while this one looked at SOURCE. */
+	/* Another process may have mounted while this one looked at SOURCE. */
 	int rc = mfs_mountpoint_clear(mountpoint, err);
 
 	if (rc)
@@ -347,7 +347,8 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 	front.prefetch = mfs_prefetch_new(opt->prefetch, mountpoint);
 	rc = run(opt, &waiter, err);
 	mfs_buf_release(&front.settings);
-	mfs_prefetch_free(front.prefetch); /* a fetcher may be waiting for what is gone only now */
+	mfs_prefetch_free(
+		front.prefetch); /* fetchers may have waited for the mount, which is gone now */
 	return rc;
 }
 

@@ -1,4 +1,4 @@
-/* Mounting a tree and serving it; libfuse stays behind this. */
+/* Mounts a tree and serves it. */
 #ifndef MFS_FS_MOUNT_FUSE_SESSION_H
 #define MFS_FS_MOUNT_FUSE_SESSION_H
 
@@ -10,10 +10,10 @@ struct mfs_overlay;
 struct mfs_tree;
 
 /*
- * Mounts at mountpoint (absolute) and serves until it is unmounted or a signal asks for the end,
- * then unmounts. overlay takes what is written; NULL: the mount is read-only. The daemon is told
- * once the mount answers. fsname is what /proc/mounts shows as the device. 0: ended as asked;
- * -errno with the reason if it could not be mounted or broke.
+ * Mounts at mountpoint (absolute) and serves until somebody unmounts it or a signal ends it; then
+ * it unmounts. overlay takes what is written; NULL: the mount is read-only. mfs_daemon_ready() is
+ * called when the mount answers. fsname is the device in /proc/mounts. 0: it was ended by unmount
+ * or signal; -errno: it could not be mounted, or serving failed.
  */
 int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,

@@ -17,14 +17,14 @@ uint64_t mfs_inode_number(const char *path)
 	return h > MFS_INODE_ROOT ? h : ~h;
 }
 
-/* Paths come and go: a second hash stands for the one that claimed the number. */
+/* A second hash identifies the path that claimed a number, since paths are freed. */
 struct mfs_inode_slot {
 	uint64_t ino; /* 0: free */
 	uint64_t path;
 	size_t claims;
 };
 
-/* Linear probing; the numbers are hashes already. */
+/* Linear probing. The numbers are hashes themselves. */
 static struct mfs_inode_slot *find_slot(struct mfs_inode_slot *slots, size_t capacity, uint64_t ino)
 {
 	size_t i = (size_t)ino & (capacity - 1);
@@ -68,7 +68,7 @@ int mfs_inode_claim(struct mfs_inode_set *set, uint64_t ino, const char *path)
 	return 0;
 }
 
-/* Slots behind a freed one move up, or they would not be found. */
+/* Slots after a freed one move up, so that probing still finds them. */
 static void free_slot(struct mfs_inode_set *set, struct mfs_inode_slot *slot)
 {
 	const size_t mask = set->capacity - 1;

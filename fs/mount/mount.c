@@ -1,4 +1,4 @@
-/* `mcorefs SOURCE MOUNTPOINT`: everything that can be wrong is found before the mount appears. */
+/* `mcorefs SOURCE MOUNTPOINT`. Errors are found before the mount appears. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <libgen.h>
@@ -33,12 +33,12 @@
 #include "fs/mount/tree.h"
 #include "fs/view/views.h"
 
-/* Absolute: the daemon leaves the working directory. */
+/* The daemon leaves the working directory, so these are absolute. */
 struct paths {
 	char source[PATH_MAX], mountpoint[PATH_MAX];
 };
 
-/* Where DIR lies; if it is still to be made, where it will be made. */
+/* The real path of DIR, even if its last part does not exist yet. */
 static int real_place(const char *dir, char *ret)
 {
 	char *copy, *last, above[PATH_MAX];
@@ -59,7 +59,7 @@ static int real_place(const char *dir, char *ret)
 	return rc;
 }
 
-/* A path that leads to no dataset is refused when datasets are opened. */
+/* A path without a dataset is not found here; opening the datasets refuses it. */
 static bool lies_in_data(const struct mfs_data_options *data, const char *place)
 {
 	bool found = false;
@@ -75,8 +75,8 @@ static bool lies_in_data(const struct mfs_data_options *data, const char *place)
 	return found;
 }
 
-/* Nothing is written into what is shown, nor into a tree that holds SOURCE; and what lies below
- * MOUNTPOINT would be the mount's own. */
+/* DIR must not lie in SOURCE or a dataset, nor contain SOURCE. Below MOUNTPOINT it would be in the
+ * mount itself. */
 static int check_cache(const struct mfs_options *opt, const struct paths *paths)
 {
 	const char *cache = opt->data.cache;
@@ -106,7 +106,7 @@ static int resolve_mountpoint(const char *dir, char *ret, struct mfs_error *err)
 	struct stat st;
 	int rc;
 
-	/* Of a name that ends with a slash realpath() asks what it is, which a dead mount does not
+	/* realpath() of a name with a slash at its end asks the mount, and a dead one does not
 	 * answer. */
 	while (len > 1 && dir[len - 1] == '/')
 		len--;
@@ -138,7 +138,7 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 		mfs_command_failed("cannot mount on %s: %s", opt->mountpoint, err.msg);
 		return MFS_EXIT_MOUNT;
 	}
-	/* The daemon looks at SOURCE while it serves: it would wait for itself. */
+	/* The daemon looks at SOURCE while it serves, so it would wait for itself. */
 	if (mfs_path_contains(ret->source, ret->mountpoint) ||
 	    mfs_path_contains(ret->mountpoint, ret->source)) {
 		mfs_command_failed("cannot mount on %s: it lies in SOURCE or contains it",
@@ -164,7 +164,7 @@ static void log_warnings(uint32_t count, const char *const *warnings)
 		mfs_log(LOG_WARNING, "%s", warnings[i]);
 }
 
-/* A model that no HF family has may be resharded all the same. */
+/* A model without an HF family may still be shown at other layouts. */
 static bool has_other_views(const struct mfs_views *views)
 {
 	struct mfs_views_entry e;
@@ -186,7 +186,7 @@ static void log_model_warnings(struct mfs_ckpt *ckpt, const struct mfs_view *vie
 			     (const char *const *)view->model->warnings);
 }
 
-/* Builds the hf view; what is odd about it is said once, here. */
+/* Builds the hf view. Its warnings are logged once, here. */
 static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 {
 	struct mfs_held *ckpt, *hf;
@@ -207,8 +207,8 @@ static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 	return rc;
 }
 
-/* A run that has not saved yet, or whose last save is not whole: what was said is all that can be
- * wrong now. */
+/* The run has not saved yet, or its last save is not complete. Then only the options can be
+ * checked. */
 static int await_latest(const struct mfs_root *root, const struct mfs_view_options *opt,
 			const char *reason, struct mfs_error *err)
 {
@@ -281,8 +281,8 @@ static int serve(struct mfs_root *root, const struct mfs_options *opt, const str
 	return code;
 }
 
-/* Before the daemon leaves the terminal, so that what is wrong with it is said there. The mount
- * must not write to itself, nor into SOURCE. */
+/* The log is opened while the terminal can still show an error. It must not lie in the mount or in
+ * SOURCE. */
 static int open_log(const struct mfs_options *opt, const struct paths *paths)
 {
 	char place[PATH_MAX];

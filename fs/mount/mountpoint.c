@@ -21,7 +21,7 @@ extern char **environ;
 
 /* ---- mountinfo ---- */
 
-/* Blanks, newlines and backslashes stand as three octal digits. */
+/* Blanks, newlines and backslashes are written as a backslash and three octal digits. */
 static char *unescape(const char *word, size_t len)
 {
 	char *ret = malloc(len + 1), *to = ret;
@@ -40,7 +40,7 @@ static char *unescape(const char *word, size_t len)
 	return ret;
 }
 
-/* Word number n of a line, from 0; "" if there are not as many. */
+/* Word n of a line, from 0; "" if there are fewer. */
 static char *word_at(const char *line, unsigned n)
 {
 	while (n--) {
@@ -50,7 +50,7 @@ static char *word_at(const char *line, unsigned n)
 	return unescape(line, strcspn(line, " \n"));
 }
 
-/* Any number of words, which end with a hyphen, stands between a mount's own flags and its type. */
+/* Between a mount's flags and its type there may be any number of words, then a hyphen. */
 static int parse_line(const char *line, struct mfs_mount_entry *ret)
 {
 	const char *rest = strstr(line, " - ");
@@ -91,7 +91,7 @@ void mfs_mount_entry_release(struct mfs_mount_entry *entry)
 
 /* ---- a place ---- */
 
-/* Files of /proc have no size. NULL with errno. */
+/* Reads a file of /proc, which has no size. NULL: failed, with errno. */
 static char *read_text(const char *path)
 {
 	FILE *f = fopen(path, "re");
@@ -109,9 +109,9 @@ static char *read_text(const char *path)
 	return text;
 }
 
-/* The number of the mount that place is reached on: of its own if it is a mount point. The
- * descriptor asks nothing of the file system, which may be dead or not for us, and an automounter's
- * trigger is left as it is. */
+/* The number of the mount that place is in; for a mount point its own. An O_PATH descriptor asks
+ * nothing of the file system, which may be dead or not permitted, and does not trigger an
+ * automounter. */
 static int mount_id(const char *place, int *ret, struct mfs_error *err)
 {
 	int fd = open(place, O_PATH | O_CLOEXEC);
@@ -154,13 +154,14 @@ bool mfs_mountpoint_is_dead(const char *place)
 {
 	struct statfs st;
 
-	/* The second one while the program is still ending. */
+	/* ECONNABORTED comes while the program is still ending. */
 	return statfs(place, &st) && (errno == ENOTCONN || errno == ECONNABORTED);
 }
 
 /* ---- making room ---- */
 
-/* What a user may detach is for fusermount3 to say, which is root's. It speaks in its own words. */
+/* fusermount3 is set-user-ID root and decides what a user may detach. It prints its own
+ * messages. */
 static int detach_by_helper(const char *place)
 {
 	char *argv[] = {"fusermount3", "-u", "-z", "--", (char *)place, NULL};
@@ -193,7 +194,7 @@ static int detach(const char *place, struct mfs_error *err)
 	return 0;
 }
 
-/* One mount off the place. 0: there may be another below it; 1: it is free. */
+/* Detaches one mount from place. 0: another may be below it; 1: place is free. */
 static int clear_one(const char *place, struct mfs_error *err)
 {
 	struct mfs_mount_entry entry;

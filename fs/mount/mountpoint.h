@@ -1,10 +1,10 @@
 /*
- * What is mounted at a place, and making room there: a dead mount of ours is taken away, a live one
- * is kept.
+ * Finds what is mounted at a place, and makes room there: a dead mount of mcorefs is detached, a
+ * live one is kept.
  *
- * A daemon that was killed leaves a mount behind that answers nobody. The kernel goes on to answer
- * stat() of it for as long as attributes are kept (a second), so statfs() is what tells: it is
- * always asked.
+ * A daemon that was killed leaves a dead mount, which answers nobody. The kernel may answer a
+ * stat() of it from its cache for a second. It always passes statfs() on, so statfs() shows whether
+ * a mount is dead.
  */
 #ifndef MFS_FS_MOUNT_MOUNTPOINT_H
 #define MFS_FS_MOUNT_MOUNTPOINT_H
@@ -13,7 +13,7 @@
 
 #include "formats/base/error.h"
 
-/* The type that the kernel shows for mounts of this program. */
+/* The file system type of mounts of mcorefs. */
 #define MFS_MOUNT_TYPE "fuse.mcorefs"
 
 /* One line of /proc/self/mountinfo (proc_pid_mountinfo(5)); strings are owned. */
@@ -25,22 +25,21 @@ struct mfs_mount_entry {
 	char *options; /* of the file system: "ro,user_id=0,group_id=0,allow_other" */
 };
 
-/* The mount that place (resolved, absolute) is the top of. -ENOENT: it is a directory like any
- * other; -errno. */
+/* The mount whose root is place (resolved, absolute). -ENOENT: place is no mount point; -errno. */
 int mfs_mountpoint_find(const char *place, struct mfs_mount_entry *ret, struct mfs_error *err);
 void mfs_mount_entry_release(struct mfs_mount_entry *entry);
 
-/* The entry of a mount's number in text, which is in mountinfo's form. -ENOENT; -EINVAL: it is in
- * no such form. */
+/* The entry of mount id in text, which has the form of mountinfo. -ENOENT: there is none; -EINVAL:
+ * text has another form. */
 int mfs_mount_entry_parse(const char *text, int id, struct mfs_mount_entry *ret);
 
-/* Whether the file system at place has lost the program that served it. */
+/* True if the program that served the mount at place is gone. */
 bool mfs_mountpoint_is_dead(const char *place);
 
 /*
- * Makes place free for a mount: dead mounts of ours are detached, with a line in the log. What
- * others have mounted there stays, an automounter's trigger above all, and will be covered as
- * mount(8) does it. -EBUSY: a mount of ours serves it; -errno: a dead one cannot be taken away.
+ * Makes place free for a mount. Dead mounts of mcorefs are detached, with a line in the log. Other
+ * mounts stay, such as an automounter's trigger, and the new mount covers them as mount(8) does.
+ * -EBUSY: a live mount of mcorefs is there; -errno: a dead one cannot be detached.
  */
 int mfs_mountpoint_clear(const char *place, struct mfs_error *err);
 

@@ -97,7 +97,8 @@ static int open_below(int fd, const char *name)
 	return next < 0 ? -errno : next;
 }
 
-/* Whoever may clear DIR may clear what is in it, if he is a reader of the sources. */
+/* Gives a new directory DIR's owner and mode, without rights for users who may not read the
+ * sources. */
 static int make_like_dir(const struct mfs_overlay *o, int fd, struct mfs_readers *readers)
 {
 	struct stat own;
@@ -122,7 +123,7 @@ static int make_below(const struct mfs_overlay *o, int fd, const char *name,
 	return rc;
 }
 
-/* One step down from *fd, which the directory there replaces. */
+/* Replaces *fd by the directory name in it. */
 static int step(const struct mfs_overlay *o, int *fd, const char *name, bool make,
 		struct mfs_readers *readers)
 {
@@ -137,7 +138,7 @@ static int step(const struct mfs_overlay *o, int *fd, const char *name, bool mak
 	return 0;
 }
 
-/* DIR/path, or -errno. What is made is made for readers. */
+/* Opens DIR/path; -errno. make: missing directories are made, for readers. */
 static int walk_for(const struct mfs_overlay *o, const char *path, bool make,
 		    struct mfs_readers *readers)
 {
@@ -185,7 +186,7 @@ bool mfs_overlay_takes(const char *name)
 
 /* ---- files in them ---- */
 
-/* What stands at a name, if it may be used. */
+/* Opens a name with O_PATH if it is a regular file. */
 static int open_path(int dir, const char *name, struct stat *st)
 {
 	int fd = openat(dir, name, O_PATH | O_NOFOLLOW | O_CLOEXEC), rc = 0;
@@ -225,7 +226,7 @@ int mfs_overlay_lookup(struct mfs_overlay *o, const char *path, const char *name
 	return rc ? fail_at(o, path, name, rc, err) : 0;
 }
 
-/* Its owner first: the mode may be one that only the owner can set. */
+/* The owner is set first, since only an owner may set some modes. */
 static int own(const struct mfs_overlay *o, int fd, const struct mfs_overlay_new *how)
 {
 	struct stat st;
@@ -236,7 +237,7 @@ static int own(const struct mfs_overlay *o, int fd, const struct mfs_overlay_new
 	return 0;
 }
 
-/* The open file, as one that can be looked up. */
+/* Counts a lookup of an open file. */
 static int adopt_open(struct mfs_overlay *o, int fd, struct mfs_overlay_file **ret)
 {
 	struct stat st;
@@ -333,7 +334,7 @@ int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name
 
 	if (!mfs_overlay_takes(name) || !mfs_overlay_takes(new_name))
 		return -EROFS;
-	/* RENAME_WHITEOUT leaves a device behind. */
+	/* RENAME_WHITEOUT would leave a device behind. */
 	if (flags & ~(unsigned)(RENAME_NOREPLACE | RENAME_EXCHANGE))
 		return -EINVAL;
 	from = walk(o, path);
@@ -444,8 +445,8 @@ static void take_time(const struct mfs_overlay *o, const char *path, struct stat
 	close(dir);
 }
 
-/* Of root's mount: with that owner and group with which most of those may write who may write in
- * DIR and read the sources; where nobody may, with which most may read. */
+/* For a mount by root. One owner and group can be shown: those that let the most users write who
+ * may write in DIR and read the sources. If there are none, those that let the most users read. */
 static void show_roots(const struct mfs_overlay *o, const struct stat *own,
 		       const struct mfs_access_fold *sources, struct stat *st)
 {

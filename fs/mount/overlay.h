@@ -1,17 +1,16 @@
 /*
- * Files that readers leave beside a dataset, kept in a directory of the person's (-o
- * dataset_cache=DIR): those of the mount's directory PATH lie in DIR/PATH, so they are there again
- * after a remount, and no two datasets share one.
+ * The overlay keeps files that readers write beside a dataset, in a directory that a person names
+ * (-o dataset_cache=DIR). Files of the mount's directory PATH lie in DIR/PATH. So they are there
+ * again after a remount, and no two datasets share a file.
  *
- * They are what `datasets` writes into the directory of a dataset's first Arrow file (datasets 2.21
- * to 5.2, arrow_dataset.py, map() and what select() does for sort, shuffle and train_test_split): a
- * temporary file of tempfile's, "tmp" and eight characters, which is then renamed
- * "cache-FINGERPRINT.arrow", or, where several processes write,
- * "cache-FINGERPRINT_00000_of_00002.arrow", and given its mode. It makes no directories there and
- * no lock files. No other name is taken.
+ * The library `datasets` writes them into the directory of a dataset's first Arrow file (datasets
+ * 2.21 to 5.2, arrow_dataset.py: map(), and select() for sort, shuffle and train_test_split). It
+ * makes a temporary file of tempfile's, "tmp" and eight characters. It renames this to
+ * "cache-FINGERPRINT.arrow", or with several processes to "cache-FINGERPRINT_00000_of_00002.arrow",
+ * and sets its mode. It makes no directories and no lock files. The overlay takes only such names.
  *
- * Nothing here follows a symbolic link, and no name leads out of DIR. Functions return -errno as
- * DIR's file system says it. Any thread may call any of them.
+ * No function follows a symbolic link, and no name leads out of DIR. Functions return the -errno of
+ * DIR's file system. All are thread-safe.
  */
 #ifndef MFS_FS_MOUNT_OVERLAY_H
 #define MFS_FS_MOUNT_OVERLAY_H
@@ -26,67 +25,66 @@
 struct mfs_overlay;
 struct mfs_readers;
 
-/* A file that somebody may still ask about: whatever becomes of its name, this is that file. It
- * holds a descriptor, until it is forgotten. */
+/* A file that was looked up and not yet forgotten. It holds a descriptor, so it stays the same file
+ * even if its name is removed or replaced. */
 struct mfs_overlay_file;
 
-/* dir is made, for its owner alone, if only its last part is missing. It must be writable unless
- * read_only. */
+/* If only the last part of dir is missing, it is made with mode 0700. dir must be writable unless
+ * read_only is set. */
 int mfs_overlay_open(const char *dir, bool read_only, struct mfs_overlay **ret,
 		     struct mfs_error *err);
-/* Files that nobody has forgotten go as well. */
+/* Frees also files that were not forgotten. */
 void mfs_overlay_free(struct mfs_overlay *o);
 
-/* Whether a file of that name may be written. */
+/* True for "tmp" and more, and for "cache-...": files of these names may be written. */
 bool mfs_overlay_takes(const char *name);
 
 /*
- * Below, path is a directory's within DIR ("tales/hf/train"): relative, without "." and "..". It is
- * made, with those above it and with DIR's owner and mode, when the first file is. A name that
- * mfs_overlay_takes() refuses is -EROFS; to a lookup it is -ENOENT.
+ * path names a directory in DIR ("tales/hf/train"): relative, without "." and "..". The directory
+ * and those above it are made with its first file, with DIR's owner and mode. A name that
+ * mfs_overlay_takes() refuses gives -EROFS, and -ENOENT in a lookup.
  */
 
-/* -ENOENT; -ELOOP: the name is a symbolic link's; -EACCES: something else that is no regular file.
- * Each success is to be forgotten once. */
+/* Each successful lookup must be forgotten once. -ENOENT: there is no such file; -ELOOP: it is a
+ * symbolic link; -EACCES: it is no regular file. */
 int mfs_overlay_lookup(struct mfs_overlay *o, const char *path, const char *name,
 		       struct mfs_overlay_file **ret, struct mfs_error *err);
 void mfs_overlay_forget(struct mfs_overlay *o, struct mfs_overlay_file *f, uint64_t times);
 
 struct mfs_overlay_new {
-	int flags; /* of open(2); without O_EXCL a file that is there is opened */
+	int flags; /* of open(2); without O_EXCL an existing file is opened */
 	mode_t mode;
-	uid_t uid; /* its owner, where this process may give it away (root) */
+	uid_t uid; /* its owner, if this process is root */
 	gid_t gid;
 	struct mfs_readers
-		*readers; /* of the sources: group and others get no more than these; NULL: all */
+		*readers; /* of the sources; other users get no rights. NULL: everybody */
 };
 
-/* A lookup and an open in one; *ret_fd is the caller's. */
+/* Looks up and opens in one call. The caller closes *ret_fd. */
 int mfs_overlay_create(struct mfs_overlay *o, const char *path, const char *name,
 		       const struct mfs_overlay_new *how, struct mfs_overlay_file **ret,
 		       int *ret_fd, struct mfs_error *err);
 int mfs_overlay_unlink(struct mfs_overlay *o, const char *path, const char *name);
-/* flags: of renameat2(2), RENAME_NOREPLACE or RENAME_EXCHANGE. */
+/* flags: RENAME_NOREPLACE or RENAME_EXCHANGE of renameat2(2). */
 int mfs_overlay_rename(struct mfs_overlay *o, const char *path, const char *name,
 		       const char *new_path, const char *new_name, struct mfs_readers *new_readers,
 		       unsigned flags);
 
-/* From now on its mode is shown, and set, without the bits of those who may not read the
- * sources. */
+/* From now on the file's mode gives no rights to those who may not read the sources. */
 void mfs_overlay_file_guard(struct mfs_overlay_file *f, struct mfs_readers *readers);
 
-/* O_APPEND does not count: who writes says where. *ret_same: its bytes are those that they were
- * when it was last opened, as far as size and change time tell. */
+/* O_APPEND is ignored, since FUSE passes an offset with each write. *ret_same: size and change time
+ * are those of the last open. */
 int mfs_overlay_file_open(struct mfs_overlay *o, struct mfs_overlay_file *f, int flags, int *ret_fd,
 			  bool *ret_same);
 int mfs_overlay_file_stat(const struct mfs_overlay_file *f, struct stat *ret);
-/* mode: of access(2), for this process. */
+/* mode: as for access(2). It is checked for this process. */
 int mfs_overlay_file_access(const struct mfs_overlay_file *f, int mode);
 int mfs_overlay_file_truncate(const struct mfs_overlay_file *f, off_t size);
 int mfs_overlay_file_chmod(const struct mfs_overlay_file *f, mode_t mode);
-/* -1: stays. */
+/* -1 leaves owner or group as it is. */
 int mfs_overlay_file_chown(const struct mfs_overlay_file *f, uid_t uid, gid_t gid);
-/* Access and modification, as utimensat(2) takes them. */
+/* Times of access and modification, as for utimensat(2). */
 int mfs_overlay_file_utimens(const struct mfs_overlay_file *f, const struct timespec times[2]);
 
 struct mfs_overlay_entry {
@@ -95,25 +93,25 @@ struct mfs_overlay_entry {
 };
 
 struct mfs_overlay_names {
-	struct mfs_overlay_entry *entries; /* in order of names */
+	struct mfs_overlay_entry *entries; /* sorted by name */
 	uint32_t count;
 };
 
-/* Regular files alone. A directory that was never written to is empty. */
+/* Lists the regular files. A directory that nobody has written to is empty. */
 int mfs_overlay_list(struct mfs_overlay *o, const char *path, struct mfs_overlay_names *ret,
 		     struct mfs_error *err);
 void mfs_overlay_names_release(struct mfs_overlay_names *names);
 
 /*
- * What a directory of the mount that takes files shows beyond its own attributes: who may write
- * there, which is who may write in DIR (where this process is not root's, its user alone, to whom
- * all files belong), and the time of the last change. Readers of the sources may read and enter it,
- * and of those who may write in DIR they alone write.
+ * Changes the attributes of a directory of the mount that takes files. Readers of the sources may
+ * list and enter it. To write there, a user must be such a reader and have write permission in DIR.
+ * If this process is not root, its user alone may write, and owns all files. The time is that of
+ * the last change.
  */
 void mfs_overlay_dir_stat(struct mfs_overlay *o, const char *path, struct mfs_readers *readers,
 			  struct stat *st);
 
-/* Of the file system that DIR lies on. */
+/* The file system of DIR. */
 int mfs_overlay_statvfs(struct mfs_overlay *o, struct statvfs *ret);
 
 #endif

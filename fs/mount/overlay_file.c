@@ -9,10 +9,10 @@
 
 #include "fs/source/readers.h"
 
-/* What an open may ask of a file that is there. */
+/* Flags that an open of an existing file may have. */
 #define OPEN_FLAGS (O_ACCMODE | O_TRUNC | O_SYNC | O_DSYNC)
 
-/* A name of the file itself, which calls take that have no form for an O_PATH descriptor. */
+/* The name of the file in /proc/self/fd, for calls that do not take an O_PATH descriptor. */
 struct self_name {
 	char path[40];
 };
@@ -101,7 +101,7 @@ static bool same_as_before(const struct mfs_overlay_file *f, const struct stat *
 	       f->opened_ctime.tv_nsec == st->st_ctim.tv_nsec;
 }
 
-/* What it is now, against what it was when it was last opened. */
+/* True if size and change time are those of the last open. Notes the new ones. */
 static bool note_opened(struct mfs_overlay *o, struct mfs_overlay_file *f, const struct stat *st)
 {
 	bool same;
@@ -183,7 +183,7 @@ int mfs_overlay_file_chmod(const struct mfs_overlay_file *f, mode_t mode)
 	return chmod(self_name(f).path, mode) ? -errno : 0;
 }
 
-/* First what the new owner and group may not have is taken away. */
+/* Rights that the new owner and group may not have are removed first. */
 int mfs_overlay_file_chown(const struct mfs_overlay_file *f, uid_t uid, gid_t gid)
 {
 	struct stat st;

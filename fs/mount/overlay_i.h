@@ -13,11 +13,11 @@ struct mfs_overlay_file {
 	struct mfs_overlay_file *next; /* in its bucket */
 	dev_t dev;
 	ino_t ino;
-	int fd;		  /* O_PATH: holds the file, and its number, whatever becomes of its name */
+	int fd;		  /* O_PATH: keeps the file and its inode number, even without a name */
 	uint64_t lookups; /* under the lock */
-	_Atomic(struct mfs_readers *) readers; /* of the sources beside which it lies; NULL: all */
-	struct timespec opened_ctime;	       /* when it was last opened, under the lock */
-	off_t opened_size;		       /* likewise; -1: never */
+	_Atomic(struct mfs_readers *) readers; /* readers of the sources; NULL: everybody */
+	struct timespec opened_ctime;	       /* change time at the last open, under the lock */
+	off_t opened_size;		       /* size at the last open; -1: never opened */
 };
 
 struct mfs_overlay {
@@ -29,12 +29,11 @@ struct mfs_overlay {
 	struct mfs_overlay_file *buckets[MFS_OVERLAY_BUCKETS]; /* by device and inode number */
 };
 
-/* What is left of a mode that a file of that owner and group has beside sources of these
- * readers. */
+/* mode without the rights of users who are no readers of the sources. uid, gid: of the file. */
 mode_t mfs_overlay_narrow(struct mfs_readers *readers, mode_t mode, uid_t uid, gid_t gid);
 
-/* The file that an O_PATH descriptor is of, known or new, with one more lookup. The descriptor is
- * the callee's, whatever happens. -ENOMEM. */
+/* Counts a lookup of the file of an O_PATH descriptor. The file may be new. The callee owns the
+ * descriptor, even if it fails. -ENOMEM. */
 int mfs_overlay_adopt(struct mfs_overlay *o, int fd, const struct stat *st,
 		      struct mfs_overlay_file **ret);
 

@@ -21,8 +21,8 @@
 #include "fs/mount/prefetch_window.h"
 #include "fs/mount/stream.h"
 
-#define STALE_MS    1000 /* a stream that has asked for nothing so long makes room for another */
-#define PATIENCE_MS 1000 /* with a fetcher that does not let go of a file */
+#define STALE_MS    1000 /* a stream without requests for this long makes room for another */
+#define PATIENCE_MS 1000 /* to wait for a fetcher that does not close a file */
 
 #define FILES_MOST (MFS_PREFETCH_FETCHERS * MFS_PREFETCH_STREAMS)
 
@@ -31,24 +31,24 @@ struct mfs_prefetch_file {
 	char *path;
 	uint64_t size;
 
-	pthread_mutex_t lock; /* taken before that of all */
+	pthread_mutex_t lock; /* taken before the lock of all files */
 	struct mfs_stream stream;
-	_Atomic uint64_t reached; /* stream.last, for those without this lock */
+	_Atomic uint64_t reached; /* stream.last, for threads without this lock */
 
-	/* Under the lock of all. */
+	/* Under the lock of all files. */
 	struct mfs_prefetch_window window;
-	int64_t moved_ms; /* when the window was moved */
-	unsigned users;	  /* the open file, and each fetcher that is at it */
+	int64_t moved_ms; /* when the window was last moved */
+	unsigned users;	  /* 1 while it is open, and 1 for each fetcher with an order of it */
 	bool useless;
 };
 
 struct worker {
 	struct mfs_fetcher fetcher;
 	bool alive;
-	struct mfs_prefetch_file *file; /* of the piece that it is at; NULL: idle */
+	struct mfs_prefetch_file *file; /* of its order; NULL: idle */
 };
 
-/* Somebody who waits until no fetcher is at a file. */
+/* A call that waits until no fetcher has a file open. */
 struct waiting {
 	struct waiting *next;
 	struct mfs_prefetch_file *file;
@@ -62,7 +62,7 @@ enum state { ASLEEP, AWAKE, ENDED };
 struct mfs_prefetch {
 	const char *mountpoint;
 	unsigned count; /* workers */
-	int wake;	/* an eventfd: the attendant is to look up */
+	int wake;	/* an eventfd that wakes the attendant */
 
 	pthread_mutex_t lock;
 	enum state state;
@@ -71,9 +71,9 @@ struct mfs_prefetch {
 	bool has_attendant;
 	struct worker workers[MFS_PREFETCH_FETCHERS];
 	struct mfs_prefetch_file *files[FILES_MOST]; /* the streams that are followed */
-	unsigned turn;				     /* whose it is among them */
+	unsigned turn;				     /* the stream that is served next */
 	struct waiting *waiting;
-	bool telling; /* the attendant is in somebody's done() */
+	bool telling; /* the attendant is in a done() */
 	pthread_cond_t told;
 	struct mfs_prefetch_counts counts;
 };
@@ -86,7 +86,7 @@ static int64_t now_ms(void)
 	return t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* ---- which piece is next, and for whom; under the lock of all ---- */
+/* ---- which range is next, and for which worker; under the lock of all files ---- */
 
 static unsigned files_most(const struct mfs_prefetch *p)
 {
@@ -114,7 +114,7 @@ static void forget(struct mfs_prefetch *p, struct mfs_prefetch_file *f)
 			p->files[i] = NULL;
 }
 
-/* False: enough others are followed. */
+/* False: enough other streams are followed. */
 static bool follow(struct mfs_prefetch *p, struct mfs_prefetch_file *f)
 {
 	const int64_t now = now_ms();
@@ -151,7 +151,7 @@ static struct mfs_prefetch_file *next_piece(struct mfs_prefetch *p, uint64_t *of
 	return NULL;
 }
 
-/* A worker that cannot be told anything ends, or has ended; the attendant will see it. */
+/* A worker that takes no order has ended or will end; the attendant will see it. */
 static bool give_work(struct mfs_prefetch *p, struct worker *w)
 {
 	uint64_t off = 0, len = 0;
@@ -202,10 +202,9 @@ static void end_work(struct worker *w, int result)
 	drop_file(f);
 }
 
-/* ---- the attendant: a thread that starts the fetchers, hears of them, and lives until all has
- * ended ---- */
+/* ---- the attendant: the thread that starts fetchers, and waits until all have ended ---- */
 
-/* Takes out those who need not wait, or have waited long enough. */
+/* Removes and returns the calls that need not wait, or have waited long enough. */
 static struct waiting *take_released(struct mfs_prefetch *p, int64_t now)
 {
 	struct waiting **at = &p->waiting, *released = NULL, *w;
@@ -234,7 +233,7 @@ static void release(struct waiting *w)
 	}
 }
 
-/* Under the lock of all, which is not held meanwhile. */
+/* The caller holds the lock of all files; it is released during the calls. */
 static void tell(struct mfs_prefetch *p, struct waiting *released)
 {
 	p->telling = true;
@@ -294,8 +293,8 @@ static void hear(struct mfs_prefetch *p, struct worker *w)
 		bury(p, w);
 }
 
-/* Waits for news; where somebody is kept waiting, or has ended and is not reaped, for so long
- * alone. */
+/* Waits for messages. impatient: for a limited time, since a call waits, or a fetcher is to be
+ * reaped. */
 static void wait_for_news(struct mfs_prefetch *p, bool impatient)
 {
 	struct pollfd fds[1 + MFS_PREFETCH_FETCHERS] = {{.fd = p->wake, .events = POLLIN}};
@@ -309,7 +308,7 @@ static void wait_for_news(struct mfs_prefetch *p, bool impatient)
 	}
 	poll(fds, 1 + p->count, impatient ? PATIENCE_MS : -1);
 	if (fds[0].revents && read(p->wake, &times, sizeof(times)) < 0)
-		return; /* it is read for it to be empty */
+		return; /* reading empties it */
 }
 
 static void *attend(void *arg)
@@ -337,7 +336,7 @@ static void *attend(void *arg)
 	return NULL;
 }
 
-/* Signals are for the main thread. */
+/* Signals must go to the main thread. */
 static void start_attendant(struct mfs_prefetch *p)
 {
 	sigset_t all, before;
@@ -356,7 +355,7 @@ static void wake(struct mfs_prefetch *p)
 	const uint64_t once = 1;
 
 	if (write(p->wake, &once, sizeof(once)) < 0)
-		return; /* it is full of wishes already */
+		return; /* it is full, so the attendant will wake anyway */
 }
 
 /* ---- an open file ---- */
@@ -418,7 +417,7 @@ void mfs_prefetch_failed(struct mfs_prefetch_file *f)
 	pthread_mutex_unlock(&f->prefetch->lock);
 }
 
-/* Under the lock of all: what is asked for already is called off. */
+/* Under the lock of all files: calls off the orders of a file. */
 static bool call_off(struct mfs_prefetch *p, struct mfs_prefetch_file *f)
 {
 	bool worked_at = false;
@@ -511,7 +510,7 @@ void mfs_prefetch_stop(struct mfs_prefetch *p)
 	p->state = ENDED;
 	memset(p->files, 0, sizeof(p->files));
 	released = take_released(p, INT64_MAX);
-	/* An answer that the attendant gives needs the session, which ends when this returns. */
+	/* The attendant's done() uses the session, which ends when this returns. */
 	while (p->telling)
 		pthread_cond_wait(&p->told, &p->lock);
 	pthread_mutex_unlock(&p->lock);

@@ -1,14 +1,14 @@
 /*
- * Prefetch: what a reader of a proven stream (fs/mount/stream.h) will ask for next is brought into
- * the page cache by processes beside the daemon (fs/mount/fetcher.h), so that reading a file for
- * the first time is not the work of one stream of requests alone.
+ * Prefetch: fetchers (fs/mount/fetcher.h) bring into the page cache what the reader of a proven
+ * stream (fs/mount/stream.h) will need next. So the first read of a file is not limited to one
+ * stream of requests.
  *
- * Nothing is started before the first stream has proven itself, and nothing is asked for but pieces
- * in front of a stream (fs/mount/prefetch_window.h): at most two stretches of each of at most
- * MFS_PREFETCH_STREAMS streams a fetcher. Random readers never cause any of it. What a fetcher
- * cannot do is left to the reader himself: prefetch has no errors.
+ * No fetcher is started before a stream has proven itself. A fetcher gets ranges ahead of a stream
+ * (fs/mount/prefetch_window.h): at most two stretches of each stream, and at most
+ * MFS_PREFETCH_STREAMS streams for each fetcher. Random readers cause no prefetch. What a fetcher
+ * cannot do, the reader does itself; so prefetch has no errors.
  *
- * Thread-safe. Reads take the lock of their open file for a moment; the lock of all is taken once a
+ * Thread-safe. A read takes the lock of its open file. The lock of all files is taken once a
  * stretch.
  */
 #ifndef MFS_FS_MOUNT_PREFETCH_H
@@ -20,43 +20,42 @@
 #include "fs/cli/options.h"
 
 #define MFS_PREFETCH_STREAMS 2 /* followed at once, for each fetcher */
-/* Bytes: in smaller files streams end where they are proven. */
+/* Bytes. In a smaller file nothing would be left to fetch. */
 #define MFS_PREFETCH_MIN (16ull << 20)
 
 struct mfs_prefetch;
 struct mfs_prefetch_file;
 
-/* NULL: no memory, or no fetchers; all below is for others. mountpoint is absolute and must
- * outlive it. */
+/* NULL: no memory, or fetchers is 0. mountpoint is absolute and must outlive it. */
 struct mfs_prefetch *mfs_prefetch_new(unsigned fetchers, const char *mountpoint);
-/* The mount answers; before, nothing is fetched. */
+/* The mount answers. Nothing is fetched before this call. */
 void mfs_prefetch_ready(struct mfs_prefetch *p, dev_t dev);
-/* Nothing more is fetched, and nobody is kept waiting: every done() has returned. While the mount
- * is still there. Calls go on being harmless. */
+/* Stops fetching. When it returns, every done() has returned. The mount must still be there. The
+ * other functions may still be called. */
 void mfs_prefetch_stop(struct mfs_prefetch *p);
-/* When the mount is gone, and with it all calls: until then a fetcher may wait for it. NULL is
- * no-op. */
+/* Frees it when the mount is gone, since fetchers may wait for the mount's answers until then. p
+ * may be NULL. */
 void mfs_prefetch_free(struct mfs_prefetch *p);
 
-/* An open file; a fetcher's, too, which is closed before it can be a stream. path: from the
- * mount's root. NULL: it is too small, or no memory. */
+/* Opens a file; path begins at the mount's root. Fetchers open files too, and close them before
+ * they become streams. NULL: the file is too small, or no memory. */
 struct mfs_prefetch_file *mfs_prefetch_open(struct mfs_prefetch *p, const char *path,
 					    uint64_t size);
-/* A request for it, before it is answered. */
+/* Called for each request, before the answer. */
 void mfs_prefetch_read(struct mfs_prefetch_file *f, uint64_t off, uint64_t len);
-/* A request for it has failed: nothing more is fetched for it. */
+/* A request has failed: nothing more is fetched of the file. */
 void mfs_prefetch_failed(struct mfs_prefetch_file *f);
 /*
- * A reader closes a descriptor of it. done(arg) is called once no fetcher has the file open on its
- * behalf, now or soon, by any thread: who unmounts when his readers are done must not find the
- * mount busy. One that does not let go of it is waited for a second.
+ * A reader closes a descriptor. done(arg) is called, now or soon, in any thread, when no fetcher
+ * has the file open any more. So the mount is not busy when the last reader has closed its file. A
+ * fetcher that does not close the file is waited for one second.
  */
 void mfs_prefetch_flush(struct mfs_prefetch_file *f, void (*done)(void *arg), void *arg);
-/* The last one is closed. */
+/* The last descriptor is closed. */
 void mfs_prefetch_close(struct mfs_prefetch_file *f);
 
 struct mfs_prefetch_counts {
-	uint64_t streams, pieces, bytes; /* followed, and asked for */
+	uint64_t streams, pieces, bytes; /* streams followed; ranges and bytes asked for */
 	unsigned fetchers;		 /* started */
 };
 struct mfs_prefetch_counts mfs_prefetch_counts(struct mfs_prefetch *p);

@@ -3,10 +3,10 @@
 #include "formats/base/bytes.h"
 #include "fs/mount/stream.h"
 
-/* Who fetches a piece reads it in order, and must not be taken for a stream himself. */
+/* A fetcher reads its range in order, and must not become a stream itself. */
 _Static_assert(MFS_PREFETCH_PIECE <= MFS_STREAM_PROOF, "a fetcher would be followed by fetchers");
 
-/* The kernel has asked for so much in front of the reader himself (fuse_session.c). */
+/* The kernel reads this much ahead of the reader itself (fuse_session.c). */
 #define LEAD (2ull << 20)
 
 static uint64_t piece_behind(uint64_t off)

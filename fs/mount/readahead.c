@@ -7,8 +7,8 @@
 #define WINDOW_FIRST (4ull << 20)
 #define WINDOW_LAST  (32ull << 20)
 
-/* Requests of one reader arrive out of order by what the kernel has in flight: its read-ahead of
- * 2 MiB (fuse_session.c), and as much again. */
+/* Requests of one reader may arrive out of order by as much as the kernel has in flight: twice its
+ * read-ahead of 2 MiB (fuse_session.c). */
 #define NEAR (4ull << 20)
 
 static bool follows(uint64_t last, uint64_t off, uint64_t end)
@@ -46,11 +46,11 @@ void mfs_readahead_next(struct mfs_readahead *ra, struct mfs_vfile *f, uint64_t 
 	}
 	atomic_store_explicit(&ra->last, mfs_max_u64(last, end), memory_order_relaxed);
 	if (front >= end + window / 2 && window)
-		return; /* more than half of the window is still in front */
+		return; /* more than half of the window is still ahead */
 	window = window ? mfs_min_u64(window * 2, WINDOW_LAST) : WINDOW_FIRST;
 	from = mfs_max_u64(front, end);
 	to = end + window;
-	/* Whoever moves the front asks for the stretch. */
+	/* The thread that moves the front asks for the range. */
 	if (to > from &&
 	    atomic_compare_exchange_strong_explicit(&ra->front, &front, to, memory_order_relaxed,
 						    memory_order_relaxed)) {

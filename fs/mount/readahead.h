@@ -1,9 +1,9 @@
 /*
- * Read-ahead on the sources of a virtual file. The kernel reads ahead within the virtual file; only
- * the daemon knows which source extents that will be.
+ * Read-ahead on the sources of a virtual file. The kernel reads ahead in the virtual file; only the
+ * daemon knows which ranges of the sources these bytes come from.
  *
- * State of one open file, shared by its readers without a lock: a lost race costs a request to the
- * kernel that was made twice or not at all, never a wrong byte.
+ * The state belongs to one open file. Its readers share it without a lock: a lost race can only
+ * repeat or omit an advice to the kernel.
  */
 #ifndef MFS_FS_MOUNT_READAHEAD_H
 #define MFS_FS_MOUNT_READAHEAD_H
@@ -15,15 +15,16 @@
 
 struct mfs_readahead {
 	_Atomic uint64_t last;	 /* end of the newest request */
-	_Atomic uint64_t front;	 /* sources are asked for up to here */
-	_Atomic uint64_t window; /* bytes to be in front; 0: not reading in sequence */
+	_Atomic uint64_t front;	 /* the kernel was asked for sources up to here */
+	_Atomic uint64_t window; /* bytes to ask for ahead; 0: not reading in sequence */
 };
 
-/* Before a request is answered: asks for the sources of a request that nothing has foreseen. */
+/* Called before a request is answered. Asks the kernel for its sources unless that was done
+ * ahead. */
 void mfs_readahead_demand(struct mfs_readahead *ra, struct mfs_vfile *f, uint64_t off,
 			  uint64_t len);
 
-/* After it was answered: asks for what comes next, if requests follow each other. */
+/* Called after the answer. Asks for what comes next if requests follow each other. */
 void mfs_readahead_next(struct mfs_readahead *ra, struct mfs_vfile *f, uint64_t off, uint64_t len);
 
 #endif

@@ -81,7 +81,7 @@ static const struct {
 	{"relatime", MS_RELATIME},
 };
 
-/* Whether a list like "ro,user_id=0" has that word. */
+/* True if a list like "ro,user_id=0" has the word. */
 static bool lists(const char *list, const char *word)
 {
 	size_t len = strlen(word);
@@ -114,7 +114,7 @@ static const char *setting_like(const struct mfs_buf *settings, const char *word
 
 		if (strcspn(s, "=") != name || strncmp(s, word, name))
 			continue;
-		/* Several stand beside each other of this one alone; of others the last counts. */
+		/* data= may be given several times. Of other options the last one counts. */
 		if (!strncmp(word, "data=", 5) && found && !strcmp(found, word))
 			continue;
 		found = s;
@@ -144,7 +144,7 @@ static int check_words(const struct mount *m, const struct mfs_buf *words, struc
 	return rc;
 }
 
-/* mount(8) says what the kernel shows, a person where it lies. */
+/* mount(8) passes the name that the kernel shows; a person gives a path. */
 static int check_source(const struct mount *m, const char *source, struct mfs_error *err)
 {
 	char *real = NULL;

@@ -14,7 +14,7 @@ void mfs_signals_ignore_stray(void)
 	static const int stray[] = {SIGUSR2, SIGALRM,	SIGVTALRM, SIGPROF,
 				    SIGPOLL, SIGSTKFLT, SIGPWR,	   SIGPIPE};
 	const struct sigaction ignore = {.sa_handler = SIG_IGN};
-	/* What is ignored may be dropped before anybody waits for it. */
+	/* An ignored signal may be dropped before sigtimedwait(), so it gets a handler. */
 	const struct sigaction keep = {.sa_handler = nothing};
 	sigset_t set;
 

@@ -1,7 +1,6 @@
 /*
- * Signals of a mount. SIGTERM, SIGINT and SIGHUP end it (libfuse sees to that). SIGUSR1 asks for a
- * line in the log. Others that by default would kill, and that nobody sends on purpose, are
- * ignored.
+ * Signals of a mount. SIGTERM, SIGINT and SIGHUP end it; libfuse handles these. SIGUSR1 asks for a
+ * line in the log. Stray signals that would kill the process by default are ignored.
  */
 #ifndef MFS_FS_MOUNT_SIGNALS_H
 #define MFS_FS_MOUNT_SIGNALS_H
@@ -10,13 +9,14 @@
 #include <stdbool.h>
 #include <time.h>
 
-/* For the start of the process, before there are threads: nothing stray kills it from now on, and
- * SIGUSR1 waits for mfs_signals_wait(), in this thread and those that it starts. */
+/* Called at the start of the process, before there are threads. Stray signals are ignored from now
+ * on, and SIGUSR1 is blocked in this thread and those that it starts, until mfs_signals_wait()
+ * takes it. */
 void mfs_signals_ignore_stray(void);
 
-/* In a thread of its own, with all signals blocked: calls status(arg) for each SIGUSR1, and
- * every(arg) whenever so many seconds have gone by, until *stop is true and one more was sent to
- * the thread. */
+/* Called in a thread of its own with all signals blocked. Calls status(arg) for each SIGUSR1, and
+ * every(arg) every seconds seconds. Returns when *stop is true and another SIGUSR1 was sent to the
+ * thread. */
 void mfs_signals_wait(void (*status)(void *arg), void (*every)(void *arg), time_t seconds,
 		      void *arg, atomic_bool *stop);
 

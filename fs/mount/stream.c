@@ -2,12 +2,11 @@
 
 #include "formats/base/bytes.h"
 
-/* What the kernel has in flight for one reader: its read-ahead of 2 MiB (fuse_session.c), and as
- * much again. By so much may a request be early or late. */
+/* A request may be early or late by as much as the kernel has in flight for a reader: twice its
+ * read-ahead of 2 MiB (fuse_session.c). */
 #define NEAR (4ull << 20)
 
-/* Bytes that a stream may have passed over when it is judged: requests that are still on their
- * way. */
+/* Bytes that may be missing when a stream is judged: their requests are still under way. */
 #define MISSING (2ull << 20)
 
 uint64_t mfs_stream_next_mark(uint64_t off)
@@ -22,7 +21,7 @@ static uint64_t missing(const struct mfs_stream *s)
 	return advance > s->bytes ? advance - s->bytes : 0;
 }
 
-/* Up to the next mark bytes may have been there already. */
+/* Bytes up to the next mark may have been in the page cache already. */
 static bool follows(const struct mfs_stream *s, uint64_t off, uint64_t end)
 {
 	uint64_t reach = s->proven ? mfs_stream_next_mark(s->last) : s->last;
@@ -35,8 +34,8 @@ static void start_over(struct mfs_stream *s, uint64_t off, uint64_t end)
 	*s = (struct mfs_stream){.start = off, .last = end, .bytes = end - off};
 }
 
-/* A stream with holes in it is judged anew from where it is: what was skipped once is forgotten,
- * and who goes on skipping never comes through. */
+/* A stream with holes is judged anew from its last byte. So one skip is forgiven, and a reader that
+ * goes on skipping is never proven. */
 static bool becomes_proven(struct mfs_stream *s)
 {
 	if (s->last - s->start <= MFS_STREAM_PROOF)

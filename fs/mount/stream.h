@@ -1,14 +1,15 @@
 /*
- * Whether the requests of one open file form a stream: a reader that wants byte after byte. What is
- * seen here are not read(2) calls but what the page cache lacks, as the kernel asks for it: pieces
- * of its read-ahead, of which a few are on their way at once and arrive in any order.
+ * Finds out whether the requests of one open file form a stream: a reader that reads byte after
+ * byte. A request is not a read(2). It is a range that the page cache lacks and that the kernel
+ * reads ahead; several are under way at once and arrive in any order.
  *
- * Who follows a proven stream may fetch what comes next (fs/mount/prefetch.h); its pages are then
- * in the page cache, and the reader asks for nothing. So some bytes are always left to the reader:
- * the first MFS_STREAM_MARK of each MFS_STREAM_STRETCH. A request for them says how far he has
- * come, and a request beyond them without one for them, that he has skipped something.
+ * Prefetch (fs/mount/prefetch.h) fetches what comes next in a proven stream. These pages are then
+ * in the page cache, and the reader causes no requests. So some bytes are always left to the
+ * reader: a mark, the first MFS_STREAM_MARK bytes of each MFS_STREAM_STRETCH. A request for a mark
+ * shows how far the reader has come. A request behind a mark that was not requested shows that the
+ * reader has skipped bytes.
  *
- * Plain state without a lock: of one thread at a time.
+ * The state has no lock: one thread may use it at a time.
  */
 #ifndef MFS_FS_MOUNT_STREAM_H
 #define MFS_FS_MOUNT_STREAM_H
@@ -16,7 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define MFS_STREAM_PROOF   (8ull << 20)	 /* more bytes in order than that make a stream */
+#define MFS_STREAM_PROOF   (8ull << 20)	 /* more bytes than this in order make a stream */
 #define MFS_STREAM_STRETCH (32ull << 20) /* a mark is at each multiple of this, in bytes */
 /* The kernel's smallest read-ahead is 4 pages: one request for the slowest of readers. */
 #define MFS_STREAM_MARK (16ull << 10)
@@ -33,14 +34,14 @@ struct mfs_stream {
 
 enum mfs_stream_event {
 	MFS_STREAM_QUIET,
-	MFS_STREAM_GOES_ON, /* it has proven itself, or has reached another stretch */
+	MFS_STREAM_GOES_ON, /* it was just proven, or has reached another stretch */
 	MFS_STREAM_ENDS,    /* it was proven, and the reader has gone elsewhere */
 };
 
-/* Of each request, in the order of their arrival. Bytes. */
+/* Called for each request in the order of arrival. off and len in bytes. */
 enum mfs_stream_event mfs_stream_observe(struct mfs_stream *s, uint64_t off, uint64_t len);
 
-/* The end of the stretch in which off is: the next mark. */
+/* The offset of the next mark: the end of the stretch that off is in. */
 uint64_t mfs_stream_next_mark(uint64_t off);
 
 #endif

@@ -14,7 +14,7 @@
 #include "fs/source/readers.h"
 #include "fs/mount/tree_i.h"
 
-#define BLOCK_SIZE (1 << 20) /* what st_blksize advises: one request of the kernel's largest size */
+#define BLOCK_SIZE (1 << 20) /* st_blksize: the kernel's largest request */
 
 static int new_latest(struct mfs_tree *tree, struct mfs_iteration *it, struct mfs_node **ret,
 		      struct mfs_error *err)
@@ -44,8 +44,7 @@ static struct mfs_node *find_shown(const struct mfs_dir *dir, const struct mfs_i
 	return NULL;
 }
 
-/* The entry that stood for an iteration before stays, with what is open or cached of it; else a new
- * one is made. */
+/* Keeps the entry that the iteration had, with its open and cached files; else makes a new one. */
 static int add_shown(struct mfs_tree *tree, struct mfs_iteration *it, mode_t type,
 		     struct mfs_dir *dir, struct mfs_error *err)
 {
@@ -184,7 +183,7 @@ static int new_branch(struct mfs_tree *tree, const struct mfs_node *node, const 
 
 	if (!b)
 		return mfs_fail_nomem(err);
-	b->arena.block = 2048; /* a directory that nobody enters is a few hundred bytes */
+	b->arena.block = 2048; /* a directory takes a few hundred bytes until somebody enters it */
 	rc = mfs_tree_new_layout(tree, node, name, b, &b->top, err);
 	if (rc) {
 		free_branch(tree, b);
@@ -262,7 +261,7 @@ struct mfs_node *mfs_tree_root(struct mfs_tree *tree)
 	return tree->top;
 }
 
-/* Makes the directory of a view, unless another thread has meanwhile. */
+/* Fills the directory of a view, unless another thread has done so. */
 static int show_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
 		     struct mfs_error *err)
 {
@@ -277,7 +276,7 @@ static int show_view(struct mfs_tree *tree, struct mfs_node *node, const struct 
 	return rc;
 }
 
-/* What is wrong with a checkpoint is said once, of all the views that are made of it. */
+/* A failure of a checkpoint is reported once for all views that are made of it. */
 static int hold_view(struct mfs_node *node, struct mfs_held **ret, struct mfs_view **ret_view,
 		     struct mfs_node **ret_about, struct mfs_error *err)
 {
@@ -409,7 +408,7 @@ unsigned mfs_tree_unlisted(struct mfs_tree *tree)
 	return count;
 }
 
-/* What there is of it already; NULL: nothing. */
+/* The branch's directory, known once more. NULL: there is no such branch. */
 static struct mfs_node *know_branch(struct mfs_tree *tree, const struct mfs_node *node,
 				    const char *name, uint64_t ino)
 {
@@ -423,7 +422,7 @@ static struct mfs_node *know_branch(struct mfs_tree *tree, const struct mfs_node
 	return b ? b->top : NULL;
 }
 
-/* A layout or spec that is possible has a directory, whether a listing names it or not. */
+/* Every possible layout or spec has a directory, even if no listing names it. */
 static int find_layout(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		       struct mfs_node **ret, struct mfs_error *err)
 {
@@ -461,7 +460,7 @@ int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *na
 	struct mfs_node *found;
 	int rc = mfs_tree_list(tree, node, &dir, ret_about, err);
 
-	/* A source that is not there does not make the name one that never will be. */
+	/* -ENOENT of a missing source must not tell the kernel that the name will never exist. */
 	if (rc)
 		return rc == -ENOENT ? -EIO : rc;
 	found = mfs_dir_find(dir, name);
@@ -483,7 +482,7 @@ static bool is_lacking_some(const struct mfs_node *node)
 	return node->view && !strcmp(node->view, MFS_WHY_NOT_VIEW);
 }
 
-/* Of its owner's directory, or of that of several views, in which some may be missing. */
+/* node: the directory of an owner, or of several views. */
 const char *mfs_tree_why_not(const struct mfs_node *node, const char *name, unsigned *ret_number)
 {
 	const bool top = is_lacking_some(node), in_top = is_lacking_some(node->parent);

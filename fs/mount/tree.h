@@ -1,29 +1,30 @@
 /*
  * What the mount shows, as nodes:
  *
- *   /                                      iterations come, and "latest" moves, while mounted
+ *     /                                      iterations appear, and "latest" moves, while mounted
  *   /latest                                symbolic link to the newest complete iteration
  *   /iter_0000040/                         fixed
  *   /iter_0000040/hf/                      fixed; its view is opened on first use
- *   /iter_0000040/megatron/torch_dist/     likewise
- *   /iter_0000040/megatron/torch/          lists some layouts, and has every other that is possible
+ *   /iter_0000040/megatron/torch_dist/     the same
+ *   /iter_0000040/megatron/torch/          lists some layouts; others can be entered too
  *   /iter_0000040/megatron/torch/tp2-pp1/  fixed; its view is opened on first use
  *
  *   /data/NAME/hf/                         of a dataset: fixed; its view is opened on first use
- *   /data/NAME/samples/                    lists some specs, and has every other that is possible
+ *   /data/NAME/samples/                    lists some specs; others can be entered too
  *
- * An HF directory has no iterations: /hf/ and /megatron/ stand at the top, and nothing moves.
- * Datasets alone have
- * /data/ alone.
+ * An HF directory has no iterations: /hf/ and /megatron/ are at the top, and nothing moves. A mount
+ * of datasets alone has only /data/.
  *
- * A node, once published, is not changed, and freed with the tree: FUSE uses its address as
- * the node's id, and readers follow pointers without a lock. The exception are views that no
- * listing names, of which there is no end: such a branch counts who knows a node of it, and goes
- * when nobody does (mfs_tree_forget()). A directory's entries are a snapshot published by an atomic
- * pointer; building one is for one thread at a time, and does no I/O under the lock.
+ * A published node does not change and is freed with the tree. FUSE uses its address as the node's
+ * id, and readers follow pointers without a lock. Views that no listing names are the exception,
+ * since there may be any number of them. Such a view is a branch: it counts how often its nodes are
+ * known, and is freed when none is (mfs_tree_forget()). The entries of a directory are a snapshot,
+ * published by an atomic pointer. One thread at a time builds a snapshot, and does no I/O under the
+ * lock.
  *
- * Nodes of files stay when their view is let go of (fs/view/keeper.h), with their sizes and
- * numbers. Opening a file opens the view again, if need be, and it is the same one or an error.
+ * Nodes of files stay, with their sizes and numbers, when their view is closed (fs/view/keeper.h).
+ * Opening a file opens the view again if it has to. If the view is not the same as before, the open
+ * fails.
  */
 #ifndef MFS_FS_MOUNT_TREE_H
 #define MFS_FS_MOUNT_TREE_H
@@ -58,29 +59,29 @@ struct mfs_node {
 	struct mfs_readers *readers;
 	uint64_t size; /* bytes */
 	int64_t mtime_ns;
-	bool moves; /* the root and its entries: what a name means there may change */
+	bool moves; /* the root and its entries: a name there may mean another thing later */
 
-	struct mfs_node *home;		  /* of a regular file: its view's directory */
-	uint32_t file;			  /* and its number among the view's files */
-	const char *target;		  /* of a symbolic link */
-	struct mfs_iteration *iteration;  /* of what stands for one, and of its views */
-	struct mfs_views *views;	  /* that lie in it and below, or that it is one of */
-	const char *view;		  /* of a view's directory: "megatron/torch_dist" */
-	const struct mfs_view_kind *kind; /* likewise; NULL: of one that tells what is lacking */
-	uint64_t stamp;			  /* which files it shows; with dir */
-	struct mfs_node *group; /* of a view's: itself, or where it lies together with others */
-	const char *overlay;	/* of one that takes files: its path in fs/mount/overlay.h */
-	_Atomic(const struct mfs_dir *) dir; /* of a directory; NULL: not opened yet */
+	struct mfs_node *home;		 /* of a regular file: its view's directory */
+	uint32_t file;			 /* of a regular file: its number in the view */
+	const char *target;		 /* of a symbolic link */
+	struct mfs_iteration *iteration; /* of an iteration's directory and those of its views */
+	struct mfs_views *views; /* views in this directory and below, or that it is one of */
+	const char *view;	 /* of a view's directory: "megatron/torch_dist" */
+	const struct mfs_view_kind
+		*kind;	/* of a view's directory; NULL: one that tells what lacks */
+	uint64_t stamp; /* of the files that it shows; set with dir */
+	struct mfs_node
+		*group;	     /* of a view's directory: itself, or the directory of several views */
+	const char *overlay; /* of a directory that takes files: its path in fs/mount/overlay.h */
+	_Atomic(const struct mfs_dir *) dir; /* entries of a directory; NULL: not opened yet */
 
-	bool layouts; /* of views by their names (layouts, specs): view is its own name */
+	bool layouts; /* the directory of all layouts or specs: view is its own name */
 	struct mfs_branch
 		*branch; /* that it is a part of, of a view that no listing names; NULL: it stays */
-	struct mfs_node *next; /* of the branch */
-	/* Directories below are not counted as links: how many there are shows when it is
-	 * opened. */
-	bool uncounted;
+	struct mfs_node *next; /* in the branch */
+	bool uncounted;	       /* st_nlink does not count directories: they are not known yet */
 
-	atomic_ullong complaints; /* what has been logged about it, for the front end */
+	atomic_ullong complaints; /* bits of what was logged about it, for the front end */
 };
 
 struct mfs_dir {
@@ -97,64 +98,69 @@ void mfs_tree_free(struct mfs_tree *tree);
 
 struct mfs_node *mfs_tree_root(struct mfs_tree *tree);
 
-/* Looks at SOURCE again, as often as fs/source/root.h allows, and publishes what has changed. On
- * failure the tree stays as it was. */
+/* Looks at SOURCE again, not more often than fs/source/root.h allows, and publishes what has
+ * changed. After a failure the tree is as it was. */
 int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
 
-/* From now on say is told of what changes in the root (fs/source/root_changes.h), each once, by the
- * thread that noticed. */
+/* From now on say() is called once for each change of the root (fs/source/root_changes.h), in the
+ * thread that finds it. */
 void mfs_tree_watch(struct mfs_tree *tree, void (*say)(void *arg, const char *sentence), void *arg);
 
-/* The entries of a directory, valid as long as the tree. Opens a view on first use and fails as
- * mfs_views_hold() does (fs/view/views.h), which says too what a directory of layouts or specs
- * lists. *ret_about (which may be NULL) is set on failure: the node that it is a failure of, which
- * is another one where all Megatron views of an iteration have it in common. */
+/*
+ * The entries of a directory; they live as long as the tree. The first call opens the view. Errors:
+ * those of mfs_views_hold() (fs/view/views.h). ret_about may be NULL. After a failure *ret_about is
+ * the node that has failed; this is not node if the failure concerns all Megatron views of an
+ * iteration.
+ */
 int mfs_tree_list(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_dir **ret,
 		  struct mfs_node **ret_about, struct mfs_error *err);
 
-/* An entry of a directory, of a listing or not; opens the directory as mfs_tree_list() does, but
- * never the entry. -ENOENT: there is none (err may have no sentence); others as mfs_tree_list(),
- * whose -ENOENT is -EIO here. Whoever is given the node knows it, until he forgets it. */
+/*
+ * Finds an entry of a directory, listed or not. It opens the directory as mfs_tree_list() does, but
+ * not the entry. The node is known once more, until mfs_tree_forget(). -ENOENT: there is no such
+ * entry, and err may have no sentence. Other errors: those of mfs_tree_list(), with -EIO for its
+ * -ENOENT.
+ */
 int mfs_tree_lookup(struct mfs_tree *tree, struct mfs_node *node, const char *name,
 		    struct mfs_node **ret, struct mfs_node **ret_about, struct mfs_error *err);
 
-/* Why an entry that an iteration or a dataset would have is not there; NULL: it is no such name.
- * *ret_number: its number in the table of kinds. */
+/* Why an iteration or a dataset lacks the view of that name. *ret_number: its number in the table
+ * of kinds. NULL: the name is of no lacking view. */
 const char *mfs_tree_why_not(const struct mfs_node *node, const char *name, unsigned *ret_number);
 
-/* A regular file while somebody has it open: its view is held, and the sources of that. */
+/* An open regular file. It holds its view, which holds the sources. */
 struct mfs_open_file {
 	struct mfs_held *held;
 	const struct mfs_view *view;
 	struct mfs_vfile *data;
 };
 
-/* Fails as mfs_tree_list() does, and -ESTALE: the view is not the one that was shown, as its
- * sources have changed. */
+/* -ESTALE: the sources have changed, and the view is not the one that was shown. Other errors:
+ * those of mfs_tree_list(). */
 int mfs_tree_open(const struct mfs_node *node, struct mfs_open_file *ret,
 		  struct mfs_node **ret_about, struct mfs_error *err);
 void mfs_tree_close(struct mfs_open_file *file);
 
-/* Somebody knows a node once more, who knows it already or knows its directory: the kernel, an open
- * file. */
+/* The kernel or an open file knows a node once more. The caller must know the node or its directory
+ * already. */
 void mfs_tree_know(struct mfs_tree *tree, struct mfs_node *node);
-/* So many times less; the node, and all that it is a branch with, may be gone then. */
+/* It is known times times less. The node may then be freed, with its whole branch. */
 void mfs_tree_forget(struct mfs_tree *tree, struct mfs_node *node, uint64_t times);
-/* Branches that there are, for tests and the status. */
+/* The number of branches, for tests and the status. */
 unsigned mfs_tree_unlisted(struct mfs_tree *tree);
 
-/* Somebody has met -ESTALE with a node: what it is made of is looked at thoroughly with the next
- * look at SOURCE. */
+/* A reader of a node has met -ESTALE. The next look at SOURCE checks all files that the node is
+ * made of. */
 void mfs_tree_suspect(const struct mfs_node *node);
 
 /* NULL: no such entry. */
 struct mfs_node *mfs_dir_find(const struct mfs_dir *dir, const char *name);
 
-/* Owner and permissions are such that those may read it who may read its sources
- * (fs/source/readers.h), as of the last look. */
+/* Owner and permissions let those read it who could read its sources (fs/source/readers.h) at the
+ * last look. */
 void mfs_node_stat(const struct mfs_node *node, struct stat *ret);
 
-/* False: datasets alone. */
+/* False: SOURCE has only datasets. */
 bool mfs_tree_has_model(const struct mfs_tree *tree);
 
 const struct mfs_root_snapshot *mfs_tree_snapshot(const struct mfs_tree *tree);
@@ -162,7 +168,7 @@ const struct mfs_root_snapshot *mfs_tree_snapshot(const struct mfs_tree *tree);
 /* The file system of SOURCE. -errno. */
 int mfs_tree_source_statvfs(const struct mfs_tree *tree, struct statvfs *ret);
 
-/* Of all views opened so far. */
+/* Bytes and files of all views that were opened. */
 void mfs_tree_totals(const struct mfs_tree *tree, uint64_t *ret_bytes, uint64_t *ret_files);
 
 #endif

@@ -92,7 +92,7 @@ int mfs_tree_new_node(struct mfs_tree *tree, const struct mfs_node *parent, cons
 	return new_node(tree, parent, parent ? parent->branch : NULL, name, ret, err);
 }
 
-/* The tree's from now on. */
+/* The tree owns readers from now on. */
 static int add_readers(struct mfs_tree *tree, struct mfs_readers *readers, struct mfs_readers **ret,
 		       struct mfs_error *err)
 {
@@ -136,7 +136,7 @@ static int new_directory(struct mfs_tree *tree, const struct mfs_node *parent, c
 
 /* ---- the files of a view ---- */
 
-/* Files [first, end) of a view, which lie in one directory and below it; their names from skip on
+/* Files [first, end) of a view: all files in one directory and below it. Their names from skip on
  * are relative to it. */
 struct span {
 	const struct mfs_view *view;
@@ -170,7 +170,7 @@ static const char *span_name(const struct span *s, uint32_t i)
 	return s->view->files[i].name + s->skip;
 }
 
-/* Behind the files that lie in the same subdirectory as file i: names are in order. */
+/* One past the files in the same subdirectory as file i. Names are sorted. */
 static uint32_t entry_end(const struct span *s, uint32_t i)
 {
 	size_t len = strcspn(span_name(s, i), "/") + 1;
@@ -195,7 +195,7 @@ static uint32_t count_entries(const struct span *s)
 static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const struct span *s,
 			  struct mfs_error *err);
 
-/* A file of the view, or a subdirectory with all that is in it. */
+/* Makes a file of the view, or a subdirectory with its entries. */
 static int new_entry(struct mfs_tree *tree, const struct mfs_node *parent, const struct span *s,
 		     uint32_t i, struct mfs_node **ret, struct mfs_error *err)
 {
@@ -233,7 +233,7 @@ static int fill_directory(struct mfs_tree *tree, struct mfs_node *node, const st
 	return rc;
 }
 
-/* They go with the branch; there may be some of an attempt that has failed. */
+/* The branch owns readers. It may have others of a failed attempt. */
 static int set_branch_readers(struct mfs_branch *branch, struct mfs_readers *readers,
 			      struct mfs_readers **ret, struct mfs_error *err)
 {
@@ -271,7 +271,8 @@ int mfs_tree_fill_view(struct mfs_tree *tree, struct mfs_node *node, const struc
 
 /* ---- directories of views ---- */
 
-/* The directory of a view, or of specs where view is the kind's own name. group: NULL: itself. */
+/* The directory of a view; or of all specs of a kind, if view is the kind's name. group NULL: the
+ * node itself. */
 static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, struct mfs_branch *branch,
 		    const char *name, const struct mfs_view_kind *kind, const char *view,
 		    struct mfs_node *group, struct mfs_node **ret, struct mfs_error *err)
@@ -287,7 +288,7 @@ static int new_view(struct mfs_tree *tree, const struct mfs_node *parent, struct
 	node->group = group ? group : node;
 	node->uncounted = kind->nested;
 	node->layouts = kind->spec && view == kind->name;
-	/* `datasets` opens it, and writes what it has computed beside what it has read. */
+	/* `datasets` writes its caches beside the files that it reads. */
 	if (kind->takes_files && !node->layouts)
 		node->overlay = node->path + strlen("/data/");
 	*ret = node;
@@ -322,7 +323,7 @@ int mfs_tree_fill_layouts(struct mfs_tree *tree, struct mfs_node *node, const ch
 	return rc;
 }
 
-/* A directory of several, but for those that are lacking. */
+/* The directory of several views, without those that lack. */
 static int new_group(struct mfs_tree *tree, const struct mfs_node *parent,
 		     const struct mfs_views_entry *e, struct mfs_node **ret, struct mfs_error *err)
 {
@@ -353,8 +354,7 @@ static int new_group(struct mfs_tree *tree, const struct mfs_node *parent,
 	return 0;
 }
 
-/* Why some views are missing, as a file beside those that are there; its home is their owner's
- * directory. */
+/* Adds a file that says why some views lack. Its home is their owner's directory. */
 static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, struct mfs_dir *dir,
 		       struct mfs_error *err)
 {
@@ -378,8 +378,8 @@ static int add_why_not(struct mfs_tree *tree, struct mfs_node *node, struct mfs_
 	return rc;
 }
 
-/* What an iteration's or a dataset's directory holds, or the root of an HF directory's mount, with
- * data behind it. */
+/* Adds the views of an iteration or a dataset to its directory; for an HF directory, to the
+ * root. */
 static int add_views(struct mfs_tree *tree, struct mfs_node *node, struct mfs_views *views,
 		     struct mfs_dir *dir, struct mfs_error *err)
 {
@@ -403,7 +403,8 @@ static int add_views(struct mfs_tree *tree, struct mfs_node *node, struct mfs_vi
 	return mfs_views_lacks(views) ? add_why_not(tree, node, dir, err) : 0;
 }
 
-#define MOST_VIEWS (MFS_VIEW_KINDS + 1) /* in one directory, and why some are missing */
+#define MOST_VIEWS                                                                                 \
+	(MFS_VIEW_KINDS + 1) /* in one directory, with the file that says why some lack */
 
 static int fill_owner(struct mfs_tree *tree, struct mfs_node *node, struct mfs_views *views,
 		      struct mfs_error *err)
@@ -454,7 +455,7 @@ int mfs_tree_new_iteration(struct mfs_tree *tree, struct mfs_iteration *it, stru
 
 /* ---- datasets ---- */
 
-/* A blend may be of all of them. NULL: no memory. */
+/* Readers of all datasets, since a blend may use them all. NULL: no memory. */
 static struct mfs_readers *readers_of_all(const struct mfs_data *datasets)
 {
 	struct mfs_fileset **all = NULL, *const * sets;
