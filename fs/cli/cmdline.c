@@ -11,7 +11,8 @@
 #include "fs/data/kinds.h"
 #include "fs/view/kind.h"
 
-/* Values of long options, above all characters: switches, then those that take a value. */
+/* Values of long options are larger than any character: first switches, then options with a
+ * value. */
 #define LONG_BASE   256
 #define VALUED_BASE (LONG_BASE + MFS_CMDLINE_SWITCHES)
 
@@ -21,7 +22,7 @@ static bool stop(int *ret_exit, int code)
 	return false;
 }
 
-/* Switch that a letter stands for; -1: none. */
+/* The number of the switch with this letter; -1: none. */
 static int letter_switch(const struct mfs_cmdline *c, int letter)
 {
 	const char *at = c->letters && letter > 0 ? strchr(c->letters, letter) : NULL;
@@ -29,7 +30,7 @@ static int letter_switch(const struct mfs_cmdline *c, int letter)
 	return at ? (int)(at - c->letters) : -1;
 }
 
-/* option: as a person wrote it, "-n" or "--step". */
+/* option: its spelling on the command line, "-n" or "--step". */
 static bool take_number(const char *command, const char *option, uint64_t *ret, int *ret_exit)
 {
 	unsigned long long n;
@@ -87,7 +88,7 @@ static void complain_unknown(const struct mfs_cmdline *c, char **argv)
 			mfs_nearest_hint(&near, "--", hint));
 }
 
-#define NAME_WIDTH 29 /* of the longest name of a view */
+#define NAME_WIDTH 29 /* columns of the longest name of a view */
 
 static void print_view_help(const struct mfs_view_kind *kind)
 {
@@ -167,7 +168,7 @@ static bool take_arguments(struct mfs_cmdline *c, int argc, char **argv, int *re
 	return true;
 }
 
-/* What getopt_long() is told, with an empty entry behind the last. */
+/* Entries for getopt_long(), with an empty one at the end. */
 #define LONGS (MFS_CMDLINE_SWITCHES + MFS_CMDLINE_VALUED + 2)
 
 static void list_longs(const struct mfs_cmdline *c, struct option longs[LONGS])
@@ -194,7 +195,7 @@ bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_ex
 		snprintf(shorts + strlen(shorts), sizeof(shorts) - strlen(shorts),
 			 "%c:", c->number_letter);
 	list_longs(c, longs);
-	optind = 0; /* glibc: start over with another argv */
+	optind = 0; /* glibc: begin again, with a new argv */
 	opterr = 0;
 	while ((opt = getopt_long(argc, argv, shorts, longs, NULL)) != -1)
 		if (!take_option(c, opt, argv, ret_exit))

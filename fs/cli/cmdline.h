@@ -1,5 +1,5 @@
-/* The command line of all commands but mounting: positional arguments, -o, switches, and options
- * with a value. */
+/* The command line of every command except mounting: positional arguments, -o, switches, and
+ * options with a value. */
 #ifndef MFS_FS_CLI_CMDLINE_H
 #define MFS_FS_CLI_CMDLINE_H
 
@@ -20,37 +20,37 @@ struct mfs_switch {
 enum mfs_value_kind {
 	MFS_VALUE_TEXT,	  /* const char *, borrowed from argv */
 	MFS_VALUE_NUMBER, /* uint64_t, decimal, below 2^63 */
-	/* struct mfs_buf: a text; what is given again comes behind it and a space */
-	MFS_VALUE_WORDS,
+	MFS_VALUE_WORDS,  /* struct mfs_buf: all values that were given, with spaces between them */
 };
 
-/* An option with a value: --name VALUE or --name=VALUE. What is not given is left alone. */
+/* An option with a value: --name VALUE or --name=VALUE. If it is not given, *value stays as it
+ * is. */
 struct mfs_valued {
 	const char *name;
 	enum mfs_value_kind kind;
-	void *value; /* as kind says */
+	void *value; /* its type: see kind */
 };
 
 struct mfs_cmdline {
 	const char *usage;    /* "inspect SOURCE [--json] [-o OPTIONS]", printed by --help */
 	const char *help;     /* what it does, a few lines */
-	bool help_views;      /* then, what VIEW may be */
-	const char *help_end; /* then, its options; NULL: help has told all */
+	bool help_views;      /* --help lists the views after that */
+	const char *help_end; /* its options, printed last; NULL: nothing more */
 	int min, max;	      /* positional arguments */
 	struct mfs_switch switches[MFS_CMDLINE_SWITCHES];
 	struct mfs_valued valued[MFS_CMDLINE_VALUED];
-	const char *letters; /* "qj": -q is the first switch, -j the second; NULL: none has one */
+	const char *letters; /* "qj": -q is the first switch, -j the second; NULL: no letters */
 	char number_letter;  /* 'n': -n N sets *number; 0: there is none */
 	uint64_t *number;
 
-	struct mfs_options options; /* what follows is filled by parse */
+	struct mfs_options options; /* this and arguments are filled in by mfs_cmdline_parse() */
 	const char *arguments[MFS_CMDLINE_ARGUMENTS];
 };
 
-/* Options may stand anywhere; "--" ends them. argv[0] is the command's name. True if the command is
- * to go on; otherwise *ret_exit is its exit code, and what there was to say has been printed. */
+/* Options may stand anywhere; "--" ends them. argv[0] is the command's name. False: help or an
+ * error was printed, and the command ends with the exit code *ret_exit. */
 bool mfs_cmdline_parse(struct mfs_cmdline *c, int argc, char **argv, int *ret_exit);
-/* Releases c and returns the exit code: not 0 if what was printed did not reach stdout. */
+/* Releases c and returns the exit code. It is not 0 if stdout did not take all output. */
 int mfs_cmdline_end(struct mfs_cmdline *c, int exit_code);
 
 #endif

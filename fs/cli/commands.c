@@ -46,8 +46,7 @@ const char *mfs_command_failure(void)
 	return *failure ? failure : NULL;
 }
 
-/* What a failed flush could not write is dropped, and a later one succeeds: the reason is to be
- * kept here. */
+/* A failed flush drops its bytes, and a later one may succeed. So the first failure is kept. */
 void mfs_print_flush(void)
 {
 	errno = 0;

@@ -11,7 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE 2048 /* bytes of a message; what is longer is cut */
+#define LINE 2048 /* bytes of a message; a longer one is cut */
 
 static atomic_bool debug, background;
 static atomic_int file = -1;
@@ -34,7 +34,7 @@ const char *mfs_log_mount(void)
 
 int mfs_log_open(const char *path, struct mfs_error *err)
 {
-	/* A FIFO that nobody reads must not stop the mount, neither here nor later. */
+	/* A FIFO without a reader must not block the mount, here or later. */
 	int fd =
 		open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
 
@@ -62,7 +62,7 @@ static const char *name_of(int priority)
 	return priority >= 0 && priority <= LOG_DEBUG ? names[priority] : "note";
 }
 
-/* One write per message: lines of several threads, and of mounts that share a file, do not mix. */
+/* One write() a message, so that lines of several threads and mounts do not mix. */
 static void to_file(int fd, int priority, const char *text)
 {
 	char line[LINE + 128], when[32];
@@ -75,7 +75,7 @@ static void to_file(int fd, int priority, const char *text)
 	len = snprintf(line, sizeof(line), "%s mcorefs[%ld] %s: %s\n", when, (long)getpid(),
 		       name_of(priority), text);
 	written = write(fd, line, (size_t)len);
-	(void)written; /* there is nobody to tell */
+	(void)written; /* a failure cannot be reported */
 }
 
 void mfs_vlog(int priority, const char *fmt, va_list ap)

@@ -1,7 +1,7 @@
 /*
- * What the program says while it runs: "mcorefs: message", on stderr until
- * mfs_log_leave_terminal(), from then on in syslog. A file (-o log=) takes everything from the
- * start, and takes syslog's place. The library below (formats/) never calls this.
+ * Messages of the running program: "mcorefs: message". They go to stderr until
+ * mfs_log_leave_terminal(), then to syslog. With a log file (-o log=) they all go to the file, and
+ * none to syslog. formats/ never calls this.
  */
 #ifndef MFS_FS_CLI_LOG_H
 #define MFS_FS_CLI_LOG_H
@@ -10,17 +10,17 @@
 
 #include "formats/base/error.h"
 
-/* Priorities are those of syslog(3). Debug messages are dropped unless asked for. */
+/* Priorities are those of syslog(3). Debug messages are dropped without mfs_log_set_debug(). */
 void mfs_log(int priority, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void mfs_vlog(int priority, const char *fmt, va_list ap);
 
 void mfs_log_set_debug(void);
-/* Appends to a file, made with mode 640, a line at a time: "2026-01-31T12:00:00+0000 mcorefs[PID]
- * error: message". -errno if it cannot be opened; -EINVAL: a directory. */
+/* Appends lines to a file from now on: "2026-01-31T12:00:00+0000 mcorefs[PID] error: message". The
+ * file is made with mode 640. -EINVAL: it is a directory; -errno: it cannot be opened. */
 int mfs_log_open(const char *path, struct mfs_error *err);
 void mfs_log_leave_terminal(void);
 
-/* Where this process has its mount, for messages; "" until it is said. Borrowed. */
+/* The mount point of this process, for messages; "" until it is set. Borrowed. */
 void mfs_log_set_mount(const char *mountpoint);
 const char *mfs_log_mount(void);
 

@@ -3,15 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LONGEST 40 /* of the names that there are */
+#define LONGEST 40 /* longest name, bytes */
 
 static unsigned least(unsigned a, unsigned b)
 {
 	return a < b ? a : b;
 }
 
-/* Optimal string alignment: row i of the table says what the first i letters of a cost to become
- * those of b. */
+/* Optimal string alignment. Row i of the table has the costs of turning the first i letters of a
+ * into the first letters of b. */
 static unsigned distance(const char *a, const char *b)
 {
 	unsigned rows[3][LONGEST + 1], *before = rows[0], *above = rows[1], *row = rows[2], *spare;

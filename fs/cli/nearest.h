@@ -1,23 +1,23 @@
-/* "Did you mean": the name that a misspelt word is nearest to. */
+/* "Did you mean": the name nearest to a misspelt word. */
 #ifndef MFS_FS_CLI_NEAREST_H
 #define MFS_FS_CLI_NEAREST_H
 
 #define MFS_NEAREST_HINT 96
 
-/* {.word = what was written}, then every name there is is tried. */
+/* Begins as {.word = the misspelt word}; then mfs_nearest_try() is called for every known name. */
 struct mfs_nearest {
 	const char *word;
-	const char *name; /* the nearest one so far; NULL: none is near */
+	const char *name; /* the nearest name so far; NULL: none is near */
 	unsigned distance;
 };
 
-/* Letters that are missing, too many, wrong, or two that changed places count 1 each; a name is
- * near if a third of the word's letters at most (of short words, one) has to change. name is
- * borrowed. */
+/* Tries a name, which is borrowed. A missing, extra or wrong letter counts 1, and so do two
+ * exchanged letters. A name is near if it differs in at most a third of the word's letters; in a
+ * short word, in one. */
 void mfs_nearest_try(struct mfs_nearest *n, const char *name);
 
-/* "; did you mean 'NAME'?" with prefix ("--", "-o ") in front of the name, or "" where none is
- * near. Returns text. */
+/* Writes "; did you mean 'NAME'?" with prefix ("--", "-o ") before the name; "" if no name is near.
+ * Returns text. */
 const char *mfs_nearest_hint(const struct mfs_nearest *n, const char *prefix,
 			     char text[MFS_NEAREST_HINT]);
 

@@ -12,8 +12,7 @@
 #include "formats/dataset/gpt/rules.h"
 #include "fs/cli/nearest.h"
 
-/* A number of bytes below this is a number whose unit was forgotten: nobody cuts files into pieces
- * of it. */
+/* A size below this without a unit is refused: its unit was probably forgotten. */
 #define LEAST_BARE_SIZE 65536
 
 struct option_row;
@@ -26,7 +25,7 @@ enum value_rule { BARE, VALUED, EITHER };
 struct option_row {
 	const char *name;
 	enum value_rule rule;
-	apply_fn *apply; /* NULL: known, and without meaning here */
+	apply_fn *apply; /* NULL: known and ignored */
 };
 
 void mfs_fuse_list_add(struct mfs_buf *list, const char *name, const char *value)
@@ -82,8 +81,8 @@ static int set_remount(struct mfs_options *opt, const struct option_row *row, co
 	return 0;
 }
 
-/* Without effect when mounting, as a mount has what these take away; a remount is told that it
- * cannot have it. */
+/* Ignored when mounting: mounts always have what these options would turn off. A remount refuses
+ * them. */
 static int take_note(struct mfs_options *opt, const struct option_row *row, const char *value,
 		     struct mfs_error *err)
 {
@@ -116,7 +115,7 @@ static int set_ref(struct mfs_options *opt, const struct option_row *row, const 
 	return replace_string(&opt->view.ref, value, err);
 }
 
-/* Digits alone: strtoull would take signs and spaces. */
+/* Only digits; strtoull() would accept signs and spaces. */
 static int parse_digits(const char *text, const char **end, uint64_t *ret)
 {
 	uint64_t v = 0;
@@ -210,9 +209,9 @@ static int set_prefetch(struct mfs_options *opt, const struct option_row *row, c
 	return 0;
 }
 
-/* ---- of datasets ---- */
+/* ---- options of datasets ---- */
 
-/* A daemon leaves its working directory. */
+/* Makes a path absolute, since a daemon leaves its working directory. */
 static int replace_path(const char **field, const char *value, struct mfs_error *err)
 {
 	char *cwd = *value == '/' ? NULL : getcwd(NULL, 0), *path = NULL;
@@ -239,7 +238,7 @@ static int add_data(struct mfs_options *opt, const struct option_row *row, const
 	return replace_path(&data->paths[data->path_count++], value, err);
 }
 
-/* Options that are kept as they are written: which field each is, by its name. */
+/* The field of an option whose text is kept unchanged, by its name. */
 static const char **data_text(struct mfs_data_options *data, const char *name)
 {
 	const struct {
@@ -341,8 +340,8 @@ static int set_log(struct mfs_options *opt, const struct option_row *row, const 
 	return replace_path(&opt->log, value, err);
 }
 
-/* What mount(8), fstab and autofs pass along without a meaning for us stands here on purpose:
- * nosuid and nodev are libfuse's default, and a read-only mount keeps no access times. */
+/* Options without an effect are here because mount(8), fstab and autofs pass them. nosuid and nodev
+ * are libfuse's default, and a read-only mount keeps no access times. */
 static const struct option_row table[] = {
 	{"arch", VALUED, set_arch},
 	{"ref", VALUED, set_ref},
@@ -384,7 +383,7 @@ static const struct option_row table[] = {
 	{"rw", BARE, set_rw},
 	{"ro", BARE, set_ro},
 	{"remount", BARE, set_remount},
-	{"user_id", VALUED, NULL}, /* what the kernel shows of a mount: to whom it belongs */
+	{"user_id", VALUED, NULL}, /* shown by the kernel for a mount */
 	{"group_id", VALUED, NULL},
 	{"defaults", BARE, NULL},
 	{"_netdev", BARE, NULL},
@@ -428,7 +427,8 @@ static const struct option_row *find_row(const char *name)
 	return NULL;
 }
 
-/* "99,1,0": what stands behind a comma is taken for an option. rest: of the list, behind name. */
+/* True if name is the rest of a value like "99,1,0" that a comma has cut. rest: the list after
+ * name. */
 static bool was_split(const struct mfs_options *opt, const char *before, const char *name,
 		      const char *rest, struct mfs_error *err)
 {
@@ -439,7 +439,7 @@ static bool was_split(const struct mfs_options *opt, const char *before, const c
 	    name[strspn(name, "0123456789.")])
 		return false;
 	len = strspn(rest, "0123456789.,");
-	if (rest[len]) /* another option: up to the comma in front of it */
+	if (rest[len]) /* another option follows: stop at the comma */
 		while (len && rest[--len] != ',')
 			;
 	snprintf(numbers, sizeof(numbers), "%s/%s%s%.*s", opt->data.split, name, len ? "/" : "",
@@ -468,7 +468,7 @@ static bool is_setting(const struct option_row *row)
 	       row->apply != set_remount;
 }
 
-/* A path as it is kept: absolute. */
+/* True if the option's value is a path, which is kept absolute. */
 static bool is_path(const struct option_row *row)
 {
 	return row->apply == add_data || row->apply == set_data_file || row->apply == set_log;
@@ -503,7 +503,7 @@ static int apply_option(struct mfs_options *opt, char *name, struct mfs_error *e
 	if (value)
 		*value++ = '\0';
 	if (!strncasecmp(name, "x-", 2))
-		return 0; /* addressed to userspace: systemd, gvfs, udisks */
+		return 0; /* for systemd, gvfs, udisks */
 	row = find_row(name);
 	if (!row)
 		return unknown_option(name, err);
@@ -516,7 +516,7 @@ static int apply_option(struct mfs_options *opt, char *name, struct mfs_error *e
 	return rc || !is_setting(row) ? rc : add_setting(opt, row, value, err);
 }
 
-/* Cuts the next option off *rest, in place; a backslash makes the next character a plain one. */
+/* Cuts the next option off *rest, in place. A backslash quotes the next character. */
 static char *next_option(char **rest)
 {
 	char *start = *rest, *to = start, *from = start;
@@ -534,7 +534,7 @@ static char *next_option(char **rest)
 int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_error *err)
 {
 	char *copy = strdup(list), *rest = copy;
-	const char *before = NULL; /* the option in front */
+	const char *before = NULL; /* the option before this one */
 	int rc = 0;
 
 	if (!copy)
@@ -546,7 +546,7 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 		if (*name && was_split(opt, before, name, rest, err))
 			rc = -EINVAL;
 		else if (*name)
-			rc = apply_option(opt, name, err); /* which cuts the value off the name */
+			rc = apply_option(opt, name, err); /* it cuts the value off name */
 		before = name;
 	}
 	free(copy);
@@ -591,7 +591,7 @@ int mfs_options_parse_mount(int argc, char **argv, struct mfs_options *opt, stru
 	static const struct option no_long[] = {{0}};
 	int letter, rc;
 
-	optind = 0; /* GNU: start over */
+	optind = 0; /* glibc: begin again */
 	while ((letter = getopt_long(argc, argv, ":o:fds", no_long, NULL)) != -1) {
 		rc = parse_letter(letter, opt, argv, err);
 		if (rc)

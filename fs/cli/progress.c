@@ -39,7 +39,7 @@ static void bar(char *text, unsigned filled)
 		strcat(text, i < filled ? "#" : "·");
 }
 
-/* Nobody knows how much there is: a pipe. */
+/* Without a total, as for a pipe. */
 static void draw_open(const struct mfs_progress *p, const char *label, uint64_t done)
 {
 	const double seconds = mfs_progress_seconds(p);
@@ -57,7 +57,7 @@ static void draw(const struct mfs_progress *p, const char *label, uint64_t done)
 	double rate = seconds > 0 ? (double)(done - p->start) / seconds : 0;
 	char bytes[MFS_HUMAN], total[MFS_HUMAN], speed[MFS_HUMAN], eta[MFS_HUMAN] = "";
 	char line[512], blocks[BAR_COLUMNS * 3 + 1];
-	/* What stands right of the label takes 20 columns of bar and at most 50 of numbers. */
+	/* The bar takes 20 columns, and the numbers at most 50. */
 	int room = (int)mfs_columns(p->to) - BAR_COLUMNS - 50;
 
 	bar(blocks, (unsigned)(part * BAR_COLUMNS));

@@ -1,5 +1,5 @@
 /*
- * A progress bar on a terminal; on anything else nothing at all.
+ * A progress bar on a terminal. On anything else nothing is drawn.
  *
  *   model-00002-of-00004.safetensors  [#####·····]  54%  8.7 GB of 16.1 GB  1.9 GB/s  0:04
  */
@@ -17,12 +17,12 @@ struct mfs_progress {
 	double began, drawn; /* monotonic seconds */
 };
 
-/* start: bytes that are done before any work, left out of the rate. total 0: not known, there is no
- * bar. */
+/* start: bytes that are done already; the rate leaves them out. total 0: not known, so no bar is
+ * drawn. */
 void mfs_progress_init(struct mfs_progress *p, FILE *to, uint64_t start, uint64_t total);
 /* Draws at most ten times a second. */
 void mfs_progress_update(struct mfs_progress *p, const char *label, uint64_t done);
-/* Wipes the line, so that the next text starts on a clean one. */
+/* Clears the line for the next text. */
 void mfs_progress_clear(struct mfs_progress *p);
 /* Seconds since init. */
 double mfs_progress_seconds(const struct mfs_progress *p);

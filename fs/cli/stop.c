@@ -6,7 +6,7 @@
 
 volatile sig_atomic_t mfs_stop_requested;
 
-/* Begins by wiping what a progress bar may have left on a terminal. */
+/* It begins by clearing a progress bar. */
 static const char *line;
 static size_t line_len;
 

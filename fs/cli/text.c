@@ -18,7 +18,7 @@ static const char *scaled(uint64_t n, const char *const units[], const char *sma
 		snprintf(text, MFS_HUMAN, "%u%s", (unsigned)n, small);
 		return text;
 	}
-	/* 999.5 is where three digits round up into the next unit. */
+	/* 999.5 would round up to four digits. */
 	while (v >= 999.5 && units[unit]) {
 		v /= 1000;
 		unit++;
@@ -126,7 +126,7 @@ static void repeat(FILE *to, const char *text, size_t n)
 		fputs(text, to);
 }
 
-/* Bytes of the first columns code points of text. */
+/* Bytes of the first columns code points. */
 static size_t prefix_bytes(const char *text, size_t columns)
 {
 	size_t i = 0;
@@ -139,7 +139,7 @@ static size_t prefix_bytes(const char *text, size_t columns)
 	return i;
 }
 
-/* Bytes of text to print on a line of so many columns: up to a space if there is one. */
+/* Bytes of text for a line of so many columns; it ends at a space if there is one. */
 static size_t line_bytes(const char *text, size_t columns)
 {
 	size_t len = prefix_bytes(text, columns), i;
@@ -167,7 +167,7 @@ void mfs_frame_heading(struct mfs_frame *frame, const char *text)
 	frame->open = true;
 }
 
-/* Names out of a file must not reach the terminal as escape sequences. */
+/* Names from files must not send escape sequences to the terminal. */
 static void mask_controls(char *text)
 {
 	for (; *text; text++)
@@ -202,7 +202,7 @@ void mfs_frame_row(struct mfs_frame *frame, const char *label, enum mfs_colour c
 	char *value, *rest;
 	va_list ap;
 
-	/* A label too long for its column still stands apart from its value. */
+	/* A label longer than its column is still separated from the value. */
 	label_width = label_width < frame->label_width ? frame->label_width : label_width + 2;
 	room = frame->width > label_width + 4 ? frame->width - label_width - 4 : 1;
 	va_start(ap, fmt);

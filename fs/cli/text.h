@@ -1,4 +1,4 @@
-/* Numbers and tables as a person reads them on a terminal. */
+/* Numbers and tables for a person at a terminal. */
 #ifndef MFS_FS_CLI_TEXT_H
 #define MFS_FS_CLI_TEXT_H
 
@@ -9,9 +9,9 @@
 
 #define MFS_HUMAN 32 /* room for any of the short texts below */
 
-/* "16.1 GB", decimal as model hubs count; below 1000 "812 B". Returns text. */
+/* "16.1 GB", "812 B": decimal units, as on model hubs. Returns text. */
 const char *mfs_human_bytes(uint64_t bytes, char text[MFS_HUMAN]);
-/* "8.03 B", "671 B", "1.24 M": parameters; below 1000 the number itself. */
+/* A number of parameters: "8.03 B", "671 B", "1.24 M"; below 1000 the number itself. */
 const char *mfs_human_count(uint64_t count, char text[MFS_HUMAN]);
 /* "8,030,261,248" */
 const char *mfs_grouped(uint64_t n, char text[MFS_HUMAN]);
@@ -20,9 +20,9 @@ const char *mfs_human_seconds(double seconds, char text[MFS_HUMAN]);
 /* "2026-08-22 14:03:11", local time; "-" for 0. */
 const char *mfs_human_time(int64_t ns, char text[MFS_HUMAN]);
 
-/* Whether to colour: a terminal, TERM not "dumb", and NO_COLOR not set. */
+/* True if to is a terminal, TERM is not "dumb", and NO_COLOR is not set. */
 bool mfs_colours(FILE *to);
-/* Columns of the terminal behind to, between 60 and 100; 90 if it is none. */
+/* Columns of the terminal, cut to 60 to 100; 90 if to is no terminal. */
 unsigned mfs_columns(FILE *to);
 /* Columns that a UTF-8 text takes, one per code point. */
 size_t mfs_text_width(const char *text);
@@ -38,14 +38,14 @@ enum mfs_colour {
 };
 
 /*
- * A frame that is drawn while it is filled:
+ * A frame. Each call draws its part at once:
  *
  *   ┌─ llama-torch-tp2-pp2 ──────────────┐
  *   │ family      llama                  │
  *   ├─ iterations ───────────────────────┤
  *   └────────────────────────────────────┘
  *
- * Long values are wrapped at spaces (or anywhere, if there are none) under their own column.
+ * Long values are wrapped in their column, at spaces if there are any.
  */
 struct mfs_frame {
 	FILE *to;
@@ -54,7 +54,7 @@ struct mfs_frame {
 	bool colours, open;
 };
 
-/* Draws a heading: the top border first, a dividing line later. text may be "". */
+/* Draws a heading: the first one is the top border, others are dividing lines. text may be "". */
 void mfs_frame_heading(struct mfs_frame *frame, const char *text);
 /* A line of label and value, either of which may be "". */
 void mfs_frame_row(struct mfs_frame *frame, const char *label, enum mfs_colour colour,
