@@ -1,5 +1,4 @@
-/* The arguments of two runs: those that say what the model is, as far as they say anything in
- * it. */
+/* Compares the arguments of two runs that define the model, as far as they have an effect in it. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +9,7 @@
 
 enum kind { INT, REAL, FLAG, TEXT };
 
-/* An argument of the training alone counts where training states are compared. */
+/* TRAINING arguments are compared only if optimizer states are. */
 enum scope { MODEL, TRAINING };
 
 #define FIELD(kind_, scope_, member_)                                                              \
@@ -81,7 +80,7 @@ static const struct {
 	FIELD(REAL, TRAINING, init_method_std),
 };
 
-/* ---- an argument that says nothing has one value ---- */
+/* ---- arguments without an effect get one value ---- */
 
 static void drop_experts(struct mfs_megatron_args *a)
 {
@@ -94,8 +93,8 @@ static void drop_experts(struct mfs_megatron_args *a)
 	a->moe_router_topk_scaling_factor = a->moe_aux_loss_coeff = 0;
 }
 
-/* As formats/model/features.c counts: groups only where a number of them is chosen, a factor of 1
- * is none, and only a softmax can be taken before the choice. */
+/* As in formats/model/features.c: groups count only if group_topk is set, a scaling factor of 1 is
+ * none, and pre_softmax has an effect only for softmax scores. */
 static void settle_experts(struct mfs_megatron_args *a)
 {
 	if (!a->moe_layers) {
@@ -209,7 +208,7 @@ static int add(struct mfs_diff *d, const char *name, const char *a, const char *
 	return 0;
 }
 
-/* "1-3, 5": the layers that have experts. */
+/* The layers with experts, as "1-3, 5". */
 static const char *moe_layers(struct mfs_diff *d, const struct mfs_megatron_args *a)
 {
 	char text[200] = "";
@@ -234,8 +233,8 @@ static int add_moe_layers(struct mfs_diff *d, const struct mfs_megatron_args *a,
 	if (a->num_layers == b->num_layers && !a->moe_layers == !b->moe_layers &&
 	    (!a->moe_layers || !memcmp(a->moe_layers, b->moe_layers, (size_t)a->num_layers)))
 		return 0;
-	/* Of models with other numbers of layers, or one of which is dense, there is nothing more
-	 * to say. */
+	/* If the numbers of layers differ, or a model is dense, other arguments show the
+	 * difference. */
 	if (a->num_layers != b->num_layers || !a->moe_layers || !b->moe_layers)
 		return 0;
 	return add(d, "moe_layer_freq", moe_layers(d, a), moe_layers(d, b), err);

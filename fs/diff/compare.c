@@ -1,6 +1,6 @@
 /*
- * Comparing on all processors: pairs are cut into units, and whoever is free takes the next one.
- * Units are in the order of the model, so that files are read about as they were written.
+ * Comparing on all processors. Pairs are cut into units, and each free thread takes the next unit.
+ * Units are in the order of the model, so that files are read about in the order of their bytes.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -19,12 +19,12 @@
 struct comparing {
 	struct mfs_diff *d;
 	bool first_only;
-	pthread_mutex_t lock; /* of what follows */
-	uint32_t pair;	      /* next unit: from this element of this pair on */
+	pthread_mutex_t lock; /* of the fields below */
+	uint32_t pair;	      /* pair and element at which the next unit begins */
 	uint64_t at;
 	uint64_t done; /* bytes */
 	struct mfs_progress progress;
-	bool found; /* a difference, where the first one is enough */
+	bool found; /* a difference was found, and the first one is enough */
 	int rc;
 	struct mfs_error err;
 };
@@ -34,7 +34,7 @@ struct unit {
 	uint64_t first, count;
 };
 
-/* ---- a tensor as the model uses it ---- */
+/* ---- a tensor as a target, with 1 added if norms need it ---- */
 
 struct diff_target {
 	struct mfs_whole_target whole;
@@ -63,7 +63,7 @@ static int plan_side(struct mfs_diff_side *s, const struct mfs_global_tensor *t,
 
 /* ---- units ---- */
 
-/* Under the lock. False: there is none left. */
+/* Takes the next unit, under the lock. False: none is left. */
 static bool take(struct comparing *r, struct unit *u)
 {
 	struct mfs_diff *d = r->d;
@@ -97,7 +97,7 @@ static int compare_unit(struct comparing *r, struct mfs_comparer *c, const struc
 	char name[MFS_CKPT_NAME_SIZE];
 	int rc;
 
-	/* Complex numbers and the like of two types: different, and nothing more to say. */
+	/* Two dtypes, one of which is complex: their elements cannot be compared. */
 	if (p->a->dtype != p->b->dtype && !has_values(p))
 		return 0;
 	rc = plan_side(&r->d->sides[0], p->a, p->add_a, &a, err);
@@ -114,7 +114,7 @@ static int compare_unit(struct comparing *r, struct mfs_comparer *c, const struc
 	return rc;
 }
 
-/* Under the lock. The first one counts. */
+/* Keeps the first failure. Under the lock. */
 static void note_failure(struct comparing *r, int rc, const struct mfs_error *err)
 {
 	if (rc && !r->rc) {

@@ -12,7 +12,7 @@
 
 #define LISTED 20 /* tensors, unless -n says otherwise */
 
-/* Exit status, as diff(1) and cmp(1) have it. */
+/* Exit codes, as of diff(1) and cmp(1). */
 enum { EQUAL = 0, DIFFERENT = 1, TROUBLE = 2 };
 
 struct command {
@@ -29,7 +29,7 @@ static int trouble(const struct mfs_error *err)
 
 /* ---- opening ---- */
 
-/* What the state says of where the run was. */
+/* Reads iteration and step from the state. */
 static void look_at_state(struct mfs_diff_side *s)
 {
 	const struct mfs_ckpt_common *state = mfs_ckpt_common(s->ckpt);
@@ -43,7 +43,8 @@ static void look_at_state(struct mfs_diff_side *s)
 		s->step = info->step;
 }
 
-/* With its optimizer, if it can be had; why not, if not. */
+/* Opens the checkpoint with its optimizer. If that cannot be read, why is set and the model alone
+ * is opened. */
 static int open_ckpt(struct mfs_diff_side *s, bool no_optim, struct mfs_error *err)
 {
 	struct mfs_error why;
@@ -84,7 +85,7 @@ static int open_side(struct mfs_diff_side *s, const char *path,
 	return open_ckpt(s, options->no_optim, err);
 }
 
-/* Optimizers are compared where both have one. */
+/* Optimizers are compared if both sides have one. */
 static int settle_optimizer(struct command *c, const struct mfs_view_options *options,
 			    struct mfs_error *err)
 {
@@ -129,7 +130,7 @@ static int compare(struct command *c, const struct mfs_cmdline *line, struct mfs
 	if (rc)
 		return rc;
 	mfs_diff_count(d);
-	/* Who asks for the status alone need not wait for what cannot change it. */
+	/* With --quiet a difference found so far decides the exit code. */
 	if (!c->quiet || !mfs_diff_any(d))
 		rc = mfs_diff_compare(d, c->quiet, err);
 	d->only_a = d->only_b = d->different = d->equal = 0;

@@ -1,4 +1,4 @@
-/* What a comparison has found, for a program. */
+/* The result of a comparison as JSON. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "fs/cli/commands.h"
 #include "fs/cli/json.h"
 
-/* JSON knows no infinity and no NaN. */
+/* JSON has no infinity and no NaN. */
 static json_t *real(double v)
 {
 	return isfinite(v) ? json_real(v) : json_null();

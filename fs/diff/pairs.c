@@ -1,4 +1,4 @@
-/* Which tensors of two checkpoints stand beside each other, and how much of them is compared. */
+/* Pairs the tensors of two checkpoints, and decides how many elements of each pair are compared. */
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +49,7 @@ static uint32_t count_of(const struct mfs_diff *d, int side)
 	return d->optimizer ? mfs_ckpt_count_all(ckpt) : mfs_ckpt_count(ckpt);
 }
 
-/* Both are sorted the same way. */
+/* Both sides are sorted in the same way. */
 static void merge(struct mfs_diff *d)
 {
 	const uint32_t count_a = count_of(d, 0), count_b = count_of(d, 1);
@@ -77,7 +77,7 @@ static int stage(const struct mfs_global_tensor *t)
 	return strncmp(t->name, "mtp.", 4) ? 1 : 2;
 }
 
-/* As the model is run, and as most files have it: layer by layer. */
+/* Layer by layer, as the model runs and most files are written. */
 static int order_of_model(const void *x, const void *y)
 {
 	const struct mfs_diff_pair *p = x, *q = y;
@@ -96,14 +96,14 @@ static int order_of_model(const void *x, const void *y)
 
 /* ---- the vocabulary ---- */
 
-/* Rows of both sides' embeddings, and what is known of the true number. */
+/* Rows of both embeddings, and what is known of the true vocabulary. */
 struct vocabulary {
 	uint64_t rows[2];
-	uint64_t known; /* true rows that either side records, the smaller of two; 0: none does */
-	bool padding;	/* what one side has beyond the other is padding */
+	uint64_t known; /* the smaller number of true rows that a side records; 0: none does */
+	bool padding;	/* the rows that only one side has are padding */
 };
 
-/* Multiple that Megatron pads to (megatron/training: vocab_size_with_padding). */
+/* Megatron pads to a multiple of this (megatron/training: vocab_size_with_padding). */
 static uint64_t multiple(const struct mfs_diff_side *s)
 {
 	const int64_t divisor = mfs_ckpt_args(s->ckpt)->make_vocab_size_divisible_by;
@@ -111,7 +111,8 @@ static uint64_t multiple(const struct mfs_diff_side *s)
 	return (uint64_t)(divisor > 0 ? divisor : 128) * mfs_ckpt_layout(s->ckpt)->tp;
 }
 
-/* True rows that a side records; an HF directory's all are, unless it was made from padded ones. */
+/* True rows that a side records. All rows of an HF directory are true, unless it was made from
+ * padded ones. */
 static uint64_t recorded(const struct mfs_diff_side *s, uint64_t rows)
 {
 	const int64_t n = mfs_ckpt_args(s->ckpt)->vocab_size;
@@ -119,8 +120,8 @@ static uint64_t recorded(const struct mfs_diff_side *s, uint64_t rows)
 	return n > 0 && (uint64_t)n <= rows ? (uint64_t)n : 0;
 }
 
-/* Whether the rows that the side with more of them has alone are padding: it records so, or both
- * numbers of rows can be of one vocabulary, padded by that side to its multiple. */
+/* True if the rows that only the larger side has are padding. Either it records fewer true rows, or
+ * padding the smaller number to its multiple gives the larger number. */
 static bool is_padding(const struct mfs_diff_side *s, uint64_t less, uint64_t more)
 {
 	const uint64_t known = recorded(s, more);
@@ -205,7 +206,7 @@ static int set_elements(struct mfs_diff *d, struct mfs_diff_pair *p, bool *noted
 	return rc;
 }
 
-/* Norms as the model uses them, where the sides store them differently. */
+/* Compares norms as weights if only one side stores them as weight - 1. */
 static int set_norms(struct mfs_diff *d)
 {
 	const bool a = mfs_ckpt_args(d->sides[0].ckpt)->zero_centered_gamma;
@@ -217,7 +218,7 @@ static int set_norms(struct mfs_diff *d)
 		struct mfs_diff_pair *p = &d->pairs[i];
 		const struct mfs_global_tensor *t = p->a ? p->a : p->b;
 
-		/* Of the optimizer's, the weight itself alone. */
+		/* Of optimizer states, only the fp32 parameter is a weight. */
 		if (!is_norm(t) || t->state > MFS_STATE_MAIN)
 			continue;
 		p->add_a = a;

@@ -1,4 +1,4 @@
-/* What a comparison has found, for a person. */
+/* The result of a comparison as text. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ const char *mfs_diff_index(const struct mfs_diff_pair *p, uint64_t index[MFS_CKP
 	return mfs_shape_text(index, p->a->ndim, text, size);
 }
 
-/* Significant digits that tell a type's neighbours apart. */
+/* Significant digits that tell neighbouring values of a type apart. */
 static int digits(enum mfs_dtype t)
 {
 	switch (t) {
@@ -101,7 +101,7 @@ static void print_more(uint64_t count, uint64_t limit)
 		       (unsigned long long)(count - limit), (unsigned long long)count);
 }
 
-/* Tensors that one side alone has. */
+/* Prints tensors that only one side has. */
 static void print_only(const struct mfs_diff *d, int side, uint64_t limit)
 {
 	const uint32_t count = side ? d->only_b : d->only_a;
@@ -122,7 +122,7 @@ static void print_only(const struct mfs_diff *d, int side, uint64_t limit)
 	print_more(count, limit);
 }
 
-/* ", all of them by rounding", and what there is to say of numbers that are none. */
+/* Prints ", all of them by rounding", and how many differing elements are NaN. */
 static void print_rounding(const struct mfs_diff_pair *p)
 {
 	const struct mfs_comparison *c = &p->found;

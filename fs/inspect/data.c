@@ -32,7 +32,7 @@ static const char *format_of(const struct mfs_dataset *d)
 	return mfs_dataset_indexed(d) ? "indexed" : mfs_dataset_rows(d) ? "arrow" : "blend";
 }
 
-/* NULL: not made of .idx and .bin. */
+/* NULL: the dataset is not made of .idx and .bin. */
 static const struct mfs_indexed_info *info_of(const struct mfs_dataset *d)
 {
 	return mfs_dataset_indexed(d) ? mfs_indexed_dataset_info(mfs_dataset_indexed(d)) : NULL;

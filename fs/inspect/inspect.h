@@ -1,4 +1,4 @@
-/* What `mcorefs inspect` has found out, and its two presentations. Private to fs/inspect*.c. */
+/* What `mcorefs inspect` has found, and how it is printed. Private to fs/inspect. */
 #ifndef MFS_FS_INSPECT_INSPECT_H
 #define MFS_FS_INSPECT_INSPECT_H
 
@@ -16,17 +16,18 @@ struct mfs_inspection {
 	struct mfs_root *root;
 	const struct mfs_root_snapshot *snapshot;
 	bool tensors;		  /* list every tensor */
-	struct mfs_iteration *it; /* the one described: the latest, else the newest complete one, or
-				   * NULL */
-	struct mfs_ckpt *ckpt;	  /* NULL without an iteration, or ckpt_error says why */
-	struct mfs_view *view;	  /* NULL without a checkpoint, or view_error says why */
+	struct mfs_iteration *it; /* the latest, else the newest complete one; NULL: none */
+	struct mfs_ckpt *ckpt;	  /* NULL: no iteration, or ckpt_error says why */
+	struct mfs_view *view;	  /* NULL: no checkpoint, or view_error says why */
 	struct mfs_error ckpt_error, view_error;
-	uint64_t source_bytes;		       /* of the checkpoint's files */
-	uint64_t elements[MFS_INSPECT_DTYPES]; /* of the model's tensors, else the checkpoint's */
-	uint64_t element_count;		       /* sum of these */
-	const char *tokenizer;		       /* a tokenizer file of the view, or NULL */
-	const char *hints[MFS_INSPECT_HINTS];  /* what a person could add, NULL behind the last */
-	bool good;			       /* the latest iteration is complete and mapped */
+	uint64_t source_bytes; /* of the checkpoint's files */
+	uint64_t elements
+		[MFS_INSPECT_DTYPES]; /* of the model, or of the checkpoint without a model */
+	uint64_t element_count;	      /* sum of these */
+	const char *tokenizer;	      /* a tokenizer file of the view, or NULL */
+	const char *
+		hints[MFS_INSPECT_HINTS]; /* options that a person could add; NULL after the last */
+	bool good;			  /* the latest iteration is complete and has its view */
 };
 
 /* "args", "option", "ref", "tokenizer" or "padded". */
@@ -35,9 +36,9 @@ const char *mfs_inspect_vocab_source(const struct mfs_inspection *in);
 uint32_t mfs_inspect_hints(const struct mfs_inspection *in); /* how many */
 
 void mfs_inspect_table(const struct mfs_inspection *in);
-/* One JSON object on stdout; every key is always there. -ENOMEM. */
+/* Prints one JSON object on stdout. It always has all keys. -ENOMEM. */
 int mfs_inspect_json(const struct mfs_inspection *in);
-/* Likewise of a SOURCE that is none: what there is, is "source", "ok" and "error". */
+/* The same for a SOURCE that cannot be opened: the object has only "source", "ok" and "error". */
 int mfs_inspect_json_failed(const char *source, const char *why);
 
 #endif

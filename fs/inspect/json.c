@@ -9,13 +9,13 @@
 #include "fs/inspect/data.h"
 #include "fs/cli/json.h"
 
-/* null for MFS_UNSET. */
+/* A JSON null for MFS_UNSET. */
 static json_t *argument(int64_t n)
 {
 	return n == MFS_UNSET ? json_null() : json_integer(n);
 }
 
-/* None of an HF directory. */
+/* An HF directory has none. */
 static json_t *iterations(const struct mfs_inspection *in)
 {
 	const struct mfs_root_snapshot *s = in->snapshot;

@@ -11,18 +11,18 @@
 #include "fs/cli/text.h"
 #include "fs/view/views.h"
 
-#define LEVELS 8 /* directories in each other; of a view's files, their names say */
+#define LEVELS 8 /* nested directories; directories in a view are part of its files' names */
 
-/* Where the listing has got to. An entry is a line, or with --json an object. */
+/* The state of a listing. An entry is a line, or an object with --json. */
 struct listing {
 	struct mfs_root *root;
-	json_t *entries, *problems; /* NULL: lines */
+	json_t *entries, *problems; /* NULL: print lines */
 	const char *above[LEVELS];
 	int depth;
 	int exit_code;
 };
 
-/* A read-only file or directory as ls -l would show it. */
+/* Prints a read-only file or directory like ls -l. */
 static void print_line(const struct listing *l, const char *mode, uint64_t size, int64_t mtime_ns,
 		       const char *name, const char *target)
 {
@@ -35,7 +35,7 @@ static void print_line(const struct listing *l, const char *mode, uint64_t size,
 			      : "");
 }
 
-/* "iter_0000040/hf/config.json", from where the listing began. */
+/* The path from the place that is listed: "iter_0000040/hf/config.json". */
 static json_t *path_of(const struct listing *l, const char *name)
 {
 	struct mfs_buf path = {0};
@@ -79,7 +79,7 @@ static void add_dir(struct listing *l, int64_t mtime_ns, const char *name)
 	add_entry(l, "dr-xr-xr-x", 0, mtime_ns, name, NULL);
 }
 
-/* What follows lies in that directory, until leave(). */
+/* The next entries are in this directory, until leave(). */
 static void enter(struct listing *l, int64_t mtime_ns, const char *name)
 {
 	add_dir(l, mtime_ns, name);
@@ -91,7 +91,7 @@ static void leave(struct listing *l)
 	l->depth--;
 }
 
-/* path: of what cannot be listed, as the message names it; "": that is in why. */
+/* path: the place that cannot be listed, for the message. "": why names it. */
 static void add_problem(struct listing *l, const char *path, const char *why)
 {
 	mfs_print_flush();
@@ -121,7 +121,7 @@ static void add_files(struct listing *l, const struct mfs_view *view)
 
 /* ---- the views of an iteration or a dataset ---- */
 
-/* what: below the place. */
+/* what: its path below the place. */
 static void add_lack(struct listing *l, const struct mfs_place *at, const char *what,
 		     const char *why)
 {
@@ -164,8 +164,8 @@ static void list_files(struct listing *l, const struct mfs_place *at, const char
 		leave(l);
 }
 
-/* Of views of a model their files; of others, whose files may be many, or need more to be opened,
- * their names alone, and specs as examples. */
+/* Lists a view of a model with its files. Other views may have many files, or take long to open:
+ * only their names are listed, with specs as examples. */
 static void list_kind(struct listing *l, const struct mfs_place *at,
 		      const struct mfs_view_kind *kind, const char *name)
 {
@@ -180,7 +180,7 @@ static void list_kind(struct listing *l, const struct mfs_place *at,
 	}
 }
 
-/* What lies in a directory of views. */
+/* Lists a directory of views. */
 static void list_group(struct listing *l, const struct mfs_place *at,
 		       const struct mfs_views_entry *e)
 {
@@ -208,7 +208,7 @@ static void list_entry(struct listing *l, const struct mfs_place *at,
 	}
 }
 
-/* What the mount shows of an iteration or a dataset. */
+/* Lists what a mount shows of an iteration or a dataset. */
 static void list_views(struct listing *l, const struct mfs_place *at)
 {
 	struct mfs_views_entry e;
@@ -219,7 +219,7 @@ static void list_views(struct listing *l, const struct mfs_place *at)
 		list_files(l, at, MFS_WHY_NOT_VIEW, NULL);
 }
 
-/* A view, or a directory in which views lie. */
+/* Lists a view, or a directory of views. */
 static void list_named(struct listing *l, const struct mfs_place *at)
 {
 	const struct mfs_view_kind *kind;

@@ -14,7 +14,7 @@
 #define LABEL_COLUMNS  14
 #define SHOWN_WARNINGS 12
 
-/* A row of what is in b, which is released. */
+/* Prints a row with the text in b, and releases b. */
 static void row_of(struct mfs_frame *frame, const char *label, enum mfs_colour colour,
 		   struct mfs_buf *b)
 {
@@ -46,7 +46,7 @@ static void parameters_row(struct mfs_frame *frame, const struct mfs_inspection 
 			      mfs_human_bytes(m->bytes, size));
 }
 
-/* "bfloat16", or with a share for each if there are several. */
+/* Prints the dtype, or each dtype with its share if there are several. */
 static void dtype_row(struct mfs_frame *frame, const struct mfs_inspection *in)
 {
 	struct mfs_buf b = {0};
@@ -93,7 +93,7 @@ static void experts_row(struct mfs_frame *frame, const struct mfs_megatron_args 
 	row_of(frame, "experts", MFS_PLAIN, &b);
 }
 
-/* Layers of each stage: "2 layers per stage", or "stages of 3, 1 layers" where they differ. */
+/* Appends the layers of stages: "2 layers per stage", or "stages of 3, 1 layers" if they differ. */
 static void add_stages(struct mfs_buf *b, const struct mfs_ckpt_layout *l)
 {
 	bool even = true;
@@ -115,7 +115,7 @@ static void add_stages(struct mfs_buf *b, const struct mfs_ckpt_layout *l)
 	mfs_buf_adds(b, " layers");
 }
 
-/* ETP says nothing about a model without experts. */
+/* ETP has no meaning without experts. */
 static void layout_row(struct mfs_frame *frame, const struct mfs_ckpt_layout *l, bool experts)
 {
 	struct mfs_buf b = {0};
@@ -167,7 +167,7 @@ static void model_rows(struct mfs_frame *frame, const struct mfs_inspection *in)
 		mfs_frame_row(frame, "tokenizer", MFS_YELLOW, "none in the checkpoint");
 }
 
-/* The directory stands in the heading already. */
+/* The heading has the directory already, so the message is shown without it. */
 static const char *without_path(const char *msg, const char *dir)
 {
 	size_t len = strlen(dir);
@@ -197,7 +197,8 @@ static void checkpoint_rows(struct mfs_frame *frame, const struct mfs_inspection
 		model_rows(frame, in);
 }
 
-/* Why there is no latest is often why the iteration that the tracker names is not shown. */
+/* The reason why there is no latest is often shown already at the iteration that the tracker
+ * names. */
 static bool said_above(const struct mfs_root_snapshot *s)
 {
 	for (uint32_t i = 0; i < s->count; i++) {

@@ -14,13 +14,13 @@
 #include "fs/cli/text.h"
 
 #define READ_BYTES   (1u << 20)
-#define MAX_PROBLEMS 20 /* printed of one dataset; the rest is counted */
+#define MAX_PROBLEMS 20 /* printed for a dataset; more are only counted */
 
 struct reading {
 	const struct mfs_dataset *dataset;
 	struct mfs_progress progress;
 	uint64_t problems;
-	json_t *sentences; /* those that were printed, for --json; NULL: nobody asks */
+	json_t *sentences; /* printed ones, for --json; NULL: text */
 };
 
 static void report(struct reading *r, const struct mfs_error *err)
@@ -33,7 +33,7 @@ static void report(struct reading *r, const struct mfs_error *err)
 		json_array_append_new(r->sentences, mfs_json_string(err->msg));
 }
 
-/* Row by row where many at once have failed, so that each is named. */
+/* Reads many rows at once. If that fails, it reads row by row, so that each bad row is named. */
 static int read_rows(struct reading *r, const struct mfs_rows *rows, uint64_t first, uint64_t count,
 		     void *buf, uint64_t room)
 {
@@ -94,8 +94,7 @@ static int verify_tokens(struct reading *r)
 	return MFS_EXIT_OK;
 }
 
-/* What was known when the dataset was opened; rows that hold strange tokens have been named if all
- * were read. */
+/* The warning of opening the dataset. With deep, rows with wrong tokens were named one by one. */
 static const char *warning_of(const struct mfs_dataset *d, bool deep)
 {
 	if (!deep)
@@ -134,7 +133,7 @@ static void print_right(const struct reading *r, bool deep)
 		    : "complete (--deep reads the tokens too)");
 }
 
-/* Says what was found. */
+/* Prints the result. */
 static int conclude(const struct reading *r, bool deep, json_t *json)
 {
 	const char *warning = warning_of(r->dataset, deep);
@@ -165,7 +164,7 @@ int mfs_verify_dataset(const struct mfs_dataset *d, bool deep, json_t *json)
 	r.sentences = json ? json_array() : NULL;
 	verify_index(&r);
 	exit_code = deep ? verify_tokens(&r) : MFS_EXIT_OK;
-	/* Reading all tokens has met every bad row. */
+	/* A deep check has met every bad row. */
 	if (!deep)
 		r.problems += rows->bad.count;
 	if (!exit_code)

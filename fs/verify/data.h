@@ -1,4 +1,4 @@
-/* `mcorefs verify` of datasets: their indices, and with --deep their tokens. */
+/* `mcorefs verify` for datasets: it checks indices, and with --deep all tokens. */
 #ifndef MFS_FS_VERIFY_DATA_H
 #define MFS_FS_VERIFY_DATA_H
 
@@ -8,9 +8,8 @@
 struct mfs_data;
 struct mfs_dataset;
 
-/* Prints what is right on stdout, what is wrong on stderr; the value is the exit code. json: an
- * array to which an object for each dataset is appended, instead of printing on stdout; NULL:
- * none. */
+/* Prints what is right on stdout and problems on stderr; returns the exit code. json: an array that
+ * gets an object for each dataset, in place of the text on stdout. NULL: text. */
 int mfs_verify_dataset(const struct mfs_dataset *d, bool deep, json_t *json);
 int mfs_verify_data(const struct mfs_data *data, bool deep, json_t *json);
 

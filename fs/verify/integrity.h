@@ -1,5 +1,6 @@
 /*
- * integrity.json, which Megatron (core 0.18 and newer, --verify-integrity) leaves in an iteration:
+ * integrity.json, which Megatron (core 0.18 and newer, --verify-integrity) writes into an
+ * iteration:
  *
  *   {"algorithm": "sha256", "files": {"common.pt": "<hex>", ...}}
  *
@@ -13,9 +14,9 @@
 #include "formats/base/error.h"
 
 /*
- * Reads every file that the manifest of a directory names, and calls bad for each that is missing
- * or has another sum; *ret_checked counts the files that were compared. -ENOENT: no manifest;
- * -EINVAL: it is damaged; -ENOTSUP: another algorithm.
+ * Reads every file that integrity.json of dir names, and calls bad() for each file that is missing
+ * or has another sum. *ret_checked: number of files that were compared. -ENOENT: there is no
+ * integrity.json; -EINVAL: it is damaged; -ENOTSUP: it has another algorithm.
  */
 int mfs_integrity_check(const char *dir, void (*bad)(void *arg, const struct mfs_error *err),
 			void *arg, uint32_t *ret_checked, struct mfs_error *err);

@@ -23,17 +23,17 @@
 #define READ_BYTES   (8u << 20)
 #define AHEAD_BYTES  (32u << 20)
 #define LET_GO_BYTES (64u << 20)
-#define MAX_PROBLEMS 20 /* printed per file; the rest is counted */
+#define MAX_PROBLEMS 20 /* printed for a file; more are only counted */
 
 struct verify {
-	bool deep, sums; /* sums: lines of sha256sum and nothing else on stdout */
-	json_t *files;	 /* --json: nothing is printed, files are described here; NULL: text */
-	json_t *datasets, *source_problems; /* likewise */
-	char view[MFS_PLACE_NAME];	    /* that was verified; "": none, or datasets */
+	bool deep, sums; /* sums: stdout has only lines of sha256sum */
+	json_t *files;	 /* --json: objects of files, in place of text; NULL: text */
+	json_t *datasets, *source_problems; /* the same */
+	char view[MFS_PLACE_NAME];	    /* the view that is verified; "": none, or datasets */
 	uint32_t tensors, records,
 		manifest; /* that were looked at; sums that are right, of sources */
 	struct mfs_progress progress;
-	uint64_t done; /* bytes read, or given up */
+	uint64_t done; /* bytes that were read or skipped */
 	void *buf;
 	EVP_MD_CTX *digest;
 	uint64_t problems;
@@ -43,8 +43,8 @@ struct verify {
 struct finding {
 	const char *file;
 	uint32_t count;
-	uint64_t seen[MAX_PROBLEMS]; /* hashes of the sentences printed */
-	json_t *sentences;	     /* these, for --json; NULL: nobody asks. Borrowed */
+	uint64_t seen[MAX_PROBLEMS]; /* hashes of printed sentences */
+	json_t *sentences;	     /* printed ones, for --json; NULL: text. Borrowed */
 };
 
 static bool speaks(const struct verify *v)
@@ -52,7 +52,7 @@ static bool speaks(const struct verify *v)
 	return !v->sums && !v->files;
 }
 
-/* One damaged source breaks many reads with one sentence: it is printed once. */
+/* A damaged source may fail many reads with the same sentence. It is printed once. */
 static bool is_new(struct finding *f, const char *sentence)
 {
 	uint64_t hash = 0xcbf29ce484222325ull;
@@ -90,7 +90,7 @@ static void check_plan(struct verify *v, const struct mfs_view_file *file, struc
 		if (!mfs_vfile_check(file->data, &part, &err))
 			return;
 		report(v, f, &err);
-		/* Without a part to go on from, the rest of the file stays unknown. */
+		/* If no part follows, the rest of the file cannot be checked. */
 	} while (part > before);
 }
 
@@ -149,7 +149,7 @@ static void print_file(const struct verify *v, const struct mfs_view_file *file,
 	char size[MFS_HUMAN];
 
 	if (v->sums) {
-		/* A sum of half a file would pass for one of the whole. */
+		/* The sum of a part of a file must not look like the sum of the file. */
 		if (!f->count)
 			printf("%s  %s\n", hex, file->name);
 		return;
@@ -169,8 +169,8 @@ static void verify_file(struct verify *v, const struct mfs_view_file *file)
 	struct finding f = {.file = file->name, .sentences = v->files ? json_array() : NULL};
 
 	check_plan(v, file, &f);
-	/* The records that were looked at leave mapped pages behind: a giant has tens of
-	 * thousands. */
+	/* Checking records maps pages, and a large checkpoint has tens of thousands of records. So
+	 * the pages are dropped. */
 	mfs_vfile_served(file->data, LET_GO_BYTES);
 	if (v->deep) {
 		EVP_DigestInit_ex(v->digest, EVP_sha256(), NULL);
@@ -198,7 +198,7 @@ static void bad_sum(void *arg, const struct mfs_error *err)
 	report(m->verify, &m->finding, err);
 }
 
-/* Sums that the run itself has left beside its files. */
+/* Checks the sums that the run has written beside its files (integrity.json). */
 static void verify_manifest(struct verify *v, const char *dir)
 {
 	struct manifest m = {.verify = v,
@@ -232,8 +232,7 @@ static void verify_record(struct verify *v, struct mfs_ckpt *ckpt,
 		*checked += has_sum;
 }
 
-/* The CRC-32 that torch leaves in every archive: the sources against themselves as they were
- * written. */
+/* Checks the CRC-32 that torch writes for each record of an archive. */
 static int verify_records(struct verify *v, struct mfs_ckpt *ckpt)
 {
 	bool *seen = calloc(mfs_ckpt_storage_count(ckpt) + 1, sizeof(*seen));
