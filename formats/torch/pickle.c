@@ -173,45 +173,25 @@ static int push_text(struct machine *m, enum mfs_value_type type, enum mfs_value
 	return rc;
 }
 
-/* The list or dict node behind an object, made on first use. */
-static int object_part(struct machine *m, struct mfs_pickle_node *object, enum mfs_value_type type,
-		       struct mfs_pickle_node **ret)
-{
-	struct mfs_pickle_extra *x = mfs_pickle_need_extra(m->doc, object);
-	mfs_value *part;
-	int rc = 0;
-
-	if (!x)
-		return mfs_fail_nomem(m->err);
-	part = type == MFS_V_LIST ? &x->items : &x->pairs;
-	if (!*part)
-		rc = make_node(m, (struct mfs_pickle_node){.type = type}, part);
-	if (!rc)
-		*ret = mfs_pickle_node(m->doc, *part);
-	return rc;
-}
-
 /* Adds values to a collection: items (part: MFS_V_LIST), or keys and values (part: MFS_V_DICT). */
 static int add(struct machine *m, mfs_value target, enum mfs_value_type part,
 	       const mfs_value *values, uint32_t count)
 {
 	struct mfs_pickle_node *n = mfs_pickle_node(m->doc, target);
 	const bool set = part == MFS_V_LIST && n->type == MFS_V_SET;
-	int rc = 0;
+	int rc;
 
 	if (part == MFS_V_DICT && count % 2)
 		return malformed(m, "a key without a value");
 	if (n->type == MFS_V_DISCARDED || m->skip.now || !count)
 		return 0;
 	if (n->type == MFS_V_OBJECT)
-		rc = object_part(m, n, part, &n);
+		n = mfs_pickle_part(m->doc, n, part);
 	else if (n->type != part && !set)
 		return malformed(m, part == MFS_V_DICT
 					    ? "keys are set in something that is not a dict"
 					    : "items are added to something that is not a list");
-	if (rc)
-		return rc;
-	rc = mfs_pickle_extend(m->doc, n, values, count);
+	rc = n ? mfs_pickle_extend(m->doc, n, values, count) : -ENOMEM;
 	if (rc == -EOVERFLOW)
 		return malformed(m, "a collection is too large");
 	return rc ? mfs_fail_nomem(m->err) : 0;

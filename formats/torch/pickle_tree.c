@@ -92,6 +92,21 @@ struct mfs_pickle_extra *mfs_pickle_need_extra(struct mfs_pickle *doc,
 	return x;
 }
 
+struct mfs_pickle_node *mfs_pickle_part(struct mfs_pickle *doc, struct mfs_pickle_node *object,
+					enum mfs_value_type type)
+{
+	struct mfs_pickle_extra *x = mfs_pickle_need_extra(doc, object);
+	const struct mfs_pickle_node empty = {.type = (uint8_t)type};
+	mfs_value *part;
+
+	if (!x)
+		return NULL;
+	part = type == MFS_V_LIST ? &x->items : &x->pairs;
+	if (!*part && mfs_pickle_add_node(doc, empty, part))
+		return NULL;
+	return mfs_pickle_node(doc, *part);
+}
+
 static unsigned log2_slots(uint32_t count)
 {
 	unsigned log2 = 1;

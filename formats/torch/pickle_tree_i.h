@@ -118,6 +118,9 @@ static inline int mfs_pickle_add_node(struct mfs_pickle *doc, struct mfs_pickle_
 /* The object's extra, made if there is none; NULL: out of memory. */
 struct mfs_pickle_extra *mfs_pickle_need_extra(struct mfs_pickle *doc,
 					       struct mfs_pickle_node *object);
+/* The object's list (MFS_V_LIST) or dict (MFS_V_DICT), likewise. */
+struct mfs_pickle_node *mfs_pickle_part(struct mfs_pickle *doc, struct mfs_pickle_node *object,
+					enum mfs_value_type type);
 /* Appends to a LIST, SET or DICT. -ENOMEM, or -EOVERFLOW: more slots than a node can have. */
 int mfs_pickle_extend(struct mfs_pickle *doc, struct mfs_pickle_node *node, const mfs_value *values,
 		      uint32_t count);
