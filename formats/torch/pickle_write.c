@@ -479,10 +479,10 @@ void mfs_pickle_storage_key(struct mfs_pickle_writer *w, uint32_t storage)
 	mfs_pickle_str(w, key);
 }
 
-static void put_storage(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *view,
+static void put_storage(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *alias,
 			const char *class_name)
 {
-	uint64_t numel = view->numel;
+	uint64_t numel = alias->numel;
 
 	mfs_pickle_op(w, MFS_OP_MARK);
 	mfs_pickle_name(w, "storage");
@@ -490,9 +490,9 @@ static void put_storage(struct mfs_pickle_writer *w, const struct mfs_pickle_ali
 		mfs_pickle_global(w, "torch", class_name);
 	else
 		mfs_pickle_global(w, "torch.storage", "UntypedStorage");
-	mfs_pickle_storage_key(w, view->storage);
+	mfs_pickle_storage_key(w, alias->storage);
 	mfs_pickle_name(w, "cpu");
-	if (!class_name && mfs_mul_overflows(numel, mfs_dtype_size(view->dtype), &numel))
+	if (!class_name && mfs_mul_overflows(numel, mfs_dtype_size(alias->dtype), &numel))
 		refuse(w, -EINVAL, "a storage's size overflows");
 	mfs_pickle_uint(w, numel);
 	mfs_pickle_op(w, MFS_OP_TUPLE);
@@ -510,39 +510,39 @@ static void contiguous(uint64_t *stride, const uint64_t *shape, unsigned ndim)
 	}
 }
 
-void mfs_pickle_alias(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *view)
+void mfs_pickle_alias(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *alias)
 {
-	const char *class_name = mfs_dtype_storage(view->dtype);
+	const char *class_name = mfs_dtype_storage(alias->dtype);
 	uint64_t stride[MFS_MAX_DIMS];
 
-	if (!view->dtype || view->ndim > MFS_MAX_DIMS) {
+	if (!alias->dtype || alias->ndim > MFS_MAX_DIMS) {
 		refuse(w, -EINVAL, "a tensor without a type, or with more than %d axes",
 		       MFS_MAX_DIMS);
 		return;
 	}
-	contiguous(stride, view->shape, view->ndim);
+	contiguous(stride, alias->shape, alias->ndim);
 	mfs_pickle_global(w, "torch._utils",
 			  class_name ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
 	mfs_pickle_op(w, MFS_OP_MARK);
-	put_storage(w, view, class_name);
-	mfs_pickle_uint(w, view->offset);
-	mfs_pickle_ints(w, view->shape, view->ndim);
-	mfs_pickle_ints(w, view->stride ? view->stride : stride, view->ndim);
+	put_storage(w, alias, class_name);
+	mfs_pickle_uint(w, alias->offset);
+	mfs_pickle_ints(w, alias->shape, alias->ndim);
+	mfs_pickle_ints(w, alias->stride ? alias->stride : stride, alias->ndim);
 	mfs_pickle_bool(w, false);			    /* requires_grad */
 	mfs_pickle_global(w, "collections", "OrderedDict"); /* backward hooks: none */
 	call(w, MFS_OP_EMPTY_TUPLE);
 	if (!class_name)
-		mfs_pickle_dtype(w, view->dtype);
+		mfs_pickle_dtype(w, alias->dtype);
 	call(w, MFS_OP_TUPLE);
 }
 
 void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_dtype dtype,
 		       const uint64_t *shape, unsigned ndim)
 {
-	struct mfs_pickle_alias view = {
+	struct mfs_pickle_alias alias = {
 		.storage = storage, .dtype = dtype, .ndim = ndim, .shape = shape};
 
-	if (ndim <= MFS_MAX_DIMS && !mfs_shape_count(shape, ndim, &view.numel))
+	if (ndim <= MFS_MAX_DIMS && !mfs_shape_count(shape, ndim, &alias.numel))
 		refuse(w, -EINVAL, "a tensor's size overflows");
-	mfs_pickle_alias(w, &view);
+	mfs_pickle_alias(w, &alias);
 }

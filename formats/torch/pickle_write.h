@@ -98,7 +98,8 @@ void mfs_pickle_size(struct mfs_pickle_writer *w, const uint64_t *shape, unsigne
 /* torch.bfloat16 */
 void mfs_pickle_dtype(struct mfs_pickle_writer *w, enum mfs_dtype dtype);
 
-/* A view into a storage (torch/_tensor.py:_reduce_ex_internal). All numbers are of elements. */
+/* A tensor's shape and strides over a storage, in elements
+ * (torch/_tensor.py:_reduce_ex_internal). */
 struct mfs_pickle_alias {
 	uint32_t storage; /* the archive's record data/N */
 	uint64_t numel;	  /* of the storage */
@@ -111,7 +112,7 @@ struct mfs_pickle_alias {
 
 /* A tensor on the CPU: torch._utils._rebuild_tensor_v2 over a typed storage, or v3 over an untyped
  * one with the dtype beside it where the type has no storage class (float8, uint16 and wider). */
-void mfs_pickle_alias(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *view);
+void mfs_pickle_alias(struct mfs_pickle_writer *w, const struct mfs_pickle_alias *alias);
 /* The common case: a contiguous tensor that has a storage of its own. */
 void mfs_pickle_tensor(struct mfs_pickle_writer *w, uint32_t storage, enum mfs_dtype dtype,
 		       const uint64_t *shape, unsigned ndim);

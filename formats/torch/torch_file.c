@@ -315,7 +315,7 @@ enum mfs_dtype mfs_torch_dtype(const struct mfs_pickle *doc, mfs_value v)
 	return mfs_dtype_from_torch(name);
 }
 
-/* The last element a view touches must lie in its storage. */
+/* The last element that a tensor touches must lie in its storage. */
 static bool view_fits(const struct mfs_torch_tensor *t, uint64_t numel)
 {
 	uint64_t last = t->offset, reach;

@@ -24,7 +24,7 @@ struct mfs_torch_file {
 	struct mfs_pickle *doc;
 };
 
-/* A view into a storage. Strides in elements; negative ones are refused. */
+/* A tensor's shape and strides over a storage, in elements. Negative strides are refused. */
 struct mfs_torch_tensor {
 	enum mfs_dtype dtype;
 	uint8_t ndim;
@@ -62,7 +62,7 @@ bool mfs_torch_is_tensor(const struct mfs_torch_file *f, mfs_value v);
 
 /*
  * The tensor behind v. -ENOTSUP: v is not a tensor that lies strided in a storage (the caller adds
- * its name to the message). -EINVAL: the storage's record is missing or too small for the view.
+ * its name to the message). -EINVAL: the storage's record is missing or too small for the tensor.
  */
 int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_torch_tensor *ret,
 		     struct mfs_error *err);
