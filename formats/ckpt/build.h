@@ -1,8 +1,7 @@
 /*
- * How readers build a checkpoint: they open its files, add storages and found chunks in whatever
- * order the files give them, and fill in arguments and layout; found chunks become tensors here. No
- * reader is known here: what has to be asked of one later, where the bytes behind a container's
- * header begin, it leaves with each storage.
+ * How readers build a checkpoint. A reader opens the files, adds storages and found chunks in any
+ * order, and fills in arguments and layout. The found chunks become tensors here. This code knows
+ * no reader: each storage has the function of its reader that finds its first byte.
  */
 #ifndef MFS_CKPT_BUILD_H
 #define MFS_CKPT_BUILD_H
@@ -22,14 +21,15 @@ struct mfs_record {
 	uint32_t crc; /* 0: the writer did not compute it */
 };
 
-/* Finds the first byte of a storage's tensor in its file, and the record that it lies in, checking
- * that the container around them holds what the index promised. Any thread. */
+/* Finds the first byte of a storage's tensor in its file, and the record that it lies in. -EINVAL:
+ * the container holds something else than the index says. Any thread. */
 typedef int (*mfs_locate)(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
 			  struct mfs_record *ret_record, struct mfs_error *err);
 
 /* Bytes of tensors somewhere in a file; the container around them is read on first use. */
 struct mfs_storage {
-	mfs_locate locate; /* NULL: they are at `at`, in no container (safetensors) */
+	mfs_locate
+		locate; /* NULL: there is no container, and the bytes begin at at (safetensors) */
 	uint32_t file;
 	enum mfs_dtype dtype;
 	uint64_t at,
@@ -42,7 +42,7 @@ struct mfs_storage {
 	_Atomic uint64_t data; /* file offset of the first element, plus 1; 0: not known yet */
 };
 
-/* A chunk and the tensor it is of, before chunks are grouped. */
+/* A chunk with its tensor's name, shape and dtype, before chunks are grouped by tensor. */
 struct mfs_found_chunk {
 	const char *name; /* interned */
 	int32_t layer, expert;
@@ -53,8 +53,8 @@ struct mfs_found_chunk {
 	struct mfs_chunk chunk;
 };
 
-/* Where a rank's random states lie: a whole legacy file (length 0), or a byte item, which stands
- * for all expert ranks and says 0. */
+/* Where a rank's random states lie: in a whole legacy file (length 0), or in a byte item. A byte
+ * item is for all expert ranks, and its ep is 0. */
 struct mfs_ckpt_rng {
 	uint32_t tp, pp, ep, file;
 	uint64_t at, length;
@@ -73,16 +73,16 @@ struct mfs_ckpt {
 	struct mfs_chunk *chunks;
 	struct mfs_global_tensor *tensors;
 	uint32_t tensor_count; /* of all states */
-	uint32_t model_count;  /* of the model: the first ones */
+	uint32_t model_count;  /* of the model; these come first */
 	uint32_t chunk_count;
 	unsigned what; /* MFS_CKPT_COMMON */
-	bool untied;   /* HF: config.json says tied, the weights do not: hf_ckpt.h */
+	bool untied;   /* HF: config.json says tied, the weights are not (hf_ckpt.h) */
 	bool has_state;
 	struct mfs_ckpt_common state;
 	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_COMMON; mfs_ckpt_sort_rng() */
 	uint32_t rng_count;
-	/* What an optimizer's reader has found (optim/rules/settings.h), in the arena, and the
-	 * archives that it refers to: parameter groups of two optimizers, grad scaler. */
+	/* What the reader of an optimizer has found (optim/rules/settings.h), in the arena, and the
+	 * archives that this points into: parameter groups of two optimizers, grad scaler. */
 	const struct mfs_optim_info *optim_info;
 	struct mfs_torch_file optim_files[3];
 	uint32_t optim_file_count;
@@ -95,24 +95,25 @@ struct mfs_ckpt {
 	struct intern_entry *names;
 };
 
-/* An empty checkpoint for a reader to fill; freed by mfs_ckpt_free(). */
+/* An empty checkpoint, which a reader fills. mfs_ckpt_free() frees it. */
 int mfs_ckpt_new(const char *dir, unsigned what, enum mfs_ckpt_format format, struct mfs_ckpt **ret,
 		 struct mfs_error *err);
-/* Found chunks added since the last call become tensors. All of one (state, name, layer, expert)
- * must have been added between two calls. Names stay interned until mfs_ckpt_end(). -ENODATA: no
- * tensor of the model among them. */
+/* Makes tensors of the found chunks that were added since the last call. All chunks of a tensor
+ * (state, name, layer, expert) must be added before the same call. Names stay interned until
+ * mfs_ckpt_end(). -ENODATA: no tensor is of the model. */
 int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err);
-/* The last call of a reader, which ended with rc: *ret, or after a failure nothing. Returns rc. */
+/* The last call of a reader. rc: its result, which is returned. 0: *ret is the checkpoint; else the
+ * checkpoint is freed. */
 int mfs_ckpt_end(struct mfs_ckpt *ckpt, int rc, struct mfs_ckpt **ret);
 
-/* Once a reader has noted random states: orders them by pp, tp and ep, each once. */
+/* Sorts the random states that a reader has noted by pp, tp and ep, and drops duplicates. */
 void mfs_ckpt_sort_rng(struct mfs_ckpt *ckpt);
 
-/* One pointer per name. NULL: out of memory. */
+/* Interns a name: equal names have one pointer. NULL: no memory. */
 const char *mfs_ckpt_intern(struct mfs_ckpt *ckpt, const char *name);
 int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint32_t *ret,
 			 struct mfs_error *err);
-/* Adds a record of a torch.save archive that begins at base of file. */
+/* Adds a record of a torch.save archive as a storage. The archive begins at base of file. */
 int mfs_ckpt_add_record(struct mfs_ckpt *ckpt, uint32_t file, uint64_t base,
 			const struct mfs_zip_entry *e, enum mfs_dtype dtype, uint32_t *ret,
 			struct mfs_error *err);
@@ -125,7 +126,8 @@ int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
 		       const char *file, struct mfs_error *err);
 
-/* Of two struct mfs_global_tensor, by state, name, layer and expert: for qsort() and bsearch(). */
+/* Orders two struct mfs_global_tensor by state, name, layer and expert, for qsort() and
+ * bsearch(). */
 int mfs_global_tensor_order(const void *a, const void *b);
 
 /* Row-major strides of a shape. */

@@ -1,18 +1,17 @@
 /*
- * A checkpoint is a set of global tensors, each a list of chunks; a chunk is a box in global
- * coordinates and a place in a file. Legacy TP/PP/EP/VPP shards and torch_dist chunks both come out
- * as this (megatron/core/dist_checkpointing/mapping.py: ShardedTensor), and nothing above can tell.
+ * A checkpoint is a set of global tensors. A global tensor is a list of chunks; a chunk is a box of
+ * the tensor with its place in a file (megatron/core/dist_checkpointing/mapping.py: ShardedTensor).
+ * Readers of all formats produce this, so code above does not depend on the format.
  *
- * Names are Megatron's, per layer and per expert, with both numbers taken out:
+ * Names are Megatron's, without the numbers of layer and expert:
  *   "embedding.word_embeddings.weight"                       layer -1, expert -1
  *   "decoder.layers.self_attention.linear_qkv.weight"        layer 0..L-1
  *   "decoder.layers.mlp.experts.experts.linear_fc1.weight"   layer, expert 0..E-1
  *   "mtp.layers.enorm.weight"                                layer = MTP depth
- * One name for one meaning, whichever module spec wrote it: norms are "input_layernorm",
- * "pre_mlp_layernorm", "q_layernorm", "k_layernorm", "kv_layernorm" (Transformer Engine's fused
- * "linear_qkv.layer_norm_weight" and so on are read as these). Shapes are those of one layer's, one
- * expert's tensor: [out, in]. Gated linear_fc1 is [all gate rows; all up rows], as torch_dist has
- * it.
+ * Each parameter has one name, for every layer spec: norms are "input_layernorm",
+ * "pre_mlp_layernorm", "q_layernorm", "k_layernorm", "kv_layernorm". Transformer Engine's fused
+ * "linear_qkv.layer_norm_weight" and others are read as these. A shape is of one layer and one
+ * expert: [out, in]. A gated linear_fc1 is [all gate rows; all up rows], as in torch_dist.
  */
 #ifndef MFS_CKPT_CKPT_H
 #define MFS_CKPT_CKPT_H
@@ -35,10 +34,10 @@ enum mfs_ckpt_format {
 };
 
 /*
- * What a global tensor is of its parameter. Of a mixed-precision run the optimizer holds three
- * tensors of every parameter's shape; MAIN is its fp32 copy (megatron/core/optimizer/optimizer.py:
- * Float16OptimizerWithFloat16Params, "fp32_from_fp16_params"; "fp32_param", "param" in other
- * formats).
+ * A global tensor is a parameter of the model or one of its optimizer states. In a mixed-precision
+ * run the optimizer holds three tensors of the parameter's shape. MAIN is the fp32 copy
+ * (megatron/core/optimizer/optimizer.py: Float16OptimizerWithFloat16Params,
+ * "fp32_from_fp16_params"; in other formats "fp32_param" or "param").
  */
 enum mfs_state {
 	MFS_STATE_MODEL,
@@ -68,10 +67,10 @@ struct mfs_global_tensor {
 	uint32_t first_chunk, chunk_count;
 };
 
-/* Layout of the files as found; 1 where an axis is not used. */
+/* The layout that was found in the files. A size that is not used is 1. */
 struct mfs_ckpt_layout {
 	uint32_t tp, pp, ep, etp, vpp;
-	/* legacy: [vpp * pp] layers of each chunk, order vp*pp+p; else NULL */
+	/* legacy: [vpp * pp] layers of each model chunk, in the order vp * pp + p; else NULL */
 	const uint32_t *stage_layers;
 };
 
@@ -92,10 +91,11 @@ const struct mfs_ckpt_layout *mfs_ckpt_layout(const struct mfs_ckpt *ckpt);
 
 /* All model tensors, sorted by (name, layer, expert). */
 uint32_t mfs_ckpt_count(const struct mfs_ckpt *ckpt);
-/* Those and the optimizer's behind them, sorted by (state, name, layer, expert). */
+/* All tensors, also the optimizer's, sorted by (state, name, layer, expert). The model's come
+ * first. */
 uint32_t mfs_ckpt_count_all(const struct mfs_ckpt *ckpt);
 const struct mfs_global_tensor *mfs_ckpt_at(const struct mfs_ckpt *ckpt, uint32_t i);
-/* NULL if there is none. */
+/* A tensor by its name. NULL: there is none. */
 const struct mfs_global_tensor *mfs_ckpt_find(const struct mfs_ckpt *ckpt, const char *name,
 					      int32_t layer, int32_t expert);
 const struct mfs_global_tensor *mfs_ckpt_find_state(const struct mfs_ckpt *ckpt,
@@ -107,11 +107,11 @@ const struct mfs_chunk *mfs_ckpt_chunks(const struct mfs_ckpt *ckpt,
 #define MFS_CKPT_NAME_SIZE 256 /* bytes that hold any full name */
 
 /*
- * The state that is no tensor of the model or optimizer, as rank 0 saved it: a dict with 'args',
- * 'iteration', 'opt_param_scheduler', ... in doc (legacy: of the first rank, the model still in it;
- * torch_dist: of common.pt, or of the item that replaced it). Tensors in it (random states) are
- * records of the archive zip; base is where the archive begins in file. NULL: not asked for, or
- * none.
+ * The common state as rank 0 saved it: the dict root with 'args', 'iteration',
+ * 'opt_param_scheduler' and others. In legacy saves it is the first rank's file, the model
+ * included; in torch_dist it is common.pt, or the item that replaced it. Tensors in it (random
+ * states) are records of archive, which begins at base of file. mfs_ckpt_common() is NULL without
+ * MFS_CKPT_COMMON, or if there is no such state.
  */
 struct mfs_ckpt_common {
 	struct mfs_torch_file archive;
@@ -121,24 +121,23 @@ struct mfs_ckpt_common {
 };
 const struct mfs_ckpt_common *mfs_ckpt_common(const struct mfs_ckpt *ckpt);
 
-/* "fp32_param", "exp_avg", "exp_avg_sq" for a message; "" for the model's. */
+/* The name of a state for messages: "fp32_param", "exp_avg", "exp_avg_sq"; "" for the model. */
 const char *mfs_state_name(enum mfs_state state);
 
-/* Full name for a message: "decoder.layers.3.mlp.experts.experts.7.linear_fc1.weight" into text,
- * with "exp_avg of " or its like in front if it is the optimizer's. */
+/* Writes the full name for messages: "decoder.layers.3.mlp.experts.experts.7.linear_fc1.weight". An
+ * optimizer state begins with "exp_avg of " or its like. Returns text. */
 const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text, size_t size);
 
-/* Whether it has a row for each token of the vocabulary: the embedding or the head, or the
- * optimizer's state of one. */
+/* True if it has a row for each token: the embedding, the head, or an optimizer state of these. */
 bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t);
 
-/* Sentences that a person should read once (norms that differ between ranks, ...); may be 0. */
+/* Warnings: sentences that a person should read once. Returns their number. */
 uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret);
 
 /*
- * File and byte offset of a storage's first element. The container around it (a ZIP record) is read
- * and checked on first use and remembered; any thread. t is for the message.
- * -EINVAL: the record is not the tensor that the index promised.
+ * File and byte offset of a storage's first element. The first call reads and checks the container
+ * (a ZIP record). t is for messages. -EINVAL: the record is not the tensor that the index says. Any
+ * thread.
  */
 int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
 		    uint32_t *ret_file, uint64_t *ret_offset, struct mfs_error *err);
@@ -148,8 +147,8 @@ int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, ui
 /* Storages are numbered from 0; several tensors may share one. */
 uint32_t mfs_ckpt_storage_count(const struct mfs_ckpt *ckpt);
 
-/* Reads all bytes of a storage and compares their CRC-32 with the container's, where the writer
- * left one (*ret_checked). -EINVAL: they differ; t is for the message. */
+/* Reads all bytes of a storage and compares their CRC-32 with the container's. *ret_checked: the
+ * container has one. t is for messages. -EINVAL: they differ. */
 int mfs_ckpt_check_bytes(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
 			 bool *ret_checked, struct mfs_error *err);
 

@@ -1,7 +1,6 @@
 /*
- * Where an element of a parameter lies, as somebody who knows the model says it: of row 17 of
- * linear_qkv "query group 1, query head 2 of it, row 1". All numbers from 0, as Megatron and HF
- * count.
+ * Describes an element of a parameter in terms of the model: row 17 of linear_qkv may be "query
+ * group 1, query head 2 of it, row 1". All numbers begin at 0, as in Megatron and HF.
  *
  * Sources: the order of rows in megatron/core/transformer/attention.py
  * (get_query_key_value_tensors), multi_latent_attention.py, mlp.py (gate rows before up rows).
@@ -14,8 +13,8 @@
 
 #include "formats/ckpt/ckpt.h"
 
-/* index: on each axis of t, which is one of a model with these arguments. "" where there is nothing
- * to say that the index does not. Returns text. */
+/* index: of the element, on each axis of t. args: the arguments of t's model. The text is "" if the
+ * index says all. Returns text. */
 const char *mfs_element_text(const struct mfs_megatron_args *args,
 			     const struct mfs_global_tensor *t, const uint64_t index[MFS_CKPT_DIMS],
 			     char *text, size_t size);

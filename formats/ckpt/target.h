@@ -1,7 +1,7 @@
 /*
- * A target: a tensor that somebody is to be shown, and the boxes of global tensors that it is made
- * of. The planner (plan/plan.h) asks for nothing else; model/ makes targets of HF's tensors,
- * megatron/ of what one rank of some layout holds.
+ * A target is a tensor that is shown or written, with the boxes of global tensors that fill it. The
+ * planner (plan/plan.h) needs nothing else. model/ makes targets of HF's tensors, and megatron/ of
+ * the tensors of a rank.
  */
 #ifndef MFS_CKPT_TARGET_H
 #define MFS_CKPT_TARGET_H
@@ -12,9 +12,9 @@
 #include "formats/ckpt/ckpt.h"
 
 /*
- * One box of a target, equal to a box of its source: along target axis a the source moves along
- * axis src_axis[a], from src_lo[src_axis[a]] in steps of step[a] elements. Axes of the source that
- * no target axis moves along stay at src_lo. src NULL: zeros.
+ * A box of a target, and the box of its source that fills it. Axis a of the target is axis
+ * src_axis[a] of the source, which begins at src_lo[src_axis[a]] and goes in steps of step[a]
+ * elements. Other axes of the source stay at src_lo. src NULL: the box is zeros.
  */
 struct mfs_box_map {
 	const struct mfs_global_tensor *src;
@@ -26,24 +26,24 @@ struct mfs_box_map {
 
 typedef int (*mfs_emit_box)(const struct mfs_box_map *m, void *arg);
 
-/* Element operation applied on the way (families whose norms store weight - 1). */
+/* Operation on each element. ADD_ONE is for norms that are stored as weight - 1. */
 enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE };
 
 struct mfs_target {
 	const struct mfs_target_kind *kind;
 	struct mfs_ckpt *ckpt;
-	enum mfs_dtype dtype; /* of the sources as well */
+	enum mfs_dtype dtype; /* of target and sources */
 	uint8_t ndim;
 	uint64_t shape[MFS_CKPT_DIMS];
 	uint64_t bytes;
 };
 
-/* What a kind of targets knows; a target is the first member of the kind's own struct. */
+/* The functions of a kind of targets. A target is the first member of the kind's own struct. */
 struct mfs_target_kind {
-	/* Emits boxes that tile the target. Stops when emit returns non-zero, and returns that. */
+	/* Emits boxes that together cover the target, each element once. Stops when emit returns
+	 * non-zero, and returns that value. */
 	int (*boxes)(const struct mfs_target *t, mfs_emit_box emit, void *arg);
-	/* Its name as readers of the view know it, for messages; returns the length, as
-	 * snprintf. */
+	/* Writes its name in the view, for messages. Returns the length, as snprintf() does. */
 	size_t (*name)(const struct mfs_target *t, char *text, size_t size);
 	enum mfs_op (*op)(const struct mfs_target *t); /* NULL: MFS_OP_COPY */
 };
@@ -67,7 +67,7 @@ static inline enum mfs_op mfs_target_op(const struct mfs_target *t)
 	return t->kind->op ? t->kind->op(t) : MFS_OP_COPY;
 }
 
-/* A global tensor, whole. */
+/* A target that is a whole global tensor. */
 struct mfs_whole_target {
 	struct mfs_target base;
 	const struct mfs_global_tensor *src;

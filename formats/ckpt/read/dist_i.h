@@ -4,9 +4,9 @@
 
 #include "formats/ckpt/read/dist.h"
 
-/* dist_index.c: reads the index, adds its files, and checks that all of the items are in them. */
+/* Reads the index, adds its files, and checks that all items lie in them (dist_index.c). */
 int mfs_dist_open_index(struct mfs_dist_reader *r);
-/* dist_tensors.c: the found chunks of the model's tensors. */
+/* Adds the found chunks of the model's tensors (dist_tensors.c). */
 int mfs_dist_add_tensors(struct mfs_dist_reader *r);
 
 #endif

@@ -14,40 +14,40 @@ void mfs_torch_release_ranks(struct mfs_torch_reader *r);
 int mfs_torch_open_rank(struct mfs_torch_reader *r, struct mfs_torch_rank *rank);
 const struct mfs_torch_rank *mfs_torch_find_rank(const struct mfs_torch_reader *r, uint32_t pp,
 						 uint32_t tp);
-/* The one whose expert weights stand for (stage, expert rank, expert-tensor rank). */
+/* The rank whose file is read for the experts of (pp, ep, etp). */
 const struct mfs_torch_rank *mfs_torch_find_expert_rank(const struct mfs_torch_reader *r,
 							uint32_t pp, uint32_t ep, uint32_t etp);
 
 /* ---- torch_layers.c ---- */
 
-/* The state dict of virtual chunk vp; none if the stage is empty. */
+/* The state dict of model chunk vp; none if the stage is empty. */
 mfs_value mfs_torch_model(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 			  uint32_t vp);
 int mfs_torch_check_models(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank);
-/* False: no text, or one that does not fit. */
+/* False: key is no text, or too long. */
 bool mfs_torch_key_text(const struct mfs_pickle *doc, mfs_value key, char *text, size_t size);
-/* Opens a rank of each stage; fills layers and first_layer. */
+/* Opens a rank of each stage, and fills layers and first_layer. */
 int mfs_torch_number_layers(struct mfs_torch_reader *r);
 
 /* ---- torch_place.c ---- */
 
-/* Whether a rank's copy of a tensor of that name counts. */
+/* True if the global tensor takes this rank's part of a tensor of that name. */
 bool mfs_torch_is_wanted(const struct mfs_torch_reader *r, const struct mfs_torch_rank *d,
 			 const struct mfs_name *name);
 
 /* ---- torch_copies.c ---- */
 
-/* A rank's part of the embedding, with which copies of it are compared. */
+/* A rank's part of the embedding. Copies of it are compared with it. */
 struct mfs_torch_embedding {
-	const struct mfs_torch_rank *rank; /* NULL: not read yet, or not there */
+	const struct mfs_torch_rank *rank; /* NULL: not read yet, or absent */
 	struct mfs_stored at;
 };
 
-/* Whether a tensor of a chunk is a stage's copy of the embedding. */
+/* True if a tensor of a model chunk is a copy of the embedding. */
 bool mfs_torch_is_copy(const struct mfs_torch_reader *r, const struct mfs_name *name,
 		       uint32_t chunk);
-/* Remembers the embedding, and compares a copy of it, which is in model, with it. -EINVAL: they
- * differ. */
+/* Remembers the embedding, or compares a copy with it. model: the state dict of the copy. -EINVAL:
+ * they differ. */
 int mfs_torch_check_copy(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 			 const struct mfs_torch_param *p, uint32_t storage, mfs_value model);
 
