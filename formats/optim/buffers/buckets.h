@@ -1,10 +1,10 @@
 /*
- * The distributed optimizer's flat buffers: where a rank's parameters lie in them.
+ * Where a rank's parameters lie in the distributed optimizer's flat buffers.
  *
- * A buffer holds the parameters of one element type, of one chunk and one optimizer, last
- * registered first. It is cut into buckets; a bucket ends when it has grown to the bucket size, and
- * before and after an embedding that two stages share. Ends of buckets are padded, starts of
- * parameters aligned.
+ * A buffer holds the parameters of one dtype, one model chunk and one optimizer, the last
+ * registered one first. It is cut into buckets. A bucket ends when it has reached the bucket size,
+ * and before and after an embedding that two stages share. The end of a bucket is padded, and the
+ * start of a parameter is aligned.
  *
  * Sources: megatron/core/optimizer/distrib_optimizer.py: _compute_per_buffer_param_layout,
  * param_layout.py; before 2026-04 megatron/core/distributed/param_and_grad_buffer.py:
@@ -25,7 +25,7 @@ struct mfs_flat_param {
 	uint32_t bucket;
 	uint64_t start;	       /* from the buffer's start, padding of buckets included */
 	uint64_t in_bucket;    /* from the bucket's start */
-	uint64_t in_coalesced; /* from the buffer's start, padding at buckets' ends left out */
+	uint64_t in_coalesced; /* from the buffer's start, without padding at buckets' ends */
 };
 
 struct mfs_flat_buffer {
@@ -34,22 +34,23 @@ struct mfs_flat_buffer {
 	uint64_t elements;	     /* sum of unpadded */
 };
 
-/* What a buffer's tensor of a state is called in files: "param", "exp_avg", "exp_avg_sq". */
+/* The key of a state in a buffer's files: "param", "exp_avg", "exp_avg_sq". */
 static inline const char *mfs_flat_key(enum mfs_state state)
 {
 	return state == MFS_STATE_MAIN ? "param" : mfs_state_name(state);
 }
 
 /*
- * Lays out params, given in registration order. size: a bucket's, 0: no limit; dp: ranks that share
- * the buffer. arena gets the result's arrays. -EINVAL: sizes overflow.
+ * Lays out params, which are in registration order. size: bucket size in elements, 0: no limit. dp:
+ * number of ranks that share the buffer. The arrays of *ret lie in arena. -EINVAL: sizes overflow.
  */
 int mfs_flat_layout(const struct mfs_optim_rules *rules, uint64_t size, uint32_t dp,
 		    struct mfs_flat_param *params, uint32_t count, struct mfs_arena *arena,
 		    struct mfs_flat_buffer *ret, struct mfs_error *err);
 
-/* Bucket size of a rank's virtual chunk: bucketing is for the first stage's first. parameters:
- * elements of all parameters of the rank; dp with context parallelism. 0: no limit. */
+/* Bucket size of a rank's model chunk in elements; 0: no limit. Only the first chunk of the first
+ * stage is cut by size. parameters: elements of all parameters of the rank. dp includes context
+ * parallelism. */
 uint64_t mfs_flat_bucket_size(const struct mfs_optim_rules *rules, uint32_t pp, uint32_t chunk,
 			      uint64_t parameters, uint32_t dp);
 

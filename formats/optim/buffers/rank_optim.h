@@ -1,8 +1,7 @@
 /*
- * The optimizer's side of a rank: which parameters are in which optimizer and parameter group, and
- * where each lies in the distributed optimizer's flat buffers. Both follow from the order of the
- * rank's parameters (rank.h), the run's arguments and Megatron's release alone
- * (optim/rules/rules.h).
+ * A rank's optimizer: the optimizer and parameter group of each parameter, and its place in the
+ * distributed optimizer's flat buffers. Both follow from the order of the rank's parameters
+ * (megatron/rank.h), the run's arguments and Megatron's release (optim/rules/rules.h).
  *
  * Sources: megatron/core/optimizer/__init__.py: _get_param_groups, get_megatron_optimizer;
  * optimizer/distrib_optimizer.py and param_layout.py, distributed/param_and_grad_buffer.py,
@@ -21,8 +20,8 @@ struct mfs_optim_param {
 	uint32_t group;	    /* of its optimizer */
 	uint32_t index;	    /* in its group */
 	uint32_t id;	    /* in the optimizer: torch numbers parameters group by group */
-	uint32_t main; /* which of the group's 'fp32_from_fp16_params' it is; an fp32 one: none */
-	bool has_main; /* a 16-bit parameter, of which the optimizer holds an fp32 copy */
+	uint32_t main;	    /* number in the group's 'fp32_from_fp16_params', if has_main */
+	bool has_main;	    /* a 16-bit parameter: the optimizer holds an fp32 copy */
 	/* distributed optimizer */
 	uint32_t buffer;       /* in mfs_optim.buffers */
 	uint32_t bucket;       /* of the buffer */
@@ -36,24 +35,24 @@ struct mfs_optim_param {
 struct mfs_optim_group {
 	uint32_t optimizer;
 	bool decay, decoupled;
-	uint32_t count; /* parameters of this rank in it: may be 0: ranks have each other's */
+	uint32_t count; /* parameters of this rank; 0: only other ranks have some */
 };
 
-/* A flat buffer: one dtype of one chunk's parameters of one optimizer. */
+/* A flat buffer: the parameters of one dtype, one model chunk and one optimizer. */
 struct mfs_optim_buffer {
 	uint32_t optimizer;
-	uint32_t index;				/* gbuf_idx: among its optimizer's */
-	uint32_t chunk;				/* virtual */
+	uint32_t index;				/* gbuf_idx: number among its optimizer's */
+	uint32_t chunk;				/* model chunk */
 	enum mfs_dtype param_dtype, grad_dtype; /* the key (torch.bfloat16, torch.float32) */
 	uint32_t bucket_count;
 	uint64_t *bucket_elements; /* unpadded, in order: per_bucket_numel_unpadded */
-	uint64_t *bucket_padded;   /* likewise with the padding at the end: per_bucket_numel */
+	uint64_t *bucket_padded;   /* with the padding at the end: per_bucket_numel */
 	uint64_t elements;	   /* of all buckets, unpadded: numel_unpadded */
 };
 
 struct mfs_optim {
 	struct mfs_optim_rules rules;
-	struct mfs_optim_param *params; /* the list's parameters (buffers left out), in its order */
+	struct mfs_optim_param *params; /* in the order of the list, which also has buffers */
 	uint32_t count;
 	uint32_t optimizers; /* 1, or 2: then the state is a list of two */
 	struct mfs_optim_group *groups;
@@ -64,11 +63,11 @@ struct mfs_optim {
 };
 
 /*
- * rules: NULL for those of the run that wrote the list's checkpoint (mfs_optim_rules_of). dp: size
- * of the dense parameters' data-parallel group times context parallelism; expert_dp: of the
- * experts'. They decide the padding at buckets' ends and the default bucket size. -ENOTSUP: a
- * setting that is not laid out here. Groups are not the run's own where rules.foreign_groups says
- * so.
+ * rules NULL: the rules of the run that saved the checkpoint are used (mfs_optim_rules_of). dp:
+ * data-parallel size of the dense parameters times context parallelism. expert_dp: the same for
+ * experts. Both sizes decide the padding at buckets' ends and the default bucket size. If
+ * rules.foreign_groups is set, the groups are not the run's own. -ENOTSUP: a setting that needs
+ * another layout.
  */
 int mfs_optim_new(const struct mfs_rank_list *list, const struct mfs_optim_rules *rules,
 		  uint32_t dp, uint32_t expert_dp, struct mfs_optim **ret, struct mfs_error *err);

@@ -6,36 +6,38 @@
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/optim/rules/settings.h"
 
-/* ---- readers, each of one form; they add found chunks ---- */
+/* ---- readers of one form each; they add found chunks ---- */
 
-/* Legacy files (legacy.c): reads the model with them. */
+/* Reads legacy files, the model included (legacy.c). */
 int mfs_optim_read_legacy(struct mfs_ckpt *ckpt, enum mfs_optim_kind *ret, struct mfs_error *err);
 
-/* Tensors that are named after the model's (dist_named.c); *ret is NONE if there are none. */
+/* Reads tensors that are named after the model's (dist_named.c). *ret is NONE if there are none. */
 int mfs_optim_read_named(struct mfs_dist_reader *r, enum mfs_optim_kind *ret,
 			 bool *ret_fully_reshardable);
-/* One of them that is flattened: of the model's key, t->original is its shape. */
+/* Adds one of these that is flattened. key: of the model. t->original: its shape before
+ * flattening. */
 int mfs_optim_add_flattened(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
 			    const char *key, enum mfs_state state);
 
 /* True if the index has flat buffers (optimizer.distributed.*), a tensor for each bucket
  * (dist_buckets.c). */
 bool mfs_optim_has_buckets(const struct mfs_dcp *dcp);
-/* Reads those of all ranks of the layout that saved them. The model's tensors say what lies in
- * them. */
+/* Reads the buckets of all ranks of the layout that saved them. The model's tensors determine which
+ * parameters lie in them. */
 int mfs_optim_read_buckets(struct mfs_dist_reader *r);
 
-/* Likewise for flat buffers that are pickled objects (dist_gathered.c). */
+/* The same for flat buffers that are pickled objects (dist_gathered.c). */
 bool mfs_optim_has_gathered(const struct mfs_dcp *dcp);
 int mfs_optim_read_gathered(struct mfs_dist_reader *r);
 
-/* The rest: kind, groups, step, grad scaler become mfs_optim_info(). r: NULL of legacy files. */
+/* Reads what is no tensor (kind, groups, step, grad scaler) for mfs_optim_info(). r NULL: legacy
+ * files. */
 int mfs_optim_read_settings(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r,
 			    enum mfs_optim_kind kind, bool has_main, struct mfs_error *err);
 
-/* ---- what readers of flat buffers share ---- */
+/* ---- for all readers of flat buffers ---- */
 
-/* A range of a rank's flattened parameter: elements [first, first + count) lie at origin of
+/* A range of a rank's flattened parameter. Elements [first, first + count) begin at origin of
  * storage. */
 struct mfs_optim_range {
 	const struct mfs_rank_tensor *tensor;
@@ -48,10 +50,10 @@ struct mfs_optim_range {
 int mfs_optim_add_range(struct mfs_ckpt *ckpt, const struct mfs_optim_range *range,
 			struct mfs_error *err);
 
-/* Whether a rank's copy of a parameter is the one to be read, of several that are alike. */
+/* True if this rank's copy of a parameter is read. Other ranks may have equal copies. */
 bool mfs_optim_represents(const struct mfs_rank_tensor *t);
 
-/* A rank that holds flat buffers of one optimizer of a torch_dist save, which names ranks by a
+/* A rank with flat buffers of one optimizer of a torch_dist save. The save names ranks by a
  * number. */
 struct mfs_optim_holder {
 	struct mfs_dist_reader *r;
@@ -59,23 +61,24 @@ struct mfs_optim_holder {
 	struct mfs_optim_rules rules;
 	uint32_t dp, expert_dp;
 	uint32_t optimizer;
-	uint32_t group;	     /* dp_group_idx: pp * T + tp; of experts (pp * EP + ep) * ETP + etp */
-	struct mfs_optim *o; /* once built */
+	uint32_t group;	     /* dp_group_idx: pp * T + tp; experts: (pp * EP + ep) * ETP + etp */
+	struct mfs_optim *o; /* NULL until mfs_optim_holder_build() */
 };
 
-/* Builds h->o (again). aligned: parameters begin at multiples of 64 elements. */
+/* Builds or rebuilds h->o. aligned: parameters begin at multiples of 64 elements. */
 int mfs_optim_holder_build(struct mfs_optim_holder *h, bool aligned);
-/* Calls read, which builds, for each holder of the layout that the checkpoint was saved at.
- * -ENOTSUP: a layout or fused experts that cannot be followed. */
+/* Calls read for each holder of the layout that the checkpoint was saved at; read builds h->o.
+ * -ENOTSUP: the layout, or fused experts, are not supported. */
 int mfs_optim_each_holder(struct mfs_dist_reader *r,
 			  int (*read)(struct mfs_optim_holder *h, void *arg), void *arg);
 
 /* ---- checks ---- */
 
-/* Every parameter has its states, whole; ret_main: fp32 among them. -ENODATA, -EINVAL: which has
- * not. */
+/* Checks that every parameter has all elements of its states. *ret_main: the fp32 parameter is one
+ * of these. -ENODATA, -EINVAL: the message names the tensor. */
 int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err);
-/* fully_reshardable saves of core 0.15 to 0.19 with several buckets are wrong: -EINVAL for one. */
+/* fully_reshardable saves of core 0.15 to 0.19 with several buckets are corrupt. -EINVAL: this is
+ * one. */
 int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, struct mfs_error *err);
 
 #endif

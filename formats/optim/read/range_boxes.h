@@ -1,4 +1,4 @@
-/* A range of a flattened tensor as boxes: a partial row, whole rows, a partial row. */
+/* Cuts a range of a flattened tensor into boxes: a partial row, whole rows, a partial row. */
 #ifndef MFS_OPTIM_READ_RANGE_BOXES_H
 #define MFS_OPTIM_READ_RANGE_BOXES_H
 
@@ -6,14 +6,14 @@
 
 #include "formats/base/tensor.h"
 
-/* A box of the tensor, contiguous but for its place; at: elements from the range's first to the
- * box's. */
+/* A box whose elements are consecutive in the flattened tensor. at: offset of its first element in
+ * the range. */
 typedef int (*mfs_emit_range_box)(const uint64_t *lo, const uint64_t *size, uint64_t at, void *arg);
 
 /*
- * Cuts elements [first, first + count) of a row-major tensor of that shape into at most 2 * ndim -
- * 1 boxes. The range must lie inside, shape's product not overflow. Stops when emit returns
- * non-zero, and returns that.
+ * Cuts elements [first, first + count) of a row-major tensor into at most 2 * ndim - 1 boxes. The
+ * range must lie in the tensor, and the product of shape must not overflow. Stops when emit returns
+ * non-zero, and returns that value.
  */
 int mfs_range_boxes(const uint64_t *shape, unsigned ndim, uint64_t first, uint64_t count,
 		    mfs_emit_range_box emit, void *arg);

@@ -1,8 +1,8 @@
 /*
- * The optimizer's entry of a state dict, in its forms: one optimizer's dict, or a chain's (a list
- * of dicts; in torch_dist a dict {0: ..., 1: ...}); Megatron's wrapper {'optimizer': torch's,
- * 'grad_scaler': ...} (oldest: 'optimizer_state_dict') or, of a run in fp32, torch's dict itself
- * ({'state', 'param_groups'}).
+ * The optimizer's entry of a state dict. It is the dict of one optimizer, or a chain: a list of
+ * dicts, in torch_dist a dict {0: ..., 1: ...}. The dict of an optimizer is Megatron's
+ * {'optimizer': torch's dict, 'grad_scaler': ...}, in the oldest releases with
+ * 'optimizer_state_dict'. In a run in fp32 it is torch's dict itself: {'state', 'param_groups'}.
  *
  * Source: megatron/core/optimizer/optimizer.py: state_dict() of Float16OptimizerWithFloat16Params,
  * FP32Optimizer, ChainedOptimizer; distrib_optimizer.py.
@@ -19,11 +19,11 @@
 #define MFS_OPTIM_GROUP_LIMIT                                                                      \
 	(4u << 20) /* bytes of one that is written, with its parameters' numbers */
 
-/* Optimizers in it: 0 without any, 1, or the links of a chain. */
+/* The number of optimizers in it; 0: none. */
 uint32_t mfs_optim_state_count(const struct mfs_pickle *doc, mfs_value optimizer);
-/* The i-th; 0 behind the last. */
+/* The i-th optimizer's dict; 0 after the last. */
 mfs_value mfs_optim_state_at(const struct mfs_pickle *doc, mfs_value optimizer, uint32_t i);
-/* Of one: torch's own dict; its parameter groups (a list). */
+/* torch's dict of one optimizer, and its parameter groups (a list). */
 mfs_value mfs_optim_state_torch(const struct mfs_pickle *doc, mfs_value one);
 mfs_value mfs_optim_state_groups(const struct mfs_pickle *doc, mfs_value one);
 
