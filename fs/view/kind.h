@@ -1,6 +1,6 @@
 /*
- * The kinds of views. Front ends (FUSE, ls, verify, export, --help) show what the tables have, and
- * know no more of a view than its row. A new view is a file that defines a row, and a line in
+ * The kinds of views. Front ends (FUSE, ls, verify, export, --help) show the rows of the tables,
+ * and know nothing else of a view. A new view is a file that defines a row, and a line in
  * fs/view/kinds.h or fs/data/kinds.h.
  */
 #ifndef MFS_FS_VIEW_KIND_H
@@ -22,7 +22,7 @@ struct mfs_view_options;
 /* What a view is made of. */
 enum mfs_view_of {
 	MFS_VIEW_OF_MODEL = 1, /* a checkpoint: of an iteration, or an HF directory */
-	/* The same with its state and, unless no_optim is said, its optimizer; an HF directory has
+	/* The same with its common state and, without no_optim, its optimizer. An HF directory has
 	 * neither. */
 	MFS_VIEW_OF_FULL = 2,
 	MFS_VIEW_OF_ROWS = 4, /* a dataset that has rows */
@@ -31,7 +31,7 @@ enum mfs_view_of {
 #define MFS_VIEW_OF_CKPT (MFS_VIEW_OF_MODEL | MFS_VIEW_OF_FULL)
 #define MFS_VIEW_OF_DATA (MFS_VIEW_OF_ROWS | MFS_VIEW_OF_RUN)
 
-/* It outlives the view. */
+/* What a view is made of. It outlives the view. */
 struct mfs_view_origin {
 	const struct mfs_view_options *options; /* of a checkpoint */
 	struct mfs_ckpt *ckpt;			/* NULL: a dataset */
@@ -39,30 +39,32 @@ struct mfs_view_origin {
 	struct mfs_dataset *dataset;
 };
 
-/* Any thread may call these, several of one origin at once. */
+/* Any thread may call these functions, also several at once for one origin. */
 struct mfs_view_kind {
-	/* "hf", "megatron/torch": in the directory of its owner, or in a directory there. */
+	/* "hf", "megatron/torch": its path in the owner's directory. */
 	const char *name;
-	/* An example of what stands behind the name, if that is a directory in which each possible
-	 * spec is a view. NULL: the name is a view's. */
+	/* An example of a spec. The name is then a directory, in which each possible spec is a
+	 * view. NULL: the name itself is a view. */
 	const char *spec;
-	const char *help; /* what it is, for --help: a line, or several */
+	const char *help; /* for --help: one line or several */
 	enum mfs_view_of of;
-	bool nested; /* its files lie in directories, which are not counted before it is opened */
+	bool nested; /* its files lie in directories, whose number is not known before it is open */
 	bool takes_files; /* with -o dataset_cache */
 
-	/* Whether there can be any of that origin: 0, or -ENOTSUP, -ENODATA, -EINVAL with the
-	 * sentence that readers find in the view's place; open() fails likewise. It reads as little
-	 * as it can. NULL: there always can. Of MFS_VIEW_OF_FULL, this, check and list are given a
-	 * checkpoint without state. */
+	/*
+	 * 0 if the origin can have such views. -ENOTSUP, -ENODATA, -EINVAL: it cannot, and open()
+	 * fails in the same way; readers find the message in the view's place. It reads as little
+	 * as it can. NULL: it always can. For MFS_VIEW_OF_FULL, possible, check and list get a
+	 * checkpoint without common state.
+	 */
 	int (*possible)(const struct mfs_view_origin *s, struct mfs_error *err);
-	/* With specs, whether this is one: 0, -ENOENT (not the form of a spec), -EINVAL (an
-	 * impossible one). */
+	/* With specs only. 0: spec is possible; -ENOENT: it has not the form of a spec; -EINVAL: it
+	 * is not possible. */
 	int (*check)(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err);
-	/* With specs, the possible ones that a listing shows, in arena. */
+	/* With specs only: the possible specs that a listing shows, in arena. */
 	int (*list)(const struct mfs_view_origin *s, struct mfs_arena *arena,
 		    const char *const **ret, uint32_t *ret_count, struct mfs_error *err);
-	/* Builds the view, of a spec that was checked. *ret is freed with mfs_view_free(). */
+	/* Builds the view. spec was checked. mfs_view_free() frees *ret. */
 	int (*open)(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
 		    struct mfs_error *err);
 };
@@ -73,7 +75,7 @@ struct mfs_view_kind {
 
 #define MFS_VIEW_KINDS 16 /* of one table, at most */
 
-/* The kinds of views of one sort of owner. The folder that makes these views has the table. */
+/* The kinds of views that an owner may have. The folder that makes these views has the table. */
 struct mfs_view_table {
 	unsigned count;
 	const struct mfs_view_kind *kinds[MFS_VIEW_KINDS];
@@ -83,15 +85,14 @@ MFS_CKPT_VIEWS(MFS_VIEW_DECLARE)
 
 extern const struct mfs_view_table mfs_ckpt_views;
 
-/* The view that is meant where nobody names one. That of a checkpoint has a model
- * (fs/view/view.h). */
+/* The view that is used if none is named. That of a checkpoint has a model (fs/view/view.h). */
 #define MFS_VIEW_DEFAULT "hf"
 
-/* Finds the kind that a name is of, and the spec behind it ("": the kind's own name), among those
- * of what the owner has. NULL: there is none. */
+/* Finds the kind of a name, among the kinds that are made of of. *ret_spec: the spec in the name;
+ * "": the name is the kind's own. NULL: there is none. */
 const struct mfs_view_kind *mfs_view_kind_find(const struct mfs_view_table *table, unsigned of,
 					       const char *name, const char **ret_spec);
-/* Whether a name is that of a directory of several kinds: "megatron", "". */
+/* True if a name is a directory of several kinds: "megatron", "". */
 bool mfs_view_kind_is_group(const struct mfs_view_table *table, unsigned of, const char *name);
 /* "hf, megatron/torch/tp2-pp4 (or another), megatron/torch_dist", for messages. */
 void mfs_view_kind_names(const struct mfs_view_table *table, unsigned of, struct mfs_buf *ret);

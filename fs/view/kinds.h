@@ -1,5 +1,5 @@
-/* Every kind of view that is made of a checkpoint, in the order of a listing; of a dataset:
- * fs/data/kinds.h. Those that have a directory in common stand one behind the other. */
+/* The kinds of views that are made of a checkpoint, in the order of a listing. Kinds in one
+ * directory follow each other. Those of datasets are in fs/data/kinds.h. */
 #ifndef MFS_FS_VIEW_KINDS_H
 #define MFS_FS_VIEW_KINDS_H
 

@@ -1,11 +1,10 @@
 /*
  * The views of one owner (an iteration, an HF directory, a dataset) by their names: "hf",
- * "megatron/torch/tp2-pp1", "samples/train-s4096". A table of kinds says which there may be. A view
- * is opened when somebody asks for it, and closed some time after nobody holds it any more
- * (fs/view/keeper.h).
+ * "megatron/torch/tp2-pp1", "samples/train-s4096". A table of kinds says which views there may be.
+ * A view is opened when it is needed, and closed some time after its last use (fs/view/keeper.h).
  *
- * Some views are known to be impossible before they are built. They are not listed, and a file
- * beside the others says why.
+ * Some views are known to be impossible before they are built. They are not listed; a file beside
+ * the others says why.
  */
 #ifndef MFS_FS_VIEW_VIEWS_H
 #define MFS_FS_VIEW_VIEWS_H
@@ -22,14 +21,14 @@
 #define MFS_WHY_NOT_FILE "why-not.txt"
 #define MFS_WHY_NOT_VIEW "why-not" /* of that file alone, whose directory is the owner's */
 
-/* What an owner answers. */
+/* Callbacks of an owner. */
 struct mfs_views_owner {
-	/* Finds what views of a kind are made of. It stays until *ret_held is dropped; NULL: as
-	 * long as the owner. */
+	/* Opens what views of a kind are made of. It stays open until *ret_held is dropped.
+	 * *ret_held NULL: it lives as long as the owner. */
 	int (*hold)(void *owner, enum mfs_view_of of, struct mfs_view_origin *ret,
 		    struct mfs_held **ret_held, struct mfs_error *err);
-	/* Called when a view was built: whether its origin is still the same. NULL: it always
-	 * is. */
+	/* Called after a view was built: fails if its origin has changed. NULL: it never
+	 * changes. */
 	int (*recheck)(void *owner, const struct mfs_view_origin *s, struct mfs_error *err);
 };
 
@@ -42,13 +41,13 @@ struct mfs_views {
 	const struct mfs_views_owner *answers;
 	void *owner;
 	const struct mfs_view_table *table;
-	unsigned of;			     /* what it has: enum mfs_view_of */
+	unsigned of;			     /* what the owner has: enum mfs_view_of */
 	int64_t mtime_ns;		     /* of the directories */
-	const char *why_not[MFS_VIEW_KINDS]; /* why this one is impossible; NULL: it is not */
-	struct mfs_access_fold access;	     /* who may read those sentences */
+	const char *why_not[MFS_VIEW_KINDS]; /* why a kind is impossible; NULL: it is possible */
+	struct mfs_access_fold access;	     /* who may read these sentences */
 
 	struct mfs_open_set open;
-	pthread_mutex_t lock; /* what follows; held while specs are listed */
+	pthread_mutex_t lock; /* of the fields below; held while specs are listed */
 	struct mfs_arena arena;
 	struct mfs_views_listing listings[MFS_VIEW_KINDS];
 };
@@ -65,35 +64,36 @@ void mfs_views_release(struct mfs_views *v);
  * these. */
 struct mfs_views_entry {
 	char name[64];
-	unsigned first, end; /* its kinds, by their numbers in the table */
-	bool is_group;	     /* a directory of several */
-	const char *why_not; /* NULL: at least one of them is possible */
+	unsigned first, end; /* its kinds in the table: [first, end) */
+	bool is_group;	     /* a directory of several kinds */
+	const char *why_not; /* NULL: at least one kind is possible */
 };
 
-/* The next entry from a number of the table on; false: there are no more. A loop over all of them:
- * for (i = 0; mfs_views_entry(v, i, &e); i = e.end). */
+/* The first entry from kind number from on. False: there are no more. This loop goes over all of
+ * them: for (i = 0; mfs_views_entry(v, i, &e); i = e.end). */
 bool mfs_views_entry(const struct mfs_views *v, unsigned from, struct mfs_views_entry *ret);
-/* Whether some view is impossible. */
+/* True if some kind is impossible. */
 bool mfs_views_lacks(const struct mfs_views *v);
-/* The view MFS_WHY_NOT_VIEW, for the caller to free. mfs_views_hold() opens it by its name, too. */
+/* Builds the view MFS_WHY_NOT_VIEW; the caller frees it. mfs_views_hold() opens it by its name
+ * too. */
 int mfs_views_new_why_not(const struct mfs_views *v, struct mfs_view **ret, struct mfs_error *err);
 
-/* Opens a view, which stays until it is dropped. -ENOENT: there is none of that name; -EINVAL: an
- * impossible spec; what hold() and the kind's open() fail with. Any thread may call this and what
- * follows. */
+/* Holds a view, and opens it if it is not open. -ENOENT: there is no view of that name; -EINVAL:
+ * the spec is impossible; errors of hold() and of the kind's open(). Any thread may call this and
+ * the functions below. */
 int mfs_views_hold(struct mfs_views *v, const char *name, struct mfs_held **ret,
 		   struct mfs_view **ret_view, struct mfs_error *err);
-/* The same for commands, which end soon: it stays until the owner goes. */
+/* The same for commands, which end soon: the view stays open as long as the owner. */
 int mfs_views_open(struct mfs_views *v, const char *name, struct mfs_view **ret,
 		   struct mfs_error *err);
-/* Whether there is a view of that name, without opening it: 0, -ENOENT, -EINVAL; what hold() fails
- * with, but -EIO where a file is not there. */
+/* Checks that there is a view of that name, without opening it. -ENOENT: there is none; -EINVAL:
+ * the spec is impossible; errors of hold(), with -EIO for its -ENOENT. */
 int mfs_views_check(struct mfs_views *v, const char *name, struct mfs_error *err);
 /* The specs that a listing shows. They live as long as the owner. */
 int mfs_views_list(struct mfs_views *v, const struct mfs_view_kind *kind, const char *const **ret,
 		   uint32_t *ret_count, struct mfs_error *err);
-/* Opens what views of a kind are made of; if that fails, it does for all of them. *ret may be NULL:
- * nothing needs holding. */
+/* Holds what views of a kind are made of. If this fails, all views of the kind fail. *ret is NULL
+ * if nothing needs holding. */
 int mfs_views_hold_origin(struct mfs_views *v, const struct mfs_view_kind *kind,
 			  struct mfs_held **ret, struct mfs_error *err);
 
