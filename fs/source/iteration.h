@@ -1,12 +1,11 @@
 /*
- * One iteration directory as fs/source/root.c keeps it, or an HF directory, which is looked at
- * once. Private to root*.c and iteration*.c.
+ * An iteration directory, or an HF directory, which is looked at only once. Private to root*.c and
+ * iteration*.c.
  *
- * An iteration never changes once it stands in a snapshot: when the directory becomes another one,
- * or complete, or incomplete for another reason, a new object takes its place. What readers see is
- * constant; marker, stamp and what was checked belong to the thread that refreshes; what is opened
- * of it (iteration_open.c) is fs/view/keeper.h's, so that a refresh never waits for files to be
- * read.
+ * An iteration in a snapshot does not change. If the directory is replaced, becomes complete, or is
+ * incomplete for another reason, a new object takes its place. So readers see constant fields.
+ * marker, stamp and checked belong to the thread that refreshes. The keeper (fs/view/keeper.h) has
+ * what is open (iteration_open.c), so a refresh never waits for files to be read.
  */
 #ifndef MFS_FS_SOURCE_ITERATION_H
 #define MFS_FS_SOURCE_ITERATION_H
@@ -26,25 +25,24 @@ struct mfs_fileset;
 
 struct mfs_iteration {
 	char *name, *path;
-	int64_t number;	    /* -1: release, or a directory that is named neither so nor iter_* */
+	int64_t number;	    /* -1: release, or a directory of another name */
 	char *reason;	    /* NULL: complete */
 	const char *format; /* static */
 	bool hf;	    /* an HF directory */
 	int64_t mtime_ns;
 	const struct mfs_view_options *options;
 
-	bool held;	  /* not opened: it is not to be shown whatever its files are */
-	char *marker;	  /* of a complete iteration: the file whose change tells of a new save */
-	uint64_t stamp;	  /* state of the directory when it was looked at */
-	uint64_t content; /* of a complete iteration: its files */
-	struct mfs_save save; /* likewise */
-	/* Of an incomplete one: the save that was shown before, if there is one; an older
-	 * iteration's, which stays. */
+	bool held;	      /* not opened: it must not be shown, whatever its files are */
+	char *marker;	      /* complete iteration: the file that changes with a new save */
+	uint64_t stamp;	      /* state of the directory at the last look */
+	uint64_t content;     /* complete iteration: hash of its files */
+	struct mfs_save save; /* complete iteration: its files */
+	/* Incomplete iteration: the save that was shown before; it belongs to an older object,
+	 * which stays. */
 	const struct mfs_save *last;
-	uint64_t tried; /* the stamp of all files when they were found to be no whole save, or 0 */
-	atomic_bool suspect; /* a reader has met a source that had changed: to be looked at */
-
-	struct mfs_ckpt *checked; /* what the look has opened, until mfs_iteration_end_check() */
+	uint64_t tried;	     /* stamp of all files when they were not one whole save; 0: never */
+	atomic_bool suspect; /* a reader has met a changed source: the next look is thorough */
+	struct mfs_ckpt *checked; /* opened by the look, until mfs_iteration_end_check() */
 
 	struct mfs_open_set ckpts; /* iteration_open.c */
 	struct mfs_views views;
@@ -52,39 +50,40 @@ struct mfs_iteration {
 	struct mfs_iteration *older; /* chain of all that a root ever made */
 };
 
-/* The directory holds .metadata, metadata.json, *.distcp or mp_rank_*. */
+/* True if the directory has .metadata, metadata.json, *.distcp or mp_rank_*. */
 bool mfs_iteration_looks_like_one(const char *path);
 
 /*
- * The iteration as it is now: before itself if nothing has changed, or while it is being saved
- * again (some files are of the save that it stands for and some are not, which nobody must be shown
- * as one) (before may be NULL), else a new object. hold: why it must not be shown whatever its
- * files are (then it is not opened), or NULL. -ENOENT if the directory is gone, -ENOMEM; an
- * incomplete iteration is a success with a reason.
+ * Looks at an iteration. *ret is before if nothing has changed, else a new object. It is before too
+ * while the iteration is being saved again: files of two saves must not be shown as one. before may
+ * be NULL. hold: why it must not be shown whatever its files are, or NULL; with hold it is not
+ * opened. An incomplete iteration is a success with a reason. -ENOENT: the directory is gone;
+ * -ENOMEM.
  */
 int mfs_iteration_look(const char *path, const char *name, int64_t number,
 		       const struct mfs_view_options *options, struct mfs_keeper *keeper,
 		       const char *hold, struct mfs_iteration *before, struct mfs_iteration **ret,
 		       struct mfs_error *err);
-/* An HF directory, likewise: one that cannot be shown is a success with a reason. */
+/* The same for an HF directory. One that cannot be shown is a success with a reason. */
 int mfs_iteration_look_hf(const char *path, const char *name,
 			  const struct mfs_view_options *options, struct mfs_keeper *keeper,
 			  struct mfs_iteration **ret, struct mfs_error *err);
-/* The iteration is no longer shown: what is open of it is closed as soon as nobody uses it, so that
- * the disk space of files that were deleted is given back. */
+/* The iteration is no longer shown. All that is open of it is closed when nobody uses it, so that
+ * deleted files give their disk space back. */
 void mfs_iteration_let_go(struct mfs_iteration *it);
 
-/* Closes what is open of it and nobody uses. */
+/* Closes all that is open of it and not in use. */
 void mfs_iteration_close_idle(struct mfs_iteration *it);
 
-/* The end of a look: the checkpoint that it has opened is kept for whoever comes, or freed. */
+/* Ends a look. keep: the checkpoint that it has opened stays open for the next user; else it is
+ * freed. */
 void mfs_iteration_end_check(struct mfs_iteration *it, bool keep);
 void mfs_iteration_free(struct mfs_iteration *it);
 
-/* For iteration.c: what was opened. */
+/* For iteration.c (iteration_open.c). */
 void mfs_iteration_init_open(struct mfs_iteration *it, struct mfs_keeper *keeper);
 void mfs_iteration_release_open(struct mfs_iteration *it);
-/* What tells one save from another, and the time of the newest file. */
+/* A hash that differs between two saves. *ret_newest: time of the newest file, ns. */
 uint64_t mfs_iteration_content(const struct mfs_fileset *files, int64_t *ret_newest);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * The files of one save of an iteration. Megatron saves an iteration again in place when a run is
- * resumed from an earlier one: while it does so, and for ever if it is stopped, some files are of
- * the new save and some of the one before. Each of them may be whole, and nothing in them says
- * which save it is of; their times and sizes do.
+ * The files of one save of an iteration. A run that is resumed from an earlier iteration saves a
+ * later one again in place. Meanwhile some files are of the new save and some of the old one; if
+ * the run is stopped, this stays so. Each file may be whole, and its content does not say which
+ * save it is of. Times and sizes tell the saves apart.
  */
 #ifndef MFS_FS_SOURCE_SAVE_H
 #define MFS_FS_SOURCE_SAVE_H
@@ -12,22 +12,22 @@
 struct mfs_fileset;
 
 struct mfs_save_file {
-	uint64_t name, state; /* hashes: of its name, of its size and mtime */
+	uint64_t name, state; /* hash of the name; hash of size and mtime */
 };
 
-/* Zero-filled: none. */
+/* Zero-filled: no save. */
 struct mfs_save {
-	struct mfs_save_file *files; /* in order of names */
+	struct mfs_save_file *files; /* sorted by name */
 	uint32_t count;
 };
 
-/* The files of a checkpoint's model as they were opened, and as they are now those of the optimizer
- * that stand beside them (distrib_optim.pt). -ENOMEM. */
+/* Notes the files of a checkpoint's model as they were opened, and the optimizer's files beside
+ * them (distrib_optim.pt) as they are now. -ENOMEM. */
 int mfs_save_note(const struct mfs_fileset *files, struct mfs_save *ret);
 void mfs_save_release(struct mfs_save *save);
 
-/* Of the files that both have by name: how many are the same, and how many are not. A file that was
- * copied with its time (cp -p, rsync -a) is the same. */
+/* Counts the files that both saves have by name: those that are the same, and those that are not. A
+ * copy that keeps the time (cp -p, rsync -a) is the same. */
 void mfs_save_compare(const struct mfs_save *a, const struct mfs_save *b, uint32_t *ret_same,
 		      uint32_t *ret_other);
 
