@@ -1,4 +1,5 @@
 /* The program: which command is meant. */
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -75,20 +76,30 @@ static int print_version(int argc, char **argv)
 	return mfs_print_end(MFS_EXIT_OK, MFS_EXIT_FAILED);
 }
 
+/* A file or directory, or the prefix of a dataset's files. */
+static bool is_on_disk(const char *word)
+{
+	char idx[PATH_MAX];
+	struct stat st;
+
+	if (!lstat(word, &st))
+		return true;
+	return snprintf(idx, sizeof(idx), "%s.idx", word) < (int)sizeof(idx) && !lstat(idx, &st);
+}
+
 /* A first word that names nothing on disk was meant as a command or an option. */
 static int check_first_word(const char *word)
 {
 	struct mfs_nearest near = {.word = word};
 	char hint[MFS_NEAREST_HINT];
-	struct stat st;
 
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++)
 		mfs_nearest_try(&near, commands[i].name);
 	mfs_nearest_hint(&near, "", hint);
 	if (*word == '-' && word[1] == '-' && word[2])
 		return mfs_usage_error("unknown option '%s'%s", word, hint);
-	if (*word != '-' && !strchr(word, '/') && lstat(word, &st))
-		return mfs_usage_error("'%s' is neither a command nor a directory%s", word, hint);
+	if (*word != '-' && !strchr(word, '/') && !is_on_disk(word))
+		return mfs_usage_error("'%s' is neither a command nor a source%s", word, hint);
 	return MFS_EXIT_OK;
 }
 

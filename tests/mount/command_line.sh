@@ -8,7 +8,8 @@ m=$MCOREFS
 refused 'no arguments' 2 'SOURCE and MOUNTPOINT are missing' "$m"
 refused 'one argument' 2 'MOUNTPOINT is missing' "$m" "$source"
 refused 'three arguments' 2 'one argument too many' "$m" "$source" "$mnt" "$mnt"
-refused 'unknown command' 2 "'frobnicate' is neither a command nor a directory" "$m" frobnicate
+refused 'unknown command' 2 "'frobnicate' is neither a command nor a source" "$m" frobnicate
+(cd "$FIXTURES/data" && refused 'a prefix in the current directory' 3 'cannot mount on /nowhere' "$m" tales_text_document /nowhere) || exit 1
 refused 'unknown long option' 2 "unknown option '--frobnicate'" "$m" --frobnicate
 refused 'unknown long option behind' 2 "unknown option '--frobnicate'" "$m" "$source" "$mnt" --frobnicate
 refused 'unknown letter' 2 "unknown option '-z'" "$m" "$source" "$mnt" -z
