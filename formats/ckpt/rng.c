@@ -16,7 +16,7 @@ static int compare(const struct mfs_ckpt_rng *a, const struct mfs_ckpt_rng *b)
 	return (a->ep > b->ep) - (a->ep < b->ep);
 }
 
-/* Of two of one rank (a key in two spellings) the one in front counts. */
+/* Two entries of one rank (two spellings of a key) keep their order, and the first counts. */
 static int by_rank(const void *a, const void *b)
 {
 	const struct mfs_ckpt_rng *x = a, *y = b;
@@ -46,7 +46,7 @@ static bool is_of(const struct mfs_ckpt_rng *r, uint32_t tp, uint32_t pp)
 	return r->tp == tp && r->pp == pp;
 }
 
-/* The first that is not in front of it. */
+/* The first entry that is not less than wanted. */
 static uint32_t find_first(const struct mfs_ckpt *ckpt, const struct mfs_ckpt_rng *wanted)
 {
 	return (uint32_t)mfs_count_while(i, ckpt->rng_count, compare(&ckpt->rng[i], wanted) < 0);
@@ -83,7 +83,7 @@ bool mfs_rng_there(const struct mfs_ckpt *ckpt)
 	return count && count == (uint64_t)l->tp * l->pp;
 }
 
-/* A legacy file holds the list in its state dict; an item is a list of one object, the list. */
+/* A legacy file has the list in its state dict. A byte item is a list with this list. */
 static mfs_value find_list(const struct mfs_ckpt *ckpt, const struct mfs_pickle *doc)
 {
 	mfs_value root = mfs_pickle_root(doc);

@@ -1,5 +1,5 @@
-/* Where a storage's bytes begin behind the container around them, and whether they are the ones
- * that were written. */
+/* Finds where a storage's bytes begin in its container, and checks that they are as they were
+ * written. */
 #include <errno.h>
 #include <stdlib.h>
 #include <zlib.h>
@@ -7,7 +7,7 @@
 #include "formats/base/bytes.h"
 #include "formats/ckpt/build.h"
 
-/* The local header in front of a record. */
+/* Reads the local header before a record. */
 static int locate_record(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint64_t *ret,
 			 struct mfs_record *ret_record, struct mfs_error *err)
 {
@@ -70,7 +70,7 @@ int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, ui
 		rc = locate(ckpt, t, s, &data, &record, err);
 		if (rc)
 			return rc;
-		/* Whoever else looked found the same number. */
+		/* Other threads that looked have found the same number. */
 		atomic_store_explicit(&s->data, ++data, memory_order_relaxed);
 	}
 	*ret_file = s->file;

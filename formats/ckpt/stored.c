@@ -7,7 +7,7 @@
 #include "formats/ckpt/build.h"
 #include "formats/io/guard.h"
 
-#define WINDOW (4u << 20) /* bytes of either side that one guarded step looks at; a row at least */
+#define WINDOW (4u << 20) /* bytes of each side in a guarded step, at least a row */
 
 struct side {
 	const struct mfs_stored *m;
@@ -16,7 +16,7 @@ struct side {
 	const uint8_t *base; /* that element in memory */
 };
 
-/* Rows [row, end) of both; row is where a difference was found, or end. */
+/* Compares rows [row, end). Afterwards row is the first row that differs, or end. */
 struct step {
 	const struct side *a, *b;
 	unsigned element;
@@ -63,7 +63,7 @@ static void compare_rows(void *arg)
 		s->row++;
 }
 
-/* An expanded tensor claims more elements than there are bytes. */
+/* An expanded tensor has more elements than stored bytes. */
 static bool overlaps_itself(const struct mfs_ckpt *ckpt, const struct mfs_stored *m)
 {
 	const uint64_t most = ckpt->storages[m->storage].length / mfs_dtype_size(m->dtype);
@@ -135,7 +135,7 @@ int mfs_stored_compare(struct mfs_ckpt *ckpt, const struct mfs_stored *a,
 		*ret_row = MFS_SAME; /* one tensor under two names */
 	else if (!rc)
 		rc = compare(ckpt, &x, &y, ret_row, err);
-	/* What was compared are the bytes of the files that were opened. */
+	/* The bytes must be those of the files that were opened. */
 	if (!rc)
 		rc = mfs_fileset_check(ckpt->files, x.file, err);
 	return rc ? rc : mfs_fileset_check(ckpt->files, y.file, err);

@@ -1,5 +1,5 @@
-/* torch_dist: `.metadata`, the index; the files that it names; and whether every item lies in one
- * of them. */
+/* torch_dist: reads the index `.metadata`, adds the files that it names, and checks that every item
+ * lies in one of them. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@ static int check_item(struct mfs_dist_reader *r, const char *key, const struct m
 	uint64_t size;
 
 	if (item->file == MFS_DCP_NO_FILE)
-		return 0; /* mfs_dcp_check() speaks up where it matters */
+		return 0; /* mfs_dcp_check() reports it if it matters */
 	size = mfs_fileset_size(r->ckpt->files, r->files[item->file]);
 	if (mfs_range_ok(item->offset, item->length, size))
 		return 0;
@@ -27,7 +27,7 @@ static int check_item(struct mfs_dist_reader *r, const char *key, const struct m
 		(unsigned long long)item->offset + item->length, (unsigned long long)size);
 }
 
-/* A save is complete when every item, of the optimizer too, lies within its file. */
+/* A save is complete if every item lies in its file, the optimizer's items too. */
 static int check_items(struct mfs_dist_reader *r)
 {
 	int rc = 0;
@@ -67,8 +67,8 @@ static uint32_t list_items(const struct mfs_dist_reader *r, const struct mfs_dcp
 	return count;
 }
 
-/* Items lie side by side. Two at one place mean a damaged index: tensor ranks have equal offsets,
- * so one changed byte in a file's name would show another rank's weights. */
+/* Items do not overlap. If two do, the index is damaged: files of tensor ranks have equal offsets,
+ * so one wrong byte in a file's name would show another rank's weights. */
 static int check_overlaps(struct mfs_dist_reader *r)
 {
 	const struct mfs_dcp_item **items;
@@ -94,9 +94,9 @@ static int check_overlaps(struct mfs_dist_reader *r)
 	return rc;
 }
 
-/* A stacked tensor becomes one of each layer and expert, at some 200 bytes of memory. A hole in a
- * file may hold any number of them and costs its maker nothing: beyond what any model has they must
- * be paid for in bytes on the disk. */
+/* A stacked tensor becomes a tensor for each layer and expert, and each takes some 200 bytes of
+ * memory. A sparse file can claim any number of these at no cost. So the number is limited: more
+ * than any model has are allowed only for bytes that are really on the disk. */
 static void allow_slices(struct mfs_dist_reader *r)
 {
 	r->slices = FREE_SLICES;

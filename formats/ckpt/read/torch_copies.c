@@ -1,9 +1,8 @@
 /*
- * The embedding of a legacy save with pipeline stages is there more than once: a tied model's last
- * stage holds a copy of it as its head, and a stage that predicts more than one token holds one for
- * its own use. Megatron keeps them equal from the first step on (language_module.py:
- * setup_embeddings_and_output_layer; finalize_model_grads.py: _allreduce_word_embedding_grads).
- * Where they are not, no one model was saved.
+ * A legacy save with pipeline stages has copies of the embedding: a tied model's last stage has one
+ * as its head, and a stage with MTP has one for its own use. Megatron keeps them equal from the
+ * first step on (language_module.py: setup_embeddings_and_output_layer; finalize_model_grads.py:
+ * _allreduce_word_embedding_grads). If they differ, the save is not of one model.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,7 +11,7 @@
 
 #define EMBEDDING "embedding.word_embeddings.weight"
 
-/* The first chunk of the first stage has the original. */
+/* The first model chunk of the first stage has the original. */
 bool mfs_torch_is_copy(const struct mfs_torch_reader *r, const struct mfs_name *name,
 		       uint32_t chunk)
 {
@@ -21,8 +20,8 @@ bool mfs_torch_is_copy(const struct mfs_torch_reader *r, const struct mfs_name *
 	return chunk && !strcmp(name->canonical, EMBEDDING);
 }
 
-/* A head beside an embedding is there and neither used nor kept equal to it (gpt_model.py:
- * shared_embedding_or_output_weight). */
+/* True for a head beside an embedding. It is not used, and not kept equal to the embedding
+ * (gpt_model.py: shared_embedding_or_output_weight). */
 static bool is_unused(const struct mfs_torch_rank *rank, const struct mfs_torch_param *p,
 		      mfs_value model)
 {
@@ -43,7 +42,7 @@ static struct mfs_stored stored(const struct mfs_torch_param *p, uint32_t storag
 				   .origin = p->t.offset};
 }
 
-/* Ranks come in the order of their stages: the original is known before its copies. */
+/* Ranks are read in the order of stages, so the original is read before its copies. */
 int mfs_torch_check_copy(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 			 const struct mfs_torch_param *p, uint32_t storage, mfs_value model)
 {

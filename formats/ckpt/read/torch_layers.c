@@ -21,8 +21,8 @@ mfs_value mfs_torch_model(const struct mfs_torch_reader *r, const struct mfs_tor
 	return mfs_value_get(doc, mfs_pickle_root(doc), r->vpp > 1 ? key : "model");
 }
 
-/* Each chunk has a dict of its own: one that stands for thousands would be walked for each of
- * them. */
+/* Each model chunk must have a dict of its own. One dict for thousands of chunks would be read for
+ * each of them. */
 int mfs_torch_check_models(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank)
 {
 	uint64_t pairs = 0;
@@ -82,7 +82,7 @@ static int open_stages(struct mfs_torch_reader *r)
 	return rc;
 }
 
-/* Counting what is there needs no rule for uneven stages; the sum must be the model's. */
+/* Counting the layers in the files needs no rule for uneven stages. The sum must be the model's. */
 int mfs_torch_number_layers(struct mfs_torch_reader *r)
 {
 	const uint32_t chunks = r->vpp * r->pp;

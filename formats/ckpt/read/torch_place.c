@@ -1,6 +1,6 @@
 /*
- * Legacy `torch`: where in the global tensor a rank's tensor lies. Dense weights stand in every
- * expert rank's file: the lowest present is taken.
+ * Legacy `torch`: where a rank's tensor lies in the global tensor. All expert ranks' files have the
+ * dense weights; those of the lowest expert rank are taken.
  */
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "formats/base/bytes.h"
 #include "formats/ckpt/read/torch_i.h"
 
-/* Which ranks' copies count: a replicated tensor once, a dense one from one expert rank. */
+/* A replicated tensor is taken from one rank, and a dense one from one expert rank. */
 bool mfs_torch_is_wanted(const struct mfs_torch_reader *r, const struct mfs_torch_rank *d,
 			 const struct mfs_name *name)
 {

@@ -2,9 +2,9 @@
  * Legacy `torch`: the directories mp_rank_TT[_PPP][_EEE] of a save, each of one model-parallel
  * rank, and which rank that is.
  *
- * What their names leave open (is _001 a pipeline stage or an expert rank?) rank 0's arguments
- * decide. With ETP != TP only max(TP, EP * ETP) files exist per stage; expert weights are the
- * expert-tensor rank's, which is the tensor rank modulo ETP.
+ * A name may be ambiguous: _001 may be a pipeline stage or an expert rank. Rank 0's arguments
+ * decide. With ETP != TP a stage has only max(TP, EP * ETP) files. Expert weights are those of the
+ * expert-tensor rank, which is the tensor rank modulo ETP.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -43,8 +43,8 @@ static bool parse_rank_name(const char *name, struct mfs_torch_rank *ret)
 	return false;
 }
 
-/* With a distributed optimizer Megatron makes a directory for every rank, and leaves those empty
- * whose weights another rank has saved (training/checkpointing.py: ensure_directory_exists). */
+/* With a distributed optimizer Megatron makes a directory for every rank. It stays empty if another
+ * rank saves the weights (training/checkpointing.py: ensure_directory_exists). */
 static bool has_state(const struct mfs_torch_reader *r, const char *name)
 {
 	char path[4096];
@@ -210,8 +210,7 @@ static int missing(struct mfs_torch_reader *r, uint32_t tp, uint32_t pp, uint32_
 
 static int check_grid(struct mfs_torch_reader *r)
 {
-	/* As many loops as directories could exist: a claimed size beyond them ends at the first
-	 * gap. */
+	/* A claimed size that is too large ends the loop at the first missing directory. */
 	for (uint32_t pp = 0; pp < r->pp; pp++) {
 		for (uint32_t tp = 0; tp < r->tp; tp++)
 			if (!mfs_torch_find_rank(r, pp, tp))
