@@ -1,8 +1,8 @@
 /*
- * fully_reshardable saves of core 0.15 to 0.19 cut buckets' padding out of the buffers and then
- * looked for parameters where they would be with it (fixed in 32a03b77c5, 2026-08-21): with several
- * buckets the states of all but the first one's are shifted. No release can be told from the files,
- * but the weights can: they are the fp32 parameters, rounded.
+ * fully_reshardable saves of core 0.15 to 0.19 removed the padding of buckets, but then read
+ * parameters at their places with padding (fixed in 32a03b77c5, 2026-08-21). So with several
+ * buckets all states after the first bucket are shifted. The files do not say which release wrote
+ * them. But a weight must be its fp32 parameter, rounded; this shows a shift.
  */
 #include <errno.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 
 #define SAMPLES	     8	  /* elements of each chunk */
 #define CHUNKS	     64	  /* of each tensor */
-#define MANY_TENSORS 2048 /* of more a part is looked at */
+#define MANY_TENSORS 2048 /* of more tensors only a part is checked */
 
-/* Buckets are cut where gradients are reduced while the others are computed, and around an
- * embedding that two stages have. */
+/* A buffer may have several buckets if overlap_grad_reduce is set, or if two stages share an
+ * embedding. */
 static bool may_have_buckets(const struct mfs_ckpt *ckpt)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
@@ -43,7 +43,7 @@ static const struct mfs_chunk *chunk_with(const struct mfs_ckpt *ckpt,
 	return NULL;
 }
 
-/* count elements from lo on, along the last axis, which must be without gaps there. */
+/* Reads count elements from lo on along the last axis, where they must be contiguous. */
 static int read_elements(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
 			 const struct mfs_chunk *c, const uint64_t *lo, size_t count, void *ret,
 			 struct mfs_error *err)
@@ -66,7 +66,7 @@ static int read_elements(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *
 				err);
 }
 
-/* Is a weight its fp32 parameter, rounded? */
+/* True if a weight is its fp32 parameter, rounded. */
 static bool is_rounded(enum mfs_dtype dtype, const uint8_t *weight, const uint8_t *main)
 {
 	float f;
@@ -79,7 +79,7 @@ static bool is_rounded(enum mfs_dtype dtype, const uint8_t *weight, const uint8_
 	return mfs_le16(weight) == (dtype == MFS_BF16 ? mfs_float_to_bf16(f) : mfs_float_to_f16(f));
 }
 
-/* Elements that lie side by side in a chunk from lo on. */
+/* The number of contiguous elements of a chunk from lo on. */
 static uint64_t side_by_side(const struct mfs_global_tensor *t, const struct mfs_chunk *c,
 			     const uint64_t *lo)
 {
@@ -132,8 +132,8 @@ static int compare(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
 	return rc;
 }
 
-/* The last bucket of a first stage ends with its first parameters, a last stage's is all but its
- * head. */
+/* True if a shift shows in this tensor. The last bucket of a first stage ends with its first
+ * parameters; that of a last stage has all but its head. */
 static bool is_telling(const struct mfs_global_tensor *t)
 {
 	return t->layer <= 0 || strstr(t->name, "final_layernorm");

@@ -1,11 +1,11 @@
-/* Is what has been read of an optimizer whole? */
+/* Checks that an optimizer was read completely. */
 #include <errno.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
 #include "formats/optim/read/optim_i.h"
 
-/* Elements in a tensor's chunks; they do not overlap, or they would not be its whole. */
+/* The number of elements in a tensor's chunks, which must not overlap. */
 static uint64_t chunk_elements(const struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
 {
 	const struct mfs_chunk *c = mfs_ckpt_chunks(ckpt, t);

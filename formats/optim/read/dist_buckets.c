@@ -121,7 +121,8 @@ static int open_bucket(const struct mfs_optim_holder *h, const struct mfs_optim_
 
 /* ---- sizes ---- */
 
-/* First bucket whose stored size is not the computed one: unpadded, or before core 0.15 padded. */
+/* The first bucket whose stored size is not the computed one. Stored sizes are without padding, and
+ * before core 0.15 with it. */
 static const struct mfs_dcp_tensor *misfit(const struct mfs_optim_holder *h, uint64_t *ret_expected)
 {
 	for (uint32_t i = 0; i < h->o->buffer_count; i++) {
@@ -250,7 +251,7 @@ static int read_holder(struct mfs_optim_holder *h, void *arg)
 	return rc;
 }
 
-/* A bucket that nobody asked for: the buffers were cut in another way. */
+/* A bucket that was not read shows that the buffers were cut in another way. */
 static int check_all_used(const struct mfs_dist_reader *r, uint32_t used)
 {
 	uint32_t found = 0;

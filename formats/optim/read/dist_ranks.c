@@ -1,4 +1,4 @@
-/* Who held the flat buffers of a torch_dist save: its model-parallel ranks, and those of the
+/* The ranks that held the flat buffers of a torch_dist save: its model-parallel ranks, and those of
  * experts. */
 #include <errno.h>
 

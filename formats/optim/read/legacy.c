@@ -1,11 +1,11 @@
-/* Legacy files: which kind of optimizer a rank's state is of, and what reads it. */
+/* Legacy files: finds the kind of a rank's optimizer, and calls the reader of this kind. */
 #include <errno.h>
 
 #include "formats/optim/read/legacy_i.h"
 #include "formats/optim/read/optim_i.h"
 #include "formats/optim/rules/state_dict.h"
 
-/* With a distributed optimizer the state has groups alone; what they group is in another file. */
+/* With a distributed optimizer the state has only groups; the tensors are in another file. */
 static bool is_distributed(const struct mfs_pickle *doc, mfs_value optimizer, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
