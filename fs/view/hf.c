@@ -1,6 +1,6 @@
 /*
- * The HF directory of a checkpoint. -ENOTSUP or -ENODATA with the tensor's or argument's name if
- * any part of the model cannot be shown: never a partial model.
+ * The HF view of a checkpoint. If any part of the model cannot be shown, it fails with -ENOTSUP or
+ * -ENODATA and names the tensor or argument: a view never shows a part of a model.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -77,7 +77,8 @@ static int find_tokenizer(struct builder *b)
 	if (rc || stat(b->tokenizer, &st))
 		return rc;
 	rc = mfs_fileset_new(b->tokenizer, &b->view->passed, b->err);
-	/* Its config.json goes into ours: who may read that is looked at again with the rest. */
+	/* Its config.json goes into the view's, so its permissions are looked at with the
+	 * others. */
 	if (!rc && b->ref)
 		rc = mfs_fileset_add(b->view->passed, "config.json", &config, b->err);
 	return rc;
@@ -91,8 +92,8 @@ static bool is_passed(const struct builder *b, const char *name)
 	return false;
 }
 
-/* An HF directory shown as itself: its config.json was read when it was opened, and stays as it is
- * unless its weights say that the head is not tied. */
+/* True if an HF directory is shown without another reference. Its own config.json is then shown; it
+ * changes only if the weights show that the head is not tied. */
 static bool shows_itself(const struct builder *b)
 {
 	return mfs_hf_ref_is_source(b->opt->ref, b->ckpt);
@@ -110,7 +111,7 @@ static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
 	return rc || !is_untied(b) ? rc : mfs_hf_ref_untie(*ret, b->err);
 }
 
-/* By the arguments, and by ref's being there. */
+/* Checks the arguments, and that ref exists. */
 static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
 {
 	const struct builder b = {.ckpt = s->ckpt, .opt = s->options};
@@ -157,7 +158,7 @@ static int add_own_config(struct builder *b)
 	rc = open_ref(b, &own);
 	if (rc)
 		return rc;
-	/* It need not be the file any more that the checkpoint was opened with. */
+	/* The file may have changed since the checkpoint was opened. */
 	mfs_view_note_read(&b->view->public, mfs_hf_ref_access(own));
 	rc = mfs_hf_ref_json(own, &config, &len, b->err);
 	mfs_hf_ref_free(own);

@@ -7,22 +7,22 @@
 
 #define KEEP_ERRORS 64 /* less than a kilobyte each */
 
-/* One place. It exists while somebody holds it, or something is kept in it. */
+/* A place for a thing. It exists while it has a holder, or keeps a thing or a failure. */
 struct mfs_held {
 	struct mfs_open_set *set;
 	char *name;
 	pthread_mutex_t opening; /* held while it is opened; error is under it */
 	struct mfs_error error;	 /* code 0: none */
-	/* written under both locks; by the one who closes it, when nobody else knows it */
+	/* written under both locks, or by the thread that closes it and alone knows it */
 	void *object;
 
 	/* Under the keeper's lock. */
 	unsigned users;
 	struct mfs_held *next;		/* of the set */
-	struct mfs_held *newer, *older; /* while nobody holds it */
+	struct mfs_held *newer, *older; /* while it has no holder */
 };
 
-/* Places that nobody holds, by when they were used last. */
+/* Places without a holder, by their last use. */
 struct idle {
 	struct mfs_held *newest, *oldest;
 	unsigned count, limit;
@@ -97,7 +97,7 @@ static void place_unlink(struct mfs_held *h)
 	*p = h->next;
 }
 
-/* Without the lock: nobody knows it any more, and closing may take its time. */
+/* Called without the lock: no other thread knows the place, and closing may take long. */
 static void place_free(struct mfs_held *h)
 {
 	if (!h)
@@ -124,7 +124,7 @@ static void idle_remove(struct mfs_held *h)
 	list->count--;
 }
 
-/* Returns what is to be freed in its place, or NULL. */
+/* Returns the place that is to be freed for it, or NULL. */
 static struct mfs_held *idle_add(struct mfs_held *h)
 {
 	struct idle *list = idle_list(h);
@@ -159,8 +159,8 @@ bool mfs_keeper_lasts(int code)
 	}
 }
 
-/* Under the place's own lock. The record may hold what a callee met and got over: it counts after a
- * failure alone. */
+/* Under the place's own lock. The error counts only after a failure: a callee may have set it and
+ * succeeded. */
 static int place_fill(struct mfs_held *h, struct mfs_error *err)
 {
 	struct mfs_keeper *k = h->set->keeper;
@@ -318,7 +318,7 @@ void mfs_open_set_release(struct mfs_open_set *set)
 	if (!set->keeper)
 		return;
 	mfs_open_set_let_go(set);
-	/* Held to the end, by who never wanted to let go. */
+	/* The rest is held by commands, which never drop. */
 	while ((h = set->first)) {
 		set->first = h->next;
 		place_free(h);

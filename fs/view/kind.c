@@ -7,7 +7,7 @@
 const struct mfs_view_table mfs_ckpt_views = {MFS_CKPT_VIEWS(MFS_VIEW_COUNT),
 					      {MFS_CKPT_VIEWS(MFS_VIEW_LIST)}};
 
-/* A plain name, or none: what stands behind a kind's. */
+/* True if rest, the part after a kind's name, is one name or empty. */
 static bool is_spec(const char *rest)
 {
 	return *rest && !strchr(rest, '/');

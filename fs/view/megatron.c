@@ -19,7 +19,7 @@
 #include "fs/view/kind.h"
 #include "fs/view/view.h"
 
-#define MAX_LISTED 8 /* of tensor and of pipeline sizes in a listing: powers of two up to it */
+#define MAX_LISTED 8 /* a listing has powers of two up to this as TP and PP */
 
 struct megatron_view {
 	struct mfs_view public;
@@ -34,8 +34,8 @@ struct builder {
 
 /* ---- names ---- */
 
-/* -ENOENT: not a layout's name; -EINVAL: one that this model cannot have (the sentence says which
- * number is not divisible by which). */
+/* -ENOENT: spec is not a layout's name; -EINVAL: the model cannot have this layout, and the message
+ * says which number is not divisible by which. */
 static int parse_layout(const struct mfs_ckpt *ckpt, const char *spec, struct mfs_layout *ret,
 			struct mfs_error *err)
 {
@@ -55,7 +55,7 @@ static int check(const struct mfs_view_origin *s, const char *spec, struct mfs_e
 	return parse_layout(s->ckpt, spec, &layout, err);
 }
 
-/* A torch_dist checkpoint is cut as the source was; where that has no name, whole. */
+/* torch_dist tensors are cut as by the source's layout. If that has no name, they stay whole. */
 static void source_layout(struct mfs_ckpt *ckpt, struct mfs_layout *ret)
 {
 	if (!mfs_layout_of(ckpt, ret))
@@ -104,7 +104,7 @@ static int list_powers(struct listing *l)
 	return rc;
 }
 
-/* The source's own layout, and common powers of two that are possible. */
+/* Lists the source's own layout, and possible layouts of powers of two. */
 static int list(const struct mfs_view_origin *s, struct mfs_arena *arena, const char *const **ret,
 		uint32_t *ret_count, struct mfs_error *err)
 {
@@ -128,7 +128,8 @@ static int list(const struct mfs_view_origin *s, struct mfs_arena *arena, const 
 
 /* ---- building ---- */
 
-/* A directory that was named itself has no number: its state knows. */
+/* An iteration directory that is SOURCE itself may have no number in its name; the common state has
+ * it. */
 static int64_t iteration_of(const struct mfs_ckpt *ckpt, int64_t number)
 {
 	const struct mfs_ckpt_common *s = mfs_ckpt_common(ckpt);
@@ -168,7 +169,7 @@ static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct 
 	return mfs_view_add(&b->view->public, name, data, err);
 }
 
-/* True rows of the vocabulary, as the HF view has them; 0: nobody says. */
+/* True rows of the vocabulary, as in the HF view; 0: not known. */
 static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
 		      uint64_t *ret, struct mfs_error *err)
 {
@@ -213,7 +214,7 @@ static enum mfs_layer_spec spec_of(const struct mfs_ckpt *ckpt, const struct mfs
 	return opt->spec == MFS_VIEW_LAYER_SPEC_TE ? MFS_LAYER_SPEC_TE : mfs_layer_spec_of(ckpt);
 }
 
-/* Whether the model has Megatron views at all, at whatever layout. */
+/* Checks that the model can have Megatron views at any layout. */
 static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
 {
 	int rc = check_rope(s->ckpt, err);
@@ -234,7 +235,7 @@ static int describe(const struct mfs_view_origin *s, struct mfs_megatron_options
 	return true_vocab(s->ckpt, opt, &ret->vocab, err);
 }
 
-/* layout: NULL: torch_dist. */
+/* layout NULL: torch_dist. */
 static int build(struct builder *b, const struct mfs_view_origin *s, const char *layout,
 		 struct mfs_error *err)
 {

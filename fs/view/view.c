@@ -81,7 +81,7 @@ static int by_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-/* Parts between slashes that a directory can hold. */
+/* True if all parts between slashes are possible names in a directory. */
 static bool is_relative_path(const char *name)
 {
 	for (;;) {
@@ -96,7 +96,7 @@ static bool is_relative_path(const char *name)
 	}
 }
 
-/* A file and a directory of one name need not be neighbours ("a", "a-b", "a/c"). */
+/* A file and a directory of one name may not be neighbours in the order: "a", "a-b", "a/c". */
 static bool is_directory_too(const struct mfs_view *v, uint32_t i)
 {
 	size_t len = strlen(v->files[i].name);
@@ -151,7 +151,7 @@ int mfs_view_finish(struct mfs_view *v, struct mfs_error *err)
 	return 0;
 }
 
-/* Length of the longest directory of name that is one of before's too, its '/' included. */
+/* Length of the longest directory that name and before share, with its '/'. */
 static size_t common_dir(const char *before, const char *name)
 {
 	size_t common = 0;

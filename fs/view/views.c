@@ -15,8 +15,8 @@ struct open_view {
 
 /* ---- what there is ---- */
 
-/* A failure that may pass, as for want of memory, makes no view impossible: who enters it tries
- * again. */
+/* A failure that may pass, such as a lack of memory, does not make a view impossible. Opening the
+ * view tries again. */
 static int look_for(struct mfs_views *v, unsigned i, const struct mfs_view_origin *s)
 {
 	const struct mfs_view_kind *k = v->table->kinds[i];
@@ -73,8 +73,8 @@ bool mfs_views_lacks(const struct mfs_views *v)
 	return false;
 }
 
-/* A line for each entry that is missing, and for each view that alone is missing in its
- * directory. */
+/* Adds a line for each entry that lacks, and for each view that lacks in a directory with
+ * others. */
 static void add_lacks(const struct mfs_views *v, struct mfs_buf *ret)
 {
 	struct mfs_views_entry e;
@@ -136,7 +136,7 @@ static int find(const struct mfs_views *v, const char *name, const struct mfs_vi
 	return *ret && !(*ret)->spec == !**ret_spec ? 0 : no_such_view(v, name, err);
 }
 
-/* A spec that can be none is found out before any optimizer is. */
+/* An impossible spec is refused before an optimizer is opened. */
 static int hold_model(struct mfs_views *v, const struct mfs_view_kind *k,
 		      struct mfs_view_origin *ret, struct mfs_held **ret_held,
 		      struct mfs_error *err)
@@ -156,7 +156,7 @@ static int check_spec(struct mfs_views *v, const struct mfs_view_kind *k, const 
 		return 0;
 	rc = hold_model(v, k, &s, &held, err);
 	if (rc)
-		return rc == -ENOENT ? -EIO : rc; /* a file's, not the view's */
+		return rc == -ENOENT ? -EIO : rc; /* it is of a file, not of the view */
 	rc = k->check(&s, spec, err);
 	mfs_keeper_drop(held);
 	return rc;
