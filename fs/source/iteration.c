@@ -21,7 +21,7 @@
 #define RANK_FILE      "model_optim_rng.pt"
 #define OPTIMIZER_FILE "distrib_optim.pt"
 
-/* FNV-1a: tells states of a directory apart, nothing hostile is at stake. */
+/* FNV-1a tells states of a directory apart. It need not resist attacks. */
 #define STAMP_START 0xcbf29ce484222325ull
 
 static uint64_t stamp_add(uint64_t stamp, const void *bytes, size_t len)
@@ -63,7 +63,8 @@ static void free_names(char **names, size_t count)
 	free(names);
 }
 
-/* Names of the directory that say what it is, sorted: rank directories and files of torch_dist. */
+/* Lists the names that make a directory an iteration, sorted: rank directories and files of
+ * torch_dist. */
 static int list_marks(const char *path, char ***ret, size_t *ret_count)
 {
 	size_t count = 0;
@@ -126,14 +127,15 @@ static int stat_in_rank(const char *path, const char *mark, const char *name, st
 	return stat_in(path, file, st);
 }
 
-/* The file of a mark: what it names, or the state file of a rank directory. */
+/* stat() of a mark: of the file, or of the state file in a rank directory. */
 static int stat_mark(const char *path, const char *mark, struct stat *st)
 {
 	return is_rank_dir(mark) ? stat_in_rank(path, mark, RANK_FILE, st)
 				 : stat_in(path, mark, st);
 }
 
-/* Every file of an incomplete iteration: any of them may be the one that is still being written. */
+/* The stamp of an incomplete iteration covers every file, since any of them may still be
+ * written. */
 static int stamp_all(const char *path, uint64_t *ret)
 {
 	uint64_t stamp = STAMP_START;
@@ -156,7 +158,7 @@ static int stamp_all(const char *path, uint64_t *ret)
 	return 0;
 }
 
-/* A complete iteration is done: two stats per look, however many files it has. */
+/* The stamp of a complete iteration costs two stats a look, for any number of files. */
 static int stamp_marker(const char *path, const char *marker, uint64_t *ret)
 {
 	struct stat dir, file;
@@ -171,8 +173,8 @@ static int stamp_marker(const char *path, const char *marker, uint64_t *ret)
 	return 0;
 }
 
-/* metadata.json is the last file that a torch_dist save writes; of a legacy save, the first rank's
- * file stands for the rest. NULL if there is neither. */
+/* A torch_dist save writes metadata.json last. For a legacy save the first rank's file is used.
+ * NULL: there is neither. */
 static char *choose_marker(const char *path)
 {
 	static const char *const last[] = {"metadata.json", ".metadata"};
@@ -285,7 +287,8 @@ static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 			      it->mtime_ns);
 }
 
-/* The readers name files by their whole path; beside an iteration's name that is said twice. */
+/* A reader's message begins with the path, which is dropped: the iteration's name stands beside
+ * it. */
 static const char *without_path(const char *msg, const char *path)
 {
 	size_t len = strlen(path);
@@ -297,8 +300,8 @@ static const char *without_path(const char *msg, const char *path)
 	return strncmp(msg + len, ": ", 2) ? msg : msg + len + 2;
 }
 
-/* Stamps are taken before the files are opened: what changes in between is then seen by the next
- * look. all: the stamp of all files, 0 if it was not taken. */
+/* Stamps are taken before files are opened, so that the next look sees a change in between. all:
+ * the stamp of all files; 0: not taken. */
 static int examine(struct mfs_iteration *it, uint64_t all)
 {
 	struct mfs_ckpt *ckpt = NULL;
@@ -318,7 +321,7 @@ static int examine(struct mfs_iteration *it, uint64_t all)
 	return fill_incomplete(it, without_path(why.msg, it->path));
 }
 
-/* Whether the files are as they were when before was looked at. ret_all: the stamp of all files, if
+/* True if the files have not changed since the look at before. *ret_all: the stamp of all files, if
  * it was taken. */
 static bool unchanged(const struct mfs_iteration *before, uint64_t *ret_all)
 {
@@ -334,7 +337,7 @@ static bool unchanged(const struct mfs_iteration *before, uint64_t *ret_all)
 	       stamp == before->stamp;
 }
 
-/* What was looked at again turned out the same: before stays and takes over the new stamp. */
+/* True if a new look has the same result. before then stays and gets the new stamp. */
 static bool same_result(struct mfs_iteration *before, struct mfs_iteration *now)
 {
 	if (!before || !before->reason != !now->reason)
@@ -363,9 +366,9 @@ static bool is_mixture(const struct mfs_save *last, const struct mfs_save *now, 
 	return *ret_same && other;
 }
 
-/* A complete iteration is looked at again, and what is there now is none: files are being replaced
- * one by one. It stays, since each of its files is either the one that it was or an error for who
- * reads it. */
+/* True if a complete iteration is now incomplete because its files are being replaced one by
+ * one. It stays: a file that was replaced is an error for its reader, and the others are as they
+ * were. */
 static bool stays(struct mfs_iteration *before, const struct mfs_iteration *now)
 {
 	uint64_t stamp;
@@ -377,7 +380,7 @@ static bool stays(struct mfs_iteration *before, const struct mfs_iteration *now)
 	       stamp == before->stamp;
 }
 
-/* What has become whole again may be two saves. */
+/* A complete iteration may be a mixture of two saves, which is refused. */
 static int refuse_mixture(struct mfs_iteration *it, const struct mfs_save *last, uint64_t all)
 {
 	char reason[128];
@@ -447,7 +450,7 @@ keep:
 	return 0;
 }
 
-/* Nobody writes to it while it is shown: there is nothing to look for again. */
+/* An HF directory is not written while it is shown, so it is looked at once. */
 int mfs_iteration_look_hf(const char *path, const char *name,
 			  const struct mfs_view_options *options, struct mfs_keeper *keeper,
 			  struct mfs_iteration **ret, struct mfs_error *err)

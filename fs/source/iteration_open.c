@@ -1,7 +1,6 @@
 /*
- * What is opened of an iteration: its checkpoint twice (the model alone; with state and optimizer,
- * for Megatron views) and the views that somebody has asked for, which hold the checkpoint that
- * they are made of.
+ * What is open of an iteration: its checkpoint, once the model alone and once with common state and
+ * optimizer for Megatron views; and its views, each of which holds its checkpoint.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -19,7 +18,7 @@
 
 /* ---- checkpoints ---- */
 
-/* What is shown of an iteration is one save: the one that was looked at. */
+/* Only files of the save that was looked at may be shown. */
 static int check_same_save(struct mfs_iteration *it, struct mfs_ckpt *model, struct mfs_error *err)
 {
 	int64_t newest;
@@ -52,7 +51,7 @@ static int check_files(struct mfs_fileset *files, struct mfs_error *err)
 	return rc;
 }
 
-/* What stands beside the model's files must be of their save, too. */
+/* Files beside the model's must be of the same save. */
 static int check_rest(const struct mfs_iteration *it, const struct mfs_ckpt *full,
 		      struct mfs_error *err)
 {
@@ -69,7 +68,8 @@ static int check_rest(const struct mfs_iteration *it, const struct mfs_ckpt *ful
 			it->path, other);
 }
 
-/* The model's files are looked at last: both are of the save that the iteration stands for. */
+/* The model's files are checked last; then model and optimizer are of the save that was looked
+ * at. */
 static int open_full(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err)
 {
 	struct mfs_held *model;
@@ -162,9 +162,9 @@ static int hold_origin(void *owner, enum mfs_view_of of, struct mfs_view_origin 
 	return rc;
 }
 
-/* What makes a save whole is the first to go when it is saved again or deleted. If it is still
- * there, so was all else that the view has read: also what is no part of the checkpoint, its
- * tokenizer. By path: a directory that was moved away has it, too. */
+/* The file that makes a save whole is the first to go when the iteration is saved again or deleted.
+ * If it is still there, all other files that the view has read were there too, such as the
+ * tokenizer. It is looked up by its path, since a directory that was moved away still has it. */
 static int check_whole(void *owner, const struct mfs_view_origin *s, struct mfs_error *err)
 {
 	const struct mfs_iteration *it = owner;
@@ -202,7 +202,7 @@ void mfs_iteration_init_open(struct mfs_iteration *it, struct mfs_keeper *keeper
 	mfs_views_init(&it->views, &views, it, &mfs_ckpt_views, MFS_VIEW_OF_CKPT, keeper);
 }
 
-/* Views before what they are made of. */
+/* Views are closed before the checkpoints that they hold. */
 void mfs_iteration_release_open(struct mfs_iteration *it)
 {
 	mfs_views_release(&it->views);

@@ -20,8 +20,8 @@ struct mfs_readers {
 	pthread_mutex_t lock; /* what follows */
 	pthread_cond_t looked;
 	bool looking;
-	int64_t due; /* monotonic ns of the next look; 0: what is known may be of any age */
-	int64_t old; /* from then on who comes while another looks waits for what he sees */
+	int64_t due; /* monotonic ns of the next look; 0: the result may be of any age */
+	int64_t old; /* monotonic ns: after it a thread waits for the look of another */
 	struct mfs_access_fold fold;
 	struct mfs_access told;
 };
@@ -110,7 +110,7 @@ struct mfs_readers *mfs_readers_of_sets(struct mfs_fileset *const *sets, uint32_
 		return NULL;
 	if (fixed)
 		r->fixed = *fixed;
-	r->fixed.closed |= !count && !r->fixed.named; /* nothing says who may */
+	r->fixed.closed |= !count && !r->fixed.named; /* no source says who may read */
 	fold = r->fixed;
 	r->sets = calloc(count + 1, sizeof(*r->sets));
 	for (uint32_t i = 0; r->sets && i < count; i++) {

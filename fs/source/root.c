@@ -23,9 +23,9 @@
 #include "fs/view/keeper.h"
 #include "formats/megatron/tracker.h"
 
-#define MIN_INTERVAL 1000000000 /* ns between two looks that were not forced */
+#define MIN_INTERVAL 1000000000 /* ns between two looks without force */
 
-/* A snapshot and what it points to. Kept until the root is freed: a reader may still hold it. */
+/* A snapshot and its memory. It lives as long as the root, since a reader may still use it. */
 struct held_snapshot {
 	struct mfs_root_snapshot public;
 	struct mfs_arena arena;
@@ -34,23 +34,23 @@ struct held_snapshot {
 
 enum source_kind {
 	SOURCE_ROOT,	  /* iterations and a tracker */
-	SOURCE_ITERATION, /* one of them */
+	SOURCE_ITERATION, /* one iteration */
 	SOURCE_HF,
-	SOURCE_DATA, /* datasets alone */
+	SOURCE_DATA, /* only datasets */
 };
 
 struct mfs_root {
 	char *source; /* absolute */
 	char *arch, *ref;
 	struct mfs_view_options options;
-	struct mfs_data_options no_data; /* where nothing was said of datasets */
+	struct mfs_data_options no_data; /* used without options of datasets */
 	struct mfs_data *data;		 /* NULL: none */
 	enum source_kind kind;
-	struct mfs_keeper *keeper; /* of what is open of iterations */
+	struct mfs_keeper *keeper; /* of all iterations */
 	_Atomic(struct held_snapshot *) snapshot;
 	_Atomic int64_t looked; /* monotonic ns of the last look */
 
-	pthread_mutex_t refresh; /* what follows */
+	pthread_mutex_t refresh; /* of the fields below */
 	struct mfs_tracker tracker;
 	struct mfs_iteration *iterations; /* all that were ever shown, newest first */
 };
@@ -101,7 +101,7 @@ static bool is_directory(const char *dir, const char *name)
 	       !stat(path, &st) && S_ISDIR(st.st_mode);
 }
 
-/* The directories of a root that are named like iterations, ascending. */
+/* Lists the directories that are named like iterations, in ascending order. */
 static int list_candidates(const char *source, struct candidates *c, struct mfs_error *err)
 {
 	DIR *dir = opendir(source);
@@ -130,7 +130,7 @@ static struct mfs_iteration *find(const struct mfs_root_snapshot *s, const char 
 	return NULL;
 }
 
-/* Looks at one iteration; *ret is NULL if it has vanished meanwhile. */
+/* Looks at one iteration. *ret is NULL if it is gone. */
 static int look_at(struct mfs_root *root, const struct candidate *c, struct mfs_iteration *before,
 		   struct mfs_iteration **ret, struct mfs_error *err)
 {
@@ -227,8 +227,8 @@ static bool may_be_latest(const struct mfs_tracker *t, const struct mfs_iteratio
 	return t->kind != MFS_TRACKER_BAD && it->number == t->number;
 }
 
-/* Newest first, and all checkpoints but the latest's are let go at once: a root of a hundred
- * iterations never has them all in memory. */
+/* Looks at the newest iteration first, and closes each checkpoint at once except the latest's. So a
+ * root of a hundred iterations never has them all in memory. */
 static int look_at_all(struct mfs_root *root, const struct candidates *c,
 		       const struct mfs_root_snapshot *before, struct mfs_root_snapshot *now,
 		       struct mfs_error *err)
@@ -296,7 +296,7 @@ static int list_single(const struct mfs_root *root, struct candidates *c, struct
 	return add_candidate(c, *name ? name : "checkpoint", number) ? mfs_fail_nomem(err) : 0;
 }
 
-/* At every look, since a directory may go file by file. */
+/* Called at every look, since a directory may be deleted file by file. */
 static void let_go_of_missing(const struct mfs_root *root, const struct mfs_root_snapshot *now)
 {
 	for (struct mfs_iteration *it = root->iterations; it; it = it->older) {
@@ -309,15 +309,15 @@ static void let_go_of_missing(const struct mfs_root *root, const struct mfs_root
 	}
 }
 
-/* SOURCE is gone, or away: what is shown stays, but an idle mount keeps no disk space of deleted
- * files. */
+/* SOURCE cannot be read. The tree stays, but unused files are closed, so that deleted ones give
+ * their disk space back. */
 static void close_idle(const struct mfs_root *root)
 {
 	for (struct mfs_iteration *it = root->iterations; it; it = it->older)
 		mfs_iteration_close_idle(it);
 }
 
-/* Under the refresh lock. */
+/* Looks at SOURCE, under the refresh lock. */
 static int look(struct mfs_root *root, struct mfs_error *err)
 {
 	struct held_snapshot *old = atomic_load(&root->snapshot), *now = NULL;
@@ -325,7 +325,8 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 	struct candidates c = {0};
 	int rc = 0;
 
-	/* The tracker first: what it names was complete before the directory is listed. */
+	/* The tracker is read first: the iteration that it names is then complete when the
+	 * directory is listed. */
 	if (root->kind == SOURCE_ROOT)
 		mfs_tracker_read(root->source, &root->tracker);
 	if (root->kind == SOURCE_ROOT)
@@ -394,8 +395,8 @@ static bool has_candidates(const char *source, int *ret_rc, struct mfs_error *er
 	return found;
 }
 
-/* What a run may have written into its directory before its first save: Megatron's progress log,
- * TensorBoard's and Weights & Biases' files, and what jobs and file systems leave. */
+/* True for files that a run may write before its first save: Megatron's progress log, files of
+ * TensorBoard and Weights & Biases, and what jobs and file systems leave. */
 static bool is_log(const char *name)
 {
 	static const char *const patterns[] = {
@@ -423,8 +424,8 @@ static bool holds_logs_alone(const char *source)
 	return alone;
 }
 
-/* What SOURCE is. An empty directory that is named like an iteration is one: its save may be about
- * to begin. */
+/* Finds out what SOURCE is. An empty directory with the name of an iteration is one: its save may
+ * begin soon. */
 static int detect(struct mfs_root *root, struct mfs_error *err)
 {
 	const char *base = strrchr(root->source, '/') + 1;
@@ -458,7 +459,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 			"model*.safetensors or pytorch_model*.bin (a HuggingFace model), and for "
 			"*.idx with *.bin or *.arrow (datasets)",
 			root->source, MFS_TRACKER_FILE);
-	/* What passes through unchanged passes from there. */
+	/* Files that are shown unchanged come from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)
 		root->options.ref = root->source;
 	return 0;
@@ -485,7 +486,7 @@ static int resolve(struct mfs_root *root, const char *source, struct mfs_error *
 	return 0;
 }
 
-/* What SOURCE holds itself, and what options add. */
+/* Opens the datasets in SOURCE, and those that options add. */
 static int open_data(struct mfs_root *root, struct mfs_error *err)
 {
 	const bool alone = root->kind == SOURCE_DATA;

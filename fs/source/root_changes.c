@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SENTENCE 1200 /* bytes: a name, and why */
+#define SENTENCE 1200 /* bytes: a name and a reason */
 
-/* NULL: there is none of this name. */
+/* The iteration of a name; NULL: there is none. */
 static struct mfs_iteration *find(const struct mfs_root_snapshot *s, const char *name)
 {
 	for (uint32_t i = 0; i < s->count; i++)

@@ -1,4 +1,4 @@
-/* What a VIEW argument names. */
+/* Finds what a VIEW argument names. */
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define DATA "data"
 
-/* A sentence with all that could have been named. */
+/* Fails with a message that lists all possible names. */
 static int fail_with(struct mfs_buf *text, struct mfs_error *err)
 {
 	int rc = mfs_fail(err, -ENOENT, "%s", text->failed ? "out of memory" : text->data);
@@ -55,7 +55,7 @@ static int no_such_view(const struct mfs_root *root, const char *name, struct mf
 	return fail_with(&text, err);
 }
 
-/* By its form. A directory of views is none. */
+/* True if it has the form of a view's name. A directory of views is no view. */
 static bool is_view(const char *view)
 {
 	const char *spec;
@@ -65,7 +65,7 @@ static bool is_view(const char *view)
 	return k && !k->spec == !*spec;
 }
 
-/* That, or a directory above views. */
+/* True for a view, or a directory of views. */
 static bool is_place(const char *view)
 {
 	const char *spec;
@@ -103,7 +103,7 @@ static int latest(struct mfs_root *root, struct mfs_place *ret, struct mfs_error
 	return 0;
 }
 
-/* The iteration in front of the first slash; -ENOENT without a word: it is none. */
+/* Finds the iteration before the first slash. -ENOENT without a message: it is no iteration. */
 static int named_iteration(struct mfs_root *root, const char *name, struct mfs_place *ret,
 			   struct mfs_error *err)
 {
@@ -168,7 +168,7 @@ static bool names_data(const char *name)
 	return !strncmp(name, DATA, len) && (!name[len] || name[len] == '/');
 }
 
-/* Where nothing is named: the model, or the only dataset. */
+/* The place if nothing is named: the model, or the only dataset. */
 static int find_default(struct mfs_root *root, struct mfs_place *ret, struct mfs_error *err)
 {
 	const struct mfs_data *data = mfs_root_data(root);
