@@ -32,7 +32,8 @@ struct mfs_view {
 	uint32_t count;
 	uint32_t tensor_count; /* in all files, for messages */
 	int64_t mtime_ns;      /* of every file: the time of the newest source file */
-	/* Who may read all source files: as far as it was read once and is not kept, and in all. */
+	/* Who may read: fixed: all sources that were read once and are not kept; access: all
+	 * sources. */
 	struct mfs_access_fold fixed, access;
 	/* what the source files' own modes grant, classes of formats/io/access.h */
 	unsigned granted;

@@ -39,8 +39,8 @@ static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src
 	return 0;
 }
 
-/* rng_state/shard_{pp}.{tp}_{P}.{T}; core 0.16 with EP > 1 has data-parallel ranks behind tp, of
- * which the first stands for all. */
+/* Parses rng_state/shard_{pp}.{tp}_{P}.{T}. Core 0.16 with EP > 1 has the data-parallel rank after
+ * tp; the first one is used for all. */
 static bool parse_rng_key(const char *key, struct mfs_ckpt_rng *ret)
 {
 	unsigned pp, tp, dp = 0, all_pp, all_tp, all_dp = 1;
@@ -107,7 +107,7 @@ static int read_common(struct mfs_dist_reader *r)
 	return read_state_of(r, &src, COMMON_ITEM, r->files[item->item.file], item->item.offset);
 }
 
-/* The layout that wrote the files; what is stored no longer depends on it. */
+/* Notes the layout that wrote the files. The stored tensors do not depend on it. */
 static void note_layout(struct mfs_ckpt *ckpt)
 {
 	const struct mfs_megatron_args *a = &ckpt->args;
@@ -121,7 +121,7 @@ static void note_layout(struct mfs_ckpt *ckpt)
 	};
 }
 
-/* metadata.json names the backend; zarr (until core 0.15) is another format altogether. */
+/* metadata.json names the backend. zarr (until core 0.15) is another format. */
 static int check_backend_text(struct mfs_dist_reader *r, const char *text, size_t len)
 {
 	json_t *root = json_loadb(text, len, 0, NULL);

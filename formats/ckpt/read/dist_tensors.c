@@ -1,5 +1,5 @@
-/* torch_dist: chunks of stacked tensors as found chunks of the tensors of each layer and expert,
- * and where an item's tensor lies. */
+/* torch_dist: turns chunks of stacked tensors into found chunks of each layer's and expert's
+ * tensor, and finds where an item's tensor lies. */
 #include <errno.h>
 #include <string.h>
 
@@ -64,7 +64,7 @@ static int locate_item(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uint6
 
 /* ---- tensors ---- */
 
-/* Kept in the checkpoint, beyond the life of the parsed index. */
+/* Copies dims to the checkpoint, which outlives the parsed index. */
 static const uint64_t *keep_dims(struct mfs_dist_reader *r, const uint64_t *dims, unsigned ndim)
 {
 	uint64_t *copy = mfs_arena_array(&r->ckpt->arena, ndim, sizeof(*copy));
@@ -74,7 +74,8 @@ static const uint64_t *keep_dims(struct mfs_dist_reader *r, const uint64_t *dims
 	return copy;
 }
 
-/* _w and _v hold gate and up apart; in the canonical tensor they are its two halves. */
+/* _w and _v are gate and up in tensors of their own. They are the two halves of the canonical
+ * tensor. */
 static void place_part(struct mfs_dist_stacked *s)
 {
 	struct mfs_found_chunk *p = &s->found;
@@ -133,7 +134,8 @@ int mfs_dist_storage(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
 				      .ndim = t->ndim};
 	uint64_t elements;
 
-	/* Before anything is sized by it: an item cannot hold more elements than bytes. */
+	/* An item cannot hold more elements than bytes. This is checked before sizes are
+	 * computed. */
 	if (!mfs_shape_count(c->size, t->ndim, &elements) || !elements || elements > c->item.length)
 		return mfs_fail(r->err, -EINVAL,
 				"%s/" METADATA ": '%s': a chunk is empty or larger than its item",
@@ -188,7 +190,8 @@ static int check_stack(struct mfs_dist_reader *r, const struct mfs_dist_stacked 
 			(unsigned long long)s->t->shape[axis]);
 }
 
-/* Leading axes: the layer's unless its number is in the key, then the expert's likewise. */
+/* Stacked leading axes are first the layer's, then the expert's. Either is absent if the key has
+ * the number. */
 int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, const char *key,
 		     struct mfs_dist_stacked *s)
 {

@@ -10,7 +10,7 @@
 #include "formats/base/str.h"
 #include "formats/ckpt/read/torch_i.h"
 
-/* Kept until what else the rank has been asked for has been read. */
+/* Keeps the parameter until r->more has read the rank. */
 static int note_param(struct mfs_torch_reader *r, const struct mfs_torch_param *p)
 {
 	struct mfs_torch_params *all = &r->params;
@@ -109,7 +109,7 @@ static int read_ranks(struct mfs_torch_reader *r)
 	if (!r->embeddings)
 		return mfs_fail_nomem(r->err);
 	for (uint32_t i = 0; i < r->count && !rc; i++) {
-		/* Of most ranks nothing was needed so far; one at a time keeps memory small. */
+		/* Most ranks are not open yet. One open rank at a time keeps memory small. */
 		if (!r->ranks[i].state.doc)
 			rc = mfs_torch_open_rank(r, &r->ranks[i]);
 		if (!rc)
@@ -140,7 +140,7 @@ static int note_rng(struct mfs_torch_reader *r)
 	return 0;
 }
 
-/* The first rank's, read again: it has been let go with the others. */
+/* Reads the first rank's state again, since it was closed with the others. */
 static int keep_state(struct mfs_torch_reader *r)
 {
 	struct mfs_ckpt *ckpt = r->ckpt;

@@ -38,7 +38,7 @@ static bool has_experts(const struct mfs_rank_list *l)
 	return mfs_ckpt_args(l->ckpt)->moe_layers != NULL;
 }
 
-/* Experts whose gradients other ranks reduce (their parameters' allreduce is False). */
+/* True if other ranks reduce the gradients of experts (allreduce of their parameters is False). */
 static bool experts_apart(const struct builder *b)
 {
 	const struct mfs_layout *p = &b->list->layout;
@@ -88,7 +88,7 @@ static int list_params(struct builder *b)
 
 /* ---- groups ---- */
 
-/* Does any rank have parameters of that kind in that optimizer? */
+/* True if any rank has parameters of that kind in that optimizer. */
 static bool is_anywhere(const struct builder *b, uint32_t optimizer, enum kind kind)
 {
 	const struct mfs_ckpt *ckpt = b->list->ckpt;
@@ -105,8 +105,8 @@ static bool is_anywhere(const struct builder *b, uint32_t optimizer, enum kind k
 	return false;
 }
 
-/* Until core 0.15 a rank's groups stand in the order in which its parameters need them, before
- * those that only other ranks need. */
+/* Until core 0.15 a rank's groups are in the order of its parameters; groups that only other ranks
+ * need come last. */
 static uint32_t order_kinds(const struct builder *b, uint32_t optimizer, enum kind order[KINDS])
 {
 	const struct mfs_optim *o = b->o;
@@ -198,7 +198,7 @@ static uint32_t find_buffer(struct builder *b, uint32_t optimizer, uint32_t chun
 	return o->buffer_count++;
 }
 
-/* An embedding's copy on the last stage, beside that of MTP, is not the one that is kept equal. */
+/* On a last stage with MTP's copy of the embedding, the head's copy is not kept equal. */
 static bool is_shared(const struct builder *b, const struct mfs_optim_param *p)
 {
 	char name[MFS_CKPT_NAME_SIZE];

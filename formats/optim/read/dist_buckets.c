@@ -144,7 +144,7 @@ static const struct mfs_dcp_tensor *misfit(const struct mfs_optim_holder *h, uin
 	return NULL;
 }
 
-/* Until core 0.7 parameters were not aligned; the sizes tell. */
+/* Until core 0.7 parameters were not aligned. The stored sizes show it. */
 static int fit(struct mfs_optim_holder *h)
 {
 	const struct mfs_dcp_tensor *t;

@@ -1,8 +1,8 @@
 /*
- * torch_dist: an optimizer's tensor that is flattened, as fully_sharded_model_space of core
- * 0.8-0.15 does it: an original [X, Y] in x by y fragments is stored as [x, y, n], n elements of
- * one fragment, chunks [1, 1, k] of consecutive elements. Fused experts (GroupedMLP) are not
- * transposed there, as their weights are.
+ * torch_dist: flattened optimizer tensors of fully_sharded_model_space (core 0.8-0.15). An original
+ * [X, Y] in x by y fragments is stored as [x, y, n], where n is the number of elements of a
+ * fragment. Chunks are [1, 1, k]: k consecutive elements. Fused experts (GroupedMLP) are not
+ * transposed there; their weights are.
  *
  * Sources: core_v0.14.0: dist_checkpointing/strategies/torch.py:
  * sharded_tensor_to_torch_sharded_tensor, transformer/moe/experts.py:
@@ -25,7 +25,7 @@ struct fragment {
 	bool transposed; /* the last two axes */
 };
 
-/* A box of the fragment's elements, in one layer and expert. */
+/* Adds a box of the fragment's elements, in one layer and expert. */
 static int add_part(const struct fragment *f, const uint64_t *lo, const uint64_t *size, uint64_t at,
 		    uint64_t layer, uint64_t expert)
 {
@@ -69,8 +69,8 @@ static int add_box(const uint64_t *lo, const uint64_t *size, uint64_t at, void *
 	return rc;
 }
 
-/* Whether a tensor of fused experts is stored as [in, out]: by its shape, and where that is a
- * square by what the run used. */
+/* True if a tensor of fused experts is stored as [in, out]. Its shape shows this; for a square the
+ * run's arguments do. */
 static bool is_transposed(const struct mfs_ckpt *ckpt, const struct mfs_dist_stacked *s)
 {
 	const struct mfs_megatron_args *a = &ckpt->args;

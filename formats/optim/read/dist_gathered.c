@@ -126,7 +126,7 @@ static int read_buffer(struct object *o, uint32_t buffer)
 	return rc;
 }
 
-/* Until core 0.7 parameters were not aligned; the first buffer's size tells. */
+/* Until core 0.7 parameters were not aligned. The size of the first buffer shows it. */
 static bool fits(const struct object *o)
 {
 	const struct mfs_optim *p = o->h->o;

@@ -68,7 +68,7 @@ static bool is_shared(const struct flat *f, const struct mfs_torch_param *p)
 	return a->tied && !f->has_embedding && !strcmp(p->name.canonical, HEAD);
 }
 
-/* Index of the buffer of a chunk and type. Chunks come one after the other. */
+/* Index of the buffer of a model chunk and dtype. Model chunks come one after the other. */
 static uint32_t find_buffer(struct flat *f, uint32_t chunk, enum mfs_dtype dtype)
 {
 	for (uint32_t i = f->count; i-- > 0 && f->buffers[i].chunk == chunk;)
@@ -216,7 +216,7 @@ static int place_buckets(struct flat *f, const struct buffer *b, enum mfs_state 
 	return rc;
 }
 
-/* Until core 0.7 parameters were not aligned; the file's own size tells. */
+/* Until core 0.7 parameters were not aligned. The size in the file shows it. */
 static int fit_coalesced(struct flat *f, struct buffer *b, uint32_t index, mfs_value tensors)
 {
 	int64_t found = -1;
@@ -302,7 +302,7 @@ static int read_state(struct flat *f, mfs_value state)
 	return rc;
 }
 
-/* Only the first rank's buffers of each are taken: others have the same. */
+/* Buffers are read from the first rank that has them; other ranks have the same. */
 static int read_optimizer(struct flat *f, mfs_value state, int part)
 {
 	const struct mfs_torch_reader *r = f->r;
@@ -350,7 +350,8 @@ static int open_file(struct flat *f, struct mfs_torch_file *ret)
 	snprintf(path, sizeof(path), "%s/" FLAT_FILE, f->rank->name);
 	snprintf(f->where, sizeof(f->where), "%s/%s", f->r->ckpt->dir, path);
 	rc = mfs_fileset_add(f->r->ckpt->files, path, &f->a.file, f->r->err);
-	/* The first rank is the first of its data-parallel groups, too. */
+	/* The first rank is also the first of its data-parallel groups, so it must have the
+	 * file. */
 	if (rc == -ENOENT && f->rank == f->r->ranks)
 		return mfs_fail(f->r->err, -ENODATA,
 				"%s/%s is missing: the distributed optimizer's state is in it",
