@@ -1,11 +1,11 @@
 #include "fs/diff/diff.h"
 
-#include "formats/optim/rules/settings.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/optim/rules/settings.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 #include "fs/diff/command.h"
@@ -152,9 +152,11 @@ static int run(struct command *c, const struct mfs_cmdline *line)
 		status = trouble(&err);
 	} else {
 		status = mfs_diff_any(d) ? DIFFERENT : EQUAL;
-		if (c->json)
-			mfs_diff_print_json(d, c->limit);
-		else if (!c->quiet)
+		if (c->json && mfs_diff_print_json(d, c->limit)) {
+			mfs_command_failed("out of memory");
+			status = TROUBLE;
+		}
+		if (!c->json && !c->quiet)
 			mfs_diff_print(d, c->limit);
 	}
 	for (int i = 0; i < 2; i++)

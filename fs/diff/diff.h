@@ -83,9 +83,9 @@ static inline bool mfs_diff_any(const struct mfs_diff *d)
 	return d->argument_count || d->only_a || d->only_b || d->different;
 }
 
-/* Print the result on stdout (text.c, json.c), with at most limit tensors. */
+/* Print the result on stdout (text.c, json.c), with at most limit tensors. -ENOMEM. */
 void mfs_diff_print(const struct mfs_diff *d, uint64_t limit);
-void mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit);
+int mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit);
 
 /* The index of the first differing element, as "[17, 5]" and in index. */
 const char *mfs_diff_index(const struct mfs_diff_pair *p, uint64_t index[MFS_CKPT_DIMS], char *text,

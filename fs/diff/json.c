@@ -6,7 +6,6 @@
 
 #include "formats/ckpt/element.h"
 #include "fs/diff/diff.h"
-#include "fs/cli/commands.h"
 #include "fs/cli/json.h"
 
 /* JSON has no infinity and no NaN. */
@@ -116,7 +115,7 @@ static json_t *different(const struct mfs_diff *d, uint64_t limit)
 	return array;
 }
 
-void mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit)
+int mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit)
 {
 	json_t *o = json_object();
 
@@ -133,6 +132,5 @@ void mfs_diff_print_json(const struct mfs_diff *d, uint64_t limit)
 	json_object_set_new(o, "only_b", names(d, 1, limit));
 	json_object_set_new(o, "different", different(d, limit));
 	json_object_set_new(o, "notes", mfs_json_texts(d->notes, d->note_count));
-	if (mfs_json_print(o))
-		mfs_command_failed("out of memory");
+	return mfs_json_print(o);
 }

@@ -274,6 +274,7 @@ def make():
         "buckets-with-a-gap": buckets(n, True).bytes(),
         "buckets-of-fp8": buckets(n, dtypes="(torch.uint8, torch.float32)").bytes(),
         "buckets-second-alone": buckets(n, bucket=1).bytes(),
+        "buckets-as-fsdp": buckets(n).bytes(args=dict(use_megatron_fsdp=True)),
         "gathered-one-element-more": gathered(joined(n + 1)).bytes(),
         "gathered-nothing": gathered(None).bytes(),
     }.items():

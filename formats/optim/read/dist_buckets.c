@@ -238,7 +238,7 @@ static int read_holder(struct mfs_optim_holder *h, void *arg)
 	h->rules.grad_fp32 = has_fp32_gradients(&h->r->dcp);
 	rc = fit(h);
 
-	for (uint32_t i = 0; i < h->o->buffer_count && !rc; i++) {
+	for (uint32_t i = 0; !rc && i < h->o->buffer_count; i++) {
 		const struct mfs_optim_buffer *f = &h->o->buffers[i];
 
 		if (f->optimizer != h->optimizer)
