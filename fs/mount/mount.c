@@ -14,6 +14,7 @@
 #include "formats/base/error.h"
 #include "formats/base/path.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/megatron/rank.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/features.h"
 #include "formats/model/model.h"
@@ -164,15 +165,16 @@ static void log_warnings(uint32_t count, const char *const *warnings)
 		mfs_log(LOG_WARNING, "%s", warnings[i]);
 }
 
-/* A model without an HF family may still be shown at other layouts. */
-static bool has_other_views(const struct mfs_views *views)
+/* A model without an HF view may still be shown at other layouts. A GPTModel is mounted even if the
+ * options or its rotary factor leave only the file that says why. */
+static bool has_other_views(const struct mfs_ckpt *ckpt, const struct mfs_views *views)
 {
 	struct mfs_views_entry e;
 
 	for (unsigned i = 0; mfs_views_entry(views, i, &e); i = e.end)
 		if (!e.why_not && strcmp(e.name, MFS_VIEW_DEFAULT))
 			return true;
-	return false;
+	return !mfs_rank_check(ckpt, mfs_layer_spec_of(ckpt), NULL);
 }
 
 static void log_model_warnings(struct mfs_ckpt *ckpt, const struct mfs_view *view)
@@ -199,7 +201,8 @@ static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 	if (!rc) {
 		log_model_warnings(mfs_held_object(ckpt), view);
 		mfs_keeper_drop(hf);
-	} else if (rc == -ENOTSUP && has_other_views(mfs_iteration_views(it))) {
+	} else if (rc == -ENOTSUP &&
+		   has_other_views(mfs_held_object(ckpt), mfs_iteration_views(it))) {
 		mfs_log(LOG_WARNING, "there is no HF view, only others: %s", err->msg);
 		rc = 0;
 	}

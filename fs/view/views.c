@@ -222,7 +222,7 @@ static int build(struct mfs_views *v, const char *name, struct open_view *o, str
 	const char *spec;
 	int rc;
 
-	if (!strcmp(name, MFS_WHY_NOT_VIEW))
+	if (!strcmp(name, MFS_WHY_NOT_VIEW) && mfs_views_lacks(v))
 		return mfs_views_new_why_not(v, &o->view, err);
 	rc = find(v, name, &k, &spec, err);
 	if (!rc)

@@ -75,7 +75,7 @@ bool mfs_views_entry(const struct mfs_views *v, unsigned from, struct mfs_views_
 /* True if some kind is impossible. */
 bool mfs_views_lacks(const struct mfs_views *v);
 /* Builds the view MFS_WHY_NOT_VIEW; the caller frees it. mfs_views_hold() opens it by its name
- * too. */
+ * too, if some kind is impossible. */
 int mfs_views_new_why_not(const struct mfs_views *v, struct mfs_view **ret, struct mfs_error *err);
 
 /* Holds a view, and opens it if it is not open. -ENOENT: there is no view of that name; -EINVAL:

@@ -46,7 +46,6 @@ _mcorefs_option() {
 # any other layout that the model can have is a view as well.
 _mcorefs_views() {
 	local name
-	[[ ${COMP_WORDS[2]} && -d ${COMP_WORDS[2]} ]] || return
 	"${COMP_WORDS[0]}" ls --help | sed -n 's|^  \([a-z][^ ]*\) .*|\1|p' | while read -r name; do
 		case $name in
 		data/*) ;;

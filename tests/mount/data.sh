@@ -97,6 +97,10 @@ done
 "$MCOREFS" ls "$data" | grep -q 'tales_text_document/' || fail "ls"
 refused "two of one name" 1 "two datasets are named 'tales_text_document'" "$MCOREFS" ls "$data" -o "data=$tales"
 refused "no dataset" 1 'holds no dataset' "$MCOREFS" ls "$tales" -o "data=$FIXTURES/weights"
+for command in ls verify; do
+	refused "$command why-not" 1 "there is no view 'why-not'" "$MCOREFS" $command "$tales" data/tales_text_document/why-not
+done
+refused "export why-not" 1 "there is no view 'why-not'" "$MCOREFS" export "$tales" data/tales_text_document/why-not "$work/why-not"
 refused "diff of datasets" 2 'diff compares models' "$MCOREFS" diff "$tales" "$tales"
 said=$("$MCOREFS" verify "$tales" --deep -o vocab_size=999 2>&1) && fail "tokens outside of the vocabulary pass"
 grep -q 'vocabulary' <<<"$said" || fail "the vocabulary is not named: $said"

@@ -208,6 +208,11 @@ same "a file of a full DIR" "$(cat "$hf/cache-1")" kept
 same "free space of a full DIR" "$(df --output=avail -k "$hf" | tail -n 1 | xargs)" 0
 cat "$hf"/data-* >/dev/null || fail "reading beside a full DIR"
 rm "$hf/tmp1"
+# The kernel does not wait for a mount to close a file.
+has_room() {
+	[ "$(df --output=avail -k "$work/small" | tail -n 1)" -gt 0 ]
+}
+wait_until "a removed file has left its room" has_room
 echo more >"$hf/cache-2" || fail "create once there is room"
 unmount
 

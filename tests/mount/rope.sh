@@ -44,4 +44,17 @@ for n in 8 32; do
 done
 sed -i 's/"low_freq_factor": 1.0/"low_freq_factor": 2.0/' "$work/hf/config.json"
 refused 'another frequency' 1 "'rope_scaling' is .*low_freq_factor.:2.0" "$m" ls "$work/llama32" hf -o "ref=$work/hf"
+
+# An HF model with another factor has no Megatron views. If its HF view cannot be built either, as for
+# too many files, it is mounted all the same, and why-not.txt says why.
+"$m" export "$FIXTURES"/weights/llama-torch-tp2-pp2 hf "$work/many" >/dev/null || fail 'export'
+cp "$work/hf/config.json" "$work/many"
+sed -i 's/"low_freq_factor": 2.0/"low_freq_factor": 1.0/' "$work/many/config.json"
+(cd "$work/many" && seq -f '%g.txt' 4097 | xargs touch)
+rm -f "$log"
+mount_foreground "$work/many"
+grep -q 'there is no HF view.*more than 4096 files' "$log" || fail "the log of a mount without views: $(cat "$log")"
+same 'entries without views' "$(ls "$mnt")" "$(printf 'hf\nwhy-not.txt')"
+grep -q '^megatron: .*rotary scaling is 32' "$mnt/why-not.txt" || fail "why-not.txt: $(cat "$mnt/why-not.txt")"
+unmount
 exit 0
