@@ -96,6 +96,7 @@ calls() {
 		END { for (u in used) { split(u, p, " "); if (p[2] in at && at[p[2]] != p[1]) print p[1], at[p[2]], p[2] } }' | sort
 }
 calls >"$work/calls"
+[ -s "$work/calls" ] || complain "there are no objects in '$OBJECTS', so nobody knows who calls whom"
 while read -r folder symbol; do
 	complain "$symbol: $folder defines it for others, and no header there declares it"
 done < <(comm -23 <(cut -d' ' -f2- "$work/calls" | sort -u) <(declared))

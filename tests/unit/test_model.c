@@ -407,6 +407,13 @@ START_TEST(test_vocabulary)
 	vocabulary(&args, (struct mfs_vocab_said){0}, 1000, MFS_VOCAB_ARGS);
 	vocabulary(&args, (struct mfs_vocab_said){.ref = ref}, 7, MFS_VOCAB_REF);
 	vocabulary(&args, (struct mfs_vocab_said){.size = 999, .ref = ref}, 999, MFS_VOCAB_OPTION);
+	args.vocab_size = 990;
+	vocabulary(&args,
+		   (struct mfs_vocab_said){.size = MFS_VOCAB_TOKENIZER,
+					   .ref = ref,
+					   .tokenizer = unit_fixture("data/tokenizer")},
+		   1000, MFS_VOCAB_TOKENIZED);
+	args.vocab_size = 1000;
 	args.tokenizer_type = "NullTokenizer";
 	vocabulary(&args, (struct mfs_vocab_said){0}, 1001, MFS_VOCAB_ARGS);
 	args.null_tokenizer_counts_eod = true;
