@@ -757,6 +757,81 @@ START_TEST(test_vocab_scan)
 }
 END_TEST
 
+/* Bad rows that stand together, between rows that can be read and rows without tokens. */
+START_TEST(test_vocab_scan_of_runs)
+{
+	enum { RUNS_ROWS = 40000 };
+	static int32_t lengths[RUNS_ROWS];
+	static uint8_t bad[RUNS_ROWS], found[RUNS_ROWS];
+	static uint16_t bin[RUNS_ROWS * 10];
+	const struct fake_idx f = {.sequences = RUNS_ROWS, .code = 8, .lengths = lengths};
+	struct mfs_indexed_dataset *d;
+	struct mfs_rows *r;
+	const char *prefix;
+	size_t tokens = 0;
+
+	for (unsigned i = 0, left = 0, in_bad = 1; i < RUNS_ROWS; i++, left--) {
+		if (!left) {
+			in_bad = !in_bad;
+			left = 1 + (unsigned)rand() % 300;
+		}
+		lengths[i] = in_bad && rand() % 20 ? 1 + rand() % 9 : rand() % 10;
+		bad[i] = in_bad && lengths[i];
+		if (bad[i])
+			bin[tokens + (size_t)(rand() % lengths[i])] = 100;
+		tokens += (size_t)lengths[i];
+	}
+	prefix = write_pair("runs", &f, bin, 2 * tokens);
+	d = open_all(&prefix, 1);
+	unit_ok(mfs_rows_indexed(d, &r, &err), &err);
+	unit_ok(mfs_rows_set_vocab(r, 100, &err), &err);
+	unit_ok(mfs_rows_find_bad(r, 3, &err), &err);
+	for (size_t i = 0; i < r->bad.count; i++)
+		memset(found + r->bad.list[i].first, 1, r->bad.list[i].end - r->bad.list[i].first);
+	ck_assert_mem_eq(found, bad, sizeof(bad));
+	mfs_rows_free(r);
+	mfs_indexed_dataset_free(d);
+}
+END_TEST
+
+/* Starts of a damaged file may be in any order. */
+static int wild_starts(const struct mfs_rows *r, uint64_t first, uint64_t count, uint64_t *ret,
+		       struct mfs_error *e)
+{
+	(void)e;
+	for (uint64_t i = first; i < first + count; i++, ret++)
+		*ret = i == r->rows ? r->tokens : i * 7919 * 7919 % r->tokens;
+	return 0;
+}
+
+static int wild_read(const struct mfs_rows *r, uint64_t first, uint64_t count, void *ret,
+		     struct mfs_error *e)
+{
+	ck_assert_uint_le(first + count, r->tokens);
+	if (first % 3 == 0)
+		return mfs_fail(e, -EIO, "a token that cannot be read");
+	memset(ret, 0x7f, count);
+	return 0;
+}
+
+START_TEST(test_scan_of_wild_starts)
+{
+	static const struct mfs_rows_ops ops = {.starts = wild_starts, .read = wild_read};
+	struct mfs_rows r = {.ops = &ops,
+			     .name = "wild",
+			     .dtype = MFS_I8,
+			     .token_size = 1,
+			     .rows = 5000,
+			     .tokens = 300000};
+	int rc;
+
+	unit_ok(mfs_rows_set_vocab(&r, 100, &err), &err);
+	rc = mfs_rows_find_bad(&r, 2, &err);
+	ck_assert(rc == 0 || rc == -ENOTSUP);
+	mfs_row_ranges_release(&r.bad);
+}
+END_TEST
+
 /* Hardly a token is inside: that is not a list of rows any more. */
 START_TEST(test_vocab_scan_of_another)
 {
@@ -889,6 +964,8 @@ Suite *mfs_suite(void)
 	unit_case(s, "vocabulary", test_vocab);
 	unit_case(s, "vocabulary transparent", test_vocab_is_transparent);
 	unit_case(s, "vocabulary scan", test_vocab_scan);
+	unit_case(s, "vocabulary scan of runs", test_vocab_scan_of_runs);
+	unit_case(s, "scan of wild starts", test_scan_of_wild_starts);
 	unit_case(s, "scan of another vocabulary", test_vocab_scan_of_another);
 	unit_case(s, "ranges", test_ranges);
 	unit_case(s, "tokens of a file", test_tokens_of_a_file);

@@ -7,9 +7,10 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/threads.h"
-#include "formats/dataset/rows/rows.h"
+#include "formats/dataset/rows/rows_i.h"
 
 #define CHUNK	    (1u << 17) /* tokens that a thread takes at once: a megabyte at most */
+#define NEIGHBOURS  64	       /* rows whose ends are asked for together */
 #define MAX_THREADS 64
 
 struct search {
@@ -31,47 +32,92 @@ static bool is_known(struct search *s, uint64_t first, uint64_t end)
 	return known;
 }
 
-static int add(struct search *s, uint64_t row, struct mfs_error *err)
+static int add(struct search *s, uint64_t first, uint64_t end, struct mfs_error *err)
 {
 	int rc;
 
 	pthread_mutex_lock(&s->lock);
-	rc = mfs_row_ranges_add(&s->bad, row, row + 1);
+	rc = mfs_row_ranges_add(&s->bad, first, end);
 	pthread_mutex_unlock(&s->lock);
 	if (rc == -ENOMEM)
 		return mfs_fail_nomem(err);
 	return rc ? mfs_fail(err, -ENOTSUP,
 			     "%s: more than %d ranges of rows cannot be read, or hold tokens "
-			     "outside "
-			     "of a vocabulary of %llu: is that its size?",
+			     "outside of a vocabulary of %llu: is that its size?",
 			     s->rows->name, MFS_ROW_RANGES_MAX,
 			     (unsigned long long)s->rows->vocab_size)
 		  : 0;
 }
 
-/* A place between rows near the middle of tokens [first, end), which are of several rows; `second`
- * is where the second one begins. */
-static int middle(const struct mfs_rows *r, uint64_t first, uint64_t end, uint64_t second,
-		  uint64_t *ret, struct mfs_error *err)
-{
-	uint64_t row;
-	int rc = mfs_rows_find(r, first + (end - first) / 2, &row, err);
+/* ---- tokens that were read ---- */
 
-	if (!rc)
-		rc = mfs_rows_start(r, row, ret, err);
-	if (!rc)
-		*ret = mfs_max_u64(*ret, second);
+struct tokens {
+	uint64_t first, end;
+	const uint8_t *bytes;
+};
+
+/* The first token outside of the vocabulary, of tokens [from, to); `to` if there is none. */
+static uint64_t outside(const struct mfs_rows *r, const struct tokens *t, uint64_t from,
+			uint64_t to)
+{
+	return from +
+	       mfs_rows_first_outside(r, t->bytes + (from - t->first) * r->token_size, to - from);
+}
+
+static uint64_t clamp(uint64_t v, uint64_t least, uint64_t most)
+{
+	return mfs_min_u64(mfs_max_u64(v, least), most);
+}
+
+/* Token *at is outside. Adds its row and the rows behind it that are bad as well, NEIGHBOURS at
+ * most, since bad rows mostly stand together. *at becomes the first token that was not looked at,
+ * and moves even if starts of a damaged file do not ascend. */
+static int add_neighbours(struct search *s, const struct tokens *t, uint64_t *at,
+			  struct mfs_error *err)
+{
+	const struct mfs_rows *r = s->rows;
+	uint64_t ends[NEIGHBOURS], row, n, from = *at + 1, to, bad = 0;
+	int rc = mfs_rows_find(r, *at, &row, err);
+
+	if (rc)
+		return rc;
+	n = mfs_min_u64(NEIGHBOURS, r->rows - row);
+	rc = mfs_rows_starts(r, row + 1, n, ends, err);
+	if (rc)
+		return rc;
+	do {
+		from = clamp(ends[bad++], from, t->end);
+		to = bad < n ? clamp(ends[bad], from, t->end) : from;
+		*at = outside(r, t, from, to);
+	} while (*at < to);
+	return add(s, row, row + bad, err);
+}
+
+static int look_at_tokens(struct search *s, const struct tokens *t, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint64_t at = t->first; !rc; rc = add_neighbours(s, t, &at, err)) {
+		at = outside(s->rows, t, at, t->end);
+		if (at == t->end)
+			break;
+	}
 	return rc;
 }
 
+/* ---- tokens that are to be read ---- */
+
 /* Tokens [first, end), CHUNK at most. If they cannot be read together, their halves are tried, down
- * to a row. */
+ * to tokens of one row. */
 static int look_at(struct search *s, uint64_t first, uint64_t end, void *buf, struct mfs_error *err)
 {
 	const struct mfs_rows *r = s->rows;
-	uint64_t row, last, second, half;
-	int rc = mfs_rows_read(r, first, end - first, buf, err);
+	const uint64_t half = first + (end - first) / 2;
+	uint64_t row, last;
+	int rc = r->ops->read(r, first, end - first, buf, err);
 
+	if (!rc && r->vocab_size)
+		return look_at_tokens(s, &(struct tokens){first, end, buf}, err);
 	if (rc != -EIO)
 		return rc;
 	rc = mfs_rows_find(r, first, &row, err);
@@ -80,12 +126,8 @@ static int look_at(struct search *s, uint64_t first, uint64_t end, void *buf, st
 	if (rc || is_known(s, row, last + 1))
 		return rc;
 	if (row == last)
-		return add(s, row, err);
-	rc = mfs_rows_start(r, row + 1, &second, err);
-	if (!rc)
-		rc = middle(r, first, end, second, &half, err);
-	if (!rc)
-		rc = look_at(s, first, half, buf, err);
+		return add(s, row, row + 1, err);
+	rc = look_at(s, first, half, buf, err);
 	return rc ? rc : look_at(s, half, end, buf, err);
 }
 

@@ -31,9 +31,8 @@ FIRST_ABOVE(first_above16, uint16_t)
 FIRST_ABOVE(first_above32, uint32_t)
 FIRST_ABOVE(first_above64, uint64_t)
 
-/* The place of the first token that is outside; count: there is none. Negative tokens are large
- * as unsigned numbers. */
-static uint64_t first_outside(const struct mfs_rows *r, const void *tokens, uint64_t count)
+/* Negative tokens are large as unsigned numbers. */
+uint64_t mfs_rows_first_outside(const struct mfs_rows *r, const void *tokens, uint64_t count)
 {
 	int64_t least, most;
 	uint64_t last;
@@ -55,7 +54,7 @@ static uint64_t first_outside(const struct mfs_rows *r, const void *tokens, uint
 int mfs_rows_check_vocab(const struct mfs_rows *r, uint64_t first, uint64_t count,
 			 const void *tokens, struct mfs_error *err)
 {
-	const uint64_t at = first_outside(r, tokens, count);
+	const uint64_t at = mfs_rows_first_outside(r, tokens, count);
 	uint64_t row;
 	int64_t token;
 	int rc;
