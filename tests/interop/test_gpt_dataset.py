@@ -30,7 +30,7 @@ def helper(tmp_path_factory):
     program = tmp_path_factory.mktemp("helper") / "dataset_indices"
     done = subprocess.run(
         [os.environ.get("CC", "cc"), "-O2", "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off", f"-I{ROOT}", "-o", program,
-         HERE / "peers" / "dataset_indices.c", library, "-pthread", "-lm"], capture_output=True, text=True, timeout=SECONDS)
+         HERE / "peers" / "dataset_indices.c", library, "-pthread", "-lm", "-lz"], capture_output=True, text=True, timeout=SECONDS)
     assert done.returncode == 0, done.stderr
     return program
 
