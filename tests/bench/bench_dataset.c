@@ -3,15 +3,15 @@
  * numbers.
  *
  *   make PREFIX DOCUMENTS            an .idx with as many documents of 1 to 2000 tokens, and a
- *     sparse .bin
+ *                                    sparse .bin
  *   sparse PREFIX DOCUMENTS          an .idx of zeros and a .bin of nothing
  *   open PREFIX                      seconds, resident MiB
  *   index PREFIX S SAMPLES THREADS   seconds of the three indices (SAMPLES 0: one epoch), seconds
- *     of CPU
+ *                                    of CPU
  *   shuffle COUNT                    nanoseconds per element
  *   sample PREFIX S SAMPLES READS    nanoseconds to find the pieces of a random sample
  *   read PREFIX S SAMPLES MIB        nanoseconds of CPU per token of samples, read in order, 1 MiB
- *     at a time
+ *                                    at a time
  *   blend SIZE WEIGHT...             nanoseconds per sample
  */
 #define _GNU_SOURCE
