@@ -132,6 +132,18 @@ START_TEST(test_nothing)
 }
 END_TEST
 
+/* Bytes of tokens that no file can have, of which 64 bits hold the last ones. */
+START_TEST(test_too_large)
+{
+	struct fake_rows *r = fake_rows_new(MFS_I64, (const uint64_t[]){(1ull << 61) + 1}, 1);
+	struct mfs_vfile *f;
+
+	unit_fails(mfs_npy_tokens(&r->rows, &f, &err), &err, -EINVAL, "too large");
+	unit_fails(mfs_raw_tokens(&r->rows, &f, &err), &err, -EINVAL, "too large");
+	mfs_rows_free(&r->rows);
+}
+END_TEST
+
 /* A row that cannot be read costs no other byte. */
 START_TEST(test_bad_rows)
 {
@@ -413,6 +425,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_passed_through);
 	tcase_add_test(c, test_nothing);
 	tcase_add_test(c, test_bad_rows);
+	unit_case(s, "too large", test_too_large);
 	c = unit_case(s, "jsonl", test_jsonl);
 	tcase_add_test(c, test_jsonl_extremes);
 	tcase_add_test(c, test_jsonl_vocabulary);

@@ -1,5 +1,6 @@
 #include "formats/dataset/files/rows_files.h"
 
+#include <errno.h>
 #include <stdlib.h>
 
 #include "formats/base/bytes.h"
@@ -68,16 +69,20 @@ static int build_tokens(void *arg, struct mfs_vfile *parts, struct mfs_error *er
 static int new_tokens(const struct mfs_rows *rows, bool header, struct mfs_vfile **ret,
 		      struct mfs_error *err)
 {
-	struct tokens *t = calloc(1, sizeof(*t));
+	struct tokens *t;
+	uint64_t size;
 	int rc;
 
+	if (mfs_mul_overflows(rows->tokens, rows->token_size, &size) || size > INT64_MAX / 2)
+		return mfs_fail(err, -EINVAL, "%s: %llu tokens are too large for a file",
+				rows->name, (unsigned long long)rows->tokens);
+	t = calloc(1, sizeof(*t));
 	if (!t)
 		return mfs_fail_nomem(err);
 	t->rows = rows;
 	if (header)
 		t->header_len = mfs_npy_header(rows->dtype, &rows->tokens, 1, t->header);
-	rc = mfs_vfile_new_lazy(t->header_len + rows->tokens * rows->token_size, build_tokens, t,
-				ret, err);
+	rc = mfs_vfile_new_lazy(t->header_len + size, build_tokens, t, ret, err);
 	if (rc)
 		free(t);
 	else
