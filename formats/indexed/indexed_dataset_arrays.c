@@ -178,7 +178,7 @@ int mfs_indexed_dataset_modes(const struct mfs_indexed_dataset *d, uint64_t firs
 }
 
 /* The member whose entries, without its first one, hold entry e >= 1. */
-static const struct mfs_idx_member *part_of_entry(const struct mfs_indexed_dataset *d, uint64_t e)
+static const struct mfs_idx_member *member_of_entry(const struct mfs_indexed_dataset *d, uint64_t e)
 {
 	return &d->members[mfs_last_while(i, d->member_count, d->members[i].first_entry < e)];
 }
@@ -195,7 +195,7 @@ int mfs_indexed_dataset_documents(const struct mfs_indexed_dataset *d, uint64_t 
 		count--;
 	}
 	for (uint64_t n; count && !rc; first += n, count -= n, ret += n) {
-		const struct mfs_idx_member *p = part_of_entry(d, first);
+		const struct mfs_idx_member *p = member_of_entry(d, first);
 		const uint64_t from = first - p->first_entry;
 
 		n = mfs_min_u64(count, p->entries - from);

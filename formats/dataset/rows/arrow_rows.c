@@ -68,7 +68,7 @@ static int bad_offset(const struct mfs_arrow_shard *p, const struct mfs_arrow_ex
 			(unsigned long long)(extent->row + row));
 }
 
-/* List offsets of the rows [first, first+count) of a extent, the last of which may be its end: as
+/* List offsets of the rows [first, first+count) of an extent, the last of which may be its end: as
  * tokens of the shard, checked to lie inside of the extent and in order. count <= CHUNK. */
 static int read_offsets(const struct mfs_arrow_shard *p, const struct mfs_arrow_extent *extent,
 			uint64_t first, uint64_t count, uint64_t *ret, struct mfs_error *err)

@@ -2,7 +2,7 @@
  * A column of Arrow IPC streams or files as rows (rows.h). Of a column of lists of integers, each
  * list is a row; of a column of integers, each integer is a row of one token.
  *
- * What is kept is a table of extents: rows whose tokens lie back to back. Mostly a extent is a
+ * What is kept is a table of extents: rows whose tokens lie back to back. Mostly an extent is a
  * record batch. Null rows are empty; where one has elements all the same, which the format permits,
  * it parts two extents.
  */

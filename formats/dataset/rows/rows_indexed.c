@@ -44,7 +44,7 @@ static int indexed_starts(const struct mfs_rows *r, uint64_t first, uint64_t cou
 		const uint64_t from = first - member->p->first_sequence;
 
 		n = mfs_min_u64(count, member->p->sequences - from);
-		rc = mfs_rows_part_look(member, from, n, ret, err);
+		rc = mfs_rows_member_look(member, from, n, ret, err);
 		for (uint64_t i = 0; i < n && !rc; i++)
 			ret[i] += member->first_token;
 	}
@@ -64,8 +64,8 @@ static int locate(const struct mfs_rows_member *member, uint64_t t, uint64_t max
 	int32_t length;
 	int rc = 0;
 
-	if (mfs_rows_part_summed(member)) {
-		rc = mfs_rows_part_find(member, t, &row, &before, err);
+	if (mfs_rows_member_summed(member)) {
+		rc = mfs_rows_member_find(member, t, &row, &before, err);
 		if (!rc)
 			rc = mfs_idx_pointers(p, row, 1, &pointer, err);
 		if (!rc)
@@ -96,7 +96,7 @@ static int map_bin(const struct mfs_rows_member *member, const uint8_t **ret, st
 
 	if (!p->bin_set)
 		return mfs_fail(err, -ENODATA, "%s: its .bin was not opened", p->name);
-	rc = mfs_rows_part_check(member, err);
+	rc = mfs_rows_member_check(member, err);
 	if (!rc)
 		rc = mfs_fileset_check(p->bin_set, p->bin_file, err);
 	return rc ? rc : mfs_fileset_map(p->bin_set, p->bin_file, ret, err);
@@ -165,12 +165,12 @@ static int indexed_gather_starts(const struct mfs_rows *r, const int32_t *rows, 
 
 	for (uint64_t i = 0; i < count && !rc; i++) {
 		member = part_of_row(indexed_of(r), (uint64_t)rows[i]);
-		rc = member == checked ? 0 : mfs_rows_part_check(member, err);
+		rc = member == checked ? 0 : mfs_rows_member_check(member, err);
 		checked = member;
 		if (!rc)
-			rc = mfs_rows_part_starts(member,
-						  (uint64_t)rows[i] - member->p->first_sequence, 1,
-						  &ret[i], err);
+			rc = mfs_rows_member_starts(member,
+						    (uint64_t)rows[i] - member->p->first_sequence,
+						    1, &ret[i], err);
 		if (!rc)
 			ret[i] += member->first_token;
 	}
@@ -200,7 +200,7 @@ static int indexed_column(const struct mfs_rows *r, size_t column, uint64_t firs
 	for (uint64_t i = first; i < first + count && !rc;) {
 		member = part_of_row(x, i);
 		i = member->p->first_sequence + member->p->sequences;
-		rc = mfs_rows_part_check(member, err);
+		rc = mfs_rows_member_check(member, err);
 	}
 	return rc ? rc : mfs_indexed_dataset_modes(x->d, first, count, ret, err);
 }

@@ -24,7 +24,7 @@ struct mfs_rows_of_members {
 	char *name;
 };
 
-static inline bool mfs_rows_part_summed(const struct mfs_rows_member *member)
+static inline bool mfs_rows_member_summed(const struct mfs_rows_member *member)
 {
 	return member->p->pointers == MFS_POINTERS_AS_WRITTEN;
 }
@@ -33,18 +33,18 @@ static inline bool mfs_rows_part_summed(const struct mfs_rows_member *member)
 
 /* Tokens before rows [first, first+count), all of them below the member's end. -EIO: an array
  * contradicts itself there. */
-int mfs_rows_part_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
-			 uint64_t *ret, struct mfs_error *err);
+int mfs_rows_member_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
+			   uint64_t *ret, struct mfs_error *err);
 /* The same, of an .idx that is still the one that was opened (-ESTALE). */
-int mfs_rows_part_look(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
-		       uint64_t *ret, struct mfs_error *err);
+int mfs_rows_member_look(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
+			 uint64_t *ret, struct mfs_error *err);
 /* Of summed ones: the row that holds token t, and how many of its tokens come before t. */
-int mfs_rows_part_find(const struct mfs_rows_member *member, uint64_t t, uint64_t *ret_row,
-		       uint64_t *ret_before, struct mfs_error *err);
-int mfs_rows_part_check(const struct mfs_rows_member *member, struct mfs_error *err);
+int mfs_rows_member_find(const struct mfs_rows_member *member, uint64_t t, uint64_t *ret_row,
+			 uint64_t *ret_before, struct mfs_error *err);
+int mfs_rows_member_check(const struct mfs_rows_member *member, struct mfs_error *err);
 /* The sentence about a negative length; returns code. */
-int mfs_rows_part_bad_length(const struct mfs_rows_member *member, uint64_t i, int32_t length,
-			     int code, struct mfs_error *err);
+int mfs_rows_member_bad_length(const struct mfs_rows_member *member, uint64_t i, int32_t length,
+			       int code, struct mfs_error *err);
 
 /* Fills members, and of rows: tokens and bad. */
 int mfs_rows_measure(struct mfs_rows_of_members *x, struct mfs_error *err);

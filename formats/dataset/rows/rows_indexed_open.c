@@ -39,7 +39,7 @@ static int find_bad(struct mfs_rows_of_members *x, const struct mfs_rows_member 
 		return 0;
 	/* The last one that begins before the end of .bin ends behind it. */
 	last = mfs_last_while(i, p->sequences,
-			      !rc && !(rc = mfs_rows_part_starts(member, i, 1, &start, err)) &&
+			      !rc && !(rc = mfs_rows_member_starts(member, i, 1, &start, err)) &&
 				      start <= whole);
 	return rc ? rc
 		  : add_bad(x, p->first_sequence + last, p->first_sequence + p->sequences, err);
@@ -65,8 +65,8 @@ static int pass_row(struct pass *s, uint64_t i, int64_t pointer, int32_t length,
 	const struct mfs_idx_member *p = s->member->p;
 
 	if (length < 0)
-		return mfs_rows_part_bad_length(s->member, i, length, -EINVAL, err);
-	if (!mfs_rows_part_summed(s->member) && (uint64_t)pointer != s->tokens * p->token_size)
+		return mfs_rows_member_bad_length(s->member, i, length, -EINVAL, err);
+	if (!mfs_rows_member_summed(s->member) && (uint64_t)pointer != s->tokens * p->token_size)
 		return mfs_fail(
 			err, -EINVAL,
 			"%s.idx: sequence %llu begins at byte %lld, but the one before it ends at "
@@ -77,7 +77,7 @@ static int pass_row(struct pass *s, uint64_t i, int64_t pointer, int32_t length,
 		s->member->sums[i / MFS_ROWS_STRIDE] = s->tokens;
 	if (mfs_add_overflows(s->tokens, (uint64_t)length, &s->tokens))
 		return mfs_fail(err, -EINVAL, "%s.idx: more than 2^64 tokens", p->name);
-	if (!mfs_rows_part_summed(s->member) || is_inside(p, pointer, length))
+	if (!mfs_rows_member_summed(s->member) || is_inside(p, pointer, length))
 		return 0;
 	return add_bad(s->x, p->first_sequence + i, p->first_sequence + i + 1, err);
 }
@@ -138,8 +138,8 @@ int mfs_rows_measure(struct mfs_rows_of_members *x, struct mfs_error *err)
 
 		member->p = &d->members[i];
 		member->first_token = x->rows.tokens;
-		rc = mfs_rows_part_summed(member) ? sum_member(x, member, err)
-						  : measure_member(x, member, err);
+		rc = mfs_rows_member_summed(member) ? sum_member(x, member, err)
+						    : measure_member(x, member, err);
 		if (!rc && (mfs_add_overflows(x->rows.tokens, member->tokens, &x->rows.tokens) ||
 			    mfs_mul_overflows(x->rows.tokens, x->rows.token_size, &bytes) ||
 			    bytes > INT64_MAX))

@@ -9,7 +9,7 @@
 #define LOOK  16	 /* starts of as many rows are read by themselves */
 #define FAULT (1u << 20) /* bytes of an .idx that a look through its mapping may have mapped */
 
-int mfs_rows_part_check(const struct mfs_rows_member *member, struct mfs_error *err)
+int mfs_rows_member_check(const struct mfs_rows_member *member, struct mfs_error *err)
 {
 	const struct mfs_idx_member *p = member->p;
 
@@ -62,8 +62,8 @@ static int look_at_starts(const struct mfs_rows_member *member, uint64_t first, 
 	return rc ? rc : pointers_to_starts(member, first, count, ret, err);
 }
 
-int mfs_rows_part_bad_length(const struct mfs_rows_member *member, uint64_t i, int32_t length,
-			     int code, struct mfs_error *err)
+int mfs_rows_member_bad_length(const struct mfs_rows_member *member, uint64_t i, int32_t length,
+			       int code, struct mfs_error *err)
 {
 	return mfs_fail(err, code, "%s.idx: sequence %llu has length %d", member->p->name,
 			(unsigned long long)i, length);
@@ -85,8 +85,8 @@ static int summed_starts(const struct mfs_rows_member *member, uint64_t first, u
 			return rc;
 		for (uint64_t i = 0; i < n; i++) {
 			if (lengths[i] < 0)
-				return mfs_rows_part_bad_length(member, at + i, lengths[i], -EIO,
-								err);
+				return mfs_rows_member_bad_length(member, at + i, lengths[i], -EIO,
+								  err);
 			if (at + i >= first)
 				ret[at + i - first] = sum;
 			sum += (uint64_t)lengths[i];
@@ -95,31 +95,31 @@ static int summed_starts(const struct mfs_rows_member *member, uint64_t first, u
 	return 0;
 }
 
-int mfs_rows_part_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
-			 uint64_t *ret, struct mfs_error *err)
+int mfs_rows_member_starts(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
+			   uint64_t *ret, struct mfs_error *err)
 {
-	return mfs_rows_part_summed(member) ? summed_starts(member, first, count, ret, err)
-					    : contiguous_starts(member, first, count, ret, err);
+	return mfs_rows_member_summed(member) ? summed_starts(member, first, count, ret, err)
+					      : contiguous_starts(member, first, count, ret, err);
 }
 
-int mfs_rows_part_look(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
-		       uint64_t *ret, struct mfs_error *err)
+int mfs_rows_member_look(const struct mfs_rows_member *member, uint64_t first, uint64_t count,
+			 uint64_t *ret, struct mfs_error *err)
 {
 	int rc;
 
 	if (count <= LOOK && member->p->idx_set && member->p->pointers == MFS_POINTERS_CONTIGUOUS)
 		return look_at_starts(member, first, count, ret, err);
-	rc = mfs_rows_part_check(member, err);
+	rc = mfs_rows_member_check(member, err);
 	if (!rc)
-		rc = mfs_rows_part_starts(member, first, count, ret, err);
+		rc = mfs_rows_member_starts(member, first, count, ret, err);
 	/* They are few bytes, but a fault may have mapped so much around them. */
 	if (member->p->idx_set)
 		mfs_fileset_served(member->p->idx_set, FAULT);
 	return rc;
 }
 
-int mfs_rows_part_find(const struct mfs_rows_member *member, uint64_t t, uint64_t *ret_row,
-		       uint64_t *ret_before, struct mfs_error *err)
+int mfs_rows_member_find(const struct mfs_rows_member *member, uint64_t t, uint64_t *ret_row,
+			 uint64_t *ret_before, struct mfs_error *err)
 {
 	const uint64_t strides = (member->p->sequences + MFS_ROWS_STRIDE - 1) / MFS_ROWS_STRIDE;
 	const uint64_t stride = mfs_last_while(i, strides, member->sums[i] <= t);
@@ -131,7 +131,7 @@ int mfs_rows_part_find(const struct mfs_rows_member *member, uint64_t t, uint64_
 	t -= member->sums[stride];
 	for (uint64_t i = 0; i < n && !rc; i++) {
 		if (lengths[i] < 0)
-			return mfs_rows_part_bad_length(member, first + i, lengths[i], -EIO, err);
+			return mfs_rows_member_bad_length(member, first + i, lengths[i], -EIO, err);
 		if (t < (uint64_t)lengths[i]) {
 			*ret_row = first + i;
 			*ret_before = t;
