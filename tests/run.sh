@@ -144,6 +144,7 @@ suite_fuzz-corpus() {
 }
 
 # fuzz_for SECONDS SUITE [OPTION]: new inputs stay out of the tree; what is found lands in build/fuzz/found.
+# libFuzzer's own exit status for a finding is 77, which says "skipped" here.
 fuzz_for() {
 	local t name found=$O/fuzz/found
 	mkdir -p "$found"
@@ -155,7 +156,7 @@ fuzz_for() {
 			continue
 		fi
 		mkdir -p "$O/fuzz/corpus/$name"
-		start_case "$2.$name" $(($1 + 600)) "$O/fuzz/fuzz_$name" -max_total_time="$1" ${3+"$3"} -timeout=60 -rss_limit_mb=1024 \
+		start_case "$2.$name" $(($1 + 600)) "$O/fuzz/fuzz_$name" -max_total_time="$1" ${3+"$3"} -timeout=60 -rss_limit_mb=1024 -error_exitcode=1 \
 			-malloc_limit_mb=512 -print_final_stats=1 -artifact_prefix="$found/$name-" \
 			"$O/fuzz/corpus/$name" "tests/fuzz/corpus/$name" "tests/fuzz/reject/$name"
 	done

@@ -130,9 +130,11 @@ static enum oracle read_line(const char *line, size_t len, struct mfs_buf *out)
 		return READ; /* an empty line */
 	if (memchr(line, 0, len))
 		return UNKNOWN; /* jansson loses a NUL behind a number */
-	root = json_loadb(line, len, JSON_ALLOW_NUL, &why);
+	root = json_loadb(line, len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &why);
 	if (!root) {
 		switch (json_error_code(&why)) {
+		case json_error_duplicate_key: /* the reader looks at each, jansson at the last */
+			return UNKNOWN;
 		case json_error_invalid_utf8: /* what jansson refuses and RFC 8259's grammar has */
 		case json_error_null_character:
 		case json_error_null_byte_in_key:
