@@ -127,7 +127,7 @@ static int mount_id(const char *place, int *ret, struct mfs_error *err)
 	if (at)
 		*ret = atoi(at + strlen("mnt_id:"));
 	free(text);
-	return at ? 0 : mfs_fail(err, -EIO, "%s does not name a mount", path);
+	return at ? 0 : mfs_fail(err, -EIO, "%s: %s does not name a mount", place, path);
 }
 
 int mfs_mountpoint_find(const char *place, struct mfs_mount_entry *ret, struct mfs_error *err)

@@ -8,11 +8,11 @@
 #include <string.h>
 
 #include "formats/base/clock.h"
+#include "fs/mount/tree_i.h"
+#include "fs/source/readers.h"
+#include "fs/source/root_changes.h"
 #include "fs/view/keeper.h"
 #include "fs/view/views.h"
-#include "fs/source/root_changes.h"
-#include "fs/source/readers.h"
-#include "fs/mount/tree_i.h"
 
 #define BLOCK_SIZE (1 << 20) /* st_blksize: the kernel's largest request */
 

@@ -163,6 +163,19 @@ static int refused_or_not(struct mfs_buf *b)
 	return rc;
 }
 
+/* The first tensor, without an axis, up to its chunks. */
+static void begin_scalar(struct mfs_buf *b)
+{
+	begin(b);
+	text(b, "state_dict_metadata");
+	mfs_buf_adds(b, "}(");
+	numbered(b, 0);
+	mfs_buf_adds(b, "cm\nTensorStorageMetadata\n)\x81}(");
+	text(b, "size");
+	mfs_buf_adds(b, ")");
+	text(b, "chunks");
+}
+
 /* A tensor without an axis and without a chunk, under many keys; what mcore_data says of each is
  * mcore_data itself, a dict as long. Walked for each key it would take minutes, which is the test's
  * limit. */
@@ -170,14 +183,7 @@ START_TEST(test_one_dict_many_times)
 {
 	struct mfs_buf b = {0};
 
-	begin(&b);
-	text(&b, "state_dict_metadata");
-	mfs_buf_adds(&b, "}(");
-	numbered(&b, 0);
-	mfs_buf_adds(&b, "cm\nTensorStorageMetadata\n)\x81}(");
-	text(&b, "size");
-	mfs_buf_adds(&b, ")");
-	text(&b, "chunks");
+	begin_scalar(&b);
 	mfs_buf_adds(&b, "]ubq\x01");
 	for (unsigned i = 1; i < MANY; i++) {
 		numbered(&b, i);
@@ -203,14 +209,7 @@ START_TEST(test_one_list_of_chunks_many_times)
 {
 	struct mfs_buf b = {0};
 
-	begin(&b);
-	text(&b, "state_dict_metadata");
-	mfs_buf_adds(&b, "}(");
-	numbered(&b, 0);
-	mfs_buf_adds(&b, "cm\nTensorStorageMetadata\n)\x81}(");
-	text(&b, "size");
-	mfs_buf_adds(&b, ")");
-	text(&b, "chunks");
+	begin_scalar(&b);
 	mfs_buf_adds(&b, "](cm\nChunkStorageMetadata\n)\x81}(");
 	text(&b, "offsets");
 	mfs_buf_adds(&b, ")");
