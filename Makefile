@@ -25,10 +25,11 @@ HARDENING   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 BASE_LIBS   := -pthread -lm
 
 # $(call code,PATTERN): the product's files, at any depth.
-code = $(wildcard $(foreach top,formats fs,$(foreach depth,* */* */*/*,$(top)/$(depth)$(1))))
+code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */* */*/*,$(top)/$(depth)$(1))))
 
-# Everything but fs/main.c is a library: the program and every test link it.
-LIB_SOURCES   := $(filter-out fs/main.c,$(call code,.c))
+# Everything but the two main.c is a library: the programs and every test link it. kernels/cuda is a plugin.
+CUDA_SOURCES  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
+LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/%,$(call code,.c))
 UNIT_TESTS    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 THREAD_TESTS  := $(patsubst tests/unit/%.c,%,$(shell grep -ls pthread_create tests/unit/test_*.c))
 FUZZ_TARGETS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -37,7 +38,15 @@ TEST_PROGRAMS := $(patsubst %.c,%,$(wildcard tests/damage/*.c tests/mount/*.c te
 # make SAN=address,undefined or SAN=thread builds only that variant, into its own folder.
 VARIANT := $(if $(findstring address,$(SAN)),asan,$(if $(findstring thread,$(SAN)),tsan,obj))
 
-all: $(if $(SAN),$(O)/$(VARIANT)/mcorefs,$(O)/mcorefs) ## build build/mcorefs (the default)
+PROGRAMS := mcorefs mcorefs-train
+
+# Where nvcc is, the CUDA backend is built too.
+CUDA_HOME ?= /usr/local/cuda
+NVCC      ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc))
+CUDA_ARCH ?= 80 90 100
+CUDA      := $(if $(and $(NVCC),$(CUDA_SOURCES)),$(O)/libmcorefs-cuda.so)
+
+all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(CUDA)) ## build build/mcorefs and build/mcorefs-train (the default)
 
 # $(O)/config*.mk hold the packages' flags. The script that makes them looks for what is missing, and installs it for
 # the targets that say so; then make starts over with them.
@@ -57,7 +66,7 @@ endif
 $(O)/config.mk: tests/deps.sh
 	@tests/deps.sh $(DEPS_MODE) build
 	@mkdir -p $(@D)
-	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libxxhash zlib >$@.tmp && mv $@.tmp $@
+	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libxxhash zlib openblas yaml-0.1 >$@.tmp && mv $@.tmp $@
 
 $(O)/config-test.mk: tests/deps.sh | $(O)/config.mk
 	@tests/deps.sh $(DEPS_MODE) test
@@ -84,6 +93,10 @@ $(O)/$(1)/mcorefs: $(O)/$(1)/fs/main.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
+$(O)/$(1)/mcorefs-train: $(O)/$(1)/trainer/main.o $(O)/$(1)/libmcorefs.a
+	$$(call say,LINK,$$@)
+	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
+
 $(O)/$(1)/libunit.a: $(O)/$(1)/tests/unit/unit.o
 	$$(Q)ar rcs $$@ $$^
 
@@ -95,7 +108,7 @@ $(TEST_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
--include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c tests/unit/unit.c \
+-include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c trainer/main.c tests/unit/unit.c \
 	$(UNIT_TESTS:%=tests/unit/%.c) $(TEST_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
 endef
 
@@ -108,8 +121,29 @@ $(eval $(call variant,asan,$$(CC),$(GCC_CFLAGS) $(ADDRESS) $(SANITIZE)))
 $(eval $(call variant,tsan,$$(CC),$(GCC_CFLAGS) -fsanitize=thread $(SANITIZE)))
 $(eval $(call variant,fuzz,$$(CLANG),-fsanitize=fuzzer-no-link $(ADDRESS) $(SANITIZE)))
 
-$(O)/mcorefs: $(O)/obj/mcorefs
+$(PROGRAMS:%=$(O)/%): $(O)/%: $(O)/obj/%
 	$(Q)cp -f $< $@
+
+# The CUDA backend: one shared object that mcorefs-train opens where there is a GPU.
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra -I. --expt-relaxed-constexpr \
+	$(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
+	-gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
+CUDA_OBJECTS := $(CUDA_SOURCES:%=$(O)/cuda/%.o)
+
+$(O)/cuda/%.cu.o: %.cu Makefile
+	$(call say,NVCC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(NVCC) $(NVCC_FLAGS) -MMD -MP -c -o $@ $<
+
+$(O)/cuda/%.c.o: %.c Makefile
+	$(call say,CC,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -fPIC -I$(CUDA_HOME)/include -MMD -MP -c -o $@ $<
+
+$(O)/libmcorefs-cuda.so: $(CUDA_OBJECTS)
+	$(call say,LINK,$@)
+	$(Q)$(NVCC) -shared -o $@ $^ -cudart static -lcublasLt -lcublas -ldl
+-include $(CUDA_OBJECTS:.o=.d)
 
 # A fuzz target is linked twice: with libFuzzer, and with a main that replays files under gcc's ASan.
 $(FUZZ_TARGETS:%=$(O)/fuzz/%): $(O)/fuzz/%: $(O)/fuzz/tests/fuzz/%.o $(O)/fuzz/libmcorefs.a
@@ -133,7 +167,7 @@ deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing ne
 demo: all ## mount a sample checkpoint, look at it, read it through the mount
 	@tests/demo.sh
 
-tests: $(O)/mcorefs $(O)/asan/mcorefs $(O)/tsan/mcorefs $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) ## build all tests without running them
+tests: $(PROGRAMS:%=$(O)/%) $(CUDA) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) ## build all tests without running them
 
 check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
 	@tests/run.sh make unit fuzz-corpus damage mount mount-san giants fuzz-smoke

@@ -20,11 +20,13 @@ forbid() {
 	if grep -nE "$pattern" "$@" /dev/null; then complain "$why"; fi
 }
 
-formats=() fs=() headers=()
+formats=() fs=() kernels=() trainer=() headers=()
 for f; do
 	case $f in
 	formats/*) formats+=("$f") ;;
 	fs/*) fs+=("$f") ;;
+	kernels/*) kernels+=("$f") ;;
+	trainer/*) trainer+=("$f") ;;
 	esac
 	case $f in *.h) headers+=("$f") ;; esac
 done
@@ -39,16 +41,16 @@ for h in "${headers[@]}"; do
 	printf '#include "%s"\n' "$h" | ${CC:-cc} $CFLAGS -fsyntax-only -x c - || complain "$h does not compile alone"
 done
 
-forbid '\b(exit|abort|printf|fprintf|perror|syslog)\(' "the library speaks or exits" "${formats[@]}"
+forbid '\b(exit|abort|printf|fprintf|perror|syslog)\(' "the library speaks or exits" "${formats[@]}" "${kernels[@]}"
 not_fuse=()
-for f in "${formats[@]}" "${fs[@]}"; do
+for f in "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}"; do
 	case $f in fs/mount/fuse_*) ;; *) not_fuse+=("$f") ;; esac
 done
 forbid '#include <fuse' "libfuse is for fs/mount/fuse_* alone" "${not_fuse[@]}"
 
 # Who includes whom: exactly the arrows of tests/arrows, and no circle of folders.
 arrows() {
-	grep -oE '^#include "(formats|fs)/[^"]+' "${formats[@]}" "${fs[@]}" /dev/null | sed 's/:#include "/ /' |
+	grep -oE '^#include "(formats|fs|kernels|trainer)/[^"]+' "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}" /dev/null | sed 's/:#include "/ /' |
 		awk '{ for (i = 1; i <= 2; i++) sub("/[^/]*$", "", $i) } $1 != $2 { print $1, $2 }' | sort -u
 }
 allowed() {
@@ -65,16 +67,16 @@ circle=$(allowed | tsort 2>&1 >/dev/null) || complain "tests/arrows has a circle
 # A header *_i.h is for its own folder, and for tests.
 while read -r from header; do
 	[ "${from%/*}" = "${header%/*}" ] || complain "$from includes $header, which is private to ${header%/*}"
-done < <(grep -oE '^#include "[^"]+_i\.h' "${formats[@]}" "${fs[@]}" /dev/null | sed 's/:#include "/ /')
+done < <(grep -oE '^#include "[^"]+_i\.h' "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}" /dev/null | sed 's/:#include "/ /')
 
 # Who calls whom, as the objects in $OBJECTS say: what a folder defines for others a header of its own declares, and a
 # folder calls none but those that it includes from, or that these do.
 symbols() {
-	(cd "$OBJECTS" && find formats fs -name '*.o' | while read -r o; do [ ! -f "$OLDPWD/${o%.o}.c" ] || echo "$o"; done |
+	(cd "$OBJECTS" && find formats fs kernels trainer -name '*.o' | while read -r o; do [ ! -f "$OLDPWD/${o%.o}.c" ] || echo "$o"; done |
 		xargs nm -gA) | sed 's/:/ /' | awk '{ sub("/[^/]*$", "", $1); print $1, $(NF - 1), $NF }' | sort -u
 }
 declared() {
-	for h in "${headers[@]}"; do grep -oE '\bmfs_\w+' "$h" | sed "s|^|${h%/*} |"; done | sort -u
+	for h in "${headers[@]}"; do grep -oE '\bmf[sk]_\w+' "$h" | sed "s|^|${h%/*} |"; done | sort -u
 }
 reached() {
 	allowed | awk '
@@ -105,7 +107,7 @@ while read -r from to; do
 done < <(comm -23 <(cut -d' ' -f1,2 "$work/calls" | sort -u) <(reached | sort -u))
 
 sources=()
-for f in "${formats[@]}" "${fs[@]}"; do
+for f in "${formats[@]}" "${fs[@]}" "${trainer[@]}"; do
 	# The opener itself; what is written, and made durable; files of the overlay, which O_PATH has found to be regular;
 	# what the kernel says of mounts.
 	case $f in
@@ -130,7 +132,7 @@ for page in docs/formats/*.md; do
 	text=$(tr '\n' ' ' <"$page")
 	while read -r path; do
 		[ -e "$path" ] || complain "$page: there is no $path"
-	done < <(grep -oE '`(formats|fs|tests)/[^`*{ ]+`' <<<"$text" | tr -d '`'; grep -oE '\]\([a-z-]+\.md' <<<"$text" | sed 's|..|docs/formats/|')
+	done < <(grep -oE '`(formats|fs|kernels|trainer|tests)/[^`*{ ]+`' <<<"$text" | tr -d '`'; grep -oE '\]\([a-z-]+\.md' <<<"$text" | sed 's|..|docs/formats/|')
 	while IFS=: read -r test names; do
 		[ -e "tests/unit/$test.c" ] || complain "$page: there is no tests/unit/$test.c"
 		for name in ${names//,/ }; do

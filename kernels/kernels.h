@@ -1,0 +1,362 @@
+/*
+ * The computations of a training step on plain memory, and the device that they run on.
+ *
+ * There are two backends: mfk_cpu (threads and OpenBLAS; its operations are the reference), and
+ * CUDA, a plugin that mfk_cuda_load() finds. Both are one struct of functions, so that a caller
+ * never names one. This folder knows nothing of Megatron, checkpoints or files.
+ *
+ * Matrices are row-major. T is tokens of a microbatch: sequences one behind the other, T = batch *
+ * seq. "io type" is the element type of weights and activations: fp32, bf16 or fp16. Statistics,
+ * reductions and everything named float are fp32. An operation computes in fp32 and rounds once, to
+ * nearest even, when it stores.
+ *
+ * Operations of one context run in order. They are deterministic: the same inputs give the same
+ * bits, whatever the number of threads. Outputs may hold anything before, except where a comment
+ * says that an operation adds to them. An operation that fails makes its context failed; the next
+ * mfk_sync() says why. Pointers are to the device's memory unless a comment says "host".
+ */
+#ifndef MFK_KERNELS_H
+#define MFK_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum mfk_dtype { MFK_F32, MFK_BF16, MFK_F16 };
+
+static inline size_t mfk_dtype_size(enum mfk_dtype t)
+{
+	return t == MFK_F32 ? 4 : 2;
+}
+
+/* ---- devices ---- */
+
+struct mfk_device; /* its memory and processors */
+struct mfk_ctx;	   /* a stream of operations, one behind the other */
+struct mfk_event;  /* a place in a stream */
+
+struct mfk_device_info {
+	char name[128];	       /* "NVIDIA H200", or the processor's */
+	uint64_t memory, free; /* bytes */
+	unsigned units;	       /* multiprocessors, or threads */
+	unsigned capability;   /* 90 for sm_90; 0: no GPU */
+};
+
+/* All functions that return int return 0 or -errno. why, of MFK_WHY bytes, gets a sentence. */
+#define MFK_WHY 256
+
+struct mfk_device_ops {
+	/* index: of the GPU; threads: of the CPU, 0: one a processor. -ENODEV: there is none. */
+	int (*open)(int index, unsigned threads, struct mfk_device **ret, char *why);
+	void (*close)(struct mfk_device *d);
+	void (*info)(struct mfk_device *d, struct mfk_device_info *ret);
+	/* Device memory, aligned to 256 bytes. NULL: there is not enough. */
+	void *(*alloc)(struct mfk_device *d, size_t bytes);
+	void (*free)(struct mfk_device *d, void *p);
+	/* Host memory that copies to and from the device need not stage (pinned), aligned to a
+	 * page. */
+	void *(*host_alloc)(struct mfk_device *d, size_t bytes);
+	void (*host_free)(struct mfk_device *d, void *p, size_t bytes);
+
+	/* background: operations and copies that give way to those of other contexts. A context is
+	 * used by one thread at a time. */
+	int (*ctx_new)(struct mfk_device *d, bool background, struct mfk_ctx **ret, char *why);
+	void (*ctx_free)(struct mfk_ctx *c);
+	/* Waits for all operations of the context. Fails with the first error of any of them. */
+	int (*sync)(struct mfk_ctx *c, char *why);
+	/* The operations that are submitted to c up to now. An event may be recorded again. Any
+	 * thread may wait. Waiting for an event that was never recorded returns at once. */
+	int (*event_new)(struct mfk_device *d, struct mfk_event **ret);
+	void (*event_free)(struct mfk_event *e);
+	void (*event_record)(struct mfk_ctx *c, struct mfk_event *e);
+	void (*event_wait)(struct mfk_ctx *c,
+			   struct mfk_event *e);	   /* later operations of c wait for e */
+	int (*event_sync)(struct mfk_event *e, char *why); /* the caller waits for e */
+
+	void (*copy)(struct mfk_ctx *c, void *to, const void *from, size_t bytes);
+	void (*copy_in)(struct mfk_ctx *c, void *to, const void *host, size_t bytes);
+	void (*copy_out)(struct mfk_ctx *c, void *host, const void *from, size_t bytes);
+	void (*zero)(struct mfk_ctx *c, void *p, size_t bytes);
+};
+
+/* ---- matrix products ---- */
+
+/*
+ * c[m,n] = alpha op(a) op(b) + beta c (+ bias[n]). op(a) is [m,k] and op(b) [k,n]; with trans_a the
+ * memory is [k,m], with trans_b [n,k]. ld: elements between rows in memory. With beta 0, c is not
+ * read.
+ *
+ *   forward   y[T,N]  = x[T,K] w[N,K]^T        trans_b
+ *   backward  dx[T,K] = dy[T,N] w[N,K]
+ *             dw[N,K] += dy[T,N]^T x[T,K]      trans_a, beta 1, c fp32 (main gradients)
+ */
+struct mfk_gemm {
+	int64_t m, n, k;
+	bool trans_a, trans_b;
+	enum mfk_dtype dtype_ab, dtype_c, dtype_bias;
+	const void *a, *b;
+	void *c;
+	int64_t lda, ldb, ldc;
+	const void *bias; /* NULL: none */
+	float alpha, beta;
+};
+
+/*
+ * One product for each group g, of the rows [offsets[g], offsets[g+1]) of the tokens. offsets:
+ * host, [groups + 1]. A group without rows has no product; of a weight gradient with beta 0 its
+ * part is zeroed.
+ *
+ * Forward and backward for inputs: the rows are those of a and c, and b of group g begins at b + g
+ * * stride elements. Weight gradients (trans_a): the rows are k, of a and b, and c of group g
+ * begins at c
+ * + g * stride. m or k of base is not used.
+ */
+struct mfk_gemm_grouped {
+	struct mfk_gemm base;
+	int64_t groups;
+	const int64_t *offsets;
+	int64_t stride; /* elements */
+};
+
+/* ---- norms ---- */
+
+/* y = norm(x) * weight (+ bias); with zero_centered the weight is stored as weight - 1. With
+ * residual, sum = x + residual, rounded to the io type, and sum is what is normalised. */
+struct mfk_norm {
+	enum mfk_dtype dtype;
+	int64_t rows, cols;
+	bool layernorm; /* else RMSNorm */
+	bool zero_centered;
+	float eps;
+	const void *x, *residual;  /* residual NULL: none */
+	const void *weight, *bias; /* [cols]; bias NULL: none */
+	void *sum;		   /* [rows, cols]; may be x or residual */
+	void *y;		   /* [rows, cols] */
+	float *mean, *rstd;	   /* [rows]; mean of LayerNorm alone */
+};
+
+/* dx = gradient through the norm (+ dresidual); dweight and dbias are added to. */
+struct mfk_norm_backward {
+	enum mfk_dtype dtype, grad; /* grad: of dweight and dbias */
+	int64_t rows, cols;
+	bool layernorm, zero_centered;
+	const void *x; /* what was normalised: sum, if there was a residual */
+	const void *weight, *dy;
+	const void *dresidual; /* NULL: none; may be dx */
+	const float *mean, *rstd;
+	void *dx;
+	void *dweight, *dbias; /* dbias NULL: none */
+};
+
+/* ---- queries, keys and values ---- */
+
+/*
+ * Splits Megatron's packed qkv into q, k and v, normalises q and k (Qwen3), and turns them (RoPE).
+ *
+ *   qkv [T, groups, heads_per_group + 2, dim]     q, ..., q, k, v of each group
+ *   q   [T, groups * heads_per_group, dim]        k, v [T, groups, dim]
+ *
+ * Elements [0, rotary_dim) of a head are turned: halves (x1, x2) -> (x1 cos - x2 sin, x2 cos + x1
+ * sin), or neighbours if interleaved. rotary_dim 0: none are. cos and sin: [positions, rotary_dim /
+ * 2].
+ */
+struct mfk_qkv {
+	enum mfk_dtype dtype, grad; /* grad: of the gradients of norms */
+	int64_t tokens, groups, heads_per_group, dim, rotary_dim;
+	bool interleaved;
+	const float *cos, *sin;
+	const int32_t *positions; /* [T] */
+	bool layernorm, zero_centered;
+	float eps;
+	const void *q_norm, *k_norm;		  /* [dim]; NULL: no norms */
+	const void *q_norm_bias, *k_norm_bias;	  /* NULL: none */
+	float *q_mean, *q_rstd, *k_mean, *k_rstd; /* [T, heads], [T, groups]; kept for backward */
+	const void *qkv;
+	void *q, *k, *v;
+	/* backward: dqkv from dq, dk, dv; the four last are added to */
+	const void *dq, *dk, *dv;
+	void *dqkv;
+	void *dq_norm, *dk_norm, *dq_norm_bias, *dk_norm_bias;
+};
+
+/* ---- attention ---- */
+
+/*
+ * out = dropout(softmax(scale q k^T)) v for each head; a group of heads / kv_heads heads shares a
+ * key head. Query i of a sequence sees keys first_key[i] to i; first_key NULL: from 0. So documents
+ * and sliding windows are one thing. Not causal: all keys.
+ */
+struct mfk_attention {
+	enum mfk_dtype dtype;
+	int64_t batch, seq, heads, kv_heads, qk_dim, v_dim;
+	float scale;
+	bool causal;
+	const int32_t *first_key; /* [batch, seq], in the sequence */
+	float dropout;
+	uint64_t seed, offset; /* of dropout: element e of [batch, heads, seq, seq] has number
+				  offset + e */
+	const void *q, *k,
+		*v; /* [batch, seq, heads, qk_dim], [batch, seq, kv_heads, qk_dim or v_dim] */
+	void *out;  /* [batch, seq, heads, v_dim] */
+	float *lse; /* [batch, heads, seq]: logarithm of the sum of exponentials; for backward */
+	const void *dout;
+	void *dq, *dk, *dv;
+	void *scratch; /* of attention_scratch() bytes */
+};
+
+/* ---- activations ---- */
+
+enum mfk_activation {
+	MFK_GELU_TANH,
+	MFK_GELU_ERF,
+	MFK_SILU,
+	MFK_RELU_SQUARED,
+	MFK_QUICK_GELU, /* x sigmoid(1.702 x) */
+};
+
+/* y[T,F] = f(x[T,F]), or gated: y[T,F] = f(x[:, :F]) * x[:, F:] of x [T,2F]. x is rounded already
+ * and has its bias. row_scale: [T] fp32 or NULL: y is multiplied by it (a routed token's
+ * probability). */
+struct mfk_act {
+	enum mfk_dtype dtype;
+	enum mfk_activation kind;
+	bool gated;
+	int64_t rows, cols; /* of y */
+	const float *row_scale;
+	const void *x;
+	void *y;
+	/* backward */
+	const void *dy;
+	void *dx;	   /* may be x */
+	float *drow_scale; /* [T]; NULL: not wanted */
+};
+
+/* ---- embedding ---- */
+
+/* y[t] = wte[token] (+ wpe[position]). A token outside of [0, vocab) makes the context failed. */
+struct mfk_embedding {
+	enum mfk_dtype dtype, grad;
+	int64_t tokens, cols, vocab, positions_max;
+	const int32_t *ids, *positions; /* [T] */
+	const void *wte, *wpe;		/* wpe NULL: none */
+	void *y;
+	/* backward: dwte and dwpe are added to, each row by one thread in the order of tokens.
+	 * order: numbers of tokens, sorted by id and then by number; position_order: by position.
+	 */
+	const int32_t *order, *position_order;
+	const void *dy;
+	void *dwte, *dwpe;
+};
+
+/* ---- loss ---- */
+
+/*
+ * Cross entropy of rows of logits. All columns take part in the softmax, padded ones too, as in
+ * Megatron. loss[t] = lse - logit[label]. With dlogits: (softmax - onehot) * scale[t] in the io
+ * type; it may be logits.
+ */
+struct mfk_cross_entropy {
+	enum mfk_dtype dtype;
+	int64_t rows, vocab, ld;
+	const void *logits;    /* [rows, ld] */
+	const int32_t *labels; /* [rows] */
+	const float *scale;    /* [rows] */
+	float *loss;	       /* [rows] */
+	float *lse;	       /* [rows]; NULL: not wanted */
+	float z_loss;	       /* reserved: 0 */
+	void *dlogits;	       /* NULL: no gradient is wanted */
+};
+
+/* ---- dropout ---- */
+
+/* y = residual + x * mask / (1 - p). Element e has the random number offset + e of the generator
+ * Philox4x32-10 with key seed. backward: dx = dy * mask / (1 - p). residual NULL: none. */
+struct mfk_dropout {
+	enum mfk_dtype dtype;
+	int64_t count;
+	float p;
+	uint64_t seed, offset;
+	const void *x, *residual;
+	void *y;
+};
+
+/* ---- optimizer ---- */
+
+/*
+ * AdamW on a range of flat buffers (Megatron: decoupled decay, bias correction, eps outside of the
+ * root): g = grad * grad_scale; m, v; main -= lr * (mhat / (sqrt(vhat) + eps) + wd * main); weight
+ * = main rounded. main NULL: the weights are fp32 and their own main parameters.
+ */
+struct mfk_adamw {
+	enum mfk_dtype weight_type, grad_type, main_type, m_type, v_type;
+	int64_t count;
+	void *weight, *main, *m, *v;
+	const void *grad;
+	float lr, beta1, beta2, eps, wd;
+	float correction1, correction2; /* 1 - beta^step */
+	float grad_scale;
+	/* plain Adam: decay is added to the gradient instead (--no-... decoupled_weight_decay
+	 * false) */
+	bool l2;
+};
+
+struct mfk_ops {
+	void (*gemm)(struct mfk_ctx *c, const struct mfk_gemm *a);
+	void (*gemm_grouped)(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
+	/* bias gradient: db[n] += sum over rows of dy[rows, n] */
+	void (*bias_backward)(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad,
+			      void *db, const void *dy, int64_t rows, int64_t cols);
+
+	void (*norm)(struct mfk_ctx *c, const struct mfk_norm *a);
+	void (*norm_backward)(struct mfk_ctx *c, const struct mfk_norm_backward *a);
+	void (*qkv)(struct mfk_ctx *c, const struct mfk_qkv *a);
+	void (*qkv_backward)(struct mfk_ctx *c, const struct mfk_qkv *a);
+
+	/* Bytes of scratch that a shape needs; pointers are not looked at. */
+	size_t (*attention_scratch)(struct mfk_device *d, const struct mfk_attention *a,
+				    bool backward);
+	void (*attention)(struct mfk_ctx *c, const struct mfk_attention *a);
+	void (*attention_backward)(struct mfk_ctx *c, const struct mfk_attention *a);
+
+	void (*act)(struct mfk_ctx *c, const struct mfk_act *a);
+	void (*act_backward)(struct mfk_ctx *c, const struct mfk_act *a);
+	void (*embedding)(struct mfk_ctx *c, const struct mfk_embedding *a);
+	void (*embedding_backward)(struct mfk_ctx *c, const struct mfk_embedding *a);
+	void (*cross_entropy)(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
+	void (*dropout)(struct mfk_ctx *c, const struct mfk_dropout *a);
+	void (*dropout_backward)(struct mfk_ctx *c, const struct mfk_dropout *a);
+
+	/* y = a + b; y may be either. */
+	void (*add)(struct mfk_ctx *c, enum mfk_dtype dtype, void *y, const void *a, const void *b,
+		    int64_t count);
+	void (*scale)(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, float by, int64_t count);
+	void (*cast)(struct mfk_ctx *c, enum mfk_dtype to_type, void *to, enum mfk_dtype from_type,
+		     const void *from, int64_t count);
+	/* x[i] = mean + std * normal(i), normal numbers of Philox4x32-10 by Box and Muller. */
+	void (*fill_normal)(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count,
+			    float mean, float std, uint64_t seed, uint64_t offset);
+	void (*fill)(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count, float value);
+
+	/* sums[0] += sum of x^2, in a fixed order, as double; sums[1] is set to 1 if an x is NaN or
+	 * infinite. sums is device memory of two doubles. */
+	void (*sum_squares)(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
+			    double *sums);
+	/* *sum += sum of x[i] * weight[i], as double; weight NULL: 1 */
+	void (*weighted_sum)(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,
+			     double *sum);
+	void (*adamw)(struct mfk_ctx *c, const struct mfk_adamw *a);
+};
+
+struct mfk_backend {
+	const char *name; /* "cpu", "cuda" */
+	const struct mfk_device_ops *device;
+	const struct mfk_ops *ops;
+};
+
+extern const struct mfk_backend mfk_cpu;
+
+/* The CUDA backend: libmcorefs-cuda.so at path. -ENOENT: there is no such file; -ENODEV: it cannot
+ * be used here, and why says what is missing. It stays loaded. */
+int mfk_cuda_load(const char *path, const struct mfk_backend **ret, char *why);
+
+#endif

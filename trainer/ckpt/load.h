@@ -1,0 +1,41 @@
+/*
+ * --load: any source that the project reads, at any layout: a run's directory, an iteration, an HF
+ * directory. What a process needs is read through the plan layer
+ * (formats/megatron/read/rank_part.h).
+ *
+ * Source: megatron/training/checkpointing.py: load_checkpoint, load_args_from_checkpoint.
+ */
+#ifndef MFS_TRAINER_CKPT_LOAD_H
+#define MFS_TRAINER_CKPT_LOAD_H
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/ckpt/progress.h"
+#include "trainer/config/config.h"
+#include "trainer/model/params.h"
+
+struct mfs_load;
+
+/* Opens config->load, or pretrained_checkpoint if that has nothing. *ret NULL and 0: there is
+ * nothing to load and that is allowed (a new run). -ENODATA: exit_on_missing_checkpoint. */
+int mfs_load_open(const struct mfs_train_config *config, struct mfs_load **ret,
+		  struct mfs_error *err);
+void mfs_load_free(struct mfs_load *l);
+
+/* --use-checkpoint-args: puts the checkpoint's model and tokenizer into config. An HF directory's
+ * always are, where the command line says nothing else. Without: -EINVAL if the checkpoint's model
+ * is another one than the arguments', with both values (check_checkpoint_args). */
+int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err);
+
+/* Reads weights, and optimizer states unless finetune or no_load_optim, into the params' device
+ * memory. Without main parameters in the source they are made of the weights. progress: as saved;
+ * untouched with finetune or of an HF directory. *ret_optim: optimizer states were read. */
+int mfs_load_state(struct mfs_load *l, const struct mfs_train_config *config,
+		   struct mfs_params *params, const struct mfk_backend *backend,
+		   struct mfk_device *device, struct mfk_ctx *ctx, struct mfs_progress *progress,
+		   bool *ret_optim, struct mfs_error *err);
+
+/* "iteration 20 of DIR (torch_dist, TP2 PP2)", for the log. */
+const char *mfs_load_what(const struct mfs_load *l);
+
+#endif

@@ -1,0 +1,54 @@
+/*
+ * Saves that do not stop training.
+ *
+ * start() notes what is to be saved, and returns. A thread of its own copies the state out, bucket
+ * by bucket, through a ring of pinned buffers while the next forward and backward run, and writes
+ * it with io_uring and O_DIRECT. fence() holds the update back until the buckets it overwrites are
+ * copied: only an update changes state. A save that fails is said and forgotten; training goes on.
+ *
+ * A save becomes visible whole or not at all: the files of iter_NNNNNNN are written and synced,
+ * then .metadata, then the tracker by rename. A crash at any point leaves the old checkpoint or the
+ * new one.
+ */
+#ifndef MFS_TRAINER_CKPT_SAVE_H
+#define MFS_TRAINER_CKPT_SAVE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/ckpt/progress.h"
+#include "trainer/config/config.h"
+#include "trainer/model/params.h"
+
+struct mfs_saver;
+
+/* tokenizer_dir: whose files go along; NULL: none. */
+int mfs_saver_new(const struct mfs_train_config *config, const struct mfs_params *params,
+		  const struct mfk_backend *backend, struct mfk_device *device,
+		  const char *tokenizer_dir, struct mfs_saver **ret, struct mfs_error *err);
+/* Waits for a save in flight. */
+void mfs_saver_free(struct mfs_saver *s);
+
+/* Begins to save the state as it is at this point of ctx. -EBUSY: a save is in flight. */
+int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, const struct mfs_progress *progress,
+		    struct mfs_error *err);
+
+/* Before an update of elements [first, first+count) of the flat buffers: operations of ctx that are
+ * submitted from here on wait until these are copied. Host waits count as stall. */
+void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, uint64_t count);
+
+struct mfs_save_result {
+	uint64_t iteration;
+	bool failed;
+	char why[640];
+	uint64_t bytes;
+	uint64_t stall_ns;   /* time that fences held training back */
+	uint64_t persist_ns; /* from start to durable */
+	const char *engine;  /* "io_uring, O_DIRECT" */
+};
+/* True: a save has ended since the last call. wait: until the one in flight has. */
+bool mfs_saver_ended(struct mfs_saver *s, bool wait, struct mfs_save_result *ret);
+
+#endif

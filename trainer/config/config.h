@@ -1,0 +1,146 @@
+/*
+ * What a training run was asked to do: the arguments of pretrain_gpt.py, with types.
+ *
+ * The model's are struct mfs_megatron_args, as they are read from checkpoints. Here are those of
+ * training. Names are the dest of Megatron's arguments (megatron/training/arguments.py and
+ * megatron/training/config/training_config.py). An argument that was not given has Megatron's
+ * default. MFS_UNSET: an integer that is None; NULL: a text that is None.
+ */
+#ifndef MFS_TRAINER_CONFIG_CONFIG_H
+#define MFS_TRAINER_CONFIG_CONFIG_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/arena.h"
+#include "formats/base/tensor.h"
+#include "formats/torch/megatron_args.h"
+#include "formats/torch/megatron_data_args.h"
+
+enum mfs_lr_decay {
+	MFS_LR_CONSTANT,
+	MFS_LR_LINEAR,
+	MFS_LR_COSINE,
+	MFS_LR_INVERSE_SQUARE_ROOT,
+	MFS_LR_WSD
+};
+enum mfs_wsd_decay { MFS_WSD_EXPONENTIAL, MFS_WSD_LINEAR, MFS_WSD_COSINE, MFS_WSD_MINUS_SQRT };
+enum mfs_wd_incr { MFS_WD_CONSTANT, MFS_WD_LINEAR, MFS_WD_COSINE };
+enum mfs_recompute { MFS_RECOMPUTE_NONE, MFS_RECOMPUTE_SELECTIVE, MFS_RECOMPUTE_FULL };
+
+/* --step-batch-size-schedule: from so many consumed samples (or tokens) on, this global batch size.
+ */
+struct mfs_batch_step {
+	uint64_t threshold; /* samples */
+	uint64_t batch;
+};
+
+struct mfs_train_config {
+	struct mfs_megatron_args model;
+
+	/* model, training alone */
+	double hidden_dropout, attention_dropout;
+	bool apply_query_key_layer_scaling; /* scores are divided by the layer's number, and
+					       multiplied in fp32 */
+	bool perform_initialization;
+	double embedding_init_method_std;	    /* < 0: init_method_std */
+	double moe_z_loss_coeff;		    /* 0: none */
+	const char *moe_router_load_balancing_type; /* "aux_loss", "seq_aux_loss", "none", ... */
+	const char *moe_router_dtype;		    /* "fp32", "fp64"; NULL: the io type */
+	double moe_router_bias_update_rate;
+	double moe_expert_capacity_factor; /* 0: dropless */
+
+	/* precision */
+	enum mfs_dtype params_dtype; /* MFS_BF16, MFS_F16, MFS_F32: the io type */
+	enum mfs_dtype main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
+	bool accumulate_allreduce_grads_in_fp32;
+	double loss_scale; /* 0: dynamic (fp16) */
+	double initial_loss_scale, min_loss_scale;
+	int64_t loss_scale_window, hysteresis;
+
+	/* batches */
+	int64_t micro_batch_size, global_batch_size;
+	const struct mfs_batch_step *batch_steps; /* --step-batch-size-schedule; NULL: none */
+	uint32_t batch_step_count;
+	int64_t seed;
+
+	/* length */
+	int64_t train_iters, train_samples; /* MFS_UNSET: the other one says */
+	int64_t exit_interval;		    /* MFS_UNSET: none */
+	double exit_duration_in_mins;	    /* < 0: none */
+	bool exit_signal_handler;
+	int64_t eval_iters, eval_interval; /* eval_interval MFS_UNSET: no validation */
+	bool full_validation;
+	bool skip_train;
+
+	/* optimizer */
+	const char *optimizer; /* "adam" */
+	bool decoupled_weight_decay;
+	double lr, min_lr, lr_warmup_init;
+	enum mfs_lr_decay lr_decay_style;
+	enum mfs_wsd_decay lr_wsd_decay_style;
+	int64_t lr_decay_iters, lr_decay_samples, lr_wsd_decay_iters, lr_wsd_decay_samples;
+	int64_t lr_warmup_iters, lr_warmup_samples; /* 0: none */
+	double lr_warmup_fraction;		    /* < 0: not given */
+	double decoupled_lr, decoupled_min_lr;	    /* decoupled_lr < 0: none */
+	double weight_decay, start_weight_decay, end_weight_decay;
+	enum mfs_wd_incr weight_decay_incr_style;
+	bool apply_wd_to_qk_layernorm;
+	double clip_grad, adam_beta1, adam_beta2, adam_eps;
+	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
+	bool calculate_per_token_loss;
+	bool optimizer_cpu_offload;
+	double optimizer_offload_fraction;
+	bool use_distributed_optimizer;
+
+	/* memory */
+	enum mfs_recompute recompute_granularity;
+	const char *recompute_method; /* "uniform", "block"; NULL */
+	int64_t recompute_num_layers;
+	struct mfs_words recompute_modules; /* of selective; NULL: core_attn */
+
+	/* data */
+	struct mfs_words data_path, split_data_path[3]; /* train, valid, test */
+	const char *data_args_path, *per_split_data_args_path, *split, *data_cache_path;
+	const char *dataloader_type; /* "single", "cyclic" */
+	int64_t seq_length;
+	bool mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss, no_data_sharding;
+	bool full_validation_split;
+	double mid_level_dataset_surplus;
+	int64_t num_workers; /* batches that are prefetched are at least this many */
+	int64_t eod;	     /* token that ends a document; MFS_UNSET: not known */
+
+	/* tokenizer: its files go along with checkpoints; vocab_size of the model follows from it
+	 */
+	const char *tokenizer_type, *tokenizer_model;
+
+	/* checkpoints */
+	const char *load, *save, *pretrained_checkpoint;
+	const char *ckpt_format; /* "torch_dist" */
+	int64_t save_interval, ckpt_step, save_retain_interval;
+	int64_t save_keep_last; /* ours: --save-keep-last N; 0: all */
+	bool no_load_optim, no_load_rng, no_save_optim, no_save_rng, finetune, use_checkpoint_args;
+	bool exit_on_missing_checkpoint, async_save, verify_integrity, save_tokenizer_assets;
+	int64_t non_persistent_save_interval;
+
+	/* reports */
+	int64_t log_interval, tensorboard_log_interval;
+	const char *tensorboard_dir;
+	bool log_throughput, log_params_norm, log_num_zeros_in_grad, log_memory_to_tensorboard;
+	bool log_validation_ppl_to_tensorboard;
+	bool check_for_nan_in_loss_and_grad, check_for_spiky_loss, check_for_large_grads;
+
+	/* ours */
+	const char *backend; /* --backend "cpu", "cuda"; NULL: CUDA where there is a GPU */
+	int64_t device;	     /* --device N */
+	int64_t threads;     /* --threads N of the CPU; 0: one a processor */
+	bool dry_run;
+	const char *dump_logits; /* --dump-logits FILE.npy: of the first microbatch, then exit (for
+				    tests) */
+
+	/* Everything that was parsed, by dest, for the args of checkpoints (config/namespace.h). */
+	const struct mfs_flag_values *values;
+	struct mfs_arena arena;
+};
+
+#endif

@@ -1,0 +1,68 @@
+/*
+ * Microbatches in the order in which Megatron draws them, read ahead of the step.
+ *
+ * A thread reads the tokens of the next microbatches through io_uring into slots, and makes of them
+ * what the model needs. The step takes one slot after the other. Where io_uring is refused, threads
+ * with pread() do the same; engine says which.
+ *
+ * Sources: pretrain_gpt.py: get_batch, loss_func; megatron/core/datasets/gpt_dataset.py:
+ * _get_ltor_masks_and_position_ids; megatron/training/datasets/data_samplers.py.
+ */
+#ifndef MFS_TRAINER_DATA_LOADER_H
+#define MFS_TRAINER_DATA_LOADER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/dataset/gpt/splits.h"
+#include "trainer/config/config.h"
+
+/* One microbatch of B sequences of S tokens, T = B S. All arrays lie behind one another in one host
+ * block, so that one copy brings them to the device. */
+struct mfs_batch {
+	int32_t *tokens, *labels; /* [T]; label t is the token behind t */
+	int32_t *positions; /* [T]: 0 to S-1; with reset_position_ids from each document's start */
+	int32_t *first_key; /* [T]: the first position of the sequence that t sees: 0; with
+			     * reset_attention_mask its document's start */
+	int32_t *order;	    /* [T]: numbers of tokens, sorted by (id, number) */
+	int32_t *position_order; /* [T]: sorted by (position, number) */
+	float *loss_mask;	 /* [T]: 1, or 0 where the loss does not count */
+	void *block;		 /* the whole of it */
+	size_t bytes;
+	uint64_t counted; /* tokens whose loss counts */
+	bool documents;	  /* some first_key is not 0 */
+};
+
+/* The slots are the caller's kind of host memory (pinned). */
+struct mfs_slot_memory {
+	void *(*alloc)(void *arg, size_t bytes);
+	void (*free)(void *arg, void *p, size_t bytes);
+	void *arg;
+};
+
+struct mfs_loader;
+
+/* The samples of a split. consumed: samples of the whole run that came before; micro: B; vocab:
+ * padded rows, a token outside of them is refused when it is read. -ENODATA: there is no data for
+ * the split. */
+int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint64_t consumed,
+		   uint32_t micro, uint64_t vocab, const struct mfs_slot_memory *memory,
+		   struct mfs_loader **ret, struct mfs_error *err);
+void mfs_loader_free(struct mfs_loader *l);
+
+/* The next microbatch; it is the caller's until he gives it back. Waits if it is not there yet. */
+int mfs_loader_next(struct mfs_loader *l, const struct mfs_batch **ret, struct mfs_error *err);
+void mfs_loader_give_back(struct mfs_loader *l, const struct mfs_batch *b);
+
+struct mfs_loader_stats {
+	const char *engine; /* "io_uring", "pread threads", "generated" */
+	const char *why;    /* of pread threads: why not io_uring; NULL */
+	uint64_t batches, tokens, bytes;
+	uint64_t stall_ns, stall_p50_ns, stall_p99_ns, stall_max_ns; /* time that next() waited */
+	uint64_t open_ns; /* until the first microbatch could be drawn */
+};
+void mfs_loader_stats(struct mfs_loader *l, struct mfs_loader_stats *ret);
+
+#endif

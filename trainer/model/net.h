@@ -1,0 +1,71 @@
+/*
+ * The model as a computation: forward and backward of one microbatch.
+ *
+ * One layer is driven by a table of what the arguments say (norm, bias, gate, positions, heads,
+ * experts); there are no models by name. Activations lie in memory that was planned
+ * (trainer/step/memory.h). docs/TRAINING.md walks through a step.
+ */
+#ifndef MFS_TRAINER_MODEL_NET_H
+#define MFS_TRAINER_MODEL_NET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/config/config.h"
+#include "trainer/data/loader.h"
+#include "trainer/model/params.h"
+#include "trainer/step/memory.h"
+#include "trainer/step/parallel.h"
+
+struct mfs_net;
+
+/* Plans activations of micro_batch_size sequences of seq_length tokens, in memory. Borrows config,
+ * params and memory. backend and device may be NULL for a plan alone (--dry-run). -ENOTSUP: an
+ * argument that has no computation here, by name. */
+int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params,
+		struct mfs_memory *memory, const struct mfk_backend *backend,
+		struct mfk_device *device, const struct mfs_parallel *parallel,
+		struct mfs_net **ret, struct mfs_error *err);
+void mfs_net_free(struct mfs_net *net);
+
+/* After mfs_memory_place(): fills tables of sines and cosines. */
+int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+
+/* What a microbatch is worth. */
+struct mfs_net_pass {
+	const struct mfs_batch *batch; /* host; it is copied to the device first */
+	/* The gradient of the loss's sum over counted tokens is multiplied by this: 1 / (counted
+	 * tokens * microbatches) or, with per-token loss, 1; times the loss scale of fp16. */
+	float grad_scale;
+	bool backward; /* false: validation, without dropout */
+	/* Of dropout: random numbers are a function of seed, iteration, microbatch and layer, so a
+	 * run that is resumed draws the same. */
+	uint64_t iteration, microbatch;
+};
+
+/* Adds to the flat gradients. loss_sum: the device's doubles, which are added to: the loss's sum
+ * over counted tokens, and of experts' auxiliary losses (mfs_net_losses). Nothing is waited for. */
+int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
+		struct mfs_error *err);
+
+/* Sums since the last mfs_net_clear_losses(); waits for the context. */
+struct mfs_net_losses {
+	double lm_loss_sum; /* over counted tokens */
+	double load_balancing, seq_load_balancing,
+		z_loss; /* means over layers, summed over microbatches */
+};
+int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_losses *ret,
+		   struct mfs_error *err);
+void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx);
+
+/* After the last microbatch of a step and before the update: router.expert_bias by the tokens that
+ * each expert got (core/transformer/moe/moe_utils.py: get_updated_expert_bias). */
+void mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx);
+
+/* Logits in fp32 of a batch, host memory [T, padded vocab]. For tests and --dump-logits. */
+int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_batch *batch,
+		   float *ret, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,74 @@
+/*
+ * The parameters of a run, and the flat buffers that hold them.
+ *
+ * The model is a checkpoint whose tensors lie in memory: params->ckpt has the global tensors that a
+ * GPTModel of these arguments has (formats/ckpt/ckpt.h), in no file. So the tables that know
+ * Megatron's names, shapes, order, parameter groups and files serve the trainer as they serve the
+ * mount.
+ *
+ * Each buffer holds all parameters one behind the other, in the order in which Megatron's modules
+ * register them, each at a multiple of MFS_PARAM_ALIGN elements. The same element of every buffer
+ * belongs to the same weight: an optimizer step is a walk over ranges. What lies between parameters
+ * is zero and stays zero.
+ */
+#ifndef MFS_TRAINER_MODEL_PARAMS_H
+#define MFS_TRAINER_MODEL_PARAMS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "formats/ckpt/ckpt.h"
+#include "trainer/config/config.h"
+
+#define MFS_PARAM_ALIGN 128 /* elements */
+
+struct mfs_param {
+	const struct mfs_global_tensor *tensor; /* name, layer, expert, shape */
+	uint64_t start, elements;		/* in the flat buffers, elements */
+	bool decays, decoupled;			/* weight decay; --decoupled-lr (embedding, head) */
+	bool is_expert;
+	double init_std; /* < 0: not drawn: init_value */
+	float init_value;
+};
+
+/* A buffer of the model: not trained by gradients, fp32 (router.expert_bias). */
+struct mfs_model_buffer {
+	const struct mfs_global_tensor *tensor;
+	uint64_t start, elements; /* in params.buffers */
+};
+
+struct mfs_params {
+	struct mfs_ckpt *ckpt; /* owned */
+	struct mfs_param *list;
+	uint32_t count;
+	uint64_t elements;   /* of a flat buffer, alignment included */
+	uint64_t parameters; /* elements of all parameters */
+	struct mfs_model_buffer *buffer_list;
+	uint32_t buffer_count;
+	uint64_t buffer_elements;
+	uint64_t padded_vocab;
+
+	/* Device memory, from the run's arena; NULL until it is placed. In an fp32 run main is
+	 * NULL: the weights are their own main parameters. */
+	void *weights; /* io type */
+	void *grads;   /* main_grads_dtype */
+	void *main;    /* main_params_dtype */
+	void *exp_avg, *exp_avg_sq;
+	float *buffers;
+	enum mfs_dtype weight_type, grad_type, main_type, m_type, v_type;
+};
+
+/* The parameters of a model of these arguments, without memory. -ENOTSUP names an argument whose
+ * model cannot be trained here; -EINVAL: sizes that cannot be. */
+int mfs_params_new(const struct mfs_train_config *config, struct mfs_params **ret,
+		   struct mfs_error *err);
+void mfs_params_free(struct mfs_params *p);
+
+/* NULL: there is none. layer, expert: -1 where the name has none. */
+const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *name, int32_t layer,
+					int32_t expert);
+const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
+						      int32_t layer);
+
+#endif

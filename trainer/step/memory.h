@@ -1,0 +1,49 @@
+/*
+ * One static block of device memory for a whole run, planned before anything is allocated.
+ *
+ * Whoever needs memory adds it to the plan with its kind, and gets an offset. When all have, the
+ * block is allocated once; nothing is allocated in a step. The plan alone answers --dry-run: does
+ * it fit?
+ */
+#ifndef MFS_TRAINER_STEP_MEMORY_H
+#define MFS_TRAINER_STEP_MEMORY_H
+
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+
+enum mfs_memory_kind {
+	MFS_MEMORY_WEIGHTS,
+	MFS_MEMORY_GRADIENTS,
+	MFS_MEMORY_MAIN, /* fp32 parameters */
+	MFS_MEMORY_MOMENTS,
+	MFS_MEMORY_ACTIVATIONS, /* kept from forward to backward */
+	MFS_MEMORY_SCRATCH,	/* reused by each layer */
+	MFS_MEMORY_BATCH,
+	MFS_MEMORY_KINDS,
+};
+
+#define MFS_MEMORY_ALIGN 256 /* bytes */
+
+struct mfs_memory {
+	uint64_t bytes[MFS_MEMORY_KINDS];
+	uint64_t total;
+	unsigned char *base; /* device; NULL until it is placed */
+};
+
+/* Adds bytes, and returns their offset from base. Sizes beyond 2^60 count as that: place() fails.
+ */
+uint64_t mfs_memory_add(struct mfs_memory *m, enum mfs_memory_kind kind, uint64_t bytes);
+static inline void *mfs_memory_at(const struct mfs_memory *m, uint64_t offset)
+{
+	return m->base + offset;
+}
+const char *mfs_memory_kind_name(enum mfs_memory_kind kind);
+/* -ENOMEM: the device has less, and the message says how much of what kind was planned. */
+int mfs_memory_place(struct mfs_memory *m, const struct mfk_backend *backend,
+		     struct mfk_device *device, struct mfs_error *err);
+void mfs_memory_release(struct mfs_memory *m, const struct mfk_backend *backend,
+			struct mfk_device *device);
+
+#endif
