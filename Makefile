@@ -202,9 +202,11 @@ BEFORE :=
 $(foreach g,$(ALONE),$(if $(BEFORE),$(eval $(g): | $(BEFORE)))$(eval BEFORE := $(g)))
 
 CODE := $(call code,.[ch]) $(wildcard tests/*/*.[ch])
+# Headers of the CUDA backend compile where CUDA is.
+LINT_CODE = $(if $(NVCC),$(CODE),$(filter-out kernels/cuda/%.h,$(CODE)))
 
 lint: $(O)/config-test.mk $(O)/mcorefs ## format, widths, headers that compile alone, who may include and call what
-	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS)" OBJECTS=$(O)/obj tests/lint.sh $(CODE)
+	@CC="$(CC)" CFLAGS="$(BASE_CFLAGS) $(DEPS_CFLAGS) $(CHECK_CFLAGS) $(if $(NVCC),-isystem $(CUDA_HOME)/include)" OBJECTS=$(O)/obj tests/lint.sh $(LINT_CODE)
 
 format: ## run clang-format over the C sources
 	clang-format -i $(CODE)
