@@ -1,0 +1,261 @@
+/*
+ * Private to trainer/model: what the model is made of.
+ *
+ * A decoder is a chain of 2 L sublayers, attention and MLP by turns. Each normalises the residual
+ * stream and computes a part of what it finds; the next one adds that to the stream:
+ *
+ *   x       = x of the sublayer before + dropout(its part's output)     one operation with the norm
+ *   normed  = norm(x)
+ *   output  = part(normed)
+ *
+ * backward, where dx is the gradient of the sum that follows:
+ *
+ *   dnormed = part's backward(dropout's backward(dx))
+ *   dx      = norm's backward(dnormed) + dx
+ *
+ * A part is of a kind: a table of functions. Kinds are chosen by what the arguments say of a layer
+ * (kinds.c): attention.c or mla.c, mlp.c or moe.c. All else is shared. Source:
+ * megatron/core/transformer/transformer_layer.py.
+ */
+#ifndef MFS_TRAINER_MODEL_NET_I_H
+#define MFS_TRAINER_MODEL_NET_I_H
+
+#include "formats/base/arena.h"
+#include "trainer/model/net.h"
+
+struct mfs_net;
+
+/* ---- a pass ---- */
+
+/* What is on its way: the context, and the microbatch on the device. */
+struct mfs_run {
+	struct mfk_ctx *ctx;
+	const struct mfs_net_pass *pass;
+	bool train; /* with dropout, and a backward pass follows */
+	bool again; /* a forward that backward runs again: nothing is counted a second time */
+	const int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
+	const int32_t *first_key; /* [T]; NULL: every token sees its whole past */
+	const float *loss_mask;	  /* [T] */
+};
+
+/* Where dropout is applied. Each place of each layer has a stream of random numbers of its own. */
+enum mfs_dropout_site {
+	MFS_DROPOUT_EMBEDDING,
+	MFS_DROPOUT_SCORES, /* of attention */
+	MFS_DROPOUT_ATTENTION,
+	MFS_DROPOUT_MLP,
+};
+
+/* The generator's key: a function of seed, iteration, microbatch, layer and site. */
+uint64_t mfs_run_seed(const struct mfs_net *net, const struct mfs_run *run, uint32_t layer,
+		      enum mfs_dropout_site site);
+
+/* ---- memory ---- */
+
+/* What a part asks for. Each function gives an offset: of what is kept from forward to backward,
+ * from mfs_part_kept(); of scratch, from mfs_net_scratch(). Scratch is a part's for one call of
+ * forward or backward. */
+struct mfs_plan {
+	uint64_t kept, scratch, scratch_most; /* bytes */
+};
+uint64_t mfs_plan_keep(struct mfs_plan *p, uint64_t bytes);
+uint64_t mfs_plan_scratch(struct mfs_plan *p, uint64_t bytes);
+/* What is asked from here on lies where scratch began: backward's, after forward's. */
+void mfs_plan_scratch_anew(struct mfs_plan *p);
+/* Bytes of rows x cols elements of a type. Sizes beyond 2^60 count as that. */
+uint64_t mfs_matrix_bytes(enum mfk_dtype type, int64_t rows, int64_t cols);
+
+void *mfs_net_scratch(const struct mfs_net *net, uint64_t offset);
+
+/* ---- linears and norms ---- */
+
+/* y[rows, out] = x[rows, in] weight[out, in]^T + bias. */
+struct mfs_linear {
+	const struct mfs_param *weight, *bias; /* bias NULL: none */
+	int64_t out, in;
+};
+
+/* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. */
+int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer, int32_t expert,
+		    struct mfs_linear *ret, struct mfs_error *err);
+void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
+			const struct mfs_linear *l, int64_t rows, const void *x, void *y);
+/* Adds to the gradients of weight and bias. dx NULL: not wanted. */
+void mfs_linear_backward(const struct mfs_net *net, const struct mfs_run *run,
+			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
+			 void *dx);
+
+struct mfs_norm {
+	const struct mfs_param *weight, *bias; /* bias NULL: none */
+	int64_t cols;
+};
+
+/* prefix: "decoder.layers.input_layernorm". stats: fp32 [2, rows], kept for backward. */
+int mfs_norm_find(const struct mfs_net *net, const char *prefix, int32_t layer,
+		  struct mfs_norm *ret, struct mfs_error *err);
+uint64_t mfs_norm_stats_bytes(int64_t rows);
+/* residual NULL: x is normalised; else sum = x + residual is. */
+void mfs_norm_forward(const struct mfs_net *net, const struct mfs_run *run,
+		      const struct mfs_norm *n, int64_t rows, const void *x, const void *residual,
+		      void *sum, void *y, float *stats);
+/* x: what was normalised. dx = gradient (+ dresidual). */
+void mfs_norm_backward(const struct mfs_net *net, const struct mfs_run *run,
+		       const struct mfs_norm *n, int64_t rows, const void *x, const float *stats,
+		       const void *dy, const void *dresidual, void *dx);
+
+/* Device addresses of a parameter's weights and gradients. */
+const void *mfs_weight(const struct mfs_net *net, const struct mfs_param *p);
+void *mfs_grad(const struct mfs_net *net, const struct mfs_param *p);
+
+/* ---- parts ---- */
+
+struct mfs_part {
+	const struct mfs_part_kind *kind;
+	uint32_t layer;
+	void *own;     /* the kind's sizes, linears and offsets; of the net's arena */
+	uint64_t kept; /* offset in memory; set when plan() has returned */
+};
+
+struct mfs_part_kind {
+	const char *name;
+	/* Of --recompute-modules: the whole part is run again in backward. NULL: none. */
+	const char *module;
+	/* Finds parameters, fills part->own, and asks for memory. What must outlive a microbatch is
+	 * added to net->memory here. -ENOTSUP: an argument that has no computation here. */
+	int (*plan)(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *plan,
+		    struct mfs_error *err);
+	/* After memory was placed. NULL: nothing is to be done. */
+	int (*begin)(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+		     struct mfs_error *err);
+	/* y[T, hidden] of x[T, hidden]. y NULL: it is not wanted, only what is kept is. */
+	void (*forward)(const struct mfs_net *net, const struct mfs_run *run,
+			const struct mfs_part *part, const void *x, void *y);
+	/* dx of dy; adds to gradients of parameters. What was kept may be overwritten. */
+	void (*backward)(const struct mfs_net *net, const struct mfs_run *run,
+			 const struct mfs_part *part, const void *x, const void *dy, void *dx);
+	/* After the last microbatch of a step, before the update. NULL: nothing. */
+	void (*end_step)(const struct mfs_net *net, struct mfk_ctx *ctx,
+			 const struct mfs_part *part);
+};
+
+/* An address in what a part keeps. */
+void *mfs_part_kept(const struct mfs_net *net, const struct mfs_part *part, uint64_t offset);
+/* True with selective recomputation of a module of that name. */
+bool mfs_recomputes(const struct mfs_net *net, const char *module);
+
+extern const struct mfs_part_kind mfs_part_attention; /* attention.c */
+extern const struct mfs_part_kind mfs_part_mlp;	      /* mlp.c */
+
+/* The kinds of a layer's two parts. -ENOTSUP: one has no computation here. */
+int mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
+		   const struct mfs_part_kind **ret_attention, const struct mfs_part_kind **ret_mlp,
+		   struct mfs_error *err);
+
+/* The arguments' activation function. */
+enum mfk_activation mfs_activation(const struct mfs_megatron_args *args);
+
+/* ---- the chain ---- */
+
+struct mfs_sublayer {
+	struct mfs_norm norm;
+	struct mfs_part part;
+	enum mfs_dropout_site site; /* of the part's output */
+	/* offsets in memory */
+	uint64_t x, normed, stats;
+	bool norm_again, part_again; /* selective recomputation */
+};
+
+struct mfs_layer {
+	struct mfs_sublayer attention, mlp;
+};
+
+/* Tables of sines and cosines, fp32 [seq, dim / 2], and the positions of tokens [T]. */
+struct mfs_rope {
+	int64_t dim; /* 0: no rotation */
+	uint64_t cos, sin, positions;
+};
+void mfs_rope_plan(struct mfs_net *net);
+int mfs_rope_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+
+/* The device's sums, doubles. Whole microbatches are added to them. */
+enum mfs_sum {
+	MFS_SUM_LM_LOSS,
+	MFS_SUM_LOAD_BALANCING,
+	MFS_SUM_SEQ_LOAD_BALANCING,
+	MFS_SUM_Z_LOSS,
+	MFS_SUM_COUNT
+};
+double *mfs_net_sum(const struct mfs_net *net, enum mfs_sum which);
+
+/* The last norm and the head; head.c. */
+struct mfs_head {
+	struct mfs_norm norm;
+	struct mfs_linear linear;     /* of the embedding, if it is tied */
+	int64_t chunk;		      /* rows of logits at a time */
+	uint64_t x, normed, stats;    /* offsets in memory */
+	uint64_t logits, scale, loss; /* offsets in scratch */
+};
+int mfs_head_plan(struct mfs_net *net, struct mfs_error *err);
+/* Losses of what is in head.normed, and in training the gradient of it, in dnormed. */
+void mfs_head_run(const struct mfs_net *net, const struct mfs_run *run, void *dnormed);
+int mfs_head_logits(const struct mfs_net *net, const struct mfs_run *run, float *ret,
+		    struct mfs_error *err);
+
+/* The microbatch on the device; batch.c. */
+struct mfs_batch_place {
+	uint64_t block, first_key; /* offsets in memory */
+	uint64_t bytes;		   /* of block */
+	struct mfs_key_stage {
+		int32_t *keys; /* host, [T] */
+		struct mfk_event *copied;
+	} stage[2]; /* first keys that a window narrows */
+	unsigned turn;
+};
+int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err);
+int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err);
+int mfs_batch_copy(struct mfs_net *net, struct mfs_run *run, struct mfs_error *err);
+void mfs_batch_release(struct mfs_net *net);
+
+struct mfs_net {
+	const struct mfs_train_config *config;
+	const struct mfs_megatron_args *args; /* config->model */
+	struct mfs_params *params;
+	struct mfs_memory *memory;
+	const struct mfk_backend *backend; /* NULL: a plan alone */
+	struct mfk_device *device;
+	const struct mfs_parallel *parallel;
+
+	enum mfk_dtype io, grad;
+	int64_t batch, seq, tokens, hidden, vocab; /* tokens = batch * seq; vocab is padded */
+
+	const struct mfs_param *word_embeddings, *position_embeddings; /* NULL: none */
+	struct mfs_layer *layers;
+	uint32_t layer_count;
+	struct mfs_head head;
+	struct mfs_rope rope;
+	struct mfs_batch_place on_device;
+
+	/* Layers [k n, k n + n) are run again as one, where n is chunk; layers from chunked_end on
+	 * are not. chunk 0: none are. */
+	uint32_t chunk, chunked_end;
+
+	uint64_t branch;  /* [T, hidden]: a part's output; backward: the gradient of its input */
+	uint64_t dx;	  /* [T, hidden]: the gradient of the residual stream */
+	uint64_t dropped; /* [T, hidden]: dx behind dropout; with hidden dropout alone */
+	uint64_t scratch, scratch_bytes;
+	uint64_t sums;
+	double *host_sums;
+	struct mfs_arena arena;
+};
+
+static inline void *mfs_net_at(const struct mfs_net *net, uint64_t offset)
+{
+	return mfs_memory_at(net->memory, offset);
+}
+
+static inline enum mfk_dtype mfs_kernel_dtype(enum mfs_dtype t)
+{
+	return t == MFS_BF16 ? MFK_BF16 : t == MFS_F16 ? MFK_F16 : MFK_F32;
+}
+
+#endif
