@@ -13,7 +13,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/io/guard.h"
-#include "formats/io/write_engine.h"
+#include "formats/io/io_engine.h"
 
 /* Written bytes of a file between two syncs. A crash may cost so many, and the disk starts after
  * so many. */
@@ -29,12 +29,12 @@ struct stream {
 	uint64_t size, next; /* next: first byte without a request */
 	uint64_t durable;    /* bytes that the last sync covered */
 	unsigned in_flight;  /* writes */
-	struct mfs_write sync;
+	struct mfs_io sync;
 	uint64_t syncing; /* bytes that the sync in flight covers; 0: none is */
 };
 
 struct slot {
-	struct mfs_write write;
+	struct mfs_io write;
 	struct mfs_gather gather;
 	struct stream *stream; /* NULL: idle */
 	uint64_t start, len;
@@ -138,9 +138,9 @@ static uint64_t written_prefix(const struct pump *p, const struct stream *s)
 	return prefix;
 }
 
-static void submit(struct pump *p, struct stream *s, struct mfs_write *w)
+static void submit(struct pump *p, struct stream *s, struct mfs_io *w)
 {
-	int rc = mfs_write_submit(p->job->engine, w);
+	int rc = mfs_io_submit(p->job->engine, w);
 
 	if (rc)
 		fail_write(p, s, "write", rc);
@@ -163,7 +163,7 @@ static void sync_stream(struct pump *p, struct stream *s)
 		fail_write(p, s, "set the time of", rc);
 		return;
 	}
-	s->sync = (struct mfs_write){.kind = MFS_WRITE_SYNC, .fd = s->fd};
+	s->sync = (struct mfs_io){.kind = MFS_IO_SYNC, .fd = s->fd};
 	submit(p, s, &s->sync);
 	/* An empty file has nothing to count; 1 stands for "in flight". */
 	if (!p->rc)
@@ -203,7 +203,7 @@ static void write_next(struct pump *p, struct stream *s, struct slot *slot)
 		return;
 	}
 	mfs_guard_run(touch, &slot->gather);
-	slot->write = (struct mfs_write){
+	slot->write = (struct mfs_io){
 		.fd = s->fd,
 		.off = s->next,
 		.iov = slot->gather.iov,
@@ -317,7 +317,7 @@ static void write_done(struct pump *p, struct slot *slot)
 	s->in_flight--;
 }
 
-static void settle(struct pump *p, struct mfs_write *w)
+static void settle(struct pump *p, struct mfs_io *w)
 {
 	for (unsigned i = 0; i < MFS_COPY_FILES; i++)
 		if (w == &p->streams[i].sync)
@@ -329,7 +329,7 @@ static void settle(struct pump *p, struct mfs_write *w)
 
 static void run(struct pump *p)
 {
-	struct mfs_write *w = NULL;
+	struct mfs_io *w = NULL;
 	int rc;
 
 	for (;;) {
@@ -337,7 +337,7 @@ static void run(struct pump *p)
 			p->rc = mfs_fail(p->err, -EINTR, "interrupted");
 		if (!p->rc)
 			feed(p);
-		rc = mfs_write_wait(p->job->engine, &w);
+		rc = mfs_io_wait(p->job->engine, &w);
 		if (rc == -ENOENT)
 			return;
 		if (!rc)

@@ -12,7 +12,7 @@
 #include "formats/base/error.h"
 #include "fs/view/view.h"
 
-struct mfs_write_engine;
+struct mfs_io_engine;
 
 #define MFS_COPY_REQUEST (4u << 20) /* bytes of one write */
 #define MFS_COPY_WRITES	 8	    /* in flight */
@@ -28,7 +28,7 @@ struct mfs_copy {
 	uint64_t *durable; /* [view->count]: bytes from the start that are on disk for good; copying
 			    * begins there, and keeps it up to date */
 	mode_t mode;	   /* of every file, the umask taken off */
-	struct mfs_write_engine *engine;
+	struct mfs_io_engine *engine;
 	const volatile sig_atomic_t *stop;  /* becomes non-zero: stop as soon as may be */
 	void *arg;			    /* of those that follow */
 	void (*created)(void *arg, int fd); /* a file, still empty; NULL: nobody wants to know */

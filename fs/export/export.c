@@ -10,7 +10,7 @@
 
 #include "formats/io/commit.h"
 #include "formats/io/lock.h"
-#include "formats/io/write_engine.h"
+#include "formats/io/io_engine.h"
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 #include "fs/export/command.h"
@@ -35,7 +35,7 @@ struct export
 	struct mfs_place place;
 	struct mfs_view *view;
 	struct mfs_fingerprint source;
-	struct mfs_write_engine *engine;
+	struct mfs_io_engine *engine;
 	int dirfd; /* of partial */
 	mode_t umask;
 	bool resuming; /* partial is what an export has left: its journal is there */
@@ -289,7 +289,7 @@ static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_err
 	if (!rc)
 		rc = check_space(x, err);
 	if (!rc)
-		rc = mfs_write_engine_new(MFS_COPY_DEPTH, &x->engine, err);
+		rc = mfs_io_engine_new(MFS_COPY_DEPTH, &x->engine, err);
 	return rc;
 }
 
@@ -328,7 +328,7 @@ static void say_done(const struct export *x)
 	       mfs_place_name(x->root, &x->place, name), x->dest, x->view->count,
 	       mfs_human_bytes(x->total, size), seconds,
 	       mfs_human_bytes((uint64_t)((double)copied / (seconds > 0 ? seconds : 1)), rate),
-	       mfs_write_engine_name(x->engine));
+	       mfs_io_engine_name(x->engine));
 	if (x->start)
 		printf(", %s were there from an earlier run", mfs_human_bytes(x->start, before));
 	putchar('\n');
@@ -376,7 +376,7 @@ static int export_view(const struct mfs_cmdline *c, bool force, bool json)
 done:
 	if (json)
 		exit_code = print_json(&x, c->arguments[0], exit_code);
-	mfs_write_engine_free(x.engine);
+	mfs_io_engine_free(x.engine);
 	if (x.dirfd >= 0)
 		close(x.dirfd);
 	mfs_root_free(x.root);

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 #include "formats/io/commit.h"
-#include "formats/io/write_engine.h"
+#include "formats/io/io_engine.h"
 #include "fs/export/copy.h"
 #include "fs/export/dir.h"
 #include "fs/export/journal.h"
@@ -87,7 +87,7 @@ static void wrote(void *arg, const char *name, uint64_t bytes)
 		stop = SIGINT;
 }
 
-static int copy_with(struct mfs_write_engine *engine, uint64_t *stop_after, struct mfs_error *err)
+static int copy_with(struct mfs_io_engine *engine, uint64_t *stop_after, struct mfs_error *err)
 {
 	const struct mfs_copy job = {
 		.view = &view,
@@ -102,17 +102,17 @@ static int copy_with(struct mfs_write_engine *engine, uint64_t *stop_after, stru
 	};
 	int rc = mfs_copy_view(&job, err);
 
-	mfs_write_engine_free(engine);
+	mfs_io_engine_free(engine);
 	return rc;
 }
 
-static struct mfs_write_engine *engine_of(int i)
+static struct mfs_io_engine *engine_of(int i)
 {
-	struct mfs_write_engine *e = NULL;
+	struct mfs_io_engine *e = NULL;
 	struct mfs_error err;
 
-	if (!i || mfs_write_uring(MFS_COPY_DEPTH, &e, &err))
-		unit_ok(mfs_write_pwrite(MFS_COPY_DEPTH, &e, &err), &err);
+	if (!i || mfs_io_uring(MFS_COPY_DEPTH, &e, &err))
+		unit_ok(mfs_io_calls(MFS_COPY_DEPTH, &e, &err), &err);
 	return e;
 }
 
@@ -175,18 +175,18 @@ END_TEST
 
 /* A disk that fails at one call: bytes from the failure on must not count as written. */
 struct failing {
-	struct mfs_write *queue[MFS_COPY_DEPTH];
+	struct mfs_io *queue[MFS_COPY_DEPTH];
 	int result[MFS_COPY_DEPTH], count, calls, fail_at, code;
 };
 
-static int failing_start(void *state, struct mfs_write *w)
+static int failing_start(void *state, struct mfs_io *w)
 {
 	struct failing *f = state;
 	ssize_t done = 0;
 
 	if (++f->calls == f->fail_at)
 		done = f->code;
-	else if (w->kind == MFS_WRITE_SYNC)
+	else if (w->kind == MFS_IO_SYNC)
 		done = fsync(w->fd);
 	else
 		done = pwritev(w->fd, w->iov, (int)w->iov_count, (off_t)w->off);
@@ -195,7 +195,7 @@ static int failing_start(void *state, struct mfs_write *w)
 	return 0;
 }
 
-static int failing_reap(void *state, struct mfs_write **ret, ssize_t *ret_done)
+static int failing_reap(void *state, struct mfs_io **ret, ssize_t *ret_done)
 {
 	struct failing *f = state;
 
@@ -209,18 +209,18 @@ static void failing_free(void *state)
 	(void)state;
 }
 
-static struct mfs_write_engine *failing_engine(struct failing *f)
+static struct mfs_io_engine *failing_engine(struct failing *f)
 {
-	static const struct mfs_write_engine_ops ops = {
+	static const struct mfs_io_engine_ops ops = {
 		.name = "failing",
 		.start = failing_start,
 		.reap = failing_reap,
 		.free = failing_free,
 	};
-	struct mfs_write_engine *e;
+	struct mfs_io_engine *e;
 	struct mfs_error err;
 
-	unit_ok(mfs_write_engine_with(&ops, f, MFS_COPY_DEPTH, &e, &err), &err);
+	unit_ok(mfs_io_engine_with(&ops, f, MFS_COPY_DEPTH, &e, &err), &err);
 	return e;
 }
 

@@ -1,20 +1,20 @@
 #define _GNU_SOURCE
-#include "formats/io/write_engine.h"
+#include "formats/io/io_engine.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct mfs_write_engine {
-	const struct mfs_write_engine_ops *ops;
+struct mfs_io_engine {
+	const struct mfs_io_engine_ops *ops;
 	void *state;
 	unsigned depth, in_flight;
 };
 
-int mfs_write_engine_with(const struct mfs_write_engine_ops *ops, void *state, unsigned depth,
-			  struct mfs_write_engine **ret, struct mfs_error *err)
+int mfs_io_engine_with(const struct mfs_io_engine_ops *ops, void *state, unsigned depth,
+		       struct mfs_io_engine **ret, struct mfs_error *err)
 {
-	struct mfs_write_engine *e = calloc(1, sizeof(*e));
+	struct mfs_io_engine *e = calloc(1, sizeof(*e));
 
 	if (!e) {
 		ops->free(state);
@@ -27,16 +27,16 @@ int mfs_write_engine_with(const struct mfs_write_engine_ops *ops, void *state, u
 	return 0;
 }
 
-int mfs_write_engine_new(unsigned depth, struct mfs_write_engine **ret, struct mfs_error *err)
+int mfs_io_engine_new(unsigned depth, struct mfs_io_engine **ret, struct mfs_error *err)
 {
 	/* Containers forbid io_uring by seccomp, old kernels lack it, and a small RLIMIT_MEMLOCK
-	 * leaves it no memory. Writing goes on without it. */
-	if (!mfs_write_uring(depth, ret, NULL))
+	 * leaves it no memory. Work goes on without it. */
+	if (!mfs_io_uring(depth, ret, NULL))
 		return 0;
-	return mfs_write_pwrite(depth, ret, err);
+	return mfs_io_calls(depth, ret, err);
 }
 
-void mfs_write_engine_free(struct mfs_write_engine *e)
+void mfs_io_engine_free(struct mfs_io_engine *e)
 {
 	if (!e)
 		return;
@@ -44,17 +44,17 @@ void mfs_write_engine_free(struct mfs_write_engine *e)
 	free(e);
 }
 
-const char *mfs_write_engine_name(const struct mfs_write_engine *e)
+const char *mfs_io_engine_name(const struct mfs_io_engine *e)
 {
 	return e->ops->name;
 }
 
-unsigned mfs_write_in_flight(const struct mfs_write_engine *e)
+unsigned mfs_io_in_flight(const struct mfs_io_engine *e)
 {
 	return e->in_flight;
 }
 
-int mfs_write_submit(struct mfs_write_engine *e, struct mfs_write *w)
+int mfs_io_submit(struct mfs_io_engine *e, struct mfs_io *w)
 {
 	int rc;
 
@@ -68,7 +68,7 @@ int mfs_write_submit(struct mfs_write_engine *e, struct mfs_write *w)
 }
 
 /* Drops the first done bytes of a request; true if nothing is left of it. */
-static bool advance(struct mfs_write *w, size_t done)
+static bool advance(struct mfs_io *w, size_t done)
 {
 	w->off += done;
 	while (w->iov_count && done >= w->iov->iov_len) {
@@ -84,21 +84,22 @@ static bool advance(struct mfs_write *w, size_t done)
 }
 
 /* What a completion means: 0 or -errno is reported; 1: the rest of the request starts. */
-static int judge(struct mfs_write *w, ssize_t done)
+static int judge(struct mfs_io *w, ssize_t done)
 {
 	if (done == -EINTR || done == -EAGAIN)
 		return 1;
-	if (done < 0 || w->kind == MFS_WRITE_SYNC)
+	if (done < 0 || w->kind == MFS_IO_SYNC)
 		return (int)done;
-	/* A write of nothing that is no error would repeat for ever. */
+	/* A write of nothing that is no error would repeat for ever; a read has met the file's
+	 * end. */
 	if (!done && w->iov_count)
 		return -EIO;
 	return advance(w, (size_t)done) ? 0 : 1;
 }
 
-int mfs_write_wait(struct mfs_write_engine *e, struct mfs_write **ret)
+int mfs_io_wait(struct mfs_io_engine *e, struct mfs_io **ret)
 {
-	struct mfs_write *w = NULL;
+	struct mfs_io *w = NULL;
 	ssize_t done = 0;
 	int rc;
 
@@ -122,31 +123,40 @@ int mfs_write_wait(struct mfs_write_engine *e, struct mfs_write **ret)
 
 /* Plain system calls: a request is done when start returns, and waits in a ring to be reaped. */
 struct finished {
-	struct mfs_write *w;
+	struct mfs_io *w;
 	ssize_t done;
 };
 
-struct pwrite_state {
-	unsigned head, tail, depth;
+ssize_t mfs_io_call(const struct mfs_io *w)
+{
+	ssize_t done;
+
+	if (w->kind == MFS_IO_SYNC)
+		done = fsync(w->fd);
+	else if (w->kind == MFS_IO_READ)
+		done = preadv(w->fd, w->iov, (int)w->iov_count, (off_t)w->off);
+	else
+		done = pwritev(w->fd, w->iov, (int)w->iov_count, (off_t)w->off);
+	return done < 0 ? -errno : done;
+}
+
+struct calls_state {
+	uint64_t head, tail;
+	unsigned depth;
 	struct finished ring[];
 };
 
-static int pwrite_start(void *state, struct mfs_write *w)
+static int calls_start(void *state, struct mfs_io *w)
 {
-	struct pwrite_state *p = state;
-	ssize_t done;
+	struct calls_state *p = state;
 
-	if (w->kind == MFS_WRITE_SYNC)
-		done = fsync(w->fd);
-	else
-		done = pwritev(w->fd, w->iov, (int)w->iov_count, (off_t)w->off);
-	p->ring[p->tail++ % p->depth] = (struct finished){w, done < 0 ? -errno : done};
+	p->ring[p->tail++ % p->depth] = (struct finished){w, mfs_io_call(w)};
 	return 0;
 }
 
-static int pwrite_reap(void *state, struct mfs_write **ret, ssize_t *ret_done)
+static int calls_reap(void *state, struct mfs_io **ret, ssize_t *ret_done)
 {
-	struct pwrite_state *p = state;
+	struct calls_state *p = state;
 	struct finished *f = &p->ring[p->head++ % p->depth];
 
 	*ret = f->w;
@@ -154,21 +164,21 @@ static int pwrite_reap(void *state, struct mfs_write **ret, ssize_t *ret_done)
 	return 0;
 }
 
-int mfs_write_pwrite(unsigned depth, struct mfs_write_engine **ret, struct mfs_error *err)
+int mfs_io_calls(unsigned depth, struct mfs_io_engine **ret, struct mfs_error *err)
 {
-	static const struct mfs_write_engine_ops ops = {
+	static const struct mfs_io_engine_ops ops = {
 		.name = "pwrite",
-		.start = pwrite_start,
-		.reap = pwrite_reap,
+		.start = calls_start,
+		.reap = calls_reap,
 		.free = free,
 	};
-	struct pwrite_state *p;
+	struct calls_state *p;
 
 	if (!depth)
-		return mfs_fail(err, -EINVAL, "a write engine needs room for one request");
+		return mfs_fail(err, -EINVAL, "an engine needs room for one request");
 	p = calloc(1, sizeof(*p) + depth * sizeof(p->ring[0]));
 	if (!p)
 		return mfs_fail_nomem(err);
 	p->depth = depth;
-	return mfs_write_engine_with(&ops, p, depth, ret, err);
+	return mfs_io_engine_with(&ops, p, depth, ret, err);
 }
