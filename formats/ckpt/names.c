@@ -31,6 +31,7 @@ static const struct param layer_params[] = {
 	{"self_attention.k_layernorm.weight", MFS_TP_NONE},
 	{"self_attention.k_layernorm.bias", MFS_TP_NONE},
 	{"self_attention.kv_layernorm.weight", MFS_TP_NONE},
+	{"self_attention.kv_layernorm.bias", MFS_TP_NONE},
 	{"self_attention.linear_proj.weight", MFS_TP_COLS},
 	{"self_attention.linear_proj.bias", MFS_TP_NONE},
 	{"self_attention.core_attention.softmax_offset", MFS_TP_ROWS},
@@ -59,10 +60,10 @@ static const struct param layer_params[] = {
 
 /* Of one multi-token-prediction layer, behind "mtp.layers.". */
 static const struct param mtp_params[] = {
-	{"enorm.weight", MFS_TP_NONE},
-	{"hnorm.weight", MFS_TP_NONE},
-	{"eh_proj.weight", MFS_TP_ROWS},
-	{"final_layernorm.weight", MFS_TP_NONE},
+	{"enorm.weight", MFS_TP_NONE},	       {"enorm.bias", MFS_TP_NONE},
+	{"hnorm.weight", MFS_TP_NONE},	       {"hnorm.bias", MFS_TP_NONE},
+	{"eh_proj.weight", MFS_TP_ROWS},       {"final_layernorm.weight", MFS_TP_NONE},
+	{"final_layernorm.bias", MFS_TP_NONE},
 };
 
 /* Transformer Engine fuses a norm into the linear behind it. */

@@ -61,7 +61,7 @@ const struct mfs_module_row mfs_modules_local[] = {
 	LINEAR("self_attention.linear_kv_up_proj"),
 	NORM("self_attention.q_layernorm"),
 	NORM("self_attention.k_layernorm"),
-	SAME("self_attention.kv_layernorm.weight"),
+	NORM("self_attention.kv_layernorm"),
 	NORM("pre_mlp_layernorm"),
 	LINEAR("mlp.linear_fc1"),
 	LINEAR("mlp.linear_fc2"),
@@ -120,13 +120,13 @@ const struct mfs_module_row mfs_modules_output[] = {
 };
 
 const struct mfs_module_row mfs_modules_mtp_before[] = {
-	SAME("enorm.weight"),
-	SAME("hnorm.weight"),
+	NORM("enorm"),
+	NORM("hnorm"),
 	LINEAR("eh_proj"),
 	{0},
 };
 
 const struct mfs_module_row mfs_modules_mtp_after[] = {
-	SAME("final_layernorm.weight"),
+	NORM("final_layernorm"),
 	{0},
 };

@@ -1,0 +1,306 @@
+/*
+ * The parameters of a run (trainer/model/params.h) against real checkpoints: the model of a
+ * checkpoint's arguments has exactly the checkpoint's tensors, with their shapes; the flat buffers
+ * hold each of them once; groups and initial values follow trainer.md's table.
+ */
+#include "trainer/model/params.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/ckpt/target.h"
+#include "formats/model/dims.h"
+#include "formats/model/hf_ckpt.h"
+#include "formats/optim/read/open.h"
+#include "formats/plan/vfile.h"
+#include "tests/unit/unit.h"
+
+static struct mfs_error err;
+
+static const char *const fixtures[] = {
+	"weights/llama-torch-tp2-pp2/iter_0000040",
+	"weights/llama-torch_dist-tp2-pp2-vpp2/iter_0000040",
+	"weights/gpt2-torch-tp2-pp2/iter_0000040",
+	"weights/qwen3-torch_dist-tp4/iter_0000040",
+	"weights/mixtral-torch-pp2-ep2/iter_0000040",
+	"weights/mixtral-torch_dist-pp2-ep2/iter_0000040",
+	"weights/deepseek-torch_dist-pp2-ep2/iter_0000040",
+	"resume/llama-torch-tp2-pp2/iter_0000020",
+	"resume/llama-torch_dist-tp2-pp2/iter_0000020",
+	"resume/llama-torch_dist-tp2-pp2-vpp2/iter_0000020",
+	"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020",
+	"optim/llama-torch_dist-tp2-float16/iter_0000001",
+	"optim/mixtral-torch-tp2-ep2-etp1-distopt/iter_0000001",
+	"optim/qwen2-torch_dist-pp2-buckets/iter_0000001",
+};
+
+static struct mfs_train_config config_of(struct mfs_ckpt *ckpt)
+{
+	struct mfs_train_config c = {.model = *mfs_ckpt_args(ckpt),
+				     .embedding_init_method_std = -1,
+				     .decoupled_lr = -1,
+				     .params_dtype = MFS_BF16,
+				     .main_grads_dtype = MFS_F32,
+				     .main_params_dtype = MFS_F32,
+				     .exp_avg_dtype = MFS_F32,
+				     .exp_avg_sq_dtype = MFS_F32};
+
+	c.model.padded_vocab_size = (int64_t)mfs_dims_padded_vocab(ckpt);
+	return c;
+}
+
+/* ---- what there is ---- */
+
+static void same_tensors(const struct mfs_ckpt *blank, const struct mfs_ckpt *ckpt)
+{
+	char name[MFS_CKPT_NAME_SIZE];
+
+	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt); i++) {
+		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
+		const struct mfs_global_tensor *b =
+			mfs_ckpt_find(blank, t->name, t->layer, t->expert);
+
+		mfs_global_tensor_name(t, name, sizeof(name));
+		ck_assert_msg(b != NULL, "%s: '%s' is not of the model", mfs_ckpt_dir(ckpt), name);
+		ck_assert_msg(b->ndim == t->ndim &&
+				      !memcmp(b->shape, t->shape, t->ndim * sizeof(*t->shape)),
+			      "%s: '%s' has another shape", mfs_ckpt_dir(ckpt), name);
+	}
+	for (uint32_t i = 0; i < mfs_ckpt_count(blank); i++) {
+		const struct mfs_global_tensor *b = mfs_ckpt_at(blank, i);
+
+		ck_assert_msg(mfs_ckpt_find(ckpt, b->name, b->layer, b->expert) != NULL,
+			      "%s: has no '%s'", mfs_ckpt_dir(ckpt),
+			      mfs_global_tensor_name(b, name, sizeof(name)));
+	}
+	ck_assert_uint_eq(mfs_ckpt_count(blank), mfs_ckpt_count(ckpt));
+}
+
+/* Optimizer states are those of the checkpoint, where it has any. */
+static void same_states(const struct mfs_ckpt *blank, const struct mfs_ckpt *ckpt)
+{
+	if (mfs_ckpt_count_all(ckpt) == mfs_ckpt_count(ckpt))
+		return;
+	ck_assert_uint_eq(mfs_ckpt_count_all(blank), mfs_ckpt_count_all(ckpt));
+	for (uint32_t i = 0; i < mfs_ckpt_count_all(ckpt); i++) {
+		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
+
+		ck_assert_ptr_nonnull(
+			mfs_ckpt_find_state(blank, t->state, t->name, t->layer, t->expert));
+	}
+}
+
+/* ---- the flat buffers ---- */
+
+static void check_places(const struct mfs_params *p)
+{
+	uint64_t end = 0, sum = 0;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_param *q = &p->list[i];
+
+		ck_assert_uint_eq(q->start % MFS_PARAM_ALIGN, 0);
+		ck_assert_uint_ge(q->start, end);
+		ck_assert_uint_lt(q->start - end, MFS_PARAM_ALIGN);
+		end = q->start + q->elements;
+		sum += q->elements;
+		ck_assert_ptr_eq(
+			mfs_params_find(p, q->tensor->name, q->tensor->layer, q->tensor->expert),
+			q);
+	}
+	ck_assert_uint_eq(p->parameters, sum);
+	ck_assert_uint_ge(p->elements, end);
+	ck_assert_uint_lt(p->elements - end, MFS_PARAM_ALIGN);
+	ck_assert_uint_eq(p->count + p->buffer_count, mfs_ckpt_count(p->ckpt));
+	ck_assert_ptr_null(mfs_params_find(p, "decoder.layers.nothing.weight", 0, -1));
+}
+
+/* Layers come in their order, the embedding before them and the last norm behind. */
+static void check_order(const struct mfs_params *p)
+{
+	int32_t layer = -1;
+
+	ck_assert_str_eq(p->list[0].tensor->name, "embedding.word_embeddings.weight");
+	for (uint32_t i = 0; i < p->count; i++) {
+		if (strncmp(p->list[i].tensor->name, "decoder.layers.", 15))
+			continue;
+		ck_assert_int_ge(p->list[i].tensor->layer, layer);
+		ck_assert_int_le(p->list[i].tensor->layer, layer + 1);
+		layer = p->list[i].tensor->layer;
+	}
+	ck_assert_int_eq(layer, mfs_ckpt_args(p->ckpt)->num_layers - 1);
+}
+
+static void check_rules(const struct mfs_params *p, const struct mfs_train_config *c)
+{
+	const double std = c->model.init_method_std,
+		     out = std / sqrt(2.0 * (double)c->model.num_layers);
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_param *q = &p->list[i];
+		const char *name = q->tensor->name, *end = strrchr(name, '.');
+		const bool bias = !strcmp(end, ".bias"), norm = strstr(name, "norm.") != NULL;
+
+		ck_assert_int_eq(q->decays, q->tensor->ndim == 2);
+		ck_assert_int_eq(q->is_expert, q->tensor->expert >= 0);
+		ck_assert(!q->decoupled);
+		if (bias || norm) {
+			ck_assert(q->init_std < 0);
+			ck_assert(q->init_value == (norm && !bias ? 1 : 0));
+		} else {
+			const bool output = strstr(name, "linear_proj") || strstr(name, "_fc2");
+
+			ck_assert_double_eq(q->init_std, output ? out : std);
+		}
+	}
+	for (uint32_t i = 0; i < p->buffer_count; i++)
+		ck_assert(strstr(p->buffer_list[i].tensor->name, "expert_bias") &&
+			  p->buffer_list[i].tensor->dtype == MFS_F32);
+}
+
+/* A model that is in no file reads as zeros. */
+static void check_zeros(const struct mfs_ckpt *blank)
+{
+	struct mfs_whole_target t;
+	uint8_t bytes[64], zeros[64] = {0};
+	struct mfs_vfile *f;
+	size_t len;
+
+	mfs_whole_target_init(&t, (struct mfs_ckpt *)(uintptr_t)blank, mfs_ckpt_at(blank, 0));
+	unit_ok(mfs_vfile_new(&f, &err), &err);
+	unit_ok(mfs_vfile_add_tensor(f, &t.base, &err), &err);
+	unit_ok(mfs_vfile_pread(f, 0, bytes, sizeof(bytes), &len, &err), &err);
+	ck_assert(len && !memcmp(bytes, zeros, len));
+	mfs_vfile_free(f);
+}
+
+START_TEST(model_of_arguments)
+{
+	struct mfs_train_config c;
+	struct mfs_params *p;
+	struct mfs_ckpt *ckpt;
+
+	unit_ok(mfs_optim_open(unit_fixture(fixtures[_i]), &ckpt, &err), &err);
+	c = config_of(ckpt);
+	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	same_tensors(p->ckpt, ckpt);
+	same_states(p->ckpt, ckpt);
+	check_places(p);
+	check_order(p);
+	check_rules(p, &c);
+	check_zeros(p->ckpt);
+	mfs_params_free(p);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+START_TEST(model_of_hf)
+{
+	static const char *const dirs[] = {"hf/gpt2-safetensors", "hf/llama-safetensors"};
+	struct mfs_train_config c;
+	struct mfs_params *p;
+	struct mfs_ckpt *ckpt;
+
+	unit_ok(mfs_hf_ckpt_open(unit_fixture(dirs[_i]), NULL, 0, &ckpt, &err), &err);
+	c = config_of(ckpt);
+	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	same_tensors(p->ckpt, ckpt);
+	mfs_params_free(p);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* ---- arguments ---- */
+
+static struct mfs_train_config small(void)
+{
+	static const struct mfs_megatron_args model = {
+		.num_layers = 2,
+		.hidden_size = 64,
+		.ffn_hidden_size = 96,
+		.num_attention_heads = 4,
+		.num_query_groups = 2,
+		.kv_channels = 16,
+		.max_position_embeddings = 32,
+		.vocab_size = 1000,
+		.padded_vocab_size = MFS_UNSET,
+		.make_vocab_size_divisible_by = 128,
+		.position_embedding_type = "rope",
+		.swiglu = true,
+		.num_experts = MFS_UNSET,
+		.q_lora_rank = MFS_UNSET,
+		.moe_shared_expert_intermediate_size = MFS_UNSET,
+		.init_method_std = 0.02,
+	};
+
+	return (struct mfs_train_config){.model = model,
+					 .embedding_init_method_std = 0.5,
+					 .decoupled_lr = 0.1,
+					 .apply_wd_to_qk_layernorm = true,
+					 .params_dtype = MFS_F32,
+					 .main_grads_dtype = MFS_F32,
+					 .main_params_dtype = MFS_F32,
+					 .exp_avg_dtype = MFS_BF16,
+					 .exp_avg_sq_dtype = MFS_F32};
+}
+
+START_TEST(arguments_say)
+{
+	struct mfs_train_config c = small();
+	const struct mfs_param *embedding;
+	struct mfs_params *p;
+
+	c.model.qk_layernorm = c.model.zero_centered_gamma = true;
+	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	ck_assert_uint_eq(p->padded_vocab, 1024);
+	embedding = mfs_params_find(p, "embedding.word_embeddings.weight", -1, -1);
+	ck_assert_double_eq(embedding->init_std, 0.5);
+	ck_assert(embedding->decoupled && embedding->decays);
+	ck_assert(mfs_params_find(p, "output_layer.weight", -1, -1)->decoupled);
+	ck_assert(mfs_params_find(p, "decoder.layers.self_attention.q_layernorm.weight", 1, -1)
+			  ->decays);
+	ck_assert(mfs_params_find(p, "decoder.layers.input_layernorm.weight", 1, -1)->init_value ==
+		  0);
+	/* An fp32 run has no main parameters; a state has its own type. */
+	ck_assert_ptr_null(mfs_ckpt_find_state(p->ckpt, MFS_STATE_MAIN,
+					       "embedding.word_embeddings.weight", -1, -1));
+	ck_assert_int_eq(mfs_ckpt_find_state(p->ckpt, MFS_STATE_EXP_AVG,
+					     "embedding.word_embeddings.weight", -1, -1)
+				 ->dtype,
+			 MFS_BF16);
+	mfs_params_free(p);
+}
+END_TEST
+
+START_TEST(refused)
+{
+	struct mfs_train_config c = small();
+	struct mfs_params *p = NULL;
+
+	c.model.vocab_size = MFS_UNSET;
+	unit_fails(mfs_params_new(&c, &p, &err), &err, -EINVAL, "--vocab-size");
+	c = small();
+	c.model.kv_channels = 0;
+	unit_fails(mfs_params_new(&c, &p, &err), &err, -EINVAL, "linear_proj");
+	c = small();
+	c.model.hidden_size = INT64_MAX;
+	unit_fails(mfs_params_new(&c, &p, &err), &err, -EINVAL, "too large");
+	c = small();
+	c.model.foreign = "softmax_type (learnable)";
+	unit_fails(mfs_params_new(&c, &p, &err), &err, -ENOTSUP, "softmax_type");
+	ck_assert_ptr_null(p);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("params");
+	TCase *c = tcase_create("checkpoints");
+
+	tcase_add_loop_test(c, model_of_arguments, 0, sizeof(fixtures) / sizeof(fixtures[0]));
+	tcase_add_loop_test(c, model_of_hf, 0, 2);
+	suite_add_tcase(s, c);
+	tcase_add_test(unit_case(s, "arguments", arguments_say), refused);
+	return s;
+}

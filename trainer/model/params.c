@@ -1,0 +1,237 @@
+#include "trainer/model/params.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/str.h"
+#include "formats/megatron/blank.h"
+#include "formats/megatron/rank.h"
+#include "formats/optim/rules/rules.h"
+
+/* ---- the rules of this run ---- */
+
+/* Rows of the embedding. megatron/core/tokenizers/utils/build_tokenizer.py:
+ * vocab_size_with_padding, at TP 1. */
+static int find_vocab(const struct mfs_megatron_args *a, uint64_t *ret, struct mfs_error *err)
+{
+	const uint64_t divisor =
+		a->make_vocab_size_divisible_by > 0 ? (uint64_t)a->make_vocab_size_divisible_by : 1;
+	uint64_t rows;
+
+	if (a->padded_vocab_size > 0) {
+		*ret = (uint64_t)a->padded_vocab_size;
+		return 0;
+	}
+	if (a->vocab_size <= 0)
+		return mfs_fail(err, -EINVAL,
+				"the size of the vocabulary is not known: --vocab-size, or a "
+				"tokenizer, says it");
+	rows = (uint64_t)a->vocab_size + divisor - 1;
+	*ret = rows - rows % divisor;
+	return 0;
+}
+
+/* A Megatron of today: docs/formats/optimizer.md. */
+static struct mfs_optim_rules rules_of(const struct mfs_train_config *config)
+{
+	return (struct mfs_optim_rules){.sorted_groups = true,
+					.expert_tensor_groups = true,
+					.grad_fp32 = true,
+					.aligned = true,
+					.decay_qk_norms = config->apply_wd_to_qk_layernorm,
+					.decoupled_lr = config->decoupled_lr >= 0};
+}
+
+static bool is_norm(const char *name)
+{
+	return strstr(name, "layernorm.") || mfs_str_ends(name, "norm.weight");
+}
+
+/* How a parameter begins: core/transformer/transformer_config.py: init_method,
+ * output_layer_init_method, embedding_init_method; core/utils.py: scaled_init_method_normal. */
+static void set_init(const struct mfs_train_config *config, struct mfs_param *p)
+{
+	const char *name = p->tensor->name;
+	const double std = config->model.init_method_std;
+
+	p->init_std = -1;
+	if (mfs_str_ends(name, ".bias"))
+		return;
+	if (is_norm(name)) {
+		p->init_value = config->model.zero_centered_gamma ? 0 : 1;
+		return;
+	}
+	p->init_std = std;
+	if (mfs_str_ends(name, "linear_proj.weight") || mfs_str_ends(name, "linear_fc2.weight"))
+		p->init_std = std / sqrt(2.0 * (double)config->model.num_layers);
+	if (strstr(name, "_embeddings.") && config->embedding_init_method_std >= 0)
+		p->init_std = config->embedding_init_method_std;
+}
+
+/* ---- the list ---- */
+
+static uint64_t aligned(uint64_t elements)
+{
+	return (elements + MFS_PARAM_ALIGN - 1) / MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
+}
+
+/* Gives elements of a tensor a place at the end of a buffer. */
+static int place(const struct mfs_rank_tensor *t, uint64_t *end, uint64_t *ret_start,
+		 uint64_t *ret_elements, struct mfs_error *err)
+{
+	const uint64_t elements = t->base.bytes / mfs_dtype_size(t->base.dtype);
+	char name[MFS_CKPT_NAME_SIZE];
+
+	*ret_start = *end;
+	*ret_elements = elements;
+	if (mfs_add_overflows(*end, aligned(elements), end) || *end > UINT64_MAX / 16)
+		return mfs_fail(err, -EINVAL, "the model is too large: '%s' does not fit",
+				mfs_global_tensor_name(t->src, name, sizeof(name)));
+	return 0;
+}
+
+static int add_param(struct mfs_params *p, const struct mfs_train_config *config,
+		     const struct mfs_optim_rules *rules, const struct mfs_rank_tensor *t,
+		     struct mfs_error *err)
+{
+	struct mfs_param *param = &p->list[p->count++];
+	char name[MFS_CKPT_NAME_SIZE];
+	int rc;
+
+	mfs_rank_tensor_name(t, name, sizeof(name));
+	*param = (struct mfs_param){.tensor = t->src,
+				    .decays = mfs_optim_decays(rules, name, t->base.ndim),
+				    .decoupled = mfs_optim_decoupled(rules, name),
+				    .is_expert = t->is_expert};
+	set_init(config, param);
+	rc = place(t, &p->elements, &param->start, &param->elements, err);
+	p->parameters += param->elements;
+	return rc;
+}
+
+static int add_buffer(struct mfs_params *p, const struct mfs_rank_tensor *t, struct mfs_error *err)
+{
+	struct mfs_model_buffer *b = &p->buffer_list[p->buffer_count++];
+
+	b->tensor = t->src;
+	return place(t, &p->buffer_elements, &b->start, &b->elements, err);
+}
+
+static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
+		   const struct mfs_rank_list *list, struct mfs_error *err)
+{
+	const struct mfs_optim_rules rules = rules_of(config);
+	int rc = 0;
+
+	p->list = calloc(list->count + 1u, sizeof(*p->list));
+	p->buffer_list = calloc(list->count + 1u, sizeof(*p->buffer_list));
+	if (!p->list || !p->buffer_list)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < list->count && !rc; i++) {
+		const struct mfs_rank_tensor *t = &list->tensors[i];
+
+		if (!t->base.kind) /* an _extra_state */
+			continue;
+		rc = t->is_parameter ? add_param(p, config, &rules, t, err) : add_buffer(p, t, err);
+	}
+	return rc;
+}
+
+/* ---- the whole ---- */
+
+static void set_types(struct mfs_params *p, const struct mfs_train_config *config)
+{
+	p->weight_type = config->params_dtype;
+	p->grad_type = config->main_grads_dtype;
+	p->main_type = p->weight_type == MFS_F32 ? MFS_DTYPE_NONE : config->main_params_dtype;
+	p->m_type = config->exp_avg_dtype;
+	p->v_type = config->exp_avg_sq_dtype;
+}
+
+static int build(struct mfs_params *p, const struct mfs_train_config *config, struct mfs_error *err)
+{
+	static const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+	static const struct mfs_rank rank;
+	struct mfs_blank_options options;
+	struct mfs_rank_list *list;
+	int rc = find_vocab(&config->model, &p->padded_vocab, err);
+
+	if (rc)
+		return rc;
+	set_types(p, config);
+	options = (struct mfs_blank_options){
+		.vocab = p->padded_vocab,
+		.dtype = {p->weight_type, p->main_type, p->m_type, p->v_type}};
+	rc = mfs_blank_ckpt(&config->model, &options, &p->ckpt, err);
+	if (rc)
+		return rc;
+	rc = mfs_rank_list_new(p->ckpt, &one, &rank, mfs_layer_spec_of(p->ckpt), 0, &list, err);
+	if (rc)
+		return rc;
+	rc = add_all(p, config, list, err);
+	mfs_rank_list_free(list);
+	return rc;
+}
+
+int mfs_params_new(const struct mfs_train_config *config, struct mfs_params **ret,
+		   struct mfs_error *err)
+{
+	struct mfs_params *p;
+	int rc;
+
+	if (config->model.foreign)
+		return mfs_fail(err, -ENOTSUP, "a model with %s cannot be trained here",
+				config->model.foreign);
+	p = calloc(1, sizeof(*p));
+	if (!p)
+		return mfs_fail_nomem(err);
+	rc = build(p, config, err);
+	if (rc)
+		mfs_params_free(p);
+	else
+		*ret = p;
+	return rc;
+}
+
+void mfs_params_free(struct mfs_params *p)
+{
+	if (!p)
+		return;
+	mfs_ckpt_free(p->ckpt);
+	free(p->list);
+	free(p->buffer_list);
+	free(p);
+}
+
+/* ---- by name ---- */
+
+static const struct mfs_global_tensor *find(const struct mfs_params *p, const char *name,
+					    int32_t layer, int32_t expert)
+{
+	return mfs_ckpt_find(p->ckpt, name, layer, expert);
+}
+
+const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *name, int32_t layer,
+					int32_t expert)
+{
+	const struct mfs_global_tensor *t = find(p, name, layer, expert);
+
+	for (uint32_t i = 0; t && i < p->count; i++)
+		if (p->list[i].tensor == t)
+			return &p->list[i];
+	return NULL;
+}
+
+const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
+						      int32_t layer)
+{
+	const struct mfs_global_tensor *t = find(p, name, layer, -1);
+
+	for (uint32_t i = 0; t && i < p->buffer_count; i++)
+		if (p->buffer_list[i].tensor == t)
+			return &p->buffer_list[i];
+	return NULL;
+}
