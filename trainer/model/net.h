@@ -36,6 +36,8 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 /* What a microbatch is worth. */
 struct mfs_net_pass {
 	const struct mfs_batch *batch; /* host; it is copied to the device first */
+	/* Recorded when the batch is on the device and may be given back; NULL: not wanted. */
+	struct mfk_event *copied;
 	/* The gradient of the loss's sum over counted tokens is multiplied by this: 1 / (counted
 	 * tokens * microbatches) or, with per-token loss, 1; times the loss scale of fp16. */
 	float grad_scale;

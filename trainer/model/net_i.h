@@ -112,8 +112,9 @@ void *mfs_grad(const struct mfs_net *net, const struct mfs_param *p);
 struct mfs_part {
 	const struct mfs_part_kind *kind;
 	uint32_t layer;
-	void *own;     /* the kind's sizes, linears and offsets; of the net's arena */
-	uint64_t kept; /* offset in memory; set when plan() has returned */
+	void *own; /* the kind's sizes, linears and offsets; of the net's arena */
+	/* set when plan() has returned: */
+	uint64_t bytes, kept; /* what it keeps, and its offset in memory */
 };
 
 struct mfs_part_kind {
@@ -195,7 +196,7 @@ struct mfs_head {
 	uint64_t x, normed, stats;    /* offsets in memory */
 	uint64_t logits, scale, loss; /* offsets in scratch */
 };
-int mfs_head_plan(struct mfs_net *net, struct mfs_error *err);
+int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *err);
 /* Losses of what is in head.normed, and in training the gradient of it, in dnormed. */
 void mfs_head_run(const struct mfs_net *net, const struct mfs_run *run, void *dnormed);
 int mfs_head_logits(const struct mfs_net *net, const struct mfs_run *run, float *ret,
@@ -215,6 +216,9 @@ int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err);
 int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err);
 int mfs_batch_copy(struct mfs_net *net, struct mfs_run *run, struct mfs_error *err);
 void mfs_batch_release(struct mfs_net *net);
+
+/* Finds what the net is made of, and plans its memory; plan.c. */
+int mfs_net_plan(struct mfs_net *net, struct mfs_error *err);
 
 struct mfs_net {
 	const struct mfs_train_config *config;
@@ -242,7 +246,7 @@ struct mfs_net {
 	uint64_t branch;  /* [T, hidden]: a part's output; backward: the gradient of its input */
 	uint64_t dx;	  /* [T, hidden]: the gradient of the residual stream */
 	uint64_t dropped; /* [T, hidden]: dx behind dropout; with hidden dropout alone */
-	uint64_t scratch, scratch_bytes;
+	uint64_t scratch;
 	uint64_t sums;
 	double *host_sums;
 	struct mfs_arena arena;

@@ -1,0 +1,224 @@
+/*
+ * Attention with grouped queries: proj(attend(rope(norm(q)), rope(norm(k)), v)), where q, k and v
+ * are of one product (megatron/core/transformer/attention.py: SelfAttention).
+ *
+ * Scores are divided by the square root of a head's size. With apply_query_key_layer_scaling they
+ * are also divided by the layer's number before they are rounded, and multiplied by it afterwards.
+ * Scores are not rounded here, so both fall away.
+ */
+#include <math.h>
+
+#include "trainer/model/net_i.h"
+
+struct attention {
+	struct mfs_linear qkv, proj;
+	struct mfs_norm q_norm, k_norm; /* weight NULL: none */
+	int64_t heads, groups, dim;
+	/* kept; qkv and stats with norms of q and k alone, otherwise qkv is scratch */
+	uint64_t packed, stats, q, k, v, out, lse;
+	/* scratch */
+	uint64_t dout, dq, dk, dv, dpacked, work, dwork;
+};
+
+/* Bytes that the backend's attention works in. A plan without a device counts an fp32 gradient of
+ * the queries. */
+static uint64_t work_bytes(const struct mfs_net *net, const struct mfk_attention *a, bool backward)
+{
+	if (net->device)
+		return net->backend->ops->attention_scratch(net->device, a, backward);
+	return backward ? mfs_matrix_bytes(MFK_F32, net->tokens, a->heads * (a->qk_dim + 1)) : 0;
+}
+
+static struct mfk_attention shape(const struct mfs_net *net, const struct attention *a)
+{
+	return (struct mfk_attention){
+		.dtype = net->io,
+		.batch = net->batch,
+		.seq = net->seq,
+		.heads = a->heads,
+		.kv_heads = a->groups,
+		.qk_dim = a->dim,
+		.v_dim = a->dim,
+		.scale = 1 / sqrtf((float)a->dim),
+		.causal = true,
+	};
+}
+
+static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_plan *p)
+{
+	const uint64_t q = mfs_matrix_bytes(net->io, net->tokens, a->heads * a->dim);
+	const uint64_t k = mfs_matrix_bytes(net->io, net->tokens, a->groups * a->dim);
+	const uint64_t packed = mfs_matrix_bytes(net->io, net->tokens, a->qkv.out);
+	struct mfk_attention work = shape(net, a);
+
+	if (net->config->attention_dropout > 0)
+		work.dropout = (float)net->config->attention_dropout;
+	a->q = mfs_plan_keep(p, q);
+	a->k = mfs_plan_keep(p, k);
+	a->v = mfs_plan_keep(p, k);
+	a->out = mfs_plan_keep(p, q);
+	a->lse = mfs_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
+	if (a->q_norm.weight) {
+		a->packed = mfs_plan_keep(p, packed);
+		a->stats = mfs_plan_keep(
+			p, mfs_matrix_bytes(MFK_F32, net->tokens, 2 * (a->heads + a->groups)));
+	} else {
+		a->packed = mfs_plan_scratch(p, packed);
+	}
+	a->work = mfs_plan_scratch(p, work_bytes(net, &work, false));
+	mfs_plan_scratch_anew(p);
+	a->dout = mfs_plan_scratch(p, q);
+	a->dq = mfs_plan_scratch(p, q);
+	a->dk = mfs_plan_scratch(p, k);
+	a->dv = mfs_plan_scratch(p, k);
+	a->dpacked = mfs_plan_scratch(p, packed);
+	a->dwork = mfs_plan_scratch(p, work_bytes(net, &work, true));
+}
+
+static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,
+		struct mfs_error *err)
+{
+	const int32_t layer = (int32_t)part->layer;
+	struct attention *a = part->own = mfs_arena_alloc(&net->arena, sizeof(*a));
+	int r;
+
+	if (!a)
+		return mfs_fail_nomem(err);
+	a->heads = net->args->num_attention_heads;
+	a->groups = net->args->num_query_groups;
+	a->dim = net->args->kv_channels;
+	r = mfs_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1, &a->qkv,
+			    err);
+	if (!r)
+		r = mfs_linear_find(net, "decoder.layers.self_attention.linear_proj", layer, -1,
+				    &a->proj, err);
+	if (!r && net->args->qk_layernorm)
+		r = mfs_norm_find(net, "decoder.layers.self_attention.q_layernorm", layer,
+				  &a->q_norm, err);
+	if (!r && net->args->qk_layernorm)
+		r = mfs_norm_find(net, "decoder.layers.self_attention.k_layernorm", layer,
+				  &a->k_norm, err);
+	if (r)
+		return r;
+	plan_memory(net, a, p);
+	return 0;
+}
+
+static void *packed_of(const struct mfs_net *net, const struct mfs_part *part)
+{
+	const struct attention *a = part->own;
+
+	return a->q_norm.weight ? mfs_part_kept(net, part, a->packed)
+				: mfs_net_scratch(net, a->packed);
+}
+
+/* What splits, normalises and turns, and its backward. */
+static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *part)
+{
+	const struct attention *a = part->own;
+	struct mfk_qkv s = {
+		.dtype = net->io,
+		.grad = net->grad,
+		.tokens = net->tokens,
+		.groups = a->groups,
+		.heads_per_group = a->heads / a->groups,
+		.dim = a->dim,
+		.rotary_dim = net->rope.dim,
+		.interleaved = net->args->rotary_interleaved,
+		.layernorm = net->args->layernorm,
+		.zero_centered = net->args->zero_centered_gamma,
+		.eps = (float)net->args->norm_epsilon,
+		.qkv = packed_of(net, part),
+		.q = mfs_part_kept(net, part, a->q),
+		.k = mfs_part_kept(net, part, a->k),
+		.v = mfs_part_kept(net, part, a->v),
+	};
+
+	if (s.rotary_dim) {
+		s.cos = mfs_net_at(net, net->rope.cos);
+		s.sin = mfs_net_at(net, net->rope.sin);
+		s.positions = mfs_net_at(net, net->rope.positions);
+	}
+	if (a->q_norm.weight) {
+		s.q_norm = mfs_weight(net, a->q_norm.weight);
+		s.k_norm = mfs_weight(net, a->k_norm.weight);
+		s.q_norm_bias = mfs_weight(net, a->q_norm.bias);
+		s.k_norm_bias = mfs_weight(net, a->k_norm.bias);
+		s.q_mean = mfs_part_kept(net, part, a->stats);
+		s.q_rstd = s.q_mean + net->tokens * a->heads;
+		s.k_mean = s.q_rstd + net->tokens * a->heads;
+		s.k_rstd = s.k_mean + net->tokens * a->groups;
+	}
+	return s;
+}
+
+static struct mfk_attention core(const struct mfs_net *net, const struct mfs_run *run,
+				 const struct mfs_part *part)
+{
+	const struct attention *a = part->own;
+	struct mfk_attention c = shape(net, a);
+
+	c.first_key = run->first_key;
+	if (run->train && net->config->attention_dropout > 0) {
+		c.dropout = (float)net->config->attention_dropout;
+		c.seed = mfs_run_seed(net, run, part->layer, MFS_DROPOUT_SCORES);
+	}
+	c.q = mfs_part_kept(net, part, a->q);
+	c.k = mfs_part_kept(net, part, a->k);
+	c.v = mfs_part_kept(net, part, a->v);
+	c.out = mfs_part_kept(net, part, a->out);
+	c.lse = mfs_part_kept(net, part, a->lse);
+	return c;
+}
+
+static void forward(const struct mfs_net *net, const struct mfs_run *run,
+		    const struct mfs_part *part, const void *x, void *y)
+{
+	const struct attention *a = part->own;
+	const struct mfk_qkv s = split(net, part);
+	struct mfk_attention c = core(net, run, part);
+
+	mfs_linear_forward(net, run, &a->qkv, net->tokens, x, packed_of(net, part));
+	net->backend->ops->qkv(run->ctx, &s);
+	c.scratch = mfs_net_scratch(net, a->work);
+	net->backend->ops->attention(run->ctx, &c);
+	if (y)
+		mfs_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
+}
+
+static void backward(const struct mfs_net *net, const struct mfs_run *run,
+		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
+{
+	const struct attention *a = part->own;
+	struct mfk_qkv s = split(net, part);
+	struct mfk_attention c = core(net, run, part);
+	void *dout = mfs_net_scratch(net, a->dout);
+
+	mfs_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);
+
+	c.dout = dout;
+	c.dq = mfs_net_scratch(net, a->dq);
+	c.dk = mfs_net_scratch(net, a->dk);
+	c.dv = mfs_net_scratch(net, a->dv);
+	c.scratch = mfs_net_scratch(net, a->dwork);
+	net->backend->ops->attention_backward(run->ctx, &c);
+
+	s.dq = c.dq;
+	s.dk = c.dk;
+	s.dv = c.dv;
+	s.dqkv = mfs_net_scratch(net, a->dpacked);
+	s.dq_norm = mfs_grad(net, a->q_norm.weight);
+	s.dk_norm = mfs_grad(net, a->k_norm.weight);
+	s.dq_norm_bias = mfs_grad(net, a->q_norm.bias);
+	s.dk_norm_bias = mfs_grad(net, a->k_norm.bias);
+	net->backend->ops->qkv_backward(run->ctx, &s);
+
+	mfs_linear_backward(net, run, &a->qkv, net->tokens, x, s.dqkv, dx);
+}
+
+const struct mfs_part_kind mfs_part_attention = {
+	.name = "attention",
+	.plan = plan,
+	.forward = forward,
+	.backward = backward,
+};

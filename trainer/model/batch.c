@@ -1,0 +1,110 @@
+/*
+ * A microbatch on the device: one copy of the loader's block.
+ *
+ * With a sliding window a token's first key is the window's start, or its document's where that is
+ * later. Such keys are made here, in two buffers by turns, and are copied behind the block.
+ */
+#include "trainer/model/net_i.h"
+
+#define ARRAYS 7 /* of struct mfs_batch */
+
+static bool has_window(const struct mfs_net *net)
+{
+	return net->args->window_size != MFS_UNSET && net->args->window_size < net->seq;
+}
+
+static size_t keys_bytes(const struct mfs_net *net)
+{
+	return (size_t)net->tokens * sizeof(int32_t);
+}
+
+int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
+{
+	struct mfs_batch_place *place = &net->on_device;
+
+	if (net->tokens > INT32_MAX)
+		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
+				(long long)net->tokens, INT32_MAX);
+	/* The loader may begin each array at a multiple of the alignment. */
+	place->bytes = ARRAYS * (keys_bytes(net) + MFS_MEMORY_ALIGN);
+	place->block = mfs_memory_add(net->memory, MFS_MEMORY_BATCH, place->bytes);
+	if (has_window(net))
+		place->first_key = mfs_memory_add(net->memory, MFS_MEMORY_BATCH, keys_bytes(net));
+	return 0;
+}
+
+int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err)
+{
+	const struct mfk_device_ops *dev = net->backend->device;
+
+	if (!has_window(net) || net->on_device.stage[0].keys)
+		return 0;
+	for (int i = 0; i < 2; i++) {
+		struct mfs_key_stage *stage = &net->on_device.stage[i];
+
+		stage->keys = dev->host_alloc(net->device, keys_bytes(net));
+		if (!stage->keys || dev->event_new(net->device, &stage->copied))
+			return mfs_fail_nomem(err);
+	}
+	return 0;
+}
+
+void mfs_batch_release(struct mfs_net *net)
+{
+	for (int i = 0; i < 2; i++) {
+		struct mfs_key_stage *stage = &net->on_device.stage[i];
+
+		if (stage->copied)
+			net->backend->device->event_free(stage->copied);
+		if (stage->keys)
+			net->backend->device->host_free(net->device, stage->keys, keys_bytes(net));
+	}
+}
+
+/* The buffer was copied two microbatches ago; that the event waits for it costs nothing then. */
+static int copy_window_keys(struct mfs_net *net, struct mfs_run *run, struct mfs_error *err)
+{
+	const struct mfk_device_ops *dev = net->backend->device;
+	struct mfs_key_stage *stage = &net->on_device.stage[net->on_device.turn++ % 2];
+	const int32_t *first = run->pass->batch->first_key;
+	char why[MFK_WHY] = "";
+	const int r = dev->event_sync(stage->copied, why);
+
+	if (r)
+		return mfs_fail(err, r, "%s", why);
+	for (int64_t t = 0; t < net->tokens; t++) {
+		const int64_t start = t % net->seq - (net->args->window_size - 1);
+
+		stage->keys[t] = start > first[t] ? (int32_t)start : first[t];
+	}
+	dev->copy_in(run->ctx, mfs_net_at(net, net->on_device.first_key), stage->keys,
+		     keys_bytes(net));
+	dev->event_record(run->ctx, stage->copied);
+	run->first_key = mfs_net_at(net, net->on_device.first_key);
+	return 0;
+}
+
+int mfs_batch_copy(struct mfs_net *net, struct mfs_run *run, struct mfs_error *err)
+{
+	const struct mfs_batch *b = run->pass->batch;
+	char *block = mfs_net_at(net, net->on_device.block);
+
+	if (b->bytes > net->on_device.bytes)
+		return mfs_fail(err, -EINVAL,
+				"a microbatch has %zu bytes: expected at most %llu for %lld tokens",
+				b->bytes, (unsigned long long)net->on_device.bytes,
+				(long long)net->tokens);
+	net->backend->device->copy_in(run->ctx, block, b->block, b->bytes);
+	if (run->pass->copied)
+		net->backend->device->event_record(run->ctx, run->pass->copied);
+#define ON_DEVICE(array) ((void *)(block + ((char *)b->array - (char *)b->block)))
+	run->tokens = ON_DEVICE(tokens);
+	run->labels = ON_DEVICE(labels);
+	run->positions = ON_DEVICE(positions);
+	run->order = ON_DEVICE(order);
+	run->position_order = ON_DEVICE(position_order);
+	run->loss_mask = ON_DEVICE(loss_mask);
+	run->first_key = b->documents ? ON_DEVICE(first_key) : NULL;
+#undef ON_DEVICE
+	return has_window(net) ? copy_window_keys(net, run, err) : 0;
+}

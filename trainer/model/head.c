@@ -1,0 +1,169 @@
+/*
+ * The head: the last norm's output, times the transposed embedding or a matrix of its own, and the
+ * cross entropy of that.
+ *
+ * Logits exist a chunk of rows at a time, in the io type, in scratch. Their gradient takes their
+ * place, and is used up before the next chunk. So the head does its backward at once.
+ */
+#include <stdlib.h>
+
+#include "formats/base/half.h"
+#include "trainer/model/net_i.h"
+
+#define CHUNK_BYTES (UINT64_C(1) << 30)
+#define CHUNK_ROWS  128 /* a chunk has a multiple of so many rows, for the sake of products */
+
+/* Equal chunks, each at most CHUNK_BYTES of logits. */
+static int64_t chunk_rows(const struct mfs_net *net)
+{
+	const uint64_t row = mfs_matrix_bytes(net->io, 1, net->vocab);
+	int64_t most = (int64_t)(CHUNK_BYTES / row) / CHUNK_ROWS * CHUNK_ROWS, chunks, rows;
+
+	if (most < CHUNK_ROWS)
+		most = CHUNK_ROWS;
+	if (most >= net->tokens)
+		return net->tokens;
+	chunks = (net->tokens + most - 1) / most;
+	rows = (net->tokens + chunks - 1) / chunks;
+	return (rows + CHUNK_ROWS - 1) / CHUNK_ROWS * CHUNK_ROWS;
+}
+
+static int find(struct mfs_net *net, struct mfs_error *err)
+{
+	struct mfs_head *h = &net->head;
+	int r = mfs_norm_find(net, "decoder.final_layernorm", -1, &h->norm, err);
+
+	if (r)
+		return r;
+	return mfs_linear_find(net, net->args->tied ? "embedding.word_embeddings" : "output_layer",
+			       -1, -1, &h->linear, err);
+}
+
+int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *err)
+{
+	struct mfs_head *h = &net->head;
+	const uint64_t stream = mfs_matrix_bytes(net->io, net->tokens, net->hidden);
+	const uint64_t per_token = mfs_matrix_bytes(MFK_F32, net->tokens, 1);
+	const int r = find(net, err);
+
+	if (r)
+		return r;
+	net->vocab = h->linear.out;
+	h->chunk = chunk_rows(net);
+	h->x = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
+	h->normed = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
+	h->stats = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS,
+				  mfs_norm_stats_bytes(net->tokens));
+	mfs_plan_scratch_anew(plan);
+	h->scale = mfs_plan_scratch(plan, per_token);
+	h->loss = mfs_plan_scratch(plan, per_token);
+	h->logits = mfs_plan_scratch(plan, mfs_matrix_bytes(net->io, h->chunk, net->vocab));
+	return 0;
+}
+
+static char *normed_row(const struct mfs_net *net, int64_t row)
+{
+	return (char *)mfs_net_at(net, net->head.normed) +
+	       (size_t)(row * net->hidden) * mfk_dtype_size(net->io);
+}
+
+static int64_t rows_from(const struct mfs_net *net, int64_t row)
+{
+	return net->tokens - row < net->head.chunk ? net->tokens - row : net->head.chunk;
+}
+
+/* What a token's loss counts in the gradient: its mask times pass->grad_scale. */
+static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_run *run)
+{
+	float *scale = mfs_net_scratch(net, net->head.scale);
+
+	net->backend->device->copy(run->ctx, scale, run->loss_mask,
+				   (size_t)net->tokens * sizeof(float));
+	net->backend->ops->scale(run->ctx, MFK_F32, scale, run->pass->grad_scale, net->tokens);
+	return scale;
+}
+
+static void chunk(const struct mfs_net *net, const struct mfs_run *run, int64_t row,
+		  const float *scale, char *dnormed)
+{
+	const struct mfs_head *h = &net->head;
+	const int64_t rows = rows_from(net, row);
+	void *logits = mfs_net_scratch(net, h->logits);
+	float *loss = mfs_net_scratch(net, h->loss);
+	const struct mfk_cross_entropy entropy = {
+		.dtype = net->io,
+		.rows = rows,
+		.vocab = net->vocab,
+		.ld = net->vocab,
+		.logits = logits,
+		.labels = run->labels + row,
+		.scale = scale + row,
+		.loss = loss + row,
+		.dlogits = run->train ? logits : NULL,
+	};
+
+	mfs_linear_forward(net, run, &h->linear, rows, normed_row(net, row), logits);
+	net->backend->ops->cross_entropy(run->ctx, &entropy);
+	if (run->train)
+		mfs_linear_backward(net, run, &h->linear, rows, normed_row(net, row), logits,
+				    dnormed +
+					    (size_t)(row * net->hidden) * mfk_dtype_size(net->io));
+}
+
+void mfs_head_run(const struct mfs_net *net, const struct mfs_run *run, void *dnormed)
+{
+	const float *scale = scale_of_tokens(net, run);
+
+	for (int64_t row = 0; row < net->tokens; row += net->head.chunk)
+		chunk(net, run, row, scale, dnormed);
+	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->head.loss),
+					run->loss_mask, net->tokens,
+					mfs_net_sum(net, MFS_SUM_LM_LOSS));
+}
+
+/* ---- logits for people ---- */
+
+static float widen(enum mfk_dtype type, uint16_t v)
+{
+	return type == MFK_BF16 ? mfs_bf16_to_float(v) : mfs_f16_to_float(v);
+}
+
+/* 16-bit logits arrive in the back half of their place, and are widened from the front. */
+static int fetch(const struct mfs_net *net, const struct mfs_run *run, const void *logits,
+		 size_t count, float *ret, struct mfs_error *err)
+{
+	const size_t size = mfk_dtype_size(net->io);
+	char *to = (char *)ret + count * (sizeof(float) - size);
+	char why[MFK_WHY] = "";
+	int r;
+
+	net->backend->device->copy_out(run->ctx, to, logits, count * size);
+	r = net->backend->device->sync(run->ctx, why);
+	if (r)
+		return mfs_fail(err, r, "%s", why);
+	for (size_t i = 0; size != sizeof(float) && i < count; i++) {
+		uint16_t v;
+
+		memcpy(&v, to + i * sizeof(v), sizeof(v));
+		ret[i] = widen(net->io, v);
+	}
+	return 0;
+}
+
+int mfs_head_logits(const struct mfs_net *net, const struct mfs_run *run, float *ret,
+		    struct mfs_error *err)
+{
+	void *logits = mfs_net_scratch(net, net->head.logits);
+
+	for (int64_t row = 0; row < net->tokens; row += net->head.chunk) {
+		const int64_t rows = rows_from(net, row);
+		int r;
+
+		mfs_linear_forward(net, run, &net->head.linear, rows, normed_row(net, row), logits);
+		r = fetch(net, run, logits, (size_t)(rows * net->vocab), ret + row * net->vocab,
+			  err);
+		if (r)
+			return r;
+	}
+	return 0;
+}

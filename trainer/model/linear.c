@@ -1,0 +1,200 @@
+/* What attention, MLPs and the head are made of: linears and norms of named parameters. */
+#include <stdio.h>
+
+#include "formats/ckpt/names.h"
+#include "trainer/model/net_i.h"
+
+static const struct mfs_param *find(const struct mfs_net *net, const char *prefix, const char *leaf,
+				    int32_t layer, int32_t expert)
+{
+	char name[MFS_NAME_MAX];
+
+	snprintf(name, sizeof(name), "%s.%s", prefix, leaf);
+	return mfs_params_find(net->params, name, layer, expert);
+}
+
+static int missing(const char *prefix, int32_t layer, struct mfs_error *err)
+{
+	return mfs_fail(err, -ENODATA, "the model has no %s.weight in layer %d", prefix, layer);
+}
+
+const void *mfs_weight(const struct mfs_net *net, const struct mfs_param *p)
+{
+	return p ? (const char *)net->params->weights + p->start * mfk_dtype_size(net->io) : NULL;
+}
+
+void *mfs_grad(const struct mfs_net *net, const struct mfs_param *p)
+{
+	return p ? (char *)net->params->grads + p->start * mfk_dtype_size(net->grad) : NULL;
+}
+
+/* ---- linears ---- */
+
+int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer, int32_t expert,
+		    struct mfs_linear *ret, struct mfs_error *err)
+{
+	const struct mfs_param *weight = find(net, prefix, "weight", layer, expert);
+
+	if (!weight)
+		return missing(prefix, layer, err);
+	*ret = (struct mfs_linear){
+		.weight = weight,
+		.bias = find(net, prefix, "bias", layer, expert),
+		.out = (int64_t)weight->tensor->shape[0],
+		.in = (int64_t)weight->tensor->shape[1],
+	};
+	return 0;
+}
+
+void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
+			const struct mfs_linear *l, int64_t rows, const void *x, void *y)
+{
+	const struct mfk_gemm product = {
+		.m = rows,
+		.n = l->out,
+		.k = l->in,
+		.trans_b = true,
+		.dtype_ab = net->io,
+		.dtype_c = net->io,
+		.dtype_bias = net->io,
+		.a = x,
+		.b = mfs_weight(net, l->weight),
+		.c = y,
+		.lda = l->in,
+		.ldb = l->in,
+		.ldc = l->out,
+		.bias = mfs_weight(net, l->bias),
+		.alpha = 1,
+	};
+
+	net->backend->ops->gemm(run->ctx, &product);
+}
+
+/* dx[rows, in] = dy[rows, out] weight[out, in] */
+static void input_gradient(const struct mfs_net *net, const struct mfs_run *run,
+			   const struct mfs_linear *l, int64_t rows, const void *dy, void *dx)
+{
+	const struct mfk_gemm product = {
+		.m = rows,
+		.n = l->in,
+		.k = l->out,
+		.dtype_ab = net->io,
+		.dtype_c = net->io,
+		.a = dy,
+		.b = mfs_weight(net, l->weight),
+		.c = dx,
+		.lda = l->out,
+		.ldb = l->in,
+		.ldc = l->in,
+		.alpha = 1,
+	};
+
+	net->backend->ops->gemm(run->ctx, &product);
+}
+
+/* dweight[out, in] += dy[rows, out]^T x[rows, in] */
+static void weight_gradient(const struct mfs_net *net, const struct mfs_run *run,
+			    const struct mfs_linear *l, int64_t rows, const void *x, const void *dy)
+{
+	const struct mfk_gemm product = {
+		.m = l->out,
+		.n = l->in,
+		.k = rows,
+		.trans_a = true,
+		.dtype_ab = net->io,
+		.dtype_c = net->grad,
+		.a = dy,
+		.b = x,
+		.c = mfs_grad(net, l->weight),
+		.lda = l->out,
+		.ldb = l->in,
+		.ldc = l->in,
+		.alpha = 1,
+		.beta = 1,
+	};
+
+	net->backend->ops->gemm(run->ctx, &product);
+}
+
+void mfs_linear_backward(const struct mfs_net *net, const struct mfs_run *run,
+			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
+			 void *dx)
+{
+	if (dx)
+		input_gradient(net, run, l, rows, dy, dx);
+	weight_gradient(net, run, l, rows, x, dy);
+	if (l->bias)
+		net->backend->ops->bias_backward(run->ctx, net->io, net->grad,
+						 mfs_grad(net, l->bias), dy, rows, l->out);
+}
+
+/* ---- norms ---- */
+
+int mfs_norm_find(const struct mfs_net *net, const char *prefix, int32_t layer,
+		  struct mfs_norm *ret, struct mfs_error *err)
+{
+	const struct mfs_param *weight = find(net, prefix, "weight", layer, -1);
+
+	if (!weight)
+		return missing(prefix, layer, err);
+	*ret = (struct mfs_norm){
+		.weight = weight,
+		.bias = find(net, prefix, "bias", layer, -1),
+		.cols = (int64_t)weight->tensor->shape[0],
+	};
+	return 0;
+}
+
+uint64_t mfs_norm_stats_bytes(int64_t rows)
+{
+	return mfs_matrix_bytes(MFK_F32, 2, rows);
+}
+
+void mfs_norm_forward(const struct mfs_net *net, const struct mfs_run *run,
+		      const struct mfs_norm *n, int64_t rows, const void *x, const void *residual,
+		      void *sum, void *y, float *stats)
+{
+	const struct mfk_norm norm = {
+		.dtype = net->io,
+		.rows = rows,
+		.cols = n->cols,
+		.layernorm = net->args->layernorm,
+		.zero_centered = net->args->zero_centered_gamma,
+		.eps = (float)net->args->norm_epsilon,
+		.x = x,
+		.residual = residual,
+		.weight = mfs_weight(net, n->weight),
+		.bias = mfs_weight(net, n->bias),
+		.sum = sum,
+		.y = y,
+		.mean = stats,
+		.rstd = stats + rows,
+	};
+
+	net->backend->ops->norm(run->ctx, &norm);
+}
+
+void mfs_norm_backward(const struct mfs_net *net, const struct mfs_run *run,
+		       const struct mfs_norm *n, int64_t rows, const void *x, const float *stats,
+		       const void *dy, const void *dresidual, void *dx)
+{
+	const struct mfk_norm_backward norm = {
+		.dtype = net->io,
+		.grad = net->grad,
+		.rows = rows,
+		.cols = n->cols,
+		.layernorm = net->args->layernorm,
+		.zero_centered = net->args->zero_centered_gamma,
+		.x = x,
+		.weight = mfs_weight(net, n->weight),
+		.dy = dy,
+		.dresidual = dresidual,
+		.mean = stats,
+		.rstd = stats + rows,
+		.dx = dx,
+		.dweight = mfs_grad(net, n->weight),
+		.dbias = mfs_grad(net, n->bias),
+	};
+
+	net->backend->ops->norm_backward(run->ctx, &norm);
+}

@@ -1,0 +1,189 @@
+#include "trainer/model/net.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/str.h"
+#include "trainer/model/net_i.h"
+
+/* ---- addresses ---- */
+
+void *mfs_net_scratch(const struct mfs_net *net, uint64_t offset)
+{
+	return mfs_net_at(net, net->scratch + offset);
+}
+
+void *mfs_part_kept(const struct mfs_net *net, const struct mfs_part *part, uint64_t offset)
+{
+	return mfs_net_at(net, part->kept + offset);
+}
+
+double *mfs_net_sum(const struct mfs_net *net, enum mfs_sum which)
+{
+	return (double *)mfs_net_at(net, net->sums) + which;
+}
+
+/* ---- life ---- */
+
+static int check_supported(const struct mfs_net *net, struct mfs_error *err)
+{
+	const struct mfs_megatron_args *a = net->args;
+	const char *positions = a->position_embedding_type;
+
+	if (a->foreign)
+		return mfs_fail(err, -ENOTSUP, "%s cannot be trained here", a->foreign);
+	if (a->attention_output_gate)
+		return mfs_fail(err, -ENOTSUP, "--attention-output-gate cannot be trained here");
+	if (a->qk_l2_norm)
+		return mfs_fail(err, -ENOTSUP, "--qk-l2-norm cannot be trained here");
+	if (a->mtp_num_layers > 0)
+		return mfs_fail(err, -ENOTSUP, "--mtp-num-layers cannot be trained here");
+	if (!mfs_str_is(positions, "rope") && !mfs_str_is(positions, "yarn") &&
+	    !mfs_str_is(positions, "learned_absolute") && !mfs_str_is(positions, "none"))
+		return mfs_fail(err, -ENOTSUP,
+				"--position-embedding-type: expected rope, yarn, learned_absolute "
+				"or none, found %s",
+				positions ? positions : "None");
+	return 0;
+}
+
+static int find_embeddings(struct mfs_net *net, struct mfs_error *err)
+{
+	net->word_embeddings =
+		mfs_params_find(net->params, "embedding.word_embeddings.weight", -1, -1);
+	net->position_embeddings =
+		mfs_params_find(net->params, "embedding.position_embeddings.weight", -1, -1);
+	if (!net->word_embeddings)
+		return mfs_fail(err, -ENODATA, "the model has no embedding.word_embeddings.weight");
+	if (net->position_embeddings &&
+	    net->position_embeddings->tensor->shape[0] < (uint64_t)net->seq)
+		return mfs_fail(err, -EINVAL,
+				"--max-position-embeddings: expected at least --seq-length %lld, "
+				"found %llu",
+				(long long)net->seq,
+				(unsigned long long)net->position_embeddings->tensor->shape[0]);
+	return 0;
+}
+
+static int fill(struct mfs_net *net, struct mfs_error *err)
+{
+	int r = check_supported(net, err);
+
+	if (!r)
+		r = find_embeddings(net, err);
+	if (r)
+		return r;
+	net->layer_count = (uint32_t)net->args->num_layers;
+	net->layers = mfs_arena_array(&net->arena, net->layer_count, sizeof(*net->layers));
+	if (!net->layers)
+		return mfs_fail_nomem(err);
+	return mfs_net_plan(net, err);
+}
+
+int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params,
+		struct mfs_memory *memory, const struct mfk_backend *backend,
+		struct mfk_device *device, const struct mfs_parallel *parallel,
+		struct mfs_net **ret, struct mfs_error *err)
+{
+	struct mfs_net *net = calloc(1, sizeof(*net));
+	int r;
+
+	if (!net)
+		return mfs_fail_nomem(err);
+	net->config = config;
+	net->args = &config->model;
+	net->params = params;
+	net->memory = memory;
+	net->backend = backend;
+	net->device = device;
+	net->parallel = parallel;
+	net->io = mfs_kernel_dtype(params->weight_type);
+	net->grad = mfs_kernel_dtype(params->grad_type);
+	net->batch = config->micro_batch_size;
+	net->seq = config->seq_length;
+	net->tokens = net->batch * net->seq;
+	net->hidden = config->model.hidden_size;
+	r = fill(net, err);
+	if (r) {
+		mfs_net_free(net);
+		return r;
+	}
+	*ret = net;
+	return 0;
+}
+
+void mfs_net_free(struct mfs_net *net)
+{
+	if (!net)
+		return;
+	mfs_batch_release(net);
+	if (net->host_sums)
+		net->backend->device->host_free(net->device, net->host_sums,
+						MFS_SUM_COUNT * sizeof(double));
+	mfs_arena_release(&net->arena);
+	free(net);
+}
+
+static int begin_part(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+		      struct mfs_error *err)
+{
+	return part->kind->begin ? part->kind->begin(net, ctx, part, err) : 0;
+}
+
+int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
+{
+	int r = mfs_batch_begin(net, err);
+
+	if (!r && !net->host_sums) {
+		net->host_sums = net->backend->device->host_alloc(net->device,
+								  MFS_SUM_COUNT * sizeof(double));
+		r = net->host_sums ? 0 : mfs_fail_nomem(err);
+	}
+	if (!r)
+		r = mfs_rope_fill(net, ctx, err);
+	for (uint32_t i = 0; !r && i < net->layer_count; i++) {
+		r = begin_part(net, ctx, &net->layers[i].attention.part, err);
+		if (!r)
+			r = begin_part(net, ctx, &net->layers[i].mlp.part, err);
+	}
+	if (!r)
+		mfs_net_clear_losses(net, ctx);
+	return r;
+}
+
+/* ---- losses ---- */
+
+void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx)
+{
+	net->backend->device->zero(ctx, mfs_net_at(net, net->sums), MFS_SUM_COUNT * sizeof(double));
+}
+
+int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_losses *ret,
+		   struct mfs_error *err)
+{
+	char why[MFK_WHY] = "";
+	int r;
+
+	net->backend->device->copy_out(ctx, net->host_sums, mfs_net_at(net, net->sums),
+				       MFS_SUM_COUNT * sizeof(double));
+	r = net->backend->device->sync(ctx, why);
+	if (r)
+		return mfs_fail(err, r, "%s", why);
+	*ret = (struct mfs_net_losses){
+		.lm_loss_sum = net->host_sums[MFS_SUM_LM_LOSS],
+		.load_balancing = net->host_sums[MFS_SUM_LOAD_BALANCING],
+		.seq_load_balancing = net->host_sums[MFS_SUM_SEQ_LOAD_BALANCING],
+		.z_loss = net->host_sums[MFS_SUM_Z_LOSS],
+	};
+	return 0;
+}
+
+void mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx)
+{
+	for (uint32_t i = 0; i < net->layer_count; i++) {
+		const struct mfs_part *part = &net->layers[i].mlp.part;
+
+		if (part->kind->end_step)
+			part->kind->end_step(net, ctx, part);
+	}
+}
