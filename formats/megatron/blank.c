@@ -82,6 +82,7 @@ int mfs_blank_ckpt(const struct mfs_megatron_args *args, const struct mfs_blank_
 	b.ckpt->dir = strdup("the model");
 	b.ckpt->args = *args;
 	b.ckpt->args.padded_vocab_size = (int64_t)options->vocab;
+	b.ckpt->args.make_vocab_size_divisible_by = 1; /* it is padded already */
 	b.ckpt->layout = (struct mfs_ckpt_layout){.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 	mfs_dims(args, options->vocab, b.dims);
 	rc = b.ckpt->dir ? mfs_model_tensors(args, add_tensor, &b) : mfs_fail_nomem(err);

@@ -67,4 +67,8 @@ bool mfs_torch_is_tensor(const struct mfs_torch_file *f, mfs_value v);
 int mfs_torch_tensor(const struct mfs_torch_file *f, mfs_value v, struct mfs_torch_tensor *ret,
 		     struct mfs_error *err);
 
+/* Reads the one element of a tensor. -EINVAL: it has another number of them, or is no number. */
+int mfs_torch_number(const struct mfs_torch_file *f, mfs_value v, double *ret,
+		     struct mfs_error *err);
+
 #endif

@@ -270,6 +270,12 @@ START_TEST(arguments_say)
 				 ->dtype,
 			 MFS_BF16);
 	mfs_params_free(p);
+	/* Rows that are said are not padded further. */
+	c.model.padded_vocab_size = 1001;
+	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	ck_assert_uint_eq(mfs_params_find(p, "output_layer.weight", -1, -1)->elements,
+			  UINT64_C(1001) * 64);
+	mfs_params_free(p);
 }
 END_TEST
 

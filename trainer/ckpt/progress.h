@@ -15,4 +15,8 @@ struct mfs_progress {
 	struct mfs_loss_scaler scaler;
 };
 
+/* What checkpoints call the styles of a schedule, by enum mfs_lr_decay and enum mfs_wd_incr. NULL
+ * ends each. */
+extern const char *const mfs_lr_decay_names[], *const mfs_wd_incr_names[];
+
 #endif

@@ -4,58 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "formats/base/bytes.h"
 #include "formats/optim/rules/state_dict.h"
 #include "formats/optim/read/optim_i.h"
-
-union number {
-	float f32;
-	double f64;
-	int32_t i32;
-	int64_t i64;
-};
-
-static bool to_double(const union number *n, enum mfs_dtype dtype, double *ret)
-{
-	switch (dtype) {
-	case MFS_F32:
-		*ret = (double)n->f32;
-		return true;
-	case MFS_F64:
-		*ret = n->f64;
-		return true;
-	case MFS_I32:
-		*ret = n->i32;
-		return true;
-	case MFS_I64:
-		*ret = (double)n->i64;
-		return true;
-	default:
-		return false;
-	}
-}
-
-/* A tensor without axes. */
-static int read_scalar(const struct mfs_torch_file *f, mfs_value v, double *ret,
-		       struct mfs_error *err)
-{
-	struct mfs_torch_tensor t;
-	union number n;
-	uint64_t at;
-	int rc = mfs_torch_tensor(f, v, &t, err);
-
-	if (!rc && (t.ndim || mfs_dtype_size(t.dtype) > sizeof(n)))
-		rc = mfs_fail(err, -EINVAL, "%s: expected one number", f->zip.src.name);
-	if (!rc)
-		rc = mfs_zip_locate(&f->zip.src, t.record, &at, err);
-	if (!rc)
-		rc = mfs_source_read(&f->zip.src, at + t.offset * mfs_dtype_size(t.dtype), &n,
-				     mfs_dtype_size(t.dtype), err);
-	if (!rc && !to_double(&n, t.dtype, ret))
-		rc = mfs_fail(err, -EINVAL, "%s: expected a number, found %s", f->zip.src.name,
-			      mfs_dtype_torch(t.dtype));
-	return rc;
-}
 
 /* A step in any of its forms, if it is there and none has been found. */
 static int try_step(struct mfs_optim_info *info, const struct mfs_torch_file *f, mfs_value v,
@@ -66,7 +16,7 @@ static int try_step(struct mfs_optim_info *info, const struct mfs_torch_file *f,
 	if (info->has_step || mfs_value_is_none(f->doc, v))
 		return 0;
 	if (!mfs_value_float(f->doc, v, &info->step))
-		rc = read_scalar(f, v, &info->step, err);
+		rc = mfs_torch_number(f, v, &info->step, err);
 	if (rc)
 		mfs_fail_in(err, "the optimizer's step");
 	info->has_step = !rc;

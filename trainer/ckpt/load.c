@@ -1,0 +1,242 @@
+#include "trainer/ckpt/load.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/ckpt/read/open.h"
+#include "formats/megatron/layout.h"
+#include "formats/megatron/tracker.h"
+#include "formats/model/hf_ckpt.h"
+#include "formats/optim/read/open.h"
+#include "formats/optim/rules/settings.h"
+#include "trainer/ckpt/load_i.h"
+
+/* ---- which one ---- */
+
+enum source {
+	SOURCE_NOTHING,
+	SOURCE_ITERATION,
+	SOURCE_HF,
+};
+
+struct place {
+	enum source kind;
+	char dir[PATH_MAX];
+	int64_t number;
+};
+
+static int set_dir(struct place *p, const char *root, const char *name, struct mfs_error *err)
+{
+	if ((size_t)snprintf(p->dir, sizeof(p->dir), "%s%s%s", root, name ? "/" : "",
+			     name ? name : "") < sizeof(p->dir))
+		return 0;
+	return mfs_fail(err, -ENAMETOOLONG, "path '%.200s' is too long", root);
+}
+
+/* An iteration of a run's directory. Its reader says what is wrong if it is not there. */
+static int set_iteration(struct place *p, const char *root, int64_t number, struct mfs_error *err)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "iter_%07lld", (long long)number);
+	p->kind = SOURCE_ITERATION;
+	p->number = number;
+	return set_dir(p, root, number == MFS_RELEASE ? "release" : name, err);
+}
+
+static bool has(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+
+	return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
+	       !access(path, F_OK);
+}
+
+/* An iteration's own directory, named by itself. */
+static bool is_iteration(const char *dir)
+{
+	return has(dir, ".metadata") || has(dir, "mp_rank_00") || has(dir, "mp_rank_00_000") ||
+	       has(dir, "mp_rank_00_000_000");
+}
+
+/* The number in the name of an iteration's own directory; 0 if it has another name. */
+static int64_t number_of(const char *dir)
+{
+	const size_t len = strlen(dir);
+	size_t end = len, start;
+	char name[64];
+	int64_t number;
+
+	while (end && dir[end - 1] == '/')
+		end--;
+	for (start = end; start && dir[start - 1] != '/'; start--)
+		;
+	snprintf(name, sizeof(name), "%.*s", (int)(end - start), dir + start);
+	return mfs_iteration_number(name, &number) ? number : 0;
+}
+
+static int by_tracker(const struct mfs_train_config *config, const char *root, struct place *ret,
+		      struct mfs_error *err)
+{
+	struct mfs_tracker t = {0};
+
+	mfs_tracker_read(root, &t);
+	if (t.kind == MFS_TRACKER_BAD)
+		return mfs_fail(err, -EINVAL,
+				"%s/" MFS_TRACKER_FILE ": expected a number or "
+				"'release', found '%s'",
+				root, t.no_file ? "no regular file" : t.text);
+	if (t.kind == MFS_TRACKER_NONE)
+		return 0;
+	/* checkpointing.py: _load_base_checkpoint: --ckpt-step counts where there is a tracker. */
+	return set_iteration(ret, root, config->ckpt_step >= 0 ? config->ckpt_step : t.number, err);
+}
+
+static int find(const struct mfs_train_config *config, const char *root, struct place *ret,
+		struct mfs_error *err)
+{
+	int rc;
+
+	*ret = (struct place){.kind = SOURCE_NOTHING};
+	if (!root)
+		return 0;
+	rc = by_tracker(config, root, ret, err);
+	if (rc || ret->kind != SOURCE_NOTHING)
+		return rc;
+	if (is_iteration(root)) {
+		ret->kind = SOURCE_ITERATION;
+		ret->number = number_of(root);
+		return set_dir(ret, root, NULL, err);
+	}
+	if (!mfs_hf_ckpt_looks_like_one(root))
+		return 0;
+	ret->kind = SOURCE_HF;
+	ret->number = MFS_RELEASE;
+	return set_dir(ret, root, NULL, err);
+}
+
+/* ---- opening ---- */
+
+static void describe(struct mfs_load *l, const struct place *p)
+{
+	static const char *const formats[] = {
+		[MFS_CKPT_TORCH] = "torch",
+		[MFS_CKPT_TORCH_DIST] = "torch_dist",
+		[MFS_CKPT_HF] = "HuggingFace",
+	};
+	const struct mfs_ckpt_layout *at = mfs_ckpt_layout(l->ckpt);
+	const char *format = formats[mfs_ckpt_format(l->ckpt)];
+
+	if (p->kind == SOURCE_HF)
+		snprintf(l->what, sizeof(l->what), "%s (%s)", p->dir, format);
+	else if (p->number == MFS_RELEASE)
+		snprintf(l->what, sizeof(l->what), "%s (%s, TP%u PP%u)", p->dir, format, at->tp,
+			 at->pp);
+	else
+		snprintf(l->what, sizeof(l->what), "iteration %lld of %s (%s, TP%u PP%u)",
+			 (long long)p->number, p->dir, format, at->tp, at->pp);
+}
+
+/* checkpointing.py: load_checkpoint: what a release, a pretrained checkpoint or --finetune takes is
+ * the weights alone. */
+static int open_ckpt(const struct mfs_train_config *config, const struct place *p,
+		     struct mfs_load *l, struct mfs_error *err)
+{
+	const bool wanted = p->number != MFS_RELEASE && !l->finetune && !config->no_load_optim;
+	int rc;
+
+	if (p->kind == SOURCE_HF)
+		return mfs_hf_ckpt_open(p->dir, NULL, 0, &l->ckpt, err);
+	if (!wanted)
+		return mfs_ckpt_open(p->dir, MFS_CKPT_COMMON, &l->ckpt, err);
+	rc = mfs_optim_open(p->dir, &l->ckpt, err);
+	if (rc)
+		return rc;
+	l->optimizer = mfs_optim_info(l->ckpt)->kind != MFS_OPTIM_NONE;
+	return 0;
+}
+
+static int open_place(const struct mfs_train_config *config, const struct place *p, bool finetune,
+		      struct mfs_load **ret, struct mfs_error *err)
+{
+	struct mfs_load *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l)
+		return mfs_fail_nomem(err);
+	l->iteration = p->number;
+	l->finetune = finetune;
+	rc = open_ckpt(config, p, l, err);
+	if (rc) {
+		mfs_load_free(l);
+		return rc;
+	}
+	describe(l, p);
+	*ret = l;
+	return 0;
+}
+
+/* checkpointing.py: load_checkpoint: the pretrained checkpoint counts if --load has none, and is
+ * fine-tuned. */
+int mfs_load_open(const struct mfs_train_config *config, struct mfs_load **ret,
+		  struct mfs_error *err)
+{
+	bool finetune = config->finetune;
+	struct place p;
+	int rc = find(config, config->load, &p, err);
+
+	*ret = NULL;
+	if (!rc && p.kind == SOURCE_NOTHING && config->pretrained_checkpoint) {
+		finetune = true;
+		rc = find(config, config->pretrained_checkpoint, &p, err);
+		if (!rc && p.kind == SOURCE_NOTHING)
+			return mfs_fail(err, -ENODATA,
+					"--pretrained-checkpoint: '%s' holds no checkpoint",
+					config->pretrained_checkpoint);
+	}
+	if (rc)
+		return rc;
+	if (p.kind != SOURCE_NOTHING)
+		return open_place(config, &p, finetune, ret, err);
+	if (config->load && config->exit_on_missing_checkpoint)
+		return mfs_fail(
+			err, -ENODATA,
+			"--exit-on-missing-checkpoint: '%s' holds no checkpoint: looked for %s, "
+			".metadata, mp_rank_00*, and config.json with weights",
+			config->load, MFS_TRACKER_FILE);
+	return 0;
+}
+
+void mfs_load_free(struct mfs_load *l)
+{
+	if (!l)
+		return;
+	mfs_ckpt_free(l->ckpt);
+	free(l);
+}
+
+const char *mfs_load_what(const struct mfs_load *l)
+{
+	return l->what;
+}
+
+/* ---- state ---- */
+
+int mfs_load_state(struct mfs_load *l, const struct mfs_train_config *config,
+		   struct mfs_params *params, const struct mfk_backend *backend,
+		   struct mfk_device *device, struct mfk_ctx *ctx, struct mfs_progress *progress,
+		   bool *ret_optim, struct mfs_error *err)
+{
+	int rc = mfs_load_tensors(l, params, backend, device, ctx, err);
+
+	if (rc)
+		return rc;
+	*ret_optim = l->optimizer;
+	if (l->finetune || l->iteration == MFS_RELEASE)
+		return 0;
+	return mfs_load_progress(l, config, progress, err);
+}

@@ -1,0 +1,451 @@
+/*
+ * The tensors of a checkpoint into the flat buffers of the device.
+ *
+ * Every parameter's tensors are cut into pieces. As many pieces as a staging buffer holds are read
+ * together, in the order of the files (formats/megatron/read/rank_part.h), cast on the host, and
+ * copied to the device while the next ones are read into the other staging buffer. So the host
+ * needs two staging buffers, whatever the size of the model.
+ */
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/grow.h"
+#include "formats/base/threads.h"
+#include "formats/megatron/read/rank_part.h"
+#include "trainer/ckpt/cast.h"
+#include "trainer/ckpt/load_i.h"
+
+#define STAGE (UINT64_C(256) << 20) /* bytes of a staging buffer, at most */
+#define PIECE (UINT64_C(4) << 20)   /* elements of a piece: with a cast it takes 48 MiB at most */
+
+/* Elements of a source's tensor, and where they go. */
+struct piece {
+	struct mfs_part_tensor part; /* in the source's type */
+	unsigned char *to;	     /* device */
+	enum mfs_dtype type;	     /* there */
+};
+
+struct stage {
+	unsigned char *host;
+	struct mfk_event *copied; /* the device has all of it */
+};
+
+struct loader {
+	struct mfs_load *load;
+	struct mfs_params *params;
+	const struct mfk_backend *backend;
+	struct mfk_device *device;
+	struct mfk_ctx *ctx;
+	struct piece *pieces;
+	size_t count;
+	struct stage stages[2];
+	uint64_t stage; /* bytes of each */
+	struct mfs_error *err;
+};
+
+/* ---- what is read ---- */
+
+/* The model's tensor, filled by the source's. Rows of the vocabulary that one of them lacks are
+ * padding: zeros, or left out. */
+static int load_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
+{
+	const struct mfs_rank_tensor *t = (const struct mfs_rank_tensor *)base;
+	const uint64_t there = mfs_min_u64(base->shape[0], t->src->shape[0]);
+	struct mfs_box_map m = {.src = t->src};
+	int rc;
+
+	for (unsigned a = 0; a < base->ndim; a++) {
+		m.size[a] = base->shape[a];
+		m.step[a] = 1;
+		m.src_axis[a] = (uint8_t)a;
+	}
+	m.size[0] = there;
+	rc = emit(&m, arg);
+	if (rc || there == base->shape[0])
+		return rc;
+	m.src = NULL;
+	m.lo[0] = there;
+	m.size[0] = base->shape[0] - there;
+	return emit(&m, arg);
+}
+
+static size_t load_name(const struct mfs_target *base, char *text, size_t size)
+{
+	return strlen(
+		mfs_global_tensor_name(((const struct mfs_rank_tensor *)base)->src, text, size));
+}
+
+static const struct mfs_target_kind load_kind = {.boxes = load_boxes, .name = load_name};
+
+static int bad_shape(const struct loader *l, const struct mfs_global_tensor *ours,
+		     const struct mfs_global_tensor *src)
+{
+	char name[MFS_CKPT_NAME_SIZE], a[96], b[96];
+
+	return mfs_fail(l->err, -EINVAL, "%s: tensor '%s' is %s, that of the arguments' model %s",
+			mfs_ckpt_dir(l->load->ckpt),
+			mfs_global_tensor_name(src, name, sizeof(name)),
+			mfs_shape_text(src->shape, src->ndim, a, sizeof(a)),
+			mfs_shape_text(ours->shape, ours->ndim, b, sizeof(b)));
+}
+
+static int check(const struct loader *l, const struct mfs_global_tensor *ours,
+		 const struct mfs_global_tensor *src)
+{
+	const bool padded = mfs_global_tensor_is_vocabulary(ours);
+	char name[MFS_CKPT_NAME_SIZE];
+
+	if (src->ndim != ours->ndim)
+		return bad_shape(l, ours, src);
+	for (unsigned a = 0; a < ours->ndim; a++)
+		if (src->shape[a] != ours->shape[a] && !(padded && !a))
+			return bad_shape(l, ours, src);
+	if (!mfs_can_cast(src->dtype))
+		return mfs_fail(l->err, -ENOTSUP, "%s: tensor '%s' is %s: expected floats",
+				mfs_ckpt_dir(l->load->ckpt),
+				mfs_global_tensor_name(src, name, sizeof(name)),
+				mfs_dtype_torch(src->dtype));
+	return 0;
+}
+
+/* Adds a whole tensor as pieces. base: the buffer, of elements of type; start: of the tensor. */
+static int add_pieces(struct loader *l, const struct mfs_global_tensor *ours,
+		      const struct mfs_global_tensor *src, void *base, enum mfs_dtype type,
+		      uint64_t start)
+{
+	struct mfs_rank_tensor t = {
+		.base = {.kind = &load_kind, .ckpt = l->load->ckpt, .dtype = src->dtype},
+		.src = src};
+	int rc = check(l, ours, src);
+	uint64_t elements;
+
+	if (!rc)
+		rc = mfs_target_shape(&t.base, ours->shape, ours->ndim, l->err);
+	if (rc)
+		return rc;
+	elements = t.base.bytes / mfs_dtype_size(src->dtype);
+	for (uint64_t at = 0; at < elements; at += PIECE) {
+		const uint64_t n = mfs_min_u64(PIECE, elements - at);
+
+		if (mfs_grow(&l->pieces, l->count))
+			return mfs_fail_nomem(l->err);
+		l->pieces[l->count++] = (struct piece){
+			.part = {.tensor = t,
+				 .state = (enum mfs_state)src->state,
+				 .first = at,
+				 .count = n,
+				 .bytes = n * mfs_dtype_size(src->dtype)},
+			.to = (unsigned char *)base + (start + at) * mfs_dtype_size(type),
+			.type = type};
+	}
+	return 0;
+}
+
+static int missing(const struct loader *l, const struct mfs_global_tensor *ours,
+		   enum mfs_state state)
+{
+	struct mfs_global_tensor t = *ours;
+	char name[MFS_CKPT_NAME_SIZE];
+
+	t.state = state;
+	return mfs_fail(l->err, -ENODATA, "%s: tensor '%s' is missing; the arguments' model has it",
+			mfs_ckpt_dir(l->load->ckpt),
+			mfs_global_tensor_name(&t, name, sizeof(name)));
+}
+
+static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state state, void *base,
+		     enum mfs_dtype type)
+{
+	const struct mfs_global_tensor *ours = p->tensor;
+	const struct mfs_global_tensor *src =
+		mfs_ckpt_find_state(l->load->ckpt, state, ours->name, ours->layer, ours->expert);
+
+	if (!src)
+		return missing(l, ours, state);
+	return add_pieces(l, ours, src, base, type, p->start);
+}
+
+/* The source's optimizer has fp32 parameters beside the weights. */
+static bool has_main(const struct loader *l)
+{
+	const struct mfs_global_tensor *t = l->params->list[0].tensor;
+
+	return l->load->optimizer &&
+	       mfs_ckpt_find_state(l->load->ckpt, MFS_STATE_MAIN, t->name, t->layer, t->expert);
+}
+
+/* All parameters of one state. */
+static int add_buffer(struct loader *l, enum mfs_state state, void *base, enum mfs_dtype type)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < l->params->count && !rc; i++)
+		rc = add_state(l, &l->params->list[i], state, base, type);
+	return rc;
+}
+
+static int add_model_buffers(struct loader *l)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < l->params->buffer_count && !rc; i++) {
+		const struct mfs_model_buffer *b = &l->params->buffer_list[i];
+		const struct mfs_global_tensor *t = b->tensor;
+		const struct mfs_global_tensor *src =
+			mfs_ckpt_find(l->load->ckpt, t->name, t->layer, t->expert);
+
+		rc = src ? add_pieces(l, t, src, l->params->buffers, MFS_F32, b->start)
+			 : missing(l, t, MFS_STATE_MODEL);
+	}
+	return rc;
+}
+
+/* A run in fp32 takes the fp32 parameters of a source that has them beside 16-bit weights. */
+static int add_all(struct loader *l)
+{
+	struct mfs_params *p = l->params;
+	const bool main = has_main(l);
+	int rc = add_buffer(l, main && p->weight_type == MFS_F32 ? MFS_STATE_MAIN : MFS_STATE_MODEL,
+			    p->weights, p->weight_type);
+
+	if (!rc)
+		rc = add_model_buffers(l);
+	if (!rc && main && p->main)
+		rc = add_buffer(l, MFS_STATE_MAIN, p->main, p->main_type);
+	if (rc || !l->load->optimizer)
+		return rc;
+	rc = add_buffer(l, MFS_STATE_EXP_AVG, p->exp_avg, p->m_type);
+	return rc ? rc : add_buffer(l, MFS_STATE_EXP_AVG_SQ, p->exp_avg_sq, p->v_type);
+}
+
+/* A tensor that the model does not have means that it computes something else. */
+static int check_rest(const struct loader *l)
+{
+	const struct mfs_ckpt *ckpt = l->load->ckpt;
+	char name[MFS_CKPT_NAME_SIZE];
+
+	for (uint32_t i = 0; i < mfs_ckpt_count(ckpt); i++) {
+		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
+
+		if (!mfs_ckpt_find(l->params->ckpt, t->name, t->layer, t->expert))
+			return mfs_fail(
+				l->err, -EINVAL, "%s: the arguments' model has no tensor '%s'",
+				mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)));
+	}
+	return 0;
+}
+
+/* ---- reading ---- */
+
+/* Bytes that a piece takes of a staging buffer: as it is read, and cast. */
+static uint64_t read_room(const struct piece *p)
+{
+	return (p->part.bytes + 63) / 64 * 64;
+}
+
+static bool is_cast(const struct piece *p)
+{
+	return p->part.tensor.base.dtype != p->type;
+}
+
+static uint64_t room(const struct piece *p)
+{
+	const uint64_t cast = p->part.count * mfs_dtype_size(p->type);
+
+	return read_room(p) + (is_cast(p) ? (cast + 63) / 64 * 64 : 0);
+}
+
+/* Pieces that are read together. */
+struct group {
+	const struct piece *pieces;
+	size_t count;
+	void **at; /* where each lies in the staging buffer */
+	atomic_size_t next;
+};
+
+static void *cast_pieces(void *arg)
+{
+	struct group *g = arg;
+	size_t i;
+
+	while ((i = atomic_fetch_add(&g->next, 1)) < g->count) {
+		const struct piece *p = &g->pieces[i];
+
+		if (is_cast(p))
+			mfs_cast(p->type, (unsigned char *)g->at[i] + read_room(p),
+				 p->part.tensor.base.dtype, g->at[i], p->part.count);
+	}
+	return NULL;
+}
+
+static void send(struct loader *l, const struct group *g, struct stage *s)
+{
+	for (size_t i = 0; i < g->count; i++) {
+		const struct piece *p = &g->pieces[i];
+		const unsigned char *from = g->at[i];
+
+		l->backend->device->copy_in(l->ctx, p->to, from + (is_cast(p) ? read_room(p) : 0),
+					    p->part.count * mfs_dtype_size(p->type));
+	}
+	l->backend->device->event_record(l->ctx, s->copied);
+}
+
+static int read_group(struct loader *l, struct group *g, struct stage *s)
+{
+	struct mfs_part_tensor *tensors = calloc(g->count, sizeof(*tensors));
+	const struct mfs_rank_part part = {
+		.ckpt = l->load->ckpt, .tensors = tensors, .count = (uint32_t)g->count};
+	uint64_t used = 0;
+	int rc;
+
+	g->at = calloc(g->count, sizeof(*g->at));
+	if (!tensors || !g->at) {
+		free(tensors);
+		return mfs_fail_nomem(l->err);
+	}
+	for (size_t i = 0; i < g->count; i++) {
+		tensors[i] = g->pieces[i].part;
+		g->at[i] = s->host + used;
+		used += room(&g->pieces[i]);
+	}
+	rc = mfs_rank_part_read(&part, g->at, 0, l->err);
+	free(tensors);
+	if (rc)
+		return rc;
+	mfs_threads_run(mfs_threads_count(0, (unsigned)mfs_min_u64(g->count, 16)), cast_pieces, g);
+	send(l, g, s);
+	return 0;
+}
+
+static int wait_for(struct loader *l, struct stage *s)
+{
+	char why[MFK_WHY] = "";
+	int rc = l->backend->device->event_sync(s->copied, why);
+
+	return rc ? mfs_fail(l->err, rc, "copying weights to the device: %s", why) : 0;
+}
+
+static int read_all(struct loader *l)
+{
+	unsigned turn = 0;
+	int rc = 0;
+
+	for (size_t i = 0; i < l->count && !rc; turn ^= 1) {
+		struct group g = {.pieces = &l->pieces[i]};
+		uint64_t used = 0;
+
+		while (i < l->count && used + room(&l->pieces[i]) <= l->stage) {
+			used += room(&l->pieces[i++]);
+			g.count++;
+		}
+		rc = wait_for(l, &l->stages[turn]);
+		if (!rc)
+			rc = read_group(l, &g, &l->stages[turn]);
+		free(g.at);
+	}
+	return rc;
+}
+
+/* ---- the whole ---- */
+
+static int open_stages(struct loader *l)
+{
+	for (size_t i = 0; i < l->count && l->stage < STAGE; i++)
+		l->stage += room(&l->pieces[i]);
+	l->stage = mfs_min_u64(l->stage, STAGE);
+	for (int i = 0; i < 2; i++) {
+		l->stages[i].host = l->backend->device->host_alloc(l->device, l->stage);
+		if (!l->stages[i].host)
+			return mfs_fail(l->err, -ENOMEM,
+					"no memory for a staging buffer of %llu MiB",
+					(unsigned long long)(l->stage >> 20));
+		if (l->backend->device->event_new(l->device, &l->stages[i].copied))
+			return mfs_fail(l->err, -EIO, "the device makes no event");
+	}
+	return 0;
+}
+
+static void close_stages(struct loader *l)
+{
+	for (int i = 0; i < 2; i++) {
+		if (l->stages[i].copied)
+			l->backend->device->event_free(l->stages[i].copied);
+		if (l->stages[i].host)
+			l->backend->device->host_free(l->device, l->stages[i].host, l->stage);
+	}
+}
+
+static void zero(struct loader *l, void *p, enum mfs_dtype type, uint64_t elements)
+{
+	if (p)
+		l->backend->device->zero(l->ctx, p, elements * mfs_dtype_size(type));
+}
+
+/* What lies between parameters, and the moments of a new optimizer, are zeros. */
+static void zero_all(struct loader *l)
+{
+	const struct mfs_params *p = l->params;
+
+	zero(l, p->weights, p->weight_type, p->elements);
+	zero(l, p->main, p->main_type, p->elements);
+	zero(l, p->exp_avg, p->m_type, p->elements);
+	zero(l, p->exp_avg_sq, p->v_type, p->elements);
+	zero(l, p->buffers, MFS_F32, p->buffer_elements);
+}
+
+static enum mfk_dtype device_type(enum mfs_dtype type)
+{
+	return type == MFS_BF16 ? MFK_BF16 : type == MFS_F16 ? MFK_F16 : MFK_F32;
+}
+
+/* optimizer.py: reload_model_params: main parameters are the weights, widened. */
+static void make_main(struct loader *l)
+{
+	struct mfs_params *p = l->params;
+
+	if (p->main && !has_main(l))
+		l->backend->ops->cast(l->ctx, device_type(p->main_type), p->main,
+				      device_type(p->weight_type), p->weights,
+				      (int64_t)p->elements);
+}
+
+static int load_all(struct loader *l)
+{
+	char why[MFK_WHY] = "";
+	int rc = add_all(l);
+
+	if (!rc)
+		rc = check_rest(l);
+	if (!rc)
+		rc = open_stages(l);
+	if (rc)
+		return rc;
+	zero_all(l);
+	rc = read_all(l);
+	if (!rc)
+		make_main(l);
+	/* Staging buffers stay until the device has read them, also after a failure. */
+	if (l->backend->device->sync(l->ctx, why) && !rc)
+		rc = mfs_fail(l->err, -EIO, "copying weights to the device: %s", why);
+	return rc;
+}
+
+int mfs_load_tensors(struct mfs_load *load, struct mfs_params *params,
+		     const struct mfk_backend *backend, struct mfk_device *device,
+		     struct mfk_ctx *ctx, struct mfs_error *err)
+{
+	struct loader l = {.load = load,
+			   .params = params,
+			   .backend = backend,
+			   .device = device,
+			   .ctx = ctx,
+			   .err = err};
+	int rc = load_all(&l);
+
+	close_stages(&l);
+	free(l.pieces);
+	return rc;
+}
