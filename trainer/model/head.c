@@ -31,7 +31,7 @@ static int64_t chunk_rows(const struct mfs_net *net)
 static int find(struct mfs_net *net, struct mfs_error *err)
 {
 	struct mfs_head *h = &net->head;
-	int r = mfs_norm_find(net, "decoder.final_layernorm", -1, &h->norm, err);
+	int r = mfs_norm_find(net, "decoder.final_layernorm", -1, &h->in.norm, err);
 
 	if (r)
 		return r;
@@ -50,10 +50,10 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *
 		return r;
 	net->vocab = h->linear.out;
 	h->chunk = chunk_rows(net);
-	h->x = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
-	h->normed = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
-	h->stats = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS,
-				  mfs_norm_stats_bytes(net->tokens));
+	h->in.x = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
+	h->in.normed = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
+	h->in.stats = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS,
+				     mfs_norm_stats_bytes(net->tokens));
 	mfs_plan_scratch_anew(plan);
 	h->scale = mfs_plan_scratch(plan, per_token);
 	h->loss = mfs_plan_scratch(plan, per_token);
@@ -63,7 +63,7 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *
 
 static char *normed_row(const struct mfs_net *net, int64_t row)
 {
-	return (char *)mfs_net_at(net, net->head.normed) +
+	return (char *)mfs_net_at(net, net->head.in.normed) +
 	       (size_t)(row * net->hidden) * mfk_dtype_size(net->io);
 }
 

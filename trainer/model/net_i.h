@@ -157,12 +157,16 @@ enum mfk_activation mfs_activation(const struct mfs_megatron_args *args);
 
 /* ---- the chain ---- */
 
-struct mfs_sublayer {
+/* Where the residual stream meets a norm. */
+struct mfs_joint {
 	struct mfs_norm norm;
+	uint64_t x, normed, stats; /* offsets in memory: [T, hidden] twice, fp32 [2, T] */
+};
+
+struct mfs_sublayer {
+	struct mfs_joint in;
 	struct mfs_part part;
-	enum mfs_dropout_site site; /* of the part's output */
-	/* offsets in memory */
-	uint64_t x, normed, stats;
+	enum mfs_dropout_site site;  /* of the part's output */
 	bool norm_again, part_again; /* selective recomputation */
 };
 
@@ -190,14 +194,13 @@ double *mfs_net_sum(const struct mfs_net *net, enum mfs_sum which);
 
 /* The last norm and the head; head.c. */
 struct mfs_head {
-	struct mfs_norm norm;
+	struct mfs_joint in;
 	struct mfs_linear linear;     /* of the embedding, if it is tied */
 	int64_t chunk;		      /* rows of logits at a time */
-	uint64_t x, normed, stats;    /* offsets in memory */
 	uint64_t logits, scale, loss; /* offsets in scratch */
 };
 int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *err);
-/* Losses of what is in head.normed, and in training the gradient of it, in dnormed. */
+/* Losses of what is in head.in.normed, and in training the gradient of it, in dnormed. */
 void mfs_head_run(const struct mfs_net *net, const struct mfs_run *run, void *dnormed);
 int mfs_head_logits(const struct mfs_net *net, const struct mfs_run *run, float *ret,
 		    struct mfs_error *err);

@@ -75,26 +75,33 @@ static const void *before_dropout(const struct mfs_net *net, const struct mfs_ru
 /* x = x of before + dropout(its output), and the norm of that: one operation without dropout.
  * before NULL: x is there. */
 static void join(const struct mfs_net *net, const struct mfs_run *run,
-		 const struct mfs_sublayer *before, const struct mfs_norm *norm, uint64_t x,
-		 uint64_t normed, uint64_t stats)
+		 const struct mfs_sublayer *before, const struct mfs_joint *at)
 {
-	void *sum = mfs_net_at(net, x), *y = mfs_net_at(net, normed);
-	float *statistics = mfs_net_at(net, stats);
-	const void *residual = before ? mfs_net_at(net, before->x) : NULL;
+	void *x = mfs_net_at(net, at->x), *normed = mfs_net_at(net, at->normed);
+	float *stats = mfs_net_at(net, at->stats);
 
 	if (before && drops(net, run)) {
 		struct mfk_dropout d = dropout_at(net, run, before->part.layer, before->site);
 
 		d.x = branch_of(net);
-		d.residual = residual;
-		d.y = sum;
+		d.residual = mfs_net_at(net, before->in.x);
+		d.y = x;
 		net->backend->ops->dropout(run->ctx, &d);
+		before = NULL;
 	}
-	if (before && !drops(net, run))
-		mfs_norm_forward(net, run, norm, net->tokens, branch_of(net), residual, sum, y,
-				 statistics);
+	if (before)
+		mfs_norm_forward(net, run, &at->norm, net->tokens, branch_of(net),
+				 mfs_net_at(net, before->in.x), x, normed, stats);
 	else
-		mfs_norm_forward(net, run, norm, net->tokens, sum, NULL, NULL, y, statistics);
+		mfs_norm_forward(net, run, &at->norm, net->tokens, x, NULL, NULL, normed, stats);
+}
+
+/* dx = gradient of dnormed through the norm, + dx of the stream (NULL: the stream ends here). */
+static void join_backward(const struct mfs_net *net, const struct mfs_run *run,
+			  const struct mfs_joint *at, const void *dnormed, const void *dstream)
+{
+	mfs_norm_backward(net, run, &at->norm, net->tokens, mfs_net_at(net, at->x),
+			  mfs_net_at(net, at->stats), dnormed, dstream, mfs_net_at(net, net->dx));
 }
 
 /* ---- forward ---- */
@@ -121,7 +128,7 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 
 static void embed(const struct mfs_net *net, const struct mfs_run *run)
 {
-	void *x = mfs_net_at(net, net->layers[0].attention.x);
+	void *x = mfs_net_at(net, net->layers[0].attention.in.x);
 	struct mfk_embedding e = embedding(net, run);
 	struct mfk_dropout d = dropout_at(net, run, 0, MFS_DROPOUT_EMBEDDING);
 
@@ -138,8 +145,8 @@ static void sublayer_forward(const struct mfs_net *net, const struct mfs_run *ru
 			     const struct mfs_sublayer *before, const struct mfs_sublayer *s,
 			     void *output)
 {
-	join(net, run, before, &s->norm, s->x, s->normed, s->stats);
-	s->part.kind->forward(net, run, &s->part, mfs_net_at(net, s->normed), output);
+	join(net, run, before, &s->in);
+	s->part.kind->forward(net, run, &s->part, mfs_net_at(net, s->in.normed), output);
 }
 
 /* Layers [first, end). The last one's output is wanted or not. */
@@ -158,20 +165,7 @@ static void layers_forward(const struct mfs_net *net, const struct mfs_run *run,
 	}
 }
 
-static void final_norm(const struct mfs_net *net, const struct mfs_run *run)
-{
-	join(net, run, &net->layers[net->layer_count - 1].mlp, &net->head.norm, net->head.x,
-	     net->head.normed, net->head.stats);
-}
-
 /* ---- backward ---- */
-
-static void final_norm_backward(const struct mfs_net *net, const struct mfs_run *run)
-{
-	mfs_norm_backward(net, run, &net->head.norm, net->tokens, mfs_net_at(net, net->head.x),
-			  mfs_net_at(net, net->head.stats), branch_of(net), NULL,
-			  mfs_net_at(net, net->dx));
-}
 
 /* What selective recomputation did not keep. */
 static void make_again(const struct mfs_net *net, const struct mfs_run *run,
@@ -181,20 +175,19 @@ static void make_again(const struct mfs_net *net, const struct mfs_run *run,
 
 	again.again = true;
 	if (s->norm_again)
-		join(net, &again, NULL, &s->norm, s->x, s->normed, s->stats);
+		join(net, &again, NULL, &s->in);
 	if (s->part_again)
-		s->part.kind->forward(net, &again, &s->part, mfs_net_at(net, s->normed), NULL);
+		s->part.kind->forward(net, &again, &s->part, mfs_net_at(net, s->in.normed), NULL);
 }
 
 static void sublayer_backward(const struct mfs_net *net, const struct mfs_run *run,
 			      const struct mfs_sublayer *s)
 {
-	void *dx = mfs_net_at(net, net->dx), *dnormed = branch_of(net);
 	const void *doutput = before_dropout(net, run, s->part.layer, s->site);
+	void *dnormed = branch_of(net);
 
-	s->part.kind->backward(net, run, &s->part, mfs_net_at(net, s->normed), doutput, dnormed);
-	mfs_norm_backward(net, run, &s->norm, net->tokens, mfs_net_at(net, s->x),
-			  mfs_net_at(net, s->stats), dnormed, dx, dx);
+	s->part.kind->backward(net, run, &s->part, mfs_net_at(net, s->in.normed), doutput, dnormed);
+	join_backward(net, run, &s->in, dnormed, mfs_net_at(net, net->dx));
 }
 
 /* Before the last layer of a chunk goes backward: all of it is run again from its first x. */
@@ -247,7 +240,7 @@ static int run_forward(struct mfs_net *net, struct mfs_run *run, struct mfs_erro
 		return r;
 	embed(net, run);
 	layers_forward(net, run, 0, net->layer_count, true);
-	final_norm(net, run);
+	join(net, run, &net->layers[net->layer_count - 1].mlp, &net->head.in);
 	return 0;
 }
 
@@ -262,7 +255,7 @@ int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_p
 	mfs_head_run(net, &run, branch_of(net));
 	if (!run.train)
 		return 0;
-	final_norm_backward(net, &run);
+	join_backward(net, &run, &net->head.in, branch_of(net), NULL);
 	layers_backward(net, &run);
 	embed_backward(net, &run);
 	return 0;

@@ -106,10 +106,10 @@ static int plan_layer(struct mfs_net *net, uint32_t i, struct mfs_plan *scratch,
 	l->mlp.site = MFS_DROPOUT_MLP;
 	if (!r)
 		r = mfs_norm_find(net, "decoder.layers.input_layernorm", (int32_t)i,
-				  &l->attention.norm, err);
+				  &l->attention.in.norm, err);
 	if (!r)
-		r = mfs_norm_find(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i, &l->mlp.norm,
-				  err);
+		r = mfs_norm_find(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i,
+				  &l->mlp.in.norm, err);
 	if (!r)
 		r = plan_part(net, &l->attention, i, attention, scratch, err);
 	if (!r)
@@ -131,7 +131,7 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 /* Where a sublayer's activations lie. */
 struct place {
-	uint64_t x, normed, stats, kept;
+	uint64_t x, normed, stats, kept; /* offsets in memory */
 };
 
 static struct place place_new(struct mfs_net *net, enum mfs_memory_kind kind, uint64_t kept)
@@ -146,9 +146,9 @@ static struct place place_new(struct mfs_net *net, enum mfs_memory_kind kind, ui
 
 static void place_at(struct mfs_sublayer *s, const struct place *p)
 {
-	s->x = p->x;
-	s->normed = p->normed;
-	s->stats = p->stats;
+	s->in.x = p->x;
+	s->in.normed = p->normed;
+	s->in.stats = p->stats;
 	s->part.kept = p->kept;
 }
 
@@ -200,10 +200,10 @@ static void place_own(struct mfs_net *net, struct mfs_sublayer *s, const struct 
 {
 	const enum mfs_memory_kind kind = MFS_MEMORY_ACTIVATIONS;
 
-	s->x = mfs_memory_add(net->memory, kind, stream_bytes(net));
-	s->stats = mfs_memory_add(net->memory, kind, mfs_norm_stats_bytes(net->tokens));
-	s->normed = s->norm_again ? shared->normed
-				  : mfs_memory_add(net->memory, kind, stream_bytes(net));
+	s->in.x = mfs_memory_add(net->memory, kind, stream_bytes(net));
+	s->in.stats = mfs_memory_add(net->memory, kind, mfs_norm_stats_bytes(net->tokens));
+	s->in.normed = s->norm_again ? shared->normed
+				     : mfs_memory_add(net->memory, kind, stream_bytes(net));
 	s->part.kept =
 		s->part_again ? shared->kept : mfs_memory_add(net->memory, kind, s->part.bytes);
 }

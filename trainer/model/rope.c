@@ -20,14 +20,12 @@
 
 static bool is_yarn(const struct mfs_megatron_args *a)
 {
-	return mfs_str_is(a->multi_latent_attention ? a->rope_type : a->position_embedding_type,
-			  "yarn");
+	return a->multi_latent_attention && mfs_str_is(a->rope_type, "yarn");
 }
 
 static bool has_rope(const struct mfs_megatron_args *a)
 {
-	return a->multi_latent_attention || mfs_str_is(a->position_embedding_type, "rope") ||
-	       mfs_str_is(a->position_embedding_type, "yarn");
+	return a->multi_latent_attention || mfs_str_is(a->position_embedding_type, "rope");
 }
 
 static int64_t rotary_dim(const struct mfs_megatron_args *a)
