@@ -7,7 +7,7 @@
 #include "formats/io/guard.h"
 #include "formats/model/families/family.h"
 #include "fs/cli/commands.h"
-#include "fs/cli/nearest.h"
+#include "formats/base/nearest.h"
 #include "fs/cli/stop.h"
 #include "fs/cli/version.h"
 #include "fs/diff/command.h"

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "fs/cli/commands.h"
-#include "fs/cli/nearest.h"
+#include "formats/base/nearest.h"
 #include "fs/data/kinds.h"
 #include "fs/view/kind.h"
 

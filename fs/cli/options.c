@@ -10,7 +10,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/dataset/gpt/rules.h"
-#include "fs/cli/nearest.h"
+#include "formats/base/nearest.h"
 
 /* A size below this without a unit is refused: its unit was probably forgotten. */
 #define LEAST_BARE_SIZE 65536

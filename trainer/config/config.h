@@ -135,11 +135,12 @@ struct mfs_train_config {
 	int64_t device;	     /* --device N */
 	int64_t threads;     /* --threads N of the CPU; 0: one a processor */
 	bool dry_run;
+	bool log_args;		 /* --log-args: print Megatron's list of arguments at the start */
 	const char *dump_logits; /* --dump-logits FILE.npy: of the first microbatch, then exit (for
 				    tests) */
 
 	/* Everything that was parsed, by dest, for the args of checkpoints (config/namespace.h). */
-	const struct mfs_flag_values *values;
+	struct mfs_flag_values *values; /* in arena */
 	struct mfs_arena arena;
 };
 

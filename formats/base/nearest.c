@@ -1,4 +1,4 @@
-#include "fs/cli/nearest.h"
+#include "formats/base/nearest.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* "Did you mean": the name nearest to a misspelt word. */
-#ifndef MFS_FS_CLI_NEAREST_H
-#define MFS_FS_CLI_NEAREST_H
+#ifndef MFS_BASE_NEAREST_H
+#define MFS_BASE_NEAREST_H
 
 #define MFS_NEAREST_HINT 96
 

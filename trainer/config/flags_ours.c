@@ -1,0 +1,52 @@
+/* Flags that are not Megatron's, and what Megatron puts into the Namespace beside its flags. */
+#include "trainer/config/flags_i.h"
+
+#define OURS	   .ours = true, .gone = true
+#define SAYS(text) .help = (text)
+
+static const struct mfs_flag ours[] = {
+	{ON, "help", "False", NAMES("-h --help"), USED, OURS, SAYS("print the flags and exit")},
+	{ON, "version", "False", USED, OURS, SAYS("print the version and exit")},
+	{TEXT, "completions", "None", CHOICES("bash|zsh"), USED, OURS,
+	 SAYS("print a shell's completion of these flags and exit")},
+	{TEXT, "backend", "None", CHOICES("cpu|cuda"), TO(backend), OURS,
+	 SAYS("what computes; otherwise a GPU if there is one")},
+	{INT, "device", "0", TO(device), OURS, SAYS("the GPU's number")},
+	{INT, "threads", "0", TO(threads), OURS, SAYS("of the CPU; 0: one a processor")},
+	{ON, "dry_run", "False", TO(dry_run), OURS,
+	 SAYS("print what memory the run would take, and exit")},
+	{TEXT, "dump_logits", "None", TO(dump_logits), OURS,
+	 SAYS("write the logits of the first microbatch to an .npy file, and exit")},
+	{ON, "log_args", "False", TO(log_args), OURS,
+	 SAYS("print all arguments at the start, as Megatron does")},
+	{INT, "eod_id", "None", TO(eod), OURS,
+	 SAYS("the token that ends a document, where no tokenizer says it")},
+	{INT, "save_keep_last", "0", TO(save_keep_last), OURS,
+	 SAYS("keep so many checkpoints and remove older ones; 0: keep all")},
+};
+GROUP(ours, "mcorefs-train");
+
+static const struct mfs_flag derived[] = {
+	{DERIVED, "_is_global_batch_size_explicitly_specified", "False", USED},
+	{DERIVED, "consumed_train_samples", "0", USED},
+	{DERIVED, "consumed_valid_samples", "0", USED},
+	{DERIVED, "curr_iteration", "0", USED},
+	{DERIVED, "data_parallel_size", "1", USED},
+	{DERIVED, "do_test", "0", USED},
+	{DERIVED, "do_train", "1", USED},
+	{DERIVED, "do_valid", "0", USED},
+	{DERIVED, "expert_gtp_weight_remat_size", "1", USED},
+	{DERIVED, "gtp_weight_remat_size", "1", USED},
+	{DERIVED, "iteration", "0", USED},
+	{DERIVED, "num_floating_point_operations_so_far", "0", USED},
+	{DERIVED, "params_dtype", "None", USED},
+	{DERIVED, "rank", "0", USED},
+	{DERIVED, "skipped_train_samples", "0", USED},
+	{DERIVED, "transformer_pipeline_model_parallel_size", "1", USED},
+	{DERIVED, "use_dist_ckpt", "True", USED},
+	{DERIVED, "use_layer_wise_distributed_optimizer", "False", USED},
+	{DERIVED, "variable_seq_lengths", "False", USED},
+	{DERIVED, "virtual_pipeline_model_parallel_size", "None", USED},
+	{DERIVED, "world_size", "1", USED},
+};
+GROUP(derived, "derived");

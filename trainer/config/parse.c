@@ -1,0 +1,156 @@
+#include "trainer/config/parse.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/nearest.h"
+#include "formats/base/str.h"
+#include "trainer/config/settle.h"
+#include "trainer/config/value.h"
+#include "trainer/config/yaml.h"
+
+#define SHOWN 100 /* letters of a word in a message */
+
+struct words {
+	const char *const *list;
+	size_t count, at;
+};
+
+/* A flag, and not a negative number (argparse: _negative_number_matcher) or a lone hyphen. */
+static bool is_flag(const char *word)
+{
+	const char *rest;
+
+	if (*word != '-' || !word[1])
+		return false;
+	rest = word + 1 + strspn(word + 1, "0123456789");
+	if (*rest == '.' && rest[1])
+		rest += 1 + strspn(rest + 1, "0123456789");
+	return *rest || rest == word + 1;
+}
+
+/* Remembers the nearest name; a spelling lives for one comparison alone. */
+static void try_spelling(struct mfs_nearest *n, const char *spelling, char kept[MFS_FLAG_SPELLING])
+{
+	const char *name = spelling + strspn(spelling, "-");
+
+	mfs_nearest_try(n, name);
+	if (n->name != name)
+		return;
+	snprintf(kept, MFS_FLAG_SPELLING, "%s", name);
+	n->name = kept;
+}
+
+static int unknown(const char *word, size_t len, struct mfs_error *err)
+{
+	char name[MFS_FLAG_SPELLING], kept[MFS_FLAG_SPELLING], spelling[MFS_FLAG_SPELLING];
+	struct mfs_nearest n = {.word = name};
+	char hint[MFS_NEAREST_HINT];
+	bool on;
+
+	if (len > SHOWN)
+		len = SHOWN;
+	snprintf(name, sizeof(name), "%.*s", (int)len, word);
+	for (char *c = name; *c; c++)
+		if (*c == '_')
+			*c = '-';
+	n.word += strspn(name, "-");
+	for (size_t i = 0; i < mfs_flag_count(); i++)
+		for (unsigned k = 0; mfs_flag_spelling(mfs_flag_at(i), k, spelling, &on); k++)
+			try_spelling(&n, spelling, kept);
+	return mfs_fail(err, -EINVAL, "unknown flag '%.*s'%s", (int)len, word,
+			mfs_nearest_hint(&n, "--", hint));
+}
+
+static bool takes_words(const struct mfs_flag *f)
+{
+	return f->kind != MFS_FLAG_ON && f->kind != MFS_FLAG_OFF && f->kind != MFS_FLAG_SWITCH;
+}
+
+/* The words of a flag: what stands behind '=', or the next word or words that are no flag. */
+static size_t words_of(const struct mfs_flag *f, const char *equals, struct words *w,
+		       const char *const **ret)
+{
+	size_t count = 0;
+
+	if (equals)
+		return 1;
+	*ret = w->list + w->at;
+	while (w->at < w->count && !is_flag(w->list[w->at]) && (f->words || !count)) {
+		count++;
+		w->at++;
+	}
+	return count;
+}
+
+static int read_flag(struct words *w, struct mfs_flag_values *v, struct mfs_arena *arena,
+		     struct mfs_error *err)
+{
+	const char *word = w->list[w->at++];
+	const char *equals = strchr(word, '=');
+	const size_t len = equals ? (size_t)(equals - word) : strlen(word);
+	const char *after = equals ? equals + 1 : NULL, *const *words = &after;
+	char said[MFS_FLAG_SPELLING];
+	const struct mfs_flag *f;
+	size_t number, count;
+	bool on;
+
+	if (!is_flag(word))
+		return mfs_fail(err, -EINVAL, "expected a flag, found '%.*s'", SHOWN, word);
+	number = mfs_flag_of_spelling(word, len, &on);
+	if (number == SIZE_MAX)
+		return unknown(word, len, err);
+	f = mfs_flag_at(number);
+	v->from[number] = MFS_FROM_COMMAND_LINE;
+	snprintf(said, sizeof(said), "%.*s", (int)len, word);
+	if (!takes_words(f)) {
+		v->at[number] = (struct mfs_flag_value){.type = MFS_IS_BOOL, .truth = on};
+		return equals ? mfs_fail(err, -EINVAL, "%s: takes no value, found '%.*s'", said,
+					 SHOWN, after)
+			      : 0;
+	}
+	count = words_of(f, equals, w, &words);
+	return mfs_flag_value_parse(f, said, words, count, arena, &v->at[number], err);
+}
+
+static int read_all(const char *const *words, size_t count, struct mfs_train_config *c,
+		    struct mfs_error *err)
+{
+	struct words w = {words, count, 0};
+	const char *yaml;
+	int r = mfs_flag_values_new(&c->arena, &c->values, err);
+
+	while (!r && w.at < w.count)
+		r = read_flag(&w, c->values, &c->arena, err);
+	yaml = r ? NULL : mfs_flag_text(c->values, "yaml_cfg");
+	if (yaml)
+		r = mfs_yaml_read(yaml, c->values, &c->arena, err);
+	return r ? r : mfs_train_config_fill(c, err);
+}
+
+int mfs_train_config_parse_words(const char *const *words, size_t count,
+				 struct mfs_train_config *ret, struct mfs_error *err)
+{
+	struct mfs_train_config c = {0};
+	int r = read_all(words, count, &c, err);
+
+	if (r)
+		mfs_train_config_release(&c);
+	else
+		*ret = c;
+	return r;
+}
+
+int mfs_train_config_parse(int argc, char **argv, struct mfs_train_config *ret,
+			   struct mfs_error *err)
+{
+	return mfs_train_config_parse_words((const char *const *)argv + 1,
+					    argc > 0 ? (size_t)argc - 1 : 0, ret, err);
+}
+
+void mfs_train_config_release(struct mfs_train_config *c)
+{
+	mfs_arena_release(&c->arena);
+	c->values = NULL;
+}

@@ -1,0 +1,95 @@
+#include "trainer/config/refuse.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "formats/base/str.h"
+
+/* As it was said on the command line: of a list the items, of a text without quotes. */
+static void show_plain(const struct mfs_flag_value *v, struct mfs_buf *out)
+{
+	if (v->type == MFS_IS_TEXT)
+		mfs_buf_adds(out, v->text);
+	else
+		mfs_flag_value_show(v, out);
+}
+
+static const char *plain_dtype(enum mfs_dtype t)
+{
+	return t == MFS_F32 ? "fp32" : t == MFS_BF16 ? "bf16" : t == MFS_F16 ? "fp16" : "fp8";
+}
+
+static bool is_had(const struct mfs_flag *f, const struct mfs_flag_value *v)
+{
+	struct mfs_buf text = {0};
+	bool had = true;
+
+	if (!f->have || v->type == MFS_IS_NONE)
+		return f->have;
+	if (v->type == MFS_IS_LIST) {
+		for (size_t i = 0; i < v->count; i++)
+			had &= is_had(f, &v->items[i]);
+		return had;
+	}
+	if (v->type == MFS_IS_DTYPE)
+		mfs_buf_adds(&text, plain_dtype(v->dtype));
+	else
+		show_plain(v, &text);
+	had = !text.failed && mfs_flag_is_choice(f->have, text.data, text.len);
+	mfs_buf_release(&text);
+	return had;
+}
+
+static int refuse(const struct mfs_flag *f, const struct mfs_flag_value *v, struct mfs_error *err)
+{
+	char spelling[MFS_FLAG_SPELLING] = "";
+	struct mfs_buf text = {0};
+	int r;
+	bool on;
+
+	mfs_flag_spelling(f, 0, spelling, &on);
+	if (v->type == MFS_IS_DTYPE)
+		mfs_buf_adds(&text, plain_dtype(v->dtype));
+	else if (v->type != MFS_IS_BOOL)
+		show_plain(v, &text);
+	r = mfs_fail(err, -ENOTSUP, "%s%s%.*s is not supported; %s", spelling, text.len ? " " : "",
+		     (int)(text.len < 80 ? text.len : 80), text.len ? text.data : "",
+		     f->instead ? f->instead : "leave it out");
+	mfs_buf_release(&text);
+	return r;
+}
+
+int mfs_flags_refuse(const struct mfs_flag_values *v, struct mfs_error *err)
+{
+	struct mfs_arena arena = {0};
+	struct mfs_flag_values *initial;
+	int r = mfs_flag_values_new(&arena, &initial, err);
+
+	for (size_t i = 0; i < mfs_flag_count() && !r; i++) {
+		const struct mfs_flag *f = mfs_flag_at(i);
+		const bool refused = f->use == MFS_FLAG_REFUSED;
+
+		if ((!refused && !f->have) || is_had(f, &v->at[i]))
+			continue;
+		if (!refused || !mfs_flag_value_same(&v->at[i], &initial->at[i]))
+			r = refuse(f, &v->at[i], err);
+	}
+	mfs_arena_release(&arena);
+	return r;
+}
+
+void mfs_flags_unused(const struct mfs_flag_values *v, struct mfs_buf *out)
+{
+	char spelling[MFS_FLAG_SPELLING];
+	bool on, first = true;
+
+	for (size_t i = 0; i < mfs_flag_count(); i++) {
+		const struct mfs_flag *f = mfs_flag_at(i);
+
+		if (f->use != MFS_FLAG_UNUSED || v->from[i] < MFS_FROM_YAML ||
+		    !mfs_flag_spelling(f, 0, spelling, &on))
+			continue;
+		mfs_buf_printf(out, "%s%s", first ? "" : ", ", spelling);
+		first = false;
+	}
+}

@@ -1,0 +1,16 @@
+/* Arguments that are not supported here. */
+#ifndef MFS_TRAINER_CONFIG_REFUSE_H
+#define MFS_TRAINER_CONFIG_REFUSE_H
+
+#include "formats/base/buf.h"
+#include "formats/base/error.h"
+#include "trainer/config/value.h"
+
+/* -ENOTSUP names the first value that is not supported, and what is nearest. */
+int mfs_flags_refuse(const struct mfs_flag_values *v, struct mfs_error *err);
+
+/* Appends the flags that were given and have no effect here, as "--x, --y"; nothing if there are
+ * none. */
+void mfs_flags_unused(const struct mfs_flag_values *v, struct mfs_buf *out);
+
+#endif

@@ -1,0 +1,18 @@
+/*
+ * What follows from arguments, and what they may not be: megatron/training/arguments.py:
+ * validate_args, and what training.py and the tokenizer's builder put into args later.
+ */
+#ifndef MFS_TRAINER_CONFIG_SETTLE_H
+#define MFS_TRAINER_CONFIG_SETTLE_H
+
+#include "formats/base/error.h"
+#include "trainer/config/config.h"
+
+/* Fills all fields of config. -EINVAL: arguments are missing or contradict each other; -ENOTSUP:
+ * one is not supported, with what is nearest. Once for each config, after parse and adopt. */
+int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err);
+
+/* Fills the fields that follow from one flag each. mfs_train_config_parse() calls it. */
+int mfs_train_config_fill(struct mfs_train_config *config, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,36 @@
+/*
+ * Flags from a YAML file: --yaml-cfg FILE, or --config FILE.
+ *
+ *   megatron:                       names are dests or flags, with or without hyphens before
+ *     num_layers: 4
+ *     --lr: 1e-3
+ *     bf16: true
+ *     data_path: [0.7, tales, 0.3, notes]
+ *
+ * and the sections of Megatron-Bridge's recipes, with its names for the same things (yaml.c):
+ * model, train, optimizer, scheduler, dataset, checkpoint, logger, rng, tokenizer, ddp, validation.
+ *
+ * The file is somebody's: its size, depth and number of nodes are limited. Aliases, anchors, tags
+ * and further documents are refused.
+ */
+#ifndef MFS_TRAINER_CONFIG_YAML_H
+#define MFS_TRAINER_CONFIG_YAML_H
+
+#include <stddef.h>
+
+#include "formats/base/arena.h"
+#include "formats/base/error.h"
+#include "trainer/config/value.h"
+
+#define MFS_YAML_BYTES (1u << 20)
+#define MFS_YAML_DEPTH 8
+#define MFS_YAML_NODES 20000
+
+/* Sets each value that the command line has not set. Messages begin with the file's name, and have
+ * the line. -EINVAL; -errno if the file cannot be read. */
+int mfs_yaml_read(const char *path, struct mfs_flag_values *v, struct mfs_arena *arena,
+		  struct mfs_error *err);
+int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_flag_values *v,
+		   struct mfs_arena *arena, struct mfs_error *err);
+
+#endif
