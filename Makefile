@@ -145,6 +145,20 @@ $(O)/libmcorefs-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(NVCC) -shared -o $@ $^ -cudart static -lcublasLt -lcublas -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 
+# Attention alone: it is linked with the backend's objects, and looks at what they choose.
+$(O)/bench_attention: tests/gpu/bench_attention.c $(CUDA_OBJECTS)
+	$(call say,LINK,$@)
+	$(Q)$(NVCC) -O2 -Xcompiler -Wall,-Wextra -I. -o $@ $^ -cudart static -lcublasLt -lcublas -ldl -lpthread -lm
+
+# The source of CUDA kernels as C++, under ASan and UBSan, where there is a compiler for it.
+EMULATORS := $(if $(shell command -v $(CXX) 2>/dev/null),$(patsubst tests/kernels/%.cpp,$(O)/asan/%,$(wildcard tests/kernels/emulate_*.cpp)))
+
+$(EMULATORS): $(O)/asan/%: tests/kernels/%.cpp Makefile
+	$(call say,CXX,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CXX) -std=c++17 -O1 -g $(ADDRESS) $(SANITIZE) -Wall -Wextra $(WERROR) -Wno-unknown-pragmas -I. -MMD -MP -o $@ $<
+-include $(EMULATORS:%=%.d)
+
 # A fuzz target is linked twice: with libFuzzer, and with a main that replays files under gcc's ASan.
 $(FUZZ_TARGETS:%=$(O)/fuzz/%): $(O)/fuzz/%: $(O)/fuzz/tests/fuzz/%.o $(O)/fuzz/libmcorefs.a
 	$(call say,LINK,$@)
@@ -167,12 +181,12 @@ deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing ne
 demo: all ## mount a sample checkpoint, look at it, read it through the mount
 	@tests/demo.sh
 
-tests: $(PROGRAMS:%=$(O)/%) $(CUDA) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) ## build all tests without running them
+tests: $(PROGRAMS:%=$(O)/%) $(CUDA) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them
 
 check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
 	@tests/run.sh make unit fuzz-corpus damage mount mount-san giants fuzz-smoke
 
-unit: $(UNIT_PROGRAMS) ## unit tests alone: plain, under ASan and UBSan, threads under TSan
+unit: $(UNIT_PROGRAMS) $(EMULATORS) ## unit tests alone: plain, under ASan and UBSan, threads under TSan
 	@tests/run.sh unit
 
 damage: $(OTHER_PROGRAMS) ## fixtures cut and changed at random: right bytes or a named error

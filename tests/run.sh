@@ -129,6 +129,15 @@ suite_unit() {
 		*) start_case "$name" 900 "$t" ;;
 		esac
 	done
+	for t in tests/kernels/emulate_*.cpp; do
+		name=${t##*/}
+		name=${name%.cpp}
+		if [ -x "$O/asan/$name" ]; then
+			start_case "unit.$name" 900 "$O/asan/$name"
+		else
+			start_case "unit.$name" 10 sh -c 'echo there is no C++ compiler here; exit 77'
+		fi
+	done
 	wait
 }
 
