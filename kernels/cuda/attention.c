@@ -1,0 +1,122 @@
+/*
+ * Which attention a shape gets: cuDNN's where there is one, else our flash kernels, else the simple
+ * ones. All three give and take the same lse, so forward and backward may differ.
+ *
+ * MFK_ATTENTION=cudnn, flash or simple takes that one alone; cudnn-atomics is cuDNN with a backward
+ * whose sums have no fixed order.
+ */
+#include "kernels/cuda/attention.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/cuda/attention_cudnn.h"
+#include "kernels/cuda/attention_flash.h"
+
+struct choice {
+	enum { NONE, CUDNN, FLASH, SIMPLE } kind;
+	const struct mfk_cudnn_plan *plan; /* CUDNN */
+};
+
+static struct choice choose(const struct mfk_device *d, const struct mfk_attention *a,
+			    bool backward, bool pointers, char *why)
+{
+	const char *only = getenv("MFK_ATTENTION"), *no;
+	struct choice none = {NONE, NULL};
+
+	*why = 0;
+	if (only && !*only)
+		only = NULL;
+	if (!only || !strncmp(only, "cudnn", 5)) {
+		bool atomics = only && !strcmp(only, "cudnn-atomics");
+		const struct mfk_cudnn_plan *p = mfk_cudnn_plan(d, a, backward, atomics, why);
+
+		if (p)
+			return (struct choice){CUDNN, p};
+		if (only)
+			return none;
+	}
+	if (!only || !strcmp(only, "flash")) {
+		if (mfk_cuda_flash_can(d, a, backward, pointers, &no))
+			return (struct choice){FLASH, NULL};
+		snprintf(why + strlen(why), MFK_WHY - strlen(why),
+			 "%sour flash attention does not do %s", *why ? "; " : "", no);
+		if (only)
+			return none;
+	}
+	if (!only || !strcmp(only, "simple"))
+		return (struct choice){SIMPLE, NULL};
+	snprintf(why, MFK_WHY, "MFK_ATTENTION is %.40s: cudnn, cudnn-atomics, flash or simple",
+		 only);
+	return none;
+}
+
+const char *mfk_cuda_attention_choice(const struct mfk_device *d, const struct mfk_attention *a,
+				      bool backward, char *why)
+{
+	static const char *const names[] = {"none", "cudnn", "flash", "simple"};
+
+	return names[choose(d, a, backward, false, why).kind];
+}
+
+static size_t scratch_of(struct choice c, const struct mfk_attention *a, bool backward)
+{
+	return c.kind == CUDNN	 ? mfk_cudnn_scratch(c.plan)
+	       : c.kind == FLASH ? mfk_cuda_flash_scratch(a, backward)
+				 : mfk_cuda_attention_simple_scratch(a, backward);
+}
+
+/* Pointers are not known yet: of what is chosen without and with a first_key, the greater. */
+size_t mfk_cuda_attention_scratch(struct mfk_device *d, const struct mfk_attention *a,
+				  bool backward)
+{
+	static const int32_t some;
+	struct mfk_attention all = *a, parts = *a;
+	char why[MFK_WHY];
+	size_t x, y;
+
+	all.first_key = NULL;
+	parts.first_key = &some;
+	x = scratch_of(choose(d, &all, backward, false, why), &all, backward);
+	y = scratch_of(choose(d, &parts, backward, false, why), &parts, backward);
+	return x > y ? x : y;
+}
+
+static void run(struct mfk_ctx *c, const struct mfk_attention *a, bool backward)
+{
+	char why[MFK_WHY];
+	struct choice choice = choose(c->device, a, backward, true, why);
+
+	switch (choice.kind) {
+	case NONE:
+		mfk_cuda_fail(c, -ENOTSUP, "attention: %s", why);
+		break;
+	case CUDNN:
+		mfk_cudnn_run(c, choice.plan, a);
+		break;
+	case FLASH:
+		(backward ? mfk_cuda_flash_backward : mfk_cuda_flash)(c, a);
+		break;
+	case SIMPLE:
+		(backward ? mfk_cuda_attention_simple_backward : mfk_cuda_attention_simple)(c, a);
+		break;
+	}
+}
+
+void mfk_cuda_attention(struct mfk_ctx *c, const struct mfk_attention *a)
+{
+	run(c, a, false);
+}
+
+void mfk_cuda_attention_backward(struct mfk_ctx *c, const struct mfk_attention *a)
+{
+	run(c, a, true);
+}
+
+/* Plans are the process's. */
+void mfk_cuda_attention_free(struct mfk_ctx *c)
+{
+	(void)c;
+}

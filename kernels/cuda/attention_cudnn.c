@@ -1,0 +1,546 @@
+/*
+ * Attention by cuDNN's backend graph API: a graph of products, pointwise operations and reductions
+ * that cuDNN recognises and compiles into one kernel. What the graphs must look like is known from
+ * NVIDIA's cudnn-frontend (node/scaled_dot_product_flash_attention.h, node/softmax.h); single
+ * operations for attention exist only from 9.21 on with a causal mask.
+ *
+ * The library is opened when it is first needed, so that the backend loads where there is none.
+ */
+#include "kernels/cuda/attention_cudnn.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#if __has_include(<cudnn.h>)
+
+#include <dlfcn.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#include <cudnn.h>
+
+#include "kernels/cuda/attention_graph.h"
+
+/* ---- the library ---- */
+
+static struct cudnn_api api;
+static char api_why[MFK_WHY]; /* why there is none */
+
+static void api_open(void)
+{
+	static const struct {
+		const char *name;
+		void *at;
+	} symbols[] = {
+#define SYMBOL(name) {"cudnn" #name, &api.name}
+		SYMBOL(GetVersion),
+		SYMBOL(GetErrorString),
+		SYMBOL(GetLastErrorString),
+		SYMBOL(Create),
+		SYMBOL(SetStream),
+		SYMBOL(BackendCreateDescriptor),
+		SYMBOL(BackendDestroyDescriptor),
+		SYMBOL(BackendSetAttribute),
+		SYMBOL(BackendGetAttribute),
+		SYMBOL(BackendFinalize),
+		SYMBOL(BackendExecute),
+#undef SYMBOL
+	};
+	void *library = dlopen("libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+
+	if (!library) {
+		snprintf(api_why, MFK_WHY, "%s", dlerror());
+		return;
+	}
+	for (size_t i = 0; i < sizeof(symbols) / sizeof(*symbols); i++) {
+		void *p = dlsym(library, symbols[i].name);
+
+		if (!p) {
+			snprintf(api_why, MFK_WHY, "libcudnn.so.9 has no %s", symbols[i].name);
+			dlclose(library);
+			return;
+		}
+		memcpy(symbols[i].at, &p, sizeof(p));
+	}
+	api.version = api.GetVersion();
+	if (api.version < 90000 || api.version == 91000 || api.version == 91001) {
+		snprintf(api_why, MFK_WHY, "cuDNN %zu is not usable: its attention has known bugs",
+			 api.version);
+		api.version = 0;
+	}
+}
+
+static bool api_is_there(void)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, api_open);
+	return api.version > 0;
+}
+
+size_t mfk_cudnn_version(void)
+{
+	return api_is_there() ? api.version : 0;
+}
+
+/* ---- the graphs ---- */
+
+/* Numbers of the tensors that have memory. The last ones are by value, or in scratch. */
+enum {
+	Q = 1,
+	K,
+	V,
+	OUT,
+	STATS,
+	DOUT,
+	DQ,
+	DK,
+	DV,
+	SCALE,
+	MASKED,
+	ONE,
+	ROW_SUMS,
+	DQ_SUM,
+	FIRST_VIRTUAL,
+};
+
+/* A [batch, seq, heads, dim] tensor as [batch, heads, seq, dim], and transposed in its last two. */
+static cudnnBackendDescriptor_t rows(struct graph *g, int64_t id, const struct mfk_attention *a,
+				     int64_t heads, int64_t dim)
+{
+	int64_t dims[] = {a->batch, heads, a->seq, dim};
+	int64_t strides[] = {a->seq * heads * dim, dim, heads * dim, 1};
+
+	return graph_tensor(g, id, g->io, dims, strides);
+}
+
+static cudnnBackendDescriptor_t columns(struct graph *g, int64_t id, const struct mfk_attention *a,
+					int64_t heads, int64_t dim)
+{
+	int64_t dims[] = {a->batch, heads, dim, a->seq};
+	int64_t strides[] = {a->seq * heads * dim, dim, 1, heads * dim};
+
+	return graph_tensor(g, id, g->io, dims, strides);
+}
+
+/* One number for each row of scores. */
+static cudnnBackendDescriptor_t per_row(struct graph *g, int64_t id, const struct mfk_attention *a)
+{
+	int64_t dims[] = {a->batch, a->heads, a->seq, 1};
+	int64_t strides[] = {a->heads * a->seq, a->seq, 1, 1};
+
+	return graph_tensor(g, id, CUDNN_DATA_FLOAT, dims, strides);
+}
+
+static cudnnBackendDescriptor_t scores(struct graph *g, const struct mfk_attention *a,
+				       cudnnDataType_t type)
+{
+	int64_t dims[] = {a->batch, a->heads, a->seq, a->seq};
+	int64_t strides[] = {a->heads * a->seq * a->seq, a->seq * a->seq, a->seq, 1};
+
+	return graph_tensor(g, graph_virtual(g), type, dims, strides);
+}
+
+static cudnnBackendDescriptor_t scores_transposed(struct graph *g, const struct mfk_attention *a)
+{
+	int64_t dims[] = {a->batch, a->heads, a->seq, a->seq};
+	int64_t strides[] = {a->heads * a->seq * a->seq, a->seq * a->seq, 1, a->seq};
+
+	return graph_tensor(g, graph_virtual(g), g->io, dims, strides);
+}
+
+/* What a pointwise operation makes of scores is scores. */
+static cudnnBackendDescriptor_t pointwise(struct graph *g, const struct mfk_attention *a,
+					  cudnnPointwiseMode_t mode, cudnnBackendDescriptor_t x,
+					  cudnnBackendDescriptor_t b)
+{
+	cudnnBackendDescriptor_t y = scores(g, a, CUDNN_DATA_FLOAT);
+
+	graph_pointwise(g, mode, CUDNN_DATA_FLOAT, -1, x, b, NULL, y);
+	return y;
+}
+
+/* Keys behind the query get a score of -infinity (the least float, before 9.10). */
+static cudnnBackendDescriptor_t causal(struct graph *g, const struct mfk_attention *a,
+				       cudnnBackendDescriptor_t s)
+{
+	cudnnBackendDescriptor_t masked = graph_scalar(g, MASKED);
+	cudnnBackendDescriptor_t row = scores(g, a, CUDNN_DATA_INT32);
+	cudnnBackendDescriptor_t column = scores(g, a, CUDNN_DATA_INT32);
+	cudnnBackendDescriptor_t seen = scores(g, a, CUDNN_DATA_BOOLEAN);
+	cudnnBackendDescriptor_t y = scores(g, a, CUDNN_DATA_FLOAT);
+
+	graph_pointwise(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 2, s, NULL, NULL, row);
+	graph_pointwise(g, CUDNN_POINTWISE_GEN_INDEX, CUDNN_DATA_FLOAT, 3, s, NULL, NULL, column);
+	graph_pointwise(g, CUDNN_POINTWISE_CMP_GE, CUDNN_DATA_BOOLEAN, -1, row, column, NULL, seen);
+	graph_pointwise(g, CUDNN_POINTWISE_BINARY_SELECT, CUDNN_DATA_FLOAT, -1, s, masked, seen, y);
+	return y;
+}
+
+/* scale q k^T */
+static cudnnBackendDescriptor_t scaled_scores(struct graph *g, const struct mfk_attention *a,
+					      cudnnBackendDescriptor_t q,
+					      cudnnBackendDescriptor_t k,
+					      cudnnBackendDescriptor_t scale)
+{
+	cudnnBackendDescriptor_t s = scores(g, a, CUDNN_DATA_FLOAT);
+
+	graph_matmul(g, q, k, s);
+	return pointwise(g, a, CUDNN_POINTWISE_MUL, s, scale);
+}
+
+static void forward_graph(struct graph *g, const struct mfk_attention *a)
+{
+	cudnnBackendDescriptor_t q = rows(g, Q, a, a->heads, a->qk_dim);
+	cudnnBackendDescriptor_t k = columns(g, K, a, a->kv_heads, a->qk_dim);
+	cudnnBackendDescriptor_t v = rows(g, V, a, a->kv_heads, a->v_dim);
+	cudnnBackendDescriptor_t out = rows(g, OUT, a, a->heads, a->v_dim);
+	cudnnBackendDescriptor_t stats = per_row(g, STATS, a);
+	cudnnBackendDescriptor_t s = scaled_scores(g, a, q, k, graph_scalar(g, SCALE));
+
+	if (a->causal)
+		s = causal(g, a, s);
+
+	cudnnBackendDescriptor_t top = per_row(g, graph_virtual(g), a);
+	cudnnBackendDescriptor_t sum = per_row(g, graph_virtual(g), a);
+	cudnnBackendDescriptor_t log = per_row(g, graph_virtual(g), a);
+	cudnnBackendDescriptor_t p = scores(g, a, g->io);
+
+	graph_reduce(g, CUDNN_REDUCE_TENSOR_MAX, s, top);
+	s = pointwise(g, a, CUDNN_POINTWISE_SUB, s, top);
+	s = pointwise(g, a, CUDNN_POINTWISE_EXP, s, NULL);
+	graph_reduce(g, CUDNN_REDUCE_TENSOR_ADD, s, sum);
+	graph_pointwise(g, CUDNN_POINTWISE_LOG, CUDNN_DATA_FLOAT, -1, sum, NULL, NULL, log);
+	graph_pointwise(g, CUDNN_POINTWISE_ADD, CUDNN_DATA_FLOAT, -1, top, log, NULL, stats);
+	graph_pointwise(g, CUDNN_POINTWISE_DIV, CUDNN_DATA_FLOAT, -1, s, sum, NULL, p);
+	graph_matmul(g, p, v, out);
+}
+
+/* to [kv_heads] = x^T y, x of scores: of each query head, then summed over those of a group. */
+static void weight_gradient(struct graph *g, const struct mfk_attention *a,
+			    cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t y, int64_t dim,
+			    cudnnBackendDescriptor_t to)
+{
+	cudnnBackendDescriptor_t t = scores_transposed(g, a);
+
+	graph_reshape(g, x, t);
+	if (a->heads == a->kv_heads) {
+		graph_matmul(g, t, y, to);
+		return;
+	}
+
+	int64_t dims[] = {a->batch, a->heads, a->seq, dim};
+	int64_t strides[] = {a->heads * a->seq * dim, a->seq * dim, dim, 1};
+	cudnnBackendDescriptor_t heads = graph_tensor(g, graph_virtual(g), g->io, dims, strides);
+
+	graph_matmul(g, t, y, heads);
+	graph_reduce(g, CUDNN_REDUCE_TENSOR_ADD, heads, to);
+}
+
+/* The sums of dout * out of each row. */
+static cudnnBackendDescriptor_t row_sums(struct graph *g, const struct mfk_attention *a,
+					 cudnnBackendDescriptor_t dout)
+{
+	int64_t dims[] = {a->batch, a->heads, a->seq, a->v_dim};
+	int64_t strides[] = {a->heads * a->seq * a->v_dim, a->seq * a->v_dim, a->heads * a->v_dim,
+			     1};
+	cudnnBackendDescriptor_t out = rows(g, OUT, a, a->heads, a->v_dim);
+	cudnnBackendDescriptor_t product =
+		graph_tensor(g, graph_virtual(g), CUDNN_DATA_FLOAT, dims, strides);
+	cudnnBackendDescriptor_t sum = per_row(g, graph_virtual(g), a);
+	cudnnBackendDescriptor_t one = graph_scalar(g, ONE);
+	cudnnBackendDescriptor_t to = per_row(g, ROW_SUMS, a);
+
+	graph_pointwise(g, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, dout, out, NULL, product);
+	graph_reduce(g, CUDNN_REDUCE_TENSOR_ADD, product, sum);
+	/* cuDNN looks for the scale of dropout here. */
+	graph_pointwise(g, CUDNN_POINTWISE_MUL, CUDNN_DATA_FLOAT, -1, sum, one, NULL, to);
+	return to;
+}
+
+/* dq = ds k; with atomics through a sum in fp32. */
+static void query_gradient(struct graph *g, const struct mfk_attention *a,
+			   cudnnBackendDescriptor_t ds, cudnnBackendDescriptor_t k, bool atomics)
+{
+	int64_t k_dims[] = {a->batch, a->kv_heads, a->seq, a->qk_dim};
+	int64_t k_strides[] = {a->seq * a->kv_heads * a->qk_dim, a->qk_dim, a->kv_heads * a->qk_dim,
+			       1};
+	cudnnBackendDescriptor_t k_rows =
+		graph_tensor(g, graph_virtual(g), CUDNN_DATA_FLOAT, k_dims, k_strides);
+	cudnnBackendDescriptor_t dq = rows(g, DQ, a, a->heads, a->qk_dim);
+
+	graph_reshape(g, k, k_rows);
+	if (!atomics) {
+		graph_matmul(g, ds, k_rows, dq);
+		return;
+	}
+
+	int64_t dims[] = {a->batch, a->heads, a->seq, a->qk_dim};
+	int64_t strides[] = {a->heads * a->seq * a->qk_dim, a->seq * a->qk_dim, a->qk_dim, 1};
+	cudnnBackendDescriptor_t sum = graph_tensor(g, DQ_SUM, CUDNN_DATA_FLOAT, dims, strides);
+
+	graph_matmul(g, ds, k_rows, sum);
+	graph_pointwise(g, CUDNN_POINTWISE_IDENTITY, CUDNN_DATA_FLOAT, -1, sum, NULL, NULL, dq);
+}
+
+static void backward_graph(struct graph *g, const struct mfk_attention *a, bool atomics)
+{
+	cudnnBackendDescriptor_t q = rows(g, Q, a, a->heads, a->qk_dim);
+	cudnnBackendDescriptor_t k = columns(g, K, a, a->kv_heads, a->qk_dim);
+	cudnnBackendDescriptor_t v = columns(g, V, a, a->kv_heads, a->v_dim);
+	cudnnBackendDescriptor_t dout = rows(g, DOUT, a, a->heads, a->v_dim);
+	cudnnBackendDescriptor_t dk = rows(g, DK, a, a->kv_heads, a->qk_dim);
+	cudnnBackendDescriptor_t dv = rows(g, DV, a, a->kv_heads, a->v_dim);
+	cudnnBackendDescriptor_t scale = graph_scalar(g, SCALE);
+	cudnnBackendDescriptor_t sums = row_sums(g, a, dout);
+	cudnnBackendDescriptor_t p = scaled_scores(g, a, q, k, scale);
+
+	p = pointwise(g, a, CUDNN_POINTWISE_SUB, p, per_row(g, STATS, a));
+	if (a->causal)
+		p = causal(g, a, p);
+	p = pointwise(g, a, CUDNN_POINTWISE_EXP, p, NULL);
+	weight_gradient(g, a, p, dout, a->v_dim, dv);
+
+	cudnnBackendDescriptor_t ds = scores(g, a, CUDNN_DATA_FLOAT);
+
+	graph_matmul(g, dout, v, ds);
+	ds = pointwise(g, a, CUDNN_POINTWISE_SUB, ds, sums);
+	ds = pointwise(g, a, CUDNN_POINTWISE_MUL, ds, p);
+	ds = pointwise(g, a, CUDNN_POINTWISE_MUL, ds, scale);
+	weight_gradient(g, a, ds, q, a->qk_dim, dk);
+	query_gradient(g, a, ds, k, atomics);
+}
+
+/* ---- plans ---- */
+
+struct key {
+	int device, dtype;
+	int64_t batch, seq, heads, kv_heads, qk_dim, v_dim;
+	bool causal, backward, atomics;
+};
+
+struct mfk_cudnn_plan {
+	struct key key;
+	cudnnHandle_t handle;		   /* of the device */
+	cudnnBackendDescriptor_t compiled; /* NULL: cuDNN does not do it */
+	size_t workspace;
+	char why[MFK_WHY];
+	struct mfk_cudnn_plan *next;
+};
+
+enum { DEVICES = 64, ALIGN = 256 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct mfk_cudnn_plan *plans;
+static cudnnHandle_t handles[DEVICES];
+
+static struct key key_of(const struct mfk_device *d, const struct mfk_attention *a, bool backward,
+			 bool atomics)
+{
+	struct key k;
+
+	memset(&k, 0, sizeof(k)); /* they are compared as bytes */
+	k.device = d->index;
+	k.dtype = (int)a->dtype;
+	k.batch = a->batch;
+	k.seq = a->seq;
+	k.heads = a->heads;
+	k.kv_heads = a->kv_heads;
+	k.qk_dim = a->qk_dim;
+	k.v_dim = a->v_dim;
+	k.causal = a->causal;
+	k.backward = backward;
+	k.atomics = atomics;
+	return k;
+}
+
+/* What is known before cuDNN is asked (cudnn-frontend's node/sdpa_support_surface.h). */
+static const char *refused(const struct mfk_attention *a, bool backward)
+{
+	if (a->dtype == MFK_F32)
+		return "fp32";
+	if (a->dropout > 0)
+		return "dropout, whose random numbers are its own";
+	if (a->first_key && a->causal)
+		return "documents or windows";
+	if (a->qk_dim % 8 || a->v_dim % 8 || a->qk_dim > 256 || a->v_dim > 256)
+		return "a head dimension that is no multiple of 8, or above 256";
+	if (backward && api.version <= 91500 && a->seq % 128)
+		return "backward of a sequence that is no multiple of 128 (cuDNN 9.15 and before)";
+	if (a->seq < 2)
+		return "a sequence of one token";
+	return NULL;
+}
+
+static void build(struct mfk_cudnn_plan *p, const struct mfk_attention *a)
+{
+	struct graph g;
+
+	if (!handles[p->key.device]) {
+		cudnnStatus_t rc = api.Create(&handles[p->key.device]);
+
+		if (rc) {
+			snprintf(p->why, MFK_WHY, "cudnnCreate: %s", api.GetErrorString(rc));
+			handles[p->key.device] = NULL;
+			return;
+		}
+	}
+	p->handle = handles[p->key.device];
+	graph_init(&g, &api, p->handle,
+		   a->dtype == MFK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF, FIRST_VIRTUAL);
+	if (p->key.backward)
+		backward_graph(&g, a, p->key.atomics);
+	else
+		forward_graph(&g, a);
+	p->compiled = graph_compile(&g, &p->workspace);
+	snprintf(p->why, MFK_WHY, "%s", g.why);
+	graph_release(&g);
+}
+
+const struct mfk_cudnn_plan *mfk_cudnn_plan(const struct mfk_device *d,
+					    const struct mfk_attention *a, bool backward,
+					    bool atomics, char *why)
+{
+	struct key key = key_of(d, a, backward, atomics);
+	struct mfk_cudnn_plan *p;
+	const char *no;
+
+	if (!api_is_there()) {
+		snprintf(why, MFK_WHY, "%s", api_why);
+		return NULL;
+	}
+	no = d->index < 0 || d->index >= DEVICES ? "so many devices" : refused(a, backward);
+	if (no) {
+		snprintf(why, MFK_WHY, "cuDNN does not do %s", no);
+		return NULL;
+	}
+	pthread_mutex_lock(&lock);
+	for (p = plans; p; p = p->next)
+		if (!memcmp(&p->key, &key, sizeof(key)))
+			break;
+	if (!p && (p = calloc(1, sizeof(*p)))) {
+		p->key = key;
+		build(p, a);
+		p->next = plans;
+		plans = p;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!p || !p->compiled) {
+		snprintf(why, MFK_WHY, "%s", p ? p->why : "out of memory");
+		return NULL;
+	}
+	return p;
+}
+
+static size_t aligned(size_t bytes)
+{
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* Scratch: cuDNN's workspace, then the row sums, then dq in fp32. */
+static size_t row_sums_bytes(const struct key *k)
+{
+	return k->backward ? aligned((size_t)(k->batch * k->heads * k->seq) * 4) : 0;
+}
+
+static size_t dq_sum_bytes(const struct key *k)
+{
+	return k->backward && k->atomics
+		       ? aligned((size_t)(k->batch * k->heads * k->seq * k->qk_dim) * 4)
+		       : 0;
+}
+
+size_t mfk_cudnn_scratch(const struct mfk_cudnn_plan *p)
+{
+	return aligned(p->workspace) + row_sums_bytes(&p->key) + dq_sum_bytes(&p->key);
+}
+
+/* ---- running ---- */
+
+void mfk_cudnn_run(struct mfk_ctx *c, const struct mfk_cudnn_plan *p, const struct mfk_attention *a)
+{
+	bool backward = p->key.backward, atomics = p->key.atomics;
+	float scale = a->scale, one = 1;
+	float masked = api.version < 91000 ? -3.40282347e38f : -INFINITY;
+	char *workspace = a->scratch, *row_sums = workspace + aligned(p->workspace);
+	char *dq_sum = row_sums + row_sums_bytes(&p->key);
+	const struct {
+		int64_t id;
+		const void *at;
+		bool used;
+	} all[] = {
+		{Q, a->q, true},
+		{K, a->k, true},
+		{V, a->v, true},
+		{OUT, a->out, true},
+		{STATS, a->lse, true},
+		{SCALE, &scale, true},
+		{MASKED, &masked, a->causal},
+		{DOUT, a->dout, backward},
+		{DQ, a->dq, backward},
+		{DK, a->dk, backward},
+		{DV, a->dv, backward},
+		{ONE, &one, backward},
+		{ROW_SUMS, row_sums, backward},
+		{DQ_SUM, dq_sum, backward && atomics},
+	};
+	int64_t ids[sizeof(all) / sizeof(*all)];
+	const void *pointers[sizeof(all) / sizeof(*all)];
+	int count = 0;
+	char why[MFK_WHY] = "";
+
+	if (!mfk_cuda_begin(c))
+		return;
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
+		if (all[i].used) {
+			ids[count] = all[i].id;
+			pointers[count++] = all[i].at;
+		}
+	/* cuDNN 9.5 and before add to what is there. */
+	if (backward && atomics && api.version < 90600 &&
+	    !mfk_cuda_check(c, cudaMemsetAsync(dq_sum, 0, dq_sum_bytes(&p->key), c->stream),
+			    "attention_backward"))
+		return;
+
+	/* A handle has one stream at a time. */
+	pthread_mutex_lock(&lock);
+	graph_run(&api, p->handle, c->stream, p->compiled, count, ids, pointers, workspace, why);
+	pthread_mutex_unlock(&lock);
+	if (*why)
+		mfk_cuda_fail(c, -EIO, "%s: %s", backward ? "attention_backward" : "attention",
+			      why);
+	else
+		mfk_cuda_end(c, backward ? "attention_backward" : "attention");
+}
+
+#else
+
+size_t mfk_cudnn_version(void)
+{
+	return 0;
+}
+
+const struct mfk_cudnn_plan *mfk_cudnn_plan(const struct mfk_device *d,
+					    const struct mfk_attention *a, bool backward,
+					    bool atomics, char *why)
+{
+	(void)d, (void)a, (void)backward, (void)atomics;
+	snprintf(why, MFK_WHY, "this program was built without cuDNN's headers");
+	return NULL;
+}
+
+size_t mfk_cudnn_scratch(const struct mfk_cudnn_plan *p)
+{
+	(void)p;
+	return 0;
+}
+
+void mfk_cudnn_run(struct mfk_ctx *c, const struct mfk_cudnn_plan *p, const struct mfk_attention *a)
+{
+	(void)p, (void)a;
+	mfk_cuda_fail(c, -ENOSYS, "attention: this program was built without cuDNN's headers");
+}
+
+#endif
