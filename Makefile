@@ -17,7 +17,7 @@ endif
 
 CFLAGS ?= -O2 -g
 WERROR ?= -Werror
-BASE_CFLAGS := -std=gnu11 -Wall -Wextra $(WERROR) -ffp-contract=off -I.
+BASE_CFLAGS := -std=gnu11 -Wall -Wextra $(WERROR) -ffp-contract=off -fopenmp-simd -I.
 # Names are cut on purpose; how far gcc sees that differs between its versions, and clang has no such warning.
 GCC_CFLAGS  := $(shell $(CC) -Werror -Wno-format-truncation -fsyntax-only -x c /dev/null 2>/dev/null && \
 	echo -Wno-format-truncation)
@@ -30,6 +30,7 @@ code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */*
 # Everything but the two main.c is a library: the programs and every test link it. kernels/cuda is a plugin.
 CUDA_SOURCES  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/%,$(call code,.c))
+UNIT_SHARED   := tests/unit/unit.c $(wildcard tests/kernels/*.c)
 UNIT_TESTS    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 THREAD_TESTS  := $(patsubst tests/unit/%.c,%,$(shell grep -ls pthread_create tests/unit/test_*.c))
 FUZZ_TARGETS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -78,12 +79,17 @@ $(O)/config-test.mk: tests/deps.sh | $(O)/config.mk
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2))
 
+# Kernels may fuse multiply and add. Their loops say which of them are vectors (omp simd).
+REF_FLAGS := -ffp-contract=fast -fno-math-errno -fno-trapping-math -Wno-pass-failed
+
 # $(1): folder under build, $(2): compiler, $(3): flags. Objects mirror the source tree.
 define variant
 $(O)/$(1)/%.o: %.c $(O)/config.mk Makefile
 	$$(call say,CC,$$@)
 	$$(Q)mkdir -p $$(@D)
-	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(DEPS_CFLAGS) $$(CHECK_CFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
+	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(DEPS_CFLAGS) $$(CHECK_CFLAGS) $$(FOLDER_CFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
+
+$(O)/$(1)/kernels/ref/%.o: FOLDER_CFLAGS := $(REF_FLAGS)
 
 $(O)/$(1)/libmcorefs.a: $(LIB_SOURCES:%.c=$(O)/$(1)/%.o)
 	$$(call say,AR,$$@)
@@ -97,7 +103,7 @@ $(O)/$(1)/mcorefs-train: $(O)/$(1)/trainer/main.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
-$(O)/$(1)/libunit.a: $(O)/$(1)/tests/unit/unit.o
+$(O)/$(1)/libunit.a: $(UNIT_SHARED:%.c=$(O)/$(1)/%.o)
 	$$(Q)ar rcs $$@ $$^
 
 $(UNIT_TESTS:%=$(O)/$(1)/tests/unit/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
@@ -108,7 +114,7 @@ $(TEST_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
--include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c trainer/main.c tests/unit/unit.c \
+-include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c trainer/main.c $(UNIT_SHARED) \
 	$(UNIT_TESTS:%=tests/unit/%.c) $(TEST_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
 endef
 

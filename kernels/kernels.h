@@ -1,9 +1,9 @@
 /*
  * The computations of a training step on plain memory, and the device that they run on.
  *
- * There are two backends: mfk_cpu (threads and OpenBLAS; its operations are the reference), and
- * CUDA, a plugin that mfk_cuda_load() finds. Both are one struct of functions, so that a caller
- * never names one. This folder knows nothing of Megatron, checkpoints or files.
+ * There are two backends: mfk_cpu (kernels/ref/cpu.h: threads and OpenBLAS; its operations are the
+ * reference), and CUDA, a plugin that mfk_cuda_load() finds. Both are one struct of functions, so
+ * that a caller never names one. This folder knows nothing of Megatron, checkpoints or files.
  *
  * Matrices are row-major. T is tokens of a microbatch: sequences one behind the other, T = batch *
  * seq. "io type" is the element type of weights and activations: fp32, bf16 or fp16. Statistics,
@@ -352,8 +352,6 @@ struct mfk_backend {
 	const struct mfk_device_ops *device;
 	const struct mfk_ops *ops;
 };
-
-extern const struct mfk_backend mfk_cpu;
 
 /* The CUDA backend: libmcorefs-cuda.so at path. -ENOENT: there is no such file; -ENODEV: it cannot
  * be used here, and why says what is missing. It stays loaded. */

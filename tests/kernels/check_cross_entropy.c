@@ -1,0 +1,69 @@
+/* Cross entropy and its gradient. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/kernels/check_i.h"
+
+static void cross_entropy(struct check *c, enum mfk_dtype type, int64_t rows, int64_t vocab,
+			  int64_t ld, double spread)
+{
+	struct mfk_cross_entropy a = {.dtype = type, .rows = rows, .vocab = vocab, .ld = ld};
+	struct tensor *x = check_input(c, type, rows * ld, 1, spread);
+	struct tensor *scale = check_input(c, MFK_F32, rows, 0.01, 0.01);
+	struct tensor *loss = check_output(c, MFK_F32, rows), *lse = check_output(c, MFK_F32, rows);
+	struct tensor *d = check_output(c, type, rows * ld);
+	double *losses = check_doubles(c, rows), *lses = check_doubles(c, rows);
+	double *ds = check_doubles(c, rows * ld), *in_place = check_doubles(c, rows * ld);
+	int32_t *labels = calloc((size_t)rows, 4);
+
+	check_shape(c, "%lld x %lld of %lld, %s, spread %g", (long long)rows, (long long)vocab,
+		    (long long)ld, check_type_name(type), spread);
+	for (int64_t r = 0; r < rows; r++) {
+		const double *row = x->x + r * ld;
+		double most = row[0], sum = 0;
+
+		labels[r] = (int32_t)check_below(c, vocab);
+		for (int64_t i = 0; i < vocab; i++)
+			most = fmax(most, row[i]);
+		for (int64_t i = 0; i < vocab; i++)
+			sum += exp(row[i] - most);
+		lses[r] = most + log(sum);
+		losses[r] = lses[r] - row[labels[r]];
+		for (int64_t i = 0; i < ld; i++) {
+			bool in = i < vocab; /* what is between the rows stays */
+
+			ds[r * ld + i] =
+				in ? scale->x[r] * (exp(row[i] - lses[r]) - (i == labels[r])) : NAN;
+			in_place[r * ld + i] = in ? ds[r * ld + i] : row[i];
+		}
+	}
+	a.labels = check_ints(c, labels, rows);
+	free(labels);
+	a.logits = x->p;
+	a.scale = scale->p;
+	a.loss = loss->p;
+	c->ops->cross_entropy(c->ctx, &a);
+	check_near(c, "loss", loss, losses, 1e-6, 1);
+	a.lse = lse->p;
+	a.dlogits = d->p;
+	c->ops->cross_entropy(c->ctx, &a);
+	check_near(c, "loss", loss, losses, 1e-6, 1);
+	check_near(c, "lse", lse, lses, 1e-6, 1);
+	check_near(c, "dlogits", d, ds, 1e-5, 0);
+	a.dlogits = x->p;
+	c->ops->cross_entropy(c->ctx, &a);
+	check_near(c, "dlogits in place", x, in_place, 1e-5, 0);
+}
+
+void check_cross_entropy(struct check *c)
+{
+	if (!c->ops->cross_entropy)
+		return;
+	for (int t = 0; t < 3; t++) {
+		cross_entropy(c, check_types[t], 1, 1, 1, 1);
+		cross_entropy(c, check_types[t], 3, 17, 17, 30);
+		cross_entropy(c, check_types[t], 17, 129, 136, 2);
+		cross_entropy(c, check_types[t], 65, 5000, 5000, 5);
+		cross_entropy(c, check_types[t], 2, 50304, 50304, 1);
+	}
+}

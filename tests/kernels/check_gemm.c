@@ -1,0 +1,194 @@
+/* Products of matrices, and the gradients of biases. */
+#include "tests/kernels/check_i.h"
+
+struct shape {
+	int64_t m, n, k;
+};
+
+static double element(const struct tensor *t, bool trans, int64_t ld, int64_t row, int64_t col)
+{
+	return t->x[trans ? col * ld + row : row * ld + col];
+}
+
+/* Inputs are of unit size: the sum of k products is about sqrt(k). A tensor core adds up fp32. */
+static double tolerance(int64_t k)
+{
+	return 2e-6 * (1 + (double)k / 500);
+}
+
+static void product(struct check *c, struct shape s, enum mfk_dtype ab, enum mfk_dtype out,
+		    bool trans_a, bool trans_b, float alpha, float beta, bool biased)
+{
+	int64_t pad = 8 * check_below(c, 3); /* leading dimensions wider than the matrix */
+	struct mfk_gemm g = {.m = s.m,
+			     .n = s.n,
+			     .k = s.k,
+			     .trans_a = trans_a,
+			     .trans_b = trans_b,
+			     .dtype_ab = ab,
+			     .dtype_c = out,
+			     .dtype_bias = ab,
+			     .alpha = alpha,
+			     .beta = beta};
+	struct tensor *a, *b, *bias, *y;
+	double *want;
+
+	check_shape(c, "%lld x %lld x %lld, %s to %s%s%s, alpha %g, beta %g%s, pad %lld",
+		    (long long)s.m, (long long)s.n, (long long)s.k, check_type_name(ab),
+		    check_type_name(out), trans_a ? ", a^T" : "", trans_b ? ", b^T" : "", alpha,
+		    beta, biased ? ", bias" : "", (long long)pad);
+	g.lda = (trans_a ? s.m : s.k) + pad;
+	g.ldb = (trans_b ? s.k : s.n) + pad;
+	g.ldc = s.n + pad;
+	a = check_input(c, ab, (trans_a ? s.k : s.m) * g.lda, 0, 1);
+	b = check_input(c, ab, (trans_b ? s.n : s.k) * g.ldb, 0, 1);
+	bias = check_input(c, ab, s.n, 0, 1);
+	y = beta != 0 ? check_input(c, out, s.m * g.ldc, 0, 1) : check_output(c, out, s.m * g.ldc);
+	want = check_doubles(c, s.m * g.ldc);
+	for (int64_t i = 0; i < s.m * g.ldc; i++)
+		want[i] = y->x[i]; /* what is between the rows stays */
+	for (int64_t i = 0; i < s.m; i++)
+		for (int64_t j = 0; j < s.n; j++) {
+			double sum = 0;
+
+			for (int64_t k = 0; k < s.k; k++)
+				sum += element(a, trans_a, g.lda, i, k) *
+				       element(b, trans_b, g.ldb, k, j);
+			want[i * g.ldc + j] = alpha * sum + (biased ? bias->x[j] : 0) +
+					      (beta != 0 ? beta * y->x[i * g.ldc + j] : 0);
+		}
+	g.a = a->p;
+	g.b = b->p;
+	g.c = y->p;
+	g.bias = biased ? bias->p : NULL;
+	c->ops->gemm(c->ctx, &g);
+	check_near(c, "c", y, want, tolerance(s.k), 1);
+}
+
+void check_gemm(struct check *c)
+{
+	static const struct shape shapes[] = {{1, 1, 1},     {3, 17, 5},   {17, 129, 33},
+					      {129, 64, 65}, {64, 64, 64}, {5, 8, 0}};
+
+	if (!c->ops->gemm)
+		return;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		for (int t = 0; t < 3; t++)
+			for (int trans = 0; trans < 4; trans++) {
+				enum mfk_dtype type = check_types[t];
+
+				product(c, shapes[i], type, type, trans & 1, trans & 2, 1, 0,
+					trans == 2);
+				product(c, shapes[i], type, MFK_F32, trans & 1, trans & 2, 1, 1,
+					false);
+				product(c, shapes[i], type, type, trans & 1, trans & 2, -0.5, 0.25,
+					false);
+			}
+	/* More than one tile and one block of k. */
+	product(c, (struct shape){300, 530, 70}, MFK_F32, MFK_F32, false, true, 1, 0, true);
+	product(c, (struct shape){260, 33, 1100}, MFK_BF16, MFK_BF16, false, true, 1, 0, true);
+	product(c, (struct shape){33, 520, 2100}, MFK_BF16, MFK_F32, true, false, 1, 1, false);
+}
+
+/* ---- groups ---- */
+
+static void grouped(struct check *c, enum mfk_dtype type, enum mfk_dtype out, bool weights,
+		    bool trans_b, float beta)
+{
+	static const int64_t offsets[] = {0, 5, 5, 38, 39, 168};
+	const int64_t groups = 5, tokens = 168, n = 24, k = 40;
+	struct mfk_gemm_grouped g = {.groups = groups, .offsets = offsets, .stride = n * k};
+	struct tensor *a, *b, *y;
+	double *want;
+
+	check_shape(c, "%s to %s, %s, beta %g", check_type_name(type), check_type_name(out),
+		    weights   ? "weight gradients"
+		    : trans_b ? "forward"
+			      : "backward",
+		    beta);
+	g.base = (struct mfk_gemm){.n = n,
+				   .k = k,
+				   .trans_a = weights,
+				   .trans_b = trans_b,
+				   .dtype_ab = type,
+				   .dtype_c = out,
+				   .alpha = 1,
+				   .beta = beta,
+				   .lda = k,
+				   .ldb = trans_b ? k : n,
+				   .ldc = n};
+	if (weights)
+		g.base.m = k;
+	a = check_input(c, type, tokens * k, 0, 1);
+	b = check_input(c, type, weights ? tokens * n : groups * n * k, 0, 1);
+	y = beta != 0 ? check_input(c, out, weights ? groups * n * k : tokens * n, 0, 1)
+		      : check_output(c, out, weights ? groups * n * k : tokens * n);
+	want = check_doubles(c, y->count);
+	for (int64_t i = 0; i < y->count; i++)
+		want[i] = beta != 0 ? beta * y->x[i] : 0;
+	for (int64_t group = 0; group < groups; group++)
+		for (int64_t t = offsets[group]; t < offsets[group + 1]; t++)
+			for (int64_t i = 0; i < k; i++)
+				for (int64_t j = 0; j < n; j++) {
+					const double *w = b->x + group * n * k;
+
+					if (weights)
+						want[group * n * k + i * n + j] +=
+							a->x[t * k + i] * b->x[t * n + j];
+					else
+						want[t * n + j] +=
+							a->x[t * k + i] *
+							w[trans_b ? j * k + i : i * n + j];
+				}
+	g.base.a = a->p;
+	g.base.b = b->p;
+	g.base.c = y->p;
+	c->ops->gemm_grouped(c->ctx, &g);
+	check_near(c, "c", y, want, tolerance(k), 1);
+}
+
+void check_gemm_grouped(struct check *c)
+{
+	if (!c->ops->gemm_grouped)
+		return;
+	for (int t = 0; t < 3; t++) {
+		enum mfk_dtype type = check_types[t];
+
+		grouped(c, type, type, false, true, 0);
+		grouped(c, type, type, false, false, 0);
+		grouped(c, type, MFK_F32, true, false, 1);
+		grouped(c, type, MFK_F32, true, false, 0);
+	}
+}
+
+/* ---- biases ---- */
+
+static void bias(struct check *c, enum mfk_dtype type, enum mfk_dtype grad, int64_t rows,
+		 int64_t cols)
+{
+	struct tensor *dy = check_input(c, type, rows * cols, 0, 1);
+	struct tensor *db = check_input(c, grad, cols, 0, 1);
+	double *want = check_doubles(c, cols);
+
+	check_shape(c, "%lld x %lld, %s to %s", (long long)rows, (long long)cols,
+		    check_type_name(type), check_type_name(grad));
+	for (int64_t j = 0; j < cols; j++) {
+		want[j] = db->x[j];
+		for (int64_t i = 0; i < rows; i++)
+			want[j] += dy->x[i * cols + j];
+	}
+	c->ops->bias_backward(c->ctx, type, grad, db->p, dy->p, rows, cols);
+	check_near(c, "db", db, want, 2e-6, 1);
+}
+
+void check_bias_backward(struct check *c)
+{
+	if (!c->ops->bias_backward)
+		return;
+	for (int t = 0; t < 3; t++) {
+		bias(c, check_types[t], MFK_F32, 1, 1);
+		bias(c, check_types[t], check_types[t], 17, 129);
+		bias(c, check_types[t], MFK_F32, 1003, 65);
+		bias(c, check_types[t], MFK_F32, 130, 1030);
+	}
+}
