@@ -30,7 +30,9 @@ code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */*
 # Everything but the two main.c is a library: the programs and every test link it. kernels/cuda is a plugin.
 CUDA_SOURCES  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/%,$(call code,.c))
-UNIT_SHARED   := tests/unit/unit.c $(wildcard tests/kernels/*.c)
+# Runs the checks of a backend's operations on a GPU.
+GPU_PROGRAM   := tests/kernels/check_cuda
+UNIT_SHARED   := tests/unit/unit.c $(filter-out $(GPU_PROGRAM).c,$(wildcard tests/kernels/*.c))
 UNIT_TESTS    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 THREAD_TESTS  := $(patsubst tests/unit/%.c,%,$(shell grep -ls pthread_create tests/unit/test_*.c))
 FUZZ_TARGETS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -114,8 +116,12 @@ $(TEST_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
+$(O)/$(1)/$(GPU_PROGRAM): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
+	$$(call say,LINK,$$@)
+	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
+
 -include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c trainer/main.c $(UNIT_SHARED) \
-	$(UNIT_TESTS:%=tests/unit/%.c) $(TEST_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
+	$(UNIT_TESTS:%=tests/unit/%.c) $(TEST_PROGRAMS:%=%.c) $(GPU_PROGRAM).c $(FUZZ_TARGETS:%=tests/fuzz/%.c))
 endef
 
 SANITIZE := -fno-omit-frame-pointer -fno-sanitize-recover=all
@@ -131,7 +137,7 @@ $(PROGRAMS:%=$(O)/%): $(O)/%: $(O)/obj/%
 	$(Q)cp -f $< $@
 
 # The CUDA backend: one shared object that mcorefs-train opens where there is a GPU.
-NVCC_FLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-Wall,-Wextra -I. --expt-relaxed-constexpr \
+NVCC_FLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-fvisibility=hidden,-Wall,-Wextra -I. --expt-relaxed-constexpr \
 	$(foreach a,$(CUDA_ARCH),-gencode arch=compute_$(a),code=sm_$(a)) \
 	-gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 CUDA_OBJECTS := $(CUDA_SOURCES:%=$(O)/cuda/%.o)
@@ -144,11 +150,11 @@ $(O)/cuda/%.cu.o: %.cu Makefile
 $(O)/cuda/%.c.o: %.c Makefile
 	$(call say,CC,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -fPIC -I$(CUDA_HOME)/include -MMD -MP -c -o $@ $<
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -I$(CUDA_HOME)/include -MMD -MP -c -o $@ $<
 
 $(O)/libmcorefs-cuda.so: $(CUDA_OBJECTS)
 	$(call say,LINK,$@)
-	$(Q)$(NVCC) -shared -o $@ $^ -cudart static -lcublasLt -lcublas -ldl
+	$(Q)$(NVCC) -shared -o $@ $^ -cudart static -Xlinker --exclude-libs=ALL -Xlinker -rpath=$(CUDA_HOME)/lib64 -lcublasLt -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 
 # Attention alone: it is linked with the backend's objects, and looks at what they choose.

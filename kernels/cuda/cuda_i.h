@@ -74,10 +74,11 @@ int mfk_cuda_errno(cudaError_t rc);
 
 /* ---- the operations, by file ---- */
 
-/* gemm.c */
+/* gemm.c; the last in elementwise.cu: a product over 0 elements, c = beta c + bias */
 void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a);
 void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
 void mfk_cuda_gemm_free(struct mfk_ctx *c);
+void mfk_cuda_gemm_empty(struct mfk_ctx *c, const struct mfk_gemm *a);
 
 /* attention*.cu, attention*.c */
 size_t mfk_cuda_attention_scratch(struct mfk_device *d, const struct mfk_attention *a,
@@ -119,7 +120,8 @@ void mfk_cuda_weighted_sum(struct mfk_ctx *c, const float *x, const float *weigh
 void mfk_cuda_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);
 
 extern const struct mfk_device_ops mfk_cuda_device;
-extern const struct mfk_backend mfk_cuda_backend; /* the plugin's only symbol */
+/* The plugin's only symbol. */
+extern const struct mfk_backend mfk_cuda_backend __attribute__((visibility("default")));
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,362 @@
+/*
+ * Matrix products by cublasLt.
+ *
+ * cublasLt knows columns first; a row-major matrix is its own transpose there, so c = op(a) op(b)
+ * is computed as c^T = op(b)^T op(a)^T. Which algorithm a shape gets is asked once, by heuristic:
+ * never by time, which would give other bits in the next run.
+ */
+#include "kernels/cuda/cuda_i.h"
+
+#include <cublasLt.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WORKSPACE ((size_t)64 << 20)
+#define SLOTS	  1024 /* of the table of algorithms, a power of two */
+
+/* What an algorithm depends on. Without holes, since it is compared as bytes. */
+struct shape {
+	int64_t m, n, k, lda, ldb, ldc;
+	uint32_t dtypes; /* of ab, c and bias, a byte each */
+	uint32_t flags;	 /* trans_a, trans_b, bias, beta, and the alignment of the pointers */
+};
+
+struct slot {
+	struct shape shape;
+	bool used;
+	cublasLtMatmulAlgo_t algo;
+};
+
+struct mfk_cuda_gemm {
+	cublasLtHandle_t lt;
+	void *workspace;
+	struct slot slots[SLOTS];
+	unsigned used;
+};
+
+static bool check(struct mfk_ctx *c, cublasStatus_t rc, const struct mfk_gemm *a)
+{
+	if (rc == CUBLAS_STATUS_SUCCESS)
+		return true;
+	mfk_cuda_fail(c, rc == CUBLAS_STATUS_ALLOC_FAILED ? -ENOMEM : -EIO,
+		      "a product of [%lld, %lld] and [%lld, %lld] by cublasLt: %s", (long long)a->m,
+		      (long long)a->k, (long long)a->k, (long long)a->n,
+		      cublasLtGetStatusString(rc));
+	return false;
+}
+
+static struct mfk_cuda_gemm *state(struct mfk_ctx *c)
+{
+	struct mfk_cuda_gemm *g = c->gemm;
+	cublasStatus_t rc;
+
+	if (g)
+		return g;
+	g = calloc(1, sizeof(*g));
+	if (!g) {
+		mfk_cuda_fail(c, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	c->gemm = g;
+	rc = cublasLtCreate(&g->lt);
+	if (rc != CUBLAS_STATUS_SUCCESS)
+		mfk_cuda_fail(c, -EIO, "cublasLt does not start: %s", cublasLtGetStatusString(rc));
+	else
+		mfk_cuda_check(c, cudaMalloc(&g->workspace, WORKSPACE), "cublasLt's workspace");
+	if (!c->rc)
+		return g;
+	mfk_cuda_gemm_free(c);
+	return NULL;
+}
+
+void mfk_cuda_gemm_free(struct mfk_ctx *c)
+{
+	struct mfk_cuda_gemm *g = c->gemm;
+
+	if (!g)
+		return;
+	if (g->lt)
+		cublasLtDestroy(g->lt);
+	cudaFree(g->workspace);
+	free(g);
+	c->gemm = NULL;
+}
+
+/* ---- what cublasLt is told ---- */
+
+struct call {
+	cublasLtMatmulDesc_t op;
+	cublasLtMatrixLayout_t a, b, c; /* as cublasLt sees them: a is our b */
+};
+
+static cudaDataType_t type_of(enum mfk_dtype t)
+{
+	return t == MFK_F32 ? CUDA_R_32F : t == MFK_BF16 ? CUDA_R_16BF : CUDA_R_16F;
+}
+
+static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a)
+{
+	cublasOperation_t ta = a->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasOperation_t tb = a->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+	cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS;
+	cudaDataType_t bias_type = type_of(a->dtype_bias);
+	cublasStatus_t rc = cublasLtMatmulDescCreate(&l->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+
+	if (!rc)
+		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_TRANSA, &ta,
+						    sizeof(ta));
+	if (!rc)
+		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_TRANSB, &tb,
+						    sizeof(tb));
+	if (rc || !a->bias)
+		return rc;
+	rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias,
+					    sizeof(bias));
+	if (!rc)
+		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+						    &a->bias, sizeof(a->bias));
+	if (!rc)
+		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
+						    &bias_type, sizeof(bias_type));
+	return rc;
+}
+
+static cublasStatus_t describe(struct call *l, const struct mfk_gemm *a)
+{
+	cudaDataType_t ab = type_of(a->dtype_ab);
+	uint64_t m = (uint64_t)a->m, n = (uint64_t)a->n, k = (uint64_t)a->k;
+	cublasStatus_t rc = describe_op(l, a);
+
+	if (!rc)
+		rc = cublasLtMatrixLayoutCreate(&l->a, ab, a->trans_b ? k : n, a->trans_b ? n : k,
+						a->ldb);
+	if (!rc)
+		rc = cublasLtMatrixLayoutCreate(&l->b, ab, a->trans_a ? m : k, a->trans_a ? k : m,
+						a->lda);
+	if (!rc)
+		rc = cublasLtMatrixLayoutCreate(&l->c, type_of(a->dtype_c), n, m, a->ldc);
+	return rc;
+}
+
+static void forget(struct call *l)
+{
+	if (l->op)
+		cublasLtMatmulDescDestroy(l->op);
+	if (l->a)
+		cublasLtMatrixLayoutDestroy(l->a);
+	if (l->b)
+		cublasLtMatrixLayoutDestroy(l->b);
+	if (l->c)
+		cublasLtMatrixLayoutDestroy(l->c);
+}
+
+/* ---- algorithms ---- */
+
+/* Bytes, a power of two up to 256, that p is a multiple of. */
+static uint32_t alignment(const void *p)
+{
+	uintptr_t low = (uintptr_t)p & -(uintptr_t)p;
+
+	return low && low < 256 ? (uint32_t)low : 256;
+}
+
+static struct shape shape_of(const struct mfk_gemm *a)
+{
+	struct shape s;
+
+	memset(&s, 0, sizeof(s));
+	s.m = a->m;
+	s.n = a->n;
+	s.k = a->k;
+	s.lda = a->lda;
+	s.ldb = a->ldb;
+	s.ldc = a->ldc;
+	s.dtypes = (uint32_t)a->dtype_ab | (uint32_t)a->dtype_c << 8 |
+		   (uint32_t)(a->bias ? a->dtype_bias : 0) << 16;
+	/* Alignments are at most 256 = 2^8: four bits each. */
+	s.flags = (uint32_t)a->trans_a | (uint32_t)a->trans_b << 1 |
+		  (uint32_t)(a->bias != NULL) << 2 | (uint32_t)(a->beta != 0) << 3 |
+		  (uint32_t)__builtin_ctz(alignment(a->a)) << 4 |
+		  (uint32_t)__builtin_ctz(alignment(a->b)) << 8 |
+		  (uint32_t)__builtin_ctz(alignment(a->c)) << 12;
+	return s;
+}
+
+/* FNV-1a */
+static uint64_t hash(const struct shape *s)
+{
+	const unsigned char *p = (const unsigned char *)s;
+	uint64_t h = 0xcbf29ce484222325u;
+
+	for (size_t i = 0; i < sizeof(*s); i++)
+		h = (h ^ p[i]) * 0x100000001b3u;
+	return h ^ h >> 32;
+}
+
+/* The shape's slot, or the free one where it belongs. */
+static struct slot *find(struct mfk_cuda_gemm *g, const struct shape *s)
+{
+	uint64_t i = hash(s) % SLOTS;
+
+	while (g->slots[i].used && memcmp(&g->slots[i].shape, s, sizeof(*s)))
+		i = (i + 1) % SLOTS;
+	return &g->slots[i];
+}
+
+static cublasStatus_t prefer(cublasLtMatmulPreference_t p, const struct mfk_gemm *a)
+{
+	/* Sums of parts of k in fp32, whatever the type of c. */
+	uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+	uint32_t of_a = alignment(a->b), of_b = alignment(a->a), of_c = alignment(a->c);
+	size_t workspace = WORKSPACE;
+	const struct {
+		cublasLtMatmulPreferenceAttributes_t name;
+		const void *value;
+		size_t size;
+	} all[] = {
+		{CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof(workspace)},
+		{CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &of_a, sizeof(of_a)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &of_b, sizeof(of_b)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &of_c, sizeof(of_c)},
+		{CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &of_c, sizeof(of_c)},
+	};
+	cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
+
+	for (unsigned i = 0; !rc && i < sizeof(all) / sizeof(*all); i++)
+		rc = cublasLtMatmulPreferenceSetAttribute(p, all[i].name, all[i].value,
+							  all[i].size);
+	return rc;
+}
+
+static cublasStatus_t ask(struct mfk_cuda_gemm *g, const struct call *l, const struct mfk_gemm *a,
+			  cublasLtMatmulAlgo_t *ret)
+{
+	cublasLtMatmulHeuristicResult_t found;
+	cublasLtMatmulPreference_t p;
+	cublasStatus_t rc = cublasLtMatmulPreferenceCreate(&p);
+	int count = 0;
+
+	if (rc)
+		return rc;
+	rc = prefer(p, a);
+	if (!rc)
+		rc = cublasLtMatmulAlgoGetHeuristic(g->lt, l->op, l->a, l->b, l->c, l->c, p, 1,
+						    &found, &count);
+	cublasLtMatmulPreferenceDestroy(p);
+	if (!rc && !count)
+		rc = CUBLAS_STATUS_NOT_SUPPORTED;
+	if (!rc)
+		*ret = found.algo;
+	return rc;
+}
+
+/* The algorithm of the shape s, asked for with the call l if it is not known. A full table is
+ * emptied. */
+static cublasStatus_t algorithm(struct mfk_cuda_gemm *g, const struct shape *s,
+				const struct call *l, const struct mfk_gemm *a,
+				const cublasLtMatmulAlgo_t **ret)
+{
+	struct slot *slot = find(g, s);
+	cublasStatus_t rc;
+
+	if (!slot->used) {
+		if (g->used >= SLOTS * 3 / 4) {
+			memset(g->slots, 0, sizeof(g->slots));
+			g->used = 0;
+			slot = find(g, s);
+		}
+		rc = ask(g, l, a, &slot->algo);
+		if (rc)
+			return rc;
+		slot->shape = *s;
+		slot->used = true;
+		g->used++;
+	}
+	*ret = &slot->algo;
+	return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- products ---- */
+
+static void multiply(struct mfk_ctx *c, const struct mfk_gemm *a)
+{
+	struct mfk_cuda_gemm *g = state(c);
+	struct shape s = shape_of(a);
+	const cublasLtMatmulAlgo_t *algo = NULL;
+	struct call l = {0};
+	cublasStatus_t rc;
+
+	if (!g)
+		return;
+	rc = describe(&l, a);
+	if (!rc)
+		rc = algorithm(g, &s, &l, a, &algo);
+	if (!rc)
+		rc = cublasLtMatmul(g->lt, l.op, &a->alpha, a->b, l.a, a->a, l.b, &a->beta, a->c,
+				    l.c, a->c, l.c, algo, g->workspace, WORKSPACE, c->stream);
+	forget(&l);
+	check(c, rc, a);
+}
+
+/* cublasLt adds a bias of c's type alone. */
+static bool convert_bias(struct mfk_ctx *c, struct mfk_gemm *a)
+{
+	void *room;
+
+	if (!a->bias || a->dtype_bias == a->dtype_c)
+		return true;
+	room = mfk_cuda_scratch(c, (size_t)a->n * mfk_dtype_size(a->dtype_c), "bias");
+	if (!room)
+		return false;
+	mfk_cuda_cast(c, a->dtype_c, room, a->dtype_bias, a->bias, a->n);
+	a->bias = room;
+	a->dtype_bias = a->dtype_c;
+	return !c->rc;
+}
+
+void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
+{
+	struct mfk_gemm one = *a;
+
+	if (a->m <= 0 || a->n <= 0 || !mfk_cuda_begin(c))
+		return;
+	if (a->k <= 0)
+		mfk_cuda_gemm_empty(c, a);
+	else if (convert_bias(c, &one))
+		multiply(c, &one);
+}
+
+static void *at(enum mfk_dtype t, const void *base, int64_t element)
+{
+	return (char *)(uintptr_t)base + element * (int64_t)mfk_dtype_size(t);
+}
+
+/* The product of group g. */
+static struct mfk_gemm group_of(const struct mfk_gemm_grouped *a, int64_t g)
+{
+	struct mfk_gemm one = a->base;
+	int64_t from = a->offsets[g], rows = a->offsets[g + 1] - from;
+
+	one.a = at(one.dtype_ab, one.a, from * one.lda);
+	if (one.trans_a) {
+		one.k = rows;
+		one.b = at(one.dtype_ab, one.b, from * one.ldb);
+		one.c = at(one.dtype_c, one.c, g * a->stride);
+	} else {
+		one.m = rows;
+		one.b = at(one.dtype_ab, one.b, g * a->stride);
+		one.c = at(one.dtype_c, one.c, from * one.ldc);
+	}
+	return one;
+}
+
+void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
+{
+	for (int64_t g = 0; g < a->groups && !c->rc; g++) {
+		struct mfk_gemm one = group_of(a, g);
+
+		mfk_cuda_gemm(c, &one);
+	}
+}

@@ -1,0 +1,233 @@
+/*
+ * Eight elements of any type as floats: what a thread loads and stores at once, 16 bytes of bf16.
+ *
+ * "wide" says that pointers and row lengths allow 16-byte accesses. Where they do not, or where a
+ * row ends, elements go one by one, so that each kernel takes every shape.
+ */
+#ifndef MFK_CUDA_VEC_CUH
+#define MFK_CUDA_VEC_CUH
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "kernels/cuda/cuda_i.h"
+
+#define MFK_N 8 /* elements of a vector */
+
+static __device__ __forceinline__ float to_float(float x)
+{
+	return x;
+}
+
+static __device__ __forceinline__ float to_float(__nv_bfloat16 x)
+{
+	return __bfloat162float(x);
+}
+
+static __device__ __forceinline__ float to_float(__half x)
+{
+	return __half2float(x);
+}
+
+template <typename T> static __device__ __forceinline__ T from_float(float x);
+
+template <> __device__ __forceinline__ float from_float<float>(float x)
+{
+	return x;
+}
+
+template <> __device__ __forceinline__ __nv_bfloat16 from_float<__nv_bfloat16>(float x)
+{
+	return __float2bfloat16_rn(x);
+}
+
+template <> __device__ __forceinline__ __half from_float<__half>(float x)
+{
+	return __float2half_rn(x);
+}
+
+/* Eight elements as they are in memory. */
+template <typename T> struct Raw {
+	union {
+		uint4 word[sizeof(T) * MFK_N / 16];
+		T x[MFK_N];
+	};
+	__device__ __forceinline__ Raw()
+	{
+	}
+};
+
+/* Calls, since they are rare, and inlined would be most of a kernel. */
+template <typename T> static __device__ __noinline__ Raw<T> load_edge(const T *p, int64_t left)
+{
+	Raw<T> r;
+
+#pragma unroll
+	for (int i = 0; i < MFK_N; i++)
+		r.x[i] = i < left ? p[i] : from_float<T>(0.f);
+	return r;
+}
+
+template <typename T>
+static __device__ __noinline__ void store_edge(T *p, const Raw<T> r, int64_t left)
+{
+#pragma unroll
+	for (int i = 0; i < MFK_N; i++)
+		if (i < left)
+			p[i] = r.x[i];
+}
+
+/* left: elements from p on that exist; the others are 0. */
+template <typename T>
+static __device__ __forceinline__ Raw<T> load_raw(const T *p, int64_t left, bool wide)
+{
+	Raw<T> r;
+
+	if (!wide || left < MFK_N)
+		return load_edge(p, left);
+#pragma unroll
+	for (unsigned i = 0; i < sizeof(T) * MFK_N / 16; i++)
+		r.word[i] = reinterpret_cast<const uint4 *>(p)[i];
+	return r;
+}
+
+template <typename T>
+static __device__ __forceinline__ void store_raw(T *p, const Raw<T> &r, int64_t left, bool wide)
+{
+	if (!wide || left < MFK_N) {
+		store_edge(p, r, left);
+		return;
+	}
+#pragma unroll
+	for (unsigned i = 0; i < sizeof(T) * MFK_N / 16; i++)
+		reinterpret_cast<uint4 *>(p)[i] = r.word[i];
+}
+
+template <typename T> static __device__ __forceinline__ void unpack(float v[MFK_N], const Raw<T> &r)
+{
+#pragma unroll
+	for (int i = 0; i < MFK_N; i++)
+		v[i] = to_float(r.x[i]);
+}
+
+template <typename T> static __device__ __forceinline__ Raw<T> pack(const float v[MFK_N])
+{
+	Raw<T> r;
+
+#pragma unroll
+	for (int i = 0; i < MFK_N; i++)
+		r.x[i] = from_float<T>(v[i]);
+	return r;
+}
+
+template <typename T>
+static __device__ __forceinline__ void load(float v[MFK_N], const T *p, int64_t left, bool wide)
+{
+	unpack(v, load_raw(p, left, wide));
+}
+
+template <typename T>
+static __device__ __forceinline__ void store(T *p, const float v[MFK_N], int64_t left, bool wide)
+{
+	store_raw(p, pack<T>(v), left, wide);
+}
+
+/* The same for a type that is known at run time alone: element i of the array at p. */
+static __device__ __forceinline__ void load_any(float v[MFK_N], enum mfk_dtype t, const void *p,
+						int64_t i, int64_t left, bool wide)
+{
+	if (t == MFK_F32)
+		load(v, static_cast<const float *>(p) + i, left, wide);
+	else if (t == MFK_BF16)
+		load(v, static_cast<const __nv_bfloat16 *>(p) + i, left, wide);
+	else
+		load(v, static_cast<const __half *>(p) + i, left, wide);
+}
+
+static __device__ __forceinline__ void store_any(enum mfk_dtype t, void *p, int64_t i,
+						 const float v[MFK_N], int64_t left, bool wide)
+{
+	if (t == MFK_F32)
+		store(static_cast<float *>(p) + i, v, left, wide);
+	else if (t == MFK_BF16)
+		store(static_cast<__nv_bfloat16 *>(p) + i, v, left, wide);
+	else
+		store(static_cast<__half *>(p) + i, v, left, wide);
+}
+
+static __device__ __forceinline__ float load_one(enum mfk_dtype t, const void *p, int64_t i)
+{
+	if (t == MFK_F32)
+		return static_cast<const float *>(p)[i];
+	if (t == MFK_BF16)
+		return to_float(static_cast<const __nv_bfloat16 *>(p)[i]);
+	return to_float(static_cast<const __half *>(p)[i]);
+}
+
+static __device__ __forceinline__ void store_one(enum mfk_dtype t, void *p, int64_t i, float x)
+{
+	if (t == MFK_F32)
+		static_cast<float *>(p)[i] = x;
+	else if (t == MFK_BF16)
+		static_cast<__nv_bfloat16 *>(p)[i] = from_float<__nv_bfloat16>(x);
+	else
+		static_cast<__half *>(p)[i] = from_float<__half>(x);
+}
+
+/* ---- host ---- */
+
+/* Do all pointers allow 16-byte accesses? NULL does. */
+template <typename... P> static bool aligned(P... p)
+{
+	return ((reinterpret_cast<uintptr_t>(p) | ...) & 15) == 0;
+}
+
+template <typename T> struct type_tag {
+	typedef T type;
+};
+
+/* Calls f with the tag of a type. */
+template <typename F> static void with_type(enum mfk_dtype t, F f)
+{
+	if (t == MFK_F32)
+		f(type_tag<float>());
+	else if (t == MFK_BF16)
+		f(type_tag<__nv_bfloat16>());
+	else
+		f(type_tag<__half>());
+}
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+/* Blocks of 256 threads of one vector each for a flat array. */
+#define MFK_THREADS 256
+
+static inline unsigned flat_blocks(int64_t count)
+{
+	return static_cast<unsigned>(ceil_div(count, MFK_THREADS * MFK_N));
+}
+
+/* A block's threads as rows of x threads each, so that a row of cols elements keeps its threads
+ * busy. Threads of a row go on to the next columns until there are none. */
+struct row_block {
+	dim3 threads;
+	unsigned blocks;
+};
+
+static inline row_block rows_of_threads(int64_t rows, int64_t cols)
+{
+	int64_t vectors = ceil_div(cols, MFK_N);
+	row_block b;
+	unsigned x = 1;
+
+	while (x < vectors && x < MFK_THREADS)
+		x *= 2;
+	b.threads = dim3(x, MFK_THREADS / x);
+	b.blocks = static_cast<unsigned>(ceil_div(rows, b.threads.y));
+	return b;
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* The CUDA plugin: what cannot be used is refused with a sentence, whatever this machine has. */
+#include "tests/unit/unit.h"
+
+#include <errno.h>
+
+#include "kernels/kernels.h"
+
+static int load(const char *path, char *why)
+{
+	const struct mfk_backend *backend = NULL;
+	int rc = mfk_cuda_load(path, &backend, why);
+
+	ck_assert_ptr_null(backend);
+	return rc;
+}
+
+START_TEST(test_no_file)
+{
+	char why[MFK_WHY] = "";
+
+	ck_assert_int_eq(load("no/such/plugin.so", why), -ENOENT);
+	ck_assert_str_eq(why, "no/such/plugin.so: No such file or directory");
+}
+END_TEST
+
+/* There is no driver, or no GPU, or this is no plugin. */
+START_TEST(test_no_plugin)
+{
+	char why[MFK_WHY] = "";
+
+	ck_assert_int_eq(load("tests/unit/test_cuda_load.c", why), -ENODEV);
+	unit_sentence(why, NULL);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("cuda_load");
+	TCase *c = unit_case(s, "cuda_load", test_no_file);
+
+	tcase_add_test(c, test_no_plugin);
+	return s;
+}
