@@ -100,6 +100,8 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,
 				  &a->k_norm, err);
 	if (r)
 		return r;
+	mfs_linear_replaces(net, &a->qkv);
+	mfs_linear_replaces(net, &a->proj);
 	plan_memory(net, a, p);
 	return 0;
 }

@@ -48,6 +48,7 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *
 
 	if (r)
 		return r;
+	mfs_linear_replaces(net, &h->linear);
 	net->vocab = h->linear.out;
 	h->chunk = chunk_rows(net);
 	h->in.x = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
@@ -114,8 +115,12 @@ void mfs_head_run(const struct mfs_net *net, const struct mfs_run *run, void *dn
 {
 	const float *scale = scale_of_tokens(net, run);
 
-	for (int64_t row = 0; row < net->tokens; row += net->head.chunk)
-		chunk(net, run, row, scale, dnormed);
+	for (int64_t row = 0; row < net->tokens; row += net->head.chunk) {
+		struct mfs_run of_chunk = *run;
+
+		of_chunk.first &= row == 0;
+		chunk(net, &of_chunk, row, scale, dnormed);
+	}
 	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->head.loss),
 					run->loss_mask, net->tokens,
 					mfs_net_sum(net, MFS_SUM_LM_LOSS));

@@ -70,6 +70,12 @@ void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
 	net->backend->ops->gemm(run->ctx, &product);
 }
 
+void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l)
+{
+	l->replaces = true;
+	net->replaced[l->weight - net->params->list] = true;
+}
+
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
 static void input_gradient(const struct mfs_net *net, const struct mfs_run *run,
 			   const struct mfs_linear *l, int64_t rows, const void *dy, void *dx)
@@ -110,7 +116,7 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_run *run
 		.ldb = l->in,
 		.ldc = l->in,
 		.alpha = 1,
-		.beta = 1,
+		.beta = run->first && l->replaces ? 0 : 1,
 	};
 
 	net->backend->ops->gemm(run->ctx, &product);

@@ -38,6 +38,8 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,
 				    &m->fc2, err);
 	if (r)
 		return r;
+	mfs_linear_replaces(net, &m->fc1);
+	mfs_linear_replaces(net, &m->fc2);
 	m->gated = mfs_args_gated(net->args);
 	m->activation = mfs_activation(net->args);
 	m->hidden = mfs_plan_keep(p, mfs_matrix_bytes(net->io, net->tokens, m->fc1.out));

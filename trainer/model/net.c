@@ -77,7 +77,8 @@ static int fill(struct mfs_net *net, struct mfs_error *err)
 		return r;
 	net->layer_count = (uint32_t)net->args->num_layers;
 	net->layers = mfs_arena_array(&net->arena, net->layer_count, sizeof(*net->layers));
-	if (!net->layers)
+	net->replaced = mfs_arena_array(&net->arena, net->params->count, sizeof(*net->replaced));
+	if (!net->layers || !net->replaced)
 		return mfs_fail_nomem(err);
 	return mfs_net_plan(net, err);
 }
@@ -151,6 +152,26 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 	if (!r)
 		mfs_net_clear_losses(net, ctx);
 	return r;
+}
+
+/* ---- gradients ---- */
+
+/* What lies between parameters is zero since the beginning. */
+void mfs_net_clear_grads(struct mfs_net *net, struct mfk_ctx *ctx)
+{
+	const struct mfs_params *p = net->params;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		const uint64_t first = p->list[i].start;
+		uint64_t end = first;
+
+		for (; i < p->count && !net->replaced[i]; i++)
+			end = p->list[i].start + p->list[i].elements;
+		if (end > first)
+			net->backend->device->zero(
+				ctx, (char *)p->grads + first * mfk_dtype_size(net->grad),
+				(end - first) * mfk_dtype_size(net->grad));
+	}
 }
 
 /* ---- losses ---- */

@@ -42,13 +42,18 @@ struct mfs_net_pass {
 	 * tokens * microbatches) or, with per-token loss, 1; times the loss scale of fp16. */
 	float grad_scale;
 	bool backward; /* false: validation, without dropout */
+	/* The first microbatch after mfs_net_clear_grads(); otherwise gradients are added to. */
+	bool first;
 	/* Of dropout: random numbers are a function of seed, iteration, microbatch and layer, so a
 	 * run that is resumed draws the same. */
 	uint64_t iteration, microbatch;
 };
 
-/* Adds to the flat gradients. loss_sum: the device's doubles, which are added to: the loss's sum
- * over counted tokens, and of experts' auxiliary losses (mfs_net_losses). Nothing is waited for. */
+/* Before a step's first microbatch: zeroes gradients, but for those of weights that the first pass
+ * writes whole. */
+void mfs_net_clear_grads(struct mfs_net *net, struct mfk_ctx *ctx);
+
+/* Adds to the flat gradients, and to the sums of losses (mfs_net_losses). Nothing is waited for. */
 int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
 		struct mfs_error *err);
 

@@ -32,6 +32,7 @@ struct mfs_run {
 	struct mfk_ctx *ctx;
 	const struct mfs_net_pass *pass;
 	bool train; /* with dropout, and a backward pass follows */
+	bool first; /* pass->first: what mfs_linear_replaces() named is written, not added to */
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
 	const int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
 	const int32_t *first_key; /* [T]; NULL: every token sees its whole past */
@@ -73,6 +74,7 @@ void *mfs_net_scratch(const struct mfs_net *net, uint64_t offset);
 struct mfs_linear {
 	const struct mfs_param *weight, *bias; /* bias NULL: none */
 	int64_t out, in;
+	bool replaces; /* see mfs_linear_replaces() */
 };
 
 /* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. */
@@ -80,6 +82,9 @@ int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer
 		    struct mfs_linear *ret, struct mfs_error *err);
 void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
 			const struct mfs_linear *l, int64_t rows, const void *x, void *y);
+/* For a linear that is the first to touch its weight's gradient, once in each pass: a step's first
+ * pass writes the gradient instead of adding to it, and mfs_net_clear_grads() leaves it alone. */
+void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l);
 /* Adds to the gradients of weight and bias. dx NULL: not wanted. */
 void mfs_linear_backward(const struct mfs_net *net, const struct mfs_run *run,
 			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
@@ -227,6 +232,7 @@ struct mfs_net {
 	const struct mfs_train_config *config;
 	const struct mfs_megatron_args *args; /* config->model */
 	struct mfs_params *params;
+	bool *replaced; /* [params->count]: by the first pass of a step */
 	struct mfs_memory *memory;
 	const struct mfk_backend *backend; /* NULL: a plan alone */
 	struct mfk_device *device;

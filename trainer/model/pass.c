@@ -247,7 +247,8 @@ static int run_forward(struct mfs_net *net, struct mfs_run *run, struct mfs_erro
 int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
 		struct mfs_error *err)
 {
-	struct mfs_run run = {.ctx = ctx, .pass = pass, .train = pass->backward};
+	struct mfs_run run = {
+		.ctx = ctx, .pass = pass, .train = pass->backward, .first = pass->first};
 	const int r = run_forward(net, &run, err);
 
 	if (r)
