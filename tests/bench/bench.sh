@@ -101,16 +101,20 @@ timed_copy() {
 	echo
 }
 
+mount_source() {
+	"$mcorefs" "$source" "$mnt" -o shard_size=512MiB || die "cannot mount $source"
+}
+
 mount_only() {
 	source=$1
 	native_files=()
-	"$mcorefs" "$source" "$mnt" -o shard_size=512MiB || die "cannot mount $source"
+	mount_source
 }
 
 # prepare SOURCE: mounts it and writes the native copy
 prepare() {
 	source=$1
-	"$mcorefs" "$source" "$mnt" -o shard_size=512MiB || die "cannot mount $source"
+	mount_source
 	rm -rf "$work/native"
 	"$mcorefs" export "$source" hf "$work/native" -o shard_size=512MiB >/dev/null || die "cannot export $source"
 	ours_files=("$mnt"/latest/hf/*.safetensors)
@@ -201,6 +205,9 @@ cold_all() {
 		row "$1: cold" "skipped" "" "" "caches can be dropped by root alone"
 		return
 	fi
+	# What a daemon has mapped is not dropped; page faults leave half of a source mapped.
+	unmount "$mnt"
+	mount_source
 	queue=$(queue_of)
 	read_ahead=$(cat "$queue/read_ahead_kb" 2>/dev/null)
 	if [ ! -w "$queue/read_ahead_kb" ]; then
