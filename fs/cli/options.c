@@ -205,6 +205,7 @@ static int set_prefetch(struct mfs_options *opt, const struct option_row *row, c
 		return mfs_fail(err, -EINVAL,
 				"option '%s' takes a number of processes from 0 to %d, not '%s'",
 				row->name, MFS_PREFETCH_FETCHERS, value);
+	opt->said_prefetch = true;
 	opt->prefetch = (unsigned)v;
 	return 0;
 }

@@ -32,7 +32,8 @@ struct mfs_options {
 	bool remount;	 /* change an existing mount */
 	struct mfs_buf
 		settings;    /* options with an effect, without ro and rw (fs/mount/remount.h) */
-	unsigned prefetch;   /* fetchers; 0: only the kernel reads ahead */
+	bool said_prefetch;  /* prefetch=N is given */
+	unsigned prefetch;   /* its N, fetchers; 0: only the kernel reads ahead */
 	struct mfs_buf fuse; /* a list for libfuse: "allow_other,max_read=65536" */
 };
 

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -323,6 +324,24 @@ static int run(const struct mfs_options *opt, struct waiter *waiter, struct mfs_
 	return rc;
 }
 
+/* The processors that this process may use. 0: the kernel does not say. */
+static unsigned processors(void)
+{
+	cpu_set_t sets[8]; /* one is too small for the masks of the largest machines */
+
+	if (sched_getaffinity(0, sizeof(sets), sets))
+		return 0;
+	return (unsigned)CPU_COUNT_S(sizeof(sets), sets);
+}
+
+/* Datasets alone are mostly read at random, and prefetch was not measured for them. */
+static unsigned fetchers(const struct mfs_tree *tree, const struct mfs_options *opt)
+{
+	if (opt->said_prefetch)
+		return opt->prefetch;
+	return mfs_tree_has_model(tree) ? mfs_prefetch_fetchers(processors()) : 0;
+}
+
 int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		    const struct mfs_options *opt, const char *fsname, const char *mountpoint,
 		    struct mfs_daemon *daemon, struct mfs_error *err)
@@ -344,7 +363,7 @@ int mfs_session_run(struct mfs_tree *tree, struct mfs_overlay *overlay,
 		mfs_buf_release(&front.settings);
 		return mfs_fail_nomem(err);
 	}
-	front.prefetch = mfs_prefetch_new(opt->prefetch, mountpoint);
+	front.prefetch = mfs_prefetch_new(fetchers(tree, opt), mountpoint);
 	rc = run(opt, &waiter, err);
 	mfs_buf_release(&front.settings);
 	mfs_prefetch_free(

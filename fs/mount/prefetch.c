@@ -24,6 +24,9 @@
 #define STALE_MS    1000 /* a stream without requests for this long makes room for another */
 #define PATIENCE_MS 1000 /* to wait for a fetcher that does not close a file */
 
+#define PROCESSORS_EACH 8 /* of a fetcher */
+#define FETCHERS_MOST	2 /* measured: more gain nothing */
+
 #define FILES_MOST (MFS_PREFETCH_FETCHERS * MFS_PREFETCH_STREAMS)
 
 struct mfs_prefetch_file {
@@ -476,6 +479,13 @@ void mfs_prefetch_close(struct mfs_prefetch_file *f)
 }
 
 /* ---- all of it ---- */
+
+unsigned mfs_prefetch_fetchers(unsigned processors)
+{
+	const unsigned n = processors / PROCESSORS_EACH;
+
+	return n < FETCHERS_MOST ? n : FETCHERS_MOST;
+}
 
 struct mfs_prefetch *mfs_prefetch_new(unsigned fetchers, const char *mountpoint)
 {

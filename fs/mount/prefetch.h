@@ -26,6 +26,10 @@
 struct mfs_prefetch;
 struct mfs_prefetch_file;
 
+/* How many fetchers suit so many processors: one for each 8, at most two. With fewer processors the
+ * reader and the daemon have better use for them (docs/PERFORMANCE.md). */
+unsigned mfs_prefetch_fetchers(unsigned processors);
+
 /* NULL: no memory, or fetchers is 0. mountpoint is absolute and must outlive it. */
 struct mfs_prefetch *mfs_prefetch_new(unsigned fetchers, const char *mountpoint);
 /* The mount answers. Nothing is fetched before this call. */

@@ -11,8 +11,12 @@ file=$mnt/hf/tokenizer.model
 
 # mount_fetching N [OPTION...]: in the foreground, with a log of its own
 mount_fetching() {
+	mount_logging "$source" -o "prefetch=$1" "${@:2}"
+}
+
+mount_logging() {
 	rm -f "$log"
-	mount_foreground "$source" -o "prefetch=$1" "${@:2}"
+	mount_foreground "$@"
 	serving=$daemon
 }
 
@@ -61,6 +65,20 @@ for pattern in random faults backwards strided two; do
 	same "$pattern: who has read" "$readers" "$reader"
 	same "$pattern: what was fetched" "$fetched" "$nothing"
 done
+
+# Without the option: a process for each 8 processors, two at most; for datasets alone none.
+default=$(($(nproc) / 8 < 2 ? $(nproc) / 8 : 2))
+has_default() {
+	[ "$(fetchers | wc -l)" = "$default" ]
+}
+mount_logging "$source" -d
+"$BIN/patterns" forward "$file" "$source/tokenizer.model" || fail "without the option"
+wait_until "without the option there are $default fetchers" has_default
+unmount_counting
+[ "$default" -gt 0 ] || same "without the option" "$fetched" ""
+mount_logging "$FIXTURES/data/tales_text_document" -d
+unmount_counting
+same "datasets alone" "$fetched" ""
 
 # O_DIRECT is past the page cache.
 mount_fetching 2 -d

@@ -74,11 +74,11 @@ START_TEST(test_view_options)
 	unit_ok(mfs_options_parse_o("vocab_size=tokenizer", &opt, &err), &err);
 	ck_assert(opt.view.vocab_size == MFS_VOCAB_TOKENIZER);
 	ck_assert_uint_eq(opt.data.vocab_size, 0); /* the last word counts */
-	ck_assert(!opt.prefetch);
+	ck_assert(!opt.said_prefetch);
 	unit_ok(mfs_options_parse_o("prefetch=2", &opt, &err), &err);
 	ck_assert(opt.prefetch == 2);
 	unit_ok(mfs_options_parse_o("prefetch=8,prefetch=0", &opt, &err), &err);
-	ck_assert(!opt.prefetch);
+	ck_assert(opt.said_prefetch && !opt.prefetch);
 	mfs_options_release(&opt);
 	ck_assert_ptr_null(opt.view.arch);
 }

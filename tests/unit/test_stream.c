@@ -1,11 +1,12 @@
 /* Which requests form a stream, and what is fetched for it: fs/mount/stream.h,
- * fs/mount/prefetch_window.h. */
+ * fs/mount/prefetch_window.h; how many processes fetch it: fs/mount/prefetch.h. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "fs/mount/prefetch.h"
 #include "fs/mount/prefetch_window.h"
 #include "fs/mount/stream.h"
 
@@ -366,6 +367,17 @@ START_TEST(test_ends_of_files)
 }
 END_TEST
 
+START_TEST(test_fetchers_by_processors)
+{
+	ck_assert_uint_eq(mfs_prefetch_fetchers(0), 0);
+	ck_assert_uint_eq(mfs_prefetch_fetchers(7), 0);
+	ck_assert_uint_eq(mfs_prefetch_fetchers(8), 1);
+	ck_assert_uint_eq(mfs_prefetch_fetchers(15), 1);
+	ck_assert_uint_eq(mfs_prefetch_fetchers(16), 2);
+	ck_assert_uint_eq(mfs_prefetch_fetchers(4096), 2);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("stream");
@@ -384,5 +396,6 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_it_becomes_sparse);
 	tcase_add_test(c, test_overtaken);
 	tcase_add_test(c, test_ends_of_files);
+	tcase_add_test(c, test_fetchers_by_processors);
 	return s;
 }
