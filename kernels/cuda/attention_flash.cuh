@@ -72,22 +72,28 @@ static __device__ __forceinline__ flash_place flash_place_of(int block, int tile
 
 /* ---- tiles ---- */
 
-/* rows x dim elements of global memory into a tile of ROWS x D; what is not there is zero. */
+/* rows x dim elements of global memory into a tile of ROWS x D; what is not there is zero. A thread
+ * copies 16 bytes of every so many rows: one pointer moves down, and no table of them is kept. */
 template <typename T, int ROWS, int D, int THREADS>
 static __device__ __forceinline__ void tile_load(T *tile, const T *from, int64_t ld, int rows,
 						 int dim)
 {
-	constexpr int chunks = D / 8;
+	constexpr int chunks = D / 8, wide = chunks % 16 == 0 ? 16 : chunks % 8 == 0 ? 8 : 4;
+	constexpr int pass = THREADS / wide;
+	int row = (int)threadIdx.x / wide, col = (int)threadIdx.x % wide * 8;
 
+	static_assert(ROWS % pass == 0 && chunks % wide == 0, "all threads copy alike");
+	from += row * ld + col;
+	tile += row * (D + FLASH_PAD) + col;
 #pragma unroll
-	for (int i = 0; i < (ROWS * chunks + THREADS - 1) / THREADS; i++) {
-		int at = i * THREADS + (int)threadIdx.x;
-		int row = at / chunks, col = at % chunks * 8;
-		bool valid = row < rows && col < dim;
+	for (int i = 0; i < ROWS / pass; i++) {
+#pragma unroll
+		for (int c = 0; c < D; c += wide * 8) {
+			bool valid = row + i * pass < rows && col + c < dim;
 
-		if (ROWS * chunks % THREADS == 0 || row < ROWS)
-			copy_async(tile + row * (D + FLASH_PAD) + col,
-				   from + (valid ? row * ld + col : 0), valid);
+			copy_async(tile + i * pass * (D + FLASH_PAD) + c, from + c, valid);
+		}
+		from += pass * ld;
 	}
 }
 
@@ -231,47 +237,32 @@ static __device__ __forceinline__ flash_span flash_span_of(const flash &f, int b
 	return s;
 }
 
-/* A thread's rows of queries: row g and g + 8 of each of M times 16. */
-template <int M> struct flash_rows {
-	int row[M][2], first[M][2];
-};
-
-template <int M>
-static __device__ __forceinline__ flash_rows<M> flash_rows_of(const flash &f, int batch, int row,
-							      int lane)
+/* Scores of queries from `row` on and keys from `key` on: what is not seen becomes -infinity.
+ * first_key is read anew each time, since only steps on a border come here. */
+template <int M, int N>
+static __device__ __forceinline__ void mask_rows(float (&s)[M][N][4], const flash &f, int batch,
+						 int row, int key, int lane)
 {
-	flash_rows<M> r;
-
 #pragma unroll
 	for (int m = 0; m < M; m++)
 #pragma unroll
 		for (int h = 0; h < 2; h++) {
 			int i = row + m * 16 + h * 8 + lane / 4;
+			int last = f.causal ? min(i, f.seq - 1) : f.seq - 1;
+			int first = f.causal && f.first_key && i < f.seq
+					    ? f.first_key[(int64_t)batch * f.seq + i]
+					    : 0;
 
-			r.row[m][h] = f.causal ? i : f.seq;
-			r.first[m][h] = f.causal && f.first_key && i < f.seq
-						? f.first_key[(int64_t)batch * f.seq + i]
-						: 0;
+#pragma unroll
+			for (int n = 0; n < N; n++)
+#pragma unroll
+				for (int x = 0; x < 2; x++) {
+					int j = key + n * 8 + lane % 4 * 2 + x;
+
+					if (j > last || j < first)
+						s[m][n][h * 2 + x] = -INFINITE;
+				}
 		}
-	return r;
-}
-
-/* Scores of rows of queries and columns of keys from `key` on: what is not seen becomes -infinity. */
-template <int M, int N>
-static __device__ __forceinline__ void mask_rows(float (&s)[M][N][4], const flash_rows<M> &r,
-						 int key, int seq, int lane)
-{
-#pragma unroll
-	for (int m = 0; m < M; m++)
-#pragma unroll
-		for (int n = 0; n < N; n++)
-#pragma unroll
-			for (int i = 0; i < 4; i++) {
-				int j = key + n * 8 + lane % 4 * 2 + i % 2;
-
-				if (j > r.row[m][i / 2] || j < r.first[m][i / 2] || j >= seq)
-					s[m][n][i] = -INFINITE;
-			}
 }
 
 /* ---- forward ---- */
@@ -342,7 +333,6 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_forward(const flash f)
 
 	flash_span span = flash_span_of(f, at.batch, row0, tile::rows, (int *)memory);
 	int begin = span.least / tile::keys, end = (span.end + tile::keys - 1) / tile::keys;
-	flash_rows<M> rows = flash_rows_of<M>(f, at.batch, row0 + warp * 16 * M, lane);
 	const T *own_q = q + warp * 16 * M * tile::ldq;
 
 	float o[M][DV / 8][4], greatest[M][2], sum[M][2];
@@ -388,7 +378,7 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_forward(const flash f)
 		product<T, M, N, DQ>(s, own_q, tile::ldq, k, tile::ldq, lane);
 		if ((f.causal && key + tile::keys - 1 > row0) || key < span.greatest ||
 		    key + tile::keys > f.seq)
-			mask_rows<M, N>(s, rows, key, f.seq, lane);
+			mask_rows<M, N>(s, f, at.batch, row0 + warp * 16 * M, key, lane);
 
 		copy_wait<0>();
 		sync_block();
@@ -506,7 +496,6 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_backward_q(const flash
 
 	flash_span span = flash_span_of(f, at.batch, row0, tile::rows, (int *)memory);
 	int begin = span.least / tile::keys, end = (span.end + tile::keys - 1) / tile::keys;
-	flash_rows<M> rows = flash_rows_of<M>(f, at.batch, row0 + warp * 16 * M, lane);
 	const T *own_q = q + warp * 16 * M * tile::ldq, *own_d = d + warp * 16 * M * tile::ldv;
 	float lse[M][2], dot[M][2], dq[M][DQ / 8][4];
 
@@ -556,7 +545,7 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_backward_q(const flash
 		product<T, M, N, DQ>(s, own_q, tile::ldq, k, tile::ldq, lane);
 		if ((f.causal && key + tile::keys - 1 > row0) || key < span.greatest ||
 		    key + tile::keys > f.seq)
-			mask_rows<M, N>(s, rows, key, f.seq, lane);
+			mask_rows<M, N>(s, f, at.batch, row0 + warp * 16 * M, key, lane);
 		clear(dp);
 		product<T, M, N, DV>(dp, own_d, tile::ldv, v, tile::ldv, lane);
 #pragma unroll
@@ -591,8 +580,7 @@ template <typename T, int DQ, int DV, int WARPS, int M, int N> struct flash_back
 	static constexpr int bytes = keys * (ldq + ldv) * 2 + 2 * stage;
 };
 
-/* Scores of keys `key` + ... and queries `row` + ...; first_key of the queries is read anew, since
- * only steps on a border come here. */
+/* The same for keys from `key` on and queries from `row` on. */
 template <int M, int N>
 static __device__ __forceinline__ void mask_columns(float (&s)[M][N][4], const flash &f, int batch,
 						    int key, int row, int lane)
