@@ -83,27 +83,6 @@ static int check_real(const struct reader *r, const char *const names[3], double
 	return 0;
 }
 
-static int check_count(const struct reader *r, const char *const names[3], uint64_t *ret)
-{
-	mfs_value v = scheduler_value(r, names);
-	uint64_t value = 0;
-	char ours[32], theirs[32];
-	int rc;
-
-	if (!v || r->config->override_opt_param_scheduler)
-		return 0;
-	rc = read_count(r, v, names[0], &value);
-	if (rc)
-		return rc;
-	if (value != *ret && !r->config->use_checkpoint_opt_param_scheduler) {
-		snprintf(ours, sizeof(ours), "%llu", (unsigned long long)*ret);
-		snprintf(theirs, sizeof(theirs), "%llu", (unsigned long long)value);
-		return differs(r, names[0], ours, theirs);
-	}
-	*ret = value;
-	return 0;
-}
-
 /* Styles are texts in the state and numbers here. */
 static int check_style(const struct reader *r, const char *const names[3],
 		       const char *const *styles, unsigned *ret)
@@ -141,11 +120,11 @@ static int read_steps(const struct reader *r, struct mfs_schedule *s)
 	static const char *const warmup[3] = {"warmup_iter", "warmup_steps", "lr_warmup_steps"};
 	static const char *const decay[3] = {"end_iter", "decay_steps", "lr_decay_steps"};
 	static const char *const wd[3] = {"wd_incr_steps"};
-	int rc = check_count(r, warmup, &s->warmup_steps);
+	int rc = check_real(r, warmup, &s->warmup_steps);
 
 	if (!rc)
-		rc = check_count(r, decay, &s->decay_steps);
-	return rc ? rc : check_count(r, wd, &s->wd_incr_steps);
+		rc = check_real(r, decay, &s->decay_steps);
+	return rc ? rc : check_real(r, wd, &s->wd_incr_steps);
 }
 
 static int read_styles(const struct reader *r, struct mfs_schedule *s)

@@ -17,8 +17,8 @@
 /* In samples, as OptimizerParamScheduler has them and checkpoints keep them. */
 struct mfs_schedule {
 	double max_lr, min_lr, init_lr, start_wd, end_wd;
-	double decoupled_lr, decoupled_min_lr; /* < 0: none */
-	uint64_t warmup_steps, decay_steps, wsd_decay_steps, wd_incr_steps;
+	double decoupled_lr, decoupled_min_lr;				  /* < 0: none */
+	double warmup_steps, decay_steps, wsd_decay_steps, wd_incr_steps; /* samples */
 	enum mfs_lr_decay style;
 	enum mfs_wsd_decay wsd_style;
 	enum mfs_wd_incr wd_style;

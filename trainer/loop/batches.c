@@ -1,0 +1,94 @@
+#include <stdlib.h>
+
+#include "trainer/loop/trainer_i.h"
+
+static void *slot_alloc(void *arg, size_t bytes)
+{
+	const struct mfs_trainer *t = arg;
+
+	return t->backend->device->host_alloc(t->device, bytes);
+}
+
+static void slot_free(void *arg, void *p, size_t bytes)
+{
+	const struct mfs_trainer *t = arg;
+
+	t->backend->device->host_free(t->device, p, bytes);
+}
+
+int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err)
+{
+	const uint64_t consumed = split == MFS_TRAIN   ? t->progress.consumed_train_samples
+				  : split == MFS_VALID ? t->progress.consumed_valid_samples
+						       : 0;
+
+	return mfs_loader_new(t->config, split, consumed, (uint32_t)t->config->micro_batch_size,
+			      t->params->padded_vocab,
+			      &(struct mfs_slot_memory){slot_alloc, slot_free, t}, &t->data[split],
+			      err);
+}
+
+static int wait_for(struct mfs_trainer *t, struct mfs_batch_in_flight *b, struct mfs_error *err)
+{
+	char why[MFK_WHY];
+	int rc;
+
+	if (!b->batch)
+		return 0;
+	rc = t->backend->device->event_sync(b->done, why);
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", t->backend->name, why);
+	mfs_loader_give_back(b->of, b->batch);
+	b->batch = NULL;
+	return 0;
+}
+
+void mfs_trainer_batches_done(struct mfs_trainer *t)
+{
+	for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++) {
+		if (t->in_flight[i].batch)
+			mfs_loader_give_back(t->in_flight[i].of, t->in_flight[i].batch);
+		t->in_flight[i].batch = NULL;
+	}
+}
+
+/* The loss of a microbatch is the mean over its counted tokens (schedules.py:
+ * forward_step_calc_loss), and a step's is the mean of its microbatches; with per-token loss it is
+ * one sum. */
+static double grad_scale(const struct mfs_microbatch *m, uint64_t counted)
+{
+	return m->per_token ? m->scale : m->scale / (double)(counted ? counted : 1);
+}
+
+int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m,
+			   uint64_t *ret_counted, struct mfs_error *err)
+{
+	struct mfs_batch_in_flight *b = &t->in_flight[t->next_in_flight];
+	struct mfs_loader *data = t->data[m->split];
+	const struct mfs_batch *batch;
+	struct mfs_net_pass pass;
+	int rc;
+
+	/* The one before the last is done: the device has one to work on while this one is
+	 * submitted. */
+	rc = wait_for(t, b, err);
+	if (rc)
+		return rc;
+	rc = mfs_loader_next(data, &batch, err);
+	if (rc)
+		return rc;
+	pass = (struct mfs_net_pass){
+		.batch = batch,
+		.grad_scale = (float)grad_scale(m, batch->counted),
+		.backward = m->backward,
+		.iteration = t->progress.iteration,
+		.microbatch = m->number,
+	};
+	*ret_counted = batch->counted;
+	rc = mfs_net_run(t->net, t->ctx, &pass, err);
+	t->backend->device->event_record(t->ctx, b->done);
+	b->of = data;
+	b->batch = batch;
+	t->next_in_flight = (t->next_in_flight + 1) % MFS_BATCHES_IN_FLIGHT;
+	return rc;
+}

@@ -1,0 +1,204 @@
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/model/dtype.h"
+#include "trainer/loop/device.h"
+#include "trainer/loop/trainer_i.h"
+
+/* ---- flat buffers ---- */
+
+static uint64_t plan_flat(struct mfs_trainer *t, enum mfs_memory_kind kind, enum mfs_dtype type)
+{
+	return mfs_memory_add(&t->memory, kind, t->params->elements * mfs_dtype_size(type));
+}
+
+static bool has_main(const struct mfs_params *p)
+{
+	return p->weight_type != MFS_F32;
+}
+
+static void plan_parameters(struct mfs_trainer *t)
+{
+	const struct mfs_params *p = t->params;
+
+	t->places = (struct mfs_flat_places){
+		.weights = plan_flat(t, MFS_MEMORY_WEIGHTS, p->weight_type),
+		.grads = plan_flat(t, MFS_MEMORY_GRADIENTS, p->grad_type),
+		.main = has_main(p) ? plan_flat(t, MFS_MEMORY_MAIN, p->main_type) : 0,
+		.exp_avg = plan_flat(t, MFS_MEMORY_MOMENTS, p->m_type),
+		.exp_avg_sq = plan_flat(t, MFS_MEMORY_MOMENTS, p->v_type),
+		.buffers = mfs_memory_add(&t->memory, MFS_MEMORY_WEIGHTS,
+					  p->buffer_elements * sizeof(float)),
+	};
+}
+
+static void place_parameters(struct mfs_trainer *t)
+{
+	struct mfs_params *p = t->params;
+	const struct mfs_flat_places *at = &t->places;
+	const struct mfs_memory *m = &t->memory;
+	const struct mfk_device_ops *device = t->backend->device;
+
+	p->weights = mfs_memory_at(m, at->weights);
+	p->grads = mfs_memory_at(m, at->grads);
+	p->main = has_main(p) ? mfs_memory_at(m, at->main) : NULL;
+	p->exp_avg = mfs_memory_at(m, at->exp_avg);
+	p->exp_avg_sq = mfs_memory_at(m, at->exp_avg_sq);
+	p->buffers = mfs_memory_at(m, at->buffers);
+	/* What lies between parameters stays zero for the whole run. */
+	device->zero(t->ctx, m->base, m->total);
+}
+
+/* Draws a parameter in fp32, and rounds it to the weight. A number depends on the seed and on its
+ * place alone. */
+static void draw(struct mfs_trainer *t, const struct mfs_param *q)
+{
+	struct mfs_params *p = t->params;
+	const struct mfk_ops *ops = t->backend->ops;
+	const enum mfk_dtype type = mfs_mfk_dtype(p->weight_type);
+	const enum mfk_dtype main_type = p->main ? mfs_mfk_dtype(p->main_type) : type;
+	unsigned char *weight = (unsigned char *)p->weights + q->start * mfk_dtype_size(type);
+	unsigned char *first =
+		p->main ? (unsigned char *)p->main + q->start * mfk_dtype_size(main_type) : weight;
+
+	if (q->init_std < 0)
+		ops->fill(t->ctx, main_type, first, (int64_t)q->elements, q->init_value);
+	else
+		ops->fill_normal(t->ctx, main_type, first, (int64_t)q->elements, 0,
+				 (float)q->init_std, (uint64_t)t->config->seed, q->start);
+	if (p->main)
+		ops->cast(t->ctx, type, weight, main_type, first, (int64_t)q->elements);
+}
+
+static void draw_all(struct mfs_trainer *t)
+{
+	for (uint32_t i = 0; i < t->params->count; i++)
+		draw(t, &t->params->list[i]);
+}
+
+/* ---- in order ---- */
+
+static int open_device(struct mfs_trainer *t, struct mfs_error *err)
+{
+	char why[MFK_WHY];
+	int rc = mfs_device_choose(t->config, &t->backend, &t->device, err);
+
+	if (rc)
+		return rc;
+	rc = t->backend->device->ctx_new(t->device, false, &t->ctx, why);
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", t->backend->name, why);
+	for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++) {
+		rc = t->backend->device->event_new(t->device, &t->in_flight[i].done);
+		if (rc)
+			return mfs_fail(err, rc, "%s: no event could be made", t->backend->name);
+	}
+	return 0;
+}
+
+/* Everything that needs memory says how much. */
+static int plan(struct mfs_trainer *t, struct mfs_error *err)
+{
+	struct mfs_train_config *c = t->config;
+	int rc = mfs_params_new(c, &t->params, err);
+
+	if (rc)
+		return rc;
+	plan_parameters(t);
+	rc = mfs_net_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel, &t->net,
+			 err);
+	if (rc)
+		return rc;
+	return mfs_update_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel,
+			      &t->update, err);
+}
+
+static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *err)
+{
+	bool optimizer = false;
+	int rc;
+
+	mfs_loss_scaler_init(t->config, &t->progress.scaler);
+	rc = mfs_schedule_init(t->config, &t->progress.schedule, err);
+	if (rc)
+		return rc;
+	if (!load) {
+		draw_all(t);
+		return 0;
+	}
+	return mfs_load_state(load, t->config, t->params, t->backend, t->device, t->ctx,
+			      &t->progress, &optimizer, err);
+}
+
+static int open_data(struct mfs_trainer *t, struct mfs_error *err)
+{
+	const bool validates = t->config->eval_iters > 0 || t->config->full_validation;
+	int rc = 0;
+
+	if (!t->config->skip_train)
+		rc = mfs_trainer_open_data(t, MFS_TRAIN, err);
+	/* A split without data is not validated on, and that is no error (training.py:
+	 * build_train_valid_test_data_iterators). */
+	for (int split = MFS_VALID; !rc && validates && split <= MFS_TEST; split++) {
+		rc = mfs_trainer_open_data(t, (enum mfs_split)split, err);
+		if (rc == -ENODATA)
+			rc = 0;
+	}
+	return rc;
+}
+
+int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, struct mfs_error *err)
+{
+	struct mfs_load *load = NULL;
+	int rc;
+
+	*t = (struct mfs_trainer){.config = config};
+	mfs_parallel_one(&t->parallel);
+	rc = mfs_load_open(config, &load, err);
+	if (!rc && load)
+		rc = mfs_load_args(load, config, err);
+	if (!rc && !config->dry_run)
+		rc = open_device(t, err);
+	if (!rc)
+		rc = plan(t, err);
+	if (rc || config->dry_run)
+		goto out;
+	rc = mfs_memory_place(&t->memory, t->backend, t->device, err);
+	if (rc)
+		goto out;
+	place_parameters(t);
+	rc = mfs_net_begin(t->net, t->ctx, err);
+	if (!rc)
+		rc = fill(t, load, err);
+	if (!rc)
+		rc = open_data(t, err);
+	if (!rc && config->save)
+		rc = mfs_saver_new(config, t->params, t->backend, t->device, NULL, &t->saver, err);
+	t->iterations = mfs_schedule_iterations(config);
+out:
+	mfs_load_free(load);
+	return rc;
+}
+
+void mfs_trainer_close(struct mfs_trainer *t)
+{
+	char why[MFK_WHY];
+
+	if (t->ctx)
+		t->backend->device->sync(t->ctx, why);
+	mfs_trainer_batches_done(t);
+	mfs_saver_free(t->saver);
+	for (int i = 0; i < MFS_SPLITS; i++)
+		mfs_loader_free(t->data[i]);
+	mfs_update_free(t->update);
+	mfs_net_free(t->net);
+	mfs_params_free(t->params);
+	if (t->backend) {
+		mfs_memory_release(&t->memory, t->backend, t->device);
+		for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++)
+			t->backend->device->event_free(t->in_flight[i].done);
+		if (t->ctx)
+			t->backend->device->ctx_free(t->ctx);
+		t->backend->device->close(t->device);
+	}
+}

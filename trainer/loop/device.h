@@ -1,0 +1,18 @@
+/* Which device a run uses: --backend, or the first GPU, or the CPU. */
+#ifndef MFS_TRAINER_LOOP_DEVICE_H
+#define MFS_TRAINER_LOOP_DEVICE_H
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/config/config.h"
+
+/* The file name of the CUDA backend. It is looked for beside the program, and in lib/mcorefs of the
+ * prefix that the program is installed in; MCOREFS_CUDA names another file. */
+#define MFS_CUDA_FILE "libmcorefs-cuda.so"
+
+/* -ENODEV: --backend cuda, and it cannot be used here; the message says why. Without --backend the
+ * CPU is used then. */
+int mfs_device_choose(const struct mfs_train_config *config, const struct mfk_backend **ret,
+		      struct mfk_device **ret_device, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,34 @@
+#include "trainer/loop/trainer_i.h"
+
+/* Validation counts its own samples, which checkpoints keep (training.py: evaluate). */
+int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *ret_loss,
+			 struct mfs_error *err)
+{
+	const struct mfs_train_config *c = t->config;
+	const uint64_t batch = mfs_schedule_batch(c, t->progress.consumed_train_samples);
+	const uint64_t microbatches = batch / (uint64_t)c->micro_batch_size;
+	struct mfs_net_losses losses;
+	uint64_t counted = 0;
+	int rc = 0;
+
+	mfs_net_clear_losses(t->net, t->ctx);
+	for (int64_t i = 0; i < c->eval_iters; i++) {
+		for (uint64_t j = 0; j < microbatches; j++) {
+			const struct mfs_microbatch m = {.split = split, .number = j};
+			uint64_t tokens;
+
+			rc = mfs_trainer_microbatch(t, &m, &tokens, err);
+			if (rc)
+				return rc;
+			counted += tokens;
+		}
+		if (split == MFS_VALID)
+			t->progress.consumed_valid_samples += batch;
+	}
+	rc = mfs_net_losses(t->net, t->ctx, &losses, err);
+	if (rc)
+		return rc;
+	mfs_trainer_batches_done(t);
+	*ret_loss = losses.lm_loss_sum / (double)(counted ? counted : 1);
+	return 0;
+}

@@ -1,0 +1,26 @@
+#include <signal.h>
+#include <stddef.h>
+
+#include "trainer/loop/trainer_i.h"
+
+static volatile sig_atomic_t came;
+
+static void note(int signal)
+{
+	came = signal;
+}
+
+void mfs_stop_install(void)
+{
+	/* A second signal ends the process at once. */
+	struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
+
+	sigemptyset(&action.sa_mask);
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+}
+
+int mfs_stop_signal(void)
+{
+	return came;
+}

@@ -1,0 +1,184 @@
+#include "trainer/loop/train.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#include "formats/base/clock.h"
+#include "trainer/loop/trainer_i.h"
+
+/* What a run has done since it was started. */
+struct mfs_train_run {
+	struct mfs_trainer t;
+	uint64_t began_ns;
+	bool failed_save;
+	const char *stop; /* why it ends before its last iteration */
+};
+
+static int fail(const struct mfs_error *err)
+{
+	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
+	return MFS_TRAIN_FAILED;
+}
+
+/* ---- saves ---- */
+
+static void say_save(struct mfs_train_run *r, const struct mfs_save_result *s)
+{
+	mfs_log_save(&r->t, s);
+	r->failed_save = s->failed;
+}
+
+static void look_at_save(struct mfs_train_run *r, bool wait)
+{
+	struct mfs_save_result s;
+
+	if (r->t.saver && mfs_saver_ended(r->t.saver, wait, &s))
+		say_save(r, &s);
+}
+
+/* A save in flight is waited for: two at once would need twice the memory. */
+static void save(struct mfs_train_run *r)
+{
+	struct mfs_error err = {0};
+
+	look_at_save(r, true);
+	if (mfs_saver_start(r->t.saver, r->t.ctx, &r->t.progress, &err)) {
+		struct mfs_save_result s = {.iteration = r->t.progress.iteration, .failed = true};
+
+		snprintf(s.why, sizeof(s.why), "%s", err.msg);
+		say_save(r, &s);
+	}
+}
+
+static bool is_time(int64_t interval, uint64_t iteration)
+{
+	return interval > 0 && iteration % (uint64_t)interval == 0;
+}
+
+/* ---- the loop ---- */
+
+/* training.py: checkpoint_and_decide_exit, in its order. */
+static bool decide_exit(struct mfs_train_run *r)
+{
+	const struct mfs_train_config *c = r->t.config;
+	const uint64_t iteration = r->t.progress.iteration;
+	const double minutes = (double)(mfs_now_ns() - r->began_ns) / 60e9;
+
+	if (mfs_stop_signal())
+		r->stop = "a signal asked for it";
+	else if (c->exit_duration_in_mins >= 0 && minutes > c->exit_duration_in_mins)
+		r->stop = "--exit-duration-in-mins is over";
+	else if (is_time(c->exit_interval, iteration))
+		r->stop = "--exit-interval has come";
+	if (r->t.saver && (r->stop || is_time(c->save_interval, iteration)))
+		save(r);
+	return r->stop;
+}
+
+static int check(const struct mfs_train_run *r, const struct mfs_step *step, struct mfs_error *err)
+{
+	const struct mfs_train_config *c = r->t.config;
+
+	if (c->params_dtype == MFS_F16)
+		return 0; /* the loss scale deals with it */
+	if (!step->update.not_finite && isfinite(step->loss))
+		return 0;
+	if (!c->check_for_nan_in_loss_and_grad)
+		return 0;
+	return mfs_fail(err, -ERANGE,
+			"iteration %llu: %s is not finite, and nothing was updated; "
+			"--no-check-for-nan-in-loss-and-grad goes on",
+			(unsigned long long)r->t.progress.iteration,
+			isfinite(step->loss) ? "the gradient norm" : "the loss");
+}
+
+static int evaluate(struct mfs_train_run *r, enum mfs_split split, struct mfs_error *err)
+{
+	double loss;
+	int rc;
+
+	if (!r->t.data[split])
+		return 0;
+	rc = mfs_trainer_evaluate(&r->t, split, &loss, err);
+	if (!rc)
+		mfs_log_evaluation(&r->t, split, loss);
+	return rc;
+}
+
+static int train(struct mfs_train_run *r, struct mfs_error *err)
+{
+	const struct mfs_train_config *c = r->t.config;
+
+	while (r->t.progress.iteration < r->t.iterations) {
+		struct mfs_step step;
+		int rc = mfs_trainer_step(&r->t, &step, err);
+
+		if (!rc)
+			rc = check(r, &step, err);
+		if (rc)
+			return rc;
+		mfs_log_step(&r->t, &step);
+		look_at_save(r, false);
+		if (is_time(c->eval_interval, r->t.progress.iteration))
+			rc = evaluate(r, MFS_VALID, err);
+		if (rc)
+			return rc;
+		if (decide_exit(r))
+			return 0;
+	}
+	return 0;
+}
+
+/* What Megatron does behind the last iteration: a save, if that was none; validation and test. */
+static int finish(struct mfs_train_run *r, struct mfs_error *err)
+{
+	const struct mfs_train_config *c = r->t.config;
+	int rc = 0;
+
+	if (r->stop)
+		return 0;
+	if (r->t.saver && r->t.progress.iteration &&
+	    !is_time(c->save_interval, r->t.progress.iteration))
+		save(r);
+	for (int split = MFS_VALID; !rc && split <= MFS_TEST; split++)
+		rc = evaluate(r, (enum mfs_split)split, err);
+	return rc;
+}
+
+static int dry_run(struct mfs_train_config *config)
+{
+	struct mfs_trainer t;
+	struct mfs_error err = {0};
+	const int rc = mfs_trainer_open(config, &t, &err);
+
+	if (!rc)
+		mfs_log_memory(&t);
+	mfs_trainer_close(&t);
+	return rc ? fail(&err) : MFS_TRAIN_OK;
+}
+
+int mfs_train(struct mfs_train_config *config)
+{
+	struct mfs_train_run r = {.began_ns = mfs_now_ns()};
+	struct mfs_error err = {0};
+	int rc;
+
+	if (config->dry_run)
+		return dry_run(config);
+	mfs_stop_install();
+	rc = mfs_trainer_open(config, &r.t, &err);
+	if (rc)
+		goto out;
+	mfs_log_begin(&r.t);
+	if (!config->skip_train)
+		rc = train(&r, &err);
+	if (!rc)
+		rc = finish(&r, &err);
+	look_at_save(&r, true);
+	mfs_log_end(&r.t, r.stop);
+out:
+	mfs_trainer_close(&r.t);
+	if (rc)
+		return fail(&err);
+	return r.failed_save ? MFS_TRAIN_FAILED : MFS_TRAIN_OK;
+}

@@ -1,0 +1,18 @@
+/* A training run of one process, from its arguments to its last checkpoint. */
+#ifndef MFS_TRAINER_LOOP_TRAIN_H
+#define MFS_TRAINER_LOOP_TRAIN_H
+
+#include "trainer/config/config.h"
+
+/* Exit codes of mcorefs-train. */
+enum mfs_train_exit {
+	MFS_TRAIN_OK = 0,     /* also: stopped by a signal after a save */
+	MFS_TRAIN_FAILED = 1, /* what is wrong has been said */
+	MFS_TRAIN_USAGE = 2,
+};
+
+/* Trains, or with dry_run says what memory it would need. Returns an exit code. config may change:
+ * what a checkpoint says of the model goes into it. */
+int mfs_train(struct mfs_train_config *config);
+
+#endif

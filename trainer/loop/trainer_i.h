@@ -1,0 +1,109 @@
+/* Private to trainer/loop: a run that is open. */
+#ifndef MFS_TRAINER_LOOP_TRAINER_I_H
+#define MFS_TRAINER_LOOP_TRAINER_I_H
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/ckpt/load.h"
+#include "trainer/ckpt/progress.h"
+#include "trainer/ckpt/save.h"
+#include "trainer/config/config.h"
+#include "trainer/data/loader.h"
+#include "trainer/model/net.h"
+#include "trainer/model/params.h"
+#include "trainer/optim/update.h"
+#include "trainer/step/memory.h"
+#include "trainer/step/parallel.h"
+
+/* Microbatches whose copy to the device may still be under way. */
+#define MFS_BATCHES_IN_FLIGHT 2
+
+/* Where a flat buffer lies in the plan. */
+struct mfs_flat_places {
+	uint64_t weights, grads, main, exp_avg, exp_avg_sq, buffers;
+};
+
+struct mfs_trainer {
+	struct mfs_train_config *config;
+	const struct mfk_backend *backend; /* NULL: --dry-run without a device */
+	struct mfk_device *device;
+	struct mfk_ctx *ctx;
+	struct mfs_parallel parallel;
+	struct mfs_memory memory;
+	struct mfs_flat_places places;
+	struct mfs_params *params;
+	struct mfs_net *net;
+	struct mfs_update *update;
+	struct mfs_loader *data[MFS_SPLITS];
+	struct mfs_saver *saver; /* NULL: no --save */
+	struct mfs_progress progress;
+	uint64_t iterations; /* of the whole run */
+
+	/* what the log has not said yet: sums over steps */
+	struct mfs_log_window {
+		double loss;
+		uint64_t steps, skipped, not_finite; /* steps: with a loss */
+		int64_t began_ns;
+	} window;
+
+	/* batches that the device may still be reading */
+	struct mfs_batch_in_flight {
+		struct mfs_loader *of;
+		const struct mfs_batch *batch;
+		struct mfk_event *done;
+	} in_flight[MFS_BATCHES_IN_FLIGHT];
+	unsigned next_in_flight;
+};
+
+/* begin.c */
+/* Opens everything, in order, and loads or draws the parameters. With dry_run it ends before the
+ * device is needed. On failure everything that was opened is in *ret and must be closed. */
+int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *ret,
+		     struct mfs_error *err);
+void mfs_trainer_close(struct mfs_trainer *t);
+
+/* batches.c */
+/* Runs the next microbatch of a split. *ret_counted: tokens whose loss counts. divide_by: of the
+ * loss's gradient; 0: by the counted tokens, times microbatches. */
+struct mfs_microbatch {
+	enum mfs_split split;
+	bool backward;
+	bool per_token; /* the gradient is not divided by the microbatch's tokens */
+	double scale;	/* of the gradient, besides */
+	uint64_t number;
+};
+int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m,
+			   uint64_t *ret_counted, struct mfs_error *err);
+/* Gives back the batches in flight. The context must have been waited for. */
+void mfs_trainer_batches_done(struct mfs_trainer *t);
+/* Opens the data of a split, from the samples that were consumed. */
+int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err);
+
+/* step.c */
+struct mfs_step {
+	uint64_t batch; /* samples */
+	double loss;	/* mean over counted tokens */
+	struct mfs_net_losses losses;
+	struct mfs_update_result update;
+	uint64_t microbatches;
+};
+int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err);
+
+/* evaluate.c */
+/* The mean loss of eval_iters batches of a split, or of all of it with full_validation. */
+int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *ret_loss,
+			 struct mfs_error *err);
+
+/* log.c: what a run says, on standard output */
+void mfs_log_memory(const struct mfs_trainer *t);
+void mfs_log_begin(struct mfs_trainer *t);
+void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step);
+void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, double loss);
+void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);
+void mfs_log_end(struct mfs_trainer *t, const char *stop);
+
+/* stop.c: SIGTERM and SIGINT end the run behind the step in flight, with a save. */
+void mfs_stop_install(void);
+int mfs_stop_signal(void); /* the signal that came; 0: none */
+
+#endif

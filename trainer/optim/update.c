@@ -1,0 +1,178 @@
+#include "trainer/optim/update.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "trainer/model/dtype.h"
+
+/* Parameters that are neighbours and updated alike. */
+struct update_range {
+	uint64_t first, count;
+	bool decays, decoupled;
+};
+
+/* No range is larger, so that a save in flight holds back little at a time. */
+#define RANGE_MAX (UINT64_C(32) << 20)
+
+struct mfs_update {
+	const struct mfs_train_config *config;
+	const struct mfs_params *params;
+	const struct mfs_memory *memory;
+	const struct mfk_backend *backend;
+	struct mfk_device *device;
+	const struct mfs_parallel *parallel;
+	uint64_t sums; /* offset of mfk_ops.sum_squares()'s two doubles */
+	double *host;  /* where they are copied to */
+	struct update_range *ranges;
+	uint32_t range_count;
+};
+
+/* The end of the stretch of a parameter, with the alignment behind it. */
+static uint64_t end_of(const struct mfs_params *p, uint32_t i)
+{
+	return i + 1 < p->count ? p->list[i + 1].start : p->elements;
+}
+
+static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t end)
+{
+	struct update_range *last = u->range_count ? &u->ranges[u->range_count - 1] : NULL;
+
+	if (last && last->decays == p->decays && last->decoupled == p->decoupled &&
+	    last->count + (end - p->start) <= RANGE_MAX) {
+		last->count += end - p->start;
+		return;
+	}
+	u->ranges[u->range_count++] = (struct update_range){
+		.first = p->start,
+		.count = end - p->start,
+		.decays = p->decays,
+		.decoupled = p->decoupled,
+	};
+}
+
+int mfs_update_new(const struct mfs_train_config *config, const struct mfs_params *params,
+		   struct mfs_memory *memory, const struct mfk_backend *backend,
+		   struct mfk_device *device, const struct mfs_parallel *parallel,
+		   struct mfs_update **ret, struct mfs_error *err)
+{
+	struct mfs_update *u = calloc(1, sizeof(*u));
+
+	if (!u)
+		return mfs_fail_nomem(err);
+	*u = (struct mfs_update){
+		.config = config,
+		.params = params,
+		.memory = memory,
+		.backend = backend,
+		.device = device,
+		.parallel = parallel,
+		.sums = mfs_memory_add(memory, MFS_MEMORY_SCRATCH, 2 * sizeof(double)),
+		.ranges = calloc(params->count, sizeof(*u->ranges)),
+	};
+	if (backend)
+		u->host = backend->device->host_alloc(device, 2 * sizeof(double));
+	if (!u->ranges || (backend && !u->host)) {
+		mfs_update_free(u);
+		return mfs_fail_nomem(err);
+	}
+	for (uint32_t i = 0; i < params->count; i++)
+		add_range(u, &params->list[i], end_of(params, i));
+	*ret = u;
+	return 0;
+}
+
+void mfs_update_free(struct mfs_update *u)
+{
+	if (!u)
+		return;
+	if (u->host)
+		u->backend->device->host_free(u->device, u->host, 2 * sizeof(double));
+	free(u->ranges);
+	free(u);
+}
+
+static int grad_norm(struct mfs_update *u, struct mfk_ctx *ctx, double divisor,
+		     struct mfs_update_result *ret, struct mfs_error *err)
+{
+	const struct mfs_params *p = u->params;
+	const struct mfk_device_ops *device = u->backend->device;
+	double *sums = mfs_memory_at(u->memory, u->sums);
+	char why[MFK_WHY];
+	int rc;
+
+	device->zero(ctx, sums, 2 * sizeof(*sums));
+	u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(p->grad_type), p->grads,
+				     (int64_t)p->elements, sums);
+	device->copy_out(ctx, u->host, sums, 2 * sizeof(*sums));
+	rc = device->sync(ctx, why);
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", u->backend->name, why);
+	rc = u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, u->host, 2, err);
+	if (rc)
+		return rc;
+	ret->not_finite = u->host[1] != 0;
+	ret->grad_norm = sqrt(u->host[0]) / divisor;
+	return 0;
+}
+
+static void *at(void *buffer, enum mfs_dtype type, uint64_t element)
+{
+	return buffer ? (unsigned char *)buffer + element * mfs_dtype_size(type) : NULL;
+}
+
+static void update_range(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
+			 const struct mfs_update_step *step, double grad_scale)
+{
+	const struct mfs_train_config *c = u->config;
+	const struct mfs_params *p = u->params;
+
+	if (step->fence)
+		step->fence(step->fence_arg, ctx, r->first, r->count);
+	u->backend->ops->adamw(
+		ctx, &(struct mfk_adamw){
+			     .weight_type = mfs_mfk_dtype(p->weight_type),
+			     .grad_type = mfs_mfk_dtype(p->grad_type),
+			     .main_type = mfs_mfk_dtype(p->main_type),
+			     .m_type = mfs_mfk_dtype(p->m_type),
+			     .v_type = mfs_mfk_dtype(p->v_type),
+			     .count = (int64_t)r->count,
+			     .weight = at(p->weights, p->weight_type, r->first),
+			     .main = at(p->main, p->main_type, r->first),
+			     .m = at(p->exp_avg, p->m_type, r->first),
+			     .v = at(p->exp_avg_sq, p->v_type, r->first),
+			     .grad = at(p->grads, p->grad_type, r->first),
+			     .lr = (float)(r->decoupled ? step->decoupled_lr : step->lr),
+			     .beta1 = (float)c->adam_beta1,
+			     .beta2 = (float)c->adam_beta2,
+			     .eps = (float)c->adam_eps,
+			     .wd = r->decays ? (float)step->weight_decay : 0,
+			     .correction1 = (float)(1 - pow(c->adam_beta1, (double)step->number)),
+			     .correction2 = (float)(1 - pow(c->adam_beta2, (double)step->number)),
+			     .grad_scale = (float)grad_scale,
+			     .l2 = !c->decoupled_weight_decay,
+		     });
+}
+
+int mfs_update_run(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		   struct mfs_update_result *ret, struct mfs_error *err)
+{
+	struct mfs_update_result result = {0};
+	const double most = u->config->clip_grad;
+	double scale = 1 / step->grad_divisor;
+	int rc = grad_norm(u, ctx, step->grad_divisor, &result, err);
+
+	if (rc)
+		return rc;
+	if (result.not_finite) {
+		result.skipped = true;
+		*ret = result;
+		return 0;
+	}
+	/* clip_grads.py: the coefficient has 1e-6 in its denominator. */
+	if (most > 0 && most / (result.grad_norm + 1e-6) < 1)
+		scale *= most / (result.grad_norm + 1e-6);
+	for (uint32_t i = 0; i < u->range_count; i++)
+		update_range(u, ctx, &u->ranges[i], step, scale);
+	*ret = result;
+	return 0;
+}

@@ -1,0 +1,57 @@
+/*
+ * The update of a step: gradient norm, clipping, AdamW over the flat buffers.
+ *
+ * Sources: megatron/core/optimizer/optimizer.py: MixedPrecisionOptimizer.step, FP32Optimizer.step;
+ * clip_grads.py: get_grad_norm_fp32, clip_grad_by_total_norm_fp32.
+ */
+#ifndef MFS_TRAINER_OPTIM_UPDATE_H
+#define MFS_TRAINER_OPTIM_UPDATE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/config/config.h"
+#include "trainer/model/params.h"
+#include "trainer/optim/schedule.h"
+#include "trainer/step/memory.h"
+#include "trainer/step/parallel.h"
+
+struct mfs_update;
+
+/* Plans two doubles of device memory. Borrows everything. */
+int mfs_update_new(const struct mfs_train_config *config, const struct mfs_params *params,
+		   struct mfs_memory *memory, const struct mfk_backend *backend,
+		   struct mfk_device *device, const struct mfs_parallel *parallel,
+		   struct mfs_update **ret, struct mfs_error *err);
+void mfs_update_free(struct mfs_update *u);
+
+/* Called before elements [first, first+count) of weights, main parameters and moments change. */
+typedef void mfs_update_fence(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count);
+
+struct mfs_update_step {
+	uint64_t number; /* of Adam, from 1: it corrects the moments' bias */
+	double lr, decoupled_lr, weight_decay;
+	/* What the gradients were multiplied by in excess: the loss scale, and with per-token loss
+	 * the step's tokens. */
+	double grad_divisor;
+	mfs_update_fence *fence; /* NULL: none */
+	void *fence_arg;
+};
+
+struct mfs_update_result {
+	double grad_norm; /* before clipping */
+	bool not_finite;  /* a gradient is NaN or infinite */
+	bool skipped;	  /* nothing was changed */
+};
+
+/*
+ * The norm waits for the context; the update is submitted and not waited for. fp16: gradients that
+ * are not finite skip the update. Otherwise it is not made either, and the caller decides what a
+ * run does with not_finite.
+ */
+int mfs_update_run(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		   struct mfs_update_result *ret, struct mfs_error *err);
+
+#endif
