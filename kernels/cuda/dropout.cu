@@ -45,30 +45,39 @@ void mfk_cuda_dropout_backward(struct mfk_ctx *c, const struct mfk_dropout *a)
 }
 
 /* Numbers 2n and 2n + 1 make the normal numbers 2n and 2n + 1 (Box and Muller 1958). */
-static __device__ __forceinline__ float normal(uint32_t a, uint32_t b, bool second)
+static __device__ __forceinline__ float2 normals(uint32_t a, uint32_t b)
 {
-	float r = sqrtf(-2.f * logf((static_cast<float>(a >> 8) + 1.f) * 0x1p-24f));
-	float angle = 6.283185307f * uniform(b);
+	float r = sqrtf(-2.f * logf((static_cast<float>(a >> 8) + 1.f) * 0x1p-24f)), sin, cos;
 
-	return r * (second ? sinf(angle) : cosf(angle));
+	sincospif(2.f * uniform(b), &sin, &cos);
+	return make_float2(r * cos, r * sin);
 }
 
 static __global__ void normal_kernel(enum mfk_dtype t, void *x, int64_t count, float mean,
 				     float std, uint64_t seed, uint64_t offset, bool wide)
 {
 	int64_t i = (static_cast<int64_t>(blockIdx.x) * MFK_THREADS + threadIdx.x) * MFK_N;
-	float v[MFK_N];
+	int skip = static_cast<int>((offset + i) % 4);
+	uint32_t random[12];
+	float all[12], v[MFK_N];
 
 	if (i >= count)
 		return;
+	philox12(offset + i, seed, random);
 #pragma unroll
-	for (int k = 0; k < MFK_N; k++) {
-		uint64_t n = offset + i + k;
-		uint4 r = philox(n / 4, seed);
-		bool high = n & 2;
+	for (int k = 0; k < 12; k += 2) {
+		float2 pair = k < MFK_N || skip ? normals(random[k], random[k + 1])
+						: make_float2(0.f, 0.f);
 
-		v[k] = mean + std * normal(high ? r.z : r.x, high ? r.w : r.y, n & 1);
+		all[k] = pair.x;
+		all[k + 1] = pair.y;
 	}
+#pragma unroll
+	for (int k = 0; k < MFK_N; k++)
+		v[k] = mean + std * (skip == 0	 ? all[k]
+				     : skip == 1 ? all[k + 1]
+				     : skip == 2 ? all[k + 2]
+						 : all[k + 3]);
 	store_any(t, x, i, v, count - i, wide);
 }
 

@@ -14,6 +14,7 @@
 
 #define WORKSPACE ((size_t)64 << 20)
 #define SLOTS	  1024 /* of the table of algorithms, a power of two */
+#define LANES	  4    /* streams that the products of groups run in */
 
 /* What an algorithm depends on. Without holes, since it is compared as bytes. */
 struct shape {
@@ -28,9 +29,17 @@ struct slot {
 	cublasLtMatmulAlgo_t algo;
 };
 
+/* A product of few rows leaves most of a GPU idle, so groups run beside each other. */
+struct lane {
+	cudaStream_t stream;
+	cudaEvent_t done;
+	void *workspace;
+};
+
 struct mfk_cuda_gemm {
 	cublasLtHandle_t lt;
-	void *workspace;
+	struct lane own;	  /* the context's stream; done: what the other lanes wait for */
+	struct lane lanes[LANES]; /* made by the first product of groups */
 	struct slot slots[SLOTS];
 	unsigned used;
 };
@@ -60,14 +69,51 @@ static struct mfk_cuda_gemm *state(struct mfk_ctx *c)
 	}
 	c->gemm = g;
 	rc = cublasLtCreate(&g->lt);
+	g->own.stream = c->stream;
 	if (rc != CUBLAS_STATUS_SUCCESS)
 		mfk_cuda_fail(c, -EIO, "cublasLt does not start: %s", cublasLtGetStatusString(rc));
 	else
-		mfk_cuda_check(c, cudaMalloc(&g->workspace, WORKSPACE), "cublasLt's workspace");
+		mfk_cuda_check(c, cudaMalloc(&g->own.workspace, WORKSPACE), "cublasLt's workspace");
 	if (!c->rc)
 		return g;
 	mfk_cuda_gemm_free(c);
 	return NULL;
+}
+
+static bool make_event(struct mfk_ctx *c, cudaEvent_t *ret)
+{
+	return *ret || mfk_cuda_check(c, cudaEventCreateWithFlags(ret, cudaEventDisableTiming),
+				      "a product's event");
+}
+
+static bool make_lanes(struct mfk_ctx *c, struct mfk_cuda_gemm *g)
+{
+	int priority = 0;
+	bool ok = make_event(c, &g->own.done) &&
+		  mfk_cuda_check(c, cudaStreamGetPriority(c->stream, &priority), "a stream");
+
+	for (int i = 0; i < LANES && ok; i++) {
+		struct lane *l = &g->lanes[i];
+
+		ok = make_event(c, &l->done) &&
+		     (l->stream ||
+		      mfk_cuda_check(c,
+				     cudaStreamCreateWithPriority(&l->stream, cudaStreamNonBlocking,
+								  priority),
+				     "a product's stream")) &&
+		     (l->workspace || mfk_cuda_check(c, cudaMalloc(&l->workspace, WORKSPACE),
+						     "cublasLt's workspace"));
+	}
+	return ok;
+}
+
+static void lane_free(struct lane *l, bool stream)
+{
+	cudaFree(l->workspace);
+	if (l->done)
+		cudaEventDestroy(l->done);
+	if (stream && l->stream)
+		cudaStreamDestroy(l->stream);
 }
 
 void mfk_cuda_gemm_free(struct mfk_ctx *c)
@@ -78,7 +124,9 @@ void mfk_cuda_gemm_free(struct mfk_ctx *c)
 		return;
 	if (g->lt)
 		cublasLtDestroy(g->lt);
-	cudaFree(g->workspace);
+	lane_free(&g->own, false);
+	for (int i = 0; i < LANES; i++)
+		lane_free(&g->lanes[i], true);
 	free(g);
 	c->gemm = NULL;
 }
@@ -153,12 +201,12 @@ static void forget(struct call *l)
 
 /* ---- algorithms ---- */
 
-/* Bytes, a power of two up to 256, that p is a multiple of. */
+/* Bytes, a power of two up to 16, that p is a multiple of: no load is wider. */
 static uint32_t alignment(const void *p)
 {
 	uintptr_t low = (uintptr_t)p & -(uintptr_t)p;
 
-	return low && low < 256 ? (uint32_t)low : 256;
+	return low && low < 16 ? (uint32_t)low : 16;
 }
 
 static struct shape shape_of(const struct mfk_gemm *a)
@@ -174,7 +222,6 @@ static struct shape shape_of(const struct mfk_gemm *a)
 	s.ldc = a->ldc;
 	s.dtypes = (uint32_t)a->dtype_ab | (uint32_t)a->dtype_c << 8 |
 		   (uint32_t)(a->bias ? a->dtype_bias : 0) << 16;
-	/* Alignments are at most 256 = 2^8: four bits each. */
 	s.flags = (uint32_t)a->trans_a | (uint32_t)a->trans_b << 1 |
 		  (uint32_t)(a->bias != NULL) << 2 | (uint32_t)(a->beta != 0) << 3 |
 		  (uint32_t)__builtin_ctz(alignment(a->a)) << 4 |
@@ -252,52 +299,62 @@ static cublasStatus_t ask(struct mfk_cuda_gemm *g, const struct call *l, const s
 	return rc;
 }
 
-/* The algorithm of the shape s, asked for with the call l if it is not known. A full table is
- * emptied. */
-static cublasStatus_t algorithm(struct mfk_cuda_gemm *g, const struct shape *s,
-				const struct call *l, const struct mfk_gemm *a,
+/* The algorithm of products like a. A full table is emptied. */
+static cublasStatus_t algorithm(struct mfk_cuda_gemm *g, const struct mfk_gemm *a,
 				const cublasLtMatmulAlgo_t **ret)
 {
-	struct slot *slot = find(g, s);
+	struct shape s = shape_of(a);
+	struct slot *slot = find(g, &s);
+	struct call l = {0};
 	cublasStatus_t rc;
 
-	if (!slot->used) {
-		if (g->used >= SLOTS * 3 / 4) {
-			memset(g->slots, 0, sizeof(g->slots));
-			g->used = 0;
-			slot = find(g, s);
-		}
-		rc = ask(g, l, a, &slot->algo);
-		if (rc)
-			return rc;
-		slot->shape = *s;
-		slot->used = true;
-		g->used++;
+	if (slot->used) {
+		*ret = &slot->algo;
+		return CUBLAS_STATUS_SUCCESS;
 	}
+	if (g->used >= SLOTS * 3 / 4) {
+		memset(g->slots, 0, sizeof(g->slots));
+		g->used = 0;
+		slot = find(g, &s);
+	}
+	rc = describe(&l, a);
+	if (!rc)
+		rc = ask(g, &l, a, &slot->algo);
+	forget(&l);
+	if (rc)
+		return rc;
+	slot->shape = s;
+	slot->used = true;
+	g->used++;
 	*ret = &slot->algo;
 	return CUBLAS_STATUS_SUCCESS;
 }
 
 /* ---- products ---- */
 
+/* With the algorithm of products like `like`. */
+static cublasStatus_t multiply_as(struct mfk_cuda_gemm *g, const struct lane *lane,
+				  const struct mfk_gemm *a, const struct mfk_gemm *like)
+{
+	const cublasLtMatmulAlgo_t *algo = NULL;
+	struct call l = {0};
+	cublasStatus_t rc = algorithm(g, like, &algo);
+
+	if (!rc)
+		rc = describe(&l, a);
+	if (!rc)
+		rc = cublasLtMatmul(g->lt, l.op, &a->alpha, a->b, l.a, a->a, l.b, &a->beta, a->c,
+				    l.c, a->c, l.c, algo, lane->workspace, WORKSPACE, lane->stream);
+	forget(&l);
+	return rc;
+}
+
 static void multiply(struct mfk_ctx *c, const struct mfk_gemm *a)
 {
 	struct mfk_cuda_gemm *g = state(c);
-	struct shape s = shape_of(a);
-	const cublasLtMatmulAlgo_t *algo = NULL;
-	struct call l = {0};
-	cublasStatus_t rc;
 
-	if (!g)
-		return;
-	rc = describe(&l, a);
-	if (!rc)
-		rc = algorithm(g, &s, &l, a, &algo);
-	if (!rc)
-		rc = cublasLtMatmul(g->lt, l.op, &a->alpha, a->b, l.a, a->a, l.b, &a->beta, a->c,
-				    l.c, a->c, l.c, algo, g->workspace, WORKSPACE, c->stream);
-	forget(&l);
-	check(c, rc, a);
+	if (g)
+		check(c, multiply_as(g, &g->own, a, a), a);
 }
 
 /* cublasLt adds a bias of c's type alone. */
@@ -352,11 +409,73 @@ static struct mfk_gemm group_of(const struct mfk_gemm_grouped *a, int64_t g)
 	return one;
 }
 
+/* Rows of groups are others in each step: up to an eighth more are one shape. */
+static int64_t round_rows(int64_t rows)
+{
+	int64_t step = 8;
+
+	while (step * 16 <= rows)
+		step *= 2;
+	return (rows + step - 1) / step * step;
+}
+
+static void multiply_group(struct mfk_ctx *c, const struct lane *lane, const struct mfk_gemm *a)
+{
+	struct mfk_gemm like = *a;
+	cublasStatus_t rc;
+
+	if (a->trans_a)
+		like.k = round_rows(a->k);
+	else
+		like.m = round_rows(a->m);
+	rc = multiply_as(c->gemm, lane, a, &like);
+	if (rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE)
+		rc = multiply_as(c->gemm, lane, a, a);
+	check(c, rc, a);
+}
+
+/* The lanes wait for the context's stream, or it for them. */
+static void fork_lanes(struct mfk_ctx *c, struct mfk_cuda_gemm *g)
+{
+	mfk_cuda_check(c, cudaEventRecord(g->own.done, c->stream), "products");
+	for (int i = 0; i < LANES; i++)
+		mfk_cuda_check(c, cudaStreamWaitEvent(g->lanes[i].stream, g->own.done, 0),
+			       "products");
+}
+
+static void join_lanes(struct mfk_ctx *c, struct mfk_cuda_gemm *g)
+{
+	for (int i = 0; i < LANES; i++) {
+		mfk_cuda_check(c, cudaEventRecord(g->lanes[i].done, g->lanes[i].stream),
+			       "products");
+		mfk_cuda_check(c, cudaStreamWaitEvent(c->stream, g->lanes[i].done, 0), "products");
+	}
+}
+
 void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 {
-	for (int64_t g = 0; g < a->groups && !c->rc; g++) {
-		struct mfk_gemm one = group_of(a, g);
+	struct mfk_gemm base = a->base;
+	struct mfk_cuda_gemm *g;
+	int next = 0;
 
-		mfk_cuda_gemm(c, &one);
+	if (base.n <= 0 || !mfk_cuda_begin(c) || !convert_bias(c, &base))
+		return;
+	g = state(c);
+	if (!g || !make_lanes(c, g))
+		return;
+	fork_lanes(c, g);
+	for (int64_t i = 0; i < a->groups && !c->rc; i++) {
+		struct mfk_gemm_grouped of = *a;
+		struct mfk_gemm one;
+
+		of.base = base;
+		one = group_of(&of, i);
+		if (one.m <= 0)
+			continue;
+		if (one.k <= 0)
+			mfk_cuda_gemm_empty(c, &one);
+		else
+			multiply_group(c, &g->lanes[next++ % LANES], &one);
 	}
+	join_lanes(c, g);
 }

@@ -25,21 +25,27 @@ static __device__ __forceinline__ uint4 philox(uint64_t counter, uint64_t seed)
 	return x;
 }
 
+/* The twelve numbers from the counter of n on: n is the n % 4th. */
+static __device__ __forceinline__ void philox12(uint64_t n, uint64_t seed, uint32_t ret[12])
+{
+#pragma unroll
+	for (int i = 0; i < 3; i++) {
+		uint4 x = i < 2 || n % 4 ? philox(n / 4 + i, seed) : make_uint4(0, 0, 0, 0);
+
+		ret[4 * i] = x.x;
+		ret[4 * i + 1] = x.y;
+		ret[4 * i + 2] = x.z;
+		ret[4 * i + 3] = x.w;
+	}
+}
+
 /* Eight numbers from n on. */
 static __device__ __forceinline__ void philox8(uint64_t n, uint64_t seed, uint32_t ret[8])
 {
 	uint32_t all[12];
 	int skip = static_cast<int>(n % 4);
 
-#pragma unroll
-	for (int i = 0; i < 3; i++) {
-		uint4 x = i < 2 || skip ? philox(n / 4 + i, seed) : make_uint4(0, 0, 0, 0);
-
-		all[4 * i] = x.x;
-		all[4 * i + 1] = x.y;
-		all[4 * i + 2] = x.z;
-		all[4 * i + 3] = x.w;
-	}
+	philox12(n, seed, all);
 	/* No index that is known at run time alone: all[] stays in registers. */
 #pragma unroll
 	for (int i = 0; i < 8; i++)
