@@ -160,7 +160,7 @@ $(O)/libmcorefs-cuda.so: $(CUDA_OBJECTS)
 # Attention alone: it is linked with the backend's objects, and looks at what they choose.
 $(O)/bench_attention: tests/gpu/bench_attention.c $(CUDA_OBJECTS)
 	$(call say,LINK,$@)
-	$(Q)$(NVCC) -O2 -Xcompiler -Wall,-Wextra -I. -o $@ $^ -cudart static -lcublasLt -lcublas -ldl -lpthread -lm
+	$(Q)$(NVCC) -O2 -Xcompiler -Wall,-Wextra -I. -o $@ $^ -cudart static -Xlinker -rpath=$(CUDA_HOME)/lib64 -lcublasLt -ldl -lpthread -lm
 
 # The source of CUDA kernels as C++, under ASan and UBSan, where there is a compiler for it.
 EMULATORS := $(if $(shell command -v $(CXX) 2>/dev/null),$(patsubst tests/kernels/%.cpp,$(O)/asan/%,$(wildcard tests/kernels/emulate_*.cpp)))
