@@ -81,6 +81,7 @@ int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m
 		.batch = batch,
 		.grad_scale = (float)grad_scale(m, batch->counted),
 		.backward = m->backward,
+		.first = m->number == 0,
 		.iteration = t->progress.iteration,
 		.microbatch = m->number,
 	};

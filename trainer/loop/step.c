@@ -53,7 +53,6 @@ static void advance(struct mfs_trainer *t, const struct mfs_step *step)
 
 int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err)
 {
-	const struct mfs_params *p = t->params;
 	struct mfs_step step = {
 		.batch = mfs_schedule_batch(t->config, t->progress.consumed_train_samples),
 	};
@@ -61,7 +60,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 	int rc;
 
 	step.microbatches = step.batch / (uint64_t)t->config->micro_batch_size;
-	t->backend->device->zero(t->ctx, p->grads, p->elements * mfs_dtype_size(p->grad_type));
+	mfs_net_clear_grads(t->net, t->ctx);
 	mfs_net_clear_losses(t->net, t->ctx);
 	for (uint64_t i = 0; i < step.microbatches; i++) {
 		const bool per_token = t->config->calculate_per_token_loss;
