@@ -4,12 +4,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "formats/base/nearest.h"
+#include "formats/base/version.h"
 #include "formats/io/guard.h"
 #include "formats/model/families/family.h"
 #include "fs/cli/commands.h"
-#include "formats/base/nearest.h"
 #include "fs/cli/stop.h"
-#include "fs/cli/version.h"
 #include "fs/diff/command.h"
 #include "fs/export/command.h"
 #include "fs/inspect/command.h"

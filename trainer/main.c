@@ -1,9 +1,104 @@
 /* mcorefs-train: the arguments of pretrain_gpt.py, run by one process. */
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/version.h"
+#include "trainer/config/help.h"
+#include "trainer/config/parse.h"
+#include "trainer/config/settle.h"
+#include "trainer/config/value.h"
+#include "trainer/loop/train.h"
+
+static int say(const struct mfs_error *err, int code)
+{
+	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
+	if (code == MFS_TRAIN_USAGE)
+		fprintf(stderr, "mcorefs-train --help lists all flags\n");
+	return code;
+}
+
+/* Prints and releases a text. */
+static int print(struct mfs_buf *text)
+{
+	const bool bad = text->failed || fwrite(text->data, 1, text->len, stdout) != text->len ||
+			 fflush(stdout);
+
+	mfs_buf_release(text);
+	if (bad)
+		perror("mcorefs-train: stdout");
+	return bad ? MFS_TRAIN_FAILED : 0;
+}
+
+/* --help, --version and --completions. True: *ret_exit is the program's. */
+static bool answers(const struct mfs_train_config *c, int *ret_exit)
+{
+	const char *shell = mfs_flag_text(c->values, "completions");
+	struct mfs_error err = {0};
+	struct mfs_buf out = {0};
+
+	if (mfs_flag_truth(c->values, "help"))
+		mfs_help_flags(&out);
+	else if (mfs_flag_truth(c->values, "version"))
+		mfs_buf_printf(&out, "mcorefs-train %s\n", MFS_VERSION);
+	else if (!shell)
+		return false;
+	else if (mfs_help_completions(shell, &out, &err))
+		*ret_exit = say(&err, MFS_TRAIN_USAGE);
+	if (out.len)
+		*ret_exit = print(&out);
+	return true;
+}
+
+/* torchrun starts as many processes as it is told; each would train alone. */
+static int check_world(struct mfs_error *err)
+{
+	const char *size = getenv("WORLD_SIZE");
+
+	if (!size || atoi(size) <= 1)
+		return 0;
+	return mfs_fail(err, -ENOTSUP,
+			"WORLD_SIZE is %s, and one process trains alone; start one, without "
+			"torchrun",
+			size);
+}
+
+/* What a checkpoint may have a word in is settled when it is open (ckpt/load.h). */
+static bool waits_for_checkpoint(const struct mfs_train_config *c)
+{
+	return c->load || c->pretrained_checkpoint;
+}
+
+static int run(struct mfs_train_config *c)
+{
+	struct mfs_error err = {0};
+	struct mfs_buf out = {0};
+	int r = check_world(&err);
+
+	if (!r && !waits_for_checkpoint(c))
+		r = mfs_train_config_settle(c, &err);
+	if (r)
+		return say(&err, MFS_TRAIN_USAGE);
+	mfs_help_notes(c, &out);
+	if (c->log_args)
+		mfs_help_arguments(c, &out);
+	r = print(&out);
+	if (r)
+		return r;
+	fprintf(stderr, "mcorefs-train: it does not train yet\n");
+	return MFS_TRAIN_FAILED;
+}
 
 int main(int argc, char **argv)
 {
-	(void)argc;
-	fprintf(stderr, "%s: not yet\n", argv[0]);
-	return 1;
+	struct mfs_train_config c;
+	struct mfs_error err = {0};
+	int code = 0;
+
+	if (mfs_train_config_parse(argc, argv, &c, &err))
+		return say(&err, MFS_TRAIN_USAGE);
+	if (!answers(&c, &code))
+		code = run(&c);
+	mfs_train_config_release(&c);
+	return code;
 }

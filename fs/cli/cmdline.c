@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/cli/commands.h"
 #include "formats/base/nearest.h"
+#include "fs/cli/commands.h"
 #include "fs/data/kinds.h"
 #include "fs/view/kind.h"
 

@@ -9,8 +9,8 @@
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/dataset/gpt/rules.h"
 #include "formats/base/nearest.h"
+#include "formats/dataset/gpt/rules.h"
 
 /* A size below this without a unit is refused: its unit was probably forgotten. */
 #define LEAST_BARE_SIZE 65536

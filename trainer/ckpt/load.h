@@ -24,7 +24,8 @@ void mfs_load_free(struct mfs_load *l);
 
 /* --use-checkpoint-args: puts the checkpoint's model and tokenizer into config. An HF directory's
  * always are, where the command line says nothing else. Without: -EINVAL if the checkpoint's model
- * is another one than the arguments', with both values (check_checkpoint_args). */
+ * is another one than the arguments', with both values (check_checkpoint_args). config is settled
+ * then (config/settle.h). */
 int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err);
 
 /* Reads weights, and optimizer states unless finetune or no_load_optim, into the params' device

@@ -13,6 +13,8 @@
 #include "formats/base/str.h"
 #include "formats/torch/pickle.h"
 #include "trainer/ckpt/load_i.h"
+#include "trainer/config/adopt.h"
+#include "trainer/config/settle.h"
 
 enum kind { COUNT, FLAG };
 
@@ -101,101 +103,24 @@ static int compare(const struct mfs_load *l, const struct mfs_megatron_args *our
 
 /* ---- the checkpoint's model ---- */
 
-static int copy_text(struct mfs_arena *arena, const char **text)
-{
-	if (!*text)
-		return 0;
-	*text = mfs_arena_strndup(arena, *text, strlen(*text));
-	return *text ? 0 : -ENOMEM;
-}
-
-/* The checkpoint is closed before the run ends. */
-static int copy_memory(struct mfs_arena *arena, struct mfs_megatron_args *m)
-{
-	const char **const texts[] = {&m->position_embedding_type,
-				      &m->rope_type,
-				      &m->moe_router_score_function,
-				      &m->foreign,
-				      &m->params_dtype,
-				      &m->tokenizer_type,
-				      &m->tokenizer_model};
-	uint8_t *layers;
-	int rc = 0;
-
-	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) && !rc; i++)
-		rc = copy_text(arena, texts[i]);
-	if (rc || !m->moe_layers)
-		return rc;
-	layers = mfs_arena_alloc(arena, (size_t)m->num_layers);
-	if (!layers)
-		return -ENOMEM;
-	memcpy(layers, m->moe_layers, (size_t)m->num_layers);
-	m->moe_layers = layers;
-	return 0;
-}
-
-/* What is the run's and not the model's stays. */
-static void keep_run(struct mfs_megatron_args *m, const struct mfs_megatron_args *run)
-{
-	if (run->seq_length > 0)
-		m->seq_length = run->seq_length;
-	if (run->max_position_embeddings > 0)
-		m->max_position_embeddings = run->max_position_embeddings;
-	if (run->padded_vocab_size > 0)
-		m->padded_vocab_size = run->padded_vocab_size;
-	m->make_vocab_size_divisible_by = run->make_vocab_size_divisible_by;
-	m->init_method_std = run->init_method_std;
-	m->moe_aux_loss_coeff = run->moe_aux_loss_coeff;
-	m->moe_grouped_gemm = run->moe_grouped_gemm;
-	m->local_spec = run->local_spec;
-	m->tensor_model_parallel_size = run->tensor_model_parallel_size;
-	m->pipeline_model_parallel_size = run->pipeline_model_parallel_size;
-	m->virtual_pipeline_model_parallel_size = run->virtual_pipeline_model_parallel_size;
-	m->expert_model_parallel_size = run->expert_model_parallel_size;
-	m->expert_tensor_parallel_size = run->expert_tensor_parallel_size;
-	m->data_parallel_size = run->data_parallel_size;
-	m->world_size = run->world_size;
-	m->first_stage_layers = run->first_stage_layers;
-	m->last_stage_layers = run->last_stage_layers;
-	m->other_stages = run->other_stages;
-	m->account_for_embedding = run->account_for_embedding;
-	m->account_for_loss = run->account_for_loss;
-	m->use_distributed_optimizer = run->use_distributed_optimizer;
-	m->params_dtype = run->params_dtype;
-	if (run->tokenizer_type)
-		m->tokenizer_type = run->tokenizer_type;
-	if (run->tokenizer_model)
-		m->tokenizer_model = run->tokenizer_model;
-	m->iteration = run->iteration;
-}
-
-/* What Megatron takes besides from the arguments that a checkpoint keeps. */
-static void take_training(const struct mfs_load *l, struct mfs_train_config *config)
+static int adopt(const struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err)
 {
 	const struct mfs_ckpt_common *state = mfs_ckpt_common(l->ckpt);
-	const struct mfs_pickle *doc = state ? state->archive.doc : NULL;
-	mfs_value args;
+	struct mfs_adopted from = {.model = mfs_ckpt_args(l->ckpt), .dir = mfs_ckpt_dir(l->ckpt)};
 
-	if (!doc)
-		return;
-	args = mfs_value_get(doc, state->root, "args");
-	mfs_value_float(doc, mfs_value_attr(doc, args, "attention_dropout"),
-			&config->attention_dropout);
-	mfs_value_float(doc, mfs_value_attr(doc, args, "hidden_dropout"), &config->hidden_dropout);
-	mfs_value_bool(doc, mfs_value_attr(doc, args, "apply_query_key_layer_scaling"),
-		       &config->apply_query_key_layer_scaling);
+	if (state && mfs_ckpt_format(l->ckpt) != MFS_CKPT_HF) {
+		from.doc = state->archive.doc;
+		from.args = mfs_value_get(from.doc, state->root, "args");
+	}
+	return mfs_train_config_adopt(config, &from, err);
 }
 
 int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err)
 {
-	struct mfs_megatron_args m = *mfs_ckpt_args(l->ckpt);
+	const bool takes = config->use_checkpoint_args || mfs_ckpt_format(l->ckpt) == MFS_CKPT_HF;
+	int rc = takes && !config->settled ? adopt(l, config, err) : 0;
 
-	if (!config->use_checkpoint_args && mfs_ckpt_format(l->ckpt) != MFS_CKPT_HF)
-		return compare(l, &config->model, err);
-	if (copy_memory(&config->arena, &m))
-		return mfs_fail_nomem(err);
-	keep_run(&m, &config->model);
-	config->model = m;
-	take_training(l, config);
-	return 0;
+	if (!rc)
+		rc = mfs_train_config_settle(config, err);
+	return rc ? rc : compare(l, &config->model, err);
 }

@@ -35,6 +35,13 @@ struct mfs_batch_step {
 	uint64_t batch;
 };
 
+/* What a checkpoint's model has and no flag says. */
+struct mfs_adopted_yarn {
+	bool taken;
+	double beta_fast, beta_slow;
+	int64_t original_max_position_embeddings;
+};
+
 struct mfs_train_config {
 	struct mfs_megatron_args model;
 
@@ -141,6 +148,8 @@ struct mfs_train_config {
 
 	/* Everything that was parsed, by dest, for the args of checkpoints (config/namespace.h). */
 	struct mfs_flag_values *values; /* in arena */
+	struct mfs_adopted_yarn adopted;
+	bool settled; /* all fields are filled (config/settle.h) */
 	struct mfs_arena arena;
 };
 

@@ -280,7 +280,7 @@ static const struct mfs_flag network_size[] = {
 	{INT, "max_position_embeddings", "None", USED},
 	{TEXT, "position_embedding_type", "'learned_absolute'",
 	 CHOICES("learned_absolute|rope|yarn|mrope|relative|none"), USED,
-	 HAVE("learned_absolute|rope|yarn|none", "use rope")},
+	 HAVE("learned_absolute|rope|none", "use rope")},
 	{INT, "yarn_original_max_position_embeddings", "None", REFUSED("leave it out")},
 	{REAL, "yarn_beta_fast", "None", REFUSED("leave it out")},
 	{REAL, "yarn_beta_slow", "None", REFUSED("leave it out")},

@@ -179,7 +179,7 @@ static const struct mfs_flag experimental[] = {
 	 REFUSED("leave it out; layers follow from the other arguments")},
 	{TEXT, "hybrid_override_pattern", "None",
 	 REFUSED("leave it out; layers follow from the other arguments")},
-	{TEXT, "yaml_cfg", "None", USED},
+	{TEXT, "yaml_cfg", "None", NAMES("--yaml-cfg --config"), USED},
 	{ON, "use_precision_aware_optimizer", "False", USED},
 	{DTYPE, "main_grads_dtype", "'fp32'", CHOICES("fp32|bf16"), DTYPE_TO(main_grads_dtype)},
 	{DTYPE, "main_params_dtype", "'fp32'", CHOICES("fp32|fp16"), DTYPE_TO(main_params_dtype),

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/nearest.h"
@@ -17,17 +18,16 @@ struct words {
 	size_t count, at;
 };
 
-/* A flag, and not a negative number (argparse: _negative_number_matcher) or a lone hyphen. */
+/* A flag, and not a negative number or a lone hyphen. (argparse takes -1 and -0.5 for numbers, and
+ * -1e-3 in its newest versions alone.) */
 static bool is_flag(const char *word)
 {
-	const char *rest;
+	char *end;
 
 	if (*word != '-' || !word[1])
 		return false;
-	rest = word + 1 + strspn(word + 1, "0123456789");
-	if (*rest == '.' && rest[1])
-		rest += 1 + strspn(rest + 1, "0123456789");
-	return *rest || rest == word + 1;
+	strtod(word, &end);
+	return *end || end == word;
 }
 
 /* Remembers the nearest name; a spelling lives for one comparison alone. */

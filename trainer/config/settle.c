@@ -184,6 +184,9 @@ static int settle_sizes(struct settle *s)
 	hidden = number(s, "hidden_size");
 	otherwise(s, "ffn_hidden_size",
 		  is(s, "swiglu") ? (int64_t)(4 * (double)hidden * 2 / 3 / 64) * 64 : 4 * hidden);
+	r = at_least(s, "ffn_hidden_size", 1);
+	if (r)
+		return r;
 	if (number(s, "max_position_embeddings") < number(s, "seq_length"))
 		return mfs_fail(s->err, -EINVAL,
 				"--max-position-embeddings: expected at least --seq-length %lld, "
@@ -372,8 +375,11 @@ static int settle_decay(struct settle *s)
 {
 	const bool constant = mfs_str_is(text(s, "weight_decay_incr_style"), "constant");
 	const bool start = has(s, "start_weight_decay"), end = has(s, "end_weight_decay");
+	const double decay = mfs_flag_real(s->v, "weight_decay", 0);
 
-	if (constant && (start || end))
+	/* Megatron-Bridge says all three, and means one. */
+	if (constant && (mfs_flag_real(s->v, "start_weight_decay", decay) != decay ||
+			 mfs_flag_real(s->v, "end_weight_decay", decay) != decay))
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected --weight-decay-incr-style linear or cosine beside it",
 				start ? "--start-weight-decay" : "--end-weight-decay");
@@ -456,6 +462,19 @@ static int settle_saves(struct settle *s)
 
 /* ---- what one process has ---- */
 
+static void settle_graphs(struct settle *s)
+{
+	const char *graphs = text(s, "cuda_graph_impl");
+
+	if (!has(s, "inference_cuda_graph_scope"))
+		mfs_flag_set_member(s->v, "inference_cuda_graph_scope",
+				    mfs_str_is(graphs, "local") ? 2 : 1);
+	if (!mfs_str_is(graphs, "none") &&
+	    (mfs_str_is(graphs, "transformer_engine") ||
+	     mfs_str_is(text(s, "transformer_impl"), "transformer_engine")))
+		mfs_flag_set_truth(s->v, "te_rng_tracker", true);
+}
+
 static int settle_process(struct settle *s)
 {
 	static const char *const ones[] = {"expert_tensor_parallel_size",
@@ -464,9 +483,7 @@ static int settle_process(struct settle *s)
 
 	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
 		otherwise(s, ones[i], 1);
-	if (!has(s, "inference_cuda_graph_scope"))
-		mfs_flag_set_member(s->v, "inference_cuda_graph_scope",
-				    mfs_str_is(text(s, "cuda_graph_impl"), "local") ? 2 : 1);
+	settle_graphs(s);
 	/* arguments.py turns them off where there is nothing to overlap or to divide. */
 	mfs_flag_set_truth(s->v, "sequence_parallel", false);
 	mfs_flag_set_truth(s->v, "overlap_p2p_comm", false);
@@ -528,6 +545,12 @@ static int read_model(struct settle *s)
 	if (r)
 		return r;
 	s->c->model.vocab_size = vocab_size;
+	if (s->c->adopted.taken) {
+		s->c->model.beta_fast = s->c->adopted.beta_fast;
+		s->c->model.beta_slow = s->c->adopted.beta_slow;
+		s->c->model.original_max_position_embeddings =
+			s->c->adopted.original_max_position_embeddings;
+	}
 	/* Whoever gives it means it, as Megatron's main branch does. */
 	if (mfs_flag_is_given(s->v, "rope_scaling_factor"))
 		s->c->model.rope_scaling_factor =
@@ -563,9 +586,13 @@ int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *e
 		settle_decay,	  settle_memory,  settle_data,	 settle_saves,
 		settle_process,	  settle_vocab,	  fill_rest,	 read_model};
 	struct settle s = {config, config->values, err};
-	int r = mfs_flags_refuse(config->values, err);
+	int r = 0;
 
+	if (config->settled || !config->values)
+		return 0;
+	r = mfs_flags_refuse(config->values, err);
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !r; i++)
 		r = steps[i](&s);
+	config->settled = !r;
 	return r;
 }

@@ -9,7 +9,8 @@
 #include "trainer/config/config.h"
 
 /* Fills all fields of config. -EINVAL: arguments are missing or contradict each other; -ENOTSUP:
- * one is not supported, with what is nearest. Once for each config, after parse and adopt. */
+ * one is not supported, with what is nearest. After parse and adopt; a config that is
+ * settled, or was not parsed but filled by hand, stays as it is. */
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err);
 
 /* Fills the fields that follow from one flag each. mfs_train_config_parse() calls it. */

@@ -1,9 +1,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/model/dtype.h"
+#include "trainer/config/settle.h"
 #include "trainer/loop/device.h"
 #include "trainer/loop/trainer_i.h"
+#include "trainer/model/dtype.h"
 
 /* ---- flat buffers ---- */
 
@@ -155,8 +156,8 @@ int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, str
 	*t = (struct mfs_trainer){.config = config};
 	mfs_parallel_one(&t->parallel);
 	rc = mfs_load_open(config, &load, err);
-	if (!rc && load)
-		rc = mfs_load_args(load, config, err);
+	if (!rc)
+		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
 	if (!rc && !config->dry_run)
 		rc = open_device(t, err);
 	if (!rc)

@@ -1,0 +1,692 @@
+/*
+ * Command lines and YAML files of mcorefs-train (trainer/config): all values against what
+ * Megatron's own parser and validate_args() make of the same lines (tests/fixtures/train_args), the
+ * table of flags, what is refused and how it is said, and the Namespace of checkpoints.
+ */
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/str.h"
+#include "formats/ckpt/read/open.h"
+#include "tests/unit/unit.h"
+#include "trainer/config/adopt.h"
+#include "trainer/config/help.h"
+#include "trainer/config/namespace.h"
+#include "trainer/config/parse.h"
+#include "trainer/config/refuse.h"
+#include "trainer/config/settle.h"
+#include "trainer/config/value.h"
+#include "trainer/config/yaml.h"
+
+#define SMALL                                                                                      \
+	"--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 16 "                  \
+	"--max-position-embeddings 16 --micro-batch-size 1 --train-iters 3 --lr 0.1 "              \
+	"--tokenizer-type NullTokenizer --vocab-size 100 "
+#define MAX_WORDS 128
+
+static struct mfs_error err;
+
+/* Words of a line, with spaces between. The line is changed. */
+static size_t cut(char *line, const char **words)
+{
+	char *rest = NULL;
+	size_t count = 0;
+
+	for (char *w = strtok_r(line, " \n", &rest); w; w = strtok_r(NULL, " \n", &rest)) {
+		ck_assert_uint_lt(count, MAX_WORDS);
+		words[count++] = w;
+	}
+	return count;
+}
+
+static int read_line(const char *line, struct mfs_train_config *c)
+{
+	const char *words[MAX_WORDS];
+	char *copy = strdup(line);
+	int r;
+
+	memset(&err, 0, sizeof(err));
+	r = mfs_train_config_parse_words(words, cut(copy, words), c, &err);
+	free(copy);
+	if (r)
+		return r;
+	r = mfs_train_config_settle(c, &err);
+	if (r)
+		mfs_train_config_release(c);
+	return r;
+}
+
+static void read_ok(const char *line, struct mfs_train_config *c)
+{
+	unit_ok(read_line(line, c), &err);
+}
+
+static void fails(const char *line, int want, const char *part)
+{
+	struct mfs_train_config c;
+
+	unit_fails(read_line(line, &c), &err, want, part);
+}
+
+static char *shown(const struct mfs_flag_value *v)
+{
+	struct mfs_buf text = {0};
+
+	mfs_flag_value_show(v, &text);
+	ck_assert(!text.failed);
+	return text.data;
+}
+
+/* ---- Megatron's own values ---- */
+
+static const char *expected_of(char *const *lines, size_t count, const struct mfs_flag *f)
+{
+	const size_t len = strlen(f->dest);
+
+	for (size_t i = 0; i < count; i++)
+		if (!strncmp(lines[i], f->dest, len) && !strncmp(lines[i] + len, " = ", 3))
+			return lines[i] + len + 3;
+	return f->initial;
+}
+
+static void check_case(const char *path)
+{
+	size_t len, count = 0, checked = 0;
+	char *text = (char *)unit_slurp(path, &len), *lines[1024], *rest = NULL;
+	struct mfs_train_config c;
+
+	text = realloc(text, len + 1);
+	text[len] = '\0';
+	for (char *l = strtok_r(text, "\n", &rest); l; l = strtok_r(NULL, "\n", &rest))
+		lines[count++] = l;
+	read_ok(lines[0] + 2, &c);
+	for (size_t i = 0; i < mfs_flag_count(); i++) {
+		const struct mfs_flag *f = mfs_flag_at(i);
+		const char *want = expected_of(lines + 1, count - 1, f);
+		char *found;
+
+		/* training.py changes these; a run that begins does not know them. */
+		if (f->gone || mfs_str_is(f->dest, "do_train") || mfs_str_is(f->dest, "yaml_cfg"))
+			continue;
+		found = shown(&c.values->at[i]);
+		ck_assert_msg(!strcmp(found, mfs_str_is(want, "'auto'")	     ? "AttnBackend.auto"
+					     : mfs_str_is(want, "'SIGTERM'") ? "Signals.SIGTERM"
+									     : want),
+			      "%s: %s is %s, Megatron has %s", path, f->dest, found, want);
+		free(found);
+		checked++;
+	}
+	ck_assert_uint_gt(checked, 840);
+	/* Nothing that Megatron has is missing. */
+	for (size_t i = 1; i < count; i++) {
+		*strchr(lines[i], ' ') = '\0';
+		ck_assert_msg(mfs_flag_of_dest(lines[i]) != SIZE_MAX, "%s: no %s", path, lines[i]);
+	}
+	mfs_train_config_release(&c);
+	free(text);
+}
+
+START_TEST(megatron)
+{
+	glob_t found;
+
+	ck_assert_int_eq(glob(unit_fixture("train_args/*.txt"), 0, NULL, &found), 0);
+	ck_assert_uint_ge(found.gl_pathc, 9);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		check_case(found.gl_pathv[i]);
+	globfree(&found);
+}
+END_TEST
+
+/* ---- the table ---- */
+
+static void check_row(const struct mfs_flag *f, size_t number)
+{
+	char spelling[MFS_FLAG_SPELLING];
+	bool on;
+
+	ck_assert_msg(mfs_flag_of_dest(f->dest) == number, "%s is there twice", f->dest);
+	for (unsigned k = 0; mfs_flag_spelling(f, k, spelling, &on); k++) {
+		ck_assert_msg(mfs_flag_of_spelling(spelling, strlen(spelling), &on) == number,
+			      "%s is there twice", spelling);
+		ck_assert_uint_lt(strlen(spelling), MFS_FLAG_SPELLING - 1);
+	}
+	ck_assert_msg(f->use != MFS_FLAG_REFUSED || f->instead, "%s: refused without a word",
+		      f->dest);
+	ck_assert_msg(f->kind != MFS_FLAG_ENUM || f->of, "%s has no enum", f->dest);
+	ck_assert_msg(f->as == MFS_AS_NOTHING || f->use == MFS_FLAG_USED, "%s", f->dest);
+}
+
+START_TEST(table)
+{
+	size_t used = 0, unused = 0, refused = 0;
+
+	for (size_t i = 0; i < mfs_flag_count(); i++) {
+		const struct mfs_flag *f = mfs_flag_at(i);
+
+		check_row(f, i);
+		used += f->use == MFS_FLAG_USED;
+		unused += f->use == MFS_FLAG_UNUSED;
+		refused += f->use == MFS_FLAG_REFUSED;
+	}
+	ck_assert_uint_gt(used, 180);
+	ck_assert_uint_gt(unused, 500);
+	ck_assert_uint_gt(refused, 100);
+	ck_assert_ptr_null(mfs_flag_at(mfs_flag_count()));
+}
+END_TEST
+
+/* Defaults are what nobody has to say: none of them is refused. */
+START_TEST(defaults_are_supported)
+{
+	struct mfs_train_config c;
+
+	read_ok(SMALL, &c);
+	ck_assert_int_eq(c.params_dtype, MFS_F32);
+	ck_assert_int_eq(c.lr_decay_style, MFS_LR_LINEAR);
+	ck_assert_double_eq(c.lr_warmup_fraction, -1);
+	ck_assert_double_eq(c.decoupled_lr, -1);
+	ck_assert_double_eq(c.exit_duration_in_mins, -1);
+	ck_assert_int_eq(c.exit_interval, MFS_UNSET);
+	ck_assert_int_eq(c.eval_interval, MFS_UNSET);
+	ck_assert(!c.no_data_sharding && !c.no_load_optim && c.perform_initialization);
+	ck_assert(c.save_tokenizer_assets && c.decoupled_weight_decay);
+	ck_assert_int_eq(c.eod, 99);
+	ck_assert_int_eq(c.model.padded_vocab_size, 128);
+	ck_assert_int_eq(c.model.vocab_size, 100);
+	ck_assert_ptr_null(c.load);
+	ck_assert_ptr_null(c.recompute_modules.list);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+START_TEST(fields)
+{
+	struct mfs_train_config c;
+
+	read_ok(SMALL "--bf16 --use-precision-aware-optimizer --main-grads-dtype bf16 "
+		      "--exp-avg-dtype fp16 --lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "
+		      "--lr-wsd-decay-iters=2 --no-data-sharding --recompute-granularity full "
+		      "--recompute-method block --recompute-num-layers 1 --data-path 0.3 a 0.7 b "
+		      "--exit-duration-in-mins 5 --loss-scale 128 --seed -7 --min-lr -1e-3 "
+		      "--moe-z-loss-coeff 1e-3 --use-rope-scaling --rope-scaling-factor 32 "
+		      "--device 3 --save-keep-last 2 --dry-run --eod-id 5",
+		&c);
+	ck_assert_int_eq(c.params_dtype, MFS_BF16);
+	ck_assert_int_eq(c.main_grads_dtype, MFS_BF16);
+	ck_assert_int_eq(c.exp_avg_dtype, MFS_F16);
+	ck_assert_int_eq(c.exp_avg_sq_dtype, MFS_F32);
+	ck_assert_int_eq(c.lr_decay_style, MFS_LR_WSD);
+	ck_assert_int_eq(c.lr_wsd_decay_style, MFS_WSD_MINUS_SQRT);
+	ck_assert_int_eq(c.lr_wsd_decay_iters, 2);
+	ck_assert(c.no_data_sharding && c.dry_run);
+	ck_assert_int_eq(c.recompute_granularity, MFS_RECOMPUTE_FULL);
+	ck_assert_str_eq(c.recompute_method, "block");
+	ck_assert_uint_eq(c.data_path.count, 4);
+	ck_assert_str_eq(c.data_path.list[3], "b");
+	ck_assert_double_eq(c.exit_duration_in_mins, 5);
+	ck_assert_double_eq(c.loss_scale, 128);
+	ck_assert_int_eq(c.seed, -7);
+	ck_assert_double_eq(c.min_lr, -1e-3);
+	ck_assert_double_eq(c.moe_z_loss_coeff, 1e-3);
+	ck_assert_double_eq(c.model.rope_scaling_factor, 32);
+	ck_assert_int_eq(c.device, 3);
+	ck_assert_int_eq(c.save_keep_last, 2);
+	ck_assert_int_eq(c.eod, 5);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+START_TEST(batch_steps)
+{
+	struct mfs_train_config c;
+
+	read_ok(SMALL "--step-batch-size-schedule 1.5K:8,0:4,1M:16", &c);
+	ck_assert_uint_eq(c.batch_step_count, 3);
+	ck_assert_uint_eq(c.batch_steps[0].threshold, 0);
+	ck_assert_uint_eq(c.batch_steps[1].threshold, 1500 / 16);
+	ck_assert_uint_eq(c.batch_steps[1].batch, 8);
+	ck_assert_uint_eq(c.batch_steps[2].threshold, 1000000 / 16);
+	mfs_train_config_release(&c);
+	fails(SMALL "--step-batch-size-schedule 50:8", -EINVAL, "first threshold of 0");
+	fails(SMALL "--step-batch-size-schedule 0:8,1:9", -EINVAL, "0 samples twice");
+	fails(SMALL "--step-batch-size-schedule 0:8x", -EINVAL, "THRESHOLD:BATCH");
+	fails(SMALL "--step-batch-size-schedule 0:8 --global-batch-size 8", -EINVAL,
+	      "exclude each other");
+}
+END_TEST
+
+/* ---- wrong lines ---- */
+
+START_TEST(wrong)
+{
+	fails("--num-layer 2", -EINVAL, "did you mean '--num-layers'?");
+	fails("--num_layers 2", -EINVAL,
+	      "unknown flag '--num_layers'; did you mean '--num-layers'");
+	fails("2", -EINVAL, "expected a flag, found '2'");
+	fails("--num-layers", -EINVAL, "--num-layers: expected one value, found 0");
+	fails("--num-layers 2.5", -EINVAL, "expected an integer, found '2.5'");
+	fails("--lr x", -EINVAL, "expected a number, found 'x'");
+	fails("--bf16=1", -EINVAL, "takes no value");
+	fails("--lr-decay-style Cosine", -EINVAL, "expected one of constant|linear|cosine");
+	fails("--rampup-batch-size 1 2", -EINVAL, "three values");
+	fails("--data-path --bf16", -ENODATA, "--num-layers is missing");
+	fails("--moe-layer-freq [1,0", -EINVAL, "a closing ]");
+	fails("--moe-layer-freq [1]*999999999", -EINVAL, "a list and a number");
+	fails("--moe-layer-freq __import__", -EINVAL, "a list as");
+	fails("--window-size 1,x", -EINVAL, "integers with commas");
+	fails(SMALL "--fp16 --bf16", -EINVAL, "exclude");
+	fails(SMALL "--train-samples 3", -EINVAL, "--train-iters and --train-samples");
+	fails(SMALL "--lr-warmup-samples 3", -EINVAL, "--lr-warmup-samples and --train-iters");
+	fails(SMALL "--num-attention-heads 3", -EINVAL, "--kv-channels");
+	fails(SMALL "--seq-length 32", -EINVAL, "--max-position-embeddings");
+	fails(SMALL "--global-batch-size 4 --micro-batch-size 3", -EINVAL, "multiple of");
+	fails(SMALL "--save x", -ENODATA, "--save-interval is missing");
+	fails(SMALL "--min-lr 1", -EINVAL, "--min-lr: expected at most");
+	fails(SMALL "--start-weight-decay 1", -EINVAL, "--weight-decay-incr-style");
+	fails(SMALL "--weight-decay-incr-style linear --end-weight-decay 1", -ENODATA,
+	      "--start-weight-decay is missing");
+	fails(SMALL "--mock-data --data-path a", -EINVAL, "exclude each other");
+	fails(SMALL "--recompute-granularity full", -ENODATA, "--recompute-method");
+	fails(SMALL "--exp-avg-dtype bf16", -EINVAL, "--use-precision-aware-optimizer");
+	fails(SMALL "--hidden-size -8", -EINVAL, "a positive number");
+	fails(SMALL "--padded-vocab-size 64", -EINVAL, "at least the 100 tokens");
+	fails(SMALL "--tokenizer-type HuggingFaceTokenizer --tokenizer-model /nowhere "
+		    "--eod-mask-loss",
+	      -ENODATA, "--eod-id");
+	fails("--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 16 "
+	      "--max-position-embeddings 16 --micro-batch-size 1 --train-iters 3 --lr 0.1",
+	      -ENODATA, "vocabulary is not known");
+}
+END_TEST
+
+START_TEST(refused)
+{
+	fails(SMALL "--tensor-model-parallel-size 2", -ENOTSUP,
+	      "--tensor-model-parallel-size 2 is not supported; this is one process");
+	fails(SMALL "--fp8-format hybrid", -ENOTSUP, "--fp8-format hybrid is not supported; use");
+	fails(SMALL "--optimizer sgd", -ENOTSUP, "--optimizer sgd is not supported; use adam");
+	fails(SMALL "--ckpt-format torch", -ENOTSUP, "use torch_dist");
+	fails(SMALL "--use-mup", -ENOTSUP, "--use-mup is not supported");
+	fails(SMALL "--exit-signal SIGUSR1", -ENOTSUP, "SIGTERM");
+	fails(SMALL "--exp-avg-dtype fp8 --use-precision-aware-optimizer", -ENOTSUP, "fp8");
+	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
+	fails(SMALL "--eval-global-batch-size 7", -ENOTSUP, "--eval-global-batch-size");
+}
+END_TEST
+
+/* What is the default, or means the same, is no reason to refuse. */
+START_TEST(honoured)
+{
+	struct mfs_train_config c;
+	struct mfs_buf unused = {0};
+
+	read_ok(SMALL
+		"--tensor-model-parallel-size 1 --expert-tensor-parallel-size 1 "
+		"--glu-linear-offset 0 --softmax-type vanilla --num-experts 0 "
+		"--mtp-num-layers 0 --overlap-grad-reduce --no-rope-fusion --cp-comm-type p2p",
+		&c);
+	ck_assert_int_eq(c.model.num_experts, MFS_UNSET);
+	mfs_flags_unused(c.values, &unused);
+	ck_assert_str_eq(unused.data, "--no-rope-fusion, --overlap-grad-reduce, --cp-comm-type");
+	mfs_buf_release(&unused);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+/* ---- checkpoints ---- */
+
+static struct mfs_pickle *pickled(const struct mfs_train_config *c, struct mfs_buf *bytes)
+{
+	const struct mfs_namespace_extra x = {20, 160, 8, 0};
+	struct mfs_pickle_writer w;
+	struct mfs_pickle *doc;
+
+	mfs_pickle_begin(&w, bytes, 2);
+	ck_assert_int_eq(mfs_train_namespace_write(&w, c, &x), 0);
+	unit_ok(mfs_pickle_end(&w, &err), &err);
+	unit_ok(mfs_pickle_parse(bytes->data, bytes->len, "args", NULL, &doc, &err), &err);
+	return doc;
+}
+
+START_TEST(namespace)
+{
+	struct mfs_train_config c;
+	struct mfs_buf bytes = {0};
+	struct mfs_pickle *doc;
+	mfs_value root, v;
+	int64_t number;
+	double real;
+	bool truth;
+
+	read_ok(SMALL "--bf16 --lr 1 --swiglu --ffn-hidden-size 64 --data-path 0.5 a 0.5 b "
+		      "--moe-layer-freq [0,1] "
+		      "--num-experts 2",
+		&c);
+	doc = pickled(&c, &bytes);
+	root = mfs_pickle_root(doc);
+	ck_assert(mfs_value_is_object_of(doc, root, "Namespace"));
+	for (size_t i = 0; i < mfs_flag_count(); i++)
+		ck_assert_msg(mfs_value_has(doc, mfs_value_state(doc, root),
+					    mfs_flag_at(i)->dest) == !mfs_flag_at(i)->gone,
+			      "%s", mfs_flag_at(i)->dest);
+	ck_assert(mfs_value_is_global(doc, mfs_value_attr(doc, root, "params_dtype"), "torch",
+				      "bfloat16"));
+	ck_assert(mfs_value_is_none(doc, mfs_value_attr(doc, root, "vocab_file")));
+	ck_assert(mfs_value_bool(doc, mfs_value_attr(doc, root, "swiglu"), &truth) && truth);
+	ck_assert(mfs_value_int(doc, mfs_value_attr(doc, root, "num_layers"), &number));
+	ck_assert_int_eq(number, 2);
+	/* --lr 1 is a float in Python. */
+	v = mfs_value_attr(doc, root, "lr");
+	ck_assert_int_eq(mfs_value_type(doc, v), MFS_V_FLOAT);
+	ck_assert(mfs_value_float(doc, v, &real) && real == 1);
+	ck_assert_uint_eq(mfs_value_count(doc, mfs_value_attr(doc, root, "data_path")), 4);
+	ck_assert_uint_eq(mfs_value_count(doc, mfs_value_attr(doc, root, "moe_layer_freq")), 2);
+	v = mfs_value_attr(doc, root, "attention_backend");
+	ck_assert(mfs_value_is_global(doc, mfs_value_callable(doc, v),
+				      "megatron.core.transformer.enums", "AttnBackend"));
+	ck_assert(mfs_value_int(doc, mfs_value_at(doc, mfs_value_args(doc, v), 0), &number));
+	ck_assert_int_eq(number, 5);
+	ck_assert(mfs_value_int(doc, mfs_value_attr(doc, root, "consumed_train_samples"), &number));
+	ck_assert_int_eq(number, 160);
+	ck_assert(mfs_value_int(doc, mfs_value_attr(doc, root, "curr_iteration"), &number));
+	ck_assert_int_eq(number, 19);
+	mfs_pickle_free(doc);
+	mfs_buf_release(&bytes);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+/* A command line without a model takes that of a checkpoint; what it then writes is read as the
+ * same model. */
+static void check_adopted(const char *fixture)
+{
+	const struct mfs_megatron_args *m, *n;
+	const char *words[] = {"--use-checkpoint-args",
+			       "--micro-batch-size",
+			       "2",
+			       "--train-iters",
+			       "40",
+			       "--lr",
+			       "1e-3",
+			       "--bf16",
+			       "--tokenizer-model",
+			       "/nowhere"};
+	struct mfs_adopted from;
+	struct mfs_train_config c;
+	struct mfs_ckpt *ckpt;
+
+	unit_ok(mfs_ckpt_open(unit_fixture(fixture), MFS_CKPT_COMMON, &ckpt, &err), &err);
+	unit_ok(mfs_train_config_parse_words(words, 10, &c, &err), &err);
+	ck_assert(c.use_checkpoint_args);
+	m = mfs_ckpt_args(ckpt);
+	from = (struct mfs_adopted){.model = m, .doc = mfs_ckpt_common(ckpt)->archive.doc};
+	from.args = mfs_value_get(from.doc, mfs_ckpt_common(ckpt)->root, "args");
+	unit_ok(mfs_train_config_adopt(&c, &from, &err), &err);
+	unit_ok(mfs_train_config_settle(&c, &err), &err);
+	n = &c.model;
+	ck_assert_int_eq(n->num_layers, m->num_layers);
+	ck_assert_int_eq(n->hidden_size, m->hidden_size);
+	ck_assert_int_eq(n->ffn_hidden_size, m->ffn_hidden_size);
+	ck_assert_int_eq(n->num_query_groups, m->num_query_groups);
+	ck_assert_int_eq(n->kv_channels, m->kv_channels);
+	ck_assert_int_eq(n->seq_length, m->seq_length);
+	ck_assert_int_eq(n->max_position_embeddings, m->max_position_embeddings);
+	ck_assert_int_eq(n->padded_vocab_size, m->padded_vocab_size);
+	ck_assert_int_eq(n->layernorm, m->layernorm);
+	ck_assert_int_eq(n->swiglu, m->swiglu);
+	ck_assert_int_eq(n->exact_gelu, m->exact_gelu);
+	ck_assert_int_eq(n->tied, m->tied);
+	ck_assert_int_eq(n->add_qkv_bias, m->add_qkv_bias);
+	ck_assert_int_eq(n->qk_layernorm, m->qk_layernorm);
+	ck_assert_int_eq(n->num_experts, m->num_experts);
+	ck_assert_int_eq(n->multi_latent_attention, m->multi_latent_attention);
+	ck_assert_int_eq(n->q_lora_rank, m->q_lora_rank);
+	ck_assert_int_eq(n->moe_layer_freq_listed, m->moe_layer_freq_listed);
+	ck_assert_int_eq(n->first_dense_layers, m->first_dense_layers);
+	ck_assert_double_eq(n->rotary_base, m->rotary_base);
+	ck_assert_double_eq(n->norm_epsilon, m->norm_epsilon);
+	ck_assert_str_eq(n->position_embedding_type, m->position_embedding_type);
+	ck_assert_str_eq(n->rope_type, m->rope_type);
+	ck_assert_double_eq(c.attention_dropout, 0);
+	ck_assert_int_eq(n->local_spec, true);
+	mfs_train_config_release(&c);
+	mfs_ckpt_free(ckpt);
+}
+
+START_TEST(adopted)
+{
+	static const char *const fixtures[] = {
+		"weights/llama-torch-tp2-pp2/iter_0000040",
+		"weights/gpt2-torch-tp2-pp2/iter_0000040",
+		"weights/qwen3-torch_dist-tp4/iter_0000040",
+		"weights/mixtral-torch_dist-pp2-ep2/iter_0000040",
+		"weights/deepseek-torch_dist-pp2-ep2/iter_0000040",
+		"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020",
+	};
+
+	for (size_t i = 0; i < sizeof(fixtures) / sizeof(fixtures[0]); i++)
+		check_adopted(fixtures[i]);
+}
+END_TEST
+
+/* ---- tokenizers ---- */
+
+START_TEST(tokenizer)
+{
+	struct mfs_train_config c;
+	char line[1024];
+
+	snprintf(line, sizeof(line),
+		 SMALL "--tokenizer-type HuggingFaceTokenizer "
+		       "--tokenizer-model %s --eod-mask-loss",
+		 unit_fixture("data/tokenizer"));
+	read_ok(line, &c);
+	ck_assert_int_eq(c.model.vocab_size, 1000);
+	ck_assert_int_eq(c.model.padded_vocab_size, 1024);
+	ck_assert_int_ge(c.eod, 0);
+	mfs_train_config_release(&c);
+	read_ok(SMALL "--padded-vocab-size 100 --null-tokenizer-eod-id 7", &c);
+	ck_assert_int_eq(c.model.padded_vocab_size, 100);
+	ck_assert_int_eq(c.eod, 7);
+	mfs_train_config_release(&c);
+	read_ok(SMALL "--no-pad-vocab-size", &c);
+	ck_assert_int_eq(c.model.padded_vocab_size, 100);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+/* ---- YAML ---- */
+
+static int yaml(const char *line, const char *text, struct mfs_train_config *c)
+{
+	const char *words[MAX_WORDS];
+	char *copy = strdup(line);
+	int r;
+
+	memset(&err, 0, sizeof(err));
+	unit_ok(mfs_train_config_parse_words(words, cut(copy, words), c, &err), &err);
+	free(copy);
+	r = mfs_yaml_parse("run.yaml", text, strlen(text), c->values, &c->arena, &err);
+	if (!r)
+		r = mfs_train_config_settle(c, &err);
+	if (r)
+		mfs_train_config_release(c);
+	return r;
+}
+
+static void yaml_fails(const char *text, const char *part)
+{
+	struct mfs_train_config c;
+
+	unit_fails(yaml(SMALL, text, &c), &err, -EINVAL, part);
+}
+
+START_TEST(yaml_megatron)
+{
+	struct mfs_train_config c;
+
+	unit_ok(yaml(SMALL,
+		     "megatron:\n  num_layers: 7 # the command line wins\n  --min-lr: 1e-3\n"
+		     "  norm-epsilon: 1.0e-6\n  bf16: true\n  disable_bias_linear: true\n"
+		     "  data_path: [0.5, a, 0.5, b]\n  moe_layer_freq: [0, 1]\n  num_experts: 2\n"
+		     "  window_size: [3, 0]\n  split: '9,1,0'\n  load: null\n",
+		     &c),
+		&err);
+	ck_assert_int_eq(c.model.num_layers, 2);
+	ck_assert_double_eq(c.min_lr, 1e-3);
+	ck_assert_double_eq(c.model.norm_epsilon, 1e-6);
+	ck_assert_int_eq(c.params_dtype, MFS_BF16);
+	ck_assert(!c.model.add_bias_linear);
+	ck_assert_uint_eq(c.data_path.count, 4);
+	ck_assert_int_eq(c.model.first_dense_layers, 1);
+	ck_assert_int_eq(c.model.window_size, 4);
+	ck_assert_str_eq(c.split, "9,1,0");
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+START_TEST(yaml_bridge)
+{
+	struct mfs_train_config c;
+
+	unit_ok(yaml("--lr 1e-3",
+		     "mixed_precision: bf16_mixed\n"
+		     "model:\n  _target_: some.Provider\n  num_layers: 4\n  hidden_size: 64\n"
+		     "  num_attention_heads: 4\n  num_query_groups: 2\n  seq_length: 128\n"
+		     "  max_position_embeddings: 128\n  gated_linear_unit: true\n"
+		     "  activation_func: torch.nn.functional.silu\n  add_bias_linear: false\n"
+		     "  share_embeddings_and_output_weights: false\n  normalization: RMSNorm\n"
+		     "  layernorm_epsilon: 1e-6\n  position_embedding_type: rope\n"
+		     "train:\n  train_iters: 5\n  micro_batch_size: 2\n  global_batch_size: 8\n"
+		     "optimizer:\n  lr: 5\n  weight_decay: 0.1\n"
+		     "scheduler:\n  start_weight_decay: 0.1\n  end_weight_decay: 0.1\n"
+		     "  weight_decay_incr_style: constant\n"
+		     "dataset:\n  blend: [[a, b], [1, 2]]\n  sequence_length: 128\n"
+		     "  random_seed: 5\n  split: 9,1,0\n"
+		     "checkpoint:\n  save: out\n  save_interval: 5\n  load_optim: false\n"
+		     "logger:\n  log_interval: 1\nrng:\n  seed: 5\n"
+		     "tokenizer:\n  tokenizer_type: NullTokenizer\n  vocab_size: 1000\n"
+		     "ddp:\n  grad_reduce_in_fp32: true\n",
+		     &c),
+		&err);
+	ck_assert(c.model.swiglu && !c.model.tied && !c.model.layernorm);
+	ck_assert_int_eq(c.model.num_query_groups, 2);
+	ck_assert_int_eq(c.params_dtype, MFS_BF16);
+	ck_assert_double_eq(c.lr, 1e-3);
+	ck_assert_double_eq(c.end_weight_decay, 0.1);
+	ck_assert_int_eq(c.seed, 5);
+	ck_assert(c.no_load_optim && !c.no_load_rng);
+	ck_assert_uint_eq(c.data_path.count, 4);
+	ck_assert_str_eq(c.data_path.list[2], "2");
+	ck_assert_str_eq(c.data_path.list[3], "b");
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+START_TEST(yaml_wrong)
+{
+	yaml_fails("megatron:\n  num_layer: 4\n",
+		   "run.yaml: line 2: unknown name 'num_layer' in megatron; did you mean");
+	yaml_fails("modle: {}\n", "expected a section");
+	yaml_fails("megatron:\n  lr: 1\n  lr: 2\n", "line 3: a second 'lr'");
+	yaml_fails("megatron:\n  seed: [1, 2]\n", "line 2");
+	yaml_fails("megatron:\n  seed: x\n", "expected an integer");
+	yaml_fails("megatron:\n  bf16: 3\n", "true or false");
+	yaml_fails("megatron:\n  bf16: {a: 1}\n", "a mapping");
+	yaml_fails("a: &x 1\nb: *x\n", "aliases");
+	yaml_fails("megatron: !!python/object {}\n", "aliases, anchors and tags");
+	yaml_fails("--- {}\n--- {}\n", "a second document");
+	yaml_fails("[[[[[[[[[[1]]]]]]]]]]\n", "more than 8 levels");
+	yaml_fails("megatron:\n - 1\n", "names with values");
+	yaml_fails("- 1\n", "expected sections");
+	yaml_fails("megatron: [\n", "run.yaml: line");
+	yaml_fails("? [a]\n: 1\n", "a key is no text");
+	yaml_fails("dataset:\n  blend: [[a, b], [1]]\n", "a weight for each prefix");
+}
+END_TEST
+
+/* The examples that are installed. */
+START_TEST(examples)
+{
+	struct mfs_train_config c;
+	glob_t found;
+
+	ck_assert_int_eq(glob("configs/train/*.yaml", 0, NULL, &found), 0);
+	ck_assert_uint_ge(found.gl_pathc, 3);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		char line[512];
+
+		snprintf(line, sizeof(line), "--config %s --padded-vocab-size 200000",
+			 found.gl_pathv[i]);
+		read_ok(line, &c);
+		ck_assert_int_gt(c.train_iters, 0);
+		mfs_train_config_release(&c);
+	}
+	globfree(&found);
+}
+END_TEST
+
+/* ---- help ---- */
+
+START_TEST(help)
+{
+	struct mfs_train_config c;
+	struct mfs_buf out = {0};
+	size_t len;
+	char *installed;
+
+	mfs_help_flags(&out);
+	ck_assert(!out.failed && strstr(out.data, "--num-layers N"));
+	ck_assert(strstr(out.data, "\nlearning rate and weight decay:\n"));
+	mfs_buf_release(&out);
+	/* What is installed is what the program says. */
+	unit_ok(mfs_help_completions("bash", &out, &err), &err);
+	installed = (char *)unit_slurp("mount-helpers/completions/mcorefs-train.bash", &len);
+	ck_assert_uint_eq(len, out.len);
+	ck_assert(!memcmp(installed, out.data, len));
+	free(installed);
+	mfs_buf_release(&out);
+	unit_ok(mfs_help_completions("zsh", &out, &err), &err);
+	installed = (char *)unit_slurp("mount-helpers/completions/_mcorefs-train", &len);
+	ck_assert_uint_eq(len, out.len);
+	ck_assert(!memcmp(installed, out.data, len));
+	free(installed);
+	mfs_buf_release(&out);
+	unit_fails(mfs_help_completions("fish", &out, &err), &err, -EINVAL, "bash or zsh");
+	read_ok(SMALL "--bf16 --overlap-grad-reduce", &c);
+	mfs_help_notes(&c, &out);
+	ck_assert_str_eq(out.data, "without effect here: --overlap-grad-reduce\n");
+	mfs_buf_release(&out);
+	mfs_help_arguments(&c, &out);
+	ck_assert(strstr(out.data, "  params_dtype .................................... "
+				   "torch.bfloat16\n"));
+	mfs_buf_release(&out);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("train_args");
+	TCase *c = unit_case(s, "values", megatron);
+
+	tcase_add_test(c, defaults_are_supported);
+	tcase_add_test(c, fields);
+	tcase_add_test(c, batch_steps);
+	tcase_add_test(c, tokenizer);
+	c = unit_case(s, "table", table);
+	tcase_add_test(c, help);
+	c = unit_case(s, "wrong", wrong);
+	tcase_add_test(c, refused);
+	tcase_add_test(c, honoured);
+	c = unit_case(s, "checkpoints", namespace);
+	tcase_add_test(c, adopted);
+	c = unit_case(s, "yaml", yaml_megatron);
+	tcase_add_test(c, yaml_bridge);
+	tcase_add_test(c, yaml_wrong);
+	tcase_add_test(c, examples);
+	return s;
+}

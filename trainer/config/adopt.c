@@ -1,0 +1,280 @@
+#include "trainer/config/adopt.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "trainer/config/value.h"
+
+enum kind { COUNT, REAL, FLAG, NOT, TEXT };
+
+/* A dest and its field in struct mfs_megatron_args. */
+struct field {
+	const char *dest;
+	size_t at;
+	enum kind kind;
+	bool force; /* Megatron takes it whatever was given */
+};
+
+#define AT(field) offsetof(struct mfs_megatron_args, field)
+
+static const struct field fields[] = {
+	{"num_layers", AT(num_layers), COUNT, false},
+	{"hidden_size", AT(hidden_size), COUNT, false},
+	{"ffn_hidden_size", AT(ffn_hidden_size), COUNT, false},
+	{"num_attention_heads", AT(num_attention_heads), COUNT, false},
+	{"kv_channels", AT(kv_channels), COUNT, false},
+	{"max_position_embeddings", AT(max_position_embeddings), COUNT, false},
+	{"num_query_groups", AT(num_query_groups), COUNT, true},
+	{"position_embedding_type", AT(position_embedding_type), TEXT, true},
+	{"rotary_base", AT(rotary_base), COUNT, true},
+	{"rotary_percent", AT(rotary_percent), REAL, true},
+	{"rotary_interleaved", AT(rotary_interleaved), FLAG, true},
+	{"rotary_seq_len_interpolation_factor", AT(rotary_seq_len_interpolation_factor), COUNT,
+	 false},
+	{"use_rope_scaling", AT(use_rope_scaling), FLAG, false},
+	{"rope_scaling_factor", AT(rope_scaling_factor), REAL, false},
+	{"add_bias_linear", AT(add_bias_linear), FLAG, true},
+	{"add_qkv_bias", AT(add_qkv_bias), FLAG, true},
+	{"squared_relu", AT(squared_relu), FLAG, true},
+	{"swiglu", AT(swiglu), FLAG, true},
+	{"quick_geglu", AT(quick_geglu), FLAG, false},
+	{"untie_embeddings_and_output_weights", AT(tied), NOT, true},
+	{"layernorm_zero_centered_gamma", AT(zero_centered_gamma), FLAG, true},
+	{"layernorm_epsilon", AT(norm_epsilon), REAL, false},
+	{"qk_layernorm", AT(qk_layernorm), FLAG, false},
+	{"num_experts", AT(num_experts), COUNT, true},
+	{"moe_router_topk", AT(moe_router_topk), COUNT, true},
+	{"moe_router_pre_softmax", AT(moe_router_pre_softmax), FLAG, true},
+	{"moe_router_score_function", AT(moe_router_score_function), TEXT, true},
+	{"moe_router_enable_expert_bias", AT(moe_router_enable_expert_bias), FLAG, true},
+	{"moe_router_num_groups", AT(moe_router_num_groups), COUNT, false},
+	{"moe_router_group_topk", AT(moe_router_group_topk), COUNT, false},
+	{"moe_grouped_gemm", AT(moe_grouped_gemm), FLAG, true},
+	{"moe_shared_expert_intermediate_size", AT(moe_shared_expert_intermediate_size), COUNT,
+	 true},
+	{"moe_shared_expert_gate", AT(moe_shared_expert_gate), FLAG, false},
+	{"multi_latent_attention", AT(multi_latent_attention), FLAG, false},
+	{"q_lora_rank", AT(q_lora_rank), COUNT, false},
+	{"kv_lora_rank", AT(kv_lora_rank), COUNT, false},
+	{"qk_head_dim", AT(qk_head_dim), COUNT, false},
+	{"qk_pos_emb_head_dim", AT(qk_pos_emb_head_dim), COUNT, false},
+	{"v_head_dim", AT(v_head_dim), COUNT, false},
+	{"rope_type", AT(rope_type), TEXT, false},
+	{"rotary_scaling_factor", AT(rotary_scaling_factor), REAL, false},
+	{"mscale", AT(mscale), REAL, false},
+	{"mscale_all_dim", AT(mscale_all_dim), REAL, false},
+	{"mtp_num_layers", AT(mtp_num_layers), COUNT, true},
+	{"vocab_size", AT(vocab_size), COUNT, false},
+	{"padded_vocab_size", AT(padded_vocab_size), COUNT, false},
+};
+
+struct adopt {
+	struct mfs_train_config *c;
+	const struct mfs_adopted *from;
+	struct mfs_error *err;
+};
+
+/* The value's place, if it is to be taken; NULL: what was given stays. */
+static struct mfs_flag_value *place(struct adopt *a, const char *dest, bool force)
+{
+	const size_t number = mfs_flag_of_dest(dest);
+
+	if (a->c->values->from[number] != MFS_FROM_DEFAULT && (!force || !a->from->doc))
+		return NULL;
+	a->c->values->from[number] = MFS_FROM_CHECKPOINT;
+	return &a->c->values->at[number];
+}
+
+static void put_number(struct mfs_flag_value *to, int64_t number)
+{
+	to->type = number == MFS_UNSET ? MFS_IS_NONE : MFS_IS_INT;
+	to->number = number;
+}
+
+static int put_text(struct adopt *a, const char *dest, bool force, const char *text)
+{
+	struct mfs_flag_value *to = text ? place(a, dest, force) : NULL;
+
+	if (!to)
+		return 0;
+	to->type = MFS_IS_TEXT;
+	to->text = mfs_arena_strndup(&a->c->arena, text, strlen(text));
+	return to->text ? 0 : mfs_fail_nomem(a->err);
+}
+
+static void put_truth(struct adopt *a, const char *dest, bool force, bool truth)
+{
+	struct mfs_flag_value *to = place(a, dest, force);
+
+	if (to)
+		*to = (struct mfs_flag_value){.type = MFS_IS_BOOL, .truth = truth};
+}
+
+static void put_real(struct adopt *a, const char *dest, bool force, double real)
+{
+	struct mfs_flag_value *to = place(a, dest, force);
+
+	if (to)
+		*to = (struct mfs_flag_value){.type = MFS_IS_REAL, .real = real};
+}
+
+/* A few of the fields are reals there, and integers on command lines. */
+static int64_t count_of(const void *at, const struct field *f)
+{
+	const bool real =
+		f->at == AT(rotary_base) || f->at == AT(rotary_seq_len_interpolation_factor);
+	const double value = real ? *(const double *)at : 0;
+
+	if (!real)
+		return *(const int64_t *)at;
+	return value > 0 ? (int64_t)llround(value) : MFS_UNSET;
+}
+
+static int put_field(struct adopt *a, const struct field *f)
+{
+	const void *at = (const char *)a->from->model + f->at;
+	struct mfs_flag_value *to;
+
+	switch (f->kind) {
+	case COUNT:
+		to = place(a, f->dest, f->force);
+		if (to)
+			put_number(to, count_of(at, f));
+		return 0;
+	case REAL:
+		put_real(a, f->dest, f->force, *(const double *)at);
+		return 0;
+	case FLAG:
+	case NOT:
+		put_truth(a, f->dest, f->force, *(const bool *)at == (f->kind == FLAG));
+		return 0;
+	case TEXT:
+		return put_text(a, f->dest, f->force, *(const char *const *)at);
+	}
+	return 0;
+}
+
+/* moe_layer_freq: a list of the layers, unless each has experts. */
+static int put_expert_layers(struct adopt *a)
+{
+	const struct mfs_megatron_args *m = a->from->model;
+	struct mfs_flag_value *to = place(a, "moe_layer_freq", true), *items;
+
+	if (!to)
+		return 0;
+	*to = (struct mfs_flag_value){.type = MFS_IS_INT, .number = 1};
+	if (!m->moe_layers || (!m->moe_layer_freq_listed && !mfs_args_layers_differ(m)))
+		return 0;
+	items = mfs_arena_array(&a->c->arena, (size_t)m->num_layers, sizeof(*items));
+	if (!items)
+		return mfs_fail_nomem(a->err);
+	for (int64_t i = 0; i < m->num_layers; i++)
+		items[i] = (struct mfs_flag_value){.type = MFS_IS_INT, .number = m->moe_layers[i]};
+	*to = (struct mfs_flag_value){
+		.type = MFS_IS_LIST, .items = items, .count = (size_t)m->num_layers};
+	return 0;
+}
+
+static int put_window(struct adopt *a)
+{
+	const int64_t size = a->from->model->window_size;
+	struct mfs_flag_value *to = place(a, "window_size", false), *items;
+
+	if (!to)
+		return 0;
+	*to = (struct mfs_flag_value){.type = MFS_IS_NONE};
+	if (size == MFS_UNSET)
+		return 0;
+	items = mfs_arena_array(&a->c->arena, 2, sizeof(*items));
+	if (!items)
+		return mfs_fail_nomem(a->err);
+	items[0] = (struct mfs_flag_value){.type = MFS_IS_INT, .number = size - 1};
+	items[1] = (struct mfs_flag_value){.type = MFS_IS_INT, .number = 0};
+	*to = (struct mfs_flag_value){.type = MFS_IS_TUPLE, .items = items, .count = 2};
+	return 0;
+}
+
+/* What has another form on command lines. */
+static int put_model(struct adopt *a)
+{
+	const struct mfs_megatron_args *m = a->from->model;
+	struct mfs_flag_value *to;
+	int r = put_text(a, "normalization", true, m->layernorm ? "LayerNorm" : "RMSNorm");
+
+	put_truth(a, "group_query_attention", true,
+		  !m->multi_latent_attention && m->num_query_groups != m->num_attention_heads);
+	to = place(a, "moe_ffn_hidden_size", true);
+	if (to)
+		put_number(to, m->num_experts == MFS_UNSET ? MFS_UNSET : m->moe_ffn_hidden_size);
+	if (m->moe_router_topk_scaling_factor != 0)
+		put_real(a, "moe_router_topk_scaling_factor", true,
+			 m->moe_router_topk_scaling_factor);
+	if (!r)
+		r = put_expert_layers(a);
+	return r ? r : put_window(a);
+}
+
+/* Arguments that the model's reader does not keep, of the Namespace. */
+static int put_training(struct adopt *a)
+{
+	static const char *const rates[] = {"attention_dropout", "hidden_dropout"};
+	static const char *const scaling = "apply_query_key_layer_scaling";
+	const struct mfs_pickle *doc = a->from->doc;
+	int64_t length;
+	double rate;
+	bool truth;
+
+	for (size_t i = 0; i < 2; i++)
+		if (mfs_value_float(doc, mfs_value_attr(doc, a->from->args, rates[i]), &rate))
+			put_real(a, rates[i], true, rate);
+	if (mfs_value_bool(doc, mfs_value_attr(doc, a->from->args, scaling), &truth))
+		put_truth(a, scaling, true, truth);
+	if (mfs_value_int(doc, mfs_value_attr(doc, a->from->args, "seq_length"), &length) &&
+	    !mfs_flag_is_given(a->c->values, "encoder_seq_length")) {
+		struct mfs_flag_value *to = place(a, "seq_length", false);
+
+		if (to)
+			put_number(to, length);
+	}
+	return put_text(a, "transformer_impl", false,
+			a->from->model->local_spec ? "local" : "transformer_engine");
+}
+
+static int put_tokenizer(struct adopt *a)
+{
+	const bool take = mfs_flag_truth(a->c->values, "use_tokenizer_model_from_checkpoint_args");
+	int r;
+
+	if (!a->from->doc) {
+		r = put_text(a, "tokenizer_type", false, "HuggingFaceTokenizer");
+		return r ? r : put_text(a, "tokenizer_model", false, a->from->dir);
+	}
+	r = take ? put_text(a, "tokenizer_type", true, a->from->model->tokenizer_type) : 0;
+	return take && !r ? put_text(a, "tokenizer_model", true, a->from->model->tokenizer_model)
+			  : r;
+}
+
+int mfs_train_config_adopt(struct mfs_train_config *config, const struct mfs_adopted *from,
+			   struct mfs_error *err)
+{
+	struct adopt a = {config, from, err};
+	const struct mfs_megatron_args *m = from->model;
+	int r = 0;
+
+	if (!config->values) {
+		config->model = *m;
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]) && !r; i++)
+		r = put_field(&a, &fields[i]);
+	if (!r)
+		r = put_model(&a);
+	if (!r && from->doc)
+		r = put_training(&a);
+	if (!r)
+		r = put_tokenizer(&a);
+	/* No flag says these (YaRN of MLA). */
+	config->adopted = (struct mfs_adopted_yarn){true, m->beta_fast, m->beta_slow,
+						    m->original_max_position_embeddings};
+	return r;
+}

@@ -1,0 +1,315 @@
+#include "trainer/config/help.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "formats/base/str.h"
+#include "trainer/config/refuse.h"
+#include "trainer/config/value.h"
+
+#define COLUMN 44 /* where what is said of a flag begins */
+
+/* ---- --help ---- */
+
+static const char *what_it_takes(const struct mfs_flag *f)
+{
+	switch (f->kind) {
+	case MFS_FLAG_INT:
+		return " N";
+	case MFS_FLAG_REAL:
+		return " X";
+	case MFS_FLAG_INTS:
+		return " N...";
+	case MFS_FLAG_REALS:
+		return " X...";
+	case MFS_FLAG_TEXTS:
+		return " TEXT...";
+	case MFS_FLAG_PATTERN:
+		return " N|LIST";
+	case MFS_FLAG_TUPLE:
+		return " N,N";
+	case MFS_FLAG_TEXT:
+	case MFS_FLAG_DTYPE:
+	case MFS_FLAG_TRUTH:
+		return " TEXT";
+	case MFS_FLAG_ENUM:
+		return f->words ? " NAME..." : " NAME";
+	default:
+		return "";
+	}
+}
+
+static void add_choices(const char *choices, struct mfs_buf *out)
+{
+	mfs_buf_adds(out, "{");
+	for (; *choices; choices++)
+		mfs_buf_add(out, *choices == '|' ? "," : choices, 1);
+	mfs_buf_adds(out, "}");
+}
+
+static void add_spellings(const struct mfs_flag *f, struct mfs_buf *out)
+{
+	char spelling[MFS_FLAG_SPELLING];
+	bool on;
+
+	mfs_buf_adds(out, "  ");
+	for (unsigned i = 0; mfs_flag_spelling(f, i, spelling, &on); i++)
+		mfs_buf_printf(out, "%s%s", i ? ", " : "", spelling);
+	if (f->choices) {
+		mfs_buf_adds(out, " ");
+		add_choices(f->choices, out);
+	} else {
+		mfs_buf_adds(out, what_it_takes(f));
+	}
+}
+
+/* A default that says nothing (None, False of a switch) is left out. */
+static bool has_default(const struct mfs_flag *f)
+{
+	return f->kind != MFS_FLAG_ON && f->kind != MFS_FLAG_OFF && f->kind != MFS_FLAG_SWITCH &&
+	       !mfs_str_is(f->initial, "None") && !mfs_str_is(f->initial, "[]");
+}
+
+static void add_default(const struct mfs_flag *f, struct mfs_buf *out)
+{
+	const size_t len = strlen(f->initial);
+
+	if (*f->initial == '\'')
+		mfs_buf_printf(out, "default %.*s", (int)len - 2, f->initial + 1);
+	else if (*f->initial == '[')
+		mfs_buf_printf(out, "default %.*s", (int)len - 4, f->initial + 2);
+	else
+		mfs_buf_printf(out, "default %s", f->initial);
+}
+
+static void add_flag(const struct mfs_flag *f, struct mfs_buf *out)
+{
+	const size_t began = out->len;
+	const char *between = "";
+	size_t width;
+
+	add_spellings(f, out);
+	width = out->len - began;
+	mfs_buf_printf(out, "%s%*s", width + 2 > COLUMN ? "\n" : "",
+		       (int)(width + 2 > COLUMN ? COLUMN : COLUMN - width), "");
+	if (f->help) {
+		mfs_buf_adds(out, f->help);
+		between = "; ";
+	}
+	if (has_default(f)) {
+		mfs_buf_adds(out, between);
+		add_default(f, out);
+		between = "; ";
+	}
+	if (f->use == MFS_FLAG_UNUSED)
+		mfs_buf_printf(out, "%saccepted, without effect here", between);
+	else if (f->use == MFS_FLAG_REFUSED)
+		mfs_buf_printf(out, "%s%srefused: %s", has_default(f) ? between : "",
+			       has_default(f) ? "anything else is " : "", f->instead);
+	else if (f->have)
+		mfs_buf_printf(out, "%s%s supported", between, f->have);
+	while (out->len && out->data[out->len - 1] == ' ')
+		out->len--;
+	mfs_buf_adds(out, "\n");
+}
+
+void mfs_help_flags(struct mfs_buf *out)
+{
+	mfs_buf_adds(
+		out,
+		"usage: mcorefs-train [FLAG [VALUE]]...\n"
+		"\n"
+		"Trains a GPT model in one process, on a GPU or on CPUs, with the arguments of\n"
+		"Megatron-LM's pretrain_gpt.py. A YAML file can say them, too (--yaml-cfg FILE);\n"
+		"the command line wins. Exit codes: 0 done, 1 failed, 2 wrong arguments.\n");
+	for (size_t g = 0; g < mfs_flag_group_count; g++) {
+		const struct mfs_flag_group *group = mfs_flag_groups[g];
+
+		if (group->flags[0].kind == MFS_FLAG_DERIVED)
+			continue;
+		mfs_buf_printf(out, "\n%s:\n", group->title);
+		for (size_t i = 0; i < group->count; i++)
+			add_flag(&group->flags[i], out);
+	}
+}
+
+/* ---- --completions ---- */
+
+static bool is_a_file(const struct mfs_flag *f)
+{
+	static const char *const ends[] = {"_path",	 "_dir", "_file",  "_cfg",
+					   "load",	 "save", "_model", "pretrained_checkpoint",
+					   "dump_logits"};
+
+	if (f->use != MFS_FLAG_USED || (f->kind != MFS_FLAG_TEXT && f->kind != MFS_FLAG_TEXTS))
+		return false;
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
+		if (mfs_str_ends(f->dest, ends[i]))
+			return true;
+	return false;
+}
+
+/* Flags that have no effect are not offered. */
+static bool is_offered(const struct mfs_flag *f)
+{
+	return f->use == MFS_FLAG_USED && f->kind != MFS_FLAG_DERIVED;
+}
+
+static const char *choices_of(const struct mfs_flag *f)
+{
+	return f->have ? f->have : f->choices;
+}
+
+static void each_spelling(const struct mfs_flag *f, const char *between, struct mfs_buf *out)
+{
+	char spelling[MFS_FLAG_SPELLING];
+	bool on;
+
+	for (unsigned i = 0; mfs_flag_spelling(f, i, spelling, &on); i++)
+		mfs_buf_printf(out, "%s%s", i ? between : "", spelling);
+}
+
+static void add_words(const char *choices, struct mfs_buf *out)
+{
+	for (; *choices; choices++)
+		mfs_buf_add(out, *choices == '|' ? " " : choices, 1);
+}
+
+static void complete_bash(struct mfs_buf *out)
+{
+	mfs_buf_adds(out,
+		     "# bash completion for mcorefs-train, made by --completions bash\n\n"
+		     "_mcorefs_train() {\n"
+		     "\tlocal cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n\n"
+		     "\tcase $prev in\n");
+	for (size_t i = 0; i < mfs_flag_count(); i++) {
+		const struct mfs_flag *f = mfs_flag_at(i);
+
+		if (!is_offered(f) || (!choices_of(f) && !is_a_file(f)))
+			continue;
+		mfs_buf_adds(out, "\t");
+		each_spelling(f, " | ", out);
+		if (choices_of(f)) {
+			mfs_buf_adds(out, ") mapfile -t COMPREPLY < <(compgen -W '");
+			add_words(choices_of(f), out);
+			mfs_buf_adds(out, "' -- \"$cur\") && return ;;\n");
+		} else {
+			mfs_buf_adds(out, ")\n\t\tcompopt -o filenames\n\t\tmapfile -t COMPREPLY < "
+					  "<(compgen -f -- \"$cur\")\n\t\treturn\n\t\t;;\n");
+		}
+	}
+	mfs_buf_adds(out, "\tesac\n\tmapfile -t COMPREPLY < <(compgen -W '");
+	for (size_t i = 0; i < mfs_flag_count(); i++) {
+		if (!is_offered(mfs_flag_at(i)))
+			continue;
+		mfs_buf_adds(out, "\n\t\t");
+		each_spelling(mfs_flag_at(i), " ", out);
+	}
+	mfs_buf_adds(out, "' -- \"$cur\")\n}\n\ncomplete -F _mcorefs_train mcorefs-train\n");
+}
+
+static void zsh_argument(const struct mfs_flag *f, const char *spelling, struct mfs_buf *out)
+{
+	const bool takes = *what_it_takes(f) || f->choices;
+
+	mfs_buf_printf(out, " \\\n\t'%s%s", f->words ? "*" : "", spelling);
+	if (f->help) {
+		mfs_buf_adds(out, "[");
+		for (const char *c = f->help; *c; c++)
+			mfs_buf_printf(out, *c == '\'' ? "'\\''" : *c == ':' ? "\\:" : "%c", *c);
+		mfs_buf_adds(out, "]");
+	}
+	if (takes && choices_of(f)) {
+		mfs_buf_printf(out, ":%s:(", f->dest);
+		add_words(choices_of(f), out);
+		mfs_buf_adds(out, ")");
+	} else if (takes) {
+		mfs_buf_printf(out, ":%s:%s", f->dest, is_a_file(f) ? "_files" : " ");
+	}
+	mfs_buf_adds(out, "'");
+}
+
+static void complete_zsh(struct mfs_buf *out)
+{
+	char spelling[MFS_FLAG_SPELLING];
+	bool on;
+
+	mfs_buf_adds(out, "#compdef mcorefs-train\n# Made by mcorefs-train --completions zsh\n\n"
+			  "_arguments");
+	for (size_t i = 0; i < mfs_flag_count(); i++)
+		for (unsigned k = 0; is_offered(mfs_flag_at(i)) &&
+				     mfs_flag_spelling(mfs_flag_at(i), k, spelling, &on);
+		     k++)
+			zsh_argument(mfs_flag_at(i), spelling, out);
+	mfs_buf_adds(out, "\n");
+}
+
+int mfs_help_completions(const char *shell, struct mfs_buf *out, struct mfs_error *err)
+{
+	if (mfs_str_is(shell, "bash"))
+		complete_bash(out);
+	else if (mfs_str_is(shell, "zsh"))
+		complete_zsh(out);
+	else
+		return mfs_fail(err, -EINVAL, "--completions: expected bash or zsh, found '%.80s'",
+				shell ? shell : "");
+	return 0;
+}
+
+/* ---- at the start of a run ---- */
+
+void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out)
+{
+	const double factor = config->model.rope_scaling_factor;
+	struct mfs_buf unused = {0};
+
+	mfs_flags_unused(config->values, &unused);
+	if (unused.len)
+		mfs_buf_printf(out, "without effect here: %s\n", unused.data);
+	out->failed |= unused.failed;
+	mfs_buf_release(&unused);
+	if (config->model.use_rope_scaling && factor != MFS_ROPE_SCALING_FACTOR)
+		mfs_buf_printf(out,
+			       "RoPE is scaled by %g; Megatron up to core 0.19 takes %g whatever "
+			       "--rope-scaling-factor says\n",
+			       factor, MFS_ROPE_SCALING_FACTOR);
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcasecmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+void mfs_help_arguments(const struct mfs_train_config *config, struct mfs_buf *out)
+{
+	static const char dots[] = "................................................";
+	const size_t count = mfs_flag_count();
+	const char **dests = calloc(count, sizeof(*dests));
+	size_t shown = 0;
+
+	if (!dests) {
+		out->failed = true;
+		return;
+	}
+	for (size_t i = 0; i < count; i++)
+		if (!mfs_flag_at(i)->gone)
+			dests[shown++] = mfs_flag_at(i)->dest;
+	qsort(dests, shown, sizeof(*dests), by_name);
+	mfs_buf_adds(out, "------------------------ arguments ------------------------\n");
+	for (size_t i = 0; i < shown; i++) {
+		const struct mfs_flag_value *v = mfs_flag_get(config->values, dests[i]);
+		const size_t len = strlen(dests[i]);
+
+		mfs_buf_printf(out, "  %s %s ", dests[i], dots + (len < 48 ? len : 48));
+		if (v->type == MFS_IS_TEXT)
+			mfs_buf_adds(out, v->text);
+		else
+			mfs_flag_value_show(v, out);
+		mfs_buf_adds(out, "\n");
+	}
+	mfs_buf_adds(out, "-------------------- end of arguments ---------------------\n");
+	free(dests);
+}

@@ -1,0 +1,25 @@
+/* What mcorefs-train says of its flags. */
+#ifndef MFS_TRAINER_CONFIG_HELP_H
+#define MFS_TRAINER_CONFIG_HELP_H
+
+#include "formats/base/buf.h"
+#include "formats/base/error.h"
+#include "trainer/config/config.h"
+
+/* --help: all flags by Megatron's groups, with what they take, the default, and what becomes of
+ * them here. */
+void mfs_help_flags(struct mfs_buf *out);
+
+/* --completions bash, zsh: a script that completes all spellings and choices. -EINVAL: another
+ * shell. */
+int mfs_help_completions(const char *shell, struct mfs_buf *out, struct mfs_error *err);
+
+/* What a person should know of the arguments before a run, a line each: flags without effect here.
+ * Nothing, if there is nothing. */
+void mfs_help_notes(const struct mfs_train_config *config, struct mfs_buf *out);
+
+/* --log-args: all arguments with their values, as Megatron prints them
+ * (arguments.py: _print_args). */
+void mfs_help_arguments(const struct mfs_train_config *config, struct mfs_buf *out);
+
+#endif
