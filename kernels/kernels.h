@@ -193,8 +193,8 @@ struct mfk_attention {
 	bool causal;
 	const int32_t *first_key; /* [batch, seq], in the sequence */
 	float dropout;
-	uint64_t seed, offset; /* of dropout: element e of [batch, heads, seq, seq] has number
-				  offset + e */
+	uint64_t seed, offset; /* of dropout: element e of [batch, heads, seq, seq] (query, key) has
+				  number offset + e */
 	const void *q, *k,
 		*v; /* [batch, seq, heads, qk_dim], [batch, seq, kv_heads, qk_dim or v_dim] */
 	void *out;  /* [batch, seq, heads, v_dim] */
@@ -267,10 +267,17 @@ struct mfk_cross_entropy {
 	void *dlogits;	       /* NULL: no gradient is wanted */
 };
 
-/* ---- dropout ---- */
+/* ---- random numbers ---- */
 
-/* y = residual + x * mask / (1 - p). Element e has the random number offset + e of the generator
- * Philox4x32-10 with key seed. backward: dx = dy * mask / (1 - p). residual NULL: none. */
+/*
+ * Philox4x32-10 (Salmon and others, SC 2011), with the halves of the seed as its key. Number n is
+ * word n % 4 of counter n / 4, so whoever knows n has its number, in any order.
+ *
+ * Dropout keeps element e if the upper 24 bits of number offset + e are at least p 2^24.
+ *
+ *   dropout   y = residual + x * mask / (1 - p); residual NULL: none
+ *   backward  y = x * mask / (1 - p), of x = dy; residual is not looked at
+ */
 struct mfk_dropout {
 	enum mfk_dtype dtype;
 	int64_t count;
@@ -332,7 +339,10 @@ struct mfk_ops {
 	void (*scale)(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, float by, int64_t count);
 	void (*cast)(struct mfk_ctx *c, enum mfk_dtype to_type, void *to, enum mfk_dtype from_type,
 		     const void *from, int64_t count);
-	/* x[i] = mean + std * normal(i), normal numbers of Philox4x32-10 by Box and Muller. */
+	/* x[i] = mean + std * normal(offset + i). Of Philox numbers a and b, 2n and 2n + 1, Box and
+	 * Muller make the normal numbers 2n and 2n + 1: r cos(2 pi v), r sin(2 pi v), where r =
+	 * sqrt(-2 ln u), u = (a / 2^8 + 1) / 2^24 and v = (b / 2^8) / 2^24 (whole divisions by
+	 * 2^8). */
 	void (*fill_normal)(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count,
 			    float mean, float std, uint64_t seed, uint64_t offset);
 	void (*fill)(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count, float value);

@@ -2,24 +2,29 @@
 #include "kernels/ref/math_i.h"
 
 #define SQRT_2_OVER_PI 0.797884561f
-#define SQRT_HALF      0.707106781f
 #define INV_SQRT_2PI   0.398942280f
 #define GELU_CUBIC     0.044715f
 #define QUICK_GELU     1.702f
 
-/* Phi(x), the normal distribution, with e^(-x^2/2) at hand: Abramowitz and Stegun, Handbook of
- * Mathematical Functions, 7.1.26, of x / sqrt(2). Error 1e-7. */
+/*
+ * Phi(x), the normal distribution, with e = e^(-x^2/2) at hand. e^(x^2/2) Phi(-|x|) is smooth: a
+ * polynomial in t = 1 / (1 + 0.3 |x|) that is exact at Chebyshev's points of |x| < 7. Error 2e-7 of
+ * the value there, also where it is small.
+ */
 MFK_INLINE float normal_cdf(float x, float e)
 {
-	float t = 1.0f / (1.0f + 0.3275911f * SQRT_HALF * fabsf(x));
-	float p = 1.061405429f;
+	float t = 1.0f / (1.0f + 0.3f * fabsf(x));
+	float p = 0.0370636684f;
 	float tail;
 
-	p = p * t - 1.453152027f;
-	p = p * t + 1.421413741f;
-	p = p * t - 0.284496736f;
-	p = p * t + 0.254829592f;
-	tail = 0.5f * p * t * e;
+	p = p * t - 0.162817367f;
+	p = p * t + 0.215652907f;
+	p = p * t - 0.0617942538f;
+	p = p * t + 0.132532626f;
+	p = p * t + 0.0988452768f;
+	p = p * t + 0.120894009f;
+	p = p * t + 0.119623154f;
+	tail = p * t * e;
 	return x > 0 ? 1.0f - tail : tail;
 }
 

@@ -120,6 +120,11 @@ void mfk_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, floa
 	       const float *a, int64_t lda, const float *b, int64_t ldb, float beta, float *c,
 	       int64_t ldc);
 
+/* ---- random numbers (random.c) ---- */
+
+/* keep[i] is 1 / (1 - p) if dropout keeps the element of the number first + i, else 0. */
+void mfk_keep(uint64_t seed, uint64_t first, int64_t count, float p, float *keep);
+
 /* ---- sums over rows (reduce.c) ---- */
 
 /* A sum over rows is kept for each block of rows, and the blocks' sums are added in their order.
@@ -149,6 +154,7 @@ void mfk_ref_embedding(struct mfk_ctx *c, const struct mfk_embedding *a);
 void mfk_ref_embedding_backward(struct mfk_ctx *c, const struct mfk_embedding *a);
 void mfk_ref_cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
 void mfk_ref_dropout(struct mfk_ctx *c, const struct mfk_dropout *a);
+void mfk_ref_dropout_backward(struct mfk_ctx *c, const struct mfk_dropout *a);
 void mfk_ref_add(struct mfk_ctx *c, enum mfk_dtype dtype, void *y, const void *a, const void *b,
 		 int64_t count);
 void mfk_ref_scale(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, float by, int64_t count);

@@ -62,7 +62,7 @@ static void act(struct check *c, enum mfk_dtype type, enum mfk_activation kind, 
 	a.drow_scale = scaled ? dscale->p : NULL;
 	if (c->ops->act) {
 		c->ops->act(c->ctx, &a);
-		check_near(c, "y", y, ys, 1e-6, 1);
+		check_near(c, "y", y, ys, 2e-6, 1);
 	}
 	if (!c->ops->act_backward)
 		return;

@@ -43,6 +43,9 @@ double check_normal(struct check *c);
 /* Nearest value of the type, to even. */
 double check_round(enum mfk_dtype type, double x);
 
+/* 1 / (1 - p) if dropout keeps the element of Philox number n, else 0. */
+double check_keep(uint64_t seed, uint64_t n, float p);
+
 /* Normal random values times scale, plus mean, rounded to the type. */
 struct tensor *check_input(struct check *c, enum mfk_dtype type, int64_t count, double mean,
 			   double scale);

@@ -1,0 +1,265 @@
+/* Splitting qkv, the norms of q and k, and RoPE; gradients by the transposed steps. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "tests/kernels/check_i.h"
+
+struct shape {
+	int64_t tokens, groups, heads_per_group, dim, rotary_dim;
+};
+
+struct variant {
+	bool norm, layernorm, bias, zero_centered, interleaved;
+};
+
+#define POSITIONS 50
+
+/* The norm of q's heads, or k's. */
+struct norm {
+	struct tensor *weight, *bias, *dweight, *dbias, *mean, *rstd;
+	double *means, *rstds, *dweights, *dbiases;
+};
+
+struct problem {
+	struct shape s;
+	struct variant v;
+	const int32_t *positions;
+	struct tensor *cos, *sin;
+};
+
+static struct norm make_norm(struct check *c, enum mfk_dtype type, enum mfk_dtype grad, int64_t dim,
+			     int64_t heads, bool zero_centered)
+{
+	struct norm n = {check_input(c, type, dim, zero_centered ? 0 : 1, 0.3),
+			 check_input(c, type, dim, 0, 1),
+			 check_input(c, grad, dim, 0, 1),
+			 check_input(c, grad, dim, 0, 1),
+			 check_output(c, MFK_F32, heads),
+			 check_output(c, MFK_F32, heads),
+			 check_doubles(c, heads),
+			 check_doubles(c, heads),
+			 check_doubles(c, dim),
+			 check_doubles(c, dim)};
+
+	for (int64_t i = 0; i < dim; i++) {
+		n.dweights[i] = n.dweight->x[i];
+		n.dbiases[i] = n.dbias->x[i];
+	}
+	return n;
+}
+
+static void turn(const struct problem *p, int64_t token, double direction, double *x)
+{
+	int64_t half = p->s.rotary_dim / 2;
+
+	for (int64_t i = 0; i < half; i++) {
+		int64_t at = p->positions[token] * half + i;
+		double *x1 = x + (p->v.interleaved ? 2 * i : i);
+		double *x2 = x + (p->v.interleaved ? 2 * i + 1 : i + half);
+		double a = *x1, b = *x2;
+
+		*x1 = a * p->cos->x[at] - b * p->sin->x[at] * direction;
+		*x2 = b * p->cos->x[at] + a * p->sin->x[at] * direction;
+	}
+}
+
+/* y [dim] of the head x; which: its number among those of q or k. */
+static void head_forward(const struct problem *p, struct norm *n, int64_t token, int64_t which,
+			 const double *x, double *y)
+{
+	int64_t dim = p->s.dim;
+	double mean = 0, squares = 0, rstd;
+
+	for (int64_t i = 0; i < dim && p->v.layernorm; i++)
+		mean += x[i] / (double)dim;
+	for (int64_t i = 0; i < dim; i++)
+		squares += (x[i] - mean) * (x[i] - mean);
+	rstd = 1 / sqrt(squares / (double)dim + 1e-6);
+	for (int64_t i = 0; i < dim; i++)
+		y[i] = !p->v.norm ? x[i]
+				  : (x[i] - mean) * rstd * (n->weight->x[i] + p->v.zero_centered) +
+					    (p->v.bias ? n->bias->x[i] : 0);
+	n->means[which] = mean;
+	n->rstds[which] = rstd;
+	turn(p, token, 1, y);
+}
+
+static void head_backward(const struct problem *p, struct norm *n, int64_t token, int64_t which,
+			  const double *x, const double *dy, double *dx)
+{
+	int64_t dim = p->s.dim;
+	double mean = n->means[which], rstd = n->rstds[which], g = 0, gh = 0;
+
+	for (int64_t i = 0; i < dim; i++)
+		dx[i] = dy[i];
+	turn(p, token, -1, dx);
+	if (!p->v.norm)
+		return;
+	for (int64_t i = 0; i < dim; i++) {
+		double w = dx[i] * (n->weight->x[i] + p->v.zero_centered);
+
+		n->dweights[i] += dx[i] * (x[i] - mean) * rstd;
+		n->dbiases[i] += dx[i];
+		g += w / (double)dim;
+		gh += w * (x[i] - mean) * rstd / (double)dim;
+	}
+	for (int64_t i = 0; i < dim; i++)
+		dx[i] = rstd * (dx[i] * (n->weight->x[i] + p->v.zero_centered) -
+				(p->v.layernorm ? g : 0) - (x[i] - mean) * rstd * gh);
+}
+
+static struct tensor *table(struct check *c, double (*f)(double), int64_t half)
+{
+	double *x = check_doubles(c, POSITIONS * half);
+
+	for (int64_t i = 0; i < POSITIONS * half; i++)
+		x[i] = f((double)(i / half) * pow(100, -(double)(i % half) / (double)half));
+	return check_values(c, MFK_F32, POSITIONS * half, x);
+}
+
+static void compare_norm(struct check *c, const char *which, struct norm *n,
+			 const struct variant *v, bool backward)
+{
+	(void)which;
+	if (!v->norm)
+		return;
+	if (!backward) {
+		check_near(c, which, n->rstd, n->rstds, 2e-6, 1);
+		if (v->layernorm)
+			check_near(c, which, n->mean, n->means, 1e-6, 1);
+		return;
+	}
+	check_near(c, which, n->dweight, n->dweights, 6e-6, 1);
+	if (v->bias)
+		check_near(c, which, n->dbias, n->dbiases, 6e-6, 1);
+}
+
+static void qkv(struct check *c, struct shape s, enum mfk_dtype type, enum mfk_dtype grad,
+		struct variant v)
+{
+	int64_t heads = s.groups * s.heads_per_group, width = (heads + 2 * s.groups) * s.dim;
+	struct problem p = {.s = s,
+			    .v = v,
+			    .cos = table(c, cos, s.rotary_dim / 2),
+			    .sin = table(c, sin, s.rotary_dim / 2)};
+	struct tensor *x = check_input(c, type, s.tokens * width, 0.2, 1);
+	struct tensor *y[3], *dy[3], *dx = check_output(c, type, s.tokens * width);
+	double *ys[3], *dxs = check_doubles(c, s.tokens * width);
+	struct norm q = make_norm(c, type, grad, s.dim, s.tokens * heads, v.zero_centered);
+	struct norm k = make_norm(c, type, grad, s.dim, s.tokens * s.groups, v.zero_centered);
+	int32_t *positions = calloc((size_t)s.tokens, 4);
+	struct mfk_qkv a = {.dtype = type,
+			    .grad = grad,
+			    .tokens = s.tokens,
+			    .groups = s.groups,
+			    .heads_per_group = s.heads_per_group,
+			    .dim = s.dim,
+			    .rotary_dim = s.rotary_dim,
+			    .interleaved = v.interleaved,
+			    .layernorm = v.layernorm,
+			    .zero_centered = v.zero_centered,
+			    .eps = 1e-6f};
+
+	check_shape(c, "%lld tokens, %lld x %lld heads of %lld, %lld turned, %s%s%s%s%s%s",
+		    (long long)s.tokens, (long long)s.groups, (long long)s.heads_per_group,
+		    (long long)s.dim, (long long)s.rotary_dim, check_type_name(type),
+		    v.norm ? ", norms" : "", v.layernorm ? ", LayerNorm" : "",
+		    v.bias ? ", bias" : "", v.zero_centered ? ", zero-centred" : "",
+		    v.interleaved ? ", interleaved" : "");
+	for (int i = 0; i < 3; i++) {
+		int64_t count = s.tokens * (i ? s.groups : heads) * s.dim;
+
+		y[i] = check_output(c, type, count);
+		dy[i] = check_input(c, type, count, 0, 1);
+		ys[i] = check_doubles(c, count);
+	}
+	for (int64_t t = 0; t < s.tokens; t++)
+		positions[t] = (int32_t)check_below(c, POSITIONS);
+	p.positions = positions;
+	for (int64_t t = 0; t < s.tokens; t++)
+		for (int64_t g = 0; g < s.groups; g++)
+			for (int64_t h = 0; h < s.heads_per_group + 2; h++) {
+				int64_t in = t * width + (g * (s.heads_per_group + 2) + h) * s.dim;
+				int64_t which = t * s.groups + g;
+				int part = h < s.heads_per_group    ? 0
+					   : h == s.heads_per_group ? 1
+								    : 2;
+
+				if (part == 0)
+					which = which * s.heads_per_group + h;
+				if (part == 2) {
+					for (int64_t i = 0; i < s.dim; i++) {
+						ys[2][which * s.dim + i] = x->x[in + i];
+						dxs[in + i] = dy[2]->x[which * s.dim + i];
+					}
+					continue;
+				}
+				head_forward(&p, part ? &k : &q, t, which, x->x + in,
+					     ys[part] + which * s.dim);
+				head_backward(&p, part ? &k : &q, t, which, x->x + in,
+					      dy[part]->x + which * s.dim, dxs + in);
+			}
+	a.cos = p.cos->p;
+	a.sin = p.sin->p;
+	a.positions = check_ints(c, positions, s.tokens);
+	free(positions);
+	if (v.norm) {
+		a.q_norm = q.weight->p;
+		a.k_norm = k.weight->p;
+		a.q_norm_bias = v.bias ? q.bias->p : NULL;
+		a.k_norm_bias = v.bias ? k.bias->p : NULL;
+		a.dq_norm = q.dweight->p;
+		a.dk_norm = k.dweight->p;
+		a.dq_norm_bias = v.bias ? q.dbias->p : NULL;
+		a.dk_norm_bias = v.bias ? k.dbias->p : NULL;
+	}
+	a.q_mean = q.mean->p;
+	a.q_rstd = q.rstd->p;
+	a.k_mean = k.mean->p;
+	a.k_rstd = k.rstd->p;
+	a.qkv = x->p;
+	a.q = y[0]->p;
+	a.k = y[1]->p;
+	a.v = y[2]->p;
+	a.dq = dy[0]->p;
+	a.dk = dy[1]->p;
+	a.dv = dy[2]->p;
+	a.dqkv = dx->p;
+	c->ops->qkv(c->ctx, &a);
+	check_near(c, "q", y[0], ys[0], 2e-6, 1);
+	check_near(c, "k", y[1], ys[1], 2e-6, 1);
+	check_equal(c, "v", y[2], ys[2]);
+	compare_norm(c, "q's norm", &q, &v, false);
+	compare_norm(c, "k's norm", &k, &v, false);
+	if (!c->ops->qkv_backward)
+		return;
+	c->ops->qkv_backward(c->ctx, &a);
+	check_near(c, "dqkv", dx, dxs, 6e-6, 1);
+	compare_norm(c, "q's norm, backward", &q, &v, true);
+	compare_norm(c, "k's norm, backward", &k, &v, true);
+}
+
+void check_qkv(struct check *c)
+{
+	static const struct shape shapes[] = {{1, 1, 1, 8, 8},
+					      {17, 2, 3, 16, 8},
+					      {129, 3, 1, 64, 64},
+					      {257, 2, 4, 128, 128},
+					      {5, 4, 2, 32, 0}};
+
+	if (!c->ops->qkv)
+		return;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		for (int t = 0; t < 3; t++) {
+			qkv(c, shapes[i], check_types[t], MFK_F32, (struct variant){0});
+			qkv(c, shapes[i], check_types[t], MFK_F32,
+			    (struct variant){.interleaved = true});
+			qkv(c, shapes[i], check_types[t], MFK_F32, (struct variant){.norm = true});
+			qkv(c, shapes[i], check_types[t], check_types[t],
+			    (struct variant){.norm = true,
+					     .layernorm = true,
+					     .bias = true,
+					     .zero_centered = true,
+					     .interleaved = true});
+		}
+}
