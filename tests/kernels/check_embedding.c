@@ -86,6 +86,6 @@ void check_embedding(struct check *c)
 			embedding(c, check_types[t], MFK_F32, 1, 1, positions);
 			embedding(c, check_types[t], check_types[t], 17, 129, positions);
 			embedding(c, check_types[t], MFK_F32, 1003, 64, positions);
-			embedding(c, check_types[t], MFK_F32, 300, 2056, positions);
+			embedding(c, check_types[t], MFK_F32, 70, 2056, positions);
 		}
 }
