@@ -7,13 +7,13 @@ static int shared_bytes(int size, bool backward)
 {
 	switch (size) {
 	case 0:
-		return flash_kernels<bf16, 32, 32>::shared_bytes(backward);
+		return flash_kernels<bf16, 32, 32, false>::shared_bytes(backward);
 	case 1:
-		return flash_kernels<bf16, 64, 64>::shared_bytes(backward);
+		return flash_kernels<bf16, 64, 64, false>::shared_bytes(backward);
 	case 2:
-		return flash_kernels<bf16, 128, 128>::shared_bytes(backward);
+		return flash_kernels<bf16, 128, 128, false>::shared_bytes(backward);
 	default:
-		return flash_kernels<bf16, 192, 128>::shared_bytes(backward);
+		return flash_kernels<bf16, 192, 128, false>::shared_bytes(backward);
 	}
 }
 
@@ -34,8 +34,8 @@ bool mfk_cuda_flash_can(const struct mfk_device *d, const struct mfk_attention *
 
 	if (a->dtype == MFK_F32)
 		*why = "fp32";
-	else if (a->dropout > 0)
-		*why = "dropout";
+	else if (a->dropout >= 1)
+		*why = "dropout of everything";
 	else if (a->qk_dim % 8 || a->v_dim % 8)
 		*why = "a head dimension that is no multiple of 8";
 	else if (size < 0)
@@ -99,6 +99,10 @@ static flash flash_of(const struct mfk_attention *a)
 	f.causal = a->causal;
 	f.scale = a->scale;
 	f.scale_log2 = a->scale * 1.44269504088896341f;
+	f.dropout = a->dropout;
+	f.kept_scale = 1 / (1 - a->dropout);
+	f.seed = a->seed;
+	f.offset = a->offset;
 	f.section = section_of(a);
 	f.seq_padded = (int)padded(a->seq);
 	return f;
@@ -111,8 +115,11 @@ static void run(struct mfk_ctx *c, const struct mfk_attention *a, const flash &f
 	if (!mfk_cuda_begin(c))
 		return;
 
-	cudaError_t rc = a->dtype == MFK_BF16 ? flash_run_bf16(f, backward, c->stream)
-					      : flash_run_fp16(f, backward, c->stream);
+	bool drop = a->dropout > 0;
+	cudaError_t rc =
+		a->dtype == MFK_BF16
+			? (drop ? flash_run_bf16_dropout : flash_run_bf16)(f, backward, c->stream)
+			: (drop ? flash_run_fp16_dropout : flash_run_fp16)(f, backward, c->stream);
 
 	if (mfk_cuda_check(c, rc, what))
 		mfk_cuda_end(c, what);

@@ -16,6 +16,7 @@
 #define MFK_CUDA_ATTENTION_FLASH_CUH
 
 #include "kernels/cuda/attention_warp.cuh"
+#include "kernels/cuda/philox.cuh"
 
 #ifndef MFK_EMULATE
 #include <math_constants.h>
@@ -33,6 +34,8 @@ struct flash {
 	int batch, seq, heads, kv_heads, qk_dim, v_dim;
 	bool causal;
 	float scale, scale_log2; /* scale_log2 = scale * log2(e) */
+	float dropout, kept_scale; /* kept_scale: 1 / (1 - dropout) */
+	uint64_t seed, offset;
 	/* Blocks that run at the same time should share keys in L2: they are of this many heads. */
 	int section;
 	/* backward, [batch, heads, seq_padded]: lse * log2(e), and the sums of dout * out. Beyond
@@ -265,6 +268,98 @@ static __device__ __forceinline__ void mask_rows(float (&s)[M][N][4], const flas
 		}
 }
 
+/* ---- dropout ---- */
+
+/* The number of the score of query i and key j; head: of [batch, heads]. */
+static __device__ __forceinline__ uint64_t drop_number(const flash &f, int64_t head, int i, int j)
+{
+	return f.offset + (uint64_t)((head * f.seq + i) * f.seq + j);
+}
+
+/* Bit k: number n + k is kept; n is a multiple of 4. */
+static __device__ __forceinline__ int drop_quad(const flash &f, uint64_t n)
+{
+	uint4 x = philox(n / 4, f.seed);
+
+	return (int)dropout_keeps(x.x, f.dropout) | (int)dropout_keeps(x.y, f.dropout) << 1 |
+	       (int)dropout_keeps(x.z, f.dropout) << 2 | (int)dropout_keeps(x.w, f.dropout) << 3;
+}
+
+static __device__ __forceinline__ int drop_one(const flash &f, uint64_t n)
+{
+	return (int)dropout_keeps(philox1(n, f.seed), f.dropout);
+}
+
+/*
+ * Which of a thread's scores are kept: bit k of kept[m][n] is of s[m][n][k]. Philox makes four
+ * numbers at once, of four keys of a query. Where their counters begin at a multiple of four keys,
+ * lanes that share them make them once: two lanes if queries are rows, four if keys are.
+ */
+template <int M, int N>
+static __device__ __forceinline__ void drop_rows(int (&kept)[M][N], const flash &f, int64_t head,
+						 int row, int key, int lane)
+{
+	bool quads = f.seq % 4 == 0 && f.offset % 4 == 0;
+	int odd = lane & 1;
+
+#pragma unroll
+	for (int m = 0; m < M; m++)
+#pragma unroll
+		for (int n = 0; n < N; n++) {
+			int i = row + m * 16 + lane / 4, j = key + n * 8 + lane % 4 * 2;
+
+			if (quads) {
+				/* even lanes of query i, odd ones of i + 8 */
+				int all = drop_quad(f, drop_number(f, head, i + odd * 8, j & ~3))
+					  << odd * 4;
+
+				all |= lane_xor(all, 1);
+				all >>= odd * 2;
+				kept[m][n] = (all & 3) | (all >> 2 & 12);
+				continue;
+			}
+			kept[m][n] = 0;
+			for (int k = 0; k < 4; k++)
+				kept[m][n] |= drop_one(f, drop_number(f, head, i + k / 2 * 8,
+								      j + k % 2))
+					      << k;
+		}
+}
+
+template <int M, int N>
+static __device__ __forceinline__ void drop_columns(int (&kept)[M][N], const flash &f, int64_t head,
+						    int key, int row, int lane)
+{
+	bool quads = f.seq % 4 == 0 && f.offset % 4 == 0;
+	int own = lane / 4 % 4;
+
+#pragma unroll
+	for (int m = 0; m < M; m++)
+#pragma unroll
+		for (int n = 0; n < N; n++) {
+			int i = row + n * 8 + lane % 4 * 2, j = key + m * 16 + lane / 4;
+
+			if (quads) {
+				/* Of four lanes, lane k makes what all need for score k. */
+				int all = drop_quad(f, drop_number(f, head, i + own % 2,
+								   (j & ~3) + own / 2 * 8))
+					  << own * 4;
+
+				all |= lane_xor(all, 4);
+				all |= lane_xor(all, 8);
+				all >>= own;
+				kept[m][n] = (all & 1) | (all >> 3 & 2) | (all >> 6 & 4) |
+					     (all >> 9 & 8);
+				continue;
+			}
+			kept[m][n] = 0;
+			for (int k = 0; k < 4; k++)
+				kept[m][n] |= drop_one(f, drop_number(f, head, i + k % 2,
+								      j + k / 2 * 8))
+					      << k;
+		}
+}
+
 /* ---- forward ---- */
 
 template <typename T, int DQ, int DV, int M, int N> struct flash_forward_tile {
@@ -314,7 +409,7 @@ static __device__ __forceinline__ void softmax_step(float (&s)[M][N][4], float (
 		}
 }
 
-template <typename T, int DQ, int DV, int M, int N>
+template <typename T, int DQ, int DV, int M, int N, bool DROP>
 __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_forward(const flash f)
 {
 	using tile = flash_forward_tile<T, DQ, DV, M, N>;
@@ -387,6 +482,19 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_forward(const flash f)
 		copy_commit();
 
 		softmax_step<M, N, DV / 8>(s, o, greatest, sum, f.scale_log2);
+		if constexpr (DROP) {
+			int kept[M][N];
+
+			drop_rows<M, N>(kept, f, (int64_t)at.batch * f.heads + at.head,
+					row0 + warp * 16 * M, key, lane);
+#pragma unroll
+			for (int m = 0; m < M; m++)
+#pragma unroll
+				for (int n = 0; n < N; n++)
+#pragma unroll
+					for (int i = 0; i < 4; i++)
+						s[m][n][i] = kept[m][n] >> i & 1 ? s[m][n][i] : 0;
+		}
 		product_of<T, M, N, DV / 8>(o, s, v, tile::ldv, lane);
 	}
 	copy_wait<0>();
@@ -404,7 +512,7 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_forward(const flash f)
 
 			total += lane_xor(total, 1);
 			total += lane_xor(total, 2);
-			by[h] = total > 0 ? 1 / total : 0;
+			by[h] = total > 0 ? (DROP ? f.kept_scale : 1) / total : 0;
 			/* A row that sees no key adds nothing to any gradient. */
 			if (lane % 4 == 0 && i < f.seq)
 				f.lse[((int64_t)at.batch * f.heads + at.head) * f.seq + i] =
@@ -477,7 +585,7 @@ template <typename T, int DQ, int DV, int M, int N> struct flash_backward_q_tile
 	static constexpr int bytes = (rows * (ldq + ldv) + 2 * stage) * 2;
 };
 
-template <typename T, int DQ, int DV, int M, int N>
+template <typename T, int DQ, int DV, int M, int N, bool DROP>
 __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_backward_q(const flash f)
 {
 	using tile = flash_backward_q_tile<T, DQ, DV, M, N>;
@@ -548,6 +656,19 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_backward_q(const flash
 			mask_rows<M, N>(s, f, at.batch, row0 + warp * 16 * M, key, lane);
 		clear(dp);
 		product<T, M, N, DV>(dp, own_d, tile::ldv, v, tile::ldv, lane);
+		if constexpr (DROP) {
+			int kept[M][N];
+
+			drop_rows<M, N>(kept, f, (int64_t)at.batch * f.heads + at.head,
+					row0 + warp * 16 * M, key, lane);
+#pragma unroll
+			for (int m = 0; m < M; m++)
+#pragma unroll
+				for (int n = 0; n < N; n++)
+#pragma unroll
+					for (int i = 0; i < 4; i++)
+						dp[m][n][i] *= kept[m][n] >> i & 1 ? f.kept_scale : 0;
+		}
 #pragma unroll
 		for (int m = 0; m < M; m++)
 #pragma unroll
@@ -606,7 +727,7 @@ static __device__ __forceinline__ void mask_columns(float (&s)[M][N][4], const f
 		}
 }
 
-template <typename T, int DQ, int DV, int WARPS, int M, int N>
+template <typename T, int DQ, int DV, int WARPS, int M, int N, bool DROP>
 __global__ void __launch_bounds__(WARPS * 32) flash_backward_kv(const flash f)
 {
 	using tile = flash_backward_kv_tile<T, DQ, DV, WARPS, M, N>;
@@ -680,7 +801,7 @@ __global__ void __launch_bounds__(WARPS * 32) flash_backward_kv(const flash f)
 		const float *lse = (const float *)(d + tile::rows * tile::ldv);
 		const float *dot = lse + tile::rows;
 		float s[M][N][4], dp[M][N][4];
-		int row = step * tile::rows;
+		int row = step * tile::rows, now = head;
 		bool border = f.causal &&
 			      (row < key0 + tile::keys - 1 ||
 			       (least && f.step_greatest[at.batch * f.steps + step] > key0));
@@ -703,6 +824,12 @@ __global__ void __launch_bounds__(WARPS * 32) flash_backward_kv(const flash f)
 			mask_columns<M, N>(s, f, at.batch, own_key, row, lane);
 		clear(dp);
 		product<T, M, N, DV>(dp, own_v, tile::ldv, d, tile::ldv, lane);
+
+		int kept[M][N];
+
+		if constexpr (DROP)
+			drop_columns<M, N>(kept, f, (int64_t)at.batch * f.heads + now, own_key, row,
+					   lane);
 #pragma unroll
 		for (int n = 0; n < N; n++) {
 			float2 l = *(const float2 *)(lse + n * 8 + lane % 4 * 2);
@@ -712,10 +839,14 @@ __global__ void __launch_bounds__(WARPS * 32) flash_backward_kv(const flash f)
 			for (int m = 0; m < M; m++)
 #pragma unroll
 				for (int i = 0; i < 4; i++) {
-					s[m][n][i] = exp2_fast(fmaf(s[m][n][i], f.scale_log2,
-								    -(i % 2 ? l.y : l.x)));
-					dp[m][n][i] = s[m][n][i] *
-						      (dp[m][n][i] - (i % 2 ? o.y : o.x));
+					float keep = 1;
+					float p = exp2_fast(fmaf(s[m][n][i], f.scale_log2,
+								 -(i % 2 ? l.y : l.x)));
+
+					if constexpr (DROP)
+						keep = kept[m][n] >> i & 1 ? f.kept_scale : 0;
+					s[m][n][i] = p * keep;
+					dp[m][n][i] = p * (dp[m][n][i] * keep - (i % 2 ? o.y : o.x));
 				}
 		}
 		product_of<T, M, N, DV / 8>(dv, s, d, tile::ldv, lane);

@@ -1,6 +1,6 @@
 /*
- * Template sizes of the flash kernels, and their launches. A file for each 16-bit type includes it,
- * since compiling them takes long.
+ * Template sizes of the flash kernels, and their launches. A file for each 16-bit type, and one for
+ * each with dropout, includes it, since compiling them takes long.
  */
 #ifndef MFK_CUDA_ATTENTION_FLASH_LAUNCH_CUH
 #define MFK_CUDA_ATTENTION_FLASH_LAUNCH_CUH
@@ -52,7 +52,7 @@ static inline int64_t tiles_of(int seq, int rows)
 	return (seq + rows - 1) / rows;
 }
 
-template <typename T, int DQ, int DV> struct flash_kernels {
+template <typename T, int DQ, int DV, bool DROP> struct flash_kernels {
 	using sizes = flash_sizes<DQ, DV>;
 	using forward_tile = flash_forward_tile<T, DQ, DV, sizes::forward_m, sizes::forward_n>;
 	using q_tile = flash_backward_q_tile<T, DQ, DV, sizes::q_m, sizes::q_n>;
@@ -62,7 +62,7 @@ template <typename T, int DQ, int DV> struct flash_kernels {
 	static cudaError_t forward(const flash &f, cudaStream_t stream)
 	{
 		return flash_launch(
-			flash_forward<T, DQ, DV, sizes::forward_m, sizes::forward_n>,
+			flash_forward<T, DQ, DV, sizes::forward_m, sizes::forward_n, DROP>,
 			tiles_of(f.seq, forward_tile::rows) * f.heads * f.batch,
 			forward_tile::threads, forward_tile::bytes, f, stream);
 	}
@@ -82,13 +82,14 @@ template <typename T, int DQ, int DV> struct flash_kernels {
 			rc = cudaGetLastError();
 		}
 		if (!rc)
-			rc = flash_launch(flash_backward_q<T, DQ, DV, sizes::q_m, sizes::q_n>,
+			rc = flash_launch(flash_backward_q<T, DQ, DV, sizes::q_m, sizes::q_n, DROP>,
 					  tiles_of(f.seq, q_tile::rows) * f.heads * f.batch,
 					  q_tile::threads, q_tile::bytes, f, stream);
 		f.section = f.section > group ? f.section / group : 1;
 		if (!rc)
 			rc = flash_launch(
-				flash_backward_kv<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n>,
+				flash_backward_kv<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n,
+						  DROP>,
 				tiles_of(f.seq, kv_tile::keys) * f.kv_heads * f.batch,
 				kv_tile::threads, kv_tile::bytes, f, stream);
 		return rc;
@@ -120,24 +121,26 @@ static inline int flash_size_of(int64_t qk_dim, int64_t v_dim)
 }
 
 #ifndef MFK_EMULATE
-template <typename T>
+template <typename T, bool DROP>
 static cudaError_t flash_run(const flash &f, bool back, cudaStream_t stream)
 {
 	switch (flash_size_of(f.qk_dim, f.v_dim)) {
 	case 0:
-		return flash_kernels<T, 32, 32>::run(f, back, stream);
+		return flash_kernels<T, 32, 32, DROP>::run(f, back, stream);
 	case 1:
-		return flash_kernels<T, 64, 64>::run(f, back, stream);
+		return flash_kernels<T, 64, 64, DROP>::run(f, back, stream);
 	case 2:
-		return flash_kernels<T, 128, 128>::run(f, back, stream);
+		return flash_kernels<T, 128, 128, DROP>::run(f, back, stream);
 	case 3:
-		return flash_kernels<T, 192, 128>::run(f, back, stream);
+		return flash_kernels<T, 192, 128, DROP>::run(f, back, stream);
 	}
 	return cudaErrorInvalidValue;
 }
 
 cudaError_t flash_run_bf16(const flash &f, bool back, cudaStream_t stream);
 cudaError_t flash_run_fp16(const flash &f, bool back, cudaStream_t stream);
+cudaError_t flash_run_bf16_dropout(const flash &f, bool back, cudaStream_t stream);
+cudaError_t flash_run_fp16_dropout(const flash &f, bool back, cudaStream_t stream);
 #endif
 
 #endif

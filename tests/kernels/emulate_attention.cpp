@@ -16,7 +16,11 @@ struct shape {
 	int batch, seq, heads, kv_heads, qk_dim, v_dim;
 	bool causal;
 	int first; /* of first_key: 0: none, 1: documents, > 1: a window of so many keys */
+	float dropout;
 };
+
+/* An offset that is a multiple of four has its own path. */
+enum { SEED = 77, OFFSET = 1000 };
 
 static uint64_t state = 1;
 
@@ -98,6 +102,15 @@ template <typename T> static oracle expected(const shape &s, const inputs<T> &in
 					p[j] *= scale;
 					top = fmax(top, p[j]);
 				}
+				auto kept = [&](int j) {
+					uint64_t head = (uint64_t)b * s.heads + h;
+					uint64_t n = OFFSET + (head * s.seq + i) * s.seq + j;
+
+					return dropout_keeps(philox1(n, SEED), s.dropout)
+						       ? 1 / (1 - (double)s.dropout)
+						       : 0;
+				};
+
 				for (int j = from; j < to; j++)
 					sum += p[j] = exp(p[j] - top);
 				r.lse[((size_t)b * s.heads + h) * s.seq + i] = top + log(sum);
@@ -108,9 +121,9 @@ template <typename T> static oracle expected(const shape &s, const inputs<T> &in
 						double d = from_half(in.dout[row * s.v_dim + c]);
 						double v = from_half(in.v[at(j) * s.v_dim + c]);
 
-						r.out[row * s.v_dim + c] += p[j] * v;
-						r.dv[at(j) * s.v_dim + c] += p[j] * d;
-						dp[j] += d * v;
+						r.out[row * s.v_dim + c] += p[j] * kept(j) * v;
+						r.dv[at(j) * s.v_dim + c] += p[j] * kept(j) * d;
+						dp[j] += d * v * kept(j);
 					}
 					dot += p[j] * dp[j];
 				}
@@ -152,9 +165,10 @@ static double error_of(const std::vector<T> &found, const std::vector<double> &r
 	return sqrt(difference / (norm > 0 ? norm : 1));
 }
 
-template <typename T, int DQ, int DV> static bool check(const shape &s, const char *type, bool late)
+template <typename T, int DQ, int DV, bool DROP>
+static bool check(const shape &s, const char *type, bool late)
 {
-	using kernels = flash_kernels<T, DQ, DV>;
+	using kernels = flash_kernels<T, DQ, DV, DROP>;
 	using sizes = typename kernels::sizes;
 	size_t tokens = (size_t)s.batch * s.seq;
 	float scale = 1 / sqrtf((float)s.qk_dim);
@@ -189,6 +203,10 @@ template <typename T, int DQ, int DV> static bool check(const shape &s, const ch
 	f.causal = s.causal;
 	f.scale = scale;
 	f.scale_log2 = scale * 1.44269504088896341f;
+	f.dropout = s.dropout;
+	f.kept_scale = 1 / (1 - s.dropout);
+	f.seed = SEED;
+	f.offset = OFFSET;
 	f.section = s.heads / s.kv_heads;
 	f.seq_padded = (s.seq + 127) / 128 * 128;
 
@@ -198,7 +216,7 @@ template <typename T, int DQ, int DV> static bool check(const shape &s, const ch
 
 	emulate((int)tiles_of(s.seq, forward::rows) * s.heads * s.batch, forward::threads,
 		forward::bytes, late, [&] {
-			flash_forward<T, DQ, DV, sizes::forward_m, sizes::forward_n>(f);
+			flash_forward<T, DQ, DV, sizes::forward_m, sizes::forward_n, DROP>(f);
 		});
 
 	size_t rows = (size_t)s.batch * s.heads * f.seq_padded;
@@ -218,11 +236,12 @@ template <typename T, int DQ, int DV> static bool check(const shape &s, const ch
 			[&] { flash_steps(f, kv_tile::rows); });
 	emulate((int)tiles_of(s.seq, q_tile::rows) * s.heads * s.batch, q_tile::threads,
 		q_tile::bytes, late,
-		[&] { flash_backward_q<T, DQ, DV, sizes::q_m, sizes::q_n>(f); });
+		[&] { flash_backward_q<T, DQ, DV, sizes::q_m, sizes::q_n, DROP>(f); });
 	f.section = 1;
 	emulate((int)tiles_of(s.seq, kv_tile::keys) * s.kv_heads * s.batch, kv_tile::threads,
 		kv_tile::bytes, late, [&] {
-			flash_backward_kv<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n>(f);
+			flash_backward_kv<T, DQ, DV, sizes::kv_warps, sizes::kv_m, sizes::kv_n, DROP>(
+				f);
 		});
 
 	double error[] = {error_of(out, right.out), error_of(lse, right.lse),
@@ -238,33 +257,39 @@ template <typename T, int DQ, int DV> static bool check(const shape &s, const ch
 	return good;
 }
 
+/* Kernels with dropout are tested in two sizes: of two layouts of the owners of keys. */
 template <typename T> static bool check_type(const shape &s, const char *type, bool late)
 {
 	switch (flash_size_of(s.qk_dim, s.v_dim)) {
 	case 0:
-		return check<T, 32, 32>(s, type, late);
+		return check<T, 32, 32, false>(s, type, late);
 	case 1:
-		return check<T, 64, 64>(s, type, late);
+		return s.dropout > 0 ? check<T, 64, 64, true>(s, type, late)
+				     : check<T, 64, 64, false>(s, type, late);
 	case 2:
-		return check<T, 128, 128>(s, type, late);
+		return s.dropout > 0 ? check<T, 128, 128, true>(s, type, late)
+				     : check<T, 128, 128, false>(s, type, late);
 	default:
-		return check<T, 192, 128>(s, type, late);
+		return check<T, 192, 128, false>(s, type, late);
 	}
 }
 
 int main(void)
 {
 	static const shape shapes[] = {
-		{"24/16 causal 70", 1, 70, 2, 1, 24, 16, true, 0},
-		{"32 full 150", 1, 150, 1, 1, 32, 32, false, 0},
-		{"64 causal 197, groups", 1, 197, 2, 1, 64, 64, true, 0},
-		{"64 documents 200", 2, 200, 1, 1, 64, 64, true, 1},
-		{"64 window 40 of 290", 1, 290, 1, 1, 64, 64, true, 40},
-		{"96 causal 130", 1, 130, 1, 1, 96, 96, true, 0},
-		{"128 full 77", 1, 77, 1, 1, 128, 128, false, 0},
-		{"128 documents 260", 1, 260, 1, 1, 128, 128, true, 1},
-		{"192/128 window 9 of 140", 1, 140, 2, 1, 192, 128, true, 9},
-		{"64 one token", 1, 1, 1, 1, 64, 64, true, 0},
+		{"24/16 causal 70", 1, 70, 2, 1, 24, 16, true, 0, 0},
+		{"32 full 150", 1, 150, 1, 1, 32, 32, false, 0, 0},
+		{"64 causal 197, groups", 1, 197, 2, 1, 64, 64, true, 0, 0},
+		{"64 documents 200", 2, 200, 1, 1, 64, 64, true, 1, 0},
+		{"64 window 40 of 290", 1, 290, 1, 1, 64, 64, true, 40, 0},
+		{"96 causal 130", 1, 130, 1, 1, 96, 96, true, 0, 0},
+		{"128 full 77", 1, 77, 1, 1, 128, 128, false, 0, 0},
+		{"128 documents 260", 1, 260, 1, 1, 128, 128, true, 1, 0},
+		{"192/128 window 9 of 140", 1, 140, 2, 1, 192, 128, true, 9, 0},
+		{"64 causal 200, dropout", 1, 200, 2, 1, 64, 64, true, 0, 0.1f},
+		{"64 documents 101, dropout", 1, 101, 1, 1, 64, 64, true, 1, 0.5f},
+		{"128 causal 132, dropout", 1, 132, 1, 1, 128, 128, true, 0, 0.3f},
+		{"64 one token", 1, 1, 1, 1, 64, 64, true, 0, 0},
 	};
 	int failed = 0, n = 0;
 

@@ -31,6 +31,16 @@ struct alignas(16) uint4 {
 	uint32_t x, y, z, w;
 };
 
+static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
+{
+	return {x, y, z, w};
+}
+
+static inline uint32_t __umulhi(uint32_t a, uint32_t b)
+{
+	return (uint32_t)((uint64_t)a * b >> 32);
+}
+
 static inline int min(int a, int b)
 {
 	return a < b ? a : b;
