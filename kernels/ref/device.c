@@ -45,6 +45,7 @@ static int device_open(int index, unsigned threads, struct mfk_device **ret, cha
 	}
 	/* Its threads would share work in a way that depends on their number: ours share it. */
 	openblas_set_num_threads(1);
+	mfk_blas_begin();
 	*ret = d;
 	return 0;
 }

@@ -113,7 +113,10 @@ static inline void mfk_end(enum mfk_dtype type, void *base, int64_t element, int
 void mfk_add_to(enum mfk_dtype type, void *base, int64_t element, int64_t count, const float *from,
 		float *buf);
 
-/* ---- products (gemm.c) ---- */
+/* ---- products (blas.c, gemm.c) ---- */
+
+/* Before the first product: OpenBLAS takes the kernels that the processor can run. */
+void mfk_blas_begin(void);
 
 /* c[m,n] = alpha op(a) op(b) + beta c in fp32, in the calling thread: for parts. */
 void mfk_sgemm(bool trans_a, bool trans_b, int64_t m, int64_t n, int64_t k, float alpha,
