@@ -1,0 +1,746 @@
+/*
+ * The model as a computation (trainer/model), on the CPU: logits against Megatron's own; gradients
+ * against differences of the loss; recomputation, accumulation, masks and dropout.
+ */
+#include "trainer/model/net.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/ckpt/read/open.h"
+#include "formats/model/dims.h"
+#include "tests/unit/npz.h"
+#include "tests/unit/train_model.h"
+#include "trainer/model/net_i.h"
+
+static struct mfs_error err;
+
+/* ---- Megatron's logits ---- */
+
+#define LOGITS_BATCH 2
+#define LOGITS_SEQ   48
+#define LOGITS_MOST  2e-4
+
+static struct mfs_batch *tokens_of(const char *npz, int64_t vocab)
+{
+	size_t len;
+	uint8_t *npy = npz_member(npz, "tokens.npy", &len);
+	struct mfs_batch *b = train_batch_new(LOGITS_BATCH, LOGITS_SEQ, vocab, 1);
+	uint64_t rows;
+	const uint8_t *tokens = npy_elements(npy, len, "<i8", &rows);
+
+	ck_assert_uint_eq(len, NPY_HEADER + LOGITS_BATCH * LOGITS_SEQ * 8);
+	for (int64_t t = 0; t < LOGITS_BATCH * LOGITS_SEQ; t++)
+		b->tokens[t] = (int32_t)mfs_le64(tokens + 8 * t);
+	train_batch_finish(b, LOGITS_BATCH * LOGITS_SEQ);
+	free(npy);
+	return b;
+}
+
+static void check_logits(const char *checkpoint, const char *npz)
+{
+	struct mfs_train_config config = {.micro_batch_size = LOGITS_BATCH,
+					  .seq_length = LOGITS_SEQ};
+	struct train_model *m;
+	struct mfs_batch *b;
+	struct mfs_ckpt *ckpt;
+	uint64_t rows;
+	size_t len, count;
+	uint8_t *npy;
+	float *found, worst = 0;
+	const float *want;
+
+	unit_ok(mfs_ckpt_open(unit_fixture(checkpoint), 0, &ckpt, &err), &err);
+	config.model = *mfs_ckpt_args(ckpt);
+	config.model.padded_vocab_size = (int64_t)mfs_dims_padded_vocab(ckpt);
+	train_config_types(&config, MFS_F32);
+	m = train_model_new(&config);
+	train_model_load(m, ckpt);
+	b = tokens_of(unit_fixture(npz), config.model.padded_vocab_size);
+	npy = npz_member(unit_fixture(npz), "logits.npy", &len);
+	want = npy_elements(npy, len, "<f4", &rows);
+	count = (len - NPY_HEADER) / sizeof(float);
+	ck_assert_uint_eq(count, LOGITS_BATCH * LOGITS_SEQ * m->params->padded_vocab);
+	found = malloc(count * sizeof(*found));
+	unit_ok(mfs_net_logits(m->net, m->ctx, b, found, &err), &err);
+	for (size_t i = 0; i < count; i++) {
+		const float off = fabsf(found[i] - want[i]);
+
+		worst = off <= worst ? worst : off; /* a NaN is worse */
+	}
+	ck_assert_msg(worst <= LOGITS_MOST, "%s: logits differ by %g", checkpoint, worst);
+	free(found);
+	free(npy);
+	train_batch_free(b);
+	train_model_free(m);
+	mfs_ckpt_free(ckpt);
+}
+
+START_TEST(test_logits_are_megatrons)
+{
+	static const char *const fixtures[][2] = {
+		{"weights/llama-torch_dist-tp2-pp2-vpp2/iter_0000040",
+		 "weights/llama-torch_dist-tp2-pp2-vpp2/logits.npz"},
+		{"weights/gpt2-torch-tp2-pp2/iter_0000040",
+		 "weights/gpt2-torch-tp2-pp2/logits.npz"},
+		{"weights/qwen3-torch_dist-tp4/iter_0000040",
+		 "weights/qwen3-torch_dist-tp4/logits.npz"},
+		{"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020",
+		 "resume/qwen2-torch-tp2-dp2-distopt/logits.npz"},
+		{"resume/llama-torch_dist-tp2-pp2/iter_0000020",
+		 "resume/llama-torch_dist-tp2-pp2/logits.npz"},
+	};
+
+	check_logits(fixtures[_i][0], fixtures[_i][1]);
+}
+END_TEST
+
+/* ---- small models ---- */
+
+#define BATCH 2
+#define SEQ   12
+#define VOCAB 64
+
+/* RMSNorm, RoPE, everything else off. */
+static struct mfs_train_config plain(void)
+{
+	struct mfs_train_config c = {
+		.micro_batch_size = BATCH,
+		.seq_length = SEQ,
+		.model = {.num_layers = 3,
+			  .hidden_size = 32,
+			  .ffn_hidden_size = 40,
+			  .num_attention_heads = 4,
+			  .num_query_groups = 4,
+			  .kv_channels = 8,
+			  .seq_length = SEQ,
+			  .max_position_embeddings = SEQ + 4,
+			  .vocab_size = VOCAB - 3,
+			  .padded_vocab_size = VOCAB,
+			  .make_vocab_size_divisible_by = 32,
+			  .norm_epsilon = 1e-5,
+			  .position_embedding_type = "rope",
+			  .rotary_base = 100,
+			  .rotary_percent = 1,
+			  .rope_scaling_factor = 8,
+			  .window_size = MFS_UNSET,
+			  .num_experts = MFS_UNSET,
+			  .moe_shared_expert_intermediate_size = MFS_UNSET,
+			  .q_lora_rank = MFS_UNSET,
+			  .init_method_std = 0.02,
+			  .tensor_model_parallel_size = 1,
+			  .pipeline_model_parallel_size = 1,
+			  .virtual_pipeline_model_parallel_size = 1,
+			  .expert_model_parallel_size = 1,
+			  .expert_tensor_parallel_size = 1,
+			  .first_stage_layers = MFS_UNSET,
+			  .last_stage_layers = MFS_UNSET,
+			  .local_spec = true},
+	};
+
+	train_config_types(&c, MFS_F32);
+	return c;
+}
+
+/* GPT-2 and what else uses LayerNorm. */
+static struct mfs_train_config gpt2_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.layernorm = c.model.zero_centered_gamma = c.model.add_bias_linear = true;
+	c.model.position_embedding_type = "learned_absolute";
+	c.model.tied = true;
+	c.hidden_dropout = 0.1;
+	c.attention_dropout = 0.2;
+	return c;
+}
+
+static struct mfs_train_config llama_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.swiglu = c.model.use_rope_scaling = true;
+	c.model.num_query_groups = 2;
+	c.model.window_size = 7;
+	return c;
+}
+
+static struct mfs_train_config qwen_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.swiglu = c.model.add_qkv_bias = c.model.qk_layernorm = c.model.tied = true;
+	c.model.num_query_groups = 1;
+	c.model.kv_channels = 12;
+	c.attention_dropout = 0.1;
+	return c;
+}
+
+static struct mfs_train_config neox_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.layernorm = c.model.qk_layernorm = c.model.exact_gelu = true;
+	c.model.rotary_percent = 0.5;
+	c.model.rotary_interleaved = true;
+	c.model.rotary_seq_len_interpolation_factor = 2;
+	c.apply_query_key_layer_scaling = true;
+	return c;
+}
+
+static struct mfs_train_config relu_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.squared_relu = c.model.zero_centered_gamma = true;
+	c.hidden_dropout = 0.3;
+	return c;
+}
+
+static struct mfs_train_config geglu_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.quick_geglu = c.model.add_bias_linear = true;
+	c.model.position_embedding_type = "none";
+	return c;
+}
+
+static struct mfs_train_config (*const small_models[])(void) = {
+	gpt2_like, llama_like, qwen_like, neox_like, relu_like, geglu_like,
+};
+#define SMALL_MODELS ((int)(sizeof(small_models) / sizeof(small_models[0])))
+
+/* Two documents a sequence, in every second model. */
+static struct mfs_batch *batch_for(int model, uint64_t seed)
+{
+	struct mfs_batch *b = train_batch_new(BATCH, SEQ, VOCAB - 3, seed);
+
+	if (model % 2)
+		train_batch_split(b, BATCH, SEQ, 5);
+	return b;
+}
+
+/* ---- gradients ---- */
+
+#define PICKED 6
+
+/* The loss's difference along the gradient's signs at a few elements, against the sum of the
+ * gradient's magnitudes there. */
+static void check_gradient(struct train_model *m, const struct mfs_batch *b,
+			   const struct mfs_param *p, const float *grads, uint64_t *seed)
+{
+	float *weights = m->params->weights, saved[PICKED];
+	uint64_t at[PICKED];
+	double want = 0, up, down, found, step = 2e-3;
+	char name[MFS_CKPT_NAME_SIZE];
+
+	for (int i = 0; i < PICKED; i++) {
+		bool twice = true;
+
+		while (twice) {
+			at[i] = p->start + train_random(seed) % p->elements;
+			twice = false;
+			for (int k = 0; k < i; k++)
+				twice |= at[k] == at[i];
+		}
+		saved[i] = weights[at[i]];
+		want += fabs(grads[at[i]]);
+	}
+	for (int i = 0; i < PICKED; i++)
+		weights[at[i]] = saved[i] + copysignf((float)step, grads[at[i]]);
+	up = train_run(m, b, true);
+	for (int i = 0; i < PICKED; i++)
+		weights[at[i]] = saved[i] - copysignf((float)step, grads[at[i]]);
+	down = train_run(m, b, true);
+	for (int i = 0; i < PICKED; i++)
+		weights[at[i]] = saved[i];
+	found = (up - down) / (2 * step);
+	ck_assert_msg(fabs(found - want) <= 0.005 * want + 0.005,
+		      "%s: the loss changes by %g, the gradient says %g",
+		      mfs_global_tensor_name(p->tensor, name, sizeof(name)), found, want);
+}
+
+START_TEST(test_gradients_are_differences)
+{
+	const struct mfs_train_config config = small_models[_i]();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *b = batch_for(_i, 5);
+	const size_t bytes = m->params->elements * sizeof(float);
+	float *grads = malloc(bytes);
+	uint64_t seed = 17;
+
+	train_model_random(m, 7, 0.4f);
+	train_run(m, b, true);
+	memcpy(grads, m->params->grads, bytes);
+	for (uint32_t i = 0; i < m->params->count; i++)
+		check_gradient(m, b, &m->params->list[i], grads, &seed);
+	free(grads);
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* Gaps between parameters stay zero. */
+START_TEST(test_gaps_stay_zero)
+{
+	const struct mfs_train_config config = small_models[_i]();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *b = batch_for(_i, 5);
+	const float *grads = m->params->grads;
+	uint64_t end = 0;
+
+	train_model_random(m, 7, 0.4f);
+	train_run(m, b, true);
+	for (uint32_t i = 0; i < m->params->count; i++) {
+		const struct mfs_param *p = &m->params->list[i];
+
+		for (; end < p->start; end++)
+			ck_assert_msg(grads[end] == 0, "element %zu", (size_t)end);
+		end = p->start + p->elements;
+	}
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* ---- recomputation ---- */
+
+static const char *const layernorm_and_mlp[] = {"core_attn", "layernorm", "mlp"};
+
+static const struct {
+	enum mfs_recompute granularity;
+	const char *method;
+	int64_t layers;
+} recomputed[] = {
+	{MFS_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET}, {MFS_RECOMPUTE_FULL, "uniform", 1},
+	{MFS_RECOMPUTE_FULL, "uniform", 2},	    {MFS_RECOMPUTE_FULL, "uniform", 3},
+	{MFS_RECOMPUTE_FULL, "block", 1},	    {MFS_RECOMPUTE_FULL, "block", 3},
+};
+#define RECOMPUTED ((int)(sizeof(recomputed) / sizeof(recomputed[0])))
+
+/* Loss and gradients of a model, the same bits in each way to recompute. */
+START_TEST(test_recomputed_is_the_same)
+{
+	struct mfs_train_config config = small_models[_i]();
+	struct train_model *kept = train_model_new(&config);
+	struct mfs_batch *b = batch_for(_i, 9);
+	const size_t bytes = kept->params->elements * sizeof(float);
+	double loss;
+
+	train_model_random(kept, 11, 0.3f);
+	loss = train_run(kept, b, true);
+	for (int i = 0; i < RECOMPUTED; i++) {
+		struct train_model *again;
+
+		config.recompute_granularity = recomputed[i].granularity;
+		config.recompute_method = recomputed[i].method;
+		config.recompute_num_layers = recomputed[i].layers;
+		config.recompute_modules = (struct mfs_words){layernorm_and_mlp, 3};
+		again = train_model_new(&config);
+		train_model_random(again, 11, 0.3f);
+		ck_assert(train_run(again, b, true) == loss);
+		ck_assert_msg(!memcmp(again->params->grads, kept->params->grads, bytes), "%s %lld",
+			      recomputed[i].method, (long long)recomputed[i].layers);
+		ck_assert_uint_lt(again->memory.bytes[MFS_MEMORY_ACTIVATIONS],
+				  kept->memory.bytes[MFS_MEMORY_ACTIVATIONS]);
+		train_model_free(again);
+	}
+	train_batch_free(b);
+	train_model_free(kept);
+}
+END_TEST
+
+/* ---- microbatches ---- */
+
+START_TEST(test_gradients_add_up)
+{
+	const struct mfs_train_config config = small_models[_i]();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *first = batch_for(_i, 21), *second = batch_for(_i, 22);
+	const size_t count = m->params->elements;
+	const float *grads = m->params->grads;
+	float *sum = calloc(count, sizeof(*sum)), most = 0;
+
+	train_model_random(m, 3, 0.3f);
+	train_run(m, first, true);
+	memcpy(sum, grads, count * sizeof(*sum));
+	train_clear_grads(m);
+	train_run(m, second, true);
+	for (size_t i = 0; i < count; i++) {
+		sum[i] += grads[i];
+		most = fmaxf(most, fabsf(sum[i]));
+	}
+	train_clear_grads(m);
+	train_run(m, first, true);
+	train_run(m, second, true);
+	for (size_t i = 0; i < count; i++)
+		ck_assert_msg(fabsf(sum[i] - grads[i]) <= 1e-5f * most, "element %zu: %g, not %g",
+			      i, grads[i], sum[i]);
+	free(sum);
+	train_batch_free(first);
+	train_batch_free(second);
+	train_model_free(m);
+}
+END_TEST
+
+/* The first microbatch writes what would otherwise be zeroed and added to, whatever is there. */
+START_TEST(test_first_microbatch_replaces)
+{
+	const struct mfs_train_config config = small_models[_i]();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *b = batch_for(_i, 21);
+	const struct mfs_net_pass pass = {.batch = b,
+					  .grad_scale = 1,
+					  .backward = true,
+					  .first = true,
+					  .iteration = 3,
+					  .microbatch = 1};
+	const struct mfs_params *p = m->params;
+	const size_t bytes = p->elements * sizeof(float);
+	float *added = malloc(bytes), *grads = p->grads;
+
+	train_model_random(m, 3, 0.3f);
+	train_run(m, b, true);
+	memcpy(added, grads, bytes);
+	for (uint32_t i = 0; i < p->count; i++)
+		memset(grads + p->list[i].start, 0xff, p->list[i].elements * sizeof(float));
+	m->net->head.chunk = _i % 2 ? 5 : m->net->head.chunk;
+	mfs_net_clear_grads(m->net, m->ctx);
+	unit_ok(mfs_net_run(m->net, m->ctx, &pass, &err), &err);
+	train_model_sync(m);
+	for (size_t i = 0; i < p->elements; i++)
+		ck_assert_msg(fabsf(grads[i] - added[i]) <= 1e-5f * (1 + fabsf(added[i])),
+			      "element %zu: %g, not %g", i, grads[i], added[i]);
+	free(added);
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* An eighth of the gradient at an eighth of the scale; the loss does not change. */
+START_TEST(test_scale_is_of_gradients)
+{
+	struct mfs_train_config config = llama_like();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *b = batch_for(1, 4);
+	const struct mfs_net_pass pass = {.batch = b,
+					  .grad_scale = 0.125f,
+					  .backward = true,
+					  .iteration = 3,
+					  .microbatch = 1};
+	const size_t count = m->params->elements;
+	const float *grads = m->params->grads;
+	float *whole = malloc(count * sizeof(*whole));
+
+	train_model_random(m, 3, 0.3f);
+	train_run(m, b, true);
+	memcpy(whole, grads, count * sizeof(*whole));
+	train_clear_grads(m);
+	unit_ok(mfs_net_run(m->net, m->ctx, &pass, &err), &err);
+	train_model_sync(m);
+	for (size_t i = 0; i < count; i++) /* a power of two: the same bits */
+		ck_assert(grads[i] == 0.125f * whole[i]);
+	free(whole);
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* Logits that come in chunks: 5 rows at a time, of which the last ones are 4. */
+START_TEST(test_head_in_chunks)
+{
+	const struct mfs_train_config config = small_models[_i]();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *b = batch_for(1, 4);
+	const size_t count = m->params->elements, logits = BATCH * SEQ * m->params->padded_vocab;
+	const float *grads = m->params->grads;
+	float *whole = malloc(count * sizeof(*whole)), most = 0;
+	float *want = malloc(logits * sizeof(*want)), *found = malloc(logits * sizeof(*found));
+	double loss;
+
+	train_model_random(m, 3, 0.3f);
+	loss = train_run(m, b, true);
+	memcpy(whole, grads, count * sizeof(*whole));
+	unit_ok(mfs_net_logits(m->net, m->ctx, b, want, &err), &err);
+	train_clear_grads(m);
+	ck_assert_int_eq(m->net->head.chunk, BATCH * SEQ);
+	m->net->head.chunk = 5;
+	ck_assert(fabs(train_run(m, b, true) - loss) <= 1e-6 * loss);
+	for (size_t i = 0; i < count; i++)
+		most = fmaxf(most, fabsf(whole[i]));
+	for (size_t i = 0; i < count; i++)
+		ck_assert_msg(fabsf(grads[i] - whole[i]) <= 1e-5f * most, "element %zu", i);
+	unit_ok(mfs_net_logits(m->net, m->ctx, b, found, &err), &err);
+	for (size_t i = 0; i < logits; i++)
+		ck_assert_msg(fabsf(found[i] - want[i]) <= 1e-5f, "logit %zu", i);
+	free(want);
+	free(found);
+	free(whole);
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* ---- validation, dropout ---- */
+
+START_TEST(test_validation_has_no_dropout)
+{
+	struct mfs_train_config config = gpt2_like();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *b = batch_for(0, 4);
+	double validated, trained;
+
+	train_model_random(m, 3, 0.3f);
+	validated = train_run(m, b, false);
+	for (uint64_t i = 0; i < m->params->elements; i++)
+		ck_assert(((float *)m->params->grads)[i] == 0);
+	trained = train_run(m, b, true);
+	ck_assert(validated != trained);
+	ck_assert(train_run(m, b, true) == trained); /* a function of its place in the run */
+	train_model_free(m);
+
+	config.hidden_dropout = config.attention_dropout = 0;
+	m = train_model_new(&config);
+	train_model_random(m, 3, 0.3f);
+	ck_assert(train_run(m, b, true) == validated);
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* Each of seed, iteration and microbatch gives other numbers. */
+START_TEST(test_dropout_depends_on_place)
+{
+	const struct mfs_train_config config = gpt2_like();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *b = batch_for(0, 4);
+	double seen[4];
+
+	train_model_random(m, 3, 0.3f);
+	for (int i = 0; i < 4; i++) {
+		const struct mfs_net_pass pass = {.batch = b,
+						  .grad_scale = 1,
+						  .backward = true,
+						  .iteration = i == 1,
+						  .microbatch = i == 2};
+		struct mfs_net_losses losses;
+
+		m->config.seed = i == 3;
+		mfs_net_clear_losses(m->net, m->ctx);
+		unit_ok(mfs_net_run(m->net, m->ctx, &pass, &err), &err);
+		unit_ok(mfs_net_losses(m->net, m->ctx, &losses, &err), &err);
+		seen[i] = losses.lm_loss_sum;
+		for (int k = 0; k < i; k++)
+			ck_assert(seen[k] != seen[i]);
+	}
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* ---- who sees whom ---- */
+
+/* Whether the logits of a position change with the token at another. */
+static bool sees(struct train_model *m, struct mfs_batch *b, int64_t position, int64_t other)
+{
+	const uint64_t vocab = m->params->padded_vocab;
+	float *before = malloc(BATCH * SEQ * vocab * sizeof(float));
+	float *after = malloc(BATCH * SEQ * vocab * sizeof(float));
+	bool differ;
+
+	unit_ok(mfs_net_logits(m->net, m->ctx, b, before, &err), &err);
+	b->tokens[other] = (b->tokens[other] + 1) % (VOCAB - 3);
+	unit_ok(mfs_net_logits(m->net, m->ctx, b, after, &err), &err);
+	differ = memcmp(before + (uint64_t)position * vocab, after + (uint64_t)position * vocab,
+			vocab * sizeof(float)) != 0;
+	free(before);
+	free(after);
+	return differ;
+}
+
+START_TEST(test_tokens_see_their_past)
+{
+	struct mfs_train_config config = plain();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_batch *b = batch_for(0, 4);
+
+	train_model_random(m, 3, 0.3f);
+	ck_assert(sees(m, b, 11, 0));
+	ck_assert(sees(m, b, 4, 4));
+	ck_assert(!sees(m, b, 4, 5));
+	ck_assert(!sees(m, b, 3, SEQ + 3));
+	ck_assert(!sees(m, b, SEQ + 3, 3));
+	train_batch_split(b, BATCH, SEQ, 5);
+	ck_assert(sees(m, b, 4, 0));
+	ck_assert(!sees(m, b, 5, 4));
+	ck_assert(sees(m, b, 11, 5));
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* A window of w tokens over L layers reaches L (w - 1) tokens back. */
+START_TEST(test_window_limits_the_past)
+{
+	struct mfs_train_config config = plain();
+	struct train_model *m;
+	struct mfs_batch *b = batch_for(0, 4);
+
+	config.model.num_layers = 2;
+	config.model.window_size = 3;
+	m = train_model_new(&config);
+	train_model_random(m, 3, 0.3f);
+	ck_assert(sees(m, b, 10, 6));
+	ck_assert(!sees(m, b, 10, 5));
+	ck_assert(sees(m, b, SEQ + 10, SEQ + 6));
+	train_batch_split(b, BATCH, SEQ, 8);
+	ck_assert(sees(m, b, 10, 8));
+	ck_assert(!sees(m, b, 10, 7));
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* ---- 16 bits ---- */
+
+/* The loss is fp32's to a few of the type's digits, and gradients point the same way. */
+START_TEST(test_16_bits_are_near)
+{
+	const enum mfs_dtype type = _i ? MFS_F16 : MFS_BF16;
+	struct mfs_train_config config = qwen_like();
+	struct train_model *m = train_model_new(&config), *half;
+	struct mfs_batch *b = batch_for(1, 4);
+	double loss, near, dot = 0, a = 0, c = 0;
+	float *logits;
+
+	train_model_random(m, 3, 0.125f);
+	loss = train_run(m, b, true);
+	config.params_dtype = type;
+	half = train_model_new(&config);
+	train_model_random(half, 3, 0.125f);
+	near = train_run(half, b, true);
+	ck_assert_msg(fabs(near - loss) <= 0.01 * loss, "%g, not %g", near, loss);
+	for (uint64_t i = 0; i < m->params->elements; i++) {
+		const double x = ((float *)m->params->grads)[i];
+		const double y = ((float *)half->params->grads)[i];
+
+		dot += x * y;
+		a += x * x;
+		c += y * y;
+	}
+	ck_assert_msg(dot / sqrt(a * c) > 0.99, "cosine %g", dot / sqrt(a * c));
+
+	logits = malloc(BATCH * SEQ * half->params->padded_vocab * sizeof(*logits));
+	unit_ok(mfs_net_logits(half->net, half->ctx, b, logits, &err), &err);
+	for (uint64_t i = 0; i < BATCH * SEQ * half->params->padded_vocab; i++)
+		ck_assert(isfinite(logits[i]));
+	free(logits);
+	train_batch_free(b);
+	train_model_free(m);
+	train_model_free(half);
+}
+END_TEST
+
+/* ---- what is refused, and plans alone ---- */
+
+static void refuses(const struct mfs_train_config *config, int code, const char *part)
+{
+	struct mfs_memory memory = {0};
+	struct mfs_parallel one;
+	struct mfs_params *params;
+	struct mfs_net *net;
+
+	mfs_parallel_one(&one);
+	unit_ok(mfs_params_new(config, &params, &err), &err);
+	unit_fails(mfs_net_new(config, params, &memory, NULL, NULL, &one, &net, &err), &err, code,
+		   part);
+	mfs_params_free(params);
+}
+
+START_TEST(test_refused)
+{
+	static const char *const unknown[] = {"attention"};
+	struct mfs_train_config c = plain();
+
+	c.recompute_granularity = MFS_RECOMPUTE_FULL;
+	refuses(&c, -EINVAL, "--recompute-method uniform or block, found none");
+	c.recompute_method = "block";
+	c.recompute_num_layers = 4;
+	refuses(&c, -EINVAL, "--recompute-num-layers: expected 1 to 3, found 4");
+	c = plain();
+	c.recompute_granularity = MFS_RECOMPUTE_SELECTIVE;
+	c.recompute_modules = (struct mfs_words){unknown, 1};
+	refuses(&c, -ENOTSUP, "found attention");
+	c = plain();
+	c.model.position_embedding_type = "mrope";
+	refuses(&c, -ENOTSUP, "found mrope");
+	c = gpt2_like();
+	c.model.max_position_embeddings = SEQ - 1;
+	refuses(&c, -EINVAL, "--max-position-embeddings");
+}
+END_TEST
+
+/* --dry-run: without a device the plan is as large, but for what attention works in. */
+START_TEST(test_plan_alone)
+{
+	const struct mfs_train_config config = small_models[_i]();
+	struct train_model *m = train_model_new(&config);
+	struct mfs_memory memory = {0};
+	struct mfs_net *net;
+
+	unit_ok(mfs_net_new(&config, m->params, &memory, NULL, NULL, &m->parallel, &net, &err),
+		&err);
+	ck_assert_uint_eq(memory.bytes[MFS_MEMORY_ACTIVATIONS],
+			  m->memory.bytes[MFS_MEMORY_ACTIVATIONS]);
+	ck_assert_uint_eq(memory.bytes[MFS_MEMORY_BATCH], m->memory.bytes[MFS_MEMORY_BATCH]);
+	mfs_net_free(net);
+	train_model_free(m);
+}
+END_TEST
+
+START_TEST(test_memory)
+{
+	struct mfs_memory m = {0};
+	struct mfk_device *device;
+	char why[MFK_WHY] = "";
+
+	ck_assert_uint_eq(mfs_memory_add(&m, MFS_MEMORY_WEIGHTS, 1), 0);
+	ck_assert_uint_eq(mfs_memory_add(&m, MFS_MEMORY_BATCH, 300), MFS_MEMORY_ALIGN);
+	ck_assert_uint_eq(mfs_memory_add(&m, MFS_MEMORY_BATCH, 0), 3 * MFS_MEMORY_ALIGN);
+	ck_assert_uint_eq(m.total, 3 * MFS_MEMORY_ALIGN);
+	ck_assert_uint_eq(m.bytes[MFS_MEMORY_BATCH], 2 * MFS_MEMORY_ALIGN);
+	mfs_memory_add(&m, MFS_MEMORY_MOMENTS, UINT64_MAX);
+	mfs_memory_add(&m, MFS_MEMORY_MOMENTS, UINT64_MAX);
+	ck_assert_msg(!mfk_cpu.device->open(0, 1, &device, why), "%s", why);
+	unit_fails(mfs_memory_place(&m, &mfk_cpu, device, &err), &err, -ENOMEM, "moments");
+	mfk_cpu.device->close(device);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("trainer_net");
+	TCase *c = tcase_create("models");
+
+	tcase_set_timeout(c, 120);
+	tcase_add_loop_test(c, test_logits_are_megatrons, 0, 5);
+	tcase_add_loop_test(c, test_gradients_are_differences, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, test_gaps_stay_zero, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, test_recomputed_is_the_same, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, test_gradients_add_up, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, test_first_microbatch_replaces, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, test_head_in_chunks, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, test_plan_alone, 0, SMALL_MODELS);
+	tcase_add_loop_test(c, test_16_bits_are_near, 0, 2);
+	suite_add_tcase(s, c);
+	unit_case(s, "scale", test_scale_is_of_gradients);
+	unit_case(s, "validation", test_validation_has_no_dropout);
+	unit_case(s, "dropout", test_dropout_depends_on_place);
+	unit_case(s, "past", test_tokens_see_their_past);
+	unit_case(s, "window", test_window_limits_the_past);
+	unit_case(s, "refused", test_refused);
+	unit_case(s, "memory", test_memory);
+	return s;
+}

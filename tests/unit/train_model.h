@@ -1,0 +1,303 @@
+/*
+ * A model on the CPU, ready to run, and microbatches for it. All of its memory that is not
+ * parameters begins as NaN, so that what is read before it is written shows.
+ */
+#ifndef MFS_TESTS_UNIT_TRAIN_MODEL_H
+#define MFS_TESTS_UNIT_TRAIN_MODEL_H
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/half.h"
+#include "formats/ckpt/target.h"
+#include "formats/plan/vfile.h"
+#include "kernels/ref/cpu.h"
+#include "tests/unit/unit.h"
+#include "trainer/model/net.h"
+
+/* ---- random numbers ---- */
+
+static inline uint64_t train_random(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+	return z ^ z >> 31;
+}
+
+/* In [-1, 1). */
+static inline float train_uniform(uint64_t *state)
+{
+	return (float)((double)(train_random(state) >> 11) / (double)(UINT64_C(1) << 52) - 1);
+}
+
+/* ---- a model ---- */
+
+/* What config needs besides the model and the batch's sizes. */
+static inline void train_config_types(struct mfs_train_config *c, enum mfs_dtype io)
+{
+	c->params_dtype = io;
+	c->main_grads_dtype = c->main_params_dtype = MFS_F32;
+	c->exp_avg_dtype = c->exp_avg_sq_dtype = MFS_F32;
+	c->embedding_init_method_std = -1;
+	c->decoupled_lr = -1;
+	c->seed = 1234;
+}
+
+struct train_model {
+	struct mfs_train_config config;
+	struct mfs_params *params;
+	struct mfs_memory memory;
+	struct mfs_parallel parallel;
+	struct mfk_device *device;
+	struct mfk_ctx *ctx;
+	struct mfs_net *net;
+	struct mfs_error err;
+};
+
+/* Parameters in memory: weights zero, gradients zero. */
+static inline void train_model_place(struct train_model *m)
+{
+	struct mfs_params *p = m->params;
+	const uint64_t weight = mfs_dtype_size(p->weight_type), grad = mfs_dtype_size(p->grad_type);
+	const uint64_t weights =
+		mfs_memory_add(&m->memory, MFS_MEMORY_WEIGHTS, p->elements * weight);
+	const uint64_t grads = mfs_memory_add(&m->memory, MFS_MEMORY_GRADIENTS, p->elements * grad);
+	const uint64_t buffers =
+		mfs_memory_add(&m->memory, MFS_MEMORY_WEIGHTS, p->buffer_elements * 4);
+
+	unit_ok(mfs_net_new(&m->config, p, &m->memory, &mfk_cpu, m->device, &m->parallel, &m->net,
+			    &m->err),
+		&m->err);
+	unit_ok(mfs_memory_place(&m->memory, &mfk_cpu, m->device, &m->err), &m->err);
+	memset(m->memory.base, 0xff, m->memory.total);
+	p->weights = mfs_memory_at(&m->memory, weights);
+	p->grads = mfs_memory_at(&m->memory, grads);
+	p->buffers = mfs_memory_at(&m->memory, buffers);
+	memset(p->weights, 0, p->elements * weight);
+	memset(p->grads, 0, p->elements * grad);
+	memset(p->buffers, 0, p->buffer_elements * 4);
+}
+
+static inline struct train_model *train_model_new(const struct mfs_train_config *config)
+{
+	struct train_model *m = calloc(1, sizeof(*m));
+	char why[MFK_WHY] = "";
+
+	m->config = *config;
+	mfs_parallel_one(&m->parallel);
+	ck_assert_msg(!mfk_cpu.device->open(0, 2, &m->device, why), "%s", why);
+	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
+	unit_ok(mfs_params_new(&m->config, &m->params, &m->err), &m->err);
+	train_model_place(m);
+	unit_ok(mfs_net_begin(m->net, m->ctx, &m->err), &m->err);
+	return m;
+}
+
+static inline void train_model_sync(struct train_model *m)
+{
+	char why[MFK_WHY] = "";
+
+	ck_assert_msg(!mfk_cpu.device->sync(m->ctx, why), "%s", why);
+}
+
+static inline void train_model_free(struct train_model *m)
+{
+	train_model_sync(m);
+	mfs_net_free(m->net);
+	mfs_memory_release(&m->memory, &mfk_cpu, m->device);
+	mfs_params_free(m->params);
+	mfk_cpu.device->ctx_free(m->ctx);
+	mfk_cpu.device->close(m->device);
+	free(m);
+}
+
+/* ---- weights ---- */
+
+static inline void train_put_weight(const struct mfs_params *p, uint64_t at, float v)
+{
+	const uint16_t half =
+		p->weight_type == MFS_F16 ? mfs_float_to_f16(v) : mfs_float_to_bf16(v);
+
+	if (p->weight_type == MFS_F32)
+		((float *)p->weights)[at] = v;
+	else
+		((uint16_t *)p->weights)[at] = half;
+}
+
+/* Numbers in [-spread, spread); norms are near what they begin with. */
+static inline void train_model_random(struct train_model *m, uint64_t seed, float spread)
+{
+	const struct mfs_params *p = m->params;
+
+	for (uint32_t i = 0; i < p->count; i++)
+		for (uint64_t e = 0; e < p->list[i].elements; e++) {
+			const float v = spread * train_uniform(&seed);
+			const bool norm = p->list[i].init_std < 0;
+
+			train_put_weight(p, p->list[i].start + e,
+					 norm ? p->list[i].init_value + v : v);
+		}
+}
+
+static inline float train_to_float(enum mfs_dtype type, const void *from, uint64_t i)
+{
+	if (type == MFS_F32)
+		return ((const float *)from)[i];
+	ck_assert(type == MFS_BF16 || type == MFS_F16);
+	return type == MFS_BF16 ? mfs_bf16_to_float(((const uint16_t *)from)[i])
+				: mfs_f16_to_float(((const uint16_t *)from)[i]);
+}
+
+/* The elements of a tensor of a checkpoint, in fp32; to be freed. */
+static inline float *train_read_tensor(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t,
+				       uint64_t *ret_count)
+{
+	struct mfs_error err;
+	struct mfs_whole_target whole;
+	struct mfs_vfile *f;
+	size_t len;
+	void *raw;
+	float *v;
+
+	mfs_whole_target_init(&whole, ckpt, t);
+	unit_ok(mfs_vfile_new(&f, &err), &err);
+	unit_ok(mfs_vfile_add_tensor(f, &whole.base, &err), &err);
+	raw = malloc(whole.base.bytes);
+	unit_ok(mfs_vfile_pread(f, 0, raw, whole.base.bytes, &len, &err), &err);
+	mfs_vfile_free(f);
+	*ret_count = whole.base.bytes / mfs_dtype_size(t->dtype);
+	v = malloc(*ret_count * sizeof(*v));
+	for (uint64_t i = 0; i < *ret_count; i++)
+		v[i] = train_to_float(t->dtype, raw, i);
+	free(raw);
+	return v;
+}
+
+/* The weights and buffers of a checkpoint of the same model. */
+static inline void train_model_load(struct train_model *m, struct mfs_ckpt *ckpt)
+{
+	const struct mfs_params *p = m->params;
+
+	for (uint32_t i = 0; i < p->count + p->buffer_count; i++) {
+		const bool param = i < p->count;
+		const struct mfs_model_buffer *b = param ? NULL : &p->buffer_list[i - p->count];
+		const struct mfs_global_tensor *t = param ? p->list[i].tensor : b->tensor;
+		uint64_t count;
+		float *v;
+
+		t = mfs_ckpt_find(ckpt, t->name, t->layer, t->expert);
+		ck_assert_ptr_nonnull(t);
+		v = train_read_tensor(ckpt, t, &count);
+		ck_assert_uint_eq(count, param ? p->list[i].elements : b->elements);
+		for (uint64_t e = 0; e < count; e++)
+			if (param)
+				train_put_weight(p, p->list[i].start + e, v[e]);
+			else
+				p->buffers[b->start + e] = v[e];
+		free(v);
+	}
+}
+
+/* ---- microbatches ---- */
+
+static const int32_t *train_sorted_ids;
+
+static inline int train_compare(const void *a, const void *b)
+{
+	const int32_t i = *(const int32_t *)a, k = *(const int32_t *)b;
+	const int32_t x = train_sorted_ids[i], y = train_sorted_ids[k];
+
+	return x != y ? (x > y) - (x < y) : (i > k) - (i < k);
+}
+
+static inline void train_sort(int32_t *order, const int32_t *ids, int64_t count)
+{
+	for (int64_t t = 0; t < count; t++)
+		order[t] = (int32_t)t;
+	train_sorted_ids = ids;
+	qsort(order, (size_t)count, sizeof(*order), train_compare);
+}
+
+/* After tokens, labels, positions or masks were changed. */
+static inline void train_batch_finish(struct mfs_batch *b, int64_t tokens)
+{
+	b->counted = 0;
+	b->documents = false;
+	train_sort(b->order, b->tokens, tokens);
+	train_sort(b->position_order, b->positions, tokens);
+	for (int64_t t = 0; t < tokens; t++) {
+		b->counted += b->loss_mask[t] != 0;
+		b->documents |= b->first_key[t] != 0;
+	}
+}
+
+/* Random tokens and labels below vocab; one document a sequence; every loss counts. */
+static inline struct mfs_batch *train_batch_new(int64_t batch, int64_t seq, int64_t vocab,
+						uint64_t seed)
+{
+	const int64_t n = batch * seq;
+	struct mfs_batch *b = calloc(1, sizeof(*b));
+	int32_t **arrays[] = {&b->tokens,    &b->labels, &b->positions,
+			      &b->first_key, &b->order,	 &b->position_order};
+
+	b->bytes = (size_t)n * 7 * sizeof(int32_t);
+	b->block = calloc(1, b->bytes);
+	for (int i = 0; i < 6; i++)
+		*arrays[i] = (int32_t *)b->block + i * n;
+	b->loss_mask = (float *)b->block + 6 * n;
+	for (int64_t t = 0; t < n; t++) {
+		b->tokens[t] = (int32_t)(train_random(&seed) % (uint64_t)vocab);
+		b->labels[t] = (int32_t)(train_random(&seed) % (uint64_t)vocab);
+		b->positions[t] = (int32_t)(t % seq);
+		b->loss_mask[t] = 1;
+	}
+	train_batch_finish(b, n);
+	return b;
+}
+
+/* Each sequence becomes two documents, the second from position `at` on; the last loss of the first
+ * one does not count. */
+static inline void train_batch_split(struct mfs_batch *b, int64_t batch, int64_t seq, int64_t at)
+{
+	for (int64_t t = 0; t < batch * seq; t++) {
+		const int64_t s = t % seq;
+
+		if (s >= at) {
+			b->first_key[t] = (int32_t)at;
+			b->positions[t] = (int32_t)(s - at);
+		}
+		b->loss_mask[t] = s != at - 1;
+	}
+	train_batch_finish(b, batch * seq);
+}
+
+static inline void train_batch_free(struct mfs_batch *b)
+{
+	free(b->block);
+	free(b);
+}
+
+/* ---- runs ---- */
+
+/* The loss's sum over counted tokens of one pass; gradients are added to. */
+static inline double train_run(struct train_model *m, const struct mfs_batch *b, bool backward)
+{
+	const struct mfs_net_pass pass = {
+		.batch = b, .grad_scale = 1, .backward = backward, .iteration = 3, .microbatch = 1};
+	struct mfs_net_losses losses;
+
+	mfs_net_clear_losses(m->net, m->ctx);
+	unit_ok(mfs_net_run(m->net, m->ctx, &pass, &m->err), &m->err);
+	unit_ok(mfs_net_losses(m->net, m->ctx, &losses, &m->err), &m->err);
+	return losses.lm_loss_sum;
+}
+
+static inline void train_clear_grads(struct train_model *m)
+{
+	memset(m->params->grads, 0, m->params->elements * mfs_dtype_size(m->params->grad_type));
+}
+
+#endif
