@@ -6,9 +6,10 @@
  * it with io_uring and O_DIRECT. fence() holds the update back until the buckets it overwrites are
  * copied: only an update changes state. A save that fails is said and forgotten; training goes on.
  *
- * A save becomes visible whole or not at all: the files of iter_NNNNNNN are written and synced,
- * then .metadata, then the tracker by rename. A crash at any point leaves the old checkpoint or the
- * new one.
+ * A save becomes visible whole or not at all. Its files are written and synced in
+ * iter_NNNNNNN.tmp, .metadata last; the directory gets its name by rename, and then the tracker. A
+ * crash at any point leaves the old checkpoint or the new one. integrity.json has the SHA-256 of
+ * each file, computed on the way.
  */
 #ifndef MFS_TRAINER_CKPT_SAVE_H
 #define MFS_TRAINER_CKPT_SAVE_H

@@ -8,7 +8,7 @@
 #include "formats/optim/rules/settings.h"
 
 /* Core since 0.19 reads the first two keys and skips the others. Older releases need all four. */
-static const char metadata_json[] =
+const char mfs_megatron_dist_json[] =
 	"{\"sharded_backend\": \"torch_dist\", \"sharded_backend_version\": 1, "
 	"\"common_backend\": \"torch\", \"common_backend_version\": 1}";
 
@@ -28,9 +28,12 @@ static int make_none(struct mfs_megatron_dist *d, struct mfs_error *err)
 /* The distributed optimizer has another name for the fp32 parameters than other optimizers. */
 static const char *main_name(const struct mfs_megatron_options *options)
 {
-	if (options->optimizer && mfs_optim_info(options->ckpt)->kind == MFS_OPTIM_DISTRIBUTED)
-		return "param";
-	return "fp32_param";
+	const bool distributed =
+		options->own ? options->own->distributed
+			     : options->optimizer &&
+				       mfs_optim_info(options->ckpt)->kind == MFS_OPTIM_DISTRIBUTED;
+
+	return distributed ? "param" : "fp32_param";
 }
 
 static int fill(struct mfs_megatron_dist *d, struct mfs_error *err)
@@ -87,7 +90,7 @@ static int add_written(const struct mfs_megatron_dist *d, const struct mfs_file_
 static int write_json(const struct mfs_megatron_dist *d, struct mfs_buf *out, struct mfs_error *err)
 {
 	(void)d, (void)err;
-	mfs_buf_adds(out, metadata_json);
+	mfs_buf_adds(out, mfs_megatron_dist_json);
 	return 0;
 }
 

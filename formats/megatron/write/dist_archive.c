@@ -38,8 +38,9 @@ static int add_storage(struct mfs_dist_archive *a, const void *bytes, uint64_t s
 	return 0;
 }
 
-int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_error *err)
+static int add_number(struct mfs_dist_archive *a, float value, unsigned ndim, struct mfs_error *err)
 {
+	static const uint64_t one[] = {1};
 	float *bytes = mfs_arena_alloc(&a->arena, sizeof(*bytes));
 	uint32_t storage;
 	int rc;
@@ -50,8 +51,18 @@ int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_
 	rc = add_storage(a, bytes, sizeof(*bytes), &storage, err);
 	if (rc)
 		return rc;
-	mfs_pickle_tensor(&a->w, storage, MFS_F32, NULL, 0);
+	mfs_pickle_tensor(&a->w, storage, MFS_F32, one, ndim);
 	return 0;
+}
+
+int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_error *err)
+{
+	return add_number(a, value, 0, err);
+}
+
+int mfs_dist_archive_number(struct mfs_dist_archive *a, float value, struct mfs_error *err)
+{
+	return add_number(a, value, 1, err);
 }
 
 static int add_copied(void *arg, const void *bytes, uint64_t size, uint32_t *ret,

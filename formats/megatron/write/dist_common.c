@@ -178,20 +178,19 @@ static void write_flag(struct mfs_pickle_writer *w, const char *name, bool value
 	mfs_pickle_bool(w, value);
 }
 
-/* Tells a run which keys and shapes there are (training/checkpointing.py:
- * _build_sharded_state_dict_metadata). */
-static void write_content(struct common *c)
+/* training/checkpointing.py: _build_sharded_state_dict_metadata. */
+void mfs_megatron_dist_content(struct mfs_pickle_writer *w, bool distributed)
 {
-	mfs_pickle_name(out(c), "content_metadata");
-	mfs_pickle_dict_begin(out(c));
-	if (c->d->options.optimizer && is_distributed(c)) {
-		mfs_pickle_name(out(c), "distrib_optim_sharding_type");
-		mfs_pickle_str(out(c), "fully_reshardable");
-		write_flag(out(c), "distrib_optim_fully_reshardable_mem_efficient", false);
+	mfs_pickle_name(w, "content_metadata");
+	mfs_pickle_dict_begin(w);
+	if (distributed) {
+		mfs_pickle_name(w, "distrib_optim_sharding_type");
+		mfs_pickle_str(w, "fully_reshardable");
+		write_flag(w, "distrib_optim_fully_reshardable_mem_efficient", false);
 	}
-	write_flag(out(c), "singleton_local_shards", false);
-	write_flag(out(c), "chained_optim_avoid_prefix", true);
-	mfs_pickle_dict_end(out(c));
+	write_flag(w, "singleton_local_shards", false);
+	write_flag(w, "chained_optim_avoid_prefix", true);
+	mfs_pickle_dict_end(w);
 }
 
 int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, struct mfs_error *err)
@@ -205,6 +204,8 @@ int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, stru
 	struct common c = {.d = d, .err = err};
 	int rc;
 
+	if (d->options.own)
+		return d->options.own->common(d->options.own->arg, ret, err);
 	if (d->options.optimizer)
 		c.info = mfs_optim_info(d->options.ckpt);
 	mfs_dist_archive_begin(&c.archive);
@@ -212,7 +213,7 @@ int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, stru
 	rc = mfs_common_write(out(&c), d->options.ckpt, &options, d->options.number, err);
 	if (!rc && d->options.optimizer)
 		rc = write_optimizer(&c);
-	write_content(&c);
+	mfs_megatron_dist_content(out(&c), d->options.optimizer && is_distributed(&c));
 	mfs_pickle_dict_end(out(&c));
 	return mfs_dist_archive_end(&c.archive, "common", rc, ret, err);
 }

@@ -5,6 +5,7 @@
 #ifndef MFS_MEGATRON_WRITE_FILES_H
 #define MFS_MEGATRON_WRITE_FILES_H
 
+#include "formats/base/buf.h"
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/plan/vfile.h"
@@ -13,6 +14,16 @@
 /* add() owns data from the call on, even if it fails. */
 struct mfs_file_sink {
 	int (*add)(void *arg, const char *path, struct mfs_vfile *data, struct mfs_error *err);
+	void *arg;
+};
+
+/* The state of a run that saves itself, in place of a source's. */
+struct mfs_megatron_own {
+	bool distributed; /* its optimizer is Megatron's DistributedOptimizer */
+	/* Appends common.pt. */
+	int (*common)(void *arg, struct mfs_buf *out, struct mfs_error *err);
+	/* Appends the item of its random states, a list of one object; NULL: they are not saved. */
+	int (*rng)(void *arg, struct mfs_buf *out, struct mfs_error *err);
 	void *arg;
 };
 
@@ -25,6 +36,7 @@ struct mfs_megatron_options {
 	uint64_t vocab; /* true rows; 0: not known */
 	int64_t number; /* of the iteration; -1: release */
 	bool optimizer; /* the source has an optimizer, and it is wanted */
+	const struct mfs_megatron_own *own; /* torch_dist; NULL: all is the source's */
 };
 
 /* What the files are made of. It is freed after the files. */
@@ -45,5 +57,11 @@ int mfs_megatron_dist_new(const struct mfs_megatron_options *options,
 			  const struct mfs_file_sink *sink, struct mfs_megatron_dist **ret,
 			  struct mfs_error *err);
 void mfs_megatron_dist_free(struct mfs_megatron_dist *d);
+
+/* Content of common.pt that tells Megatron which keys and shapes there are, for
+ * mfs_megatron_own.common: the pair 'content_metadata' of the state dict. */
+void mfs_megatron_dist_content(struct mfs_pickle_writer *w, bool distributed);
+/* metadata.json of any torch_dist save. */
+extern const char mfs_megatron_dist_json[];
 
 #endif

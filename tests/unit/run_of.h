@@ -1,0 +1,87 @@
+/*
+ * A run without its command line, for tests of checkpoints: the arguments of a checkpoint, its
+ * parameters, and the CPU's memory for them.
+ */
+#ifndef MFS_TESTS_RUN_OF_H
+#define MFS_TESTS_RUN_OF_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/model/dims.h"
+#include "kernels/kernels.h"
+#include "kernels/ref/cpu.h"
+#include "tests/unit/unit.h"
+#include "trainer/config/config.h"
+#include "trainer/model/params.h"
+
+/* A bf16 run of a checkpoint's arguments. */
+static inline struct mfs_train_config run_config(const struct mfs_ckpt *ckpt)
+{
+	struct mfs_train_config c = {.model = *mfs_ckpt_args(ckpt),
+				     .embedding_init_method_std = -1,
+				     .decoupled_lr = -1,
+				     .params_dtype = MFS_BF16,
+				     .main_grads_dtype = MFS_F32,
+				     .main_params_dtype = MFS_F32,
+				     .exp_avg_dtype = MFS_F32,
+				     .exp_avg_sq_dtype = MFS_F32,
+				     .override_opt_param_scheduler = true,
+				     .ckpt_step = MFS_UNSET,
+				     .save_interval = MFS_UNSET,
+				     .save_retain_interval = MFS_UNSET,
+				     .non_persistent_save_interval = MFS_UNSET};
+
+	c.model.padded_vocab_size = (int64_t)mfs_dims_padded_vocab(ckpt);
+	return c;
+}
+
+/* What a buffer holds before anything is loaded. */
+#define RUN_POISON 0xb5
+
+struct run {
+	struct mfs_params *params;
+	struct mfk_device *device;
+	struct mfk_ctx *ctx;
+};
+
+static inline void *run_alloc(struct run *r, enum mfs_dtype type, uint64_t elements)
+{
+	const size_t bytes = elements * mfs_dtype_size(type);
+	void *p = bytes ? mfk_cpu.device->alloc(r->device, bytes) : NULL;
+
+	ck_assert(!bytes || p);
+	if (p)
+		memset(p, RUN_POISON, bytes);
+	return p;
+}
+
+static inline void run_new(struct run *r, const struct mfs_train_config *config)
+{
+	struct mfs_error err;
+	char why[MFK_WHY];
+
+	unit_ok(mfs_params_new(config, &r->params, &err), &err);
+	ck_assert_int_eq(mfk_cpu.device->open(0, 2, &r->device, why), 0);
+	ck_assert_int_eq(mfk_cpu.device->ctx_new(r->device, false, &r->ctx, why), 0);
+	r->params->weights = run_alloc(r, r->params->weight_type, r->params->elements);
+	r->params->main = run_alloc(r, r->params->main_type, r->params->elements);
+	r->params->exp_avg = run_alloc(r, r->params->m_type, r->params->elements);
+	r->params->exp_avg_sq = run_alloc(r, r->params->v_type, r->params->elements);
+	r->params->buffers = run_alloc(r, MFS_F32, r->params->buffer_elements);
+}
+
+static inline void run_free(struct run *r)
+{
+	void *const all[] = {r->params->weights, r->params->main, r->params->exp_avg,
+			     r->params->exp_avg_sq, r->params->buffers};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+		if (all[i])
+			mfk_cpu.device->free(r->device, all[i]);
+	mfk_cpu.device->ctx_free(r->ctx);
+	mfk_cpu.device->close(r->device);
+	mfs_params_free(r->params);
+}
+
+#endif

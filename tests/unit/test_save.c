@@ -1,0 +1,883 @@
+/*
+ * --save (trainer/ckpt/save.h): what is saved is what was in memory, byte for byte, while the run
+ * goes on and overwrites it; a save that fails or is killed at any system call leaves the old
+ * checkpoint or the new one. Saves have threads (pthread_create() is in save.c): this test also
+ * runs under ThreadSanitizer.
+ */
+#define _GNU_SOURCE
+#include "trainer/ckpt/save.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "formats/ckpt/target.h"
+#include "formats/megatron/tracker.h"
+#include "formats/ckpt/read/open.h"
+#include "formats/optim/read/open.h"
+#include "formats/optim/rules/settings.h"
+#include "formats/plan/vfile.h"
+#include "fs/verify/integrity.h"
+#include "tests/unit/run_of.h"
+#include "tests/unit/run_words.h"
+#include "trainer/ckpt/load.h"
+#include "trainer/ckpt/save_i.h"
+
+static struct mfs_error err;
+
+/* ---- a run ---- */
+
+struct fixture {
+	const char *dir;
+	const char *more; /* of the command line */
+};
+
+static const struct fixture fixtures[] = {
+	{"resume/llama-torch_dist-tp2-pp2/iter_0000020", "--bf16"},
+	{"resume/llama-torch_dist-tp2-pp2/iter_0000020", "--bf16 --use-distributed-optimizer"},
+	{"resume/llama-torch_dist-tp2-pp2/iter_0000020", ""},
+	{"resume/llama-torch_dist-tp2-pp2/iter_0000020", "--fp16"},
+	{"resume/qwen2-torch-tp2-dp2-distopt/iter_0000020", "--bf16 --transformer-impl local"},
+	{"weights/gpt2-torch-tp2-pp2/iter_0000040", "--bf16"},
+	{"weights/qwen3-torch_dist-tp4/iter_0000040", "--bf16 --use-distributed-optimizer"},
+	{"weights/mixtral-torch_dist-pp2-ep2/iter_0000040", "--bf16"},
+	{"weights/deepseek-torch_dist-pp2-ep2/iter_0000040", "--bf16"},
+};
+
+#define FIXTURES (sizeof(fixtures) / sizeof(fixtures[0]))
+
+struct setup {
+	struct mfs_train_config config;
+	struct run run;
+	struct mfs_progress progress;
+	char dir[256]; /* --save */
+};
+
+static void set_up(struct setup *s, const struct fixture *f, const char *more)
+{
+	struct run_words w = {0};
+	struct mfs_ckpt *ckpt;
+
+	snprintf(s->dir, sizeof(s->dir), "%s/run/checkpoints", unit_tmpdir());
+	unit_ok(mfs_ckpt_open(unit_fixture(f->dir), 0, &ckpt, &err), &err);
+	run_say_model(&w, ckpt);
+	run_say(&w, "--save %s --save-interval 10 %s %s", s->dir, f->more, more);
+	mfs_ckpt_free(ckpt);
+	run_parse(&w, &s->config);
+	run_new(&s->run, &s->config);
+	s->progress = (struct mfs_progress){.iteration = 30,
+					    .consumed_train_samples = 240,
+					    .consumed_valid_samples = 16,
+					    .optimizer_step = 29,
+					    .floating_point_operations = 1.5e12};
+	unit_ok(mfs_schedule_init(&s->config, &s->progress.schedule, &err), &err);
+	mfs_schedule_step(&s->progress.schedule, 240);
+	mfs_loss_scaler_init(&s->config, &s->progress.scaler);
+}
+
+static void tear_down(struct setup *s)
+{
+	run_free(&s->run);
+	mfs_train_config_release(&s->config);
+}
+
+/* ---- what is in memory ---- */
+
+/* Numbers that say where they are, different in each round. */
+static uint32_t pattern(enum mfs_state state, uint64_t element, unsigned round)
+{
+	uint64_t x = element * 0x9e3779b97f4a7c15 + state * 0xbf58476d1ce4e5b9 + round * 77777;
+
+	x ^= x >> 29;
+	x *= 0x94d049bb133111eb;
+	return (uint32_t)(x >> 32) & 0x3fffffff; /* a finite float */
+}
+
+static void put(void *to, enum mfs_dtype type, enum mfs_state state, uint64_t element,
+		unsigned round)
+{
+	const uint32_t bits = pattern(state, element, round);
+	const uint16_t half = (uint16_t)(bits >> 16 & 0x3bff);
+
+	if (type == MFS_F32)
+		memcpy(to, &bits, sizeof(bits));
+	else
+		memcpy(to, &half, sizeof(half));
+}
+
+static void *buffer_of(const struct mfs_params *p, enum mfs_state state, enum mfs_dtype *ret_type)
+{
+	void *const buffers[] = {p->weights, p->main, p->exp_avg, p->exp_avg_sq};
+	const enum mfs_dtype types[] = {p->weight_type, p->main_type, p->m_type, p->v_type};
+
+	*ret_type = types[state];
+	return buffers[state];
+}
+
+/* Elements [first, first + count) of all buffers. */
+static void fill_range(const struct mfs_params *p, uint64_t first, uint64_t count, unsigned round)
+{
+	for (int state = 0; state < MFS_STATE_COUNT; state++) {
+		enum mfs_dtype type;
+		unsigned char *b = buffer_of(p, (enum mfs_state)state, &type);
+
+		for (uint64_t i = first; b && i < first + count; i++)
+			put(b + i * mfs_dtype_size(type), type, (enum mfs_state)state, i, round);
+	}
+}
+
+static void fill(const struct mfs_params *p, unsigned round)
+{
+	fill_range(p, 0, p->elements, round);
+	for (uint64_t i = 0; i < p->buffer_elements; i++)
+		put(&p->buffers[i], MFS_F32, MFS_STATE_COUNT, i, round);
+}
+
+/* An optimizer's step, range by range. */
+static void update(struct mfs_saver *saver, const struct run *r, unsigned round)
+{
+	const uint64_t step = r->params->elements / 7 + 1;
+
+	for (uint64_t at = 0; at < r->params->elements; at += step) {
+		const uint64_t n =
+			r->params->elements - at < step ? r->params->elements - at : step;
+
+		mfs_saver_fence(saver, r->ctx, at, n);
+		fill_range(r->params, at, n, round);
+	}
+	for (uint64_t i = 0; i < r->params->buffer_elements; i++)
+		put(&r->params->buffers[i], MFS_F32, MFS_STATE_COUNT, i, round);
+}
+
+/* ---- what is on disk ---- */
+
+static void *read_tensor(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t)
+{
+	struct mfs_whole_target target;
+	struct mfs_vfile *f;
+	size_t len;
+	void *p;
+
+	mfs_whole_target_init(&target, ckpt, t);
+	unit_ok(mfs_vfile_new(&f, &err), &err);
+	unit_ok(mfs_vfile_add_tensor(f, &target.base, &err), &err);
+	p = malloc(target.base.bytes);
+	unit_ok(mfs_vfile_pread(f, 0, p, target.base.bytes, &len, &err), &err);
+	mfs_vfile_free(f);
+	return p;
+}
+
+static void same_bytes(struct mfs_ckpt *ckpt, enum mfs_state state, const struct mfs_param *p,
+		       enum mfs_dtype type, unsigned round)
+{
+	const struct mfs_global_tensor *t = mfs_ckpt_find_state(
+		ckpt, state, p->tensor->name, p->tensor->layer, p->tensor->expert);
+	const unsigned size = mfs_dtype_size(type);
+	unsigned char *found, want[4];
+
+	ck_assert_msg(t != NULL, "state %d of %s is missing", state, p->tensor->name);
+	ck_assert_int_eq(t->dtype, type);
+	found = read_tensor(ckpt, t);
+	for (uint64_t i = 0; i < p->elements; i++) {
+		put(want, type, state, p->start + i, round);
+		ck_assert_msg(!memcmp(found + i * size, want, size),
+			      "state %d of %s %d: element %llu", state, p->tensor->name,
+			      p->tensor->layer, (unsigned long long)i);
+	}
+	free(found);
+}
+
+static void same_buffer(struct mfs_ckpt *ckpt, const struct mfs_model_buffer *b, unsigned round)
+{
+	const struct mfs_global_tensor *t =
+		mfs_ckpt_find(ckpt, b->tensor->name, b->tensor->layer, b->tensor->expert);
+	float *found, want;
+
+	ck_assert_ptr_nonnull(t);
+	found = read_tensor(ckpt, t);
+	for (uint64_t i = 0; i < b->elements; i++) {
+		put(&want, MFS_F32, MFS_STATE_COUNT, b->start + i, round);
+		ck_assert(!memcmp(&found[i], &want, sizeof(want)));
+	}
+	free(found);
+}
+
+static void check_tensors(const struct setup *s, struct mfs_ckpt *ckpt, unsigned round)
+{
+	const struct mfs_params *p = s->run.params;
+
+	ck_assert_uint_eq(mfs_ckpt_count(ckpt), mfs_ckpt_count(p->ckpt));
+	if (!s->config.no_save_optim)
+		ck_assert_uint_eq(mfs_ckpt_count_all(ckpt), mfs_ckpt_count_all(p->ckpt));
+	for (uint32_t i = 0; i < p->count; i++)
+		for (int state = 0; state < MFS_STATE_COUNT; state++) {
+			enum mfs_dtype type;
+
+			if (buffer_of(p, (enum mfs_state)state, &type) &&
+			    !(state && s->config.no_save_optim))
+				same_bytes(ckpt, (enum mfs_state)state, &p->list[i], type, round);
+		}
+	for (uint32_t i = 0; i < p->buffer_count; i++)
+		same_buffer(ckpt, &p->buffer_list[i], round);
+}
+
+static void bad_file(void *arg, const struct mfs_error *e)
+{
+	(void)arg;
+	ck_abort_msg("%s", e->msg);
+}
+
+/* One whole save, with all its tensors as they were in a round. */
+static void check_save(const struct setup *s, uint64_t iteration, unsigned round)
+{
+	struct mfs_ckpt *ckpt;
+	uint32_t checked;
+	char dir[512];
+
+	snprintf(dir, sizeof(dir), "%s/iter_%07llu", s->dir, (unsigned long long)iteration);
+	if (s->config.no_save_optim)
+		unit_ok(mfs_ckpt_open(dir, MFS_CKPT_COMMON, &ckpt, &err), &err);
+	else
+		unit_ok(mfs_optim_open(dir, &ckpt, &err), &err);
+	check_tensors(s, ckpt, round);
+	mfs_ckpt_free(ckpt);
+	unit_ok(mfs_integrity_check(dir, bad_file, NULL, &checked, &err), &err);
+	ck_assert_uint_gt(checked, 4);
+}
+
+static void check_tracker(const struct setup *s, int64_t want)
+{
+	struct mfs_tracker t = {0};
+
+	mfs_tracker_read(s->dir, &t);
+	ck_assert_int_eq(t.kind, want < 0 ? MFS_TRACKER_NONE : MFS_TRACKER_NUMBER);
+	if (want >= 0)
+		ck_assert_int_eq(t.number, want);
+}
+
+/* Nothing that is not finished is left. */
+static void check_clean(const struct setup *s)
+{
+	DIR *dir = opendir(s->dir);
+	struct dirent *d;
+
+	ck_assert_ptr_nonnull(dir);
+	while ((d = readdir(dir)))
+		ck_assert_msg(!strstr(d->d_name, ".tmp") && !strstr(d->d_name, ".old"),
+			      "'%s' is left", d->d_name);
+	closedir(dir);
+}
+
+/* ---- saves ---- */
+
+static struct mfs_saver *new_saver(const struct setup *s, const struct mfs_save_system *system,
+				   uint64_t ring)
+{
+	struct mfs_saver *saver;
+
+	unit_ok(mfs_saver_new_with(system, &s->config, s->run.params, &mfk_cpu, s->run.device, NULL,
+				   ring, &saver, &err),
+		&err);
+	return saver;
+}
+
+static struct mfs_save_result end(struct mfs_saver *saver)
+{
+	struct mfs_save_result result;
+
+	ck_assert(mfs_saver_ended(saver, true, &result));
+	return result;
+}
+
+static void save(struct mfs_saver *saver, const struct setup *s, unsigned next_round)
+{
+	struct mfs_save_result result;
+
+	unit_ok(mfs_saver_start(saver, s->run.ctx, &s->progress, &err), &err);
+	update(saver, &s->run, next_round);
+	result = end(saver);
+	ck_assert_msg(!result.failed, "%s", result.why);
+	ck_assert_uint_eq(result.iteration, s->progress.iteration);
+	ck_assert_uint_gt(result.bytes, s->run.params->parameters * 2);
+	ck_assert_uint_gt(result.persist_ns, 0);
+	ck_assert(strlen(result.engine) > 0);
+	ck_assert(!mfs_saver_ended(saver, true, &result));
+}
+
+START_TEST(round_trip)
+{
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &fixtures[_i], "");
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &mfs_save_system, 0);
+	save(saver, &s, 2);
+	check_save(&s, 30, 1);
+	check_tracker(&s, 30);
+	/* The next one has what came after, and the first stays as it is. */
+	s.progress.iteration = 40;
+	save(saver, &s, 3);
+	check_save(&s, 40, 2);
+	check_save(&s, 30, 1);
+	check_tracker(&s, 40);
+	/* An iteration that is saved again takes the place of the old one. */
+	save(saver, &s, 4);
+	check_save(&s, 40, 3);
+	check_clean(&s);
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+/* Saved, and loaded into another run: the same bytes and the same progress. */
+START_TEST(save_and_load)
+{
+	struct mfs_progress p = {0};
+	struct mfs_saver *saver;
+	struct setup s, t;
+	struct mfs_load *l;
+	bool optim;
+
+	set_up(&s, &fixtures[_i], "");
+	set_up(&t, &fixtures[_i], "");
+	fill(s.run.params, 1);
+	s.progress.scaler.growth_tracker = 17;
+	s.progress.scaler.scale /= 4;
+	saver = new_saver(&s, &mfs_save_system, 0);
+	unit_ok(mfs_saver_start(saver, s.run.ctx, &s.progress, &err), &err);
+	ck_assert(!end(saver).failed);
+	mfs_saver_free(saver);
+	t.config.load = s.dir;
+	p.schedule = t.progress.schedule;
+	p.schedule.num_steps = 0;
+	p.scaler = t.progress.scaler;
+	unit_ok(mfs_load_open(&t.config, &l, &err), &err);
+	unit_ok(mfs_load_args(l, &t.config, &err), &err);
+	unit_ok(mfs_load_state(l, &t.config, t.run.params, &mfk_cpu, t.run.device, t.run.ctx, &p,
+			       &optim, &err),
+		&err);
+	mfs_load_free(l);
+	ck_assert(optim);
+	ck_assert_uint_eq(p.iteration, 30);
+	ck_assert_uint_eq(p.consumed_train_samples, 240);
+	ck_assert_uint_eq(p.consumed_valid_samples, 16);
+	ck_assert_uint_eq(p.optimizer_step, 29);
+	ck_assert(p.floating_point_operations == 1.5e12);
+	ck_assert(!memcmp(&p.schedule, &s.progress.schedule, sizeof(p.schedule)));
+	if (s.config.params_dtype == MFS_F16) {
+		ck_assert(p.scaler.scale == s.progress.scaler.scale);
+		ck_assert_int_eq(p.scaler.growth_tracker, 17);
+	}
+	for (uint32_t i = 0; i < s.run.params->count; i++)
+		for (int state = 0; state < MFS_STATE_COUNT; state++) {
+			const struct mfs_param *q = &s.run.params->list[i];
+			enum mfs_dtype type;
+			unsigned char *a = buffer_of(s.run.params, (enum mfs_state)state, &type),
+				      *b = buffer_of(t.run.params, (enum mfs_state)state, &type);
+
+			ck_assert(!a || !memcmp(a + q->start * mfs_dtype_size(type),
+						b + q->start * mfs_dtype_size(type),
+						q->elements * mfs_dtype_size(type)));
+		}
+	tear_down(&s);
+	tear_down(&t);
+}
+END_TEST
+
+START_TEST(weights_alone)
+{
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &fixtures[0], "--no-save-optim");
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &mfs_save_system, 0);
+	save(saver, &s, 2);
+	check_save(&s, 30, 1);
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+START_TEST(busy)
+{
+	struct mfs_save_result result;
+	struct mfs_saver *saver;
+	struct setup s;
+	int rc;
+
+	set_up(&s, &fixtures[0], "");
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &mfs_save_system, 0);
+	ck_assert(!mfs_saver_ended(saver, true, &result));
+	unit_ok(mfs_saver_start(saver, s.run.ctx, &s.progress, &err), &err);
+	rc = mfs_saver_start(saver, s.run.ctx, &s.progress, &err);
+	if (rc) /* unless it has ended by now */
+		unit_fails(rc, &err, -EBUSY, "iteration 30");
+	/* Freeing waits for it. */
+	mfs_saver_free(saver);
+	check_save(&s, 30, 1);
+	tear_down(&s);
+}
+END_TEST
+
+/* ---- retention ---- */
+
+static bool there(const struct setup *s, int iteration)
+{
+	char path[512];
+
+	snprintf(path, sizeof(path), "%s/iter_%07d", s->dir, iteration);
+	return !access(path, F_OK);
+}
+
+START_TEST(retention)
+{
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &fixtures[0], _i ? "--save-keep-last 2" : "--save-retain-interval 20");
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &mfs_save_system, 0);
+	for (s.progress.iteration = 10; s.progress.iteration <= 50; s.progress.iteration += 10)
+		save(saver, &s, 1);
+	ck_assert(there(&s, 50));
+	ck_assert(there(&s, 40));
+	ck_assert(!there(&s, 30));
+	ck_assert_int_eq(there(&s, 20), !_i);
+	ck_assert(!there(&s, 10));
+	check_tracker(&s, 50);
+	check_clean(&s);
+	/* What lies ahead of the newest one is nobody's to remove. */
+	s.progress.iteration = 20;
+	save(saver, &s, 1);
+	ck_assert(there(&s, 20) && there(&s, 40));
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+/* ---- a system that fails ---- */
+
+/* Counts calls; the one of a number fails with an error, or ends the process. */
+struct faults {
+	atomic_uint calls;
+	unsigned at;  /* 0: none */
+	int fault;    /* errno; 0: the process ends, as by kill -9 */
+	bool partial; /* writes are short, and the engine is full at times */
+	unsigned turn;
+};
+
+static int strike(struct faults *f)
+{
+	if (atomic_fetch_add(&f->calls, 1) + 1 != f->at)
+		return 0;
+	if (!f->fault)
+		_exit(9);
+	return -f->fault;
+}
+
+#define CALL(arg_, call_) (strike(arg_) ?: mfs_save_system.call_)
+
+static int f_mkdir(void *a, const char *path)
+{
+	return CALL(a, mkdir(NULL, path));
+}
+
+static int f_open(void *a, const char *path, int *ret)
+{
+	return CALL(a, open(NULL, path, ret));
+}
+
+static int f_allocate(void *a, int fd, uint64_t size)
+{
+	return CALL(a, allocate(NULL, fd, size));
+}
+
+static int f_truncate(void *a, int fd, uint64_t size)
+{
+	return CALL(a, truncate(NULL, fd, size));
+}
+
+/* A descriptor is closed whatever close() says. */
+static int f_close(void *a, int fd)
+{
+	const int rc = mfs_save_system.close(NULL, fd);
+
+	return strike(a) ?: rc;
+}
+
+static int f_sync_dir(void *a, const char *path)
+{
+	return CALL(a, sync_dir(NULL, path));
+}
+
+static int f_rename(void *a, const char *from, const char *to)
+{
+	return CALL(a, rename(NULL, from, to));
+}
+
+static int f_exchange(void *a, const char *x, const char *y)
+{
+	return CALL(a, exchange(NULL, x, y));
+}
+
+static int f_remove(void *a, const char *path)
+{
+	return CALL(a, remove(NULL, path));
+}
+
+/* The engine: system calls, which may be cut short or fail. */
+#define RING 64
+
+struct f_engine {
+	struct faults *faults;
+	struct mfs_io *queue[RING];
+	unsigned head, tail;
+};
+
+static int f_start(void *state, struct mfs_io *io)
+{
+	struct f_engine *e = state;
+
+	e->queue[e->tail++ % RING] = io;
+	return 0;
+}
+
+static int f_reap(void *state, struct mfs_io **ret, ssize_t *ret_done)
+{
+	struct f_engine *e = state;
+	struct mfs_io *io = *ret = e->queue[e->head++ % RING];
+	struct iovec *iov = io->iov;
+	const int rc = strike(e->faults);
+
+	if (e->faults->partial && ++e->faults->turn % 5 == 0) {
+		e->head--;
+		return -EINTR;
+	}
+	if (rc)
+		*ret_done = rc;
+	else if (io->kind == MFS_IO_WRITE && e->faults->partial && e->faults->turn % 3 == 0)
+		*ret_done = -EAGAIN; /* the ring is full */
+	else if (io->kind == MFS_IO_WRITE && e->faults->partial && iov->iov_len > 4096)
+		*ret_done = pwrite(io->fd, iov->iov_base, iov->iov_len / 2 / 4096 * 4096 ?: 4096,
+				   (off_t)io->off);
+	else
+		*ret_done = mfs_io_call(io);
+	return 0;
+}
+
+static int f_engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struct mfs_error *e)
+{
+	static const struct mfs_io_engine_ops ops = {"faulty", f_start, f_reap, free};
+	struct f_engine *state;
+	const int rc = strike(arg);
+
+	if (rc)
+		return mfs_fail(e, rc, "there is no engine: %s", strerror(-rc));
+	state = calloc(1, sizeof(*state));
+	state->faults = arg;
+	return mfs_io_engine_with(&ops, state, depth, ret, e);
+}
+
+static struct mfs_save_system faulty(struct faults *f)
+{
+	return (struct mfs_save_system){.mkdir = f_mkdir,
+					.open = f_open,
+					.allocate = f_allocate,
+					.truncate = f_truncate,
+					.close = f_close,
+					.sync_dir = f_sync_dir,
+					.rename = f_rename,
+					.exchange = f_exchange,
+					.remove = f_remove,
+					.engine = f_engine,
+					.arg = f};
+}
+
+/* The calls of a save of iteration 40, of which 30 (and with again 40) is there. */
+static unsigned count_calls(const struct setup *s)
+{
+	struct faults f = {0};
+	const struct mfs_save_system system = faulty(&f);
+	struct mfs_saver *saver = new_saver(s, &system, 0);
+
+	atomic_store(&f.calls, 0);
+	unit_ok(mfs_saver_start(saver, s->run.ctx, &s->progress, &err), &err);
+	ck_assert(!end(saver).failed);
+	mfs_saver_free(saver);
+	return atomic_load(&f.calls);
+}
+
+/* Saves 30 in round 1, then begins each save of 40 in round 2 (0), or 30 again (1). */
+static void prepare(struct setup *s, bool again)
+{
+	struct mfs_saver *saver;
+
+	set_up(s, &fixtures[0], "--save-keep-last 2");
+	fill(s->run.params, 1);
+	saver = new_saver(s, &mfs_save_system, 0);
+	save(saver, s, 2);
+	mfs_saver_free(saver);
+	if (!again)
+		s->progress.iteration = 40;
+}
+
+/* What is there is the old checkpoint or the new one, complete. Returns whether it is the new
+ * one. */
+static bool check_either(const struct setup *s, bool again)
+{
+	struct mfs_tracker t = {0};
+	struct mfs_ckpt *ckpt;
+	char dir[512];
+	float found, old;
+	bool is_new;
+
+	mfs_tracker_read(s->dir, &t);
+	ck_assert_int_eq(t.kind, MFS_TRACKER_NUMBER);
+	ck_assert(t.number == 30 || (!again && t.number == 40));
+	is_new = t.number == 40;
+	if (again) { /* the first weight says which */
+		const struct mfs_param *p = &s->run.params->list[0];
+		void *bytes;
+
+		snprintf(dir, sizeof(dir), "%s/iter_0000030", s->dir);
+		unit_ok(mfs_ckpt_open(dir, 0, &ckpt, &err), &err);
+		bytes = read_tensor(ckpt, mfs_ckpt_find(ckpt, p->tensor->name, -1, -1));
+		found = old = 0;
+		put(&old, s->run.params->weight_type, MFS_STATE_MODEL, p->start, 1);
+		memcpy(&found, bytes, mfs_dtype_size(s->run.params->weight_type));
+		is_new = found != old;
+		free(bytes);
+		mfs_ckpt_free(ckpt);
+	}
+	if (!again)
+		check_save(s, 30, 1);
+	if (is_new)
+		check_save(s, again ? 30 : 40, 2);
+	else
+		check_save(s, 30, 1);
+	return is_new;
+}
+
+/* Puts things back as they were before the save. */
+static void undo(struct setup *s, bool again)
+{
+	struct mfs_saver *saver = new_saver(s, &mfs_save_system, 0);
+	char dir[512];
+
+	check_clean(s);
+	fill(s->run.params, 1);
+	s->progress.iteration = 30;
+	unit_ok(mfs_saver_start(saver, s->run.ctx, &s->progress, &err), &err);
+	ck_assert(!end(saver).failed);
+	mfs_saver_free(saver);
+	if (!again) {
+		snprintf(dir, sizeof(dir), "rm -rf %s/iter_0000040", s->dir);
+		ck_assert_int_eq(system(dir), 0);
+		s->progress.iteration = 40;
+	}
+	fill(s->run.params, 2);
+}
+
+/* Every call of a save fails once: the run goes on, and is told. */
+START_TEST(errors)
+{
+	static const int errors[] = {ENOSPC, EIO};
+	const bool again = _i % 2;
+	unsigned calls, failed = 0;
+	struct setup s;
+
+	prepare(&s, again);
+	calls = count_calls(&s);
+	undo(&s, again);
+	for (unsigned at = 1; at <= calls; at++) {
+		struct faults f = {.at = at, .fault = errors[_i / 2]};
+		const struct mfs_save_system system = faulty(&f);
+		struct mfs_save_result result;
+		struct mfs_saver *saver = new_saver(&s, &system, 0);
+		bool is_new;
+
+		unit_ok(mfs_saver_start(saver, s.run.ctx, &s.progress, &err), &err);
+		update(saver, &s.run, 3);
+		result = end(saver);
+		failed += result.failed;
+		if (result.failed)
+			ck_assert_msg(strlen(result.why) > 10, "call %u: no reason", at);
+		/* The next interval's save is whole. */
+		is_new = check_either(&s, again);
+		ck_assert_msg(is_new || result.failed, "call %u: neither saved nor failed", at);
+		mfs_saver_free(saver);
+		undo(&s, again);
+	}
+	ck_assert_uint_gt(failed, calls / 2);
+	tear_down(&s);
+}
+END_TEST
+
+/* The process is killed at every call of a save. */
+START_TEST(kills)
+{
+	const bool again = _i;
+	unsigned calls, old = 0;
+	struct setup s;
+
+	prepare(&s, again);
+	calls = count_calls(&s);
+	undo(&s, again);
+	for (unsigned at = 1; at <= calls; at++) {
+		const pid_t child = fork();
+		int status;
+
+		ck_assert_int_ge(child, 0);
+		if (!child) {
+			struct faults f = {.at = at};
+			const struct mfs_save_system system = faulty(&f);
+			struct mfs_saver *saver;
+			struct run r;
+			struct mfs_save_result result;
+
+			/* A child has no threads of its parent's. */
+			run_new(&r, &s.config);
+			fill(r.params, 2);
+			if (mfs_saver_new_with(&system, &s.config, r.params, &mfk_cpu, r.device,
+					       NULL, 0, &saver, &err) ||
+			    mfs_saver_start(saver, r.ctx, &s.progress, &err))
+				_exit(1);
+			mfs_saver_ended(saver, true, &result);
+			_exit(result.failed ? 2 : 0);
+		}
+		ck_assert_int_eq(waitpid(child, &status, 0), child);
+		ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 9, "call %u: status %x",
+			      at, status);
+		old += !check_either(&s, again);
+		undo(&s, again);
+	}
+	/* Most of a save is before the new one is shown. */
+	ck_assert_uint_gt(old, calls / 2);
+	tear_down(&s);
+}
+END_TEST
+
+/* Short writes, writes that must be tried again, signals, and a ring of two buffers. */
+START_TEST(short_writes)
+{
+	struct faults f = {.partial = true};
+	const struct mfs_save_system system = faulty(&f);
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &fixtures[_i], "");
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &system, 1);
+	save(saver, &s, 2);
+	check_save(&s, 30, 1);
+	check_clean(&s);
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+/* ---- a model of many buffers ---- */
+
+static const struct fixture large = {"resume/llama-torch_dist-tp2-pp2/iter_0000020",
+				     "--bf16 --hidden-size 512 --ffn-hidden-size 1536 "
+				     "--kv-channels 128 --padded-vocab-size 4096"};
+
+/* Some 200 MB through a ring of few buffers, overwritten as soon as a fence lets it: fences hold
+ * exactly what is not copied. */
+START_TEST(small_ring)
+{
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &large, "");
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &mfs_save_system, _i ? 4 * MFS_SAVE_SLOT : 0);
+	save(saver, &s, 2);
+	check_save(&s, 30, 1);
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+/* ---- what goes along ---- */
+
+START_TEST(tokenizer)
+{
+	struct mfs_saver *saver;
+	struct setup s;
+	uint8_t *a, *b;
+	size_t n, m;
+	char path[512];
+
+	set_up(&s, &fixtures[0], "");
+	fill(s.run.params, 1);
+	unit_ok(mfs_saver_new(
+			&s.config, s.run.params, &mfk_cpu, s.run.device,
+			unit_fixture("resume/llama-torch_dist-tp2-pp2/iter_0000020/tokenizer"),
+			&saver, &err),
+		&err);
+	save(saver, &s, 2);
+	snprintf(path, sizeof(path), "%s/iter_0000030/tokenizer/tokenizer.json", s.dir);
+	a = unit_slurp(path, &n);
+	b = unit_slurp(
+		unit_fixture(
+			"resume/llama-torch_dist-tp2-pp2/iter_0000020/tokenizer/tokenizer.json"),
+		&m);
+	ck_assert(n == m && !memcmp(a, b, n));
+	check_save(&s, 30, 1);
+	free(a);
+	free(b);
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+START_TEST(refused)
+{
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &fixtures[0], "");
+	unit_fails(mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, "/nowhere/at/all",
+				 &saver, &err),
+		   &err, -ENOENT, "/nowhere/at/all");
+	s.config.save = "/proc/nowhere/run";
+	ck_assert_int_lt(
+		mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, NULL, &saver, &err),
+		0);
+	unit_sentence(err.msg, "/proc/nowhere");
+	tear_down(&s);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("save");
+	TCase *c = tcase_create("saves");
+
+	tcase_set_timeout(c, 300);
+	tcase_add_loop_test(c, round_trip, 0, FIXTURES);
+	tcase_add_loop_test(c, save_and_load, 0, FIXTURES);
+	tcase_add_loop_test(c, retention, 0, 2);
+	tcase_add_loop_test(c, short_writes, 0, FIXTURES);
+	tcase_add_loop_test(c, small_ring, 0, 2);
+	tcase_add_test(c, weights_alone);
+	tcase_add_test(c, busy);
+	tcase_add_test(c, tokenizer);
+	tcase_add_test(c, refused);
+	suite_add_tcase(s, c);
+	c = tcase_create("faults");
+	tcase_set_timeout(c, 900);
+	tcase_add_loop_test(c, errors, 0, 4);
+	tcase_add_loop_test(c, kills, 0, 2);
+	suite_add_tcase(s, c);
+	return s;
+}

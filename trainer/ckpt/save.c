@@ -1,0 +1,382 @@
+#include "trainer/ckpt/save.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/clock.h"
+#include "formats/base/grow.h"
+#include "formats/base/path.h"
+#include "formats/io/regular.h"
+#include "formats/io/whole.h"
+#include "trainer/ckpt/save_i.h"
+
+#define TOKENIZER_MOST (UINT64_C(256) << 20) /* bytes of a tokenizer's file */
+
+/* ---- the thread ---- */
+
+/* The state is that of this moment of the run's context: what it did before is done. */
+static int await_begin(struct mfs_saver *s, struct mfs_error *err)
+{
+	char why[MFK_WHY] = "";
+	const int rc = s->backend->device->event_sync(s->begun, why);
+
+	return rc ? mfs_fail(err, rc, "the device: %s", why) : 0;
+}
+
+static void save(struct mfs_saver *s)
+{
+	const int64_t begin = mfs_now_ns();
+	struct mfs_error err = {0};
+	int rc;
+
+	s->result = (struct mfs_save_result){.iteration = s->progress.iteration, .engine = ""};
+	rc = await_begin(s, &err);
+	if (!rc)
+		rc = mfs_save_iteration(s, &err);
+	s->result.failed = rc != 0;
+	if (rc)
+		snprintf(s->result.why, sizeof(s->result.why), "%s", err.msg);
+	s->result.persist_ns = (uint64_t)(mfs_now_ns() - begin);
+}
+
+/* Waits for work, and meanwhile gives the ring memory. False: the run ends. */
+static bool await_work(struct mfs_saver *s)
+{
+	bool busy, quit;
+
+	for (;;) {
+		pthread_mutex_lock(&s->lock);
+		busy = s->state == MFS_SAVER_BUSY;
+		quit = s->quit;
+		if (!busy && !quit && s->ring.count == s->ring.capacity)
+			pthread_cond_wait(&s->changed, &s->lock);
+		pthread_mutex_unlock(&s->lock);
+		if (busy || quit)
+			return busy;
+		mfs_save_ring_grow(s);
+	}
+}
+
+static void *run(void *arg)
+{
+	struct mfs_saver *s = arg;
+
+	while (await_work(s)) {
+		save(s);
+		pthread_mutex_lock(&s->lock);
+		s->state = MFS_SAVER_IDLE;
+		s->released = s->ended = true;
+		s->result.stall_ns = s->stall_ns;
+		pthread_cond_broadcast(&s->changed);
+		pthread_mutex_unlock(&s->lock);
+	}
+	return NULL;
+}
+
+/* ---- what a saver has ---- */
+
+static int make_path(const char *path, struct mfs_error *err)
+{
+	char *parent;
+	int rc = 0;
+
+	if (!mkdir(path, 0777) || errno == EEXIST)
+		return 0;
+	if (errno != ENOENT)
+		return mfs_fail_errno(err, "--save: cannot create directory '%s'", path);
+	parent = mfs_path_parent(path);
+	if (!parent)
+		return mfs_fail_nomem(err);
+	if (!strcmp(parent, path) || !strcmp(parent, "."))
+		rc = mfs_fail(err, -ENOENT, "--save: cannot create directory '%s'", path);
+	else
+		rc = make_path(parent, err);
+	free(parent);
+	if (!rc && mkdir(path, 0777) && errno != EEXIST)
+		rc = mfs_fail_errno(err, "--save: cannot create directory '%s'", path);
+	return rc;
+}
+
+static int read_asset(struct mfs_saver *s, int dirfd, const char *name, struct mfs_error *err)
+{
+	struct mfs_save_small *to;
+	struct stat st;
+	void *bytes;
+	int fd, rc;
+
+	if (mfs_open_regular(dirfd, name, 0, &fd, &st))
+		return 0; /* a directory, or a link that leads nowhere */
+	if ((uint64_t)st.st_size > TOKENIZER_MOST) {
+		close(fd);
+		return mfs_fail(err, -EINVAL,
+				"the tokenizer's file '%s' has %lld bytes: expected %llu at most",
+				name, (long long)st.st_size, (unsigned long long)TOKENIZER_MOST);
+	}
+	if (mfs_grow(&s->tokenizer, s->tokenizer_count)) {
+		close(fd);
+		return mfs_fail_nomem(err);
+	}
+	to = &s->tokenizer[s->tokenizer_count];
+	*to = (struct mfs_save_small){0};
+	snprintf(to->name, sizeof(to->name), "tokenizer/%s", name);
+	bytes = malloc((size_t)st.st_size + 1);
+	rc = bytes ? mfs_pread_whole(fd, 0, bytes, (size_t)st.st_size) : -ENOMEM;
+	close(fd);
+	if (!rc)
+		mfs_buf_add(&to->bytes, bytes, (size_t)st.st_size);
+	free(bytes);
+	if (rc || to->bytes.failed)
+		return mfs_fail(err, rc ? rc : -ENOMEM, "cannot read the tokenizer's file '%s'",
+				name);
+	s->tokenizer_count++;
+	return 0;
+}
+
+/* Its files are read now: they may be gone when the run saves. Weights that lie beside them stay
+ * where they are. */
+static bool is_asset(const char *name)
+{
+	static const char *const names[] = {"tokenizer.json",
+					    "tokenizer_config.json",
+					    "special_tokens_map.json",
+					    "added_tokens.json",
+					    "vocab.json",
+					    "merges.txt",
+					    "tokenizer.model",
+					    "vocab.txt",
+					    "chat_template.jinja",
+					    "chat_template.json",
+					    "spiece.model",
+					    "sentencepiece.bpe.model",
+					    "generation_config.json"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
+static int read_assets(struct mfs_saver *s, const char *path, struct mfs_error *err)
+{
+	DIR *dir = path ? opendir(path) : NULL;
+	struct dirent *d;
+	int rc = 0;
+
+	if (!path)
+		return 0;
+	if (!dir)
+		return mfs_fail_errno(err, "cannot open the tokenizer's directory '%s'", path);
+	while (!rc && (d = readdir(dir)))
+		if (is_asset(d->d_name))
+			rc = read_asset(s, dirfd(dir), d->d_name, err);
+	closedir(dir);
+	return rc;
+}
+
+/* A quarter of the memory that nobody uses; no more than a save has. */
+static uint64_t ring_size(const struct mfs_saver *s, uint64_t wanted)
+{
+	const long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+	const uint64_t most = s->plan.fill_count;
+	uint64_t slots = wanted / MFS_SAVE_SLOT;
+
+	if (!wanted && pages > 0 && page > 0)
+		slots = (uint64_t)pages * (uint64_t)page / 4 / MFS_SAVE_SLOT;
+	return mfs_min_u64(mfs_max_u64(slots, 2), most);
+}
+
+static int make_buffers(struct mfs_saver *s, struct mfs_error *err)
+{
+	const uint64_t bytes = s->params->buffer_elements * sizeof(float);
+
+	if (!bytes)
+		return 0;
+	s->buffers = s->backend->device->host_alloc(s->device, bytes);
+	return s->buffers ? 0 : mfs_fail_nomem(err);
+}
+
+static int make_device(struct mfs_saver *s, struct mfs_error *err)
+{
+	char why[MFK_WHY] = "";
+	int rc = s->backend->device->ctx_new(s->device, true, &s->ctx, why);
+
+	if (!rc)
+		rc = s->backend->device->event_new(s->device, &s->begun);
+	return rc ? mfs_fail(err, rc, "saving: the device makes no context: %s", why) : 0;
+}
+
+static int start_thread(struct mfs_saver *s, struct mfs_error *err)
+{
+	const int rc = pthread_create(&s->thread, NULL, run, s);
+
+	if (rc)
+		return mfs_fail(err, -rc, "cannot start a thread: %s", strerror(rc));
+	s->started = true;
+	return 0;
+}
+
+static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_bytes,
+		struct mfs_error *err)
+{
+	int rc;
+
+	if (!s->config->save)
+		return mfs_fail(err, -EINVAL, "--save is missing");
+	s->dir = strdup(s->config->save);
+	rc = s->dir ? make_path(s->dir, err) : mfs_fail_nomem(err);
+	if (!rc)
+		rc = read_assets(s, s->config->save_tokenizer_assets ? tokenizer_dir : NULL, err);
+	if (!rc)
+		rc = make_buffers(s, err);
+	if (!rc)
+		rc = mfs_save_plan(s->config, s->params, s->buffers, &s->plan, err);
+	if (!rc)
+		rc = make_device(s, err);
+	if (rc)
+		return rc;
+	s->ring.capacity = (uint32_t)ring_size(s, ring_bytes);
+	s->ring.slots = calloc(s->ring.capacity + 1u, sizeof(*s->ring.slots));
+	s->slot_of = calloc(s->plan.fill_count + 1u, sizeof(*s->slot_of));
+	if (!s->ring.slots || !s->slot_of)
+		return mfs_fail_nomem(err);
+	mfs_save_clean(s);
+	return start_thread(s, err);
+}
+
+int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_train_config *config,
+		       const struct mfs_params *params, const struct mfk_backend *backend,
+		       struct mfk_device *device, const char *tokenizer_dir, uint64_t ring_bytes,
+		       struct mfs_saver **ret, struct mfs_error *err)
+{
+	struct mfs_saver *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return mfs_fail_nomem(err);
+	s->config = config;
+	s->params = params;
+	s->backend = backend;
+	s->device = device;
+	s->system = *system;
+	s->released = true;
+	pthread_mutex_init(&s->lock, NULL);
+	pthread_cond_init(&s->changed, NULL);
+	rc = fill(s, tokenizer_dir, ring_bytes, err);
+	if (rc)
+		mfs_saver_free(s);
+	else
+		*ret = s;
+	return rc;
+}
+
+int mfs_saver_new(const struct mfs_train_config *config, const struct mfs_params *params,
+		  const struct mfk_backend *backend, struct mfk_device *device,
+		  const char *tokenizer_dir, struct mfs_saver **ret, struct mfs_error *err)
+{
+	return mfs_saver_new_with(&mfs_save_system, config, params, backend, device, tokenizer_dir,
+				  0, ret, err);
+}
+
+static void end_thread(struct mfs_saver *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->quit = true;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	pthread_join(s->thread, NULL);
+}
+
+void mfs_saver_free(struct mfs_saver *s)
+{
+	if (!s)
+		return;
+	if (s->started)
+		end_thread(s);
+	mfs_save_ring_release(s);
+	mfs_save_plan_release(&s->plan);
+	if (s->begun)
+		s->backend->device->event_free(s->begun);
+	if (s->ctx)
+		s->backend->device->ctx_free(s->ctx);
+	if (s->buffers)
+		s->backend->device->host_free(s->device, s->buffers,
+					      s->params->buffer_elements * sizeof(float));
+	for (uint32_t i = 0; i < s->tokenizer_count; i++)
+		mfs_buf_release(&s->tokenizer[i].bytes);
+	free(s->tokenizer);
+	free(s->slot_of);
+	free(s->dir);
+	pthread_cond_destroy(&s->changed);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
+}
+
+/* ---- from the run's thread ---- */
+
+int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, const struct mfs_progress *progress,
+		    struct mfs_error *err)
+{
+	pthread_mutex_lock(&s->lock);
+	if (s->state == MFS_SAVER_BUSY) {
+		pthread_mutex_unlock(&s->lock);
+		return mfs_fail(err, -EBUSY, "the save of iteration %llu has not ended yet",
+				(unsigned long long)s->progress.iteration);
+	}
+	/* The model's buffers are small, and change before the update does. */
+	if (s->buffers)
+		s->backend->device->copy_out(ctx, s->buffers, s->params->buffers,
+					     s->params->buffer_elements * sizeof(float));
+	s->backend->device->event_record(ctx, s->begun);
+	s->progress = *progress;
+	s->submitted = s->completed = 0;
+	s->stall_ns = 0;
+	s->released = s->ended = false;
+	s->state = MFS_SAVER_BUSY;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	return 0;
+}
+
+void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
+{
+	struct mfk_event *copied = NULL;
+	int64_t last, begin;
+
+	pthread_mutex_lock(&s->lock);
+	if (s->released) {
+		pthread_mutex_unlock(&s->lock);
+		return;
+	}
+	last = mfs_save_plan_last(&s->plan, s->params, first, count);
+	begin = mfs_now_ns();
+	while (!s->released && (int64_t)s->submitted <= last)
+		pthread_cond_wait(&s->changed, &s->lock);
+	s->stall_ns += (uint64_t)(mfs_now_ns() - begin);
+	if (!s->released && (int64_t)s->completed <= last)
+		copied = s->slot_of[last]->copied;
+	pthread_mutex_unlock(&s->lock);
+	/* If the buffer is used again meanwhile, the wait is longer than it need be. */
+	if (copied)
+		s->backend->device->event_wait(ctx, copied);
+}
+
+bool mfs_saver_ended(struct mfs_saver *s, bool wait, struct mfs_save_result *ret)
+{
+	bool ended;
+
+	pthread_mutex_lock(&s->lock);
+	while (wait && s->state == MFS_SAVER_BUSY)
+		pthread_cond_wait(&s->changed, &s->lock);
+	ended = s->ended;
+	if (ended)
+		*ret = s->result;
+	s->ended = false;
+	pthread_mutex_unlock(&s->lock);
+	return ended;
+}

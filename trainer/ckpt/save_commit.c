@@ -1,0 +1,471 @@
+/*
+ * A whole save: a directory that appears whole or not at all.
+ *
+ *   iter_N.tmp/            everything is written and synced, .metadata last
+ *   iter_N.tmp -> iter_N   by rename; an older iter_N changes places with it
+ *   the tracker            by rename
+ *
+ * What a save leaves that does not end is a directory iter_N.tmp, which nobody reads; the next run
+ * removes it. Old iterations are removed when the new tracker is durable.
+ *
+ * Sources: megatron/training/checkpointing.py: save_checkpoint; dist_checkpointing/validation.py:
+ * save_integrity_manifest.
+ */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/base/grow.h"
+#include "formats/base/str.h"
+#include "formats/megatron/tracker.h"
+#include "trainer/ckpt/save_i.h"
+
+#define UNFINISHED ".tmp"
+#define ASIDE	   ".old" /* where an iteration makes room, if names cannot be exchanged */
+
+struct commit {
+	struct mfs_saver *s;
+	const struct mfs_save_system *sys;
+	struct mfs_io_engine *engine;
+	char tmp[PATH_MAX], final[PATH_MAX];
+	char (*digests)[MFS_SAVE_DIGEST]; /* of the large files */
+	struct mfs_buf manifest;
+	bool replaced; /* tmp is an older iteration */
+	struct mfs_error *err;
+};
+
+/* ---- paths ---- */
+
+static int set_path(char path[PATH_MAX], const char *dir, const char *name, const char *ending,
+		    struct mfs_error *err)
+{
+	if ((size_t)snprintf(path, PATH_MAX, "%s/%s%s", dir, name, ending) < PATH_MAX)
+		return 0;
+	return mfs_fail(err, -ENAMETOOLONG, "path '%.200s/%s' is too long", dir, name);
+}
+
+static void name_of(char name[64], uint64_t iteration)
+{
+	snprintf(name, 64, "iter_%07llu", (unsigned long long)iteration);
+}
+
+/* ---- removing ---- */
+
+/* Removes a directory and what is in it. What cannot be removed stays. */
+static void remove_tree(const struct mfs_save_system *sys, const char *path)
+{
+	DIR *dir = opendir(path);
+	char inside[PATH_MAX];
+	struct dirent *d;
+	struct stat st;
+
+	while (dir && (d = readdir(dir))) {
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, "..") ||
+		    set_path(inside, path, d->d_name, "", NULL))
+			continue;
+		if (!lstat(inside, &st) && S_ISDIR(st.st_mode))
+			remove_tree(sys, inside);
+		else
+			sys->remove(sys->arg, inside);
+	}
+	if (dir)
+		closedir(dir);
+	sys->remove(sys->arg, path);
+}
+
+/* "iter_0000040.tmp": the iteration's name without the ending. */
+static bool has_ending(const char *name, const char *ending, char ret[64])
+{
+	int64_t number;
+
+	if (!mfs_str_ends(name, ending) || strlen(name) >= 64)
+		return false;
+	snprintf(ret, 64, "%.*s", (int)(strlen(name) - strlen(ending)), name);
+	return mfs_iteration_number(ret, &number) && number >= 0;
+}
+
+/* An iteration that made room comes back, if the new one did not come. */
+static void bring_back(struct mfs_saver *s, const char *aside, const char *name)
+{
+	char final[PATH_MAX];
+
+	if (set_path(final, s->dir, name, "", NULL))
+		return;
+	if (access(final, F_OK))
+		s->system.rename(s->system.arg, aside, final);
+	else
+		remove_tree(&s->system, aside);
+}
+
+void mfs_save_clean(struct mfs_saver *s)
+{
+	DIR *dir = opendir(s->dir);
+	char path[PATH_MAX], name[64];
+	struct dirent *d;
+
+	while (dir && (d = readdir(dir))) {
+		if (set_path(path, s->dir, d->d_name, "", NULL))
+			continue;
+		if (!strcmp(d->d_name, MFS_TRACKER_FILE UNFINISHED))
+			s->system.remove(s->system.arg, path);
+		else if (has_ending(d->d_name, UNFINISHED, name))
+			remove_tree(&s->system, path);
+		else if (has_ending(d->d_name, ASIDE, name))
+			bring_back(s, path, name);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* ---- writing ---- */
+
+static int make_dir(const struct commit *c, const char *path)
+{
+	const int rc = c->sys->mkdir(c->sys->arg, path);
+
+	return rc ? mfs_fail(c->err, rc, "cannot create directory '%s': %s", path, strerror(-rc))
+		  : 0;
+}
+
+static int make_dirs(const struct commit *c)
+{
+	char path[PATH_MAX];
+	int rc = 0;
+
+	if (!access(c->tmp, F_OK))
+		remove_tree(c->sys, c->tmp);
+	rc = make_dir(c, c->tmp);
+	if (rc || !c->s->tokenizer_count)
+		return rc;
+	rc = set_path(path, c->tmp, "tokenizer", "", c->err);
+	return rc ? rc : make_dir(c, path);
+}
+
+static void note(struct commit *c, const char *name, const char *digest)
+{
+	mfs_buf_adds(&c->manifest, c->manifest.len ? ",\n    " : "\n    ");
+	mfs_buf_add_json(&c->manifest, name);
+	mfs_buf_printf(&c->manifest, ": \"%s\"", digest);
+}
+
+static int write_small(struct commit *c, const char *name, const void *bytes, uint64_t length)
+{
+	char digest[MFS_SAVE_DIGEST];
+	int rc = mfs_save_write_small(c->s, c->tmp, name, bytes, length, c->engine, c->err);
+
+	if (rc)
+		return rc;
+	c->s->result.bytes += length;
+	mfs_save_sha256(bytes, length, digest);
+	if (!strchr(name, '/')) /* the manifest has the files of the directory itself */
+		note(c, name, digest);
+	return 0;
+}
+
+static int write_common(struct commit *c)
+{
+	struct mfs_buf bytes = {0};
+	int rc = mfs_save_common(c->s->config, c->s->params, &c->s->progress, &bytes, c->err);
+
+	if (!rc && bytes.failed)
+		rc = mfs_fail_nomem(c->err);
+	if (!rc)
+		rc = write_small(c, "common.pt", bytes.data, bytes.len);
+	mfs_buf_release(&bytes);
+	return rc;
+}
+
+static int write_manifest(struct commit *c)
+{
+	struct mfs_buf text = {0};
+	int rc;
+
+	mfs_buf_adds(&text, "{\n  \"algorithm\": \"sha256\",\n  \"files\": {");
+	mfs_buf_add(&text, c->manifest.data, c->manifest.len);
+	mfs_buf_adds(&text, "\n  }\n}");
+	rc = text.failed || c->manifest.failed
+		     ? mfs_fail_nomem(c->err)
+		     : mfs_save_write_small(c->s, c->tmp, "integrity.json", text.data, text.len,
+					    c->engine, c->err);
+	c->s->result.bytes += text.len;
+	mfs_buf_release(&text);
+	return rc;
+}
+
+static int write_tokenizer(struct commit *c)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < c->s->tokenizer_count && !rc; i++)
+		rc = write_small(c, c->s->tokenizer[i].name, c->s->tokenizer[i].bytes.data,
+				 c->s->tokenizer[i].bytes.len);
+	return rc;
+}
+
+/* .metadata makes the directory a checkpoint, so it comes last; the manifest has its sum. */
+static int write_index(struct commit *c)
+{
+	const struct mfs_buf *metadata = &c->s->plan.metadata;
+	char digest[MFS_SAVE_DIGEST];
+	int rc = write_small(c, "metadata.json", mfs_megatron_dist_json,
+			     strlen(mfs_megatron_dist_json));
+
+	if (rc)
+		return rc;
+	mfs_save_sha256(metadata->data, metadata->len, digest);
+	note(c, ".metadata", digest);
+	rc = write_manifest(c);
+	if (rc)
+		return rc;
+	c->s->result.bytes += metadata->len;
+	return mfs_save_write_small(c->s, c->tmp, ".metadata", metadata->data, metadata->len,
+				    c->engine, c->err);
+}
+
+static int sync_dir(const struct commit *c, const char *path)
+{
+	const int rc = c->sys->sync_dir(c->sys->arg, path);
+
+	return rc ? mfs_fail(c->err, rc, "cannot make '%s' durable: %s", path, strerror(-rc)) : 0;
+}
+
+static int sync_dirs(struct commit *c)
+{
+	char path[PATH_MAX];
+	int rc = 0;
+
+	if (c->s->tokenizer_count)
+		rc = set_path(path, c->tmp, "tokenizer", "", c->err) ?: sync_dir(c, path);
+	return rc ? rc : sync_dir(c, c->tmp);
+}
+
+static int write_all(struct commit *c)
+{
+	const struct mfs_save_plan *p = &c->s->plan;
+	int rc = make_dirs(c);
+
+	if (!rc)
+		rc = mfs_save_write(c->s, c->tmp, c->digests, c->engine, c->err);
+	if (rc)
+		return rc;
+	c->s->result.bytes += p->bytes;
+	for (uint32_t i = 0; i < p->file_count; i++)
+		note(c, p->files[i].name, c->digests[i]);
+	rc = write_common(c);
+	if (!rc)
+		rc = write_tokenizer(c);
+	if (!rc)
+		rc = write_index(c);
+	return rc ? rc : sync_dirs(c);
+}
+
+/* ---- the names ---- */
+
+/* Without renameat2() the older one makes room. A crash in between leaves it aside, and the next
+ * run brings it back. */
+static int make_room(struct commit *c)
+{
+	char aside[PATH_MAX];
+	int rc;
+
+	if ((size_t)snprintf(aside, sizeof(aside), "%.*s" ASIDE, (int)sizeof(aside) - 8,
+			     c->final) >= sizeof(aside))
+		return -ENAMETOOLONG;
+	rc = c->sys->rename(c->sys->arg, c->final, aside);
+	if (rc)
+		return rc;
+	rc = c->sys->rename(c->sys->arg, c->tmp, c->final);
+	if (rc) {
+		c->sys->rename(c->sys->arg, aside, c->final);
+		return rc;
+	}
+	return c->sys->rename(c->sys->arg, aside, c->tmp);
+}
+
+static int show(struct commit *c)
+{
+	int rc;
+
+	c->replaced = !access(c->final, F_OK);
+	if (c->replaced) {
+		rc = c->sys->exchange(c->sys->arg, c->tmp, c->final);
+		if (rc == -EINVAL || rc == -ENOSYS)
+			rc = make_room(c);
+	} else {
+		rc = c->sys->rename(c->sys->arg, c->tmp, c->final);
+	}
+	return rc ? mfs_fail(c->err, rc, "cannot rename '%s' to '%s': %s", c->tmp, c->final,
+			     strerror(-rc))
+		  : 0;
+}
+
+/* The names as they were before show(). */
+static void hide(struct commit *c)
+{
+	if (!c->replaced)
+		c->sys->rename(c->sys->arg, c->final, c->tmp);
+	else if (c->sys->exchange(c->sys->arg, c->tmp, c->final))
+		make_room(c);
+}
+
+static int write_tracker(struct commit *c)
+{
+	static const char name[] = MFS_TRACKER_FILE UNFINISHED;
+	char from[PATH_MAX], to[PATH_MAX], text[32];
+	const int length =
+		snprintf(text, sizeof(text), "%llu", (unsigned long long)c->s->progress.iteration);
+	int rc = set_path(from, c->s->dir, name, "", c->err);
+
+	if (!rc)
+		rc = set_path(to, c->s->dir, MFS_TRACKER_FILE, "", c->err);
+	if (rc)
+		return rc;
+	if (!access(from, F_OK)) /* of a save that did not end */
+		c->sys->remove(c->sys->arg, from);
+	rc = mfs_save_write_small(c->s, c->s->dir, name, text, (uint64_t)length, c->engine, c->err);
+	if (rc) {
+		c->sys->remove(c->sys->arg, from);
+		return rc;
+	}
+	rc = c->sys->rename(c->sys->arg, from, to);
+	if (!rc)
+		return 0;
+	c->sys->remove(c->sys->arg, from);
+	return mfs_fail(c->err, rc, "cannot write '%s': %s", to, strerror(-rc));
+}
+
+static int commit(struct commit *c)
+{
+	int rc = write_all(c);
+
+	if (!rc)
+		rc = show(c);
+	if (rc) {
+		remove_tree(c->sys, c->tmp);
+		return rc;
+	}
+	rc = sync_dir(c, c->s->dir);
+	if (!rc)
+		rc = write_tracker(c);
+	if (rc) {
+		hide(c);
+		remove_tree(c->sys, c->tmp);
+		return rc;
+	}
+	/* The tracker names the new one already: it stays, whatever the disk says. */
+	rc = sync_dir(c, c->s->dir);
+	if (!rc && c->replaced)
+		remove_tree(c->sys, c->tmp);
+	return rc;
+}
+
+/* ---- retention ---- */
+
+/* Nobody finds half of it: it loses its name first. */
+static void remove_iteration(struct mfs_saver *s, uint64_t iteration)
+{
+	char path[PATH_MAX], tmp[PATH_MAX], name[64];
+	struct stat st;
+
+	name_of(name, iteration);
+	if (set_path(path, s->dir, name, "", NULL) || set_path(tmp, s->dir, name, UNFINISHED, NULL))
+		return;
+	/* Megatron leaves links alone, too. */
+	if (lstat(path, &st) || !S_ISDIR(st.st_mode))
+		return;
+	if (!s->system.rename(s->system.arg, path, tmp))
+		remove_tree(&s->system, tmp);
+}
+
+static bool is_retained(const struct mfs_saver *s, uint64_t iteration)
+{
+	const int64_t interval = s->config->save_retain_interval;
+
+	return interval > 0 && iteration % (uint64_t)interval == 0;
+}
+
+static int descending(const void *a, const void *b)
+{
+	const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return (x < y) - (x > y);
+}
+
+/* Iterations up to the newest one, latest first. */
+static uint64_t *list_iterations(const struct mfs_saver *s, size_t *ret_count)
+{
+	DIR *dir = opendir(s->dir);
+	uint64_t *list = NULL;
+	struct dirent *d;
+	int64_t number;
+
+	*ret_count = 0;
+	while (dir && (d = readdir(dir))) {
+		if (!mfs_iteration_number(d->d_name, &number) || number < 0 ||
+		    (uint64_t)number > s->progress.iteration)
+			continue;
+		if (mfs_grow(&list, *ret_count))
+			break;
+		list[(*ret_count)++] = (uint64_t)number;
+	}
+	if (dir)
+		closedir(dir);
+	if (*ret_count)
+		qsort(list, *ret_count, sizeof(*list), descending);
+	return list;
+}
+
+/* --save-retain-interval: the iteration that was the latest goes, unless its number is a multiple.
+ * --save-keep-last: so go all but the last ones. */
+static void remove_old(struct mfs_saver *s, const struct mfs_tracker *before)
+{
+	uint64_t *list;
+	size_t count;
+
+	if (s->config->save_retain_interval > 0 && before->kind == MFS_TRACKER_NUMBER &&
+	    before->number > 0 && (uint64_t)before->number != s->progress.iteration &&
+	    !is_retained(s, (uint64_t)before->number))
+		remove_iteration(s, (uint64_t)before->number);
+	if (s->config->save_keep_last <= 0)
+		return;
+	list = list_iterations(s, &count);
+	for (size_t i = (size_t)s->config->save_keep_last; i < count; i++)
+		if (!is_retained(s, list[i]))
+			remove_iteration(s, list[i]);
+	free(list);
+}
+
+/* ---- the whole ---- */
+
+int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err)
+{
+	struct commit c = {.s = s, .sys = &s->system, .err = err};
+	struct mfs_tracker before = {0};
+	char name[64];
+	int rc;
+
+	name_of(name, s->progress.iteration);
+	rc = set_path(c.tmp, s->dir, name, UNFINISHED, err);
+	if (!rc)
+		rc = set_path(c.final, s->dir, name, "", err);
+	if (!rc)
+		rc = s->system.engine(s->system.arg, MFS_SAVE_DEPTH, &c.engine, err);
+	if (rc)
+		return rc;
+	snprintf(s->engine, sizeof(s->engine), "%s", mfs_io_engine_name(c.engine));
+	s->result.engine = s->engine;
+	mfs_tracker_read(s->dir, &before);
+	c.digests = calloc(s->plan.file_count + 1u, sizeof(*c.digests));
+	rc = c.digests ? commit(&c) : mfs_fail_nomem(err);
+	if (!rc)
+		remove_old(s, &before);
+	mfs_io_engine_free(c.engine);
+	mfs_buf_release(&c.manifest);
+	free(c.digests);
+	return rc;
+}

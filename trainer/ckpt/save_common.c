@@ -1,0 +1,273 @@
+/*
+ * common.pt of a run that saves itself: the state that is no tensor of model or optimizer.
+ *
+ * Sources: megatron/training/checkpointing.py: generate_state_dict, save_checkpoint;
+ * core/optimizer_param_scheduler.py: state_dict; core/optimizer/__init__.py: _get_param_groups;
+ * optimizer.py: Float16OptimizerWithFloat16Params.sharded_state_dict; distrib_optimizer.py;
+ * grad_scaler.py.
+ */
+#include <errno.h>
+#include <math.h>
+
+#include "formats/megatron/namespace.h"
+#include "formats/megatron/write/copy.h"
+#include "formats/megatron/write/dist_archive.h"
+#include "trainer/ckpt/save_i.h"
+#include "trainer/config/namespace.h"
+
+struct common {
+	const struct mfs_train_config *config;
+	const struct mfs_params *params;
+	const struct mfs_progress *progress;
+	struct mfs_dist_archive archive;
+	struct mfs_error *err;
+};
+
+static struct mfs_pickle_writer *out(struct common *c)
+{
+	return &c->archive.w;
+}
+
+/* ---- pairs ---- */
+
+static void real(struct common *c, const char *name, double value)
+{
+	mfs_pickle_name(out(c), name);
+	mfs_pickle_float(out(c), value);
+}
+
+static void count(struct common *c, const char *name, uint64_t value)
+{
+	mfs_pickle_name(out(c), name);
+	mfs_pickle_uint(out(c), value);
+}
+
+/* Samples: an int in Megatron, too, unless a fraction made them. */
+static void steps(struct common *c, const char *name, double value)
+{
+	mfs_pickle_name(out(c), name);
+	if (value >= 0 && value < 0x1p53 && value == trunc(value))
+		mfs_pickle_int(out(c), (int64_t)value);
+	else
+		mfs_pickle_float(out(c), value);
+}
+
+static void flag(struct common *c, const char *name, bool value)
+{
+	mfs_pickle_name(out(c), name);
+	mfs_pickle_bool(out(c), value);
+}
+
+static void text(struct common *c, const char *name, const char *value)
+{
+	mfs_pickle_name(out(c), name);
+	mfs_pickle_str(out(c), value);
+}
+
+static void none(struct common *c, const char *name)
+{
+	mfs_pickle_name(out(c), name);
+	mfs_pickle_none(out(c));
+}
+
+/* ---- parameter groups ---- */
+
+/* What Transformer Engine's Adam needs in a group, and what torch's does: a run may have either. */
+static void write_adam(struct common *c)
+{
+	flag(c, "bias_correction", true);
+	flag(c, "amsgrad", false);
+	flag(c, "capturable", false);
+	flag(c, "decoupled_weight_decay", c->config->decoupled_weight_decay);
+	flag(c, "differentiable", false);
+	none(c, "foreach");
+	none(c, "fused");
+	flag(c, "maximize", false);
+}
+
+static void write_betas(struct common *c)
+{
+	mfs_pickle_name(out(c), "betas");
+	mfs_pickle_float(out(c), c->config->adam_beta1);
+	mfs_pickle_float(out(c), c->config->adam_beta2);
+	mfs_pickle_op(out(c), MFS_OP_TUPLE2);
+}
+
+/* torch's Adam has its step in each parameter's state, others in the group. A run without
+ * Transformer Engine has torch's. */
+static bool steps_in_groups(const struct common *c)
+{
+	return c->config->use_distributed_optimizer || !c->config->model.local_spec;
+}
+
+static void write_group(struct common *c, bool decays, bool decoupled)
+{
+	const struct mfs_schedule *s = &c->progress->schedule;
+	const double wd = mfs_schedule_weight_decay(s);
+
+	mfs_pickle_dict_begin(out(c));
+	real(c, "wd_mult", decays ? 1.0 : 0.0);
+	real(c, "lr_mult", 1.0);
+	flag(c, "is_expert_parallel", false);
+	flag(c, "is_decoupled_lr", decoupled);
+	flag(c, "default_config", !decoupled);
+	real(c, "max_lr", decoupled ? s->decoupled_lr : s->max_lr);
+	real(c, "min_lr", decoupled ? s->decoupled_min_lr : s->min_lr);
+	real(c, "lr", decoupled ? mfs_schedule_decoupled_lr(s) : mfs_schedule_lr(s));
+	real(c, "weight_decay", decays ? wd : 0.0);
+	write_betas(c);
+	real(c, "eps", c->config->adam_eps);
+	write_adam(c);
+	if (steps_in_groups(c))
+		count(c, "step", c->progress->optimizer_step);
+	mfs_pickle_dict_end(out(c));
+}
+
+static bool has_group(const struct common *c, bool decays, bool decoupled)
+{
+	for (uint32_t i = 0; i < c->params->count; i++)
+		if (c->params->list[i].decays == decays &&
+		    c->params->list[i].decoupled == decoupled)
+			return true;
+	return false;
+}
+
+/* Sorted: decay first, and then the decoupled ones behind the others (optim/buffers:
+ * mfs_optim.groups). */
+static void write_groups(struct common *c)
+{
+	mfs_pickle_name(out(c), "param_groups");
+	mfs_pickle_list_begin(out(c));
+	for (int decays = 1; decays >= 0; decays--)
+		for (int decoupled = 0; decoupled < 2; decoupled++)
+			if (has_group(c, decays, decoupled))
+				write_group(c, decays, decoupled);
+	mfs_pickle_list_end(out(c));
+}
+
+/* ---- optimizer ---- */
+
+/* The dict of torch's optimizer, or its like. */
+static int write_torch(struct common *c)
+{
+	int rc = 0;
+
+	mfs_pickle_dict_begin(out(c));
+	write_groups(c);
+	if (!c->config->use_distributed_optimizer) {
+		mfs_pickle_name(out(c), "state");
+		mfs_pickle_dict_begin(out(c));
+		if (!steps_in_groups(c)) {
+			mfs_pickle_name(out(c), "common_step");
+			rc = mfs_dist_archive_scalar(&c->archive,
+						     (float)c->progress->optimizer_step, c->err);
+		}
+		mfs_pickle_dict_end(out(c));
+	}
+	mfs_pickle_dict_end(out(c));
+	return rc;
+}
+
+/* DynamicGradScaler's; a constant one has an empty state. */
+static int write_scaler(struct common *c)
+{
+	const struct mfs_loss_scaler *s = &c->progress->scaler;
+	int rc;
+
+	if (c->config->params_dtype != MFS_F16)
+		return 0;
+	mfs_pickle_name(out(c), "grad_scaler");
+	mfs_pickle_dict_begin(out(c));
+	if (s->dynamic) {
+		mfs_pickle_name(out(c), "scale");
+		rc = mfs_dist_archive_number(&c->archive, (float)s->scale, c->err);
+		if (rc)
+			return rc;
+		mfs_pickle_name(out(c), "growth_tracker");
+		mfs_pickle_int(out(c), s->growth_tracker);
+		mfs_pickle_name(out(c), "hysteresis_tracker");
+		mfs_pickle_int(out(c), s->hysteresis_tracker);
+	}
+	mfs_pickle_dict_end(out(c));
+	return 0;
+}
+
+static int write_optimizer(struct common *c)
+{
+	const bool distributed = c->config->use_distributed_optimizer;
+	int rc;
+
+	mfs_pickle_name(out(c), "optimizer");
+	if (!distributed && c->config->params_dtype == MFS_F32)
+		return write_torch(c); /* FP32Optimizer */
+	mfs_pickle_dict_begin(out(c));
+	mfs_pickle_name(out(c), "optimizer");
+	rc = write_torch(c);
+	if (!rc)
+		rc = write_scaler(c);
+	if (!rc && distributed)
+		text(c, "param_state_sharding_type", "fully_reshardable");
+	mfs_pickle_dict_end(out(c));
+	return rc;
+}
+
+static void write_scheduler(struct common *c)
+{
+	const struct mfs_schedule *s = &c->progress->schedule;
+
+	mfs_pickle_name(out(c), "opt_param_scheduler");
+	mfs_pickle_dict_begin(out(c));
+	real(c, "max_lr", s->max_lr);
+	steps(c, "lr_warmup_steps", s->warmup_steps);
+	steps(c, "num_steps", s->num_steps);
+	text(c, "lr_decay_style", mfs_lr_decay_names[s->style]);
+	steps(c, "lr_decay_steps", s->decay_steps);
+	real(c, "min_lr", s->min_lr);
+	real(c, "start_wd", s->start_wd);
+	real(c, "end_wd", s->end_wd);
+	text(c, "wd_incr_style", mfs_wd_incr_names[s->wd_style]);
+	steps(c, "wd_incr_steps", s->wd_incr_steps);
+	mfs_pickle_dict_end(out(c));
+}
+
+/* ---- the whole ---- */
+
+static int write_args(struct common *c)
+{
+	const struct mfs_namespace_extra extra = {
+		.iteration = c->progress->iteration,
+		.consumed_train_samples = c->progress->consumed_train_samples,
+		.consumed_valid_samples = c->progress->consumed_valid_samples,
+		.skipped_train_samples = c->progress->skipped_train_samples};
+
+	mfs_pickle_name(out(c), "args");
+	return mfs_train_namespace_write(out(c), c->config, &extra);
+}
+
+static int write_all(struct common *c)
+{
+	int rc;
+
+	mfs_pickle_dict_begin(out(c));
+	rc = write_args(c);
+	real(c, "checkpoint_version", 3.0);
+	count(c, "iteration", c->progress->iteration);
+	real(c, "num_floating_point_operations_so_far", c->progress->floating_point_operations);
+	if (!rc && !c->config->no_save_optim) {
+		write_scheduler(c);
+		rc = write_optimizer(c);
+	}
+	mfs_megatron_dist_content(out(c), !c->config->no_save_optim &&
+						  c->config->use_distributed_optimizer);
+	mfs_pickle_dict_end(out(c));
+	return rc;
+}
+
+int mfs_save_common(const struct mfs_train_config *config, const struct mfs_params *params,
+		    const struct mfs_progress *progress, struct mfs_buf *buf, struct mfs_error *err)
+{
+	struct common c = {.config = config, .params = params, .progress = progress, .err = err};
+
+	mfs_dist_archive_begin(&c.archive);
+	return mfs_dist_archive_end(&c.archive, "common", write_all(&c), buf, err);
+}

@@ -1,0 +1,177 @@
+/* Private to trainer/ckpt/save*.c: the parts of a save. */
+#ifndef MFS_TRAINER_CKPT_SAVE_I_H
+#define MFS_TRAINER_CKPT_SAVE_I_H
+
+#include <pthread.h>
+#include <sys/types.h>
+
+#include "formats/base/buf.h"
+#include "formats/io/io_engine.h"
+#include "formats/megatron/write/files.h"
+#include "trainer/ckpt/save.h"
+
+#define MFS_SAVE_SLOT  (UINT64_C(8) << 20) /* bytes of a pinned buffer */
+#define MFS_SAVE_BLOCK 4096u		   /* O_DIRECT: offsets and lengths are multiples of it */
+#define MFS_SAVE_DEPTH 16u		   /* writes in flight */
+#define MFS_SAVE_LANES 4u /* files that are written side by side, each hashed by its own thread */
+
+/* ---- the system (save_system.c) ---- */
+
+/* All that a save asks of the system, so that tests can let each call fail. 0 or -errno. */
+struct mfs_save_system {
+	int (*mkdir)(void *arg, const char *path);
+	int (*open)(void *arg, const char *path, int *ret); /* a new file, O_DIRECT if it can */
+	int (*allocate)(void *arg, int fd, uint64_t size);
+	int (*truncate)(void *arg, int fd, uint64_t size);
+	int (*close)(void *arg, int fd);
+	int (*sync_dir)(void *arg, const char *path);
+	int (*rename)(void *arg, const char *from, const char *to);
+	int (*exchange)(void *arg, const char *a, const char *b);
+	int (*remove)(void *arg, const char *path); /* of a file or an empty directory */
+	int (*engine)(void *arg, unsigned depth, struct mfs_io_engine **ret, struct mfs_error *err);
+	void *arg;
+};
+
+extern const struct mfs_save_system mfs_save_system;
+
+int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_train_config *config,
+		       const struct mfs_params *params, const struct mfk_backend *backend,
+		       struct mfk_device *device, const char *tokenizer_dir, uint64_t ring_bytes,
+		       struct mfs_saver **ret, struct mfs_error *err);
+
+/* ---- the plan (save_plan.c) ---- */
+
+/* Where bytes of a file come from: memory, or elements of a flat buffer. */
+struct mfs_save_span {
+	uint64_t at, length;	    /* bytes, in the file */
+	const unsigned char *bytes; /* NULL: a flat buffer's */
+	enum mfs_state state;
+	uint64_t first; /* element */
+};
+
+struct mfs_save_file {
+	char name[MFS_CKPT_NAME_SIZE];
+	uint64_t size;
+	struct mfs_save_span *spans;
+	uint32_t count;
+};
+
+/* What one buffer of the ring holds: a range of a file that begins at a multiple of a slot. */
+struct mfs_save_fill {
+	uint32_t file, span; /* span: the first that touches it */
+	uint32_t lane;
+	bool last; /* of its file */
+	uint64_t at, length;
+};
+
+/*
+ * The large files of a save, which have one layout whatever the iteration: offsets are known before
+ * the data. Fills are numbered in the order in which they are copied and written.
+ */
+struct mfs_save_plan {
+	struct mfs_save_file *files;
+	uint32_t file_count;
+	struct mfs_save_fill *fills;
+	uint32_t fill_count;
+	uint32_t *last_fill; /* [parameters]: the last that has elements of it */
+	uint64_t bytes;
+	struct mfs_buf metadata; /* .metadata */
+	/* what spans point into */
+	struct mfs_megatron_dist *dist;
+	struct mfs_vfile **vfiles;
+	uint32_t vfile_count;
+};
+
+/* buffers: host memory of the size of params->buffers. */
+int mfs_save_plan(const struct mfs_train_config *config, const struct mfs_params *params,
+		  unsigned char *buffers, struct mfs_save_plan *ret, struct mfs_error *err);
+void mfs_save_plan_release(struct mfs_save_plan *p);
+
+/* The last fill that has elements [first, first + count) of the flat buffers; -1: none has. */
+int64_t mfs_save_plan_last(const struct mfs_save_plan *p, const struct mfs_params *params,
+			   uint64_t first, uint64_t count);
+
+/* ---- common.pt (save_common.c) ---- */
+
+int mfs_save_common(const struct mfs_train_config *config, const struct mfs_params *params,
+		    const struct mfs_progress *progress, struct mfs_buf *out,
+		    struct mfs_error *err);
+
+/* ---- the ring and the files (save_write.c) ---- */
+
+struct mfs_save_slot {
+	unsigned char *host;
+	struct mfk_event *copied;
+	struct mfs_io io;
+	struct iovec iov;
+	uint32_t fill;
+	uint64_t length; /* of the fill, up to a block */
+	bool written, hashed;
+	struct mfs_save_slot *next; /* free ones */
+};
+
+struct mfs_save_ring {
+	struct mfs_save_slot *slots; /* [capacity]; the first count have memory */
+	uint32_t capacity, count;
+	struct mfs_save_slot *free;
+};
+
+/* A small file, written after the large ones. */
+struct mfs_save_small {
+	char name[MFS_CKPT_NAME_SIZE]; /* "tokenizer/vocab.json" */
+	struct mfs_buf bytes;
+};
+
+struct mfs_saver {
+	const struct mfs_train_config *config;
+	const struct mfs_params *params;
+	const struct mfk_backend *backend;
+	struct mfk_device *device;
+	struct mfk_ctx *ctx; /* of copies, behind all others */
+	struct mfk_event *begun;
+	struct mfs_save_system system;
+	struct mfs_save_plan plan;
+	struct mfs_save_ring ring;
+	struct mfs_save_small *tokenizer;
+	uint32_t tokenizer_count;
+	char *dir;		/* --save */
+	unsigned char *buffers; /* the model's as they were at the start; pinned */
+	char engine[64];	/* "io_uring, O_DIRECT" */
+	bool started;		/* the thread */
+
+	pthread_t thread;
+	pthread_mutex_t lock; /* of what follows; the ring's too while a save is in flight */
+	pthread_cond_t changed;
+	enum { MFS_SAVER_IDLE, MFS_SAVER_BUSY } state;
+	bool quit, ended;
+	uint32_t submitted, completed;	/* fills whose copies are submitted, and done */
+	struct mfs_save_slot **slot_of; /* [fills]: where a submitted fill is, or was */
+	bool released;			/* nothing more is copied: fences are open */
+	uint64_t stall_ns;
+	struct mfs_progress progress;  /* of the save; the thread's while it is busy */
+	struct mfs_save_result result; /* likewise */
+};
+
+/* Writes the large files into dir and syncs them. digests: [files] SHA-256 in hexadecimal. On
+ * failure all that was open is closed, and what was written stays for the caller to remove. */
+#define MFS_SAVE_DIGEST 65
+int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAVE_DIGEST],
+		   struct mfs_io_engine *engine, struct mfs_error *err);
+/* Writes and syncs a small file. */
+int mfs_save_write_small(struct mfs_saver *s, const char *dir, const char *name, const void *bytes,
+			 uint64_t length, struct mfs_io_engine *engine, struct mfs_error *err);
+
+/* Gives a slot memory. False: there is no more, or the ring has all it may have. */
+bool mfs_save_ring_grow(struct mfs_saver *s);
+void mfs_save_ring_release(struct mfs_saver *s);
+
+void mfs_save_sha256(const void *bytes, uint64_t length, char ret[MFS_SAVE_DIGEST]);
+
+/* ---- a whole save (save_commit.c) ---- */
+
+/* Saves iteration progress.iteration; the old checkpoint or the new one is there at any moment. */
+int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err);
+/* Removes what saves that did not end have left. */
+void mfs_save_clean(struct mfs_saver *s);
+
+#endif

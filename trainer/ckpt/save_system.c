@@ -1,0 +1,97 @@
+/* The system as a save sees it. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "formats/io/commit.h"
+#include "trainer/ckpt/save_i.h"
+
+static int make_dir(void *arg, const char *path)
+{
+	(void)arg;
+	return mkdir(path, 0777) ? -errno : 0;
+}
+
+/* Page cache that nobody reads again, and its writeback, cost the run memory and time. File systems
+ * without O_DIRECT (tmpfs before 6.6, some of the network) say EINVAL. */
+static int open_file(void *arg, const char *path, int *ret)
+{
+	const int flags = O_WRONLY | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+	int fd = open(path, O_CREAT | O_DIRECT | flags, 0666);
+
+	(void)arg;
+	if (fd < 0 && errno == EINVAL) {
+		unlink(path); /* some have made it before they refuse */
+		fd = open(path, O_CREAT | flags, 0666);
+	}
+	*ret = fd;
+	return fd < 0 ? -errno : 0;
+}
+
+/* Writes into space that is there need no journal, and a full disk is known before the first
+ * write. */
+static int allocate(void *arg, int fd, uint64_t size)
+{
+	(void)arg;
+	if (!size || !fallocate(fd, 0, 0, (off_t)size))
+		return 0;
+	return errno == EOPNOTSUPP || errno == ENOSYS ? 0 : -errno;
+}
+
+static int cut(void *arg, int fd, uint64_t size)
+{
+	(void)arg;
+	return ftruncate(fd, (off_t)size) ? -errno : 0;
+}
+
+static int close_file(void *arg, int fd)
+{
+	(void)arg;
+	return close(fd) ? -errno : 0;
+}
+
+static int sync_dir(void *arg, const char *path)
+{
+	(void)arg;
+	return mfs_sync_path(path, NULL);
+}
+
+static int rename_path(void *arg, const char *from, const char *to)
+{
+	(void)arg;
+	return rename(from, to) ? -errno : 0;
+}
+
+static int exchange(void *arg, const char *a, const char *b)
+{
+	(void)arg;
+	return renameat2(AT_FDCWD, a, AT_FDCWD, b, RENAME_EXCHANGE) ? -errno : 0;
+}
+
+static int remove_path(void *arg, const char *path)
+{
+	(void)arg;
+	return remove(path) ? -errno : 0;
+}
+
+static int engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struct mfs_error *err)
+{
+	(void)arg;
+	return mfs_io_engine_new(depth, ret, err);
+}
+
+const struct mfs_save_system mfs_save_system = {
+	.mkdir = make_dir,
+	.open = open_file,
+	.allocate = allocate,
+	.truncate = cut,
+	.close = close_file,
+	.sync_dir = sync_dir,
+	.rename = rename_path,
+	.exchange = exchange,
+	.remove = remove_path,
+	.engine = engine,
+};

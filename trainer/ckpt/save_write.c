@@ -1,0 +1,575 @@
+#define _GNU_SOURCE
+/*
+ * From device memory to disk: fills of a ring of pinned buffers.
+ *
+ * One thread does it. Whenever a buffer is free, the copy of the next fill is submitted; when the
+ * device has copied it, it is written, and a lane's thread adds it to the sum of its file. A buffer
+ * is free again when both are done. Copies are submitted without waiting for the disk as long as
+ * there are buffers: what is copied need not hold an update back.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/evp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/str.h"
+#include "trainer/ckpt/save_i.h"
+
+/* A file that is being written. */
+struct open_file {
+	int fd;	       /* -1: closed */
+	uint64_t left; /* bytes that are not written yet */
+	struct mfs_io sync;
+};
+
+struct writer {
+	struct mfs_saver *s;
+	const char *dir;
+	struct mfs_io_engine *engine;
+	struct open_file *files;
+	char (*digests)[MFS_SAVE_DIGEST];
+	uint32_t next;	/* fill to be copied */
+	uint32_t ready; /* first fill whose copy is not known to be done */
+	uint32_t files_left;
+	/* under the saver's lock */
+	uint32_t slots_busy;
+	bool failed; /* lanes end */
+	struct mfs_error *err;
+};
+
+/* ---- sums ---- */
+
+void mfs_save_sha256(const void *bytes, uint64_t length, char ret[MFS_SAVE_DIGEST])
+{
+	uint8_t sum[EVP_MAX_MD_SIZE];
+	unsigned n = 0;
+
+	EVP_Digest(bytes, length, sum, &n, EVP_sha256(), NULL);
+	mfs_str_hex(sum, n, ret);
+}
+
+struct lane {
+	struct writer *w;
+	uint32_t number;
+	pthread_t thread;
+	bool started;
+	EVP_MD_CTX *sum;
+};
+
+/* Under the lock. */
+static void done_with(struct writer *w, struct mfs_save_slot *slot)
+{
+	if (!slot->written || !slot->hashed)
+		return;
+	slot->next = w->s->ring.free;
+	w->s->ring.free = slot;
+	w->slots_busy--;
+	pthread_cond_broadcast(&w->s->changed);
+}
+
+/* Waits until a fill is copied. NULL: the save has failed. */
+static struct mfs_save_slot *await_fill(struct writer *w, uint32_t fill)
+{
+	struct mfs_save_slot *slot;
+
+	pthread_mutex_lock(&w->s->lock);
+	while (w->s->completed <= fill && !w->failed)
+		pthread_cond_wait(&w->s->changed, &w->s->lock);
+	slot = w->failed ? NULL : w->s->slot_of[fill];
+	pthread_mutex_unlock(&w->s->lock);
+	return slot;
+}
+
+static void sum_fill(struct lane *l, const struct mfs_save_fill *f,
+		     const struct mfs_save_slot *slot)
+{
+	uint8_t sum[EVP_MAX_MD_SIZE];
+	unsigned n = 0;
+
+	if (!f->at)
+		EVP_DigestInit_ex(l->sum, EVP_sha256(), NULL);
+	EVP_DigestUpdate(l->sum, slot->host, f->length);
+	if (!f->last)
+		return;
+	EVP_DigestFinal_ex(l->sum, sum, &n);
+	mfs_str_hex(sum, n, l->w->digests[f->file]);
+}
+
+static void *run_lane(void *arg)
+{
+	struct lane *l = arg;
+	const struct mfs_save_plan *p = &l->w->s->plan;
+
+	for (uint32_t i = 0; i < p->fill_count; i++) {
+		struct mfs_save_slot *slot;
+
+		if (p->fills[i].lane != l->number)
+			continue;
+		slot = await_fill(l->w, i);
+		if (!slot)
+			break;
+		sum_fill(l, &p->fills[i], slot);
+		pthread_mutex_lock(&l->w->s->lock);
+		slot->hashed = true;
+		done_with(l->w, slot);
+		pthread_mutex_unlock(&l->w->s->lock);
+	}
+	return NULL;
+}
+
+static int start_lanes(struct writer *w, struct lane *lanes)
+{
+	for (uint32_t i = 0; i < MFS_SAVE_LANES; i++) {
+		int rc;
+
+		lanes[i] = (struct lane){.w = w, .number = i, .sum = EVP_MD_CTX_new()};
+		if (!lanes[i].sum)
+			return mfs_fail_nomem(w->err);
+		rc = pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]);
+		if (rc)
+			return mfs_fail(w->err, -rc, "cannot start a thread: %s", strerror(rc));
+		lanes[i].started = true;
+	}
+	return 0;
+}
+
+static void end_lanes(struct writer *w, struct lane *lanes, bool failed)
+{
+	pthread_mutex_lock(&w->s->lock);
+	w->failed = failed;
+	w->s->released |= failed;
+	pthread_cond_broadcast(&w->s->changed);
+	pthread_mutex_unlock(&w->s->lock);
+	for (uint32_t i = 0; i < MFS_SAVE_LANES; i++) {
+		if (lanes[i].started)
+			pthread_join(lanes[i].thread, NULL);
+		EVP_MD_CTX_free(lanes[i].sum);
+	}
+}
+
+/* ---- the ring ---- */
+
+bool mfs_save_ring_grow(struct mfs_saver *s)
+{
+	struct mfs_save_ring *r = &s->ring;
+	struct mfs_save_slot *slot = &r->slots[r->count];
+
+	if (r->count == r->capacity)
+		return false;
+	slot->host = s->backend->device->host_alloc(s->device, MFS_SAVE_SLOT);
+	if (slot->host && s->backend->device->event_new(s->device, &slot->copied)) {
+		s->backend->device->host_free(s->device, slot->host, MFS_SAVE_SLOT);
+		slot->host = NULL;
+	}
+	if (!slot->host) {
+		r->capacity = r->count; /* so much there is */
+		return false;
+	}
+	pthread_mutex_lock(&s->lock);
+	r->count++;
+	slot->next = r->free;
+	r->free = slot;
+	pthread_mutex_unlock(&s->lock);
+	return true;
+}
+
+void mfs_save_ring_release(struct mfs_saver *s)
+{
+	for (uint32_t i = 0; i < s->ring.count; i++) {
+		s->backend->device->event_free(s->ring.slots[i].copied);
+		s->backend->device->host_free(s->device, s->ring.slots[i].host, MFS_SAVE_SLOT);
+	}
+	free(s->ring.slots);
+}
+
+static struct mfs_save_slot *take_free(struct writer *w)
+{
+	struct mfs_save_slot *slot;
+
+	pthread_mutex_lock(&w->s->lock);
+	slot = w->s->ring.free;
+	if (slot) {
+		w->s->ring.free = slot->next;
+		w->slots_busy++;
+	}
+	pthread_mutex_unlock(&w->s->lock);
+	return slot;
+}
+
+static struct mfs_save_slot *take_slot(struct writer *w)
+{
+	struct mfs_save_slot *slot = take_free(w);
+
+	return slot || !mfs_save_ring_grow(w->s) ? slot : take_free(w);
+}
+
+/* ---- copies ---- */
+
+static const unsigned char *flat(const struct mfs_params *p, enum mfs_state state,
+				 enum mfs_dtype *ret_type)
+{
+	switch (state) {
+	case MFS_STATE_MAIN:
+		*ret_type = p->main_type;
+		return p->main;
+	case MFS_STATE_EXP_AVG:
+		*ret_type = p->m_type;
+		return p->exp_avg;
+	case MFS_STATE_EXP_AVG_SQ:
+		*ret_type = p->v_type;
+		return p->exp_avg_sq;
+	default:
+		*ret_type = p->weight_type;
+		return p->weights;
+	}
+}
+
+/* Bytes [from, from + n) of a span. */
+static void copy_span(struct mfs_saver *s, const struct mfs_save_span *span, uint64_t from,
+		      uint64_t n, unsigned char *to)
+{
+	const unsigned char *base;
+	enum mfs_dtype type;
+
+	if (span->bytes) {
+		memcpy(to, span->bytes + from, n);
+		return;
+	}
+	base = flat(s->params, span->state, &type);
+	s->backend->device->copy_out(s->ctx, to, base + span->first * mfs_dtype_size(type) + from,
+				     n);
+}
+
+static void copy_fill(struct mfs_saver *s, const struct mfs_save_fill *f,
+		      struct mfs_save_slot *slot)
+{
+	const struct mfs_save_file *file = &s->plan.files[f->file];
+	const uint64_t end = f->at + f->length;
+
+	for (uint32_t i = f->span; i < file->count && file->spans[i].at < end; i++) {
+		const struct mfs_save_span *span = &file->spans[i];
+		const uint64_t from = mfs_max_u64(span->at, f->at);
+		const uint64_t to = mfs_min_u64(span->at + span->length, end);
+
+		copy_span(s, span, from - span->at, to - from, slot->host + (from - f->at));
+	}
+	memset(slot->host + f->length, 0, slot->length - f->length);
+	s->backend->device->event_record(s->ctx, slot->copied);
+}
+
+/* What a person is told of the way. */
+static void note_direct(struct mfs_saver *s, int fd)
+{
+	const int flags = fcntl(fd, F_GETFL);
+
+	if (flags >= 0 && (flags & O_DIRECT) && !strstr(s->engine, "O_DIRECT"))
+		strncat(s->engine, ", O_DIRECT", sizeof(s->engine) - strlen(s->engine) - 1);
+}
+
+static int open_file(struct writer *w, uint32_t number)
+{
+	const struct mfs_save_file *f = &w->s->plan.files[number];
+	const struct mfs_save_system *sys = &w->s->system;
+	struct open_file *o = &w->files[number];
+	char path[PATH_MAX];
+	int rc;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", w->dir, f->name) >= sizeof(path))
+		return mfs_fail(w->err, -ENAMETOOLONG, "path '%.200s/%s' is too long", w->dir,
+				f->name);
+	rc = sys->open(sys->arg, path, &o->fd);
+	if (rc) {
+		o->fd = -1;
+		return mfs_fail(w->err, rc, "cannot create '%s': %s", path, strerror(-rc));
+	}
+	o->left = f->size;
+	note_direct(w->s, o->fd);
+	rc = sys->allocate(sys->arg, o->fd, f->size);
+	return rc ? mfs_fail(w->err, rc, "no room for '%s' of %llu bytes: %s", path,
+			     (unsigned long long)f->size, strerror(-rc))
+		  : 0;
+}
+
+/* Submits the copy of the next fill into a free slot. */
+static void begin_fill(struct writer *w, struct mfs_save_slot *slot)
+{
+	struct mfs_saver *s = w->s;
+	const struct mfs_save_fill *f = &s->plan.fills[w->next];
+
+	slot->fill = w->next;
+	slot->length = (f->length + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK;
+	slot->written = slot->hashed = false;
+	copy_fill(s, f, slot);
+	pthread_mutex_lock(&s->lock);
+	s->slot_of[w->next++] = slot;
+	s->submitted = w->next;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- writes ---- */
+
+static int bad_write(const struct writer *w, uint32_t file, int rc)
+{
+	return mfs_fail(w->err, rc, "cannot write '%s/%s': %s", w->dir, w->s->plan.files[file].name,
+			strerror(-rc));
+}
+
+static int submit(struct writer *w, struct mfs_io *io, uint32_t file)
+{
+	int rc = mfs_io_submit(w->engine, io);
+
+	return rc ? bad_write(w, file, rc) : 0;
+}
+
+/* A file is cut to its size when all blocks are written, and then synced. */
+static int end_file(struct writer *w, uint32_t file)
+{
+	const struct mfs_save_system *sys = &w->s->system;
+	struct open_file *o = &w->files[file];
+	int rc = sys->truncate(sys->arg, o->fd, w->s->plan.files[file].size);
+
+	if (rc)
+		return bad_write(w, file, rc);
+	o->sync = (struct mfs_io){.kind = MFS_IO_SYNC, .fd = o->fd};
+	return 0;
+}
+
+/* A file system may take O_DIRECT and then refuse writes like these: the rest goes through the page
+ * cache. */
+static bool may_retry(struct mfs_io *io)
+{
+	const int flags = fcntl(io->fd, F_GETFL);
+
+	return io->result == -EINVAL && flags >= 0 && (flags & O_DIRECT) &&
+	       !fcntl(io->fd, F_SETFL, flags & ~O_DIRECT);
+}
+
+static int wrote(struct writer *w, struct mfs_io *io)
+{
+	struct mfs_save_slot *slot =
+		(struct mfs_save_slot *)((char *)io - offsetof(struct mfs_save_slot, io));
+	const struct mfs_save_fill *f = &w->s->plan.fills[slot->fill];
+
+	if (may_retry(io))
+		return submit(w, io, f->file);
+	if (io->result)
+		return bad_write(w, f->file, io->result);
+	w->files[f->file].left -= f->length;
+	pthread_mutex_lock(&w->s->lock);
+	slot->written = true;
+	done_with(w, slot);
+	pthread_mutex_unlock(&w->s->lock);
+	if (w->files[f->file].left)
+		return 0;
+	return end_file(w, f->file) ?: submit(w, &w->files[f->file].sync, f->file);
+}
+
+static int synced(struct writer *w, struct mfs_io *io)
+{
+	struct open_file *o = (struct open_file *)((char *)io - offsetof(struct open_file, sync));
+	const struct mfs_save_system *sys = &w->s->system;
+	const uint32_t file = (uint32_t)(o - w->files);
+	int rc = io->result;
+
+	if (rc)
+		return bad_write(w, file, rc);
+	rc = sys->close(sys->arg, o->fd);
+	o->fd = -1;
+	w->files_left--;
+	return rc ? bad_write(w, file, rc) : 0;
+}
+
+/* A signal of the run's does not end a wait. */
+static int await(struct mfs_io_engine *engine, struct mfs_io **ret)
+{
+	int rc;
+
+	do
+		rc = mfs_io_wait(engine, ret);
+	while (rc == -EINTR);
+	return rc;
+}
+
+/* Waits for one request that is in flight. */
+static int reap(struct writer *w)
+{
+	struct mfs_io *io;
+	int rc = await(w->engine, &io);
+
+	if (rc)
+		return mfs_fail(w->err, rc, "waiting for writes: %s", strerror(-rc));
+	return io->kind == MFS_IO_SYNC ? synced(w, io) : wrote(w, io);
+}
+
+/* The oldest copy: waits for the device, and hands the buffer to the disk and to its lane. */
+static int write_fill(struct writer *w)
+{
+	struct mfs_saver *s = w->s;
+	const struct mfs_save_fill *f = &s->plan.fills[w->ready];
+	struct mfs_save_slot *slot = s->slot_of[w->ready];
+	char why[MFK_WHY] = "";
+	int rc = s->backend->device->event_sync(slot->copied, why);
+
+	if (rc)
+		return mfs_fail(w->err, rc, "copying from the device: %s", why);
+	if (!f->at)
+		rc = open_file(w, f->file);
+	if (rc)
+		return rc;
+	slot->iov = (struct iovec){slot->host, slot->length};
+	slot->io = (struct mfs_io){.kind = MFS_IO_WRITE,
+				   .fd = w->files[f->file].fd,
+				   .off = f->at,
+				   .iov = &slot->iov,
+				   .iov_count = 1};
+	pthread_mutex_lock(&s->lock);
+	s->completed = ++w->ready;
+	pthread_cond_broadcast(&s->changed);
+	pthread_mutex_unlock(&s->lock);
+	while (!rc && mfs_io_in_flight(w->engine) >= MFS_SAVE_DEPTH)
+		rc = reap(w);
+	return rc ? rc : submit(w, &slot->io, f->file);
+}
+
+/* All buffers are written and wait for their lanes. */
+static void await_lanes(struct writer *w)
+{
+	pthread_mutex_lock(&w->s->lock);
+	while (!w->s->ring.free && w->slots_busy)
+		pthread_cond_wait(&w->s->changed, &w->s->lock);
+	pthread_mutex_unlock(&w->s->lock);
+}
+
+static int write_all(struct writer *w)
+{
+	const uint32_t count = w->s->plan.fill_count;
+	int rc = 0;
+
+	while (!rc && w->files_left) {
+		struct mfs_save_slot *slot = w->next < count ? take_slot(w) : NULL;
+
+		if (slot)
+			begin_fill(w, slot);
+		else if (w->ready < w->next)
+			rc = write_fill(w);
+		else if (mfs_io_in_flight(w->engine))
+			rc = reap(w);
+		else
+			await_lanes(w);
+	}
+	return rc;
+}
+
+/* ---- the whole ---- */
+
+static void close_all(struct writer *w)
+{
+	const struct mfs_save_system *sys = &w->s->system;
+	char why[MFK_WHY];
+	struct mfs_io *io;
+
+	while (mfs_io_in_flight(w->engine) && !await(w->engine, &io))
+		;
+	for (uint32_t i = 0; i < w->s->plan.file_count; i++)
+		if (w->files[i].fd >= 0)
+			sys->close(sys->arg, w->files[i].fd);
+	/* Copies that nobody waits for any more still write into their buffers. */
+	w->s->backend->device->sync(w->s->ctx, why);
+}
+
+/* After a save all buffers are free, whatever became of it. */
+static void free_slots(struct mfs_saver *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->ring.free = NULL;
+	for (uint32_t i = 0; i < s->ring.count; i++) {
+		s->ring.slots[i].next = s->ring.free;
+		s->ring.free = &s->ring.slots[i];
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAVE_DIGEST],
+		   struct mfs_io_engine *engine, struct mfs_error *err)
+{
+	const uint32_t files = s->plan.file_count;
+	struct writer w = {.s = s,
+			   .dir = dir,
+			   .engine = engine,
+			   .digests = digests,
+			   .files_left = files,
+			   .err = err};
+	struct lane lanes[MFS_SAVE_LANES] = {0};
+	int rc = 0;
+
+	w.files = calloc(files + 1u, sizeof(*w.files));
+	if (!w.files)
+		rc = mfs_fail_nomem(err);
+	for (uint32_t i = 0; w.files && i < files; i++)
+		w.files[i].fd = -1;
+	if (!rc)
+		rc = start_lanes(&w, lanes);
+	if (!rc)
+		rc = write_all(&w);
+	end_lanes(&w, lanes, rc != 0);
+	if (w.files)
+		close_all(&w);
+	free_slots(s);
+	free(w.files);
+	return rc;
+}
+
+/* One request, to its end. */
+static int run_io(struct mfs_io_engine *engine, struct mfs_io *io)
+{
+	struct mfs_io *done;
+	int rc;
+
+	do {
+		rc = mfs_io_submit(engine, io);
+		if (!rc)
+			rc = await(engine, &done);
+	} while (!rc && may_retry(io));
+	return rc ? rc : io->result;
+}
+
+int mfs_save_write_small(struct mfs_saver *s, const char *dir, const char *name, const void *bytes,
+			 uint64_t length, struct mfs_io_engine *engine, struct mfs_error *err)
+{
+	const uint64_t room = (length + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK;
+	const struct mfs_save_system *sys = &s->system;
+	struct iovec iov = {.iov_len = room};
+	struct mfs_io io = {.kind = MFS_IO_WRITE, .iov = &iov, .iov_count = 1};
+	char path[PATH_MAX];
+	void *block;
+	int rc, fd;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
+		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s/%s' is too long", dir, name);
+	if (posix_memalign(&block, MFS_SAVE_BLOCK, room + MFS_SAVE_BLOCK))
+		return mfs_fail_nomem(err);
+	memset(block, 0, room + MFS_SAVE_BLOCK);
+	memcpy(block, bytes, length);
+	iov.iov_base = block;
+	rc = sys->open(sys->arg, path, &fd);
+	if (rc) {
+		free(block);
+		return mfs_fail(err, rc, "cannot create '%s': %s", path, strerror(-rc));
+	}
+	io.fd = fd;
+	if (room)
+		rc = run_io(engine, &io);
+	if (!rc)
+		rc = sys->truncate(sys->arg, fd, length);
+	io = (struct mfs_io){.kind = MFS_IO_SYNC, .fd = fd};
+	if (!rc)
+		rc = run_io(engine, &io);
+	rc = sys->close(sys->arg, fd) ?: rc;
+	free(block);
+	return rc ? mfs_fail(err, rc, "cannot write '%s': %s", path, strerror(-rc)) : 0;
+}
