@@ -6,32 +6,11 @@
 #define MFS_FS_DATA_RUN_H
 
 #include "formats/base/error.h"
-#include "formats/dataset/gpt/run.h"
+#include "formats/dataset/gpt/run_words.h"
 #include "formats/dataset/gpt/samples.h"
 #include "fs/data/data.h"
 
 struct mfs_rows;
-
-/* Texts as Megatron's arguments have them, words divided by white space. NULL: not said. */
-struct mfs_data_words {
-	const char *data_path;
-	const char *split_data_path[MFS_SPLITS];
-	const char *data_args_path; /* a file of words, in data_path's place */
-};
-
-/* What the words name. It must not be moved: run points into it. */
-struct mfs_data_run {
-	struct mfs_run run; /* blends alone are filled; the rest is zero */
-	struct mfs_blend_args all, split[MFS_SPLITS];
-};
-
-/* -EINVAL: words that are no blend, or data_path and others at once, where Megatron asserts;
- * -ENODATA: no words; what reading the file fails with. */
-int mfs_data_run_parse(const struct mfs_data_words *words, struct mfs_data_run *ret,
-		       struct mfs_error *err);
-/* The run of one prefix. */
-int mfs_data_run_single(const char *prefix, struct mfs_data_run *ret, struct mfs_error *err);
-void mfs_data_run_release(struct mfs_data_run *r);
 
 /*
  * For mfs_samples_new(), arg is a struct mfs_data *: the rows of the dataset that a prefix means,

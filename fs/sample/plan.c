@@ -83,6 +83,8 @@ static int take_saved(const struct planner *p, struct mfs_error *err)
 	const struct mfs_megatron_data_args *a = p->args;
 	struct mfs_data_run *r = &p->plan->words;
 	const struct mfs_data_words file = {.data_args_path = a->data_args_path};
+	const struct mfs_data_words per_split = {.per_split_data_args_path =
+							 a->per_split_data_args_path};
 	int rc;
 
 	*r = (struct mfs_data_run){0};
@@ -97,10 +99,7 @@ static int take_saved(const struct planner *p, struct mfs_error *err)
 		return rc;
 	}
 	if (a->per_split_data_args_path)
-		return mfs_fail(err, -ENODATA,
-				"the run's datasets are in its --per-split-data-args-path %s: say "
-				"them with --train-data-path",
-				a->per_split_data_args_path);
+		return mfs_data_run_parse(&per_split, r, err);
 	return -ENODATA;
 }
 

@@ -61,7 +61,7 @@ static int plan_and_show(const struct mfs_sample_options *o, const struct mfs_op
 			 struct mfs_root *root)
 {
 	struct mfs_sample_data data = {.data = mfs_root_data(root),
-				       .vocab_size = mount->data.vocab_size};
+				       .paths = {.vocab_size = mount->data.vocab_size}};
 	struct mfs_megatron_data_args args;
 	struct mfs_sample_plan plan;
 	struct mfs_arena arena = {0};

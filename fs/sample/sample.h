@@ -15,6 +15,7 @@
 #include "formats/base/error.h"
 #include "formats/dataset/gpt/sampler.h"
 #include "formats/dataset/gpt/samples.h"
+#include "formats/dataset/rows/rows_open.h"
 #include "formats/torch/megatron_data_args.h"
 #include "fs/data/run.h"
 #include "fs/cli/options.h"
@@ -58,8 +59,7 @@ void mfs_sample_plan_release(struct mfs_sample_plan *plan);
 /* Rows of prefixes: of datasets in data, and of files at other paths, which are opened. */
 struct mfs_sample_data {
 	const struct mfs_data *data; /* or NULL */
-	uint64_t vocab_size;	     /* of what is opened; 0: not looked at */
-	struct mfs_sample_opened *opened;
+	struct mfs_rows_table paths;
 };
 /* mfs_samples_resolve; arg is a struct mfs_sample_data. */
 int mfs_sample_resolve(void *arg, const char *prefix, const struct mfs_rows **ret,

@@ -19,8 +19,10 @@
 #include "formats/dataset/gpt/splits.h"
 #include "trainer/config/config.h"
 
+#define MFS_BATCH_ALIGN 256 /* bytes */
+
 /* One microbatch of B sequences of S tokens, T = B S. All arrays lie behind one another in one host
- * block, so that one copy brings them to the device. */
+ * block, each at a multiple of MFS_BATCH_ALIGN, so that one copy brings them to the device. */
 struct mfs_batch {
 	int32_t *tokens, *labels; /* [T]; label t is the token behind t */
 	int32_t *positions; /* [T]: 0 to S-1; with reset_position_ids from each document's start */
@@ -35,6 +37,9 @@ struct mfs_batch {
 	bool documents;	  /* some first_key is not 0 */
 };
 
+/* Bytes of the block of T tokens. */
+size_t mfs_batch_bytes(uint64_t tokens);
+
 /* The slots are the caller's kind of host memory (pinned). */
 struct mfs_slot_memory {
 	void *(*alloc)(void *arg, size_t bytes);
@@ -44,24 +49,36 @@ struct mfs_slot_memory {
 
 struct mfs_loader;
 
-/* The samples of a split. consumed: samples of the whole run that came before; micro: B; vocab:
+/*
+ * The samples of a split. consumed: samples of the whole run that came before; micro: B; vocab:
  * padded rows, a token outside of them is refused when it is read. -ENODATA: there is no data for
- * the split. */
+ * the split.
+ *
+ * With full_validation the validation split is read from its beginning to its end, again and again.
+ * A pass ends with a microbatch whose last sequences may be repeated, with a loss_mask of 0.
+ */
 int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint64_t consumed,
 		   uint32_t micro, uint64_t vocab, const struct mfs_slot_memory *memory,
 		   struct mfs_loader **ret, struct mfs_error *err);
 void mfs_loader_free(struct mfs_loader *l);
 
-/* The next microbatch; it is the caller's until he gives it back. Waits if it is not there yet. */
+/* The next microbatch; it is the caller's until he gives it back, and he has two at a time at most.
+ * Waits if it is not there yet. -ENODATA: the data ends; each call after an error returns it again.
+ */
 int mfs_loader_next(struct mfs_loader *l, const struct mfs_batch **ret, struct mfs_error *err);
 void mfs_loader_give_back(struct mfs_loader *l, const struct mfs_batch *b);
+
+/* Microbatches from consumed to the end of the data, or of a pass of full_validation; UINT64_MAX:
+ * they have no end (dataloader_type cyclic). */
+uint64_t mfs_loader_microbatches(const struct mfs_loader *l);
 
 struct mfs_loader_stats {
 	const char *engine; /* "io_uring", "pread threads", "generated" */
 	const char *why;    /* of pread threads: why not io_uring; NULL */
 	uint64_t batches, tokens, bytes;
-	uint64_t stall_ns, stall_p50_ns, stall_p99_ns, stall_max_ns; /* time that next() waited */
-	uint64_t open_ns; /* until the first microbatch could be drawn */
+	/* Time that next() waited, but for the first one; percentiles to within 1/16. */
+	uint64_t stall_ns, stall_p50_ns, stall_p99_ns, stall_max_ns;
+	uint64_t open_ns; /* until the first microbatch was there */
 };
 void mfs_loader_stats(struct mfs_loader *l, struct mfs_loader_stats *ret);
 

@@ -160,34 +160,6 @@ void mfs_schedule_step(struct mfs_schedule *s, uint64_t samples)
 	s->num_steps += samples;
 }
 
-/* ---- batch size ---- */
-
-uint64_t mfs_schedule_batch(const struct mfs_train_config *c, uint64_t consumed)
-{
-	uint64_t batch = (uint64_t)c->global_batch_size;
-
-	for (uint32_t i = 0; i < c->batch_step_count && c->batch_steps[i].threshold <= consumed;
-	     i++)
-		batch = c->batch_steps[i].batch;
-	return batch;
-}
-
-uint64_t mfs_schedule_iterations(const struct mfs_train_config *c)
-{
-	uint64_t iterations = 0, consumed = 0;
-
-	if (c->train_samples == MFS_UNSET || c->train_samples <= 0)
-		return c->train_iters > 0 ? (uint64_t)c->train_iters : 0;
-	if (!c->batch_step_count)
-		return (uint64_t)(c->train_samples / c->global_batch_size);
-	for (;;) {
-		consumed += mfs_schedule_batch(c, consumed);
-		if (consumed > (uint64_t)c->train_samples)
-			return iterations;
-		iterations++;
-	}
-}
-
 /* ---- loss scale ---- */
 
 void mfs_loss_scaler_init(const struct mfs_train_config *c, struct mfs_loss_scaler *ret)

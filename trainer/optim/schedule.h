@@ -1,10 +1,10 @@
 /*
- * Learning rate, weight decay and batch size by consumed samples, and the loss scale of fp16.
+ * Learning rate and weight decay by consumed samples, and the loss scale of fp16.
  *
  * Sources: megatron/core/optimizer_param_scheduler.py; megatron/training/training.py:
- * get_optimizer_param_scheduler; core/num_microbatches_calculator.py;
- * core/optimizer/grad_scaler.py. The scheduler counts samples. It begins with step(0): with warm-up
- * the first update has lr_warmup_init. A skipped step does not advance it.
+ * get_optimizer_param_scheduler; core/optimizer/grad_scaler.py. The scheduler counts samples. It
+ * begins with step(0): with warm-up the first update has lr_warmup_init. A skipped step does not
+ * advance it.
  */
 #ifndef MFS_TRAINER_OPTIM_SCHEDULE_H
 #define MFS_TRAINER_OPTIM_SCHEDULE_H
@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "trainer/config/batches.h"
 #include "trainer/config/config.h"
 
 /* In samples, as OptimizerParamScheduler has them and checkpoints keep them. */
@@ -32,11 +33,6 @@ double mfs_schedule_lr(const struct mfs_schedule *s);
 double mfs_schedule_decoupled_lr(const struct mfs_schedule *s);
 double mfs_schedule_weight_decay(const struct mfs_schedule *s);
 void mfs_schedule_step(struct mfs_schedule *s, uint64_t samples);
-
-/* Samples of the step that begins after so many consumed ones. */
-uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t consumed);
-/* Iterations of the run, if train_samples says its length: those that consume them. */
-uint64_t mfs_schedule_iterations(const struct mfs_train_config *config);
 
 /* DynamicGradScaler, or a constant one. */
 struct mfs_loss_scaler {

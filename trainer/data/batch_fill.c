@@ -1,0 +1,208 @@
+#include "trainer/data/batch_fill.h"
+
+#include <string.h>
+
+#include "formats/base/bytes.h"
+#include "formats/torch/megatron_args.h"
+
+#define WIDEN 1024 /* tokens at once */
+#define DIGIT 11   /* bits of a pass of a sort */
+
+/* ---- the block ---- */
+
+static size_t aligned(size_t bytes)
+{
+	return (bytes + MFS_BATCH_ALIGN - 1) / MFS_BATCH_ALIGN * MFS_BATCH_ALIGN;
+}
+
+size_t mfs_batch_bytes(uint64_t tokens)
+{
+	return 7 * aligned(tokens * sizeof(int32_t));
+}
+
+void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, void *block)
+{
+	const size_t size = aligned(tokens * sizeof(int32_t));
+	char *at = block;
+
+	b->block = block;
+	b->bytes = mfs_batch_bytes(tokens);
+	b->tokens = (int32_t *)at;
+	b->labels = (int32_t *)(at + size);
+	b->positions = (int32_t *)(at + 2 * size);
+	b->first_key = (int32_t *)(at + 3 * size);
+	b->order = (int32_t *)(at + 4 * size);
+	b->position_order = (int32_t *)(at + 5 * size);
+	b->loss_mask = (float *)(at + 6 * size);
+}
+
+int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, uint64_t vocab,
+			 struct mfs_batch_rules *ret, struct mfs_error *err)
+{
+	uint64_t tokens;
+
+	*ret = (struct mfs_batch_rules){
+		.sequences = micro,
+		.length = (uint32_t)config->seq_length,
+		.vocab = vocab,
+		.eod = config->eod,
+		.reset_position_ids = config->reset_position_ids,
+		.reset_attention_mask = config->reset_attention_mask,
+		.eod_mask_loss = config->eod_mask_loss,
+	};
+	if (!vocab || vocab > INT32_MAX)
+		return mfs_fail(err, -EINVAL, "a vocabulary of %llu is impossible",
+				(unsigned long long)vocab);
+	if (mfs_mul_overflows(micro, ret->length + 1, &tokens) || tokens > INT32_MAX)
+		return mfs_fail(err, -EINVAL,
+				"a microbatch of %u sequences of %u tokens is too large", micro,
+				ret->length);
+	if (config->eod == MFS_UNSET &&
+	    (config->reset_position_ids || config->reset_attention_mask || config->eod_mask_loss))
+		return mfs_fail(err, -EINVAL,
+				"%s needs a token that ends a document: no tokenizer says one",
+				config->eod_mask_loss	     ? "--eod-mask-loss"
+				: config->reset_position_ids ? "--reset-position-ids"
+							     : "--reset-attention-mask");
+	return 0;
+}
+
+/* ---- tokens and labels ---- */
+
+static int outside(const struct mfs_batch_rules *r, const struct mfs_part *part, int64_t token,
+		   uint64_t sample, uint32_t at, struct mfs_error *err)
+{
+	return mfs_fail(err, -EINVAL,
+			"%s: token %u of sample %llu is %lld: the vocabulary has 0 to %llu",
+			part->rows->name, at, (unsigned long long)sample, (long long)token,
+			(unsigned long long)r->vocab - 1);
+}
+
+/* Puts tokens of a sequence, from token `at` of its S + 1 on. What a sample lacks is MFS_NO_TOKEN
+ * as a label, and 0 as a token, so that it can be embedded. */
+static void put(const struct mfs_batch_rules *r, struct mfs_batch *b, uint32_t sequence,
+		uint32_t at, const int64_t *wide, uint32_t count)
+{
+	const uint64_t first = (uint64_t)sequence * r->length + at;
+
+	for (uint32_t i = 0; i < count; i++) {
+		if (at + i < r->length)
+			b->tokens[first + i] = (int32_t)wide[i];
+		if (at + i)
+			b->labels[first + i - 1] = (int32_t)wide[i];
+	}
+}
+
+static int put_part(const struct mfs_batch_rules *r, const struct mfs_fetch *from,
+		    const struct mfs_part *part, const uint64_t *samples, struct mfs_batch *b,
+		    struct mfs_error *err)
+{
+	const uint32_t sequence = part->at / (r->length + 1), at = part->at % (r->length + 1);
+	const uint8_t *bytes = (const uint8_t *)(from->raw + part->at);
+	int64_t wide[WIDEN];
+
+	for (uint32_t done = 0, n; done < part->count; done += n) {
+		n = (uint32_t)mfs_min_u64(WIDEN, part->count - done);
+		if (part->wide)
+			memcpy(wide, from->raw + part->at + done, n * sizeof(*wide));
+		else
+			mfs_dtype_widen(part->rows->dtype,
+					bytes + (size_t)done * part->rows->token_size, n, wide);
+		for (uint32_t i = 0; i < n; i++)
+			if ((uint64_t)wide[i] >= r->vocab && wide[i] != MFS_NO_TOKEN)
+				return outside(r, part, wide[i], samples[sequence], at + done + i,
+					       err);
+		put(r, b, sequence, at + done, wide, n);
+	}
+	return 0;
+}
+
+/* ---- positions and masks ---- */
+
+static uint64_t fill_sequence(const struct mfs_batch_rules *r, struct mfs_batch *b,
+			      uint32_t sequence, bool counts)
+{
+	const uint64_t first = (uint64_t)sequence * r->length;
+	int32_t *tokens = b->tokens + first, *labels = b->labels + first;
+	uint32_t start = 0; /* of the document at hand */
+	uint64_t counted = 0;
+
+	for (uint32_t t = 0; t < r->length; t++) {
+		const bool ends = r->eod != MFS_UNSET && tokens[t] == r->eod;
+		const bool masked =
+			!counts || (r->eod_mask_loss && ends) || labels[t] == MFS_NO_TOKEN;
+
+		b->positions[first + t] = (int32_t)(r->reset_position_ids ? t - start : t);
+		b->first_key[first + t] = r->reset_attention_mask ? (int32_t)start : 0;
+		b->documents |= b->first_key[first + t] != 0;
+		b->loss_mask[first + t] = masked ? 0 : 1;
+		counted += !masked;
+		if (tokens[t] == MFS_NO_TOKEN)
+			tokens[t] = 0;
+		if (labels[t] == MFS_NO_TOKEN)
+			labels[t] = 0;
+		if (ends)
+			start = t + 1;
+	}
+	return counted;
+}
+
+/* ---- orders ---- */
+
+/* One pass of a radix sort, which keeps the order of equal digits. */
+static void sort_digit(const int32_t *key, const int32_t *from, int32_t *to, uint64_t count,
+		       unsigned shift)
+{
+	uint32_t place[(1 << DIGIT) + 1] = {0};
+	const uint32_t mask = (1 << DIGIT) - 1;
+
+	for (uint64_t i = 0; i < count; i++)
+		place[((uint32_t)key[i] >> shift & mask) + 1]++;
+	for (uint32_t d = 0; d < mask; d++)
+		place[d + 1] += place[d];
+	for (uint64_t i = 0; i < count; i++)
+		to[place[(uint32_t)key[from[i]] >> shift & mask]++] = from[i];
+}
+
+/* Numbers 0 to count-1 by (key, number); keys are less than limit. */
+static void sort_numbers(const int32_t *key, uint64_t count, uint64_t limit, int32_t *scratch,
+			 int32_t *ret)
+{
+	unsigned passes = 1;
+	int32_t *a = ret, *b = scratch, *swap;
+
+	while (limit > (uint64_t)1 << passes * DIGIT)
+		passes++;
+	if (passes % 2) {
+		a = scratch;
+		b = ret;
+	}
+	for (uint64_t i = 0; i < count; i++)
+		a[i] = (int32_t)i;
+	for (unsigned p = 0; p < passes; p++) {
+		sort_digit(key, a, b, count, p * DIGIT);
+		swap = a;
+		a = b;
+		b = swap;
+	}
+}
+
+int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *from,
+		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mfs_batch *b,
+		   struct mfs_error *err)
+{
+	const uint64_t count = (uint64_t)rules->sequences * rules->length;
+	int rc = 0;
+
+	b->counted = 0;
+	b->documents = false;
+	for (uint32_t i = 0; i < from->part_count && !rc; i++)
+		rc = put_part(rules, from, &from->parts[i], samples, b, err);
+	if (rc)
+		return rc;
+	for (uint32_t i = 0; i < rules->sequences; i++)
+		b->counted += fill_sequence(rules, b, i, i < own);
+	sort_numbers(b->tokens, count, rules->vocab, scratch, b->order);
+	sort_numbers(b->positions, count, rules->length, scratch, b->position_order);
+	return 0;
+}

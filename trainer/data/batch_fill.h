@@ -1,0 +1,35 @@
+/*
+ * What a model needs of a microbatch's tokens: labels, positions, masks, orders.
+ *
+ * Source: megatron/core/datasets/gpt_dataset.py: GPTDataset.__getitem__,
+ * _get_ltor_masks_and_position_ids.
+ */
+#ifndef MFS_TRAINER_DATA_BATCH_FILL_H
+#define MFS_TRAINER_DATA_BATCH_FILL_H
+
+#include "trainer/data/fetch.h"
+#include "trainer/data/loader.h"
+
+struct mfs_batch_rules {
+	uint32_t sequences, length; /* B, S */
+	uint64_t vocab;		    /* padded rows: tokens are less */
+	int64_t eod;		    /* MFS_UNSET: not known */
+	bool reset_position_ids, reset_attention_mask, eod_mask_loss;
+};
+
+/* -EINVAL: a length of the ids' sort is impossible, or eod is needed and not known. */
+int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, uint64_t vocab,
+			 struct mfs_batch_rules *ret, struct mfs_error *err);
+
+/* The arrays of a block of mfs_batch_bytes(). */
+void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, void *block);
+
+/*
+ * Fills a batch from tokens that have come. samples: their numbers, for messages; own: sequences
+ * that are not repeated; scratch: [B S]. -EINVAL: a token is outside of the vocabulary.
+ */
+int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *from,
+		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mfs_batch *b,
+		   struct mfs_error *err);
+
+#endif

@@ -1,0 +1,383 @@
+/*
+ * Slots go round: the thread takes a free one, plans its reads, and when they are done makes a
+ * batch of it, in order; the step takes the oldest batch and gives its slot back.
+ */
+#include "trainer/data/loader_i.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "formats/base/bytes.h"
+#include "formats/base/clock.h"
+#include "trainer/data/batch_fill.h"
+#include "trainer/data/stall.h"
+#include "trainer/data/train_data.h"
+
+#define LEAST_SLOTS  4
+#define MOST_SLOTS   64
+#define READ_THREADS 8 /* where io_uring is refused */
+
+struct slot {
+	struct mfs_batch batch; /* the first member */
+	struct mfs_fetch fetch;
+	uint64_t *samples; /* [B] */
+	uint32_t own;
+	int rc; /* no batch: why */
+	struct mfs_error err;
+};
+
+/* Slots, first in, first out. */
+struct queue {
+	struct slot *slot[MOST_SLOTS];
+	unsigned head, count;
+};
+
+struct mfs_loader {
+	struct mfs_train_data data;
+	struct mfs_batch_rules rules;
+	struct mfs_fetcher *fetcher;
+	struct mfs_slot_memory memory;
+	struct slot slots[MOST_SLOTS];
+	unsigned slot_count;
+	int32_t *scratch; /* [T] */
+	const char *engine;
+	char why[128];
+	uint64_t began_ns;
+
+	/* the thread's alone */
+	struct queue fetching;
+	uint64_t next; /* microbatch */
+	bool ended;    /* it found an error */
+
+	pthread_t thread;
+	bool has_thread;
+	pthread_mutex_t lock; /* of all that follows */
+	pthread_cond_t free_or_stop, ready_one;
+	bool stop;
+	struct queue free, ready;
+	struct mfs_stall stall;
+	uint64_t batches, bytes, open_ns;
+};
+
+static void push(struct queue *q, struct slot *s)
+{
+	q->slot[(q->head + q->count++) % MOST_SLOTS] = s;
+}
+
+static struct slot *pop(struct queue *q)
+{
+	struct slot *s = q->slot[q->head];
+
+	q->head = (q->head + 1) % MOST_SLOTS;
+	q->count--;
+	return s;
+}
+
+/* ---- the thread ---- */
+
+static int plan(struct mfs_loader *l, struct slot *s, struct mfs_error *err)
+{
+	int rc = mfs_train_data_draw(&l->data, l->next, s->samples, &s->own, err);
+
+	if (!rc)
+		rc = mfs_fetch_plan(l->fetcher, s->samples, l->data.micro, &s->fetch, err);
+	return rc ? rc : mfs_fetch_submit(l->fetcher, &s->fetch, err);
+}
+
+/* The error of a slot is its own; those behind it are not planned any more. */
+static void begin(struct mfs_loader *l, struct slot *s)
+{
+	s->rc = plan(l, s, &s->err);
+	l->ended = s->rc;
+	l->next++;
+	push(&l->fetching, s);
+}
+
+static int finish(struct mfs_loader *l, struct slot *s)
+{
+	int rc = mfs_fetch_finish(l->fetcher, &s->fetch, &s->err);
+
+	if (!rc && s->fetch.rc) {
+		s->err = s->fetch.err;
+		rc = s->fetch.rc;
+	}
+	return rc ? rc
+		  : mfs_batch_fill(&l->rules, &s->fetch, s->samples, s->own, l->scratch, &s->batch,
+				   &s->err);
+}
+
+static void publish(struct mfs_loader *l, struct slot *s)
+{
+	pthread_mutex_lock(&l->lock);
+	if (!l->open_ns)
+		l->open_ns = (uint64_t)mfs_now_ns() - l->began_ns;
+	l->bytes += s->rc ? 0 : s->fetch.bytes;
+	push(&l->ready, s);
+	pthread_cond_signal(&l->ready_one);
+	pthread_mutex_unlock(&l->lock);
+}
+
+/* A free slot. NULL: there is none, and the caller has something to do; or *ret_stop. */
+static struct slot *take_free(struct mfs_loader *l, bool *ret_stop)
+{
+	struct slot *s = NULL;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->stop && !l->fetching.count && (l->ended || !l->free.count))
+		pthread_cond_wait(&l->free_or_stop, &l->lock);
+	*ret_stop = l->stop;
+	if (!l->ended && l->free.count)
+		s = pop(&l->free);
+	pthread_mutex_unlock(&l->lock);
+	return s;
+}
+
+/* Once the first slots are full there is time to make the indices of datasets that no sample has
+ * needed yet, so that no step has to wait for them. What fails here fails again when it is needed.
+ */
+static void build_others(struct mfs_loader *l)
+{
+	struct mfs_error err;
+
+	mfs_samples_build(l->data.samples, NULL, 0, 0, &err);
+}
+
+static void *work(void *arg)
+{
+	struct mfs_loader *l = arg;
+	bool stop = false, built = false;
+
+	for (;;) {
+		struct slot *s = take_free(l, &stop);
+
+		if (stop)
+			break;
+		if (s) {
+			begin(l, s);
+			continue;
+		}
+		s = pop(&l->fetching);
+		if (!s->rc)
+			s->rc = finish(l, s);
+		l->ended |= s->rc != 0;
+		publish(l, s);
+		if (!built && !l->fetching.count) {
+			build_others(l);
+			built = true;
+		}
+	}
+	mfs_fetcher_drain(l->fetcher);
+	return NULL;
+}
+
+/* ---- making one ---- */
+
+static int make_slot(struct mfs_loader *l, struct slot *s, struct mfs_error *err)
+{
+	const uint64_t tokens = (uint64_t)l->rules.sequences * l->rules.length;
+	void *block = l->memory.alloc(l->memory.arg, mfs_batch_bytes(tokens));
+
+	if (!block)
+		return mfs_fail_nomem(err);
+	mfs_batch_place(&s->batch, tokens, block);
+	s->fetch.raw = calloc(tokens + l->rules.sequences, sizeof(*s->fetch.raw));
+	s->samples = calloc(l->rules.sequences, sizeof(*s->samples));
+	if (!s->fetch.raw || !s->samples)
+		return mfs_fail_nomem(err);
+	push(&l->free, s);
+	return 0;
+}
+
+static int make_slots(struct mfs_loader *l, int64_t workers, struct mfs_error *err)
+{
+	const uint64_t tokens = (uint64_t)l->rules.sequences * l->rules.length;
+	int rc = 0;
+
+	l->slot_count = LEAST_SLOTS;
+	if (workers > LEAST_SLOTS - 2)
+		l->slot_count = (unsigned)mfs_min_u64((uint64_t)workers + 2, MOST_SLOTS);
+	l->scratch = calloc(tokens, sizeof(*l->scratch));
+	if (!l->scratch)
+		return mfs_fail_nomem(err);
+	for (unsigned i = 0; i < l->slot_count && !rc; i++)
+		rc = make_slot(l, &l->slots[i], err);
+	return rc;
+}
+
+static int start(struct mfs_loader *l, struct mfs_error *err)
+{
+	sigset_t all, before;
+	int rc;
+
+	/* Signals are for the program's own threads. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&l->thread, NULL, work, l);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (rc)
+		return mfs_fail(err, -rc, "the loader's thread: %s", strerror(rc));
+	l->has_thread = true;
+	return 0;
+}
+
+static int open_all(struct mfs_loader *l, const struct mfs_train_config *config,
+		    enum mfs_split split, uint64_t consumed, uint32_t micro, uint64_t vocab,
+		    struct mfs_io_engine *engine, struct mfs_error *err)
+{
+	int rc = mfs_train_data_open(config, split, consumed, micro, vocab, &l->data, err);
+
+	if (!rc)
+		rc = mfs_batch_rules_take(config, micro, vocab, &l->rules, err);
+	if (rc) {
+		mfs_io_engine_free(engine);
+		return rc;
+	}
+	l->engine = config->mock_data ? "generated" : mfs_io_engine_name(engine);
+	rc = mfs_fetcher_new(l->data.samples, engine, MFS_LOADER_DEPTH, &l->fetcher, err);
+	if (!rc)
+		rc = make_slots(l, config->num_workers, err);
+	return rc ? rc : start(l, err);
+}
+
+int mfs_loader_new_on(const struct mfs_train_config *config, enum mfs_split split,
+		      uint64_t consumed, uint32_t micro, uint64_t vocab,
+		      const struct mfs_slot_memory *memory, struct mfs_io_engine *engine,
+		      struct mfs_loader **ret, struct mfs_error *err)
+{
+	struct mfs_loader *l = calloc(1, sizeof(*l));
+	int rc;
+
+	if (!l) {
+		mfs_io_engine_free(engine);
+		return mfs_fail_nomem(err);
+	}
+	l->began_ns = (uint64_t)mfs_now_ns();
+	l->memory = *memory;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_cond_init(&l->free_or_stop, NULL);
+	pthread_cond_init(&l->ready_one, NULL);
+	rc = open_all(l, config, split, consumed, micro, vocab, engine, err);
+	if (rc) {
+		mfs_loader_free(l);
+		return rc;
+	}
+	*ret = l;
+	return 0;
+}
+
+int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, uint64_t consumed,
+		   uint32_t micro, uint64_t vocab, const struct mfs_slot_memory *memory,
+		   struct mfs_loader **ret, struct mfs_error *err)
+{
+	struct mfs_io_engine *engine;
+	struct mfs_error why = {0};
+	int rc = mfs_io_uring(MFS_LOADER_DEPTH, &engine, &why);
+
+	if (rc)
+		rc = mfs_io_threads(MFS_LOADER_DEPTH, READ_THREADS, &engine, err);
+	if (!rc)
+		rc = mfs_loader_new_on(config, split, consumed, micro, vocab, memory, engine, ret,
+				       err);
+	if (rc || !why.code)
+		return rc;
+	if (!config->mock_data)
+		(*ret)->engine = "pread threads";
+	snprintf((*ret)->why, sizeof((*ret)->why), "%s", why.msg);
+	return 0;
+}
+
+void mfs_loader_free(struct mfs_loader *l)
+{
+	const uint64_t tokens = l ? (uint64_t)l->rules.sequences * l->rules.length : 0;
+
+	if (!l)
+		return;
+	if (l->has_thread) {
+		pthread_mutex_lock(&l->lock);
+		l->stop = true;
+		pthread_cond_signal(&l->free_or_stop);
+		pthread_mutex_unlock(&l->lock);
+		pthread_join(l->thread, NULL);
+	}
+	for (unsigned i = 0; i < l->slot_count; i++) {
+		struct slot *s = &l->slots[i];
+
+		if (s->batch.block)
+			l->memory.free(l->memory.arg, s->batch.block, mfs_batch_bytes(tokens));
+		free(s->fetch.raw);
+		free(s->fetch.parts);
+		free(s->samples);
+	}
+	mfs_fetcher_free(l->fetcher);
+	mfs_train_data_release(&l->data);
+	free(l->scratch);
+	pthread_cond_destroy(&l->free_or_stop);
+	pthread_cond_destroy(&l->ready_one);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+/* ---- the step ---- */
+
+int mfs_loader_next(struct mfs_loader *l, const struct mfs_batch **ret, struct mfs_error *err)
+{
+	uint64_t waited = 0;
+	struct slot *s;
+
+	pthread_mutex_lock(&l->lock);
+	if (!l->ready.count) {
+		const uint64_t from = (uint64_t)mfs_now_ns();
+
+		while (!l->ready.count)
+			pthread_cond_wait(&l->ready_one, &l->lock);
+		waited = (uint64_t)mfs_now_ns() - from;
+	}
+	s = l->ready.slot[l->ready.head];
+	if (!s->rc) {
+		pop(&l->ready);
+		if (l->batches++)
+			mfs_stall_add(&l->stall, waited);
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (s->rc) { /* the slot stays, for the next call */
+		if (err)
+			*err = s->err;
+		return s->rc;
+	}
+	*ret = &s->batch;
+	return 0;
+}
+
+void mfs_loader_give_back(struct mfs_loader *l, const struct mfs_batch *b)
+{
+	pthread_mutex_lock(&l->lock);
+	push(&l->free, (struct slot *)b);
+	pthread_cond_signal(&l->free_or_stop);
+	pthread_mutex_unlock(&l->lock);
+}
+
+uint64_t mfs_loader_microbatches(const struct mfs_loader *l)
+{
+	return l->data.microbatches;
+}
+
+void mfs_loader_stats(struct mfs_loader *l, struct mfs_loader_stats *ret)
+{
+	pthread_mutex_lock(&l->lock);
+	*ret = (struct mfs_loader_stats){
+		.engine = l->engine,
+		.why = *l->why ? l->why : NULL,
+		.batches = l->batches,
+		.tokens = l->batches * l->rules.sequences * l->rules.length,
+		.bytes = l->bytes,
+		.stall_ns = l->stall.total_ns,
+		.stall_p50_ns = mfs_stall_percentile(&l->stall, 0.5),
+		.stall_p99_ns = mfs_stall_percentile(&l->stall, 0.99),
+		.stall_max_ns = l->stall.max_ns,
+		.open_ns = l->open_ns,
+	};
+	pthread_mutex_unlock(&l->lock);
+}

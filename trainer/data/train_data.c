@@ -1,0 +1,230 @@
+#include "trainer/data/train_data.h"
+
+#include <errno.h>
+
+#include "formats/base/bytes.h"
+#include "formats/dataset/gpt/rows_mock.h"
+#include "formats/torch/megatron_args.h"
+#include "trainer/config/batches.h"
+
+/* ---- which datasets ---- */
+
+static int take_list(const struct mfs_words *words, struct mfs_blend_args *args,
+		     const struct mfs_blend_args **ret, struct mfs_error *err)
+{
+	*ret = args;
+	return mfs_blend_args_parse(words->list, words->count, args, err);
+}
+
+static int take_lists(const struct mfs_train_config *c, struct mfs_data_run *r,
+		      struct mfs_error *err)
+{
+	int rc = 0;
+
+	if (c->data_path.count)
+		return take_list(&c->data_path, &r->all, &r->run.blend, err);
+	for (int i = 0; i < MFS_SPLITS && !rc; i++)
+		if (c->split_data_path[i].count)
+			rc = take_list(&c->split_data_path[i], &r->split[i], &r->run.per_split[i],
+				       err);
+	return rc;
+}
+
+static bool has_lists(const struct mfs_train_config *c)
+{
+	for (int i = 0; i < MFS_SPLITS; i++)
+		if (c->split_data_path[i].count)
+			return true;
+	return c->data_path.count;
+}
+
+static int take_datasets(const struct mfs_train_config *c, struct mfs_data_run *r,
+			 struct mfs_error *err)
+{
+	const struct mfs_data_words files = {.data_args_path = c->data_args_path,
+					     .per_split_data_args_path =
+						     c->per_split_data_args_path};
+	const bool named = files.data_args_path || files.per_split_data_args_path;
+
+	if (c->mock_data) {
+		if (has_lists(c) || named)
+			return mfs_fail(err, -EINVAL,
+					"--mock-data and paths of data exclude each other");
+		return mfs_data_run_single("", r, err);
+	}
+	if (has_lists(c) && named)
+		return mfs_fail(err, -EINVAL, "data paths and files of them exclude each other");
+	if (named)
+		return mfs_data_run_parse(&files, r, err);
+	if (!has_lists(c))
+		return mfs_fail(err, -ENODATA,
+				"there is no data: --data-path or --train-data-path names some");
+	return take_lists(c, r, err);
+}
+
+/* ---- how many samples, in which order ---- */
+
+static uint64_t count_of(int64_t number)
+{
+	return number > 0 ? (uint64_t)number : 0;
+}
+
+static int take_samples(const struct mfs_train_config *c, struct mfs_run *run,
+			struct mfs_error *err)
+{
+	const struct mfs_run_length length = {
+		.train_iters = mfs_schedule_iterations(c),
+		.train_samples = count_of(c->train_samples),
+		.global_batch_size = count_of(c->global_batch_size),
+		.eval_interval = c->eval_interval > 0 ? (uint64_t)c->eval_interval : 1,
+		.eval_iters = count_of(c->eval_iters),
+		.full_validation = c->full_validation,
+	};
+	int rc = mfs_run_samples(&length, run->samples, err);
+
+	/* One evaluation is all that there is (training.py: get_train_valid_test_num_samples). */
+	if (!rc && c->skip_train && !c->full_validation)
+		run->samples[MFS_VALID] = run->samples[MFS_TEST];
+	return rc;
+}
+
+static int take_order(const struct mfs_train_config *c, struct mfs_run *run, struct mfs_error *err)
+{
+	if (c->seq_length < 1 || c->seq_length >= INT32_MAX)
+		return mfs_fail(err, -EINVAL, "--seq-length is %lld: expected 1 to 2^31 - 2",
+				(long long)c->seq_length);
+	if (c->seed < 0 || c->seed > UINT32_MAX)
+		return mfs_fail(err, -EINVAL, "--seed is %lld: expected 0 to 2^32 - 1",
+				(long long)c->seed);
+	run->seq_length = (uint32_t)c->seq_length;
+	run->seed = (uint32_t)c->seed;
+	run->rules = mfs_dataset_rules_default();
+	if (c->mid_level_dataset_surplus >= 0)
+		run->rules.surplus = c->mid_level_dataset_surplus;
+	if (run->blend)
+		run->split = c->split;
+	else if (c->split)
+		return mfs_fail(err, -EINVAL,
+				"--split divides what --data-path names: each split has a data "
+				"path of its own");
+	return take_samples(c, run, err);
+}
+
+/* ---- opening ---- */
+
+static int resolve(void *arg, const char *prefix, const struct mfs_rows **ret,
+		   struct mfs_error *err)
+{
+	struct mfs_train_data *d = arg;
+	int rc;
+
+	if (d->mock) {
+		*ret = d->mock;
+		return 0;
+	}
+	rc = mfs_rows_open(&d->paths, prefix, ret, err);
+	if (rc != -ENOENT)
+		return rc;
+	return mfs_fail(err, rc, "there is no '%s.idx', and no HF dataset at '%s'", prefix, prefix);
+}
+
+/* The tokenizer's own vocabulary counts, where it is known (gpt_dataset.py). */
+static int open_mock(const struct mfs_train_config *c, uint64_t vocab, struct mfs_train_data *d,
+		     struct mfs_error *err)
+{
+	const uint64_t own = c->model.vocab_size > 0 ? (uint64_t)c->model.vocab_size : vocab;
+
+	if (c->eod == MFS_UNSET)
+		return mfs_fail(err, -EINVAL,
+				"--mock-data needs a token that ends a document: no tokenizer says "
+				"one");
+	if (!own || own > INT32_MAX || c->eod > INT32_MAX)
+		return mfs_fail(err, -EINVAL, "mock data of a vocabulary of %llu is impossible",
+				(unsigned long long)own);
+	return mfs_rows_mock((uint32_t)own, (int32_t)c->eod, &d->mock, err);
+}
+
+static int open_sampler(const struct mfs_train_config *c, uint64_t consumed,
+			struct mfs_train_data *d, struct mfs_error *err)
+{
+	struct mfs_sampler_config s = {.total = mfs_samples_count(d->samples),
+				       .micro_batch = d->micro,
+				       .ranks = 1,
+				       .no_sharding = c->no_data_sharding,
+				       .consumed = consumed};
+	int rc = mfs_sampler_type_of(c->dataloader_type ? c->dataloader_type : "single", &s.type,
+				     err);
+
+	if (!rc)
+		rc = mfs_sampler_new(&s, &d->sampler, err);
+	if (!rc)
+		d->microbatches =
+			s.type == MFS_SAMPLER_CYCLIC ? UINT64_MAX : (s.total - consumed) / d->micro;
+	return rc;
+}
+
+/* What Megatron builds no loader for. */
+static int check_wanted(const struct mfs_train_config *c, enum mfs_split split,
+			const struct mfs_run *run, struct mfs_error *err)
+{
+	if (split == MFS_VALID && c->eval_interval == MFS_UNSET)
+		return mfs_fail(err, -ENODATA, "no validation was asked for (--eval-interval)");
+	if (!run->samples[split])
+		return mfs_fail(err, -ENODATA, "the %s split is asked for no sample",
+				mfs_split_name(split));
+	return 0;
+}
+
+int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split split,
+			uint64_t consumed, uint32_t micro, uint64_t vocab,
+			struct mfs_train_data *ret, struct mfs_error *err)
+{
+	int rc;
+
+	*ret = (struct mfs_train_data){.micro = micro};
+	if (!micro)
+		return mfs_fail(err, -EINVAL, "a microbatch needs a sample");
+	rc = take_datasets(config, &ret->run, err);
+	if (!rc)
+		rc = take_order(config, &ret->run.run, err);
+	if (!rc)
+		rc = check_wanted(config, split, &ret->run.run, err);
+	if (!rc && config->mock_data)
+		rc = open_mock(config, vocab, ret, err);
+	if (!rc)
+		rc = mfs_samples_new(&ret->run.run, split, resolve, ret, &ret->samples, err);
+	if (!rc)
+		rc = mfs_samples_check(ret->samples, err);
+	if (rc)
+		return rc;
+	if (split == MFS_VALID && config->full_validation) {
+		ret->microbatches = (mfs_samples_count(ret->samples) + micro - 1) / micro;
+		return 0;
+	}
+	return open_sampler(config, consumed, ret, err);
+}
+
+void mfs_train_data_release(struct mfs_train_data *d)
+{
+	mfs_sampler_free(d->sampler);
+	mfs_samples_free(d->samples);
+	mfs_rows_free(d->mock);
+	mfs_rows_table_release(&d->paths);
+	mfs_data_run_release(&d->run);
+}
+
+int mfs_train_data_draw(struct mfs_train_data *d, uint64_t microbatch, uint64_t *ret,
+			uint32_t *ret_count, struct mfs_error *err)
+{
+	const uint64_t total = mfs_samples_count(d->samples);
+	uint64_t first;
+
+	*ret_count = d->micro;
+	if (d->sampler)
+		return mfs_sampler_draw(d->sampler, microbatch, 0, ret, err);
+	first = microbatch % d->microbatches * d->micro;
+	*ret_count = (uint32_t)mfs_min_u64(d->micro, total - first);
+	for (uint32_t i = 0; i < d->micro; i++)
+		ret[i] = mfs_min_u64(first + i, total - 1);
+	return 0;
+}

@@ -1,0 +1,38 @@
+/*
+ * The samples of a split as the arguments of a run name them, and which of them a microbatch draws.
+ *
+ * Sources: pretrain_gpt.py: train_valid_test_datasets_provider; megatron/training/training.py:
+ * get_train_valid_test_num_samples, build_train_valid_test_data_loaders.
+ */
+#ifndef MFS_TRAINER_DATA_TRAIN_DATA_H
+#define MFS_TRAINER_DATA_TRAIN_DATA_H
+
+#include "formats/dataset/gpt/run_words.h"
+#include "formats/dataset/gpt/sampler.h"
+#include "formats/dataset/gpt/samples.h"
+#include "formats/dataset/rows/rows_open.h"
+#include "trainer/config/config.h"
+
+struct mfs_train_data {
+	struct mfs_data_run run; /* must not be moved */
+	struct mfs_rows_table paths;
+	struct mfs_rows *mock; /* NULL: the datasets are files */
+	struct mfs_samples *samples;
+	struct mfs_sampler *sampler; /* NULL: a full validation */
+	uint32_t micro;
+	/* Of the sampler from its beginning, or of a full validation. UINT64_MAX: no end. */
+	uint64_t microbatches;
+};
+
+/* Fails as mfs_loader_new() does. vocab: padded. Release it also after a failure. */
+int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split split,
+			uint64_t consumed, uint32_t micro, uint64_t vocab,
+			struct mfs_train_data *ret, struct mfs_error *err);
+void mfs_train_data_release(struct mfs_train_data *d);
+
+/* The samples of a microbatch: *ret_count of them are its own, and the last of these is repeated up
+ * to d->micro. One thread. */
+int mfs_train_data_draw(struct mfs_train_data *d, uint64_t microbatch, uint64_t *ret,
+			uint32_t *ret_count, struct mfs_error *err);
+
+#endif
