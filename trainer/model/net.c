@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
+#include "trainer/model/dtype.h"
 #include "trainer/model/net_i.h"
 
 /* ---- addresses ---- */
@@ -100,8 +101,8 @@ int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params
 	net->backend = backend;
 	net->device = device;
 	net->parallel = parallel;
-	net->io = mfs_kernel_dtype(params->weight_type);
-	net->grad = mfs_kernel_dtype(params->grad_type);
+	net->io = mfs_mfk_dtype(params->weight_type);
+	net->grad = mfs_mfk_dtype(params->grad_type);
 	net->batch = config->micro_batch_size;
 	net->seq = config->seq_length;
 	net->tokens = net->batch * net->seq;

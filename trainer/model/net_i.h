@@ -266,9 +266,4 @@ static inline void *mfs_net_at(const struct mfs_net *net, uint64_t offset)
 	return mfs_memory_at(net->memory, offset);
 }
 
-static inline enum mfk_dtype mfs_kernel_dtype(enum mfs_dtype t)
-{
-	return t == MFS_BF16 ? MFK_BF16 : t == MFS_F16 ? MFK_F16 : MFK_F32;
-}
-
 #endif
