@@ -248,10 +248,10 @@ install: $(O)/mcorefs ## install under PREFIX (/usr/local); the mount helper in 
 	ln -sf mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs
 	$(foreach m,$(wildcard mount-helpers/man/*.[1-8]),install -D -m 644 $(m) \
 		$(DESTDIR)$(PREFIX)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))$(newline))
-	$(foreach f,$(wildcard mount-helpers/completions/mcorefs.bash),install -D -m 644 $(f) \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcorefs$(newline))
-	$(foreach f,$(wildcard mount-helpers/completions/_mcorefs),install -D -m 644 $(f) \
-		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcorefs$(newline))
+	$(foreach f,$(wildcard mount-helpers/completions/*.bash),install -D -m 644 $(f) \
+		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$(basename $(notdir $(f)))$(newline))
+	$(foreach f,$(wildcard mount-helpers/completions/_*),install -D -m 644 $(f) \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/$(notdir $(f))$(newline))
 	$(if $(filter-out /sbin /usr/sbin,$(SBINDIR)),@echo 'mount -t mcorefs looks in /sbin alone: make install SBINDIR=/sbin ... puts its helper there')
 
 uninstall: ## remove what install put there
