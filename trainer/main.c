@@ -72,21 +72,13 @@ static bool waits_for_checkpoint(const struct mfs_train_config *c)
 static int run(struct mfs_train_config *c)
 {
 	struct mfs_error err = {0};
-	struct mfs_buf out = {0};
 	int r = check_world(&err);
 
 	if (!r && !waits_for_checkpoint(c))
 		r = mfs_train_config_settle(c, &err);
 	if (r)
 		return say(&err, MFS_TRAIN_USAGE);
-	mfs_help_notes(c, &out);
-	if (c->log_args)
-		mfs_help_arguments(c, &out);
-	r = print(&out);
-	if (r)
-		return r;
-	fprintf(stderr, "mcorefs-train: it does not train yet\n");
-	return MFS_TRAIN_FAILED;
+	return mfs_train(c);
 }
 
 int main(int argc, char **argv)

@@ -3,7 +3,9 @@
 #include <sys/time.h>
 #include <time.h>
 
+#include "formats/base/buf.h"
 #include "formats/base/clock.h"
+#include "trainer/config/help.h"
 #include "trainer/loop/trainer_i.h"
 
 #define GIB ((double)(UINT64_C(1) << 30))
@@ -20,11 +22,25 @@ void mfs_log_memory(const struct mfs_trainer *t)
 	putchar('\n');
 }
 
+/* What was accepted without effect; with --log-args, all arguments. */
+static void print_arguments(const struct mfs_train_config *c)
+{
+	struct mfs_buf out = {0};
+
+	mfs_help_notes(c, &out);
+	if (c->log_args)
+		mfs_help_arguments(c, &out);
+	if (!out.failed)
+		fwrite(out.data, 1, out.len, stdout);
+	mfs_buf_release(&out);
+}
+
 void mfs_log_begin(struct mfs_trainer *t)
 {
 	struct mfk_device_info info;
 	struct mfs_loader_stats data;
 
+	print_arguments(t->config);
 	t->backend->device->info(t->device, &info);
 	printf("device: %s, %s, %.1f GiB\n", t->backend->name, info.name,
 	       (double)info.memory / GIB);
@@ -50,7 +66,8 @@ static void print_time(void)
 	printf(" [%s.%06ld]", text, (long)now.tv_usec);
 }
 
-/* training.py: training_log. The learning rate is that of the next update. */
+/* training.py: training_log. The learning rate is that of the next update, in fp32 as the optimizer has
+ * it. */
 static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 {
 	const struct mfs_log_window *w = &t->window;
@@ -63,8 +80,8 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 	       "elapsed time per iteration (ms): %.1f | learning rate: %.6E | "
 	       "global batch size: %5llu | ",
 	       (unsigned long long)p->iteration, (unsigned long long)t->iterations,
-	       (unsigned long long)p->consumed_train_samples, ms, mfs_schedule_lr(&p->schedule),
-	       (unsigned long long)step->batch);
+	       (unsigned long long)p->consumed_train_samples, ms,
+	       (double)(float)mfs_schedule_lr(&p->schedule), (unsigned long long)step->batch);
 	if (w->steps)
 		printf("lm loss: %.6E | ", w->loss / (double)w->steps);
 	printf("loss scale: %.1f | ", p->scaler.scale);

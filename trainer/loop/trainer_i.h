@@ -12,6 +12,7 @@
 #include "trainer/model/net.h"
 #include "trainer/model/params.h"
 #include "trainer/optim/update.h"
+#include "trainer/config/batches.h"
 #include "trainer/step/memory.h"
 #include "trainer/step/parallel.h"
 
