@@ -329,6 +329,7 @@ static void backward_graph(struct graph *g, const struct part *p, bool atomics)
 struct key {
 	int device, dtype;
 	int64_t batch, seq, heads, kv_heads, qk_dim, v_dim;
+	int64_t scores_most;
 	bool causal, backward, atomics;
 };
 
@@ -342,11 +343,20 @@ struct mfk_cudnn_plan {
 	struct mfk_cudnn_plan *next;
 };
 
-enum { DEVICES = 64, ALIGN = 256, SCORES_MOST = 512 << 20 };
+enum { DEVICES = 64, ALIGN = 256, SCORES_MIB = 512 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mfk_cudnn_plan *plans;
 static cudnnHandle_t handles[DEVICES];
+
+/* Bytes of scores that a part may have. MFK_ATTENTION_SCRATCH says how many MiB. */
+static int64_t scores_most(void)
+{
+	const char *text = getenv("MFK_ATTENTION_SCRATCH");
+	long mib = text ? strtol(text, NULL, 10) : 0;
+
+	return (int64_t)(mib > 0 && mib < 1 << 20 ? mib : SCORES_MIB) << 20;
+}
 
 static struct key key_of(const struct mfk_device *d, const struct mfk_attention *a, bool backward,
 			 bool atomics)
@@ -364,7 +374,8 @@ static struct key key_of(const struct mfk_device *d, const struct mfk_attention 
 	k.v_dim = a->v_dim;
 	k.causal = a->causal;
 	k.backward = backward;
-	k.atomics = atomics;
+	k.atomics = backward && atomics;
+	k.scores_most = scores_most();
 	return k;
 }
 
@@ -386,7 +397,7 @@ static const char *refused(const struct mfk_attention *a, bool backward)
 	return NULL;
 }
 
-/* Halves of the sequences, then of the heads, until the scores of a part take at most SCORES_MOST
+/* Halves of the sequences, then of the heads, until the scores of a part take at most so many
  * bytes: one such part keeps all of a GPU busy. */
 static void divide(struct mfk_cudnn_plan *p)
 {
@@ -397,9 +408,9 @@ static void divide(struct mfk_cudnn_plan *p)
 	p->kv_heads = k->kv_heads;
 	if (!k->backward || k->atomics)
 		return;
-	while (p->batch % 2 == 0 && p->batch * p->kv_heads * each > SCORES_MOST)
+	while (p->batch % 2 == 0 && p->batch * p->kv_heads * each > k->scores_most)
 		p->batch /= 2;
-	while (p->kv_heads % 2 == 0 && p->batch * p->kv_heads * each > SCORES_MOST)
+	while (p->kv_heads % 2 == 0 && p->batch * p->kv_heads * each > k->scores_most)
 		p->kv_heads /= 2;
 }
 
@@ -409,7 +420,10 @@ static void build(struct mfk_cudnn_plan *p, const struct mfk_attention *a)
 	struct part part;
 
 	if (!handles[p->key.device]) {
-		cudnnStatus_t rc = api.Create(&handles[p->key.device]);
+		/* A handle is of the thread's device. */
+		cudaError_t cuda = cudaSetDevice(p->key.device);
+		cudnnStatus_t rc = cuda ? CUDNN_STATUS_EXECUTION_FAILED_CUDART
+					: api.Create(&handles[p->key.device]);
 
 		if (rc) {
 			snprintf(p->why, MFK_WHY, "cudnnCreate: %s", api.GetErrorString(rc));

@@ -595,7 +595,16 @@ int main(int argc, char **argv)
 		{MFK_BF16, 2, 4096, 25, 25, 64, 64, true, 0},
 		{MFK_BF16, 2, 4096, 16, 16, 192, 128, true, 0},
 		{MFK_BF16, 2, 4096, 32, 8, 128, 128, true, 1},
+		{MFK_BF16, 4, 2048, 32, 8, 64, 64, true, 0},
 	};
+	/* Where cuDNN works in parts: how large they should be. */
+	static const struct shape part[] = {
+		{MFK_BF16, 2, 4096, 32, 8, 128, 128, true, 0},
+		{MFK_BF16, 2, 4096, 32, 8, 64, 64, true, 0},
+		{MFK_BF16, 1, 8192, 32, 8, 128, 128, true, 0},
+	};
+	static const char *const sizes[] = {"128", "256", "1024", "2048"};
+	static const char *const cudnn[] = {"cudnn", NULL};
 	static const char *const all[] = {"flash", "cudnn", "simple", NULL};
 	static const char *const fast[] = {"flash", "cudnn", "cudnn-atomics", NULL};
 	const char *only = argc > 1 ? argv[1] : "";
@@ -612,6 +621,11 @@ int main(int argc, char **argv)
 		for_each(small, COUNT(small), all, false);
 	if (strcmp(only, "check"))
 		for_each(large, COUNT(large), fast, true);
+	for (int i = 0; i < COUNT(sizes) && strcmp(only, "check"); i++) {
+		setenv("MFK_ATTENTION_SCRATCH", sizes[i], 1);
+		printf("parts of %s MiB\n", sizes[i]);
+		for_each(part, COUNT(part), cudnn, true);
+	}
 	printf("%d failures\n", failures);
 	return failures > 0;
 }
