@@ -1,5 +1,5 @@
-/* Input: a YAML file. Values that are taken are of the kinds that their flags have, and can be shown
- * and pickled. */
+/* Input: a YAML file. Values that are taken are of the kinds that their flags have, and can be
+ * shown and pickled. */
 #include "tests/fuzz/fuzz.h"
 
 #include "formats/torch/pickle_write.h"
