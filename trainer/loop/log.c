@@ -66,8 +66,8 @@ static void print_time(void)
 	printf(" [%s.%06ld]", text, (long)now.tv_usec);
 }
 
-/* training.py: training_log. The learning rate is that of the next update, in fp32 as the optimizer has
- * it. */
+/* training.py: training_log. The learning rate is that of the next update, in fp32 as the optimizer
+ * has it. */
 static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 {
 	const struct mfs_log_window *w = &t->window;
