@@ -1,0 +1,330 @@
+/* What a run says: trainer/report. TensorBoard itself reads event files in tests/interop. */
+#define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "formats/base/bytes.h"
+#include "trainer/report/events.h"
+#include "trainer/report/flops.h"
+#include "trainer/report/lines.h"
+#include "trainer/report/terminal.h"
+
+static struct mfs_error err;
+
+/* ---- operations ---- */
+
+static struct mfs_megatron_args llama3_8b(void)
+{
+	return (struct mfs_megatron_args){
+		.num_layers = 32,
+		.hidden_size = 4096,
+		.ffn_hidden_size = 14336,
+		.num_attention_heads = 32,
+		.num_query_groups = 8,
+		.kv_channels = 128,
+		.swiglu = true,
+		.moe_ffn_hidden_size = MFS_UNSET,
+		.moe_shared_expert_intermediate_size = MFS_UNSET,
+		.moe_router_topk = 2,
+		.q_lora_rank = MFS_UNSET,
+		.qk_head_dim = 128,
+		.qk_pos_emb_head_dim = 64,
+		.v_head_dim = 128,
+	};
+}
+
+static void counts(const struct mfs_megatron_args *m, uint64_t seq, uint64_t vocab, uint64_t batch,
+		   double want)
+{
+	const double got = mfs_flops(m, seq, vocab, batch);
+
+	ck_assert_msg(fabs(got - want) <= 1e-13 * want, "%.17g, not %.17g", got, want);
+}
+
+/* What num_floating_point_operations of megatron-core 0.20.0's training.py returns. */
+START_TEST(test_flops)
+{
+	uint8_t moe[61];
+	struct mfs_megatron_args m = llama3_8b();
+
+	counts(&m, 4096, 128256, 1, 197628625158144.0);
+	counts(&m, 4096, 128256, 512, 1.0118585608096973e+17);
+
+	m.num_layers = 48;
+	m.hidden_size = 1600;
+	m.ffn_hidden_size = 6400;
+	m.num_attention_heads = m.num_query_groups = 25;
+	m.kv_channels = 64;
+	m.swiglu = false;
+	counts(&m, 1024, 50304, 8, 80299111219200.0);
+
+	m = llama3_8b();
+	m.num_layers = 28;
+	m.hidden_size = 1024;
+	m.ffn_hidden_size = 3072;
+	m.num_attention_heads = 16;
+	m.attention_output_gate = true;
+	counts(&m, 4096, 151936, 3, 65587371835392.0);
+
+	m = llama3_8b();
+	memset(moe, 1, sizeof(moe));
+	m.moe_layers = moe;
+	m.moe_ffn_hidden_size = 14336;
+	counts(&m, 4096, 32000, 16, 5223642304610304.0);
+
+	/* DeepSeek's: latent attention, shared experts, dense layers first */
+	m.multi_latent_attention = true;
+	m.num_layers = 4;
+	m.hidden_size = 2048;
+	m.ffn_hidden_size = 10944;
+	m.moe_ffn_hidden_size = 1408;
+	m.moe_router_topk = 6;
+	m.moe_shared_expert_intermediate_size = 2816;
+	m.num_attention_heads = 16;
+	m.kv_lora_rank = 512;
+	moe[0] = 0;
+	counts(&m, 4096, 102400, 16, 228682044014592.0);
+	m.num_layers = 61;
+	m.hidden_size = 7168;
+	m.ffn_hidden_size = 18432;
+	m.moe_ffn_hidden_size = m.moe_shared_expert_intermediate_size = 2048;
+	m.moe_router_topk = 8;
+	m.num_attention_heads = 128;
+	m.q_lora_rank = 1536;
+	m.mtp_num_layers = 1;
+	moe[1] = moe[2] = 0;
+	counts(&m, 4096, 129280, 7, 7454517884878848.0);
+
+	/* MTP's layers are of the kind of the last one */
+	m = llama3_8b();
+	memcpy(moe, "\1\0\1\0\1", 5);
+	m.moe_layers = moe;
+	m.num_layers = 5;
+	m.mtp_num_layers = 2;
+	m.hidden_size = 64;
+	m.ffn_hidden_size = 176;
+	m.num_attention_heads = 4;
+	m.num_query_groups = 2;
+	m.kv_channels = 16;
+	m.moe_ffn_hidden_size = 100;
+	counts(&m, 128, 1024, 5, 2366668800.0);
+	m.num_layers = 4;
+	m.moe_ffn_hidden_size = MFS_UNSET;
+	counts(&m, 128, 1024, 5, 2329313280.0);
+
+	ck_assert(mfs_flops_share(400e12, 1, 800e12) == 0.5);
+	ck_assert(mfs_flops_share(400e12, 1, 0) == 0 && mfs_flops_share(1, 0, 1) == 0);
+}
+END_TEST
+
+/* ---- lines ---- */
+
+static void says(struct mfs_buf *b, const char *want)
+{
+	ck_assert(!b->failed);
+	ck_assert_str_eq(b->data, want);
+	mfs_buf_release(b);
+	*b = (struct mfs_buf){0};
+}
+
+/* Lines as the format strings of training.py give them. */
+START_TEST(test_lines)
+{
+	const struct mfs_report_loss losses[] = {
+		{"lm loss", 6.928516}, {"load_balancing_loss", 1.0625}, {"z_loss", -1}};
+	struct mfs_report_iteration r = {
+		.now = {1753000000, 42},
+		.iteration = 21,
+		.iterations = 40,
+		.consumed_samples = 168,
+		.seconds = 0.1234,
+		.throughput = MFS_NOT_SAID,
+		.learning_rate = 6.3817e-4,
+		.batch = 8,
+		.losses = losses,
+		.loss_count = 3,
+		.loss_scale = 1,
+		.grad_norm = 1.2345,
+		.zeros = MFS_NOT_SAID,
+		.params_norm = MFS_NOT_SAID,
+	};
+	struct mfs_buf b = {0};
+
+	setenv("TZ", "UTC", 1);
+	tzset();
+	mfs_report_iteration(&b, &r);
+	says(&b, " [2025-07-20 08:26:40.000042] iteration       21/      40 | consumed samples:    "
+		 "      168 | elapsed time per iteration (ms): 123.4 | learning rate: 6.381700E-04 "
+		 "| global batch size:     8 | lm loss: 6.928516E+00 | load_balancing_loss: "
+		 "1.062500E+00 | loss scale: 1.0 | grad norm: 1.234 | number of skipped "
+		 "iterations:   0 | number of nan iterations:   0 |\n");
+	r.throughput = 512.66;
+	r.skipped_samples = 16;
+	r.loss_count = 0;
+	r.loss_scale = 4294967296;
+	r.grad_norm = -(double)NAN;
+	r.zeros = 17;
+	r.params_norm = 99.5;
+	r.skipped = 2;
+	r.not_finite = 1;
+	mfs_report_iteration(&b, &r);
+	says(&b, " [2025-07-20 08:26:40.000042] iteration       21/      40 | consumed samples:    "
+		 "      168 | skipped samples:           16 | elapsed time per iteration (ms): "
+		 "123.4 | throughput per GPU (TFLOP/s/GPU): 512.7 | learning rate: 6.381700E-04 "
+		 "| global batch size:     8 | loss scale: 4294967296.0 | grad norm: nan | num "
+		 "zeros: 17.0 | params norm: 99.500 | number of skipped iterations:   2 | number "
+		 "of nan iterations:   1 |\n");
+
+	mfs_report_evaluation(&b, "iteration 20", losses, 1);
+	says(&b, "----------------------------------------------------------------------"
+		 "------------------------\n"
+		 " validation loss at iteration 20 | lm loss value: 6.928516E+00 | lm loss PPL: "
+		 "1.020978E+03 | \n"
+		 "----------------------------------------------------------------------"
+		 "------------------------\n");
+	ck_assert(mfs_report_perplexity(30) == exp(20));
+	mfs_report_saved(&b, r.now, 20, "/runs/a");
+	says(&b, "  [2025-07-20 08:26:40.000042] successfully saved checkpoint from iteration      "
+		 "20 to /runs/a [ t 1/1, gtp_remat 1/1, p 1/1 ]\n");
+}
+END_TEST
+
+START_TEST(test_terminal)
+{
+	struct mfs_terminal t;
+	FILE *to = tmpfile();
+	char text[80];
+
+	mfs_terminal_rate(text, sizeof(text), 2.5, 1489, 524288);
+	ck_assert_str_eq(text, "209.7 k tokens/s, 1:02:03 left");
+	mfs_terminal_begin(&t, to, 0); /* no terminal */
+	mfs_terminal_show(&t, 1, 2, 3);
+	mfs_terminal_clear(&t);
+	ck_assert_int_eq(ftell(to), 0);
+	fclose(to);
+}
+END_TEST
+
+/* ---- events ---- */
+
+START_TEST(test_crc)
+{
+	uint8_t zeros[32] = {0};
+
+	/* RFC 3720, B.4 */
+	ck_assert_uint_eq(mfs_crc32c(zeros, sizeof(zeros)), 0x8a9136aa);
+	ck_assert_uint_eq(mfs_crc32c("123456789", 9), 0xe3069283);
+}
+END_TEST
+
+static uint32_t masked(const void *bytes, size_t len)
+{
+	const uint32_t crc = mfs_crc32c(bytes, len);
+
+	return (crc >> 15 | crc << 17) + 0xa282ead8u;
+}
+
+/* The record at *at; its bytes are in *ret. */
+static size_t next_record(const uint8_t *bytes, size_t len, size_t *at, const uint8_t **ret)
+{
+	const uint64_t size = mfs_le64(bytes + *at);
+
+	ck_assert_uint_le(*at + 16 + size, len);
+	ck_assert_uint_eq(mfs_le32(bytes + *at + 8), masked(bytes + *at, 8));
+	*ret = bytes + *at + 12;
+	ck_assert_uint_eq(mfs_le32(*ret + size), masked(*ret, size));
+	*at += 16 + size;
+	return size;
+}
+
+START_TEST(test_events)
+{
+	struct mfs_events *e, *other;
+	char dir[400];
+	const uint8_t *record;
+	uint8_t *bytes;
+	size_t len, at = 0;
+
+	snprintf(dir, sizeof(dir), "%s/a/b", unit_tmpdir());
+	unit_ok(mfs_events_open(dir, &e, &err), &err);
+	unit_ok(mfs_events_open(dir, &other, &err), &err);
+	ck_assert_str_ne(mfs_events_path(e), mfs_events_path(other));
+	ck_assert_ptr_nonnull(strstr(mfs_events_path(e), "/a/b/events.out.tfevents."));
+	mfs_events_close(other);
+	mfs_events_both(e, "lm loss", 2.5, 300, 2400);
+	unit_ok(mfs_events_flush(e, &err), &err);
+	mfs_events_scalar(e, "kept", 1, 1);
+	bytes = unit_slurp(mfs_events_path(e), &len);
+	ck_assert_uint_eq(next_record(bytes, len, &at, &record), 9 + 15);
+	ck_assert_mem_eq(record + 9,
+			 "\x1a\x0d"
+			 "brain.Event:2",
+			 15);
+	next_record(bytes, len, &at, &record);
+	ck_assert_uint_eq(record[0], 1 << 3 | 1); /* wall_time, a double */
+	ck_assert_mem_eq(record + 9, "\x10\xac\x02\x2a\x10\x0a\x0e\x0a\x07lm loss\x15\0\0\x20\x40",
+			 26 - 5 + 0);
+	next_record(bytes, len, &at, &record);
+	ck_assert_mem_eq(record + 9, "\x10\xe0\x12", 3); /* 2400 */
+	ck_assert_mem_eq(record + 18, "lm loss vs samples", 18);
+	ck_assert_uint_eq(at, len); /* what is not flushed is not there */
+	free(bytes);
+	mfs_events_close(e);
+}
+END_TEST
+
+/* A disk that is full: the sentence names the file, and no half record stays. */
+START_TEST(test_events_fail)
+{
+	struct rlimit before, limit;
+	struct mfs_events *e;
+	uint8_t *bytes;
+	const uint8_t *record;
+	size_t len, at = 0;
+	char dir[400];
+	int rc;
+
+	snprintf(dir, sizeof(dir), "%s/full", unit_tmpdir());
+	unit_ok(mfs_events_open(dir, &e, &err), &err);
+	mfs_events_scalar(e, "first", 1, 1);
+	unit_ok(mfs_events_flush(e, &err), &err);
+	signal(SIGXFSZ, SIG_IGN);
+	for (int i = 0; i < 20; i++)
+		mfs_events_scalar(e, "more", i, 2);
+	ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+	limit = before;
+	limit.rlim_cur = 300;
+	setrlimit(RLIMIT_FSIZE, &limit);
+	rc = mfs_events_flush(e, &err);
+	setrlimit(RLIMIT_FSIZE, &before);
+	ck_assert_int_eq(rc, -EFBIG);
+	unit_sentence(err.msg, "tfevents");
+	bytes = unit_slurp(mfs_events_path(e), &len);
+	next_record(bytes, len, &at, &record);
+	next_record(bytes, len, &at, &record);
+	ck_assert_uint_eq(at, len);
+	free(bytes);
+	mfs_events_close(e);
+	unit_fails(mfs_events_open("/dev/null/x", &e, &err), &err, -ENOTDIR, "/dev/null");
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("report");
+	TCase *c = unit_case(s, "lines", test_lines);
+
+	tcase_add_test(c, test_flops);
+	tcase_add_test(c, test_terminal);
+	c = unit_case(s, "events", test_events);
+	tcase_add_test(c, test_crc);
+	tcase_add_test(c, test_events_fail);
+	return s;
+}

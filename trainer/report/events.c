@@ -1,0 +1,269 @@
+#define _GNU_SOURCE
+#include "trainer/report/events.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "formats/base/buf.h"
+#include "formats/base/bytes.h"
+
+struct mfs_events {
+	int fd;
+	char *path;
+	off_t end; /* of the records that are written */
+	struct mfs_buf records;
+};
+
+/* ---- messages ---- */
+
+static void add_varint(struct mfs_buf *b, uint64_t value)
+{
+	do {
+		const uint8_t byte = (uint8_t)(value & 0x7f) | (value > 0x7f ? 0x80 : 0);
+
+		mfs_buf_add(b, &byte, 1);
+		value >>= 7;
+	} while (value);
+}
+
+enum wire { VARINT, BITS64, BYTES, BITS32 = 5 };
+
+static void add_key(struct mfs_buf *b, unsigned field, enum wire type)
+{
+	add_varint(b, field << 3 | type);
+}
+
+static void add_bytes(struct mfs_buf *b, unsigned field, const void *bytes, size_t len)
+{
+	add_key(b, field, BYTES);
+	add_varint(b, len);
+	mfs_buf_add(b, bytes, len);
+}
+
+static void add_double(struct mfs_buf *b, unsigned field, double value)
+{
+	uint8_t bytes[8];
+	uint64_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	mfs_put_le64(bytes, bits);
+	add_key(b, field, BITS64);
+	mfs_buf_add(b, bytes, sizeof(bytes));
+}
+
+static void add_float(struct mfs_buf *b, unsigned field, float value)
+{
+	uint8_t bytes[8];
+	uint32_t bits;
+
+	memcpy(&bits, &value, sizeof(bits));
+	mfs_put_le64(bytes, bits);
+	add_key(b, field, BITS32);
+	mfs_buf_add(b, bytes, 4);
+}
+
+/* ---- records ---- */
+
+/* The polynomial 0x1EDC6F41, bits from the lowest on. */
+uint32_t mfs_crc32c(const void *bytes, size_t len)
+{
+	const uint8_t *at = bytes;
+	uint32_t crc = UINT32_MAX;
+
+	for (size_t i = 0; i < len; i++) {
+		crc ^= at[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0);
+	}
+	return ~crc;
+}
+
+static void add_masked(struct mfs_buf *b, const void *bytes, size_t len)
+{
+	const uint32_t crc = mfs_crc32c(bytes, len);
+	uint8_t masked[8];
+
+	mfs_put_le64(masked, (uint32_t)((crc >> 15 | crc << 17) + 0xa282ead8u));
+	mfs_buf_add(b, masked, 4);
+}
+
+static void add_record(struct mfs_buf *b, const struct mfs_buf *event)
+{
+	uint8_t len[8];
+
+	mfs_put_le64(len, event->len);
+	mfs_buf_add(b, len, sizeof(len));
+	add_masked(b, len, sizeof(len));
+	mfs_buf_add(b, event->data, event->len);
+	add_masked(b, event->data, event->len);
+	b->failed |= event->failed;
+}
+
+static void begin_event(struct mfs_buf *event)
+{
+	struct timeval now;
+
+	gettimeofday(&now, NULL);
+	add_double(event, 1, (double)now.tv_sec + (double)now.tv_usec / 1e6); /* wall_time */
+}
+
+static void add_version(struct mfs_events *e)
+{
+	static const char version[] = "brain.Event:2";
+	struct mfs_buf event = {0};
+
+	begin_event(&event);
+	add_bytes(&event, 3, version, strlen(version)); /* file_version */
+	add_record(&e->records, &event);
+	mfs_buf_release(&event);
+}
+
+void mfs_events_scalar(struct mfs_events *e, const char *tag, double value, uint64_t step)
+{
+	struct mfs_buf event = {0}, summary = {0}, scalar = {0};
+
+	add_bytes(&scalar, 1, tag, strlen(tag)); /* Summary.Value.tag */
+	add_float(&scalar, 2, (float)value);	 /* simple_value */
+	add_bytes(&summary, 1, scalar.data, scalar.len);
+	begin_event(&event);
+	add_key(&event, 2, VARINT); /* step */
+	add_varint(&event, step);
+	add_bytes(&event, 5, summary.data, summary.len);
+	event.failed |= scalar.failed | summary.failed;
+	add_record(&e->records, &event);
+	mfs_buf_release(&scalar);
+	mfs_buf_release(&summary);
+	mfs_buf_release(&event);
+}
+
+void mfs_events_both(struct mfs_events *e, const char *tag, double value, uint64_t iteration,
+		     uint64_t samples)
+{
+	char by_samples[128];
+
+	snprintf(by_samples, sizeof(by_samples), "%s vs samples", tag);
+	mfs_events_scalar(e, tag, value, iteration);
+	mfs_events_scalar(e, by_samples, value, samples);
+}
+
+/* ---- the file ---- */
+
+static int write_all(struct mfs_events *e, struct mfs_error *err)
+{
+	for (size_t done = 0; done < e->records.len;) {
+		const ssize_t n = pwrite(e->fd, e->records.data + done, e->records.len - done,
+					 e->end + (off_t)done);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return mfs_fail(err, n ? -errno : -EIO, "%s: %s", e->path,
+					strerror(n ? errno : EIO));
+		done += (size_t)n;
+	}
+	e->end += (off_t)e->records.len;
+	return 0;
+}
+
+int mfs_events_flush(struct mfs_events *e, struct mfs_error *err)
+{
+	int rc = e->records.failed ? mfs_fail_nomem(err) : write_all(e, err);
+
+	/* A reader waits for the rest of half a record for ever. */
+	if (rc && ftruncate(e->fd, e->end))
+		mfs_fail_in(err, "half a record stays");
+	mfs_buf_release(&e->records);
+	e->records = (struct mfs_buf){0};
+	return rc;
+}
+
+/* Makes dir and the directories above it. */
+static int make_dirs(const char *dir, struct mfs_error *err)
+{
+	char *path = strdup(dir);
+	int rc = 0;
+
+	if (!path)
+		return mfs_fail_nomem(err);
+	for (char *at = path + 1; *path && !rc; at++) {
+		const char c = *at;
+
+		if (c && c != '/')
+			continue;
+		*at = '\0';
+		if (mkdir(path, 0777) && errno != EEXIST)
+			rc = mfs_fail_errno(err, "cannot make the directory '%s'", path);
+		*at = c;
+		if (!c)
+			break;
+	}
+	free(path);
+	return rc;
+}
+
+static int create(struct mfs_events *e, const char *dir, struct mfs_error *err)
+{
+	char host[256] = "host";
+	struct timeval now;
+
+	gethostname(host, sizeof(host) - 1);
+	gettimeofday(&now, NULL);
+	/* The last number tells apart what one process begins in one second. */
+	for (unsigned i = 0; i < 1000; i++) {
+		free(e->path);
+		if (asprintf(&e->path, "%s/events.out.tfevents.%010lld.%s.%ld.%u", dir,
+			     (long long)now.tv_sec, host, (long)getpid(), i) < 0) {
+			e->path = NULL;
+			return mfs_fail_nomem(err);
+		}
+		e->fd = open(e->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (e->fd >= 0 || errno != EEXIST)
+			break;
+	}
+	return e->fd < 0 ? mfs_fail_errno(err, "%s", e->path) : 0;
+}
+
+int mfs_events_open(const char *dir, struct mfs_events **ret, struct mfs_error *err)
+{
+	struct mfs_events *e = calloc(1, sizeof(*e));
+	int rc;
+
+	if (!e)
+		return mfs_fail_nomem(err);
+	e->fd = -1;
+	rc = make_dirs(dir, err);
+	if (!rc)
+		rc = create(e, dir, err);
+	if (!rc) {
+		add_version(e);
+		rc = mfs_events_flush(e, err);
+	}
+	if (rc) {
+		mfs_events_close(e);
+		return rc;
+	}
+	*ret = e;
+	return 0;
+}
+
+void mfs_events_close(struct mfs_events *e)
+{
+	if (!e)
+		return;
+	if (e->fd >= 0) {
+		mfs_events_flush(e, NULL);
+		close(e->fd);
+	}
+	mfs_buf_release(&e->records);
+	free(e->path);
+	free(e);
+}
+
+const char *mfs_events_path(const struct mfs_events *e)
+{
+	return e->path;
+}

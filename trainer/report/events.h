@@ -1,0 +1,34 @@
+/*
+ * Event files, which TensorBoard reads: TFRecords of Event messages with scalars.
+ *
+ * Sources: tensorboard/compat/proto/event.proto, summary.proto (fields and numbers);
+ * tensorboard/summary/writer/record_writer.py (framing, masked CRC-32C); torch/utils/tensorboard
+ * (names of files; add_scalar's simple_value).
+ */
+#ifndef MFS_TRAINER_REPORT_EVENTS_H
+#define MFS_TRAINER_REPORT_EVENTS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+struct mfs_events;
+
+/* A new file in dir, which is made if it is not there. -errno. */
+int mfs_events_open(const char *dir, struct mfs_events **ret, struct mfs_error *err);
+void mfs_events_close(struct mfs_events *e);
+const char *mfs_events_path(const struct mfs_events *e);
+
+/* Kept in memory until the next flush. */
+void mfs_events_scalar(struct mfs_events *e, const char *tag, double value, uint64_t step);
+/* The same twice: tag by iteration, and "TAG vs samples" by consumed samples. */
+void mfs_events_both(struct mfs_events *e, const char *tag, double value, uint64_t iteration,
+		     uint64_t samples);
+/* -errno: what was kept is lost, and the file ends with whole records. */
+int mfs_events_flush(struct mfs_events *e, struct mfs_error *err);
+
+/* CRC-32C (Castagnoli), as records have it before it is masked. */
+uint32_t mfs_crc32c(const void *bytes, size_t len);
+
+#endif

@@ -1,0 +1,95 @@
+#include "trainer/report/lines.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+static void add_time(struct mfs_buf *b, struct timeval now)
+{
+	struct tm tm;
+	char text[32];
+
+	localtime_r(&now.tv_sec, &tm);
+	strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
+	mfs_buf_printf(b, " [%s.%06ld]", text, (long)now.tv_usec);
+}
+
+/* Python's NaN has no sign. */
+static double plain(double value)
+{
+	return isnan(value) ? (double)NAN : value;
+}
+
+static bool said(double value)
+{
+	return value != MFS_NOT_SAID;
+}
+
+void mfs_report_iteration(struct mfs_buf *b, const struct mfs_report_iteration *r)
+{
+	add_time(b, r->now);
+	mfs_buf_printf(b, " iteration %8llu/%8llu | consumed samples: %12llu |",
+		       (unsigned long long)r->iteration, (unsigned long long)r->iterations,
+		       (unsigned long long)r->consumed_samples);
+	if (r->skipped_samples)
+		mfs_buf_printf(b, " skipped samples: %12llu |",
+			       (unsigned long long)r->skipped_samples);
+	mfs_buf_printf(b, " elapsed time per iteration (ms): %.1f |", r->seconds * 1000);
+	if (said(r->throughput))
+		mfs_buf_printf(b, " throughput per GPU (TFLOP/s/GPU): %.1f |", r->throughput);
+	mfs_buf_printf(b, " learning rate: %.6E | global batch size: %5llu |", r->learning_rate,
+		       (unsigned long long)r->batch);
+	for (unsigned i = 0; i < r->loss_count; i++)
+		if (r->losses[i].value >= 0)
+			mfs_buf_printf(b, " %s: %.6E |", r->losses[i].name, r->losses[i].value);
+	mfs_buf_printf(b, " loss scale: %.1f |", r->loss_scale);
+	if (said(r->grad_norm))
+		mfs_buf_printf(b, " grad norm: %.3f |", plain(r->grad_norm));
+	if (said(r->zeros))
+		mfs_buf_printf(b, " num zeros: %.1f |", r->zeros);
+	if (said(r->params_norm))
+		mfs_buf_printf(b, " params norm: %.3f |", plain(r->params_norm));
+	mfs_buf_printf(b,
+		       " number of skipped iterations: %3llu | number of nan iterations: %3llu |\n",
+		       (unsigned long long)r->skipped, (unsigned long long)r->not_finite);
+}
+
+double mfs_report_perplexity(double loss)
+{
+	return exp(fmin(20, loss));
+}
+
+static void add_dashes(struct mfs_buf *b, size_t count)
+{
+	while (count--)
+		mfs_buf_add(b, "-", 1);
+	mfs_buf_add(b, "\n", 1);
+}
+
+void mfs_report_evaluation(struct mfs_buf *b, const char *at, const struct mfs_report_loss *losses,
+			   unsigned count)
+{
+	struct mfs_buf line = {0};
+
+	mfs_buf_printf(&line, " validation loss at %s | ", at);
+	for (unsigned i = 0; i < count; i++)
+		mfs_buf_printf(&line, "%s value: %.6E | %s PPL: %.6E | ", losses[i].name,
+			       plain(losses[i].value), losses[i].name,
+			       plain(mfs_report_perplexity(losses[i].value)));
+	add_dashes(b, line.len + 1);
+	mfs_buf_add(b, line.data, line.len);
+	mfs_buf_add(b, "\n", 1);
+	add_dashes(b, line.len + 1);
+	b->failed |= line.failed;
+	mfs_buf_release(&line);
+}
+
+void mfs_report_saved(struct mfs_buf *b, struct timeval now, uint64_t iteration, const char *dir)
+{
+	mfs_buf_adds(b, " ");
+	add_time(b, now);
+	mfs_buf_printf(b,
+		       " successfully saved checkpoint from iteration %7llu to %s "
+		       "[ t 1/1, gtp_remat 1/1, p 1/1 ]\n",
+		       (unsigned long long)iteration, dir);
+}

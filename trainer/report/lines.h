@@ -1,0 +1,46 @@
+/*
+ * The lines of a run's log, character for character as Megatron prints them, so that programs that
+ * read its log read ours (megatron/training/training.py: training_log, evaluate_and_print_results;
+ * megatron/training/checkpointing.py: save_checkpoint). Each ends with a line break.
+ */
+#ifndef MFS_TRAINER_REPORT_LINES_H
+#define MFS_TRAINER_REPORT_LINES_H
+
+#include <stdint.h>
+#include <sys/time.h>
+
+#include "formats/base/buf.h"
+
+#define MFS_NOT_SAID (-1.0) /* a number that the line leaves out */
+
+/* A loss: "lm loss", "load_balancing_loss". Below 0 or NaN: it is left out. */
+struct mfs_report_loss {
+	const char *name;
+	double value;
+};
+
+/* Of the iterations since the last line. */
+struct mfs_report_iteration {
+	struct timeval now;
+	uint64_t iteration, iterations, consumed_samples, skipped_samples;
+	double seconds;	   /* per iteration */
+	double throughput; /* TFLOP/s of a GPU, or MFS_NOT_SAID */
+	double learning_rate;
+	uint64_t batch;
+	const struct mfs_report_loss *losses; /* means */
+	unsigned loss_count;
+	double loss_scale;
+	double grad_norm, zeros, params_norm; /* or MFS_NOT_SAID */
+	uint64_t skipped, not_finite;
+};
+void mfs_report_iteration(struct mfs_buf *b, const struct mfs_report_iteration *r);
+
+/* at: "iteration 20", "iteration 40 on validation set". Three lines, the loss between dashes. */
+void mfs_report_evaluation(struct mfs_buf *b, const char *at, const struct mfs_report_loss *losses,
+			   unsigned count);
+/* exp(min(20, loss)) */
+double mfs_report_perplexity(double loss);
+
+void mfs_report_saved(struct mfs_buf *b, struct timeval now, uint64_t iteration, const char *dir);
+
+#endif
