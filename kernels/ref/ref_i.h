@@ -26,7 +26,8 @@
 #endif
 #define MFK_INLINE static inline __attribute__((always_inline))
 
-#define MFK_THREADS_MAX 128
+/* OpenBLAS has buffers for about so many callers at once. */
+#define MFK_THREADS_MAX 64
 
 /* ---- threads (pool.c) ---- */
 

@@ -69,7 +69,7 @@ static void act(struct check *c, enum mfk_dtype type, enum mfk_activation kind, 
 	c->ops->act_backward(c->ctx, &a);
 	check_near(c, "dx", dx, dxs, 2e-6, 1);
 	if (scaled)
-		check_near(c, "drow_scale", dscale, dscales, 2e-6, 1);
+		check_near(c, "drow_scale", dscale, dscales, 1e-5, 1);
 	a.dx = x->p;
 	c->ops->act_backward(c->ctx, &a);
 	check_near(c, "dx in place", x, dxs, 2e-6, 1);
