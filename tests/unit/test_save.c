@@ -566,7 +566,7 @@ static int f_reap(void *state, struct mfs_io **ret, ssize_t *ret_done)
 	else if (io->kind == MFS_IO_WRITE && e->faults->partial && e->faults->turn % 3 == 0)
 		*ret_done = -EAGAIN; /* the ring is full */
 	else if (io->kind == MFS_IO_WRITE && e->faults->partial && iov->iov_len > 4096)
-		*ret_done = pwrite(io->fd, iov->iov_base, iov->iov_len / 2 / 4096 * 4096 ?: 4096,
+		*ret_done = pwrite(io->fd, iov->iov_base, iov->iov_len / 4096 / 2 * 4096 + 4096,
 				   (off_t)io->off);
 	else
 		*ret_done = mfs_io_call(io);
