@@ -192,6 +192,7 @@ void mfs_trainer_close(struct mfs_trainer *t)
 	mfs_saver_free(t->saver);
 	for (int i = 0; i < MFS_SPLITS; i++)
 		mfs_loader_free(t->data[i]);
+	mfs_events_close(t->events);
 	mfs_update_free(t->update);
 	mfs_net_free(t->net);
 	mfs_params_free(t->params);

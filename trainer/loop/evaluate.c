@@ -6,13 +6,16 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 {
 	const struct mfs_train_config *c = t->config;
 	const uint64_t batch = mfs_schedule_batch(c, t->progress.consumed_train_samples);
-	const uint64_t microbatches = batch / (uint64_t)c->micro_batch_size;
+	const bool full = split == MFS_VALID && c->full_validation;
+	/* All of the split, in one go. */
+	const uint64_t microbatches = full ? mfs_loader_microbatches(t->data[split])
+					   : batch / (uint64_t)c->micro_batch_size;
 	struct mfs_net_losses losses;
 	uint64_t counted = 0;
 	int rc = 0;
 
 	mfs_net_clear_losses(t->net, t->ctx);
-	for (int64_t i = 0; i < c->eval_iters; i++) {
+	for (int64_t i = 0; i < (full ? 1 : c->eval_iters); i++) {
 		for (uint64_t j = 0; j < microbatches; j++) {
 			const struct mfs_microbatch m = {.split = split, .number = j};
 			uint64_t tokens;

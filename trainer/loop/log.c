@@ -1,14 +1,17 @@
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/time.h>
-#include <time.h>
 
 #include "formats/base/buf.h"
 #include "formats/base/clock.h"
 #include "trainer/config/help.h"
 #include "trainer/loop/trainer_i.h"
+#include "trainer/report/flops.h"
+#include "trainer/report/lines.h"
 
-#define GIB ((double)(UINT64_C(1) << 30))
+#define MFS_LOG_LOSSES 4 /* kinds */
+#define GIB	       ((double)(UINT64_C(1) << 30))
 
 void mfs_log_memory(const struct mfs_trainer *t)
 {
@@ -22,6 +25,12 @@ void mfs_log_memory(const struct mfs_trainer *t)
 	putchar('\n');
 }
 
+double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch)
+{
+	return mfs_flops(&t->config->model, (uint64_t)t->config->seq_length,
+			 t->params->padded_vocab, batch);
+}
+
 /* What was accepted without effect; with --log-args, all arguments. */
 static void print_arguments(const struct mfs_train_config *c)
 {
@@ -33,6 +42,15 @@ static void print_arguments(const struct mfs_train_config *c)
 	if (!out.failed)
 		fwrite(out.data, 1, out.len, stdout);
 	mfs_buf_release(&out);
+}
+
+static void open_events(struct mfs_trainer *t)
+{
+	struct mfs_error err;
+
+	if (t->config->tensorboard_dir &&
+	    mfs_events_open(t->config->tensorboard_dir, &t->events, &err))
+		fprintf(stderr, "mcorefs-train: %s; TensorBoard is told nothing\n", err.msg);
 }
 
 void mfs_log_begin(struct mfs_trainer *t)
@@ -51,87 +69,209 @@ void mfs_log_begin(struct mfs_trainer *t)
 		       data.why ? data.why : "");
 	}
 	fflush(stdout);
+	open_events(t);
+	mfs_terminal_begin(&t->terminal, stderr, t->progress.iteration);
 	t->window = (struct mfs_log_window){.began_ns = mfs_now_ns()};
 }
 
-static void print_time(void)
+static void print(struct mfs_trainer *t, struct mfs_buf *b)
 {
-	struct timeval now;
-	struct tm tm;
-	char text[32];
-
-	gettimeofday(&now, NULL);
-	localtime_r(&now.tv_sec, &tm);
-	strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
-	printf(" [%s.%06ld]", text, (long)now.tv_usec);
+	mfs_terminal_clear(&t->terminal);
+	if (!b->failed)
+		fwrite(b->data, 1, b->len, stdout);
+	fflush(stdout);
+	mfs_buf_release(b);
 }
 
-/* training.py: training_log. The learning rate is that of the next update, in fp32 as the optimizer
- * has it. */
+/* ---- losses ---- */
+
+/* The names that a line has for them, in its order (training.py: training_log). */
+static unsigned name_losses(const struct mfs_train_config *c, const struct mfs_log_losses *l,
+			    double steps, struct mfs_report_loss ret[MFS_LOG_LOSSES])
+{
+	const char *balancing = c->moe_router_load_balancing_type;
+	const bool experts = c->model.num_experts != MFS_UNSET;
+	unsigned n = 0;
+
+	ret[n++] = (struct mfs_report_loss){"lm loss", l->lm / steps};
+	if (experts && balancing && strstr(balancing, "aux_loss"))
+		ret[n++] =
+			(struct mfs_report_loss){"load_balancing_loss", l->load_balancing / steps};
+	if (experts && balancing && strstr(balancing, "seq_aux_loss"))
+		ret[n++] = (struct mfs_report_loss){"seq_load_balancing_loss",
+						    l->seq_load_balancing / steps};
+	if (experts && c->moe_z_loss_coeff > 0)
+		ret[n++] = (struct mfs_report_loss){"z_loss", l->z / steps};
+	return n;
+}
+
+static struct mfs_log_losses losses_of(const struct mfs_step *step)
+{
+	const double n = step->microbatches ? (double)step->microbatches : 1;
+
+	return (struct mfs_log_losses){.lm = step->loss,
+				       .load_balancing = step->losses.load_balancing / n,
+				       .seq_load_balancing = step->losses.seq_load_balancing / n,
+				       .z = step->losses.z_loss / n};
+}
+
+static void add_losses(struct mfs_log_losses *to, const struct mfs_log_losses *l, bool skipped)
+{
+	to->lm += skipped ? 0 : l->lm;
+	to->load_balancing += l->load_balancing;
+	to->seq_load_balancing += l->seq_load_balancing;
+	to->z += l->z;
+}
+
+/* ---- TensorBoard ---- */
+
+/* One who cannot be told is not told again; training goes on. */
+static void flush_events(struct mfs_trainer *t)
+{
+	struct mfs_error err;
+
+	if (!mfs_events_flush(t->events, &err))
+		return;
+	fprintf(stderr, "mcorefs-train: %s; TensorBoard is told nothing more\n", err.msg);
+	mfs_events_close(t->events);
+	t->events = NULL;
+}
+
+static void tell_tensorboard(struct mfs_trainer *t, const struct mfs_step *step)
+{
+	const struct mfs_progress *p = &t->progress;
+	const uint64_t iteration = p->iteration, samples = p->consumed_train_samples;
+	const int64_t interval = t->config->tensorboard_log_interval;
+	const struct mfs_log_losses l = losses_of(step);
+	struct mfs_report_loss losses[MFS_LOG_LOSSES];
+	const unsigned count = name_losses(t->config, &l, 1, losses);
+
+	if (!t->events || interval <= 0 || iteration % (uint64_t)interval)
+		return;
+	mfs_events_both(t->events, "learning-rate", mfs_schedule_lr(&p->schedule), iteration,
+			samples);
+	if (p->skipped_train_samples)
+		mfs_events_scalar(t->events, "skipped-train-samples",
+				  (double)p->skipped_train_samples, iteration);
+	mfs_events_both(t->events, "batch-size", (double)step->batch, iteration, samples);
+	if (!step->update.skipped)
+		mfs_events_both(t->events, "lm loss", losses[0].value, iteration, samples);
+	mfs_events_both(t->events, "loss-scale", p->scaler.scale, iteration, samples);
+	if (!step->update.skipped)
+		mfs_events_both(t->events, "grad-norm", step->update.grad_norm, iteration, samples);
+	if (t->config->log_memory_to_tensorboard)
+		mfs_events_scalar(t->events, "mem-allocated-bytes", (double)t->memory.total,
+				  iteration);
+	for (unsigned i = 1; i < count; i++)
+		mfs_events_scalar(t->events, losses[i].name, losses[i].value, iteration);
+	flush_events(t);
+}
+
+/* ---- iterations ---- */
+
+/* The learning rate is that of the next update, in fp32 as the optimizer has it. */
 static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 {
+	const struct mfs_train_config *c = t->config;
 	const struct mfs_log_window *w = &t->window;
 	const struct mfs_progress *p = &t->progress;
 	const uint64_t all = w->steps + w->skipped;
-	const double ms = (double)(mfs_now_ns() - w->began_ns) / 1e6 / (double)(all ? all : 1);
+	struct mfs_report_loss losses[MFS_LOG_LOSSES];
+	struct mfs_report_iteration line = {
+		.iteration = p->iteration,
+		.iterations = t->iterations,
+		.consumed_samples = p->consumed_train_samples,
+		.skipped_samples = p->skipped_train_samples,
+		.seconds = (double)(mfs_now_ns() - w->began_ns) / 1e9 / (double)(all ? all : 1),
+		.throughput = MFS_NOT_SAID,
+		.learning_rate = (double)(float)mfs_schedule_lr(&p->schedule),
+		.batch = step->batch,
+		.losses = losses,
+		.loss_scale = p->scaler.scale,
+		.grad_norm = step->update.skipped ? MFS_NOT_SAID : step->update.grad_norm,
+		.zeros = MFS_NOT_SAID,
+		.params_norm = MFS_NOT_SAID,
+		.skipped = w->skipped,
+		.not_finite = w->not_finite,
+	};
+	struct mfs_buf b = {0};
 
-	print_time();
-	printf(" iteration %8llu/%8llu | consumed samples: %12llu | "
-	       "elapsed time per iteration (ms): %.1f | learning rate: %.6E | "
-	       "global batch size: %5llu | ",
-	       (unsigned long long)p->iteration, (unsigned long long)t->iterations,
-	       (unsigned long long)p->consumed_train_samples, ms,
-	       (double)(float)mfs_schedule_lr(&p->schedule), (unsigned long long)step->batch);
-	if (w->steps)
-		printf("lm loss: %.6E | ", w->loss / (double)w->steps);
-	printf("loss scale: %.1f | ", p->scaler.scale);
-	if (!step->update.skipped)
-		printf("grad norm: %.3f | ", step->update.grad_norm);
-	printf("number of skipped iterations: %3llu | number of nan iterations: %3llu |\n",
-	       (unsigned long long)w->skipped, (unsigned long long)w->not_finite);
-	fflush(stdout);
+	line.loss_count = name_losses(c, &w->losses, (double)(w->steps ? w->steps : 1), losses);
+	if (!w->steps)
+		losses[0].value = MFS_NOT_SAID;
+	if (c->log_throughput)
+		line.throughput = mfs_step_flops(t, step->batch) / line.seconds / 1e12;
+	gettimeofday(&line.now, NULL);
+	mfs_report_iteration(&b, &line);
+	print(t, &b);
 }
 
+/* Megatron says the first iteration of a process, too, whatever the interval is. */
 void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step)
 {
-	struct mfs_log_window *w = &t->window;
 	const int64_t interval = t->config->log_interval;
+	const bool due = interval > 0 && t->progress.iteration % (uint64_t)interval == 0;
+	const struct mfs_log_losses l = losses_of(step);
+	struct mfs_log_window *w = &t->window;
 
+	add_losses(&w->losses, &l, step->update.skipped);
 	if (step->update.skipped) {
 		w->skipped++;
+		w->not_finite += !isfinite(step->loss);
 	} else {
-		w->loss += step->loss;
 		w->steps++;
 	}
-	if (!isfinite(step->loss))
-		w->not_finite++;
-	if (interval <= 0 || t->progress.iteration % (uint64_t)interval)
-		return;
-	print_window(t, step);
-	*w = (struct mfs_log_window){.began_ns = mfs_now_ns()};
+	tell_tensorboard(t, step);
+	if (due || (interval > 0 && !t->said_first))
+		print_window(t, step);
+	t->said_first = true;
+	if (due)
+		*w = (struct mfs_log_window){.began_ns = mfs_now_ns()};
+	mfs_terminal_show(&t->terminal, t->progress.iteration, t->iterations,
+			  step->batch * (uint64_t)t->config->seq_length);
 }
 
-void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, double loss)
+/* training.py: evaluate_and_print_results. */
+void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, double loss)
 {
-	printf(" %s loss at iteration %llu | lm loss value: %.6E | lm loss PPL: %.6E |\n",
-	       split == MFS_TEST ? "test" : "validation", (unsigned long long)t->progress.iteration,
-	       loss, exp(fmin(20, loss)));
-	fflush(stdout);
+	const struct mfs_report_loss losses[] = {{"lm loss", loss}};
+	const uint64_t iteration = t->progress.iteration;
+	const uint64_t samples = t->progress.consumed_train_samples;
+	struct mfs_buf b = {0};
+	char at[80];
+
+	snprintf(at, sizeof(at), "iteration %llu%s", (unsigned long long)iteration,
+		 split == MFS_TEST ? " on test set"
+		 : last		   ? " on validation set"
+				   : "");
+	mfs_report_evaluation(&b, at, losses, 1);
+	print(t, &b);
+	if (!t->events)
+		return;
+	mfs_events_both(t->events, "lm loss validation", loss, iteration, samples);
+	if (t->config->log_validation_ppl_to_tensorboard)
+		mfs_events_both(t->events, "lm loss validation ppl", mfs_report_perplexity(loss),
+				iteration, samples);
+	flush_events(t);
 }
 
 void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
 {
 	const double seconds = (double)s->persist_ns / 1e9;
+	struct mfs_buf b = {0};
+	struct timeval now;
 
 	if (s->failed) {
+		mfs_terminal_clear(&t->terminal);
 		fprintf(stderr,
 			"mcorefs-train: the checkpoint of iteration %llu was not saved: %s; "
 			"training goes on\n",
 			(unsigned long long)s->iteration, s->why);
 		return;
 	}
-	printf("  successfully saved checkpoint from iteration %7llu to %s [ t 1/1, p 1/1 ]\n",
-	       (unsigned long long)s->iteration, t->config->save);
+	gettimeofday(&now, NULL);
+	mfs_report_saved(&b, now, s->iteration, t->config->save);
+	print(t, &b);
 	printf("  saved %.3f GiB in %.3f s (%.2f GiB/s, %s); it held training back for %.1f ms\n",
 	       (double)s->bytes / GIB, seconds, (double)s->bytes / GIB / (seconds ? seconds : 1),
 	       s->engine, (double)s->stall_ns / 1e6);
@@ -142,6 +282,7 @@ void mfs_log_end(struct mfs_trainer *t, const char *stop)
 {
 	struct mfs_loader_stats data;
 
+	mfs_terminal_clear(&t->terminal);
 	if (t->data[MFS_TRAIN]) {
 		mfs_loader_stats(t->data[MFS_TRAIN], &data);
 		printf("data: %llu microbatches, waited for %.3f ms each at the 99th percentile\n",

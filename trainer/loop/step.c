@@ -49,6 +49,7 @@ static void advance(struct mfs_trainer *t, const struct mfs_step *step)
 	}
 	p->iteration++;
 	p->consumed_train_samples += step->batch;
+	p->floating_point_operations += mfs_step_flops(t, step->batch);
 }
 
 int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err)

@@ -92,8 +92,9 @@ static int check(const struct mfs_train_run *r, const struct mfs_step *step, str
 			isfinite(step->loss) ? "the gradient norm" : "the loss");
 }
 
-static int evaluate(struct mfs_train_run *r, enum mfs_split split, struct mfs_error *err)
+static int evaluate(struct mfs_train_run *r, enum mfs_split split, bool last, struct mfs_error *err)
 {
+	const int64_t from = mfs_now_ns();
 	double loss;
 	int rc;
 
@@ -101,7 +102,8 @@ static int evaluate(struct mfs_train_run *r, enum mfs_split split, struct mfs_er
 		return 0;
 	rc = mfs_trainer_evaluate(&r->t, split, &loss, err);
 	if (!rc)
-		mfs_log_evaluation(&r->t, split, loss);
+		mfs_log_evaluation(&r->t, split, last, loss);
+	r->t.window.began_ns += mfs_now_ns() - from; /* no time of an iteration */
 	return rc;
 }
 
@@ -120,7 +122,7 @@ static int train(struct mfs_train_run *r, struct mfs_error *err)
 		mfs_log_step(&r->t, &step);
 		look_at_save(r, false);
 		if (is_time(c->eval_interval, r->t.progress.iteration))
-			rc = evaluate(r, MFS_VALID, err);
+			rc = evaluate(r, MFS_VALID, false, err);
 		if (rc)
 			return rc;
 		if (decide_exit(r))
@@ -141,7 +143,7 @@ static int finish(struct mfs_train_run *r, struct mfs_error *err)
 	    !is_time(c->save_interval, r->t.progress.iteration))
 		save(r);
 	for (int split = MFS_VALID; !rc && split <= MFS_TEST; split++)
-		rc = evaluate(r, (enum mfs_split)split, err);
+		rc = evaluate(r, (enum mfs_split)split, true, err);
 	return rc;
 }
 

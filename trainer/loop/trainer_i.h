@@ -12,6 +12,8 @@
 #include "trainer/model/net.h"
 #include "trainer/model/params.h"
 #include "trainer/optim/update.h"
+#include "trainer/report/events.h"
+#include "trainer/report/terminal.h"
 #include "trainer/config/batches.h"
 #include "trainer/step/memory.h"
 #include "trainer/step/parallel.h"
@@ -42,10 +44,15 @@ struct mfs_trainer {
 
 	/* what the log has not said yet: sums over steps */
 	struct mfs_log_window {
-		double loss;
+		struct mfs_log_losses {
+			double lm, load_balancing, seq_load_balancing, z;
+		} losses;
 		uint64_t steps, skipped, not_finite; /* steps: with a loss */
 		int64_t began_ns;
 	} window;
+	bool said_first;
+	struct mfs_events *events; /* NULL: no --tensorboard-dir */
+	struct mfs_terminal terminal;
 
 	/* batches that the device may still be reading */
 	struct mfs_batch_in_flight {
@@ -99,9 +106,12 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 void mfs_log_memory(const struct mfs_trainer *t);
 void mfs_log_begin(struct mfs_trainer *t);
 void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step);
-void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, double loss);
+/* last: behind the last iteration. */
+void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, double loss);
 void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);
 void mfs_log_end(struct mfs_trainer *t, const char *stop);
+/* Floating-point operations of a batch (trainer/report/flops.h). */
+double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch);
 
 /* stop.c: SIGTERM and SIGINT end the run behind the step in flight, with a save. */
 void mfs_stop_install(void);
