@@ -74,11 +74,12 @@ int mfk_cuda_errno(cudaError_t rc);
 
 /* ---- the operations, by file ---- */
 
-/* gemm.c; the last in elementwise.cu: a product over 0 elements, c = beta c + bias */
+/* gemm.c; the last in elementwise.cu: c = beta c + bias + product, which is fp32 [m, n], rounded
+ * once. product NULL: it is 0, a product over 0 elements. */
 void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a);
 void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
 void mfk_cuda_gemm_free(struct mfk_ctx *c);
-void mfk_cuda_gemm_empty(struct mfk_ctx *c, const struct mfk_gemm *a);
+void mfk_cuda_gemm_bias(struct mfk_ctx *c, const struct mfk_gemm *a, const float *product);
 
 /* attention*.cu, attention*.c */
 size_t mfk_cuda_attention_scratch(struct mfk_device *d, const struct mfk_attention *a,

@@ -103,23 +103,26 @@ void mfk_cuda_fill(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t cou
 	mfk_cuda_end(c, "fill");
 }
 
-/* A product over 0 elements. */
-static __global__ void empty_kernel(mfk_gemm a)
+static __global__ void bias_kernel(mfk_gemm a, const float *product)
 {
-	int64_t i = blockIdx.x, at;
+	int64_t i = blockIdx.x;
 
 	for (int64_t j = threadIdx.x; j < a.n; j += MFK_THREADS) {
-		at = i * a.ldc + j;
-		store_one(a.dtype_c, a.c, at,
-			  (a.beta != 0 ? a.beta * load_one(a.dtype_c, a.c, at) : 0.f) +
-				  (a.bias ? load_one(a.dtype_bias, a.bias, j) : 0.f));
+		int64_t at = i * a.ldc + j;
+		float sum = product ? product[i * a.n + j] : 0.f;
+
+		if (a.beta != 0)
+			sum += a.beta * load_one(a.dtype_c, a.c, at);
+		if (a.bias)
+			sum += load_one(a.dtype_bias, a.bias, j);
+		store_one(a.dtype_c, a.c, at, sum);
 	}
 }
 
-void mfk_cuda_gemm_empty(struct mfk_ctx *c, const struct mfk_gemm *a)
+void mfk_cuda_gemm_bias(struct mfk_ctx *c, const struct mfk_gemm *a, const float *product)
 {
 	if (!mfk_cuda_begin(c))
 		return;
-	empty_kernel<<<static_cast<unsigned>(a->m), MFK_THREADS, 0, c->stream>>>(*a);
+	bias_kernel<<<static_cast<unsigned>(a->m), MFK_THREADS, 0, c->stream>>>(*a, product);
 	mfk_cuda_end(c, "product");
 }

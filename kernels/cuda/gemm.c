@@ -357,6 +357,30 @@ static void multiply(struct mfk_ctx *c, const struct mfk_gemm *a)
 		check(c, multiply_as(g, &g->own, a, a), a);
 }
 
+/* Where rows do not begin at 16 bytes, cublasLt rounds the product before it adds the bias, and
+ * rounds again (seen with bf16 on an H200: 17 x 129 x 33, 129 x 64 x 65). */
+static bool rounds_twice(const struct mfk_gemm *a)
+{
+	int64_t all = a->n | a->k | a->lda | a->ldb | a->ldc;
+
+	return a->bias && a->dtype_c != MFK_F32 && all % 8 != 0;
+}
+
+static void multiply_then_add(struct mfk_ctx *c, const struct mfk_gemm *a)
+{
+	struct mfk_gemm product = *a;
+
+	product.c = mfk_cuda_scratch(c, (size_t)(a->m * a->n) * sizeof(float), "product");
+	if (!product.c)
+		return;
+	product.dtype_c = MFK_F32;
+	product.ldc = a->n;
+	product.beta = 0;
+	product.bias = NULL;
+	multiply(c, &product);
+	mfk_cuda_gemm_bias(c, a, product.c);
+}
+
 /* cublasLt adds a bias of c's type alone. */
 static bool convert_bias(struct mfk_ctx *c, struct mfk_gemm *a)
 {
@@ -380,7 +404,9 @@ void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 	if (a->m <= 0 || a->n <= 0 || !mfk_cuda_begin(c))
 		return;
 	if (a->k <= 0)
-		mfk_cuda_gemm_empty(c, a);
+		mfk_cuda_gemm_bias(c, a, NULL);
+	else if (rounds_twice(a))
+		multiply_then_add(c, a);
 	else if (convert_bias(c, &one))
 		multiply(c, &one);
 }
@@ -473,7 +499,7 @@ void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 		if (one.m <= 0)
 			continue;
 		if (one.k <= 0)
-			mfk_cuda_gemm_empty(c, &one);
+			mfk_cuda_gemm_bias(c, &one, NULL);
 		else
 			multiply_group(c, &g->lanes[next++ % LANES], &one);
 	}
