@@ -204,6 +204,108 @@ struct mfk_attention {
 	void *scratch; /* of attention_scratch() bytes */
 };
 
+/* ---- mixture of experts ---- */
+
+enum mfk_score { MFK_SCORE_SOFTMAX, MFK_SCORE_SIGMOID, MFK_SCORE_SQRT_SOFTPLUS };
+
+/*
+ * The experts of each token, and their probabilities, of the router's logits. Scores are fp32:
+ *
+ *   softmax               chosen by logits; probabilities: softmax of those that are chosen
+ *   softmax, pre_softmax  chosen by the softmax of all, which is the probability
+ *   sigmoid, ...          chosen by the score (+ bias); probabilities: scores without bias, which
+ *                         are divided by their sum if top_k > 1
+ *
+ * All probabilities are multiplied by scale and rounded to the type of logits. Of equal experts the
+ * one with the lower number is chosen. With groups of experts, only those of the group_top_k groups
+ * are chosen whose best top_k / group_top_k experts have the greatest sum.
+ *
+ * Losses, for each token, to be added up; sequences of balance_tokens tokens are balanced:
+ *
+ *   load[s, e]   tokens of sequence s that would choose e by normalised scores (softmax of all;
+ *                sigmoid, ... divided by the sum of all), without bias and groups
+ *   balance[t]   balance_factor * sum over e of score[t, e] load[s, e]
+ *   z[t]         z_factor * (logarithm of the sum of exponentials of logits)^2
+ *
+ * Source: megatron/core/transformer/moe/moe_utils.py: topk_routing_with_score_function,
+ * switch_load_balancing_loss_func, z_loss_func.
+ */
+struct mfk_route {
+	enum mfk_dtype dtype; /* of logits */
+	enum mfk_score score;
+	bool pre_softmax;
+	int64_t tokens, experts, top_k;
+	int64_t groups, group_top_k; /* groups 0: none */
+	float scale;
+	const void *logits; /* [T, experts] */
+	const float *bias;  /* [experts]; NULL: none */
+	int32_t *expert;    /* [T, top_k], ascending */
+	float *prob;	    /* [T, top_k] */
+	int64_t balance_tokens;
+	float balance_factor, z_factor;
+	int32_t *load;	    /* [T / balance_tokens, experts] */
+	float *balance, *z; /* [T]; NULL: no such loss */
+	/* backward: the gradient of the sum of dprob prob, dbalance score[t, e] load[s, e] and dz
+	 * lse[t]^2, where load is a constant. dprob of choice i (token * top_k + k) is at row[i].
+	 */
+	const float *dprob;
+	const int32_t *row; /* [T, top_k]; NULL: dprob is in the order of choices */
+	float dbalance, dz;
+	void *dlogits; /* [T, experts] */
+};
+
+/*
+ * Sorts choices by expert, those of one expert in the order of tokens. Row r of the sorted is
+ * choice from[r], and choice i is row row[i].
+ */
+struct mfk_dispatch {
+	int64_t tokens, experts, top_k;
+	const int32_t *expert; /* [T, top_k] */
+	const float *prob;     /* [T, top_k] */
+	int64_t *offsets;      /* [experts + 1]: the first row of each expert */
+	int32_t *row, *from;   /* [T * top_k] */
+	float *row_prob;       /* [T * top_k]: prob of from[r] */
+	int32_t *totals;       /* [experts]: choices of each are added; NULL: not wanted */
+};
+
+/*
+ * Rows from where a map says. gather: y[r] = x[map[r] / each]. combine: y[r] = residual[r] + sum
+ * over k < each of x[map[r * each + k]], rounded once. Each is the other's gradient.
+ */
+struct mfk_rows {
+	enum mfk_dtype dtype;
+	int64_t rows, cols, each; /* of y */
+	const int32_t *map;
+	const void *x;
+	const void *residual; /* combine; NULL: none; may be y */
+	void *y;
+};
+
+/* ---- multi-latent attention ---- */
+
+/*
+ * Queries, keys and values of what the up-projections give. Elements [nope, nope + rotary_dim) of a
+ * head of q, and all heads' shared k_rope, are turned: pairs of neighbours (x1, x2) -> x1 cos - x2
+ * sin in the first half of rotary_dim, x2 cos + x1 sin in the second.
+ *
+ *   q_up [T, heads, nope + rope]   kv_up [T, heads, nope + v_dim]   k_rope [T, rope]
+ *   q, k [T, heads, nope + rope]   v [T, heads, v_dim]
+ *
+ * Source: megatron/core/transformer/multi_latent_attention.py; rope_utils.py:
+ * _apply_rotary_pos_emb_bshd with multi_latent_attention.
+ */
+struct mfk_mla {
+	enum mfk_dtype dtype;
+	int64_t tokens, heads, nope, rope, rotary_dim, v_dim;
+	const float *cos, *sin;	  /* [positions, rotary_dim / 2] */
+	const int32_t *positions; /* [T] */
+	const void *q_up, *kv_up, *k_rope;
+	void *q, *k, *v;
+	/* backward */
+	const void *dq, *dk, *dv;
+	void *dq_up, *dkv_up, *dk_rope;
+};
+
 /* ---- activations ---- */
 
 enum mfk_activation {
@@ -324,6 +426,18 @@ struct mfk_ops {
 				    bool backward);
 	void (*attention)(struct mfk_ctx *c, const struct mfk_attention *a);
 	void (*attention_backward)(struct mfk_ctx *c, const struct mfk_attention *a);
+
+	void (*mla)(struct mfk_ctx *c, const struct mfk_mla *a);
+	void (*mla_backward)(struct mfk_ctx *c, const struct mfk_mla *a);
+
+	void (*route)(struct mfk_ctx *c, const struct mfk_route *a);
+	void (*route_backward)(struct mfk_ctx *c, const struct mfk_route *a);
+	void (*dispatch)(struct mfk_ctx *c, const struct mfk_dispatch *a);
+	void (*gather)(struct mfk_ctx *c, const struct mfk_rows *a);
+	void (*combine)(struct mfk_ctx *c, const struct mfk_rows *a);
+	/* bias[e] += rate * sign of what totals[e] lacks to the mean of totals; totals become 0. */
+	void (*balance_bias)(struct mfk_ctx *c, float *bias, int32_t *totals, int64_t experts,
+			     float rate);
 
 	void (*act)(struct mfk_ctx *c, const struct mfk_act *a);
 	void (*act_backward)(struct mfk_ctx *c, const struct mfk_act *a);

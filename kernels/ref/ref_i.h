@@ -152,6 +152,15 @@ size_t mfk_ref_attention_scratch(struct mfk_device *d, const struct mfk_attentio
 				 bool backward);
 void mfk_ref_attention(struct mfk_ctx *c, const struct mfk_attention *a);
 void mfk_ref_attention_backward(struct mfk_ctx *c, const struct mfk_attention *a);
+void mfk_ref_mla(struct mfk_ctx *c, const struct mfk_mla *a);
+void mfk_ref_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
+void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_ref_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_ref_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
+void mfk_ref_gather(struct mfk_ctx *c, const struct mfk_rows *a);
+void mfk_ref_combine(struct mfk_ctx *c, const struct mfk_rows *a);
+void mfk_ref_balance_bias(struct mfk_ctx *c, float *bias, int32_t *totals, int64_t experts,
+			  float rate);
 void mfk_ref_act(struct mfk_ctx *c, const struct mfk_act *a);
 void mfk_ref_act_backward(struct mfk_ctx *c, const struct mfk_act *a);
 void mfk_ref_embedding(struct mfk_ctx *c, const struct mfk_embedding *a);

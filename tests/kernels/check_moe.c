@@ -1,0 +1,682 @@
+/*
+ * Mixtures of experts. Routes are looked at with logits on a coarse grid, so that there are many
+ * equal ones and no nearly equal ones; gradients are central differences of the definition.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/kernels/check_i.h"
+
+/* ---- integers ---- */
+
+/* An output of integers, each of `size` bytes. */
+static struct tensor *int_output(struct check *c, int64_t count, int64_t size)
+{
+	return check_output(c, MFK_F32, count * size / 4);
+}
+
+/* Fetches them as doubles, to be freed behind the check. */
+static double *int_values(struct check *c, struct tensor *t, int64_t size)
+{
+	const int64_t count = t->count * 4 / size;
+	double *x = check_doubles(c, count);
+	char why[MFK_WHY], *host = malloc((size_t)(count * size) + 1);
+
+	check_fetch(c, t); /* looks at guards, and counts the bits */
+	c->backend->device->copy_out(c->ctx, host, t->p, (size_t)(count * size));
+	if (!host || c->backend->device->sync(c->ctx, why))
+		check_failed(c, "integers cannot be copied");
+	for (int64_t i = 0; i < count; i++) {
+		int32_t narrow = 0;
+		int64_t wide = 0;
+
+		memcpy(size == 4 ? (void *)&narrow : &wide, host + i * size, (size_t)size);
+		x[i] = size == 4 ? narrow : (double)wide;
+	}
+	free(host);
+	return x;
+}
+
+static void compare_ints(struct check *c, const char *what, struct tensor *t, int64_t size,
+			 const double *want)
+{
+	const double *x = int_values(c, t, size);
+
+	for (int64_t i = 0; i < t->count * 4 / size; i++) {
+		if (x[i] == want[i])
+			continue;
+		check_failed(c, "%s[%lld] is %.0f instead of %.0f", what, (long long)i, x[i],
+			     want[i]);
+		return;
+	}
+}
+
+/* ---- the router, by its definition ---- */
+
+#define EXPERTS_MAX 300
+
+struct route {
+	struct mfk_route a;
+	const double *logits, *bias; /* bias NULL: none */
+};
+
+/* Scores of all experts. */
+static void score(const struct route *r, const double *l, double *s)
+{
+	double sum = 0;
+
+	for (int64_t e = 0; e < r->a.experts; e++) {
+		s[e] = r->a.score == MFK_SCORE_SIGMOID	       ? 1 / (1 + exp(-l[e]))
+		       : r->a.score == MFK_SCORE_SQRT_SOFTPLUS ? sqrt(log1p(exp(l[e])))
+							       : exp(l[e]);
+		sum += s[e];
+	}
+	for (int64_t e = 0; e < r->a.experts && r->a.score == MFK_SCORE_SOFTMAX; e++)
+		s[e] /= sum;
+}
+
+/* Scores of which the sum is 1. */
+static void share(const struct route *r, const double *l, double *s)
+{
+	double sum = 0;
+
+	score(r, l, s);
+	for (int64_t e = 0; e < r->a.experts; e++)
+		sum += s[e];
+	for (int64_t e = 0; e < r->a.experts; e++)
+		s[e] /= sum;
+}
+
+/* What is compared in the choice. */
+static void keys(const struct route *r, const double *l, double *key)
+{
+	const bool by_logit = r->a.score == MFK_SCORE_SOFTMAX && !r->a.pre_softmax;
+
+	score(r, l, key);
+	for (int64_t e = 0; e < r->a.experts; e++)
+		key[e] = (by_logit ? l[e] : key[e]) + (r->bias ? r->bias[e] : 0);
+}
+
+/* probs: [top_k] of those that are chosen */
+static void probabilities(const struct route *r, const double *l, const int64_t *chosen,
+			  double *probs)
+{
+	double s[EXPERTS_MAX], sum = 0;
+
+	score(r, l, s);
+	for (int64_t k = 0; k < r->a.top_k; k++) {
+		probs[k] = r->a.score == MFK_SCORE_SOFTMAX && !r->a.pre_softmax ? exp(l[chosen[k]])
+										: s[chosen[k]];
+		sum += probs[k];
+	}
+	if (r->a.score == MFK_SCORE_SOFTMAX ? r->a.pre_softmax : r->a.top_k == 1)
+		sum = 1;
+	for (int64_t k = 0; k < r->a.top_k; k++)
+		probs[k] *= r->a.scale / sum;
+}
+
+static double lse(const struct route *r, const double *l)
+{
+	double sum = 0;
+
+	for (int64_t i = 0; i < r->a.experts; i++)
+		sum += exp(l[i]);
+	return log(sum);
+}
+
+/* The sum of a group's best keys. */
+static double group_sum(const struct route *r, const double *key, int64_t group)
+{
+	const int64_t each = r->a.experts / r->a.groups, take = r->a.top_k / r->a.group_top_k;
+	bool taken[EXPERTS_MAX] = {false};
+	double sum = 0;
+
+	for (int64_t i = 0; i < take; i++) {
+		int64_t best = -1;
+
+		for (int64_t e = group * each; e < (group + 1) * each; e++)
+			if (!taken[e] && (best < 0 || key[e] > key[best]))
+				best = e;
+		taken[best] = true;
+		sum += key[best];
+	}
+	return sum;
+}
+
+/* ---- what was chosen ---- */
+
+#define NEAR 1e-5 /* keys that are so near may be chosen in any order, unless they are equal */
+
+static bool is_chosen(const struct route *r, const int64_t *chosen, int64_t e)
+{
+	for (int64_t k = 0; k < r->a.top_k; k++)
+		if (chosen[k] == e)
+			return true;
+	return false;
+}
+
+/* Whether e, which is not chosen, should have been instead of one that is. */
+static bool is_better(const double *key, int64_t e, int64_t than)
+{
+	return key[e] > key[than] + NEAR || (e < than && key[e] == key[than]);
+}
+
+static bool group_is_open(const struct route *r, const int64_t *chosen, int64_t group)
+{
+	const int64_t each = r->a.experts / r->a.groups;
+
+	for (int64_t k = 0; k < r->a.top_k; k++)
+		if (chosen[k] / each == group)
+			return true;
+	return false;
+}
+
+/* Groups that nobody was chosen from may be open, too; then their experts lose fairly. */
+static void check_groups(struct check *c, const struct route *r, int64_t t, const double *key,
+			 const int64_t *chosen)
+{
+	int64_t open = 0;
+
+	for (int64_t g = 0; g < r->a.groups; g++) {
+		int64_t better = 0;
+
+		if (!group_is_open(r, chosen, g))
+			continue;
+		open++;
+		for (int64_t other = 0; other < r->a.groups; other++)
+			better += group_sum(r, key, other) > group_sum(r, key, g) + NEAR;
+		if (better >= r->a.group_top_k)
+			check_failed(c, "token %lld: group %lld is not among the best",
+				     (long long)t, (long long)g);
+	}
+	if (open > r->a.group_top_k)
+		check_failed(c, "token %lld: experts of %lld groups", (long long)t,
+			     (long long)open);
+}
+
+static void check_choice(struct check *c, const struct route *r, int64_t t, const int64_t *chosen)
+{
+	double key[EXPERTS_MAX];
+
+	keys(r, r->logits + t * r->a.experts, key);
+	for (int64_t k = 0; k < r->a.top_k; k++)
+		if (chosen[k] < (k ? chosen[k - 1] + 1 : 0) || chosen[k] >= r->a.experts) {
+			check_failed(c, "token %lld: choice %lld is expert %lld", (long long)t,
+				     (long long)k, (long long)chosen[k]);
+			return;
+		}
+	if (r->a.groups)
+		check_groups(c, r, t, key, chosen);
+	for (int64_t e = 0; e < r->a.experts; e++) {
+		if (is_chosen(r, chosen, e) ||
+		    (r->a.groups && !group_is_open(r, chosen, e / (r->a.experts / r->a.groups))))
+			continue;
+		for (int64_t k = 0; k < r->a.top_k; k++)
+			if (is_better(key, e, chosen[k])) {
+				check_failed(c, "token %lld: expert %lld instead of %lld",
+					     (long long)t, (long long)chosen[k], (long long)e);
+				return;
+			}
+	}
+}
+
+/* ---- losses ---- */
+
+static void count_load(const struct route *r, int64_t t, double *load)
+{
+	const double *l = r->logits + t * r->a.experts;
+	bool taken[EXPERTS_MAX] = {false};
+
+	for (int64_t k = 0; k < r->a.top_k; k++) {
+		int64_t best = -1;
+
+		for (int64_t e = 0; e < r->a.experts; e++)
+			if (!taken[e] && (best < 0 || l[e] > l[best]))
+				best = e; /* scores rise with logits */
+		taken[best] = true;
+		load[best]++;
+	}
+}
+
+/* What backward is the gradient of, for one token; load is a constant. */
+static double loss(const struct route *r, const double *l, const int64_t *chosen,
+		   const double *dprob, const double *load)
+{
+	double sum = 0, z = lse(r, l), s[EXPERTS_MAX];
+
+	probabilities(r, l, chosen, s);
+	for (int64_t k = 0; k < r->a.top_k; k++)
+		sum += dprob[k] * s[k];
+	share(r, l, s);
+	for (int64_t e = 0; e < r->a.experts && r->a.dbalance != 0; e++)
+		sum += r->a.dbalance * s[e] * load[e];
+	return sum + r->a.dz * z * z;
+}
+
+/* ---- one shape ---- */
+
+struct shape {
+	int64_t tokens, experts, top_k, groups, group_top_k, balance_tokens;
+};
+
+static void route(struct check *c, struct shape s, enum mfk_dtype type, enum mfk_score kind,
+		  bool pre_softmax, bool with_bias, bool losses)
+{
+	const int64_t choices = s.tokens * s.top_k, logits = s.tokens * s.experts;
+	const int64_t loads = s.tokens / s.balance_tokens * s.experts;
+	double *grid = check_doubles(c, logits), *probs = check_doubles(c, choices);
+	double *load = check_doubles(c, loads), *want = check_doubles(c, logits), *chosen;
+	double *balance = check_doubles(c, s.tokens), *z = check_doubles(c, s.tokens);
+	struct tensor *l, *dl = check_output(c, type, logits);
+	struct tensor *bias = check_input(c, MFK_F32, s.experts, 0, 0.2);
+	struct tensor *expert = int_output(c, choices, 4), *p = check_output(c, MFK_F32, choices);
+	struct tensor *loaded = int_output(c, loads, 4), *dprob;
+	struct tensor *b = check_output(c, MFK_F32, s.tokens);
+	struct tensor *zs = check_output(c, MFK_F32, s.tokens);
+	int32_t *row = calloc((size_t)choices, sizeof(*row));
+	struct route r = {.a = {.dtype = type,
+				.score = kind,
+				.pre_softmax = pre_softmax,
+				.tokens = s.tokens,
+				.experts = s.experts,
+				.top_k = s.top_k,
+				.groups = s.groups,
+				.group_top_k = s.group_top_k,
+				.scale = with_bias ? 2.5f : 1,
+				.balance_tokens = s.balance_tokens}};
+
+	check_shape(c, "%lld tokens, %lld of %lld experts, %lld of %lld groups, %s, score %d%s%s%s",
+		    (long long)s.tokens, (long long)s.top_k, (long long)s.experts,
+		    (long long)s.group_top_k, (long long)s.groups, check_type_name(type), kind,
+		    pre_softmax ? " before" : "", with_bias ? ", bias" : "",
+		    losses ? ", losses" : "");
+	for (int64_t i = 0; i < logits; i++)
+		grid[i] = (double)(check_below(c, 97) - 48) / 16;
+	l = check_values(c, type, logits, grid);
+	r.logits = l->x;
+	r.bias = with_bias ? bias->x : NULL;
+	r.a.logits = l->p;
+	r.a.bias = with_bias ? bias->p : NULL;
+	r.a.expert = expert->p;
+	r.a.prob = p->p;
+	if (losses) {
+		r.a.load = loaded->p;
+		r.a.balance = b->p;
+		r.a.z = zs->p;
+		r.a.balance_factor = 0.01f;
+		r.a.z_factor = 0.5f;
+		r.a.dbalance = 0.03f;
+		r.a.dz = 0.02f;
+	}
+	c->ops->route(c->ctx, &r.a);
+	chosen = int_values(c, expert, 4);
+	for (int64_t t = 0; t < s.tokens; t++) {
+		int64_t of[EXPERTS_MAX];
+
+		for (int64_t k = 0; k < s.top_k; k++)
+			of[k] = (int64_t)chosen[t * s.top_k + k];
+		check_choice(c, &r, t, of);
+		if (!c->failures)
+			probabilities(&r, l->x + t * s.experts, of, probs + t * s.top_k);
+		count_load(&r, t, load + t / s.balance_tokens * s.experts);
+	}
+	if (c->failures)
+		goto out;
+	for (int64_t i = 0; i < choices && type != MFK_F32; i++)
+		probs[i] = check_round(type, probs[i]);
+	/* 16-bit probabilities may round to either neighbour. */
+	check_near(c, "prob", p, probs, type == MFK_F32 ? 2e-6 : type == MFK_BF16 ? 8e-3 : 1e-3, 1);
+	for (int64_t t = 0; t < s.tokens && losses; t++) {
+		const double *of = l->x + t * s.experts;
+		double shares[EXPERTS_MAX];
+
+		share(&r, of, shares);
+		for (int64_t e = 0; e < s.experts; e++)
+			balance[t] += 0.01 * shares[e] * load[t / s.balance_tokens * s.experts + e];
+		z[t] = 0.5 * lse(&r, of) * lse(&r, of);
+	}
+	if (losses) {
+		compare_ints(c, "load", loaded, 4, load);
+		check_near(c, "balance", b, balance, 4e-6, 0);
+		check_near(c, "z", zs, z, 4e-6, 1);
+	}
+	if (!c->ops->route_backward)
+		goto out;
+	/* Choices lie anywhere. */
+	for (int64_t i = 0; i < choices; i++)
+		row[i] = (int32_t)i;
+	for (int64_t i = choices - 1; i > 0; i--) {
+		const int64_t k = check_below(c, i + 1);
+		const int32_t other = row[k];
+
+		row[k] = row[i];
+		row[i] = other;
+	}
+	dprob = check_input(c, MFK_F32, choices, 0, 1);
+	r.a.dprob = dprob->p;
+	r.a.row = losses ? check_ints(c, row, choices) : NULL;
+	r.a.dlogits = dl->p;
+	for (int64_t t = 0; t < s.tokens; t++) {
+		double of[EXPERTS_MAX], d[EXPERTS_MAX];
+		int64_t k_of[EXPERTS_MAX];
+
+		for (int64_t e = 0; e < s.experts; e++)
+			of[e] = l->x[t * s.experts + e];
+		for (int64_t k = 0; k < s.top_k; k++) {
+			const int64_t i = t * s.top_k + k;
+
+			k_of[k] = (int64_t)chosen[i];
+			d[k] = dprob->x[losses ? row[i] : i];
+		}
+		for (int64_t e = 0; e < s.experts; e++) {
+			const double h = 1e-4, at = of[e];
+			const double *its = load + t / s.balance_tokens * s.experts;
+			double up, down;
+
+			of[e] = at + h;
+			up = loss(&r, of, k_of, d, its);
+			of[e] = at - h;
+			down = loss(&r, of, k_of, d, its);
+			of[e] = at;
+			want[t * s.experts + e] = (up - down) / (2 * h);
+		}
+	}
+	c->ops->route_backward(c->ctx, &r.a);
+	check_near(c, "dlogits", dl, want, 4e-6, 1);
+out:
+	free(row);
+}
+
+void check_route(struct check *c)
+{
+	static const struct shape shapes[] = {{1, 1, 1, 0, 0, 1},    {7, 4, 2, 0, 0, 7},
+					      {66, 33, 5, 0, 0, 22}, {24, 16, 4, 4, 2, 12},
+					      {9, 6, 6, 3, 3, 3},    {5, 256, 8, 8, 4, 5},
+					      {3, 300, 1, 0, 0, 1}};
+
+	if (!c->ops->route)
+		return;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		for (int t = 0; t < 3 && !c->failures; t++)
+			for (int losses = 0; losses < 2; losses++) {
+				route(c, shapes[i], check_types[t], MFK_SCORE_SOFTMAX, false, false,
+				      losses);
+				route(c, shapes[i], check_types[t], MFK_SCORE_SOFTMAX, true, false,
+				      losses);
+				route(c, shapes[i], check_types[t], MFK_SCORE_SIGMOID, false, true,
+				      losses);
+				route(c, shapes[i], check_types[t], MFK_SCORE_SQRT_SOFTPLUS, false,
+				      i % 2, losses);
+			}
+}
+
+/* ---- dispatch ---- */
+
+static void dispatch(struct check *c, int64_t tokens, int64_t experts, int64_t top_k, bool skewed)
+{
+	const int64_t choices = tokens * top_k;
+	int32_t *expert = calloc((size_t)choices, sizeof(*expert)), *zeros;
+	double *offsets = check_doubles(c, experts + 1), *row = check_doubles(c, choices);
+	double *from = check_doubles(c, choices), *probs = check_doubles(c, choices);
+	double *totals = check_doubles(c, experts), *mean = check_doubles(c, experts), sum = 0;
+	struct tensor *prob = check_input(c, MFK_F32, choices, 0, 1);
+	struct tensor *p = check_output(c, MFK_F32, choices);
+	struct tensor *o = int_output(c, experts + 1, 8), *r = int_output(c, choices, 4);
+	struct tensor *f = int_output(c, choices, 4), *t = int_output(c, experts, 4);
+	struct tensor *bias = check_input(c, MFK_F32, experts, 0, 1);
+	struct mfk_dispatch a = {.tokens = tokens,
+				 .experts = experts,
+				 .top_k = top_k,
+				 .prob = prob->p,
+				 .offsets = o->p,
+				 .row = r->p,
+				 .from = f->p,
+				 .row_prob = p->p,
+				 .totals = t->p};
+	int64_t next = 0;
+
+	check_shape(c, "%lld tokens, %lld of %lld experts%s", (long long)tokens, (long long)top_k,
+		    (long long)experts, skewed ? ", few of them" : "");
+	for (int64_t token = 0; token < tokens; token++) {
+		int64_t left = top_k;
+
+		/* top_k of all, ascending */
+		for (int64_t e = 0; e < experts && left; e++)
+			if (skewed || check_below(c, experts - e) < left)
+				expert[token * top_k + top_k - left--] = (int32_t)e;
+	}
+	for (int64_t e = 0; e < experts; e++) {
+		offsets[e] = (double)next;
+		for (int64_t i = 0; i < choices; i++) {
+			if (expert[i] != e)
+				continue;
+			row[i] = (double)next;
+			from[next] = (double)i;
+			probs[next++] = prob->x[i];
+		}
+		totals[e] = 2 * ((double)next - offsets[e]);
+		sum += totals[e];
+	}
+	offsets[experts] = (double)next;
+	a.expert = check_ints(c, expert, choices);
+	zeros = calloc((size_t)experts, sizeof(*zeros));
+	c->backend->device->copy_in(c->ctx, t->p, zeros, (size_t)experts * sizeof(*zeros));
+	for (int again = 0; again < 2; again++)
+		c->ops->dispatch(c->ctx, &a);
+	compare_ints(c, "offsets", o, 8, offsets);
+	compare_ints(c, "row", r, 4, row);
+	compare_ints(c, "from", f, 4, from);
+	compare_ints(c, "totals", t, 4, totals);
+	check_equal(c, "row_prob", p, probs);
+	if (c->ops->balance_bias) {
+		for (int64_t e = 0; e < experts; e++) {
+			const double lack = sum - totals[e] * (double)experts;
+
+			mean[e] = bias->x[e] + 0.125 * ((lack > 0) - (lack < 0));
+			totals[e] = 0;
+		}
+		c->ops->balance_bias(c->ctx, bias->p, t->p, experts, 0.125f);
+		check_near(c, "bias", bias, mean, 1e-7, 1);
+		compare_ints(c, "totals, cleared", t, 4, totals);
+	}
+	free(zeros);
+	free(expert);
+}
+
+void check_dispatch(struct check *c)
+{
+	if (!c->ops->dispatch)
+		return;
+	dispatch(c, 1, 1, 1, false);
+	dispatch(c, 5, 4, 2, true);
+	dispatch(c, 129, 33, 6, false);
+	dispatch(c, 1500, 8, 2, false);
+	dispatch(c, 700, 300, 8, false);
+	dispatch(c, 2050, 64, 3, true);
+}
+
+/* ---- rows ---- */
+
+static void rows(struct check *c, enum mfk_dtype type, int64_t tokens, int64_t cols, int64_t each)
+{
+	const int64_t choices = tokens * each;
+	int32_t *map = calloc((size_t)choices, sizeof(*map));
+	struct tensor *x = check_input(c, type, tokens * cols, 0, 1);
+	struct tensor *y = check_output(c, type, choices * cols);
+	struct tensor *back = check_output(c, type, tokens * cols);
+	struct tensor *more = check_input(c, type, tokens * cols, 0, 1);
+	double *gathered = check_doubles(c, choices * cols);
+	double *combined = check_doubles(c, tokens * cols);
+	struct mfk_rows a = {.dtype = type, .rows = choices, .cols = cols, .each = each};
+
+	check_shape(c, "%lld x %lld, %lld each, %s", (long long)tokens, (long long)cols,
+		    (long long)each, check_type_name(type));
+	for (int64_t i = 0; i < choices; i++)
+		map[i] = (int32_t)i;
+	for (int64_t i = choices - 1; i > 0; i--) {
+		const int64_t k = check_below(c, i + 1);
+		const int32_t other = map[k];
+
+		map[k] = map[i];
+		map[i] = other;
+	}
+	for (int64_t i = 0; i < choices * cols; i++)
+		gathered[i] = x->x[map[i / cols] / each * cols + i % cols];
+	a.map = check_ints(c, map, choices);
+	a.x = x->p;
+	a.y = y->p;
+	c->ops->gather(c->ctx, &a);
+	check_equal(c, "gathered", y, gathered);
+	a.rows = tokens;
+	a.x = y->p;
+	for (int with = 0; with < 2 && c->ops->combine; with++) {
+		for (int64_t i = 0; i < tokens * cols; i++) {
+			combined[i] = with ? more->x[i] : 0;
+			for (int64_t k = 0; k < each; k++)
+				combined[i] += gathered[map[i / cols * each + k] * cols + i % cols];
+		}
+		a.y = with ? more->p : back->p;
+		a.residual = with ? more->p : NULL;
+		c->ops->combine(c->ctx, &a);
+		check_near(c, "combined", with ? more : back, combined, 1e-6, 1);
+	}
+	free(map);
+}
+
+void check_rows(struct check *c)
+{
+	if (!c->ops->gather)
+		return;
+	for (int t = 0; t < 3; t++) {
+		rows(c, check_types[t], 1, 1, 1);
+		rows(c, check_types[t], 33, 129, 2);
+		rows(c, check_types[t], 70, 1024, 6);
+		rows(c, check_types[t], 3, 2057, 8);
+	}
+}
+
+/* ---- multi-latent attention ---- */
+
+#define POSITIONS 40
+
+struct mla_shape {
+	int64_t tokens, heads, nope, rope, rotary_dim, v_dim;
+};
+
+/* y = x turned by a token's angles, or the transposed step of it. */
+static void turn(const struct mla_shape *s, const double *cosines, const double *sines, bool back,
+		 const double *x, double *y)
+{
+	const int64_t half = s->rotary_dim / 2;
+
+	for (int64_t i = 0; i < s->rope; i++)
+		y[i] = i < s->rotary_dim ? 0 : x[i];
+	for (int64_t i = 0; i < half; i++) {
+		const int64_t at[2] = {2 * i, 2 * i + 1}, to[2] = {i, i + half};
+		const double m[2][2] = {{cosines[i], -sines[i]}, {sines[i], cosines[i]}};
+
+		for (int row = 0; row < 2; row++)
+			for (int col = 0; col < 2; col++)
+				y[back ? at[col] : to[row]] +=
+					m[row][col] * x[back ? to[row] : at[col]];
+	}
+}
+
+static void mla(struct check *c, struct mla_shape s, enum mfk_dtype type)
+{
+	const int64_t head = s.nope + s.rope, kv_head = s.nope + s.v_dim, all = s.tokens * s.heads;
+	struct tensor *q_up = check_input(c, type, all * head, 0, 1);
+	struct tensor *kv_up = check_input(c, type, all * kv_head, 0, 1);
+	struct tensor *k_rope = check_input(c, type, s.tokens * s.rope, 0, 1);
+	struct tensor *dq = check_input(c, type, all * head, 0, 1);
+	struct tensor *dk = check_input(c, type, all * head, 0, 1);
+	struct tensor *dv = check_input(c, type, all * s.v_dim, 0, 1);
+	struct tensor *cosines = check_input(c, MFK_F32, POSITIONS * s.rotary_dim / 2, 0, 1);
+	struct tensor *sines = check_input(c, MFK_F32, POSITIONS * s.rotary_dim / 2, 0, 1);
+	struct tensor *out[6];
+	const int64_t counts[6] = {all * head, all * head,    all * s.v_dim,
+				   all * head, all * kv_head, s.tokens * s.rope};
+	const char *const names[6] = {"q", "k", "v", "dq_up", "dkv_up", "dk_rope"};
+	double *want[6];
+	int32_t *positions = calloc((size_t)s.tokens, sizeof(*positions));
+	struct mfk_mla a = {.dtype = type,
+			    .tokens = s.tokens,
+			    .heads = s.heads,
+			    .nope = s.nope,
+			    .rope = s.rope,
+			    .rotary_dim = s.rotary_dim,
+			    .v_dim = s.v_dim,
+			    .cos = cosines->p,
+			    .sin = sines->p,
+			    .q_up = q_up->p,
+			    .kv_up = kv_up->p,
+			    .k_rope = k_rope->p,
+			    .dq = dq->p,
+			    .dk = dk->p,
+			    .dv = dv->p};
+
+	check_shape(c, "%lld tokens, %lld heads of %lld + %lld (%lld turned), values of %lld, %s",
+		    (long long)s.tokens, (long long)s.heads, (long long)s.nope, (long long)s.rope,
+		    (long long)s.rotary_dim, (long long)s.v_dim, check_type_name(type));
+	for (int i = 0; i < 6; i++) {
+		out[i] = check_output(c, type, counts[i]);
+		want[i] = check_doubles(c, counts[i]);
+	}
+	for (int64_t t = 0; t < s.tokens; t++) {
+		const int64_t half = s.rotary_dim / 2;
+		double sum[512] = {0};
+		const double *cs, *sn;
+
+		positions[t] = (int32_t)check_below(c, POSITIONS);
+		cs = cosines->x + positions[t] * half;
+		sn = sines->x + positions[t] * half;
+		for (int64_t h = t * s.heads; h < (t + 1) * s.heads; h++) {
+			const int64_t qk = h * head, kv = h * kv_head;
+
+			for (int64_t i = 0; i < s.nope; i++) {
+				want[0][qk + i] = q_up->x[qk + i];
+				want[1][qk + i] = kv_up->x[kv + i];
+				want[3][qk + i] = dq->x[qk + i];
+				want[4][kv + i] = dk->x[qk + i];
+			}
+			for (int64_t i = 0; i < s.v_dim; i++) {
+				want[2][h * s.v_dim + i] = kv_up->x[kv + s.nope + i];
+				want[4][kv + s.nope + i] = dv->x[h * s.v_dim + i];
+			}
+			turn(&s, cs, sn, false, q_up->x + qk + s.nope, want[0] + qk + s.nope);
+			turn(&s, cs, sn, false, k_rope->x + t * s.rope, want[1] + qk + s.nope);
+			turn(&s, cs, sn, true, dq->x + qk + s.nope, want[3] + qk + s.nope);
+			for (int64_t i = 0; i < s.rope; i++)
+				sum[i] += dk->x[qk + s.nope + i];
+		}
+		turn(&s, cs, sn, true, sum, want[5] + t * s.rope);
+	}
+	a.positions = check_ints(c, positions, s.tokens);
+	free(positions);
+	a.q = out[0]->p;
+	a.k = out[1]->p;
+	a.v = out[2]->p;
+	a.dq_up = out[3]->p;
+	a.dkv_up = out[4]->p;
+	a.dk_rope = out[5]->p;
+	c->ops->mla(c->ctx, &a);
+	if (c->ops->mla_backward)
+		c->ops->mla_backward(c->ctx, &a);
+	for (int i = 0; i < (c->ops->mla_backward ? 6 : 3); i++)
+		check_near(c, names[i], out[i], want[i], 2e-6, 1);
+}
+
+void check_mla(struct check *c)
+{
+	static const struct mla_shape shapes[] = {
+		{1, 1, 4, 2, 2, 3},	 {19, 4, 16, 8, 8, 16},	 {130, 3, 128, 64, 64, 128},
+		{7, 16, 24, 20, 10, 40}, {65, 5, 33, 6, 4, 129},
+	};
+
+	if (!c->ops->mla)
+		return;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
+		for (int t = 0; t < 3; t++)
+			mla(c, shapes[i], check_types[t]);
+}
