@@ -90,6 +90,10 @@ START_TEST(test_logits_are_megatrons)
 		 "resume/qwen2-torch-tp2-dp2-distopt/logits.npz"},
 		{"resume/llama-torch_dist-tp2-pp2/iter_0000020",
 		 "resume/llama-torch_dist-tp2-pp2/logits.npz"},
+		{"weights/mixtral-torch_dist-pp2-ep2/iter_0000040",
+		 "weights/mixtral-torch_dist-pp2-ep2/logits.npz"},
+		{"weights/deepseek-torch_dist-pp2-ep2/iter_0000040",
+		 "weights/deepseek-torch_dist-pp2-ep2/logits.npz"},
 	};
 
 	check_logits(fixtures[_i][0], fixtures[_i][1]);
@@ -207,8 +211,90 @@ static struct mfs_train_config geglu_like(void)
 	return c;
 }
 
+static const uint8_t all_layers[] = {1, 1, 1}, later_layers[] = {0, 1, 1};
+
+static void add_experts(struct mfs_train_config *c, int64_t experts, int64_t top_k)
+{
+	c->model.num_experts = experts;
+	c->model.moe_router_topk = top_k;
+	c->model.moe_layers = all_layers;
+	c->model.moe_ffn_hidden_size = 24;
+	c->model.moe_router_score_function = "softmax";
+	c->model.moe_router_num_groups = c->model.moe_router_group_topk = MFS_UNSET;
+	c->model.moe_mlp_glu_interleave_size = MFS_UNSET;
+	c->model.moe_shared_expert_glu_interleave_size = MFS_UNSET;
+	c->moe_router_load_balancing_type = "aux_loss";
+	c->moe_router_bias_update_rate = 0.125;
+}
+
+static void add_latents(struct mfs_train_config *c)
+{
+	c->model.multi_latent_attention = true;
+	c->model.rope_type = "rope";
+	c->model.kv_lora_rank = 10;
+	c->model.qk_head_dim = 8;
+	c->model.qk_pos_emb_head_dim = 4;
+	c->model.v_head_dim = 6;
+	c->model.rotary_scaling_factor = c->model.mscale = 1;
+}
+
+static struct mfs_train_config mixtral_like(void)
+{
+	struct mfs_train_config c = llama_like();
+
+	add_experts(&c, 4, 2);
+	c.model.moe_aux_loss_coeff = 0.1;
+	c.moe_z_loss_coeff = 0.01;
+	return c;
+}
+
+static struct mfs_train_config deepseek_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	add_experts(&c, 8, 4);
+	add_latents(&c);
+	c.model.swiglu = c.model.qk_layernorm = true;
+	c.model.moe_layers = later_layers;
+	c.model.q_lora_rank = 12;
+	c.model.rope_type = "yarn";
+	c.model.rotary_scaling_factor = 4;
+	c.model.mscale_all_dim = 0.5;
+	c.model.beta_fast = 32;
+	c.model.beta_slow = 1;
+	c.model.original_max_position_embeddings = 8;
+	c.model.moe_router_score_function = "sigmoid";
+	c.model.moe_router_enable_expert_bias = true;
+	c.model.moe_router_num_groups = 4;
+	c.model.moe_router_group_topk = 2;
+	c.model.moe_router_topk_scaling_factor = 2.5;
+	c.model.moe_shared_expert_intermediate_size = 20;
+	c.model.moe_aux_loss_coeff = 0.2;
+	c.moe_router_load_balancing_type = "seq_aux_loss";
+	c.moe_router_dtype = "fp32";
+	return c;
+}
+
+/* A gate of shared experts, one expert a token, keys and values without norms. */
+static struct mfs_train_config gated_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	add_experts(&c, 5, 1);
+	add_latents(&c);
+	c.model.layernorm = true;
+	c.model.moe_router_pre_softmax = true;
+	c.model.moe_shared_expert_intermediate_size = 16;
+	c.model.moe_shared_expert_gate = true;
+	c.model.moe_aux_loss_coeff = 0.05;
+	c.moe_z_loss_coeff = 0.02;
+	c.calculate_per_token_loss = true;
+	return c;
+}
+
 static struct mfs_train_config (*const small_models[])(void) = {
-	gpt2_like, llama_like, qwen_like, neox_like, relu_like, geglu_like,
+	gpt2_like,  llama_like,	  qwen_like,	 neox_like,  relu_like,
+	geglu_like, mixtral_like, deepseek_like, gated_like,
 };
 #define SMALL_MODELS ((int)(sizeof(small_models) / sizeof(small_models[0])))
 
@@ -262,6 +348,7 @@ static void check_gradient(struct train_model *m, const struct mfs_batch *b,
 		      mfs_global_tensor_name(p->tensor, name, sizeof(name)), found, want);
 }
 
+/* A seed of weights with which no token changes its experts within a difference. */
 START_TEST(test_gradients_are_differences)
 {
 	const struct mfs_train_config config = small_models[_i]();
@@ -271,7 +358,7 @@ START_TEST(test_gradients_are_differences)
 	float *grads = malloc(bytes);
 	uint64_t seed = 17;
 
-	train_model_random(m, 7, 0.4f);
+	train_model_random(m, 14, 0.4f);
 	train_run(m, b, true);
 	memcpy(grads, m->params->grads, bytes);
 	for (uint32_t i = 0; i < m->params->count; i++)
@@ -307,16 +394,22 @@ END_TEST
 
 /* ---- recomputation ---- */
 
-static const char *const layernorm_and_mlp[] = {"core_attn", "layernorm", "mlp"};
+static const char *const outer[] = {"core_attn", "layernorm", "mlp", "moe"};
+static const char *const inner[] = {"layernorm", "moe_act", "shared_experts", "mla_up_proj"};
 
 static const struct {
 	enum mfs_recompute granularity;
 	const char *method;
 	int64_t layers;
+	const char *const *modules;
 } recomputed[] = {
-	{MFS_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET}, {MFS_RECOMPUTE_FULL, "uniform", 1},
-	{MFS_RECOMPUTE_FULL, "uniform", 2},	    {MFS_RECOMPUTE_FULL, "uniform", 3},
-	{MFS_RECOMPUTE_FULL, "block", 1},	    {MFS_RECOMPUTE_FULL, "block", 3},
+	{MFS_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET, outer},
+	{MFS_RECOMPUTE_SELECTIVE, NULL, MFS_UNSET, inner},
+	{MFS_RECOMPUTE_FULL, "uniform", 1, outer},
+	{MFS_RECOMPUTE_FULL, "uniform", 2, outer},
+	{MFS_RECOMPUTE_FULL, "uniform", 3, outer},
+	{MFS_RECOMPUTE_FULL, "block", 1, outer},
+	{MFS_RECOMPUTE_FULL, "block", 3, outer},
 };
 #define RECOMPUTED ((int)(sizeof(recomputed) / sizeof(recomputed[0])))
 
@@ -337,7 +430,7 @@ START_TEST(test_recomputed_is_the_same)
 		config.recompute_granularity = recomputed[i].granularity;
 		config.recompute_method = recomputed[i].method;
 		config.recompute_num_layers = recomputed[i].layers;
-		config.recompute_modules = (struct mfs_words){layernorm_and_mlp, 3};
+		config.recompute_modules = (struct mfs_words){recomputed[i].modules, 4};
 		again = train_model_new(&config);
 		train_model_random(again, 11, 0.3f);
 		ck_assert(train_run(again, b, true) == loss);
@@ -643,6 +736,83 @@ START_TEST(test_16_bits_are_near)
 }
 END_TEST
 
+/* ---- experts ---- */
+
+static float *expert_bias(struct train_model *m, int32_t layer)
+{
+	const struct mfs_model_buffer *b =
+		mfs_params_find_buffer(m->params, "decoder.layers.mlp.router.expert_bias", layer);
+
+	ck_assert_ptr_nonnull(b);
+	return m->params->buffers + b->start;
+}
+
+/* All tokens go to the four experts of the greatest bias: theirs falls, the others' rises, once in
+ * a step, whatever is run again. */
+START_TEST(test_expert_bias)
+{
+	struct mfs_train_config config = deepseek_like();
+	struct mfs_batch *b = batch_for(0, 4);
+	struct train_model *m;
+
+	config.recompute_granularity = _i ? MFS_RECOMPUTE_FULL : MFS_RECOMPUTE_NONE;
+	config.recompute_method = "uniform";
+	config.recompute_num_layers = 1;
+	m = train_model_new(&config);
+	train_model_random(m, 3, 0.3f);
+	for (int32_t layer = 1; layer < 3; layer++)
+		for (int e = 0; e < 8; e++)
+			expert_bias(m, layer)[e] = e < 4 ? 0 : 10;
+	train_run(m, b, false);
+	mfs_net_update_expert_bias(m->net, m->ctx);
+	ck_assert(expert_bias(m, 1)[0] == 0); /* validation does not count */
+	for (int step = 1; step < 3; step++) {
+		train_run(m, b, true);
+		train_run(m, b, true);
+		mfs_net_update_expert_bias(m->net, m->ctx);
+		train_model_sync(m);
+		for (int32_t layer = 1; layer < 3; layer++)
+			for (int e = 0; e < 8; e++)
+				ck_assert(expert_bias(m, layer)[e] ==
+					  (e < 4 ? 0.125f : -0.125f) * (float)step +
+						  (e < 4 ? 0 : 10));
+	}
+	mfs_net_update_expert_bias(m->net, m->ctx);
+	ck_assert(expert_bias(m, 2)[7] == 9.75f); /* nothing was counted */
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
+/* With equal logits everything is balanced: the losses are 1, and (ln experts)^2. */
+START_TEST(test_auxiliary_losses)
+{
+	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "none"};
+	struct mfs_train_config config = mixtral_like();
+	struct mfs_batch *b = batch_for(0, 4);
+	struct mfs_net_losses l;
+	struct train_model *m;
+
+	config.moe_router_load_balancing_type = kinds[_i];
+	m = train_model_new(&config);
+	train_model_random(m, 3, 0.3f);
+	for (int32_t layer = 0; layer < 3; layer++) {
+		const struct mfs_param *p =
+			mfs_params_find(m->params, "decoder.layers.mlp.router.weight", layer, -1);
+
+		memset((float *)m->params->weights + p->start, 0, p->elements * sizeof(float));
+	}
+	l = train_losses(m, b, true);
+	ck_assert_msg(fabs(l.load_balancing - (_i == 0)) < 1e-5, "%g", l.load_balancing);
+	ck_assert_msg(fabs(l.seq_load_balancing - (_i == 1)) < 1e-5, "%g", l.seq_load_balancing);
+	ck_assert_msg(fabs(l.z_loss - log(4) * log(4)) < 1e-5, "%g", l.z_loss);
+	l = train_losses(m, b, false);
+	ck_assert(l.load_balancing == 0 && l.seq_load_balancing == 0 && l.z_loss == 0);
+	train_batch_free(b);
+	train_model_free(m);
+}
+END_TEST
+
 /* ---- what is refused, and plans alone ---- */
 
 static void refuses(const struct mfs_train_config *config, int code, const char *part)
@@ -679,6 +849,42 @@ START_TEST(test_refused)
 	c = gpt2_like();
 	c.model.max_position_embeddings = SEQ - 1;
 	refuses(&c, -EINVAL, "--max-position-embeddings");
+}
+END_TEST
+
+START_TEST(test_refused_experts)
+{
+	struct mfs_train_config c = mixtral_like();
+
+	c.moe_expert_capacity_factor = 1.5;
+	refuses(&c, -ENOTSUP, "--moe-expert-capacity-factor");
+	c = mixtral_like();
+	c.moe_router_load_balancing_type = "sinkhorn";
+	refuses(&c, -ENOTSUP, "found sinkhorn");
+	c = mixtral_like();
+	c.model.add_bias_linear = true;
+	refuses(&c, -ENOTSUP, "--disable-bias-linear");
+	c = mixtral_like();
+	c.model.moe_router_topk = 5;
+	refuses(&c, -EINVAL, "--moe-router-topk: expected at most 4, found 5");
+	c = mixtral_like();
+	c.model.moe_router_enable_expert_bias = true;
+	refuses(&c, -EINVAL, "--moe-router-enable-expert-bias");
+	c = mixtral_like();
+	c.model.moe_router_score_function = "tanh";
+	refuses(&c, -ENOTSUP, "found tanh");
+	c = deepseek_like();
+	c.model.moe_router_group_topk = 1;
+	refuses(&c, -EINVAL, "8 experts in 4 groups cannot give 4");
+	c = deepseek_like();
+	c.model.moe_mlp_glu_interleave_size = 8;
+	refuses(&c, -ENOTSUP, "--moe-mlp-glu-interleave-size");
+	c = deepseek_like();
+	c.model.rotary_interleaved = true;
+	refuses(&c, -ENOTSUP, "--rotary-interleaved");
+	c = deepseek_like();
+	c.model.mtp_num_layers = 1;
+	refuses(&c, -ENOTSUP, "--mtp-num-layers");
 }
 END_TEST
 
@@ -725,7 +931,7 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("models");
 
 	tcase_set_timeout(c, 120);
-	tcase_add_loop_test(c, test_logits_are_megatrons, 0, 5);
+	tcase_add_loop_test(c, test_logits_are_megatrons, 0, 7);
 	tcase_add_loop_test(c, test_gradients_are_differences, 0, SMALL_MODELS);
 	tcase_add_loop_test(c, test_gaps_stay_zero, 0, SMALL_MODELS);
 	tcase_add_loop_test(c, test_recomputed_is_the_same, 0, SMALL_MODELS);
@@ -734,6 +940,8 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_head_in_chunks, 0, SMALL_MODELS);
 	tcase_add_loop_test(c, test_plan_alone, 0, SMALL_MODELS);
 	tcase_add_loop_test(c, test_16_bits_are_near, 0, 2);
+	tcase_add_loop_test(c, test_expert_bias, 0, 2);
+	tcase_add_loop_test(c, test_auxiliary_losses, 0, 3);
 	suite_add_tcase(s, c);
 	unit_case(s, "scale", test_scale_is_of_gradients);
 	unit_case(s, "validation", test_validation_has_no_dropout);
@@ -741,6 +949,7 @@ Suite *mfs_suite(void)
 	unit_case(s, "past", test_tokens_see_their_past);
 	unit_case(s, "window", test_window_limits_the_past);
 	unit_case(s, "refused", test_refused);
+	unit_case(s, "refused_experts", test_refused_experts);
 	unit_case(s, "memory", test_memory);
 	return s;
 }

@@ -282,8 +282,9 @@ static inline void train_batch_free(struct mfs_batch *b)
 
 /* ---- runs ---- */
 
-/* The loss's sum over counted tokens of one pass; gradients are added to. */
-static inline double train_run(struct train_model *m, const struct mfs_batch *b, bool backward)
+/* Losses of one pass; gradients are added to. */
+static inline struct mfs_net_losses train_losses(struct train_model *m, const struct mfs_batch *b,
+						 bool backward)
 {
 	const struct mfs_net_pass pass = {
 		.batch = b, .grad_scale = 1, .backward = backward, .iteration = 3, .microbatch = 1};
@@ -292,7 +293,26 @@ static inline double train_run(struct train_model *m, const struct mfs_batch *b,
 	mfs_net_clear_losses(m->net, m->ctx);
 	unit_ok(mfs_net_run(m->net, m->ctx, &pass, &m->err), &m->err);
 	unit_ok(mfs_net_losses(m->net, m->ctx, &losses, &m->err), &m->err);
-	return losses.lm_loss_sum;
+	return losses;
+}
+
+/* What a pass's gradients are those of: the loss's sum over counted tokens, and auxiliary losses
+ * times the number of tokens. */
+static inline double train_run(struct train_model *m, const struct mfs_batch *b, bool backward)
+{
+	const struct mfs_net_losses l = train_losses(m, b, backward);
+	const struct mfs_train_config *c = &m->config;
+	const double tokens = c->calculate_per_token_loss
+				      ? (double)(c->micro_batch_size * c->seq_length)
+				      : (double)b->counted;
+	int64_t layers = 0;
+
+	for (int64_t i = 0; i < c->model.num_layers; i++)
+		layers += mfs_args_is_moe(&c->model, i);
+	return l.lm_loss_sum +
+	       tokens * (double)layers *
+		       (c->model.moe_aux_loss_coeff * (l.load_balancing + l.seq_load_balancing) +
+			c->moe_z_loss_coeff * l.z_loss);
 }
 
 static inline void train_clear_grads(struct train_model *m)

@@ -22,7 +22,8 @@ struct attention {
 
 /* Bytes that the backend's attention works in. A plan without a device counts an fp32 gradient of
  * the queries. */
-static uint64_t work_bytes(const struct mfs_net *net, const struct mfk_attention *a, bool backward)
+uint64_t mfs_attention_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
+				  bool backward)
 {
 	if (net->device)
 		return net->backend->ops->attention_scratch(net->device, a, backward);
@@ -65,14 +66,14 @@ static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_pla
 	} else {
 		a->packed = mfs_plan_scratch(p, packed);
 	}
-	a->work = mfs_plan_scratch(p, work_bytes(net, &work, false));
+	a->work = mfs_plan_scratch(p, mfs_attention_work_bytes(net, &work, false));
 	mfs_plan_scratch_anew(p);
 	a->dout = mfs_plan_scratch(p, q);
 	a->dq = mfs_plan_scratch(p, q);
 	a->dk = mfs_plan_scratch(p, k);
 	a->dv = mfs_plan_scratch(p, k);
 	a->dpacked = mfs_plan_scratch(p, packed);
-	a->dwork = mfs_plan_scratch(p, work_bytes(net, &work, true));
+	a->dwork = mfs_plan_scratch(p, mfs_attention_work_bytes(net, &work, true));
 }
 
 static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,

@@ -46,6 +46,29 @@ int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer
 	return 0;
 }
 
+/* The address of row l->first. in: elements of a row, 1 of a bias. */
+static const void *from_row(const struct mfs_linear *l, enum mfk_dtype type, const void *p,
+			    int64_t in)
+{
+	return p ? (const char *)p + (size_t)(l->first * in) * mfk_dtype_size(type) : NULL;
+}
+
+static const void *weight_of(const struct mfs_net *net, const struct mfs_linear *l)
+{
+	return from_row(l, net->io, mfs_weight(net, l->weight), l->in);
+}
+
+static const void *bias_of(const struct mfs_net *net, const struct mfs_linear *l)
+{
+	return from_row(l, net->io, mfs_weight(net, l->bias), 1);
+}
+
+static void *grad_of(const struct mfs_net *net, const struct mfs_linear *l,
+		     const struct mfs_param *p, int64_t in)
+{
+	return (void *)(uintptr_t)from_row(l, net->grad, mfs_grad(net, p), in);
+}
+
 void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
 			const struct mfs_linear *l, int64_t rows, const void *x, void *y)
 {
@@ -58,12 +81,12 @@ void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
 		.dtype_c = net->io,
 		.dtype_bias = net->io,
 		.a = x,
-		.b = mfs_weight(net, l->weight),
+		.b = weight_of(net, l),
 		.c = y,
 		.lda = l->in,
 		.ldb = l->in,
 		.ldc = l->out,
-		.bias = mfs_weight(net, l->bias),
+		.bias = bias_of(net, l),
 		.alpha = 1,
 	};
 
@@ -87,12 +110,13 @@ static void input_gradient(const struct mfs_net *net, const struct mfs_run *run,
 		.dtype_ab = net->io,
 		.dtype_c = net->io,
 		.a = dy,
-		.b = mfs_weight(net, l->weight),
+		.b = weight_of(net, l),
 		.c = dx,
 		.lda = l->out,
 		.ldb = l->in,
 		.ldc = l->in,
 		.alpha = 1,
+		.beta = l->adds,
 	};
 
 	net->backend->ops->gemm(run->ctx, &product);
@@ -111,7 +135,7 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_run *run
 		.dtype_c = net->grad,
 		.a = dy,
 		.b = x,
-		.c = mfs_grad(net, l->weight),
+		.c = grad_of(net, l, l->weight, l->in),
 		.lda = l->out,
 		.ldb = l->in,
 		.ldc = l->in,
@@ -131,7 +155,7 @@ void mfs_linear_backward(const struct mfs_net *net, const struct mfs_run *run,
 	weight_gradient(net, run, l, rows, x, dy);
 	if (l->bias)
 		net->backend->ops->bias_backward(run->ctx, net->io, net->grad,
-						 mfs_grad(net, l->bias), dy, rows, l->out);
+						 grad_of(net, l, l->bias, 1), dy, rows, l->out);
 }
 
 /* ---- norms ---- */

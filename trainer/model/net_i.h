@@ -74,7 +74,9 @@ void *mfs_net_scratch(const struct mfs_net *net, uint64_t offset);
 struct mfs_linear {
 	const struct mfs_param *weight, *bias; /* bias NULL: none */
 	int64_t out, in;
+	int64_t first; /* rows [first, first + out) of weight and bias are the linear's */
 	bool replaces; /* see mfs_linear_replaces() */
+	bool adds;     /* backward adds to dx */
 };
 
 /* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. */
@@ -85,7 +87,8 @@ void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
 /* For a linear that is the first to touch its weight's gradient, once in each pass: a step's first
  * pass writes the gradient instead of adding to it, and mfs_net_clear_grads() leaves it alone. */
 void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l);
-/* Adds to the gradients of weight and bias. dx NULL: not wanted. */
+/* Adds to the gradients of weight and bias. dx NULL: not wanted. Otherwise it is written, or, if
+ * the linear adds, added to. */
 void mfs_linear_backward(const struct mfs_net *net, const struct mfs_run *run,
 			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx);
@@ -150,7 +153,13 @@ void *mfs_part_kept(const struct mfs_net *net, const struct mfs_part *part, uint
 bool mfs_recomputes(const struct mfs_net *net, const char *module);
 
 extern const struct mfs_part_kind mfs_part_attention; /* attention.c */
+extern const struct mfs_part_kind mfs_part_mla;	      /* mla.c */
 extern const struct mfs_part_kind mfs_part_mlp;	      /* mlp.c */
+extern const struct mfs_part_kind mfs_part_moe;	      /* moe.c */
+
+/* Bytes that the backend's attention works in. */
+uint64_t mfs_attention_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
+				  bool backward);
 
 /* The kinds of a layer's two parts. -ENOTSUP: one has no computation here. */
 int mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
@@ -159,6 +168,27 @@ int mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
 
 /* The arguments' activation function. */
 enum mfk_activation mfs_activation(const struct mfs_megatron_args *args);
+
+/* An MLP that is a part, or in one: fc2(scale * activation(fc1(x))). */
+struct mfs_mlp {
+	struct mfs_linear fc1, fc2; /* fc1 adds: so does backward */
+	bool gated;
+	enum mfk_activation activation;
+	bool again;		 /* backward runs forward again: hidden and active are scratch */
+	uint64_t hidden, active; /* kept: [T, fc1.out], [T, fc2.in] */
+	uint64_t dactive;	 /* scratch: [T, fc2.in] */
+};
+
+/* prefix: "decoder.layers.mlp"; ret->again is set before. */
+int mfs_mlp_plan(struct mfs_net *net, const char *prefix, uint32_t layer, struct mfs_mlp *ret,
+		 struct mfs_plan *plan, struct mfs_error *err);
+/* scale: fp32 [T]; NULL: 1. y NULL: it is not wanted. */
+void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_run *run,
+		     const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
+		     const void *x, void *y);
+void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_run *run,
+		      const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
+		      float *dscale, const void *x, const void *dy, void *dx);
 
 /* ---- the chain ---- */
 
@@ -186,6 +216,8 @@ struct mfs_rope {
 };
 void mfs_rope_plan(struct mfs_net *net);
 int mfs_rope_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+/* yarn_rotary_pos_embedding.py: _yarn_get_mscale. */
+double mfs_yarn_mscale(double factor, double mscale);
 
 /* The device's sums, doubles. Whole microbatches are added to them. */
 enum mfs_sum {

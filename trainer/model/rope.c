@@ -90,7 +90,7 @@ static double yarn_frequency(const struct mfs_megatron_args *a, int64_t dim, int
 	return slow * frequency / a->rotary_scaling_factor + (1 - slow) * frequency;
 }
 
-static double yarn_mscale(double factor, double mscale)
+double mfs_yarn_mscale(double factor, double mscale)
 {
 	return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1;
 }
@@ -98,8 +98,8 @@ static double yarn_mscale(double factor, double mscale)
 /* YaRN multiplies sines and cosines by this. */
 static double magnitude(const struct mfs_megatron_args *a)
 {
-	return is_yarn(a) ? yarn_mscale(a->rotary_scaling_factor, a->mscale) /
-				    yarn_mscale(a->rotary_scaling_factor, a->mscale_all_dim)
+	return is_yarn(a) ? mfs_yarn_mscale(a->rotary_scaling_factor, a->mscale) /
+				    mfs_yarn_mscale(a->rotary_scaling_factor, a->mscale_all_dim)
 			  : 1;
 }
 
@@ -109,7 +109,7 @@ static float frequency(const struct mfs_megatron_args *a, int64_t dim, int64_t i
 
 	if (is_yarn(a))
 		f = yarn_frequency(a, dim, i);
-	else if (a->use_rope_scaling)
+	else if (a->use_rope_scaling && !a->multi_latent_attention)
 		f = llama3_frequency(f, a->rope_scaling_factor);
 	return (float)f;
 }
@@ -118,7 +118,9 @@ static float frequency(const struct mfs_megatron_args *a, int64_t dim, int64_t i
 
 static void fill(const struct mfs_net *net, float *cosines, float *sines, int32_t *positions)
 {
-	const double stretch = net->args->rotary_seq_len_interpolation_factor;
+	const double stretch = net->args->multi_latent_attention
+				       ? 0
+				       : net->args->rotary_seq_len_interpolation_factor;
 	const double size = magnitude(net->args);
 	const int64_t half = net->rope.dim / 2;
 
