@@ -68,20 +68,24 @@ static int compare(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Seconds of one call: the median of three times ROUNDS calls, or what the first took if that is
+/* Seconds of one call: the median of three times ROUNDS calls, or what the second took if that is
  * long. 0: it failed, or time is over. */
 static double seconds_of(struct bench *s, const char *name, operation *op)
 {
-	double times[3], first = now();
+	double times[3], second;
 
-	if (first > s->end)
+	if (now() > s->end)
 		return 0;
+	op(s); /* may build what later calls keep */
+	if (!synced(s, name))
+		return 0;
+	second = now();
 	op(s);
 	if (!synced(s, name))
 		return 0;
-	first = now() - first;
-	if (first > 0.2) /* nothing to warm up explains that */
-		return first;
+	second = now() - second;
+	if (second > 0.2)
+		return second;
 	for (int i = 0; i < 3; i++) {
 		double begin = now();
 
