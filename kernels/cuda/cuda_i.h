@@ -99,6 +99,15 @@ void mfk_cuda_norm(struct mfk_ctx *c, const struct mfk_norm *a);
 void mfk_cuda_norm_backward(struct mfk_ctx *c, const struct mfk_norm_backward *a);
 void mfk_cuda_qkv(struct mfk_ctx *c, const struct mfk_qkv *a);
 void mfk_cuda_qkv_backward(struct mfk_ctx *c, const struct mfk_qkv *a);
+void mfk_cuda_mla(struct mfk_ctx *c, const struct mfk_mla *a);
+void mfk_cuda_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
+void mfk_cuda_route(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_cuda_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_cuda_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
+void mfk_cuda_gather(struct mfk_ctx *c, const struct mfk_rows *a);
+void mfk_cuda_combine(struct mfk_ctx *c, const struct mfk_rows *a);
+void mfk_cuda_balance_bias(struct mfk_ctx *c, float *bias, int32_t *totals, int64_t experts,
+			   float rate);
 void mfk_cuda_act(struct mfk_ctx *c, const struct mfk_act *a);
 void mfk_cuda_act_backward(struct mfk_ctx *c, const struct mfk_act *a);
 void mfk_cuda_embedding(struct mfk_ctx *c, const struct mfk_embedding *a);
