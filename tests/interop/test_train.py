@@ -21,7 +21,7 @@ FIXTURES = pathlib.Path(os.environ["MCOREFS_FIXTURES"])
 TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_name("mcorefs-train")))
 SECONDS = 1800
 
-LINE = re.compile(r"iteration +(\d+)/.* learning rate: ([0-9.E+-]+) .*?(?:lm loss: ([0-9.E+-]+) \| )?loss scale: ([0-9.]+) \|"
+LINE = re.compile(r"iteration +(\d+)/.* learning rate: ([0-9.E+-]+) .*?(?:lm loss: ([0-9.E+-]+) \| .*?)?loss scale: ([0-9.]+) \|"
                   r"(?: grad norm: ([0-9.]+) \|)?.* skipped iterations: +(\d+)")
 
 
@@ -66,10 +66,12 @@ CASES = [
     Case("gpt2", "resume/gpt2-torch-tp2-pp2", dict(lr=1e-3, lr_decay_style="constant")),
     Case("qwen2", "resume/qwen2-torch-tp2-dp2-distopt", dict(lr=1e-3, lr_decay_style="constant"), split="969,30,1", data="notes_text_document"),
     Case("qwen3", "weights/qwen3-torch_dist-tp4", dict(lr=1e-3, lr_decay_style="constant")),
-    Case("mixtral", "weights/mixtral-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant")),
+    # The weights of auxiliary losses are no arguments that a checkpoint gives to a run.
+    Case("mixtral", "weights/mixtral-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=0.01)),
     Case("mixtral-z-loss", "weights/mixtral-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", moe_z_loss_coeff=1e-3,
                                                                       moe_aux_loss_coeff=0.1)),
-    Case("deepseek", "resume/deepseek-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant")),
+    Case("deepseek", "resume/deepseek-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=1e-4,
+                                                               moe_router_load_balancing_type="seq_aux_loss", moe_router_dtype="fp32")),
 ]
 
 SPELLING = {"calculate_per_token_loss": "--calculate-per-token-loss"}

@@ -212,8 +212,10 @@ START_TEST(fields)
 		      "--recompute-method block --recompute-num-layers 1 --data-path 0.3 a 0.7 b "
 		      "--exit-duration-in-mins 5 --loss-scale 128 --seed -7 --min-lr -1e-3 "
 		      "--moe-z-loss-coeff 1e-3 --use-rope-scaling --rope-scaling-factor 32 "
-		      "--device 3 --save-keep-last 2 --dry-run --eod-id 5",
+		      "--device 3 --save-keep-last 2 --dry-run --eod-id 5 "
+		      "--moe-router-load-balancing-type seq_aux_loss",
 		&c);
+	ck_assert_str_eq(c.moe_router_load_balancing_type, "seq_aux_loss");
 	ck_assert_int_eq(c.params_dtype, MFS_BF16);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_BF16);
 	ck_assert_int_eq(c.exp_avg_dtype, MFS_F16);
