@@ -14,7 +14,7 @@ _mcorefs_train() {
 	--normalization) mapfile -t COMPREPLY < <(compgen -W 'LayerNorm RMSNorm' -- "$cur") && return ;;
 	--recompute-granularity) mapfile -t COMPREPLY < <(compgen -W 'full selective' -- "$cur") && return ;;
 	--recompute-method) mapfile -t COMPREPLY < <(compgen -W 'uniform block' -- "$cur") && return ;;
-	--moe-router-score-function) mapfile -t COMPREPLY < <(compgen -W 'softmax sigmoid' -- "$cur") && return ;;
+	--moe-router-score-function) mapfile -t COMPREPLY < <(compgen -W 'softmax sigmoid sqrtsoftplus' -- "$cur") && return ;;
 	--moe-router-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 fp64' -- "$cur") && return ;;
 	--position-embedding-type) mapfile -t COMPREPLY < <(compgen -W 'learned_absolute rope none' -- "$cur") && return ;;
 	--moe-router-load-balancing-type) mapfile -t COMPREPLY < <(compgen -W 'aux_loss seq_aux_loss none' -- "$cur") && return ;;
@@ -148,6 +148,7 @@ _mcorefs_train() {
 		--recompute-num-layers
 		--recompute-modules
 		--moe-shared-expert-intermediate-size
+		--moe-shared-expert-gate
 		--moe-ffn-hidden-size
 		--moe-router-topk
 		--moe-router-num-groups
