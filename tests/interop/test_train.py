@@ -61,8 +61,10 @@ CASES = [
                                         reset_attention_mask=True)),
     Case("llama-rope-scaling", LLAMA, dict(lr=1e-3, lr_decay_style="constant", use_rope_scaling=True)),
     Case("llama-no-clip", LLAMA, dict(lr=1e-4, lr_decay_style="constant", clip_grad=0.0)),
-    Case("llama-fp16", LLAMA, dict(lr=1e-3, lr_decay_style="constant", initial_loss_scale=2**30, hysteresis=1, loss_scale_window=3), steps=24,
-         dtype="float16", norm=0.02),
+    Case("llama-fp16", LLAMA, dict(lr=1e-3, lr_decay_style="constant", initial_loss_scale=2**28, hysteresis=2), steps=14, dtype="float16",
+         norm=0.02),
+    Case("llama-fp16-growing", LLAMA, dict(lr=1e-3, lr_decay_style="constant", initial_loss_scale=2**8, loss_scale_window=2), dtype="float16",
+         norm=0.02),
     Case("gpt2", "resume/gpt2-torch-tp2-pp2", dict(lr=1e-3, lr_decay_style="constant")),
     Case("qwen2", "resume/qwen2-torch-tp2-dp2-distopt", dict(lr=1e-3, lr_decay_style="constant"), split="969,30,1", data="notes_text_document"),
     Case("qwen3", "weights/qwen3-torch_dist-tp4", dict(lr=1e-3, lr_decay_style="constant")),
@@ -73,8 +75,6 @@ CASES = [
     Case("deepseek", "resume/deepseek-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=1e-4,
                                                                moe_router_load_balancing_type="seq_aux_loss", moe_router_dtype="fp32")),
 ]
-
-SPELLING = {"calculate_per_token_loss": "--calculate-per-token-loss"}
 
 
 def flags(args):
@@ -140,7 +140,7 @@ def train(case):
     """Rows of our log: iteration -> (learning rate, loss or None, loss scale, norm or None, skipped)."""
     precision = {"float32": [], "float16": ["--fp16"], "bfloat16": ["--bf16"]}[case.dtype]
     source = FIXTURES / case.source
-    command = [TRAIN, "--load", source, "--use-checkpoint-args", "--finetune", "--no-load-optim", "--no-load-rng", "--backend", "cpu",
+    command = [TRAIN, "--load", source, "--use-checkpoint-args", "--no-use-tokenizer-model-from-checkpoint-args", "--finetune", "--no-load-optim", "--no-load-rng", "--backend", "cpu",
                "--transformer-impl", "local", "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", FIXTURES / "data" / "tokenizer",
                "--micro-batch-size", case.micro, "--global-batch-size", case.batch, "--seq-length", case.seq, "--data-path", *words(case),
                "--split", case.split, "--eval-iters", 0, "--log-interval", 1, *precision, *flags(optimization(case))]

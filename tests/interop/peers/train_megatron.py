@@ -40,7 +40,7 @@ DEFAULTS = dict(lr=1e-3, min_lr=0.0, lr_decay_style="linear", lr_decay_iters=Non
 
 
 def arguments(job, saved):
-    values = {**DEFAULTS, **mcore_cpu.COMMON, **(vars(saved) if saved else {}), **job["args"]}
+    values = {**mcore_cpu.COMMON, **(vars(saved) if saved else {}), **DEFAULTS, **job["args"]}
     dtype = getattr(torch, job["dtype"])
     values.update(params_dtype=dtype, bf16=dtype is torch.bfloat16, fp16=dtype is torch.float16, tensor_model_parallel_size=1,
                   pipeline_model_parallel_size=1, virtual_pipeline_model_parallel_size=None, expert_model_parallel_size=1,
