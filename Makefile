@@ -46,7 +46,8 @@ PROGRAMS := mcorefs mcorefs-train
 # Where nvcc is, the CUDA backend is built too.
 CUDA_HOME ?= /usr/local/cuda
 NVCC      ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc))
-CUDA_ARCH ?= 80 90 100
+# For the GPUs that are here; without one for the oldest, which newer ones translate when they load it.
+CUDA_ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u),80)
 CUDA      := $(if $(and $(NVCC),$(CUDA_SOURCES)),$(O)/libmcorefs-cuda.so)
 
 all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(CUDA)) ## build build/mcorefs and build/mcorefs-train (the default)
@@ -55,7 +56,7 @@ all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(CUDA)) #
 # the targets that say so; then make starts over with them.
 NO_CONFIG    := help clean format
 INSTALLING   := demo check interop fuzz fuzz-smoke bench deps
-TESTING      := deps check unit damage giants fuzz fuzz-smoke lint bench tests
+TESTING      := deps check unit train damage giants fuzz fuzz-smoke lint bench tests
 DEPS_MODE    := $(if $(filter $(INSTALLING),$(MAKECMDGOALS)),install,require)
 GOALS        := $(or $(MAKECMDGOALS),all)
 
@@ -196,13 +197,16 @@ demo: all ## mount a sample checkpoint, look at it, read it through the mount
 tests: $(PROGRAMS:%=$(O)/%) $(CUDA) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them
 
 check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
-	@tests/run.sh make unit fuzz-corpus damage mount mount-san giants fuzz-smoke
+	@tests/run.sh make unit train fuzz-corpus damage mount mount-san giants fuzz-smoke
 
 unit: $(UNIT_PROGRAMS) $(EMULATORS) ## unit tests alone: plain, under ASan and UBSan, threads under TSan
 	@tests/run.sh unit
 
 damage: $(OTHER_PROGRAMS) ## fixtures cut and changed at random: right bytes or a named error
 	@tests/run.sh damage
+
+train: $(PROGRAMS:%=$(O)/%) ## real runs, resumed on the CPU
+	@tests/run.sh train
 
 mount: $(O)/mcorefs $(OTHER_PROGRAMS) ## tests on a real mount
 	@tests/run.sh mount
@@ -216,14 +220,14 @@ fuzz: tests ## each fuzz target for FUZZ_SECONDS (600), one after the other
 fuzz-smoke: tests ## each fuzz target for 15 s
 	@tests/run.sh fuzz-smoke
 
-interop: $(O)/mcorefs ## open mounts with transformers, vLLM, MLX (a Python venv outside of the tree)
+interop: $(PROGRAMS:%=$(O)/%) ## open mounts with transformers, vLLM, MLX (a Python venv outside of the tree)
 	@tests/interop/run.sh
 
-bench: $(O)/mcorefs $(OTHER_PROGRAMS) ## ratios against a native copy (BENCH_GIB, default 2)
+bench: $(PROGRAMS:%=$(O)/%) $(CUDA) $(OTHER_PROGRAMS) ## ratios against a native copy (BENCH_GIB, default 2)
 	@tests/bench/bench.sh
 
 # Several of these as goals run one after the other, each with all processors.
-ALONE := $(filter demo check unit damage mount giants fuzz fuzz-smoke interop bench install,$(MAKECMDGOALS))
+ALONE := $(filter demo check unit train damage mount giants fuzz fuzz-smoke interop bench install,$(MAKECMDGOALS))
 BEFORE :=
 $(foreach g,$(ALONE),$(if $(BEFORE),$(eval $(g): | $(BEFORE)))$(eval BEFORE := $(g)))
 
@@ -239,8 +243,10 @@ format: ## run clang-format over the C sources
 
 # The helper must find the program although mount(8) leaves it a PATH of system directories alone: its path is written
 # into it. mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
-install: $(O)/mcorefs ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
+install: $(PROGRAMS:%=$(O)/%) $(CUDA) ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
 	install -D -m 755 $(O)/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs
+	install -D -m 755 $(O)/mcorefs-train $(DESTDIR)$(PREFIX)/bin/mcorefs-train
+	$(if $(CUDA),install -D -m 755 $(CUDA) $(DESTDIR)$(PREFIX)/lib/mcorefs/$(notdir $(CUDA)))
 	install -d $(DESTDIR)$(SBINDIR)
 	rm -f $(DESTDIR)$(SBINDIR)/mount.mcorefs
 	sed 's|^program=$$|program=$(PREFIX)/bin/mcorefs|' mount-helpers/mount.mcorefs >$(DESTDIR)$(SBINDIR)/mount.mcorefs
@@ -255,7 +261,8 @@ install: $(O)/mcorefs ## install under PREFIX (/usr/local); the mount helper in 
 	$(if $(filter-out /sbin /usr/sbin,$(SBINDIR)),@echo 'mount -t mcorefs looks in /sbin alone: make install SBINDIR=/sbin ... puts its helper there')
 
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs \
+	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs-train $(DESTDIR)$(PREFIX)/lib/mcorefs/libmcorefs-cuda.so \
+		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs \
 		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcorefs \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcorefs
@@ -271,7 +278,7 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
 
-.PHONY: all deps demo tests check unit damage mount giants fuzz fuzz-smoke interop bench lint format \
+.PHONY: all deps demo tests check unit train damage mount giants fuzz fuzz-smoke interop bench lint format \
 	install uninstall clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

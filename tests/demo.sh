@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.." || exit 1
 mcorefs=$PWD/${O:-build}/mcorefs
 sample=tests/fixtures/weights/llama-torch_dist-tp2-pp2-vpp2
 corpus=tests/fixtures/data/tales_text_document
+train=$PWD/${O:-build}/mcorefs-train
 work=$(mktemp -d "${TMPDIR:-/tmp}/mcorefs-demo-XXXXXX") || exit 1
 mnt=$work/mnt
 
@@ -81,6 +82,27 @@ printf '...\n'
 show cmp "$corpus.bin" "$dataset/megatron/tales_text_document.bin" || fail "the tokens have changed"
 show ls -l "$dataset/samples/train-s128-n226" || fail "training samples"
 sums "$dataset/hf" >/dev/null || fail "a file of the dataset cannot be read"
+show "${unmount[@]}" || fail "umount"
+
+say "The run goes on: mcorefs-train takes pretrain_gpt.py's arguments, reads the checkpoint, streams the dataset, trains and saves"
+run=$work/run
+mkdir "$run"
+cp -r tests/fixtures/resume/llama-torch_dist-tp2-pp2/{iter_0000040,latest_checkpointed_iteration.txt} "$run" || fail "copy"
+echo 40 >"$run/latest_checkpointed_iteration.txt"
+show "$mcorefs" "$run" "$mnt" || fail "mount of a run"
+show "$train" --load "$run" --use-checkpoint-args --bf16 --save "$run" --save-interval 10 --async-save \
+	--data-path 0.7 "$corpus" 0.3 tests/fixtures/data/notes_text_document --split 90,10,0 --tokenizer-type HuggingFaceTokenizer \
+	--tokenizer-model tests/fixtures/data/tokenizer --micro-batch-size 2 --global-batch-size 8 --train-iters 60 --lr 1e-4 \
+	--lr-decay-style constant --override-opt-param-scheduler --eval-iters 0 --log-interval 5 || fail "training"
+say "The mount stayed up: the checkpoint that was just saved is a HuggingFace model"
+for ((i = 0; i < 50; i++)); do
+	[ ! -d "$mnt/iter_0000060/hf" ] || break
+	sleep 0.2
+done
+show ls -l "$mnt" || fail "the mount of the run"
+show ls -lL "$mnt/latest/hf" || fail "the new iteration's hf/"
+sums "$mnt/iter_0000060/hf" >"$work/new" || fail "a file of the new iteration cannot be read"
+cat "$work/new"
 show "${unmount[@]}" || fail "umount"
 
 cat <<END

@@ -141,6 +141,15 @@ suite_unit() {
 	wait
 }
 
+# Real runs of training: scripts in tests/train, on the CPU.
+suite_train() {
+	local t
+	for t in tests/train/*.sh; do
+		[ ! -x "$t" ] || start_case "train.$(basename "$t" .sh)" 900 env BACKEND=cpu "$t"
+	done
+	wait
+}
+
 # Every seed and every input that must be refused, as plain tests under ASan and UBSan.
 suite_fuzz-corpus() {
 	local t name

@@ -17,13 +17,13 @@ common="--transformer-impl local --tokenizer-type NullTokenizer --mock-data --no
 --log-interval 1 --log-throughput --make-vocab-size-divisible-by 1"
 declare -A shape=(
 	[llama-8b-8l]="--num-layers 8 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8
-		--seq-length 4096 --max-position-embeddings 4096 --vocab-size 128255 --untie-embeddings-and-output-weights"
+		--seq-length 4096 --max-position-embeddings 4096 --vocab-size 128256 --untie-embeddings-and-output-weights"
 	[llama-1b]="--num-layers 16 --hidden-size 2048 --ffn-hidden-size 8192 --num-attention-heads 32 --num-query-groups 8
-		--seq-length 4096 --max-position-embeddings 4096 --vocab-size 128255"
+		--seq-length 4096 --max-position-embeddings 4096 --vocab-size 128256"
 	[qwen3-0.6b]="--num-layers 28 --hidden-size 1024 --ffn-hidden-size 3072 --num-attention-heads 16 --num-query-groups 8 --kv-channels 128
-		--qk-layernorm --seq-length 4096 --max-position-embeddings 4096 --vocab-size 151935"
+		--qk-layernorm --seq-length 4096 --max-position-embeddings 4096 --vocab-size 151936"
 	[cpu]="--num-layers 6 --hidden-size 384 --ffn-hidden-size 1024 --num-attention-heads 6 --num-query-groups 2
-		--seq-length 512 --max-position-embeddings 512 --vocab-size 8191"
+		--seq-length 512 --max-position-embeddings 512 --vocab-size 8192"
 )
 
 # The median tokens/s of the iterations behind the first quarter.

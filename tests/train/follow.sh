@@ -3,7 +3,9 @@
 #
 #   tests/train/follow.sh [FIXTURE...]     BACKEND=cpu|cuda  PRECISION=--bf16
 #
-# A row fails if its loss differs by more than 2e-3, its learning rate as printed, or its gradient norm by more than 1 %.
+# A row fails if its loss differs by more than 2e-3, its learning rate as printed, or its gradient norm by more than 1 %. The norms
+# of the qwen3 run are not looked at: in bf16 they depend on its four tensor ranks. tests/interop/test_train.py compares those of one
+# rank in fp32.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/train/families.sh
@@ -21,7 +23,7 @@ rows() {
 follow() {
 	local fixture=$1 name=${1##*/} args
 	family_args "$name"
-	if ! "$train" "${args[@]}" ${PRECISION:---bf16} ${BACKEND:+--backend "$BACKEND"} --load "$fixture" --ckpt-step 20 >"$work/log" 2>&1; then
+	if ! "$train" "${args[@]}" ${PRECISION---bf16} ${BACKEND:+--backend "$BACKEND"} --load "$fixture" --ckpt-step 20 --exit-on-missing-checkpoint >"$work/log" 2>&1; then
 		echo "FAILED $name: the run failed:"
 		tail -n 15 "$work/log"
 		return 1
@@ -31,7 +33,7 @@ follow() {
 		NR == FNR { if ($1 > 20) { lr[$1] = $3; loss[$1] = $4; norm[$1] = $5; consumed[$1] = $2 } next }
 		{ seen++; d = $4 - loss[$1]; if (d < 0) d = -d; if (!(d <= 2e-3)) bad = bad " loss@" $1 "=" $4 "/" loss[$1]
 		  if (d > most) most = d
-		  n = $5 / norm[$1] - 1; if (n < 0) n = -n; if (!(n <= 0.01)) bad = bad " norm@" $1 "=" $5 "/" norm[$1]
+		  n = $5 / norm[$1] - 1; if (n < 0) n = -n; if (name !~ /^qwen3/ && !(n <= 0.01)) bad = bad " norm@" $1 "=" $5 "/" norm[$1]
 		  if (n > most_norm) most_norm = n
 		  if ($3 != lr[$1]) bad = bad " lr@" $1 "=" $3 "/" lr[$1]
 		  if ($2 != consumed[$1]) bad = bad " consumed@" $1 }
@@ -41,8 +43,11 @@ follow() {
 }
 
 fixtures=("$@")
-[ $# != 0 ] || for f in tests/fixtures/resume/*/loss.csv ../shared/fixtures/resume/*/loss.csv; do
-	[ ! -f "$f" ] || [ -n "${seen[$(basename "$(dirname "$f")")]:-}" ] || { fixtures+=("$(dirname "$f")"); seen[$(basename "$(dirname "$f")")]=1; }
+[ $# != 0 ] || for f in tests/fixtures/resume/*/ ../shared/fixtures/resume/*/; do
+	name=$(basename "$f")
+	[ -f "$f/latest_checkpointed_iteration.txt" ] && [ -z "${seen[$name]:-}" ] || continue
+	fixtures+=("${f%/}")
+	seen[$name]=1
 done
 for f in "${fixtures[@]}"; do
 	if follow "$f"; then passed=$((passed + 1)); else failed=$((failed + 1)); fi

@@ -240,3 +240,8 @@ int mfs_load_state(struct mfs_load *l, const struct mfs_train_config *config,
 		return 0;
 	return mfs_load_progress(l, config, progress, err);
 }
+
+const char *mfs_load_dir(const struct mfs_load *l)
+{
+	return mfs_ckpt_dir(l->ckpt);
+}

@@ -38,5 +38,7 @@ int mfs_load_state(struct mfs_load *l, const struct mfs_train_config *config,
 
 /* "iteration 20 of DIR (torch_dist, TP2 PP2)", for the log. */
 const char *mfs_load_what(const struct mfs_load *l);
+/* The iteration's directory, or the HF directory. */
+const char *mfs_load_dir(const struct mfs_load *l);
 
 #endif

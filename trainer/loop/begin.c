@@ -1,5 +1,8 @@
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "trainer/config/settle.h"
 #include "trainer/loop/device.h"
@@ -149,9 +152,34 @@ static int open_data(struct mfs_trainer *t, struct mfs_error *err)
 	return rc;
 }
 
+static bool is_directory(const char *path)
+{
+	struct stat st;
+
+	return !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+/* The directory whose tokenizer goes along with checkpoints: that of --tokenizer-model, or what the
+ * checkpoint has that the run began with. text: room for a path. NULL: there is none. */
+static const char *tokenizer_of(const struct mfs_train_config *config, const struct mfs_load *load,
+				char text[PATH_MAX])
+{
+	const char *model = config->tokenizer_model;
+
+	if (!config->save_tokenizer_assets)
+		return NULL;
+	if (model && is_directory(model))
+		return model;
+	if (!load)
+		return NULL;
+	snprintf(text, PATH_MAX, "%s/tokenizer", mfs_load_dir(load));
+	return is_directory(text) ? text : NULL;
+}
+
 int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, struct mfs_error *err)
 {
 	struct mfs_load *load = NULL;
+	char tokenizer[PATH_MAX];
 	int rc;
 
 	*t = (struct mfs_trainer){.config = config};
@@ -175,8 +203,11 @@ int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, str
 	if (!rc)
 		rc = open_data(t, err);
 	if (!rc && config->save)
-		rc = mfs_saver_new(config, t->params, t->backend, t->device, NULL, &t->saver, err);
+		rc = mfs_saver_new(config, t->params, t->backend, t->device,
+				   tokenizer_of(config, load, tokenizer), &t->saver, err);
 	t->iterations = mfs_schedule_iterations(config);
+	if (load)
+		snprintf(t->loaded, sizeof(t->loaded), "%s", mfs_load_what(load));
 out:
 	mfs_load_free(load);
 	return rc;

@@ -53,6 +53,20 @@ static void open_events(struct mfs_trainer *t)
 		fprintf(stderr, "mcorefs-train: %s; TensorBoard is told nothing\n", err.msg);
 }
 
+/* As Megatron does, a run begins anew where there is nothing to load; that must be seen. */
+static void print_loaded(const struct mfs_trainer *t)
+{
+	const char *load = t->config->load;
+
+	if (t->loaded[0])
+		printf("weights: %s\n", t->loaded);
+	else if (load)
+		printf("WARNING: there is no checkpoint in %s, so the weights are drawn anew\n",
+		       load);
+	else
+		printf("weights: drawn with seed %lld\n", (long long)t->config->seed);
+}
+
 void mfs_log_begin(struct mfs_trainer *t)
 {
 	struct mfk_device_info info;
@@ -63,6 +77,7 @@ void mfs_log_begin(struct mfs_trainer *t)
 	printf("device: %s, %s, %.1f GiB\n", t->backend->name, info.name,
 	       (double)info.memory / GIB);
 	mfs_log_memory(t);
+	print_loaded(t);
 	if (t->data[MFS_TRAIN]) {
 		mfs_loader_stats(t->data[MFS_TRAIN], &data);
 		printf("data: read by %s%s%s\n", data.engine, data.why ? ": " : "",

@@ -6,6 +6,7 @@ bf16 runs keep fp32 main parameters, fp32 gradients and fp32 moments, as Megatro
 the steps behind the first quarter), TFLOP/s by Megatron's formula, peak memory, and the TFLOP/s of a large GEMM measured beside it.
 """
 import argparse
+import functools
 import json
 import statistics
 import time
@@ -103,7 +104,12 @@ class MainParameters:
         self.main = [p.detach().float() for p in self.params]
         for main, p in zip(self.main, self.params):
             main.grad = torch.zeros_like(main)
-            p.register_post_accumulate_grad_hook(lambda p, main=main: (main.grad.add_(p.grad), setattr(p, "grad", None)))
+            p.register_post_accumulate_grad_hook(functools.partial(self.add, main))
+
+    @staticmethod
+    def add(main, parameter):
+        main.grad.add_(parameter.grad)
+        parameter.grad = None
 
     def after(self):
         torch._foreach_copy_(self.params, self.main)
