@@ -698,14 +698,35 @@ END_TEST
 
 /* ---- 16 bits ---- */
 
-/* The loss is fp32's to a few of the type's digits, and gradients point the same way. */
+/* The cosine of the angle between gradients of a parameter, or of all (NULL). */
+static double cosine(const struct train_model *m, const struct train_model *other,
+		     const struct mfs_param *p)
+{
+	const float *x = m->params->grads, *y = other->params->grads;
+	const uint64_t first = p ? p->start : 0, count = p ? p->elements : m->params->elements;
+	double dot = 0, a = 0, b = 0;
+
+	for (uint64_t i = first; i < first + count; i++) {
+		dot += (double)x[i] * y[i];
+		a += (double)x[i] * x[i];
+		b += (double)y[i] * y[i];
+	}
+	return dot / sqrt(a * b);
+}
+
+/* The loss is fp32's to a few of the type's digits, and gradients point the same way: of all, and
+ * of the last layer's router, where there is one. */
 START_TEST(test_16_bits_are_near)
 {
-	const enum mfs_dtype type = _i ? MFS_F16 : MFS_BF16;
-	struct mfs_train_config config = qwen_like();
+	static struct mfs_train_config (*const models[])(void) = {qwen_like, mixtral_like,
+								  deepseek_like};
+	const enum mfs_dtype type = _i % 2 ? MFS_F16 : MFS_BF16;
+	struct mfs_train_config config = models[_i / 2]();
 	struct train_model *m = train_model_new(&config), *half;
 	struct mfs_batch *b = batch_for(1, 4);
-	double loss, near, dot = 0, a = 0, c = 0;
+	const struct mfs_param *router =
+		mfs_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
+	double loss, near, angle;
 	float *logits;
 
 	train_model_random(m, 3, 0.125f);
@@ -715,15 +736,10 @@ START_TEST(test_16_bits_are_near)
 	train_model_random(half, 3, 0.125f);
 	near = train_run(half, b, true);
 	ck_assert_msg(fabs(near - loss) <= 0.01 * loss, "%g, not %g", near, loss);
-	for (uint64_t i = 0; i < m->params->elements; i++) {
-		const double x = ((float *)m->params->grads)[i];
-		const double y = ((float *)half->params->grads)[i];
-
-		dot += x * y;
-		a += x * x;
-		c += y * y;
-	}
-	ck_assert_msg(dot / sqrt(a * c) > 0.99, "cosine %g", dot / sqrt(a * c));
+	angle = cosine(m, half, NULL);
+	ck_assert_msg(angle > 0.99, "cosine %g", angle);
+	angle = router ? cosine(m, half, router) : 1;
+	ck_assert_msg(angle > 0.98, "the router's cosine %g", angle);
 
 	logits = malloc(BATCH * SEQ * half->params->padded_vocab * sizeof(*logits));
 	unit_ok(mfs_net_logits(half->net, half->ctx, b, logits, &err), &err);
@@ -737,6 +753,42 @@ START_TEST(test_16_bits_are_near)
 END_TEST
 
 /* ---- experts ---- */
+
+/* --moe-router-dtype fp32 beside --main-grads-dtype bf16: the router's gradient is rounded after
+ * each of two microbatches. */
+START_TEST(test_router_of_more_digits)
+{
+	struct mfs_train_config config = deepseek_like();
+	struct mfs_batch *b = batch_for(0, 4);
+	struct train_model *m, *rounded;
+	const struct mfs_param *p;
+	float most = 0;
+
+	config.params_dtype = MFS_BF16;
+	m = train_model_new(&config);
+	config.main_grads_dtype = MFS_BF16;
+	rounded = train_model_new(&config);
+	train_model_random(m, 3, 0.3f);
+	train_model_random(rounded, 3, 0.3f);
+	for (int i = 0; i < 2; i++) {
+		train_run(m, b, true);
+		train_run(rounded, b, true);
+	}
+	p = mfs_params_find(m->params, "decoder.layers.mlp.router.weight", 2, -1);
+	for (uint64_t i = p->start; i < p->start + p->elements; i++)
+		most = fmaxf(most, fabsf(((float *)m->params->grads)[i]));
+	ck_assert(most > 0);
+	for (uint64_t i = p->start; i < p->start + p->elements; i++) {
+		const float want = ((float *)m->params->grads)[i];
+		const float found = train_to_float(MFS_BF16, rounded->params->grads, i);
+
+		ck_assert_msg(fabsf(found - want) <= 0.01f * most, "%g, not %g", found, want);
+	}
+	train_batch_free(b);
+	train_model_free(m);
+	train_model_free(rounded);
+}
+END_TEST
 
 static float *expert_bias(struct train_model *m, int32_t layer)
 {
@@ -939,10 +991,11 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_first_microbatch_replaces, 0, SMALL_MODELS);
 	tcase_add_loop_test(c, test_head_in_chunks, 0, SMALL_MODELS);
 	tcase_add_loop_test(c, test_plan_alone, 0, SMALL_MODELS);
-	tcase_add_loop_test(c, test_16_bits_are_near, 0, 2);
+	tcase_add_loop_test(c, test_16_bits_are_near, 0, 6);
 	tcase_add_loop_test(c, test_expert_bias, 0, 2);
 	tcase_add_loop_test(c, test_auxiliary_losses, 0, 3);
 	suite_add_tcase(s, c);
+	unit_case(s, "router", test_router_of_more_digits);
 	unit_case(s, "scale", test_scale_is_of_gradients);
 	unit_case(s, "validation", test_validation_has_no_dropout);
 	unit_case(s, "dropout", test_dropout_depends_on_place);

@@ -360,53 +360,71 @@ static void router_forward(const struct mfs_net *net, const struct mfs_run *run,
 	net->backend->ops->gemm(run->ctx, &product);
 }
 
-/* Logits of more digits than x and weights have: both are widened. */
-static void wide_router_backward(const struct mfs_net *net, const struct mfs_run *run,
-				 const struct moe *m, const void *x, const void *dlogits, void *dx)
+/* dweight += dlogits^T x, of x in fp32. A product of fp32 gives fp32: gradients of another type are
+ * widened before it and rounded behind it. */
+static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_run *run,
+				 const struct moe *m, const void *x, const void *dlogits)
 {
 	const struct mfk_ops *ops = net->backend->ops;
-	const int64_t count = net->tokens * net->hidden;
-	void *wide = mfs_net_scratch(net, m->wide), *weight = mfs_net_scratch(net, m->wide_weight);
-	struct mfk_gemm product = {
+	const int64_t count = m->experts * net->hidden;
+	void *grad = mfs_grad(net, m->router.weight);
+	void *sum = net->grad == MFK_F32 ? grad : mfs_net_scratch(net, m->wide_weight);
+	const struct mfk_gemm product = {
 		.m = m->experts,
 		.n = net->hidden,
 		.k = net->tokens,
 		.trans_a = true,
-		.dtype_ab = MFK_F32,
-		.dtype_c = MFK_F32,
 		.a = dlogits,
-		.b = wide,
+		.b = x,
+		.c = sum,
+		.lda = m->experts,
+		.ldb = net->hidden,
+		.ldc = net->hidden,
+		.alpha = 1,
+		.beta = run->first ? 0 : 1,
+	};
+
+	if (sum != grad && !run->first)
+		ops->cast(run->ctx, MFK_F32, sum, net->grad, grad, count);
+	ops->gemm(run->ctx, &product);
+	if (sum != grad)
+		ops->cast(run->ctx, net->grad, grad, MFK_F32, sum, count);
+}
+
+/* dx = dlogits weight, of the weight in fp32. */
+static void wide_input_gradient(const struct mfs_net *net, const struct mfs_run *run,
+				const struct moe *m, const void *weight, const void *dlogits,
+				void *dx)
+{
+	const struct mfk_gemm product = {
+		.m = net->tokens,
+		.n = net->hidden,
+		.k = m->experts,
+		.a = dlogits,
+		.b = weight,
+		.c = dx,
 		.lda = m->experts,
 		.ldb = net->hidden,
 		.ldc = net->hidden,
 		.alpha = 1,
 	};
 
-	ops->cast(run->ctx, MFK_F32, wide, net->io, x, count);
-	if (net->grad == MFK_F32) {
-		product.c = mfs_grad(net, m->router.weight);
-		product.beta = run->first ? 0 : 1;
-		ops->gemm(run->ctx, &product);
-	} else {
-		void *grad = mfs_grad(net, m->router.weight);
+	net->backend->ops->gemm(run->ctx, &product);
+}
 
-		product.c = weight;
-		if (!run->first)
-			ops->cast(run->ctx, MFK_F32, weight, net->grad, grad,
-				  m->experts * net->hidden);
-		product.beta = run->first ? 0 : 1;
-		ops->gemm(run->ctx, &product);
-		ops->cast(run->ctx, net->grad, grad, MFK_F32, weight, m->experts * net->hidden);
-	}
+/* Logits have more digits than x and weights: both are widened. */
+static void wide_router_backward(const struct mfs_net *net, const struct mfs_run *run,
+				 const struct moe *m, const void *x, const void *dlogits, void *dx)
+{
+	const struct mfk_ops *ops = net->backend->ops;
+	const int64_t count = net->tokens * net->hidden;
+	void *wide = mfs_net_scratch(net, m->wide), *weight = mfs_net_scratch(net, m->wide_weight);
+
+	ops->cast(run->ctx, MFK_F32, wide, net->io, x, count);
+	wide_weight_gradient(net, run, m, wide, dlogits);
 	ops->cast(run->ctx, MFK_F32, weight, net->io, mfs_weight(net, m->router.weight),
 		  m->experts * net->hidden);
-	product.m = net->tokens;
-	product.k = m->experts;
-	product.trans_a = false;
-	product.b = weight;
-	product.c = wide;
-	product.beta = 0;
-	ops->gemm(run->ctx, &product);
+	wide_input_gradient(net, run, m, weight, dlogits, wide);
 	ops->cast(run->ctx, net->io, dx, MFK_F32, wide, count);
 }
 
