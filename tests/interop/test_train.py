@@ -74,6 +74,12 @@ CASES = [
                                                                       moe_aux_loss_coeff=0.1)),
     Case("deepseek", "resume/deepseek-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=1e-4,
                                                                moe_router_load_balancing_type="seq_aux_loss", moe_router_dtype="fp32")),
+    Case("mixtral-per-token", "weights/mixtral-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", calculate_per_token_loss=True,
+                                                                         eod_mask_loss=True, moe_z_loss_coeff=1e-2, moe_aux_loss_coeff=0.1)),
+    Case("deepseek-groups", "resume/deepseek-torch_dist-pp2-ep2",
+         dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=0.05, moe_router_load_balancing_type="aux_loss", moe_router_num_groups=2,
+              moe_router_group_topk=1, moe_router_topk_scaling_factor=2.5, moe_router_bias_update_rate=0.05, rope_type="yarn",
+              rotary_scaling_factor=4.0, mscale_all_dim=0.5), steps=4),
 ]
 
 
