@@ -161,10 +161,10 @@ extern const struct mfs_part_kind mfs_part_moe;	      /* moe.c */
 uint64_t mfs_attention_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
 				  bool backward);
 
-/* The kinds of a layer's two parts. -ENOTSUP: one has no computation here. */
-int mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
-		   const struct mfs_part_kind **ret_attention, const struct mfs_part_kind **ret_mlp,
-		   struct mfs_error *err);
+/* The kinds of a layer's two parts. */
+void mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
+		    const struct mfs_part_kind **ret_attention,
+		    const struct mfs_part_kind **ret_mlp);
 
 /* The arguments' activation function. */
 enum mfk_activation mfs_activation(const struct mfs_megatron_args *args);

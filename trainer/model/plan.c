@@ -7,7 +7,9 @@
  *   full        Layers are run again in chunks. Place k of a chunk has one set of memory for all
  *               chunks; only the first x of each chunk is kept.
  *   selective   "layernorm": all share one normed; "mlp", "moe": all share what the part keeps.
- *               "core_attn" changes nothing: scores are never kept.
+ *               "moe_act", "shared_experts": that is in scratch (moe.c). "core_attn" and
+ *               "mla_up_proj" change nothing: scores are never kept, and queries, keys and values
+ *               always are.
  *
  * Source of the modules' names: megatron/core/transformer/transformer_config.py.
  */
@@ -100,13 +102,12 @@ static int plan_layer(struct mfs_net *net, uint32_t i, struct mfs_plan *scratch,
 {
 	struct mfs_layer *l = &net->layers[i];
 	const struct mfs_part_kind *attention, *mlp;
-	int r = mfs_part_kinds(net->args, i, &attention, &mlp, err);
+	int r = mfs_norm_find(net, "decoder.layers.input_layernorm", (int32_t)i,
+			      &l->attention.in.norm, err);
 
+	mfs_part_kinds(net->args, i, &attention, &mlp);
 	l->attention.site = MFS_DROPOUT_ATTENTION;
 	l->mlp.site = MFS_DROPOUT_MLP;
-	if (!r)
-		r = mfs_norm_find(net, "decoder.layers.input_layernorm", (int32_t)i,
-				  &l->attention.in.norm, err);
 	if (!r)
 		r = mfs_norm_find(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i,
 				  &l->mlp.in.norm, err);
