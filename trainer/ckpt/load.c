@@ -157,7 +157,12 @@ static int open_ckpt(const struct mfs_train_config *config, const struct place *
 	if (rc)
 		return rc;
 	l->optimizer = mfs_optim_info(l->ckpt)->kind != MFS_OPTIM_NONE;
-	return 0;
+	if (l->optimizer)
+		return 0;
+	return mfs_fail(err, -ENODATA,
+			"%s: it has no optimizer; --no-load-optim goes on with a new one, "
+			"--finetune begins anew",
+			p->dir);
 }
 
 static int open_place(const struct mfs_train_config *config, const struct place *p, bool finetune,

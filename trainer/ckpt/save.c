@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,8 +214,14 @@ static int make_device(struct mfs_saver *s, struct mfs_error *err)
 
 static int start_thread(struct mfs_saver *s, struct mfs_error *err)
 {
-	const int rc = pthread_create(&s->thread, NULL, run, s);
+	sigset_t all, before;
+	int rc;
 
+	/* Signals are for the run's own thread: one would end an allocation of the save's files. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	rc = pthread_create(&s->thread, NULL, run, s);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (rc)
 		return mfs_fail(err, -rc, "cannot start a thread: %s", strerror(rc));
 	s->started = true;
@@ -245,6 +252,10 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	s->slot_of = calloc(s->plan.fill_count + 1u, sizeof(*s->slot_of));
 	if (!s->ring.slots || !s->slot_of)
 		return mfs_fail_nomem(err);
+	/* With one buffer a save comes to its end, however slowly; without any it would not. */
+	if (s->ring.capacity && !mfs_save_ring_grow(s))
+		return mfs_fail(err, -ENOMEM, "--save: no memory for a buffer of %llu MiB",
+				(unsigned long long)(MFS_SAVE_SLOT >> 20));
 	mfs_save_clean(s);
 	return start_thread(s, err);
 }

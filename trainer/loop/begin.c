@@ -120,7 +120,6 @@ static int plan(struct mfs_trainer *t, struct mfs_error *err)
 
 static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *err)
 {
-	bool optimizer = false;
 	int rc;
 
 	mfs_loss_scaler_init(t->config, &t->progress.scaler);
@@ -132,7 +131,7 @@ static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *
 		return 0;
 	}
 	return mfs_load_state(load, t->config, t->params, t->backend, t->device, t->ctx,
-			      &t->progress, &optimizer, err);
+			      &t->progress, &t->loaded_optimizer, err);
 }
 
 static int open_data(struct mfs_trainer *t, struct mfs_error *err)
@@ -140,7 +139,8 @@ static int open_data(struct mfs_trainer *t, struct mfs_error *err)
 	const bool validates = t->config->eval_iters > 0 || t->config->full_validation;
 	int rc = 0;
 
-	if (!t->config->skip_train)
+	/* A run that is started again behind its last iteration has consumed all samples. */
+	if (!t->config->skip_train && t->progress.iteration < t->iterations)
 		rc = mfs_trainer_open_data(t, MFS_TRAIN, err);
 	/* A split without data is not validated on, and that is no error (training.py:
 	 * build_train_valid_test_data_iterators). */
@@ -197,6 +197,7 @@ int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, str
 	if (rc)
 		goto out;
 	place_parameters(t);
+	t->iterations = mfs_schedule_iterations(config);
 	rc = mfs_net_begin(t->net, t->ctx, err);
 	if (!rc)
 		rc = fill(t, load, err);
@@ -205,7 +206,6 @@ int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, str
 	if (!rc && config->save)
 		rc = mfs_saver_new(config, t->params, t->backend, t->device,
 				   tokenizer_of(config, load, tokenizer), &t->saver, err);
-	t->iterations = mfs_schedule_iterations(config);
 	if (load)
 		snprintf(t->loaded, sizeof(t->loaded), "%s", mfs_load_what(load));
 out:
@@ -230,7 +230,8 @@ void mfs_trainer_close(struct mfs_trainer *t)
 	if (t->backend) {
 		mfs_memory_release(&t->memory, t->backend, t->device);
 		for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++)
-			t->backend->device->event_free(t->in_flight[i].done);
+			if (t->in_flight[i].done)
+				t->backend->device->event_free(t->in_flight[i].done);
 		if (t->ctx)
 			t->backend->device->ctx_free(t->ctx);
 		t->backend->device->close(t->device);

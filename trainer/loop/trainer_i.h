@@ -42,6 +42,7 @@ struct mfs_trainer {
 	struct mfs_progress progress;
 	uint64_t iterations; /* of the whole run */
 	char loaded[640];    /* what the run began with; empty: drawn weights */
+	bool loaded_optimizer;
 
 	/* what the log has not said yet: sums over steps */
 	struct mfs_log_window {

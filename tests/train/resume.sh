@@ -1,0 +1,188 @@
+#!/bin/bash
+# Runs that end before their time, and go on: what is saved must be the same bits as if they had not ended.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/train/families.sh
+train=${MCOREFS_TRAIN:-$(realpath -m "${O:-build}")/mcorefs-train}
+mcorefs=${MCOREFS:-$(realpath -m "${O:-build}")/mcorefs}
+work=$(mktemp -d "${TMPDIR:-/tmp}/resume-XXXXXX") || exit 1
+small=$work/small
+pid=
+trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; umount "$small" 2>/dev/null; rm -rf "$work"' EXIT
+passed=0 failed=0 skipped=0
+family_args llama
+fixture=tests/fixtures/resume/llama-torch-tp2-pp2
+RANDOM=${SEED:-$$}
+echo "seed: ${SEED:-$$}"
+
+# start ARGUMENT...: the fixture's run, as process $pid; what it says goes to $work/log
+start() {
+	"$train" "${args[@]}" --bf16 --backend cpu --save-interval 5 "$@" >"$work/log" 2>&1 &
+	pid=$!
+}
+
+finish() {
+	local status
+	wait "$pid" 2>/dev/null
+	status=$?
+	pid=
+	return $status
+}
+
+run() {
+	start "$@"
+	finish
+}
+
+# rows LOG: what a log says of each iteration, but for times
+rows() {
+	sed -nE 's/^ \[[^]]*\] (iteration .*) elapsed time[^|]*(\| learning rate.* number of nan iterations: .*)$/\1\2/p' "$1"
+}
+
+latest() {
+	cat "$1/latest_checkpointed_iteration.txt" 2>/dev/null
+}
+
+# whole DIR: what the tracker names has the sums that its manifest says.
+whole() {
+	local at
+	at=$1/iter_$(printf %07d "$(latest "$1")")
+	[ -f "$at/.metadata" ] || return 1
+	(cd "$at" && sed -nE 's/^ *"(.*)": "([0-9a-f]{64})",?$/\2  \1/p' integrity.json >"$work/sums" &&
+		[ "$(wc -l <"$work/sums")" -gt 3 ] && sha256sum -c --quiet "$work/sums")
+}
+
+# same A B: iteration 40 of both has the same tensors and the same index.
+same() {
+	local f
+	for f in "$1"/iter_0000040/*.distcp "$1"/iter_0000040/.metadata; do
+		cmp "$f" "$2/iter_0000040/${f##*/}" || return 1
+	done
+	"$mcorefs" diff "$1" "$2" --optim -q
+}
+
+# killed_run DIR NUMBER ARGUMENT...: a run that is killed: at any moment, or when a save has begun.
+killed_run() {
+	local dir=$1 number=$2 source=(--load "$fixture" --ckpt-step 20) at=0
+	shift 2
+	[ -z "$(latest "$dir")" ] || source=(--load "$dir")
+	if [ "$number" = 0 ]; then
+		run "${source[@]}" --save "$dir" "$@"
+		return
+	fi
+	start "${source[@]}" --save "$dir" "$@"
+	sleep 0.$((RANDOM % 50 + 10))
+	if [ $((number % 2)) = 0 ]; then
+		while ! compgen -G "$dir/*.tmp" >/dev/null && [ $((at++)) -lt 200 ]; do sleep 0.002; done
+	fi
+	kill -KILL "$pid" 2>/dev/null
+	finish
+	return 0
+}
+
+# is_bit_equal NAME ARGUMENT...: nine runs, of which eight are killed, end as one does.
+is_bit_equal() {
+	local whole=$work/$1-whole parts=$work/$1-parts number
+	shift
+	run --load "$fixture" --ckpt-step 20 --save "$whole" "$@" || return 1
+	rows "$work/log" >"$work/whole.rows"
+	[ "$(wc -l <"$work/whole.rows")" = 20 ] || return 1
+	: >"$work/parts.rows"
+	for number in 8 7 6 5 4 3 2 1 0; do
+		killed_run "$parts" $number "$@" || return 1
+		rows "$work/log" >>"$work/parts.rows"
+		[ -z "$(latest "$parts")" ] || whole "$parts" || return 1
+	done
+	diff <(sort -u "$work/parts.rows") <(sort -u "$work/whole.rows") && same "$whole" "$parts" &&
+		! compgen -G "$parts/*.tmp"
+}
+
+goes_on_after_a_signal() {
+	local at=0
+	start --load "$fixture" --ckpt-step 20 --save "$work/term"
+	while ! grep -q 'iteration *2[2-9]/' "$work/log" && [ $((at++)) -lt 2000 ]; do sleep 0.005; done
+	kill -TERM "$pid"
+	finish && grep -q 'a signal asked for it' "$work/log" && whole "$work/term" || return 1
+	run --load "$work/term" --save "$work/term" && same "$work/plain-whole" "$work/term"
+}
+
+# The run goes on, and the checkpoint before stays the latest.
+outlives_a_full_disk() {
+	run --load "$fixture" --ckpt-step 20 --save "$small/run"
+	[ $? = 1 ] && grep -q 'iteration 40 was not saved: .*No space left' "$work/log" &&
+		[ "$(rows "$work/log" | wc -l)" = 20 ] && [ "$(latest "$small/run")" = 25 ] && whole "$small/run"
+}
+
+# Megatron must not look for random states, which are not saved: its loader asks the arguments.
+says_that_it_has_no_random_state() {
+	LC_ALL=C grep -qaP 'no_save_rng(q.|r....|\x94)\x88' "$work/plain-whole/iter_0000040/common.pt"
+}
+
+takes_an_earlier_iteration() {
+	run --load "$work/plain-whole" --ckpt-step 30 && grep -q '^weights: iteration 30 of' "$work/log" &&
+		diff <(rows "$work/log") <(grep -E 'iteration +(3[1-9]|40)/' "$work/plain.rows")
+}
+
+# A supervisor may start a run once more that had come to its end.
+ends_again() {
+	run --load "$work/plain-parts" --save "$work/plain-parts" && [ -z "$(rows "$work/log")" ] &&
+		grep -q 'validation loss at iteration 40 on validation set' "$work/log" && same "$work/plain-whole" "$work/plain-parts"
+}
+
+fine_tunes() {
+	run --load "$work/plain-whole" --finetune --exit-interval 1 &&
+		rows "$work/log" | grep -q 'iteration  *1/.* consumed samples:  *8 .*learning rate: 2.000000E-04'
+}
+
+begins_a_new_optimizer() {
+	run --load "$work/plain-whole" --ckpt-step 30 --no-load-optim --exit-interval 31 &&
+		rows "$work/log" | grep -q 'iteration  *31/.* consumed samples:  *248 .*learning rate: 2.000000E-04'
+}
+
+# The model is the directory's, the first loss that of the checkpoint it was made of.
+takes_a_huggingface_model() {
+	local data=(--data-path tests/fixtures/data/tales_text_document --split 90,10,0 --eval-iters 0 --lr 1e-3
+		--micro-batch-size 2 --global-batch-size 8 --train-iters 2 --log-interval 1 --bf16 --backend cpu --seq-length 128
+		--hidden-dropout 0 --attention-dropout 0)
+	"$mcorefs" export "$work/plain-whole" hf "$work/hf" >"$work/log" 2>&1 &&
+		"$train" --load "$work/hf" "${data[@]}" >"$work/log" 2>&1 || return 1
+	rows "$work/log" >"$work/hf.rows"
+	"$train" --load "$work/plain-whole" --use-checkpoint-args --finetune "${data[@]}" --tokenizer-type HuggingFaceTokenizer \
+		--tokenizer-model tests/fixtures/data/tokenizer >"$work/log" 2>&1 || return 1
+	[ -s "$work/hf.rows" ] && diff <(rows "$work/log" | head -n 1) <(head -n 1 "$work/hf.rows")
+}
+
+needs_nothing_to_say_its_memory() {
+	run --load "$work/plain-whole" --save "$work/none" --dry-run && grep -q '^memory: .* million parameters' "$work/log" &&
+		[ ! -e "$work/none" ]
+}
+
+check() {
+	if "$@" >"$work/out" 2>&1; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $*"
+		tail -n 20 "$work/out" "$work/log" | cut -c1-300
+	fi
+}
+
+check is_bit_equal plain
+cp "$work/whole.rows" "$work/plain.rows"
+check is_bit_equal dropout --hidden-dropout 0.1
+check goes_on_after_a_signal
+if mkdir "$small" && mount -t tmpfs -o size=7m none "$small" 2>/dev/null; then
+	check outlives_a_full_disk
+else
+	echo "skipped: outlives_a_full_disk: no file system can be mounted here"
+	skipped=$((skipped + 1))
+fi
+check says_that_it_has_no_random_state
+check takes_an_earlier_iteration
+check ends_again
+check fine_tunes
+check begins_a_new_optimizer
+check takes_a_huggingface_model
+check needs_nothing_to_say_its_memory
+echo "$passed passed, $failed failed, $skipped skipped"
+[ $failed = 0 ]
