@@ -45,7 +45,7 @@ static struct mfk_attention shape(const struct mfs_net *net, const struct attent
 	};
 }
 
-static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_plan *p)
+static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_part_plan *p)
 {
 	const uint64_t q = mfs_matrix_bytes(net->io, net->tokens, a->heads * a->dim);
 	const uint64_t k = mfs_matrix_bytes(net->io, net->tokens, a->groups * a->dim);
@@ -54,29 +54,29 @@ static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_pla
 
 	if (net->config->attention_dropout > 0)
 		work.dropout = (float)net->config->attention_dropout;
-	a->q = mfs_plan_keep(p, q);
-	a->k = mfs_plan_keep(p, k);
-	a->v = mfs_plan_keep(p, k);
-	a->out = mfs_plan_keep(p, q);
-	a->lse = mfs_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
+	a->q = mfs_part_plan_keep(p, q);
+	a->k = mfs_part_plan_keep(p, k);
+	a->v = mfs_part_plan_keep(p, k);
+	a->out = mfs_part_plan_keep(p, q);
+	a->lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
 	if (a->q_norm.weight) {
-		a->packed = mfs_plan_keep(p, packed);
-		a->stats = mfs_plan_keep(
+		a->packed = mfs_part_plan_keep(p, packed);
+		a->stats = mfs_part_plan_keep(
 			p, mfs_matrix_bytes(MFK_F32, net->tokens, 2 * (a->heads + a->groups)));
 	} else {
-		a->packed = mfs_plan_scratch(p, packed);
+		a->packed = mfs_part_plan_scratch(p, packed);
 	}
-	a->work = mfs_plan_scratch(p, mfs_attention_work_bytes(net, &work, false));
-	mfs_plan_scratch_anew(p);
-	a->dout = mfs_plan_scratch(p, q);
-	a->dq = mfs_plan_scratch(p, q);
-	a->dk = mfs_plan_scratch(p, k);
-	a->dv = mfs_plan_scratch(p, k);
-	a->dpacked = mfs_plan_scratch(p, packed);
-	a->dwork = mfs_plan_scratch(p, mfs_attention_work_bytes(net, &work, true));
+	a->work = mfs_part_plan_scratch(p, mfs_attention_work_bytes(net, &work, false));
+	mfs_part_plan_scratch_anew(p);
+	a->dout = mfs_part_plan_scratch(p, q);
+	a->dq = mfs_part_plan_scratch(p, q);
+	a->dk = mfs_part_plan_scratch(p, k);
+	a->dv = mfs_part_plan_scratch(p, k);
+	a->dpacked = mfs_part_plan_scratch(p, packed);
+	a->dwork = mfs_part_plan_scratch(p, mfs_attention_work_bytes(net, &work, true));
 }
 
-static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,
+static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
 		struct mfs_error *err)
 {
 	const int32_t layer = (int32_t)part->layer;
@@ -155,7 +155,7 @@ static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *pa
 	return s;
 }
 
-static struct mfk_attention core(const struct mfs_net *net, const struct mfs_run *run,
+static struct mfk_attention core(const struct mfs_net *net, const struct mfs_pass *run,
 				 const struct mfs_part *part)
 {
 	const struct attention *a = part->own;
@@ -164,7 +164,7 @@ static struct mfk_attention core(const struct mfs_net *net, const struct mfs_run
 	c.first_key = run->first_key;
 	if (run->train && net->config->attention_dropout > 0) {
 		c.dropout = (float)net->config->attention_dropout;
-		c.seed = mfs_run_seed(net, run, part->layer, MFS_DROPOUT_SCORES);
+		c.seed = mfs_pass_seed(net, run, part->layer, MFS_DROPOUT_SCORES);
 	}
 	c.q = mfs_part_kept(net, part, a->q);
 	c.k = mfs_part_kept(net, part, a->k);
@@ -174,7 +174,7 @@ static struct mfk_attention core(const struct mfs_net *net, const struct mfs_run
 	return c;
 }
 
-static void forward(const struct mfs_net *net, const struct mfs_run *run,
+static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_part *part, const void *x, void *y)
 {
 	const struct attention *a = part->own;
@@ -189,7 +189,7 @@ static void forward(const struct mfs_net *net, const struct mfs_run *run,
 		mfs_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
 }
 
-static void backward(const struct mfs_net *net, const struct mfs_run *run,
+static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct attention *a = part->own;

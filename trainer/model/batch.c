@@ -62,7 +62,7 @@ void mfs_batch_release(struct mfs_net *net)
 }
 
 /* The buffer was copied two microbatches ago; that the event waits for it costs nothing then. */
-static int copy_window_keys(struct mfs_net *net, struct mfs_run *run, struct mfs_error *err)
+static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
 	struct mfs_key_stage *stage = &net->on_device.stage[net->on_device.turn++ % 2];
@@ -84,7 +84,7 @@ static int copy_window_keys(struct mfs_net *net, struct mfs_run *run, struct mfs
 	return 0;
 }
 
-int mfs_batch_copy(struct mfs_net *net, struct mfs_run *run, struct mfs_error *err)
+int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *err)
 {
 	const struct mfs_batch *b = run->pass->batch;
 	char *block = mfs_net_at(net, net->on_device.block);

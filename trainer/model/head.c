@@ -39,7 +39,7 @@ static int find(struct mfs_net *net, struct mfs_error *err)
 			       -1, -1, &h->linear, err);
 }
 
-int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *err)
+int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err)
 {
 	struct mfs_head *h = &net->head;
 	const uint64_t stream = mfs_matrix_bytes(net->io, net->tokens, net->hidden);
@@ -55,10 +55,10 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *
 	h->in.normed = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
 	h->in.stats = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS,
 				     mfs_norm_stats_bytes(net->tokens));
-	mfs_plan_scratch_anew(plan);
-	h->scale = mfs_plan_scratch(plan, per_token);
-	h->loss = mfs_plan_scratch(plan, per_token);
-	h->logits = mfs_plan_scratch(plan, mfs_matrix_bytes(net->io, h->chunk, net->vocab));
+	mfs_part_plan_scratch_anew(plan);
+	h->scale = mfs_part_plan_scratch(plan, per_token);
+	h->loss = mfs_part_plan_scratch(plan, per_token);
+	h->logits = mfs_part_plan_scratch(plan, mfs_matrix_bytes(net->io, h->chunk, net->vocab));
 	return 0;
 }
 
@@ -74,7 +74,7 @@ static int64_t rows_from(const struct mfs_net *net, int64_t row)
 }
 
 /* What a token's loss counts in the gradient: its mask times pass->grad_scale. */
-static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_run *run)
+static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	float *scale = mfs_net_scratch(net, net->head.scale);
 
@@ -84,7 +84,7 @@ static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_
 	return scale;
 }
 
-static void chunk(const struct mfs_net *net, const struct mfs_run *run, int64_t row,
+static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t row,
 		  const float *scale, char *dnormed)
 {
 	const struct mfs_head *h = &net->head;
@@ -111,12 +111,12 @@ static void chunk(const struct mfs_net *net, const struct mfs_run *run, int64_t 
 					    (size_t)(row * net->hidden) * mfk_dtype_size(net->io));
 }
 
-void mfs_head_run(const struct mfs_net *net, const struct mfs_run *run, void *dnormed)
+void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, void *dnormed)
 {
 	const float *scale = scale_of_tokens(net, run);
 
 	for (int64_t row = 0; row < net->tokens; row += net->head.chunk) {
-		struct mfs_run of_chunk = *run;
+		struct mfs_pass of_chunk = *run;
 
 		of_chunk.first &= row == 0;
 		chunk(net, &of_chunk, row, scale, dnormed);
@@ -134,7 +134,7 @@ static float widen(enum mfk_dtype type, uint16_t v)
 }
 
 /* 16-bit logits arrive in the back half of their place, and are widened from the front. */
-static int fetch(const struct mfs_net *net, const struct mfs_run *run, const void *logits,
+static int fetch(const struct mfs_net *net, const struct mfs_pass *run, const void *logits,
 		 size_t count, float *ret, struct mfs_error *err)
 {
 	const size_t size = mfk_dtype_size(net->io);
@@ -155,7 +155,7 @@ static int fetch(const struct mfs_net *net, const struct mfs_run *run, const voi
 	return 0;
 }
 
-int mfs_head_logits(const struct mfs_net *net, const struct mfs_run *run, float *ret,
+int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, float *ret,
 		    struct mfs_error *err)
 {
 	void *logits = mfs_net_scratch(net, net->head.logits);

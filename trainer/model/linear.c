@@ -69,7 +69,7 @@ static void *grad_of(const struct mfs_net *net, const struct mfs_linear *l,
 	return (void *)(uintptr_t)from_row(l, net->grad, mfs_grad(net, p), in);
 }
 
-void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_linear *l, int64_t rows, const void *x, void *y)
 {
 	const struct mfk_gemm product = {
@@ -100,7 +100,7 @@ void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l)
 }
 
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
-static void input_gradient(const struct mfs_net *net, const struct mfs_run *run,
+static void input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
 			   const struct mfs_linear *l, int64_t rows, const void *dy, void *dx)
 {
 	const struct mfk_gemm product = {
@@ -123,7 +123,7 @@ static void input_gradient(const struct mfs_net *net, const struct mfs_run *run,
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
-static void weight_gradient(const struct mfs_net *net, const struct mfs_run *run,
+static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
 			    const struct mfs_linear *l, int64_t rows, const void *x, const void *dy)
 {
 	const struct mfk_gemm product = {
@@ -146,7 +146,7 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_run *run
 	net->backend->ops->gemm(run->ctx, &product);
 }
 
-void mfs_linear_backward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx)
 {
@@ -180,7 +180,7 @@ uint64_t mfs_norm_stats_bytes(int64_t rows)
 	return mfs_matrix_bytes(MFK_F32, 2, rows);
 }
 
-void mfs_norm_forward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_norm_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		      const struct mfs_norm *n, int64_t rows, const void *x, const void *residual,
 		      void *sum, void *y, float *stats)
 {
@@ -204,7 +204,7 @@ void mfs_norm_forward(const struct mfs_net *net, const struct mfs_run *run,
 	net->backend->ops->norm(run->ctx, &norm);
 }
 
-void mfs_norm_backward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_norm_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_norm *n, int64_t rows, const void *x, const float *stats,
 		       const void *dy, const void *dresidual, void *dx)
 {

@@ -135,19 +135,19 @@ static uint64_t per_token(const struct mfs_net *net, int64_t elements)
 	return mfs_matrix_bytes(net->io, net->tokens, elements);
 }
 
-static void plan_lora(const struct mfs_net *net, struct lora *l, struct mfs_plan *p)
+static void plan_lora(const struct mfs_net *net, struct lora *l, struct mfs_part_plan *p)
 {
 	if (!l->down.weight)
 		return;
-	l->low = mfs_plan_keep(p, per_token(net, l->down.out));
+	l->low = mfs_part_plan_keep(p, per_token(net, l->down.out));
 	l->normed = l->low;
 	if (!l->norm.weight)
 		return;
-	l->normed = mfs_plan_keep(p, per_token(net, l->down.out));
-	l->stats = mfs_plan_keep(p, mfs_norm_stats_bytes(net->tokens));
+	l->normed = mfs_part_plan_keep(p, per_token(net, l->down.out));
+	l->stats = mfs_part_plan_keep(p, mfs_norm_stats_bytes(net->tokens));
 }
 
-static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_plan *p)
+static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_part_plan *p)
 {
 	const uint64_t qk = per_token(net, a->q.up.out), v = per_token(net, a->heads * a->v_dim);
 	const uint64_t rope = per_token(net, a->rope);
@@ -159,29 +159,29 @@ static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_pla
 		work.dropout = (float)net->config->attention_dropout;
 	plan_lora(net, &a->q, p);
 	plan_lora(net, &a->kv, p);
-	a->queries = mfs_plan_keep(p, qk);
-	a->keys = mfs_plan_keep(p, qk);
-	a->values = mfs_plan_keep(p, v);
-	a->out = mfs_plan_keep(p, v);
-	a->lse = mfs_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
-	a->q_up = mfs_plan_scratch(p, qk);
-	a->kv_up = mfs_plan_scratch(p, per_token(net, a->kv.up.out));
-	a->k_rope_out = mfs_plan_scratch(p, rope);
-	a->work = mfs_plan_scratch(p, mfs_attention_work_bytes(net, &work, false));
-	mfs_plan_scratch_anew(p);
-	a->dout = mfs_plan_scratch(p, v);
-	a->dq = mfs_plan_scratch(p, qk);
-	a->dk = mfs_plan_scratch(p, qk);
-	a->dv = mfs_plan_scratch(p, v);
-	a->dq_up = mfs_plan_scratch(p, qk);
-	a->dkv_up = mfs_plan_scratch(p, per_token(net, a->kv.up.out));
-	a->dk_rope = mfs_plan_scratch(p, rope);
-	a->dnormed = mfs_plan_scratch(p, low);
-	a->dlow = mfs_plan_scratch(p, low);
-	a->dwork = mfs_plan_scratch(p, mfs_attention_work_bytes(net, &work, true));
+	a->queries = mfs_part_plan_keep(p, qk);
+	a->keys = mfs_part_plan_keep(p, qk);
+	a->values = mfs_part_plan_keep(p, v);
+	a->out = mfs_part_plan_keep(p, v);
+	a->lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
+	a->q_up = mfs_part_plan_scratch(p, qk);
+	a->kv_up = mfs_part_plan_scratch(p, per_token(net, a->kv.up.out));
+	a->k_rope_out = mfs_part_plan_scratch(p, rope);
+	a->work = mfs_part_plan_scratch(p, mfs_attention_work_bytes(net, &work, false));
+	mfs_part_plan_scratch_anew(p);
+	a->dout = mfs_part_plan_scratch(p, v);
+	a->dq = mfs_part_plan_scratch(p, qk);
+	a->dk = mfs_part_plan_scratch(p, qk);
+	a->dv = mfs_part_plan_scratch(p, v);
+	a->dq_up = mfs_part_plan_scratch(p, qk);
+	a->dkv_up = mfs_part_plan_scratch(p, per_token(net, a->kv.up.out));
+	a->dk_rope = mfs_part_plan_scratch(p, rope);
+	a->dnormed = mfs_part_plan_scratch(p, low);
+	a->dlow = mfs_part_plan_scratch(p, low);
+	a->dwork = mfs_part_plan_scratch(p, mfs_attention_work_bytes(net, &work, true));
 }
 
-static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,
+static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
 		struct mfs_error *err)
 {
 	struct mla *a = part->own = mfs_arena_alloc(&net->arena, sizeof(*a));
@@ -213,7 +213,7 @@ static void *kept(const struct mfs_net *net, const struct mfs_part *part, uint64
 	return mfs_part_kept(net, part, offset);
 }
 
-static void lora_forward(const struct mfs_net *net, const struct mfs_run *run,
+static void lora_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, const struct lora *l, const void *x, void *y)
 {
 	const void *up_of = x;
@@ -228,7 +228,7 @@ static void lora_forward(const struct mfs_net *net, const struct mfs_run *run,
 	mfs_linear_forward(net, run, &l->up, net->tokens, up_of, y);
 }
 
-static void lora_backward(const struct mfs_net *net, const struct mfs_run *run,
+static void lora_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			  const struct mfs_part *part, const struct lora *l, const void *x,
 			  const void *dy, void *dx)
 {
@@ -274,7 +274,7 @@ static struct mfk_mla assembly(const struct mfs_net *net, const struct mfs_part 
 	};
 }
 
-static struct mfk_attention core(const struct mfs_net *net, const struct mfs_run *run,
+static struct mfk_attention core(const struct mfs_net *net, const struct mfs_pass *run,
 				 const struct mfs_part *part)
 {
 	const struct mla *a = part->own;
@@ -283,7 +283,7 @@ static struct mfk_attention core(const struct mfs_net *net, const struct mfs_run
 	c.first_key = run->first_key;
 	if (run->train && net->config->attention_dropout > 0) {
 		c.dropout = (float)net->config->attention_dropout;
-		c.seed = mfs_run_seed(net, run, part->layer, MFS_DROPOUT_SCORES);
+		c.seed = mfs_pass_seed(net, run, part->layer, MFS_DROPOUT_SCORES);
 	}
 	c.q = kept(net, part, a->queries);
 	c.k = kept(net, part, a->keys);
@@ -293,7 +293,7 @@ static struct mfk_attention core(const struct mfs_net *net, const struct mfs_run
 	return c;
 }
 
-static void forward(const struct mfs_net *net, const struct mfs_run *run,
+static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_part *part, const void *x, void *y)
 {
 	const struct mla *a = part->own;
@@ -311,7 +311,7 @@ static void forward(const struct mfs_net *net, const struct mfs_run *run,
 		mfs_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
 }
 
-static void backward(const struct mfs_net *net, const struct mfs_run *run,
+static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct mla *a = part->own;

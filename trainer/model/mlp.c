@@ -28,10 +28,10 @@ static int find(const struct mfs_net *net, const char *prefix, const char *linea
 }
 
 int mfs_mlp_plan(struct mfs_net *net, const char *prefix, uint32_t layer, struct mfs_mlp *m,
-		 struct mfs_plan *p, struct mfs_error *err)
+		 struct mfs_part_plan *p, struct mfs_error *err)
 {
-	uint64_t (*place)(struct mfs_plan * p, uint64_t bytes) =
-		m->again ? mfs_plan_scratch : mfs_plan_keep;
+	uint64_t (*place)(struct mfs_part_plan * p, uint64_t bytes) =
+		m->again ? mfs_part_plan_scratch : mfs_part_plan_keep;
 	int r = find(net, prefix, "linear_fc1", layer, &m->fc1, err);
 
 	if (!r)
@@ -44,7 +44,7 @@ int mfs_mlp_plan(struct mfs_net *net, const char *prefix, uint32_t layer, struct
 	m->activation = mfs_activation(net->args);
 	m->hidden = place(p, mfs_matrix_bytes(net->io, net->tokens, m->fc1.out));
 	m->active = place(p, mfs_matrix_bytes(net->io, net->tokens, m->fc2.in));
-	m->dactive = mfs_plan_scratch(p, mfs_matrix_bytes(net->io, net->tokens, m->fc2.in));
+	m->dactive = mfs_part_plan_scratch(p, mfs_matrix_bytes(net->io, net->tokens, m->fc2.in));
 	return 0;
 }
 
@@ -69,7 +69,7 @@ static struct mfk_act activation(const struct mfs_net *net, const struct mfs_par
 	};
 }
 
-void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
 		     const void *x, void *y)
 {
@@ -82,7 +82,7 @@ void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_run *run,
 }
 
 /* The gradient of what fc1 gave takes that one's place. */
-void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		      const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
 		      float *dscale, const void *x, const void *dy, void *dx)
 {
@@ -101,7 +101,7 @@ void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_run *run,
 
 /* ---- the part ---- */
 
-static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,
+static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
 		struct mfs_error *err)
 {
 	struct mfs_mlp *m = part->own = mfs_arena_alloc(&net->arena, sizeof(*m));
@@ -111,13 +111,13 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,
 	return mfs_mlp_plan(net, "decoder.layers.mlp", part->layer, m, p, err);
 }
 
-static void forward(const struct mfs_net *net, const struct mfs_run *run,
+static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_part *part, const void *x, void *y)
 {
 	mfs_mlp_forward(net, run, part, part->own, NULL, x, y);
 }
 
-static void backward(const struct mfs_net *net, const struct mfs_run *run,
+static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
 {
 	mfs_mlp_backward(net, run, part, part->own, NULL, NULL, x, dy, dx);

@@ -222,47 +222,49 @@ static uint64_t numbers(int64_t rows, int64_t cols)
 	return mfs_matrix_bytes(MFK_F32, rows, cols); /* int32 have the size of fp32 */
 }
 
-static void plan_kept(const struct mfs_net *net, struct moe *m, struct mfs_plan *p)
+static void plan_kept(const struct mfs_net *net, struct moe *m, struct mfs_part_plan *p)
 {
-	m->logits = mfs_plan_keep(p, mfs_matrix_bytes(m->router_type, net->tokens, m->experts));
-	m->expert = mfs_plan_keep(p, numbers(m->rows, 1));
-	m->prob = mfs_plan_keep(p, numbers(m->rows, 1));
-	m->load = mfs_plan_keep(p, numbers(net->tokens / m->balance_tokens, m->experts));
-	m->row = mfs_plan_keep(p, numbers(m->rows, 1));
-	m->from = mfs_plan_keep(p, numbers(m->rows, 1));
-	m->row_prob = mfs_plan_keep(p, numbers(m->rows, 1));
-	m->hidden = mfs_plan_keep(p, mfs_matrix_bytes(net->io, m->rows, m->fc1.of_first.out));
+	m->logits =
+		mfs_part_plan_keep(p, mfs_matrix_bytes(m->router_type, net->tokens, m->experts));
+	m->expert = mfs_part_plan_keep(p, numbers(m->rows, 1));
+	m->prob = mfs_part_plan_keep(p, numbers(m->rows, 1));
+	m->load = mfs_part_plan_keep(p, numbers(net->tokens / m->balance_tokens, m->experts));
+	m->row = mfs_part_plan_keep(p, numbers(m->rows, 1));
+	m->from = mfs_part_plan_keep(p, numbers(m->rows, 1));
+	m->row_prob = mfs_part_plan_keep(p, numbers(m->rows, 1));
+	m->hidden = mfs_part_plan_keep(p, mfs_matrix_bytes(net->io, m->rows, m->fc1.of_first.out));
 	if (!m->act_again)
-		m->active =
-			mfs_plan_keep(p, mfs_matrix_bytes(net->io, m->rows, m->fc2.of_first.in));
+		m->active = mfs_part_plan_keep(
+			p, mfs_matrix_bytes(net->io, m->rows, m->fc2.of_first.in));
 	if (!m->gate.weight)
 		return;
-	m->gate_logits = mfs_plan_keep(p, mfs_matrix_bytes(net->io, net->tokens, 1));
-	m->gate_choice = mfs_plan_keep(p, numbers(net->tokens, 1));
-	m->gate_prob = mfs_plan_keep(p, numbers(net->tokens, 1));
+	m->gate_logits = mfs_part_plan_keep(p, mfs_matrix_bytes(net->io, net->tokens, 1));
+	m->gate_choice = mfs_part_plan_keep(p, numbers(net->tokens, 1));
+	m->gate_prob = mfs_part_plan_keep(p, numbers(net->tokens, 1));
 }
 
 /* Forward's and backward's lie in one place, behind what both use. */
-static void plan_scratch(const struct mfs_net *net, struct moe *m, struct mfs_plan *p)
+static void plan_scratch(const struct mfs_net *net, struct moe *m, struct mfs_part_plan *p)
 {
 	const uint64_t active = mfs_matrix_bytes(net->io, m->rows, m->fc2.of_first.in);
 	uint64_t behind;
 
-	m->rows_in = mfs_plan_scratch(p, mfs_matrix_bytes(net->io, m->rows, net->hidden));
+	m->rows_in = mfs_part_plan_scratch(p, mfs_matrix_bytes(net->io, m->rows, net->hidden));
 	if (m->act_again)
-		m->act = mfs_plan_scratch(p, active);
+		m->act = mfs_part_plan_scratch(p, active);
 	behind = p->scratch;
-	m->losses = mfs_plan_scratch(p, numbers(2, net->tokens));
+	m->losses = mfs_part_plan_scratch(p, numbers(2, net->tokens));
 	p->scratch = behind;
-	m->drow_prob = mfs_plan_scratch(p, numbers(m->rows, 1));
-	m->dactive = mfs_plan_scratch(p, active);
-	m->dlogits = mfs_plan_scratch(p, mfs_matrix_bytes(m->router_type, net->tokens, m->experts));
+	m->drow_prob = mfs_part_plan_scratch(p, numbers(m->rows, 1));
+	m->dactive = mfs_part_plan_scratch(p, active);
+	m->dlogits =
+		mfs_part_plan_scratch(p, mfs_matrix_bytes(m->router_type, net->tokens, m->experts));
 	if (m->router_type != net->io) {
-		m->wide = mfs_plan_scratch(p, numbers(net->tokens, net->hidden));
-		m->wide_weight = mfs_plan_scratch(p, numbers(m->experts, net->hidden));
+		m->wide = mfs_part_plan_scratch(p, numbers(net->tokens, net->hidden));
+		m->wide_weight = mfs_part_plan_scratch(p, numbers(m->experts, net->hidden));
 	}
 	if (m->gate.weight)
-		m->dgate = mfs_plan_scratch(p, numbers(net->tokens, 2));
+		m->dgate = mfs_part_plan_scratch(p, numbers(net->tokens, 2));
 }
 
 static void plan_run(struct mfs_net *net, struct moe *m)
@@ -274,7 +276,7 @@ static void plan_run(struct mfs_net *net, struct moe *m)
 					   (uint64_t)m->experts * sizeof(int32_t));
 }
 
-static int plan_shared(struct mfs_net *net, struct moe *m, uint32_t layer, struct mfs_plan *p,
+static int plan_shared(struct mfs_net *net, struct moe *m, uint32_t layer, struct mfs_part_plan *p,
 		       struct mfs_error *err)
 {
 	int r;
@@ -288,7 +290,7 @@ static int plan_shared(struct mfs_net *net, struct moe *m, uint32_t layer, struc
 	return r ? r : find_gate(net, m, layer, err);
 }
 
-static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *p,
+static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
 		struct mfs_error *err)
 {
 	struct moe *m = part->own = mfs_arena_alloc(&net->arena, sizeof(*m));
@@ -338,7 +340,7 @@ static int begin(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part
 /* ---- the router ---- */
 
 /* The product gives logits in the router's type. */
-static void router_forward(const struct mfs_net *net, const struct mfs_run *run,
+static void router_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			   const struct moe *m, const void *x, void *logits)
 {
 	const struct mfk_gemm product = {
@@ -362,7 +364,7 @@ static void router_forward(const struct mfs_net *net, const struct mfs_run *run,
 
 /* dweight += dlogits^T x, of x in fp32. A product of fp32 gives fp32: gradients of another type are
  * widened before it and rounded behind it. */
-static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_run *run,
+static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
 				 const struct moe *m, const void *x, const void *dlogits)
 {
 	const struct mfk_ops *ops = net->backend->ops;
@@ -392,7 +394,7 @@ static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_run
 }
 
 /* dx = dlogits weight, of the weight in fp32. */
-static void wide_input_gradient(const struct mfs_net *net, const struct mfs_run *run,
+static void wide_input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
 				const struct moe *m, const void *weight, const void *dlogits,
 				void *dx)
 {
@@ -413,7 +415,7 @@ static void wide_input_gradient(const struct mfs_net *net, const struct mfs_run 
 }
 
 /* Logits have more digits than x and weights: both are widened. */
-static void wide_router_backward(const struct mfs_net *net, const struct mfs_run *run,
+static void wide_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
 				 const struct moe *m, const void *x, const void *dlogits, void *dx)
 {
 	const struct mfk_ops *ops = net->backend->ops;
@@ -493,7 +495,7 @@ static double balance_factor(const struct mfs_net *net, const struct moe *m)
 }
 
 /* What gradients of auxiliary losses are multiplied by. */
-static double loss_scale(const struct mfs_net *net, const struct mfs_run *run)
+static double loss_scale(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	const uint64_t counted = run->pass->batch->counted;
 	const double tokens = net->config->calculate_per_token_loss ? (double)net->tokens
@@ -504,7 +506,7 @@ static double loss_scale(const struct mfs_net *net, const struct mfs_run *run)
 }
 
 /* Chooses, and adds to the sums of losses. */
-static void choose(const struct mfs_net *net, const struct mfs_run *run, const struct moe *m,
+static void choose(const struct mfs_net *net, const struct mfs_pass *run, const struct moe *m,
 		   struct mfk_route *r)
 {
 	float *losses = mfs_net_scratch(net, m->losses);
@@ -525,7 +527,7 @@ static void choose(const struct mfs_net *net, const struct mfs_run *run, const s
 /* ---- experts ---- */
 
 /* Sorts choices, and waits until the number of each expert's rows is here. */
-static void sort(const struct mfs_net *net, const struct mfs_run *run, const struct mfs_part *part)
+static void sort(const struct mfs_net *net, const struct mfs_pass *run, const struct mfs_part *part)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
 	const struct moe *m = part->own;
@@ -559,7 +561,7 @@ static struct mfk_gemm_grouped groups(const struct moe *m, const struct grouped 
 }
 
 /* y[rows, out] = x[rows, in] weight[out, in]^T */
-static void experts_forward(const struct mfs_net *net, const struct mfs_run *run,
+static void experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			    const struct moe *m, const struct grouped *g, const void *x, void *y)
 {
 	const struct mfs_linear *l = &g->of_first;
@@ -582,7 +584,7 @@ static void experts_forward(const struct mfs_net *net, const struct mfs_run *run
 }
 
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
-static void experts_input_gradient(const struct mfs_net *net, const struct mfs_run *run,
+static void experts_input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
 				   const struct moe *m, const struct grouped *g, const void *dy,
 				   void *dx)
 {
@@ -605,7 +607,7 @@ static void experts_input_gradient(const struct mfs_net *net, const struct mfs_r
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
-static void experts_weight_gradient(const struct mfs_net *net, const struct mfs_run *run,
+static void experts_weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
 				    const struct moe *m, const struct grouped *g, const void *x,
 				    const void *dy)
 {
@@ -647,7 +649,7 @@ static struct mfk_act act_of(const struct mfs_net *net, const struct mfs_part *p
 }
 
 /* Each row's token, of x[T, hidden]. */
-static void *gather(const struct mfs_net *net, const struct mfs_run *run,
+static void *gather(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_part *part, const void *x)
 {
 	const struct moe *m = part->own;
@@ -666,7 +668,7 @@ static void *gather(const struct mfs_net *net, const struct mfs_run *run,
 }
 
 /* y (+)= each token's rows. */
-static void combine(const struct mfs_net *net, const struct mfs_run *run,
+static void combine(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_part *part, const void *x, bool adds, void *y)
 {
 	const struct moe *m = part->own;
@@ -687,7 +689,7 @@ static void combine(const struct mfs_net *net, const struct mfs_run *run,
 /* ---- shared experts ---- */
 
 /* fc2 is linear, so that the gate may be applied before it. */
-static const float *gate_forward(const struct mfs_net *net, const struct mfs_run *run,
+static const float *gate_forward(const struct mfs_net *net, const struct mfs_pass *run,
 				 const struct mfs_part *part, const void *x)
 {
 	const struct moe *m = part->own;
@@ -703,7 +705,7 @@ static const float *gate_forward(const struct mfs_net *net, const struct mfs_run
 }
 
 /* Adds to dx. */
-static void shared_backward(const struct mfs_net *net, const struct mfs_run *run,
+static void shared_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			    const struct mfs_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct moe *m = part->own;
@@ -725,7 +727,7 @@ static void shared_backward(const struct mfs_net *net, const struct mfs_run *run
 
 /* ---- forward and backward ---- */
 
-static void forward(const struct mfs_net *net, const struct mfs_run *run,
+static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_part *part, const void *x, void *y)
 {
 	const struct moe *m = part->own;
@@ -750,7 +752,7 @@ static void forward(const struct mfs_net *net, const struct mfs_run *run,
 }
 
 /* dx of the router alone; the first that writes it. */
-static void router_backward(const struct mfs_net *net, const struct mfs_run *run,
+static void router_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			    const struct mfs_part *part, const void *x, void *dx)
 {
 	const struct moe *m = part->own;
@@ -770,7 +772,7 @@ static void router_backward(const struct mfs_net *net, const struct mfs_run *run
 }
 
 /* The gradient of what fc1 gave takes that one's place. */
-static void backward(const struct mfs_net *net, const struct mfs_run *run,
+static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct moe *m = part->own;

@@ -28,7 +28,7 @@ struct mfs_net;
 /* ---- a pass ---- */
 
 /* What is on its way: the context, and the microbatch on the device. */
-struct mfs_run {
+struct mfs_pass {
 	struct mfk_ctx *ctx;
 	const struct mfs_net_pass *pass;
 	bool train; /* with dropout, and a backward pass follows */
@@ -48,21 +48,21 @@ enum mfs_dropout_site {
 };
 
 /* The generator's key: a function of seed, iteration, microbatch, layer and site. */
-uint64_t mfs_run_seed(const struct mfs_net *net, const struct mfs_run *run, uint32_t layer,
-		      enum mfs_dropout_site site);
+uint64_t mfs_pass_seed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer,
+		       enum mfs_dropout_site site);
 
 /* ---- memory ---- */
 
 /* What a part asks for. Each function gives an offset: of what is kept from forward to backward,
  * from mfs_part_kept(); of scratch, from mfs_net_scratch(). Scratch is a part's for one call of
  * forward or backward. */
-struct mfs_plan {
+struct mfs_part_plan {
 	uint64_t kept, scratch, scratch_most; /* bytes */
 };
-uint64_t mfs_plan_keep(struct mfs_plan *p, uint64_t bytes);
-uint64_t mfs_plan_scratch(struct mfs_plan *p, uint64_t bytes);
+uint64_t mfs_part_plan_keep(struct mfs_part_plan *p, uint64_t bytes);
+uint64_t mfs_part_plan_scratch(struct mfs_part_plan *p, uint64_t bytes);
 /* What is asked from here on lies where scratch began: backward's, after forward's. */
-void mfs_plan_scratch_anew(struct mfs_plan *p);
+void mfs_part_plan_scratch_anew(struct mfs_part_plan *p);
 /* Bytes of rows x cols elements of a type. Sizes beyond 2^60 count as that. */
 uint64_t mfs_matrix_bytes(enum mfk_dtype type, int64_t rows, int64_t cols);
 
@@ -82,14 +82,14 @@ struct mfs_linear {
 /* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. */
 int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer, int32_t expert,
 		    struct mfs_linear *ret, struct mfs_error *err);
-void mfs_linear_forward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_linear *l, int64_t rows, const void *x, void *y);
 /* For a linear that is the first to touch its weight's gradient, once in each pass: a step's first
  * pass writes the gradient instead of adding to it, and mfs_net_clear_grads() leaves it alone. */
 void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l);
 /* Adds to the gradients of weight and bias. dx NULL: not wanted. Otherwise it is written, or, if
  * the linear adds, added to. */
-void mfs_linear_backward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx);
 
@@ -103,11 +103,11 @@ int mfs_norm_find(const struct mfs_net *net, const char *prefix, int32_t layer,
 		  struct mfs_norm *ret, struct mfs_error *err);
 uint64_t mfs_norm_stats_bytes(int64_t rows);
 /* residual NULL: x is normalised; else sum = x + residual is. */
-void mfs_norm_forward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_norm_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		      const struct mfs_norm *n, int64_t rows, const void *x, const void *residual,
 		      void *sum, void *y, float *stats);
 /* x: what was normalised. dx = gradient (+ dresidual). */
-void mfs_norm_backward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_norm_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_norm *n, int64_t rows, const void *x, const float *stats,
 		       const void *dy, const void *dresidual, void *dx);
 
@@ -131,16 +131,16 @@ struct mfs_part_kind {
 	const char *module;
 	/* Finds parameters, fills part->own, and asks for memory. What must outlive a microbatch is
 	 * added to net->memory here. -ENOTSUP: an argument that has no computation here. */
-	int (*plan)(struct mfs_net *net, struct mfs_part *part, struct mfs_plan *plan,
+	int (*plan)(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *plan,
 		    struct mfs_error *err);
 	/* After memory was placed. NULL: nothing is to be done. */
 	int (*begin)(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
 		     struct mfs_error *err);
 	/* y[T, hidden] of x[T, hidden]. y NULL: it is not wanted, only what is kept is. */
-	void (*forward)(const struct mfs_net *net, const struct mfs_run *run,
+	void (*forward)(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_part *part, const void *x, void *y);
 	/* dx of dy; adds to gradients of parameters. What was kept may be overwritten. */
-	void (*backward)(const struct mfs_net *net, const struct mfs_run *run,
+	void (*backward)(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, const void *x, const void *dy, void *dx);
 	/* After the last microbatch of a step, before the update. NULL: nothing. */
 	void (*end_step)(const struct mfs_net *net, struct mfk_ctx *ctx,
@@ -181,12 +181,12 @@ struct mfs_mlp {
 
 /* prefix: "decoder.layers.mlp"; ret->again is set before. */
 int mfs_mlp_plan(struct mfs_net *net, const char *prefix, uint32_t layer, struct mfs_mlp *ret,
-		 struct mfs_plan *plan, struct mfs_error *err);
+		 struct mfs_part_plan *plan, struct mfs_error *err);
 /* scale: fp32 [T]; NULL: 1. y NULL: it is not wanted. */
-void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
 		     const void *x, void *y);
-void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_run *run,
+void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		      const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
 		      float *dscale, const void *x, const void *dy, void *dx);
 
@@ -236,10 +236,10 @@ struct mfs_head {
 	int64_t chunk;		      /* rows of logits at a time */
 	uint64_t logits, scale, loss; /* offsets in scratch */
 };
-int mfs_head_plan(struct mfs_net *net, struct mfs_plan *plan, struct mfs_error *err);
+int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err);
 /* Losses of what is in head.in.normed, and in training the gradient of it, in dnormed. */
-void mfs_head_run(const struct mfs_net *net, const struct mfs_run *run, void *dnormed);
-int mfs_head_logits(const struct mfs_net *net, const struct mfs_run *run, float *ret,
+void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, void *dnormed);
+int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, float *ret,
 		    struct mfs_error *err);
 
 /* The microbatch on the device; batch.c. */
@@ -254,7 +254,7 @@ struct mfs_batch_place {
 };
 int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err);
 int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err);
-int mfs_batch_copy(struct mfs_net *net, struct mfs_run *run, struct mfs_error *err);
+int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *err);
 void mfs_batch_release(struct mfs_net *net);
 
 /* Finds what the net is made of, and plans its memory; plan.c. */

@@ -29,8 +29,8 @@ static uint64_t mix(uint64_t state, uint64_t value)
 	return z ^ z >> 31;
 }
 
-uint64_t mfs_run_seed(const struct mfs_net *net, const struct mfs_run *run, uint32_t layer,
-		      enum mfs_dropout_site site)
+uint64_t mfs_pass_seed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer,
+		       enum mfs_dropout_site site)
 {
 	uint64_t key = mix(0, (uint64_t)net->config->seed);
 
@@ -40,24 +40,24 @@ uint64_t mfs_run_seed(const struct mfs_net *net, const struct mfs_run *run, uint
 	return mix(key, site);
 }
 
-static bool drops(const struct mfs_net *net, const struct mfs_run *run)
+static bool drops(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	return run->train && net->config->hidden_dropout > 0;
 }
 
-static struct mfk_dropout dropout_at(const struct mfs_net *net, const struct mfs_run *run,
+static struct mfk_dropout dropout_at(const struct mfs_net *net, const struct mfs_pass *run,
 				     uint32_t layer, enum mfs_dropout_site site)
 {
 	return (struct mfk_dropout){
 		.dtype = net->io,
 		.count = net->tokens * net->hidden,
 		.p = (float)net->config->hidden_dropout,
-		.seed = mfs_run_seed(net, run, layer, site),
+		.seed = mfs_pass_seed(net, run, layer, site),
 	};
 }
 
 /* The gradient of what a dropout was given; dx itself if there is none. */
-static const void *before_dropout(const struct mfs_net *net, const struct mfs_run *run,
+static const void *before_dropout(const struct mfs_net *net, const struct mfs_pass *run,
 				  uint32_t layer, enum mfs_dropout_site site)
 {
 	struct mfk_dropout d = dropout_at(net, run, layer, site);
@@ -74,7 +74,7 @@ static const void *before_dropout(const struct mfs_net *net, const struct mfs_ru
 
 /* x = x of before + dropout(its output), and the norm of that: one operation without dropout.
  * before NULL: x is there. */
-static void join(const struct mfs_net *net, const struct mfs_run *run,
+static void join(const struct mfs_net *net, const struct mfs_pass *run,
 		 const struct mfs_sublayer *before, const struct mfs_joint *at)
 {
 	void *x = mfs_net_at(net, at->x), *normed = mfs_net_at(net, at->normed);
@@ -97,7 +97,7 @@ static void join(const struct mfs_net *net, const struct mfs_run *run,
 }
 
 /* dx = gradient of dnormed through the norm, + dx of the stream (NULL: the stream ends here). */
-static void join_backward(const struct mfs_net *net, const struct mfs_run *run,
+static void join_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			  const struct mfs_joint *at, const void *dnormed, const void *dstream)
 {
 	mfs_norm_backward(net, run, &at->norm, net->tokens, mfs_net_at(net, at->x),
@@ -106,7 +106,7 @@ static void join_backward(const struct mfs_net *net, const struct mfs_run *run,
 
 /* ---- forward ---- */
 
-static struct mfk_embedding embedding(const struct mfs_net *net, const struct mfs_run *run)
+static struct mfk_embedding embedding(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	const struct mfs_param *positions = net->position_embeddings;
 
@@ -126,7 +126,7 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 	};
 }
 
-static void embed(const struct mfs_net *net, const struct mfs_run *run)
+static void embed(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	void *x = mfs_net_at(net, net->layers[0].attention.in.x);
 	struct mfk_embedding e = embedding(net, run);
@@ -141,7 +141,7 @@ static void embed(const struct mfs_net *net, const struct mfs_run *run)
 	net->backend->ops->dropout(run->ctx, &d);
 }
 
-static void sublayer_forward(const struct mfs_net *net, const struct mfs_run *run,
+static void sublayer_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			     const struct mfs_sublayer *before, const struct mfs_sublayer *s,
 			     void *output)
 {
@@ -150,7 +150,7 @@ static void sublayer_forward(const struct mfs_net *net, const struct mfs_run *ru
 }
 
 /* Layers [first, end). The last one's output is wanted or not. */
-static void layers_forward(const struct mfs_net *net, const struct mfs_run *run, uint32_t first,
+static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run, uint32_t first,
 			   uint32_t end, bool wanted)
 {
 	const struct mfs_sublayer *before = NULL;
@@ -168,10 +168,10 @@ static void layers_forward(const struct mfs_net *net, const struct mfs_run *run,
 /* ---- backward ---- */
 
 /* What selective recomputation did not keep. */
-static void make_again(const struct mfs_net *net, const struct mfs_run *run,
+static void make_again(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_sublayer *s)
 {
-	struct mfs_run again = *run;
+	struct mfs_pass again = *run;
 
 	again.again = true;
 	if (s->norm_again)
@@ -180,7 +180,7 @@ static void make_again(const struct mfs_net *net, const struct mfs_run *run,
 		s->part.kind->forward(net, &again, &s->part, mfs_net_at(net, s->in.normed), NULL);
 }
 
-static void sublayer_backward(const struct mfs_net *net, const struct mfs_run *run,
+static void sublayer_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			      const struct mfs_sublayer *s)
 {
 	const void *doutput = before_dropout(net, run, s->part.layer, s->site);
@@ -191,9 +191,9 @@ static void sublayer_backward(const struct mfs_net *net, const struct mfs_run *r
 }
 
 /* Before the last layer of a chunk goes backward: all of it is run again from its first x. */
-static void run_chunk_again(const struct mfs_net *net, const struct mfs_run *run, uint32_t last)
+static void run_chunk_again(const struct mfs_net *net, const struct mfs_pass *run, uint32_t last)
 {
-	struct mfs_run again = *run;
+	struct mfs_pass again = *run;
 
 	again.again = true;
 	layers_forward(net, &again, last / net->chunk * net->chunk, last + 1, false);
@@ -204,7 +204,7 @@ static bool ends_chunk(const struct mfs_net *net, uint32_t i)
 	return i < net->chunked_end && (i + 1 == net->chunked_end || (i + 1) % net->chunk == 0);
 }
 
-static void layers_backward(const struct mfs_net *net, const struct mfs_run *run)
+static void layers_backward(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	for (uint32_t i = net->layer_count; i-- > 0;) {
 		const struct mfs_layer *l = &net->layers[i];
@@ -220,7 +220,7 @@ static void layers_backward(const struct mfs_net *net, const struct mfs_run *run
 	}
 }
 
-static void embed_backward(const struct mfs_net *net, const struct mfs_run *run)
+static void embed_backward(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	struct mfk_embedding e = embedding(net, run);
 
@@ -232,7 +232,7 @@ static void embed_backward(const struct mfs_net *net, const struct mfs_run *run)
 
 /* ---- all of it ---- */
 
-static int run_forward(struct mfs_net *net, struct mfs_run *run, struct mfs_error *err)
+static int run_forward(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *err)
 {
 	const int r = mfs_batch_copy(net, run, err);
 
@@ -247,7 +247,7 @@ static int run_forward(struct mfs_net *net, struct mfs_run *run, struct mfs_erro
 int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
 		struct mfs_error *err)
 {
-	struct mfs_run run = {
+	struct mfs_pass run = {
 		.ctx = ctx, .pass = pass, .train = pass->backward, .first = pass->first};
 	const int r = run_forward(net, &run, err);
 
@@ -266,7 +266,7 @@ int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_ba
 		   float *ret, struct mfs_error *err)
 {
 	const struct mfs_net_pass pass = {.batch = batch};
-	struct mfs_run run = {.ctx = ctx, .pass = &pass};
+	struct mfs_pass run = {.ctx = ctx, .pass = &pass};
 	const int r = run_forward(net, &run, err);
 
 	return r ? r : mfs_head_logits(net, &run, ret, err);

@@ -34,12 +34,12 @@ static uint64_t take(uint64_t *used, uint64_t bytes)
 	return offset;
 }
 
-uint64_t mfs_plan_keep(struct mfs_plan *p, uint64_t bytes)
+uint64_t mfs_part_plan_keep(struct mfs_part_plan *p, uint64_t bytes)
 {
 	return take(&p->kept, bytes);
 }
 
-uint64_t mfs_plan_scratch(struct mfs_plan *p, uint64_t bytes)
+uint64_t mfs_part_plan_scratch(struct mfs_part_plan *p, uint64_t bytes)
 {
 	const uint64_t offset = take(&p->scratch, bytes);
 
@@ -48,7 +48,7 @@ uint64_t mfs_plan_scratch(struct mfs_plan *p, uint64_t bytes)
 	return offset;
 }
 
-void mfs_plan_scratch_anew(struct mfs_plan *p)
+void mfs_part_plan_scratch_anew(struct mfs_part_plan *p)
 {
 	p->scratch = 0;
 }
@@ -79,10 +79,10 @@ bool mfs_recomputes(const struct mfs_net *net, const char *module)
 
 /* The part's plan. Its scratch lies where every other's does. */
 static int plan_part(struct mfs_net *net, struct mfs_sublayer *s, uint32_t layer,
-		     const struct mfs_part_kind *kind, struct mfs_plan *scratch,
+		     const struct mfs_part_kind *kind, struct mfs_part_plan *scratch,
 		     struct mfs_error *err)
 {
-	struct mfs_plan plan = {.scratch_most = scratch->scratch_most};
+	struct mfs_part_plan plan = {.scratch_most = scratch->scratch_most};
 	int r;
 
 	s->part.kind = kind;
@@ -97,7 +97,7 @@ static int plan_part(struct mfs_net *net, struct mfs_sublayer *s, uint32_t layer
 	return 0;
 }
 
-static int plan_layer(struct mfs_net *net, uint32_t i, struct mfs_plan *scratch,
+static int plan_layer(struct mfs_net *net, uint32_t i, struct mfs_part_plan *scratch,
 		      struct mfs_error *err)
 {
 	struct mfs_layer *l = &net->layers[i];
@@ -278,7 +278,7 @@ static void plan_streams(struct mfs_net *net)
 
 int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 {
-	struct mfs_plan scratch = {0};
+	struct mfs_part_plan scratch = {0};
 	int r = choose_chunks(net, err);
 
 	if (!r)
