@@ -6,11 +6,6 @@ _mcorefs_train() {
 	case $prev in
 	--completions) mapfile -t COMPREPLY < <(compgen -W 'bash zsh' -- "$cur") && return ;;
 	--backend) mapfile -t COMPREPLY < <(compgen -W 'cpu cuda' -- "$cur") && return ;;
-	--dump-logits)
-		compopt -o filenames
-		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-		return
-		;;
 	--normalization) mapfile -t COMPREPLY < <(compgen -W 'LayerNorm RMSNorm' -- "$cur") && return ;;
 	--recompute-granularity) mapfile -t COMPREPLY < <(compgen -W 'full selective' -- "$cur") && return ;;
 	--recompute-method) mapfile -t COMPREPLY < <(compgen -W 'uniform block' -- "$cur") && return ;;
@@ -64,11 +59,6 @@ _mcorefs_train() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
-	--data-cache-path)
-		compopt -o filenames
-		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
-		return
-		;;
 	--vocab-file)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -115,11 +105,9 @@ _mcorefs_train() {
 		--device
 		--threads
 		--dry-run
-		--dump-logits
 		--log-args
 		--eod-id
 		--save-keep-last
-		--no-initialization
 		--fp16
 		--bf16
 		--num-layers
@@ -201,12 +189,9 @@ _mcorefs_train() {
 		--exit-signal-handler
 		--recompute-activations
 		--no-check-for-nan-in-loss-and-grad
-		--check-for-large-grads
 		--no-bias-gelu-fusion
 		--rope-type
 		--optimizer
-		--optimizer-cpu-offload
-		--optimizer-offload-fraction
 		--dataloader-type
 		--weight-decay
 		--apply-wd-to-qk-layernorm
@@ -259,7 +244,6 @@ _mcorefs_train() {
 		--test-data-path
 		--data-args-path
 		--per-split-data-args-path
-		--data-cache-path
 		--mock-data
 		--seq-length
 		--encoder-seq-length
@@ -280,7 +264,6 @@ _mcorefs_train() {
 		--save-interval --persistent-save-interval
 		--save-retain-interval
 		--load
-		--non-persistent-save-interval
 		--finetune
 		--pretrained-checkpoint
 		--ckpt-step
@@ -290,11 +273,8 @@ _mcorefs_train() {
 		--ckpt-format
 		--async-save
 		--no-save-tokenizer-assets --disable-save-tokenizer-assets
-		--verify-integrity
 		--no-save-optim
-		--no-save-rng
 		--no-load-optim
-		--no-load-rng
 		--use-distributed-optimizer
 		--log-interval
 		--log-params-norm
@@ -304,7 +284,6 @@ _mcorefs_train() {
 		--log-validation-ppl-to-tensorboard
 		--log-memory-to-tensorboard
 		--log-num-zeros-in-grad
-		--check-for-spiky-loss
 		--no-data-sharding' -- "$cur")
 }
 

@@ -18,19 +18,20 @@
 /* A bf16 run of a checkpoint's arguments. */
 static inline struct mfs_train_config run_config(const struct mfs_ckpt *ckpt)
 {
-	struct mfs_train_config c = {.model = *mfs_ckpt_args(ckpt),
-				     .embedding_init_method_std = -1,
-				     .decoupled_lr = -1,
-				     .params_dtype = MFS_BF16,
-				     .main_grads_dtype = MFS_F32,
-				     .main_params_dtype = MFS_F32,
-				     .exp_avg_dtype = MFS_F32,
-				     .exp_avg_sq_dtype = MFS_F32,
-				     .override_opt_param_scheduler = true,
-				     .ckpt_step = MFS_UNSET,
-				     .save_interval = MFS_UNSET,
-				     .save_retain_interval = MFS_UNSET,
-				     .non_persistent_save_interval = MFS_UNSET};
+	struct mfs_train_config c = {
+		.model = *mfs_ckpt_args(ckpt),
+		.embedding_init_method_std = -1,
+		.decoupled_lr = -1,
+		.params_dtype = MFS_BF16,
+		.main_grads_dtype = MFS_F32,
+		.main_params_dtype = MFS_F32,
+		.exp_avg_dtype = MFS_F32,
+		.exp_avg_sq_dtype = MFS_F32,
+		.override_opt_param_scheduler = true,
+		.ckpt_step = MFS_UNSET,
+		.save_interval = MFS_UNSET,
+		.save_retain_interval = MFS_UNSET,
+	};
 
 	c.model.padded_vocab_size = (int64_t)mfs_dims_padded_vocab(ckpt);
 	return c;

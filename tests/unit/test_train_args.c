@@ -191,7 +191,7 @@ START_TEST(defaults_are_supported)
 	ck_assert_double_eq(c.exit_duration_in_mins, -1);
 	ck_assert_int_eq(c.exit_interval, MFS_UNSET);
 	ck_assert_int_eq(c.eval_interval, MFS_UNSET);
-	ck_assert(!c.no_data_sharding && !c.no_load_optim && c.perform_initialization);
+	ck_assert(!c.no_data_sharding && !c.no_load_optim);
 	ck_assert(c.save_tokenizer_assets && c.decoupled_weight_decay);
 	ck_assert_int_eq(c.eod, 99);
 	ck_assert_int_eq(c.model.padded_vocab_size, 128);
@@ -237,6 +237,12 @@ START_TEST(fields)
 	ck_assert_int_eq(c.device, 3);
 	ck_assert_int_eq(c.save_keep_last, 2);
 	ck_assert_int_eq(c.eod, 5);
+	mfs_train_config_release(&c);
+	read_ok(SMALL "--bf16 --grad-reduce-in-bf16", &c);
+	ck_assert_int_eq(c.main_grads_dtype, MFS_BF16);
+	mfs_train_config_release(&c);
+	read_ok(SMALL "--bf16", &c);
+	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
 	mfs_train_config_release(&c);
 }
 END_TEST
@@ -316,6 +322,12 @@ START_TEST(refused)
 	fails(SMALL "--exp-avg-dtype fp8 --use-precision-aware-optimizer", -ENOTSUP, "fp8");
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
 	fails(SMALL "--eval-global-batch-size 7", -ENOTSUP, "--eval-global-batch-size");
+	fails(SMALL "--optimizer-cpu-offload", -ENOTSUP, "--optimizer-cpu-offload is not");
+	fails(SMALL "--check-for-spiky-loss", -ENOTSUP, "use --log-interval 1");
+	fails(SMALL "--check-for-large-grads", -ENOTSUP, "use --log-interval 1");
+	fails(SMALL "--verify-integrity", -ENOTSUP, "mcorefs verify");
+	fails(SMALL "--non-persistent-save-interval 5", -ENOTSUP, "--save-keep-last");
+	fails(SMALL "--position-embedding-type yarn", -ENOTSUP, "yarn is not supported; use rope");
 }
 END_TEST
 
@@ -580,7 +592,7 @@ START_TEST(yaml_bridge)
 	ck_assert_double_eq(c.lr, 1e-3);
 	ck_assert_double_eq(c.end_weight_decay, 0.1);
 	ck_assert_int_eq(c.seed, 5);
-	ck_assert(c.no_load_optim && !c.no_load_rng);
+	ck_assert(c.no_load_optim);
 	ck_assert_uint_eq(c.data_path.count, 4);
 	ck_assert_str_eq(c.data_path.list[2], "2");
 	ck_assert_str_eq(c.data_path.list[3], "b");

@@ -47,9 +47,8 @@ struct mfs_train_config {
 
 	/* model, training alone */
 	double hidden_dropout, attention_dropout;
-	bool apply_query_key_layer_scaling; /* scores are divided by the layer's number, and
+	bool apply_query_key_layer_scaling;	    /* scores are divided by the layer's number, and
 					       multiplied in fp32 */
-	bool perform_initialization;
 	double embedding_init_method_std;	    /* < 0: init_method_std */
 	double moe_z_loss_coeff;		    /* 0: none */
 	const char *moe_router_load_balancing_type; /* "aux_loss", "seq_aux_loss", "none", ... */
@@ -59,6 +58,7 @@ struct mfs_train_config {
 
 	/* precision */
 	enum mfs_dtype params_dtype; /* MFS_BF16, MFS_F16, MFS_F32: the io type */
+	/* main_grads_dtype: bf16 with --grad-reduce-in-bf16, too */
 	enum mfs_dtype main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
 	bool accumulate_allreduce_grads_in_fp32;
 	double loss_scale; /* 0: dynamic (fp16) */
@@ -75,8 +75,7 @@ struct mfs_train_config {
 	int64_t train_iters, train_samples; /* MFS_UNSET: the other one says */
 	int64_t exit_interval;		    /* MFS_UNSET: none */
 	double exit_duration_in_mins;	    /* < 0: none */
-	bool exit_signal_handler;
-	int64_t eval_iters, eval_interval; /* eval_interval MFS_UNSET: no validation */
+	int64_t eval_iters, eval_interval;  /* eval_interval MFS_UNSET: no validation */
 	bool full_validation;
 	bool skip_train;
 
@@ -96,8 +95,6 @@ struct mfs_train_config {
 	double clip_grad, adam_beta1, adam_beta2, adam_eps;
 	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
 	bool calculate_per_token_loss;
-	bool optimizer_cpu_offload;
-	double optimizer_offload_fraction;
 	bool use_distributed_optimizer;
 
 	/* memory */
@@ -108,11 +105,10 @@ struct mfs_train_config {
 
 	/* data */
 	struct mfs_words data_path, split_data_path[3]; /* train, valid, test */
-	const char *data_args_path, *per_split_data_args_path, *split, *data_cache_path;
+	const char *data_args_path, *per_split_data_args_path, *split;
 	const char *dataloader_type; /* "single", "cyclic" */
 	int64_t seq_length;
 	bool mock_data, reset_position_ids, reset_attention_mask, eod_mask_loss, no_data_sharding;
-	bool full_validation_split;
 	double mid_level_dataset_surplus;
 	int64_t num_workers; /* batches that are prefetched are at least this many */
 	int64_t eod;	     /* token that ends a document; MFS_UNSET: not known */
@@ -126,25 +122,22 @@ struct mfs_train_config {
 	const char *ckpt_format; /* "torch_dist" */
 	int64_t save_interval, ckpt_step, save_retain_interval;
 	int64_t save_keep_last; /* ours: --save-keep-last N; 0: all */
-	bool no_load_optim, no_load_rng, no_save_optim, no_save_rng, finetune, use_checkpoint_args;
-	bool exit_on_missing_checkpoint, async_save, verify_integrity, save_tokenizer_assets;
-	int64_t non_persistent_save_interval;
+	bool no_load_optim, no_save_optim, finetune, use_checkpoint_args;
+	bool exit_on_missing_checkpoint, save_tokenizer_assets;
 
 	/* reports */
 	int64_t log_interval, tensorboard_log_interval;
 	const char *tensorboard_dir;
 	bool log_throughput, log_params_norm, log_num_zeros_in_grad, log_memory_to_tensorboard;
 	bool log_validation_ppl_to_tensorboard;
-	bool check_for_nan_in_loss_and_grad, check_for_spiky_loss, check_for_large_grads;
+	bool check_for_nan_in_loss_and_grad;
 
 	/* ours */
 	const char *backend; /* --backend "cpu", "cuda"; NULL: CUDA where there is a GPU */
 	int64_t device;	     /* --device N */
 	int64_t threads;     /* --threads N of the CPU; 0: one a processor */
 	bool dry_run;
-	bool log_args;		 /* --log-args: print Megatron's list of arguments at the start */
-	const char *dump_logits; /* --dump-logits FILE.npy: of the first microbatch, then exit (for
-				    tests) */
+	bool log_args; /* --log-args: print Megatron's list of arguments at the start */
 
 	/* Everything that was parsed, by dest, for the args of checkpoints (config/namespace.h). */
 	struct mfs_flag_values *values; /* in arena */

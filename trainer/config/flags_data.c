@@ -13,7 +13,7 @@ static const struct mfs_flag data_and_dataloader[] = {
 	{TEXT, "per_dataset_sequences_path", "None", UNUSED},
 	{ON, "dataloader_fast_cache_load", "False", UNUSED},
 	{ON, "dataloader_defer_npy_index_mmap", "False", UNUSED},
-	{TEXT, "data_cache_path", "None", TO(data_cache_path)},
+	{TEXT, "data_cache_path", "None", UNUSED},
 	{OFF, "mmap_bin_files", "True", NAMES("--no-mmap-bin-files"), UNUSED},
 	{ON, "mock_data", "False", TO(mock_data)},
 	{INT, "seq_length", "None", TO(seq_length)},

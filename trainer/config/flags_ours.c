@@ -15,8 +15,6 @@ static const struct mfs_flag ours[] = {
 	{INT, "threads", "0", TO(threads), OURS, SAYS("of the CPU; 0: one a processor")},
 	{ON, "dry_run", "False", TO(dry_run), OURS,
 	 SAYS("print what memory the run would take, and exit")},
-	{TEXT, "dump_logits", "None", TO(dump_logits), OURS,
-	 SAYS("write the logits of the first microbatch to an .npy file, and exit")},
 	{ON, "log_args", "False", TO(log_args), OURS,
 	 SAYS("print all arguments at the start, as Megatron does")},
 	{INT, "eod_id", "None", TO(eod), OURS,

@@ -72,6 +72,7 @@ static const struct mfs_flag rerun_engine[] = {
 	 CHOICES("correct_result|transient_error|persistent_error"), UNUSED},
 	{TEXT, "rerun_mode", "'validate_results'",
 	 CHOICES("disabled|validate_results|report_stats"), UNUSED},
-	{ON, "check_for_spiky_loss", "False", TO(check_for_spiky_loss)},
+	{ON, "check_for_spiky_loss", "False",
+	 REFUSED("use --log-interval 1, which shows each loss")},
 };
 GROUP(rerun_engine, "rerun engine");

@@ -140,9 +140,8 @@ void mfs_help_flags(struct mfs_buf *out)
 
 static bool is_a_file(const struct mfs_flag *f)
 {
-	static const char *const ends[] = {"_path",	 "_dir", "_file",  "_cfg",
-					   "load",	 "save", "_model", "pretrained_checkpoint",
-					   "dump_logits"};
+	static const char *const ends[] = {"_path", "_dir", "_file",  "_cfg",
+					   "load",  "save", "_model", "pretrained_checkpoint"};
 
 	if (f->use != MFS_FLAG_USED || (f->kind != MFS_FLAG_TEXT && f->kind != MFS_FLAG_TEXTS))
 		return false;

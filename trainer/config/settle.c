@@ -334,8 +334,7 @@ static int settle_length(struct settle *s)
 		mfs_flag_set_truth(s->v, "no_load_optim", true);
 	if (by_iterations && by_samples)
 		return exclude(s, "train_iters", "train_samples");
-	if (!by_iterations && !by_samples && !is(s, "skip_train") && !s->c->dry_run &&
-	    !s->c->dump_logits)
+	if (!by_iterations && !by_samples && !is(s, "skip_train") && !s->c->dry_run)
 		return mfs_fail(s->err, -ENODATA, "--train-iters or --train-samples is missing");
 	if (is(s, "skip_train"))
 		return 0;
@@ -363,7 +362,7 @@ static int settle_rates(struct settle *s)
 {
 	const double lr = mfs_flag_real(s->v, "lr", 0), least = mfs_flag_real(s->v, "min_lr", 0);
 
-	if (!has(s, "lr") && !is(s, "skip_train") && !s->c->dry_run && !s->c->dump_logits)
+	if (!has(s, "lr") && !is(s, "skip_train") && !s->c->dry_run)
 		return require(s, "lr");
 	if (has(s, "lr") && !(least <= lr))
 		return mfs_fail(s->err, -EINVAL, "--min-lr: expected at most --lr %g, found %g", lr,
@@ -397,7 +396,6 @@ static int settle_decay(struct settle *s)
 static int settle_memory(struct settle *s)
 {
 	const char *granularity = text(s, "recompute_granularity");
-	const double part = mfs_flag_real(s->v, "optimizer_offload_fraction", 1);
 
 	if (mfs_str_is(granularity, "selective") && has(s, "recompute_method"))
 		return mfs_fail(s->err, -EINVAL,
@@ -407,11 +405,6 @@ static int settle_memory(struct settle *s)
 		return mfs_fail(s->err, -ENODATA,
 				"--recompute-method is missing, which --recompute-granularity full "
 				"needs");
-	if (!(part >= 0 && part <= 1))
-		return mfs_fail(s->err, -EINVAL,
-				"--optimizer-offload-fraction: expected a number from 0 to 1, "
-				"found %g",
-				part);
 	return 0;
 }
 
@@ -570,7 +563,9 @@ static int fill_rest(struct settle *s)
 	c->eod = eod;
 	c->decoupled_weight_decay = true;
 	c->params_dtype = mfs_flag_get(s->v, "params_dtype")->dtype;
-	c->full_validation_split = c->full_validation;
+	/* ddp_config.grad_reduce_in_fp32: without it gradients have the parameters' type. */
+	if (c->params_dtype == MFS_BF16 && !c->accumulate_allreduce_grads_in_fp32)
+		c->main_grads_dtype = MFS_BF16;
 	c->recompute_granularity = mfs_str_is(granularity, "full")	  ? MFS_RECOMPUTE_FULL
 				   : mfs_str_is(granularity, "selective") ? MFS_RECOMPUTE_SELECTIVE
 									  : MFS_RECOMPUTE_NONE;

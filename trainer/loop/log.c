@@ -175,6 +175,10 @@ static void tell_tensorboard(struct mfs_trainer *t, const struct mfs_step *step)
 	mfs_events_both(t->events, "loss-scale", p->scaler.scale, iteration, samples);
 	if (!step->update.skipped)
 		mfs_events_both(t->events, "grad-norm", step->update.grad_norm, iteration, samples);
+	if (step->zeros != MFS_NOT_SAID)
+		mfs_events_both(t->events, "num-zeros", step->zeros, iteration, samples);
+	if (step->params_norm != MFS_NOT_SAID)
+		mfs_events_both(t->events, "params-norm", step->params_norm, iteration, samples);
 	if (t->config->log_memory_to_tensorboard)
 		mfs_events_scalar(t->events, "mem-allocated-bytes", (double)t->memory.total,
 				  iteration);
@@ -205,8 +209,8 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 		.losses = losses,
 		.loss_scale = p->scaler.scale,
 		.grad_norm = step->update.skipped ? MFS_NOT_SAID : step->update.grad_norm,
-		.zeros = MFS_NOT_SAID,
-		.params_norm = MFS_NOT_SAID,
+		.zeros = step->zeros,
+		.params_norm = step->params_norm,
 		.skipped = w->skipped,
 		.not_finite = w->not_finite,
 	};
@@ -222,11 +226,24 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 	print(t, &b);
 }
 
+static bool is_due(const struct mfs_trainer *t, int64_t interval)
+{
+	return interval > 0 && t->progress.iteration % (uint64_t)interval == 0;
+}
+
+bool mfs_log_reports(const struct mfs_trainer *t)
+{
+	const struct mfs_train_config *c = t->config;
+
+	return is_due(t, c->log_interval) || (c->log_interval > 0 && !t->said_first) ||
+	       (t->events && is_due(t, c->tensorboard_log_interval));
+}
+
 /* Megatron says the first iteration of a process, too, whatever the interval is. */
 void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step)
 {
 	const int64_t interval = t->config->log_interval;
-	const bool due = interval > 0 && t->progress.iteration % (uint64_t)interval == 0;
+	const bool due = is_due(t, interval);
 	const struct mfs_log_losses l = losses_of(step);
 	struct mfs_log_window *w = &t->window;
 

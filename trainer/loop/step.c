@@ -52,6 +52,23 @@ static void advance(struct mfs_trainer *t, const struct mfs_step *step)
 	p->floating_point_operations += mfs_step_flops(t, step->batch);
 }
 
+/* What is asked of the parameters and gradients of a step that is reported. Megatron counts no zeros
+ * where nothing was updated. */
+static int measure(struct mfs_trainer *t, struct mfs_step *step, struct mfs_error *err)
+{
+	const struct mfs_train_config *c = t->config;
+	int rc = 0;
+
+	step->params_norm = step->zeros = MFS_NOT_SAID;
+	if (!mfs_log_reports(t))
+		return 0;
+	if (c->log_params_norm)
+		rc = mfs_update_params_norm(t->update, t->ctx, &step->params_norm, err);
+	if (!rc && c->log_num_zeros_in_grad && !step->update.skipped)
+		rc = mfs_update_zeros(t->update, t->ctx, &step->zeros, err);
+	return rc;
+}
+
 int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err)
 {
 	struct mfs_step step = {
@@ -90,6 +107,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 		return rc;
 	step.loss = step.losses.lm_loss_sum / (double)(counted ? counted : 1);
 	advance(t, &step);
+	rc = measure(t, &step, err);
 	*ret = step;
-	return 0;
+	return rc;
 }

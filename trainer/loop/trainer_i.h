@@ -13,6 +13,7 @@
 #include "trainer/model/params.h"
 #include "trainer/optim/update.h"
 #include "trainer/report/events.h"
+#include "trainer/report/lines.h"
 #include "trainer/report/terminal.h"
 #include "trainer/config/batches.h"
 #include "trainer/step/memory.h"
@@ -96,6 +97,7 @@ struct mfs_step {
 	struct mfs_net_losses losses;
 	struct mfs_update_result update;
 	uint64_t microbatches;
+	double params_norm, zeros; /* of steps that are reported, if asked for; else MFS_NOT_SAID */
 };
 int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err);
 
@@ -108,6 +110,8 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 void mfs_log_memory(const struct mfs_trainer *t);
 void mfs_log_begin(struct mfs_trainer *t);
 void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step);
+/* True if mfs_log_step() is going to report the iteration that is done. */
+bool mfs_log_reports(const struct mfs_trainer *t);
 /* last: behind the last iteration. */
 void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, double loss);
 void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);

@@ -71,7 +71,7 @@ void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx);
  * each expert got (core/transformer/moe/moe_utils.py: get_updated_expert_bias). */
 void mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx);
 
-/* Logits in fp32 of a batch, host memory [T, padded vocab]. For tests and --dump-logits. */
+/* Logits in fp32 of a batch, host memory [T, padded vocab]. For tests. */
 int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_batch *batch,
 		   float *ret, struct mfs_error *err);
 

@@ -14,6 +14,8 @@ struct update_range {
 /* No range is larger, so that a save in flight holds back little at a time. */
 #define RANGE_MAX (UINT64_C(32) << 20)
 
+#define PIECE (UINT64_C(8) << 20) /* bytes of gradients that the host looks at in one go */
+
 struct mfs_update {
 	const struct mfs_train_config *config;
 	const struct mfs_params *params;
@@ -23,6 +25,7 @@ struct mfs_update {
 	const struct mfs_parallel *parallel;
 	uint64_t sums; /* offset of mfk_ops.sum_squares()'s two doubles */
 	double *host;  /* where they are copied to */
+	void *piece;   /* host, PIECE bytes: gradients that are counted; NULL: they are not */
 	struct update_range *ranges;
 	uint32_t range_count;
 };
@@ -71,7 +74,9 @@ int mfs_update_new(const struct mfs_train_config *config, const struct mfs_param
 	};
 	if (backend)
 		u->host = backend->device->host_alloc(device, 2 * sizeof(double));
-	if (!u->ranges || (backend && !u->host)) {
+	if (backend && config->log_num_zeros_in_grad)
+		u->piece = backend->device->host_alloc(device, PIECE);
+	if (!u->ranges || (backend && (!u->host || (config->log_num_zeros_in_grad && !u->piece)))) {
 		mfs_update_free(u);
 		return mfs_fail_nomem(err);
 	}
@@ -87,27 +92,42 @@ void mfs_update_free(struct mfs_update *u)
 		return;
 	if (u->host)
 		u->backend->device->host_free(u->device, u->host, 2 * sizeof(double));
+	if (u->piece)
+		u->backend->device->host_free(u->device, u->piece, PIECE);
 	free(u->ranges);
 	free(u);
+}
+
+static int wait(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error *err)
+{
+	char why[MFK_WHY] = "";
+	const int rc = u->backend->device->sync(ctx, why);
+
+	return rc ? mfs_fail(err, rc, "%s: %s", u->backend->name, why) : 0;
+}
+
+/* Sums of a flat buffer into u->host: of squares, and whether one is not finite. What lies between
+ * parameters is zero. */
+static int sum_squares(struct mfs_update *u, struct mfk_ctx *ctx, enum mfs_dtype type,
+		       const void *flat, struct mfs_error *err)
+{
+	const struct mfk_device_ops *device = u->backend->device;
+	double *sums = mfs_memory_at(u->memory, u->sums);
+	int rc;
+
+	device->zero(ctx, sums, 2 * sizeof(*sums));
+	u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(type), flat, (int64_t)u->params->elements,
+				     sums);
+	device->copy_out(ctx, u->host, sums, 2 * sizeof(*sums));
+	rc = wait(u, ctx, err);
+	return rc ? rc : u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, u->host, 2, err);
 }
 
 static int grad_norm(struct mfs_update *u, struct mfk_ctx *ctx, double divisor,
 		     struct mfs_update_result *ret, struct mfs_error *err)
 {
-	const struct mfs_params *p = u->params;
-	const struct mfk_device_ops *device = u->backend->device;
-	double *sums = mfs_memory_at(u->memory, u->sums);
-	char why[MFK_WHY];
-	int rc;
+	const int rc = sum_squares(u, ctx, u->params->grad_type, u->params->grads, err);
 
-	device->zero(ctx, sums, 2 * sizeof(*sums));
-	u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(p->grad_type), p->grads,
-				     (int64_t)p->elements, sums);
-	device->copy_out(ctx, u->host, sums, 2 * sizeof(*sums));
-	rc = device->sync(ctx, why);
-	if (rc)
-		return mfs_fail(err, rc, "%s: %s", u->backend->name, why);
-	rc = u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, u->host, 2, err);
 	if (rc)
 		return rc;
 	ret->not_finite = u->host[1] != 0;
@@ -175,4 +195,58 @@ int mfs_update_run(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_u
 		update_range(u, ctx, &u->ranges[i], step, scale);
 	*ret = result;
 	return 0;
+}
+
+/* ---- what the log may say ---- */
+
+int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *ret,
+			   struct mfs_error *err)
+{
+	const struct mfs_params *p = u->params;
+	const int rc = p->main ? sum_squares(u, ctx, p->main_type, p->main, err)
+			       : sum_squares(u, ctx, p->weight_type, p->weights, err);
+
+	if (!rc)
+		*ret = sqrt(u->host[0]);
+	return rc;
+}
+
+static uint64_t zeros16(const uint16_t *x, size_t count)
+{
+	uint64_t zeros = 0;
+
+	for (size_t i = 0; i < count; i++)
+		zeros += (x[i] & 0x7fff) == 0;
+	return zeros;
+}
+
+static uint64_t zeros32(const uint32_t *x, size_t count)
+{
+	uint64_t zeros = 0;
+
+	for (size_t i = 0; i < count; i++)
+		zeros += (x[i] & 0x7fffffff) == 0;
+	return zeros;
+}
+
+int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, struct mfs_error *err)
+{
+	const struct mfs_params *p = u->params;
+	const size_t size = mfs_dtype_size(p->grad_type);
+	const uint64_t bytes = p->elements * size;
+	uint64_t zeros = 0;
+
+	for (uint64_t done = 0; done < bytes; done += PIECE) {
+		const size_t n = bytes - done < PIECE ? (size_t)(bytes - done) : PIECE;
+		int rc;
+
+		u->backend->device->copy_out(ctx, u->piece, (const char *)p->grads + done, n);
+		rc = wait(u, ctx, err);
+		if (rc)
+			return rc;
+		zeros += size == 2 ? zeros16(u->piece, n / size) : zeros32(u->piece, n / size);
+	}
+	/* What lies between parameters is zero, and no parameter's. */
+	*ret = (double)(zeros - (p->elements - p->parameters));
+	return u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, ret, 1, err);
 }

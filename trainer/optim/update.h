@@ -54,4 +54,11 @@ struct mfs_update_result {
 int mfs_update_run(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
 		   struct mfs_update_result *ret, struct mfs_error *err);
 
+/* training/utils/common_utils.py: calc_params_l2_norm: of the main parameters, as they are now. */
+int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *ret,
+			   struct mfs_error *err);
+/* clip_grads.py: count_zeros_fp32: the gradients that are zero, before they are cleared. The host
+ * counts them, so the device waits. With log_num_zeros_in_grad alone. */
+int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, struct mfs_error *err);
+
 #endif
