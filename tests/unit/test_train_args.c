@@ -261,6 +261,8 @@ START_TEST(batch_steps)
 	fails(SMALL "--step-batch-size-schedule 50:8", -EINVAL, "first threshold of 0");
 	fails(SMALL "--step-batch-size-schedule 0:8,1:9", -EINVAL, "0 samples twice");
 	fails(SMALL "--step-batch-size-schedule 0:8x", -EINVAL, "THRESHOLD:BATCH");
+	fails(SMALL "--micro-batch-size 3 --step-batch-size-schedule 0:6,160:8", -EINVAL,
+	      "multiples of --micro-batch-size 3, found 8");
 	fails(SMALL "--step-batch-size-schedule 0:8 --global-batch-size 8", -EINVAL,
 	      "exclude each other");
 }

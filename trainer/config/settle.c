@@ -551,6 +551,20 @@ static int read_model(struct settle *s)
 	return 0;
 }
 
+static int check_batch_steps(const struct settle *s)
+{
+	const struct mfs_train_config *c = s->c;
+
+	for (uint32_t i = 0; i < c->batch_step_count; i++)
+		if (c->batch_steps[i].batch % (uint64_t)c->micro_batch_size)
+			return mfs_fail(s->err, -EINVAL,
+					"--step-batch-size-schedule: expected multiples of "
+					"--micro-batch-size %lld, found %llu",
+					(long long)c->micro_batch_size,
+					(unsigned long long)c->batch_steps[i].batch);
+	return 0;
+}
+
 static int fill_rest(struct settle *s)
 {
 	const char *granularity = text(s, "recompute_granularity");
@@ -569,8 +583,9 @@ static int fill_rest(struct settle *s)
 	c->recompute_granularity = mfs_str_is(granularity, "full")	  ? MFS_RECOMPUTE_FULL
 				   : mfs_str_is(granularity, "selective") ? MFS_RECOMPUTE_SELECTIVE
 									  : MFS_RECOMPUTE_NONE;
-	return mfs_batch_steps_parse(text(s, "step_batch_size_schedule"), c->seq_length, &c->arena,
-				     &c->batch_steps, &c->batch_step_count, s->err);
+	r = mfs_batch_steps_parse(text(s, "step_batch_size_schedule"), c->seq_length, &c->arena,
+				  &c->batch_steps, &c->batch_step_count, s->err);
+	return r ? r : check_batch_steps(s);
 }
 
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err)

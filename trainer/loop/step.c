@@ -52,7 +52,7 @@ static void advance(struct mfs_trainer *t, const struct mfs_step *step)
 	p->floating_point_operations += mfs_step_flops(t, step->batch);
 }
 
-/* What is asked of the parameters and gradients of a step that is reported. Megatron counts no zeros
+/* What is asked of parameters and gradients in a step that is reported. Megatron counts no zeros
  * where nothing was updated. */
 static int measure(struct mfs_trainer *t, struct mfs_step *step, struct mfs_error *err)
 {

@@ -11,7 +11,7 @@ struct update_range {
 	bool decays, decoupled;
 };
 
-/* No range is larger, so that a save in flight holds back little at a time. */
+/* No more elements are updated in one go, so that a save in flight holds back little at a time. */
 #define RANGE_MAX (UINT64_C(32) << 20)
 
 #define PIECE (UINT64_C(8) << 20) /* bytes of gradients that the host looks at in one go */
@@ -140,7 +140,7 @@ static void *at(void *buffer, enum mfs_dtype type, uint64_t element)
 	return buffer ? (unsigned char *)buffer + element * mfs_dtype_size(type) : NULL;
 }
 
-static void update_range(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
+static void update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
 			 const struct mfs_update_step *step, double grad_scale)
 {
 	const struct mfs_train_config *c = u->config;
@@ -173,6 +173,18 @@ static void update_range(struct mfs_update *u, struct mfk_ctx *ctx, const struct
 		     });
 }
 
+/* One large parameter is a range of its own, and several pieces. */
+static void update_range(struct mfs_update *u, struct mfk_ctx *ctx, struct update_range r,
+			 const struct mfs_update_step *step, double grad_scale)
+{
+	const uint64_t end = r.first + r.count;
+
+	for (; r.first < end; r.first += r.count) {
+		r.count = end - r.first < RANGE_MAX ? end - r.first : RANGE_MAX;
+		update_piece(u, ctx, &r, step, grad_scale);
+	}
+}
+
 int mfs_update_run(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
 		   struct mfs_update_result *ret, struct mfs_error *err)
 {
@@ -192,7 +204,7 @@ int mfs_update_run(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_u
 	if (most > 0 && most / (result.grad_norm + 1e-6) < 1)
 		scale *= most / (result.grad_norm + 1e-6);
 	for (uint32_t i = 0; i < u->range_count; i++)
-		update_range(u, ctx, &u->ranges[i], step, scale);
+		update_range(u, ctx, u->ranges[i], step, scale);
 	*ret = result;
 	return 0;
 }
