@@ -111,6 +111,7 @@ class MainParameters:
         main.grad.add_(parameter.grad)
         parameter.grad = None
 
+    @torch.no_grad()
     def after(self):
         torch._foreach_copy_(self.params, self.main)
         torch._foreach_zero_([m.grad for m in self.main])
