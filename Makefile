@@ -264,8 +264,8 @@ uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs-train $(DESTDIR)$(PREFIX)/lib/mcorefs/libmcorefs-cuda.so \
 		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs \
 		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
-		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/mcorefs \
-		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_mcorefs
+		$(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,mcorefs mcorefs-train) \
+		$(addprefix $(DESTDIR)$(PREFIX)/share/zsh/site-functions/,_mcorefs _mcorefs-train)
 
 define newline
 

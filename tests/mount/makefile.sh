@@ -9,8 +9,9 @@ unset MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
 build=$work/build
 mkdir "$build"
 cp "$MCOREFS" "$build/mcorefs"
+cp "${MCOREFS%/*}/mcorefs-train" "$build"
 touch "$build/config.mk"
-done_already=(-s --no-print-directory "O=$build" -o "$build/mcorefs" -o "$build/config.mk")
+done_already=(-s --no-print-directory "O=$build" -o "$build/mcorefs" -o "$build/mcorefs-train" -o "$build/config.mk" NVCC=)
 
 # jobs EXPECTED [OPTION...]: what a recipe's make is told about jobs.
 printf 'include Makefile\nshow:\n\t@echo "$$MAKEFLAGS"\n' >"$work/show.mk"
@@ -39,7 +40,8 @@ same "two goals" "$order" "tests/run.sh mount tests/run.sh damage"
 
 # A package's build.
 make "${done_already[@]}" install DESTDIR="$work/dest" >/dev/null || fail "make install DESTDIR"
-same "DESTDIR" "$(cd "$work/dest" && echo sbin/* usr/local/bin/*)" "sbin/mount.fuse.mcorefs sbin/mount.mcorefs usr/local/bin/mcorefs"
+same "DESTDIR" "$(cd "$work/dest" && echo sbin/* usr/local/bin/*)" \
+	"sbin/mount.fuse.mcorefs sbin/mount.mcorefs usr/local/bin/mcorefs usr/local/bin/mcorefs-train"
 grep -qx 'program=/usr/local/bin/mcorefs' "$work/dest/sbin/mount.mcorefs" || fail "DESTDIR: the helper's program"
 for page in man1/mcorefs.1 man8/mount.mcorefs.8; do
 	[ -s "$work/dest/usr/local/share/man/$page" ] || fail "DESTDIR: $page"
