@@ -7,7 +7,6 @@
 #include "trainer/config/settle.h"
 #include "trainer/loop/device.h"
 #include "trainer/loop/trainer_i.h"
-#include "trainer/config/settle.h"
 #include "trainer/model/dtype.h"
 
 /* ---- flat buffers ---- */

@@ -139,7 +139,7 @@ static int finish(struct mfs_train_run *r, struct mfs_error *err)
 
 	if (r->stop)
 		return 0;
-	if (r->t.saver && r->t.progress.iteration &&
+	if (r->t.saver && !c->skip_train && r->t.progress.iteration &&
 	    !is_time(c->save_interval, r->t.progress.iteration))
 		save(r);
 	for (int split = MFS_VALID; !rc && split <= MFS_TEST; split++)

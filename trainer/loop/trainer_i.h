@@ -7,6 +7,7 @@
 #include "trainer/ckpt/load.h"
 #include "trainer/ckpt/progress.h"
 #include "trainer/ckpt/save.h"
+#include "trainer/config/batches.h"
 #include "trainer/config/config.h"
 #include "trainer/data/loader.h"
 #include "trainer/model/net.h"
@@ -15,7 +16,6 @@
 #include "trainer/report/events.h"
 #include "trainer/report/lines.h"
 #include "trainer/report/terminal.h"
-#include "trainer/config/batches.h"
 #include "trainer/step/memory.h"
 #include "trainer/step/parallel.h"
 
@@ -74,15 +74,14 @@ int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *ret,
 void mfs_trainer_close(struct mfs_trainer *t);
 
 /* batches.c */
-/* Runs the next microbatch of a split. *ret_counted: tokens whose loss counts. divide_by: of the
- * loss's gradient; 0: by the counted tokens, times microbatches. */
 struct mfs_microbatch {
 	enum mfs_split split;
 	bool backward;
-	bool per_token; /* the gradient is not divided by the microbatch's tokens */
-	double scale;	/* of the gradient, besides */
-	uint64_t number;
+	bool per_token;	 /* the gradient is not divided by the microbatch's tokens */
+	double scale;	 /* of the gradient, besides */
+	uint64_t number; /* in the step */
 };
+/* Submits the next microbatch of a split. *ret_counted: tokens whose loss counts. */
 int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m,
 			   uint64_t *ret_counted, struct mfs_error *err);
 /* Gives back the batches in flight. The context must have been waited for. */
