@@ -16,8 +16,8 @@
 #include "trainer/report/events.h"
 #include "trainer/report/lines.h"
 #include "trainer/report/terminal.h"
-#include "trainer/step/memory.h"
-#include "trainer/step/parallel.h"
+#include "trainer/base/memory.h"
+#include "trainer/parallel/parallel.h"
 
 /* Microbatches whose copy to the device may still be under way. */
 #define MFS_BATCHES_IN_FLIGHT 2

@@ -3,7 +3,7 @@
  *
  * One layer is driven by a table of what the arguments say (norm, bias, gate, positions, heads,
  * experts); there are no models by name. Activations lie in memory that was planned
- * (trainer/step/memory.h). docs/TRAINING.md walks through a step.
+ * (trainer/base/memory.h). docs/TRAINING.md walks through a step.
  */
 #ifndef MFS_TRAINER_MODEL_NET_H
 #define MFS_TRAINER_MODEL_NET_H
@@ -16,8 +16,8 @@
 #include "trainer/config/config.h"
 #include "trainer/data/loader.h"
 #include "trainer/model/params.h"
-#include "trainer/step/memory.h"
-#include "trainer/step/parallel.h"
+#include "trainer/base/memory.h"
+#include "trainer/parallel/parallel.h"
 
 struct mfs_net;
 

@@ -15,8 +15,8 @@
 #include "trainer/config/config.h"
 #include "trainer/model/params.h"
 #include "trainer/optim/schedule.h"
-#include "trainer/step/memory.h"
-#include "trainer/step/parallel.h"
+#include "trainer/base/memory.h"
+#include "trainer/parallel/parallel.h"
 
 struct mfs_update;
 

@@ -5,8 +5,8 @@
  * block is allocated once; nothing is allocated in a step. The plan alone answers --dry-run: does
  * it fit?
  */
-#ifndef MFS_TRAINER_STEP_MEMORY_H
-#define MFS_TRAINER_STEP_MEMORY_H
+#ifndef MFS_TRAINER_BASE_MEMORY_H
+#define MFS_TRAINER_BASE_MEMORY_H
 
 #include <stdint.h>
 

@@ -1,5 +1,5 @@
 /* A world of one rank: what each rank has is the sum, the part and the whole. */
-#include "trainer/step/parallel.h"
+#include "trainer/parallel/parallel.h"
 
 static int nothing(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
 		   enum mfk_dtype dtype, void *data, uint64_t count, struct mfs_error *err)

@@ -1,4 +1,4 @@
-#include "trainer/step/memory.h"
+#include "trainer/base/memory.h"
 
 #include <stdio.h>
 

@@ -5,8 +5,8 @@
  * a backend; the only one so far is that of a world of one rank, where each group is the process
  * alone.
  */
-#ifndef MFS_TRAINER_STEP_PARALLEL_H
-#define MFS_TRAINER_STEP_PARALLEL_H
+#ifndef MFS_TRAINER_PARALLEL_PARALLEL_H
+#define MFS_TRAINER_PARALLEL_PARALLEL_H
 
 #include <stdint.h>
 
