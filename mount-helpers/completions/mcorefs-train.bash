@@ -96,6 +96,7 @@ _mcorefs_train() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
+	--rerun-mode) mapfile -t COMPREPLY < <(compgen -W 'disabled validate_results' -- "$cur") && return ;;
 	esac
 	mapfile -t COMPREPLY < <(compgen -W '
 		-h --help
@@ -189,6 +190,7 @@ _mcorefs_train() {
 		--exit-signal-handler
 		--recompute-activations
 		--no-check-for-nan-in-loss-and-grad
+		--check-for-large-grads
 		--no-bias-gelu-fusion
 		--rope-type
 		--optimizer
@@ -284,6 +286,8 @@ _mcorefs_train() {
 		--log-validation-ppl-to-tensorboard
 		--log-memory-to-tensorboard
 		--log-num-zeros-in-grad
+		--rerun-mode
+		--check-for-spiky-loss
 		--no-data-sharding' -- "$cur")
 }
 

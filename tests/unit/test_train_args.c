@@ -325,8 +325,7 @@ START_TEST(refused)
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
 	fails(SMALL "--eval-global-batch-size 7", -ENOTSUP, "--eval-global-batch-size");
 	fails(SMALL "--optimizer-cpu-offload", -ENOTSUP, "--optimizer-cpu-offload is not");
-	fails(SMALL "--check-for-spiky-loss", -ENOTSUP, "use --log-interval 1");
-	fails(SMALL "--check-for-large-grads", -ENOTSUP, "use --log-interval 1");
+	fails(SMALL "--rerun-mode report_stats", -ENOTSUP, "steps are not run again");
 	fails(SMALL "--verify-integrity", -ENOTSUP, "mcorefs verify");
 	fails(SMALL "--non-persistent-save-interval 5", -ENOTSUP, "--save-keep-last");
 	fails(SMALL "--position-embedding-type yarn", -ENOTSUP, "yarn is not supported; use rope");

@@ -130,7 +130,8 @@ struct mfs_train_config {
 	const char *tensorboard_dir;
 	bool log_throughput, log_params_norm, log_num_zeros_in_grad, log_memory_to_tensorboard;
 	bool log_validation_ppl_to_tensorboard;
-	bool check_for_nan_in_loss_and_grad;
+	bool check_for_nan_in_loss_and_grad, check_for_spiky_loss, check_for_large_grads;
+	const char *rerun_mode; /* "disabled": a rejected step saves nothing */
 
 	/* ours */
 	const char *backend; /* --backend "cpu", "cuda"; NULL: CUDA where there is a GPU */

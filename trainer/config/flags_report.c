@@ -71,8 +71,8 @@ static const struct mfs_flag rerun_engine[] = {
 	{TEXT, "error_injection_type", "'transient_error'",
 	 CHOICES("correct_result|transient_error|persistent_error"), UNUSED},
 	{TEXT, "rerun_mode", "'validate_results'",
-	 CHOICES("disabled|validate_results|report_stats"), UNUSED},
-	{ON, "check_for_spiky_loss", "False",
-	 REFUSED("use --log-interval 1, which shows each loss")},
+	 CHOICES("disabled|validate_results|report_stats"), TO(rerun_mode),
+	 HAVE("disabled|validate_results", "steps are not run again; leave it out")},
+	{ON, "check_for_spiky_loss", "False", TO(check_for_spiky_loss)},
 };
 GROUP(rerun_engine, "rerun engine");

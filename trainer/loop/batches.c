@@ -28,6 +28,18 @@ int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mf
 			      err);
 }
 
+/* One that the device is done with. */
+static void finish(struct mfs_trainer *t, struct mfs_batch_in_flight *b)
+{
+	if (b->training) {
+		mfs_check_loss(&t->check, t->progress.iteration + 1, b->training,
+			       *b->losses - t->loss_before);
+		t->loss_before = *b->losses;
+	}
+	mfs_loader_give_back(b->of, b->batch);
+	b->batch = NULL;
+}
+
 static int wait_for(struct mfs_trainer *t, struct mfs_batch_in_flight *b, struct mfs_error *err)
 {
 	char why[MFK_WHY];
@@ -38,17 +50,19 @@ static int wait_for(struct mfs_trainer *t, struct mfs_batch_in_flight *b, struct
 	rc = t->backend->device->event_sync(b->done, why);
 	if (rc)
 		return mfs_fail(err, rc, "%s: %s", t->backend->name, why);
-	mfs_loader_give_back(b->of, b->batch);
-	b->batch = NULL;
+	finish(t, b);
 	return 0;
 }
 
 void mfs_trainer_batches_done(struct mfs_trainer *t)
 {
+	/* In their order: the next place is that of the oldest. */
 	for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++) {
-		if (t->in_flight[i].batch)
-			mfs_loader_give_back(t->in_flight[i].of, t->in_flight[i].batch);
-		t->in_flight[i].batch = NULL;
+		struct mfs_batch_in_flight *b =
+			&t->in_flight[(t->next_in_flight + i) % MFS_BATCHES_IN_FLIGHT];
+
+		if (b->batch)
+			finish(t, b);
 	}
 }
 
@@ -87,7 +101,10 @@ int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m
 	};
 	*ret_counted = batch->counted;
 	rc = mfs_net_run(t->net, t->ctx, &pass, err);
+	if (m->backward)
+		mfs_net_copy_loss(t->net, t->ctx, b->losses);
 	t->backend->device->event_record(t->ctx, b->done);
+	b->training = m->backward ? m->number + 1 : 0;
 	b->of = data;
 	b->batch = batch;
 	t->next_in_flight = (t->next_in_flight + 1) % MFS_BATCHES_IN_FLIGHT;

@@ -96,6 +96,10 @@ static int open_device(struct mfs_trainer *t, struct mfs_error *err)
 		rc = t->backend->device->event_new(t->device, &t->in_flight[i].done);
 		if (rc)
 			return mfs_fail(err, rc, "%s: no event could be made", t->backend->name);
+		t->in_flight[i].losses =
+			t->backend->device->host_alloc(t->device, sizeof(*t->in_flight[i].losses));
+		if (!t->in_flight[i].losses)
+			return mfs_fail_nomem(err);
 	}
 	return 0;
 }
@@ -121,6 +125,7 @@ static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *
 {
 	int rc;
 
+	mfs_check_init(&t->check, t->config);
 	mfs_loss_scaler_init(t->config, &t->progress.scaler);
 	rc = mfs_schedule_init(t->config, &t->progress.schedule, err);
 	if (rc)
@@ -212,6 +217,14 @@ out:
 	return rc;
 }
 
+static void close_in_flight(struct mfs_trainer *t, struct mfs_batch_in_flight *b)
+{
+	if (b->done)
+		t->backend->device->event_free(b->done);
+	if (b->losses)
+		t->backend->device->host_free(t->device, b->losses, sizeof(*b->losses));
+}
+
 void mfs_trainer_close(struct mfs_trainer *t)
 {
 	char why[MFK_WHY];
@@ -229,8 +242,7 @@ void mfs_trainer_close(struct mfs_trainer *t)
 	if (t->backend) {
 		mfs_memory_release(&t->memory, t->backend, t->device);
 		for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++)
-			if (t->in_flight[i].done)
-				t->backend->device->event_free(t->in_flight[i].done);
+			close_in_flight(t, &t->in_flight[i]);
 		if (t->ctx)
 			t->backend->device->ctx_free(t->ctx);
 		t->backend->device->close(t->device);

@@ -288,6 +288,12 @@ void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, 
 	flush_events(t);
 }
 
+void mfs_log_suspect(struct mfs_trainer *t)
+{
+	mfs_terminal_clear(&t->terminal);
+	fprintf(stderr, "mcorefs-train: %s; training goes on\n", t->check.why);
+}
+
 void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
 {
 	const double seconds = (double)s->persist_ns / 1e9;

@@ -19,10 +19,9 @@ static void before_update(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64
 		mfs_saver_fence(t->saver, ctx, first, count);
 }
 
-static int update(struct mfs_trainer *t, uint64_t counted, struct mfs_update_result *ret,
-		  struct mfs_error *err)
+static struct mfs_update_step update_of(struct mfs_trainer *t, uint64_t counted)
 {
-	const struct mfs_update_step step = {
+	return (struct mfs_update_step){
 		.number = t->progress.optimizer_step + 1,
 		.lr = mfs_schedule_lr(&t->progress.schedule),
 		.decoupled_lr = mfs_schedule_decoupled_lr(&t->progress.schedule),
@@ -31,8 +30,6 @@ static int update(struct mfs_trainer *t, uint64_t counted, struct mfs_update_res
 		.fence = before_update,
 		.fence_arg = t,
 	};
-
-	return mfs_update_run(t->update, t->ctx, &step, ret, err);
 }
 
 /* A step that changed nothing does not count for the schedule and for Adam, but its samples are
@@ -69,45 +66,64 @@ static int measure(struct mfs_trainer *t, struct mfs_step *step, struct mfs_erro
 	return rc;
 }
 
+/* Forward and backward of the step's microbatches. *ret_counted: their tokens whose loss counts. */
+static int run_microbatches(struct mfs_trainer *t, uint64_t count, uint64_t *ret_counted,
+			    struct mfs_error *err)
+{
+	const bool per_token = t->config->calculate_per_token_loss;
+
+	mfs_net_clear_grads(t->net, t->ctx);
+	mfs_net_clear_losses(t->net, t->ctx);
+	mfs_check_begin(&t->check);
+	t->loss_before = 0;
+	*ret_counted = 0;
+	for (uint64_t i = 0; i < count; i++) {
+		const struct mfs_microbatch m = {
+			.split = MFS_TRAIN,
+			.backward = true,
+			.per_token = per_token,
+			.scale = t->progress.scaler.scale / (per_token ? 1 : (double)count),
+			.number = i,
+		};
+		uint64_t tokens;
+		const int rc = mfs_trainer_microbatch(t, &m, &tokens, err);
+
+		if (rc)
+			return rc;
+		*ret_counted += tokens;
+	}
+	return 0;
+}
+
 int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err)
 {
 	struct mfs_step step = {
 		.batch = mfs_schedule_batch(t->config, t->progress.consumed_train_samples),
 	};
-	uint64_t counted = 0;
+	struct mfs_update_step update;
+	uint64_t counted;
 	int rc;
 
 	step.microbatches = step.batch / (uint64_t)t->config->micro_batch_size;
-	mfs_net_clear_grads(t->net, t->ctx);
-	mfs_net_clear_losses(t->net, t->ctx);
-	for (uint64_t i = 0; i < step.microbatches; i++) {
-		const bool per_token = t->config->calculate_per_token_loss;
-		const struct mfs_microbatch m = {
-			.split = MFS_TRAIN,
-			.backward = true,
-			.per_token = per_token,
-			.scale = t->progress.scaler.scale /
-				 (per_token ? 1 : (double)step.microbatches),
-			.number = i,
-		};
-		uint64_t tokens;
-
-		rc = mfs_trainer_microbatch(t, &m, &tokens, err);
-		if (rc)
-			return rc;
-		counted += tokens;
-	}
-	mfs_net_update_expert_bias(t->net, t->ctx);
-	rc = update(t, counted, &step.update, err);
+	rc = run_microbatches(t, step.microbatches, &counted, err);
+	if (rc)
+		return rc;
+	update = update_of(t, counted);
+	rc = mfs_update_norm(t->update, t->ctx, &update, &step.update, err);
+	if (!rc)
+		rc = mfs_net_losses(t->net, t->ctx, &step.losses, err);
 	if (rc)
 		return rc;
 	mfs_trainer_batches_done(t);
-	rc = mfs_net_losses(t->net, t->ctx, &step.losses, err);
-	if (rc)
-		return rc;
 	step.loss = step.losses.lm_loss_sum / (double)(counted ? counted : 1);
-	advance(t, &step);
-	rc = measure(t, &step, err);
+	mfs_check_grads(&t->check, t->progress.iteration + 1,
+			step.update.grad_norm * update.grad_divisor);
+	if (t->check.verdict != MFS_REJECTED) {
+		mfs_net_update_expert_bias(t->net, t->ctx);
+		mfs_update_apply(t->update, t->ctx, &update, &step.update);
+		advance(t, &step);
+		rc = measure(t, &step, err);
+	}
 	*ret = step;
 	return rc;
 }

@@ -4,6 +4,7 @@
 #include <stdio.h>
 
 #include "formats/base/clock.h"
+#include "formats/base/str.h"
 #include "trainer/loop/trainer_i.h"
 
 /* What a run has done since it was started. */
@@ -11,13 +12,15 @@ struct mfs_train_run {
 	struct mfs_trainer t;
 	uint64_t began_ns;
 	bool failed_save;
-	const char *stop; /* why it ends before its last iteration */
+	uint64_t saved;		  /* iteration of the last save, or that the run began with */
+	const char *stop;	  /* why it ends before its last iteration */
+	enum mfs_train_exit exit; /* of a run that fails */
 };
 
-static int fail(const struct mfs_error *err)
+static int fail(const struct mfs_error *err, enum mfs_train_exit exit)
 {
 	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
-	return MFS_TRAIN_FAILED;
+	return exit;
 }
 
 /* ---- saves ---- */
@@ -42,6 +45,7 @@ static void save(struct mfs_train_run *r)
 	struct mfs_error err = {0};
 
 	look_at_save(r, true);
+	r->saved = r->t.progress.iteration;
 	if (mfs_saver_start(r->t.saver, r->t.ctx, &r->t.progress, &err)) {
 		struct mfs_save_result s = {.iteration = r->t.progress.iteration, .failed = true};
 
@@ -75,21 +79,20 @@ static bool decide_exit(struct mfs_train_run *r)
 	return r->stop;
 }
 
-static int check(const struct mfs_train_run *r, const struct mfs_step *step, struct mfs_error *err)
+/* The state before the step is whole, and what has not been saved of it is saved. Megatron saves
+ * nothing where its state machine is disabled. */
+static int reject(struct mfs_train_run *r, struct mfs_error *err)
 {
-	const struct mfs_train_config *c = r->t.config;
+	const uint64_t iteration = r->t.progress.iteration;
+	const bool disabled = mfs_str_is(r->t.config->rerun_mode, "disabled");
 
-	if (c->params_dtype == MFS_F16)
-		return 0; /* the loss scale deals with it */
-	if (!step->update.not_finite && isfinite(step->loss))
-		return 0;
-	if (!c->check_for_nan_in_loss_and_grad)
-		return 0;
+	if (!disabled)
+		r->exit = MFS_TRAIN_REJECTED;
+	if (r->t.saver && !disabled && iteration > r->saved)
+		save(r);
 	return mfs_fail(err, -ERANGE,
-			"iteration %llu: %s is not finite, and nothing was updated; "
-			"--no-check-for-nan-in-loss-and-grad goes on",
-			(unsigned long long)r->t.progress.iteration,
-			isfinite(step->loss) ? "the gradient norm" : "the loss");
+			"%s; nothing was updated, and --no-check-for-nan-in-loss-and-grad goes on",
+			r->t.check.why);
 }
 
 static int evaluate(struct mfs_train_run *r, enum mfs_split split, bool last, struct mfs_error *err)
@@ -103,6 +106,11 @@ static int evaluate(struct mfs_train_run *r, enum mfs_split split, bool last, st
 	rc = mfs_trainer_evaluate(&r->t, split, &loss, err);
 	if (!rc)
 		mfs_log_evaluation(&r->t, split, last, loss);
+	if (!rc && r->t.config->check_for_nan_in_loss_and_grad && !isfinite(loss))
+		rc = mfs_fail(err, -ERANGE,
+			      "iteration %llu: the validation loss is not finite; "
+			      "--no-check-for-nan-in-loss-and-grad goes on",
+			      (unsigned long long)r->t.progress.iteration);
 	r->t.window.began_ns += mfs_now_ns() - from; /* no time of an iteration */
 	return rc;
 }
@@ -115,10 +123,12 @@ static int train(struct mfs_train_run *r, struct mfs_error *err)
 		struct mfs_step step;
 		int rc = mfs_trainer_step(&r->t, &step, err);
 
-		if (!rc)
-			rc = check(r, &step, err);
+		if (!rc && r->t.check.verdict == MFS_REJECTED)
+			rc = reject(r, err);
 		if (rc)
 			return rc;
+		if (r->t.check.verdict == MFS_SUSPECT)
+			mfs_log_suspect(&r->t);
 		mfs_log_step(&r->t, &step);
 		look_at_save(r, false);
 		if (is_time(c->eval_interval, r->t.progress.iteration))
@@ -156,12 +166,12 @@ static int dry_run(struct mfs_train_config *config)
 	if (!rc)
 		mfs_log_memory(&t);
 	mfs_trainer_close(&t);
-	return rc ? fail(&err) : MFS_TRAIN_OK;
+	return rc ? fail(&err, MFS_TRAIN_FAILED) : MFS_TRAIN_OK;
 }
 
 int mfs_train(struct mfs_train_config *config)
 {
-	struct mfs_train_run r = {.began_ns = mfs_now_ns()};
+	struct mfs_train_run r = {.began_ns = mfs_now_ns(), .exit = MFS_TRAIN_FAILED};
 	struct mfs_error err = {0};
 	int rc;
 
@@ -172,6 +182,7 @@ int mfs_train(struct mfs_train_config *config)
 	if (rc)
 		goto out;
 	mfs_log_begin(&r.t);
+	r.saved = r.t.progress.iteration;
 	if (!config->skip_train)
 		rc = train(&r, &err);
 	if (!rc)
@@ -181,6 +192,6 @@ int mfs_train(struct mfs_train_config *config)
 out:
 	mfs_trainer_close(&r.t);
 	if (rc)
-		return fail(&err);
+		return fail(&err, r.exit);
 	return r.failed_save ? MFS_TRAIN_FAILED : MFS_TRAIN_OK;
 }

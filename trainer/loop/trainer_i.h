@@ -10,6 +10,7 @@
 #include "trainer/config/batches.h"
 #include "trainer/config/config.h"
 #include "trainer/data/loader.h"
+#include "trainer/loop/check.h"
 #include "trainer/model/net.h"
 #include "trainer/model/params.h"
 #include "trainer/optim/update.h"
@@ -62,8 +63,12 @@ struct mfs_trainer {
 		struct mfs_loader *of;
 		const struct mfs_batch *batch;
 		struct mfk_event *done;
+		uint64_t training; /* microbatch 1, 2, ... of a step; 0: of a validation */
+		double *losses;	   /* pinned: the step's losses up to this one */
 	} in_flight[MFS_BATCHES_IN_FLIGHT];
 	unsigned next_in_flight;
+	double loss_before; /* losses of the step's microbatches that have been looked at */
+	struct mfs_check check;
 };
 
 /* begin.c */
@@ -84,7 +89,8 @@ struct mfs_microbatch {
 /* Submits the next microbatch of a split. *ret_counted: tokens whose loss counts. */
 int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m,
 			   uint64_t *ret_counted, struct mfs_error *err);
-/* Gives back the batches in flight. The context must have been waited for. */
+/* Looks at the losses of the batches in flight, and gives them back. The context must have been
+ * waited for. */
 void mfs_trainer_batches_done(struct mfs_trainer *t);
 /* Opens the data of a split, from the samples that were consumed. */
 int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mfs_error *err);
@@ -98,6 +104,7 @@ struct mfs_step {
 	uint64_t microbatches;
 	double params_norm, zeros; /* of steps that are reported, if asked for; else MFS_NOT_SAID */
 };
+/* What t->check rejects changes nothing: neither weights nor progress. */
 int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err);
 
 /* evaluate.c */
@@ -113,6 +120,7 @@ void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step);
 bool mfs_log_reports(const struct mfs_trainer *t);
 /* last: behind the last iteration. */
 void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, double loss);
+void mfs_log_suspect(struct mfs_trainer *t);
 void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);
 void mfs_log_end(struct mfs_trainer *t, const char *stop);
 /* Floating-point operations of a batch (trainer/report/flops.h). */

@@ -182,6 +182,13 @@ void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx)
 	net->backend->device->zero(ctx, mfs_net_at(net, net->sums), MFS_SUM_COUNT * sizeof(double));
 }
 
+void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret)
+{
+	const double *sums = mfs_net_at(net, net->sums);
+
+	net->backend->device->copy_out(ctx, ret, sums + MFS_SUM_LM_LOSS, sizeof(*ret));
+}
+
 int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_losses *ret,
 		   struct mfs_error *err)
 {

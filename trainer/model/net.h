@@ -66,6 +66,8 @@ struct mfs_net_losses {
 int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_losses *ret,
 		   struct mfs_error *err);
 void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx);
+/* Submits a copy of lm_loss_sum, as it is behind the passes so far, to pinned memory. */
+void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret);
 
 /* After the last microbatch of a step and before the update: router.expert_bias by the tokens that
  * each expert got (core/transformer/moe/moe_utils.py: get_updated_expert_bias). */

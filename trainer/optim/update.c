@@ -123,15 +123,25 @@ static int sum_squares(struct mfs_update *u, struct mfk_ctx *ctx, enum mfs_dtype
 	return rc ? rc : u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, u->host, 2, err);
 }
 
-static int grad_norm(struct mfs_update *u, struct mfk_ctx *ctx, double divisor,
-		     struct mfs_update_result *ret, struct mfs_error *err)
+/* optimizer/__init__.py: who has a grad_scaler. */
+static bool has_loss_scale(const struct mfs_train_config *c)
+{
+	return c->params_dtype == MFS_F16 || (c->params_dtype == MFS_BF16 && c->loss_scale > 0);
+}
+
+int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		    struct mfs_update_result *ret, struct mfs_error *err)
 {
 	const int rc = sum_squares(u, ctx, u->params->grad_type, u->params->grads, err);
+	const bool not_finite = u->host[1] != 0;
 
 	if (rc)
 		return rc;
-	ret->not_finite = u->host[1] != 0;
-	ret->grad_norm = sqrt(u->host[0]) / divisor;
+	*ret = (struct mfs_update_result){
+		.grad_norm = sqrt(u->host[0]) / step->grad_divisor,
+		.not_finite = not_finite,
+		.skipped = not_finite && has_loss_scale(u->config),
+	};
 	return 0;
 }
 
@@ -185,28 +195,19 @@ static void update_range(struct mfs_update *u, struct mfk_ctx *ctx, struct updat
 	}
 }
 
-int mfs_update_run(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
-		   struct mfs_update_result *ret, struct mfs_error *err)
+void mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		      const struct mfs_update_result *result)
 {
-	struct mfs_update_result result = {0};
 	const double most = u->config->clip_grad;
 	double scale = 1 / step->grad_divisor;
-	int rc = grad_norm(u, ctx, step->grad_divisor, &result, err);
 
-	if (rc)
-		return rc;
-	if (result.not_finite) {
-		result.skipped = true;
-		*ret = result;
-		return 0;
-	}
-	/* clip_grads.py: the coefficient has 1e-6 in its denominator. */
-	if (most > 0 && most / (result.grad_norm + 1e-6) < 1)
-		scale *= most / (result.grad_norm + 1e-6);
+	if (result->skipped)
+		return;
+	/* clip_grads.py: the coefficient has 1e-6 in its denominator; NaN clips nothing. */
+	if (most > 0 && most / (result->grad_norm + 1e-6) < 1)
+		scale *= most / (result->grad_norm + 1e-6);
 	for (uint32_t i = 0; i < u->range_count; i++)
 		update_range(u, ctx, u->ranges[i], step, scale);
-	*ret = result;
-	return 0;
 }
 
 /* ---- what the log may say ---- */

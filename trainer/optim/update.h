@@ -43,16 +43,16 @@ struct mfs_update_step {
 struct mfs_update_result {
 	double grad_norm; /* before clipping */
 	bool not_finite;  /* a gradient is NaN or infinite */
-	bool skipped;	  /* nothing was changed */
+	bool skipped;	  /* nothing is changed */
 };
 
-/*
- * The norm waits for the context; the update is submitted and not waited for. fp16: gradients that
- * are not finite skip the update. Otherwise it is not made either, and the caller decides what a
- * run does with not_finite.
- */
-int mfs_update_run(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
-		   struct mfs_update_result *ret, struct mfs_error *err);
+/* The norm of the gradients; waits for the context. *ret says whether an update is to be skipped:
+ * with a loss scale, gradients that are not finite skip it. Without, Megatron updates with them. */
+int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		    struct mfs_update_result *ret, struct mfs_error *err);
+/* The update that `result` is of, unless it is skipped. It is submitted and not waited for. */
+void mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		      const struct mfs_update_result *result);
 
 /* training/utils/common_utils.py: calc_params_l2_norm: of the main parameters, as they are now. */
 int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *ret,

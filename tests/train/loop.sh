@@ -1,0 +1,103 @@
+#!/bin/bash
+# What the loop does beside training: steps that are checked, how a run ends.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/train/families.sh
+train=${MCOREFS_TRAIN:-$(realpath -m "${O:-build}")/mcorefs-train}
+work=$(mktemp -d "${TMPDIR:-/tmp}/loop-XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+passed=0 failed=0
+family_args llama
+fixture=tests/fixtures/resume/llama-torch-tp2-pp2
+diverge=(--override-opt-param-scheduler --lr-decay-style constant --lr-warmup-iters 0 --lr 1e30)
+
+# run ARGUMENT...: the fixture's run from iteration 20; what it says goes to $work/log
+run() {
+	"$train" "${args[@]}" --backend cpu --load "$fixture" --ckpt-step 20 "$@" >"$work/log" 2>&1
+}
+
+# ends STATUS COMMAND...
+ends() {
+	local want=$1 status
+	shift
+	"$@"
+	status=$?
+	[ $status = "$want" ] || { echo "exit status $status, expected $want" && return 1; }
+}
+
+says() {
+	grep -qE -- "$1" "$work/log" || { echo "the log does not say: $1" && return 1; }
+}
+
+says_not() {
+	! says "$1" || { echo "the log says: $1" && return 1; }
+}
+
+# field NAME: its values, one for each line of the log
+field() {
+	sed -nE "s/.* iteration +[0-9]+\/.* $1: +([^ ]+) \|.*/\1/p" "$work/log" | paste -sd ' '
+}
+
+# is FOUND WANTED
+is() {
+	[ "$1" = "$2" ] || { echo "found '$1', expected '$2'" && return 1; }
+}
+
+# ---- checks ----
+
+# The second update's gradients are not finite. The state before it is saved, though no save was due.
+stops_before_it_updates_with_nan() {
+	ends 17 run --bf16 "${diverge[@]}" --save "$work/nan" --save-interval 20 &&
+		says 'Unexpected result nan on rank 0 at iteration #22 invocation #1 .message=.found NaN in local ' &&
+		says_not ' iteration +22/' && is "$(cat "$work/nan/latest_checkpointed_iteration.txt")" 21 &&
+		ends 17 "$train" "${args[@]}" --backend cpu --bf16 "${diverge[@]}" --load "$work/nan" --save "$work/nan" --save-interval 20 \
+			>"$work/log" 2>&1 && says 'iteration #22' && says_not 'successfully saved'
+}
+
+# As Megatron without its state machine: an exception.
+saves_nothing_without_the_state_machine() {
+	ends 1 run "${diverge[@]}" --rerun-mode disabled --save "$work/disabled" --save-interval 20 && says 'iteration #22' &&
+		[ ! -e "$work/disabled/latest_checkpointed_iteration.txt" ]
+}
+
+# Without the check bf16 and fp32 update with what they have; a loss scale skips the step.
+goes_on_where_it_is_told_to() {
+	ends 0 run --bf16 "${diverge[@]}" --no-check-for-nan-in-loss-and-grad --exit-interval 23 &&
+		is "$(field 'grad norm' | cut -d' ' -f2-)" 'nan nan' && is "$(field 'skipped iterations')" '0 0 0' &&
+		is "$(field 'lm loss' | wc -w)" 2 &&
+		ends 0 run --bf16 --loss-scale 1 "${diverge[@]}" --no-check-for-nan-in-loss-and-grad --exit-interval 23 &&
+		is "$(field 'skipped iterations')" '0 1 1' && is "$(field 'lm loss')" "$(field 'lm loss' | cut -d' ' -f1)"
+}
+
+# A constant loss scale does not take the place of the check, a dynamic one does.
+knows_loss_scales() {
+	ends 17 run --fp16 --loss-scale 1e12 && says 'iteration #21 .*local grad norm' &&
+		ends 0 run --fp16 --initial-loss-scale 1e12 --exit-interval 22 && is "$(field 'skipped iterations')" '1 1' &&
+		is "$(field 'nan iterations')" '0 0'
+}
+
+# Weight decay beyond all measure: weights vanish, and then grow. The first hundred microbatches are those up to iteration 32.
+tells_of_spikes() {
+	local grow=(--micro-batch-size 1 --override-opt-param-scheduler --lr-decay-style constant --weight-decay-incr-style linear
+		--start-weight-decay 0 --end-weight-decay 3600)
+	ends 0 run "${grow[@]}" --check-for-spiky-loss && says "iteration #3[678] invocation #[1-8] .message='Spiky loss'.; training goes on" &&
+		says_not '#2[0-9]' && is "$(field 'lm loss' | wc -w)" 20
+}
+
+check() {
+	if "$@" >"$work/out" 2>&1; then
+		passed=$((passed + 1))
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $*"
+		tail -n 20 "$work/out" "$work/log" | cut -c1-300
+	fi
+}
+
+check stops_before_it_updates_with_nan
+check saves_nothing_without_the_state_machine
+check goes_on_where_it_is_told_to
+check knows_loss_scales
+check tells_of_spikes
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

@@ -1,0 +1,71 @@
+#include "trainer/loop/check.h"
+
+#include <math.h>
+#include <stdio.h>
+
+#define BACKWARD " for bucket #0 in backward pass before data-parallel communication collective"
+
+void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config)
+{
+	*c = (struct mfs_check){
+		.finite = config->check_for_nan_in_loss_and_grad,
+		.spiky = config->check_for_spiky_loss,
+		.large = config->check_for_large_grads,
+	};
+}
+
+void mfs_check_begin(struct mfs_check *c)
+{
+	c->verdict = MFS_TAKEN;
+}
+
+/* What is not finite is another check's. */
+static bool is_unexpectedly_large(struct mfs_largest *l, double value)
+{
+	if (!isfinite(value))
+		return false;
+	value = fabs(value);
+	if (l->count == MFS_CHECK_SAMPLES)
+		return value >= l->value * MFS_CHECK_FACTOR;
+	l->count++;
+	l->value = fmax(l->value, value);
+	return false;
+}
+
+static void say(struct mfs_check *c, enum mfs_verdict verdict, uint64_t iteration,
+		uint64_t microbatch, double value, const char *message)
+{
+	char number[32];
+
+	if (verdict <= c->verdict)
+		return;
+	c->verdict = verdict;
+	/* Python's NaN has no sign. */
+	snprintf(number, sizeof(number), "%.6g", isnan(value) ? (double)NAN : value);
+	snprintf(c->why, sizeof(c->why),
+		 "Unexpected result %s on rank 0 at iteration #%llu invocation #%llu "
+		 "(message='%s')",
+		 number, (unsigned long long)iteration, (unsigned long long)microbatch, message);
+}
+
+void mfs_check_loss(struct mfs_check *c, uint64_t iteration, uint64_t microbatch, double loss)
+{
+	if (c->finite && !isfinite(loss))
+		say(c, MFS_REJECTED, iteration, microbatch, loss,
+		    isnan(loss) ? "found NaN in local forward loss calculation"
+				: "found Inf in local forward loss calculation");
+	if (c->spiky && is_unexpectedly_large(&c->loss, loss))
+		say(c, MFS_SUSPECT, iteration, microbatch, loss, "Spiky loss");
+}
+
+void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm)
+{
+	if (c->finite && !isfinite(norm))
+		say(c, MFS_REJECTED, iteration, 1, norm,
+		    isnan(norm) ? "found NaN in local grad norm" BACKWARD
+				: "found Inf in local grad norm" BACKWARD);
+	if (c->large && is_unexpectedly_large(&c->grads, norm))
+		say(c, MFS_SUSPECT, iteration, 1, norm,
+		    "found unexpected large grads in bucket #0 in backward pass before "
+		    "data-parallel communication collective");
+}

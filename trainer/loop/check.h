@@ -1,0 +1,46 @@
+/*
+ * Checks of what a step has computed, before its update.
+ *
+ * A loss or a gradient norm that is NaN or infinite is rejected
+ * (--check-for-nan-in-loss-and-grad). One that is ten times the largest of the first hundred is
+ * said, and the run goes on (--check-for-spiky-loss, --check-for-large-grads).
+ *
+ * Sources: pretrain_gpt.py: loss_func; core/distributed/param_and_grad_buffer.py: check_grads;
+ * core/rerun_state_machine.py: validate_result, is_unexpectedly_large. Megatron runs a rejected
+ * step a second time, to find faulty hardware; here nothing is run again.
+ */
+#ifndef MFS_TRAINER_LOOP_CHECK_H
+#define MFS_TRAINER_LOOP_CHECK_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "trainer/config/config.h"
+
+#define MFS_CHECK_SAMPLES 100 /* values that the largest is of */
+#define MFS_CHECK_FACTOR  10
+
+struct mfs_largest {
+	unsigned count;
+	double value;
+};
+
+enum mfs_verdict { MFS_TAKEN, MFS_SUSPECT, MFS_REJECTED };
+
+struct mfs_check {
+	bool finite, spiky, large; /* what is checked */
+	struct mfs_largest loss, grads;
+	/* of the step: the first of the worst kind */
+	enum mfs_verdict verdict;
+	char why[320]; /* as Megatron says it */
+};
+
+void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config);
+/* A step begins: nothing has been found. */
+void mfs_check_begin(struct mfs_check *c);
+/* The sum of the losses of microbatch 1, 2, ... of the step that makes the iteration. */
+void mfs_check_loss(struct mfs_check *c, uint64_t iteration, uint64_t microbatch, double loss);
+/* The norm of all gradients as they are added up, before they are unscaled and clipped. */
+void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm);
+
+#endif
