@@ -13,7 +13,7 @@
 #include "fs/cli/cmdline.h"
 #include "fs/cli/commands.h"
 #include "fs/verify/command.h"
-#include "fs/verify/integrity.h"
+#include "formats/ckpt/read/integrity.h"
 #include "fs/cli/json.h"
 #include "fs/cli/progress.h"
 #include "fs/source/root.h"

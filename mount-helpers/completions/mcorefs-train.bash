@@ -275,7 +275,9 @@ _mcorefs_train() {
 		--ckpt-format
 		--async-save
 		--no-save-tokenizer-assets --disable-save-tokenizer-assets
+		--verify-integrity
 		--no-save-optim
+		--no-save-rng
 		--no-load-optim
 		--use-distributed-optimizer
 		--log-interval

@@ -113,9 +113,24 @@ outlives_a_full_disk() {
 		[ "$(rows "$work/log" | wc -l)" = 20 ] && [ "$(latest "$small/run")" = 25 ] && whole "$small/run"
 }
 
-# Megatron must not look for random states, which are not saved: its loader asks the arguments.
-says_that_it_has_no_random_state() {
-	LC_ALL=C grep -qaP 'no_save_rng(q.|r....|\x94)\x88' "$work/plain-whole/iter_0000040/common.pt"
+# Megatron looks for random states unless the arguments say that there are none.
+saves_random_states_unless_told() {
+	local item=rng_state/shard_0.0_1.1
+	grep -qa "$item" "$work/plain-whole/iter_0000040/.metadata" &&
+		run --load "$work/plain-whole" --ckpt-step 30 --exit-interval 31 --no-save-rng --save "$work/no-rng" &&
+		! grep -qa "$item" "$work/no-rng/iter_0000031/.metadata" &&
+		LC_ALL=C grep -qaP 'no_save_rng(q.|r....|\x94)\x88' "$work/no-rng/iter_0000031/common.pt" &&
+		run --load "$work/no-rng" --save "$work/no-rng" && "$mcorefs" diff "$work/plain-whole" "$work/no-rng" --optim -q
+}
+
+verifies_sums() {
+	local data=$work/no-rng/iter_0000040/__2_0.distcp
+	run --load "$work/no-rng" --verify-integrity || return 1
+	printf '\377' | dd of="$data" bs=1 seek=5000 conv=notrunc status=none
+	run --load "$work/no-rng" || return 1
+	run --load "$work/no-rng" --verify-integrity
+	[ $? = 1 ] && grep -q "^mcorefs-train: --verify-integrity: .*'__2_0.distcp': SHA-256 is" "$work/log" &&
+		[ "$(grep -c ^mcorefs-train: "$work/log")" = 1 ]
 }
 
 takes_an_earlier_iteration() {
@@ -177,7 +192,8 @@ else
 	echo "skipped: outlives_a_full_disk: no file system can be mounted here"
 	skipped=$((skipped + 1))
 fi
-check says_that_it_has_no_random_state
+check saves_random_states_unless_told
+check verifies_sums
 check takes_an_earlier_iteration
 check ends_again
 check fine_tunes

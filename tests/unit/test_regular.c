@@ -17,7 +17,7 @@
 #include "formats/io/fileset.h"
 #include "formats/io/regular.h"
 #include "formats/io/buffered.h"
-#include "fs/verify/integrity.h"
+#include "formats/ckpt/read/integrity.h"
 #include "formats/megatron/tracker.h"
 
 static const char *path(const char *name)
@@ -177,6 +177,28 @@ START_TEST(test_manifest_names_a_device)
 }
 END_TEST
 
+static void note_sentence(void *arg, const struct mfs_error *err)
+{
+	unit_sentence(err->msg, arg);
+}
+
+/* A file of the checkpoint whose sum nobody knows. */
+START_TEST(test_manifest_lacks_a_file)
+{
+	static const char manifest[] = "{\"algorithm\": \"sha256\", \"files\": {}}";
+	struct mfs_error err;
+	uint32_t checked = 1;
+
+	unit_write(unit_tmpdir(), "integrity.json", manifest, strlen(manifest));
+	unit_write(unit_tmpdir(), "__0_0.distcp", "x", 1);
+	unit_write(unit_tmpdir(), "notes.txt", "x", 1);
+	unit_ok(mfs_integrity_check(unit_tmpdir(), note_sentence, "does not name '__0_0.distcp'",
+				    &checked, &err),
+		&err);
+	ck_assert_uint_eq(checked, 0);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("regular");
@@ -187,5 +209,6 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "sources", test_file_becomes_a_fifo);
 	tcase_add_test(c, test_tracker_is_a_fifo);
 	tcase_add_test(c, test_manifest_names_a_device);
+	tcase_add_test(c, test_manifest_lacks_a_file);
 	return s;
 }

@@ -16,13 +16,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "formats/ckpt/rng.h"
 #include "formats/ckpt/target.h"
 #include "formats/megatron/tracker.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/optim/read/open.h"
 #include "formats/optim/rules/settings.h"
 #include "formats/plan/vfile.h"
-#include "fs/verify/integrity.h"
+#include "formats/ckpt/read/integrity.h"
 #include "tests/unit/run_of.h"
 #include "tests/unit/run_words.h"
 #include "trainer/ckpt/load.h"
@@ -387,6 +388,70 @@ START_TEST(save_and_load)
 		}
 	tear_down(&s);
 	tear_down(&t);
+}
+END_TEST
+
+/* ---- random states ---- */
+
+/* The dict of the one rank has what Megatron looks for. */
+static void check_states(const struct mfs_rng *rng)
+{
+	static const char *const names[] = {"random_rng_state", "np_rng_state", "torch_rng_state",
+					    "cuda_rng_state", "rng_tracker_states"};
+	const struct mfs_pickle *doc = rng->archive.doc;
+	const mfs_value states = mfs_value_at(doc, rng->value, 0);
+	struct mfs_torch_tensor t;
+
+	ck_assert_uint_eq(mfs_value_count(doc, rng->value), 1);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		ck_assert(mfs_value_has(doc, states, names[i]));
+	unit_ok(mfs_torch_tensor(&rng->archive, mfs_value_get(doc, states, names[2]), &t, &err),
+		&err);
+	ck_assert(t.ndim == 1 && t.shape[0] == 5056);
+}
+
+/* Those of an iteration have one size, and lie in the save as they were made. What Python makes of
+ * them is compared in tests/interop/test_train_saves.py. */
+START_TEST(random_states)
+{
+	static const uint64_t iterations[] = {0, 30, 1000000007};
+	struct mfs_buf items[3] = {0};
+	struct mfs_saver *saver;
+	struct mfs_ckpt *ckpt;
+	struct mfs_rng rng;
+	struct setup s;
+	char path[512];
+	uint8_t *bytes;
+	size_t len;
+
+	set_up(&s, &fixtures[0], _i ? "--no-save-rng" : "");
+	for (int i = 0; i < 3; i++) {
+		unit_ok(mfs_save_rng(&s.config, iterations[i], &items[i], &err), &err);
+		ck_assert_uint_eq(items[i].len, items[0].len);
+		ck_assert(!i || memcmp(items[i].data, items[i - 1].data, items[i].len));
+	}
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &mfs_save_system, 0);
+	save(saver, &s, 2);
+	check_save(&s, 30, 1);
+	mfs_saver_free(saver);
+	snprintf(path, sizeof(path), "%s/iter_0000030", s.dir);
+	unit_ok(mfs_ckpt_open(path, MFS_CKPT_COMMON, &ckpt, &err), &err);
+	ck_assert_int_eq(mfs_rng_there(ckpt), !_i);
+	if (!_i) {
+		unit_ok(mfs_rng_open(ckpt, 0, 0, 0, &rng, &err), &err);
+		check_states(&rng);
+		snprintf(path, sizeof(path), "%s/iter_0000030/__0_0.distcp", s.dir);
+		bytes = unit_slurp(path, &len);
+		ck_assert_uint_le(rng.base + items[1].len, len);
+		ck_assert(!memcmp(bytes + rng.base, items[1].data, items[1].len));
+		free(bytes);
+		mfs_rng_release(&rng);
+	}
+	mfs_ckpt_free(ckpt);
+	for (int i = 0; i < 3; i++)
+		mfs_buf_release(&items[i]);
+	tear_down(&s);
 }
 END_TEST
 
@@ -879,6 +944,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, retention, 0, 2);
 	tcase_add_loop_test(c, short_writes, 0, FIXTURES);
 	tcase_add_loop_test(c, small_ring, 0, 2);
+	tcase_add_loop_test(c, random_states, 0, 2);
 	tcase_add_test(c, weights_alone);
 	tcase_add_test(c, busy);
 	tcase_add_test(c, tokenizer);

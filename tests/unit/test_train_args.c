@@ -326,7 +326,6 @@ START_TEST(refused)
 	fails(SMALL "--eval-global-batch-size 7", -ENOTSUP, "--eval-global-batch-size");
 	fails(SMALL "--optimizer-cpu-offload", -ENOTSUP, "--optimizer-cpu-offload is not");
 	fails(SMALL "--rerun-mode report_stats", -ENOTSUP, "steps are not run again");
-	fails(SMALL "--verify-integrity", -ENOTSUP, "mcorefs verify");
 	fails(SMALL "--non-persistent-save-interval 5", -ENOTSUP, "--save-keep-last");
 	fails(SMALL "--position-embedding-type yarn", -ENOTSUP, "yarn is not supported; use rope");
 }

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/ckpt/read/integrity.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/megatron/layout.h"
 #include "formats/megatron/tracker.h"
@@ -165,12 +166,51 @@ static int open_ckpt(const struct mfs_train_config *config, const struct place *
 			p->dir);
 }
 
+/* ---- --verify-integrity ---- */
+
+struct sums {
+	struct mfs_error first;
+	unsigned bad;
+};
+
+static void note_bad(void *arg, const struct mfs_error *err)
+{
+	struct sums *s = arg;
+
+	if (!s->bad++)
+		s->first = *err;
+}
+
+/* serialization.py: load: all files are compared with their sums before the first one is read. */
+static int verify(const struct place *p, struct mfs_error *err)
+{
+	static const char flag[] = "--verify-integrity";
+	struct sums s = {0};
+	uint32_t checked;
+	int rc;
+
+	if (p->kind == SOURCE_HF)
+		return mfs_fail(err, -ENOTSUP,
+				"%s: '%s' is a HuggingFace directory, which has no sums", flag,
+				p->dir);
+	rc = mfs_integrity_check(p->dir, note_bad, &s, &checked, err);
+	if (rc)
+		return mfs_fail_in(err, "%s: '%s'", flag, p->dir);
+	if (s.bad > 1)
+		return mfs_fail(err, -EINVAL, "%s: '%s': %s (and %u more)", flag, p->dir,
+				s.first.msg, s.bad - 1);
+	return s.bad ? mfs_fail(err, -EINVAL, "%s: '%s': %s", flag, p->dir, s.first.msg) : 0;
+}
+
 static int open_place(const struct mfs_train_config *config, const struct place *p, bool finetune,
 		      struct mfs_load **ret, struct mfs_error *err)
 {
-	struct mfs_load *l = calloc(1, sizeof(*l));
-	int rc;
+	struct mfs_load *l;
+	int rc = config->verify_integrity ? verify(p, err) : 0;
 
+	if (rc)
+		return rc;
+	l = calloc(1, sizeof(*l));
 	if (!l)
 		return mfs_fail_nomem(err);
 	l->iteration = p->number;

@@ -244,11 +244,33 @@ static int sync_dirs(struct commit *c)
 	return rc ? rc : sync_dir(c, c->tmp);
 }
 
+/* The item of random states, which a large file has among others. */
+static int update_rng(const struct commit *c)
+{
+	struct mfs_buf *item = c->s->plan.rng, bytes = {0};
+	int rc;
+
+	if (!item)
+		return 0;
+	rc = mfs_save_rng(c->s->config, c->s->progress.iteration, &bytes, c->err);
+	if (!rc && bytes.failed)
+		rc = mfs_fail_nomem(c->err);
+	if (!rc && bytes.len != item->len)
+		rc = mfs_fail(c->err, -EINVAL, "random states have %zu bytes: expected %zu",
+			      bytes.len, item->len);
+	if (!rc)
+		memcpy(item->data, bytes.data, bytes.len);
+	mfs_buf_release(&bytes);
+	return rc;
+}
+
 static int write_all(struct commit *c)
 {
 	const struct mfs_save_plan *p = &c->s->plan;
 	int rc = make_dirs(c);
 
+	if (!rc)
+		rc = update_rng(c);
 	if (!rc)
 		rc = mfs_save_write(c->s, c->tmp, c->digests, c->engine, c->err);
 	if (rc)

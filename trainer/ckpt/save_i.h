@@ -76,6 +76,7 @@ struct mfs_save_plan {
 	uint32_t *last_fill; /* [parameters]: the last that has elements of it */
 	uint64_t bytes;
 	struct mfs_buf metadata; /* .metadata */
+	struct mfs_buf *rng;	 /* the item of random states, which spans point into; NULL: none */
 	/* what spans point into */
 	struct mfs_megatron_dist *dist;
 	struct mfs_vfile **vfiles;
@@ -96,6 +97,12 @@ int64_t mfs_save_plan_last(const struct mfs_save_plan *p, const struct mfs_param
 int mfs_save_common(const struct mfs_train_config *config, const struct mfs_params *params,
 		    const struct mfs_progress *progress, struct mfs_buf *out,
 		    struct mfs_error *err);
+
+/* ---- random states (save_rng.c) ---- */
+
+/* Appends the item of random states of torch_dist. It has one size, whatever the iteration. */
+int mfs_save_rng(const struct mfs_train_config *config, uint64_t iteration, struct mfs_buf *out,
+		 struct mfs_error *err);
 
 /* ---- the ring and the files (save_write.c) ---- */
 

@@ -169,10 +169,20 @@ static int write_common(void *arg, struct mfs_buf *out, struct mfs_error *err)
 	return mfs_save_common(b->config, b->params, &none, out, err);
 }
 
+/* Each save writes its own states into this item (save_commit.c: update_rng). */
+static int write_rng(void *arg, struct mfs_buf *out, struct mfs_error *err)
+{
+	const struct planner *b = arg;
+
+	b->plan->rng = out;
+	return mfs_save_rng(b->config, 0, out, err);
+}
+
 static int lay_out(struct planner *b)
 {
 	const struct mfs_megatron_own own = {.distributed = b->config->use_distributed_optimizer,
 					     .common = write_common,
+					     .rng = b->config->no_save_rng ? NULL : write_rng,
 					     .arg = b};
 	const struct mfs_megatron_options options = {
 		.ckpt = b->params->ckpt,

@@ -122,8 +122,8 @@ struct mfs_train_config {
 	const char *ckpt_format; /* "torch_dist" */
 	int64_t save_interval, ckpt_step, save_retain_interval;
 	int64_t save_keep_last; /* ours: --save-keep-last N; 0: all */
-	bool no_load_optim, no_save_optim, finetune, use_checkpoint_args;
-	bool exit_on_missing_checkpoint, save_tokenizer_assets;
+	bool no_load_optim, no_save_optim, no_save_rng, finetune, use_checkpoint_args;
+	bool exit_on_missing_checkpoint, save_tokenizer_assets, verify_integrity;
 
 	/* reports */
 	int64_t log_interval, tensorboard_log_interval;

@@ -73,11 +73,12 @@ static const struct mfs_flag checkpointing[] = {
 	{ON, "replication", "False", REFUSED("leave it out")},
 	{INT, "replication_jump", "None", UNUSED},
 	{INT, "replication_factor", "2", UNUSED},
-	{ON, "verify_integrity", "False", REFUSED("use `mcorefs verify --deep`")},
+	{ON, "verify_integrity", "False", TO(verify_integrity),
+	 .help = "compares a checkpoint with its integrity.json, which each save writes"},
 	{ON, "no_save_optim", "None", TO(no_save_optim)},
-	/* Dropout is a function of the seed and of its place: there are no states to keep. */
-	{ON, "no_save_rng", "None", UNUSED},
+	{ON, "no_save_rng", "None", TO(no_save_rng)},
 	{ON, "no_load_optim", "None", TO(no_load_optim)},
+	/* Dropout is a function of the seed and of its place: there are no states to load. */
 	{ON, "no_load_rng", "None", UNUSED},
 	{INT, "override_ckpt_iteration", "None", REFUSED("leave it out")},
 	{ON, "use_dist_ckpt_deprecated", "False", NAMES("--use-dist-ckpt"), UNUSED},

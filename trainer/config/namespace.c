@@ -106,8 +106,6 @@ int mfs_train_namespace_write(struct mfs_pickle_writer *w, const struct mfs_trai
 		mfs_pickle_name(w, f->dest);
 		if (extra && progress_of(f->dest, extra, &value))
 			mfs_pickle_uint(w, value);
-		else if (extra && mfs_str_is(f->dest, "no_save_rng"))
-			mfs_pickle_bool(w, true); /* load_checkpoint() would look for it */
 		else
 			write_value(w, &config->values->at[i]);
 	}

@@ -1,6 +1,7 @@
 #include "formats/megatron/write/dist_archive.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/base/grow.h"
 #include "formats/megatron/write/copy.h"
@@ -36,6 +37,22 @@ static int add_storage(struct mfs_dist_archive *a, const void *bytes, uint64_t s
 	a->payloads[a->count] = (struct mfs_torch_payload){size, bytes};
 	*ret = a->count++;
 	return 0;
+}
+
+int mfs_dist_archive_bytes(struct mfs_dist_archive *a, const void *bytes, uint64_t size,
+			   struct mfs_error *err)
+{
+	void *copy = mfs_arena_alloc(&a->arena, size);
+	uint32_t storage;
+	int rc;
+
+	if (!copy)
+		return mfs_fail_nomem(err);
+	memcpy(copy, bytes, size);
+	rc = add_storage(a, copy, size, &storage, err);
+	if (!rc)
+		mfs_pickle_tensor(&a->w, storage, MFS_U8, &size, 1);
+	return rc;
 }
 
 static int add_number(struct mfs_dist_archive *a, float value, unsigned ndim, struct mfs_error *err)

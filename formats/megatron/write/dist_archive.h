@@ -27,6 +27,9 @@ int mfs_dist_archive_end(struct mfs_dist_archive *a, const char *prefix, int rc,
 int mfs_dist_archive_scalar(struct mfs_dist_archive *a, float value, struct mfs_error *err);
 /* Writes a tensor with one axis of one element. */
 int mfs_dist_archive_number(struct mfs_dist_archive *a, float value, struct mfs_error *err);
+/* Writes a tensor of uint8 with one axis. */
+int mfs_dist_archive_bytes(struct mfs_dist_archive *a, const void *bytes, uint64_t size,
+			   struct mfs_error *err);
 /* Copies a value of src's pickle with its storages. */
 int mfs_dist_archive_copy(struct mfs_dist_archive *a, const struct mfs_torch_file *src,
 			  mfs_value value, struct mfs_error *err);

@@ -1,0 +1,199 @@
+#include "formats/ckpt/read/integrity.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <openssl/evp.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#include "formats/base/str.h"
+#include "formats/base/threads.h"
+#include "formats/io/regular.h"
+
+#define MANIFEST   "integrity.json"
+#define READ_BYTES (1u << 20)
+#define THREADS	   16u
+
+/* A file that the manifest names. */
+struct named {
+	const char *name, *want;
+	struct mfs_error problem; /* code 0: it is what it was */
+};
+
+struct check {
+	int dirfd;
+	json_t *files; /* of the manifest */
+	struct named *named;
+	size_t count;
+	atomic_size_t next;
+};
+
+/* ---- sums ---- */
+
+static int digest_fd(int fd, EVP_MD_CTX *md, char *hex)
+{
+	uint8_t *buf = malloc(READ_BYTES), sum[EVP_MAX_MD_SIZE];
+	unsigned len = 0;
+	ssize_t n = -1;
+
+	if (!buf)
+		return -ENOMEM;
+	EVP_DigestInit_ex(md, EVP_sha256(), NULL);
+	while ((n = read(fd, buf, READ_BYTES)) > 0 || (n < 0 && errno == EINTR))
+		if (n > 0)
+			EVP_DigestUpdate(md, buf, (size_t)n);
+	free(buf);
+	if (n < 0)
+		return -errno;
+	EVP_DigestFinal_ex(md, sum, &len);
+	mfs_str_hex(sum, len, hex);
+	return 0;
+}
+
+static int check_file(int dirfd, const struct named *f, EVP_MD_CTX *md, struct mfs_error *err)
+{
+	char hex[2 * EVP_MAX_MD_SIZE + 1];
+	int fd, rc;
+
+	if (!md)
+		return mfs_fail_nomem(err);
+	if (!f->want || strchr(f->name, '/') || !strcmp(f->name, ".."))
+		return mfs_fail(err, -EINVAL, "%s: '%s' is not a file of the iteration", MANIFEST,
+				f->name);
+	rc = mfs_open_regular(dirfd, f->name, O_NOFOLLOW, &fd, NULL);
+	if (rc)
+		return mfs_fail(err, rc, "%s names '%s': %s", MANIFEST, f->name,
+				mfs_open_regular_why(rc));
+	rc = digest_fd(fd, md, hex);
+	close(fd);
+	if (rc)
+		return mfs_fail(err, rc, "cannot read '%s': %s", f->name, strerror(-rc));
+	if (strcasecmp(hex, f->want))
+		return mfs_fail(err, -EINVAL, "'%s': SHA-256 is %s, %s says %.64s", f->name, hex,
+				MANIFEST, f->want);
+	return 0;
+}
+
+static void *check_files(void *arg)
+{
+	EVP_MD_CTX *md = EVP_MD_CTX_new();
+	struct check *c = arg;
+	size_t i;
+
+	while ((i = atomic_fetch_add(&c->next, 1)) < c->count) {
+		struct named *f = &c->named[i];
+
+		f->problem.code = check_file(c->dirfd, f, md, &f->problem);
+	}
+	EVP_MD_CTX_free(md);
+	return NULL;
+}
+
+/* ---- the manifest ---- */
+
+static int load(int dirfd, json_t **ret, struct mfs_error *err)
+{
+	int fd, rc = mfs_open_regular(dirfd, MANIFEST, O_NOFOLLOW, &fd, NULL);
+	const char *algorithm;
+	json_error_t why;
+	json_t *root;
+
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", MANIFEST, mfs_open_regular_why(rc));
+	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &why);
+	close(fd);
+	if (!root)
+		return mfs_fail(err, -EINVAL, "%s: %s in line %d", MANIFEST, why.text, why.line);
+	algorithm = json_string_value(json_object_get(root, "algorithm"));
+	if (!algorithm || strcmp(algorithm, "sha256")) {
+		mfs_error_set(err, -ENOTSUP, "%s: algorithm '%s' instead of sha256", MANIFEST,
+			      algorithm ? algorithm : "none");
+		json_decref(root);
+		return -ENOTSUP;
+	}
+	*ret = root;
+	return 0;
+}
+
+static int list(struct check *c, struct mfs_error *err)
+{
+	const char *name;
+	json_t *want;
+
+	c->named = calloc(json_object_size(c->files) + 1, sizeof(*c->named));
+	if (!c->named)
+		return mfs_fail_nomem(err);
+	json_object_foreach(c->files, name, want) c->named[c->count++] =
+		(struct named){name, json_string_value(want), {0}};
+	return 0;
+}
+
+static bool is_of_checkpoint(const char *name)
+{
+	return !strcmp(name, ".metadata") || !strcmp(name, "common.pt") ||
+	       mfs_str_ends(name, ".distcp");
+}
+
+/* Files that nothing is known of. */
+static void check_unnamed(const struct check *c, void (*bad)(void *, const struct mfs_error *),
+			  void *arg)
+{
+	const int fd = openat(c->dirfd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *dir = fd < 0 ? NULL : fdopendir(fd);
+	struct mfs_error problem;
+	struct dirent *d;
+
+	while (dir && (d = readdir(dir))) {
+		if (!is_of_checkpoint(d->d_name) || json_object_get(c->files, d->d_name))
+			continue;
+		mfs_error_set(&problem, -EINVAL, "%s does not name '%s'", MANIFEST, d->d_name);
+		bad(arg, &problem);
+	}
+	if (dir)
+		closedir(dir);
+	else if (fd >= 0)
+		close(fd);
+}
+
+static int check_all(struct check *c, void (*bad)(void *arg, const struct mfs_error *err),
+		     void *arg, struct mfs_error *err)
+{
+	int rc = list(c, err);
+
+	if (rc)
+		return rc;
+	mfs_threads_run(mfs_threads_count(0, c->count < THREADS ? (unsigned)c->count : THREADS),
+			check_files, c);
+	for (size_t i = 0; i < c->count; i++)
+		if (c->named[i].problem.code)
+			bad(arg, &c->named[i].problem);
+	check_unnamed(c, bad, arg);
+	free(c->named);
+	return 0;
+}
+
+int mfs_integrity_check(const char *dir, void (*bad)(void *arg, const struct mfs_error *err),
+			void *arg, uint32_t *ret_checked, struct mfs_error *err)
+{
+	struct check c = {.dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+	json_t *root = NULL;
+	int rc;
+
+	if (c.dirfd < 0)
+		return mfs_fail_errno(err, "cannot open '%s'", dir);
+	rc = load(c.dirfd, &root, err);
+	if (!rc) {
+		c.files = json_object_get(root, "files");
+		rc = check_all(&c, bad, arg, err);
+		*ret_checked = (uint32_t)c.count;
+	}
+	json_decref(root);
+	close(c.dirfd);
+	return rc;
+}

@@ -1,0 +1,27 @@
+/*
+ * integrity.json, which Megatron (core 0.18 and newer, --verify-integrity) writes into an
+ * iteration, as mcorefs-train always does:
+ *
+ *   {"algorithm": "sha256", "files": {"common.pt": "<hex>", ...}}
+ *
+ * (megatron/core/dist_checkpointing/validation.py: save_integrity_manifest,
+ * _verify_integrity_manifest_impl).
+ */
+#ifndef MFS_CKPT_READ_INTEGRITY_H
+#define MFS_CKPT_READ_INTEGRITY_H
+
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+/*
+ * Reads every file that integrity.json of dir names, several at once. Then it calls bad(), in the
+ * order of the manifest, for each file that is missing or has another sum, and for each file of the
+ * checkpoint (.metadata, common.pt, *.distcp) that the manifest does not name. *ret_checked: number
+ * of files that were compared. -ENOENT: there is no integrity.json; -EINVAL: it is damaged;
+ * -ENOTSUP: it has another algorithm.
+ */
+int mfs_integrity_check(const char *dir, void (*bad)(void *arg, const struct mfs_error *err),
+			void *arg, uint32_t *ret_checked, struct mfs_error *err);
+
+#endif
