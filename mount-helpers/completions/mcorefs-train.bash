@@ -285,9 +285,12 @@ _mcorefs_train() {
 		--log-throughput
 		--tensorboard-dir
 		--tensorboard-log-interval
+		--log-timers-to-tensorboard
+		--no-log-loss-scale-to-tensorboard --disable-log-loss-scale-to-tensorboard
 		--log-validation-ppl-to-tensorboard
 		--log-memory-to-tensorboard
 		--log-num-zeros-in-grad
+		--log-world-size-to-tensorboard
 		--rerun-mode
 		--check-for-spiky-loss
 		--no-data-sharding' -- "$cur")

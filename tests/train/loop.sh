@@ -1,5 +1,5 @@
 #!/bin/bash
-# What the loop does beside training: steps that are checked, how a run ends.
+# What the loop does beside training: steps that are checked, how a run ends, what it tells TensorBoard.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/train/families.sh
@@ -84,6 +84,27 @@ tells_of_spikes() {
 		says_not '#2[0-9]' && is "$(field 'lm loss' | wc -w)" 20
 }
 
+# ---- TensorBoard ----
+
+# tells TAG COUNT: how often the event file names it
+tells() {
+	is "$1 $(LC_ALL=C grep -aoF -- "$1" "$work"/events/events.* | wc -l)" "$1 $2"
+}
+
+# Four iterations, of which the loss scale skips all; the first one's time is not told.
+tells_tensorboard_what_megatron_does() {
+	local tag
+	ends 0 run --fp16 --initial-loss-scale 1e12 --exit-interval 24 --log-throughput --tensorboard-dir "$work/events" \
+		--log-timers-to-tensorboard --log-memory-to-tensorboard --log-world-size-to-tensorboard --log-params-norm || return 1
+	for tag in 'lm loss vs samples' 'learning-rate vs samples' 'loss-scale vs samples' 'batch-size vs samples' 'world-size vs samples' \
+		'params-norm vs samples' throughput mem-reserved-bytes mem-allocated-bytes mem-max-allocated-bytes mem-allocated-count; do
+		tells "$tag" 4 || return 1
+	done
+	tells iteration-time 3 && tells grad-norm 0 && tells validation 0 && rm -r "$work/events" &&
+		ends 0 run --exit-interval 22 --tensorboard-dir "$work/events" --no-log-loss-scale-to-tensorboard && tells loss-scale 0 &&
+		tells 'grad-norm vs samples' 2 && tells iteration-time 0
+}
+
 check() {
 	if "$@" >"$work/out" 2>&1; then
 		passed=$((passed + 1))
@@ -99,5 +120,6 @@ check saves_nothing_without_the_state_machine
 check goes_on_where_it_is_told_to
 check knows_loss_scales
 check tells_of_spikes
+check tells_tensorboard_what_megatron_does
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -129,7 +129,8 @@ struct mfs_train_config {
 	int64_t log_interval, tensorboard_log_interval;
 	const char *tensorboard_dir;
 	bool log_throughput, log_params_norm, log_num_zeros_in_grad, log_memory_to_tensorboard;
-	bool log_validation_ppl_to_tensorboard;
+	bool log_validation_ppl_to_tensorboard, log_loss_scale_to_tensorboard;
+	bool log_timers_to_tensorboard, log_world_size_to_tensorboard;
 	bool check_for_nan_in_loss_and_grad, check_for_spiky_loss, check_for_large_grads;
 	const char *rerun_mode; /* "disabled": a rejected step saves nothing */
 

@@ -139,6 +139,11 @@ static void add_losses(struct mfs_log_losses *to, const struct mfs_log_losses *l
 	to->z += l->z;
 }
 
+static bool is_due(const struct mfs_trainer *t, int64_t interval)
+{
+	return interval > 0 && t->progress.iteration % (uint64_t)interval == 0;
+}
+
 /* ---- TensorBoard ---- */
 
 /* One who cannot be told is not told again; training goes on. */
@@ -153,37 +158,65 @@ static void flush_events(struct mfs_trainer *t)
 	t->events = NULL;
 }
 
+/* What is planned is there from the beginning to the end, as one block. */
+static void tell_memory(struct mfs_trainer *t)
+{
+	static const char *const tags[] = {"mem-reserved-bytes", "mem-allocated-bytes",
+					   "mem-max-allocated-bytes"};
+	const uint64_t iteration = t->progress.iteration;
+
+	for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++)
+		mfs_events_scalar(t->events, tags[i], (double)t->memory.total, iteration);
+	mfs_events_scalar(t->events, "mem-allocated-count", 1, iteration);
+}
+
+/* training.py: training_log. Losses of skipped iterations are told, too. */
 static void tell_tensorboard(struct mfs_trainer *t, const struct mfs_step *step)
 {
+	const struct mfs_train_config *c = t->config;
 	const struct mfs_progress *p = &t->progress;
 	const uint64_t iteration = p->iteration, samples = p->consumed_train_samples;
-	const int64_t interval = t->config->tensorboard_log_interval;
 	const struct mfs_log_losses l = losses_of(step);
 	struct mfs_report_loss losses[MFS_LOG_LOSSES];
-	const unsigned count = name_losses(t->config, &l, 1, losses);
+	unsigned count;
 
-	if (!t->events || interval <= 0 || iteration % (uint64_t)interval)
+	if (!t->events || !is_due(t, c->tensorboard_log_interval))
 		return;
+	count = name_losses(c, &l, 1, losses);
 	mfs_events_both(t->events, "learning-rate", mfs_schedule_lr(&p->schedule), iteration,
 			samples);
 	if (p->skipped_train_samples)
 		mfs_events_scalar(t->events, "skipped-train-samples",
 				  (double)p->skipped_train_samples, iteration);
 	mfs_events_both(t->events, "batch-size", (double)step->batch, iteration, samples);
-	if (!step->update.skipped)
-		mfs_events_both(t->events, "lm loss", losses[0].value, iteration, samples);
-	mfs_events_both(t->events, "loss-scale", p->scaler.scale, iteration, samples);
+	mfs_events_both(t->events, "lm loss", losses[0].value, iteration, samples);
+	if (c->log_loss_scale_to_tensorboard)
+		mfs_events_both(t->events, "loss-scale", p->scaler.scale, iteration, samples);
+	if (c->log_world_size_to_tensorboard)
+		mfs_events_both(t->events, "world-size", t->parallel.group[MFS_GROUP_WORLD].size,
+				iteration, samples);
 	if (!step->update.skipped)
 		mfs_events_both(t->events, "grad-norm", step->update.grad_norm, iteration, samples);
 	if (step->zeros != MFS_NOT_SAID)
 		mfs_events_both(t->events, "num-zeros", step->zeros, iteration, samples);
 	if (step->params_norm != MFS_NOT_SAID)
 		mfs_events_both(t->events, "params-norm", step->params_norm, iteration, samples);
-	if (t->config->log_memory_to_tensorboard)
-		mfs_events_scalar(t->events, "mem-allocated-bytes", (double)t->memory.total,
-				  iteration);
+	if (c->log_memory_to_tensorboard)
+		tell_memory(t);
 	for (unsigned i = 1; i < count; i++)
 		mfs_events_scalar(t->events, losses[i].name, losses[i].value, iteration);
+	flush_events(t);
+}
+
+/* The first iteration's time is that of a beginning, and not told. */
+static void tell_times(struct mfs_trainer *t, const struct mfs_report_iteration *line)
+{
+	if (!t->events || !t->config->log_timers_to_tensorboard)
+		return;
+	if (t->said_first)
+		mfs_events_scalar(t->events, "iteration-time", line->seconds, line->iteration);
+	if (line->throughput != MFS_NOT_SAID)
+		mfs_events_scalar(t->events, "throughput", line->throughput, line->iteration);
 	flush_events(t);
 }
 
@@ -224,11 +257,7 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 	gettimeofday(&line.now, NULL);
 	mfs_report_iteration(&b, &line);
 	print(t, &b);
-}
-
-static bool is_due(const struct mfs_trainer *t, int64_t interval)
-{
-	return interval > 0 && t->progress.iteration % (uint64_t)interval == 0;
+	tell_times(t, &line);
 }
 
 bool mfs_log_reports(const struct mfs_trainer *t)
@@ -279,7 +308,7 @@ void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, 
 				   : "");
 	mfs_report_evaluation(&b, at, losses, 1);
 	print(t, &b);
-	if (!t->events)
+	if (!t->events || t->config->skip_train)
 		return;
 	mfs_events_both(t->events, "lm loss validation", loss, iteration, samples);
 	if (t->config->log_validation_ppl_to_tensorboard)
