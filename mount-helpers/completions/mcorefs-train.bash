@@ -182,12 +182,16 @@ _mcorefs_train() {
 		--mscale-all-dim
 		--micro-batch-size
 		--global-batch-size
+		--rampup-batch-size
 		--step-batch-size-schedule
+		--decrease-batch-size-if-needed
 		--train-iters
 		--train-samples
 		--exit-interval
 		--exit-duration-in-mins
 		--exit-signal-handler
+		--exit-signal
+		--iterations-to-skip
 		--recompute-activations
 		--no-check-for-nan-in-loss-and-grad
 		--check-for-large-grads
@@ -231,6 +235,8 @@ _mcorefs_train() {
 		--seed
 		--eval-iters
 		--eval-interval
+		--start-eval-at-iter
+		--eval-global-batch-size
 		--skip-train
 		--full-validation
 		--yaml-cfg --config

@@ -84,6 +84,67 @@ tells_of_spikes() {
 		says_not '#2[0-9]' && is "$(field 'lm loss' | wc -w)" 20
 }
 
+# ---- batches and length ----
+
+# by_samples ARGUMENT...: a run from its beginning, as long as its samples are
+by_samples() {
+	local words=("${args[@]/#--train-iters/--train-samples}")
+	words=("${words[@]/#--lr-decay-iters/--lr-decay-samples}")
+	"$train" "${words[@]/#--lr-warmup-iters/--lr-warmup-samples}" --backend cpu "$@" >"$work/log" 2>&1
+}
+
+# Two to eight in the first twelve samples, as core 0.12 had it. A change of the batch is saved.
+ramps_up() {
+	ends 0 by_samples --rampup-batch-size 2 2 12 --train-samples 50 --save "$work/ramp" --save-interval 100 &&
+		says '^batch size: 2 to 8 over 12 samples .--rampup-batch-size, which Megatron.s main branch ignores' &&
+		is "$(field 'global batch size')" '2 2 4 6 8 8 8 8' && is "$(field 'consumed samples')" '2 4 8 14 22 30 38 46' &&
+		is "$(cd "$work/ramp" && echo iter_*)" 'iter_0000002 iter_0000003 iter_0000004 iter_0000008'
+}
+
+# Of 7 samples 4 are whole microbatches.
+decreases_batches() {
+	ends 0 run --micro-batch-size 4 --global-batch-size 7 --decrease-batch-size-if-needed --exit-interval 22 \
+		--override-opt-param-scheduler &&
+		is "$(field 'global batch size')" '4 4' && is "$(field 'consumed samples')" '164 168' && is "$(field 'skipped samples')" '3 6'
+}
+
+# Skipped iterations have no line, and their samples are not seen: what follows them are other losses of the same samples.
+skips_iterations() {
+	local all
+	ends 0 run --exit-interval 23 && all=$(field 'lm loss') &&
+		ends 0 run --iterations-to-skip 21 22 --exit-interval 23 && is "$(field 'consumed samples')" 184 &&
+		is "$(field 'skipped samples')" 16 && is "$(field 'learning rate')" 6.104050E-04 && [ "$(field 'lm loss')" != "${all##* }" ] &&
+		ends 0 run --lr 0 --min-lr 0 --override-opt-param-scheduler --exit-interval 23 && all=$(field 'lm loss') &&
+		ends 0 run --lr 0 --min-lr 0 --override-opt-param-scheduler --iterations-to-skip 21 22 --exit-interval 23 &&
+		is "$(field 'lm loss')" "${all##* }"
+}
+
+# validations: iteration=loss of each
+validations() {
+	sed -nE 's/ validation loss at iteration ([0-9]+).* lm loss value: ([^ ]+) .*/\1=\2/p' "$work/log" | paste -sd ' '
+}
+
+# The same samples in other batches; an evaluation that comes later sees what the first one would have seen.
+evaluates_as_it_is_told() {
+	local whole
+	ends 0 run --exit-interval 40 && whole=$(validations) && is "$(echo "$whole" | sed 's/=[^ ]*//g')" 40 &&
+		ends 0 run --exit-interval 40 --eval-iters 2 --eval-global-batch-size 4 && is "$(validations)" "$whole" &&
+		ends 0 run --exit-interval 40 --eval-interval 5 --start-eval-at-iter 32 &&
+		is "$(validations | sed 's/=[^ ]*//g')" '35 40'
+}
+
+ends_by_another_signal() {
+	local pid status at=0
+	"$train" "${args[@]}" --backend cpu --load "$fixture" --ckpt-step 20 --train-iters 2000 --override-opt-param-scheduler \
+		--exit-signal SIGUSR1 --save "$work/signal" --save-interval 1000 >"$work/log" 2>&1 &
+	pid=$!
+	while ! grep -q 'iteration *2[2-9]/' "$work/log" && [ $((at++)) -lt 2000 ]; do sleep 0.005; done
+	kill -USR1 $pid
+	wait $pid
+	status=$?
+	is $status 0 && says 'a signal asked for it' && [ -f "$work/signal/latest_checkpointed_iteration.txt" ]
+}
+
 # ---- TensorBoard ----
 
 # tells TAG COUNT: how often the event file names it
@@ -120,6 +181,11 @@ check saves_nothing_without_the_state_machine
 check goes_on_where_it_is_told_to
 check knows_loss_scales
 check tells_of_spikes
+check ramps_up
+check decreases_batches
+check skips_iterations
+check evaluates_as_it_is_told
+check ends_by_another_signal
 check tells_tensorboard_what_megatron_does
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -115,6 +115,16 @@ START_TEST(test_lengths)
 	ck_assert_uint_eq(n[MFS_TRAIN], 328);
 	ck_assert_uint_eq(n[MFS_VALID], 72);
 	ck_assert_uint_eq(n[MFS_TEST], 24);
+	/* from iteration 25 on there is one less: 25 // 20; batches of 5 */
+	l.start_eval_at_iter = 25;
+	l.eval_batch_size = 5;
+	unit_ok(mfs_run_samples(&l, n, &err), &err);
+	ck_assert_uint_eq(n[MFS_TRAIN], 328);
+	ck_assert_uint_eq(n[MFS_VALID], 30);
+	ck_assert_uint_eq(n[MFS_TEST], 15);
+	l.start_eval_at_iter = 80;
+	unit_ok(mfs_run_samples(&l, n, &err), &err);
+	ck_assert_uint_eq(n[MFS_VALID], 0);
 	l.train_samples = 1000;
 	l.full_validation = true;
 	unit_ok(mfs_run_samples(&l, n, &err), &err);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "formats/torch/megatron_args.h"
+#include "trainer/config/batch_steps.h"
 #include "trainer/optim/schedule.h"
 
 #define POINTS 16
@@ -410,6 +411,57 @@ START_TEST(test_batches)
 }
 END_TEST
 
+/* core 0.12: RampupBatchsizeNumMicroBatchesCalculator.update() */
+static uint64_t ramped(const struct mfs_batch_ramp *r, uint64_t consumed)
+{
+	const double increments = (double)((r->end - r->start) / r->increment);
+
+	if (consumed > (uint64_t)r->samples || r->end == r->start)
+		return (uint64_t)r->end;
+	return (uint64_t)r->start +
+	       (uint64_t)((double)consumed / ((double)r->samples / increments)) *
+		       (uint64_t)r->increment;
+}
+
+/* core 0.12, training.py: update_train_iters() */
+static uint64_t ramped_iterations(const struct mfs_batch_ramp *r, uint64_t samples)
+{
+	uint64_t iterations = 0, consumed = 0;
+
+	for (; consumed <= (uint64_t)r->samples && consumed <= samples; iterations++)
+		consumed += ramped(r, consumed);
+	if (samples > consumed)
+		iterations += (samples - consumed) / (uint64_t)r->end;
+	return iterations;
+}
+
+START_TEST(test_ramp)
+{
+	static const struct mfs_batch_ramp ramps[] = {
+		{16, 8, 1000, 1024}, {2, 2, 12, 8},  {32, 32, 977, 192}, {1, 1, 7, 64},
+		{5, 7, 1, 19},	     {8, 1, 100, 8}, {3, 3, 299, 30},	 {1, 1, 4999, 50},
+	};
+	struct mfs_arena arena = {0};
+
+	for (size_t i = 0; i < sizeof(ramps) / sizeof(ramps[0]); i++) {
+		struct mfs_train_config c = run();
+
+		c.global_batch_size = ramps[i].end;
+		c.train_iters = MFS_UNSET;
+		c.rampup_samples = (uint64_t)ramps[i].samples;
+		unit_ok(mfs_batch_ramp_steps(&ramps[i], &arena, &c.batch_steps, &c.batch_step_count,
+					     &err),
+			&err);
+		for (uint64_t n = 0; n < 6000; n++)
+			ck_assert_uint_eq(mfs_schedule_global_batch(&c, n), ramped(&ramps[i], n));
+		for (c.train_samples = 1; c.train_samples < 6000; c.train_samples += 13)
+			ck_assert_uint_eq(mfs_schedule_iterations(&c),
+					  ramped_iterations(&ramps[i], (uint64_t)c.train_samples));
+	}
+	mfs_arena_release(&arena);
+}
+END_TEST
+
 static void after(struct mfs_loss_scaler *s, bool found_inf, double want)
 {
 	mfs_loss_scaler_update(s, found_inf);
@@ -460,6 +512,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_logged);
 	tcase_add_test(c, test_refused);
 	c = unit_case(s, "batches", test_batches);
+	tcase_add_test(c, test_ramp);
 	tcase_add_test(c, test_loss_scale);
 	return s;
 }

@@ -4,6 +4,7 @@
  * table of flags, what is refused and how it is said, and the Namespace of checkpoints.
  */
 #include <glob.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "formats/ckpt/read/open.h"
 #include "tests/unit/unit.h"
 #include "trainer/config/adopt.h"
+#include "trainer/config/batches.h"
 #include "trainer/config/help.h"
 #include "trainer/config/namespace.h"
 #include "trainer/config/parse.h"
@@ -23,6 +25,11 @@
 #define SMALL                                                                                      \
 	"--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 16 "                  \
 	"--max-position-embeddings 16 --micro-batch-size 1 --train-iters 3 --lr 0.1 "              \
+	"--tokenizer-type NullTokenizer --vocab-size 100 "
+/* The same, as long as its samples are. */
+#define BY_SAMPLES                                                                                 \
+	"--num-layers 2 --hidden-size 8 --num-attention-heads 2 --seq-length 16 "                  \
+	"--max-position-embeddings 16 --micro-batch-size 1 --train-samples 60 --lr 0.1 "           \
 	"--tokenizer-type NullTokenizer --vocab-size 100 "
 #define MAX_WORDS 128
 
@@ -247,6 +254,56 @@ START_TEST(fields)
 }
 END_TEST
 
+/* Batches that are not --global-batch-size. */
+START_TEST(other_batches)
+{
+	struct mfs_train_config c;
+
+	read_ok(BY_SAMPLES "--rampup-batch-size 2 3 30 --global-batch-size 8", &c);
+	ck_assert_uint_eq(c.rampup_samples, 30);
+	ck_assert_uint_eq(c.batch_step_count, 3);
+	ck_assert_uint_eq(c.batch_steps[1].threshold, 15);
+	ck_assert_uint_eq(c.batch_steps[1].batch, 5);
+	ck_assert_int_eq(c.eval_global_batch_size, 8);
+	mfs_train_config_release(&c);
+	read_ok(SMALL "--global-batch-size 7 --micro-batch-size 2 --decrease-batch-size-if-needed "
+		      "--iterations-to-skip 3 5 --exit-signal SIGUSR2 --start-eval-at-iter 4",
+		&c);
+	ck_assert_uint_eq(mfs_schedule_batch(&c, 0), 6);
+	ck_assert_uint_eq(mfs_schedule_global_batch(&c, 0), 7);
+	ck_assert_int_eq(c.eval_global_batch_size, 6);
+	ck_assert(mfs_schedule_skips(&c, 3) && mfs_schedule_skips(&c, 5));
+	ck_assert(!mfs_schedule_skips(&c, 4) && !mfs_schedule_skips(&c, 0));
+	ck_assert_int_eq(c.exit_signal, SIGUSR2);
+	ck_assert_int_eq(c.start_eval_at_iter, 4);
+	mfs_train_config_release(&c);
+	read_ok(SMALL "--global-batch-size 8 --eval-global-batch-size 4", &c);
+	ck_assert_int_eq(c.eval_global_batch_size, 4);
+	ck_assert_int_eq(c.exit_signal, SIGTERM);
+	mfs_train_config_release(&c);
+	fails(SMALL "--rampup-batch-size 1 1 8 --global-batch-size 8", -EINVAL,
+	      "--train-iters and --rampup-batch-size exclude");
+	fails(BY_SAMPLES "--rampup-batch-size 2 4 8 --global-batch-size 8", -EINVAL,
+	      "expected increments of 4 that lead from 2 to --global-batch-size 8");
+	fails(BY_SAMPLES "--rampup-batch-size 0 4 8 --global-batch-size 8", -EINVAL,
+	      "all positive, found 0 4 8");
+	fails(BY_SAMPLES "--rampup-batch-size 1 1 8 --global-batch-size 9000", -EINVAL,
+	      "at most 8192 increments");
+	fails(BY_SAMPLES "--rampup-batch-size 2 3 8 --global-batch-size 8 --micro-batch-size 2",
+	      -EINVAL, "--rampup-batch-size: expected multiples of --micro-batch-size 2, found 5");
+	fails(BY_SAMPLES "--rampup-batch-size 2 2 8 --step-batch-size-schedule 0:8", -EINVAL,
+	      "--rampup-batch-size and --step-batch-size-schedule exclude each other");
+	fails(SMALL "--step-batch-size-schedule 0:8 --decrease-batch-size-if-needed", -EINVAL,
+	      "exclude each other");
+	fails(SMALL "--micro-batch-size 3 --global-batch-size 2 --decrease-batch-size-if-needed",
+	      -EINVAL, "at least --micro-batch-size 3, found 2");
+	fails(SMALL "--eval-global-batch-size 7 --micro-batch-size 2", -EINVAL,
+	      "expected a multiple of --eval-micro-batch-size 2, found 7");
+	fails(SMALL "--eval-global-batch-size 6 --micro-batch-size 4 --eval-micro-batch-size 2",
+	      -EINVAL, "expected a multiple of --micro-batch-size 4, found 6");
+}
+END_TEST
+
 START_TEST(batch_steps)
 {
 	struct mfs_train_config c;
@@ -320,10 +377,9 @@ START_TEST(refused)
 	fails(SMALL "--optimizer sgd", -ENOTSUP, "--optimizer sgd is not supported; use adam");
 	fails(SMALL "--ckpt-format torch", -ENOTSUP, "use torch_dist");
 	fails(SMALL "--use-mup", -ENOTSUP, "--use-mup is not supported");
-	fails(SMALL "--exit-signal SIGUSR1", -ENOTSUP, "SIGTERM");
+	fails(SMALL "--exit-signal SIGKILL", -ENOTSUP, "--exit-signal SIGKILL is not");
 	fails(SMALL "--exp-avg-dtype fp8 --use-precision-aware-optimizer", -ENOTSUP, "fp8");
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
-	fails(SMALL "--eval-global-batch-size 7", -ENOTSUP, "--eval-global-batch-size");
 	fails(SMALL "--optimizer-cpu-offload", -ENOTSUP, "--optimizer-cpu-offload is not");
 	fails(SMALL "--rerun-mode report_stats", -ENOTSUP, "steps are not run again");
 	fails(SMALL "--non-persistent-save-interval 5", -ENOTSUP, "--save-keep-last");
@@ -690,6 +746,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, defaults_are_supported);
 	tcase_add_test(c, fields);
 	tcase_add_test(c, batch_steps);
+	tcase_add_test(c, other_batches);
 	tcase_add_test(c, tokenizer);
 	c = unit_case(s, "table", table);
 	tcase_add_test(c, help);

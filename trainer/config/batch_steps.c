@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LARGEST 9e18 /* tokens */
+#define LARGEST		9e18 /* tokens */
+#define MOST_INCREMENTS (1 << 13)
 
 /* "250B" at *at, up to end. */
 static bool read_number(const char **at, char end, uint64_t *ret)
@@ -89,4 +90,64 @@ int mfs_batch_steps_parse(const char *text, int64_t seq_length, struct mfs_arena
 		*ret_count = count;
 	}
 	return r;
+}
+
+/* ---- --rampup-batch-size ---- */
+
+static int check_ramp(const struct mfs_batch_ramp *r, struct mfs_error *err)
+{
+	if (r->start < 1 || r->increment < 1 || r->samples < 1)
+		return mfs_fail(err, -EINVAL,
+				"--rampup-batch-size: expected a first batch, an increment and "
+				"samples, all positive, found %lld %lld %lld",
+				(long long)r->start, (long long)r->increment,
+				(long long)r->samples);
+	if (r->start > r->end || (r->end - r->start) % r->increment)
+		return mfs_fail(err, -EINVAL,
+				"--rampup-batch-size: expected increments of %lld that lead from "
+				"%lld to --global-batch-size %lld",
+				(long long)r->increment, (long long)r->start, (long long)r->end);
+	if ((r->end - r->start) / r->increment > MOST_INCREMENTS)
+		return mfs_fail(err, -EINVAL, "--rampup-batch-size: expected at most %d increments",
+				MOST_INCREMENTS);
+	return 0;
+}
+
+/* The first sample of increment k, as Python's int(consumed / each) counts them; behind the ramp
+ * there is nothing to count. */
+static uint64_t begin_of(const struct mfs_batch_ramp *r, uint64_t k, double each)
+{
+	uint64_t at = (uint64_t)((double)k * each);
+
+	while (at && (uint64_t)((double)(at - 1) / each) >= k)
+		at--;
+	while (at <= (uint64_t)r->samples && (uint64_t)((double)at / each) < k)
+		at++;
+	return at;
+}
+
+int mfs_batch_ramp_steps(const struct mfs_batch_ramp *ramp, struct mfs_arena *arena,
+			 const struct mfs_batch_step **ret, uint32_t *ret_count,
+			 struct mfs_error *err)
+{
+	struct mfs_batch_step *steps;
+	uint64_t count;
+	double each;
+	int r = check_ramp(ramp, err);
+
+	if (r)
+		return r;
+	count = (uint64_t)(ramp->end - ramp->start) / (uint64_t)ramp->increment;
+	each = count ? (double)ramp->samples / (double)count : 1;
+	steps = mfs_arena_array(arena, count + 1, sizeof(*steps));
+	if (!steps)
+		return mfs_fail_nomem(err);
+	for (uint64_t k = 0; k <= count; k++)
+		steps[k] = (struct mfs_batch_step){
+			.threshold = k ? begin_of(ramp, k, each) : 0,
+			.batch = (uint64_t)ramp->start + k * (uint64_t)ramp->increment,
+		};
+	*ret = steps;
+	*ret_count = (uint32_t)count + 1;
+	return 0;
 }

@@ -16,35 +16,67 @@ static uint64_t next_change(const struct mfs_train_config *c, uint64_t consumed)
 	return UINT64_MAX;
 }
 
-uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t consumed)
+uint64_t mfs_schedule_global_batch(const struct mfs_train_config *config, uint64_t consumed)
 {
 	uint64_t batch = count_of(config->global_batch_size);
 
-	for (uint32_t i = 0; i < config->batch_step_count; i++)
-		if (!i || consumed >= config->batch_steps[i].threshold)
-			batch = config->batch_steps[i].batch;
+	for (uint32_t i = 0; i < config->batch_step_count; i++) {
+		if (i && consumed < config->batch_steps[i].threshold)
+			break;
+		batch = config->batch_steps[i].batch;
+	}
 	return batch;
+}
+
+uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t consumed)
+{
+	const uint64_t batch = mfs_schedule_global_batch(config, consumed);
+	const uint64_t micro = count_of(config->micro_batch_size);
+
+	return config->decrease_batch_size_if_needed && micro ? batch / micro * micro : batch;
+}
+
+/* Iterations from *consumed on, which goes up to or beyond `until`. */
+static uint64_t iterate(const struct mfs_train_config *c, uint64_t until, uint64_t *consumed)
+{
+	uint64_t iterations = 0;
+
+	while (*consumed < until) {
+		const uint64_t batch = mfs_schedule_global_batch(c, *consumed);
+		const uint64_t end = mfs_min_u64(until, next_change(c, *consumed));
+		const uint64_t n = batch ? (end - *consumed + batch - 1) / batch : 0;
+
+		if (!n)
+			break;
+		iterations += n;
+		*consumed += n * batch;
+	}
+	return iterations;
 }
 
 uint64_t mfs_schedule_iterations(const struct mfs_train_config *config)
 {
 	const uint64_t samples = count_of(config->train_samples);
-	uint64_t iterations = 0, consumed = 0;
+	const uint64_t batch = count_of(config->global_batch_size);
+	uint64_t iterations, consumed = 0;
 
 	if (config->train_iters > 0)
 		return (uint64_t)config->train_iters;
+	if (!batch)
+		return 0;
+	if (config->batch_step_count && !config->rampup_samples)
+		return iterate(config, samples, &consumed);
 	if (!config->batch_step_count)
-		return config->global_batch_size > 0 ? samples / (uint64_t)config->global_batch_size
-						     : 0;
-	while (consumed < samples) {
-		const uint64_t batch = mfs_schedule_batch(config, consumed);
-		const uint64_t end = mfs_min_u64(samples, next_change(config, consumed));
-		const uint64_t n = batch ? (end - consumed + batch - 1) / batch : 0;
+		return samples / batch;
+	iterations = iterate(config, mfs_min_u64(samples, config->rampup_samples) + 1, &consumed);
+	return iterations + (samples > consumed ? (samples - consumed) / batch : 0);
+}
 
-		if (!n)
-			break;
-		iterations += n;
-		consumed += n * batch;
-	}
-	return iterations;
+bool mfs_schedule_skips(const struct mfs_train_config *config, uint64_t iteration)
+{
+	for (size_t i = 0; i < config->skip_count; i++)
+		if (config->iterations_to_skip[i] >= 0 &&
+		    (uint64_t)config->iterations_to_skip[i] == iteration)
+			return true;
+	return false;
 }

@@ -9,10 +9,16 @@
 
 #include "trainer/config/config.h"
 
-/* Samples of the step that begins after so many consumed ones. */
+/* Samples that the step is asked for which begins after so many consumed ones. */
+uint64_t mfs_schedule_global_batch(const struct mfs_train_config *config, uint64_t consumed);
+/* Those that it trains with: with decrease_batch_size_if_needed whole microbatches alone. The rest
+ * counts as skipped. */
 uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t consumed);
 /* Iterations of the run, if train_samples says its length: those that consume them. With a schedule
- * of batch sizes the last one may go beyond; without, what does not fill a batch is left. */
+ * of batch sizes the last one may go beyond; without, or behind a ramp, what does not fill a batch
+ * is left. */
 uint64_t mfs_schedule_iterations(const struct mfs_train_config *config);
+/* True of --iterations-to-skip: 1 is the first one. */
+bool mfs_schedule_skips(const struct mfs_train_config *config, uint64_t iteration);
 
 #endif

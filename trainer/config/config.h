@@ -69,13 +69,20 @@ struct mfs_train_config {
 	int64_t micro_batch_size, global_batch_size;
 	const struct mfs_batch_step *batch_steps; /* --step-batch-size-schedule; NULL: none */
 	uint32_t batch_step_count;
+	uint64_t rampup_samples; /* --rampup-batch-size, whose batches are batch_steps; 0: none */
+	bool decrease_batch_size_if_needed;
+	int64_t eval_global_batch_size;
 	int64_t seed;
 
 	/* length */
 	int64_t train_iters, train_samples; /* MFS_UNSET: the other one says */
 	int64_t exit_interval;		    /* MFS_UNSET: none */
 	double exit_duration_in_mins;	    /* < 0: none */
-	int64_t eval_iters, eval_interval;  /* eval_interval MFS_UNSET: no validation */
+	int64_t exit_signal;		    /* its number; it ends a run as SIGTERM does */
+	const int64_t *iterations_to_skip;
+	size_t skip_count;
+	int64_t eval_iters, eval_interval; /* eval_interval MFS_UNSET: no validation */
+	int64_t start_eval_at_iter;
 	bool full_validation;
 	bool skip_train;
 

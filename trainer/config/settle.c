@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <signal.h>
 #include <string.h>
 
 #include "formats/base/str.h"
@@ -283,10 +284,38 @@ static int settle_precision(struct settle *s)
 
 /* ---- batches and length ---- */
 
+static int check_divided(struct settle *s, const char *dest, const char *by)
+{
+	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+
+	return number(s, dest) % number(s, by)
+		       ? mfs_fail(s->err, -EINVAL, "%s: expected a multiple of %s %lld, found %lld",
+				  flag(dest, a), flag(by, b), (long long)number(s, by),
+				  (long long)number(s, dest))
+		       : 0;
+}
+
+static int settle_evaluation(struct settle *s)
+{
+	const int64_t micro = number(s, "micro_batch_size");
+	int r;
+
+	otherwise(s, "eval_global_batch_size", number(s, "global_batch_size") / micro * micro);
+	otherwise(s, "eval_micro_batch_size", micro);
+	r = at_least(s, "eval_global_batch_size", 1);
+	if (!r)
+		r = at_least(s, "eval_micro_batch_size", 1);
+	if (!r)
+		r = at_least(s, "start_eval_at_iter", 0);
+	if (!r)
+		r = check_divided(s, "eval_global_batch_size", "eval_micro_batch_size");
+	return r ? r : check_divided(s, "eval_global_batch_size", "micro_batch_size");
+}
+
 static int settle_batches(struct settle *s)
 {
 	const bool given = has(s, "global_batch_size");
-	int64_t micro;
+	const bool decreases = is(s, "decrease_batch_size_if_needed");
 	int r = require(s, "micro_batch_size");
 
 	if (!r)
@@ -295,24 +324,21 @@ static int settle_batches(struct settle *s)
 		r = at_least(s, "global_batch_size", 1);
 	if (!r)
 		r = exclude(s, "step_batch_size_schedule", "global_batch_size");
+	if (!r && decreases)
+		r = exclude(s, "step_batch_size_schedule", "decrease_batch_size_if_needed");
 	if (r)
 		return r;
-	micro = number(s, "micro_batch_size");
 	mfs_flag_set_truth(s->v, "_is_global_batch_size_explicitly_specified", given);
-	otherwise(s, "global_batch_size", micro);
-	if (number(s, "global_batch_size") % micro)
+	otherwise(s, "global_batch_size", number(s, "micro_batch_size"));
+	if (decreases && number(s, "global_batch_size") < number(s, "micro_batch_size"))
 		return mfs_fail(s->err, -EINVAL,
-				"--global-batch-size: expected a multiple of --micro-batch-size "
-				"%lld, found %lld",
-				(long long)micro, (long long)number(s, "global_batch_size"));
-	otherwise(s, "eval_global_batch_size", number(s, "global_batch_size"));
-	otherwise(s, "eval_micro_batch_size", micro);
-	if (number(s, "eval_global_batch_size") != number(s, "global_batch_size") ||
-	    number(s, "eval_micro_batch_size") != micro)
-		return mfs_fail(s->err, -ENOTSUP,
-				"--eval-global-batch-size and --eval-micro-batch-size other than "
-				"those of training are not supported; leave them out");
-	return 0;
+				"--global-batch-size: expected at least --micro-batch-size %lld, "
+				"found %lld",
+				(long long)number(s, "micro_batch_size"),
+				(long long)number(s, "global_batch_size"));
+	if (!decreases)
+		r = check_divided(s, "global_batch_size", "micro_batch_size");
+	return r ? r : settle_evaluation(s);
 }
 
 static int expect_zero(struct settle *s, const char *dest, const char *with)
@@ -332,6 +358,8 @@ static int settle_length(struct settle *s)
 
 	if (is(s, "skip_train"))
 		mfs_flag_set_truth(s->v, "no_load_optim", true);
+	if (by_iterations && has(s, "rampup_batch_size"))
+		return exclude(s, "train_iters", "rampup_batch_size");
 	if (by_iterations && by_samples)
 		return exclude(s, "train_iters", "train_samples");
 	if (!by_iterations && !by_samples && !is(s, "skip_train") && !s->c->dry_run)
@@ -551,17 +579,86 @@ static int read_model(struct settle *s)
 	return 0;
 }
 
-static int check_batch_steps(const struct settle *s)
+static int check_batch_steps(const struct settle *s, const char *said)
 {
 	const struct mfs_train_config *c = s->c;
+	const uint64_t micro = (uint64_t)c->micro_batch_size;
 
-	for (uint32_t i = 0; i < c->batch_step_count; i++)
-		if (c->batch_steps[i].batch % (uint64_t)c->micro_batch_size)
+	for (uint32_t i = 0; i < c->batch_step_count; i++) {
+		const uint64_t batch = c->batch_steps[i].batch;
+
+		if (batch % micro && (!c->decrease_batch_size_if_needed || batch < micro))
 			return mfs_fail(s->err, -EINVAL,
-					"--step-batch-size-schedule: expected multiples of "
-					"--micro-batch-size %lld, found %llu",
-					(long long)c->micro_batch_size,
-					(unsigned long long)c->batch_steps[i].batch);
+					"%s: expected multiples of --micro-batch-size %lld, found "
+					"%llu",
+					said, (long long)c->micro_batch_size,
+					(unsigned long long)batch);
+	}
+	return 0;
+}
+
+static int fill_ramp(struct settle *s)
+{
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, "rampup_batch_size");
+	struct mfs_train_config *c = s->c;
+	int r;
+
+	if (v->type != MFS_IS_LIST)
+		return 0;
+	r = exclude(s, "rampup_batch_size", "step_batch_size_schedule");
+	if (!r)
+		r = mfs_batch_ramp_steps(&(struct mfs_batch_ramp){.start = v->items[0].number,
+								  .increment = v->items[1].number,
+								  .samples = v->items[2].number,
+								  .end = c->global_batch_size},
+					 &c->arena, &c->batch_steps, &c->batch_step_count, s->err);
+	if (r)
+		return r;
+	c->rampup_samples = (uint64_t)v->items[2].number;
+	return check_batch_steps(s, "--rampup-batch-size");
+}
+
+static int fill_batch_steps(struct settle *s)
+{
+	struct mfs_train_config *c = s->c;
+	int r = mfs_batch_steps_parse(text(s, "step_batch_size_schedule"), c->seq_length, &c->arena,
+				      &c->batch_steps, &c->batch_step_count, s->err);
+
+	if (!r)
+		r = check_batch_steps(s, "--step-batch-size-schedule");
+	return r ? r : fill_ramp(s);
+}
+
+static int fill_skipped(struct settle *s)
+{
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, "iterations_to_skip");
+	int64_t *list;
+
+	if (v->type != MFS_IS_LIST || !v->count)
+		return 0;
+	list = mfs_arena_array(&s->c->arena, v->count, sizeof(*list));
+	if (!list)
+		return mfs_fail_nomem(s->err);
+	for (size_t i = 0; i < v->count; i++)
+		list[i] = v->items[i].number;
+	s->c->iterations_to_skip = list;
+	s->c->skip_count = v->count;
+	return 0;
+}
+
+/* Those that a process cannot catch, or that say that it is broken. */
+static int fill_signal(struct settle *s)
+{
+	static const int never[] = {SIGKILL, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT};
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, "exit_signal");
+
+	for (size_t i = 0; i < sizeof(never) / sizeof(never[0]); i++)
+		if (v->number == never[i])
+			return mfs_fail(s->err, -ENOTSUP,
+					"--exit-signal %s is not supported; use SIGTERM, SIGINT, "
+					"SIGUSR1 or SIGUSR2",
+					v->of->names[v->number - 1]);
+	s->c->exit_signal = v->number;
 	return 0;
 }
 
@@ -583,9 +680,10 @@ static int fill_rest(struct settle *s)
 	c->recompute_granularity = mfs_str_is(granularity, "full")	  ? MFS_RECOMPUTE_FULL
 				   : mfs_str_is(granularity, "selective") ? MFS_RECOMPUTE_SELECTIVE
 									  : MFS_RECOMPUTE_NONE;
-	r = mfs_batch_steps_parse(text(s, "step_batch_size_schedule"), c->seq_length, &c->arena,
-				  &c->batch_steps, &c->batch_step_count, s->err);
-	return r ? r : check_batch_steps(s);
+	r = fill_batch_steps(s);
+	if (!r)
+		r = fill_skipped(s);
+	return r ? r : fill_signal(s);
 }
 
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err)

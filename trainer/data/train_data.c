@@ -78,6 +78,8 @@ static int take_samples(const struct mfs_train_config *c, struct mfs_run *run,
 		.global_batch_size = count_of(c->global_batch_size),
 		.eval_interval = c->eval_interval > 0 ? (uint64_t)c->eval_interval : 1,
 		.eval_iters = count_of(c->eval_iters),
+		.eval_batch_size = count_of(c->eval_global_batch_size),
+		.start_eval_at_iter = count_of(c->start_eval_at_iter),
 		.full_validation = c->full_validation,
 	};
 	int rc = mfs_run_samples(&length, run->samples, err);

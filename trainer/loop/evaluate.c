@@ -5,7 +5,7 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 			 struct mfs_error *err)
 {
 	const struct mfs_train_config *c = t->config;
-	const uint64_t batch = mfs_schedule_batch(c, t->progress.consumed_train_samples);
+	const uint64_t batch = (uint64_t)c->eval_global_batch_size;
 	const bool full = split == MFS_VALID && c->full_validation;
 	/* All of the split, in one go. */
 	const uint64_t microbatches = full ? mfs_loader_microbatches(t->data[split])

@@ -79,6 +79,12 @@ void mfs_log_begin(struct mfs_trainer *t)
 	       (double)info.memory / GIB);
 	mfs_log_memory(t);
 	print_loaded(t);
+	if (t->config->rampup_samples)
+		printf("batch size: %llu to %lld over %llu samples (--rampup-batch-size, which "
+		       "Megatron's main branch ignores)\n",
+		       (unsigned long long)t->config->batch_steps[0].batch,
+		       (long long)t->config->global_batch_size,
+		       (unsigned long long)t->config->rampup_samples);
 	if (t->data[MFS_TRAIN]) {
 		mfs_loader_stats(t->data[MFS_TRAIN], &data);
 		printf("data: read by %s%s%s\n", data.engine, data.why ? ": " : "",

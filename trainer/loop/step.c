@@ -45,6 +45,8 @@ static void advance(struct mfs_trainer *t, const struct mfs_step *step)
 		p->optimizer_step++;
 	}
 	p->iteration++;
+	p->skipped_train_samples +=
+		mfs_schedule_global_batch(t->config, p->consumed_train_samples) - step->batch;
 	p->consumed_train_samples += step->batch;
 	p->floating_point_operations += mfs_step_flops(t, step->batch);
 }
@@ -126,4 +128,25 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 	}
 	*ret = step;
 	return rc;
+}
+
+/* training.py: train(), dummy_train_step(). */
+int mfs_trainer_skip(struct mfs_trainer *t, struct mfs_error *err)
+{
+	struct mfs_progress *p = &t->progress;
+	const uint64_t batch = mfs_schedule_batch(t->config, p->consumed_train_samples);
+	const uint64_t microbatches = batch / (uint64_t)t->config->micro_batch_size;
+
+	for (uint64_t i = 0; i < microbatches; i++) {
+		const struct mfs_batch *b;
+		const int rc = mfs_loader_next(t->data[MFS_TRAIN], &b, err);
+
+		if (rc)
+			return rc;
+		mfs_loader_give_back(t->data[MFS_TRAIN], b);
+	}
+	p->iteration++;
+	p->consumed_train_samples += batch;
+	p->skipped_train_samples += batch;
+	return 0;
 }

@@ -10,14 +10,13 @@ static void note(int signal)
 	came = signal;
 }
 
-void mfs_stop_install(void)
+void mfs_stop_on(int signal)
 {
 	/* A second signal ends the process at once. */
 	struct sigaction action = {.sa_handler = note, .sa_flags = (int)SA_RESETHAND | SA_RESTART};
 
 	sigemptyset(&action.sa_mask);
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
+	sigaction(signal, &action, NULL);
 }
 
 int mfs_stop_signal(void)

@@ -1,6 +1,7 @@
 #include "trainer/loop/train.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include "formats/base/clock.h"
@@ -13,6 +14,7 @@ struct mfs_train_run {
 	uint64_t began_ns;
 	bool failed_save;
 	uint64_t saved;		  /* iteration of the last save, or that the run began with */
+	uint64_t batch;		  /* of the last iteration; 0: there was none */
 	const char *stop;	  /* why it ends before its last iteration */
 	enum mfs_train_exit exit; /* of a run that fails */
 };
@@ -115,30 +117,60 @@ static int evaluate(struct mfs_train_run *r, enum mfs_split split, bool last, st
 	return rc;
 }
 
+static bool is_evaluated(const struct mfs_train_run *r)
+{
+	const struct mfs_train_config *c = r->t.config;
+	const uint64_t iteration = r->t.progress.iteration;
+
+	return is_time(c->eval_interval, iteration) && iteration >= (uint64_t)c->start_eval_at_iter;
+}
+
+/* training.py: train() saves where the batch size changes. */
+static void save_before_change(struct mfs_train_run *r)
+{
+	const struct mfs_progress *p = &r->t.progress;
+	const uint64_t batch = mfs_schedule_batch(r->t.config, p->consumed_train_samples);
+
+	if (r->t.saver && r->batch && batch != r->batch && p->iteration > r->saved)
+		save(r);
+	r->batch = batch;
+}
+
+/* An iteration, and what comes behind it. *ret_end: the run ends. */
+static int iterate(struct mfs_train_run *r, bool *ret_end, struct mfs_error *err)
+{
+	struct mfs_step step;
+	int rc = mfs_trainer_step(&r->t, &step, err);
+
+	if (!rc && r->t.check.verdict == MFS_REJECTED)
+		rc = reject(r, err);
+	if (rc)
+		return rc;
+	if (r->t.check.verdict == MFS_SUSPECT)
+		mfs_log_suspect(&r->t);
+	mfs_log_step(&r->t, &step);
+	look_at_save(r, false);
+	if (is_evaluated(r))
+		rc = evaluate(r, MFS_VALID, false, err);
+	if (!rc)
+		*ret_end = decide_exit(r);
+	return rc;
+}
+
 static int train(struct mfs_train_run *r, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = r->t.config;
+	bool end = false;
+	int rc = 0;
 
-	while (r->t.progress.iteration < r->t.iterations) {
-		struct mfs_step step;
-		int rc = mfs_trainer_step(&r->t, &step, err);
-
-		if (!rc && r->t.check.verdict == MFS_REJECTED)
-			rc = reject(r, err);
-		if (rc)
-			return rc;
-		if (r->t.check.verdict == MFS_SUSPECT)
-			mfs_log_suspect(&r->t);
-		mfs_log_step(&r->t, &step);
-		look_at_save(r, false);
-		if (is_time(c->eval_interval, r->t.progress.iteration))
-			rc = evaluate(r, MFS_VALID, false, err);
-		if (rc)
-			return rc;
-		if (decide_exit(r))
-			return 0;
+	while (!rc && !end && r->t.progress.iteration < r->t.iterations) {
+		save_before_change(r);
+		if (mfs_schedule_skips(c, r->t.progress.iteration + 1))
+			rc = mfs_trainer_skip(&r->t, err);
+		else
+			rc = iterate(r, &end, err);
 	}
-	return 0;
+	return rc;
 }
 
 /* What Megatron does behind the last iteration: a save, if that was none; validation and test. */
@@ -177,10 +209,12 @@ int mfs_train(struct mfs_train_config *config)
 
 	if (config->dry_run)
 		return dry_run(config);
-	mfs_stop_install();
+	mfs_stop_on(SIGTERM);
+	mfs_stop_on(SIGINT);
 	rc = mfs_trainer_open(config, &r.t, &err);
 	if (rc)
 		goto out;
+	mfs_stop_on((int)config->exit_signal);
 	mfs_log_begin(&r.t);
 	r.saved = r.t.progress.iteration;
 	if (!config->skip_train)

@@ -106,6 +106,8 @@ struct mfs_step {
 };
 /* What t->check rejects changes nothing: neither weights nor progress. */
 int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err);
+/* --iterations-to-skip: an iteration that draws its samples and trains with none. */
+int mfs_trainer_skip(struct mfs_trainer *t, struct mfs_error *err);
 
 /* evaluate.c */
 /* The mean loss of eval_iters batches of a split, or of all of it with full_validation. */
@@ -126,8 +128,8 @@ void mfs_log_end(struct mfs_trainer *t, const char *stop);
 /* Floating-point operations of a batch (trainer/report/flops.h). */
 double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch);
 
-/* stop.c: SIGTERM and SIGINT end the run behind the step in flight, with a save. */
-void mfs_stop_install(void);
+/* stop.c: a signal that ends the run behind the step in flight, with a save. */
+void mfs_stop_on(int signal);
 int mfs_stop_signal(void); /* the signal that came; 0: none */
 
 #endif

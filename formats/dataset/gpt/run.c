@@ -16,7 +16,8 @@ int mfs_run_samples(const struct mfs_run_length *length, uint64_t ret[MFS_SPLITS
 		    struct mfs_error *err)
 {
 	const uint64_t batch = length->global_batch_size;
-	uint64_t n[MFS_SPLITS], evaluations;
+	const uint64_t eval_batch = length->eval_batch_size ? length->eval_batch_size : batch;
+	uint64_t n[MFS_SPLITS], evaluations, before;
 	int rc = 0;
 
 	if (!batch)
@@ -27,11 +28,13 @@ int mfs_run_samples(const struct mfs_run_length *length, uint64_t ret[MFS_SPLITS
 	if (!n[MFS_TRAIN])
 		rc = multiply(length->train_iters, batch, &n[MFS_TRAIN], err);
 	if (!rc)
-		rc = multiply(length->eval_iters, batch, &n[MFS_TEST], err);
+		rc = multiply(length->eval_iters, eval_batch, &n[MFS_TEST], err);
 	n[MFS_VALID] = MFS_GPT_ONE_EPOCH;
 	if (!rc && !length->full_validation) {
 		evaluations = length->train_iters / length->eval_interval + 1;
-		rc = multiply(evaluations, n[MFS_TEST], &n[MFS_VALID], err);
+		before = length->start_eval_at_iter / length->eval_interval;
+		rc = multiply(before < evaluations ? evaluations - before : 0, n[MFS_TEST],
+			      &n[MFS_VALID], err);
 	}
 	for (int i = 0; i < MFS_SPLITS && !rc; i++)
 		ret[i] = n[i];

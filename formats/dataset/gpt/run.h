@@ -37,11 +37,14 @@ struct mfs_run_length {
 	uint64_t train_iters, train_samples; /* the latter, if not 0, says how many samples */
 	uint64_t global_batch_size;
 	uint64_t eval_interval, eval_iters;
-	bool full_validation; /* the whole validation split every time */
+	uint64_t eval_batch_size;    /* 0: global_batch_size */
+	uint64_t start_eval_at_iter; /* no evaluation comes before it */
+	bool full_validation;	     /* the whole validation split every time */
 };
 /*
  * The samples that Megatron asks for: train_samples, or train_iters * B; (train_iters /
- * eval_interval + 1) * eval_iters * B to validate, or MFS_GPT_ONE_EPOCH; eval_iters * B to test.
+ * eval_interval + 1 - start_eval_at_iter / eval_interval) * eval_iters * E to validate, or
+ * MFS_GPT_ONE_EPOCH; eval_iters * E to test, with E = eval_batch_size.
  * -EINVAL: no batch size, no eval_interval, or counts beyond 2^53.
  */
 int mfs_run_samples(const struct mfs_run_length *length, uint64_t ret[MFS_SPLITS],
