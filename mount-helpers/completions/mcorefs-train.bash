@@ -198,6 +198,8 @@ _mcorefs_train() {
 		--no-bias-gelu-fusion
 		--rope-type
 		--optimizer
+		--optimizer-cpu-offload
+		--optimizer-offload-fraction
 		--dataloader-type
 		--weight-decay
 		--apply-wd-to-qk-layernorm

@@ -15,9 +15,11 @@ fixture=tests/fixtures/resume/llama-torch-tp2-pp2
 RANDOM=${SEED:-$$}
 echo "seed: ${SEED:-$$}"
 
+precision=--bf16
+
 # start ARGUMENT...: the fixture's run, as process $pid; what it says goes to $work/log
 start() {
-	"$train" "${args[@]}" --bf16 --backend cpu --save-interval 5 "$@" >"$work/log" 2>&1 &
+	"$train" "${args[@]}" $precision --backend cpu --save-interval 5 "$@" >"$work/log" 2>&1 &
 	pid=$!
 }
 
@@ -164,7 +166,42 @@ takes_a_huggingface_model() {
 	rows "$work/log" >"$work/hf.rows"
 	"$train" --load "$work/plain-whole" --use-checkpoint-args --finetune "${data[@]}" --tokenizer-type HuggingFaceTokenizer \
 		--tokenizer-model tests/fixtures/data/tokenizer >"$work/log" 2>&1 || return 1
-	[ -s "$work/hf.rows" ] && diff <(rows "$work/log" | head -n 1) <(head -n 1 "$work/hf.rows")
+	[ -s "$work/hf.rows" ] && diff <(rows "$work/log" | head -n 1) <(head -n 1 "$work/hf.rows") || return 1
+	"$train" --load "$work/hf" "${data[@]}" $offload --optimizer-offload-fraction 0.6 >"$work/log" 2>&1 &&
+		diff <(rows "$work/log") "$work/hf.rows"
+}
+
+offload="--use-precision-aware-optimizer --optimizer-cpu-offload"
+
+# States on the host are loaded and saved as those of the device are.
+goes_on_offloaded() {
+	run --load "$fixture" --ckpt-step 20 --save "$work/host" $offload --exit-interval 30 || return 1
+	rows "$work/log" >"$work/host.rows"
+	run --load "$work/host" --save "$work/host" $offload --optimizer-offload-fraction 0.5 || return 1
+	rows "$work/log" >>"$work/host.rows"
+	diff "$work/host.rows" "$work/plain.rows" && same "$work/plain-whole" "$work/host"
+}
+
+# is_drawn_offloaded PRECISION FRACTION ARGUMENT...: a run that begins with drawn weights.
+is_drawn_offloaded() {
+	local precision=$1 fraction=$2
+	shift 2
+	run --log-params-norm --exit-interval 3 "$@" || return 1
+	rows "$work/log" >"$work/drawn.rows"
+	[ "$(wc -l <"$work/drawn.rows")" = 3 ] && ! grep -q 'skipped iterations: *1' "$work/drawn.rows" &&
+		run --log-params-norm --exit-interval 3 $offload --optimizer-offload-fraction "$fraction" "$@" &&
+		diff <(rows "$work/log") "$work/drawn.rows"
+}
+
+# The embedding has more elements than are updated in one go.
+updates_large_parameters_in_pieces() {
+	is_drawn_offloaded --bf16 1 --make-vocab-size-divisible-by 70000 --micro-batch-size 1 --global-batch-size 1 \
+		--seq-length 32 --log-num-zeros-in-grad
+}
+
+says_what_the_host_needs() {
+	run --dry-run $offload && grep -q '^memory: .*; of the host ' "$work/log" && ! grep -q moments "$work/log" &&
+		run --dry-run && ! grep -q 'of the host' "$work/log"
 }
 
 needs_nothing_to_say_its_memory() {
@@ -200,5 +237,11 @@ check fine_tunes
 check begins_a_new_optimizer
 check takes_a_huggingface_model
 check needs_nothing_to_say_its_memory
+check goes_on_offloaded
+check is_drawn_offloaded --bf16 0.5 --main-grads-dtype bf16 --use-precision-aware-optimizer
+check is_drawn_offloaded --fp16 0.5 --initial-loss-scale 1024
+check is_drawn_offloaded "" 0.5
+check updates_large_parameters_in_pieces
+check says_what_the_host_needs
 echo "$passed passed, $failed failed, $skipped skipped"
 [ $failed = 0 ]

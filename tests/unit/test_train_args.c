@@ -358,6 +358,10 @@ START_TEST(wrong)
 	fails(SMALL "--mock-data --data-path a", -EINVAL, "exclude each other");
 	fails(SMALL "--recompute-granularity full", -ENODATA, "--recompute-method");
 	fails(SMALL "--exp-avg-dtype bf16", -EINVAL, "--use-precision-aware-optimizer");
+	fails(SMALL "--optimizer-cpu-offload", -EINVAL, "--use-precision-aware-optimizer");
+	fails(SMALL "--optimizer-cpu-offload --use-precision-aware-optimizer "
+		    "--optimizer-offload-fraction 1.5",
+	      -EINVAL, "--optimizer-offload-fraction: expected 0 to 1, found 1.5");
 	fails(SMALL "--hidden-size -8", -EINVAL, "a positive number");
 	fails(SMALL "--padded-vocab-size 64", -EINVAL, "at least the 100 tokens");
 	fails(SMALL "--tokenizer-type HuggingFaceTokenizer --tokenizer-model /nowhere "
@@ -380,7 +384,6 @@ START_TEST(refused)
 	fails(SMALL "--exit-signal SIGKILL", -ENOTSUP, "--exit-signal SIGKILL is not");
 	fails(SMALL "--exp-avg-dtype fp8 --use-precision-aware-optimizer", -ENOTSUP, "fp8");
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
-	fails(SMALL "--optimizer-cpu-offload", -ENOTSUP, "--optimizer-cpu-offload is not");
 	fails(SMALL "--rerun-mode report_stats", -ENOTSUP, "steps are not run again");
 	fails(SMALL "--non-persistent-save-interval 5", -ENOTSUP, "--save-keep-last");
 	fails(SMALL "--position-embedding-type yarn", -ENOTSUP, "yarn is not supported; use rope");

@@ -12,11 +12,13 @@ uint64_t mfs_memory_add(struct mfs_memory *m, enum mfs_memory_kind kind, uint64_
 		bytes = MOST;
 	bytes = (bytes + MFS_MEMORY_ALIGN - 1) / MFS_MEMORY_ALIGN * MFS_MEMORY_ALIGN;
 	m->bytes[kind] += bytes;
+	if (m->bytes[kind] > MOST)
+		m->bytes[kind] = MOST;
+	if (kind == MFS_MEMORY_HOST)
+		return 0;
 	m->total += bytes;
 	if (m->total > MOST)
 		m->total = MOST;
-	if (m->bytes[kind] > MOST)
-		m->bytes[kind] = MOST;
 	return offset;
 }
 
@@ -30,6 +32,7 @@ const char *mfs_memory_kind_name(enum mfs_memory_kind kind)
 		[MFS_MEMORY_ACTIVATIONS] = "activations",
 		[MFS_MEMORY_SCRATCH] = "scratch",
 		[MFS_MEMORY_BATCH] = "batch",
+		[MFS_MEMORY_HOST] = "host",
 	};
 
 	return names[kind];
@@ -41,7 +44,7 @@ static const char *describe(const struct mfs_memory *m, char *text, size_t size)
 	size_t used = 0;
 
 	text[0] = 0;
-	for (int k = 0; k < MFS_MEMORY_KINDS && used < size; k++) {
+	for (int k = 0; k < MFS_MEMORY_HOST && used < size; k++) {
 		if (!m->bytes[k])
 			continue;
 		used += (size_t)snprintf(text + used, size - used, "%s%s %.2f GiB",
@@ -63,7 +66,8 @@ int mfs_memory_place(struct mfs_memory *m, const struct mfk_backend *backend,
 	backend->device->info(device, &info);
 	return mfs_fail(err, -ENOMEM,
 			"%s has %.2f GiB free, and the run needs %.2f GiB: %s; a smaller "
-			"--micro-batch-size or --recompute-granularity full needs less",
+			"--micro-batch-size, --recompute-granularity full or "
+			"--optimizer-cpu-offload needs less",
 			info.name, (double)info.free / (1 << 30), (double)m->total / (1 << 30),
 			describe(m, text, sizeof(text)));
 }

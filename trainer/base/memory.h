@@ -21,6 +21,7 @@ enum mfs_memory_kind {
 	MFS_MEMORY_ACTIVATIONS, /* kept from forward to backward */
 	MFS_MEMORY_SCRATCH,	/* reused by each layer */
 	MFS_MEMORY_BATCH,
+	MFS_MEMORY_HOST, /* the host's memory: counted alone, and placed by who adds it */
 	MFS_MEMORY_KINDS,
 };
 
@@ -28,12 +29,12 @@ enum mfs_memory_kind {
 
 struct mfs_memory {
 	uint64_t bytes[MFS_MEMORY_KINDS];
-	uint64_t total;
+	uint64_t total;	     /* of the device */
 	unsigned char *base; /* device; NULL until it is placed */
 };
 
-/* Adds bytes, and returns their offset from base. Sizes beyond 2^60 count as that: place() fails.
- */
+/* Adds bytes, and returns their offset from base (of the host's: 0). Sizes beyond 2^60 count as
+ * that: place() fails. */
 uint64_t mfs_memory_add(struct mfs_memory *m, enum mfs_memory_kind kind, uint64_t bytes);
 static inline void *mfs_memory_at(const struct mfs_memory *m, uint64_t offset)
 {

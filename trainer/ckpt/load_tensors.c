@@ -17,6 +17,7 @@
 #include "formats/megatron/read/rank_part.h"
 #include "trainer/ckpt/cast.h"
 #include "trainer/ckpt/load_i.h"
+#include "trainer/model/dtype.h"
 
 #define STAGE (UINT64_C(256) << 20) /* bytes of a staging buffer, at most */
 #define PIECE (UINT64_C(4) << 20)   /* elements of a piece: with a cast it takes 48 MiB at most */
@@ -24,8 +25,9 @@
 /* Elements of a source's tensor, and where they go. */
 struct piece {
 	struct mfs_part_tensor part; /* in the source's type */
-	unsigned char *to;	     /* device */
+	unsigned char *to;	     /* the device's memory, or the host's */
 	enum mfs_dtype type;	     /* there */
+	bool on_host;
 };
 
 struct stage {
@@ -111,10 +113,9 @@ static int check(const struct loader *l, const struct mfs_global_tensor *ours,
 	return 0;
 }
 
-/* Adds a whole tensor as pieces. base: the buffer, of elements of type; start: of the tensor. */
+/* Adds a whole tensor as pieces. to: its first element. */
 static int add_pieces(struct loader *l, const struct mfs_global_tensor *ours,
-		      const struct mfs_global_tensor *src, void *base, enum mfs_dtype type,
-		      uint64_t start)
+		      const struct mfs_global_tensor *src, struct mfs_flat to)
 {
 	struct mfs_rank_tensor t = {
 		.base = {.kind = &load_kind, .ckpt = l->load->ckpt, .dtype = src->dtype},
@@ -132,14 +133,15 @@ static int add_pieces(struct loader *l, const struct mfs_global_tensor *ours,
 
 		if (mfs_grow(&l->pieces, l->count))
 			return mfs_fail_nomem(l->err);
-		l->pieces[l->count++] = (struct piece){
-			.part = {.tensor = t,
-				 .state = (enum mfs_state)src->state,
-				 .first = at,
-				 .count = n,
-				 .bytes = n * mfs_dtype_size(src->dtype)},
-			.to = (unsigned char *)base + (start + at) * mfs_dtype_size(type),
-			.type = type};
+		l->pieces[l->count++] =
+			(struct piece){.part = {.tensor = t,
+						.state = (enum mfs_state)src->state,
+						.first = at,
+						.count = n,
+						.bytes = n * mfs_dtype_size(src->dtype)},
+				       .to = (unsigned char *)to.at + at * mfs_dtype_size(to.type),
+				       .type = to.type,
+				       .on_host = to.on_host};
 	}
 	return 0;
 }
@@ -156,16 +158,17 @@ static int missing(const struct loader *l, const struct mfs_global_tensor *ours,
 			mfs_global_tensor_name(&t, name, sizeof(name)));
 }
 
-static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state state, void *base,
-		     enum mfs_dtype type)
+/* from: the source's state; to: the run's. */
+static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state from,
+		     enum mfs_state to)
 {
 	const struct mfs_global_tensor *ours = p->tensor;
 	const struct mfs_global_tensor *src =
-		mfs_ckpt_find_state(l->load->ckpt, state, ours->name, ours->layer, ours->expert);
+		mfs_ckpt_find_state(l->load->ckpt, from, ours->name, ours->layer, ours->expert);
 
 	if (!src)
-		return missing(l, ours, state);
-	return add_pieces(l, ours, src, base, type, p->start);
+		return missing(l, ours, from);
+	return add_pieces(l, ours, src, mfs_params_flat(l->params, to, p->start));
 }
 
 /* The source's optimizer has fp32 parameters beside the weights. */
@@ -178,12 +181,12 @@ static bool has_main(const struct loader *l)
 }
 
 /* All parameters of one state. */
-static int add_buffer(struct loader *l, enum mfs_state state, void *base, enum mfs_dtype type)
+static int add_buffer(struct loader *l, enum mfs_state from, enum mfs_state to)
 {
 	int rc = 0;
 
 	for (uint32_t i = 0; i < l->params->count && !rc; i++)
-		rc = add_state(l, &l->params->list[i], state, base, type);
+		rc = add_state(l, &l->params->list[i], from, to);
 	return rc;
 }
 
@@ -196,9 +199,9 @@ static int add_model_buffers(struct loader *l)
 		const struct mfs_global_tensor *t = b->tensor;
 		const struct mfs_global_tensor *src =
 			mfs_ckpt_find(l->load->ckpt, t->name, t->layer, t->expert);
+		const struct mfs_flat to = {.at = l->params->buffers + b->start, .type = MFS_F32};
 
-		rc = src ? add_pieces(l, t, src, l->params->buffers, MFS_F32, b->start)
-			 : missing(l, t, MFS_STATE_MODEL);
+		rc = src ? add_pieces(l, t, src, to) : missing(l, t, MFS_STATE_MODEL);
 	}
 	return rc;
 }
@@ -206,19 +209,19 @@ static int add_model_buffers(struct loader *l)
 /* A run in fp32 takes the fp32 parameters of a source that has them beside 16-bit weights. */
 static int add_all(struct loader *l)
 {
-	struct mfs_params *p = l->params;
+	const struct mfs_params *p = l->params;
 	const bool main = has_main(l);
 	int rc = add_buffer(l, main && p->weight_type == MFS_F32 ? MFS_STATE_MAIN : MFS_STATE_MODEL,
-			    p->weights, p->weight_type);
+			    MFS_STATE_MODEL);
 
 	if (!rc)
 		rc = add_model_buffers(l);
-	if (!rc && main && p->main)
-		rc = add_buffer(l, MFS_STATE_MAIN, p->main, p->main_type);
+	if (!rc && main && p->main_type != MFS_DTYPE_NONE)
+		rc = add_buffer(l, MFS_STATE_MAIN, MFS_STATE_MAIN);
 	if (rc || !l->load->optimizer)
 		return rc;
-	rc = add_buffer(l, MFS_STATE_EXP_AVG, p->exp_avg, p->m_type);
-	return rc ? rc : add_buffer(l, MFS_STATE_EXP_AVG_SQ, p->exp_avg_sq, p->v_type);
+	rc = add_buffer(l, MFS_STATE_EXP_AVG, MFS_STATE_EXP_AVG);
+	return rc ? rc : add_buffer(l, MFS_STATE_EXP_AVG_SQ, MFS_STATE_EXP_AVG_SQ);
 }
 
 /* A tensor that the model does not have means that it computes something else. */
@@ -255,7 +258,7 @@ static uint64_t room(const struct piece *p)
 {
 	const uint64_t cast = p->part.count * mfs_dtype_size(p->type);
 
-	return read_room(p) + (is_cast(p) ? (cast + 63) / 64 * 64 : 0);
+	return read_room(p) + (is_cast(p) && !p->on_host ? (cast + 63) / 64 * 64 : 0);
 }
 
 /* Pieces that are read together. */
@@ -266,6 +269,7 @@ struct group {
 	atomic_size_t next;
 };
 
+/* The host's pieces are at their place then. */
 static void *cast_pieces(void *arg)
 {
 	struct group *g = arg;
@@ -273,10 +277,12 @@ static void *cast_pieces(void *arg)
 
 	while ((i = atomic_fetch_add(&g->next, 1)) < g->count) {
 		const struct piece *p = &g->pieces[i];
+		void *to = p->on_host ? p->to : (unsigned char *)g->at[i] + read_room(p);
 
 		if (is_cast(p))
-			mfs_cast(p->type, (unsigned char *)g->at[i] + read_room(p),
-				 p->part.tensor.base.dtype, g->at[i], p->part.count);
+			mfs_cast(p->type, to, p->part.tensor.base.dtype, g->at[i], p->part.count);
+		else if (p->on_host)
+			memcpy(to, g->at[i], p->part.bytes);
 	}
 	return NULL;
 }
@@ -287,6 +293,8 @@ static void send(struct loader *l, const struct group *g, struct stage *s)
 		const struct piece *p = &g->pieces[i];
 		const unsigned char *from = g->at[i];
 
+		if (p->on_host)
+			continue;
 		l->backend->device->copy_in(l->ctx, p->to, from + (is_cast(p) ? read_room(p) : 0),
 					    p->part.count * mfs_dtype_size(p->type));
 	}
@@ -384,32 +392,84 @@ static void zero(struct loader *l, void *p, enum mfs_dtype type, uint64_t elemen
 		l->backend->device->zero(l->ctx, p, elements * mfs_dtype_size(type));
 }
 
-/* What lies between parameters, and the moments of a new optimizer, are zeros. */
+/* What lies between parameters, and the moments of a new optimizer, are zeros. The host's are that
+ * already. */
 static void zero_all(struct loader *l)
 {
 	const struct mfs_params *p = l->params;
 
 	zero(l, p->weights, p->weight_type, p->elements);
-	zero(l, p->main, p->main_type, p->elements);
-	zero(l, p->exp_avg, p->m_type, p->elements);
-	zero(l, p->exp_avg_sq, p->v_type, p->elements);
+	zero(l, p->main, p->main_type, p->elements - p->offloaded);
+	zero(l, p->exp_avg, p->m_type, p->elements - p->offloaded);
+	zero(l, p->exp_avg_sq, p->v_type, p->elements - p->offloaded);
 	zero(l, p->buffers, MFS_F32, p->buffer_elements);
 }
 
-static enum mfk_dtype device_type(enum mfs_dtype type)
+/* Weights that are widened to main parameters on the host. */
+struct widening {
+	struct mfs_flat from, to;
+	uint64_t count;
+	atomic_ullong next; /* element */
+};
+
+#define WIDEN_PART 65536 /* elements */
+
+static void *widen_parts(void *arg)
 {
-	return type == MFS_BF16 ? MFK_BF16 : type == MFS_F16 ? MFK_F16 : MFK_F32;
+	struct widening *w = arg;
+	uint64_t at;
+
+	while ((at = atomic_fetch_add(&w->next, WIDEN_PART)) < w->count)
+		mfs_cast(w->to.type, (unsigned char *)w->to.at + at * mfs_dtype_size(w->to.type),
+			 w->from.type,
+			 (unsigned char *)w->from.at + at * mfs_dtype_size(w->from.type),
+			 mfs_min_u64(WIDEN_PART, w->count - at));
+	return NULL;
+}
+
+static int wait_all(struct loader *l)
+{
+	char why[MFK_WHY] = "";
+	const int rc = l->backend->device->sync(l->ctx, why);
+
+	return rc ? mfs_fail(l->err, rc, "copying weights to the device: %s", why) : 0;
+}
+
+/* The device has the weights as they are rounded. */
+static int make_main_on_host(struct loader *l)
+{
+	const struct mfs_params *p = l->params;
+	const uint64_t most = l->stage / mfs_dtype_size(p->weight_type);
+
+	for (uint64_t at = 0, n; at < p->offloaded; at += n) {
+		const struct mfs_flat weights = mfs_params_flat(p, MFS_STATE_MODEL, at);
+		struct widening w = {.from = {.at = l->stages[0].host, .type = weights.type},
+				     .to = mfs_params_flat(p, MFS_STATE_MAIN, at)};
+		int rc;
+
+		n = w.count = mfs_min_u64(most, p->offloaded - at);
+		l->backend->device->copy_out(l->ctx, w.from.at, weights.at,
+					     n * mfs_dtype_size(weights.type));
+		rc = wait_all(l);
+		if (rc)
+			return rc;
+		mfs_threads_run(mfs_threads_count(0, 16), widen_parts, &w);
+	}
+	return 0;
 }
 
 /* optimizer.py: reload_model_params: main parameters are the weights, widened. */
-static void make_main(struct loader *l)
+static int make_main(struct loader *l)
 {
-	struct mfs_params *p = l->params;
+	const struct mfs_params *p = l->params;
 
-	if (p->main && !has_main(l))
-		l->backend->ops->cast(l->ctx, device_type(p->main_type), p->main,
-				      device_type(p->weight_type), p->weights,
-				      (int64_t)p->elements);
+	if (p->main_type == MFS_DTYPE_NONE || has_main(l))
+		return 0;
+	l->backend->ops->cast(l->ctx, mfs_mfk_dtype(p->main_type), p->main,
+			      mfs_mfk_dtype(p->weight_type),
+			      mfs_params_flat(p, MFS_STATE_MODEL, p->offloaded).at,
+			      (int64_t)(p->elements - p->offloaded));
+	return make_main_on_host(l);
 }
 
 static int load_all(struct loader *l)
@@ -426,7 +486,7 @@ static int load_all(struct loader *l)
 	zero_all(l);
 	rc = read_all(l);
 	if (!rc)
-		make_main(l);
+		rc = make_main(l);
 	/* Staging buffers stay until the device has read them, also after a failure. */
 	if (l->backend->device->sync(l->ctx, why) && !rc)
 		rc = mfs_fail(l->err, -EIO, "copying weights to the device: %s", why);

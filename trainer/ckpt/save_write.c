@@ -209,39 +209,18 @@ static struct mfs_save_slot *take_slot(struct writer *w)
 
 /* ---- copies ---- */
 
-static const unsigned char *flat(const struct mfs_params *p, enum mfs_state state,
-				 enum mfs_dtype *ret_type)
-{
-	switch (state) {
-	case MFS_STATE_MAIN:
-		*ret_type = p->main_type;
-		return p->main;
-	case MFS_STATE_EXP_AVG:
-		*ret_type = p->m_type;
-		return p->exp_avg;
-	case MFS_STATE_EXP_AVG_SQ:
-		*ret_type = p->v_type;
-		return p->exp_avg_sq;
-	default:
-		*ret_type = p->weight_type;
-		return p->weights;
-	}
-}
-
-/* Bytes [from, from + n) of a span. */
+/* Bytes [from, from + n) of a span. What the host has of the state, is copied at once. */
 static void copy_span(struct mfs_saver *s, const struct mfs_save_span *span, uint64_t from,
 		      uint64_t n, unsigned char *to)
 {
-	const unsigned char *base;
-	enum mfs_dtype type;
+	const struct mfs_flat flat = mfs_params_flat(s->params, span->state, span->first);
 
-	if (span->bytes) {
+	if (span->bytes)
 		memcpy(to, span->bytes + from, n);
-		return;
-	}
-	base = flat(s->params, span->state, &type);
-	s->backend->device->copy_out(s->ctx, to, base + span->first * mfs_dtype_size(type) + from,
-				     n);
+	else if (flat.on_host)
+		memcpy(to, (const unsigned char *)flat.at + from, n);
+	else
+		s->backend->device->copy_out(s->ctx, to, (const unsigned char *)flat.at + from, n);
 }
 
 static void copy_fill(struct mfs_saver *s, const struct mfs_save_fill *f,

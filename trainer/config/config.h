@@ -103,6 +103,8 @@ struct mfs_train_config {
 	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
 	bool calculate_per_token_loss;
 	bool use_distributed_optimizer;
+	bool optimizer_cpu_offload;
+	double optimizer_offload_fraction; /* of the parameters */
 
 	/* memory */
 	enum mfs_recompute recompute_granularity;

@@ -282,6 +282,23 @@ static int settle_precision(struct settle *s)
 	return bf16 ? settle_bf16(s, mfs_flag_get(s->v, "main_grads_dtype")->dtype) : 0;
 }
 
+static int settle_offload(struct settle *s)
+{
+	const double fraction = mfs_flag_real(s->v, "optimizer_offload_fraction", 1);
+
+	if (!is(s, "optimizer_cpu_offload"))
+		return 0;
+	if (!is(s, "use_precision_aware_optimizer"))
+		return mfs_fail(s->err, -EINVAL,
+				"--optimizer-cpu-offload: expected "
+				"--use-precision-aware-optimizer beside it");
+	if (fraction < 0 || fraction > 1)
+		return mfs_fail(s->err, -EINVAL,
+				"--optimizer-offload-fraction: expected 0 to 1, found %g",
+				fraction);
+	return 0;
+}
+
 /* ---- batches and length ---- */
 
 static int check_divided(struct settle *s, const char *dest, const char *by)
@@ -689,10 +706,10 @@ static int fill_rest(struct settle *s)
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err)
 {
 	static int (*const steps[])(struct settle *) = {
-		settle_aliases,	  settle_sizes,	  settle_layers, settle_experts,
-		settle_precision, settle_batches, settle_length, settle_rates,
-		settle_decay,	  settle_memory,  settle_data,	 settle_saves,
-		settle_process,	  settle_vocab,	  fill_rest,	 read_model};
+		settle_aliases, settle_sizes,	settle_layers, settle_experts, settle_precision,
+		settle_offload, settle_batches, settle_length, settle_rates,   settle_decay,
+		settle_memory,	settle_data,	settle_saves,  settle_process, settle_vocab,
+		fill_rest,	read_model};
 	struct settle s = {config, config->values, err};
 	int r = 0;
 

@@ -16,6 +16,15 @@ static uint64_t plan_flat(struct mfs_trainer *t, enum mfs_memory_kind kind, enum
 	return mfs_memory_add(&t->memory, kind, t->params->elements * mfs_dtype_size(type));
 }
 
+/* What of the optimizer's state the device has. */
+static uint64_t plan_state(struct mfs_trainer *t, enum mfs_memory_kind kind, enum mfs_dtype type)
+{
+	const struct mfs_params *p = t->params;
+
+	return mfs_memory_add(&t->memory, kind,
+			      (p->elements - p->offloaded) * mfs_dtype_size(type));
+}
+
 static bool has_main(const struct mfs_params *p)
 {
 	return p->weight_type != MFS_F32;
@@ -28,9 +37,9 @@ static void plan_parameters(struct mfs_trainer *t)
 	t->places = (struct mfs_flat_places){
 		.weights = plan_flat(t, MFS_MEMORY_WEIGHTS, p->weight_type),
 		.grads = plan_flat(t, MFS_MEMORY_GRADIENTS, p->grad_type),
-		.main = has_main(p) ? plan_flat(t, MFS_MEMORY_MAIN, p->main_type) : 0,
-		.exp_avg = plan_flat(t, MFS_MEMORY_MOMENTS, p->m_type),
-		.exp_avg_sq = plan_flat(t, MFS_MEMORY_MOMENTS, p->v_type),
+		.main = has_main(p) ? plan_state(t, MFS_MEMORY_MAIN, p->main_type) : 0,
+		.exp_avg = plan_state(t, MFS_MEMORY_MOMENTS, p->m_type),
+		.exp_avg_sq = plan_state(t, MFS_MEMORY_MOMENTS, p->v_type),
 		.buffers = mfs_memory_add(&t->memory, MFS_MEMORY_WEIGHTS,
 					  p->buffer_elements * sizeof(float)),
 	};
@@ -53,25 +62,58 @@ static void place_parameters(struct mfs_trainer *t)
 	device->zero(t->ctx, m->base, m->total);
 }
 
-/* Draws a parameter in fp32, and rounds it to the weight. A number depends on the seed and on its
- * place alone. */
-static void draw(struct mfs_trainer *t, const struct mfs_param *q)
+/* Numbers of a parameter, from element at on. They depend on the seed and on their place alone. */
+static void draw_numbers(struct mfs_trainer *t, const struct mfs_param *q, uint64_t at,
+			 uint64_t count, enum mfk_dtype type, void *to)
 {
-	struct mfs_params *p = t->params;
 	const struct mfk_ops *ops = t->backend->ops;
-	const enum mfk_dtype type = mfs_mfk_dtype(p->weight_type);
-	const enum mfk_dtype main_type = p->main ? mfs_mfk_dtype(p->main_type) : type;
-	unsigned char *weight = (unsigned char *)p->weights + q->start * mfk_dtype_size(type);
-	unsigned char *first =
-		p->main ? (unsigned char *)p->main + q->start * mfk_dtype_size(main_type) : weight;
 
 	if (q->init_std < 0)
-		ops->fill(t->ctx, main_type, first, (int64_t)q->elements, q->init_value);
+		ops->fill(t->ctx, type, to, (int64_t)count, q->init_value);
 	else
-		ops->fill_normal(t->ctx, main_type, first, (int64_t)q->elements, 0,
-				 (float)q->init_std, (uint64_t)t->config->seed, q->start);
-	if (p->main)
-		ops->cast(t->ctx, type, weight, main_type, first, (int64_t)q->elements);
+		ops->fill_normal(t->ctx, type, to, (int64_t)count, 0, (float)q->init_std,
+				 (uint64_t)t->config->seed, q->start + at);
+}
+
+/* Main parameters that are offloaded are drawn in the memory of gradients, which are zero again
+ * behind it. */
+static void draw_offloaded(struct mfs_trainer *t, const struct mfs_param *q)
+{
+	const struct mfs_params *p = t->params;
+	const struct mfk_device_ops *device = t->backend->device;
+	const size_t main_size = mfs_dtype_size(p->main_type);
+	const uint64_t bytes = p->elements * mfs_dtype_size(p->grad_type);
+	const uint64_t most = bytes / main_size / MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
+
+	for (uint64_t at = 0, n; at < q->elements; at += n) {
+		const struct mfs_flat weight = mfs_params_flat(p, MFS_STATE_MODEL, q->start + at);
+		const struct mfs_flat main = mfs_params_flat(p, MFS_STATE_MAIN, q->start + at);
+
+		n = q->elements - at < most ? q->elements - at : most;
+		draw_numbers(t, q, at, n, mfs_mfk_dtype(main.type), p->grads);
+		t->backend->ops->cast(t->ctx, mfs_mfk_dtype(weight.type), weight.at,
+				      mfs_mfk_dtype(main.type), p->grads, (int64_t)n);
+		device->copy_out(t->ctx, main.at, p->grads, n * main_size);
+		device->zero(t->ctx, p->grads, n * main_size);
+	}
+}
+
+/* Draws a parameter in the main parameters' type, and rounds it to the weight. */
+static void draw(struct mfs_trainer *t, const struct mfs_param *q)
+{
+	const struct mfs_flat weight = mfs_params_flat(t->params, MFS_STATE_MODEL, q->start);
+	const struct mfs_flat main = mfs_params_flat(t->params, MFS_STATE_MAIN, q->start);
+	const enum mfk_dtype type = mfs_mfk_dtype(weight.type);
+
+	if (!main.at) {
+		draw_numbers(t, q, 0, q->elements, type, weight.at);
+	} else if (main.on_host) {
+		draw_offloaded(t, q);
+	} else {
+		draw_numbers(t, q, 0, q->elements, mfs_mfk_dtype(main.type), main.at);
+		t->backend->ops->cast(t->ctx, type, weight.at, mfs_mfk_dtype(main.type), main.at,
+				      (int64_t)q->elements);
+	}
 }
 
 static void draw_all(struct mfs_trainer *t)

@@ -17,11 +17,14 @@ void mfs_log_memory(const struct mfs_trainer *t)
 {
 	printf("memory: %.3f GiB for %.3f million parameters:", (double)t->memory.total / GIB,
 	       (double)t->params->parameters / 1e6);
-	for (int i = 0; i < MFS_MEMORY_KINDS; i++)
+	for (int i = 0; i < MFS_MEMORY_HOST; i++)
 		if (t->memory.bytes[i])
 			printf("%s %s %.3f", i ? "," : "",
 			       mfs_memory_kind_name((enum mfs_memory_kind)i),
 			       (double)t->memory.bytes[i] / GIB);
+	if (t->memory.bytes[MFS_MEMORY_HOST])
+		printf("; of the %s %.3f", mfs_memory_kind_name(MFS_MEMORY_HOST),
+		       (double)t->memory.bytes[MFS_MEMORY_HOST] / GIB);
 	putchar('\n');
 }
 

@@ -122,7 +122,9 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 			step.update.grad_norm * update.grad_divisor);
 	if (t->check.verdict != MFS_REJECTED) {
 		mfs_net_update_expert_bias(t->net, t->ctx);
-		mfs_update_apply(t->update, t->ctx, &update, &step.update);
+		rc = mfs_update_apply(t->update, t->ctx, &update, &step.update, err);
+		if (rc)
+			return rc;
 		advance(t, &step);
 		rc = measure(t, &step, err);
 	}

@@ -140,6 +140,18 @@ static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
 	return rc;
 }
 
+/* How many elements the host has: parameters from the first on, until they are the fraction.
+ * core/optimizer/cpu_offloading/hybrid_optimizer.py: _get_sub_optimizer_param_groups. */
+static uint64_t offloaded(const struct mfs_params *p, double fraction)
+{
+	uint64_t elements = 0;
+	uint32_t i = 0;
+
+	while (i < p->count && (double)elements < fraction * (double)p->parameters)
+		elements += p->list[i++].elements;
+	return i < p->count ? p->list[i].start : p->elements;
+}
+
 /* ---- the whole ---- */
 
 static void set_types(struct mfs_params *p, const struct mfs_train_config *config)
@@ -173,6 +185,8 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config, st
 		return rc;
 	rc = add_all(p, config, list, err);
 	mfs_rank_list_free(list);
+	if (!rc && config->optimizer_cpu_offload)
+		p->offloaded = offloaded(p, config->optimizer_offload_fraction);
 	return rc;
 }
 
@@ -234,4 +248,35 @@ const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p
 		if (p->buffer_list[i].tensor == t)
 			return &p->buffer_list[i];
 	return NULL;
+}
+
+/* ---- by place ---- */
+
+struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state, uint64_t first)
+{
+	const bool on_host = first < p->offloaded;
+	struct mfs_flat flat = {.on_host = on_host};
+
+	switch (state) {
+	case MFS_STATE_MAIN:
+		flat.at = on_host ? p->host.main : p->main;
+		flat.type = p->main_type;
+		break;
+	case MFS_STATE_EXP_AVG:
+		flat.at = on_host ? p->host.exp_avg : p->exp_avg;
+		flat.type = p->m_type;
+		break;
+	case MFS_STATE_EXP_AVG_SQ:
+		flat.at = on_host ? p->host.exp_avg_sq : p->exp_avg_sq;
+		flat.type = p->v_type;
+		break;
+	default:
+		flat = (struct mfs_flat){.at = p->weights, .type = p->weight_type};
+		break;
+	}
+	if (state != MFS_STATE_MODEL && !on_host)
+		first -= p->offloaded;
+	if (flat.at)
+		flat.at = (unsigned char *)flat.at + first * mfs_dtype_size(flat.type);
+	return flat;
 }

@@ -56,6 +56,13 @@ struct mfs_params {
 	void *main;    /* main_params_dtype */
 	void *exp_avg, *exp_avg_sq;
 	float *buffers;
+	/* --optimizer-cpu-offload: main, exp_avg and exp_avg_sq begin with this element, that of a
+	 * parameter. Those before it lie in the host's memory (trainer/optim/offload.h), which is
+	 * zeroed. */
+	uint64_t offloaded;
+	struct {
+		void *main, *exp_avg, *exp_avg_sq;
+	} host;
 	enum mfs_dtype weight_type, grad_type, main_type, m_type, v_type;
 };
 
@@ -70,5 +77,13 @@ const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *
 					int32_t expert);
 const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
 						      int32_t layer);
+
+/* Where the elements of a parameter's state lie, from first on; at NULL: there is no such state. */
+struct mfs_flat {
+	void *at;
+	enum mfs_dtype type;
+	bool on_host;
+};
+struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state, uint64_t first);
 
 #endif

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "trainer/model/dtype.h"
+#include "trainer/optim/offload.h"
 
 /* Parameters that are neighbours and updated alike. */
 struct update_range {
@@ -28,6 +29,7 @@ struct mfs_update {
 	void *piece;   /* host, PIECE bytes: gradients that are counted; NULL: they are not */
 	struct update_range *ranges;
 	uint32_t range_count;
+	struct mfs_offload *offload; /* NULL: nothing is offloaded */
 };
 
 /* The end of the stretch of a parameter, with the alignment behind it. */
@@ -41,7 +43,7 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 	struct update_range *last = u->range_count ? &u->ranges[u->range_count - 1] : NULL;
 
 	if (last && last->decays == p->decays && last->decoupled == p->decoupled &&
-	    last->count + (end - p->start) <= RANGE_MAX) {
+	    p->start != u->params->offloaded && last->count + (end - p->start) <= RANGE_MAX) {
 		last->count += end - p->start;
 		return;
 	}
@@ -53,12 +55,13 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 	};
 }
 
-int mfs_update_new(const struct mfs_train_config *config, const struct mfs_params *params,
+int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *params,
 		   struct mfs_memory *memory, const struct mfk_backend *backend,
 		   struct mfk_device *device, const struct mfs_parallel *parallel,
 		   struct mfs_update **ret, struct mfs_error *err)
 {
 	struct mfs_update *u = calloc(1, sizeof(*u));
+	int rc = 0;
 
 	if (!u)
 		return mfs_fail_nomem(err);
@@ -82,8 +85,13 @@ int mfs_update_new(const struct mfs_train_config *config, const struct mfs_param
 	}
 	for (uint32_t i = 0; i < params->count; i++)
 		add_range(u, &params->list[i], end_of(params, i));
-	*ret = u;
-	return 0;
+	if (params->offloaded)
+		rc = mfs_offload_new(config, params, memory, backend, device, &u->offload, err);
+	if (rc)
+		mfs_update_free(u);
+	else
+		*ret = u;
+	return rc;
 }
 
 void mfs_update_free(struct mfs_update *u)
@@ -94,6 +102,7 @@ void mfs_update_free(struct mfs_update *u)
 		u->backend->device->host_free(u->device, u->host, 2 * sizeof(double));
 	if (u->piece)
 		u->backend->device->host_free(u->device, u->piece, PIECE);
+	mfs_offload_free(u->offload);
 	free(u->ranges);
 	free(u);
 }
@@ -109,18 +118,20 @@ static int wait(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error *err
 /* Sums of a flat buffer into u->host: of squares, and whether one is not finite. What lies between
  * parameters is zero. */
 static int sum_squares(struct mfs_update *u, struct mfk_ctx *ctx, enum mfs_dtype type,
-		       const void *flat, struct mfs_error *err)
+		       const void *flat, uint64_t count, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = u->backend->device;
 	double *sums = mfs_memory_at(u->memory, u->sums);
-	int rc;
 
 	device->zero(ctx, sums, 2 * sizeof(*sums));
-	u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(type), flat, (int64_t)u->params->elements,
-				     sums);
+	u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(type), flat, (int64_t)count, sums);
 	device->copy_out(ctx, u->host, sums, 2 * sizeof(*sums));
-	rc = wait(u, ctx, err);
-	return rc ? rc : u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, u->host, 2, err);
+	return wait(u, ctx, err);
+}
+
+static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
+{
+	return u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, u->host, 2, err);
 }
 
 /* optimizer/__init__.py: who has a grad_scaler. */
@@ -132,82 +143,120 @@ static bool has_loss_scale(const struct mfs_train_config *c)
 int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
 		    struct mfs_update_result *ret, struct mfs_error *err)
 {
-	const int rc = sum_squares(u, ctx, u->params->grad_type, u->params->grads, err);
-	const bool not_finite = u->host[1] != 0;
+	const struct mfs_params *p = u->params;
+	int rc = sum_squares(u, ctx, p->grad_type, p->grads, p->elements, err);
 
+	if (!rc)
+		rc = sum_ranks(u, err);
 	if (rc)
 		return rc;
 	*ret = (struct mfs_update_result){
 		.grad_norm = sqrt(u->host[0]) / step->grad_divisor,
-		.not_finite = not_finite,
-		.skipped = not_finite && has_loss_scale(u->config),
+		.not_finite = u->host[1] != 0,
+		.skipped = u->host[1] != 0 && has_loss_scale(u->config),
 	};
 	return 0;
 }
 
-static void *at(void *buffer, enum mfs_dtype type, uint64_t element)
-{
-	return buffer ? (unsigned char *)buffer + element * mfs_dtype_size(type) : NULL;
-}
-
-static void update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
-			 const struct mfs_update_step *step, double grad_scale)
+/* AdamW of a range, without pointers. */
+static struct mfk_adamw adamw_of(const struct mfs_update *u, const struct update_range *r,
+				 const struct mfs_update_step *step, double grad_scale)
 {
 	const struct mfs_train_config *c = u->config;
 	const struct mfs_params *p = u->params;
 
+	return (struct mfk_adamw){
+		.weight_type = mfs_mfk_dtype(p->weight_type),
+		.grad_type = mfs_mfk_dtype(p->grad_type),
+		.main_type = mfs_mfk_dtype(p->main_type),
+		.m_type = mfs_mfk_dtype(p->m_type),
+		.v_type = mfs_mfk_dtype(p->v_type),
+		.count = (int64_t)r->count,
+		.lr = (float)(r->decoupled ? step->decoupled_lr : step->lr),
+		.beta1 = (float)c->adam_beta1,
+		.beta2 = (float)c->adam_beta2,
+		.eps = (float)c->adam_eps,
+		.wd = r->decays ? (float)step->weight_decay : 0,
+		.correction1 = (float)(1 - pow(c->adam_beta1, (double)step->number)),
+		.correction2 = (float)(1 - pow(c->adam_beta2, (double)step->number)),
+		.grad_scale = (float)grad_scale,
+		.l2 = !c->decoupled_weight_decay,
+	};
+}
+
+static void update_on_device(struct mfs_update *u, struct mfk_ctx *ctx,
+			     const struct update_range *r, struct mfk_adamw a)
+{
+	const struct mfs_params *p = u->params;
+
+	a.weight = mfs_params_flat(p, MFS_STATE_MODEL, r->first).at;
+	a.main = mfs_params_flat(p, MFS_STATE_MAIN, r->first).at;
+	a.m = mfs_params_flat(p, MFS_STATE_EXP_AVG, r->first).at;
+	a.v = mfs_params_flat(p, MFS_STATE_EXP_AVG_SQ, r->first).at;
+	a.grad = (const char *)p->grads + r->first * mfs_dtype_size(p->grad_type);
+	u->backend->ops->adamw(ctx, &a);
+}
+
+static int update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
+			const struct mfs_update_step *step, double grad_scale,
+			struct mfs_error *err)
+{
+	const bool offloaded = r->first < u->params->offloaded;
+	const struct mfk_adamw a = adamw_of(u, r, step, grad_scale);
+
 	if (step->fence)
-		step->fence(step->fence_arg, ctx, r->first, r->count);
-	u->backend->ops->adamw(
-		ctx, &(struct mfk_adamw){
-			     .weight_type = mfs_mfk_dtype(p->weight_type),
-			     .grad_type = mfs_mfk_dtype(p->grad_type),
-			     .main_type = mfs_mfk_dtype(p->main_type),
-			     .m_type = mfs_mfk_dtype(p->m_type),
-			     .v_type = mfs_mfk_dtype(p->v_type),
-			     .count = (int64_t)r->count,
-			     .weight = at(p->weights, p->weight_type, r->first),
-			     .main = at(p->main, p->main_type, r->first),
-			     .m = at(p->exp_avg, p->m_type, r->first),
-			     .v = at(p->exp_avg_sq, p->v_type, r->first),
-			     .grad = at(p->grads, p->grad_type, r->first),
-			     .lr = (float)(r->decoupled ? step->decoupled_lr : step->lr),
-			     .beta1 = (float)c->adam_beta1,
-			     .beta2 = (float)c->adam_beta2,
-			     .eps = (float)c->adam_eps,
-			     .wd = r->decays ? (float)step->weight_decay : 0,
-			     .correction1 = (float)(1 - pow(c->adam_beta1, (double)step->number)),
-			     .correction2 = (float)(1 - pow(c->adam_beta2, (double)step->number)),
-			     .grad_scale = (float)grad_scale,
-			     .l2 = !c->decoupled_weight_decay,
-		     });
+		step->fence(step->fence_arg, offloaded ? mfs_offload_ctx(u->offload) : ctx,
+			    r->first, r->count);
+	if (offloaded)
+		return mfs_offload_add(u->offload, &a, r->first, err);
+	update_on_device(u, ctx, r, a);
+	return 0;
 }
 
 /* One large parameter is a range of its own, and several pieces. */
-static void update_range(struct mfs_update *u, struct mfk_ctx *ctx, struct update_range r,
-			 const struct mfs_update_step *step, double grad_scale)
+static int update_range(struct mfs_update *u, struct mfk_ctx *ctx, struct update_range r,
+			const struct mfs_update_step *step, double grad_scale,
+			struct mfs_error *err)
 {
 	const uint64_t end = r.first + r.count;
+	const uint64_t most = r.first < u->params->offloaded ? MFS_OFFLOAD_PIECE : RANGE_MAX;
+	int rc = 0;
 
-	for (; r.first < end; r.first += r.count) {
-		r.count = end - r.first < RANGE_MAX ? end - r.first : RANGE_MAX;
-		update_piece(u, ctx, &r, step, grad_scale);
+	for (; r.first < end && !rc; r.first += r.count) {
+		r.count = end - r.first < most ? end - r.first : most;
+		rc = update_piece(u, ctx, &r, step, grad_scale, err);
 	}
+	return rc;
 }
 
-void mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
-		      const struct mfs_update_result *result)
+/* What is offloaded comes last: the device updates its part meanwhile. */
+static int update_all(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		      double grad_scale, struct mfs_error *err)
+{
+	uint32_t offloaded = 0;
+	int rc = 0;
+
+	while (offloaded < u->range_count && u->ranges[offloaded].first < u->params->offloaded)
+		offloaded++;
+	for (uint32_t i = offloaded; i < u->range_count && !rc; i++)
+		rc = update_range(u, ctx, u->ranges[i], step, grad_scale, err);
+	for (uint32_t i = 0; i < offloaded && !rc; i++)
+		rc = update_range(u, ctx, u->ranges[i], step, grad_scale, err);
+	return rc || !offloaded ? rc : mfs_offload_finish(u->offload, err);
+}
+
+int mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		     const struct mfs_update_result *result, struct mfs_error *err)
 {
 	const double most = u->config->clip_grad;
 	double scale = 1 / step->grad_divisor;
 
 	if (result->skipped)
-		return;
+		return 0;
 	/* clip_grads.py: the coefficient has 1e-6 in its denominator; NaN clips nothing. */
 	if (most > 0 && most / (result->grad_norm + 1e-6) < 1)
 		scale *= most / (result->grad_norm + 1e-6);
-	for (uint32_t i = 0; i < u->range_count; i++)
-		update_range(u, ctx, u->ranges[i], step, scale);
+	return update_all(u, ctx, step, scale, err);
 }
 
 /* ---- what the log may say ---- */
@@ -216,9 +265,14 @@ int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *re
 			   struct mfs_error *err)
 {
 	const struct mfs_params *p = u->params;
-	const int rc = p->main ? sum_squares(u, ctx, p->main_type, p->main, err)
-			       : sum_squares(u, ctx, p->weight_type, p->weights, err);
+	int rc = p->main ? sum_squares(u, ctx, p->main_type, p->main, p->elements - p->offloaded,
+				       err)
+			 : sum_squares(u, ctx, p->weight_type, p->weights, p->elements, err);
 
+	if (!rc && u->offload)
+		rc = mfs_offload_sum_squares(u->offload, u->host, err);
+	if (!rc)
+		rc = sum_ranks(u, err);
 	if (!rc)
 		*ret = sqrt(u->host[0]);
 	return rc;

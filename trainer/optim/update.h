@@ -20,14 +20,16 @@
 
 struct mfs_update;
 
-/* Plans two doubles of device memory. Borrows everything. */
-int mfs_update_new(const struct mfs_train_config *config, const struct mfs_params *params,
+/* Plans two doubles of device memory, and what is offloaded of the host's: with a backend that is
+ * there then, in params. Borrows everything. */
+int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *params,
 		   struct mfs_memory *memory, const struct mfk_backend *backend,
 		   struct mfk_device *device, const struct mfs_parallel *parallel,
 		   struct mfs_update **ret, struct mfs_error *err);
 void mfs_update_free(struct mfs_update *u);
 
-/* Called before elements [first, first+count) of weights, main parameters and moments change. */
+/* Called before elements [first, first+count) of weights, main parameters and moments change: by
+ * operations of ctx, or by the host when these are done. */
 typedef void mfs_update_fence(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count);
 
 struct mfs_update_step {
@@ -50,9 +52,10 @@ struct mfs_update_result {
  * with a loss scale, gradients that are not finite skip it. Without, Megatron updates with them. */
 int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
 		    struct mfs_update_result *ret, struct mfs_error *err);
-/* The update that `result` is of, unless it is skipped. It is submitted and not waited for. */
-void mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
-		      const struct mfs_update_result *result);
+/* The update that `result` is of, unless it is skipped. It is submitted and not waited for, but for
+ * what is offloaded. */
+int mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_update_step *step,
+		     const struct mfs_update_result *result, struct mfs_error *err);
 
 /* training/utils/common_utils.py: calc_params_l2_norm: of the main parameters, as they are now. */
 int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *ret,

@@ -1,0 +1,273 @@
+/*
+ * The update of a step (trainer/optim/update.h): what lies on the host gets the same bits as what
+ * lies on the device, for all types of state and all fractions.
+ */
+#include "trainer/optim/update.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/half.h"
+#include "formats/ckpt/read/open.h"
+#include "tests/unit/run_of.h"
+
+#define CKPT "weights/llama-torch-tp2-pp2/iter_0000040"
+
+struct optimizer {
+	struct run run;
+	struct mfs_memory memory;
+	struct mfs_parallel parallel;
+	struct mfs_update *update;
+	struct mfs_train_config config;
+	uint64_t fenced; /* elements that were announced */
+};
+
+static struct mfs_error err;
+
+static uint64_t next(uint64_t *state)
+{
+	uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
+
+	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+	return z ^ z >> 31;
+}
+
+/* Zeros between parameters, as in a run; numbers around mean elsewhere. */
+static void draw(const struct mfs_params *p, void *to, enum mfs_dtype type, float mean,
+		 uint64_t seed)
+{
+	memset(to, 0, p->elements * mfs_dtype_size(type));
+	for (uint32_t i = 0; i < p->count; i++)
+		for (uint64_t e = 0; e < p->list[i].elements; e++) {
+			const uint64_t at = p->list[i].start + e;
+			const float x = mean + (float)(next(&seed) >> 40) / (float)(1 << 24) - 0.5f;
+
+			if (type == MFS_F32)
+				((float *)to)[at] = x;
+			else
+				((uint16_t *)to)[at] = type == MFS_BF16 ? mfs_float_to_bf16(x)
+									: mfs_float_to_f16(x);
+		}
+}
+
+static void fill(struct optimizer *o, enum mfs_state state, float mean)
+{
+	const struct mfs_params *p = o->run.params;
+	const enum mfs_dtype type = mfs_params_flat(p, state, p->elements).type;
+	unsigned char *all;
+
+	if (type == MFS_DTYPE_NONE)
+		return;
+	all = malloc(p->elements * mfs_dtype_size(type));
+	draw(p, all, type, mean, (uint64_t)state + 1);
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_param *q = &p->list[i];
+
+		memcpy(mfs_params_flat(p, state, q->start).at,
+		       all + q->start * mfs_dtype_size(type), q->elements * mfs_dtype_size(type));
+	}
+	free(all);
+}
+
+static void optimizer_new(struct optimizer *o, const struct mfs_train_config *config)
+{
+	struct mfs_params *p;
+
+	*o = (struct optimizer){.config = *config};
+	mfs_parallel_one(&o->parallel);
+	run_new(&o->run, &o->config);
+	p = o->run.params;
+	p->grads = run_alloc(&o->run, p->grad_type, p->elements);
+	unit_ok(mfs_update_new(&o->config, p, &o->memory, &mfk_cpu, o->run.device, &o->parallel,
+			       &o->update, &err),
+		&err);
+	draw(p, p->weights, p->weight_type, 0, 1);
+	if (p->main)
+		memset(p->main, 0, p->elements * mfs_dtype_size(p->main_type));
+	memset(p->exp_avg, 0, p->elements * mfs_dtype_size(p->m_type));
+	memset(p->exp_avg_sq, 0, p->elements * mfs_dtype_size(p->v_type));
+	unit_ok(mfs_memory_place(&o->memory, &mfk_cpu, o->run.device, &err), &err);
+	fill(o, MFS_STATE_MAIN, 0);
+	fill(o, MFS_STATE_EXP_AVG, 0);
+	fill(o, MFS_STATE_EXP_AVG_SQ, 0.6f);
+}
+
+static void optimizer_free(struct optimizer *o)
+{
+	mfs_update_free(o->update);
+	mfs_memory_release(&o->memory, &mfk_cpu, o->run.device);
+	mfk_cpu.device->free(o->run.device, o->run.params->grads);
+	run_free(&o->run);
+}
+
+static void fence(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
+{
+	struct optimizer *o = arg;
+
+	ck_assert_ptr_nonnull(ctx);
+	ck_assert_uint_le(first + count, o->run.params->elements);
+	o->fenced += count;
+}
+
+static void step(struct optimizer *o, uint64_t number)
+{
+	const struct mfs_update_step s = {.number = number,
+					  .lr = 1e-2,
+					  .decoupled_lr = 2e-2,
+					  .weight_decay = 0.1,
+					  .grad_divisor = 4,
+					  .fence = fence,
+					  .fence_arg = o};
+	const struct mfs_params *p = o->run.params;
+	struct mfs_update_result result;
+	char why[MFK_WHY];
+
+	draw(p, p->grads, p->grad_type, 0, 100 + number);
+	o->fenced = 0;
+	unit_ok(mfs_update_norm(o->update, o->run.ctx, &s, &result, &err), &err);
+	unit_ok(mfs_update_apply(o->update, o->run.ctx, &s, &result, &err), &err);
+	ck_assert_int_eq(mfk_cpu.device->sync(o->run.ctx, why), 0);
+	ck_assert(!result.skipped && result.grad_norm > 1);
+	ck_assert_uint_eq(o->fenced, p->elements);
+}
+
+static void same(const struct optimizer *a, const struct optimizer *b, enum mfs_state state)
+{
+	const struct mfs_params *p = a->run.params, *q = b->run.params;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_flat x = mfs_params_flat(p, state, p->list[i].start);
+		const struct mfs_flat y = mfs_params_flat(q, state, q->list[i].start);
+		const bool on_host = p->list[i].start < p->offloaded && state != MFS_STATE_MODEL;
+
+		ck_assert(x.on_host == on_host && !y.on_host);
+		ck_assert_int_eq(x.type, y.type);
+		if (x.type != MFS_DTYPE_NONE)
+			ck_assert_msg(
+				!memcmp(x.at, y.at, p->list[i].elements * mfs_dtype_size(x.type)),
+				"state %d of '%s' differs", state, p->list[i].tensor->name);
+	}
+}
+
+static void check_norm(struct optimizer *a, struct optimizer *b)
+{
+	double x, y;
+
+	unit_ok(mfs_update_params_norm(a->update, a->run.ctx, &x, &err), &err);
+	unit_ok(mfs_update_params_norm(b->update, b->run.ctx, &y, &err), &err);
+	ck_assert(y > 1 && fabs(x / y - 1) < 1e-12);
+}
+
+static void check(const struct mfs_train_config *config, double fraction)
+{
+	struct mfs_train_config c = *config;
+	struct optimizer a, b;
+
+	optimizer_new(&b, &c);
+	c.optimizer_cpu_offload = true;
+	c.optimizer_offload_fraction = fraction;
+	optimizer_new(&a, &c);
+	ck_assert_uint_eq(b.memory.bytes[MFS_MEMORY_HOST], 0);
+	ck_assert((a.memory.bytes[MFS_MEMORY_HOST] > 0) == (fraction > 0));
+	ck_assert_uint_eq(a.memory.total, b.memory.total);
+	for (uint64_t i = 1; i <= 3; i++) {
+		step(&a, i);
+		step(&b, i);
+	}
+	for (int state = MFS_STATE_MODEL; state < MFS_STATE_COUNT; state++)
+		same(&a, &b, (enum mfs_state)state);
+	check_norm(&a, &b);
+	optimizer_free(&a);
+	optimizer_free(&b);
+}
+
+static struct mfs_ckpt *ckpt; /* whose arguments are those of the runs */
+
+static void open_ckpt(void)
+{
+	unit_ok(mfs_ckpt_open(unit_fixture(CKPT), MFS_CKPT_COMMON, &ckpt, &err), &err);
+}
+
+static void close_ckpt(void)
+{
+	mfs_ckpt_free(ckpt);
+}
+
+static struct mfs_train_config config_of(enum mfs_dtype io)
+{
+	struct mfs_train_config c = run_config(ckpt);
+	c.params_dtype = io;
+	c.decoupled_weight_decay = true;
+	c.decoupled_lr = 2e-2;
+	c.adam_beta1 = 0.9;
+	c.adam_beta2 = 0.95;
+	c.adam_eps = 1e-8;
+	c.clip_grad = 1;
+	c.threads = 2;
+	return c;
+}
+
+static const double fractions[] = {0, 0.01, 0.5, 1};
+
+START_TEST(offloaded)
+{
+	static const enum mfs_dtype io[] = {MFS_BF16, MFS_F16, MFS_F32};
+	const struct mfs_train_config c = config_of(io[_i / 4]);
+
+	check(&c, fractions[_i % 4]);
+}
+END_TEST
+
+/* --main-grads-dtype, --main-params-dtype, --exp-avg-dtype, --exp-avg-sq-dtype */
+START_TEST(offloaded_types)
+{
+	static const enum mfs_dtype types[][4] = {
+		{MFS_BF16, MFS_F32, MFS_F32, MFS_F32},
+		{MFS_F32, MFS_F16, MFS_BF16, MFS_F16},
+		{MFS_BF16, MFS_F16, MFS_F16, MFS_BF16},
+	};
+	struct mfs_train_config c = config_of(MFS_BF16);
+
+	c.main_grads_dtype = types[_i][0];
+	c.main_params_dtype = types[_i][1];
+	c.exp_avg_dtype = types[_i][2];
+	c.exp_avg_sq_dtype = types[_i][3];
+	check(&c, 0.5);
+}
+END_TEST
+
+/* Parameters are offloaded whole, until they are the fraction. */
+START_TEST(fraction)
+{
+	struct mfs_train_config c = config_of(MFS_BF16);
+	struct mfs_params *p;
+	uint64_t elements = 0, i = 0;
+
+	c.optimizer_cpu_offload = true;
+	c.optimizer_offload_fraction = fractions[_i];
+	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	for (; i < p->count && p->list[i].start < p->offloaded; i++)
+		elements += p->list[i].elements;
+	ck_assert((double)elements >= fractions[_i] * (double)p->parameters);
+	if (i)
+		ck_assert((double)(elements - p->list[i - 1].elements) <
+			  fractions[_i] * (double)p->parameters);
+	ck_assert_uint_eq(p->offloaded, i < p->count ? p->list[i].start : p->elements);
+	mfs_params_free(p);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("update");
+	TCase *c = tcase_create("offload");
+
+	tcase_set_timeout(c, 120);
+	tcase_add_checked_fixture(c, open_ckpt, close_ckpt);
+	tcase_add_loop_test(c, offloaded, 0, 12);
+	tcase_add_loop_test(c, offloaded_types, 0, 3);
+	tcase_add_loop_test(c, fraction, 0, 4);
+	suite_add_tcase(s, c);
+	return s;
+}

@@ -1,0 +1,294 @@
+#include "trainer/optim/offload.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "formats/base/bytes.h"
+#include "kernels/ref/cpu.h"
+#include "trainer/model/dtype.h"
+
+/* Pinned: what a piece has beside the state. */
+struct slot {
+	void *grads, *weights;
+	struct mfk_event *down, *up; /* gradients are here; weights are on the device */
+	struct mfk_adamw a;
+	uint64_t first;
+	bool waits; /* for its update */
+};
+
+struct mfs_offload {
+	struct mfs_params *params;
+	const struct mfk_backend *backend;
+	struct mfk_device *device;
+	struct mfk_ctx *down, *up;
+	struct mfk_device *host;
+	struct mfk_ctx *cpu;
+	uint64_t piece; /* elements of a slot */
+	struct slot slots[2];
+	unsigned turn;
+};
+
+/* ---- memory ---- */
+
+static size_t bytes_of(enum mfs_dtype type, uint64_t elements)
+{
+	return type == MFS_DTYPE_NONE ? 0 : elements * mfs_dtype_size(type);
+}
+
+static uint64_t state_bytes(const struct mfs_params *p)
+{
+	return bytes_of(p->main_type, p->offloaded) + bytes_of(p->m_type, p->offloaded) +
+	       bytes_of(p->v_type, p->offloaded);
+}
+
+static uint64_t slot_bytes(const struct mfs_params *p, uint64_t piece)
+{
+	return bytes_of(p->grad_type, piece) + bytes_of(p->weight_type, piece);
+}
+
+static int too_large(const struct mfs_offload *o, struct mfs_error *err)
+{
+	struct mfk_device_info info;
+
+	mfk_cpu.device->info(o->host, &info);
+	return mfs_fail(err, -ENOMEM,
+			"--optimizer-cpu-offload: the host has %.2f GiB, and the optimizer's state "
+			"needs %.2f GiB; a smaller --optimizer-offload-fraction needs less",
+			(double)info.memory / (1 << 30),
+			(double)state_bytes(o->params) / (1 << 30));
+}
+
+/* False: the host has less. Sizes beyond its memory are refused before they are touched. */
+static bool has_room(const struct mfs_offload *o)
+{
+	struct mfk_device_info info;
+
+	mfk_cpu.device->info(o->host, &info);
+	return !info.memory || state_bytes(o->params) <= info.memory;
+}
+
+static bool make_buffer(struct mfs_offload *o, enum mfs_dtype type, void **ret)
+{
+	const size_t bytes = bytes_of(type, o->params->offloaded);
+
+	if (!bytes)
+		return true;
+	*ret = mfk_cpu.device->alloc(o->host, bytes);
+	if (*ret)
+		mfk_cpu.device->zero(o->cpu, *ret, bytes);
+	return *ret;
+}
+
+static int make_state(struct mfs_offload *o, struct mfs_error *err)
+{
+	struct mfs_params *p = o->params;
+
+	if (!has_room(o) || !make_buffer(o, p->main_type, &p->host.main) ||
+	    !make_buffer(o, p->m_type, &p->host.exp_avg) ||
+	    !make_buffer(o, p->v_type, &p->host.exp_avg_sq))
+		return too_large(o, err);
+	return 0;
+}
+
+static int make_slot(struct mfs_offload *o, struct slot *s, struct mfs_error *err)
+{
+	const struct mfk_device_ops *device = o->backend->device;
+
+	s->grads = device->host_alloc(o->device, bytes_of(o->params->grad_type, o->piece));
+	s->weights = device->host_alloc(o->device, bytes_of(o->params->weight_type, o->piece));
+	if (!s->grads || !s->weights || device->event_new(o->device, &s->down) ||
+	    device->event_new(o->device, &s->up))
+		return mfs_fail_nomem(err);
+	return 0;
+}
+
+/* ---- the whole ---- */
+
+static int open_host(struct mfs_offload *o, const struct mfs_train_config *config,
+		     struct mfs_error *err)
+{
+	const struct mfk_device_ops *device = o->backend->device;
+	char why[MFK_WHY] = "";
+	int rc = mfk_cpu.device->open(0, (unsigned)config->threads, &o->host, why);
+
+	if (!rc)
+		rc = mfk_cpu.device->ctx_new(o->host, false, &o->cpu, why);
+	if (!rc)
+		rc = device->ctx_new(o->device, false, &o->down, why);
+	if (!rc)
+		rc = device->ctx_new(o->device, false, &o->up, why);
+	return rc ? mfs_fail(err, rc, "--optimizer-cpu-offload: %s", why) : 0;
+}
+
+int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *params,
+		    struct mfs_memory *memory, const struct mfk_backend *backend,
+		    struct mfk_device *device, struct mfs_offload **ret, struct mfs_error *err)
+{
+	const uint64_t piece = mfs_min_u64(params->offloaded, MFS_OFFLOAD_PIECE);
+	struct mfs_offload *o = calloc(1, sizeof(*o));
+	int rc = 0;
+
+	if (!o)
+		return mfs_fail_nomem(err);
+	*o = (struct mfs_offload){
+		.params = params, .backend = backend, .device = device, .piece = piece};
+	mfs_memory_add(memory, MFS_MEMORY_HOST, state_bytes(params));
+	mfs_memory_add(memory, MFS_MEMORY_HOST, 2 * slot_bytes(params, piece));
+	if (backend)
+		rc = open_host(o, config, err);
+	if (!rc && backend)
+		rc = make_state(o, err);
+	for (int i = 0; !rc && backend && i < 2; i++)
+		rc = make_slot(o, &o->slots[i], err);
+	if (rc)
+		mfs_offload_free(o);
+	else
+		*ret = o;
+	return rc;
+}
+
+static void free_slot(struct mfs_offload *o, struct slot *s)
+{
+	const struct mfk_device_ops *device = o->backend->device;
+
+	if (s->grads)
+		device->host_free(o->device, s->grads, bytes_of(o->params->grad_type, o->piece));
+	if (s->weights)
+		device->host_free(o->device, s->weights,
+				  bytes_of(o->params->weight_type, o->piece));
+	if (s->down)
+		device->event_free(s->down);
+	if (s->up)
+		device->event_free(s->up);
+}
+
+static void free_state(struct mfs_offload *o)
+{
+	struct mfs_params *p = o->params;
+	void **const all[] = {&p->host.main, &p->host.exp_avg, &p->host.exp_avg_sq};
+
+	for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+		if (*all[i])
+			mfk_cpu.device->free(o->host, *all[i]);
+		*all[i] = NULL;
+	}
+}
+
+void mfs_offload_free(struct mfs_offload *o)
+{
+	if (!o)
+		return;
+	if (o->down)
+		o->backend->device->ctx_free(o->down);
+	if (o->up)
+		o->backend->device->ctx_free(o->up);
+	for (int i = 0; o->backend && i < 2; i++)
+		free_slot(o, &o->slots[i]);
+	free_state(o);
+	if (o->cpu)
+		mfk_cpu.device->ctx_free(o->cpu);
+	if (o->host)
+		mfk_cpu.device->close(o->host);
+	free(o);
+}
+
+/* ---- an update ---- */
+
+struct mfk_ctx *mfs_offload_ctx(struct mfs_offload *o)
+{
+	return o->down;
+}
+
+static int await(const struct mfs_offload *o, struct mfk_event *e, struct mfs_error *err)
+{
+	char why[MFK_WHY] = "";
+	const int rc = o->backend->device->event_sync(e, why);
+
+	return rc ? mfs_fail(err, rc, "%s: %s", o->backend->name, why) : 0;
+}
+
+static int await_all(const struct mfk_backend *backend, struct mfk_ctx *ctx, struct mfs_error *err)
+{
+	char why[MFK_WHY] = "";
+	const int rc = backend->device->sync(ctx, why);
+
+	return rc ? mfs_fail(err, rc, "%s: %s", backend->name, why) : 0;
+}
+
+/* Without main parameters the weights are the state, and come down beside the gradients. The
+ * slot's weights of two pieces ago must have left it. */
+static void begin(struct mfs_offload *o, struct slot *s)
+{
+	const struct mfk_device_ops *device = o->backend->device;
+	const struct mfs_params *p = o->params;
+	const uint64_t count = (uint64_t)s->a.count;
+	const struct mfs_flat weights = mfs_params_flat(p, MFS_STATE_MODEL, s->first);
+	const size_t grad_size = mfs_dtype_size(p->grad_type);
+
+	device->event_wait(o->down, s->up);
+	device->copy_out(o->down, s->grads, (char *)p->grads + s->first * grad_size,
+			 count * grad_size);
+	if (!p->host.main)
+		device->copy_out(o->down, s->weights, weights.at, bytes_of(weights.type, count));
+	device->event_record(o->down, s->down);
+	s->waits = true;
+}
+
+static int compute(struct mfs_offload *o, struct slot *s, struct mfs_error *err)
+{
+	const struct mfk_device_ops *device = o->backend->device;
+	const struct mfs_params *p = o->params;
+	const struct mfs_flat weights = mfs_params_flat(p, MFS_STATE_MODEL, s->first);
+	int rc = await(o, s->down, err);
+
+	s->waits = false;
+	if (rc)
+		return rc;
+	s->a.weight = s->weights;
+	s->a.grad = s->grads;
+	s->a.main = mfs_params_flat(p, MFS_STATE_MAIN, s->first).at;
+	s->a.m = mfs_params_flat(p, MFS_STATE_EXP_AVG, s->first).at;
+	s->a.v = mfs_params_flat(p, MFS_STATE_EXP_AVG_SQ, s->first).at;
+	mfk_cpu.ops->adamw(o->cpu, &s->a);
+	device->copy_in(o->up, weights.at, s->weights,
+			bytes_of(weights.type, (uint64_t)s->a.count));
+	device->event_record(o->up, s->up);
+	return 0;
+}
+
+int mfs_offload_add(struct mfs_offload *o, const struct mfk_adamw *a, uint64_t first,
+		    struct mfs_error *err)
+{
+	struct slot *s = &o->slots[o->turn], *before = &o->slots[o->turn ^ 1];
+
+	s->a = *a;
+	s->first = first;
+	begin(o, s);
+	o->turn ^= 1;
+	return before->waits ? compute(o, before, err) : 0;
+}
+
+int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err)
+{
+	struct slot *last = &o->slots[o->turn ^ 1];
+	int rc = last->waits ? compute(o, last, err) : 0;
+
+	if (!rc)
+		rc = await_all(o->backend, o->down, err);
+	if (!rc)
+		rc = await_all(o->backend, o->up, err);
+	return rc ? rc : await_all(&mfk_cpu, o->cpu, err);
+}
+
+/* ---- what the log may say ---- */
+
+int mfs_offload_sum_squares(struct mfs_offload *o, double sums[2], struct mfs_error *err)
+{
+	const struct mfs_params *p = o->params;
+
+	if (!p->host.main)
+		return 0;
+	mfk_cpu.ops->sum_squares(o->cpu, mfs_mfk_dtype(p->main_type), p->host.main,
+				 (int64_t)p->offloaded, sums);
+	return await_all(&mfk_cpu, o->cpu, err);
+}

@@ -1,0 +1,50 @@
+/*
+ * The optimizer's state in the host's memory: --optimizer-cpu-offload.
+ *
+ * Main parameters and moments of the elements [0, params->offloaded) lie on the host. An update
+ * streams their gradients down in pieces, computes AdamW with the CPU backend, and streams the new
+ * weights up. Two pieces are under way: while the CPU computes one, the gradients of the next and
+ * the weights of the last are copied. The device keeps weights and gradients alone.
+ *
+ * Source: megatron/core/optimizer/cpu_offloading/hybrid_optimizer.py: HybridDeviceOptimizer, with
+ * --overlap-cpu-optimizer-d2h-h2d. Megatron's state on the host is fp32; here it has the types that
+ * --use-precision-aware-optimizer gives it.
+ */
+#ifndef MFS_TRAINER_OPTIM_OFFLOAD_H
+#define MFS_TRAINER_OPTIM_OFFLOAD_H
+
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/base/memory.h"
+#include "trainer/config/config.h"
+#include "trainer/model/params.h"
+
+struct mfs_offload;
+
+/* Adds the host's memory to the plan. With a backend it is allocated, zeroed, and put into
+ * params->host. Borrows everything. */
+int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *params,
+		    struct mfs_memory *memory, const struct mfk_backend *backend,
+		    struct mfk_device *device, struct mfs_offload **ret, struct mfs_error *err);
+void mfs_offload_free(struct mfs_offload *o);
+
+/* No more elements are added in one go. */
+#define MFS_OFFLOAD_PIECE (UINT64_C(4) << 20)
+
+/* The context that gradients come down in: a fence before an update is its operation. */
+struct mfk_ctx *mfs_offload_ctx(struct mfs_offload *o);
+/*
+ * Updates elements from first on, all of them offloaded. a has no pointers. The gradients are
+ * complete, and the weights used by no one. Returns when the piece before is computed.
+ */
+int mfs_offload_add(struct mfs_offload *o, const struct mfk_adamw *a, uint64_t first,
+		    struct mfs_error *err);
+/* Waits for all pieces, weights on the device included. */
+int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err);
+
+/* Adds mfk_ops.sum_squares() of the main parameters on the host, if there are any. */
+int mfs_offload_sum_squares(struct mfs_offload *o, double sums[2], struct mfs_error *err);
+
+#endif
