@@ -63,6 +63,8 @@ CASES = [
     Case("llama-no-clip", LLAMA, dict(lr=1e-4, lr_decay_style="constant", clip_grad=0.0)),
     Case("llama-fp16", LLAMA, dict(lr=1e-3, lr_decay_style="constant", initial_loss_scale=2**28, hysteresis=2), steps=14, dtype="float16",
          norm=0.02),
+    Case("llama-fp16-sums", LLAMA, dict(lr=1e-3, lr_decay_style="constant", initial_loss_scale=2**16, calculate_per_token_loss=True), steps=10,
+         dtype="float16", norm=0.02),
     Case("llama-fp16-growing", LLAMA, dict(lr=1e-3, lr_decay_style="constant", initial_loss_scale=2**8, loss_scale_window=2), dtype="float16",
          norm=0.02),
     Case("gpt2", "resume/gpt2-torch-tp2-pp2", dict(lr=1e-3, lr_decay_style="constant")),

@@ -251,6 +251,12 @@ START_TEST(fields)
 	read_ok(SMALL "--bf16", &c);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
 	mfs_train_config_release(&c);
+	read_ok(SMALL "--fp16", &c);
+	ck_assert_int_eq(c.main_grads_dtype, MFS_F16);
+	mfs_train_config_release(&c);
+	read_ok(SMALL "--fp16 --accumulate-allreduce-grads-in-fp32", &c);
+	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
+	mfs_train_config_release(&c);
 }
 END_TEST
 

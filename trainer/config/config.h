@@ -58,7 +58,8 @@ struct mfs_train_config {
 
 	/* precision */
 	enum mfs_dtype params_dtype; /* MFS_BF16, MFS_F16, MFS_F32: the io type */
-	/* main_grads_dtype: bf16 with --grad-reduce-in-bf16, too */
+	/* main_grads_dtype: bf16 with --grad-reduce-in-bf16, too; fp16 with --fp16, unless
+	 * --accumulate-allreduce-grads-in-fp32 is beside it */
 	enum mfs_dtype main_grads_dtype, main_params_dtype, exp_avg_dtype, exp_avg_sq_dtype;
 	bool accumulate_allreduce_grads_in_fp32;
 	double loss_scale; /* 0: dynamic (fp16) */

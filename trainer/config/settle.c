@@ -691,9 +691,10 @@ static int fill_rest(struct settle *s)
 	c->eod = eod;
 	c->decoupled_weight_decay = true;
 	c->params_dtype = mfs_flag_get(s->v, "params_dtype")->dtype;
-	/* ddp_config.grad_reduce_in_fp32: without it gradients have the parameters' type. */
-	if (c->params_dtype == MFS_BF16 && !c->accumulate_allreduce_grads_in_fp32)
-		c->main_grads_dtype = MFS_BF16;
+	/* ddp_config.grad_reduce_in_fp32: without it gradients have the parameters' type. With fp16
+	 * it is where most of the steps are skipped: a sum over tokens is the first to overflow. */
+	if (!c->accumulate_allreduce_grads_in_fp32)
+		c->main_grads_dtype = c->params_dtype;
 	c->recompute_granularity = mfs_str_is(granularity, "full")	  ? MFS_RECOMPUTE_FULL
 				   : mfs_str_is(granularity, "selective") ? MFS_RECOMPUTE_SELECTIVE
 									  : MFS_RECOMPUTE_NONE;

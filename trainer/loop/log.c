@@ -259,7 +259,8 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 	struct mfs_buf b = {0};
 
 	line.loss_count = name_losses(c, &w->losses, (double)(w->steps ? w->steps : 1), losses);
-	if (!w->steps)
+	/* Behind the first loss of a process, Megatron says that skipped steps have one of 0. */
+	if (!t->has_loss)
 		losses[0].value = MFS_NOT_SAID;
 	if (c->log_throughput)
 		line.throughput = mfs_step_flops(t, step->batch) / line.seconds / 1e12;
@@ -291,6 +292,7 @@ void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step)
 		w->not_finite += !isfinite(step->loss);
 	} else {
 		w->steps++;
+		t->has_loss = true;
 	}
 	tell_tensorboard(t, step);
 	if (due || (interval > 0 && !t->said_first))

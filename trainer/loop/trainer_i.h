@@ -55,6 +55,7 @@ struct mfs_trainer {
 		int64_t began_ns;
 	} window;
 	bool said_first;
+	bool has_loss;		   /* a step of this process was not skipped */
 	struct mfs_events *events; /* NULL: no --tensorboard-dir */
 	struct mfs_terminal terminal;
 

@@ -36,7 +36,8 @@ DEFAULTS = dict(lr=1e-3, min_lr=0.0, lr_decay_style="linear", lr_decay_iters=Non
                 end_weight_decay=None, weight_decay_incr_style="constant", clip_grad=1.0, adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8,
                 train_iters=10, global_batch_size=8, micro_batch_size=2, calculate_per_token_loss=False, eod_mask_loss=False,
                 reset_position_ids=False, reset_attention_mask=False, eod=0, initial_loss_scale=2**32, min_loss_scale=1.0,
-                loss_scale_window=1000, hysteresis=2, loss_scale=None, decoupled_lr=None, decoupled_min_lr=None)
+                loss_scale_window=1000, hysteresis=2, loss_scale=None, decoupled_lr=None, decoupled_min_lr=None,
+                accumulate_allreduce_grads_in_fp32=False)
 
 
 def arguments(job, saved):
@@ -64,7 +65,9 @@ def build(args, state):
 def optimizer_of(args, model):
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
-    wrapped = DistributedDataParallel(model.config, DistributedDataParallelConfig(grad_reduce_in_fp32=True), model)
+    # arguments.py: validate_args says it itself with --bf16 alone.
+    in_fp32 = args.bf16 or args.accumulate_allreduce_grads_in_fp32
+    wrapped = DistributedDataParallel(model.config, DistributedDataParallelConfig(grad_reduce_in_fp32=in_fp32), model)
     config = OptimizerConfig(optimizer="adam", lr=args.lr, min_lr=args.min_lr, weight_decay=args.weight_decay, adam_beta1=args.adam_beta1,
                              adam_beta2=args.adam_beta2, adam_eps=args.adam_eps, bf16=args.bf16, fp16=args.fp16,
                              params_dtype=args.params_dtype, clip_grad=args.clip_grad, loss_scale=args.loss_scale,
