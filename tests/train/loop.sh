@@ -84,6 +84,15 @@ tells_of_spikes() {
 		says_not '#2[0-9]' && is "$(field 'lm loss' | wc -w)" 20
 }
 
+# ---- speed ----
+
+knows_its_peak() {
+	ends 0 run --log-throughput --exit-interval 22 &&
+		says '^peak: [0-9]+\.[0-9]{3} TFLOP/s, measured with a product of squares of (512|1024|2048)$' &&
+		[ "$(sed -nE 's/.*\(TFLOP\/s\/GPU\): [0-9.]+ \| sol: ([0-9]+\.[0-9])% \| learning rate.*/\1/p' "$work/log" | wc -l)" = 2 ] &&
+		ends 0 run --exit-interval 21 && says_not 'sol:|peak:'
+}
+
 # ---- batches and length ----
 
 # by_samples ARGUMENT...: a run from its beginning, as long as its samples are
@@ -181,6 +190,7 @@ check saves_nothing_without_the_state_machine
 check goes_on_where_it_is_told_to
 check knows_loss_scales
 check tells_of_spikes
+check knows_its_peak
 check ramps_up
 check decreases_batches
 check skips_iterations

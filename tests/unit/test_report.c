@@ -146,6 +146,7 @@ START_TEST(test_lines)
 		.consumed_samples = 168,
 		.seconds = 0.1234,
 		.throughput = MFS_NOT_SAID,
+		.sol = MFS_NOT_SAID,
 		.learning_rate = 6.3817e-4,
 		.batch = 8,
 		.losses = losses,
@@ -166,6 +167,7 @@ START_TEST(test_lines)
 		 "1.062500E+00 | loss scale: 1.0 | grad norm: 1.234 | number of skipped "
 		 "iterations:   0 | number of nan iterations:   0 |\n");
 	r.throughput = 512.66;
+	r.sol = 0.64944;
 	r.skipped_samples = 16;
 	r.loss_count = 0;
 	r.loss_scale = 4294967296;
@@ -177,10 +179,10 @@ START_TEST(test_lines)
 	mfs_report_iteration(&b, &r);
 	says(&b, " [2025-07-20 08:26:40.000042] iteration       21/      40 | consumed samples:    "
 		 "      168 | skipped samples:           16 | elapsed time per iteration (ms): "
-		 "123.4 | throughput per GPU (TFLOP/s/GPU): 512.7 | learning rate: 6.381700E-04 "
-		 "| global batch size:     8 | loss scale: 4294967296.0 | grad norm: nan | num "
-		 "zeros: 17.0 | params norm: 99.500 | number of skipped iterations:   2 | number "
-		 "of nan iterations:   1 |\n");
+		 "123.4 | throughput per GPU (TFLOP/s/GPU): 512.7 | sol: 64.9% | learning rate: "
+		 "6.381700E-04 | global batch size:     8 | loss scale: 4294967296.0 | grad "
+		 "norm: nan | num zeros: 17.0 | params norm: 99.500 | number of skipped "
+		 "iterations:   2 | number of nan iterations:   1 |\n");
 
 	mfs_report_evaluation(&b, "iteration 20", losses, 1);
 	says(&b, "----------------------------------------------------------------------"

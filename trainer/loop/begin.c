@@ -235,6 +235,10 @@ int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, str
 		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
 	if (!rc && !config->dry_run)
 		rc = open_device(t, err);
+	/* While the device has room. */
+	if (!rc && !config->dry_run && config->log_throughput)
+		rc = mfs_peak_measure(t->backend, t->device, t->ctx,
+				      mfs_mfk_dtype(config->params_dtype), &t->peak, err);
 	if (!rc)
 		rc = plan(t, err);
 	if (rc || config->dry_run)

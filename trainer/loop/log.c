@@ -80,6 +80,9 @@ void mfs_log_begin(struct mfs_trainer *t)
 	t->backend->device->info(t->device, &info);
 	printf("device: %s, %s, %.1f GiB\n", t->backend->name, info.name,
 	       (double)info.memory / GIB);
+	if (t->peak.flops > 0)
+		printf("peak: %.3f TFLOP/s, measured with a product of squares of %lld\n",
+		       t->peak.flops / 1e12, (long long)t->peak.size);
 	mfs_log_memory(t);
 	print_loaded(t);
 	if (t->config->rampup_samples)
@@ -246,6 +249,7 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 		.skipped_samples = p->skipped_train_samples,
 		.seconds = (double)(mfs_now_ns() - w->began_ns) / 1e9 / (double)(all ? all : 1),
 		.throughput = MFS_NOT_SAID,
+		.sol = MFS_NOT_SAID,
 		.learning_rate = (double)(float)mfs_schedule_lr(&p->schedule),
 		.batch = step->batch,
 		.losses = losses,
@@ -264,6 +268,9 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 		losses[0].value = MFS_NOT_SAID;
 	if (c->log_throughput)
 		line.throughput = mfs_step_flops(t, step->batch) / line.seconds / 1e12;
+	if (t->peak.flops > 0)
+		line.sol = mfs_flops_share(mfs_step_flops(t, step->batch), line.seconds,
+					   t->peak.flops);
 	gettimeofday(&line.now, NULL);
 	mfs_report_iteration(&b, &line);
 	print(t, &b);

@@ -11,6 +11,7 @@
 #include "trainer/config/config.h"
 #include "trainer/data/loader.h"
 #include "trainer/loop/check.h"
+#include "trainer/loop/peak.h"
 #include "trainer/model/net.h"
 #include "trainer/model/params.h"
 #include "trainer/optim/update.h"
@@ -33,6 +34,7 @@ struct mfs_trainer {
 	const struct mfk_backend *backend; /* NULL: --dry-run without a device */
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
+	struct mfs_peak peak; /* of the device, with --log-throughput */
 	struct mfs_parallel parallel;
 	struct mfs_memory memory;
 	struct mfs_flat_places places;

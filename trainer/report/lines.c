@@ -37,6 +37,8 @@ void mfs_report_iteration(struct mfs_buf *b, const struct mfs_report_iteration *
 	mfs_buf_printf(b, " elapsed time per iteration (ms): %.1f |", r->seconds * 1000);
 	if (said(r->throughput))
 		mfs_buf_printf(b, " throughput per GPU (TFLOP/s/GPU): %.1f |", r->throughput);
+	if (said(r->sol))
+		mfs_buf_printf(b, " sol: %.1f%% |", r->sol * 100);
 	mfs_buf_printf(b, " learning rate: %.6E | global batch size: %5llu |", r->learning_rate,
 		       (unsigned long long)r->batch);
 	for (unsigned i = 0; i < r->loss_count; i++)

@@ -1,7 +1,8 @@
 /*
- * The lines of a run's log, character for character as Megatron prints them, so that programs that
- * read its log read ours (megatron/training/training.py: training_log, evaluate_and_print_results;
- * megatron/training/checkpointing.py: save_checkpoint). Each ends with a line break.
+ * The lines of a run's log, character for character as Megatron prints them but for one field, so
+ * that programs that read its log read ours (megatron/training/training.py: training_log,
+ * evaluate_and_print_results; megatron/training/checkpointing.py: save_checkpoint). Each ends with
+ * a line break.
  */
 #ifndef MFS_TRAINER_REPORT_LINES_H
 #define MFS_TRAINER_REPORT_LINES_H
@@ -25,6 +26,9 @@ struct mfs_report_iteration {
 	uint64_t iteration, iterations, consumed_samples, skipped_samples;
 	double seconds;	   /* per iteration */
 	double throughput; /* TFLOP/s of a GPU, or MFS_NOT_SAID */
+	/* Ours: the share of the time that the operations need at the device's peak ("sol", speed
+	 * of light); or MFS_NOT_SAID. */
+	double sol;
 	double learning_rate;
 	uint64_t batch;
 	const struct mfs_report_loss *losses; /* means */
