@@ -186,6 +186,18 @@ int mfs_data_run_parse(const struct mfs_data_words *words, struct mfs_data_run *
 	return rc;
 }
 
+int mfs_data_run_parse_bytes(const char *text, size_t len, bool per_split, struct mfs_data_run *ret,
+			     struct mfs_error *err)
+{
+	int rc;
+
+	*ret = (struct mfs_data_run){0};
+	rc = per_split ? parse_per_split(text, len, ret, err) : parse_text(text, len, ret, err);
+	if (rc)
+		mfs_data_run_release(ret);
+	return rc;
+}
+
 int mfs_data_run_single(const char *prefix, struct mfs_data_run *ret, struct mfs_error *err)
 {
 	*ret = (struct mfs_data_run){0};

@@ -6,6 +6,9 @@
 #ifndef MFS_DATASET_GPT_RUN_WORDS_H
 #define MFS_DATASET_GPT_RUN_WORDS_H
 
+#include <stdbool.h>
+#include <stddef.h>
+
 #include "formats/base/error.h"
 #include "formats/dataset/gpt/run.h"
 
@@ -29,6 +32,9 @@ struct mfs_data_run {
  * -ENODATA: no words; what reading the file fails with. */
 int mfs_data_run_parse(const struct mfs_data_words *words, struct mfs_data_run *ret,
 		       struct mfs_error *err);
+/* The bytes of data_args_path, or of per_split_data_args_path. They are not kept. */
+int mfs_data_run_parse_bytes(const char *text, size_t len, bool per_split, struct mfs_data_run *ret,
+			     struct mfs_error *err);
 /* The run of one prefix. */
 int mfs_data_run_single(const char *prefix, struct mfs_data_run *ret, struct mfs_error *err);
 void mfs_data_run_release(struct mfs_data_run *r);
