@@ -66,7 +66,7 @@ goes_on_where_it_is_told_to() {
 		is "$(field 'grad norm' | cut -d' ' -f2-)" 'nan nan' && is "$(field 'skipped iterations')" '0 0 0' &&
 		is "$(field 'lm loss' | wc -w)" 2 &&
 		ends 0 run --bf16 --loss-scale 1 "${diverge[@]}" --no-check-for-nan-in-loss-and-grad --exit-interval 23 &&
-		is "$(field 'skipped iterations')" '0 1 1' && is "$(field 'lm loss')" "$(field 'lm loss' | cut -d' ' -f1)"
+		is "$(field 'skipped iterations')" '0 1 1' && is "$(field 'lm loss' | cut -d' ' -f2-)" '0.000000E+00 0.000000E+00'
 }
 
 # A constant loss scale does not take the place of the check, a dynamic one does.
