@@ -7,12 +7,19 @@ step, "out": a file}.  out gets a line of JSON for each step: iteration, loss, g
 Megatron's own code does all of it: schedules.forward_backward_no_pipelining, DistributedDataParallel, finalize_model_grads, its optimizers and
 OptimizerParamScheduler.  The optimizer begins anew, from the
 weights as they are: --finetune --no-load-optim.
+
+With "resume", an iteration's directory in place of "load", the run goes on: megatron-core's dist_checkpointing (or torch.load, of a legacy one)
+loads model, optimizer, scheduler and random states.  The samples of the steps that are done are left out.  More keys then: "optimizer": "dist"
+for the distributed one; "dump": a file of the tensors that model and optimizer hold (load_optimizer.py); "save": {"at": an iteration, "dir": a
+--save directory}, written by dist_checkpointing.save.  The first line of out has "random": numbers that Python, numpy and torch draw from the
+loaded states, and the seeds and places of CUDA's generators.
 """
 import argparse
 import functools
 import json
 import os
 import pathlib
+import random
 import sys
 import tempfile
 import traceback
@@ -23,12 +30,16 @@ import torch
 import load_files
 import load_optimizer
 import mcore_cpu
-import write_megatron  # noqa: F401: fills what megatron-core lacks on a CPU
+import write_megatron
 
 
 class One:
     """The layout of one process."""
-    tp = pp = ep = vpp = etp = ranks = 1
+    tp = pp = ep = vpp = etp = dp = ranks = 1
+    sharding, singleton = "fully_reshardable", False
+
+    def __init__(self, optimizer="float16"):
+        self.optimizer = optimizer
 
 
 DEFAULTS = dict(lr=1e-3, min_lr=0.0, lr_decay_style="linear", lr_decay_iters=None, lr_warmup_iters=0, lr_warmup_init=0.0,
@@ -62,18 +73,19 @@ def build(args, state):
     return model
 
 
-def optimizer_of(args, model):
+def optimizer_of(args, model, kind):
     from megatron.core.distributed import DistributedDataParallel, DistributedDataParallelConfig
     from megatron.core.optimizer import OptimizerConfig, get_megatron_optimizer
     # arguments.py: validate_args says it itself with --bf16 alone.
     in_fp32 = args.bf16 or args.accumulate_allreduce_grads_in_fp32
-    wrapped = DistributedDataParallel(model.config, DistributedDataParallelConfig(grad_reduce_in_fp32=in_fp32), model)
+    wrapped = DistributedDataParallel(
+        model.config, DistributedDataParallelConfig(grad_reduce_in_fp32=in_fp32, use_distributed_optimizer=kind == "dist"), model)
     config = OptimizerConfig(optimizer="adam", lr=args.lr, min_lr=args.min_lr, weight_decay=args.weight_decay, adam_beta1=args.adam_beta1,
                              adam_beta2=args.adam_beta2, adam_eps=args.adam_eps, bf16=args.bf16, fp16=args.fp16,
                              params_dtype=args.params_dtype, clip_grad=args.clip_grad, loss_scale=args.loss_scale,
                              initial_loss_scale=args.initial_loss_scale, min_loss_scale=args.min_loss_scale,
                              loss_scale_window=args.loss_scale_window, hysteresis=args.hysteresis, decoupled_lr=args.decoupled_lr,
-                             decoupled_min_lr=args.decoupled_min_lr)
+                             decoupled_min_lr=args.decoupled_min_lr, use_distributed_optimizer=kind == "dist")
     return wrapped, get_megatron_optimizer(config, [wrapped])
 
 
@@ -115,22 +127,81 @@ def forward_step(args, data, model):
     return losses, functools.partial(loss_of, loss_mask)
 
 
+# Runs that go on.
+
+def common_state(directory):
+    if (directory / "metadata.json").exists():
+        return load_optimizer.common_state(directory)
+    return load_optimizer.torch_load(directory / "mp_rank_00" / "model_optim_rng.pt")
+
+
+def load_random_states(directory):
+    """As load_checkpoint() of Megatron does, but for CUDA's generators, which are not here."""
+    from megatron.core import dist_checkpointing as dc
+    wanted = {"rng_state": dc.mapping.ShardedObject("rng_state", None, (1, 1), (0, 0))}
+    states, = dc.load(wanted, str(directory))["rng_state"]
+    random.setstate(states["random_rng_state"])
+    numpy.random.set_state(states["np_rng_state"])
+    torch.set_rng_state(states["torch_rng_state"])
+    cuda = {"default": states["cuda_rng_state"], **states["rng_tracker_states"]}
+    assert all(state.dtype is torch.uint8 for state in cuda.values())
+    return dict(python=random.random(), numpy=numpy.random.random_sample(), torch=float(torch.rand(())),
+                cuda={name: state.view(torch.int64).tolist() for name, state in cuda.items()})
+
+
+def resume(job, directory, state, model, optimizer, scheduler):
+    """What the first line of out says."""
+    options = One(job.get("optimizer", "float16"))
+    random_states = None
+    if (directory / "metadata.json").exists():
+        load_optimizer.load_torch_dist(options, directory, state, [model], optimizer)
+        random_states = load_random_states(directory)
+    else:
+        load_optimizer.load_torch(options, directory / "mp_rank_00", [model], optimizer)
+    scheduler.load_state_dict(state["opt_param_scheduler"])
+    if "dump" in job:
+        found = load_optimizer.pieces([model], optimizer, options.optimizer)
+        torch.save(load_optimizer.assemble([found]), job["dump"])
+    return dict(iteration=state["iteration"], random=random_states, consumed=state["args"].consumed_train_samples)
+
+
+def save(job, args, model, optimizer, scheduler, iteration):
+    from megatron.core.dist_checkpointing.strategies import filesystem_async
+    filesystem_async._results_queue = write_megatron.SaveResults()
+    place = pathlib.Path(job["save"]["dir"])
+    directory = place / f"iter_{iteration:07d}"
+    directory.mkdir(parents=True)
+    args.consumed_train_samples, args.no_save_optim, args.no_save_rng = sum(job["batches"][:iteration]), None, None
+    write_megatron.save_torch_dist(One(), args, [model], optimizer, str(directory), iteration=iteration,
+                                   opt_param_scheduler=scheduler.state_dict())
+    (place / "latest_checkpointed_iteration.txt").write_text(str(iteration))
+
+
 def train(job):
     from megatron.core.distributed import finalize_model_grads
     from megatron.core.pipeline_parallel import get_forward_backward_func
-    state = None
-    if job.get("load"):
+    state, goes_on = None, job.get("resume") and pathlib.Path(job["resume"])
+    if goes_on:
+        state = common_state(goes_on)
+    elif job.get("load"):
         state = load_optimizer.torch_load(next(pathlib.Path(job["load"]).glob("iter_*/mp_rank_00/model_optim_rng.pt")))
     args = arguments(job, state and state["args"])
-    model = build(args, state)
+    model = build(args, None if goes_on else state)
     model.train()
-    wrapped, optimizer = optimizer_of(args, model)
+    wrapped, optimizer = optimizer_of(args, model, job.get("optimizer"))
     config = model.config
     config.grad_scale_func, config.finalize_model_grads_func = optimizer.scale_loss, finalize_model_grads
     scheduler = scheduler_of(args, optimizer)
-    samples, at = numpy.load(job["samples"]), 0
+    samples, at, done = numpy.load(job["samples"]), 0, 0
     with open(job["out"], "w") as out:
+        if goes_on:
+            begin = resume(job, goes_on, state, model, optimizer, scheduler)
+            done = begin["iteration"]
+            print(json.dumps(begin), file=out, flush=True)
         for iteration, batch in enumerate(job["batches"], 1):
+            if iteration <= done:
+                at += batch
+                continue
             rows = samples[at:at + batch]
             at += batch
             data = iter([microbatch(args, rows[i:i + args.micro_batch_size]) for i in range(0, batch, args.micro_batch_size)])
@@ -138,18 +209,20 @@ def train(job):
             optimizer.zero_grad()
             used = max(g["lr"] for g in optimizer.param_groups)
             decay = max(g["weight_decay"] for g in optimizer.param_groups)
-            done = get_forward_backward_func()(
+            losses = get_forward_backward_func()(
                 forward_step_func=functools.partial(forward_step, args), data_iterator=data, model=[wrapped],
                 num_microbatches=batch // args.micro_batch_size, seq_length=args.seq_length, micro_batch_size=args.micro_batch_size,
                 forward_only=False)
             updated, norm, _ = optimizer.step()
             if updated:
                 scheduler.step(increment=batch)
-            total = sum(d["lm loss"] for d in done)
+            total = sum(d["lm loss"] for d in losses)
             row = dict(iteration=iteration, loss=float(total[0] / total[1]), grad_norm=None if norm is None else float(norm), used_lr=used,
                        lr=max(g["lr"] for g in optimizer.param_groups), weight_decay=decay,
                        loss_scale=float(optimizer.get_loss_scale()), skipped=not updated)
             print(json.dumps(row), file=out, flush=True)
+            if job.get("save", {}).get("at") == iteration:
+                save(job, args, model, optimizer, scheduler, iteration)
 
 
 def fork(job, work):
@@ -164,6 +237,7 @@ def fork(job, work):
         os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1")
         mcore_cpu.start(One, 0, f"{work}/store")
         load_files.allow()
+        load_optimizer.let_torch_adam_be_loaded()
         train(job)
         code = 0
     except BaseException:

@@ -67,10 +67,11 @@ def chunk_names(models):
     return ["model"] if len(models) == 1 else [f"model{i}" for i in range(len(models))]
 
 
-def save_torch_dist(spec, args, models, optimizer, directory):
+def save_torch_dist(spec, args, models, optimizer, directory, **more):
+    """more: of the common state."""
     from megatron.core import dist_checkpointing as dc, parallel_state as ps
     metadata = dict(distrib_optim_sharding_type=spec.sharding, singleton_local_shards=spec.singleton, chained_optim_avoid_prefix=True)
-    state = common_state(args)
+    state = common_state(args) | more
     for i, (name, model) in enumerate(zip(chunk_names(models), models)):
         if len(models) > 1:
             ps.set_virtual_pipeline_model_parallel_rank(i)
