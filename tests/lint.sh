@@ -109,9 +109,9 @@ done < <(comm -23 <(cut -d' ' -f1,2 "$work/calls" | sort -u) <(reached | sort -u
 sources=()
 for f in "${formats[@]}" "${fs[@]}" "${trainer[@]}"; do
 	# The opener itself; what is written, and made durable; files of the overlay, which O_PATH has found to be regular;
-	# what the kernel says of mounts.
+	# what the kernel says of mounts and of memory.
 	case $f in
-	*.h | formats/io/regular.c | formats/io/commit.c | formats/indexed/indexed_dataset_write_open.c | fs/mount/overlay*.c | fs/export/d*.c | fs/mount/mountpoint.c) ;;
+	*.h | formats/io/regular.c | formats/io/commit.c | formats/indexed/indexed_dataset_write_open.c | fs/mount/overlay*.c | fs/export/d*.c | fs/mount/mountpoint.c | trainer/base/host_memory.c) ;;
 	*) sources+=("$f") ;;
 	esac
 done

@@ -58,7 +58,7 @@ static int lock(struct mfs_indexed_writer *w, struct mfs_error *err)
 		o->fd = openat(w->dirfd, name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644);
 		if (o->fd < 0)
 			return mfs_indexed_failed(w, -errno, "open", suffix, err);
-		rc = mfs_lock_try(o->fd);
+		rc = mfs_lock_try(o->fd, NULL);
 		if (rc == -EBUSY)
 			return mfs_fail(err, rc, "another process is writing '%s'", w->prefix);
 		if (rc)

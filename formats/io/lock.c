@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <sys/file.h>
 
-int mfs_lock_try(int fd)
+int mfs_lock_try(int fd, bool *ret_none)
 {
+	if (ret_none)
+		*ret_none = false;
 	if (!flock(fd, LOCK_EX | LOCK_NB))
 		return 0;
 	switch (errno) {
@@ -13,6 +15,8 @@ int mfs_lock_try(int fd)
 	case ENOSYS:
 	case EOPNOTSUPP:
 	case ENOLCK:
+		if (ret_none)
+			*ret_none = true;
 		return 0;
 	default:
 		return -errno;

@@ -79,7 +79,7 @@ static int open_partial(struct export *x, struct mfs_error *err)
 	x->dirfd = open(x->partial, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
 	if (x->dirfd < 0)
 		return mfs_fail_errno(err, "cannot open '%s'", x->partial);
-	rc = mfs_lock_try(x->dirfd);
+	rc = mfs_lock_try(x->dirfd, NULL);
 	if (rc) { /* it is another's, who may have nothing in it yet */
 		close(x->dirfd);
 		x->dirfd = -1;

@@ -112,6 +112,7 @@ goes_on_after_a_signal() {
 outlives_a_full_disk() {
 	run --load "$fixture" --ckpt-step 20 --save "$small/run"
 	[ $? = 1 ] && grep -q 'iteration 40 was not saved: .*No space left' "$work/log" &&
+		grep -q '^mcorefs-train: not saved: iteration 30, 35, 40; the last one that this run has saved is 25$' "$work/log" &&
 		[ "$(rows "$work/log" | wc -l)" = 20 ] && [ "$(latest "$small/run")" = 25 ] && whole "$small/run"
 }
 

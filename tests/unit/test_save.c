@@ -492,6 +492,63 @@ START_TEST(busy)
 }
 END_TEST
 
+/* A second run that saves into the directory would remove what the first is writing. */
+START_TEST(locked)
+{
+	struct mfs_saver *saver, *second;
+	struct setup s;
+
+	set_up(&s, &fixtures[0], "");
+	saver = new_saver(&s, &mfs_save_system, 0);
+	ck_assert(mfs_saver_is_locked(saver));
+	unit_fails(
+		mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, NULL, &second, &err),
+		&err, -EBUSY, "another process saves into");
+	mfs_saver_free(saver);
+	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
+	tear_down(&s);
+}
+END_TEST
+
+static int no_exchange(void *arg, const char *a, const char *b)
+{
+	(void)arg, (void)a, (void)b;
+	return -EINVAL;
+}
+
+/* Of a file system that cannot exchange names: the older iteration makes room. If the process ends
+ * then, a load finds it, and the next saver gives it its name back. */
+START_TEST(makes_room)
+{
+	struct mfs_save_system system = mfs_save_system;
+	char path[512], aside[sizeof(path) + 8];
+	struct mfs_saver *saver;
+	struct mfs_load *l;
+	struct setup s;
+
+	system.exchange = no_exchange;
+	set_up(&s, &fixtures[0], "");
+	fill(s.run.params, 1);
+	saver = new_saver(&s, &system, 0);
+	save(saver, &s, 2);
+	save(saver, &s, 3);
+	check_save(&s, 30, 2);
+	check_clean(&s);
+	mfs_saver_free(saver);
+	snprintf(path, sizeof(path), "%s/iter_0000030", s.dir);
+	snprintf(aside, sizeof(aside), "%s" MFS_SAVE_ASIDE, path);
+	ck_assert_int_eq(rename(path, aside), 0);
+	s.config.load = s.dir;
+	unit_ok(mfs_load_open(&s.config, &l, &err), &err);
+	ck_assert_str_eq(mfs_load_dir(l), aside);
+	mfs_load_free(l);
+	mfs_saver_free(new_saver(&s, &system, 0));
+	check_save(&s, 30, 2);
+	check_clean(&s);
+	tear_down(&s);
+}
+END_TEST
+
 /* ---- retention ---- */
 
 static bool there(const struct setup *s, int iteration)
@@ -947,6 +1004,8 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, random_states, 0, 2);
 	tcase_add_test(c, weights_alone);
 	tcase_add_test(c, busy);
+	tcase_add_test(c, locked);
+	tcase_add_test(c, makes_room);
 	tcase_add_test(c, tokenizer);
 	tcase_add_test(c, refused);
 	suite_add_tcase(s, c);

@@ -15,6 +15,7 @@
 #include "formats/optim/read/open.h"
 #include "formats/optim/rules/settings.h"
 #include "trainer/ckpt/load_i.h"
+#include "trainer/ckpt/save.h"
 
 /* ---- which one ---- */
 
@@ -38,23 +39,34 @@ static int set_dir(struct place *p, const char *root, const char *name, struct m
 	return mfs_fail(err, -ENAMETOOLONG, "path '%.200s' is too long", root);
 }
 
-/* An iteration of a run's directory. Its reader says what is wrong if it is not there. */
-static int set_iteration(struct place *p, const char *root, int64_t number, struct mfs_error *err)
-{
-	char name[64];
-
-	snprintf(name, sizeof(name), "iter_%07lld", (long long)number);
-	p->kind = SOURCE_ITERATION;
-	p->number = number;
-	return set_dir(p, root, number == MFS_RELEASE ? "release" : name, err);
-}
-
 static bool has(const char *dir, const char *name)
 {
 	char path[PATH_MAX];
 
 	return (size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) < sizeof(path) &&
 	       !access(path, F_OK);
+}
+
+/* It was to make room when a save was killed (ckpt/save.h). */
+static bool has_aside(const char *root, const char *name)
+{
+	char aside[96];
+
+	snprintf(aside, sizeof(aside), "%s" MFS_SAVE_ASIDE, name);
+	return has(root, aside);
+}
+
+/* An iteration of a run's directory. Its reader says what is wrong if it is not there. */
+static int set_iteration(struct place *p, const char *root, int64_t number, struct mfs_error *err)
+{
+	char name[64 + sizeof(MFS_SAVE_ASIDE)];
+
+	snprintf(name, 64, "iter_%07lld", (long long)number);
+	p->kind = SOURCE_ITERATION;
+	p->number = number;
+	if (number != MFS_RELEASE && !has(root, name) && has_aside(root, name))
+		strcat(name, MFS_SAVE_ASIDE);
+	return set_dir(p, root, number == MFS_RELEASE ? "release" : name, err);
 }
 
 /* An iteration's own directory, named by itself. */

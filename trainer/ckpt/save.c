@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,8 +15,10 @@
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/base/path.h"
+#include "formats/io/lock.h"
 #include "formats/io/regular.h"
 #include "formats/io/whole.h"
+#include "trainer/base/host_memory.h"
 #include "trainer/ckpt/save_i.h"
 
 #define TOKENIZER_MOST (UINT64_C(256) << 20) /* bytes of a tokenizer's file */
@@ -104,6 +108,24 @@ static int make_path(const char *path, struct mfs_error *err)
 	return rc;
 }
 
+static int lock_dir(struct mfs_saver *s, struct mfs_error *err)
+{
+	char path[PATH_MAX];
+	bool none;
+	int rc;
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/" MFS_SAVE_LOCK, s->dir) >= sizeof(path))
+		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s' is too long", s->dir);
+	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (s->lock_fd < 0)
+		return mfs_fail_errno(err, "--save: cannot open '%s'", path);
+	rc = mfs_lock_try(s->lock_fd, &none);
+	s->locked = !none;
+	if (rc == -EBUSY)
+		return mfs_fail(err, rc, "--save: another process saves into '%s'", s->dir);
+	return rc ? mfs_fail(err, rc, "--save: cannot lock '%s': %s", path, strerror(-rc)) : 0;
+}
+
 static int read_asset(struct mfs_saver *s, int dirfd, const char *name, struct mfs_error *err)
 {
 	struct mfs_save_small *to;
@@ -180,16 +202,13 @@ static int read_assets(struct mfs_saver *s, const char *path, struct mfs_error *
 	return rc;
 }
 
-/* A quarter of the memory that nobody uses; no more than a save has. */
+/* A quarter of the memory that nobody uses; no more than a save has. RLIMIT_MEMLOCK says nothing
+ * here: CUDA pins pages outside of it, and a buffer that cannot be had ends the ring's growth. */
 static uint64_t ring_size(const struct mfs_saver *s, uint64_t wanted)
 {
-	const long pages = sysconf(_SC_AVPHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-	const uint64_t most = s->plan.fill_count;
-	uint64_t slots = wanted / MFS_SAVE_SLOT;
+	const uint64_t bytes = wanted ? wanted : mfs_host_memory_free("") / 4;
 
-	if (!wanted && pages > 0 && page > 0)
-		slots = (uint64_t)pages * (uint64_t)page / 4 / MFS_SAVE_SLOT;
-	return mfs_min_u64(mfs_max_u64(slots, 2), most);
+	return mfs_min_u64(mfs_max_u64(bytes / MFS_SAVE_SLOT, 2), s->plan.fill_count);
 }
 
 static int make_buffers(struct mfs_saver *s, struct mfs_error *err)
@@ -238,6 +257,8 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	s->dir = strdup(s->config->save);
 	rc = s->dir ? make_path(s->dir, err) : mfs_fail_nomem(err);
 	if (!rc)
+		rc = lock_dir(s, err);
+	if (!rc)
 		rc = read_assets(s, s->config->save_tokenizer_assets ? tokenizer_dir : NULL, err);
 	if (!rc)
 		rc = make_buffers(s, err);
@@ -276,6 +297,7 @@ int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_tr
 	s->device = device;
 	s->system = *system;
 	s->released = true;
+	s->lock_fd = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
 	rc = fill(s, tokenizer_dir, ring_bytes, err);
@@ -323,6 +345,8 @@ void mfs_saver_free(struct mfs_saver *s)
 	free(s->tokenizer);
 	free(s->slot_of);
 	free(s->dir);
+	if (s->lock_fd >= 0)
+		close(s->lock_fd);
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -375,6 +399,11 @@ void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, u
 	/* If the buffer is used again meanwhile, the wait is longer than it need be. */
 	if (copied)
 		s->backend->device->event_wait(ctx, copied);
+}
+
+bool mfs_saver_is_locked(const struct mfs_saver *s)
+{
+	return s->locked;
 }
 
 bool mfs_saver_ended(struct mfs_saver *s, bool wait, struct mfs_save_result *ret)

@@ -25,10 +25,22 @@
 
 struct mfs_saver;
 
-/* tokenizer_dir: whose files go along; NULL: none. */
+/* While there is a saver of a directory, no other process makes one: the file is locked, and the
+ * kernel lets go of it when the process ends. The file stays. */
+#define MFS_SAVE_LOCK ".mcorefs-train.lock"
+
+/* Where the file system cannot exchange names, an older iteration that is saved again has this
+ * ending for a moment. After a crash in that moment a load takes it, if there is none without the
+ * ending; the next saver gives it its name back. */
+#define MFS_SAVE_ASIDE ".old"
+
+/* tokenizer_dir: whose files go along; NULL: none. -EBUSY: another process saves into the
+ * directory. */
 int mfs_saver_new(const struct mfs_train_config *config, const struct mfs_params *params,
 		  const struct mfk_backend *backend, struct mfk_device *device,
 		  const char *tokenizer_dir, struct mfs_saver **ret, struct mfs_error *err);
+/* False: the file system has no locks, so that nobody can tell who else saves there. */
+bool mfs_saver_is_locked(const struct mfs_saver *s);
 /* Waits for a save in flight. */
 void mfs_saver_free(struct mfs_saver *s);
 

@@ -26,7 +26,6 @@
 #include "trainer/ckpt/save_i.h"
 
 #define UNFINISHED ".tmp"
-#define ASIDE	   ".old" /* where an iteration makes room, if names cannot be exchanged */
 
 struct commit {
 	struct mfs_saver *s;
@@ -115,7 +114,7 @@ void mfs_save_clean(struct mfs_saver *s)
 			s->system.remove(s->system.arg, path);
 		else if (has_ending(d->d_name, UNFINISHED, name))
 			remove_tree(&s->system, path);
-		else if (has_ending(d->d_name, ASIDE, name))
+		else if (has_ending(d->d_name, MFS_SAVE_ASIDE, name))
 			bring_back(s, path, name);
 	}
 	if (dir)
@@ -295,7 +294,7 @@ static int make_room(struct commit *c)
 	char aside[PATH_MAX];
 	int rc;
 
-	if ((size_t)snprintf(aside, sizeof(aside), "%.*s" ASIDE, (int)sizeof(aside) - 8,
+	if ((size_t)snprintf(aside, sizeof(aside), "%.*s" MFS_SAVE_ASIDE, (int)sizeof(aside) - 8,
 			     c->final) >= sizeof(aside))
 		return -ENAMETOOLONG;
 	rc = c->sys->rename(c->sys->arg, c->final, aside);

@@ -141,7 +141,9 @@ struct mfs_saver {
 	struct mfs_save_ring ring;
 	struct mfs_save_small *tokenizer;
 	uint32_t tokenizer_count;
-	char *dir;		/* --save */
+	char *dir;   /* --save */
+	int lock_fd; /* of MFS_SAVE_LOCK; -1: it is not open */
+	bool locked;
 	unsigned char *buffers; /* the model's as they were at the start; pinned */
 	char engine[64];	/* "io_uring, O_DIRECT" */
 	bool started;		/* the thread */

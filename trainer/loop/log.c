@@ -97,6 +97,11 @@ void mfs_log_begin(struct mfs_trainer *t)
 		       data.why ? data.why : "");
 	}
 	fflush(stdout);
+	if (t->saver && !mfs_saver_is_locked(t->saver))
+		fprintf(stderr,
+			"mcorefs-train: --save: the file system of '%s' has no locks; nothing "
+			"keeps another run from saving there\n",
+			t->config->save);
 	open_events(t);
 	mfs_terminal_begin(&t->terminal, stderr, t->progress.iteration);
 	t->window = (struct mfs_log_window){.began_ns = mfs_now_ns()};
@@ -362,6 +367,30 @@ void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
 	       (double)s->bytes / GIB, seconds, (double)s->bytes / GIB / (seconds ? seconds : 1),
 	       s->engine, (double)s->stall_ns / 1e6);
 	fflush(stdout);
+}
+
+void mfs_log_save_waited(struct mfs_trainer *t, double seconds)
+{
+	mfs_terminal_clear(&t->terminal);
+	printf("  training waited %.3f s for that save, as the next one is due\n", seconds);
+	fflush(stdout);
+}
+
+void mfs_log_lost(struct mfs_trainer *t)
+{
+	const struct mfs_saves *s = &t->saves;
+
+	mfs_terminal_clear(&t->terminal);
+	fprintf(stderr, "mcorefs-train: not saved: iteration");
+	for (uint64_t i = 0; i < s->lost_count; i++)
+		fprintf(stderr, "%s %llu", i ? "," : "", (unsigned long long)s->lost[i]);
+	if (s->more_lost)
+		fprintf(stderr, " and %llu more", (unsigned long long)s->more_lost);
+	if (s->durable)
+		fprintf(stderr, "; the last one that this run has saved is %llu\n",
+			(unsigned long long)s->durable);
+	else
+		fprintf(stderr, "; this run has saved none\n");
 }
 
 void mfs_log_end(struct mfs_trainer *t, const char *stop)

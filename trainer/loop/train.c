@@ -12,8 +12,6 @@
 struct mfs_train_run {
 	struct mfs_trainer t;
 	uint64_t began_ns;
-	bool failed_save;
-	uint64_t saved;		  /* iteration of the last save, or that the run began with */
 	uint64_t batch;		  /* of the last iteration; 0: there was none */
 	const char *stop;	  /* why it ends before its last iteration */
 	enum mfs_train_exit exit; /* of a run that fails */
@@ -23,37 +21,6 @@ static int fail(const struct mfs_error *err, enum mfs_train_exit exit)
 {
 	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
 	return exit;
-}
-
-/* ---- saves ---- */
-
-static void say_save(struct mfs_train_run *r, const struct mfs_save_result *s)
-{
-	mfs_log_save(&r->t, s);
-	r->failed_save = s->failed;
-}
-
-static void look_at_save(struct mfs_train_run *r, bool wait)
-{
-	struct mfs_save_result s;
-
-	if (r->t.saver && mfs_saver_ended(r->t.saver, wait, &s))
-		say_save(r, &s);
-}
-
-/* A save in flight is waited for: two at once would need twice the memory. */
-static void save(struct mfs_train_run *r)
-{
-	struct mfs_error err = {0};
-
-	look_at_save(r, true);
-	r->saved = r->t.progress.iteration;
-	if (mfs_saver_start(r->t.saver, r->t.ctx, &r->t.progress, &err)) {
-		struct mfs_save_result s = {.iteration = r->t.progress.iteration, .failed = true};
-
-		snprintf(s.why, sizeof(s.why), "%s", err.msg);
-		say_save(r, &s);
-	}
 }
 
 static bool is_time(int64_t interval, uint64_t iteration)
@@ -77,7 +44,7 @@ static bool decide_exit(struct mfs_train_run *r)
 	else if (is_time(c->exit_interval, iteration))
 		r->stop = "--exit-interval has come";
 	if (r->t.saver && (r->stop || is_time(c->save_interval, iteration)))
-		save(r);
+		mfs_saves_begin(&r->t);
 	return r->stop;
 }
 
@@ -90,8 +57,8 @@ static int reject(struct mfs_train_run *r, struct mfs_error *err)
 
 	if (!disabled)
 		r->exit = MFS_TRAIN_REJECTED;
-	if (r->t.saver && !disabled && iteration > r->saved)
-		save(r);
+	if (r->t.saver && !disabled && iteration > r->t.saves.last)
+		mfs_saves_begin(&r->t);
 	return mfs_fail(err, -ERANGE,
 			"%s; nothing was updated, and --no-check-for-nan-in-loss-and-grad goes on",
 			r->t.check.why);
@@ -131,8 +98,8 @@ static void save_before_change(struct mfs_train_run *r)
 	const struct mfs_progress *p = &r->t.progress;
 	const uint64_t batch = mfs_schedule_batch(r->t.config, p->consumed_train_samples);
 
-	if (r->t.saver && r->batch && batch != r->batch && p->iteration > r->saved)
-		save(r);
+	if (r->t.saver && r->batch && batch != r->batch && p->iteration > r->t.saves.last)
+		mfs_saves_begin(&r->t);
 	r->batch = batch;
 }
 
@@ -149,7 +116,7 @@ static int iterate(struct mfs_train_run *r, bool *ret_end, struct mfs_error *err
 	if (r->t.check.verdict == MFS_SUSPECT)
 		mfs_log_suspect(&r->t);
 	mfs_log_step(&r->t, &step);
-	look_at_save(r, false);
+	mfs_saves_look(&r->t, false);
 	if (is_evaluated(r))
 		rc = evaluate(r, MFS_VALID, false, err);
 	if (!rc)
@@ -183,7 +150,7 @@ static int finish(struct mfs_train_run *r, struct mfs_error *err)
 		return 0;
 	if (r->t.saver && !c->skip_train && r->t.progress.iteration &&
 	    !is_time(c->save_interval, r->t.progress.iteration))
-		save(r);
+		mfs_saves_begin(&r->t);
 	for (int split = MFS_VALID; !rc && split <= MFS_TEST; split++)
 		rc = evaluate(r, (enum mfs_split)split, true, err);
 	return rc;
@@ -205,6 +172,7 @@ int mfs_train(struct mfs_train_config *config)
 {
 	struct mfs_train_run r = {.began_ns = mfs_now_ns(), .exit = MFS_TRAIN_FAILED};
 	struct mfs_error err = {0};
+	bool saved = true;
 	int rc;
 
 	if (config->dry_run)
@@ -216,16 +184,17 @@ int mfs_train(struct mfs_train_config *config)
 		goto out;
 	mfs_stop_on((int)config->exit_signal);
 	mfs_log_begin(&r.t);
-	r.saved = r.t.progress.iteration;
+	r.t.saves.last = r.t.progress.iteration;
 	if (!config->skip_train)
 		rc = train(&r, &err);
 	if (!rc)
 		rc = finish(&r, &err);
-	look_at_save(&r, true);
+	mfs_saves_look(&r.t, true);
 	mfs_log_end(&r.t, r.stop);
+	saved = mfs_saves_end(&r.t);
 out:
 	mfs_trainer_close(&r.t);
 	if (rc)
 		return fail(&err, r.exit);
-	return r.failed_save ? MFS_TRAIN_FAILED : MFS_TRAIN_OK;
+	return saved ? MFS_TRAIN_OK : MFS_TRAIN_FAILED;
 }

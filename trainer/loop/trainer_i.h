@@ -29,6 +29,17 @@ struct mfs_flat_places {
 	uint64_t weights, grads, main, exp_avg, exp_avg_sq, buffers;
 };
 
+#define MFS_LOST_SAVES 8 /* whose numbers are said at the end */
+
+/* What became of a run's saves. */
+struct mfs_saves {
+	uint64_t last;	  /* iteration of the last one, or that the run began with */
+	uint64_t durable; /* of the last one that is on disk; 0: none is */
+	bool failed;	  /* the last one */
+	/* iterations that were not saved, and how many more */
+	uint64_t lost[MFS_LOST_SAVES], lost_count, more_lost;
+};
+
 struct mfs_trainer {
 	struct mfs_train_config *config;
 	const struct mfk_backend *backend; /* NULL: --dry-run without a device */
@@ -43,6 +54,7 @@ struct mfs_trainer {
 	struct mfs_update *update;
 	struct mfs_loader *data[MFS_SPLITS];
 	struct mfs_saver *saver; /* NULL: no --save */
+	struct mfs_saves saves;
 	struct mfs_progress progress;
 	uint64_t iterations; /* of the whole run */
 	char loaded[640];    /* what the run began with; empty: drawn weights */
@@ -117,6 +129,14 @@ int mfs_trainer_skip(struct mfs_trainer *t, struct mfs_error *err);
 int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *ret_loss,
 			 struct mfs_error *err);
 
+/* saves.c */
+/* Begins a save of the state as it is, when the one in flight has ended. */
+void mfs_saves_begin(struct mfs_trainer *t);
+/* Says what became of a save that has ended. wait: of the one in flight. */
+void mfs_saves_look(struct mfs_trainer *t, bool wait);
+/* Waits for the last one, and says which iterations are lost. False: the last one failed. */
+bool mfs_saves_end(struct mfs_trainer *t);
+
 /* log.c: what a run says, on standard output */
 void mfs_log_memory(const struct mfs_trainer *t);
 void mfs_log_begin(struct mfs_trainer *t);
@@ -127,6 +147,10 @@ bool mfs_log_reports(const struct mfs_trainer *t);
 void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, double loss);
 void mfs_log_suspect(struct mfs_trainer *t);
 void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);
+/* A save has waited for the one before. */
+void mfs_log_save_waited(struct mfs_trainer *t, double seconds);
+/* The iterations that no save of theirs has got to the disk. */
+void mfs_log_lost(struct mfs_trainer *t);
 void mfs_log_end(struct mfs_trainer *t, const char *stop);
 /* Floating-point operations of a batch (trainer/report/flops.h). */
 double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch);
