@@ -465,6 +465,9 @@ struct mfk_ops {
 	 * infinite. sums is device memory of two doubles. */
 	void (*sum_squares)(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
 			    double *sums);
+	/* *zeros += how many x are 0 or -0; device memory of one double */
+	void (*count_zeros)(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
+			    double *zeros);
 	/* *sum += sum of x[i] * weight[i], as double; weight NULL: 1 */
 	void (*weighted_sum)(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,
 			     double *sum);

@@ -33,6 +33,7 @@ static const struct mfk_ops ops = {
 	.fill_normal = mfk_cuda_fill_normal,
 	.fill = mfk_cuda_fill,
 	.sum_squares = mfk_cuda_sum_squares,
+	.count_zeros = mfk_cuda_count_zeros,
 	.weighted_sum = mfk_cuda_weighted_sum,
 	.adamw = mfk_cuda_adamw,
 };

@@ -125,6 +125,8 @@ void mfk_cuda_fill_normal(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int6
 void mfk_cuda_fill(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64_t count, float value);
 void mfk_cuda_sum_squares(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
 			  double *sums);
+void mfk_cuda_count_zeros(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
+			  double *zeros);
 void mfk_cuda_weighted_sum(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,
 			   double *sum);
 void mfk_cuda_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);

@@ -34,6 +34,23 @@ static __global__ void squares_kernel(enum mfk_dtype t, const void *x, int64_t c
 	keep(sum, parts);
 }
 
+static __global__ void zeros_kernel(enum mfk_dtype t, const void *x, int64_t count, double *parts,
+				    bool wide)
+{
+	int64_t zeros = 0;
+
+	for (int64_t i = (static_cast<int64_t>(blockIdx.x) * MFK_THREADS + threadIdx.x) * MFK_N;
+	     i < count; i += static_cast<int64_t>(BLOCKS) * MFK_THREADS * MFK_N) {
+		float v[MFK_N];
+
+		load_any(v, t, x, i, count - i, wide);
+#pragma unroll
+		for (int k = 0; k < MFK_N; k++)
+			zeros += k < count - i && v[k] == 0;
+	}
+	keep(static_cast<double>(zeros), parts);
+}
+
 static __global__ void products_kernel(const float *x, const float *weight, int64_t count,
 				       double *parts)
 {
@@ -77,6 +94,18 @@ void mfk_cuda_sum_squares(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x
 	squares_kernel<<<BLOCKS, MFK_THREADS, 0, c->stream>>>(dtype, x, count, parts, aligned(x));
 	add_parts_kernel<<<1, MFK_THREADS, 0, c->stream>>>(sums, parts, true);
 	mfk_cuda_end(c, "sum of squares");
+}
+
+void mfk_cuda_count_zeros(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
+			  double *zeros)
+{
+	double *parts;
+
+	if (count <= 0 || !mfk_cuda_begin(c) || !(parts = parts_of(c)))
+		return;
+	zeros_kernel<<<BLOCKS, MFK_THREADS, 0, c->stream>>>(dtype, x, count, parts, aligned(x));
+	add_parts_kernel<<<1, MFK_THREADS, 0, c->stream>>>(zeros, parts, false);
+	mfk_cuda_end(c, "count of zeros");
 }
 
 void mfk_cuda_weighted_sum(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,

@@ -35,6 +35,7 @@ static const struct mfk_ops ops = {
 	.fill_normal = mfk_ref_fill_normal,
 	.fill = mfk_ref_fill,
 	.sum_squares = mfk_ref_sum_squares,
+	.count_zeros = mfk_ref_count_zeros,
 	.weighted_sum = mfk_ref_weighted_sum,
 	.adamw = mfk_ref_adamw,
 };

@@ -121,12 +121,30 @@ MFK_SIMD static double sum_of(const float *x, int64_t n)
 	return sum;
 }
 
+MFK_SIMD static int64_t zeros_of(const float *x, int64_t n)
+{
+	int64_t count = 0;
+
+#pragma omp simd reduction(+ : count)
+	for (int64_t i = 0; i < n; i++)
+		count += x[i] == 0;
+	return count;
+}
+
 static void squares_part(const void *arg, int64_t begin, int64_t end, float *scratch)
 {
 	const struct vector *v = arg;
 
 	v->sums[begin / MFK_GRAIN] =
 		squares(mfk_load(v->dtype, v->x, begin, end - begin, scratch), end - begin);
+}
+
+static void zeros_part(const void *arg, int64_t begin, int64_t end, float *scratch)
+{
+	const struct vector *v = arg;
+
+	v->sums[begin / MFK_GRAIN] = (double)zeros_of(
+		mfk_load(v->dtype, v->x, begin, end - begin, scratch), end - begin);
 }
 
 static void products_part(const void *arg, int64_t begin, int64_t end, float *scratch)
@@ -163,6 +181,14 @@ void mfk_ref_sum_squares(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x,
 	/* The square of no finite float is infinite as double. */
 	if (!isfinite(sum))
 		sums[1] = 1;
+}
+
+void mfk_ref_count_zeros(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
+			 double *zeros)
+{
+	struct vector v = {.dtype = dtype, .x = x};
+
+	*zeros += sum_parts(c, &v, count, zeros_part);
 }
 
 void mfk_ref_weighted_sum(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,

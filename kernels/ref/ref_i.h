@@ -178,6 +178,8 @@ void mfk_ref_fill_normal(struct mfk_ctx *c, enum mfk_dtype dtype, void *x, int64
 			 float mean, float std, uint64_t seed, uint64_t offset);
 void mfk_ref_sum_squares(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
 			 double *sums);
+void mfk_ref_count_zeros(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x, int64_t count,
+			 double *zeros);
 void mfk_ref_weighted_sum(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,
 			  double *sum);
 void mfk_ref_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);

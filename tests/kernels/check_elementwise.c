@@ -156,6 +156,25 @@ static void not_finite(struct check *c, enum mfk_dtype type, int64_t n, double b
 		check_failed(c, "%g among %lld was not seen", bad, (long long)n);
 }
 
+/* Zeros of both signs count, the smallest numbers of a type do not. */
+static void count_zeros(struct check *c, enum mfk_dtype type, int64_t n)
+{
+	const double least[] = {[MFK_F32] = 0x1p-149, [MFK_BF16] = 0x1p-133, [MFK_F16] = 0x1p-24};
+	struct tensor *zeros = check_output(c, MFK_F32, 2);
+	double *in = check_doubles(c, n), want = 5;
+
+	doubles_in(c, zeros, &want, 1);
+	for (int64_t i = 0; i < n; i++) {
+		const double values[] = {0, -0.0, least[type], -least[type], 1, -INFINITY, NAN};
+		const int64_t k = check_below(c, 7);
+
+		in[i] = values[k];
+		want += k < 2;
+	}
+	c->ops->count_zeros(c->ctx, type, check_values(c, type, n, in)->p, n, zeros->p);
+	expect_doubles(c, "zeros", zeros, &want, 1);
+}
+
 static void weighted_sum(struct check *c, int64_t n, bool weighted)
 {
 	struct tensor *x = check_input(c, MFK_F32, n, 1, 3), *w = check_input(c, MFK_F32, n, 1, 1);
@@ -180,6 +199,8 @@ void check_sums(struct check *c)
 			not_finite(c, check_types[t], sizes[s], NAN);
 			not_finite(c, check_types[t], sizes[s], -INFINITY);
 		}
+		for (int t = 0; t < 3 && c->ops->count_zeros; t++)
+			count_zeros(c, check_types[t], sizes[s]);
 		if (!c->ops->weighted_sum)
 			continue;
 		weighted_sum(c, sizes[s], true);

@@ -101,6 +101,19 @@ static void optimizer_free(struct optimizer *o)
 	run_free(&o->run);
 }
 
+/* The first gradient of each parameter is zero, and what lies between them is not counted. */
+static void check_zeros(struct optimizer *o)
+{
+	const struct mfs_params *p = o->run.params;
+	const size_t size = mfs_dtype_size(p->grad_type);
+	double zeros;
+
+	for (uint32_t i = 0; i < p->count; i++)
+		memset((char *)p->grads + p->list[i].start * size, 0, size);
+	unit_ok(mfs_update_zeros(o->update, o->run.ctx, &zeros, &err), &err);
+	ck_assert_double_eq(zeros, p->count);
+}
+
 static void fence(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
 {
 	struct optimizer *o = arg;
@@ -124,6 +137,7 @@ static void step(struct optimizer *o, uint64_t number)
 	char why[MFK_WHY];
 
 	draw(p, p->grads, p->grad_type, 0, 100 + number);
+	check_zeros(o);
 	o->fenced = 0;
 	unit_ok(mfs_update_norm(o->update, o->run.ctx, &s, &result, &err), &err);
 	unit_ok(mfs_update_apply(o->update, o->run.ctx, &s, &result, &err), &err);

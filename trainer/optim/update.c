@@ -15,8 +15,6 @@ struct update_range {
 /* No more elements are updated in one go, so that a save in flight holds back little at a time. */
 #define RANGE_MAX (UINT64_C(32) << 20)
 
-#define PIECE (UINT64_C(8) << 20) /* bytes of gradients that the host looks at in one go */
-
 struct mfs_update {
 	const struct mfs_train_config *config;
 	const struct mfs_params *params;
@@ -26,7 +24,6 @@ struct mfs_update {
 	const struct mfs_parallel *parallel;
 	uint64_t sums; /* offset of mfk_ops.sum_squares()'s two doubles */
 	double *host;  /* where they are copied to */
-	void *piece;   /* host, PIECE bytes: gradients that are counted; NULL: they are not */
 	struct update_range *ranges;
 	uint32_t range_count;
 	struct mfs_offload *offload; /* NULL: nothing is offloaded */
@@ -77,9 +74,7 @@ int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *par
 	};
 	if (backend)
 		u->host = backend->device->host_alloc(device, 2 * sizeof(double));
-	if (backend && config->log_num_zeros_in_grad)
-		u->piece = backend->device->host_alloc(device, PIECE);
-	if (!u->ranges || (backend && (!u->host || (config->log_num_zeros_in_grad && !u->piece)))) {
+	if (!u->ranges || (backend && !u->host)) {
 		mfs_update_free(u);
 		return mfs_fail_nomem(err);
 	}
@@ -100,8 +95,6 @@ void mfs_update_free(struct mfs_update *u)
 		return;
 	if (u->host)
 		u->backend->device->host_free(u->device, u->host, 2 * sizeof(double));
-	if (u->piece)
-		u->backend->device->host_free(u->device, u->piece, PIECE);
 	mfs_offload_free(u->offload);
 	free(u->ranges);
 	free(u);
@@ -278,42 +271,21 @@ int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *re
 	return rc;
 }
 
-static uint64_t zeros16(const uint16_t *x, size_t count)
-{
-	uint64_t zeros = 0;
-
-	for (size_t i = 0; i < count; i++)
-		zeros += (x[i] & 0x7fff) == 0;
-	return zeros;
-}
-
-static uint64_t zeros32(const uint32_t *x, size_t count)
-{
-	uint64_t zeros = 0;
-
-	for (size_t i = 0; i < count; i++)
-		zeros += (x[i] & 0x7fffffff) == 0;
-	return zeros;
-}
-
 int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, struct mfs_error *err)
 {
 	const struct mfs_params *p = u->params;
-	const size_t size = mfs_dtype_size(p->grad_type);
-	const uint64_t bytes = p->elements * size;
-	uint64_t zeros = 0;
+	const struct mfk_device_ops *device = u->backend->device;
+	double *zeros = mfs_memory_at(u->memory, u->sums);
+	int rc;
 
-	for (uint64_t done = 0; done < bytes; done += PIECE) {
-		const size_t n = bytes - done < PIECE ? (size_t)(bytes - done) : PIECE;
-		int rc;
-
-		u->backend->device->copy_out(ctx, u->piece, (const char *)p->grads + done, n);
-		rc = wait(u, ctx, err);
-		if (rc)
-			return rc;
-		zeros += size == 2 ? zeros16(u->piece, n / size) : zeros32(u->piece, n / size);
-	}
+	device->zero(ctx, zeros, sizeof(*zeros));
+	u->backend->ops->count_zeros(ctx, mfs_mfk_dtype(p->grad_type), p->grads,
+				     (int64_t)p->elements, zeros);
+	device->copy_out(ctx, u->host, zeros, sizeof(*zeros));
+	rc = wait(u, ctx, err);
+	if (rc)
+		return rc;
 	/* What lies between parameters is zero, and no parameter's. */
-	*ret = (double)(zeros - (p->elements - p->parameters));
+	*ret = *u->host - (double)(p->elements - p->parameters);
 	return u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, ret, 1, err);
 }

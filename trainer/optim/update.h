@@ -60,8 +60,7 @@ int mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs
 /* training/utils/common_utils.py: calc_params_l2_norm: of the main parameters, as they are now. */
 int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *ret,
 			   struct mfs_error *err);
-/* clip_grads.py: count_zeros_fp32: the gradients that are zero, before they are cleared. The host
- * counts them, so the device waits. With log_num_zeros_in_grad alone. */
+/* clip_grads.py: count_zeros_fp32: the gradients that are zero, before they are cleared. */
 int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, struct mfs_error *err);
 
 #endif
