@@ -19,9 +19,6 @@ struct planner {
 	const struct mfs_train_config *config;
 	const struct mfs_params *params;
 	const unsigned char *buffers;
-	/* By number of the model's tensor: its number among the parameters, or behind them among
-	 * the buffers. */
-	uint32_t *place;
 	struct mfs_save_plan *plan;
 	struct mfs_save_file *file; /* whose parts are looked at */
 	struct mfs_error *err;
@@ -29,40 +26,19 @@ struct planner {
 
 /* ---- where a tensor's elements are ---- */
 
-static uint32_t number_of(const struct mfs_params *p, const struct mfs_global_tensor *t)
-{
-	return (uint32_t)(t - mfs_ckpt_at(p->ckpt, 0));
-}
-
-static int find_places(struct planner *b)
-{
-	const struct mfs_params *p = b->params;
-
-	b->place = calloc(mfs_ckpt_count(p->ckpt) + 1u, sizeof(*b->place));
-	if (!b->place)
-		return mfs_fail_nomem(b->err);
-	for (uint32_t i = 0; i < p->count; i++)
-		b->place[number_of(p, p->list[i].tensor)] = i;
-	for (uint32_t i = 0; i < p->buffer_count; i++)
-		b->place[number_of(p, p->buffer_list[i].tensor)] = p->count + i;
-	return 0;
-}
-
 /* A span of count elements of a global tensor, the first of which is element at. */
 static void point(const struct planner *b, const struct mfs_global_tensor *t, uint64_t at,
 		  struct mfs_save_span *ret)
 {
 	const struct mfs_params *p = b->params;
-	const struct mfs_global_tensor *model =
-		mfs_ckpt_find(p->ckpt, t->name, t->layer, t->expert);
-	const uint32_t place = b->place[number_of(p, model)];
+	const uint32_t number = mfs_params_number(p, t->name, t->layer, t->expert);
 
 	ret->state = (enum mfs_state)t->state;
-	if (place < p->count)
-		ret->first = p->list[place].start + at;
+	if (number < p->count)
+		ret->first = p->list[number].start + at;
 	else
 		ret->bytes =
-			b->buffers + (p->buffer_list[place - p->count].start + at) * sizeof(float);
+			b->buffers + (p->buffer_list[number - p->count].start + at) * sizeof(float);
 }
 
 /* ---- files ---- */
@@ -287,14 +263,9 @@ int mfs_save_plan(const struct mfs_train_config *config, const struct mfs_params
 {
 	struct planner b = {
 		.config = config, .params = params, .buffers = buffers, .plan = ret, .err = err};
-	int rc = find_places(&b);
+	const int rc = lay_out(&b);
 
-	if (!rc)
-		rc = lay_out(&b);
-	if (!rc)
-		rc = cut_fills(&b);
-	free(b.place);
-	return rc;
+	return rc ? rc : cut_fills(&b);
 }
 
 void mfs_save_plan_release(struct mfs_save_plan *p)

@@ -140,6 +140,23 @@ static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
 	return rc;
 }
 
+static uint32_t index_of(const struct mfs_params *p, const struct mfs_global_tensor *t)
+{
+	return (uint32_t)(t - mfs_ckpt_at(p->ckpt, 0));
+}
+
+static int number_all(struct mfs_params *p, struct mfs_error *err)
+{
+	p->number = calloc(mfs_ckpt_count(p->ckpt) + 1u, sizeof(*p->number));
+	if (!p->number)
+		return mfs_fail_nomem(err);
+	for (uint32_t i = 0; i < p->count; i++)
+		p->number[index_of(p, p->list[i].tensor)] = i;
+	for (uint32_t i = 0; i < p->buffer_count; i++)
+		p->number[index_of(p, p->buffer_list[i].tensor)] = p->count + i;
+	return 0;
+}
+
 /* How many elements the host has: parameters from the first on, until they are the fraction.
  * core/optimizer/cpu_offloading/hybrid_optimizer.py: _get_sub_optimizer_param_groups. */
 static uint64_t offloaded(const struct mfs_params *p, double fraction)
@@ -185,6 +202,8 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config, st
 		return rc;
 	rc = add_all(p, config, list, err);
 	mfs_rank_list_free(list);
+	if (!rc)
+		rc = number_all(p, err);
 	if (!rc && config->optimizer_cpu_offload)
 		p->offloaded = offloaded(p, config->optimizer_offload_fraction);
 	return rc;
@@ -217,37 +236,35 @@ void mfs_params_free(struct mfs_params *p)
 	mfs_ckpt_free(p->ckpt);
 	free(p->list);
 	free(p->buffer_list);
+	free(p->number);
 	free(p);
 }
 
 /* ---- by name ---- */
 
-static const struct mfs_global_tensor *find(const struct mfs_params *p, const char *name,
-					    int32_t layer, int32_t expert)
+uint32_t mfs_params_number(const struct mfs_params *p, const char *name, int32_t layer,
+			   int32_t expert)
 {
-	return mfs_ckpt_find(p->ckpt, name, layer, expert);
+	const struct mfs_global_tensor *t = mfs_ckpt_find(p->ckpt, name, layer, expert);
+
+	return t ? p->number[index_of(p, t)] : UINT32_MAX;
 }
 
 const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *name, int32_t layer,
 					int32_t expert)
 {
-	const struct mfs_global_tensor *t = find(p, name, layer, expert);
+	const uint32_t number = mfs_params_number(p, name, layer, expert);
 
-	for (uint32_t i = 0; t && i < p->count; i++)
-		if (p->list[i].tensor == t)
-			return &p->list[i];
-	return NULL;
+	return number < p->count ? &p->list[number] : NULL;
 }
 
 const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
 						      int32_t layer)
 {
-	const struct mfs_global_tensor *t = find(p, name, layer, -1);
+	const uint32_t number = mfs_params_number(p, name, layer, -1);
 
-	for (uint32_t i = 0; t && i < p->buffer_count; i++)
-		if (p->buffer_list[i].tensor == t)
-			return &p->buffer_list[i];
-	return NULL;
+	return number >= p->count && number != UINT32_MAX ? &p->buffer_list[number - p->count]
+							  : NULL;
 }
 
 /* ---- by place ---- */

@@ -47,6 +47,7 @@ struct mfs_params {
 	struct mfs_model_buffer *buffer_list;
 	uint32_t buffer_count;
 	uint64_t buffer_elements;
+	uint32_t *number; /* by number of ckpt's tensor: see mfs_params_number() */
 	uint64_t padded_vocab;
 
 	/* Device memory, from the run's arena; NULL until it is placed. In an fp32 run main is
@@ -72,7 +73,11 @@ int mfs_params_new(const struct mfs_train_config *config, struct mfs_params **re
 		   struct mfs_error *err);
 void mfs_params_free(struct mfs_params *p);
 
-/* NULL: there is none. layer, expert: -1 where the name has none. */
+/* The number of a tensor in list; from count on, behind it in buffer_list. UINT32_MAX: there is
+ * none. layer, expert: -1 where the name has none. */
+uint32_t mfs_params_number(const struct mfs_params *p, const char *name, int32_t layer,
+			   int32_t expert);
+/* NULL: there is none. */
 const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *name, int32_t layer,
 					int32_t expert);
 const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
