@@ -1,9 +1,12 @@
 """A plain PyTorch training loop of a Llama-shaped model, as a peer of mcorefs-train: torch.compile, SDPA, fused AdamW.
 
-    torch_train.py --shape llama-1b [--device cuda|cpu] [--dtype bfloat16|float32] [--micro 1] [--accumulate 4] [--steps 12]
+    torch_train.py --shape llama-1b [--device cuda|cpu] [--dtype bfloat16|float32] [--micro 1] [--accumulate 4] [--steps 8]
+                   [--attention cudnn|flash] [--compile model|layer|no] [--compile-only]
+    torch_train.py --product [--device cuda|cpu]
 
-bf16 runs keep fp32 main parameters, fp32 gradients and fp32 moments, as Megatron does. It prints one line of JSON: tokens/s (median of
-the steps behind the first quarter), TFLOP/s by Megatron's formula, peak memory, and the TFLOP/s of a large GEMM measured beside it.
+bf16 runs keep fp32 main parameters, fp32 gradients and fp32 moments, as Megatron does. It prints the time of each step, and one line of
+JSON: tokens/s (median of the steps behind the first quarter) and peak memory. --compile-only is one forward and backward, which fill
+the cache of compiled kernels. --product prints two speeds of a large product alone (see there).
 """
 import argparse
 import functools
@@ -13,6 +16,7 @@ import time
 
 import torch
 import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 SHAPES = {  # layers, hidden, ffn, heads, kv heads, head size, vocabulary, tied, q/k norm, sequence
     "llama-8b-8l": (8, 4096, 14336, 32, 8, 128, 128256, False, False, 4096),
@@ -55,6 +59,7 @@ class Layer(torch.nn.Module):
 class Model(torch.nn.Module):
     def __init__(self, layers, hidden, ffn, heads, kv, size, vocab, tied, qk_norm, seq):
         super().__init__()
+        self.seq, self.vocab = seq, vocab
         self.embedding = torch.nn.Embedding(vocab, hidden)
         self.layers = torch.nn.ModuleList(Layer(hidden, ffn, heads, kv, size, qk_norm) for _ in range(layers))
         self.norm = torch.nn.RMSNorm(hidden, eps=1e-5)
@@ -75,25 +80,28 @@ class Model(torch.nn.Module):
         return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), labels.flatten())
 
 
-def flops_per_token(layers, hidden, ffn, heads, kv, size, vocab, tied, qk_norm, seq):
-    """Megatron's: 3 passes, 2 operations; attention counted causal."""
-    attention = hidden * size * (heads + 2 * kv) + heads * size * hidden + heads * size * seq
-    return 6 * (layers * (attention + 3 * hidden * ffn) + hidden * vocab)
+def wait(device):
+    if device == "cuda":
+        torch.cuda.synchronize()
 
 
-def gemm_peak(device, dtype):
-    n = 8192 if device == "cuda" else 1024
-    a, b = torch.randn(n, n, device=device, dtype=dtype), torch.randn(n, n, device=device, dtype=dtype)
-    best = 1e9
-    for _ in range(20):
-        if device == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        a @ b
-        if device == "cuda":
-            torch.cuda.synchronize()
-        best = min(best, time.perf_counter() - start)
-    return 2 * n**3 / best / 1e12
+def product(device):
+    """TFLOP/s of a large product of random matrices: ten in a row from rest, and as many as fit into a second, which lower the clock."""
+    n, dtype = (8192, torch.bfloat16) if device == "cuda" else (512, torch.float32)
+    a, b, out = torch.randn(n, n, device=device, dtype=dtype), torch.randn(n, n, device=device, dtype=dtype), None
+    speeds = []
+    for warm, least in ((3, 0), (0, 1)):
+        for _ in range(warm):
+            out = torch.matmul(a, b, out=out)
+        wait(device)
+        start, count = time.perf_counter(), 0
+        while count == 0 or time.perf_counter() - start < least:
+            for _ in range(10):
+                out = torch.matmul(a, b, out=out)
+            wait(device)
+            count += 10
+        speeds.append(count * 2 * n**3 / (time.perf_counter() - start) / 1e12)
+    return speeds
 
 
 class MainParameters:
@@ -117,33 +125,16 @@ class MainParameters:
         torch._foreach_zero_([m.grad for m in self.main])
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--shape", choices=SHAPES, required=True)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--dtype", default="bfloat16")
-    parser.add_argument("--micro", type=int, default=1)
-    parser.add_argument("--accumulate", type=int, default=4)
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--no-compile", action="store_true")
-    options = parser.parse_args()
-    shape, dtype = SHAPES[options.shape], getattr(torch, options.dtype)
-    seq, vocab = shape[-1], shape[6]
-    torch.manual_seed(1234)
-    model = Model(*shape).to(options.device).to(dtype)
-    model.cos, model.sin = model.cos.float(), model.sin.float()
-    own = MainParameters(model) if dtype != torch.float32 else None
-    parameters = own.main if own else list(model.parameters())
+def train(options, model, step_model, own):
+    """The seconds of each step, and the last loss."""
+    seq, vocab, parameters = model.seq, model.vocab, own.main if own else list(model.parameters())
     optimizer = torch.optim.AdamW(parameters, lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
-    step_model = model if options.no_compile else torch.compile(model)
-    peak = gemm_peak(options.device, dtype)
     times = []
-    for _ in range(options.steps):
-        data = torch.randint(vocab, (options.accumulate, options.micro, seq + 1))
+    for i in range(options.steps):
         start = time.perf_counter()
+        data = torch.randint(vocab, (options.accumulate, options.micro, seq + 1), device=options.device)
         total = torch.zeros((), device=options.device)
         for tokens in data:
-            tokens = tokens.to(options.device)
             loss = step_model(tokens[:, :-1], tokens[:, 1:]) / options.accumulate
             loss.backward()
             total += loss.detach()
@@ -151,15 +142,50 @@ def main():
         optimizer.step()
         own.after() if own else optimizer.zero_grad(set_to_none=False)
         total.item()
-        if options.device == "cuda":
-            torch.cuda.synchronize()
+        wait(options.device)
         times.append(time.perf_counter() - start)
-    seconds = statistics.median(times[len(times) // 4 + 1:])
-    tokens = options.accumulate * options.micro * seq
-    print(json.dumps({"peer": f"torch {torch.__version__}", "shape": options.shape, "dtype": options.dtype,
-                      "tokens_per_s": tokens / seconds, "tflops": tokens / seconds * flops_per_token(*shape) / 1e12, "gemm_tflops": peak,
-                      "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else None,
-                      "loss": total.item()}))
+        print(f"step {i + 1}: {times[-1] * 1e3:.2f} ms, loss {total.item():.4f}", flush=True)
+    return times, total.item()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--shape", choices=SHAPES)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--dtype", default="bfloat16")
+    parser.add_argument("--micro", type=int, default=1)
+    parser.add_argument("--accumulate", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--attention", choices=("cudnn", "flash"), default="cudnn")
+    parser.add_argument("--compile", choices=("model", "layer", "no"), default="model")
+    parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("--product", action="store_true")
+    options = parser.parse_args()
+    if options.product:
+        print(*product(options.device))
+        return
+    dtype, backends = getattr(torch, options.dtype), [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
+    if options.attention == "flash":
+        backends.reverse()
+    torch.manual_seed(1234)
+    with torch.device(options.device):
+        model = Model(*SHAPES[options.shape]).to(dtype)
+    model.cos, model.sin = model.cos.float(), model.sin.float()
+    step_model = torch.compile(model) if options.compile == "model" else model
+    if options.compile == "layer":
+        for layer in model.layers:
+            layer.compile()
+    with sdpa_kernel([*backends, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH], set_priority=True):
+        if options.compile_only:
+            tokens = torch.randint(model.vocab, (options.micro, model.seq + 1), device=options.device)
+            step_model(tokens[:, :-1], tokens[:, 1:]).backward()
+            wait(options.device)
+            return
+        times, loss = train(options, model, step_model, MainParameters(model) if dtype != torch.float32 else None)
+    tokens = options.accumulate * options.micro * model.seq
+    print(json.dumps({"peer": f"torch {torch.__version__}", "shape": options.shape, "dtype": options.dtype, "attention": options.attention,
+                      "tokens_per_s": tokens / statistics.median(times[len(times) // 4 + 1:]), "loss": loss,
+                      "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else None}))
 
 
 if __name__ == "__main__":
