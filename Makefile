@@ -46,8 +46,8 @@ PROGRAMS := mcorefs mcorefs-train
 # Where nvcc is, the CUDA backend is built too.
 CUDA_HOME ?= /usr/local/cuda
 NVCC      ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_HOME)/bin/nvcc))
-# For the GPUs that are here; without one for the oldest, which newer ones translate when they load it.
-CUDA_ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u),80)
+# For the GPUs that are here; without one for those of data centres. Others translate the code when they first load it.
+CUDA_ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u),80 90)
 CUDA      := $(if $(and $(NVCC),$(CUDA_SOURCES)),$(O)/libmcorefs-cuda.so)
 
 all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(CUDA)) ## build build/mcorefs and build/mcorefs-train (the default)
