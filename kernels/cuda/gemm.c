@@ -349,12 +349,82 @@ static cublasStatus_t multiply_as(struct mfk_cuda_gemm *g, const struct lane *la
 	return rc;
 }
 
-static void multiply(struct mfk_ctx *c, const struct mfk_gemm *a)
+static void multiply_whole(struct mfk_ctx *c, const struct mfk_gemm *a)
 {
 	struct mfk_cuda_gemm *g = state(c);
 
 	if (g)
 		check(c, multiply_as(g, &g->own, a, a), a);
+}
+
+static void *at(enum mfk_dtype t, const void *base, int64_t element)
+{
+	return base ? (char *)(uintptr_t)base + element * (int64_t)mfk_dtype_size(t) : NULL;
+}
+
+/* ---- odd sizes ---- */
+
+/*
+ * cublasLt has fast kernels of 16-bit types for rows of a multiple of 16 bytes alone, also where
+ * the rows begin there: others are ten times slower. So what is over, fewer than 8 of a vocabulary
+ * of 50257, is a product of its own.
+ */
+enum { EVEN = 8, SMALL = 64 };
+
+static bool is_odd(int64_t size)
+{
+	return size > SMALL && size % EVEN != 0;
+}
+
+/* Whether it would help: no row of a, b and c begins elsewhere than at 16 bytes. */
+static bool rows_are_even(const struct mfk_gemm *a)
+{
+	return a->dtype_ab != MFK_F32 && (a->lda | a->ldb | a->ldc) % EVEN == 0;
+}
+
+/* k is the length of a row of memory. */
+static bool has_odd_k(const struct mfk_gemm *a)
+{
+	return (!a->trans_a || a->trans_b) && is_odd(a->k) && rows_are_even(a);
+}
+
+/* a without its first m rows, n columns and k of what is summed over. */
+static struct mfk_gemm rest_of(const struct mfk_gemm *a, int64_t m, int64_t n, int64_t k)
+{
+	struct mfk_gemm rest = *a;
+
+	rest.m -= m;
+	rest.n -= n;
+	rest.k -= k;
+	rest.a = at(a->dtype_ab, a->a, a->trans_a ? k * a->lda + m : m * a->lda + k);
+	rest.b = at(a->dtype_ab, a->b, a->trans_b ? n * a->ldb + k : k * a->ldb + n);
+	rest.c = at(a->dtype_c, a->c, m * a->ldc + n);
+	rest.bias = at(a->dtype_bias, a->bias, n);
+	return rest;
+}
+
+static void multiply(struct mfk_ctx *c, const struct mfk_gemm *a)
+{
+	const bool even = rows_are_even(a);
+	struct mfk_gemm most = *a, rest;
+
+	if (even && a->trans_a && is_odd(a->m)) {
+		most.m -= a->m % EVEN;
+		rest = rest_of(a, most.m, 0, 0);
+	} else if (even && is_odd(a->n)) {
+		most.n -= a->n % EVEN;
+		rest = rest_of(a, 0, most.n, 0);
+	} else if (a->dtype_c == MFK_F32 && has_odd_k(a)) {
+		most.k -= a->k % EVEN;
+		rest = rest_of(a, 0, 0, most.k);
+		rest.beta = 1;
+		rest.bias = NULL;
+	} else {
+		multiply_whole(c, a);
+		return;
+	}
+	multiply(c, &most);
+	multiply(c, &rest);
 }
 
 /* Where rows do not begin at 16 bytes, cublasLt rounds the product before it adds the bias, and
@@ -405,15 +475,10 @@ void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 		return;
 	if (a->k <= 0)
 		mfk_cuda_gemm_bias(c, a, NULL);
-	else if (rounds_twice(a))
+	else if (rounds_twice(a) || (a->dtype_c != MFK_F32 && has_odd_k(a)))
 		multiply_then_add(c, a);
 	else if (convert_bias(c, &one))
 		multiply(c, &one);
-}
-
-static void *at(enum mfk_dtype t, const void *base, int64_t element)
-{
-	return (char *)(uintptr_t)base + element * (int64_t)mfk_dtype_size(t);
 }
 
 /* The product of group g. */

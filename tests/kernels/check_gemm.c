@@ -16,10 +16,16 @@ static double tolerance(int64_t k)
 	return 2e-6 * (1 + (double)k / 500);
 }
 
+static int64_t row_of(int64_t size, int64_t pad, int64_t to)
+{
+	return (size + to - 1) / to * to + pad;
+}
+
 static void product(struct check *c, struct shape s, enum mfk_dtype ab, enum mfk_dtype out,
 		    bool trans_a, bool trans_b, float alpha, float beta, bool biased)
 {
-	int64_t pad = 8 * check_below(c, 3); /* leading dimensions wider than the matrix */
+	/* Leading dimensions are wider than the matrix, and multiples of 8 or not. */
+	const int64_t pad = 8 * check_below(c, 3), to = check_below(c, 2) ? 8 : 1;
 	struct mfk_gemm g = {.m = s.m,
 			     .n = s.n,
 			     .k = s.k,
@@ -33,13 +39,13 @@ static void product(struct check *c, struct shape s, enum mfk_dtype ab, enum mfk
 	struct tensor *a, *b, *bias, *y;
 	double *want;
 
-	check_shape(c, "%lld x %lld x %lld, %s to %s%s%s, alpha %g, beta %g%s, pad %lld",
+	check_shape(c, "%lld x %lld x %lld, %s to %s%s%s, alpha %g, beta %g%s, pad %lld to %lld",
 		    (long long)s.m, (long long)s.n, (long long)s.k, check_type_name(ab),
 		    check_type_name(out), trans_a ? ", a^T" : "", trans_b ? ", b^T" : "", alpha,
-		    beta, biased ? ", bias" : "", (long long)pad);
-	g.lda = (trans_a ? s.m : s.k) + pad;
-	g.ldb = (trans_b ? s.k : s.n) + pad;
-	g.ldc = s.n + pad;
+		    beta, biased ? ", bias" : "", (long long)pad, (long long)to);
+	g.lda = row_of(trans_a ? s.m : s.k, pad, to);
+	g.ldb = row_of(trans_b ? s.k : s.n, pad, to);
+	g.ldc = row_of(s.n, pad, to);
 	a = check_input(c, ab, (trans_a ? s.k : s.m) * g.lda, 0, 1);
 	b = check_input(c, ab, (trans_b ? s.n : s.k) * g.ldb, 0, 1);
 	bias = check_input(c, ab, s.n, 0, 1);

@@ -12,11 +12,14 @@
 
 #define CHUNK_BYTES (UINT64_C(1) << 30)
 #define CHUNK_ROWS  128 /* a chunk has a multiple of so many rows, for the sake of products */
+/* A row of logits has a multiple of so many elements, likewise: products are ten times slower where
+ * rows do not begin at 16 bytes. */
+#define ROW_ELEMENTS 64
 
 /* Equal chunks, each at most CHUNK_BYTES of logits. */
 static int64_t chunk_rows(const struct mfs_net *net)
 {
-	const uint64_t row = mfs_matrix_bytes(net->io, 1, net->vocab);
+	const uint64_t row = mfs_matrix_bytes(net->io, 1, net->head.linear.ld);
 	int64_t most = (int64_t)(CHUNK_BYTES / row) / CHUNK_ROWS * CHUNK_ROWS, chunks, rows;
 
 	if (most < CHUNK_ROWS)
@@ -50,6 +53,7 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_er
 		return r;
 	mfs_linear_replaces(net, &h->linear);
 	net->vocab = h->linear.out;
+	h->linear.ld = (net->vocab + ROW_ELEMENTS - 1) / ROW_ELEMENTS * ROW_ELEMENTS;
 	h->chunk = chunk_rows(net);
 	h->in.x = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
 	h->in.normed = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
@@ -58,7 +62,7 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_er
 	mfs_part_plan_scratch_anew(plan);
 	h->scale = mfs_part_plan_scratch(plan, per_token);
 	h->loss = mfs_part_plan_scratch(plan, per_token);
-	h->logits = mfs_part_plan_scratch(plan, mfs_matrix_bytes(net->io, h->chunk, net->vocab));
+	h->logits = mfs_part_plan_scratch(plan, mfs_matrix_bytes(net->io, h->chunk, h->linear.ld));
 	return 0;
 }
 
@@ -95,7 +99,7 @@ static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t
 		.dtype = net->io,
 		.rows = rows,
 		.vocab = net->vocab,
-		.ld = net->vocab,
+		.ld = h->linear.ld,
 		.logits = logits,
 		.labels = run->labels + row,
 		.scale = scale + row,
@@ -133,16 +137,22 @@ static float widen(enum mfk_dtype type, uint16_t v)
 	return type == MFK_BF16 ? mfs_bf16_to_float(v) : mfs_f16_to_float(v);
 }
 
-/* 16-bit logits arrive in the back half of their place, and are widened from the front. */
-static int fetch(const struct mfs_net *net, const struct mfs_pass *run, const void *logits,
-		 size_t count, float *ret, struct mfs_error *err)
+/* Rows of logits, without what lies between them. 16-bit ones arrive in the back half of their
+ * place, and are widened from the front. */
+static int fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t rows, float *ret,
+		 struct mfs_error *err)
 {
-	const size_t size = mfk_dtype_size(net->io);
+	const struct mfs_head *h = &net->head;
+	const size_t size = mfk_dtype_size(net->io), count = (size_t)(rows * net->vocab);
+	const size_t row = (size_t)net->vocab * size, step = (size_t)h->linear.ld * size;
+	const char *logits = mfs_net_scratch(net, h->logits);
 	char *to = (char *)ret + count * (sizeof(float) - size);
 	char why[MFK_WHY] = "";
 	int r;
 
-	net->backend->device->copy_out(run->ctx, to, logits, count * size);
+	for (int64_t i = 0; i < rows; i++)
+		net->backend->device->copy_out(run->ctx, to + (size_t)i * row,
+					       logits + (size_t)i * step, row);
 	r = net->backend->device->sync(run->ctx, why);
 	if (r)
 		return mfs_fail(err, r, "%s", why);
@@ -158,15 +168,15 @@ static int fetch(const struct mfs_net *net, const struct mfs_pass *run, const vo
 int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, float *ret,
 		    struct mfs_error *err)
 {
-	void *logits = mfs_net_scratch(net, net->head.logits);
+	const struct mfs_head *h = &net->head;
 
-	for (int64_t row = 0; row < net->tokens; row += net->head.chunk) {
+	for (int64_t row = 0; row < net->tokens; row += h->chunk) {
 		const int64_t rows = rows_from(net, row);
 		int r;
 
-		mfs_linear_forward(net, run, &net->head.linear, rows, normed_row(net, row), logits);
-		r = fetch(net, run, logits, (size_t)(rows * net->vocab), ret + row * net->vocab,
-			  err);
+		mfs_linear_forward(net, run, &h->linear, rows, normed_row(net, row),
+				   mfs_net_scratch(net, h->logits));
+		r = fetch(net, run, rows, ret + row * net->vocab, err);
 		if (r)
 			return r;
 	}

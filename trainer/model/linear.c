@@ -69,6 +69,11 @@ static void *grad_of(const struct mfs_net *net, const struct mfs_linear *l,
 	return (void *)(uintptr_t)from_row(l, net->grad, mfs_grad(net, p), in);
 }
 
+static int64_t row_of(const struct mfs_linear *l)
+{
+	return l->ld ? l->ld : l->out;
+}
+
 void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_linear *l, int64_t rows, const void *x, void *y)
 {
@@ -85,7 +90,7 @@ void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		.c = y,
 		.lda = l->in,
 		.ldb = l->in,
-		.ldc = l->out,
+		.ldc = row_of(l),
 		.bias = bias_of(net, l),
 		.alpha = 1,
 	};
@@ -112,7 +117,7 @@ static void input_gradient(const struct mfs_net *net, const struct mfs_pass *run
 		.a = dy,
 		.b = weight_of(net, l),
 		.c = dx,
-		.lda = l->out,
+		.lda = row_of(l),
 		.ldb = l->in,
 		.ldc = l->in,
 		.alpha = 1,
@@ -136,7 +141,7 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *ru
 		.a = dy,
 		.b = x,
 		.c = grad_of(net, l, l->weight, l->in),
-		.lda = l->out,
+		.lda = row_of(l),
 		.ldb = l->in,
 		.ldc = l->in,
 		.alpha = 1,

@@ -74,6 +74,7 @@ void *mfs_net_scratch(const struct mfs_net *net, uint64_t offset);
 struct mfs_linear {
 	const struct mfs_param *weight, *bias; /* bias NULL: none */
 	int64_t out, in;
+	int64_t ld;    /* elements between rows of y, if there is no bias; 0: out */
 	int64_t first; /* rows [first, first + out) of weight and bias are the linear's */
 	bool replaces; /* see mfs_linear_replaces() */
 	bool adds;     /* backward adds to dx */
@@ -233,7 +234,7 @@ double *mfs_net_sum(const struct mfs_net *net, enum mfs_sum which);
 struct mfs_head {
 	struct mfs_joint in;
 	struct mfs_linear linear;     /* of the embedding, if it is tied */
-	int64_t chunk;		      /* rows of logits at a time */
+	int64_t chunk;		      /* rows of logits at a time; linear.ld elements each */
 	uint64_t logits, scale, loss; /* offsets in scratch */
 };
 int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err);
