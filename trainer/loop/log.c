@@ -42,7 +42,7 @@ static void print_arguments(const struct mfs_train_config *c)
 	mfs_help_notes(c, &out);
 	if (c->log_args)
 		mfs_help_arguments(c, &out);
-	if (!out.failed)
+	if (out.len && !out.failed)
 		fwrite(out.data, 1, out.len, stdout);
 	mfs_buf_release(&out);
 }
