@@ -85,6 +85,12 @@ _mcorefs_train() {
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		return
 		;;
+	--non-persistent-ckpt-type) mapfile -t COMPREPLY < <(compgen -W 'global' -- "$cur") && return ;;
+	--non-persistent-global-ckpt-dir)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		return
+		;;
 	--pretrained-checkpoint)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -274,6 +280,9 @@ _mcorefs_train() {
 		--save-interval --persistent-save-interval
 		--save-retain-interval
 		--load
+		--non-persistent-save-interval
+		--non-persistent-ckpt-type
+		--non-persistent-global-ckpt-dir
 		--finetune
 		--pretrained-checkpoint
 		--ckpt-step

@@ -154,6 +154,43 @@ ends_by_another_signal() {
 	is $status 0 && says 'a signal asked for it' && [ -f "$work/signal/latest_checkpointed_iteration.txt" ]
 }
 
+# ---- saves that do not stay ----
+
+names() {
+	(cd "$1" && echo *)
+}
+
+# One of iterations 21, 24, 27 stays, in a directory of its own. It is loaded where there is none that is newer.
+saves_what_does_not_stay() {
+	local passing=(--non-persistent-save-interval 3 --non-persistent-ckpt-type global) losses
+	ends 0 run --exit-interval 30 && losses=$(field 'lm loss') &&
+		ends 0 run --save "$work/np" --save-interval 25 --exit-interval 28 "${passing[@]}" &&
+		is "$(names "$work/np")" 'iter_0000025 iter_0000028 latest_checkpointed_iteration.txt non_persistent' &&
+		is "$(names "$work/np/non_persistent")" 'iter_0000027 latest_checkpointed_iteration.txt' &&
+		says 'successfully saved checkpoint from iteration +27 to .*/np/non_persistent \[' || return 1
+	resumes "$work/np" 28 "$losses" "${passing[@]}" && rm -r "$work/np/iter_0000028" && echo 25 >"$work/np/latest_checkpointed_iteration.txt" &&
+		resumes "$work/np" 25 "$losses" && resumes "$work/np" 27 "$losses" --non-persistent-ckpt-type global &&
+		mv "$work/np/non_persistent" "$work/elsewhere" && resumes "$work/np" 25 "$losses" "${passing[@]}" &&
+		resumes "$work/np" 27 "$losses" "${passing[@]}" --non-persistent-global-ckpt-dir "$work/elsewhere" &&
+		echo release >"$work/elsewhere/latest_checkpointed_iteration.txt" &&
+		ends 1 resume "$work/np" "${passing[@]}" --non-persistent-global-ckpt-dir "$work/elsewhere" && says "expected a number, found 'release'"
+}
+
+# resume DIR ARGUMENT...
+resume() {
+	local dir=$1
+	shift
+	"$train" "${args[@]}" --backend cpu --load "$dir" --exit-interval 30 "$@" >"$work/log" 2>&1
+}
+
+# resumes DIR ITERATION LOSSES ARGUMENT...: a run goes on at ITERATION; LOSSES are those of 21 to 30.
+resumes() {
+	local at=$2 losses=$3 dir=$1
+	shift 3
+	ends 0 resume "$dir" "$@" && says "^weights: iteration $at of" &&
+		is "$(field 'lm loss')" "$(echo "$losses" | cut -d' ' -f$((at - 19))-)"
+}
+
 # ---- TensorBoard ----
 
 # tells TAG COUNT: how often the event file names it
@@ -196,6 +233,7 @@ check decreases_batches
 check skips_iterations
 check evaluates_as_it_is_told
 check ends_by_another_signal
+check saves_what_does_not_stay
 check tells_tensorboard_what_megatron_does
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

@@ -299,7 +299,7 @@ static void save(struct mfs_saver *saver, const struct setup *s, unsigned next_r
 {
 	struct mfs_save_result result;
 
-	unit_ok(mfs_saver_start(saver, s->run.ctx, &s->progress, &err), &err);
+	unit_ok(mfs_saver_start(saver, s->run.ctx, MFS_SAVE_PERSISTENT, &s->progress, &err), &err);
 	update(saver, &s->run, next_round);
 	result = end(saver);
 	ck_assert_msg(!result.failed, "%s", result.why);
@@ -351,7 +351,7 @@ START_TEST(save_and_load)
 	s.progress.scaler.growth_tracker = 17;
 	s.progress.scaler.scale /= 4;
 	saver = new_saver(&s, &mfs_save_system, 0);
-	unit_ok(mfs_saver_start(saver, s.run.ctx, &s.progress, &err), &err);
+	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
 	ck_assert(!end(saver).failed);
 	mfs_saver_free(saver);
 	t.config.load = s.dir;
@@ -481,8 +481,8 @@ START_TEST(busy)
 	fill(s.run.params, 1);
 	saver = new_saver(&s, &mfs_save_system, 0);
 	ck_assert(!mfs_saver_ended(saver, true, &result));
-	unit_ok(mfs_saver_start(saver, s.run.ctx, &s.progress, &err), &err);
-	rc = mfs_saver_start(saver, s.run.ctx, &s.progress, &err);
+	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
+	rc = mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err);
 	if (rc) /* unless it has ended by now */
 		unit_fails(rc, &err, -EBUSY, "iteration 30");
 	/* Freeing waits for it. */
@@ -731,7 +731,7 @@ static unsigned count_calls(const struct setup *s)
 	struct mfs_saver *saver = new_saver(s, &system, 0);
 
 	atomic_store(&f.calls, 0);
-	unit_ok(mfs_saver_start(saver, s->run.ctx, &s->progress, &err), &err);
+	unit_ok(mfs_saver_start(saver, s->run.ctx, MFS_SAVE_PERSISTENT, &s->progress, &err), &err);
 	ck_assert(!end(saver).failed);
 	mfs_saver_free(saver);
 	return atomic_load(&f.calls);
@@ -797,7 +797,7 @@ static void undo(struct setup *s, bool again)
 	check_clean(s);
 	fill(s->run.params, 1);
 	s->progress.iteration = 30;
-	unit_ok(mfs_saver_start(saver, s->run.ctx, &s->progress, &err), &err);
+	unit_ok(mfs_saver_start(saver, s->run.ctx, MFS_SAVE_PERSISTENT, &s->progress, &err), &err);
 	ck_assert(!end(saver).failed);
 	mfs_saver_free(saver);
 	if (!again) {
@@ -833,7 +833,8 @@ START_TEST(errors)
 		struct mfs_saver *saver = new_saver(&s, &system, 0);
 		bool is_new;
 
-		unit_ok(mfs_saver_start(saver, s.run.ctx, &s.progress, &err), &err);
+		unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err),
+			&err);
 		update(saver, &s.run, 3);
 		result = end(saver);
 		failed += result.failed;
@@ -879,7 +880,7 @@ START_TEST(kills)
 			fill(r.params, 2);
 			if (mfs_saver_new_with(&system, &s.config, r.params, &mfk_cpu, r.device,
 					       NULL, 0, &saver, &err) ||
-			    mfs_saver_start(saver, r.ctx, &s.progress, &err))
+			    mfs_saver_start(saver, r.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err))
 				_exit(1);
 			mfs_saver_ended(saver, true, &result);
 			_exit(result.failed ? 2 : 0);

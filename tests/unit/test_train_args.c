@@ -391,7 +391,8 @@ START_TEST(refused)
 	fails(SMALL "--exp-avg-dtype fp8 --use-precision-aware-optimizer", -ENOTSUP, "fp8");
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
 	fails(SMALL "--rerun-mode report_stats", -ENOTSUP, "steps are not run again");
-	fails(SMALL "--non-persistent-save-interval 5", -ENOTSUP, "--save-keep-last");
+	fails(SMALL "--non-persistent-ckpt-type local", -ENOTSUP, "local is not supported; use gl");
+	fails(SMALL "--non-persistent-save-interval 5", -ENODATA, "--non-persistent-ckpt-type is");
 	fails(SMALL "--position-embedding-type yarn", -ENOTSUP, "yarn is not supported; use rope");
 }
 END_TEST

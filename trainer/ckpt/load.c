@@ -237,6 +237,32 @@ static int open_place(const struct mfs_train_config *config, const struct place 
 	return 0;
 }
 
+/* checkpointing.py: _load_base_checkpoint: with --non-persistent-ckpt-type one that is not older
+ * counts. */
+static int find_non_persistent(const struct mfs_train_config *c, struct place *p,
+			       struct mfs_error *err)
+{
+	const int64_t other = p->kind != SOURCE_ITERATION ? -1 : p->number > 0 ? p->number : 0;
+	struct mfs_tracker t = {0};
+	char dir[PATH_MAX];
+
+	if (!c->load || !c->non_persistent_ckpt_type)
+		return 0;
+	if (c->non_persistent_global_ckpt_dir)
+		snprintf(dir, sizeof(dir), "%s", c->non_persistent_global_ckpt_dir);
+	else if ((size_t)snprintf(dir, sizeof(dir), "%s/" MFS_NON_PERSISTENT_DIR, c->load) >=
+		 sizeof(dir))
+		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s' is too long", c->load);
+	mfs_tracker_read(dir, &t);
+	if (t.kind == MFS_TRACKER_NONE)
+		return 0;
+	if (t.kind != MFS_TRACKER_NUMBER)
+		return mfs_fail(err, -EINVAL,
+				"%s/" MFS_TRACKER_FILE ": expected a number, found '%s'", dir,
+				t.no_file ? "no regular file" : t.text);
+	return t.number >= other ? set_iteration(p, dir, t.number, err) : 0;
+}
+
 /* checkpointing.py: load_checkpoint: the pretrained checkpoint counts if --load has none, and is
  * fine-tuned. */
 int mfs_load_open(const struct mfs_train_config *config, struct mfs_load **ret,
@@ -247,6 +273,8 @@ int mfs_load_open(const struct mfs_train_config *config, struct mfs_load **ret,
 	int rc = find(config, config->load, &p, err);
 
 	*ret = NULL;
+	if (!rc)
+		rc = find_non_persistent(config, &p, err);
 	if (!rc && p.kind == SOURCE_NOTHING && config->pretrained_checkpoint) {
 		finetune = true;
 		rc = find(config, config->pretrained_checkpoint, &p, err);

@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "trainer/ckpt/save.h"
 
 #include <dirent.h>
@@ -40,7 +41,8 @@ static void save(struct mfs_saver *s)
 	struct mfs_error err = {0};
 	int rc;
 
-	s->result = (struct mfs_save_result){.iteration = s->progress.iteration, .engine = ""};
+	s->result = (struct mfs_save_result){
+		.iteration = s->progress.iteration, .dir = s->dir, .engine = ""};
 	rc = await_begin(s, &err);
 	if (!rc)
 		rc = mfs_save_iteration(s, &err);
@@ -108,22 +110,52 @@ static int make_path(const char *path, struct mfs_error *err)
 	return rc;
 }
 
-static int lock_dir(struct mfs_saver *s, struct mfs_error *err)
+static int lock_home(struct mfs_save_home *h, struct mfs_error *err)
 {
 	char path[PATH_MAX];
 	bool none;
 	int rc;
 
-	if ((size_t)snprintf(path, sizeof(path), "%s/" MFS_SAVE_LOCK, s->dir) >= sizeof(path))
-		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s' is too long", s->dir);
-	s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
-	if (s->lock_fd < 0)
+	if ((size_t)snprintf(path, sizeof(path), "%s/" MFS_SAVE_LOCK, h->dir) >= sizeof(path))
+		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s' is too long", h->dir);
+	h->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666);
+	if (h->lock_fd < 0)
 		return mfs_fail_errno(err, "--save: cannot open '%s'", path);
-	rc = mfs_lock_try(s->lock_fd, &none);
-	s->locked = !none;
+	rc = mfs_lock_try(h->lock_fd, &none);
+	h->locked = !none;
 	if (rc == -EBUSY)
-		return mfs_fail(err, rc, "--save: another process saves into '%s'", s->dir);
+		return mfs_fail(err, rc, "--save: another process saves into '%s'", h->dir);
 	return rc ? mfs_fail(err, rc, "--save: cannot lock '%s': %s", path, strerror(-rc)) : 0;
+}
+
+/* checkpointing.py: save_checkpoint. */
+static int set_homes(struct mfs_saver *s, struct mfs_error *err)
+{
+	const struct mfs_train_config *c = s->config;
+	struct mfs_save_home *passing = &s->homes[MFS_SAVE_NON_PERSISTENT];
+	int rc = 0;
+
+	s->homes[MFS_SAVE_PERSISTENT].dir = strdup(c->save);
+	if (c->non_persistent_save_interval > 0 && !c->non_persistent_global_ckpt_dir) {
+		if (asprintf(&passing->dir, "%s/" MFS_NON_PERSISTENT_DIR, c->save) < 0)
+			passing->dir = NULL;
+	} else if (c->non_persistent_save_interval > 0) {
+		passing->dir = strdup(c->non_persistent_global_ckpt_dir);
+	}
+	if (!s->homes[MFS_SAVE_PERSISTENT].dir ||
+	    (c->non_persistent_save_interval > 0 && !passing->dir))
+		return mfs_fail_nomem(err);
+	for (int i = 0; i < MFS_SAVE_KINDS && !rc; i++) {
+		s->dir = s->homes[i].dir;
+		if (!s->dir)
+			continue;
+		rc = make_path(s->dir, err);
+		if (!rc)
+			rc = lock_home(&s->homes[i], err);
+		if (!rc)
+			mfs_save_clean(s);
+	}
+	return rc;
 }
 
 static int read_asset(struct mfs_saver *s, int dirfd, const char *name, struct mfs_error *err)
@@ -254,10 +286,7 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 
 	if (!s->config->save)
 		return mfs_fail(err, -EINVAL, "--save is missing");
-	s->dir = strdup(s->config->save);
-	rc = s->dir ? make_path(s->dir, err) : mfs_fail_nomem(err);
-	if (!rc)
-		rc = lock_dir(s, err);
+	rc = set_homes(s, err);
 	if (!rc)
 		rc = read_assets(s, s->config->save_tokenizer_assets ? tokenizer_dir : NULL, err);
 	if (!rc)
@@ -277,7 +306,6 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	if (s->ring.capacity && !mfs_save_ring_grow(s))
 		return mfs_fail(err, -ENOMEM, "--save: no memory for a buffer of %llu MiB",
 				(unsigned long long)(MFS_SAVE_SLOT >> 20));
-	mfs_save_clean(s);
 	return start_thread(s, err);
 }
 
@@ -297,7 +325,8 @@ int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_tr
 	s->device = device;
 	s->system = *system;
 	s->released = true;
-	s->lock_fd = -1;
+	for (int i = 0; i < MFS_SAVE_KINDS; i++)
+		s->homes[i].lock_fd = -1;
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_cond_init(&s->changed, NULL);
 	rc = fill(s, tokenizer_dir, ring_bytes, err);
@@ -344,9 +373,11 @@ void mfs_saver_free(struct mfs_saver *s)
 		mfs_buf_release(&s->tokenizer[i].bytes);
 	free(s->tokenizer);
 	free(s->slot_of);
-	free(s->dir);
-	if (s->lock_fd >= 0)
-		close(s->lock_fd);
+	for (int i = 0; i < MFS_SAVE_KINDS; i++) {
+		free(s->homes[i].dir);
+		if (s->homes[i].lock_fd >= 0)
+			close(s->homes[i].lock_fd);
+	}
 	pthread_cond_destroy(&s->changed);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -354,8 +385,8 @@ void mfs_saver_free(struct mfs_saver *s)
 
 /* ---- from the run's thread ---- */
 
-int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, const struct mfs_progress *progress,
-		    struct mfs_error *err)
+int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, enum mfs_save_kind kind,
+		    const struct mfs_progress *progress, struct mfs_error *err)
 {
 	pthread_mutex_lock(&s->lock);
 	if (s->state == MFS_SAVER_BUSY) {
@@ -368,6 +399,8 @@ int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, const struct mfs_p
 		s->backend->device->copy_out(ctx, s->buffers, s->params->buffers,
 					     s->params->buffer_elements * sizeof(float));
 	s->backend->device->event_record(ctx, s->begun);
+	s->kind = kind;
+	s->dir = s->homes[kind].dir;
 	s->progress = *progress;
 	s->submitted = s->completed = 0;
 	s->stall_ns = 0;
@@ -403,7 +436,10 @@ void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, u
 
 bool mfs_saver_is_locked(const struct mfs_saver *s)
 {
-	return s->locked;
+	for (int i = 0; i < MFS_SAVE_KINDS; i++)
+		if (s->homes[i].dir && !s->homes[i].locked)
+			return false;
+	return true;
 }
 
 bool mfs_saver_ended(struct mfs_saver *s, bool wait, struct mfs_save_result *ret)

@@ -34,6 +34,10 @@ struct mfs_saver;
  * ending; the next saver gives it its name back. */
 #define MFS_SAVE_ASIDE ".old"
 
+/* Saves that stay, below --save; and those of --non-persistent-save-interval, in a directory of
+ * their own, of which the last one stays. */
+enum mfs_save_kind { MFS_SAVE_PERSISTENT, MFS_SAVE_NON_PERSISTENT, MFS_SAVE_KINDS };
+
 /* tokenizer_dir: whose files go along; NULL: none. -EBUSY: another process saves into the
  * directory. */
 int mfs_saver_new(const struct mfs_train_config *config, const struct mfs_params *params,
@@ -45,8 +49,8 @@ bool mfs_saver_is_locked(const struct mfs_saver *s);
 void mfs_saver_free(struct mfs_saver *s);
 
 /* Begins to save the state as it is at this point of ctx. -EBUSY: a save is in flight. */
-int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, const struct mfs_progress *progress,
-		    struct mfs_error *err);
+int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, enum mfs_save_kind kind,
+		    const struct mfs_progress *progress, struct mfs_error *err);
 
 /* Before an update of elements [first, first+count) of the flat buffers: operations of ctx that are
  * submitted from here on wait until these are copied. Host waits count as stall. */
@@ -54,6 +58,7 @@ void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, u
 
 struct mfs_save_result {
 	uint64_t iteration;
+	const char *dir; /* the saver's: where it was saved */
 	bool failed;
 	char why[640];
 	uint64_t bytes;

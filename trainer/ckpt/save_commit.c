@@ -441,24 +441,32 @@ static uint64_t *list_iterations(const struct mfs_saver *s, size_t *ret_count)
 	return list;
 }
 
+/* All but the last ones; and those that --save-retain-interval keeps, if anything does. */
+static void keep_last(struct mfs_saver *s, size_t last, bool retains)
+{
+	size_t count;
+	uint64_t *list = list_iterations(s, &count);
+
+	for (size_t i = last; i < count; i++)
+		if (!retains || !is_retained(s, list[i]))
+			remove_iteration(s, list[i]);
+	free(list);
+}
+
 /* --save-retain-interval: the iteration that was the latest goes, unless its number is a multiple.
- * --save-keep-last: so go all but the last ones. */
+ * --save-keep-last: so go all but the last ones. Of saves that are not persistent one stays. */
 static void remove_old(struct mfs_saver *s, const struct mfs_tracker *before)
 {
-	uint64_t *list;
-	size_t count;
-
+	if (s->kind == MFS_SAVE_NON_PERSISTENT) {
+		keep_last(s, 1, false);
+		return;
+	}
 	if (s->config->save_retain_interval > 0 && before->kind == MFS_TRACKER_NUMBER &&
 	    before->number > 0 && (uint64_t)before->number != s->progress.iteration &&
 	    !is_retained(s, (uint64_t)before->number))
 		remove_iteration(s, (uint64_t)before->number);
-	if (s->config->save_keep_last <= 0)
-		return;
-	list = list_iterations(s, &count);
-	for (size_t i = (size_t)s->config->save_keep_last; i < count; i++)
-		if (!is_retained(s, list[i]))
-			remove_iteration(s, list[i]);
-	free(list);
+	if (s->config->save_keep_last > 0)
+		keep_last(s, (size_t)s->config->save_keep_last, true);
 }
 
 /* ---- the whole ---- */

@@ -141,9 +141,11 @@ struct mfs_saver {
 	struct mfs_save_ring ring;
 	struct mfs_save_small *tokenizer;
 	uint32_t tokenizer_count;
-	char *dir;   /* --save */
-	int lock_fd; /* of MFS_SAVE_LOCK; -1: it is not open */
-	bool locked;
+	struct mfs_save_home {
+		char *dir;   /* NULL: there are no saves of the kind */
+		int lock_fd; /* of MFS_SAVE_LOCK; -1: it is not open */
+		bool locked;
+	} homes[MFS_SAVE_KINDS];
 	unsigned char *buffers; /* the model's as they were at the start; pinned */
 	char engine[64];	/* "io_uring, O_DIRECT" */
 	bool started;		/* the thread */
@@ -157,7 +159,9 @@ struct mfs_saver {
 	struct mfs_save_slot **slot_of; /* [fills]: where a submitted fill is, or was */
 	bool released;			/* nothing more is copied: fences are open */
 	uint64_t stall_ns;
-	struct mfs_progress progress;  /* of the save; the thread's while it is busy */
+	enum mfs_save_kind kind;       /* of the save; the thread's while it is busy */
+	const char *dir;	       /* likewise: that of its home */
+	struct mfs_progress progress;  /* likewise */
 	struct mfs_save_result result; /* likewise */
 };
 

@@ -35,6 +35,10 @@ struct mfs_batch_step {
 	uint64_t batch;
 };
 
+/* Below --save and --load, where --non-persistent-global-ckpt-dir is not given
+ * (checkpointing.py: _NON_PERSISTENT_CKPT_SUBDIR). */
+#define MFS_NON_PERSISTENT_DIR "non_persistent"
+
 /* What a checkpoint's model has and no flag says. */
 struct mfs_adopted_yarn {
 	bool taken;
@@ -131,6 +135,9 @@ struct mfs_train_config {
 	const char *load, *save, *pretrained_checkpoint;
 	const char *ckpt_format; /* "torch_dist" */
 	int64_t save_interval, ckpt_step, save_retain_interval;
+	/* "global": saves that do not stay, below save or in a directory of their own */
+	const char *non_persistent_ckpt_type, *non_persistent_global_ckpt_dir;
+	int64_t non_persistent_save_interval;
 	int64_t save_keep_last; /* ours: --save-keep-last N; 0: all */
 	bool no_load_optim, no_save_optim, no_save_rng, finetune, use_checkpoint_args;
 	bool exit_on_missing_checkpoint, save_tokenizer_assets, verify_integrity;

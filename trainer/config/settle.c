@@ -487,6 +487,10 @@ static int settle_saves(struct settle *s)
 	if (!r)
 		r = at_least(s, "save_interval", 1);
 	if (!r)
+		r = at_least(s, "non_persistent_save_interval", 1);
+	if (!r && has(s, "non_persistent_save_interval"))
+		r = require(s, "non_persistent_ckpt_type");
+	if (!r)
 		r = at_least(s, "save_retain_interval", 1);
 	if (!r && has(s, "save") && has(s, "save_retain_interval") && kept % every)
 		r = mfs_fail(s->err, -EINVAL,

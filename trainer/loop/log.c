@@ -361,7 +361,7 @@ void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
 		return;
 	}
 	gettimeofday(&now, NULL);
-	mfs_report_saved(&b, now, s->iteration, t->config->save);
+	mfs_report_saved(&b, now, s->iteration, s->dir);
 	print(t, &b);
 	printf("  saved %.3f GiB in %.3f s (%.2f GiB/s, %s); it held training back for %.1f ms\n",
 	       (double)s->bytes / GIB, seconds, (double)s->bytes / GIB / (seconds ? seconds : 1),

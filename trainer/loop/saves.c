@@ -54,13 +54,14 @@ static void await_last(struct mfs_trainer *t)
 		mfs_log_save_waited(t, (double)waited / 1e9);
 }
 
-void mfs_saves_begin(struct mfs_trainer *t)
+void mfs_saves_begin(struct mfs_trainer *t, enum mfs_save_kind kind)
 {
 	struct mfs_error err = {0};
 
 	await_last(t);
-	t->saves.last = t->progress.iteration;
-	if (mfs_saver_start(t->saver, t->ctx, &t->progress, &err)) {
+	if (kind == MFS_SAVE_PERSISTENT)
+		t->saves.last = t->progress.iteration;
+	if (mfs_saver_start(t->saver, t->ctx, kind, &t->progress, &err)) {
 		struct mfs_save_result r = {.iteration = t->progress.iteration, .failed = true};
 
 		snprintf(r.why, sizeof(r.why), "%s", err.msg);

@@ -44,7 +44,9 @@ static bool decide_exit(struct mfs_train_run *r)
 	else if (is_time(c->exit_interval, iteration))
 		r->stop = "--exit-interval has come";
 	if (r->t.saver && (r->stop || is_time(c->save_interval, iteration)))
-		mfs_saves_begin(&r->t);
+		mfs_saves_begin(&r->t, MFS_SAVE_PERSISTENT);
+	else if (r->t.saver && is_time(c->non_persistent_save_interval, iteration))
+		mfs_saves_begin(&r->t, MFS_SAVE_NON_PERSISTENT);
 	return r->stop;
 }
 
@@ -58,7 +60,7 @@ static int reject(struct mfs_train_run *r, struct mfs_error *err)
 	if (!disabled)
 		r->exit = MFS_TRAIN_REJECTED;
 	if (r->t.saver && !disabled && iteration > r->t.saves.last)
-		mfs_saves_begin(&r->t);
+		mfs_saves_begin(&r->t, MFS_SAVE_PERSISTENT);
 	return mfs_fail(err, -ERANGE,
 			"%s; nothing was updated, and --no-check-for-nan-in-loss-and-grad goes on",
 			r->t.check.why);
@@ -99,7 +101,7 @@ static void save_before_change(struct mfs_train_run *r)
 	const uint64_t batch = mfs_schedule_batch(r->t.config, p->consumed_train_samples);
 
 	if (r->t.saver && r->batch && batch != r->batch && p->iteration > r->t.saves.last)
-		mfs_saves_begin(&r->t);
+		mfs_saves_begin(&r->t, MFS_SAVE_PERSISTENT);
 	r->batch = batch;
 }
 
@@ -150,7 +152,7 @@ static int finish(struct mfs_train_run *r, struct mfs_error *err)
 		return 0;
 	if (r->t.saver && !c->skip_train && r->t.progress.iteration &&
 	    !is_time(c->save_interval, r->t.progress.iteration))
-		mfs_saves_begin(&r->t);
+		mfs_saves_begin(&r->t, MFS_SAVE_PERSISTENT);
 	for (int split = MFS_VALID; !rc && split <= MFS_TEST; split++)
 		rc = evaluate(r, (enum mfs_split)split, true, err);
 	return rc;

@@ -33,7 +33,7 @@ struct mfs_flat_places {
 
 /* What became of a run's saves. */
 struct mfs_saves {
-	uint64_t last;	  /* iteration of the last one, or that the run began with */
+	uint64_t last;	  /* iteration of the last persistent one, or that the run began with */
 	uint64_t durable; /* of the last one that is on disk; 0: none is */
 	bool failed;	  /* the last one */
 	/* iterations that were not saved, and how many more */
@@ -131,7 +131,7 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 
 /* saves.c */
 /* Begins a save of the state as it is, when the one in flight has ended. */
-void mfs_saves_begin(struct mfs_trainer *t);
+void mfs_saves_begin(struct mfs_trainer *t, enum mfs_save_kind kind);
 /* Says what became of a save that has ended. wait: of the one in flight. */
 void mfs_saves_look(struct mfs_trainer *t, bool wait);
 /* Waits for the last one, and says which iterations are lost. False: the last one failed. */
