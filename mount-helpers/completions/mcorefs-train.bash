@@ -27,8 +27,8 @@ _mcorefs_train() {
 		;;
 	--main-grads-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 bf16' -- "$cur") && return ;;
 	--main-params-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 fp16' -- "$cur") && return ;;
-	--exp-avg-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 fp16 bf16' -- "$cur") && return ;;
-	--exp-avg-sq-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 fp16 bf16' -- "$cur") && return ;;
+	--exp-avg-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 bf16' -- "$cur") && return ;;
+	--exp-avg-sq-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 bf16' -- "$cur") && return ;;
 	--data-path)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")

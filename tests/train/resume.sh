@@ -183,6 +183,17 @@ goes_on_offloaded() {
 	diff "$work/host.rows" "$work/plain.rows" && same "$work/plain-whole" "$work/host"
 }
 
+goes_on_with_narrow_states() {
+	local types="--use-precision-aware-optimizer --main-grads-dtype bf16 --main-params-dtype fp16 --exp-avg-dtype bf16
+		--exp-avg-sq-dtype bf16"
+	run --load "$fixture" --ckpt-step 20 --save "$work/narrow" $types || return 1
+	rows "$work/log" >"$work/narrow.rows"
+	run --load "$fixture" --ckpt-step 20 --save "$work/narrow-parts" $types --exit-interval 30 &&
+		run --load "$work/narrow-parts" --save "$work/narrow-parts" $types || return 1
+	diff <(rows "$work/log") <(tail -n 10 "$work/narrow.rows") && same "$work/narrow" "$work/narrow-parts" &&
+		! diff -q "$work/narrow.rows" "$work/plain.rows"
+}
+
 # is_drawn_offloaded PRECISION FRACTION ARGUMENT...: a run that begins with drawn weights.
 is_drawn_offloaded() {
 	local precision=$1 fraction=$2
@@ -239,6 +250,7 @@ check begins_a_new_optimizer
 check takes_a_huggingface_model
 check needs_nothing_to_say_its_memory
 check goes_on_offloaded
+check goes_on_with_narrow_states
 check is_drawn_offloaded --bf16 0.5 --main-grads-dtype bf16 --use-precision-aware-optimizer
 check is_drawn_offloaded --fp16 0.5 --initial-loss-scale 1024
 check is_drawn_offloaded "" 0.5

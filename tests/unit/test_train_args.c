@@ -214,7 +214,7 @@ START_TEST(fields)
 	struct mfs_train_config c;
 
 	read_ok(SMALL "--bf16 --use-precision-aware-optimizer --main-grads-dtype bf16 "
-		      "--exp-avg-dtype fp16 --lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "
+		      "--exp-avg-dtype bf16 --lr-decay-style WSD --lr-wsd-decay-style minus_sqrt "
 		      "--lr-wsd-decay-iters=2 --no-data-sharding --recompute-granularity full "
 		      "--recompute-method block --recompute-num-layers 1 --data-path 0.3 a 0.7 b "
 		      "--exit-duration-in-mins 5 --loss-scale 128 --seed -7 --min-lr -1e-3 "
@@ -225,7 +225,7 @@ START_TEST(fields)
 	ck_assert_str_eq(c.moe_router_load_balancing_type, "seq_aux_loss");
 	ck_assert_int_eq(c.params_dtype, MFS_BF16);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_BF16);
-	ck_assert_int_eq(c.exp_avg_dtype, MFS_F16);
+	ck_assert_int_eq(c.exp_avg_dtype, MFS_BF16);
 	ck_assert_int_eq(c.exp_avg_sq_dtype, MFS_F32);
 	ck_assert_int_eq(c.lr_decay_style, MFS_LR_WSD);
 	ck_assert_int_eq(c.lr_wsd_decay_style, MFS_WSD_MINUS_SQRT);
@@ -389,6 +389,8 @@ START_TEST(refused)
 	fails(SMALL "--use-mup", -ENOTSUP, "--use-mup is not supported");
 	fails(SMALL "--exit-signal SIGKILL", -ENOTSUP, "--exit-signal SIGKILL is not");
 	fails(SMALL "--exp-avg-dtype fp8 --use-precision-aware-optimizer", -ENOTSUP, "fp8");
+	fails(SMALL "--exp-avg-sq-dtype fp16 --use-precision-aware-optimizer", -ENOTSUP,
+	      "--exp-avg-sq-dtype fp16 is not supported; use bf16");
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
 	fails(SMALL "--rerun-mode report_stats", -ENOTSUP, "steps are not run again");
 	fails(SMALL "--non-persistent-ckpt-type local", -ENOTSUP, "local is not supported; use gl");
