@@ -6,6 +6,7 @@ a checkpoint in another way than Megatron does:
   * the distributed optimizer cannot be loaded over torch's AdamW: loading wants states that the first step makes, forgets that `step` is
     a tensor there, and gives all parameters one and the same `step`, which then counts once per parameter;
   * multi-latent attention passes head sizes that the local attention does not take;
+  * it needs CUDA: with MEGATRON_CPU=1 the CPU does what it asks CUDA for (no_cuda.py);
   * MoE trains with TP only under sequence parallelism, which the local norms refuse, though all they miss is a mark on their weights.
 """
 import functools
@@ -114,6 +115,10 @@ def let_local_norms_be_sequence_parallel():
 def main():
     root = sys.argv[1]
     sys.path.insert(0, root)
+    if os.environ.get("MEGATRON_CPU"):
+        import no_cuda
+        no_cuda.install()
+        sys.argv += ["--distributed-backend", "gloo"]
     helpers = types.ModuleType("megatron.core.datasets.helpers_cpp")
     helpers.build_sample_idx_int32 = helpers.build_sample_idx_int64 = build_sample_idx
     helpers.build_blending_indices = build_blending_indices

@@ -23,7 +23,7 @@ COMMON = """
 --num-layers 4 --hidden-size 64 --num-attention-heads 4 --seq-length 128 --max-position-embeddings 256
 --micro-batch-size 2 --global-batch-size 8 --train-iters 40 --eval-interval 20 --eval-iters 1 --log-interval 1 --seed 1234
 --lr 1e-3 --min-lr 1e-4 --lr-decay-style cosine --lr-decay-iters 40 --lr-warmup-iters 5
---optimizer adam --adam-beta1 0.9 --adam-beta2 0.95 --weight-decay 0.1 --clip-grad 1.0 --bf16
+--optimizer adam --adam-beta1 0.9 --adam-beta2 0.95 --weight-decay 0.1 --clip-grad 1.0
 --attention-dropout 0 --hidden-dropout 0 --init-method-std 0.02
 --transformer-impl local --no-persist-layer-norm --no-gradient-accumulation-fusion --no-masked-softmax-fusion --no-rope-fusion
 --tokenizer-type HuggingFaceTokenizer --make-vocab-size-divisible-by 64 --num-workers 0 --split 90,10,0
@@ -74,10 +74,10 @@ def what_is_there(load):
     return "torch", "dist" if any(directory.glob("mp_rank_*/distrib_optim.pt")) else "float16"
 
 
-def arguments(load, data, cache, family, format, optimizer, layout, extra=()):
+def arguments(load, data, cache, family, format, optimizer, layout, extra=(), precision=("--bf16",)):
     """pretrain_gpt.py's command line."""
     data = pathlib.Path(data)
-    options = [*COMMON.split(), *FAMILIES[family].split(), *layout_options(family, **layout),
+    options = [*COMMON.split(), *precision, *FAMILIES[family].split(), *layout_options(family, **layout),
                "--data-path", "0.7", data / "tales_text_document", "0.3", data / "notes_text_document", "--data-cache-path", cache,
                "--tokenizer-model", data / "tokenizer", "--ckpt-format", format]
     if load:
@@ -96,19 +96,19 @@ def is_free(port):
 
 
 class Job:
-    """A training run: its processes and its log."""
+    """A training run: its processes and its log. `program` is Megatron-LM's script unless another one is named."""
 
-    def __init__(self, log, gpus, options):
+    def __init__(self, log, gpus, options, program=()):
         self.log, self.start = pathlib.Path(log), time.monotonic()
         port = next(port for port in PORTS if is_free(port))
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.log.write_text(" ".join(options) + "\n")
-        tree = os.environ["MEGATRON_LM"]
+        program = program or (sys.executable, HERE / "rank.py", os.environ["MEGATRON_LM"])
+        self.log.write_text(" ".join(map(str, (*program, *options))) + "\n")
         env = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port), WORLD_SIZE=str(len(gpus)), OMP_NUM_THREADS="1",
                    CUDA_VISIBLE_DEVICES=",".join(map(str, gpus)), CUDA_DEVICE_MAX_CONNECTIONS="1", PYTHONUNBUFFERED="1",
                    PYTHONWARNINGS="ignore", TORCHINDUCTOR_COMPILE_THREADS="1", TOKENIZERS_PARALLELISM="false",
                    HF_HUB_OFFLINE="1")
-        self.processes = [subprocess.Popen([sys.executable, HERE / "rank.py", tree, *options], stdout=file, stderr=file, stdin=subprocess.DEVNULL,
+        self.processes = [subprocess.Popen([*program, *options], stdout=file, stderr=file, stdin=subprocess.DEVNULL,
                                            start_new_session=True, env=dict(env, RANK=str(rank), LOCAL_RANK=str(rank)))
                           for rank in range(len(gpus)) for file in [self.log.open("ab")]]
 
