@@ -9,6 +9,7 @@
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+#include <type_traits>
 
 #include "kernels/cuda/cuda_i.h"
 
@@ -46,11 +47,15 @@ template <> __device__ __forceinline__ __half from_float<__half>(float x)
 	return __float2half_rn(x);
 }
 
-/* Eight elements as they are in memory. */
-template <typename T> struct Raw {
+/* N elements as they are in memory: words of 16 bytes, or one of 8, or one element. */
+template <typename T, int N = MFK_N> struct Raw {
+	typedef std::conditional_t<sizeof(T) * N % 16 == 0, uint4,
+				   std::conditional_t<sizeof(T) * N % 8 == 0, uint2, T>>
+		Word;
+	enum { WORDS = sizeof(T) * N / sizeof(Word) };
 	union {
-		uint4 word[sizeof(T) * MFK_N / 16];
-		T x[MFK_N];
+		Word word[WORDS];
+		T x[N];
 	};
 	__device__ __forceinline__ Raw()
 	{
@@ -58,101 +63,109 @@ template <typename T> struct Raw {
 };
 
 /* Calls, since they are rare, and inlined would be most of a kernel. */
-template <typename T> static __device__ __noinline__ Raw<T> load_edge(const T *p, int64_t left)
+template <int N, typename T>
+static __device__ __noinline__ Raw<T, N> load_edge(const T *p, int64_t left)
 {
-	Raw<T> r;
+	Raw<T, N> r;
 
 #pragma unroll
-	for (int i = 0; i < MFK_N; i++)
+	for (int i = 0; i < N; i++)
 		r.x[i] = i < left ? p[i] : from_float<T>(0.f);
 	return r;
 }
 
-template <typename T>
-static __device__ __noinline__ void store_edge(T *p, const Raw<T> r, int64_t left)
+template <typename T, int N>
+static __device__ __noinline__ void store_edge(T *p, const Raw<T, N> r, int64_t left)
 {
 #pragma unroll
-	for (int i = 0; i < MFK_N; i++)
+	for (int i = 0; i < N; i++)
 		if (i < left)
 			p[i] = r.x[i];
 }
 
 /* left: elements from p on that exist; the others are 0. */
-template <typename T>
-static __device__ __forceinline__ Raw<T> load_raw(const T *p, int64_t left, bool wide)
+template <int N = MFK_N, typename T>
+static __device__ __forceinline__ Raw<T, N> load_raw(const T *p, int64_t left, bool wide)
 {
-	Raw<T> r;
+	typedef Raw<T, N> R;
+	R r;
 
-	if (!wide || left < MFK_N)
-		return load_edge(p, left);
+	if (!wide || left < N)
+		return load_edge<N>(p, left);
 #pragma unroll
-	for (unsigned i = 0; i < sizeof(T) * MFK_N / 16; i++)
-		r.word[i] = reinterpret_cast<const uint4 *>(p)[i];
+	for (int i = 0; i < R::WORDS; i++)
+		r.word[i] = reinterpret_cast<const typename R::Word *>(p)[i];
 	return r;
 }
 
-template <typename T>
-static __device__ __forceinline__ void store_raw(T *p, const Raw<T> &r, int64_t left, bool wide)
+template <typename T, int N>
+static __device__ __forceinline__ void store_raw(T *p, const Raw<T, N> &r, int64_t left, bool wide)
 {
-	if (!wide || left < MFK_N) {
+	typedef Raw<T, N> R;
+
+	if (!wide || left < N) {
 		store_edge(p, r, left);
 		return;
 	}
 #pragma unroll
-	for (unsigned i = 0; i < sizeof(T) * MFK_N / 16; i++)
-		reinterpret_cast<uint4 *>(p)[i] = r.word[i];
+	for (int i = 0; i < R::WORDS; i++)
+		reinterpret_cast<typename R::Word *>(p)[i] = r.word[i];
 }
 
-template <typename T> static __device__ __forceinline__ void unpack(float v[MFK_N], const Raw<T> &r)
+template <typename T, int N>
+static __device__ __forceinline__ void unpack(float *v, const Raw<T, N> &r)
 {
 #pragma unroll
-	for (int i = 0; i < MFK_N; i++)
+	for (int i = 0; i < N; i++)
 		v[i] = to_float(r.x[i]);
 }
 
-template <typename T> static __device__ __forceinline__ Raw<T> pack(const float v[MFK_N])
+template <typename T, int N = MFK_N>
+static __device__ __forceinline__ Raw<T, N> pack(const float *v)
 {
-	Raw<T> r;
+	Raw<T, N> r;
 
 #pragma unroll
-	for (int i = 0; i < MFK_N; i++)
+	for (int i = 0; i < N; i++)
 		r.x[i] = from_float<T>(v[i]);
 	return r;
 }
 
-template <typename T>
-static __device__ __forceinline__ void load(float v[MFK_N], const T *p, int64_t left, bool wide)
+template <int N = MFK_N, typename T>
+static __device__ __forceinline__ void load(float *v, const T *p, int64_t left, bool wide)
 {
-	unpack(v, load_raw(p, left, wide));
+	unpack(v, load_raw<N>(p, left, wide));
 }
 
-template <typename T>
-static __device__ __forceinline__ void store(T *p, const float v[MFK_N], int64_t left, bool wide)
+template <int N = MFK_N, typename T>
+static __device__ __forceinline__ void store(T *p, const float *v, int64_t left, bool wide)
 {
-	store_raw(p, pack<T>(v), left, wide);
+	store_raw(p, pack<T, N>(v), left, wide);
 }
 
 /* The same for a type that is known at run time alone: element i of the array at p. */
-static __device__ __forceinline__ void load_any(float v[MFK_N], enum mfk_dtype t, const void *p,
+template <int N = MFK_N>
+static __device__ __forceinline__ void load_any(float *v, enum mfk_dtype t, const void *p,
 						int64_t i, int64_t left, bool wide)
 {
 	if (t == MFK_F32)
-		load(v, static_cast<const float *>(p) + i, left, wide);
+		load<N>(v, static_cast<const float *>(p) + i, left, wide);
 	else if (t == MFK_BF16)
-		load(v, static_cast<const __nv_bfloat16 *>(p) + i, left, wide);
+		load<N>(v, static_cast<const __nv_bfloat16 *>(p) + i, left, wide);
 	else
-		load(v, static_cast<const __half *>(p) + i, left, wide);
+		load<N>(v, static_cast<const __half *>(p) + i, left, wide);
 }
 
+template <int N = MFK_N>
 static __device__ __forceinline__ void store_any(enum mfk_dtype t, void *p, int64_t i,
-						 const float v[MFK_N], int64_t left, bool wide)
+						 const float *v, int64_t left, bool wide)
 {
 	if (t == MFK_F32)
-		store(static_cast<float *>(p) + i, v, left, wide);
+		store<N>(static_cast<float *>(p) + i, v, left, wide);
 	else if (t == MFK_BF16)
-		store(static_cast<__nv_bfloat16 *>(p) + i, v, left, wide);
+		store<N>(static_cast<__nv_bfloat16 *>(p) + i, v, left, wide);
 	else
-		store(static_cast<__half *>(p) + i, v, left, wide);
+		store<N>(static_cast<__half *>(p) + i, v, left, wide);
 }
 
 static __device__ __forceinline__ float load_one(enum mfk_dtype t, const void *p, int64_t i)
@@ -208,6 +221,19 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 static inline unsigned flat_blocks(int64_t count)
 {
 	return static_cast<unsigned>(ceil_div(count, MFK_THREADS * MFK_N));
+}
+
+/* How many blocks of a kernel the device runs at once: the grid of one whose blocks go on to the next
+ * piece of work until there is none. */
+template <typename K>
+static int64_t blocks_at_once(struct mfk_ctx *c, K kernel, unsigned threads, size_t shared)
+{
+	int each = 0;
+
+	mfk_cuda_check(
+		c, cudaOccupancyMaxActiveBlocksPerMultiprocessor(&each, kernel, threads, shared),
+		"the size of a grid");
+	return static_cast<int64_t>(each > 0 ? each : 1) * c->device->multiprocessors;
 }
 
 /* A block's threads as rows of x threads each, so that a row of cols elements keeps its threads
