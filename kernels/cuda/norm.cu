@@ -129,9 +129,9 @@ void mfk_cuda_norm(struct mfk_ctx *c, const struct mfk_norm *a)
 	r.layernorm = a->layernorm;
 	r.zero_centered = a->zero_centered;
 	r.eps = a->eps;
-	r.wide = aligned(a->x, a->residual, a->weight, a->bias, a->residual ? a->sum : NULL,
-			 a->y) &&
-		 a->cols % MFK_N == 0;
+	r.wide =
+		aligned(a->x, a->residual, a->weight, a->bias, a->residual ? a->sum : NULL, a->y) &&
+		a->cols % MFK_N == 0;
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
 		norm_kernel<<<static_cast<unsigned>(a->rows), threads, 0, c->stream>>>(
@@ -146,107 +146,140 @@ void mfk_cuda_norm(struct mfk_ctx *c, const struct mfk_norm *a)
 /*
  * With xhat = (x - mean) rstd and g = dy weight: dx = rstd (g - xhat avg(g xhat) - avg(g)), the
  * last for LayerNorm alone. A block has the rows blockIdx, blockIdx + gridDim, ..., and adds up
- * dweight = sum of dy xhat and dbias = sum of dy of its own rows in registers.
+ * dweight = sum of dy xhat and dbias = sum of dy of its own rows in registers. While it works on a
+ * row, the next one is on its way.
  */
-template <typename T, int THREADS>
-static __global__ void __launch_bounds__(THREADS)
-	norm_backward_kernel(row_args a, int64_t rows, const T *x, const T *weight, const T *dy,
-			     const T *dresidual, const float *mean, const float *rstd, T *dx,
-			     float *dweight, float *dbias)
+template <typename T> struct Row {
+	Raw<T> x[BACKWARD], dy[BACKWARD], more[BACKWARD];
+	float mean, rstd;
+};
+
+static __device__ __forceinline__ int64_t column(int j)
 {
-	__shared__ float room[MAX_THREADS / 32], room2[MAX_THREADS / 32];
-	float dw[BACKWARD][MFK_N] = {}, db[BACKWARD][MFK_N] = {};
+	return (threadIdx.x + static_cast<int64_t>(j) * blockDim.x) * MFK_N;
+}
 
-	for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
-		int64_t at = row * a.cols;
-		float mu = a.layernorm ? mean[row] : 0.f, r = rstd[row];
-		float sum_g = 0, sum_gx = 0;
-		Raw<T> kept_x[BACKWARD], kept_dy[BACKWARD];
+template <typename T>
+static __device__ __forceinline__ void load_row(Row<T> &r, const mfk_norm_backward &a, int64_t row,
+						bool wide)
+{
+	const T *x = static_cast<const T *>(a.x) + row * a.cols;
+	const T *dy = static_cast<const T *>(a.dy) + row * a.cols;
+	const T *more = static_cast<const T *>(a.dresidual) + row * a.cols;
 
-#pragma unroll
-		for (int j = 0; j < BACKWARD; j++) {
-			int64_t col = (threadIdx.x + static_cast<int64_t>(j) * blockDim.x) * MFK_N;
-
-			if (col >= a.cols)
-				continue;
-			kept_x[j] = load_raw(x + at + col, a.cols - col, a.wide);
-			kept_dy[j] = load_raw(dy + at + col, a.cols - col, a.wide);
-		}
-#pragma unroll
-		for (int j = 0; j < BACKWARD; j++) {
-			int64_t col = (threadIdx.x + static_cast<int64_t>(j) * blockDim.x) * MFK_N;
-			float w[MFK_N];
-
-			if (col >= a.cols)
-				continue;
-			load_weight(w, weight, col, a);
-#pragma unroll
-			for (int k = 0; k < MFK_N; k++) {
-				float d = to_float(kept_dy[j].x[k]);
-				float xhat = (to_float(kept_x[j].x[k]) - mu) * r;
-
-				/* Beyond the row dy is 0. */
-				dw[j][k] += d * xhat;
-				db[j][k] += d;
-				sum_g += d * w[k];
-				sum_gx += d * w[k] * xhat;
-			}
-		}
-		sum_gx = row_sum(sum_gx, room) / a.cols;
-		sum_g = a.layernorm ? row_sum(sum_g, room2) / a.cols : 0.f;
-#pragma unroll
-		for (int j = 0; j < BACKWARD; j++) {
-			int64_t col = (threadIdx.x + static_cast<int64_t>(j) * blockDim.x) * MFK_N;
-			float w[MFK_N], more[MFK_N], v[MFK_N];
-
-			if (col >= a.cols)
-				continue;
-			load_weight(w, weight, col, a);
-			if (dresidual)
-				load(more, dresidual + at + col, a.cols - col, a.wide);
-#pragma unroll
-			for (int k = 0; k < MFK_N; k++) {
-				float xhat = (to_float(kept_x[j].x[k]) - mu) * r;
-				float g = to_float(kept_dy[j].x[k]) * w[k];
-
-				v[k] = r * (g - xhat * sum_gx - sum_g);
-				if (dresidual)
-					v[k] += more[k];
-			}
-			store(dx + at + col, v, a.cols - col, a.wide);
-		}
-	}
 #pragma unroll
 	for (int j = 0; j < BACKWARD; j++) {
-		int64_t col = (threadIdx.x + static_cast<int64_t>(j) * blockDim.x) * MFK_N;
-		int64_t at = blockIdx.x * a.cols + col;
+		int64_t col = column(j), left = a.cols - col;
 
-		if (col >= a.cols)
+		if (left <= 0)
 			continue;
-		store(dweight + at, dw[j], a.cols - col, a.wide);
-		if (dbias)
-			store(dbias + at, db[j], a.cols - col, a.wide);
+		r.x[j] = load_raw(x + col, left, wide);
+		r.dy[j] = load_raw(dy + col, left, wide);
+		if (a.dresidual)
+			r.more[j] = load_raw(more + col, left, wide);
+	}
+	r.mean = a.layernorm ? a.mean[row] : 0.f;
+	r.rstd = a.rstd[row];
+}
+
+/* parts: of dweight [gridDim, cols], and then of dbias with BIAS. Long rows, and those of fp32,
+ * leave no registers for a row AHEAD. */
+template <typename T, int THREADS, bool BIAS, bool AHEAD = THREADS <= 512 && sizeof(T) == 2>
+static __global__ void __launch_bounds__(THREADS)
+	norm_backward_kernel(mfk_norm_backward a, float *parts, bool wide)
+{
+	__shared__ float room[2][2][MAX_THREADS / 32];
+	float dw[BACKWARD][MFK_N] = {}, db[BACKWARD][MFK_N] = {};
+	float centre = a.zero_centered ? 1.f : 0.f;
+	Raw<T> weight[BACKWARD];
+	Row<T> next;
+	int turn = 0; /* rows take turns with the rooms of their sums */
+
+#pragma unroll
+	for (int j = 0; j < BACKWARD; j++)
+		if (column(j) < a.cols)
+			weight[j] = load_raw(static_cast<const T *>(a.weight) + column(j),
+					     a.cols - column(j), wide);
+	if (AHEAD)
+		load_row(next, a, blockIdx.x, wide);
+	for (int64_t row = blockIdx.x; row < a.rows; row += gridDim.x, turn ^= 1) {
+		T *dx = static_cast<T *>(a.dx) + row * a.cols;
+		float sum_g = 0, sum_gx = 0;
+		Row<T> r = next;
+
+		if (!AHEAD)
+			load_row(r, a, row, wide);
+		else if (row + gridDim.x < a.rows)
+			load_row(next, a, row + gridDim.x, wide);
+#pragma unroll
+		for (int j = 0; j < BACKWARD; j++)
+#pragma unroll
+			for (int k = 0; k < MFK_N && column(j) < a.cols; k++) {
+				float d = to_float(r.dy[j].x[k]); /* 0 beyond the row */
+				float xhat = (to_float(r.x[j].x[k]) - r.mean) * r.rstd;
+				float g = d * (to_float(weight[j].x[k]) + centre);
+
+				dw[j][k] += d * xhat;
+				if (BIAS)
+					db[j][k] += d;
+				sum_g += g;
+				sum_gx += g * xhat;
+			}
+		sum_gx = row_sum_once(sum_gx, room[turn][0]) / a.cols;
+		sum_g = a.layernorm ? row_sum_once(sum_g, room[turn][1]) / a.cols : 0.f;
+#pragma unroll
+		for (int j = 0; j < BACKWARD; j++) {
+			float v[MFK_N];
+
+			if (column(j) >= a.cols)
+				continue;
+#pragma unroll
+			for (int k = 0; k < MFK_N; k++) {
+				float xhat = (to_float(r.x[j].x[k]) - r.mean) * r.rstd;
+				float g = to_float(r.dy[j].x[k]) *
+					  (to_float(weight[j].x[k]) + centre);
+
+				v[k] = r.rstd * (g - xhat * sum_gx - sum_g);
+				if (a.dresidual)
+					v[k] += to_float(r.more[j].x[k]);
+			}
+			store(dx + column(j), v, a.cols - column(j), wide);
+		}
+	}
+	parts += blockIdx.x * a.cols;
+#pragma unroll
+	for (int j = 0; j < BACKWARD; j++) {
+		if (column(j) >= a.cols)
+			continue;
+		store(parts + column(j), dw[j], a.cols - column(j), wide);
+		if (BIAS)
+			store(parts + gridDim.x * a.cols + column(j), db[j], a.cols - column(j),
+			      wide);
 	}
 }
 
-template <int THREADS>
-static void launch_backward(struct mfk_ctx *c, const struct mfk_norm_backward *a, const row_args &r,
-			    unsigned blocks, unsigned threads, float *dweight, float *dbias)
+/* Returns the number of blocks, each of which has left a row of parts; 0: the context has failed. */
+template <typename T, int THREADS, bool BIAS>
+static int64_t launch_backward(struct mfk_ctx *c, const struct mfk_norm_backward *a,
+			       unsigned threads, bool wide, float **parts)
 {
-	with_type(a->dtype, [&](auto tag) {
-		typedef typename decltype(tag)::type T;
-		norm_backward_kernel<T, THREADS><<<blocks, threads, 0, c->stream>>>(
-			r, a->rows, static_cast<const T *>(a->x), static_cast<const T *>(a->weight),
-			static_cast<const T *>(a->dy), static_cast<const T *>(a->dresidual),
-			a->mean, a->rstd, static_cast<T *>(a->dx), dweight, dbias);
-	});
+	auto kernel = norm_backward_kernel<T, THREADS, BIAS>;
+	int64_t blocks = min(a->rows, blocks_at_once(c, kernel, threads, 0));
+
+	*parts = static_cast<float *>(mfk_cuda_scratch(
+		c, static_cast<size_t>(blocks * a->cols) * sizeof(float) * (BIAS ? 2 : 1), "norm"));
+	if (!*parts)
+		return 0;
+	kernel<<<static_cast<unsigned>(blocks), threads, 0, c->stream>>>(*a, *parts, wide);
+	mfk_cuda_end(c, "norm's gradient");
+	return blocks;
 }
 
 void mfk_cuda_norm_backward(struct mfk_ctx *c, const struct mfk_norm_backward *a)
 {
 	unsigned threads = threads_for(a->cols, BACKWARD);
-	int64_t blocks;
-	row_args r = {};
+	bool wide = aligned(a->x, a->weight, a->dy, a->dresidual, a->dx) && a->cols % MFK_N == 0;
+	int64_t blocks = 0;
 	float *parts;
 
 	if (a->rows <= 0 || a->cols <= 0 || !mfk_cuda_begin(c))
@@ -256,22 +289,17 @@ void mfk_cuda_norm_backward(struct mfk_ctx *c, const struct mfk_norm_backward *a
 			      static_cast<long long>(a->cols), MAX_THREADS * BACKWARD * MFK_N);
 		return;
 	}
-	blocks = c->device->multiprocessors * (threads < MAX_THREADS ? MAX_THREADS / threads : 1);
-	if (blocks > a->rows)
-		blocks = a->rows;
-	parts = static_cast<float *>(mfk_cuda_scratch(
-		c, static_cast<size_t>(blocks * a->cols) * sizeof(float) * (a->dbias ? 2 : 1),
-		"norm"));
-	if (!parts)
+	with_type(a->dtype, [&](auto tag) {
+		typedef typename decltype(tag)::type T;
+		auto launch = threads <= 512 ? (a->dbias ? launch_backward<T, 512, true>
+							 : launch_backward<T, 512, false>)
+					     : (a->dbias ? launch_backward<T, MAX_THREADS, true>
+							 : launch_backward<T, MAX_THREADS, false>);
+
+		blocks = launch(c, a, threads, wide, &parts);
+	});
+	if (!blocks)
 		return;
-	r.cols = a->cols;
-	r.layernorm = a->layernorm;
-	r.zero_centered = a->zero_centered;
-	r.wide = aligned(a->x, a->weight, a->dy, a->dresidual, a->dx) && a->cols % MFK_N == 0;
-	(threads <= 512 ? launch_backward<512> : launch_backward<MAX_THREADS>)(
-		c, a, r, static_cast<unsigned>(blocks), threads, parts,
-		a->dbias ? parts + blocks * a->cols : NULL);
-	mfk_cuda_end(c, "norm");
 	mfk_cuda_add_columns(c, a->grad, a->dweight, parts, blocks, a->cols);
 	if (a->dbias)
 		mfk_cuda_add_columns(c, a->grad, a->dbias, parts + blocks * a->cols, blocks,

@@ -21,10 +21,10 @@ static __device__ __forceinline__ float lane_max(float x)
 
 /*
  * Over the threads of one row of the block (blockDim.x of them, a power of two or a multiple of
- * 32): each gets the sum. room: shared, one T for each warp of the block; the same room may be used
- * again at once. All of the block call it.
+ * 32): each gets the sum. room: shared, one T for each warp of the block, which nobody reads any
+ * more. All of the block call it.
  */
-template <typename T> static __device__ __forceinline__ T row_sum(T x, T *room)
+template <typename T> static __device__ __forceinline__ T row_sum_once(T x, T *room)
 {
 	unsigned width = blockDim.x, warps = width / 32;
 	unsigned warp = threadIdx.x / 32;
@@ -36,13 +36,20 @@ template <typename T> static __device__ __forceinline__ T row_sum(T x, T *room)
 	x = lane_sum(x, 32);
 	if (warps == 1)
 		return x;
-	__syncthreads();
 	if (threadIdx.x % 32 == 0)
 		mine[warp] = x;
 	__syncthreads();
 	for (unsigned i = 0; i < warps; i++)
 		all += mine[i];
 	return all;
+}
+
+/* The same; the room may be used again and again. */
+template <typename T> static __device__ __forceinline__ T row_sum(T x, T *room)
+{
+	if (blockDim.x > 32)
+		__syncthreads();
+	return row_sum_once(x, room);
 }
 
 #endif
