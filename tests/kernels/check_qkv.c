@@ -241,11 +241,11 @@ static void qkv(struct check *c, struct shape s, enum mfk_dtype type, enum mfk_d
 
 void check_qkv(struct check *c)
 {
-	static const struct shape shapes[] = {{1, 1, 1, 8, 8},
-					      {17, 2, 3, 16, 8},
-					      {66, 3, 1, 64, 64},
-					      {70, 2, 4, 128, 128},
-					      {5, 4, 2, 32, 0}};
+	static const struct shape shapes[] = {
+		{1, 1, 1, 8, 8},      {17, 2, 3, 16, 8},  {66, 3, 1, 64, 64},
+		{70, 2, 4, 128, 128}, {5, 4, 2, 32, 0},	  {9, 1, 7, 33, 6},
+		{21, 1, 5, 80, 32},   {40, 2, 1, 96, 20}, {3, 1, 2, 256, 64},
+	};
 
 	if (!c->ops->qkv)
 		return;
