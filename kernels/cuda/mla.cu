@@ -1,120 +1,230 @@
-/* Queries, keys and values of multi-latent attention: a block has a token, a thread an element. */
+/*
+ * Queries, keys and values of multi-latent attention: a block has a token. A thread has vectors of N
+ * elements, 8 where all lengths allow it, else 1; of what is turned, N pairs.
+ */
 #include "kernels/cuda/vec.cuh"
 
 /* Where a token's numbers begin. */
 struct place {
 	int64_t q, kv, v, rope, angles;
-	int head, kv_head, half;
+	int heads, nope, head, kv_head, v_dim, half;
+	/* Vectors of a head's queries or keys: those before `pairs` are plain, those before `rest`
+	 * N pairs that are turned, the others plain, too. */
+	int pairs, rest, all;
 };
 
-static __device__ __forceinline__ place place_of(const mfk_mla &a)
+template <int N> static __device__ __forceinline__ place place_of(const mfk_mla &a)
 {
 	int64_t t = blockIdx.x;
 	place p;
 
+	p.heads = static_cast<int>(a.heads);
+	p.nope = static_cast<int>(a.nope);
 	p.head = static_cast<int>(a.nope + a.rope);
 	p.kv_head = static_cast<int>(a.nope + a.v_dim);
+	p.v_dim = static_cast<int>(a.v_dim);
 	p.half = static_cast<int>(a.rotary_dim) / 2;
 	p.q = t * a.heads * p.head;
 	p.kv = t * a.heads * p.kv_head;
 	p.v = t * a.heads * a.v_dim;
 	p.rope = t * a.rope;
 	p.angles = p.half ? static_cast<int64_t>(a.positions[t]) * p.half : 0;
+	p.pairs = p.nope / N;
+	p.rest = p.pairs + p.half / N;
+	p.all = p.rest + (p.head - p.nope - 2 * p.half) / N;
 	return p;
 }
 
-/* Element i of x turned: neighbours become two halves. */
-template <typename T>
-static __device__ __forceinline__ float turned(const mfk_mla &a, const place &p, const T *x, int i)
+/* Where a plain vector begins in a head. */
+template <int N> static __device__ __forceinline__ int begin(const place &p, int vector)
 {
-	int pair = i < p.half ? i : i - p.half;
-	float x1, x2, cos, sin;
-
-	if (i >= 2 * p.half)
-		return to_float(x[i]);
-	x1 = to_float(x[2 * pair]);
-	x2 = to_float(x[2 * pair + 1]);
-	cos = a.cos[p.angles + pair];
-	sin = a.sin[p.angles + pair];
-	return i < p.half ? x1 * cos - x2 * sin : x2 * cos + x1 * sin;
+	return (vector < p.pairs ? vector : vector + p.half / N) * N;
 }
 
-/* Element i of what had y1 in the first half of a turned pair, and y2 in the second. */
-static __device__ __forceinline__ float turned_back(const mfk_mla &a, const place &p, float y1,
-						    float y2, int i)
+template <int N, typename T> static __device__ __forceinline__ void move(T *to, const T *from)
 {
-	float cos = a.cos[p.angles + i / 2], sin = a.sin[p.angles + i / 2];
-
-	return i % 2 ? y2 * cos - y1 * sin : y1 * cos + y2 * sin;
+	store_raw(to, load_raw<N>(from, N, true), N, true);
 }
 
-template <typename T> static __global__ void __launch_bounds__(MFK_THREADS) mla_kernel(mfk_mla a)
+template <int N>
+static __device__ __forceinline__ void look_up(const mfk_mla &a, const place &p, int pair,
+					       float cos[N], float sin[N])
 {
-	const place p = place_of(a);
-	const T *q_up = static_cast<const T *>(a.q_up) + p.q;
+	load<N>(cos, a.cos + p.angles + pair, N, true);
+	load<N>(sin, a.sin + p.angles + pair, N, true);
+}
+
+/* N pairs from neighbours at x to two halves of y. */
+template <int N, typename T>
+static __device__ __forceinline__ void turn(const mfk_mla &a, const place &p, int pair, const T *x,
+					    T *y)
+{
+	float v[2 * N], cos[N], sin[N], first[N], second[N];
+
+	load<N>(v, x + 2 * pair, N, true);
+	load<N>(v + N, x + 2 * pair + N, N, true);
+	look_up<N>(a, p, pair, cos, sin);
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		first[k] = v[2 * k] * cos[k] - v[2 * k + 1] * sin[k];
+		second[k] = v[2 * k + 1] * cos[k] + v[2 * k] * sin[k];
+	}
+	store<N>(y + pair, first, N, true);
+	store<N>(y + p.half + pair, second, N, true);
+}
+
+/* Back: the gradients of two halves to neighbours at dx. */
+template <int N, typename T>
+static __device__ __forceinline__ void turn_back(const mfk_mla &a, const place &p, int pair,
+						 const float first[N], const float second[N], T *dx)
+{
+	float v[2 * N], cos[N], sin[N];
+
+	look_up<N>(a, p, pair, cos, sin);
+#pragma unroll
+	for (int k = 0; k < N; k++) {
+		v[2 * k] = first[k] * cos[k] + second[k] * sin[k];
+		v[2 * k + 1] = second[k] * cos[k] - first[k] * sin[k];
+	}
+	store<N>(dx + 2 * pair, v, N, true);
+	store<N>(dx + 2 * pair + N, v + N, N, true);
+}
+
+template <typename T, int N>
+static __global__ void __launch_bounds__(MFK_THREADS) mla_kernel(mfk_mla a)
+{
+	const place p = place_of<N>(a);
 	const T *kv_up = static_cast<const T *>(a.kv_up) + p.kv;
 	const T *k_rope = static_cast<const T *>(a.k_rope) + p.rope;
-	const int nope = static_cast<int>(a.nope), heads = static_cast<int>(a.heads);
-	const int v_dim = static_cast<int>(a.v_dim);
 
-	for (int i = threadIdx.x; i < heads * p.head; i += MFK_THREADS) {
-		int h = i / p.head, e = i % p.head;
-		const T *of = q_up + h * p.head;
-		bool plain = e < nope;
-		float q = plain ? to_float(of[e]) : turned(a, p, of + nope, e - nope);
-		float k =
-			plain ? to_float(kv_up[h * p.kv_head + e]) : turned(a, p, k_rope, e - nope);
+	for (int i = threadIdx.x; i < p.heads * p.all; i += MFK_THREADS) {
+		int h = i / p.all, vector = i % p.all, e = begin<N>(p, vector);
+		const T *from = static_cast<const T *>(a.q_up) + p.q + h * p.head;
+		T *q = static_cast<T *>(a.q) + p.q + h * p.head;
+		T *k = static_cast<T *>(a.k) + p.q + h * p.head;
 
-		static_cast<T *>(a.q)[p.q + i] = from_float<T>(q);
-		static_cast<T *>(a.k)[p.q + i] = from_float<T>(k);
+		if (vector >= p.pairs && vector < p.rest) {
+			int pair = (vector - p.pairs) * N;
+
+			turn<N>(a, p, pair, from + p.nope, q + p.nope);
+			turn<N>(a, p, pair, k_rope, k + p.nope);
+		} else {
+			move<N>(q + e, from + e);
+			move<N>(k + e,
+				e < p.nope ? kv_up + h * p.kv_head + e : k_rope + e - p.nope);
+		}
 	}
-	for (int i = threadIdx.x; i < heads * v_dim; i += MFK_THREADS)
-		static_cast<T *>(a.v)[p.v + i] = kv_up[i / v_dim * p.kv_head + nope + i % v_dim];
+	for (int i = threadIdx.x; i < p.heads * (p.v_dim / N); i += MFK_THREADS) {
+		int h = i / (p.v_dim / N), e = i % (p.v_dim / N) * N;
+
+		move<N>(static_cast<T *>(a.v) + p.v + h * p.v_dim + e,
+			kv_up + h * p.kv_head + p.nope + e);
+	}
 }
 
-/* The gradient of element i of what was turned: get(j) is that of element j of the result. */
-template <typename F>
-static __device__ __forceinline__ float back(const mfk_mla &a, const place &p, int i, F get)
+/* ---- backward ---- */
+
+template <int N> struct Sums {
+	float first[N], second[N];
+};
+
+/* Adds dk's rows of some heads: `vector` as in place; second of pairs alone. */
+template <typename T, int N>
+static __device__ __forceinline__ Sums<N> add_heads(const place &p, const T *dk, int vector, int h,
+						    int step)
 {
-	if (i >= 2 * p.half)
-		return get(i);
-	return turned_back(a, p, get(i / 2), get(i / 2 + p.half), i);
+	bool paired = vector < p.rest;
+	int e = paired ? p.nope + (vector - p.pairs) * N : begin<N>(p, vector);
+	Sums<N> sum = {};
+
+	for (; h < p.heads; h += step) {
+		float v[N];
+
+		load<N>(v, dk + h * p.head + e, N, true);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			sum.first[k] += v[k];
+		if (!paired)
+			continue;
+		load<N>(v, dk + h * p.head + e + p.half, N, true);
+#pragma unroll
+		for (int k = 0; k < N; k++)
+			sum.second[k] += v[k];
+	}
+	return sum;
 }
 
-template <typename T>
+/* dk_rope: the sum over heads, turned back. Threads share a vector's heads, and room has the sum of
+ * each. */
+template <typename T, int N>
+static __device__ void rope_backward(const mfk_mla &a, const place &p, Sums<N> *room)
+{
+	const T *dk = static_cast<const T *>(a.dk) + p.q;
+	T *dk_rope = static_cast<T *>(a.dk_rope) + p.rope;
+
+	for (int base = p.pairs; base < p.all; base += MFK_THREADS) {
+		int count = min(p.all - base, MFK_THREADS), shares = MFK_THREADS / count;
+		int vector = base + threadIdx.x % count, share = threadIdx.x / count;
+		Sums<N> sum = {};
+
+		if (share < shares)
+			room[threadIdx.x] = add_heads<T, N>(p, dk, vector, share, shares);
+		__syncthreads();
+		for (int i = 0; i < shares && share == 0; i++)
+#pragma unroll
+			for (int k = 0; k < N; k++) {
+				sum.first[k] += room[i * count + threadIdx.x].first[k];
+				sum.second[k] += room[i * count + threadIdx.x].second[k];
+			}
+		if (share == 0 && vector < p.rest)
+			turn_back<N>(a, p, (vector - p.pairs) * N, sum.first, sum.second, dk_rope);
+		else if (share == 0)
+			store<N>(dk_rope + begin<N>(p, vector) - p.nope, sum.first, N, true);
+		__syncthreads();
+	}
+}
+
+template <typename T, int N>
 static __global__ void __launch_bounds__(MFK_THREADS) mla_backward_kernel(mfk_mla a)
 {
-	const place p = place_of(a);
-	const T *dq = static_cast<const T *>(a.dq) + p.q;
-	const T *dk = static_cast<const T *>(a.dk) + p.q;
-	const T *dv = static_cast<const T *>(a.dv) + p.v;
-	const int nope = static_cast<int>(a.nope), heads = static_cast<int>(a.heads);
+	__shared__ Sums<N> room[MFK_THREADS];
+	const place p = place_of<N>(a);
+	const int kv_vectors = p.kv_head / N;
 
-	for (int i = threadIdx.x; i < heads * p.head; i += MFK_THREADS) {
-		int e = i % p.head;
-		const T *of = dq + i / p.head * p.head + nope;
-		float d = e < nope ? to_float(dq[i])
-				   : back(a, p, e - nope, [&](int j) { return to_float(of[j]); });
+	for (int i = threadIdx.x; i < p.heads * p.all; i += MFK_THREADS) {
+		int h = i / p.all, vector = i % p.all, e = begin<N>(p, vector);
+		const T *dq = static_cast<const T *>(a.dq) + p.q + h * p.head;
+		T *dq_up = static_cast<T *>(a.dq_up) + p.q + h * p.head;
 
-		static_cast<T *>(a.dq_up)[p.q + i] = from_float<T>(d);
+		if (vector >= p.pairs && vector < p.rest) {
+			int pair = (vector - p.pairs) * N;
+			float first[N], second[N];
+
+			load<N>(first, dq + p.nope + pair, N, true);
+			load<N>(second, dq + p.nope + p.half + pair, N, true);
+			turn_back<N>(a, p, pair, first, second, dq_up + p.nope);
+		} else {
+			move<N>(dq_up + e, dq + e);
+		}
 	}
-	for (int i = threadIdx.x; i < heads * p.kv_head; i += MFK_THREADS) {
-		int h = i / p.kv_head, e = i % p.kv_head;
+	for (int i = threadIdx.x; i < p.heads * kv_vectors; i += MFK_THREADS) {
+		int h = i / kv_vectors, e = i % kv_vectors * N;
 
-		static_cast<T *>(a.dkv_up)[p.kv + i] =
-			e < nope ? dk[h * p.head + e] : dv[h * a.v_dim + e - nope];
+		move<N>(static_cast<T *>(a.dkv_up) + p.kv + h * p.kv_head + e,
+			e < p.nope ? static_cast<const T *>(a.dk) + p.q + h * p.head + e
+				   : static_cast<const T *>(a.dv) + p.v + h * p.v_dim + e - p.nope);
 	}
-	for (int i = threadIdx.x; i < a.rope; i += MFK_THREADS) {
-		float d = back(a, p, i, [&](int j) {
-			float sum = 0;
+	rope_backward<T, N>(a, p, room);
+}
 
-			for (int h = 0; h < heads; h++)
-				sum += to_float(dk[h * p.head + nope + j]);
-			return sum;
-		});
+/* ---- launches ---- */
 
-		static_cast<T *>(a.dk_rope)[p.rope + i] = from_float<T>(d);
-	}
+/* Are all parts of heads whole vectors? */
+static bool wide(const mfk_mla *a)
+{
+	return (a->nope | a->rope | a->rotary_dim / 2 | a->v_dim) % MFK_N == 0 &&
+	       aligned(a->cos, a->sin, a->q_up, a->kv_up, a->k_rope, a->q, a->k, a->v, a->dq, a->dk,
+		       a->dv, a->dq_up, a->dkv_up, a->dk_rope);
 }
 
 void mfk_cuda_mla(struct mfk_ctx *c, const struct mfk_mla *a)
@@ -123,7 +233,9 @@ void mfk_cuda_mla(struct mfk_ctx *c, const struct mfk_mla *a)
 		return;
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
-		mla_kernel<T><<<static_cast<unsigned>(a->tokens), MFK_THREADS, 0, c->stream>>>(*a);
+		auto kernel = wide(a) ? mla_kernel<T, MFK_N> : mla_kernel<T, 1>;
+
+		kernel<<<static_cast<unsigned>(a->tokens), MFK_THREADS, 0, c->stream>>>(*a);
 	});
 	mfk_cuda_end(c, "mla");
 }
@@ -134,8 +246,9 @@ void mfk_cuda_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a)
 		return;
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
-		mla_backward_kernel<T>
-			<<<static_cast<unsigned>(a->tokens), MFK_THREADS, 0, c->stream>>>(*a);
+		auto kernel = wide(a) ? mla_backward_kernel<T, MFK_N> : mla_backward_kernel<T, 1>;
+
+		kernel<<<static_cast<unsigned>(a->tokens), MFK_THREADS, 0, c->stream>>>(*a);
 	});
 	mfk_cuda_end(c, "mla's gradient");
 }

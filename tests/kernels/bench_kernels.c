@@ -23,6 +23,8 @@ struct buffers {
 	float *f32[4];	/* PARAMS elements */
 	float *rows[4]; /* statistics, TOKENS * HEADS */
 	int32_t *ids, *order, *positions;
+	int32_t *expert, *row, *from; /* choices: the router's, and what dispatch makes of them */
+	int64_t *offsets;
 	double *sums;
 };
 
@@ -387,6 +389,129 @@ static void qkv_normed_backward(struct bench *s)
 	s->ops->qkv_backward(s->ctx, &a);
 }
 
+#define MLA_HEADS 64
+#define NOPE	  128
+#define ROPE	  64
+#define V_DIM	  128
+
+static struct mfk_mla mla_of(struct bench *s)
+{
+	return (struct mfk_mla){.dtype = MFK_BF16,
+				.tokens = TOKENS,
+				.heads = MLA_HEADS,
+				.nope = NOPE,
+				.rope = ROPE,
+				.rotary_dim = ROPE,
+				.v_dim = V_DIM,
+				.cos = s->b.f32[0],
+				.sin = s->b.f32[1],
+				.positions = s->b.positions,
+				.q_up = s->b.io[0],
+				.kv_up = s->b.io[1],
+				.k_rope = s->b.io[5],
+				.q = s->b.io[2],
+				.k = s->b.io[3],
+				.v = s->b.io[4],
+				.dq = s->b.io[2],
+				.dk = s->b.io[3],
+				.dv = s->b.io[4],
+				.dq_up = s->b.io[0],
+				.dkv_up = s->b.io[1],
+				.dk_rope = s->b.io[5]};
+}
+
+static void mla(struct bench *s)
+{
+	struct mfk_mla a = mla_of(s);
+
+	s->ops->mla(s->ctx, &a);
+}
+
+static void mla_backward(struct bench *s)
+{
+	struct mfk_mla a = mla_of(s);
+
+	s->ops->mla_backward(s->ctx, &a);
+}
+
+/* ---- experts ---- */
+
+#define ROUTED 256 /* experts */
+#define TOP_K  8
+
+static struct mfk_route route_of(struct bench *s)
+{
+	return (struct mfk_route){.dtype = MFK_BF16,
+				  .score = MFK_SCORE_SIGMOID,
+				  .tokens = TOKENS,
+				  .experts = ROUTED,
+				  .top_k = TOP_K,
+				  .groups = 8,
+				  .group_top_k = 4,
+				  .scale = 2.5f,
+				  .logits = s->b.io[0],
+				  .expert = s->b.expert,
+				  .prob = s->b.rows[0],
+				  .dprob = s->b.rows[0],
+				  .row = s->b.row,
+				  .dlogits = s->b.io[1]};
+}
+
+static void route(struct bench *s)
+{
+	struct mfk_route a = route_of(s);
+
+	s->ops->route(s->ctx, &a);
+}
+
+static void dispatch(struct bench *s)
+{
+	struct mfk_dispatch a = {.tokens = TOKENS,
+				 .experts = ROUTED,
+				 .top_k = TOP_K,
+				 .expert = s->b.expert,
+				 .prob = s->b.rows[0],
+				 .offsets = s->b.offsets,
+				 .row = s->b.row,
+				 .from = s->b.from,
+				 .row_prob = s->b.rows[1]};
+
+	s->ops->dispatch(s->ctx, &a);
+}
+
+static void route_backward(struct bench *s)
+{
+	struct mfk_route a = route_of(s);
+
+	s->ops->route_backward(s->ctx, &a);
+}
+
+static void gather(struct bench *s)
+{
+	struct mfk_rows a = {.dtype = MFK_BF16,
+			     .rows = TOKENS * TOP_K,
+			     .cols = 2048,
+			     .each = TOP_K,
+			     .map = s->b.from,
+			     .x = s->b.io[0],
+			     .y = s->b.io[1]};
+
+	s->ops->gather(s->ctx, &a);
+}
+
+static void combine(struct bench *s)
+{
+	struct mfk_rows a = {.dtype = MFK_BF16,
+			     .rows = TOKENS,
+			     .cols = 2048,
+			     .each = TOP_K,
+			     .map = s->b.row,
+			     .x = s->b.io[1],
+			     .y = s->b.io[2]};
+
+	s->ops->combine(s->ctx, &a);
+}
+
 static struct mfk_act act_of(struct bench *s, bool gated)
 {
 	return (struct mfk_act){.dtype = MFK_BF16,
@@ -644,6 +769,10 @@ static bool prepare(struct bench *s)
 	b->ids = allocate(s, TOKENS * sizeof(int32_t));
 	b->order = allocate(s, TOKENS * sizeof(int32_t));
 	b->positions = allocate(s, TOKENS * sizeof(int32_t));
+	b->expert = allocate(s, (size_t)TOKENS * TOP_K * sizeof(int32_t));
+	b->row = allocate(s, (size_t)TOKENS * TOP_K * sizeof(int32_t));
+	b->from = allocate(s, (size_t)TOKENS * TOP_K * sizeof(int32_t));
+	b->offsets = allocate(s, (ROUTED + 1) * sizeof(int64_t));
 	b->sums = allocate(s, 2 * sizeof(double));
 	if (s->failures)
 		return false;
@@ -669,6 +798,10 @@ static void release(struct bench *s)
 	d->free(s->device, s->b.ids);
 	d->free(s->device, s->b.order);
 	d->free(s->device, s->b.positions);
+	d->free(s->device, s->b.expert);
+	d->free(s->device, s->b.row);
+	d->free(s->device, s->b.from);
+	d->free(s->device, s->b.offsets);
 	d->free(s->device, s->b.sums);
 }
 
@@ -679,6 +812,10 @@ static void measure_memory(struct bench *s)
 	const double th = (double)TOKENS * HIDDEN, tf = (double)TOKENS * FFN;
 	const double heads = (double)TOKENS * (HEADS + 2 * GROUPS) * DIM;
 	const double normed = (double)TOKENS * (HEADS + GROUPS) * DIM;
+	const double choices = (double)TOKENS * TOP_K;
+	/* q_up, q and k; kv_up and v */
+	const double split =
+		2.0 * TOKENS * MLA_HEADS * (3 * (NOPE + ROPE) + (NOPE + V_DIM) + V_DIM);
 
 	memory_bound(s, "copy", copy, 4.0 * BIG);
 	memory_bound(s, "add", add, 6.0 * BIG);
@@ -694,6 +831,18 @@ static void measure_memory(struct bench *s)
 	memory_bound(s, "qkv_backward", qkv_backward, 4 * heads);
 	memory_bound(s, "qkv normed", qkv_normed, 4 * heads);
 	memory_bound(s, "qkv_backward normed", qkv_normed_backward, 4 * heads + 2 * normed);
+	if (s->ops->mla) {
+		memory_bound(s, "mla", mla, split);
+		memory_bound(s, "mla_backward", mla_backward, split);
+	}
+	if (s->ops->route && s->ops->dispatch) {
+		/* dispatch needs what route has chosen, and the others what dispatch has made */
+		memory_bound(s, "route", route, 2.0 * TOKENS * ROUTED + 8 * choices);
+		memory_bound(s, "dispatch", dispatch, 20 * choices);
+		memory_bound(s, "route_backward", route_backward, 4.0 * TOKENS * ROUTED);
+		memory_bound(s, "gather", gather, 2 * (choices + TOKENS) * 2048);
+		memory_bound(s, "combine", combine, 2 * (choices + TOKENS) * 2048);
+	}
 	memory_bound(s, "act SwiGLU", swiglu, 6 * tf);
 	memory_bound(s, "act_backward SwiGLU", swiglu_backward, 10 * tf);
 	memory_bound(s, "act GELU", gelu, 4 * tf);
