@@ -160,10 +160,12 @@ static int write_small(struct commit *c, const char *name, const void *bytes, ui
 	if (rc)
 		return rc;
 	c->s->result.bytes += length;
-	mfs_save_sha256(bytes, length, digest);
-	if (!strchr(name, '/')) /* the manifest has the files of the directory itself */
+	if (strchr(name, '/')) /* the manifest has the files of the directory itself */
+		return 0;
+	rc = mfs_save_sum(c->sys, name, bytes, length, digest, c->err);
+	if (!rc)
 		note(c, name, digest);
-	return 0;
+	return rc;
 }
 
 static int write_common(struct commit *c)
@@ -214,9 +216,11 @@ static int write_index(struct commit *c)
 	int rc = write_small(c, "metadata.json", mfs_megatron_dist_json,
 			     strlen(mfs_megatron_dist_json));
 
+	if (!rc)
+		rc = mfs_save_sum(c->sys, ".metadata", metadata->data, metadata->len, digest,
+				  c->err);
 	if (rc)
 		return rc;
-	mfs_save_sha256(metadata->data, metadata->len, digest);
 	note(c, ".metadata", digest);
 	rc = write_manifest(c);
 	if (rc)
@@ -489,7 +493,7 @@ int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err)
 	snprintf(s->engine, sizeof(s->engine), "%s", mfs_io_engine_name(c.engine));
 	s->result.engine = s->engine;
 	mfs_tracker_read(s->dir, &before);
-	c.digests = calloc(s->plan.file_count + 1u, sizeof(*c.digests));
+	c.digests = c.sys->alloc(c.sys->arg, (s->plan.file_count + 1u) * sizeof(*c.digests));
 	rc = c.digests ? commit(&c) : mfs_fail_nomem(err);
 	if (!rc)
 		remove_old(s, &before);

@@ -15,6 +15,8 @@
 #define MFS_SAVE_DEPTH 16u		   /* writes in flight */
 #define MFS_SAVE_LANES 4u /* files that are written side by side, each hashed by its own thread */
 
+#define MFS_SAVE_DIGEST 65 /* a sum in hexadecimal, with its end */
+
 /* ---- the system (save_system.c) ---- */
 
 /* All that a save asks of the system, so that tests can let each call fail. 0 or -errno. */
@@ -29,6 +31,13 @@ struct mfs_save_system {
 	int (*exchange)(void *arg, const char *a, const char *b);
 	int (*remove)(void *arg, const char *path); /* of a file or an empty directory */
 	int (*engine)(void *arg, unsigned depth, struct mfs_io_engine **ret, struct mfs_error *err);
+	/* Zeros that O_DIRECT can write, for free(); NULL: there is no memory. */
+	void *(*alloc)(void *arg, uint64_t bytes);
+	/* SHA-256. end() gives the sum in hexadecimal, and begins anew. free() takes NULL. */
+	int (*sum_new)(void *arg, void **ret);
+	int (*sum_add)(void *arg, void *sum, const void *bytes, uint64_t length);
+	int (*sum_end)(void *arg, void *sum, char ret[MFS_SAVE_DIGEST]);
+	void (*sum_free)(void *arg, void *sum);
 	void *arg;
 };
 
@@ -167,7 +176,6 @@ struct mfs_saver {
 
 /* Writes the large files into dir and syncs them. digests: [files] SHA-256 in hexadecimal. On
  * failure all that was open is closed, and what was written stays for the caller to remove. */
-#define MFS_SAVE_DIGEST 65
 int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAVE_DIGEST],
 		   struct mfs_io_engine *engine, struct mfs_error *err);
 /* Writes and syncs a small file. */
@@ -178,7 +186,9 @@ int mfs_save_write_small(struct mfs_saver *s, const char *dir, const char *name,
 bool mfs_save_ring_grow(struct mfs_saver *s);
 void mfs_save_ring_release(struct mfs_saver *s);
 
-void mfs_save_sha256(const void *bytes, uint64_t length, char ret[MFS_SAVE_DIGEST]);
+/* The sum of bytes; name: of their file, for the message. */
+int mfs_save_sum(const struct mfs_save_system *sys, const char *name, const void *bytes,
+		 uint64_t length, char ret[MFS_SAVE_DIGEST], struct mfs_error *err);
 
 /* ---- a whole save (save_commit.c) ---- */
 

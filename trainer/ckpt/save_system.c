@@ -2,10 +2,14 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <openssl/evp.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/str.h"
 #include "formats/io/commit.h"
 #include "trainer/ckpt/save_i.h"
 
@@ -83,6 +87,52 @@ static int engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struct 
 	return mfs_io_engine_new(depth, ret, err);
 }
 
+static void *alloc(void *arg, uint64_t bytes)
+{
+	void *p;
+
+	(void)arg;
+	bytes = (bytes + MFS_SAVE_BLOCK) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK;
+	return posix_memalign(&p, MFS_SAVE_BLOCK, bytes) ? NULL : memset(p, 0, bytes);
+}
+
+static void sum_free(void *arg, void *sum)
+{
+	(void)arg;
+	EVP_MD_CTX_free(sum);
+}
+
+static int sum_new(void *arg, void **ret)
+{
+	EVP_MD_CTX *sum = EVP_MD_CTX_new();
+
+	(void)arg;
+	*ret = sum;
+	if (!sum)
+		return -ENOMEM;
+	/* A library in FIPS mode may lack what it needs. */
+	return EVP_DigestInit_ex(sum, EVP_sha256(), NULL) == 1 ? 0 : -ENOTSUP;
+}
+
+static int sum_add(void *arg, void *sum, const void *bytes, uint64_t length)
+{
+	(void)arg;
+	return EVP_DigestUpdate(sum, bytes, length) == 1 ? 0 : -EIO;
+}
+
+static int sum_end(void *arg, void *sum, char ret[MFS_SAVE_DIGEST])
+{
+	uint8_t bytes[EVP_MAX_MD_SIZE];
+	unsigned n = 0;
+
+	(void)arg;
+	if (EVP_DigestFinal_ex(sum, bytes, &n) != 1 ||
+	    EVP_DigestInit_ex(sum, EVP_sha256(), NULL) != 1)
+		return -EIO;
+	mfs_str_hex(bytes, n, ret);
+	return 0;
+}
+
 const struct mfs_save_system mfs_save_system = {
 	.mkdir = make_dir,
 	.open = open_file,
@@ -94,4 +144,9 @@ const struct mfs_save_system mfs_save_system = {
 	.exchange = exchange,
 	.remove = remove_path,
 	.engine = engine,
+	.alloc = alloc,
+	.sum_new = sum_new,
+	.sum_add = sum_add,
+	.sum_end = sum_end,
+	.sum_free = sum_free,
 };

@@ -9,14 +9,13 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <openssl/evp.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/str.h"
 #include "trainer/ckpt/save_i.h"
 
 /* A file that is being written. */
@@ -43,13 +42,18 @@ struct writer {
 
 /* ---- sums ---- */
 
-void mfs_save_sha256(const void *bytes, uint64_t length, char ret[MFS_SAVE_DIGEST])
+int mfs_save_sum(const struct mfs_save_system *sys, const char *name, const void *bytes,
+		 uint64_t length, char ret[MFS_SAVE_DIGEST], struct mfs_error *err)
 {
-	uint8_t sum[EVP_MAX_MD_SIZE];
-	unsigned n = 0;
+	void *sum;
+	int rc = sys->sum_new(sys->arg, &sum);
 
-	EVP_Digest(bytes, length, sum, &n, EVP_sha256(), NULL);
-	mfs_str_hex(sum, n, ret);
+	if (!rc)
+		rc = sys->sum_add(sys->arg, sum, bytes, length);
+	if (!rc)
+		rc = sys->sum_end(sys->arg, sum, ret);
+	sys->sum_free(sys->arg, sum);
+	return rc ? mfs_fail(err, rc, "the SHA-256 of '%s': %s", name, strerror(-rc)) : 0;
 }
 
 struct lane {
@@ -57,7 +61,9 @@ struct lane {
 	uint32_t number;
 	pthread_t thread;
 	bool started;
-	EVP_MD_CTX *sum;
+	void *sum;
+	int rc;
+	uint32_t file; /* whose sum it is, if rc is not 0 */
 };
 
 /* Under the lock. */
@@ -84,19 +90,14 @@ static struct mfs_save_slot *await_fill(struct writer *w, uint32_t fill)
 	return slot;
 }
 
-static void sum_fill(struct lane *l, const struct mfs_save_fill *f,
-		     const struct mfs_save_slot *slot)
+static int sum_fill(struct lane *l, const struct mfs_save_fill *f, const struct mfs_save_slot *slot)
 {
-	uint8_t sum[EVP_MAX_MD_SIZE];
-	unsigned n = 0;
+	const struct mfs_save_system *sys = &l->w->s->system;
+	const int rc = sys->sum_add(sys->arg, l->sum, slot->host, f->length);
 
-	if (!f->at)
-		EVP_DigestInit_ex(l->sum, EVP_sha256(), NULL);
-	EVP_DigestUpdate(l->sum, slot->host, f->length);
-	if (!f->last)
-		return;
-	EVP_DigestFinal_ex(l->sum, sum, &n);
-	mfs_str_hex(sum, n, l->w->digests[f->file]);
+	if (rc || !f->last)
+		return rc;
+	return sys->sum_end(sys->arg, l->sum, l->w->digests[f->file]);
 }
 
 static void *run_lane(void *arg)
@@ -104,7 +105,7 @@ static void *run_lane(void *arg)
 	struct lane *l = arg;
 	const struct mfs_save_plan *p = &l->w->s->plan;
 
-	for (uint32_t i = 0; i < p->fill_count; i++) {
+	for (uint32_t i = 0; i < p->fill_count && !l->rc; i++) {
 		struct mfs_save_slot *slot;
 
 		if (p->fills[i].lane != l->number)
@@ -112,8 +113,10 @@ static void *run_lane(void *arg)
 		slot = await_fill(l->w, i);
 		if (!slot)
 			break;
-		sum_fill(l, &p->fills[i], slot);
+		l->rc = sum_fill(l, &p->fills[i], slot);
+		l->file = p->fills[i].file;
 		pthread_mutex_lock(&l->w->s->lock);
+		l->w->failed |= l->rc != 0;
 		slot->hashed = true;
 		done_with(l->w, slot);
 		pthread_mutex_unlock(&l->w->s->lock);
@@ -123,12 +126,15 @@ static void *run_lane(void *arg)
 
 static int start_lanes(struct writer *w, struct lane *lanes)
 {
+	const struct mfs_save_system *sys = &w->s->system;
+
 	for (uint32_t i = 0; i < MFS_SAVE_LANES; i++) {
 		int rc;
 
-		lanes[i] = (struct lane){.w = w, .number = i, .sum = EVP_MD_CTX_new()};
-		if (!lanes[i].sum)
-			return mfs_fail_nomem(w->err);
+		lanes[i] = (struct lane){.w = w, .number = i};
+		rc = sys->sum_new(sys->arg, &lanes[i].sum);
+		if (rc)
+			return mfs_fail(w->err, rc, "SHA-256: %s", strerror(-rc));
 		rc = pthread_create(&lanes[i].thread, NULL, run_lane, &lanes[i]);
 		if (rc)
 			return mfs_fail(w->err, -rc, "cannot start a thread: %s", strerror(rc));
@@ -137,18 +143,28 @@ static int start_lanes(struct writer *w, struct lane *lanes)
 	return 0;
 }
 
-static void end_lanes(struct writer *w, struct lane *lanes, bool failed)
+/* Lets lanes come to their end, or end now. rc: result of the writes. */
+static int end_lanes(struct writer *w, struct lane *lanes, int rc)
 {
+	const struct mfs_save_system *sys = &w->s->system;
+
 	pthread_mutex_lock(&w->s->lock);
-	w->failed = failed;
-	w->s->released |= failed;
+	w->failed |= rc != 0;
+	w->s->released |= w->failed;
 	pthread_cond_broadcast(&w->s->changed);
 	pthread_mutex_unlock(&w->s->lock);
 	for (uint32_t i = 0; i < MFS_SAVE_LANES; i++) {
-		if (lanes[i].started)
-			pthread_join(lanes[i].thread, NULL);
-		EVP_MD_CTX_free(lanes[i].sum);
+		const struct lane *l = &lanes[i];
+
+		if (l->started)
+			pthread_join(l->thread, NULL);
+		if (lanes[i].sum)
+			sys->sum_free(sys->arg, lanes[i].sum);
+		if (l->rc) /* the writer ends as well then, for this reason */
+			rc = mfs_fail(w->err, l->rc, "the SHA-256 of '%s': %s",
+				      w->s->plan.files[l->file].name, strerror(-l->rc));
 	}
+	return rc;
 }
 
 /* ---- the ring ---- */
@@ -415,13 +431,18 @@ static int write_fill(struct writer *w)
 	return rc ? rc : submit(w, &slot->io, f->file);
 }
 
-/* All buffers are written and wait for their lanes. */
-static void await_lanes(struct writer *w)
+/* All buffers are written and wait for their lanes. -EIO: a lane has failed; end_lanes() says
+ * why. */
+static int await_lanes(struct writer *w)
 {
+	int rc;
+
 	pthread_mutex_lock(&w->s->lock);
-	while (!w->s->ring.free && w->slots_busy)
+	while (!w->s->ring.free && w->slots_busy && !w->failed)
 		pthread_cond_wait(&w->s->changed, &w->s->lock);
+	rc = w->failed ? -EIO : 0;
 	pthread_mutex_unlock(&w->s->lock);
+	return rc;
 }
 
 static int write_all(struct writer *w)
@@ -439,7 +460,7 @@ static int write_all(struct writer *w)
 		else if (mfs_io_in_flight(w->engine))
 			rc = reap(w);
 		else
-			await_lanes(w);
+			rc = await_lanes(w);
 	}
 	return rc;
 }
@@ -486,7 +507,7 @@ int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAV
 	struct lane lanes[MFS_SAVE_LANES] = {0};
 	int rc = 0;
 
-	w.files = calloc(files + 1u, sizeof(*w.files));
+	w.files = s->system.alloc(s->system.arg, (files + 1u) * sizeof(*w.files));
 	if (!w.files)
 		rc = mfs_fail_nomem(err);
 	for (uint32_t i = 0; w.files && i < files; i++)
@@ -495,7 +516,7 @@ int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAV
 		rc = start_lanes(&w, lanes);
 	if (!rc)
 		rc = write_all(&w);
-	end_lanes(&w, lanes, rc != 0);
+	rc = end_lanes(&w, lanes, rc);
 	if (w.files)
 		close_all(&w);
 	free_slots(s);
@@ -530,9 +551,9 @@ int mfs_save_write_small(struct mfs_saver *s, const char *dir, const char *name,
 
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", dir, name) >= sizeof(path))
 		return mfs_fail(err, -ENAMETOOLONG, "path '%.200s/%s' is too long", dir, name);
-	if (posix_memalign(&block, MFS_SAVE_BLOCK, room + MFS_SAVE_BLOCK))
+	block = sys->alloc(sys->arg, room);
+	if (!block)
 		return mfs_fail_nomem(err);
-	memset(block, 0, room + MFS_SAVE_BLOCK);
 	memcpy(block, bytes, length);
 	iov.iov_base = block;
 	rc = sys->open(sys->arg, path, &fd);
