@@ -521,7 +521,7 @@ static int no_exchange(void *arg, const char *a, const char *b)
 START_TEST(makes_room)
 {
 	struct mfs_save_system system = mfs_save_system;
-	char path[512], aside[sizeof(path) + 8];
+	char path[512], aside[sizeof(path) + 8], tokenizer[sizeof(aside) + 16];
 	struct mfs_saver *saver;
 	struct mfs_load *l;
 	struct setup s;
@@ -542,7 +542,12 @@ START_TEST(makes_room)
 	unit_ok(mfs_load_open(&s.config, &l, &err), &err);
 	ck_assert_str_eq(mfs_load_dir(l), aside);
 	mfs_load_free(l);
-	mfs_saver_free(new_saver(&s, &system, 0));
+	snprintf(tokenizer, sizeof(tokenizer), "%s/tokenizer", aside);
+	ck_assert_int_eq(mkdir(tokenizer, 0777), 0);
+	unit_ok(mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, tokenizer, &saver,
+			      &err),
+		&err);
+	mfs_saver_free(saver);
 	check_save(&s, 30, 2);
 	check_clean(&s);
 	tear_down(&s);

@@ -286,9 +286,10 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 
 	if (!s->config->save)
 		return mfs_fail(err, -EINVAL, "--save is missing");
-	rc = set_homes(s, err);
+	/* They may lie in an iteration that gets its name back (save_commit.c: bring_back). */
+	rc = read_assets(s, s->config->save_tokenizer_assets ? tokenizer_dir : NULL, err);
 	if (!rc)
-		rc = read_assets(s, s->config->save_tokenizer_assets ? tokenizer_dir : NULL, err);
+		rc = set_homes(s, err);
 	if (!rc)
 		rc = make_buffers(s, err);
 	if (!rc)
