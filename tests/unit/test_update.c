@@ -251,6 +251,22 @@ START_TEST(offloaded_types)
 }
 END_TEST
 
+/* Wherever the host's part ends, also between neighbours that are updated alike. */
+START_TEST(offloaded_to_each)
+{
+	const struct mfs_train_config c = config_of(MFS_BF16);
+	struct mfs_params *p;
+	uint64_t elements = 0;
+
+	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	for (uint32_t i = 0; i < p->count && i < 20; i++) {
+		elements += p->list[i].elements;
+		check(&c, ((double)elements - 0.5) / (double)p->parameters);
+	}
+	mfs_params_free(p);
+}
+END_TEST
+
 /* Parameters are offloaded whole, until they are the fraction. */
 START_TEST(fraction)
 {
@@ -281,6 +297,7 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, open_ckpt, close_ckpt);
 	tcase_add_loop_test(c, offloaded, 0, 12);
 	tcase_add_loop_test(c, offloaded_types, 0, 3);
+	tcase_add_test(c, offloaded_to_each);
 	tcase_add_loop_test(c, fraction, 0, 4);
 	suite_add_tcase(s, c);
 	return s;
