@@ -425,6 +425,11 @@ START_TEST(test_mock)
 	mfs_loader_stats(l, &stats);
 	ck_assert_str_eq(stats.engine, "generated");
 	close_loader(l);
+	/* A third of it is each split's: Megatron does not ask --split. */
+	c.split = "100,0,0";
+	unit_ok(mfs_train_data_open(&c, MFS_TEST, 0, 2, VOCAB, &d, &err), &err);
+	ck_assert_uint_gt(mfs_samples_count(d.samples), 0);
+	mfs_train_data_release(&d);
 }
 END_TEST
 

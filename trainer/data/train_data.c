@@ -103,8 +103,9 @@ static int take_order(const struct mfs_train_config *c, struct mfs_run *run, str
 	run->rules = mfs_dataset_rules_default();
 	if (c->mid_level_dataset_surplus >= 0)
 		run->rules.surplus = c->mid_level_dataset_surplus;
+	/* Megatron divides mock data evenly, whatever is said (BlendedMegatronDatasetConfig). */
 	if (run->blend)
-		run->split = c->split;
+		run->split = c->mock_data ? "1,1,1" : c->split;
 	else if (c->split)
 		return mfs_fail(err, -EINVAL,
 				"--split divides what --data-path names: each split has a data "
