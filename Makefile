@@ -143,6 +143,13 @@ NVCC_FLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -fPIC,-fvisibility=hidden,-Wal
 	-gencode arch=compute_$(lastword $(CUDA_ARCH)),code=compute_$(lastword $(CUDA_ARCH))
 CUDA_OBJECTS := $(CUDA_SOURCES:%=$(O)/cuda/%.o)
 
+# wgmma is of sm_90a alone, whose code runs on every sm_90.
+comma := ,
+ifneq ($(filter 90,$(CUDA_ARCH)),)
+$(O)/cuda/kernels/cuda/gemm_hopper.cu.o: NVCC_FLAGS := \
+	$(subst arch=compute_90$(comma)code=sm_90,arch=compute_90a$(comma)code=sm_90a,$(NVCC_FLAGS)) -DMFK_SM90A
+endif
+
 $(O)/cuda/%.cu.o: %.cu Makefile
 	$(call say,NVCC,$@)
 	$(Q)mkdir -p $(@D)

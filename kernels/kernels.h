@@ -102,19 +102,20 @@ struct mfk_gemm {
 };
 
 /*
- * One product for each group g, of the rows [offsets[g], offsets[g+1]) of the tokens. offsets:
- * host, [groups + 1]. A group without rows has no product; of a weight gradient with beta 0 its
- * part is zeroed.
+ * One product for each group g, of the rows [offsets[g], offsets[g+1]) of the tokens. A group
+ * without rows has no product; of a weight gradient with beta 0 its part is zeroed.
  *
  * Forward and backward for inputs: the rows are those of a and c, and b of group g begins at b + g
  * * stride elements. Weight gradients (trans_a): the rows are k, of a and b, and c of group g
- * begins at c
- * + g * stride. m or k of base is not used.
+ * begins at c + g * stride. base.m, or k, is all rows: offsets[groups].
  */
 struct mfk_gemm_grouped {
 	struct mfk_gemm base;
 	int64_t groups;
-	const int64_t *offsets;
+	const int64_t *offsets; /* [groups + 1] */
+	/* The same on the host, where the operation wants them: gemm_grouped_wants_host(). NULL: it
+	 * fetches them, and waits. */
+	const int64_t *host_offsets;
 	int64_t stride; /* elements */
 };
 
@@ -412,6 +413,8 @@ struct mfk_adamw {
 struct mfk_ops {
 	void (*gemm)(struct mfk_ctx *c, const struct mfk_gemm *a);
 	void (*gemm_grouped)(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
+	/* Whether products of a shape want host_offsets; pointers are not looked at. */
+	bool (*gemm_grouped_wants_host)(struct mfk_device *d, const struct mfk_gemm_grouped *a);
 	/* bias gradient: db[n] += sum over rows of dy[rows, n] */
 	void (*bias_backward)(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad,
 			      void *db, const void *dy, int64_t rows, int64_t cols);

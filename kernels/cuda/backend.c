@@ -4,6 +4,7 @@
 static const struct mfk_ops ops = {
 	.gemm = mfk_cuda_gemm,
 	.gemm_grouped = mfk_cuda_gemm_grouped,
+	.gemm_grouped_wants_host = mfk_cuda_gemm_grouped_wants_host,
 	.bias_backward = mfk_cuda_bias_backward,
 	.norm = mfk_cuda_norm,
 	.norm_backward = mfk_cuda_norm_backward,

@@ -78,6 +78,7 @@ int mfk_cuda_errno(cudaError_t rc);
  * once. product NULL: it is 0, a product over 0 elements. */
 void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a);
 void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
+bool mfk_cuda_gemm_grouped_wants_host(struct mfk_device *d, const struct mfk_gemm_grouped *a);
 void mfk_cuda_gemm_free(struct mfk_ctx *c);
 void mfk_cuda_gemm_bias(struct mfk_ctx *c, const struct mfk_gemm *a, const float *product);
 

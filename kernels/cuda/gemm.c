@@ -5,12 +5,12 @@
  * is computed as c^T = op(b)^T op(a)^T. Which algorithm a shape gets is asked once, by heuristic:
  * never by time, which would give other bits in the next run.
  */
-#include "kernels/cuda/cuda_i.h"
-
 #include <cublasLt.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/cuda/gemm_hopper.h"
 
 #define WORKSPACE ((size_t)64 << 20)
 #define SLOTS	  1024 /* of the table of algorithms, a power of two */
@@ -482,10 +482,10 @@ void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 }
 
 /* The product of group g. */
-static struct mfk_gemm group_of(const struct mfk_gemm_grouped *a, int64_t g)
+static struct mfk_gemm group_of(const struct mfk_gemm_grouped *a, const int64_t *offsets, int64_t g)
 {
 	struct mfk_gemm one = a->base;
-	int64_t from = a->offsets[g], rows = a->offsets[g + 1] - from;
+	int64_t from = offsets[g], rows = offsets[g + 1] - from;
 
 	one.a = at(one.dtype_ab, one.a, from * one.lda);
 	if (one.trans_a) {
@@ -543,24 +543,19 @@ static void join_lanes(struct mfk_ctx *c, struct mfk_cuda_gemm *g)
 	}
 }
 
-void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
+/* A product for each group, in turn in the lanes. base: with a bias of c's type. */
+static void multiply_groups(struct mfk_ctx *c, const struct mfk_gemm_grouped *a,
+			    const int64_t *offsets)
 {
-	struct mfk_gemm base = a->base;
-	struct mfk_cuda_gemm *g;
+	struct mfk_cuda_gemm *g = state(c);
 	int next = 0;
 
-	if (base.n <= 0 || !mfk_cuda_begin(c) || !convert_bias(c, &base))
-		return;
-	g = state(c);
 	if (!g || !make_lanes(c, g))
 		return;
 	fork_lanes(c, g);
 	for (int64_t i = 0; i < a->groups && !c->rc; i++) {
-		struct mfk_gemm_grouped of = *a;
-		struct mfk_gemm one;
+		struct mfk_gemm one = group_of(a, offsets, i);
 
-		of.base = base;
-		one = group_of(&of, i);
 		if (one.m <= 0)
 			continue;
 		if (one.k <= 0)
@@ -569,4 +564,51 @@ void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 			multiply_group(c, &g->lanes[next++ % LANES], &one);
 	}
 	join_lanes(c, g);
+}
+
+/* The offsets on the host; free() them. NULL: the context has failed. */
+static int64_t *fetch_offsets(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
+{
+	const size_t bytes = ((size_t)a->groups + 1) * sizeof(int64_t);
+	int64_t *offsets = malloc(bytes);
+
+	if (!offsets) {
+		mfk_cuda_fail(c, -ENOMEM, "out of memory");
+		return NULL;
+	}
+	if (mfk_cuda_check(
+		    c,
+		    cudaMemcpyAsync(offsets, a->offsets, bytes, cudaMemcpyDeviceToHost, c->stream),
+		    "rows of groups") &&
+	    mfk_cuda_check(c, cudaStreamSynchronize(c->stream), "rows of groups"))
+		return offsets;
+	free(offsets);
+	return NULL;
+}
+
+bool mfk_cuda_gemm_grouped_wants_host(struct mfk_device *d, const struct mfk_gemm_grouped *a)
+{
+	return !mfk_cuda_gemm_hopper_can(d, a);
+}
+
+void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
+{
+	struct mfk_gemm_grouped own = *a;
+	int64_t *fetched = NULL;
+
+	if (a->base.n <= 0 || !mfk_cuda_begin(c))
+		return;
+	if (mfk_cuda_gemm_hopper_can(c->device, a) && mfk_cuda_gemm_hopper_aligned(a)) {
+		mfk_cuda_gemm_hopper(c, a);
+		return;
+	}
+	if (!convert_bias(c, &own.base))
+		return;
+	if (!a->host_offsets) {
+		fetched = fetch_offsets(c, a);
+		if (!fetched)
+			return;
+	}
+	multiply_groups(c, &own, fetched ? fetched : a->host_offsets);
+	free(fetched);
 }

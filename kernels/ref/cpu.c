@@ -6,6 +6,7 @@
 static const struct mfk_ops ops = {
 	.gemm = mfk_ref_gemm,
 	.gemm_grouped = mfk_ref_gemm_grouped,
+	.gemm_grouped_wants_host = mfk_ref_gemm_grouped_wants_host,
 	.bias_backward = mfk_ref_bias_backward,
 	.norm = mfk_ref_norm,
 	.norm_backward = mfk_ref_norm_backward,

@@ -186,6 +186,13 @@ static struct mfk_gemm group_of(const struct mfk_gemm_grouped *a, int64_t group)
 	return g;
 }
 
+/* The device's memory is the host's. */
+bool mfk_ref_gemm_grouped_wants_host(struct mfk_device *d, const struct mfk_gemm_grouped *a)
+{
+	(void)d, (void)a;
+	return false;
+}
+
 void mfk_ref_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a)
 {
 	struct products all = {mfk_sums(c, (size_t)a->groups * sizeof(struct product)), 0};

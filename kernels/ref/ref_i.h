@@ -142,6 +142,7 @@ void mfk_add_blocks(struct mfk_ctx *c, enum mfk_dtype type, void *base, int64_t 
 
 void mfk_ref_gemm(struct mfk_ctx *c, const struct mfk_gemm *a);
 void mfk_ref_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
+bool mfk_ref_gemm_grouped_wants_host(struct mfk_device *d, const struct mfk_gemm_grouped *a);
 void mfk_ref_bias_backward(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, void *db,
 			   const void *dy, int64_t rows, int64_t cols);
 void mfk_ref_norm(struct mfk_ctx *c, const struct mfk_norm *a);

@@ -6,16 +6,17 @@
 #include <string.h>
 #include <time.h>
 
-#define TOKENS 8192
-#define HIDDEN 4096
-#define FFN    14336
-#define VOCAB  128256
-#define ROWS   1024 /* of logits */
-#define HEADS  32
-#define GROUPS 8
-#define DIM    128
-#define PARAMS (64LL << 20)
-#define ROUNDS 10
+#define TOKENS	8192
+#define HIDDEN	4096
+#define FFN	14336
+#define VOCAB	128256
+#define ROWS	1024 /* of logits */
+#define HEADS	32
+#define GROUPS	8
+#define DIM	128
+#define PARAMS	(64LL << 20)
+#define ROUNDS	10
+#define EXPERTS 64
 
 /* Memory for what an operation reads, writes and adds to; each size is the largest's. */
 struct buffers {
@@ -26,6 +27,7 @@ struct buffers {
 	int32_t *expert, *row, *from; /* choices: the router's, and what dispatch makes of them */
 	int64_t *offsets;
 	double *sums;
+	int64_t *first_rows; /* of experts */
 };
 
 #define BIG ((int64_t)TOKENS * 2 * FFN)
@@ -36,9 +38,10 @@ struct bench {
 	struct mfk_device *device;
 	struct mfk_ctx *ctx;
 	struct buffers b;
-	double copy;	/* bytes per second, read and written */
-	double product; /* operations per second of the fastest product so far */
-	double end;	/* no measurement begins later */
+	double copy;			 /* bytes per second, read and written */
+	double product;			 /* operations per second of the fastest product so far */
+	double end;			 /* no measurement begins later */
+	int64_t first_rows[EXPERTS + 1]; /* the same here */
 	int failures;
 };
 
@@ -202,41 +205,9 @@ static void product_biased(struct bench *s)
 	s->ops->gemm(s->ctx, &g);
 }
 
-#define EXPERTS 64
-
-static void grouped(struct bench *s, bool weights)
+static int64_t expert_rows(int i)
 {
-	int64_t offsets[EXPERTS + 1] = {0};
-	struct mfk_gemm_grouped g = {.base = {.m = 2048,
-					      .n = 2048,
-					      .k = 2048,
-					      .trans_a = weights,
-					      .trans_b = !weights,
-					      .dtype_ab = MFK_BF16,
-					      .dtype_c = MFK_BF16,
-					      .a = s->b.io[0],
-					      .b = s->b.io[1],
-					      .c = s->b.io[2],
-					      .lda = 2048,
-					      .ldb = 2048,
-					      .ldc = 2048,
-					      .alpha = 1},
-				     .groups = EXPERTS,
-				     .offsets = offsets,
-				     .stride = 2048 * 1408};
-
-	for (int i = 0; i < EXPERTS; i++)
-		offsets[i + 1] = offsets[i] + 500 + i * 37 % 100;
-	if (weights) {
-		/* Gradients of half as many rows: they fit in a buffer. */
-		g.base.m = 512;
-		g.base.lda = 512;
-		g.base.dtype_c = MFK_F32;
-		g.base.c = s->b.f32[0];
-		g.base.beta = 1;
-		g.stride = 512 * 2048;
-	}
-	s->ops->gemm_grouped(s->ctx, &g);
+	return 500 + i * 37 % 100;
 }
 
 static double grouped_rows(void)
@@ -244,18 +215,61 @@ static double grouped_rows(void)
 	double rows = 0;
 
 	for (int i = 0; i < EXPERTS; i++)
-		rows += 500 + i * 37 % 100;
+		rows += (double)expert_rows(i);
 	return rows;
+}
+
+static void make_first_rows(struct bench *s)
+{
+	int64_t *x = s->first_rows;
+
+	for (int i = 0; i < EXPERTS; i++)
+		x[i + 1] = x[i] + expert_rows(i);
+	s->backend->device->copy_in(s->ctx, s->b.first_rows, x, sizeof(s->first_rows));
+	synced(s, "first rows");
+}
+
+/* Experts of 2048 to 1408, or their gradients. */
+static void grouped(struct bench *s, bool weights, bool trans_b)
+{
+	const int64_t rows = s->first_rows[EXPERTS], wide = 2048, narrow = 1408;
+	const int64_t out = trans_b ? narrow : wide, in = trans_b ? wide : narrow;
+	const struct mfk_gemm_grouped g = {.base = {.m = weights ? narrow : rows,
+						    .n = out,
+						    .k = weights ? rows : in,
+						    .trans_a = weights,
+						    .trans_b = trans_b,
+						    .dtype_ab = MFK_BF16,
+						    .dtype_c = weights ? MFK_F32 : MFK_BF16,
+						    .a = s->b.io[0],
+						    .b = s->b.io[1],
+						    .c = weights ? (void *)s->b.f32[0] : s->b.io[2],
+						    .lda = in,
+						    .ldb = trans_b ? in : out,
+						    .ldc = out,
+						    .alpha = 1,
+						    .beta = weights},
+					   .groups = EXPERTS,
+					   .offsets = s->b.first_rows,
+					   .host_offsets = s->first_rows,
+					   .stride = wide * narrow};
+
+	s->ops->gemm_grouped(s->ctx, &g);
 }
 
 static void grouped_forward(struct bench *s)
 {
-	grouped(s, false);
+	grouped(s, false, true);
+}
+
+static void grouped_inputs(struct bench *s)
+{
+	grouped(s, false, false);
 }
 
 static void grouped_weights(struct bench *s)
 {
-	grouped(s, true);
+	grouped(s, true, false);
 }
 
 static void bias_backward(struct bench *s)
@@ -774,6 +788,7 @@ static bool prepare(struct bench *s)
 	b->from = allocate(s, (size_t)TOKENS * TOP_K * sizeof(int32_t));
 	b->offsets = allocate(s, (ROUTED + 1) * sizeof(int64_t));
 	b->sums = allocate(s, 2 * sizeof(double));
+	b->first_rows = allocate(s, sizeof(s->first_rows));
 	if (s->failures)
 		return false;
 	for (int i = 0; i < 6; i++)
@@ -783,6 +798,7 @@ static bool prepare(struct bench *s)
 		s->ops->fill(s->ctx, MFK_F32, b->rows[i], (int64_t)TOKENS * 2 * HEADS, 1);
 	s->backend->device->zero(s->ctx, b->sums, 2 * sizeof(double));
 	make_ids(s);
+	make_first_rows(s);
 	return !s->failures;
 }
 
@@ -803,6 +819,7 @@ static void release(struct bench *s)
 	d->free(s->device, s->b.from);
 	d->free(s->device, s->b.offsets);
 	d->free(s->device, s->b.sums);
+	d->free(s->device, s->b.first_rows);
 }
 
 /* ---- the table ---- */
@@ -868,7 +885,8 @@ static void measure_products(struct bench *s)
 	compute_bound(s, "gemm qkv", product_narrow, 2.0 * TOKENS * 6144 * HIDDEN);
 	compute_bound(s, "gemm bias", product_biased, 2.0 * TOKENS * HIDDEN * HIDDEN);
 	compute_bound(s, "gemm_grouped", grouped_forward, 2 * rows * 2048 * 1408);
-	compute_bound(s, "gemm_grouped weights", grouped_weights, 2 * rows * 512 * 2048);
+	compute_bound(s, "gemm_grouped inputs", grouped_inputs, 2 * rows * 2048 * 1408);
+	compute_bound(s, "gemm_grouped weights", grouped_weights, 2 * rows * 2048 * 1408);
 	if (!s->ops->attention)
 		return;
 	compute_bound(s, "attention 128", attention, attended);

@@ -1,4 +1,6 @@
 /* Products of matrices, and the gradients of biases. */
+#include <string.h>
+
 #include "tests/kernels/check_i.h"
 
 struct shape {
@@ -98,73 +100,118 @@ void check_gemm(struct check *c)
 
 /* ---- groups ---- */
 
-static void grouped(struct check *c, enum mfk_dtype type, enum mfk_dtype out, bool weights,
-		    bool trans_b, float beta)
+#define GROUPS_MOST 250
+
+struct groups {
+	int64_t groups, n, k;
+	int64_t offsets[GROUPS_MOST + 1];
+};
+
+/* Rows of a group that end within a tile, none at all, and of more than one tile. */
+static const struct groups few = {5, 24, 40, {0, 5, 5, 38, 39, 168}};
+static const struct groups more = {5, 136, 72, {0, 0, 129, 385, 386, 700}};
+
+/* More tiles than a GPU has multiprocessors, and more blocks of k than it has room for. */
+static struct groups many_groups(void)
 {
-	static const int64_t offsets[] = {0, 5, 5, 38, 39, 168};
-	const int64_t groups = 5, tokens = 168, n = 24, k = 40;
-	struct mfk_gemm_grouped g = {.groups = groups, .offsets = offsets, .stride = n * k};
+	struct groups s = {.groups = GROUPS_MOST, .n = 8, .k = 400};
+
+	for (int64_t i = 0; i < s.groups; i++)
+		s.offsets[i + 1] = s.offsets[i] + (i % 7 == 3 ? 0 : 1 + i % 3);
+	return s;
+}
+
+static const int64_t *offsets_of(struct check *c, const struct groups *s)
+{
+	int32_t words[2 * (GROUPS_MOST + 1)];
+
+	memcpy(words, s->offsets, sizeof(s->offsets));
+	return (const int64_t *)check_ints(c, words, 2 * (GROUPS_MOST + 1));
+}
+
+static void want_groups(const struct groups *s, bool weights, bool trans_b, const double *a,
+			const double *b, double *want)
+{
+	for (int64_t group = 0; group < s->groups; group++)
+		for (int64_t t = s->offsets[group]; t < s->offsets[group + 1]; t++)
+			for (int64_t i = 0; i < s->k; i++)
+				for (int64_t j = 0; j < s->n; j++) {
+					const int64_t part = group * s->n * s->k;
+
+					if (weights)
+						want[part + i * s->n + j] +=
+							a[t * s->k + i] * b[t * s->n + j];
+					else
+						want[t * s->n + j] +=
+							a[t * s->k + i] *
+							b[part +
+							  (trans_b ? j * s->k + i : i * s->n + j)];
+				}
+}
+
+static void grouped(struct check *c, const struct groups *s, enum mfk_dtype type,
+		    enum mfk_dtype out, bool weights, bool trans_b, float beta)
+{
+	const int64_t tokens = s->offsets[s->groups], all = s->groups * s->n * s->k;
+	struct mfk_gemm_grouped g = {.groups = s->groups, .stride = s->n * s->k};
 	struct tensor *a, *b, *y;
 	double *want;
 
-	check_shape(c, "%s to %s, %s, beta %g", check_type_name(type), check_type_name(out),
+	check_shape(c, "%s to %s, %lld x %lld, %s, beta %g", check_type_name(type),
+		    check_type_name(out), (long long)s->n, (long long)s->k,
 		    weights   ? "weight gradients"
 		    : trans_b ? "forward"
 			      : "backward",
 		    beta);
-	g.base = (struct mfk_gemm){.n = n,
-				   .k = k,
+	g.base = (struct mfk_gemm){.m = weights ? s->k : tokens,
+				   .n = s->n,
+				   .k = weights ? tokens : s->k,
 				   .trans_a = weights,
 				   .trans_b = trans_b,
 				   .dtype_ab = type,
 				   .dtype_c = out,
 				   .alpha = 1,
 				   .beta = beta,
-				   .lda = k,
-				   .ldb = trans_b ? k : n,
-				   .ldc = n};
-	if (weights)
-		g.base.m = k;
-	a = check_input(c, type, tokens * k, 0, 1);
-	b = check_input(c, type, weights ? tokens * n : groups * n * k, 0, 1);
-	y = beta != 0 ? check_input(c, out, weights ? groups * n * k : tokens * n, 0, 1)
-		      : check_output(c, out, weights ? groups * n * k : tokens * n);
+				   .lda = s->k,
+				   .ldb = trans_b ? s->k : s->n,
+				   .ldc = s->n};
+	a = check_input(c, type, tokens * s->k, 0, 1);
+	b = check_input(c, type, weights ? tokens * s->n : all, 0, 1);
+	y = beta != 0 ? check_input(c, out, weights ? all : tokens * s->n, 0, 1)
+		      : check_output(c, out, weights ? all : tokens * s->n);
 	want = check_doubles(c, y->count);
 	for (int64_t i = 0; i < y->count; i++)
 		want[i] = beta != 0 ? beta * y->x[i] : 0;
-	for (int64_t group = 0; group < groups; group++)
-		for (int64_t t = offsets[group]; t < offsets[group + 1]; t++)
-			for (int64_t i = 0; i < k; i++)
-				for (int64_t j = 0; j < n; j++) {
-					const double *w = b->x + group * n * k;
-
-					if (weights)
-						want[group * n * k + i * n + j] +=
-							a->x[t * k + i] * b->x[t * n + j];
-					else
-						want[t * n + j] +=
-							a->x[t * k + i] *
-							w[trans_b ? j * k + i : i * n + j];
-				}
+	want_groups(s, weights, trans_b, a->x, b->x, want);
 	g.base.a = a->p;
 	g.base.b = b->p;
 	g.base.c = y->p;
+	g.offsets = offsets_of(c, s);
+	if (c->ops->gemm_grouped_wants_host(c->device, &g))
+		g.host_offsets = s->offsets;
 	c->ops->gemm_grouped(c->ctx, &g);
-	check_near(c, "c", y, want, tolerance(k), 1);
+	check_near(c, "c", y, want, tolerance(s->k), 1);
+}
+
+static void grouped_type(struct check *c, const struct groups *s, enum mfk_dtype type)
+{
+	grouped(c, s, type, type, false, true, 0);
+	grouped(c, s, type, type, false, false, 0);
+	grouped(c, s, type, MFK_F32, true, false, 1);
+	grouped(c, s, type, MFK_F32, true, false, 0);
 }
 
 void check_gemm_grouped(struct check *c)
 {
+	const struct groups many = many_groups();
+
 	if (!c->ops->gemm_grouped)
 		return;
 	for (int t = 0; t < 3; t++) {
-		enum mfk_dtype type = check_types[t];
-
-		grouped(c, type, type, false, true, 0);
-		grouped(c, type, type, false, false, 0);
-		grouped(c, type, MFK_F32, true, false, 1);
-		grouped(c, type, MFK_F32, true, false, 0);
+		grouped_type(c, &few, check_types[t]);
+		grouped_type(c, &more, check_types[t]);
 	}
+	grouped_type(c, &many, MFK_BF16);
 }
 
 /* ---- biases ---- */

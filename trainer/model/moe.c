@@ -7,8 +7,8 @@
  *   combine      a token's rows are added up, and shared experts' output
  *
  * No token is dropped, so there are always T * top_k rows, and memory is the same in every pass.
- * How many rows each expert has is known on the device; products of groups take it on the host.
- * Each forward waits for that copy: one wait for each MoE layer and pass.
+ * How many rows each expert has is known on the device. Where products of groups want it on the
+ * host, each forward waits for a copy: one wait for each MoE layer and pass.
  *
  * Auxiliary losses are means over a microbatch. Megatron scales their gradients by the loss scale
  * over the number of microbatches, and, with per-token loss, by the loss scale times the
@@ -53,6 +53,7 @@ struct moe {
 	/* of the run */
 	uint64_t totals, offsets;
 	int64_t *host_offsets; /* [experts + 1] of the last forward */
+	bool wants_host;       /* a product reads them */
 };
 
 /* ---- what it is made of ---- */
@@ -325,18 +326,6 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	return 0;
 }
 
-static int begin(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
-		 struct mfs_error *err)
-{
-	const struct moe *m = part->own;
-
-	(void)err;
-	if (m->bias)
-		net->backend->device->zero(ctx, mfs_net_at(net, m->totals),
-					   (size_t)m->experts * sizeof(int32_t));
-	return 0;
-}
-
 /* ---- the router ---- */
 
 /* The product gives logits in the router's type. */
@@ -526,7 +515,7 @@ static void choose(const struct mfs_net *net, const struct mfs_pass *run, const 
 
 /* ---- experts ---- */
 
-/* Sorts choices, and waits until the number of each expert's rows is here. */
+/* Sorts choices. Where a product wants it, waits until the number of each expert's rows is here. */
 static void sort(const struct mfs_net *net, const struct mfs_pass *run, const struct mfs_part *part)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
@@ -547,88 +536,113 @@ static void sort(const struct mfs_net *net, const struct mfs_pass *run, const st
 	char why[MFK_WHY];
 
 	net->backend->ops->dispatch(run->ctx, &d);
+	if (!m->wants_host)
+		return;
 	dev->copy_out(run->ctx, m->host_offsets, d.offsets, bytes);
 	/* The context has failed, and whoever syncs next is told why. */
 	if (dev->sync(run->ctx, why))
 		memset(m->host_offsets, 0, bytes);
 }
 
-static struct mfk_gemm_grouped groups(const struct moe *m, const struct grouped *g,
-				      struct mfk_gemm base)
+/* The three products of a linear of all experts. Addresses of rows are set by those who run them:
+ * none is looked at by whoever asks what a product wants. */
+enum product { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, PRODUCTS };
+
+static struct mfk_gemm product_of(const struct mfs_net *net, const struct moe *m,
+				  const struct mfs_linear *l, enum product which)
 {
-	base.alpha = 1;
-	return (struct mfk_gemm_grouped){base, m->experts, m->host_offsets, g->stride};
+	const bool forward = which == FORWARD, weights = which == WEIGHT_GRADIENT;
+
+	return (struct mfk_gemm){
+		.m = weights ? l->out : m->rows,
+		.n = forward ? l->out : l->in,
+		.k = forward   ? l->in
+		     : weights ? m->rows
+			       : l->out,
+		.trans_a = weights,
+		.trans_b = forward,
+		.dtype_ab = net->io,
+		.dtype_c = weights ? net->grad : net->io,
+		.lda = forward ? l->in : l->out,
+		.ldb = l->in,
+		.ldc = forward ? l->out : l->in,
+		.alpha = 1,
+	};
+}
+
+static struct mfk_gemm_grouped groups_of(const struct mfs_net *net, const struct moe *m,
+					 const struct grouped *g, enum product which)
+{
+	return (struct mfk_gemm_grouped){
+		.base = product_of(net, m, &g->of_first, which),
+		.groups = m->experts,
+		.host_offsets = m->wants_host ? m->host_offsets : NULL,
+		.stride = g->stride,
+	};
+}
+
+static bool wants_host(const struct mfs_net *net, const struct moe *m)
+{
+	const struct grouped *const both[] = {&m->fc1, &m->fc2};
+
+	for (int i = 0; i < 2; i++)
+		for (int which = 0; which < PRODUCTS; which++) {
+			const struct mfk_gemm_grouped g =
+				groups_of(net, m, both[i], (enum product)which);
+
+			if (net->backend->ops->gemm_grouped_wants_host(net->device, &g))
+				return true;
+		}
+	return false;
+}
+
+static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_part *part, struct mfk_gemm_grouped *g)
+{
+	const struct moe *m = part->own;
+
+	g->offsets = mfs_net_at(net, m->offsets);
+	net->backend->ops->gemm_grouped(run->ctx, g);
 }
 
 /* y[rows, out] = x[rows, in] weight[out, in]^T */
 static void experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			    const struct moe *m, const struct grouped *g, const void *x, void *y)
+			    const struct mfs_part *part, const struct grouped *linear,
+			    const void *x, void *y)
 {
-	const struct mfs_linear *l = &g->of_first;
-	const struct mfk_gemm_grouped product = groups(m, g,
-						       (struct mfk_gemm){
-							       .n = l->out,
-							       .k = l->in,
-							       .trans_b = true,
-							       .dtype_ab = net->io,
-							       .dtype_c = net->io,
-							       .a = x,
-							       .b = mfs_weight(net, l->weight),
-							       .c = y,
-							       .lda = l->in,
-							       .ldb = l->in,
-							       .ldc = l->out,
-						       });
+	struct mfk_gemm_grouped g = groups_of(net, part->own, linear, FORWARD);
 
-	net->backend->ops->gemm_grouped(run->ctx, &product);
+	g.base.a = x;
+	g.base.b = mfs_weight(net, linear->of_first.weight);
+	g.base.c = y;
+	multiply(net, run, part, &g);
 }
 
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
 static void experts_input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-				   const struct moe *m, const struct grouped *g, const void *dy,
-				   void *dx)
+				   const struct mfs_part *part, const struct grouped *linear,
+				   const void *dy, void *dx)
 {
-	const struct mfs_linear *l = &g->of_first;
-	const struct mfk_gemm_grouped product = groups(m, g,
-						       (struct mfk_gemm){
-							       .n = l->in,
-							       .k = l->out,
-							       .dtype_ab = net->io,
-							       .dtype_c = net->io,
-							       .a = dy,
-							       .b = mfs_weight(net, l->weight),
-							       .c = dx,
-							       .lda = l->out,
-							       .ldb = l->in,
-							       .ldc = l->in,
-						       });
+	struct mfk_gemm_grouped g = groups_of(net, part->own, linear, INPUT_GRADIENT);
 
-	net->backend->ops->gemm_grouped(run->ctx, &product);
+	g.base.a = dy;
+	g.base.b = mfs_weight(net, linear->of_first.weight);
+	g.base.c = dx;
+	multiply(net, run, part, &g);
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
 static void experts_weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-				    const struct moe *m, const struct grouped *g, const void *x,
-				    const void *dy)
+				    const struct mfs_part *part, const struct grouped *linear,
+				    const void *x, const void *dy)
 {
-	const struct mfs_linear *l = &g->of_first;
-	const struct mfk_gemm_grouped product = groups(m, g,
-						       (struct mfk_gemm){
-							       .m = l->out,
-							       .n = l->in,
-							       .trans_a = true,
-							       .dtype_ab = net->io,
-							       .dtype_c = net->grad,
-							       .a = dy,
-							       .b = x,
-							       .c = mfs_grad(net, l->weight),
-							       .lda = l->out,
-							       .ldb = l->in,
-							       .ldc = l->in,
-							       .beta = run->first ? 0 : 1,
-						       });
+	struct mfk_gemm_grouped g = groups_of(net, part->own, linear, WEIGHT_GRADIENT);
 
-	net->backend->ops->gemm_grouped(run->ctx, &product);
+	g.base.a = dy;
+	g.base.b = x;
+	g.base.c = mfs_grad(net, linear->of_first.weight);
+	g.base.beta = run->first ? 0 : 1;
+	multiply(net, run, part, &g);
 }
 
 static struct mfk_act act_of(const struct mfs_net *net, const struct mfs_part *part)
@@ -742,12 +756,12 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		mfs_mlp_forward(net, run, part, &m->shared, gate_forward(net, run, part, x), x, y);
 
 	rows = gather(net, run, part, x);
-	experts_forward(net, run, m, &m->fc1, rows, mfs_part_kept(net, part, m->hidden));
+	experts_forward(net, run, part, &m->fc1, rows, mfs_part_kept(net, part, m->hidden));
 	if (y || !m->act_again)
 		net->backend->ops->act(run->ctx, &act);
 	if (!y)
 		return;
-	experts_forward(net, run, m, &m->fc2, act.y, rows);
+	experts_forward(net, run, part, &m->fc2, act.y, rows);
 	combine(net, run, part, rows, m->shares, y);
 }
 
@@ -782,8 +796,8 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 	if (m->act_again)
 		net->backend->ops->act(run->ctx, &act);
 	rows = gather(net, run, part, dy);
-	experts_input_gradient(net, run, m, &m->fc2, rows, dactive);
-	experts_weight_gradient(net, run, m, &m->fc2, act.y, rows);
+	experts_input_gradient(net, run, part, &m->fc2, rows, dactive);
+	experts_weight_gradient(net, run, part, &m->fc2, act.y, rows);
 
 	act.dy = dactive;
 	act.dx = mfs_part_kept(net, part, m->hidden);
@@ -791,12 +805,25 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 	net->backend->ops->act_backward(run->ctx, &act);
 
 	rows = gather(net, run, part, x);
-	experts_weight_gradient(net, run, m, &m->fc1, rows, act.dx);
-	experts_input_gradient(net, run, m, &m->fc1, act.dx, rows);
+	experts_weight_gradient(net, run, part, &m->fc1, rows, act.dx);
+	experts_input_gradient(net, run, part, &m->fc1, act.dx, rows);
 	router_backward(net, run, part, x, dx);
 	combine(net, run, part, rows, true, dx);
 	if (m->shares)
 		shared_backward(net, run, part, x, dy, dx);
+}
+
+static int begin(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+		 struct mfs_error *err)
+{
+	struct moe *m = part->own;
+
+	(void)err;
+	m->wants_host = wants_host(net, m);
+	if (m->bias)
+		net->backend->device->zero(ctx, mfs_net_at(net, m->totals),
+					   (size_t)m->experts * sizeof(int32_t));
+	return 0;
 }
 
 static void end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part)

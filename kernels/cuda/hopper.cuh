@@ -1,0 +1,186 @@
+/*
+ * What sm_90a has of its own: barriers in shared memory, copies of tiles by the tensor memory
+ * accelerator, and products of a warpgroup. Source: the PTX ISA, "wgmma" and "cp.async.bulk".
+ */
+#ifndef MFK_CUDA_HOPPER_CUH
+#define MFK_CUDA_HOPPER_CUH
+
+#include <cuda.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <stdint.h>
+
+static __device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+	return static_cast<uint32_t>(__cvta_generic_to_shared(p));
+}
+
+/* ---- barriers ---- */
+
+static __device__ __forceinline__ void barrier_init(uint64_t *bar, uint32_t arrivals)
+{
+	asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(bar)),
+		     "r"(arrivals));
+}
+
+static __device__ __forceinline__ void barrier_arrive(uint64_t *bar)
+{
+	asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(bar))
+		     : "memory");
+}
+
+/* Arrives, and the phase ends when so many bytes have been copied, too. */
+static __device__ __forceinline__ void barrier_expect(uint64_t *bar, uint32_t bytes)
+{
+	asm volatile(
+		"mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(bar)),
+		"r"(bytes)
+		: "memory");
+}
+
+/* Until the phase of that parity has ended. Of a new barrier, that of parity 1 has. */
+static __device__ __forceinline__ void barrier_wait(uint64_t *bar, uint32_t parity)
+{
+	asm volatile("{\n"
+		     ".reg .pred done;\n"
+		     "again:\n"
+		     "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+		     "@done bra over;\n"
+		     "bra again;\n"
+		     "over:\n"
+		     "}" ::"r"(shared_address(bar)),
+		     "r"(parity)
+		     : "memory");
+}
+
+/* ---- copies ---- */
+
+/* The box of the map that begins at (x, y, z); what lies outside of the tensor is zero. */
+static __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map, uint64_t *bar,
+						int x, int y, int z)
+{
+	asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::"
+		     "bytes [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+		     "l"(map), "r"(shared_address(bar)), "r"(x), "r"(y), "r"(z)
+		     : "memory");
+}
+
+/* The box of shared memory to the tensor, or added to it. What lies outside is left out. */
+static __device__ __forceinline__ void store_box(const CUtensorMap *map, const void *from, int x,
+						 int y, int z)
+{
+	asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group "
+		     "[%0, {%2, %3, %4}], [%1];" ::"l"(map),
+		     "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
+		     : "memory");
+}
+
+static __device__ __forceinline__ void add_box(const CUtensorMap *map, const void *from, int x,
+					       int y, int z)
+{
+	asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group "
+		     "[%0, {%2, %3, %4}], [%1];" ::"l"(map),
+		     "r"(shared_address(from)), "r"(x), "r"(y), "r"(z)
+		     : "memory");
+}
+
+static __device__ __forceinline__ void stores_commit()
+{
+	asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+}
+
+/* Until the thread's stores have read shared memory. */
+static __device__ __forceinline__ void stores_wait_read()
+{
+	asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/* Until they are done. */
+static __device__ __forceinline__ void stores_wait()
+{
+	asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+}
+
+/* What threads have written to shared memory is seen by products and copies that follow. */
+static __device__ __forceinline__ void fence_async()
+{
+	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+/* ---- products of a warpgroup ---- */
+
+static __device__ __forceinline__ void products_begin()
+{
+	asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+
+static __device__ __forceinline__ void products_commit()
+{
+	asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+
+/* Until at most N groups of products are under way. */
+template <int N> static __device__ __forceinline__ void products_wait()
+{
+	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
+}
+
+/* Behind products_wait<0>(): no read of d is moved before it. */
+static __device__ __forceinline__ void products_done(float (&d)[64])
+{
+#pragma unroll
+	for (int i = 0; i < 64; i++)
+		asm volatile("" : "+f"(d[i])::"memory");
+}
+
+/*
+ * A matrix in shared memory of rows of 128 bytes, swizzled as the copies do: 8 rows after 8 rows.
+ * next: bytes to the next 64 columns, where columns are not summed over.
+ */
+static __device__ __forceinline__ uint64_t matrix_at(const void *p, uint32_t next)
+{
+	const uint64_t eight_rows = 1024, swizzle_128 = 1;
+
+	return (static_cast<uint64_t>(shared_address(p)) & 0x3ffff) >> 4 |
+	       static_cast<uint64_t>(next >> 4) << 16 | (eight_rows >> 4) << 32 | swizzle_128 << 62;
+}
+
+#define D4(i)  "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3])
+#define D16(i) D4(i), D4(i + 4), D4(i + 8), D4(i + 12)
+#define WGMMA(type)                                                                                \
+	asm volatile("{\n"                                                                         \
+		     ".reg .pred add;\n"                                                           \
+		     "setp.eq.u32 add, 1, 1;\n"                                                    \
+		     "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {"             \
+		     "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,"                      \
+		     "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31,"            \
+		     "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,"            \
+		     "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"             \
+		     "}, %64, %65, add, 1, 1, %66, %67;\n"                                         \
+		     "}"                                                                           \
+		     : D16(0), D16(16), D16(32), D16(48)                                           \
+		     : "l"(a), "l"(b), "n"(TRANS_A), "n"(TRANS_B))
+
+/* d[64, 128] += a[64, 16] b[16, 128]. Rows of memory are rows of a, or of b transposed; with TRANS
+ * they are its columns. */
+template <typename T, int TRANS_A, int TRANS_B> struct Product;
+
+template <int TRANS_A, int TRANS_B> struct Product<__nv_bfloat16, TRANS_A, TRANS_B> {
+	static __device__ __forceinline__ void add(float (&d)[64], uint64_t a, uint64_t b)
+	{
+		WGMMA("bf16");
+	}
+};
+
+template <int TRANS_A, int TRANS_B> struct Product<__half, TRANS_A, TRANS_B> {
+	static __device__ __forceinline__ void add(float (&d)[64], uint64_t a, uint64_t b)
+	{
+		WGMMA("f16");
+	}
+};
+
+#undef WGMMA
+#undef D16
+#undef D4
+
+#endif
