@@ -69,6 +69,20 @@ goes_on_where_it_is_told_to() {
 		is "$(field 'skipped iterations')" '0 1 1' && is "$(field 'lm loss' | cut -d' ' -f2-)" '0.000000E+00 0.000000E+00'
 }
 
+# gpt2's update leaves weights that validation is the first to use. Megatron ends there with an exception.
+looks_at_validations() {
+	local words=("${args[@]}")
+	family_args gpt2
+	fixture=tests/fixtures/resume/gpt2-torch-tp2-pp2
+	ends 1 run "${diverge[@]}" --lr 1e38 --eval-interval 21 && says 'iteration 21: the validation loss is not finite; --no-check' &&
+		ends 0 run "${diverge[@]}" --lr 1e38 --eval-interval 21 --no-check-for-nan-in-loss-and-grad --exit-interval 21 &&
+		says 'at iteration 21 . lm loss value: NAN .'
+	local status=$?
+	args=("${words[@]}")
+	fixture=tests/fixtures/resume/llama-torch-tp2-pp2
+	return $status
+}
+
 # A constant loss scale does not take the place of the check, a dynamic one does.
 knows_loss_scales() {
 	ends 17 run --fp16 --loss-scale 1e12 && says 'iteration #21 .*local grad norm' &&
@@ -143,11 +157,11 @@ evaluates_as_it_is_told() {
 }
 
 ends_by_another_signal() {
-	local pid status at=0
+	local pid status
 	"$train" "${args[@]}" --backend cpu --load "$fixture" --ckpt-step 20 --train-iters 2000 --override-opt-param-scheduler \
 		--exit-signal SIGUSR1 --save "$work/signal" --save-interval 1000 >"$work/log" 2>&1 &
 	pid=$!
-	while ! grep -q 'iteration *2[2-9]/' "$work/log" && [ $((at++)) -lt 2000 ]; do sleep 0.005; done
+	while ! grep -q 'iteration *2[2-9]/' "$work/log" && kill -0 $pid 2>/dev/null; do sleep 0.01; done
 	kill -USR1 $pid
 	wait $pid
 	status=$?
@@ -225,6 +239,7 @@ check() {
 check stops_before_it_updates_with_nan
 check saves_nothing_without_the_state_machine
 check goes_on_where_it_is_told_to
+check looks_at_validations
 check knows_loss_scales
 check tells_of_spikes
 check knows_its_peak

@@ -146,7 +146,8 @@ static const struct mfs_flag rng_and_initialization[] = {
 	{ON, "te_rng_tracker", "False", UNUSED},
 	{ON, "inference_rng_tracker", "False", UNUSED},
 	{ON, "data_parallel_random_init", "False", UNUSED},
-	{ON, "init_method_xavier_uniform", "False", REFUSED("leave it out")},
+	{ON, "init_method_xavier_uniform", "False",
+	 REFUSED("use --init-method-std; weights are normal")},
 };
 GROUP(rng_and_initialization, "RNG and initialization");
 
