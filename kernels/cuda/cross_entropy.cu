@@ -1,114 +1,197 @@
 /*
- * Cross entropy of rows of logits. A block reads its row twice: for the maximum and the sum of
- * exponentials, which each thread keeps up to date as it goes, and for the gradient. The second
- * time the row is in the L2 cache.
+ * Cross entropy of rows of logits. A block goes through its row twice: for the maximum and the sum
+ * of exponentials, which each thread keeps up to date as it goes, and for the gradient. In between
+ * the row is in shared memory, as far as that goes, and the rest in the L2 cache.
  */
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vec.cuh"
 
 #define MAX_THREADS 1024
+#define EACH	    4 /* vectors that a thread has at once */
 
 /* The greatest x so far, and the sum of e^(x - most). */
 struct online {
 	float most, sum;
 };
 
-static __device__ __forceinline__ void take(online &o, const float v[MFK_N], int64_t left)
+template <typename T> static __device__ __forceinline__ void take(online &o, const Raw<T> r[EACH])
 {
 	float most = o.most, sum = 0;
 
 #pragma unroll
-	for (int k = 0; k < MFK_N; k++)
-		most = k < left ? fmaxf(most, v[k]) : most;
+	for (int j = 0; j < EACH; j++)
+#pragma unroll
+		for (int k = 0; k < MFK_N; k++)
+			most = fmaxf(most, to_float(r[j].x[k]));
 	if (most == -INFINITY) /* nothing but -infinity so far */
 		return;
 #pragma unroll
-	for (int k = 0; k < MFK_N; k++)
-		sum += k < left ? __expf(v[k] - most) : 0.f;
+	for (int j = 0; j < EACH; j++)
+#pragma unroll
+		for (int k = 0; k < MFK_N; k++)
+			sum += __expf(to_float(r[j].x[k]) - most);
 	o.sum = o.sum * __expf(o.most - most) + sum;
 	o.most = most;
 }
 
-/* Of all threads; each gets it. */
-static __device__ __forceinline__ online merge(online o, float *room)
+/* Of all threads; each gets it. The rooms may be used again and again, in turn. */
+static __device__ __forceinline__ online merge(online o, float *most_room, float *sum_room)
 {
 	float most = lane_max(o.most);
 	unsigned warps = blockDim.x / 32;
 	online all;
 
 	if (threadIdx.x % 32 == 0)
-		room[threadIdx.x / 32] = most;
+		most_room[threadIdx.x / 32] = most;
 	__syncthreads();
 	all.most = -INFINITY;
 	for (unsigned i = 0; i < warps; i++)
-		all.most = fmaxf(all.most, room[i]);
-	__syncthreads();
+		all.most = fmaxf(all.most, most_room[i]);
 	o.sum = o.most == -INFINITY ? 0.f : o.sum * __expf(o.most - all.most);
-	all.sum = row_sum(o.sum, room);
+	all.sum = row_sum_once(o.sum, sum_room);
 	return all;
 }
 
+/* A row in memory, and the first vectors of it that are kept in shared memory. */
+template <typename T> struct Row {
+	const T *x;
+	Raw<T> *cache;
+	int64_t kept, cols;
+	bool wide;
+};
+
+/* Puts what a thread loads into the cache. Beyond the row there is -infinity. */
+template <typename T> static __device__ __forceinline__ online first_pass(const Row<T> &row)
+{
+	online o = {-INFINITY, 0.f};
+
+	for (int64_t i = threadIdx.x; i * MFK_N < row.cols; i += EACH * blockDim.x) {
+		Raw<T> r[EACH];
+
+#pragma unroll
+		for (int j = 0; j < EACH; j++) {
+			int64_t at = (i + j * blockDim.x) * MFK_N, left = row.cols - at;
+
+			if (left > 0)
+				r[j] = load_raw(row.x + at, left, row.wide);
+			if (left < MFK_N)
+#pragma unroll
+				for (int k = 0; k < MFK_N; k++)
+					r[j].x[k] = k < left ? r[j].x[k] : from_float<T>(-INFINITY);
+		}
+#pragma unroll
+		for (int j = 0; j < EACH; j++)
+			if (i + j * blockDim.x < row.kept)
+				row.cache[i + j * blockDim.x] = r[j];
+		take(o, r);
+	}
+	return o;
+}
+
+/* d = (softmax - onehot) * scale; a thread has the same vectors as in the first pass. */
+template <typename T>
+static __device__ __forceinline__ void second_pass(const Row<T> &row, T *d, float lse, float scale,
+						   int64_t label)
+{
+	for (int64_t i = threadIdx.x; i * MFK_N < row.cols; i += EACH * blockDim.x) {
+		Raw<T> r[EACH];
+
+#pragma unroll
+		for (int j = 0; j < EACH; j++) {
+			int64_t at = i + j * blockDim.x, left = row.cols - at * MFK_N;
+
+			if (at < row.kept)
+				r[j] = row.cache[at];
+			else if (left > 0)
+				r[j] = load_raw(row.x + at * MFK_N, left, row.wide);
+		}
+#pragma unroll
+		for (int j = 0; j < EACH; j++) {
+			int64_t at = (i + j * blockDim.x) * MFK_N, left = row.cols - at;
+			float v[MFK_N];
+
+			if (left <= 0)
+				continue;
+#pragma unroll
+			for (int k = 0; k < MFK_N; k++)
+				v[k] = __expf(to_float(r[j].x[k]) - lse);
+			if (label >= at && label < at + MFK_N)
+#pragma unroll
+				for (int k = 0; k < MFK_N; k++)
+					v[k] -= at + k == label ? 1.f : 0.f;
+#pragma unroll
+			for (int k = 0; k < MFK_N; k++)
+				v[k] *= scale;
+			store(d + at, v, left, row.wide);
+		}
+	}
+}
+
+/* kept: vectors of a row that there is shared memory for. */
 template <typename T>
 static __global__ void __launch_bounds__(MAX_THREADS)
-	cross_entropy_kernel(mfk_cross_entropy a, bool wide, uint64_t *fault)
+	cross_entropy_kernel(mfk_cross_entropy a, int64_t kept, bool wide, uint64_t *fault)
 {
-	__shared__ float room[MAX_THREADS / 32];
-	int64_t row = blockIdx.x;
-	const T *x = static_cast<const T *>(a.logits) + row * a.ld;
-	T *d = static_cast<T *>(a.dlogits) + row * a.ld;
-	int32_t label = a.labels[row];
-	online o = {-INFINITY, 0.f};
-	float v[MFK_N], at_label = 0, lse, scale;
+	extern __shared__ uint4 memory[];
+	__shared__ float most_room[MAX_THREADS / 32], sum_room[MAX_THREADS / 32];
 
-	if (label < 0 || label >= a.vocab) {
+	for (int64_t i = blockIdx.x; i < a.rows; i += gridDim.x) {
+		Row<T> row = {static_cast<const T *>(a.logits) + i * a.ld,
+			      reinterpret_cast<Raw<T> *>(memory), kept, a.vocab, wide};
+		int32_t label = a.labels[i];
+		float at_label = 0, lse;
+		online o;
+
+		if (label < 0 || label >= a.vocab) {
+			if (threadIdx.x == 0)
+				*reinterpret_cast<volatile uint64_t *>(fault) =
+					static_cast<uint64_t>(MFK_FAULT_LABEL) << 32 |
+					static_cast<uint32_t>(label);
+			continue;
+		}
+		/* dlogits may be logits: this is read before the gradient is written. */
 		if (threadIdx.x == 0)
-			*reinterpret_cast<volatile uint64_t *>(fault) =
-				static_cast<uint64_t>(MFK_FAULT_LABEL) << 32 |
-				static_cast<uint32_t>(label);
+			at_label = to_float(row.x[label]);
+		o = merge(first_pass(row), most_room, sum_room);
+		lse = o.most + logf(o.sum);
+		if (threadIdx.x == 0) {
+			a.loss[i] = lse - at_label;
+			if (a.lse)
+				a.lse[i] = lse;
+		}
+		if (a.dlogits)
+			second_pass(row, static_cast<T *>(a.dlogits) + i * a.ld, lse, a.scale[i],
+				    label);
+	}
+}
+
+/* A multiprocessor has two short rows, or as much of a long one as goes in. */
+template <typename T> static void launch(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
+{
+	const int64_t room = static_cast<int64_t>(c->device->shared_optin) - 1024;
+	const int64_t vectors = ceil_div(a->vocab, MFK_N), bytes = vectors * sizeof(Raw<T>);
+	const int64_t threads = min(ceil_div(vectors, 32) * 32, bytes > room / 2 ? 1024L : 512L);
+	const int64_t kept = a->dlogits ? min(vectors, room / (int64_t)sizeof(Raw<T>)) : 0;
+	const size_t shared = static_cast<size_t>(kept) * sizeof(Raw<T>);
+	auto kernel = cross_entropy_kernel<T>;
+
+	if (!mfk_cuda_check(c,
+			    cudaFuncSetAttribute(kernel,
+						 cudaFuncAttributeMaxDynamicSharedMemorySize,
+						 static_cast<int>(shared)),
+			    "cross entropy"))
 		return;
-	}
-	/* dlogits may be logits: whoever needs this one reads it before the gradient is written. */
-	if (threadIdx.x == 0)
-		at_label = to_float(x[label]);
-#pragma unroll 2
-	for (int64_t col = threadIdx.x * MFK_N; col < a.vocab; col += blockDim.x * MFK_N) {
-		load(v, x + col, a.vocab - col, wide);
-		take(o, v, a.vocab - col);
-	}
-	o = merge(o, room);
-	lse = o.most + logf(o.sum);
-	if (threadIdx.x == 0) {
-		a.loss[row] = lse - at_label;
-		if (a.lse)
-			a.lse[row] = lse;
-	}
-	if (!a.dlogits)
-		return;
-	scale = a.scale[row];
-#pragma unroll 2
-	for (int64_t col = threadIdx.x * MFK_N; col < a.vocab; col += blockDim.x * MFK_N) {
-		load(v, x + col, a.vocab - col, wide);
-#pragma unroll
-		for (int k = 0; k < MFK_N; k++)
-			v[k] = (__expf(v[k] - lse) - (col + k == label ? 1.f : 0.f)) * scale;
-		store(d + col, v, a.vocab - col, wide);
-	}
+	kernel<<<static_cast<unsigned>(
+			 min(a->rows,
+			     blocks_at_once(c, kernel, static_cast<unsigned>(threads), shared))),
+		 static_cast<unsigned>(threads), shared, c->stream>>>(
+		*a, kept, aligned(a->logits, a->dlogits) && a->ld % MFK_N == 0, c->fault);
 }
 
 void mfk_cuda_cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
 {
-	int64_t threads = ceil_div(ceil_div(a->vocab, MFK_N), 32) * 32;
-	bool wide = aligned(a->logits, a->dlogits) && a->ld % MFK_N == 0;
-
 	if (a->rows <= 0 || a->vocab <= 0 || !mfk_cuda_begin(c))
 		return;
-	if (threads > MAX_THREADS)
-		threads = MAX_THREADS;
-	with_type(a->dtype, [&](auto tag) {
-		typedef typename decltype(tag)::type T;
-		cross_entropy_kernel<T><<<static_cast<unsigned>(a->rows),
-					  static_cast<unsigned>(threads), 0, c->stream>>>(
-			*a, wide, c->fault);
-	});
+	with_type(a->dtype, [&](auto tag) { launch<typename decltype(tag)::type>(c, a); });
 	mfk_cuda_end(c, "cross entropy");
 }

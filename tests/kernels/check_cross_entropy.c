@@ -65,5 +65,6 @@ void check_cross_entropy(struct check *c)
 		cross_entropy(c, check_types[t], 17, 129, 136, 2);
 		cross_entropy(c, check_types[t], 65, 5000, 5000, 5);
 		cross_entropy(c, check_types[t], 2, 50304, 50304, 1);
+		cross_entropy(c, check_types[t], 1300, 130, 136, 1); /* more than run at once */
 	}
 }
