@@ -15,7 +15,8 @@ struct attention {
 	struct mfs_norm q_norm, k_norm; /* weight NULL: none */
 	int64_t heads, groups, dim;
 	/* kept; qkv and stats with norms of q and k alone, otherwise qkv is scratch */
-	uint64_t packed, stats, q, k, v, out, lse;
+	uint64_t packed, stats;
+	struct mfs_attention_kept kept;
 	/* scratch */
 	uint64_t dout, dq, dk, dv, dpacked, work, dwork;
 };
@@ -54,11 +55,11 @@ static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_par
 
 	if (net->config->attention_dropout > 0)
 		work.dropout = (float)net->config->attention_dropout;
-	a->q = mfs_part_plan_keep(p, q);
-	a->k = mfs_part_plan_keep(p, k);
-	a->v = mfs_part_plan_keep(p, k);
-	a->out = mfs_part_plan_keep(p, q);
-	a->lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
+	a->kept.q = mfs_part_plan_keep(p, q);
+	a->kept.k = mfs_part_plan_keep(p, k);
+	a->kept.v = mfs_part_plan_keep(p, k);
+	a->kept.out = mfs_part_plan_keep(p, q);
+	a->kept.lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
 	if (a->q_norm.weight) {
 		a->packed = mfs_part_plan_keep(p, packed);
 		a->stats = mfs_part_plan_keep(
@@ -132,9 +133,9 @@ static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *pa
 		.zero_centered = net->args->zero_centered_gamma,
 		.eps = (float)net->args->norm_epsilon,
 		.qkv = packed_of(net, part),
-		.q = mfs_part_kept(net, part, a->q),
-		.k = mfs_part_kept(net, part, a->k),
-		.v = mfs_part_kept(net, part, a->v),
+		.q = mfs_part_kept(net, part, a->kept.q),
+		.k = mfs_part_kept(net, part, a->kept.k),
+		.v = mfs_part_kept(net, part, a->kept.v),
 	};
 
 	if (s.rotary_dim) {
@@ -155,22 +156,20 @@ static struct mfk_qkv split(const struct mfs_net *net, const struct mfs_part *pa
 	return s;
 }
 
-static struct mfk_attention core(const struct mfs_net *net, const struct mfs_pass *run,
-				 const struct mfs_part *part)
+struct mfk_attention mfs_attention_of(const struct mfs_net *net, const struct mfs_pass *run,
+				      const struct mfs_part *part, struct mfk_attention c,
+				      const struct mfs_attention_kept *kept)
 {
-	const struct attention *a = part->own;
-	struct mfk_attention c = shape(net, a);
-
 	c.first_key = run->first_key;
 	if (run->train && net->config->attention_dropout > 0) {
 		c.dropout = (float)net->config->attention_dropout;
 		c.seed = mfs_pass_seed(net, run, part->layer, MFS_DROPOUT_SCORES);
 	}
-	c.q = mfs_part_kept(net, part, a->q);
-	c.k = mfs_part_kept(net, part, a->k);
-	c.v = mfs_part_kept(net, part, a->v);
-	c.out = mfs_part_kept(net, part, a->out);
-	c.lse = mfs_part_kept(net, part, a->lse);
+	c.q = mfs_part_kept(net, part, kept->q);
+	c.k = mfs_part_kept(net, part, kept->k);
+	c.v = mfs_part_kept(net, part, kept->v);
+	c.out = mfs_part_kept(net, part, kept->out);
+	c.lse = mfs_part_kept(net, part, kept->lse);
 	return c;
 }
 
@@ -179,7 +178,7 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct attention *a = part->own;
 	const struct mfk_qkv s = split(net, part);
-	struct mfk_attention c = core(net, run, part);
+	struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
 
 	mfs_linear_forward(net, run, &a->qkv, net->tokens, x, packed_of(net, part));
 	net->backend->ops->qkv(run->ctx, &s);
@@ -194,7 +193,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct attention *a = part->own;
 	struct mfk_qkv s = split(net, part);
-	struct mfk_attention c = core(net, run, part);
+	struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
 	void *dout = mfs_net_scratch(net, a->dout);
 
 	mfs_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);

@@ -25,7 +25,7 @@ struct mla {
 	struct mfs_linear k_rope, proj;
 	int64_t heads, nope, rope, v_dim;
 	float scale;
-	uint64_t queries, keys, values, out, lse; /* kept */
+	struct mfs_attention_kept kept;
 	/* scratch */
 	uint64_t q_up, kv_up, k_rope_out, work;
 	uint64_t dout, dq, dk, dv, dq_up, dkv_up, dk_rope, dnormed, dlow, dwork;
@@ -159,11 +159,11 @@ static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_par
 		work.dropout = (float)net->config->attention_dropout;
 	plan_lora(net, &a->q, p);
 	plan_lora(net, &a->kv, p);
-	a->queries = mfs_part_plan_keep(p, qk);
-	a->keys = mfs_part_plan_keep(p, qk);
-	a->values = mfs_part_plan_keep(p, v);
-	a->out = mfs_part_plan_keep(p, v);
-	a->lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
+	a->kept.q = mfs_part_plan_keep(p, qk);
+	a->kept.k = mfs_part_plan_keep(p, qk);
+	a->kept.v = mfs_part_plan_keep(p, v);
+	a->kept.out = mfs_part_plan_keep(p, v);
+	a->kept.lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
 	a->q_up = mfs_part_plan_scratch(p, qk);
 	a->kv_up = mfs_part_plan_scratch(p, per_token(net, a->kv.up.out));
 	a->k_rope_out = mfs_part_plan_scratch(p, rope);
@@ -268,29 +268,10 @@ static struct mfk_mla assembly(const struct mfs_net *net, const struct mfs_part 
 		.q_up = mfs_net_scratch(net, a->q_up),
 		.kv_up = mfs_net_scratch(net, a->kv_up),
 		.k_rope = mfs_net_scratch(net, a->k_rope_out),
-		.q = kept(net, part, a->queries),
-		.k = kept(net, part, a->keys),
-		.v = kept(net, part, a->values),
+		.q = kept(net, part, a->kept.q),
+		.k = kept(net, part, a->kept.k),
+		.v = kept(net, part, a->kept.v),
 	};
-}
-
-static struct mfk_attention core(const struct mfs_net *net, const struct mfs_pass *run,
-				 const struct mfs_part *part)
-{
-	const struct mla *a = part->own;
-	struct mfk_attention c = shape(net, a);
-
-	c.first_key = run->first_key;
-	if (run->train && net->config->attention_dropout > 0) {
-		c.dropout = (float)net->config->attention_dropout;
-		c.seed = mfs_pass_seed(net, run, part->layer, MFS_DROPOUT_SCORES);
-	}
-	c.q = kept(net, part, a->queries);
-	c.k = kept(net, part, a->keys);
-	c.v = kept(net, part, a->values);
-	c.out = kept(net, part, a->out);
-	c.lse = kept(net, part, a->lse);
-	return c;
 }
 
 static void forward(const struct mfs_net *net, const struct mfs_pass *run,
@@ -298,7 +279,7 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct mla *a = part->own;
 	const struct mfk_mla s = assembly(net, part);
-	struct mfk_attention c = core(net, run, part);
+	struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
 
 	lora_forward(net, run, part, &a->q, x, mfs_net_scratch(net, a->q_up));
 	lora_forward(net, run, part, &a->kv, x, mfs_net_scratch(net, a->kv_up));
@@ -316,7 +297,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct mla *a = part->own;
 	struct mfk_mla s = assembly(net, part);
-	struct mfk_attention c = core(net, run, part);
+	struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
 	void *dout = mfs_net_scratch(net, a->dout);
 
 	mfs_linear_backward(net, run, &a->proj, net->tokens, c.out, dy, dout);

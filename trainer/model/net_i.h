@@ -158,6 +158,16 @@ extern const struct mfs_part_kind mfs_part_mla;	      /* mla.c */
 extern const struct mfs_part_kind mfs_part_mlp;	      /* mlp.c */
 extern const struct mfs_part_kind mfs_part_moe;	      /* moe.c */
 
+/* Where a part keeps what attention gives and needs for backward. */
+struct mfs_attention_kept {
+	uint64_t q, k, v, out, lse;
+};
+
+/* A shape with what a pass and a part add: documents, dropout and memory. */
+struct mfk_attention mfs_attention_of(const struct mfs_net *net, const struct mfs_pass *run,
+				      const struct mfs_part *part, struct mfk_attention shape,
+				      const struct mfs_attention_kept *kept);
+
 /* Bytes that the backend's attention works in. */
 uint64_t mfs_attention_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
 				  bool backward);
