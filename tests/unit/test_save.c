@@ -960,10 +960,10 @@ END_TEST
 /* ---- a model of many buffers ---- */
 
 static const struct fixture large = {"resume/llama-torch_dist-tp2-pp2/iter_0000020",
-				     "--bf16 --hidden-size 512 --ffn-hidden-size 1536 "
-				     "--kv-channels 128 --padded-vocab-size 4096"};
+				     "--bf16 --hidden-size 256 --ffn-hidden-size 768 "
+				     "--kv-channels 128 --padded-vocab-size 2048"};
 
-/* Some 200 MB through a ring of few buffers, overwritten as soon as a fence lets it: fences hold
+/* Some 70 MB through a ring of few buffers, overwritten as soon as a fence lets it: fences hold
  * exactly what is not copied. */
 START_TEST(small_ring)
 {
