@@ -583,22 +583,71 @@ static void turn(const struct mla_shape *s, const double *cosines, const double 
 	}
 }
 
+/* What an operation takes and gives, and what is expected: q, k, v, dq_up, dkv_up, dk_rope. */
+struct mla_problem {
+	struct mla_shape s;
+	struct tensor *q_up, *kv_up, *k_rope, *dq, *dk, *dv, *cos, *sin;
+	struct tensor *out[6];
+	double *want[6];
+};
+
+static struct mla_problem make_mla(struct check *c, struct mla_shape s, enum mfk_dtype type)
+{
+	const int64_t all = s.tokens * s.heads, q = all * (s.nope + s.rope);
+	const int64_t kv = all * (s.nope + s.v_dim), v = all * s.v_dim, rope = s.tokens * s.rope;
+	const int64_t counts[6] = {q, q, v, q, kv, rope};
+	struct mla_problem p = {
+		.s = s,
+		.q_up = check_input(c, type, q, 0, 1),
+		.kv_up = check_input(c, type, kv, 0, 1),
+		.k_rope = check_input(c, type, rope, 0, 1),
+		.dq = check_input(c, type, q, 0, 1),
+		.dk = check_input(c, type, q, 0, 1),
+		.dv = check_input(c, type, v, 0, 1),
+		.cos = check_input(c, MFK_F32, POSITIONS * s.rotary_dim / 2, 0, 1),
+		.sin = check_input(c, MFK_F32, POSITIONS * s.rotary_dim / 2, 0, 1),
+	};
+
+	for (int i = 0; i < 6; i++) {
+		p.out[i] = check_output(c, type, counts[i]);
+		p.want[i] = check_doubles(c, counts[i]);
+	}
+	return p;
+}
+
+static void expect_token(struct mla_problem *p, int64_t t, int64_t position)
+{
+	const struct mla_shape *s = &p->s;
+	const int64_t half = s->rotary_dim / 2, nope = s->nope;
+	const double *cs = p->cos->x + position * half, *sn = p->sin->x + position * half;
+	double **want = p->want, sum[512] = {0};
+
+	for (int64_t h = t * s->heads; h < (t + 1) * s->heads; h++) {
+		const int64_t qk = h * (nope + s->rope), kv = h * (nope + s->v_dim);
+
+		for (int64_t i = 0; i < nope; i++) {
+			want[0][qk + i] = p->q_up->x[qk + i];
+			want[1][qk + i] = p->kv_up->x[kv + i];
+			want[3][qk + i] = p->dq->x[qk + i];
+			want[4][kv + i] = p->dk->x[qk + i];
+		}
+		for (int64_t i = 0; i < s->v_dim; i++) {
+			want[2][h * s->v_dim + i] = p->kv_up->x[kv + nope + i];
+			want[4][kv + nope + i] = p->dv->x[h * s->v_dim + i];
+		}
+		turn(s, cs, sn, false, p->q_up->x + qk + nope, want[0] + qk + nope);
+		turn(s, cs, sn, false, p->k_rope->x + t * s->rope, want[1] + qk + nope);
+		turn(s, cs, sn, true, p->dq->x + qk + nope, want[3] + qk + nope);
+		for (int64_t i = 0; i < s->rope; i++)
+			sum[i] += p->dk->x[qk + nope + i];
+	}
+	turn(s, cs, sn, true, sum, want[5] + t * s->rope);
+}
+
 static void mla(struct check *c, struct mla_shape s, enum mfk_dtype type)
 {
-	const int64_t head = s.nope + s.rope, kv_head = s.nope + s.v_dim, all = s.tokens * s.heads;
-	struct tensor *q_up = check_input(c, type, all * head, 0, 1);
-	struct tensor *kv_up = check_input(c, type, all * kv_head, 0, 1);
-	struct tensor *k_rope = check_input(c, type, s.tokens * s.rope, 0, 1);
-	struct tensor *dq = check_input(c, type, all * head, 0, 1);
-	struct tensor *dk = check_input(c, type, all * head, 0, 1);
-	struct tensor *dv = check_input(c, type, all * s.v_dim, 0, 1);
-	struct tensor *cosines = check_input(c, MFK_F32, POSITIONS * s.rotary_dim / 2, 0, 1);
-	struct tensor *sines = check_input(c, MFK_F32, POSITIONS * s.rotary_dim / 2, 0, 1);
-	struct tensor *out[6];
-	const int64_t counts[6] = {all * head, all * head,    all * s.v_dim,
-				   all * head, all * kv_head, s.tokens * s.rope};
-	const char *const names[6] = {"q", "k", "v", "dq_up", "dkv_up", "dk_rope"};
-	double *want[6];
+	static const char *const names[6] = {"q", "k", "v", "dq_up", "dkv_up", "dk_rope"};
+	struct mla_problem p = make_mla(c, s, type);
 	int32_t *positions = calloc((size_t)s.tokens, sizeof(*positions));
 	struct mfk_mla a = {.dtype = type,
 			    .tokens = s.tokens,
@@ -607,64 +656,35 @@ static void mla(struct check *c, struct mla_shape s, enum mfk_dtype type)
 			    .rope = s.rope,
 			    .rotary_dim = s.rotary_dim,
 			    .v_dim = s.v_dim,
-			    .cos = cosines->p,
-			    .sin = sines->p,
-			    .q_up = q_up->p,
-			    .kv_up = kv_up->p,
-			    .k_rope = k_rope->p,
-			    .dq = dq->p,
-			    .dk = dk->p,
-			    .dv = dv->p};
+			    .cos = p.cos->p,
+			    .sin = p.sin->p,
+			    .q_up = p.q_up->p,
+			    .kv_up = p.kv_up->p,
+			    .k_rope = p.k_rope->p,
+			    .q = p.out[0]->p,
+			    .k = p.out[1]->p,
+			    .v = p.out[2]->p,
+			    .dq = p.dq->p,
+			    .dk = p.dk->p,
+			    .dv = p.dv->p,
+			    .dq_up = p.out[3]->p,
+			    .dkv_up = p.out[4]->p,
+			    .dk_rope = p.out[5]->p};
 
 	check_shape(c, "%lld tokens, %lld heads of %lld + %lld (%lld turned), values of %lld, %s",
 		    (long long)s.tokens, (long long)s.heads, (long long)s.nope, (long long)s.rope,
 		    (long long)s.rotary_dim, (long long)s.v_dim, check_type_name(type));
-	for (int i = 0; i < 6; i++) {
-		out[i] = check_output(c, type, counts[i]);
-		want[i] = check_doubles(c, counts[i]);
-	}
 	for (int64_t t = 0; t < s.tokens; t++) {
-		const int64_t half = s.rotary_dim / 2;
-		double sum[512] = {0};
-		const double *cs, *sn;
-
 		positions[t] = (int32_t)check_below(c, POSITIONS);
-		cs = cosines->x + positions[t] * half;
-		sn = sines->x + positions[t] * half;
-		for (int64_t h = t * s.heads; h < (t + 1) * s.heads; h++) {
-			const int64_t qk = h * head, kv = h * kv_head;
-
-			for (int64_t i = 0; i < s.nope; i++) {
-				want[0][qk + i] = q_up->x[qk + i];
-				want[1][qk + i] = kv_up->x[kv + i];
-				want[3][qk + i] = dq->x[qk + i];
-				want[4][kv + i] = dk->x[qk + i];
-			}
-			for (int64_t i = 0; i < s.v_dim; i++) {
-				want[2][h * s.v_dim + i] = kv_up->x[kv + s.nope + i];
-				want[4][kv + s.nope + i] = dv->x[h * s.v_dim + i];
-			}
-			turn(&s, cs, sn, false, q_up->x + qk + s.nope, want[0] + qk + s.nope);
-			turn(&s, cs, sn, false, k_rope->x + t * s.rope, want[1] + qk + s.nope);
-			turn(&s, cs, sn, true, dq->x + qk + s.nope, want[3] + qk + s.nope);
-			for (int64_t i = 0; i < s.rope; i++)
-				sum[i] += dk->x[qk + s.nope + i];
-		}
-		turn(&s, cs, sn, true, sum, want[5] + t * s.rope);
+		expect_token(&p, t, positions[t]);
 	}
 	a.positions = check_ints(c, positions, s.tokens);
 	free(positions);
-	a.q = out[0]->p;
-	a.k = out[1]->p;
-	a.v = out[2]->p;
-	a.dq_up = out[3]->p;
-	a.dkv_up = out[4]->p;
-	a.dk_rope = out[5]->p;
 	c->ops->mla(c->ctx, &a);
 	if (c->ops->mla_backward)
 		c->ops->mla_backward(c->ctx, &a);
 	for (int i = 0; i < (c->ops->mla_backward ? 6 : 3); i++)
-		check_near(c, names[i], out[i], want[i], 2e-6, 1);
+		check_near(c, names[i], p.out[i], p.want[i], 2e-6, 1);
 }
 
 void check_mla(struct check *c)

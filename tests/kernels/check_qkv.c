@@ -23,8 +23,11 @@ struct norm {
 struct problem {
 	struct shape s;
 	struct variant v;
-	const int32_t *positions;
+	int32_t *positions;
 	struct tensor *cos, *sin;
+	struct norm q, k;
+	struct tensor *x, *dx, *y[3], *dy[3]; /* of q, k and v */
+	double *dxs, *ys[3];		      /* what is expected */
 };
 
 static struct norm make_norm(struct check *c, enum mfk_dtype type, enum mfk_dtype grad, int64_t dim,
@@ -120,7 +123,6 @@ static struct tensor *table(struct check *c, double (*f)(double), int64_t half)
 static void compare_norm(struct check *c, const char *which, struct norm *n,
 			 const struct variant *v, bool backward)
 {
-	(void)which;
 	if (!v->norm)
 		return;
 	if (!backward) {
@@ -134,31 +136,102 @@ static void compare_norm(struct check *c, const char *which, struct norm *n,
 		check_near(c, which, n->dbias, n->dbiases, 1e-5, 1);
 }
 
+static struct problem make_problem(struct check *c, struct shape s, enum mfk_dtype type,
+				   enum mfk_dtype grad, struct variant v)
+{
+	const int64_t heads = s.groups * s.heads_per_group;
+	const int64_t all = s.tokens * (heads + 2 * s.groups) * s.dim;
+	struct problem p = {
+		.s = s,
+		.v = v,
+		.positions = calloc((size_t)s.tokens, 4),
+		.cos = table(c, cos, s.rotary_dim / 2),
+		.sin = table(c, sin, s.rotary_dim / 2),
+		.q = make_norm(c, type, grad, s.dim, s.tokens * heads, v.zero_centered),
+		.k = make_norm(c, type, grad, s.dim, s.tokens * s.groups, v.zero_centered),
+		.x = check_input(c, type, all, 0.2, 1),
+		.dx = check_output(c, type, all),
+		.dxs = check_doubles(c, all)};
+
+	for (int i = 0; i < 3; i++) {
+		const int64_t count = s.tokens * (i ? s.groups : heads) * s.dim;
+
+		p.y[i] = check_output(c, type, count);
+		p.dy[i] = check_input(c, type, count, 0, 1);
+		p.ys[i] = check_doubles(c, count);
+	}
+	for (int64_t t = 0; t < s.tokens; t++)
+		p.positions[t] = (int32_t)check_below(c, POSITIONS);
+	return p;
+}
+
+/* Head h of a group, counted in all tokens: its part, and what is expected of it. */
+static void expect_head(struct problem *p, int64_t group, int64_t h)
+{
+	const struct shape *s = &p->s;
+	const int64_t token = group / s->groups;
+	const int64_t in = (group * (s->heads_per_group + 2) + h) * s->dim;
+	const int part = h < s->heads_per_group ? 0 : h == s->heads_per_group ? 1 : 2;
+	const int64_t which = part ? group : group * s->heads_per_group + h;
+	const int64_t out = which * s->dim;
+	struct norm *n = part ? &p->k : &p->q;
+
+	for (int64_t i = 0; part == 2 && i < s->dim; i++) {
+		p->ys[2][out + i] = p->x->x[in + i];
+		p->dxs[in + i] = p->dy[2]->x[out + i];
+	}
+	if (part == 2)
+		return;
+	head_forward(p, n, token, which, p->x->x + in, p->ys[part] + out);
+	head_backward(p, n, token, which, p->x->x + in, p->dy[part]->x + out, p->dxs + in);
+}
+
+static struct mfk_qkv operation(struct check *c, const struct problem *p, enum mfk_dtype type,
+				enum mfk_dtype grad)
+{
+	const bool norm = p->v.norm, bias = norm && p->v.bias;
+
+	return (struct mfk_qkv){.dtype = type,
+				.grad = grad,
+				.tokens = p->s.tokens,
+				.groups = p->s.groups,
+				.heads_per_group = p->s.heads_per_group,
+				.dim = p->s.dim,
+				.rotary_dim = p->s.rotary_dim,
+				.interleaved = p->v.interleaved,
+				.layernorm = p->v.layernorm,
+				.zero_centered = p->v.zero_centered,
+				.eps = 1e-6f,
+				.cos = p->cos->p,
+				.sin = p->sin->p,
+				.positions = check_ints(c, p->positions, p->s.tokens),
+				.q_norm = norm ? p->q.weight->p : NULL,
+				.k_norm = norm ? p->k.weight->p : NULL,
+				.q_norm_bias = bias ? p->q.bias->p : NULL,
+				.k_norm_bias = bias ? p->k.bias->p : NULL,
+				.dq_norm = norm ? p->q.dweight->p : NULL,
+				.dk_norm = norm ? p->k.dweight->p : NULL,
+				.dq_norm_bias = bias ? p->q.dbias->p : NULL,
+				.dk_norm_bias = bias ? p->k.dbias->p : NULL,
+				.q_mean = p->q.mean->p,
+				.q_rstd = p->q.rstd->p,
+				.k_mean = p->k.mean->p,
+				.k_rstd = p->k.rstd->p,
+				.qkv = p->x->p,
+				.q = p->y[0]->p,
+				.k = p->y[1]->p,
+				.v = p->y[2]->p,
+				.dq = p->dy[0]->p,
+				.dk = p->dy[1]->p,
+				.dv = p->dy[2]->p,
+				.dqkv = p->dx->p};
+}
+
 static void qkv(struct check *c, struct shape s, enum mfk_dtype type, enum mfk_dtype grad,
 		struct variant v)
 {
-	int64_t heads = s.groups * s.heads_per_group, width = (heads + 2 * s.groups) * s.dim;
-	struct problem p = {.s = s,
-			    .v = v,
-			    .cos = table(c, cos, s.rotary_dim / 2),
-			    .sin = table(c, sin, s.rotary_dim / 2)};
-	struct tensor *x = check_input(c, type, s.tokens * width, 0.2, 1);
-	struct tensor *y[3], *dy[3], *dx = check_output(c, type, s.tokens * width);
-	double *ys[3], *dxs = check_doubles(c, s.tokens * width);
-	struct norm q = make_norm(c, type, grad, s.dim, s.tokens * heads, v.zero_centered);
-	struct norm k = make_norm(c, type, grad, s.dim, s.tokens * s.groups, v.zero_centered);
-	int32_t *positions = calloc((size_t)s.tokens, 4);
-	struct mfk_qkv a = {.dtype = type,
-			    .grad = grad,
-			    .tokens = s.tokens,
-			    .groups = s.groups,
-			    .heads_per_group = s.heads_per_group,
-			    .dim = s.dim,
-			    .rotary_dim = s.rotary_dim,
-			    .interleaved = v.interleaved,
-			    .layernorm = v.layernorm,
-			    .zero_centered = v.zero_centered,
-			    .eps = 1e-6f};
+	struct problem p = make_problem(c, s, type, grad, v);
+	struct mfk_qkv a = operation(c, &p, type, grad);
 
 	check_shape(c, "%lld tokens, %lld x %lld heads of %lld, %lld turned, %s%s%s%s%s%s",
 		    (long long)s.tokens, (long long)s.groups, (long long)s.heads_per_group,
@@ -166,77 +239,22 @@ static void qkv(struct check *c, struct shape s, enum mfk_dtype type, enum mfk_d
 		    v.norm ? ", norms" : "", v.layernorm ? ", LayerNorm" : "",
 		    v.bias ? ", bias" : "", v.zero_centered ? ", zero-centred" : "",
 		    v.interleaved ? ", interleaved" : "");
-	for (int i = 0; i < 3; i++) {
-		int64_t count = s.tokens * (i ? s.groups : heads) * s.dim;
-
-		y[i] = check_output(c, type, count);
-		dy[i] = check_input(c, type, count, 0, 1);
-		ys[i] = check_doubles(c, count);
-	}
-	for (int64_t t = 0; t < s.tokens; t++)
-		positions[t] = (int32_t)check_below(c, POSITIONS);
-	p.positions = positions;
-	for (int64_t t = 0; t < s.tokens; t++)
-		for (int64_t g = 0; g < s.groups; g++)
-			for (int64_t h = 0; h < s.heads_per_group + 2; h++) {
-				int64_t in = t * width + (g * (s.heads_per_group + 2) + h) * s.dim;
-				int64_t which = t * s.groups + g;
-				int part = h < s.heads_per_group    ? 0
-					   : h == s.heads_per_group ? 1
-								    : 2;
-
-				if (part == 0)
-					which = which * s.heads_per_group + h;
-				if (part == 2) {
-					for (int64_t i = 0; i < s.dim; i++) {
-						ys[2][which * s.dim + i] = x->x[in + i];
-						dxs[in + i] = dy[2]->x[which * s.dim + i];
-					}
-					continue;
-				}
-				head_forward(&p, part ? &k : &q, t, which, x->x + in,
-					     ys[part] + which * s.dim);
-				head_backward(&p, part ? &k : &q, t, which, x->x + in,
-					      dy[part]->x + which * s.dim, dxs + in);
-			}
-	a.cos = p.cos->p;
-	a.sin = p.sin->p;
-	a.positions = check_ints(c, positions, s.tokens);
-	free(positions);
-	if (v.norm) {
-		a.q_norm = q.weight->p;
-		a.k_norm = k.weight->p;
-		a.q_norm_bias = v.bias ? q.bias->p : NULL;
-		a.k_norm_bias = v.bias ? k.bias->p : NULL;
-		a.dq_norm = q.dweight->p;
-		a.dk_norm = k.dweight->p;
-		a.dq_norm_bias = v.bias ? q.dbias->p : NULL;
-		a.dk_norm_bias = v.bias ? k.dbias->p : NULL;
-	}
-	a.q_mean = q.mean->p;
-	a.q_rstd = q.rstd->p;
-	a.k_mean = k.mean->p;
-	a.k_rstd = k.rstd->p;
-	a.qkv = x->p;
-	a.q = y[0]->p;
-	a.k = y[1]->p;
-	a.v = y[2]->p;
-	a.dq = dy[0]->p;
-	a.dk = dy[1]->p;
-	a.dv = dy[2]->p;
-	a.dqkv = dx->p;
+	for (int64_t group = 0; group < s.tokens * s.groups; group++)
+		for (int64_t h = 0; h < s.heads_per_group + 2; h++)
+			expect_head(&p, group, h);
+	free(p.positions);
 	c->ops->qkv(c->ctx, &a);
-	check_near(c, "q", y[0], ys[0], 2e-6, 1);
-	check_near(c, "k", y[1], ys[1], 2e-6, 1);
-	check_equal(c, "v", y[2], ys[2]);
-	compare_norm(c, "q's norm", &q, &v, false);
-	compare_norm(c, "k's norm", &k, &v, false);
+	check_near(c, "q", p.y[0], p.ys[0], 2e-6, 1);
+	check_near(c, "k", p.y[1], p.ys[1], 2e-6, 1);
+	check_equal(c, "v", p.y[2], p.ys[2]);
+	compare_norm(c, "q's norm", &p.q, &v, false);
+	compare_norm(c, "k's norm", &p.k, &v, false);
 	if (!c->ops->qkv_backward)
 		return;
 	c->ops->qkv_backward(c->ctx, &a);
-	check_near(c, "dqkv", dx, dxs, 1e-5, 1);
-	compare_norm(c, "q's norm, backward", &q, &v, true);
-	compare_norm(c, "k's norm, backward", &k, &v, true);
+	check_near(c, "dqkv", p.dx, p.dxs, 1e-5, 1);
+	compare_norm(c, "q's norm, backward", &p.q, &v, true);
+	compare_norm(c, "k's norm, backward", &p.k, &v, true);
 }
 
 void check_qkv(struct check *c)
