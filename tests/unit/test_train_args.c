@@ -195,6 +195,7 @@ START_TEST(defaults_are_supported)
 	ck_assert_int_eq(c.lr_decay_style, MFS_LR_LINEAR);
 	ck_assert_double_eq(c.lr_warmup_fraction, -1);
 	ck_assert_double_eq(c.decoupled_lr, -1);
+	ck_assert_double_eq(c.decoupled_min_lr, -1);
 	ck_assert_double_eq(c.exit_duration_in_mins, -1);
 	ck_assert_int_eq(c.exit_interval, MFS_UNSET);
 	ck_assert_int_eq(c.eval_interval, MFS_UNSET);

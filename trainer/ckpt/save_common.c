@@ -112,7 +112,7 @@ static void write_group(struct common *c, bool decays, bool decoupled)
 	flag(c, "is_decoupled_lr", decoupled);
 	flag(c, "default_config", !decoupled);
 	real(c, "max_lr", decoupled ? s->decoupled_lr : s->max_lr);
-	real(c, "min_lr", decoupled ? s->decoupled_min_lr : s->min_lr);
+	real(c, "min_lr", decoupled && s->decoupled_min_lr >= 0 ? s->decoupled_min_lr : s->min_lr);
 	real(c, "lr", decoupled ? mfs_schedule_decoupled_lr(s) : mfs_schedule_lr(s));
 	real(c, "weight_decay", decays ? wd : 0.0);
 	write_betas(c);

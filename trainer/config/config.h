@@ -100,7 +100,7 @@ struct mfs_train_config {
 	int64_t lr_decay_iters, lr_decay_samples, lr_wsd_decay_iters, lr_wsd_decay_samples;
 	int64_t lr_warmup_iters, lr_warmup_samples; /* 0: none */
 	double lr_warmup_fraction;		    /* < 0: not given */
-	double decoupled_lr, decoupled_min_lr;	    /* decoupled_lr < 0: none */
+	double decoupled_lr, decoupled_min_lr;	    /* < 0: none, and min_lr */
 	double weight_decay, start_weight_decay, end_weight_decay;
 	enum mfs_wd_incr weight_decay_incr_style;
 	bool apply_wd_to_qk_layernorm;

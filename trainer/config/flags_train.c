@@ -118,7 +118,7 @@ static const struct mfs_flag learning_rate_and_weight_decay[] = {
 	{INT, "warmup", "None", .gone = true, REFUSED("use --lr-warmup-fraction")},
 	{REAL, "min_lr", "0.0", TO(min_lr)},
 	{REAL, "decoupled_lr", "None", TO_OR(decoupled_lr, -1)},
-	{REAL, "decoupled_min_lr", "None", TO_OR(decoupled_min_lr, 0)},
+	{REAL, "decoupled_min_lr", "None", TO_OR(decoupled_min_lr, -1)},
 	{ON, "freeze_all_layers", "False", REFUSED("leave it out")},
 };
 GROUP(learning_rate_and_weight_decay, "learning rate and weight decay");
