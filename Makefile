@@ -27,9 +27,10 @@ BASE_LIBS   := -pthread -lm
 # $(call code,PATTERN): the product's files, at any depth.
 code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */* */*/*,$(top)/$(depth)$(1))))
 
-# Everything but the two main.c is a library: the programs and every test link it. kernels/cuda is a plugin.
+# Everything but the two main.c is a library: the programs and every test link it. kernels/cuda and
+# kernels/mpi are plugins.
 CUDA_SOURCES  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
-LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/%,$(call code,.c))
+LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
 # Runs the checks of a backend's operations on a GPU.
 GPU_PROGRAM   := tests/kernels/check_cuda
 UNIT_SHARED   := tests/unit/unit.c $(filter-out $(GPU_PROGRAM).c,$(wildcard tests/kernels/*.c))
@@ -50,7 +51,11 @@ NVCC      ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard $(CUDA_
 CUDA_ARCH ?= $(or $(shell nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d . | sort -u),80 90)
 CUDA      := $(if $(and $(NVCC),$(CUDA_SOURCES)),$(O)/libmcorefs-cuda.so)
 
-all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(CUDA)) ## build build/mcorefs and build/mcorefs-train (the default)
+# Where Open MPI is, what CPU processes talk through is built too.
+MPI       := $(if $(shell pkg-config --exists ompi-c 2>/dev/null && echo yes),$(O)/libmcorefs-mpi.so)
+PLUGINS   := $(CUDA) $(MPI)
+
+all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(PLUGINS)) ## build build/mcorefs and build/mcorefs-train (the default)
 
 # $(O)/config*.mk hold the packages' flags. The script that makes them looks for what is missing, and installs it for
 # the targets that say so; then make starts over with them.
@@ -165,6 +170,10 @@ $(O)/libmcorefs-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(NVCC) -shared -o $@ $^ -cudart static -Xlinker --exclude-libs=ALL -Xlinker -rpath=$(CUDA_HOME)/lib64 -lcublasLt -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 
+$(O)/libmcorefs-mpi.so: kernels/mpi/mpi.c kernels/mpi/mpi.h kernels/kernels.h Makefile
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -shared -o $@ $< $$(pkg-config --cflags --libs ompi-c)
+
 # Attention alone: it is linked with the backend's objects, and looks at what they choose.
 $(O)/bench_attention: tests/gpu/bench_attention.c $(CUDA_OBJECTS)
 	$(call say,LINK,$@)
@@ -201,7 +210,7 @@ deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing ne
 demo: all ## mount a sample checkpoint, look at it, read it through the mount
 	@tests/demo.sh
 
-tests: $(PROGRAMS:%=$(O)/%) $(CUDA) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them
+tests: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them
 
 check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
 	@tests/run.sh make unit train fuzz-corpus damage mount mount-san giants fuzz-smoke
@@ -212,7 +221,7 @@ unit: $(UNIT_PROGRAMS) $(EMULATORS) ## unit tests alone: plain, under ASan and U
 damage: $(OTHER_PROGRAMS) ## fixtures cut and changed at random: right bytes or a named error
 	@tests/run.sh damage
 
-train: $(PROGRAMS:%=$(O)/%) ## real runs, resumed on the CPU
+train: $(PROGRAMS:%=$(O)/%) $(MPI) ## real runs, resumed on the CPU
 	@tests/run.sh train
 
 mount: $(O)/mcorefs $(OTHER_PROGRAMS) ## tests on a real mount
@@ -250,10 +259,10 @@ format: ## run clang-format over the C sources
 
 # The helper must find the program although mount(8) leaves it a PATH of system directories alone: its path is written
 # into it. mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
-install: $(PROGRAMS:%=$(O)/%) $(CUDA) ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
+install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
 	install -D -m 755 $(O)/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs
 	install -D -m 755 $(O)/mcorefs-train $(DESTDIR)$(PREFIX)/bin/mcorefs-train
-	$(if $(CUDA),install -D -m 755 $(CUDA) $(DESTDIR)$(PREFIX)/lib/mcorefs/$(notdir $(CUDA)))
+	$(foreach p,$(PLUGINS),install -D -m 755 $(p) $(DESTDIR)$(PREFIX)/lib/mcorefs/$(notdir $(p))$(newline))
 	install -d $(DESTDIR)$(SBINDIR)
 	rm -f $(DESTDIR)$(SBINDIR)/mount.mcorefs
 	sed 's|^program=$$|program=$(PREFIX)/bin/mcorefs|' mount-helpers/mount.mcorefs >$(DESTDIR)$(SBINDIR)/mount.mcorefs
@@ -268,7 +277,7 @@ install: $(PROGRAMS:%=$(O)/%) $(CUDA) ## install under PREFIX (/usr/local); the 
 	$(if $(filter-out /sbin /usr/sbin,$(SBINDIR)),@echo 'mount -t mcorefs looks in /sbin alone: make install SBINDIR=/sbin ... puts its helper there')
 
 uninstall: ## remove what install put there
-	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs-train $(DESTDIR)$(PREFIX)/lib/mcorefs/libmcorefs-cuda.so \
+	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs-train $(addprefix $(DESTDIR)$(PREFIX)/lib/mcorefs/,libmcorefs-cuda.so libmcorefs-mpi.so) \
 		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs \
 		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,mcorefs mcorefs-train) \

@@ -477,10 +477,45 @@ struct mfk_ops {
 	void (*adamw)(struct mfk_ctx *c, const struct mfk_adamw *a);
 };
 
+/* ---- groups of processes ---- */
+
+/* Processes that compute together, each on a device of its own. */
+struct mfk_comm;
+
+struct mfk_world {
+	unsigned rank, size;
+};
+
+/*
+ * Every process of a group calls the same functions in the same order; what takes a context is one
+ * of its operations, and fails as those do. A sum has the same bits in all processes, and each
+ * time.
+ */
+struct mfk_comm_ops {
+	const char *name; /* "MPI" */
+	/* All processes that were started together. -EINVAL: they are others than w says. */
+	int (*world)(struct mfk_device *d, const struct mfk_world *w, struct mfk_comm **ret,
+		     char *why);
+	/* Those of from that name the same color, in the order of their keys. */
+	int (*split)(struct mfk_comm *from, unsigned color, unsigned key, struct mfk_comm **ret,
+		     char *why);
+	/* Behind the last one no process may wait for another. */
+	void (*free)(struct mfk_comm *g);
+	/* Ends all processes of the world at once, this one with the exit status code. */
+	void (*end_all)(int code);
+	/* data = the sum of all processes' data. 16-bit types are added up in fp32, in the order of
+	 * ranks, and rounded once. */
+	void (*all_reduce)(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype, void *data,
+			   int64_t count);
+	/* Host memory; waits. */
+	int (*host_sum)(struct mfk_comm *g, double *values, unsigned count, char *why);
+};
+
 struct mfk_backend {
 	const char *name; /* "cpu", "cuda" */
 	const struct mfk_device_ops *device;
 	const struct mfk_ops *ops;
+	const struct mfk_comm_ops *comm; /* NULL: it computes in one process alone */
 };
 
 /* The CUDA backend: libmcorefs-cuda.so at path. -ENOENT: there is no such file; -ENODEV: it cannot

@@ -9,7 +9,7 @@
 set -u
 
 build_pkgs="gcc libc6-dev pkg-config libfuse3-dev libjansson-dev libopenblas-dev liburing-dev libssl-dev libxxhash-dev libyaml-dev uthash-dev zlib1g-dev fuse3"
-test_pkgs="check"
+test_pkgs="check libopenmpi-dev openmpi-bin"
 fuzz_pkgs="clang libclang-rt-dev"
 
 # have PACKAGE: by what it brings, so that tools installed another way count too.
@@ -22,6 +22,8 @@ have() {
 	libclang-rt-dev) ls "$(clang -print-resource-dir)"/lib/linux/libclang_rt.fuzzer-*.a ;;
 	fuse3) command -v fusermount3 ;;
 	check) pkg-config --exists check ;;
+	libopenmpi-dev) pkg-config --exists ompi-c ;;
+	openmpi-bin) command -v mpirun ;;
 	libfuse3-dev) pkg-config --exists 'fuse3 >= 3.10' ;;
 	libjansson-dev) pkg-config --exists jansson ;;
 	libopenblas-dev) pkg-config --exists openblas ;;

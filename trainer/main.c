@@ -1,6 +1,5 @@
-/* mcorefs-train: the arguments of pretrain_gpt.py, run by one process. */
+/* mcorefs-train: the arguments of pretrain_gpt.py. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/version.h"
@@ -9,6 +8,7 @@
 #include "trainer/config/settle.h"
 #include "trainer/config/value.h"
 #include "trainer/loop/train.h"
+#include "trainer/parallel/launch.h"
 
 static int say(const struct mfs_error *err, int code)
 {
@@ -50,17 +50,14 @@ static bool answers(const struct mfs_train_config *c, int *ret_exit)
 	return true;
 }
 
-/* torchrun starts as many processes as it is told; each would train alone. */
-static int check_world(struct mfs_error *err)
+/* What the launcher says goes to the arguments, as training/arguments.py puts it there. */
+static int find_world(struct mfs_train_config *c, struct mfs_launch *ret, struct mfs_error *err)
 {
-	const char *size = getenv("WORLD_SIZE");
+	const int r = mfs_launch_find(ret, err);
 
-	if (!size || atoi(size) <= 1)
-		return 0;
-	return mfs_fail(err, -ENOTSUP,
-			"WORLD_SIZE is %s, and one process trains alone; start one, without "
-			"torchrun",
-			size);
+	mfs_flag_set_number(c->values, "world_size", ret->size);
+	mfs_flag_set_number(c->values, "rank", ret->rank);
+	return r;
 }
 
 /* What a checkpoint may have a word in is settled when it is open (ckpt/load.h). */
@@ -71,14 +68,15 @@ static bool waits_for_checkpoint(const struct mfs_train_config *c)
 
 static int run(struct mfs_train_config *c)
 {
+	struct mfs_launch launch;
 	struct mfs_error err = {0};
-	int r = check_world(&err);
+	int r = find_world(c, &launch, &err);
 
 	if (!r && !waits_for_checkpoint(c))
 		r = mfs_train_config_settle(c, &err);
 	if (r)
 		return say(&err, MFS_TRAIN_USAGE);
-	return mfs_train(c);
+	return mfs_train(c, &launch);
 }
 
 int main(int argc, char **argv)

@@ -41,4 +41,4 @@ static const struct mfk_ops ops = {
 	.adamw = mfk_ref_adamw,
 };
 
-const struct mfk_backend mfk_cpu = {"cpu", &mfk_ref_device, &ops};
+const struct mfk_backend mfk_cpu = {"cpu", &mfk_ref_device, &ops, &mfk_ref_comm};

@@ -297,7 +297,7 @@ START_TEST(other_batches)
 	fails(BY_SAMPLES "--rampup-batch-size 1 1 8 --global-batch-size 9000", -EINVAL,
 	      "at most 8192 increments");
 	fails(BY_SAMPLES "--rampup-batch-size 2 3 8 --global-batch-size 8 --micro-batch-size 2",
-	      -EINVAL, "--rampup-batch-size: expected multiples of --micro-batch-size 2, found 5");
+	      -EINVAL, "--rampup-batch-size: expected a multiple of --micro-batch-size 2, found 5");
 	fails(BY_SAMPLES "--rampup-batch-size 2 2 8 --step-batch-size-schedule 0:8", -EINVAL,
 	      "--rampup-batch-size and --step-batch-size-schedule exclude each other");
 	fails(SMALL "--step-batch-size-schedule 0:8 --decrease-batch-size-if-needed", -EINVAL,
@@ -326,7 +326,7 @@ START_TEST(batch_steps)
 	fails(SMALL "--step-batch-size-schedule 0:8,1:9", -EINVAL, "0 samples twice");
 	fails(SMALL "--step-batch-size-schedule 0:8x", -EINVAL, "THRESHOLD:BATCH");
 	fails(SMALL "--micro-batch-size 3 --step-batch-size-schedule 0:6,160:8", -EINVAL,
-	      "multiples of --micro-batch-size 3, found 8");
+	      "a multiple of --micro-batch-size 3, found 8");
 	fails(SMALL "--step-batch-size-schedule 0:8 --global-batch-size 8", -EINVAL,
 	      "exclude each other");
 }
@@ -383,7 +383,7 @@ END_TEST
 START_TEST(refused)
 {
 	fails(SMALL "--tensor-model-parallel-size 2", -ENOTSUP,
-	      "--tensor-model-parallel-size 2 is not supported; this is one process");
+	      "--tensor-model-parallel-size 2 is not supported; each process has the whole model");
 	fails(SMALL "--fp8-format hybrid", -ENOTSUP, "--fp8-format hybrid is not supported; use");
 	fails(SMALL "--optimizer sgd", -ENOTSUP, "--optimizer sgd is not supported; use adam");
 	fails(SMALL "--ckpt-format torch", -ENOTSUP, "use torch_dist");

@@ -816,12 +816,12 @@ START_TEST(test_expert_bias)
 		for (int e = 0; e < 8; e++)
 			expert_bias(m, layer)[e] = e < 4 ? 0 : 10;
 	train_run(m, b, false);
-	mfs_net_update_expert_bias(m->net, m->ctx);
+	ck_assert_int_eq(mfs_net_update_expert_bias(m->net, m->ctx, &err), 0);
 	ck_assert(expert_bias(m, 1)[0] == 0); /* validation does not count */
 	for (int step = 1; step < 3; step++) {
 		train_run(m, b, true);
 		train_run(m, b, true);
-		mfs_net_update_expert_bias(m->net, m->ctx);
+		ck_assert_int_eq(mfs_net_update_expert_bias(m->net, m->ctx, &err), 0);
 		train_model_sync(m);
 		for (int32_t layer = 1; layer < 3; layer++)
 			for (int e = 0; e < 8; e++)
@@ -829,7 +829,7 @@ START_TEST(test_expert_bias)
 					  (e < 4 ? 0.125f : -0.125f) * (float)step +
 						  (e < 4 ? 0 : 10));
 	}
-	mfs_net_update_expert_bias(m->net, m->ctx);
+	ck_assert_int_eq(mfs_net_update_expert_bias(m->net, m->ctx, &err), 0);
 	ck_assert(expert_bias(m, 2)[7] == 9.75f); /* nothing was counted */
 	train_batch_free(b);
 	train_model_free(m);

@@ -31,9 +31,10 @@ uint64_t mfs_schedule_global_batch(const struct mfs_train_config *config, uint64
 uint64_t mfs_schedule_batch(const struct mfs_train_config *config, uint64_t consumed)
 {
 	const uint64_t batch = mfs_schedule_global_batch(config, consumed);
-	const uint64_t micro = count_of(config->micro_batch_size);
+	const uint64_t processes = count_of(config->data_parallel_size);
+	const uint64_t least = count_of(config->micro_batch_size) * (processes ? processes : 1);
 
-	return config->decrease_batch_size_if_needed && micro ? batch / micro * micro : batch;
+	return config->decrease_batch_size_if_needed && least ? batch / least * least : batch;
 }
 
 /* Iterations from *consumed on, which goes up to or beyond `until`. */

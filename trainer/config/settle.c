@@ -312,12 +312,35 @@ static int check_divided(struct settle *s, const char *dest, const char *by)
 		       : 0;
 }
 
+/* A batch is some microbatches of each process (num_microbatches_calculator.py). decreases: of a
+ * greater batch the rest is left out. */
+static int check_batch(const struct settle *s, const char *said, uint64_t batch, bool decreases)
+{
+	const uint64_t micro = (uint64_t)number(s, "micro_batch_size");
+	const uint64_t processes = (uint64_t)number(s, "world_size");
+	const uint64_t least = micro * processes;
+
+	if (decreases ? batch >= least : batch % least == 0)
+		return 0;
+	if (processes > 1)
+		return mfs_fail(s->err, -EINVAL,
+				"%s: expected %s --micro-batch-size %llu times %llu processes, "
+				"found %llu",
+				said, decreases ? "at least" : "a multiple of",
+				(unsigned long long)micro, (unsigned long long)processes,
+				(unsigned long long)batch);
+	return mfs_fail(s->err, -EINVAL, "%s: expected %s --micro-batch-size %llu, found %llu",
+			said, decreases ? "at least" : "a multiple of", (unsigned long long)micro,
+			(unsigned long long)batch);
+}
+
 static int settle_evaluation(struct settle *s)
 {
 	const int64_t micro = number(s, "micro_batch_size");
+	const int64_t least = micro * number(s, "world_size");
 	int r;
 
-	otherwise(s, "eval_global_batch_size", number(s, "global_batch_size") / micro * micro);
+	otherwise(s, "eval_global_batch_size", number(s, "global_batch_size") / least * least);
 	otherwise(s, "eval_micro_batch_size", micro);
 	r = at_least(s, "eval_global_batch_size", 1);
 	if (!r)
@@ -326,7 +349,9 @@ static int settle_evaluation(struct settle *s)
 		r = at_least(s, "start_eval_at_iter", 0);
 	if (!r)
 		r = check_divided(s, "eval_global_batch_size", "eval_micro_batch_size");
-	return r ? r : check_divided(s, "eval_global_batch_size", "micro_batch_size");
+	return r ? r
+		 : check_batch(s, "--eval-global-batch-size",
+			       (uint64_t)number(s, "eval_global_batch_size"), false);
 }
 
 static int settle_batches(struct settle *s)
@@ -346,15 +371,10 @@ static int settle_batches(struct settle *s)
 	if (r)
 		return r;
 	mfs_flag_set_truth(s->v, "_is_global_batch_size_explicitly_specified", given);
-	otherwise(s, "global_batch_size", number(s, "micro_batch_size"));
-	if (decreases && number(s, "global_batch_size") < number(s, "micro_batch_size"))
-		return mfs_fail(s->err, -EINVAL,
-				"--global-batch-size: expected at least --micro-batch-size %lld, "
-				"found %lld",
-				(long long)number(s, "micro_batch_size"),
-				(long long)number(s, "global_batch_size"));
-	if (!decreases)
-		r = check_divided(s, "global_batch_size", "micro_batch_size");
+	mfs_flag_set_number(s->v, "data_parallel_size", number(s, "world_size"));
+	otherwise(s, "global_batch_size", number(s, "micro_batch_size") * number(s, "world_size"));
+	r = check_batch(s, "--global-batch-size", (uint64_t)number(s, "global_batch_size"),
+			decreases);
 	return r ? r : settle_evaluation(s);
 }
 
@@ -603,19 +623,11 @@ static int read_model(struct settle *s)
 static int check_batch_steps(const struct settle *s, const char *said)
 {
 	const struct mfs_train_config *c = s->c;
-	const uint64_t micro = (uint64_t)c->micro_batch_size;
+	int r = 0;
 
-	for (uint32_t i = 0; i < c->batch_step_count; i++) {
-		const uint64_t batch = c->batch_steps[i].batch;
-
-		if (batch % micro && (!c->decrease_batch_size_if_needed || batch < micro))
-			return mfs_fail(s->err, -EINVAL,
-					"%s: expected multiples of --micro-batch-size %lld, found "
-					"%llu",
-					said, (long long)c->micro_batch_size,
-					(unsigned long long)batch);
-	}
-	return 0;
+	for (uint32_t i = 0; i < c->batch_step_count && !r; i++)
+		r = check_batch(s, said, c->batch_steps[i].batch, c->decrease_batch_size_if_needed);
+	return r;
 }
 
 static int fill_ramp(struct settle *s)

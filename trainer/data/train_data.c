@@ -152,7 +152,7 @@ static int open_sampler(const struct mfs_train_config *c, uint64_t consumed,
 {
 	struct mfs_sampler_config s = {.total = mfs_samples_count(d->samples),
 				       .micro_batch = d->micro,
-				       .ranks = 1,
+				       .ranks = d->ranks,
 				       .no_sharding = c->no_data_sharding,
 				       .consumed = consumed};
 	int rc = mfs_sampler_type_of(c->dataloader_type ? c->dataloader_type : "single", &s.type,
@@ -161,8 +161,9 @@ static int open_sampler(const struct mfs_train_config *c, uint64_t consumed,
 	if (!rc)
 		rc = mfs_sampler_new(&s, &d->sampler, err);
 	if (!rc)
-		d->microbatches =
-			s.type == MFS_SAMPLER_CYCLIC ? UINT64_MAX : (s.total - consumed) / d->micro;
+		d->microbatches = s.type == MFS_SAMPLER_CYCLIC
+					  ? UINT64_MAX
+					  : (s.total - consumed) / ((uint64_t)d->micro * d->ranks);
 	return rc;
 }
 
@@ -182,9 +183,14 @@ int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split sp
 			uint64_t consumed, uint32_t micro, uint64_t vocab,
 			struct mfs_train_data *ret, struct mfs_error *err)
 {
+	uint64_t batch; /* samples of a microbatch of each process */
 	int rc;
 
-	*ret = (struct mfs_train_data){.micro = micro};
+	*ret = (struct mfs_train_data){
+		.micro = micro,
+		.rank = (uint32_t)config->data_parallel_rank,
+		.ranks = config->data_parallel_size > 0 ? (uint32_t)config->data_parallel_size : 1,
+	};
 	if (!micro)
 		return mfs_fail(err, -EINVAL, "a microbatch needs a sample");
 	rc = take_datasets(config, &ret->run, err);
@@ -201,7 +207,8 @@ int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split sp
 	if (rc)
 		return rc;
 	if (split == MFS_VALID && config->full_validation) {
-		ret->microbatches = (mfs_samples_count(ret->samples) + micro - 1) / micro;
+		batch = (uint64_t)micro * ret->ranks;
+		ret->microbatches = (mfs_samples_count(ret->samples) + batch - 1) / batch;
 		return 0;
 	}
 	return open_sampler(config, consumed, ret, err);
@@ -224,9 +231,9 @@ int mfs_train_data_draw(struct mfs_train_data *d, uint64_t microbatch, uint64_t 
 
 	*ret_count = d->micro;
 	if (d->sampler)
-		return mfs_sampler_draw(d->sampler, microbatch, 0, ret, err);
-	first = microbatch % d->microbatches * d->micro;
-	*ret_count = (uint32_t)mfs_min_u64(d->micro, total - first);
+		return mfs_sampler_draw(d->sampler, microbatch, d->rank, ret, err);
+	first = (microbatch % d->microbatches * d->ranks + d->rank) * d->micro;
+	*ret_count = first < total ? (uint32_t)mfs_min_u64(d->micro, total - first) : 0;
 	for (uint32_t i = 0; i < d->micro; i++)
 		ret[i] = mfs_min_u64(first + i, total - 1);
 	return 0;

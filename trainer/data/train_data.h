@@ -20,6 +20,7 @@ struct mfs_train_data {
 	struct mfs_samples *samples;
 	struct mfs_sampler *sampler; /* NULL: a full validation */
 	uint32_t micro;
+	uint32_t rank, ranks; /* of the processes that share the samples */
 	/* Of the sampler from its beginning, or of a full validation. UINT64_MAX: no end. */
 	uint64_t microbatches;
 };
@@ -30,8 +31,8 @@ int mfs_train_data_open(const struct mfs_train_config *config, enum mfs_split sp
 			struct mfs_train_data *ret, struct mfs_error *err);
 void mfs_train_data_release(struct mfs_train_data *d);
 
-/* The samples of a microbatch: *ret_count of them are its own, and the last of these is repeated up
- * to d->micro. One thread. */
+/* The samples of this process's microbatch: *ret_count of them are its own, and the split's last is
+ * repeated up to d->micro. One thread. */
 int mfs_train_data_draw(struct mfs_train_data *d, uint64_t microbatch, uint64_t *ret,
 			uint32_t *ret_count, struct mfs_error *err);
 

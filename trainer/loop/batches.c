@@ -28,6 +28,29 @@ int mfs_trainer_open_data(struct mfs_trainer *t, enum mfs_split split, struct mf
 			      err);
 }
 
+uint64_t mfs_trainer_microbatches(const struct mfs_trainer *t, uint64_t batch)
+{
+	return batch / (uint64_t)t->config->micro_batch_size /
+	       t->parallel.group[MFS_GROUP_DATA].size;
+}
+
+int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct mfs_error *err)
+{
+	const double size = t->parallel.group[MFS_GROUP_DATA].size;
+	double sums[4];
+	int rc = mfs_net_losses(t->net, t->ctx, ret, err);
+
+	if (rc)
+		return rc;
+	sums[0] = ret->lm_loss_sum;
+	sums[1] = ret->load_balancing;
+	sums[2] = ret->seq_load_balancing;
+	sums[3] = ret->z_loss;
+	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, sums, 4, err);
+	*ret = (struct mfs_net_losses){sums[0], sums[1] / size, sums[2] / size, sums[3] / size};
+	return rc;
+}
+
 /* One that the device is done with. */
 static void finish(struct mfs_trainer *t, struct mfs_batch_in_flight *b)
 {
@@ -79,6 +102,7 @@ int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m
 {
 	struct mfs_batch_in_flight *b = &t->in_flight[t->next_in_flight];
 	struct mfs_loader *data = t->data[m->split];
+	const struct mfs_group_place *data_parallel = &t->parallel.group[MFS_GROUP_DATA];
 	const struct mfs_batch *batch;
 	struct mfs_net_pass pass;
 	int rc;
@@ -97,7 +121,8 @@ int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m
 		.backward = m->backward,
 		.first = m->number == 0,
 		.iteration = t->progress.iteration,
-		.microbatch = m->number,
+		/* As one process would number them. */
+		.microbatch = m->number * data_parallel->size + data_parallel->rank,
 	};
 	*ret_counted = batch->counted;
 	rc = mfs_net_run(t->net, t->ctx, &pass, err);

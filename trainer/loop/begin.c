@@ -124,10 +124,11 @@ static void draw_all(struct mfs_trainer *t)
 
 /* ---- in order ---- */
 
-static int open_device(struct mfs_trainer *t, struct mfs_error *err)
+static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
+		       struct mfs_error *err)
 {
 	char why[MFK_WHY];
-	int rc = mfs_device_choose(t->config, &t->backend, &t->device, err);
+	int rc = mfs_device_choose(t->config, launch, &t->backend, &t->device, err);
 
 	if (rc)
 		return rc;
@@ -222,19 +223,22 @@ static const char *tokenizer_of(const struct mfs_train_config *config, const str
 	return is_directory(text) ? text : NULL;
 }
 
-int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, struct mfs_error *err)
+int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *launch,
+		     struct mfs_trainer *t, struct mfs_error *err)
 {
 	struct mfs_load *load = NULL;
 	char tokenizer[PATH_MAX];
 	int rc;
 
-	*t = (struct mfs_trainer){.config = config};
+	*t = (struct mfs_trainer){.config = config, .speaks = !launch->rank};
 	mfs_parallel_one(&t->parallel);
 	rc = mfs_load_open(config, &load, err);
 	if (!rc)
 		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
 	if (!rc && !config->dry_run)
-		rc = open_device(t, err);
+		rc = open_device(t, launch, err);
+	if (!rc)
+		rc = mfs_parallel_open(launch, t->backend, t->device, &t->parallel, err);
 	/* While the device has room. */
 	if (!rc && !config->dry_run && config->log_throughput)
 		rc = mfs_peak_measure(t->backend, t->device, t->ctx,
@@ -253,7 +257,8 @@ int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *t, str
 		rc = fill(t, load, err);
 	if (!rc)
 		rc = open_data(t, err);
-	if (!rc && config->save)
+	/* All have the same state: the first one writes it. */
+	if (!rc && config->save && !launch->rank)
 		rc = mfs_saver_new(config, t->params, t->backend, t->device,
 				   tokenizer_of(config, load, tokenizer), &t->saver, err);
 	if (load)
@@ -289,6 +294,7 @@ void mfs_trainer_close(struct mfs_trainer *t)
 		mfs_memory_release(&t->memory, t->backend, t->device);
 		for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++)
 			close_in_flight(t, &t->in_flight[i]);
+		mfs_parallel_close(&t->parallel);
 		if (t->ctx)
 			t->backend->device->ctx_free(t->ctx);
 		t->backend->device->close(t->device);

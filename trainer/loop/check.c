@@ -69,3 +69,12 @@ void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm)
 		    "found unexpected large grads in bucket #0 in backward pass before "
 		    "data-parallel communication collective");
 }
+
+void mfs_check_reject(struct mfs_check *c, uint64_t iteration)
+{
+	if (c->verdict == MFS_REJECTED)
+		return;
+	c->verdict = MFS_REJECTED;
+	snprintf(c->why, sizeof(c->why), "another process rejected iteration #%llu",
+		 (unsigned long long)iteration);
+}

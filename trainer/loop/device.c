@@ -27,40 +27,74 @@ static bool find_beside(const char *relative, char *ret, size_t size)
 	return access(ret, R_OK) == 0;
 }
 
-static bool find_cuda(char *ret, size_t size)
+/* variable: whose value is a path, if it is there. */
+static bool find_plugin(const char *file, const char *variable, char *ret, size_t size)
 {
-	const char *said = getenv("MCOREFS_CUDA");
+	static const char *const folders[] = {"", "../", "../lib/mcorefs/"};
+	const char *said = getenv(variable);
+	char relative[NAME_MAX];
 
 	if (said)
 		return (size_t)snprintf(ret, size, "%s", said) < size;
-	return find_beside(MFS_CUDA_FILE, ret, size) ||
-	       find_beside("../" MFS_CUDA_FILE, ret, size) ||
-	       find_beside("../lib/mcorefs/" MFS_CUDA_FILE, ret, size);
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
+		snprintf(relative, sizeof(relative), "%s%s", folders[i], file);
+		if (find_beside(relative, ret, size))
+			return true;
+	}
+	return false;
+}
+
+static unsigned threads_of(const struct mfs_train_config *config, const struct mfs_launch *launch)
+{
+	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	const long share = processors / (long)(launch->local_size ? launch->local_size : 1);
+
+	if (config->threads || launch->local_size <= 1)
+		return (unsigned)config->threads;
+	return share > 1 ? (unsigned)share : 1;
 }
 
 static int open_on(const struct mfk_backend *backend, const struct mfs_train_config *config,
-		   struct mfk_device **ret, char *why)
+		   const struct mfs_launch *launch, struct mfk_device **ret, char *why)
 {
-	return backend->device->open((int)config->device, (unsigned)config->threads, ret, why);
+	return backend->device->open((int)config->device, threads_of(config, launch), ret, why);
 }
 
-static int open_cuda(const struct mfs_train_config *config, const struct mfk_backend **ret,
-		     struct mfk_device **ret_device, char *why)
+static int open_cuda(const struct mfs_train_config *config, const struct mfs_launch *launch,
+		     const struct mfk_backend **ret, struct mfk_device **ret_device, char *why)
 {
 	char path[PATH_MAX];
 	int rc;
 
-	if (!find_cuda(path, sizeof(path))) {
+	if (!find_plugin(MFS_CUDA_FILE, "MCOREFS_CUDA", path, sizeof(path))) {
 		snprintf(why, MFK_WHY, "%s is not beside the program: it was built without CUDA",
 			 MFS_CUDA_FILE);
 		return -ENODEV;
 	}
 	rc = mfk_cuda_load(path, ret, why);
-	return rc ? rc : open_on(*ret, config, ret_device, why);
+	return rc ? rc : open_on(*ret, config, launch, ret_device, why);
 }
 
-int mfs_device_choose(const struct mfs_train_config *config, const struct mfk_backend **ret,
-		      struct mfk_device **ret_device, struct mfs_error *err)
+/* Groups of CPU processes need a plugin, too. */
+static int open_cpu(const struct mfs_train_config *config, const struct mfs_launch *launch,
+		    struct mfk_device **ret, char *why)
+{
+	char path[PATH_MAX];
+	int rc = 0;
+
+	if (launch->size > 1 && !find_plugin(MFS_MPI_FILE, "MCOREFS_MPI", path, sizeof(path))) {
+		snprintf(why, MFK_WHY, "%s is not beside the program: it was built without MPI",
+			 MFS_MPI_FILE);
+		return -ENODEV;
+	}
+	if (launch->size > 1)
+		rc = mfk_mpi_load(path, why);
+	return rc ? rc : open_on(&mfk_cpu, config, launch, ret, why);
+}
+
+int mfs_device_choose(const struct mfs_train_config *config, const struct mfs_launch *launch,
+		      const struct mfk_backend **ret, struct mfk_device **ret_device,
+		      struct mfs_error *err)
 {
 	const bool cpu = config->backend && !strcmp(config->backend, "cpu");
 	const bool cuda = config->backend && !strcmp(config->backend, "cuda");
@@ -69,12 +103,12 @@ int mfs_device_choose(const struct mfs_train_config *config, const struct mfk_ba
 	int rc = -ENODEV;
 
 	if (!cpu)
-		rc = open_cuda(config, &backend, ret_device, why);
+		rc = open_cuda(config, launch, &backend, ret_device, why);
 	if (cuda && rc)
 		return mfs_fail(err, -ENODEV, "--backend cuda: %s", why);
 	if (rc) {
 		backend = &mfk_cpu;
-		rc = open_on(backend, config, ret_device, why);
+		rc = open_cpu(config, launch, ret_device, why);
 	}
 	if (rc)
 		return mfs_fail(err, rc, "cpu: %s", why);

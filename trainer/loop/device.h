@@ -5,14 +5,19 @@
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
 #include "trainer/config/config.h"
+#include "trainer/parallel/launch.h"
 
 /* The file name of the CUDA backend. It is looked for beside the program, and in lib/mcorefs of the
  * prefix that the program is installed in; MCOREFS_CUDA names another file. */
 #define MFS_CUDA_FILE "libmcorefs-cuda.so"
 
-/* -ENODEV: --backend cuda, and it cannot be used here; the message says why. Without --backend the
- * CPU is used then. */
-int mfs_device_choose(const struct mfs_train_config *config, const struct mfk_backend **ret,
-		      struct mfk_device **ret_device, struct mfs_error *err);
+/* As CUDA's plugin: what CPU processes talk through. */
+#define MFS_MPI_FILE "libmcorefs-mpi.so"
+
+/* Processors are divided among a host's processes. -ENODEV: --backend cuda, and it cannot be used
+ * here; the message says why. Without --backend the CPU is used then. */
+int mfs_device_choose(const struct mfs_train_config *config, const struct mfs_launch *launch,
+		      const struct mfk_backend **ret, struct mfk_device **ret_device,
+		      struct mfs_error *err);
 
 #endif

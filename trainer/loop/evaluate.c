@@ -8,10 +8,10 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 	const uint64_t batch = (uint64_t)c->eval_global_batch_size;
 	const bool full = split == MFS_VALID && c->full_validation;
 	/* All of the split, in one go. */
-	const uint64_t microbatches = full ? mfs_loader_microbatches(t->data[split])
-					   : batch / (uint64_t)c->micro_batch_size;
+	const uint64_t microbatches =
+		full ? mfs_loader_microbatches(t->data[split]) : mfs_trainer_microbatches(t, batch);
 	struct mfs_net_losses losses;
-	uint64_t counted = 0;
+	double counted = 0;
 	int rc = 0;
 
 	mfs_net_clear_losses(t->net, t->ctx);
@@ -23,15 +23,17 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 			rc = mfs_trainer_microbatch(t, &m, &tokens, err);
 			if (rc)
 				return rc;
-			counted += tokens;
+			counted += (double)tokens;
 		}
 		if (split == MFS_VALID)
 			t->progress.consumed_valid_samples += batch;
 	}
-	rc = mfs_net_losses(t->net, t->ctx, &losses, err);
+	rc = mfs_trainer_losses(t, &losses, err);
+	if (!rc)
+		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &counted, 1, err);
 	if (rc)
 		return rc;
 	mfs_trainer_batches_done(t);
-	*ret_loss = losses.lm_loss_sum / (double)(counted ? counted : 1);
+	*ret_loss = losses.lm_loss_sum / (counted ? counted : 1);
 	return 0;
 }

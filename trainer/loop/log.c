@@ -15,6 +15,8 @@
 
 void mfs_log_memory(const struct mfs_trainer *t)
 {
+	if (!t->speaks)
+		return;
 	printf("memory: %.3f GiB for %.3f million parameters:", (double)t->memory.total / GIB,
 	       (double)t->params->parameters / 1e6);
 	for (int i = 0; i < MFS_MEMORY_HOST; i++)
@@ -76,10 +78,16 @@ void mfs_log_begin(struct mfs_trainer *t)
 	struct mfk_device_info info;
 	struct mfs_loader_stats data;
 
+	t->window = (struct mfs_log_window){.began_ns = mfs_now_ns()};
+	if (!t->speaks)
+		return;
 	print_arguments(t->config);
 	t->backend->device->info(t->device, &info);
 	printf("device: %s, %s, %.1f GiB\n", t->backend->name, info.name,
 	       (double)info.memory / GIB);
+	if (t->parallel.ops)
+		printf("processes: %u, started by %s, which talk through %s\n",
+		       t->parallel.launch.size, t->parallel.launch.by, t->parallel.ops->name);
 	if (t->peak.flops > 0)
 		printf("peak: %.3f TFLOP/s, measured with a product of squares of %lld\n",
 		       t->peak.flops / 1e12, (long long)t->peak.size);
@@ -104,13 +112,12 @@ void mfs_log_begin(struct mfs_trainer *t)
 			t->config->save);
 	open_events(t);
 	mfs_terminal_begin(&t->terminal, stderr, t->progress.iteration);
-	t->window = (struct mfs_log_window){.began_ns = mfs_now_ns()};
 }
 
 static void print(struct mfs_trainer *t, struct mfs_buf *b)
 {
 	mfs_terminal_clear(&t->terminal);
-	if (!b->failed)
+	if (t->speaks && !b->failed)
 		fwrite(b->data, 1, b->len, stdout);
 	fflush(stdout);
 	mfs_buf_release(b);
@@ -246,6 +253,9 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 	const struct mfs_log_window *w = &t->window;
 	const struct mfs_progress *p = &t->progress;
 	const uint64_t all = w->steps + w->skipped;
+	/* of each process */
+	const double flops =
+		mfs_step_flops(t, step->batch) / (double)t->parallel.group[MFS_GROUP_WORLD].size;
 	struct mfs_report_loss losses[MFS_LOG_LOSSES];
 	struct mfs_report_iteration line = {
 		.iteration = p->iteration,
@@ -272,10 +282,9 @@ static void print_window(struct mfs_trainer *t, const struct mfs_step *step)
 	if (!t->has_loss)
 		losses[0].value = MFS_NOT_SAID;
 	if (c->log_throughput)
-		line.throughput = mfs_step_flops(t, step->batch) / line.seconds / 1e12;
+		line.throughput = flops / line.seconds / 1e12;
 	if (t->peak.flops > 0)
-		line.sol = mfs_flops_share(mfs_step_flops(t, step->batch), line.seconds,
-					   t->peak.flops);
+		line.sol = mfs_flops_share(flops, line.seconds, t->peak.flops);
 	gettimeofday(&line.now, NULL);
 	mfs_report_iteration(&b, &line);
 	print(t, &b);
@@ -287,7 +296,7 @@ bool mfs_log_reports(const struct mfs_trainer *t)
 	const struct mfs_train_config *c = t->config;
 
 	return is_due(t, c->log_interval) || (c->log_interval > 0 && !t->said_first) ||
-	       (t->events && is_due(t, c->tensorboard_log_interval));
+	       (c->tensorboard_dir && is_due(t, c->tensorboard_log_interval));
 }
 
 /* Megatron says the first iteration of a process, too, whatever the interval is. */
@@ -397,6 +406,8 @@ void mfs_log_end(struct mfs_trainer *t, const char *stop)
 {
 	struct mfs_loader_stats data;
 
+	if (!t->speaks)
+		return;
 	mfs_terminal_clear(&t->terminal);
 	if (t->data[MFS_TRAIN]) {
 		mfs_loader_stats(t->data[MFS_TRAIN], &data);

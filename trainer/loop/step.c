@@ -1,14 +1,17 @@
 #include <math.h>
 
 #include "trainer/loop/trainer_i.h"
+#include "trainer/model/dtype.h"
 
-/* What a step's gradients are multiplied by in excess of the loss's. */
-static double divisor(const struct mfs_trainer *t, uint64_t counted)
+/* What a step's gradients are multiplied by in excess of the loss's: they are sums over processes,
+ * and their mean is meant, or a sum over all tokens. */
+static double divisor(const struct mfs_trainer *t, double counted)
 {
-	const double tokens =
-		t->config->calculate_per_token_loss ? (double)(counted ? counted : 1) : 1;
+	const double parts = t->config->calculate_per_token_loss
+				     ? counted
+				     : (double)t->parallel.group[MFS_GROUP_DATA].size;
 
-	return t->progress.scaler.scale * tokens;
+	return t->progress.scaler.scale * parts;
 }
 
 static void before_update(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
@@ -19,7 +22,7 @@ static void before_update(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64
 		mfs_saver_fence(t->saver, ctx, first, count);
 }
 
-static struct mfs_update_step update_of(struct mfs_trainer *t, uint64_t counted)
+static struct mfs_update_step update_of(struct mfs_trainer *t, double counted)
 {
 	return (struct mfs_update_step){
 		.number = t->progress.optimizer_step + 1,
@@ -68,17 +71,19 @@ static int measure(struct mfs_trainer *t, struct mfs_step *step, struct mfs_erro
 	return rc;
 }
 
-/* Forward and backward of the step's microbatches. *ret_counted: their tokens whose loss counts. */
-static int run_microbatches(struct mfs_trainer *t, uint64_t count, uint64_t *ret_counted,
+/* Forward and backward of this process's microbatches. *ret_counted: tokens whose loss counts, of
+ * all processes. */
+static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_counted,
 			    struct mfs_error *err)
 {
 	const bool per_token = t->config->calculate_per_token_loss;
+	double counted = 0;
+	int rc;
 
 	mfs_net_clear_grads(t->net, t->ctx);
 	mfs_net_clear_losses(t->net, t->ctx);
 	mfs_check_begin(&t->check);
 	t->loss_before = 0;
-	*ret_counted = 0;
 	for (uint64_t i = 0; i < count; i++) {
 		const struct mfs_microbatch m = {
 			.split = MFS_TRAIN,
@@ -88,13 +93,37 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, uint64_t *ret
 			.number = i,
 		};
 		uint64_t tokens;
-		const int rc = mfs_trainer_microbatch(t, &m, &tokens, err);
 
+		rc = mfs_trainer_microbatch(t, &m, &tokens, err);
 		if (rc)
 			return rc;
-		*ret_counted += tokens;
+		counted += (double)tokens;
 	}
-	return 0;
+	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &counted, 1, err);
+	*ret_counted = counted > 0 ? counted : 1;
+	return rc;
+}
+
+static void add_gradients(struct mfs_trainer *t)
+{
+	const struct mfs_params *p = t->params;
+
+	mfs_parallel_all_reduce(&t->parallel, MFS_GROUP_DATA, t->ctx, mfs_mfk_dtype(p->grad_type),
+				p->grads, p->elements);
+}
+
+/* What one process rejects, all do. */
+static int check(struct mfs_trainer *t, double norm, struct mfs_error *err)
+{
+	double rejected;
+	int rc;
+
+	mfs_check_grads(&t->check, t->progress.iteration + 1, norm);
+	rejected = t->check.verdict == MFS_REJECTED;
+	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &rejected, 1, err);
+	if (!rc && rejected > 0)
+		mfs_check_reject(&t->check, t->progress.iteration + 1);
+	return rc;
 }
 
 int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_error *err)
@@ -103,26 +132,29 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 		.batch = mfs_schedule_batch(t->config, t->progress.consumed_train_samples),
 	};
 	struct mfs_update_step update;
-	uint64_t counted;
+	double counted;
 	int rc;
 
-	step.microbatches = step.batch / (uint64_t)t->config->micro_batch_size;
+	step.microbatches = mfs_trainer_microbatches(t, step.batch);
 	rc = run_microbatches(t, step.microbatches, &counted, err);
 	if (rc)
 		return rc;
+	add_gradients(t);
 	update = update_of(t, counted);
 	rc = mfs_update_norm(t->update, t->ctx, &update, &step.update, err);
 	if (!rc)
-		rc = mfs_net_losses(t->net, t->ctx, &step.losses, err);
+		rc = mfs_trainer_losses(t, &step.losses, err);
 	if (rc)
 		return rc;
 	mfs_trainer_batches_done(t);
-	step.loss = step.losses.lm_loss_sum / (double)(counted ? counted : 1);
-	mfs_check_grads(&t->check, t->progress.iteration + 1,
-			step.update.grad_norm * update.grad_divisor);
+	step.loss = step.losses.lm_loss_sum / counted;
+	rc = check(t, step.update.grad_norm * update.grad_divisor, err);
+	if (rc)
+		return rc;
 	if (t->check.verdict != MFS_REJECTED) {
-		mfs_net_update_expert_bias(t->net, t->ctx);
-		rc = mfs_update_apply(t->update, t->ctx, &update, &step.update, err);
+		rc = mfs_net_update_expert_bias(t->net, t->ctx, err);
+		if (!rc)
+			rc = mfs_update_apply(t->update, t->ctx, &update, &step.update, err);
 		if (rc)
 			return rc;
 		advance(t, &step);
@@ -137,7 +169,7 @@ int mfs_trainer_skip(struct mfs_trainer *t, struct mfs_error *err)
 {
 	struct mfs_progress *p = &t->progress;
 	const uint64_t batch = mfs_schedule_batch(t->config, p->consumed_train_samples);
-	const uint64_t microbatches = batch / (uint64_t)t->config->micro_batch_size;
+	const uint64_t microbatches = mfs_trainer_microbatches(t, batch);
 
 	for (uint64_t i = 0; i < microbatches; i++) {
 		const struct mfs_batch *b;

@@ -15,6 +15,7 @@ struct mfs_train_run {
 	uint64_t batch;		  /* of the last iteration; 0: there was none */
 	const char *stop;	  /* why it ends before its last iteration */
 	enum mfs_train_exit exit; /* of a run that fails */
+	bool agreed;		  /* all processes fail, for one reason */
 };
 
 static int fail(const struct mfs_error *err, enum mfs_train_exit exit)
@@ -30,16 +31,22 @@ static bool is_time(int64_t interval, uint64_t iteration)
 
 /* ---- the loop ---- */
 
-/* training.py: checkpoint_and_decide_exit, in its order. */
-static bool decide_exit(struct mfs_train_run *r)
+/* training.py: checkpoint_and_decide_exit, in its order. What one process has a reason for, all do.
+ */
+static int decide_exit(struct mfs_train_run *r, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = r->t.config;
 	const uint64_t iteration = r->t.progress.iteration;
 	const double minutes = (double)(mfs_now_ns() - r->began_ns) / 60e9;
+	double reasons[] = {mfs_stop_signal(),
+			    c->exit_duration_in_mins >= 0 && minutes > c->exit_duration_in_mins};
+	const int rc = mfs_parallel_sum(&r->t.parallel, MFS_GROUP_WORLD, reasons, 2, err);
 
-	if (mfs_stop_signal())
+	if (rc)
+		return rc;
+	if (reasons[0] > 0)
 		r->stop = "a signal asked for it";
-	else if (c->exit_duration_in_mins >= 0 && minutes > c->exit_duration_in_mins)
+	else if (reasons[1] > 0)
 		r->stop = "--exit-duration-in-mins is over";
 	else if (is_time(c->exit_interval, iteration))
 		r->stop = "--exit-interval has come";
@@ -47,7 +54,7 @@ static bool decide_exit(struct mfs_train_run *r)
 		mfs_saves_begin(&r->t, MFS_SAVE_PERSISTENT);
 	else if (r->t.saver && is_time(c->non_persistent_save_interval, iteration))
 		mfs_saves_begin(&r->t, MFS_SAVE_NON_PERSISTENT);
-	return r->stop;
+	return 0;
 }
 
 /* The state before the step is whole, and what has not been saved of it is saved. Megatron saves
@@ -57,6 +64,7 @@ static int reject(struct mfs_train_run *r, struct mfs_error *err)
 	const uint64_t iteration = r->t.progress.iteration;
 	const bool disabled = mfs_str_is(r->t.config->rerun_mode, "disabled");
 
+	r->agreed = true;
 	if (!disabled)
 		r->exit = MFS_TRAIN_REJECTED;
 	if (r->t.saver && !disabled && iteration > r->t.saves.last)
@@ -77,11 +85,13 @@ static int evaluate(struct mfs_train_run *r, enum mfs_split split, bool last, st
 	rc = mfs_trainer_evaluate(&r->t, split, &loss, err);
 	if (!rc)
 		mfs_log_evaluation(&r->t, split, last, loss);
-	if (!rc && r->t.config->check_for_nan_in_loss_and_grad && !isfinite(loss))
+	if (!rc && r->t.config->check_for_nan_in_loss_and_grad && !isfinite(loss)) {
+		r->agreed = true;
 		rc = mfs_fail(err, -ERANGE,
 			      "iteration %llu: the validation loss is not finite; "
 			      "--no-check-for-nan-in-loss-and-grad goes on",
 			      (unsigned long long)r->t.progress.iteration);
+	}
 	r->t.window.began_ns += mfs_now_ns() - from; /* no time of an iteration */
 	return rc;
 }
@@ -105,8 +115,8 @@ static void save_before_change(struct mfs_train_run *r)
 	r->batch = batch;
 }
 
-/* An iteration, and what comes behind it. *ret_end: the run ends. */
-static int iterate(struct mfs_train_run *r, bool *ret_end, struct mfs_error *err)
+/* An iteration, and what comes behind it. r->stop: the run ends. */
+static int iterate(struct mfs_train_run *r, struct mfs_error *err)
 {
 	struct mfs_step step;
 	int rc = mfs_trainer_step(&r->t, &step, err);
@@ -121,23 +131,20 @@ static int iterate(struct mfs_train_run *r, bool *ret_end, struct mfs_error *err
 	mfs_saves_look(&r->t, false);
 	if (is_evaluated(r))
 		rc = evaluate(r, MFS_VALID, false, err);
-	if (!rc)
-		*ret_end = decide_exit(r);
-	return rc;
+	return rc ? rc : decide_exit(r, err);
 }
 
 static int train(struct mfs_train_run *r, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = r->t.config;
-	bool end = false;
 	int rc = 0;
 
-	while (!rc && !end && r->t.progress.iteration < r->t.iterations) {
+	while (!rc && !r->stop && r->t.progress.iteration < r->t.iterations) {
 		save_before_change(r);
 		if (mfs_schedule_skips(c, r->t.progress.iteration + 1))
 			rc = mfs_trainer_skip(&r->t, err);
 		else
-			rc = iterate(r, &end, err);
+			rc = iterate(r, err);
 	}
 	return rc;
 }
@@ -158,11 +165,11 @@ static int finish(struct mfs_train_run *r, struct mfs_error *err)
 	return rc;
 }
 
-static int dry_run(struct mfs_train_config *config)
+static int dry_run(struct mfs_train_config *config, const struct mfs_launch *launch)
 {
 	struct mfs_trainer t;
 	struct mfs_error err = {0};
-	const int rc = mfs_trainer_open(config, &t, &err);
+	const int rc = mfs_trainer_open(config, launch, &t, &err);
 
 	if (!rc)
 		mfs_log_memory(&t);
@@ -170,7 +177,7 @@ static int dry_run(struct mfs_train_config *config)
 	return rc ? fail(&err, MFS_TRAIN_FAILED) : MFS_TRAIN_OK;
 }
 
-int mfs_train(struct mfs_train_config *config)
+int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 {
 	struct mfs_train_run r = {.began_ns = mfs_now_ns(), .exit = MFS_TRAIN_FAILED};
 	struct mfs_error err = {0};
@@ -178,10 +185,10 @@ int mfs_train(struct mfs_train_config *config)
 	int rc;
 
 	if (config->dry_run)
-		return dry_run(config);
+		return dry_run(config, launch);
 	mfs_stop_on(SIGTERM);
 	mfs_stop_on(SIGINT);
-	rc = mfs_trainer_open(config, &r.t, &err);
+	rc = mfs_trainer_open(config, launch, &r.t, &err);
 	if (rc)
 		goto out;
 	mfs_stop_on((int)config->exit_signal);
@@ -195,8 +202,13 @@ int mfs_train(struct mfs_train_config *config)
 	mfs_log_end(&r.t, r.stop);
 	saved = mfs_saves_end(&r.t);
 out:
+	/* What all know of, one says; a failure of one process the others would wait for. */
+	if (rc && (!r.agreed || r.t.speaks))
+		fail(&err, r.exit);
+	if (rc && !r.agreed)
+		mfs_parallel_end_all(&r.t.parallel, (int)r.exit);
 	mfs_trainer_close(&r.t);
 	if (rc)
-		return fail(&err, r.exit);
+		return r.exit;
 	return saved ? MFS_TRAIN_OK : MFS_TRAIN_FAILED;
 }

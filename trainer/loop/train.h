@@ -1,8 +1,9 @@
-/* A training run of one process, from its arguments to its last checkpoint. */
+/* A training run, from its arguments to its last checkpoint. */
 #ifndef MFS_TRAINER_LOOP_TRAIN_H
 #define MFS_TRAINER_LOOP_TRAIN_H
 
 #include "trainer/config/config.h"
+#include "trainer/parallel/launch.h"
 
 /* Exit codes of mcorefs-train. */
 enum mfs_train_exit {
@@ -16,6 +17,6 @@ enum mfs_train_exit {
 
 /* Trains, or with dry_run says what memory it would need. Returns an exit code. config may change:
  * what a checkpoint says of the model goes into it. */
-int mfs_train(struct mfs_train_config *config);
+int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch);
 
 #endif

@@ -56,6 +56,7 @@ struct mfs_trainer {
 	struct mfs_saver *saver; /* NULL: no --save */
 	struct mfs_saves saves;
 	struct mfs_progress progress;
+	bool speaks;	     /* to the log, for all processes */
 	uint64_t iterations; /* of the whole run */
 	char loaded[640];    /* what the run began with; empty: drawn weights */
 	bool loaded_optimizer;
@@ -89,8 +90,8 @@ struct mfs_trainer {
 /* begin.c */
 /* Opens everything, in order, and loads or draws the parameters. With dry_run it ends before the
  * device is needed. On failure everything that was opened is in *ret and must be closed. */
-int mfs_trainer_open(struct mfs_train_config *config, struct mfs_trainer *ret,
-		     struct mfs_error *err);
+int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *launch,
+		     struct mfs_trainer *ret, struct mfs_error *err);
 void mfs_trainer_close(struct mfs_trainer *t);
 
 /* batches.c */
@@ -101,9 +102,13 @@ struct mfs_microbatch {
 	double scale;	 /* of the gradient, besides */
 	uint64_t number; /* in the step */
 };
-/* Submits the next microbatch of a split. *ret_counted: tokens whose loss counts. */
+/* Submits this process's next microbatch of a split. *ret_counted: tokens whose loss counts. */
 int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m,
 			   uint64_t *ret_counted, struct mfs_error *err);
+/* Microbatches of each process in a batch of so many samples. */
+uint64_t mfs_trainer_microbatches(const struct mfs_trainer *t, uint64_t batch);
+/* Losses of all processes: the loss of tokens is their sum, the others are their means. */
+int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct mfs_error *err);
 /* Looks at the losses of the batches in flight, and gives them back. The context must have been
  * waited for. */
 void mfs_trainer_batches_done(struct mfs_trainer *t);

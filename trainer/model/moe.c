@@ -826,14 +826,23 @@ static int begin(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part
 	return 0;
 }
 
-static void end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part)
+/* All processes move the bias by what all their tokens chose. */
+static int end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+		    struct mfs_error *err)
 {
 	const struct moe *m = part->own;
+	int rc;
 
-	if (m->bias)
-		net->backend->ops->balance_bias(ctx, net->params->buffers + m->bias->start,
-						mfs_net_at(net, m->totals), m->experts,
-						(float)net->config->moe_router_bias_update_rate);
+	if (!m->bias)
+		return 0;
+	rc = mfs_parallel_sum_counts(net->parallel, MFS_GROUP_DATA, net->backend->device, ctx,
+				     mfs_net_at(net, m->totals), (uint32_t)m->experts, err);
+	if (rc)
+		return rc;
+	net->backend->ops->balance_bias(ctx, net->params->buffers + m->bias->start,
+					mfs_net_at(net, m->totals), m->experts,
+					(float)net->config->moe_router_bias_update_rate);
+	return 0;
 }
 
 const struct mfs_part_kind mfs_part_moe = {

@@ -209,12 +209,15 @@ int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_loss
 	return 0;
 }
 
-void mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx)
+int mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
-	for (uint32_t i = 0; i < net->layer_count; i++) {
+	int rc = 0;
+
+	for (uint32_t i = 0; i < net->layer_count && !rc; i++) {
 		const struct mfs_part *part = &net->layers[i].mlp.part;
 
 		if (part->kind->end_step)
-			part->kind->end_step(net, ctx, part);
+			rc = part->kind->end_step(net, ctx, part, err);
 	}
+	return rc;
 }

@@ -71,7 +71,7 @@ void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret);
 
 /* After the last microbatch of a step and before the update: router.expert_bias by the tokens that
  * each expert got (core/transformer/moe/moe_utils.py: get_updated_expert_bias). */
-void mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx);
+int mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
 /* Logits in fp32 of a batch, host memory [T, padded vocab]. For tests. */
 int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_batch *batch,

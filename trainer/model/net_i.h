@@ -144,8 +144,8 @@ struct mfs_part_kind {
 	void (*backward)(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, const void *x, const void *dy, void *dx);
 	/* After the last microbatch of a step, before the update. NULL: nothing. */
-	void (*end_step)(const struct mfs_net *net, struct mfk_ctx *ctx,
-			 const struct mfs_part *part);
+	int (*end_step)(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
+			struct mfs_error *err);
 };
 
 /* An address in what a part keeps. */

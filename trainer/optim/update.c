@@ -124,7 +124,7 @@ static int sum_squares(struct mfs_update *u, struct mfk_ctx *ctx, enum mfs_dtype
 
 static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
 {
-	return u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, u->host, 2, err);
+	return mfs_parallel_sum(u->parallel, MFS_GROUP_MODEL, u->host, 2, err);
 }
 
 /* optimizer/__init__.py: who has a grad_scaler. */
@@ -287,5 +287,5 @@ int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, str
 		return rc;
 	/* What lies between parameters is zero, and no parameter's. */
 	*ret = *u->host - (double)(p->elements - p->parameters);
-	return u->parallel->ops->sum(u->parallel, MFS_GROUP_WORLD, ret, 1, err);
+	return mfs_parallel_sum(u->parallel, MFS_GROUP_MODEL, ret, 1, err);
 }

@@ -1,0 +1,32 @@
+/*
+ * MPI as the CPU backend sees it: a table that a plugin has, so that a machine without MPI needs
+ * none of its libraries, and who computes alone does not start it.
+ *
+ * All functions that return int return 0 or -errno; why, of MFK_WHY bytes, gets a sentence.
+ */
+#ifndef MFK_MPI_H
+#define MFK_MPI_H
+
+#include <stdint.h>
+
+#include "kernels/kernels.h"
+
+struct mfk_mpi {
+	/* Once a process. */
+	int (*begin)(struct mfk_world *ret, char *why);
+	void (*end)(void);
+	void (*end_all)(int code);
+	/* A communicator; from NULL: of all processes. */
+	int (*split)(void *from, unsigned color, unsigned key, void **ret, char *why);
+	void (*free)(void *comm);
+	unsigned (*size)(void *comm);
+	int (*sum_f32)(void *comm, float *data, int64_t count, char *why);
+	int (*sum_f64)(void *comm, double *data, int64_t count, char *why);
+	/* to: [size][bytes], by rank */
+	int (*gather)(void *comm, void *to, const void *from, int64_t bytes, char *why);
+};
+
+/* The plugin's one symbol. */
+extern const struct mfk_mpi mfk_mpi_plugin __attribute__((visibility("default")));
+
+#endif

@@ -1,0 +1,148 @@
+#!/bin/bash
+# Processes that share the samples (data parallelism), on the CPU: they must train as one process does.
+#
+# In fp32 the sums of gradients alone are added up in another order: losses and norms must agree within 1e-5 of their value as they
+# are printed, everything else to the last digit.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/train/families.sh
+train=${MCOREFS_TRAIN:-$(realpath -m "${O:-build}")/mcorefs-train}
+command -v mpirun >/dev/null || { echo "there is no mpirun here"; exit 77; }
+[ -e "$(dirname "$train")/libmcorefs-mpi.so" ] || { echo "it was built without MPI"; exit 77; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/parallel-XXXXXX") || exit 1
+pid=
+trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; rm -rf "$work"' EXIT
+passed=0 failed=0
+fixtures=tests/fixtures/resume
+declare -A at=(
+	[llama]=$fixtures/llama-torch-tp2-pp2
+	[qwen2]=$fixtures/qwen2-torch-tp2-dp2-distopt
+	[deepseek]=$fixtures/deepseek-torch_dist-pp2-ep2
+)
+# Processes of a test may be more than processors; a container has one user.
+launcher() {
+	mpirun --allow-run-as-root --oversubscribe --bind-to none -n "$@"
+}
+
+# run N LOG ARGUMENT...: args, by N processes
+run() {
+	local n=$1 log=$2
+	shift 2
+	if [ "$n" = 1 ]; then
+		"$train" "${args[@]}" --backend cpu --threads 1 "$@" >"$log" 2>&1
+	else
+		launcher "$n" "$train" "${args[@]}" --backend cpu --threads 1 "$@" >"$log" 2>&1
+	fi
+}
+
+# What a log says of iterations and validations, but for times: numbers apart by ' '.
+rows() {
+	sed -nE -e 's/^ \[[^]]*\] (iteration .*) elapsed time[^|]*(\| learning rate.* number of nan iterations: .*)$/\1\2/p' \
+		-e '/^ *validation loss at/p' "$1" | tr -s '|: ' ' '
+}
+
+# alike A B COUNT: rows of two logs agree, and there are as many as expected
+alike() {
+	rows "$1" >"$work/a"
+	rows "$2" >"$work/b"
+	awk -v count="$3" '
+		NR == FNR { line[FNR] = $0; n = FNR; next }
+		{ seen = FNR; m = split(line[FNR], x, " "); if (m != NF) bad = bad " row " FNR
+		  for (i = 1; i <= NF; i++) if ($i != x[i]) {
+			d = $i - x[i]; if (d < 0) d = -d
+			if (!($i ~ /^[0-9.E+-]+$/ && d <= 1e-5 * ($i < 0 ? -$i : $i) + ($i ~ /E/ ? 0 : 1.1e-3))) bad = bad " " $i "/" x[i] " in row " FNR } }
+		END { if (seen != n || n != count) bad = bad " " n + 0 " and " seen + 0 " rows, not " count
+		      if (bad) print "differs:" bad; exit bad != "" }' "$work/a" "$work/b"
+}
+
+verdict() {
+	if [ "$1" = 0 ]; then
+		passed=$((passed + 1))
+		return
+	fi
+	failed=$((failed + 1))
+	echo "FAILED: $2"
+	tail -n 12 "$work/log" "$work"/n*.log 2>/dev/null
+	rm -f "$work"/n*.log
+}
+
+# as_one NAME FAMILY "N..." COUNT ARGUMENT...: N processes train as one does
+as_one() {
+	local name=$1 of=$2 sizes=$3 count=$4 n bad=0
+	shift 4
+	family_args "$of"
+	run 1 "$work/n1.log" --load "${at[$of]}" --ckpt-step 20 --exit-on-missing-checkpoint --exit-interval 4 "$@" || bad=1
+	for n in $sizes; do
+		run "$n" "$work/n$n.log" --load "${at[$of]}" --ckpt-step 20 --exit-on-missing-checkpoint --exit-interval 4 "$@" &&
+			alike "$work/n1.log" "$work/n$n.log" "$count" || bad=1
+	done
+	verdict $bad "$name"
+}
+
+# --exit-interval 4 ends at iteration 24; validation at 22 and 24
+as_one "llama, 2 and 4 processes" llama "2 4" 6 --eval-interval 2 --eval-iters 2
+as_one "per-token loss, documents" llama 2 4 --calculate-per-token-loss --eod-mask-loss --reset-attention-mask --reset-position-ids --eod-id 11
+as_one "dropout, tied" qwen2 2 4 --attention-dropout 0.1 --hidden-dropout 0.1
+as_one "experts with a bias" deepseek 2 4
+as_one "all of the validation set" llama 4 6 --eval-interval 2 --full-validation --data-path tests/fixtures/data/tales_text_document
+
+# bf16, and gradients in bf16, which are added up in fp32
+BACKEND=cpu LAUNCH="mpirun --allow-run-as-root --oversubscribe --bind-to none -n 2" tests/train/follow.sh "${at[qwen2]}" >"$work/log" 2>&1
+verdict $? "bf16: two processes follow the run that two processes made"
+family_args llama
+run 2 "$work/log" --bf16 --grad-reduce-in-bf16 --load "${at[llama]}" --ckpt-step 20 --exit-interval 2 && grep -q "iteration       22/" "$work/log"
+verdict $? "gradients in bf16"
+
+# What two processes save, one goes on with, and the reverse.
+from=(--load "${at[llama]}" --ckpt-step 20)
+run 1 "$work/n1.log" "${from[@]}" --exit-interval 6 &&
+	run 2 "$work/n2.log" "${from[@]}" --save "$work/two" --save-interval 3 --exit-interval 3 &&
+	run 1 "$work/n3.log" --load "$work/two" --exit-interval 6 --save "$work/one" --save-interval 2 &&
+	run 2 "$work/n4.log" --load "$work/one" --ckpt-step 22 --exit-interval 6 &&
+	alike "$work/n1.log" <(cat "$work/n2.log" "$work/n3.log") 4 &&
+	alike <(grep -E 'iteration +2[34]/' "$work/n1.log") "$work/n4.log" 2
+verdict $? "a checkpoint of two processes, resumed by one, and the reverse"
+
+# start MARK ARGUMENT...: a long run of two processes, and waits for its first iteration
+start() {
+	launcher 2 "$train" "${args[@]}" --backend cpu --threads 1 "${from[@]}" --train-iters 100000 --override-opt-param-scheduler "$@" >"$work/log" 2>&1 &
+	pid=$!
+	for ((i = 0; i < 600; i++)); do
+		! grep -q "iteration       21/" "$work/log" || return 0
+		kill -0 $pid 2>/dev/null || return 1
+		sleep 0.1
+	done
+	return 1
+}
+
+finish() {
+	local status
+	wait "$pid"
+	status=$?
+	pid=
+	return $status
+}
+
+# The youngest of those that were started with the words is a rank.
+start --save "$work/stopped" --save-interval 100000 && pkill -TERM -n -f -- "--save $work/stopped" && finish &&
+	grep -q "exiting at iteration.*a signal asked for it" "$work/log" && [ -s "$work/stopped/latest_checkpointed_iteration.txt" ]
+verdict $? "a signal to one process stops all, and what was trained is saved"
+
+start --data-cache-path "$work/killed" && pkill -KILL -n -f -- "--data-cache-path $work/killed" && ! finish
+verdict $? "a process that is killed ends the others"
+left=1
+for ((i = 0; i < 600 && left; i++)); do
+	pgrep -f -- "--data-cache-path $work/killed" >/dev/null && sleep 0.1 || left=0
+done
+verdict $left "and none of them is left"
+
+# What cannot be divided.
+run 3 "$work/log" "${from[@]}"
+[ $? != 0 ] && grep -q -- "--global-batch-size: expected a multiple of --micro-batch-size 2 times 3 processes, found 8" "$work/log"
+verdict $? "a batch that three processes cannot share"
+RANK=0 WORLD_SIZE=2 run 1 "$work/log" "${from[@]}"
+[ $? != 0 ] && grep -q "mpirun" "$work/log"
+verdict $? "torchrun's processes on CPUs are sent to mpirun"
+
+echo "$passed passed, $failed failed, 0 skipped"
+[ $failed = 0 ]

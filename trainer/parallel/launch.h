@@ -1,0 +1,24 @@
+/* Which of how many processes this one is, by what its launcher put into the environment. */
+#ifndef MFS_TRAINER_PARALLEL_LAUNCH_H
+#define MFS_TRAINER_PARALLEL_LAUNCH_H
+
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+struct mfs_launch {
+	uint32_t rank, size;
+	uint32_t local_rank, local_size; /* of the processes on this host */
+	const char *by;			 /* "mpirun", "torchrun", "srun"; NULL: it is alone */
+};
+
+/*
+ * mpirun: OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE (Open MPI's documentation).
+ * torchrun: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE (torch/distributed/run.py).
+ * srun: SLURM_PROCID, SLURM_NTASKS, SLURM_LOCALID; in a step alone, that is, with SLURM_STEP_ID.
+ *
+ * The first that is there counts. -EINVAL: a value that is no number, or a rank that is none.
+ */
+int mfs_launch_find(struct mfs_launch *ret, struct mfs_error *err);
+
+#endif
