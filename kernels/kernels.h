@@ -193,6 +193,8 @@ struct mfk_attention {
 	float scale;
 	bool causal;
 	const int32_t *first_key; /* [batch, seq], in the sequence */
+	/* backward may add up in no fixed order, where that is faster: not the same bits twice */
+	bool atomics;
 	float dropout;
 	uint64_t seed, offset; /* of dropout: element e of [batch, heads, seq, seq] (query, key) has
 				  number offset + e */

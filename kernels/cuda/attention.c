@@ -28,7 +28,7 @@ struct choice {
  */
 static bool flash_is_faster(const struct mfk_attention *a, bool backward)
 {
-	return backward && a->seq >= 4096 && a->qk_dim <= 64 && a->v_dim <= 64 &&
+	return backward && !a->atomics && a->seq >= 4096 && a->qk_dim <= 64 && a->v_dim <= 64 &&
 	       a->heads > a->kv_heads;
 }
 
@@ -45,7 +45,7 @@ static struct choice choose(const struct mfk_device *d, const struct mfk_attenti
 	    mfk_cuda_flash_can(d, a, backward, pointers, &no))
 		return (struct choice){FLASH, NULL};
 	if (!only || !strncmp(only, "cudnn", 5)) {
-		bool atomics = only && !strcmp(only, "cudnn-atomics");
+		bool atomics = a->atomics || (only && !strcmp(only, "cudnn-atomics"));
 		const struct mfk_cudnn_plan *p = mfk_cudnn_plan(d, a, backward, atomics, why);
 
 		if (p)

@@ -113,6 +113,7 @@ _mcorefs_train() {
 		--threads
 		--dry-run
 		--log-args
+		--attention-atomics
 		--eod-id
 		--save-keep-last
 		--fp16

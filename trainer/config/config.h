@@ -158,7 +158,8 @@ struct mfs_train_config {
 	int64_t device;	     /* --device N */
 	int64_t threads;     /* --threads N of the CPU; 0: one a processor */
 	bool dry_run;
-	bool log_args; /* --log-args: print Megatron's list of arguments at the start */
+	bool attention_atomics; /* --attention-atomics: its gradient has no fixed order of sums */
+	bool log_args;		/* --log-args: print Megatron's list of arguments at the start */
 
 	/* Everything that was parsed, by dest, for the args of checkpoints (config/namespace.h). */
 	struct mfs_flag_values *values; /* in arena */

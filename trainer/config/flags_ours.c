@@ -17,6 +17,9 @@ static const struct mfs_flag ours[] = {
 	 SAYS("print what memory the run would take, and exit")},
 	{ON, "log_args", "False", TO(log_args), OURS,
 	 SAYS("print all arguments at the start, as Megatron does")},
+	{ON, "attention_atomics", "False", TO(attention_atomics), OURS,
+	 SAYS("attention's gradient may be added up in no fixed order: faster on a GPU, and not "
+	      "the same bits twice")},
 	{INT, "eod_id", "None", TO(eod), OURS,
 	 SAYS("the token that ends a document, where no tokenizer says it")},
 	{INT, "save_keep_last", "0", TO(save_keep_last), OURS,

@@ -43,6 +43,7 @@ static struct mfk_attention shape(const struct mfs_net *net, const struct attent
 		.v_dim = a->dim,
 		.scale = 1 / sqrtf((float)a->dim),
 		.causal = true,
+		.atomics = net->config->attention_atomics,
 	};
 }
 

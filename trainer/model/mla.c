@@ -127,6 +127,7 @@ static struct mfk_attention shape(const struct mfs_net *net, const struct mla *a
 		.v_dim = a->v_dim,
 		.scale = a->scale,
 		.causal = true,
+		.atomics = net->config->attention_atomics,
 	};
 }
 
