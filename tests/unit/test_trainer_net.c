@@ -898,6 +898,10 @@ START_TEST(test_refused)
 	c = plain();
 	c.model.position_embedding_type = "mrope";
 	refuses(&c, -ENOTSUP, "found mrope");
+	c = plain();
+	c.model.kv_channels = 4;
+	c.model.rotary_percent = 0.75;
+	refuses(&c, -ENOTSUP, "--rotary-percent: expected an even number");
 	c = gpt2_like();
 	c.model.max_position_embeddings = SEQ - 1;
 	refuses(&c, -EINVAL, "--max-position-embeddings");

@@ -225,7 +225,8 @@ struct mfs_rope {
 	int64_t dim; /* 0: no rotation */
 	uint64_t cos, sin, positions;
 };
-void mfs_rope_plan(struct mfs_net *net);
+/* -ENOTSUP: an odd number of elements would turn. */
+int mfs_rope_plan(struct mfs_net *net, struct mfs_error *err);
 int mfs_rope_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 /* yarn_rotary_pos_embedding.py: _yarn_get_mscale. */
 double mfs_yarn_mscale(double factor, double mscale);

@@ -285,9 +285,8 @@ int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 		r = check_modules(net, err);
 	if (!r)
 		r = mfs_batch_plan(net, err);
-	if (r)
-		return r;
-	mfs_rope_plan(net);
+	if (!r)
+		r = mfs_rope_plan(net, err);
 	for (uint32_t i = 0; !r && i < net->layer_count; i++)
 		r = plan_layer(net, i, &scratch, err);
 	if (!r)

@@ -34,22 +34,29 @@ static int64_t rotary_dim(const struct mfs_megatron_args *a)
 
 	if (!has_rope(a))
 		return 0;
-	return is_yarn(a) ? whole : (int64_t)((double)whole * a->rotary_percent) / 2 * 2;
+	return is_yarn(a) ? whole : (int64_t)((double)whole * a->rotary_percent);
 }
 
-void mfs_rope_plan(struct mfs_net *net)
+int mfs_rope_plan(struct mfs_net *net, struct mfs_error *err)
 {
 	struct mfs_rope *rope = &net->rope;
 	uint64_t bytes;
 
 	rope->dim = rotary_dim(net->args);
 	if (!rope->dim)
-		return;
+		return 0;
+	/* Megatron would turn a half and a half and a bit. */
+	if (rope->dim % 2)
+		return mfs_fail(err, -ENOTSUP,
+				"--rotary-percent: expected an even number of a head's elements, "
+				"found %lld",
+				(long long)rope->dim);
 	bytes = mfs_matrix_bytes(MFK_F32, net->seq, rope->dim / 2);
 	rope->cos = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
 	rope->sin = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
 	rope->positions = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH,
 					 (uint64_t)net->tokens * sizeof(int32_t));
+	return 0;
 }
 
 /* ---- frequencies ---- */
