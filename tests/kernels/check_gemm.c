@@ -105,11 +105,12 @@ void check_gemm(struct check *c)
 struct groups {
 	int64_t groups, n, k;
 	int64_t offsets[GROUPS_MOST + 1];
+	int64_t gap; /* elements between the weights of two groups */
 };
 
 /* Rows of a group that end within a tile, none at all, and of more than one tile. */
-static const struct groups few = {5, 24, 40, {0, 5, 5, 38, 39, 168}};
-static const struct groups more = {5, 136, 72, {0, 0, 129, 385, 386, 700}};
+static const struct groups few = {5, 24, 40, {0, 5, 5, 38, 39, 168}, 0};
+static const struct groups more = {5, 136, 72, {0, 0, 129, 385, 386, 700}, 0};
 
 /* More tiles than a GPU has multiprocessors, and more blocks of k than it has room for. */
 static struct groups many_groups(void)
@@ -136,7 +137,7 @@ static void want_groups(const struct groups *s, bool weights, bool trans_b, cons
 		for (int64_t t = s->offsets[group]; t < s->offsets[group + 1]; t++)
 			for (int64_t i = 0; i < s->k; i++)
 				for (int64_t j = 0; j < s->n; j++) {
-					const int64_t part = group * s->n * s->k;
+					const int64_t part = group * (s->n * s->k + s->gap);
 
 					if (weights)
 						want[part + i * s->n + j] +=
@@ -152,8 +153,9 @@ static void want_groups(const struct groups *s, bool weights, bool trans_b, cons
 static void grouped(struct check *c, const struct groups *s, enum mfk_dtype type,
 		    enum mfk_dtype out, bool weights, bool trans_b, float beta)
 {
-	const int64_t tokens = s->offsets[s->groups], all = s->groups * s->n * s->k;
-	struct mfk_gemm_grouped g = {.groups = s->groups, .stride = s->n * s->k};
+	const int64_t tokens = s->offsets[s->groups], stride = s->n * s->k + s->gap;
+	const int64_t all = s->groups * stride;
+	struct mfk_gemm_grouped g = {.groups = s->groups, .stride = stride};
 	struct tensor *a, *b, *y;
 	double *want;
 
@@ -198,18 +200,33 @@ static void grouped_type(struct check *c, const struct groups *s, enum mfk_dtype
 	grouped(c, s, type, type, false, true, 0);
 	grouped(c, s, type, type, false, false, 0);
 	grouped(c, s, type, MFK_F32, true, false, 1);
-	grouped(c, s, type, MFK_F32, true, false, 0);
+	if (!s->gap) /* what is between is not written */
+		grouped(c, s, type, MFK_F32, true, false, 0);
 }
+
+/* As parameters lie: the next one begins at a multiple of 128 elements. */
+static struct groups apart(const struct groups *s)
+{
+	struct groups a = *s;
+
+	a.gap = (128 - s->n * s->k % 128) % 128 + 128;
+	return a;
+}
+
+/* An expert that is alone. */
+static const struct groups single = {.n = 24, .k = 40, .groups = 1, .offsets = {0, 70}};
 
 void check_gemm_grouped(struct check *c)
 {
-	const struct groups many = many_groups();
+	const struct groups many = many_groups(), gaps = apart(&more);
 
 	if (!c->ops->gemm_grouped)
 		return;
 	for (int t = 0; t < 3; t++) {
 		grouped_type(c, &few, check_types[t]);
 		grouped_type(c, &more, check_types[t]);
+		grouped_type(c, &gaps, check_types[t]);
+		grouped_type(c, &single, check_types[t]);
 	}
 	grouped_type(c, &many, MFK_BF16);
 }

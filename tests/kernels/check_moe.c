@@ -260,90 +260,150 @@ struct shape {
 	int64_t tokens, experts, top_k, groups, group_top_k, balance_tokens;
 };
 
-static void route(struct check *c, struct shape s, enum mfk_dtype type, enum mfk_score kind,
-		  bool pre_softmax, bool with_bias, bool losses)
+/* How experts are chosen. */
+struct way {
+	enum mfk_score kind;
+	bool pre_softmax, with_bias, losses;
+};
+
+/* A problem's inputs, its outputs and what they are to be. */
+struct route_problem {
+	struct shape s;
+	struct way way;
+	enum mfk_dtype type;
+	struct route r;
+	struct tensor *logits, *bias, *dprob;
+	struct tensor *expert, *prob, *load, *balance, *z, *dlogits;
+	double *chosen; /* [tokens, top_k]: what expert says */
+	double *want_load;
+	int32_t *row; /* of each choice; NULL: they are in their order */
+};
+
+static void say_shape(struct check *c, const struct route_problem *p)
 {
-	const int64_t choices = s.tokens * s.top_k, logits = s.tokens * s.experts;
-	const int64_t loads = s.tokens / s.balance_tokens * s.experts;
-	double *grid = check_doubles(c, logits), *probs = check_doubles(c, choices);
-	double *load = check_doubles(c, loads), *want = check_doubles(c, logits), *chosen;
-	double *balance = check_doubles(c, s.tokens), *z = check_doubles(c, s.tokens);
-	struct tensor *l, *dl = check_output(c, type, logits);
-	struct tensor *bias = check_input(c, MFK_F32, s.experts, 0, 0.2);
-	struct tensor *expert = int_output(c, choices, 4), *p = check_output(c, MFK_F32, choices);
-	struct tensor *loaded = int_output(c, loads, 4), *dprob;
-	struct tensor *b = check_output(c, MFK_F32, s.tokens);
-	struct tensor *zs = check_output(c, MFK_F32, s.tokens);
-	int32_t *row = calloc((size_t)choices, sizeof(*row));
-	struct route r = {.a = {.dtype = type,
-				.score = kind,
-				.pre_softmax = pre_softmax,
-				.tokens = s.tokens,
-				.experts = s.experts,
-				.top_k = s.top_k,
-				.groups = s.groups,
-				.group_top_k = s.group_top_k,
-				.scale = with_bias ? 2.5f : 1,
-				.balance_tokens = s.balance_tokens}};
+	const struct shape *s = &p->s;
 
 	check_shape(c, "%lld tokens, %lld of %lld experts, %lld of %lld groups, %s, score %d%s%s%s",
-		    (long long)s.tokens, (long long)s.top_k, (long long)s.experts,
-		    (long long)s.group_top_k, (long long)s.groups, check_type_name(type), kind,
-		    pre_softmax ? " before" : "", with_bias ? ", bias" : "",
-		    losses ? ", losses" : "");
+		    (long long)s->tokens, (long long)s->top_k, (long long)s->experts,
+		    (long long)s->group_top_k, (long long)s->groups, check_type_name(p->type),
+		    p->way.kind, p->way.pre_softmax ? " before" : "",
+		    p->way.with_bias ? ", bias" : "", p->way.losses ? ", losses" : "");
+}
+
+/* Logits on a grid: equal ones are frequent. */
+static void make_inputs(struct check *c, struct route_problem *p)
+{
+	const int64_t logits = p->s.tokens * p->s.experts;
+	double *grid = check_doubles(c, logits);
+
 	for (int64_t i = 0; i < logits; i++)
 		grid[i] = (double)(check_below(c, 97) - 48) / 16;
-	l = check_values(c, type, logits, grid);
-	r.logits = l->x;
-	r.bias = with_bias ? bias->x : NULL;
-	r.a.logits = l->p;
-	r.a.bias = with_bias ? bias->p : NULL;
-	r.a.expert = expert->p;
-	r.a.prob = p->p;
-	if (losses) {
-		r.a.load = loaded->p;
-		r.a.balance = b->p;
-		r.a.z = zs->p;
-		r.a.balance_factor = 0.01f;
-		r.a.z_factor = 0.5f;
-		r.a.dbalance = 0.03f;
-		r.a.dz = 0.02f;
-	}
-	c->ops->route(c->ctx, &r.a);
-	chosen = int_values(c, expert, 4);
-	for (int64_t t = 0; t < s.tokens; t++) {
+	p->logits = check_values(c, p->type, logits, grid);
+	p->bias = check_input(c, MFK_F32, p->s.experts, 0, 0.2);
+}
+
+static void make_outputs(struct check *c, struct route_problem *p)
+{
+	const struct shape *s = &p->s;
+
+	p->expert = int_output(c, s->tokens * s->top_k, 4);
+	p->prob = check_output(c, MFK_F32, s->tokens * s->top_k);
+	p->load = int_output(c, s->tokens / s->balance_tokens * s->experts, 4);
+	p->balance = check_output(c, MFK_F32, s->tokens);
+	p->z = check_output(c, MFK_F32, s->tokens);
+	p->dlogits = check_output(c, p->type, s->tokens * s->experts);
+}
+
+static void make_route(struct check *c, struct route_problem *p)
+{
+	const struct shape *s = &p->s;
+	const bool losses = p->way.losses;
+
+	make_inputs(c, p);
+	make_outputs(c, p);
+	p->r.logits = p->logits->x;
+	p->r.bias = p->way.with_bias ? p->bias->x : NULL;
+	p->r.a = (struct mfk_route){.dtype = p->type,
+				    .score = p->way.kind,
+				    .pre_softmax = p->way.pre_softmax,
+				    .tokens = s->tokens,
+				    .experts = s->experts,
+				    .top_k = s->top_k,
+				    .groups = s->groups,
+				    .group_top_k = s->group_top_k,
+				    .scale = p->way.with_bias ? 2.5f : 1,
+				    .balance_tokens = s->balance_tokens,
+				    .logits = p->logits->p,
+				    .bias = p->way.with_bias ? p->bias->p : NULL,
+				    .expert = p->expert->p,
+				    .prob = p->prob->p,
+				    .load = losses ? p->load->p : NULL,
+				    .balance = losses ? p->balance->p : NULL,
+				    .z = losses ? p->z->p : NULL,
+				    .balance_factor = losses ? 0.01f : 0,
+				    .z_factor = losses ? 0.5f : 0,
+				    .dbalance = losses ? 0.03f : 0,
+				    .dz = losses ? 0.02f : 0};
+}
+
+/* The load of the sequence that a token is of. */
+static double *load_of(const struct route_problem *p, int64_t t)
+{
+	return p->want_load + t / p->s.balance_tokens * p->s.experts;
+}
+
+/* What was chosen may be chosen, and has its probabilities. */
+static void expect_choices(struct check *c, struct route_problem *p)
+{
+	const int64_t choices = p->s.tokens * p->s.top_k;
+	double *probs = check_doubles(c, choices);
+
+	p->want_load = check_doubles(c, p->s.tokens / p->s.balance_tokens * p->s.experts);
+	p->chosen = int_values(c, p->expert, 4);
+	for (int64_t t = 0; t < p->s.tokens; t++) {
 		int64_t of[EXPERTS_MAX];
 
-		for (int64_t k = 0; k < s.top_k; k++)
-			of[k] = (int64_t)chosen[t * s.top_k + k];
-		check_choice(c, &r, t, of);
+		for (int64_t k = 0; k < p->s.top_k; k++)
+			of[k] = (int64_t)p->chosen[t * p->s.top_k + k];
+		check_choice(c, &p->r, t, of);
 		if (!c->failures)
-			probabilities(&r, l->x + t * s.experts, of, probs + t * s.top_k);
-		count_load(&r, t, load + t / s.balance_tokens * s.experts);
+			probabilities(&p->r, p->logits->x + t * p->s.experts, of,
+				      probs + t * p->s.top_k);
+		count_load(&p->r, t, load_of(p, t));
 	}
 	if (c->failures)
-		goto out;
-	for (int64_t i = 0; i < choices && type != MFK_F32; i++)
-		probs[i] = check_round(type, probs[i]);
+		return;
+	for (int64_t i = 0; i < choices && p->type != MFK_F32; i++)
+		probs[i] = check_round(p->type, probs[i]);
 	/* 16-bit probabilities may round to either neighbour. */
-	check_near(c, "prob", p, probs, type == MFK_F32 ? 2e-6 : type == MFK_BF16 ? 8e-3 : 1e-3, 1);
-	for (int64_t t = 0; t < s.tokens && losses; t++) {
-		const double *of = l->x + t * s.experts;
+	check_near(c, "prob", p->prob, probs,
+		   p->type == MFK_F32	 ? 2e-6
+		   : p->type == MFK_BF16 ? 8e-3
+					 : 1e-3,
+		   1);
+}
+
+static void expect_losses(struct check *c, struct route_problem *p)
+{
+	double *balance = check_doubles(c, p->s.tokens), *z = check_doubles(c, p->s.tokens);
+
+	for (int64_t t = 0; t < p->s.tokens; t++) {
+		const double *of = p->logits->x + t * p->s.experts;
 		double shares[EXPERTS_MAX];
 
-		share(&r, of, shares);
-		for (int64_t e = 0; e < s.experts; e++)
-			balance[t] += 0.01 * shares[e] * load[t / s.balance_tokens * s.experts + e];
-		z[t] = 0.5 * lse(&r, of) * lse(&r, of);
+		share(&p->r, of, shares);
+		for (int64_t e = 0; e < p->s.experts; e++)
+			balance[t] += 0.01 * shares[e] * load_of(p, t)[e];
+		z[t] = 0.5 * lse(&p->r, of) * lse(&p->r, of);
 	}
-	if (losses) {
-		compare_ints(c, "load", loaded, 4, load);
-		check_near(c, "balance", b, balance, 4e-6, 0);
-		check_near(c, "z", zs, z, 4e-6, 1);
-	}
-	if (!c->ops->route_backward)
-		goto out;
-	/* Choices lie anywhere. */
+	compare_ints(c, "load", p->load, 4, p->want_load);
+	check_near(c, "balance", p->balance, balance, 4e-6, 0);
+	check_near(c, "z", p->z, z, 4e-6, 1);
+}
+
+/* Choices lie anywhere. */
+static void shuffle_rows(struct check *c, int32_t *row, int64_t choices)
+{
 	for (int64_t i = 0; i < choices; i++)
 		row[i] = (int32_t)i;
 	for (int64_t i = choices - 1; i > 0; i--) {
@@ -353,39 +413,66 @@ static void route(struct check *c, struct shape s, enum mfk_dtype type, enum mfk
 		row[k] = row[i];
 		row[i] = other;
 	}
-	dprob = check_input(c, MFK_F32, choices, 0, 1);
-	r.a.dprob = dprob->p;
-	r.a.row = losses ? check_ints(c, row, choices) : NULL;
-	r.a.dlogits = dl->p;
-	for (int64_t t = 0; t < s.tokens; t++) {
-		double of[EXPERTS_MAX], d[EXPERTS_MAX];
-		int64_t k_of[EXPERTS_MAX];
+}
 
-		for (int64_t e = 0; e < s.experts; e++)
-			of[e] = l->x[t * s.experts + e];
-		for (int64_t k = 0; k < s.top_k; k++) {
-			const int64_t i = t * s.top_k + k;
+/* A token's gradient, by differences of the loss. */
+static void difference(const struct route_problem *p, int64_t t, double *ret)
+{
+	double of[EXPERTS_MAX], d[EXPERTS_MAX];
+	int64_t k_of[EXPERTS_MAX];
 
-			k_of[k] = (int64_t)chosen[i];
-			d[k] = dprob->x[losses ? row[i] : i];
-		}
-		for (int64_t e = 0; e < s.experts; e++) {
-			const double h = 1e-4, at = of[e];
-			const double *its = load + t / s.balance_tokens * s.experts;
-			double up, down;
+	for (int64_t e = 0; e < p->s.experts; e++)
+		of[e] = p->logits->x[t * p->s.experts + e];
+	for (int64_t k = 0; k < p->s.top_k; k++) {
+		const int64_t i = t * p->s.top_k + k;
 
-			of[e] = at + h;
-			up = loss(&r, of, k_of, d, its);
-			of[e] = at - h;
-			down = loss(&r, of, k_of, d, its);
-			of[e] = at;
-			want[t * s.experts + e] = (up - down) / (2 * h);
-		}
+		k_of[k] = (int64_t)p->chosen[i];
+		d[k] = p->dprob->x[p->row ? p->row[i] : i];
 	}
-	c->ops->route_backward(c->ctx, &r.a);
-	check_near(c, "dlogits", dl, want, 4e-6, 1);
-out:
+	for (int64_t e = 0; e < p->s.experts; e++) {
+		const double h = 1e-4, at = of[e];
+		double up, down;
+
+		of[e] = at + h;
+		up = loss(&p->r, of, k_of, d, load_of(p, t));
+		of[e] = at - h;
+		down = loss(&p->r, of, k_of, d, load_of(p, t));
+		of[e] = at;
+		ret[e] = (up - down) / (2 * h);
+	}
+}
+
+static void expect_gradient(struct check *c, struct route_problem *p)
+{
+	const int64_t choices = p->s.tokens * p->s.top_k;
+	double *want = check_doubles(c, p->s.tokens * p->s.experts);
+	int32_t *row = calloc((size_t)choices, sizeof(*row));
+
+	shuffle_rows(c, row, choices);
+	p->row = p->way.losses ? row : NULL;
+	p->dprob = check_input(c, MFK_F32, choices, 0, 1);
+	p->r.a.dprob = p->dprob->p;
+	p->r.a.row = p->row ? check_ints(c, row, choices) : NULL;
+	p->r.a.dlogits = p->dlogits->p;
+	for (int64_t t = 0; t < p->s.tokens; t++)
+		difference(p, t, want + t * p->s.experts);
+	c->ops->route_backward(c->ctx, &p->r.a);
+	check_near(c, "dlogits", p->dlogits, want, 4e-6, 1);
 	free(row);
+}
+
+static void route(struct check *c, struct shape s, enum mfk_dtype type, struct way way)
+{
+	struct route_problem p = {.s = s, .way = way, .type = type};
+
+	say_shape(c, &p);
+	make_route(c, &p);
+	c->ops->route(c->ctx, &p.r.a);
+	expect_choices(c, &p);
+	if (!c->failures && way.losses)
+		expect_losses(c, &p);
+	if (!c->failures && c->ops->route_backward)
+		expect_gradient(c, &p);
 }
 
 void check_route(struct check *c)
@@ -400,14 +487,15 @@ void check_route(struct check *c)
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++)
 		for (int t = 0; t < 3 && !c->failures; t++)
 			for (int losses = 0; losses < 2; losses++) {
-				route(c, shapes[i], check_types[t], MFK_SCORE_SOFTMAX, false, false,
-				      losses);
-				route(c, shapes[i], check_types[t], MFK_SCORE_SOFTMAX, true, false,
-				      losses);
-				route(c, shapes[i], check_types[t], MFK_SCORE_SIGMOID, false, true,
-				      losses);
-				route(c, shapes[i], check_types[t], MFK_SCORE_SQRT_SOFTPLUS, false,
-				      i % 2, losses);
+				const struct way ways[] = {
+					{MFK_SCORE_SOFTMAX, false, false, losses},
+					{MFK_SCORE_SOFTMAX, true, false, losses},
+					{MFK_SCORE_SIGMOID, false, true, losses},
+					{MFK_SCORE_SQRT_SOFTPLUS, false, i % 2, losses},
+				};
+
+				for (size_t k = 0; k < sizeof(ways) / sizeof(ways[0]); k++)
+					route(c, shapes[i], check_types[t], ways[k]);
 			}
 }
 

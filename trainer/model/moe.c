@@ -160,6 +160,7 @@ static int find_grouped(struct mfs_net *net, const char *prefix, uint32_t layer,
 		if (e == 0) {
 			first = l.weight->start;
 			ret->of_first = l;
+			ret->stride = l.out * l.in; /* of an expert that is alone */
 		}
 		if (e == 1)
 			ret->stride = (int64_t)(l.weight->start - first);
