@@ -44,7 +44,7 @@ slowest() {
 save() {
 	local log=$work/save.log arguments gib seconds most usual count bytes bandwidth
 	mapfile -t arguments < <(flags "$save_shape" 1 8 $((save_steps * 2)))
-	clock "$log" ' held training back' 1 "$train" "${arguments[@]}" --mock-data --save "$work/save" --save-interval "$save_steps" ||
+	clock "$log" ' the host waited' 1 "$train" "${arguments[@]}" --mock-data --save "$work/save" --save-interval "$save_steps" ||
 		{ tail -n 5 "$log" >&2; die "no save"; }
 	read -r gib seconds < <(sed -nE 's/.* saved ([0-9.]+) GiB in ([0-9.]+) s.*/\1 \2/p' "$log")
 	read -r most count usual < <(slowest "$log")

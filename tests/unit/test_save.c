@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -470,21 +471,34 @@ START_TEST(weights_alone)
 }
 END_TEST
 
+/* arg: a semaphore that lets one call go on. */
+static int waits_in_mkdir(void *arg, const char *path)
+{
+	while (sem_wait(arg))
+		;
+	return mfs_save_system.mkdir(NULL, path);
+}
+
 START_TEST(busy)
 {
+	struct mfs_save_system system = mfs_save_system;
 	struct mfs_save_result result;
 	struct mfs_saver *saver;
 	struct setup s;
-	int rc;
+	sem_t may_go;
 
 	set_up(&s, &fixtures[0], "");
 	fill(s.run.params, 1);
-	saver = new_saver(&s, &mfs_save_system, 0);
+	sem_init(&may_go, 0, 0);
+	system.mkdir = waits_in_mkdir;
+	system.arg = &may_go;
+	saver = new_saver(&s, &system, 0);
 	ck_assert(!mfs_saver_ended(saver, true, &result));
 	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
-	rc = mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err);
-	if (rc) /* unless it has ended by now */
-		unit_fails(rc, &err, -EBUSY, "iteration 30");
+	unit_fails(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err,
+		   -EBUSY, "iteration 30");
+	for (int i = 0; i < 8; i++)
+		sem_post(&may_go);
 	/* Freeing waits for it. */
 	mfs_saver_free(saver);
 	check_save(&s, 30, 1);
@@ -957,6 +971,60 @@ START_TEST(short_writes)
 }
 END_TEST
 
+/* ---- files that refuse O_DIRECT ---- */
+
+struct refusing {
+	struct mfs_io *queue[RING];
+	bool direct[RING]; /* the file was, when the request was submitted */
+	unsigned head, tail, refused;
+};
+
+static int r_start(void *state, struct mfs_io *io)
+{
+	struct refusing *e = state;
+
+	e->direct[e->tail % RING] = fcntl(io->fd, F_GETFL) & O_DIRECT;
+	e->queue[e->tail++ % RING] = io;
+	return 0;
+}
+
+static int r_reap(void *state, struct mfs_io **ret, ssize_t *ret_done)
+{
+	struct refusing *e = state;
+	const unsigned at = e->head++ % RING;
+
+	*ret = e->queue[at];
+	*ret_done = mfs_io_call(*ret);
+	if ((*ret)->kind == MFS_IO_WRITE && e->direct[at]) {
+		*ret_done = -EINVAL;
+		e->refused++;
+	}
+	return 0;
+}
+
+static void r_free(void *state)
+{
+	(void)state;
+}
+
+static int r_engine(void *arg, unsigned depth, struct mfs_io_engine **ret, struct mfs_error *e)
+{
+	static const struct mfs_io_engine_ops ops = {"refusing", r_start, r_reap, r_free};
+
+	return mfs_io_engine_with(&ops, arg, depth, ret, e);
+}
+
+/* A file system that has no O_DIRECT refuses it here, and the test has nothing to refuse. */
+static int opens_direct(void *arg, const char *path, int *ret)
+{
+	const int rc = mfs_save_system.open(NULL, path, ret);
+
+	(void)arg;
+	if (!rc)
+		fcntl(*ret, F_SETFL, fcntl(*ret, F_GETFL) | O_DIRECT);
+	return rc;
+}
+
 /* ---- a model of many buffers ---- */
 
 static const struct fixture large = {"resume/llama-torch_dist-tp2-pp2/iter_0000020",
@@ -975,6 +1043,73 @@ START_TEST(small_ring)
 	saver = new_saver(&s, &mfs_save_system, _i ? 4 * MFS_SAVE_SLOT : 0);
 	save(saver, &s, 2);
 	check_save(&s, 30, 1);
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+/* Several writes of one file are under way when it is found to refuse them. */
+START_TEST(refuses_direct)
+{
+	struct mfs_save_system system = mfs_save_system;
+	struct refusing e = {0};
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &large, "");
+	fill(s.run.params, 1);
+	system.engine = r_engine;
+	system.open = opens_direct;
+	system.arg = &e;
+	saver = new_saver(&s, &system, 0);
+	save(saver, &s, 2);
+	check_save(&s, 30, 1);
+	mfs_saver_free(saver);
+	tear_down(&s);
+}
+END_TEST
+
+/* ---- a device that fails ---- */
+
+/* As CUDA's: after a failure it copies nothing more, its events come, and sync() alone says so. */
+static unsigned copies_left;
+
+static void fails_to_copy(struct mfk_ctx *c, void *host, const void *from, size_t bytes)
+{
+	if (copies_left && copies_left--)
+		mfk_cpu.device->copy_out(c, host, from, bytes);
+}
+
+static int knows_of_failure(struct mfk_ctx *c, char *why)
+{
+	if (copies_left)
+		return mfk_cpu.device->sync(c, why);
+	snprintf(why, MFK_WHY, "an illegal memory access was encountered");
+	return -EIO;
+}
+
+START_TEST(failed_copies)
+{
+	struct mfk_device_ops device = *mfk_cpu.device;
+	struct mfk_backend backend = mfk_cpu;
+	struct mfs_save_result result;
+	struct mfs_saver *saver;
+	struct setup s;
+
+	set_up(&s, &fixtures[0], "");
+	fill(s.run.params, 1);
+	device.copy_out = fails_to_copy;
+	device.sync = knows_of_failure;
+	backend.device = &device;
+	copies_left = 3;
+	unit_ok(mfs_saver_new(&s.config, s.run.params, &backend, s.run.device, NULL, &saver, &err),
+		&err);
+	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
+	update(saver, &s.run, 2);
+	result = end(saver);
+	ck_assert(result.failed);
+	unit_sentence(result.why, "illegal memory access");
+	check_tracker(&s, -1);
 	mfs_saver_free(saver);
 	tear_down(&s);
 }
@@ -1028,6 +1163,14 @@ START_TEST(refused)
 		0);
 	unit_sentence(err.msg, "/proc/nowhere");
 	tear_down(&s);
+
+	set_up(&s, &fixtures[0],
+	       "--non-persistent-save-interval 2 --non-persistent-ckpt-type global");
+	s.config.non_persistent_global_ckpt_dir = s.dir;
+	unit_fails(
+		mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, NULL, &saver, &err),
+		&err, -EINVAL, "expected another directory than that of --save");
+	tear_down(&s);
 }
 END_TEST
 
@@ -1049,6 +1192,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, makes_room);
 	tcase_add_test(c, tokenizer);
 	tcase_add_test(c, refused);
+	tcase_add_test(c, refuses_direct);
+	tcase_add_test(c, failed_copies);
 	suite_add_tcase(s, c);
 	c = tcase_create("faults");
 	tcase_set_timeout(c, 900);

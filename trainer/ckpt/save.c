@@ -129,6 +129,21 @@ static int lock_home(struct mfs_save_home *h, struct mfs_error *err)
 }
 
 /* checkpointing.py: save_checkpoint. */
+/* Saves that do not stay remove all that lie beside them. */
+static int check_apart(const struct mfs_saver *s, struct mfs_error *err)
+{
+	const char *a = s->homes[MFS_SAVE_PERSISTENT].dir;
+	const char *b = s->homes[MFS_SAVE_NON_PERSISTENT].dir;
+	struct stat x, y;
+
+	if (!b || stat(a, &x) || stat(b, &y) || x.st_dev != y.st_dev || x.st_ino != y.st_ino)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"--non-persistent-global-ckpt-dir: expected another directory than that "
+			"of --save, found '%s'",
+			b);
+}
+
 static int set_homes(struct mfs_saver *s, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = s->config;
@@ -150,6 +165,8 @@ static int set_homes(struct mfs_saver *s, struct mfs_error *err)
 		if (!s->dir)
 			continue;
 		rc = make_path(s->dir, err);
+		if (!rc)
+			rc = check_apart(s, err);
 		if (!rc)
 			rc = lock_home(&s->homes[i], err);
 		if (!rc)

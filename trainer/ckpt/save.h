@@ -62,7 +62,7 @@ struct mfs_save_result {
 	bool failed;
 	char why[640];
 	uint64_t bytes;
-	uint64_t stall_ns;   /* time that fences held training back */
+	uint64_t stall_ns;   /* time that fences let the host wait; the device may wait longer */
 	uint64_t persist_ns; /* from start to durable */
 	const char *engine;  /* "io_uring, O_DIRECT" */
 };

@@ -122,6 +122,7 @@ struct mfs_save_slot {
 	struct iovec iov;
 	uint32_t fill;
 	uint64_t length; /* of the fill, up to a block */
+	bool direct;	 /* its file was O_DIRECT when the write was submitted */
 	bool written, hashed;
 	struct mfs_save_slot *next; /* free ones */
 };

@@ -256,12 +256,17 @@ static void copy_fill(struct mfs_saver *s, const struct mfs_save_fill *f,
 	s->backend->device->event_record(s->ctx, slot->copied);
 }
 
-/* What a person is told of the way. */
-static void note_direct(struct mfs_saver *s, int fd)
+static bool is_direct(int fd)
 {
 	const int flags = fcntl(fd, F_GETFL);
 
-	if (flags >= 0 && (flags & O_DIRECT) && !strstr(s->engine, "O_DIRECT"))
+	return flags >= 0 && (flags & O_DIRECT);
+}
+
+/* What a person is told of the way. */
+static void note_direct(struct mfs_saver *s, int fd)
+{
+	if (is_direct(fd) && !strstr(s->engine, "O_DIRECT"))
 		strncat(s->engine, ", O_DIRECT", sizeof(s->engine) - strlen(s->engine) - 1);
 }
 
@@ -289,6 +294,20 @@ static int open_file(struct writer *w, uint32_t number)
 		  : 0;
 }
 
+/* So many copies are under way: what the run copies for itself, a loss, must not wait behind all of
+ * a save. */
+#define COPIES_AHEAD 4
+
+static void bound_copies(struct writer *w)
+{
+	char why[MFK_WHY];
+
+	/* Whoever waits for that copy in write_fill() says why it failed. */
+	if (w->next >= COPIES_AHEAD)
+		w->s->backend->device->event_sync(w->s->slot_of[w->next - COPIES_AHEAD]->copied,
+						  why);
+}
+
 /* Submits the copy of the next fill into a free slot. */
 static void begin_fill(struct writer *w, struct mfs_save_slot *slot)
 {
@@ -298,6 +317,7 @@ static void begin_fill(struct writer *w, struct mfs_save_slot *slot)
 	slot->fill = w->next;
 	slot->length = (f->length + MFS_SAVE_BLOCK - 1) / MFS_SAVE_BLOCK * MFS_SAVE_BLOCK;
 	slot->written = slot->hashed = false;
+	bound_copies(w);
 	copy_fill(s, f, slot);
 	pthread_mutex_lock(&s->lock);
 	s->slot_of[w->next++] = slot;
@@ -335,13 +355,20 @@ static int end_file(struct writer *w, uint32_t file)
 }
 
 /* A file system may take O_DIRECT and then refuse writes like these: the rest goes through the page
- * cache. */
-static bool may_retry(struct mfs_io *io)
+ * cache. direct: the file was O_DIRECT when the request was submitted; of several in flight the
+ * first has changed it. */
+static bool may_retry(const struct mfs_io *io, bool direct)
 {
 	const int flags = fcntl(io->fd, F_GETFL);
 
-	return io->result == -EINVAL && flags >= 0 && (flags & O_DIRECT) &&
+	return io->result == -EINVAL && direct && flags >= 0 &&
 	       !fcntl(io->fd, F_SETFL, flags & ~O_DIRECT);
+}
+
+static int submit_fill(struct writer *w, struct mfs_save_slot *slot)
+{
+	slot->direct = is_direct(slot->io.fd);
+	return submit(w, &slot->io, w->s->plan.fills[slot->fill].file);
 }
 
 static int wrote(struct writer *w, struct mfs_io *io)
@@ -350,8 +377,8 @@ static int wrote(struct writer *w, struct mfs_io *io)
 		(struct mfs_save_slot *)((char *)io - offsetof(struct mfs_save_slot, io));
 	const struct mfs_save_fill *f = &w->s->plan.fills[slot->fill];
 
-	if (may_retry(io))
-		return submit(w, io, f->file);
+	if (may_retry(io, slot->direct))
+		return submit_fill(w, slot);
 	if (io->result)
 		return bad_write(w, f->file, io->result);
 	w->files[f->file].left -= f->length;
@@ -428,7 +455,7 @@ static int write_fill(struct writer *w)
 	pthread_mutex_unlock(&s->lock);
 	while (!rc && mfs_io_in_flight(w->engine) >= MFS_SAVE_DEPTH)
 		rc = reap(w);
-	return rc ? rc : submit(w, &slot->io, f->file);
+	return rc ? rc : submit_fill(w, slot);
 }
 
 /* All buffers are written and wait for their lanes. -EIO: a lane has failed; end_lanes() says
@@ -467,19 +494,23 @@ static int write_all(struct writer *w)
 
 /* ---- the whole ---- */
 
-static void close_all(struct writer *w)
+/* rc: what became of the writes so far. */
+static int close_all(struct writer *w, int rc)
 {
 	const struct mfs_save_system *sys = &w->s->system;
-	char why[MFK_WHY];
+	char why[MFK_WHY] = "";
 	struct mfs_io *io;
+	int copied;
 
 	while (mfs_io_in_flight(w->engine) && !await(w->engine, &io))
 		;
 	for (uint32_t i = 0; i < w->s->plan.file_count; i++)
 		if (w->files[i].fd >= 0)
 			sys->close(sys->arg, w->files[i].fd);
-	/* Copies that nobody waits for any more still write into their buffers. */
-	w->s->backend->device->sync(w->s->ctx, why);
+	/* Copies that nobody waits for any more still write into their buffers. And a context that
+	 * has failed copies nothing more, though its events come. */
+	copied = w->s->backend->device->sync(w->s->ctx, why);
+	return copied && !rc ? mfs_fail(w->err, copied, "copying from the device: %s", why) : rc;
 }
 
 /* After a save all buffers are free, whatever became of it. */
@@ -518,7 +549,7 @@ int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAV
 		rc = write_all(&w);
 	rc = end_lanes(&w, lanes, rc);
 	if (w.files)
-		close_all(&w);
+		rc = close_all(&w, rc);
 	free_slots(s);
 	free(w.files);
 	return rc;
@@ -528,13 +559,15 @@ int mfs_save_write(struct mfs_saver *s, const char *dir, char (*digests)[MFS_SAV
 static int run_io(struct mfs_io_engine *engine, struct mfs_io *io)
 {
 	struct mfs_io *done;
+	bool direct;
 	int rc;
 
 	do {
+		direct = is_direct(io->fd);
 		rc = mfs_io_submit(engine, io);
 		if (!rc)
 			rc = await(engine, &done);
-	} while (!rc && may_retry(io));
+	} while (!rc && may_retry(io, direct));
 	return rc ? rc : io->result;
 }
 

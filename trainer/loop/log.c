@@ -351,6 +351,8 @@ void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, 
 
 void mfs_log_suspect(struct mfs_trainer *t)
 {
+	if (!t->check.why[0])
+		return;
 	mfs_terminal_clear(&t->terminal);
 	fprintf(stderr, "mcorefs-train: %s; training goes on\n", t->check.why);
 }
@@ -372,7 +374,7 @@ void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
 	gettimeofday(&now, NULL);
 	mfs_report_saved(&b, now, s->iteration, s->dir);
 	print(t, &b);
-	printf("  saved %.3f GiB in %.3f s (%.2f GiB/s, %s); it held training back for %.1f ms\n",
+	printf("  saved %.3f GiB in %.3f s (%.2f GiB/s, %s); the host waited %.1f ms for it\n",
 	       (double)s->bytes / GIB, seconds, (double)s->bytes / GIB / (seconds ? seconds : 1),
 	       s->engine, (double)s->stall_ns / 1e6);
 	fflush(stdout);
