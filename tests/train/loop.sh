@@ -158,6 +158,8 @@ evaluates_as_it_is_told() {
 
 ends_by_another_signal() {
 	local pid status
+	# Emptied first: what an earlier run said would be taken for this one's, and a signal would meet a shell that is not it yet.
+	: >"$work/log"
 	"$train" "${args[@]}" --backend cpu --load "$fixture" --ckpt-step 20 --train-iters 2000 --override-opt-param-scheduler \
 		--exit-signal SIGUSR1 --save "$work/signal" --save-interval 1000 >"$work/log" 2>&1 &
 	pid=$!
