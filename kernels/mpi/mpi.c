@@ -28,11 +28,15 @@ static int fail(int rc, const char *what, char *why)
 
 static int begin(struct mfk_world *ret, char *why)
 {
-	int rank, size, has, rc, already;
+	int rank, size, has = MPI_THREAD_FUNNELED, rc, already;
 
 	MPI_Initialized(&already);
-	/* One thread at a time calls MPI, and not always the first. */
-	rc = already ? MPI_SUCCESS : MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &has);
+	/* The thread of the run calls MPI; there are others, which do not. */
+	rc = already ? MPI_SUCCESS : MPI_Init_thread(NULL, NULL, MPI_THREAD_FUNNELED, &has);
+	if (rc == MPI_SUCCESS && has < MPI_THREAD_FUNNELED) {
+		snprintf(why, MFK_WHY, "this MPI is for programs without threads");
+		return -ENOTSUP;
+	}
 	if (rc == MPI_SUCCESS)
 		rc = MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
 	if (rc == MPI_SUCCESS)

@@ -14,7 +14,7 @@ static struct mfs_check begin(bool finite, bool spiky, bool large)
 	};
 	struct mfs_check c;
 
-	mfs_check_init(&c, &config);
+	mfs_check_init(&c, &config, 0);
 	mfs_check_begin(&c);
 	return c;
 }
@@ -91,6 +91,30 @@ START_TEST(ten_times_the_largest_is_suspect)
 }
 END_TEST
 
+/* A process speaks of its own losses, and the first one of what all find. */
+START_TEST(test_processes)
+{
+	const struct mfs_train_config config = {.check_for_nan_in_loss_and_grad = true};
+	struct mfs_check c;
+
+	mfs_check_init(&c, &config, 3);
+	mfs_check_begin(&c);
+	mfs_check_loss(&c, 7, 2, (double)NAN);
+	mfs_check_reject(&c);
+	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	ck_assert_ptr_nonnull(strstr(c.why, "nan on rank 3 at iteration #7 invocation #2"));
+	mfs_check_begin(&c);
+	mfs_check_loss(&c, 8, 1, 1);
+	mfs_check_reject(&c);
+	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	ck_assert_str_eq(c.why, "");
+	mfs_check_begin(&c);
+	mfs_check_grads(&c, 9, (double)NAN);
+	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	ck_assert_str_eq(c.why, "");
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("check");
@@ -98,5 +122,6 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, what_is_not_checked_is_taken);
 	tcase_add_test(c, ten_times_the_largest_is_suspect);
+	tcase_add_test(c, test_processes);
 	return s;
 }

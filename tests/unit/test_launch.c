@@ -56,12 +56,12 @@ START_TEST(test_launchers)
 	set("SLURM_LOCALID", "1");
 	expect(0, 1, 0, 1, NULL);
 	set("SLURM_STEP_ID", "0");
-	expect(5, 8, 1, 1, "srun");
+	expect(5, 8, 1, 8, "srun");
 
 	/* torchrun that srun started: the innermost counts */
 	set("RANK", "11");
 	set("WORLD_SIZE", "16");
-	expect(11, 16, 11, 1, "torchrun");
+	expect(11, 16, 11, 16, "torchrun");
 	set("LOCAL_RANK", "3");
 	set("LOCAL_WORLD_SIZE", "4");
 	expect(11, 16, 3, 4, "torchrun");

@@ -1,4 +1,4 @@
-/* The flags of processes and what they say to each other. One process ignores most. */
+/* The flags of processes and what they say to each other. Most choose how Megatron does it. */
 #include "trainer/config/flags_i.h"
 
 static const struct mfs_flag distributed_init[] = {
@@ -33,7 +33,7 @@ static const struct mfs_flag distributed_init[] = {
 	 REFUSED("use --tensor-model-parallel-size")},
 	{INT, "num_layers_per_virtual_pipeline_stage", "None",
 	 REFUSED("each process has the whole model; leave it out")},
-	{INT, "num_virtual_stages_per_pipeline_rank", "None", ONE_PROCESS, .have = "1"},
+	{INT, "num_virtual_stages_per_pipeline_rank", "None", NOT_DIVIDED, .have = "1"},
 	{OFF, "overlap_p2p_comm", "True", NAMES("--no-overlap-p2p-communication"), UNUSED},
 	{ON, "overlap_grad_reduce", "False", UNUSED},
 	{INT, "ddp_num_buckets", "None", UNUSED},
@@ -66,7 +66,7 @@ static const struct mfs_flag distributed_init[] = {
 	{INT, "suggested_communication_unit_size", "None", UNUSED},
 	{ON, "keep_fp8_transpose_cache", "False", UNUSED},
 	{ON, "enable_full_sharding_in_hsdp", "False", UNUSED},
-	{INT, "num_distributed_optimizer_instances", "1", ONE_PROCESS},
+	{INT, "num_distributed_optimizer_instances", "1", NOT_DIVIDED},
 	{OFF, "torch_fsdp2_reshard_after_forward", "True",
 	 NAMES("--torch-fsdp2-no-reshard-after-forward"), UNUSED},
 	{TEXTS, "cp_comm_type", "['p2p']", .words = '+', UNUSED},

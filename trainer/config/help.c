@@ -122,9 +122,10 @@ void mfs_help_flags(struct mfs_buf *out)
 		out,
 		"usage: mcorefs-train [FLAG [VALUE]]...\n"
 		"\n"
-		"Trains a GPT model in one process, on a GPU or on CPUs, with the arguments of\n"
-		"Megatron-LM's pretrain_gpt.py. A YAML file can say them, too (--yaml-cfg FILE);\n"
-		"the command line wins. Exit codes: 0 done, 1 failed, 2 wrong arguments.\n");
+		"Trains a GPT model on a GPU or on CPUs, with the arguments of Megatron-LM's\n"
+		"pretrain_gpt.py. A YAML file can say them, too (--yaml-cfg FILE); the command\n"
+		"line wins. Exit codes: 0 done, 1 failed, 2 wrong arguments, 17 a step was\n"
+		"rejected.\n");
 	for (size_t g = 0; g < mfs_flag_group_count; g++) {
 		const struct mfs_flag_group *group = mfs_flag_groups[g];
 

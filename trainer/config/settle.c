@@ -522,7 +522,7 @@ static int settle_saves(struct settle *s)
 	return r;
 }
 
-/* ---- what one process has ---- */
+/* ---- what is not divided ---- */
 
 static void settle_graphs(struct settle *s)
 {

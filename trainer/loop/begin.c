@@ -168,7 +168,7 @@ static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *
 {
 	int rc;
 
-	mfs_check_init(&t->check, t->config);
+	mfs_check_init(&t->check, t->config, t->parallel.launch.rank);
 	mfs_loss_scaler_init(t->config, &t->progress.scaler);
 	rc = mfs_schedule_init(t->config, &t->progress.schedule, err);
 	if (rc)

@@ -5,18 +5,20 @@
 
 #define BACKWARD " for bucket #0 in backward pass before data-parallel communication collective"
 
-void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config)
+void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config, uint32_t rank)
 {
 	*c = (struct mfs_check){
 		.finite = config->check_for_nan_in_loss_and_grad,
 		.spiky = config->check_for_spiky_loss,
 		.large = config->check_for_large_grads,
+		.rank = rank,
 	};
 }
 
 void mfs_check_begin(struct mfs_check *c)
 {
 	c->verdict = MFS_TAKEN;
+	c->why[0] = 0;
 }
 
 /* What is not finite is another check's. */
@@ -43,9 +45,10 @@ static void say(struct mfs_check *c, enum mfs_verdict verdict, uint64_t iteratio
 	/* Python's NaN has no sign. */
 	snprintf(number, sizeof(number), "%.6g", isnan(value) ? (double)NAN : value);
 	snprintf(c->why, sizeof(c->why),
-		 "Unexpected result %s on rank 0 at iteration #%llu invocation #%llu "
+		 "Unexpected result %s on rank %u at iteration #%llu invocation #%llu "
 		 "(message='%s')",
-		 number, (unsigned long long)iteration, (unsigned long long)microbatch, message);
+		 number, c->rank, (unsigned long long)iteration, (unsigned long long)microbatch,
+		 message);
 }
 
 void mfs_check_loss(struct mfs_check *c, uint64_t iteration, uint64_t microbatch, double loss)
@@ -60,6 +63,8 @@ void mfs_check_loss(struct mfs_check *c, uint64_t iteration, uint64_t microbatch
 
 void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm)
 {
+	const enum mfs_verdict before = c->verdict;
+
 	if (c->finite && !isfinite(norm))
 		say(c, MFS_REJECTED, iteration, 1, norm,
 		    isnan(norm) ? "found NaN in local grad norm" BACKWARD
@@ -68,13 +73,14 @@ void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm)
 		say(c, MFS_SUSPECT, iteration, 1, norm,
 		    "found unexpected large grads in bucket #0 in backward pass before "
 		    "data-parallel communication collective");
+	/* All processes find the same. */
+	if (c->rank && c->verdict != before)
+		c->why[0] = 0;
 }
 
-void mfs_check_reject(struct mfs_check *c, uint64_t iteration)
+void mfs_check_reject(struct mfs_check *c)
 {
-	if (c->verdict == MFS_REJECTED)
-		return;
+	if (c->verdict != MFS_REJECTED)
+		c->why[0] = 0;
 	c->verdict = MFS_REJECTED;
-	snprintf(c->why, sizeof(c->why), "another process rejected iteration #%llu",
-		 (unsigned long long)iteration);
 }

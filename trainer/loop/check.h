@@ -29,19 +29,20 @@ enum mfs_verdict { MFS_TAKEN, MFS_SUSPECT, MFS_REJECTED };
 
 struct mfs_check {
 	bool finite, spiky, large; /* what is checked */
+	uint32_t rank;		   /* of the process */
 	struct mfs_largest loss, grads;
 	/* of the step: the first of the worst kind */
 	enum mfs_verdict verdict;
-	char why[320]; /* as Megatron says it */
+	char why[320]; /* as Megatron says it; empty: another process says it */
 };
 
-void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config);
+void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config, uint32_t rank);
 /* A step begins: nothing has been found. */
 void mfs_check_begin(struct mfs_check *c);
 /* The sum of the losses of microbatch 1, 2, ... of the step that makes the iteration. */
 void mfs_check_loss(struct mfs_check *c, uint64_t iteration, uint64_t microbatch, double loss);
-/* Another process rejects the step. */
-void mfs_check_reject(struct mfs_check *c, uint64_t iteration);
+/* A process rejects the step, this one or another. */
+void mfs_check_reject(struct mfs_check *c);
 /* The norm of all gradients as they are added up, before they are unscaled and clipped. */
 void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm);
 

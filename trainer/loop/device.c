@@ -1,6 +1,8 @@
+#define _GNU_SOURCE
 #include "trainer/loop/device.h"
 
 #include <limits.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,11 +48,15 @@ static bool find_plugin(const char *file, const char *variable, char *ret, size_
 
 static unsigned threads_of(const struct mfs_train_config *config, const struct mfs_launch *launch)
 {
-	const long processors = sysconf(_SC_NPROCESSORS_ONLN);
-	const long share = processors / (long)(launch->local_size ? launch->local_size : 1);
+	const long online = sysconf(_SC_NPROCESSORS_ONLN);
+	const long share = online / (long)(launch->local_size ? launch->local_size : 1);
+	cpu_set_t set;
 
 	if (config->threads || launch->local_size <= 1)
 		return (unsigned)config->threads;
+	/* A launcher that binds processes has divided the processors. */
+	if (!sched_getaffinity(0, sizeof(set), &set) && CPU_COUNT(&set) < online)
+		return (unsigned)CPU_COUNT(&set);
 	return share > 1 ? (unsigned)share : 1;
 }
 

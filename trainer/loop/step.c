@@ -3,15 +3,10 @@
 #include "trainer/loop/trainer_i.h"
 #include "trainer/model/dtype.h"
 
-/* What a step's gradients are multiplied by in excess of the loss's: they are sums over processes,
- * and their mean is meant, or a sum over all tokens. */
+/* What a step's gradients are multiplied by in excess of the loss's. */
 static double divisor(const struct mfs_trainer *t, double counted)
 {
-	const double parts = t->config->calculate_per_token_loss
-				     ? counted
-				     : (double)t->parallel.group[MFS_GROUP_DATA].size;
-
-	return t->progress.scaler.scale * parts;
+	return t->progress.scaler.scale * (t->config->calculate_per_token_loss ? counted : 1);
 }
 
 static void before_update(void *arg, struct mfk_ctx *ctx, uint64_t first, uint64_t count)
@@ -77,6 +72,9 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 			    struct mfs_error *err)
 {
 	const bool per_token = t->config->calculate_per_token_loss;
+	/* Divided before they are added up, so that sums in fp16 are no larger than one process's
+	 * (distributed_data_parallel.py: gradient_scaling_factor). */
+	const double parts = (double)count * t->parallel.group[MFS_GROUP_DATA].size;
 	double counted = 0;
 	int rc;
 
@@ -89,7 +87,7 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 			.split = MFS_TRAIN,
 			.backward = true,
 			.per_token = per_token,
-			.scale = t->progress.scaler.scale / (per_token ? 1 : (double)count),
+			.scale = t->progress.scaler.scale / (per_token ? 1 : parts),
 			.number = i,
 		};
 		uint64_t tokens;
@@ -112,17 +110,17 @@ static void add_gradients(struct mfs_trainer *t)
 				p->grads, p->elements);
 }
 
-/* What one process rejects, all do. */
+/* What one process rejects, all do. Gradients are the same in all; a process speaks of its own
+ * losses. */
 static int check(struct mfs_trainer *t, double norm, struct mfs_error *err)
 {
-	double rejected;
-	int rc;
+	double rejected = t->check.verdict == MFS_REJECTED;
+	const int rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &rejected, 1, err);
 
-	mfs_check_grads(&t->check, t->progress.iteration + 1, norm);
-	rejected = t->check.verdict == MFS_REJECTED;
-	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &rejected, 1, err);
 	if (!rc && rejected > 0)
-		mfs_check_reject(&t->check, t->progress.iteration + 1);
+		mfs_check_reject(&t->check);
+	else if (!rc)
+		mfs_check_grads(&t->check, t->progress.iteration + 1, norm);
 	return rc;
 }
 

@@ -16,6 +16,7 @@ struct mfs_train_run {
 	const char *stop;	  /* why it ends before its last iteration */
 	enum mfs_train_exit exit; /* of a run that fails */
 	bool agreed;		  /* all processes fail, for one reason */
+	bool silent;		  /* another process says it */
 };
 
 static int fail(const struct mfs_error *err, enum mfs_train_exit exit)
@@ -65,6 +66,7 @@ static int reject(struct mfs_train_run *r, struct mfs_error *err)
 	const bool disabled = mfs_str_is(r->t.config->rerun_mode, "disabled");
 
 	r->agreed = true;
+	r->silent = !r->t.check.why[0];
 	if (!disabled)
 		r->exit = MFS_TRAIN_REJECTED;
 	if (r->t.saver && !disabled && iteration > r->t.saves.last)
@@ -87,6 +89,7 @@ static int evaluate(struct mfs_train_run *r, enum mfs_split split, bool last, st
 		mfs_log_evaluation(&r->t, split, last, loss);
 	if (!rc && r->t.config->check_for_nan_in_loss_and_grad && !isfinite(loss)) {
 		r->agreed = true;
+		r->silent = !r->t.speaks;
 		rc = mfs_fail(err, -ERANGE,
 			      "iteration %llu: the validation loss is not finite; "
 			      "--no-check-for-nan-in-loss-and-grad goes on",
@@ -202,9 +205,9 @@ int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 	mfs_log_end(&r.t, r.stop);
 	saved = mfs_saves_end(&r.t);
 out:
-	/* What all know of, one says; a failure of one process the others would wait for. */
-	if (rc && (!r.agreed || r.t.speaks))
+	if (rc && !r.silent)
 		fail(&err, r.exit);
+	/* The others would wait for a process that fails alone. */
 	if (rc && !r.agreed)
 		mfs_parallel_end_all(&r.t.parallel, (int)r.exit);
 	mfs_trainer_close(&r.t);

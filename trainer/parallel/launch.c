@@ -43,7 +43,7 @@ static int read_launcher(const struct launcher *l, struct mfs_launch *ret, struc
 	if (!rc)
 		rc = take(l->local_rank, ret->rank, &ret->local_rank, err);
 	if (!rc)
-		rc = take(l->local_size, 1, &ret->local_size, err);
+		rc = take(l->local_size, ret->size, &ret->local_size, err);
 	if (rc)
 		return rc;
 	if (ret->rank >= ret->size)

@@ -8,8 +8,9 @@
 
 struct mfs_launch {
 	uint32_t rank, size;
-	uint32_t local_rank, local_size; /* of the processes on this host */
-	const char *by;			 /* "mpirun", "torchrun", "srun"; NULL: it is alone */
+	/* of the processes on this host; where nothing says it, all are */
+	uint32_t local_rank, local_size;
+	const char *by; /* "mpirun", "torchrun", "srun"; NULL: it is alone */
 };
 
 /*
