@@ -2,8 +2,8 @@
  * One static block of device memory for a whole run, planned before anything is allocated.
  *
  * Whoever needs memory adds it to the plan with its kind, and gets an offset. When all have, the
- * block is allocated once; nothing is allocated in a step. The plan alone answers --dry-run: does
- * it fit?
+ * block is allocated once. The plan alone answers --dry-run: does it fit? What a backend works in
+ * for itself (cublasLt's 64 MiB, sums of a kernel) is not planned, and grows in the first step.
  */
 #ifndef MFS_TRAINER_BASE_MEMORY_H
 #define MFS_TRAINER_BASE_MEMORY_H
