@@ -80,6 +80,7 @@ $(O)/config.mk: tests/deps.sh
 $(O)/config-test.mk: tests/deps.sh | $(O)/config.mk
 	@tests/deps.sh $(DEPS_MODE) test
 	@tests/deps.sh $(DEPS_MODE) fuzz || echo 'fuzz targets are replayed without libFuzzer' >&2
+	@tests/deps.sh $(DEPS_MODE) mpi || echo 'runs of several processes are not tested' >&2
 	@tests/deps.sh flags CHECK check >$@.tmp
 	@tests/deps.sh require fuzz 2>/dev/null && echo 'HAVE_LIBFUZZER := yes' >>$@.tmp || true
 	@mv $@.tmp $@

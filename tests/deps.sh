@@ -9,7 +9,8 @@
 set -u
 
 build_pkgs="gcc libc6-dev pkg-config libfuse3-dev libjansson-dev libopenblas-dev liburing-dev libssl-dev libxxhash-dev libyaml-dev uthash-dev zlib1g-dev fuse3"
-test_pkgs="check libopenmpi-dev openmpi-bin"
+test_pkgs="check"
+mpi_pkgs="libopenmpi-dev openmpi-bin"
 fuzz_pkgs="clang libclang-rt-dev"
 
 # have PACKAGE: by what it brings, so that tools installed another way count too.
@@ -43,6 +44,7 @@ missing() {
 		build) list=$build_pkgs ;;
 		test) list=$test_pkgs ;;
 		fuzz) list=$fuzz_pkgs ;;
+		mpi) list=$mpi_pkgs ;;
 		*) list=$group ;;
 		esac
 		for p in $list; do
