@@ -3,10 +3,9 @@
 #
 #   tests/train/follow.sh [FIXTURE...]     BACKEND=cpu|cuda  PRECISION=--bf16  LAUNCH="mpirun -n 2"
 #
-# A row fails if its loss differs by more than 2e-3, its learning rate as printed, or its gradient norm by more than 1 %. The gradient
-# of qwen2 has spikes that bf16 rounds by more on a GPU: 2 % there. The norms of the qwen3 run are not looked at: what bf16 rounds is a
-# large part of them, and Megatron itself at one rank is 139 % off the run, which had four. tests/gpu/train.py compares with Megatron at
-# one rank.
+# A row fails if its loss differs by more than 2e-3, its learning rate as printed, or its gradient norm by more than 1 %. On an H200 one
+# row of qwen2 fails so, by 1.35 %. The norms of the qwen3 run are not looked at: what bf16 rounds is a large part of them, and Megatron
+# itself at one rank is 139 % off the run, which had four. tests/gpu/train.py compares with Megatron at one rank.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/train/families.sh
@@ -31,11 +30,11 @@ follow() {
 		return 1
 	fi
 	rows "$work/log" >"$work/rows"
-	awk -F, -v name="$name" -v allowed="$([[ $name = qwen2* && ${BACKEND:-} = cuda ]] && echo 0.02 || echo 0.01)" '
+	awk -F, -v name="$name" '
 		NR == FNR { if ($1 > 20) { lr[$1] = $3; loss[$1] = $4; norm[$1] = $5; consumed[$1] = $2 } next }
 		{ seen++; d = $4 - loss[$1]; if (d < 0) d = -d; if (!(d <= 2e-3)) bad = bad " loss@" $1 "=" $4 "/" loss[$1]
 		  if (d > most) most = d
-		  n = $5 / norm[$1] - 1; if (n < 0) n = -n; if (name !~ /^qwen3/ && !(n <= allowed)) bad = bad " norm@" $1 "=" $5 "/" norm[$1]
+		  n = $5 / norm[$1] - 1; if (n < 0) n = -n; if (name !~ /^qwen3/ && !(n <= 0.01)) bad = bad " norm@" $1 "=" $5 "/" norm[$1]
 		  if (n > most_norm) most_norm = n
 		  if ($3 != lr[$1]) bad = bad " lr@" $1 "=" $3 "/" lr[$1]
 		  if ($2 != consumed[$1]) bad = bad " consumed@" $1 }
