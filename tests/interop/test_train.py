@@ -104,15 +104,16 @@ def optimization(case):
 
 
 def samples(case, where):
-    """The run's samples, in the order of its steps."""
+    """The run's samples, in the order of its steps: a .npy in the directory where."""
+    where.mkdir(exist_ok=True)
     rows = []
     for step in range(1, case.steps + 1):
         done = program.run("sample", words(case)[-1], "--data-path", " ".join(words(case)), "--split", case.split, "--seq-length", case.seq,
                            "--global-batch-size", case.batch, "--train-iters", case.steps, "--step", step, "--npy", where / "step.npy")
         assert done.returncode == 0, done.stderr
         rows.append(numpy.load(where / "step.npy"))
-    numpy.save(where / f"{case}.npy", numpy.concatenate(rows).astype(numpy.int32))
-    return str(where / f"{case}.npy")
+    numpy.save(where / "samples.npy", numpy.concatenate(rows).astype(numpy.int32))
+    return str(where / "samples.npy")
 
 
 @pytest.fixture(scope="session")
@@ -120,7 +121,7 @@ def megatron(tmp_path_factory, request):
     """megatron(case): what megatron-core's training gave, a dict for each step, or the end of its log."""
     where = tmp_path_factory.mktemp("train")
     wanted = [item.callspec.params["case"] for item in request.session.items if "case" in getattr(getattr(item, "callspec", None), "params", {})
-              and isinstance(item.callspec.params["case"], Case)]
+              and item.callspec.params["case"] in CASES]
     exported, jobs = {}, []
     for case in wanted:
         if case.source not in exported:
@@ -128,7 +129,8 @@ def megatron(tmp_path_factory, request):
             number = "iter_0000020" if case.source.startswith("resume") else "iter_0000040"
             done = program.export(FIXTURES / case.source, f"{number}/megatron/torch/tp1-pp1", exported[case.source])
             assert done.returncode == 0, done.stderr
-        jobs.append({"load": str(exported[case.source]), "dtype": case.dtype, "samples": samples(case, where), "batches": [case.batch] * case.steps,
+        jobs.append({"load": str(exported[case.source]), "dtype": case.dtype, "samples": samples(case, where / str(case)),
+                     "batches": [case.batch] * case.steps,
                      "args": optimization(case) | {"global_batch_size": case.batch, "micro_batch_size": case.micro, "seq_length": case.seq},
                      "out": str(where / f"{case}.jsonl")})
     (where / "jobs").write_text("".join(json.dumps(job) + "\n" for job in jobs))
