@@ -488,10 +488,23 @@ struct mfk_world {
 	unsigned rank, size;
 };
 
+enum mfk_reduce { MFK_SUM, MFK_MAX };
+
+/* Device memory that goes to another process of the group, or comes from it. */
+struct mfk_message {
+	bool receive;
+	unsigned peer; /* rank */
+	void *data;
+	size_t bytes;
+};
+
 /*
  * Every process of a group calls the same functions in the same order; what takes a context is one
  * of its operations, and fails as those do. A sum has the same bits in all processes, and each
- * time.
+ * time. Sums of 16-bit types are added up in fp32, in the order of ranks, and rounded once.
+ *
+ * Parts of a group are in the order of ranks: part r of n elements is that of rank r, and has n /
+ * size of them.
  */
 struct mfk_comm_ops {
 	const char *name; /* "MPI" */
@@ -505,12 +518,26 @@ struct mfk_comm_ops {
 	void (*free)(struct mfk_comm *g);
 	/* Ends all processes of the world at once, this one with the exit status code. */
 	void (*end_all)(int code);
-	/* data = the sum of all processes' data. 16-bit types are added up in fp32, in the order of
-	 * ranks, and rounded once. */
-	void (*all_reduce)(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype, void *data,
-			   int64_t count);
-	/* Host memory; waits. */
+
+	/* data = the sum, or the greatest, of all processes' data. */
+	void (*all_reduce)(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_reduce op,
+			   enum mfk_dtype dtype, void *data, int64_t count);
+	/* to [size][count] = all processes' from [count]. from may be its own part of to. */
+	void (*all_gather)(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype, void *to,
+			   const void *from, int64_t count);
+	/* to [count] = this rank's part of the sum of all processes' from [size][count]. to may be
+	 * that part of from; the other parts of from may hold anything then. */
+	void (*reduce_scatter)(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype,
+			       void *to, void *from, int64_t count);
+	/* All messages at once. Those from one process to another arrive in their order; the sizes
+	 * at both ends are the same. A process may send to itself. */
+	void (*exchange)(struct mfk_ctx *c, struct mfk_comm *g, const struct mfk_message *list,
+			 unsigned count);
+
+	/* Host memory; these wait. */
 	int (*host_sum)(struct mfk_comm *g, double *values, unsigned count, char *why);
+	/* to [size][bytes] = all processes' from [bytes] */
+	int (*host_gather)(struct mfk_comm *g, void *to, const void *from, size_t bytes, char *why);
 };
 
 struct mfk_backend {

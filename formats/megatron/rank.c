@@ -93,7 +93,7 @@ static int emit_gated(const struct mfs_rank_tensor *t, uint32_t part, mfs_emit_b
 	return emit(&m, arg);
 }
 
-static int rank_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
+int mfs_rank_tensor_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
 {
 	const struct mfs_rank_tensor *t = (const struct mfs_rank_tensor *)base;
 	struct mfs_box_map m;
@@ -154,7 +154,7 @@ static size_t rank_name(const struct mfs_target *base, char *text, size_t size)
 	return mfs_rank_tensor_name((const struct mfs_rank_tensor *)base, text, size);
 }
 
-static const struct mfs_target_kind rank_kind = {.boxes = rank_boxes, .name = rank_name};
+static const struct mfs_target_kind rank_kind = {.boxes = mfs_rank_tensor_boxes, .name = rank_name};
 
 /* ---- shapes ---- */
 

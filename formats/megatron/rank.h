@@ -69,6 +69,10 @@ int mfs_rank_list_new(struct mfs_ckpt *ckpt, const struct mfs_layout *layout,
 		      struct mfs_rank_list **ret, struct mfs_error *err);
 void mfs_rank_list_free(struct mfs_rank_list *list);
 
+/* The boxes of mfs_target_boxes(), for a target that is shown under another name, or whose src is
+ * the same tensor of another checkpoint: rows of the vocabulary that src lacks are zeros. */
+int mfs_rank_tensor_boxes(const struct mfs_target *t, mfs_emit_box emit, void *arg);
+
 /* The name in the rank's state dict: "decoder.layers.0.mlp.linear_fc1.weight". Returns the length,
  * as snprintf() does. */
 size_t mfs_rank_tensor_name(const struct mfs_rank_tensor *t, char *text, size_t size);

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -11,7 +12,7 @@
 
 struct comm {
 	MPI_Comm mpi;
-	int size;
+	int rank, size;
 };
 
 static int fail(int rc, const char *what, char *why)
@@ -72,6 +73,8 @@ static int split(void *from, unsigned color, unsigned key, void **ret, char *why
 	rc = MPI_Comm_split(of ? of->mpi : MPI_COMM_WORLD, (int)color, (int)key, &c->mpi);
 	if (rc == MPI_SUCCESS)
 		rc = MPI_Comm_size(c->mpi, &c->size);
+	if (rc == MPI_SUCCESS)
+		rc = MPI_Comm_rank(c->mpi, &c->rank);
 	if (rc != MPI_SUCCESS) {
 		free(c);
 		return fail(rc, "MPI_Comm_split", why);
@@ -93,7 +96,13 @@ static unsigned size_of(void *comm)
 	return (unsigned)((const struct comm *)comm)->size;
 }
 
-static int sum(void *comm, MPI_Datatype type, size_t size, void *data, int64_t count, char *why)
+static unsigned rank_of(void *comm)
+{
+	return (unsigned)((const struct comm *)comm)->rank;
+}
+
+static int reduce(void *comm, MPI_Datatype type, size_t size, MPI_Op op, void *data, int64_t count,
+		  char *why)
 {
 	const struct comm *c = comm;
 	int rc = MPI_SUCCESS;
@@ -102,32 +111,93 @@ static int sum(void *comm, MPI_Datatype type, size_t size, void *data, int64_t c
 		const int64_t n = count - done < PIECE ? count - done : PIECE;
 
 		rc = MPI_Allreduce(MPI_IN_PLACE, (char *)data + (size_t)done * size, (int)n, type,
-				   MPI_SUM, c->mpi);
+				   op, c->mpi);
 	}
 	return fail(rc, "MPI_Allreduce", why);
 }
 
-static int sum_f32(void *comm, float *data, int64_t count, char *why)
+static int reduce_f32(void *comm, enum mfk_reduce op, float *data, int64_t count, char *why)
 {
-	return sum(comm, MPI_FLOAT, sizeof(*data), data, count, why);
+	return reduce(comm, MPI_FLOAT, sizeof(*data), op == MFK_MAX ? MPI_MAX : MPI_SUM, data,
+		      count, why);
 }
 
 static int sum_f64(void *comm, double *data, int64_t count, char *why)
 {
-	return sum(comm, MPI_DOUBLE, sizeof(*data), data, count, why);
+	return reduce(comm, MPI_DOUBLE, sizeof(*data), MPI_SUM, data, count, why);
+}
+
+static int too_many(const char *what, int64_t count, char *why)
+{
+	snprintf(why, MFK_WHY, "%s: %lld of each process are too many", what, (long long)count);
+	return -EINVAL;
 }
 
 static int gather(void *comm, void *to, const void *from, int64_t bytes, char *why)
 {
 	const struct comm *c = comm;
+	const bool in_place = from == (const char *)to + c->rank * bytes;
 
-	if (bytes > INT32_MAX) {
-		snprintf(why, MFK_WHY, "MPI_Allgather: %lld bytes of each process are too many",
-			 (long long)bytes);
-		return -EINVAL;
-	}
-	return fail(MPI_Allgather(from, (int)bytes, MPI_BYTE, to, (int)bytes, MPI_BYTE, c->mpi),
+	if (bytes > PIECE)
+		return too_many("MPI_Allgather", bytes, why);
+	return fail(MPI_Allgather(in_place ? MPI_IN_PLACE : from, (int)bytes, MPI_BYTE, to,
+				  (int)bytes, MPI_BYTE, c->mpi),
 		    "MPI_Allgather", why);
+}
+
+static int reduce_scatter_f32(void *comm, float *to, const float *from, int64_t count, char *why)
+{
+	const struct comm *c = comm;
+
+	if (count > PIECE)
+		return too_many("MPI_Reduce_scatter_block", count, why);
+	return fail(MPI_Reduce_scatter_block(from, to, (int)count, MPI_FLOAT, MPI_SUM, c->mpi),
+		    "MPI_Reduce_scatter_block", why);
+}
+
+/* One message in pieces that MPI can count. *used: requests that are under way. */
+static int begin_message(const struct comm *c, const struct mfk_message *m, MPI_Request *requests,
+			 int *used)
+{
+	int rc = MPI_SUCCESS;
+
+	for (size_t done = 0; done < m->bytes && rc == MPI_SUCCESS; done += PIECE) {
+		const size_t left = m->bytes - done;
+		const int n = (int)(left < (size_t)PIECE ? left : (size_t)PIECE);
+		char *at = (char *)m->data + done;
+
+		rc = m->receive
+			     ? MPI_Irecv(at, n, MPI_BYTE, (int)m->peer, 0, c->mpi, &requests[*used])
+			     : MPI_Isend(at, n, MPI_BYTE, (int)m->peer, 0, c->mpi,
+					 &requests[*used]);
+		*used += rc == MPI_SUCCESS;
+	}
+	return rc;
+}
+
+static size_t pieces_of(const struct mfk_message *list, unsigned count)
+{
+	size_t pieces = 0;
+
+	for (unsigned i = 0; i < count; i++)
+		pieces += (list[i].bytes + PIECE - 1) / PIECE;
+	return pieces;
+}
+
+static int exchange(void *comm, const struct mfk_message *list, unsigned count, char *why)
+{
+	MPI_Request *requests = calloc(pieces_of(list, count) + 1, sizeof(MPI_Request));
+	int used = 0, rc = MPI_SUCCESS, waited;
+
+	if (!requests) {
+		snprintf(why, MFK_WHY, "no memory for %u messages", count);
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < count && rc == MPI_SUCCESS; i++)
+		rc = begin_message(comm, &list[i], requests, &used);
+	waited = MPI_Waitall(used, requests, MPI_STATUSES_IGNORE);
+	free(requests);
+	return fail(rc == MPI_SUCCESS ? waited : rc, "messages by MPI", why);
 }
 
 const struct mfk_mpi mfk_mpi_plugin = {
@@ -137,7 +207,10 @@ const struct mfk_mpi mfk_mpi_plugin = {
 	.split = split,
 	.free = free_comm,
 	.size = size_of,
-	.sum_f32 = sum_f32,
+	.rank = rank_of,
+	.reduce_f32 = reduce_f32,
 	.sum_f64 = sum_f64,
 	.gather = gather,
+	.reduce_scatter_f32 = reduce_scatter_f32,
+	.exchange = exchange,
 };

@@ -20,10 +20,15 @@ struct mfk_mpi {
 	int (*split)(void *from, unsigned color, unsigned key, void **ret, char *why);
 	void (*free)(void *comm);
 	unsigned (*size)(void *comm);
-	int (*sum_f32)(void *comm, float *data, int64_t count, char *why);
+	unsigned (*rank)(void *comm);
+	int (*reduce_f32)(void *comm, enum mfk_reduce op, float *data, int64_t count, char *why);
 	int (*sum_f64)(void *comm, double *data, int64_t count, char *why);
-	/* to: [size][bytes], by rank */
+	/* to: [size][bytes], by rank; from may be its own part of to */
 	int (*gather)(void *comm, void *to, const void *from, int64_t bytes, char *why);
+	/* to: the sum of this rank's parts of from [size][count], and nowhere in from */
+	int (*reduce_scatter_f32)(void *comm, float *to, const float *from, int64_t count,
+				  char *why);
+	int (*exchange)(void *comm, const struct mfk_message *list, unsigned count, char *why);
 };
 
 /* The plugin's one symbol. */

@@ -121,8 +121,14 @@ static int make_room(struct mfk_comm *g)
 	return g->gathered && g->sum ? 0 : -ENOMEM;
 }
 
-/* What all ranks have of one piece, added up in their order. */
-static void add_ranks(struct mfk_comm *g, enum mfk_dtype dtype, void *ret, int64_t n)
+static float greater(float a, float b)
+{
+	return a > b || a != a ? a : b;
+}
+
+/* What all ranks have of one piece, put together in their order. */
+static void join_ranks(struct mfk_comm *g, enum mfk_reduce op, enum mfk_dtype dtype, void *ret,
+		       int64_t n)
 {
 	float *sum = g->sum, *one = g->sum + GATHERED;
 
@@ -130,12 +136,13 @@ static void add_ranks(struct mfk_comm *g, enum mfk_dtype dtype, void *ret, int64
 	for (unsigned rank = 1; rank < mpi->size(g->mpi); rank++) {
 		mfk_to_f32(dtype, mfk_at(dtype, g->gathered, rank * n), n, one);
 		for (int64_t i = 0; i < n; i++)
-			sum[i] += one[i];
+			sum[i] = op == MFK_MAX ? greater(sum[i], one[i]) : sum[i] + one[i];
 	}
 	mfk_from_f32(dtype, sum, n, ret);
 }
 
-static int sum_16(struct mfk_comm *g, enum mfk_dtype dtype, void *data, int64_t count, char *why)
+static int reduce_16(struct mfk_comm *g, enum mfk_reduce op, enum mfk_dtype dtype, void *data,
+		     int64_t count, char *why)
 {
 	if (make_room(g)) {
 		snprintf(why, MFK_WHY, "no memory to add up what the processes have");
@@ -149,29 +156,88 @@ static int sum_16(struct mfk_comm *g, enum mfk_dtype dtype, void *data, int64_t 
 
 		if (rc)
 			return rc;
-		add_ranks(g, dtype, at, n);
+		join_ranks(g, op, dtype, at, n);
 	}
 	return 0;
 }
 
-/* ---- operations ---- */
+/* ---- operations: the others wait for one that has failed, too ---- */
 
-static void comm_all_reduce(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype, void *data,
-			    int64_t count)
+static void comm_all_reduce(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_reduce op,
+			    enum mfk_dtype dtype, void *data, int64_t count)
 {
+	char why[MFK_WHY];
+
+	if (dtype == MFK_F32 ? mpi->reduce_f32(g->mpi, op, data, count, why)
+			     : reduce_16(g, op, dtype, data, count, why))
+		mfk_fail(c, "%s", why);
+}
+
+static void comm_all_gather(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype, void *to,
+			    const void *from, int64_t count)
+{
+	char why[MFK_WHY];
+
+	if (mpi->gather(g->mpi, to, from, count * (int64_t)mfk_dtype_size(dtype), why))
+		mfk_fail(c, "%s", why);
+}
+
+/* MPI does not write into what it reads. */
+static int scatter_f32(struct mfk_comm *g, float *to, const float *from, int64_t count, char *why)
+{
+	float *sum =
+		to == from + mpi->rank(g->mpi) * count ? malloc((size_t)count * sizeof(*sum)) : to;
+	int rc;
+
+	if (!sum) {
+		snprintf(why, MFK_WHY, "no memory to add up what the processes have");
+		return -ENOMEM;
+	}
+	rc = mpi->reduce_scatter_f32(g->mpi, sum, from, count, why);
+	if (sum == to)
+		return rc;
+	if (!rc)
+		memcpy(to, sum, (size_t)count * sizeof(*sum));
+	free(sum);
+	return rc;
+}
+
+/* 16-bit types: all have the whole sum, since MPI has no type for them. */
+static void comm_reduce_scatter(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype,
+				void *to, void *from, int64_t count)
+{
+	const void *own = mfk_at(dtype, from, mpi->rank(g->mpi) * count);
 	char why[MFK_WHY];
 	int rc;
 
-	/* The others wait for one that has failed, too. */
-	rc = dtype == MFK_F32 ? mpi->sum_f32(g->mpi, data, count, why)
-			      : sum_16(g, dtype, data, count, why);
+	if (dtype == MFK_F32) {
+		rc = scatter_f32(g, to, from, count, why);
+	} else {
+		rc = reduce_16(g, MFK_SUM, dtype, from, mpi->size(g->mpi) * count, why);
+		if (!rc && to != own)
+			memcpy(to, own, (size_t)count * mfk_dtype_size(dtype));
+	}
 	if (rc)
+		mfk_fail(c, "%s", why);
+}
+
+static void comm_exchange(struct mfk_ctx *c, struct mfk_comm *g, const struct mfk_message *list,
+			  unsigned count)
+{
+	char why[MFK_WHY];
+
+	if (mpi->exchange(g->mpi, list, count, why))
 		mfk_fail(c, "%s", why);
 }
 
 static int comm_host_sum(struct mfk_comm *g, double *values, unsigned count, char *why)
 {
 	return mpi->sum_f64(g->mpi, values, count, why);
+}
+
+static int comm_host_gather(struct mfk_comm *g, void *to, const void *from, size_t bytes, char *why)
+{
+	return mpi->gather(g->mpi, to, from, (int64_t)bytes, why);
 }
 
 const struct mfk_comm_ops mfk_ref_comm = {
@@ -181,5 +247,9 @@ const struct mfk_comm_ops mfk_ref_comm = {
 	.free = comm_free,
 	.end_all = comm_end_all,
 	.all_reduce = comm_all_reduce,
+	.all_gather = comm_all_gather,
+	.reduce_scatter = comm_reduce_scatter,
+	.exchange = comm_exchange,
 	.host_sum = comm_host_sum,
+	.host_gather = comm_host_gather,
 };

@@ -116,6 +116,12 @@ _mcorefs_train() {
 		--attention-atomics
 		--eod-id
 		--save-keep-last
+		--tensor-model-parallel-size
+		--pipeline-model-parallel-size
+		--sequence-parallel
+		--context-parallel-size
+		--expert-model-parallel-size
+		--expert-tensor-parallel-size
 		--fp16
 		--bf16
 		--num-layers
@@ -297,6 +303,8 @@ _mcorefs_train() {
 		--no-save-optim
 		--no-save-rng
 		--no-load-optim
+		--decoder-first-pipeline-num-layers
+		--decoder-last-pipeline-num-layers
 		--use-distributed-optimizer
 		--log-interval
 		--log-params-norm

@@ -62,7 +62,7 @@ static inline void run_new(struct run *r, const struct mfs_train_config *config)
 	struct mfs_error err;
 	char why[MFK_WHY];
 
-	unit_ok(mfs_params_new(config, &r->params, &err), &err);
+	unit_ok(mfs_params_new(config, NULL, &r->params, &err), &err);
 	ck_assert_int_eq(mfk_cpu.device->open(0, 2, &r->device, why), 0);
 	ck_assert_int_eq(mfk_cpu.device->ctx_new(r->device, false, &r->ctx, why), 0);
 	r->params->weights = run_alloc(r, r->params->weight_type, r->params->elements);

@@ -183,7 +183,7 @@ START_TEST(model_of_arguments)
 
 	unit_ok(mfs_optim_open(unit_fixture(fixtures[_i]), &ckpt, &err), &err);
 	c = config_of(ckpt);
-	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
 	same_tensors(p->ckpt, ckpt);
 	same_states(p->ckpt, ckpt);
 	check_places(p);
@@ -204,7 +204,7 @@ START_TEST(model_of_hf)
 
 	unit_ok(mfs_hf_ckpt_open(unit_fixture(dirs[_i]), NULL, 0, &ckpt, &err), &err);
 	c = config_of(ckpt);
-	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
 	same_tensors(p->ckpt, ckpt);
 	mfs_params_free(p);
 	mfs_ckpt_free(ckpt);
@@ -252,7 +252,7 @@ START_TEST(arguments_say)
 	struct mfs_params *p;
 
 	c.model.qk_layernorm = c.model.zero_centered_gamma = true;
-	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
 	ck_assert_uint_eq(p->padded_vocab, 1024);
 	embedding = mfs_params_find(p, "embedding.word_embeddings.weight", -1, -1);
 	ck_assert_double_eq(embedding->init_std, 0.5);
@@ -272,7 +272,7 @@ START_TEST(arguments_say)
 	mfs_params_free(p);
 	/* Rows that are said are not padded further. */
 	c.model.padded_vocab_size = 1001;
-	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
 	ck_assert_uint_eq(mfs_params_find(p, "output_layer.weight", -1, -1)->elements,
 			  UINT64_C(1001) * 64);
 	mfs_params_free(p);
@@ -285,16 +285,16 @@ START_TEST(refused)
 	struct mfs_params *p = NULL;
 
 	c.model.vocab_size = MFS_UNSET;
-	unit_fails(mfs_params_new(&c, &p, &err), &err, -EINVAL, "--vocab-size");
+	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -EINVAL, "--vocab-size");
 	c = small();
 	c.model.kv_channels = 0;
-	unit_fails(mfs_params_new(&c, &p, &err), &err, -EINVAL, "linear_proj");
+	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -EINVAL, "linear_proj");
 	c = small();
 	c.model.hidden_size = INT64_MAX;
-	unit_fails(mfs_params_new(&c, &p, &err), &err, -EINVAL, "too large");
+	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -EINVAL, "too large");
 	c = small();
 	c.model.foreign = "softmax_type (learnable)";
-	unit_fails(mfs_params_new(&c, &p, &err), &err, -ENOTSUP, "softmax_type");
+	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -ENOTSUP, "softmax_type");
 	ck_assert_ptr_null(p);
 }
 END_TEST

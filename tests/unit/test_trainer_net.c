@@ -875,7 +875,7 @@ static void refuses(const struct mfs_train_config *config, int code, const char 
 	struct mfs_net *net;
 
 	mfs_parallel_one(&one);
-	unit_ok(mfs_params_new(config, &params, &err), &err);
+	unit_ok(mfs_params_new(config, NULL, &params, &err), &err);
 	unit_fails(mfs_net_new(config, params, &memory, NULL, NULL, &one, &net, &err), &err, code,
 		   part);
 	mfs_params_free(params);

@@ -258,7 +258,7 @@ START_TEST(offloaded_to_each)
 	struct mfs_params *p;
 	uint64_t elements = 0;
 
-	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
 	for (uint32_t i = 0; i < p->count && i < 20; i++) {
 		elements += p->list[i].elements;
 		check(&c, ((double)elements - 0.5) / (double)p->parameters);
@@ -276,7 +276,7 @@ START_TEST(fraction)
 
 	c.optimizer_cpu_offload = true;
 	c.optimizer_offload_fraction = fractions[_i];
-	unit_ok(mfs_params_new(&c, &p, &err), &err);
+	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
 	for (; i < p->count && p->list[i].start < p->offloaded; i++)
 		elements += p->list[i].elements;
 	ck_assert((double)elements >= fractions[_i] * (double)p->parameters);

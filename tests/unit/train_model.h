@@ -90,7 +90,7 @@ static inline struct train_model *train_model_new(const struct mfs_train_config 
 	mfs_parallel_one(&m->parallel);
 	ck_assert_msg(!mfk_cpu.device->open(0, 2, &m->device, why), "%s", why);
 	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
-	unit_ok(mfs_params_new(&m->config, &m->params, &m->err), &m->err);
+	unit_ok(mfs_params_new(&m->config, NULL, &m->params, &m->err), &m->err);
 	train_model_place(m);
 	unit_ok(mfs_net_begin(m->net, m->ctx, &m->err), &m->err);
 	return m;

@@ -50,37 +50,15 @@ struct loader {
 
 /* ---- what is read ---- */
 
-/* The model's tensor, filled by the source's. Rows of the vocabulary that one of them lacks are
- * padding: zeros, or left out. */
-static int load_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
-{
-	const struct mfs_rank_tensor *t = (const struct mfs_rank_tensor *)base;
-	const uint64_t there = mfs_min_u64(base->shape[0], t->src->shape[0]);
-	struct mfs_box_map m = {.src = t->src};
-	int rc;
-
-	for (unsigned a = 0; a < base->ndim; a++) {
-		m.size[a] = base->shape[a];
-		m.step[a] = 1;
-		m.src_axis[a] = (uint8_t)a;
-	}
-	m.size[0] = there;
-	rc = emit(&m, arg);
-	if (rc || there == base->shape[0])
-		return rc;
-	m.src = NULL;
-	m.lo[0] = there;
-	m.size[0] = base->shape[0] - there;
-	return emit(&m, arg);
-}
-
 static size_t load_name(const struct mfs_target *base, char *text, size_t size)
 {
 	return strlen(
 		mfs_global_tensor_name(((const struct mfs_rank_tensor *)base)->src, text, size));
 }
 
-static const struct mfs_target_kind load_kind = {.boxes = load_boxes, .name = load_name};
+/* What the process has of the model's tensor, filled by the source's. Rows of the vocabulary that
+ * one of them lacks are padding: zeros, or left out. */
+static const struct mfs_target_kind load_kind = {.boxes = mfs_rank_tensor_boxes, .name = load_name};
 
 static int bad_shape(const struct loader *l, const struct mfs_global_tensor *ours,
 		     const struct mfs_global_tensor *src)
@@ -113,18 +91,20 @@ static int check(const struct loader *l, const struct mfs_global_tensor *ours,
 	return 0;
 }
 
-/* Adds a whole tensor as pieces. to: its first element. */
-static int add_pieces(struct loader *l, const struct mfs_global_tensor *ours,
+/* Adds the process's part of a tensor as pieces. to: its first element. */
+static int add_pieces(struct loader *l, const struct mfs_rank_tensor *ours,
 		      const struct mfs_global_tensor *src, struct mfs_flat to)
 {
-	struct mfs_rank_tensor t = {
-		.base = {.kind = &load_kind, .ckpt = l->load->ckpt, .dtype = src->dtype},
-		.src = src};
-	int rc = check(l, ours, src);
+	struct mfs_rank_tensor t = *ours;
+	int rc = check(l, ours->src, src);
 	uint64_t elements;
 
+	t.src = src;
+	t.base.kind = &load_kind;
+	t.base.ckpt = l->load->ckpt;
+	t.base.dtype = src->dtype;
 	if (!rc)
-		rc = mfs_target_shape(&t.base, ours->shape, ours->ndim, l->err);
+		rc = mfs_target_shape(&t.base, ours->base.shape, ours->base.ndim, l->err);
 	if (rc)
 		return rc;
 	elements = t.base.bytes / mfs_dtype_size(src->dtype);
@@ -168,7 +148,7 @@ static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state
 
 	if (!src)
 		return missing(l, ours, from);
-	return add_pieces(l, ours, src, mfs_params_flat(l->params, to, p->start));
+	return add_pieces(l, &p->part, src, mfs_params_flat(l->params, to, p->start));
 }
 
 /* The source's optimizer has fp32 parameters beside the weights. */
@@ -201,7 +181,7 @@ static int add_model_buffers(struct loader *l)
 			mfs_ckpt_find(l->load->ckpt, t->name, t->layer, t->expert);
 		const struct mfs_flat to = {.at = l->params->buffers + b->start, .type = MFS_F32};
 
-		rc = src ? add_pieces(l, t, src, to) : missing(l, t, MFS_STATE_MODEL);
+		rc = src ? add_pieces(l, &b->part, src, to) : missing(l, t, MFS_STATE_MODEL);
 	}
 	return rc;
 }

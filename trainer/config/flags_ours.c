@@ -42,7 +42,7 @@ static const struct mfs_flag derived[] = {
 	{DERIVED, "iteration", "0", USED},
 	{DERIVED, "num_floating_point_operations_so_far", "0", USED},
 	{DERIVED, "params_dtype", "None", USED},
-	{DERIVED, "rank", "0", TO(data_parallel_rank)},
+	{DERIVED, "rank", "0", USED},
 	{DERIVED, "skipped_train_samples", "0", USED},
 	{DERIVED, "transformer_pipeline_model_parallel_size", "1", USED},
 	{DERIVED, "use_dist_ckpt", "True", USED},

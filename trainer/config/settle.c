@@ -14,7 +14,8 @@
 #include "trainer/config/value.h"
 #include "trainer/config/vocab.h"
 
-#define LARGEST (1ll << 31) /* of any size: products of two fit everywhere */
+#define LARGEST	       (1ll << 31) /* of any size: products of two fit everywhere */
+#define MOST_PROCESSES 100000	   /* of any dimension: products of three fit everywhere */
 
 struct settle {
 	struct mfs_train_config *c;
@@ -317,7 +318,7 @@ static int check_divided(struct settle *s, const char *dest, const char *by)
 static int check_batch(const struct settle *s, const char *said, uint64_t batch, bool decreases)
 {
 	const uint64_t micro = (uint64_t)number(s, "micro_batch_size");
-	const uint64_t processes = (uint64_t)number(s, "world_size");
+	const uint64_t processes = (uint64_t)number(s, "data_parallel_size");
 	const uint64_t least = micro * processes;
 
 	if (decreases ? batch >= least : batch % least == 0)
@@ -337,7 +338,7 @@ static int check_batch(const struct settle *s, const char *said, uint64_t batch,
 static int settle_evaluation(struct settle *s)
 {
 	const int64_t micro = number(s, "micro_batch_size");
-	const int64_t least = micro * number(s, "world_size");
+	const int64_t least = micro * number(s, "data_parallel_size");
 	int r;
 
 	otherwise(s, "eval_global_batch_size", number(s, "global_batch_size") / least * least);
@@ -352,6 +353,76 @@ static int settle_evaluation(struct settle *s)
 	return r ? r
 		 : check_batch(s, "--eval-global-batch-size",
 			       (uint64_t)number(s, "eval_global_batch_size"), false);
+}
+
+/* ---- how the processes are divided ---- */
+
+/* Dimensions that nothing computes yet. */
+static int refuse_dimensions(struct settle *s)
+{
+	static const char *const not_yet[] = {"tensor_model_parallel_size",
+					      "pipeline_model_parallel_size",
+					      "context_parallel_size", "expert_model_parallel_size",
+					      "expert_tensor_parallel_size"};
+	char a[MFS_FLAG_SPELLING];
+
+	for (size_t i = 0; i < sizeof(not_yet) / sizeof(not_yet[0]); i++)
+		if (number(s, not_yet[i]) > 1)
+			return mfs_fail(s->err, -ENOTSUP,
+					"%s %lld is not supported; each process has the whole "
+					"model: use 1",
+					flag(not_yet[i], a), (long long)number(s, not_yet[i]));
+	return 0;
+}
+
+/* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
+static int settle_parallel(struct settle *s)
+{
+	static const char *const sizes[] = {"tensor_model_parallel_size",
+					    "pipeline_model_parallel_size", "context_parallel_size",
+					    "expert_model_parallel_size",
+					    "expert_tensor_parallel_size"};
+	int64_t tp, pp, cp, ep, etp, world;
+	char a[MFS_FLAG_SPELLING];
+	int r = 0;
+
+	otherwise(s, "expert_tensor_parallel_size", number(s, "tensor_model_parallel_size"));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++) {
+		r = at_least(s, sizes[i], 1);
+		if (!r && number(s, sizes[i]) > MOST_PROCESSES)
+			r = mfs_fail(s->err, -EINVAL, "%s: expected at most %d, found %lld",
+				     flag(sizes[i], a), MOST_PROCESSES,
+				     (long long)number(s, sizes[i]));
+	}
+	if (!r)
+		r = refuse_dimensions(s);
+	if (r)
+		return r;
+	tp = number(s, "tensor_model_parallel_size");
+	pp = number(s, "pipeline_model_parallel_size");
+	cp = number(s, "context_parallel_size");
+	ep = number(s, "expert_model_parallel_size");
+	etp = number(s, "expert_tensor_parallel_size");
+	/* A plan is of as many processes as the model needs. */
+	if (s->c->dry_run && number(s, "world_size") == 1)
+		mfs_flag_set_number(s->v, "world_size", tp * pp * cp);
+	world = number(s, "world_size");
+	if (world % (tp * pp * cp))
+		return mfs_fail(s->err, -EINVAL,
+				"%lld processes: expected a multiple of "
+				"--tensor-model-parallel-size %lld times "
+				"--pipeline-model-parallel-size %lld times "
+				"--context-parallel-size %lld",
+				(long long)world, (long long)tp, (long long)pp, (long long)cp);
+	if (world % (etp * ep * pp))
+		return mfs_fail(s->err, -EINVAL,
+				"%lld processes: expected a multiple of "
+				"--expert-tensor-parallel-size %lld times "
+				"--expert-model-parallel-size %lld times "
+				"--pipeline-model-parallel-size %lld",
+				(long long)world, (long long)etp, (long long)ep, (long long)pp);
+	mfs_flag_set_number(s->v, "data_parallel_size", world / (tp * pp * cp));
+	return 0;
 }
 
 static int settle_batches(struct settle *s)
@@ -371,8 +442,8 @@ static int settle_batches(struct settle *s)
 	if (r)
 		return r;
 	mfs_flag_set_truth(s->v, "_is_global_batch_size_explicitly_specified", given);
-	mfs_flag_set_number(s->v, "data_parallel_size", number(s, "world_size"));
-	otherwise(s, "global_batch_size", number(s, "micro_batch_size") * number(s, "world_size"));
+	otherwise(s, "global_batch_size",
+		  number(s, "micro_batch_size") * number(s, "data_parallel_size"));
 	r = check_batch(s, "--global-batch-size", (uint64_t)number(s, "global_batch_size"),
 			decreases);
 	return r ? r : settle_evaluation(s);
@@ -522,7 +593,7 @@ static int settle_saves(struct settle *s)
 	return r;
 }
 
-/* ---- what is not divided ---- */
+/* ---- what follows from how many there are ---- */
 
 static void settle_graphs(struct settle *s)
 {
@@ -539,16 +610,14 @@ static void settle_graphs(struct settle *s)
 
 static int settle_process(struct settle *s)
 {
-	static const char *const ones[] = {"expert_tensor_parallel_size",
-					   "tensor_parallel_num_weight_shards",
-					   "expert_tensor_parallel_num_weight_shards"};
-
-	for (size_t i = 0; i < sizeof(ones) / sizeof(ones[0]); i++)
-		otherwise(s, ones[i], 1);
+	otherwise(s, "tensor_parallel_num_weight_shards", 1);
+	otherwise(s, "expert_tensor_parallel_num_weight_shards", 1);
 	settle_graphs(s);
 	/* arguments.py turns them off where there is nothing to overlap or to divide. */
-	mfs_flag_set_truth(s->v, "sequence_parallel", false);
-	mfs_flag_set_truth(s->v, "overlap_p2p_comm", false);
+	if (number(s, "tensor_model_parallel_size") == 1)
+		mfs_flag_set_truth(s->v, "sequence_parallel", false);
+	if (number(s, "pipeline_model_parallel_size") == 1)
+		mfs_flag_set_truth(s->v, "overlap_p2p_comm", false);
 	mfs_flag_set_truth(s->v, "align_param_gather", false);
 	return 0;
 }
@@ -556,7 +625,8 @@ static int settle_process(struct settle *s)
 static int settle_vocab(struct settle *s)
 {
 	struct mfs_vocab_found found;
-	const int64_t multiple = number(s, "make_vocab_size_divisible_by");
+	const int64_t tp = number(s, "tensor_model_parallel_size");
+	const int64_t multiple = number(s, "make_vocab_size_divisible_by") * tp;
 	const bool ends = is(s, "reset_position_ids") || is(s, "reset_attention_mask") ||
 			  is(s, "eod_mask_loss");
 	int r = mfs_vocab_find(s->v, &found, s->err);
@@ -573,6 +643,11 @@ static int settle_vocab(struct settle *s)
 				"--padded-vocab-size: expected at least the %lld tokens of the "
 				"vocabulary, found %lld",
 				(long long)found.size, (long long)number(s, "padded_vocab_size"));
+	if (number(s, "padded_vocab_size") % tp)
+		return mfs_fail(s->err, -EINVAL,
+				"--padded-vocab-size: expected a multiple of "
+				"--tensor-model-parallel-size %lld, found %lld",
+				(long long)tp, (long long)number(s, "padded_vocab_size"));
 	if (ends && found.eod == MFS_UNSET)
 		return mfs_fail(s->err, -ENODATA,
 				"the token that ends a document is not known, which "
@@ -705,6 +780,10 @@ static int fill_rest(struct settle *s)
 	if (r)
 		return r;
 	c->eod = eod;
+	c->data_parallel_rank =
+		number(s, "rank") /
+		(number(s, "tensor_model_parallel_size") * number(s, "context_parallel_size")) %
+		number(s, "data_parallel_size");
 	c->decoupled_weight_decay = true;
 	c->params_dtype = mfs_flag_get(s->v, "params_dtype")->dtype;
 	/* ddp_config.grad_reduce_in_fp32: without it gradients have the parameters' type. With fp16
@@ -723,10 +802,10 @@ static int fill_rest(struct settle *s)
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err)
 {
 	static int (*const steps[])(struct settle *) = {
-		settle_aliases, settle_sizes,	settle_layers, settle_experts, settle_precision,
-		settle_offload, settle_batches, settle_length, settle_rates,   settle_decay,
-		settle_memory,	settle_data,	settle_saves,  settle_process, settle_vocab,
-		fill_rest,	read_model};
+		settle_aliases, settle_sizes,	 settle_layers,	 settle_experts, settle_precision,
+		settle_offload, settle_parallel, settle_batches, settle_length,	 settle_rates,
+		settle_decay,	settle_memory,	 settle_data,	 settle_saves,	 settle_process,
+		settle_vocab,	fill_rest,	 read_model};
 	struct settle s = {config, config->values, err};
 	int r = 0;
 

@@ -62,17 +62,36 @@ static void place_parameters(struct mfs_trainer *t)
 	device->zero(t->ctx, m->base, m->total);
 }
 
-/* Numbers of a parameter, from element at on. They depend on the seed and on their place alone. */
+struct drawing {
+	struct mfs_trainer *t;
+	const struct mfs_param *param;
+	uint64_t at; /* the element that `to` is */
+	enum mfk_dtype type;
+	char *to;
+};
+
+static int draw_run(void *arg, const struct mfs_param_run *run)
+{
+	const struct drawing *d = arg;
+
+	d->t->backend->ops->fill_normal(
+		d->t->ctx, d->type, d->to + (run->first - d->at) * mfk_dtype_size(d->type),
+		(int64_t)run->count, 0, (float)d->param->init_std, (uint64_t)d->t->config->seed,
+		d->param->drawn_from + run->whole_first);
+	return 0;
+}
+
+/* Numbers of a parameter, from element at on. They depend on the seed and on their place in the
+ * whole model alone. */
 static void draw_numbers(struct mfs_trainer *t, const struct mfs_param *q, uint64_t at,
 			 uint64_t count, enum mfk_dtype type, void *to)
 {
-	const struct mfk_ops *ops = t->backend->ops;
+	struct drawing d = {t, q, at, type, to};
 
 	if (q->init_std < 0)
-		ops->fill(t->ctx, type, to, (int64_t)count, q->init_value);
+		t->backend->ops->fill(t->ctx, type, to, (int64_t)count, q->init_value);
 	else
-		ops->fill_normal(t->ctx, type, to, (int64_t)count, 0, (float)q->init_std,
-				 (uint64_t)t->config->seed, q->start + at);
+		mfs_param_runs(q, at, count, draw_run, &d);
 }
 
 /* Main parameters that are offloaded are drawn in the memory of gradients, which are zero again
@@ -124,6 +143,25 @@ static void draw_all(struct mfs_trainer *t)
 
 /* ---- in order ---- */
 
+/* Sizes that mfs_train_config_settle() has checked. */
+static struct mfs_parallel_sizes sizes_of(const struct mfs_train_config *c)
+{
+	const struct mfs_megatron_args *a = &c->model;
+	const uint32_t tp = (uint32_t)a->tensor_model_parallel_size;
+	const uint32_t cp = (uint32_t)c->context_parallel_size;
+	const uint32_t dp = (uint32_t)c->data_parallel_size;
+	const uint32_t etp = (uint32_t)a->expert_tensor_parallel_size;
+	const uint32_t ep = (uint32_t)a->expert_model_parallel_size;
+
+	return (struct mfs_parallel_sizes){.tp = tp,
+					   .cp = cp,
+					   .dp = dp,
+					   .pp = (uint32_t)a->pipeline_model_parallel_size,
+					   .etp = etp,
+					   .ep = ep,
+					   .edp = tp * cp * dp / (etp * ep)};
+}
+
 static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
 		       struct mfs_error *err)
 {
@@ -151,7 +189,7 @@ static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
 static int plan(struct mfs_trainer *t, struct mfs_error *err)
 {
 	struct mfs_train_config *c = t->config;
-	int rc = mfs_params_new(c, &t->params, err);
+	int rc = mfs_params_new(c, &t->parallel, &t->params, err);
 
 	if (rc)
 		return rc;
@@ -227,6 +265,7 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 		     struct mfs_trainer *t, struct mfs_error *err)
 {
 	struct mfs_load *load = NULL;
+	struct mfs_parallel_sizes sizes;
 	char tokenizer[PATH_MAX];
 	int rc;
 
@@ -237,8 +276,12 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
 	if (!rc && !config->dry_run)
 		rc = open_device(t, launch, err);
-	if (!rc)
-		rc = mfs_parallel_open(launch, t->backend, t->device, &t->parallel, err);
+	if (rc)
+		goto out;
+	sizes = sizes_of(config);
+	mfs_parallel_places(launch, &sizes, &t->parallel);
+	if (!config->dry_run)
+		rc = mfs_parallel_open(&t->parallel, t->backend, t->device, err);
 	/* While the device has room. */
 	if (!rc && !config->dry_run && config->log_throughput)
 		rc = mfs_peak_measure(t->backend, t->device, t->ctx,

@@ -106,8 +106,8 @@ static void add_gradients(struct mfs_trainer *t)
 {
 	const struct mfs_params *p = t->params;
 
-	mfs_parallel_all_reduce(&t->parallel, MFS_GROUP_DATA, t->ctx, mfs_mfk_dtype(p->grad_type),
-				p->grads, p->elements);
+	mfs_parallel_all_reduce(&t->parallel, MFS_GROUP_GRADS, t->ctx, MFK_SUM,
+				mfs_mfk_dtype(p->grad_type), p->grads, p->elements);
 }
 
 /* What one process rejects, all do. Gradients are the same in all; a process speaks of its own

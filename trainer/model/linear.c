@@ -40,8 +40,8 @@ int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer
 	*ret = (struct mfs_linear){
 		.weight = weight,
 		.bias = find(net, prefix, "bias", layer, expert),
-		.out = (int64_t)weight->tensor->shape[0],
-		.in = (int64_t)weight->tensor->shape[1],
+		.out = mfs_param_size(weight, 0),
+		.in = mfs_param_size(weight, 1),
 	};
 	return 0;
 }
@@ -175,7 +175,7 @@ int mfs_norm_find(const struct mfs_net *net, const char *prefix, int32_t layer,
 	*ret = (struct mfs_norm){
 		.weight = weight,
 		.bias = find(net, prefix, "bias", layer, -1),
-		.cols = (int64_t)weight->tensor->shape[0],
+		.cols = mfs_param_size(weight, 0),
 	};
 	return 0;
 }

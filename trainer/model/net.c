@@ -58,13 +58,12 @@ static int find_embeddings(struct mfs_net *net, struct mfs_error *err)
 		mfs_params_find(net->params, "embedding.position_embeddings.weight", -1, -1);
 	if (!net->word_embeddings)
 		return mfs_fail(err, -ENODATA, "the model has no embedding.word_embeddings.weight");
-	if (net->position_embeddings &&
-	    net->position_embeddings->tensor->shape[0] < (uint64_t)net->seq)
+	if (net->position_embeddings && mfs_param_size(net->position_embeddings, 0) < net->seq)
 		return mfs_fail(err, -EINVAL,
 				"--max-position-embeddings: expected at least --seq-length %lld, "
-				"found %llu",
+				"found %lld",
 				(long long)net->seq,
-				(unsigned long long)net->position_embeddings->tensor->shape[0]);
+				(long long)mfs_param_size(net->position_embeddings, 0));
 	return 0;
 }
 

@@ -11,14 +11,19 @@
 #include "formats/megatron/rank.h"
 #include "formats/optim/rules/rules.h"
 
+static const struct mfs_layout whole = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
+
 /* ---- the rules of this run ---- */
 
 /* Rows of the embedding. megatron/core/tokenizers/utils/build_tokenizer.py:
- * vocab_size_with_padding, at TP 1. */
-static int find_vocab(const struct mfs_megatron_args *a, uint64_t *ret, struct mfs_error *err)
+ * vocab_size_with_padding. */
+static int find_vocab(const struct mfs_megatron_args *a, uint32_t tp, uint64_t *ret,
+		      struct mfs_error *err)
 {
 	const uint64_t divisor =
-		a->make_vocab_size_divisible_by > 0 ? (uint64_t)a->make_vocab_size_divisible_by : 1;
+		(a->make_vocab_size_divisible_by > 0 ? (uint64_t)a->make_vocab_size_divisible_by
+						     : 1) *
+		tp;
 	uint64_t rows;
 
 	if (a->padded_vocab_size > 0) {
@@ -93,6 +98,38 @@ static int place(const struct mfs_rank_tensor *t, uint64_t *end, uint64_t *ret_s
 	return 0;
 }
 
+static uint32_t index_of(const struct mfs_params *p, const struct mfs_global_tensor *t)
+{
+	return (uint32_t)(t - mfs_ckpt_at(p->ckpt, 0));
+}
+
+/* Whole tensors are drawn one behind the other, as one process would have them: numbers do not
+ * depend on who has which part. */
+static int number_draws(struct mfs_params *p, uint64_t **ret, struct mfs_error *err)
+{
+	struct mfs_rank_list *list;
+	uint64_t *from = calloc(mfs_ckpt_count(p->ckpt) + 1u, sizeof(*from)), end = 0;
+	int rc = from ? mfs_rank_list_new(p->ckpt, &whole, &(struct mfs_rank){0},
+					  mfs_layer_spec_of(p->ckpt), 0, &list, err)
+		      : mfs_fail_nomem(err);
+
+	if (rc) {
+		free(from);
+		return rc;
+	}
+	for (uint32_t i = 0; i < list->count; i++) {
+		const struct mfs_rank_tensor *t = &list->tensors[i];
+
+		if (!t->base.kind || !t->is_parameter)
+			continue;
+		from[index_of(p, t->src)] = end;
+		end += aligned(t->base.bytes / mfs_dtype_size(t->base.dtype));
+	}
+	mfs_rank_list_free(list);
+	*ret = from;
+	return 0;
+}
+
 static int add_param(struct mfs_params *p, const struct mfs_train_config *config,
 		     const struct mfs_optim_rules *rules, const struct mfs_rank_tensor *t,
 		     struct mfs_error *err)
@@ -103,6 +140,7 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 
 	mfs_rank_tensor_name(t, name, sizeof(name));
 	*param = (struct mfs_param){.tensor = t->src,
+				    .part = *t,
 				    .decays = mfs_optim_decays(rules, name, t->base.ndim),
 				    .decoupled = mfs_optim_decoupled(rules, name),
 				    .is_expert = t->is_expert};
@@ -117,13 +155,15 @@ static int add_buffer(struct mfs_params *p, const struct mfs_rank_tensor *t, str
 	struct mfs_model_buffer *b = &p->buffer_list[p->buffer_count++];
 
 	b->tensor = t->src;
+	b->part = *t;
 	return place(t, &p->buffer_elements, &b->start, &b->elements, err);
 }
 
 static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
-		   const struct mfs_rank_list *list, struct mfs_error *err)
+		   struct mfs_error *err)
 {
 	const struct mfs_optim_rules rules = rules_of(config);
+	const struct mfs_rank_list *list = p->parts;
 	int rc = 0;
 
 	p->list = calloc(list->count + 1u, sizeof(*p->list));
@@ -140,18 +180,28 @@ static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
 	return rc;
 }
 
-static uint32_t index_of(const struct mfs_params *p, const struct mfs_global_tensor *t)
-{
-	return (uint32_t)(t - mfs_ckpt_at(p->ckpt, 0));
-}
-
 static int number_all(struct mfs_params *p, struct mfs_error *err)
 {
-	p->number = calloc(mfs_ckpt_count(p->ckpt) + 1u, sizeof(*p->number));
-	if (!p->number)
+	const uint32_t tensors = mfs_ckpt_count(p->ckpt);
+	uint64_t *drawn_from;
+	int rc = number_draws(p, &drawn_from, err);
+
+	if (rc)
+		return rc;
+	p->number = calloc(tensors + 1u, sizeof(*p->number));
+	if (!p->number) {
+		free(drawn_from);
 		return mfs_fail_nomem(err);
-	for (uint32_t i = 0; i < p->count; i++)
-		p->number[index_of(p, p->list[i].tensor)] = i;
+	}
+	for (uint32_t i = 0; i < tensors; i++)
+		p->number[i] = UINT32_MAX;
+	for (uint32_t i = 0; i < p->count; i++) {
+		const uint32_t at = index_of(p, p->list[i].tensor);
+
+		p->number[at] = i;
+		p->list[i].drawn_from = drawn_from[at];
+	}
+	free(drawn_from);
 	for (uint32_t i = 0; i < p->buffer_count; i++)
 		p->number[index_of(p, p->buffer_list[i].tensor)] = p->count + i;
 	return 0;
@@ -180,13 +230,42 @@ static void set_types(struct mfs_params *p, const struct mfs_train_config *confi
 	p->v_type = config->exp_avg_sq_dtype;
 }
 
-static int build(struct mfs_params *p, const struct mfs_train_config *config, struct mfs_error *err)
+static uint32_t count_or(int64_t count, uint32_t none)
 {
-	static const struct mfs_layout one = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
-	static const struct mfs_rank rank;
+	return count > 0 ? (uint32_t)count : none;
+}
+
+static struct mfs_layout layout_of(const struct mfs_train_config *config,
+				   const struct mfs_parallel *parallel)
+{
+	const struct mfs_megatron_args *a = &config->model;
+	const struct mfs_parallel_sizes *s;
+
+	if (!parallel)
+		return whole;
+	s = &parallel->size;
+	return (struct mfs_layout){
+		.tp = s->tp,
+		.pp = s->pp,
+		.ep = s->ep,
+		.etp = s->etp,
+		.vpp = count_or(a->virtual_pipeline_model_parallel_size, 1),
+		.first = count_or(a->first_stage_layers, 0),
+		.last = count_or(a->last_stage_layers, 0),
+	};
+}
+
+static int build(struct mfs_params *p, const struct mfs_train_config *config,
+		 const struct mfs_parallel *parallel, struct mfs_error *err)
+{
+	const struct mfs_rank rank = {parallel ? parallel->place.tp : 0,
+				      parallel ? parallel->place.pp : 0,
+				      parallel ? parallel->place.ep : 0};
 	struct mfs_blank_options options;
-	struct mfs_rank_list *list;
-	int rc = find_vocab(&config->model, &p->padded_vocab, err);
+	int rc;
+
+	p->layout = layout_of(config, parallel);
+	rc = find_vocab(&config->model, p->layout.tp, &p->padded_vocab, err);
 
 	if (rc)
 		return rc;
@@ -197,11 +276,12 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config, st
 	rc = mfs_blank_ckpt(&config->model, &options, &p->ckpt, err);
 	if (rc)
 		return rc;
-	rc = mfs_rank_list_new(p->ckpt, &one, &rank, mfs_layer_spec_of(p->ckpt), 0, &list, err);
-	if (rc)
-		return rc;
-	rc = add_all(p, config, list, err);
-	mfs_rank_list_free(list);
+	rc = mfs_layout_check(&p->layout, &config->model, err);
+	if (!rc)
+		rc = mfs_rank_list_new(p->ckpt, &p->layout, &rank, mfs_layer_spec_of(p->ckpt),
+				       p->padded_vocab, &p->parts, err);
+	if (!rc)
+		rc = add_all(p, config, err);
 	if (!rc)
 		rc = number_all(p, err);
 	if (!rc && config->optimizer_cpu_offload)
@@ -209,8 +289,8 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config, st
 	return rc;
 }
 
-int mfs_params_new(const struct mfs_train_config *config, struct mfs_params **ret,
-		   struct mfs_error *err)
+int mfs_params_new(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
+		   struct mfs_params **ret, struct mfs_error *err)
 {
 	struct mfs_params *p;
 	int rc;
@@ -221,7 +301,7 @@ int mfs_params_new(const struct mfs_train_config *config, struct mfs_params **re
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return mfs_fail_nomem(err);
-	rc = build(p, config, err);
+	rc = build(p, config, parallel, err);
 	if (rc)
 		mfs_params_free(p);
 	else
@@ -233,6 +313,7 @@ void mfs_params_free(struct mfs_params *p)
 {
 	if (!p)
 		return;
+	mfs_rank_list_free(p->parts);
 	mfs_ckpt_free(p->ckpt);
 	free(p->list);
 	free(p->buffer_list);

@@ -19,14 +19,18 @@
 
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/megatron/rank.h"
 #include "trainer/config/config.h"
+#include "trainer/parallel/parallel.h"
 
 #define MFS_PARAM_ALIGN 128 /* elements */
 
 struct mfs_param {
-	const struct mfs_global_tensor *tensor; /* name, layer, expert, shape */
-	uint64_t start, elements;		/* in the flat buffers, elements */
-	bool decays, decoupled;			/* weight decay; --decoupled-lr (embedding, head) */
+	const struct mfs_global_tensor *tensor; /* name, layer, expert, shape of the whole */
+	struct mfs_rank_tensor part; /* what of it this process has: shape, boxes, whose copy */
+	uint64_t start, elements;    /* in the flat buffers, elements */
+	uint64_t drawn_from;	     /* number of the whole tensor's first random number */
+	bool decays, decoupled;	     /* weight decay; --decoupled-lr (embedding, head) */
 	bool is_expert;
 	double init_std; /* < 0: not drawn: init_value */
 	float init_value;
@@ -35,11 +39,14 @@ struct mfs_param {
 /* A buffer of the model: not trained by gradients, fp32 (router.expert_bias). */
 struct mfs_model_buffer {
 	const struct mfs_global_tensor *tensor;
+	struct mfs_rank_tensor part;
 	uint64_t start, elements; /* in params.buffers */
 };
 
 struct mfs_params {
-	struct mfs_ckpt *ckpt; /* owned */
+	struct mfs_ckpt *ckpt; /* owned: the whole model */
+	struct mfs_layout layout;
+	struct mfs_rank_list *parts; /* owned: what of it this process has */
 	struct mfs_param *list;
 	uint32_t count;
 	uint64_t elements;   /* of a flat buffer, alignment included */
@@ -67,10 +74,11 @@ struct mfs_params {
 	enum mfs_dtype weight_type, grad_type, main_type, m_type, v_type;
 };
 
-/* The parameters of a model of these arguments, without memory. -ENOTSUP names an argument whose
- * model cannot be trained here; -EINVAL: sizes that cannot be. */
-int mfs_params_new(const struct mfs_train_config *config, struct mfs_params **ret,
-		   struct mfs_error *err);
+/* The parameters that a process has of a model of these arguments, without memory. parallel NULL:
+ * it has all. -ENOTSUP names an argument whose model cannot be trained here; -EINVAL: sizes that
+ * cannot be, or cannot be divided. */
+int mfs_params_new(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
+		   struct mfs_params **ret, struct mfs_error *err);
 void mfs_params_free(struct mfs_params *p);
 
 /* The number of a tensor in list; from count on, behind it in buffer_list. UINT32_MAX: there is
@@ -82,6 +90,23 @@ const struct mfs_param *mfs_params_find(const struct mfs_params *p, const char *
 					int32_t expert);
 const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p, const char *name,
 						      int32_t layer);
+
+/* Size of an axis of what the process has; 1 behind the last. */
+static inline int64_t mfs_param_size(const struct mfs_param *p, unsigned axis)
+{
+	return axis < p->part.base.ndim ? (int64_t)p->part.base.shape[axis] : 1;
+}
+
+/* Neighbours of a parameter that are neighbours in the whole tensor, too. */
+struct mfs_param_run {
+	uint64_t first;	      /* element of what the process has */
+	uint64_t whole_first; /* of the whole tensor */
+	uint64_t count;
+};
+/* Calls emit for runs that together are elements [first, first + count) of a parameter, in their
+ * order. Stops when emit returns non-zero, and returns that. */
+int mfs_param_runs(const struct mfs_param *p, uint64_t first, uint64_t count,
+		   int (*emit)(void *arg, const struct mfs_param_run *run), void *arg);
 
 /* Where the elements of a parameter's state lie, from first on; at NULL: there is no such state. */
 struct mfs_flat {

@@ -116,7 +116,7 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 		.tokens = net->tokens,
 		.cols = net->hidden,
 		.vocab = net->vocab,
-		.positions_max = positions ? (int64_t)positions->tensor->shape[0] : 0,
+		.positions_max = positions ? mfs_param_size(positions, 0) : 0,
 		.ids = run->tokens,
 		.positions = run->positions,
 		.wte = mfs_weight(net, net->word_embeddings),

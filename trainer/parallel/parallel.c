@@ -2,55 +2,147 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- places ---- */
+
+enum dim { TP, CP, DP, ETP, EP, EDP, PP, DIMS };
+
+#define DENSE  (1u << TP | 1u << CP | 1u << DP | 1u << PP)
+#define EXPERT (1u << ETP | 1u << EP | 1u << EDP | 1u << PP)
+
+/* The dimensions in which a group's processes differ, of those that number a process. */
+static const struct {
+	unsigned of, differ;
+} groups[MFS_GROUP_COUNT] = {
+	[MFS_GROUP_WORLD] = {DENSE, DENSE},
+	[MFS_GROUP_TENSOR] = {DENSE, 1u << TP},
+	[MFS_GROUP_CONTEXT] = {DENSE, 1u << CP},
+	[MFS_GROUP_DATA] = {DENSE, 1u << DP},
+	[MFS_GROUP_GRADS] = {DENSE, 1u << CP | 1u << DP},
+	[MFS_GROUP_PIPELINE] = {DENSE, 1u << PP},
+	[MFS_GROUP_MODEL] = {DENSE, 1u << TP | 1u << PP},
+	[MFS_GROUP_EMBEDDING] = {DENSE, 1u << PP},
+	[MFS_GROUP_EXPERT] = {EXPERT, 1u << EP},
+	[MFS_GROUP_EXPERT_TENSOR] = {EXPERT, 1u << ETP},
+	[MFS_GROUP_EXPERT_TOKENS] = {EXPERT, 1u << ETP | 1u << EP},
+	[MFS_GROUP_EXPERT_GRADS] = {EXPERT, 1u << EDP},
+	[MFS_GROUP_EXPERT_MODEL] = {EXPERT, 1u << ETP | 1u << EP | 1u << PP},
+};
+
+static void sizes_of(const struct mfs_parallel_sizes *s, uint32_t ret[DIMS])
+{
+	const uint32_t sizes[DIMS] = {[TP] = s->tp,   [CP] = s->cp, [DP] = s->dp,  [PP] = s->pp,
+				      [ETP] = s->etp, [EP] = s->ep, [EDP] = s->edp};
+
+	memcpy(ret, sizes, sizeof(sizes));
+}
+
+/* The place in each dimension of a set, of which rank is the number. */
+static void places_of(uint32_t rank, unsigned set, const uint32_t size[DIMS], uint32_t ret[DIMS])
+{
+	for (int d = 0; d < DIMS; d++)
+		if (set & 1u << d) {
+			ret[d] = rank % size[d];
+			rank /= size[d];
+		}
+}
+
+/* The number of a place in the dimensions of a set alone. *ret_size: how many there are. */
+static uint32_t number_of(const uint32_t place[DIMS], unsigned set, const uint32_t size[DIMS],
+			  uint32_t *ret_size)
+{
+	uint32_t number = 0, step = 1;
+
+	for (int d = 0; d < DIMS; d++)
+		if (set & 1u << d) {
+			number += place[d] * step;
+			step *= size[d];
+		}
+	*ret_size = step;
+	return number;
+}
+
+void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
+			 struct mfs_parallel *ret)
+{
+	uint32_t size[DIMS], place[DIMS];
+
+	*ret = (struct mfs_parallel){.launch = *launch, .size = *sizes};
+	sizes_of(sizes, size);
+	places_of(launch->rank, DENSE, size, place);
+	places_of(launch->rank, EXPERT, size, place);
+	ret->place = (struct mfs_parallel_sizes){.tp = place[TP],
+						 .cp = place[CP],
+						 .dp = place[DP],
+						 .pp = place[PP],
+						 .etp = place[ETP],
+						 .ep = place[EP],
+						 .edp = place[EDP]};
+	for (int g = 0; g < MFS_GROUP_COUNT; g++)
+		ret->group[g].rank = number_of(place, groups[g].differ, size, &ret->group[g].size);
+	if (sizes->pp > 1)
+		ret->group[MFS_GROUP_EMBEDDING] = (struct mfs_group_place){
+			.rank = mfs_is_last_stage(ret),
+			.size = mfs_is_first_stage(ret) || mfs_is_last_stage(ret) ? 2 : 1};
+}
 
 void mfs_parallel_one(struct mfs_parallel *ret)
 {
-	*ret = (struct mfs_parallel){.launch = {.size = 1, .local_size = 1}};
-	for (int g = 0; g < MFS_GROUP_COUNT; g++)
-		ret->group[g] = (struct mfs_group_place){.rank = 0, .size = 1};
+	static const struct mfs_launch alone = {.size = 1, .local_size = 1};
+	static const struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1};
+
+	mfs_parallel_places(&alone, &sizes, ret);
 }
+
+/* ---- life ---- */
 
 static int check(int rc, const char *why, const struct mfs_parallel *p, struct mfs_error *err)
 {
 	return rc ? mfs_fail(err, rc, "%s: %s", p->ops->name, why) : 0;
 }
 
-/* The ranks of the world of one color are a group. */
-static int open_group(struct mfs_parallel *p, enum mfs_group g, uint32_t color,
-		      struct mfs_error *err)
+/* Processes of one color are a group: those that agree in the other dimensions. All processes take
+ * part; between the first and the last stage each is a group of its own. */
+static int open_group(struct mfs_parallel *p, enum mfs_group g, struct mfs_error *err)
 {
+	const unsigned agree = groups[g].of & ~groups[g].differ;
 	struct mfs_group_place *place = &p->group[g];
+	uint32_t size[DIMS], at[DIMS], colors, color;
 	char why[MFK_WHY];
 
-	if (place->size == 1)
+	sizes_of(&p->size, size);
+	sizes_of(&p->place, at);
+	color = number_of(at, agree, size, &colors);
+	if (colors == p->launch.size)
 		return 0;
+	if (g == MFS_GROUP_EMBEDDING && p->size.pp > 1 && place->size == 1)
+		color = colors + p->launch.rank;
 	return check(p->ops->split(p->group[MFS_GROUP_WORLD].comm, color, place->rank, &place->comm,
 				   why),
 		     why, p, err);
 }
 
-int mfs_parallel_open(const struct mfs_launch *launch, const struct mfk_backend *backend,
-		      struct mfk_device *device, struct mfs_parallel *ret, struct mfs_error *err)
+int mfs_parallel_open(struct mfs_parallel *p, const struct mfk_backend *backend,
+		      struct mfk_device *device, struct mfs_error *err)
 {
-	const struct mfk_world world = {launch->rank, launch->size};
+	const struct mfk_world world = {p->launch.rank, p->launch.size};
 	char why[MFK_WHY];
 	int rc;
 
-	mfs_parallel_one(ret);
-	ret->launch = *launch;
-	ret->group[MFS_GROUP_WORLD].rank = ret->group[MFS_GROUP_DATA].rank = launch->rank;
-	ret->group[MFS_GROUP_WORLD].size = ret->group[MFS_GROUP_DATA].size = launch->size;
-	if (launch->size == 1 || !device)
+	if (p->launch.size == 1)
 		return 0;
 	if (!backend->comm)
 		return mfs_fail(err, -ENOTSUP,
 				"%s started %u processes, and --backend %s trains with one; use "
 				"--backend cpu",
-				launch->by, launch->size, backend->name);
-	ret->ops = backend->comm;
-	rc = check(ret->ops->world(device, &world, &ret->group[MFS_GROUP_WORLD].comm, why), why,
-		   ret, err);
-	return rc ? rc : open_group(ret, MFS_GROUP_DATA, 0, err);
+				p->launch.by, p->launch.size, backend->name);
+	p->ops = backend->comm;
+	rc = check(p->ops->world(device, &world, &p->group[MFS_GROUP_WORLD].comm, why), why, p,
+		   err);
+	for (int g = MFS_GROUP_WORLD + 1; g < MFS_GROUP_COUNT && !rc; g++)
+		rc = open_group(p, (enum mfs_group)g, err);
+	return rc;
 }
 
 void mfs_parallel_close(struct mfs_parallel *p)
@@ -68,11 +160,39 @@ void mfs_parallel_end_all(const struct mfs_parallel *p, int code)
 		p->ops->end_all(code);
 }
 
-void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-			     enum mfk_dtype dtype, void *data, uint64_t count)
+/* ---- what is said ---- */
+
+static bool is_alone(const struct mfs_parallel *p, enum mfs_group g)
 {
-	if (p->group[g].comm)
-		p->ops->all_reduce(c, p->group[g].comm, dtype, data, (int64_t)count);
+	return p->group[g].size == 1 || !p->group[g].comm;
+}
+
+void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+			     enum mfk_reduce op, enum mfk_dtype dtype, void *data, uint64_t count)
+{
+	if (!is_alone(p, g))
+		p->ops->all_reduce(c, p->group[g].comm, op, dtype, data, (int64_t)count);
+}
+
+void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+			     enum mfk_dtype dtype, void *to, const void *from, uint64_t count)
+{
+	if (!is_alone(p, g))
+		p->ops->all_gather(c, p->group[g].comm, dtype, to, from, (int64_t)count);
+}
+
+void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+				 enum mfk_dtype dtype, void *to, void *from, uint64_t count)
+{
+	if (!is_alone(p, g))
+		p->ops->reduce_scatter(c, p->group[g].comm, dtype, to, from, (int64_t)count);
+}
+
+void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+			   const struct mfk_message *list, unsigned count)
+{
+	if (!is_alone(p, g))
+		p->ops->exchange(c, p->group[g].comm, list, count);
 }
 
 int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *values, unsigned count,
@@ -80,9 +200,21 @@ int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *val
 {
 	char why[MFK_WHY];
 
-	if (!p->group[g].comm)
+	if (is_alone(p, g))
 		return 0;
 	return check(p->ops->host_sum(p->group[g].comm, values, count, why), why, p, err);
+}
+
+int mfs_parallel_gather(const struct mfs_parallel *p, enum mfs_group g, void *to, const void *from,
+			size_t bytes, struct mfs_error *err)
+{
+	char why[MFK_WHY];
+
+	if (is_alone(p, g)) {
+		memmove(to, from, bytes);
+		return 0;
+	}
+	return check(p->ops->host_gather(p->group[g].comm, to, from, bytes, why), why, p, err);
 }
 
 static int sum_on_host(const struct mfs_parallel *p, enum mfs_group g,
@@ -114,7 +246,7 @@ int mfs_parallel_sum_counts(const struct mfs_parallel *p, enum mfs_group g,
 	double *sums;
 	int rc;
 
-	if (!p->group[g].comm)
+	if (is_alone(p, g))
 		return 0;
 	host = calloc(count, sizeof(*host));
 	sums = calloc(count, sizeof(*sums));

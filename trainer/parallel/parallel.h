@@ -1,53 +1,99 @@
 /*
  * The groups of processes that a run is divided among, and what they say to each other.
  *
- * A process is one rank of the world and of each group. What they say goes through the backend's
- * groups (kernels/kernels.h: mfk_comm_ops); in a group of one process nothing is to be said, and
- * nothing is called.
+ * A process has a place in each dimension. Processes are numbered by them, the first of these lists
+ * being the fastest (megatron/core/parallel_state.py: RankGenerator, order tp-cp-ep-dp-pp):
+ *
+ *   dense parameters    tp, cp, dp, pp
+ *   routed experts      etp, ep, edp, pp       over the same processes: etp ep edp = tp cp dp
+ *
+ * A group is the processes that differ in some dimensions and agree in the others; the rank in it
+ * is numbered in the same order. In a group of one process nothing is to be said, and nothing is
+ * called. What they say goes through the backend's groups (kernels/kernels.h: mfk_comm_ops).
  */
 #ifndef MFS_TRAINER_PARALLEL_PARALLEL_H
 #define MFS_TRAINER_PARALLEL_PARALLEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
 #include "trainer/parallel/launch.h"
 
+/* Sizes of the dimensions; cp, dp, edp: of data, the others of the model. */
+struct mfs_parallel_sizes {
+	uint32_t tp, cp, dp, pp;
+	uint32_t etp, ep, edp;
+};
+
 enum mfs_group {
 	MFS_GROUP_WORLD,
-	MFS_GROUP_MODEL, /* divides the parameters */
-	MFS_GROUP_DATA,	 /* has the same parameters, and divides the samples */
+	MFS_GROUP_TENSOR,	 /* tp */
+	MFS_GROUP_CONTEXT,	 /* cp: shares a sequence */
+	MFS_GROUP_DATA,		 /* dp: shares the samples */
+	MFS_GROUP_GRADS,	 /* cp, dp: has the same dense parameters, and adds up gradients */
+	MFS_GROUP_PIPELINE,	 /* pp */
+	MFS_GROUP_MODEL,	 /* tp, pp: a whole model's dense parameters, in parts */
+	MFS_GROUP_EMBEDDING,	 /* the first and the last stage, of one place in the others */
+	MFS_GROUP_EXPERT,	 /* ep: shares the experts */
+	MFS_GROUP_EXPERT_TENSOR, /* etp: shares each expert */
+	MFS_GROUP_EXPERT_TOKENS, /* etp, ep: whose tokens meet in an expert's layer */
+	MFS_GROUP_EXPERT_GRADS,	 /* edp: has the same experts, and adds up gradients */
+	MFS_GROUP_EXPERT_MODEL,	 /* etp, ep, pp: all routed experts, in parts */
 	MFS_GROUP_COUNT,
 };
 
 struct mfs_parallel {
 	struct mfs_launch launch;
+	struct mfs_parallel_sizes size, place;
 	const struct mfk_comm_ops *ops; /* NULL: one process, or a plan alone */
 	struct mfs_group_place {
 		uint32_t rank, size;
-		struct mfk_comm *comm; /* NULL: size is 1 */
+		struct mfk_comm *comm; /* NULL: size is 1; of EMBEDDING: in neither stage, too */
 	} group[MFS_GROUP_COUNT];
 };
 
 /* One process for itself. */
 void mfs_parallel_one(struct mfs_parallel *ret);
 
-/* All processes that were launched, which share the data. device NULL: places without groups, for a
- * plan. -ENOTSUP: the backend computes in one process alone. */
-int mfs_parallel_open(const struct mfs_launch *launch, const struct mfk_backend *backend,
-		      struct mfk_device *device, struct mfs_parallel *ret, struct mfs_error *err);
+/* Places of a process, and of its groups, without what they talk through. sizes fit the launch. */
+void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
+			 struct mfs_parallel *ret);
+/* ret has its places. -ENOTSUP: the backend computes in one process alone. */
+int mfs_parallel_open(struct mfs_parallel *ret, const struct mfk_backend *backend,
+		      struct mfk_device *device, struct mfs_error *err);
 void mfs_parallel_close(struct mfs_parallel *p);
 
 /* The rest of the world must not wait for a process that has failed: ends them all. */
 void mfs_parallel_end_all(const struct mfs_parallel *p, int code);
 
-/* data = the sum of the group's data; an operation of the context. */
+static inline bool mfs_is_first_stage(const struct mfs_parallel *p)
+{
+	return p->place.pp == 0;
+}
+
+static inline bool mfs_is_last_stage(const struct mfs_parallel *p)
+{
+	return p->place.pp + 1 == p->size.pp;
+}
+
+/* Operations of the context, as struct mfk_comm_ops says. In a group of one nothing is done: what
+ * is to be gathered or scattered is at its place when to is from. */
 void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-			     enum mfk_dtype dtype, void *data, uint64_t count);
+			     enum mfk_reduce op, enum mfk_dtype dtype, void *data, uint64_t count);
+void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+			     enum mfk_dtype dtype, void *to, const void *from, uint64_t count);
+void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+				 enum mfk_dtype dtype, void *to, void *from, uint64_t count);
+void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
+			   const struct mfk_message *list, unsigned count);
 /* Host memory: sums of doubles over a group. Waits. */
 int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *values, unsigned count,
 		     struct mfs_error *err);
+/* Host memory: to [size][bytes] of all processes' from [bytes]. Waits. */
+int mfs_parallel_gather(const struct mfs_parallel *p, enum mfs_group g, void *to, const void *from,
+			size_t bytes, struct mfs_error *err);
 /* Device memory: sums of counts over a group. Waits for the context, if there is a group. */
 int mfs_parallel_sum_counts(const struct mfs_parallel *p, enum mfs_group g,
 			    const struct mfk_device_ops *device, struct mfk_ctx *c, int32_t *counts,
