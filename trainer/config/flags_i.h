@@ -23,7 +23,7 @@
 #define NAMES(list)   .names = (list)
 #define CHOICES(list) .choices = (list)
 
-/* What becomes of it. USED: config/settle.c or the reader of the model's arguments looks at it. */
+/* What becomes of it. USED: config/settle*.c or the reader of the model's arguments looks at it. */
 #define USED		 .use = MFS_FLAG_USED
 #define UNUSED		 .use = MFS_FLAG_UNUSED
 #define REFUSED(nearest) .use = MFS_FLAG_REFUSED, .instead = (nearest)

@@ -1,0 +1,117 @@
+/* What the files settle*.c share: questions of the arguments, and their rules. For them alone. */
+#ifndef MFS_TRAINER_CONFIG_SETTLE_I_H
+#define MFS_TRAINER_CONFIG_SETTLE_I_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "trainer/config/config.h"
+#include "trainer/config/value.h"
+
+#define LARGEST (1ll << 31) /* of any size: products of two fit everywhere */
+
+struct settle {
+	struct mfs_train_config *c;
+	struct mfs_flag_values *v;
+	struct mfs_error *err;
+};
+
+/* ---- questions ---- */
+
+static inline bool is(const struct settle *s, const char *dest)
+{
+	return mfs_flag_truth(s->v, dest);
+}
+
+static inline bool has(const struct settle *s, const char *dest)
+{
+	return !mfs_flag_is_none(s->v, dest);
+}
+
+static inline int64_t number(const struct settle *s, const char *dest)
+{
+	return mfs_flag_number(s->v, dest, MFS_UNSET);
+}
+
+static inline const char *text(const struct settle *s, const char *dest)
+{
+	return mfs_flag_text(s->v, dest);
+}
+
+/* The flag of a dest, for messages. */
+static inline const char *flag(const char *dest, char spelling[MFS_FLAG_SPELLING])
+{
+	bool on;
+
+	mfs_flag_spelling(mfs_flag_at(mfs_flag_of_dest(dest)), 0, spelling, &on);
+	return spelling;
+}
+
+/* The default of a number that was not given. */
+static inline void otherwise(struct settle *s, const char *dest, int64_t value)
+{
+	if (!has(s, dest))
+		mfs_flag_set_number(s->v, dest, value);
+}
+
+static inline int require(struct settle *s, const char *dest)
+{
+	char spelling[MFS_FLAG_SPELLING];
+
+	return has(s, dest) ? 0 : mfs_fail(s->err, -ENODATA, "%s is missing", flag(dest, spelling));
+}
+
+/* Where it is given, it is at least this. */
+static inline int at_least(struct settle *s, const char *dest, int64_t least)
+{
+	char spelling[MFS_FLAG_SPELLING];
+
+	if (!has(s, dest) || (number(s, dest) >= least && number(s, dest) <= LARGEST))
+		return 0;
+	return mfs_fail(s->err, -EINVAL, "%s: expected %s, found %lld", flag(dest, spelling),
+			least == 1 ? "a positive number" : "a number from 0 to 2^31",
+			(long long)number(s, dest));
+}
+
+static inline int exclude(struct settle *s, const char *one, const char *other)
+{
+	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+
+	return has(s, one) && has(s, other)
+		       ? mfs_fail(s->err, -EINVAL, "%s and %s exclude each other", flag(one, a),
+				  flag(other, b))
+		       : 0;
+}
+
+/* ---- rules, in the order in which settle.c asks for them ---- */
+
+/* Each returns 0 or a negative errno value with a sentence in s->err. */
+
+/* settle_model.c */
+int mfs_settle_sizes(struct settle *s);
+int mfs_settle_layers(struct settle *s);
+int mfs_settle_experts(struct settle *s);
+/* settle_optim.c */
+int mfs_settle_precision(struct settle *s);
+int mfs_settle_offload(struct settle *s);
+/* settle_parallel.c */
+int mfs_settle_parallel(struct settle *s);
+/* settle_batch.c */
+int mfs_settle_batches(struct settle *s);
+int mfs_settle_length(struct settle *s);
+/* settle_optim.c */
+int mfs_settle_rates(struct settle *s);
+int mfs_settle_decay(struct settle *s);
+int mfs_settle_memory(struct settle *s);
+/* settle_parallel.c: what follows from how many there are */
+int mfs_settle_process(struct settle *s);
+/* settle_model.c: with the sizes of every dimension known */
+int mfs_settle_vocab(struct settle *s);
+/* settle_batch.c: --step-batch-size-schedule and --rampup-batch-size; the fields are filled */
+int mfs_settle_batch_steps(struct settle *s);
+/* settle_model.c: config->model */
+int mfs_settle_read_model(struct settle *s);
+
+#endif

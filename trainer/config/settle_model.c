@@ -1,0 +1,214 @@
+/* The model's arguments: sizes, layers, experts, the vocabulary (arguments.py: validate_args). */
+#include <string.h>
+
+#include "formats/base/str.h"
+#include "formats/torch/pickle.h"
+#include "formats/torch/pickle_write.h"
+#include "trainer/config/namespace.h"
+#include "trainer/config/settle_i.h"
+#include "trainer/config/vocab.h"
+
+/* One may be said by the other's name. */
+static int settle_pair(struct settle *s, const char *dest, const char *encoder)
+{
+	int r = exclude(s, dest, encoder);
+
+	if (r)
+		return r;
+	*mfs_flag_slot(s->v, has(s, dest) ? encoder : dest) =
+		*mfs_flag_get(s->v, has(s, dest) ? dest : encoder);
+	return require(s, dest);
+}
+
+static int settle_heads(struct settle *s)
+{
+	const int64_t hidden = number(s, "hidden_size"), heads = number(s, "num_attention_heads");
+
+	if (!has(s, "kv_channels")) {
+		if (hidden % heads)
+			return mfs_fail(s->err, -EINVAL,
+					"--hidden-size: expected a multiple of "
+					"--num-attention-heads %lld, or --kv-channels; found %lld",
+					(long long)heads, (long long)hidden);
+		mfs_flag_set_number(s->v, "kv_channels", hidden / heads);
+	}
+	if (is(s, "multi_latent_attention") && is(s, "group_query_attention"))
+		return mfs_fail(s->err, -EINVAL,
+				"--group-query-attention and --multi-latent-attention exclude each "
+				"other");
+	if (is(s, "group_query_attention") && heads % number(s, "num_query_groups"))
+		return mfs_fail(s->err, -EINVAL,
+				"--num-query-groups: expected a divisor of --num-attention-heads "
+				"%lld, found %lld",
+				(long long)heads, (long long)number(s, "num_query_groups"));
+	return 0;
+}
+
+int mfs_settle_sizes(struct settle *s)
+{
+	static const char *const sizes[] = {"num_layers",
+					    "hidden_size",
+					    "num_attention_heads",
+					    "max_position_embeddings",
+					    "kv_channels",
+					    "seq_length",
+					    "ffn_hidden_size",
+					    "num_query_groups",
+					    "vocab_size",
+					    "q_lora_rank",
+					    "padded_vocab_size",
+					    "moe_ffn_hidden_size",
+					    "kv_lora_rank",
+					    "qk_head_dim",
+					    "v_head_dim",
+					    "qk_pos_emb_head_dim",
+					    "rotary_base",
+					    "moe_router_topk",
+					    "make_vocab_size_divisible_by"};
+	int64_t hidden;
+	int r = settle_pair(s, "num_layers", "encoder_num_layers");
+
+	if (!r)
+		r = require(s, "hidden_size");
+	if (!r)
+		r = require(s, "num_attention_heads");
+	if (!r)
+		r = settle_pair(s, "seq_length", "encoder_seq_length");
+	if (!r)
+		r = require(s, "max_position_embeddings");
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++)
+		r = at_least(s, sizes[i], 1);
+	if (r)
+		return r;
+	hidden = number(s, "hidden_size");
+	otherwise(s, "ffn_hidden_size",
+		  is(s, "swiglu") ? (int64_t)(4 * (double)hidden * 2 / 3 / 64) * 64 : 4 * hidden);
+	r = at_least(s, "ffn_hidden_size", 1);
+	if (r)
+		return r;
+	if (number(s, "max_position_embeddings") < number(s, "seq_length"))
+		return mfs_fail(s->err, -EINVAL,
+				"--max-position-embeddings: expected at least --seq-length %lld, "
+				"found %lld",
+				(long long)number(s, "seq_length"),
+				(long long)number(s, "max_position_embeddings"));
+	return settle_heads(s);
+}
+
+int mfs_settle_layers(struct settle *s)
+{
+	const bool rope = mfs_str_is(text(s, "position_embedding_type"), "rope");
+
+	if (is(s, "add_bias_linear"))
+		mfs_flag_set_truth(s->v, "add_qkv_bias", true);
+	else
+		mfs_flag_set_truth(s->v, "bias_gelu_fusion", false);
+	if (!rope)
+		mfs_flag_set_truth(s->v, "apply_rope_fusion", false);
+	if (!rope && !is(s, "add_position_embedding"))
+		return mfs_fail(s->err, -EINVAL,
+				"--no-position-embedding: expected --position-embedding-type rope "
+				"beside it, or --position-embedding-type none instead");
+	if (is(s, "apply_query_key_layer_scaling"))
+		mfs_flag_set_truth(s->v, "attention_softmax_in_fp32", true);
+	return 0;
+}
+
+/* A list of one is its item. */
+static void unlist(struct settle *s, const char *dest)
+{
+	struct mfs_flag_value *v = mfs_flag_slot(s->v, dest);
+
+	if (v->type == MFS_IS_LIST && v->count == 1)
+		*v = v->items[0];
+}
+
+int mfs_settle_experts(struct settle *s)
+{
+	const struct mfs_flag_value *kinds;
+
+	if (number(s, "num_experts") == 0)
+		mfs_flag_set_none(s->v, "num_experts");
+	unlist(s, "moe_router_load_balancing_type");
+	unlist(s, "moe_aux_loss_coeff");
+	if (!has(s, "num_experts"))
+		return 0;
+	otherwise(s, "moe_ffn_hidden_size", number(s, "ffn_hidden_size"));
+	kinds = mfs_flag_get(s->v, "moe_router_load_balancing_type");
+	if (kinds->type == MFS_IS_LIST)
+		return mfs_fail(s->err, -ENOTSUP,
+				"--moe-router-load-balancing-type: several are not supported; use "
+				"one");
+	return at_least(s, "num_experts", 1);
+}
+
+int mfs_settle_vocab(struct settle *s)
+{
+	struct mfs_vocab_found found;
+	const int64_t tp = number(s, "tensor_model_parallel_size");
+	const int64_t multiple = number(s, "make_vocab_size_divisible_by") * tp;
+	const bool ends = is(s, "reset_position_ids") || is(s, "reset_attention_mask") ||
+			  is(s, "eod_mask_loss");
+	int r = mfs_vocab_find(s->v, &found, s->err);
+
+	if (r)
+		return r;
+	if (!has(s, "padded_vocab_size"))
+		mfs_flag_set_number(s->v, "padded_vocab_size",
+				    is(s, "pad_vocab_size")
+					    ? (found.size + multiple - 1) / multiple * multiple
+					    : found.size);
+	if (found.size > number(s, "padded_vocab_size"))
+		return mfs_fail(s->err, -EINVAL,
+				"--padded-vocab-size: expected at least the %lld tokens of the "
+				"vocabulary, found %lld",
+				(long long)found.size, (long long)number(s, "padded_vocab_size"));
+	if (number(s, "padded_vocab_size") % tp)
+		return mfs_fail(s->err, -EINVAL,
+				"--padded-vocab-size: expected a multiple of "
+				"--tensor-model-parallel-size %lld, found %lld",
+				(long long)tp, (long long)number(s, "padded_vocab_size"));
+	if (ends && found.eod == MFS_UNSET)
+		return mfs_fail(s->err, -ENODATA,
+				"the token that ends a document is not known, which "
+				"--reset-position-ids, --reset-attention-mask and --eod-mask-loss "
+				"need: expected --eod-id, or a tokenizer that says it");
+	s->c->model.vocab_size = found.size;
+	s->c->eod = found.eod;
+	return at_least(s, "padded_vocab_size", 1);
+}
+
+/* The model's arguments are read from the Namespace as from a checkpoint's: one reader for both. */
+int mfs_settle_read_model(struct settle *s)
+{
+	const int64_t vocab_size = s->c->model.vocab_size;
+	struct mfs_pickle_writer w;
+	struct mfs_buf bytes = {0};
+	struct mfs_pickle *doc = NULL;
+	int r;
+
+	mfs_pickle_begin(&w, &bytes, 2);
+	mfs_train_namespace_write(&w, s->c, NULL);
+	r = mfs_pickle_end(&w, s->err);
+	if (!r)
+		r = mfs_pickle_parse(bytes.data, bytes.len, "the arguments", NULL, &doc, s->err);
+	if (!r)
+		r = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &s->c->arena, &s->c->model,
+					   s->err);
+	mfs_pickle_free(doc);
+	mfs_buf_release(&bytes);
+	if (r)
+		return r;
+	s->c->model.vocab_size = vocab_size;
+	if (s->c->adopted.taken) {
+		s->c->model.beta_fast = s->c->adopted.beta_fast;
+		s->c->model.beta_slow = s->c->adopted.beta_slow;
+		s->c->model.original_max_position_embeddings =
+			s->c->adopted.original_max_position_embeddings;
+	}
+	/* Whoever gives it means it, as Megatron's main branch does. */
+	if (mfs_flag_is_given(s->v, "rope_scaling_factor"))
+		s->c->model.rope_scaling_factor =
+			mfs_flag_real(s->v, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);
+	return 0;
+}

@@ -1,0 +1,110 @@
+/* The precision, the optimizer and what is kept for the backward pass. */
+#include "formats/base/str.h"
+#include "trainer/config/settle_i.h"
+
+/* ---- precision ---- */
+
+static int settle_bf16(struct settle *s, enum mfs_dtype main_grads)
+{
+	if (is(s, "accumulate_allreduce_grads_in_fp32") && main_grads != MFS_F32)
+		return mfs_fail(s->err, -EINVAL,
+				"--main-grads-dtype: expected fp32 with "
+				"--accumulate-allreduce-grads-in-fp32");
+	if (is(s, "grad_reduce_in_bf16"))
+		mfs_flag_set_truth(s->v, "accumulate_allreduce_grads_in_fp32", false);
+	else if (main_grads == MFS_F32)
+		mfs_flag_set_truth(s->v, "accumulate_allreduce_grads_in_fp32", true);
+	return 0;
+}
+
+int mfs_settle_precision(struct settle *s)
+{
+	static const char *const states[] = {"main_grads_dtype", "main_params_dtype",
+					     "exp_avg_dtype", "exp_avg_sq_dtype"};
+	const bool fp16 = is(s, "fp16"), bf16 = is(s, "bf16");
+	char spelling[MFS_FLAG_SPELLING];
+
+	if (fp16 && bf16)
+		return mfs_fail(s->err, -EINVAL, "--fp16 and --bf16 exclude each other");
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+		if (mfs_flag_get(s->v, states[i])->dtype != MFS_F32 &&
+		    !is(s, "use_precision_aware_optimizer"))
+			return mfs_fail(s->err, -EINVAL,
+					"%s: expected fp32, or --use-precision-aware-optimizer "
+					"beside it",
+					flag(states[i], spelling));
+	mfs_flag_set_dtype(s->v, "params_dtype", fp16 ? MFS_F16 : bf16 ? MFS_BF16 : MFS_F32);
+	/* A dynamic loss scale finds them by itself. */
+	if (fp16 && mfs_flag_real(s->v, "loss_scale", 0) == 0)
+		mfs_flag_set_truth(s->v, "check_for_nan_in_loss_and_grad", false);
+	return bf16 ? settle_bf16(s, mfs_flag_get(s->v, "main_grads_dtype")->dtype) : 0;
+}
+
+int mfs_settle_offload(struct settle *s)
+{
+	const double fraction = mfs_flag_real(s->v, "optimizer_offload_fraction", 1);
+
+	if (!is(s, "optimizer_cpu_offload"))
+		return 0;
+	if (!is(s, "use_precision_aware_optimizer"))
+		return mfs_fail(s->err, -EINVAL,
+				"--optimizer-cpu-offload: expected "
+				"--use-precision-aware-optimizer beside it");
+	if (fraction < 0 || fraction > 1)
+		return mfs_fail(s->err, -EINVAL,
+				"--optimizer-offload-fraction: expected 0 to 1, found %g",
+				fraction);
+	return 0;
+}
+
+/* ---- the optimizer ---- */
+
+int mfs_settle_rates(struct settle *s)
+{
+	const double lr = mfs_flag_real(s->v, "lr", 0), least = mfs_flag_real(s->v, "min_lr", 0);
+
+	if (!has(s, "lr") && !is(s, "skip_train") && !s->c->dry_run)
+		return require(s, "lr");
+	if (has(s, "lr") && !(least <= lr))
+		return mfs_fail(s->err, -EINVAL, "--min-lr: expected at most --lr %g, found %g", lr,
+				least);
+	return 0;
+}
+
+int mfs_settle_decay(struct settle *s)
+{
+	const bool constant = mfs_str_is(text(s, "weight_decay_incr_style"), "constant");
+	const bool start = has(s, "start_weight_decay"), end = has(s, "end_weight_decay");
+	const double decay = mfs_flag_real(s->v, "weight_decay", 0);
+
+	/* Megatron-Bridge says all three, and means one. */
+	if (constant && (mfs_flag_real(s->v, "start_weight_decay", decay) != decay ||
+			 mfs_flag_real(s->v, "end_weight_decay", decay) != decay))
+		return mfs_fail(s->err, -EINVAL,
+				"%s: expected --weight-decay-incr-style linear or cosine beside it",
+				start ? "--start-weight-decay" : "--end-weight-decay");
+	if (!constant && (!start || !end))
+		return mfs_fail(s->err, -ENODATA,
+				"%s is missing, which --weight-decay-incr-style needs",
+				start ? "--end-weight-decay" : "--start-weight-decay");
+	if (constant) {
+		*mfs_flag_slot(s->v, "start_weight_decay") = *mfs_flag_get(s->v, "weight_decay");
+		*mfs_flag_slot(s->v, "end_weight_decay") = *mfs_flag_get(s->v, "weight_decay");
+	}
+	return 0;
+}
+
+int mfs_settle_memory(struct settle *s)
+{
+	const char *granularity = text(s, "recompute_granularity");
+
+	if (mfs_str_is(granularity, "selective") && has(s, "recompute_method"))
+		return mfs_fail(s->err, -EINVAL,
+				"--recompute-method: expected --recompute-granularity full beside "
+				"it");
+	if (mfs_str_is(granularity, "full") && !has(s, "recompute_method"))
+		return mfs_fail(s->err, -ENODATA,
+				"--recompute-method is missing, which --recompute-granularity full "
+				"needs");
+	return 0;
+}

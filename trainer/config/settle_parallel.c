@@ -1,0 +1,102 @@
+/* How the processes are divided, and what follows from how many there are. */
+#include "formats/base/str.h"
+#include "trainer/config/settle_i.h"
+
+#define MOST_PROCESSES 100000 /* of any dimension: products of three fit everywhere */
+
+/* Dimensions that nothing computes yet. */
+static int refuse_dimensions(struct settle *s)
+{
+	static const char *const not_yet[] = {"tensor_model_parallel_size",
+					      "pipeline_model_parallel_size",
+					      "context_parallel_size", "expert_model_parallel_size",
+					      "expert_tensor_parallel_size"};
+	char a[MFS_FLAG_SPELLING];
+
+	for (size_t i = 0; i < sizeof(not_yet) / sizeof(not_yet[0]); i++)
+		if (number(s, not_yet[i]) > 1)
+			return mfs_fail(s->err, -ENOTSUP,
+					"%s %lld is not supported; each process has the whole "
+					"model: use 1",
+					flag(not_yet[i], a), (long long)number(s, not_yet[i]));
+	return 0;
+}
+
+/* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
+int mfs_settle_parallel(struct settle *s)
+{
+	static const char *const sizes[] = {"tensor_model_parallel_size",
+					    "pipeline_model_parallel_size", "context_parallel_size",
+					    "expert_model_parallel_size",
+					    "expert_tensor_parallel_size"};
+	int64_t tp, pp, cp, ep, etp, world;
+	char a[MFS_FLAG_SPELLING];
+	int r = 0;
+
+	otherwise(s, "expert_tensor_parallel_size", number(s, "tensor_model_parallel_size"));
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++) {
+		r = at_least(s, sizes[i], 1);
+		if (!r && number(s, sizes[i]) > MOST_PROCESSES)
+			r = mfs_fail(s->err, -EINVAL, "%s: expected at most %d, found %lld",
+				     flag(sizes[i], a), MOST_PROCESSES,
+				     (long long)number(s, sizes[i]));
+	}
+	if (!r)
+		r = refuse_dimensions(s);
+	if (r)
+		return r;
+	tp = number(s, "tensor_model_parallel_size");
+	pp = number(s, "pipeline_model_parallel_size");
+	cp = number(s, "context_parallel_size");
+	ep = number(s, "expert_model_parallel_size");
+	etp = number(s, "expert_tensor_parallel_size");
+	/* A plan is of as many processes as the model needs. */
+	if (s->c->dry_run && number(s, "world_size") == 1)
+		mfs_flag_set_number(s->v, "world_size", tp * pp * cp);
+	world = number(s, "world_size");
+	if (world % (tp * pp * cp))
+		return mfs_fail(s->err, -EINVAL,
+				"%lld processes: expected a multiple of "
+				"--tensor-model-parallel-size %lld times "
+				"--pipeline-model-parallel-size %lld times "
+				"--context-parallel-size %lld",
+				(long long)world, (long long)tp, (long long)pp, (long long)cp);
+	if (world % (etp * ep * pp))
+		return mfs_fail(s->err, -EINVAL,
+				"%lld processes: expected a multiple of "
+				"--expert-tensor-parallel-size %lld times "
+				"--expert-model-parallel-size %lld times "
+				"--pipeline-model-parallel-size %lld",
+				(long long)world, (long long)etp, (long long)ep, (long long)pp);
+	mfs_flag_set_number(s->v, "data_parallel_size", world / (tp * pp * cp));
+	return 0;
+}
+
+/* ---- what follows from how many there are ---- */
+
+static void settle_graphs(struct settle *s)
+{
+	const char *graphs = text(s, "cuda_graph_impl");
+
+	if (!has(s, "inference_cuda_graph_scope"))
+		mfs_flag_set_member(s->v, "inference_cuda_graph_scope",
+				    mfs_str_is(graphs, "local") ? 2 : 1);
+	if (!mfs_str_is(graphs, "none") &&
+	    (mfs_str_is(graphs, "transformer_engine") ||
+	     mfs_str_is(text(s, "transformer_impl"), "transformer_engine")))
+		mfs_flag_set_truth(s->v, "te_rng_tracker", true);
+}
+
+int mfs_settle_process(struct settle *s)
+{
+	otherwise(s, "tensor_parallel_num_weight_shards", 1);
+	otherwise(s, "expert_tensor_parallel_num_weight_shards", 1);
+	settle_graphs(s);
+	/* arguments.py turns them off where there is nothing to overlap or to divide. */
+	if (number(s, "tensor_model_parallel_size") == 1)
+		mfs_flag_set_truth(s->v, "sequence_parallel", false);
+	if (number(s, "pipeline_model_parallel_size") == 1)
+		mfs_flag_set_truth(s->v, "overlap_p2p_comm", false);
+	mfs_flag_set_truth(s->v, "align_param_gather", false);
+	return 0;
+}
