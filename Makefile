@@ -31,9 +31,9 @@ code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */*
 # kernels/mpi are plugins.
 CUDA_SOURCES  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
-# Runs the checks of a backend's operations on a GPU.
-GPU_PROGRAM   := tests/kernels/check_cuda
-UNIT_SHARED   := tests/unit/unit.c $(filter-out $(GPU_PROGRAM).c,$(wildcard tests/kernels/*.c))
+# Run the checks of a backend's operations on a GPU, and of its groups in several processes.
+CHECK_PROGRAMS := tests/kernels/check_cuda tests/kernels/check_comm
+UNIT_SHARED   := tests/unit/unit.c $(filter-out $(CHECK_PROGRAMS:%=%.c),$(wildcard tests/kernels/*.c))
 UNIT_TESTS    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 THREAD_TESTS  := $(patsubst tests/unit/%.c,%,$(shell grep -ls pthread_create tests/unit/test_*.c))
 FUZZ_TARGETS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -123,12 +123,12 @@ $(TEST_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
-$(O)/$(1)/$(GPU_PROGRAM): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
+$(CHECK_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
 -include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c trainer/main.c $(UNIT_SHARED) \
-	$(UNIT_TESTS:%=tests/unit/%.c) $(TEST_PROGRAMS:%=%.c) $(GPU_PROGRAM).c $(FUZZ_TARGETS:%=tests/fuzz/%.c))
+	$(UNIT_TESTS:%=tests/unit/%.c) $(TEST_PROGRAMS:%=%.c) $(CHECK_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
 endef
 
 SANITIZE := -fno-omit-frame-pointer -fno-sanitize-recover=all
@@ -204,7 +204,8 @@ UNIT_PROGRAMS := $(UNIT_TESTS:%=$(O)/obj/tests/unit/%) $(UNIT_TESTS:%=$(O)/asan/
 	$(THREAD_TESTS:%=$(O)/tsan/tests/unit/%)
 REPLAY_PROGRAMS := $(FUZZ_TARGETS:%=$(O)/asan/replay/%)
 FUZZ_PROGRAMS   := $(if $(HAVE_LIBFUZZER),$(FUZZ_TARGETS:%=$(O)/fuzz/%))
-OTHER_PROGRAMS  := $(TEST_PROGRAMS:%=$(O)/obj/%) $(patsubst %,$(O)/asan/%,$(filter tests/damage/%,$(TEST_PROGRAMS)))
+COMM_PROGRAMS   := $(if $(MPI),$(O)/obj/tests/kernels/check_comm $(O)/asan/tests/kernels/check_comm)
+OTHER_PROGRAMS  := $(COMM_PROGRAMS) $(TEST_PROGRAMS:%=$(O)/obj/%) $(patsubst %,$(O)/asan/%,$(filter tests/damage/%,$(TEST_PROGRAMS)))
 
 deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing need (apt-get; root or sudo)
 
@@ -222,7 +223,7 @@ unit: $(UNIT_PROGRAMS) $(EMULATORS) ## unit tests alone: plain, under ASan and U
 damage: $(OTHER_PROGRAMS) ## fixtures cut and changed at random: right bytes or a named error
 	@tests/run.sh damage
 
-train: $(PROGRAMS:%=$(O)/%) $(MPI) ## real runs, resumed on the CPU
+train: $(PROGRAMS:%=$(O)/%) $(MPI) $(COMM_PROGRAMS) ## real runs, resumed on the CPU
 	@tests/run.sh train
 
 mount: $(O)/mcorefs $(OTHER_PROGRAMS) ## tests on a real mount

@@ -58,6 +58,9 @@ const int32_t *check_ints(struct check *c, const int32_t *x, int64_t count);
 /* Zeroed doubles here; freed behind the check. */
 double *check_doubles(struct check *c, int64_t count);
 
+/* Frees all tensors. */
+void check_free(struct check *c);
+
 void check_shape(struct check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void check_failed(struct check *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -251,7 +251,7 @@ double *check_doubles(struct check *c, int64_t count)
 	return t->x = need(calloc((size_t)count + 1, sizeof(double)));
 }
 
-static void free_tensors(struct check *c)
+void check_free(struct check *c)
 {
 	while (c->made) {
 		struct tensor *t = c->made;
@@ -359,7 +359,7 @@ static int run(struct check *c, const char *only, unsigned threads)
 		c->name = e->name;
 		c->shape[0] = 0;
 		e->run(c);
-		free_tensors(c);
+		check_free(c);
 	}
 	c->backend->device->ctx_free(c->ctx);
 	c->backend->device->close(c->device);
