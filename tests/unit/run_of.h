@@ -57,12 +57,14 @@ static inline void *run_alloc(struct run *r, enum mfs_dtype type, uint64_t eleme
 	return p;
 }
 
-static inline void run_new(struct run *r, const struct mfs_train_config *config)
+/* parallel NULL: one process has all. */
+static inline void run_new_at(struct run *r, const struct mfs_train_config *config,
+			      const struct mfs_parallel *parallel)
 {
 	struct mfs_error err;
 	char why[MFK_WHY];
 
-	unit_ok(mfs_params_new(config, NULL, &r->params, &err), &err);
+	unit_ok(mfs_params_new(config, parallel, &r->params, &err), &err);
 	ck_assert_int_eq(mfk_cpu.device->open(0, 2, &r->device, why), 0);
 	ck_assert_int_eq(mfk_cpu.device->ctx_new(r->device, false, &r->ctx, why), 0);
 	r->params->weights = run_alloc(r, r->params->weight_type, r->params->elements);
@@ -70,6 +72,11 @@ static inline void run_new(struct run *r, const struct mfs_train_config *config)
 	r->params->exp_avg = run_alloc(r, r->params->m_type, r->params->elements);
 	r->params->exp_avg_sq = run_alloc(r, r->params->v_type, r->params->elements);
 	r->params->buffers = run_alloc(r, MFS_F32, r->params->buffer_elements);
+}
+
+static inline void run_new(struct run *r, const struct mfs_train_config *config)
+{
+	run_new_at(r, config, NULL);
 }
 
 static inline void run_free(struct run *r)

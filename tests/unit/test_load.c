@@ -58,21 +58,34 @@ static void *read_tensor(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *
 	return p;
 }
 
-/* A buffer holds the source's tensor, rounded; rows beyond it are zeros. */
+/* Where an element that the process has is in the whole tensor. */
+static int find_whole(void *arg, const struct mfs_param_run *r)
+{
+	uint64_t *whole = arg;
+
+	for (uint64_t i = 0; i < r->count; i++)
+		whole[r->first + i] = r->whole_first + i;
+	return 0;
+}
+
+/* A buffer holds the process's part of the source's tensor, rounded; rows beyond it are zeros. */
 static void same(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *src,
 		 const struct mfs_param *p, enum mfs_dtype type, const void *buffer,
 		 enum mfs_dtype through)
 {
 	const uint64_t cols = src->ndim == 2 ? src->shape[1] : 1, stored = src->shape[0] * cols;
+	uint64_t *whole = calloc(p->elements + 1, sizeof(*whole));
 	void *want = read_tensor(ckpt, src);
 
+	unit_ok(mfs_param_runs(p, 0, p->elements, find_whole, whole), &err);
 	for (uint64_t i = 0; i < p->elements; i++) {
-		const float w = i < stored ? number(src->dtype, want, i) : 0;
+		const float w = whole[i] < stored ? number(src->dtype, want, whole[i]) : 0;
 
 		ck_assert_msg(number(type, buffer, p->start + i) ==
 				      rounded(type, rounded(through, w)),
 			      "%s %d: element %llu", src->name, src->layer, (unsigned long long)i);
 	}
+	free(whole);
 	free(want);
 }
 
@@ -169,19 +182,25 @@ static struct mfs_ckpt *open_fixture(const struct fixture *f)
 	return ckpt;
 }
 
-static void load(struct mfs_train_config *c, struct run *r, struct mfs_progress *progress,
-		 bool *ret_optim)
+static void load_at(struct mfs_train_config *c, const struct mfs_parallel *parallel, struct run *r,
+		    struct mfs_progress *progress, bool *ret_optim)
 {
 	struct mfs_load *l;
 
 	unit_ok(mfs_load_open(c, &l, &err), &err);
 	ck_assert_ptr_nonnull(l);
 	unit_ok(mfs_load_args(l, c, &err), &err);
-	run_new(r, c);
+	run_new_at(r, c, parallel);
 	unit_ok(mfs_load_state(l, c, r->params, &mfk_cpu, r->device, r->ctx, progress, ret_optim,
 			       &err),
 		&err);
 	mfs_load_free(l);
+}
+
+static void load(struct mfs_train_config *c, struct run *r, struct mfs_progress *progress,
+		 bool *ret_optim)
+{
+	load_at(c, NULL, r, progress, ret_optim);
 }
 
 static const enum mfs_dtype types[] = {MFS_BF16, MFS_F32, MFS_F16};
@@ -204,6 +223,88 @@ START_TEST(checkpoints)
 	ck_assert_uint_eq(progress.iteration, (uint64_t)f->iteration);
 	check_all(ckpt, r.params, optim);
 	run_free(&r);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* ---- parts ---- */
+
+/* Checkpoints of any layout, at other layouts. */
+static const struct {
+	struct fixture of;
+	struct mfs_parallel_sizes at;
+	int64_t vpp;
+} places[] = {
+	{{"resume/llama-torch-tp2-pp2", 20, true}, {2, 1, 1, 1, 2, 1, 1}, 1},
+	{{"resume/llama-torch_dist-tp2-pp2", 20, true}, {1, 1, 1, 2, 1, 1, 1}, 1},
+	{{"resume/llama-torch_dist-tp2-pp2-vpp2", 20, true}, {2, 1, 1, 2, 2, 1, 1}, 2},
+	{{"resume/llama-torch_dist-tp2-pp2", 20, true}, {2, 1, 2, 1, 2, 1, 2}, 1},
+	{{"resume/qwen2-torch-tp2-dp2-distopt", 20, true}, {2, 1, 1, 2, 2, 1, 1}, 1},
+	{{"weights/deepseek-torch_dist-pp2-ep2", 40, false}, {1, 1, 2, 2, 1, 2, 1}, 1},
+	{{"optim/mixtral-torch-tp2-ep2-etp1-distopt", 1, true}, {2, 1, 1, 1, 1, 2, 1}, 1},
+	{{"optim/mixtral-torch_dist-ep2-flattened", 1, true}, {2, 1, 2, 1, 2, 2, 1}, 1},
+};
+#define PLACES (sizeof(places) / sizeof(places[0]))
+
+/* Elements that some process has, for each tensor of the whole model. */
+static void mark(const struct mfs_params *p, uint8_t **seen)
+{
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_param *q = &p->list[i];
+		uint64_t *whole = calloc(q->elements + 1, sizeof(*whole));
+		const size_t at = (size_t)(q->tensor - mfs_ckpt_at(p->ckpt, 0));
+
+		unit_ok(mfs_param_runs(q, 0, q->elements, find_whole, whole), &err);
+		for (uint64_t e = 0; e < q->elements; e++)
+			seen[at][whole[e]] = 1;
+		free(whole);
+	}
+}
+
+START_TEST(parts_of_processes)
+{
+	const struct fixture *f = &places[_i].of;
+	const struct mfs_parallel_sizes *s = &places[_i].at;
+	struct mfs_ckpt *ckpt = open_fixture(f);
+	const uint32_t world = s->tp * s->cp * s->dp * s->pp;
+	uint8_t **seen = NULL;
+	struct mfs_params *all;
+
+	for (uint32_t rank = 0; rank < world; rank++) {
+		const struct mfs_launch launch = {.rank = rank, .size = world};
+		struct mfs_train_config c = run_config(ckpt);
+		struct mfs_progress progress = {0};
+		struct mfs_parallel p;
+		struct run r;
+		bool optim;
+
+		c.load = unit_fixture(f->root);
+		c.ckpt_step = f->iteration;
+		c.no_load_optim = !f->optim;
+		c.model.virtual_pipeline_model_parallel_size = places[_i].vpp;
+		mfs_parallel_places(&launch, s, &p);
+		load_at(&c, &p, &r, &progress, &optim);
+		ck_assert_int_eq(optim, f->optim);
+		check_all(ckpt, r.params, optim);
+		if (!rank) {
+			unit_ok(mfs_params_new(&c, NULL, &all, &err), &err);
+			seen = calloc(mfs_ckpt_count(all->ckpt), sizeof(*seen));
+			for (uint32_t i = 0; i < all->count; i++)
+				seen[all->list[i].tensor - mfs_ckpt_at(all->ckpt, 0)] =
+					calloc(all->list[i].elements, 1);
+		}
+		mark(r.params, seen);
+		run_free(&r);
+	}
+	/* Together they are the whole. */
+	for (uint32_t i = 0; i < all->count; i++) {
+		uint8_t *of = seen[all->list[i].tensor - mfs_ckpt_at(all->ckpt, 0)];
+
+		ck_assert_ptr_null(memchr(of, 0, all->list[i].elements));
+		free(of);
+	}
+	free(seen);
+	mfs_params_free(all);
 	mfs_ckpt_free(ckpt);
 }
 END_TEST
@@ -423,6 +524,7 @@ Suite *mfs_suite(void)
 
 	tcase_set_timeout(c, 300);
 	tcase_add_loop_test(c, checkpoints, 0, 3 * FIXTURES);
+	tcase_add_loop_test(c, parts_of_processes, 0, PLACES);
 	tcase_add_loop_test(c, hf_directories, 0, 3);
 	tcase_add_loop_test(c, vocabulary, 0, 2);
 	tcase_add_loop_test(c, finetune, 0, 2);
