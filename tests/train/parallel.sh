@@ -5,77 +5,8 @@
 # are printed, everything else to the last digit.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
-. tests/train/families.sh
-train=${MCOREFS_TRAIN:-$(realpath -m "${O:-build}")/mcorefs-train}
-command -v mpirun >/dev/null || { echo "there is no mpirun here"; exit 77; }
-[ -e "$(dirname "$train")/libmcorefs-mpi.so" ] || { echo "it was built without MPI"; exit 77; }
-work=$(mktemp -d "${TMPDIR:-/tmp}/parallel-XXXXXX") || exit 1
-pid=
-trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; rm -rf "$work"' EXIT
-passed=0 failed=0
-fixtures=tests/fixtures/resume
-declare -A at=(
-	[llama]=$fixtures/llama-torch-tp2-pp2
-	[qwen2]=$fixtures/qwen2-torch-tp2-dp2-distopt
-	[deepseek]=$fixtures/deepseek-torch_dist-pp2-ep2
-)
-# Processes of a test may be more than processors; a container has one user.
-launcher=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n)
-
-# run N LOG ARGUMENT...: args, by N processes
-run() {
-	local n=$1 log=$2
-	shift 2
-	if [ "$n" = 1 ]; then
-		"$train" "${args[@]}" --backend cpu --threads 1 "$@" >"$log" 2>&1
-	else
-		"${launcher[@]}" "$n" "$train" "${args[@]}" --backend cpu --threads 1 "$@" >"$log" 2>&1
-	fi
-}
-
-# What a log says of iterations and validations, but for times: numbers apart by ' '.
-rows() {
-	sed -nE -e 's/^ \[[^]]*\] (iteration .*) elapsed time[^|]*(\| learning rate.* number of nan iterations: .*)$/\1\2/p' \
-		-e '/^ *validation loss at/p' "$1" | tr -s '|: ' ' '
-}
-
-# alike A B COUNT [WITHIN]: numbers of two logs agree within so much of their value, and there are as many rows as expected
-alike() {
-	rows "$1" >"$work/a"
-	rows "$2" >"$work/b"
-	awk -v count="$3" -v within="${4:-1e-5}" '
-		NR == FNR { line[FNR] = $0; n = FNR; next }
-		{ seen = FNR; m = split(line[FNR], x, " "); if (m != NF) bad = bad " row " FNR
-		  for (i = 1; i <= NF; i++) if ($i != x[i]) {
-			d = $i - x[i]; if (d < 0) d = -d
-			if (!($i ~ /^[0-9.E+-]+$/ && d <= within * ($i < 0 ? -$i : $i) + ($i ~ /E/ ? 0 : 1.1e-3))) bad = bad " " $i "/" x[i] " in row " FNR } }
-		END { if (seen != n || n != count) bad = bad " " n + 0 " and " seen + 0 " rows, not " count
-		      if (bad) print "differs:" bad; exit bad != "" }' "$work/a" "$work/b"
-}
-
-verdict() {
-	if [ "$1" = 0 ]; then
-		passed=$((passed + 1))
-		return
-	fi
-	failed=$((failed + 1))
-	echo "FAILED: $2"
-	tail -n 12 "$work/log" "$work"/n*.log 2>/dev/null
-	rm -f "$work"/n*.log
-}
-
-# as_one NAME FAMILY "N..." COUNT ARGUMENT...: N processes train as one does
-as_one() {
-	local name=$1 of=$2 sizes=$3 count=$4 n bad=0
-	shift 4
-	family_args "$of"
-	run 1 "$work/n1.log" --load "${at[$of]}" --ckpt-step 20 --exit-on-missing-checkpoint --exit-interval 4 "$@" || bad=1
-	for n in $sizes; do
-		run "$n" "$work/n$n.log" --load "${at[$of]}" --ckpt-step 20 --exit-on-missing-checkpoint --exit-interval 4 "$@" &&
-			alike "$work/n1.log" "$work/n$n.log" "$count" "${within:-1e-5}" || bad=1
-	done
-	verdict $bad "$name"
-}
+. tests/train/processes.sh
+processes_begin parallel
 
 # --exit-interval 4 ends at iteration 24; validation at 22 and 24
 as_one "llama, 2 and 4 processes" llama "2 4" 6 --eval-interval 2 --eval-iters 2
@@ -146,5 +77,4 @@ RANK=0 WORLD_SIZE=2 run 1 "$work/log" "${from[@]}"
 [ $? != 0 ] && grep -q "mpirun" "$work/log"
 verdict $? "torchrun's processes on CPUs are sent to mpirun"
 
-echo "$passed passed, $failed failed, 0 skipped"
-[ $failed = 0 ]
+processes_end
