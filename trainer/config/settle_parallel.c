@@ -7,10 +7,9 @@
 /* Dimensions that nothing computes yet. */
 static int refuse_dimensions(struct settle *s)
 {
-	static const char *const not_yet[] = {"tensor_model_parallel_size",
-					      "pipeline_model_parallel_size",
-					      "context_parallel_size", "expert_model_parallel_size",
-					      "expert_tensor_parallel_size"};
+	static const char *const not_yet[] = {
+		"tensor_model_parallel_size", "pipeline_model_parallel_size",
+		"context_parallel_size", "expert_tensor_parallel_size"};
 	char a[MFS_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(not_yet) / sizeof(not_yet[0]); i++)
@@ -19,7 +18,26 @@ static int refuse_dimensions(struct settle *s)
 					"%s %lld is not supported; each process has the whole "
 					"model: use 1",
 					flag(not_yet[i], a), (long long)number(s, not_yet[i]));
+	if (number(s, "expert_model_parallel_size") > 1 && has(s, "save"))
+		return mfs_fail(s->err, -ENOTSUP,
+				"--save with --expert-model-parallel-size %lld is not supported; "
+				"leave out --save, or use 1",
+				(long long)number(s, "expert_model_parallel_size"));
 	return 0;
+}
+
+/* The least number of which both are divisors. */
+static int64_t common_multiple(int64_t a, int64_t b)
+{
+	int64_t x = a, y = b;
+
+	while (y) {
+		const int64_t rest = x % y;
+
+		x = y;
+		y = rest;
+	}
+	return a / x * b;
 }
 
 /* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
@@ -52,7 +70,7 @@ int mfs_settle_parallel(struct settle *s)
 	etp = number(s, "expert_tensor_parallel_size");
 	/* A plan is of as many processes as the model needs. */
 	if (s->c->dry_run && number(s, "world_size") == 1)
-		mfs_flag_set_number(s->v, "world_size", tp * pp * cp);
+		mfs_flag_set_number(s->v, "world_size", pp * common_multiple(tp * cp, etp * ep));
 	world = number(s, "world_size");
 	if (world % (tp * pp * cp))
 		return mfs_fail(s->err, -EINVAL,

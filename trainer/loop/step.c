@@ -102,12 +102,30 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 	return rc;
 }
 
-static void add_gradients(struct mfs_trainer *t)
+static void add_stretch(struct mfs_trainer *t, enum mfs_group group, uint64_t first, uint64_t count)
 {
 	const struct mfs_params *p = t->params;
 
-	mfs_parallel_all_reduce(&t->parallel, MFS_GROUP_GRADS, t->ctx, MFK_SUM,
-				mfs_mfk_dtype(p->grad_type), p->grads, p->elements);
+	mfs_parallel_all_reduce(&t->parallel, group, t->ctx, MFK_SUM, mfs_mfk_dtype(p->grad_type),
+				(char *)p->grads + first * mfs_dtype_size(p->grad_type), count);
+}
+
+/* Gradients of experts have those of other processes' tokens already. Theirs are divided as dense
+ * ones are (distributed_data_parallel.py: expert_gradient_scaling_factor). */
+static void add_gradients(struct mfs_trainer *t)
+{
+	const struct mfs_params *p = t->params;
+	struct mfs_stretch s;
+
+	if (!mfs_experts_are_apart(&t->parallel)) {
+		add_stretch(t, MFS_GROUP_GRADS, 0, p->elements);
+		return;
+	}
+	for (uint32_t i = 0; i < p->count;) {
+		i = mfs_params_stretch(p, i, &s);
+		add_stretch(t, s.experts ? MFS_GROUP_EXPERT_GRADS : MFS_GROUP_GRADS, s.first,
+			    s.count);
+	}
 }
 
 /* What one process rejects, all do. Gradients are the same in all; a process speaks of its own

@@ -378,3 +378,23 @@ struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state
 		flat.at = (unsigned char *)flat.at + first * mfs_dtype_size(flat.type);
 	return flat;
 }
+
+bool mfs_experts_are_apart(const struct mfs_parallel *parallel)
+{
+	return parallel->size.ep > 1 || parallel->size.etp != parallel->size.tp;
+}
+
+uint32_t mfs_params_stretch(const struct mfs_params *p, uint32_t i, struct mfs_stretch *ret)
+{
+	const uint64_t first = p->list[i].start;
+	const bool experts = p->list[i].is_expert;
+
+	while (++i < p->count && p->list[i].is_expert == experts)
+		;
+	*ret = (struct mfs_stretch){
+		.first = first,
+		.count = (i < p->count ? p->list[i].start : p->elements) - first,
+		.experts = experts,
+	};
+	return i;
+}

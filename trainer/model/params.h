@@ -97,6 +97,19 @@ static inline int64_t mfs_param_size(const struct mfs_param *p, unsigned axis)
 	return axis < p->part.base.ndim ? (int64_t)p->part.base.shape[axis] : 1;
 }
 
+/* True if experts are divided over other processes than dense parameters are: their gradients and
+ * their norms are added up in other groups. */
+bool mfs_experts_are_apart(const struct mfs_parallel *parallel);
+
+/* Elements [first, first + count) of the flat buffers, alignment included. */
+struct mfs_stretch {
+	uint64_t first, count;
+	bool experts;
+};
+/* The longest stretch from parameter i on that is of experts alone, or of dense parameters alone.
+ * Returns the number of the parameter behind it. */
+uint32_t mfs_params_stretch(const struct mfs_params *p, uint32_t i, struct mfs_stretch *ret);
+
 /* Neighbours of a parameter that are neighbours in the whole tensor, too. */
 struct mfs_param_run {
 	uint64_t first;	      /* element of what the process has */

@@ -12,8 +12,16 @@ struct update_range {
 	bool decays, decoupled;
 };
 
+/* What a whole model has in different processes: dense parameters, and experts if they are divided
+ * in another way. */
+enum kind { DENSE, EXPERTS, KINDS };
+
+static const enum mfs_group whole_model[KINDS] = {MFS_GROUP_MODEL, MFS_GROUP_EXPERT_MODEL};
+
 /* No more elements are updated in one go, so that a save in flight holds back little at a time. */
 #define RANGE_MAX (UINT64_C(32) << 20)
+
+#define SUMS_BYTES (KINDS * 2 * sizeof(double))
 
 struct mfs_update {
 	const struct mfs_train_config *config;
@@ -22,8 +30,14 @@ struct mfs_update {
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
 	const struct mfs_parallel *parallel;
-	uint64_t sums; /* offset of mfk_ops.sum_squares()'s two doubles */
-	double *host;  /* where they are copied to */
+	uint64_t sums; /* offset of mfk_ops.sum_squares()'s two doubles, of each kind */
+	double *host;  /* [KINDS][2]: where they are copied to */
+	struct stretch {
+		uint64_t first, count;
+		enum kind kind;
+	} * stretches; /* all of the flat buffers */
+	uint32_t stretch_count;
+	uint64_t gaps[KINDS]; /* elements between parameters */
 	struct update_range *ranges;
 	uint32_t range_count;
 	struct mfs_offload *offload; /* NULL: nothing is offloaded */
@@ -52,13 +66,50 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 	};
 }
 
+/* One, or dense parameters and experts by turns. */
+static void find_stretches(struct mfs_update *u)
+{
+	const struct mfs_params *p = u->params;
+	const bool apart = mfs_experts_are_apart(u->parallel);
+	struct mfs_stretch s;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_param *q = &p->list[i];
+
+		u->gaps[apart && q->is_expert ? EXPERTS : DENSE] +=
+			end_of(p, i) - q->start - q->elements;
+	}
+	if (!apart) {
+		u->stretches[u->stretch_count++] =
+			(struct stretch){.count = p->elements, .kind = DENSE};
+		return;
+	}
+	for (uint32_t i = 0; i < p->count;) {
+		i = mfs_params_stretch(p, i, &s);
+		u->stretches[u->stretch_count++] =
+			(struct stretch){s.first, s.count, s.experts ? EXPERTS : DENSE};
+	}
+}
+
+/* The host adds up the squares of what it has, whatever it is. */
+static int check(const struct mfs_update *u, struct mfs_error *err)
+{
+	if (u->params->offloaded && u->config->log_params_norm &&
+	    mfs_experts_are_apart(u->parallel))
+		return mfs_fail(err, -ENOTSUP,
+				"--log-params-norm with --optimizer-cpu-offload and experts that "
+				"are divided over processes is not supported; leave out one of "
+				"them");
+	return 0;
+}
+
 int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *params,
 		   struct mfs_memory *memory, const struct mfk_backend *backend,
 		   struct mfk_device *device, const struct mfs_parallel *parallel,
 		   struct mfs_update **ret, struct mfs_error *err)
 {
 	struct mfs_update *u = calloc(1, sizeof(*u));
-	int rc = 0;
+	int rc;
 
 	if (!u)
 		return mfs_fail_nomem(err);
@@ -69,18 +120,21 @@ int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *par
 		.backend = backend,
 		.device = device,
 		.parallel = parallel,
-		.sums = mfs_memory_add(memory, MFS_MEMORY_SCRATCH, 2 * sizeof(double)),
+		.sums = mfs_memory_add(memory, MFS_MEMORY_SCRATCH, SUMS_BYTES),
 		.ranges = calloc(params->count, sizeof(*u->ranges)),
+		.stretches = calloc(params->count + 1u, sizeof(*u->stretches)),
 	};
 	if (backend)
-		u->host = backend->device->host_alloc(device, 2 * sizeof(double));
-	if (!u->ranges || (backend && !u->host)) {
+		u->host = backend->device->host_alloc(device, SUMS_BYTES);
+	if (!u->ranges || !u->stretches || (backend && !u->host)) {
 		mfs_update_free(u);
 		return mfs_fail_nomem(err);
 	}
+	find_stretches(u);
 	for (uint32_t i = 0; i < params->count; i++)
 		add_range(u, &params->list[i], end_of(params, i));
-	if (params->offloaded)
+	rc = check(u, err);
+	if (!rc && params->offloaded)
 		rc = mfs_offload_new(config, params, memory, backend, device, &u->offload, err);
 	if (rc)
 		mfs_update_free(u);
@@ -94,9 +148,10 @@ void mfs_update_free(struct mfs_update *u)
 	if (!u)
 		return;
 	if (u->host)
-		u->backend->device->host_free(u->device, u->host, 2 * sizeof(double));
+		u->backend->device->host_free(u->device, u->host, SUMS_BYTES);
 	mfs_offload_free(u->offload);
 	free(u->ranges);
+	free(u->stretches);
 	free(u);
 }
 
@@ -108,23 +163,40 @@ static int wait(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error *err
 	return rc ? mfs_fail(err, rc, "%s: %s", u->backend->name, why) : 0;
 }
 
-/* Sums of a flat buffer into u->host: of squares, and whether one is not finite. What lies between
- * parameters is zero. */
+/* Sums of a flat buffer from element begin on into u->host: of squares, and whether one is not
+ * finite. What lies between parameters is zero. */
 static int sum_squares(struct mfs_update *u, struct mfk_ctx *ctx, enum mfs_dtype type,
-		       const void *flat, uint64_t count, struct mfs_error *err)
+		       const void *flat, uint64_t begin, struct mfs_error *err)
 {
 	const struct mfk_device_ops *device = u->backend->device;
 	double *sums = mfs_memory_at(u->memory, u->sums);
 
-	device->zero(ctx, sums, 2 * sizeof(*sums));
-	u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(type), flat, (int64_t)count, sums);
-	device->copy_out(ctx, u->host, sums, 2 * sizeof(*sums));
+	device->zero(ctx, sums, SUMS_BYTES);
+	for (uint32_t i = 0; i < u->stretch_count; i++) {
+		const struct stretch *s = &u->stretches[i];
+		const uint64_t end = s->first + s->count;
+		const uint64_t first = s->first > begin ? s->first : begin;
+
+		if (first < end)
+			u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(type),
+						     (const char *)flat +
+							     (first - begin) * mfs_dtype_size(type),
+						     (int64_t)(end - first), sums + 2 * s->kind);
+	}
+	device->copy_out(ctx, u->host, sums, SUMS_BYTES);
 	return wait(u, ctx, err);
 }
 
+/* Of a whole model. */
 static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
 {
-	return mfs_parallel_sum(u->parallel, MFS_GROUP_MODEL, u->host, 2, err);
+	int rc = 0;
+
+	for (int k = 0; k < KINDS && !rc; k++)
+		rc = mfs_parallel_sum(u->parallel, whole_model[k], u->host + 2 * k, 2, err);
+	for (int i = 0; i < 2; i++)
+		u->host[i] += u->host[2 * EXPERTS + i];
+	return rc;
 }
 
 /* optimizer/__init__.py: who has a grad_scaler. */
@@ -137,7 +209,7 @@ int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_
 		    struct mfs_update_result *ret, struct mfs_error *err)
 {
 	const struct mfs_params *p = u->params;
-	int rc = sum_squares(u, ctx, p->grad_type, p->grads, p->elements, err);
+	int rc = sum_squares(u, ctx, p->grad_type, p->grads, 0, err);
 
 	if (!rc)
 		rc = sum_ranks(u, err);
@@ -258,9 +330,8 @@ int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *re
 			   struct mfs_error *err)
 {
 	const struct mfs_params *p = u->params;
-	int rc = p->main ? sum_squares(u, ctx, p->main_type, p->main, p->elements - p->offloaded,
-				       err)
-			 : sum_squares(u, ctx, p->weight_type, p->weights, p->elements, err);
+	int rc = p->main ? sum_squares(u, ctx, p->main_type, p->main, p->offloaded, err)
+			 : sum_squares(u, ctx, p->weight_type, p->weights, 0, err);
 
 	if (!rc && u->offload)
 		rc = mfs_offload_sum_squares(u->offload, u->host, err);
@@ -278,14 +349,23 @@ int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, str
 	double *zeros = mfs_memory_at(u->memory, u->sums);
 	int rc;
 
-	device->zero(ctx, zeros, sizeof(*zeros));
-	u->backend->ops->count_zeros(ctx, mfs_mfk_dtype(p->grad_type), p->grads,
-				     (int64_t)p->elements, zeros);
-	device->copy_out(ctx, u->host, zeros, sizeof(*zeros));
+	device->zero(ctx, zeros, KINDS * sizeof(*zeros));
+	for (uint32_t i = 0; i < u->stretch_count; i++) {
+		const struct stretch *s = &u->stretches[i];
+
+		u->backend->ops->count_zeros(ctx, mfs_mfk_dtype(p->grad_type),
+					     (const char *)p->grads +
+						     s->first * mfs_dtype_size(p->grad_type),
+					     (int64_t)s->count, zeros + s->kind);
+	}
+	device->copy_out(ctx, u->host, zeros, KINDS * sizeof(*zeros));
 	rc = wait(u, ctx, err);
-	if (rc)
-		return rc;
-	/* What lies between parameters is zero, and no parameter's. */
-	*ret = *u->host - (double)(p->elements - p->parameters);
-	return mfs_parallel_sum(u->parallel, MFS_GROUP_MODEL, ret, 1, err);
+	*ret = 0;
+	for (int k = 0; k < KINDS && !rc; k++) {
+		/* What lies between parameters is zero, and no parameter's. */
+		u->host[k] -= (double)u->gaps[k];
+		rc = mfs_parallel_sum(u->parallel, whole_model[k], u->host + k, 1, err);
+		*ret += u->host[k];
+	}
+	return rc;
 }

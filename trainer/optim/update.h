@@ -20,7 +20,7 @@
 
 struct mfs_update;
 
-/* Plans two doubles of device memory, and what is offloaded of the host's: with a backend that is
+/* Plans a few doubles of device memory, and what is offloaded of the host's: with a backend that is
  * there then, in params. Borrows everything. */
 int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *params,
 		   struct mfs_memory *memory, const struct mfk_backend *backend,

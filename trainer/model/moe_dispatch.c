@@ -1,0 +1,370 @@
+/*
+ * Rows of tokens to their experts and back.
+ *
+ * Choices are sorted by expert. Where each process has all experts, the sorted rows are theirs.
+ * Otherwise the processes say to one another how many rows they have for each expert, which the
+ * host waits for, and send them: one message for each process and expert. So the rows of an expert
+ * lie in the order of processes, whichever comes first, and nothing is sorted again. Each of the
+ * processes that share an expert gets the row, and what they give back is added up where the token
+ * came from.
+ *
+ * A process cannot know how many rows it will get, and memory is planned: there is room for as many
+ * as there can be. From each process at most min(top_k, own experts) rows of a token come.
+ *
+ * Source: megatron/core/transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher. It
+ * gathers rows among those that share an expert behind its exchange, and reduces before the way
+ * back; the sums are the same.
+ */
+#include <string.h>
+
+#include "trainer/model/moe_i.h"
+
+/* ---- memory ---- */
+
+static uint64_t numbers(int64_t count)
+{
+	return mfs_matrix_bytes(MFK_F32, count, 1); /* int32 have the size of fp32 */
+}
+
+/* Which experts this process has. */
+static void divide(const struct mfs_net *net, struct mfs_dispatch *d)
+{
+	const struct mfs_parallel *p = net->parallel;
+	const int64_t each = d->all_experts / p->size.ep;
+
+	d->parts = p->size.etp;
+	d->processes = p->group[MFS_GROUP_EXPERT_TOKENS].size;
+	d->exchanges = d->processes > 1;
+	d->experts = each;
+	d->first = each * p->place.ep;
+	d->most = d->choices;
+	if (d->exchanges)
+		d->most = d->processes * net->tokens * (each < d->top_k ? each : d->top_k);
+}
+
+static int check(const struct mfs_net *net, const struct mfs_dispatch *d, struct mfs_error *err)
+{
+	const int64_t processes = net->parallel->group[MFS_GROUP_EXPERT_TOKENS].size;
+
+	if (d->all_experts % net->parallel->size.ep)
+		return mfs_fail(err, -EINVAL,
+				"--expert-model-parallel-size: expected a divisor of --num-experts "
+				"%lld, found %u",
+				(long long)d->all_experts, net->parallel->size.ep);
+	if (net->tokens > INT32_MAX / d->top_k / processes)
+		return mfs_fail(err, -EINVAL,
+				"microbatches of %lld processes, of %lld tokens each, of which "
+				"each goes to %lld experts: expected at most %d rows",
+				(long long)processes, (long long)net->tokens, (long long)d->top_k,
+				INT32_MAX);
+	return 0;
+}
+
+static int make_room_on_host(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_error *err)
+{
+	const size_t all = (size_t)d->processes * (size_t)(d->all_experts + 1);
+
+	d->host_offsets =
+		mfs_arena_array(&net->arena, (size_t)d->experts + 1, sizeof(*d->host_offsets));
+	if (!d->host_offsets)
+		return mfs_fail_nomem(err);
+	if (!d->exchanges)
+		return 0;
+	d->host_sent = mfs_arena_array(&net->arena, all, sizeof(*d->host_sent));
+	/* Own experts get from each process, and each expert's parts get from this one. */
+	d->messages = mfs_arena_array(&net->arena, 2 * (size_t)d->processes * (size_t)d->experts,
+				      sizeof(*d->messages));
+	return d->host_sent && d->messages ? 0 : mfs_fail_nomem(err);
+}
+
+int mfs_dispatch_plan(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_part_plan *p,
+		      struct mfs_error *err)
+{
+	int rc;
+
+	d->all_experts = net->args->num_experts;
+	d->top_k = net->args->moe_router_topk;
+	d->choices = net->tokens * d->top_k;
+	rc = check(net, d, err);
+	if (rc)
+		return rc;
+	divide(net, d);
+	rc = make_room_on_host(net, d, err);
+	if (rc)
+		return rc;
+	d->row = mfs_part_plan_keep(p, numbers(d->choices));
+	d->from = mfs_part_plan_keep(p, numbers(d->choices));
+	d->row_prob = mfs_part_plan_keep(p, numbers(d->choices));
+	d->expert_prob = d->exchanges ? mfs_part_plan_keep(p, numbers(d->most)) : d->row_prob;
+	d->sent = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
+				 (uint64_t)d->processes * (uint64_t)(d->all_experts + 1) *
+					 sizeof(int64_t));
+	d->offsets = d->sent;
+	if (d->exchanges)
+		d->offsets = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
+					    (uint64_t)(d->experts + 1) * sizeof(int64_t));
+	return 0;
+}
+
+void mfs_dispatch_plan_scratch(const struct mfs_net *net, struct mfs_dispatch *d,
+			       struct mfs_part_plan *p)
+{
+	d->sorted = mfs_part_plan_scratch(
+		p, mfs_matrix_bytes(net->io, d->parts * d->choices, net->hidden));
+	d->at_experts = d->sorted;
+	if (!d->exchanges)
+		return;
+	d->at_experts = mfs_part_plan_scratch(p, mfs_matrix_bytes(net->io, d->most, net->hidden));
+	d->dsorted_prob = mfs_part_plan_scratch(p, numbers(d->parts * d->choices));
+}
+
+/* ---- how many rows there are ---- */
+
+static const struct mfs_dispatch *dispatch_of(const struct mfs_part *part)
+{
+	const struct mfs_moe *m = part->own;
+
+	return &m->dispatch;
+}
+
+/* The first rows of all experts in what a process sorted. */
+static const int64_t *sent_by(const struct mfs_dispatch *d, uint32_t process)
+{
+	return d->host_sent + process * (d->all_experts + 1);
+}
+
+static uint32_t own_rank(const struct mfs_net *net)
+{
+	return net->parallel->group[MFS_GROUP_EXPERT_TOKENS].rank;
+}
+
+/* A copy to the host, waited for. If the context has failed there are no rows, and whoever syncs
+ * next is told why. */
+static void fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t *to, uint64_t from,
+		  int64_t count)
+{
+	const struct mfk_device_ops *dev = net->backend->device;
+	const size_t bytes = (size_t)count * sizeof(*to);
+	char why[MFK_WHY];
+
+	dev->copy_out(run->ctx, to, mfs_net_at(net, from), bytes);
+	if (dev->sync(run->ctx, why))
+		memset(to, 0, bytes);
+}
+
+/* Numbers of 8 bytes go as two of 4: nothing is computed. */
+static void tell_counts(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_dispatch *d)
+{
+	const int64_t count = d->all_experts + 1;
+	int64_t *sent = mfs_net_at(net, d->sent);
+	int64_t rows = 0;
+
+	mfs_parallel_all_gather(net->parallel, MFS_GROUP_EXPERT_TOKENS, run->ctx, MFK_F32, sent,
+				sent + own_rank(net) * count,
+				(uint64_t)count * (sizeof(*sent) / sizeof(float)));
+	fetch(net, run, d->host_sent, d->sent, d->processes * count);
+	for (int64_t e = 0; e < d->experts; e++) {
+		d->host_offsets[e] = rows;
+		for (uint32_t r = 0; r < d->processes; r++) {
+			const int64_t *of = sent_by(d, r) + d->first + e;
+
+			rows += of[1] - of[0];
+		}
+	}
+	d->host_offsets[d->experts] = rows;
+	net->backend->device->copy_in(run->ctx, mfs_net_at(net, d->offsets), d->host_offsets,
+				      ((size_t)d->experts + 1) * sizeof(*d->host_offsets));
+}
+
+int64_t mfs_dispatch_rows(const struct mfs_dispatch *d)
+{
+	return d->exchanges ? d->host_offsets[d->experts] : d->choices;
+}
+
+/* ---- messages ---- */
+
+/* Rows of bytes each: sorted choices, and those of own experts. */
+struct cargo {
+	size_t bytes;
+	char *sorted, *at_experts;
+};
+
+static unsigned add(struct mfs_dispatch *d, unsigned count, bool receive, uint32_t peer, char *data,
+		    size_t bytes)
+{
+	if (!bytes)
+		return count;
+	d->messages[count] = (struct mfk_message){
+		.receive = receive, .peer = peer, .data = data, .bytes = bytes};
+	return count + 1;
+}
+
+/* Between this process's sorted choices and the experts of all. On the way back each of the
+ * processes that share an expert has its own place. */
+static unsigned add_sorted(const struct mfs_net *net, struct mfs_dispatch *d,
+			   const struct cargo *cargo, bool back, unsigned count)
+{
+	const int64_t *offsets = sent_by(d, own_rank(net));
+
+	for (uint32_t peer = 0; peer < d->processes; peer++) {
+		const int64_t first = peer / d->parts * d->experts;
+		const int64_t place = back ? peer % d->parts * d->choices : 0;
+
+		for (int64_t e = first; e < first + d->experts; e++)
+			count = add(d, count, back, peer,
+				    cargo->sorted + (size_t)(place + offsets[e]) * cargo->bytes,
+				    (size_t)(offsets[e + 1] - offsets[e]) * cargo->bytes);
+	}
+	return count;
+}
+
+/* Between own experts and the sorted choices of all. */
+static unsigned add_at_experts(struct mfs_dispatch *d, const struct cargo *cargo, bool back,
+			       unsigned count)
+{
+	char *at = cargo->at_experts;
+
+	for (int64_t e = d->first; e < d->first + d->experts; e++)
+		for (uint32_t peer = 0; peer < d->processes; peer++) {
+			const int64_t *offsets = sent_by(d, peer) + e;
+			const size_t bytes = (size_t)(offsets[1] - offsets[0]) * cargo->bytes;
+
+			count = add(d, count, !back, peer, at, bytes);
+			at += bytes;
+		}
+	return count;
+}
+
+/* Messages of two processes are in the order of experts at both ends. */
+static void exchange(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_part *part, const struct cargo *cargo, bool back)
+{
+	struct mfs_moe *m = part->own;
+	unsigned count = add_sorted(net, &m->dispatch, cargo, back, 0);
+
+	count = add_at_experts(&m->dispatch, cargo, back, count);
+	mfs_parallel_exchange(net->parallel, MFS_GROUP_EXPERT_TOKENS, run->ctx,
+			      m->dispatch.messages, count);
+}
+
+/* What the parts of experts gave, [parts][count], becomes one. */
+static void add_parts(const struct mfs_net *net, const struct mfs_pass *run,
+		      const struct mfs_dispatch *d, enum mfk_dtype type, void *sum, int64_t count)
+{
+	for (uint32_t i = 1; i < d->parts; i++)
+		net->backend->ops->add(run->ctx, type, sum, sum,
+				       (char *)sum + (size_t)(i * count) * mfk_dtype_size(type),
+				       count);
+}
+
+/* ---- probabilities ---- */
+
+const float *mfs_dispatch_probs(const struct mfs_net *net, const struct mfs_part *part)
+{
+	return mfs_part_kept(net, part, dispatch_of(part)->expert_prob);
+}
+
+const float *mfs_dispatch_probs_back(const struct mfs_net *net, const struct mfs_pass *run,
+				     const struct mfs_part *part, float *drow_prob)
+{
+	const struct mfs_dispatch *d = dispatch_of(part);
+	struct cargo cargo = {.bytes = sizeof(float), .at_experts = (char *)drow_prob};
+
+	if (!d->exchanges)
+		return drow_prob;
+	cargo.sorted = mfs_net_scratch(net, d->dsorted_prob);
+	exchange(net, run, part, &cargo, true);
+	add_parts(net, run, d, MFK_F32, cargo.sorted, d->choices);
+	return (const float *)(const void *)cargo.sorted;
+}
+
+/* ---- choices ---- */
+
+void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_part *part, int32_t *totals)
+{
+	const struct mfs_dispatch *d = dispatch_of(part);
+	const struct mfs_moe *m = part->own;
+	int64_t *sent = mfs_net_at(net, d->sent);
+	const struct mfk_dispatch order = {
+		.tokens = net->tokens,
+		.experts = d->all_experts,
+		.top_k = d->top_k,
+		.expert = mfs_part_kept(net, part, m->router.expert),
+		.prob = mfs_part_kept(net, part, m->router.prob),
+		.offsets = sent + own_rank(net) * (d->all_experts + 1),
+		.row = mfs_part_kept(net, part, d->row),
+		.from = mfs_part_kept(net, part, d->from),
+		.row_prob = mfs_part_kept(net, part, d->row_prob),
+		.totals = totals,
+	};
+	const struct cargo probs = {
+		.bytes = sizeof(float),
+		.sorted = (char *)order.row_prob,
+		.at_experts = mfs_part_kept(net, part, d->expert_prob),
+	};
+
+	net->backend->ops->dispatch(run->ctx, &order);
+	if (d->exchanges) {
+		tell_counts(net, run, d);
+		exchange(net, run, part, &probs, false);
+	} else if (d->wants_host) {
+		fetch(net, run, d->host_offsets, d->offsets, d->experts + 1);
+	}
+}
+
+/* ---- rows ---- */
+
+static struct cargo rows_of(const struct mfs_net *net, const struct mfs_dispatch *d)
+{
+	return (struct cargo){
+		.bytes = (size_t)net->hidden * mfk_dtype_size(net->io),
+		.sorted = mfs_net_scratch(net, d->sorted),
+		.at_experts = mfs_net_scratch(net, d->at_experts),
+	};
+}
+
+void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *run,
+			      const struct mfs_part *part, const void *x)
+{
+	const struct mfs_dispatch *d = dispatch_of(part);
+	const struct cargo cargo = rows_of(net, d);
+	const struct mfk_rows rows = {
+		.dtype = net->io,
+		.rows = d->choices,
+		.cols = net->hidden,
+		.each = d->top_k,
+		.map = mfs_part_kept(net, part, d->from),
+		.x = x,
+		.y = cargo.sorted,
+	};
+
+	net->backend->ops->gather(run->ctx, &rows);
+	if (d->exchanges)
+		exchange(net, run, part, &cargo, false);
+	return cargo.at_experts;
+}
+
+void mfs_dispatch_from_experts(const struct mfs_net *net, const struct mfs_pass *run,
+			       const struct mfs_part *part, bool adds, void *y)
+{
+	const struct mfs_dispatch *d = dispatch_of(part);
+	const struct cargo cargo = rows_of(net, d);
+	const struct mfk_rows rows = {
+		.dtype = net->io,
+		.rows = net->tokens,
+		.cols = net->hidden,
+		.each = d->top_k,
+		.map = mfs_part_kept(net, part, d->row),
+		.x = cargo.sorted,
+		.residual = adds ? y : NULL,
+		.y = y,
+	};
+
+	if (d->exchanges) {
+		exchange(net, run, part, &cargo, true);
+		add_parts(net, run, d, net->io, cargo.sorted, d->choices * net->hidden);
+	}
+	net->backend->ops->combine(run->ctx, &rows);
+}

@@ -1,0 +1,234 @@
+/* Experts: fc2(probability * activation(fc1(x))) of the rows that each has. */
+#include "trainer/model/moe_i.h"
+
+/* ---- memory ---- */
+
+/* The linear of the first own expert, and that the others follow it at one distance. Each is
+ * written by the first pass of a step. */
+static int find(struct mfs_net *net, const char *prefix, uint32_t layer,
+		const struct mfs_dispatch *d, struct mfs_grouped *ret, struct mfs_error *err)
+{
+	uint64_t first = 0;
+
+	for (int64_t e = 0; e < d->experts; e++) {
+		struct mfs_linear l;
+		const int r = mfs_linear_find(net, prefix, (int32_t)layer, (int32_t)(d->first + e),
+					      &l, err);
+
+		if (r)
+			return r;
+		mfs_linear_replaces(net, &l);
+		if (e == 0) {
+			first = l.weight->start;
+			ret->of_first = l;
+			ret->stride = l.out * l.in; /* of an expert that is alone */
+		}
+		if (e == 1)
+			ret->stride = (int64_t)(l.weight->start - first);
+		if (l.weight->start != first + (uint64_t)(e * ret->stride))
+			return mfs_fail(err, -EINVAL,
+					"%s of layer %u: experts do not lie at one distance from "
+					"one another",
+					prefix, layer);
+	}
+	return 0;
+}
+
+int mfs_experts_plan(struct mfs_net *net, uint32_t layer, const struct mfs_dispatch *d,
+		     struct mfs_experts *e, struct mfs_part_plan *p, struct mfs_error *err)
+{
+	int rc = find(net, "decoder.layers.mlp.experts.experts.linear_fc1", layer, d, &e->fc1, err);
+
+	if (!rc)
+		rc = find(net, "decoder.layers.mlp.experts.experts.linear_fc2", layer, d, &e->fc2,
+			  err);
+	if (rc)
+		return rc;
+	e->gated = mfs_args_gated(net->args);
+	e->activation = mfs_activation(net->args);
+	e->act_again = mfs_recomputes(net, "moe_act");
+	e->hidden = mfs_part_plan_keep(p, mfs_matrix_bytes(net->io, d->most, e->fc1.of_first.out));
+	if (!e->act_again)
+		e->active = mfs_part_plan_keep(
+			p, mfs_matrix_bytes(net->io, d->most, e->fc2.of_first.in));
+	return 0;
+}
+
+void mfs_experts_plan_scratch(const struct mfs_net *net, const struct mfs_dispatch *d,
+			      struct mfs_experts *e, struct mfs_part_plan *p)
+{
+	const uint64_t active = mfs_matrix_bytes(net->io, d->most, e->fc2.of_first.in);
+
+	if (e->act_again)
+		e->act = mfs_part_plan_scratch(p, active);
+	e->dactive = mfs_part_plan_scratch(p, active);
+	e->drow_prob = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, d->most, 1));
+}
+
+/* ---- products ---- */
+
+/* The three products of a linear of all experts. Addresses of rows are set by those who run them:
+ * none is looked at by whoever asks what a product wants. */
+enum product { FORWARD, INPUT_GRADIENT, WEIGHT_GRADIENT, PRODUCTS };
+
+static struct mfk_gemm product_of(const struct mfs_net *net, int64_t rows,
+				  const struct mfs_linear *l, enum product which)
+{
+	const bool forward = which == FORWARD, weights = which == WEIGHT_GRADIENT;
+
+	return (struct mfk_gemm){
+		.m = weights ? l->out : rows,
+		.n = forward ? l->out : l->in,
+		.k = forward   ? l->in
+		     : weights ? rows
+			       : l->out,
+		.trans_a = weights,
+		.trans_b = forward,
+		.dtype_ab = net->io,
+		.dtype_c = weights ? net->grad : net->io,
+		.lda = forward ? l->in : l->out,
+		.ldb = l->in,
+		.ldc = forward ? l->out : l->in,
+		.alpha = 1,
+	};
+}
+
+/* Where rows were exchanged the host knows how many each expert has. */
+static struct mfk_gemm_grouped groups_of(const struct mfs_net *net, const struct mfs_dispatch *d,
+					 int64_t rows, const struct mfs_grouped *g,
+					 enum product which)
+{
+	return (struct mfk_gemm_grouped){
+		.base = product_of(net, rows, &g->of_first, which),
+		.groups = d->experts,
+		.host_offsets = d->wants_host || d->exchanges ? d->host_offsets : NULL,
+		.stride = g->stride,
+	};
+}
+
+bool mfs_experts_want_host(const struct mfs_net *net, const struct mfs_part *part)
+{
+	const struct mfs_moe *m = part->own;
+	const struct mfs_grouped *const both[] = {&m->experts.fc1, &m->experts.fc2};
+
+	for (int i = 0; i < 2; i++)
+		for (int which = 0; which < PRODUCTS; which++) {
+			const struct mfk_gemm_grouped g = groups_of(
+				net, &m->dispatch, m->dispatch.most, both[i], (enum product)which);
+
+			if (net->backend->ops->gemm_grouped_wants_host(net->device, &g))
+				return true;
+		}
+	return false;
+}
+
+static struct mfk_gemm_grouped product_now(const struct mfs_net *net, const struct mfs_part *part,
+					   const struct mfs_grouped *linear, enum product which)
+{
+	const struct mfs_moe *m = part->own;
+	const struct mfs_dispatch *d = &m->dispatch;
+	struct mfk_gemm_grouped g = groups_of(net, d, mfs_dispatch_rows(d), linear, which);
+
+	g.offsets = mfs_net_at(net, d->offsets);
+	return g;
+}
+
+/* y[rows, out] = x[rows, in] weight[out, in]^T */
+static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_part *part, const struct mfs_grouped *linear, const void *x,
+		     void *y)
+{
+	struct mfk_gemm_grouped g = product_now(net, part, linear, FORWARD);
+
+	g.base.a = x;
+	g.base.b = mfs_weight(net, linear->of_first.weight);
+	g.base.c = y;
+	net->backend->ops->gemm_grouped(run->ctx, &g);
+}
+
+/* dx[rows, in] = dy[rows, out] weight[out, in] */
+static void input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_part *part, const struct mfs_grouped *linear,
+			   const void *dy, void *dx)
+{
+	struct mfk_gemm_grouped g = product_now(net, part, linear, INPUT_GRADIENT);
+
+	g.base.a = dy;
+	g.base.b = mfs_weight(net, linear->of_first.weight);
+	g.base.c = dx;
+	net->backend->ops->gemm_grouped(run->ctx, &g);
+}
+
+/* dweight[out, in] += dy[rows, out]^T x[rows, in] */
+static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
+			    const struct mfs_part *part, const struct mfs_grouped *linear,
+			    const void *x, const void *dy)
+{
+	struct mfk_gemm_grouped g = product_now(net, part, linear, WEIGHT_GRADIENT);
+
+	g.base.a = dy;
+	g.base.b = x;
+	g.base.c = mfs_grad(net, linear->of_first.weight);
+	g.base.beta = run->first ? 0 : 1;
+	net->backend->ops->gemm_grouped(run->ctx, &g);
+}
+
+static struct mfk_act act_of(const struct mfs_net *net, const struct mfs_part *part)
+{
+	const struct mfs_moe *m = part->own;
+	const struct mfs_experts *e = &m->experts;
+
+	return (struct mfk_act){
+		.dtype = net->io,
+		.kind = e->activation,
+		.gated = e->gated,
+		.rows = mfs_dispatch_rows(&m->dispatch),
+		.cols = e->fc2.of_first.in,
+		.row_scale = mfs_dispatch_probs(net, part),
+		.x = mfs_part_kept(net, part, e->hidden),
+		.y = e->act_again ? mfs_net_scratch(net, e->act)
+				  : mfs_part_kept(net, part, e->active),
+	};
+}
+
+/* ---- forward and backward ---- */
+
+void mfs_experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_part *part, void *rows, bool wanted)
+{
+	const struct mfs_moe *m = part->own;
+	const struct mfs_experts *e = &m->experts;
+	const struct mfk_act act = act_of(net, part);
+
+	multiply(net, run, part, &e->fc1, rows, mfs_part_kept(net, part, e->hidden));
+	if (wanted || !e->act_again)
+		net->backend->ops->act(run->ctx, &act);
+	if (wanted)
+		multiply(net, run, part, &e->fc2, act.y, rows);
+}
+
+/* The gradient of what fc1 gave takes that one's place. */
+float *mfs_experts_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			    const struct mfs_part *part, const void *x, const void *dy)
+{
+	const struct mfs_moe *m = part->own;
+	const struct mfs_experts *e = &m->experts;
+	struct mfk_act act = act_of(net, part);
+	void *rows, *dactive = mfs_net_scratch(net, e->dactive);
+
+	if (e->act_again)
+		net->backend->ops->act(run->ctx, &act);
+	rows = mfs_dispatch_to_experts(net, run, part, dy);
+	input_gradient(net, run, part, &e->fc2, rows, dactive);
+	weight_gradient(net, run, part, &e->fc2, act.y, rows);
+
+	act.dy = dactive;
+	act.dx = mfs_part_kept(net, part, e->hidden);
+	act.drow_scale = mfs_net_scratch(net, e->drow_prob);
+	net->backend->ops->act_backward(run->ctx, &act);
+
+	rows = mfs_dispatch_to_experts(net, run, part, x);
+	weight_gradient(net, run, part, &e->fc1, rows, act.dx);
+	input_gradient(net, run, part, &e->fc1, act.dx, rows);
+	return act.drow_scale;
+}

@@ -1,0 +1,169 @@
+/*
+ * Private to the mixture of experts: each token goes to top_k of the layer's experts.
+ *
+ *   moe_router.c     logits, chosen experts and their probabilities, auxiliary losses, the bias
+ *   moe_dispatch.c   choices sorted by expert: rows go to their experts and come back
+ *   moe_experts.c    fc1, activation times probability, fc2, as products of groups of rows
+ *   moe_shared.c     the experts that every token goes to
+ *   moe.c            a layer of them
+ *
+ * Sources: megatron/core/transformer/moe/{moe_layer,router,token_dispatcher,experts,
+ * shared_experts}.py.
+ */
+#ifndef MFS_TRAINER_MODEL_MOE_I_H
+#define MFS_TRAINER_MODEL_MOE_I_H
+
+#include "trainer/model/net_i.h"
+
+struct mfs_router {
+	int64_t experts, top_k;
+	struct mfs_linear linear;
+	enum mfk_dtype type;		     /* of logits */
+	const struct mfs_model_buffer *bias; /* NULL: none */
+
+	/* auxiliary losses */
+	double balance_coeff, z_coeff; /* 0: none */
+	int64_t balance_tokens;	       /* that are balanced together */
+	enum mfs_sum balance_sum;
+	int64_t layers; /* that have experts: the logged losses are means over them */
+
+	uint64_t logits, expert, prob, load;	     /* kept */
+	uint64_t losses, dlogits, wide, wide_weight; /* scratch */
+	uint64_t totals;			     /* of the run */
+};
+
+/*
+ * Rows of tokens on their way to experts. Each process of MFS_GROUP_EXPERT_TOKENS has a part of
+ * all_experts experts: neighbours by their numbers, whole ones or a part of each. No token is
+ * dropped, so that a process sends T * top_k rows; how many its own experts get is found out in
+ * each forward, which waits for it.
+ */
+struct mfs_dispatch {
+	int64_t all_experts, top_k, choices; /* choices: T * top_k */
+	uint32_t processes, parts;	     /* parts: processes that share each expert */
+	bool exchanges;			     /* rows of several processes meet */
+	int64_t first, experts;		     /* this process's */
+	int64_t most;			     /* rows that they get at most */
+	bool wants_host;		     /* a product reads host_offsets */
+
+	uint64_t row, from, row_prob; /* kept: the order of choices, and their probabilities */
+	uint64_t expert_prob;	      /* kept: probabilities of the rows of own experts */
+	uint64_t sorted;	      /* scratch: [parts][choices][hidden] */
+	uint64_t at_experts;	      /* scratch: [most][hidden]; sorted, if nothing is exchanged */
+	uint64_t dsorted_prob;	      /* scratch: [parts][choices]; backward */
+	uint64_t sent, offsets;	      /* of the run: first rows of all experts, of own experts */
+
+	int64_t *host_sent;    /* [processes][all_experts + 1]: sent of each, of the last forward */
+	int64_t *host_offsets; /* [experts + 1]: of the last forward */
+	struct mfk_message *messages;
+};
+
+/* One linear of all own experts. Their weights lie at a fixed distance from one another. */
+struct mfs_grouped {
+	struct mfs_linear of_first;
+	int64_t stride; /* elements */
+};
+
+struct mfs_experts {
+	struct mfs_grouped fc1, fc2;
+	bool gated, act_again;
+	enum mfk_activation activation;
+	uint64_t hidden, active; /* kept */
+	/* scratch; act: active, if it is not kept */
+	uint64_t act, dactive, drow_prob;
+};
+
+struct mfs_shared_experts {
+	bool exist;
+	struct mfs_mlp mlp;
+	struct mfs_linear gate;			      /* weight NULL: none */
+	uint64_t gate_logits, gate_choice, gate_prob; /* kept */
+	uint64_t dgate;				      /* scratch */
+};
+
+struct mfs_moe {
+	struct mfs_router router;
+	struct mfs_dispatch dispatch;
+	struct mfs_experts experts;
+	struct mfs_shared_experts shared;
+};
+
+/* Each plan finds parameters, refuses what cannot be computed, and asks for what is kept; each
+ * plan_scratch asks for scratch. */
+
+/* ---- moe_router.c ---- */
+
+int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
+		    struct mfs_part_plan *p, struct mfs_error *err);
+void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
+			     struct mfs_part_plan *p);
+void mfs_router_begin(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r);
+/* Experts and probabilities of x's tokens. Adds to the sums of losses. */
+void mfs_router_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_part *part, const void *x);
+/* dx, which is written, of dprob [T * top_k], the probabilities' gradients in the order of sorted
+ * choices. */
+void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_part *part, const float *dprob, const void *x, void *dx);
+/* Where a pass counts choices of each expert, for the bias. NULL: they are not counted. */
+int32_t *mfs_router_totals(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_router *r);
+int mfs_router_end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r,
+			struct mfs_error *err);
+
+/* ---- moe_dispatch.c ---- */
+
+int mfs_dispatch_plan(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_part_plan *p,
+		      struct mfs_error *err);
+void mfs_dispatch_plan_scratch(const struct mfs_net *net, struct mfs_dispatch *d,
+			       struct mfs_part_plan *p);
+/* Sorts what the router chose, and says it to the other processes. totals: choices of each of all
+ * experts are added; NULL: not wanted. */
+void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_part *part, int32_t *totals);
+/* Rows that own experts have since the last sort. */
+int64_t mfs_dispatch_rows(const struct mfs_dispatch *d);
+/* Rows of x[T, hidden] at their experts: [rows, hidden], sorted by expert, then by process, then by
+ * token. They lie in one place, whatever x is. */
+void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *run,
+			      const struct mfs_part *part, const void *x);
+/* y[T, hidden] (+)= each token's rows, of what to_experts gave, which experts have changed. */
+void mfs_dispatch_from_experts(const struct mfs_net *net, const struct mfs_pass *run,
+			       const struct mfs_part *part, bool adds, void *y);
+/* Gradients of probabilities in the order of sorted choices, of those in the order of rows. */
+const float *mfs_dispatch_probs_back(const struct mfs_net *net, const struct mfs_pass *run,
+				     const struct mfs_part *part, float *drow_prob);
+/* Probabilities of the rows of own experts. */
+const float *mfs_dispatch_probs(const struct mfs_net *net, const struct mfs_part *part);
+
+/* ---- moe_experts.c ---- */
+
+int mfs_experts_plan(struct mfs_net *net, uint32_t layer, const struct mfs_dispatch *d,
+		     struct mfs_experts *e, struct mfs_part_plan *p, struct mfs_error *err);
+void mfs_experts_plan_scratch(const struct mfs_net *net, const struct mfs_dispatch *d,
+			      struct mfs_experts *e, struct mfs_part_plan *p);
+/* A product of theirs reads how many rows each expert has on the host. */
+bool mfs_experts_want_host(const struct mfs_net *net, const struct mfs_part *part);
+/* Of rows at their experts; the output takes their place. wanted false: only what is kept is. */
+void mfs_experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_part *part, void *rows, bool wanted);
+/* The gradient of x's rows, where mfs_dispatch_to_experts() has them, of dy. Returns that of
+ * probabilities, in the order of rows. */
+float *mfs_experts_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			    const struct mfs_part *part, const void *x, const void *dy);
+
+/* ---- moe_shared.c ---- */
+
+int mfs_shared_experts_plan(struct mfs_net *net, uint32_t layer, struct mfs_shared_experts *s,
+			    struct mfs_part_plan *p, struct mfs_error *err);
+void mfs_shared_experts_plan_scratch(const struct mfs_net *net, struct mfs_shared_experts *s,
+				     struct mfs_part_plan *p);
+/* y is written. NULL: it is not wanted. */
+void mfs_shared_experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
+				const struct mfs_part *part, const void *x, void *y);
+/* Adds to dx. */
+void mfs_shared_experts_backward(const struct mfs_net *net, const struct mfs_pass *run,
+				 const struct mfs_part *part, const void *x, const void *dy,
+				 void *dx);
+
+#endif

@@ -1,0 +1,375 @@
+/*
+ * The router of a mixture of experts.
+ *
+ * Auxiliary losses are means over a microbatch. Megatron scales their gradients by the loss scale
+ * over the number of microbatches, and, with per-token loss, by the loss scale times the
+ * microbatch's tokens (core/pipeline_parallel/schedules.py, core/transformer/moe/router.py).
+ *
+ * Source: megatron/core/transformer/moe/router.py.
+ */
+#include "formats/base/str.h"
+#include "trainer/model/moe_i.h"
+
+/* ---- what can be computed ---- */
+
+static int check_losses(const struct mfs_net *net, struct mfs_router *r, struct mfs_error *err)
+{
+	const char *kind = net->config->moe_router_load_balancing_type;
+
+	r->balance_coeff = net->args->moe_aux_loss_coeff;
+	r->z_coeff = net->config->moe_z_loss_coeff;
+	r->balance_tokens = net->tokens;
+	r->balance_sum = MFS_SUM_LOAD_BALANCING;
+	if (mfs_str_is(kind, "none"))
+		r->balance_coeff = 0;
+	if (mfs_str_is(kind, "seq_aux_loss")) {
+		r->balance_tokens = net->seq;
+		r->balance_sum = MFS_SUM_SEQ_LOAD_BALANCING;
+	} else if (kind && !mfs_str_is(kind, "aux_loss") && !mfs_str_is(kind, "none")) {
+		return mfs_fail(err, -ENOTSUP,
+				"--moe-router-load-balancing-type: expected aux_loss, seq_aux_loss "
+				"or none, found %s",
+				kind);
+	}
+	return 0;
+}
+
+static int check_choice(const struct mfs_net *net, struct mfs_error *err)
+{
+	const struct mfs_megatron_args *a = net->args;
+	const bool grouped = a->moe_router_group_topk != MFS_UNSET;
+	const int64_t groups = a->moe_router_num_groups, take = a->moe_router_group_topk;
+
+	if (!mfs_str_is(a->moe_router_score_function, "softmax") &&
+	    !mfs_str_is(a->moe_router_score_function, "sigmoid") &&
+	    !mfs_str_is(a->moe_router_score_function, "sqrtsoftplus"))
+		return mfs_fail(err, -ENOTSUP,
+				"--moe-router-score-function: expected softmax, sigmoid or "
+				"sqrtsoftplus, found %s",
+				a->moe_router_score_function);
+	if (a->moe_router_enable_expert_bias && mfs_str_is(a->moe_router_score_function, "softmax"))
+		return mfs_fail(
+			err, -EINVAL,
+			"--moe-router-enable-expert-bias: expected "
+			"--moe-router-score-function sigmoid or sqrtsoftplus, found softmax");
+	if (a->moe_router_topk > a->num_experts)
+		return mfs_fail(err, -EINVAL,
+				"--moe-router-topk: expected at most %lld, found %lld",
+				(long long)a->num_experts, (long long)a->moe_router_topk);
+	if (grouped &&
+	    (groups == MFS_UNSET || a->num_experts % groups || take > groups ||
+	     a->moe_router_topk < take || a->moe_router_topk > take * (a->num_experts / groups) ||
+	     a->moe_router_topk / take > a->num_experts / groups))
+		return mfs_fail(err, -EINVAL,
+				"--moe-router-group-topk %lld: %lld experts in %lld groups cannot "
+				"give %lld of them",
+				(long long)take, (long long)a->num_experts, (long long)groups,
+				(long long)a->moe_router_topk);
+	return 0;
+}
+
+/* ---- memory ---- */
+
+static int64_t count_layers(const struct mfs_megatron_args *a)
+{
+	int64_t count = 0;
+
+	for (int64_t i = 0; i < a->num_layers; i++)
+		count += mfs_args_is_moe(a, i);
+	return count;
+}
+
+static uint64_t numbers(int64_t rows, int64_t cols)
+{
+	return mfs_matrix_bytes(MFK_F32, rows, cols); /* int32 have the size of fp32 */
+}
+
+static void plan_kept(const struct mfs_net *net, struct mfs_router *r, struct mfs_part_plan *p)
+{
+	const int64_t choices = net->tokens * r->top_k;
+
+	r->logits = mfs_part_plan_keep(p, mfs_matrix_bytes(r->type, net->tokens, r->experts));
+	r->expert = mfs_part_plan_keep(p, numbers(choices, 1));
+	r->prob = mfs_part_plan_keep(p, numbers(choices, 1));
+	r->load = mfs_part_plan_keep(p, numbers(net->tokens / r->balance_tokens, r->experts));
+}
+
+/* Forward's and backward's lie in one place. */
+void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
+			     struct mfs_part_plan *p)
+{
+	const uint64_t begin = p->scratch;
+
+	r->losses = mfs_part_plan_scratch(p, numbers(2, net->tokens));
+	p->scratch = begin;
+	r->dlogits = mfs_part_plan_scratch(p, mfs_matrix_bytes(r->type, net->tokens, r->experts));
+	if (r->type == net->io)
+		return;
+	r->wide = mfs_part_plan_scratch(p, numbers(net->tokens, net->hidden));
+	r->wide_weight = mfs_part_plan_scratch(p, numbers(r->experts, net->hidden));
+}
+
+int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
+		    struct mfs_part_plan *p, struct mfs_error *err)
+{
+	int rc = check_choice(net, err);
+
+	if (!rc)
+		rc = check_losses(net, r, err);
+	if (!rc)
+		rc = mfs_linear_find(net, "decoder.layers.mlp.router", (int32_t)layer, -1,
+				     &r->linear, err);
+	if (rc)
+		return rc;
+	mfs_linear_replaces(net, &r->linear);
+	r->experts = net->args->num_experts;
+	r->top_k = net->args->moe_router_topk;
+	r->layers = count_layers(net->args);
+	/* fp64 is fp32 here. */
+	r->type = net->config->moe_router_dtype ? MFK_F32 : net->io;
+	r->bias = mfs_params_find_buffer(net->params, "decoder.layers.mlp.router.expert_bias",
+					 (int32_t)layer);
+	if (r->bias)
+		r->totals = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
+					   (uint64_t)r->experts * sizeof(int32_t));
+	plan_kept(net, r, p);
+	return 0;
+}
+
+void mfs_router_begin(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r)
+{
+	if (r->bias)
+		net->backend->device->zero(ctx, mfs_net_at(net, r->totals),
+					   (size_t)r->experts * sizeof(int32_t));
+}
+
+/* ---- logits ---- */
+
+/* The product gives logits in the router's type. */
+static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_router *r, const void *x, void *logits)
+{
+	const struct mfk_gemm product = {
+		.m = net->tokens,
+		.n = r->experts,
+		.k = net->hidden,
+		.trans_b = true,
+		.dtype_ab = net->io,
+		.dtype_c = r->type,
+		.a = x,
+		.b = mfs_weight(net, r->linear.weight),
+		.c = logits,
+		.lda = net->hidden,
+		.ldb = net->hidden,
+		.ldc = r->experts,
+		.alpha = 1,
+	};
+
+	net->backend->ops->gemm(run->ctx, &product);
+}
+
+/* dweight += dlogits^T x, of x in fp32. A product of fp32 gives fp32: gradients of another type are
+ * widened before it and rounded behind it. */
+static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_pass *run,
+				 const struct mfs_router *r, const void *x, const void *dlogits)
+{
+	const struct mfk_ops *ops = net->backend->ops;
+	const int64_t count = r->experts * net->hidden;
+	void *grad = mfs_grad(net, r->linear.weight);
+	void *sum = net->grad == MFK_F32 ? grad : mfs_net_scratch(net, r->wide_weight);
+	const struct mfk_gemm product = {
+		.m = r->experts,
+		.n = net->hidden,
+		.k = net->tokens,
+		.trans_a = true,
+		.a = dlogits,
+		.b = x,
+		.c = sum,
+		.lda = r->experts,
+		.ldb = net->hidden,
+		.ldc = net->hidden,
+		.alpha = 1,
+		.beta = run->first ? 0 : 1,
+	};
+
+	if (sum != grad && !run->first)
+		ops->cast(run->ctx, MFK_F32, sum, net->grad, grad, count);
+	ops->gemm(run->ctx, &product);
+	if (sum != grad)
+		ops->cast(run->ctx, net->grad, grad, MFK_F32, sum, count);
+}
+
+/* dx = dlogits weight, of the weight in fp32. */
+static void wide_input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
+				const struct mfs_router *r, const void *weight, const void *dlogits,
+				void *dx)
+{
+	const struct mfk_gemm product = {
+		.m = net->tokens,
+		.n = net->hidden,
+		.k = r->experts,
+		.a = dlogits,
+		.b = weight,
+		.c = dx,
+		.lda = r->experts,
+		.ldb = net->hidden,
+		.ldc = net->hidden,
+		.alpha = 1,
+	};
+
+	net->backend->ops->gemm(run->ctx, &product);
+}
+
+/* Logits have more digits than x and weights: both are widened. */
+static void wide_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
+				 const struct mfs_router *r, const void *x, const void *dlogits,
+				 void *dx)
+{
+	const struct mfk_ops *ops = net->backend->ops;
+	const int64_t count = net->tokens * net->hidden;
+	void *wide = mfs_net_scratch(net, r->wide), *weight = mfs_net_scratch(net, r->wide_weight);
+
+	ops->cast(run->ctx, MFK_F32, wide, net->io, x, count);
+	wide_weight_gradient(net, run, r, wide, dlogits);
+	ops->cast(run->ctx, MFK_F32, weight, net->io, mfs_weight(net, r->linear.weight),
+		  r->experts * net->hidden);
+	wide_input_gradient(net, run, r, weight, dlogits, wide);
+	ops->cast(run->ctx, net->io, dx, MFK_F32, wide, count);
+}
+
+/* ---- choices ---- */
+
+static enum mfk_score score_of(const struct mfs_megatron_args *a)
+{
+	if (mfs_str_is(a->moe_router_score_function, "sigmoid"))
+		return MFK_SCORE_SIGMOID;
+	return mfs_str_is(a->moe_router_score_function, "sqrtsoftplus") ? MFK_SCORE_SQRT_SOFTPLUS
+									: MFK_SCORE_SOFTMAX;
+}
+
+static struct mfk_route route_of(const struct mfs_net *net, const struct mfs_part *part)
+{
+	const struct mfs_megatron_args *a = net->args;
+	const struct mfs_moe *moe = part->own;
+	const struct mfs_router *m = &moe->router;
+	const bool grouped = a->moe_router_group_topk != MFS_UNSET;
+
+	return (struct mfk_route){
+		.dtype = m->type,
+		.score = score_of(a),
+		.pre_softmax = a->moe_router_pre_softmax,
+		.tokens = net->tokens,
+		.experts = m->experts,
+		.top_k = m->top_k,
+		.groups = grouped ? a->moe_router_num_groups : 0,
+		.group_top_k = grouped ? a->moe_router_group_topk : 0,
+		.scale = a->moe_router_topk_scaling_factor != 0
+				 ? (float)a->moe_router_topk_scaling_factor
+				 : 1,
+		.logits = mfs_part_kept(net, part, m->logits),
+		.bias = m->bias ? net->params->buffers + m->bias->start : NULL,
+		.expert = mfs_part_kept(net, part, m->expert),
+		.prob = mfs_part_kept(net, part, m->prob),
+		.balance_tokens = m->balance_tokens,
+		.load = mfs_part_kept(net, part, m->load),
+	};
+}
+
+/* ---- auxiliary losses ---- */
+
+/* The load-balancing loss is this, times the sum over tokens and experts of score * load. */
+static double balance_factor(const struct mfs_net *net, const struct mfs_router *r)
+{
+	const double tokens = (double)r->balance_tokens, sequences = (double)net->tokens / tokens;
+
+	return (double)r->experts / ((double)r->top_k * tokens * tokens * sequences);
+}
+
+/* What gradients of auxiliary losses are multiplied by. */
+static double loss_scale(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	const uint64_t counted = run->pass->batch->counted;
+	const double tokens = net->config->calculate_per_token_loss ? (double)net->tokens
+			      : counted				    ? (double)counted
+								    : 1;
+
+	return run->pass->grad_scale * tokens;
+}
+
+/* Chooses, and adds to the sums of losses. */
+static void choose(const struct mfs_net *net, const struct mfs_pass *run,
+		   const struct mfs_router *m, struct mfk_route *r)
+{
+	float *losses = mfs_net_scratch(net, m->losses);
+
+	r->balance_factor = (float)(balance_factor(net, m) / (double)m->layers);
+	r->z_factor = (float)(1 / ((double)net->tokens * (double)m->layers));
+	r->balance = run->train && m->balance_coeff != 0 ? losses : NULL;
+	r->z = run->train && m->z_coeff != 0 ? losses + net->tokens : NULL;
+	net->backend->ops->route(run->ctx, r);
+	if (r->balance && !run->again)
+		net->backend->ops->weighted_sum(run->ctx, r->balance, NULL, net->tokens,
+						mfs_net_sum(net, m->balance_sum));
+	if (r->z && !run->again)
+		net->backend->ops->weighted_sum(run->ctx, r->z, NULL, net->tokens,
+						mfs_net_sum(net, MFS_SUM_Z_LOSS));
+}
+
+/* ---- forward and backward ---- */
+
+void mfs_router_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_part *part, const void *x)
+{
+	const struct mfs_moe *m = part->own;
+	struct mfk_route r = route_of(net, part);
+
+	multiply(net, run, &m->router, x, mfs_part_kept(net, part, m->router.logits));
+	choose(net, run, &m->router, &r);
+}
+
+void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_part *part, const float *dprob, const void *x, void *dx)
+{
+	const struct mfs_moe *moe = part->own;
+	const struct mfs_router *m = &moe->router;
+	const double scale = loss_scale(net, run);
+	struct mfk_route r = route_of(net, part);
+
+	r.dprob = dprob;
+	r.row = mfs_part_kept(net, part, moe->dispatch.row);
+	r.dbalance = (float)(scale * m->balance_coeff * balance_factor(net, m));
+	r.dz = (float)(scale * m->z_coeff / (double)net->tokens);
+	r.dlogits = mfs_net_scratch(net, m->dlogits);
+	net->backend->ops->route_backward(run->ctx, &r);
+	if (m->type == net->io)
+		mfs_linear_backward(net, run, &m->linear, net->tokens, x, r.dlogits, dx);
+	else
+		wide_router_backward(net, run, m, x, r.dlogits, dx);
+}
+
+int32_t *mfs_router_totals(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_router *r)
+{
+	return r->bias && run->train && !run->again ? mfs_net_at(net, r->totals) : NULL;
+}
+
+/* All processes move the bias by what all their tokens chose: those that share a sequence, too
+ * (moe_utils.py: get_updated_expert_bias). */
+int mfs_router_end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r,
+			struct mfs_error *err)
+{
+	static const enum mfs_group of_tokens[] = {MFS_GROUP_TENSOR, MFS_GROUP_GRADS};
+	int rc = 0;
+
+	if (!r->bias)
+		return 0;
+	for (int i = 0; i < 2 && !rc; i++)
+		rc = mfs_parallel_sum_counts(net->parallel, of_tokens[i], net->backend->device, ctx,
+					     mfs_net_at(net, r->totals), (uint32_t)r->experts, err);
+	if (rc)
+		return rc;
+	net->backend->ops->balance_bias(ctx, net->params->buffers + r->bias->start,
+					mfs_net_at(net, r->totals), r->experts,
+					(float)net->config->moe_router_bias_update_rate);
+	return 0;
+}

@@ -1,0 +1,116 @@
+/* The experts that every token goes to: an MLP, whose output a gate may weigh. */
+#include "trainer/model/moe_i.h"
+
+static int find_gate(struct mfs_net *net, struct mfs_shared_experts *s, uint32_t layer,
+		     struct mfs_error *err)
+{
+	const struct mfs_param *weight;
+
+	if (!net->args->moe_shared_expert_gate)
+		return 0;
+	weight = mfs_params_find(net->params, "decoder.layers.mlp.shared_experts.gate_weight",
+				 (int32_t)layer, -1);
+	if (!weight)
+		return mfs_fail(err, -ENODATA,
+				"the model has no mlp.shared_experts.gate_weight in layer %u",
+				layer);
+	s->gate = (struct mfs_linear){.weight = weight, .out = 1, .in = net->hidden, .adds = true};
+	mfs_linear_replaces(net, &s->gate);
+	return 0;
+}
+
+int mfs_shared_experts_plan(struct mfs_net *net, uint32_t layer, struct mfs_shared_experts *s,
+			    struct mfs_part_plan *p, struct mfs_error *err)
+{
+	int rc;
+
+	s->exist = net->args->moe_shared_expert_intermediate_size != MFS_UNSET;
+	if (!s->exist)
+		return 0;
+	s->mlp.again = mfs_recomputes(net, "shared_experts");
+	rc = mfs_mlp_plan(net, "decoder.layers.mlp.shared_experts", layer, &s->mlp, p, err);
+	if (!rc)
+		rc = find_gate(net, s, layer, err);
+	if (rc)
+		return rc;
+	s->mlp.fc1.adds = true;
+	if (!s->gate.weight)
+		return 0;
+	s->gate_logits = mfs_part_plan_keep(p, mfs_matrix_bytes(net->io, net->tokens, 1));
+	s->gate_choice = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, 1));
+	s->gate_prob = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, 1));
+	return 0;
+}
+
+void mfs_shared_experts_plan_scratch(const struct mfs_net *net, struct mfs_shared_experts *s,
+				     struct mfs_part_plan *p)
+{
+	if (s->gate.weight)
+		s->dgate = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, net->tokens, 2));
+}
+
+/* The sigmoid of the gate: a router of one expert. */
+static struct mfk_route gate_of(const struct mfs_net *net, const struct mfs_part *part)
+{
+	const struct mfs_moe *m = part->own;
+	const struct mfs_shared_experts *s = &m->shared;
+
+	return (struct mfk_route){
+		.dtype = net->io,
+		.score = MFK_SCORE_SIGMOID,
+		.tokens = net->tokens,
+		.experts = 1,
+		.top_k = 1,
+		.scale = 1,
+		.logits = mfs_part_kept(net, part, s->gate_logits),
+		.expert = mfs_part_kept(net, part, s->gate_choice),
+		.prob = mfs_part_kept(net, part, s->gate_prob),
+		.balance_tokens = net->tokens,
+	};
+}
+
+/* fc2 is linear, so that the gate may be applied before it. */
+static const float *gate_forward(const struct mfs_net *net, const struct mfs_pass *run,
+				 const struct mfs_part *part, const void *x)
+{
+	const struct mfs_moe *m = part->own;
+	struct mfk_route r;
+
+	if (!m->shared.gate.weight)
+		return NULL;
+	r = gate_of(net, part);
+	mfs_linear_forward(net, run, &m->shared.gate, net->tokens, x,
+			   mfs_part_kept(net, part, m->shared.gate_logits));
+	net->backend->ops->route(run->ctx, &r);
+	return r.prob;
+}
+
+void mfs_shared_experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
+				const struct mfs_part *part, const void *x, void *y)
+{
+	const struct mfs_moe *m = part->own;
+
+	mfs_mlp_forward(net, run, part, &m->shared.mlp, gate_forward(net, run, part, x), x, y);
+}
+
+void mfs_shared_experts_backward(const struct mfs_net *net, const struct mfs_pass *run,
+				 const struct mfs_part *part, const void *x, const void *dy,
+				 void *dx)
+{
+	const struct mfs_moe *m = part->own;
+	const struct mfs_shared_experts *s = &m->shared;
+	struct mfk_route r;
+	float *dgate;
+
+	if (!s->gate.weight) {
+		mfs_mlp_backward(net, run, part, &s->mlp, NULL, NULL, x, dy, dx);
+		return;
+	}
+	dgate = mfs_net_scratch(net, s->dgate);
+	r = gate_of(net, part);
+	mfs_mlp_backward(net, run, part, &s->mlp, r.prob, dgate, x, dy, dx);
+	r.dprob = dgate;
+	r.dlogits = dgate + net->tokens;
+	net->backend->ops->route_backward(run->ctx, &r);
+	mfs_linear_backward(net, run, &s->gate, net->tokens, x, r.dlogits, dx);
+}
