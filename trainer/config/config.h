@@ -74,6 +74,9 @@ struct mfs_train_config {
 	int64_t micro_batch_size, global_batch_size;
 	/* processes that share the samples, and this one's number; 0 of 0: it is alone */
 	int64_t data_parallel_rank, data_parallel_size;
+	/* microbatches that go through a model chunk before the next one's turn; MFS_UNSET: as many
+	 * as there are stages */
+	int64_t microbatch_group_size;
 	/* processes that share a sequence; the model's own sizes are in `model` */
 	int64_t context_parallel_size;
 	bool sequence_parallel;

@@ -50,7 +50,7 @@ static const struct mfs_flag transformer_configuration[] = {
 	{ON, "overlap_p2p_comm_warmup_flush", "False",
 	 NAMES("--overlap-p2p-communication-warmup-flush"), UNUSED},
 	{INT, "microbatch_group_size_per_vp_stage", "None",
-	 NAMES("--microbatch-group-size-per-virtual-pipeline-stage"), UNUSED},
+	 NAMES("--microbatch-group-size-per-virtual-pipeline-stage"), TO(microbatch_group_size)},
 	{ON, "mtp_standalone", "False", REFUSED("each process has the whole model; leave it out")},
 	{INT, "cpu_offloading_num_layers", "0", UNUSED},
 	{ON, "cpu_offloading_retain_pinned_cpu_buffers", "False", UNUSED},

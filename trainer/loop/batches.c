@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <stdlib.h>
 
 #include "trainer/loop/trainer_i.h"
@@ -47,91 +48,159 @@ int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct
 	sums[2] = ret->seq_load_balancing;
 	sums[3] = ret->z_loss;
 	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, sums, 4, err);
+	if (!rc)
+		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_PIPELINE, sums, 4, err);
 	*ret = (struct mfs_net_losses){sums[0], sums[1] / size, sums[2] / size, sums[3] / size};
 	return rc;
 }
 
-/* One that the device is done with. */
-static void finish(struct mfs_trainer *t, struct mfs_batch_in_flight *b)
+/* ---- in flight ---- */
+
+static int wait_for(struct mfs_trainer *t, struct mfk_event *done, struct mfs_error *err)
 {
-	if (b->training) {
-		mfs_check_loss(&t->check, t->progress.iteration + 1, b->training,
-			       *b->losses - t->loss_before);
-		t->loss_before = *b->losses;
-	}
-	mfs_loader_give_back(b->of, b->batch);
+	char why[MFK_WHY];
+	const int rc = t->backend->device->event_sync(done, why);
+
+	return rc ? mfs_fail(err, rc, "%s: %s", t->backend->name, why) : 0;
+}
+
+static void give_back(struct mfs_batch_in_flight *b)
+{
+	if (b->batch)
+		mfs_loader_give_back(b->of, b->batch);
 	b->batch = NULL;
 }
 
-static int wait_for(struct mfs_trainer *t, struct mfs_batch_in_flight *b, struct mfs_error *err)
+static void look_at(struct mfs_trainer *t, struct mfs_loss_in_flight *l)
 {
-	char why[MFK_WHY];
-	int rc;
-
-	if (!b->batch)
-		return 0;
-	rc = t->backend->device->event_sync(b->done, why);
-	if (rc)
-		return mfs_fail(err, rc, "%s: %s", t->backend->name, why);
-	finish(t, b);
-	return 0;
+	if (!l->microbatch)
+		return;
+	mfs_check_loss(&t->check, t->progress.iteration + 1, l->microbatch,
+		       *l->losses - t->loss_before);
+	t->loss_before = *l->losses;
+	l->microbatch = 0;
 }
 
 void mfs_trainer_batches_done(struct mfs_trainer *t)
 {
 	/* In their order: the next place is that of the oldest. */
 	for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++) {
-		struct mfs_batch_in_flight *b =
-			&t->in_flight[(t->next_in_flight + i) % MFS_BATCHES_IN_FLIGHT];
-
-		if (b->batch)
-			finish(t, b);
+		give_back(&t->in_flight[(t->next_in_flight + i) % MFS_BATCHES_IN_FLIGHT]);
+		look_at(t, &t->losses[(t->next_loss + i) % MFS_BATCHES_IN_FLIGHT]);
 	}
 }
+
+/* ---- microbatches ---- */
 
 /* The loss of a microbatch is the mean over its counted tokens (schedules.py:
  * forward_step_calc_loss), and a step's is the mean of its microbatches; with per-token loss it is
  * one sum. */
-static double grad_scale(const struct mfs_microbatch *m, uint64_t counted)
+static double grad_scale(const struct mfs_microbatches *m, uint64_t counted)
 {
 	return m->per_token ? m->scale : m->scale / (double)(counted ? counted : 1);
 }
 
-int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m,
-			   uint64_t *ret_counted, struct mfs_error *err)
+/* Brings the next microbatch to the device. */
+static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
+		const struct mfs_pipeline_step *step, double *counted, struct mfs_error *err)
 {
 	struct mfs_batch_in_flight *b = &t->in_flight[t->next_in_flight];
-	struct mfs_loader *data = t->data[m->split];
 	const struct mfs_group_place *data_parallel = &t->parallel.group[MFS_GROUP_DATA];
-	const struct mfs_batch *batch;
 	struct mfs_net_pass pass;
-	int rc;
+	int rc = 0;
 
 	/* The one before the last is done: the device has one to work on while this one is
 	 * submitted. */
-	rc = wait_for(t, b, err);
+	if (b->batch)
+		rc = wait_for(t, b->done, err);
 	if (rc)
 		return rc;
-	rc = mfs_loader_next(data, &batch, err);
+	give_back(b);
+	b->of = t->data[m->split];
+	rc = mfs_loader_next(b->of, &b->batch, err);
 	if (rc)
 		return rc;
+	*counted += (double)b->batch->counted;
 	pass = (struct mfs_net_pass){
-		.batch = batch,
-		.grad_scale = (float)grad_scale(m, batch->counted),
+		.batch = b->batch,
+		.grad_scale = (float)grad_scale(m, b->batch->counted),
 		.backward = m->backward,
-		.first = m->number == 0,
+		.first = step->microbatch == 0,
 		.iteration = t->progress.iteration,
 		/* As one process would number them. */
-		.microbatch = m->number * data_parallel->size + data_parallel->rank,
+		.microbatch = step->microbatch * data_parallel->size + data_parallel->rank,
 	};
-	*ret_counted = batch->counted;
-	rc = mfs_net_run(t->net, t->ctx, &pass, err);
-	if (m->backward)
-		mfs_net_copy_loss(t->net, t->ctx, b->losses);
-	t->backend->device->event_record(t->ctx, b->done);
-	b->training = m->backward ? m->number + 1 : 0;
-	b->of = data;
-	b->batch = batch;
+	return mfs_net_take(t->net, t->ctx, step->batch, &pass, err);
+}
+
+static void taken(struct mfs_trainer *t)
+{
+	t->backend->device->event_record(t->ctx, t->in_flight[t->next_in_flight].done);
 	t->next_in_flight = (t->next_in_flight + 1) % MFS_BATCHES_IN_FLIGHT;
+}
+
+/* The loss of a microbatch that trains is looked at by itself. */
+static int keep_loss(struct mfs_trainer *t, uint64_t microbatch, struct mfs_error *err)
+{
+	struct mfs_loss_in_flight *l = &t->losses[t->next_loss];
+	const int rc = l->microbatch ? wait_for(t, l->done, err) : 0;
+
+	if (rc)
+		return rc;
+	look_at(t, l);
+	mfs_net_copy_loss(t->net, t->ctx, l->losses);
+	t->backend->device->event_record(t->ctx, l->done);
+	l->microbatch = microbatch + 1;
+	t->next_loss = (t->next_loss + 1) % MFS_BATCHES_IN_FLIGHT;
+	return 0;
+}
+
+static bool is_same(const struct mfs_pipeline_shape *a, const struct mfs_pipeline_shape *b)
+{
+	return a->stages == b->stages && a->chunks == b->chunks && a->group == b->group &&
+	       a->microbatches == b->microbatches && a->backward == b->backward;
+}
+
+static int use_pipeline(struct mfs_trainer *t, const struct mfs_microbatches *m,
+			struct mfs_error *err)
+{
+	struct mfs_pipeline_shape shape;
+	int rc;
+
+	mfs_net_pipeline(t->net, m->count, m->backward, &shape);
+	if (is_same(&shape, &t->pipeline_shape))
+		return 0;
+	mfs_pipeline_release(&t->pipeline);
+	t->pipeline_shape = (struct mfs_pipeline_shape){0};
+	rc = mfs_pipeline_new(&shape, t->parallel.place.pp, &t->pipeline, err);
+	if (rc)
+		return rc;
+	if (!mfs_net_has_room(t->net, &t->pipeline))
+		return mfs_fail(err, -EINVAL,
+				"%llu microbatches keep more activations than those of the run's "
+				"largest batch",
+				(unsigned long long)m->count);
+	t->pipeline_shape = shape;
+	return 0;
+}
+
+int mfs_trainer_run(struct mfs_trainer *t, const struct mfs_microbatches *m, double *counted,
+		    struct mfs_error *err)
+{
+	int rc = use_pipeline(t, m, err);
+
+	for (uint64_t i = 0; !rc && i < t->pipeline.count; i++) {
+		const struct mfs_pipeline_step *step = &t->pipeline.steps[i];
+
+		if (step->first)
+			rc = take(t, m, step, counted, err);
+		if (rc)
+			break;
+		mfs_net_step(t->net, t->ctx, step);
+		if (step->first)
+			taken(t);
+		if (m->backward && mfs_net_gives_loss(t->net, step))
+			rc = keep_loss(t, step->microbatch, err);
+	}
 	return rc;
 }

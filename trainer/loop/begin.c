@@ -175,11 +175,13 @@ static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
 		return mfs_fail(err, rc, "%s: %s", t->backend->name, why);
 	for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++) {
 		rc = t->backend->device->event_new(t->device, &t->in_flight[i].done);
+		if (!rc)
+			rc = t->backend->device->event_new(t->device, &t->losses[i].done);
 		if (rc)
 			return mfs_fail(err, rc, "%s: no event could be made", t->backend->name);
-		t->in_flight[i].losses =
-			t->backend->device->host_alloc(t->device, sizeof(*t->in_flight[i].losses));
-		if (!t->in_flight[i].losses)
+		t->losses[i].losses =
+			t->backend->device->host_alloc(t->device, sizeof(*t->losses[i].losses));
+		if (!t->losses[i].losses)
 			return mfs_fail_nomem(err);
 	}
 	return 0;
@@ -311,12 +313,16 @@ out:
 	return rc;
 }
 
-static void close_in_flight(struct mfs_trainer *t, struct mfs_batch_in_flight *b)
+static void close_in_flight(struct mfs_trainer *t, unsigned i)
 {
-	if (b->done)
-		t->backend->device->event_free(b->done);
-	if (b->losses)
-		t->backend->device->host_free(t->device, b->losses, sizeof(*b->losses));
+	struct mfs_loss_in_flight *l = &t->losses[i];
+
+	if (t->in_flight[i].done)
+		t->backend->device->event_free(t->in_flight[i].done);
+	if (l->done)
+		t->backend->device->event_free(l->done);
+	if (l->losses)
+		t->backend->device->host_free(t->device, l->losses, sizeof(*l->losses));
 }
 
 void mfs_trainer_close(struct mfs_trainer *t)
@@ -329,6 +335,7 @@ void mfs_trainer_close(struct mfs_trainer *t)
 	mfs_saver_free(t->saver);
 	for (int i = 0; i < MFS_SPLITS; i++)
 		mfs_loader_free(t->data[i]);
+	mfs_pipeline_release(&t->pipeline);
 	mfs_events_close(t->events);
 	mfs_update_free(t->update);
 	mfs_net_free(t->net);
@@ -336,7 +343,7 @@ void mfs_trainer_close(struct mfs_trainer *t)
 	if (t->backend) {
 		mfs_memory_release(&t->memory, t->backend, t->device);
 		for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++)
-			close_in_flight(t, &t->in_flight[i]);
+			close_in_flight(t, i);
 		mfs_parallel_close(&t->parallel);
 		if (t->ctx)
 			t->backend->device->ctx_free(t->ctx);

@@ -7,27 +7,24 @@ int mfs_trainer_evaluate(struct mfs_trainer *t, enum mfs_split split, double *re
 	const struct mfs_train_config *c = t->config;
 	const uint64_t batch = (uint64_t)c->eval_global_batch_size;
 	const bool full = split == MFS_VALID && c->full_validation;
-	/* All of the split, in one go. */
-	const uint64_t microbatches =
-		full ? mfs_loader_microbatches(t->data[split]) : mfs_trainer_microbatches(t, batch);
+	/* All of the split, and a batch at a time all the same. */
+	const uint64_t each = mfs_trainer_microbatches(t, batch);
+	uint64_t left =
+		full ? mfs_loader_microbatches(t->data[split]) : each * (uint64_t)c->eval_iters;
 	struct mfs_net_losses losses;
+	struct mfs_microbatches m = {.split = split};
 	double counted = 0;
 	int rc = 0;
 
 	mfs_net_clear_losses(t->net, t->ctx);
-	for (int64_t i = 0; i < (full ? 1 : c->eval_iters); i++) {
-		for (uint64_t j = 0; j < microbatches; j++) {
-			const struct mfs_microbatch m = {.split = split, .number = j};
-			uint64_t tokens;
-
-			rc = mfs_trainer_microbatch(t, &m, &tokens, err);
-			if (rc)
-				return rc;
-			counted += (double)tokens;
-		}
-		if (split == MFS_VALID)
-			t->progress.consumed_valid_samples += batch;
+	for (; left && !rc; left -= m.count) {
+		m.count = left < each ? left : each;
+		rc = mfs_trainer_run(t, &m, &counted, err);
 	}
+	if (rc)
+		return rc;
+	if (split == MFS_VALID)
+		t->progress.consumed_valid_samples += batch * (full ? 1 : (uint64_t)c->eval_iters);
 	rc = mfs_trainer_losses(t, &losses, err);
 	if (!rc)
 		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &counted, 1, err);

@@ -75,6 +75,13 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 	/* Divided before they are added up, so that sums in fp16 are no larger than one process's
 	 * (distributed_data_parallel.py: gradient_scaling_factor). */
 	const double parts = (double)count * t->parallel.group[MFS_GROUP_DATA].size;
+	const struct mfs_microbatches m = {
+		.split = MFS_TRAIN,
+		.count = count,
+		.backward = true,
+		.per_token = per_token,
+		.scale = t->progress.scaler.scale / (per_token ? 1 : parts),
+	};
 	double counted = 0;
 	int rc;
 
@@ -82,21 +89,9 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 	mfs_net_clear_losses(t->net, t->ctx);
 	mfs_check_begin(&t->check);
 	t->loss_before = 0;
-	for (uint64_t i = 0; i < count; i++) {
-		const struct mfs_microbatch m = {
-			.split = MFS_TRAIN,
-			.backward = true,
-			.per_token = per_token,
-			.scale = t->progress.scaler.scale / (per_token ? 1 : parts),
-			.number = i,
-		};
-		uint64_t tokens;
-
-		rc = mfs_trainer_microbatch(t, &m, &tokens, err);
-		if (rc)
-			return rc;
-		counted += (double)tokens;
-	}
+	rc = mfs_trainer_run(t, &m, &counted, err);
+	if (rc)
+		return rc;
 	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &counted, 1, err);
 	*ret_counted = counted > 0 ? counted : 1;
 	return rc;
@@ -133,7 +128,7 @@ static void add_gradients(struct mfs_trainer *t)
 static int check(struct mfs_trainer *t, double norm, struct mfs_error *err)
 {
 	double rejected = t->check.verdict == MFS_REJECTED;
-	const int rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &rejected, 1, err);
+	const int rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_WORLD, &rejected, 1, err);
 
 	if (!rc && rejected > 0)
 		mfs_check_reject(&t->check);

@@ -21,7 +21,7 @@
 #include "trainer/base/memory.h"
 #include "trainer/parallel/parallel.h"
 
-/* Microbatches whose copy to the device may still be under way. */
+/* Microbatches whose first pass may still be under way, and losses that may. */
 #define MFS_BATCHES_IN_FLIGHT 2
 
 /* Where a flat buffer lies in the plan. */
@@ -74,15 +74,24 @@ struct mfs_trainer {
 	struct mfs_events *events; /* NULL: no --tensorboard-dir */
 	struct mfs_terminal terminal;
 
+	/* what the stage does in a step of so many microbatches */
+	struct mfs_pipeline pipeline;
+	struct mfs_pipeline_shape pipeline_shape;
+
 	/* batches that the device may still be reading */
 	struct mfs_batch_in_flight {
 		struct mfs_loader *of;
-		const struct mfs_batch *batch;
+		const struct mfs_batch *batch; /* NULL: none */
 		struct mfk_event *done;
-		uint64_t training; /* microbatch 1, 2, ... of a step; 0: of a validation */
-		double *losses;	   /* pinned: the step's losses up to this one */
 	} in_flight[MFS_BATCHES_IN_FLIGHT];
 	unsigned next_in_flight;
+	/* losses that are on their way to the host */
+	struct mfs_loss_in_flight {
+		uint64_t microbatch; /* 1, 2, ... of a step; 0: none */
+		double *losses;	     /* pinned: the step's losses up to this one */
+		struct mfk_event *done;
+	} losses[MFS_BATCHES_IN_FLIGHT];
+	unsigned next_loss;
 	double loss_before; /* losses of the step's microbatches that have been looked at */
 	struct mfs_check check;
 };
@@ -95,19 +104,21 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 void mfs_trainer_close(struct mfs_trainer *t);
 
 /* batches.c */
-struct mfs_microbatch {
+struct mfs_microbatches {
 	enum mfs_split split;
+	uint64_t count;
 	bool backward;
-	bool per_token;	 /* the gradient is not divided by the microbatch's tokens */
-	double scale;	 /* of the gradient, besides */
-	uint64_t number; /* in the step */
+	bool per_token; /* the gradient is not divided by the microbatch's tokens */
+	double scale;	/* of the gradient, besides */
 };
-/* Submits this process's next microbatch of a split. *ret_counted: tokens whose loss counts. */
-int mfs_trainer_microbatch(struct mfs_trainer *t, const struct mfs_microbatch *m,
-			   uint64_t *ret_counted, struct mfs_error *err);
+/* Submits this process's next microbatches of a split, in the order of its stage. Adds tokens whose
+ * loss counts to *counted: those of its samples, whichever stage it is. */
+int mfs_trainer_run(struct mfs_trainer *t, const struct mfs_microbatches *m, double *counted,
+		    struct mfs_error *err);
 /* Microbatches of each process in a batch of so many samples. */
 uint64_t mfs_trainer_microbatches(const struct mfs_trainer *t, uint64_t batch);
-/* Losses of all processes: the loss of tokens is their sum, the others are their means. */
+/* Losses of all processes: sums over stages; over those that share the samples, the loss of tokens
+ * is the sum and the others are means. */
 int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct mfs_error *err);
 /* Looks at the losses of the batches in flight, and gives them back. The context must have been
  * waited for. */

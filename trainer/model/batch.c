@@ -1,5 +1,5 @@
 /*
- * A microbatch on the device: one copy of the loader's block.
+ * Microbatches on the device: each is one copy of the loader's block.
  *
  * With a sliding window a token's first key is the window's start, or its document's where that is
  * later. Such keys are made here, in two buffers by turns, and are copied behind the block.
@@ -18,6 +18,11 @@ static size_t keys_bytes(const struct mfs_net *net)
 	return (size_t)net->tokens * sizeof(int32_t);
 }
 
+static uint64_t aligned(uint64_t bytes)
+{
+	return (bytes + MFS_MEMORY_ALIGN - 1) / MFS_MEMORY_ALIGN * MFS_MEMORY_ALIGN;
+}
+
 int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
 {
 	struct mfs_batch_place *place = &net->on_device;
@@ -26,11 +31,14 @@ int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
 				(long long)net->tokens, INT32_MAX);
 	/* The loader may begin each array at a multiple of the alignment. */
-	place->bytes = ARRAYS * (keys_bytes(net) + MFS_MEMORY_ALIGN);
-	place->block = mfs_memory_add(net->memory, MFS_MEMORY_BATCH, place->bytes);
-	if (has_window(net))
-		place->first_key = mfs_memory_add(net->memory, MFS_MEMORY_BATCH, keys_bytes(net));
-	return 0;
+	place->bytes = aligned(ARRAYS * (keys_bytes(net) + MFS_MEMORY_ALIGN));
+	place->key_bytes = has_window(net) ? aligned(keys_bytes(net)) : 0;
+	place->block =
+		mfs_memory_add(net->memory, MFS_MEMORY_BATCH, net->batch_count * place->bytes);
+	place->first_key =
+		mfs_memory_add(net->memory, MFS_MEMORY_BATCH, net->batch_count * place->key_bytes);
+	net->taken = mfs_arena_array(&net->arena, net->batch_count, sizeof(*net->taken));
+	return net->taken ? 0 : mfs_fail_nomem(err);
 }
 
 int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err)
@@ -62,8 +70,10 @@ void mfs_batch_release(struct mfs_net *net)
 }
 
 /* The buffer was copied two microbatches ago; that the event waits for it costs nothing then. */
-static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *err)
+static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, uint32_t place,
+			    struct mfs_error *err)
 {
+	void *keys = mfs_net_at(net, net->on_device.first_key + place * net->on_device.key_bytes);
 	const struct mfk_device_ops *dev = net->backend->device;
 	struct mfs_key_stage *stage = &net->on_device.stage[net->on_device.turn++ % 2];
 	const int32_t *first = run->pass->batch->first_key;
@@ -77,17 +87,16 @@ static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, struct mf
 
 		stage->keys[t] = start > first[t] ? (int32_t)start : first[t];
 	}
-	dev->copy_in(run->ctx, mfs_net_at(net, net->on_device.first_key), stage->keys,
-		     keys_bytes(net));
+	dev->copy_in(run->ctx, keys, stage->keys, keys_bytes(net));
 	dev->event_record(run->ctx, stage->copied);
-	run->first_key = mfs_net_at(net, net->on_device.first_key);
+	run->first_key = keys;
 	return 0;
 }
 
-int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *err)
+int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, struct mfs_error *err)
 {
 	const struct mfs_batch *b = run->pass->batch;
-	char *block = mfs_net_at(net, net->on_device.block);
+	char *block = mfs_net_at(net, net->on_device.block + place * net->on_device.bytes);
 
 	if (b->bytes > net->on_device.bytes)
 		return mfs_fail(err, -EINVAL,
@@ -95,8 +104,6 @@ int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *
 				b->bytes, (unsigned long long)net->on_device.bytes,
 				(long long)net->tokens);
 	net->backend->device->copy_in(run->ctx, block, b->block, b->bytes);
-	if (run->pass->copied)
-		net->backend->device->event_record(run->ctx, run->pass->copied);
 #define ON_DEVICE(array) ((void *)(block + ((char *)b->array - (char *)b->block)))
 	run->tokens = ON_DEVICE(tokens);
 	run->labels = ON_DEVICE(labels);
@@ -105,6 +112,7 @@ int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *
 	run->position_order = ON_DEVICE(position_order);
 	run->loss_mask = ON_DEVICE(loss_mask);
 	run->first_key = b->documents ? ON_DEVICE(first_key) : NULL;
+	run->counted = b->counted;
 #undef ON_DEVICE
-	return has_window(net) ? copy_window_keys(net, run, err) : 0;
+	return has_window(net) ? copy_window_keys(net, run, place, err) : 0;
 }

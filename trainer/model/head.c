@@ -45,7 +45,6 @@ static int find(struct mfs_net *net, struct mfs_error *err)
 int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err)
 {
 	struct mfs_head *h = &net->head;
-	const uint64_t stream = mfs_matrix_bytes(net->io, net->tokens, net->hidden);
 	const uint64_t per_token = mfs_matrix_bytes(MFK_F32, net->tokens, 1);
 	const int r = find(net, err);
 
@@ -55,10 +54,6 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_er
 	net->vocab = h->linear.out;
 	h->linear.ld = (net->vocab + ROW_ELEMENTS - 1) / ROW_ELEMENTS * ROW_ELEMENTS;
 	h->chunk = chunk_rows(net);
-	h->in.x = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
-	h->in.normed = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, stream);
-	h->in.stats = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS,
-				     mfs_norm_stats_bytes(net->tokens));
 	mfs_part_plan_scratch_anew(plan);
 	h->scale = mfs_part_plan_scratch(plan, per_token);
 	h->loss = mfs_part_plan_scratch(plan, per_token);
@@ -68,7 +63,7 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_er
 
 static char *normed_row(const struct mfs_net *net, int64_t row)
 {
-	return (char *)mfs_net_at(net, net->head.in.normed) +
+	return (char *)mfs_pass_at(net, net->head.in.normed) +
 	       (size_t)(row * net->hidden) * mfk_dtype_size(net->io);
 }
 

@@ -62,10 +62,10 @@ static int check(const struct mfs_net *net, const struct mfs_dispatch *d, struct
 
 static int make_room_on_host(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_error *err)
 {
-	const size_t all = (size_t)d->processes * (size_t)(d->all_experts + 1);
+	const size_t all = net->slot_count * (size_t)d->processes * (size_t)(d->all_experts + 1);
 
-	d->host_offsets =
-		mfs_arena_array(&net->arena, (size_t)d->experts + 1, sizeof(*d->host_offsets));
+	d->host_offsets = mfs_arena_array(&net->arena, net->slot_count * ((size_t)d->experts + 1),
+					  sizeof(*d->host_offsets));
 	if (!d->host_offsets)
 		return mfs_fail_nomem(err);
 	if (!d->exchanges)
@@ -96,13 +96,11 @@ int mfs_dispatch_plan(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_pa
 	d->from = mfs_part_plan_keep(p, numbers(d->choices));
 	d->row_prob = mfs_part_plan_keep(p, numbers(d->choices));
 	d->expert_prob = d->exchanges ? mfs_part_plan_keep(p, numbers(d->most)) : d->row_prob;
-	d->sent = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
-				 (uint64_t)d->processes * (uint64_t)(d->all_experts + 1) *
-					 sizeof(int64_t));
+	d->sent = mfs_part_plan_keep(p, (uint64_t)d->processes * (uint64_t)(d->all_experts + 1) *
+						sizeof(int64_t));
 	d->offsets = d->sent;
 	if (d->exchanges)
-		d->offsets = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
-					    (uint64_t)(d->experts + 1) * sizeof(int64_t));
+		d->offsets = mfs_part_plan_keep(p, (uint64_t)(d->experts + 1) * sizeof(int64_t));
 	return 0;
 }
 
@@ -127,10 +125,22 @@ static const struct mfs_dispatch *dispatch_of(const struct mfs_part *part)
 	return &m->dispatch;
 }
 
-/* The first rows of all experts in what a process sorted. */
-static const int64_t *sent_by(const struct mfs_dispatch *d, uint32_t process)
+/* What all processes sorted in the pass that is being submitted. */
+static int64_t *host_sent(const struct mfs_net *net, const struct mfs_dispatch *d)
 {
-	return d->host_sent + process * (d->all_experts + 1);
+	return d->host_sent + net->now.slot * d->processes * (d->all_experts + 1);
+}
+
+int64_t *mfs_dispatch_offsets(const struct mfs_net *net, const struct mfs_dispatch *d)
+{
+	return d->host_offsets + net->now.slot * (d->experts + 1);
+}
+
+/* The first rows of all experts in what a process sorted. */
+static const int64_t *sent_by(const struct mfs_net *net, const struct mfs_dispatch *d,
+			      uint32_t process)
+{
+	return host_sent(net, d) + process * (d->all_experts + 1);
 }
 
 static uint32_t own_rank(const struct mfs_net *net)
@@ -140,46 +150,47 @@ static uint32_t own_rank(const struct mfs_net *net)
 
 /* A copy to the host, waited for. If the context has failed there are no rows, and whoever syncs
  * next is told why. */
-static void fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t *to, uint64_t from,
-		  int64_t count)
+static void fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t *to,
+		  const int64_t *from, int64_t count)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
 	const size_t bytes = (size_t)count * sizeof(*to);
 	char why[MFK_WHY];
 
-	dev->copy_out(run->ctx, to, mfs_net_at(net, from), bytes);
+	dev->copy_out(run->ctx, to, from, bytes);
 	if (dev->sync(run->ctx, why))
 		memset(to, 0, bytes);
 }
 
 /* Numbers of 8 bytes go as two of 4: nothing is computed. */
 static void tell_counts(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_dispatch *d)
+			const struct mfs_part *part)
 {
+	const struct mfs_dispatch *d = dispatch_of(part);
 	const int64_t count = d->all_experts + 1;
-	int64_t *sent = mfs_net_at(net, d->sent);
-	int64_t rows = 0;
+	int64_t *sent = mfs_part_kept(net, part, d->sent);
+	int64_t *offsets = mfs_dispatch_offsets(net, d), rows = 0;
 
 	mfs_parallel_all_gather(net->parallel, MFS_GROUP_EXPERT_TOKENS, run->ctx, MFK_F32, sent,
 				sent + own_rank(net) * count,
 				(uint64_t)count * (sizeof(*sent) / sizeof(float)));
-	fetch(net, run, d->host_sent, d->sent, d->processes * count);
+	fetch(net, run, host_sent(net, d), sent, d->processes * count);
 	for (int64_t e = 0; e < d->experts; e++) {
-		d->host_offsets[e] = rows;
+		offsets[e] = rows;
 		for (uint32_t r = 0; r < d->processes; r++) {
-			const int64_t *of = sent_by(d, r) + d->first + e;
+			const int64_t *of = sent_by(net, d, r) + d->first + e;
 
 			rows += of[1] - of[0];
 		}
 	}
-	d->host_offsets[d->experts] = rows;
-	net->backend->device->copy_in(run->ctx, mfs_net_at(net, d->offsets), d->host_offsets,
-				      ((size_t)d->experts + 1) * sizeof(*d->host_offsets));
+	offsets[d->experts] = rows;
+	net->backend->device->copy_in(run->ctx, mfs_part_kept(net, part, d->offsets), offsets,
+				      ((size_t)d->experts + 1) * sizeof(*offsets));
 }
 
-int64_t mfs_dispatch_rows(const struct mfs_dispatch *d)
+int64_t mfs_dispatch_rows(const struct mfs_net *net, const struct mfs_dispatch *d)
 {
-	return d->exchanges ? d->host_offsets[d->experts] : d->choices;
+	return d->exchanges ? mfs_dispatch_offsets(net, d)[d->experts] : d->choices;
 }
 
 /* ---- messages ---- */
@@ -205,7 +216,7 @@ static unsigned add(struct mfs_dispatch *d, unsigned count, bool receive, uint32
 static unsigned add_sorted(const struct mfs_net *net, struct mfs_dispatch *d,
 			   const struct cargo *cargo, bool back, unsigned count)
 {
-	const int64_t *offsets = sent_by(d, own_rank(net));
+	const int64_t *offsets = sent_by(net, d, own_rank(net));
 
 	for (uint32_t peer = 0; peer < d->processes; peer++) {
 		const int64_t first = peer / d->parts * d->experts;
@@ -220,14 +231,14 @@ static unsigned add_sorted(const struct mfs_net *net, struct mfs_dispatch *d,
 }
 
 /* Between own experts and the sorted choices of all. */
-static unsigned add_at_experts(struct mfs_dispatch *d, const struct cargo *cargo, bool back,
-			       unsigned count)
+static unsigned add_at_experts(const struct mfs_net *net, struct mfs_dispatch *d,
+			       const struct cargo *cargo, bool back, unsigned count)
 {
 	char *at = cargo->at_experts;
 
 	for (int64_t e = d->first; e < d->first + d->experts; e++)
 		for (uint32_t peer = 0; peer < d->processes; peer++) {
-			const int64_t *offsets = sent_by(d, peer) + e;
+			const int64_t *offsets = sent_by(net, d, peer) + e;
 			const size_t bytes = (size_t)(offsets[1] - offsets[0]) * cargo->bytes;
 
 			count = add(d, count, !back, peer, at, bytes);
@@ -243,7 +254,7 @@ static void exchange(const struct mfs_net *net, const struct mfs_pass *run,
 	struct mfs_moe *m = part->own;
 	unsigned count = add_sorted(net, &m->dispatch, cargo, back, 0);
 
-	count = add_at_experts(&m->dispatch, cargo, back, count);
+	count = add_at_experts(net, &m->dispatch, cargo, back, count);
 	mfs_parallel_exchange(net->parallel, MFS_GROUP_EXPERT_TOKENS, run->ctx,
 			      m->dispatch.messages, count);
 }
@@ -286,7 +297,7 @@ void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct mfs_dispatch *d = dispatch_of(part);
 	const struct mfs_moe *m = part->own;
-	int64_t *sent = mfs_net_at(net, d->sent);
+	int64_t *sent = mfs_part_kept(net, part, d->sent);
 	const struct mfk_dispatch order = {
 		.tokens = net->tokens,
 		.experts = d->all_experts,
@@ -307,10 +318,10 @@ void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
 
 	net->backend->ops->dispatch(run->ctx, &order);
 	if (d->exchanges) {
-		tell_counts(net, run, d);
+		tell_counts(net, run, part);
 		exchange(net, run, part, &probs, false);
 	} else if (d->wants_host) {
-		fetch(net, run, d->host_offsets, d->offsets, d->experts + 1);
+		fetch(net, run, mfs_dispatch_offsets(net, d), sent, d->experts + 1);
 	}
 }
 

@@ -101,7 +101,7 @@ static struct mfk_gemm_grouped groups_of(const struct mfs_net *net, const struct
 	return (struct mfk_gemm_grouped){
 		.base = product_of(net, rows, &g->of_first, which),
 		.groups = d->experts,
-		.host_offsets = d->wants_host || d->exchanges ? d->host_offsets : NULL,
+		.host_offsets = d->wants_host || d->exchanges ? mfs_dispatch_offsets(net, d) : NULL,
 		.stride = g->stride,
 	};
 }
@@ -127,9 +127,9 @@ static struct mfk_gemm_grouped product_now(const struct mfs_net *net, const stru
 {
 	const struct mfs_moe *m = part->own;
 	const struct mfs_dispatch *d = &m->dispatch;
-	struct mfk_gemm_grouped g = groups_of(net, d, mfs_dispatch_rows(d), linear, which);
+	struct mfk_gemm_grouped g = groups_of(net, d, mfs_dispatch_rows(net, d), linear, which);
 
-	g.offsets = mfs_net_at(net, d->offsets);
+	g.offsets = mfs_part_kept(net, part, d->offsets);
 	return g;
 }
 
@@ -182,7 +182,7 @@ static struct mfk_act act_of(const struct mfs_net *net, const struct mfs_part *p
 		.dtype = net->io,
 		.kind = e->activation,
 		.gated = e->gated,
-		.rows = mfs_dispatch_rows(&m->dispatch),
+		.rows = mfs_dispatch_rows(net, &m->dispatch),
 		.cols = e->fc2.of_first.in,
 		.row_scale = mfs_dispatch_probs(net, part),
 		.x = mfs_part_kept(net, part, e->hidden),

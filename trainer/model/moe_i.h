@@ -51,10 +51,11 @@ struct mfs_dispatch {
 	uint64_t sorted;	      /* scratch: [parts][choices][hidden] */
 	uint64_t at_experts;	      /* scratch: [most][hidden]; sorted, if nothing is exchanged */
 	uint64_t dsorted_prob;	      /* scratch: [parts][choices]; backward */
-	uint64_t sent, offsets;	      /* of the run: first rows of all experts, of own experts */
+	uint64_t sent, offsets;	      /* kept: first rows of all experts, of own experts */
 
-	int64_t *host_sent;    /* [processes][all_experts + 1]: sent of each, of the last forward */
-	int64_t *host_offsets; /* [experts + 1]: of the last forward */
+	/* the same on the host, of each slot: sent [processes][all_experts + 1] of each process,
+	 * offsets [experts + 1] */
+	int64_t *host_sent, *host_offsets;
 	struct mfk_message *messages;
 };
 
@@ -121,8 +122,10 @@ void mfs_dispatch_plan_scratch(const struct mfs_net *net, struct mfs_dispatch *d
  * experts are added; NULL: not wanted. */
 void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_part *part, int32_t *totals);
-/* Rows that own experts have since the last sort. */
-int64_t mfs_dispatch_rows(const struct mfs_dispatch *d);
+/* The first rows of own experts on the host, of the pass that is being submitted. */
+int64_t *mfs_dispatch_offsets(const struct mfs_net *net, const struct mfs_dispatch *d);
+/* Rows that own experts have in it, since it was sorted. */
+int64_t mfs_dispatch_rows(const struct mfs_net *net, const struct mfs_dispatch *d);
 /* Rows of x[T, hidden] at their experts: [rows, hidden], sorted by expert, then by process, then by
  * token. They lie in one place, whatever x is. */
 void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *run,

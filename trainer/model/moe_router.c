@@ -288,7 +288,7 @@ static double balance_factor(const struct mfs_net *net, const struct mfs_router 
 /* What gradients of auxiliary losses are multiplied by. */
 static double loss_scale(const struct mfs_net *net, const struct mfs_pass *run)
 {
-	const uint64_t counted = run->pass->batch->counted;
+	const uint64_t counted = run->counted;
 	const double tokens = net->config->calculate_per_token_loss ? (double)net->tokens
 			      : counted				    ? (double)counted
 								    : 1;

@@ -16,7 +16,7 @@ void *mfs_net_scratch(const struct mfs_net *net, uint64_t offset)
 
 void *mfs_part_kept(const struct mfs_net *net, const struct mfs_part *part, uint64_t offset)
 {
-	return mfs_net_at(net, part->kept + offset);
+	return (char *)mfs_pass_at(net, part->kept) + offset;
 }
 
 double *mfs_net_sum(const struct mfs_net *net, enum mfs_sum which)
@@ -52,6 +52,8 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 
 static int find_embeddings(struct mfs_net *net, struct mfs_error *err)
 {
+	if (!net->chunks[0].embeds)
+		return 0;
 	net->word_embeddings =
 		mfs_params_find(net->params, "embedding.word_embeddings.weight", -1, -1);
 	net->position_embeddings =
@@ -67,20 +69,42 @@ static int find_embeddings(struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
+static int make_chunks(struct mfs_net *net, struct mfs_error *err)
+{
+	const struct mfs_layout *layout = &net->params->layout;
+	const uint32_t stage = net->parallel->place.pp;
+	uint32_t first;
+
+	net->chunk_count = layout->vpp;
+	net->chunks = mfs_arena_array(&net->arena, net->chunk_count, sizeof(*net->chunks));
+	if (!net->chunks)
+		return mfs_fail_nomem(err);
+	for (uint32_t c = 0; c < net->chunk_count; c++) {
+		net->chunks[c].count = mfs_layout_layers(layout, net->args, c, stage, &first);
+		net->layer_count += net->chunks[c].count;
+	}
+	net->chunks[0].embeds = mfs_is_first_stage(net->parallel);
+	net->chunks[net->chunk_count - 1].ends = mfs_is_last_stage(net->parallel);
+	net->layers = mfs_arena_array(&net->arena, net->layer_count, sizeof(*net->layers));
+	if (!net->layers)
+		return mfs_fail_nomem(err);
+	for (uint32_t c = 0, i = 0; c < net->chunk_count; i += net->chunks[c++].count)
+		net->chunks[c].layers = net->layers + i;
+	return 0;
+}
+
 static int fill(struct mfs_net *net, struct mfs_error *err)
 {
 	int r = check_supported(net, err);
 
 	if (!r)
+		r = make_chunks(net, err);
+	if (!r)
 		r = find_embeddings(net, err);
 	if (r)
 		return r;
-	net->layer_count = (uint32_t)net->args->num_layers;
-	net->layers = mfs_arena_array(&net->arena, net->layer_count, sizeof(*net->layers));
 	net->replaced = mfs_arena_array(&net->arena, net->params->count, sizeof(*net->replaced));
-	if (!net->layers || !net->replaced)
-		return mfs_fail_nomem(err);
-	return mfs_net_plan(net, err);
+	return net->replaced ? mfs_net_plan(net, err) : mfs_fail_nomem(err);
 }
 
 int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params,

@@ -1,5 +1,6 @@
 /*
- * The model as a computation: forward and backward of one microbatch.
+ * The model as a computation: forward and backward of microbatches through the model chunks of this
+ * process.
  *
  * One layer is driven by a table of what the arguments say (norm, bias, gate, positions, heads,
  * experts); there are no models by name. Activations lie in memory that was planned
@@ -18,10 +19,12 @@
 #include "trainer/model/params.h"
 #include "trainer/base/memory.h"
 #include "trainer/parallel/parallel.h"
+#include "trainer/parallel/pipeline.h"
 
 struct mfs_net;
 
-/* Plans activations of micro_batch_size sequences of seq_length tokens, in memory. Borrows config,
+/* Plans activations of micro_batch_size sequences of seq_length tokens, in memory: as often as the
+ * largest batch of the run has passes between forward and backward here. Borrows config,
  * params and memory. backend and device may be NULL for a plan alone (--dry-run). -ENOTSUP: an
  * argument that has no computation here, by name. */
 int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params,
@@ -36,8 +39,6 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 /* What a microbatch is worth. */
 struct mfs_net_pass {
 	const struct mfs_batch *batch; /* host; it is copied to the device first */
-	/* Recorded when the batch is on the device and may be given back; NULL: not wanted. */
-	struct mfk_event *copied;
 	/* The gradient of the loss's sum over counted tokens is multiplied by this: 1 / (counted
 	 * tokens * microbatches) or, with per-token loss, 1; times the loss scale of fp16. */
 	float grad_scale;
@@ -53,7 +54,22 @@ struct mfs_net_pass {
  * writes whole. */
 void mfs_net_clear_grads(struct mfs_net *net, struct mfk_ctx *ctx);
 
-/* Adds to the flat gradients, and to the sums of losses (mfs_net_losses). Nothing is waited for. */
+/* What a step of so many microbatches is made of, for mfs_pipeline_new(). */
+void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool backward,
+		      struct mfs_pipeline_shape *ret);
+/* True if there is memory for all that a pipeline has at once. */
+bool mfs_net_has_room(const struct mfs_net *net, const struct mfs_pipeline *p);
+/* Brings a microbatch to its place on the device (struct mfs_pipeline_step: batch), by operations
+ * of the context. */
+int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
+		 const struct mfs_net_pass *pass, struct mfs_error *err);
+/* A forward pass, a backward one or an exchange, of microbatches that have been taken. Adds to the
+ * flat gradients, and to the sums of losses (mfs_net_losses). Nothing is waited for. */
+void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step);
+/* Whether a step adds to the loss of tokens. Its microbatch has been taken. */
+bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_step *step);
+
+/* All of a microbatch, in a process that has the whole model. For tests. */
 int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
 		struct mfs_error *err);
 

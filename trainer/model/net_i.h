@@ -30,8 +30,9 @@ struct mfs_net;
 /* What is on its way: the context, and the microbatch on the device. */
 struct mfs_pass {
 	struct mfk_ctx *ctx;
-	const struct mfs_net_pass *pass;
-	bool train; /* with dropout, and a backward pass follows */
+	const struct mfs_net_pass *pass; /* without its batch, when that is on the device */
+	uint64_t counted;		 /* tokens whose loss counts */
+	bool train;			 /* with dropout, and a backward pass follows */
 	bool first; /* pass->first: what mfs_linear_replaces() named is written, not added to */
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
 	const int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
@@ -67,6 +68,12 @@ void mfs_part_plan_scratch_anew(struct mfs_part_plan *p);
 uint64_t mfs_matrix_bytes(enum mfk_dtype type, int64_t rows, int64_t cols);
 
 void *mfs_net_scratch(const struct mfs_net *net, uint64_t offset);
+
+/* Where something lies: at one place for all passes, or in the slot of each. */
+struct mfs_at {
+	uint64_t offset; /* in memory, or in the slot */
+	bool in_slot;
+};
 
 /* ---- linears and norms ---- */
 
@@ -123,7 +130,8 @@ struct mfs_part {
 	uint32_t layer;
 	void *own; /* the kind's sizes, linears and offsets; of the net's arena */
 	/* set when plan() has returned: */
-	uint64_t bytes, kept; /* what it keeps, and its offset in memory */
+	uint64_t bytes; /* what it keeps */
+	struct mfs_at kept;
 };
 
 struct mfs_part_kind {
@@ -148,7 +156,7 @@ struct mfs_part_kind {
 			struct mfs_error *err);
 };
 
-/* An address in what a part keeps. */
+/* An address in what a part keeps of the pass that is being submitted. */
 void *mfs_part_kept(const struct mfs_net *net, const struct mfs_part *part, uint64_t offset);
 /* True with selective recomputation of a module of that name. */
 bool mfs_recomputes(const struct mfs_net *net, const char *module);
@@ -206,7 +214,7 @@ void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
 /* Where the residual stream meets a norm. */
 struct mfs_joint {
 	struct mfs_norm norm;
-	uint64_t x, normed, stats; /* offsets in memory: [T, hidden] twice, fp32 [2, T] */
+	struct mfs_at x, normed, stats; /* [T, hidden] twice, fp32 [2, T] */
 };
 
 struct mfs_sublayer {
@@ -218,6 +226,14 @@ struct mfs_sublayer {
 
 struct mfs_layer {
 	struct mfs_sublayer attention, mlp;
+};
+
+/* A model chunk: the layers that follow one another in this process. */
+struct mfs_net_chunk {
+	struct mfs_layer *layers;
+	uint32_t count;
+	bool embeds; /* it is the model's first: its first x is of the embedding */
+	bool ends;   /* it is the model's last: the last norm and the head follow it */
 };
 
 /* Tables of sines and cosines, fp32 [seq, dim / 2], and the positions of tokens [T]. */
@@ -248,16 +264,18 @@ struct mfs_head {
 	int64_t chunk;		      /* rows of logits at a time; linear.ld elements each */
 	uint64_t logits, scale, loss; /* offsets in scratch */
 };
+/* Finds it, and plans its scratch. */
 int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err);
 /* Losses of what is in head.in.normed, and in training the gradient of it, in dnormed. */
 void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, void *dnormed);
 int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, float *ret,
 		    struct mfs_error *err);
 
-/* The microbatch on the device; batch.c. */
+/* Microbatches on the device; batch.c. */
 struct mfs_batch_place {
-	uint64_t block, first_key; /* offsets in memory */
-	uint64_t bytes;		   /* of block */
+	/* offsets in memory of the first one's; the others' follow */
+	uint64_t block, first_key;
+	uint64_t bytes, key_bytes; /* of each */
 	struct mfs_key_stage {
 		int32_t *keys; /* host, [T] */
 		struct mfk_event *copied;
@@ -266,11 +284,21 @@ struct mfs_batch_place {
 };
 int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err);
 int mfs_batch_begin(struct mfs_net *net, struct mfs_error *err);
-int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *err);
+/* Copies run->pass->batch to a place, and sets addresses in run. */
+int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place,
+		   struct mfs_error *err);
 void mfs_batch_release(struct mfs_net *net);
+
+/* A microbatch that is on the device. */
+struct mfs_taken {
+	struct mfs_net_pass pass;
+	struct mfs_pass run; /* its pass is the one above */
+};
 
 /* Finds what the net is made of, and plans its memory; plan.c. */
 int mfs_net_plan(struct mfs_net *net, struct mfs_error *err);
+/* Bytes of the residual stream. */
+uint64_t mfs_stream_bytes(const struct mfs_net *net);
 
 struct mfs_net {
 	const struct mfs_train_config *config;
@@ -285,19 +313,30 @@ struct mfs_net {
 	enum mfk_dtype io, grad;
 	int64_t batch, seq, tokens, hidden, vocab; /* tokens = batch * seq; vocab is padded */
 
-	const struct mfs_param *word_embeddings, *position_embeddings; /* NULL: none */
-	struct mfs_layer *layers;
+	/* NULL: none, or the stage does not embed */
+	const struct mfs_param *word_embeddings, *position_embeddings;
+	struct mfs_layer *layers; /* of all chunks */
 	uint32_t layer_count;
-	struct mfs_head head;
+	struct mfs_net_chunk *chunks;
+	uint32_t chunk_count;
+	struct mfs_head head; /* of the chunk that ends the model */
 	struct mfs_rope rope;
 	struct mfs_batch_place on_device;
 
-	/* Layers [k n, k n + n) are run again as one, where n is chunk; layers from chunked_end on
-	 * are not. chunk 0: none are. */
-	uint32_t chunk, chunked_end;
+	/* Layers [k n, k n + n) of a model chunk are run again as one, where n is again_layers;
+	 * layers from again_end on are not. again_layers 0: none are. */
+	uint32_t again_layers, again_end;
+
+	/* What passes keep until their backward lies in slots of equal size, one behind the other.
+	 * Likewise gradients of the residual stream, [T, hidden] each. */
+	uint64_t slots, slot_bytes, dx, dx_bytes;
+	uint32_t slot_count, batch_count, dx_count;
+	struct mfs_taken *taken; /* [batch_count] */
+	struct {
+		uint32_t slot, dx; /* numbers, of the pass that is being submitted */
+	} now;
 
 	uint64_t branch;  /* [T, hidden]: a part's output; backward: the gradient of its input */
-	uint64_t dx;	  /* [T, hidden]: the gradient of the residual stream */
 	uint64_t dropped; /* [T, hidden]: dx behind dropout; with hidden dropout alone */
 	uint64_t scratch;
 	uint64_t sums;
@@ -308,6 +347,13 @@ struct mfs_net {
 static inline void *mfs_net_at(const struct mfs_net *net, uint64_t offset)
 {
 	return mfs_memory_at(net->memory, offset);
+}
+
+/* Of the pass that is being submitted. */
+static inline void *mfs_pass_at(const struct mfs_net *net, struct mfs_at at)
+{
+	return mfs_net_at(net, at.in_slot ? net->slots + net->now.slot * net->slot_bytes + at.offset
+					  : at.offset);
 }
 
 #endif

@@ -1,12 +1,16 @@
 /*
- * A microbatch through the model, from top to bottom and back:
+ * A microbatch through the model chunks of this process, from top to bottom and back:
  *
- *   batch_copy    one copy to the device
- *   embed         x of the first sublayer
- *   forward       L layers of two sublayers
- *   head          losses, and at once the gradient of the last norm's output
- *   backward      the layers in reverse; those that were not kept are run again first
- *   embed_backward
+ *   take          one copy to the device
+ *   forward       embed, or what the chunk before has sent: x of the first sublayer
+ *                 the layers, of two sublayers each
+ *                 the last norm, or the stream that the next chunk goes on with
+ *   backward      head: losses, and at once the gradient of the last norm's output; or the stream's
+ *                 gradient, which the next chunk has sent
+ *                 the layers in reverse; those that were not kept are run again first
+ *                 embed_backward, or the stream's gradient, which is sent
+ *
+ * Without a backward pass forward ends with the head and its losses.
  *
  * All of it is submitted to the context; nothing here waits.
  */
@@ -15,6 +19,17 @@
 static void *branch_of(const struct mfs_net *net)
 {
 	return mfs_net_at(net, net->branch);
+}
+
+/* The gradient of the residual stream: the buffer of a number, and that of this pass. */
+static void *dx_at(const struct mfs_net *net, uint32_t number)
+{
+	return mfs_net_at(net, net->dx + number * net->dx_bytes);
+}
+
+static void *dx_of(const struct mfs_net *net)
+{
+	return dx_at(net, net->now.dx);
 }
 
 /* ---- dropout ---- */
@@ -63,8 +78,8 @@ static const void *before_dropout(const struct mfs_net *net, const struct mfs_pa
 	struct mfk_dropout d = dropout_at(net, run, layer, site);
 
 	if (!drops(net, run))
-		return mfs_net_at(net, net->dx);
-	d.x = mfs_net_at(net, net->dx);
+		return dx_of(net);
+	d.x = dx_of(net);
 	d.y = mfs_net_at(net, net->dropped);
 	net->backend->ops->dropout_backward(run->ctx, &d);
 	return d.y;
@@ -77,21 +92,21 @@ static const void *before_dropout(const struct mfs_net *net, const struct mfs_pa
 static void join(const struct mfs_net *net, const struct mfs_pass *run,
 		 const struct mfs_sublayer *before, const struct mfs_joint *at)
 {
-	void *x = mfs_net_at(net, at->x), *normed = mfs_net_at(net, at->normed);
-	float *stats = mfs_net_at(net, at->stats);
+	void *x = mfs_pass_at(net, at->x), *normed = mfs_pass_at(net, at->normed);
+	float *stats = mfs_pass_at(net, at->stats);
 
 	if (before && drops(net, run)) {
 		struct mfk_dropout d = dropout_at(net, run, before->part.layer, before->site);
 
 		d.x = branch_of(net);
-		d.residual = mfs_net_at(net, before->in.x);
+		d.residual = mfs_pass_at(net, before->in.x);
 		d.y = x;
 		net->backend->ops->dropout(run->ctx, &d);
 		before = NULL;
 	}
 	if (before)
 		mfs_norm_forward(net, run, &at->norm, net->tokens, branch_of(net),
-				 mfs_net_at(net, before->in.x), x, normed, stats);
+				 mfs_pass_at(net, before->in.x), x, normed, stats);
 	else
 		mfs_norm_forward(net, run, &at->norm, net->tokens, x, NULL, NULL, normed, stats);
 }
@@ -100,8 +115,8 @@ static void join(const struct mfs_net *net, const struct mfs_pass *run,
 static void join_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			  const struct mfs_joint *at, const void *dnormed, const void *dstream)
 {
-	mfs_norm_backward(net, run, &at->norm, net->tokens, mfs_net_at(net, at->x),
-			  mfs_net_at(net, at->stats), dnormed, dstream, mfs_net_at(net, net->dx));
+	mfs_norm_backward(net, run, &at->norm, net->tokens, mfs_pass_at(net, at->x),
+			  mfs_pass_at(net, at->stats), dnormed, dstream, dx_of(net));
 }
 
 /* ---- forward ---- */
@@ -128,7 +143,7 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 
 static void embed(const struct mfs_net *net, const struct mfs_pass *run)
 {
-	void *x = mfs_net_at(net, net->layers[0].attention.in.x);
+	void *x = mfs_pass_at(net, net->layers[0].attention.in.x);
 	struct mfk_embedding e = embedding(net, run);
 	struct mfk_dropout d = dropout_at(net, run, 0, MFS_DROPOUT_EMBEDDING);
 
@@ -146,23 +161,52 @@ static void sublayer_forward(const struct mfs_net *net, const struct mfs_pass *r
 			     void *output)
 {
 	join(net, run, before, &s->in);
-	s->part.kind->forward(net, run, &s->part, mfs_net_at(net, s->in.normed), output);
+	s->part.kind->forward(net, run, &s->part, mfs_pass_at(net, s->in.normed), output);
 }
 
-/* Layers [first, end). The last one's output is wanted or not. */
-static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run, uint32_t first,
-			   uint32_t end, bool wanted)
+/* Layers [first, end) of a chunk. The last one's output is wanted or not. */
+static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_net_chunk *chunk, uint32_t first, uint32_t end,
+			   bool wanted)
 {
 	const struct mfs_sublayer *before = NULL;
 
 	for (uint32_t i = first; i < end; i++) {
-		const struct mfs_layer *l = &net->layers[i];
+		const struct mfs_layer *l = &chunk->layers[i];
 
 		sublayer_forward(net, run, before, &l->attention, branch_of(net));
 		sublayer_forward(net, run, &l->attention, &l->mlp,
 				 i + 1 < end || wanted ? branch_of(net) : NULL);
 		before = &l->mlp;
 	}
+}
+
+/* The residual stream behind the chunk's last layer, in place of that one's output: the next chunk
+ * begins with it. Without dropout the sum is one with p = 0, which keeps every element as it is. */
+static void output(const struct mfs_net *net, const struct mfs_pass *run,
+		   const struct mfs_sublayer *last)
+{
+	struct mfk_dropout d = dropout_at(net, run, last->part.layer, last->site);
+
+	if (!drops(net, run))
+		d.p = 0;
+	d.x = d.y = branch_of(net);
+	d.residual = mfs_pass_at(net, last->in.x);
+	net->backend->ops->dropout(run->ctx, &d);
+}
+
+static void chunk_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_net_chunk *chunk)
+{
+	const struct mfs_sublayer *last = &chunk->layers[chunk->count - 1].mlp;
+
+	if (chunk->embeds)
+		embed(net, run);
+	layers_forward(net, run, chunk, 0, chunk->count, true);
+	if (chunk->ends)
+		join(net, run, last, &net->head.in);
+	else
+		output(net, run, last);
 }
 
 /* ---- backward ---- */
@@ -177,7 +221,7 @@ static void make_again(const struct mfs_net *net, const struct mfs_pass *run,
 	if (s->norm_again)
 		join(net, &again, NULL, &s->in);
 	if (s->part_again)
-		s->part.kind->forward(net, &again, &s->part, mfs_net_at(net, s->in.normed), NULL);
+		s->part.kind->forward(net, &again, &s->part, mfs_pass_at(net, s->in.normed), NULL);
 }
 
 static void sublayer_backward(const struct mfs_net *net, const struct mfs_pass *run,
@@ -186,35 +230,40 @@ static void sublayer_backward(const struct mfs_net *net, const struct mfs_pass *
 	const void *doutput = before_dropout(net, run, s->part.layer, s->site);
 	void *dnormed = branch_of(net);
 
-	s->part.kind->backward(net, run, &s->part, mfs_net_at(net, s->in.normed), doutput, dnormed);
-	join_backward(net, run, &s->in, dnormed, mfs_net_at(net, net->dx));
+	s->part.kind->backward(net, run, &s->part, mfs_pass_at(net, s->in.normed), doutput,
+			       dnormed);
+	join_backward(net, run, &s->in, dnormed, dx_of(net));
 }
 
-/* Before the last layer of a chunk goes backward: all of it is run again from its first x. */
-static void run_chunk_again(const struct mfs_net *net, const struct mfs_pass *run, uint32_t last)
+/* Before the last one of some layers goes backward: all of them are run again from the first x. */
+static void run_layers_again(const struct mfs_net *net, const struct mfs_pass *run,
+			     const struct mfs_net_chunk *chunk, uint32_t last)
 {
 	struct mfs_pass again = *run;
 
 	again.again = true;
-	layers_forward(net, &again, last / net->chunk * net->chunk, last + 1, false);
+	layers_forward(net, &again, chunk, last / net->again_layers * net->again_layers, last + 1,
+		       false);
 }
 
-static bool ends_chunk(const struct mfs_net *net, uint32_t i)
+static bool ends_layers(const struct mfs_net *net, const struct mfs_net_chunk *chunk, uint32_t i)
 {
-	return i < net->chunked_end && (i + 1 == net->chunked_end || (i + 1) % net->chunk == 0);
+	return i < net->again_end && (i + 1 == net->again_end || i + 1 == chunk->count ||
+				      (i + 1) % net->again_layers == 0);
 }
 
-static void layers_backward(const struct mfs_net *net, const struct mfs_pass *run)
+static void layers_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			    const struct mfs_net_chunk *chunk)
 {
-	for (uint32_t i = net->layer_count; i-- > 0;) {
-		const struct mfs_layer *l = &net->layers[i];
+	for (uint32_t i = chunk->count; i-- > 0;) {
+		const struct mfs_layer *l = &chunk->layers[i];
 
-		if (ends_chunk(net, i))
-			run_chunk_again(net, run, i);
-		if (i >= net->chunked_end)
+		if (ends_layers(net, chunk, i))
+			run_layers_again(net, run, chunk, i);
+		if (i >= net->again_end)
 			make_again(net, run, &l->mlp);
 		sublayer_backward(net, run, &l->mlp);
-		if (i >= net->chunked_end)
+		if (i >= net->again_end)
 			make_again(net, run, &l->attention);
 		sublayer_backward(net, run, &l->attention);
 	}
@@ -230,35 +279,104 @@ static void embed_backward(const struct mfs_net *net, const struct mfs_pass *run
 	net->backend->ops->embedding_backward(run->ctx, &e);
 }
 
+static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_net_chunk *chunk)
+{
+	if (chunk->ends) {
+		mfs_head_run(net, run, branch_of(net));
+		join_backward(net, run, &net->head.in, branch_of(net), NULL);
+	}
+	layers_backward(net, run, chunk);
+	if (chunk->embeds)
+		embed_backward(net, run);
+}
+
+/* ---- between chunks ---- */
+
+/* A stream is received where a chunk begins: at the first x, with which each slot begins. */
+static void *first_x(const struct mfs_net *net, uint32_t slot)
+{
+	return mfs_net_at(net, net->slots + slot * net->slot_bytes);
+}
+
+static void *address_of(const struct mfs_net *net, const struct mfs_pipeline_message *m)
+{
+	if (m->gradient)
+		return dx_at(net, m->at);
+	return m->receive ? first_x(net, m->at) : branch_of(net);
+}
+
+static void exchange(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step)
+{
+	struct mfk_message list[sizeof(step->message) / sizeof(step->message[0])];
+
+	for (uint32_t i = 0; i < step->message_count; i++) {
+		const struct mfs_pipeline_message *m = &step->message[i];
+
+		list[i] = (struct mfk_message){.receive = m->receive,
+					       .peer = m->stage,
+					       .data = address_of(net, m),
+					       .bytes = mfs_stream_bytes(net)};
+	}
+	mfs_parallel_exchange(net->parallel, MFS_GROUP_PIPELINE, ctx, list, step->message_count);
+}
+
 /* ---- all of it ---- */
 
-static int run_forward(struct mfs_net *net, struct mfs_pass *run, struct mfs_error *err)
+int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
+		 const struct mfs_net_pass *pass, struct mfs_error *err)
 {
-	const int r = mfs_batch_copy(net, run, err);
+	struct mfs_taken *taken = &net->taken[place];
+	int rc;
 
-	if (r)
-		return r;
-	embed(net, run);
-	layers_forward(net, run, 0, net->layer_count, true);
-	join(net, run, &net->layers[net->layer_count - 1].mlp, &net->head.in);
-	return 0;
+	taken->pass = *pass;
+	taken->run = (struct mfs_pass){
+		.ctx = ctx, .pass = &taken->pass, .train = pass->backward, .first = pass->first};
+	rc = mfs_batch_copy(net, &taken->run, place, err);
+	taken->pass.batch = NULL;
+	return rc;
+}
+
+void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step)
+{
+	const struct mfs_pass *run = &net->taken[step->batch].run;
+	const struct mfs_net_chunk *chunk = &net->chunks[step->chunk];
+
+	net->now.slot = step->slot;
+	net->now.dx = step->grad;
+	switch (step->kind) {
+	case MFS_PIPELINE_FORWARD:
+		chunk_forward(net, run, chunk);
+		if (chunk->ends && !run->train)
+			mfs_head_run(net, run, NULL);
+		break;
+	case MFS_PIPELINE_BACKWARD:
+		chunk_backward(net, run, chunk);
+		break;
+	case MFS_PIPELINE_EXCHANGE:
+		exchange(net, ctx, step);
+		break;
+	}
+}
+
+bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_step *step)
+{
+	const bool train = net->taken[step->batch].run.train;
+
+	return net->chunks[step->chunk].ends &&
+	       step->kind == (train ? MFS_PIPELINE_BACKWARD : MFS_PIPELINE_FORWARD);
 }
 
 int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
 		struct mfs_error *err)
 {
-	struct mfs_pass run = {
-		.ctx = ctx, .pass = pass, .train = pass->backward, .first = pass->first};
-	const int r = run_forward(net, &run, err);
+	const int rc = mfs_net_take(net, ctx, 0, pass, err);
 
-	if (r)
-		return r;
-	mfs_head_run(net, &run, branch_of(net));
-	if (!run.train)
-		return 0;
-	join_backward(net, &run, &net->head.in, branch_of(net), NULL);
-	layers_backward(net, &run);
-	embed_backward(net, &run);
+	if (rc)
+		return rc;
+	mfs_net_step(net, ctx, &(struct mfs_pipeline_step){.kind = MFS_PIPELINE_FORWARD});
+	if (pass->backward)
+		mfs_net_step(net, ctx, &(struct mfs_pipeline_step){.kind = MFS_PIPELINE_BACKWARD});
 	return 0;
 }
 
@@ -266,8 +384,11 @@ int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_ba
 		   float *ret, struct mfs_error *err)
 {
 	const struct mfs_net_pass pass = {.batch = batch};
-	struct mfs_pass run = {.ctx = ctx, .pass = &pass};
-	const int r = run_forward(net, &run, err);
+	const int rc = mfs_net_take(net, ctx, 0, &pass, err);
 
-	return r ? r : mfs_head_logits(net, &run, ret, err);
+	if (rc)
+		return rc;
+	net->now.slot = 0;
+	chunk_forward(net, &net->taken[0].run, &net->chunks[0]);
+	return mfs_head_logits(net, &net->taken[0].run, ret, err);
 }

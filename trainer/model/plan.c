@@ -1,11 +1,13 @@
 /*
  * What a model's parts are, and where their activations lie.
  *
- * Each sublayer has memory for x, normed, the norm's statistics and what its part keeps. Memory of
- * what is recomputed is shared by all who recompute it:
+ * Each sublayer has memory for x, normed, the norm's statistics and what its part keeps. It lies in
+ * a slot, and there are as many slots as passes may be between forward and backward at once. A slot
+ * serves each of the process's model chunks. Memory of what is recomputed is in no slot, and shared
+ * by all who recompute it:
  *
- *   full        Layers are run again in chunks. Place k of a chunk has one set of memory for all
- *               chunks; only the first x of each chunk is kept.
+ *   full        Layers of a model chunk are run again in chunks. Place k of a chunk has one set of
+ *               memory for all chunks; only the first x of each chunk is kept.
  *   selective   "layernorm": all share one normed; "mlp", "moe": all share what the part keeps.
  *               "moe_act", "shared_experts": that is in scratch (moe.c). "core_attn" and
  *               "mla_up_proj" change nothing: scores are never kept, and queries, keys and values
@@ -97,10 +99,10 @@ static int plan_part(struct mfs_net *net, struct mfs_sublayer *s, uint32_t layer
 	return 0;
 }
 
-static int plan_layer(struct mfs_net *net, uint32_t i, struct mfs_part_plan *scratch,
-		      struct mfs_error *err)
+/* i: its number in the whole model. */
+static int plan_layer(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
+		      struct mfs_part_plan *scratch, struct mfs_error *err)
 {
-	struct mfs_layer *l = &net->layers[i];
 	const struct mfs_part_kind *attention, *mlp;
 	int r = mfs_norm_find(net, "decoder.layers.input_layernorm", (int32_t)i,
 			      &l->attention.in.norm, err);
@@ -120,7 +122,7 @@ static int plan_layer(struct mfs_net *net, uint32_t i, struct mfs_part_plan *scr
 
 /* ---- where it lies ---- */
 
-static uint64_t stream_bytes(const struct mfs_net *net)
+uint64_t mfs_stream_bytes(const struct mfs_net *net)
 {
 	return mfs_matrix_bytes(net->io, net->tokens, net->hidden);
 }
@@ -130,18 +132,46 @@ static uint64_t larger(uint64_t a, uint64_t b)
 	return a > b ? a : b;
 }
 
+static struct mfs_at in_slot(uint64_t *used, uint64_t bytes)
+{
+	return (struct mfs_at){take(used, bytes), true};
+}
+
+static struct mfs_at for_all(struct mfs_net *net, uint64_t bytes)
+{
+	return (struct mfs_at){mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes), false};
+}
+
+/* What a kind of sublayer keeps at most, of those that are place k of what is run again. */
+static uint64_t kept_at(const struct mfs_net *net, uint32_t k, bool mlp)
+{
+	uint64_t kept = 0;
+
+	for (uint32_t c = 0; c < net->chunk_count; c++) {
+		const struct mfs_net_chunk *chunk = &net->chunks[c];
+
+		for (uint32_t i = k; i < chunk->count && i < net->again_end;
+		     i += net->again_layers) {
+			const struct mfs_layer *l = &chunk->layers[i];
+
+			kept = larger(kept, mlp ? l->mlp.part.bytes : l->attention.part.bytes);
+		}
+	}
+	return kept;
+}
+
 /* Where a sublayer's activations lie. */
 struct place {
-	uint64_t x, normed, stats, kept; /* offsets in memory */
+	struct mfs_at x, normed, stats, kept;
 };
 
-static struct place place_new(struct mfs_net *net, enum mfs_memory_kind kind, uint64_t kept)
+static struct place place_new(struct mfs_net *net, uint64_t kept)
 {
 	return (struct place){
-		.x = mfs_memory_add(net->memory, kind, stream_bytes(net)),
-		.normed = mfs_memory_add(net->memory, kind, stream_bytes(net)),
-		.stats = mfs_memory_add(net->memory, kind, mfs_norm_stats_bytes(net->tokens)),
-		.kept = mfs_memory_add(net->memory, kind, kept),
+		.x = for_all(net, mfs_stream_bytes(net)),
+		.normed = for_all(net, mfs_stream_bytes(net)),
+		.stats = for_all(net, mfs_norm_stats_bytes(net->tokens)),
+		.kept = for_all(net, kept),
 	};
 }
 
@@ -153,30 +183,26 @@ static void place_at(struct mfs_sublayer *s, const struct place *p)
 	s->part.kept = p->kept;
 }
 
-/* Layers that are run again: place k of every chunk is one place. */
-static void place_chunked(struct mfs_net *net, uint32_t k)
+/* Layers that are run again: place k of every chunk of them is one place. */
+static void place_again(struct mfs_net *net, uint32_t k)
 {
-	struct place attention, mlp;
-	uint64_t attention_kept = 0, mlp_kept = 0;
+	const struct place attention = place_new(net, kept_at(net, k, false));
+	const struct place mlp = place_new(net, kept_at(net, k, true));
 
-	for (uint32_t i = k; i < net->chunked_end; i += net->chunk) {
-		attention_kept = larger(attention_kept, net->layers[i].attention.part.bytes);
-		mlp_kept = larger(mlp_kept, net->layers[i].mlp.part.bytes);
-	}
-	attention = place_new(net, MFS_MEMORY_SCRATCH, attention_kept);
-	mlp = place_new(net, MFS_MEMORY_SCRATCH, mlp_kept);
-	for (uint32_t i = k; i < net->chunked_end; i += net->chunk) {
-		if (!k) /* what the chunk is run again from */
-			attention.x = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS,
-						     stream_bytes(net));
-		place_at(&net->layers[i].attention, &attention);
-		place_at(&net->layers[i].mlp, &mlp);
+	for (uint32_t c = 0; c < net->chunk_count; c++) {
+		const struct mfs_net_chunk *chunk = &net->chunks[c];
+
+		for (uint32_t i = k; i < chunk->count && i < net->again_end;
+		     i += net->again_layers) {
+			place_at(&chunk->layers[i].attention, &attention);
+			place_at(&chunk->layers[i].mlp, &mlp);
+		}
 	}
 }
 
 /* What selective recomputation makes anew in every layer. */
 struct shared {
-	uint64_t normed, kept;
+	struct mfs_at normed, kept;
 };
 
 static struct shared plan_shared(struct mfs_net *net)
@@ -184,7 +210,7 @@ static struct shared plan_shared(struct mfs_net *net)
 	struct shared shared = {0};
 	uint64_t kept = 0;
 
-	for (uint32_t i = net->chunked_end; i < net->layer_count; i++) {
+	for (uint32_t i = 0; i < net->layer_count; i++) {
 		const struct mfs_sublayer *of[] = {&net->layers[i].attention, &net->layers[i].mlp};
 
 		for (int k = 0; k < 2; k++)
@@ -192,41 +218,68 @@ static struct shared plan_shared(struct mfs_net *net)
 				kept = larger(kept, of[k]->part.bytes);
 	}
 	if (mfs_recomputes(net, "layernorm"))
-		shared.normed = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, stream_bytes(net));
-	shared.kept = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, kept);
+		shared.normed = for_all(net, mfs_stream_bytes(net));
+	shared.kept = for_all(net, kept);
 	return shared;
 }
 
-static void place_own(struct mfs_net *net, struct mfs_sublayer *s, const struct shared *shared)
+static void place_own(struct mfs_net *net, struct mfs_sublayer *s, const struct shared *shared,
+		      uint64_t *used)
 {
-	const enum mfs_memory_kind kind = MFS_MEMORY_ACTIVATIONS;
+	s->in.x = in_slot(used, mfs_stream_bytes(net));
+	s->in.stats = in_slot(used, mfs_norm_stats_bytes(net->tokens));
+	s->in.normed = s->norm_again ? shared->normed : in_slot(used, mfs_stream_bytes(net));
+	s->part.kept = s->part_again ? shared->kept : in_slot(used, s->part.bytes);
+}
 
-	s->in.x = mfs_memory_add(net->memory, kind, stream_bytes(net));
-	s->in.stats = mfs_memory_add(net->memory, kind, mfs_norm_stats_bytes(net->tokens));
-	s->in.normed = s->norm_again ? shared->normed
-				     : mfs_memory_add(net->memory, kind, stream_bytes(net));
-	s->part.kept =
-		s->part_again ? shared->kept : mfs_memory_add(net->memory, kind, s->part.bytes);
+/* What a model chunk has in a slot; its first x is the first of it. Returns its bytes. */
+static uint64_t place_chunk(struct mfs_net *net, const struct mfs_net_chunk *chunk,
+			    const struct shared *shared)
+{
+	struct mfs_joint *last = &net->head.in;
+	uint64_t used = 0;
+
+	for (uint32_t i = 0; i < chunk->count; i++) {
+		struct mfs_layer *l = &chunk->layers[i];
+
+		if (i >= net->again_end) {
+			place_own(net, &l->attention, shared, &used);
+			place_own(net, &l->mlp, shared, &used);
+		} else if (i % net->again_layers == 0) { /* what a chunk is run again from */
+			l->attention.in.x = in_slot(&used, mfs_stream_bytes(net));
+		}
+	}
+	if (chunk->ends) {
+		last->x = in_slot(&used, mfs_stream_bytes(net));
+		last->normed = in_slot(&used, mfs_stream_bytes(net));
+		last->stats = in_slot(&used, mfs_norm_stats_bytes(net->tokens));
+	}
+	return used;
 }
 
 static void place_layers(struct mfs_net *net)
 {
 	const struct shared shared = plan_shared(net);
 
-	for (uint32_t k = 0; k < net->chunk && k < net->chunked_end; k++)
-		place_chunked(net, k);
-	for (uint32_t i = net->chunked_end; i < net->layer_count; i++) {
-		place_own(net, &net->layers[i].attention, &shared);
-		place_own(net, &net->layers[i].mlp, &shared);
-	}
+	for (uint32_t k = 0; k < net->again_layers && k < net->again_end; k++)
+		place_again(net, k);
+	for (uint32_t c = 0; c < net->chunk_count; c++)
+		net->slot_bytes =
+			larger(net->slot_bytes, place_chunk(net, &net->chunks[c], &shared));
+	net->slots = mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, net->slot_bytes);
+	for (uint32_t i = 1; i < net->slot_count; i++)
+		mfs_memory_add(net->memory, MFS_MEMORY_ACTIVATIONS, net->slot_bytes);
 }
 
 /* ---- what is run again ---- */
 
-static int choose_chunks(struct mfs_net *net, struct mfs_error *err)
+/* Layers are counted from the beginning of each model chunk (transformer_block.py:
+ * _checkpointed_forward). */
+static int choose_layers(struct mfs_net *net, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = net->config;
 	const bool uniform = mfs_str_is(c->recompute_method, "uniform");
+	uint32_t most = 0;
 
 	if (c->recompute_granularity != MFS_RECOMPUTE_FULL)
 		return 0;
@@ -235,12 +288,14 @@ static int choose_chunks(struct mfs_net *net, struct mfs_error *err)
 				"--recompute-granularity full: expected --recompute-method uniform "
 				"or block, found %s",
 				c->recompute_method ? c->recompute_method : "none");
-	if (c->recompute_num_layers < 1 || c->recompute_num_layers > net->layer_count)
+	for (uint32_t i = 0; i < net->chunk_count; i++)
+		most = net->chunks[i].count > most ? net->chunks[i].count : most;
+	if (c->recompute_num_layers < 1 || c->recompute_num_layers > most)
 		return mfs_fail(err, -EINVAL,
-				"--recompute-num-layers: expected 1 to %u, found %lld",
-				net->layer_count, (long long)c->recompute_num_layers);
-	net->chunk = uniform ? (uint32_t)c->recompute_num_layers : 1;
-	net->chunked_end = uniform ? net->layer_count : (uint32_t)c->recompute_num_layers;
+				"--recompute-num-layers: expected 1 to %u, found %lld", most,
+				(long long)c->recompute_num_layers);
+	net->again_layers = uniform ? (uint32_t)c->recompute_num_layers : 1;
+	net->again_end = uniform ? most : (uint32_t)c->recompute_num_layers;
 	return 0;
 }
 
@@ -265,31 +320,113 @@ static int check_modules(const struct mfs_net *net, struct mfs_error *err)
 	return 0;
 }
 
+/* ---- the pipeline ---- */
+
+static uint64_t most_samples(const struct mfs_train_config *c)
+{
+	uint64_t most = (uint64_t)c->global_batch_size;
+
+	for (uint32_t i = 0; i < c->batch_step_count; i++)
+		most = larger(most, c->batch_steps[i].batch);
+	return most;
+}
+
+void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool backward,
+		      struct mfs_pipeline_shape *ret)
+{
+	const int64_t group = net->config->microbatch_group_size;
+
+	*ret = (struct mfs_pipeline_shape){
+		.stages = net->parallel->size.pp,
+		.chunks = net->chunk_count,
+		.group = group > 0 ? (uint32_t)group : net->parallel->size.pp,
+		.microbatches = microbatches,
+		.backward = backward,
+	};
+}
+
+bool mfs_net_has_room(const struct mfs_net *net, const struct mfs_pipeline *p)
+{
+	return p->slots <= net->slot_count && p->batches <= net->batch_count &&
+	       p->grads <= net->dx_count;
+}
+
+/* As many of everything as a step of so many samples has at once. */
+static int count_places(struct mfs_net *net, uint64_t samples, bool backward, struct mfs_error *err)
+{
+	const uint64_t each = (uint64_t)net->batch * net->parallel->size.dp;
+	struct mfs_pipeline_shape shape;
+	struct mfs_pipeline p;
+	int rc;
+
+	mfs_net_pipeline(net, larger(samples / each, 1), backward, &shape);
+	rc = mfs_pipeline_new(&shape, net->parallel->place.pp, &p, err);
+	if (rc)
+		return rc;
+	net->slot_count = (uint32_t)larger(net->slot_count, p.slots);
+	net->batch_count = (uint32_t)larger(net->batch_count, p.batches);
+	net->dx_count = (uint32_t)larger(net->dx_count, larger(p.grads, 1));
+	mfs_pipeline_release(&p);
+	return 0;
+}
+
+static int plan_pipeline(struct mfs_net *net, struct mfs_error *err)
+{
+	const struct mfs_train_config *c = net->config;
+	const int rc = count_places(net, most_samples(c), true, err);
+
+	return rc ? rc : count_places(net, (uint64_t)c->eval_global_batch_size, false, err);
+}
+
 /* ---- all of it ---- */
 
 static void plan_streams(struct mfs_net *net)
 {
-	net->branch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, stream_bytes(net));
-	net->dx = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, stream_bytes(net));
+	const uint64_t bytes = mfs_stream_bytes(net);
+
+	net->branch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
+	take(&net->dx_bytes, bytes);
+	net->dx = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, net->dx_bytes);
+	for (uint32_t i = 1; i < net->dx_count; i++)
+		mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, net->dx_bytes);
 	if (net->config->hidden_dropout > 0)
-		net->dropped = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, stream_bytes(net));
+		net->dropped = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
 	net->sums = mfs_memory_add(net->memory, MFS_MEMORY_BATCH, MFS_SUM_COUNT * sizeof(double));
+}
+
+/* Megatron's vp and pp of a model chunk say which layers it has. */
+static int plan_layers(struct mfs_net *net, struct mfs_part_plan *scratch, struct mfs_error *err)
+{
+	const struct mfs_layout *layout = &net->params->layout;
+	int r = 0;
+
+	for (uint32_t c = 0; !r && c < net->chunk_count; c++) {
+		const struct mfs_net_chunk *chunk = &net->chunks[c];
+		uint32_t first;
+
+		mfs_layout_layers(layout, net->args, c, net->parallel->place.pp, &first);
+		for (uint32_t i = 0; !r && i < chunk->count; i++)
+			r = plan_layer(net, &chunk->layers[i], first + i, scratch, err);
+	}
+	return r;
 }
 
 int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 {
 	struct mfs_part_plan scratch = {0};
-	int r = choose_chunks(net, err);
+	int r = choose_layers(net, err);
 
 	if (!r)
 		r = check_modules(net, err);
 	if (!r)
+		r = plan_pipeline(net, err);
+	if (!r)
 		r = mfs_batch_plan(net, err);
 	if (!r)
 		r = mfs_rope_plan(net, err);
-	for (uint32_t i = 0; !r && i < net->layer_count; i++)
-		r = plan_layer(net, i, &scratch, err);
 	if (!r)
+		r = plan_layers(net, &scratch, err);
+	if (!r && net->chunks[net->chunk_count - 1].ends)
 		r = mfs_head_plan(net, &scratch, err);
 	if (r)
 		return r;

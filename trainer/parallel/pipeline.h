@@ -1,0 +1,74 @@
+/*
+ * The order in which a stage of a pipeline computes, and what it exchanges with other stages
+ * between.
+ *
+ * Model chunk c of stage s is number c * stages + s of the model's chunks. A microbatch goes
+ * through them in that order, and back. Which pass comes next in a stage is Megatron's rule:
+ * forward passes that fill the pipeline, then one forward and one backward by turns, then the
+ * backward passes that are left. With several chunks a stage takes `group` microbatches through
+ * one chunk before it goes on with the next one (interleaved).
+ *
+ * When messages are exchanged is this file's rule. Let every pass take one tick, and begin as soon
+ * as its stage and its input are there. An exchange belongs to a tick, and comes behind the tick's
+ * pass. A message goes as late as it can: in the tick before its receiver needs it, but before the
+ * sender's next pass, which needs its memory. So each process has one exchange in a tick at most,
+ * with one message to send, and what it waits for is of the same tick or an earlier one: no two
+ * processes ever wait for each other.
+ *
+ * Source: megatron/core/pipeline_parallel/schedules.py: get_pp_rank_microbatches,
+ * get_schedule_table, forward_backward_pipelining_with_interleaving,
+ * forward_backward_pipelining_without_interleaving.
+ */
+#ifndef MFS_TRAINER_PARALLEL_PIPELINE_H
+#define MFS_TRAINER_PARALLEL_PIPELINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+
+struct mfs_pipeline_shape {
+	uint32_t stages, chunks; /* chunks of each stage */
+	uint32_t group;		 /* microbatches through a chunk before the next one's turn */
+	uint64_t microbatches;
+	bool backward; /* false: forward passes alone */
+};
+
+enum mfs_pipeline_kind { MFS_PIPELINE_FORWARD, MFS_PIPELINE_BACKWARD, MFS_PIPELINE_EXCHANGE };
+
+/* The residual stream that goes to the next chunk, or its gradient that comes back. */
+struct mfs_pipeline_message {
+	bool receive, gradient;
+	uint32_t stage; /* the other one */
+	/* Where it lies: a gradient in that buffer. A stream that is received, in the slot; one
+	 * that is sent is what the last forward pass gave. */
+	uint32_t at;
+};
+
+struct mfs_pipeline_step {
+	enum mfs_pipeline_kind kind;
+	/* of a pass */
+	uint32_t chunk;
+	uint64_t microbatch;
+	uint32_t slot;	/* where the pass's activations lie, from forward to backward */
+	uint32_t batch; /* where the microbatch lies */
+	uint32_t grad;	/* of backward: the buffer of the stream's gradient */
+	bool first;	/* of the microbatch in this stage: it is to be brought to `batch` */
+	/* of an exchange */
+	uint32_t message_count;
+	struct mfs_pipeline_message message[3];
+};
+
+/* What a stage does, in its order. */
+struct mfs_pipeline {
+	struct mfs_pipeline_step *steps;
+	uint64_t count;
+	uint32_t slots, batches, grads; /* that are in use at once */
+};
+
+/* -EINVAL: a group of so many microbatches cannot be. */
+int mfs_pipeline_new(const struct mfs_pipeline_shape *shape, uint32_t stage,
+		     struct mfs_pipeline *ret, struct mfs_error *err);
+void mfs_pipeline_release(struct mfs_pipeline *p);
+
+#endif
