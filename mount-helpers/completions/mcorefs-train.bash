@@ -124,6 +124,7 @@ _mcorefs_train() {
 		--expert-tensor-parallel-size
 		--fp16
 		--bf16
+		--microbatch-group-size-per-virtual-pipeline-stage
 		--num-layers
 		--hidden-size
 		--num-attention-heads
@@ -303,6 +304,8 @@ _mcorefs_train() {
 		--no-save-optim
 		--no-save-rng
 		--no-load-optim
+		--distributed-timeout-minutes
+		--distributed-timeout-seconds-after-init
 		--decoder-first-pipeline-num-layers
 		--decoder-last-pipeline-num-layers
 		--use-distributed-optimizer

@@ -100,12 +100,16 @@ START_TEST(test_processes)
 	mfs_check_init(&c, &config, 3);
 	mfs_check_begin(&c);
 	mfs_check_loss(&c, 7, 2, (double)NAN);
-	mfs_check_reject(&c);
+	mfs_check_reject(&c, 3);
 	ck_assert_int_eq(c.verdict, MFS_REJECTED);
 	ck_assert_ptr_nonnull(strstr(c.why, "nan on rank 3 at iteration #7 invocation #2"));
+	/* One before it found the same. */
+	mfs_check_reject(&c, 1);
+	ck_assert_int_eq(c.verdict, MFS_REJECTED);
+	ck_assert_str_eq(c.why, "");
 	mfs_check_begin(&c);
 	mfs_check_loss(&c, 8, 1, 1);
-	mfs_check_reject(&c);
+	mfs_check_reject(&c, 0);
 	ck_assert_int_eq(c.verdict, MFS_REJECTED);
 	ck_assert_str_eq(c.why, "");
 	mfs_check_begin(&c);

@@ -80,6 +80,8 @@ struct mfs_train_config {
 	/* processes that share a sequence; the model's own sizes are in `model` */
 	int64_t context_parallel_size;
 	bool sequence_parallel;
+	/* without progress, before and behind the first iteration; <= 0: the former */
+	double distributed_timeout_minutes, distributed_timeout_seconds_after_init;
 	const struct mfs_batch_step *batch_steps; /* --step-batch-size-schedule; NULL: none */
 	uint32_t batch_step_count;
 	uint64_t rampup_samples; /* --rampup-batch-size, whose batches are batch_steps; 0: none */

@@ -3,7 +3,7 @@
 
 static const struct mfs_flag distributed_init[] = {
 	{TEXT, "distributed_backend", "'nccl'", CHOICES("nccl|gloo"), UNUSED},
-	{INT, "distributed_timeout_minutes", "10", UNUSED},
+	{INT, "distributed_timeout_minutes", "10", TO(distributed_timeout_minutes)},
 	{OFF, "align_grad_reduce", "True", UNUSED},
 	{INT, "local_rank", "0", UNUSED},
 	{ON, "lazy_mpu_init", "False", UNUSED},
@@ -15,7 +15,8 @@ static const struct mfs_flag distributed_init[] = {
 	{ON, "use_sharp", "False", UNUSED},
 	{TEXT, "sharp_enabled_group", "None", CHOICES("dp|dp_replica"), UNUSED},
 	{TEXTS, "high_priority_stream_groups", "[]", .words = '+', UNUSED},
-	{INT, "distributed_timeout_seconds_after_init", "None", UNUSED},
+	{INT, "distributed_timeout_seconds_after_init", "None",
+	 TO_OR(distributed_timeout_seconds_after_init, 0)},
 	{TEXT, "flight_recorder_dump_path", "None", UNUSED},
 	{INT, "flight_recorder_trace_buffer_size", "2000", UNUSED},
 	{OFF, "flight_recorder_dump_on_timeout", "True", UNUSED},

@@ -51,6 +51,9 @@ int mfs_settle_parallel(struct settle *s)
 	char a[MFS_FLAG_SPELLING];
 	int r = 0;
 
+	r = at_least(s, "distributed_timeout_minutes", 1);
+	if (!r)
+		r = at_least(s, "distributed_timeout_seconds_after_init", 1);
 	otherwise(s, "expert_tensor_parallel_size", number(s, "tensor_model_parallel_size"));
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++) {
 		r = at_least(s, sizes[i], 1);

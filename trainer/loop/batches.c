@@ -109,6 +109,7 @@ static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
 	struct mfs_net_pass pass;
 	int rc = 0;
 
+	mfs_watch_begin(t->parallel.watch, "a microbatch", NULL);
 	/* The one before the last is done: the device has one to work on while this one is
 	 * submitted. */
 	if (b->batch)

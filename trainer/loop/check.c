@@ -78,9 +78,9 @@ void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm)
 		c->why[0] = 0;
 }
 
-void mfs_check_reject(struct mfs_check *c)
+void mfs_check_reject(struct mfs_check *c, uint32_t by)
 {
-	if (c->verdict != MFS_REJECTED)
+	if (by != c->rank)
 		c->why[0] = 0;
 	c->verdict = MFS_REJECTED;
 }

@@ -41,8 +41,8 @@ void mfs_check_init(struct mfs_check *c, const struct mfs_train_config *config, 
 void mfs_check_begin(struct mfs_check *c);
 /* The sum of the losses of microbatch 1, 2, ... of the step that makes the iteration. */
 void mfs_check_loss(struct mfs_check *c, uint64_t iteration, uint64_t microbatch, double loss);
-/* A process rejects the step, this one or another. */
-void mfs_check_reject(struct mfs_check *c);
+/* Process `by` rejects the step, and says why: this one, or another. */
+void mfs_check_reject(struct mfs_check *c, uint32_t by);
 /* The norm of all gradients as they are added up, before they are unscaled and clipped. */
 void mfs_check_grads(struct mfs_check *c, uint64_t iteration, double norm);
 

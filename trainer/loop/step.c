@@ -123,15 +123,16 @@ static void add_gradients(struct mfs_trainer *t)
 	}
 }
 
-/* What one process rejects, all do. Gradients are the same in all; a process speaks of its own
- * losses. */
+/* What one process rejects, all do, and the first that does says why. A process looks at its own
+ * losses; gradients are the same in all. */
 static int check(struct mfs_trainer *t, double norm, struct mfs_error *err)
 {
-	double rejected = t->check.verdict == MFS_REJECTED;
-	const int rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_WORLD, &rejected, 1, err);
+	uint32_t first;
+	const int rc = mfs_parallel_first(&t->parallel, MFS_GROUP_WORLD,
+					  t->check.verdict == MFS_REJECTED, &first, err);
 
-	if (!rc && rejected > 0)
-		mfs_check_reject(&t->check);
+	if (!rc && first != MFS_NO_RANK)
+		mfs_check_reject(&t->check, first);
 	else if (!rc)
 		mfs_check_grads(&t->check, t->progress.iteration + 1, norm);
 	return rc;
@@ -146,6 +147,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 	double counted;
 	int rc;
 
+	mfs_watch_iteration(t->parallel.watch, t->progress.iteration + 1);
 	step.microbatches = mfs_trainer_microbatches(t, step.batch);
 	rc = run_microbatches(t, step.microbatches, &counted, err);
 	if (rc)

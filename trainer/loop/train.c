@@ -19,9 +19,12 @@ struct mfs_train_run {
 	bool silent;		  /* another process says it */
 };
 
-static int fail(const struct mfs_error *err, enum mfs_train_exit exit)
+static int fail(const struct mfs_launch *launch, const struct mfs_error *err,
+		enum mfs_train_exit exit)
 {
-	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
+	char who[MFS_LAUNCH_WHO];
+
+	fprintf(stderr, "mcorefs-train: %s%s\n", mfs_launch_who(launch, who), err->msg);
 	return exit;
 }
 
@@ -137,18 +140,28 @@ static int iterate(struct mfs_train_run *r, struct mfs_error *err)
 	return rc ? rc : decide_exit(r, err);
 }
 
+/* The iterations, watched where there are others that would wait. */
 static int train(struct mfs_train_run *r, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = r->t.config;
+	struct mfs_parallel *p = &r->t.parallel;
 	int rc = 0;
 
+	if (p->ops)
+		rc = mfs_watch_new(&p->launch, 60 * c->distributed_timeout_minutes,
+				   MFS_TRAIN_FAILED, &p->watch, err);
 	while (!rc && !r->stop && r->t.progress.iteration < r->t.iterations) {
 		save_before_change(r);
 		if (mfs_schedule_skips(c, r->t.progress.iteration + 1))
 			rc = mfs_trainer_skip(&r->t, err);
 		else
 			rc = iterate(r, err);
+		/* training.py: train() */
+		if (c->distributed_timeout_seconds_after_init > 0)
+			mfs_watch_limit(p->watch, c->distributed_timeout_seconds_after_init);
 	}
+	mfs_watch_free(p->watch);
+	p->watch = NULL;
 	return rc;
 }
 
@@ -168,6 +181,15 @@ static int finish(struct mfs_train_run *r, struct mfs_error *err)
 	return rc;
 }
 
+/* A launcher ends the others behind the first process that fails, and one may still save. */
+static void wait_for_others(const struct mfs_trainer *t)
+{
+	struct mfs_error err;
+	double none = 0;
+
+	mfs_parallel_sum(&t->parallel, MFS_GROUP_WORLD, &none, 1, &err);
+}
+
 static int dry_run(struct mfs_train_config *config, const struct mfs_launch *launch)
 {
 	struct mfs_trainer t;
@@ -177,7 +199,7 @@ static int dry_run(struct mfs_train_config *config, const struct mfs_launch *lau
 	if (!rc)
 		mfs_log_memory(&t);
 	mfs_trainer_close(&t);
-	return rc ? fail(&err, MFS_TRAIN_FAILED) : MFS_TRAIN_OK;
+	return rc ? fail(launch, &err, MFS_TRAIN_FAILED) : MFS_TRAIN_OK;
 }
 
 int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
@@ -204,9 +226,11 @@ int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 	mfs_saves_look(&r.t, true);
 	mfs_log_end(&r.t, r.stop);
 	saved = mfs_saves_end(&r.t);
+	if (rc && r.agreed)
+		wait_for_others(&r.t);
 out:
 	if (rc && !r.silent)
-		fail(&err, r.exit);
+		fail(launch, &err, r.exit);
 	/* The others would wait for a process that fails alone. */
 	if (rc && !r.agreed)
 		mfs_parallel_end_all(&r.t.parallel, (int)r.exit);

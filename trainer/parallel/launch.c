@@ -1,7 +1,9 @@
 #include "trainer/parallel/launch.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 struct launcher {
 	const char *by, *rank, *size, *local_rank, *local_size;
@@ -56,6 +58,8 @@ static int read_launcher(const struct launcher *l, struct mfs_launch *ret, struc
 int mfs_launch_find(struct mfs_launch *ret, struct mfs_error *err)
 {
 	*ret = (struct mfs_launch){.size = 1, .local_size = 1};
+	/* A name that is too long is cut. */
+	gethostname(ret->host, sizeof(ret->host) - 1);
 	for (size_t i = 0; i < sizeof(launchers) / sizeof(launchers[0]); i++) {
 		const struct launcher *l = &launchers[i];
 
@@ -63,4 +67,12 @@ int mfs_launch_find(struct mfs_launch *ret, struct mfs_error *err)
 			return read_launcher(l, ret, err);
 	}
 	return 0;
+}
+
+const char *mfs_launch_who(const struct mfs_launch *launch, char text[MFS_LAUNCH_WHO])
+{
+	text[0] = '\0';
+	if (launch->size > 1)
+		snprintf(text, MFS_LAUNCH_WHO, "rank %u on %s: ", launch->rank, launch->host);
+	return text;
 }

@@ -11,6 +11,7 @@ struct mfs_launch {
 	/* of the processes on this host; where nothing says it, all are */
 	uint32_t local_rank, local_size;
 	const char *by; /* "mpirun", "torchrun", "srun"; NULL: it is alone */
+	char host[64];
 };
 
 /*
@@ -21,5 +22,10 @@ struct mfs_launch {
  * The first that is there counts. -EINVAL: a value that is no number, or a rank that is none.
  */
 int mfs_launch_find(struct mfs_launch *ret, struct mfs_error *err);
+
+/* How a process of several begins what it says of itself: "rank 3 on node7: "; of one: "". Returns
+ * text. */
+#define MFS_LAUNCH_WHO 96
+const char *mfs_launch_who(const struct mfs_launch *launch, char text[MFS_LAUNCH_WHO]);
 
 #endif

@@ -162,59 +162,117 @@ void mfs_parallel_end_all(const struct mfs_parallel *p, int code)
 
 /* ---- what is said ---- */
 
-static bool is_alone(const struct mfs_parallel *p, enum mfs_group g)
+/* For messages; they are Megatron's names. */
+static const char *const names[MFS_GROUP_COUNT] = {
+	[MFS_GROUP_WORLD] = "world",
+	[MFS_GROUP_TENSOR] = "tp",
+	[MFS_GROUP_CONTEXT] = "cp",
+	[MFS_GROUP_DATA] = "dp",
+	[MFS_GROUP_GRADS] = "dp-cp",
+	[MFS_GROUP_PIPELINE] = "pp",
+	[MFS_GROUP_MODEL] = "tp-pp",
+	[MFS_GROUP_EMBEDDING] = "embd",
+	[MFS_GROUP_EXPERT] = "ep",
+	[MFS_GROUP_EXPERT_TENSOR] = "expt_tp",
+	[MFS_GROUP_EXPERT_TOKENS] = "expt_tp-ep",
+	[MFS_GROUP_EXPERT_GRADS] = "expt_dp",
+	[MFS_GROUP_EXPERT_MODEL] = "expt_tp-ep-pp",
+};
+
+/* False: a group of one, in which nothing is to be said. */
+static bool begins(const struct mfs_parallel *p, enum mfs_group g, const char *what)
 {
-	return p->group[g].size == 1 || !p->group[g].comm;
+	if (p->group[g].size == 1 || !p->group[g].comm)
+		return false;
+	mfs_watch_begin(p->watch, what, names[g]);
+	return true;
+}
+
+static void ends(const struct mfs_parallel *p)
+{
+	mfs_watch_end(p->watch);
 }
 
 void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
 			     enum mfk_reduce op, enum mfk_dtype dtype, void *data, uint64_t count)
 {
-	if (!is_alone(p, g))
-		p->ops->all_reduce(c, p->group[g].comm, op, dtype, data, (int64_t)count);
+	if (!begins(p, g, "an all-reduce"))
+		return;
+	p->ops->all_reduce(c, p->group[g].comm, op, dtype, data, (int64_t)count);
+	ends(p);
 }
 
 void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
 			     enum mfk_dtype dtype, void *to, const void *from, uint64_t count)
 {
-	if (!is_alone(p, g))
-		p->ops->all_gather(c, p->group[g].comm, dtype, to, from, (int64_t)count);
+	if (!begins(p, g, "an all-gather"))
+		return;
+	p->ops->all_gather(c, p->group[g].comm, dtype, to, from, (int64_t)count);
+	ends(p);
 }
 
 void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
 				 enum mfk_dtype dtype, void *to, void *from, uint64_t count)
 {
-	if (!is_alone(p, g))
-		p->ops->reduce_scatter(c, p->group[g].comm, dtype, to, from, (int64_t)count);
+	if (!begins(p, g, "a reduce-scatter"))
+		return;
+	p->ops->reduce_scatter(c, p->group[g].comm, dtype, to, from, (int64_t)count);
+	ends(p);
 }
 
 void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
 			   const struct mfk_message *list, unsigned count)
 {
-	if (!is_alone(p, g))
-		p->ops->exchange(c, p->group[g].comm, list, count);
+	if (!begins(p, g, "an exchange of messages"))
+		return;
+	p->ops->exchange(c, p->group[g].comm, list, count);
+	ends(p);
 }
 
 int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *values, unsigned count,
 		     struct mfs_error *err)
 {
 	char why[MFK_WHY];
+	int rc;
 
-	if (is_alone(p, g))
+	if (!begins(p, g, "a sum"))
 		return 0;
-	return check(p->ops->host_sum(p->group[g].comm, values, count, why), why, p, err);
+	rc = p->ops->host_sum(p->group[g].comm, values, count, why);
+	ends(p);
+	return check(rc, why, p, err);
 }
 
 int mfs_parallel_gather(const struct mfs_parallel *p, enum mfs_group g, void *to, const void *from,
 			size_t bytes, struct mfs_error *err)
 {
 	char why[MFK_WHY];
+	int rc;
 
-	if (is_alone(p, g)) {
+	if (!begins(p, g, "a gather")) {
 		memmove(to, from, bytes);
 		return 0;
 	}
-	return check(p->ops->host_gather(p->group[g].comm, to, from, bytes, why), why, p, err);
+	rc = p->ops->host_gather(p->group[g].comm, to, from, bytes, why);
+	ends(p);
+	return check(rc, why, p, err);
+}
+
+int mfs_parallel_first(const struct mfs_parallel *p, enum mfs_group g, bool mine, uint32_t *ret,
+		       struct mfs_error *err)
+{
+	const uint32_t size = p->group[g].size;
+	unsigned char *all = calloc(size, 1), own = mine;
+	int rc;
+
+	if (!all)
+		return mfs_fail_nomem(err);
+	rc = mfs_parallel_gather(p, g, all, &own, 1, err);
+	*ret = MFS_NO_RANK;
+	for (uint32_t i = size; i-- > 0 && !rc;)
+		if (all[i])
+			*ret = i;
+	free(all);
+	return rc;
 }
 
 static int sum_on_host(const struct mfs_parallel *p, enum mfs_group g,
@@ -246,7 +304,7 @@ int mfs_parallel_sum_counts(const struct mfs_parallel *p, enum mfs_group g,
 	double *sums;
 	int rc;
 
-	if (is_alone(p, g))
+	if (p->group[g].size == 1)
 		return 0;
 	host = calloc(count, sizeof(*host));
 	sums = calloc(count, sizeof(*sums));

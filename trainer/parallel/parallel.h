@@ -20,6 +20,7 @@
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
 #include "trainer/parallel/launch.h"
+#include "trainer/parallel/watch.h"
 
 /* Sizes of the dimensions; cp, dp, edp: of data, the others of the model. */
 struct mfs_parallel_sizes {
@@ -48,6 +49,7 @@ struct mfs_parallel {
 	struct mfs_launch launch;
 	struct mfs_parallel_sizes size, place;
 	const struct mfk_comm_ops *ops; /* NULL: one process, or a plan alone */
+	struct mfs_watch *watch;	/* whom operations beat; NULL: nobody watches */
 	struct mfs_group_place {
 		uint32_t rank, size;
 		struct mfk_comm *comm; /* NULL: size is 1; of EMBEDDING: in neither stage, too */
@@ -94,6 +96,10 @@ int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *val
 /* Host memory: to [size][bytes] of all processes' from [bytes]. Waits. */
 int mfs_parallel_gather(const struct mfs_parallel *p, enum mfs_group g, void *to, const void *from,
 			size_t bytes, struct mfs_error *err);
+/* The first of the group's ranks that says true; MFS_NO_RANK: none does. Waits. */
+#define MFS_NO_RANK UINT32_MAX
+int mfs_parallel_first(const struct mfs_parallel *p, enum mfs_group g, bool mine, uint32_t *ret,
+		       struct mfs_error *err);
 /* Device memory: sums of counts over a group. Waits for the context, if there is a group. */
 int mfs_parallel_sum_counts(const struct mfs_parallel *p, enum mfs_group g,
 			    const struct mfk_device_ops *device, struct mfk_ctx *c, int32_t *counts,

@@ -1,0 +1,90 @@
+#!/bin/bash
+# One of several processes fails: it is killed, it hangs, its loss is NaN. All others end at once, one of them says which rank and host it
+# was, nothing is left, and the last checkpoint is whole.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/train/processes.sh
+processes_begin failures
+trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; pkill -KILL -f -- "--data-cache-path $work"; rm -rf "$work"' EXIT
+host=$(hostname)
+from=${at[llama]}
+family_args llama
+args+=(--backend cpu --threads 1 --data-cache-path "$work/cache")
+
+# ranks: the processes of the run, in no order
+ranks() {
+	pgrep -f -- "^$train .*--data-cache-path $work"
+}
+
+# start N: a long run that saves each second iteration; it has saved when this returns
+start() {
+	rm -rf "$work/save"
+	: >"$work/log"
+	"${launcher[@]}" "$1" "$train" "${args[@]}" --load "$from" --ckpt-step 20 --train-iters 100000 --override-opt-param-scheduler \
+		--save "$work/save" --save-interval 2 --save-keep-last 2 --distributed-timeout-seconds-after-init 2 >"$work/log" 2>&1 &
+	pid=$!
+	for ((i = 0; i < 300; i++)); do
+		[ ! -s "$work/save/latest_checkpointed_iteration.txt" ] || [ "$(ranks | wc -l)" != "$1" ] || return 0
+		kill -0 $pid 2>/dev/null || return 1
+		sleep 0.1
+	done
+	return 1
+}
+
+# ended SECONDS: mpirun ends within them, and fails; no process is left
+ended() {
+	local status
+	for ((i = 0; i < $1 * 10; i++)); do
+		kill -0 "$pid" 2>/dev/null || break
+		sleep 0.1
+	done
+	kill -0 "$pid" 2>/dev/null && return 1
+	wait "$pid"
+	status=$?
+	pid=
+	[ $status != 0 ] && [ -z "$(ranks)" ]
+}
+
+# Another number of processes goes on from what was saved last.
+goes_on() {
+	local last
+	last=$(cat "$work/save/latest_checkpointed_iteration.txt") || return 1
+	"$train" "${args[@]}" --load "$work/save" --train-iters 100000 --override-opt-param-scheduler --verify-integrity --exit-interval 1 >"$work/log" 2>&1 &&
+		grep -q "iteration  *$((last + 1))/" "$work/log"
+}
+
+for n in 2 4; do
+	start $n && kill -KILL "$(ranks | shuf -n 1 --random-source=/dev/zero)" && ended 20 && grep -q "exited on signal 9" "$work/log" && goes_on
+	verdict $? "one of $n is killed"
+
+	start $n && kill -STOP "$(ranks | shuf -n 1 --random-source=/dev/zero)" && ended 20 &&
+		grep -qE "^mcorefs-train: rank [0-9]+ on $host: iteration [0-9]+: no progress for 2 s in .* of the group '.*'" "$work/log" && goes_on
+	verdict $? "one of $n hangs"
+done
+
+# An embedding that is NaN for one token, which the first batch has in one process's samples alone.
+poison() {
+	"$(dirname "$train")/mcorefs" export "$from" iter_0000020/hf "$work/nan" -o no_optim >/dev/null &&
+		python3 - "$work/nan/model.safetensors" "$1" <<'END'
+import json, struct, sys
+with open(sys.argv[1], "r+b") as f:
+    size, = struct.unpack("<Q", f.read(8))
+    t = json.loads(f.read(size))["model.embed_tokens.weight"]
+    row = (t["data_offsets"][1] - t["data_offsets"][0]) // t["shape"][0]
+    f.seek(8 + size + t["data_offsets"][0] + int(sys.argv[2]) * row)
+    f.write(b"\xff" * row)
+END
+}
+
+if command -v python3 >/dev/null; then
+	poison 500
+	verdict $? "an embedding is poisoned"
+	for n in 2 4; do
+		"${launcher[@]}" $n "$train" "${args[@]}" --load "$work/nan" --finetune --micro-batch-size 1 --train-iters 2 --no-load-optim >"$work/log" 2>&1
+		[ $? = 17 ] && [ "$(grep -c "^mcorefs-train: rank" "$work/log")" = 1 ] &&
+			grep -q "^mcorefs-train: rank 1 on $host: Unexpected result nan on rank 1 at iteration #1 .*nothing was updated" "$work/log"
+		verdict $? "one of $n has a loss that is NaN"
+	done
+fi
+
+processes_end

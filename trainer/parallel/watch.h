@@ -1,0 +1,43 @@
+/*
+ * A watchdog: a process that makes no progress says where it is, and ends. Its launcher ends the
+ * others then (mpirun, torchrun and srun --kill-on-bad-exit do), so that no run waits for a process
+ * that hangs.
+ *
+ * The run's thread beats: where an operation of a group begins and ends, and at each microbatch. A
+ * thread of the watch looks whether it did. What hangs is mostly another process: all that wait for
+ * it say so, and the one that says nothing, or another thing than the others, is the one.
+ *
+ * Source: --distributed-timeout-minutes (megatron/training/initialize.py: the timeout of
+ * init_process_group), --distributed-timeout-seconds-after-init (training.py: train).
+ */
+#ifndef MFS_TRAINER_PARALLEL_WATCH_H
+#define MFS_TRAINER_PARALLEL_WATCH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "trainer/parallel/launch.h"
+
+struct mfs_watch;
+
+/* Begins to watch. Without a beat for so many seconds, the process says it on standard error and
+ * exits with the status. */
+int mfs_watch_new(const struct mfs_launch *launch, double seconds, int status,
+		  struct mfs_watch **ret, struct mfs_error *err);
+void mfs_watch_free(struct mfs_watch *w);
+
+/* For the run's thread; with w NULL they do nothing. */
+
+/* Other seconds from now on. */
+void mfs_watch_limit(struct mfs_watch *w, double seconds);
+/* The iteration that begins, for the message. */
+void mfs_watch_iteration(struct mfs_watch *w, uint64_t iteration);
+/* What begins, "an all-reduce", and whose, "dp"; NULL: nobody else has a part. Both live as long as
+ * the watch. */
+void mfs_watch_begin(struct mfs_watch *w, const char *what, const char *group);
+void mfs_watch_end(struct mfs_watch *w);
+/* What may take as long as it takes, such as a save, begins or ends: nobody looks meanwhile. */
+void mfs_watch_rest(struct mfs_watch *w, bool begins);
+
+#endif
