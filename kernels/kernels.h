@@ -526,7 +526,8 @@ struct mfk_comm_ops {
 	void (*all_gather)(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype, void *to,
 			   const void *from, int64_t count);
 	/* to [count] = this rank's part of the sum of all processes' from [size][count]. to may be
-	 * that part of from; the other parts of from may hold anything then. */
+	 * that part of from; the other parts of from may hold parts of sums then, and are zero
+	 * where all processes' are. */
 	void (*reduce_scatter)(struct mfk_ctx *c, struct mfk_comm *g, enum mfk_dtype dtype,
 			       void *to, void *from, int64_t count);
 	/* All messages at once. Those from one process to another arrive in their order; the sizes

@@ -308,6 +308,10 @@ _mcorefs_train() {
 		--distributed-timeout-seconds-after-init
 		--decoder-first-pipeline-num-layers
 		--decoder-last-pipeline-num-layers
+		--overlap-grad-reduce
+		--ddp-num-buckets
+		--ddp-bucket-size
+		--overlap-param-gather
 		--use-distributed-optimizer
 		--log-interval
 		--log-params-norm

@@ -393,6 +393,12 @@ START_TEST(refused)
 	fails(SMALL "--exp-avg-sq-dtype fp16 --use-precision-aware-optimizer", -ENOTSUP,
 	      "--exp-avg-sq-dtype fp16 is not supported; use bf16");
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
+	fails(SMALL "--overlap-param-gather", -EINVAL,
+	      "expected --use-distributed-optimizer beside");
+	fails(SMALL "--overlap-param-gather --use-distributed-optimizer", -EINVAL,
+	      "expected --overlap-grad-reduce beside it");
+	fails(SMALL "--ddp-bucket-size 0", -EINVAL, "expected a positive number");
+	fails(SMALL "--ddp-bucket-size 1 --ddp-num-buckets 2", -EINVAL, "exclude each other");
 	fails(SMALL "--rerun-mode report_stats", -ENOTSUP, "steps are not run again");
 	fails(SMALL "--non-persistent-ckpt-type local", -ENOTSUP, "local is not supported; use gl");
 	fails(SMALL "--non-persistent-save-interval 5", -ENODATA, "--non-persistent-ckpt-type is");
@@ -409,11 +415,13 @@ START_TEST(honoured)
 	read_ok(SMALL
 		"--tensor-model-parallel-size 1 --expert-tensor-parallel-size 1 "
 		"--glu-linear-offset 0 --softmax-type vanilla --num-experts 0 "
-		"--mtp-num-layers 0 --overlap-grad-reduce --no-rope-fusion --cp-comm-type p2p",
+		"--mtp-num-layers 0 --ddp-average-in-collective --no-rope-fusion --cp-comm-type "
+		"p2p",
 		&c);
 	ck_assert_int_eq(c.model.num_experts, MFS_UNSET);
 	mfs_flags_unused(c.values, &unused);
-	ck_assert_str_eq(unused.data, "--no-rope-fusion, --overlap-grad-reduce, --cp-comm-type");
+	ck_assert_str_eq(unused.data,
+			 "--no-rope-fusion, --ddp-average-in-collective, --cp-comm-type");
 	mfs_buf_release(&unused);
 	mfs_train_config_release(&c);
 }
@@ -739,9 +747,9 @@ START_TEST(help)
 	free(installed);
 	mfs_buf_release(&out);
 	unit_fails(mfs_help_completions("fish", &out, &err), &err, -EINVAL, "bash or zsh");
-	read_ok(SMALL "--bf16 --overlap-grad-reduce", &c);
+	read_ok(SMALL "--bf16 --no-rope-fusion", &c);
 	mfs_help_notes(&c, &out);
-	ck_assert_str_eq(out.data, "without effect here: --overlap-grad-reduce\n");
+	ck_assert_str_eq(out.data, "without effect here: --no-rope-fusion\n");
 	mfs_buf_release(&out);
 	mfs_help_arguments(&c, &out);
 	ck_assert(strstr(out.data, "  params_dtype .................................... "

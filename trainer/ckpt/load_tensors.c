@@ -91,13 +91,23 @@ static int check(const struct loader *l, const struct mfs_global_tensor *ours,
 	return 0;
 }
 
-/* Adds the process's part of a tensor as pieces. to: its first element. */
+/* Elements of a part, and where the first one goes. */
+struct stretch {
+	uint64_t first, count;
+	struct mfs_flat to;
+};
+
+static struct stretch all_of(const struct mfs_rank_tensor *t, struct mfs_flat to)
+{
+	return (struct stretch){0, t->base.bytes / mfs_dtype_size(t->base.dtype), to};
+}
+
+/* Adds elements of the process's part of a tensor as pieces. */
 static int add_pieces(struct loader *l, const struct mfs_rank_tensor *ours,
-		      const struct mfs_global_tensor *src, struct mfs_flat to)
+		      const struct mfs_global_tensor *src, const struct stretch *s)
 {
 	struct mfs_rank_tensor t = *ours;
 	int rc = check(l, ours->src, src);
-	uint64_t elements;
 
 	t.src = src;
 	t.base.kind = &load_kind;
@@ -107,21 +117,20 @@ static int add_pieces(struct loader *l, const struct mfs_rank_tensor *ours,
 		rc = mfs_target_shape(&t.base, ours->base.shape, ours->base.ndim, l->err);
 	if (rc)
 		return rc;
-	elements = t.base.bytes / mfs_dtype_size(src->dtype);
-	for (uint64_t at = 0; at < elements; at += PIECE) {
-		const uint64_t n = mfs_min_u64(PIECE, elements - at);
+	for (uint64_t at = 0; at < s->count; at += PIECE) {
+		const uint64_t n = mfs_min_u64(PIECE, s->count - at);
 
 		if (mfs_grow(&l->pieces, l->count))
 			return mfs_fail_nomem(l->err);
-		l->pieces[l->count++] =
-			(struct piece){.part = {.tensor = t,
-						.state = (enum mfs_state)src->state,
-						.first = at,
-						.count = n,
-						.bytes = n * mfs_dtype_size(src->dtype)},
-				       .to = (unsigned char *)to.at + at * mfs_dtype_size(to.type),
-				       .type = to.type,
-				       .on_host = to.on_host};
+		l->pieces[l->count++] = (struct piece){
+			.part = {.tensor = t,
+				 .state = (enum mfs_state)src->state,
+				 .first = s->first + at,
+				 .count = n,
+				 .bytes = n * mfs_dtype_size(src->dtype)},
+			.to = (unsigned char *)s->to.at + at * mfs_dtype_size(s->to.type),
+			.type = s->to.type,
+			.on_host = s->to.on_host};
 	}
 	return 0;
 }
@@ -138,6 +147,23 @@ static int missing(const struct loader *l, const struct mfs_global_tensor *ours,
 			mfs_global_tensor_name(&t, name, sizeof(name)));
 }
 
+/* What the process owns of a parameter's state. */
+static int add_owned(struct loader *l, const struct mfs_param *p,
+		     const struct mfs_global_tensor *src, enum mfs_state to)
+{
+	const uint64_t end = p->start + p->elements;
+	uint64_t at = p->start, n;
+	int rc = 0;
+
+	while (!rc && (n = mfs_params_owned(l->params, &at, end))) {
+		rc = add_pieces(
+			l, &p->part, src,
+			&(struct stretch){at - p->start, n, mfs_params_flat(l->params, to, at)});
+		at += n;
+	}
+	return rc;
+}
+
 /* from: the source's state; to: the run's. */
 static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state from,
 		     enum mfs_state to)
@@ -145,10 +171,14 @@ static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state
 	const struct mfs_global_tensor *ours = p->tensor;
 	const struct mfs_global_tensor *src =
 		mfs_ckpt_find_state(l->load->ckpt, from, ours->name, ours->layer, ours->expert);
+	struct stretch all;
 
 	if (!src)
 		return missing(l, ours, from);
-	return add_pieces(l, &p->part, src, mfs_params_flat(l->params, to, p->start));
+	if (to != MFS_STATE_MODEL)
+		return add_owned(l, p, src, to);
+	all = all_of(&p->part, mfs_params_flat(l->params, to, p->start));
+	return add_pieces(l, &p->part, src, &all);
 }
 
 /* The source's optimizer has fp32 parameters beside the weights. */
@@ -180,8 +210,9 @@ static int add_model_buffers(struct loader *l)
 		const struct mfs_global_tensor *src =
 			mfs_ckpt_find(l->load->ckpt, t->name, t->layer, t->expert);
 		const struct mfs_flat to = {.at = l->params->buffers + b->start, .type = MFS_F32};
+		const struct stretch all = all_of(&b->part, to);
 
-		rc = src ? add_pieces(l, &b->part, src, to) : missing(l, t, MFS_STATE_MODEL);
+		rc = src ? add_pieces(l, &b->part, src, &all) : missing(l, t, MFS_STATE_MODEL);
 	}
 	return rc;
 }
@@ -377,11 +408,12 @@ static void zero(struct loader *l, void *p, enum mfs_dtype type, uint64_t elemen
 static void zero_all(struct loader *l)
 {
 	const struct mfs_params *p = l->params;
+	const uint64_t on_device = p->owned_elements - p->offloaded_owned;
 
 	zero(l, p->weights, p->weight_type, p->elements);
-	zero(l, p->main, p->main_type, p->elements - p->offloaded);
-	zero(l, p->exp_avg, p->m_type, p->elements - p->offloaded);
-	zero(l, p->exp_avg_sq, p->v_type, p->elements - p->offloaded);
+	zero(l, p->main, p->main_type, on_device);
+	zero(l, p->exp_avg, p->m_type, on_device);
+	zero(l, p->exp_avg_sq, p->v_type, on_device);
 	zero(l, p->buffers, MFS_F32, p->buffer_elements);
 }
 
@@ -415,19 +447,19 @@ static int wait_all(struct loader *l)
 	return rc ? mfs_fail(l->err, rc, "copying weights to the device: %s", why) : 0;
 }
 
-/* The device has the weights as they are rounded. */
-static int make_main_on_host(struct loader *l)
+/* Neighbours that are owned; the device has their weights as they are rounded. */
+static int widen_on_host(struct loader *l, uint64_t first, uint64_t count)
 {
 	const struct mfs_params *p = l->params;
 	const uint64_t most = l->stage / mfs_dtype_size(p->weight_type);
 
-	for (uint64_t at = 0, n; at < p->offloaded; at += n) {
+	for (uint64_t at = first, end = first + count, n; at < end; at += n) {
 		const struct mfs_flat weights = mfs_params_flat(p, MFS_STATE_MODEL, at);
 		struct widening w = {.from = {.at = l->stages[0].host, .type = weights.type},
 				     .to = mfs_params_flat(p, MFS_STATE_MAIN, at)};
 		int rc;
 
-		n = w.count = mfs_min_u64(most, p->offloaded - at);
+		n = w.count = mfs_min_u64(most, end - at);
 		l->backend->device->copy_out(l->ctx, w.from.at, weights.at,
 					     n * mfs_dtype_size(weights.type));
 		rc = wait_all(l);
@@ -442,14 +474,18 @@ static int make_main_on_host(struct loader *l)
 static int make_main(struct loader *l)
 {
 	const struct mfs_params *p = l->params;
+	int rc = 0;
 
 	if (p->main_type == MFS_DTYPE_NONE || has_main(l))
 		return 0;
-	l->backend->ops->cast(l->ctx, mfs_mfk_dtype(p->main_type), p->main,
-			      mfs_mfk_dtype(p->weight_type),
-			      mfs_params_flat(p, MFS_STATE_MODEL, p->offloaded).at,
-			      (int64_t)(p->elements - p->offloaded));
-	return make_main_on_host(l);
+	for (uint64_t at = p->offloaded, n; (n = mfs_params_owned(p, &at, p->elements)); at += n)
+		l->backend->ops->cast(l->ctx, mfs_mfk_dtype(p->main_type),
+				      mfs_params_flat(p, MFS_STATE_MAIN, at).at,
+				      mfs_mfk_dtype(p->weight_type),
+				      mfs_params_flat(p, MFS_STATE_MODEL, at).at, (int64_t)n);
+	for (uint64_t at = 0, n; !rc && (n = mfs_params_owned(p, &at, p->offloaded)); at += n)
+		rc = widen_on_host(l, at, n);
+	return rc;
 }
 
 static int load_all(struct loader *l)

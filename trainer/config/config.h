@@ -117,7 +117,8 @@ struct mfs_train_config {
 	double clip_grad, adam_beta1, adam_beta2, adam_eps;
 	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
 	bool calculate_per_token_loss;
-	bool use_distributed_optimizer;
+	bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+	int64_t ddp_bucket_size, ddp_num_buckets; /* elements of a bucket; MFS_UNSET: not given */
 	bool optimizer_cpu_offload;
 	double optimizer_offload_fraction; /* of the parameters */
 

@@ -108,8 +108,36 @@ static void settle_graphs(struct settle *s)
 		mfs_flag_set_truth(s->v, "te_rng_tracker", true);
 }
 
+static int needs(struct settle *s, const char *dest, const char *beside)
+{
+	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+
+	return is(s, dest) && !is(s, beside)
+		       ? mfs_fail(s->err, -EINVAL, "%s: expected %s beside it", flag(dest, a),
+				  flag(beside, b))
+		       : 0;
+}
+
+/* arguments.py: validate_args; training.py: get_megatron_ddp_config. */
+static int settle_buckets(struct settle *s)
+{
+	int r = needs(s, "overlap_param_gather", "use_distributed_optimizer");
+
+	if (!r)
+		r = needs(s, "overlap_param_gather", "overlap_grad_reduce");
+	if (!r)
+		r = at_least(s, "ddp_bucket_size", 1);
+	if (!r)
+		r = at_least(s, "ddp_num_buckets", 1);
+	return r ? r : exclude(s, "ddp_bucket_size", "ddp_num_buckets");
+}
+
 int mfs_settle_process(struct settle *s)
 {
+	const int r = settle_buckets(s);
+
+	if (r)
+		return r;
 	otherwise(s, "tensor_parallel_num_weight_shards", 1);
 	otherwise(s, "expert_tensor_parallel_num_weight_shards", 1);
 	settle_graphs(s);

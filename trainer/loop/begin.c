@@ -1,3 +1,4 @@
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +17,13 @@ static uint64_t plan_flat(struct mfs_trainer *t, enum mfs_memory_kind kind, enum
 	return mfs_memory_add(&t->memory, kind, t->params->elements * mfs_dtype_size(type));
 }
 
-/* What of the optimizer's state the device has. */
+/* What of the optimizer's state the device has: of what is owned, what the host has not. */
 static uint64_t plan_state(struct mfs_trainer *t, enum mfs_memory_kind kind, enum mfs_dtype type)
 {
 	const struct mfs_params *p = t->params;
 
 	return mfs_memory_add(&t->memory, kind,
-			      (p->elements - p->offloaded) * mfs_dtype_size(type));
+			      (p->owned_elements - p->offloaded_owned) * mfs_dtype_size(type));
 }
 
 static bool has_main(const struct mfs_params *p)
@@ -94,22 +95,30 @@ static void draw_numbers(struct mfs_trainer *t, const struct mfs_param *q, uint6
 		mfs_param_runs(q, at, count, draw_run, &d);
 }
 
+/* Elements of a parameter that are drawn: first is that of the flat buffers. */
+struct stretch {
+	const struct mfs_param *param;
+	uint64_t first, count;
+};
+
 /* Main parameters that are offloaded are drawn in the memory of gradients, which are zero again
  * behind it. */
-static void draw_offloaded(struct mfs_trainer *t, const struct mfs_param *q)
+static void draw_offloaded(struct mfs_trainer *t, const struct stretch *s)
 {
 	const struct mfs_params *p = t->params;
 	const struct mfk_device_ops *device = t->backend->device;
 	const size_t main_size = mfs_dtype_size(p->main_type);
 	const uint64_t bytes = p->elements * mfs_dtype_size(p->grad_type);
 	const uint64_t most = bytes / main_size / MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
+	const uint64_t end = s->first + s->count;
 
-	for (uint64_t at = 0, n; at < q->elements; at += n) {
-		const struct mfs_flat weight = mfs_params_flat(p, MFS_STATE_MODEL, q->start + at);
-		const struct mfs_flat main = mfs_params_flat(p, MFS_STATE_MAIN, q->start + at);
+	for (uint64_t at = s->first, n; at < end; at += n) {
+		const struct mfs_flat weight = mfs_params_flat(p, MFS_STATE_MODEL, at);
+		const struct mfs_flat main = mfs_params_flat(p, MFS_STATE_MAIN, at);
 
-		n = q->elements - at < most ? q->elements - at : most;
-		draw_numbers(t, q, at, n, mfs_mfk_dtype(main.type), p->grads);
+		n = end - at < most ? end - at : most;
+		draw_numbers(t, s->param, at - s->param->start, n, mfs_mfk_dtype(main.type),
+			     p->grads);
 		t->backend->ops->cast(t->ctx, mfs_mfk_dtype(weight.type), weight.at,
 				      mfs_mfk_dtype(main.type), p->grads, (int64_t)n);
 		device->copy_out(t->ctx, main.at, p->grads, n * main_size);
@@ -117,28 +126,38 @@ static void draw_offloaded(struct mfs_trainer *t, const struct mfs_param *q)
 	}
 }
 
-/* Draws a parameter in the main parameters' type, and rounds it to the weight. */
-static void draw(struct mfs_trainer *t, const struct mfs_param *q)
+/* Draws in the main parameters' type, and rounds to the weights. */
+static void draw(struct mfs_trainer *t, const struct stretch *s)
 {
-	const struct mfs_flat weight = mfs_params_flat(t->params, MFS_STATE_MODEL, q->start);
-	const struct mfs_flat main = mfs_params_flat(t->params, MFS_STATE_MAIN, q->start);
+	const struct mfs_flat weight = mfs_params_flat(t->params, MFS_STATE_MODEL, s->first);
+	const struct mfs_flat main = mfs_params_flat(t->params, MFS_STATE_MAIN, s->first);
 	const enum mfk_dtype type = mfs_mfk_dtype(weight.type);
+	const uint64_t at = s->first - s->param->start;
 
 	if (!main.at) {
-		draw_numbers(t, q, 0, q->elements, type, weight.at);
+		draw_numbers(t, s->param, at, s->count, type, weight.at);
 	} else if (main.on_host) {
-		draw_offloaded(t, q);
+		draw_offloaded(t, s);
 	} else {
-		draw_numbers(t, q, 0, q->elements, mfs_mfk_dtype(main.type), main.at);
+		draw_numbers(t, s->param, at, s->count, mfs_mfk_dtype(main.type), main.at);
 		t->backend->ops->cast(t->ctx, type, weight.at, mfs_mfk_dtype(main.type), main.at,
-				      (int64_t)q->elements);
+				      (int64_t)s->count);
 	}
 }
 
+/* Each process draws what it owns; the others' weights come as behind an update. */
 static void draw_all(struct mfs_trainer *t)
 {
-	for (uint32_t i = 0; i < t->params->count; i++)
-		draw(t, &t->params->list[i]);
+	const struct mfs_params *p = t->params;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		struct stretch s = {.param = &p->list[i], .first = p->list[i].start};
+		const uint64_t end = s.first + p->list[i].elements;
+
+		for (; (s.count = mfs_params_owned(p, &s.first, end)); s.first += s.count)
+			draw(t, &s);
+	}
+	mfs_sync_gather(&t->sync, t->ctx);
 }
 
 /* ---- in order ---- */
@@ -195,6 +214,7 @@ static int plan(struct mfs_trainer *t, struct mfs_error *err)
 
 	if (rc)
 		return rc;
+	t->sync = (struct mfs_sync){t->params, &t->parallel};
 	plan_parameters(t);
 	rc = mfs_net_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel, &t->net,
 			 err);
@@ -302,6 +322,11 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 		rc = fill(t, load, err);
 	if (!rc)
 		rc = open_data(t, err);
+	if (!rc && config->save && t->params->owned_elements < t->params->elements)
+		rc = mfs_fail(err, -ENOTSUP,
+			      "--save is not supported with --use-distributed-optimizer and %u "
+			      "processes; leave out one of both flags",
+			      launch->size);
 	/* All have the same state: the first one writes it. */
 	if (!rc && config->save && !launch->rank)
 		rc = mfs_saver_new(config, t->params, t->backend, t->device,

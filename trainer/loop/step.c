@@ -97,30 +97,15 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 	return rc;
 }
 
-static void add_stretch(struct mfs_trainer *t, enum mfs_group group, uint64_t first, uint64_t count)
+/* A save in flight still reads what the others' weights overwrite. */
+static void gather(struct mfs_trainer *t, const struct mfs_step *step)
 {
 	const struct mfs_params *p = t->params;
 
-	mfs_parallel_all_reduce(&t->parallel, group, t->ctx, MFK_SUM, mfs_mfk_dtype(p->grad_type),
-				(char *)p->grads + first * mfs_dtype_size(p->grad_type), count);
-}
-
-/* Gradients of experts have those of other processes' tokens already. Theirs are divided as dense
- * ones are (distributed_data_parallel.py: expert_gradient_scaling_factor). */
-static void add_gradients(struct mfs_trainer *t)
-{
-	const struct mfs_params *p = t->params;
-	struct mfs_stretch s;
-
-	if (!mfs_experts_are_apart(&t->parallel)) {
-		add_stretch(t, MFS_GROUP_GRADS, 0, p->elements);
+	if (step->update.skipped || p->owned_elements == p->elements)
 		return;
-	}
-	for (uint32_t i = 0; i < p->count;) {
-		i = mfs_params_stretch(p, i, &s);
-		add_stretch(t, s.experts ? MFS_GROUP_EXPERT_GRADS : MFS_GROUP_GRADS, s.first,
-			    s.count);
-	}
+	before_update(t, t->ctx, 0, p->elements);
+	mfs_sync_gather(&t->sync, t->ctx);
 }
 
 /* What one process rejects, all do, and the first that does says why. A process looks at its own
@@ -152,7 +137,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 	rc = run_microbatches(t, step.microbatches, &counted, err);
 	if (rc)
 		return rc;
-	add_gradients(t);
+	mfs_sync_reduce(&t->sync, t->ctx);
 	update = update_of(t, counted);
 	rc = mfs_update_norm(t->update, t->ctx, &update, &step.update, err);
 	if (!rc)
@@ -170,6 +155,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 			rc = mfs_update_apply(t->update, t->ctx, &update, &step.update, err);
 		if (rc)
 			return rc;
+		gather(t, &step);
 		advance(t, &step);
 		rc = measure(t, &step, err);
 	}

@@ -14,6 +14,7 @@
 #include "trainer/loop/peak.h"
 #include "trainer/model/net.h"
 #include "trainer/model/params.h"
+#include "trainer/optim/sync.h"
 #include "trainer/optim/update.h"
 #include "trainer/report/events.h"
 #include "trainer/report/lines.h"
@@ -51,6 +52,7 @@ struct mfs_trainer {
 	struct mfs_flat_places places;
 	struct mfs_params *params;
 	struct mfs_net *net;
+	struct mfs_sync sync;
 	struct mfs_update *update;
 	struct mfs_loader *data[MFS_SPLITS];
 	struct mfs_saver *saver; /* NULL: no --save */

@@ -145,7 +145,7 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 				    .decoupled = mfs_optim_decoupled(rules, name),
 				    .is_expert = t->is_expert};
 	set_init(config, param);
-	rc = place(t, &p->elements, &param->start, &param->elements, err);
+	rc = place(t, &p->elements, &param->start, &param->elements, err); /* until it is cut */
 	p->parameters += param->elements;
 	return rc;
 }
@@ -207,16 +207,71 @@ static int number_all(struct mfs_params *p, struct mfs_error *err)
 	return 0;
 }
 
-/* How many elements the host has: parameters from the first on, until they are the fraction.
- * core/optimizer/cpu_offloading/hybrid_optimizer.py: _get_sub_optimizer_param_groups. */
-static uint64_t offloaded(const struct mfs_params *p, double fraction)
+/* ---- how it is divided ---- */
+
+/* training/training.py: resolve_ddp_bucket_size. */
+static uint64_t bucket_size(const struct mfs_train_config *config, const struct mfs_params *p,
+			    uint32_t processes)
 {
-	uint64_t elements = 0;
+	const uint64_t least = 40000000, of_each = (uint64_t)processes * 1000000;
+
+	if (!config->overlap_grad_reduce)
+		return UINT64_MAX;
+	if (config->ddp_num_buckets > 0)
+		return p->parameters / (uint64_t)config->ddp_num_buckets;
+	if (config->ddp_bucket_size > 0)
+		return (uint64_t)config->ddp_bucket_size;
+	return of_each > least ? of_each : least;
+}
+
+static struct mfs_bucket_parts bucket_parts(const struct mfs_train_config *config,
+					    const struct mfs_parallel *parallel, enum mfs_group g)
+{
+	const struct mfs_group_place *place = &parallel->group[g];
+
+	if (!config->use_distributed_optimizer)
+		return (struct mfs_bucket_parts){.group = g, .count = 1};
+	return (struct mfs_bucket_parts){.group = g, .count = place->size, .own = place->rank};
+}
+
+static int divide(struct mfs_params *p, const struct mfs_train_config *config,
+		  const struct mfs_parallel *parallel, struct mfs_error *err)
+{
+	struct mfs_parallel one;
+	struct mfs_bucket_rule rule;
+
+	mfs_parallel_one(&one);
+	if (!parallel)
+		parallel = &one;
+	rule = (struct mfs_bucket_rule){
+		.size = bucket_size(config, p, parallel->group[MFS_GROUP_GRADS].size),
+		.dense = bucket_parts(config, parallel, MFS_GROUP_GRADS),
+		.experts = bucket_parts(config, parallel, MFS_GROUP_EXPERT_GRADS),
+		.apart = mfs_experts_are_apart(parallel),
+		.shared_alone = config->use_distributed_optimizer && parallel->size.pp > 1,
+	};
+	return mfs_buckets_lay_out(p, &rule, err);
+}
+
+static uint64_t owned_of(const struct mfs_params *p, const struct mfs_param *q)
+{
+	return mfs_params_owned_before(p, q->start + q->elements) -
+	       mfs_params_owned_before(p, q->start);
+}
+
+/* What the host has: parameters from the first on, until what is owned of them is the fraction.
+ * core/optimizer/cpu_offloading/hybrid_optimizer.py: _get_sub_optimizer_param_groups. */
+static void offload(struct mfs_params *p, double fraction)
+{
+	uint64_t all = 0, elements = 0;
 	uint32_t i = 0;
 
-	while (i < p->count && (double)elements < fraction * (double)p->parameters)
-		elements += p->list[i++].elements;
-	return i < p->count ? p->list[i].start : p->elements;
+	for (uint32_t k = 0; k < p->count; k++)
+		all += owned_of(p, &p->list[k]);
+	while (i < p->count && (double)elements < fraction * (double)all)
+		elements += owned_of(p, &p->list[i++]);
+	p->offloaded = i < p->count ? p->list[i].start : p->elements;
+	p->offloaded_owned = mfs_params_owned_before(p, p->offloaded);
 }
 
 /* ---- the whole ---- */
@@ -283,9 +338,11 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config,
 	if (!rc)
 		rc = add_all(p, config, err);
 	if (!rc)
+		rc = divide(p, config, parallel, err);
+	if (!rc)
 		rc = number_all(p, err);
 	if (!rc && config->optimizer_cpu_offload)
-		p->offloaded = offloaded(p, config->optimizer_offload_fraction);
+		offload(p, config->optimizer_offload_fraction);
 	return rc;
 }
 
@@ -318,6 +375,8 @@ void mfs_params_free(struct mfs_params *p)
 	free(p->list);
 	free(p->buffer_list);
 	free(p->number);
+	free(p->buckets);
+	free(p->owned);
 	free(p);
 }
 
@@ -372,8 +431,8 @@ struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state
 		flat = (struct mfs_flat){.at = p->weights, .type = p->weight_type};
 		break;
 	}
-	if (state != MFS_STATE_MODEL && !on_host)
-		first -= p->offloaded;
+	if (state != MFS_STATE_MODEL)
+		first = mfs_params_owned_before(p, first) - (on_host ? 0 : p->offloaded_owned);
 	if (flat.at)
 		flat.at = (unsigned char *)flat.at + first * mfs_dtype_size(flat.type);
 	return flat;
@@ -382,19 +441,4 @@ struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state
 bool mfs_experts_are_apart(const struct mfs_parallel *parallel)
 {
 	return parallel->size.ep > 1 || parallel->size.etp != parallel->size.tp;
-}
-
-uint32_t mfs_params_stretch(const struct mfs_params *p, uint32_t i, struct mfs_stretch *ret)
-{
-	const uint64_t first = p->list[i].start;
-	const bool experts = p->list[i].is_expert;
-
-	while (++i < p->count && p->list[i].is_expert == experts)
-		;
-	*ret = (struct mfs_stretch){
-		.first = first,
-		.count = (i < p->count ? p->list[i].start : p->elements) - first,
-		.experts = experts,
-	};
-	return i;
 }

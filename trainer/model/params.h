@@ -7,9 +7,13 @@
  * mount.
  *
  * Each buffer holds all parameters one behind the other, in the order in which Megatron's modules
- * register them, each at a multiple of MFS_PARAM_ALIGN elements. The same element of every buffer
- * belongs to the same weight: an optimizer step is a walk over ranges. What lies between parameters
- * is zero and stays zero.
+ * register them, each at a multiple of MFS_PARAM_ALIGN elements; routed experts lie behind the
+ * others, where other processes add up their gradients (buckets.h). The same element of every
+ * buffer belongs to the same weight: an optimizer step is a walk over ranges. What lies between
+ * parameters is zero and stays zero.
+ *
+ * With the distributed optimizer a process owns some stretches of the buffers. Main parameters and
+ * moments have its elements alone, one behind the other; weights and gradients have all.
  */
 #ifndef MFS_TRAINER_MODEL_PARAMS_H
 #define MFS_TRAINER_MODEL_PARAMS_H
@@ -21,6 +25,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/megatron/rank.h"
 #include "trainer/config/config.h"
+#include "trainer/model/buckets.h"
 #include "trainer/parallel/parallel.h"
 
 #define MFS_PARAM_ALIGN 128 /* elements */
@@ -47,10 +52,15 @@ struct mfs_params {
 	struct mfs_ckpt *ckpt; /* owned: the whole model */
 	struct mfs_layout layout;
 	struct mfs_rank_list *parts; /* owned: what of it this process has */
-	struct mfs_param *list;
+	struct mfs_param *list;	     /* in the order of the flat buffers */
 	uint32_t count;
-	uint64_t elements;   /* of a flat buffer, alignment included */
-	uint64_t parameters; /* elements of all parameters */
+	uint64_t elements;	    /* of a flat buffer, alignment included */
+	uint64_t parameters;	    /* elements of all parameters */
+	struct mfs_bucket *buckets; /* all elements, in their order */
+	uint32_t bucket_count;
+	struct mfs_owned *owned; /* what the process updates, in their order */
+	uint32_t owned_count;
+	uint64_t owned_elements;
 	struct mfs_model_buffer *buffer_list;
 	uint32_t buffer_count;
 	uint64_t buffer_elements;
@@ -61,13 +71,13 @@ struct mfs_params {
 	 * NULL: the weights are their own main parameters. */
 	void *weights; /* io type */
 	void *grads;   /* main_grads_dtype */
-	void *main;    /* main_params_dtype */
+	void *main;    /* main_params_dtype; this and the moments: of owned elements */
 	void *exp_avg, *exp_avg_sq;
 	float *buffers;
-	/* --optimizer-cpu-offload: main, exp_avg and exp_avg_sq begin with this element, that of a
-	 * parameter. Those before it lie in the host's memory (trainer/optim/offload.h), which is
-	 * zeroed. */
-	uint64_t offloaded;
+	/* --optimizer-cpu-offload: main, exp_avg and exp_avg_sq begin with what is owned from this
+	 * element on, that of a parameter. What is owned before it lies in the host's memory
+	 * (trainer/optim/offload.h), which is zeroed. */
+	uint64_t offloaded, offloaded_owned; /* owned: elements before it */
 	struct {
 		void *main, *exp_avg, *exp_avg_sq;
 	} host;
@@ -101,15 +111,6 @@ static inline int64_t mfs_param_size(const struct mfs_param *p, unsigned axis)
  * their norms are added up in other groups. */
 bool mfs_experts_are_apart(const struct mfs_parallel *parallel);
 
-/* Elements [first, first + count) of the flat buffers, alignment included. */
-struct mfs_stretch {
-	uint64_t first, count;
-	bool experts;
-};
-/* The longest stretch from parameter i on that is of experts alone, or of dense parameters alone.
- * Returns the number of the parameter behind it. */
-uint32_t mfs_params_stretch(const struct mfs_params *p, uint32_t i, struct mfs_stretch *ret);
-
 /* Neighbours of a parameter that are neighbours in the whole tensor, too. */
 struct mfs_param_run {
 	uint64_t first;	      /* element of what the process has */
@@ -121,7 +122,14 @@ struct mfs_param_run {
 int mfs_param_runs(const struct mfs_param *p, uint64_t first, uint64_t count,
 		   int (*emit)(void *arg, const struct mfs_param_run *run), void *arg);
 
-/* Where the elements of a parameter's state lie, from first on; at NULL: there is no such state. */
+/* Owned elements in [*at, end): sets *at to the first one, and returns how many follow each other
+ * from there on. 0: there is none. */
+uint64_t mfs_params_owned(const struct mfs_params *p, uint64_t *at, uint64_t end);
+/* How many owned elements there are before this one. */
+uint64_t mfs_params_owned_before(const struct mfs_params *p, uint64_t element);
+
+/* Where the elements of a parameter's state lie, from first on; at NULL: there is no such state.
+ * Of states but MFS_STATE_MODEL, first is owned, and those that are owned behind it follow. */
 struct mfs_flat {
 	void *at;
 	enum mfs_dtype type;

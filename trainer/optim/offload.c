@@ -37,8 +37,8 @@ static size_t bytes_of(enum mfs_dtype type, uint64_t elements)
 
 static uint64_t state_bytes(const struct mfs_params *p)
 {
-	return bytes_of(p->main_type, p->offloaded) + bytes_of(p->m_type, p->offloaded) +
-	       bytes_of(p->v_type, p->offloaded);
+	return bytes_of(p->main_type, p->offloaded_owned) +
+	       bytes_of(p->m_type, p->offloaded_owned) + bytes_of(p->v_type, p->offloaded_owned);
 }
 
 static uint64_t slot_bytes(const struct mfs_params *p, uint64_t piece)
@@ -69,7 +69,7 @@ static bool has_room(const struct mfs_offload *o)
 
 static bool make_buffer(struct mfs_offload *o, enum mfs_dtype type, void **ret)
 {
-	const size_t bytes = bytes_of(type, o->params->offloaded);
+	const size_t bytes = bytes_of(type, o->params->offloaded_owned);
 
 	if (!bytes)
 		return true;
@@ -124,7 +124,7 @@ int mfs_offload_new(const struct mfs_train_config *config, struct mfs_params *pa
 		    struct mfs_memory *memory, const struct mfk_backend *backend,
 		    struct mfk_device *device, struct mfs_offload **ret, struct mfs_error *err)
 {
-	const uint64_t piece = mfs_min_u64(params->offloaded, MFS_OFFLOAD_PIECE);
+	const uint64_t piece = mfs_min_u64(params->offloaded_owned, MFS_OFFLOAD_PIECE);
 	struct mfs_offload *o = calloc(1, sizeof(*o));
 	int rc = 0;
 
@@ -282,13 +282,11 @@ int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err)
 
 /* ---- what the log may say ---- */
 
-int mfs_offload_sum_squares(struct mfs_offload *o, double sums[2], struct mfs_error *err)
+int mfs_offload_sum_squares(struct mfs_offload *o, uint64_t first, uint64_t count, double sums[2],
+			    struct mfs_error *err)
 {
-	const struct mfs_params *p = o->params;
+	const struct mfs_flat main = mfs_params_flat(o->params, MFS_STATE_MAIN, first);
 
-	if (!p->host.main)
-		return 0;
-	mfk_cpu.ops->sum_squares(o->cpu, mfs_mfk_dtype(p->main_type), p->host.main,
-				 (int64_t)p->offloaded, sums);
+	mfk_cpu.ops->sum_squares(o->cpu, mfs_mfk_dtype(main.type), main.at, (int64_t)count, sums);
 	return await_all(&mfk_cpu, o->cpu, err);
 }

@@ -1,7 +1,7 @@
 /*
  * The optimizer's state in the host's memory: --optimizer-cpu-offload.
  *
- * Main parameters and moments of the elements [0, params->offloaded) lie on the host. An update
+ * Main parameters and moments of what is owned below params->offloaded lie on the host. An update
  * streams their gradients down in pieces, computes AdamW with the CPU backend, and streams the new
  * weights up. Two pieces are under way: while the CPU computes one, the gradients of the next and
  * the weights of the last are copied. The device keeps weights and gradients alone.
@@ -44,7 +44,8 @@ int mfs_offload_add(struct mfs_offload *o, const struct mfk_adamw *a, uint64_t f
 /* Waits for all pieces, weights on the device included. */
 int mfs_offload_finish(struct mfs_offload *o, struct mfs_error *err);
 
-/* Adds mfk_ops.sum_squares() of the main parameters on the host, if there are any. */
-int mfs_offload_sum_squares(struct mfs_offload *o, double sums[2], struct mfs_error *err);
+/* Adds mfk_ops.sum_squares() of main parameters that are owned neighbours on the host. */
+int mfs_offload_sum_squares(struct mfs_offload *o, uint64_t first, uint64_t count, double sums[2],
+			    struct mfs_error *err);
 
 #endif

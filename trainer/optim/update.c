@@ -6,22 +6,24 @@
 #include "trainer/model/dtype.h"
 #include "trainer/optim/offload.h"
 
-/* Parameters that are neighbours and updated alike. */
+/* Neighbours that the process owns and that are updated alike. */
 struct update_range {
 	uint64_t first, count;
 	bool decays, decoupled;
 };
 
-/* What a whole model has in different processes: dense parameters, and experts if they are divided
- * in another way. */
-enum kind { DENSE, EXPERTS, KINDS };
-
-static const enum mfs_group whole_model[KINDS] = {MFS_GROUP_MODEL, MFS_GROUP_EXPERT_MODEL};
-
 /* No more elements are updated in one go, so that a save in flight holds back little at a time. */
 #define RANGE_MAX (UINT64_C(32) << 20)
 
-#define SUMS_BYTES (KINDS * 2 * sizeof(double))
+/* Dense parameters and routed experts are divided among other processes. */
+enum { DENSE, EXPERTS, KINDS };
+#define SUMS (2 * KINDS) /* of each, the two of mfk_ops.sum_squares() */
+
+/* Neighbours that count here: no other process counts the same. */
+struct counted {
+	uint64_t first, count;
+	int kind;
+};
 
 struct mfs_update {
 	const struct mfs_train_config *config;
@@ -30,16 +32,13 @@ struct mfs_update {
 	const struct mfk_backend *backend;
 	struct mfk_device *device;
 	const struct mfs_parallel *parallel;
-	uint64_t sums; /* offset of mfk_ops.sum_squares()'s two doubles, of each kind */
-	double *host;  /* [KINDS][2]: where they are copied to */
-	struct stretch {
-		uint64_t first, count;
-		enum kind kind;
-	} * stretches; /* all of the flat buffers */
-	uint32_t stretch_count;
-	uint64_t gaps[KINDS]; /* elements between parameters */
+	uint64_t sums; /* offset of double [SUMS] */
+	double *host;  /* where they are copied to */
 	struct update_range *ranges;
 	uint32_t range_count;
+	struct counted *counted;
+	uint32_t counted_count;
+	uint64_t gaps[KINDS];	     /* elements of counted between parameters: zeros */
 	struct mfs_offload *offload; /* NULL: nothing is offloaded */
 };
 
@@ -49,58 +48,56 @@ static uint64_t end_of(const struct mfs_params *p, uint32_t i)
 	return i + 1 < p->count ? p->list[i + 1].start : p->elements;
 }
 
-static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t end)
+static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t first,
+		      uint64_t count)
 {
 	struct update_range *last = u->range_count ? &u->ranges[u->range_count - 1] : NULL;
 
 	if (last && last->decays == p->decays && last->decoupled == p->decoupled &&
-	    p->start != u->params->offloaded && last->count + (end - p->start) <= RANGE_MAX) {
-		last->count += end - p->start;
+	    last->first + last->count == first && first != u->params->offloaded &&
+	    last->count + count <= RANGE_MAX) {
+		last->count += count;
 		return;
 	}
 	u->ranges[u->range_count++] = (struct update_range){
-		.first = p->start,
-		.count = end - p->start,
+		.first = first,
+		.count = count,
 		.decays = p->decays,
 		.decoupled = p->decoupled,
 	};
 }
 
-/* One, or dense parameters and experts by turns. */
-static void find_stretches(struct mfs_update *u)
+/* Each parameter of the model counts once. core/transformer/module.py: param_is_not_shared. */
+static bool counts_here(const struct mfs_param *p)
 {
-	const struct mfs_params *p = u->params;
-	const bool apart = mfs_experts_are_apart(u->parallel);
-	struct mfs_stretch s;
-
-	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_param *q = &p->list[i];
-
-		u->gaps[apart && q->is_expert ? EXPERTS : DENSE] +=
-			end_of(p, i) - q->start - q->elements;
-	}
-	if (!apart) {
-		u->stretches[u->stretch_count++] =
-			(struct stretch){.count = p->elements, .kind = DENSE};
-		return;
-	}
-	for (uint32_t i = 0; i < p->count;) {
-		i = mfs_params_stretch(p, i, &s);
-		u->stretches[u->stretch_count++] =
-			(struct stretch){s.first, s.count, s.experts ? EXPERTS : DENSE};
-	}
+	return !p->part.is_copy;
 }
 
-/* The host adds up the squares of what it has, whatever it is. */
-static int check(const struct mfs_update *u, struct mfs_error *err)
+static void add_counted(struct mfs_update *u, const struct mfs_param *p, uint64_t first,
+			uint64_t count)
 {
-	if (u->params->offloaded && u->config->log_params_norm &&
-	    mfs_experts_are_apart(u->parallel))
-		return mfs_fail(err, -ENOTSUP,
-				"--log-params-norm with --optimizer-cpu-offload and experts that "
-				"are divided over processes is not supported; leave out one of "
-				"them");
-	return 0;
+	const uint64_t behind = p->start + p->elements, end = first + count;
+	const int kind = mfs_experts_are_apart(u->parallel) && p->is_expert ? EXPERTS : DENSE;
+	struct counted *last = u->counted_count ? &u->counted[u->counted_count - 1] : NULL;
+
+	if (end > behind)
+		u->gaps[kind] += end - (first > behind ? first : behind);
+	if (last && last->kind == kind && last->first + last->count == first)
+		last->count += count;
+	else
+		u->counted[u->counted_count++] = (struct counted){first, count, kind};
+}
+
+static void add_param(struct mfs_update *u, uint32_t i)
+{
+	const struct mfs_params *p = u->params;
+	const uint64_t end = end_of(p, i);
+
+	for (uint64_t at = p->list[i].start, n; (n = mfs_params_owned(p, &at, end)); at += n) {
+		add_range(u, &p->list[i], at, n);
+		if (counts_here(&p->list[i]))
+			add_counted(u, &p->list[i], at, n);
+	}
 }
 
 int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *params,
@@ -109,7 +106,7 @@ int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *par
 		   struct mfs_update **ret, struct mfs_error *err)
 {
 	struct mfs_update *u = calloc(1, sizeof(*u));
-	int rc;
+	int rc = 0;
 
 	if (!u)
 		return mfs_fail_nomem(err);
@@ -120,21 +117,19 @@ int mfs_update_new(const struct mfs_train_config *config, struct mfs_params *par
 		.backend = backend,
 		.device = device,
 		.parallel = parallel,
-		.sums = mfs_memory_add(memory, MFS_MEMORY_SCRATCH, SUMS_BYTES),
-		.ranges = calloc(params->count, sizeof(*u->ranges)),
-		.stretches = calloc(params->count + 1u, sizeof(*u->stretches)),
+		.sums = mfs_memory_add(memory, MFS_MEMORY_SCRATCH, SUMS * sizeof(double)),
+		.ranges = calloc(params->count + params->owned_count, sizeof(*u->ranges)),
+		.counted = calloc(params->count + params->owned_count, sizeof(*u->counted)),
 	};
 	if (backend)
-		u->host = backend->device->host_alloc(device, SUMS_BYTES);
-	if (!u->ranges || !u->stretches || (backend && !u->host)) {
+		u->host = backend->device->host_alloc(device, SUMS * sizeof(double));
+	if (!u->ranges || !u->counted || (backend && !u->host)) {
 		mfs_update_free(u);
 		return mfs_fail_nomem(err);
 	}
-	find_stretches(u);
 	for (uint32_t i = 0; i < params->count; i++)
-		add_range(u, &params->list[i], end_of(params, i));
-	rc = check(u, err);
-	if (!rc && params->offloaded)
+		add_param(u, i);
+	if (params->offloaded_owned)
 		rc = mfs_offload_new(config, params, memory, backend, device, &u->offload, err);
 	if (rc)
 		mfs_update_free(u);
@@ -148,10 +143,10 @@ void mfs_update_free(struct mfs_update *u)
 	if (!u)
 		return;
 	if (u->host)
-		u->backend->device->host_free(u->device, u->host, SUMS_BYTES);
+		u->backend->device->host_free(u->device, u->host, SUMS * sizeof(double));
 	mfs_offload_free(u->offload);
+	free(u->counted);
 	free(u->ranges);
-	free(u->stretches);
 	free(u);
 }
 
@@ -163,40 +158,44 @@ static int wait(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error *err
 	return rc ? mfs_fail(err, rc, "%s: %s", u->backend->name, why) : 0;
 }
 
-/* Sums of a flat buffer from element begin on into u->host: of squares, and whether one is not
- * finite. What lies between parameters is zero. */
-static int sum_squares(struct mfs_update *u, struct mfk_ctx *ctx, enum mfs_dtype type,
-		       const void *flat, uint64_t begin, struct mfs_error *err)
+static double *sums_of(const struct mfs_update *u, int kind)
 {
-	const struct mfk_device_ops *device = u->backend->device;
-	double *sums = mfs_memory_at(u->memory, u->sums);
+	return (double *)mfs_memory_at(u->memory, u->sums) + 2 * kind;
+}
 
-	device->zero(ctx, sums, SUMS_BYTES);
-	for (uint32_t i = 0; i < u->stretch_count; i++) {
-		const struct stretch *s = &u->stretches[i];
-		const uint64_t end = s->first + s->count;
-		const uint64_t first = s->first > begin ? s->first : begin;
+static void clear_sums(const struct mfs_update *u, struct mfk_ctx *ctx)
+{
+	u->backend->device->zero(ctx, sums_of(u, 0), SUMS * sizeof(double));
+}
 
-		if (first < end)
-			u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(type),
-						     (const char *)flat +
-							     (first - begin) * mfs_dtype_size(type),
-						     (int64_t)(end - first), sums + 2 * s->kind);
-	}
-	device->copy_out(ctx, u->host, sums, SUMS_BYTES);
+/* Into u->host. */
+static int read_sums(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error *err)
+{
+	u->backend->device->copy_out(ctx, u->host, sums_of(u, 0), SUMS * sizeof(double));
 	return wait(u, ctx, err);
 }
 
-/* Of a whole model. */
+/* u->host's two sums of what counts here become those of the whole model, in its first two. What
+ * is divided by the distributed optimizer counts in one process of all. */
 static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
 {
-	int rc = 0;
+	const bool divided = u->config->use_distributed_optimizer;
+	double *dense = u->host, *experts = u->host + 2;
+	int rc = mfs_parallel_sum(u->parallel, divided ? MFS_GROUP_WORLD : MFS_GROUP_MODEL, dense,
+				  2, err);
 
-	for (int k = 0; k < KINDS && !rc; k++)
-		rc = mfs_parallel_sum(u->parallel, whole_model[k], u->host + 2 * k, 2, err);
-	for (int i = 0; i < 2; i++)
-		u->host[i] += u->host[2 * EXPERTS + i];
+	if (!rc)
+		rc = mfs_parallel_sum(u->parallel,
+				      divided ? MFS_GROUP_WORLD : MFS_GROUP_EXPERT_MODEL, experts,
+				      2, err);
+	dense[0] += experts[0];
+	dense[1] += experts[1];
 	return rc;
+}
+
+static const void *grads_at(const struct mfs_params *p, uint64_t first)
+{
+	return (const char *)p->grads + first * mfs_dtype_size(p->grad_type);
 }
 
 /* optimizer/__init__.py: who has a grad_scaler. */
@@ -209,8 +208,14 @@ int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_
 		    struct mfs_update_result *ret, struct mfs_error *err)
 {
 	const struct mfs_params *p = u->params;
-	int rc = sum_squares(u, ctx, p->grad_type, p->grads, 0, err);
+	int rc;
 
+	clear_sums(u, ctx);
+	for (uint32_t i = 0; i < u->counted_count; i++)
+		u->backend->ops->sum_squares(
+			ctx, mfs_mfk_dtype(p->grad_type), grads_at(p, u->counted[i].first),
+			(int64_t)u->counted[i].count, sums_of(u, u->counted[i].kind));
+	rc = read_sums(u, ctx, err);
 	if (!rc)
 		rc = sum_ranks(u, err);
 	if (rc)
@@ -258,7 +263,7 @@ static void update_on_device(struct mfs_update *u, struct mfk_ctx *ctx,
 	a.main = mfs_params_flat(p, MFS_STATE_MAIN, r->first).at;
 	a.m = mfs_params_flat(p, MFS_STATE_EXP_AVG, r->first).at;
 	a.v = mfs_params_flat(p, MFS_STATE_EXP_AVG_SQ, r->first).at;
-	a.grad = (const char *)p->grads + r->first * mfs_dtype_size(p->grad_type);
+	a.grad = grads_at(p, r->first);
 	u->backend->ops->adamw(ctx, &a);
 }
 
@@ -326,15 +331,55 @@ int mfs_update_apply(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs
 
 /* ---- what the log may say ---- */
 
+static void sum_params(struct mfs_update *u, struct mfk_ctx *ctx, const struct counted *c)
+{
+	const struct mfs_params *p = u->params;
+	const enum mfs_state state = p->weight_type == MFS_F32 ? MFS_STATE_MODEL : MFS_STATE_MAIN;
+	const struct mfs_flat flat = mfs_params_flat(p, state, c->first);
+
+	u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(flat.type), flat.at, (int64_t)c->count,
+				     sums_of(u, c->kind));
+}
+
+/* Main parameters on the host, into u->host. */
+static int sum_offloaded(struct mfs_update *u, struct mfs_error *err)
+{
+	const uint64_t end = u->params->offloaded;
+	int rc = 0;
+
+	for (uint32_t i = 0; i < u->counted_count && !rc; i++) {
+		const struct counted *c = &u->counted[i];
+
+		if (c->first < end)
+			rc = mfs_offload_sum_squares(u->offload, c->first,
+						     c->first + c->count < end ? c->count
+									       : end - c->first,
+						     u->host + 2 * c->kind, err);
+	}
+	return rc;
+}
+
 int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *ret,
 			   struct mfs_error *err)
 {
-	const struct mfs_params *p = u->params;
-	int rc = p->main ? sum_squares(u, ctx, p->main_type, p->main, p->offloaded, err)
-			 : sum_squares(u, ctx, p->weight_type, p->weights, 0, err);
+	/* In fp32 weights are the main parameters, which are on the device. */
+	const bool split = u->offload && u->params->weight_type != MFS_F32;
+	const uint64_t from = split ? u->params->offloaded : 0;
+	int rc;
 
-	if (!rc && u->offload)
-		rc = mfs_offload_sum_squares(u->offload, u->host, err);
+	clear_sums(u, ctx);
+	for (uint32_t i = 0; i < u->counted_count; i++) {
+		struct counted c = u->counted[i];
+		const uint64_t end = c.first + c.count;
+
+		c.first = c.first < from ? from : c.first;
+		c.count = end - c.first;
+		if (c.first < end)
+			sum_params(u, ctx, &c);
+	}
+	rc = read_sums(u, ctx, err);
+	if (!rc && split)
+		rc = sum_offloaded(u, err);
 	if (!rc)
 		rc = sum_ranks(u, err);
 	if (!rc)
@@ -345,27 +390,20 @@ int mfs_update_params_norm(struct mfs_update *u, struct mfk_ctx *ctx, double *re
 int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, struct mfs_error *err)
 {
 	const struct mfs_params *p = u->params;
-	const struct mfk_device_ops *device = u->backend->device;
-	double *zeros = mfs_memory_at(u->memory, u->sums);
 	int rc;
 
-	device->zero(ctx, zeros, KINDS * sizeof(*zeros));
-	for (uint32_t i = 0; i < u->stretch_count; i++) {
-		const struct stretch *s = &u->stretches[i];
-
-		u->backend->ops->count_zeros(ctx, mfs_mfk_dtype(p->grad_type),
-					     (const char *)p->grads +
-						     s->first * mfs_dtype_size(p->grad_type),
-					     (int64_t)s->count, zeros + s->kind);
-	}
-	device->copy_out(ctx, u->host, zeros, KINDS * sizeof(*zeros));
-	rc = wait(u, ctx, err);
-	*ret = 0;
-	for (int k = 0; k < KINDS && !rc; k++) {
-		/* What lies between parameters is zero, and no parameter's. */
-		u->host[k] -= (double)u->gaps[k];
-		rc = mfs_parallel_sum(u->parallel, whole_model[k], u->host + k, 1, err);
-		*ret += u->host[k];
-	}
+	clear_sums(u, ctx);
+	for (uint32_t i = 0; i < u->counted_count; i++)
+		u->backend->ops->count_zeros(
+			ctx, mfs_mfk_dtype(p->grad_type), grads_at(p, u->counted[i].first),
+			(int64_t)u->counted[i].count, sums_of(u, u->counted[i].kind));
+	rc = read_sums(u, ctx, err);
+	if (rc)
+		return rc;
+	/* What lies between parameters is zero, and no parameter's. */
+	for (int kind = 0; kind < KINDS; kind++)
+		u->host[2 * kind] -= (double)u->gaps[kind];
+	rc = sum_ranks(u, err);
+	*ret = u->host[0];
 	return rc;
 }

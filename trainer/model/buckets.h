@@ -1,0 +1,57 @@
+/*
+ * Buckets: the stretches of the flat buffers in which gradients are added up over processes, and,
+ * with the distributed optimizer, what of each a process owns.
+ *
+ * Backward finishes gradients from the end of the buffers to their beginning, so buckets are cut
+ * from the end: one ends with the parameter that makes it as large as the rule says. Dense
+ * parameters and routed experts are added up over different processes, and share no bucket.
+ *
+ * With the distributed optimizer a bucket is padded to a multiple of its processes times
+ * MFS_PARAM_ALIGN, and each owns one of as many equal slices: it alone has main parameters and
+ * moments of it, and updates it. Without, a process owns all.
+ *
+ * Source: megatron/core/distributed/param_and_grad_buffer.py: _ParamAndGradBuffer;
+ * core/optimizer/distrib_optimizer.py: _build_model_gbuf_range.
+ */
+#ifndef MFS_TRAINER_MODEL_BUCKETS_H
+#define MFS_TRAINER_MODEL_BUCKETS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "trainer/parallel/parallel.h"
+
+struct mfs_params;
+
+struct mfs_bucket {
+	uint64_t first, count; /* elements of the flat buffers, padding included */
+	enum mfs_group group;  /* whose gradients are added up: GRADS or EXPERT_GRADS */
+	uint32_t parts;	       /* slices of count / parts elements; 1: it is not divided */
+};
+
+/* Neighbours that a process owns. */
+struct mfs_owned {
+	uint64_t first, count; /* elements of the flat buffers */
+	uint64_t at; /* the first one's number among all that it owns: its place in its state */
+};
+
+/* The processes of a kind of parameters, and this one. */
+struct mfs_bucket_parts {
+	enum mfs_group group;
+	uint32_t count, own; /* 1 and 0: nothing is divided */
+};
+
+struct mfs_bucket_rule {
+	uint64_t size; /* elements; UINT64_MAX: one bucket of each kind */
+	struct mfs_bucket_parts dense, experts;
+	bool apart;	   /* experts have processes of their own, and lie behind the dense ones */
+	bool shared_alone; /* the embedding that two stages share is cut alike in both */
+};
+
+/* Puts p->list in the order of the flat buffers, and sets its places, p->elements, p->buckets and
+ * p->owned. The list has sizes. */
+int mfs_buckets_lay_out(struct mfs_params *p, const struct mfs_bucket_rule *rule,
+			struct mfs_error *err);
+
+#endif
