@@ -186,25 +186,52 @@ struct mfk_qkv {
  * out = dropout(softmax(scale q k^T)) v for each head; a group of heads / kv_heads heads shares a
  * key head. Query i of a sequence sees keys first_key[i] to i; first_key NULL: from 0. So documents
  * and sliding windows are one thing. Not causal: all keys.
+ *
+ * Queries and keys may be parts of a longer sequence (context parallelism): of its positions they
+ * have query_at[i] and key_at[j], both ascending, and a query sees the keys whose positions are in
+ * [first_key[i], query_at[i]]. One that sees none has an out of 0 and an lse of -infinity. Backward
+ * of some of the keys, with the out and lse of all, gives what these keys add to dq.
  */
 struct mfk_attention {
 	enum mfk_dtype dtype;
-	int64_t batch, seq, heads, kv_heads, qk_dim, v_dim;
+	int64_t batch, seq, heads, kv_heads, qk_dim, v_dim; /* seq: queries of a sequence */
+	int64_t keys, whole;	 /* keys of a sequence, and its positions; 0: both are seq */
+	const int32_t *query_at; /* [seq]; NULL: i */
+	const int32_t *key_at;	 /* [keys]; NULL: j */
 	float scale;
 	bool causal;
 	const int32_t *first_key; /* [batch, seq], in the sequence */
 	/* backward may add up in no fixed order, where that is faster: not the same bits twice */
 	bool atomics;
 	float dropout;
-	uint64_t seed, offset; /* of dropout: element e of [batch, heads, seq, seq] (query, key) has
-				  number offset + e */
+	uint64_t seed, offset; /* of dropout: element e of [batch, heads, whole, whole] (positions
+				  of query and key) has number offset + e */
 	const void *q, *k,
-		*v; /* [batch, seq, heads, qk_dim], [batch, seq, kv_heads, qk_dim or v_dim] */
+		*v; /* [batch, seq, heads, qk_dim], [batch, keys, kv_heads, qk_dim or v_dim] */
 	void *out;  /* [batch, seq, heads, v_dim] */
 	float *lse; /* [batch, heads, seq]: logarithm of the sum of exponentials; for backward */
 	const void *dout;
 	void *dq, *dk, *dv;
 	void *scratch; /* of attention_scratch() bytes */
+};
+
+static inline bool mfk_is_part(const struct mfk_attention *a)
+{
+	return a->keys || a->query_at || a->key_at;
+}
+
+/*
+ * Attention to some of the keys (part, part_lse) joins what attention to others gave: out becomes
+ * the values' sum over all of them, and lse the logarithm of the sum of all exponentials. Where
+ * lse is -infinity there are no keys yet, and out may hold anything.
+ */
+struct mfk_attention_join {
+	enum mfk_dtype dtype; /* of part */
+	int64_t batch, seq, heads, v_dim;
+	const void *part;      /* [batch, seq, heads, v_dim] */
+	const float *part_lse; /* [batch, heads, seq] */
+	float *out;	       /* [batch, seq, heads, v_dim] */
+	float *lse;	       /* [batch, heads, seq] */
 };
 
 /* ---- mixture of experts ---- */
@@ -431,6 +458,7 @@ struct mfk_ops {
 				    bool backward);
 	void (*attention)(struct mfk_ctx *c, const struct mfk_attention *a);
 	void (*attention_backward)(struct mfk_ctx *c, const struct mfk_attention *a);
+	void (*attention_join)(struct mfk_ctx *c, const struct mfk_attention_join *a);
 
 	void (*mla)(struct mfk_ctx *c, const struct mfk_mla *a);
 	void (*mla_backward)(struct mfk_ctx *c, const struct mfk_mla *a);

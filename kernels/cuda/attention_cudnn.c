@@ -384,6 +384,8 @@ static const char *refused(const struct mfk_attention *a, bool backward)
 {
 	if (a->dtype == MFK_F32)
 		return "fp32";
+	if (mfk_is_part(a))
+		return "parts of a sequence";
 	if (a->dropout > 0)
 		return "dropout, whose random numbers are its own";
 	if (a->first_key && a->causal)

@@ -34,6 +34,8 @@ bool mfk_cuda_flash_can(const struct mfk_device *d, const struct mfk_attention *
 
 	if (a->dtype == MFK_F32)
 		*why = "fp32";
+	else if (mfk_is_part(a))
+		*why = "parts of a sequence";
 	else if (a->dropout >= 1)
 		*why = "dropout of everything";
 	else if (a->qk_dim % 8 || a->v_dim % 8)

@@ -13,6 +13,7 @@ static const struct mfk_ops ops = {
 	.attention_scratch = mfk_cuda_attention_scratch,
 	.attention = mfk_cuda_attention,
 	.attention_backward = mfk_cuda_attention_backward,
+	.attention_join = mfk_cuda_attention_join,
 	.mla = mfk_cuda_mla,
 	.mla_backward = mfk_cuda_mla_backward,
 	.route = mfk_cuda_route,

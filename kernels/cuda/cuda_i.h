@@ -93,6 +93,7 @@ void mfk_cuda_attention_free(struct mfk_ctx *c);
 size_t mfk_cuda_attention_simple_scratch(const struct mfk_attention *a, bool backward);
 void mfk_cuda_attention_simple(struct mfk_ctx *c, const struct mfk_attention *a);
 void mfk_cuda_attention_simple_backward(struct mfk_ctx *c, const struct mfk_attention *a);
+void mfk_cuda_attention_join(struct mfk_ctx *c, const struct mfk_attention_join *a);
 
 void mfk_cuda_bias_backward(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, void *db,
 			    const void *dy, int64_t rows, int64_t cols);

@@ -1,6 +1,6 @@
 /*
  * Attention, a block of queries of one head at a time: their scores with all keys that one of them
- * sees, softmax, and the values' sum. A thread holds BLOCK rows of scores; there is no [seq, seq].
+ * sees, softmax, and the values' sum. A thread holds BLOCK rows of scores; there is no [seq, keys].
  *
  * Forward, blocks are independent. Backward, the gradients of keys and values are sums over the
  * queries of a group's heads: a group is one thread's, and walks its blocks in order.
@@ -32,39 +32,77 @@ static int64_t blocks_of(const struct mfk_attention *a)
 	return (a->seq + BLOCK - 1) / BLOCK;
 }
 
+/* With sizes that were left out. */
+static struct mfk_attention whole_of(const struct mfk_attention *a)
+{
+	struct mfk_attention all = *a;
+
+	all.keys = a->keys ? a->keys : a->seq;
+	all.whole = a->whole ? a->whole : a->seq;
+	return all;
+}
+
+static int64_t query_position(const struct mfk_attention *a, int64_t i)
+{
+	return a->query_at ? a->query_at[i] : i;
+}
+
+static int64_t key_position(const struct mfk_attention *a, int64_t j)
+{
+	return a->key_at ? a->key_at[j] : j;
+}
+
+/* How many keys lie before a position. */
+static int64_t keys_before(const struct mfk_attention *a, int64_t position)
+{
+	int64_t low = 0, high = a->keys;
+
+	if (!a->key_at)
+		return smaller(position, a->keys);
+	while (low < high) {
+		int64_t middle = (low + high) / 2;
+
+		if (a->key_at[middle] < position)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
+}
+
 /* The first key that query i of a sequence sees, and the end of those. */
 static int64_t first_key(const struct mfk_attention *a, int64_t batch, int64_t i)
 {
-	return a->causal && a->first_key ? a->first_key[batch * a->seq + i] : 0;
+	return a->causal && a->first_key ? keys_before(a, a->first_key[batch * a->seq + i]) : 0;
 }
 
 static int64_t end_key(const struct mfk_attention *a, int64_t i)
 {
-	return a->causal ? i + 1 : a->seq;
+	return a->causal ? keys_before(a, query_position(a, i) + 1) : a->keys;
 }
 
 static struct block block_at(const struct mfk_attention *a, int64_t batch, int64_t head,
 			     int64_t number)
 {
-	struct block b = {a, batch, head, number * BLOCK, 0, 0, 0, 0};
-	int64_t end;
+	struct block b = {a, batch, head, number * BLOCK, 0, a->keys, 0, 0};
+	int64_t end = 0;
 
 	b.rows = smaller(BLOCK, a->seq - b.q0);
-	end = end_key(a, b.q0 + b.rows - 1);
-	b.k0 = end;
-	for (int64_t i = b.q0; i < b.q0 + b.rows; i++)
+	for (int64_t i = b.q0; i < b.q0 + b.rows; i++) {
 		b.k0 = smaller(b.k0, first_key(a, batch, i));
-	b.keys = end - b.k0;
+		end = -smaller(-end, -end_key(a, i));
+	}
+	b.keys = end > b.k0 ? end - b.k0 : 0;
 	b.ld = b.keys > 0 ? b.keys : 1;
 	return b;
 }
 
-/* Positions [begin, begin + rows) of a head of base [batch, seq, heads, dim], as fp32. */
+/* Rows [begin, begin + rows) of a head of base [batch, seq, heads, dim], as fp32. */
 static struct matrix head_rows(const struct mfk_attention *a, const void *base, int64_t batch,
-			       int64_t heads, int64_t head, int64_t dim, int64_t begin,
+			       int64_t seq, int64_t heads, int64_t head, int64_t dim, int64_t begin,
 			       int64_t rows, float *buf)
 {
-	int64_t at = ((batch * a->seq + begin) * heads + head) * dim, ld = heads * dim;
+	int64_t at = ((batch * seq + begin) * heads + head) * dim, ld = heads * dim;
 
 	if (a->dtype == MFK_F32)
 		return (struct matrix){mfk_at(a->dtype, base, at), ld};
@@ -73,10 +111,11 @@ static struct matrix head_rows(const struct mfk_attention *a, const void *base, 
 	return (struct matrix){buf, dim};
 }
 
-static void store_rows(const struct mfk_attention *a, void *base, int64_t batch, int64_t heads,
-		       int64_t head, int64_t dim, int64_t begin, int64_t rows, const float *from)
+static void store_rows(const struct mfk_attention *a, void *base, int64_t batch, int64_t seq,
+		       int64_t heads, int64_t head, int64_t dim, int64_t begin, int64_t rows,
+		       const float *from)
 {
-	int64_t at = ((batch * a->seq + begin) * heads + head) * dim;
+	int64_t at = ((batch * seq + begin) * heads + head) * dim;
 
 	for (int64_t i = 0; i < rows; i++)
 		mfk_from_f32(a->dtype, from + i * dim, dim,
@@ -92,9 +131,19 @@ static int64_t lse_at(const struct block *b, int64_t row)
 static void keep_row(const struct block *b, int64_t row, float *keep)
 {
 	const struct mfk_attention *a = b->a;
-	uint64_t e = (uint64_t)lse_at(b, row) * (uint64_t)a->seq + (uint64_t)b->k0;
+	uint64_t head = (uint64_t)(b->batch * a->heads + b->head), whole = (uint64_t)a->whole;
+	uint64_t query = head * whole + (uint64_t)query_position(a, b->q0 + row);
 
-	mfk_keep(a->seed, a->offset + e, b->keys, a->dropout, keep);
+	for (int64_t j = 0, end; j < b->keys; j = end) {
+		const int64_t position = key_position(a, b->k0 + j);
+
+		/* Keys whose positions follow one another have numbers that do. */
+		end = a->key_at ? j + 1 : b->keys;
+		while (end < b->keys && key_position(a, b->k0 + end) == position + end - j)
+			end++;
+		mfk_keep(a->seed, a->offset + query * whole + (uint64_t)position, end - j,
+			 a->dropout, keep + j);
+	}
 }
 
 /* ---- forward ---- */
@@ -144,13 +193,13 @@ static float softmax_row(const struct block *b, int64_t row, float *x, float *ke
 	int64_t end = end_key(a, b->q0 + row) - b->k0;
 	float most, sum;
 
-	memset(x, 0, (size_t)smaller(begin, b->keys) * sizeof(float));
-	if (end < b->keys)
-		memset(x + end, 0, (size_t)(b->keys - end) * sizeof(float));
 	if (begin >= end) {
+		memset(x, 0, (size_t)b->keys * sizeof(float));
 		a->lse[lse_at(b, row)] = -INFINITY;
 		return 0;
 	}
+	memset(x, 0, (size_t)begin * sizeof(float));
+	memset(x + end, 0, (size_t)(b->keys - end) * sizeof(float));
 	most = maximum(x + begin, end - begin);
 	sum = exponentials(x + begin, most, end - begin);
 	a->lse[lse_at(b, row)] = most + logf(sum);
@@ -165,15 +214,15 @@ static void forward_block(const struct block *b, float *scratch)
 {
 	const struct mfk_attention *a = b->a;
 	int64_t kv_head = b->head / (a->heads / a->kv_heads);
-	float *scores = scratch, *keep = scores + BLOCK * a->seq, *out = keep + a->seq;
+	float *scores = scratch, *keep = scores + BLOCK * a->keys, *out = keep + a->keys;
 	float *q_buf = out + BLOCK * a->v_dim, *k_buf = q_buf + BLOCK * a->qk_dim;
-	float *v_buf = k_buf + a->seq * a->qk_dim;
-	struct matrix q =
-		head_rows(a, a->q, b->batch, a->heads, b->head, a->qk_dim, b->q0, b->rows, q_buf);
-	struct matrix k = head_rows(a, a->k, b->batch, a->kv_heads, kv_head, a->qk_dim, b->k0,
-				    b->keys, k_buf);
-	struct matrix v =
-		head_rows(a, a->v, b->batch, a->kv_heads, kv_head, a->v_dim, b->k0, b->keys, v_buf);
+	float *v_buf = k_buf + a->keys * a->qk_dim;
+	struct matrix q = head_rows(a, a->q, b->batch, a->seq, a->heads, b->head, a->qk_dim, b->q0,
+				    b->rows, q_buf);
+	struct matrix k = head_rows(a, a->k, b->batch, a->keys, a->kv_heads, kv_head, a->qk_dim,
+				    b->k0, b->keys, k_buf);
+	struct matrix v = head_rows(a, a->v, b->batch, a->keys, a->kv_heads, kv_head, a->v_dim,
+				    b->k0, b->keys, v_buf);
 	float by[BLOCK];
 
 	mfk_sgemm(false, true, b->rows, b->keys, a->qk_dim, a->scale, q.p, q.ld, k.p, k.ld, 0,
@@ -184,7 +233,7 @@ static void forward_block(const struct block *b, float *scratch)
 		  a->v_dim);
 	for (int64_t i = 0; i < b->rows; i++)
 		scale(out + i * a->v_dim, by[i], a->v_dim);
-	store_rows(a, a->out, b->batch, a->heads, b->head, a->v_dim, b->q0, b->rows, out);
+	store_rows(a, a->out, b->batch, a->seq, a->heads, b->head, a->v_dim, b->q0, b->rows, out);
 }
 
 static void forward_part(const void *arg, int64_t begin, int64_t end, float *scratch)
@@ -202,11 +251,12 @@ static void forward_part(const void *arg, int64_t begin, int64_t end, float *scr
 
 void mfk_ref_attention(struct mfk_ctx *c, const struct mfk_attention *a)
 {
+	const struct mfk_attention all = whole_of(a);
 	int64_t dims = a->qk_dim + a->v_dim;
 
 	mfk_parallel(c, a->batch * a->heads * blocks_of(a), 1,
-		     (size_t)((BLOCK + 1) * a->seq + BLOCK * dims + a->seq * dims), forward_part,
-		     a);
+		     (size_t)((BLOCK + 1) * all.keys + BLOCK * dims + all.keys * dims),
+		     forward_part, &all);
 }
 
 /* ---- backward ---- */
@@ -214,7 +264,7 @@ void mfk_ref_attention(struct mfk_ctx *c, const struct mfk_attention *a)
 /* Of a group: keys, values and the sums of their gradients, of all positions. */
 struct group {
 	struct matrix k, v;
-	float *dk, *dv; /* [seq, dim] */
+	float *dk, *dv; /* [keys, dim] */
 };
 
 MFK_SIMD static float dot(const float *x, const float *y, int64_t n)
@@ -256,12 +306,12 @@ static void gradients_row(const struct block *b, int64_t row, float d, float *p,
 			  float *keep)
 {
 	const struct mfk_attention *a = b->a;
-	int64_t begin = smaller(first_key(a, b->batch, b->q0 + row) - b->k0, b->keys);
-	int64_t end = smaller(end_key(a, b->q0 + row) - b->k0, b->keys);
+	int64_t begin = first_key(a, b->batch, b->q0 + row) - b->k0;
+	int64_t end = end_key(a, b->q0 + row) - b->k0;
 	float lse = a->lse[lse_at(b, row)];
 
-	if (begin > end)
-		begin = end;
+	if (begin >= end)
+		begin = end = 0;
 	for (int i = 0; i < 2; i++) {
 		float *x = i ? dp : p;
 
@@ -280,14 +330,15 @@ static void backward_block(const struct block *b, const struct group *g, float *
 {
 	const struct mfk_attention *a = b->a;
 	int64_t n = a->qk_dim, m = a->v_dim, keys = b->keys;
-	float *p = scratch, *dp = p + BLOCK * a->seq, *keep = dp + BLOCK * a->seq;
-	float *dq = keep + a->seq, *q_buf = dq + BLOCK * n, *dout_buf = q_buf + BLOCK * n;
+	float *p = scratch, *dp = p + BLOCK * a->keys, *keep = dp + BLOCK * a->keys;
+	float *dq = keep + a->keys, *q_buf = dq + BLOCK * n, *dout_buf = q_buf + BLOCK * n;
 	float *out_buf = dout_buf + BLOCK * m;
-	struct matrix q = head_rows(a, a->q, b->batch, a->heads, b->head, n, b->q0, b->rows, q_buf);
-	struct matrix out =
-		head_rows(a, a->out, b->batch, a->heads, b->head, m, b->q0, b->rows, out_buf);
-	struct matrix dout =
-		head_rows(a, a->dout, b->batch, a->heads, b->head, m, b->q0, b->rows, dout_buf);
+	struct matrix q =
+		head_rows(a, a->q, b->batch, a->seq, a->heads, b->head, n, b->q0, b->rows, q_buf);
+	struct matrix out = head_rows(a, a->out, b->batch, a->seq, a->heads, b->head, m, b->q0,
+				      b->rows, out_buf);
+	struct matrix dout = head_rows(a, a->dout, b->batch, a->seq, a->heads, b->head, m, b->q0,
+				       b->rows, dout_buf);
 	const float *k = g->k.p + b->k0 * g->k.ld, *v = g->v.p + b->k0 * g->v.ld;
 
 	mfk_sgemm(false, true, b->rows, keys, n, a->scale, q.p, q.ld, k, g->k.ld, 0, p, b->ld);
@@ -300,28 +351,29 @@ static void backward_block(const struct block *b, const struct group *g, float *
 	mfk_sgemm(true, false, keys, n, b->rows, a->scale, dp, b->ld, q.p, q.ld, 1,
 		  g->dk + b->k0 * n, n);
 	mfk_sgemm(false, false, b->rows, n, keys, a->scale, dp, b->ld, k, g->k.ld, 0, dq, n);
-	store_rows(a, a->dq, b->batch, a->heads, b->head, n, b->q0, b->rows, dq);
+	store_rows(a, a->dq, b->batch, a->seq, a->heads, b->head, n, b->q0, b->rows, dq);
 }
 
 static void backward_group(const struct mfk_attention *a, int64_t batch, int64_t kv_head,
 			   float *scratch)
 {
 	int64_t heads = a->heads / a->kv_heads, n = a->qk_dim, m = a->v_dim;
-	float *dk = scratch, *dv = dk + a->seq * n, *k_buf = dv + a->seq * m;
-	float *v_buf = k_buf + a->seq * n, *rest = v_buf + a->seq * m;
-	struct group g = {head_rows(a, a->k, batch, a->kv_heads, kv_head, n, 0, a->seq, k_buf),
-			  head_rows(a, a->v, batch, a->kv_heads, kv_head, m, 0, a->seq, v_buf), dk,
-			  dv};
+	float *dk = scratch, *dv = dk + a->keys * n, *k_buf = dv + a->keys * m;
+	float *v_buf = k_buf + a->keys * n, *rest = v_buf + a->keys * m;
+	struct group g = {
+		head_rows(a, a->k, batch, a->keys, a->kv_heads, kv_head, n, 0, a->keys, k_buf),
+		head_rows(a, a->v, batch, a->keys, a->kv_heads, kv_head, m, 0, a->keys, v_buf), dk,
+		dv};
 
-	memset(dk, 0, (size_t)(a->seq * (n + m)) * sizeof(float));
+	memset(dk, 0, (size_t)(a->keys * (n + m)) * sizeof(float));
 	for (int64_t head = kv_head * heads; head < (kv_head + 1) * heads; head++)
 		for (int64_t i = 0; i < blocks_of(a); i++) {
 			struct block b = block_at(a, batch, head, i);
 
 			backward_block(&b, &g, rest);
 		}
-	store_rows(a, a->dk, batch, a->kv_heads, kv_head, n, 0, a->seq, dk);
-	store_rows(a, a->dv, batch, a->kv_heads, kv_head, m, 0, a->seq, dv);
+	store_rows(a, a->dk, batch, a->keys, a->kv_heads, kv_head, n, 0, a->keys, dk);
+	store_rows(a, a->dv, batch, a->keys, a->kv_heads, kv_head, m, 0, a->keys, dv);
 }
 
 static void backward_part(const void *arg, int64_t begin, int64_t end, float *scratch)
@@ -334,11 +386,12 @@ static void backward_part(const void *arg, int64_t begin, int64_t end, float *sc
 
 void mfk_ref_attention_backward(struct mfk_ctx *c, const struct mfk_attention *a)
 {
+	const struct mfk_attention all = whole_of(a);
 	int64_t dims = a->qk_dim + a->v_dim;
 
 	mfk_parallel(c, a->batch * a->kv_heads, 1,
-		     (size_t)(2 * a->seq * dims + (2 * BLOCK + 1) * a->seq + 2 * BLOCK * dims),
-		     backward_part, a);
+		     (size_t)(2 * all.keys * dims + (2 * BLOCK + 1) * all.keys + 2 * BLOCK * dims),
+		     backward_part, &all);
 }
 
 /* Threads have scratch of their own. */
@@ -348,4 +401,38 @@ size_t mfk_ref_attention_scratch(struct mfk_device *d, const struct mfk_attentio
 	(void)a;
 	(void)backward;
 	return 0;
+}
+
+/* ---- parts ---- */
+
+/* One row of one head. */
+static void join_row(const struct mfk_attention_join *a, int64_t row, float *buf)
+{
+	int64_t i = row / a->heads % a->seq, batch = row / a->heads / a->seq, head = row % a->heads;
+	int64_t at = (batch * a->heads + head) * a->seq + i;
+	float *out = a->out + row * a->v_dim, before = a->lse[at], more = a->part_lse[at];
+	float most = before > more ? before : more, lse, keep, add;
+	const float *part = mfk_load(a->dtype, a->part, row * a->v_dim, a->v_dim, buf);
+
+	if (most == -INFINITY) { /* no keys yet */
+		memset(out, 0, (size_t)a->v_dim * sizeof(float));
+		return;
+	}
+	lse = most + logf(expf(before - most) + expf(more - most));
+	keep = expf(before - lse);
+	add = expf(more - lse);
+	for (int64_t d = 0; d < a->v_dim; d++)
+		out[d] = (keep > 0 ? keep * out[d] : 0) + add * part[d];
+	a->lse[at] = lse;
+}
+
+static void join_part(const void *arg, int64_t begin, int64_t end, float *scratch)
+{
+	for (int64_t row = begin; row < end; row++)
+		join_row(arg, row, scratch);
+}
+
+void mfk_ref_attention_join(struct mfk_ctx *c, const struct mfk_attention_join *a)
+{
+	mfk_parallel(c, a->batch * a->seq * a->heads, 64, (size_t)a->v_dim, join_part, a);
 }

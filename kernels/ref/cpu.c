@@ -15,6 +15,7 @@ static const struct mfk_ops ops = {
 	.attention_scratch = mfk_ref_attention_scratch,
 	.attention = mfk_ref_attention,
 	.attention_backward = mfk_ref_attention_backward,
+	.attention_join = mfk_ref_attention_join,
 	.mla = mfk_ref_mla,
 	.mla_backward = mfk_ref_mla_backward,
 	.route = mfk_ref_route,

@@ -156,6 +156,7 @@ size_t mfk_ref_attention_scratch(struct mfk_device *d, const struct mfk_attentio
 				 bool backward);
 void mfk_ref_attention(struct mfk_ctx *c, const struct mfk_attention *a);
 void mfk_ref_attention_backward(struct mfk_ctx *c, const struct mfk_attention *a);
+void mfk_ref_attention_join(struct mfk_ctx *c, const struct mfk_attention_join *a);
 void mfk_ref_mla(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_ref_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a);
