@@ -313,6 +313,7 @@ _mcorefs_train() {
 		--ddp-bucket-size
 		--overlap-param-gather
 		--use-distributed-optimizer
+		--cp-comm-type
 		--log-interval
 		--log-params-norm
 		--log-throughput

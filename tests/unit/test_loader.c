@@ -17,6 +17,7 @@
 #include "trainer/data/loader_i.h"
 #include "trainer/data/stall.h"
 #include "trainer/data/train_data.h"
+#include "trainer/parallel/context.h"
 
 #define VOCAB	1024
 #define ENGINES 3
@@ -306,6 +307,58 @@ START_TEST(test_masks)
 	l = open_loader(&c, MFS_TRAIN, 0, 4);
 	check_all(&c, MFS_TRAIN, 4, l);
 	close_loader(l);
+}
+END_TEST
+
+/* Each of the processes that share sequences has its pieces of what one has. */
+static void check_part(const struct mfs_batch *b, const struct mfs_batch *whole, uint32_t parts,
+		       uint32_t part)
+{
+	const int64_t length = 128, own = length / parts;
+
+	for (int64_t t = 0; t < 3 * own; t++) {
+		const int64_t at =
+			t / own * length + mfs_context_position(parts, part, length, t % own);
+
+		ck_assert_int_eq(b->tokens[t], whole->tokens[at]);
+		ck_assert_int_eq(b->labels[t], whole->labels[at]);
+		ck_assert_int_eq(b->positions[t], whole->positions[at]);
+		ck_assert_int_eq(b->first_key[t], whole->first_key[at]);
+		ck_assert(b->loss_mask[t] == whole->loss_mask[at]);
+	}
+	ck_assert_uint_eq(b->counted, whole->counted);
+	ck_assert(b->documents == whole->documents);
+	check_order(b->order, b->tokens, (uint64_t)(3 * own));
+	check_order(b->position_order, b->positions, (uint64_t)(3 * own));
+}
+
+START_TEST(test_parts)
+{
+	struct mfs_train_config c = fixtures_run();
+	const uint32_t parts = 1u << _i;
+	struct mfs_loader *whole, *of[8];
+	const struct mfs_batch *b, *all;
+
+	c.eod = 11;
+	c.reset_position_ids = c.reset_attention_mask = c.eod_mask_loss = true;
+	whole = open_loader(&c, MFS_TRAIN, 0, 3);
+	c.context_parallel_size = parts;
+	for (uint32_t i = 0; i < parts; i++) {
+		c.context_parallel_rank = i;
+		of[i] = open_loader(&c, MFS_TRAIN, 0, 3);
+	}
+	for (int m = 0; m < 5; m++) {
+		unit_ok(mfs_loader_next(whole, &all, &err), &err);
+		for (uint32_t i = 0; i < parts; i++) {
+			unit_ok(mfs_loader_next(of[i], &b, &err), &err);
+			check_part(b, all, parts, i);
+			mfs_loader_give_back(of[i], b);
+		}
+		mfs_loader_give_back(whole, all);
+	}
+	for (uint32_t i = 0; i < parts; i++)
+		mfs_loader_free(of[i]);
+	close_loader(whole);
 }
 END_TEST
 
@@ -786,6 +839,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_statistics);
 	tcase_add_loop_test(c, test_megatrons_steps, 0, ENGINES);
 	tcase_add_loop_test(c, test_masks, 0, 8);
+	tcase_add_loop_test(c, test_parts, 1, 4);
 	tcase_add_loop_test(c, test_resume, 0, ENGINES);
 	return s;
 }

@@ -420,8 +420,7 @@ START_TEST(honoured)
 		&c);
 	ck_assert_int_eq(c.model.num_experts, MFS_UNSET);
 	mfs_flags_unused(c.values, &unused);
-	ck_assert_str_eq(unused.data,
-			 "--no-rope-fusion, --ddp-average-in-collective, --cp-comm-type");
+	ck_assert_str_eq(unused.data, "--no-rope-fusion, --ddp-average-in-collective");
 	mfs_buf_release(&unused);
 	mfs_train_config_release(&c);
 }

@@ -78,7 +78,8 @@ struct mfs_train_config {
 	 * as there are stages */
 	int64_t microbatch_group_size;
 	/* processes that share a sequence; the model's own sizes are in `model` */
-	int64_t context_parallel_size;
+	int64_t context_parallel_size, context_parallel_rank;
+	struct mfs_words cp_comm_type; /* of each layer, or one of all (trainer/model/core.h) */
 	bool sequence_parallel;
 	/* without progress, before and behind the first iteration; <= 0: the former */
 	double distributed_timeout_minutes, distributed_timeout_seconds_after_init;

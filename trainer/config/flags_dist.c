@@ -68,7 +68,8 @@ static const struct mfs_flag distributed_init[] = {
 	{INT, "num_distributed_optimizer_instances", "1", NOT_DIVIDED},
 	{OFF, "torch_fsdp2_reshard_after_forward", "True",
 	 NAMES("--torch-fsdp2-no-reshard-after-forward"), UNUSED},
-	{TEXTS, "cp_comm_type", "['p2p']", .words = '+', UNUSED},
+	{TEXTS, "cp_comm_type", "['p2p']", .words = '+', TO(cp_comm_type),
+	 .help = "how processes that share a sequence attend: p2p, all_gather or a2a"},
 	{ON, "fake_process_group", "False", REFUSED("leave it out")},
 };
 GROUP(distributed_init, "distributed init");

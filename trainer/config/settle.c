@@ -123,6 +123,8 @@ static int fill_rest(struct settle *s)
 		number(s, "rank") /
 		(number(s, "tensor_model_parallel_size") * number(s, "context_parallel_size")) %
 		number(s, "data_parallel_size");
+	c->context_parallel_rank = number(s, "rank") / number(s, "tensor_model_parallel_size") %
+				   number(s, "context_parallel_size");
 	c->decoupled_weight_decay = true;
 	c->params_dtype = mfs_flag_get(s->v, "params_dtype")->dtype;
 	/* ddp_config.grad_reduce_in_fp32: without it gradients have the parameters' type. With fp16

@@ -7,9 +7,9 @@
 /* Dimensions that nothing computes yet. */
 static int refuse_dimensions(struct settle *s)
 {
-	static const char *const not_yet[] = {
-		"tensor_model_parallel_size", "pipeline_model_parallel_size",
-		"context_parallel_size", "expert_tensor_parallel_size"};
+	static const char *const not_yet[] = {"tensor_model_parallel_size",
+					      "pipeline_model_parallel_size",
+					      "expert_tensor_parallel_size"};
 	char a[MFS_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(not_yet) / sizeof(not_yet[0]); i++)
@@ -40,6 +40,54 @@ static int64_t common_multiple(int64_t a, int64_t b)
 	return a / x * b;
 }
 
+static bool is_comm_type(const struct mfs_flag_value *v)
+{
+	static const char *const types[] = {"p2p", "all_gather", "allgather", "a2a"};
+
+	for (size_t i = 0; v->type == MFS_IS_TEXT && i < sizeof(types) / sizeof(types[0]); i++)
+		if (mfs_str_is(v->text, types[i]))
+			return true;
+	return false;
+}
+
+/* One for all layers, or one for each (transformer_config.py: cp_comm_type). */
+static int check_comm_types(struct settle *s)
+{
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, "cp_comm_type");
+
+	if (v->count != 1 && (int64_t)v->count != number(s, "num_layers"))
+		return mfs_fail(s->err, -EINVAL,
+				"--cp-comm-type: expected one word, or one for each of "
+				"--num-layers %lld, found %zu",
+				(long long)number(s, "num_layers"), v->count);
+	for (size_t i = 0; i < v->count; i++)
+		if (!is_comm_type(&v->items[i]))
+			return mfs_fail(s->err, -ENOTSUP,
+					"--cp-comm-type %s is not supported; use p2p, all_gather "
+					"or a2a",
+					v->items[i].type == MFS_IS_TEXT ? v->items[i].text : "");
+	return 0;
+}
+
+static int check_context(struct settle *s)
+{
+	const int64_t cp = number(s, "context_parallel_size");
+
+	if (cp == 1)
+		return 0;
+	if (number(s, "seq_length") % (2 * cp))
+		return mfs_fail(s->err, -EINVAL,
+				"--seq-length: expected a multiple of 2 times "
+				"--context-parallel-size %lld, found %lld",
+				(long long)cp, (long long)number(s, "seq_length"));
+	if (number(s, "num_experts") > 0)
+		return mfs_fail(s->err, -ENOTSUP,
+				"--num-experts with --context-parallel-size %lld is not "
+				"supported; use --context-parallel-size 1",
+				(long long)cp);
+	return check_comm_types(s);
+}
+
 /* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
 int mfs_settle_parallel(struct settle *s)
 {
@@ -64,6 +112,8 @@ int mfs_settle_parallel(struct settle *s)
 	}
 	if (!r)
 		r = refuse_dimensions(s);
+	if (!r)
+		r = check_context(s);
 	if (r)
 		return r;
 	tp = number(s, "tensor_model_parallel_size");

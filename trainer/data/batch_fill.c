@@ -4,6 +4,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/torch/megatron_args.h"
+#include "trainer/parallel/context.h"
 
 #define WIDEN 1024 /* tokens at once */
 #define DIGIT 11   /* bits of a pass of a sort */
@@ -49,6 +50,9 @@ int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, 
 		.reset_position_ids = config->reset_position_ids,
 		.reset_attention_mask = config->reset_attention_mask,
 		.eod_mask_loss = config->eod_mask_loss,
+		.parts = config->context_parallel_size > 1 ? (uint32_t)config->context_parallel_size
+							   : 1,
+		.part = (uint32_t)config->context_parallel_rank,
 	};
 	if (!vocab || vocab > INT32_MAX)
 		return mfs_fail(err, -EINVAL, "a vocabulary of %llu is impossible",
@@ -147,6 +151,37 @@ static uint64_t fill_sequence(const struct mfs_batch_rules *r, struct mfs_batch 
 	return counted;
 }
 
+/* ---- one of several parts ---- */
+
+static void copy_piece(struct mfs_batch *to, uint64_t at, const struct mfs_batch *from,
+		       uint64_t first, uint64_t count)
+{
+	const size_t bytes = count * sizeof(int32_t);
+
+	memcpy(to->tokens + at, from->tokens + first, bytes);
+	memcpy(to->labels + at, from->labels + first, bytes);
+	memcpy(to->positions + at, from->positions + first, bytes);
+	memcpy(to->first_key + at, from->first_key + first, bytes);
+	memcpy(to->loss_mask + at, from->loss_mask + first, bytes);
+}
+
+/* This process's two pieces of each sequence. */
+static void take_part(const struct mfs_batch_rules *r, const struct mfs_batch *whole,
+		      struct mfs_batch *b)
+{
+	const uint64_t piece = r->length / (2 * r->parts);
+
+	for (uint32_t i = 0; i < r->sequences; i++)
+		for (int k = 0; k < 2; k++)
+			copy_piece(b, (2 * (uint64_t)i + (uint64_t)k) * piece, whole,
+				   (uint64_t)i * r->length +
+					   (uint64_t)mfs_context_piece(r->parts, r->part, r->length,
+								       k),
+				   piece);
+	b->counted = whole->counted;
+	b->documents = whole->documents;
+}
+
 /* ---- orders ---- */
 
 /* One pass of a radix sort, which keeps the order of equal digits. */
@@ -188,20 +223,23 @@ static void sort_numbers(const int32_t *key, uint64_t count, uint64_t limit, int
 }
 
 int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *from,
-		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mfs_batch *b,
-		   struct mfs_error *err)
+		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mfs_batch *whole,
+		   struct mfs_batch *b, struct mfs_error *err)
 {
-	const uint64_t count = (uint64_t)rules->sequences * rules->length;
+	struct mfs_batch *all = rules->parts > 1 ? whole : b;
+	const uint64_t count = mfs_batch_tokens(rules);
 	int rc = 0;
 
-	b->counted = 0;
-	b->documents = false;
+	all->counted = 0;
+	all->documents = false;
 	for (uint32_t i = 0; i < from->part_count && !rc; i++)
-		rc = put_part(rules, from, &from->parts[i], samples, b, err);
+		rc = put_part(rules, from, &from->parts[i], samples, all, err);
 	if (rc)
 		return rc;
 	for (uint32_t i = 0; i < rules->sequences; i++)
-		b->counted += fill_sequence(rules, b, i, i < own);
+		all->counted += fill_sequence(rules, all, i, i < own);
+	if (rules->parts > 1)
+		take_part(rules, all, b);
 	sort_numbers(b->tokens, count, rules->vocab, scratch, b->order);
 	sort_numbers(b->positions, count, rules->length, scratch, b->position_order);
 	return 0;

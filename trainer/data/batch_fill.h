@@ -15,21 +15,30 @@ struct mfs_batch_rules {
 	uint64_t vocab;		    /* padded rows: tokens are less */
 	int64_t eod;		    /* MFS_UNSET: not known */
 	bool reset_position_ids, reset_attention_mask, eod_mask_loss;
+	/* Processes that share a sequence, and this one's number (trainer/parallel/context.h). */
+	uint32_t parts, part;
 };
 
 /* -EINVAL: a length of the ids' sort is impossible, or eod is needed and not known. */
 int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, uint64_t vocab,
 			 struct mfs_batch_rules *ret, struct mfs_error *err);
 
+/* Tokens of a microbatch that are this process's. */
+static inline uint64_t mfs_batch_tokens(const struct mfs_batch_rules *r)
+{
+	return (uint64_t)r->sequences * r->length / r->parts;
+}
+
 /* The arrays of a block of mfs_batch_bytes(). */
 void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, void *block);
 
 /*
  * Fills a batch from tokens that have come. samples: their numbers, for messages; own: sequences
- * that are not repeated; scratch: [B S]. -EINVAL: a token is outside of the vocabulary.
+ * that are not repeated; scratch: [T]; whole: the batch of all processes that share its
+ * sequences, where there are several. -EINVAL: a token is outside of the vocabulary.
  */
 int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *from,
-		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mfs_batch *b,
-		   struct mfs_error *err);
+		   const uint64_t *samples, uint32_t own, int32_t *scratch, struct mfs_batch *whole,
+		   struct mfs_batch *b, struct mfs_error *err);
 
 #endif

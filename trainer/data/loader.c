@@ -42,7 +42,8 @@ struct mfs_loader {
 	struct mfs_slot_memory memory;
 	struct slot slots[MOST_SLOTS];
 	unsigned slot_count;
-	int32_t *scratch; /* [T] */
+	int32_t *scratch;	/* [T] */
+	struct mfs_batch whole; /* of all processes that share its sequences; no block: of one */
 	const char *engine;
 	char why[128];
 	uint64_t began_ns;
@@ -105,8 +106,8 @@ static int finish(struct mfs_loader *l, struct slot *s)
 		rc = s->fetch.rc;
 	}
 	return rc ? rc
-		  : mfs_batch_fill(&l->rules, &s->fetch, s->samples, s->own, l->scratch, &s->batch,
-				   &s->err);
+		  : mfs_batch_fill(&l->rules, &s->fetch, s->samples, s->own, l->scratch, &l->whole,
+				   &s->batch, &s->err);
 }
 
 static void publish(struct mfs_loader *l, struct slot *s)
@@ -177,13 +178,14 @@ static void *work(void *arg)
 
 static int make_slot(struct mfs_loader *l, struct slot *s, struct mfs_error *err)
 {
-	const uint64_t tokens = (uint64_t)l->rules.sequences * l->rules.length;
+	const uint64_t tokens = mfs_batch_tokens(&l->rules);
 	void *block = l->memory.alloc(l->memory.arg, mfs_batch_bytes(tokens));
 
 	if (!block)
 		return mfs_fail_nomem(err);
 	mfs_batch_place(&s->batch, tokens, block);
-	s->fetch.raw = calloc(tokens + l->rules.sequences, sizeof(*s->fetch.raw));
+	s->fetch.raw =
+		calloc(l->rules.sequences * ((uint64_t)l->rules.length + 1), sizeof(*s->fetch.raw));
 	s->samples = calloc(l->rules.sequences, sizeof(*s->samples));
 	if (!s->fetch.raw || !s->samples)
 		return mfs_fail_nomem(err);
@@ -191,16 +193,29 @@ static int make_slot(struct mfs_loader *l, struct slot *s, struct mfs_error *err
 	return 0;
 }
 
+static int make_whole(struct mfs_loader *l, struct mfs_error *err)
+{
+	const uint64_t tokens = mfs_batch_tokens(&l->rules) * l->rules.parts;
+	void *block;
+
+	if (l->rules.parts == 1)
+		return 0;
+	block = malloc(mfs_batch_bytes(tokens));
+	if (!block)
+		return mfs_fail_nomem(err);
+	mfs_batch_place(&l->whole, tokens, block);
+	return 0;
+}
+
 static int make_slots(struct mfs_loader *l, int64_t workers, struct mfs_error *err)
 {
-	const uint64_t tokens = (uint64_t)l->rules.sequences * l->rules.length;
-	int rc = 0;
+	int rc = make_whole(l, err);
 
 	l->slot_count = LEAST_SLOTS;
 	if (workers > LEAST_SLOTS - 2)
 		l->slot_count = (unsigned)mfs_min_u64((uint64_t)workers + 2, MOST_SLOTS);
-	l->scratch = calloc(tokens, sizeof(*l->scratch));
-	if (!l->scratch)
+	l->scratch = calloc(mfs_batch_tokens(&l->rules), sizeof(*l->scratch));
+	if (!rc && !l->scratch)
 		return mfs_fail_nomem(err);
 	for (unsigned i = 0; i < l->slot_count && !rc; i++)
 		rc = make_slot(l, &l->slots[i], err);
@@ -291,8 +306,6 @@ int mfs_loader_new(const struct mfs_train_config *config, enum mfs_split split, 
 
 void mfs_loader_free(struct mfs_loader *l)
 {
-	const uint64_t tokens = l ? (uint64_t)l->rules.sequences * l->rules.length : 0;
-
 	if (!l)
 		return;
 	if (l->has_thread) {
@@ -306,7 +319,7 @@ void mfs_loader_free(struct mfs_loader *l)
 		struct slot *s = &l->slots[i];
 
 		if (s->batch.block)
-			l->memory.free(l->memory.arg, s->batch.block, mfs_batch_bytes(tokens));
+			l->memory.free(l->memory.arg, s->batch.block, s->batch.bytes);
 		free(s->fetch.raw);
 		free(s->fetch.parts);
 		free(s->samples);
@@ -314,6 +327,7 @@ void mfs_loader_free(struct mfs_loader *l)
 	mfs_fetcher_free(l->fetcher);
 	mfs_train_data_release(&l->data);
 	free(l->scratch);
+	free(l->whole.block);
 	pthread_cond_destroy(&l->free_or_stop);
 	pthread_cond_destroy(&l->ready_one);
 	pthread_mutex_destroy(&l->lock);
@@ -371,7 +385,7 @@ void mfs_loader_stats(struct mfs_loader *l, struct mfs_loader_stats *ret)
 		.engine = l->engine,
 		.why = *l->why ? l->why : NULL,
 		.batches = l->batches,
-		.tokens = l->batches * l->rules.sequences * l->rules.length,
+		.tokens = l->batches * mfs_batch_tokens(&l->rules),
 		.bytes = l->bytes,
 		.stall_ns = l->stall.total_ns,
 		.stall_p50_ns = mfs_stall_percentile(&l->stall, 0.5),

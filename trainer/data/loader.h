@@ -22,7 +22,9 @@
 #define MFS_BATCH_ALIGN 256 /* bytes */
 
 /* One microbatch of B sequences of S tokens, T = B S. All arrays lie behind one another in one host
- * block, each at a multiple of MFS_BATCH_ALIGN, so that one copy brings them to the device. */
+ * block, each at a multiple of MFS_BATCH_ALIGN, so that one copy brings them to the device. Where
+ * cp processes share a sequence (trainer/parallel/context.h), a process has T = B S / cp of them:
+ * positions and first_key are those of the whole sequence. */
 struct mfs_batch {
 	int32_t *tokens, *labels; /* [T]; label t is the token behind t */
 	int32_t *positions; /* [T]: 0 to S-1; with reset_position_ids from each document's start */
@@ -33,7 +35,7 @@ struct mfs_batch {
 	float *loss_mask;	 /* [T]: 1, or 0 where the loss does not count */
 	void *block;		 /* the whole of it */
 	size_t bytes;
-	uint64_t counted; /* tokens whose loss counts */
+	uint64_t counted; /* tokens whose loss counts, of whole sequences */
 	bool documents;	  /* some first_key is not 0 */
 };
 

@@ -37,7 +37,7 @@ uint64_t mfs_trainer_microbatches(const struct mfs_trainer *t, uint64_t batch)
 
 int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct mfs_error *err)
 {
-	const double size = t->parallel.group[MFS_GROUP_DATA].size;
+	const double size = t->parallel.group[MFS_GROUP_GRADS].size;
 	double sums[4];
 	int rc = mfs_net_losses(t->net, t->ctx, ret, err);
 
@@ -47,7 +47,7 @@ int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct
 	sums[1] = ret->load_balancing;
 	sums[2] = ret->seq_load_balancing;
 	sums[3] = ret->z_loss;
-	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, sums, 4, err);
+	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_GRADS, sums, 4, err);
 	if (!rc)
 		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_PIPELINE, sums, 4, err);
 	*ret = (struct mfs_net_losses){sums[0], sums[1] / size, sums[2] / size, sums[3] / size};

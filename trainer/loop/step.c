@@ -67,7 +67,7 @@ static int measure(struct mfs_trainer *t, struct mfs_step *step, struct mfs_erro
 }
 
 /* Forward and backward of this process's microbatches. *ret_counted: tokens whose loss counts, of
- * all processes. */
+ * all processes; those that share a sequence count all of it. */
 static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_counted,
 			    struct mfs_error *err)
 {

@@ -17,19 +17,10 @@ struct attention {
 	/* kept; qkv and stats with norms of q and k alone, otherwise qkv is scratch */
 	uint64_t packed, stats;
 	struct mfs_attention_kept kept;
+	struct mfs_core core;
 	/* scratch */
-	uint64_t dout, dq, dk, dv, dpacked, work, dwork;
+	uint64_t dout, dq, dk, dv, dpacked;
 };
-
-/* Bytes that the backend's attention works in. A plan without a device counts an fp32 gradient of
- * the queries. */
-uint64_t mfs_attention_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
-				  bool backward)
-{
-	if (net->device)
-		return net->backend->ops->attention_scratch(net->device, a, backward);
-	return backward ? mfs_matrix_bytes(MFK_F32, net->tokens, a->heads * (a->qk_dim + 1)) : 0;
-}
 
 static struct mfk_attention shape(const struct mfs_net *net, const struct attention *a)
 {
@@ -52,10 +43,7 @@ static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_par
 	const uint64_t q = mfs_matrix_bytes(net->io, net->tokens, a->heads * a->dim);
 	const uint64_t k = mfs_matrix_bytes(net->io, net->tokens, a->groups * a->dim);
 	const uint64_t packed = mfs_matrix_bytes(net->io, net->tokens, a->qkv.out);
-	struct mfk_attention work = shape(net, a);
 
-	if (net->config->attention_dropout > 0)
-		work.dropout = (float)net->config->attention_dropout;
 	a->kept.q = mfs_part_plan_keep(p, q);
 	a->kept.k = mfs_part_plan_keep(p, k);
 	a->kept.v = mfs_part_plan_keep(p, k);
@@ -68,14 +56,14 @@ static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_par
 	} else {
 		a->packed = mfs_part_plan_scratch(p, packed);
 	}
-	a->work = mfs_part_plan_scratch(p, mfs_attention_work_bytes(net, &work, false));
+	mfs_core_plan(net, &a->core, p, false);
 	mfs_part_plan_scratch_anew(p);
 	a->dout = mfs_part_plan_scratch(p, q);
 	a->dq = mfs_part_plan_scratch(p, q);
 	a->dk = mfs_part_plan_scratch(p, k);
 	a->dv = mfs_part_plan_scratch(p, k);
 	a->dpacked = mfs_part_plan_scratch(p, packed);
-	a->dwork = mfs_part_plan_scratch(p, mfs_attention_work_bytes(net, &work, true));
+	mfs_core_plan(net, &a->core, p, true);
 }
 
 static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
@@ -83,6 +71,7 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 {
 	const int32_t layer = (int32_t)part->layer;
 	struct attention *a = part->own = mfs_arena_alloc(&net->arena, sizeof(*a));
+	struct mfk_attention whole;
 	int r;
 
 	if (!a)
@@ -90,6 +79,7 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	a->heads = net->args->num_attention_heads;
 	a->groups = net->args->num_query_groups;
 	a->dim = net->args->kv_channels;
+	whole = shape(net, a);
 	r = mfs_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1, &a->qkv,
 			    err);
 	if (!r)
@@ -101,6 +91,8 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	if (!r && net->args->qk_layernorm)
 		r = mfs_norm_find(net, "decoder.layers.self_attention.k_layernorm", layer,
 				  &a->k_norm, err);
+	if (!r)
+		r = mfs_core_find(net, part->layer, &whole, &a->core, err);
 	if (r)
 		return r;
 	mfs_linear_replaces(net, &a->qkv);
@@ -179,12 +171,11 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct attention *a = part->own;
 	const struct mfk_qkv s = split(net, part);
-	struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
+	const struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
 
 	mfs_linear_forward(net, run, &a->qkv, net->tokens, x, packed_of(net, part));
 	net->backend->ops->qkv(run->ctx, &s);
-	c.scratch = mfs_net_scratch(net, a->work);
-	net->backend->ops->attention(run->ctx, &c);
+	mfs_core_forward(net, run, &a->core, &c);
 	if (y)
 		mfs_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
 }
@@ -203,8 +194,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 	c.dq = mfs_net_scratch(net, a->dq);
 	c.dk = mfs_net_scratch(net, a->dk);
 	c.dv = mfs_net_scratch(net, a->dv);
-	c.scratch = mfs_net_scratch(net, a->dwork);
-	net->backend->ops->attention_backward(run->ctx, &c);
+	mfs_core_backward(net, run, &a->core, &c);
 
 	s.dq = c.dq;
 	s.dk = c.dk;

@@ -10,7 +10,7 @@
 
 static bool has_window(const struct mfs_net *net)
 {
-	return net->args->window_size != MFS_UNSET && net->args->window_size < net->seq;
+	return net->args->window_size != MFS_UNSET && net->args->window_size < net->context.whole;
 }
 
 static size_t keys_bytes(const struct mfs_net *net)
@@ -83,7 +83,9 @@ static int copy_window_keys(struct mfs_net *net, struct mfs_pass *run, uint32_t 
 	if (r)
 		return mfs_fail(err, r, "%s", why);
 	for (int64_t t = 0; t < net->tokens; t++) {
-		const int64_t start = t % net->seq - (net->args->window_size - 1);
+		const int64_t position = mfs_context_position(net->context.size, net->context.rank,
+							      net->context.whole, t % net->seq);
+		const int64_t start = position - (net->args->window_size - 1);
 
 		stage->keys[t] = start > first[t] ? (int32_t)start : first[t];
 	}
@@ -97,6 +99,7 @@ int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, st
 {
 	const struct mfs_batch *b = run->pass->batch;
 	char *block = mfs_net_at(net, net->on_device.block + place * net->on_device.bytes);
+	int r;
 
 	if (b->bytes > net->on_device.bytes)
 		return mfs_fail(err, -EINVAL,
@@ -114,5 +117,8 @@ int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, st
 	run->first_key = b->documents ? ON_DEVICE(first_key) : NULL;
 	run->counted = b->counted;
 #undef ON_DEVICE
-	return has_window(net) ? copy_window_keys(net, run, place, err) : 0;
+	r = has_window(net) ? copy_window_keys(net, run, place, err) : 0;
+	if (!r)
+		mfs_context_gather_keys(net, run, place);
+	return r;
 }

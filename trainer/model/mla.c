@@ -26,9 +26,10 @@ struct mla {
 	int64_t heads, nope, rope, v_dim;
 	float scale;
 	struct mfs_attention_kept kept;
+	struct mfs_core core;
 	/* scratch */
-	uint64_t q_up, kv_up, k_rope_out, work;
-	uint64_t dout, dq, dk, dv, dq_up, dkv_up, dk_rope, dnormed, dlow, dwork;
+	uint64_t q_up, kv_up, k_rope_out;
+	uint64_t dout, dq, dk, dv, dq_up, dkv_up, dk_rope, dnormed, dlow;
 };
 
 /* ---- what it is made of ---- */
@@ -154,10 +155,7 @@ static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_par
 	const uint64_t rope = per_token(net, a->rope);
 	const int64_t q_rank = a->q.down.weight ? a->q.down.out : 0;
 	const uint64_t low = per_token(net, q_rank > a->kv.down.out ? q_rank : a->kv.down.out);
-	struct mfk_attention work = shape(net, a);
 
-	if (net->config->attention_dropout > 0)
-		work.dropout = (float)net->config->attention_dropout;
 	plan_lora(net, &a->q, p);
 	plan_lora(net, &a->kv, p);
 	a->kept.q = mfs_part_plan_keep(p, qk);
@@ -168,7 +166,7 @@ static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_par
 	a->q_up = mfs_part_plan_scratch(p, qk);
 	a->kv_up = mfs_part_plan_scratch(p, per_token(net, a->kv.up.out));
 	a->k_rope_out = mfs_part_plan_scratch(p, rope);
-	a->work = mfs_part_plan_scratch(p, mfs_attention_work_bytes(net, &work, false));
+	mfs_core_plan(net, &a->core, p, false);
 	mfs_part_plan_scratch_anew(p);
 	a->dout = mfs_part_plan_scratch(p, v);
 	a->dq = mfs_part_plan_scratch(p, qk);
@@ -179,13 +177,14 @@ static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_par
 	a->dk_rope = mfs_part_plan_scratch(p, rope);
 	a->dnormed = mfs_part_plan_scratch(p, low);
 	a->dlow = mfs_part_plan_scratch(p, low);
-	a->dwork = mfs_part_plan_scratch(p, mfs_attention_work_bytes(net, &work, true));
+	mfs_core_plan(net, &a->core, p, true);
 }
 
 static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *p,
 		struct mfs_error *err)
 {
 	struct mla *a = part->own = mfs_arena_alloc(&net->arena, sizeof(*a));
+	struct mfk_attention whole;
 	int r = check(net, err);
 
 	if (!a)
@@ -195,6 +194,7 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	a->rope = net->args->qk_pos_emb_head_dim;
 	a->v_dim = net->args->v_head_dim;
 	a->scale = softmax_scale(net->args);
+	whole = shape(net, a);
 	if (!r)
 		r = find_q(net, part->layer, &a->q, err);
 	if (!r)
@@ -202,6 +202,8 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	if (!r)
 		r = find_linear(net, "decoder.layers.self_attention.linear_proj", part->layer,
 				&a->proj, err);
+	if (!r)
+		r = mfs_core_find(net, part->layer, &whole, &a->core, err);
 	if (!r)
 		plan_memory(net, a, p);
 	return r;
@@ -280,15 +282,14 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct mla *a = part->own;
 	const struct mfk_mla s = assembly(net, part);
-	struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
+	const struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
 
 	lora_forward(net, run, part, &a->q, x, mfs_net_scratch(net, a->q_up));
 	lora_forward(net, run, part, &a->kv, x, mfs_net_scratch(net, a->kv_up));
 	mfs_linear_forward(net, run, &a->k_rope, net->tokens, x,
 			   mfs_net_scratch(net, a->k_rope_out));
 	net->backend->ops->mla(run->ctx, &s);
-	c.scratch = mfs_net_scratch(net, a->work);
-	net->backend->ops->attention(run->ctx, &c);
+	mfs_core_forward(net, run, &a->core, &c);
 	if (y)
 		mfs_linear_forward(net, run, &a->proj, net->tokens, c.out, y);
 }
@@ -307,8 +308,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 	s.dq = c.dq = mfs_net_scratch(net, a->dq);
 	s.dk = c.dk = mfs_net_scratch(net, a->dk);
 	s.dv = c.dv = mfs_net_scratch(net, a->dv);
-	c.scratch = mfs_net_scratch(net, a->dwork);
-	net->backend->ops->attention_backward(run->ctx, &c);
+	mfs_core_backward(net, run, &a->core, &c);
 
 	s.dq_up = mfs_net_scratch(net, a->dq_up);
 	s.dkv_up = mfs_net_scratch(net, a->dkv_up);

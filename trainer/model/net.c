@@ -60,11 +60,12 @@ static int find_embeddings(struct mfs_net *net, struct mfs_error *err)
 		mfs_params_find(net->params, "embedding.position_embeddings.weight", -1, -1);
 	if (!net->word_embeddings)
 		return mfs_fail(err, -ENODATA, "the model has no embedding.word_embeddings.weight");
-	if (net->position_embeddings && mfs_param_size(net->position_embeddings, 0) < net->seq)
+	if (net->position_embeddings &&
+	    mfs_param_size(net->position_embeddings, 0) < net->context.whole)
 		return mfs_fail(err, -EINVAL,
 				"--max-position-embeddings: expected at least --seq-length %lld, "
 				"found %lld",
-				(long long)net->seq,
+				(long long)net->context.whole,
 				(long long)mfs_param_size(net->position_embeddings, 0));
 	return 0;
 }
@@ -127,7 +128,9 @@ int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params
 	net->io = mfs_mfk_dtype(params->weight_type);
 	net->grad = mfs_mfk_dtype(params->grad_type);
 	net->batch = config->micro_batch_size;
-	net->seq = config->seq_length;
+	net->context = (struct mfs_context){
+		.size = parallel->size.cp, .rank = parallel->place.cp, .whole = config->seq_length};
+	net->seq = config->seq_length / net->context.size;
 	net->tokens = net->batch * net->seq;
 	net->hidden = config->model.hidden_size;
 	r = fill(net, err);
@@ -168,6 +171,8 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 	}
 	if (!r)
 		r = mfs_rope_fill(net, ctx, err);
+	if (!r)
+		r = mfs_context_fill(net, ctx, err);
 	for (uint32_t i = 0; !r && i < net->layer_count; i++) {
 		r = begin_part(net, ctx, &net->layers[i].attention.part, err);
 		if (!r)

@@ -22,6 +22,7 @@
 
 #include "formats/base/arena.h"
 #include "trainer/model/net.h"
+#include "trainer/parallel/context.h"
 
 struct mfs_net;
 
@@ -37,7 +38,9 @@ struct mfs_pass {
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
 	const int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
 	const int32_t *first_key; /* [T]; NULL: every token sees its whole past */
-	const float *loss_mask;	  /* [T] */
+	/* [batch, whole]: of all processes' tokens, where they exchange them for heads */
+	const int32_t *whole_first_key;
+	const float *loss_mask; /* [T] */
 };
 
 /* Where dropout is applied. Each place of each layer has a stream of random numbers of its own. */
@@ -176,9 +179,25 @@ struct mfk_attention mfs_attention_of(const struct mfs_net *net, const struct mf
 				      const struct mfs_part *part, struct mfk_attention shape,
 				      const struct mfs_attention_kept *kept);
 
-/* Bytes that the backend's attention works in. */
-uint64_t mfs_attention_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
-				  bool backward);
+/* What computes outputs of queries, keys and values, alone or with the processes that share the
+ * sequence (core.c). */
+#define MFS_CORE_BUFFERS 12
+struct mfs_core {
+	const struct mfs_core_kind *kind;
+	struct mfk_attention shape;	  /* of this process's tokens */
+	uint64_t at[2][MFS_CORE_BUFFERS]; /* scratch of forward, of backward */
+};
+/* -EINVAL: --cp-comm-type does not do the shape. */
+int mfs_core_find(const struct mfs_net *net, uint32_t layer, const struct mfk_attention *shape,
+		  struct mfs_core *ret, struct mfs_error *err);
+void mfs_core_plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+		   bool backward);
+/* a: as mfs_attention_of() gives it; backward with dout, dq, dk and dv. */
+void mfs_core_forward(const struct mfs_net *net, const struct mfs_pass *run,
+		      const struct mfs_core *core, const struct mfk_attention *a);
+void mfs_core_backward(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_core *core, const struct mfk_attention *a);
+bool mfs_core_exchanges_heads(const struct mfs_net *net);
 
 /* The kinds of a layer's two parts. */
 void mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
@@ -236,7 +255,30 @@ struct mfs_net_chunk {
 	bool ends;   /* it is the model's last: the last norm and the head follow it */
 };
 
-/* Tables of sines and cosines, fp32 [seq, dim / 2], and the positions of tokens [T]. */
+/* The processes that share sequences; context.c. In a group of one the offsets are not set. */
+struct mfs_context {
+	uint32_t size, rank;
+	int64_t whole; /* tokens of a sequence; this process has net->seq of them */
+	/* offsets in memory, int32 [batch, whole] each: positions of all processes' tokens, [size,
+	 * seq]; and the rows that maps take, from all processes' tokens, [size, T], to sequences,
+	 * [batch, whole], and from tokens with their heads, [T, size], to processes, [size, T] */
+	uint64_t positions, to_sequence, from_sequence, to_heads, from_heads;
+	bool exchanges_heads; /* a layer does */
+	uint64_t first_key;   /* then: of whole sequences */
+	struct mfk_message *messages;
+};
+int mfs_context_plan(struct mfs_net *net, struct mfs_error *err);
+int mfs_context_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+/* Of a process's tokens, [seq]; device memory. */
+const int32_t *mfs_context_positions(const struct mfs_net *net, uint32_t part);
+/* Rows of so many bytes: this process's tokens for process p, which begin at row p * step of parts,
+ * become those of all processes in whole [batch, whole], or the reverse. */
+void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run, void *parts,
+			  int64_t step, void *whole, size_t row, bool to_whole);
+/* run->whole_first_key, in one of net->batch_count places. */
+void mfs_context_gather_keys(const struct mfs_net *net, struct mfs_pass *run, uint32_t place);
+
+/* Tables of sines and cosines, fp32 [whole, dim / 2], and the positions of tokens [T]. */
 struct mfs_rope {
 	int64_t dim; /* 0: no rotation */
 	uint64_t cos, sin, positions;
@@ -312,6 +354,7 @@ struct mfs_net {
 
 	enum mfk_dtype io, grad;
 	int64_t batch, seq, tokens, hidden, vocab; /* tokens = batch * seq; vocab is padded */
+	struct mfs_context context;
 
 	/* NULL: none, or the stage does not embed */
 	const struct mfs_param *word_embeddings, *position_embeddings;

@@ -60,6 +60,33 @@ static bool drops(const struct mfs_net *net, const struct mfs_pass *run)
 	return run->train && net->config->hidden_dropout > 0;
 }
 
+/* A place of the stream, or its backward. Random numbers are those of the elements of whole
+ * sequences: a piece of a sequence has some of them, one behind the other. */
+static void drop(const struct mfs_net *net, const struct mfs_pass *run,
+		 void (*op)(struct mfk_ctx *c, const struct mfk_dropout *a),
+		 const struct mfk_dropout *all)
+{
+	const struct mfs_context *c = &net->context;
+	const int64_t pieces = c->size > 1 ? 2 * net->batch : 1;
+	const int64_t count = all->count / pieces;
+
+	for (int64_t i = 0; i < pieces; i++) {
+		const int64_t position =
+			mfs_context_piece(c->size, c->rank, c->whole, (int)(i % 2));
+		const size_t bytes = (size_t)(i * count) * mfk_dtype_size(all->dtype);
+		struct mfk_dropout d = *all;
+
+		d.count = count;
+		d.x = (const char *)all->x + bytes;
+		d.y = (char *)all->y + bytes;
+		if (all->residual)
+			d.residual = (const char *)all->residual + bytes;
+		if (pieces > 1)
+			d.offset += (uint64_t)((i / 2 * c->whole + position) * net->hidden);
+		op(run->ctx, &d);
+	}
+}
+
 static struct mfk_dropout dropout_at(const struct mfs_net *net, const struct mfs_pass *run,
 				     uint32_t layer, enum mfs_dropout_site site)
 {
@@ -81,7 +108,7 @@ static const void *before_dropout(const struct mfs_net *net, const struct mfs_pa
 		return dx_of(net);
 	d.x = dx_of(net);
 	d.y = mfs_net_at(net, net->dropped);
-	net->backend->ops->dropout_backward(run->ctx, &d);
+	drop(net, run, net->backend->ops->dropout_backward, &d);
 	return d.y;
 }
 
@@ -101,7 +128,7 @@ static void join(const struct mfs_net *net, const struct mfs_pass *run,
 		d.x = branch_of(net);
 		d.residual = mfs_pass_at(net, before->in.x);
 		d.y = x;
-		net->backend->ops->dropout(run->ctx, &d);
+		drop(net, run, net->backend->ops->dropout, &d);
 		before = NULL;
 	}
 	if (before)
@@ -153,7 +180,7 @@ static void embed(const struct mfs_net *net, const struct mfs_pass *run)
 		return;
 	d.x = e.y;
 	d.y = x;
-	net->backend->ops->dropout(run->ctx, &d);
+	drop(net, run, net->backend->ops->dropout, &d);
 }
 
 static void sublayer_forward(const struct mfs_net *net, const struct mfs_pass *run,

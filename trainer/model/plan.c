@@ -425,6 +425,8 @@ int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 	if (!r)
 		r = mfs_rope_plan(net, err);
 	if (!r)
+		r = mfs_context_plan(net, err);
+	if (!r)
 		r = plan_layers(net, &scratch, err);
 	if (!r && net->chunks[net->chunk_count - 1].ends)
 		r = mfs_head_plan(net, &scratch, err);

@@ -51,7 +51,7 @@ int mfs_rope_plan(struct mfs_net *net, struct mfs_error *err)
 				"--rotary-percent: expected an even number of a head's elements, "
 				"found %lld",
 				(long long)rope->dim);
-	bytes = mfs_matrix_bytes(MFK_F32, net->seq, rope->dim / 2);
+	bytes = mfs_matrix_bytes(MFK_F32, net->context.whole, rope->dim / 2);
 	rope->cos = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
 	rope->sin = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
 	rope->positions = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH,
@@ -134,7 +134,7 @@ static void fill(const struct mfs_net *net, float *cosines, float *sines, int32_
 	for (int64_t i = 0; i < half; i++) {
 		const float f = frequency(net->args, net->rope.dim, i);
 
-		for (int64_t s = 0; s < net->seq; s++) {
+		for (int64_t s = 0; s < net->context.whole; s++) {
 			const float at = stretch > 0 ? (float)s * (float)(1 / stretch) : (float)s;
 
 			cosines[s * half + i] = (float)(cos(at * f) * size);
@@ -142,14 +142,15 @@ static void fill(const struct mfs_net *net, float *cosines, float *sines, int32_
 		}
 	}
 	for (int64_t t = 0; t < net->tokens; t++)
-		positions[t] = (int32_t)(t % net->seq);
+		positions[t] = (int32_t)mfs_context_position(net->context.size, net->context.rank,
+							     net->context.whole, t % net->seq);
 }
 
 /* Waits until the tables are on the device: they are filled once in a run. */
 int mfs_rope_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
-	const size_t table = (size_t)(net->seq * (net->rope.dim / 2)) * sizeof(float);
+	const size_t table = (size_t)(net->context.whole * (net->rope.dim / 2)) * sizeof(float);
 	const size_t positions = (size_t)net->tokens * sizeof(int32_t);
 	char why[MFK_WHY] = "";
 	float *host;

@@ -1,0 +1,306 @@
+/*
+ * Processes that share sequences (trainer/model/context.c, core*.c; trainer/parallel/context.h): of
+ * random small models, their losses and the gradients of every parameter are those of one process.
+ */
+#include "trainer/parallel/context.h"
+
+#include "tests/unit/fake_group.h"
+#include "tests/unit/train_model.h"
+#include "trainer/model/net_i.h"
+
+#define VOCAB  64
+#define LENGTH 48 /* a multiple of 2 and all numbers of processes, twice */
+#define WITHIN 2e-5
+
+static struct mfs_error err;
+
+/* ---- where tokens lie ---- */
+
+START_TEST(test_places)
+{
+	for (uint32_t parts = 1; parts <= 6; parts++) {
+		int32_t seen[LENGTH] = {0};
+
+		if (LENGTH % (2 * parts))
+			continue;
+		for (uint32_t part = 0; part < parts; part++)
+			for (int64_t i = 0; i < LENGTH / parts; i++) {
+				const int64_t at = mfs_context_position(parts, part, LENGTH, i);
+
+				ck_assert_int_eq(seen[at]++, 0);
+				ck_assert(!i ||
+					  at > mfs_context_position(parts, part, LENGTH, i - 1));
+			}
+	}
+	/* get_batch_on_this_cp_rank of 8 tokens */
+	ck_assert_int_eq(mfs_context_position(2, 0, 8, 1), 1);
+	ck_assert_int_eq(mfs_context_position(2, 0, 8, 2), 6);
+	ck_assert_int_eq(mfs_context_position(2, 1, 8, 0), 2);
+	ck_assert_int_eq(mfs_context_position(2, 1, 8, 3), 5);
+}
+END_TEST
+
+/* ---- models ---- */
+
+static int64_t one_of(uint64_t *random, int64_t a, int64_t b, int64_t c)
+{
+	const int64_t of[] = {a, b, c};
+
+	return of[train_random(random) % 3];
+}
+
+static void add_latents(struct mfs_train_config *c, uint64_t *random)
+{
+	c->model.multi_latent_attention = true;
+	c->model.rope_type = "rope";
+	c->model.kv_lora_rank = 10;
+	c->model.qk_head_dim = 8;
+	c->model.qk_pos_emb_head_dim = 4;
+	c->model.v_head_dim = 6;
+	c->model.q_lora_rank = one_of(random, MFS_UNSET, 9, 12);
+	c->model.rotary_scaling_factor = c->model.mscale = 1;
+}
+
+/* The kinds that one, or each of three layers, has. */
+static const char *const kinds[] = {"p2p", "all_gather", "a2a"};
+static const char *const mixed[] = {"a2a", "p2p", "allgather"};
+
+static struct mfs_train_config random_model(uint64_t *random, int number)
+{
+	const int kind = number % 4;
+	struct mfs_train_config c = {
+		.micro_batch_size = one_of(random, 1, 2, 3),
+		.seq_length = LENGTH,
+		.cp_comm_type = {kind < 3 ? &kinds[kind] : mixed, kind < 3 ? 1 : 3},
+		.model = {.num_layers = 3,
+			  .hidden_size = 32,
+			  .ffn_hidden_size = 40,
+			  .num_attention_heads = 8,
+			  .num_query_groups = one_of(random, 4, 8, 4),
+			  .kv_channels = one_of(random, 4, 8, 12),
+			  .seq_length = LENGTH,
+			  .max_position_embeddings = LENGTH + 4,
+			  .vocab_size = VOCAB - 3,
+			  .padded_vocab_size = VOCAB,
+			  .make_vocab_size_divisible_by = 32,
+			  .norm_epsilon = 1e-5,
+			  .position_embedding_type =
+				  one_of(random, 0, 1, 1) ? "rope" : "learned_absolute",
+			  .rotary_base = 100,
+			  .rotary_percent = 1,
+			  .window_size = one_of(random, MFS_UNSET, MFS_UNSET, 7),
+			  .num_experts = MFS_UNSET,
+			  .moe_shared_expert_intermediate_size = MFS_UNSET,
+			  .q_lora_rank = MFS_UNSET,
+			  .init_method_std = 0.02,
+			  .swiglu = one_of(random, 0, 1, 1),
+			  .layernorm = one_of(random, 0, 0, 1),
+			  .qk_layernorm = one_of(random, 0, 1, 0),
+			  .tied = one_of(random, 0, 1, 1),
+			  .tensor_model_parallel_size = 1,
+			  .pipeline_model_parallel_size = 1,
+			  .virtual_pipeline_model_parallel_size = 1,
+			  .expert_model_parallel_size = 1,
+			  .expert_tensor_parallel_size = 1,
+			  .first_stage_layers = MFS_UNSET,
+			  .last_stage_layers = MFS_UNSET,
+			  .local_spec = true},
+	};
+
+	train_config_types(&c, MFS_F32);
+	c.hidden_dropout = (double)one_of(random, 0, 0, 1) / 8;
+	c.attention_dropout = (double)one_of(random, 0, 1, 1) / 8;
+	if (number / 4 % 3 == 2)
+		add_latents(&c, random);
+	if (one_of(random, 0, 0, 1)) {
+		c.recompute_granularity = MFS_RECOMPUTE_FULL;
+		c.recompute_method = "uniform";
+		c.recompute_num_layers = 2;
+	}
+	return c;
+}
+
+/* ---- processes ---- */
+
+struct process {
+	pthread_t thread;
+	struct train_model *model;
+	struct mfs_batch *batch;
+	double loss;
+};
+
+/* A process's tokens of the whole batch. */
+static struct mfs_batch *part_of(const struct mfs_batch *whole, int64_t batch, uint32_t parts,
+				 uint32_t part)
+{
+	const int64_t seq = LENGTH / parts;
+	struct mfs_batch *b = train_batch_new(batch, seq, VOCAB, 1);
+
+	for (int64_t t = 0; t < batch * seq; t++) {
+		const int64_t from =
+			t / seq * LENGTH + mfs_context_position(parts, part, LENGTH, t % seq);
+
+		b->tokens[t] = whole->tokens[from];
+		b->labels[t] = whole->labels[from];
+		b->positions[t] = whole->positions[from];
+		b->first_key[t] = whole->first_key[from];
+		b->loss_mask[t] = whole->loss_mask[from];
+	}
+	train_batch_finish(b, batch * seq);
+	b->counted = whole->counted;
+	b->documents = whole->documents;
+	return b;
+}
+
+static struct train_model *model_of(const struct mfs_train_config *config, struct mfk_comm *comm)
+{
+	struct train_model *m = calloc(1, sizeof(*m));
+	char why[MFK_WHY] = "";
+
+	m->config = *config;
+	mfs_parallel_one(&m->parallel);
+	m->parallel.ops = &fake_group_ops;
+	m->parallel.size.cp = comm->group->size;
+	m->parallel.place.cp = comm->rank;
+	m->parallel.group[MFS_GROUP_CONTEXT] = (struct mfs_group_place){
+		.rank = comm->rank, .size = comm->group->size, .comm = comm};
+	ck_assert_msg(!mfk_cpu.device->open(0, 1, &m->device, why), "%s", why);
+	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
+	unit_ok(mfs_params_new(&m->config, NULL, &m->params, &m->err), &m->err);
+	train_model_place(m);
+	unit_ok(mfs_net_begin(m->net, m->ctx, &m->err), &m->err);
+	return m;
+}
+
+static void *work(void *arg)
+{
+	struct process *p = arg;
+
+	p->loss = train_run(p->model, p->batch, true);
+	return NULL;
+}
+
+/* Gradients of all parameters, as doubles. */
+static void add_gradients(const struct train_model *m, double *sums)
+{
+	for (uint64_t i = 0; i < m->params->elements; i++)
+		sums[i] += ((const float *)m->params->grads)[i];
+}
+
+/* Within so much of the greatest gradient of the parameter, or a tenth of the model's: some are
+ * sums that would be 0 without rounding (a bias of keys that do not turn). */
+static void compare(const struct mfs_params *p, const double *found, const double *want)
+{
+	double greatest = 0;
+
+	for (uint64_t e = 0; e < p->elements; e++)
+		greatest = fmax(greatest, fabs(want[e]) / 10);
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_param *q = &p->list[i];
+		double most = 0, off = 0;
+
+		for (uint64_t e = q->start; e < q->start + q->elements; e++) {
+			most = fmax(most, fabs(want[e]));
+			off = fabs(found[e] - want[e]) <= off ? off : fabs(found[e] - want[e]);
+		}
+		ck_assert_msg(most > 0, "%s has no gradient", q->tensor->name);
+		ck_assert_msg(off <= WITHIN * fmax(most, greatest), "%s, layer %d: %g apart of %g",
+			      q->tensor->name, q->tensor->layer, off, most);
+	}
+}
+
+static void run_parts(const struct mfs_train_config *config, const struct mfs_batch *whole,
+		      uint32_t parts, uint64_t seed, double loss, const double *want)
+{
+	struct process process[FAKE_GROUP_MOST] = {0};
+	struct mfk_comm comm[FAKE_GROUP_MOST];
+	struct fake_group group;
+	double sum = 0, *found;
+
+	fake_group_init(&group, parts, comm);
+	for (uint32_t i = 0; i < parts; i++) {
+		process[i].model = model_of(config, &comm[i]);
+		process[i].batch = part_of(whole, config->micro_batch_size, parts, i);
+		train_model_random(process[i].model, seed, 0.3f);
+	}
+	for (uint32_t i = 0; i < parts; i++)
+		ck_assert_int_eq(pthread_create(&process[i].thread, NULL, work, &process[i]), 0);
+	for (uint32_t i = 0; i < parts; i++)
+		pthread_join(process[i].thread, NULL);
+	found = calloc(process[0].model->params->elements, sizeof(*found));
+	for (uint32_t i = 0; i < parts; i++) {
+		add_gradients(process[i].model, found);
+		sum += process[i].loss;
+	}
+	ck_assert_msg(fabs(sum - loss) <= WITHIN * loss, "a loss of %.9g, not %.9g", sum, loss);
+	compare(process[0].model->params, found, want);
+	for (uint32_t i = 0; i < parts; i++) {
+		train_batch_free(process[i].batch);
+		train_model_free(process[i].model);
+	}
+	fake_group_end(&group);
+	free(found);
+}
+
+START_TEST(test_gradients)
+{
+	uint64_t random = (uint64_t)_i * 7919 + 1;
+	const struct mfs_train_config config = random_model(&random, _i);
+	const int64_t batch = config.micro_batch_size;
+	struct mfs_batch *whole = train_batch_new(batch, LENGTH, VOCAB - 3, (uint64_t)_i + 5);
+	struct train_model *m = train_model_new(&config);
+	double loss, *want = calloc(m->params->elements, sizeof(*want));
+
+	if (one_of(&random, 0, 1, 1))
+		train_batch_split(whole, batch, LENGTH, 5 + (int64_t)(train_random(&random) % 38));
+	train_model_random(m, random, 0.3f);
+	loss = train_run(m, whole, true);
+	add_gradients(m, want);
+	run_parts(&config, whole, _i % 2 ? 4 : 2, random, loss, want);
+	if (config.cp_comm_type.count == 1 && config.cp_comm_type.list[0] != kinds[2])
+		run_parts(&config, whole, 3, random, loss, want);
+	free(want);
+	train_batch_free(whole);
+	train_model_free(m);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+START_TEST(test_heads_are_divided)
+{
+	uint64_t random = 1;
+	struct mfs_train_config config = random_model(&random, 2);
+	struct mfs_memory memory = {0};
+	struct mfs_parallel parallel;
+	struct mfs_params *params;
+	struct mfs_net *net;
+
+	config.model.num_query_groups = 2;
+	mfs_parallel_one(&parallel);
+	parallel.size.cp = 4;
+	unit_ok(mfs_params_new(&config, NULL, &params, &err), &err);
+	unit_fails(mfs_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
+		   -EINVAL, "--num-query-groups that is a multiple of --context-parallel-size 4");
+	config.model.num_query_groups = 4;
+	config.model.num_attention_heads = 4;
+	parallel.size.cp = 3;
+	config.cp_comm_type = (struct mfs_words){mixed, 3};
+	unit_fails(mfs_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
+		   -EINVAL, "number of heads that is a multiple of --context-parallel-size 3");
+	mfs_params_free(params);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("context");
+	TCase *c = tcase_create("gradients");
+
+	tcase_set_timeout(c, 120);
+	tcase_add_loop_test(c, test_gradients, 0, 24);
+	suite_add_tcase(s, c);
+	unit_case(s, "places", test_places);
+	unit_case(s, "heads", test_heads_are_divided);
+	return s;
+}

@@ -1,0 +1,158 @@
+/*
+ * Attention's core: outputs of queries, keys and values, alone or by processes that share a
+ * sequence. A process has the queries, keys and values of its own tokens
+ * (trainer/parallel/context.h), and needs the keys and values of all earlier ones. --cp-comm-type:
+ *
+ *   all_gather   each process gathers all keys and values (core_gather.c)
+ *   p2p          keys and values go round in a ring (core_ring.c)
+ *   a2a          processes exchange tokens for heads (core_heads.c)
+ *
+ * What a token sees, and which scores dropout takes, is told in positions of the whole sequence, so
+ * that it is the same in each way and with any number of processes.
+ *
+ * Source: transformer_engine/pytorch/attention/dot_product_attention/context_parallel.py.
+ */
+#include "trainer/model/core.h"
+
+#include "formats/base/str.h"
+
+/* Bytes that the backend's attention works in. A plan without a device counts an fp32 gradient of
+ * the queries. */
+uint64_t mfs_core_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
+			     bool backward)
+{
+	if (net->device)
+		return net->backend->ops->attention_scratch(net->device, a, backward);
+	return backward ? mfs_matrix_bytes(MFK_F32, a->batch * a->seq, a->heads * (a->qk_dim + 1))
+			: 0;
+}
+
+/* ---- a process that has whole sequences ---- */
+
+enum { WORK };
+
+static int check(const struct mfs_net *net, const struct mfk_attention *shape,
+		 struct mfs_error *err)
+{
+	(void)net;
+	(void)shape;
+	(void)err;
+	return 0;
+}
+
+static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+		 bool backward)
+{
+	core->at[backward][WORK] =
+		mfs_part_plan_scratch(p, mfs_core_work_bytes(net, &core->shape, backward));
+}
+
+static void forward(const struct mfs_net *net, const struct mfs_pass *run,
+		    const struct mfs_core *core, const struct mfk_attention *a)
+{
+	struct mfk_attention own = *a;
+
+	own.scratch = mfs_core_scratch(net, core, false, WORK);
+	net->backend->ops->attention(run->ctx, &own);
+}
+
+static void backward(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_core *core, const struct mfk_attention *a)
+{
+	struct mfk_attention own = *a;
+
+	own.scratch = mfs_core_scratch(net, core, true, WORK);
+	net->backend->ops->attention_backward(run->ctx, &own);
+}
+
+static const struct mfs_core_kind alone = {
+	.check = check,
+	.plan = plan,
+	.forward = forward,
+	.backward = backward,
+};
+
+/* ---- kinds ---- */
+
+static const struct mfs_core_kind *kind_of_type(const char *type)
+{
+	return mfs_str_is(type, "a2a")	 ? &mfs_core_heads
+	       : mfs_str_is(type, "p2p") ? &mfs_core_ring
+					 : &mfs_core_gather;
+}
+
+static const struct mfs_core_kind *kind_of(const struct mfs_net *net, uint32_t layer)
+{
+	const struct mfs_words *types = &net->config->cp_comm_type;
+
+	if (net->context.size == 1)
+		return &alone;
+	return types->count ? kind_of_type(types->list[types->count > 1 ? layer : 0])
+			    : &mfs_core_ring;
+}
+
+bool mfs_core_exchanges_heads(const struct mfs_net *net)
+{
+	const struct mfs_words *types = &net->config->cp_comm_type;
+
+	for (size_t i = 0; i < types->count; i++)
+		if (kind_of_type(types->list[i]) == &mfs_core_heads)
+			return true;
+	return false;
+}
+
+int mfs_core_find(const struct mfs_net *net, uint32_t layer, const struct mfk_attention *shape,
+		  struct mfs_core *ret, struct mfs_error *err)
+{
+	*ret = (struct mfs_core){.kind = kind_of(net, layer), .shape = *shape};
+	if (net->config->attention_dropout > 0)
+		ret->shape.dropout = (float)net->config->attention_dropout;
+	return ret->kind->check(net, shape, err);
+}
+
+void mfs_core_plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
+		   bool backward)
+{
+	core->kind->plan(net, core, p, backward);
+}
+
+void mfs_core_forward(const struct mfs_net *net, const struct mfs_pass *run,
+		      const struct mfs_core *core, const struct mfk_attention *a)
+{
+	core->kind->forward(net, run, core, a);
+}
+
+void mfs_core_backward(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_core *core, const struct mfk_attention *a)
+{
+	core->kind->backward(net, run, core, a);
+}
+
+/* ---- what they share ---- */
+
+void *mfs_core_scratch(const struct mfs_net *net, const struct mfs_core *core, bool backward,
+		       unsigned which)
+{
+	return mfs_net_scratch(net, core->at[backward][which]);
+}
+
+int64_t mfs_core_tokens(const struct mfs_core *core)
+{
+	return core->shape.batch * core->shape.seq;
+}
+
+void mfs_core_rows(const struct mfs_net *net, const struct mfs_pass *run, uint64_t map,
+		   int64_t cols, const void *x, void *y)
+{
+	const struct mfk_rows rows = {
+		.dtype = net->io,
+		.rows = net->batch * net->context.whole,
+		.cols = cols,
+		.each = 1,
+		.map = mfs_net_at(net, map),
+		.x = x,
+		.y = y,
+	};
+
+	net->backend->ops->gather(run->ctx, &rows);
+}
