@@ -325,6 +325,10 @@ _mcorefs_train() {
 		--log-memory-to-tensorboard
 		--log-num-zeros-in-grad
 		--log-world-size-to-tensorboard
+		--log-straggler
+		--straggler-ctrlr-port
+		--straggler-minmax-count
+		--disable-straggler-on-startup
 		--rerun-mode
 		--check-for-spiky-loss
 		--no-data-sharding' -- "$cur")

@@ -14,6 +14,7 @@
 #include "trainer/report/events.h"
 #include "trainer/report/flops.h"
 #include "trainer/report/lines.h"
+#include "trainer/report/straggler.h"
 #include "trainer/report/terminal.h"
 
 static struct mfs_error err;
@@ -318,6 +319,36 @@ START_TEST(test_events_fail)
 }
 END_TEST
 
+/* The line of Megatron's README_STRAGGLER.md; of equal ranks the first is named. */
+START_TEST(test_straggler)
+{
+	static const struct mfs_straggler_rank all[] = {
+		{3468.2, 20, 600, 52, 97, 1980, 296.02},
+		{3460, 14.27, 500, 65, 100, 1950, 297.32},
+		{3453.08, 34.65, 700, 52, 97, 1950, 297.28},
+		{3460, 20, 600, 60, 98, 1960, 297.28},
+	};
+	struct mfs_buf b = {0};
+
+	setenv("TZ", "UTC", 1);
+	ck_assert(mfs_report_straggler(&b, 1710457676, all, 4, 2) && !b.failed);
+	mfs_buf_add(&b, "", 1);
+	ck_assert_str_eq(
+		b.data,
+		"INFO:megatron.core.utils:[2024-03-14 23:07:56] | MnRtt/Rnk: 3453.08ms/2 | "
+		"MxRtt/Rnk: 3468.20ms/0 | MnPwr/Rnk: 500.00W/1 | MxPwr/Rnk: 700.00W/2 | "
+		"MnTmp/Rnk: 52.00C/0 | MxTmp/Rnk: 65.00C/1 | MnUtl/Rnk: 97.00%/0 | MxUtl/Rnk: "
+		"100.00%/1 | MnClk/Rnk: 1950.00MHz/1 | MxClk/Rnk: 1980.00MHz/0 | MnDRtt/Rnk: "
+		"14.27ms/1 | MxDRtt/Rnk: 34.65ms/2 | MnEtpt/Rnk: 296.02TF/0 | MxEtpt/Rnk: "
+		"297.32TF/1\n"
+		"INFO:megatron.core.utils:^^^^ Bottom 2 Ranks with lowest  Etpt(TF): 296.02/0, "
+		"297.28/2,\n"
+		"INFO:megatron.core.utils:^^^^ Top    2 Ranks with highest Etpt(TF): 297.28/3, "
+		"297.32/1,\n");
+	mfs_buf_release(&b);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("report");
@@ -325,6 +356,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, test_flops);
 	tcase_add_test(c, test_terminal);
+	tcase_add_test(c, test_straggler);
 	c = unit_case(s, "events", test_events);
 	tcase_add_test(c, test_crc);
 	tcase_add_test(c, test_events_fail);

@@ -52,10 +52,10 @@ static const struct mfs_flag profiling[] = {
 GROUP(profiling, "profiling");
 
 static const struct mfs_flag straggler[] = {
-	{ON, "log_straggler", "False", UNUSED},
-	{INT, "straggler_ctrlr_port", "65535", UNUSED},
-	{INT, "straggler_minmax_count", "1", UNUSED},
-	{ON, "disable_straggler_on_startup", "False", UNUSED},
+	{ON, "log_straggler", "False", TO(log_straggler)},
+	{INT, "straggler_ctrlr_port", "65535", TO(straggler_ctrlr_port)},
+	{INT, "straggler_minmax_count", "1", TO(straggler_minmax_count)},
+	{ON, "disable_straggler_on_startup", "False", TO(disable_straggler_on_startup)},
 };
 GROUP(straggler, "straggler");
 

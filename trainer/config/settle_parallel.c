@@ -102,6 +102,11 @@ int mfs_settle_parallel(struct settle *s)
 	r = at_least(s, "distributed_timeout_minutes", 1);
 	if (!r)
 		r = at_least(s, "distributed_timeout_seconds_after_init", 1);
+	if (!r && is(s, "log_straggler") &&
+	    (number(s, "straggler_ctrlr_port") < 1 || number(s, "straggler_ctrlr_port") > 65535))
+		r = mfs_fail(s->err, -EINVAL,
+			     "--straggler-ctrlr-port: expected 1 to 65535, found %lld",
+			     (long long)number(s, "straggler_ctrlr_port"));
 	otherwise(s, "expert_tensor_parallel_size", number(s, "tensor_model_parallel_size"));
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]) && !r; i++) {
 		r = at_least(s, sizes[i], 1);

@@ -1,6 +1,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "formats/base/clock.h"
 #include "trainer/loop/trainer_i.h"
 
 static void *slot_alloc(void *arg, size_t bytes)
@@ -107,6 +108,7 @@ static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
 	struct mfs_batch_in_flight *b = &t->in_flight[t->next_in_flight];
 	const struct mfs_group_place *data_parallel = &t->parallel.group[MFS_GROUP_DATA];
 	struct mfs_net_pass pass;
+	int64_t from;
 	int rc = 0;
 
 	mfs_watch_begin(t->parallel.watch, "a microbatch", NULL);
@@ -118,7 +120,9 @@ static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
 		return rc;
 	give_back(b);
 	b->of = t->data[m->split];
+	from = mfs_now_ns();
 	rc = mfs_loader_next(b->of, &b->batch, err);
+	mfs_straggler_waited(t, mfs_now_ns() - from);
 	if (rc)
 		return rc;
 	*counted += (double)b->batch->counted;

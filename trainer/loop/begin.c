@@ -362,6 +362,7 @@ void mfs_trainer_close(struct mfs_trainer *t)
 		mfs_loader_free(t->data[i]);
 	mfs_pipeline_release(&t->pipeline);
 	mfs_events_close(t->events);
+	mfs_straggler_free(t->straggler);
 	mfs_update_free(t->update);
 	mfs_net_free(t->net);
 	mfs_params_free(t->params);

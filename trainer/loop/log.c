@@ -123,6 +123,11 @@ static void print(struct mfs_trainer *t, struct mfs_buf *b)
 	mfs_buf_release(b);
 }
 
+void mfs_log_text(struct mfs_trainer *t, struct mfs_buf *lines)
+{
+	print(t, lines);
+}
+
 /* ---- losses ---- */
 
 /* The names that a line has for them, in its order (training.py: training_log). */

@@ -89,7 +89,10 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 	mfs_net_clear_losses(t->net, t->ctx);
 	mfs_check_begin(&t->check);
 	t->loss_before = 0;
+	mfs_straggler_begin(t);
 	rc = mfs_trainer_run(t, &m, &counted, err);
+	if (!rc)
+		rc = mfs_straggler_end(t, err);
 	if (rc)
 		return rc;
 	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_DATA, &counted, 1, err);

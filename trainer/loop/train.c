@@ -134,6 +134,9 @@ static int iterate(struct mfs_train_run *r, struct mfs_error *err)
 	if (r->t.check.verdict == MFS_SUSPECT)
 		mfs_log_suspect(&r->t);
 	mfs_log_step(&r->t, &step);
+	rc = mfs_straggler_step(&r->t, &step, err);
+	if (rc)
+		return rc;
 	mfs_saves_look(&r->t, false);
 	if (is_evaluated(r))
 		rc = evaluate(r, MFS_VALID, false, err);
@@ -218,6 +221,9 @@ int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 		goto out;
 	mfs_stop_on((int)config->exit_signal);
 	mfs_log_begin(&r.t);
+	rc = mfs_straggler_new(&r.t, &err);
+	if (rc)
+		goto out;
 	r.t.saves.last = r.t.progress.iteration;
 	if (!config->skip_train)
 		rc = train(&r, &err);

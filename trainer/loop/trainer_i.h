@@ -94,6 +94,7 @@ struct mfs_trainer {
 		struct mfk_event *done;
 	} losses[MFS_BATCHES_IN_FLIGHT];
 	unsigned next_loss;
+	struct mfs_straggler *straggler; /* NULL: no --log-straggler */
 	double loss_before; /* losses of the step's microbatches that have been looked at */
 	struct mfs_check check;
 };
@@ -164,6 +165,8 @@ bool mfs_log_reports(const struct mfs_trainer *t);
 /* last: behind the last iteration. */
 void mfs_log_evaluation(struct mfs_trainer *t, enum mfs_split split, bool last, double loss);
 void mfs_log_suspect(struct mfs_trainer *t);
+/* Lines of another's, which are released. */
+void mfs_log_text(struct mfs_trainer *t, struct mfs_buf *lines);
 void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);
 /* A save has waited for the one before. */
 void mfs_log_save_waited(struct mfs_trainer *t, double seconds);
@@ -172,6 +175,16 @@ void mfs_log_lost(struct mfs_trainer *t);
 void mfs_log_end(struct mfs_trainer *t, const char *stop);
 /* Floating-point operations of a batch (trainer/report/flops.h). */
 double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch);
+
+/* straggler.c: --log-straggler; without it these do nothing. */
+int mfs_straggler_new(struct mfs_trainer *t, struct mfs_error *err);
+void mfs_straggler_free(struct mfs_straggler *s);
+/* A step's microbatches begin; one has waited so long for its data; they end. */
+void mfs_straggler_begin(struct mfs_trainer *t);
+void mfs_straggler_waited(struct mfs_trainer *t, int64_t ns);
+int mfs_straggler_end(struct mfs_trainer *t, struct mfs_error *err);
+/* A step is done: reports at each --log-interval. All ranks call it. */
+int mfs_straggler_step(struct mfs_trainer *t, const struct mfs_step *step, struct mfs_error *err);
 
 /* stop.c: a signal that ends the run behind the step in flight, with a save. */
 void mfs_stop_on(int signal);
