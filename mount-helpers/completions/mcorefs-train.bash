@@ -126,6 +126,8 @@ _mcorefs_train() {
 		--bf16
 		--microbatch-group-size-per-virtual-pipeline-stage
 		--num-layers
+		--account-for-embedding-in-pipeline-split
+		--account-for-loss-in-pipeline-split
 		--hidden-size
 		--num-attention-heads
 		--num-query-groups
@@ -308,6 +310,8 @@ _mcorefs_train() {
 		--distributed-timeout-seconds-after-init
 		--decoder-first-pipeline-num-layers
 		--decoder-last-pipeline-num-layers
+		--num-layers-per-virtual-pipeline-stage
+		--num-virtual-stages-per-pipeline-rank
 		--overlap-grad-reduce
 		--ddp-num-buckets
 		--ddp-bucket-size

@@ -79,6 +79,9 @@ layout_flags() {
 		etp*) layout+=(--expert-tensor-parallel-size "${word#etp}") ;;
 		ep*) layout+=(--expert-model-parallel-size "${word#ep}") ;;
 		tp*) layout+=(--tensor-model-parallel-size "${word#tp}") ;;
+		vpp*) layout+=(--num-virtual-stages-per-pipeline-rank "${word#vpp}") ;;
+		first*) layout+=(--decoder-first-pipeline-num-layers "${word#first}") ;;
+		last*) layout+=(--decoder-last-pipeline-num-layers "${word#last}") ;;
 		pp*) layout+=(--pipeline-model-parallel-size "${word#pp}") ;;
 		cp*) layout+=(--context-parallel-size "${word#cp}") ;;
 		esac

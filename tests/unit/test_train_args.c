@@ -380,10 +380,55 @@ START_TEST(wrong)
 }
 END_TEST
 
+#define STAGES "--dry-run --pipeline-model-parallel-size 2 --num-layers 8 "
+#define CHUNKS STAGES "--num-virtual-stages-per-pipeline-rank 2 "
+
+START_TEST(pipelines)
+{
+	struct mfs_train_config c;
+
+	read_ok(SMALL STAGES "--num-layers-per-virtual-pipeline-stage 2 --global-batch-size 4", &c);
+	ck_assert_int_eq(c.model.virtual_pipeline_model_parallel_size, 2);
+	mfs_train_config_release(&c);
+	read_ok(SMALL CHUNKS "--global-batch-size 5 --decoder-first-pipeline-num-layers 2 "
+			     "--microbatch-group-size-per-virtual-pipeline-stage 3",
+		&c);
+	ck_assert_int_eq(c.model.virtual_pipeline_model_parallel_size, 2);
+	ck_assert_int_eq(c.model.first_stage_layers, 2);
+	ck_assert_int_eq(c.microbatch_group_size, 3);
+	mfs_train_config_release(&c);
+	read_ok(SMALL STAGES "--num-virtual-stages-per-pipeline-rank 1 --global-batch-size 3", &c);
+	ck_assert_int_eq(c.model.virtual_pipeline_model_parallel_size, 1);
+	mfs_train_config_release(&c);
+
+	fails(SMALL STAGES "--num-layers-per-virtual-pipeline-stage 3", -EINVAL,
+	      "a divisor of the layers of a stage, 8 by 2; found 3");
+	fails(SMALL STAGES "--num-layers-per-virtual-pipeline-stage 2 "
+			   "--decoder-last-pipeline-num-layers 2",
+	      -EINVAL, "exclude each other; use --num-virtual-stages-per-pipeline-rank");
+	fails(SMALL CHUNKS "--num-layers-per-virtual-pipeline-stage 2", -EINVAL, "exclude each");
+	fails(SMALL "--num-virtual-stages-per-pipeline-rank 2", -EINVAL,
+	      "--num-virtual-stages-per-pipeline-rank: expected --pipeline-model-parallel-size");
+	fails(SMALL CHUNKS "--account-for-loss-in-pipeline-split", -ENOTSUP,
+	      "--account-for-loss-in-pipeline-split with several model chunks");
+	fails(SMALL STAGES "--account-for-embedding-in-pipeline-split "
+			   "--decoder-first-pipeline-num-layers 3",
+	      -EINVAL, "exclude each other");
+	fails(SMALL CHUNKS "--global-batch-size 1", -EINVAL,
+	      "expected 2, the number of stages, to 1, the microbatches of --global-batch-size");
+	fails(SMALL CHUNKS "--global-batch-size 3", -EINVAL, "last group of 2 has 2");
+	fails(SMALL CHUNKS "--global-batch-size 4 --eval-global-batch-size 3", -EINVAL,
+	      "--eval-global-batch-size: expected microbatches");
+	fails(SMALL STAGES "--save a --save-interval 1", -ENOTSUP, "--save with --pipeline-model");
+}
+END_TEST
+
 START_TEST(refused)
 {
 	fails(SMALL "--tensor-model-parallel-size 2", -ENOTSUP,
 	      "--tensor-model-parallel-size 2 is not supported; each process has the whole model");
+	fails(SMALL "--pipeline-model-parallel-layout Et|tL", -ENOTSUP,
+	      "use --decoder-first-pipeline-num-layers");
 	fails(SMALL "--fp8-format hybrid", -ENOTSUP, "--fp8-format hybrid is not supported; use");
 	fails(SMALL "--optimizer sgd", -ENOTSUP, "--optimizer sgd is not supported; use adam");
 	fails(SMALL "--ckpt-format torch", -ENOTSUP, "use torch_dist");
@@ -771,6 +816,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "table", table);
 	tcase_add_test(c, help);
 	c = unit_case(s, "wrong", wrong);
+	tcase_add_test(c, pipelines);
 	tcase_add_test(c, refused);
 	tcase_add_test(c, honoured);
 	c = unit_case(s, "checkpoints", namespace);

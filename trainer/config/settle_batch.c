@@ -22,7 +22,7 @@ static int check_batch(const struct settle *s, const char *said, uint64_t batch,
 	const uint64_t least = micro * processes;
 
 	if (decreases ? batch >= least : batch % least == 0)
-		return 0;
+		return mfs_settle_microbatches(s, said, batch / least);
 	if (processes > 1)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected %s --micro-batch-size %llu times %llu processes, "

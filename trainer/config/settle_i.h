@@ -98,6 +98,8 @@ int mfs_settle_precision(struct settle *s);
 int mfs_settle_offload(struct settle *s);
 /* settle_parallel.c */
 int mfs_settle_parallel(struct settle *s);
+/* settle_pipeline.c */
+int mfs_settle_pipeline(struct settle *s);
 /* settle_batch.c */
 int mfs_settle_batches(struct settle *s);
 int mfs_settle_length(struct settle *s);
@@ -113,5 +115,11 @@ int mfs_settle_vocab(struct settle *s);
 int mfs_settle_batch_steps(struct settle *s);
 /* settle_model.c: config->model */
 int mfs_settle_read_model(struct settle *s);
+
+/* ---- for settle_batch.c ---- */
+
+/* settle_pipeline.c: whether the stages' model chunks can take turns with so many microbatches of
+ * each process. said: the flag that they follow from. */
+int mfs_settle_microbatches(const struct settle *s, const char *said, uint64_t count);
 
 #endif

@@ -8,8 +8,9 @@
 static int refuse_dimensions(struct settle *s)
 {
 	static const char *const not_yet[] = {"tensor_model_parallel_size",
-					      "pipeline_model_parallel_size",
 					      "expert_tensor_parallel_size"};
+	static const char *const not_saved[] = {"pipeline_model_parallel_size",
+						"expert_model_parallel_size"};
 	char a[MFS_FLAG_SPELLING];
 
 	for (size_t i = 0; i < sizeof(not_yet) / sizeof(not_yet[0]); i++)
@@ -18,11 +19,12 @@ static int refuse_dimensions(struct settle *s)
 					"%s %lld is not supported; each process has the whole "
 					"model: use 1",
 					flag(not_yet[i], a), (long long)number(s, not_yet[i]));
-	if (number(s, "expert_model_parallel_size") > 1 && has(s, "save"))
-		return mfs_fail(s->err, -ENOTSUP,
-				"--save with --expert-model-parallel-size %lld is not supported; "
-				"leave out --save, or use 1",
-				(long long)number(s, "expert_model_parallel_size"));
+	for (size_t i = 0; i < sizeof(not_saved) / sizeof(not_saved[0]); i++)
+		if (number(s, not_saved[i]) > 1 && has(s, "save"))
+			return mfs_fail(s->err, -ENOTSUP,
+					"--save with %s %lld is not supported; leave out --save, "
+					"or use 1",
+					flag(not_saved[i], a), (long long)number(s, not_saved[i]));
 	return 0;
 }
 

@@ -295,11 +295,12 @@ static struct mfs_layout layout_of(const struct mfs_train_config *config,
 {
 	const struct mfs_megatron_args *a = &config->model;
 	const struct mfs_parallel_sizes *s;
+	struct mfs_layout layout;
 
 	if (!parallel)
 		return whole;
 	s = &parallel->size;
-	return (struct mfs_layout){
+	layout = (struct mfs_layout){
 		.tp = s->tp,
 		.pp = s->pp,
 		.ep = s->ep,
@@ -308,6 +309,9 @@ static struct mfs_layout layout_of(const struct mfs_train_config *config,
 		.first = count_or(a->first_stage_layers, 0),
 		.last = count_or(a->last_stage_layers, 0),
 	};
+	/* The first and the last stage may have a layer fewer (account_for_embedding, _loss). */
+	mfs_layout_resolve(&layout, a);
+	return layout;
 }
 
 static int build(struct mfs_params *p, const struct mfs_train_config *config,

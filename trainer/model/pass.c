@@ -157,7 +157,7 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 		.grad = net->grad,
 		.tokens = net->tokens,
 		.cols = net->hidden,
-		.vocab = net->vocab,
+		.vocab = mfs_param_size(net->word_embeddings, 0),
 		.positions_max = positions ? mfs_param_size(positions, 0) : 0,
 		.ids = run->tokens,
 		.positions = run->positions,

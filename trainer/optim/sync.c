@@ -32,8 +32,27 @@ static void reduce(const struct mfs_sync *s, const struct mfs_bucket *b, struct 
 					grads, b->count);
 }
 
+/* The first and the last stage have the embedding of a tied head, each with gradients of its own
+ * (finalize_model_grads.py: _allreduce_word_embedding_grads). */
+static void add_shared(const struct mfs_sync *s, struct mfk_ctx *ctx)
+{
+	const enum mfs_dtype type = s->params->grad_type;
+
+	for (uint32_t i = 0; i < s->params->count; i++) {
+		const struct mfs_param *p = &s->params->list[i];
+
+		if (p->part.is_shared)
+			mfs_parallel_all_reduce(
+				s->parallel, MFS_GROUP_EMBEDDING, ctx, MFK_SUM, mfs_mfk_dtype(type),
+				(char *)s->params->grads + p->start * mfs_dtype_size(type),
+				p->elements);
+	}
+}
+
+/* Buckets may cut the embedding: its two gradients are added up while they are whole. */
 void mfs_sync_reduce(const struct mfs_sync *s, struct mfk_ctx *ctx)
 {
+	add_shared(s, ctx);
 	for (uint32_t i = s->params->bucket_count; i-- > 0;)
 		reduce(s, &s->params->buckets[i], ctx);
 }

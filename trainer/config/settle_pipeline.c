@@ -1,0 +1,118 @@
+/*
+ * The stages of a pipeline, their model chunks, and the microbatches that go through them.
+ *
+ * Sources: megatron/training/arguments.py: validate_args; megatron/core/: transformer/
+ * transformer_config.py: __post_init__; pipeline_parallel/schedules.py:
+ * forward_backward_pipelining_with_interleaving.
+ */
+#include "trainer/config/settle_i.h"
+
+static const char *const chunk_layers = "num_layers_per_virtual_pipeline_stage";
+static const char *const chunks_of_stage = "num_virtual_stages_per_pipeline_rank";
+static const char *const chunk_count = "virtual_pipeline_model_parallel_size";
+static const char *const ends[] = {"decoder_first_pipeline_num_layers",
+				   "decoder_last_pipeline_num_layers"};
+static const char *const accounts[] = {"account_for_embedding_in_pipeline_split",
+				       "account_for_loss_in_pipeline_split"};
+
+/* The number of layers says how many chunks a stage has. */
+static int count_chunks(struct settle *s)
+{
+	const int64_t layers = number(s, "num_layers"), each = number(s, chunk_layers);
+	const int64_t stages = number(s, "pipeline_model_parallel_size");
+	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+
+	for (int i = 0; i < 2; i++)
+		if (has(s, ends[i]))
+			return mfs_fail(s->err, -EINVAL, "%s and %s exclude each other; use %s",
+					flag(chunk_layers, a), flag(ends[i], b),
+					"--num-virtual-stages-per-pipeline-rank");
+	if (layers % stages || layers / stages % each)
+		return mfs_fail(s->err, -EINVAL,
+				"%s: expected a divisor of the layers of a stage, %lld by %lld; "
+				"found %lld",
+				flag(chunk_layers, a), (long long)layers, (long long)stages,
+				(long long)each);
+	mfs_flag_set_number(s->v, chunk_count, layers / stages / each);
+	return 0;
+}
+
+/* A layer fewer in the first or in the last stage: formats/megatron/layout.h has no such chunks. */
+static int check_accounts(struct settle *s)
+{
+	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+
+	for (int i = 0; i < 2; i++) {
+		if (!is(s, accounts[i]))
+			continue;
+		if (has(s, chunk_count))
+			return mfs_fail(s->err, -ENOTSUP,
+					"%s with several model chunks of a stage is not supported; "
+					"leave out one of them",
+					flag(accounts[i], a));
+		for (int k = 0; k < 2; k++)
+			if (has(s, ends[k]))
+				return mfs_fail(s->err, -EINVAL, "%s and %s exclude each other",
+						flag(accounts[i], a), flag(ends[k], b));
+	}
+	return 0;
+}
+
+static int check_numbers(struct settle *s)
+{
+	const char *const numbers[] = {chunk_layers, chunks_of_stage, ends[0], ends[1],
+				       "microbatch_group_size_per_vp_stage"};
+	int r = exclude(s, chunk_layers, chunks_of_stage);
+
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]) && !r; i++)
+		r = at_least(s, numbers[i], 1);
+	return r;
+}
+
+int mfs_settle_pipeline(struct settle *s)
+{
+	char a[MFS_FLAG_SPELLING];
+	int r = check_numbers(s);
+
+	if (r)
+		return r;
+	if (has(s, chunks_of_stage))
+		mfs_flag_set_number(s->v, chunk_count, number(s, chunks_of_stage));
+	else if (has(s, chunk_layers))
+		r = count_chunks(s);
+	if (r)
+		return r;
+	if (number(s, chunk_count) == 1)
+		mfs_flag_set_none(s->v, chunk_count);
+	if (has(s, chunk_count) && number(s, "pipeline_model_parallel_size") == 1)
+		return mfs_fail(s->err, -EINVAL,
+				"%s: expected --pipeline-model-parallel-size of 2 at least beside "
+				"it, found 1",
+				flag(has(s, chunk_layers) ? chunk_layers : chunks_of_stage, a));
+	return check_accounts(s);
+}
+
+int mfs_settle_microbatches(const struct settle *s, const char *said, uint64_t count)
+{
+	const uint64_t stages = (uint64_t)number(s, "pipeline_model_parallel_size");
+	const char *dest = "microbatch_group_size_per_vp_stage";
+	const uint64_t group = has(s, dest) ? (uint64_t)number(s, dest) : stages;
+	char a[MFS_FLAG_SPELLING];
+
+	if (!has(s, chunk_count))
+		return 0;
+	if (group < stages || group > count)
+		return mfs_fail(
+			s->err, -EINVAL,
+			"%s: expected %llu, the number of stages, to %llu, the microbatches "
+			"of %s; found %llu",
+			flag(dest, a), (unsigned long long)stages, (unsigned long long)count, said,
+			(unsigned long long)group);
+	if (count % group && count % group < stages)
+		return mfs_fail(s->err, -EINVAL,
+				"%s: expected microbatches whose last group of %llu has %llu, the "
+				"number of stages, at least; found %llu of %llu",
+				said, (unsigned long long)group, (unsigned long long)stages,
+				(unsigned long long)(count % group), (unsigned long long)count);
+	return 0;
+}
