@@ -465,6 +465,11 @@ struct mfk_ops {
 
 	void (*route)(struct mfk_ctx *c, const struct mfk_route *a);
 	void (*route_backward)(struct mfk_ctx *c, const struct mfk_route *a);
+	/* Behind route(), where several processes' tokens are balanced together: load = the sum of
+	 * loads [parts, T / balance_tokens, experts], and balance of that load; balance NULL: load
+	 * alone. */
+	void (*route_balance)(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
+			      int64_t parts);
 	void (*dispatch)(struct mfk_ctx *c, const struct mfk_dispatch *a);
 	void (*gather)(struct mfk_ctx *c, const struct mfk_rows *a);
 	void (*combine)(struct mfk_ctx *c, const struct mfk_rows *a);

@@ -18,6 +18,7 @@ static const struct mfk_ops ops = {
 	.mla_backward = mfk_cuda_mla_backward,
 	.route = mfk_cuda_route,
 	.route_backward = mfk_cuda_route_backward,
+	.route_balance = mfk_cuda_route_balance,
 	.dispatch = mfk_cuda_dispatch,
 	.gather = mfk_cuda_gather,
 	.combine = mfk_cuda_combine,

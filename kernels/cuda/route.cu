@@ -445,6 +445,36 @@ void mfk_cuda_route(struct mfk_ctx *c, const struct mfk_route *a)
 	mfk_cuda_end(c, "router");
 }
 
+static __global__ void sum_loads(int32_t *load, const int32_t *loads, int64_t parts, int64_t count)
+{
+	int64_t i = static_cast<int64_t>(blockIdx.x) * MFK_THREADS + threadIdx.x;
+	int32_t sum = 0;
+
+	if (i >= count)
+		return;
+	for (int64_t p = 0; p < parts; p++)
+		sum += loads[p * count + i];
+	load[i] = sum;
+}
+
+void mfk_cuda_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
+			    int64_t parts)
+{
+	int64_t count = a->tokens / a->balance_tokens * a->experts;
+	struct shape s;
+
+	if (a->tokens <= 0 || !mfk_cuda_begin(c) || !shape_of(c, a, &s))
+		return;
+	sum_loads<<<static_cast<unsigned>(ceil_div(count, MFK_THREADS)), MFK_THREADS, 0,
+		    c->stream>>>(a->load, loads, parts, count);
+	with_type(a->dtype, [&](auto tag) {
+		typedef typename decltype(tag)::type T;
+		if (a->balance)
+			balance_kernel<T><<<s.blocks, s.threads, s.room, c->stream>>>(*a);
+	});
+	mfk_cuda_end(c, "router");
+}
+
 void mfk_cuda_route_backward(struct mfk_ctx *c, const struct mfk_route *a)
 {
 	struct shape s;

@@ -20,6 +20,7 @@ static const struct mfk_ops ops = {
 	.mla_backward = mfk_ref_mla_backward,
 	.route = mfk_ref_route,
 	.route_backward = mfk_ref_route_backward,
+	.route_balance = mfk_ref_route_balance,
 	.dispatch = mfk_ref_dispatch,
 	.gather = mfk_ref_gather,
 	.combine = mfk_ref_combine,

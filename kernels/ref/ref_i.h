@@ -161,6 +161,8 @@ void mfk_ref_mla(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_ref_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_ref_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
+			   int64_t parts);
 void mfk_ref_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
 void mfk_ref_gather(struct mfk_ctx *c, const struct mfk_rows *a);
 void mfk_ref_combine(struct mfk_ctx *c, const struct mfk_rows *a);

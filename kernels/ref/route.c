@@ -265,6 +265,21 @@ void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a)
 		mfk_parallel(c, a->tokens, grain, row_floats(a), balance_part, a);
 }
 
+void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
+			   int64_t parts)
+{
+	const int64_t count = a->tokens / a->balance_tokens * a->experts;
+
+	for (int64_t i = 0; i < count; i++) {
+		a->load[i] = 0;
+		for (int64_t p = 0; p < parts; p++)
+			a->load[i] += loads[p * count + i];
+	}
+	if (a->balance)
+		mfk_parallel(c, a->tokens, mfk_row_grain(64 * a->experts), row_floats(a),
+			     balance_part, a);
+}
+
 /* ---- backward ---- */
 
 /* sum += the gradient of logits, of that of all scores divided by `by`, y. */

@@ -401,6 +401,25 @@ static void expect_losses(struct check *c, struct route_problem *p)
 	check_near(c, "z", p->z, z, 4e-6, 1);
 }
 
+/* The same with what other processes' tokens would choose. */
+static void expect_shared_losses(struct check *c, struct route_problem *p)
+{
+	enum { PARTS = 3 };
+	const int64_t count = p->s.tokens / p->s.balance_tokens * p->s.experts;
+	int32_t *loads = calloc((size_t)(PARTS * count), sizeof(*loads));
+
+	for (int64_t i = 0; i < count; i++) {
+		p->want_load[i] = 0;
+		for (int64_t k = 0; k < PARTS; k++) {
+			loads[k * count + i] = (int32_t)check_below(c, 50);
+			p->want_load[i] += loads[k * count + i];
+		}
+	}
+	c->ops->route_balance(c->ctx, &p->r.a, check_ints(c, loads, PARTS * count), PARTS);
+	expect_losses(c, p);
+	free(loads);
+}
+
 /* Choices lie anywhere. */
 static void shuffle_rows(struct check *c, int32_t *row, int64_t choices)
 {
@@ -471,6 +490,8 @@ static void route(struct check *c, struct shape s, enum mfk_dtype type, struct w
 	expect_choices(c, &p);
 	if (!c->failures && way.losses)
 		expect_losses(c, &p);
+	if (!c->failures && way.losses && c->ops->route_balance)
+		expect_shared_losses(c, &p);
 	if (!c->failures && c->ops->route_backward)
 		expect_gradient(c, &p);
 }

@@ -61,6 +61,24 @@ static void add_latents(struct mfs_train_config *c, uint64_t *random)
 	c->model.rotary_scaling_factor = c->model.mscale = 1;
 }
 
+static void add_experts(struct mfs_train_config *c, uint64_t *random)
+{
+	static const uint8_t every[] = {1, 1, 1};
+
+	c->model.swiglu = true;
+	c->model.num_experts = 6;
+	c->model.moe_router_topk = 2;
+	c->model.moe_ffn_hidden_size = 24;
+	c->model.moe_router_group_topk = c->model.moe_router_num_groups = MFS_UNSET;
+	c->model.moe_router_score_function = "softmax";
+	c->model.moe_layers = every;
+	c->model.moe_mlp_glu_interleave_size = MFS_UNSET;
+	c->model.moe_shared_expert_glu_interleave_size = MFS_UNSET;
+	c->model.moe_aux_loss_coeff = 0.1;
+	c->moe_z_loss_coeff = 0.01;
+	c->moe_router_load_balancing_type = one_of(random, 0, 1, 1) ? "seq_aux_loss" : "aux_loss";
+}
+
 /* The kinds that one, or each of three layers, has. */
 static const char *const kinds[] = {"p2p", "all_gather", "a2a"};
 static const char *const mixed[] = {"a2a", "p2p", "allgather"};
@@ -112,6 +130,8 @@ static struct mfs_train_config random_model(uint64_t *random, int number)
 	c.attention_dropout = (double)one_of(random, 0, 1, 1) / 8;
 	if (number / 4 % 3 == 2)
 		add_latents(&c, random);
+	if (number / 4 % 3 == 1)
+		add_experts(&c, random);
 	if (one_of(random, 0, 0, 1)) {
 		c.recompute_granularity = MFS_RECOMPUTE_FULL;
 		c.recompute_method = "uniform";

@@ -82,11 +82,6 @@ static int check_context(struct settle *s)
 				"--seq-length: expected a multiple of 2 times "
 				"--context-parallel-size %lld, found %lld",
 				(long long)cp, (long long)number(s, "seq_length"));
-	if (number(s, "num_experts") > 0)
-		return mfs_fail(s->err, -ENOTSUP,
-				"--num-experts with --context-parallel-size %lld is not "
-				"supported; use --context-parallel-size 1",
-				(long long)cp);
 	return check_comm_types(s);
 }
 

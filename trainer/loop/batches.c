@@ -38,7 +38,8 @@ uint64_t mfs_trainer_microbatches(const struct mfs_trainer *t, uint64_t batch)
 
 int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct mfs_error *err)
 {
-	const double size = t->parallel.group[MFS_GROUP_GRADS].size;
+	/* Those that share a sequence have parts of its losses. */
+	const double size = t->parallel.group[MFS_GROUP_DATA].size;
 	double sums[4];
 	int rc = mfs_net_losses(t->net, t->ctx, ret, err);
 

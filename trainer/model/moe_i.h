@@ -23,12 +23,13 @@ struct mfs_router {
 
 	/* auxiliary losses */
 	double balance_coeff, z_coeff; /* 0: none */
-	int64_t balance_tokens;	       /* that are balanced together */
+	int64_t balance_tokens;	       /* that are balanced together, of this process */
 	enum mfs_sum balance_sum;
 	int64_t layers; /* that have experts: the logged losses are means over them */
 
 	uint64_t logits, expert, prob, load;	     /* kept */
 	uint64_t losses, dlogits, wide, wide_weight; /* scratch */
+	uint64_t loads;				     /* scratch: of all who share the sequences */
 	uint64_t totals;			     /* of the run */
 };
 

@@ -84,6 +84,11 @@ static uint64_t numbers(int64_t rows, int64_t cols)
 	return mfs_matrix_bytes(MFK_F32, rows, cols); /* int32 have the size of fp32 */
 }
 
+static int64_t load_count(const struct mfs_net *net, const struct mfs_router *r)
+{
+	return net->tokens / r->balance_tokens * r->experts;
+}
+
 static void plan_kept(const struct mfs_net *net, struct mfs_router *r, struct mfs_part_plan *p)
 {
 	const int64_t choices = net->tokens * r->top_k;
@@ -91,7 +96,7 @@ static void plan_kept(const struct mfs_net *net, struct mfs_router *r, struct mf
 	r->logits = mfs_part_plan_keep(p, mfs_matrix_bytes(r->type, net->tokens, r->experts));
 	r->expert = mfs_part_plan_keep(p, numbers(choices, 1));
 	r->prob = mfs_part_plan_keep(p, numbers(choices, 1));
-	r->load = mfs_part_plan_keep(p, numbers(net->tokens / r->balance_tokens, r->experts));
+	r->load = mfs_part_plan_keep(p, numbers(load_count(net, r), 1));
 }
 
 /* Forward's and backward's lie in one place. */
@@ -101,6 +106,8 @@ void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
 	const uint64_t begin = p->scratch;
 
 	r->losses = mfs_part_plan_scratch(p, numbers(2, net->tokens));
+	r->loads = mfs_part_plan_scratch(
+		p, net->context.size > 1 ? numbers(net->context.size, load_count(net, r)) : 0);
 	p->scratch = begin;
 	r->dlogits = mfs_part_plan_scratch(p, mfs_matrix_bytes(r->type, net->tokens, r->experts));
 	if (r->type == net->io)
@@ -277,10 +284,17 @@ static struct mfk_route route_of(const struct mfs_net *net, const struct mfs_par
 
 /* ---- auxiliary losses ---- */
 
+/* Tokens of a microbatch, of all processes that share its sequences: what losses are means over. */
+static double all_tokens(const struct mfs_net *net)
+{
+	return (double)net->tokens * net->context.size;
+}
+
 /* The load-balancing loss is this, times the sum over tokens and experts of score * load. */
 static double balance_factor(const struct mfs_net *net, const struct mfs_router *r)
 {
-	const double tokens = (double)r->balance_tokens, sequences = (double)net->tokens / tokens;
+	const double tokens = (double)r->balance_tokens * net->context.size;
+	const double sequences = all_tokens(net) / tokens;
 
 	return (double)r->experts / ((double)r->top_k * tokens * tokens * sequences);
 }
@@ -289,11 +303,25 @@ static double balance_factor(const struct mfs_net *net, const struct mfs_router 
 static double loss_scale(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	const uint64_t counted = run->counted;
-	const double tokens = net->config->calculate_per_token_loss ? (double)net->tokens
+	const double tokens = net->config->calculate_per_token_loss ? all_tokens(net)
 			      : counted				    ? (double)counted
 								    : 1;
 
 	return run->pass->grad_scale * tokens;
+}
+
+/* Experts are balanced over whole sequences (router.py: tp_cp_group). */
+static void share_load(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_router *m, const struct mfk_route *r)
+{
+	int32_t *loads = mfs_net_scratch(net, m->loads);
+
+	if (net->context.size == 1 || !r->balance)
+		return;
+	/* Numbers of 4 bytes: nothing is computed. */
+	mfs_parallel_all_gather(net->parallel, MFS_GROUP_CONTEXT, run->ctx, MFK_F32, loads, r->load,
+				(uint64_t)load_count(net, m));
+	net->backend->ops->route_balance(run->ctx, r, loads, net->context.size);
 }
 
 /* Chooses, and adds to the sums of losses. */
@@ -303,10 +331,11 @@ static void choose(const struct mfs_net *net, const struct mfs_pass *run,
 	float *losses = mfs_net_scratch(net, m->losses);
 
 	r->balance_factor = (float)(balance_factor(net, m) / (double)m->layers);
-	r->z_factor = (float)(1 / ((double)net->tokens * (double)m->layers));
+	r->z_factor = (float)(1 / (all_tokens(net) * (double)m->layers));
 	r->balance = run->train && m->balance_coeff != 0 ? losses : NULL;
 	r->z = run->train && m->z_coeff != 0 ? losses + net->tokens : NULL;
 	net->backend->ops->route(run->ctx, r);
+	share_load(net, run, m, r);
 	if (r->balance && !run->again)
 		net->backend->ops->weighted_sum(run->ctx, r->balance, NULL, net->tokens,
 						mfs_net_sum(net, m->balance_sum));
@@ -338,7 +367,7 @@ void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
 	r.dprob = dprob;
 	r.row = mfs_part_kept(net, part, moe->dispatch.row);
 	r.dbalance = (float)(scale * m->balance_coeff * balance_factor(net, m));
-	r.dz = (float)(scale * m->z_coeff / (double)net->tokens);
+	r.dz = (float)(scale * m->z_coeff / all_tokens(net));
 	r.dlogits = mfs_net_scratch(net, m->dlogits);
 	net->backend->ops->route_backward(run->ctx, &r);
 	if (m->type == net->io)
