@@ -517,8 +517,34 @@ struct mfk_ops {
 /* Processes that compute together, each on a device of its own. */
 struct mfk_comm;
 
+/* A group as a host net sees it: processes that say the same number, which is no other group's. */
+struct mfk_host_group {
+	uint64_t id;
+	unsigned rank, size;
+};
+
+/*
+ * What processes say to each other in host memory, however they were started: for backends whose
+ * library has none. One thread of a process asks for sums; all functions but look wait for the
+ * group.
+ */
+struct mfk_host_net {
+	/* Sums in the order of ranks. */
+	int (*sum)(struct mfk_host_net *n, const struct mfk_host_group *g, double *values,
+		   unsigned count, char *why);
+	/* to [size][bytes] = all processes' from [bytes] */
+	int (*gather)(struct mfk_host_net *n, const struct mfk_host_group *g, void *to,
+		      const void *from, size_t bytes, char *why);
+	/* Whether the others are still there. -EIO: one of them has ended or failed, and why says
+	 * which. Any thread. */
+	int (*look)(struct mfk_host_net *n, char *why);
+	/* Tells the others to end, and ends this process. */
+	void (*end_all)(struct mfk_host_net *n, int code);
+};
+
 struct mfk_world {
 	unsigned rank, size;
+	struct mfk_host_net *net; /* of a backend that wants one */
 };
 
 enum mfk_reduce { MFK_SUM, MFK_MAX };
@@ -533,21 +559,26 @@ struct mfk_message {
 
 /*
  * Every process of a group calls the same functions in the same order; what takes a context is one
- * of its operations, and fails as those do. A sum has the same bits in all processes, and each
- * time. Sums of 16-bit types are added up in fp32, in the order of ranks, and rounded once.
+ * of its operations, and fails as those do. All processes get the same bits of a sum, and get them
+ * again from the same values in the same processes on the same machines. Of 16-bit types MPI's sums
+ * are added up in fp32, in the order of ranks, and rounded once; NCCL's may be rounded at each
+ * addition, in an order that it chooses by the machines, as Megatron's are. Whether the greatest is
+ * NaN where one of the values is, is not said.
  *
  * Parts of a group are in the order of ranks: part r of n elements is that of rank r, and has n /
  * size of them.
  */
 struct mfk_comm_ops {
-	const char *name; /* "MPI" */
+	const char *name;    /* "MPI", "NCCL" */
+	bool wants_host_net; /* in the world */
 	/* All processes that were started together. -EINVAL: they are others than w says. */
 	int (*world)(struct mfk_device *d, const struct mfk_world *w, struct mfk_comm **ret,
 		     char *why);
 	/* Those of from that name the same color, in the order of their keys. */
 	int (*split)(struct mfk_comm *from, unsigned color, unsigned key, struct mfk_comm **ret,
 		     char *why);
-	/* Behind the last one no process may wait for another. */
+	/* All processes free their groups in the same order. Behind the last one no process may
+	 * wait for another. */
 	void (*free)(struct mfk_comm *g);
 	/* Ends all processes of the world at once, this one with the exit status code. */
 	void (*end_all)(int code);
@@ -578,7 +609,7 @@ struct mfk_backend {
 	const char *name; /* "cpu", "cuda" */
 	const struct mfk_device_ops *device;
 	const struct mfk_ops *ops;
-	const struct mfk_comm_ops *comm; /* NULL: it computes in one process alone */
+	const struct mfk_comm_ops *comm;
 };
 
 /* The CUDA backend: libmcorefs-cuda.so at path. -ENOENT: there is no such file; -ENODEV: it cannot

@@ -45,4 +45,5 @@ const struct mfk_backend mfk_cuda_backend = {
 	.name = "cuda",
 	.device = &mfk_cuda_device,
 	.ops = &ops,
+	.comm = &mfk_cuda_comm,
 };

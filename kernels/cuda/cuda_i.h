@@ -63,6 +63,8 @@ void mfk_cuda_fail(struct mfk_ctx *c, int rc, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 /* Fails the context if rc is an error. what: the operation's name. False: it is one. */
 bool mfk_cuda_check(struct mfk_ctx *c, cudaError_t rc, const char *what);
+/* Waits for what the context has been given. False: it has failed. what: the operation's name. */
+bool mfk_cuda_wait_all(struct mfk_ctx *c, const char *what);
 /* Looks whether the launches since begin have worked. */
 void mfk_cuda_end(struct mfk_ctx *c, const char *what);
 /* At least bytes of device memory, aligned to 256; whatever was there before is gone. NULL: the
@@ -71,6 +73,12 @@ void *mfk_cuda_scratch(struct mfk_ctx *c, size_t bytes, const char *what);
 
 /* -errno of an error of CUDA's. */
 int mfk_cuda_errno(cudaError_t rc);
+
+/* comm.c: waits for a stream or an event, of, and *ret is what that has met. wait is one of CUDA's
+ * functions that return when it is done, ask one that says cudaErrorNotReady at once. -EIO: another
+ * process has ended, so that this might never be done, and why says which. */
+int mfk_cuda_wait(cudaError_t (*wait)(void *of), cudaError_t (*ask)(void *of), void *of,
+		  cudaError_t *ret, char *why);
 
 /* ---- the operations, by file ---- */
 
@@ -136,6 +144,7 @@ void mfk_cuda_weighted_sum(struct mfk_ctx *c, const float *x, const float *weigh
 void mfk_cuda_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);
 
 extern const struct mfk_device_ops mfk_cuda_device;
+extern const struct mfk_comm_ops mfk_cuda_comm;
 /* The plugin's only symbol. */
 extern const struct mfk_backend mfk_cuda_backend __attribute__((visibility("default")));
 

@@ -210,6 +210,27 @@ void mfk_cuda_end(struct mfk_ctx *c, const char *what)
 	mfk_cuda_check(c, cudaGetLastError(), what);
 }
 
+static cudaError_t wait_stream(void *stream)
+{
+	return cudaStreamSynchronize(stream);
+}
+
+static cudaError_t ask_stream(void *stream)
+{
+	return cudaStreamQuery(stream);
+}
+
+bool mfk_cuda_wait_all(struct mfk_ctx *c, const char *what)
+{
+	cudaError_t met = cudaSuccess;
+	char why[MFK_WHY];
+
+	if (!mfk_cuda_wait(wait_stream, ask_stream, c->stream, &met, why))
+		return mfk_cuda_check(c, met, what);
+	mfk_cuda_fail(c, -EIO, "%s", why);
+	return false;
+}
+
 void *mfk_cuda_scratch(struct mfk_ctx *c, size_t bytes, const char *what)
 {
 	size_t want = c->scratch_bytes ? c->scratch_bytes : (size_t)4 << 20;
@@ -298,7 +319,7 @@ static int ctx_new(struct mfk_device *d, bool background, struct mfk_ctx **ret, 
 static int ctx_sync(struct mfk_ctx *c, char *why)
 {
 	cudaSetDevice(c->device->index);
-	mfk_cuda_check(c, cudaStreamSynchronize(c->stream), "the GPU");
+	mfk_cuda_wait_all(c, "the GPU");
 	report_fault(c);
 	if (c->rc)
 		snprintf(why, MFK_WHY, "%s", c->why);
@@ -347,13 +368,26 @@ static void event_wait(struct mfk_ctx *c, struct mfk_event *e)
 		mfk_cuda_check(c, cudaStreamWaitEvent(c->stream, e->event, 0), "an event");
 }
 
+static cudaError_t wait_event(void *event)
+{
+	return cudaEventSynchronize(event);
+}
+
+static cudaError_t ask_event(void *event)
+{
+	return cudaEventQuery(event);
+}
+
 static int event_sync(struct mfk_event *e, char *why)
 {
-	cudaError_t rc;
+	cudaError_t met = cudaSuccess;
+	int rc;
 
 	cudaSetDevice(e->device);
-	rc = cudaEventSynchronize(e->event);
-	return rc == cudaSuccess ? 0 : refuse(rc, "the GPU", why);
+	rc = mfk_cuda_wait(wait_event, ask_event, e->event, &met, why);
+	if (rc)
+		return rc;
+	return met == cudaSuccess ? 0 : refuse(met, "the GPU", why);
 }
 
 /* ---- copies ---- */

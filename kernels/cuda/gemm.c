@@ -580,7 +580,7 @@ static int64_t *fetch_offsets(struct mfk_ctx *c, const struct mfk_gemm_grouped *
 		    c,
 		    cudaMemcpyAsync(offsets, a->offsets, bytes, cudaMemcpyDeviceToHost, c->stream),
 		    "rows of groups") &&
-	    mfk_cuda_check(c, cudaStreamSynchronize(c->stream), "rows of groups"))
+	    mfk_cuda_wait_all(c, "rows of groups"))
 		return offsets;
 	free(offsets);
 	return NULL;

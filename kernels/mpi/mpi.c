@@ -46,7 +46,7 @@ static int begin(struct mfk_world *ret, char *why)
 		rc = MPI_Comm_size(MPI_COMM_WORLD, &size);
 	if (rc != MPI_SUCCESS)
 		return fail(rc, "MPI does not start", why);
-	*ret = (struct mfk_world){(unsigned)rank, (unsigned)size};
+	*ret = (struct mfk_world){.rank = (unsigned)rank, .size = (unsigned)size};
 	return 0;
 }
 

@@ -1,4 +1,4 @@
-# Runs of several processes on the CPU, and whether they train as one process does. Sourced by tests, which say what they set out with:
+# Runs of several processes (on the CPU, by mpirun), and whether they train as one process does. Sourced by tests, which say what they set out with:
 #
 #   . tests/train/processes.sh
 #   processes_begin NAME       work: a directory that goes with the script; passed, failed: counts
@@ -13,6 +13,7 @@ declare -A at=(
 )
 # Processes of a test may be more than processors; a container has one user.
 launcher=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n)
+backend=(--backend cpu --threads 1)
 passed=0 failed=0
 pid=
 
@@ -33,9 +34,9 @@ run() {
 	local n=$1 log=$2
 	shift 2
 	if [ "$n" = 1 ]; then
-		"$train" "${args[@]}" --backend cpu --threads 1 "$@" >"$log" 2>&1
+		"$train" "${args[@]}" "${backend[@]}" "$@" >"$log" 2>&1
 	else
-		"${launcher[@]}" "$n" "$train" "${args[@]}" --backend cpu --threads 1 "$@" >"$log" 2>&1
+		"${launcher[@]}" "$n" "$train" "${args[@]}" "${backend[@]}" "$@" >"$log" 2>&1
 	fi
 }
 

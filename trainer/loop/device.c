@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "kernels/ref/cpu.h"
+#include "trainer/config/value.h"
 
 /* PROGRAM's directory and its neighbours. False: there is no such file. */
 static bool find_beside(const char *relative, char *ret, size_t size)
@@ -60,14 +61,20 @@ static unsigned threads_of(const struct mfs_train_config *config, const struct m
 	return share > 1 ? (unsigned)share : 1;
 }
 
-static int open_on(const struct mfk_backend *backend, const struct mfs_train_config *config,
-		   const struct mfs_launch *launch, struct mfk_device **ret, char *why)
+/* Processes of a host have a GPU each. A launcher may have left each of them one alone. */
+static int gpu_of(const struct mfs_train_config *config, const struct mfs_launch *launch)
 {
-	return backend->device->open((int)config->device, threads_of(config, launch), ret, why);
+	const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+
+	if (mfs_flag_is_given(config->values, "device"))
+		return (int)config->device;
+	return visible && *visible && !strchr(visible, ',') ? 0 : (int)launch->local_rank;
 }
 
+/* *found: there are GPUs here, whether this process can have its own or not. */
 static int open_cuda(const struct mfs_train_config *config, const struct mfs_launch *launch,
-		     const struct mfk_backend **ret, struct mfk_device **ret_device, char *why)
+		     const struct mfk_backend **ret, struct mfk_device **ret_device, bool *found,
+		     char *why)
 {
 	char path[PATH_MAX];
 	int rc;
@@ -78,7 +85,10 @@ static int open_cuda(const struct mfs_train_config *config, const struct mfs_lau
 		return -ENODEV;
 	}
 	rc = mfk_cuda_load(path, ret, why);
-	return rc ? rc : open_on(*ret, config, launch, ret_device, why);
+	if (rc)
+		return rc;
+	*found = true;
+	return (*ret)->device->open(gpu_of(config, launch), 0, ret_device, why);
 }
 
 /* Groups of CPU processes need a plugin, too. */
@@ -95,7 +105,7 @@ static int open_cpu(const struct mfs_train_config *config, const struct mfs_laun
 	}
 	if (launch->size > 1)
 		rc = mfk_mpi_load(path, why);
-	return rc ? rc : open_on(&mfk_cpu, config, launch, ret, why);
+	return rc ? rc : mfk_cpu.device->open(0, threads_of(config, launch), ret, why);
 }
 
 int mfs_device_choose(const struct mfs_train_config *config, const struct mfs_launch *launch,
@@ -105,12 +115,14 @@ int mfs_device_choose(const struct mfs_train_config *config, const struct mfs_la
 	const bool cpu = config->backend && !strcmp(config->backend, "cpu");
 	const bool cuda = config->backend && !strcmp(config->backend, "cuda");
 	const struct mfk_backend *backend = &mfk_cpu;
+	bool found = false;
 	char why[MFK_WHY];
 	int rc = -ENODEV;
 
 	if (!cpu)
-		rc = open_cuda(config, launch, &backend, ret_device, why);
-	if (cuda && rc)
+		rc = open_cuda(config, launch, &backend, ret_device, &found, why);
+	/* The others of several processes have theirs. */
+	if (rc && (cuda || (found && launch->size > 1)))
 		return mfs_fail(err, -ENODEV, "--backend cuda: %s", why);
 	if (rc) {
 		backend = &mfk_cpu;

@@ -1,4 +1,4 @@
-/* Which device a run uses: --backend, or the first GPU, or the CPU. */
+/* Which device a run uses: --backend, or a GPU if there are any, or the CPU. */
 #ifndef MFS_TRAINER_LOOP_DEVICE_H
 #define MFS_TRAINER_LOOP_DEVICE_H
 
@@ -14,8 +14,10 @@
 /* As CUDA's plugin: what CPU processes talk through. */
 #define MFS_MPI_FILE "libmcorefs-mpi.so"
 
-/* Processors are divided among a host's processes. -ENODEV: --backend cuda, and it cannot be used
- * here; the message says why. Without --backend the CPU is used then. */
+/* Processors are divided among a host's processes. The GPU is --device, or the only one that
+ * CUDA_VISIBLE_DEVICES leaves, or the one that has the process's number on its host. -ENODEV:
+ * --backend cuda, and it cannot be used here; the message says why. Without --backend the CPU is
+ * used then, unless others of several processes may have a GPU. */
 int mfs_device_choose(const struct mfs_train_config *config, const struct mfs_launch *launch,
 		      const struct mfk_backend **ret, struct mfk_device **ret_device,
 		      struct mfs_error *err);

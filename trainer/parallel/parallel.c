@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "trainer/parallel/hostnet.h"
+
 /* ---- places ---- */
 
 enum dim { TP, CP, DP, ETP, EP, EDP, PP, DIMS };
@@ -97,6 +99,10 @@ void mfs_parallel_one(struct mfs_parallel *ret)
 
 /* ---- life ---- */
 
+/* How long processes wait for each other at the beginning: Megatron's --distributed-timeout-minutes
+ * where nothing is said. */
+#define BEGIN_SECONDS 600
+
 static int check(int rc, const char *why, const struct mfs_parallel *p, struct mfs_error *err)
 {
 	return rc ? mfs_fail(err, rc, "%s: %s", p->ops->name, why) : 0;
@@ -123,21 +129,29 @@ static int open_group(struct mfs_parallel *p, enum mfs_group g, struct mfs_error
 		     why, p, err);
 }
 
+static int open_net(struct mfs_parallel *p, struct mfs_error *err)
+{
+	struct mfs_address at;
+	const int rc = mfs_address_find(&p->launch, &at, err);
+
+	return rc ? rc : mfs_hostnet_open(&at, &p->launch, BEGIN_SECONDS, &p->net, err);
+}
+
 int mfs_parallel_open(struct mfs_parallel *p, const struct mfk_backend *backend,
 		      struct mfk_device *device, struct mfs_error *err)
 {
-	const struct mfk_world world = {p->launch.rank, p->launch.size};
+	struct mfk_world world = {.rank = p->launch.rank, .size = p->launch.size};
 	char why[MFK_WHY];
-	int rc;
+	int rc = 0;
 
 	if (p->launch.size == 1)
 		return 0;
-	if (!backend->comm)
-		return mfs_fail(err, -ENOTSUP,
-				"%s started %u processes, and --backend %s trains with one; use "
-				"--backend cpu",
-				p->launch.by, p->launch.size, backend->name);
 	p->ops = backend->comm;
+	if (p->ops->wants_host_net)
+		rc = open_net(p, err);
+	if (rc)
+		return rc;
+	world.net = p->net ? mfs_hostnet_table(p->net) : NULL;
 	rc = check(p->ops->world(device, &world, &p->group[MFS_GROUP_WORLD].comm, why), why, p,
 		   err);
 	for (int g = MFS_GROUP_WORLD + 1; g < MFS_GROUP_COUNT && !rc; g++)
@@ -152,12 +166,16 @@ void mfs_parallel_close(struct mfs_parallel *p)
 			p->ops->free(p->group[g].comm);
 		p->group[g].comm = NULL;
 	}
+	mfs_hostnet_close(p->net);
+	p->net = NULL;
 }
 
 void mfs_parallel_end_all(const struct mfs_parallel *p, int code)
 {
 	if (p->group[MFS_GROUP_WORLD].comm)
 		p->ops->end_all(code);
+	else if (p->net)
+		mfs_hostnet_table(p->net)->end_all(mfs_hostnet_table(p->net), code);
 }
 
 /* ---- what is said ---- */

@@ -45,11 +45,14 @@ enum mfs_group {
 	MFS_GROUP_COUNT,
 };
 
+struct mfs_hostnet;
+
 struct mfs_parallel {
 	struct mfs_launch launch;
 	struct mfs_parallel_sizes size, place;
 	const struct mfk_comm_ops *ops; /* NULL: one process, or a plan alone */
 	struct mfs_watch *watch;	/* whom operations beat; NULL: nobody watches */
+	struct mfs_hostnet *net;	/* NULL: the backend wants none */
 	struct mfs_group_place {
 		uint32_t rank, size;
 		struct mfk_comm *comm; /* NULL: size is 1; of EMBEDDING: in neither stage, too */
@@ -62,7 +65,7 @@ void mfs_parallel_one(struct mfs_parallel *ret);
 /* Places of a process, and of its groups, without what they talk through. sizes fit the launch. */
 void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
 			 struct mfs_parallel *ret);
-/* ret has its places. -ENOTSUP: the backend computes in one process alone. */
+/* ret has its places. */
 int mfs_parallel_open(struct mfs_parallel *ret, const struct mfk_backend *backend,
 		      struct mfk_device *device, struct mfs_error *err);
 void mfs_parallel_close(struct mfs_parallel *p);

@@ -1,0 +1,61 @@
+#!/bin/bash
+# tests/gpu/groups.sh: processes on this machine's GPUs, one a GPU, which talk through NCCL. Each operation against its definition; data
+# parallelism beside one GPU, and beside Megatron's run; a process that is killed. O: the folder of the build (build).
+# Exit status 77: there are fewer than two GPUs.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/train/processes.sh
+plugin=$(realpath -m "${O:-build}")/libmcorefs-cuda.so
+program=$(realpath -m "${O:-build}")/obj/tests/kernels/check_comm
+gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+[ "$gpus" -ge 2 ] || { echo "skipped: groups of GPUs need two of them, here are $gpus"; exit 77; }
+work=$(mktemp -d "${TMPDIR:-/tmp}/groups-XXXXXX") || exit 1
+trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; rm -rf "$work"' EXIT
+launcher=(timeout -k 5 180 tests/gpu/launch.sh)
+backend=(--backend cuda)
+# Where CUDA's libraries are not in the linker's cache, a Python package may have them.
+if ldd "$plugin" | grep -q 'cublasLt.*not found'; then
+	lib=$(find / -xdev -name 'libcublasLt.so.13' -print -quit 2>/dev/null)
+	export LD_LIBRARY_PATH=${lib%/*}:${LD_LIBRARY_PATH:-}
+fi
+if [ -z "${MCOREFS_NCCL:-}" ] && ! ldconfig -p | grep -q 'libnccl\.so\.2'; then
+	MCOREFS_NCCL=$(find / -xdev -name 'libnccl.so.2' -print -quit 2>/dev/null)
+	export MCOREFS_NCCL
+fi
+
+for n in 2 $([ "$gpus" = 2 ] || echo "$gpus"); do
+	"${launcher[@]}" "$n" "$program" cuda "$plugin" >"$work/log" 2>&1
+	status=$?
+	cat "$work/log"
+	verdict $status "every operation, $n GPUs"
+done
+
+CUDA_VISIBLE_DEVICES=0 "${launcher[@]}" 2 "$program" cuda "$plugin" >"$work/log" 2>&1
+[ $? != 0 ] && grep -q "have one GPU" "$work/log"
+verdict $? "two processes on one GPU are refused"
+
+as_one "llama, 2 GPUs" llama 2 6 --eval-interval 2 --eval-iters 2
+as_one "dropout, tied" qwen2 2 4 --attention-dropout 0.1 --hidden-dropout 0.1
+as_one "experts with a bias" deepseek 2 4
+within=1e-2 as_one "gradients in bf16" llama 2 4 --bf16 --grad-reduce-in-bf16
+BACKEND=cuda LAUNCH="${launcher[*]} 2" tests/train/follow.sh "${at[qwen2]}" >"$work/log" 2>&1
+status=$?
+cat "$work/log"
+verdict $status "bf16: two GPUs follow the run that two GPUs made"
+
+# The second of two processes that train is killed: the other one says so, and ends.
+family_args llama
+: >"$work/log"
+"${launcher[@]}" 2 "$train" "${args[@]}" "${backend[@]}" --train-iters 100000 --data-cache-path "$work/killed" >"$work/log" 2>&1 &
+pid=$!
+for ((i = 0; i < 600; i++)); do
+	! grep -q "iteration       20/" "$work/log" || break
+	sleep 0.1
+done
+began=$SECONDS
+pkill -KILL -n -f -- "$train .*--data-cache-path $work/killed"
+! wait "$pid" && [ $((SECONDS - began)) -lt 60 ] && grep -qE "rank [01] on .* has ended" "$work/log"
+verdict $? "a process that is killed ends the other"
+pid=
+
+processes_end

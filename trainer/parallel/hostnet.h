@@ -1,0 +1,33 @@
+/*
+ * What processes say to each other through TCP, in host memory: backends whose library has device
+ * memory alone begin and count with it (kernels/kernels.h: struct mfk_host_net).
+ *
+ * The process of rank 0 has a thread that all connect to. It puts together what the processes of a
+ * group bring, and hears when one of them ends: all are told which one that was. Nothing that is
+ * said is secret or signed, as with torchrun's store: it is for a cluster's own network.
+ *
+ * One thread of a process brings values; any may look.
+ */
+#ifndef MFS_TRAINER_PARALLEL_HOSTNET_H
+#define MFS_TRAINER_PARALLEL_HOSTNET_H
+
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/parallel/address.h"
+#include "trainer/parallel/launch.h"
+
+struct mfs_hostnet;
+
+/* Waits until all processes of the launch have come. -ETIMEDOUT: some have not within so many
+ * seconds, and the message names their ranks; -EPROTO: rank 0 has refused this one, and says why.
+ */
+int mfs_hostnet_open(const struct mfs_address *at, const struct mfs_launch *launch,
+		     unsigned seconds, struct mfs_hostnet **ret, struct mfs_error *err);
+/* What has been agreed on is not needed any more. Rank 0 waits for all others to say so. */
+void mfs_hostnet_close(struct mfs_hostnet *n);
+
+struct mfk_host_net *mfs_hostnet_table(struct mfs_hostnet *n);
+
+#endif
