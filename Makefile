@@ -175,6 +175,15 @@ $(O)/libmcorefs-mpi.so: kernels/mpi/mpi.c kernels/mpi/mpi.h kernels/kernels.h Ma
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(BASE_CFLAGS) $(CFLAGS) -fPIC -fvisibility=hidden -shared -o $@ $< $$(pkg-config --cflags --libs ompi-c)
 
+# CUDA's and NCCL's calls of groups, on what stands in for both where there is no GPU. Only headers are needed.
+FAKE_GPU := $(if $(wildcard $(CUDA_HOME)/include/cuda_runtime_api.h),$(O)/asan/libfake-gpu.so)
+FAKE_SOURCES := tests/gpu/fake_gpu.c kernels/cuda/comm.c kernels/cuda/nccl.c kernels/cuda/device.c
+
+$(O)/asan/libfake-gpu.so: $(FAKE_SOURCES) $(wildcard kernels/*.h kernels/cuda/*.h) Makefile
+	$(call say,LINK,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(ADDRESS) $(SANITIZE) $(CFLAGS) -fPIC -fvisibility=hidden -shared -I$(CUDA_HOME)/include -o $@ $(FAKE_SOURCES) -pthread -lrt
+
 # Attention alone: it is linked with the backend's objects, and looks at what they choose.
 $(O)/bench_attention: tests/gpu/bench_attention.c $(CUDA_OBJECTS)
 	$(call say,LINK,$@)
@@ -204,7 +213,7 @@ UNIT_PROGRAMS := $(UNIT_TESTS:%=$(O)/obj/tests/unit/%) $(UNIT_TESTS:%=$(O)/asan/
 	$(THREAD_TESTS:%=$(O)/tsan/tests/unit/%)
 REPLAY_PROGRAMS := $(FUZZ_TARGETS:%=$(O)/asan/replay/%)
 FUZZ_PROGRAMS   := $(if $(HAVE_LIBFUZZER),$(FUZZ_TARGETS:%=$(O)/fuzz/%))
-COMM_PROGRAMS   := $(if $(MPI),$(O)/obj/tests/kernels/check_comm $(O)/asan/tests/kernels/check_comm)
+COMM_PROGRAMS   := $(if $(MPI),$(O)/obj/tests/kernels/check_comm $(O)/asan/tests/kernels/check_comm $(FAKE_GPU))
 OTHER_PROGRAMS  := $(COMM_PROGRAMS) $(TEST_PROGRAMS:%=$(O)/obj/%) $(patsubst %,$(O)/asan/%,$(filter tests/damage/%,$(TEST_PROGRAMS)))
 
 deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing need (apt-get; root or sudo)

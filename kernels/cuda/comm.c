@@ -33,22 +33,21 @@ static uint32_t opened; /* groups that this process has been in */
 /* Those that are open, and what one of them has met. Threads that wait look at them. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct mfk_comm *all;
-static bool has_failed;
+static char failure[MFK_WHY]; /* "": none */
 
 /* ---- errors ---- */
 
-static const char *text_of(int rc, struct mfk_comm *g)
-{
-	const char *last = nccl->get_last_error(g ? g->nccl : NULL);
-
-	return last && *last ? last : nccl->get_error_string(rc);
-}
-
 static int refuse(int rc, const char *what, struct mfk_comm *g, char *why)
 {
+	const char *last;
+
 	if (rc == MFK_NCCL_SUCCESS)
 		return 0;
-	snprintf(why, MFK_WHY, "%s: %s (%.160s)", what, nccl->get_error_string(rc), text_of(rc, g));
+	last = nccl->get_last_error(g ? g->nccl : NULL);
+	if (last && *last)
+		snprintf(why, MFK_WHY, "%s: %s (%.150s)", what, nccl->get_error_string(rc), last);
+	else
+		snprintf(why, MFK_WHY, "%s: %s", what, nccl->get_error_string(rc));
 	return -EIO;
 }
 
@@ -96,15 +95,22 @@ static int look_at_nccl(char *why)
  * later. */
 static int look(char *why)
 {
-	int rc;
+	char met[MFK_WHY];
+	int rc = 0;
 
 	pthread_mutex_lock(&lock);
-	rc = net->look(net, why);
-	if (!rc)
-		rc = look_at_nccl(why);
-	for (int i = 0; i < 20 && rc && !net->look(net, why); i++)
-		pause_ns(100000000);
-	has_failed = has_failed || rc;
+	if (!failure[0]) {
+		rc = net->look(net, met);
+		if (!rc)
+			rc = look_at_nccl(met);
+		for (int i = 0; i < 20 && rc && !net->look(net, met); i++)
+			pause_ns(100000000);
+		if (rc)
+			snprintf(failure, sizeof(failure), "%s", met);
+	}
+	if (failure[0])
+		rc = -EIO;
+	snprintf(why, MFK_WHY, "%s", failure);
 	pthread_mutex_unlock(&lock);
 	return rc;
 }
@@ -358,7 +364,7 @@ static void comm_free(struct mfk_comm *g)
 		}
 	pthread_mutex_unlock(&lock);
 	cudaSetDevice(g->device->index);
-	if (has_failed)
+	if (failure[0])
 		nccl->comm_abort(g->nccl);
 	else
 		nccl->comm_destroy(g->nccl);

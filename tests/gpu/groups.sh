@@ -30,7 +30,7 @@ for n in 2 $([ "$gpus" = 2 ] || echo "$gpus"); do
 	verdict $status "every operation, $n GPUs"
 done
 
-CUDA_VISIBLE_DEVICES=0 "${launcher[@]}" 2 "$program" cuda "$plugin" >"$work/log" 2>&1
+MFK_DEVICE=0 "${launcher[@]}" 2 "$program" cuda "$plugin" >"$work/log" 2>&1
 [ $? != 0 ] && grep -q "have one GPU" "$work/log"
 verdict $? "two processes on one GPU are refused"
 

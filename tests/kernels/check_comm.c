@@ -1,10 +1,12 @@
 /*
- * check_comm cpu | cuda PLUGIN: groups of processes against their definitions (kernels/kernels.h:
- * mfk_comm_ops). Started several times, by mpirun or torchrun; cuda needs a GPU for each process.
- * Exit status 77: there are too few, and the last line says so.
+ * check_comm cpu | cuda | fake PLUGIN: groups of processes against their definitions
+ * (kernels/kernels.h: mfk_comm_ops). Started several times, by mpirun or torchrun; cuda needs a GPU
+ * for each process, of the process's number on its host or all MFK_DEVICE; fake is CUDA's backend
+ * without a GPU (fake_gpu.c). Exit status 77: there are too few GPUs, and the last line says so.
  *
  * Each process knows what all of them begin with, so each computes what must come out.
  */
+#include <dlfcn.h>
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -63,8 +65,11 @@ static unsigned char byte_of(const struct run *r, unsigned from, unsigned to, un
 	return (unsigned char)(z >> 56);
 }
 
+/* A failure ends the run: what comes behind it may wait for good. */
 static void describe(struct run *r, const char *name, const char *what, int64_t count)
 {
+	if (r->c.failures)
+		r->ops->end_all(1);
 	r->c.name = name;
 	check_shape(&r->c, "%lld of %s, rank %u of %u, seed %llu", (long long)count, what,
 		    r->g->rank, r->g->size, (unsigned long long)r->seed);
@@ -503,10 +508,25 @@ static int check(struct run *r, const struct mfs_parallel *p, struct mfk_ctx *ot
 
 static int load(const char *name, const char *plugin, const struct mfk_backend **ret, char *why)
 {
+	void *library;
+
 	*ret = &mfk_cpu;
 	if (strcmp(name, "cpu") == 0)
 		return mfk_mpi_load(plugin, why);
-	return mfk_cuda_load(plugin, ret, why);
+	if (strcmp(name, "cuda") == 0)
+		return mfk_cuda_load(plugin, ret, why);
+	library = dlopen(plugin, RTLD_NOW);
+	*ret = library ? dlsym(library, "mfk_cuda_backend") : NULL;
+	if (!*ret)
+		snprintf(why, MFK_WHY, "%s", dlerror());
+	return *ret ? 0 : -ENOENT;
+}
+
+static int device_of(const struct mfs_launch *launch)
+{
+	const char *said = getenv("MFK_DEVICE");
+
+	return said ? atoi(said) : (int)launch->local_rank;
 }
 
 static int with_device(struct run *r, const struct mfs_launch *launch, struct mfs_parallel *p)
@@ -546,8 +566,9 @@ int main(int argc, char **argv)
 	char why[MFK_WHY];
 	int rc;
 
-	if (argc != 3 || (strcmp(argv[1], "cpu") && strcmp(argv[1], "cuda"))) {
-		fprintf(stderr, "usage: mpirun -n N check_comm cpu | cuda PLUGIN\n");
+	if (argc != 3 ||
+	    (strcmp(argv[1], "cpu") && strcmp(argv[1], "cuda") && strcmp(argv[1], "fake"))) {
+		fprintf(stderr, "usage: mpirun -n N check_comm cpu | cuda | fake PLUGIN\n");
 		return 2;
 	}
 	if (mfs_launch_find(&launch, &err) || launch.size < 2 || launch.size > MOST) {
@@ -557,8 +578,8 @@ int main(int argc, char **argv)
 	}
 	rc = load(argv[1], argv[2], &r.c.backend, why);
 	if (!rc)
-		rc = r.c.backend->device->open(r.c.backend == &mfk_cpu ? 0 : (int)launch.local_rank,
-					       1, &r.c.device, why);
+		rc = r.c.backend->device->open(r.c.backend == &mfk_cpu ? 0 : device_of(&launch), 1,
+					       &r.c.device, why);
 	if (rc) {
 		printf("%s: %s\n", rc == -ENODEV ? "skipped" : "check_comm", why);
 		return rc == -ENODEV ? 77 : 1;
