@@ -34,6 +34,8 @@ LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mp
 # Run the checks of a backend's operations on a GPU, and of its groups in several processes.
 CHECK_PROGRAMS := tests/kernels/check_cuda tests/kernels/check_comm
 UNIT_SHARED   := tests/unit/unit.c $(filter-out $(CHECK_PROGRAMS:%=%.c),$(wildcard tests/kernels/*.c))
+# Unit tests of several processes: scripts in tests/train start them.
+PROCESS_TESTS := $(patsubst %.c,%,$(wildcard tests/train/*.c))
 UNIT_TESTS    := $(patsubst tests/unit/%.c,%,$(wildcard tests/unit/test_*.c))
 THREAD_TESTS  := $(patsubst tests/unit/%.c,%,$(shell grep -ls pthread_create tests/unit/test_*.c))
 FUZZ_TARGETS  := $(patsubst tests/fuzz/%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -115,7 +117,7 @@ $(O)/$(1)/mcorefs-train: $(O)/$(1)/trainer/main.o $(O)/$(1)/libmcorefs.a
 $(O)/$(1)/libunit.a: $(UNIT_SHARED:%.c=$(O)/$(1)/%.o)
 	$$(Q)ar rcs $$@ $$^
 
-$(UNIT_TESTS:%=$(O)/$(1)/tests/unit/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
+$(UNIT_TESTS:%=$(O)/$(1)/tests/unit/%) $(PROCESS_TESTS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(CHECK_LIBS) $$(DEPS_LIBS) $(BASE_LIBS)
 
@@ -128,7 +130,7 @@ $(CHECK_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs
 	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
 -include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c trainer/main.c $(UNIT_SHARED) \
-	$(UNIT_TESTS:%=tests/unit/%.c) $(TEST_PROGRAMS:%=%.c) $(CHECK_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
+	$(UNIT_TESTS:%=tests/unit/%.c) $(PROCESS_TESTS:%=%.c) $(TEST_PROGRAMS:%=%.c) $(CHECK_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
 endef
 
 SANITIZE := -fno-omit-frame-pointer -fno-sanitize-recover=all
@@ -213,7 +215,8 @@ UNIT_PROGRAMS := $(UNIT_TESTS:%=$(O)/obj/tests/unit/%) $(UNIT_TESTS:%=$(O)/asan/
 	$(THREAD_TESTS:%=$(O)/tsan/tests/unit/%)
 REPLAY_PROGRAMS := $(FUZZ_TARGETS:%=$(O)/asan/replay/%)
 FUZZ_PROGRAMS   := $(if $(HAVE_LIBFUZZER),$(FUZZ_TARGETS:%=$(O)/fuzz/%))
-COMM_PROGRAMS   := $(if $(MPI),$(O)/obj/tests/kernels/check_comm $(O)/asan/tests/kernels/check_comm $(FAKE_GPU))
+COMM_PROGRAMS   := $(if $(MPI),$(O)/obj/tests/kernels/check_comm $(O)/asan/tests/kernels/check_comm $(FAKE_GPU) \
+	$(PROCESS_TESTS:%=$(O)/obj/%) $(PROCESS_TESTS:%=$(O)/asan/%))
 OTHER_PROGRAMS  := $(COMM_PROGRAMS) $(TEST_PROGRAMS:%=$(O)/obj/%) $(patsubst %,$(O)/asan/%,$(filter tests/damage/%,$(TEST_PROGRAMS)))
 
 deps: $(O)/config.mk $(O)/config-test.mk ## install what building and testing need (apt-get; root or sudo)

@@ -365,10 +365,17 @@ struct mfk_act {
 
 /* ---- embedding ---- */
 
-/* y[t] = wte[token] (+ wpe[position]). A token outside of [0, vocab) makes the context failed. */
+/*
+ * y[t] = wte[token] (+ wpe[position]). A token outside of [0, vocab) makes the context failed.
+ *
+ * Of a table that is divided, wte has the vocab rows from row first on, of all of them: tokens of
+ * other rows have zeros there, and no gradient. Source: megatron/core/tensor_parallel/layers.py:
+ * VocabParallelEmbedding.
+ */
 struct mfk_embedding {
 	enum mfk_dtype dtype, grad;
 	int64_t tokens, cols, vocab, positions_max;
+	int64_t first, all;		/* all 0: wte is the whole table */
 	const int32_t *ids, *positions; /* [T] */
 	const void *wte, *wpe;		/* wpe NULL: none */
 	void *y;
@@ -386,6 +393,10 @@ struct mfk_embedding {
  * Cross entropy of rows of logits. All columns take part in the softmax, padded ones too, as in
  * Megatron. loss[t] = lse - logit[label]. With dlogits: (softmax - onehot) * scale[t] in the io
  * type; it may be logits.
+ *
+ * Logits whose columns are divided are gone through twice: cross_entropy_part() says of the columns
+ * here what cross_entropy_join() needs of all parts. Labels are numbers of the whole vocabulary.
+ * Source: megatron/core/tensor_parallel/cross_entropy.py: VocabParallelCrossEntropy.
  */
 struct mfk_cross_entropy {
 	enum mfk_dtype dtype;
@@ -397,6 +408,12 @@ struct mfk_cross_entropy {
 	float *lse;	       /* [rows]; NULL: not wanted */
 	float z_loss;	       /* reserved: 0 */
 	void *dlogits;	       /* NULL: no gradient is wanted */
+	/* of divided columns: the first one here, and how many all parts have */
+	int64_t first, all;
+	int64_t part, parts;
+	/* [parts][3][rows]: the greatest logit; the sum of e^(logit - greatest); the label's logit,
+	 * or 0 where another part has it. cross_entropy_part() writes [part]. */
+	float *stats;
 };
 
 /* ---- random numbers ---- */
@@ -482,6 +499,8 @@ struct mfk_ops {
 	void (*embedding)(struct mfk_ctx *c, const struct mfk_embedding *a);
 	void (*embedding_backward)(struct mfk_ctx *c, const struct mfk_embedding *a);
 	void (*cross_entropy)(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
+	void (*cross_entropy_part)(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
+	void (*cross_entropy_join)(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
 	void (*dropout)(struct mfk_ctx *c, const struct mfk_dropout *a);
 	void (*dropout_backward)(struct mfk_ctx *c, const struct mfk_dropout *a);
 

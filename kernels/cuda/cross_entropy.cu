@@ -195,3 +195,112 @@ void mfk_cuda_cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a
 	with_type(a->dtype, [&](auto tag) { launch<typename decltype(tag)::type>(c, a); });
 	mfk_cuda_end(c, "cross entropy");
 }
+
+/* ---- of columns that are divided ---- */
+
+template <typename T>
+static __global__ void __launch_bounds__(MAX_THREADS)
+	part_kernel(mfk_cross_entropy a, bool wide, uint64_t *fault)
+{
+	__shared__ float most_room[MAX_THREADS / 32], sum_room[MAX_THREADS / 32];
+	float *stats = a.stats + 3 * a.part * a.rows;
+
+	for (int64_t i = blockIdx.x; i < a.rows; i += gridDim.x) {
+		const Row<T> row = {static_cast<const T *>(a.logits) + i * a.ld, NULL, 0, a.vocab,
+				    wide};
+		const int64_t label = a.labels[i], at = label - a.first;
+		online o;
+
+		if (label < 0 || label >= a.all) {
+			if (threadIdx.x == 0)
+				*reinterpret_cast<volatile uint64_t *>(fault) =
+					static_cast<uint64_t>(MFK_FAULT_LABEL) << 32 |
+					static_cast<uint32_t>(label);
+			continue;
+		}
+		o = merge(first_pass(row), most_room, sum_room);
+		if (threadIdx.x == 0) {
+			stats[i] = o.most;
+			stats[a.rows + i] = o.sum;
+			stats[2 * a.rows + i] =
+				at >= 0 && at < a.vocab ? to_float(row.x[at]) : 0.f;
+		}
+	}
+}
+
+/* The logarithm of a row's sum of exponentials, of all parts in their order. */
+static __device__ __forceinline__ float join_stats(const mfk_cross_entropy &a, int64_t row,
+						   float *ret_label)
+{
+	const float *stats = a.stats + row;
+	float most = -INFINITY, sum = 0, label = 0;
+
+	for (int64_t p = 0; p < a.parts; p++)
+		most = fmaxf(most, stats[3 * p * a.rows]);
+	for (int64_t p = 0; p < a.parts; p++) {
+		sum += stats[(3 * p + 1) * a.rows] * __expf(stats[3 * p * a.rows] - most);
+		label += stats[(3 * p + 2) * a.rows];
+	}
+	*ret_label = label;
+	return most + logf(sum);
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(MAX_THREADS) join_kernel(mfk_cross_entropy a, bool wide)
+{
+	for (int64_t i = blockIdx.x; i < a.rows; i += gridDim.x) {
+		const Row<T> row = {static_cast<const T *>(a.logits) + i * a.ld, NULL, 0, a.vocab,
+				    wide};
+		float label;
+		const float lse = join_stats(a, i, &label);
+
+		if (threadIdx.x == 0) {
+			a.loss[i] = lse - label;
+			if (a.lse)
+				a.lse[i] = lse;
+		}
+		if (a.dlogits)
+			second_pass(row, static_cast<T *>(a.dlogits) + i * a.ld, lse, a.scale[i],
+				    a.labels[i] - a.first);
+	}
+}
+
+struct shape {
+	unsigned blocks, threads;
+	bool wide;
+};
+
+static shape shape_of(const struct mfk_cross_entropy *a)
+{
+	const int64_t vectors = ceil_div(a->vocab, MFK_N);
+
+	return {static_cast<unsigned>(min(a->rows, 65535L)),
+		static_cast<unsigned>(min(ceil_div(vectors, 32) * 32, 512L)),
+		aligned(a->logits, a->dlogits) && a->ld % MFK_N == 0};
+}
+
+void mfk_cuda_cross_entropy_part(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
+{
+	const shape s = shape_of(a);
+
+	if (a->rows <= 0 || a->vocab <= 0 || !mfk_cuda_begin(c))
+		return;
+	with_type(a->dtype, [&](auto tag) {
+		typedef typename decltype(tag)::type T;
+		part_kernel<T><<<s.blocks, s.threads, 0, c->stream>>>(*a, s.wide, c->fault);
+	});
+	mfk_cuda_end(c, "a part's cross entropy");
+}
+
+void mfk_cuda_cross_entropy_join(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
+{
+	const shape s = shape_of(a);
+
+	if (a->rows <= 0 || a->vocab <= 0 || !mfk_cuda_begin(c))
+		return;
+	with_type(a->dtype, [&](auto tag) {
+		typedef typename decltype(tag)::type T;
+		join_kernel<T><<<s.blocks, s.threads, 0, c->stream>>>(*a, s.wide);
+	});
+	mfk_cuda_end(c, "cross entropy of parts");
+}

@@ -125,6 +125,8 @@ void mfk_cuda_act_backward(struct mfk_ctx *c, const struct mfk_act *a);
 void mfk_cuda_embedding(struct mfk_ctx *c, const struct mfk_embedding *a);
 void mfk_cuda_embedding_backward(struct mfk_ctx *c, const struct mfk_embedding *a);
 void mfk_cuda_cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
+void mfk_cuda_cross_entropy_part(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
+void mfk_cuda_cross_entropy_join(struct mfk_ctx *c, const struct mfk_cross_entropy *a);
 void mfk_cuda_dropout(struct mfk_ctx *c, const struct mfk_dropout *a);
 void mfk_cuda_dropout_backward(struct mfk_ctx *c, const struct mfk_dropout *a);
 void mfk_cuda_add(struct mfk_ctx *c, enum mfk_dtype dtype, void *y, const void *a, const void *b,

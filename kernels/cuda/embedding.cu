@@ -21,8 +21,9 @@ static __global__ void embedding_kernel(mfk_embedding a, bool wide, uint64_t *fa
 	if (t >= a.tokens)
 		return;
 	id = a.ids[t];
-	if (!valid(static_cast<int32_t>(id), a.vocab, MFK_FAULT_TOKEN, fault))
+	if (!valid(static_cast<int32_t>(id), a.all ? a.all : a.vocab, MFK_FAULT_TOKEN, fault))
 		return;
+	id -= a.first;
 	if (wpe) {
 		position = a.positions[t];
 		if (!valid(static_cast<int32_t>(position), a.positions_max, MFK_FAULT_POSITION,
@@ -30,8 +31,15 @@ static __global__ void embedding_kernel(mfk_embedding a, bool wide, uint64_t *fa
 			return;
 	}
 	for (int64_t col = threadIdx.x * MFK_N; col < a.cols; col += blockDim.x * MFK_N) {
-		Raw<T> r = load_raw(wte + id * a.cols + col, a.cols - col, wide);
+		Raw<T> r;
 
+		if (id >= 0 && id < a.vocab) {
+			r = load_raw(wte + id * a.cols + col, a.cols - col, wide);
+		} else {
+#pragma unroll
+			for (int k = 0; k < MFK_N; k++)
+				r.x[k] = from_float<T>(0.f);
+		}
 		if (wpe) {
 			float v[MFK_N], more[MFK_N];
 
@@ -62,22 +70,27 @@ void mfk_cuda_embedding(struct mfk_ctx *c, const struct mfk_embedding *a)
 
 /*
  * Block (i, y) stands at place i of the order. If the row of the token there is another than that
- * of the token before, the block adds up this row: all tokens that follow with the same one.
+ * of the token before, the block adds up this row: all tokens that follow with the same one. Of
+ * rows [0, end) those from first on are here, count of them.
  */
 template <typename T>
 static __global__ void table_kernel(mfk_embedding a, const int32_t *order, const int32_t *rows,
-				    int64_t end, enum mfk_cuda_fault kind, void *grad, bool wide,
+				    int64_t first, int64_t count, int64_t end,
+				    enum mfk_cuda_fault kind, void *grad, bool wide,
 				    uint64_t *fault)
 {
 	int64_t i = blockIdx.x;
 	int64_t col = (static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * MFK_N;
 	const T *dy = static_cast<const T *>(a.dy);
 	int32_t row = rows[order[i]];
+	const int64_t at = row - first;
 	float sum[MFK_N], v[MFK_N];
 
 	if (col >= a.cols || (i && rows[order[i - 1]] == row) || !valid(row, end, kind, fault))
 		return;
-	load_any(sum, a.grad, grad, row * a.cols + col, a.cols - col, wide);
+	if (at < 0 || at >= count)
+		return;
+	load_any(sum, a.grad, grad, at * a.cols + col, a.cols - col, wide);
 #pragma unroll 4
 	for (; i < a.tokens && rows[order[i]] == row; i++) {
 		load(v, dy + order[i] * a.cols + col, a.cols - col, wide);
@@ -85,11 +98,12 @@ static __global__ void table_kernel(mfk_embedding a, const int32_t *order, const
 		for (int k = 0; k < MFK_N; k++)
 			sum[k] += v[k];
 	}
-	store_any(a.grad, grad, row * a.cols + col, sum, a.cols - col, wide);
+	store_any(a.grad, grad, at * a.cols + col, sum, a.cols - col, wide);
 }
 
 static void table_backward(struct mfk_ctx *c, const struct mfk_embedding *a, const int32_t *order,
-			   const int32_t *rows, int64_t end, enum mfk_cuda_fault kind, void *grad)
+			   const int32_t *rows, int64_t first, int64_t count, int64_t end,
+			   enum mfk_cuda_fault kind, void *grad)
 {
 	int64_t vectors = ceil_div(a->cols, MFK_N);
 	unsigned threads = vectors < 128 ? static_cast<unsigned>(ceil_div(vectors, 32) * 32) : 128;
@@ -99,8 +113,8 @@ static void table_backward(struct mfk_ctx *c, const struct mfk_embedding *a, con
 
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
-		table_kernel<T><<<blocks, threads, 0, c->stream>>>(*a, order, rows, end, kind, grad,
-								   wide, c->fault);
+		table_kernel<T><<<blocks, threads, 0, c->stream>>>(
+			*a, order, rows, first, count, end, kind, grad, wide, c->fault);
 	});
 	mfk_cuda_end(c, "embedding's gradient");
 }
@@ -109,8 +123,9 @@ void mfk_cuda_embedding_backward(struct mfk_ctx *c, const struct mfk_embedding *
 {
 	if (a->tokens <= 0 || a->cols <= 0 || !mfk_cuda_begin(c))
 		return;
-	table_backward(c, a, a->order, a->ids, a->vocab, MFK_FAULT_TOKEN, a->dwte);
+	table_backward(c, a, a->order, a->ids, a->first, a->vocab, a->all ? a->all : a->vocab,
+		       MFK_FAULT_TOKEN, a->dwte);
 	if (a->dwpe)
-		table_backward(c, a, a->position_order, a->positions, a->positions_max,
-			       MFK_FAULT_POSITION, a->dwpe);
+		table_backward(c, a, a->position_order, a->positions, 0, a->positions_max,
+			       a->positions_max, MFK_FAULT_POSITION, a->dwpe);
 }

@@ -59,7 +59,7 @@ static double sum_of_row(const float *x, float most, int64_t n, float *y)
 	return sum;
 }
 
-static void cross_entropy_part(const void *arg, int64_t begin, int64_t end, float *scratch)
+static void whole_rows(const void *arg, int64_t begin, int64_t end, float *scratch)
 {
 	const struct mfk_cross_entropy *a = arg;
 
@@ -82,15 +82,107 @@ static void cross_entropy_part(const void *arg, int64_t begin, int64_t end, floa
 	}
 }
 
-void mfk_ref_cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
+static bool valid(struct mfk_ctx *c, const struct mfk_cross_entropy *a, int64_t end)
 {
 	for (int64_t i = 0; i < a->rows; i++) {
-		if (a->labels[i] >= 0 && a->labels[i] < a->vocab)
+		if (a->labels[i] >= 0 && a->labels[i] < end)
 			continue;
 		mfk_fail(c, "cross entropy: label %d of row %lld is outside of [0, %lld)",
-			 a->labels[i], (long long)i, (long long)a->vocab);
-		return;
+			 a->labels[i], (long long)i, (long long)end);
+		return false;
 	}
-	mfk_parallel(c, a->rows, mfk_row_grain(4 * a->vocab), (size_t)a->vocab, cross_entropy_part,
-		     a);
+	return true;
+}
+
+void mfk_ref_cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
+{
+	if (valid(c, a, a->vocab))
+		mfk_parallel(c, a->rows, mfk_row_grain(4 * a->vocab), (size_t)a->vocab, whole_rows,
+			     a);
+}
+
+/* ---- of columns that are divided ---- */
+
+/* The label's column here, or -1. */
+static int64_t label_here(const struct mfk_cross_entropy *a, int64_t row)
+{
+	const int64_t label = a->labels[row] - a->first;
+
+	return label >= 0 && label < a->vocab ? label : -1;
+}
+
+static void part_rows(const void *arg, int64_t begin, int64_t end, float *scratch)
+{
+	const struct mfk_cross_entropy *a = arg;
+	float *stats = a->stats + 3 * a->part * a->rows;
+
+	for (int64_t row = begin; row < end; row++) {
+		const float *x = mfk_load(a->dtype, a->logits, row * a->ld, a->vocab, scratch);
+		const float most = maximum(x, a->vocab);
+		const int64_t label = label_here(a, row);
+
+		stats[row] = most;
+		stats[a->rows + row] = (float)sum_of_row(x, most, a->vocab, NULL);
+		stats[2 * a->rows + row] = label < 0 ? 0 : x[label];
+	}
+}
+
+void mfk_ref_cross_entropy_part(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
+{
+	if (valid(c, a, a->all))
+		mfk_parallel(c, a->rows, mfk_row_grain(4 * a->vocab), (size_t)a->vocab, part_rows,
+			     a);
+}
+
+/* All parts' stats of a row, in their order: the logarithm of its sum of exponentials, and its
+ * label's logit. */
+static float join_stats(const struct mfk_cross_entropy *a, int64_t row, float *ret_label)
+{
+	const float *stats = a->stats + row;
+	float most = -INFINITY;
+	double sum = 0;
+
+	*ret_label = 0;
+	for (int64_t p = 0; p < a->parts; p++)
+		most = fmaxf(most, stats[3 * p * a->rows]);
+	for (int64_t p = 0; p < a->parts; p++) {
+		sum += stats[(3 * p + 1) * a->rows] * exp(stats[3 * p * a->rows] - most);
+		*ret_label += stats[(3 * p + 2) * a->rows];
+	}
+	return most + (float)log(sum);
+}
+
+static void gradient_of_row(const struct mfk_cross_entropy *a, int64_t row, float lse,
+			    float *scratch)
+{
+	const float *x = mfk_load(a->dtype, a->logits, row * a->ld, a->vocab, scratch);
+	float *d = mfk_begin(a->dtype, a->dlogits, row * a->ld, scratch);
+	const int64_t label = label_here(a, row);
+
+	exponentials(x, lse, a->vocab, d);
+	multiply(d, a->scale[row], a->vocab);
+	if (label >= 0)
+		d[label] -= a->scale[row];
+	mfk_end(a->dtype, a->dlogits, row * a->ld, a->vocab, d);
+}
+
+static void join_rows(const void *arg, int64_t begin, int64_t end, float *scratch)
+{
+	const struct mfk_cross_entropy *a = arg;
+
+	for (int64_t row = begin; row < end; row++) {
+		float label;
+		const float lse = join_stats(a, row, &label);
+
+		a->loss[row] = lse - label;
+		if (a->lse)
+			a->lse[row] = lse;
+		if (a->dlogits)
+			gradient_of_row(a, row, lse, scratch);
+	}
+}
+
+void mfk_ref_cross_entropy_join(struct mfk_ctx *c, const struct mfk_cross_entropy *a)
+{
+	mfk_parallel(c, a->rows, mfk_row_grain(4 * a->vocab), (size_t)a->vocab, join_rows, a);
 }

@@ -4,6 +4,70 @@
 
 #include "tests/kernels/check_i.h"
 
+/* A few columns of each row, as a process has them that shares the vocabulary. */
+struct part {
+	int64_t first, count;
+	struct tensor *x, *d;
+	double *ds;
+};
+
+static void part_new(struct check *c, struct part *p, const struct mfk_cross_entropy *a,
+		     const struct tensor *x, const double *ds)
+{
+	const int64_t count = a->rows * p->count;
+	double *values = check_doubles(c, count);
+
+	p->ds = check_doubles(c, count);
+	for (int64_t i = 0; i < count; i++) {
+		const int64_t at = i / p->count * a->ld + p->first + i % p->count;
+
+		values[i] = x->x[at];
+		p->ds[i] = ds[at];
+	}
+	p->x = check_values(c, a->dtype, count, values);
+	p->d = check_output(c, a->dtype, count);
+}
+
+/* The same losses and gradients of logits whose columns are divided. */
+static void divided(struct check *c, struct mfk_cross_entropy a, const struct tensor *x,
+		    const double *losses, const double *lses, const double *ds)
+{
+	const int64_t parts = a.vocab < 3 ? 1 : 3, each = a.vocab / parts;
+	struct tensor *stats = check_output(c, MFK_F32, 3 * parts * a.rows);
+	struct part part[3];
+
+	a.parts = parts;
+	a.all = a.vocab;
+	a.stats = stats->p;
+	for (int64_t p = 0; p < parts; p++) {
+		part[p].first = p * each;
+		part[p].count = p + 1 < parts ? each : a.vocab - p * each;
+		part_new(c, &part[p], &a, x, ds);
+	}
+	for (int join = 0; join < 2; join++)
+		for (int64_t p = 0; p < parts; p++) {
+			struct tensor *loss = check_output(c, MFK_F32, a.rows);
+			struct tensor *lse = check_output(c, MFK_F32, a.rows);
+			struct mfk_cross_entropy of = a;
+
+			of.part = p;
+			of.first = part[p].first;
+			of.vocab = of.ld = part[p].count;
+			of.logits = part[p].x->p;
+			of.loss = loss->p;
+			of.lse = lse->p;
+			of.dlogits = part[p].d->p;
+			if (!join) {
+				c->ops->cross_entropy_part(c->ctx, &of);
+				continue;
+			}
+			c->ops->cross_entropy_join(c->ctx, &of);
+			check_near(c, "loss of parts", loss, losses, 1e-6, 1);
+			check_near(c, "lse of parts", lse, lses, 1e-6, 1);
+			check_near(c, "dlogits of parts", part[p].d, part[p].ds, 1e-5, 0);
+		}
+}
+
 static void cross_entropy(struct check *c, enum mfk_dtype type, int64_t rows, int64_t vocab,
 			  int64_t ld, double spread)
 {
@@ -50,6 +114,8 @@ static void cross_entropy(struct check *c, enum mfk_dtype type, int64_t rows, in
 	check_near(c, "loss", loss, losses, 1e-6, 1);
 	check_near(c, "lse", lse, lses, 1e-6, 1);
 	check_near(c, "dlogits", d, ds, 1e-5, 0);
+	if (c->ops->cross_entropy_part)
+		divided(c, a, x, losses, lses, ds);
 	a.dlogits = x->p;
 	c->ops->cross_entropy(c->ctx, &a);
 	check_near(c, "dlogits in place", x, in_place, 1e-5, 0);

@@ -84,12 +84,13 @@ layout_flags() {
 		first*) layout+=(--decoder-first-pipeline-num-layers "${word#first}") ;;
 		last*) layout+=(--decoder-last-pipeline-num-layers "${word#last}") ;;
 		pp*) layout+=(--pipeline-model-parallel-size "${word#pp}") ;;
+		sp) layout+=(--sequence-parallel) ;;
 		cp*) layout+=(--context-parallel-size "${word#cp}") ;;
 		esac
 	done
 }
 
-# as_one NAME FAMILY "LAYOUT..." COUNT ARGUMENT...: processes train as one does. LAYOUT: 4-ep2 is four processes, experts divided by two.
+# as_one NAME FAMILY "LAYOUT..." COUNT ARGUMENT...: processes train as one does. LAYOUT: 4-ep2 is four processes, experts divided by two; sp: with --sequence-parallel.
 # A family without a fixture begins with drawn weights.
 as_one() {
 	local name=$1 of=$2 layouts=$3 count=$4 n bad=0 from=()

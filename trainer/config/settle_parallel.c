@@ -7,25 +7,43 @@
 /* Dimensions that nothing computes yet. */
 static int refuse_dimensions(struct settle *s)
 {
-	static const char *const not_yet[] = {"tensor_model_parallel_size",
-					      "expert_tensor_parallel_size"};
-	static const char *const not_saved[] = {"pipeline_model_parallel_size",
+	static const char *const not_saved[] = {"tensor_model_parallel_size",
+						"pipeline_model_parallel_size",
 						"expert_model_parallel_size"};
 	char a[MFS_FLAG_SPELLING];
 
-	for (size_t i = 0; i < sizeof(not_yet) / sizeof(not_yet[0]); i++)
-		if (number(s, not_yet[i]) > 1)
-			return mfs_fail(s->err, -ENOTSUP,
-					"%s %lld is not supported; each process has the whole "
-					"model: use 1",
-					flag(not_yet[i], a), (long long)number(s, not_yet[i]));
+	/* Without experts it is the tensor parallel size, and divides nothing. */
+	if (number(s, "expert_tensor_parallel_size") > 1 && has(s, "num_experts"))
+		return mfs_fail(s->err, -ENOTSUP,
+				"%s %lld is not supported; each process has the whole model: use 1",
+				flag("expert_tensor_parallel_size", a),
+				(long long)number(s, "expert_tensor_parallel_size"));
 	for (size_t i = 0; i < sizeof(not_saved) / sizeof(not_saved[0]); i++)
 		if (number(s, not_saved[i]) > 1 && has(s, "save"))
 			return mfs_fail(s->err, -ENOTSUP,
 					"--save with %s %lld is not supported; leave out --save, "
 					"or use 1",
 					flag(not_saved[i], a), (long long)number(s, not_saved[i]));
+	if (number(s, "tensor_model_parallel_size") > 1 && has(s, "num_experts"))
+		return mfs_fail(s->err, -ENOTSUP,
+				"%s %lld beside --num-experts is not supported; use 1",
+				flag("tensor_model_parallel_size", a),
+				(long long)number(s, "tensor_model_parallel_size"));
 	return 0;
+}
+
+/* core/transformer/attention.py lets processes share a group of queries, too. */
+static int check_groups(struct settle *s)
+{
+	const int64_t tp = number(s, "tensor_model_parallel_size");
+	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+
+	if (is(s, "multi_latent_attention") || !is(s, "group_query_attention") ||
+	    number(s, "num_query_groups") % tp == 0)
+		return 0;
+	return mfs_fail(s->err, -EINVAL, "%s: expected a multiple of %s %lld, found %lld",
+			flag("num_query_groups", a), flag("tensor_model_parallel_size", b),
+			(long long)tp, (long long)number(s, "num_query_groups"));
 }
 
 /* The least number of which both are divisors. */
@@ -116,6 +134,8 @@ int mfs_settle_parallel(struct settle *s)
 		r = refuse_dimensions(s);
 	if (!r)
 		r = check_context(s);
+	if (!r)
+		r = check_groups(s);
 	if (r)
 		return r;
 	tp = number(s, "tensor_model_parallel_size");

@@ -141,6 +141,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 	if (rc)
 		return rc;
 	mfs_sync_reduce(&t->sync, t->ctx);
+	mfs_net_sum_gradients(t->net, t->ctx);
 	update = update_of(t, counted);
 	rc = mfs_update_norm(t->update, t->ctx, &update, &step.update, err);
 	if (!rc)

@@ -76,8 +76,8 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 
 	if (!a)
 		return mfs_fail_nomem(err);
-	a->heads = net->args->num_attention_heads;
-	a->groups = net->args->num_query_groups;
+	a->heads = net->args->num_attention_heads / net->parallel->size.tp;
+	a->groups = net->args->num_query_groups / net->parallel->size.tp;
 	a->dim = net->args->kv_channels;
 	whole = shape(net, a);
 	r = mfs_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1, &a->qkv,
@@ -97,6 +97,11 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 		return r;
 	mfs_linear_replaces(net, &a->qkv);
 	mfs_linear_replaces(net, &a->proj);
+	/* Gradients of the process's heads. */
+	mfs_net_gradient_is_term(net, a->q_norm.weight);
+	mfs_net_gradient_is_term(net, a->q_norm.bias);
+	mfs_net_gradient_is_term(net, a->k_norm.weight);
+	mfs_net_gradient_is_term(net, a->k_norm.bias);
 	plan_memory(net, a, p);
 	return 0;
 }
@@ -211,6 +216,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 
 const struct mfs_part_kind mfs_part_attention = {
 	.name = "attention",
+	.divided = true,
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

@@ -51,6 +51,10 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_er
 	if (r)
 		return r;
 	mfs_linear_replaces(net, &h->linear);
+	if (net->rows < net->tokens) {
+		mfs_net_gradient_is_term(net, h->in.norm.weight);
+		mfs_net_gradient_is_term(net, h->in.norm.bias);
+	}
 	net->vocab = h->linear.out;
 	h->linear.ld = (net->vocab + ROW_ELEMENTS - 1) / ROW_ELEMENTS * ROW_ELEMENTS;
 	h->chunk = chunk_rows(net);
@@ -58,13 +62,17 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_er
 	h->scale = mfs_part_plan_scratch(plan, per_token);
 	h->loss = mfs_part_plan_scratch(plan, per_token);
 	h->logits = mfs_part_plan_scratch(plan, mfs_matrix_bytes(net->io, h->chunk, h->linear.ld));
+	if (mfs_is_divided(net))
+		h->stats = mfs_part_plan_scratch(
+			plan,
+			mfs_matrix_bytes(MFK_F32, h->chunk, 3 * (int64_t)net->parallel->size.tp));
 	return 0;
 }
 
-static char *normed_row(const struct mfs_net *net, int64_t row)
+/* A row of x or of its gradient. */
+static void *row_at(const struct mfs_net *net, const void *x, int64_t row)
 {
-	return (char *)mfs_pass_at(net, net->head.in.normed) +
-	       (size_t)(row * net->hidden) * mfk_dtype_size(net->io);
+	return (char *)(uintptr_t)x + (size_t)(row * net->hidden) * mfk_dtype_size(net->io);
 }
 
 static int64_t rows_from(const struct mfs_net *net, int64_t row)
@@ -83,14 +91,32 @@ static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_
 	return scale;
 }
 
+/* The columns of the vocabulary are divided: all processes say what each row needs. */
+static void divided_entropy(const struct mfs_net *net, const struct mfs_pass *run,
+			    struct mfk_cross_entropy *e)
+{
+	const struct mfs_parallel *p = net->parallel;
+	const uint64_t each = 3 * (uint64_t)e->rows;
+
+	e->part = p->place.tp;
+	e->parts = p->size.tp;
+	e->first = e->vocab * e->part;
+	e->all = e->vocab * e->parts;
+	e->stats = mfs_net_scratch(net, net->head.stats);
+	net->backend->ops->cross_entropy_part(run->ctx, e);
+	mfs_parallel_all_gather(p, MFS_GROUP_TENSOR, run->ctx, MFK_F32, e->stats,
+				e->stats + each * p->place.tp, each);
+	net->backend->ops->cross_entropy_join(run->ctx, e);
+}
+
 static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t row,
-		  const float *scale, char *dnormed)
+		  const float *scale, const void *x, void *dx)
 {
 	const struct mfs_head *h = &net->head;
 	const int64_t rows = rows_from(net, row);
 	void *logits = mfs_net_scratch(net, h->logits);
 	float *loss = mfs_net_scratch(net, h->loss);
-	const struct mfk_cross_entropy entropy = {
+	struct mfk_cross_entropy entropy = {
 		.dtype = net->io,
 		.rows = rows,
 		.vocab = net->vocab,
@@ -102,15 +128,18 @@ static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t
 		.dlogits = run->train ? logits : NULL,
 	};
 
-	mfs_linear_forward(net, run, &h->linear, rows, normed_row(net, row), logits);
-	net->backend->ops->cross_entropy(run->ctx, &entropy);
+	mfs_linear_forward(net, run, &h->linear, rows, row_at(net, x, row), logits);
+	if (mfs_is_divided(net))
+		divided_entropy(net, run, &entropy);
+	else
+		net->backend->ops->cross_entropy(run->ctx, &entropy);
 	if (run->train)
-		mfs_linear_backward(net, run, &h->linear, rows, normed_row(net, row), logits,
-				    dnormed +
-					    (size_t)(row * net->hidden) * mfk_dtype_size(net->io));
+		mfs_linear_backward(net, run, &h->linear, rows, row_at(net, x, row), logits,
+				    row_at(net, dx, row));
 }
 
-void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, void *dnormed)
+void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
+		  void *dnormed)
 {
 	const float *scale = scale_of_tokens(net, run);
 
@@ -118,7 +147,7 @@ void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, void *d
 		struct mfs_pass of_chunk = *run;
 
 		of_chunk.first &= row == 0;
-		chunk(net, &of_chunk, row, scale, dnormed);
+		chunk(net, &of_chunk, row, scale, x, dnormed);
 	}
 	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->head.loss),
 					run->loss_mask, net->tokens,
@@ -160,8 +189,8 @@ static int fetch(const struct mfs_net *net, const struct mfs_pass *run, int64_t 
 	return 0;
 }
 
-int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, float *ret,
-		    struct mfs_error *err)
+int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
+		    float *ret, struct mfs_error *err)
 {
 	const struct mfs_head *h = &net->head;
 
@@ -169,7 +198,7 @@ int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, float
 		const int64_t rows = rows_from(net, row);
 		int r;
 
-		mfs_linear_forward(net, run, &h->linear, rows, normed_row(net, row),
+		mfs_linear_forward(net, run, &h->linear, rows, row_at(net, x, row),
 				   mfs_net_scratch(net, h->logits));
 		r = fetch(net, run, rows, ret + row * net->vocab, err);
 		if (r)

@@ -30,6 +30,12 @@ void *mfs_grad(const struct mfs_net *net, const struct mfs_param *p)
 
 /* ---- linears ---- */
 
+/* Of the processes that share a parameter. */
+static bool is_first(const struct mfs_net *net, const struct mfs_param *p)
+{
+	return !(p->is_expert ? net->parallel->place.etp : net->parallel->place.tp);
+}
+
 int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer, int32_t expert,
 		    struct mfs_linear *ret, struct mfs_error *err)
 {
@@ -40,6 +46,7 @@ int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer
 	*ret = (struct mfs_linear){
 		.weight = weight,
 		.bias = find(net, prefix, "bias", layer, expert),
+		.biased = weight->part.split != MFS_TP_COLS || is_first(net, weight),
 		.out = mfs_param_size(weight, 0),
 		.in = mfs_param_size(weight, 1),
 	};
@@ -60,7 +67,7 @@ static const void *weight_of(const struct mfs_net *net, const struct mfs_linear 
 
 static const void *bias_of(const struct mfs_net *net, const struct mfs_linear *l)
 {
-	return from_row(l, net->io, mfs_weight(net, l->bias), 1);
+	return l->biased ? from_row(l, net->io, mfs_weight(net, l->bias), 1) : NULL;
 }
 
 static void *grad_of(const struct mfs_net *net, const struct mfs_linear *l,

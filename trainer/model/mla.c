@@ -7,10 +7,14 @@
  *   k_rope     = k_rope(x)                   its other rows; one for all heads
  *   out        = proj(attend(q, keys and k_rope, v))
  *
+ * Tensor parallel processes share the heads. What leads down is whole in each, and gets the
+ * gradient of its heads: a term of a sum, as everything behind it is linear in it.
+ *
  * Source: megatron/core/transformer/multi_latent_attention.py.
  */
 #include <math.h>
 
+#include "formats/ckpt/names.h"
 #include "trainer/model/net_i.h"
 
 /* One way down and up. down.weight NULL: up is of x itself. */
@@ -48,6 +52,12 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -ENOTSUP,
 				"--rotary-interleaved with --multi-latent-attention cannot be "
 				"trained here");
+	if (net->args->local_spec && mfs_is_divided(net))
+		return mfs_fail(err, -ENOTSUP,
+				"--transformer-impl local divides the down projections of "
+				"--multi-latent-attention, which --tensor-model-parallel-size %u "
+				"does not support; use --transformer-impl transformer_engine",
+				net->parallel->size.tp);
 	if (net->args->qk_pos_emb_head_dim % 2)
 		return mfs_fail(err, -EINVAL,
 				"--qk-pos-emb-head-dim: expected an even number, "
@@ -61,15 +71,25 @@ static int find_linear(struct mfs_net *net, const char *prefix, uint32_t layer,
 {
 	const int r = mfs_linear_find(net, prefix, (int32_t)layer, -1, ret, err);
 
-	if (!r)
-		mfs_linear_replaces(net, ret);
-	return r;
+	if (r)
+		return r;
+	mfs_linear_replaces(net, ret);
+	if (ret->weight->part.split == MFS_TP_NONE)
+		mfs_net_gradient_is_term(net, ret->weight);
+	return 0;
 }
 
-static int find_norm(const struct mfs_net *net, const char *prefix, uint32_t layer,
-		     struct mfs_norm *ret, struct mfs_error *err)
+static int find_norm(struct mfs_net *net, const char *prefix, uint32_t layer, struct mfs_norm *ret,
+		     struct mfs_error *err)
 {
-	return net->args->qk_layernorm ? mfs_norm_find(net, prefix, (int32_t)layer, ret, err) : 0;
+	const int r =
+		net->args->qk_layernorm ? mfs_norm_find(net, prefix, (int32_t)layer, ret, err) : 0;
+
+	if (!r) {
+		mfs_net_gradient_is_term(net, ret->weight);
+		mfs_net_gradient_is_term(net, ret->bias);
+	}
+	return r;
 }
 
 static int find_q(struct mfs_net *net, uint32_t layer, struct lora *q, struct mfs_error *err)
@@ -189,7 +209,7 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 
 	if (!a)
 		return mfs_fail_nomem(err);
-	a->heads = net->args->num_attention_heads;
+	a->heads = net->args->num_attention_heads / net->parallel->size.tp;
 	a->nope = net->args->qk_head_dim;
 	a->rope = net->args->qk_pos_emb_head_dim;
 	a->v_dim = net->args->v_head_dim;
@@ -323,6 +343,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 
 const struct mfs_part_kind mfs_part_mla = {
 	.name = "multi-latent attention",
+	.divided = true,
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

@@ -126,6 +126,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 const struct mfs_part_kind mfs_part_mlp = {
 	.name = "MLP",
 	.module = "mlp",
+	.divided = true,
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

@@ -105,7 +105,11 @@ static int fill(struct mfs_net *net, struct mfs_error *err)
 	if (r)
 		return r;
 	net->replaced = mfs_arena_array(&net->arena, net->params->count, sizeof(*net->replaced));
-	return net->replaced ? mfs_net_plan(net, err) : mfs_fail_nomem(err);
+	net->term = mfs_arena_array(&net->arena, net->params->count, sizeof(*net->term));
+	if (!net->replaced || !net->term)
+		return mfs_fail_nomem(err);
+	r = mfs_stream_divide(net, err);
+	return r ? r : mfs_net_plan(net, err);
 }
 
 int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params,

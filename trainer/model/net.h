@@ -73,6 +73,11 @@ bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_ste
 int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_pass *pass,
 		struct mfs_error *err);
 
+/* Behind a step's passes: sums over the tensor parallel processes of gradients that each of them
+ * has a term of. They may be summed over other groups before or after. Source:
+ * megatron/core/distributed/finalize_model_grads.py: _allreduce_non_tensor_model_parallel_grads. */
+void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx);
+
 /* Sums since the last mfs_net_clear_losses(); waits for the context. */
 struct mfs_net_losses {
 	double lm_loss_sum; /* over counted tokens */
@@ -89,7 +94,8 @@ void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret);
  * each expert got (core/transformer/moe/moe_utils.py: get_updated_expert_bias). */
 int mfs_net_update_expert_bias(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
-/* Logits in fp32 of a batch, host memory [T, padded vocab]. For tests. */
+/* Logits in fp32 of a batch, host memory [T, columns of the padded vocabulary that the process
+ * has]. For tests. */
 int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_batch *batch,
 		   float *ret, struct mfs_error *err);
 

@@ -13,6 +13,10 @@
  *   dnormed = part's backward(dropout's backward(dx))
  *   dx      = norm's backward(dnormed) + dx
  *
+ * Tensor parallelism divides parts: each process has some heads, or columns of an MLP, and gets a
+ * part's output and dx as one of the terms that the chain adds up (tensor_parallel.c). So a part
+ * knows no other process.
+ *
  * A part is of a kind: a table of functions. Kinds are chosen by what the arguments say of a layer
  * (kinds.c): attention.c or mla.c, mlp.c or moe.c. All else is shared. Source:
  * megatron/core/transformer/transformer_layer.py.
@@ -80,12 +84,15 @@ struct mfs_at {
 
 /* ---- linears and norms ---- */
 
-/* y[rows, out] = x[rows, in] weight[out, in]^T + bias. */
+/* y[rows, out] = x[rows, in] weight[out, in]^T + bias: sizes of what the process has. Rows of the
+ * weight are divided (megatron/core/tensor_parallel/layers.py: ColumnParallelLinear), columns
+ * (RowParallelLinear: y is a term of a sum), or neither; weight->part.split says it. */
 struct mfs_linear {
 	const struct mfs_param *weight, *bias; /* bias NULL: none */
 	int64_t out, in;
 	int64_t ld;    /* elements between rows of y, if there is no bias; 0: out */
 	int64_t first; /* rows [first, first + out) of weight and bias are the linear's */
+	bool biased;   /* forward adds the bias: of terms of a sum, one process's does */
 	bool replaces; /* see mfs_linear_replaces() */
 	bool adds;     /* backward adds to dx */
 };
@@ -141,6 +148,9 @@ struct mfs_part_kind {
 	const char *name;
 	/* Of --recompute-modules: the whole part is run again in backward. NULL: none. */
 	const char *module;
+	/* Tensor parallel processes share it: x has all of the microbatch's tokens, y and dx are
+	 * terms of sums, dy is whole. Otherwise all four are of the stream's rows, and whole. */
+	bool divided;
 	/* Finds parameters, fills part->own, and asks for memory. What must outlive a microbatch is
 	 * added to net->memory here. -ENOTSUP: an argument that has no computation here. */
 	int (*plan)(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan *plan,
@@ -228,12 +238,39 @@ void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		      const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
 		      float *dscale, const void *x, const void *dy, void *dx);
 
+/* ---- tensor and sequence parallelism; tensor_parallel.c ---- */
+
+/*
+ * Without --sequence-parallel every process has the whole residual stream. With it a process has
+ * net->rows rows of it, from net->first_row on: norms, dropout and sums of the stream are of tokens
+ * each for itself, so any division is exact. Source: megatron/core/tensor_parallel/mappings.py.
+ */
+bool mfs_is_divided(const struct mfs_net *net);
+/* -EINVAL: tokens that cannot be divided. Sets net->rows and net->first_row. */
+int mfs_stream_divide(struct mfs_net *net, struct mfs_error *err);
+void mfs_stream_plan(struct mfs_net *net);
+
+/* Where all of the microbatch's tokens are gathered. */
+enum mfs_gathered { MFS_GATHERED_X, MFS_GATHERED_DY };
+/* All processes' rows of the stream: x itself, or gathered. */
+const void *mfs_stream_gather(const struct mfs_net *net, const struct mfs_pass *run,
+			      enum mfs_gathered which, const void *x);
+/* Where a term [T, hidden] of a sum is to be written that goes to y: y itself, or a place. */
+void *mfs_stream_term(const struct mfs_net *net, void *y);
+/* y[rows, hidden] = the sum of all processes' terms. */
+void mfs_stream_sum(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y);
+
+/* A parameter that all processes of the group have, and whose gradient is a sum of theirs: of the
+ * stream's rows that each has, or of the heads. p NULL: none. To be said when the net is planned.
+ */
+void mfs_net_gradient_is_term(struct mfs_net *net, const struct mfs_param *p);
+
 /* ---- the chain ---- */
 
 /* Where the residual stream meets a norm. */
 struct mfs_joint {
 	struct mfs_norm norm;
-	struct mfs_at x, normed, stats; /* [T, hidden] twice, fp32 [2, T] */
+	struct mfs_at x, normed, stats; /* [rows, hidden] twice, fp32 [2, rows] */
 };
 
 struct mfs_sublayer {
@@ -305,13 +342,16 @@ struct mfs_head {
 	struct mfs_linear linear;     /* of the embedding, if it is tied */
 	int64_t chunk;		      /* rows of logits at a time; linear.ld elements each */
 	uint64_t logits, scale, loss; /* offsets in scratch */
+	uint64_t stats;		      /* of a vocabulary that is divided: mfk_cross_entropy */
 };
 /* Finds it, and plans its scratch. */
 int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err);
-/* Losses of what is in head.in.normed, and in training the gradient of it, in dnormed. */
-void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, void *dnormed);
-int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, float *ret,
-		    struct mfs_error *err);
+/* Losses of x[T, hidden], what is in head.in.normed, and in training the gradient of it: a term of
+ * a sum. */
+void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
+		  void *dnormed);
+int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
+		    float *ret, struct mfs_error *err);
 
 /* Microbatches on the device; batch.c. */
 struct mfs_batch_place {
@@ -347,13 +387,16 @@ struct mfs_net {
 	const struct mfs_megatron_args *args; /* config->model */
 	struct mfs_params *params;
 	bool *replaced; /* [params->count]: by the first pass of a step */
+	bool *term;	/* [params->count]: see mfs_net_gradient_is_term() */
 	struct mfs_memory *memory;
 	const struct mfk_backend *backend; /* NULL: a plan alone */
 	struct mfk_device *device;
 	const struct mfs_parallel *parallel;
 
 	enum mfk_dtype io, grad;
-	int64_t batch, seq, tokens, hidden, vocab; /* tokens = batch * seq; vocab is padded */
+	int64_t batch, seq, tokens, hidden; /* tokens = batch * seq */
+	int64_t vocab;		 /* padded; of it the columns of logits that the process has */
+	int64_t rows, first_row; /* of the residual stream, that the process has */
 	struct mfs_context context;
 
 	/* NULL: none, or the stage does not embed */
@@ -379,8 +422,11 @@ struct mfs_net {
 		uint32_t slot, dx; /* numbers, of the pass that is being submitted */
 	} now;
 
-	uint64_t branch;  /* [T, hidden]: a part's output; backward: the gradient of its input */
-	uint64_t dropped; /* [T, hidden]: dx behind dropout; with hidden dropout alone */
+	uint64_t branch;  /* [rows, hidden]: a part's output; backward: the gradient of its input */
+	uint64_t dropped; /* [rows, hidden]: dx behind dropout; with hidden dropout alone */
+	/* [T, hidden], with --sequence-parallel: see mfs_stream_gather(), mfs_stream_term() */
+	uint64_t gathered[2], of_all;
+	uint64_t terms; /* gradients that are added up over the group, one behind the other */
 	uint64_t scratch;
 	uint64_t sums;
 	double *host_sums;

@@ -7,6 +7,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/str.h"
+#include "formats/ckpt/names.h"
 #include "formats/megatron/blank.h"
 #include "formats/megatron/rank.h"
 #include "formats/optim/rules/rules.h"
@@ -130,9 +131,17 @@ static int number_draws(struct mfs_params *p, uint64_t **ret, struct mfs_error *
 	return 0;
 }
 
+static bool counts_here(const struct mfs_parallel *parallel, const struct mfs_rank_tensor *t)
+{
+	if (t->is_copy)
+		return false;
+	return !parallel || t->split != MFS_TP_NONE ||
+	       !(t->is_expert ? parallel->place.etp : parallel->place.tp);
+}
+
 static int add_param(struct mfs_params *p, const struct mfs_train_config *config,
-		     const struct mfs_optim_rules *rules, const struct mfs_rank_tensor *t,
-		     struct mfs_error *err)
+		     const struct mfs_parallel *parallel, const struct mfs_optim_rules *rules,
+		     const struct mfs_rank_tensor *t, struct mfs_error *err)
 {
 	struct mfs_param *param = &p->list[p->count++];
 	char name[MFS_CKPT_NAME_SIZE];
@@ -143,7 +152,8 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 				    .part = *t,
 				    .decays = mfs_optim_decays(rules, name, t->base.ndim),
 				    .decoupled = mfs_optim_decoupled(rules, name),
-				    .is_expert = t->is_expert};
+				    .is_expert = t->is_expert,
+				    .counts = counts_here(parallel, t)};
 	set_init(config, param);
 	rc = place(t, &p->elements, &param->start, &param->elements, err); /* until it is cut */
 	p->parameters += param->elements;
@@ -160,7 +170,7 @@ static int add_buffer(struct mfs_params *p, const struct mfs_rank_tensor *t, str
 }
 
 static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
-		   struct mfs_error *err)
+		   const struct mfs_parallel *parallel, struct mfs_error *err)
 {
 	const struct mfs_optim_rules rules = rules_of(config);
 	const struct mfs_rank_list *list = p->parts;
@@ -175,7 +185,8 @@ static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
 
 		if (!t->base.kind) /* an _extra_state */
 			continue;
-		rc = t->is_parameter ? add_param(p, config, &rules, t, err) : add_buffer(p, t, err);
+		rc = t->is_parameter ? add_param(p, config, parallel, &rules, t, err)
+				     : add_buffer(p, t, err);
 	}
 	return rc;
 }
@@ -340,7 +351,7 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config,
 		rc = mfs_rank_list_new(p->ckpt, &p->layout, &rank, mfs_layer_spec_of(p->ckpt),
 				       p->padded_vocab, &p->parts, err);
 	if (!rc)
-		rc = add_all(p, config, err);
+		rc = add_all(p, config, parallel, err);
 	if (!rc)
 		rc = divide(p, config, parallel, err);
 	if (!rc)

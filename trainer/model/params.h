@@ -37,6 +37,10 @@ struct mfs_param {
 	uint64_t drawn_from;	     /* number of the whole tensor's first random number */
 	bool decays, decoupled;	     /* weight decay; --decoupled-lr (embedding, head) */
 	bool is_expert;
+	/* In sums over the whole model: of the processes that have the same, this one counts it
+	 * (core/transformer/module.py: param_is_not_shared; core/tensor_parallel/layers.py:
+	 * param_is_not_tensor_parallel_duplicate). */
+	bool counts;
 	double init_std; /* < 0: not drawn: init_value */
 	float init_value;
 };

@@ -52,6 +52,10 @@ uint64_t mfs_pass_seed(const struct mfs_net *net, const struct mfs_pass *run, ui
 	key = mix(key, run->pass->iteration);
 	key = mix(key, run->pass->microbatch);
 	key = mix(key, layer);
+	/* Other heads have other numbers (core/tensor_parallel/random.py:
+	 * model_parallel_cuda_manual_seed). */
+	if (site == MFS_DROPOUT_SCORES && net->parallel->place.tp)
+		key = mix(key, net->parallel->place.tp);
 	return mix(key, site);
 }
 
@@ -60,29 +64,40 @@ static bool drops(const struct mfs_net *net, const struct mfs_pass *run)
 	return run->train && net->config->hidden_dropout > 0;
 }
 
-/* A place of the stream, or its backward. Random numbers are those of the elements of whole
- * sequences: a piece of a sequence has some of them, one behind the other. */
+/* The number in whole sequences of a token of a process's piece: two of each sequence, or, if it
+ * has them whole, one of all. */
+static int64_t whole_row(const struct mfs_context *c, int64_t piece, int64_t token)
+{
+	if (c->size == 1)
+		return token;
+	return piece / 2 * c->whole +
+	       mfs_context_piece(c->size, c->rank, c->whole, (int)(piece % 2)) + token;
+}
+
+/* A place of the stream, or its backward, of the rows that the process has. Random numbers are
+ * those of the elements of whole sequences: a piece of a sequence has some of them, one behind the
+ * other. */
 static void drop(const struct mfs_net *net, const struct mfs_pass *run,
 		 void (*op)(struct mfk_ctx *c, const struct mfk_dropout *a),
 		 const struct mfk_dropout *all)
 {
 	const struct mfs_context *c = &net->context;
-	const int64_t pieces = c->size > 1 ? 2 * net->batch : 1;
-	const int64_t count = all->count / pieces;
+	const int64_t pieces = c->size > 1 ? 2 * net->batch : 1, tokens = net->tokens / pieces;
+	const int64_t end = net->first_row + net->rows;
 
-	for (int64_t i = 0; i < pieces; i++) {
-		const int64_t position =
-			mfs_context_piece(c->size, c->rank, c->whole, (int)(i % 2));
-		const size_t bytes = (size_t)(i * count) * mfk_dtype_size(all->dtype);
+	for (int64_t row = net->first_row, next; row < end; row = next) {
+		const int64_t i = row / tokens;
 		struct mfk_dropout d = *all;
+		size_t bytes;
 
-		d.count = count;
+		next = (i + 1) * tokens < end ? (i + 1) * tokens : end;
+		bytes = (size_t)((row - net->first_row) * net->hidden) * mfk_dtype_size(d.dtype);
+		d.count = (next - row) * net->hidden;
 		d.x = (const char *)all->x + bytes;
 		d.y = (char *)all->y + bytes;
 		if (all->residual)
 			d.residual = (const char *)all->residual + bytes;
-		if (pieces > 1)
-			d.offset += (uint64_t)((i / 2 * c->whole + position) * net->hidden);
+		d.offset = (uint64_t)(whole_row(c, i, row - i * tokens) * net->hidden);
 		op(run->ctx, &d);
 	}
 }
@@ -92,7 +107,6 @@ static struct mfk_dropout dropout_at(const struct mfs_net *net, const struct mfs
 {
 	return (struct mfk_dropout){
 		.dtype = net->io,
-		.count = net->tokens * net->hidden,
 		.p = (float)net->config->hidden_dropout,
 		.seed = mfs_pass_seed(net, run, layer, site),
 	};
@@ -132,37 +146,73 @@ static void join(const struct mfs_net *net, const struct mfs_pass *run,
 		before = NULL;
 	}
 	if (before)
-		mfs_norm_forward(net, run, &at->norm, net->tokens, branch_of(net),
+		mfs_norm_forward(net, run, &at->norm, net->rows, branch_of(net),
 				 mfs_pass_at(net, before->in.x), x, normed, stats);
 	else
-		mfs_norm_forward(net, run, &at->norm, net->tokens, x, NULL, NULL, normed, stats);
+		mfs_norm_forward(net, run, &at->norm, net->rows, x, NULL, NULL, normed, stats);
 }
 
 /* dx = gradient of dnormed through the norm, + dx of the stream (NULL: the stream ends here). */
 static void join_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			  const struct mfs_joint *at, const void *dnormed, const void *dstream)
 {
-	mfs_norm_backward(net, run, &at->norm, net->tokens, mfs_pass_at(net, at->x),
+	mfs_norm_backward(net, run, &at->norm, net->rows, mfs_pass_at(net, at->x),
 			  mfs_pass_at(net, at->stats), dnormed, dstream, dx_of(net));
+}
+
+/* ---- parts, of the stream's rows ---- */
+
+/* y NULL: it is not wanted. */
+static void part_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_part *part, const void *x, void *y)
+{
+	void *term = y;
+
+	if (part->kind->divided) {
+		x = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
+		term = y ? mfs_stream_term(net, y) : NULL;
+	}
+	part->kind->forward(net, run, part, x, term);
+	if (part->kind->divided && y)
+		mfs_stream_sum(net, run, term, y);
+}
+
+static void part_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_part *part, const void *x, const void *dy, void *dx)
+{
+	void *term = dx;
+
+	if (part->kind->divided) {
+		x = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
+		dy = mfs_stream_gather(net, run, MFS_GATHERED_DY, dy);
+		term = mfs_stream_term(net, dx);
+	}
+	part->kind->backward(net, run, part, x, dy, term);
+	if (part->kind->divided)
+		mfs_stream_sum(net, run, term, dx);
 }
 
 /* ---- forward ---- */
 
+/* Rows of the vocabulary are divided; the positions are one process's term. */
 static struct mfk_embedding embedding(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	const struct mfs_param *positions = net->position_embeddings;
+	const int64_t vocab = mfs_param_size(net->word_embeddings, 0);
 
 	return (struct mfk_embedding){
 		.dtype = net->io,
 		.grad = net->grad,
 		.tokens = net->tokens,
 		.cols = net->hidden,
-		.vocab = mfs_param_size(net->word_embeddings, 0),
+		.vocab = vocab,
+		.first = vocab * net->parallel->place.tp,
+		.all = vocab * net->parallel->size.tp,
 		.positions_max = positions ? mfs_param_size(positions, 0) : 0,
 		.ids = run->tokens,
 		.positions = run->positions,
 		.wte = mfs_weight(net, net->word_embeddings),
-		.wpe = mfs_weight(net, positions),
+		.wpe = net->parallel->place.tp ? NULL : mfs_weight(net, positions),
 		.order = run->order,
 		.position_order = run->position_order,
 	};
@@ -173,12 +223,14 @@ static void embed(const struct mfs_net *net, const struct mfs_pass *run)
 	void *x = mfs_pass_at(net, net->layers[0].attention.in.x);
 	struct mfk_embedding e = embedding(net, run);
 	struct mfk_dropout d = dropout_at(net, run, 0, MFS_DROPOUT_EMBEDDING);
+	void *y = drops(net, run) ? branch_of(net) : x;
 
-	e.y = drops(net, run) ? branch_of(net) : x;
+	e.y = mfs_stream_term(net, y);
 	net->backend->ops->embedding(run->ctx, &e);
+	mfs_stream_sum(net, run, e.y, y);
 	if (!drops(net, run))
 		return;
-	d.x = e.y;
+	d.x = y;
 	d.y = x;
 	drop(net, run, net->backend->ops->dropout, &d);
 }
@@ -188,7 +240,7 @@ static void sublayer_forward(const struct mfs_net *net, const struct mfs_pass *r
 			     void *output)
 {
 	join(net, run, before, &s->in);
-	s->part.kind->forward(net, run, &s->part, mfs_pass_at(net, s->in.normed), output);
+	part_forward(net, run, &s->part, mfs_pass_at(net, s->in.normed), output);
 }
 
 /* Layers [first, end) of a chunk. The last one's output is wanted or not. */
@@ -219,7 +271,7 @@ static void output(const struct mfs_net *net, const struct mfs_pass *run,
 		d.p = 0;
 	d.x = d.y = branch_of(net);
 	d.residual = mfs_pass_at(net, last->in.x);
-	net->backend->ops->dropout(run->ctx, &d);
+	drop(net, run, net->backend->ops->dropout, &d);
 }
 
 static void chunk_forward(const struct mfs_net *net, const struct mfs_pass *run,
@@ -248,7 +300,7 @@ static void make_again(const struct mfs_net *net, const struct mfs_pass *run,
 	if (s->norm_again)
 		join(net, &again, NULL, &s->in);
 	if (s->part_again)
-		s->part.kind->forward(net, &again, &s->part, mfs_pass_at(net, s->in.normed), NULL);
+		part_forward(net, &again, &s->part, mfs_pass_at(net, s->in.normed), NULL);
 }
 
 static void sublayer_backward(const struct mfs_net *net, const struct mfs_pass *run,
@@ -257,8 +309,7 @@ static void sublayer_backward(const struct mfs_net *net, const struct mfs_pass *
 	const void *doutput = before_dropout(net, run, s->part.layer, s->site);
 	void *dnormed = branch_of(net);
 
-	s->part.kind->backward(net, run, &s->part, mfs_pass_at(net, s->in.normed), doutput,
-			       dnormed);
+	part_backward(net, run, &s->part, mfs_pass_at(net, s->in.normed), doutput, dnormed);
 	join_backward(net, run, &s->in, dnormed, dx_of(net));
 }
 
@@ -296,23 +347,37 @@ static void layers_backward(const struct mfs_net *net, const struct mfs_pass *ru
 	}
 }
 
+/* Every process has the whole gradient of all tokens' positions. */
 static void embed_backward(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	struct mfk_embedding e = embedding(net, run);
 
-	e.dy = before_dropout(net, run, 0, MFS_DROPOUT_EMBEDDING);
+	e.dy = mfs_stream_gather(net, run, MFS_GATHERED_DY,
+				 before_dropout(net, run, 0, MFS_DROPOUT_EMBEDDING));
 	e.dwte = mfs_grad(net, net->word_embeddings);
 	e.dwpe = mfs_grad(net, net->position_embeddings);
 	net->backend->ops->embedding_backward(run->ctx, &e);
 }
 
+static const void *head_input(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	return mfs_stream_gather(net, run, MFS_GATHERED_X, mfs_pass_at(net, net->head.in.normed));
+}
+
+static void head_backward(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	void *dnormed = branch_of(net), *term = mfs_stream_term(net, dnormed);
+
+	mfs_head_run(net, run, head_input(net, run), term);
+	mfs_stream_sum(net, run, term, dnormed);
+	join_backward(net, run, &net->head.in, dnormed, NULL);
+}
+
 static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			   const struct mfs_net_chunk *chunk)
 {
-	if (chunk->ends) {
-		mfs_head_run(net, run, branch_of(net));
-		join_backward(net, run, &net->head.in, branch_of(net), NULL);
-	}
+	if (chunk->ends)
+		head_backward(net, run);
 	layers_backward(net, run, chunk);
 	if (chunk->embeds)
 		embed_backward(net, run);
@@ -375,7 +440,7 @@ void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pip
 	case MFS_PIPELINE_FORWARD:
 		chunk_forward(net, run, chunk);
 		if (chunk->ends && !run->train)
-			mfs_head_run(net, run, NULL);
+			mfs_head_run(net, run, head_input(net, run), NULL);
 		break;
 	case MFS_PIPELINE_BACKWARD:
 		chunk_backward(net, run, chunk);
@@ -411,11 +476,12 @@ int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_ba
 		   float *ret, struct mfs_error *err)
 {
 	const struct mfs_net_pass pass = {.batch = batch};
+	const struct mfs_pass *run = &net->taken[0].run;
 	const int rc = mfs_net_take(net, ctx, 0, &pass, err);
 
 	if (rc)
 		return rc;
 	net->now.slot = 0;
-	chunk_forward(net, &net->taken[0].run, &net->chunks[0]);
-	return mfs_head_logits(net, &net->taken[0].run, ret, err);
+	chunk_forward(net, run, &net->chunks[0]);
+	return mfs_head_logits(net, run, head_input(net, run), ret, err);
 }

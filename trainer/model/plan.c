@@ -99,20 +99,33 @@ static int plan_part(struct mfs_net *net, struct mfs_sublayer *s, uint32_t layer
 	return 0;
 }
 
+/* The norm of the stream: its gradient is of the rows that the process has. */
+static int find_norm(struct mfs_net *net, const char *prefix, int32_t layer, struct mfs_norm *ret,
+		     struct mfs_error *err)
+{
+	const int r = mfs_norm_find(net, prefix, layer, ret, err);
+
+	if (!r && net->rows < net->tokens) {
+		mfs_net_gradient_is_term(net, ret->weight);
+		mfs_net_gradient_is_term(net, ret->bias);
+	}
+	return r;
+}
+
 /* i: its number in the whole model. */
 static int plan_layer(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
 		      struct mfs_part_plan *scratch, struct mfs_error *err)
 {
 	const struct mfs_part_kind *attention, *mlp;
-	int r = mfs_norm_find(net, "decoder.layers.input_layernorm", (int32_t)i,
-			      &l->attention.in.norm, err);
+	int r = find_norm(net, "decoder.layers.input_layernorm", (int32_t)i, &l->attention.in.norm,
+			  err);
 
 	mfs_part_kinds(net->args, i, &attention, &mlp);
 	l->attention.site = MFS_DROPOUT_ATTENTION;
 	l->mlp.site = MFS_DROPOUT_MLP;
 	if (!r)
-		r = mfs_norm_find(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i,
-				  &l->mlp.in.norm, err);
+		r = find_norm(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i, &l->mlp.in.norm,
+			      err);
 	if (!r)
 		r = plan_part(net, &l->attention, i, attention, scratch, err);
 	if (!r)
@@ -124,7 +137,7 @@ static int plan_layer(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
 
 uint64_t mfs_stream_bytes(const struct mfs_net *net)
 {
-	return mfs_matrix_bytes(net->io, net->tokens, net->hidden);
+	return mfs_matrix_bytes(net->io, net->rows, net->hidden);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -170,7 +183,7 @@ static struct place place_new(struct mfs_net *net, uint64_t kept)
 	return (struct place){
 		.x = for_all(net, mfs_stream_bytes(net)),
 		.normed = for_all(net, mfs_stream_bytes(net)),
-		.stats = for_all(net, mfs_norm_stats_bytes(net->tokens)),
+		.stats = for_all(net, mfs_norm_stats_bytes(net->rows)),
 		.kept = for_all(net, kept),
 	};
 }
@@ -227,7 +240,7 @@ static void place_own(struct mfs_net *net, struct mfs_sublayer *s, const struct 
 		      uint64_t *used)
 {
 	s->in.x = in_slot(used, mfs_stream_bytes(net));
-	s->in.stats = in_slot(used, mfs_norm_stats_bytes(net->tokens));
+	s->in.stats = in_slot(used, mfs_norm_stats_bytes(net->rows));
 	s->in.normed = s->norm_again ? shared->normed : in_slot(used, mfs_stream_bytes(net));
 	s->part.kept = s->part_again ? shared->kept : in_slot(used, s->part.bytes);
 }
@@ -252,7 +265,7 @@ static uint64_t place_chunk(struct mfs_net *net, const struct mfs_net_chunk *chu
 	if (chunk->ends) {
 		last->x = in_slot(&used, mfs_stream_bytes(net));
 		last->normed = in_slot(&used, mfs_stream_bytes(net));
-		last->stats = in_slot(&used, mfs_norm_stats_bytes(net->tokens));
+		last->stats = in_slot(&used, mfs_norm_stats_bytes(net->rows));
 	}
 	return used;
 }
@@ -434,6 +447,7 @@ int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 		return r;
 	place_layers(net);
 	plan_streams(net);
+	mfs_stream_plan(net);
 	net->scratch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, scratch.scratch_most);
 	return 0;
 }

@@ -67,12 +67,6 @@ static void add_range(struct mfs_update *u, const struct mfs_param *p, uint64_t 
 	};
 }
 
-/* Each parameter of the model counts once. core/transformer/module.py: param_is_not_shared. */
-static bool counts_here(const struct mfs_param *p)
-{
-	return !p->part.is_copy;
-}
-
 static void add_counted(struct mfs_update *u, const struct mfs_param *p, uint64_t first,
 			uint64_t count)
 {
@@ -95,7 +89,7 @@ static void add_param(struct mfs_update *u, uint32_t i)
 
 	for (uint64_t at = p->list[i].start, n; (n = mfs_params_owned(p, &at, end)); at += n) {
 		add_range(u, &p->list[i], at, n);
-		if (counts_here(&p->list[i]))
+		if (p->list[i].counts)
 			add_counted(u, &p->list[i], at, n);
 	}
 }

@@ -1,0 +1,297 @@
+/*
+ * Gradients of every parameter, losses and the gradient's norm of several processes against those
+ * of one: models of random shapes, the same weights and the same microbatch. Each process computes
+ * both, and compares what it has. fp32, in which sums differ by their order alone.
+ *
+ *   CK_FORK=no TP=2 SP=1 mpirun -n 2 build/obj/tests/train/gradients
+ *
+ * TP: --tensor-model-parallel-size; SP: --sequence-parallel. MPI: the plugin's path.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/train_model.h"
+#include "trainer/parallel/launch.h"
+
+#define MODELS 12
+#define SPREAD 0.3f
+#define WITHIN 2e-5 /* of a parameter's greatest gradient */
+
+static struct mfs_error err;
+static uint64_t seed;
+
+static int64_t below(int64_t end)
+{
+	return (int64_t)(train_random(&seed) % (uint64_t)end);
+}
+
+static uint32_t setting(const char *name, uint32_t otherwise)
+{
+	const char *text = getenv(name);
+
+	return text ? (uint32_t)atoi(text) : otherwise;
+}
+
+/* ---- models of random shapes ---- */
+
+/* Llama: RMSNorm, RoPE, a gated MLP. Everything is divided by as many as four. */
+static struct mfs_train_config plain(void)
+{
+	struct mfs_train_config c = {
+		.micro_batch_size = 1 + below(3),
+		.seq_length = 4 * (1 + below(4)),
+		.sequence_parallel = setting("SP", 0),
+		.model = {.num_layers = 1 + below(3),
+			  .hidden_size = 8 * (1 + below(5)),
+			  .ffn_hidden_size = 4 * (1 + below(12)),
+			  .num_attention_heads = 4 * (1 + below(2)),
+			  .num_query_groups = 4,
+			  .kv_channels = 2 * (1 + below(8)),
+			  .vocab_size = 61,
+			  .padded_vocab_size = 64 + 4 * below(6),
+			  .swiglu = true,
+			  .make_vocab_size_divisible_by = 4,
+			  .norm_epsilon = 1e-5,
+			  .position_embedding_type = "rope",
+			  .rotary_base = 100,
+			  .rotary_percent = 1,
+			  .rope_scaling_factor = 8,
+			  .window_size = MFS_UNSET,
+			  .num_experts = MFS_UNSET,
+			  .moe_shared_expert_intermediate_size = MFS_UNSET,
+			  .q_lora_rank = MFS_UNSET,
+			  .init_method_std = 0.02,
+			  .first_stage_layers = MFS_UNSET,
+			  .last_stage_layers = MFS_UNSET},
+	};
+
+	c.model.seq_length = c.seq_length;
+	c.model.max_position_embeddings = c.seq_length + 3;
+	train_config_types(&c, MFS_F32);
+	return c;
+}
+
+/* LayerNorm, biases, learned positions, a tied head, dropout of the stream. */
+static struct mfs_train_config gpt2_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.layernorm = c.model.add_bias_linear = c.model.tied = true;
+	c.model.swiglu = false;
+	c.model.num_query_groups = c.model.num_attention_heads;
+	c.model.position_embedding_type = "learned_absolute";
+	c.hidden_dropout = 0.2;
+	return c;
+}
+
+static struct mfs_train_config qwen2_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.add_qkv_bias = c.model.tied = true;
+	c.model.window_size = 3;
+	return c;
+}
+
+static struct mfs_train_config qwen3_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	c.model.qk_layernorm = true;
+	c.model.layernorm = below(2);
+	c.recompute_granularity = MFS_RECOMPUTE_FULL;
+	c.recompute_method = "uniform";
+	c.recompute_num_layers = 1;
+	return c;
+}
+
+/* The dense layers of deepseek. */
+static struct mfs_train_config deepseek_like(void)
+{
+	static const char *const modules[] = {"layernorm", "mlp"};
+	struct mfs_train_config c = plain();
+
+	c.model.multi_latent_attention = true;
+	c.model.num_query_groups = c.model.num_attention_heads;
+	c.model.qk_layernorm = below(2);
+	c.model.rope_type = "rope";
+	c.model.q_lora_rank = below(2) ? MFS_UNSET : 5 + below(9);
+	c.model.kv_lora_rank = 3 + below(9);
+	c.model.qk_head_dim = 1 + below(9);
+	c.model.qk_pos_emb_head_dim = 2 * (1 + below(3));
+	c.model.v_head_dim = 1 + below(9);
+	c.model.rotary_scaling_factor = c.model.mscale = 1;
+	c.recompute_granularity = MFS_RECOMPUTE_SELECTIVE;
+	c.recompute_modules = (struct mfs_words){modules, 2};
+	return c;
+}
+
+static struct mfs_train_config (*const families[])(void) = {plain, gpt2_like, qwen2_like,
+							    qwen3_like, deepseek_like};
+#define FAMILIES ((int)(sizeof(families) / sizeof(families[0])))
+
+/* ---- the same model, divided ---- */
+
+static struct mfs_parallel parallel;
+
+/* Groups are opened once: MPI ends with the last one. */
+static void open_groups(void)
+{
+	const char *plugin = getenv("MPI");
+	const uint32_t tp = setting("TP", 1);
+	struct mfs_parallel_sizes sizes = {.tp = tp, .cp = 1, .pp = 1, .etp = tp, .ep = 1};
+	struct mfs_launch launch;
+	char why[MFK_WHY] = "";
+
+	unit_ok(mfs_launch_find(&launch, &err), &err);
+	ck_assert_uint_eq(launch.size % tp, 0);
+	sizes.dp = sizes.edp = launch.size / tp;
+	mfs_parallel_places(&launch, &sizes, &parallel);
+	if (launch.size > 1)
+		ck_assert_msg(!mfk_mpi_load(plugin ? plugin : "build/libmcorefs-mpi.so", why), "%s",
+			      why);
+	unit_ok(mfs_parallel_open(&parallel, &mfk_cpu, NULL, &err), &err);
+}
+
+static struct train_model *divided_new(const struct mfs_train_config *config)
+{
+	struct train_model *m = calloc(1, sizeof(*m));
+	char why[MFK_WHY] = "";
+
+	m->config = *config;
+	m->parallel = parallel;
+	ck_assert_msg(!mfk_cpu.device->open(0, 1, &m->device, why), "%s", why);
+	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
+	unit_ok(mfs_params_new(&m->config, &parallel, &m->params, &err), &err);
+	train_model_place(m);
+	unit_ok(mfs_net_begin(m->net, m->ctx, &err), &err);
+	return m;
+}
+
+static const struct mfs_param *whole_of(const struct train_model *one, const struct mfs_param *p)
+{
+	const struct mfs_global_tensor *t = p->tensor;
+	const struct mfs_param *whole = mfs_params_find(one->params, t->name, t->layer, t->expert);
+
+	ck_assert_ptr_nonnull(whole);
+	return whole;
+}
+
+struct copy {
+	float *to;
+	const float *from;
+};
+
+static int copy_run(void *arg, const struct mfs_param_run *run)
+{
+	const struct copy *c = arg;
+
+	memcpy(c->to + run->first, c->from + run->whole_first, run->count * sizeof(float));
+	return 0;
+}
+
+/* This process's elements of what one process has in a flat buffer. */
+static void take_part(const struct mfs_param *p, const struct mfs_param *whole, const void *flat,
+		      float *to)
+{
+	struct copy c = {to, (const float *)flat + whole->start};
+
+	mfs_param_runs(p, 0, p->elements, copy_run, &c);
+}
+
+static void take_weights(struct train_model *part, const struct train_model *one)
+{
+	for (uint32_t i = 0; i < part->params->count; i++) {
+		const struct mfs_param *p = &part->params->list[i];
+
+		take_part(p, whole_of(one, p), one->params->weights,
+			  (float *)part->params->weights + p->start);
+	}
+}
+
+/* ---- comparisons ---- */
+
+static void compare_gradient(const struct train_model *part, const struct train_model *one,
+			     const struct mfs_param *p, double *squares)
+{
+	const struct mfs_param *whole = whole_of(one, p);
+	const float *found = (const float *)part->params->grads + p->start;
+	const float *all = (const float *)one->params->grads + whole->start;
+	float *want = malloc(p->elements * sizeof(*want)), most = 0;
+	char name[MFS_CKPT_NAME_SIZE];
+
+	take_part(p, whole, one->params->grads, want);
+	for (uint64_t e = 0; e < whole->elements; e++)
+		most = fmaxf(most, fabsf(all[e]));
+	ck_assert_msg(most > 0, "%s has no gradient",
+		      mfs_global_tensor_name(p->tensor, name, sizeof(name)));
+	for (uint64_t e = 0; e < p->elements; e++) {
+		ck_assert_msg(fabsf(found[e] - want[e]) <= WITHIN * most,
+			      "%s, element %zu of %zu: %g instead of %g, the greatest is %g",
+			      mfs_global_tensor_name(p->tensor, name, sizeof(name)), (size_t)e,
+			      (size_t)p->elements, found[e], want[e], most);
+		*squares += p->counts ? (double)found[e] * found[e] : 0;
+	}
+	free(want);
+}
+
+/* Each element of the model counts in one process. */
+static void compare_norms(const struct train_model *one, double squares)
+{
+	const float *grads = one->params->grads;
+	double want = 0;
+
+	for (uint64_t e = 0; e < one->params->elements; e++)
+		want += (double)grads[e] * grads[e];
+	unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_MODEL, &squares, 1, &err), &err);
+	ck_assert_msg(fabs(squares - want) <= 1e-4 * want, "the squares are %g instead of %g",
+		      squares, want);
+}
+
+static void compare(const struct mfs_train_config *config)
+{
+	struct train_model *one = train_model_new(config), *part = divided_new(config);
+	struct mfs_batch *b =
+		train_batch_new(config->micro_batch_size, config->seq_length, 61, seed);
+	double squares = 0, want, found;
+
+	if (below(2))
+		train_batch_split(b, config->micro_batch_size, config->seq_length, 3);
+	train_model_random(one, seed, SPREAD);
+	take_weights(part, one);
+	want = train_run(one, b, true);
+	found = train_run(part, b, true);
+	mfs_net_sum_gradients(part->net, part->ctx);
+	train_model_sync(part);
+	ck_assert_msg(fabs(found - want) <= 1e-6 * fabs(want), "the loss is %.9g instead of %.9g",
+		      found, want);
+	for (uint32_t i = 0; i < part->params->count; i++)
+		compare_gradient(part, one, &part->params->list[i], &squares);
+	compare_norms(one, squares);
+	train_batch_free(b);
+	train_model_free(part);
+	train_model_free(one);
+}
+
+START_TEST(test_processes_compute_as_one)
+{
+	open_groups();
+	for (int i = 0; i < MODELS * FAMILIES; i++) {
+		struct mfs_train_config config;
+
+		seed = (uint64_t)i;
+		config = families[i % FAMILIES]();
+		compare(&config);
+	}
+	mfs_parallel_close(&parallel);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("gradients");
+
+	unit_case(s, "gradients", test_processes_compute_as_one);
+	return s;
+}

@@ -1,0 +1,51 @@
+#!/bin/bash
+# Processes that share layers (tensor parallelism, with and without sequence parallelism), on the CPU: they must train as one process does.
+#
+# In fp32 numbers must agree within 1e-5 of their value as they are printed, as in parallel.sh.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/train/processes.sh
+processes_begin tensor
+at[gpt2]=$fixtures/gpt2-torch-tp2-pp2
+build=$(dirname "$train")
+
+# gradients N SP VARIANT: of every parameter, of random models
+gradients() {
+	CK_FORK=no TP=$1 SP=$2 MPI=$build/libmcorefs-mpi.so "${launcher[@]}" "$1" "$build/$3/tests/train/gradients" >"$work/log" 2>&1
+	verdict $? "gradients, TP$1 SP$2 $3"
+}
+
+gradients 2 0 obj
+gradients 2 1 obj
+gradients 4 1 obj
+# MPI keeps what it has allocated.
+ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} gradients 2 1 asan
+
+as_one "llama, validation" llama "2-tp2 2-tp2-sp" 6 --eval-interval 2 --eval-iters 2 --log-params-norm --log-num-zeros-in-grad
+as_one "two copies of two processes, per-token loss, documents" llama 4-tp2-sp 4 --calculate-per-token-loss --eod-mask-loss \
+	--reset-attention-mask --reset-position-ids --eod-id 11
+as_one "learned positions, dropout of the stream" gpt2 "4-tp4-sp 4-tp2-cp2-sp" 4 --hidden-dropout 0.1
+as_one "tied, layers run again" qwen2 2-tp2-sp 4 --recompute-granularity full --recompute-method uniform --recompute-num-layers 2
+as_one "norms of queries and keys" qwen3 2-tp2 4
+within=1e-2 as_one "fp16" qwen2 2-tp2-sp 4 --fp16 --loss-scale 4096 --log-params-norm
+
+# Heads of one process have other random numbers than those of the other, with and without sequence parallelism the same.
+family_args llama
+drops=(--tensor-model-parallel-size 2 --attention-dropout 0.1 --hidden-dropout 0.1 --exit-interval 4)
+run 2 "$work/n1.log" "${drops[@]}" && run 2 "$work/n2.log" "${drops[@]}" --sequence-parallel && alike "$work/n1.log" "$work/n2.log" 4
+verdict $? "dropout of attention"
+
+# follows FAMILY FLAG...
+follows() {
+	BACKEND=cpu LAUNCH="${launcher[*]} 2" FLAGS="--tensor-model-parallel-size 2 ${*:2}" tests/train/follow.sh "${at[$1]}" >"$work/log" 2>&1
+	verdict $? "bf16: two processes follow $1's run ${*:2}"
+}
+
+follows llama --sequence-parallel
+follows gpt2
+
+# What cannot be divided.
+run 4 "$work/log" --tensor-model-parallel-size 4
+[ $? != 0 ] && grep -q -- "--num-query-groups: expected a multiple of --tensor-model-parallel-size 4, found 2" "$work/log"
+verdict $? "two groups of queries on four processes"
+processes_end

@@ -1,0 +1,127 @@
+/*
+ * Tensor and sequence parallelism: what the processes that share a model's parts say to each other.
+ *
+ *   forward    x is gathered, each computes its term of the part's output, the terms are added up
+ *   backward   x and dy are gathered, each computes its term of dx, the terms are added up
+ *
+ * Without --sequence-parallel all have x and dy, and a sum goes to all. With it a process has some
+ * rows of the stream, and gets these of a sum; what was gathered is not kept.
+ */
+#include "trainer/model/net_i.h"
+
+bool mfs_is_divided(const struct mfs_net *net)
+{
+	return net->parallel->group[MFS_GROUP_TENSOR].size > 1;
+}
+
+static bool shares_stream(const struct mfs_net *net)
+{
+	return net->rows < net->tokens;
+}
+
+/* ---- the stream ---- */
+
+int mfs_stream_divide(struct mfs_net *net, struct mfs_error *err)
+{
+	const struct mfs_group_place *tensor = &net->parallel->group[MFS_GROUP_TENSOR];
+
+	net->rows = net->tokens;
+	if (!mfs_is_divided(net) || !net->config->sequence_parallel)
+		return 0;
+	if (net->tokens % tensor->size)
+		return mfs_fail(err, -EINVAL,
+				"--sequence-parallel: the %lld tokens of a microbatch cannot be "
+				"divided by --tensor-model-parallel-size %u",
+				(long long)net->tokens, tensor->size);
+	net->rows = net->tokens / tensor->size;
+	net->first_row = net->rows * tensor->rank;
+	return 0;
+}
+
+void mfs_stream_plan(struct mfs_net *net)
+{
+	const uint64_t whole = mfs_matrix_bytes(net->io, net->tokens, net->hidden);
+	uint64_t terms = 0;
+
+	for (uint32_t i = 0; i < net->params->count; i++)
+		if (net->term[i])
+			terms += net->params->list[i].elements * mfk_dtype_size(net->grad);
+	net->terms = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, terms);
+	if (!shares_stream(net))
+		return;
+	net->gathered[MFS_GATHERED_X] = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, whole);
+	net->gathered[MFS_GATHERED_DY] = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, whole);
+	net->of_all = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, whole);
+}
+
+const void *mfs_stream_gather(const struct mfs_net *net, const struct mfs_pass *run,
+			      enum mfs_gathered which, const void *x)
+{
+	void *whole;
+
+	if (!shares_stream(net))
+		return x;
+	whole = mfs_net_at(net, net->gathered[which]);
+	mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->io, whole, x,
+				(uint64_t)(net->rows * net->hidden));
+	return whole;
+}
+
+void *mfs_stream_term(const struct mfs_net *net, void *y)
+{
+	return shares_stream(net) ? mfs_net_at(net, net->of_all) : y;
+}
+
+void mfs_stream_sum(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y)
+{
+	const uint64_t count = (uint64_t)(net->rows * net->hidden);
+
+	if (shares_stream(net))
+		mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->io, y,
+					    term, count);
+	else
+		mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR, run->ctx, MFK_SUM, net->io,
+					y, count);
+}
+
+/* ---- gradients of what all of them have ---- */
+
+void mfs_net_gradient_is_term(struct mfs_net *net, const struct mfs_param *p)
+{
+	if (p && mfs_is_divided(net))
+		net->term[p - net->params->list] = true;
+}
+
+/* Copies the terms one behind the other, or back. Returns how many elements they are. */
+static uint64_t copy_terms(const struct mfs_net *net, struct mfk_ctx *ctx, bool back)
+{
+	const size_t size = mfk_dtype_size(net->grad);
+	char *at = mfs_net_at(net, net->terms);
+	uint64_t count = 0;
+
+	for (uint32_t i = 0; i < net->params->count; i++) {
+		const struct mfs_param *p = &net->params->list[i];
+		char *grad = mfs_grad(net, p), *term = at + count * size;
+
+		if (!net->term[i])
+			continue;
+		net->backend->device->copy(ctx, back ? grad : term, back ? term : grad,
+					   p->elements * size);
+		count += p->elements;
+	}
+	return count;
+}
+
+void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx)
+{
+	uint64_t count;
+
+	if (!mfs_is_divided(net))
+		return;
+	count = copy_terms(net, ctx, false);
+	if (!count)
+		return;
+	mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR, ctx, MFK_SUM, net->grad,
+				mfs_net_at(net, net->terms), count);
+	copy_terms(net, ctx, true);
+}
