@@ -12,23 +12,12 @@ static int refuse_dimensions(struct settle *s)
 						"expert_model_parallel_size"};
 	char a[MFS_FLAG_SPELLING];
 
-	/* Without experts it is the tensor parallel size, and divides nothing. */
-	if (number(s, "expert_tensor_parallel_size") > 1 && has(s, "num_experts"))
-		return mfs_fail(s->err, -ENOTSUP,
-				"%s %lld is not supported; each process has the whole model: use 1",
-				flag("expert_tensor_parallel_size", a),
-				(long long)number(s, "expert_tensor_parallel_size"));
 	for (size_t i = 0; i < sizeof(not_saved) / sizeof(not_saved[0]); i++)
 		if (number(s, not_saved[i]) > 1 && has(s, "save"))
 			return mfs_fail(s->err, -ENOTSUP,
 					"--save with %s %lld is not supported; leave out --save, "
 					"or use 1",
 					flag(not_saved[i], a), (long long)number(s, not_saved[i]));
-	if (number(s, "tensor_model_parallel_size") > 1 && has(s, "num_experts"))
-		return mfs_fail(s->err, -ENOTSUP,
-				"%s %lld beside --num-experts is not supported; use 1",
-				flag("tensor_model_parallel_size", a),
-				(long long)number(s, "tensor_model_parallel_size"));
 	return 0;
 }
 
@@ -143,6 +132,11 @@ int mfs_settle_parallel(struct settle *s)
 	cp = number(s, "context_parallel_size");
 	ep = number(s, "expert_model_parallel_size");
 	etp = number(s, "expert_tensor_parallel_size");
+	if (tp % etp)
+		return mfs_fail(s->err, -EINVAL,
+				"--expert-tensor-parallel-size: expected a divisor of "
+				"--tensor-model-parallel-size %lld, found %lld",
+				(long long)tp, (long long)etp);
 	/* A plan is of as many processes as the model needs. */
 	if (s->c->dry_run && number(s, "world_size") == 1)
 		mfs_flag_set_number(s->v, "world_size", pp * common_multiple(tp * cp, etp * ep));

@@ -18,6 +18,12 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 		return refuse(err, "--moe-mlp-glu-interleave-size");
 	if (a->moe_shared_expert_glu_interleave_size > 0)
 		return refuse(err, "--moe-shared-expert-glu-interleave-size");
+	/* moe_layer.py: MoELayer.forward. */
+	if (mfs_is_divided(net) && !net->config->sequence_parallel)
+		return mfs_fail(err, -EINVAL,
+				"--num-experts with --tensor-model-parallel-size %u: expected "
+				"--sequence-parallel beside them",
+				net->parallel->size.tp);
 	return 0;
 }
 

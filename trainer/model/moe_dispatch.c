@@ -39,7 +39,7 @@ static void divide(const struct mfs_net *net, struct mfs_dispatch *d)
 	d->first = each * p->place.ep;
 	d->most = d->choices;
 	if (d->exchanges)
-		d->most = d->processes * net->tokens * (each < d->top_k ? each : d->top_k);
+		d->most = d->processes * net->rows * (each < d->top_k ? each : d->top_k);
 }
 
 static int check(const struct mfs_net *net, const struct mfs_dispatch *d, struct mfs_error *err)
@@ -51,11 +51,11 @@ static int check(const struct mfs_net *net, const struct mfs_dispatch *d, struct
 				"--expert-model-parallel-size: expected a divisor of --num-experts "
 				"%lld, found %u",
 				(long long)d->all_experts, net->parallel->size.ep);
-	if (net->tokens > INT32_MAX / d->top_k / processes)
+	if (net->rows > INT32_MAX / d->top_k / processes)
 		return mfs_fail(err, -EINVAL,
-				"microbatches of %lld processes, of %lld tokens each, of which "
+				"%lld processes have %lld tokens of microbatches each, of which "
 				"each goes to %lld experts: expected at most %d rows",
-				(long long)processes, (long long)net->tokens, (long long)d->top_k,
+				(long long)processes, (long long)net->rows, (long long)d->top_k,
 				INT32_MAX);
 	return 0;
 }
@@ -84,7 +84,7 @@ int mfs_dispatch_plan(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_pa
 
 	d->all_experts = net->args->num_experts;
 	d->top_k = net->args->moe_router_topk;
-	d->choices = net->tokens * d->top_k;
+	d->choices = net->rows * d->top_k;
 	rc = check(net, d, err);
 	if (rc)
 		return rc;
@@ -297,13 +297,14 @@ void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct mfs_dispatch *d = dispatch_of(part);
 	const struct mfs_moe *m = part->own;
+	const int64_t first = net->first_row * d->top_k; /* of all tokens' choices */
 	int64_t *sent = mfs_part_kept(net, part, d->sent);
 	const struct mfk_dispatch order = {
-		.tokens = net->tokens,
+		.tokens = net->rows,
 		.experts = d->all_experts,
 		.top_k = d->top_k,
-		.expert = mfs_part_kept(net, part, m->router.expert),
-		.prob = mfs_part_kept(net, part, m->router.prob),
+		.expert = (const int32_t *)mfs_part_kept(net, part, m->router.expert) + first,
+		.prob = (const float *)mfs_part_kept(net, part, m->router.prob) + first,
 		.offsets = sent + own_rank(net) * (d->all_experts + 1),
 		.row = mfs_part_kept(net, part, d->row),
 		.from = mfs_part_kept(net, part, d->from),
@@ -364,7 +365,7 @@ void mfs_dispatch_from_experts(const struct mfs_net *net, const struct mfs_pass 
 	const struct cargo cargo = rows_of(net, d);
 	const struct mfk_rows rows = {
 		.dtype = net->io,
-		.rows = net->tokens,
+		.rows = net->rows,
 		.cols = net->hidden,
 		.each = d->top_k,
 		.map = mfs_part_kept(net, part, d->row),

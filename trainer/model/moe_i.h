@@ -36,11 +36,11 @@ struct mfs_router {
 /*
  * Rows of tokens on their way to experts. Each process of MFS_GROUP_EXPERT_TOKENS has a part of
  * all_experts experts: neighbours by their numbers, whole ones or a part of each. No token is
- * dropped, so that a process sends T * top_k rows; how many its own experts get is found out in
+ * dropped, so that a process sends R * top_k rows, where R is its rows of the stream (net->rows); how many its own experts get is found out in
  * each forward, which waits for it.
  */
 struct mfs_dispatch {
-	int64_t all_experts, top_k, choices; /* choices: T * top_k */
+	int64_t all_experts, top_k, choices; /* choices: R * top_k */
 	uint32_t processes, parts;	     /* parts: processes that share each expert */
 	bool exchanges;			     /* rows of several processes meet */
 	int64_t first, experts;		     /* this process's */
@@ -80,7 +80,7 @@ struct mfs_shared_experts {
 	struct mfs_mlp mlp;
 	struct mfs_linear gate;			      /* weight NULL: none */
 	uint64_t gate_logits, gate_choice, gate_prob; /* kept */
-	uint64_t dgate;				      /* scratch */
+	uint64_t dgate, dx;			      /* scratch; dx: of the rows of the stream */
 };
 
 struct mfs_moe {
@@ -100,10 +100,10 @@ int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
 void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
 			     struct mfs_part_plan *p);
 void mfs_router_begin(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r);
-/* Experts and probabilities of x's tokens. Adds to the sums of losses. */
+/* Experts and probabilities of all tokens, of x[R, hidden]. Adds to the sums of losses. */
 void mfs_router_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_part *part, const void *x);
-/* dx, which is written, of dprob [T * top_k], the probabilities' gradients in the order of sorted
+/* dx, which is written, of dprob [R * top_k], the probabilities' gradients in the order of sorted
  * choices. */
 void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, const float *dprob, const void *x, void *dx);
@@ -127,11 +127,11 @@ void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
 int64_t *mfs_dispatch_offsets(const struct mfs_net *net, const struct mfs_dispatch *d);
 /* Rows that own experts have in it, since it was sorted. */
 int64_t mfs_dispatch_rows(const struct mfs_net *net, const struct mfs_dispatch *d);
-/* Rows of x[T, hidden] at their experts: [rows, hidden], sorted by expert, then by process, then by
+/* Rows of x[R, hidden] at their experts: [rows, hidden], sorted by expert, then by process, then by
  * token. They lie in one place, whatever x is. */
 void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *run,
 			      const struct mfs_part *part, const void *x);
-/* y[T, hidden] (+)= each token's rows, of what to_experts gave, which experts have changed. */
+/* y[R, hidden] (+)= each token's rows, of what to_experts gave, which experts have changed. */
 void mfs_dispatch_from_experts(const struct mfs_net *net, const struct mfs_pass *run,
 			       const struct mfs_part *part, bool adds, void *y);
 /* Gradients of probabilities in the order of sorted choices, of those in the order of rows. */

@@ -5,6 +5,10 @@
  * over the number of microbatches, and, with per-token loss, by the loss scale times the
  * microbatch's tokens (core/pipeline_parallel/schedules.py, core/transformer/moe/router.py).
  *
+ * With --sequence-parallel a process has some rows of the stream, and logits of these. They are
+ * gathered, so that each knows the choices and the losses of all tokens of the microbatch: logits
+ * are small beside rows. Backward is of the process's rows alone.
+ *
  * Source: megatron/core/transformer/moe/router.py.
  */
 #include "formats/base/str.h"
@@ -109,10 +113,10 @@ void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
 	r->loads = mfs_part_plan_scratch(
 		p, net->context.size > 1 ? numbers(net->context.size, load_count(net, r)) : 0);
 	p->scratch = begin;
-	r->dlogits = mfs_part_plan_scratch(p, mfs_matrix_bytes(r->type, net->tokens, r->experts));
+	r->dlogits = mfs_part_plan_scratch(p, mfs_matrix_bytes(r->type, net->rows, r->experts));
 	if (r->type == net->io)
 		return;
-	r->wide = mfs_part_plan_scratch(p, numbers(net->tokens, net->hidden));
+	r->wide = mfs_part_plan_scratch(p, numbers(net->rows, net->hidden));
 	r->wide_weight = mfs_part_plan_scratch(p, numbers(r->experts, net->hidden));
 }
 
@@ -129,6 +133,7 @@ int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
 	if (rc)
 		return rc;
 	mfs_linear_replaces(net, &r->linear);
+	mfs_net_gradient_is_term(net, r->linear.weight);
 	r->experts = net->args->num_experts;
 	r->top_k = net->args->moe_router_topk;
 	r->layers = count_layers(net->args);
@@ -152,12 +157,14 @@ void mfs_router_begin(const struct mfs_net *net, struct mfk_ctx *ctx, const stru
 
 /* ---- logits ---- */
 
-/* The product gives logits in the router's type. */
+/* Logits of the process's rows, in the router's type, and then of all tokens. */
 static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_router *r, const void *x, void *logits)
 {
+	const int64_t own = net->first_row * r->experts, count = net->rows * r->experts;
+	void *at = (char *)logits + (size_t)own * mfk_dtype_size(r->type);
 	const struct mfk_gemm product = {
-		.m = net->tokens,
+		.m = net->rows,
 		.n = r->experts,
 		.k = net->hidden,
 		.trans_b = true,
@@ -165,7 +172,7 @@ static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
 		.dtype_c = r->type,
 		.a = x,
 		.b = mfs_weight(net, r->linear.weight),
-		.c = logits,
+		.c = at,
 		.lda = net->hidden,
 		.ldb = net->hidden,
 		.ldc = r->experts,
@@ -173,6 +180,9 @@ static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
 	};
 
 	net->backend->ops->gemm(run->ctx, &product);
+	if (net->rows < net->tokens)
+		mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR, run->ctx, r->type, logits,
+					at, (uint64_t)count);
 }
 
 /* dweight += dlogits^T x, of x in fp32. A product of fp32 gives fp32: gradients of another type are
@@ -187,7 +197,7 @@ static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_pas
 	const struct mfk_gemm product = {
 		.m = r->experts,
 		.n = net->hidden,
-		.k = net->tokens,
+		.k = net->rows,
 		.trans_a = true,
 		.a = dlogits,
 		.b = x,
@@ -212,7 +222,7 @@ static void wide_input_gradient(const struct mfs_net *net, const struct mfs_pass
 				void *dx)
 {
 	const struct mfk_gemm product = {
-		.m = net->tokens,
+		.m = net->rows,
 		.n = net->hidden,
 		.k = r->experts,
 		.a = dlogits,
@@ -233,7 +243,7 @@ static void wide_router_backward(const struct mfs_net *net, const struct mfs_pas
 				 void *dx)
 {
 	const struct mfk_ops *ops = net->backend->ops;
-	const int64_t count = net->tokens * net->hidden;
+	const int64_t count = net->rows * net->hidden;
 	void *wide = mfs_net_scratch(net, r->wide), *weight = mfs_net_scratch(net, r->wide_weight);
 
 	ops->cast(run->ctx, MFK_F32, wide, net->io, x, count);
@@ -356,6 +366,36 @@ void mfs_router_forward(const struct mfs_net *net, const struct mfs_pass *run,
 	choose(net, run, &m->router, &r);
 }
 
+/* The process's rows [first, first + count), of choices and what follows from them for all tokens.
+ * They are of whole sequences that are balanced, or in one. */
+static void backward_rows(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_router *m, struct mfk_route r, int64_t first,
+			  int64_t count)
+{
+	const int64_t token = net->first_row + first, width = r.experts;
+	const size_t size = mfk_dtype_size(r.dtype);
+
+	r.tokens = count;
+	r.logits = (const char *)r.logits + (size_t)(token * width) * size;
+	r.expert += token * r.top_k;
+	r.prob += token * r.top_k;
+	r.load += token / m->balance_tokens * width;
+	r.row += first * r.top_k;
+	r.dlogits = (char *)r.dlogits + (size_t)(first * width) * size;
+	net->backend->ops->route_backward(run->ctx, &r);
+}
+
+/* How many of the process's rows from first on are of whole sequences, or in one. */
+static int64_t rows_at_once(const struct mfs_net *net, const struct mfs_router *m, int64_t first)
+{
+	const int64_t at = (net->first_row + first) % m->balance_tokens, left = net->rows - first;
+	const int64_t in_one = m->balance_tokens - at;
+
+	if (!at && left >= m->balance_tokens)
+		return left - left % m->balance_tokens;
+	return left < in_one ? left : in_one;
+}
+
 void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, const float *dprob, const void *x, void *dx)
 {
@@ -369,9 +409,12 @@ void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
 	r.dbalance = (float)(scale * m->balance_coeff * balance_factor(net, m));
 	r.dz = (float)(scale * m->z_coeff / all_tokens(net));
 	r.dlogits = mfs_net_scratch(net, m->dlogits);
-	net->backend->ops->route_backward(run->ctx, &r);
+	for (int64_t first = 0, count; first < net->rows; first += count) {
+		count = rows_at_once(net, m, first);
+		backward_rows(net, run, m, r, first, count);
+	}
 	if (m->type == net->io)
-		mfs_linear_backward(net, run, &m->linear, net->tokens, x, r.dlogits, dx);
+		mfs_linear_backward(net, run, &m->linear, net->rows, x, r.dlogits, dx);
 	else
 		wide_router_backward(net, run, m, x, r.dlogits, dx);
 }
@@ -382,7 +425,7 @@ int32_t *mfs_router_totals(const struct mfs_net *net, const struct mfs_pass *run
 	return r->bias && run->train && !run->again ? mfs_net_at(net, r->totals) : NULL;
 }
 
-/* All processes move the bias by what all their tokens chose: those that share a sequence, too
+/* All processes move the bias by what all their tokens chose: those that share a stream, too
  * (moe_utils.py: get_updated_expert_bias). */
 int mfs_router_end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r,
 			struct mfs_error *err)

@@ -1,4 +1,9 @@
-/* The experts that every token goes to: an MLP, whose output a gate may weigh. */
+/*
+ * The experts that every token goes to: an MLP, whose output a gate may weigh.
+ *
+ * With --sequence-parallel it is divided as the MLP of a dense layer is: each process computes a
+ * term of all tokens' output (tensor_parallel.c).
+ */
 #include "trainer/model/moe_i.h"
 
 static int find_gate(struct mfs_net *net, struct mfs_shared_experts *s, uint32_t layer,
@@ -16,6 +21,7 @@ static int find_gate(struct mfs_net *net, struct mfs_shared_experts *s, uint32_t
 				layer);
 	s->gate = (struct mfs_linear){.weight = weight, .out = 1, .in = net->hidden, .adds = true};
 	mfs_linear_replaces(net, &s->gate);
+	mfs_net_gradient_is_term(net, weight);
 	return 0;
 }
 
@@ -33,7 +39,7 @@ int mfs_shared_experts_plan(struct mfs_net *net, uint32_t layer, struct mfs_shar
 		rc = find_gate(net, s, layer, err);
 	if (rc)
 		return rc;
-	s->mlp.fc1.adds = true;
+	s->mlp.fc1.adds = !mfs_is_divided(net);
 	if (!s->gate.weight)
 		return 0;
 	s->gate_logits = mfs_part_plan_keep(p, mfs_matrix_bytes(net->io, net->tokens, 1));
@@ -47,6 +53,8 @@ void mfs_shared_experts_plan_scratch(const struct mfs_net *net, struct mfs_share
 {
 	if (s->gate.weight)
 		s->dgate = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, net->tokens, 2));
+	if (s->exist && mfs_is_divided(net))
+		s->dx = mfs_part_plan_scratch(p, mfs_matrix_bytes(net->io, net->rows, net->hidden));
 }
 
 /* The sigmoid of the gate: a router of one expert. */
@@ -89,13 +97,18 @@ void mfs_shared_experts_forward(const struct mfs_net *net, const struct mfs_pass
 				const struct mfs_part *part, const void *x, void *y)
 {
 	const struct mfs_moe *m = part->own;
+	const void *all = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
+	void *term = y ? mfs_stream_term(net, y) : NULL;
 
-	mfs_mlp_forward(net, run, part, &m->shared.mlp, gate_forward(net, run, part, x), x, y);
+	mfs_mlp_forward(net, run, part, &m->shared.mlp, gate_forward(net, run, part, all), all,
+			term);
+	if (y)
+		mfs_stream_sum(net, run, term, y);
 }
 
-void mfs_shared_experts_backward(const struct mfs_net *net, const struct mfs_pass *run,
-				 const struct mfs_part *part, const void *x, const void *dy,
-				 void *dx)
+/* A term of dx of all tokens. The gate's gradient is a term, too: of the columns that each has. */
+static void term_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct mfs_moe *m = part->own;
 	const struct mfs_shared_experts *s = &m->shared;
@@ -113,4 +126,23 @@ void mfs_shared_experts_backward(const struct mfs_net *net, const struct mfs_pas
 	r.dlogits = dgate + net->tokens;
 	net->backend->ops->route_backward(run->ctx, &r);
 	mfs_linear_backward(net, run, &s->gate, net->tokens, x, r.dlogits, dx);
+}
+
+void mfs_shared_experts_backward(const struct mfs_net *net, const struct mfs_pass *run,
+				 const struct mfs_part *part, const void *x, const void *dy,
+				 void *dx)
+{
+	const struct mfs_moe *m = part->own;
+	void *own, *term;
+
+	if (!mfs_is_divided(net)) {
+		term_backward(net, run, part, x, dy, dx);
+		return;
+	}
+	own = mfs_net_scratch(net, m->shared.dx);
+	term = mfs_stream_term(net, own);
+	term_backward(net, run, part, mfs_stream_gather(net, run, MFS_GATHERED_X, x),
+		      mfs_stream_gather(net, run, MFS_GATHERED_DY, dy), term);
+	mfs_stream_sum(net, run, term, own);
+	net->backend->ops->add(run->ctx, net->io, dx, dx, own, net->rows * net->hidden);
 }
