@@ -1,11 +1,13 @@
 /*
  * Gradients of every parameter, losses and the gradient's norm of several processes against those
- * of one: models of random shapes, the same weights and the same microbatch. Each process computes
- * both, and compares what it has. fp32, in which sums differ by their order alone.
+ * of one: models of random shapes, the same weights and the same microbatches, one for each data
+ * parallel place. Each process computes both, and compares what it has. fp32, in which sums differ
+ * by their order alone.
  *
  *   CK_FORK=no TP=2 SP=1 mpirun -n 2 build/obj/tests/train/gradients
  *
- * TP: --tensor-model-parallel-size; SP: --sequence-parallel. MPI: the plugin's path.
+ * TP: --tensor-model-parallel-size; SP: --sequence-parallel; EP, ETP: of experts, which the models
+ * have then. MPI: the plugin's path.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -131,6 +133,72 @@ static struct mfs_train_config (*const families[])(void) = {plain, gpt2_like, qw
 							    qwen3_like, deepseek_like};
 #define FAMILIES ((int)(sizeof(families) / sizeof(families[0])))
 
+/* ---- models of experts ---- */
+
+/* Often more experts than a microbatch has tokens. Everything is divided by as many as four. */
+static void add_experts(struct mfs_train_config *c)
+{
+	static const uint8_t all[] = {1, 1, 1}, later[] = {0, 1, 1};
+
+	c->model.num_experts = 4 * (1 + below(5));
+	c->model.moe_router_topk = 1 + below(4);
+	c->model.moe_layers = c->model.num_layers > 1 && below(2) ? later : all;
+	c->model.moe_ffn_hidden_size = 4 * (1 + below(6));
+	c->model.moe_router_score_function = "softmax";
+	c->model.moe_router_num_groups = c->model.moe_router_group_topk = MFS_UNSET;
+	c->model.moe_mlp_glu_interleave_size = MFS_UNSET;
+	c->model.moe_shared_expert_glu_interleave_size = MFS_UNSET;
+	c->model.moe_aux_loss_coeff = 0.1;
+	c->moe_router_load_balancing_type = below(2) ? "aux_loss" : "seq_aux_loss";
+	c->moe_router_bias_update_rate = 0.125;
+}
+
+static struct mfs_train_config mixtral_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	add_experts(&c);
+	c.moe_z_loss_coeff = 0.01;
+	c.model.moe_router_pre_softmax = below(2);
+	c.hidden_dropout = below(2) ? 0.2 : 0;
+	return c;
+}
+
+/* A bias, shared experts, a router of more digits. */
+static struct mfs_train_config biased_like(void)
+{
+	static const char *const modules[] = {"moe_act", "shared_experts"};
+	struct mfs_train_config c = plain();
+
+	add_experts(&c);
+	c.model.moe_router_score_function = "sigmoid";
+	c.model.moe_router_enable_expert_bias = true;
+	c.model.moe_shared_expert_intermediate_size = 4 * (1 + below(6));
+	c.moe_router_dtype = "fp32";
+	c.recompute_granularity = below(2) ? MFS_RECOMPUTE_SELECTIVE : MFS_RECOMPUTE_NONE;
+	c.recompute_modules = (struct mfs_words){modules, 2};
+	return c;
+}
+
+/* A gate of shared experts, per-token loss, layers that are run again. */
+static struct mfs_train_config gated_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	add_experts(&c);
+	c.model.moe_shared_expert_intermediate_size = 4 * (1 + below(6));
+	c.model.moe_shared_expert_gate = true;
+	c.calculate_per_token_loss = true;
+	c.recompute_granularity = MFS_RECOMPUTE_FULL;
+	c.recompute_method = "uniform";
+	c.recompute_num_layers = 1;
+	return c;
+}
+
+static struct mfs_train_config (*const expert_families[])(void) = {mixtral_like, biased_like,
+								   gated_like};
+#define EXPERT_FAMILIES ((int)(sizeof(expert_families) / sizeof(expert_families[0])))
+
 /* ---- the same model, divided ---- */
 
 static struct mfs_parallel parallel;
@@ -140,13 +208,16 @@ static void open_groups(void)
 {
 	const char *plugin = getenv("MPI");
 	const uint32_t tp = setting("TP", 1);
-	struct mfs_parallel_sizes sizes = {.tp = tp, .cp = 1, .pp = 1, .etp = tp, .ep = 1};
+	struct mfs_parallel_sizes sizes = {
+		.tp = tp, .cp = 1, .pp = 1, .etp = setting("ETP", tp), .ep = setting("EP", 1)};
 	struct mfs_launch launch;
 	char why[MFK_WHY] = "";
 
 	unit_ok(mfs_launch_find(&launch, &err), &err);
 	ck_assert_uint_eq(launch.size % tp, 0);
-	sizes.dp = sizes.edp = launch.size / tp;
+	ck_assert_uint_eq(launch.size % (sizes.etp * sizes.ep), 0);
+	sizes.dp = launch.size / tp;
+	sizes.edp = launch.size / (sizes.etp * sizes.ep);
 	mfs_parallel_places(&launch, &sizes, &parallel);
 	if (launch.size > 1)
 		ck_assert_msg(!mfk_mpi_load(plugin ? plugin : "build/libmcorefs-mpi.so", why), "%s",
@@ -210,6 +281,34 @@ static void take_weights(struct train_model *part, const struct train_model *one
 	}
 }
 
+/* Where there is a bias, all tokens go to the same few experts. */
+static void skew(struct train_model *part, struct train_model *one)
+{
+	for (uint32_t i = 0; i < one->params->buffer_count; i++) {
+		const struct mfs_model_buffer *b = &one->params->buffer_list[i];
+		const uint64_t chosen = (uint64_t)below((int64_t)b->elements);
+
+		one->params->buffers[b->start + chosen] = 10;
+		part->params->buffers[part->params->buffer_list[i].start + chosen] = 10;
+	}
+}
+
+/* ---- gradients of all processes ---- */
+
+static void add_gradients(struct train_model *part)
+{
+	for (uint32_t i = 0; i < part->params->count; i++) {
+		const struct mfs_param *p = &part->params->list[i];
+
+		mfs_parallel_all_reduce(&parallel,
+					p->is_expert ? MFS_GROUP_EXPERT_GRADS : MFS_GROUP_GRADS,
+					part->ctx, MFK_SUM, MFK_F32,
+					(float *)part->params->grads + p->start, p->elements);
+	}
+	mfs_net_sum_gradients(part->net, part->ctx);
+	train_model_sync(part);
+}
+
 /* ---- comparisons ---- */
 
 static void compare_gradient(const struct train_model *part, const struct train_model *one,
@@ -224,64 +323,109 @@ static void compare_gradient(const struct train_model *part, const struct train_
 	take_part(p, whole, one->params->grads, want);
 	for (uint64_t e = 0; e < whole->elements; e++)
 		most = fmaxf(most, fabsf(all[e]));
-	ck_assert_msg(most > 0, "%s has no gradient",
+	/* No token may have chosen an expert. */
+	ck_assert_msg(most > 0 || p->is_expert, "%s has no gradient",
 		      mfs_global_tensor_name(p->tensor, name, sizeof(name)));
 	for (uint64_t e = 0; e < p->elements; e++) {
 		ck_assert_msg(fabsf(found[e] - want[e]) <= WITHIN * most,
 			      "%s, element %zu of %zu: %g instead of %g, the greatest is %g",
 			      mfs_global_tensor_name(p->tensor, name, sizeof(name)), (size_t)e,
 			      (size_t)p->elements, found[e], want[e], most);
-		*squares += p->counts ? (double)found[e] * found[e] : 0;
+		squares[p->is_expert] += p->counts ? (double)found[e] * found[e] : 0;
 	}
 	free(want);
 }
 
-/* Each element of the model counts in one process. */
-static void compare_norms(const struct train_model *one, double squares)
+/* Each element of the model counts in one process. squares: of dense parameters, of experts. */
+static void compare_norms(const struct train_model *one, double squares[2])
 {
 	const float *grads = one->params->grads;
-	double want = 0;
+	double want = 0, found;
 
 	for (uint64_t e = 0; e < one->params->elements; e++)
 		want += (double)grads[e] * grads[e];
-	unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_MODEL, &squares, 1, &err), &err);
-	ck_assert_msg(fabs(squares - want) <= 1e-4 * want, "the squares are %g instead of %g",
-		      squares, want);
+	unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_MODEL, &squares[0], 1, &err), &err);
+	unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_EXPERT_MODEL, &squares[1], 1, &err), &err);
+	found = squares[0] + squares[1];
+	ck_assert_msg(fabs(found - want) <= 1e-4 * want, "the squares are %g instead of %g", found,
+		      want);
+}
+
+/* Those of a model are no parameters, and whole in each process. */
+static void compare_biases(struct train_model *part, struct train_model *one)
+{
+	struct train_model *const both[] = {part, one};
+
+	for (int i = 0; i < 2; i++) {
+		unit_ok(mfs_net_update_expert_bias(both[i]->net, both[i]->ctx, &err), &err);
+		train_model_sync(both[i]);
+	}
+	ck_assert_uint_eq(part->params->buffer_elements, one->params->buffer_elements);
+	ck_assert(!memcmp(part->params->buffers, one->params->buffers,
+			  one->params->buffer_elements * sizeof(float)));
+}
+
+/* Microbatches of data parallel places: each has its own. */
+struct batches {
+	uint64_t seed;
+	bool split; /* into documents */
+};
+
+/* The loss of all places' microbatches. own: this process runs its own alone. */
+static double run_all(struct train_model *m, const struct batches *all, bool own)
+{
+	const struct mfs_group_place *data = &parallel.group[MFS_GROUP_DATA];
+	const struct mfs_train_config *c = &m->config;
+	double loss = 0;
+
+	for (uint32_t i = own ? data->rank : 0; i < (own ? data->rank + 1 : data->size); i++) {
+		struct mfs_batch *b = train_batch_new(c->micro_batch_size, c->seq_length, 61,
+						      all->seed + i * UINT64_C(1000));
+
+		if (all->split)
+			train_batch_split(b, c->micro_batch_size, c->seq_length, 3);
+		loss += train_run(m, b, true);
+		train_batch_free(b);
+	}
+	if (own)
+		unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_DATA, &loss, 1, &err), &err);
+	return loss;
 }
 
 static void compare(const struct mfs_train_config *config)
 {
 	struct train_model *one = train_model_new(config), *part = divided_new(config);
-	struct mfs_batch *b =
-		train_batch_new(config->micro_batch_size, config->seq_length, 61, seed);
-	double squares = 0, want, found;
+	const struct batches all = {.seed = seed, .split = below(2)};
+	double squares[2] = {0}, want, found;
 
-	if (below(2))
-		train_batch_split(b, config->micro_batch_size, config->seq_length, 3);
 	train_model_random(one, seed, SPREAD);
 	take_weights(part, one);
-	want = train_run(one, b, true);
-	found = train_run(part, b, true);
-	mfs_net_sum_gradients(part->net, part->ctx);
-	train_model_sync(part);
+	if (below(3) == 0)
+		skew(part, one);
+	want = run_all(one, &all, false);
+	found = run_all(part, &all, true);
+	add_gradients(part);
 	ck_assert_msg(fabs(found - want) <= 1e-6 * fabs(want), "the loss is %.9g instead of %.9g",
 		      found, want);
 	for (uint32_t i = 0; i < part->params->count; i++)
-		compare_gradient(part, one, &part->params->list[i], &squares);
+		compare_gradient(part, one, &part->params->list[i], squares);
 	compare_norms(one, squares);
-	train_batch_free(b);
+	compare_biases(part, one);
 	train_model_free(part);
 	train_model_free(one);
 }
 
 START_TEST(test_processes_compute_as_one)
 {
+	const bool experts = getenv("EP") || getenv("ETP");
+	const int count = experts ? EXPERT_FAMILIES : FAMILIES;
+
 	open_groups();
-	for (int i = 0; i < MODELS * FAMILIES; i++) {
+	for (int i = 0; i < MODELS * count; i++) {
 		struct mfs_train_config config;
 
 		seed = (uint64_t)i;
-		config = families[i % FAMILIES]();
+		config = (experts ? expert_families : families)[i % count]();
 		compare(&config);
 	}
 	mfs_parallel_close(&parallel);
