@@ -71,6 +71,16 @@ verdict() {
 	rm -f "$work"/n*.log
 }
 
+# gradients VARIANT N NAME=VALUE...: of every parameter, of random models (tests/train/gradients.c)
+gradients() {
+	local variant=$1 n=$2
+	shift 2
+	# MPI keeps what it has allocated.
+	env CK_FORK=no MPI="$(dirname "$train")/libmcorefs-mpi.so" ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}" "$@" \
+		"${launcher[@]}" "$n" "$(dirname "$train")/$variant/tests/train/gradients" >"$work/log" 2>&1
+	verdict $? "gradients, $* $variant"
+}
+
 # layout_flags N-tp2-ep2: fills the array layout with the flags of a layout
 layout_flags() {
 	local word

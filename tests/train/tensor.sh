@@ -7,19 +7,11 @@ cd "$(dirname "$0")/../.." || exit 1
 . tests/train/processes.sh
 processes_begin tensor
 at[gpt2]=$fixtures/gpt2-torch-tp2-pp2
-build=$(dirname "$train")
 
-# gradients N SP VARIANT: of every parameter, of random models
-gradients() {
-	CK_FORK=no TP=$1 SP=$2 MPI=$build/libmcorefs-mpi.so "${launcher[@]}" "$1" "$build/$3/tests/train/gradients" >"$work/log" 2>&1
-	verdict $? "gradients, TP$1 SP$2 $3"
-}
-
-gradients 2 0 obj
-gradients 2 1 obj
-gradients 4 1 obj
-# MPI keeps what it has allocated.
-ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-} gradients 2 1 asan
+gradients obj 2 TP=2 SP=0
+gradients obj 2 TP=2 SP=1
+gradients obj 4 TP=4 SP=1
+gradients asan 2 TP=2 SP=1
 
 as_one "llama, validation" llama "2-tp2 2-tp2-sp" 6 --eval-interval 2 --eval-iters 2 --log-params-norm --log-num-zeros-in-grad
 as_one "two copies of two processes, per-token loss, documents" llama 4-tp2-sp 4 --calculate-per-token-loss --eod-mask-loss \

@@ -36,8 +36,8 @@ struct mfs_router {
 /*
  * Rows of tokens on their way to experts. Each process of MFS_GROUP_EXPERT_TOKENS has a part of
  * all_experts experts: neighbours by their numbers, whole ones or a part of each. No token is
- * dropped, so that a process sends R * top_k rows, where R is its rows of the stream (net->rows); how many its own experts get is found out in
- * each forward, which waits for it.
+ * dropped, so that a process sends R * top_k rows, where R is its rows of the stream (net->rows);
+ * how many its own experts get is found out in each forward, which waits for it.
  */
 struct mfs_dispatch {
 	int64_t all_experts, top_k, choices; /* choices: R * top_k */
