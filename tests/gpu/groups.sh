@@ -36,7 +36,9 @@ verdict $? "two processes on one GPU are refused"
 
 as_one "llama, 2 GPUs" llama 2 6 --eval-interval 2 --eval-iters 2
 as_one "dropout, tied" qwen2 2 4 --attention-dropout 0.1 --hidden-dropout 0.1
-as_one "experts with a bias" deepseek 2 4
+as_one "experts with a bias" deepseek "2 2-ep2" 4
+as_one "layers in two stages" llama 2-pp2 4
+as_one "halves of sequences" llama 2-cp2 4
 within=1e-2 as_one "gradients in bf16" llama 2 4 --bf16 --grad-reduce-in-bf16
 BACKEND=cuda LAUNCH="${launcher[*]} 2" tests/train/follow.sh "${at[qwen2]}" >"$work/log" 2>&1
 status=$?
