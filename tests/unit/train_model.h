@@ -81,19 +81,28 @@ static inline void train_model_place(struct train_model *m)
 	memset(p->buffers, 0, p->buffer_elements * 4);
 }
 
-static inline struct train_model *train_model_new(const struct mfs_train_config *config)
+/* What a process at a place has of a model. parallel NULL: one that has all of it. */
+static inline struct train_model *train_model_at(const struct mfs_train_config *config,
+						 const struct mfs_parallel *parallel)
 {
 	struct train_model *m = calloc(1, sizeof(*m));
 	char why[MFK_WHY] = "";
 
 	m->config = *config;
 	mfs_parallel_one(&m->parallel);
+	if (parallel)
+		m->parallel = *parallel;
 	ck_assert_msg(!mfk_cpu.device->open(0, 2, &m->device, why), "%s", why);
 	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
-	unit_ok(mfs_params_new(&m->config, NULL, &m->params, &m->err), &m->err);
+	unit_ok(mfs_params_new(&m->config, parallel, &m->params, &m->err), &m->err);
 	train_model_place(m);
 	unit_ok(mfs_net_begin(m->net, m->ctx, &m->err), &m->err);
 	return m;
+}
+
+static inline struct train_model *train_model_new(const struct mfs_train_config *config)
+{
+	return train_model_at(config, NULL);
 }
 
 static inline void train_model_sync(struct train_model *m)

@@ -1,0 +1,350 @@
+/*
+ * Pipelines of small models, on the CPU: all stages are in this process, and their messages are
+ * carried by hand. Losses and gradients must have the bits of a model that is whole, whatever the
+ * stages are; those of a tied embedding, which are a sum of two, are near them.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/small_models.h"
+#include "trainer/model/net_i.h"
+
+#define MOST_STAGES 4
+#define LAYERS	    4
+#define EMBEDDING   "embedding.word_embeddings.weight"
+
+static struct mfs_error err;
+
+/* What a stage has said, and how much of it has met its other end. */
+struct mfk_comm {
+	struct mfk_message list[3];
+	unsigned count, met;
+	bool waits;
+};
+
+static void keep(struct mfk_ctx *ctx, struct mfk_comm *g, const struct mfk_message *list,
+		 unsigned count)
+{
+	(void)ctx;
+	ck_assert_uint_le(count, sizeof(g->list) / sizeof(g->list[0]));
+	memcpy(g->list, list, count * sizeof(*list));
+	g->count = count;
+	g->met = 0;
+	g->waits = true;
+}
+
+static const struct mfk_comm_ops carried = {.name = "a test", .exchange = keep};
+
+struct stage {
+	struct train_model *m;
+	struct mfk_comm comm;
+	struct mfs_pipeline pipeline;
+	uint64_t at;
+};
+
+/* A way to divide a model. */
+struct shape {
+	uint32_t stages, chunks, first;
+	int64_t group;
+	uint64_t microbatches;
+	bool again; /* layers are run again */
+};
+
+static const struct shape shapes[] = {
+	{2, 1, 0, MFS_UNSET, 4, false}, {2, 2, 0, MFS_UNSET, 4, false},
+	{2, 2, 0, 3, 5, true},		{4, 1, 0, MFS_UNSET, 4, true},
+	{2, 1, 3, MFS_UNSET, 1, false}, {3, 1, 2, MFS_UNSET, 5, false},
+};
+#define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
+
+/* Gradients at their places in the whole model; those of a tied head's copy apart. */
+struct result {
+	float *grads, *copy;
+	struct mfs_net_losses losses;
+};
+
+static struct mfs_train_config config_of(int model, const struct shape *s)
+{
+	struct mfs_train_config c = small_models[model]();
+
+	c.model.num_layers = LAYERS;
+	c.global_batch_size = (int64_t)s->microbatches * c.micro_batch_size;
+	c.eval_global_batch_size = c.micro_batch_size;
+	c.microbatch_group_size = s->group;
+	if (s->again) {
+		c.recompute_granularity = MFS_RECOMPUTE_FULL;
+		c.recompute_method = "uniform";
+		c.recompute_num_layers = 1;
+	}
+	return c;
+}
+
+static struct mfs_net_pass pass_of(const struct mfs_batch *b, uint64_t microbatch)
+{
+	return (struct mfs_net_pass){.batch = b,
+				     .grad_scale = 0.5f,
+				     .backward = true,
+				     .first = microbatch == 0,
+				     .iteration = 3,
+				     .microbatch = microbatch};
+}
+
+/* ---- stages ---- */
+
+static void copy_weights(const struct train_model *whole, struct train_model *m)
+{
+	for (uint32_t i = 0; i < m->params->count; i++) {
+		const struct mfs_param *p = &m->params->list[i];
+		const struct mfs_global_tensor *t = p->tensor;
+		const struct mfs_param *from =
+			mfs_params_find(whole->params, t->name, t->layer, t->expert);
+
+		ck_assert_uint_eq(from->elements, p->elements);
+		memcpy((float *)m->params->weights + p->start,
+		       (float *)whole->params->weights + from->start, p->elements * sizeof(float));
+	}
+}
+
+static void open_stage(struct stage *st, const struct train_model *whole, const struct shape *s,
+		       uint32_t rank)
+{
+	const struct mfs_launch launch = {.rank = rank, .size = s->stages};
+	const struct mfs_parallel_sizes sizes = {1, 1, 1, s->stages, 1, 1, 1};
+	struct mfs_train_config config = whole->config;
+	struct mfs_pipeline_shape shape;
+	struct mfs_parallel parallel;
+
+	config.model.virtual_pipeline_model_parallel_size = s->chunks;
+	config.model.first_stage_layers = s->first ? (int64_t)s->first : MFS_UNSET;
+	mfs_parallel_places(&launch, &sizes, &parallel);
+	parallel.ops = &carried;
+	parallel.group[MFS_GROUP_PIPELINE].comm = &st->comm;
+	*st = (struct stage){.m = train_model_at(&config, &parallel)};
+	copy_weights(whole, st->m);
+	mfs_net_pipeline(st->m->net, s->microbatches, true, &shape);
+	unit_ok(mfs_pipeline_new(&shape, rank, &st->pipeline, &err), &err);
+	ck_assert(mfs_net_has_room(st->m->net, &st->pipeline));
+	mfs_net_clear_grads(st->m->net, st->m->ctx);
+	mfs_net_clear_losses(st->m->net, st->m->ctx);
+}
+
+/* Carries what two stages that wait have for each other. */
+static void carry(struct stage *stages, uint32_t from)
+{
+	struct mfk_comm *a = &stages[from].comm;
+
+	for (unsigned i = 0; i < a->count; i++) {
+		const uint32_t to = a->list[i].peer;
+		struct mfk_comm *b = &stages[to].comm;
+
+		for (unsigned k = 0; k < b->count && !a->list[i].receive; k++) {
+			if (!b->waits || b->list[k].peer != from || !b->list[k].receive ||
+			    a->met & 1u << i || b->met & 1u << k)
+				continue;
+			ck_assert_uint_eq(a->list[i].bytes, b->list[k].bytes);
+			memcpy(b->list[k].data, a->list[i].data, a->list[i].bytes);
+			a->met |= 1u << i;
+			b->met |= 1u << k;
+		}
+	}
+}
+
+/* One step of a stage. False: it waits, or is done. */
+static bool run_step(struct stage *stages, uint32_t rank, struct mfs_batch *const *batches)
+{
+	struct stage *st = &stages[rank];
+	const struct mfs_pipeline_step *step = &st->pipeline.steps[st->at];
+
+	if (st->at == st->pipeline.count)
+		return false;
+	if (st->comm.waits) {
+		carry(stages, rank);
+		if (st->comm.met + 1 != 1u << st->comm.count)
+			return false;
+		st->comm.waits = false;
+		st->at++;
+		return true;
+	}
+	if (step->first) {
+		const struct mfs_net_pass pass =
+			pass_of(batches[step->microbatch], step->microbatch);
+
+		unit_ok(mfs_net_take(st->m->net, st->m->ctx, step->batch, &pass, &err), &err);
+	}
+	mfs_net_step(st->m->net, st->m->ctx, step);
+	train_model_sync(st->m);
+	st->at += !st->comm.waits;
+	return true;
+}
+
+/* ---- results ---- */
+
+static struct result result_new(const struct train_model *whole)
+{
+	return (struct result){.grads = calloc(whole->params->elements, sizeof(float)),
+			       .copy = calloc(whole->params->elements, sizeof(float))};
+}
+
+static void result_free(struct result *r)
+{
+	free(r->grads);
+	free(r->copy);
+}
+
+static void add_result(struct result *r, const struct train_model *whole, struct train_model *m)
+{
+	const struct mfs_params *p = m->params;
+	struct mfs_net_losses l;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_global_tensor *t = p->list[i].tensor;
+		const struct mfs_param *at =
+			mfs_params_find(whole->params, t->name, t->layer, t->expert);
+
+		memcpy((p->list[i].part.is_copy ? r->copy : r->grads) + at->start,
+		       (float *)p->grads + p->list[i].start, at->elements * sizeof(float));
+	}
+	unit_ok(mfs_net_losses(m->net, m->ctx, &l, &err), &err);
+	r->losses.lm_loss_sum += l.lm_loss_sum;
+	r->losses.load_balancing += l.load_balancing;
+	r->losses.seq_load_balancing += l.seq_load_balancing;
+	r->losses.z_loss += l.z_loss;
+}
+
+static struct result run_whole(struct train_model *whole, const struct shape *s,
+			       struct mfs_batch *const *batches)
+{
+	struct result r = result_new(whole);
+
+	mfs_net_clear_grads(whole->net, whole->ctx);
+	mfs_net_clear_losses(whole->net, whole->ctx);
+	for (uint64_t i = 0; i < s->microbatches; i++) {
+		const struct mfs_net_pass pass = pass_of(batches[i], i);
+
+		unit_ok(mfs_net_run(whole->net, whole->ctx, &pass, &err), &err);
+	}
+	train_model_sync(whole);
+	add_result(&r, whole, whole);
+	return r;
+}
+
+static struct result run_stages(const struct train_model *whole, const struct shape *s,
+				struct mfs_batch *const *batches)
+{
+	struct stage stages[MOST_STAGES];
+	struct result r = result_new(whole);
+	bool moves = true;
+
+	for (uint32_t i = 0; i < s->stages; i++)
+		open_stage(&stages[i], whole, s, i);
+	while (moves) {
+		moves = false;
+		for (uint32_t i = 0; i < s->stages; i++)
+			moves |= run_step(stages, i, batches);
+	}
+	for (uint32_t i = 0; i < s->stages; i++) {
+		ck_assert_uint_eq(stages[i].at, stages[i].pipeline.count);
+		add_result(&r, whole, stages[i].m);
+		mfs_pipeline_release(&stages[i].pipeline);
+		train_model_free(stages[i].m);
+	}
+	return r;
+}
+
+/* ---- comparisons ---- */
+
+static void near(double a, double b)
+{
+	ck_assert_msg(fabs(a - b) <= 1e-12 * fabs(b), "%.17g, not %.17g", a, b);
+}
+
+static void check_grads(const struct train_model *whole, const struct result *want,
+			const struct result *found)
+{
+	const struct mfs_param *tied =
+		whole->config.model.tied ? mfs_params_find(whole->params, EMBEDDING, -1, -1) : NULL;
+	char name[MFS_CKPT_NAME_SIZE];
+
+	for (uint32_t i = 0; i < whole->params->count; i++) {
+		const struct mfs_param *p = &whole->params->list[i];
+		const char *of = mfs_global_tensor_name(p->tensor, name, sizeof(name));
+
+		for (uint64_t e = p->start; e < p->start + p->elements; e++) {
+			const float sum = found->grads[e] + found->copy[e];
+
+			if (p == tied)
+				ck_assert_msg(fabsf(sum - want->grads[e]) <=
+						      1e-5f * (0.1f + fabsf(want->grads[e])),
+					      "%s: %g, not %g", of, sum, want->grads[e]);
+			else
+				ck_assert_msg(found->grads[e] == want->grads[e], "%s: %g, not %g",
+					      of, found->grads[e], want->grads[e]);
+		}
+	}
+}
+
+/* _i: a model and a shape */
+START_TEST(test_stages_have_the_bits_of_the_whole)
+{
+	const struct shape *s = &shapes[_i % SHAPES];
+	const int model = _i / SHAPES;
+	const struct mfs_train_config config = config_of(model, s);
+	struct train_model *whole = train_model_new(&config);
+	struct mfs_batch *batches[8];
+	struct result want, found;
+
+	for (uint64_t i = 0; i < s->microbatches; i++)
+		batches[i] = batch_for(model + (int)i, 31 + i);
+	train_model_random(whole, 5, 0.3f);
+	want = run_whole(whole, s, batches);
+	found = run_stages(whole, s, batches);
+	ck_assert(found.losses.lm_loss_sum == want.losses.lm_loss_sum);
+	near(found.losses.load_balancing, want.losses.load_balancing);
+	near(found.losses.seq_load_balancing, want.losses.seq_load_balancing);
+	near(found.losses.z_loss, want.losses.z_loss);
+	check_grads(whole, &want, &found);
+	result_free(&want);
+	result_free(&found);
+	for (uint64_t i = 0; i < s->microbatches; i++)
+		train_batch_free(batches[i]);
+	train_model_free(whole);
+}
+END_TEST
+
+/* 1F1B and interleaved: a tied embedding's two gradients, too. */
+START_TEST(test_schedules_have_the_same_bits)
+{
+	const struct mfs_train_config config = config_of(_i, &shapes[0]);
+	struct train_model *whole = train_model_new(&config);
+	const size_t bytes = whole->params->elements * sizeof(float);
+	struct mfs_batch *batches[4];
+	struct result one, other;
+
+	for (int i = 0; i < 4; i++)
+		batches[i] = batch_for(_i + i, 31 + (uint64_t)i);
+	train_model_random(whole, 5, 0.3f);
+	one = run_stages(whole, &shapes[0], batches);
+	other = run_stages(whole, &shapes[1], batches);
+	ck_assert(one.losses.lm_loss_sum == other.losses.lm_loss_sum);
+	ck_assert(!memcmp(one.grads, other.grads, bytes));
+	ck_assert(!memcmp(one.copy, other.copy, bytes));
+	result_free(&one);
+	result_free(&other);
+	for (int i = 0; i < 4; i++)
+		train_batch_free(batches[i]);
+	train_model_free(whole);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("trainer_pipeline");
+	TCase *c = tcase_create("pipelines");
+
+	tcase_set_timeout(c, 120);
+	tcase_add_loop_test(c, test_stages_have_the_bits_of_the_whole, 0, SMALL_MODELS * SHAPES);
+	tcase_add_loop_test(c, test_schedules_have_the_same_bits, 0, SMALL_MODELS);
+	suite_add_tcase(s, c);
+	return s;
+}
