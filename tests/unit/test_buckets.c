@@ -21,7 +21,9 @@ static uint64_t below(uint64_t *state, uint64_t n)
 	return (*state >> 33) % n;
 }
 
-/* A list of sizes alone; number says which parameter it was. */
+static const struct mfs_global_tensor layers[] = {{.layer = 0}, {.layer = 1}, {.layer = 2}};
+
+/* A list of sizes alone; drawn_from says which parameter it was. */
 static struct mfs_params *random_params(uint64_t *seed)
 {
 	struct mfs_params *p = calloc(1, sizeof(*p));
@@ -30,9 +32,10 @@ static struct mfs_params *random_params(uint64_t *seed)
 	p->list = calloc(p->count, sizeof(*p->list));
 	for (uint32_t i = 0; i < p->count; i++) {
 		p->list[i].elements = 1 + below(seed, below(seed, 3) ? 3000 : 130);
-		p->list[i].is_expert = below(seed, 3) == 0;
+		p->list[i].is_expert = i > 0 && below(seed, 3) == 0;
 		p->list[i].part.is_shared = i == 0;
 		p->list[i].drawn_from = i;
+		p->list[i].tensor = &layers[(uint64_t)i * 3 / p->count];
 	}
 	return p;
 }
@@ -106,15 +109,40 @@ static void check_params(const struct mfs_params *p, const struct mfs_bucket_rul
 	ck_assert_uint_ge(p->elements, end);
 }
 
-/* A bucket is as large as the rule says, and no larger than its first parameter makes it. */
+static uint64_t aligned(const struct mfs_param *p)
+{
+	return (p->elements + MFS_PARAM_ALIGN - 1) / MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
+}
+
+/* Experts of a layer are in one bucket. */
+static bool belong(const struct mfs_param *a, const struct mfs_param *b)
+{
+	return a->is_expert && b->is_expert && a->tensor == b->tensor;
+}
+
+static void check_experts(const struct mfs_params *p)
+{
+	for (uint32_t i = 1; i < p->count; i++) {
+		const struct mfs_param *a = &p->list[i - 1], *b = &p->list[i];
+
+		if (!belong(a, b))
+			continue;
+		ck_assert_uint_eq(b->start, a->start + aligned(a));
+		ck_assert_ptr_eq(bucket_of(p, a->start), bucket_of(p, b->start));
+	}
+}
+
+/* A bucket is as large as the rule says, and no larger than its first parameter makes it, with the
+ * experts that belong to it. */
 static void check_sizes(const struct mfs_params *p, const struct mfs_bucket_rule *rule)
 {
 	uint64_t end = 0;
 
 	for (uint32_t i = 0; i < p->bucket_count; i++) {
 		const struct mfs_bucket *b = &p->buckets[i];
-		uint64_t all = 0, without_first;
-		uint32_t first = 0, count = 0;
+		uint64_t all = 0, first = 0;
+		uint32_t count = 0;
+		bool at_first = true;
 
 		ck_assert_uint_eq(b->first, end);
 		ck_assert_uint_eq(b->count % ((uint64_t)b->parts * MFS_PARAM_ALIGN), 0);
@@ -124,15 +152,13 @@ static void check_sizes(const struct mfs_params *p, const struct mfs_bucket_rule
 
 			if (q->start < b->first || q->start >= end)
 				continue;
-			all += (q->elements + MFS_PARAM_ALIGN - 1) / MFS_PARAM_ALIGN *
-			       MFS_PARAM_ALIGN;
-			if (!count++)
-				first = k;
+			at_first &= !count || belong(&p->list[k - 1], q);
+			first += at_first ? aligned(q) : 0;
+			all += aligned(q);
+			count++;
 		}
-		without_first = all - (p->list[first].elements + MFS_PARAM_ALIGN - 1) /
-					      MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
 		ck_assert_uint_gt(count, 0);
-		ck_assert(count == 1 || without_first < rule->size);
+		ck_assert(all == first || all - first < rule->size);
 		if (!rule->apart && !rule->shared_alone)
 			ck_assert(!i || all >= rule->size);
 		ck_assert_uint_lt(b->count - all, (uint64_t)b->parts * MFS_PARAM_ALIGN);
@@ -202,6 +228,7 @@ START_TEST(random_sizes)
 		unit_ok(mfs_buckets_lay_out(p, &rule, &err), &err);
 		check_params(p, &rule);
 		check_sizes(p, &rule);
+		check_experts(p);
 		check_owned(p, &rule);
 		check_walks(p, &seed);
 		release(p);

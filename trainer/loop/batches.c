@@ -132,6 +132,7 @@ static int take(struct mfs_trainer *t, const struct mfs_microbatches *m,
 		.grad_scale = (float)grad_scale(m, b->batch->counted),
 		.backward = m->backward,
 		.first = step->microbatch == 0,
+		.last = step->microbatch + 1 == m->count,
 		.iteration = t->progress.iteration,
 		/* As one process would number them. */
 		.microbatch = step->microbatch * data_parallel->size + data_parallel->rank,

@@ -157,7 +157,7 @@ static void draw_all(struct mfs_trainer *t)
 		for (; (s.count = mfs_params_owned(p, &s.first, end)); s.first += s.count)
 			draw(t, &s);
 	}
-	mfs_sync_gather(&t->sync, t->ctx);
+	mfs_sync_gather(t->sync, t->ctx);
 }
 
 /* ---- in order ---- */
@@ -210,16 +210,20 @@ static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
 static int plan(struct mfs_trainer *t, struct mfs_error *err)
 {
 	struct mfs_train_config *c = t->config;
+	struct mfs_net_watch watch;
 	int rc = mfs_params_new(c, &t->parallel, &t->params, err);
 
 	if (rc)
 		return rc;
-	t->sync = (struct mfs_sync){t->params, &t->parallel};
 	plan_parameters(t);
 	rc = mfs_net_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel, &t->net,
 			 err);
+	if (!rc)
+		rc = mfs_sync_new(c, t->params, t->backend, t->device, &t->parallel, &t->sync, err);
 	if (rc)
 		return rc;
+	watch = mfs_sync_watch(t->sync);
+	mfs_net_set_watch(t->net, &watch);
 	return mfs_update_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel,
 			      &t->update, err);
 }
@@ -364,6 +368,7 @@ void mfs_trainer_close(struct mfs_trainer *t)
 	mfs_events_close(t->events);
 	mfs_straggler_free(t->straggler);
 	mfs_update_free(t->update);
+	mfs_sync_free(t->sync);
 	mfs_net_free(t->net);
 	mfs_params_free(t->params);
 	if (t->backend) {

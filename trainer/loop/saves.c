@@ -63,6 +63,7 @@ void mfs_saves_begin(struct mfs_trainer *t, enum mfs_save_kind kind)
 	await_last(t);
 	if (kind == MFS_SAVE_PERSISTENT)
 		t->saves.last = t->progress.iteration;
+	mfs_sync_await(t->sync, t->ctx);
 	if (mfs_saver_start(t->saver, t->ctx, kind, &t->progress, &err)) {
 		struct mfs_save_result r = {.iteration = t->progress.iteration, .failed = true};
 

@@ -87,6 +87,7 @@ static int run_microbatches(struct mfs_trainer *t, uint64_t count, double *ret_c
 
 	mfs_net_clear_grads(t->net, t->ctx);
 	mfs_net_clear_losses(t->net, t->ctx);
+	mfs_sync_begin(t->sync);
 	mfs_check_begin(&t->check);
 	t->loss_before = 0;
 	mfs_straggler_begin(t);
@@ -108,7 +109,7 @@ static void gather(struct mfs_trainer *t, const struct mfs_step *step)
 	if (step->update.skipped || p->owned_elements == p->elements)
 		return;
 	before_update(t, t->ctx, 0, p->elements);
-	mfs_sync_gather(&t->sync, t->ctx);
+	mfs_sync_gather(t->sync, t->ctx);
 }
 
 /* What one process rejects, all do, and the first that does says why. A process looks at its own
@@ -140,7 +141,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 	rc = run_microbatches(t, step.microbatches, &counted, err);
 	if (rc)
 		return rc;
-	mfs_sync_reduce(&t->sync, t->ctx);
+	mfs_sync_reduce(t->sync, t->ctx);
 	mfs_net_sum_gradients(t->net, t->ctx);
 	update = update_of(t, counted);
 	rc = mfs_update_norm(t->update, t->ctx, &update, &step.update, err);

@@ -52,7 +52,7 @@ struct mfs_trainer {
 	struct mfs_flat_places places;
 	struct mfs_params *params;
 	struct mfs_net *net;
-	struct mfs_sync sync;
+	struct mfs_sync *sync;
 	struct mfs_update *update;
 	struct mfs_loader *data[MFS_SPLITS];
 	struct mfs_saver *saver; /* NULL: no --save */

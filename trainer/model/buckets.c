@@ -35,6 +35,13 @@ static bool differ(const struct mfs_bucket_rule *rule, const struct mfs_param *a
 	       (rule->shared_alone && (a->part.is_shared || b->part.is_shared));
 }
 
+/* A layer's experts lie at one distance from one another, as products of groups need it: no padding
+ * comes between. */
+static bool belong(const struct mfs_param *a, const struct mfs_param *b)
+{
+	return a->is_expert && b->is_expert && a->tensor->layer == b->tensor->layer;
+}
+
 /* begins[i]: parameter i is the first of a bucket. Returns how many are. */
 static uint32_t cut(const struct mfs_params *p, const struct mfs_bucket_rule *rule, bool *begins)
 {
@@ -43,7 +50,8 @@ static uint32_t cut(const struct mfs_params *p, const struct mfs_bucket_rule *ru
 
 	for (uint32_t i = p->count; i-- > 0;) {
 		size += up_to(p->list[i].elements, MFS_PARAM_ALIGN);
-		begins[i] = !i || size >= rule->size || differ(rule, &p->list[i - 1], &p->list[i]);
+		begins[i] = !i || differ(rule, &p->list[i - 1], &p->list[i]) ||
+			    (size >= rule->size && !belong(&p->list[i - 1], &p->list[i]));
 		if (!begins[i])
 			continue;
 		count++;

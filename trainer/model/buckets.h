@@ -3,8 +3,9 @@
  * with the distributed optimizer, what of each a process owns.
  *
  * Backward finishes gradients from the end of the buffers to their beginning, so buckets are cut
- * from the end: one ends with the parameter that makes it as large as the rule says. Dense
- * parameters and routed experts are added up over different processes, and share no bucket.
+ * from the end: one ends with the parameter that makes it as large as the rule says, but not
+ * between the experts of a layer. Where dense parameters and routed experts are added up over
+ * different processes, they share no bucket.
  *
  * With the distributed optimizer a bucket is padded to a multiple of its processes times
  * MFS_PARAM_ALIGN, and each owns one of as many equal slices: it alone has main parameters and

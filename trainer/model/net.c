@@ -187,6 +187,11 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 	return r;
 }
 
+void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch)
+{
+	net->watch = *watch;
+}
+
 /* ---- gradients ---- */
 
 /* What lies between parameters is zero since the beginning. */

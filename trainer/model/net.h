@@ -36,6 +36,21 @@ void mfs_net_free(struct mfs_net *net);
 /* After mfs_memory_place(): fills tables of sines and cosines. */
 int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
+/* What runs beside the passes, and is told of each layer. Parameters of no layer have a number of
+ * their own. A function that is NULL is not called. */
+#define MFS_NET_EMBEDDING (-1)	    /* word embeddings, tied ones too, and positions */
+#define MFS_NET_HEAD	  INT32_MAX /* the last norm and the head */
+
+struct mfs_net_watch {
+	/* Before operations of ctx that read weights of the layer in a forward pass. */
+	void (*reads)(void *arg, struct mfk_ctx *ctx, int32_t layer);
+	/* Behind operations of ctx that write gradients of the layer for the last time in a step.
+	 * It may be left out. */
+	void (*wrote)(void *arg, struct mfk_ctx *ctx, int32_t layer);
+	void *arg;
+};
+void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch);
+
 /* What a microbatch is worth. */
 struct mfs_net_pass {
 	const struct mfs_batch *batch; /* host; it is copied to the device first */
@@ -45,6 +60,7 @@ struct mfs_net_pass {
 	bool backward; /* false: validation, without dropout */
 	/* The first microbatch after mfs_net_clear_grads(); otherwise gradients are added to. */
 	bool first;
+	bool last; /* the step's last microbatch */
 	/* Of dropout: random numbers are a function of seed, iteration, microbatch and layer, so a
 	 * run that is resumed draws the same. */
 	uint64_t iteration, microbatch;

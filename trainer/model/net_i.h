@@ -392,6 +392,7 @@ struct mfs_net {
 	const struct mfk_backend *backend; /* NULL: a plan alone */
 	struct mfk_device *device;
 	const struct mfs_parallel *parallel;
+	struct mfs_net_watch watch;
 
 	enum mfk_dtype io, grad;
 	int64_t batch, seq, tokens, hidden; /* tokens = batch * seq */

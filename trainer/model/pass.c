@@ -218,6 +218,19 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 	};
 }
 
+/* What runs beside the pass is told. */
+static void reads(const struct mfs_net *net, const struct mfs_pass *run, int32_t layer)
+{
+	if (net->watch.reads)
+		net->watch.reads(net->watch.arg, run->ctx, layer);
+}
+
+static void wrote(const struct mfs_net *net, const struct mfs_pass *run, int32_t layer)
+{
+	if (net->watch.wrote && run->pass->last)
+		net->watch.wrote(net->watch.arg, run->ctx, layer);
+}
+
 static void embed(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	void *x = mfs_pass_at(net, net->layers[0].attention.in.x);
@@ -253,6 +266,7 @@ static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run
 	for (uint32_t i = first; i < end; i++) {
 		const struct mfs_layer *l = &chunk->layers[i];
 
+		reads(net, run, (int32_t)l->attention.part.layer);
 		sublayer_forward(net, run, before, &l->attention, branch_of(net));
 		sublayer_forward(net, run, &l->attention, &l->mlp,
 				 i + 1 < end || wanted ? branch_of(net) : NULL);
@@ -279,9 +293,13 @@ static void chunk_forward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct mfs_sublayer *last = &chunk->layers[chunk->count - 1].mlp;
 
+	if (chunk->embeds || chunk->ends) /* the head may be tied */
+		reads(net, run, MFS_NET_EMBEDDING);
 	if (chunk->embeds)
 		embed(net, run);
 	layers_forward(net, run, chunk, 0, chunk->count, true);
+	if (chunk->ends)
+		reads(net, run, MFS_NET_HEAD);
 	if (chunk->ends)
 		join(net, run, last, &net->head.in);
 	else
@@ -344,6 +362,7 @@ static void layers_backward(const struct mfs_net *net, const struct mfs_pass *ru
 		if (i >= net->again_end)
 			make_again(net, run, &l->attention);
 		sublayer_backward(net, run, &l->attention);
+		wrote(net, run, (int32_t)l->attention.part.layer);
 	}
 }
 
@@ -376,11 +395,15 @@ static void head_backward(const struct mfs_net *net, const struct mfs_pass *run)
 static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			   const struct mfs_net_chunk *chunk)
 {
-	if (chunk->ends)
+	if (chunk->ends) {
 		head_backward(net, run);
+		wrote(net, run, MFS_NET_HEAD);
+	}
 	layers_backward(net, run, chunk);
-	if (chunk->embeds)
+	if (chunk->embeds) {
 		embed_backward(net, run);
+		wrote(net, run, MFS_NET_EMBEDDING);
+	}
 }
 
 /* ---- between chunks ---- */

@@ -1,6 +1,124 @@
 #include "trainer/optim/sync.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "trainer/model/dtype.h"
+
+struct bucket {
+	struct mfk_event *ready, *done; /* in the run's context, and in that of communication */
+	uint32_t parameters;		/* it has */
+	uint32_t missing;		/* of them: without their last gradient */
+	bool reduced;			/* in this step */
+	bool gathering;			/* and not waited for */
+};
+
+struct mfs_sync {
+	const struct mfs_train_config *config;
+	const struct mfs_params *params;
+	const struct mfk_backend *backend;
+	const struct mfs_parallel *parallel;
+	struct mfk_ctx *beside; /* NULL: nothing overlaps, and all is the run's context's */
+	struct bucket *buckets; /* [params->bucket_count] */
+	struct place {
+		int32_t layer;
+		uint32_t bucket;
+	} * places; /* [params->count]: where backward finishes it, and where it lies */
+};
+
+/* ---- life ---- */
+
+static void find_places(struct mfs_sync *s)
+{
+	const struct mfs_params *p = s->params;
+	uint32_t bucket = 0;
+
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_global_tensor *t = p->list[i].tensor;
+
+		while (p->list[i].start >= p->buckets[bucket].first + p->buckets[bucket].count)
+			bucket++;
+		s->places[i].bucket = bucket;
+		s->buckets[bucket].parameters++;
+		s->places[i].layer = t->layer >= 0			  ? t->layer
+				     : strncmp(t->name, "embedding.", 10) ? MFS_NET_HEAD
+									  : MFS_NET_EMBEDDING;
+	}
+}
+
+static int open_beside(struct mfs_sync *s, struct mfk_device *device, struct mfs_error *err)
+{
+	const struct mfk_device_ops *ops = s->backend->device;
+	char why[MFK_WHY] = "";
+	int rc = ops->ctx_new(device, false, &s->beside, why);
+
+	if (rc)
+		return mfs_fail(err, rc, "%s: %s", s->backend->name, why);
+	for (uint32_t i = 0; i < s->params->bucket_count && !rc; i++) {
+		rc = ops->event_new(device, &s->buckets[i].ready);
+		if (!rc)
+			rc = ops->event_new(device, &s->buckets[i].done);
+	}
+	return rc ? mfs_fail(err, rc, "%s: no event could be made", s->backend->name) : 0;
+}
+
+int mfs_sync_new(const struct mfs_train_config *config, const struct mfs_params *params,
+		 const struct mfk_backend *backend, struct mfk_device *device,
+		 const struct mfs_parallel *parallel, struct mfs_sync **ret, struct mfs_error *err)
+{
+	struct mfs_sync *s = calloc(1, sizeof(*s));
+	int rc = 0;
+
+	if (!s)
+		return mfs_fail_nomem(err);
+	*s = (struct mfs_sync){
+		.config = config,
+		.params = params,
+		.backend = backend,
+		.parallel = parallel,
+		.buckets = calloc(params->bucket_count + 1u, sizeof(*s->buckets)),
+		.places = calloc(params->count + 1u, sizeof(*s->places)),
+	};
+	if (!s->buckets || !s->places)
+		rc = mfs_fail_nomem(err);
+	else
+		find_places(s);
+	if (!rc && backend && config->overlap_grad_reduce)
+		rc = open_beside(s, device, err);
+	if (rc)
+		mfs_sync_free(s);
+	else
+		*ret = s;
+	return rc;
+}
+
+void mfs_sync_free(struct mfs_sync *s)
+{
+	char why[MFK_WHY];
+
+	if (!s)
+		return;
+	if (s->beside)
+		s->backend->device->sync(s->beside, why);
+	for (uint32_t i = 0; s->beside && i < s->params->bucket_count; i++) {
+		if (s->buckets[i].ready)
+			s->backend->device->event_free(s->buckets[i].ready);
+		if (s->buckets[i].done)
+			s->backend->device->event_free(s->buckets[i].done);
+	}
+	if (s->beside)
+		s->backend->device->ctx_free(s->beside);
+	free(s->buckets);
+	free(s->places);
+	free(s);
+}
+
+/* ---- a bucket ---- */
+
+static char *bucket_at(const struct mfs_bucket *b, enum mfs_dtype type, void *flat)
+{
+	return (char *)flat + b->first * mfs_dtype_size(type);
+}
 
 /* The process's slice of a bucket of a flat buffer. */
 static char *slice_of(const struct mfs_sync *s, const struct mfs_bucket *b, enum mfs_dtype type,
@@ -8,21 +126,40 @@ static char *slice_of(const struct mfs_sync *s, const struct mfs_bucket *b, enum
 {
 	const uint64_t own = s->parallel->group[b->group].rank;
 
-	return (char *)flat + (b->first + own * (b->count / b->parts)) * mfs_dtype_size(type);
+	return bucket_at(b, type, flat) + own * (b->count / b->parts) * mfs_dtype_size(type);
 }
 
-static char *bucket_at(const struct mfs_bucket *b, enum mfs_dtype type, void *flat)
+/* The context of communication, behind what ctx has so far. */
+static struct mfk_ctx *begin(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
-	return (char *)flat + b->first * mfs_dtype_size(type);
+	if (!s->beside)
+		return ctx;
+	s->backend->device->event_record(ctx, s->buckets[i].ready);
+	s->backend->device->event_wait(s->beside, s->buckets[i].ready);
+	return s->beside;
+}
+
+static void end(struct mfs_sync *s, uint32_t i)
+{
+	if (s->beside)
+		s->backend->device->event_record(s->beside, s->buckets[i].done);
+}
+
+static void await(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+{
+	if (s->beside)
+		s->backend->device->event_wait(ctx, s->buckets[i].done);
 }
 
 /* Gradients of experts have those of other processes' tokens already. Theirs are divided as dense
  * ones are (distributed_data_parallel.py: expert_gradient_scaling_factor). */
-static void reduce(const struct mfs_sync *s, const struct mfs_bucket *b, struct mfk_ctx *ctx)
+static void reduce(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
+	const struct mfs_bucket *b = &s->params->buckets[i];
 	const enum mfs_dtype type = s->params->grad_type;
 	char *grads = bucket_at(b, type, s->params->grads);
 
+	ctx = begin(s, i, ctx);
 	if (b->parts > 1)
 		mfs_parallel_reduce_scatter(s->parallel, b->group, ctx, mfs_mfk_dtype(type),
 					    slice_of(s, b, type, s->params->grads), grads,
@@ -30,10 +167,73 @@ static void reduce(const struct mfs_sync *s, const struct mfs_bucket *b, struct 
 	else
 		mfs_parallel_all_reduce(s->parallel, b->group, ctx, MFK_SUM, mfs_mfk_dtype(type),
 					grads, b->count);
+	end(s, i);
+	s->buckets[i].reduced = true;
+}
+
+static void gather(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
+{
+	const struct mfs_bucket *b = &s->params->buckets[i];
+	const enum mfs_dtype type = s->params->weight_type;
+
+	if (b->parts == 1)
+		return;
+	mfs_parallel_all_gather(s->parallel, b->group, begin(s, i, ctx), mfs_mfk_dtype(type),
+				bucket_at(b, type, s->params->weights),
+				slice_of(s, b, type, s->params->weights), b->count / b->parts);
+	end(s, i);
+	s->buckets[i].gathering = true;
+}
+
+/* ---- what a net tells ---- */
+
+/* The last gradients of a layer's parameters: buckets that wait for no other are reduced. All
+ * processes come to them in one order. */
+static void wrote(void *arg, struct mfk_ctx *ctx, int32_t layer)
+{
+	struct mfs_sync *s = arg;
+
+	for (uint32_t i = s->params->count; i-- > 0;) {
+		const struct place *p = &s->places[i];
+
+		if (p->layer == layer && !--s->buckets[p->bucket].missing)
+			reduce(s, p->bucket, ctx);
+	}
+}
+
+static void reads(void *arg, struct mfk_ctx *ctx, int32_t layer)
+{
+	struct mfs_sync *s = arg;
+
+	for (uint32_t i = 0; i < s->params->count; i++) {
+		struct bucket *b = &s->buckets[s->places[i].bucket];
+
+		if (s->places[i].layer != layer || !b->gathering)
+			continue;
+		await(s, s->places[i].bucket, ctx);
+		b->gathering = false;
+	}
+}
+
+struct mfs_net_watch mfs_sync_watch(struct mfs_sync *s)
+{
+	return (struct mfs_net_watch){
+		.reads = s->beside ? reads : NULL, .wrote = s->beside ? wrote : NULL, .arg = s};
+}
+
+/* ---- a step ---- */
+
+void mfs_sync_begin(struct mfs_sync *s)
+{
+	for (uint32_t i = 0; i < s->params->bucket_count; i++) {
+		s->buckets[i].missing = s->buckets[i].parameters;
+		s->buckets[i].reduced = false;
+	}
 }
 
 /* The first and the last stage have the embedding of a tied head, each with gradients of its own
- * (finalize_model_grads.py: _allreduce_word_embedding_grads). */
+ * (finalize_model_grads.py: _allreduce_word_embedding_grads). It is alone in its bucket where
+ * buckets are divided: both stages' processes have the same slices of it. */
 static void add_shared(const struct mfs_sync *s, struct mfk_ctx *ctx)
 {
 	const enum mfs_dtype type = s->params->grad_type;
@@ -49,25 +249,29 @@ static void add_shared(const struct mfs_sync *s, struct mfk_ctx *ctx)
 	}
 }
 
-/* Buckets may cut the embedding: its two gradients are added up while they are whole. */
-void mfs_sync_reduce(const struct mfs_sync *s, struct mfk_ctx *ctx)
+void mfs_sync_reduce(struct mfs_sync *s, struct mfk_ctx *ctx)
 {
-	add_shared(s, ctx);
 	for (uint32_t i = s->params->bucket_count; i-- > 0;)
-		reduce(s, &s->params->buckets[i], ctx);
+		if (!s->buckets[i].reduced)
+			reduce(s, i, ctx);
+	for (uint32_t i = 0; i < s->params->bucket_count; i++)
+		await(s, i, ctx);
+	add_shared(s, ctx);
 }
 
-void mfs_sync_gather(const struct mfs_sync *s, struct mfk_ctx *ctx)
+void mfs_sync_gather(struct mfs_sync *s, struct mfk_ctx *ctx)
 {
-	const enum mfs_dtype type = s->params->weight_type;
+	for (uint32_t i = 0; i < s->params->bucket_count; i++)
+		gather(s, i, ctx);
+	if (!s->config->overlap_param_gather)
+		mfs_sync_await(s, ctx);
+}
 
+void mfs_sync_await(struct mfs_sync *s, struct mfk_ctx *ctx)
+{
 	for (uint32_t i = 0; i < s->params->bucket_count; i++) {
-		const struct mfs_bucket *b = &s->params->buckets[i];
-
-		if (b->parts > 1)
-			mfs_parallel_all_gather(s->parallel, b->group, ctx, mfs_mfk_dtype(type),
-						bucket_at(b, type, s->params->weights),
-						slice_of(s, b, type, s->params->weights),
-						b->count / b->parts);
+		if (s->buckets[i].gathering)
+			await(s, i, ctx);
+		s->buckets[i].gathering = false;
 	}
 }

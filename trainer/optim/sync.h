@@ -3,25 +3,46 @@
  * update, and with the distributed optimizer weights are gathered behind it, bucket by bucket
  * (trainer/model/buckets.h).
  *
+ * With --overlap-grad-reduce that is submitted to a context of its own: a bucket's gradients are
+ * added up as soon as backward has the last of them, while it goes on. With --overlap-param-gather
+ * all buckets are gathered while the next forward runs, which waits for a bucket when it comes to
+ * it. Results have the same bits.
+ *
  * Sources: megatron/core/distributed/param_and_grad_buffer.py: start_grad_sync, start_param_sync;
- * core/distributed/finalize_model_grads.py.
+ * core/distributed/distributed_data_parallel.py: _make_backward_post_hook,
+ * _make_forward_pre_hook; core/distributed/finalize_model_grads.py.
  */
 #ifndef MFS_TRAINER_OPTIM_SYNC_H
 #define MFS_TRAINER_OPTIM_SYNC_H
 
+#include "formats/base/error.h"
 #include "kernels/kernels.h"
+#include "trainer/config/config.h"
+#include "trainer/model/net.h"
 #include "trainer/model/params.h"
 #include "trainer/parallel/parallel.h"
 
-struct mfs_sync {
-	const struct mfs_params *params;
-	const struct mfs_parallel *parallel;
-};
+struct mfs_sync;
 
-/* Behind a step's last microbatch. What is owned of the gradients is their sum then; the others
- * may hold parts of sums, but what lies between parameters stays zero. */
-void mfs_sync_reduce(const struct mfs_sync *s, struct mfk_ctx *ctx);
-/* Behind an update of what is owned: weights are whole. */
-void mfs_sync_gather(const struct mfs_sync *s, struct mfk_ctx *ctx);
+/* Borrows everything. */
+int mfs_sync_new(const struct mfs_train_config *config, const struct mfs_params *params,
+		 const struct mfk_backend *backend, struct mfk_device *device,
+		 const struct mfs_parallel *parallel, struct mfs_sync **ret, struct mfs_error *err);
+/* NULL is fine. */
+void mfs_sync_free(struct mfs_sync *s);
+
+/* What a net tells it. */
+struct mfs_net_watch mfs_sync_watch(struct mfs_sync *s);
+
+/* Before a step's first microbatch. */
+void mfs_sync_begin(struct mfs_sync *s);
+/* Behind a step's last microbatch. What is owned of the gradients is their sum then, for what
+ * follows in ctx; the others may hold parts of sums, but what lies between parameters stays zero.
+ */
+void mfs_sync_reduce(struct mfs_sync *s, struct mfk_ctx *ctx);
+/* Behind an update of what is owned, which ctx has: the others' weights come. */
+void mfs_sync_gather(struct mfs_sync *s, struct mfk_ctx *ctx);
+/* What follows in ctx may read all weights. */
+void mfs_sync_await(struct mfs_sync *s, struct mfk_ctx *ctx);
 
 #endif
