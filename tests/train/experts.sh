@@ -20,6 +20,8 @@ as_one "drawn weights, validation, two processes of each expert" mixtral 4-ep2 6
 	--data-path tests/fixtures/data/tales_text_document "${said[@]}"
 as_one "dropout, per-token loss, documents" mixtral 2-ep2 4 --attention-dropout 0.1 --hidden-dropout 0.1 --calculate-per-token-loss \
 	--eod-mask-loss --reset-attention-mask --reset-position-ids --eod-id 11 "${said[@]}"
+as_one "beside stages, sequences that are shared, and a divided optimizer" mixtral "4-pp2-ep2 4-tp2-sp-cp2-ep2" 4 --use-distributed-optimizer \
+	"${said[@]}"
 within=1e-2 as_one "bf16" mixtral 2-tp2-sp 4 --bf16
 BACKEND=cpu LAUNCH="${launcher[*]} 2" FLAGS="--expert-model-parallel-size 2" tests/train/follow.sh "${at[deepseek]}" >"$work/log" 2>&1
 verdict $? "bf16: two processes follow the run that four processes made"
