@@ -425,11 +425,8 @@ END_TEST
 
 START_TEST(refused)
 {
-	fails(SMALL "--expert-tensor-parallel-size 2 --num-experts 4", -ENOTSUP,
-	      "--expert-tensor-parallel-size 2 is not supported; each process has the whole");
-	fails(SMALL "--tensor-model-parallel-size 2 --num-experts 4 --expert-tensor-parallel-size "
-		    "1",
-	      -ENOTSUP, "--tensor-model-parallel-size 2 beside --num-experts is not supported");
+	fails(SMALL "--expert-tensor-parallel-size 2 --num-experts 4", -EINVAL,
+	      "expected a divisor of --tensor-model-parallel-size 1, found 2");
 	fails(SMALL "--pipeline-model-parallel-layout Et|tL", -ENOTSUP,
 	      "use --decoder-first-pipeline-num-layers");
 	fails(SMALL "--fp8-format hybrid", -ENOTSUP, "--fp8-format hybrid is not supported; use");
