@@ -1,0 +1,71 @@
+#!/bin/bash
+# The launch files of configs/train. mpirun.sh and mounted.sh train; torchrun and srun, which are not here, are played by scripts that set
+# the environment which those set.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/train/processes.sh
+processes_begin launch
+: >"$work/log"
+family_args llama
+{
+	echo "arguments=($(printf '%q ' "${args[@]}"))"
+	echo 'arguments+=(--backend cpu --threads 1 --exit-interval 2)'
+} >"$work/arguments.sh"
+export TRAIN=$train MPIRUN="${launcher[*]:0:5}" PATH=$work/bin:$PATH
+mkdir "$work/bin" "$work/mnt"
+
+bad=0
+for f in configs/train/*.sh; do bash -n "$f" || bad=1; done
+verdict $bad "they parse"
+
+# Llama-3-8B has 8.03 billion parameters, and its two processes share nothing.
+cat >"$work/bin/torchrun" <<'E2'
+#!/bin/bash
+while [[ $1 == --* ]]; do
+	case $1 in
+	--nnodes) nodes=$2 ;;
+	--nproc-per-node) each=$2 ;;
+	--node-rank) node=$2 ;;
+	--master-addr) export MASTER_ADDR=$2 ;;
+	--master-port) export MASTER_PORT=$2 ;;
+	--no-python) shift && continue ;;
+	esac
+	shift 2
+done
+[ "$MASTER_ADDR:$MASTER_PORT" = node1:29500 ] || exit 3
+RANK=$((node * each)) WORLD_SIZE=$((nodes * each)) LOCAL_RANK=0 LOCAL_WORLD_SIZE=$each exec "$@"
+E2
+cat >"$work/bin/srun" <<'E2'
+#!/bin/bash
+while [[ $1 == --* ]]; do shift; done
+[ "$MASTER_ADDR:$MASTER_PORT" = node1:29500 ] || exit 3
+SLURM_PROCID=0 SLURM_NTASKS=16 SLURM_LOCALID=0 SLURM_STEP_ID=0 exec "$@"
+E2
+printf '#!/bin/bash\nprintf "node1\\nnode2\\n"\n' >"$work/bin/scontrol"
+chmod +x "$work/bin"/*
+NODE=0 MASTER_ADDR=node1 configs/train/torchrun.sh 2 8 --mock-data --dry-run >"$work/log" 2>&1 &&
+	grep -q "for 8030.261 million parameters" "$work/log"
+verdict $? "torchrun.sh: 16 processes of Llama-3-8B"
+(cd configs/train && SLURM_JOB_NODELIST='node[1-2]' ./srun.sh --mock-data --dry-run) >"$work/log" 2>&1 && grep -q "for 8030.261 million parameters" "$work/log"
+verdict $? "srun.sh: 16 processes of Llama-3-8B"
+# Both say how many processes there are: 512 samples are no multiple of 16 times 3.
+NODE=0 MASTER_ADDR=node1 configs/train/torchrun.sh 2 8 --mock-data --dry-run --micro-batch-size 3 >"$work/log" 2>&1
+[ $? != 0 ] && grep -q "3 times 16 processes, found 512" "$work/log"
+verdict $? "an argument behind the set has the last word"
+
+export ARGUMENTS=$work/arguments.sh
+configs/train/mpirun.sh 2 --save "$work/save" --save-interval 1 >"$work/log" 2>&1 && grep -q "processes: 2, started by mpirun" "$work/log" &&
+	[ "$(cat "$work/save/latest_checkpointed_iteration.txt")" = 2 ]
+verdict $? "mpirun.sh: two processes train and save"
+
+printf '#!/bin/bash\n[ ! -s "$1/config.json" ] || echo "${1##*/mnt/} $(stat -c %%s "$1/model.safetensors")" >>"%s/served"\nexec sleep 1\n' "$work" >"$work/bin/serve"
+chmod +x "$work/bin/serve"
+if [ -e /dev/fuse ] && command -v fusermount3 >/dev/null; then
+	rm -rf "$work/save"
+	MCOREFS=$(dirname "$train")/mcorefs SERVE=serve LOOK=0.2 configs/train/mounted.sh "$work/save" "$work/mnt" \
+		configs/train/mpirun.sh 2 --save "$work/save" --save-interval 20 --exit-interval 40 \
+		--eval-interval 1000 >"$work/log" 2>&1 && [ "$(tail -n 1 "$work/served" | cut -d' ' -f1)" = iter_0000040/hf ] &&
+		[ "$(cut -d' ' -f2 "$work/served" | sort -u | wc -l)" = 1 ] && ! mountpoint -q "$work/mnt"
+	verdict $? "mounted.sh: what is saved is served, the last iteration in the end"
+fi
+processes_end
