@@ -48,6 +48,11 @@ NODE=0 MASTER_ADDR=node1 configs/train/torchrun.sh 2 8 --mock-data --dry-run >"$
 verdict $? "torchrun.sh: 16 processes of Llama-3-8B"
 (cd configs/train && SLURM_JOB_NODELIST='node[1-2]' ./srun.sh --mock-data --dry-run) >"$work/log" 2>&1 && grep -q "for 8030.261 million parameters" "$work/log"
 verdict $? "srun.sh: 16 processes of Llama-3-8B"
+# Each stage of a pipeline is planned; together they have the whole model, and the first keeps most.
+NODE=0 MASTER_ADDR=node1 configs/train/torchrun.sh 2 8 --mock-data --dry-run --pipeline-model-parallel-size 4 >"$work/log" 2>&1 &&
+	sed -nE 's/^stage [0-3] of 4: memory: .* for ([0-9.]+) million.*/\1/p' "$work/log" |
+	awk '{ sum += $1 } END { exit !(NR == 4 && sum > 8030.25 && sum < 8030.27) }' && grep -q "^stage 0 needs the most, of 16 processes: " "$work/log"
+verdict $? "the stages of a plan"
 # Both say how many processes there are: 512 samples are no multiple of 16 times 3.
 NODE=0 MASTER_ADDR=node1 configs/train/torchrun.sh 2 8 --mock-data --dry-run --micro-batch-size 3 >"$work/log" 2>&1
 [ $? != 0 ] && grep -q "3 times 16 processes, found 512" "$work/log"

@@ -15,8 +15,6 @@
 
 void mfs_log_memory(const struct mfs_trainer *t)
 {
-	if (!t->speaks)
-		return;
 	printf("memory: %.3f GiB for %.3f million parameters:", (double)t->memory.total / GIB,
 	       (double)t->params->parameters / 1e6);
 	for (int i = 0; i < MFS_MEMORY_HOST; i++)
