@@ -128,12 +128,12 @@ saves_random_states_unless_told() {
 }
 
 verifies_sums() {
-	local data=$work/no-rng/iter_0000040/__2_0.distcp
+	local data=$work/no-rng/iter_0000040/__0_2.distcp
 	run --load "$work/no-rng" --verify-integrity || return 1
 	printf '\377' | dd of="$data" bs=1 seek=5000 conv=notrunc status=none
 	run --load "$work/no-rng" || return 1
 	run --load "$work/no-rng" --verify-integrity
-	[ $? = 1 ] && grep -q "^mcorefs-train: --verify-integrity: .*'__2_0.distcp': SHA-256 is" "$work/log" &&
+	[ $? = 1 ] && grep -q "^mcorefs-train: --verify-integrity: .*'__0_2.distcp': SHA-256 is" "$work/log" &&
 		[ "$(grep -c ^mcorefs-train: "$work/log")" = 1 ]
 }
 

@@ -31,6 +31,7 @@
 #include "trainer/ckpt/save_i.h"
 
 static struct mfs_error err;
+static struct mfs_parallel alone;
 
 /* ---- a run ---- */
 
@@ -282,8 +283,8 @@ static struct mfs_saver *new_saver(const struct setup *s, const struct mfs_save_
 {
 	struct mfs_saver *saver;
 
-	unit_ok(mfs_saver_new_with(system, &s->config, s->run.params, &mfk_cpu, s->run.device, NULL,
-				   ring, &saver, &err),
+	unit_ok(mfs_saver_new_with(system, &s->config, s->run.params, &alone, &mfk_cpu,
+				   s->run.device, NULL, ring, &saver, &err),
 		&err);
 	return saver;
 }
@@ -427,7 +428,7 @@ START_TEST(random_states)
 
 	set_up(&s, &fixtures[0], _i ? "--no-save-rng" : "");
 	for (int i = 0; i < 3; i++) {
-		unit_ok(mfs_save_rng(&s.config, iterations[i], &items[i], &err), &err);
+		unit_ok(mfs_save_rng(&s.config, &alone, iterations[i], &items[i], &err), &err);
 		ck_assert_uint_eq(items[i].len, items[0].len);
 		ck_assert(!i || memcmp(items[i].data, items[i - 1].data, items[i].len));
 	}
@@ -515,9 +516,9 @@ START_TEST(locked)
 	set_up(&s, &fixtures[0], "");
 	saver = new_saver(&s, &mfs_save_system, 0);
 	ck_assert(mfs_saver_is_locked(saver));
-	unit_fails(
-		mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, NULL, &second, &err),
-		&err, -EBUSY, "another process saves into");
+	unit_fails(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
+				 &second, &err),
+		   &err, -EBUSY, "another process saves into");
 	mfs_saver_free(saver);
 	mfs_saver_free(new_saver(&s, &mfs_save_system, 0));
 	tear_down(&s);
@@ -558,8 +559,8 @@ START_TEST(makes_room)
 	mfs_load_free(l);
 	snprintf(tokenizer, sizeof(tokenizer), "%s/tokenizer", aside);
 	ck_assert_int_eq(mkdir(tokenizer, 0777), 0);
-	unit_ok(mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, tokenizer, &saver,
-			      &err),
+	unit_ok(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, tokenizer,
+			      &saver, &err),
 		&err);
 	mfs_saver_free(saver);
 	check_save(&s, 30, 2);
@@ -931,8 +932,8 @@ START_TEST(kills)
 			/* A child has no threads of its parent's. */
 			run_new(&r, &s.config);
 			fill(r.params, 2);
-			if (mfs_saver_new_with(&system, &s.config, r.params, &mfk_cpu, r.device,
-					       NULL, 0, &saver, &err) ||
+			if (mfs_saver_new_with(&system, &s.config, r.params, &alone, &mfk_cpu,
+					       r.device, NULL, 0, &saver, &err) ||
 			    mfs_saver_start(saver, r.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err))
 				_exit(1);
 			mfs_saver_ended(saver, true, &result);
@@ -1102,7 +1103,8 @@ START_TEST(failed_copies)
 	device.sync = knows_of_failure;
 	backend.device = &device;
 	copies_left = 3;
-	unit_ok(mfs_saver_new(&s.config, s.run.params, &backend, s.run.device, NULL, &saver, &err),
+	unit_ok(mfs_saver_new(&s.config, s.run.params, &alone, &backend, s.run.device, NULL, &saver,
+			      &err),
 		&err);
 	unit_ok(mfs_saver_start(saver, s.run.ctx, MFS_SAVE_PERSISTENT, &s.progress, &err), &err);
 	update(saver, &s.run, 2);
@@ -1128,7 +1130,7 @@ START_TEST(tokenizer)
 	set_up(&s, &fixtures[0], "");
 	fill(s.run.params, 1);
 	unit_ok(mfs_saver_new(
-			&s.config, s.run.params, &mfk_cpu, s.run.device,
+			&s.config, s.run.params, &alone, &mfk_cpu, s.run.device,
 			unit_fixture("resume/llama-torch_dist-tp2-pp2/iter_0000020/tokenizer"),
 			&saver, &err),
 		&err);
@@ -1154,22 +1156,22 @@ START_TEST(refused)
 	struct setup s;
 
 	set_up(&s, &fixtures[0], "");
-	unit_fails(mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, "/nowhere/at/all",
-				 &saver, &err),
+	unit_fails(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device,
+				 "/nowhere/at/all", &saver, &err),
 		   &err, -ENOENT, "/nowhere/at/all");
 	s.config.save = "/proc/nowhere/run";
-	ck_assert_int_lt(
-		mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, NULL, &saver, &err),
-		0);
+	ck_assert_int_lt(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device,
+				       NULL, &saver, &err),
+			 0);
 	unit_sentence(err.msg, "/proc/nowhere");
 	tear_down(&s);
 
 	set_up(&s, &fixtures[0],
 	       "--non-persistent-save-interval 2 --non-persistent-ckpt-type global");
 	s.config.non_persistent_global_ckpt_dir = s.dir;
-	unit_fails(
-		mfs_saver_new(&s.config, s.run.params, &mfk_cpu, s.run.device, NULL, &saver, &err),
-		&err, -EINVAL, "expected another directory than that of --save");
+	unit_fails(mfs_saver_new(&s.config, s.run.params, &alone, &mfk_cpu, s.run.device, NULL,
+				 &saver, &err),
+		   &err, -EINVAL, "expected another directory than that of --save");
 	tear_down(&s);
 }
 END_TEST
@@ -1179,6 +1181,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("save");
 	TCase *c = tcase_create("saves");
 
+	mfs_parallel_one(&alone);
 	tcase_set_timeout(c, 300);
 	tcase_add_loop_test(c, round_trip, 0, FIXTURES);
 	tcase_add_loop_test(c, save_and_load, 0, FIXTURES);

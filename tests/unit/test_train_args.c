@@ -419,7 +419,6 @@ START_TEST(pipelines)
 	fails(SMALL CHUNKS "--global-batch-size 3", -EINVAL, "last group of 2 has 2");
 	fails(SMALL CHUNKS "--global-batch-size 4 --eval-global-batch-size 3", -EINVAL,
 	      "--eval-global-batch-size: expected microbatches");
-	fails(SMALL STAGES "--save a --save-interval 1", -ENOTSUP, "--save with --pipeline-model");
 }
 END_TEST
 

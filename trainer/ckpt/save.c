@@ -78,6 +78,7 @@ static void *run(void *arg)
 		save(s);
 		pthread_mutex_lock(&s->lock);
 		s->state = MFS_SAVER_IDLE;
+		s->stage = MFS_SAVE_DONE;
 		s->released = s->ended = true;
 		s->result.stall_ns = s->stall_ns;
 		pthread_cond_broadcast(&s->changed);
@@ -160,7 +161,8 @@ static int set_homes(struct mfs_saver *s, struct mfs_error *err)
 	if (!s->homes[MFS_SAVE_PERSISTENT].dir ||
 	    (c->non_persistent_save_interval > 0 && !passing->dir))
 		return mfs_fail_nomem(err);
-	for (int i = 0; i < MFS_SAVE_KINDS && !rc; i++) {
+	/* The first process has the directory to itself, for all of them. */
+	for (int i = 0; i < MFS_SAVE_KINDS && !rc && !s->parallel->launch.rank; i++) {
 		s->dir = s->homes[i].dir;
 		if (!s->dir)
 			continue;
@@ -236,11 +238,12 @@ static bool is_asset(const char *name)
 
 static int read_assets(struct mfs_saver *s, const char *path, struct mfs_error *err)
 {
-	DIR *dir = path ? opendir(path) : NULL;
+	const bool wanted = path && s->config->save_tokenizer_assets && !s->parallel->launch.rank;
+	DIR *dir = wanted ? opendir(path) : NULL;
 	struct dirent *d;
 	int rc = 0;
 
-	if (!path)
+	if (!wanted)
 		return 0;
 	if (!dir)
 		return mfs_fail_errno(err, "cannot open the tokenizer's directory '%s'", path);
@@ -251,11 +254,13 @@ static int read_assets(struct mfs_saver *s, const char *path, struct mfs_error *
 	return rc;
 }
 
-/* A quarter of the memory that nobody uses; no more than a save has. RLIMIT_MEMLOCK says nothing
- * here: CUDA pins pages outside of it, and a buffer that cannot be had ends the ring's growth. */
+/* A quarter of the memory that nobody uses, for all processes of the host; no more than a save has.
+ * RLIMIT_MEMLOCK says nothing here: CUDA pins pages outside of it, and a buffer that cannot be had
+ * ends the ring's growth. */
 static uint64_t ring_size(const struct mfs_saver *s, uint64_t wanted)
 {
-	const uint64_t bytes = wanted ? wanted : mfs_host_memory_free("") / 4;
+	const uint64_t sharers = 4 * (uint64_t)s->parallel->launch.local_size;
+	const uint64_t bytes = wanted ? wanted : mfs_host_memory_free("") / sharers;
 
 	return mfs_min_u64(mfs_max_u64(bytes / MFS_SAVE_SLOT, 2), s->plan.fill_count);
 }
@@ -296,6 +301,14 @@ static int start_thread(struct mfs_saver *s, struct mfs_error *err)
 	return 0;
 }
 
+/* All processes come here, or the run has ended. */
+static int await_all(const struct mfs_saver *s, struct mfs_error *err)
+{
+	double nothing = 0;
+
+	return mfs_parallel_sum(s->parallel, MFS_GROUP_WORLD, &nothing, 1, err);
+}
+
 static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_bytes,
 		struct mfs_error *err)
 {
@@ -304,13 +317,15 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	if (!s->config->save)
 		return mfs_fail(err, -EINVAL, "--save is missing");
 	/* They may lie in an iteration that gets its name back (save_commit.c: bring_back). */
-	rc = read_assets(s, s->config->save_tokenizer_assets ? tokenizer_dir : NULL, err);
+	rc = read_assets(s, tokenizer_dir, err);
+	if (!rc)
+		rc = await_all(s, err); /* that may still load from the directory */
 	if (!rc)
 		rc = set_homes(s, err);
 	if (!rc)
 		rc = make_buffers(s, err);
 	if (!rc)
-		rc = mfs_save_plan(s->config, s->params, s->buffers, &s->plan, err);
+		rc = mfs_save_plan(s->config, s->params, s->parallel, s->buffers, &s->plan, err);
 	if (!rc)
 		rc = make_device(s, err);
 	if (rc)
@@ -324,13 +339,15 @@ static int fill(struct mfs_saver *s, const char *tokenizer_dir, uint64_t ring_by
 	if (s->ring.capacity && !mfs_save_ring_grow(s))
 		return mfs_fail(err, -ENOMEM, "--save: no memory for a buffer of %llu MiB",
 				(unsigned long long)(MFS_SAVE_SLOT >> 20));
-	return start_thread(s, err);
+	rc = start_thread(s, err);
+	return rc ? rc : await_all(s, err); /* the directory is there for all */
 }
 
 int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_train_config *config,
-		       const struct mfs_params *params, const struct mfk_backend *backend,
-		       struct mfk_device *device, const char *tokenizer_dir, uint64_t ring_bytes,
-		       struct mfs_saver **ret, struct mfs_error *err)
+		       const struct mfs_params *params, const struct mfs_parallel *parallel,
+		       const struct mfk_backend *backend, struct mfk_device *device,
+		       const char *tokenizer_dir, uint64_t ring_bytes, struct mfs_saver **ret,
+		       struct mfs_error *err)
 {
 	struct mfs_saver *s = calloc(1, sizeof(*s));
 	int rc;
@@ -339,6 +356,7 @@ int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_tr
 		return mfs_fail_nomem(err);
 	s->config = config;
 	s->params = params;
+	s->parallel = parallel;
 	s->backend = backend;
 	s->device = device;
 	s->system = *system;
@@ -356,11 +374,12 @@ int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_tr
 }
 
 int mfs_saver_new(const struct mfs_train_config *config, const struct mfs_params *params,
-		  const struct mfk_backend *backend, struct mfk_device *device,
-		  const char *tokenizer_dir, struct mfs_saver **ret, struct mfs_error *err)
+		  const struct mfs_parallel *parallel, const struct mfk_backend *backend,
+		  struct mfk_device *device, const char *tokenizer_dir, struct mfs_saver **ret,
+		  struct mfs_error *err)
 {
-	return mfs_saver_new_with(&mfs_save_system, config, params, backend, device, tokenizer_dir,
-				  0, ret, err);
+	return mfs_saver_new_with(&mfs_save_system, config, params, parallel, backend, device,
+				  tokenizer_dir, 0, ret, err);
 }
 
 static void end_thread(struct mfs_saver *s)
@@ -391,6 +410,7 @@ void mfs_saver_free(struct mfs_saver *s)
 		mfs_buf_release(&s->tokenizer[i].bytes);
 	free(s->tokenizer);
 	free(s->slot_of);
+	free(s->said);
 	for (int i = 0; i < MFS_SAVE_KINDS; i++) {
 		free(s->homes[i].dir);
 		if (s->homes[i].lock_fd >= 0)
@@ -423,9 +443,11 @@ int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, enum mfs_save_kind
 	s->submitted = s->completed = 0;
 	s->stall_ns = 0;
 	s->released = s->ended = false;
+	s->stage = MFS_SAVE_WRITES;
 	s->state = MFS_SAVER_BUSY;
 	pthread_cond_broadcast(&s->changed);
 	pthread_mutex_unlock(&s->lock);
+	s->in_flight = true;
 	return 0;
 }
 
@@ -455,7 +477,7 @@ void mfs_saver_fence(struct mfs_saver *s, struct mfk_ctx *ctx, uint64_t first, u
 bool mfs_saver_is_locked(const struct mfs_saver *s)
 {
 	for (int i = 0; i < MFS_SAVE_KINDS; i++)
-		if (s->homes[i].dir && !s->homes[i].locked)
+		if (s->homes[i].dir && !s->homes[i].locked && !s->parallel->launch.rank)
 			return false;
 	return true;
 }
@@ -464,6 +486,8 @@ bool mfs_saver_ended(struct mfs_saver *s, bool wait, struct mfs_save_result *ret
 {
 	bool ended;
 
+	if (s->parallel->launch.size > 1)
+		return mfs_save_agree(s, wait, ret);
 	pthread_mutex_lock(&s->lock);
 	while (wait && s->state == MFS_SAVER_BUSY)
 		pthread_cond_wait(&s->changed, &s->lock);

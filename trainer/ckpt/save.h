@@ -10,6 +10,10 @@
  * iter_NNNNNNN.tmp, .metadata last; the directory gets its name by rename, and then the tracker. A
  * crash at any point leaves the old checkpoint or the new one. integrity.json has the SHA-256 of
  * each file, computed on the way.
+ *
+ * Of many processes each writes its part of one checkpoint (save_boxes.c). The first one has the
+ * directory's lock, writes what is no process's own, and commits when all have written
+ * (save_agree.c). A save that fails in one of them is forgotten by all.
  */
 #ifndef MFS_TRAINER_CKPT_SAVE_H
 #define MFS_TRAINER_CKPT_SAVE_H
@@ -22,6 +26,7 @@
 #include "trainer/ckpt/progress.h"
 #include "trainer/config/config.h"
 #include "trainer/model/params.h"
+#include "trainer/parallel/parallel.h"
 
 struct mfs_saver;
 
@@ -38,17 +43,19 @@ struct mfs_saver;
  * their own, of which the last one stays. */
 enum mfs_save_kind { MFS_SAVE_PERSISTENT, MFS_SAVE_NON_PERSISTENT, MFS_SAVE_KINDS };
 
-/* tokenizer_dir: whose files go along; NULL: none. -EBUSY: another process saves into the
- * directory. */
+/* Of all processes. tokenizer_dir: whose files go along; NULL: none. -EBUSY: another run saves into
+ * the directory. */
 int mfs_saver_new(const struct mfs_train_config *config, const struct mfs_params *params,
-		  const struct mfk_backend *backend, struct mfk_device *device,
-		  const char *tokenizer_dir, struct mfs_saver **ret, struct mfs_error *err);
+		  const struct mfs_parallel *parallel, const struct mfk_backend *backend,
+		  struct mfk_device *device, const char *tokenizer_dir, struct mfs_saver **ret,
+		  struct mfs_error *err);
 /* False: the file system has no locks, so that nobody can tell who else saves there. */
 bool mfs_saver_is_locked(const struct mfs_saver *s);
-/* Waits for a save in flight. */
+/* Waits for a save in flight; of many processes, which may not all have come here, forgets it. */
 void mfs_saver_free(struct mfs_saver *s);
 
-/* Begins to save the state as it is at this point of ctx. -EBUSY: a save is in flight. */
+/* Begins to save the state as it is at this point of ctx, in all processes. -EBUSY: a save is in
+ * flight. */
 int mfs_saver_start(struct mfs_saver *s, struct mfk_ctx *ctx, enum mfs_save_kind kind,
 		    const struct mfs_progress *progress, struct mfs_error *err);
 
@@ -61,12 +68,13 @@ struct mfs_save_result {
 	const char *dir; /* the saver's: where it was saved */
 	bool failed;
 	char why[640];
-	uint64_t bytes;
+	uint64_t bytes;	     /* of the whole; the first process knows them */
 	uint64_t stall_ns;   /* time that fences let the host wait; the device may wait longer */
 	uint64_t persist_ns; /* from start to durable */
 	const char *engine;  /* "io_uring, O_DIRECT" */
 };
-/* True: a save has ended since the last call. wait: until the one in flight has. */
+/* True: a save has ended since the last call. wait: until the one in flight has. All processes call
+ * it, and have the same answer; why a save failed, the first one knows. */
 bool mfs_saver_ended(struct mfs_saver *s, bool wait, struct mfs_save_result *ret);
 
 #endif

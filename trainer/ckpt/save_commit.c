@@ -1,7 +1,9 @@
 /*
  * A whole save: a directory that appears whole or not at all.
  *
- *   iter_N.tmp/            everything is written and synced, .metadata last
+ *   iter_N.tmp/            all processes write and sync their files
+ *                          they agree that all have; the rest is the first process's
+ *                          common.pt and others, .metadata last
  *   iter_N.tmp -> iter_N   by rename; an older iter_N changes places with it
  *   the tracker            by rename
  *
@@ -123,26 +125,34 @@ void mfs_save_clean(struct mfs_saver *s)
 
 /* ---- writing ---- */
 
+static bool is_alone(const struct mfs_saver *s)
+{
+	return s->parallel->launch.size == 1;
+}
+
+static bool is_first(const struct mfs_saver *s)
+{
+	return !s->parallel->launch.rank;
+}
+
 static int make_dir(const struct commit *c, const char *path)
 {
 	const int rc = c->sys->mkdir(c->sys->arg, path);
 
+	if (rc == -EEXIST && !is_alone(c->s))
+		return 0;
 	return rc ? mfs_fail(c->err, rc, "cannot create directory '%s': %s", path, strerror(-rc))
 		  : 0;
 }
 
-static int make_dirs(const struct commit *c)
+/* Of many processes the first one to come makes it, and nobody knows whether others have begun. */
+static int make_tmp(const struct commit *c)
 {
-	char path[PATH_MAX];
-	int rc = 0;
-
-	if (!access(c->tmp, F_OK))
+	if (is_alone(c->s) && !access(c->tmp, F_OK))
 		remove_tree(c->sys, c->tmp);
-	rc = make_dir(c, c->tmp);
-	if (rc || !c->s->tokenizer_count)
-		return rc;
-	rc = set_path(path, c->tmp, "tokenizer", "", c->err);
-	return rc ? rc : make_dir(c, path);
+	if (!is_alone(c->s) && !access(c->tmp, F_OK))
+		return 0;
+	return make_dir(c, c->tmp);
 }
 
 static void note(struct commit *c, const char *name, const char *digest)
@@ -200,8 +210,14 @@ static int write_manifest(struct commit *c)
 
 static int write_tokenizer(struct commit *c)
 {
-	int rc = 0;
+	char path[PATH_MAX];
+	int rc;
 
+	if (!c->s->tokenizer_count)
+		return 0;
+	rc = set_path(path, c->tmp, "tokenizer", "", c->err);
+	if (!rc)
+		rc = make_dir(c, path);
 	for (uint32_t i = 0; i < c->s->tokenizer_count && !rc; i++)
 		rc = write_small(c, c->s->tokenizer[i].name, c->s->tokenizer[i].bytes.data,
 				 c->s->tokenizer[i].bytes.len);
@@ -250,12 +266,12 @@ static int sync_dirs(struct commit *c)
 /* The item of random states, which a large file has among others. */
 static int update_rng(const struct commit *c)
 {
-	struct mfs_buf *item = c->s->plan.rng, bytes = {0};
+	struct mfs_buf *item = &c->s->plan.rng, bytes = {0};
 	int rc;
 
-	if (!item)
+	if (!item->len)
 		return 0;
-	rc = mfs_save_rng(c->s->config, c->s->progress.iteration, &bytes, c->err);
+	rc = mfs_save_rng(c->s->config, c->s->parallel, c->s->progress.iteration, &bytes, c->err);
 	if (!rc && bytes.failed)
 		rc = mfs_fail_nomem(c->err);
 	if (!rc && bytes.len != item->len)
@@ -267,21 +283,61 @@ static int update_rng(const struct commit *c)
 	return rc;
 }
 
-static int write_all(struct commit *c)
+/* The files of this process. */
+static int write_own(struct commit *c)
 {
-	const struct mfs_save_plan *p = &c->s->plan;
-	int rc = make_dirs(c);
+	int rc = make_tmp(c);
 
 	if (!rc)
 		rc = update_rng(c);
 	if (!rc)
 		rc = mfs_save_write(c->s, c->tmp, c->digests, c->engine, c->err);
+	if (!rc)
+		c->s->result.bytes += c->s->plan.bytes;
+	return rc;
+}
+
+/* A file that another process has written. Where processes do not see the same directory it is not
+ * there. */
+static int note_other(struct commit *c, const struct mfs_save_other *o)
+{
+	char name[MFS_DIST_FILE_NAME_SIZE], path[PATH_MAX];
+	struct stat st;
+	int rc;
+
+	mfs_dist_file_name(name, o->process, o->number);
+	rc = set_path(path, c->tmp, name, "", c->err);
 	if (rc)
 		return rc;
-	c->s->result.bytes += p->bytes;
+	if (stat(path, &st) || (uint64_t)st.st_size != o->size)
+		return mfs_fail(c->err, -ENOENT,
+				"'%s' is not as rank %u has written it; --save: expected a "
+				"directory that all processes share",
+				path, o->process);
+	c->s->result.bytes += o->size;
+	note(c, name, c->s->said[o->process].digests[o->number]);
+	return 0;
+}
+
+static int note_large(struct commit *c)
+{
+	const struct mfs_save_plan *p = &c->s->plan;
+	int rc = 0;
+
 	for (uint32_t i = 0; i < p->file_count; i++)
 		note(c, p->files[i].name, c->digests[i]);
-	rc = write_common(c);
+	for (uint32_t i = 0; i < p->other_count && !rc; i++)
+		rc = note_other(c, &p->others[i]);
+	return rc;
+}
+
+/* What is no process's own, when all have written theirs. */
+static int write_rest(struct commit *c)
+{
+	int rc = note_large(c);
+
+	if (!rc)
+		rc = write_common(c);
 	if (!rc)
 		rc = write_tokenizer(c);
 	if (!rc)
@@ -366,7 +422,7 @@ static int write_tracker(struct commit *c)
 
 static int commit(struct commit *c)
 {
-	int rc = write_all(c);
+	int rc = write_rest(c);
 
 	if (!rc)
 		rc = show(c);
@@ -475,28 +531,51 @@ static void remove_old(struct mfs_saver *s, const struct mfs_tracker *before)
 
 /* ---- the whole ---- */
 
-int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err)
+static int begin(struct commit *c)
 {
-	struct commit c = {.s = s, .sys = &s->system, .err = err};
-	struct mfs_tracker before = {0};
+	struct mfs_saver *s = c->s;
 	char name[64];
 	int rc;
 
 	name_of(name, s->progress.iteration);
-	rc = set_path(c.tmp, s->dir, name, UNFINISHED, err);
+	rc = set_path(c->final, s->dir, name, "", c->err);
 	if (!rc)
-		rc = set_path(c.final, s->dir, name, "", err);
+		rc = set_path(c->tmp, s->dir, name, UNFINISHED, c->err);
 	if (!rc)
-		rc = s->system.engine(s->system.arg, MFS_SAVE_DEPTH, &c.engine, err);
+		rc = s->system.engine(s->system.arg, MFS_SAVE_DEPTH, &c->engine, c->err);
 	if (rc)
 		return rc;
-	snprintf(s->engine, sizeof(s->engine), "%s", mfs_io_engine_name(c.engine));
+	snprintf(s->engine, sizeof(s->engine), "%s", mfs_io_engine_name(c->engine));
 	s->result.engine = s->engine;
-	mfs_tracker_read(s->dir, &before);
-	c.digests = c.sys->alloc(c.sys->arg, (s->plan.file_count + 1u) * sizeof(*c.digests));
-	rc = c.digests ? commit(&c) : mfs_fail_nomem(err);
+	c->digests = c->sys->alloc(c->sys->arg, MFS_SAVE_LANES * sizeof(*c->digests));
+	return c->digests ? write_own(c) : mfs_fail_nomem(c->err);
+}
+
+/* rc: of what all processes have written. */
+static int end(struct commit *c, int rc)
+{
+	struct mfs_tracker before = {0};
+
+	if (!is_first(c->s))
+		return rc;
+	if (rc) {
+		if (c->tmp[0])
+			remove_tree(c->sys, c->tmp);
+		return rc;
+	}
+	mfs_tracker_read(c->s->dir, &before);
+	rc = commit(c);
 	if (!rc)
-		remove_old(s, &before);
+		remove_old(c->s, &before);
+	return rc;
+}
+
+int mfs_save_iteration(struct mfs_saver *s, struct mfs_error *err)
+{
+	struct commit c = {.s = s, .sys = &s->system, .err = err};
+	int rc = begin(&c);
+
+	rc = end(&c, mfs_save_await_others(s, rc, c.digests, err));
 	mfs_io_engine_free(c.engine);
 	mfs_buf_release(&c.manifest);
 	free(c.digests);

@@ -100,15 +100,31 @@ static bool steps_in_groups(const struct common *c)
 	return c->config->use_distributed_optimizer || !c->config->model.local_spec;
 }
 
-static void write_group(struct common *c, bool decays, bool decoupled)
+/* Parameter groups of one kind, of an optimizer of its own or not. */
+struct group {
+	bool decays, decoupled;
+	bool expert; /* of the optimizer of routed experts, in runs that divide these */
+};
+
+/* optimizer/__init__.py: get_megatron_optimizer: parameters that are not added up over all of the
+ * data-parallel processes have an optimizer of their own. */
+static bool has_two(const struct common *c)
 {
+	const struct mfs_megatron_args *a = &c->config->model;
+
+	return a->expert_model_parallel_size > 1 && a->moe_layers;
+}
+
+static void write_group(struct common *c, struct group g)
+{
+	const bool decays = g.decays, decoupled = g.decoupled;
 	const struct mfs_schedule *s = &c->progress->schedule;
 	const double wd = mfs_schedule_weight_decay(s);
 
 	mfs_pickle_dict_begin(out(c));
 	real(c, "wd_mult", decays ? 1.0 : 0.0);
 	real(c, "lr_mult", 1.0);
-	flag(c, "is_expert_parallel", false);
+	flag(c, "is_expert_parallel", g.expert);
 	flag(c, "is_decoupled_lr", decoupled);
 	flag(c, "default_config", !decoupled);
 	real(c, "max_lr", decoupled ? s->decoupled_lr : s->max_lr);
@@ -123,37 +139,44 @@ static void write_group(struct common *c, bool decays, bool decoupled)
 	mfs_pickle_dict_end(out(c));
 }
 
-static bool has_group(const struct common *c, bool decays, bool decoupled)
+/* The first stage may have no experts, whose weights decay. */
+static bool has_group(const struct common *c, struct group g)
 {
-	for (uint32_t i = 0; i < c->params->count; i++)
-		if (c->params->list[i].decays == decays &&
-		    c->params->list[i].decoupled == decoupled)
+	for (uint32_t i = 0; i < c->params->count; i++) {
+		const struct mfs_param *p = &c->params->list[i];
+
+		if (p->decays == g.decays && p->decoupled == g.decoupled &&
+		    (has_two(c) && p->is_expert) == g.expert)
 			return true;
-	return false;
+	}
+	return g.expert && g.decays && !g.decoupled;
 }
 
 /* Sorted: decay first, and then the decoupled ones behind the others (optim/buffers:
  * mfs_optim.groups). */
-static void write_groups(struct common *c)
+static void write_groups(struct common *c, bool expert)
 {
 	mfs_pickle_name(out(c), "param_groups");
 	mfs_pickle_list_begin(out(c));
 	for (int decays = 1; decays >= 0; decays--)
-		for (int decoupled = 0; decoupled < 2; decoupled++)
-			if (has_group(c, decays, decoupled))
-				write_group(c, decays, decoupled);
+		for (int decoupled = 0; decoupled < 2; decoupled++) {
+			const struct group g = {decays, decoupled, expert};
+
+			if (has_group(c, g))
+				write_group(c, g);
+		}
 	mfs_pickle_list_end(out(c));
 }
 
 /* ---- optimizer ---- */
 
 /* The dict of torch's optimizer, or its like. */
-static int write_torch(struct common *c)
+static int write_torch(struct common *c, bool expert)
 {
 	int rc = 0;
 
 	mfs_pickle_dict_begin(out(c));
-	write_groups(c);
+	write_groups(c, expert);
 	if (!c->config->use_distributed_optimizer) {
 		mfs_pickle_name(out(c), "state");
 		mfs_pickle_dict_begin(out(c));
@@ -192,21 +215,37 @@ static int write_scaler(struct common *c)
 	return 0;
 }
 
-static int write_optimizer(struct common *c)
+static int write_one(struct common *c, bool expert)
 {
 	const bool distributed = c->config->use_distributed_optimizer;
 	int rc;
 
-	mfs_pickle_name(out(c), "optimizer");
 	if (!distributed && c->config->params_dtype == MFS_F32)
-		return write_torch(c); /* FP32Optimizer */
+		return write_torch(c, expert); /* FP32Optimizer */
 	mfs_pickle_dict_begin(out(c));
 	mfs_pickle_name(out(c), "optimizer");
-	rc = write_torch(c);
+	rc = write_torch(c, expert);
 	if (!rc)
 		rc = write_scaler(c);
 	if (!rc && distributed)
 		text(c, "param_state_sharding_type", "fully_reshardable");
+	mfs_pickle_dict_end(out(c));
+	return rc;
+}
+
+/* ChainedOptimizer, or the only one. */
+static int write_optimizer(struct common *c)
+{
+	int rc = 0;
+
+	mfs_pickle_name(out(c), "optimizer");
+	if (!has_two(c))
+		return write_one(c, false);
+	mfs_pickle_dict_begin(out(c));
+	for (int expert = 0; expert < 2 && !rc; expert++) {
+		mfs_pickle_int(out(c), expert);
+		rc = write_one(c, expert);
+	}
 	mfs_pickle_dict_end(out(c));
 	return rc;
 }

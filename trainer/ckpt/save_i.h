@@ -7,13 +7,16 @@
 
 #include "formats/base/buf.h"
 #include "formats/io/io_engine.h"
+#include "formats/ckpt/target.h"
+#include "formats/megatron/write/dist_boxes.h"
 #include "formats/megatron/write/files.h"
 #include "trainer/ckpt/save.h"
 
 #define MFS_SAVE_SLOT  (UINT64_C(8) << 20) /* bytes of a pinned buffer */
 #define MFS_SAVE_BLOCK 4096u		   /* O_DIRECT: offsets and lengths are multiples of it */
 #define MFS_SAVE_DEPTH 16u		   /* writes in flight */
-#define MFS_SAVE_LANES 4u /* files that are written side by side, each hashed by its own thread */
+/* Files of a process, at most. They are written side by side, each hashed by its own thread. */
+#define MFS_SAVE_LANES 4u
 
 #define MFS_SAVE_DIGEST 65 /* a sum in hexadecimal, with its end */
 
@@ -44,9 +47,33 @@ struct mfs_save_system {
 extern const struct mfs_save_system mfs_save_system;
 
 int mfs_saver_new_with(const struct mfs_save_system *system, const struct mfs_train_config *config,
-		       const struct mfs_params *params, const struct mfk_backend *backend,
-		       struct mfk_device *device, const char *tokenizer_dir, uint64_t ring_bytes,
-		       struct mfs_saver **ret, struct mfs_error *err);
+		       const struct mfs_params *params, const struct mfs_parallel *parallel,
+		       const struct mfk_backend *backend, struct mfk_device *device,
+		       const char *tokenizer_dir, uint64_t ring_bytes, struct mfs_saver **ret,
+		       struct mfs_error *err);
+
+/* ---- who writes what (save_boxes.c) ---- */
+
+/* A box of a tensor whose elements, in row-major order, are neighbours in a process's memory. */
+struct mfs_save_box {
+	const struct mfs_global_tensor *tensor;
+	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* of the tensor */
+	uint64_t first, count; /* elements of the flat buffers, or of the model's buffers */
+	uint32_t unit;	       /* 0, 1, ...: what is in no layer, and each layer */
+	bool is_buffer;
+};
+
+struct mfs_save_boxes {
+	struct mfs_save_box *list; /* by unit, and then as they are in memory */
+	uint32_t count, units;
+};
+
+/* The boxes of weights that a process writes, params being its own; those of the optimizer's states
+ * are the same. All processes together write each element once. */
+int mfs_save_boxes(const struct mfs_train_config *config, const struct mfs_params *params,
+		   const struct mfs_parallel *parallel, struct mfs_save_boxes *ret,
+		   struct mfs_error *err);
+void mfs_save_boxes_release(struct mfs_save_boxes *b);
 
 /* ---- the plan (save_plan.c) ---- */
 
@@ -68,33 +95,40 @@ struct mfs_save_file {
 /* What one buffer of the ring holds: a range of a file that begins at a multiple of a slot. */
 struct mfs_save_fill {
 	uint32_t file, span; /* span: the first that touches it */
-	uint32_t lane;
-	bool last; /* of its file */
+	bool last;	     /* of its file */
 	uint64_t at, length;
+};
+
+/* A file of another process. */
+struct mfs_save_other {
+	uint32_t process, number;
+	uint64_t size;
 };
 
 /*
  * The large files of a save, which have one layout whatever the iteration: offsets are known before
- * the data. Fills are numbered in the order in which they are copied and written.
+ * the data. Fills are numbered in the order in which they are copied and written; those of a file
+ * have a lane of their own.
  */
 struct mfs_save_plan {
-	struct mfs_save_file *files;
+	struct mfs_save_file files[MFS_SAVE_LANES]; /* this process's */
 	uint32_t file_count;
 	struct mfs_save_fill *fills;
 	uint32_t fill_count;
-	uint32_t *last_fill; /* [parameters]: the last that has elements of it */
+	int64_t *last_fill; /* [parameters]: the last that has elements of it; -1: none */
 	uint64_t bytes;
-	struct mfs_buf metadata; /* .metadata */
-	struct mfs_buf *rng;	 /* the item of random states, which spans point into; NULL: none */
-	/* what spans point into */
-	struct mfs_megatron_dist *dist;
-	struct mfs_vfile **vfiles;
-	uint32_t vfile_count;
+	struct mfs_buf rng; /* the item of random states, which spans point into; empty: none */
+	struct mfs_dist_boxes *boxes; /* what spans point into, too */
+	/* of the first process */
+	struct mfs_buf metadata;       /* .metadata */
+	struct mfs_save_other *others; /* by process, and then by number */
+	uint32_t other_count;
 };
 
-/* buffers: host memory of the size of params->buffers. */
+/* parallel: the process's places. buffers: host memory of the size of params->buffers. */
 int mfs_save_plan(const struct mfs_train_config *config, const struct mfs_params *params,
-		  unsigned char *buffers, struct mfs_save_plan *ret, struct mfs_error *err);
+		  const struct mfs_parallel *parallel, unsigned char *buffers,
+		  struct mfs_save_plan *ret, struct mfs_error *err);
 void mfs_save_plan_release(struct mfs_save_plan *p);
 
 /* The last fill that has elements [first, first + count) of the flat buffers; -1: none has. */
@@ -109,9 +143,10 @@ int mfs_save_common(const struct mfs_train_config *config, const struct mfs_para
 
 /* ---- random states (save_rng.c) ---- */
 
-/* Appends the item of random states of torch_dist. It has one size, whatever the iteration. */
-int mfs_save_rng(const struct mfs_train_config *config, uint64_t iteration, struct mfs_buf *out,
-		 struct mfs_error *err);
+/* Appends the item of random states of torch_dist of a process at these places. It has one size,
+ * whatever the iteration and the process. */
+int mfs_save_rng(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
+		 uint64_t iteration, struct mfs_buf *out, struct mfs_error *err);
 
 /* ---- the ring and the files (save_write.c) ---- */
 
@@ -139,6 +174,15 @@ struct mfs_save_small {
 	struct mfs_buf bytes;
 };
 
+/* What a process says when its files are written, or are not. */
+struct mfs_save_said {
+	bool failed;
+	uint64_t stall_ns;
+	char digests[MFS_SAVE_LANES][MFS_SAVE_DIGEST]; /* of its files */
+	char host[64];
+	char why[640];
+};
+
 struct mfs_saver {
 	const struct mfs_train_config *config;
 	const struct mfs_params *params;
@@ -147,6 +191,7 @@ struct mfs_saver {
 	struct mfk_ctx *ctx; /* of copies, behind all others */
 	struct mfk_event *begun;
 	struct mfs_save_system system;
+	const struct mfs_parallel *parallel;
 	struct mfs_save_plan plan;
 	struct mfs_save_ring ring;
 	struct mfs_save_small *tokenizer;
@@ -165,6 +210,12 @@ struct mfs_saver {
 	pthread_cond_t changed;
 	enum { MFS_SAVER_IDLE, MFS_SAVER_BUSY } state;
 	bool quit, ended;
+	/* of many processes (save_agree.c) */
+	enum { MFS_SAVE_WRITES, MFS_SAVE_WROTE, MFS_SAVE_DONE } stage;
+	bool judged;	/* all have said whether their files are written */
+	bool forgotten; /* they could not */
+	struct mfs_save_said own;
+	struct mfs_save_said *said;	/* [processes]; while judged */
 	uint32_t submitted, completed;	/* fills whose copies are submitted, and done */
 	struct mfs_save_slot **slot_of; /* [fills]: where a submitted fill is, or was */
 	bool released;			/* nothing more is copied: fences are open */
@@ -173,6 +224,7 @@ struct mfs_saver {
 	const char *dir;	       /* likewise: that of its home */
 	struct mfs_progress progress;  /* likewise */
 	struct mfs_save_result result; /* likewise */
+	bool in_flight;		       /* the run's thread's: all processes know it alike */
 };
 
 /* Writes the large files into dir and syncs them. digests: [files] SHA-256 in hexadecimal. On
@@ -190,6 +242,16 @@ void mfs_save_ring_release(struct mfs_saver *s);
 /* The sum of bytes; name: of their file, for the message. */
 int mfs_save_sum(const struct mfs_save_system *sys, const char *name, const void *bytes,
 		 uint64_t length, char ret[MFS_SAVE_DIGEST], struct mfs_error *err);
+
+/* ---- what processes agree on (save_agree.c) ---- */
+
+/* The saver's thread: waits until all processes have written, and the run's thread has heard of it.
+ * rc: of what this one wrote, with err; digests: [files]. What comes back is the same in all. */
+int mfs_save_await_others(struct mfs_saver *s, int rc, char (*digests)[MFS_SAVE_DIGEST],
+			  struct mfs_error *err);
+/* The run's thread, of all processes: true when the save in flight has ended; *ret is then known.
+ * wait: until it has. */
+bool mfs_save_agree(struct mfs_saver *s, bool wait, struct mfs_save_result *ret);
 
 /* ---- a whole save (save_commit.c) ---- */
 

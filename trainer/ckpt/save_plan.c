@@ -1,7 +1,11 @@
 /*
- * Which bytes go where: the files of a torch_dist checkpoint, laid out by the writer of the
- * torch_dist views (formats/megatron/write) for a checkpoint that is in no file, and cut into the
- * fills of a ring of buffers.
+ * Which bytes go where: the files of a torch_dist checkpoint, and how they are cut into the fills
+ * of a ring of buffers.
+ *
+ * A process writes its boxes (save_boxes.c) into a few files, unit by unit, each unit into the file
+ * that is the shortest then. So all files grow in the order of the layers, in which the update
+ * walks, too. What a process writes follows from the arguments and from its places alone: the first
+ * one lays out the files of all, for .metadata.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -10,172 +14,259 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
-#include "formats/base/str.h"
-#include "formats/ckpt/target.h"
-#include "formats/plan/vfile.h"
 #include "trainer/ckpt/save_i.h"
 
 struct planner {
 	const struct mfs_train_config *config;
 	const struct mfs_params *params;
+	const struct mfs_parallel *parallel;
 	const unsigned char *buffers;
 	struct mfs_save_plan *plan;
-	struct mfs_save_file *file; /* whose parts are looked at */
 	struct mfs_error *err;
 };
 
-/* ---- where a tensor's elements are ---- */
-
-/* A span of count elements of a global tensor, the first of which is element at. */
-static void point(const struct planner *b, const struct mfs_global_tensor *t, uint64_t at,
-		  struct mfs_save_span *ret)
-{
-	const struct mfs_params *p = b->params;
-	const uint32_t number = mfs_params_number(p, t->name, t->layer, t->expert);
-
-	ret->state = (enum mfs_state)t->state;
-	if (number < p->count)
-		ret->first = p->list[number].start + at;
-	else
-		ret->bytes =
-			b->buffers + (p->buffer_list[number - p->count].start + at) * sizeof(float);
-}
-
-/* ---- files ---- */
-
-struct boxes {
-	const struct planner *planner;
-	struct mfs_save_span *span;
-	uint32_t count;
+/* The files of one process. */
+struct layout {
+	struct planner *b;
+	const struct mfs_parallel *parallel; /* its places */
+	bool own;			     /* where bytes come from is noted */
+	uint64_t sizes[MFS_SAVE_LANES];
+	uint32_t count, file; /* file: the one that is added to */
 };
 
-/* A part of a file is one box of one tensor, whole along all axes but the first. */
-static int take_box(const struct mfs_box_map *m, void *arg)
+/* ---- items ---- */
+
+static int add_span(struct layout *l, struct mfs_save_span span)
 {
-	struct boxes *x = arg;
-	uint64_t at = m->src_lo[0];
+	struct mfs_save_file *f = &l->b->plan->files[l->file];
 
-	x->count++;
-	for (unsigned a = 1; m->src && a < m->src->ndim; a++) {
-		at *= m->src->shape[a];
-		if (m->size[a] != m->src->shape[a])
-			x->count = 2; /* not in one piece */
-	}
-	if (m->src)
-		point(x->planner, m->src, at, x->span);
-	else
-		x->count = 2;
-	return 0;
-}
-
-static int add_span(void *arg, const struct mfs_vfile_part *part)
-{
-	struct planner *b = arg;
-	struct mfs_save_span span = {.at = part->at, .length = part->length, .bytes = part->bytes};
-	struct boxes boxes = {b, &span, 0};
-
-	if (!part->length)
+	span.at = l->sizes[l->file];
+	l->sizes[l->file] += span.length;
+	if (!l->own || !span.length)
 		return 0;
-	if (part->target)
-		mfs_target_boxes(part->target, take_box, &boxes);
-	if ((part->target && boxes.count != 1) || (!part->target && !part->bytes))
-		return mfs_fail(b->err, -ENOTSUP, "%s: a part of it is in no single place",
-				b->file->name);
-	if (mfs_grow(&b->file->spans, b->file->count))
-		return mfs_fail_nomem(b->err);
-	b->file->spans[b->file->count++] = span;
+	if (mfs_grow(&f->spans, f->count))
+		return mfs_fail_nomem(l->b->err);
+	f->spans[f->count++] = span;
 	return 0;
 }
 
-static int keep(struct planner *b, struct mfs_vfile *f)
+static int add_bytes(struct layout *l, const void *bytes, uint64_t length)
 {
-	if (mfs_grow(&b->plan->vfiles, b->plan->vfile_count)) {
-		mfs_vfile_free(f);
-		return mfs_fail_nomem(b->err);
-	}
-	b->plan->vfiles[b->plan->vfile_count++] = f;
-	return 0;
+	return add_span(l, (struct mfs_save_span){.bytes = bytes, .length = length});
 }
 
-static int add_large(struct planner *b, const char *path, struct mfs_vfile *f)
+/* The payload of an item. */
+static struct mfs_save_span span_of(const struct layout *l, const struct mfs_save_box *box,
+				    enum mfs_state state, uint64_t length)
+{
+	struct mfs_save_span span = {.length = length, .state = state, .first = box->first};
+
+	if (box->is_buffer)
+		span.bytes = l->b->buffers + box->first * sizeof(float);
+	return span;
+}
+
+static int add_item(struct layout *l, const struct mfs_save_box *box, enum mfs_state state)
+{
+	const struct mfs_global_tensor *model = box->tensor, *t = model;
+	struct mfs_torch_item item;
+	int rc;
+
+	if (state != MFS_STATE_MODEL)
+		t = mfs_ckpt_find_state(l->b->params->ckpt, state, model->name, model->layer,
+					model->expert);
+	if (!t) /* an fp32 run has no main parameters, and a model's buffer no state */
+		return 0;
+	rc = mfs_dist_boxes_add(l->b->plan->boxes, t, box->lo, box->size, &item, l->b->err);
+	if (!rc)
+		rc = add_bytes(l, item.head, item.head_len);
+	if (!rc)
+		rc = add_span(l, span_of(l, box, state, item.payload));
+	return rc ? rc : add_bytes(l, item.tail, item.tail_len);
+}
+
+/* Whoever writes the first element of a tensor writes the objects of its modules. */
+static int add_extras(struct layout *l, const struct mfs_save_box *box)
+{
+	const struct mfs_buf *item;
+	uint32_t count;
+	int rc;
+
+	for (unsigned a = 0; a < box->tensor->ndim; a++)
+		if (box->lo[a])
+			return 0;
+	rc = mfs_dist_boxes_add_extras(l->b->plan->boxes, box->tensor, &count, &item, l->b->err);
+	while (!rc && count--)
+		rc = add_bytes(l, item->data, item->len);
+	return rc;
+}
+
+/* ---- random states ---- */
+
+/* Megatron's releases look for one item of each (pp, tp), and core 0.16 in runs with EP for one of
+ * each data-parallel rank, too (formats/megatron/write/dist_rng.c). */
+static int add_rng(struct layout *l)
+{
+	const struct mfs_parallel *p = l->parallel;
+	const struct mfs_group_place *dp = &p->group[MFS_GROUP_GRADS];
+	const struct mfs_buf *item = &l->b->plan->rng;
+	char key[2][96] = {"", ""};
+	int rc = 0;
+
+	if (!item->len)
+		return 0;
+	if (!dp->rank)
+		snprintf(key[0], sizeof(key[0]), "rng_state/shard_%u.%u_%u.%u", p->place.pp,
+			 p->place.tp, p->size.pp, p->size.tp);
+	if (p->size.ep > 1)
+		snprintf(key[1], sizeof(key[1]), "rng_state/shard_%u.%u.%u_%u.%u.%u", p->place.pp,
+			 p->place.tp, dp->rank, p->size.pp, p->size.tp, dp->size);
+	for (int i = 0; i < 2 && !rc; i++) {
+		if (!key[i][0])
+			continue;
+		rc = mfs_dist_boxes_add_object(l->b->plan->boxes, key[i], item->len, l->b->err);
+		if (!rc)
+			rc = add_bytes(l, item->data, item->len);
+	}
+	return rc;
+}
+
+/* ---- the files of a process ---- */
+
+/* The first of the shortest files goes on. */
+static void choose_file(struct layout *l)
+{
+	l->file = 0;
+	for (uint32_t i = 1; i < l->count; i++)
+		if (l->sizes[i] < l->sizes[l->file])
+			l->file = i;
+	mfs_dist_boxes_file(l->b->plan->boxes, l->parallel->launch.rank, l->file,
+			    l->sizes[l->file]);
+}
+
+/* Boxes [first, end) of a unit: their weights, and then each state. */
+static int add_unit(struct layout *l, const struct mfs_save_boxes *boxes, uint32_t first,
+		    uint32_t end)
+{
+	const int states = l->b->config->no_save_optim ? 1 : MFS_STATE_COUNT;
+	int rc = 0;
+
+	choose_file(l);
+	for (uint32_t i = first; i < end && !rc; i++)
+		rc = add_extras(l, &boxes->list[i]);
+	for (int state = 0; state < states; state++)
+		for (uint32_t i = first; i < end && !rc; i++)
+			rc = add_item(l, &boxes->list[i], (enum mfs_state)state);
+	return rc;
+}
+
+static int add_boxes(struct layout *l, const struct mfs_save_boxes *boxes)
+{
+	int rc;
+
+	l->count = (uint32_t)mfs_min_u64(mfs_max_u64(boxes->units, 1), MFS_SAVE_LANES);
+	choose_file(l);
+	rc = add_rng(l);
+	for (uint32_t i = 0, end; i < boxes->count && !rc; i = end) {
+		for (end = i + 1;
+		     end < boxes->count && boxes->list[end].unit == boxes->list[i].unit;)
+			end++;
+		rc = add_unit(l, boxes, i, end);
+	}
+	while (l->count && !l->sizes[l->count - 1]) /* it writes nothing */
+		l->count--;
+	return rc;
+}
+
+static int lay_out(struct planner *b, const struct mfs_params *params,
+		   const struct mfs_parallel *parallel, struct layout *ret)
+{
+	struct mfs_save_boxes boxes;
+	int rc = mfs_save_boxes(b->config, params, parallel, &boxes, b->err);
+
+	*ret = (struct layout){.b = b, .parallel = parallel, .own = params == b->params};
+	if (!rc)
+		rc = add_boxes(ret, &boxes);
+	mfs_save_boxes_release(&boxes);
+	return rc;
+}
+
+static int lay_out_own(struct planner *b)
+{
+	struct mfs_save_plan *p = b->plan;
+	struct layout l;
+	int rc = lay_out(b, b->params, b->parallel, &l);
+
+	p->file_count = l.count;
+	for (uint32_t i = 0; i < l.count; i++) {
+		mfs_dist_file_name(p->files[i].name, b->parallel->launch.rank, i);
+		p->files[i].size = l.sizes[i];
+		p->bytes += l.sizes[i];
+	}
+	return rc;
+}
+
+/* ---- the files of all ---- */
+
+static int note_other(struct planner *b, uint32_t process, uint32_t number, uint64_t size)
 {
 	struct mfs_save_plan *p = b->plan;
 
-	if (mfs_grow(&p->files, p->file_count))
+	if (mfs_grow(&p->others, p->other_count))
 		return mfs_fail_nomem(b->err);
-	b->file = &p->files[p->file_count++];
-	*b->file = (struct mfs_save_file){.size = mfs_vfile_size(f)};
-	snprintf(b->file->name, sizeof(b->file->name), "%s", path);
-	p->bytes += b->file->size;
-	return mfs_vfile_each(f, add_span, b, b->err);
+	p->others[p->other_count++] = (struct mfs_save_other){process, number, size};
+	return 0;
 }
 
-static int read_metadata(struct planner *b, struct mfs_vfile *f)
+static int lay_out_other(struct planner *b, uint32_t process)
 {
-	const uint64_t size = mfs_vfile_size(f);
-	char *bytes = malloc(size + 1);
-	size_t len;
-	int rc = bytes ? mfs_vfile_pread(f, 0, bytes, size, &len, b->err) : mfs_fail_nomem(b->err);
+	struct mfs_launch launch = b->parallel->launch;
+	struct mfs_parallel places;
+	struct mfs_params *params;
+	struct layout l;
+	int rc;
 
-	if (!rc)
-		mfs_buf_add(&b->plan->metadata, bytes, len);
-	free(bytes);
-	return !rc && b->plan->metadata.failed ? mfs_fail_nomem(b->err) : rc;
-}
-
-/* common.pt is made for each save, metadata.json is known. */
-static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct mfs_error *err)
-{
-	struct planner *b = arg;
-	int rc = keep(b, data);
-
-	(void)err;
+	launch.rank = process;
+	mfs_parallel_places(&launch, &b->parallel->size, &places);
+	rc = mfs_params_of_other(b->params, b->config, &places, &params, b->err);
 	if (rc)
 		return rc;
-	if (!strcmp(path, ".metadata"))
-		return read_metadata(b, data);
-	return mfs_str_ends(path, ".distcp") ? add_large(b, path, data) : 0;
+	rc = lay_out(b, params, &places, &l);
+	for (uint32_t i = 0; i < l.count && !rc; i++)
+		rc = note_other(b, process, i, l.sizes[i]);
+	mfs_params_free(params);
+	return rc;
 }
 
-static int write_common(void *arg, struct mfs_buf *out, struct mfs_error *err)
+static int lay_out_all(struct planner *b)
 {
-	static const struct mfs_progress none;
-	const struct planner *b = arg;
-
-	return mfs_save_common(b->config, b->params, &none, out, err);
-}
-
-/* Each save writes its own states into this item (save_commit.c: update_rng). */
-static int write_rng(void *arg, struct mfs_buf *out, struct mfs_error *err)
-{
-	const struct planner *b = arg;
-
-	b->plan->rng = out;
-	return mfs_save_rng(b->config, 0, out, err);
-}
-
-static int lay_out(struct planner *b)
-{
-	const struct mfs_megatron_own own = {.distributed = b->config->use_distributed_optimizer,
-					     .common = write_common,
-					     .rng = b->config->no_save_rng ? NULL : write_rng,
-					     .arg = b};
-	const struct mfs_megatron_options options = {
+	const struct mfs_dist_boxes_options options = {
 		.ckpt = b->params->ckpt,
-		.layout = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1},
 		.spec = mfs_layer_spec_of(b->params->ckpt),
 		.optimizer = !b->config->no_save_optim,
-		.own = &own};
-	const struct mfs_file_sink sink = {.add = add_file, .arg = b};
+		.distributed = b->config->use_distributed_optimizer};
+	const struct mfs_launch *launch = &b->parallel->launch;
+	int rc = mfs_dist_boxes_new(&options, &b->plan->boxes, b->err);
 
-	return mfs_megatron_dist_new(&options, &sink, &b->plan->dist, b->err);
+	if (!rc && !b->config->no_save_rng)
+		rc = mfs_save_rng(b->config, b->parallel, 0, &b->plan->rng, b->err);
+	if (!rc && b->plan->rng.failed)
+		rc = mfs_fail_nomem(b->err);
+	if (!rc)
+		rc = lay_out_own(b);
+	if (launch->rank)
+		return rc;
+	for (uint32_t i = 1; i < launch->size && !rc; i++)
+		rc = lay_out_other(b, i);
+	if (!rc)
+		rc = mfs_dist_boxes_index(b->plan->boxes, &b->plan->metadata, b->err);
+	return !rc && b->plan->metadata.failed ? mfs_fail_nomem(b->err) : rc;
 }
 
 /* ---- fills ---- */
 
-/* A file on its way, in a lane. */
+/* A file on its way. */
 struct lane {
-	const struct mfs_save_file *file;
 	uint32_t span;
 	uint64_t at;
 };
@@ -198,23 +289,20 @@ static void mark(const struct planner *b, const struct mfs_save_span *s, uint32_
 	b->plan->last_fill[lo] = fill;
 }
 
-/* The next range of the lane's file; the lane is empty after the last. */
+/* The next range of a file. */
 static int add_fill(struct planner *b, struct lane *l, uint32_t number)
 {
 	struct mfs_save_plan *p = b->plan;
-	const uint64_t n = mfs_min_u64(MFS_SAVE_SLOT, l->file->size - l->at);
+	const struct mfs_save_file *file = &p->files[number];
+	const uint64_t n = mfs_min_u64(MFS_SAVE_SLOT, file->size - l->at);
 	struct mfs_save_fill *fill;
 
 	if (mfs_grow(&p->fills, p->fill_count))
 		return mfs_fail_nomem(b->err);
 	fill = &p->fills[p->fill_count];
-	*fill = (struct mfs_save_fill){.file = (uint32_t)(l->file - p->files),
-				       .span = l->span,
-				       .lane = number,
-				       .at = l->at,
-				       .length = n};
-	for (; l->span < l->file->count; l->span++) {
-		const struct mfs_save_span *s = &l->file->spans[l->span];
+	*fill = (struct mfs_save_fill){.file = number, .span = l->span, .at = l->at, .length = n};
+	for (; l->span < file->count; l->span++) {
+		const struct mfs_save_span *s = &file->spans[l->span];
 
 		if (s->at >= l->at + n)
 			break;
@@ -223,31 +311,28 @@ static int add_fill(struct planner *b, struct lane *l, uint32_t number)
 			break; /* it goes on in the next fill */
 	}
 	l->at += n;
-	fill->last = l->at == l->file->size;
-	if (fill->last)
-		*l = (struct lane){0};
+	fill->last = l->at == file->size;
 	p->fill_count++;
 	return 0;
 }
 
-/* Files come in the order of layers, in which the update walks, too. */
+/* All files side by side. */
 static int cut_fills(struct planner *b)
 {
 	struct mfs_save_plan *p = b->plan;
 	struct lane lanes[MFS_SAVE_LANES] = {0};
-	uint32_t next = 0;
 	bool busy = true;
 	int rc = 0;
 
 	p->last_fill = calloc(b->params->count + 1u, sizeof(*p->last_fill));
 	if (!p->last_fill)
 		return mfs_fail_nomem(b->err);
+	for (uint32_t i = 0; i < b->params->count; i++)
+		p->last_fill[i] = -1;
 	while (busy && !rc) {
 		busy = false;
-		for (uint32_t i = 0; i < MFS_SAVE_LANES && !rc; i++) {
-			if (!lanes[i].file && next < p->file_count)
-				lanes[i].file = &p->files[next++];
-			if (!lanes[i].file)
+		for (uint32_t i = 0; i < p->file_count && !rc; i++) {
+			if (lanes[i].at == p->files[i].size)
 				continue;
 			busy = true;
 			rc = add_fill(b, &lanes[i], i);
@@ -259,27 +344,30 @@ static int cut_fills(struct planner *b)
 /* ---- the whole ---- */
 
 int mfs_save_plan(const struct mfs_train_config *config, const struct mfs_params *params,
-		  unsigned char *buffers, struct mfs_save_plan *ret, struct mfs_error *err)
+		  const struct mfs_parallel *parallel, unsigned char *buffers,
+		  struct mfs_save_plan *ret, struct mfs_error *err)
 {
-	struct planner b = {
-		.config = config, .params = params, .buffers = buffers, .plan = ret, .err = err};
-	const int rc = lay_out(&b);
+	struct planner b = {.config = config,
+			    .params = params,
+			    .parallel = parallel,
+			    .buffers = buffers,
+			    .plan = ret,
+			    .err = err};
+	const int rc = lay_out_all(&b);
 
 	return rc ? rc : cut_fills(&b);
 }
 
 void mfs_save_plan_release(struct mfs_save_plan *p)
 {
-	for (uint32_t i = 0; i < p->file_count; i++)
+	for (uint32_t i = 0; i < MFS_SAVE_LANES; i++)
 		free(p->files[i].spans);
-	free(p->files);
 	free(p->fills);
 	free(p->last_fill);
+	free(p->others);
 	mfs_buf_release(&p->metadata);
-	for (uint32_t i = 0; i < p->vfile_count; i++)
-		mfs_vfile_free(p->vfiles[i]);
-	free(p->vfiles);
-	mfs_megatron_dist_free(p->dist);
+	mfs_buf_release(&p->rng);
+	mfs_dist_boxes_free(p->boxes);
 	*p = (struct mfs_save_plan){0};
 }
 

@@ -37,6 +37,8 @@ _Static_assert(sizeof(struct torch_state) == 5056, "what torch.get_rng_state() g
 
 struct rng {
 	const struct mfs_train_config *config;
+	const struct mfs_parallel *parallel;
+	uint64_t seed; /* of the process's stage */
 	uint64_t iteration;
 	uint32_t words[MFS_MT_WORDS];
 	struct mfs_dist_archive archive;
@@ -53,7 +55,7 @@ static struct mfs_pickle_writer *out(struct rng *r)
  * each bit of the next state is the sum of several. */
 static void draw_words(struct rng *r)
 {
-	const uint32_t seed = (uint32_t)r->config->seed + (uint32_t)r->iteration * 0x9e3779b9u;
+	const uint32_t seed = (uint32_t)r->seed + (uint32_t)r->iteration * 0x9e3779b9u;
 	struct mfs_numpy_random mt;
 
 	mfs_numpy_random_seed(&mt, seed);
@@ -131,7 +133,7 @@ static void write_numpy(struct rng *r)
 
 static int write_torch(struct rng *r)
 {
-	struct torch_state s = {.seed = (uint64_t)r->config->seed, .left = 1, .seeded = 1};
+	struct torch_state s = {.seed = r->seed, .left = 1, .seeded = 1};
 
 	for (unsigned i = 0; i < MFS_MT_WORDS; i++)
 		s.words[i] = r->words[i];
@@ -142,25 +144,24 @@ static int write_torch(struct rng *r)
 /* A generator of CUDA: its seed, and its place in the sequence. */
 static int write_cuda(struct rng *r, const char *name, uint64_t more)
 {
-	const uint64_t state[] = {(uint64_t)r->config->seed + more,
-				  (r->iteration & INT32_MAX) * PHILOX_STRIDE};
+	const uint64_t state[] = {r->seed + more, (r->iteration & INT32_MAX) * PHILOX_STRIDE};
 
 	mfs_pickle_name(out(r), name);
 	return mfs_dist_archive_bytes(&r->archive, state, sizeof(state), r->err);
 }
 
-/* Those of rank 0 of a run without parallelism. */
 static int write_trackers(struct rng *r)
 {
+	const struct mfs_parallel_sizes *place = &r->parallel->place;
 	int rc;
 
 	mfs_pickle_name(out(r), "rng_tracker_states");
 	mfs_pickle_dict_begin(out(r));
 	rc = write_cuda(r, "data-parallel-rng", 0);
 	if (!rc)
-		rc = write_cuda(r, "model-parallel-rng", 2718);
+		rc = write_cuda(r, "model-parallel-rng", 2718 + place->tp);
 	if (!rc)
-		rc = write_cuda(r, "expert-parallel-rng", 1024);
+		rc = write_cuda(r, "expert-parallel-rng", 1024 + 100 * place->ep + place->etp);
 	mfs_pickle_dict_end(out(r));
 	return rc;
 }
@@ -186,10 +187,14 @@ static int write_all(struct rng *r)
 	return rc;
 }
 
-int mfs_save_rng(const struct mfs_train_config *config, uint64_t iteration, struct mfs_buf *buf,
-		 struct mfs_error *err)
+int mfs_save_rng(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
+		 uint64_t iteration, struct mfs_buf *buf, struct mfs_error *err)
 {
-	struct rng r = {.config = config, .iteration = iteration, .err = err};
+	struct rng r = {.config = config,
+			.parallel = parallel,
+			.seed = (uint64_t)config->seed + 100 * parallel->place.pp,
+			.iteration = iteration,
+			.err = err};
 
 	draw_words(&r);
 	mfs_dist_archive_begin(&r.archive);

@@ -108,7 +108,7 @@ static void *run_lane(void *arg)
 	for (uint32_t i = 0; i < p->fill_count && !l->rc; i++) {
 		struct mfs_save_slot *slot;
 
-		if (p->fills[i].lane != l->number)
+		if (p->fills[i].file != l->number)
 			continue;
 		slot = await_fill(l->w, i);
 		if (!slot)
@@ -270,6 +270,16 @@ static void note_direct(struct mfs_saver *s, int fd)
 		strncat(s->engine, ", O_DIRECT", sizeof(s->engine) - strlen(s->engine) - 1);
 }
 
+/* What a save that failed has left, if it could not be removed then, goes. */
+static int open_new(const struct mfs_save_system *sys, const char *path, int *ret)
+{
+	const int rc = sys->open(sys->arg, path, ret);
+
+	if (rc != -EEXIST || sys->remove(sys->arg, path))
+		return rc;
+	return sys->open(sys->arg, path, ret);
+}
+
 static int open_file(struct writer *w, uint32_t number)
 {
 	const struct mfs_save_file *f = &w->s->plan.files[number];
@@ -281,7 +291,7 @@ static int open_file(struct writer *w, uint32_t number)
 	if ((size_t)snprintf(path, sizeof(path), "%s/%s", w->dir, f->name) >= sizeof(path))
 		return mfs_fail(w->err, -ENAMETOOLONG, "path '%.200s/%s' is too long", w->dir,
 				f->name);
-	rc = sys->open(sys->arg, path, &o->fd);
+	rc = open_new(sys, path, &o->fd);
 	if (rc) {
 		o->fd = -1;
 		return mfs_fail(w->err, rc, "cannot create '%s': %s", path, strerror(-rc));
@@ -589,7 +599,7 @@ int mfs_save_write_small(struct mfs_saver *s, const char *dir, const char *name,
 		return mfs_fail_nomem(err);
 	memcpy(block, bytes, length);
 	iov.iov_base = block;
-	rc = sys->open(sys->arg, path, &fd);
+	rc = open_new(sys, path, &fd);
 	if (rc) {
 		free(block);
 		return mfs_fail(err, rc, "cannot create '%s': %s", path, strerror(-rc));

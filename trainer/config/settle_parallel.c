@@ -4,23 +4,6 @@
 
 #define MOST_PROCESSES 100000 /* of any dimension: products of three fit everywhere */
 
-/* Dimensions that nothing computes yet. */
-static int refuse_dimensions(struct settle *s)
-{
-	static const char *const not_saved[] = {"tensor_model_parallel_size",
-						"pipeline_model_parallel_size",
-						"expert_model_parallel_size"};
-	char a[MFS_FLAG_SPELLING];
-
-	for (size_t i = 0; i < sizeof(not_saved) / sizeof(not_saved[0]); i++)
-		if (number(s, not_saved[i]) > 1 && has(s, "save"))
-			return mfs_fail(s->err, -ENOTSUP,
-					"--save with %s %lld is not supported; leave out --save, "
-					"or use 1",
-					flag(not_saved[i], a), (long long)number(s, not_saved[i]));
-	return 0;
-}
-
 /* core/transformer/attention.py lets processes share a group of queries, too. */
 static int check_groups(struct settle *s)
 {
@@ -119,8 +102,6 @@ int mfs_settle_parallel(struct settle *s)
 				     flag(sizes[i], a), MOST_PROCESSES,
 				     (long long)number(s, sizes[i]));
 	}
-	if (!r)
-		r = refuse_dimensions(s);
 	if (!r)
 		r = check_context(s);
 	if (!r)

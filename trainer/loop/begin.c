@@ -326,14 +326,8 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 		rc = fill(t, load, err);
 	if (!rc)
 		rc = open_data(t, err);
-	if (!rc && config->save && t->params->owned_elements < t->params->elements)
-		rc = mfs_fail(err, -ENOTSUP,
-			      "--save is not supported with --use-distributed-optimizer and %u "
-			      "processes; leave out one of both flags",
-			      launch->size);
-	/* All have the same state: the first one writes it. */
-	if (!rc && config->save && !launch->rank)
-		rc = mfs_saver_new(config, t->params, t->backend, t->device,
+	if (!rc && config->save)
+		rc = mfs_saver_new(config, t->params, &t->parallel, t->backend, t->device,
 				   tokenizer_of(config, load, tokenizer), &t->saver, err);
 	if (load)
 		snprintf(t->loaded, sizeof(t->loaded), "%s", mfs_load_what(load));

@@ -21,7 +21,8 @@ static void note(struct mfs_trainer *t, const struct mfs_save_result *r)
 {
 	struct mfs_saves *s = &t->saves;
 
-	mfs_log_save(t, r);
+	if (t->speaks)
+		mfs_log_save(t, r);
 	s->failed = r->failed;
 	forget(s, r->iteration);
 	if (!r->failed)
@@ -52,7 +53,7 @@ static void await_last(struct mfs_trainer *t)
 	mfs_watch_rest(t->parallel.watch, false);
 	waited = mfs_now_ns() - from;
 	t->window.began_ns += waited;
-	if (waited >= LONG_NS)
+	if (waited >= LONG_NS && t->speaks)
 		mfs_log_save_waited(t, (double)waited / 1e9);
 }
 
@@ -75,7 +76,7 @@ void mfs_saves_begin(struct mfs_trainer *t, enum mfs_save_kind kind)
 bool mfs_saves_end(struct mfs_trainer *t)
 {
 	mfs_saves_look(t, true);
-	if (t->saves.lost_count)
+	if (t->saves.lost_count && t->speaks)
 		mfs_log_lost(t);
 	return !t->saves.failed;
 }

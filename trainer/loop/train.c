@@ -266,6 +266,9 @@ int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 		rc = train(&r, &err);
 	if (!rc)
 		rc = finish(&r, &err);
+	/* The others do not come to where this process fails alone. */
+	if (rc && !r.agreed && launch->size > 1)
+		goto out;
 	mfs_saves_look(&r.t, true);
 	mfs_log_end(&r.t, r.stop);
 	saved = mfs_saves_end(&r.t);

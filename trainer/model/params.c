@@ -191,28 +191,30 @@ static int add_all(struct mfs_params *p, const struct mfs_train_config *config,
 	return rc;
 }
 
-static int number_all(struct mfs_params *p, struct mfs_error *err)
+static int set_draws(struct mfs_params *p, struct mfs_error *err)
 {
-	const uint32_t tensors = mfs_ckpt_count(p->ckpt);
 	uint64_t *drawn_from;
 	int rc = number_draws(p, &drawn_from, err);
 
 	if (rc)
 		return rc;
+	for (uint32_t i = 0; i < p->count; i++)
+		p->list[i].drawn_from = drawn_from[index_of(p, p->list[i].tensor)];
+	free(drawn_from);
+	return 0;
+}
+
+static int number_all(struct mfs_params *p, struct mfs_error *err)
+{
+	const uint32_t tensors = mfs_ckpt_count(p->ckpt);
+
 	p->number = calloc(tensors + 1u, sizeof(*p->number));
-	if (!p->number) {
-		free(drawn_from);
+	if (!p->number)
 		return mfs_fail_nomem(err);
-	}
 	for (uint32_t i = 0; i < tensors; i++)
 		p->number[i] = UINT32_MAX;
-	for (uint32_t i = 0; i < p->count; i++) {
-		const uint32_t at = index_of(p, p->list[i].tensor);
-
-		p->number[at] = i;
-		p->list[i].drawn_from = drawn_from[at];
-	}
-	free(drawn_from);
+	for (uint32_t i = 0; i < p->count; i++)
+		p->number[index_of(p, p->list[i].tensor)] = i;
 	for (uint32_t i = 0; i < p->buffer_count; i++)
 		p->number[index_of(p, p->buffer_list[i].tensor)] = p->count + i;
 	return 0;
@@ -325,25 +327,30 @@ static struct mfs_layout layout_of(const struct mfs_train_config *config,
 	return layout;
 }
 
+static int make_ckpt(struct mfs_params *p, const struct mfs_train_config *config,
+		     struct mfs_error *err)
+{
+	const struct mfs_blank_options options = {
+		.vocab = p->padded_vocab,
+		.dtype = {p->weight_type, p->main_type, p->m_type, p->v_type}};
+
+	return mfs_blank_ckpt(&config->model, &options, &p->ckpt, err);
+}
+
 static int build(struct mfs_params *p, const struct mfs_train_config *config,
 		 const struct mfs_parallel *parallel, struct mfs_error *err)
 {
 	const struct mfs_rank rank = {parallel ? parallel->place.tp : 0,
 				      parallel ? parallel->place.pp : 0,
 				      parallel ? parallel->place.ep : 0};
-	struct mfs_blank_options options;
 	int rc;
 
 	p->layout = layout_of(config, parallel);
 	rc = find_vocab(&config->model, p->layout.tp, &p->padded_vocab, err);
-
 	if (rc)
 		return rc;
 	set_types(p, config);
-	options = (struct mfs_blank_options){
-		.vocab = p->padded_vocab,
-		.dtype = {p->weight_type, p->main_type, p->m_type, p->v_type}};
-	rc = mfs_blank_ckpt(&config->model, &options, &p->ckpt, err);
+	rc = p->is_other ? 0 : make_ckpt(p, config, err);
 	if (rc)
 		return rc;
 	rc = mfs_layout_check(&p->layout, &config->model, err);
@@ -356,13 +363,16 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config,
 		rc = divide(p, config, parallel, err);
 	if (!rc)
 		rc = number_all(p, err);
+	if (!rc && !p->is_other)
+		rc = set_draws(p, err);
 	if (!rc && config->optimizer_cpu_offload)
 		offload(p, config->optimizer_offload_fraction);
 	return rc;
 }
 
-int mfs_params_new(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
-		   struct mfs_params **ret, struct mfs_error *err)
+/* ckpt: that of another process; NULL: it gets one of its own. */
+static int make(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
+		struct mfs_ckpt *ckpt, struct mfs_params **ret, struct mfs_error *err)
 {
 	struct mfs_params *p;
 	int rc;
@@ -373,6 +383,8 @@ int mfs_params_new(const struct mfs_train_config *config, const struct mfs_paral
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return mfs_fail_nomem(err);
+	p->ckpt = ckpt;
+	p->is_other = ckpt != NULL;
 	rc = build(p, config, parallel, err);
 	if (rc)
 		mfs_params_free(p);
@@ -381,12 +393,26 @@ int mfs_params_new(const struct mfs_train_config *config, const struct mfs_paral
 	return rc;
 }
 
+int mfs_params_new(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
+		   struct mfs_params **ret, struct mfs_error *err)
+{
+	return make(config, parallel, NULL, ret, err);
+}
+
+int mfs_params_of_other(const struct mfs_params *own, const struct mfs_train_config *config,
+			const struct mfs_parallel *other, struct mfs_params **ret,
+			struct mfs_error *err)
+{
+	return make(config, other, own->ckpt, ret, err);
+}
+
 void mfs_params_free(struct mfs_params *p)
 {
 	if (!p)
 		return;
 	mfs_rank_list_free(p->parts);
-	mfs_ckpt_free(p->ckpt);
+	if (!p->is_other)
+		mfs_ckpt_free(p->ckpt);
 	free(p->list);
 	free(p->buffer_list);
 	free(p->number);

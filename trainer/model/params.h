@@ -53,7 +53,8 @@ struct mfs_model_buffer {
 };
 
 struct mfs_params {
-	struct mfs_ckpt *ckpt; /* owned: the whole model */
+	struct mfs_ckpt *ckpt; /* owned, unless is_other: the whole model */
+	bool is_other;	       /* mfs_params_of_other() */
 	struct mfs_layout layout;
 	struct mfs_rank_list *parts; /* owned: what of it this process has */
 	struct mfs_param *list;	     /* in the order of the flat buffers */
@@ -93,6 +94,11 @@ struct mfs_params {
  * cannot be, or cannot be divided. */
 int mfs_params_new(const struct mfs_train_config *config, const struct mfs_parallel *parallel,
 		   struct mfs_params **ret, struct mfs_error *err);
+/* Those of another process of the run, at its places: what it has where. They share own's ckpt, are
+ * freed before own, and nothing is drawn by them. */
+int mfs_params_of_other(const struct mfs_params *own, const struct mfs_train_config *config,
+			const struct mfs_parallel *other, struct mfs_params **ret,
+			struct mfs_error *err);
 void mfs_params_free(struct mfs_params *p);
 
 /* The number of a tensor in list; from count on, behind it in buffer_list. UINT32_MAX: there is

@@ -26,30 +26,30 @@ static int make_none(struct mfs_megatron_dist *d, struct mfs_error *err)
 }
 
 /* The distributed optimizer has another name for the fp32 parameters than other optimizers. */
-static const char *main_name(const struct mfs_megatron_options *options)
-{
-	const bool distributed =
-		options->own ? options->own->distributed
-			     : options->optimizer &&
-				       mfs_optim_info(options->ckpt)->kind == MFS_OPTIM_DISTRIBUTED;
-
-	return distributed ? "param" : "fp32_param";
-}
-
-static int fill(struct mfs_megatron_dist *d, struct mfs_error *err)
+int mfs_dist_begin(struct mfs_megatron_dist *d, bool distributed, struct mfs_error *err)
 {
 	int rc;
 
 	d->args = mfs_ckpt_args(d->options.ckpt);
 	d->vocab = mfs_layout_vocab(&d->options.layout, d->options.ckpt, d->options.vocab);
 	d->numbered = mfs_dist_numbers_layers(d->args);
-	d->main = main_name(&d->options);
+	d->main = distributed ? "param" : "fp32_param";
 	rc = mfs_torch_items_new(&d->items, err);
-	if (!rc)
-		rc = make_none(d, err);
+	return rc ? rc : make_none(d, err);
+}
+
+static int fill(struct mfs_megatron_dist *d, struct mfs_error *err)
+{
+	const struct mfs_megatron_options *o = &d->options;
+	const bool distributed =
+		o->optimizer && mfs_optim_info(o->ckpt)->kind == MFS_OPTIM_DISTRIBUTED;
+	int rc = mfs_dist_begin(d, distributed, err);
+
 	if (!rc)
 		rc = mfs_dist_rng(d, err);
-	return rc ? rc : mfs_dist_list(d, err);
+	if (!rc)
+		rc = mfs_dist_tensors(d, err);
+	return rc ? rc : mfs_dist_place(d, err);
 }
 
 /* ---- files ---- */
@@ -168,10 +168,8 @@ int mfs_megatron_dist_new(const struct mfs_megatron_options *options,
 	return rc ? rc : add_files(d, sink, err);
 }
 
-void mfs_megatron_dist_free(struct mfs_megatron_dist *d)
+void mfs_dist_end(struct mfs_megatron_dist *d)
 {
-	if (!d)
-		return;
 	for (uint32_t i = 0; i < d->rng_item_count; i++)
 		mfs_buf_release(&d->rng_items[i]);
 	free(d->rng_items);
@@ -181,5 +179,12 @@ void mfs_megatron_dist_free(struct mfs_megatron_dist *d)
 	free(d->tensors);
 	free(d->extras);
 	free(d->files);
+}
+
+void mfs_megatron_dist_free(struct mfs_megatron_dist *d)
+{
+	if (!d)
+		return;
+	mfs_dist_end(d);
 	free(d);
 }

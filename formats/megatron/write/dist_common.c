@@ -204,8 +204,6 @@ int mfs_dist_common(const struct mfs_megatron_dist *d, struct mfs_buf *ret, stru
 	struct common c = {.d = d, .err = err};
 	int rc;
 
-	if (d->options.own)
-		return d->options.own->common(d->options.own->arg, ret, err);
 	if (d->options.optimizer)
 		c.info = mfs_optim_info(d->options.ckpt);
 	mfs_dist_archive_begin(&c.archive);

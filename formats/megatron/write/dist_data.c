@@ -169,9 +169,9 @@ static int build(void *arg, struct mfs_vfile *parts, struct mfs_error *err)
 	return rc;
 }
 
-void mfs_dist_file_name(char name[MFS_DIST_FILE_NAME_SIZE], uint32_t unit, enum mfs_dist_kind kind)
+void mfs_dist_file_name(char name[MFS_DIST_FILE_NAME_SIZE], uint32_t process, uint32_t number)
 {
-	snprintf(name, MFS_DIST_FILE_NAME_SIZE, "__%u_%d.distcp", unit, (int)kind);
+	snprintf(name, MFS_DIST_FILE_NAME_SIZE, "__%u_%u.distcp", process, number);
 }
 
 int mfs_dist_data(const struct mfs_dist_file *file, struct mfs_vfile **ret, struct mfs_error *err)

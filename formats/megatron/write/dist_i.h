@@ -17,6 +17,7 @@
 #include "formats/base/buf.h"
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/torch/torch_write.h"
+#include "formats/megatron/write/dist_boxes.h"
 #include "formats/megatron/write/files.h"
 
 enum mfs_dist_kind { MFS_DIST_WEIGHTS, MFS_DIST_OPTIMIZER, MFS_DIST_KINDS };
@@ -92,11 +93,16 @@ static inline enum mfs_dist_kind mfs_dist_kind_of(const struct mfs_dist_tensor *
 /* Unit of the i-th global tensor of t; i is layer * experts + expert. */
 uint32_t mfs_dist_unit(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
 		       uint32_t i);
-/* Fills in tensors, extras, all offsets, and the files' sizes. d->rng is filled already. */
-int mfs_dist_list(struct mfs_megatron_dist *d, struct mfs_error *err);
+/* What follows from the options. distributed: the optimizer is Megatron's DistributedOptimizer. */
+int mfs_dist_begin(struct mfs_megatron_dist *d, bool distributed, struct mfs_error *err);
+void mfs_dist_end(struct mfs_megatron_dist *d);
+/* Fills in tensors and extras. */
+int mfs_dist_tensors(struct mfs_megatron_dist *d, struct mfs_error *err);
+/* Fills in all offsets, and the files' sizes. d->rng is filled already. */
+int mfs_dist_place(struct mfs_megatron_dist *d, struct mfs_error *err);
+/* The shape in .metadata, stacked axes first. Returns the number of axes. */
+unsigned mfs_dist_shape(const struct mfs_dist_tensor *t, uint64_t shape[MFS_MAX_DIMS]);
 
-#define MFS_DIST_FILE_NAME_SIZE 32
-void mfs_dist_file_name(char name[MFS_DIST_FILE_NAME_SIZE], uint32_t unit, enum mfs_dist_kind kind);
 /* A lazy data file (dist_data.c). */
 int mfs_dist_data(const struct mfs_dist_file *file, struct mfs_vfile **ret, struct mfs_error *err);
 /* Appends the pickle .metadata (dist_index.c). */

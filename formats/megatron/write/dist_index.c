@@ -11,23 +11,29 @@ struct index {
 	uint32_t extra; /* the one last asked for */
 };
 
+unsigned mfs_dist_shape(const struct mfs_dist_tensor *t, uint64_t shape[MFS_MAX_DIMS])
+{
+	unsigned ndim = 0;
+
+	if (t->layers)
+		shape[ndim++] = t->layers;
+	if (t->experts)
+		shape[ndim++] = t->experts;
+	for (unsigned a = 0; a < t->first->ndim; a++)
+		shape[ndim++] = t->shape[a];
+	return ndim;
+}
+
 static int tensor(void *arg, uint32_t i, struct mfs_dcp_write_tensor *ret, struct mfs_error *err)
 {
 	struct index *x = arg;
 	const struct mfs_dist_tensor *t = &x->d->tensors[i];
-	unsigned ndim = 0;
 
 	(void)err;
 	mfs_dist_key(x->key, x->d, t);
-	if (t->layers)
-		x->shape[ndim++] = t->layers;
-	if (t->experts)
-		x->shape[ndim++] = t->experts;
-	for (unsigned a = 0; a < t->first->ndim; a++)
-		x->shape[ndim++] = t->shape[a];
 	*ret = (struct mfs_dcp_write_tensor){.key = x->key,
 					     .dtype = t->first->dtype,
-					     .ndim = ndim,
+					     .ndim = mfs_dist_shape(t, x->shape),
 					     .shape = x->shape,
 					     .chunk_count = t->count * t->parts};
 	return 0;

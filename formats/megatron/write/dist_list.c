@@ -196,7 +196,7 @@ static int add_extras(struct mfs_megatron_dist *d, struct mfs_error *err)
 
 /* ---- places ---- */
 
-static int place_all(struct mfs_megatron_dist *d, struct mfs_error *err)
+int mfs_dist_place(struct mfs_megatron_dist *d, struct mfs_error *err)
 {
 	uint64_t bytes;
 	int rc = 0;
@@ -223,7 +223,7 @@ static int place_all(struct mfs_megatron_dist *d, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_dist_list(struct mfs_megatron_dist *d, struct mfs_error *err)
+int mfs_dist_tensors(struct mfs_megatron_dist *d, struct mfs_error *err)
 {
 	int rc;
 
@@ -236,7 +236,5 @@ int mfs_dist_list(struct mfs_megatron_dist *d, struct mfs_error *err)
 		d->files[i] = (struct mfs_dist_file){
 			.dist = d, .unit = i / MFS_DIST_KINDS, .kind = i % MFS_DIST_KINDS};
 	rc = add_tensors(d, err);
-	if (!rc)
-		rc = add_extras(d, err);
-	return rc ? rc : place_all(d, err);
+	return rc ? rc : add_extras(d, err);
 }

@@ -86,33 +86,11 @@ static int add_rank(struct mfs_megatron_dist *d, uint32_t tp, uint32_t pp, struc
 	return rc;
 }
 
-/* A run that saves itself is one rank. */
-static int add_own(struct mfs_megatron_dist *d, struct mfs_error *err)
-{
-	const struct mfs_megatron_own *own = d->options.own;
-	int rc;
-
-	if (!own->rng)
-		return 0;
-	d->rng = calloc(1, sizeof(*d->rng));
-	d->rng_items = calloc(1, sizeof(*d->rng_items));
-	if (!d->rng || !d->rng_items)
-		return mfs_fail_nomem(err);
-	d->rng_item_count = 1;
-	rc = own->rng(own->arg, d->rng_items, err);
-	if (!rc && d->rng_items->failed)
-		rc = mfs_fail_nomem(err);
-	d->rng[d->rng_count++] = (struct mfs_dist_rng){.item = d->rng_items};
-	return rc;
-}
-
 int mfs_dist_rng(struct mfs_megatron_dist *d, struct mfs_error *err)
 {
 	const struct mfs_ckpt_layout *l = mfs_ckpt_layout(d->options.ckpt);
 	int rc = 0;
 
-	if (d->options.own)
-		return add_own(d, err);
 	if (!mfs_rng_there(d->options.ckpt))
 		return 0;
 	d->rng_dp = count_dp(d);

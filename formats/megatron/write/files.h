@@ -17,16 +17,6 @@ struct mfs_file_sink {
 	void *arg;
 };
 
-/* The state of a run that saves itself, in place of a source's. */
-struct mfs_megatron_own {
-	bool distributed; /* its optimizer is Megatron's DistributedOptimizer */
-	/* Appends common.pt. */
-	int (*common)(void *arg, struct mfs_buf *out, struct mfs_error *err);
-	/* Appends the item of its random states, a list of one object; NULL: they are not saved. */
-	int (*rng)(void *arg, struct mfs_buf *out, struct mfs_error *err);
-	void *arg;
-};
-
 /* Options of both kinds. */
 struct mfs_megatron_options {
 	struct mfs_ckpt *ckpt;	  /* opened with its optimizer if the view has one */
@@ -36,7 +26,6 @@ struct mfs_megatron_options {
 	uint64_t vocab; /* true rows; 0: not known */
 	int64_t number; /* of the iteration; -1: release */
 	bool optimizer; /* the source has an optimizer, and it is wanted */
-	const struct mfs_megatron_own *own; /* torch_dist; NULL: all is the source's */
 };
 
 /* What the files are made of. It is freed after the files. */
@@ -58,8 +47,8 @@ int mfs_megatron_dist_new(const struct mfs_megatron_options *options,
 			  struct mfs_error *err);
 void mfs_megatron_dist_free(struct mfs_megatron_dist *d);
 
-/* Content of common.pt that tells Megatron which keys and shapes there are, for
- * mfs_megatron_own.common: the pair 'content_metadata' of the state dict. */
+/* Content of common.pt that tells Megatron which keys and shapes there are: the pair
+ * 'content_metadata' of the state dict. */
 void mfs_megatron_dist_content(struct mfs_pickle_writer *w, bool distributed);
 /* metadata.json of any torch_dist save. */
 extern const char mfs_megatron_dist_json[];
