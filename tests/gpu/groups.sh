@@ -55,7 +55,7 @@ for ((i = 0; i < 600; i++)); do
 	sleep 0.1
 done
 began=$SECONDS
-pkill -KILL -n -f -- "$train .*--data-cache-path $work/killed"
+kill -KILL "$(ranks "--data-cache-path $work/killed" | tail -n 1)"
 ! wait "$pid" && [ $((SECONDS - began)) -lt 60 ] && grep -qE "rank [01] on .* has ended" "$work/log"
 verdict $? "a process that is killed ends the other"
 pid=

@@ -53,19 +53,18 @@ finish() {
 	return $status
 }
 
-# The youngest of those that were started with the words is a rank.
-start --save "$work/stopped" --save-interval 100000 && pkill -TERM -n -f -- "--save $work/stopped" && finish &&
+start --save "$work/stopped" --save-interval 100000 && kill -TERM "$(ranks "--save $work/stopped" | tail -n 1)" && finish &&
 	grep -q "exiting at iteration.*a signal asked for it" "$work/log" && [ -s "$work/stopped/latest_checkpointed_iteration.txt" ]
 verdict $? "a signal to one process stops all, and what was trained is saved"
 start --save "$work/passed" --save-interval 100000 --exit-signal SIGUSR1 && kill -USR1 "$pid" && finish &&
 	[ -s "$work/passed/latest_checkpointed_iteration.txt" ]
 verdict $? "mpirun passes on the signal that ends a run"
 
-start --data-cache-path "$work/killed" && pkill -KILL -n -f -- "--data-cache-path $work/killed" && ! finish
+start --data-cache-path "$work/killed" && kill -KILL "$(ranks "--data-cache-path $work/killed" | tail -n 1)" && ! finish
 verdict $? "a process that is killed ends the others"
 left=1
 for ((i = 0; i < 600 && left; i++)); do
-	pgrep -f -- "--data-cache-path $work/killed" >/dev/null && sleep 0.1 || left=0
+	[ -n "$(ranks "--data-cache-path $work/killed")" ] && sleep 0.1 || left=0
 done
 verdict $left "and none of them is left"
 

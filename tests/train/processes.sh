@@ -40,6 +40,16 @@ run() {
 	fi
 }
 
+# ranks WORDS: the processes of runs whose command line has these words, in no order. (Where pgrep is not installed, too.)
+ranks() {
+	local dir words
+	for dir in /proc/[0-9]*; do
+		{ mapfile -d '' -t words <"$dir/cmdline"; } 2>/dev/null || continue
+		[ "${words[0]:-}" = "$train" ] && [[ "${words[*]}" == *"$1"* ]] && echo "${dir#/proc/}"
+	done
+	return 0
+}
+
 # What a log says of iterations and validations, but for times: numbers apart by ' '.
 rows() {
 	sed -nE -e 's/^ \[[^]]*\] (iteration .*) elapsed time[^|]*(\| learning rate.* number of nan iterations: .*)$/\1\2/p' \

@@ -30,7 +30,7 @@ static const struct mfs_flag checkpointing[] = {
 	{INT, "ckpt_step", "None", TO(ckpt_step)},
 	{ON, "use_checkpoint_args", "False", TO(use_checkpoint_args)},
 	{ON, "use_mp_args_from_checkpoint_args", "False",
-	 REFUSED("each process has the whole model; leave it out")},
+	 REFUSED("use --tensor-model-parallel-size and its like")},
 	{OFF, "use_tokenizer_model_from_checkpoint_args", "True", USED},
 	{ON, "exit_on_missing_checkpoint", "False", TO(exit_on_missing_checkpoint)},
 	{TEXT, "ckpt_format", "'torch_dist'", CHOICES("torch|torch_dist|torch_dcp|fsdp_dtensor"),

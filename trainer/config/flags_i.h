@@ -27,7 +27,7 @@
 #define USED		 .use = MFS_FLAG_USED
 #define UNUSED		 .use = MFS_FLAG_UNUSED
 #define REFUSED(nearest) .use = MFS_FLAG_REFUSED, .instead = (nearest)
-#define NOT_DIVIDED	 REFUSED("each process has the whole model: use 1")
+#define NOT_DIVIDED	 REFUSED("use 1")
 /* Of the choices of a flag that is used, those that are supported. */
 #define HAVE(list, nearest) .have = (list), .instead = (nearest)
 

@@ -10,7 +10,8 @@
 
 #include "formats/base/clock.h"
 
-#define LOOK_NS INT64_C(200000000) /* between two looks */
+#define LOOK_NS	   INT64_C(200000000) /* between two looks */
+#define STOPPED_NS (5 * LOOK_NS)      /* so long nobody waits for a look */
 /* Others that wait for the same process have so long to say it, too, before they are ended. */
 #define LAST_WORDS_S 1
 
@@ -66,11 +67,15 @@ static void *look(void *arg)
 {
 	struct mfs_watch *w = arg;
 	uint64_t seen = w->beats;
-	int64_t since = mfs_now_ns();
+	int64_t since = mfs_now_ns(), looked = since;
 
 	while (!sleep_until_look(w)) {
 		const int64_t now = mfs_now_ns();
 
+		/* The process has been stopped, as mostly all others have: nobody hung then. */
+		if (now - looked > STOPPED_NS)
+			since += now - looked;
+		looked = now;
 		if (w->beats != seen || w->rests) {
 			seen = w->beats;
 			since = now;
