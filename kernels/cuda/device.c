@@ -2,6 +2,7 @@
 #include "kernels/cuda/cuda_i.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,9 @@
 struct mfk_event {
 	int device;
 	cudaEvent_t event;
+	pthread_mutex_t lock; /* of what follows: who waits may be another thread */
+	int rc;		      /* of the context, when the event was recorded */
+	char why[MFK_WHY];
 };
 
 int mfk_cuda_errno(cudaError_t rc)
@@ -343,6 +347,7 @@ static int event_new(struct mfk_device *d, struct mfk_event **ret)
 		free(e);
 		return mfk_cuda_errno(rc);
 	}
+	pthread_mutex_init(&e->lock, NULL);
 	*ret = e;
 	return 0;
 }
@@ -353,6 +358,7 @@ static void event_free(struct mfk_event *e)
 		return;
 	cudaSetDevice(e->device);
 	cudaEventDestroy(e->event);
+	pthread_mutex_destroy(&e->lock);
 	free(e);
 }
 
@@ -360,11 +366,33 @@ static void event_record(struct mfk_ctx *c, struct mfk_event *e)
 {
 	if (mfk_cuda_begin(c))
 		mfk_cuda_check(c, cudaEventRecord(e->event, c->stream), "an event");
+	pthread_mutex_lock(&e->lock);
+	e->rc = c->rc;
+	memcpy(e->why, c->why, MFK_WHY);
+	pthread_mutex_unlock(&e->lock);
+}
+
+/* What a context that had failed did not do must not pass for done: whoever waits fails, too. */
+static int event_failed(struct mfk_event *e, char *why)
+{
+	int rc;
+
+	pthread_mutex_lock(&e->lock);
+	rc = e->rc;
+	if (rc)
+		memcpy(why, e->why, MFK_WHY);
+	pthread_mutex_unlock(&e->lock);
+	return rc;
 }
 
 static void event_wait(struct mfk_ctx *c, struct mfk_event *e)
 {
-	if (mfk_cuda_begin(c))
+	char why[MFK_WHY];
+	const int rc = event_failed(e, why);
+
+	if (rc)
+		mfk_cuda_fail(c, rc, "%s", why);
+	else if (mfk_cuda_begin(c))
 		mfk_cuda_check(c, cudaStreamWaitEvent(c->stream, e->event, 0), "an event");
 }
 
@@ -381,10 +409,11 @@ static cudaError_t ask_event(void *event)
 static int event_sync(struct mfk_event *e, char *why)
 {
 	cudaError_t met = cudaSuccess;
-	int rc;
+	int rc = event_failed(e, why);
 
 	cudaSetDevice(e->device);
-	rc = mfk_cuda_wait(wait_event, ask_event, e->event, &met, why);
+	if (!rc)
+		rc = mfk_cuda_wait(wait_event, ask_event, e->event, &met, why);
 	if (rc)
 		return rc;
 	return met == cudaSuccess ? 0 : refuse(met, "the GPU", why);
