@@ -43,7 +43,7 @@ whole() {
 killed() {
 	local i
 	: >"$work/log"
-	"${launcher[@]}" 2 "$train" "${args[@]}" --backend cpu --threads 1 "$@" --save "$work/killed" --save-interval 1 >"$work/log" 2>&1 &
+	"${launcher[@]}" 2 "$train" "${args[@]}" "${backend[@]}" "$@" "${long[@]}" --save "$work/killed" --save-interval 1 >"$work/log" 2>&1 &
 	pid=$!
 	for ((i = 0; i < 3000; i++)); do
 		! { grep -q 'number of nan' "$work/log" && compgen -G "$work/killed/*.tmp" >/dev/null; } || break
@@ -51,8 +51,7 @@ killed() {
 		sleep 0.01
 	done
 	sleep 0.$((RANDOM % 10))
-	# The youngest of those that were started with the words is a rank.
-	pkill -KILL -n -f -- "--save $work/killed"
+	kill -KILL "$(ranks "--save $work/killed" | shuf -n 1)"
 	wait $pid 2>/dev/null
 	pid=
 	[ ! -e "$work/killed/latest_checkpointed_iteration.txt" ] || whole "$work/killed"
@@ -66,13 +65,14 @@ goes_on "experts and the distributed optimizer" mixtral 4-ep2-pp2 "2-ep2 2" --us
 family_args llama
 bad=0
 from=(--load "${at[llama]}" --ckpt-step 20)
+long=(--train-iters 100000 --override-opt-param-scheduler) # it has not ended when it is killed
 for ((round = 0; round < 4 && !bad; round++)); do
 	killed "${from[@]}" || bad=1
 	[ ! -e "$work/killed/latest_checkpointed_iteration.txt" ] || from=(--load "$work/killed")
 done
 verdict $bad "a process that is killed while it saves"
-run 2 "$work/log" "${from[@]}" --save "$work/killed" --save-interval 5 --exit-interval 40 && whole "$work/killed" && ! compgen -G "$work/killed/*.tmp" >/dev/null &&
-	[ "$(cat "$work/killed/latest_checkpointed_iteration.txt")" = 40 ]
+run 2 "$work/log" "${from[@]}" "${long[@]}" --save "$work/killed" --save-interval 5 --exit-interval 20 && whole "$work/killed" && ! compgen -G "$work/killed/*.tmp" >/dev/null &&
+	grep -q "exiting at iteration $(cat "$work/killed/latest_checkpointed_iteration.txt"): --exit-interval has come" "$work/log"
 verdict $? "and the run goes on to its end"
 
 mkdir "$small"
@@ -81,5 +81,7 @@ if mount -t tmpfs -o size=9m none "$small" 2>/dev/null; then
 	[ $? = 1 ] && grep -q 'was not saved: rank [01] on .*: .*No space left' "$work/log" &&
 		[ "$(grep -c 'iteration  *2[1-4]/' "$work/log")" = 4 ] && whole "$small/run" && ! compgen -G "$small/run/*.tmp" >/dev/null
 	verdict $? "a disk that is full: training goes on"
+else
+	echo "skipped: train/saves: a disk that is full: no file system can be mounted here"
 fi
 processes_end

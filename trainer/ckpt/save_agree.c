@@ -15,6 +15,7 @@
 
 #include "formats/base/bytes.h"
 #include "trainer/ckpt/save_i.h"
+#include "trainer/parallel/watch.h"
 
 /* How far a process is, gathered in each look. */
 struct state {
@@ -71,17 +72,20 @@ int mfs_save_await_others(struct mfs_saver *s, int rc, char (*digests)[MFS_SAVE_
 
 /* ---- the run's thread ---- */
 
-/* Each waits for its own thread as long as it has something to do that others wait for. */
+/* Each waits for its own thread as long as it has something to do that others wait for. That takes
+ * as long as it takes; but who waits for another process is watched. */
 static struct state look(struct mfs_saver *s, bool wait)
 {
 	struct state state;
 
+	mfs_watch_rest(s->parallel->watch, true);
 	pthread_mutex_lock(&s->lock);
 	while (wait && (s->stage == MFS_SAVE_WRITES ||
 			(s->judged && is_first(s) && s->stage != MFS_SAVE_DONE)))
 		pthread_cond_wait(&s->changed, &s->lock);
 	state = (struct state){s->stage, s->stage == MFS_SAVE_DONE && s->result.failed};
 	pthread_mutex_unlock(&s->lock);
+	mfs_watch_rest(s->parallel->watch, false);
 	return state;
 }
 

@@ -48,9 +48,7 @@ static void await_last(struct mfs_trainer *t)
 	const int64_t from = mfs_now_ns();
 	int64_t waited;
 
-	mfs_watch_rest(t->parallel.watch, true);
 	mfs_saves_look(t, true);
-	mfs_watch_rest(t->parallel.watch, false);
 	waited = mfs_now_ns() - from;
 	t->window.began_ns += waited;
 	if (waited >= LONG_NS && t->speaks)
