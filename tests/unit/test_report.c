@@ -193,9 +193,11 @@ START_TEST(test_lines)
 		 "----------------------------------------------------------------------"
 		 "------------------------\n");
 	ck_assert(mfs_report_perplexity(30) == exp(20));
-	mfs_report_saved(&b, r.now, 20, "/runs/a");
+	mfs_report_saved(
+		&b, &(struct mfs_report_save){
+			    .now = r.now, .iteration = 20, .dir = "/runs/a", .tp = 2, .pp = 4});
 	says(&b, "  [2025-07-20 08:26:40.000042] successfully saved checkpoint from iteration      "
-		 "20 to /runs/a [ t 1/1, gtp_remat 1/1, p 1/1 ]\n");
+		 "20 to /runs/a [ t 1/2, gtp_remat 1/1, p 1/4 ]\n");
 }
 END_TEST
 

@@ -375,7 +375,11 @@ void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s)
 		return;
 	}
 	gettimeofday(&now, NULL);
-	mfs_report_saved(&b, now, s->iteration, s->dir);
+	mfs_report_saved(&b, &(struct mfs_report_save){.now = now,
+						       .iteration = s->iteration,
+						       .dir = s->dir,
+						       .tp = t->parallel.size.tp,
+						       .pp = t->parallel.size.pp});
 	print(t, &b);
 	printf("  saved %.3f GiB in %.3f s (%.2f GiB/s, %s); the host waited %.1f ms for it\n",
 	       (double)s->bytes / GIB, seconds, (double)s->bytes / GIB / (seconds ? seconds : 1),

@@ -86,12 +86,12 @@ void mfs_report_evaluation(struct mfs_buf *b, const char *at, const struct mfs_r
 	mfs_buf_release(&line);
 }
 
-void mfs_report_saved(struct mfs_buf *b, struct timeval now, uint64_t iteration, const char *dir)
+void mfs_report_saved(struct mfs_buf *b, const struct mfs_report_save *s)
 {
 	mfs_buf_adds(b, " ");
-	add_time(b, now);
+	add_time(b, s->now);
 	mfs_buf_printf(b,
 		       " successfully saved checkpoint from iteration %7llu to %s "
-		       "[ t 1/1, gtp_remat 1/1, p 1/1 ]\n",
-		       (unsigned long long)iteration, dir);
+		       "[ t 1/%u, gtp_remat 1/1, p 1/%u ]\n",
+		       (unsigned long long)s->iteration, s->dir, s->tp, s->pp);
 }

@@ -45,6 +45,12 @@ void mfs_report_evaluation(struct mfs_buf *b, const char *at, const struct mfs_r
 /* exp(min(20, loss)) */
 double mfs_report_perplexity(double loss);
 
-void mfs_report_saved(struct mfs_buf *b, struct timeval now, uint64_t iteration, const char *dir);
+struct mfs_report_save {
+	struct timeval now;
+	uint64_t iteration;
+	const char *dir;
+	uint32_t tp, pp; /* sizes: the first rank says it */
+};
+void mfs_report_saved(struct mfs_buf *b, const struct mfs_report_save *s);
 
 #endif
