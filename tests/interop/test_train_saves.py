@@ -1,12 +1,13 @@
 """What mcorefs-train saves, read by others, and what they save, read by it: the run goes on as if it had not changed hands.
 
-Each run of ours has six steps and saves after two. megatron-core loads that save (model, optimizer, scheduler, random states), trains four
+Each run of ours has six steps and saves after two; some are of several processes, where mpirun is. megatron-core loads that save (model, optimizer, scheduler, random states), trains four
 steps more, and saves after two of them; ours goes on from there. transformers computes the loss of the third step from the weights that ours
 saved. What torch.distributed.checkpoint reads of the save is what megatron-core's model and optimizer then hold, bit for bit, and what they
 hold when they load the same iteration from a legacy view.
 """
 import json
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -21,6 +22,11 @@ import test_train as runs
 HERE = pathlib.Path(__file__).parent
 ARGS = dict(lr=1e-3, min_lr=1e-4, lr_decay_style="cosine", lr_decay_iters=6, lr_warmup_iters=1)
 FLAGS = {"qwen2": ["--use-distributed-optimizer"]}  # of ours
+# Processes of ours, the layout of their random states (pipeline, tensor), and flags: each process writes its part of a save.
+DIVIDED = {
+    "llama": (4, (2, 2), ["--tensor-model-parallel-size", 2, "--sequence-parallel", "--pipeline-model-parallel-size", 2]),
+    "qwen2": (2, (1, 1), []),
+} if shutil.which("mpirun") else {}
 CASES = [
     runs.Case("llama", runs.LLAMA, ARGS, steps=6),
     runs.Case("gpt2", "resume/gpt2-torch-tp2-pp2", ARGS, steps=6, data="tales_text_document"),
@@ -38,7 +44,9 @@ def iteration(directory, number):
 def ours(case, *more):
     """Steps of our log: iteration -> (learning rate, loss, loss scale, norm, skipped)."""
     precision = ["--bf16"] if case.dtype == "bfloat16" else []
-    command = [runs.TRAIN, "--use-checkpoint-args", "--no-use-tokenizer-model-from-checkpoint-args", "--backend", "cpu", "--transformer-impl",
+    count, _, divided = DIVIDED.get(case.name, (1, None, []))
+    launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", count] if count > 1 else []
+    command = [*launcher, runs.TRAIN, *divided, "--use-checkpoint-args", "--no-use-tokenizer-model-from-checkpoint-args", "--backend", "cpu", "--transformer-impl",
                "local", "--tokenizer-type", "HuggingFaceTokenizer", "--tokenizer-model", runs.FIXTURES / "data" / "tokenizer",
                "--micro-batch-size", case.micro, "--global-batch-size", case.batch, "--seq-length", case.seq, "--data-path", *runs.words(case),
                "--split", case.split, "--eval-iters", 0, "--log-interval", 1, *precision, *FLAGS.get(case.name, []),
@@ -69,6 +77,7 @@ class Run:
         case = self.case
         job = {"dtype": case.dtype, "samples": self.samples, "batches": [case.batch] * case.steps,
                "optimizer": "dist" if case.name in FLAGS else "float16",
+               "random": DIVIDED.get(case.name, (1, (1, 1)))[1],
                "args": runs.optimization(case) | {"global_batch_size": case.batch, "micro_batch_size": case.micro, "seq_length": case.seq,
                                                   "wgrad_deferral_limit": 0}}
         goes_on = job | {"resume": str(iteration(self.saved, 2)), "dump": str(self.where / "dist.dump"), "out": str(self.where / "dist.jsonl"),

@@ -9,7 +9,7 @@ OptimizerParamScheduler.  The optimizer begins anew, from the
 weights as they are: --finetune --no-load-optim.
 
 With "resume", an iteration's directory in place of "load", the run goes on: megatron-core's dist_checkpointing (or torch.load, of a legacy one)
-loads model, optimizer, scheduler and random states.  The samples of the steps that are done are left out.  More keys then: "optimizer": "dist"
+loads model, optimizer, scheduler and random states ("random": for how many stages and tensor ranks there are some).  The samples of the steps that are done are left out.  More keys then: "optimizer": "dist"
 for the distributed one; "dump": a file of the tensors that model and optimizer hold (load_optimizer.py); "save": {"at": an iteration, "dir": a
 --save directory}, written by dist_checkpointing.save.  The first line of out has "random": numbers that Python, numpy and torch draw from the
 loaded states, and the seeds and places of CUDA's generators.
@@ -135,11 +135,11 @@ def common_state(directory):
     return load_optimizer.torch_load(directory / "mp_rank_00" / "model_optim_rng.pt")
 
 
-def load_random_states(directory):
-    """As load_checkpoint() of Megatron does, but for CUDA's generators, which are not here."""
+def load_random_states(directory, shape):
+    """As load_checkpoint() of Megatron does, but for CUDA's generators, which are not here. shape: stages and tensor ranks that have some."""
     from megatron.core import dist_checkpointing as dc
-    wanted = {"rng_state": dc.mapping.ShardedObject("rng_state", None, (1, 1), (0, 0))}
-    states, = dc.load(wanted, str(directory))["rng_state"]
+    wanted = [dc.mapping.ShardedObject("rng_state", None, tuple(shape), place) for place in numpy.ndindex(*shape)]
+    (states,), *_ = dc.load({"rng_state": wanted}, str(directory))["rng_state"]
     random.setstate(states["random_rng_state"])
     numpy.random.set_state(states["np_rng_state"])
     torch.set_rng_state(states["torch_rng_state"])
@@ -155,7 +155,7 @@ def resume(job, directory, state, model, optimizer, scheduler):
     random_states = None
     if (directory / "metadata.json").exists():
         load_optimizer.load_torch_dist(options, directory, state, [model], optimizer)
-        random_states = load_random_states(directory)
+        random_states = load_random_states(directory, job.get("random", (1, 1)))
     else:
         load_optimizer.load_torch(options, directory / "mp_rank_00", [model], optimizer)
     scheduler.load_state_dict(state["opt_param_scheduler"])
