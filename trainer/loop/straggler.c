@@ -114,7 +114,8 @@ int mfs_straggler_new(struct mfs_trainer *t, struct mfs_error *err)
 	if (!s)
 		return mfs_fail_nomem(err);
 	t->straggler = s;
-	s->on = s->told_on = !c->disable_straggler_on_startup;
+	s->told_on = !c->disable_straggler_on_startup;
+	s->on = s->told_on;
 	s->port = -1;
 	if (!t->speaks)
 		return 0;
