@@ -5,7 +5,7 @@
 #include "formats/base/version.h"
 #include "trainer/config/help.h"
 #include "trainer/config/parse.h"
-#include "trainer/config/settle.h"
+#include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
 #include "trainer/loop/train.h"
 #include "trainer/parallel/launch.h"

@@ -10,7 +10,7 @@
 #include "trainer/config/help.h"
 #include "trainer/config/namespace.h"
 #include "trainer/config/parse.h"
-#include "trainer/config/settle.h"
+#include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
 
 #define WORDS 256

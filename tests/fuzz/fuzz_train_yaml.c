@@ -4,7 +4,7 @@
 
 #include "formats/torch/pickle_write.h"
 #include "trainer/config/namespace.h"
-#include "trainer/config/settle.h"
+#include "trainer/config/fill.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 

@@ -53,7 +53,7 @@ static void adamw(struct check *c, enum mfk_dtype weight, bool master, enum mfk_
 	a.v = v->p;
 	c->ops->adamw(c->ctx, &a);
 	check_near(c, "weight", w, ws, 1e-6, 1);
-	check_near(c, "m", m, ms, 1e-6, summand);
+	check_near(c, "m", m, ms, 5e-7, summand);
 	check_near(c, "v", v, vs, 1e-6, 0);
 	if (master)
 		check_near(c, "main", main, ws, 1e-6, 1);

@@ -20,7 +20,7 @@
 #define SPREAD 0.3f
 /* Of a parameter's greatest gradient. 2.1e-5 was seen: products add up in another order on another
  * processor. A term that is missing or counted twice is off by a good part of the whole. */
-#define WITHIN 1e-4
+#define WITHIN 5e-5
 
 static struct mfs_error err;
 static uint64_t seed;

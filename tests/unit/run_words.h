@@ -10,7 +10,7 @@
 #include "formats/model/dims.h"
 #include "tests/unit/unit.h"
 #include "trainer/config/parse.h"
-#include "trainer/config/settle.h"
+#include "trainer/config/settle/settle.h"
 
 struct run_words {
 	const char *words[128];

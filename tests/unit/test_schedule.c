@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "formats/torch/megatron_args.h"
-#include "trainer/config/batch_steps.h"
+#include "trainer/config/settle/batch_steps.h"
 #include "trainer/optim/schedule.h"
 
 #define POINTS 16

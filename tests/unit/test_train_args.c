@@ -18,7 +18,7 @@
 #include "trainer/config/namespace.h"
 #include "trainer/config/parse.h"
 #include "trainer/config/refuse.h"
-#include "trainer/config/settle.h"
+#include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 

@@ -14,7 +14,7 @@
 #include "formats/torch/pickle.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/config/adopt.h"
-#include "trainer/config/settle.h"
+#include "trainer/config/settle/settle.h"
 
 enum kind { COUNT, FLAG };
 

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
-#include "trainer/config/settle.h"
+#include "trainer/config/fill.h"
 #include "trainer/config/value.h"
 
 /* The number of a choice in a list with '|' between. */

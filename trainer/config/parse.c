@@ -7,7 +7,7 @@
 
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
-#include "trainer/config/settle.h"
+#include "trainer/config/fill.h"
 #include "trainer/config/value.h"
 #include "trainer/config/yaml.h"
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "trainer/config/settle.h"
+#include "trainer/config/settle/settle.h"
 #include "trainer/loop/device.h"
 #include "trainer/loop/trainer_i.h"
 #include "trainer/model/dtype.h"

@@ -31,15 +31,6 @@ uint64_t mfs_core_work_bytes(const struct mfs_net *net, const struct mfk_attenti
 
 enum { WORK };
 
-static int check(const struct mfs_net *net, const struct mfk_attention *shape,
-		 struct mfs_error *err)
-{
-	(void)net;
-	(void)shape;
-	(void)err;
-	return 0;
-}
-
 static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
 		 bool backward)
 {
@@ -66,7 +57,6 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 }
 
 static const struct mfs_core_kind alone = {
-	.check = check,
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,
@@ -107,7 +97,7 @@ int mfs_core_find(const struct mfs_net *net, uint32_t layer, const struct mfk_at
 	*ret = (struct mfs_core){.kind = kind_of(net, layer), .shape = *shape};
 	if (net->config->attention_dropout > 0)
 		ret->shape.dropout = (float)net->config->attention_dropout;
-	return ret->kind->check(net, shape, err);
+	return ret->kind->check ? ret->kind->check(net, shape, err) : 0;
 }
 
 void mfs_core_plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,

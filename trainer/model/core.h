@@ -6,7 +6,7 @@
 #include "trainer/model/net_i.h"
 
 struct mfs_core_kind {
-	/* -ENOTSUP: it does not do the shape. */
+	/* -ENOTSUP: it does not do the shape. NULL: it does all. */
 	int (*check)(const struct mfs_net *net, const struct mfk_attention *shape,
 		     struct mfs_error *err);
 	/* Asks for scratch, of forward or of backward. */

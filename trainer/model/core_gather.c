@@ -8,15 +8,6 @@
  * behind the other. */
 enum { KEYS, VALUES, RAW, WORK, DKEYS, DVALUES };
 
-static int check(const struct mfs_net *net, const struct mfk_attention *shape,
-		 struct mfs_error *err)
-{
-	(void)net;
-	(void)shape;
-	(void)err;
-	return 0;
-}
-
 /* Own queries, and the keys of whole sequences. */
 static struct mfk_attention widened(const struct mfs_net *net, const struct mfk_attention *a)
 {
@@ -106,7 +97,6 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 }
 
 const struct mfs_core_kind mfs_core_gather = {
-	.check = check,
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

@@ -15,15 +15,6 @@
 enum { KEYS, VALUES = KEYS + 2, WORK = VALUES + 2, OUT, PART, PART_LSE };
 enum { DKEYS = WORK + 1, DVALUES = DKEYS + 2, DQ = DVALUES + 2, WIDE };
 
-static int check(const struct mfs_net *net, const struct mfk_attention *shape,
-		 struct mfs_error *err)
-{
-	(void)net;
-	(void)shape;
-	(void)err;
-	return 0;
-}
-
 /* Own queries, and the keys of one process. */
 static struct mfk_attention of_block(const struct mfs_net *net, const struct mfk_attention *a)
 {
@@ -234,7 +225,6 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 }
 
 const struct mfs_core_kind mfs_core_ring = {
-	.check = check,
 	.plan = plan,
 	.forward = forward,
 	.backward = backward,

@@ -1,10 +1,11 @@
-#include "trainer/config/settle.h"
+#include "trainer/config/settle/settle.h"
 
 #include <signal.h>
 
 #include "formats/base/str.h"
+#include "trainer/config/fill.h"
 #include "trainer/config/refuse.h"
-#include "trainer/config/settle_i.h"
+#include "trainer/config/settle/settle_i.h"
 
 /* ---- names that have changed ---- */
 

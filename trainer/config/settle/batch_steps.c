@@ -1,4 +1,4 @@
-#include "trainer/config/batch_steps.h"
+#include "trainer/config/settle/batch_steps.h"
 
 #include <ctype.h>
 #include <errno.h>

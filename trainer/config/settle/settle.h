@@ -13,7 +13,4 @@
  * settled, or was not parsed but filled by hand, stays as it is. */
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err);
 
-/* Fills the fields that follow from one flag each. mfs_train_config_parse() calls it. */
-int mfs_train_config_fill(struct mfs_train_config *config, struct mfs_error *err);
-
 #endif

@@ -1,6 +1,6 @@
 /* The precision, the optimizer and what is kept for the backward pass. */
 #include "formats/base/str.h"
-#include "trainer/config/settle_i.h"
+#include "trainer/config/settle/settle_i.h"
 
 /* ---- precision ---- */
 

@@ -1,6 +1,6 @@
 /* How the processes are divided, and what follows from how many there are. */
 #include "formats/base/str.h"
-#include "trainer/config/settle_i.h"
+#include "trainer/config/settle/settle_i.h"
 
 #define MOST_PROCESSES 100000 /* of any dimension: products of three fit everywhere */
 

@@ -1,6 +1,6 @@
 /* Batches, and the length of the run. */
-#include "trainer/config/batch_steps.h"
-#include "trainer/config/settle_i.h"
+#include "trainer/config/settle/batch_steps.h"
+#include "trainer/config/settle/settle_i.h"
 
 static int check_divided(struct settle *s, const char *dest, const char *by)
 {

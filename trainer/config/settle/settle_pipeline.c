@@ -5,7 +5,7 @@
  * transformer_config.py: __post_init__; pipeline_parallel/schedules.py:
  * forward_backward_pipelining_with_interleaving.
  */
-#include "trainer/config/settle_i.h"
+#include "trainer/config/settle/settle_i.h"
 
 static const char *const chunk_layers = "num_layers_per_virtual_pipeline_stage";
 static const char *const chunks_of_stage = "num_virtual_stages_per_pipeline_rank";

@@ -5,8 +5,8 @@
 #include "formats/torch/pickle.h"
 #include "formats/torch/pickle_write.h"
 #include "trainer/config/namespace.h"
-#include "trainer/config/settle_i.h"
-#include "trainer/config/vocab.h"
+#include "trainer/config/settle/settle_i.h"
+#include "trainer/config/settle/vocab.h"
 
 /* One may be said by the other's name. */
 static int settle_pair(struct settle *s, const char *dest, const char *encoder)

@@ -1,4 +1,4 @@
-#include "trainer/config/vocab.h"
+#include "trainer/config/settle/vocab.h"
 
 #include <errno.h>
 #include <stdlib.h>
