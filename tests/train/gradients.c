@@ -46,30 +46,20 @@ static struct mfs_train_config plain(void)
 		.micro_batch_size = 1 + below(3),
 		.seq_length = 4 * (1 + below(4)),
 		.sequence_parallel = setting("SP", 0),
-		.model = {.num_layers = 1 + below(3),
-			  .hidden_size = 8 * (1 + below(5)),
-			  .ffn_hidden_size = 4 * (1 + below(12)),
-			  .num_attention_heads = 4 * (1 + below(2)),
-			  .num_query_groups = 4,
-			  .kv_channels = 2 * (1 + below(8)),
-			  .vocab_size = 61,
-			  .padded_vocab_size = 64 + 4 * below(6),
-			  .swiglu = true,
-			  .make_vocab_size_divisible_by = 4,
-			  .norm_epsilon = 1e-5,
-			  .position_embedding_type = "rope",
-			  .rotary_base = 100,
-			  .rotary_percent = 1,
-			  .rope_scaling_factor = 8,
-			  .window_size = MFS_UNSET,
-			  .num_experts = MFS_UNSET,
-			  .moe_shared_expert_intermediate_size = MFS_UNSET,
-			  .q_lora_rank = MFS_UNSET,
-			  .init_method_std = 0.02,
-			  .first_stage_layers = MFS_UNSET,
-			  .last_stage_layers = MFS_UNSET},
+		.model = train_plain_model(),
 	};
 
+	c.model.num_layers = 1 + below(3);
+	c.model.hidden_size = 8 * (1 + below(5));
+	c.model.ffn_hidden_size = 4 * (1 + below(12));
+	c.model.num_attention_heads = 4 * (1 + below(2));
+	c.model.num_query_groups = 4;
+	c.model.kv_channels = 2 * (1 + below(8));
+	c.model.vocab_size = 61;
+	c.model.padded_vocab_size = 64 + 4 * below(6);
+	c.model.make_vocab_size_divisible_by = 4;
+	c.model.swiglu = true;
+	c.model.local_spec = false;
 	c.model.seq_length = c.seq_length;
 	c.model.max_position_embeddings = c.seq_length + 3;
 	train_config_types(&c, MFS_F32);
@@ -146,10 +136,6 @@ static void add_experts(struct mfs_train_config *c)
 	c->model.moe_router_topk = 1 + below(4);
 	c->model.moe_layers = c->model.num_layers > 1 && below(2) ? later : all;
 	c->model.moe_ffn_hidden_size = 4 * (1 + below(6));
-	c->model.moe_router_score_function = "softmax";
-	c->model.moe_router_num_groups = c->model.moe_router_group_topk = MFS_UNSET;
-	c->model.moe_mlp_glu_interleave_size = MFS_UNSET;
-	c->model.moe_shared_expert_glu_interleave_size = MFS_UNSET;
 	c->model.moe_aux_loss_coeff = 0.1;
 	c->moe_router_load_balancing_type = below(2) ? "aux_loss" : "seq_aux_loss";
 	c->moe_router_bias_update_rate = 0.125;

@@ -15,37 +15,18 @@ static inline struct mfs_train_config plain(void)
 	struct mfs_train_config c = {
 		.micro_batch_size = BATCH,
 		.seq_length = SEQ,
-		.model = {.num_layers = 3,
-			  .hidden_size = 32,
-			  .ffn_hidden_size = 40,
-			  .num_attention_heads = 4,
-			  .num_query_groups = 4,
-			  .kv_channels = 8,
-			  .seq_length = SEQ,
-			  .max_position_embeddings = SEQ + 4,
-			  .vocab_size = VOCAB - 3,
-			  .padded_vocab_size = VOCAB,
-			  .make_vocab_size_divisible_by = 32,
-			  .norm_epsilon = 1e-5,
-			  .position_embedding_type = "rope",
-			  .rotary_base = 100,
-			  .rotary_percent = 1,
-			  .rope_scaling_factor = 8,
-			  .window_size = MFS_UNSET,
-			  .num_experts = MFS_UNSET,
-			  .moe_shared_expert_intermediate_size = MFS_UNSET,
-			  .q_lora_rank = MFS_UNSET,
-			  .init_method_std = 0.02,
-			  .tensor_model_parallel_size = 1,
-			  .pipeline_model_parallel_size = 1,
-			  .virtual_pipeline_model_parallel_size = 1,
-			  .expert_model_parallel_size = 1,
-			  .expert_tensor_parallel_size = 1,
-			  .first_stage_layers = MFS_UNSET,
-			  .last_stage_layers = MFS_UNSET,
-			  .local_spec = true},
+		.model = train_plain_model(),
 	};
 
+	c.model.num_layers = 3;
+	c.model.hidden_size = 32;
+	c.model.ffn_hidden_size = 40;
+	c.model.num_attention_heads = c.model.num_query_groups = 4;
+	c.model.kv_channels = 8;
+	c.model.seq_length = SEQ;
+	c.model.max_position_embeddings = SEQ + 4;
+	c.model.vocab_size = VOCAB - 3;
+	c.model.padded_vocab_size = VOCAB;
 	train_config_types(&c, MFS_F32);
 	return c;
 }
@@ -124,10 +105,6 @@ static inline void add_experts(struct mfs_train_config *c, int64_t experts, int6
 	c->model.moe_router_topk = top_k;
 	c->model.moe_layers = all_layers;
 	c->model.moe_ffn_hidden_size = 24;
-	c->model.moe_router_score_function = "softmax";
-	c->model.moe_router_num_groups = c->model.moe_router_group_topk = MFS_UNSET;
-	c->model.moe_mlp_glu_interleave_size = MFS_UNSET;
-	c->model.moe_shared_expert_glu_interleave_size = MFS_UNSET;
 	c->moe_router_load_balancing_type = "aux_loss";
 	c->moe_router_bias_update_rate = 0.125;
 }

@@ -14,7 +14,7 @@
 #include "formats/model/hf_ckpt.h"
 #include "formats/optim/read/open.h"
 #include "formats/plan/vfile.h"
-#include "tests/unit/unit.h"
+#include "tests/unit/train_model.h"
 
 static struct mfs_error err;
 
@@ -215,25 +215,19 @@ END_TEST
 
 static struct mfs_train_config small(void)
 {
-	static const struct mfs_megatron_args model = {
-		.num_layers = 2,
-		.hidden_size = 64,
-		.ffn_hidden_size = 96,
-		.num_attention_heads = 4,
-		.num_query_groups = 2,
-		.kv_channels = 16,
-		.max_position_embeddings = 32,
-		.vocab_size = 1000,
-		.padded_vocab_size = MFS_UNSET,
-		.make_vocab_size_divisible_by = 128,
-		.position_embedding_type = "rope",
-		.swiglu = true,
-		.num_experts = MFS_UNSET,
-		.q_lora_rank = MFS_UNSET,
-		.moe_shared_expert_intermediate_size = MFS_UNSET,
-		.init_method_std = 0.02,
-	};
+	struct mfs_megatron_args model = train_plain_model();
 
+	model.num_layers = 2;
+	model.hidden_size = 64;
+	model.ffn_hidden_size = 96;
+	model.num_attention_heads = 4;
+	model.num_query_groups = 2;
+	model.kv_channels = 16;
+	model.max_position_embeddings = 32;
+	model.vocab_size = 1000;
+	model.padded_vocab_size = MFS_UNSET;
+	model.make_vocab_size_divisible_by = 128;
+	model.swiglu = true;
 	return (struct mfs_train_config){.model = model,
 					 .embedding_init_method_std = 0.5,
 					 .decoupled_lr = 0.1,

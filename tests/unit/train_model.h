@@ -35,6 +35,37 @@ static inline float train_uniform(uint64_t *state)
 
 /* ---- a model ---- */
 
+/* RMSNorm, RoPE, one process: everything else is off, and sizes are for the caller to say. */
+static inline struct mfs_megatron_args train_plain_model(void)
+{
+	return (struct mfs_megatron_args){
+		.make_vocab_size_divisible_by = 32,
+		.norm_epsilon = 1e-5,
+		.position_embedding_type = "rope",
+		.rotary_base = 100,
+		.rotary_percent = 1,
+		.rope_scaling_factor = 8,
+		.window_size = MFS_UNSET,
+		.num_experts = MFS_UNSET,
+		.moe_shared_expert_intermediate_size = MFS_UNSET,
+		.moe_router_score_function = "softmax",
+		.moe_router_num_groups = MFS_UNSET,
+		.moe_router_group_topk = MFS_UNSET,
+		.moe_mlp_glu_interleave_size = MFS_UNSET,
+		.moe_shared_expert_glu_interleave_size = MFS_UNSET,
+		.q_lora_rank = MFS_UNSET,
+		.init_method_std = 0.02,
+		.tensor_model_parallel_size = 1,
+		.pipeline_model_parallel_size = 1,
+		.virtual_pipeline_model_parallel_size = 1,
+		.expert_model_parallel_size = 1,
+		.expert_tensor_parallel_size = 1,
+		.first_stage_layers = MFS_UNSET,
+		.last_stage_layers = MFS_UNSET,
+		.local_spec = true,
+	};
+}
+
 /* What config needs besides the model and the batch's sizes. */
 static inline void train_config_types(struct mfs_train_config *c, enum mfs_dtype io)
 {
