@@ -42,6 +42,7 @@ void mfs_ckpt_free(struct mfs_ckpt *ckpt)
 		mfs_torch_file_release(&ckpt->state.archive);
 	for (uint32_t i = 0; i < ckpt->optim_file_count; i++)
 		mfs_torch_file_release(&ckpt->optim_files[i]);
+	mfs_proof_free(ckpt->proof);
 	mfs_fileset_free(ckpt->files);
 	mfs_arena_release(&ckpt->arena);
 	free(ckpt->found);

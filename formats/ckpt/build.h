@@ -11,6 +11,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/proof.h"
 #include "formats/torch/torch_file.h"
 
 struct mfs_storage;
@@ -86,6 +87,7 @@ struct mfs_ckpt {
 	const struct mfs_optim_info *optim_info;
 	struct mfs_torch_file optim_files[3];
 	uint32_t optim_file_count;
+	struct mfs_proof *proof; /* NULL: bytes are believed */
 	const char **warnings;
 	uint32_t warning_count;
 	struct mfs_arena arena;

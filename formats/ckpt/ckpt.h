@@ -136,8 +136,8 @@ uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret)
 
 /*
  * File and byte offset of a storage's first element. The first call reads and checks the container
- * (a ZIP record). t is for messages. -EINVAL: the record is not the tensor that the index says. Any
- * thread.
+ * (a ZIP record), and all of its bytes where proof is demanded (proof.h). t is for messages.
+ * -EINVAL: the record is not the tensor that the index says, or has another sum. Any thread.
  */
 int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
 		    uint32_t *ret_file, uint64_t *ret_offset, struct mfs_error *err);

@@ -64,8 +64,10 @@ int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, ui
 	struct mfs_storage *s = &ckpt->storages[storage];
 	uint64_t data = atomic_load_explicit(&s->data, memory_order_relaxed);
 	struct mfs_record record;
-	int rc;
+	int rc = mfs_proof_storage(ckpt, t, storage, err);
 
+	if (rc)
+		return rc;
 	if (!data) {
 		rc = locate(ckpt, t, s, &data, &record, err);
 		if (rc)

@@ -195,6 +195,19 @@ static int set_no_optim(struct mfs_options *opt, const struct option_row *row, c
 	return 0;
 }
 
+static int set_verify(struct mfs_options *opt, const struct option_row *row, const char *value,
+		      struct mfs_error *err)
+{
+	if (!strcmp(value, "crc"))
+		opt->view.verify = MFS_PROOF_CRC;
+	else if (!strcmp(value, "sha256"))
+		opt->view.verify = MFS_PROOF_SHA256;
+	else
+		return mfs_fail(err, -EINVAL, "option '%s' takes 'crc' or 'sha256', not '%s'",
+				row->name, value);
+	return 0;
+}
+
 static int set_prefetch(struct mfs_options *opt, const struct option_row *row, const char *value,
 			struct mfs_error *err)
 {
@@ -350,6 +363,7 @@ static const struct option_row table[] = {
 	{"shard_size", VALUED, set_shard_size},
 	{"spec", VALUED, set_spec},
 	{"no_optim", BARE, set_no_optim},
+	{"verify", VALUED, set_verify},
 
 	{"data", VALUED, add_data},
 	{"merge", VALUED, set_merge},

@@ -13,8 +13,6 @@
 #include "formats/base/grow.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
-#include "formats/ckpt/read/open.h"
-#include "formats/model/hf_ckpt.h"
 #include "fs/source/root.h"
 #include "formats/megatron/tracker.h"
 
@@ -310,7 +308,7 @@ static int examine(struct mfs_iteration *it, uint64_t all)
 	it->marker = choose_marker(it->path);
 	if (it->marker && stamp_marker(it->path, it->marker, &it->stamp))
 		it->stamp = 0;
-	if (!mfs_ckpt_open(it->path, 0, &ckpt, &why)) {
+	if (!mfs_iteration_read_model(it, &ckpt, &why)) {
 		const int rc = fill_complete(it, ckpt);
 
 		return rc ? rc : mfs_save_note(mfs_ckpt_files(ckpt), &it->save);
@@ -463,7 +461,7 @@ int mfs_iteration_look_hf(const char *path, const char *name,
 	if (!it)
 		return mfs_fail_nomem(err);
 	it->hf = true;
-	if (mfs_hf_ckpt_open(path, options->arch, 0, &ckpt, &why))
+	if (mfs_iteration_read_model(it, &ckpt, &why))
 		rc = fill_incomplete(it, without_path(why.msg, path));
 	else
 		rc = fill_complete(it, ckpt);

@@ -81,6 +81,9 @@ void mfs_iteration_end_check(struct mfs_iteration *it, bool keep);
 void mfs_iteration_free(struct mfs_iteration *it);
 
 /* For iteration.c (iteration_open.c). */
+/* Opens the model of its files as they are now, with proof if the options demand it. */
+int mfs_iteration_read_model(const struct mfs_iteration *it, struct mfs_ckpt **ret,
+			     struct mfs_error *err);
 void mfs_iteration_init_open(struct mfs_iteration *it, struct mfs_keeper *keeper);
 void mfs_iteration_release_open(struct mfs_iteration *it);
 /* A hash that differs between two saves. *ret_newest: time of the newest file, ns. */

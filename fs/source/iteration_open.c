@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/read/demand.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/optim/read/open.h"
@@ -29,10 +30,29 @@ static int check_same_save(struct mfs_iteration *it, struct mfs_ckpt *model, str
 			it->path);
 }
 
-static int open_model(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err)
+/* If -o verify= was given, bytes are proved before they are used. */
+static int demand_proof(const struct mfs_iteration *it, struct mfs_ckpt *ckpt,
+			struct mfs_error *err)
+{
+	int rc = mfs_ckpt_demand(ckpt, it->options->verify, err);
+
+	if (rc)
+		mfs_ckpt_free(ckpt);
+	return rc;
+}
+
+int mfs_iteration_read_model(const struct mfs_iteration *it, struct mfs_ckpt **ret,
+			     struct mfs_error *err)
 {
 	int rc = it->hf ? mfs_hf_ckpt_open(it->path, it->options->arch, 0, ret, err)
 			: mfs_ckpt_open(it->path, 0, ret, err);
+
+	return rc ? rc : demand_proof(it, *ret, err);
+}
+
+static int open_model(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err)
+{
+	int rc = mfs_iteration_read_model(it, ret, err);
 
 	if (rc)
 		return rc;
@@ -79,6 +99,8 @@ static int open_full(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs
 		return rc;
 	rc = it->options->no_optim ? mfs_ckpt_open(it->path, MFS_CKPT_COMMON, ret, err)
 				   : mfs_optim_open(it->path, ret, err);
+	if (!rc)
+		rc = demand_proof(it, *ret, err);
 	if (!rc) {
 		rc = check_rest(it, *ret, err);
 		if (!rc)

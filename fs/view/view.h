@@ -11,6 +11,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
+#include "formats/ckpt/proof.h"
 #include "formats/io/access.h"
 #include "formats/model/vocab.h"
 #include "formats/plan/vfile.h"
@@ -65,6 +66,7 @@ struct mfs_view_options {
 	const struct mfs_data_options *data; /* of datasets (fs/data/data.h) */
 	enum mfs_view_layer_spec spec;	     /* of Megatron views */
 	bool no_optim;			     /* Megatron views without the optimizer's state */
+	enum mfs_proof_kind verify;	     /* sums of the source that its bytes must have */
 	/* SOURCE may be the directory of a run that has not saved yet (fs/source/root.h) */
 	bool may_be_empty;
 };

@@ -17,7 +17,7 @@ _mcorefs_list() {
 }
 
 _mcorefs_option() {
-	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= spec= no_optim data= merge= split= data_path= train_data_path=
+	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= spec= no_optim verify= data= merge= split= data_path= train_data_path=
 		valid_data_path= test_data_path= data_args_path= megatron= tokenizer_id= column= append_eod= vocab_scan arrow_batch= dataset_cache=
 		log= prefetch= allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec remount ro rw'
 
@@ -26,6 +26,7 @@ _mcorefs_option() {
 	arch=*) mapfile -t COMPREPLY < <(compgen -W 'deepseek-v3 gpt2 llama mixtral qwen2 qwen3' -- "$cur") ;;
 	vocab_size=*) mapfile -t COMPREPLY < <(compgen -W 'tokenizer' -- "$cur") ;;
 	spec=*) mapfile -t COMPREPLY < <(compgen -W 'local te' -- "$cur") ;;
+	verify=*) mapfile -t COMPREPLY < <(compgen -W 'crc sha256' -- "$cur") ;;
 	ref=* | dataset_cache=*)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")

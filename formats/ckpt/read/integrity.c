@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -195,5 +196,55 @@ int mfs_integrity_check(const char *dir, void (*bad)(void *arg, const struct mfs
 	}
 	json_decref(root);
 	close(c.dirfd);
+	return rc;
+}
+
+/* ---- sums of files that are to be proved (proof.h) ---- */
+
+static bool parse_sum(const char *hex, struct mfs_file_sum *ret)
+{
+	unsigned char *bytes;
+	long len = 0;
+
+	if (!hex || strlen(hex) != 2 * MFS_SHA256_BYTES)
+		return false;
+	bytes = OPENSSL_hexstr2buf(hex, &len);
+	if (bytes && len == MFS_SHA256_BYTES) {
+		memcpy(ret->sha256, bytes, MFS_SHA256_BYTES);
+		ret->known = true;
+	}
+	OPENSSL_free(bytes);
+	return ret->known;
+}
+
+static int find_sums(json_t *named, const struct mfs_fileset *files, struct mfs_file_sum *ret,
+		     struct mfs_error *err)
+{
+	for (uint32_t i = 0; i < mfs_fileset_count(files); i++) {
+		const char *name = mfs_fileset_name(files, i);
+		json_t *sum = json_object_get(named, name);
+
+		ret[i] = (struct mfs_file_sum){.known = false};
+		if (sum && !parse_sum(json_string_value(sum), &ret[i]))
+			return mfs_fail(err, -EINVAL, "%s: the sum of '%s' is no SHA-256", MANIFEST,
+					name);
+	}
+	return 0;
+}
+
+int mfs_integrity_sums(const char *dir, const struct mfs_fileset *files, struct mfs_file_sum *ret,
+		       struct mfs_error *err)
+{
+	const int dirfd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	json_t *root = NULL;
+	int rc;
+
+	if (dirfd < 0)
+		return mfs_fail_errno(err, "cannot open '%s'", dir);
+	rc = load(dirfd, &root, err);
+	if (!rc)
+		rc = find_sums(json_object_get(root, "files"), files, ret, err);
+	json_decref(root);
+	close(dirfd);
 	return rc;
 }

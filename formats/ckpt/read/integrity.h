@@ -13,6 +13,8 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "formats/ckpt/proof.h"
+#include "formats/io/fileset.h"
 
 /*
  * Reads every file that integrity.json of dir names, several at once. Then it calls bad(), in the
@@ -23,5 +25,10 @@
  */
 int mfs_integrity_check(const char *dir, void (*bad)(void *arg, const struct mfs_error *err),
 			void *arg, uint32_t *ret_checked, struct mfs_error *err);
+
+/* The sums of the files of a set, which integrity.json of dir names: ret has room for all of them.
+ * Other files are not known. Errors: those of mfs_integrity_check(). */
+int mfs_integrity_sums(const char *dir, const struct mfs_fileset *files, struct mfs_file_sum *ret,
+		       struct mfs_error *err);
 
 #endif
