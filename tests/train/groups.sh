@@ -1,6 +1,6 @@
 #!/bin/bash
 # The operations of groups of processes (kernels/kernels.h: mfk_comm_ops) against their definitions, on the CPU by MPI: 2 and 4
-# processes, and 3 under ASan and UBSan. CUDA's and NCCL's calls where there is no GPU: against what stands in for both
+# processes, and 3 under ASan and UBSan; and 4 with calls of few bytes, as if there were more than MPI counts. CUDA's and NCCL's calls where there is no GPU: against what stands in for both
 # (tests/gpu/fake_gpu.c), with processes that end, and with what is refused.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
@@ -38,6 +38,8 @@ for n in 2 4; do
 	check $n obj cpu "$build/libmcorefs-mpi.so"
 	verdict $? "$n processes"
 done
+check 4 obj cpu "$build/libmcorefs-mpi-pieces.so"
+verdict $? "4 processes, in pieces"
 # MPI keeps what it has allocated.
 export ASAN_OPTIONS=detect_leaks=0:${ASAN_OPTIONS:-}
 check 3 asan cpu "$build/libmcorefs-mpi.so"
