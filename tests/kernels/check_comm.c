@@ -543,7 +543,7 @@ static int with_device(struct run *r, const struct mfs_launch *launch, struct mf
 		fprintf(stderr, "check_comm: %s\n", why);
 		return 1;
 	}
-	if (mfs_parallel_open(p, r->c.backend, r->c.device, &err)) {
+	if (mfs_parallel_open(p, r->c.backend, r->c.device, 600, &err)) {
 		fprintf(stderr, "check_comm: rank %u: %s\n", launch->rank, err.msg);
 		return 1;
 	}
@@ -552,7 +552,10 @@ static int with_device(struct run *r, const struct mfs_launch *launch, struct mf
 	rc = check(r, p, other);
 	d->ctx_free(other);
 	d->ctx_free(r->c.ctx);
-	mfs_parallel_close(p);
+	if (mfs_parallel_close(p, &err)) {
+		fprintf(stderr, "check_comm: rank %u: %s\n", launch->rank, err.msg);
+		return 1;
+	}
 	return rc;
 }
 

@@ -5,8 +5,8 @@ set -u
 cd "$(dirname "$0")/../.." || exit 1
 . tests/train/processes.sh
 processes_begin failures
-mine="--data-cache-path $work"
-trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; for p in $(ranks "$mine"); do kill -KILL "$p"; done; rm -rf "$work"' EXIT
+mine="--data-cache-path $work/cache"
+trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; for p in $(ranks "$work"); do kill -KILL "$p"; done; rm -rf "$work"' EXIT
 host=$(hostname)
 from=${at[llama]}
 family_args llama
@@ -41,6 +41,47 @@ ended() {
 	[ $status != 0 ] && [ -z "$(ranks "$mine")" ]
 }
 
+# hangs N FUNCTION ARGUMENT...: of N processes the last stops itself when it calls this function of MPI; all end
+hangs() {
+	local n=$1 at=$2
+	shift 2
+	# shellcheck disable=SC2016 # the process's own rank
+	timeout -k 5 150 "${launcher[@]}" "$n" sh -c '[ "$OMPI_COMM_WORLD_RANK" != '$((n - 1))' ] || export LD_PRELOAD='"$work/stop.so"' STOP_AT='"$at"'
+		exec "$@"' sh "$train" "${args[@]}" --data-cache-path "$work/$at" --load "$from" --ckpt-step 20 --override-opt-param-scheduler "$@" >"$work/$at.log" 2>&1
+	[ $? = 1 ] && [ -z "$(ranks "--data-cache-path $work/$at")" ]
+}
+if command -v cc >/dev/null; then
+	cc -shared -fPIC -o "$work/stop.so" -x c - <<'END' || exit 1
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void stop(const char *at)
+{
+	if (!strcmp(getenv("STOP_AT"), at))
+		raise(SIGSTOP);
+}
+
+int PMPI_Init_thread(int *count, char ***words, int wanted, int *got);
+int PMPI_Finalize(void);
+
+int MPI_Init_thread(int *count, char ***words, int wanted, int *got)
+{
+	stop("MPI_Init_thread");
+	return PMPI_Init_thread(count, words, wanted, got);
+}
+
+int MPI_Finalize(void)
+{
+	stop("MPI_Finalize");
+	return PMPI_Finalize();
+}
+END
+	# It is waited for at the end: nobody can ask for less than a minute.
+	hangs 2 MPI_Init_thread --train-iters 100 --distributed-timeout-minutes 1 &
+	start=$!
+fi
+
 # Another number of processes goes on from what was saved last.
 goes_on() {
 	local last
@@ -71,6 +112,14 @@ start 2 && all=$(ranks "$mine") && kill -STOP $all && sleep 5 && kill -CONT $all
 	kill -KILL "$(ranks "$mine" | head -n 1)" && ended 40
 verdict $? "a run that was stopped goes on"
 
+if [ -e "$work/stop.so" ]; then
+	hangs 2 MPI_Finalize --train-iters 22 --eval-iters 0 --distributed-timeout-seconds-after-init 3 &&
+		grep -q "^mcorefs-train: rank 0 on $host: the end: no progress for 3 s in the end of the groups;" "$work/MPI_Finalize.log"
+	verdict $? "one of two hangs when it closes"
+else
+	echo "skipped: train/failures: hangs outside of iterations: there is no cc here"
+fi
+
 # An embedding that is NaN for one token, which the first batch has in one process's samples alone.
 poison() {
 	"$(dirname "$train")/mcorefs" export "$from" iter_0000020/hf "$work/nan" -o no_optim >/dev/null &&
@@ -96,6 +145,11 @@ if command -v python3 >/dev/null; then
 	done
 else
 	echo "skipped: train/failures: a loss that is NaN: there is no python3 here"
+fi
+
+if [ -e "$work/stop.so" ]; then
+	wait "$start" && grep -q "^mcorefs-train: rank 0 on $host: the start: no progress for 60 s in the start of the groups;" "$work/MPI_Init_thread.log"
+	verdict $? "one of two hangs when it begins"
 fi
 
 processes_end

@@ -210,7 +210,7 @@ static void open_groups(void)
 	if (launch.size > 1)
 		ck_assert_msg(!mfk_mpi_load(plugin ? plugin : "build/libmcorefs-mpi.so", why), "%s",
 			      why);
-	unit_ok(mfs_parallel_open(&parallel, &mfk_cpu, NULL, &err), &err);
+	unit_ok(mfs_parallel_open(&parallel, &mfk_cpu, NULL, 600, &err), &err);
 }
 
 static struct train_model *divided_new(const struct mfs_train_config *config)
@@ -416,7 +416,7 @@ START_TEST(test_processes_compute_as_one)
 		config = (experts ? expert_families : families)[i % count]();
 		compare(&config);
 	}
-	mfs_parallel_close(&parallel);
+	unit_ok(mfs_parallel_close(&parallel, &err), &err);
 }
 END_TEST
 

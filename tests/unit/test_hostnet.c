@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -60,7 +61,8 @@ static void *run(void *arg)
 	o->rc = mfs_hostnet_open(&o->at, &o->launch, o->seconds, &n, &o->err);
 	if (!o->rc && o->then)
 		o->then(o, mfs_hostnet_table(n));
-	mfs_hostnet_close(n);
+	if (!o->rc)
+		o->rc = mfs_hostnet_close(n, &o->err);
 	return NULL;
 }
 
@@ -98,6 +100,20 @@ static int stranger(const struct mfs_address *at)
 		wait_ms(5);
 		fd = socket(AF_INET, SOCK_STREAM, 0);
 	}
+	return fd;
+}
+
+/* A connection that takes the last descriptor there is. */
+static int stranger_behind(const struct mfs_address *at, struct rlimit *limit)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET,
+				 .sin_port = htons(at->port),
+				 .sin_addr = {htonl(INADDR_LOOPBACK)}};
+	const int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+	limit->rlim_cur = (rlim_t)fd + 1;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, limit), 0);
+	ck_assert_int_eq(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
 	return fd;
 }
 
@@ -272,6 +288,73 @@ END_TEST
 
 /* ---- who ends ---- */
 
+/* Rank 2 has everything it wants, but does not say that it goes. */
+static void stay(struct one *o, struct mfk_host_net *n)
+{
+	(void)n;
+	if (o->launch.rank == 2)
+		wait_ms(2500);
+}
+
+START_TEST(test_does_not_go)
+{
+	struct one *all = prepare(4, stay);
+
+	for (int i = 0; i < 4; i++) {
+		all[i].seconds = 1;
+		start(&all[i]);
+	}
+	for (int i = 0; i < 4; i++)
+		end(&all[i]);
+	for (int i = 1; i < 4; i++)
+		unit_ok(all[i].rc, &all[i].err);
+	ck_assert_int_eq(all[0].rc, -ETIMEDOUT);
+	unit_sentence(all[0].err.msg, "1 of 4 processes have not ended in time: rank 2");
+	free(all);
+}
+END_TEST
+
+static int64_t cpu_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+/* While there is no descriptor for rank 1, rank 0 waits without computing. */
+START_TEST(test_no_descriptor)
+{
+	struct one *all = prepare(2, NULL);
+	const struct mfs_hostnet_hello h = {
+		.magic = MFS_HOSTNET_MAGIC, .job = 7, .rank = 1, .size = 2};
+	const struct mfs_hostnet_frame bye = {.what = MFS_HOSTNET_BYE};
+	struct mfs_hostnet_frame f = {0};
+	struct rlimit limit, last;
+	int64_t before;
+	int first;
+
+	start(&all[0]);
+	close(stranger(&all[0].at)); /* rank 0 listens */
+	wait_ms(300);		     /* and has closed it, too */
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	last = limit;
+	first = stranger_behind(&all[0].at, &last);
+	before = cpu_ns();
+	wait_ms(500);
+	ck_assert_int_lt(cpu_ns() - before, 50000000);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	ck_assert_int_eq(send(first, &h, sizeof(h), MSG_NOSIGNAL), sizeof(h));
+	ck_assert_int_eq(recv(first, &f, sizeof(f), MSG_WAITALL), sizeof(f));
+	ck_assert_uint_eq(f.what, MFS_HOSTNET_WELCOME);
+	ck_assert_int_eq(send(first, &bye, sizeof(bye), MSG_NOSIGNAL), sizeof(bye));
+	close(first);
+	end(&all[0]);
+	unit_ok(all[0].rc, &all[0].err);
+	free(all);
+}
+END_TEST
+
 /* A process of its own, since it ends without a word. */
 static pid_t start_process(struct one *o)
 {
@@ -379,6 +462,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_no_rank_0);
 	tcase_add_test(c, test_port_in_use);
 	tcase_add_test(c, test_same_rank);
+	tcase_add_test(c, test_does_not_go);
+	tcase_add_test(c, test_no_descriptor);
 	tcase_add_test(c, test_end);
 	tcase_add_test(c, test_disagree);
 	return s;

@@ -137,7 +137,7 @@ static void open_all(const struct mfs_parallel_sizes *s, uint32_t world,
 
 		made = freed = 0;
 		mfs_parallel_places(&launch, s, &p);
-		unit_ok(mfs_parallel_open(&p, &backend, NULL, &err), &err);
+		unit_ok(mfs_parallel_open(&p, &backend, NULL, 600, &err), &err);
 		for (int g = 0; g < MFS_GROUP_COUNT; g++) {
 			const struct mfs_group_place *place = &p.group[g];
 
@@ -146,7 +146,7 @@ static void open_all(const struct mfs_parallel_sizes *s, uint32_t world,
 			if (place->comm)
 				ck_assert_uint_eq(place->comm->key, place->rank);
 		}
-		mfs_parallel_close(&p);
+		unit_ok(mfs_parallel_close(&p, &err), &err);
 		ck_assert_uint_eq(freed, made);
 	}
 }
@@ -287,14 +287,14 @@ START_TEST(test_alone)
 	double value = 3, got = 0;
 
 	mfs_parallel_one(&p);
-	unit_ok(mfs_parallel_open(&p, &backend, NULL, &err), &err);
+	unit_ok(mfs_parallel_open(&p, &backend, NULL, 600, &err), &err);
 	ck_assert_ptr_null(p.ops);
 	mfs_parallel_all_reduce(&p, MFS_GROUP_WORLD, NULL, MFK_SUM, MFK_F32, &value, 1);
 	unit_ok(mfs_parallel_sum(&p, MFS_GROUP_DATA, &value, 1, &err), &err);
 	unit_ok(mfs_parallel_gather(&p, MFS_GROUP_WORLD, &got, &value, sizeof(got), &err), &err);
 	ck_assert(value == 3 && got == 3);
 	ck_assert(mfs_is_first_stage(&p) && mfs_is_last_stage(&p));
-	mfs_parallel_close(&p);
+	unit_ok(mfs_parallel_close(&p, &err), &err);
 }
 END_TEST
 

@@ -7,6 +7,7 @@
 
 #include "trainer/config/settle/settle.h"
 #include "trainer/loop/device.h"
+#include "trainer/loop/train.h"
 #include "trainer/loop/trainer_i.h"
 #include "trainer/model/dtype.h"
 
@@ -241,15 +242,20 @@ static int fill(struct mfs_trainer *t, struct mfs_load *load, struct mfs_error *
 		draw_all(t);
 		return 0;
 	}
-	return mfs_load_state(load, t->config, t->params, t->backend, t->device, t->ctx,
-			      &t->progress, &t->loaded_optimizer, err);
+	mfs_watch_rest(t->parallel.watch, true);
+	rc = mfs_load_state(load, t->config, t->params, t->backend, t->device, t->ctx, &t->progress,
+			    &t->loaded_optimizer, err);
+	mfs_watch_rest(t->parallel.watch, false);
+	return rc;
 }
 
+/* An index of samples may have to be built first. */
 static int open_data(struct mfs_trainer *t, struct mfs_error *err)
 {
 	const bool validates = t->config->eval_iters > 0 || t->config->full_validation;
 	int rc = 0;
 
+	mfs_watch_rest(t->parallel.watch, true);
 	/* A run that is started again behind its last iteration has consumed all samples. */
 	if (!t->config->skip_train && t->progress.iteration < t->iterations)
 		rc = mfs_trainer_open_data(t, MFS_TRAIN, err);
@@ -260,6 +266,7 @@ static int open_data(struct mfs_trainer *t, struct mfs_error *err)
 		if (rc == -ENODATA)
 			rc = 0;
 	}
+	mfs_watch_rest(t->parallel.watch, false);
 	return rc;
 }
 
@@ -287,11 +294,32 @@ static const char *tokenizer_of(const struct mfs_train_config *config, const str
 	return is_directory(text) ? text : NULL;
 }
 
+/* A run of several processes is watched from here on, until it is closed: its processes wait for
+ * each other. What each does for itself may take as long as it takes, such as a load; who waits for
+ * it meanwhile is watched. */
+static int open_processes(struct mfs_trainer *t, const struct mfs_launch *launch,
+			  struct mfs_error *err)
+{
+	const struct mfs_parallel_sizes sizes = sizes_of(t->config);
+	const unsigned seconds = 60 * (unsigned)t->config->distributed_timeout_minutes;
+	int rc = 0;
+
+	mfs_parallel_places(launch, &sizes, &t->parallel);
+	if (t->config->dry_run)
+		return 0;
+	if (launch->size > 1)
+		rc = mfs_watch_new(launch, seconds, MFS_TRAIN_FAILED, &t->parallel.watch, err);
+	if (!rc)
+		rc = open_device(t, launch, err);
+	if (!rc)
+		rc = mfs_parallel_open(&t->parallel, t->backend, t->device, seconds, err);
+	return rc;
+}
+
 int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *launch,
 		     struct mfs_trainer *t, struct mfs_error *err)
 {
 	struct mfs_load *load = NULL;
-	struct mfs_parallel_sizes sizes;
 	char tokenizer[PATH_MAX];
 	int rc;
 
@@ -300,14 +328,8 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 	rc = mfs_load_open(config, &load, err);
 	if (!rc)
 		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
-	if (!rc && !config->dry_run)
-		rc = open_device(t, launch, err);
-	if (rc)
-		goto out;
-	sizes = sizes_of(config);
-	mfs_parallel_places(launch, &sizes, &t->parallel);
-	if (!config->dry_run)
-		rc = mfs_parallel_open(&t->parallel, t->backend, t->device, err);
+	if (!rc)
+		rc = open_processes(t, launch, err);
 	/* While the device has room. */
 	if (!rc && !config->dry_run && config->log_throughput)
 		rc = mfs_peak_measure(t->backend, t->device, t->ctx,
@@ -348,10 +370,12 @@ static void close_in_flight(struct mfs_trainer *t, unsigned i)
 		t->backend->device->host_free(t->device, l->losses, sizeof(*l->losses));
 }
 
-void mfs_trainer_close(struct mfs_trainer *t)
+int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err)
 {
 	char why[MFK_WHY];
+	int rc = 0;
 
+	mfs_watch_phase(t->parallel.watch, "the end");
 	if (t->ctx)
 		t->backend->device->sync(t->ctx, why);
 	mfs_trainer_batches_done(t);
@@ -369,9 +393,11 @@ void mfs_trainer_close(struct mfs_trainer *t)
 		mfs_memory_release(&t->memory, t->backend, t->device);
 		for (unsigned i = 0; i < MFS_BATCHES_IN_FLIGHT; i++)
 			close_in_flight(t, i);
-		mfs_parallel_close(&t->parallel);
+		rc = mfs_parallel_close(&t->parallel, err);
 		if (t->ctx)
 			t->backend->device->ctx_free(t->ctx);
 		t->backend->device->close(t->device);
 	}
+	mfs_watch_free(t->parallel.watch);
+	return rc;
 }

@@ -143,16 +143,12 @@ static int iterate(struct mfs_train_run *r, struct mfs_error *err)
 	return rc ? rc : decide_exit(r, err);
 }
 
-/* The iterations, watched where there are others that would wait. */
 static int train(struct mfs_train_run *r, struct mfs_error *err)
 {
 	const struct mfs_train_config *c = r->t.config;
-	struct mfs_parallel *p = &r->t.parallel;
+	struct mfs_watch *watch = r->t.parallel.watch;
 	int rc = 0;
 
-	if (p->ops)
-		rc = mfs_watch_new(&p->launch, 60 * c->distributed_timeout_minutes,
-				   MFS_TRAIN_FAILED, &p->watch, err);
 	while (!rc && !r->stop && r->t.progress.iteration < r->t.iterations) {
 		save_before_change(r);
 		if (mfs_schedule_skips(c, r->t.progress.iteration + 1))
@@ -161,10 +157,8 @@ static int train(struct mfs_train_run *r, struct mfs_error *err)
 			rc = iterate(r, err);
 		/* training.py: train() */
 		if (c->distributed_timeout_seconds_after_init > 0)
-			mfs_watch_limit(p->watch, c->distributed_timeout_seconds_after_init);
+			mfs_watch_limit(watch, c->distributed_timeout_seconds_after_init);
 	}
-	mfs_watch_free(p->watch);
-	p->watch = NULL;
 	return rc;
 }
 
@@ -174,6 +168,7 @@ static int finish(struct mfs_train_run *r, struct mfs_error *err)
 	const struct mfs_train_config *c = r->t.config;
 	int rc = 0;
 
+	mfs_watch_phase(r->t.parallel.watch, "behind the last iteration");
 	if (r->stop)
 		return 0;
 	if (r->t.saver && !c->skip_train && r->t.progress.iteration &&
@@ -199,6 +194,7 @@ static int plan_process(struct mfs_train_config *config, const struct mfs_launch
 {
 	struct mfs_trainer t;
 	const int rc = mfs_trainer_open(config, launch, &t, err);
+	struct mfs_error none;
 
 	*ret = t.memory.total;
 	if (!rc) {
@@ -206,7 +202,7 @@ static int plan_process(struct mfs_train_config *config, const struct mfs_launch
 			printf("stage %u of %u: ", t.parallel.place.pp, t.parallel.size.pp);
 		mfs_log_memory(&t);
 	}
-	mfs_trainer_close(&t);
+	mfs_trainer_close(&t, &none); /* a plan waits for nobody */
 	return rc;
 }
 
@@ -280,7 +276,8 @@ out:
 	/* The others would wait for a process that fails alone. */
 	if (rc && !r.agreed)
 		mfs_parallel_end_all(&r.t.parallel, (int)r.exit);
-	mfs_trainer_close(&r.t);
+	if (mfs_trainer_close(&r.t, &err) && !rc)
+		return fail(launch, &err, MFS_TRAIN_FAILED);
 	if (rc)
 		return r.exit;
 	return saved ? MFS_TRAIN_OK : MFS_TRAIN_FAILED;

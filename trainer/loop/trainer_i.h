@@ -104,7 +104,8 @@ struct mfs_trainer {
  * device is needed. On failure everything that was opened is in *ret and must be closed. */
 int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *launch,
 		     struct mfs_trainer *ret, struct mfs_error *err);
-void mfs_trainer_close(struct mfs_trainer *t);
+/* -ETIMEDOUT: all is closed, and others do not end (mfs_parallel_close). */
+int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err);
 
 /* batches.c */
 struct mfs_microbatches {

@@ -314,20 +314,24 @@ static int join(struct mfs_hostnet *n, const struct mfs_address *at, unsigned se
 	return mfs_fail(err, -EPROTO, "%s", n->why);
 }
 
-static void hostnet_free(struct mfs_hostnet *n)
+static int hostnet_free(struct mfs_hostnet *n, struct mfs_error *err)
 {
+	int rc = 0;
+
 	if (n->fd >= 0)
 		close(n->fd);
 	if (n->server)
-		mfs_hostnet_server_join(n->server);
+		rc = mfs_hostnet_server_join(n->server, err);
 	pthread_mutex_destroy(&n->lock);
 	free(n);
+	return rc;
 }
 
 int mfs_hostnet_open(const struct mfs_address *at, const struct mfs_launch *launch,
 		     unsigned seconds, struct mfs_hostnet **ret, struct mfs_error *err)
 {
 	struct mfs_hostnet *n = calloc(1, sizeof(*n));
+	struct mfs_error ignored;
 	int listening = -1, rc = 0;
 
 	if (!n)
@@ -346,18 +350,18 @@ int mfs_hostnet_open(const struct mfs_address *at, const struct mfs_launch *laun
 	if (!rc)
 		rc = join(n, at, seconds, err);
 	if (rc)
-		hostnet_free(n);
+		hostnet_free(n, &ignored);
 	else
 		*ret = n;
 	return rc;
 }
 
-void mfs_hostnet_close(struct mfs_hostnet *n)
+int mfs_hostnet_close(struct mfs_hostnet *n, struct mfs_error *err)
 {
 	const struct mfs_hostnet_frame bye = {.what = MFS_HOSTNET_BYE};
 
 	if (!n)
-		return;
+		return 0;
 	send_all(n->fd, &bye, sizeof(bye));
-	hostnet_free(n);
+	return hostnet_free(n, err);
 }

@@ -25,8 +25,9 @@ struct mfs_hostnet;
  */
 int mfs_hostnet_open(const struct mfs_address *at, const struct mfs_launch *launch,
 		     unsigned seconds, struct mfs_hostnet **ret, struct mfs_error *err);
-/* What has been agreed on is not needed any more. Rank 0 waits for all others to say so. */
-void mfs_hostnet_close(struct mfs_hostnet *n);
+/* What has been agreed on is not needed any more. Rank 0 waits for all others to say so, as long as
+ * it did in the beginning. -ETIMEDOUT: some have not, and the message names their ranks. */
+int mfs_hostnet_close(struct mfs_hostnet *n, struct mfs_error *err);
 
 struct mfk_host_net *mfs_hostnet_table(struct mfs_hostnet *n);
 

@@ -43,10 +43,11 @@ struct mfs_hostnet_frame {
 
 struct mfs_hostnet_server;
 
-/* listening becomes the server's. The world has so many processes, which come within seconds. */
+/* listening becomes the server's. The world has so many processes. They come within seconds, and go
+ * within seconds when rank 0 has gone. */
 int mfs_hostnet_serve(int listening, uint32_t size, uint64_t job, unsigned seconds,
 		      struct mfs_hostnet_server **ret, struct mfs_error *err);
-/* Waits until all processes have gone. */
-void mfs_hostnet_server_join(struct mfs_hostnet_server *s);
+/* Waits until all processes have gone. -ETIMEDOUT: the message names those that are late. */
+int mfs_hostnet_server_join(struct mfs_hostnet_server *s, struct mfs_error *err);
 
 #endif

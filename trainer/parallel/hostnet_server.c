@@ -20,6 +20,8 @@
 /* Connections beside those of the world, and how long one of them may say nothing. */
 #define STRANGERS   64
 #define STRANGER_NS (INT64_C(10) * 1000000000)
+/* Who cannot be given a descriptor stays at the door for so long. */
+#define DEAF_NS INT64_C(100000000)
 
 /* A connection. */
 struct peer {
@@ -55,11 +57,15 @@ struct mfs_hostnet_server {
 	int listening;
 	uint32_t size;
 	uint64_t job;
-	int64_t until_ns; /* all processes must be there then */
+	int64_t wait_ns;  /* for processes that come, and that go */
+	int64_t until_ns; /* all processes must be there then; behind BYE of rank 0: gone */
+	int64_t deaf_ns;  /* nobody new is heard until then */
 	struct peer **peers;
 	struct pollfd *polls; /* [0]: listening; then of peers */
 	uint32_t count, members, most;
 	bool is_complete;  /* all have come */
+	bool closes;	   /* rank 0 has gone */
+	bool is_late;	   /* others have not when they should have: why says who */
 	char why[MFK_WHY]; /* the world has come to its end; "": it has not */
 	int64_t failed_ns;
 	struct round *rounds;
@@ -186,12 +192,15 @@ static void greet(struct mfs_hostnet_server *s, struct peer *p)
 		welcome(s);
 }
 
-/* A peer that cannot be had room for is not there. */
+/* A peer that cannot be had room for is not there. One that there is no descriptor for stays in the
+ * queue, where poll() would find it again at once. */
 static void take_new(struct mfs_hostnet_server *s)
 {
 	const int fd = accept4(s->listening, NULL, NULL, SOCK_CLOEXEC);
 	struct peer *p = fd >= 0 && s->count < s->most ? calloc(1, sizeof(*p)) : NULL;
 
+	if (fd < 0)
+		s->deaf_ns = mfs_now_ns() + DEAF_NS;
 	if (!p) {
 		if (fd >= 0)
 			close(fd);
@@ -287,12 +296,22 @@ static bool is_in_a_round(const struct mfs_hostnet_server *s, const struct peer 
 	return false;
 }
 
+/* Others may still have something to do, as long as they might have had in the beginning. */
+static void leave(struct mfs_hostnet_server *s, struct peer *p)
+{
+	p->has_left = true;
+	if (p->rank)
+		return;
+	s->closes = true;
+	s->until_ns = mfs_now_ns() + s->wait_ns;
+}
+
 static void hear(struct mfs_hostnet_server *s, struct peer *p)
 {
 	const struct mfs_hostnet_frame f = p->head.frame;
 
 	if (f.what == MFS_HOSTNET_BYE)
-		p->has_left = true;
+		leave(s, p);
 	else if (f.what == MFS_HOSTNET_END)
 		fail_world(s, "rank %u on %s has failed, and ends the run with status %d", p->rank,
 			   p->host, f.code);
@@ -413,24 +432,42 @@ static void drop_gone(struct mfs_hostnet_server *s)
 	s->count = left;
 }
 
-/* Ranks that have not come, as many as there is room for. */
-static void fail_missing(struct mfs_hostnet_server *s)
+/* Ranks whose process is there, or is not, as many as there is room for. */
+#define RANKS 96
+static const char *list_ranks(const struct mfs_hostnet_server *s, bool there, char text[RANKS])
 {
-	char ranks[96] = "";
 	size_t len = 0;
 
 	for (uint32_t rank = 0; rank < s->size; rank++) {
-		if (member(s, rank))
+		if (!member(s, rank) == there)
 			continue;
-		if (len > sizeof(ranks) - 20) {
-			snprintf(ranks + len, sizeof(ranks) - len, " and others");
+		if (len > RANKS - 20) {
+			snprintf(text + len, RANKS - len, " and others");
 			break;
 		}
-		len += (size_t)snprintf(ranks + len, sizeof(ranks) - len, "%s%u", len ? ", " : "",
-					rank);
+		len += (size_t)snprintf(text + len, RANKS - len, "%s%u", len ? ", " : "", rank);
 	}
+	return text;
+}
+
+static void fail_missing(struct mfs_hostnet_server *s)
+{
+	char ranks[RANKS] = "";
+
 	fail_world(s, "%u of %u processes have not come in time: rank %s", s->size - s->members,
-		   s->size, ranks);
+		   s->size, list_ranks(s, false, ranks));
+}
+
+/* Who is still there does not end. Rank 0 does, and a launcher ends the others behind it. */
+static void give_up_stragglers(struct mfs_hostnet_server *s)
+{
+	char ranks[RANKS] = "";
+
+	s->is_late = !s->why[0];
+	fail_world(s, "%u of %u processes have not ended in time: rank %s", s->members, s->size,
+		   list_ranks(s, true, ranks));
+	for (uint32_t i = 0; i < s->count; i++)
+		s->peers[i]->is_gone = true;
 }
 
 static void look_at_clock(struct mfs_hostnet_server *s)
@@ -439,6 +476,8 @@ static void look_at_clock(struct mfs_hostnet_server *s)
 
 	if (!s->is_complete && now >= s->until_ns)
 		fail_missing(s);
+	else if (s->closes && s->members && now >= s->until_ns)
+		give_up_stragglers(s);
 	for (uint32_t i = 0; i < s->count; i++) {
 		struct peer *p = s->peers[i];
 
@@ -458,7 +497,9 @@ static void turn(struct mfs_hostnet_server *s)
 {
 	const uint32_t count = s->count;
 
-	s->polls[0] = (struct pollfd){.fd = s->listening, .events = POLLIN};
+	/* poll() skips what is negative */
+	s->polls[0] = (struct pollfd){.fd = mfs_now_ns() < s->deaf_ns ? -1 : s->listening,
+				      .events = POLLIN};
 	for (uint32_t i = 0; i < count; i++)
 		s->polls[i + 1] = (struct pollfd){
 			.fd = s->peers[i]->fd,
@@ -514,7 +555,8 @@ int mfs_hostnet_serve(int listening, uint32_t size, uint64_t job, unsigned secon
 	s->listening = listening;
 	s->size = size;
 	s->job = job;
-	s->until_ns = mfs_now_ns() + (int64_t)seconds * 1000000000;
+	s->wait_ns = (int64_t)seconds * 1000000000;
+	s->until_ns = mfs_now_ns() + s->wait_ns;
 	s->most = size + STRANGERS;
 	s->peers = calloc(s->most, sizeof(struct peer *));
 	s->polls = calloc(s->most + 1, sizeof(*s->polls));
@@ -528,8 +570,12 @@ int mfs_hostnet_serve(int listening, uint32_t size, uint64_t job, unsigned secon
 	return 0;
 }
 
-void mfs_hostnet_server_join(struct mfs_hostnet_server *s)
+int mfs_hostnet_server_join(struct mfs_hostnet_server *s, struct mfs_error *err)
 {
+	int rc;
+
 	pthread_join(s->thread, NULL);
+	rc = s->is_late ? mfs_fail(err, -ETIMEDOUT, "%s", s->why) : 0;
 	server_free(s);
+	return rc;
 }

@@ -99,10 +99,6 @@ void mfs_parallel_one(struct mfs_parallel *ret)
 
 /* ---- life ---- */
 
-/* How long processes wait for each other at the beginning: Megatron's --distributed-timeout-minutes
- * where nothing is said. */
-#define BEGIN_SECONDS 600
-
 static int check(int rc, const char *why, const struct mfs_parallel *p, struct mfs_error *err)
 {
 	return rc ? mfs_fail(err, rc, "%s: %s", p->ops->name, why) : 0;
@@ -129,16 +125,22 @@ static int open_group(struct mfs_parallel *p, enum mfs_group g, struct mfs_error
 		     why, p, err);
 }
 
-static int open_net(struct mfs_parallel *p, struct mfs_error *err)
+/* It says itself who has not come. */
+static int open_net(struct mfs_parallel *p, unsigned seconds, struct mfs_error *err)
 {
 	struct mfs_address at;
-	const int rc = mfs_address_find(&p->launch, &at, err);
+	int rc = mfs_address_find(&p->launch, &at, err);
 
-	return rc ? rc : mfs_hostnet_open(&at, &p->launch, BEGIN_SECONDS, &p->net, err);
+	if (rc)
+		return rc;
+	mfs_watch_rest(p->watch, true);
+	rc = mfs_hostnet_open(&at, &p->launch, seconds, &p->net, err);
+	mfs_watch_rest(p->watch, false);
+	return rc;
 }
 
 int mfs_parallel_open(struct mfs_parallel *p, const struct mfk_backend *backend,
-		      struct mfk_device *device, struct mfs_error *err)
+		      struct mfk_device *device, unsigned seconds, struct mfs_error *err)
 {
 	struct mfk_world world = {.rank = p->launch.rank, .size = p->launch.size};
 	char why[MFK_WHY];
@@ -148,26 +150,35 @@ int mfs_parallel_open(struct mfs_parallel *p, const struct mfk_backend *backend,
 		return 0;
 	p->ops = backend->comm;
 	if (p->ops->wants_host_net)
-		rc = open_net(p, err);
+		rc = open_net(p, seconds, err);
 	if (rc)
 		return rc;
+	mfs_watch_begin(p->watch, "the start of the groups", NULL);
 	world.net = p->net ? mfs_hostnet_table(p->net) : NULL;
 	rc = check(p->ops->world(device, &world, &p->group[MFS_GROUP_WORLD].comm, why), why, p,
 		   err);
 	for (int g = MFS_GROUP_WORLD + 1; g < MFS_GROUP_COUNT && !rc; g++)
 		rc = open_group(p, (enum mfs_group)g, err);
+	mfs_watch_end(p->watch);
 	return rc;
 }
 
-void mfs_parallel_close(struct mfs_parallel *p)
+int mfs_parallel_close(struct mfs_parallel *p, struct mfs_error *err)
 {
+	int rc;
+
+	mfs_watch_begin(p->watch, "the end of the groups", NULL);
 	for (int g = MFS_GROUP_COUNT; g-- > 0;) {
 		if (p->group[g].comm)
 			p->ops->free(p->group[g].comm);
 		p->group[g].comm = NULL;
 	}
-	mfs_hostnet_close(p->net);
+	mfs_watch_end(p->watch);
+	mfs_watch_rest(p->watch, true);
+	rc = mfs_hostnet_close(p->net, err);
+	mfs_watch_rest(p->watch, false);
 	p->net = NULL;
+	return rc;
 }
 
 void mfs_parallel_end_all(const struct mfs_parallel *p, int code)

@@ -65,10 +65,12 @@ void mfs_parallel_one(struct mfs_parallel *ret);
 /* Places of a process, and of its groups, without what they talk through. sizes fit the launch. */
 void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
 			 struct mfs_parallel *ret);
-/* ret has its places. */
+/* ret has its places. Processes wait so many seconds for each other where the host net is wanted;
+ * what else waits is for the watch to see. */
 int mfs_parallel_open(struct mfs_parallel *ret, const struct mfk_backend *backend,
-		      struct mfk_device *device, struct mfs_error *err);
-void mfs_parallel_close(struct mfs_parallel *p);
+		      struct mfk_device *device, unsigned seconds, struct mfs_error *err);
+/* -ETIMEDOUT: others have not ended within those seconds, which rank 0 finds. */
+int mfs_parallel_close(struct mfs_parallel *p, struct mfs_error *err);
 
 /* The rest of the world must not wait for a process that has failed: ends them all. */
 void mfs_parallel_end_all(const struct mfs_parallel *p, int code);

@@ -26,6 +26,7 @@ struct mfs_watch {
 	/* of the run's thread, which the watch reads */
 	_Atomic uint64_t beats, iteration;
 	_Atomic int64_t limit_ns;
+	_Atomic(const char *) phase; /* NULL: an iteration */
 	_Atomic(const char *) what;
 	_Atomic(const char *) group;
 	atomic_bool inside, rests;
@@ -35,16 +36,18 @@ struct mfs_watch {
 
 static void say(struct mfs_watch *w)
 {
-	const char *what = w->what, *group = w->group;
-	char who[MFS_LAUNCH_WHO];
+	const char *what = w->what, *group = w->group, *phase = w->phase;
+	char who[MFS_LAUNCH_WHO], iteration[40];
 
+	snprintf(iteration, sizeof(iteration), "iteration %llu", (unsigned long long)w->iteration);
 	fprintf(stderr,
-		"mcorefs-train: %siteration %llu: no progress for %.0f s %s %s%s%s%s; it ends, and "
+		"mcorefs-train: %s%s: no progress for %.0f s %s %s%s%s%s; it ends, and "
 		"all others with it. The rank that says nothing, or another thing, is the one that "
 		"hangs (--distributed-timeout-minutes)\n",
-		mfs_launch_who(&w->launch, who), (unsigned long long)w->iteration,
-		(double)w->limit_ns / 1e9, w->inside ? "in" : "behind", what ? what : "its start",
-		group ? " of the group '" : "", group ? group : "", group ? "'" : "");
+		mfs_launch_who(&w->launch, who), phase ? phase : iteration,
+		(double)w->limit_ns / 1e9, w->inside ? "in" : "behind",
+		what ? what : "what was before", group ? " of the group '" : "", group ? group : "",
+		group ? "'" : "");
 }
 
 /* Waits for the next look. True: nobody is to look any more. */
@@ -118,6 +121,7 @@ int mfs_watch_new(const struct mfs_launch *launch, double seconds, int status,
 		return mfs_fail_nomem(err);
 	w->launch = *launch;
 	w->status = status;
+	w->phase = "the start";
 	mfs_watch_limit(w, seconds);
 	rc = start(w);
 	if (rc) {
@@ -152,8 +156,16 @@ void mfs_watch_limit(struct mfs_watch *w, double seconds)
 
 void mfs_watch_iteration(struct mfs_watch *w, uint64_t iteration)
 {
+	if (!w)
+		return;
+	w->iteration = iteration;
+	w->phase = NULL;
+}
+
+void mfs_watch_phase(struct mfs_watch *w, const char *phase)
+{
 	if (w)
-		w->iteration = iteration;
+		w->phase = phase;
 }
 
 void mfs_watch_begin(struct mfs_watch *w, const char *what, const char *group)

@@ -31,8 +31,10 @@ void mfs_watch_free(struct mfs_watch *w);
 
 /* Other seconds from now on. */
 void mfs_watch_limit(struct mfs_watch *w, double seconds);
-/* The iteration that begins, for the message. */
+/* The iteration that begins, or what else: "the end". For the message; until then it is the start.
+ * The text lives as long as the watch. */
 void mfs_watch_iteration(struct mfs_watch *w, uint64_t iteration);
+void mfs_watch_phase(struct mfs_watch *w, const char *phase);
 /* What begins, "an all-reduce", and whose, "dp"; NULL: nobody else has a part. Both live as long as
  * the watch. */
 void mfs_watch_begin(struct mfs_watch *w, const char *what, const char *group);
