@@ -30,6 +30,8 @@ code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */*
 # Everything but the two main.c is a library: the programs and every test link it. kernels/cuda and
 # kernels/mpi are plugins.
 CUDA_SOURCES  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
+# The families of HF models that the program holds: $(O)/families.c is made of them.
+FAMILIES      := $(wildcard configs/models/*.conf)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
 # Run the checks of a backend's operations on a GPU, and of its groups in several processes.
 CHECK_PROGRAMS := tests/kernels/check_cuda tests/kernels/check_comm
@@ -90,6 +92,14 @@ $(O)/config-test.mk: tests/deps.sh | $(O)/config.mk
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2))
 
+# A file is a C string, line by line.
+$(O)/families.c: $(FAMILIES) configs/models Makefile
+	$(call say,MAKE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q){ echo '#include "formats/model/families/texts.h"'; echo 'const struct mfs_family_text mfs_family_texts[] = {'; \
+		for f in $(FAMILIES); do echo "{\"$$f\","; sed 's/[\\"]/\\&/g; s/.*/"&\\n"/' $$f; echo '},'; done; \
+		echo '{0}};'; } >$@.tmp && mv $@.tmp $@
+
 # Kernels may fuse multiply and add. Their loops say which of them are vectors (omp simd).
 REF_FLAGS := -ffp-contract=fast -fno-math-errno -fno-trapping-math -Wno-pass-failed
 
@@ -102,7 +112,12 @@ $(O)/$(1)/%.o: %.c $(O)/config.mk Makefile
 
 $(O)/$(1)/kernels/ref/%.o: FOLDER_CFLAGS := $(REF_FLAGS)
 
-$(O)/$(1)/libmcorefs.a: $(LIB_SOURCES:%.c=$(O)/$(1)/%.o)
+$(O)/$(1)/families.o: $(O)/families.c formats/model/families/texts.h
+	$$(call say,CC,$$@)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(CFLAGS) -c -o $$@ $$<
+
+$(O)/$(1)/libmcorefs.a: $(LIB_SOURCES:%.c=$(O)/$(1)/%.o) $(O)/$(1)/families.o
 	$$(call say,AR,$$@)
 	$$(Q)rm -f $$@ && ar rcs $$@ $$^
 

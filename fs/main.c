@@ -7,11 +7,11 @@
 #include "formats/base/nearest.h"
 #include "formats/base/version.h"
 #include "formats/io/guard.h"
-#include "formats/model/families/family.h"
 #include "fs/cli/commands.h"
 #include "fs/cli/stop.h"
 #include "fs/diff/command.h"
 #include "fs/export/command.h"
+#include "fs/families/command.h"
 #include "fs/inspect/command.h"
 #include "fs/mount/command.h"
 #include "fs/mount/daemon.h"
@@ -28,12 +28,19 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"inspect", mfs_cmd_inspect}, {"ls", mfs_cmd_ls},
-	{"verify", mfs_cmd_verify},   {"export", mfs_cmd_export},
-	{"diff", mfs_cmd_diff},	      {"pack", mfs_cmd_pack},
-	{"sample", mfs_cmd_sample},   {"--help", print_help},
-	{"-h", print_help},	      {"--version", print_version},
-	{"-V", print_version},	      {MFS_FETCHER_COMMAND, mfs_fetcher_main},
+	{"inspect", mfs_cmd_inspect},
+	{"ls", mfs_cmd_ls},
+	{"verify", mfs_cmd_verify},
+	{"export", mfs_cmd_export},
+	{"diff", mfs_cmd_diff},
+	{"families", mfs_cmd_families},
+	{"pack", mfs_cmd_pack},
+	{"sample", mfs_cmd_sample},
+	{"--help", print_help},
+	{"-h", print_help},
+	{"--version", print_version},
+	{"-V", print_version},
+	{MFS_FETCHER_COMMAND, mfs_fetcher_main},
 };
 
 static const char help[] =
@@ -46,6 +53,7 @@ static const char help[] =
 	"  mcorefs verify SOURCE [VIEW] [--deep]   nothing missing; --deep: all bytes\n"
 	"  mcorefs export SOURCE VIEW DEST         write a view out (resumable)\n"
 	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
+	"  mcorefs families [-o family=FILE]       which HuggingFace models it knows\n"
 	"  mcorefs sample SOURCE --step N          the batch of a training step\n"
 	"  mcorefs pack PREFIX < IDS               token ids into PREFIX.bin and .idx\n"
 	"\n"
@@ -54,7 +62,7 @@ static const char help[] =
 	"VIEW: hf, megatron/torch/tp2-pp4, megatron/torch_dist, iter_0000040/hf, ...; of\n"
 	"data/NAME/: hf, parquet, npy, jsonl, megatron, samples/train-s4096, cache/s4096\n"
 	"\n"
-	"  -o ref=DIR, arch=FAMILY (%s)\n"
+	"  -o ref=DIR, arch=FAMILY, family=FILE (see mcorefs families)\n"
 	"  -o vocab_size=N, shard_size=5GB, spec=local|te, no_optim, allow_other\n"
 	"  -o data=PATH, merge=NAME, split=99/1/0, data_path=WORDS, dataset_cache=DIR\n"
 	"  -f  stay in the foreground    -s  one thread    -d  debug messages, with -f\n"
@@ -64,7 +72,7 @@ static int print_help(int argc, char **argv)
 {
 	(void)argc;
 	(void)argv;
-	printf(help, mfs_family_names());
+	fputs(help, stdout);
 	return mfs_print_end(MFS_EXIT_OK, MFS_EXIT_FAILED);
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/model/families/params.h"
 
 /* Saturates. No tensor has such a size, so the check of its shape fails. */
 static uint64_t times(uint64_t a, uint64_t b)
@@ -62,132 +63,34 @@ uint64_t mfs_dims_padded_vocab(const struct mfs_ckpt *ckpt)
 
 /* ---- of which tensor ---- */
 
-#define MATRIX(name_, rows_, columns_)                                                             \
-	{                                                                                          \
-		name_,                                                                             \
-		{                                                                                  \
-			MFS_DIM_##rows_, MFS_DIM_##columns_                                        \
-		}                                                                                  \
+static const struct mfs_param *find(const struct mfs_megatron_args *a, const char *name)
+{
+	static const struct {
+		const char *prefix;
+		enum mfs_scope scope;
+	} layers[] = {
+		{"decoder.layers.", MFS_SCOPE_LAYER},
+		{"mtp.layers.transformer_layer.", MFS_SCOPE_LAYER},
+		{"mtp.layers.", MFS_SCOPE_MTP},
+	};
+
+	for (size_t i = 0; i < sizeof(layers) / sizeof(layers[0]); i++) {
+		const size_t len = strlen(layers[i].prefix);
+
+		if (!strncmp(name, layers[i].prefix, len))
+			return mfs_param_find(layers[i].scope, name + len,
+					      a->multi_latent_attention);
 	}
-#define VECTOR(name_, size_) MATRIX(name_, size_, NONE)
-#define LINEAR(name_, rows_, columns_)                                                             \
-	MATRIX(name_ ".weight", rows_, columns_), VECTOR(name_ ".bias", rows_)
-#define NORM(name_, size_) VECTOR(name_ ".weight", size_), VECTOR(name_ ".bias", size_)
-
-struct row {
-	const char *name; /* in a layer: behind its number */
-	enum mfs_dim axes[2];
-};
-
-static const struct row outside[] = {
-	MATRIX("embedding.word_embeddings.weight", VOCAB, HIDDEN),
-	MATRIX("embedding.position_embeddings.weight", POSITIONS, HIDDEN),
-	NORM("decoder.final_layernorm", HIDDEN),
-	LINEAR("output_layer", VOCAB, HIDDEN),
-	{0},
-};
-
-/* The rows of fc1 are doubled for a gated model. */
-static const struct row layer[] = {
-	NORM("input_layernorm", HIDDEN),
-	VECTOR("self_attention.core_attention.softmax_offset", HEAD_COUNT),
-	LINEAR("self_attention.linear_q_proj", MLA_Q, HIDDEN),
-	LINEAR("self_attention.linear_q_down_proj", Q_LORA, HIDDEN),
-	LINEAR("self_attention.linear_q_up_proj", MLA_Q, Q_LORA),
-	LINEAR("self_attention.linear_kv_down_proj", KV_DOWN, HIDDEN),
-	LINEAR("self_attention.linear_kv_up_proj", MLA_KV, KV_LORA),
-	LINEAR("self_attention.linear_qkv", QKV, HIDDEN),
-	NORM("self_attention.kv_layernorm", KV_LORA),
-	NORM("self_attention.k_layernorm", HEAD),
-	NORM("pre_mlp_layernorm", HIDDEN),
-	LINEAR("mlp.linear_fc1", FFN, HIDDEN),
-	LINEAR("mlp.linear_fc2", HIDDEN, FFN),
-	LINEAR("mlp.router", EXPERTS, HIDDEN),
-	VECTOR("mlp.router.expert_bias", EXPERTS),
-	LINEAR("mlp.experts.experts.linear_fc1", MOE_FFN, HIDDEN),
-	LINEAR("mlp.experts.experts.linear_fc2", HIDDEN, MOE_FFN),
-	MATRIX("mlp.shared_experts.gate_weight", ONE, HIDDEN),
-	LINEAR("mlp.shared_experts.linear_fc1", SHARED_FFN, HIDDEN),
-	LINEAR("mlp.shared_experts.linear_fc2", HIDDEN, SHARED_FFN),
-	{0},
-};
-
-/* Both kinds of attention use these names, with other shapes. */
-static const struct row grouped_queries[] = {
-	LINEAR("self_attention.linear_proj", HIDDEN, HEADS),
-	NORM("self_attention.q_layernorm", HEAD),
-	{0},
-};
-
-static const struct row multi_latent[] = {
-	LINEAR("self_attention.linear_proj", HIDDEN, MLA_OUT),
-	NORM("self_attention.q_layernorm", Q_LORA),
-	{0},
-};
-
-static const struct row mtp[] = {
-	NORM("enorm", HIDDEN),
-	NORM("hnorm", HIDDEN),
-	LINEAR("eh_proj", HIDDEN, HIDDEN_X2),
-	NORM("final_layernorm", HIDDEN),
-	{0},
-};
-
-static const struct row *find(const struct row *rows, const char *name)
-{
-	for (; rows->name; rows++)
-		if (!strcmp(rows->name, name))
-			return rows;
-	return NULL;
-}
-
-static const struct row *find_in_layer(const struct mfs_megatron_args *a, const char *name)
-{
-	const struct row *row = find(layer, name);
-
-	if (!row)
-		row = find(a->multi_latent_attention ? multi_latent : grouped_queries, name);
-	return row;
-}
-
-static const struct row *find_any(const struct mfs_megatron_args *a, const char *name)
-{
-	static const char decoder[] = "decoder.layers.", inner[] = "mtp.layers.transformer_layer.",
-			  outer[] = "mtp.layers.";
-
-	if (!strncmp(name, decoder, strlen(decoder)))
-		return find_in_layer(a, name + strlen(decoder));
-	if (!strncmp(name, inner, strlen(inner)))
-		return find_in_layer(a, name + strlen(inner));
-	if (!strncmp(name, outer, strlen(outer)))
-		return find(mtp, name + strlen(outer));
-	return find(outside, name);
-}
-
-/* A gate half and an up half. */
-static enum mfs_dim doubled(enum mfs_dim dim)
-{
-	switch (dim) {
-	case MFS_DIM_FFN:
-		return MFS_DIM_FFN_X2;
-	case MFS_DIM_MOE_FFN:
-		return MFS_DIM_MOE_FFN_X2;
-	case MFS_DIM_SHARED_FFN:
-		return MFS_DIM_SHARED_FFN_X2;
-	default:
-		return dim;
-	}
+	return mfs_param_find(MFS_SCOPE_BEFORE, name, false);
 }
 
 bool mfs_dims_of(const struct mfs_megatron_args *a, const char *name, enum mfs_dim ret[2])
 {
-	const struct row *row = find_any(a, name);
+	const struct mfs_param *p = find(a, name);
 
-	if (!row)
-		return false;
-	ret[0] = mfs_args_gated(a) ? doubled(row->axes[0]) : row->axes[0];
-	ret[1] = row->axes[1];
-	return true;
+	if (p)
+		mfs_param_axes(p, mfs_args_gated(a), ret);
+	return p;
 }
 
 /* ---- whether it has it ---- */

@@ -1,27 +1,19 @@
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #include "formats/base/str.h"
 #include "formats/model/features.h"
 #include "formats/model/model.h"
 
-static const char *const phrases[] = {
-#define MFS_FEATURE_TEXT(name, text) text,
-	MFS_FEATURES(MFS_FEATURE_TEXT)
-#undef MFS_FEATURE_TEXT
-};
-
-_Static_assert(MFS_FEATURE_COUNT <= 64, "a set of features is one word");
-
 /* ---- features of a checkpoint ---- */
 
-static uint64_t when(bool condition, uint64_t features)
+static mfs_features when(bool condition, mfs_features features)
 {
 	return condition ? features : 0;
 }
 
-static uint64_t activation(const struct mfs_megatron_args *a)
+static mfs_features activation(const struct mfs_megatron_args *a)
 {
 	if (a->swiglu)
 		return MFS_HAS(SWIGLU);
@@ -32,12 +24,12 @@ static uint64_t activation(const struct mfs_megatron_args *a)
 	return MFS_HAS(GELU) | when(a->exact_gelu, MFS_HAS(GELU_EXACT));
 }
 
-static uint64_t attention(const struct mfs_megatron_args *a)
+static mfs_features attention(const struct mfs_megatron_args *a)
 {
-	uint64_t f = when(a->qk_layernorm, MFS_HAS(QK_NORM)) |
-		     when(a->qk_l2_norm, MFS_HAS(QK_L2_NORM)) |
-		     when(a->attention_output_gate, MFS_HAS(OUTPUT_GATE)) |
-		     when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW));
+	mfs_features f = when(a->qk_layernorm, MFS_HAS(QK_NORM)) |
+			 when(a->qk_l2_norm, MFS_HAS(QK_L2_NORM)) |
+			 when(a->attention_output_gate, MFS_HAS(OUTPUT_GATE)) |
+			 when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW));
 
 	if (a->multi_latent_attention)
 		return f | MFS_HAS(MLA) | when(a->q_lora_rank != MFS_UNSET, MFS_HAS(Q_LORA));
@@ -48,10 +40,10 @@ static uint64_t attention(const struct mfs_megatron_args *a)
 
 /* MLA makes its own rotary embedding by rope_type. The scalings of other attention do not reach
  * it. */
-static uint64_t mla_positions(const struct mfs_megatron_args *a)
+static mfs_features mla_positions(const struct mfs_megatron_args *a)
 {
-	uint64_t f = when(mfs_str_is(a->position_embedding_type, "learned_absolute"),
-			  MFS_HAS(LEARNED_POSITIONS));
+	mfs_features f = when(mfs_str_is(a->position_embedding_type, "learned_absolute"),
+			      MFS_HAS(LEARNED_POSITIONS));
 
 	if (mfs_str_is(a->rope_type, "yarn"))
 		return f | MFS_HAS(ROPE) | MFS_HAS(YARN);
@@ -62,11 +54,11 @@ static uint64_t mla_positions(const struct mfs_megatron_args *a)
 	return f | MFS_HAS(OTHER_POSITIONS);
 }
 
-static uint64_t positions(const struct mfs_megatron_args *a)
+static mfs_features positions(const struct mfs_megatron_args *a)
 {
 	const double linear = a->rotary_seq_len_interpolation_factor;
 	const bool scaled = linear != 0 && linear != 1;
-	uint64_t f;
+	mfs_features f;
 
 	if (mfs_str_is(a->position_embedding_type, "learned_absolute") &&
 	    !a->multi_latent_attention)
@@ -82,7 +74,7 @@ static uint64_t positions(const struct mfs_megatron_args *a)
 	       when(scaled && a->use_rope_scaling, MFS_HAS(ROPE_SCALED_TWICE));
 }
 
-static uint64_t moe_pattern(const struct mfs_megatron_args *a)
+static mfs_features moe_pattern(const struct mfs_megatron_args *a)
 {
 	for (int64_t i = a->first_dense_layers; i < a->num_layers; i++)
 		if (!a->moe_layers[i])
@@ -90,7 +82,7 @@ static uint64_t moe_pattern(const struct mfs_megatron_args *a)
 	return when(a->first_dense_layers > 0, MFS_HAS(MOE_AFTER_DENSE));
 }
 
-static uint64_t shared_expert(const struct mfs_megatron_args *a)
+static mfs_features shared_expert(const struct mfs_megatron_args *a)
 {
 	const int64_t size = a->moe_shared_expert_intermediate_size;
 
@@ -104,7 +96,7 @@ static uint64_t shared_expert(const struct mfs_megatron_args *a)
 
 /* Groups have an effect only if group_topk is set (megatron/core/transformer/moe/moe_utils.py:
  * topk_routing_with_score_function). A group's score is the sum of its topk / group_topk best. */
-static uint64_t router(const struct mfs_megatron_args *a)
+static mfs_features router(const struct mfs_megatron_args *a)
 {
 	const char *score = a->moe_router_score_function;
 	const double scale = a->moe_router_topk_scaling_factor;
@@ -122,7 +114,7 @@ static uint64_t router(const struct mfs_megatron_args *a)
 		    MFS_HAS(GROUPS_NOT_BY_TWO));
 }
 
-static uint64_t experts(const struct mfs_megatron_args *a)
+static mfs_features experts(const struct mfs_megatron_args *a)
 {
 	if (!a->moe_layers)
 		return 0;
@@ -130,7 +122,7 @@ static uint64_t experts(const struct mfs_megatron_args *a)
 	       when(a->moe_mlp_glu_interleave_size > 0, MFS_HAS(GLU_INTERLEAVED));
 }
 
-uint64_t mfs_features_of(const struct mfs_megatron_args *a)
+mfs_features mfs_features_of(const struct mfs_megatron_args *a)
 {
 	return when(a->layernorm, MFS_HAS(LAYERNORM)) |
 	       when(a->zero_centered_gamma, MFS_HAS(ZERO_CENTERED)) |
@@ -144,47 +136,51 @@ uint64_t mfs_features_of(const struct mfs_megatron_args *a)
 
 /* ---- the family that fits ---- */
 
-static uint64_t missing(const struct mfs_family *f, uint64_t features)
+static mfs_features missing(const struct mfs_family *f, mfs_features features)
 {
 	return f->required & ~features;
 }
 
-static uint64_t unknown(const struct mfs_family *f, uint64_t features)
+static mfs_features unknown(const struct mfs_family *f, mfs_features features)
 {
 	return features & ~(f->required | f->optional);
 }
 
-static const struct mfs_family *nearest(uint64_t features)
+static int size_of(mfs_features set)
+{
+	return __builtin_popcountll((uint64_t)set) + __builtin_popcountll((uint64_t)(set >> 64));
+}
+
+static const struct mfs_family *nearest(mfs_features features)
 {
 	const struct mfs_family *best = NULL;
 	int fewest = 2 * MFS_FEATURE_COUNT;
 
-	for (size_t i = 0; mfs_families[i]; i++) {
-		int misfits = __builtin_popcountll(missing(mfs_families[i], features)) +
-			      __builtin_popcountll(unknown(mfs_families[i], features));
+	for (const struct mfs_family *const *f = mfs_families(); *f; f++) {
+		const int misfits = size_of(missing(*f, features)) + size_of(unknown(*f, features));
 
 		if (misfits < fewest) {
 			fewest = misfits;
-			best = mfs_families[i];
+			best = *f;
 		}
 	}
 	return best;
 }
 
 /* Appends "word a, word b" for the features of a set. */
-static void list(uint64_t set, const char *word, const char *foreign, char *text, size_t size)
+static void list(mfs_features set, const char *word, const char *foreign, char *text, size_t size)
 {
 	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++) {
 		size_t used = strlen(text);
 
-		if (set >> i & 1)
+		if (mfs_has_feature(set, i))
 			snprintf(text + used, size - used, "%s%s %s", used ? ", " : "", word,
-				 i == MFS_F_FOREIGN ? foreign : phrases[i]);
+				 i == MFS_F_FOREIGN ? foreign : mfs_feature_text(i));
 	}
 }
 
 static int misfit(const struct mfs_family *f, const char *arch, const struct mfs_megatron_args *a,
-		  uint64_t features, struct mfs_error *err)
+		  mfs_features features, struct mfs_error *err)
 {
 	char text[400] = "";
 
@@ -197,16 +193,10 @@ static int misfit(const struct mfs_family *f, const char *arch, const struct mfs
 			mfs_family_names(), f->name, text);
 }
 
-static bool named(const struct mfs_family *f, const char *arch)
-{
-	return !strcasecmp(arch, f->name) || !strcmp(arch, f->model_type) ||
-	       !strcmp(arch, f->architecture);
-}
-
 int mfs_family_check_name(const char *arch, struct mfs_error *err)
 {
-	for (size_t i = 0; mfs_families[i]; i++)
-		if (named(mfs_families[i], arch))
+	for (const struct mfs_family *const *f = mfs_families(); *f; f++)
+		if (mfs_family_is_called(*f, arch))
 			return 0;
 	return mfs_fail(err, -EINVAL, "arch=%s: no such family; there are %s", arch,
 			mfs_family_names());
@@ -215,18 +205,22 @@ int mfs_family_check_name(const char *arch, struct mfs_error *err)
 int mfs_family_choose(const struct mfs_megatron_args *a, const char *arch,
 		      const struct mfs_family **ret, struct mfs_error *err)
 {
-	const uint64_t features = mfs_features_of(a);
+	const mfs_features features = mfs_features_of(a);
+	const char *name = arch ? arch : a->hf_family;
 	const struct mfs_family *f;
 
-	for (size_t i = 0; (f = mfs_families[i]); i++) {
-		if (arch ? !named(f, arch) : missing(f, features) || unknown(f, features))
+	for (const struct mfs_family *const *all = mfs_families(); (f = *all); all++) {
+		const bool fits = !missing(f, features) && !unknown(f, features);
+
+		if (name ? !mfs_family_is_called(f, name) : !fits)
 			continue;
-		if (missing(f, features) || unknown(f, features))
-			return misfit(f, arch, a, features, err);
+		if (!fits)
+			return misfit(f, name, a, features, err);
 		*ret = f;
 		return 0;
 	}
-	if (arch)
-		return mfs_family_check_name(arch, err);
-	return misfit(nearest(features), NULL, a, features, err);
+	if (name)
+		return mfs_family_check_name(name, err);
+	f = nearest(features);
+	return f ? misfit(f, NULL, a, features, err) : mfs_fail_nomem(err);
 }

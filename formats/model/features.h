@@ -8,10 +8,11 @@
  * lists the families. */
 int mfs_family_check_name(const char *arch, struct mfs_error *err);
 
-uint64_t mfs_features_of(const struct mfs_megatron_args *a);
+mfs_features mfs_features_of(const struct mfs_megatron_args *a);
 
 /*
- * arch: a family's name, model_type or architecture. NULL: the first family that fits is taken.
+ * arch: a family's name, model_type or architecture. NULL: the family of the HF directory that the
+ * arguments come from (hf_family); without one the first that fits is taken.
  * -EINVAL: there is no such family; -ENOTSUP: it does not fit, or none does. The message says why
  * the nearest family does not.
  */

@@ -12,34 +12,13 @@
 
 /* ---- keys ---- */
 
-/* Other names that classes have for a key (attribute_map in configuration_NAME.py). */
-static const struct {
-	const char *model_type, *other, *key;
-} aliases[] = {
-	{"gpt2", "hidden_size", "n_embd"},
-	{"gpt2", "max_position_embeddings", "n_positions"},
-	{"gpt2", "num_attention_heads", "n_head"},
-	{"gpt2", "num_hidden_layers", "n_layer"},
-	{"mixtral", "num_experts", "num_local_experts"},
-	{"deepseek_v3", "num_local_experts", "n_routed_experts"},
-	{"deepseek_v3", "num_mtp_layers", "num_nextn_predict_layers"},
-};
-
-#define ALIASES (sizeof(aliases) / sizeof(aliases[0]))
-
-static bool is_alias(const struct mfs_hf_reader *r, size_t i, const char *key)
-{
-	return !strcmp(aliases[i].model_type, r->family->model_type) &&
-	       (!key || !strcmp(aliases[i].key, key));
-}
-
 json_t *mfs_hf_key(const struct mfs_hf_reader *r, const char *key)
 {
 	json_t *found = json_object_get(r->config, key);
 
-	for (size_t i = 0; i < ALIASES && !found; i++)
-		if (is_alias(r, i, key))
-			found = json_object_get(r->config, aliases[i].other);
+	for (const struct mfs_config_alias *a = r->family->aliases; a->key && !found; a++)
+		if (!strcmp(a->key, key))
+			found = json_object_get(r->config, a->other);
 	return found ? found : json_object_get(r->defaults, key);
 }
 
@@ -129,13 +108,9 @@ static bool is_base_of(const char *architecture, const struct mfs_family *f)
 
 static const struct mfs_family *find_family(const char *text, bool base)
 {
-	for (size_t i = 0; mfs_families[i]; i++) {
-		const struct mfs_family *f = mfs_families[i];
-
-		if (!strcmp(text, f->name) || !strcmp(text, f->model_type) ||
-		    !strcmp(text, f->architecture) || (base && is_base_of(text, f)))
-			return f;
-	}
+	for (const struct mfs_family *const *f = mfs_families(); *f; f++)
+		if (mfs_family_is_called(*f, text) || (base && is_base_of(text, *f)))
+			return *f;
 	return NULL;
 }
 
@@ -212,14 +187,14 @@ static void check_aliases(struct mfs_hf_reader *r)
 {
 	char expected[96];
 
-	for (size_t i = 0; i < ALIASES; i++) {
-		const json_t *a = json_object_get(r->config, aliases[i].key);
-		const json_t *b = json_object_get(r->config, aliases[i].other);
+	for (const struct mfs_config_alias *alias = r->family->aliases; alias->key; alias++) {
+		const json_t *a = json_object_get(r->config, alias->key);
+		const json_t *b = json_object_get(r->config, alias->other);
 
-		if (!is_alias(r, i, NULL) || !a || !b || json_equal(a, b))
+		if (!a || !b || json_equal(a, b))
 			continue;
-		snprintf(expected, sizeof(expected), "the same as '%s'", aliases[i].key);
-		mfs_hf_refuse(r, -EINVAL, aliases[i].other, b, expected);
+		snprintf(expected, sizeof(expected), "the same as '%.60s'", alias->key);
+		mfs_hf_refuse(r, -EINVAL, alias->other, b, expected);
 	}
 }
 
@@ -270,20 +245,15 @@ static struct mfs_megatron_args plain_args(void)
 	};
 }
 
-/* Views choose the family from the arguments alone, so these must lead to the family that was
- * read. */
+/* The features that the arguments give must be the family's. Views choose it by its name. */
 static void check_family(struct mfs_hf_reader *r)
 {
-	const struct mfs_family *f = r->family;
+	const struct mfs_family *f;
 
-	r->rc = mfs_family_choose(r->args, f->name, &f, r->err);
-	if (!r->rc)
-		r->rc = mfs_family_choose(r->args, NULL, &f, r->err);
+	r->args->hf_family = r->family->name;
+	r->rc = mfs_family_choose(r->args, NULL, &f, r->err);
 	if (r->rc)
 		mfs_fail_in(r->err, "%s", r->name);
-	else if (f != r->family)
-		r->rc = mfs_fail(r->err, -ENOTSUP, "%s: expected a %s, found a model like %s",
-				 r->name, r->family->name, f->name);
 }
 
 static void read_config(struct mfs_hf_reader *r)
@@ -307,9 +277,7 @@ static int load(struct mfs_hf_reader *r, const char *bytes, size_t len)
 
 static int load_defaults(struct mfs_hf_reader *r)
 {
-	const char *text = mfs_hf_defaults(r->family);
-
-	r->defaults = text ? json_loads(text, 0, NULL) : json_object();
+	r->defaults = json_loads(r->family->defaults, 0, NULL);
 	return r->defaults ? 0 : mfs_fail_nomem(r->err);
 }
 

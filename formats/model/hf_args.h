@@ -2,7 +2,7 @@
  * Turns config.json of a HuggingFace model into the arguments of the Megatron run that would have
  * made the model. It reads the family's table of keys (family.h: struct mfs_config_row) backwards.
  *
- * A key that config.json leaves out has the default of transformers' class (hf_defaults.c), never
+ * A key that config.json leaves out has the default of transformers' class (the family's), never
  * Megatron's. A value that Megatron's arguments cannot express (rope_type dynamic, attention_bias
  * without mlp_bias, a quantised model) is refused; the message gives the key, the expected and the
  * found value. So a model is never shown as one that computes something else. Keys that
@@ -35,9 +35,5 @@
 int mfs_hf_args_parse(const char *bytes, size_t len, const char *name, const char *arch,
 		      struct mfs_arena *arena, struct mfs_megatron_args *ret,
 		      const struct mfs_family **ret_family, struct mfs_error *err);
-
-/* The defaults of transformers' class of a family, as the text of a JSON object. A default is null
- * where the class computes the value from other keys. NULL: there is no such family. */
-const char *mfs_hf_defaults(const struct mfs_family *family);
 
 #endif

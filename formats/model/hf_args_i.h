@@ -37,7 +37,7 @@ int64_t mfs_hf_integer(struct mfs_hf_reader *r, const char *key, const json_t *f
 bool mfs_hf_bool(struct mfs_hf_reader *r, const char *key, const json_t *found, bool otherwise);
 
 /* True if the family has a place for a feature. */
-static inline bool mfs_hf_may(const struct mfs_hf_reader *r, uint64_t feature)
+static inline bool mfs_hf_may(const struct mfs_hf_reader *r, mfs_features feature)
 {
 	return (r->family->required | r->family->optional) & feature;
 }

@@ -34,28 +34,19 @@ typedef void (*each_row)(struct mfs_hf_reader *r, const struct mfs_config_row *r
  * one key, which a function of its own reads below. */
 static void for_rows(struct mfs_hf_reader *r, each_row f)
 {
-	const struct mfs_config_row *const *tables = r->family->config;
-
-	for (size_t t = 0; tables[t]; t++)
-		for (const struct mfs_config_row *row = tables[t]; row->key && !r->rc; row++)
-			if (!row->when && !row->unless)
-				f(r, row);
+	for (const struct mfs_config_row *row = r->family->config; row->key && !r->rc; row++)
+		if (!row->when && !row->unless)
+			f(r, row);
 }
 
 /* The key that a field was read from before row was; NULL: none. Keys that share a field (n_ctx,
  * n_positions) must agree. */
 static const char *earlier_key(const struct mfs_hf_reader *r, const struct mfs_config_row *row)
 {
-	const struct mfs_config_row *const *tables = r->family->config;
-
-	for (size_t t = 0; tables[t]; t++)
-		for (const struct mfs_config_row *w = tables[t]; w->key; w++) {
-			if (w == row)
-				return NULL;
-			if (w->kind == MFS_CONFIG_INT && w->field == row->field && !w->when &&
-			    !w->unless && strcmp(w->key, row->key))
-				return w->key;
-		}
+	for (const struct mfs_config_row *w = r->family->config; w->key && w != row; w++)
+		if (w->kind == MFS_CONFIG_INT && w->field == row->field && !w->when && !w->unless &&
+		    strcmp(w->key, row->key))
+			return w->key;
 	return NULL;
 }
 
@@ -108,14 +99,48 @@ static void read_real(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 		mfs_hf_refuse(r, -EINVAL, row->key, found, "a number, not negative");
 }
 
+/* The arguments that give a model a feature, and have no other value (features.c, backwards). */
+static const struct {
+	mfs_features feature;
+	size_t field;
+} switches[] = {
+	{MFS_HAS(LAYERNORM), MFS_FIELD(layernorm)},
+	{MFS_HAS(SWIGLU), MFS_FIELD(swiglu)},
+	{MFS_HAS(QUICK_GEGLU), MFS_FIELD(quick_geglu)},
+	{MFS_HAS(RELU2), MFS_FIELD(squared_relu)},
+	{MFS_HAS(LINEAR_BIAS), MFS_FIELD(add_bias_linear)},
+	{MFS_HAS(QKV_BIAS), MFS_FIELD(add_qkv_bias)},
+	{MFS_HAS(QK_NORM), MFS_FIELD(qk_layernorm)},
+	{MFS_HAS(OUTPUT_GATE), MFS_FIELD(attention_output_gate)},
+	{MFS_HAS(TIED), MFS_FIELD(tied)},
+	{MFS_HAS(MLA), MFS_FIELD(multi_latent_attention)},
+	{MFS_HAS(SHARED_GATE), MFS_FIELD(moe_shared_expert_gate)},
+	{MFS_HAS(PRE_SOFTMAX), MFS_FIELD(moe_router_pre_softmax)},
+	{MFS_HAS(EXPERT_BIAS), MFS_FIELD(moe_router_enable_expert_bias)},
+};
+
+static void switch_on(struct mfs_megatron_args *a, mfs_features features)
+{
+	for (size_t i = 0; i < sizeof(switches) / sizeof(switches[0]); i++)
+		if (features & switches[i].feature)
+			*(bool *)((char *)a + switches[i].field) = true;
+}
+
+static bool states_features(const struct mfs_config_row *row)
+{
+	return row->kind == MFS_CONFIG_HAS || row->kind == MFS_CONFIG_LACKS;
+}
+
+/* True if the key says that the model has the row's features. */
+static bool says_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
+{
+	return flag(r, row->key) == (row->kind == MFS_CONFIG_HAS);
+}
+
 static void read_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 {
-	if (row->kind != MFS_CONFIG_HAS || !flag(r, row->key))
-		return;
-	if (row->has & MFS_HAS(TIED))
-		r->args->tied = true;
-	if (row->has & MFS_HAS(LINEAR_BIAS))
-		r->args->add_bias_linear = true;
+	if (states_features(row) && says_has(r, row))
+		switch_on(r->args, row->has);
 }
 
 /* A key that states a feature must agree with the arguments: several keys (attention_bias,
@@ -125,11 +150,12 @@ static void check_has(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 	const bool has = mfs_features_of(r->args) & row->has;
 
 	/* read_window() has read it, with the layers that it applies to. */
-	if (row->kind != MFS_CONFIG_HAS || row->has & MFS_HAS(WINDOW) || flag(r, row->key) == has)
+	if (!states_features(row) || row->has & MFS_HAS(WINDOW) || says_has(r, row) == has)
 		return;
 	mfs_hf_refuse(r, -ENOTSUP, row->key, mfs_hf_key(r, row->key),
-		      has ? "true: Megatron has all of a model's biases or none"
-			  : "false: no argument of Megatron says this");
+		      has == (row->kind == MFS_CONFIG_HAS)
+			      ? "true: Megatron has all of a model's biases or none"
+			      : "false: no argument of Megatron says this");
 }
 
 /* Keys whose value is the same in all models that Megatron can train. */
@@ -298,19 +324,13 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 
 /* ---- what depends on several keys ---- */
 
-/* Sets the arguments that give the features which the family requires (features.c, backwards). */
+/* Sets the arguments that give the features which the family requires. */
 static void read_family(struct mfs_hf_reader *r)
 {
-	const uint64_t has = r->family->required;
+	const mfs_features has = r->family->required;
 	struct mfs_megatron_args *a = r->args;
 
-	a->layernorm = has & MFS_HAS(LAYERNORM);
-	a->swiglu = has & MFS_HAS(SWIGLU);
-	a->add_bias_linear = has & MFS_HAS(LINEAR_BIAS);
-	a->add_qkv_bias = has & MFS_HAS(QKV_BIAS);
-	a->qk_layernorm = has & MFS_HAS(QK_NORM);
-	a->multi_latent_attention = has & MFS_HAS(MLA);
-	a->moe_router_enable_expert_bias = has & MFS_HAS(EXPERT_BIAS);
+	switch_on(a, has);
 	a->position_embedding_type = has & MFS_HAS(ROPE) ? "rope" : "learned_absolute";
 	if (has & MFS_HAS(SIGMOID_ROUTER))
 		a->moe_router_score_function = "sigmoid";

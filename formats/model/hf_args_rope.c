@@ -225,7 +225,7 @@ static void read_scaling(struct mfs_hf_reader *r, const struct rope *rope)
 {
 	static const struct {
 		const char *type;
-		uint64_t feature;
+		mfs_features feature;
 		void (*read)(struct mfs_hf_reader *r, const struct rope *rope);
 	} kinds[] = {
 		{"llama3", MFS_HAS(ROPE_LLAMA3), read_llama3},

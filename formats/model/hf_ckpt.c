@@ -196,14 +196,11 @@ static struct mfs_hf_tensor *find(const struct builder *b, const struct mfs_fami
 static const struct mfs_family_tensor *first_of(const struct builder *b,
 						const struct mfs_family_tensor *row)
 {
-	const struct mfs_family_tensor *const *tables = b->model.family->tensors;
-
-	for (size_t t = 0; tables[t]; t++)
-		for (const struct mfs_family_tensor *w = tables[t]; w->hf; w++)
-			if (w == row || (w->scope == row->scope && w->kind == row->kind &&
-					 mfs_applies(w->when, w->unless, b->model.features) &&
-					 !strcmp(w->name, row->name)))
-				return w;
+	for (const struct mfs_family_tensor *w = b->model.family->tensors; w->hf; w++)
+		if (w == row || (w->scope == row->scope && w->kind == row->kind &&
+				 mfs_applies(w->when, w->unless, b->model.features) &&
+				 !strcmp(w->name, row->name)))
+			return w;
 	return row;
 }
 
@@ -345,14 +342,13 @@ static int add_tensor(struct builder *b, const struct mfs_family_tensor *row,
 /* HF's tensor for a tensor of Megatron outside of the layers. NULL: it is not there. */
 static const struct mfs_hf_tensor *find_end(const struct builder *b, const char *name)
 {
-	const struct mfs_family_tensor *const *tables = b->model.family->tensors;
+	const struct mfs_family_tensor *row = b->model.family->tensors;
 	const struct numbering ends = {"", -1, -1, -1};
 	char text[MFS_CKPT_NAME_SIZE];
 
-	for (size_t t = 0; tables[t]; t++)
-		for (const struct mfs_family_tensor *row = tables[t]; row->hf; row++)
-			if (!strcmp(row->name, name))
-				return find(b, row, &ends, text, sizeof(text));
+	for (; row->hf; row++)
+		if (!strcmp(row->name, name))
+			return find(b, row, &ends, text, sizeof(text));
 	return NULL;
 }
 
@@ -430,13 +426,11 @@ static int add_row(struct builder *b, const struct mfs_family_tensor *row)
 
 static int add_rows(struct builder *b)
 {
-	const struct mfs_family_tensor *const *tables = b->model.family->tensors;
 	int rc = 0;
 
-	for (size_t t = 0; tables[t]; t++)
-		for (const struct mfs_family_tensor *row = tables[t]; row->hf && !rc; row++)
-			if (mfs_applies(row->when, row->unless, b->model.features))
-				rc = add_row(b, row);
+	for (const struct mfs_family_tensor *row = b->model.family->tensors; row->hf && !rc; row++)
+		if (mfs_applies(row->when, row->unless, b->model.features))
+			rc = add_row(b, row);
 	return rc;
 }
 

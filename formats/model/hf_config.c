@@ -11,7 +11,7 @@ struct writer {
 	struct mfs_model *model;
 	const struct mfs_megatron_args *args;
 	const struct mfs_hf_tokens *tokens; /* or NULL */
-	uint64_t features;
+	mfs_features features;
 	double llama3_factor;
 };
 
@@ -153,7 +153,9 @@ static json_t *row_value(const struct writer *w, const struct mfs_config_row *ro
 		memcpy(&real, field, sizeof(real));
 		return json_real(real);
 	case MFS_CONFIG_HAS:
-		return json_boolean(w->features & row->has);
+		return json_boolean((w->features & row->has) != 0);
+	case MFS_CONFIG_LACKS:
+		return json_boolean(!(w->features & row->has));
 	case MFS_CONFIG_TEXT:
 		return json_string(row->text);
 	case MFS_CONFIG_NUMBER:
@@ -172,16 +174,13 @@ static json_t *row_value(const struct writer *w, const struct mfs_config_row *ro
 	return NULL;
 }
 
-/* Later tables replace keys of earlier ones. -ENOMEM. */
+/* Later rows replace keys of earlier ones. -ENOMEM. */
 static int write_rows(const struct writer *w, json_t *config)
 {
-	const struct mfs_config_row *const *tables = w->model->family->config;
-
-	for (size_t t = 0; tables[t]; t++)
-		for (const struct mfs_config_row *row = tables[t]; row->key; row++)
-			if (mfs_applies(row->when, row->unless, w->features) &&
-			    json_object_set_new(config, row->key, row_value(w, row)))
-				return -ENOMEM;
+	for (const struct mfs_config_row *row = w->model->family->config; row->key; row++)
+		if (mfs_applies(row->when, row->unless, w->features) &&
+		    json_object_set_new(config, row->key, row_value(w, row)))
+			return -ENOMEM;
 	return 0;
 }
 

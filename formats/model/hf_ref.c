@@ -293,13 +293,12 @@ static int add_rest(const struct mfs_hf_ref *ref, struct mfs_model *m, json_t *c
 int mfs_hf_ref_merge(const struct mfs_hf_ref *ref, struct mfs_model *model, json_t *config,
 		     struct mfs_error *err)
 {
-	const struct mfs_config_row *const *tables = model->family->config;
+	const struct mfs_config_row *row = model->family->config;
 	int rc = 0;
 
-	for (size_t t = 0; tables[t] && !rc; t++)
-		for (const struct mfs_config_row *row = tables[t]; row->key && !rc; row++)
-			if (mfs_applies(row->when, row->unless, model->features))
-				rc = merge_row(ref, model, row, config, err);
+	for (; row->key && !rc; row++)
+		if (mfs_applies(row->when, row->unless, model->features))
+			rc = merge_row(ref, model, row, config, err);
 	if (rc)
 		return rc;
 	return add_rest(ref, model, config) ? mfs_fail_nomem(err) : 0;

@@ -53,20 +53,18 @@ static int bind_row(struct builder *b, const struct mfs_family_tensor *row, stru
 
 static int bind_rows(struct builder *b)
 {
-	const struct mfs_family_tensor *const *tables = b->model->family->tensors;
+	const struct mfs_family_tensor *row = b->model->family->tensors;
 	uint32_t most = 0;
 	int rc = 0;
 
-	for (size_t t = 0; tables[t]; t++)
-		for (size_t i = 0; tables[t][i].hf; i++)
-			most++;
+	while (row[most].hf)
+		most++;
 	b->rows = mfs_arena_array(&b->model->arena, most, sizeof(*b->rows));
 	if (!b->rows)
 		return mfs_fail_nomem(b->err);
-	for (size_t t = 0; tables[t] && !rc; t++)
-		for (size_t i = 0; tables[t][i].hf && !rc; i++)
-			if (mfs_applies(tables[t][i].when, tables[t][i].unless, b->model->features))
-				rc = bind_row(b, &tables[t][i], &b->rows[b->row_count++]);
+	for (; row->hf && !rc; row++)
+		if (mfs_applies(row->when, row->unless, b->model->features))
+			rc = bind_row(b, row, &b->rows[b->row_count++]);
 	return rc;
 }
 

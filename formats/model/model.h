@@ -1,6 +1,6 @@
 /*
  * A checkpoint as a model of a HuggingFace family: its HF tensors, and where each comes from. A
- * family is a set of tables (families/NAME.c). No other code names a family.
+ * family is a set of tables (families/family.h). No code names a family.
  */
 #ifndef MFS_MODEL_MODEL_H
 #define MFS_MODEL_MODEL_H
@@ -11,10 +11,9 @@
 #include "formats/base/error.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/target.h"
+#include "formats/model/families/family.h"
 #include "formats/model/vocab.h"
 
-struct mfs_family;
-struct mfs_family_tensor;
 struct mfs_model;
 
 /* One tensor of the HF model. */
@@ -30,7 +29,7 @@ struct mfs_hf_target {
 struct mfs_model {
 	struct mfs_ckpt *ckpt;
 	const struct mfs_family *family;
-	uint64_t features; /* family.h: enum mfs_feature as bits */
+	mfs_features features;
 	struct mfs_vocab vocab;
 	enum mfs_dtype dtype; /* of most elements */
 	uint64_t parameters;  /* elements of all targets, tied head counted once */

@@ -84,6 +84,7 @@ struct mfs_megatron_args {
 	 * transformer_layer */
 	bool mtp_model_layer;
 	double init_method_std;
+	const char *hf_family; /* the family that an HF directory names; NULL: these are a run's */
 	/* An argument that changes what the model computes and for which there is no field here,
 	 * with its value: "softmax_type (learnable)" (megatron_foreign.h). NULL: none. */
 	const char *foreign;

@@ -11,6 +11,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/nearest.h"
 #include "formats/dataset/gpt/rules.h"
+#include "formats/model/families/family.h"
 
 /* A size below this without a unit is refused: its unit was probably forgotten. */
 #define LEAST_BARE_SIZE 65536
@@ -106,6 +107,15 @@ static int set_arch(struct mfs_options *opt, const struct option_row *row, const
 {
 	(void)row;
 	return replace_string(&opt->view.arch, value, err);
+}
+
+/* The family counts for all sources of this program. */
+static int add_family(struct mfs_options *opt, const struct option_row *row, const char *value,
+		      struct mfs_error *err)
+{
+	(void)opt;
+	(void)row;
+	return mfs_families_add(value, err);
 }
 
 static int set_ref(struct mfs_options *opt, const struct option_row *row, const char *value,
@@ -358,6 +368,7 @@ static int set_log(struct mfs_options *opt, const struct option_row *row, const 
  * are libfuse's default, and a read-only mount keeps no access times. */
 static const struct option_row table[] = {
 	{"arch", VALUED, set_arch},
+	{"family", VALUED, add_family},
 	{"ref", VALUED, set_ref},
 	{"vocab_size", VALUED, set_vocab_size},
 	{"shard_size", VALUED, set_shard_size},
@@ -486,7 +497,8 @@ static bool is_setting(const struct option_row *row)
 /* True if the option's value is a path, which is kept absolute. */
 static bool is_path(const struct option_row *row)
 {
-	return row->apply == add_data || row->apply == set_data_file || row->apply == set_log;
+	return row->apply == add_data || row->apply == set_data_file || row->apply == set_log ||
+	       row->apply == add_family;
 }
 
 static int add_setting(struct mfs_options *opt, const struct option_row *row, const char *value,

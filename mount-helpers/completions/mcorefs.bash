@@ -17,13 +17,13 @@ _mcorefs_list() {
 }
 
 _mcorefs_option() {
-	local list=$1 cur=$2 names='arch= ref= vocab_size= shard_size= spec= no_optim verify= data= merge= split= data_path= train_data_path=
+	local list=$1 cur=$2 names='arch= family= ref= vocab_size= shard_size= spec= no_optim verify= data= merge= split= data_path= train_data_path=
 		valid_data_path= test_data_path= data_args_path= megatron= tokenizer_id= column= append_eod= vocab_scan arrow_batch= dataset_cache=
 		log= prefetch= allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec remount ro rw'
 
 	[[ $cur == '=' ]] && cur=
 	case ${list##*,} in
-	arch=*) mapfile -t COMPREPLY < <(compgen -W 'deepseek-v3 gpt2 llama mixtral qwen2 qwen3' -- "$cur") ;;
+	arch=*) mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" families --json | sed -n 's/^ *"name": "\(.*\)",$/\1/p')" -- "$cur") ;;
 	vocab_size=*) mapfile -t COMPREPLY < <(compgen -W 'tokenizer' -- "$cur") ;;
 	spec=*) mapfile -t COMPREPLY < <(compgen -W 'local te' -- "$cur") ;;
 	verify=*) mapfile -t COMPREPLY < <(compgen -W 'crc sha256' -- "$cur") ;;
@@ -31,7 +31,7 @@ _mcorefs_option() {
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		;;
-	log=* | data=* | data_args_path=* | tokenizer_id=*)
+	log=* | family=* | data=* | data_args_path=* | tokenizer_id=*)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
@@ -102,6 +102,7 @@ _mcorefs() {
 		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums --json -o' -- "$cur") ;;
 		ls) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		export) mapfile -t COMPREPLY < <(compgen -W '--force --json -o' -- "$cur") ;;
+		families) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
 		sample)
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
@@ -120,7 +121,7 @@ _mcorefs() {
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -X '!*.idx' -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff sample pack' -- "$cur")
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff families sample pack' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views) $(_mcorefs_data)" -- "$cur")
 	fi

@@ -43,23 +43,22 @@ static void in_scope(const struct mfs_megatron_args *a, const struct mfs_family_
 START_TEST(families_agree)
 {
 	const struct mfs_megatron_args a = makers[_i]();
-	const uint64_t features = mfs_features_of(&a);
+	const mfs_features features = mfs_features_of(&a);
 	const struct mfs_family *f;
 
 	unit_ok(mfs_family_choose(&a, NULL, &f, &err), &err);
-	for (size_t t = 0; f->tensors[t]; t++)
-		for (const struct mfs_family_tensor *row = f->tensors[t]; row->hf; row++) {
-			if (!mfs_applies(row->when, row->unless, features))
-				continue;
-			if (row->scope == MFS_SCOPE_BEFORE || row->scope == MFS_SCOPE_AFTER)
-				in_scope(&a, row, "");
-			if (row->scope == MFS_SCOPE_LAYER) {
-				in_scope(&a, row, "decoder.layers.");
-				in_scope(&a, row, "mtp.layers.transformer_layer.");
-			}
-			if (row->scope == MFS_SCOPE_MTP)
-				in_scope(&a, row, "mtp.layers.");
+	for (const struct mfs_family_tensor *row = f->tensors; row->hf; row++) {
+		if (!mfs_applies(row->when, row->unless, features))
+			continue;
+		if (row->scope == MFS_SCOPE_BEFORE || row->scope == MFS_SCOPE_AFTER)
+			in_scope(&a, row, "");
+		if (row->scope == MFS_SCOPE_LAYER) {
+			in_scope(&a, row, "decoder.layers.");
+			in_scope(&a, row, "mtp.layers.transformer_layer.");
 		}
+		if (row->scope == MFS_SCOPE_MTP)
+			in_scope(&a, row, "mtp.layers.");
+	}
 }
 END_TEST
 

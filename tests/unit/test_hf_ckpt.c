@@ -1037,11 +1037,12 @@ START_TEST(megatron_s_tensors_come_back)
 
 	unit_ok(mfs_ckpt_open(unit_fixture(checkpoints[_i]), 0, &was, &err), &err);
 	unit_ok(mfs_model_new(was, NULL, NULL, &model, &err), &err);
-	ck_assert_uint_eq(model->features & (MFS_HAS(ZERO_CENTERED) | MFS_HAS(ROPE_INTERLEAVED)),
-			  0);
+	ck_assert_uint_eq(
+		(uint64_t)(model->features & (MFS_HAS(ZERO_CENTERED) | MFS_HAS(ROPE_INTERLEAVED))),
+		0);
 	export_to(&w, model);
 	is = open_dir(w.dir);
-	ck_assert_uint_eq(mfs_features_of(mfs_ckpt_args(is)), model->features);
+	ck_assert(mfs_features_of(mfs_ckpt_args(is)) == model->features);
 	compare_globals(was, is);
 	mfs_model_free(model);
 	mfs_ckpt_free(was);

@@ -1,65 +1,228 @@
-#include "formats/model/families/family.h"
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
 
-/* In order of preference, by the names of their tables. */
-#define FAMILIES(X)                                                                                \
-	X(llama, "llama")                                                                          \
-	X(qwen2, "qwen2")                                                                          \
-	X(qwen3, "qwen3")                                                                          \
-	X(mixtral, "mixtral")                                                                      \
-	X(deepseek_v3, "deepseek-v3")                                                              \
-	X(gpt2, "gpt2")
+#include "formats/io/regular.h"
+#include "formats/io/whole.h"
+#include "formats/model/families/read.h"
+#include "formats/model/families/texts.h"
 
-#define DECLARE(table, name) extern const struct mfs_family mfs_family_##table;
-#define LIST(table, name)    &mfs_family_##table,
-#define JOIN(table, name)    ", " name
+#define MOST 256 /* families, bases included */
 
-FAMILIES(DECLARE)
+/* All of them live as long as the program. */
+static struct {
+	struct mfs_arena arena;
+	const struct mfs_family *read[MOST]; /* in the order in which they were read, with bases */
+	size_t read_count;
+	const struct mfs_family *all[MOST + 1]; /* without bases, in their order */
+	const char *names;
+	struct mfs_error why; /* a built-in one cannot be read */
+} families;
 
-const struct mfs_family *const mfs_families[] = {FAMILIES(LIST) NULL};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* ---- the list ---- */
+
+static const struct mfs_family *find(const char *name)
+{
+	for (size_t i = 0; i < families.read_count; i++)
+		if (!strcmp(families.read[i]->name, name))
+			return families.read[i];
+	return NULL;
+}
+
+static int in_order(const void *a, const void *b)
+{
+	const struct mfs_family *x = *(const struct mfs_family *const *)a;
+	const struct mfs_family *y = *(const struct mfs_family *const *)b;
+
+	if (x->built_in != y->built_in)
+		return x->built_in - y->built_in;
+	if (x->order != y->order)
+		return x->order < y->order ? -1 : 1;
+	return strcmp(x->name, y->name);
+}
+
+/* Makes the list and its names anew. */
+static int list(struct mfs_error *err)
+{
+	size_t count = 0;
+	char *names = mfs_arena_strndup(&families.arena, "", 0);
+
+	for (size_t i = 0; i < families.read_count; i++)
+		if (families.read[i]->architecture)
+			families.all[count++] = families.read[i];
+	families.all[count] = NULL;
+	qsort(families.all, count, sizeof(*families.all), in_order);
+	for (size_t i = 0; i < count && names; i++)
+		names = mfs_arena_printf(&families.arena, "%s%s%s", names, i ? ", " : "",
+					 families.all[i]->name);
+	families.names = names;
+	return names ? 0 : mfs_fail_nomem(err);
+}
+
+static int put(const struct mfs_family *f, struct mfs_error *err)
+{
+	for (size_t i = 0; i < families.read_count; i++) {
+		if (strcmp(families.read[i]->name, f->name))
+			continue;
+		families.read[i] = f;
+		return 0;
+	}
+	if (families.read_count == MOST)
+		return mfs_fail(err, -ENOTSUP, "more than %d families", MOST);
+	families.read[families.read_count++] = f;
+	return 0;
+}
+
+/* ---- the built-in ones ---- */
+
+static const struct mfs_family *find_built_in(const char *name, void *arg);
+
+/* depth: of bases. A circle of them is one that is too deep. */
+static int read_text(const struct mfs_family_text *text, unsigned depth, struct mfs_error *err)
+{
+	struct mfs_family *f;
+	int rc = mfs_family_read(text->file, text->text, strlen(text->text), find_built_in, &depth,
+				 &families.arena, &f, err);
+
+	if (rc)
+		return rc;
+	f->built_in = true;
+	return put(f, err);
+}
+
+/* True for "configs/models/NAME.conf". */
+static bool is_file_of(const char *file, const char *name)
+{
+	const char *base = strrchr(file, '/') + 1;
+	const size_t len = strlen(name);
+
+	return !strncmp(base, name, len) && !strcmp(base + len, ".conf");
+}
+
+/* A base may stand behind the family that names it. */
+static const struct mfs_family *find_built_in(const char *name, void *arg)
+{
+	const unsigned *depth = arg;
+	const struct mfs_family *there = find(name);
+
+	for (const struct mfs_family_text *t = mfs_family_texts; t->file && !there; t++)
+		if (is_file_of(t->file, name) && *depth < 8 &&
+		    !read_text(t, *depth + 1, &families.why))
+			there = find(name);
+	return there;
+}
+
+static void read_built_in(void)
+{
+	int rc = 0;
+
+	for (const struct mfs_family_text *t = mfs_family_texts; t->file && !rc; t++) {
+		const char *base = strrchr(t->file, '/') + 1;
+		char name[64];
+
+		snprintf(name, sizeof(name), "%.*s", (int)strcspn(base, "."), base);
+		if (!find(name))
+			rc = read_text(t, 0, &families.why);
+	}
+	if (!rc)
+		rc = list(&families.why);
+	if (rc)
+		families.all[0] = NULL;
+}
+
+const struct mfs_family *const *mfs_families(void)
+{
+	pthread_once(&once, read_built_in);
+	return families.all;
+}
 
 const char *mfs_family_names(void)
 {
-	return &FAMILIES(JOIN)[2];
+	mfs_families();
+	return families.names ? families.names : families.why.msg;
 }
 
-/* Keys of every config.json. Token ids are null if no tokenizer gives them: the classes' defaults
- * (1 and 2) would be wrong. */
-const struct mfs_config_row mfs_config_common[] = {
-	MFS_CONFIG("architectures", VALUE, .value = MFS_VALUE_ARCHITECTURES),
-	MFS_CONFIG("model_type", VALUE, .value = MFS_VALUE_MODEL_TYPE),
-	MFS_CONFIG("dtype", VALUE, .ref = MFS_REF_LOSES, .value = MFS_VALUE_DTYPE),
-	MFS_CONFIG("torch_dtype", VALUE, .ref = MFS_REF_LOSES, .value = MFS_VALUE_DTYPE),
-	MFS_CONFIG("vocab_size", VALUE, .ref = MFS_REF_LOSES, .value = MFS_VALUE_VOCAB),
-	MFS_CONFIG("tie_word_embeddings", HAS, .has = MFS_HAS(TIED)),
-	MFS_CONFIG("bos_token_id", VALUE, .ref = MFS_REF_WINS, .value = MFS_VALUE_BOS),
-	MFS_CONFIG("eos_token_id", VALUE, .ref = MFS_REF_WINS, .value = MFS_VALUE_EOS),
-	MFS_CONFIG("pad_token_id", VALUE, .ref = MFS_REF_WINS, .value = MFS_VALUE_PAD),
-	MFS_CONFIG("initializer_range", REAL, .ref = MFS_REF_WINS,
-		   .field = MFS_FIELD(init_method_std)),
-	MFS_CONFIG("use_cache", TRUE, .ref = MFS_REF_WINS),
-	{0},
-};
+/* ---- a person's ---- */
 
-/* MLX reads only the top-level rope_theta and rope_scaling. transformers 5 reads rope_parameters,
- * and converts the others. So all three are written. */
-const struct mfs_config_row mfs_config_rope[] = {
-	MFS_CONFIG("max_position_embeddings", INT, .ref = MFS_REF_WINS_NOTED,
-		   .field = MFS_FIELD(max_position_embeddings)),
-	MFS_CONFIG("rope_theta", REAL, .field = MFS_FIELD(rotary_base)),
-	MFS_CONFIG("rope_scaling", VALUE, .value = MFS_VALUE_ROPE_SCALING),
-	MFS_CONFIG("rope_parameters", VALUE, .ref = MFS_REF_LOSES,
-		   .value = MFS_VALUE_ROPE_PARAMETERS),
-	{0},
-};
+static const struct mfs_family *find_any(const char *name, void *arg)
+{
+	(void)arg;
+	return find(name);
+}
 
-/* use_sliding_window and layer_types say in Qwen which layers slide. In Megatron all do. */
-const struct mfs_config_row mfs_config_window[] = {
-	MFS_CONFIG("use_sliding_window", HAS, .has = MFS_HAS(WINDOW)),
-	MFS_CONFIG("sliding_window", INT, .field = MFS_FIELD(window_size), .when = MFS_HAS(WINDOW)),
-	MFS_CONFIG("sliding_window", NULL, .ref = MFS_REF_WINS, .unless = MFS_HAS(WINDOW)),
-	MFS_CONFIG("max_window_layers", NUMBER, .number = 0, .when = MFS_HAS(WINDOW)),
-	MFS_CONFIG("max_window_layers", INT, .ref = MFS_REF_WINS, .field = MFS_FIELD(num_layers),
-		   .unless = MFS_HAS(WINDOW)),
-	MFS_CONFIG("layer_types", VALUE, .value = MFS_VALUE_LAYER_TYPES),
-	{0},
-};
+static int read_bytes(int fd, size_t size, const char *path, char **ret, struct mfs_error *err)
+{
+	char *bytes = mfs_arena_alloc(&families.arena, size + 1);
+	int rc = bytes ? mfs_pread_whole(fd, 0, bytes, size) : -ENOMEM;
+
+	if (rc)
+		return mfs_fail(err, rc, "family=%s: %s", path, strerror(-rc));
+	*ret = bytes;
+	return 0;
+}
+
+static int read_file(const char *path, char **ret, size_t *ret_len, struct mfs_error *err)
+{
+	struct stat st;
+	int fd, rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, &st);
+
+	if (rc)
+		return mfs_fail(err, rc, "family=%s: %s", path, mfs_open_regular_why(rc));
+	*ret_len = (size_t)st.st_size;
+	if (st.st_size > MFS_FAMILY_MAX)
+		rc = mfs_fail(err, -ENOTSUP, "family=%s: %lld bytes, expected at most %u", path,
+			      (long long)st.st_size, MFS_FAMILY_MAX);
+	else
+		rc = read_bytes(fd, *ret_len, path, ret, err);
+	close(fd);
+	return rc;
+}
+
+int mfs_families_add(const char *path, struct mfs_error *err)
+{
+	const char *file;
+	struct mfs_family *f;
+	char *bytes;
+	size_t len;
+	int rc;
+
+	mfs_families();
+	file = mfs_arena_strndup(&families.arena, path, strlen(path));
+	rc = file ? read_file(file, &bytes, &len, err) : mfs_fail_nomem(err);
+	if (!rc)
+		rc = mfs_family_read(file, bytes, len, find_any, NULL, &families.arena, &f, err);
+	if (rc)
+		return rc;
+	if (!f->architecture)
+		return mfs_fail(err, -EINVAL, "%s: [family] has no 'architecture'", file);
+	rc = put(f, err);
+	return rc ? rc : list(err);
+}
+
+/* ---- names ---- */
+
+/* True if a list "a, b" has it. */
+static bool has_word(const char *words, const char *text)
+{
+	const size_t len = strlen(text);
+
+	while (words) {
+		words += strspn(words, " ,");
+		if (len && !strncmp(words, text, len) && strspn(words + len, " ,") | !words[len])
+			return true;
+		words = strpbrk(words, " ,");
+	}
+	return false;
+}
+
+bool mfs_family_is_called(const struct mfs_family *f, const char *text)
+{
+	return !strcasecmp(text, f->name) || !strcmp(text, f->model_type) ||
+	       !strcmp(text, f->architecture) || has_word(f->also, text);
+}

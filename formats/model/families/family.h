@@ -1,12 +1,13 @@
 /*
- * A family of HuggingFace models, as data in families/NAME.c. A new family is a new file with
- * tables, and a line in families/families.c.
+ * A family of HuggingFace models. It is read from a text file (docs/FAMILIES.md): the built-in ones
+ * are configs/models/NAME.conf, and a person may name one of his own.
  *
- *     which models   features that a model must have, and features that it may have. A checkpoint
+ *   which models   features that a model must have, and features that it may have. A checkpoint
  *                  with any other feature is refused, so that it is never shown wrong.
- *   tensors        HF name, Megatron's canonical name (ckpt/ckpt.h), rule, Megatron's shape
- *     config         the keys of config.json. Each is a field of the arguments, a constant, or a
+ *   tensors        HF name, Megatron's canonical name (ckpt/ckpt.h), rule
+ *   config         the keys of config.json. Each is a field of the arguments, a constant, or a
  *                  value that hf_config.c computes.
+ *   defaults       what transformers' class takes for keys that a config.json leaves out
  *   notes          what a person should know before using the model with some readers
  *
  * Sources of the tables: transformers/models/NAME/{configuration,modeling}_NAME.py, and for
@@ -23,64 +24,75 @@
 #include "formats/torch/megatron_args.h"
 
 /* Features: what distinguishes models. features.c derives them from the arguments alone. The text
- * names the feature in messages. */
+ * names the feature in messages, the word in families' files. */
 #define MFS_FEATURES(X)                                                                            \
-	X(LAYERNORM, "LayerNorm")                                                                  \
-	X(ZERO_CENTERED, "norms stored as weight - 1 (apply_layernorm_1p)")                        \
-	X(EPS_NOT_1E6, "a norm_epsilon other than 1e-6")                                           \
-	X(SWIGLU, "SwiGLU")                                                                        \
-	X(GELU, "GELU")                                                                            \
-	X(GELU_EXACT, "GELU by erf (bias_gelu_fusion off)")                                        \
-	X(QUICK_GEGLU, "quick GEGLU (quick_geglu)")                                                \
-	X(RELU2, "squared ReLU (squared_relu)")                                                    \
-	X(LINEAR_BIAS, "linear biases (add_bias_linear)")                                          \
-	X(QKV_BIAS, "qkv biases alone (add_qkv_bias)")                                             \
-	X(QK_NORM, "query and key norms (qk_layernorm)")                                           \
-	X(QK_L2_NORM, "L2-normalised queries and keys (qk_l2_norm)")                               \
-	X(OUTPUT_GATE, "an attention output gate (attention_output_gate)")                         \
-	X(GQA, "grouped queries (num_query_groups)")                                               \
-	X(HEAD_DIM, "a head size other than hidden_size / heads (kv_channels)")                    \
-	X(RAGGED_HEADS, "a hidden_size that is not a multiple of num_attention_heads")             \
-	X(ROPE, "rotary positions (position_embedding_type rope)")                                 \
-	X(LEARNED_POSITIONS, "learned positions (position_embedding_type learned_absolute)")       \
-	X(OTHER_POSITIONS, "another position_embedding_type than rope or learned_absolute")        \
-	X(ROPE_INTERLEAVED, "interleaved rotary pairs (rotary_interleaved)")                       \
-	X(ROPE_PARTIAL, "rotary positions on a part of each head (rotary_percent)")                \
-	X(ROPE_LLAMA3, "Llama 3's rotary scaling (use_rope_scaling)")                              \
-	X(ROPE_LINEAR, "linear rotary scaling (rotary_seq_len_interpolation_factor)")              \
-	X(YARN, "YaRN rotary scaling")                                                             \
-	X(ROPE_SCALED_TWICE, "two rotary scalings at once")                                        \
-	X(WINDOW, "sliding-window attention (window_size)")                                        \
-	X(TIED, "a head tied to the embedding")                                                    \
-	X(MOE, "experts (num_experts)")                                                            \
-	X(MOE_AFTER_DENSE, "leading dense layers (moe_layer_freq)")                                \
-	X(MOE_MIXED, "dense layers between MoE layers (moe_layer_freq)")                           \
-	X(SHARED_EXPERT, "a shared expert (moe_shared_expert_intermediate_size)")                  \
-	X(SHARED_RAGGED, "a shared expert that is not a multiple of moe_ffn_hidden_size")          \
-	X(SHARED_GATE, "a gate on the shared expert (moe_shared_expert_gate)")                     \
-	X(SIGMOID_ROUTER, "a sigmoid router (moe_router_score_function)")                          \
-	X(OTHER_ROUTER, "another moe_router_score_function than softmax, sigmoid")                 \
-	X(EXPERT_BIAS, "a router bias (moe_router_enable_expert_bias)")                            \
-	X(PRE_SOFTMAX, "router softmax before the top k (moe_router_pre_softmax)")                 \
-	X(ROUTER_SCALE, "scaled router scores (moe_router_topk_scaling_factor)")                   \
-	X(ROUTER_GROUPS, "expert groups (moe_router_num_groups)")                                  \
-	X(GROUPS_NOT_BY_TWO, "expert groups scored by another number than their two best")         \
-	X(GLU_INTERLEAVED, "interleaved gate and up rows (moe_mlp_glu_interleave_size)")           \
-	X(MLA, "multi-latent attention")                                                           \
-	X(Q_LORA, "a low-rank query projection (q_lora_rank)")                                     \
-	X(SCALED_SOFTMAX, "mscale_all_dim without YaRN")                                           \
-	X(MTP, "multi-token prediction (mtp_num_layers)")                                          \
-	X(FOREIGN, "an argument without a counterpart")
+	X(LAYERNORM, "layernorm", "LayerNorm")                                                     \
+	X(ZERO_CENTERED, "zero-centered", "norms stored as weight - 1 (apply_layernorm_1p)")       \
+	X(EPS_NOT_1E6, "eps-not-1e6", "a norm_epsilon other than 1e-6")                            \
+	X(SWIGLU, "swiglu", "SwiGLU")                                                              \
+	X(GELU, "gelu", "GELU")                                                                    \
+	X(GELU_EXACT, "gelu-exact", "GELU by erf (bias_gelu_fusion off)")                          \
+	X(QUICK_GEGLU, "quick-geglu", "quick GEGLU (quick_geglu)")                                 \
+	X(RELU2, "relu2", "squared ReLU (squared_relu)")                                           \
+	X(LINEAR_BIAS, "linear-bias", "linear biases (add_bias_linear)")                           \
+	X(QKV_BIAS, "qkv-bias", "qkv biases alone (add_qkv_bias)")                                 \
+	X(QK_NORM, "qk-norm", "query and key norms (qk_layernorm)")                                \
+	X(QK_L2_NORM, "qk-l2-norm", "L2-normalised queries and keys (qk_l2_norm)")                 \
+	X(OUTPUT_GATE, "output-gate", "an attention output gate (attention_output_gate)")          \
+	X(GQA, "gqa", "grouped queries (num_query_groups)")                                        \
+	X(HEAD_DIM, "head-dim", "a head size other than hidden_size / heads (kv_channels)")        \
+	X(RAGGED_HEADS, "ragged-heads",                                                            \
+	  "a hidden_size that is not a multiple of num_attention_heads")                           \
+	X(ROPE, "rope", "rotary positions (position_embedding_type rope)")                         \
+	X(LEARNED_POSITIONS, "learned-positions",                                                  \
+	  "learned positions (position_embedding_type learned_absolute)")                          \
+	X(OTHER_POSITIONS, "other-positions",                                                      \
+	  "another position_embedding_type than rope or learned_absolute")                         \
+	X(ROPE_INTERLEAVED, "rope-interleaved", "interleaved rotary pairs (rotary_interleaved)")   \
+	X(ROPE_PARTIAL, "rope-partial",                                                            \
+	  "rotary positions on a part of each head (rotary_percent)")                              \
+	X(ROPE_LLAMA3, "rope-llama3", "Llama 3's rotary scaling (use_rope_scaling)")               \
+	X(ROPE_LINEAR, "rope-linear",                                                              \
+	  "linear rotary scaling (rotary_seq_len_interpolation_factor)")                           \
+	X(YARN, "yarn", "YaRN rotary scaling")                                                     \
+	X(ROPE_SCALED_TWICE, "rope-scaled-twice", "two rotary scalings at once")                   \
+	X(WINDOW, "window", "sliding-window attention (window_size)")                              \
+	X(TIED, "tied", "a head tied to the embedding")                                            \
+	X(MOE, "moe", "experts (num_experts)")                                                     \
+	X(MOE_AFTER_DENSE, "moe-after-dense", "leading dense layers (moe_layer_freq)")             \
+	X(MOE_MIXED, "moe-mixed", "dense layers between MoE layers (moe_layer_freq)")              \
+	X(SHARED_EXPERT, "shared-expert", "a shared expert (moe_shared_expert_intermediate_size)") \
+	X(SHARED_RAGGED, "shared-ragged",                                                          \
+	  "a shared expert that is not a multiple of moe_ffn_hidden_size")                         \
+	X(SHARED_GATE, "shared-gate", "a gate on the shared expert (moe_shared_expert_gate)")      \
+	X(SIGMOID_ROUTER, "sigmoid-router", "a sigmoid router (moe_router_score_function)")        \
+	X(OTHER_ROUTER, "other-router", "another moe_router_score_function than softmax, sigmoid") \
+	X(EXPERT_BIAS, "expert-bias", "a router bias (moe_router_enable_expert_bias)")             \
+	X(PRE_SOFTMAX, "pre-softmax", "router softmax before the top k (moe_router_pre_softmax)")  \
+	X(ROUTER_SCALE, "router-scale", "scaled router scores (moe_router_topk_scaling_factor)")   \
+	X(ROUTER_GROUPS, "router-groups", "expert groups (moe_router_num_groups)")                 \
+	X(GROUPS_NOT_BY_TWO, "groups-not-by-two",                                                  \
+	  "expert groups scored by another number than their two best")                            \
+	X(GLU_INTERLEAVED, "glu-interleaved",                                                      \
+	  "interleaved gate and up rows (moe_mlp_glu_interleave_size)")                            \
+	X(MLA, "mla", "multi-latent attention")                                                    \
+	X(Q_LORA, "q-lora", "a low-rank query projection (q_lora_rank)")                           \
+	X(SCALED_SOFTMAX, "scaled-softmax", "mscale_all_dim without YaRN")                         \
+	X(MTP, "mtp", "multi-token prediction (mtp_num_layers)")                                   \
+	X(FOREIGN, "foreign", "an argument without a counterpart")
 
 enum mfs_feature {
-#define MFS_FEATURE_ENUM(name, text) MFS_F_##name,
+#define MFS_FEATURE_ENUM(name, word, text) MFS_F_##name,
 	MFS_FEATURES(MFS_FEATURE_ENUM)
 #undef MFS_FEATURE_ENUM
 		MFS_FEATURE_COUNT
 };
 
+/* A set of features. */
+typedef unsigned __int128 mfs_features;
+
 /* One feature as a set: MFS_HAS(ROPE) | MFS_HAS(SWIGLU). */
-#define MFS_HAS(name) (1ull << MFS_F_##name)
+#define MFS_HAS(name) ((mfs_features)1 << MFS_F_##name)
 
 /* Sizes of Megatron's tensors, from the arguments (dims.c). X2: gate and up rows together, or the
  * two inputs of eh_proj. */
@@ -134,7 +146,8 @@ enum mfs_scope {
 
 enum mfs_layer_kind { MFS_LAYER_ANY, MFS_LAYER_DENSE, MFS_LAYER_MOE };
 
-/* A table of these ends with a row without a name. */
+/* A table of these ends with a row without a name. Shape, experts and norm follow from the name
+ * (params.h). */
 struct mfs_family_tensor {
 	const char *hf;	  /* in a layer: without the family's layer_prefix; {e}: the expert */
 	const char *name; /* canonical; in a layer: without "decoder.layers." or MTP's prefix */
@@ -142,26 +155,18 @@ struct mfs_family_tensor {
 	enum mfs_rule rule;
 	enum mfs_scope scope;
 	enum mfs_layer_kind kind;
-	uint64_t when, unless; /* features: any of when (0: always) and none of unless */
-	bool experts;	       /* one per expert */
-	bool transposed;       /* HF stores [in, out] */
-	bool norm;	       /* a weight that zero-centred norms store as weight - 1 */
+	mfs_features when, unless; /* any of when (0: always) and none of unless */
+	bool experts;		   /* one per expert */
+	bool transposed;	   /* HF stores [in, out] */
+	bool norm;		   /* a weight that zero-centred norms store as weight - 1 */
 };
 
-/* Rows of such tables. After the shape come .kind, .when, .unless, .norm, ... if they are not 0. */
-#define MFS_MATRIX(scope_, hf_, name_, rule_, rows_, columns_, ...)                                \
-	{                                                                                          \
-		.scope = MFS_SCOPE_##scope_, .hf = hf_, .name = name_, .rule = MFS_RULE_##rule_,   \
-		.shape = {MFS_DIM_##rows_, MFS_DIM_##columns_}, __VA_ARGS__                        \
-	}
-#define MFS_VECTOR(scope_, hf_, name_, rule_, size_, ...)                                          \
-	MFS_MATRIX(scope_, hf_, name_, rule_, size_, NONE, __VA_ARGS__)
-
 enum mfs_config_kind {
-	MFS_CONFIG_INT,	 /* an int64_t of the arguments; MFS_UNSET is null */
-	MFS_CONFIG_REAL, /* a double of the arguments */
-	MFS_CONFIG_HAS,	 /* true if the model has a feature of .has */
-	MFS_CONFIG_TEXT, /* constants */
+	MFS_CONFIG_INT,	  /* an int64_t of the arguments; MFS_UNSET is null */
+	MFS_CONFIG_REAL,  /* a double of the arguments */
+	MFS_CONFIG_HAS,	  /* true if the model has a feature of .has */
+	MFS_CONFIG_LACKS, /* true if it has none of these */
+	MFS_CONFIG_TEXT,  /* constants */
 	MFS_CONFIG_NUMBER,
 	MFS_CONFIG_DECIMAL,
 	MFS_CONFIG_TRUE,
@@ -204,56 +209,75 @@ struct mfs_config_row {
 	enum mfs_config_ref ref;
 	size_t field; /* INT, REAL: offset in struct mfs_megatron_args */
 	const char *text;
-	double number; /* NUMBER, DECIMAL */
-	uint64_t has;
+	double number;	  /* NUMBER, DECIMAL */
+	mfs_features has; /* HAS, LACKS */
 	enum mfs_config_value value;
-	uint64_t when, unless; /* as for tensors */
+	mfs_features when, unless; /* as for tensors */
 };
 
 #define MFS_FIELD(name) offsetof(struct mfs_megatron_args, name)
 
-/* Rows of such tables: MFS_CONFIG("hidden_size", INT, .field = MFS_FIELD(hidden_size)). */
-#define MFS_CONFIG(key_, kind_, ...)                                                               \
-	{                                                                                          \
-		.key = key_, .kind = MFS_CONFIG_##kind_, __VA_ARGS__                               \
-	}
+/* Another name that transformers' class has for a key (attribute_map in configuration_NAME.py). A
+ * table of these ends with a row without a key. */
+struct mfs_config_alias {
+	const char *other, *key;
+};
 
-/* A sentence that inspect shows if the model has all features of when. */
+/* A sentence that inspect shows if the model has all features of when. A table of these ends with a
+ * row without text. */
 struct mfs_family_note {
-	uint64_t when;
+	mfs_features when;
 	const char *text;
 };
 
+/* Texts and tables live as long as the program. */
 struct mfs_family {
+	const char *file;	  /* that it was read from, for people */
 	const char *name;	  /* for -o arch=: "deepseek-v3" */
-	const char *architecture; /* "DeepseekV3ForCausalLM" */
+	const char *architecture; /* "DeepseekV3ForCausalLM"; NULL: only a base of others */
 	const char *model_type;	  /* "deepseek_v3" */
+	const char *also;	  /* other model types and architectures, "a, b"; NULL: none */
 	const char *layer_prefix; /* "model.layers.{i}." */
-	uint64_t required, optional;
-	const struct mfs_family_tensor *const *tensors; /* tables, ended by NULL */
-	const struct mfs_config_row *const *config;	/* tables, ended by NULL; a later
-						     * row of a key replaces an earlier one */
-	const struct mfs_family_note *notes;		/* ended by one without text; or NULL */
+	const char *about;	  /* which models these are, for people; NULL: not said */
+	const char *proved;	  /* by which peers; NULL: none can check it */
+	const char *defaults;	  /* a JSON object */
+	unsigned order;		  /* families are tried in this order, then by name */
+	bool built_in;
+	mfs_features required, optional;
+	const struct mfs_family_tensor *tensors;
+	const struct mfs_config_row *config; /* a later row of a key replaces an earlier one */
+	const struct mfs_config_alias *aliases;
+	const struct mfs_family_note *notes;
 };
 
-/* All families, ended by NULL. If several fit, the first is taken. */
-extern const struct mfs_family *const mfs_families[];
+/*
+ * All families, ended by NULL. If several fit, the first is taken: those of mfs_families_add(),
+ * then the built-in ones in their order. They are read on the first call. Without memory there are
+ * none.
+ */
+const struct mfs_family *const *mfs_families(void);
 const char *mfs_family_names(void); /* "llama, qwen2, ..." */
 
-/* Tables that families share. */
-extern const struct mfs_family_tensor mfs_llama_ends[];	     /* embedding, last norm, head */
-extern const struct mfs_family_tensor mfs_llama_norms[];     /* of a layer */
-extern const struct mfs_family_tensor mfs_llama_attention[]; /* q, k, v, o; biases, q/k norms */
-extern const struct mfs_family_tensor mfs_llama_mlp[];	     /* gate, up, down of a dense layer */
-extern const struct mfs_config_row mfs_config_common[];	     /* every family's first */
-extern const struct mfs_config_row mfs_config_rope[];
-extern const struct mfs_config_row mfs_config_llama[]; /* sizes under Llama's keys */
-extern const struct mfs_config_row mfs_config_window[];
+/*
+ * Adds the family of a file. One of its name is replaced. It must be called before a second thread
+ * asks for families. The file may be at most MFS_FAMILY_MAX bytes. -EINVAL: it breaks a rule of
+ * docs/FAMILIES.md; the message begins with "FILE:LINE: ". Errors of the file: its errno.
+ */
+#define MFS_FAMILY_MAX (256u << 10)
+int mfs_families_add(const char *path, struct mfs_error *err);
 
-/* Features that the rules handle in every family that uses mfs_llama_attention. */
-#define MFS_LLAMA_OPTIONS                                                                          \
-	(MFS_HAS(ZERO_CENTERED) | MFS_HAS(EPS_NOT_1E6) | MFS_HAS(GQA) | MFS_HAS(HEAD_DIM) |        \
-	 MFS_HAS(ROPE_INTERLEAVED) | MFS_HAS(ROPE_LLAMA3) | MFS_HAS(ROPE_LINEAR) | MFS_HAS(TIED))
+/* True if text is its name, model type or architecture, or one of its other ones. */
+bool mfs_family_is_called(const struct mfs_family *f, const char *text);
+
+/* "linear-bias", for MFS_F_LINEAR_BIAS. */
+const char *mfs_feature_word(enum mfs_feature feature);
+/* "linear biases (add_bias_linear)" */
+const char *mfs_feature_text(enum mfs_feature feature);
+
+static inline bool mfs_has_feature(mfs_features set, unsigned feature)
+{
+	return set >> feature & 1;
+}
 
 /* True if a layer of this kind has the row. */
 static inline bool mfs_is_of_kind(const struct mfs_family_tensor *row, bool moe)
@@ -262,7 +286,7 @@ static inline bool mfs_is_of_kind(const struct mfs_family_tensor *row, bool moe)
 }
 
 /* True if a model with these features has a row of these conditions. */
-static inline bool mfs_applies(uint64_t when, uint64_t unless, uint64_t features)
+static inline bool mfs_applies(mfs_features when, mfs_features unless, mfs_features features)
 {
 	return (!when || (when & features)) && !(unless & features);
 }

@@ -1,0 +1,33 @@
+/*
+ * The parameters of a GPTModel, by their canonical names (ckpt/ckpt.h): the one table of their
+ * axes. Families and the checks of tensors (model/dims.h) read it
+ * (megatron/core/transformer/{attention,multi_latent_attention,mlp}.py, moe/).
+ */
+#ifndef MFS_MODEL_FAMILIES_PARAMS_H
+#define MFS_MODEL_FAMILIES_PARAMS_H
+
+#include <stdbool.h>
+
+#include "formats/base/nearest.h"
+#include "formats/model/families/family.h"
+
+struct mfs_param {
+	const char *name; /* in a layer: behind its number */
+	enum mfs_dim
+		axes[2]; /* of a model without gate halves; a vector's second is MFS_DIM_NONE */
+	bool norm;	 /* a weight that zero-centred norms store as weight - 1 */
+};
+
+/* mla: both kinds of attention use some names, with other shapes. NULL: there is none. */
+const struct mfs_param *mfs_param_find(enum mfs_scope scope, const char *name, bool mla);
+/* Tries the names of a scope. */
+void mfs_param_nearest(enum mfs_scope scope, bool mla, struct mfs_nearest *near);
+
+/* gated: the rows of fc1 are a gate half and an up half. */
+void mfs_param_axes(const struct mfs_param *p, bool gated, enum mfs_dim ret[2]);
+/* True if a gated model has two halves of it. */
+bool mfs_param_is_halved(const struct mfs_param *p);
+/* True if there is one per expert. */
+bool mfs_param_is_of_experts(const struct mfs_param *p);
+
+#endif

@@ -1,0 +1,197 @@
+#include "formats/model/families/words.h"
+
+#include <string.h>
+
+#include "formats/base/nearest.h"
+#include "formats/base/str.h"
+
+#define FIELD(name)                                                                                \
+	{                                                                                          \
+#name, MFS_FIELD(name)                                                             \
+	}
+
+const struct mfs_word mfs_word_integers[] = {
+	FIELD(num_layers),
+	FIELD(hidden_size),
+	FIELD(ffn_hidden_size),
+	FIELD(num_attention_heads),
+	FIELD(num_query_groups),
+	FIELD(kv_channels),
+	FIELD(max_position_embeddings),
+	FIELD(window_size),
+	FIELD(num_experts),
+	FIELD(moe_router_topk),
+	FIELD(moe_ffn_hidden_size),
+	FIELD(moe_shared_expert_intermediate_size),
+	FIELD(first_dense_layers),
+	FIELD(q_lora_rank),
+	FIELD(kv_lora_rank),
+	FIELD(qk_head_dim),
+	FIELD(qk_pos_emb_head_dim),
+	FIELD(v_head_dim),
+	FIELD(mtp_num_layers),
+	{0},
+};
+
+const struct mfs_word mfs_word_reals[] = {
+	FIELD(norm_epsilon),	FIELD(rotary_base),	   FIELD(rotary_percent),
+	FIELD(init_method_std), FIELD(moe_aux_loss_coeff), {0},
+};
+
+const struct mfs_word mfs_word_values[] = {
+	{"architectures", MFS_VALUE_ARCHITECTURES},
+	{"model_type", MFS_VALUE_MODEL_TYPE},
+	{"dtype", MFS_VALUE_DTYPE},
+	{"vocab_size", MFS_VALUE_VOCAB},
+	{"bos", MFS_VALUE_BOS},
+	{"eos", MFS_VALUE_EOS},
+	{"pad", MFS_VALUE_PAD},
+	{"rope_scaling", MFS_VALUE_ROPE_SCALING},
+	{"rope_parameters", MFS_VALUE_ROPE_PARAMETERS},
+	{"layer_types", MFS_VALUE_LAYER_TYPES},
+	{"shared_experts", MFS_VALUE_SHARED_EXPERTS},
+	{"routed_scale", MFS_VALUE_ROUTED_SCALE},
+	{"expert_groups", MFS_VALUE_EXPERT_GROUPS},
+	{"group_topk", MFS_VALUE_GROUP_TOPK},
+	{"norm_topk", MFS_VALUE_NORM_TOPK},
+	{0},
+};
+
+/* MFS_RULE_VOCAB and MFS_RULE_HEAD follow from the tensor. */
+const struct mfs_word mfs_word_rules[] = {
+	{"q", MFS_RULE_Q},
+	{"k", MFS_RULE_K},
+	{"v", MFS_RULE_V},
+	{"qkv", MFS_RULE_QKV},
+	{"gate", MFS_RULE_GATE},
+	{"up", MFS_RULE_UP},
+	{0},
+};
+
+const struct mfs_word *mfs_word_find(const struct mfs_word *table, const char *word)
+{
+	for (; table->word; table++)
+		if (!strcmp(table->word, word))
+			return table;
+	return NULL;
+}
+
+const char *mfs_word_of(const struct mfs_word *table, size_t means)
+{
+	for (; table->word; table++)
+		if (table->means == means)
+			return table->word;
+	return NULL;
+}
+
+/* ---- features ---- */
+
+static const struct {
+	const char *word, *text;
+} features[] = {
+#define FEATURE(name, word, text) {word, text},
+	MFS_FEATURES(FEATURE)
+#undef FEATURE
+};
+
+_Static_assert(MFS_FEATURE_COUNT <= 8 * sizeof(mfs_features), "a set has a bit for each");
+
+const char *mfs_feature_word(enum mfs_feature feature)
+{
+	return features[feature].word;
+}
+
+const char *mfs_feature_text(enum mfs_feature feature)
+{
+	return features[feature].text;
+}
+
+static int find_feature(const char *word, mfs_features *ret, struct mfs_error *err)
+{
+	struct mfs_nearest near = {.word = word};
+	char hint[MFS_NEAREST_HINT];
+
+	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++) {
+		mfs_nearest_try(&near, features[i].word);
+		if (strcmp(features[i].word, word))
+			continue;
+		*ret |= (mfs_features)1 << i;
+		return 0;
+	}
+	mfs_nearest_hint(&near, "", hint);
+	return mfs_fail(err, -EINVAL, "'%.60s' is no feature%s", word, hint);
+}
+
+/* ---- a value as words ---- */
+
+/* The end of the word that begins at text; NULL: a quote does not end. */
+static const char *end_of(const char *text)
+{
+	if (*text == ',')
+		return text + 1;
+	if (*text != '"')
+		return text + strcspn(text, " \t\r,");
+	for (text++; *text && *text != '"'; text++)
+		if (*text == '\\' && text[1])
+			text++;
+	return *text ? text + 1 : NULL;
+}
+
+int mfs_words_split(const char *value, struct mfs_arena *arena, struct mfs_words *ret,
+		    struct mfs_error *err)
+{
+	size_t count = 0;
+
+	*ret = (struct mfs_words){.next = 0};
+	for (;;) {
+		const char *from = value + strspn(value, " \t\r");
+
+		if (!*from)
+			return 0;
+		value = end_of(from);
+		if (!value)
+			return mfs_fail(err, -EINVAL, "a \" without its end: %.60s", from);
+		if (count == MFS_WORDS_MAX)
+			return mfs_fail(err, -EINVAL, "more than %d words", MFS_WORDS_MAX);
+		ret->at[count] = mfs_arena_strndup(arena, from, (size_t)(value - from));
+		if (!ret->at[count++])
+			return mfs_fail_nomem(err);
+	}
+}
+
+bool mfs_words_take(struct mfs_words *w, const char *word)
+{
+	const bool found = mfs_str_is(w->at[w->next], word);
+
+	w->next += found;
+	return found;
+}
+
+int mfs_words_features(struct mfs_words *w, const char *separator, mfs_features *ret,
+		       struct mfs_error *err)
+{
+	int rc = 0;
+
+	do {
+		if (!w->at[w->next])
+			return mfs_fail(err, -EINVAL, "a feature is missing at the end");
+		rc = find_feature(w->at[w->next++], ret, err);
+	} while (!rc && mfs_words_take(w, separator));
+	return rc;
+}
+
+int mfs_words_conditions(struct mfs_words *w, mfs_features *ret_when, mfs_features *ret_unless,
+			 struct mfs_error *err)
+{
+	int rc = 0;
+
+	mfs_words_take(w, ",");
+	if (mfs_words_take(w, "if"))
+		rc = mfs_words_features(w, "or", ret_when, err);
+	mfs_words_take(w, ",");
+	if (!rc && mfs_words_take(w, "unless"))
+		rc = mfs_words_features(w, "or", ret_unless, err);
+	if (!rc && w->at[w->next])
+		rc = mfs_fail(err, -EINVAL, "'%.60s' is not expected here", w->at[w->next]);
+	return rc;
+}

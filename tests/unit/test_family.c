@@ -1,0 +1,309 @@
+/* Families' files: formats/model/families/family.h, read.h. */
+#include "tests/unit/unit.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/model/families/conf.h"
+#include "formats/model/families/read.h"
+#include "formats/model/features.h"
+#include "formats/model/model.h"
+#include "tests/unit/fake_ckpt.h"
+
+static struct mfs_error err;
+static struct mfs_arena arena;
+
+static const struct mfs_family *find(const char *name, void *arg)
+{
+	(void)arg;
+	for (const struct mfs_family *const *f = mfs_families(); *f; f++)
+		if (!strcmp((*f)->name, name))
+			return *f;
+	return NULL;
+}
+
+static int read_text(const char *text, struct mfs_family **ret)
+{
+	return mfs_family_read("f.conf", text, strlen(text), find, NULL, &arena, ret, &err);
+}
+
+static struct mfs_family *accepted(const char *text)
+{
+	struct mfs_family *f;
+
+	unit_ok(read_text(text, &f), &err);
+	return f;
+}
+
+#define HEAD                                                                                       \
+	"[family]\nname = parrot\narchitecture = ParrotForCausalLM\nmodel_type = parrot\n"         \
+	"layers = bird.{i}.\n"
+#define EMBEDDING "[before]\nwords = embedding.word_embeddings.weight\n"
+
+/* ---- what a file says ---- */
+
+static const struct mfs_family_tensor *tensor(const struct mfs_family *f, const char *hf)
+{
+	for (const struct mfs_family_tensor *row = f->tensors; row->hf; row++)
+		if (!strcmp(row->hf, hf))
+			return row;
+	return NULL;
+}
+
+static const struct mfs_config_row *key(const struct mfs_family *f, const char *name)
+{
+	for (const struct mfs_config_row *row = f->config; row->key; row++)
+		if (!strcmp(row->key, name))
+			return row;
+	return NULL;
+}
+
+START_TEST(test_rows)
+{
+	const struct mfs_family *f = accepted(
+		HEAD
+		"requires = rope, swiglu\nallows = swiglu, tied\nalso = parakeet, Macaw\n" EMBEDDING
+		"[layer]\n"
+		"a.q = q of self_attention.linear_qkv.weight\n"
+		"a.qn = self_attention.q_layernorm.weight, if qk-norm or mla, unless tied\n"
+		"a.o = self_attention.linear_proj.weight,\n    transposed\n"
+		"[layer dense]\n# nothing\nm.up = up of mlp.linear_fc1.weight\n"
+		"[layer moe]\nm.{e}.up = up of mlp.experts.experts.linear_fc1.weight\n"
+		"[config]\n"
+		"width = hidden_size and ffn_hidden_size, reference wins noted, if tied\n"
+		"act = \"silu, or so\"\n"
+		"[defaults]\nact = \"x\"\nwidth = 8\n"
+		"[aliases]\nbreadth = width\n"
+		"[notes]\ntied and gqa = it talks\n");
+	const struct mfs_family_tensor *q = tensor(f, "a.q"), *norm = tensor(f, "a.qn");
+
+	ck_assert(f->required == (MFS_HAS(ROPE) | MFS_HAS(SWIGLU)));
+	ck_assert(f->optional == MFS_HAS(TIED));
+	ck_assert(mfs_family_is_called(f, "PARROT") && mfs_family_is_called(f, "Macaw"));
+	ck_assert(mfs_family_is_called(f, "parakeet") && !mfs_family_is_called(f, "para"));
+	ck_assert_int_eq(tensor(f, "words")->rule, MFS_RULE_VOCAB);
+	ck_assert_int_eq(q->rule, MFS_RULE_Q);
+	ck_assert(q->shape[0] == MFS_DIM_QKV && q->shape[1] == MFS_DIM_HIDDEN && !q->norm);
+	ck_assert_int_eq(norm->rule, MFS_RULE_HEAD);
+	ck_assert(norm->norm && norm->when == (MFS_HAS(QK_NORM) | MFS_HAS(MLA)));
+	ck_assert(norm->unless == MFS_HAS(TIED));
+	ck_assert(tensor(f, "a.o")->transposed);
+	ck_assert(tensor(f, "m.up")->kind == MFS_LAYER_DENSE && !tensor(f, "m.up")->experts);
+	ck_assert(tensor(f, "m.{e}.up")->experts);
+	ck_assert(tensor(f, "m.{e}.up")->shape[0] == MFS_DIM_MOE_FFN_X2);
+	ck_assert_uint_eq(key(f, "width")->field, MFS_FIELD(hidden_size));
+	ck_assert_uint_eq(key(f, "width")[1].field, MFS_FIELD(ffn_hidden_size));
+	ck_assert_int_eq(key(f, "width")[1].ref, MFS_REF_WINS_NOTED);
+	ck_assert(key(f, "width")[1].when == MFS_HAS(TIED));
+	ck_assert_str_eq(key(f, "act")->text, "silu, or so");
+	ck_assert_str_eq(f->defaults, "{\"act\": \"x\", \"width\": 8}");
+	ck_assert_str_eq(f->aliases[0].other, "breadth");
+	ck_assert_str_eq(f->notes[0].text, "it talks");
+	ck_assert(f->notes[0].when == (MFS_HAS(TIED) | MFS_HAS(GQA)));
+}
+END_TEST
+
+/* Rows of a base stay in their places; features of it can be refused. */
+START_TEST(test_base)
+{
+	const struct mfs_family *f =
+		accepted("[family]\nname = parrot\nbase = llama\narchitecture = P\nmodel_type = p\n"
+			 "requires = qk-norm\nrefuses = linear-bias, rope-linear\n"
+			 "[layer]\nself_attn.q_* = none\nself_attn.o_proj.weight = "
+			 "self_attention.linear_proj.weight, transposed\n"
+			 "[config]\nmlp_bias = none\nhead_dim = 7\n");
+	const struct mfs_family *llama = find("llama", NULL);
+	uint32_t base = 0, rows = 0;
+
+	while (llama->tensors[base].hf)
+		base++;
+	while (f->tensors[rows].hf)
+		rows++;
+	ck_assert(f->required == (llama->required | MFS_HAS(QK_NORM)));
+	ck_assert(f->optional ==
+		  (llama->optional & ~(MFS_HAS(LINEAR_BIAS) | MFS_HAS(ROPE_LINEAR))));
+	ck_assert_uint_eq(rows, base - 3);
+	ck_assert(!tensor(f, "self_attn.q_proj.weight") && !tensor(f, "self_attn.q_norm.weight"));
+	ck_assert(tensor(f, "self_attn.o_proj.weight")->transposed);
+	ck_assert(tensor(f, "self_attn.o_proj.weight") < tensor(f, "self_attn.o_proj.bias"));
+	ck_assert_str_eq(f->layer_prefix, "model.layers.{i}.");
+	ck_assert(!key(f, "mlp_bias"));
+	ck_assert_int_eq(key(f, "head_dim")->kind, MFS_CONFIG_NUMBER);
+	ck_assert_str_eq(f->defaults, "{}");
+	ck_assert(!f->proved);
+}
+END_TEST
+
+/* ---- what is refused ---- */
+
+static const struct {
+	const char *text, *part;
+} wrong[] = {
+	{"x", "f.conf:1: 'x', expected KEY = VALUE"},
+	{"= x", "f.conf:1: '= x', expected KEY = VALUE"},
+	{"\n[family", "f.conf:2: '[family', expected [SECTION]"},
+	{"  x = 1", "f.conf:1: 'x = 1' goes on with a value"},
+	{"[family]\nname = a\x01", "f.conf:2: byte 0x01"},
+	{"a = b", "f.conf:1: [] is no section"},
+	{"[familly]\na = b", "did you mean 'family'"},
+	{"[family]\nnam = b", "f.conf:2: 'nam' is no key of [family]; did you mean 'name'?"},
+	{"[family]\nname =", "f.conf:2: 'name' has no value"},
+	{"[family]\nbase = ostrich", "base 'ostrich': there is no such family"},
+	{"[family]\nbase = llama\nbase = llama", "f.conf:3: base, expected before"},
+	{"[family]\nrequires = rope\nbase = llama", "f.conf:3: base, expected before"},
+	{"[family]\norder = -1", "order '-1', expected a number"},
+	{"[family]\nlayers = model.layers.", "layers 'model.layers.', expected one like"},
+	{"[family]\nlayers = {i}.", "expected one like model.layers.{i}."},
+	{"[family]\nrequires = ropes", "'ropes' is no feature; did you mean 'rope'?"},
+	{"[family]\nrequires = rope, ", "a feature is missing at the end"},
+	{"[family]\nrequires = rope tied", "'tied' is not expected here"},
+	{"[family]\nabout = x", "f.conf: [family] has no 'name'"},
+	{"[family]\nname = x\narchitecture = X", "f.conf: [family] has no 'model_type'"},
+	{"[family]\nname = x\narchitecture = X\nmodel_type = x", "has no 'layers'"},
+	{HEAD, "no tensor is made of embedding.word_embeddings.weight"},
+	{"[layer]\nx = y", "f.conf:2: 'y' is no parameter that a GPTModel has here"},
+	{"[layer]\nx = input_layernorm.weigth", "did you mean 'input_layernorm.weight'?"},
+	{"[layer]\nx = enorm.weight", "'enorm.weight' is no parameter"},
+	{"[layer]\nx = half of input_layernorm.weight", "'half of' is no rule"},
+	{"[layer]\nx = q of", "Megatron's parameter is missing"},
+	{"[layer]\nx =", "Megatron's parameter is missing"},
+	{"[layer]\nx = input_layernorm.weight, upside-down", "'upside-down' is not expected here"},
+	{"[layer]\nx = input_layernorm.weight if", "a feature is missing"},
+	{"[layer]\nx = input_layernorm.weight if tied or", "a feature is missing"},
+	{"[layer]\nx y = input_layernorm.weight", "a name has no blanks"},
+	{"[layer]\nx{e} = input_layernorm.weight", "is not of experts"},
+	{"[layer]\nx{f} = input_layernorm.weight", "expected {e} once"},
+	{"[layer]\nx = none", "'x' is none, but no base has it here"},
+	{"[layer moe]\nx = mlp.experts.experts.linear_fc2.weight", "expected {e} in its name"},
+	{"[layer]\nx{e} = mlp.experts.experts.linear_fc2.weight", "expected it in [layer moe]"},
+	{HEAD "requires = swiglu\n" EMBEDDING "[layer]\nx = q of mlp.linear_fc1.weight",
+	 "f.conf: tensor 'x': q, k and v are of linear_qkv"},
+	{HEAD EMBEDDING "[layer dense]\nx = up of mlp.linear_fc1.weight",
+	 "gate and up are of a linear_fc1 in a gated model"},
+	{HEAD EMBEDDING "[layer]\nx = input_layernorm.weight, transposed",
+	 "a vector has no transpose"},
+	{HEAD EMBEDDING "[layer]\nx = input_layernorm.bias\nx = input_layernorm.weight",
+	 "tensor 'x' is there twice"},
+	{HEAD EMBEDDING
+	 "[layer]\nx = input_layernorm.bias\n[layer moe]\nx = input_layernorm.weight",
+	 "tensor 'x' is there twice"},
+	{"[config]\nx =", "f.conf:2: the value is missing"},
+	{"[config]\nx = hiden_size", "did you mean 'hidden_size'?"},
+	{"[config]\nx = computed", "'computed ' is nothing"},
+	{"[config]\nx = computed pi", "'computed pi' is nothing"},
+	{"[config]\nx = \"y", "a \" without its end"},
+	{"[config]\nx = 1e", "'1e' is no JSON value"},
+	{"[config]\nx = 1, reference draws", "'reference draws', expected wins or loses"},
+	{"[config]\nx = 1, reference", "expected wins or loses"},
+	{"[config]\nx = has", "a feature is missing"},
+	{"[config]\nx = 1 2", "'2' is not expected here"},
+	{"[config]\nx = 1\nx = 2", "f.conf:3: 'x' is there twice"},
+	{"[defaults]\nx = y", "'y' is no JSON value"},
+	{"[family]\nname = x\n[defaults]\ny = 1", "[defaults]: [config] has no 'y'"},
+	{"[family]\nname = x\n[config]\ny = 1\n[defaults]\ny = 1\ny = 2", "twice in [defaults]"},
+	{"[family]\nname = x\n[aliases]\ny = z", "[aliases]: [config] has no 'z'"},
+	{"[notes]\nblue = it is", "'blue' is no feature"},
+};
+
+START_TEST(test_wrong)
+{
+	struct mfs_family *f;
+
+	unit_fails(read_text(wrong[_i].text, &f), &err, -EINVAL, wrong[_i].part);
+}
+END_TEST
+
+START_TEST(test_many_words)
+{
+	char text[4096] = "[layer]\nx = input_layernorm.weight, if tied";
+	struct mfs_family *f;
+
+	for (unsigned i = 0; i < 50; i++)
+		strcat(text, " or tied");
+	unit_fails(read_text(text, &f), &err, -EINVAL, "more than 96 words");
+}
+END_TEST
+
+/* ---- a person's file ---- */
+
+static char path[] = "/tmp/mcorefs-family-XXXXXX";
+
+static void write_file(const char *text, size_t zeros)
+{
+	int fd = open(path, O_WRONLY | O_TRUNC);
+
+	ck_assert_int_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	ck_assert(!ftruncate(fd, (off_t)(strlen(text) + zeros)));
+	close(fd);
+}
+
+START_TEST(test_added)
+{
+	struct mfs_megatron_args args = fake_llama();
+	const struct mfs_family *f;
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	close(mkstemp(path));
+	unit_ok(mfs_family_choose(&args, NULL, &f, &err), &err);
+	ck_assert_str_eq(f->name, "llama");
+	write_file("[family]\nname = parrot\nbase = llama\narchitecture = Parrot\nmodel_type = p\n"
+		   "layers = bird.{i}.\n[before]\nmodel.embed_tokens.weight = none\n"
+		   "words = embedding.word_embeddings.weight\n",
+		   0);
+	unit_ok(mfs_families_add(path, &err), &err);
+	unit_ok(mfs_families_add(path, &err), &err); /* it takes its own place */
+	unit_ok(mfs_family_choose(&args, NULL, &f, &err), &err);
+	ck_assert_str_eq(f->name, "parrot");
+	ck_assert(!f->built_in && !strcmp(f->file, path));
+	ck_assert_ptr_nonnull(strstr(mfs_family_names(), "parrot, llama"));
+	unit_ok(mfs_family_choose(&args, "llama", &f, &err), &err);
+	ck_assert_str_eq(f->name, "llama");
+	fake_ckpt(&c, &args);
+	unit_ok(mfs_model_new(&c, "parrot", NULL, &m, &err), &err);
+	ck_assert_str_eq(m->targets[0].row->hf, "words");
+	mfs_model_free(m);
+	fake_release(&c);
+	unlink(path);
+}
+END_TEST
+
+START_TEST(test_not_added)
+{
+	close(mkstemp(path));
+	unit_fails(mfs_families_add("/tmp", &err), &err, -EINVAL, "family=/tmp: ");
+	unit_fails(mfs_families_add("/tmp/none/at.conf", &err), &err, -ENOENT, "No such file");
+	write_file("[family]\nname = parrot\n", 0);
+	unit_fails(mfs_families_add(path, &err), &err, -EINVAL, "has no 'architecture'");
+	write_file("[family]\n", MFS_FAMILY_MAX);
+	unit_fails(mfs_families_add(path, &err), &err, -ENOTSUP, "expected at most 262144");
+	write_file("[family]\n", 10);
+	unit_fails(mfs_families_add(path, &err), &err, -EINVAL, "byte 0x00");
+	ck_assert_ptr_null(strstr(mfs_family_names(), "parrot"));
+	unlink(path);
+}
+END_TEST
+
+static void tear_down(void)
+{
+	mfs_arena_release(&arena);
+}
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("family");
+	TCase *c = tcase_create("files");
+
+	tcase_add_checked_fixture(c, NULL, tear_down);
+	tcase_add_test(c, test_rows);
+	tcase_add_test(c, test_base);
+	tcase_add_loop_test(c, test_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
+	tcase_add_test(c, test_many_words);
+	tcase_add_test(c, test_added);
+	tcase_add_test(c, test_not_added);
+	suite_add_tcase(s, c);
+	return s;
+}
