@@ -112,6 +112,9 @@ _mcorefs_train() {
 		--device
 		--threads
 		--dry-run
+		--machine
+		--gpus
+		--log-communication
 		--log-args
 		--attention-atomics
 		--eod-id

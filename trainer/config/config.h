@@ -170,6 +170,9 @@ struct mfs_train_config {
 	int64_t device;	     /* --device N */
 	int64_t threads;     /* --threads N of the CPU; 0: one a processor */
 	bool dry_run;
+	const char *machine;	/* --machine FILE */
+	int64_t gpus;		/* --gpus N of a dry run; 0: not given */
+	bool log_communication; /* --log-communication */
 	bool attention_atomics; /* --attention-atomics: its gradient has no fixed order of sums */
 	bool log_args;		/* --log-args: print Megatron's list of arguments at the start */
 

@@ -17,6 +17,14 @@ static const struct mfs_flag ours[] = {
 	 SAYS("of the CPU; 0: one a processor, of which a host's processes have a share")},
 	{ON, "dry_run", "False", TO(dry_run), OURS,
 	 SAYS("print what memory the run would take, and exit")},
+	{TEXT, "machine", "None", TO(machine), OURS,
+	 SAYS("with --dry-run: a file that describes machines (configs/machines); print how long a "
+	      "step takes on them, too, and what processes say to each other")},
+	{INT, "gpus", "0", TO(gpus), OURS,
+	 SAYS("with --dry-run: on how many; 0: as many as were started, or as the model is divided "
+	      "among")},
+	{ON, "log_communication", "False", TO(log_communication), OURS,
+	 SAYS("print at the end what processes said to each other in the last step")},
 	{ON, "log_args", "False", TO(log_args), OURS,
 	 SAYS("print all arguments at the start, as Megatron does")},
 	{ON, "attention_atomics", "False", TO(attention_atomics), OURS,

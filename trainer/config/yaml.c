@@ -334,7 +334,7 @@ int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_f
 }
 
 /* At most one byte more than is taken, so that a larger file is known. */
-static int slurp(const char *path, char **ret, size_t *ret_len, struct mfs_error *err)
+int mfs_yaml_slurp(const char *path, char **ret, size_t *ret_len, struct mfs_error *err)
 {
 	char *bytes;
 	ssize_t n = 1;
@@ -367,7 +367,7 @@ int mfs_yaml_read(const char *path, struct mfs_flag_values *v, struct mfs_arena 
 {
 	char *bytes;
 	size_t len;
-	int rc = slurp(path, &bytes, &len, err);
+	int rc = mfs_yaml_slurp(path, &bytes, &len, err);
 
 	if (rc)
 		return rc;

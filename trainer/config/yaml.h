@@ -30,6 +30,8 @@
  * the line. -EINVAL; -errno if the file cannot be read. */
 int mfs_yaml_read(const char *path, struct mfs_flag_values *v, struct mfs_arena *arena,
 		  struct mfs_error *err);
+/* The bytes of a file of at most MFS_YAML_BYTES, or one more; the caller frees them. */
+int mfs_yaml_slurp(const char *path, char **ret, size_t *ret_len, struct mfs_error *err);
 int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_flag_values *v,
 		   struct mfs_arena *arena, struct mfs_error *err);
 

@@ -182,11 +182,22 @@ static struct mfs_parallel_sizes sizes_of(const struct mfs_train_config *c)
 					   .edp = tp * cp * dp / (etp * ep)};
 }
 
-static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
-		       struct mfs_error *err)
+static int open_recorder(struct mfs_trainer *t, const struct mfk_backend *recorder,
+			 struct mfs_error *err)
 {
 	char why[MFK_WHY];
-	int rc = mfs_device_choose(t->config, launch, &t->backend, &t->device, err);
+	const int rc = recorder->device->open(0, 0, &t->device, why);
+
+	t->backend = rc ? NULL : recorder;
+	return rc ? mfs_fail(err, rc, "%s", why) : 0;
+}
+
+static int open_device(struct mfs_trainer *t, const struct mfs_launch *launch,
+		       const struct mfk_backend *recorder, struct mfs_error *err)
+{
+	char why[MFK_WHY];
+	int rc = recorder ? open_recorder(t, recorder, err)
+			  : mfs_device_choose(t->config, launch, &t->backend, &t->device, err);
 
 	if (rc)
 		return rc;
@@ -298,27 +309,30 @@ static const char *tokenizer_of(const struct mfs_train_config *config, const str
  * each other. What each does for itself may take as long as it takes, such as a load; who waits for
  * it meanwhile is watched. */
 static int open_processes(struct mfs_trainer *t, const struct mfs_launch *launch,
-			  struct mfs_error *err)
+			  const struct mfk_backend *recorder, struct mfs_error *err)
 {
 	const struct mfs_parallel_sizes sizes = sizes_of(t->config);
 	const unsigned seconds = 60 * (unsigned)t->config->distributed_timeout_minutes;
 	int rc = 0;
 
 	mfs_parallel_places(launch, &sizes, &t->parallel);
-	if (t->config->dry_run)
+	t->parallel.traffic = t->traffic;
+	if (t->config->dry_run && !recorder)
 		return 0;
-	if (launch->size > 1)
+	if (launch->size > 1 && !recorder)
 		rc = mfs_watch_new(launch, seconds, MFS_TRAIN_FAILED, &t->parallel.watch, err);
 	if (!rc)
-		rc = open_device(t, launch, err);
+		rc = open_device(t, launch, recorder, err);
 	if (!rc)
 		rc = mfs_parallel_open(&t->parallel, t->backend, t->device, seconds, err);
 	return rc;
 }
 
 int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *launch,
-		     struct mfs_trainer *t, struct mfs_error *err)
+		     const struct mfk_backend *recorder, struct mfs_trainer *t,
+		     struct mfs_error *err)
 {
+	const bool plans = config->dry_run && !recorder;
 	struct mfs_load *load = NULL;
 	char tokenizer[PATH_MAX];
 	int rc;
@@ -329,14 +343,14 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 	if (!rc)
 		rc = load ? mfs_load_args(load, config, err) : mfs_train_config_settle(config, err);
 	if (!rc)
-		rc = open_processes(t, launch, err);
+		rc = open_processes(t, launch, recorder, err);
 	/* While the device has room. */
 	if (!rc && !config->dry_run && config->log_throughput)
 		rc = mfs_peak_measure(t->backend, t->device, t->ctx,
 				      mfs_mfk_dtype(config->params_dtype), &t->peak, err);
 	if (!rc)
 		rc = plan(t, err);
-	if (rc || config->dry_run)
+	if (rc || plans)
 		goto out;
 	rc = mfs_memory_place(&t->memory, t->backend, t->device, err);
 	if (rc)
@@ -345,10 +359,10 @@ int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *l
 	t->iterations = mfs_schedule_iterations(config);
 	rc = mfs_net_begin(t->net, t->ctx, err);
 	if (!rc)
-		rc = fill(t, load, err);
+		rc = fill(t, recorder ? NULL : load, err);
 	if (!rc)
 		rc = open_data(t, err);
-	if (!rc && config->save)
+	if (!rc && config->save && !recorder)
 		rc = mfs_saver_new(config, t->params, &t->parallel, t->backend, t->device,
 				   tokenizer_of(config, load, tokenizer), &t->saver, err);
 	if (load)

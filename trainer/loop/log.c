@@ -28,6 +28,22 @@ void mfs_log_memory(const struct mfs_trainer *t)
 	putchar('\n');
 }
 
+void mfs_log_traffic(const struct mfs_traffic traffic[MFS_GROUP_COUNT])
+{
+	bool any = false;
+
+	printf("communication of a step:");
+	for (int g = 0; g < MFS_GROUP_COUNT; g++) {
+		if (!traffic[g].operations)
+			continue;
+		printf("%s %s %llu bytes in %llu operations", any ? "," : "",
+		       mfs_group_name((enum mfs_group)g), (unsigned long long)traffic[g].bytes,
+		       (unsigned long long)traffic[g].operations);
+		any = true;
+	}
+	puts(any ? "" : " none");
+}
+
 double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch)
 {
 	return mfs_flops(&t->config->model, (uint64_t)t->config->seq_length,
@@ -423,6 +439,8 @@ void mfs_log_end(struct mfs_trainer *t, const char *stop)
 		printf("data: %llu microbatches, waited for %.3f ms each at the 99th percentile\n",
 		       (unsigned long long)data.batches, (double)data.stall_p99_ns / 1e6);
 	}
+	if (t->config->log_communication)
+		mfs_log_traffic(t->step_traffic);
 	if (stop)
 		printf("exiting at iteration %llu: %s\n", (unsigned long long)t->progress.iteration,
 		       stop);

@@ -1,4 +1,5 @@
 #include <math.h>
+#include <string.h>
 
 #include "trainer/loop/trainer_i.h"
 #include "trainer/model/dtype.h"
@@ -136,6 +137,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 	double counted;
 	int rc;
 
+	memset(t->traffic, 0, sizeof(t->traffic));
 	mfs_watch_iteration(t->parallel.watch, t->progress.iteration + 1);
 	step.microbatches = mfs_trainer_microbatches(t, step.batch);
 	rc = run_microbatches(t, step.microbatches, &counted, err);
@@ -162,6 +164,7 @@ int mfs_trainer_step(struct mfs_trainer *t, struct mfs_step *ret, struct mfs_err
 			return rc;
 		gather(t, &step);
 		advance(t, &step);
+		memcpy(t->step_traffic, t->traffic, sizeof(t->traffic));
 		rc = measure(t, &step, err);
 	}
 	*ret = step;

@@ -6,6 +6,7 @@
 
 #include "formats/base/clock.h"
 #include "formats/base/str.h"
+#include "trainer/loop/dry_run.h"
 #include "trainer/loop/trainer_i.h"
 
 /* What a run has done since it was started. */
@@ -188,56 +189,6 @@ static void wait_for_others(const struct mfs_trainer *t)
 	mfs_parallel_sum(&t->parallel, MFS_GROUP_WORLD, &none, 1, &err);
 }
 
-/* Says what memory a process needs. *ret: of the device. */
-static int plan_process(struct mfs_train_config *config, const struct mfs_launch *launch,
-			uint64_t *ret, struct mfs_error *err)
-{
-	struct mfs_trainer t;
-	const int rc = mfs_trainer_open(config, launch, &t, err);
-	struct mfs_error none;
-
-	*ret = t.memory.total;
-	if (!rc) {
-		if (t.parallel.size.pp > 1)
-			printf("stage %u of %u: ", t.parallel.place.pp, t.parallel.size.pp);
-		mfs_log_memory(&t);
-	}
-	mfs_trainer_close(&t, &none); /* a plan waits for nobody */
-	return rc;
-}
-
-/* The stages of a pipeline differ, and each other dimension gives equal parts: so a process of each
- * stage is planned, the first of its ranks. */
-static int dry_run(struct mfs_train_config *config, const struct mfs_launch *launch)
-{
-	struct mfs_launch of = *launch;
-	struct mfs_error err = {0};
-	uint64_t bytes, most = 0;
-	uint32_t stages = 1, most_of = 0;
-	int rc = 0;
-
-	/* All would say the same. */
-	if (launch->rank)
-		return MFS_TRAIN_OK;
-	for (uint32_t i = 0; i < stages && !rc; i++) {
-		rc = plan_process(config, &of, &bytes, &err);
-		if (bytes > most) {
-			most = bytes;
-			most_of = i;
-		}
-		/* Known now, if a checkpoint says them. */
-		stages = (uint32_t)config->model.pipeline_model_parallel_size;
-		of.size = stages *
-			  (uint32_t)(config->model.tensor_model_parallel_size *
-				     config->context_parallel_size * config->data_parallel_size);
-		of.rank = (i + 1) * (of.size / stages);
-	}
-	if (!rc && stages > 1)
-		printf("stage %u needs the most, of %u processes: %.3f GiB each\n", most_of,
-		       of.size, (double)most / (1 << 30));
-	return rc ? fail(launch, &err, MFS_TRAIN_FAILED) : MFS_TRAIN_OK;
-}
-
 int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 {
 	struct mfs_train_run r = {.began_ns = mfs_now_ns(), .exit = MFS_TRAIN_FAILED};
@@ -246,10 +197,10 @@ int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 	int rc;
 
 	if (config->dry_run)
-		return dry_run(config, launch);
+		return mfs_dry_run(config, launch);
 	mfs_stop_on(SIGTERM);
 	mfs_stop_on(SIGINT);
-	rc = mfs_trainer_open(config, launch, &r.t, &err);
+	rc = mfs_trainer_open(config, launch, NULL, &r.t, &err);
 	if (rc)
 		goto out;
 	mfs_stop_on((int)config->exit_signal);

@@ -48,6 +48,8 @@ struct mfs_trainer {
 	struct mfk_ctx *ctx;
 	struct mfs_peak peak; /* of the device, with --log-throughput */
 	struct mfs_parallel parallel;
+	/* up to now, and of the last step */
+	struct mfs_traffic traffic[MFS_GROUP_COUNT], step_traffic[MFS_GROUP_COUNT];
 	struct mfs_memory memory;
 	struct mfs_flat_places places;
 	struct mfs_params *params;
@@ -101,9 +103,12 @@ struct mfs_trainer {
 
 /* begin.c */
 /* Opens everything, in order, and loads or draws the parameters. With dry_run it ends before the
- * device is needed. On failure everything that was opened is in *ret and must be closed. */
+ * device is needed, unless there is a recorder (kernels/record): then it goes on with that, drawn
+ * parameters and generated data. On failure everything that was opened is in *ret and must be
+ * closed. */
 int mfs_trainer_open(struct mfs_train_config *config, const struct mfs_launch *launch,
-		     struct mfs_trainer *ret, struct mfs_error *err);
+		     const struct mfk_backend *recorder, struct mfs_trainer *ret,
+		     struct mfs_error *err);
 /* -ETIMEDOUT: all is closed, and others do not end (mfs_parallel_close). */
 int mfs_trainer_close(struct mfs_trainer *t, struct mfs_error *err);
 
@@ -159,6 +164,8 @@ bool mfs_saves_end(struct mfs_trainer *t);
 
 /* log.c: what a run says, on standard output */
 void mfs_log_memory(const struct mfs_trainer *t);
+/* What a process says to each group in a step. */
+void mfs_log_traffic(const struct mfs_traffic traffic[MFS_GROUP_COUNT]);
 void mfs_log_begin(struct mfs_trainer *t);
 void mfs_log_step(struct mfs_trainer *t, const struct mfs_step *step);
 /* True if mfs_log_step() is going to report the iteration that is done. */

@@ -97,6 +97,21 @@ void mfs_parallel_one(struct mfs_parallel *ret)
 	mfs_parallel_places(&alone, &sizes, ret);
 }
 
+uint32_t mfs_parallel_on_host(const struct mfs_parallel *p, enum mfs_group g, uint32_t each)
+{
+	const unsigned agree = groups[g].of & ~groups[g].differ;
+	const uint32_t first = p->launch.rank / each * each;
+	uint32_t size[DIMS], own[DIMS], other[DIMS], dims, found = 0;
+
+	sizes_of(&p->size, size);
+	places_of(p->launch.rank, groups[g].of, size, own);
+	for (uint32_t rank = first; rank < first + each && rank < p->launch.size; rank++) {
+		places_of(rank, groups[g].of, size, other);
+		found += number_of(own, agree, size, &dims) == number_of(other, agree, size, &dims);
+	}
+	return found;
+}
+
 /* ---- life ---- */
 
 static int check(int rc, const char *why, const struct mfs_parallel *p, struct mfs_error *err)
@@ -191,7 +206,6 @@ void mfs_parallel_end_all(const struct mfs_parallel *p, int code)
 
 /* ---- what is said ---- */
 
-/* For messages; they are Megatron's names. */
 static const char *const names[MFS_GROUP_COUNT] = {
 	[MFS_GROUP_WORLD] = "world",
 	[MFS_GROUP_TENSOR] = "tp",
@@ -208,6 +222,19 @@ static const char *const names[MFS_GROUP_COUNT] = {
 	[MFS_GROUP_EXPERT_MODEL] = "expt_tp-ep-pp",
 };
 
+const char *mfs_group_name(enum mfs_group g)
+{
+	return names[g];
+}
+
+static void count(const struct mfs_parallel *p, enum mfs_group g, uint64_t bytes)
+{
+	if (!p->traffic)
+		return;
+	p->traffic[g].operations++;
+	p->traffic[g].bytes += bytes;
+}
+
 /* False: a group of one, in which nothing is to be said. */
 static bool begins(const struct mfs_parallel *p, enum mfs_group g, const char *what)
 {
@@ -223,38 +250,48 @@ static void ends(const struct mfs_parallel *p)
 }
 
 void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-			     enum mfk_reduce op, enum mfk_dtype dtype, void *data, uint64_t count)
+			     enum mfk_reduce op, enum mfk_dtype dtype, void *data,
+			     uint64_t elements)
 {
 	if (!begins(p, g, "an all-reduce"))
 		return;
-	p->ops->all_reduce(c, p->group[g].comm, op, dtype, data, (int64_t)count);
+	count(p, g, elements * mfk_dtype_size(dtype));
+	p->ops->all_reduce(c, p->group[g].comm, op, dtype, data, (int64_t)elements);
 	ends(p);
 }
 
 void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-			     enum mfk_dtype dtype, void *to, const void *from, uint64_t count)
+			     enum mfk_dtype dtype, void *to, const void *from, uint64_t elements)
 {
 	if (!begins(p, g, "an all-gather"))
 		return;
-	p->ops->all_gather(c, p->group[g].comm, dtype, to, from, (int64_t)count);
+	count(p, g, elements * p->group[g].size * mfk_dtype_size(dtype));
+	p->ops->all_gather(c, p->group[g].comm, dtype, to, from, (int64_t)elements);
 	ends(p);
 }
 
 void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-				 enum mfk_dtype dtype, void *to, void *from, uint64_t count)
+				 enum mfk_dtype dtype, void *to, void *from, uint64_t elements)
 {
 	if (!begins(p, g, "a reduce-scatter"))
 		return;
-	p->ops->reduce_scatter(c, p->group[g].comm, dtype, to, from, (int64_t)count);
+	count(p, g, elements * p->group[g].size * mfk_dtype_size(dtype));
+	p->ops->reduce_scatter(c, p->group[g].comm, dtype, to, from, (int64_t)elements);
 	ends(p);
 }
 
 void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-			   const struct mfk_message *list, unsigned count)
+			   const struct mfk_message *list, unsigned messages)
 {
+	uint64_t sent = 0;
+
 	if (!begins(p, g, "an exchange of messages"))
 		return;
-	p->ops->exchange(c, p->group[g].comm, list, count);
+	for (unsigned i = 0; i < messages; i++)
+		if (!list[i].receive && list[i].peer != p->group[g].rank)
+			sent += list[i].bytes;
+	count(p, g, sent);
+	p->ops->exchange(c, p->group[g].comm, list, messages);
 	ends(p);
 }
 

@@ -47,11 +47,18 @@ enum mfs_group {
 
 struct mfs_hostnet;
 
+/* Device memory that a process's operations went through: of the larger of both buffers, all parts
+ * of it; of exchanges what was sent to others. */
+struct mfs_traffic {
+	uint64_t operations, bytes;
+};
+
 struct mfs_parallel {
 	struct mfs_launch launch;
 	struct mfs_parallel_sizes size, place;
 	const struct mfk_comm_ops *ops; /* NULL: one process, or a plan alone */
 	struct mfs_watch *watch;	/* whom operations beat; NULL: nobody watches */
+	struct mfs_traffic *traffic;	/* [MFS_GROUP_COUNT]; NULL: nobody counts */
 	struct mfs_hostnet *net;	/* NULL: the backend wants none */
 	struct mfs_group_place {
 		uint32_t rank, size;
@@ -75,6 +82,13 @@ int mfs_parallel_close(struct mfs_parallel *p, struct mfs_error *err);
 /* The rest of the world must not wait for a process that has failed: ends them all. */
 void mfs_parallel_end_all(const struct mfs_parallel *p, int code);
 
+/* For messages; they are Megatron's names. */
+const char *mfs_group_name(enum mfs_group g);
+
+/* How many of a group's processes are on this one's host, if each has so many, in the order of
+ * ranks. */
+uint32_t mfs_parallel_on_host(const struct mfs_parallel *p, enum mfs_group g, uint32_t each);
+
 static inline bool mfs_is_first_stage(const struct mfs_parallel *p)
 {
 	return p->place.pp == 0;
@@ -88,13 +102,14 @@ static inline bool mfs_is_last_stage(const struct mfs_parallel *p)
 /* Operations of the context, as struct mfk_comm_ops says. In a group of one nothing is done: what
  * is to be gathered or scattered is at its place when to is from. */
 void mfs_parallel_all_reduce(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-			     enum mfk_reduce op, enum mfk_dtype dtype, void *data, uint64_t count);
+			     enum mfk_reduce op, enum mfk_dtype dtype, void *data,
+			     uint64_t elements);
 void mfs_parallel_all_gather(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-			     enum mfk_dtype dtype, void *to, const void *from, uint64_t count);
+			     enum mfk_dtype dtype, void *to, const void *from, uint64_t elements);
 void mfs_parallel_reduce_scatter(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-				 enum mfk_dtype dtype, void *to, void *from, uint64_t count);
+				 enum mfk_dtype dtype, void *to, void *from, uint64_t elements);
 void mfs_parallel_exchange(const struct mfs_parallel *p, enum mfs_group g, struct mfk_ctx *c,
-			   const struct mfk_message *list, unsigned count);
+			   const struct mfk_message *list, unsigned messages);
 /* Host memory: sums of doubles over a group. Waits. */
 int mfs_parallel_sum(const struct mfs_parallel *p, enum mfs_group g, double *values, unsigned count,
 		     struct mfs_error *err);

@@ -118,9 +118,13 @@ int mfs_settle_parallel(struct settle *s)
 				"--expert-tensor-parallel-size: expected a divisor of "
 				"--tensor-model-parallel-size %lld, found %lld",
 				(long long)tp, (long long)etp);
-	/* A plan is of as many processes as the model needs. */
+	if (s->c->machine && !s->c->dry_run)
+		return mfs_fail(s->err, -EINVAL, "--machine is for plans: expected --dry-run, too");
+	/* A plan is of as many processes as it is told, or as the model needs. */
 	if (s->c->dry_run && number(s, "world_size") == 1)
-		mfs_flag_set_number(s->v, "world_size", pp * common_multiple(tp * cp, etp * ep));
+		mfs_flag_set_number(s->v, "world_size",
+				    s->c->gpus ? s->c->gpus
+					       : pp * common_multiple(tp * cp, etp * ep));
 	world = number(s, "world_size");
 	if (world % (tp * pp * cp))
 		return mfs_fail(s->err, -EINVAL,

@@ -1,0 +1,59 @@
+#!/bin/bash
+# Plans of runs on machines that are not here (--dry-run --machine): what they say that processes say to each other is what processes say.
+set -u
+cd "$(dirname "$0")/../.." || exit 1
+. tests/train/processes.sh
+processes_begin plan
+machine=configs/machines/h200.yaml
+
+# plan ARGUMENT...: of args
+plan() {
+	"$train" --dry-run --machine "$machine" "${args[@]}" "$@" >"$work/log" 2>&1
+}
+
+# said LOG: what the first process says to others in a step
+said() {
+	sed -n 's/^\(stage 0 of [0-9]*: \)*communication of a step: //p' "$1"
+}
+
+# says NAME FAMILY LAYOUT [EDIT] ARGUMENT...: a plan says what the run does. EDIT: of both lines, by sed.
+says() {
+	local n=${3%%-*} bad=0
+	family_args "$2"
+	layout_flags "$3"
+	run "$n" "$work/n1.log" "${layout[@]}" --log-communication --exit-interval 2 "${@:5}" || bad=1
+	plan --gpus "$n" "${layout[@]}" "${@:5}" || bad=1
+	said "$work/n1.log" | sed -E "$4" >"$work/is"
+	said "$work/log" | sed -E "$4" >"$work/planned"
+	[ -s "$work/is" ] && diff "$work/is" "$work/planned" || bad=1
+	verdict $bad "$1"
+}
+
+says "heads, sequences, documents" llama 2-tp2-sp '' --reset-attention-mask --reset-position-ids --eod-id 11
+says "stages with chunks, two copies" llama 4-pp2-vpp2 ''
+says "the distributed optimizer's buckets" qwen2 2-dp2 '' --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather \
+	--ddp-bucket-size 20000
+says "parts of sequences" gpt2 2-cp2 ''
+# Which rows go to whom depends on the tokens.
+says "experts" mixtral 2-ep2 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/'
+says "all of them" mixtral 8-tp2-sp-pp2-ep2-etp1 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/' --use-distributed-optimizer
+
+
+# What it refuses.
+must_fail() {
+	local bad=0
+	"$train" "${args[@]}" "${@:3}" >"$work/log" 2>&1 && bad=1
+	grep -q -- "$2" "$work/log" || bad=1
+	verdict $bad "$1"
+}
+echo 'name: x' >"$work/short.yaml"
+sed 's/^multiprocessors: .*/multiprocessors: none/' "$machine" >"$work/word.yaml"
+sed 's/^launch_us/launch/' "$machine" >"$work/other.yaml"
+must_fail "a machine without memory" "short.yaml: 'memory_gib' is missing" --dry-run --machine "$work/short.yaml"
+must_fail "a machine with a word for a number" "word.yaml: line 6: expected a number above 0" --dry-run --machine "$work/word.yaml"
+must_fail "a machine with something else" "other.yaml: line 35: 'launch' is nothing that a machine has" --dry-run --machine "$work/other.yaml"
+must_fail "no machine" "none.yaml: No such file" --dry-run --machine "$work/none.yaml"
+must_fail "a machine to train on" "--machine .*--dry-run" --machine "$machine"
+must_fail "too few" "3 processes: expected a multiple of" --dry-run --gpus 3 --tensor-model-parallel-size 2
+
+processes_end

@@ -1,0 +1,293 @@
+/* What a machine takes for recorded work (trainer/simulate), beside what is known of it. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "tests/unit/unit.h"
+#include "trainer/parallel/pipeline.h"
+#include "trainer/simulate/timeline.h"
+
+static struct mfs_error err;
+
+/* A second for each 1000 bytes of memory, and for each 1000 bytes between processes. */
+static const struct mfs_machine plain = {
+	.units = 1,
+	.bandwidth = 1000,
+	.other_share = 1,
+	.host_bandwidth = 1000,
+	.gpus_per_host = 1000,
+	.link = 1000,
+	.network = 100,
+	.network_latency = 3,
+};
+
+/* ---- records ---- */
+
+struct script {
+	struct mfk_work list[4096];
+	struct mfk_record_message messages[4096];
+	struct mfk_record record;
+};
+
+static struct mfk_comm *const comms[] = {(void *)&comms[0], (void *)&comms[1]};
+
+static void add(struct script *s, struct mfk_work w)
+{
+	ck_assert_uint_lt(s->record.count, 4096);
+	w.name = "";
+	s->list[s->record.count++] = w;
+	s->record.list = s->list;
+	s->record.messages = s->messages;
+}
+
+static void works(struct script *s, unsigned stream, uint64_t bytes)
+{
+	add(s, (struct mfk_work){.kind = MFK_WORK_MEMORY, .stream = stream, .bytes = bytes});
+}
+
+static void says(struct script *s, bool receive, unsigned peer, uint64_t bytes)
+{
+	s->messages[s->record.message_count++] = (struct mfk_record_message){receive, peer, bytes};
+}
+
+/* The messages since the last exchange. */
+static void exchanges(struct script *s, uint64_t bytes)
+{
+	unsigned from = 0;
+
+	for (uint64_t i = 0; i < s->record.count; i++)
+		if (s->list[i].kind == MFK_WORK_EXCHANGE)
+			from = s->list[i].first_message + s->list[i].messages;
+	add(s, (struct mfk_work){.kind = MFK_WORK_EXCHANGE,
+				 .comm = comms[0],
+				 .bytes = bytes,
+				 .first_message = from,
+				 .messages = (unsigned)s->record.message_count - from});
+}
+
+static struct mfs_timeline_stage stage_of(const struct script *s, uint32_t size)
+{
+	return (struct mfs_timeline_stage){
+		.record = &s->record,
+		.groups = {{.comm = comms[0], .machine = {size, size}, .stages = true},
+			   {.comm = comms[1], .machine = {2, 2}}}};
+}
+
+static double time_of(const struct script *scripts, uint32_t count, unsigned free)
+{
+	struct mfs_timeline_stage stages[8];
+	struct mfs_timeline t;
+
+	for (uint32_t i = 0; i < count; i++)
+		stages[i] = stage_of(&scripts[i], count);
+	unit_ok(mfs_timeline_run(&plain, stages, count, free, &t, &err), &err);
+	return t.step;
+}
+
+/* ---- streams, events and the host ---- */
+
+START_TEST(streams_run_beside_each_other)
+{
+	static struct script s;
+
+	s = (struct script){0};
+	works(&s, 0, 2000);
+	add(&s, (struct mfk_work){.kind = MFK_WORK_RECORD, .stream = 0, .event = 5});
+	works(&s, 0, 4000);
+	works(&s, 1, 1000);
+	add(&s, (struct mfk_work){.kind = MFK_WORK_WAIT, .stream = 1, .event = 5});
+	works(&s, 1, 1000); /* from 2 s on */
+	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 6, 1e-9);
+	add(&s, (struct mfk_work){.kind = MFK_WORK_SYNC, .stream = 0});
+	works(&s, 1, 1000); /* from 6 s on */
+	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 7, 1e-9);
+	add(&s, (struct mfk_work){.kind = MFK_WORK_EVENT_SYNC, .event = 5});
+	add(&s, (struct mfk_work){.kind = MFK_WORK_MEETING, .comm = comms[1]});
+	works(&s, 0, 500);
+	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 7, 1e-9);
+}
+END_TEST
+
+START_TEST(a_group_is_as_slow_as_its_link)
+{
+	static struct script s;
+
+	s = (struct script){0};
+	works(&s, 0, 1000);
+	add(&s, (struct mfk_work){
+			.kind = MFK_WORK_ALL_REDUCE, .stream = 1, .comm = comms[1], .bytes = 4000});
+	/* 2 * 4000 / 2 bytes */
+	ck_assert_double_eq_tol(time_of(&s, 1, MFS_TIMELINE_GROUPS), 4, 1e-9);
+	ck_assert_double_eq_tol(time_of(&s, 1, 1), 1, 1e-9);
+}
+END_TEST
+
+START_TEST(between_hosts)
+{
+	const struct mfk_work gather = {.kind = MFK_WORK_ALL_GATHER, .bytes = 16000};
+	const struct mfk_work messages = {.kind = MFK_WORK_EXCHANGE, .bytes = 15000};
+	const struct mfs_machine_group near = {16, 16}, far = {16, 4};
+
+	ck_assert_double_eq_tol(mfs_machine_time(&plain, &gather, &near), 15, 1e-9);
+	/* Four links of 100 bytes a second. */
+	ck_assert_double_eq_tol(mfs_machine_time(&plain, &gather, &far), 15000.0 / 400 + 3 * 4,
+				1e-9);
+	/* 12 of 15 others are elsewhere. */
+	ck_assert_double_eq_tol(mfs_machine_time(&plain, &messages, &far), 12000.0 / 100 + 3, 1e-9);
+}
+END_TEST
+
+/* ---- pipelines ---- */
+
+/* Forward takes 1 s and backward 2; messages cost nothing. */
+static void script_of(const struct mfs_pipeline *p, struct script *s)
+{
+	*s = (struct script){0};
+	for (uint64_t i = 0; i < p->count; i++) {
+		const struct mfs_pipeline_step *x = &p->steps[i];
+
+		if (x->kind == MFS_PIPELINE_FORWARD)
+			works(s, 0, 1000);
+		else if (x->kind == MFS_PIPELINE_BACKWARD)
+			works(s, 0, 2000);
+		for (uint32_t k = 0; x->kind == MFS_PIPELINE_EXCHANGE && k < x->message_count; k++)
+			says(s, x->message[k].receive, x->message[k].stage, 0);
+		if (x->kind == MFS_PIPELINE_EXCHANGE)
+			exchanges(s, 0);
+	}
+}
+
+static double pipeline_time(uint32_t stages, uint32_t chunks, uint64_t microbatches)
+{
+	const struct mfs_pipeline_shape shape = {stages, chunks, chunks > 1 ? stages : 1,
+						 microbatches, true};
+	static struct script scripts[8];
+
+	for (uint32_t i = 0; i < stages; i++) {
+		struct mfs_pipeline p;
+
+		unit_ok(mfs_pipeline_new(&shape, i, &p, &err), &err);
+		script_of(&p, &scripts[i]);
+		mfs_pipeline_release(&p);
+	}
+	return time_of(scripts, stages, MFS_TIMELINE_GROUPS);
+}
+
+/* Narayanan and others (SC 2021), 2.2: the bubble is (stages - 1) (forward + backward) of a stage.
+ * Chunks divide it, but for what exchanges in the stream of passes let them wait. */
+START_TEST(a_pipeline_has_its_bubble)
+{
+	for (uint32_t stages = 1; stages <= 4; stages++)
+		for (uint64_t m = stages; m <= 16; m += stages) {
+			const double expected = 3.0 * (double)(m + stages - 1);
+
+			ck_assert_double_eq_tol(pipeline_time(stages, 1, m), expected, 1e-9);
+		}
+	/* The same work in chunks of half the size. */
+	ck_assert_double_lt(pipeline_time(4, 2, 8), 2 * pipeline_time(4, 1, 8));
+}
+END_TEST
+
+START_TEST(stages_that_wait_for_ever_are_found)
+{
+	static struct script s[2];
+	struct mfs_timeline_stage stages[2];
+	struct mfs_timeline t;
+
+	for (int i = 0; i < 2; i++) {
+		s[i] = (struct script){0};
+		says(&s[i], true, 1 - i, 10);
+		exchanges(&s[i], 10);
+		says(&s[i], false, 1 - i, 10);
+		exchanges(&s[i], 10);
+		stages[i] = stage_of(&s[i], 2);
+	}
+	ck_assert_int_eq(mfs_timeline_run(&plain, stages, 2, MFS_TIMELINE_GROUPS, &t, &err),
+			 -EDEADLK);
+}
+END_TEST
+
+/* ---- files ---- */
+
+static void read_machine(struct mfs_machine *ret)
+{
+	char bytes[8192];
+	FILE *f = fopen("configs/machines/h200.yaml", "r");
+	size_t len;
+
+	ck_assert_ptr_nonnull(f);
+	len = fread(bytes, 1, sizeof(bytes), f);
+	fclose(f);
+	unit_ok(mfs_machine_parse("h200.yaml", bytes, len, ret, &err), &err);
+}
+
+START_TEST(h200)
+{
+	const struct mfk_work square = {.kind = MFK_WORK_GEMM,
+					.dtype = MFK_BF16,
+					.m = 8448, /* 66 * 32 tiles: 16 waves */
+					.n = 8192,
+					.k = 8192,
+					.groups = 1,
+					.flops = 2.0 * 8448 * 8192 * 8192,
+					.bytes = 1};
+	struct mfs_machine m;
+
+	read_machine(&m);
+	ck_assert_str_eq(m.name, "NVIDIA H200");
+	ck_assert_uint_eq(m.gpus_per_host, 8);
+	ck_assert_double_eq_tol(square.flops / mfs_machine_time(&m, &square, NULL) / 730e12, 1,
+				0.002);
+}
+END_TEST
+
+/* Each line of the file that is left out, or says no number, is missed. */
+START_TEST(files_that_are_no_machine)
+{
+	static const struct {
+		const char *text, *why;
+	} bad[] = {
+		{"", "expected a mapping"},
+		{"- 1", "expected a mapping"},
+		{"name: [1]", "line 1: expected a name"},
+		{"memory_gib: -1", "line 1: expected a number above 0"},
+		{"memory_gib: nan", "line 1: expected a number above 0"},
+		{"memory_gib: 1e999", "line 1: expected a number above 0"},
+		{"memory_gib: '1'", "line 1: expected a number above 0"},
+		{"products_tflops: {bf16: 1}", "line 1: expected fp32, bf16 and fp16"},
+		{"products_tflops: {int8: 1}", "line 1: expected fp32, bf16 and fp16"},
+		{"attention_tflops: []", "line 1: expected a list of one to eight"},
+		{"attention_tflops: {a: 1}", "line 1: expected a list of one to eight"},
+		{"attention_tflops: [[1, 2, 3]]", "line 1: expected a list of one to eight"},
+		{"attention_tflops: [[1, 2, 3, 4, 5]]", "line 1: expected a list of one to eight"},
+		{"shares: {norm: 1}", "line 1: expected a share of other"},
+		{"shares: 1", "line 1: expected shares"},
+		{"gpus_per_host: 1.5", "line 1: expected a number from 1 to 1024"},
+		{"speed: 1", "line 1: 'speed' is nothing that a machine has"},
+		{"name: x", "'memory_gib' is missing"},
+	};
+	struct mfs_machine m;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		ck_assert_int_eq(mfs_machine_parse("m", bad[i].text, strlen(bad[i].text), &m, &err),
+				 -EINVAL);
+		ck_assert_msg(strstr(err.msg, bad[i].why), "%s: %s", bad[i].text, err.msg);
+	}
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("simulate");
+	TCase *c = tcase_create("timeline");
+
+	tcase_add_test(c, streams_run_beside_each_other);
+	tcase_add_test(c, a_group_is_as_slow_as_its_link);
+	tcase_add_test(c, between_hosts);
+	tcase_add_test(c, a_pipeline_has_its_bubble);
+	tcase_add_test(c, stages_that_wait_for_ever_are_found);
+	tcase_add_test(c, h200);
+	tcase_add_test(c, files_that_are_no_machine);
+	suite_add_tcase(s, c);
+	return s;
+}

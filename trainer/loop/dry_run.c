@@ -1,0 +1,121 @@
+#include "trainer/loop/dry_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "trainer/config/yaml.h"
+#include "trainer/loop/train.h"
+#include "trainer/loop/trainer_i.h"
+
+#define GIB ((double)(UINT64_C(1) << 30))
+
+static int fail(const struct mfs_error *err)
+{
+	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
+	return MFS_TRAIN_FAILED;
+}
+
+/* ---- the machine ---- */
+
+static int read_machine(const char *path, struct mfs_machine *ret, struct mfs_error *err)
+{
+	char *bytes = NULL;
+	size_t len = 0;
+	int rc = mfs_yaml_slurp(path, &bytes, &len, err);
+
+	if (!rc)
+		rc = mfs_machine_parse(path, bytes, len, ret, err);
+	free(bytes);
+	return rc;
+}
+
+/* ---- what is said ---- */
+
+static void say_traffic(const struct mfs_plan *p)
+{
+	for (uint32_t i = 0; i < p->stage_count; i++) {
+		if (p->stage_count > 1)
+			printf("stage %u of %u: ", i, p->stage_count);
+		mfs_log_traffic(p->stages[i].traffic);
+	}
+}
+
+static void say_part(const char *name, double seconds, double step)
+{
+	if (seconds > 0)
+		printf(", %s %.1f %%", name, 100 * seconds / step);
+}
+
+static void say_time(const struct mfs_plan *p, const struct mfs_machine *m)
+{
+	const struct mfs_timeline *t = &p->time;
+
+	printf("a step on %u of %s: %.1f ms, %.0f tokens/s, %.1f TFLOP/s of each\n", p->processes,
+	       m->name, 1e3 * t->step, p->tokens / t->step,
+	       p->flops / t->step / p->processes / 1e12);
+	printf("of it, in the stage that computes the most: products %.1f %%",
+	       100 * t->products / t->step);
+	say_part("attention", t->attention, t->step);
+	say_part("memory", t->memory, t->step);
+	say_part("copies", t->host, t->step);
+	putchar('\n');
+	for (int g = 0; g < MFS_GROUP_COUNT; g++)
+		if (t->groups[g] > 0)
+			printf("  %s: %.1f ms, of which %.1f ms are exposed\n",
+			       mfs_group_name((enum mfs_group)g), 1e3 * t->groups[g],
+			       1e3 * p->exposed[g]);
+}
+
+static void say_memory(const struct mfs_plan *p)
+{
+	uint32_t most = 0;
+
+	for (uint32_t i = 1; i < p->stage_count; i++)
+		if (p->stages[i].bytes > p->stages[most].bytes)
+			most = i;
+	if (p->stage_count > 1)
+		printf("stage %u needs the most, of %u processes: %.3f GiB each\n", most,
+		       p->processes, (double)p->most / GIB);
+}
+
+static void say_fit(const struct mfs_plan *p, const struct mfs_machine *m)
+{
+	if ((double)p->most > m->memory)
+		printf("WARNING: %s has %.0f GiB\n", m->name, m->memory / GIB);
+}
+
+/* ---- all of it ---- */
+
+static int plan(struct mfs_train_config *config, const struct mfs_launch *launch,
+		const struct mfs_machine *machine, struct mfs_error *err)
+{
+	struct mfs_plan p;
+	const int rc = mfs_plan_run(config, launch, machine, true, &p, err);
+
+	if (!rc) {
+		say_memory(&p);
+		if (machine) {
+			say_fit(&p, machine);
+			say_traffic(&p);
+			say_time(&p, machine);
+		}
+	}
+	mfs_plan_release(&p);
+	return rc;
+}
+
+int mfs_dry_run(struct mfs_train_config *config, const struct mfs_launch *launch)
+{
+	struct mfs_machine machine;
+	struct mfs_error err = {0};
+	int rc = 0;
+
+	/* All would say the same. */
+	if (launch->rank)
+		return MFS_TRAIN_OK;
+	if (config->machine)
+		rc = read_machine(config->machine, &machine, &err);
+	if (!rc)
+		rc = plan(config, launch, config->machine ? &machine : NULL, &err);
+	return rc ? fail(&err) : MFS_TRAIN_OK;
+}

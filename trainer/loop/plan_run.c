@@ -1,0 +1,184 @@
+/*
+ * A plan of a run: its memory, and with a machine its time.
+ *
+ * The time is that of the run itself: each stage's process takes two steps with a backend that
+ * writes down what it is asked (kernels/record), and the second one's record is played on the
+ * machine (trainer/simulate). So nothing is said here of how a step is made up.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/record/record.h"
+#include "trainer/loop/dry_run.h"
+#include "trainer/loop/trainer_i.h"
+
+/* ---- a stage's record ---- */
+
+static bool spans_stages(enum mfs_group g)
+{
+	return g == MFS_GROUP_WORLD || g == MFS_GROUP_PIPELINE || g == MFS_GROUP_MODEL ||
+	       g == MFS_GROUP_EMBEDDING || g == MFS_GROUP_EXPERT_MODEL;
+}
+
+static void describe_groups(const struct mfs_trainer *t, const struct mfs_machine *machine,
+			    struct mfs_plan_stage *s)
+{
+	for (int g = 0; g < MFS_GROUP_COUNT; g++) {
+		const struct mfs_group_place *place = &t->parallel.group[g];
+
+		s->groups[g] = (struct mfs_timeline_group){
+			.comm = place->comm,
+			.machine = {.size = place->size,
+				    .on_host = mfs_parallel_on_host(&t->parallel, (enum mfs_group)g,
+								    machine->gpus_per_host)},
+			.stages = t->parallel.size.pp > 1 && spans_stages((enum mfs_group)g),
+			.ends_only = g == MFS_GROUP_EMBEDDING,
+		};
+		if (place->comm)
+			mfk_record_group(place->comm, place->rank, place->size);
+	}
+}
+
+/* The second step is like all others. */
+static int record_steps(struct mfs_trainer *t, struct mfs_plan_stage *s, struct mfs_error *err)
+{
+	struct mfs_step step;
+	int rc = 0;
+
+	for (int i = 0; i < 2 && !rc; i++) {
+		mfk_record_release(&s->record);
+		mfk_record_take(t->device, &s->record); /* of what came before */
+		mfk_record_release(&s->record);
+		rc = mfs_trainer_step(t, &step, err);
+		mfk_record_take(t->device, &s->record);
+	}
+	memcpy(s->traffic, t->step_traffic, sizeof(s->traffic));
+	return rc;
+}
+
+/* Data are made up, of the run's own sizes, and what a plan need not say. */
+static void make_up(struct mfs_train_config *c)
+{
+	c->mock_data = true;
+	c->data_path = (struct mfs_words){0};
+	for (int i = 0; i < 3; i++)
+		c->split_data_path[i] = (struct mfs_words){0};
+	c->data_args_path = c->per_split_data_args_path = NULL;
+	c->eval_iters = 0;
+	c->full_validation = c->skip_train = false;
+	if (c->train_iters < 2 && c->train_samples < 2 * c->global_batch_size)
+		c->train_iters = 2;
+	if (c->eod == MFS_UNSET)
+		c->eod = 0;
+	if (c->lr < 0)
+		c->lr = 1;
+}
+
+static int record_stage(struct mfs_train_config *config, const struct mfs_launch *launch,
+			const struct mfs_machine *machine, struct mfs_plan_stage *s,
+			struct mfs_error *err)
+{
+	struct mfs_train_config c = *config; /* with other data */
+	struct mfs_error none;
+	struct mfs_trainer t;
+	int rc;
+
+	make_up(&c);
+	rc = mfs_trainer_open(&c, launch, &mfk_recorder, &t, err);
+	if (!rc) {
+		describe_groups(&t, machine, s);
+		rc = record_steps(&t, s, err);
+	}
+	mfs_trainer_close(&t, &none); /* there is nobody to wait for */
+	return rc;
+}
+
+/* ---- all stages ---- */
+
+static int plan_stage(struct mfs_train_config *config, const struct mfs_launch *launch, bool says,
+		      struct mfs_plan *p, uint32_t stage, struct mfs_error *err)
+{
+	struct mfs_trainer t;
+	const int rc = mfs_trainer_open(config, launch, NULL, &t, err);
+	struct mfs_plan_stage *more;
+	struct mfs_error none;
+
+	if (!rc && says) {
+		if (t.parallel.size.pp > 1)
+			printf("stage %u of %u: ", t.parallel.place.pp, t.parallel.size.pp);
+		mfs_log_memory(&t);
+	}
+	if (!rc && !stage) {
+		p->flops = mfs_step_flops(&t, (uint64_t)config->global_batch_size);
+		p->tokens = (double)config->global_batch_size * (double)config->seq_length;
+		p->stage_count = t.parallel.size.pp;
+		more = calloc(p->stage_count, sizeof(*more));
+		p->stages = more;
+	}
+	if (!rc && p->stages) {
+		p->stages[stage].bytes = t.memory.total;
+		p->most = t.memory.total > p->most ? t.memory.total : p->most;
+	}
+	mfs_trainer_close(&t, &none);
+	return !rc && !p->stages ? mfs_fail_nomem(err) : rc;
+}
+
+static int play(const struct mfs_machine *m, struct mfs_plan *p, struct mfs_error *err)
+{
+	struct mfs_timeline_stage *of = calloc(p->stage_count, sizeof(*of));
+	struct mfs_timeline without;
+	int rc = of ? 0 : mfs_fail_nomem(err);
+
+	for (uint32_t i = 0; i < p->stage_count && !rc; i++) {
+		of[i].record = &p->stages[i].record;
+		for (int g = 0; g < MFS_GROUP_COUNT; g++)
+			of[i].groups[g] = p->stages[i].groups[g];
+	}
+	if (!rc)
+		rc = mfs_timeline_run(m, of, p->stage_count, MFS_TIMELINE_GROUPS, &p->time, err);
+	for (unsigned g = 0; g < MFS_GROUP_COUNT && !rc; g++) {
+		if (p->time.groups[g] <= 0)
+			continue;
+		rc = mfs_timeline_run(m, of, p->stage_count, g, &without, err);
+		p->exposed[g] = p->time.step - without.step;
+	}
+	free(of);
+	return rc;
+}
+
+int mfs_plan_run(struct mfs_train_config *config, const struct mfs_launch *launch,
+		 const struct mfs_machine *machine, bool says, struct mfs_plan *ret,
+		 struct mfs_error *err)
+{
+	struct mfs_launch of = *launch;
+	int rc = 0;
+
+	*ret = (struct mfs_plan){.stage_count = 1};
+	/* The stages of a pipeline differ, and each other dimension gives equal parts: so a process
+	 * of each stage is planned, the first of its ranks. How many there are is known behind the
+	 * first, which opens the checkpoint. */
+	for (uint32_t i = 0; i < ret->stage_count && !rc; i++) {
+		rc = plan_stage(config, &of, says, ret, i, err);
+		if (rc)
+			break;
+		of.size = (uint32_t)(config->model.tensor_model_parallel_size *
+				     config->model.pipeline_model_parallel_size *
+				     config->context_parallel_size * config->data_parallel_size);
+		of.local_size = of.size;
+		of.rank = i * (of.size / ret->stage_count);
+		if (machine)
+			rc = record_stage(config, &of, machine, &ret->stages[i], err);
+		of.rank = (i + 1) * (of.size / ret->stage_count);
+	}
+	ret->processes = of.size;
+	return rc || !machine ? rc : play(machine, ret, err);
+}
+
+void mfs_plan_release(struct mfs_plan *p)
+{
+	for (uint32_t i = 0; i < p->stage_count && p->stages; i++)
+		mfk_record_release(&p->stages[i].record);
+	free(p->stages);
+	*p = (struct mfs_plan){0};
+}

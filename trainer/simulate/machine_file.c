@@ -1,0 +1,191 @@
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "trainer/config/yaml_tree.h"
+#include "trainer/simulate/machine.h"
+
+struct reader {
+	const char *name;
+	struct mfs_machine *m;
+	struct mfs_error *err;
+};
+
+static int fail(const struct reader *r, const struct mfs_yaml_node *n, const char *what)
+{
+	return mfs_fail(r->err, -EINVAL, "%s: line %u: %s", r->name, n->line, what);
+}
+
+/* ---- values ---- */
+
+static int read_number(const struct reader *r, const struct mfs_yaml_node *n, double *ret)
+{
+	char *end;
+
+	if (n->kind == MFS_YAML_SCALAR && !n->quoted) {
+		*ret = strtod(n->text, &end);
+		if (end != n->text && !*end && isfinite(*ret) && *ret > 0)
+			return 0;
+	}
+	return fail(r, n, "expected a number above 0");
+}
+
+static int read_products(const struct reader *r, const struct mfs_yaml_node *n)
+{
+	static const char *const types[] = {
+		[MFK_F32] = "fp32", [MFK_BF16] = "bf16", [MFK_F16] = "fp16"};
+	int rc = n->kind == MFS_YAML_MAPPING ? 0 : fail(r, n, "expected fp32, bf16 and fp16");
+
+	for (const struct mfs_yaml_node *k = n->first; k && !rc; k = k->next->next) {
+		unsigned i = 0;
+
+		while (i < 3 && strcmp(types[i], k->text))
+			i++;
+		rc = i < 3 ? read_number(r, k->next, &r->m->products[i])
+			   : fail(r, k, "expected fp32, bf16 and fp16");
+		if (!rc)
+			r->m->products[i] *= 1e12;
+	}
+	for (unsigned i = 0; i < 3 && !rc; i++)
+		if (r->m->products[i] <= 0)
+			rc = fail(r, n, "expected fp32, bf16 and fp16");
+	return rc;
+}
+
+static int read_heads(const struct reader *r, const struct mfs_yaml_node *n)
+{
+	static const char *const expected =
+		"expected a list of one to eight lists: two sizes of a head, forward, backward";
+
+	for (const struct mfs_yaml_node *i = n->first; i; i = i->next) {
+		struct mfs_machine_heads *h = &r->m->heads[r->m->head_count];
+		double *const to[] = {&h->qk_dim, &h->v_dim, &h->forward, &h->backward};
+		const struct mfs_yaml_node *value = i->first;
+
+		if (n->kind != MFS_YAML_SEQUENCE || i->kind != MFS_YAML_SEQUENCE ||
+		    r->m->head_count == MFS_MACHINE_HEADS)
+			return fail(r, i, expected);
+		for (unsigned k = 0; k < 4; k++, value = value->next)
+			if (!value || read_number(r, value, to[k]))
+				return fail(r, i, expected);
+		if (value)
+			return fail(r, i, expected);
+		h->forward *= 1e12;
+		h->backward *= 1e12;
+		r->m->head_count++;
+	}
+	return r->m->head_count ? 0 : fail(r, n, expected);
+}
+
+static int read_shares(const struct reader *r, const struct mfs_yaml_node *n)
+{
+	struct mfs_machine *m = r->m;
+	int rc = 0;
+
+	if (n->kind != MFS_YAML_MAPPING)
+		return fail(r, n, "expected shares of operations, and of other");
+	for (const struct mfs_yaml_node *k = n->first; k && !rc; k = k->next->next) {
+		struct mfs_machine_share *s = &m->shares[m->share_count];
+		const bool other = !strcmp(k->text, "other");
+
+		if (!other &&
+		    (m->share_count == MFS_MACHINE_SHARES || strlen(k->text) >= sizeof(s->name)))
+			return fail(r, k, "too many operations, or too long a name");
+		rc = read_number(r, k->next, other ? &m->other_share : &s->share);
+		if (!other && !rc) {
+			snprintf(s->name, sizeof(s->name), "%s", k->text);
+			m->share_count++;
+		}
+	}
+	return rc || m->other_share > 0 ? rc : fail(r, n, "expected a share of other");
+}
+
+static int read_name(const struct reader *r, const struct mfs_yaml_node *n)
+{
+	if (n->kind != MFS_YAML_SCALAR || strlen(n->text) >= sizeof(r->m->name))
+		return fail(r, n, "expected a name of at most 63 bytes");
+	snprintf(r->m->name, sizeof(r->m->name), "%s", n->text);
+	return 0;
+}
+
+static int read_gpus(const struct reader *r, const struct mfs_yaml_node *n)
+{
+	double gpus = 0;
+	const int rc = read_number(r, n, &gpus);
+
+	if (rc || gpus != floor(gpus) || gpus > 1024)
+		return fail(r, n, "expected a number from 1 to 1024");
+	r->m->gpus_per_host = (unsigned)gpus;
+	return 0;
+}
+
+/* ---- keys ---- */
+
+#define GIB	  ((double)(UINT64_C(1) << 30))
+#define AT(field) offsetof(struct mfs_machine, field)
+
+static const struct key {
+	const char *name;
+	int (*read)(const struct reader *r, const struct mfs_yaml_node *n);
+	size_t at; /* without read: a number */
+	double unit;
+} keys[] = {
+	{"name", read_name, 0, 0},
+	{"memory_gib", NULL, AT(memory), GIB},
+	{"multiprocessors", NULL, AT(units), 1},
+	{"products_tflops", read_products, 0, 0},
+	{"groups_of_products", NULL, AT(groups_of_products), 1},
+	{"attention_tflops", read_heads, 0, 0},
+	{"memory_tb_per_s", NULL, AT(bandwidth), 1e12},
+	{"shares", read_shares, 0, 0},
+	{"launch_us", NULL, AT(launch), 1e-6},
+	{"host_gb_per_s", NULL, AT(host_bandwidth), 1e9},
+	{"gpus_per_host", read_gpus, 0, 0},
+	{"link_gb_per_s", NULL, AT(link), 1e9},
+	{"link_us", NULL, AT(link_latency), 1e-6},
+	{"network_gb_per_s", NULL, AT(network), 1e9},
+	{"network_us", NULL, AT(network_latency), 1e-6},
+};
+#define KEYS (sizeof(keys) / sizeof(keys[0]))
+
+static int read_key(const struct reader *r, const struct mfs_yaml_node *n, uint32_t *seen)
+{
+	for (size_t i = 0; i < KEYS; i++) {
+		double *to = (double *)((char *)r->m + keys[i].at);
+		int rc;
+
+		if (strcmp(keys[i].name, n->text))
+			continue;
+		*seen |= 1u << i;
+		if (keys[i].read)
+			return keys[i].read(r, n->next);
+		rc = read_number(r, n->next, to);
+		*to *= keys[i].unit;
+		return rc;
+	}
+	return mfs_fail(r->err, -EINVAL, "%s: line %u: '%.80s' is nothing that a machine has",
+			r->name, n->line, n->text);
+}
+
+int mfs_machine_parse(const char *name, const void *bytes, size_t len, struct mfs_machine *ret,
+		      struct mfs_error *err)
+{
+	struct mfs_arena arena = {0};
+	struct mfs_yaml_node *root = NULL;
+	const struct reader r = {name, ret, err};
+	uint32_t seen = 0;
+	int rc = mfs_yaml_tree(name, bytes, len, &arena, &root, err);
+
+	*ret = (struct mfs_machine){0};
+	if (!rc && (!root || root->kind != MFS_YAML_MAPPING))
+		rc = mfs_fail(err, -EINVAL, "%s: expected a mapping of what a machine has", name);
+	for (const struct mfs_yaml_node *n = root ? root->first : NULL; n && !rc; n = n->next->next)
+		rc = read_key(&r, n, &seen);
+	for (size_t i = 0; i < KEYS && !rc; i++)
+		if (!(seen & 1u << i))
+			rc = mfs_fail(err, -EINVAL, "%s: '%s' is missing", name, keys[i].name);
+	mfs_arena_release(&arena);
+	return rc;
+}

@@ -1,0 +1,42 @@
+/*
+ * How long the recorded work of a step takes on a machine.
+ *
+ * One process of each pipeline stage stands for all of the stage: the others do the same at the
+ * same time. Streams of a process run beside each other, each at full speed. An operation begins
+ * when its stream, the events that it waits for and the host have come to it; one of several
+ * stages, when all of them have. The host itself takes no time but to wait.
+ */
+#ifndef MFS_TRAINER_SIMULATE_TIMELINE_H
+#define MFS_TRAINER_SIMULATE_TIMELINE_H
+
+#include "trainer/simulate/machine.h"
+
+#define MFS_TIMELINE_GROUPS 16
+
+/* A group of one process. */
+struct mfs_timeline_group {
+	const struct mfk_comm *comm; /* NULL: it has none */
+	struct mfs_machine_group machine;
+	bool stages;	/* its processes are of several stages */
+	bool ends_only; /* of the first and the last one alone */
+};
+
+struct mfs_timeline_stage {
+	const struct mfk_record *record;
+	struct mfs_timeline_group groups[MFS_TIMELINE_GROUPS];
+};
+
+/* Times in seconds: of the slowest stage, what its operations take. */
+struct mfs_timeline {
+	double step;
+	double products, attention, memory, host;
+	double groups[MFS_TIMELINE_GROUPS];
+};
+
+/* free: a group whose operations take no time, or MFS_TIMELINE_GROUPS. -EDEADLK: the stages wait
+ * for each other for ever. */
+int mfs_timeline_run(const struct mfs_machine *m, const struct mfs_timeline_stage *stages,
+		     uint32_t count, unsigned free, struct mfs_timeline *ret,
+		     struct mfs_error *err);
+
+#endif
