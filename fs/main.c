@@ -59,7 +59,7 @@ static const char help[] =
 	"\n"
 	"SOURCE: a checkpoint root, one iter_* directory, a HuggingFace model; dataset:\n"
 	"a prefix of .idx and .bin, a directory of them, what save_to_disk has written.\n"
-	"VIEW: hf, megatron/torch/tp2-pp4, megatron/torch_dist, iter_0000040/hf, ...; of\n"
+	"VIEW: hf, hf-fp16, raw, megatron/torch/tp2-pp4, megatron/torch_dist, ...; of\n"
 	"data/NAME/: hf, parquet, npy, jsonl, megatron, samples/train-s4096, cache/s4096\n"
 	"\n"
 	"  -o ref=DIR, arch=FAMILY, family=FILE (see mcorefs families)\n"

@@ -1,4 +1,8 @@
-/* The two 16-bit floats. Rounding is to nearest, ties to even, as torch does; a NaN stays one. */
+/*
+ * The two 16-bit floats. Rounding is to nearest, ties to even, as torch does. A NaN stays one: to
+ * and from float16 it becomes quiet and keeps its upper bits, as with the instructions of x86 and
+ * Arm; to bfloat16 it becomes 0x7fc0 (c10/util/BFloat16.h). base/cast.h has loops.
+ */
 #ifndef MFS_BASE_HALF_H
 #define MFS_BASE_HALF_H
 
@@ -42,7 +46,7 @@ static inline float mfs_f16_to_float(uint16_t v)
 	float f;
 
 	if (exponent == 31)
-		return mfs_bits_to_float(sign | 0x7f800000 | rest << 13);
+		return mfs_bits_to_float(sign | 0x7f800000 | (rest ? 0x400000 : 0) | rest << 13);
 	if (exponent)
 		return mfs_bits_to_float(sign | (exponent + 112) << 23 | rest << 13);
 	f = (float)rest * 0x1p-24f; /* a subnormal is a multiple of 2^-24 */
@@ -56,7 +60,7 @@ static inline uint16_t mfs_float_to_f16(float f)
 	uint32_t half;
 
 	if (f != f)
-		return (uint16_t)(sign | 0x7e00);
+		return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
 	if (magnitude >= 0x477ff000) /* 65520 and above round to infinity */
 		return (uint16_t)(sign | 0x7c00);
 	if (magnitude < 0x38800000) {

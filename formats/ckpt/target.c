@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/cast.h"
 
 int mfs_target_shape(struct mfs_target *t, const uint64_t *shape, unsigned ndim,
 		     struct mfs_error *err)
@@ -49,4 +50,35 @@ void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 				       .src = src};
 	/* Chunks of the tensor lie in files, so its size is one that fits. */
 	mfs_target_shape(&t->base, src->shape, src->ndim, NULL);
+}
+
+static int cast_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
+{
+	return mfs_target_boxes(((const struct mfs_cast_target *)base)->of, emit, arg);
+}
+
+static size_t cast_name(const struct mfs_target *base, char *text, size_t size)
+{
+	return mfs_target_name(((const struct mfs_cast_target *)base)->of, text, size);
+}
+
+static enum mfs_op cast_op(const struct mfs_target *base)
+{
+	return mfs_target_op(((const struct mfs_cast_target *)base)->of);
+}
+
+int mfs_cast_target_init(struct mfs_cast_target *t, const struct mfs_target *of,
+			 enum mfs_dtype dtype, struct mfs_error *err)
+{
+	static const struct mfs_target_kind kind = {cast_boxes, cast_name, cast_op};
+	char name[MFS_CKPT_NAME_SIZE];
+
+	*t = (struct mfs_cast_target){.base = {.kind = &kind, .ckpt = of->ckpt, .dtype = dtype},
+				      .of = of};
+	if (mfs_cast_is_possible(of->dtype, dtype))
+		return mfs_target_shape(&t->base, of->shape, of->ndim, err);
+	mfs_target_name(of, name, sizeof(name));
+	return mfs_fail(err, -ENOTSUP, "%s: tensor '%s' is of %s, which is not cast to %s",
+			mfs_ckpt_dir(of->ckpt), name, mfs_dtype_torch(of->dtype),
+			mfs_dtype_torch(dtype));
 }

@@ -32,7 +32,8 @@ enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE };
 struct mfs_target {
 	const struct mfs_target_kind *kind;
 	struct mfs_ckpt *ckpt;
-	enum mfs_dtype dtype; /* of target and sources */
+	/* Of the target. Where its sources are of another one, the planner casts (base/cast.h). */
+	enum mfs_dtype dtype;
 	uint8_t ndim;
 	uint64_t shape[MFS_CKPT_DIMS];
 	uint64_t bytes;
@@ -75,5 +76,16 @@ struct mfs_whole_target {
 
 void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 			   const struct mfs_global_tensor *src);
+
+/* A target with its elements cast. */
+struct mfs_cast_target {
+	struct mfs_target base;
+	const struct mfs_target *of;
+};
+
+/* of must outlive it, and its kind's functions are called with of. -ENOTSUP: dtypes that
+ * base/cast.h does not cast. */
+int mfs_cast_target_init(struct mfs_cast_target *t, const struct mfs_target *of,
+			 enum mfs_dtype dtype, struct mfs_error *err);
 
 #endif

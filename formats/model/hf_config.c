@@ -285,6 +285,29 @@ int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,
 	return rc;
 }
 
+/* "torch_dtype" is for transformers 4, "dtype" for 5. */
+int mfs_hf_config_set_dtype(char **config, size_t *len, enum mfs_dtype dtype, struct mfs_error *err)
+{
+	const char *name = mfs_dtype_torch(dtype);
+	json_t *root;
+	char *text;
+	int rc = mfs_json_load(*config, *len, SIZE_MAX, 0, "config.json", &root, err);
+
+	if (rc)
+		return rc;
+	if (json_object_set_new(root, "dtype", json_string(name)) ||
+	    json_object_set_new(root, "torch_dtype", json_string(name)))
+		rc = mfs_fail_nomem(err);
+	if (!rc)
+		rc = mfs_json_text(root, &text, len, err);
+	json_decref(root);
+	if (rc)
+		return rc;
+	free(*config);
+	*config = text;
+	return 0;
+}
+
 int mfs_hf_generation_json(const char *config, size_t config_len, char **ret, size_t *ret_len,
 			   struct mfs_error *err)
 {

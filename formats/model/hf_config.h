@@ -69,6 +69,11 @@ int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,
 		       const struct mfs_hf_tokens *tokens, char **ret, size_t *ret_len,
 		       struct mfs_error *err);
 
+/* Makes a config.json say that the weights are of another type. *config is replaced; it stays the
+ * caller's. */
+int mfs_hf_config_set_dtype(char **config, size_t *len, enum mfs_dtype dtype,
+			    struct mfs_error *err);
+
 /* A generation_config.json for this config.json, where no other file gives one. */
 int mfs_hf_generation_json(const char *config, size_t config_len, char **ret, size_t *ret_len,
 			   struct mfs_error *err);

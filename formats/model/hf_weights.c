@@ -7,9 +7,45 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/buf.h"
+#include "formats/base/bytes.h"
 #include "formats/base/grow.h"
-#include "formats/plan/vfile.h"
 #include "formats/hf/safetensors.h"
+#include "formats/model/model.h"
+#include "formats/plan/vfile.h"
+
+/* ---- the list ---- */
+
+int mfs_hf_weights_add(struct mfs_hf_weights *w, const struct mfs_target *t, uint32_t unit,
+		       struct mfs_error *err)
+{
+	uint64_t elements;
+
+	if (mfs_add_overflows(w->bytes, t->bytes, &w->bytes))
+		return mfs_fail(err, -EINVAL, "%s: a model of more than 2^64 bytes",
+				mfs_ckpt_dir(t->ckpt));
+	if (mfs_grow(&w->items, w->count))
+		return mfs_fail_nomem(err);
+	w->items[w->count++] = (struct mfs_hf_weight){t, unit};
+	mfs_shape_count(t->shape, t->ndim, &elements);
+	w->parameters += elements;
+	return 0;
+}
+
+int mfs_hf_weights_add_model(struct mfs_hf_weights *w, const struct mfs_model *model,
+			     struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < model->target_count && !rc; i++)
+		rc = mfs_hf_weights_add(w, &model->targets[i].base, model->targets[i].unit, err);
+	return rc;
+}
+
+void mfs_hf_weights_release(struct mfs_hf_weights *w)
+{
+	free(w->items);
+	*w = (struct mfs_hf_weights){0};
+}
 
 /* ---- shards ---- */
 
@@ -26,21 +62,21 @@ static int begin_shard(struct cutter *c, uint32_t first)
 	return 0;
 }
 
-/* One past the last target of the unit that begins at first. */
-static uint32_t unit_end(const struct mfs_model *m, uint32_t first, uint64_t *ret_bytes)
+/* One past the last tensor of the unit that begins at first. */
+static uint32_t unit_end(const struct mfs_hf_weights *w, uint32_t first, uint64_t *ret_bytes)
 {
 	uint32_t i = first;
 
 	*ret_bytes = 0;
-	for (; i < m->target_count && m->targets[i].unit == m->targets[first].unit; i++)
-		*ret_bytes += m->targets[i].base.bytes;
+	for (; i < w->count && w->items[i].unit == w->items[first].unit; i++)
+		*ret_bytes += w->items[i].target->bytes;
 	return i;
 }
 
-/* Adds targets [first, end). Begins another shard if they do not fit, or before one that does
+/* Adds tensors [first, end). Begins another shard if they do not fit, or before one that does
  * not. */
-static int add_targets(struct cutter *c, const struct mfs_model *m, uint32_t first, uint32_t end,
-		       uint64_t bytes, uint64_t limit)
+static int add_tensors(struct cutter *c, const struct mfs_hf_weights *w, uint32_t first,
+		       uint32_t end, uint64_t bytes, uint64_t limit)
 {
 	struct mfs_hf_shard *s = c->count ? &c->shards[c->count - 1] : NULL;
 
@@ -51,7 +87,7 @@ static int add_targets(struct cutter *c, const struct mfs_model *m, uint32_t fir
 	}
 	if (bytes > limit && end - first > 1) {
 		for (uint32_t i = first; i < end; i++)
-			if (add_targets(c, m, i, i + 1, m->targets[i].base.bytes, limit))
+			if (add_tensors(c, w, i, i + 1, w->items[i].target->bytes, limit))
 				return -ENOMEM;
 		return 0;
 	}
@@ -60,16 +96,16 @@ static int add_targets(struct cutter *c, const struct mfs_model *m, uint32_t fir
 	return 0;
 }
 
-int mfs_hf_cut_shards(const struct mfs_model *model, uint64_t limit, struct mfs_hf_shard **ret,
+int mfs_hf_cut_shards(const struct mfs_hf_weights *w, uint64_t limit, struct mfs_hf_shard **ret,
 		      uint32_t *ret_count, struct mfs_error *err)
 {
 	struct cutter c = {0};
 
-	for (uint32_t i = 0, end; i < model->target_count; i = end) {
+	for (uint32_t i = 0, end; i < w->count; i = end) {
 		uint64_t bytes;
 
-		end = unit_end(model, i, &bytes);
-		if (add_targets(&c, model, i, end, bytes, limit)) {
+		end = unit_end(w, i, &bytes);
+		if (add_tensors(&c, w, i, end, bytes, limit)) {
 			free(c.shards);
 			return mfs_fail_nomem(err);
 		}
@@ -142,8 +178,8 @@ static int fill_file(struct mfs_vfile *f, const struct mfs_safetensors_tensor *t
 	return rc;
 }
 
-int mfs_hf_shard_file(const struct mfs_model *model, const struct mfs_hf_shard *shard,
-		      struct mfs_vfile **ret, struct mfs_error *err)
+static int safetensors_file(const struct mfs_hf_weights *w, const struct mfs_hf_shard *shard,
+			    struct mfs_vfile **ret, struct mfs_error *err)
 {
 	struct mfs_safetensors_tensor *tensors;
 	struct mfs_arena arena = {0};
@@ -156,8 +192,7 @@ int mfs_hf_shard_file(const struct mfs_model *model, const struct mfs_hf_shard *
 	if (!tensors || !named)
 		rc = mfs_fail_nomem(err);
 	for (uint32_t i = 0; i < shard->count && !rc; i++)
-		if (describe(&arena, &model->targets[shard->first + i].base, &tensors[i],
-			     &named[i]))
+		if (describe(&arena, w->items[shard->first + i].target, &tensors[i], &named[i]))
 			rc = mfs_fail_nomem(err);
 	if (!rc)
 		rc = mfs_safetensors_layout(tensors, shard->count, err);
@@ -176,15 +211,18 @@ int mfs_hf_shard_file(const struct mfs_model *model, const struct mfs_hf_shard *
 	return 0;
 }
 
+const struct mfs_hf_container mfs_hf_safetensors = {"model", ".safetensors", safetensors_file};
+
 /* ---- the index ---- */
 
-void mfs_hf_shard_name(char name[MFS_HF_SHARD_NAME_SIZE], uint32_t i, uint32_t count)
+void mfs_hf_shard_name(char name[MFS_HF_SHARD_NAME_SIZE], const struct mfs_hf_container *c,
+		       uint32_t i, uint32_t count)
 {
 	if (count == 1)
-		snprintf(name, MFS_HF_SHARD_NAME_SIZE, "model.safetensors");
+		snprintf(name, MFS_HF_SHARD_NAME_SIZE, "%s%s", c->stem, c->suffix);
 	else
-		snprintf(name, MFS_HF_SHARD_NAME_SIZE, "model-%05u-of-%05u.safetensors", i + 1,
-			 count);
+		snprintf(name, MFS_HF_SHARD_NAME_SIZE, "%s-%05u-of-%05u%s", c->stem, i + 1, count,
+			 c->suffix);
 }
 
 struct index_entry {
@@ -199,37 +237,37 @@ static int by_index_name(const void *a, const void *b)
 	return strcmp(x->name, y->name);
 }
 
-static void print_index(const struct mfs_model *model, const struct index_entry *entries,
-			uint32_t shard_count, struct mfs_buf *out)
+static void print_index(const struct mfs_hf_weights *w, const struct mfs_hf_container *c,
+			const struct index_entry *entries, uint32_t shard_count,
+			struct mfs_buf *out)
 {
 	char file[MFS_HF_SHARD_NAME_SIZE];
 
 	mfs_buf_printf(out,
 		       "{\n  \"metadata\": {\n    \"total_parameters\": %llu,\n"
 		       "    \"total_size\": %llu\n  },\n  \"weight_map\": {\n",
-		       (unsigned long long)model->parameters, (unsigned long long)model->bytes);
-	for (uint32_t i = 0; i < model->target_count; i++) {
-		mfs_hf_shard_name(file, entries[i].shard, shard_count);
+		       (unsigned long long)w->parameters, (unsigned long long)w->bytes);
+	for (uint32_t i = 0; i < w->count; i++) {
+		mfs_hf_shard_name(file, c, entries[i].shard, shard_count);
 		mfs_buf_adds(out, "    ");
 		mfs_buf_add_json(out, entries[i].name);
-		mfs_buf_printf(out, ": \"%s\"%s\n", file, i + 1 < model->target_count ? "," : "");
+		mfs_buf_printf(out, ": \"%s\"%s\n", file, i + 1 < w->count ? "," : "");
 	}
 	mfs_buf_adds(out, "  }\n}\n");
 }
 
-static int list_entries(const struct mfs_model *model, const struct mfs_hf_shard *shards,
+static int list_entries(const struct mfs_hf_weights *w, const struct mfs_hf_shard *shards,
 			uint32_t count, struct mfs_arena *arena, struct index_entry **ret)
 {
 	struct index_entry *entries;
 	uint32_t n = 0;
 
-	entries = mfs_arena_array(arena, model->target_count, sizeof(*entries));
+	entries = mfs_arena_array(arena, w->count, sizeof(*entries));
 	if (!entries)
 		return -ENOMEM;
 	for (uint32_t s = 0; s < count; s++) {
 		for (uint32_t i = 0; i < shards[s].count; i++, n++) {
-			entries[n].name =
-				copy_name(arena, &model->targets[shards[s].first + i].base);
+			entries[n].name = copy_name(arena, w->items[shards[s].first + i].target);
 			entries[n].shard = s;
 			if (!entries[n].name)
 				return -ENOMEM;
@@ -240,8 +278,10 @@ static int list_entries(const struct mfs_model *model, const struct mfs_hf_shard
 	return 0;
 }
 
-int mfs_hf_index_file(const struct mfs_model *model, const struct mfs_hf_shard *shards,
-		      uint32_t count, struct mfs_vfile **ret, struct mfs_error *err)
+int mfs_hf_index_file(const struct mfs_hf_weights *w, const struct mfs_hf_container *c,
+		      const struct mfs_hf_shard *shards, uint32_t count,
+		      char ret_name[MFS_HF_SHARD_NAME_SIZE], struct mfs_vfile **ret,
+		      struct mfs_error *err)
 {
 	struct mfs_arena arena = {0};
 	struct index_entry *entries;
@@ -249,10 +289,10 @@ int mfs_hf_index_file(const struct mfs_model *model, const struct mfs_hf_shard *
 	struct mfs_vfile *f = NULL;
 	int rc = 0;
 
-	if (list_entries(model, shards, count, &arena, &entries))
+	if (list_entries(w, shards, count, &arena, &entries))
 		rc = mfs_fail_nomem(err);
 	if (!rc) {
-		print_index(model, entries, count, &text);
+		print_index(w, c, entries, count, &text);
 		rc = text.failed ? mfs_fail_nomem(err) : mfs_vfile_new(&f, err);
 	}
 	if (!rc)
@@ -263,6 +303,7 @@ int mfs_hf_index_file(const struct mfs_model *model, const struct mfs_hf_shard *
 		mfs_vfile_free(f);
 		return rc;
 	}
+	snprintf(ret_name, MFS_HF_SHARD_NAME_SIZE, "%s%s.index.json", c->stem, c->suffix);
 	*ret = f;
 	return 0;
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/cast.h"
 #include "formats/base/grow.h"
 
 #define MAX_BLOCKS (1u << 24)
@@ -20,6 +21,7 @@ struct rect {
 struct builder {
 	const struct mfs_target *t;
 	struct mfs_ckpt *ckpt;
+	enum mfs_dtype dtype; /* of the sources; MFS_DTYPE_NONE: none was seen yet */
 	unsigned element;
 	uint64_t cols;
 	struct rect *rects;
@@ -141,6 +143,25 @@ static int add_zeros(struct builder *b, const struct mfs_box_map *m)
 	return add_overlap(b, &p, MFS_NO_FILE, 0);
 }
 
+/* All sources are of one dtype: that of the first. */
+static int set_dtype(struct builder *b, enum mfs_dtype dtype)
+{
+	char name[MFS_CKPT_NAME_SIZE];
+
+	if (b->dtype == dtype)
+		return 0;
+	if (b->dtype)
+		return uncovered(b, "its sources are of several types");
+	b->dtype = dtype;
+	b->element = mfs_dtype_size(dtype);
+	if (dtype == b->t->dtype || mfs_cast_is_possible(dtype, b->t->dtype))
+		return 0;
+	mfs_target_name(b->t, name, sizeof(name));
+	return mfs_fail(b->err, -ENOTSUP, "%s: tensor '%s' is of %s, which is not cast to %s",
+			mfs_ckpt_dir(b->ckpt), name, mfs_dtype_torch(dtype),
+			mfs_dtype_torch(b->t->dtype));
+}
+
 static int add_box(const struct mfs_box_map *m, void *arg)
 {
 	struct builder *b = arg;
@@ -149,6 +170,9 @@ static int add_box(const struct mfs_box_map *m, void *arg)
 
 	if (!m->src)
 		return add_zeros(b, m);
+	rc = set_dtype(b, m->src->dtype);
+	if (rc)
+		return rc;
 	chunks = mfs_ckpt_chunks(b->ckpt, m->src);
 
 	for (uint32_t i = 0; i < m->src->chunk_count && !rc; i++) {
@@ -339,17 +363,17 @@ int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_e
 
 	if (!plan)
 		return mfs_fail_nomem(err);
-	b.element = mfs_dtype_size(t->dtype);
 	b.cols = t->ndim ? t->shape[t->ndim - 1] : 1;
 	plan->files = mfs_ckpt_files(b.ckpt);
-	plan->element = b.element;
-	plan->dtype = t->dtype;
+	plan->shown = t->dtype;
 	plan->op = mfs_target_op(t);
 	plan->cols = b.cols;
 	plan->rows = 1;
 	for (unsigned a = 0; a + 1 < t->ndim; a++)
 		plan->rows *= t->shape[a];
 	rc = mfs_target_boxes(t, add_box, &b);
+	plan->dtype = b.dtype ? b.dtype : t->dtype; /* all zeros have any type */
+	plan->element = mfs_dtype_size(plan->dtype);
 	if (!rc)
 		rc = make_bands(&b, plan);
 	if (!rc)

@@ -38,9 +38,10 @@ struct mfs_plan_band {
 struct mfs_plan {
 	struct mfs_fileset *files;
 	uint64_t rows, cols;
-	unsigned element; /* bytes */
-	enum mfs_dtype dtype;
-	enum mfs_op op;
+	unsigned element;     /* bytes of an element of the sources */
+	enum mfs_dtype dtype; /* of the sources */
+	enum mfs_dtype shown; /* of the target; another one: elements are cast when they are read */
+	enum mfs_op op;	      /* before the cast */
 	struct mfs_plan_band *bands;
 	uint32_t band_count;
 	struct mfs_plan_block *blocks;
@@ -48,15 +49,16 @@ struct mfs_plan {
 };
 
 /* Plans a target. Every chunk's storage is located, which may read a few bytes of each file.
- * -EINVAL, with the tensor's name: some element has no source, or more than one. */
+ * -EINVAL, with the tensor's name: some element has no source, or more than one; the sources are of
+ * several dtypes. -ENOTSUP: they are of one that cannot be cast to the target's. */
 int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_error *err);
 void mfs_plan_free(struct mfs_plan *plan);
 
-/* Adds bytes [off, off+len) of the tensor to a gather. Errors: those of mfs_vfile_gather(). */
+/* Adds bytes [off, off+len) of the target to a gather. Errors: those of mfs_vfile_gather(). */
 int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, struct mfs_gather *g,
 		    struct mfs_error *err);
 
-/* Asks the kernel to read the sources of a byte range ahead. Best effort. */
+/* Asks the kernel to read the sources of a byte range of the target ahead. Best effort. */
 void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len);
 
 #endif

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/cast.h"
 #include "formats/base/half.h"
 #include "formats/base/search.h"
 #include "formats/io/guard.h"
@@ -15,13 +16,14 @@
 #include "formats/plan/strided.h"
 
 #define REMEMBERED 16 /* files that a request knows it has checked; others cost a stat again */
-#define TILE	   32 /* elements: a tile of two-byte elements is one cache line wide */
+#define WINDOW	   (32u << 10) /* bytes that are gathered before they are cast */
 
 static const uint8_t zero[16]; /* an element */
 
 struct reader {
 	const struct mfs_plan *plan;
 	struct mfs_gather *g;
+	uint8_t *cast_to; /* where the next elements go once they are cast; NULL: they stay */
 	uint32_t files[REMEMBERED];
 	const uint8_t *maps[REMEMBERED];
 	unsigned file_count;
@@ -91,6 +93,31 @@ static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_ban
 				    block->row_stride == plan->cols * plan->element);
 }
 
+/* Adds whole elements, which may lie in a mapping. */
+static void put(struct reader *r, const uint8_t *p, uint64_t n)
+{
+	const struct mfs_plan *plan = r->plan;
+
+	if (!r->cast_to) {
+		mfs_gather_add(r->g, p, n);
+		return;
+	}
+	mfs_cast(plan->shown, r->cast_to, plan->dtype, p, n / plan->element);
+	r->cast_to += n / plan->element * mfs_dtype_size(plan->shown);
+}
+
+/* Zeros are zeros in all types. */
+static void put_zeros(struct reader *r, uint64_t n)
+{
+	if (!r->cast_to) {
+		mfs_gather_zeros(r->g, n);
+		return;
+	}
+	n = n / r->plan->element * mfs_dtype_size(r->plan->shown);
+	memset(r->cast_to, 0, n);
+	r->cast_to += n;
+}
+
 /* Adds n bytes at src of the block's file, or zeros. */
 static int gather_bytes(struct reader *r, const struct mfs_plan_block *block, uint64_t src,
 			uint64_t n)
@@ -99,12 +126,12 @@ static int gather_bytes(struct reader *r, const struct mfs_plan_block *block, ui
 	int rc;
 
 	if (block->file == MFS_NO_FILE) {
-		mfs_gather_zeros(r->g, n);
+		put_zeros(r, n);
 		return 0;
 	}
 	rc = map_file(r, block->file, &map);
 	if (!rc)
-		mfs_gather_add(r->g, map + src, n);
+		put(r, map + src, n);
 	return rc;
 }
 
@@ -228,33 +255,60 @@ static int add_one(struct reader *r, uint8_t *bytes, uint64_t count)
 	return 0;
 }
 
-/* Copies the whole elements around a byte range as up to three rectangles, then cuts the range
- * out. */
-static int gather_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
-			   uint64_t len)
+/* Copies elements [first, first + count) of a band to to, as up to three rectangles. */
+static int copy_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t first,
+			 uint64_t count, uint8_t *to)
 {
-	const unsigned element = r->plan->element;
-	const uint64_t cols = r->plan->cols, skip = off % element;
-	uint64_t first = off / element, count = (off + len + element - 1) / element - first;
-	uint8_t *bytes = mfs_gather_room(r->g, len), *to = bytes;
+	const uint64_t cols = r->plan->cols;
 	uint64_t done = 0;
 	int rc = 0;
 
-	/* The caller left room in scratch for the two elements that the range may cut. */
 	while (done < count && !rc) {
 		uint64_t row = (first + done) / cols, col = (first + done) % cols;
 		uint64_t n = mfs_min_u64(count - done, cols - col), rows = 1;
 
 		if (!col && n == cols)
 			rows = (count - done) / cols;
-		rc = copy_rectangle(r, band, band->row + row, rows, col, n, to);
-		to += rows * n * element;
+		rc = copy_rectangle(r, band, band->row + row, rows, col, n,
+				    to + done * r->plan->element);
 		done += rows * n;
 	}
 	if (!rc && r->plan->op == MFS_OP_ADD_ONE)
-		rc = add_one(r, bytes, count);
+		rc = add_one(r, to, count);
+	return rc;
+}
+
+/* Copies the whole elements around a byte range, then cuts the range out. */
+static int gather_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
+			   uint64_t len)
+{
+	const unsigned element = r->plan->element;
+	const uint64_t skip = off % element;
+	uint64_t first = off / element, count = (off + len + element - 1) / element - first;
+	uint8_t *bytes = mfs_gather_room(r->g, len);
+	/* The caller left room in scratch for the two elements that the range may cut. */
+	int rc = copy_elements(r, band, first, count, bytes);
+
 	if (!rc && skip)
 		memmove(bytes, bytes + skip, len);
+	return rc;
+}
+
+/* The same for whole elements that are cast. */
+static int cast_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
+			 uint64_t len)
+{
+	const unsigned element = r->plan->element;
+	uint8_t window[WINDOW];
+	int rc = 0;
+
+	for (uint64_t n; len && !rc; len -= n) {
+		n = mfs_min_u64(len, WINDOW / element * element);
+		rc = copy_elements(r, band, off / element, n / element, window);
+		if (!rc)
+			put(r, window, n);
+		off += n;
+	}
 	return rc;
 }
 
@@ -270,7 +324,9 @@ static void gather_range(void *arg)
 		uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
 		uint64_t n = mfs_min_u64(r->len, end - r->off);
 
-		if (!is_plain(r->plan, band))
+		if (!is_plain(r->plan, band) && r->cast_to)
+			r->rc = cast_elements(r, band, r->off - start, n);
+		else if (!is_plain(r->plan, band))
 			r->rc = gather_elements(r, band, r->off - start, n);
 		else if (is_contiguous(r->plan, band))
 			r->rc = gather_contiguous(r, band, r->off - start, n);
@@ -281,15 +337,36 @@ static void gather_range(void *arg)
 	}
 }
 
+/* The range of the sources' bytes whose whole elements become [*off, *off + *len). Returns how many
+ * bytes of the first element are before the range. */
+static uint64_t source_range(const struct mfs_plan *plan, uint64_t *off, uint64_t *len)
+{
+	const unsigned shown = mfs_dtype_size(plan->shown);
+	const uint64_t first = *off / shown, end = (*off + *len + shown - 1) / shown;
+	const uint64_t skip = *off % shown;
+
+	*off = first * plan->element;
+	*len = (end - first) * plan->element;
+	return skip;
+}
+
 int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, struct mfs_gather *g,
 		    struct mfs_error *err)
 {
 	struct reader r = {.plan = plan, .g = g, .off = off, .len = len, .err = err};
+	uint8_t *bytes = NULL;
+	uint64_t skip = 0;
 
 	if (!len)
 		return 0;
+	if (plan->shown != plan->dtype) {
+		bytes = r.cast_to = mfs_gather_room(g, len);
+		skip = source_range(plan, &r.off, &r.len);
+	}
 	if (mfs_guard_run(gather_range, &r))
 		return unreadable(&r);
+	if (skip)
+		memmove(bytes, bytes + skip, len);
 	return r.rc;
 }
 
@@ -300,6 +377,8 @@ void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len)
 
 	if (!len)
 		return;
+	if (plan->shown != plan->dtype)
+		source_range(plan, &off, &len);
 	band = find_band(plan, off / row_bytes);
 	for (; len; band++) {
 		uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;

@@ -208,13 +208,18 @@ static void list_entry(struct listing *l, const struct mfs_place *at,
 	}
 }
 
-/* Lists what a mount shows of an iteration or a dataset. */
+/* Lists what a mount shows of an iteration or a dataset. A reason that several entries share is
+ * said once. */
 static void list_views(struct listing *l, const struct mfs_place *at)
 {
+	const char *said = NULL;
 	struct mfs_views_entry e;
 
-	for (unsigned i = 0; mfs_views_entry(at->views, i, &e); i = e.end)
-		list_entry(l, at, &e);
+	for (unsigned i = 0; mfs_views_entry(at->views, i, &e); i = e.end) {
+		if (!e.why_not || e.why_not != said)
+			list_entry(l, at, &e);
+		said = e.why_not;
+	}
 	if (mfs_views_lacks(at->views))
 		list_files(l, at, MFS_WHY_NOT_VIEW, NULL);
 }

@@ -1,5 +1,6 @@
 /*
- * The HF view of a checkpoint. If any part of the model cannot be shown, it fails with -ENOTSUP or
+ * The HF views of a checkpoint: the model as it is, with its elements cast, and in torch.save's
+ * files. If any part of the model cannot be shown, it fails with -ENOTSUP or
  * -ENODATA and names the tensor or argument: a view never shows a part of a model.
  */
 #define _GNU_SOURCE
@@ -11,23 +12,33 @@
 
 #include "formats/base/arena.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/names.h"
+#include "formats/ckpt/target.h"
 #include "formats/model/hf_config.h"
 #include "formats/io/fileset.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/model/features.h"
 #include "formats/model/model.h"
-#include "formats/model/hf_weights.h"
 #include "fs/view/build.h"
 #include "fs/view/kind.h"
 #include "fs/view/view.h"
+#include "fs/view/weights.h"
+
+/* What tells HF views apart. */
+struct flavour {
+	enum mfs_dtype dtype; /* elements are cast to it; MFS_DTYPE_NONE: they are not */
+	const struct mfs_hf_container *container;
+};
 
 /* The view and what its files are made of. */
 struct hf_view {
 	struct mfs_view public;
 	struct mfs_fileset *passed; /* files shown unchanged: of tokenizer/ or the reference */
+	struct mfs_cast_target *casts;
 };
 
 struct builder {
+	const struct flavour *flavour;
 	struct mfs_ckpt *ckpt;
 	const struct mfs_view_options *opt;
 	struct hf_view *view;
@@ -146,6 +157,19 @@ static int build_model(struct builder *b)
 
 /* ---- what the directory holds ---- */
 
+/* Takes config over. */
+static int add_config_text(struct builder *b, char *config, size_t len)
+{
+	const enum mfs_dtype dtype = b->flavour->dtype;
+	int rc = dtype ? mfs_hf_config_set_dtype(&config, &len, dtype, b->err) : 0;
+
+	if (rc) {
+		free(config);
+		return rc;
+	}
+	return mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
+}
+
 static int add_own_config(struct builder *b)
 {
 	struct mfs_hf_ref *own = NULL;
@@ -153,7 +177,7 @@ static int add_own_config(struct builder *b)
 	size_t len;
 	int rc;
 
-	if (!is_untied(b))
+	if (!is_untied(b) && !b->flavour->dtype)
 		return pass_file(b, "config.json");
 	rc = open_ref(b, &own);
 	if (rc)
@@ -162,7 +186,7 @@ static int add_own_config(struct builder *b)
 	mfs_view_note_read(&b->view->public, mfs_hf_ref_access(own));
 	rc = mfs_hf_ref_json(own, &config, &len, b->err);
 	mfs_hf_ref_free(own);
-	return rc ? rc : mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
+	return rc ? rc : add_config_text(b, config, len);
 }
 
 static int add_config(struct builder *b)
@@ -190,7 +214,7 @@ static int add_config(struct builder *b)
 		free(config);
 		return rc;
 	}
-	return mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
+	return add_config_text(b, config, len);
 }
 
 static int add_passed(struct builder *b)
@@ -202,38 +226,59 @@ static int add_passed(struct builder *b)
 	return rc;
 }
 
-static int add_shards(struct builder *b, const struct mfs_hf_shard *shards, uint32_t count)
+/* ---- weights ---- */
+
+/* A buffer keeps its type: DeepSeek's e_score_correction_bias is float32 in models of any type. */
+static bool stays(const struct mfs_hf_target *t, enum mfs_dtype dtype)
 {
-	const struct mfs_model *model = b->view->public.model;
-	char name[MFS_HF_SHARD_NAME_SIZE];
-	struct mfs_vfile *f;
+	return t->base.dtype == dtype || !mfs_name_is_parameter(t->src->name, MFS_F32);
+}
+
+static int warn_of_infinity(struct builder *b)
+{
+	struct mfs_model *m = b->view->public.model;
+
+	if (b->flavour->dtype != MFS_F16 || m->dtype == MFS_F16)
+		return 0;
+	return mfs_model_warn(m,
+			      "float16 ends at 65504: weights of %s beyond it are shown as "
+			      "infinity, as torch casts them",
+			      mfs_dtype_torch(m->dtype))
+		       ? mfs_fail_nomem(b->err)
+		       : 0;
+}
+
+static int list_casts(struct builder *b, struct mfs_hf_weights *w)
+{
+	const struct mfs_model *m = b->view->public.model;
+	const enum mfs_dtype dtype = b->flavour->dtype;
 	int rc = 0;
 
-	for (uint32_t i = 0; i < count && !rc; i++) {
-		mfs_hf_shard_name(name, i, count);
-		rc = mfs_hf_shard_file(model, &shards[i], &f, b->err);
+	b->view->casts = calloc(m->target_count + 1u, sizeof(*b->view->casts));
+	if (!b->view->casts)
+		return mfs_fail_nomem(b->err);
+	for (uint32_t i = 0; i < m->target_count && !rc; i++) {
+		const struct mfs_hf_target *t = &m->targets[i];
+		struct mfs_cast_target *cast = &b->view->casts[i];
+		const bool as_is = stays(t, dtype);
+
+		rc = as_is ? 0 : mfs_cast_target_init(cast, &t->base, dtype, b->err);
 		if (!rc)
-			rc = mfs_view_add(&b->view->public, name, f, b->err);
+			rc = mfs_hf_weights_add(w, as_is ? &t->base : &cast->base, t->unit, b->err);
 	}
-	if (rc || count == 1)
-		return rc;
-	rc = mfs_hf_index_file(model, shards, count, &f, b->err);
-	if (rc)
-		return rc;
-	return mfs_view_add(&b->view->public, "model.safetensors.index.json", f, b->err);
+	return rc ? rc : warn_of_infinity(b);
 }
 
 static int add_weights(struct builder *b)
 {
-	const uint64_t limit = b->opt->shard_size ? b->opt->shard_size : MFS_SHARD_SIZE;
-	struct mfs_hf_shard *shards;
-	uint32_t count;
-	int rc = mfs_hf_cut_shards(b->view->public.model, limit, &shards, &count, b->err);
+	struct mfs_hf_weights w = {0};
+	int rc = b->flavour->dtype ? list_casts(b, &w)
+				   : mfs_hf_weights_add_model(&w, b->view->public.model, b->err);
 
-	if (rc)
-		return rc;
-	rc = add_shards(b, shards, count);
-	free(shards);
+	if (!rc)
+		rc = mfs_view_add_weights(&b->view->public, &w, b->flavour->container, b->opt,
+					  b->err);
+	mfs_hf_weights_release(&w);
 	return rc;
 }
 
@@ -251,7 +296,6 @@ static int build(struct builder *b)
 	if (rc)
 		return rc;
 	v->ckpt = b->ckpt;
-	v->tensor_count = v->model->target_count;
 	mfs_view_note_sources(v, mfs_ckpt_files(b->ckpt));
 	mfs_view_note_sources(v, b->view->passed);
 	if (b->ref)
@@ -265,16 +309,16 @@ static void release(struct mfs_view *view)
 
 	mfs_model_free(view->model);
 	mfs_fileset_free(v->passed);
+	free(v->casts);
 	free(v);
 }
 
-static int open_view(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
-		     struct mfs_error *err)
+static int open_view(const struct mfs_view_origin *s, const struct flavour *flavour,
+		     struct mfs_view **ret, struct mfs_error *err)
 {
-	struct builder b = {.ckpt = s->ckpt, .opt = s->options, .err = err};
+	struct builder b = {.flavour = flavour, .ckpt = s->ckpt, .opt = s->options, .err = err};
 	int rc;
 
-	(void)spec;
 	b.view = calloc(1, sizeof(*b.view));
 	if (b.view)
 		b.view->public.release = release;
@@ -290,10 +334,30 @@ static int open_view(const struct mfs_view_origin *s, const char *spec, struct m
 	return 0;
 }
 
-const struct mfs_view_kind mfs_view_kind_hf = {
-	.name = "hf",
-	.help = "a HuggingFace model",
-	.of = MFS_VIEW_OF_MODEL,
-	.possible = possible,
-	.open = open_view,
-};
+/* ---- rows of the table ---- */
+
+#define HF_VIEW(NAME, PATH, HELP, DTYPE, CONTAINER)                                                \
+	static int open_##NAME(const struct mfs_view_origin *s, const char *spec,                  \
+			       struct mfs_view **ret, struct mfs_error *err)                       \
+	{                                                                                          \
+		static const struct flavour flavour = {DTYPE, &CONTAINER};                         \
+                                                                                                   \
+		(void)spec;                                                                        \
+		return open_view(s, &flavour, ret, err);                                           \
+	}                                                                                          \
+                                                                                                   \
+	const struct mfs_view_kind mfs_view_kind_##NAME = {                                        \
+		.name = PATH,                                                                      \
+		.help = HELP,                                                                      \
+		.of = MFS_VIEW_OF_MODEL,                                                           \
+		.possible = possible,                                                              \
+		.open = open_##NAME,                                                               \
+	};
+
+HF_VIEW(hf, "hf", "a HuggingFace model", MFS_DTYPE_NONE, mfs_hf_safetensors)
+HF_VIEW(hf_bf16, "hf-bf16", "the same, cast to bfloat16 when it is read", MFS_BF16,
+	mfs_hf_safetensors)
+HF_VIEW(hf_fp16, "hf-fp16", "the same, cast to float16", MFS_F16, mfs_hf_safetensors)
+HF_VIEW(hf_fp32, "hf-fp32", "the same, cast to float32", MFS_F32, mfs_hf_safetensors)
+HF_VIEW(hf_bin, "hf-bin", "the same as pytorch_model.bin, for torch.load", MFS_DTYPE_NONE,
+	mfs_hf_bin)

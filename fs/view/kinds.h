@@ -6,6 +6,11 @@
 /* X(NAME): a file defines mfs_view_kind_NAME (fs/view/kind.h). */
 #define MFS_CKPT_VIEWS(X)                                                                          \
 	X(hf)                                                                                      \
+	X(hf_bf16)                                                                                 \
+	X(hf_fp16)                                                                                 \
+	X(hf_fp32)                                                                                 \
+	X(hf_bin)                                                                                  \
+	X(raw)                                                                                     \
 	X(megatron_torch)                                                                          \
 	X(megatron_torch_dist)
 

@@ -20,11 +20,14 @@ struct open_view {
 static int look_for(struct mfs_views *v, unsigned i, const struct mfs_view_origin *s)
 {
 	const struct mfs_view_kind *k = v->table->kinds[i];
+	const char *before = i ? v->why_not[i - 1] : NULL;
 	struct mfs_error why;
 
 	if (!(k->of & v->of) || !k->possible || !mfs_keeper_lasts(k->possible(s, &why)))
 		return 0;
-	v->why_not[i] = mfs_arena_strndup(&v->arena, why.msg, strlen(why.msg));
+	v->why_not[i] = before && !strcmp(before, why.msg)
+				? before
+				: mfs_arena_strndup(&v->arena, why.msg, strlen(why.msg));
 	return v->why_not[i] ? 0 : -ENOMEM;
 }
 
@@ -73,19 +76,30 @@ bool mfs_views_lacks(const struct mfs_views *v)
 	return false;
 }
 
-/* Adds a line for each entry that lacks, and for each view that lacks in a directory with
- * others. */
+/* Adds a line for each view that lacks in a directory with others. */
+static void add_lacks_within(const struct mfs_views *v, const struct mfs_views_entry *e,
+			     struct mfs_buf *ret)
+{
+	for (unsigned i = e->first; i < e->end; i++)
+		if (v->why_not[i])
+			mfs_buf_printf(ret, "%s: %s\n", v->table->kinds[i]->name, v->why_not[i]);
+}
+
+/* Adds a line for each reason, behind the names of all entries that lack for it. */
 static void add_lacks(const struct mfs_views *v, struct mfs_buf *ret)
 {
-	struct mfs_views_entry e;
+	struct mfs_views_entry e, next;
 
 	for (unsigned i = 0; mfs_views_entry(v, i, &e); i = e.end) {
-		if (e.why_not)
-			mfs_buf_printf(ret, "%s: %s\n", e.name, e.why_not);
-		for (unsigned k = e.first; k < e.end && !e.why_not; k++)
-			if (v->why_not[k])
-				mfs_buf_printf(ret, "%s: %s\n", v->table->kinds[k]->name,
-					       v->why_not[k]);
+		if (!e.why_not) {
+			add_lacks_within(v, &e, ret);
+			continue;
+		}
+		mfs_buf_adds(ret, e.name);
+		if (mfs_views_entry(v, e.end, &next) && next.why_not == e.why_not)
+			mfs_buf_adds(ret, ", ");
+		else
+			mfs_buf_printf(ret, ": %s\n", e.why_not);
 	}
 }
 

@@ -41,10 +41,12 @@ struct mfs_views {
 	const struct mfs_views_owner *answers;
 	void *owner;
 	const struct mfs_view_table *table;
-	unsigned of;			     /* what the owner has: enum mfs_view_of */
-	int64_t mtime_ns;		     /* of the directories */
-	const char *why_not[MFS_VIEW_KINDS]; /* why a kind is impossible; NULL: it is possible */
-	struct mfs_access_fold access;	     /* who may read these sentences */
+	unsigned of;	  /* what the owner has: enum mfs_view_of */
+	int64_t mtime_ns; /* of the directories */
+	/* Why a kind is impossible; NULL: it is possible. Neighbours with one reason share its
+	 * text. */
+	const char *why_not[MFS_VIEW_KINDS];
+	struct mfs_access_fold access; /* who may read these sentences */
 
 	struct mfs_open_set open;
 	pthread_mutex_t lock; /* of the fields below; held while specs are listed */

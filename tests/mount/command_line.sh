@@ -157,7 +157,7 @@ same "completion of -o" "$(completed "$data" "$mnt" -o ro,dataset_)" ro,dataset_
 same "completion of a directory" "$(completed "$data" "$mnt" -o dataset_cache = "$data/hf_")" "$data/hf_dataset"
 same "completion of a prefix" "$(completed inspect "$data/tales_")" "$data/tales_text_document.idx"
 same "completion of a dataset's view" "$(completed export "$data" data/tales_text_document/h)" data/tales_text_document/hf
-same "completion of a view of any source" "$(completed ls "$work/none" h)" hf
+same "completion of a view of any source" "$(completed ls "$work/none" ra)" raw
 same "completion of a model's view" "$(completed ls "$source" megatron/torch_d)" megatron/torch_dist
 same "completion of the latest's view" "$(completed ls "$source" latest/megatron/torch_d)" latest/megatron/torch_dist
 same "completion of a layout" "$(completed ls "$source" megatron/torch/tp2-pp2)" megatron/torch/tp2-pp2

@@ -14,6 +14,14 @@ mnt=$work/mnt
 log=$work/log
 daemon=
 mkdir "$mnt"
+# What a model's directory has, in the order of ls.
+model_views='hf
+hf-bf16
+hf-bin
+hf-fp16
+hf-fp32
+megatron
+raw'
 
 skip() {
 	echo "$*"

@@ -54,7 +54,7 @@ sed -i 's/"low_freq_factor": 2.0/"low_freq_factor": 1.0/' "$work/many/config.jso
 rm -f "$log"
 mount_foreground "$work/many"
 grep -q 'there is no HF view.*more than 4096 files' "$log" || fail "the log of a mount without views: $(cat "$log")"
-same 'entries without views' "$(ls "$mnt")" "$(printf 'hf\nwhy-not.txt')"
+[ -d "$mnt/hf" ] && [ -d "$mnt/raw" ] && [ ! -e "$mnt/megatron" ] || fail "entries without views: $(ls "$mnt")"
 grep -q '^megatron: .*rotary scaling is 32' "$mnt/why-not.txt" || fail "why-not.txt: $(cat "$mnt/why-not.txt")"
 unmount
 exit 0

@@ -193,7 +193,8 @@ START_TEST(zeros_and_nans_by_their_bytes)
 	ck_assert(isinf(c.largest) && isnan(c.b));
 	close_sides(&s);
 	open_sides(&s, 1, 2, MFS_U8, MFS_U8);
-	s.plan[0]->dtype = s.plan[1]->dtype = MFS_F8_E4M3;
+	for (int i = 0; i < 2; i++)
+		s.plan[i]->dtype = s.plan[i]->shown = MFS_F8_E4M3;
 	change(&s, 0, "\x7e"); /* the largest float8_e4m3fn: 448 */
 	change(&s, 1, "\x01"); /* the smallest: 2^-9 */
 	reopen(&s);

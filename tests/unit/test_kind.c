@@ -140,6 +140,8 @@ START_TEST(test_what_is_lacking)
 	ck_assert(mfs_views_entry(&v, torch, &e));
 	ck_assert_str_eq(e.why_not, "its rope");
 	why_not_is(&v, "hf: no family\nmegatron: its rope\n");
+	v.why_not[number_of(&mfs_view_kind_hf_bf16)] = v.why_not[number_of(&mfs_view_kind_hf)];
+	why_not_is(&v, "hf, hf-bf16: no family\nmegatron: its rope\n");
 }
 END_TEST
 

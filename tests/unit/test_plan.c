@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/cast.h"
 #include "formats/base/half.h"
 #include "formats/ckpt/build.h"
 #include "formats/io/guard.h"
@@ -245,6 +246,43 @@ static void read_at_random(struct mfs_vfile *f, const uint8_t *want, size_t size
 	free(got);
 }
 
+/* The file of a header and a target; want: the target's bytes. */
+static void read_target(const struct mfs_target *t, const uint8_t *want)
+{
+	uint8_t *file = malloc(t->bytes + 4);
+	struct mfs_vfile *f;
+	struct mfs_error err;
+
+	memcpy(file, "head", 4);
+	memcpy(file + 4, want, t->bytes);
+	unit_ok(mfs_vfile_new(&f, &err), &err);
+	unit_ok(mfs_vfile_add_literal(f, strdup("head"), 4, &err), &err);
+	unit_ok(mfs_vfile_add_tensor(f, t, &err), &err);
+	read_at_random(f, file, t->bytes + 4);
+	mfs_vfile_free(f);
+	free(file);
+}
+
+/* The same elements in other types, wider and narrower. */
+static void read_casts(const struct world *w, const uint8_t *want)
+{
+	static const enum mfs_dtype types[] = {MFS_F32, MFS_F16, MFS_BF16};
+	const struct mfs_target *of = &w->target.base;
+	struct mfs_cast_target t;
+	struct mfs_error err;
+	uint8_t *cast;
+
+	for (int i = 0; i < 3 && w->element > 1; i++) {
+		if (types[i] == of->dtype)
+			continue;
+		unit_ok(mfs_cast_target_init(&t, of, types[i], &err), &err);
+		cast = malloc(t.base.bytes);
+		mfs_cast(types[i], cast, of->dtype, want, of->bytes / w->element);
+		read_target(&t.base, cast);
+		free(cast);
+	}
+}
+
 static const enum mfs_rule rules[] = {MFS_RULE_DIRECT, MFS_RULE_VOCAB, MFS_RULE_Q,    MFS_RULE_K,
 				      MFS_RULE_V,      MFS_RULE_QKV,   MFS_RULE_GATE, MFS_RULE_UP};
 
@@ -257,8 +295,6 @@ START_TEST(every_rule_over_random_chunks)
 	srand((unsigned)_i + 1);
 	for (int round = 0; round < ROUNDS; round++) {
 		struct world w;
-		struct mfs_vfile *f;
-		struct mfs_error err;
 		uint64_t rows, cols;
 		uint8_t *want;
 
@@ -269,14 +305,8 @@ START_TEST(every_rule_over_random_chunks)
 		w.target.base.shape[1] = transposed ? rows : cols;
 		w.target.base.bytes = rows * cols * w.element;
 		want = materialise(&w, rule, rows);
-		unit_ok(mfs_vfile_new(&f, &err), &err);
-		unit_ok(mfs_vfile_add_literal(f, strdup("head"), 4, &err), &err);
-		unit_ok(mfs_vfile_add_tensor(f, &w.target.base, &err), &err);
-		want = realloc(want, w.target.base.bytes + 8);
-		memmove(want + 4, want, w.target.base.bytes);
-		memcpy(want, "head", 4);
-		read_at_random(f, want, w.target.base.bytes + 4);
-		mfs_vfile_free(f);
+		read_target(&w.target.base, want);
+		read_casts(&w, want);
 		free(want);
 		release(&w);
 	}
@@ -304,6 +334,9 @@ START_TEST(holes_and_overlaps_are_refused)
 	w.tensor.chunk_count = w.chunk_count;
 	w.chunks[0].origin += 1u << 20;
 	unit_fails(mfs_plan_new(&w.target.base, &plan, &err), &err, -EINVAL, "beyond the end");
+	w.target.base.dtype = MFS_I16;
+	unit_fails(mfs_plan_new(&w.target.base, &plan, &err), &err, -ENOTSUP,
+		   "which is not cast to int16");
 	release(&w);
 }
 END_TEST

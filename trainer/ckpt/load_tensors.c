@@ -15,7 +15,7 @@
 #include "formats/base/grow.h"
 #include "formats/base/threads.h"
 #include "formats/megatron/read/rank_part.h"
-#include "trainer/ckpt/cast.h"
+#include "formats/base/cast.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/model/dtype.h"
 
@@ -83,7 +83,7 @@ static int check(const struct loader *l, const struct mfs_global_tensor *ours,
 	for (unsigned a = 0; a < ours->ndim; a++)
 		if (src->shape[a] != ours->shape[a] && !(padded && !a))
 			return bad_shape(l, ours, src);
-	if (!mfs_can_cast(src->dtype))
+	if (!mfs_cast_is_possible(src->dtype, MFS_F32))
 		return mfs_fail(l->err, -ENOTSUP, "%s: tensor '%s' is %s: expected floats",
 				mfs_ckpt_dir(l->load->ckpt),
 				mfs_global_tensor_name(src, name, sizeof(name)),
