@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/str.h"
 #include "formats/ckpt/build.h"
 
 enum mfs_ckpt_format mfs_ckpt_format(const struct mfs_ckpt *ckpt)
@@ -100,6 +101,11 @@ bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t)
 	return t->layer < 0 && t->ndim &&
 	       (!strcmp(t->name, "embedding.word_embeddings.weight") ||
 		!strcmp(t->name, "output_layer.weight"));
+}
+
+bool mfs_global_tensor_is_norm(const struct mfs_global_tensor *t)
+{
+	return mfs_str_ends(t->name, "norm.weight");
 }
 
 const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text, size_t size)

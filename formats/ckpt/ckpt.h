@@ -131,6 +131,9 @@ const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text
 /* True if it has a row for each token: the embedding, the head, or an optimizer state of these. */
 bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t);
 
+/* True if it is the weight of a norm. Megatron may store it as weight - 1 (apply_layernorm_1p). */
+bool mfs_global_tensor_is_norm(const struct mfs_global_tensor *t);
+
 /* Warnings: sentences that a person should read once. Returns their number. */
 uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret);
 

@@ -41,15 +41,35 @@ static size_t whole_name(const struct mfs_target *base, char *text, size_t size)
 	return strlen(mfs_global_tensor_name(t->src, text, size));
 }
 
+static enum mfs_op add_one(const struct mfs_target *t)
+{
+	(void)t;
+	return MFS_OP_ADD_ONE;
+}
+
+static void whole_init(struct mfs_whole_target *t, const struct mfs_target_kind *kind,
+		       struct mfs_ckpt *ckpt, const struct mfs_global_tensor *src)
+{
+	*t = (struct mfs_whole_target){.base = {.kind = kind, .ckpt = ckpt, .dtype = src->dtype},
+				       .src = src};
+	/* Chunks of the tensor lie in files, so its size is one that fits. */
+	mfs_target_shape(&t->base, src->shape, src->ndim, NULL);
+}
+
 void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 			   const struct mfs_global_tensor *src)
 {
 	static const struct mfs_target_kind kind = {.boxes = whole_boxes, .name = whole_name};
 
-	*t = (struct mfs_whole_target){.base = {.kind = &kind, .ckpt = ckpt, .dtype = src->dtype},
-				       .src = src};
-	/* Chunks of the tensor lie in files, so its size is one that fits. */
-	mfs_target_shape(&t->base, src->shape, src->ndim, NULL);
+	whole_init(t, &kind, ckpt, src);
+}
+
+void mfs_whole_target_init_add_one(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
+				   const struct mfs_global_tensor *src)
+{
+	static const struct mfs_target_kind kind = {whole_boxes, whole_name, add_one};
+
+	whole_init(t, &kind, ckpt, src);
 }
 
 static int cast_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)

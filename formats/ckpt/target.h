@@ -76,6 +76,9 @@ struct mfs_whole_target {
 
 void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 			   const struct mfs_global_tensor *src);
+/* The same with 1 added to each element. */
+void mfs_whole_target_init_add_one(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
+				   const struct mfs_global_tensor *src);
 
 /* A target with its elements cast. */
 struct mfs_cast_target {

@@ -34,31 +34,16 @@ struct unit {
 	uint64_t first, count;
 };
 
-/* ---- a tensor as a target, with 1 added if norms need it ---- */
-
-struct diff_target {
-	struct mfs_whole_target whole;
-	struct mfs_target_kind kind;
-};
-
-static enum mfs_op op_add_one(const struct mfs_target *t)
-{
-	(void)t;
-	return MFS_OP_ADD_ONE;
-}
-
 static int plan_side(struct mfs_diff_side *s, const struct mfs_global_tensor *t, bool add_one,
 		     struct mfs_plan **ret, struct mfs_error *err)
 {
-	struct diff_target target;
+	struct mfs_whole_target target;
 
-	mfs_whole_target_init(&target.whole, s->ckpt, t);
-	if (add_one) {
-		target.kind = *target.whole.base.kind;
-		target.kind.op = op_add_one;
-		target.whole.base.kind = &target.kind;
-	}
-	return mfs_plan_new(&target.whole.base, ret, err);
+	if (add_one)
+		mfs_whole_target_init_add_one(&target, s->ckpt, t);
+	else
+		mfs_whole_target_init(&target, s->ckpt, t);
+	return mfs_plan_new(&target.base, ret, err);
 }
 
 /* ---- units ---- */

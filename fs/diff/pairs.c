@@ -166,14 +166,6 @@ static int note_vocabulary(struct mfs_diff *d, const struct vocabulary *v)
 
 /* ---- how much is compared ---- */
 
-static bool is_norm(const struct mfs_global_tensor *t)
-{
-	const size_t len = strlen(t->name);
-	const char *end = "norm.weight";
-
-	return len >= strlen(end) && (!strcmp(t->name + len - strlen(end), end));
-}
-
 static int set_elements(struct mfs_diff *d, struct mfs_diff_pair *p, bool *noted)
 {
 	const struct mfs_global_tensor *a = p->a, *b = p->b;
@@ -219,7 +211,7 @@ static int set_norms(struct mfs_diff *d)
 		const struct mfs_global_tensor *t = p->a ? p->a : p->b;
 
 		/* Of optimizer states, only the fp32 parameter is a weight. */
-		if (!is_norm(t) || t->state > MFS_STATE_MAIN)
+		if (!mfs_global_tensor_is_norm(t) || t->state > MFS_STATE_MAIN)
 			continue;
 		p->add_a = a;
 		p->add_b = b;

@@ -11,7 +11,6 @@
 
 #include "formats/base/path.h"
 #include "formats/model/hf_config.h"
-#include "formats/model/vocab.h"
 #include "formats/megatron/write/files.h"
 #include "formats/megatron/tracker.h"
 #include "formats/optim/rules/settings.h"
@@ -169,29 +168,6 @@ static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct 
 	return mfs_view_add(&b->view->public, name, data, err);
 }
 
-/* True rows of the vocabulary, as in the HF view; 0: not known. */
-static int true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
-		      uint64_t *ret, struct mfs_error *err)
-{
-	struct mfs_vocab_said said = {.size = opt->vocab_size};
-	struct mfs_hf_ref *ref = NULL;
-	struct mfs_vocab vocab;
-	char *tokenizer;
-	int rc = mfs_vocab_tokenizer(ckpt, opt->ref, &tokenizer, err);
-
-	if (!rc && opt->ref && !opt->vocab_size && !mfs_hf_ref_is_source(opt->ref, ckpt))
-		rc = mfs_hf_ref_open(opt->ref, &ref, err);
-	said.ref = ref;
-	said.tokenizer = tokenizer;
-	if (!rc)
-		rc = mfs_vocab_decide(ckpt, &said, &vocab, err);
-	if (!rc)
-		*ret = mfs_vocab_true(&vocab);
-	mfs_hf_ref_free(ref);
-	free(tokenizer);
-	return rc;
-}
-
 /* A run would not pass --rope-scaling-factor on (MFS_ROPE_SCALING_FACTOR), and train another model
  * than this one. */
 static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
@@ -232,7 +208,7 @@ static int describe(const struct mfs_view_origin *s, struct mfs_megatron_options
 					     .number = iteration_of(s->ckpt, s->number)};
 	ret->spec_said = opt->spec != MFS_VIEW_LAYER_SPEC_SOURCE;
 	ret->optimizer = !opt->no_optim && mfs_optim_info(s->ckpt)->kind != MFS_OPTIM_NONE;
-	return true_vocab(s->ckpt, opt, &ret->vocab, err);
+	return mfs_view_true_vocab(s->ckpt, opt, &ret->vocab, err);
 }
 
 /* layout NULL: torch_dist. */

@@ -77,6 +77,10 @@ struct mfs_view_options {
  * may read and write. */
 mode_t mfs_view_copy_mode(const struct mfs_view *view);
 
+/* True rows of the vocabulary, as all views decide it (formats/model/vocab.h); 0: not known. */
+int mfs_view_true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
+			uint64_t *ret, struct mfs_error *err);
+
 /* -ESTALE: a source file is no longer the one that was opened. */
 int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err);
 

@@ -79,6 +79,10 @@ _mcorefs_value() {
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
+	sum:--check | sum:--key | sum:--signature)
+		compopt -o filenames
+		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
+		;;
 	pack:--dtype) mapfile -t COMPREPLY < <(compgen -W 'uint8 int8 uint16 int16 int32 int64' -- "$cur") ;;
 	pack:--format) mapfile -t COMPREPLY < <(compgen -W 'auto jsonl ids lines' -- "$cur") ;;
 	*) return 1 ;;
@@ -104,6 +108,7 @@ _mcorefs() {
 		export) mapfile -t COMPREPLY < <(compgen -W '--force --json -o' -- "$cur") ;;
 		families) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
+		sum) mapfile -t COMPREPLY < <(compgen -W '--check --key --signature --optim --quiet -q -o' -- "$cur") ;;
 		sample)
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
 				--seed --dataloader-type --global-batch-size --train-iters --train-samples --micro-batch-size
@@ -121,7 +126,7 @@ _mcorefs() {
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -X '!*.idx' -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff families sample pack' -- "$cur")
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff families sum sample pack' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views) $(_mcorefs_data)" -- "$cur")
 	fi

@@ -68,7 +68,7 @@ def legacy_state(model, tp, pp, noise):
     return state
 
 
-def make_legacy(model, root, noise):
+def make_legacy(model, root, noise, crcs=False):
     path, args = tracker(root, 1000), model.args()
     for tp in range(model.tp):
         for pp in range(model.pp):
@@ -77,7 +77,7 @@ def make_legacy(model, root, noise):
             out = tf.SparseFile(f"{rank}/model_optim_rng.pt")
             state = {"args": args, "checkpoint_version": 3.0, "iteration": 1000,
                      "model": legacy_state(model, tp, pp, noise)}
-            tf.torch_save(out, "model_optim_rng", state, crcs=False)
+            tf.torch_save(out, "model_optim_rng", state, crcs)
             out.close()
     return model.tp * model.pp
 
@@ -172,6 +172,7 @@ def main():
     parser.add_argument("--tp", type=int, default=8)
     parser.add_argument("--hidden", type=int, default=4096)
     parser.add_argument("--sparse", action="store_true", help="leave the data of llama out")
+    parser.add_argument("--crcs", action="store_true", help="leave the CRC-32 of each record, as torch does (--format torch)")
     parser.add_argument("--format", choices=["torch", "torch_dist"], default="torch")
     options = parser.parse_args()
     os.makedirs(options.dir, exist_ok=True)
@@ -183,8 +184,8 @@ def main():
         files = make_legacy(model, options.dir, Noise(False))
     else:
         model = small_llama(options)
-        make = make_legacy if options.format == "torch" else make_dist_llama
-        files = make(model, options.dir, Noise(not options.sparse))
+        noise = Noise(not options.sparse)
+        files = make_legacy(model, options.dir, noise, options.crcs) if options.format == "torch" else make_dist_llama(model, options.dir, noise)
     fp32 = model.experts * (model.layers - model.dense) if isinstance(model, DeepseekV3) else 0
     print(files, model.tensors(), model.parameters(), 2 * model.parameters() + 2 * fp32)
 

@@ -1,0 +1,110 @@
+#include "fs/sum/signature.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <openssl/bio.h>
+#include <openssl/evp.h>
+#include <openssl/pem.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/io/regular.h"
+#include "formats/io/whole.h"
+
+#define MAX_KEY	      (64u << 10)
+#define MAX_SIGNATURE (64u << 10)
+
+int mfs_signature_slurp(const char *path, size_t most, void **ret, size_t *ret_len,
+			struct mfs_error *err)
+{
+	void *bytes = NULL;
+	struct stat st;
+	int fd, rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, &st);
+
+	if (rc)
+		return mfs_fail(err, rc, "cannot open '%s': %s", path, mfs_open_regular_why(rc));
+	if ((uint64_t)st.st_size > most)
+		rc = mfs_fail(err, -EFBIG, "'%s' has %lld bytes, at most %zu are read", path,
+			      (long long)st.st_size, most);
+	else if (!(bytes = malloc((size_t)st.st_size + 1)))
+		rc = mfs_fail_nomem(err);
+	else if ((rc = mfs_pread_whole(fd, 0, bytes, (size_t)st.st_size)))
+		mfs_error_set(err, rc, "cannot read '%s': %s", path, strerror(-rc));
+	close(fd);
+	if (rc) {
+		free(bytes);
+		return rc;
+	}
+	*ret = bytes;
+	*ret_len = (size_t)st.st_size;
+	return 0;
+}
+
+static int read_key(const char *path, EVP_PKEY **ret, struct mfs_error *err)
+{
+	void *pem;
+	size_t len;
+	BIO *bio;
+	int rc = mfs_signature_slurp(path, MAX_KEY, &pem, &len, err);
+
+	if (rc)
+		return rc;
+	bio = BIO_new_mem_buf(pem, (int)len);
+	*ret = bio ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
+	BIO_free(bio);
+	free(pem);
+	return *ret ? 0 : mfs_fail(err, -EINVAL, "'%s' is no public key (PEM)", path);
+}
+
+/* The digest that a key of this kind signs. NULL: the text itself. */
+static int digest_of(const EVP_PKEY *key, const EVP_MD **ret, const char *path,
+		     struct mfs_error *err)
+{
+	switch (EVP_PKEY_get_base_id(key)) {
+	case EVP_PKEY_ED25519:
+	case EVP_PKEY_ED448:
+		*ret = NULL;
+		return 0;
+	case EVP_PKEY_RSA:
+	case EVP_PKEY_EC:
+		*ret = EVP_sha256();
+		return 0;
+	default:
+		return mfs_fail(err, -ENOTSUP, "'%s' is neither an Ed25519, Ed448, RSA nor EC key",
+				path);
+	}
+}
+
+static bool is_signed(EVP_PKEY *key, const EVP_MD *md, const void *signature, size_t signature_len,
+		      const void *text, size_t len)
+{
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	const bool ok = ctx && EVP_DigestVerifyInit(ctx, NULL, md, NULL, key) == 1 &&
+			EVP_DigestVerify(ctx, signature, signature_len, text, len) == 1;
+
+	EVP_MD_CTX_free(ctx);
+	return ok;
+}
+
+int mfs_signature_check(const void *text, size_t len, const char *name, const char *key,
+			const char *signature, struct mfs_error *err)
+{
+	const EVP_MD *md = NULL;
+	EVP_PKEY *pkey = NULL;
+	size_t signature_len;
+	void *bytes = NULL;
+	int rc = read_key(key, &pkey, err);
+
+	if (!rc)
+		rc = digest_of(pkey, &md, key, err);
+	if (!rc)
+		rc = mfs_signature_slurp(signature, MAX_SIGNATURE, &bytes, &signature_len, err);
+	if (!rc && !is_signed(pkey, md, bytes, signature_len, text, len))
+		rc = mfs_fail(err, -EINVAL, "'%s' is not a signature of '%s' by the key '%s'",
+			      signature, name, key);
+	EVP_PKEY_free(pkey);
+	free(bytes);
+	return rc;
+}
