@@ -56,12 +56,15 @@ static void *run(void *arg)
 {
 	struct one *o = arg;
 	struct mfs_hostnet *n = NULL;
+	struct mfs_error ignored;
 
 	wait_ms(o->late_ms);
 	o->rc = mfs_hostnet_open(&o->at, &o->launch, o->seconds, &n, &o->err);
 	if (!o->rc && o->then)
 		o->then(o, mfs_hostnet_table(n));
-	if (!o->rc)
+	if (o->rc)
+		mfs_hostnet_close(n, &ignored); /* the first reason stays */
+	else
 		o->rc = mfs_hostnet_close(n, &o->err);
 	return NULL;
 }
