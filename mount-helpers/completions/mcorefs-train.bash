@@ -29,6 +29,9 @@ _mcorefs_train() {
 	--main-params-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 fp16' -- "$cur") && return ;;
 	--exp-avg-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 bf16' -- "$cur") && return ;;
 	--exp-avg-sq-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 bf16' -- "$cur") && return ;;
+	--megatron-fsdp-main-params-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 bf16 fp16 auto' -- "$cur") && return ;;
+	--megatron-fsdp-main-grads-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 bf16 fp16 auto' -- "$cur") && return ;;
+	--megatron-fsdp-grad-comm-dtype) mapfile -t COMPREPLY < <(compgen -W 'fp32 fp16 bf16 auto' -- "$cur") && return ;;
 	--data-path)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -97,6 +100,8 @@ _mcorefs_train() {
 		return
 		;;
 	--ckpt-format) mapfile -t COMPREPLY < <(compgen -W 'torch_dist' -- "$cur") && return ;;
+	--megatron-fsdp-version) mapfile -t COMPREPLY < <(compgen -W '1' -- "$cur") && return ;;
+	--data-parallel-sharding-strategy) mapfile -t COMPREPLY < <(compgen -W 'no_shard optim optim_grads optim_grads_params' -- "$cur") && return ;;
 	--tensorboard-dir)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
@@ -266,6 +271,9 @@ _mcorefs_train() {
 		--main-params-dtype
 		--exp-avg-dtype
 		--exp-avg-sq-dtype
+		--megatron-fsdp-main-params-dtype
+		--megatron-fsdp-main-grads-dtype
+		--megatron-fsdp-grad-comm-dtype
 		--data-path
 		--split
 		--train-data-path
@@ -310,6 +318,8 @@ _mcorefs_train() {
 		--no-save-rng
 		--no-load-optim
 		--distributed-timeout-minutes
+		--use-megatron-fsdp
+		--use-torch-fsdp2
 		--distributed-timeout-seconds-after-init
 		--decoder-first-pipeline-num-layers
 		--decoder-last-pipeline-num-layers
@@ -320,6 +330,8 @@ _mcorefs_train() {
 		--ddp-bucket-size
 		--overlap-param-gather
 		--use-distributed-optimizer
+		--megatron-fsdp-version
+		--data-parallel-sharding-strategy
 		--cp-comm-type
 		--log-interval
 		--log-params-norm

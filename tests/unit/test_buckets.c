@@ -36,6 +36,7 @@ static struct mfs_params *random_params(uint64_t *seed)
 		p->list[i].part.is_shared = i == 0;
 		p->list[i].drawn_from = i;
 		p->list[i].tensor = &layers[(uint64_t)i * 3 / p->count];
+		p->list[i].unit = p->list[i].tensor->layer;
 	}
 	return p;
 }
@@ -60,6 +61,7 @@ static struct mfs_bucket_rule random_rule(uint64_t *seed)
 		.experts = {MFS_GROUP_EXPERT_GRADS, experts, (uint32_t)below(seed, experts)},
 		.apart = apart,
 		.shared_alone = below(seed, 2),
+		.units = below(seed, 2),
 	};
 }
 
@@ -97,6 +99,9 @@ static void check_params(const struct mfs_params *p, const struct mfs_bucket_rul
 		ck_assert_ptr_eq(bucket_of(p, end - 1), b);
 		ck_assert_int_eq(b->group, apart ? MFS_GROUP_EXPERT_GRADS : MFS_GROUP_GRADS);
 		ck_assert_uint_eq(b->parts, apart ? rule->experts.count : rule->dense.count);
+		ck_assert_ptr_eq(&p->buckets[q->bucket], b);
+		ck_assert(i >= b->first_param && i < b->first_param + b->params);
+		ck_assert(!rule->units || q->unit == b->unit);
 		if (rule->shared_alone && q->part.is_shared)
 			ck_assert_uint_lt(b->count - q->elements,
 					  (uint64_t)b->parts * MFS_PARAM_ALIGN);
@@ -159,7 +164,7 @@ static void check_sizes(const struct mfs_params *p, const struct mfs_bucket_rule
 		}
 		ck_assert_uint_gt(count, 0);
 		ck_assert(all == first || all - first < rule->size);
-		if (!rule->apart && !rule->shared_alone)
+		if (!rule->apart && !rule->shared_alone && !rule->units)
 			ck_assert(!i || all >= rule->size);
 		ck_assert_uint_lt(b->count - all, (uint64_t)b->parts * MFS_PARAM_ALIGN);
 	}

@@ -441,12 +441,71 @@ START_TEST(refused)
 	      "expected --use-distributed-optimizer beside");
 	fails(SMALL "--overlap-param-gather --use-distributed-optimizer", -EINVAL,
 	      "expected --overlap-grad-reduce beside it");
+	fails(SMALL "--use-torch-fsdp2 --use-megatron-fsdp", -EINVAL, "exclude each other");
+	fails(SMALL "--use-torch-fsdp2 --use-distributed-optimizer", -EINVAL, "exclude each");
+	fails(SMALL "--use-torch-fsdp2 --fp16", -EINVAL, "--use-torch-fsdp2 and --fp16 exclude");
+	fails(SMALL "--use-torch-fsdp2", -EINVAL, "expected --untie-embeddings-and-output-weights");
+	fails(SMALL "--use-torch-fsdp2 --expert-model-parallel-size 2 --num-experts 4 --dry-run",
+	      -EINVAL, "--use-torch-fsdp2: expected --expert-model-parallel-size 1, found 2");
+	fails(SMALL "--use-megatron-fsdp --ckpt-format fsdp_dtensor", -ENOTSUP, "use torch_dist");
+	fails(SMALL "--use-megatron-fsdp --megatron-fsdp-version 2", -ENOTSUP, "use 1");
+	fails(SMALL "--use-megatron-fsdp --bf16 --megatron-fsdp-main-params-dtype auto", -ENOTSUP,
+	      "only fp32 is supported");
+	fails(SMALL "--use-megatron-fsdp --bf16 --megatron-fsdp-main-grads-dtype fp16", -ENOTSUP,
+	      "expected fp32 or the parameters' type");
+	fails(SMALL "--use-megatron-fsdp --bf16 --megatron-fsdp-grad-comm-dtype bf16", -ENOTSUP,
+	      "expected auto or the type of the main gradients");
 	fails(SMALL "--ddp-bucket-size 0", -EINVAL, "expected a positive number");
 	fails(SMALL "--ddp-bucket-size 1 --ddp-num-buckets 2", -EINVAL, "exclude each other");
 	fails(SMALL "--rerun-mode report_stats", -ENOTSUP, "steps are not run again");
 	fails(SMALL "--non-persistent-ckpt-type local", -ENOTSUP, "local is not supported; use gl");
 	fails(SMALL "--non-persistent-save-interval 5", -ENODATA, "--non-persistent-ckpt-type is");
 	fails(SMALL "--position-embedding-type yarn", -ENOTSUP, "yarn is not supported; use rope");
+}
+END_TEST
+
+/* Who divides what: arguments.py: validate_args. */
+START_TEST(sharding)
+{
+	static const struct {
+		const char *line;
+		enum mfs_sharding divided;
+		enum mfs_dtype grads;
+	} cases[] = {
+		{"--bf16", MFS_SHARD_NOTHING, MFS_F32},
+		{"--bf16 --use-distributed-optimizer", MFS_SHARD_STATE, MFS_F32},
+		/* It says nothing by itself. */
+		{"--bf16 --data-parallel-sharding-strategy optim_grads", MFS_SHARD_NOTHING,
+		 MFS_F32},
+		{"--bf16 --use-megatron-fsdp", MFS_SHARD_WEIGHTS, MFS_F32},
+		{"--use-megatron-fsdp --data-parallel-sharding-strategy no_shard",
+		 MFS_SHARD_NOTHING, MFS_F32},
+		{"--use-megatron-fsdp --data-parallel-sharding-strategy optim", MFS_SHARD_STATE,
+		 MFS_F32},
+		{"--use-megatron-fsdp --data-parallel-sharding-strategy optim_grads",
+		 MFS_SHARD_GRADS, MFS_F32},
+		{"--bf16 --use-megatron-fsdp --megatron-fsdp-main-grads-dtype bf16 "
+		 "--megatron-fsdp-grad-comm-dtype bf16",
+		 MFS_SHARD_WEIGHTS, MFS_BF16},
+		/* It has Megatron's distributed optimizer. */
+		{"--use-megatron-fsdp --overlap-grad-reduce --overlap-param-gather",
+		 MFS_SHARD_WEIGHTS, MFS_F32},
+		{"--use-torch-fsdp2 --untie-embeddings-and-output-weights", MFS_SHARD_WEIGHTS,
+		 MFS_F32},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct mfs_train_config c;
+		char line[512];
+
+		snprintf(line, sizeof(line), SMALL "%s", cases[i].line);
+		read_ok(line, &c);
+		ck_assert_msg(c.sharding == cases[i].divided &&
+				      c.main_grads_dtype == cases[i].grads,
+			      "%s: divides %d, gradients %d", cases[i].line, c.sharding,
+			      c.main_grads_dtype);
+		mfs_train_config_release(&c);
+	}
 }
 END_TEST
 
@@ -817,6 +876,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "wrong", wrong);
 	tcase_add_test(c, pipelines);
 	tcase_add_test(c, refused);
+	tcase_add_test(c, sharding);
 	tcase_add_test(c, honoured);
 	c = unit_case(s, "checkpoints", namespace);
 	tcase_add_test(c, adopted);

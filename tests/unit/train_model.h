@@ -93,9 +93,10 @@ static inline void train_model_place(struct train_model *m)
 {
 	struct mfs_params *p = m->params;
 	const uint64_t weight = mfs_dtype_size(p->weight_type), grad = mfs_dtype_size(p->grad_type);
-	const uint64_t weights =
-		mfs_memory_add(&m->memory, MFS_MEMORY_WEIGHTS, p->elements * weight);
-	const uint64_t grads = mfs_memory_add(&m->memory, MFS_MEMORY_GRADIENTS, p->elements * grad);
+	const uint64_t weight_bytes = mfs_params_weight_elements(p) * weight;
+	const uint64_t grad_bytes = mfs_params_grad_elements(p) * grad;
+	const uint64_t weights = mfs_memory_add(&m->memory, MFS_MEMORY_WEIGHTS, weight_bytes);
+	const uint64_t grads = mfs_memory_add(&m->memory, MFS_MEMORY_GRADIENTS, grad_bytes);
 	const uint64_t buffers =
 		mfs_memory_add(&m->memory, MFS_MEMORY_WEIGHTS, p->buffer_elements * 4);
 
@@ -107,8 +108,8 @@ static inline void train_model_place(struct train_model *m)
 	p->weights = mfs_memory_at(&m->memory, weights);
 	p->grads = mfs_memory_at(&m->memory, grads);
 	p->buffers = mfs_memory_at(&m->memory, buffers);
-	memset(p->weights, 0, p->elements * weight);
-	memset(p->grads, 0, p->elements * grad);
+	memset(p->weights, 0, weight_bytes);
+	memset(p->grads, 0, grad_bytes);
 	memset(p->buffers, 0, p->buffer_elements * 4);
 }
 

@@ -29,6 +29,7 @@ const char *mfs_memory_kind_name(enum mfs_memory_kind kind)
 		[MFS_MEMORY_GRADIENTS] = "gradients",
 		[MFS_MEMORY_MAIN] = "main parameters",
 		[MFS_MEMORY_MOMENTS] = "moments",
+		[MFS_MEMORY_UNITS] = "gathered",
 		[MFS_MEMORY_ACTIVATIONS] = "activations",
 		[MFS_MEMORY_SCRATCH] = "scratch",
 		[MFS_MEMORY_BATCH] = "batch",

@@ -18,6 +18,7 @@ enum mfs_memory_kind {
 	MFS_MEMORY_GRADIENTS,
 	MFS_MEMORY_MAIN, /* fp32 parameters */
 	MFS_MEMORY_MOMENTS,
+	MFS_MEMORY_UNITS,	/* weights and gradients that are whole for a while (FSDP) */
 	MFS_MEMORY_ACTIVATIONS, /* kept from forward to backward */
 	MFS_MEMORY_SCRATCH,	/* reused by each layer */
 	MFS_MEMORY_BATCH,

@@ -175,7 +175,7 @@ static int add_state(struct loader *l, const struct mfs_param *p, enum mfs_state
 
 	if (!src)
 		return missing(l, ours, from);
-	if (to != MFS_STATE_MODEL)
+	if (to != MFS_STATE_MODEL || l->params->sharding >= MFS_SHARD_WEIGHTS)
 		return add_owned(l, p, src, to);
 	all = all_of(&p->part, mfs_params_flat(l->params, to, p->start));
 	return add_pieces(l, &p->part, src, &all);
@@ -410,7 +410,7 @@ static void zero_all(struct loader *l)
 	const struct mfs_params *p = l->params;
 	const uint64_t on_device = p->owned_elements - p->offloaded_owned;
 
-	zero(l, p->weights, p->weight_type, p->elements);
+	zero(l, p->weights, p->weight_type, mfs_params_weight_elements(p));
 	zero(l, p->main, p->main_type, on_device);
 	zero(l, p->exp_avg, p->m_type, on_device);
 	zero(l, p->exp_avg_sq, p->v_type, on_device);

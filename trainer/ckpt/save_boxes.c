@@ -165,8 +165,8 @@ static int add_param(struct lister *l, const struct mfs_param *q)
 	int rc = 0;
 
 	if (writes(l, &q->part))
-		rc = l->config->use_distributed_optimizer ? add_owned(l, q, &c)
-							  : add_share(l, q, &c);
+		rc = l->params->sharding != MFS_SHARD_NOTHING ? add_owned(l, q, &c)
+							      : add_share(l, q, &c);
 	l->before[q->is_expert] += q->elements;
 	return rc;
 }

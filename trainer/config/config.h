@@ -26,6 +26,9 @@ enum mfs_lr_decay {
 };
 enum mfs_wsd_decay { MFS_WSD_EXPONENTIAL, MFS_WSD_LINEAR, MFS_WSD_COSINE, MFS_WSD_MINUS_SQRT };
 enum mfs_wd_incr { MFS_WD_CONSTANT, MFS_WD_LINEAR, MFS_WD_COSINE };
+/* What the processes that share the samples divide, each with what stands before it: the choices of
+ * --data-parallel-sharding-strategy. The distributed optimizer divides the state. */
+enum mfs_sharding { MFS_SHARD_NOTHING, MFS_SHARD_STATE, MFS_SHARD_GRADS, MFS_SHARD_WEIGHTS };
 enum mfs_recompute { MFS_RECOMPUTE_NONE, MFS_RECOMPUTE_SELECTIVE, MFS_RECOMPUTE_FULL };
 
 /* --step-batch-size-schedule: from so many consumed samples (or tokens) on, this global batch size.
@@ -119,6 +122,7 @@ struct mfs_train_config {
 	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
 	bool calculate_per_token_loss;
 	bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+	enum mfs_sharding sharding;		  /* settled, with FSDP and without */
 	int64_t ddp_bucket_size, ddp_num_buckets; /* elements of a bucket; MFS_UNSET: not given */
 	bool optimizer_cpu_offload;
 	double optimizer_offload_fraction; /* of the parameters */

@@ -13,9 +13,10 @@
 
 /* ---- flat buffers ---- */
 
-static uint64_t plan_flat(struct mfs_trainer *t, enum mfs_memory_kind kind, enum mfs_dtype type)
+static uint64_t plan_flat(struct mfs_trainer *t, enum mfs_memory_kind kind, enum mfs_dtype type,
+			  uint64_t elements)
 {
-	return mfs_memory_add(&t->memory, kind, t->params->elements * mfs_dtype_size(type));
+	return mfs_memory_add(&t->memory, kind, elements * mfs_dtype_size(type));
 }
 
 /* What of the optimizer's state the device has: of what is owned, what the host has not. */
@@ -23,8 +24,7 @@ static uint64_t plan_state(struct mfs_trainer *t, enum mfs_memory_kind kind, enu
 {
 	const struct mfs_params *p = t->params;
 
-	return mfs_memory_add(&t->memory, kind,
-			      (p->owned_elements - p->offloaded_owned) * mfs_dtype_size(type));
+	return plan_flat(t, kind, type, p->owned_elements - p->offloaded_owned);
 }
 
 static bool has_main(const struct mfs_params *p)
@@ -37,8 +37,10 @@ static void plan_parameters(struct mfs_trainer *t)
 	const struct mfs_params *p = t->params;
 
 	t->places = (struct mfs_flat_places){
-		.weights = plan_flat(t, MFS_MEMORY_WEIGHTS, p->weight_type),
-		.grads = plan_flat(t, MFS_MEMORY_GRADIENTS, p->grad_type),
+		.weights = plan_flat(t, MFS_MEMORY_WEIGHTS, p->weight_type,
+				     mfs_params_weight_elements(p)),
+		.grads = plan_flat(t, MFS_MEMORY_GRADIENTS, p->grad_type,
+				   mfs_params_grad_elements(p)),
 		.main = has_main(p) ? plan_state(t, MFS_MEMORY_MAIN, p->main_type) : 0,
 		.exp_avg = plan_state(t, MFS_MEMORY_MOMENTS, p->m_type),
 		.exp_avg_sq = plan_state(t, MFS_MEMORY_MOMENTS, p->v_type),
@@ -109,7 +111,7 @@ static void draw_offloaded(struct mfs_trainer *t, const struct stretch *s)
 	const struct mfs_params *p = t->params;
 	const struct mfk_device_ops *device = t->backend->device;
 	const size_t main_size = mfs_dtype_size(p->main_type);
-	const uint64_t bytes = p->elements * mfs_dtype_size(p->grad_type);
+	const uint64_t bytes = mfs_params_grad_elements(p) * mfs_dtype_size(p->grad_type);
 	const uint64_t most = bytes / main_size / MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
 	const uint64_t end = s->first + s->count;
 
@@ -231,7 +233,8 @@ static int plan(struct mfs_trainer *t, struct mfs_error *err)
 	rc = mfs_net_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel, &t->net,
 			 err);
 	if (!rc)
-		rc = mfs_sync_new(c, t->params, t->backend, t->device, &t->parallel, &t->sync, err);
+		rc = mfs_sync_new(c, t->params, &t->memory, t->backend, t->device, &t->parallel,
+				  &t->sync, err);
 	if (rc)
 		return rc;
 	watch = mfs_sync_watch(t->sync);

@@ -107,9 +107,10 @@ static void gather(struct mfs_trainer *t, const struct mfs_step *step)
 {
 	const struct mfs_params *p = t->params;
 
-	if (step->update.skipped || p->owned_elements == p->elements)
+	if (step->update.skipped)
 		return;
-	before_update(t, t->ctx, 0, p->elements);
+	if (p->owned_elements < mfs_params_weight_elements(p))
+		before_update(t, t->ctx, 0, p->elements);
 	mfs_sync_gather(t->sync, t->ctx);
 }
 

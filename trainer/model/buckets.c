@@ -32,7 +32,8 @@ static bool differ(const struct mfs_bucket_rule *rule, const struct mfs_param *a
 		   const struct mfs_param *b)
 {
 	return (rule->apart && a->is_expert != b->is_expert) ||
-	       (rule->shared_alone && (a->part.is_shared || b->part.is_shared));
+	       (rule->shared_alone && (a->part.is_shared || b->part.is_shared)) ||
+	       (rule->units && a->unit != b->unit);
 }
 
 /* A layer's experts lie at one distance from one another, as products of groups need it: no padding
@@ -92,8 +93,11 @@ static void place(struct mfs_params *p, const struct mfs_bucket_rule *rule, cons
 		struct mfs_param *q = &p->list[i];
 
 		if (begins[i])
-			p->buckets[p->bucket_count].first = p->elements;
+			p->buckets[p->bucket_count] = (struct mfs_bucket){
+				.first = p->elements, .first_param = i, .unit = q->unit};
 		q->start = p->elements;
+		q->bucket = p->bucket_count;
+		p->buckets[p->bucket_count].params++;
 		p->elements += up_to(q->elements, MFS_PARAM_ALIGN);
 		if (i + 1 == p->count || begins[i + 1])
 			end_bucket(p, parts_of(rule, q));

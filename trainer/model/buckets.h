@@ -11,8 +11,13 @@
  * MFS_PARAM_ALIGN, and each owns one of as many equal slices: it alone has main parameters and
  * moments of it, and updates it. Without, a process owns all.
  *
+ * With FSDP a process has gradients, and weights, of its slices alone, too. Buckets are those of
+ * units then: what a pass needs whole at once, as a layer. Where they are whole for a while, a
+ * bucket says.
+ *
  * Source: megatron/core/distributed/param_and_grad_buffer.py: _ParamAndGradBuffer;
- * core/optimizer/distrib_optimizer.py: _build_model_gbuf_range.
+ * core/optimizer/distrib_optimizer.py: _build_model_gbuf_range;
+ * core/distributed/fsdp/mcore_fsdp_adapter.py: fsdp_unit_modules.
  */
 #ifndef MFS_TRAINER_MODEL_BUCKETS_H
 #define MFS_TRAINER_MODEL_BUCKETS_H
@@ -26,9 +31,14 @@
 struct mfs_params;
 
 struct mfs_bucket {
-	uint64_t first, count; /* elements of the flat buffers, padding included */
-	enum mfs_group group;  /* whose gradients are added up: GRADS or EXPERT_GRADS */
-	uint32_t parts;	       /* slices of count / parts elements; 1: it is not divided */
+	uint64_t first, count;	      /* elements of the flat buffers, padding included */
+	enum mfs_group group;	      /* whose gradients are added up: GRADS or EXPERT_GRADS */
+	uint32_t parts;		      /* slices of count / parts elements; 1: it is not divided */
+	uint32_t first_param, params; /* numbers of its parameters: the first one, and how many */
+	int32_t unit;		      /* with mfs_bucket_rule.units: of all of its parameters */
+	/* Device memory where all of a divided bucket's weights, or gradients, lie while somebody
+	 * has gathered them (trainer/optim/windows.h). NULL: nowhere, or in the flat buffer. */
+	void *weights, *grads;
 };
 
 /* Neighbours that a process owns. */
@@ -48,10 +58,11 @@ struct mfs_bucket_rule {
 	struct mfs_bucket_parts dense, experts;
 	bool apart;	   /* experts have processes of their own, and lie behind the dense ones */
 	bool shared_alone; /* the embedding that two stages share is cut alike in both */
+	bool units;	   /* a bucket has parameters of one unit, all of a kind */
 };
 
 /* Puts p->list in the order of the flat buffers, and sets its places, p->elements, p->buckets and
- * p->owned. The list has sizes. */
+ * p->owned. The list has sizes and units. */
 int mfs_buckets_lay_out(struct mfs_params *p, const struct mfs_bucket_rule *rule,
 			struct mfs_error *err);
 

@@ -146,7 +146,7 @@ void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, const v
 	for (int64_t row = 0; row < net->tokens; row += net->head.chunk) {
 		struct mfs_pass of_chunk = *run;
 
-		of_chunk.first &= row == 0;
+		of_chunk.adds = row > 0;
 		chunk(net, &of_chunk, row, scale, x, dnormed);
 	}
 	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->head.loss),

@@ -20,12 +20,21 @@ static int missing(const char *prefix, int32_t layer, struct mfs_error *err)
 
 const void *mfs_weight(const struct mfs_net *net, const struct mfs_param *p)
 {
-	return p ? (const char *)net->params->weights + p->start * mfk_dtype_size(net->io) : NULL;
+	return p ? mfs_param_weights(net->params, p) : NULL;
 }
 
 void *mfs_grad(const struct mfs_net *net, const struct mfs_param *p)
 {
-	return p ? (char *)net->params->grads + p->start * mfk_dtype_size(net->grad) : NULL;
+	return p ? mfs_param_grads(net->params, p) : NULL;
+}
+
+/* What is whole for a pass alone begins anew with each. */
+bool mfs_grad_is_new(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_param *p)
+{
+	const struct mfs_bucket *b = &net->params->buckets[p->bucket];
+
+	return !run->adds && (run->pass->first || mfs_bucket_grads_part(net->params, b));
 }
 
 /* ---- linears ---- */
@@ -152,7 +161,7 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *ru
 		.ldb = l->in,
 		.ldc = l->in,
 		.alpha = 1,
-		.beta = run->first && l->replaces ? 0 : 1,
+		.beta = l->replaces && mfs_grad_is_new(net, run, l->weight) ? 0 : 1,
 	};
 
 	net->backend->ops->gemm(run->ctx, &product);

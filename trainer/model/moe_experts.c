@@ -169,7 +169,7 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *ru
 	g.base.a = dy;
 	g.base.b = x;
 	g.base.c = mfs_grad(net, linear->of_first.weight);
-	g.base.beta = run->first ? 0 : 1;
+	g.base.beta = mfs_grad_is_new(net, run, linear->of_first.weight) ? 0 : 1;
 	net->backend->ops->gemm_grouped(run->ctx, &g);
 }
 

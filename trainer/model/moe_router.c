@@ -194,6 +194,7 @@ static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_pas
 	const int64_t count = r->experts * net->hidden;
 	void *grad = mfs_grad(net, r->linear.weight);
 	void *sum = net->grad == MFK_F32 ? grad : mfs_net_scratch(net, r->wide_weight);
+	const bool is_new = mfs_grad_is_new(net, run, r->linear.weight);
 	const struct mfk_gemm product = {
 		.m = r->experts,
 		.n = net->hidden,
@@ -206,10 +207,10 @@ static void wide_weight_gradient(const struct mfs_net *net, const struct mfs_pas
 		.ldb = net->hidden,
 		.ldc = net->hidden,
 		.alpha = 1,
-		.beta = run->first ? 0 : 1,
+		.beta = is_new ? 0 : 1,
 	};
 
-	if (sum != grad && !run->first)
+	if (sum != grad && !is_new)
 		ops->cast(run->ctx, MFK_F32, sum, net->grad, grad, count);
 	ops->gemm(run->ctx, &product);
 	if (sum != grad)

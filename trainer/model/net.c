@@ -192,26 +192,6 @@ void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch)
 	net->watch = *watch;
 }
 
-/* ---- gradients ---- */
-
-/* What lies between parameters is zero since the beginning. */
-void mfs_net_clear_grads(struct mfs_net *net, struct mfk_ctx *ctx)
-{
-	const struct mfs_params *p = net->params;
-
-	for (uint32_t i = 0; i < p->count; i++) {
-		const uint64_t first = p->list[i].start;
-		uint64_t end = first;
-
-		for (; i < p->count && !net->replaced[i]; i++)
-			end = p->list[i].start + p->list[i].elements;
-		if (end > first)
-			net->backend->device->zero(
-				ctx, (char *)p->grads + first * mfk_dtype_size(net->grad),
-				(end - first) * mfk_dtype_size(net->grad));
-	}
-}
-
 /* ---- losses ---- */
 
 void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx)

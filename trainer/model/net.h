@@ -36,17 +36,23 @@ void mfs_net_free(struct mfs_net *net);
 /* After mfs_memory_place(): fills tables of sines and cosines. */
 int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
 
-/* What runs beside the passes, and is told of each layer. Parameters of no layer have a number of
- * their own. A function that is NULL is not called. */
-#define MFS_NET_EMBEDDING (-1)	    /* word embeddings, tied ones too, and positions */
-#define MFS_NET_HEAD	  INT32_MAX /* the last norm and the head */
+/* What runs beside the passes, and is told of the units that they use (params.h). A function that
+ * is NULL is not called. */
+#define MFS_UNIT_NONE (-2)
+
+struct mfs_net_visit {
+	int32_t unit;
+	int32_t next;	   /* the unit that the pass visits behind this one; MFS_UNIT_NONE */
+	bool reads;	   /* its weights */
+	bool writes;	   /* its gradients */
+	bool again, later; /* the pass has written to them before, and will once more */
+	bool last;	   /* it is of the step's last microbatch */
+};
 
 struct mfs_net_watch {
-	/* Before operations of ctx that read weights of the layer in a forward pass. */
-	void (*reads)(void *arg, struct mfk_ctx *ctx, int32_t layer);
-	/* Behind operations of ctx that write gradients of the layer for the last time in a step.
-	 * It may be left out. */
-	void (*wrote)(void *arg, struct mfk_ctx *ctx, int32_t layer);
+	/* Before operations of ctx that use the unit, and behind them. */
+	void (*begins)(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
+	void (*ends)(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
 	void *arg;
 };
 void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch);
@@ -90,7 +96,7 @@ int mfs_net_run(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_net_p
 		struct mfs_error *err);
 
 /* Behind a step's passes: sums over the tensor parallel processes of gradients that each of them
- * has a term of. They may be summed over other groups before or after. Source:
+ * has a term of; of those that are divided, what it owns, summed over other groups before. Source:
  * megatron/core/distributed/finalize_model_grads.py: _allreduce_non_tensor_model_parallel_grads. */
 void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx);
 

@@ -38,7 +38,7 @@ struct mfs_pass {
 	const struct mfs_net_pass *pass; /* without its batch, when that is on the device */
 	uint64_t counted;		 /* tokens whose loss counts */
 	bool train;			 /* with dropout, and a backward pass follows */
-	bool first; /* pass->first: what mfs_linear_replaces() named is written, not added to */
+	bool adds;			 /* the pass has written to the same gradients before */
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
 	const int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
 	const int32_t *first_key; /* [T]; NULL: every token sees its whole past */
@@ -58,6 +58,14 @@ enum mfs_dropout_site {
 /* The generator's key: a function of seed, iteration, microbatch, layer and site. */
 uint64_t mfs_pass_seed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer,
 		       enum mfs_dropout_site site);
+
+/* Dropout of the stream, or its backward, of the rows that the process has; dropout.c. */
+bool mfs_drops(const struct mfs_net *net, const struct mfs_pass *run);
+struct mfk_dropout mfs_dropout_at(const struct mfs_net *net, const struct mfs_pass *run,
+				  uint32_t layer, enum mfs_dropout_site site);
+void mfs_drop(const struct mfs_net *net, const struct mfs_pass *run,
+	      void (*op)(struct mfk_ctx *c, const struct mfk_dropout *a),
+	      const struct mfk_dropout *all);
 
 /* ---- memory ---- */
 
@@ -132,6 +140,9 @@ void mfs_norm_backward(const struct mfs_net *net, const struct mfs_pass *run,
 /* Device addresses of a parameter's weights and gradients. */
 const void *mfs_weight(const struct mfs_net *net, const struct mfs_param *p);
 void *mfs_grad(const struct mfs_net *net, const struct mfs_param *p);
+/* True if the gradient of what mfs_linear_replaces() named is written, not added to. */
+bool mfs_grad_is_new(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_param *p);
 
 /* ---- parts ---- */
 
@@ -376,6 +387,18 @@ struct mfs_taken {
 	struct mfs_net_pass pass;
 	struct mfs_pass run; /* its pass is the one above */
 };
+
+/* ---- what runs beside the passes is told; visit.c ---- */
+
+/* Before operations of a pass that use a unit, and behind them. visit.last is set here. */
+void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run,
+		      struct mfs_net_visit visit);
+void mfs_visit_ends(const struct mfs_net *net, const struct mfs_pass *run,
+		    struct mfs_net_visit visit);
+int32_t mfs_layer_unit(const struct mfs_layer *l);
+/* The units that the head uses. */
+void mfs_head_begins(const struct mfs_net *net, const struct mfs_pass *run, bool backward);
+void mfs_head_ends(const struct mfs_net *net, const struct mfs_pass *run, bool backward);
 
 /* Finds what the net is made of, and plans its memory; plan.c. */
 int mfs_net_plan(struct mfs_net *net, struct mfs_error *err);

@@ -139,6 +139,13 @@ static bool counts_here(const struct mfs_parallel *parallel, const struct mfs_ra
 	       !(t->is_expert ? parallel->place.etp : parallel->place.tp);
 }
 
+static int32_t unit_of(const struct mfs_global_tensor *t)
+{
+	if (t->layer >= 0)
+		return t->layer;
+	return strncmp(t->name, "embedding.", 10) ? MFS_UNIT_HEAD : MFS_UNIT_EMBEDDING;
+}
+
 static int add_param(struct mfs_params *p, const struct mfs_train_config *config,
 		     const struct mfs_parallel *parallel, const struct mfs_optim_rules *rules,
 		     const struct mfs_rank_tensor *t, struct mfs_error *err)
@@ -152,6 +159,7 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 				    .part = *t,
 				    .decays = mfs_optim_decays(rules, name, t->base.ndim),
 				    .decoupled = mfs_optim_decoupled(rules, name),
+				    .unit = unit_of(t->src),
 				    .is_expert = t->is_expert,
 				    .counts = counts_here(parallel, t)};
 	set_init(config, param);
@@ -228,7 +236,7 @@ static uint64_t bucket_size(const struct mfs_train_config *config, const struct 
 {
 	const uint64_t least = 40000000, of_each = (uint64_t)processes * 1000000;
 
-	if (!config->overlap_grad_reduce)
+	if (!config->overlap_grad_reduce || config->sharding >= MFS_SHARD_GRADS)
 		return UINT64_MAX;
 	if (config->ddp_num_buckets > 0)
 		return p->parameters / (uint64_t)config->ddp_num_buckets;
@@ -242,7 +250,7 @@ static struct mfs_bucket_parts bucket_parts(const struct mfs_train_config *confi
 {
 	const struct mfs_group_place *place = &parallel->group[g];
 
-	if (!config->use_distributed_optimizer)
+	if (config->sharding == MFS_SHARD_NOTHING)
 		return (struct mfs_bucket_parts){.group = g, .count = 1};
 	return (struct mfs_bucket_parts){.group = g, .count = place->size, .own = place->rank};
 }
@@ -261,7 +269,8 @@ static int divide(struct mfs_params *p, const struct mfs_train_config *config,
 		.dense = bucket_parts(config, parallel, MFS_GROUP_GRADS),
 		.experts = bucket_parts(config, parallel, MFS_GROUP_EXPERT_GRADS),
 		.apart = mfs_experts_are_apart(parallel),
-		.shared_alone = config->use_distributed_optimizer && parallel->size.pp > 1,
+		.shared_alone = config->sharding != MFS_SHARD_NOTHING && parallel->size.pp > 1,
+		.units = config->sharding >= MFS_SHARD_GRADS,
 	};
 	return mfs_buckets_lay_out(p, &rule, err);
 }
@@ -350,6 +359,7 @@ static int build(struct mfs_params *p, const struct mfs_train_config *config,
 	if (rc)
 		return rc;
 	set_types(p, config);
+	p->sharding = config->sharding;
 	rc = p->is_other ? 0 : make_ckpt(p, config, err);
 	if (rc)
 		return rc;
@@ -446,37 +456,6 @@ const struct mfs_model_buffer *mfs_params_find_buffer(const struct mfs_params *p
 
 	return number >= p->count && number != UINT32_MAX ? &p->buffer_list[number - p->count]
 							  : NULL;
-}
-
-/* ---- by place ---- */
-
-struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state, uint64_t first)
-{
-	const bool on_host = first < p->offloaded;
-	struct mfs_flat flat = {.on_host = on_host};
-
-	switch (state) {
-	case MFS_STATE_MAIN:
-		flat.at = on_host ? p->host.main : p->main;
-		flat.type = p->main_type;
-		break;
-	case MFS_STATE_EXP_AVG:
-		flat.at = on_host ? p->host.exp_avg : p->exp_avg;
-		flat.type = p->m_type;
-		break;
-	case MFS_STATE_EXP_AVG_SQ:
-		flat.at = on_host ? p->host.exp_avg_sq : p->exp_avg_sq;
-		flat.type = p->v_type;
-		break;
-	default:
-		flat = (struct mfs_flat){.at = p->weights, .type = p->weight_type};
-		break;
-	}
-	if (state != MFS_STATE_MODEL)
-		first = mfs_params_owned_before(p, first) - (on_host ? 0 : p->offloaded_owned);
-	if (flat.at)
-		flat.at = (unsigned char *)flat.at + first * mfs_dtype_size(flat.type);
-	return flat;
 }
 
 bool mfs_experts_are_apart(const struct mfs_parallel *parallel)

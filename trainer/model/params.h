@@ -13,7 +13,8 @@
  * parameters is zero and stays zero.
  *
  * With the distributed optimizer a process owns some stretches of the buffers. Main parameters and
- * moments have its elements alone, one behind the other; weights and gradients have all.
+ * moments have its elements alone, one behind the other; weights and gradients have all. With FSDP
+ * gradients, or weights and gradients, have its elements alone, too.
  */
 #ifndef MFS_TRAINER_MODEL_PARAMS_H
 #define MFS_TRAINER_MODEL_PARAMS_H
@@ -30,12 +31,18 @@
 
 #define MFS_PARAM_ALIGN 128 /* elements */
 
+/* Parameters that a pass uses together: those of a layer, which has a number, or of no layer. */
+#define MFS_UNIT_EMBEDDING (-1)	     /* word embeddings, tied ones too, and positions */
+#define MFS_UNIT_HEAD	   INT32_MAX /* the last norm and the head */
+
 struct mfs_param {
 	const struct mfs_global_tensor *tensor; /* name, layer, expert, shape of the whole */
 	struct mfs_rank_tensor part; /* what of it this process has: shape, boxes, whose copy */
 	uint64_t start, elements;    /* in the flat buffers, elements */
 	uint64_t drawn_from;	     /* number of the whole tensor's first random number */
-	bool decays, decoupled;	     /* weight decay; --decoupled-lr (embedding, head) */
+	uint32_t bucket;	     /* its number */
+	int32_t unit;
+	bool decays, decoupled; /* weight decay; --decoupled-lr (embedding, head) */
 	bool is_expert;
 	/* In sums over the whole model: of the processes that have the same, this one counts it
 	 * (core/transformer/module.py: param_is_not_shared; core/tensor_parallel/layers.py:
@@ -59,7 +66,8 @@ struct mfs_params {
 	struct mfs_rank_list *parts; /* owned: what of it this process has */
 	struct mfs_param *list;	     /* in the order of the flat buffers */
 	uint32_t count;
-	uint64_t elements;	    /* of a flat buffer, alignment included */
+	enum mfs_sharding sharding;
+	uint64_t elements;	    /* of a flat buffer that has all, alignment included */
 	uint64_t parameters;	    /* elements of all parameters */
 	struct mfs_bucket *buckets; /* all elements, in their order */
 	uint32_t bucket_count;
@@ -74,8 +82,8 @@ struct mfs_params {
 
 	/* Device memory, from the run's arena; NULL until it is placed. In an fp32 run main is
 	 * NULL: the weights are their own main parameters. */
-	void *weights; /* io type */
-	void *grads;   /* main_grads_dtype */
+	void *weights; /* io type; mfs_params_weight_elements() */
+	void *grads;   /* main_grads_dtype; mfs_params_grad_elements() */
 	void *main;    /* main_params_dtype; this and the moments: of owned elements */
 	void *exp_avg, *exp_avg_sq;
 	float *buffers;
@@ -138,13 +146,26 @@ uint64_t mfs_params_owned(const struct mfs_params *p, uint64_t *at, uint64_t end
 /* How many owned elements there are before this one. */
 uint64_t mfs_params_owned_before(const struct mfs_params *p, uint64_t element);
 
+/* Elements of the flat buffers that have owned ones alone, or all. */
+uint64_t mfs_params_weight_elements(const struct mfs_params *p);
+uint64_t mfs_params_grad_elements(const struct mfs_params *p);
+
 /* Where the elements of a parameter's state lie, from first on; at NULL: there is no such state.
- * Of states but MFS_STATE_MODEL, first is owned, and those that are owned behind it follow. */
+ * In a buffer of owned elements first is owned, and those that are owned behind it follow. */
 struct mfs_flat {
 	void *at;
 	enum mfs_dtype type;
 	bool on_host;
 };
 struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state, uint64_t first);
+void *mfs_params_grads_at(const struct mfs_params *p, uint64_t first);
+
+/* True if a bucket's weights, or gradients, are whole for a while alone: FSDP. */
+bool mfs_bucket_weights_part(const struct mfs_params *p, const struct mfs_bucket *b);
+bool mfs_bucket_grads_part(const struct mfs_params *p, const struct mfs_bucket *b);
+/* Where a parameter's weights, or gradients, lie for a pass: whole. NULL: nobody has gathered
+ * them. */
+void *mfs_param_weights(const struct mfs_params *p, const struct mfs_param *q);
+void *mfs_param_grads(const struct mfs_params *p, const struct mfs_param *q);
 
 #endif

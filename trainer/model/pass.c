@@ -32,101 +32,21 @@ static void *dx_of(const struct mfs_net *net)
 	return dx_at(net, net->now.dx);
 }
 
-/* ---- dropout ---- */
-
-/* splitmix64: neighbours become numbers that have nothing in common. */
-static uint64_t mix(uint64_t state, uint64_t value)
-{
-	uint64_t z = state + value + UINT64_C(0x9e3779b97f4a7c15);
-
-	z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-	z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-	return z ^ z >> 31;
-}
-
-uint64_t mfs_pass_seed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer,
-		       enum mfs_dropout_site site)
-{
-	uint64_t key = mix(0, (uint64_t)net->config->seed);
-
-	key = mix(key, run->pass->iteration);
-	key = mix(key, run->pass->microbatch);
-	key = mix(key, layer);
-	/* Other heads have other numbers (core/tensor_parallel/random.py:
-	 * model_parallel_cuda_manual_seed). */
-	if (site == MFS_DROPOUT_SCORES && net->parallel->place.tp)
-		key = mix(key, net->parallel->place.tp);
-	return mix(key, site);
-}
-
-static bool drops(const struct mfs_net *net, const struct mfs_pass *run)
-{
-	return run->train && net->config->hidden_dropout > 0;
-}
-
-/* The number in whole sequences of a token of a process's piece: two of each sequence, or, if it
- * has them whole, one of all. */
-static int64_t whole_row(const struct mfs_context *c, int64_t piece, int64_t token)
-{
-	if (c->size == 1)
-		return token;
-	return piece / 2 * c->whole +
-	       mfs_context_piece(c->size, c->rank, c->whole, (int)(piece % 2)) + token;
-}
-
-/* A place of the stream, or its backward, of the rows that the process has. Random numbers are
- * those of the elements of whole sequences: a piece of a sequence has some of them, one behind the
- * other. */
-static void drop(const struct mfs_net *net, const struct mfs_pass *run,
-		 void (*op)(struct mfk_ctx *c, const struct mfk_dropout *a),
-		 const struct mfk_dropout *all)
-{
-	const struct mfs_context *c = &net->context;
-	const int64_t pieces = c->size > 1 ? 2 * net->batch : 1, tokens = net->tokens / pieces;
-	const int64_t end = net->first_row + net->rows;
-
-	for (int64_t row = net->first_row, next; row < end; row = next) {
-		const int64_t i = row / tokens;
-		struct mfk_dropout d = *all;
-		size_t bytes;
-
-		next = (i + 1) * tokens < end ? (i + 1) * tokens : end;
-		bytes = (size_t)((row - net->first_row) * net->hidden) * mfk_dtype_size(d.dtype);
-		d.count = (next - row) * net->hidden;
-		d.x = (const char *)all->x + bytes;
-		d.y = (char *)all->y + bytes;
-		if (all->residual)
-			d.residual = (const char *)all->residual + bytes;
-		d.offset = (uint64_t)(whole_row(c, i, row - i * tokens) * net->hidden);
-		op(run->ctx, &d);
-	}
-}
-
-static struct mfk_dropout dropout_at(const struct mfs_net *net, const struct mfs_pass *run,
-				     uint32_t layer, enum mfs_dropout_site site)
-{
-	return (struct mfk_dropout){
-		.dtype = net->io,
-		.p = (float)net->config->hidden_dropout,
-		.seed = mfs_pass_seed(net, run, layer, site),
-	};
-}
+/* ---- the residual stream ---- */
 
 /* The gradient of what a dropout was given; dx itself if there is none. */
 static const void *before_dropout(const struct mfs_net *net, const struct mfs_pass *run,
 				  uint32_t layer, enum mfs_dropout_site site)
 {
-	struct mfk_dropout d = dropout_at(net, run, layer, site);
+	struct mfk_dropout d = mfs_dropout_at(net, run, layer, site);
 
-	if (!drops(net, run))
+	if (!mfs_drops(net, run))
 		return dx_of(net);
 	d.x = dx_of(net);
 	d.y = mfs_net_at(net, net->dropped);
-	drop(net, run, net->backend->ops->dropout_backward, &d);
+	mfs_drop(net, run, net->backend->ops->dropout_backward, &d);
 	return d.y;
 }
-
-/* ---- the residual stream ---- */
 
 /* x = x of before + dropout(its output), and the norm of that: one operation without dropout.
  * before NULL: x is there. */
@@ -136,13 +56,13 @@ static void join(const struct mfs_net *net, const struct mfs_pass *run,
 	void *x = mfs_pass_at(net, at->x), *normed = mfs_pass_at(net, at->normed);
 	float *stats = mfs_pass_at(net, at->stats);
 
-	if (before && drops(net, run)) {
-		struct mfk_dropout d = dropout_at(net, run, before->part.layer, before->site);
+	if (before && mfs_drops(net, run)) {
+		struct mfk_dropout d = mfs_dropout_at(net, run, before->part.layer, before->site);
 
 		d.x = branch_of(net);
 		d.residual = mfs_pass_at(net, before->in.x);
 		d.y = x;
-		drop(net, run, net->backend->ops->dropout, &d);
+		mfs_drop(net, run, net->backend->ops->dropout, &d);
 		before = NULL;
 	}
 	if (before)
@@ -218,34 +138,21 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 	};
 }
 
-/* What runs beside the pass is told. */
-static void reads(const struct mfs_net *net, const struct mfs_pass *run, int32_t layer)
-{
-	if (net->watch.reads)
-		net->watch.reads(net->watch.arg, run->ctx, layer);
-}
-
-static void wrote(const struct mfs_net *net, const struct mfs_pass *run, int32_t layer)
-{
-	if (net->watch.wrote && run->pass->last)
-		net->watch.wrote(net->watch.arg, run->ctx, layer);
-}
-
 static void embed(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	void *x = mfs_pass_at(net, net->layers[0].attention.in.x);
 	struct mfk_embedding e = embedding(net, run);
-	struct mfk_dropout d = dropout_at(net, run, 0, MFS_DROPOUT_EMBEDDING);
-	void *y = drops(net, run) ? branch_of(net) : x;
+	struct mfk_dropout d = mfs_dropout_at(net, run, 0, MFS_DROPOUT_EMBEDDING);
+	void *y = mfs_drops(net, run) ? branch_of(net) : x;
 
 	e.y = mfs_stream_term(net, y);
 	net->backend->ops->embedding(run->ctx, &e);
 	mfs_stream_sum(net, run, e.y, y);
-	if (!drops(net, run))
+	if (!mfs_drops(net, run))
 		return;
 	d.x = y;
 	d.y = x;
-	drop(net, run, net->backend->ops->dropout, &d);
+	mfs_drop(net, run, net->backend->ops->dropout, &d);
 }
 
 static void sublayer_forward(const struct mfs_net *net, const struct mfs_pass *run,
@@ -256,20 +163,26 @@ static void sublayer_forward(const struct mfs_net *net, const struct mfs_pass *r
 	part_forward(net, run, &s->part, mfs_pass_at(net, s->in.normed), output);
 }
 
-/* Layers [first, end) of a chunk. The last one's output is wanted or not. */
+/* Layers [first, end) of a chunk; the unit behind is visited then. When they are run again, the
+ * last one's output is not wanted. */
 static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			   const struct mfs_net_chunk *chunk, uint32_t first, uint32_t end,
-			   bool wanted)
+			   int32_t behind)
 {
 	const struct mfs_sublayer *before = NULL;
 
 	for (uint32_t i = first; i < end; i++) {
 		const struct mfs_layer *l = &chunk->layers[i];
+		const struct mfs_net_visit v = {.unit = mfs_layer_unit(l),
+						.next = i + 1 < end ? mfs_layer_unit(l + 1)
+								    : behind,
+						.reads = true};
 
-		reads(net, run, (int32_t)l->attention.part.layer);
+		mfs_visit_begins(net, run, v);
 		sublayer_forward(net, run, before, &l->attention, branch_of(net));
 		sublayer_forward(net, run, &l->attention, &l->mlp,
-				 i + 1 < end || wanted ? branch_of(net) : NULL);
+				 i + 1 < end || !run->again ? branch_of(net) : NULL);
+		mfs_visit_ends(net, run, v);
 		before = &l->mlp;
 	}
 }
@@ -279,31 +192,53 @@ static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run
 static void output(const struct mfs_net *net, const struct mfs_pass *run,
 		   const struct mfs_sublayer *last)
 {
-	struct mfk_dropout d = dropout_at(net, run, last->part.layer, last->site);
+	struct mfk_dropout d = mfs_dropout_at(net, run, last->part.layer, last->site);
 
-	if (!drops(net, run))
+	if (!mfs_drops(net, run))
 		d.p = 0;
 	d.x = d.y = branch_of(net);
 	d.residual = mfs_pass_at(net, last->in.x);
-	drop(net, run, net->backend->ops->dropout, &d);
+	mfs_drop(net, run, net->backend->ops->dropout, &d);
 }
 
 static void chunk_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			  const struct mfs_net_chunk *chunk)
 {
 	const struct mfs_sublayer *last = &chunk->layers[chunk->count - 1].mlp;
+	const struct mfs_net_visit embedding = {
+		.unit = MFS_UNIT_EMBEDDING, .next = mfs_layer_unit(chunk->layers), .reads = true};
+	const struct mfs_net_visit norm = {
+		.unit = MFS_UNIT_HEAD, .next = MFS_UNIT_NONE, .reads = true};
 
-	if (chunk->embeds || chunk->ends) /* the head may be tied */
-		reads(net, run, MFS_NET_EMBEDDING);
-	if (chunk->embeds)
+	if (chunk->embeds) {
+		mfs_visit_begins(net, run, embedding);
 		embed(net, run);
-	layers_forward(net, run, chunk, 0, chunk->count, true);
-	if (chunk->ends)
-		reads(net, run, MFS_NET_HEAD);
-	if (chunk->ends)
-		join(net, run, last, &net->head.in);
-	else
+		mfs_visit_ends(net, run, embedding);
+	}
+	layers_forward(net, run, chunk, 0, chunk->count,
+		       chunk->ends ? MFS_UNIT_HEAD : MFS_UNIT_NONE);
+	if (!chunk->ends) {
 		output(net, run, last);
+		return;
+	}
+	mfs_visit_begins(net, run, norm);
+	join(net, run, last, &net->head.in);
+	mfs_visit_ends(net, run, norm);
+}
+
+/* ---- the head ---- */
+
+static const void *head_input(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	return mfs_stream_gather(net, run, MFS_GATHERED_X, mfs_pass_at(net, net->head.in.normed));
+}
+
+/* Losses without a backward pass. */
+static void head_forward(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	mfs_head_begins(net, run, false);
+	mfs_head_run(net, run, head_input(net, run), NULL);
+	mfs_head_ends(net, run, false);
 }
 
 /* ---- backward ---- */
@@ -339,7 +274,7 @@ static void run_layers_again(const struct mfs_net *net, const struct mfs_pass *r
 
 	again.again = true;
 	layers_forward(net, &again, chunk, last / net->again_layers * net->again_layers, last + 1,
-		       false);
+		       MFS_UNIT_NONE);
 }
 
 static bool ends_layers(const struct mfs_net *net, const struct mfs_net_chunk *chunk, uint32_t i)
@@ -348,62 +283,78 @@ static bool ends_layers(const struct mfs_net *net, const struct mfs_net_chunk *c
 				      (i + 1) % net->again_layers == 0);
 }
 
+/* The unit that is visited behind layer i. */
+static int32_t before_layer(const struct mfs_net *net, const struct mfs_net_chunk *chunk,
+			    uint32_t i)
+{
+	if (!i)
+		return MFS_UNIT_NONE;
+	if (ends_layers(net, chunk, i - 1))
+		i = (i - 1) / net->again_layers * net->again_layers + 1;
+	return mfs_layer_unit(&chunk->layers[i - 1]);
+}
+
 static void layers_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			    const struct mfs_net_chunk *chunk)
 {
 	for (uint32_t i = chunk->count; i-- > 0;) {
 		const struct mfs_layer *l = &chunk->layers[i];
+		const struct mfs_net_visit v = {.unit = mfs_layer_unit(l),
+						.next = before_layer(net, chunk, i),
+						.reads = true,
+						.writes = true};
 
 		if (ends_layers(net, chunk, i))
 			run_layers_again(net, run, chunk, i);
+		mfs_visit_begins(net, run, v);
 		if (i >= net->again_end)
 			make_again(net, run, &l->mlp);
 		sublayer_backward(net, run, &l->mlp);
 		if (i >= net->again_end)
 			make_again(net, run, &l->attention);
 		sublayer_backward(net, run, &l->attention);
-		wrote(net, run, (int32_t)l->attention.part.layer);
+		mfs_visit_ends(net, run, v);
 	}
 }
 
 /* Every process has the whole gradient of all tokens' positions. */
-static void embed_backward(const struct mfs_net *net, const struct mfs_pass *run)
+static void embed_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_net_chunk *chunk)
 {
+	const struct mfs_net_visit v = {.unit = MFS_UNIT_EMBEDDING,
+					.next = MFS_UNIT_NONE,
+					.writes = true,
+					.again = net->args->tied && chunk->ends};
 	struct mfk_embedding e = embedding(net, run);
 
+	mfs_visit_begins(net, run, v);
 	e.dy = mfs_stream_gather(net, run, MFS_GATHERED_DY,
 				 before_dropout(net, run, 0, MFS_DROPOUT_EMBEDDING));
 	e.dwte = mfs_grad(net, net->word_embeddings);
 	e.dwpe = mfs_grad(net, net->position_embeddings);
 	net->backend->ops->embedding_backward(run->ctx, &e);
-}
-
-static const void *head_input(const struct mfs_net *net, const struct mfs_pass *run)
-{
-	return mfs_stream_gather(net, run, MFS_GATHERED_X, mfs_pass_at(net, net->head.in.normed));
+	mfs_visit_ends(net, run, v);
 }
 
 static void head_backward(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	void *dnormed = branch_of(net), *term = mfs_stream_term(net, dnormed);
 
+	mfs_head_begins(net, run, true);
 	mfs_head_run(net, run, head_input(net, run), term);
 	mfs_stream_sum(net, run, term, dnormed);
 	join_backward(net, run, &net->head.in, dnormed, NULL);
+	mfs_head_ends(net, run, true);
 }
 
 static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			   const struct mfs_net_chunk *chunk)
 {
-	if (chunk->ends) {
+	if (chunk->ends)
 		head_backward(net, run);
-		wrote(net, run, MFS_NET_HEAD);
-	}
 	layers_backward(net, run, chunk);
-	if (chunk->embeds) {
-		embed_backward(net, run);
-		wrote(net, run, MFS_NET_EMBEDDING);
-	}
+	if (chunk->embeds)
+		embed_backward(net, run, chunk);
 }
 
 /* ---- between chunks ---- */
@@ -445,8 +396,7 @@ int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
 	int rc;
 
 	taken->pass = *pass;
-	taken->run = (struct mfs_pass){
-		.ctx = ctx, .pass = &taken->pass, .train = pass->backward, .first = pass->first};
+	taken->run = (struct mfs_pass){.ctx = ctx, .pass = &taken->pass, .train = pass->backward};
 	rc = mfs_batch_copy(net, &taken->run, place, err);
 	taken->pass.batch = NULL;
 	return rc;
@@ -463,7 +413,7 @@ void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pip
 	case MFS_PIPELINE_FORWARD:
 		chunk_forward(net, run, chunk);
 		if (chunk->ends && !run->train)
-			mfs_head_run(net, run, head_input(net, run), NULL);
+			head_forward(net, run);
 		break;
 	case MFS_PIPELINE_BACKWARD:
 		chunk_backward(net, run, chunk);
@@ -500,11 +450,14 @@ int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_ba
 {
 	const struct mfs_net_pass pass = {.batch = batch};
 	const struct mfs_pass *run = &net->taken[0].run;
-	const int rc = mfs_net_take(net, ctx, 0, &pass, err);
+	int rc = mfs_net_take(net, ctx, 0, &pass, err);
 
 	if (rc)
 		return rc;
 	net->now.slot = 0;
 	chunk_forward(net, run, &net->chunks[0]);
-	return mfs_head_logits(net, run, head_input(net, run), ret, err);
+	mfs_head_begins(net, run, false);
+	rc = mfs_head_logits(net, run, head_input(net, run), ret, err);
+	mfs_head_ends(net, run, false);
+	return rc;
 }

@@ -92,23 +92,35 @@ void mfs_net_gradient_is_term(struct mfs_net *net, const struct mfs_param *p)
 		net->term[p - net->params->list] = true;
 }
 
-/* Copies the terms one behind the other, or back. Returns how many elements they are. */
+/* Copies what the process owns of a term, or back. Returns how many elements that is. */
+static uint64_t copy_term(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_param *p,
+			  char *term, bool back)
+{
+	const size_t size = mfk_dtype_size(net->grad);
+	const uint64_t end = p->start + p->elements;
+	uint64_t count = 0;
+
+	for (uint64_t at = p->start, n; (n = mfs_params_owned(net->params, &at, end)); at += n) {
+		char *grad = mfs_params_grads_at(net->params, at), *to = term + count * size;
+
+		net->backend->device->copy(ctx, back ? grad : to, back ? to : grad, n * size);
+		count += n;
+	}
+	return count;
+}
+
+/* Copies the terms one behind the other, or back: those that tensor parallel processes own are the
+ * same elements. Returns how many they are. */
 static uint64_t copy_terms(const struct mfs_net *net, struct mfk_ctx *ctx, bool back)
 {
 	const size_t size = mfk_dtype_size(net->grad);
 	char *at = mfs_net_at(net, net->terms);
 	uint64_t count = 0;
 
-	for (uint32_t i = 0; i < net->params->count; i++) {
-		const struct mfs_param *p = &net->params->list[i];
-		char *grad = mfs_grad(net, p), *term = at + count * size;
-
-		if (!net->term[i])
-			continue;
-		net->backend->device->copy(ctx, back ? grad : term, back ? term : grad,
-					   p->elements * size);
-		count += p->elements;
-	}
+	for (uint32_t i = 0; i < net->params->count; i++)
+		if (net->term[i])
+			count +=
+				copy_term(net, ctx, &net->params->list[i], at + count * size, back);
 	return count;
 }
 

@@ -226,8 +226,7 @@ static void begin(struct mfs_offload *o, struct slot *s)
 	const size_t grad_size = mfs_dtype_size(p->grad_type);
 
 	device->event_wait(o->down, s->up);
-	device->copy_out(o->down, s->grads, (char *)p->grads + s->first * grad_size,
-			 count * grad_size);
+	device->copy_out(o->down, s->grads, mfs_params_grads_at(p, s->first), count * grad_size);
 	if (!p->host.main)
 		device->copy_out(o->down, s->weights, weights.at, bytes_of(weights.type, count));
 	device->event_record(o->down, s->down);

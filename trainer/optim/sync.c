@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "trainer/model/dtype.h"
+#include "trainer/optim/windows.h"
 
 struct bucket {
 	struct mfk_event *ready, *done; /* in the run's context, and in that of communication */
-	uint32_t parameters;		/* it has */
-	uint32_t missing;		/* of them: without their last gradient */
+	uint32_t missing;		/* parameters without their last gradient */
 	bool reduced;			/* in this step */
 	bool gathering;			/* and not waited for */
 };
@@ -20,31 +20,10 @@ struct mfs_sync {
 	const struct mfs_parallel *parallel;
 	struct mfk_ctx *beside; /* NULL: nothing overlaps, and all is the run's context's */
 	struct bucket *buckets; /* [params->bucket_count] */
-	struct place {
-		int32_t layer;
-		uint32_t bucket;
-	} * places; /* [params->count]: where backward finishes it, and where it lies */
+	struct mfs_windows *windows;
 };
 
 /* ---- life ---- */
-
-static void find_places(struct mfs_sync *s)
-{
-	const struct mfs_params *p = s->params;
-	uint32_t bucket = 0;
-
-	for (uint32_t i = 0; i < p->count; i++) {
-		const struct mfs_global_tensor *t = p->list[i].tensor;
-
-		while (p->list[i].start >= p->buckets[bucket].first + p->buckets[bucket].count)
-			bucket++;
-		s->places[i].bucket = bucket;
-		s->buckets[bucket].parameters++;
-		s->places[i].layer = t->layer >= 0			  ? t->layer
-				     : strncmp(t->name, "embedding.", 10) ? MFS_NET_HEAD
-									  : MFS_NET_EMBEDDING;
-	}
-}
 
 static int open_beside(struct mfs_sync *s, struct mfk_device *device, struct mfs_error *err)
 {
@@ -62,9 +41,10 @@ static int open_beside(struct mfs_sync *s, struct mfk_device *device, struct mfs
 	return rc ? mfs_fail(err, rc, "%s: no event could be made", s->backend->name) : 0;
 }
 
-int mfs_sync_new(const struct mfs_train_config *config, const struct mfs_params *params,
-		 const struct mfk_backend *backend, struct mfk_device *device,
-		 const struct mfs_parallel *parallel, struct mfs_sync **ret, struct mfs_error *err)
+int mfs_sync_new(const struct mfs_train_config *config, struct mfs_params *params,
+		 struct mfs_memory *memory, const struct mfk_backend *backend,
+		 struct mfk_device *device, const struct mfs_parallel *parallel,
+		 struct mfs_sync **ret, struct mfs_error *err)
 {
 	struct mfs_sync *s = calloc(1, sizeof(*s));
 	int rc = 0;
@@ -77,14 +57,14 @@ int mfs_sync_new(const struct mfs_train_config *config, const struct mfs_params 
 		.backend = backend,
 		.parallel = parallel,
 		.buckets = calloc(params->bucket_count + 1u, sizeof(*s->buckets)),
-		.places = calloc(params->count + 1u, sizeof(*s->places)),
 	};
-	if (!s->buckets || !s->places)
+	if (!s->buckets)
 		rc = mfs_fail_nomem(err);
-	else
-		find_places(s);
 	if (!rc && backend && config->overlap_grad_reduce)
 		rc = open_beside(s, device, err);
+	if (!rc)
+		rc = mfs_windows_new(config, params, memory, backend, device, parallel, s->beside,
+				     &s->windows, err);
 	if (rc)
 		mfs_sync_free(s);
 	else
@@ -106,10 +86,10 @@ void mfs_sync_free(struct mfs_sync *s)
 		if (s->buckets[i].done)
 			s->backend->device->event_free(s->buckets[i].done);
 	}
+	mfs_windows_free(s->windows);
 	if (s->beside)
 		s->backend->device->ctx_free(s->beside);
 	free(s->buckets);
-	free(s->places);
 	free(s);
 }
 
@@ -157,7 +137,7 @@ static void reduce(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 {
 	const struct mfs_bucket *b = &s->params->buckets[i];
 	const enum mfs_dtype type = s->params->grad_type;
-	char *grads = bucket_at(b, type, s->params->grads);
+	char *grads = mfs_params_grads_at(s->params, b->first);
 
 	ctx = begin(s, i, ctx);
 	if (b->parts > 1)
@@ -176,7 +156,7 @@ static void gather(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 	const struct mfs_bucket *b = &s->params->buckets[i];
 	const enum mfs_dtype type = s->params->weight_type;
 
-	if (b->parts == 1)
+	if (b->parts == 1 || mfs_bucket_weights_part(s->params, b))
 		return;
 	mfs_parallel_all_gather(s->parallel, b->group, begin(s, i, ctx), mfs_mfk_dtype(type),
 				bucket_at(b, type, s->params->weights),
@@ -187,38 +167,54 @@ static void gather(struct mfs_sync *s, uint32_t i, struct mfk_ctx *ctx)
 
 /* ---- what a net tells ---- */
 
-/* The last gradients of a layer's parameters: buckets that wait for no other are reduced. All
+/* The last gradients of a unit's parameters: buckets that wait for no other are reduced. All
  * processes come to them in one order. */
-static void wrote(void *arg, struct mfk_ctx *ctx, int32_t layer)
+static void wrote(struct mfs_sync *s, struct mfk_ctx *ctx, int32_t unit)
 {
-	struct mfs_sync *s = arg;
-
 	for (uint32_t i = s->params->count; i-- > 0;) {
-		const struct place *p = &s->places[i];
+		const struct mfs_param *p = &s->params->list[i];
+		const struct mfs_bucket *b = &s->params->buckets[p->bucket];
 
-		if (p->layer == layer && !--s->buckets[p->bucket].missing)
+		if (p->unit == unit && !mfs_bucket_grads_part(s->params, b) &&
+		    !--s->buckets[p->bucket].missing)
 			reduce(s, p->bucket, ctx);
 	}
 }
 
-static void reads(void *arg, struct mfk_ctx *ctx, int32_t layer)
+static void reads(struct mfs_sync *s, struct mfk_ctx *ctx, int32_t unit)
 {
-	struct mfs_sync *s = arg;
-
 	for (uint32_t i = 0; i < s->params->count; i++) {
-		struct bucket *b = &s->buckets[s->places[i].bucket];
+		const struct mfs_param *p = &s->params->list[i];
+		struct bucket *b = &s->buckets[p->bucket];
 
-		if (s->places[i].layer != layer || !b->gathering)
+		if (p->unit != unit || !b->gathering)
 			continue;
-		await(s, s->places[i].bucket, ctx);
+		await(s, p->bucket, ctx);
 		b->gathering = false;
 	}
 }
 
+static void begins(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+{
+	struct mfs_sync *s = arg;
+
+	if (s->beside && v->reads)
+		reads(s, ctx, v->unit);
+	mfs_windows_begins(s->windows, ctx, v);
+}
+
+static void ends(void *arg, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+{
+	struct mfs_sync *s = arg;
+
+	mfs_windows_ends(s->windows, ctx, v);
+	if (s->beside && v->writes && v->last && !v->later)
+		wrote(s, ctx, v->unit);
+}
+
 struct mfs_net_watch mfs_sync_watch(struct mfs_sync *s)
 {
-	return (struct mfs_net_watch){
-		.reads = s->beside ? reads : NULL, .wrote = s->beside ? wrote : NULL, .arg = s};
+	return (struct mfs_net_watch){.begins = begins, .ends = ends, .arg = s};
 }
 
 /* ---- a step ---- */
@@ -226,26 +222,31 @@ struct mfs_net_watch mfs_sync_watch(struct mfs_sync *s)
 void mfs_sync_begin(struct mfs_sync *s)
 {
 	for (uint32_t i = 0; i < s->params->bucket_count; i++) {
-		s->buckets[i].missing = s->buckets[i].parameters;
-		s->buckets[i].reduced = false;
+		const struct mfs_bucket *b = &s->params->buckets[i];
+
+		s->buckets[i].missing = b->params;
+		s->buckets[i].reduced = mfs_bucket_grads_part(s->params, b); /* by its window */
 	}
+	mfs_windows_begin_step(s->windows);
 }
 
 /* The first and the last stage have the embedding of a tied head, each with gradients of its own
  * (finalize_model_grads.py: _allreduce_word_embedding_grads). It is alone in its bucket where
- * buckets are divided: both stages' processes have the same slices of it. */
+ * buckets are divided: both stages' processes own the same of it. */
 static void add_shared(const struct mfs_sync *s, struct mfk_ctx *ctx)
 {
-	const enum mfs_dtype type = s->params->grad_type;
+	const struct mfs_params *p = s->params;
 
-	for (uint32_t i = 0; i < s->params->count; i++) {
-		const struct mfs_param *p = &s->params->list[i];
+	for (uint32_t i = 0; i < p->count; i++) {
+		const struct mfs_param *q = &p->list[i];
+		const uint64_t end = q->start + q->elements;
 
-		if (p->part.is_shared)
-			mfs_parallel_all_reduce(
-				s->parallel, MFS_GROUP_EMBEDDING, ctx, MFK_SUM, mfs_mfk_dtype(type),
-				(char *)s->params->grads + p->start * mfs_dtype_size(type),
-				p->elements);
+		if (!q->part.is_shared)
+			continue;
+		for (uint64_t at = q->start, n; (n = mfs_params_owned(p, &at, end)); at += n)
+			mfs_parallel_all_reduce(s->parallel, MFS_GROUP_EMBEDDING, ctx, MFK_SUM,
+						mfs_mfk_dtype(p->grad_type),
+						mfs_params_grads_at(p, at), n);
 	}
 }
 
@@ -256,6 +257,7 @@ void mfs_sync_reduce(struct mfs_sync *s, struct mfk_ctx *ctx)
 			reduce(s, i, ctx);
 	for (uint32_t i = 0; i < s->params->bucket_count; i++)
 		await(s, i, ctx);
+	mfs_windows_end_step(s->windows, ctx);
 	add_shared(s, ctx);
 }
 
@@ -263,6 +265,7 @@ void mfs_sync_gather(struct mfs_sync *s, struct mfk_ctx *ctx)
 {
 	for (uint32_t i = 0; i < s->params->bucket_count; i++)
 		gather(s, i, ctx);
+	mfs_windows_updated(s->windows, ctx);
 	if (!s->config->overlap_param_gather)
 		mfs_sync_await(s, ctx);
 }

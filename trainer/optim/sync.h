@@ -8,6 +8,8 @@
  * all buckets are gathered while the next forward runs, which waits for a bucket when it comes to
  * it. Results have the same bits.
  *
+ * What FSDP divides is gathered and added up unit by unit, in each pass: windows.h.
+ *
  * Sources: megatron/core/distributed/param_and_grad_buffer.py: start_grad_sync, start_param_sync;
  * core/distributed/distributed_data_parallel.py: _make_backward_post_hook,
  * _make_forward_pre_hook; core/distributed/finalize_model_grads.py.
@@ -17,6 +19,7 @@
 
 #include "formats/base/error.h"
 #include "kernels/kernels.h"
+#include "trainer/base/memory.h"
 #include "trainer/config/config.h"
 #include "trainer/model/net.h"
 #include "trainer/model/params.h"
@@ -24,14 +27,15 @@
 
 struct mfs_sync;
 
-/* Borrows everything. */
-int mfs_sync_new(const struct mfs_train_config *config, const struct mfs_params *params,
-		 const struct mfk_backend *backend, struct mfk_device *device,
-		 const struct mfs_parallel *parallel, struct mfs_sync **ret, struct mfs_error *err);
+/* Plans what FSDP needs (trainer/optim/windows.h). Borrows everything. */
+int mfs_sync_new(const struct mfs_train_config *config, struct mfs_params *params,
+		 struct mfs_memory *memory, const struct mfk_backend *backend,
+		 struct mfk_device *device, const struct mfs_parallel *parallel,
+		 struct mfs_sync **ret, struct mfs_error *err);
 /* NULL is fine. */
 void mfs_sync_free(struct mfs_sync *s);
 
-/* What a net tells it. */
+/* What a net tells it: a net needs it where weights or gradients are divided. */
 struct mfs_net_watch mfs_sync_watch(struct mfs_sync *s);
 
 /* Before a step's first microbatch. */

@@ -170,10 +170,10 @@ static int read_sums(struct mfs_update *u, struct mfk_ctx *ctx, struct mfs_error
 }
 
 /* u->host's two sums of what counts here become those of the whole model, in its first two. What
- * is divided by the distributed optimizer counts in one process of all. */
+ * is divided counts in one process of all. */
 static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
 {
-	const bool divided = u->config->use_distributed_optimizer;
+	const bool divided = u->params->sharding != MFS_SHARD_NOTHING;
 	double *dense = u->host, *experts = u->host + 2;
 	int rc = mfs_parallel_sum(u->parallel, divided ? MFS_GROUP_WORLD : MFS_GROUP_MODEL, dense,
 				  2, err);
@@ -185,11 +185,6 @@ static int sum_ranks(struct mfs_update *u, struct mfs_error *err)
 	dense[0] += experts[0];
 	dense[1] += experts[1];
 	return rc;
-}
-
-static const void *grads_at(const struct mfs_params *p, uint64_t first)
-{
-	return (const char *)p->grads + first * mfs_dtype_size(p->grad_type);
 }
 
 /* optimizer/__init__.py: who has a grad_scaler. */
@@ -206,9 +201,10 @@ int mfs_update_norm(struct mfs_update *u, struct mfk_ctx *ctx, const struct mfs_
 
 	clear_sums(u, ctx);
 	for (uint32_t i = 0; i < u->counted_count; i++)
-		u->backend->ops->sum_squares(
-			ctx, mfs_mfk_dtype(p->grad_type), grads_at(p, u->counted[i].first),
-			(int64_t)u->counted[i].count, sums_of(u, u->counted[i].kind));
+		u->backend->ops->sum_squares(ctx, mfs_mfk_dtype(p->grad_type),
+					     mfs_params_grads_at(p, u->counted[i].first),
+					     (int64_t)u->counted[i].count,
+					     sums_of(u, u->counted[i].kind));
 	rc = read_sums(u, ctx, err);
 	if (!rc)
 		rc = sum_ranks(u, err);
@@ -257,7 +253,7 @@ static void update_on_device(struct mfs_update *u, struct mfk_ctx *ctx,
 	a.main = mfs_params_flat(p, MFS_STATE_MAIN, r->first).at;
 	a.m = mfs_params_flat(p, MFS_STATE_EXP_AVG, r->first).at;
 	a.v = mfs_params_flat(p, MFS_STATE_EXP_AVG_SQ, r->first).at;
-	a.grad = grads_at(p, r->first);
+	a.grad = mfs_params_grads_at(p, r->first);
 	u->backend->ops->adamw(ctx, &a);
 }
 
@@ -388,9 +384,10 @@ int mfs_update_zeros(struct mfs_update *u, struct mfk_ctx *ctx, double *ret, str
 
 	clear_sums(u, ctx);
 	for (uint32_t i = 0; i < u->counted_count; i++)
-		u->backend->ops->count_zeros(
-			ctx, mfs_mfk_dtype(p->grad_type), grads_at(p, u->counted[i].first),
-			(int64_t)u->counted[i].count, sums_of(u, u->counted[i].kind));
+		u->backend->ops->count_zeros(ctx, mfs_mfk_dtype(p->grad_type),
+					     mfs_params_grads_at(p, u->counted[i].first),
+					     (int64_t)u->counted[i].count,
+					     sums_of(u, u->counted[i].kind));
 	rc = read_sums(u, ctx, err);
 	if (rc)
 		return rc;

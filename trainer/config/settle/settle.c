@@ -135,7 +135,9 @@ static int fill_rest(struct settle *s)
 	c->recompute_granularity = mfs_str_is(granularity, "full")	  ? MFS_RECOMPUTE_FULL
 				   : mfs_str_is(granularity, "selective") ? MFS_RECOMPUTE_SELECTIVE
 									  : MFS_RECOMPUTE_NONE;
-	r = mfs_settle_batch_steps(s);
+	r = mfs_settle_fill_sharding(s);
+	if (!r)
+		r = mfs_settle_batch_steps(s);
 	if (!r)
 		r = fill_skipped(s);
 	return r ? r : fill_signal(s);
@@ -144,11 +146,13 @@ static int fill_rest(struct settle *s)
 int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *err)
 {
 	static int (*const steps[])(struct settle *) = {
-		settle_aliases,	      mfs_settle_sizes,	  mfs_settle_layers,	mfs_settle_experts,
-		mfs_settle_precision, mfs_settle_offload, mfs_settle_parallel,	mfs_settle_pipeline,
-		mfs_settle_batches,   mfs_settle_length,  mfs_settle_rates,	mfs_settle_decay,
-		mfs_settle_memory,    settle_data,	  settle_saves,		mfs_settle_process,
-		mfs_settle_vocab,     fill_rest,	  mfs_settle_read_model};
+		settle_aliases,	     mfs_settle_sizes,	   mfs_settle_layers,
+		mfs_settle_experts,  mfs_settle_precision, mfs_settle_offload,
+		mfs_settle_parallel, mfs_settle_pipeline,  mfs_settle_batches,
+		mfs_settle_length,   mfs_settle_rates,	   mfs_settle_decay,
+		mfs_settle_memory,   settle_data,	   settle_saves,
+		mfs_settle_sharding, mfs_settle_process,   mfs_settle_vocab,
+		fill_rest,	     mfs_settle_read_model};
 	struct settle s = {config, config->values, err};
 	int r = 0;
 

@@ -107,12 +107,16 @@ int mfs_settle_length(struct settle *s);
 int mfs_settle_rates(struct settle *s);
 int mfs_settle_decay(struct settle *s);
 int mfs_settle_memory(struct settle *s);
+/* settle_sharding.c */
+int mfs_settle_sharding(struct settle *s);
 /* settle_parallel.c: what follows from how many there are */
 int mfs_settle_process(struct settle *s);
 /* settle_model.c: with the sizes of every dimension known */
 int mfs_settle_vocab(struct settle *s);
 /* settle_batch.c: --step-batch-size-schedule and --rampup-batch-size; the fields are filled */
 int mfs_settle_batch_steps(struct settle *s);
+/* settle_sharding.c: config->sharding and the gradients' type; the fields are filled */
+int mfs_settle_fill_sharding(struct settle *s);
 /* settle_model.c: config->model */
 int mfs_settle_read_model(struct settle *s);
 

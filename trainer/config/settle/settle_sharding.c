@@ -1,0 +1,113 @@
+/* What the processes that share the samples divide: FSDP and the distributed optimizer. Sources:
+ * megatron/training/arguments.py: validate_args; core/distributed/fsdp/mcore_fsdp_adapter.py. */
+#include "formats/base/str.h"
+#include "trainer/config/settle/settle_i.h"
+
+static int refuse_beside(struct settle *s, const char *dest, const char *beside)
+{
+	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
+
+	return mfs_fail(s->err, -EINVAL, "%s and %s exclude each other", flag(dest, a),
+			flag(beside, b));
+}
+
+/* Its sizes are 1, as arguments.py wants them. */
+static int check_torch_sizes(struct settle *s)
+{
+	static const char *const sizes[] = {"pipeline_model_parallel_size",
+					    "expert_model_parallel_size"};
+	char spelling[MFS_FLAG_SPELLING];
+
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		if (number(s, sizes[i]) > 1)
+			return mfs_fail(s->err, -EINVAL,
+					"--use-torch-fsdp2: expected %s 1, found %lld; "
+					"--use-megatron-fsdp takes more",
+					flag(sizes[i], spelling), (long long)number(s, sizes[i]));
+	return 0;
+}
+
+static int settle_torch(struct settle *s)
+{
+	static const char *const never[] = {"use_megatron_fsdp", "use_distributed_optimizer",
+					    "fp16"};
+	const int r = check_torch_sizes(s);
+
+	for (size_t i = 0; !r && i < sizeof(never) / sizeof(never[0]); i++)
+		if (is(s, never[i]))
+			return refuse_beside(s, "use_torch_fsdp2", never[i]);
+	if (!r && !is(s, "untie_embeddings_and_output_weights"))
+		return mfs_fail(s->err, -EINVAL,
+				"--use-torch-fsdp2: expected --untie-embeddings-and-output-weights "
+				"beside it; --use-megatron-fsdp does without");
+	return r;
+}
+
+static bool is_dtype(struct settle *s, const char *dest, enum mfs_dtype type)
+{
+	const struct mfs_flag_value *v = mfs_flag_get(s->v, dest);
+
+	return v->type == MFS_IS_DTYPE && v->dtype == type;
+}
+
+/* Main parameters are fp32. */
+static int check_types(struct settle *s)
+{
+	if (!is_dtype(s, "params_dtype", MFS_F32) &&
+	    !is_dtype(s, "megatron_fsdp_main_params_dtype", MFS_F32))
+		return mfs_fail(s->err, -ENOTSUP,
+				"--megatron-fsdp-main-params-dtype: only fp32 is supported");
+	return 0;
+}
+
+int mfs_settle_sharding(struct settle *s)
+{
+	int r;
+
+	if (is(s, "use_torch_fsdp2"))
+		return settle_torch(s);
+	if (!is(s, "use_megatron_fsdp"))
+		return 0;
+	r = check_types(s);
+	if (!r && has(s, "check_weight_hash_across_dp_replicas_interval") &&
+	    mfs_str_is(text(s, "data_parallel_sharding_strategy"), "optim_grads_params"))
+		r = refuse_beside(s, "check_weight_hash_across_dp_replicas_interval",
+				  "use_megatron_fsdp");
+	mfs_flag_set_truth(s->v, "use_distributed_optimizer", true);
+	return r;
+}
+
+/* A type of gradients that is not said is --main-grads-dtype. */
+static int fill_grads(struct settle *s)
+{
+	const struct mfs_flag_value *said = mfs_flag_get(s->v, "megatron_fsdp_main_grads_dtype");
+	const struct mfs_flag_value *sent = mfs_flag_get(s->v, "megatron_fsdp_grad_comm_dtype");
+	struct mfs_train_config *c = s->c;
+
+	if (said->type == MFS_IS_DTYPE)
+		c->main_grads_dtype = said->dtype;
+	if (c->main_grads_dtype != MFS_F32 && c->main_grads_dtype != c->params_dtype)
+		return mfs_fail(s->err, -ENOTSUP,
+				"--megatron-fsdp-main-grads-dtype: expected fp32 or the "
+				"parameters' type");
+	if (sent->type == MFS_IS_DTYPE && sent->dtype != c->main_grads_dtype)
+		return mfs_fail(s->err, -ENOTSUP,
+				"--megatron-fsdp-grad-comm-dtype: expected auto or the type of the "
+				"main gradients");
+	return 0;
+}
+
+int mfs_settle_fill_sharding(struct settle *s)
+{
+	struct mfs_train_config *c = s->c;
+
+	if (is(s, "use_megatron_fsdp")) /* what it divides is filled */
+		return fill_grads(s);
+	c->sharding = c->use_distributed_optimizer ? MFS_SHARD_STATE : MFS_SHARD_NOTHING;
+	if (is(s, "use_torch_fsdp2")) {
+		c->sharding = MFS_SHARD_WEIGHTS;
+		/* Nothing says that it does not. */
+		c->overlap_grad_reduce = c->overlap_param_gather = true;
+	}
+	return 0;
+}

@@ -1,0 +1,111 @@
+/* What runs beside the passes is told of the units that they use, and gradients are zeroed where a
+ * pass is going to add to them. */
+#include "trainer/model/net_i.h"
+
+/* ---- gradients ---- */
+
+static void zero(const struct mfs_net *net, struct mfk_ctx *ctx, char *grads, uint64_t first,
+		 uint64_t end)
+{
+	const size_t size = mfk_dtype_size(net->grad);
+
+	if (end > first)
+		net->backend->device->zero(ctx, grads + first * size, (end - first) * size);
+}
+
+/* What is not replaced, and what lies between parameters. grads: where the bucket's lie. */
+static void clear_bucket(const struct mfs_net *net, struct mfk_ctx *ctx, uint32_t number,
+			 char *grads)
+{
+	const struct mfs_params *p = net->params;
+	const struct mfs_bucket *b = &p->buckets[number];
+	uint64_t at = 0;
+
+	for (uint32_t i = b->first_param; i < b->first_param + b->params; i++) {
+		const uint64_t first = p->list[i].start - b->first;
+
+		if (!net->replaced[i])
+			continue;
+		zero(net, ctx, grads, at, first);
+		at = first + p->list[i].elements;
+	}
+	zero(net, ctx, grads, at, b->count);
+}
+
+void mfs_net_clear_grads(struct mfs_net *net, struct mfk_ctx *ctx)
+{
+	const struct mfs_params *p = net->params;
+
+	for (uint32_t i = 0; i < p->bucket_count; i++)
+		if (!mfs_bucket_grads_part(p, &p->buckets[i]))
+			clear_bucket(net, ctx, i, mfs_params_grads_at(p, p->buckets[i].first));
+}
+
+static void clear_unit(const struct mfs_net *net, struct mfk_ctx *ctx, int32_t unit)
+{
+	const struct mfs_params *p = net->params;
+
+	for (uint32_t i = 0; i < p->bucket_count; i++)
+		if (p->buckets[i].unit == unit && mfs_bucket_grads_part(p, &p->buckets[i]))
+			clear_bucket(net, ctx, i, p->buckets[i].grads);
+}
+
+/* ---- visits ---- */
+
+void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run, struct mfs_net_visit v)
+{
+	v.last = run->pass->last;
+	if (net->watch.begins)
+		net->watch.begins(net->watch.arg, run->ctx, &v);
+	if (v.writes && !v.again)
+		clear_unit(net, run->ctx, v.unit);
+}
+
+void mfs_visit_ends(const struct mfs_net *net, const struct mfs_pass *run, struct mfs_net_visit v)
+{
+	v.last = run->pass->last;
+	if (net->watch.ends)
+		net->watch.ends(net->watch.arg, run->ctx, &v);
+}
+
+int32_t mfs_layer_unit(const struct mfs_layer *l)
+{
+	return (int32_t)l->attention.part.layer;
+}
+
+/* ---- the head ---- */
+
+/* The units that the head uses; a tied one is the embedding, whose gradient embed_backward() adds
+ * to where the chunk embeds. Returns how many they are. */
+static unsigned head_visits(const struct mfs_net *net, bool backward, struct mfs_net_visit ret[2])
+{
+	const struct mfs_net_chunk *chunk = &net->chunks[net->chunk_count - 1];
+	const struct mfs_net_visit v = {
+		.unit = MFS_UNIT_HEAD,
+		.next = backward ? mfs_layer_unit(&chunk->layers[chunk->count - 1]) : MFS_UNIT_NONE,
+		.reads = true,
+		.writes = backward};
+
+	ret[0] = ret[1] = v;
+	ret[1].unit = MFS_UNIT_EMBEDDING;
+	ret[1].later = backward && chunk->embeds;
+	return net->args->tied ? 2 : 1;
+}
+
+void mfs_head_begins(const struct mfs_net *net, const struct mfs_pass *run, bool backward)
+{
+	struct mfs_net_visit v[2];
+	const unsigned count = head_visits(net, backward, v);
+
+	for (unsigned i = 0; i < count; i++)
+		mfs_visit_begins(net, run, v[i]);
+}
+
+void mfs_head_ends(const struct mfs_net *net, const struct mfs_pass *run, bool backward)
+{
+	struct mfs_net_visit v[2];
+	const unsigned count = head_visits(net, backward, v);
+
+	for (unsigned i = 0; i < count; i++)
+		mfs_visit_ends(net, run, v[i]);
+}

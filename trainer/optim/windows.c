@@ -1,0 +1,431 @@
+#include "trainer/optim/windows.h"
+
+#include <stdlib.h>
+
+#include "trainer/model/dtype.h"
+
+/* Units that share windows. */
+enum { LAYERS, OUTER, TIED_HEAD, LANES };
+#define MOST_WINDOWS 2
+
+struct window {
+	uint64_t at;			/* offset in memory */
+	int32_t unit;			/* that it has; MFS_UNIT_NONE */
+	bool busy;			/* a pass uses it */
+	bool waits;			/* for done */
+	uint64_t used;			/* when, by the order of visits */
+	struct mfk_event *ready, *done; /* in the passes' context, and beside; NULL: nothing is */
+};
+
+/* The windows of weights, or of gradients, of a lane. */
+struct pool {
+	uint64_t elements; /* of each */
+	uint32_t count;
+	struct window windows[MOST_WINDOWS];
+};
+
+struct mfs_windows {
+	struct mfs_params *params;
+	const struct mfs_memory *memory;
+	const struct mfk_backend *backend;
+	const struct mfs_parallel *parallel;
+	struct mfk_ctx *weights_beside, *grads_beside; /* NULL: the passes' context */
+	bool tied;
+	int32_t first; /* unit of a step's first pass */
+	struct pool weights[LANES], grads[LANES];
+	uint64_t now;
+	struct place {
+		uint64_t at; /* elements from the unit's beginning */
+		bool summed; /* what is owned has sums of this step */
+	} * places;	     /* [params->bucket_count] */
+};
+
+/* ---- where units lie ---- */
+
+static int lane_of(const struct mfs_windows *w, int32_t unit)
+{
+	if (unit == MFS_UNIT_HEAD && w->tied)
+		return TIED_HEAD;
+	return unit == MFS_UNIT_HEAD || unit == MFS_UNIT_EMBEDDING ? OUTER : LAYERS;
+}
+
+typedef bool is_part(const struct mfs_params *p, const struct mfs_bucket *b);
+
+/* Elements of a unit's buckets that are gathered. Where weights and gradients both are, they are
+ * the same buckets. */
+static uint64_t unit_elements(struct mfs_windows *w, int32_t unit, is_part *part)
+{
+	const struct mfs_params *p = w->params;
+	uint64_t elements = 0;
+
+	for (uint32_t i = 0; i < p->bucket_count; i++) {
+		if (p->buckets[i].unit != unit || !part(p, &p->buckets[i]))
+			continue;
+		w->places[i].at = elements;
+		elements += p->buckets[i].count;
+	}
+	return elements;
+}
+
+static void size_pools(struct mfs_windows *w, struct pool *pools, is_part *part)
+{
+	for (uint32_t i = 0; i < w->params->bucket_count; i++) {
+		const int32_t unit = w->params->buckets[i].unit;
+		struct pool *pool = &pools[lane_of(w, unit)];
+		const uint64_t elements = unit_elements(w, unit, part);
+
+		if (elements > pool->elements)
+			pool->elements = elements;
+	}
+}
+
+static int open_window(struct mfs_windows *w, struct mfk_device *device, struct window *window,
+		       struct mfs_error *err)
+{
+	int rc = w->backend->device->event_new(device, &window->ready);
+
+	if (!rc)
+		rc = w->backend->device->event_new(device, &window->done);
+	return rc ? mfs_fail(err, rc, "%s: no event could be made", w->backend->name) : 0;
+}
+
+static int plan_pools(struct mfs_windows *w, struct pool *pools, enum mfs_dtype type, bool beside,
+		      struct mfs_memory *memory, struct mfk_device *device, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (int lane = 0; lane < LANES; lane++) {
+		struct pool *pool = &pools[lane];
+
+		pool->count = !pool->elements ? 0 : beside && lane == LAYERS ? MOST_WINDOWS : 1;
+		for (uint32_t i = 0; i < pool->count && !rc; i++) {
+			struct window *window = &pool->windows[i];
+
+			window->unit = MFS_UNIT_NONE;
+			window->at = mfs_memory_add(memory, MFS_MEMORY_UNITS,
+						    pool->elements * mfs_dtype_size(type));
+			if (beside && w->backend)
+				rc = open_window(w, device, window, err);
+		}
+	}
+	return rc;
+}
+
+/* ---- life ---- */
+
+static int32_t first_unit(const struct mfs_params *p, const struct mfs_parallel *parallel)
+{
+	int32_t unit = MFS_UNIT_HEAD;
+
+	if (mfs_is_first_stage(parallel))
+		return MFS_UNIT_EMBEDDING;
+	for (uint32_t i = 0; i < p->count; i++)
+		if (p->list[i].unit >= 0 && p->list[i].unit < unit)
+			unit = p->list[i].unit;
+	return unit;
+}
+
+int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *params,
+		    struct mfs_memory *memory, const struct mfk_backend *backend,
+		    struct mfk_device *device, const struct mfs_parallel *parallel,
+		    struct mfk_ctx *beside, struct mfs_windows **ret, struct mfs_error *err)
+{
+	struct mfs_windows *w = calloc(1, sizeof(*w));
+	int rc = 0;
+
+	if (!w)
+		return mfs_fail_nomem(err);
+	*w = (struct mfs_windows){
+		.params = params,
+		.memory = memory,
+		.backend = backend,
+		.parallel = parallel,
+		.weights_beside = config->overlap_param_gather ? beside : NULL,
+		.grads_beside = config->overlap_grad_reduce ? beside : NULL,
+		.tied = config->model.tied,
+		.first = first_unit(params, parallel),
+		.places = calloc(params->bucket_count + 1u, sizeof(*w->places)),
+	};
+	if (!w->places)
+		rc = mfs_fail_nomem(err);
+	if (!rc) {
+		size_pools(w, w->weights, mfs_bucket_weights_part);
+		size_pools(w, w->grads, mfs_bucket_grads_part);
+		rc = plan_pools(w, w->weights, params->weight_type, config->overlap_param_gather,
+				memory, device, err);
+	}
+	if (!rc)
+		rc = plan_pools(w, w->grads, params->grad_type, config->overlap_grad_reduce, memory,
+				device, err);
+	if (rc)
+		mfs_windows_free(w);
+	else
+		*ret = w;
+	return rc;
+}
+
+static void close_pool(struct mfs_windows *w, struct pool *pool)
+{
+	for (uint32_t i = 0; i < pool->count; i++) {
+		if (pool->windows[i].ready)
+			w->backend->device->event_free(pool->windows[i].ready);
+		if (pool->windows[i].done)
+			w->backend->device->event_free(pool->windows[i].done);
+	}
+}
+
+void mfs_windows_free(struct mfs_windows *w)
+{
+	if (!w)
+		return;
+	for (int lane = 0; lane < LANES; lane++) {
+		close_pool(w, &w->weights[lane]);
+		close_pool(w, &w->grads[lane]);
+	}
+	free(w->places);
+	free(w);
+}
+
+/* ---- a window ---- */
+
+static struct window *window_of(struct pool *pool, int32_t unit)
+{
+	for (uint32_t i = 0; i < pool->count; i++)
+		if (pool->windows[i].unit == unit)
+			return &pool->windows[i];
+	return NULL;
+}
+
+/* The one that nobody uses for the longest time. NULL: all are used. */
+static struct window *free_window(struct pool *pool)
+{
+	struct window *found = NULL;
+
+	for (uint32_t i = 0; i < pool->count; i++) {
+		struct window *window = &pool->windows[i];
+
+		if (!window->busy && (!found || window->used < found->used))
+			found = window;
+	}
+	return found;
+}
+
+/* Where a bucket lies in a window; window NULL: nowhere. */
+static void *bucket_at(const struct mfs_windows *w, const struct window *window, uint32_t bucket,
+		       enum mfs_dtype type)
+{
+	if (!window)
+		return NULL;
+	return (char *)mfs_memory_at(w->memory, window->at) +
+	       w->places[bucket].at * mfs_dtype_size(type);
+}
+
+static void set_weights(struct mfs_windows *w, int32_t unit, const struct window *window)
+{
+	struct mfs_params *p = w->params;
+
+	for (uint32_t i = 0; i < p->bucket_count; i++)
+		if (p->buckets[i].unit == unit && mfs_bucket_weights_part(p, &p->buckets[i]))
+			p->buckets[i].weights = bucket_at(w, window, i, p->weight_type);
+}
+
+static void set_grads(struct mfs_windows *w, int32_t unit, const struct window *window)
+{
+	struct mfs_params *p = w->params;
+
+	for (uint32_t i = 0; i < p->bucket_count; i++)
+		if (p->buckets[i].unit == unit && mfs_bucket_grads_part(p, &p->buckets[i]))
+			p->buckets[i].grads = bucket_at(w, window, i, p->grad_type);
+}
+
+/* The context of communication, behind what ctx has so far. */
+static struct mfk_ctx *begin(struct mfs_windows *w, struct window *window, struct mfk_ctx *beside,
+			     struct mfk_ctx *ctx)
+{
+	if (!beside)
+		return ctx;
+	w->backend->device->event_record(ctx, window->ready);
+	w->backend->device->event_wait(beside, window->ready);
+	return beside;
+}
+
+static void end(struct mfs_windows *w, struct window *window, struct mfk_ctx *beside)
+{
+	if (!beside)
+		return;
+	w->backend->device->event_record(beside, window->done);
+	window->waits = true;
+}
+
+static void await(struct mfs_windows *w, struct window *window, struct mfk_ctx *ctx)
+{
+	if (window->waits)
+		w->backend->device->event_wait(ctx, window->done);
+	window->waits = false;
+}
+
+/* The first element that the process owns of a bucket. */
+static uint64_t owned_first(const struct mfs_windows *w, const struct mfs_bucket *b)
+{
+	return b->first + w->parallel->group[b->group].rank * (b->count / b->parts);
+}
+
+/* ---- weights ---- */
+
+static void gather(struct mfs_windows *w, struct window *window, int32_t unit, struct mfk_ctx *ctx)
+{
+	const struct mfs_params *p = w->params;
+
+	set_weights(w, window->unit, NULL);
+	window->unit = unit;
+	set_weights(w, unit, window);
+	ctx = begin(w, window, w->weights_beside, ctx);
+	for (uint32_t i = 0; i < p->bucket_count; i++) {
+		const struct mfs_bucket *b = &p->buckets[i];
+
+		if (b->unit != unit || !mfs_bucket_weights_part(p, b))
+			continue;
+		mfs_parallel_all_gather(w->parallel, b->group, ctx, mfs_mfk_dtype(p->weight_type),
+					b->weights,
+					mfs_params_flat(p, MFS_STATE_MODEL, owned_first(w, b)).at,
+					b->count / b->parts);
+	}
+	end(w, window, w->weights_beside);
+}
+
+/* The unit's weights are in a window, or on the way. NULL: they are in no window, or there is no
+ * room beside what a pass uses. */
+static struct window *fetch(struct mfs_windows *w, int32_t unit, struct mfk_ctx *ctx)
+{
+	struct pool *pool = &w->weights[lane_of(w, unit)];
+	struct window *window = window_of(pool, unit);
+
+	if (window || unit == MFS_UNIT_NONE)
+		return window;
+	window = free_window(pool);
+	if (window)
+		gather(w, window, unit, ctx);
+	return window;
+}
+
+static void begin_reading(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+{
+	struct window *window = fetch(w, v->unit, ctx);
+
+	if (window) {
+		await(w, window, ctx);
+		window->busy = true;
+		window->used = ++w->now;
+	}
+	if (w->weights_beside && v->next != MFS_UNIT_NONE)
+		fetch(w, v->next, ctx);
+}
+
+static void end_reading(struct mfs_windows *w, const struct mfs_net_visit *v)
+{
+	struct window *window = window_of(&w->weights[lane_of(w, v->unit)], v->unit);
+
+	if (window)
+		window->busy = false;
+}
+
+void mfs_windows_updated(struct mfs_windows *w, struct mfk_ctx *ctx)
+{
+	for (int lane = 0; lane < LANES; lane++) {
+		struct pool *pool = &w->weights[lane];
+
+		for (uint32_t i = 0; i < pool->count; i++) {
+			set_weights(w, pool->windows[i].unit, NULL);
+			pool->windows[i].unit = MFS_UNIT_NONE;
+		}
+	}
+	if (w->weights_beside)
+		fetch(w, w->first, ctx);
+}
+
+/* ---- gradients ---- */
+
+static void begin_writing(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+{
+	struct window *window = v->again ? NULL : free_window(&w->grads[lane_of(w, v->unit)]);
+
+	if (!window)
+		return;
+	await(w, window, ctx);
+	window->unit = v->unit;
+	window->busy = true;
+	window->used = ++w->now;
+	set_grads(w, v->unit, window);
+}
+
+/* The sum over the processes of a bucket's gradients, added to what the step has of it: by the
+ * process that owns it, before they are added up. */
+static void reduce(struct mfs_windows *w, uint32_t i, struct mfk_ctx *ctx)
+{
+	const struct mfs_params *p = w->params;
+	const struct mfs_bucket *b = &p->buckets[i];
+	const enum mfk_dtype type = mfs_mfk_dtype(p->grad_type);
+	const uint64_t first = owned_first(w, b), count = b->count / b->parts;
+	char *own = (char *)b->grads + (first - b->first) * mfk_dtype_size(type);
+	void *sum = mfs_params_grads_at(p, first);
+
+	if (w->places[i].summed)
+		w->backend->ops->add(ctx, type, own, own, sum, (int64_t)count);
+	mfs_parallel_reduce_scatter(w->parallel, b->group, ctx, type, sum, b->grads, count);
+	w->places[i].summed = true;
+}
+
+static void end_writing(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+{
+	struct window *window = window_of(&w->grads[lane_of(w, v->unit)], v->unit);
+	const struct mfs_params *p = w->params;
+
+	if (!window || v->later)
+		return;
+	ctx = begin(w, window, w->grads_beside, ctx);
+	for (uint32_t i = 0; i < p->bucket_count; i++)
+		if (p->buckets[i].unit == v->unit && mfs_bucket_grads_part(p, &p->buckets[i]))
+			reduce(w, i, ctx);
+	end(w, window, w->grads_beside);
+	set_grads(w, v->unit, NULL);
+	window->unit = MFS_UNIT_NONE;
+	window->busy = false;
+}
+
+/* ---- what the net tells ---- */
+
+void mfs_windows_begins(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+{
+	if (v->reads)
+		begin_reading(w, ctx, v);
+	if (v->writes)
+		begin_writing(w, ctx, v);
+}
+
+void mfs_windows_ends(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v)
+{
+	if (v->reads)
+		end_reading(w, v);
+	if (v->writes)
+		end_writing(w, ctx, v);
+}
+
+void mfs_windows_begin_step(struct mfs_windows *w)
+{
+	for (uint32_t i = 0; i < w->params->bucket_count; i++)
+		w->places[i].summed = false;
+}
+
+static void await_pool(struct mfs_windows *w, struct pool *pool, struct mfk_ctx *ctx)
+{
+	for (uint32_t i = 0; i < pool->count; i++)
+		await(w, &pool->windows[i], ctx);
+}
+
+void mfs_windows_end_step(struct mfs_windows *w, struct mfk_ctx *ctx)
+{
+	for (int lane = 0; lane < LANES; lane++) {
+		await_pool(w, &w->weights[lane], ctx);
+		await_pool(w, &w->grads[lane], ctx);
+	}
+}

@@ -1,0 +1,52 @@
+/*
+ * Windows: device memory in which units (trainer/model/params.h) lie whole for a while, with FSDP.
+ *
+ * A process has its slices of weights and gradients alone (trainer/model/buckets.h). Before a pass
+ * uses a unit, the unit's weights are gathered into a window, where they stay until another unit
+ * needs it. Gradients of a unit are written into a window of theirs; behind the unit's backward
+ * they are added up over the processes, and each adds what it owns to what it has. A window serves
+ * one unit after the other: layers share one, or two if what is said runs beside the passes. Then
+ * the next unit's weights are gathered into one while the pass reads the other, and gradients of
+ * one are added up while the pass writes the next one's.
+ *
+ * All processes of a group come to the same units in the same order.
+ *
+ * Sources: megatron/core/distributed/fsdp/src/megatron_fsdp/megatron_fsdp.py: _register_fsdp_hooks;
+ * param_and_grad_buffer.py: AllGatherPipeline, GradReducePipeline.
+ */
+#ifndef MFS_TRAINER_OPTIM_WINDOWS_H
+#define MFS_TRAINER_OPTIM_WINDOWS_H
+
+#include "formats/base/error.h"
+#include "kernels/kernels.h"
+#include "trainer/base/memory.h"
+#include "trainer/config/config.h"
+#include "trainer/model/net.h"
+#include "trainer/model/params.h"
+#include "trainer/parallel/parallel.h"
+
+struct mfs_windows;
+
+/* Plans them. Without FSDP there are none, and nothing is done below. beside: where what is said is
+ * submitted to; NULL: to the passes' context. Borrows everything. */
+int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *params,
+		    struct mfs_memory *memory, const struct mfk_backend *backend,
+		    struct mfk_device *device, const struct mfs_parallel *parallel,
+		    struct mfk_ctx *beside, struct mfs_windows **ret, struct mfs_error *err);
+/* beside is done. NULL is fine. */
+void mfs_windows_free(struct mfs_windows *w);
+
+/* What struct mfs_net_watch says: the unit's weights and gradients are where the net looks for
+ * them, and no longer. */
+void mfs_windows_begins(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
+void mfs_windows_ends(struct mfs_windows *w, struct mfk_ctx *ctx, const struct mfs_net_visit *v);
+
+/* Before a step's first microbatch: gradients are anew. */
+void mfs_windows_begin_step(struct mfs_windows *w);
+/* Behind its last one: what follows in ctx may read the sums, and change weights. */
+void mfs_windows_end_step(struct mfs_windows *w, struct mfk_ctx *ctx);
+/* Behind an update that ctx has: gathered weights are no longer the model's. The first ones of the
+ * next pass are gathered. */
+void mfs_windows_updated(struct mfs_windows *w, struct mfk_ctx *ctx);
+
+#endif
