@@ -7,13 +7,15 @@
  *   CK_FORK=no TP=2 SP=1 mpirun -n 2 build/obj/tests/train/gradients
  *
  * TP: --tensor-model-parallel-size; SP: --sequence-parallel; EP, ETP: of experts, which the models
- * have then. MPI: the plugin's path.
+ * have then. FSDP: --use-megatron-fsdp, with each strategy, and two microbatches for each place.
+ * MPI: the plugin's path.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/train_model.h"
+#include "trainer/optim/sync.h"
 #include "trainer/parallel/launch.h"
 
 #define MODELS 12
@@ -213,6 +215,30 @@ static void open_groups(void)
 	unit_ok(mfs_parallel_open(&parallel, &mfk_cpu, NULL, 600, &err), &err);
 }
 
+static struct mfs_sync *sync_of_part; /* NULL: gradients are added up here */
+
+/* What the processes divide of a model, and what runs beside the passes. */
+static void divide(struct mfs_train_config *c)
+{
+	c->sharding = (enum mfs_sharding)below(MFS_SHARD_WEIGHTS + 1);
+	c->overlap_grad_reduce = below(2);
+	c->overlap_param_gather = c->overlap_grad_reduce && below(2);
+	c->ddp_num_buckets = c->ddp_bucket_size = MFS_UNSET;
+}
+
+static void open_sync(struct train_model *m)
+{
+	struct mfs_net_watch watch;
+
+	unit_ok(mfs_sync_new(&m->config, m->params, &m->memory, &mfk_cpu, m->device, &parallel,
+			     &sync_of_part, &err),
+		&err);
+	train_model_place(m);
+	watch = mfs_sync_watch(sync_of_part);
+	mfs_net_set_watch(m->net, &watch);
+	mfs_sync_begin(sync_of_part);
+}
+
 static struct train_model *divided_new(const struct mfs_train_config *config)
 {
 	struct train_model *m = calloc(1, sizeof(*m));
@@ -220,10 +246,15 @@ static struct train_model *divided_new(const struct mfs_train_config *config)
 
 	m->config = *config;
 	m->parallel = parallel;
+	if (getenv("FSDP"))
+		divide(&m->config);
 	ck_assert_msg(!mfk_cpu.device->open(0, 1, &m->device, why), "%s", why);
 	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
 	unit_ok(mfs_params_new(&m->config, &parallel, &m->params, &err), &err);
-	train_model_place(m);
+	if (getenv("FSDP"))
+		open_sync(m);
+	else
+		train_model_place(m);
 	unit_ok(mfs_net_begin(m->net, m->ctx, &err), &err);
 	return m;
 }
@@ -259,13 +290,35 @@ static void take_part(const struct mfs_param *p, const struct mfs_param *whole, 
 	mfs_param_runs(p, 0, p->elements, copy_run, &c);
 }
 
+static float *part_of(const struct mfs_param *p, const struct mfs_param *whole, const void *flat)
+{
+	float *to = malloc(p->elements * sizeof(*to));
+
+	take_part(p, whole, flat, to);
+	return to;
+}
+
+/* The elements of a parameter that a flat buffer has. */
+static uint64_t next_stretch(const struct mfs_params *p, bool owned, uint64_t *at, uint64_t end)
+{
+	return owned ? mfs_params_owned(p, at, end) : end - *at;
+}
+
 static void take_weights(struct train_model *part, const struct train_model *one)
 {
-	for (uint32_t i = 0; i < part->params->count; i++) {
-		const struct mfs_param *p = &part->params->list[i];
+	const struct mfs_params *all = part->params;
 
-		take_part(p, whole_of(one, p), one->params->weights,
-			  (float *)part->params->weights + p->start);
+	for (uint32_t i = 0; i < all->count; i++) {
+		const struct mfs_param *p = &all->list[i];
+		float *from = part_of(p, whole_of(one, p), one->params->weights);
+		const uint64_t end = p->start + p->elements;
+		uint64_t n;
+
+		for (uint64_t at = p->start;
+		     (n = next_stretch(all, all->sharding >= MFS_SHARD_WEIGHTS, &at, end)); at += n)
+			memcpy(mfs_params_flat(all, MFS_STATE_MODEL, at).at, from + (at - p->start),
+			       n * sizeof(*from));
+		free(from);
 	}
 }
 
@@ -285,7 +338,9 @@ static void skew(struct train_model *part, struct train_model *one)
 
 static void add_gradients(struct train_model *part)
 {
-	for (uint32_t i = 0; i < part->params->count; i++) {
+	if (sync_of_part)
+		mfs_sync_reduce(sync_of_part, part->ctx);
+	for (uint32_t i = 0; !sync_of_part && i < part->params->count; i++) {
 		const struct mfs_param *p = &part->params->list[i];
 
 		mfs_parallel_all_reduce(&parallel,
@@ -299,41 +354,59 @@ static void add_gradients(struct train_model *part)
 
 /* ---- comparisons ---- */
 
+/* Elements of a parameter that the process owns, from at on. */
+static void compare_stretch(const struct train_model *part, const struct mfs_param *p, uint64_t at,
+			    uint64_t count, const float *want, float most, double *squares)
+{
+	const float *found = mfs_params_grads_at(part->params, at);
+	char name[MFS_CKPT_NAME_SIZE];
+
+	for (uint64_t e = 0; e < count; e++) {
+		ck_assert_msg(fabsf(found[e] - want[e]) <= WITHIN * most,
+			      "%s, element %zu of %zu: %g instead of %g, the greatest is %g",
+			      mfs_global_tensor_name(p->tensor, name, sizeof(name)),
+			      (size_t)(at - p->start + e), (size_t)p->elements, found[e], want[e],
+			      most);
+		squares[p->is_expert] += p->counts ? (double)found[e] * found[e] : 0;
+	}
+}
+
 static void compare_gradient(const struct train_model *part, const struct train_model *one,
 			     const struct mfs_param *p, double *squares)
 {
 	const struct mfs_param *whole = whole_of(one, p);
-	const float *found = (const float *)part->params->grads + p->start;
 	const float *all = (const float *)one->params->grads + whole->start;
-	float *want = malloc(p->elements * sizeof(*want)), most = 0;
+	const uint64_t end = p->start + p->elements;
+	float *want = part_of(p, whole, one->params->grads), most = 0;
 	char name[MFS_CKPT_NAME_SIZE];
 
-	take_part(p, whole, one->params->grads, want);
 	for (uint64_t e = 0; e < whole->elements; e++)
 		most = fmaxf(most, fabsf(all[e]));
 	/* No token may have chosen an expert. */
 	ck_assert_msg(most > 0 || p->is_expert, "%s has no gradient",
 		      mfs_global_tensor_name(p->tensor, name, sizeof(name)));
-	for (uint64_t e = 0; e < p->elements; e++) {
-		ck_assert_msg(fabsf(found[e] - want[e]) <= WITHIN * most,
-			      "%s, element %zu of %zu: %g instead of %g, the greatest is %g",
-			      mfs_global_tensor_name(p->tensor, name, sizeof(name)), (size_t)e,
-			      (size_t)p->elements, found[e], want[e], most);
-		squares[p->is_expert] += p->counts ? (double)found[e] * found[e] : 0;
-	}
+	for (uint64_t at = p->start, n; (n = mfs_params_owned(part->params, &at, end)); at += n)
+		compare_stretch(part, p, at, n, want + (at - p->start), most, squares);
 	free(want);
 }
 
-/* Each element of the model counts in one process. squares: of dense parameters, of experts. */
-static void compare_norms(const struct train_model *one, double squares[2])
+/* Each element of the model counts in one process, or, where nothing is divided, in as many as have
+ * the same. squares: of dense parameters, of experts. */
+static void compare_norms(const struct train_model *one, const struct train_model *part,
+			  double squares[2])
 {
+	const bool divided = part->params->sharding != MFS_SHARD_NOTHING;
 	const float *grads = one->params->grads;
 	double want = 0, found;
 
 	for (uint64_t e = 0; e < one->params->elements; e++)
 		want += (double)grads[e] * grads[e];
-	unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_MODEL, &squares[0], 1, &err), &err);
-	unit_ok(mfs_parallel_sum(&parallel, MFS_GROUP_EXPERT_MODEL, &squares[1], 1, &err), &err);
+	unit_ok(mfs_parallel_sum(&parallel, divided ? MFS_GROUP_WORLD : MFS_GROUP_MODEL,
+				 &squares[0], 1, &err),
+		&err);
+	unit_ok(mfs_parallel_sum(&parallel, divided ? MFS_GROUP_WORLD : MFS_GROUP_EXPERT_MODEL,
+				 &squares[1], 1, &err),
+		&err);
 	found = squares[0] + squares[1];
 	ck_assert_msg(fabs(found - want) <= 1e-4 * want, "the squares are %g instead of %g", found,
 		      want);
@@ -356,7 +429,8 @@ static void compare_biases(struct train_model *part, struct train_model *one)
 /* Microbatches of data parallel places: each has its own. */
 struct batches {
 	uint64_t seed;
-	bool split; /* into documents */
+	uint32_t each; /* of a place */
+	bool split;    /* into documents */
 };
 
 /* The loss of all places' microbatches. own: this process runs its own alone. */
@@ -364,12 +438,14 @@ static double run_all(struct train_model *m, const struct batches *all, bool own
 {
 	const struct mfs_group_place *data = &parallel.group[MFS_GROUP_DATA];
 	const struct mfs_train_config *c = &m->config;
+	struct mfs_batch *b;
 	double loss = 0;
 
-	for (uint32_t i = own ? data->rank : 0; i < (own ? data->rank + 1 : data->size); i++) {
-		struct mfs_batch *b = train_batch_new(c->micro_batch_size, c->seq_length, 61,
-						      all->seed + i * UINT64_C(1000));
-
+	for (uint32_t i = 0; i < data->size * all->each; i++) {
+		if (own && i % data->size != data->rank)
+			continue;
+		b = train_batch_new(c->micro_batch_size, c->seq_length, 61,
+				    all->seed + i * UINT64_C(1000));
 		if (all->split)
 			train_batch_split(b, c->micro_batch_size, c->seq_length, 3);
 		loss += train_run(m, b, true);
@@ -383,7 +459,8 @@ static double run_all(struct train_model *m, const struct batches *all, bool own
 static void compare(const struct mfs_train_config *config)
 {
 	struct train_model *one = train_model_new(config), *part = divided_new(config);
-	const struct batches all = {.seed = seed, .split = below(2)};
+	const struct batches all = {
+		.seed = seed, .each = getenv("FSDP") ? 2 : 1, .split = below(2)};
 	double squares[2] = {0}, want, found;
 
 	train_model_random(one, seed, SPREAD);
@@ -397,8 +474,11 @@ static void compare(const struct mfs_train_config *config)
 		      found, want);
 	for (uint32_t i = 0; i < part->params->count; i++)
 		compare_gradient(part, one, &part->params->list[i], squares);
-	compare_norms(one, squares);
+	compare_norms(one, part, squares);
 	compare_biases(part, one);
+	train_model_sync(part);
+	mfs_sync_free(sync_of_part);
+	sync_of_part = NULL;
 	train_model_free(part);
 	train_model_free(one);
 }

@@ -34,6 +34,8 @@ says "stages with chunks, two copies" llama 4-pp2-vpp2 ''
 says "the distributed optimizer's buckets" qwen2 2-dp2 '' --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather \
 	--ddp-bucket-size 20000
 says "parts of sequences" gpt2 2-cp2 ''
+says "FSDP, layers run again" llama 4-fsdp-tp2 '' --overlap-grad-reduce --overlap-param-gather --recompute-granularity full \
+	--recompute-method uniform --recompute-num-layers 1
 # Which rows go to whom depends on the tokens.
 says "experts" mixtral 2-ep2 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/'
 says "all of them" mixtral 8-tp2-sp-pp2-ep2-etp1 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/' --use-distributed-optimizer

@@ -105,6 +105,7 @@ layout_flags() {
 		last*) layout+=(--decoder-last-pipeline-num-layers "${word#last}") ;;
 		pp*) layout+=(--pipeline-model-parallel-size "${word#pp}") ;;
 		sp) layout+=(--sequence-parallel) ;;
+		fsdp) layout+=(--use-megatron-fsdp) ;;
 		cp*) layout+=(--context-parallel-size "${word#cp}") ;;
 		esac
 	done
