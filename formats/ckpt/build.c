@@ -144,8 +144,8 @@ int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_
 	if (mfs_value_is_none(doc, args))
 		return mfs_fail(
 			err, -ENOTSUP,
-			"%s/%s: 'args' is missing: only checkpoints of Megatron-LM's own training "
-			"loop carry the model's arguments",
+			"%s/%s: 'args' is missing, which Megatron-LM's own training loop saves, "
+			"and there is no run_config.yaml, which Megatron-Bridge writes last",
 			ckpt->dir, file);
 	/* Before 2.0 the rows of query_key_value had other orders
 	 * (fix_query_key_value_ordering). */

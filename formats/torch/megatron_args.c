@@ -212,11 +212,16 @@ static int64_t window(struct reader *r)
 	return left < 0 ? MFS_UNSET : left + 1;
 }
 
+/* Megatron-Bridge and NeMo pass the factor to the model (model_config.h). */
 static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
 {
 	const double said = real(r, "rope_scaling_factor", MFS_ROPE_SCALING_FACTOR);
 
 	a->use_rope_scaling = flag(r, "use_rope_scaling", false);
+	if (lookup_has(r, "model_provider")) {
+		a->rope_scaling_factor = said;
+		return;
+	}
 	a->rope_scaling_factor = MFS_ROPE_SCALING_FACTOR;
 	a->rope_scaling_ignored = a->use_rope_scaling && said != MFS_ROPE_SCALING_FACTOR ? said : 0;
 }

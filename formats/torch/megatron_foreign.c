@@ -134,6 +134,39 @@ static bool is_own_spec(const struct reader *r, mfs_value v)
 				"megatron.core.models.gpt.gpt_layer_specs");
 }
 
+/* Providers of Megatron-Bridge and NeMo whose model is all in their fields: a class is a family's
+ * name, with the kind of class behind it and perhaps a size ("Llama2ModelProvider7B"). Others
+ * scale embeddings, have layers of their own, or have images. */
+static bool is_plain_provider(const struct reader *r, mfs_value v)
+{
+	static const char *const families[] = {
+		"GPT",	      "BridgeGPT", "MLA",	"Llama",    "Llama2",	  "Llama3",
+		"Llama31",    "Llama32",   "Mistral",	"Mixtral",  "CodeLlama",  "Qwen2",
+		"Qwen25",     "Qwen3",	   "Qwen3MoE",	"DeepSeek", "DeepSeekV2", "DeepSeekV2Lite",
+		"DeepSeekV3", "Moonlight", "KimiK2",	"GLMMoE",   "GLM45",	  "GLM45Air",
+		"Nemotron",   "Nemotron3", "Nemotron4", "GPTOSS",
+	};
+	static const char *const kinds[] = {"ModelProvider", "ModelConfig", "Provider", "Config"};
+	const char *name;
+	size_t len;
+
+	if (mfs_value_is_none(r->doc, v))
+		return true;
+	if (!mfs_value_str(r->doc, v, &name, &len))
+		return false;
+	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
+		const size_t used = strlen(families[i]);
+
+		if (used >= len || memcmp(name, families[i], used) != 0)
+			continue;
+		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
+			if (strlen(kinds[k]) <= len - used &&
+			    !memcmp(name + used, kinds[k], strlen(kinds[k])))
+				return true;
+	}
+	return false;
+}
+
 /* Core <= 0.13 scaled the softmax by mscale, not by mscale_all_dim. */
 static bool is_later_mscale(const struct reader *r, mfs_value v)
 {
@@ -155,6 +188,8 @@ static const struct foreign {
 	const char *usual; /* is_off() */
 	bool (*is_usual)(const struct reader *r, mfs_value v);
 } foreign[] = {
+	{"model_provider", OF_ALL, NULL, is_plain_provider},
+	{"activation_func", OF_ALL, NULL, is_none},
 	{"softmax_type", OF_ALL, "vanilla", NULL},
 	{"softmax_scale", OF_ALL, NULL, is_usual_scale},
 	{"normalization", OF_ALL, NULL, is_known_norm},

@@ -13,6 +13,7 @@
 #include "formats/base/grow.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/read/config.h"
 #include "fs/source/root.h"
 #include "formats/megatron/tracker.h"
 
@@ -51,7 +52,7 @@ static bool is_dist_file(const char *name)
 	size_t len = strlen(name);
 
 	return !strcmp(name, ".metadata") || !strcmp(name, "metadata.json") ||
-	       (len > 7 && !strcmp(name + len - 7, ".distcp"));
+	       !strcmp(name, MFS_RUN_CONFIG) || (len > 7 && !strcmp(name + len - 7, ".distcp"));
 }
 
 static void free_names(char **names, size_t count)
@@ -61,8 +62,8 @@ static void free_names(char **names, size_t count)
 	free(names);
 }
 
-/* Lists the names that make a directory an iteration, sorted: rank directories and files of
- * torch_dist. */
+/* Lists the names that make a directory an iteration, sorted: rank directories, files of
+ * torch_dist, and what Megatron-Bridge writes behind them. */
 static int list_marks(const char *path, char ***ret, size_t *ret_count)
 {
 	size_t count = 0;

@@ -455,9 +455,9 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 			err, -ENODATA,
 			"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
 			"or release/ (a checkpoint root), for .metadata, metadata.json, "
-			"*.distcp or mp_rank_*/ (one iteration), for config.json with "
-			"model*.safetensors or pytorch_model*.bin (a HuggingFace model), and for "
-			"*.idx with *.bin or *.arrow (datasets)",
+			"*.distcp, run_config.yaml or mp_rank_*/ (one iteration), for config.json "
+			"with model*.safetensors or pytorch_model*.bin (a HuggingFace model), and "
+			"for *.idx with *.bin or *.arrow (datasets)",
 			root->source, MFS_TRACKER_FILE);
 	/* Files that are shown unchanged come from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)

@@ -1,7 +1,9 @@
-"""Megatron-Bridge turns our torch_dist views into HuggingFace weights, and they are those of our hf view, byte for byte."""
+"""Megatron-Bridge turns our torch_dist views into HuggingFace weights, and they are those of our hf view, byte for byte.  The same of checkpoints
+that it has written itself: what it exports of them is our hf view, transformers computes the same logits, and vLLM generates the same text."""
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -10,10 +12,13 @@ from safetensors.torch import load_file
 
 import hf_models
 import megatron_files
+import models
+import program
 import venvs
 from views import export
 
 SOURCES = ["weights/llama-torch_dist-tp2-pp2-vpp2", "resume/qwen2-torch-tp2-dp2-distopt", "weights/qwen3-torch_dist-tp4", "hf/llama", "hf/qwen2"]
+WRITTEN = ["llama", "qwen3"]  # checkpoints of Bridge's own, of transformers' models
 PEER = pathlib.Path(__file__).parent / "peers" / "export_bridge.py"
 
 
@@ -33,10 +38,14 @@ def exported(fixtures, tmp_path_factory):
         out = place / f"{number}-bridge"
         found[name] = out, (source if source.parent == place else hf)
         arguments += [dist, hf, out]
+    for family in WRITTEN:
+        hf, saved, out = hf_models.make(family, place / f"{family}-hf", vocab_size=256), place / f"{family}-saved", place / f"{family}-out"
+        found[family] = out, (hf, saved)
+        arguments += [saved, hf, out]
     environment = dict(os.environ, PYTHONPATH=str(folder))
     done = subprocess.run([sys.executable, PEER, *map(str, arguments)], capture_output=True, text=True, timeout=1800, env=environment)
     said = {line["out"]: line["error"] for line in map(json.loads, filter(lambda line: line.startswith('{"out"'), done.stdout.splitlines()))}
-    assert len(said) == len(SOURCES), done.stdout[-1000:] + done.stderr[-3000:]
+    assert len(said) == len(SOURCES) + len(WRITTEN), done.stdout[-1000:] + done.stderr[-3000:]
     return {name: (out, want, said[str(out)]) for name, (out, want) in found.items()}
 
 
@@ -44,7 +53,40 @@ def exported(fixtures, tmp_path_factory):
 def test_bridge_exports_the_hf_view(exported, name):
     out, want, error = exported[name]
     assert not error, error
-    got, want = ({k: t for path in directory.glob("*.safetensors") for k, t in load_file(path).items()} for directory in (out, want))
+    same_tensors(out, want)
+
+
+@pytest.mark.parametrize("family", WRITTEN)
+def test_the_hf_view_is_what_bridge_exports(exported, family, tmp_path):
+    out, (hf, saved), error = exported[family]
+    assert not error, error
+    shown = export(saved, "hf", tmp_path / "hf")
+    same_tensors(shown, out)
+    same_tensors(shown, hf)
+    assert models.difference(models.load(shown), hf / "logits.npz") == 0
+    for view in ("megatron/torch/tp2-pp2", "megatron/torch_dist"):
+        again = export(export(saved, view, tmp_path / "megatron"), "hf", tmp_path / "again")
+        same_tensors(again, hf)
+        shutil.rmtree(tmp_path / "megatron")
+        shutil.rmtree(again)
+
+
+def test_vllm_generates_from_a_checkpoint_of_bridge(exported, needs_mount):
+    if os.environ.get("MCOREFS_NO_VLLM"):
+        pytest.skip("vLLM: could not be installed")
+    _, (_, saved), error = exported["qwen3"]
+    assert not error, error
+    with program.mounted(saved) as point:
+        place = point / "latest" / "hf"
+        done = subprocess.run([sys.executable, PEER.with_name("greedy_vllm.py"), ",".join(map(str, models.PROMPT)), str(models.COUNT), place],
+                              capture_output=True, text=True, timeout=600)
+        answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        assert answers, done.stderr[-2000:]
+        models.assert_same_text(answers[0], models.load(place), "bridge")
+
+
+def same_tensors(got, want):
+    got, want = ({k: t for path in directory.glob("*.safetensors") for k, t in load_file(path).items()} for directory in (got, want))
     assert got.keys() == want.keys(), sorted(got.keys() ^ want.keys())[:5]
     wrong = [key for key, tensor in want.items() if not megatron_files.same(got[key], tensor)]
     assert not wrong, wrong[:5]

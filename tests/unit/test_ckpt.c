@@ -16,8 +16,9 @@
 #include "formats/ckpt/read/open.h"
 #include "formats/optim/read/open.h"
 
-#define DIST  "weights/qwen3-torch_dist-tp4/iter_0000040"
-#define TORCH "weights/mixtral-torch-pp2-ep2/iter_0000040"
+#define DIST   "weights/qwen3-torch_dist-tp4/iter_0000040"
+#define BRIDGE "bridge/llama/iter_0000000"
+#define TORCH  "weights/mixtral-torch-pp2-ep2/iter_0000040"
 
 static struct mfs_error err;
 static struct mfs_ckpt *ckpt;
@@ -91,6 +92,7 @@ static const struct {
 	 MFS_CKPT_TORCH_DIST,
 	 {.tp = 1, .pp = 2, .ep = 2, .etp = 1, .vpp = 1},
 	 77},
+	{BRIDGE, MFS_CKPT_TORCH_DIST, {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1}, 15},
 };
 
 /* Every storage is found, and its bytes have the CRC-32 that torch left. */
@@ -151,6 +153,33 @@ START_TEST(test_a_metadata_json_that_was_cut)
 	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA, "metadata.json");
 	unit_write(dir, "metadata.json", "{\"sharded_backend\": \"zarr\"}", 27);
 	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP, "zarr");
+}
+END_TEST
+
+/* Megatron-Bridge's state has no arguments; readers of the state find those of run_config.yaml in
+ * it. */
+START_TEST(test_arguments_of_a_run_config)
+{
+	const char *dir = copy_of(BRIDGE), *broken = "model: [\n";
+	const struct mfs_ckpt_common *state;
+	const struct mfs_pickle *doc;
+	int64_t layers, iteration;
+
+	unit_ok(mfs_ckpt_open(dir, MFS_CKPT_COMMON, &ckpt, &err), &err);
+	ck_assert_int_eq(mfs_ckpt_args(ckpt)->num_query_groups, 1);
+	ck_assert(mfs_ckpt_args(ckpt)->swiglu && !mfs_ckpt_args(ckpt)->tied);
+	state = mfs_ckpt_common(ckpt);
+	doc = state->archive.doc;
+	ck_assert(mfs_value_int(
+		doc, mfs_value_attr(doc, mfs_value_get(doc, state->root, "args"), "num_layers"),
+		&layers));
+	ck_assert(mfs_value_int(doc, mfs_value_get(doc, state->root, "iteration"), &iteration));
+	ck_assert(layers == 2 && !iteration);
+	mfs_ckpt_free(ckpt);
+	unit_write(dir, "run_config.yaml", broken, strlen(broken));
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -EINVAL, "run_config.yaml: line 2");
+	ck_assert_int_eq(unlink(in(dir, "run_config.yaml")), 0);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP, "no run_config.yaml");
 }
 END_TEST
 
@@ -312,6 +341,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "Damage", test_an_index_that_names_the_wrong_file);
 
 	tcase_add_test(c, test_a_metadata_json_that_was_cut);
+	tcase_add_test(c, test_arguments_of_a_run_config);
 	tcase_add_test(c, test_a_rank_that_is_missing);
 	tcase_add_test(c, test_bytes_that_have_changed);
 	tcase_add_test(c, test_copies_that_differ);

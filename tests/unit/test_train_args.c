@@ -792,7 +792,7 @@ START_TEST(yaml_wrong)
 	yaml_fails("a: &x 1\nb: *x\n", "aliases");
 	yaml_fails("megatron: !!python/object {}\n", "aliases, anchors and tags");
 	yaml_fails("--- {}\n--- {}\n", "a second document");
-	yaml_fails("[[[[[[[[[[1]]]]]]]]]]\n", "more than 8 levels");
+	yaml_fails("[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]\n", "more than 16 levels");
 	yaml_fails("megatron:\n - 1\n", "names with values");
 	yaml_fails("- 1\n", "expected sections");
 	yaml_fails("megatron: [\n", "run.yaml: line");

@@ -9,9 +9,9 @@
 
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
+#include "formats/base/yaml_tree.h"
 #include "formats/io/regular.h"
 #include "trainer/config/yaml_names.h"
-#include "trainer/config/yaml_tree.h"
 
 struct reader {
 	const char *name;
@@ -321,7 +321,7 @@ int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_f
 {
 	struct reader r = {name, v, arena, err};
 	struct mfs_yaml_node *root;
-	int rc = mfs_yaml_tree(name, bytes, len, arena, &root, err);
+	int rc = mfs_yaml_tree(name, bytes, len, MFS_YAML_PLAIN, arena, &root, err);
 
 	if (rc || !root)
 		return rc;

@@ -22,10 +22,6 @@
 #include "formats/base/error.h"
 #include "trainer/config/value.h"
 
-#define MFS_YAML_BYTES (1u << 20)
-#define MFS_YAML_DEPTH 8
-#define MFS_YAML_NODES 20000
-
 /* Sets each value that the command line has not set. Messages begin with the file's name, and have
  * the line. -EINVAL; -errno if the file cannot be read. */
 int mfs_yaml_read(const char *path, struct mfs_flag_values *v, struct mfs_arena *arena,

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "trainer/config/yaml_tree.h"
+#include "formats/base/yaml_tree.h"
 #include "trainer/simulate/machine.h"
 
 struct reader {
@@ -176,7 +176,7 @@ int mfs_machine_parse(const char *name, const void *bytes, size_t len, struct mf
 	struct mfs_yaml_node *root = NULL;
 	const struct reader r = {name, ret, err};
 	uint32_t seen = 0;
-	int rc = mfs_yaml_tree(name, bytes, len, &arena, &root, err);
+	int rc = mfs_yaml_tree(name, bytes, len, MFS_YAML_PLAIN, &arena, &root, err);
 
 	*ret = (struct mfs_machine){0};
 	if (!rc && (!root || root->kind != MFS_YAML_MAPPING))

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/ckpt/read/config.h"
 #include "formats/ckpt/read/dist_i.h"
 
 #define COMMON_FILE	  "common.pt"		   /* core <= 0.18 */
@@ -28,7 +29,9 @@ static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src
 	state = mfs_pickle_root(f.doc);
 	if (mfs_value_type(f.doc, state) == MFS_V_LIST)
 		state = mfs_value_at(f.doc, state, 0); /* a byte item is a list of one object */
-	rc = mfs_ckpt_read_args(r->ckpt, f.doc, state, file, r->err);
+	rc = mfs_ckpt_complete_state(r->ckpt, &f, file, &state, r->err);
+	if (!rc)
+		rc = mfs_ckpt_read_args(r->ckpt, f.doc, state, file, r->err);
 	if (rc || !(r->ckpt->what & MFS_CKPT_COMMON)) {
 		mfs_torch_file_release(&f);
 		return rc;

@@ -1,7 +1,8 @@
 """Megatron-Bridge writes HuggingFace weights of torch_dist checkpoints: export_bridge.py MEGATRON HF OUT [MEGATRON HF OUT]...
 
-MEGATRON: a --load directory; HF: a directory whose config.json is the model's; OUT: what Bridge makes of them.  On the CPU and without the GPU
-packages that it imports at its top level: those are empty modules here, and layers are those of the local spec.
+MEGATRON: a --load directory; one that is not there yet is first written by Bridge itself, of the weights in HF.  HF: a directory whose config.json
+is the model's; OUT: what Bridge makes of them.  On the CPU and without the packages that it imports at its top level and does not need for this:
+those are empty modules here, and layers are those of the local spec.
 """
 import importlib.abc
 import importlib.machinery
@@ -18,7 +19,8 @@ import mcore_cpu
 import write_megatron
 
 ABSENT = {"transformer_engine", "mamba_ssm", "causal_conv1d", "fla", "modelopt", "nvidia_resiliency_ext", "wandb", "datasets", "tensorboard",
-          "comet_ml", "mlflow", "flashinfer", "qwen_vl_utils", "open_clip", "diffusers"}
+          "comet_ml", "mlflow", "flashinfer", "qwen_vl_utils", "open_clip", "diffusers", "six", "nltk"}
+HIDDEN = ("datasets", "torch.utils.tensorboard", "torch.utils.tensorboard.writer")  # there, but not of a release that Bridge can use
 
 
 class Stub(types.ModuleType):
@@ -47,20 +49,26 @@ def import_bridge():
     write_megatron.import_megatron()
     sys.meta_path.append(Finder())
     from megatron.bridge import AutoBridge
+    for name in HIDDEN:
+        sys.modules[name] = Stub(name)
     return AutoBridge
 
 
-def provider_of(bridge, dtype):
+def layer_spec(config, vp_stage=None):
+    """At the top level: Bridge writes its name into run_config.yaml."""
     from megatron.core.models.gpt import gpt_layer_specs
+    if config.num_moe_experts:
+        return gpt_layer_specs.get_gpt_decoder_block_spec(config, use_transformer_engine=False, normalization=config.normalization, vp_stage=vp_stage)
+    return gpt_layer_specs.get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization=config.normalization)
+
+
+def provider_of(bridge, dtype):
     provider = bridge.to_megatron_provider(load_weights=False)
-
-    def spec(config, vp_stage=None):
-        return gpt_layer_specs.get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization=config.normalization)
-
     values = dict(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, pipeline_dtype=dtype, params_dtype=dtype, bf16=dtype is torch.bfloat16,
-                  transformer_layer_spec=spec, use_cpu_initialization=True, gradient_accumulation_fusion=False, apply_rope_fusion=False,
+                  transformer_layer_spec=layer_spec, use_cpu_initialization=True, gradient_accumulation_fusion=False, apply_rope_fusion=False,
                   persist_layer_norm=False, masked_softmax_fusion=False, bias_dropout_fusion=False, bias_activation_fusion=False,
-                  cross_entropy_loss_fusion=False)
+                  cross_entropy_loss_fusion=False, moe_grouped_gemm=False, moe_permute_fusion=False, moe_router_fusion=False,
+                  moe_token_dispatcher_type="allgather", moe_shared_expert_overlap=False)
     for key, value in values.items():
         if hasattr(provider, key):
             setattr(provider, key, value)
@@ -68,10 +76,22 @@ def provider_of(bridge, dtype):
     return provider
 
 
+def models_of(bridge, dtype):
+    return provider_of(bridge, dtype).provide_distributed_model(wrap_with_ddp=False, use_cpu_initialization=True)
+
+
+def save(bridge, dtype, out):
+    models = models_of(bridge, dtype)
+    bridge.load_hf_weights(models)
+    bridge.save_megatron_model(models, out, hf_tokenizer_path=None)
+
+
 def export(AutoBridge, source, hf, out):
     dtype = getattr(torch, json.load(open(f"{hf}/config.json"))["dtype"])
     bridge = AutoBridge.from_hf_pretrained(hf, torch_dtype=dtype)
-    models = provider_of(bridge, dtype).provide_distributed_model(wrap_with_ddp=False, use_cpu_initialization=True)
+    if not os.path.exists(source):
+        save(bridge, dtype, source)
+    models = models_of(bridge, dtype)
     opt = load_views.options(dict(load=source))
     directory = load_views.iteration(opt.load)
     load_views.let_newer_files_be_loaded(directory)

@@ -1,17 +1,23 @@
-#include "trainer/config/yaml_tree.h"
+#include "formats/base/yaml_tree.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <yaml.h>
 
-#include "trainer/config/yaml.h"
+struct anchor {
+	const char *name;
+	const struct mfs_yaml_node *node;
+	struct anchor *before;
+};
 
 struct reader {
 	yaml_parser_t parser;
 	yaml_event_t event; /* the one that is being looked at */
 	const char *name;
 	struct mfs_arena *arena;
-	unsigned nodes;
+	unsigned flags, nodes;
+	struct anchor *anchors; /* of nodes that have ended: no node is in itself */
 	struct mfs_error *err;
 };
 
@@ -33,17 +39,28 @@ static int advance(struct reader *r)
 		    r->parser.problem ? r->parser.problem : "not YAML");
 }
 
-static bool is_tagged(const yaml_event_t *e)
+/* Anchor and tag of the node that begins, or an alias's name as the anchor. */
+static void marks_of(const yaml_event_t *e, const yaml_char_t **anchor, const yaml_char_t **tag)
 {
+	*anchor = *tag = NULL;
 	switch (e->type) {
 	case YAML_SCALAR_EVENT:
-		return e->data.scalar.anchor || e->data.scalar.tag;
+		*anchor = e->data.scalar.anchor;
+		*tag = e->data.scalar.tag;
+		break;
 	case YAML_SEQUENCE_START_EVENT:
-		return e->data.sequence_start.anchor || e->data.sequence_start.tag;
+		*anchor = e->data.sequence_start.anchor;
+		*tag = e->data.sequence_start.tag;
+		break;
 	case YAML_MAPPING_START_EVENT:
-		return e->data.mapping_start.anchor || e->data.mapping_start.tag;
+		*anchor = e->data.mapping_start.anchor;
+		*tag = e->data.mapping_start.tag;
+		break;
+	case YAML_ALIAS_EVENT:
+		*anchor = e->data.alias.anchor;
+		break;
 	default:
-		return e->type == YAML_ALIAS_EVENT;
+		break;
 	}
 }
 
@@ -91,30 +108,78 @@ static int read_items(struct reader *r, struct mfs_yaml_node *n, yaml_event_type
 	return rc;
 }
 
+static const char *copy(struct reader *r, const yaml_char_t *text)
+{
+	return mfs_arena_strndup(r->arena, (const char *)text, strlen((const char *)text));
+}
+
+/* The node of the alias's anchor, whose items it shares. */
+static int read_alias(struct reader *r, const char *name, struct mfs_yaml_node *n)
+{
+	const unsigned line = n->line;
+
+	for (const struct anchor *a = r->anchors; a; a = a->before) {
+		if (strcmp(a->name, name) != 0)
+			continue;
+		*n = *a->node;
+		n->line = line;
+		n->next = NULL;
+		return 0;
+	}
+	return fail(r, line - 1, "an alias of an anchor that has not ended before it");
+}
+
+static int add_anchor(struct reader *r, const char *name, const struct mfs_yaml_node *n)
+{
+	struct anchor *a = mfs_arena_alloc(r->arena, sizeof(*a));
+
+	if (!a)
+		return mfs_fail_nomem(r->err);
+	*a = (struct anchor){name, n, r->anchors};
+	r->anchors = a;
+	return 0;
+}
+
+static int read_kind(struct reader *r, unsigned depth, const char *anchor, struct mfs_yaml_node *n)
+{
+	switch (r->event.type) {
+	case YAML_ALIAS_EVENT:
+		return read_alias(r, anchor, n);
+	case YAML_SCALAR_EVENT:
+		return read_scalar(r, n);
+	case YAML_MAPPING_START_EVENT:
+		n->kind = MFS_YAML_MAPPING;
+		return read_items(r, n, YAML_MAPPING_END_EVENT, depth);
+	default:
+		n->kind = MFS_YAML_SEQUENCE;
+		return read_items(r, n, YAML_SEQUENCE_END_EVENT, depth);
+	}
+}
+
 /* The node that begins with the event. The event is then its last. */
 static int read_node(struct reader *r, unsigned depth, struct mfs_yaml_node **ret)
 {
-	struct mfs_yaml_node *n;
+	const bool alias = r->event.type == YAML_ALIAS_EVENT;
 	const size_t line = r->event.start_mark.line;
+	const yaml_char_t *anchor, *tag;
+	const char *name = NULL;
+	struct mfs_yaml_node *n;
+	int rc;
 
-	if (is_tagged(&r->event))
+	marks_of(&r->event, &anchor, &tag);
+	if ((r->flags & MFS_YAML_PLAIN) && (anchor || tag))
 		return fail(r, line, "aliases, anchors and tags are not taken");
 	if (depth > MFS_YAML_DEPTH)
-		return fail(r, line, "more than 8 levels");
+		return fail(r, line, "more than 16 levels");
 	if (++r->nodes > MFS_YAML_NODES)
 		return fail(r, line, "more than 20000 values");
 	n = mfs_arena_alloc(r->arena, sizeof(*n));
-	if (!n)
+	if (!n || (anchor && !(name = copy(r, anchor))) || (tag && !(n->tag = copy(r, tag))))
 		return mfs_fail_nomem(r->err);
 	n->line = (unsigned)line + 1;
 	*ret = n;
-	if (r->event.type == YAML_SCALAR_EVENT)
-		return read_scalar(r, n);
-	n->kind = r->event.type == YAML_MAPPING_START_EVENT ? MFS_YAML_MAPPING : MFS_YAML_SEQUENCE;
-	return read_items(r, n,
-			  n->kind == MFS_YAML_MAPPING ? YAML_MAPPING_END_EVENT
-						      : YAML_SEQUENCE_END_EVENT,
-			  depth);
+	rc = read_kind(r, depth, name, n);
+	return rc || !name || alias ? rc : add_anchor(r, name, n);
 }
 
 static int read_document(struct reader *r, struct mfs_yaml_node **ret)
@@ -138,10 +203,10 @@ static int read_document(struct reader *r, struct mfs_yaml_node **ret)
 	return rc;
 }
 
-int mfs_yaml_tree(const char *name, const void *bytes, size_t len, struct mfs_arena *arena,
-		  struct mfs_yaml_node **ret, struct mfs_error *err)
+int mfs_yaml_tree(const char *name, const void *bytes, size_t len, unsigned flags,
+		  struct mfs_arena *arena, struct mfs_yaml_node **ret, struct mfs_error *err)
 {
-	struct reader r = {.name = name, .arena = arena, .err = err};
+	struct reader r = {.name = name, .arena = arena, .flags = flags, .err = err};
 	struct mfs_yaml_node *root = NULL;
 	int rc;
 
@@ -157,6 +222,16 @@ int mfs_yaml_tree(const char *name, const void *bytes, size_t len, struct mfs_ar
 	if (!rc)
 		*ret = root;
 	return rc;
+}
+
+const struct mfs_yaml_node *mfs_yaml_get(const struct mfs_yaml_node *n, const char *key)
+{
+	if (!n || n->kind != MFS_YAML_MAPPING)
+		return NULL;
+	for (const struct mfs_yaml_node *k = n->first; k; k = k->next->next)
+		if (!strcmp(k->text, key))
+			return k->next;
+	return NULL;
 }
 
 /* ---- scalars ---- */
@@ -187,4 +262,34 @@ bool mfs_yaml_truth(const struct mfs_yaml_node *n, bool *ret)
 
 	*ret = is_one_of(n, yes);
 	return *ret || is_one_of(n, no);
+}
+
+static bool is_plain(const struct mfs_yaml_node *n)
+{
+	return n->kind == MFS_YAML_SCALAR && !n->quoted && *n->text;
+}
+
+bool mfs_yaml_int(const struct mfs_yaml_node *n, int64_t *ret)
+{
+	const char *digits = n->text;
+	char *end;
+
+	if (!is_plain(n))
+		return false;
+	digits += *digits == '+' || *digits == '-';
+	if (!*digits || digits[strspn(digits, "0123456789")])
+		return false;
+	errno = 0;
+	*ret = strtoll(n->text, &end, 10);
+	return !errno;
+}
+
+bool mfs_yaml_real(const struct mfs_yaml_node *n, double *ret)
+{
+	char *end;
+
+	if (!is_plain(n) || strspn(n->text, "0123456789+-.eE") != strlen(n->text))
+		return false;
+	*ret = strtod(n->text, &end);
+	return end != n->text && !*end;
 }

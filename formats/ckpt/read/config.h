@@ -1,0 +1,18 @@
+/* Arguments of a run whose program writes them beside the state: Megatron-Bridge's run_config.yaml
+ * (formats/torch/model_config.h). */
+#ifndef MFS_CKPT_READ_CONFIG_H
+#define MFS_CKPT_READ_CONFIG_H
+
+#include "formats/ckpt/build.h"
+
+#define MFS_RUN_CONFIG "run_config.yaml"
+
+/*
+ * If the dict *state of f has no 'args', it gets those of run_config.yaml: f->doc is then another
+ * document, and *state its root. Without such a file nothing changes. file: f's name, for
+ * messages. -EINVAL, -ENOTSUP: see mfs_model_config_write().
+ */
+int mfs_ckpt_complete_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, const char *file,
+			    mfs_value *state, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,39 @@
+/*
+ * The configuration of a model as Megatron-Bridge and NeMo write it, as the arguments of a run of
+ * Megatron-LM.
+ *
+ * These programs save no argparse.Namespace. They write the model's dataclass as YAML:
+ *
+ *   model:                                  NeMo's model.yaml: config
+ *     _target_: megatron.bridge.models.gpt_provider.GPTModelProvider
+ *     num_layers: 32                        fields of megatron.core's TransformerConfig
+ *     num_moe_experts: null                 and of the provider of GPTModel
+ *     activation_func:
+ *       _target_: torch.nn.functional.silu
+ *       _call_: false
+ *     params_dtype:
+ *       _target_: torch.bfloat16
+ *       _call_: false
+ *
+ * Newer ones have the fields of TransformerConfig apart, under `transformer`, and activation
+ * functions by their names alone (Megatron-Bridge: models/gpt/model_config.py,
+ * utils/yaml_utils.py). NeMo: nemo/lightning/io/mixin.py.
+ *
+ * The fields become a Namespace, so that all who read a run's arguments read these.
+ */
+#ifndef MFS_TORCH_MODEL_CONFIG_H
+#define MFS_TORCH_MODEL_CONFIG_H
+
+#include "formats/base/error.h"
+#include "formats/base/yaml_tree.h"
+#include "formats/torch/pickle_write.h"
+
+/*
+ * Writes the Namespace of a parsed run_config.yaml or model.yaml as one value. name: the file's,
+ * for messages. -EINVAL: a field has a form that it cannot have, or there is no model in it;
+ * -ENOTSUP: the checkpoint holds adapters (LoRA) and not a model. The writer is then useless.
+ */
+int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_node *root,
+			   const char *name, struct mfs_error *err);
+
+#endif

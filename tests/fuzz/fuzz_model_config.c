@@ -1,0 +1,50 @@
+/* Input: a run_config.yaml or model.yaml. What is accepted is a Namespace, of which the arguments'
+ * reader makes numbers or an error. */
+#include "tests/fuzz/fuzz.h"
+
+#include "formats/base/yaml_tree.h"
+#include "formats/torch/megatron_args.h"
+#include "formats/torch/model_config.h"
+
+static int read_args(const struct mfs_buf *bytes, struct mfs_error *err)
+{
+	struct mfs_megatron_args args;
+	struct mfs_arena arena = {0};
+	struct mfs_pickle *doc;
+	int rc;
+
+	fuzz_require(!mfs_pickle_parse(bytes->data, bytes->len, "args", NULL, &doc, err));
+	fuzz_require(mfs_pickle_length(doc) == bytes->len);
+	fuzz_require(mfs_value_is_object_of(doc, mfs_pickle_root(doc), "Namespace"));
+	rc = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &arena, &args, err);
+	if (!rc)
+		fuzz_require(args.num_layers > 0 && args.num_query_groups > 0);
+	mfs_pickle_free(doc);
+	mfs_arena_release(&arena);
+	return rc;
+}
+
+int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
+{
+	struct mfs_pickle_writer w;
+	struct mfs_yaml_node *root;
+	struct mfs_arena arena = {0};
+	struct mfs_buf out = {0};
+	int rc = mfs_yaml_tree("input.yaml", bytes, len, 0, &arena, &root, err);
+
+	if (!rc) {
+		mfs_pickle_begin(&w, &out, 2);
+		rc = mfs_model_config_write(&w, root, "input.yaml", err);
+		if (rc)
+			mfs_pickle_abandon(&w);
+		else
+			fuzz_require(!mfs_pickle_end(&w, err));
+		if (!rc)
+			rc = read_args(&out, err);
+	}
+	mfs_buf_release(&out);
+	mfs_arena_release(&arena);
+	return rc;
+}
+
+FUZZ_TARGET

@@ -1,0 +1,239 @@
+/* The model of a run_config.yaml or model.yaml: formats/torch/model_config.h and the tree that it
+ * reads, formats/base/yaml_tree.h. */
+#include "tests/unit/unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/base/str.h"
+#include "formats/base/yaml_tree.h"
+#include "formats/torch/megatron_args.h"
+#include "formats/torch/model_config.h"
+
+#define SIZES                                                                                      \
+	"  num_layers: 4\n  hidden_size: 64\n  num_attention_heads: 8\n  ffn_hidden_size: 176\n"
+#define SILU "  activation_func:\n    _call_: false\n    _target_: torch.nn.functional.silu\n"
+
+static struct mfs_error err;
+static struct mfs_arena arena;
+static struct mfs_megatron_args args;
+
+static void tear_down(void)
+{
+	mfs_arena_release(&arena);
+}
+
+static int read_args(const char *yaml)
+{
+	struct mfs_pickle_writer w;
+	struct mfs_yaml_node *root;
+	struct mfs_pickle *doc = NULL;
+	struct mfs_buf out = {0};
+	int rc = mfs_yaml_tree("run_config.yaml", yaml, strlen(yaml), 0, &arena, &root, &err);
+
+	if (rc)
+		return rc;
+	mfs_pickle_begin(&w, &out, 2);
+	rc = mfs_model_config_write(&w, root, "run_config.yaml", &err);
+	if (rc) {
+		mfs_pickle_abandon(&w);
+	} else {
+		unit_ok(mfs_pickle_end(&w, &err), &err);
+		unit_ok(mfs_pickle_parse(out.data, out.len, "args", NULL, &doc, &err), &err);
+		rc = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &arena, &args, &err);
+	}
+	mfs_pickle_free(doc);
+	mfs_buf_release(&out);
+	return rc;
+}
+
+static void check_llama(void)
+{
+	ck_assert_int_eq(args.num_layers, 4);
+	ck_assert_int_eq(args.num_query_groups, 2);
+	ck_assert_int_eq(args.num_experts, MFS_UNSET);
+	ck_assert_int_eq(args.max_position_embeddings, 128);
+	ck_assert(args.swiglu && !args.tied && !args.layernorm && !args.add_bias_linear);
+	ck_assert_double_eq(args.rotary_base, 500000);
+	ck_assert_double_eq(args.norm_epsilon, 1e-6);
+	ck_assert_str_eq(args.params_dtype, "bfloat16");
+	ck_assert_str_eq(args.position_embedding_type, "rope");
+	ck_assert_ptr_null(args.foreign);
+}
+
+/* at: the blanks before each field. */
+#define LLAMA(at)                                                                                  \
+	at "add_bias_linear: false\n" at "activation_func: silu\n" at                              \
+	   "gated_linear_unit: true\n" at "normalization: RMSNorm\n" at                            \
+	   "layernorm_epsilon: 1.0e-06\n" at "num_query_groups: 2\n" at                            \
+	   "num_moe_experts: null\n" at "params_dtype:\n" at "  _call_: false\n" at                \
+	   "  _target_: torch.bfloat16\n"
+#define OUTER                                                                                      \
+	"  position_embedding_type: rope\n  rotary_base: 500000\n  seq_length: 128\n"              \
+	"  share_embeddings_and_output_weights: false\n"
+
+/* The three forms: fields of one class, TransformerConfig apart, and NeMo's. */
+START_TEST(forms)
+{
+	unit_ok(read_args("_target_: megatron.bridge.training.config.ConfigContainer\nmodel:\n"
+			  "  _target_: megatron.bridge.models.gpt_provider.GPTModelProvider\n" SIZES
+				  OUTER LLAMA("  ")),
+		&err);
+	check_llama();
+	unit_ok(read_args("model:\n  _builder_: megatron.bridge.models.gpt.gpt_builder.B\n"
+			  "  _target_: megatron.bridge.models.gpt.model_config."
+			  "BridgeGPTModelConfig\n" OUTER
+			  "  transformer:\n    num_layers: 4\n    hidden_size: 64\n"
+			  "    num_attention_heads: 8\n" LLAMA("    ")),
+		&err);
+	check_llama();
+	unit_ok(read_args("_target_: nemo.collections.llm.gpt.model.llama.LlamaModel\nconfig:\n"
+			  "  _target_: nemo.collections.llm.gpt.model.llama.Llama3Config8B\n" SIZES
+				  OUTER LLAMA("  ")),
+		&err);
+	check_llama();
+}
+END_TEST
+
+static const struct {
+	const char *fields;
+	bool swiglu, quick, squared, exact;
+	const char *foreign; /* or NULL */
+} activations[] = {
+	{SILU "  gated_linear_unit: true\n", true, false, false, true, NULL},
+	{"  activation_func: torch._C._nn.gelu\n", false, false, false, true, NULL},
+	{"  activation_func: gelu\n  bias_activation_fusion: true\n", false, false, false, false,
+	 NULL},
+	{"  activation_func:\n    _target_: torch._C._nn.gelu\n    _partial_: true\n"
+	 "    approximate: tanh\n",
+	 false, false, false, false, NULL},
+	{"  activation_func: fast_gelu\n", false, false, false, false, NULL},
+	{"  activation_func: megatron.core.activations.squared_relu\n", false, false, true, true,
+	 NULL},
+	{"  activation_func: quick_gelu\n  gated_linear_unit: true\n", false, true, false, true,
+	 NULL},
+	{"  activation_func: gelu\n  gated_linear_unit: true\n", false, false, false, true,
+	 "activation_func (gelu)"},
+	{SILU, false, false, false, true, "activation_func (silu)"},
+};
+
+START_TEST(activation)
+{
+	char yaml[512];
+
+	snprintf(yaml, sizeof(yaml), "model:\n  _target_: a.GPTModelProvider\n%s%s", SIZES,
+		 activations[_i].fields);
+	unit_ok(read_args(yaml), &err);
+	ck_assert_int_eq(args.swiglu, activations[_i].swiglu);
+	ck_assert_int_eq(args.quick_geglu, activations[_i].quick);
+	ck_assert_int_eq(args.squared_relu, activations[_i].squared);
+	ck_assert_int_eq(args.exact_gelu, activations[_i].exact);
+	if (activations[_i].foreign)
+		ck_assert_str_eq(args.foreign, activations[_i].foreign);
+	else
+		ck_assert_ptr_null(args.foreign);
+}
+END_TEST
+
+/* What such a class does beyond its fields is not known here. */
+START_TEST(providers)
+{
+	unit_ok(read_args("model:\n  _target_: m.gemma.Gemma2ModelProvider\n" SIZES), &err);
+	ck_assert_str_eq(args.foreign, "model_provider (Gemma2ModelProvider)");
+	unit_ok(read_args("model:\n  _target_: m.Qwen25VLModelProvider\n" SIZES), &err);
+	ck_assert_str_eq(args.foreign, "model_provider (Qwen25VLModelProvider)");
+	unit_ok(read_args("model:\n  _target_: m.Llama\n" SIZES), &err);
+	ck_assert_str_eq(args.foreign, "model_provider (Llama)");
+	unit_ok(read_args("model:\n  _target_: m.Qwen3MoEModelProvider30B_A3B\n" SIZES), &err);
+	ck_assert_ptr_null(args.foreign);
+}
+END_TEST
+
+/* These programs pass the factor to the model, whatever it is. */
+START_TEST(llama3_scaling)
+{
+	unit_ok(read_args("model:\n  _target_: m.GPTModelProvider\n  rope_scaling: true\n"
+			  "  rope_scaling_factor: 32.0\n" SIZES),
+		&err);
+	ck_assert(args.use_rope_scaling);
+	ck_assert_double_eq(args.rope_scaling_factor, 32);
+	ck_assert_double_eq(args.rope_scaling_ignored, 0);
+	unit_ok(read_args("config:\n  _target_: m.Llama31Config8B\n  scale_factor: 4\n"
+			  "  low_freq_factor: 1\n  high_freq_factor: 4\n"
+			  "  old_context_len: 8192\n" SIZES),
+		&err);
+	ck_assert(args.use_rope_scaling);
+	ck_assert_double_eq(args.rope_scaling_factor, 4);
+	unit_fails(read_args("config:\n  scale_factor: 4\n  old_context_len: 4096\n" SIZES), &err,
+		   -EINVAL, "old_context_len: expected Llama 3's 1, 4 and 8192");
+}
+END_TEST
+
+/* PyYAML writes an object that it meets twice as an anchor and an alias, and tuples with a tag. */
+START_TEST(anchors)
+{
+	unit_ok(read_args("x: &a [1, 0, 1, 1]\nmodel:\n  _target_: m.GPTModelProvider\n"
+			  "  num_moe_experts: 4\n  moe_layer_freq: *a\n"
+			  "  window_size: !!python/tuple [127, 0]\n" SIZES),
+		&err);
+	ck_assert(mfs_args_is_moe(&args, 0) && !mfs_args_is_moe(&args, 1));
+	ck_assert_int_eq(args.window_size, 128);
+}
+END_TEST
+
+START_TEST(refused)
+{
+	unit_fails(read_args(""), &err, -EINVAL, "run_config.yaml: neither 'model'");
+	unit_fails(read_args("model: null\n"), &err, -EINVAL, "neither 'model'");
+	unit_fails(read_args("model: {hidden_size: 64}\n"), &err, -ENODATA, "'num_layers'");
+	unit_fails(read_args("model:\n  transformer: 5\n"), &err, -EINVAL, "line 2: transformer");
+	unit_fails(read_args("model:\n  share_embeddings_and_output_weights: 3\n"), &err, -EINVAL,
+		   "line 2: share_embeddings_and_output_weights: expected true or false");
+	unit_fails(read_args("model:\n  layout: [[[[1]]]]\n"), &err, -EINVAL, "layout: expected");
+	unit_fails(read_args("model:\n  layout: [{a: 1}]\n"), &err, -EINVAL, "layout: expected");
+	unit_fails(read_args("a: *b\n"), &err, -EINVAL, "line 1: an alias");
+	unit_fails(read_args("a: &b [*b]\n"), &err, -EINVAL, "line 1: an alias");
+	unit_fails(read_args("model:\n  num_layers: -4\n  hidden_size: 4\n"), &err, -EINVAL,
+		   "'num_layers'");
+	unit_fails(read_args("checkpoint: {pretrained_checkpoint: base/llama}\n"
+			     "peft:\n  _target_: megatron.bridge.peft.lora.LoRA\nmodel:\n" SIZES),
+		   &err, -ENOTSUP, "adapters alone (LoRA); the model is in 'base/llama'");
+	unit_fails(read_args("model_transform:\n  _target_: nemo.collections.llm.peft.lora.LoRA\n"
+			     "config:\n" SIZES),
+		   &err, -ENOTSUP, "adapters alone (LoRA)");
+}
+END_TEST
+
+/* Each alias is small; the lists that they stand for together are not. */
+START_TEST(many_aliases)
+{
+	struct mfs_buf yaml = {0};
+
+	mfs_buf_adds(&yaml, "a: &a [1");
+	for (int i = 0; i < 1000; i++)
+		mfs_buf_adds(&yaml, ", 1");
+	mfs_buf_adds(&yaml, "]\nmodel:\n  layout: [*a");
+	for (int i = 0; i < 1000; i++)
+		mfs_buf_adds(&yaml, ", *a");
+	mfs_buf_adds(&yaml, "]\n");
+	unit_fails(read_args(yaml.data), &err, -EINVAL, "layout: expected at most 20000 values");
+	mfs_buf_release(&yaml);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("model_config");
+	TCase *c = unit_case(s, "Meaning", forms);
+
+	tcase_add_checked_fixture(c, NULL, tear_down);
+	tcase_add_loop_test(c, activation, 0, sizeof(activations) / sizeof(activations[0]));
+	tcase_add_test(c, providers);
+	tcase_add_test(c, llama3_scaling);
+	tcase_add_test(c, anchors);
+	c = unit_case(s, "Refused", refused);
+	tcase_add_checked_fixture(c, NULL, tear_down);
+	tcase_add_test(c, many_aliases);
+	return s;
+}
