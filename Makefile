@@ -58,8 +58,10 @@ CUDA      := $(if $(and $(NVCC),$(CUDA_SOURCES)),$(O)/libmcorefs-cuda.so)
 # Where Open MPI is, what CPU processes talk through is built too.
 MPI       := $(if $(shell pkg-config --exists ompi-c 2>/dev/null && echo yes),$(O)/libmcorefs-mpi.so)
 PLUGINS   := $(CUDA) $(MPI)
+# The trainer's flags are a table, which makes its completions.
+COMPLETIONS := $(O)/completions/mcorefs-train.bash $(O)/completions/_mcorefs-train
 
-all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(PLUGINS)) ## build build/mcorefs and build/mcorefs-train (the default)
+all: $(if $(SAN),$(PROGRAMS:%=$(O)/$(VARIANT)/%),$(PROGRAMS:%=$(O)/%) $(PLUGINS) $(COMPLETIONS)) ## build build/mcorefs and build/mcorefs-train (the default)
 
 # $(O)/config*.mk hold the packages' flags. The script that makes them looks for what is missing, and installs it for
 # the targets that say so; then make starts over with them.
@@ -188,6 +190,11 @@ $(O)/libmcorefs-cuda.so: $(CUDA_OBJECTS)
 	$(Q)$(NVCC) -shared -o $@ $^ -cudart static -Xlinker --exclude-libs=ALL -Xlinker -rpath=$(CUDA_HOME)/lib64 -lcublasLt -ldl
 -include $(CUDA_OBJECTS:.o=.d)
 
+$(COMPLETIONS): $(O)/mcorefs-train
+	$(call say,MAKE,$@)
+	$(Q)mkdir -p $(@D)
+	$(Q)$< --completions $(if $(filter %.bash,$@),bash,zsh) >$@.tmp && mv $@.tmp $@
+
 # The second one is a test's: a call has so little that everything goes in pieces.
 MPI_PIECES := $(O)/libmcorefs-mpi-pieces.so
 $(MPI_PIECES): CFLAGS += -DPIECE=1000
@@ -291,7 +298,7 @@ format: ## run clang-format over the C sources
 
 # The helper must find the program although mount(8) leaves it a PATH of system directories alone: its path is written
 # into it. mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
-install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
+install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(COMPLETIONS) ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
 	install -D -m 755 $(O)/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs
 	install -D -m 755 $(O)/mcorefs-train $(DESTDIR)$(PREFIX)/bin/mcorefs-train
 	$(foreach p,$(PLUGINS),install -D -m 755 $(p) $(DESTDIR)$(PREFIX)/lib/mcorefs/$(notdir $(p))$(newline))
@@ -302,9 +309,9 @@ install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) ## install under PREFIX (/usr/local); t
 	ln -sf mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs
 	$(foreach m,$(wildcard mount-helpers/man/*.[1-8]),install -D -m 644 $(m) \
 		$(DESTDIR)$(PREFIX)/share/man/man$(subst .,,$(suffix $(m)))/$(notdir $(m))$(newline))
-	$(foreach f,$(wildcard mount-helpers/completions/*.bash),install -D -m 644 $(f) \
+	$(foreach f,$(wildcard mount-helpers/completions/*.bash) $(filter %.bash,$(COMPLETIONS)),install -D -m 644 $(f) \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$(basename $(notdir $(f)))$(newline))
-	$(foreach f,$(wildcard mount-helpers/completions/_*),install -D -m 644 $(f) \
+	$(foreach f,$(wildcard mount-helpers/completions/_*) $(filter-out %.bash,$(COMPLETIONS)),install -D -m 644 $(f) \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/$(notdir $(f))$(newline))
 	$(if $(filter-out /sbin /usr/sbin,$(SBINDIR)),@echo 'mount -t mcorefs looks in /sbin alone: make install SBINDIR=/sbin ... puts its helper there')
 

@@ -87,7 +87,8 @@ void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a)
 {
 	int64_t first, last, all;
 
-	if (p->first || p->last || p->pp < 2 || p->vpp > 1 || a->num_layers % p->pp == 0)
+	if (p->chunk_layers || p->first || p->last || p->pp < 2 || p->vpp > 1 ||
+	    a->num_layers % p->pp == 0)
 		return;
 	missing_at_ends(a, &first, &last);
 	all = a->num_layers + first + last;
@@ -204,6 +205,21 @@ static int check_ends(const struct mfs_layout *p, const struct mfs_megatron_args
 	return 0;
 }
 
+/* Whoever made the list has divided all layers. */
+static int check_chunks(const struct mfs_layout *p, const struct mfs_megatron_args *a,
+			struct mfs_error *err)
+{
+	uint64_t layers = 0;
+
+	for (uint32_t i = 0; i < p->vpp * p->pp; i++)
+		layers += p->chunk_layers[i];
+	if (layers == (uint64_t)a->num_layers)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"the pipeline's layout has %llu layers, but the model has %lld",
+			(unsigned long long)layers, (long long)a->num_layers);
+}
+
 /* Checks the stages between an uneven first and last one. */
 static int check_stages(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
@@ -220,6 +236,8 @@ static int check_stages(const struct mfs_layout *p, const struct mfs_megatron_ar
 			err, -EINVAL,
 			"vpp%u is impossible: a single pipeline stage cannot be interleaved",
 			p->vpp);
+	if (p->chunk_layers)
+		return check_chunks(p, a, err);
 	if (!stages ? rest > 0 : rest % stages != 0)
 		return mfs_fail(err, -EINVAL,
 				"pp%u is impossible: %lld layers cannot be divided among %lld%s "
@@ -295,8 +313,16 @@ uint32_t mfs_layout_layers(const struct mfs_layout *p, const struct mfs_megatron
 			   uint32_t vp, uint32_t pp, uint32_t *ret_first)
 {
 	const uint32_t all = (uint32_t)a->num_layers;
-	uint32_t first = all / p->vpp * vp;
+	uint32_t first = 0;
 
+	if (p->chunk_layers) {
+		for (uint32_t i = 0; i < vp * p->pp + pp; i++)
+			first += p->chunk_layers[i];
+		if (ret_first)
+			*ret_first = first;
+		return p->chunk_layers[vp * p->pp + pp];
+	}
+	first = all / p->vpp * vp;
 	/* Model chunks are numbered vp * P + pp, and layers are numbered through them. */
 	for (uint32_t i = 0; i < pp; i++)
 		first += stage_layers(p, a, i) / p->vpp;

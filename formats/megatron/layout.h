@@ -27,6 +27,10 @@
 struct mfs_layout {
 	uint32_t tp, pp, ep, etp, vpp;
 	uint32_t first, last; /* layers of the first and last stage; 0: an equal share */
+	/* [vpp * pp]: layers of model chunk vp * P + pp, by --pipeline-model-parallel-layout and
+	 * the like, which a layout's name cannot say; a chunk may have none. NULL: the sizes say
+	 * it. They belong to whoever made the layout. */
+	const uint32_t *chunk_layers;
 };
 
 #define MFS_LAYOUT_MAX	     100000 /* of any size, and of their products */
@@ -35,14 +39,14 @@ struct mfs_layout {
 /* False: not a layout's name. The parts stand in the order above, tp and pp are required, and
  * numbers have no leading zeros. Without -etp, etp is tp. */
 bool mfs_layout_parse(const char *name, struct mfs_layout *ret);
-/* Writes the shortest name of a layout; returns text. */
+/* Writes the shortest name of a layout without chunk_layers; returns text. */
 const char *mfs_layout_name(const struct mfs_layout *p, char text[MFS_LAYOUT_NAME_SIZE]);
 
 /*
- * Sets first and last if p names neither, the layers cannot be divided equally, and the first or
- * last stage of the run that wrote the checkpoint had fewer layers than the others. The ends then
- * have as many fewer here. Example: Llama 3.1 405B has 126 layers on 16 stages, 7 on each end and 8
- * on the others; so tp2-pp4 means -first31-last31.
+ * Sets first and last if p names neither and has no chunk_layers, the layers cannot be divided
+ * equally, and the first or last stage of the run that wrote the checkpoint had fewer layers than
+ * the others. The ends then have as many fewer here. Example: Llama 3.1 405B has 126 layers on 16
+ * stages, 7 on each end and 8 on the others; so tp2-pp4 means -first31-last31.
  */
 void mfs_layout_resolve(struct mfs_layout *p, const struct mfs_megatron_args *a);
 

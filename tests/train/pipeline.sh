@@ -15,6 +15,9 @@ within=0 as_one "dropout, documents, a window, per-token loss" llama 2-pp2-vpp2 
 	--calculate-per-token-loss --eod-mask-loss --reset-attention-mask --reset-position-ids --eod-id 11 --window-size 40,0
 as_one "tied, learned positions, stages of 1, 2 and 1 layers" gpt2 "3-pp3 4-pp2" 4 --account-for-embedding-in-pipeline-split \
 	--account-for-loss-in-pipeline-split --log-params-norm
+within=0 as_one "layouts of stages, of which some have no layers" llama "2-pp2-Et*3|tL 2-pp2-Et||ttt|L 4-pp4-E|(tt|)*2L" 6 --eval-interval 2 --eval-iters 2 "${said[@]}"
+within=0 as_one "embedding and loss count as layers of model chunks" llama "2-pp2-vpp3" 4 --account-for-embedding-in-pipeline-split \
+	--account-for-loss-in-pipeline-split
 as_one "experts with a bias, layers run again" deepseek "2-pp2-vpp2 4-pp2-ep2" 4 --recompute-granularity full --recompute-method uniform \
 	--recompute-num-layers 1 --moe-z-loss-coeff 1e-3 "${said[@]}"
 within=0 as_one "more microbatches than a group has, all of the validation set" llama "2-pp2-vpp2" 6 --micro-batch-size 1 \

@@ -106,6 +106,7 @@ layout_flags() {
 		pp*) layout+=(--pipeline-model-parallel-size "${word#pp}") ;;
 		sp) layout+=(--sequence-parallel) ;;
 		fsdp) layout+=(--use-megatron-fsdp) ;;
+		E*) layout+=(--pipeline-model-parallel-layout "$word") ;;
 		cp*) layout+=(--context-parallel-size "${word#cp}") ;;
 		esac
 	done

@@ -409,8 +409,8 @@ START_TEST(pipelines)
 	fails(SMALL CHUNKS "--num-layers-per-virtual-pipeline-stage 2", -EINVAL, "exclude each");
 	fails(SMALL "--num-virtual-stages-per-pipeline-rank 2", -EINVAL,
 	      "--num-virtual-stages-per-pipeline-rank: expected --pipeline-model-parallel-size");
-	fails(SMALL CHUNKS "--account-for-loss-in-pipeline-split", -ENOTSUP,
-	      "--account-for-loss-in-pipeline-split with several model chunks");
+	fails(SMALL CHUNKS "--account-for-loss-in-pipeline-split", -EINVAL,
+	      "can be divided among 4 model chunks; found 9");
 	fails(SMALL STAGES "--account-for-embedding-in-pipeline-split "
 			   "--decoder-first-pipeline-num-layers 3",
 	      -EINVAL, "exclude each other");
@@ -422,12 +422,69 @@ START_TEST(pipelines)
 }
 END_TEST
 
+/* Layers of each model chunk; a space ends the list. */
+static void divides(const char *line, const char *want)
+{
+	char got[256] = "", *at = got;
+	struct mfs_train_config c;
+
+	read_ok(line, &c);
+	ck_assert_ptr_nonnull(c.chunk_layers);
+	for (int64_t i = 0; i < c.model.pipeline_model_parallel_size *
+					c.model.virtual_pipeline_model_parallel_size;
+	     i++)
+		at += sprintf(at, "%u ", c.chunk_layers[i]);
+	ck_assert_str_eq(got, want);
+	mfs_train_config_release(&c);
+}
+
+#define LAYOUT	    "--global-batch-size 4 --pipeline-model-parallel-layout "
+#define ONE_E_ONE_L "expected one E, at the beginning, and one L, at the end"
+
+START_TEST(pipeline_layouts)
+{
+	divides(SMALL STAGES LAYOUT "Et*3|tt|t,t|tL", "3 2 2 1 ");
+	divides(SMALL STAGES LAYOUT "E|(tt|)*4L", "0 2 2 2 2 0 ");
+	divides(SMALL STAGES LAYOUT "Et*5|tttL", "5 3 ");
+	divides(SMALL STAGES LAYOUT "E(t|t)*3ttL", "1 2 2 3 ");
+	divides(SMALL STAGES LAYOUT "Et*8||t*0|L", "8 0 0 0 ");
+	divides(SMALL CHUNKS "--global-batch-size 4 --num-layers 10 "
+			     "--account-for-embedding-in-pipeline-split "
+			     "--account-for-loss-in-pipeline-split",
+		"2 3 3 2 ");
+	divides(SMALL STAGES "--global-batch-size 4 --num-layers 7 "
+			     "--num-layers-per-virtual-pipeline-stage 1 "
+			     "--account-for-loss-in-pipeline-split",
+		"1 1 1 1 1 1 1 0 ");
+
+	fails(SMALL STAGES LAYOUT "Et*8|L|", -EINVAL, ONE_E_ONE_L);
+	fails(SMALL STAGES LAYOUT "|Et*8L", -EINVAL, ONE_E_ONE_L);
+	fails(SMALL STAGES LAYOUT "Et*4E|t*4L", -EINVAL, ONE_E_ONE_L);
+	fails(SMALL STAGES LAYOUT "L*2", -EINVAL, ONE_E_ONE_L);
+	fails(SMALL STAGES LAYOUT "Et*4|t*3L", -EINVAL, "expected --num-layers 8 times t, found 7");
+	fails(SMALL STAGES LAYOUT "Et*4|t*3|tL", -EINVAL, "2 model chunks, found 3");
+	fails(SMALL STAGES LAYOUT "Et*4|t*4mL", -EINVAL, "multi-token prediction");
+	fails(SMALL STAGES LAYOUT "E(t*4|t*4L", -EINVAL, "expected E, t, L and |, t*3 and (tt|)*3");
+	fails(SMALL STAGES LAYOUT "E()*2t*4|t*4L", -EINVAL, "t*3 and (tt|)*3");
+	fails(SMALL STAGES LAYOUT "Et*2*2|t*4L", -EINVAL, "t*3 and (tt|)*3");
+	fails(SMALL STAGES LAYOUT "Et*99999999999999999999|L", -EINVAL, "expected fewer layers");
+	fails(SMALL STAGES LAYOUT "E(t*999999|)*9999|L", -EINVAL, "expected fewer layers");
+	fails(SMALL STAGES LAYOUT "Et*8|L --num-virtual-stages-per-pipeline-rank 1", -EINVAL,
+	      "exclude each other");
+	fails(SMALL STAGES LAYOUT "Et*8|L --account-for-loss-in-pipeline-split", -EINVAL,
+	      "exclude each other");
+	fails(SMALL "--pipeline-model-parallel-layout Et|tL", -EINVAL,
+	      "--pipeline-model-parallel-layout: expected --pipeline-model-parallel-size of 2");
+	fails(SMALL "--dry-run --pipeline-model-parallel-size 3 --num-layers 8 " LAYOUT
+		    "Et*4||t*4L",
+	      -EINVAL, "stage 1 has no layers");
+}
+END_TEST
+
 START_TEST(refused)
 {
 	fails(SMALL "--expert-tensor-parallel-size 2 --num-experts 4", -EINVAL,
 	      "expected a divisor of --tensor-model-parallel-size 1, found 2");
-	fails(SMALL "--pipeline-model-parallel-layout Et|tL", -ENOTSUP,
-	      "use --decoder-first-pipeline-num-layers");
 	fails(SMALL "--fp8-format hybrid", -ENOTSUP, "--fp8-format hybrid is not supported; use");
 	fails(SMALL "--optimizer sgd", -ENOTSUP, "--optimizer sgd is not supported; use adam");
 	fails(SMALL "--ckpt-format torch", -ENOTSUP, "use torch_dist");
@@ -828,26 +885,20 @@ START_TEST(help)
 {
 	struct mfs_train_config c;
 	struct mfs_buf out = {0};
-	size_t len;
-	char *installed;
 
 	mfs_help_flags(&out);
 	ck_assert(!out.failed && strstr(out.data, "--num-layers N"));
 	ck_assert(strstr(out.data, "\nlearning rate and weight decay:\n"));
 	mfs_buf_release(&out);
-	/* What is installed is what the program says. */
-	unit_ok(mfs_help_completions("bash", &out, &err), &err);
-	installed = (char *)unit_slurp("mount-helpers/completions/mcorefs-train.bash", &len);
-	ck_assert_uint_eq(len, out.len);
-	ck_assert(!memcmp(installed, out.data, len));
-	free(installed);
-	mfs_buf_release(&out);
-	unit_ok(mfs_help_completions("zsh", &out, &err), &err);
-	installed = (char *)unit_slurp("mount-helpers/completions/_mcorefs-train", &len);
-	ck_assert_uint_eq(len, out.len);
-	ck_assert(!memcmp(installed, out.data, len));
-	free(installed);
-	mfs_buf_release(&out);
+	/* What is refused is not offered. */
+	for (int i = 0; i < 2; i++) {
+		unit_ok(mfs_help_completions(i ? "zsh" : "bash", &out, &err), &err);
+		ck_assert(!out.failed && strstr(out.data, "--pipeline-model-parallel-layout"));
+		ck_assert(strstr(out.data,
+				 i ? "(constant linear cosine)" : "'constant linear cosine'"));
+		ck_assert_ptr_null(strstr(out.data, "--tensor-parallel-num-weight-shards"));
+		mfs_buf_release(&out);
+	}
 	unit_fails(mfs_help_completions("fish", &out, &err), &err, -EINVAL, "bash or zsh");
 	read_ok(SMALL "--bf16 --no-rope-fusion", &c);
 	mfs_help_notes(&c, &out);
@@ -875,6 +926,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, help);
 	c = unit_case(s, "wrong", wrong);
 	tcase_add_test(c, pipelines);
+	tcase_add_test(c, pipeline_layouts);
 	tcase_add_test(c, refused);
 	tcase_add_test(c, sharding);
 	tcase_add_test(c, honoured);

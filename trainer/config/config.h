@@ -80,6 +80,9 @@ struct mfs_train_config {
 	/* microbatches that go through a model chunk before the next one's turn; MFS_UNSET: as many
 	 * as there are stages */
 	int64_t microbatch_group_size;
+	/* [model chunks]: layers of each, Megatron's vp * P + pp (formats/megatron/layout.h); NULL:
+	 * equal shares, or as the model's first_stage_layers and last_stage_layers say */
+	const uint32_t *chunk_layers;
 	/* processes that share a sequence; the model's own sizes are in `model` */
 	int64_t context_parallel_size, context_parallel_rank;
 	struct mfs_words cp_comm_type; /* of each layer, or one of all (trainer/model/core.h) */

@@ -27,9 +27,7 @@ static const struct mfs_flag distributed_init[] = {
 	{ON, "disable_jit_fuser", "False", UNUSED},
 	{INT, "decoder_first_pipeline_num_layers", "None", USED},
 	{INT, "decoder_last_pipeline_num_layers", "None", USED},
-	{TEXT, "pipeline_model_parallel_layout", "None",
-	 REFUSED("use --decoder-first-pipeline-num-layers, --decoder-last-pipeline-num-layers "
-		 "and --num-virtual-stages-per-pipeline-rank")},
+	{TEXT, "pipeline_model_parallel_layout", "None", USED},
 	{INT, "model_parallel_size", "None", .gone = true,
 	 REFUSED("use --tensor-model-parallel-size")},
 	{INT, "num_layers_per_virtual_pipeline_stage", "None", USED},

@@ -396,6 +396,9 @@ void mfs_visit_begins(const struct mfs_net *net, const struct mfs_pass *run,
 void mfs_visit_ends(const struct mfs_net *net, const struct mfs_pass *run,
 		    struct mfs_net_visit visit);
 int32_t mfs_layer_unit(const struct mfs_layer *l);
+/* The unit that a pass through the chunk visits first behind the embedding; MFS_UNIT_NONE: the
+ * chunk has no layers. */
+int32_t mfs_first_unit(const struct mfs_net_chunk *chunk);
 /* The units that the head uses. */
 void mfs_head_begins(const struct mfs_net *net, const struct mfs_pass *run, bool backward);
 void mfs_head_ends(const struct mfs_net *net, const struct mfs_pass *run, bool backward);

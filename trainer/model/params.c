@@ -330,9 +330,8 @@ static struct mfs_layout layout_of(const struct mfs_train_config *config,
 		.vpp = count_or(a->virtual_pipeline_model_parallel_size, 1),
 		.first = count_or(a->first_stage_layers, 0),
 		.last = count_or(a->last_stage_layers, 0),
+		.chunk_layers = config->chunk_layers,
 	};
-	/* The first and the last stage may have a layer fewer (account_for_embedding, _loss). */
-	mfs_layout_resolve(&layout, a);
 	return layout;
 }
 

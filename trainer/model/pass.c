@@ -138,9 +138,15 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 	};
 }
 
+/* Where a chunk's stream begins: at the first x, with which each slot begins. */
+static void *first_x(const struct mfs_net *net, uint32_t slot)
+{
+	return mfs_net_at(net, net->slots + slot * net->slot_bytes);
+}
+
 static void embed(const struct mfs_net *net, const struct mfs_pass *run)
 {
-	void *x = mfs_pass_at(net, net->layers[0].attention.in.x);
+	void *x = first_x(net, net->now.slot);
 	struct mfk_embedding e = embedding(net, run);
 	struct mfk_dropout d = mfs_dropout_at(net, run, 0, MFS_DROPOUT_EMBEDDING);
 	void *y = mfs_drops(net, run) ? branch_of(net) : x;
@@ -188,25 +194,28 @@ static void layers_forward(const struct mfs_net *net, const struct mfs_pass *run
 }
 
 /* The residual stream behind the chunk's last layer, in place of that one's output: the next chunk
- * begins with it. Without dropout the sum is one with p = 0, which keeps every element as it is. */
+ * begins with it. Without dropout the sum is one with p = 0, which keeps every element as it is.
+ * last NULL: a chunk without layers, whose stream ends as it began. */
 static void output(const struct mfs_net *net, const struct mfs_pass *run,
 		   const struct mfs_sublayer *last)
 {
-	struct mfk_dropout d = mfs_dropout_at(net, run, last->part.layer, last->site);
+	struct mfk_dropout d = {.dtype = net->io};
 
-	if (!mfs_drops(net, run))
-		d.p = 0;
-	d.x = d.y = branch_of(net);
-	d.residual = mfs_pass_at(net, last->in.x);
+	if (last && mfs_drops(net, run))
+		d = mfs_dropout_at(net, run, last->part.layer, last->site);
+	d.x = last ? branch_of(net) : first_x(net, net->now.slot);
+	d.y = branch_of(net);
+	d.residual = last ? mfs_pass_at(net, last->in.x) : NULL;
 	mfs_drop(net, run, net->backend->ops->dropout, &d);
 }
 
 static void chunk_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			  const struct mfs_net_chunk *chunk)
 {
-	const struct mfs_sublayer *last = &chunk->layers[chunk->count - 1].mlp;
+	const struct mfs_sublayer *last =
+		chunk->count ? &chunk->layers[chunk->count - 1].mlp : NULL;
 	const struct mfs_net_visit embedding = {
-		.unit = MFS_UNIT_EMBEDDING, .next = mfs_layer_unit(chunk->layers), .reads = true};
+		.unit = MFS_UNIT_EMBEDDING, .next = mfs_first_unit(chunk), .reads = true};
 	const struct mfs_net_visit norm = {
 		.unit = MFS_UNIT_HEAD, .next = MFS_UNIT_NONE, .reads = true};
 
@@ -358,12 +367,6 @@ static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run
 }
 
 /* ---- between chunks ---- */
-
-/* A stream is received where a chunk begins: at the first x, with which each slot begins. */
-static void *first_x(const struct mfs_net *net, uint32_t slot)
-{
-	return mfs_net_at(net, net->slots + slot * net->slot_bytes);
-}
 
 static void *address_of(const struct mfs_net *net, const struct mfs_pipeline_message *m)
 {

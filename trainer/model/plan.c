@@ -262,6 +262,8 @@ static uint64_t place_chunk(struct mfs_net *net, const struct mfs_net_chunk *chu
 			l->attention.in.x = in_slot(&used, mfs_stream_bytes(net));
 		}
 	}
+	if (!chunk->count && !chunk->ends) /* the stream passes through */
+		in_slot(&used, mfs_stream_bytes(net));
 	if (chunk->ends) {
 		last->x = in_slot(&used, mfs_stream_bytes(net));
 		last->normed = in_slot(&used, mfs_stream_bytes(net));
@@ -303,6 +305,8 @@ static int choose_layers(struct mfs_net *net, struct mfs_error *err)
 				c->recompute_method ? c->recompute_method : "none");
 	for (uint32_t i = 0; i < net->chunk_count; i++)
 		most = net->chunks[i].count > most ? net->chunks[i].count : most;
+	if (!most)
+		return 0;
 	if (c->recompute_num_layers < 1 || c->recompute_num_layers > most)
 		return mfs_fail(err, -EINVAL,
 				"--recompute-num-layers: expected 1 to %u, found %lld", most,

@@ -73,6 +73,16 @@ int32_t mfs_layer_unit(const struct mfs_layer *l)
 	return (int32_t)l->attention.part.layer;
 }
 
+int32_t mfs_first_unit(const struct mfs_net_chunk *chunk)
+{
+	return chunk->count ? mfs_layer_unit(chunk->layers) : MFS_UNIT_NONE;
+}
+
+static int32_t last_unit(const struct mfs_net_chunk *chunk)
+{
+	return chunk->count ? mfs_layer_unit(&chunk->layers[chunk->count - 1]) : MFS_UNIT_NONE;
+}
+
 /* ---- the head ---- */
 
 /* The units that the head uses; a tied one is the embedding, whose gradient embed_backward() adds
@@ -80,11 +90,10 @@ int32_t mfs_layer_unit(const struct mfs_layer *l)
 static unsigned head_visits(const struct mfs_net *net, bool backward, struct mfs_net_visit ret[2])
 {
 	const struct mfs_net_chunk *chunk = &net->chunks[net->chunk_count - 1];
-	const struct mfs_net_visit v = {
-		.unit = MFS_UNIT_HEAD,
-		.next = backward ? mfs_layer_unit(&chunk->layers[chunk->count - 1]) : MFS_UNIT_NONE,
-		.reads = true,
-		.writes = backward};
+	const struct mfs_net_visit v = {.unit = MFS_UNIT_HEAD,
+					.next = backward ? last_unit(chunk) : MFS_UNIT_NONE,
+					.reads = true,
+					.writes = backward};
 
 	ret[0] = ret[1] = v;
 	ret[1].unit = MFS_UNIT_EMBEDDING;

@@ -120,6 +120,13 @@ int mfs_settle_fill_sharding(struct settle *s);
 /* settle_model.c: config->model */
 int mfs_settle_read_model(struct settle *s);
 
+/* ---- for settle_pipeline.c ---- */
+
+/* settle_stages.c: model chunks that are no equal shares. The layout says how many there are; where
+ * the embedding or the loss counts as a layer, that is known. */
+int mfs_settle_layout(struct settle *s);
+int mfs_settle_accounts(struct settle *s);
+
 /* ---- for settle_batch.c ---- */
 
 /* settle_pipeline.c: whether the stages' model chunks can take turns with so many microbatches of

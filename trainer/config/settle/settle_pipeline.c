@@ -9,6 +9,7 @@
 
 static const char *const chunk_layers = "num_layers_per_virtual_pipeline_stage";
 static const char *const chunks_of_stage = "num_virtual_stages_per_pipeline_rank";
+static const char *const layout = "pipeline_model_parallel_layout";
 static const char *const chunk_count = "virtual_pipeline_model_parallel_size";
 static const char *const ends[] = {"decoder_first_pipeline_num_layers",
 				   "decoder_last_pipeline_num_layers"};
@@ -18,7 +19,8 @@ static const char *const accounts[] = {"account_for_embedding_in_pipeline_split"
 /* The number of layers says how many chunks a stage has. */
 static int count_chunks(struct settle *s)
 {
-	const int64_t layers = number(s, "num_layers"), each = number(s, chunk_layers);
+	const int64_t layers = number(s, "num_layers") + is(s, accounts[0]) + is(s, accounts[1]);
+	const int64_t each = number(s, chunk_layers);
 	const int64_t stages = number(s, "pipeline_model_parallel_size");
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
@@ -37,27 +39,6 @@ static int count_chunks(struct settle *s)
 	return 0;
 }
 
-/* A layer fewer in the first or in the last stage: formats/megatron/layout.h has no such chunks. */
-static int check_accounts(struct settle *s)
-{
-	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
-
-	for (int i = 0; i < 2; i++) {
-		if (!is(s, accounts[i]))
-			continue;
-		if (has(s, chunk_count))
-			return mfs_fail(s->err, -ENOTSUP,
-					"%s with several model chunks of a stage is not supported; "
-					"leave out one of them",
-					flag(accounts[i], a));
-		for (int k = 0; k < 2; k++)
-			if (has(s, ends[k]))
-				return mfs_fail(s->err, -EINVAL, "%s and %s exclude each other",
-						flag(accounts[i], a), flag(ends[k], b));
-	}
-	return 0;
-}
-
 static int check_numbers(struct settle *s)
 {
 	const char *const numbers[] = {chunk_layers, chunks_of_stage, ends[0], ends[1],
@@ -71,11 +52,16 @@ static int check_numbers(struct settle *s)
 
 int mfs_settle_pipeline(struct settle *s)
 {
+	const char *said = has(s, chunk_layers) ? chunk_layers : chunks_of_stage;
 	char a[MFS_FLAG_SPELLING];
 	int r = check_numbers(s);
 
+	if (!r)
+		r = mfs_settle_layout(s);
 	if (r)
 		return r;
+	if (has(s, layout))
+		said = layout;
 	if (has(s, chunks_of_stage))
 		mfs_flag_set_number(s->v, chunk_count, number(s, chunks_of_stage));
 	else if (has(s, chunk_layers))
@@ -88,8 +74,8 @@ int mfs_settle_pipeline(struct settle *s)
 		return mfs_fail(s->err, -EINVAL,
 				"%s: expected --pipeline-model-parallel-size of 2 at least beside "
 				"it, found 1",
-				flag(has(s, chunk_layers) ? chunk_layers : chunks_of_stage, a));
-	return check_accounts(s);
+				flag(said, a));
+	return mfs_settle_accounts(s);
 }
 
 int mfs_settle_microbatches(const struct settle *s, const char *said, uint64_t count)
