@@ -18,6 +18,7 @@
 #include "fs/cli/progress.h"
 #include "fs/source/root.h"
 #include "fs/cli/text.h"
+#include "fs/sums/check.h"
 #include "fs/verify/data.h"
 
 #define READ_BYTES   (8u << 20)
@@ -29,9 +30,12 @@ struct verify {
 	bool deep, sums; /* sums: stdout has only lines of sha256sum */
 	json_t *files;	 /* --json: objects of files, in place of text; NULL: text */
 	json_t *datasets, *source_problems; /* the same */
+	struct mfs_sums_source check;	    /* file NULL: the model is compared with no sums */
+	struct mfs_sums *want;		    /* what it says; NULL: none */
 	char view[MFS_PLACE_NAME];	    /* the view that is verified; "": none, or datasets */
 	uint32_t tensors, records,
 		manifest; /* that were looked at; sums that are right, of sources */
+	uint32_t checked; /* tensors that have the sums of --check */
 	struct mfs_progress progress;
 	uint64_t done; /* bytes that were read or skipped */
 	void *buf;
@@ -258,6 +262,43 @@ static int verify_records(struct verify *v, struct mfs_ckpt *ckpt)
 	return 0;
 }
 
+/* ---- the sums of whoever made the model ---- */
+
+static int check_tensors(struct verify *v, struct mfs_tensors *t, const char *name)
+{
+	struct manifest m = {.verify = v,
+			     .finding = {.file = name, .sentences = v->source_problems}};
+	struct mfs_error err;
+
+	if (mfs_sums_check(t, v->want, v->check.file, bad_sum, &m, &v->checked, &err))
+		return mfs_command_failed("%s", err.msg);
+	if (speaks(v) && !m.finding.count)
+		printf("%-8s %9s  the SHA-256 of %u tensors are those of %s%s\n", "ok", "",
+		       v->checked, v->check.file, v->check.key ? ", which is signed" : "");
+	return MFS_EXIT_OK;
+}
+
+static int check_model(struct verify *v, const struct mfs_cmdline *c, struct mfs_iteration *it,
+		       const struct mfs_view *view, const char *name)
+{
+	struct mfs_tensors tensors;
+	struct mfs_error err;
+	int exit_code;
+
+	if (view->cast)
+		return mfs_command_failed("%s casts the weights, and sums are of weights as they "
+					  "are stored: verify a view that does not cast",
+					  name);
+	if (mfs_tensors_list(it, &c->options.view, mfs_sums_have_optimizer(v->want), &tensors,
+			     &err))
+		return mfs_command_failed("%s", err.msg);
+	exit_code = check_tensors(v, &tensors, name);
+	mfs_tensors_release(&tensors);
+	return exit_code;
+}
+
+/* ---- views ---- */
+
 static uint64_t total_bytes(const struct mfs_view *view)
 {
 	uint64_t total = 0;
@@ -280,7 +321,9 @@ static void print_conclusion(const struct verify *v, const struct mfs_view *view
 		       : "complete (--deep reads the bytes too)");
 }
 
-static int verify_view(struct verify *v, const struct mfs_view *view, const char *name)
+/* it: the iteration that the view is made of. NULL: it is made of a dataset. */
+static int verify_view(struct verify *v, const struct mfs_cmdline *c, struct mfs_iteration *it,
+		       const struct mfs_view *view, const char *name)
 {
 	uint64_t total = total_bytes(view);
 
@@ -297,6 +340,8 @@ static int verify_view(struct verify *v, const struct mfs_view *view, const char
 		return MFS_EXIT_FAILED;
 	if (v->deep && view->ckpt)
 		verify_manifest(v, mfs_ckpt_dir(view->ckpt));
+	if (v->want && check_model(v, c, it, view, name))
+		return MFS_EXIT_FAILED;
 	if (v->problems)
 		return mfs_command_failed("%s: %llu problem%s found", name,
 					  (unsigned long long)v->problems,
@@ -306,27 +351,30 @@ static int verify_view(struct verify *v, const struct mfs_view *view, const char
 	return MFS_EXIT_OK;
 }
 
-static int verify_named(struct verify *v, struct mfs_root *root, const char *named)
+static int verify_named(struct verify *v, const struct mfs_cmdline *c, struct mfs_root *root)
 {
+	const char *named = c->arguments[1];
 	struct mfs_view *view = NULL;
 	char name[MFS_PLACE_NAME];
 	struct mfs_place place;
 	struct mfs_error err;
 
-	if (!named && !mfs_root_has_model(root))
+	if (!named && !mfs_root_has_model(root) && !v->want)
 		return mfs_verify_data(mfs_root_data(root), v->deep, v->datasets);
 	if (mfs_root_find(root, named, &place, &err))
 		return mfs_command_failed("%s", err.msg);
+	if (v->want && !place.iteration)
+		return mfs_command_failed("--check is for models, and this is a dataset");
 	if (!place.iteration && !place.dataset)
 		return mfs_verify_data(mfs_root_data(root), v->deep, v->datasets);
 	if (place.dataset && !*place.view)
 		return mfs_verify_dataset(place.dataset, v->deep, v->datasets);
 	if (mfs_root_view(root, named, &view, &place, &err))
 		return mfs_command_failed("%s", err.msg);
-	return verify_view(v, view, mfs_place_name(root, &place, name));
+	return verify_view(v, c, place.iteration, view, mfs_place_name(root, &place, name));
 }
 
-static int verify(struct verify *v, const struct mfs_cmdline *c)
+static int verify_source(struct verify *v, const struct mfs_cmdline *c)
 {
 	struct mfs_root *root = NULL;
 	struct mfs_error err;
@@ -334,10 +382,28 @@ static int verify(struct verify *v, const struct mfs_cmdline *c)
 
 	if (mfs_root_open(c->arguments[0], &c->options.view, &root, &err))
 		return mfs_command_failed("%s", err.msg);
-	exit_code = verify_named(v, root, c->arguments[1]);
+	exit_code = verify_named(v, c, root);
 	EVP_MD_CTX_free(v->digest);
 	free(v->buf);
 	mfs_root_free(root);
+	return exit_code;
+}
+
+/* The sums are looked at first: a wrong signature costs no reading of weights. */
+static int verify(struct verify *v, const struct mfs_cmdline *c)
+{
+	struct mfs_sums want;
+	struct mfs_error err;
+	int exit_code;
+
+	if (!v->check.file)
+		return verify_source(v, c);
+	if (mfs_sums_read(&v->check, &want, &err))
+		return mfs_command_failed("%s", err.msg);
+	v->want = &want;
+	exit_code = verify_source(v, c);
+	v->want = NULL;
+	mfs_sums_release(&want);
 	return exit_code;
 }
 
@@ -366,6 +432,7 @@ static int print_json(const struct verify *v, const char *source, int exit_code)
 	json_object_set_new(sources, "problems", json_incref(v->source_problems));
 	json_object_set_new(sources, "crc32_right", mfs_json_number(v->records));
 	json_object_set_new(sources, "integrity_right", mfs_json_number(v->manifest));
+	json_object_set_new(sources, "tensors_right", mfs_json_number(v->checked));
 	json_object_set_new(o, "sources", sources);
 	json_object_set(o, "datasets", v->datasets);
 	if (mfs_json_print(o))
@@ -389,12 +456,22 @@ static int verify_json(struct verify *v, const struct mfs_cmdline *c)
 	return exit_code;
 }
 
+static int run(struct verify *v, const struct mfs_cmdline *c, bool json)
+{
+	if (v->check.key && !v->check.file)
+		return mfs_usage_error("verify: --key needs --check FILE");
+	if (v->check.signature && !v->check.key)
+		return mfs_usage_error("verify: --signature needs --key PEM");
+	return json ? verify_json(v, c) : verify(v, c);
+}
+
 int mfs_cmd_verify(int argc, char **argv)
 {
 	struct verify v = {0};
 	bool json = false;
 	struct mfs_cmdline c = {
-		.usage = "verify SOURCE [VIEW] [--deep [--sums]] [--json] [-o OPTIONS]",
+		.usage = "verify SOURCE [VIEW] [--deep [--sums]] [--check FILE [--key PEM "
+			 "[--signature FILE]]] [--json] [-o OPTIONS]",
 		.help = "Finds the source of every tensor of VIEW (default: hf, of the latest\n"
 			"iteration) and checks that shapes, types and sizes agree. Lists all\n"
 			"problems; the exit status is 1 if there was any. Of datasets (data,\n"
@@ -402,19 +479,28 @@ int mfs_cmd_verify(int argc, char **argv)
 			"document; with --deep every token, and with -o vocab_size=N their\n"
 			"range.\n",
 		.help_views = true,
-		.help_end = "  --deep   read every byte, too: SHA-256 of each file, CRC-32 of the\n"
-			    "           sources' records, and integrity.json if the run left one\n"
-			    "  --sums   with --deep: lines for sha256sum -c and nothing else\n"
-			    "  --json   one JSON object: files, their sums and their problems\n",
+		.help_end =
+			"  --deep   read every byte, too: SHA-256 of each file, CRC-32 of the\n"
+			"           sources' records, and integrity.json if the run left one\n"
+			"  --sums   with --deep: lines for sha256sum -c and nothing else\n"
+			"  --check FILE      compare each tensor of the model with FILE, which\n"
+			"                    mcorefs sum has written; all of them must be there,\n"
+			"                    and no others\n"
+			"  --key PEM         FILE must be signed by the owner of this public key\n"
+			"  --signature FILE  the signature (default: that of --check with .sig)\n"
+			"  --json   one JSON object: files, their sums and their problems\n",
 		.min = 1,
 		.max = 2,
 		.switches = {{"deep", &v.deep}, {"sums", &v.sums}, {"json", &json}},
+		.valued = {{"check", MFS_VALUE_TEXT, &v.check.file},
+			   {"key", MFS_VALUE_TEXT, &v.check.key},
+			   {"signature", MFS_VALUE_TEXT, &v.check.signature}},
 	};
 	int exit_code;
 
 	if (mfs_cmdline_parse(&c, argc, argv, &exit_code)) {
 		v.deep = v.deep || v.sums;
-		exit_code = json ? verify_json(&v, &c) : verify(&v, &c);
+		exit_code = run(&v, &c, json);
 	}
 	return mfs_cmdline_end(&c, exit_code);
 }

@@ -262,6 +262,7 @@ static int list_casts(struct builder *b, struct mfs_hf_weights *w)
 		struct mfs_cast_target *cast = &b->view->casts[i];
 		const bool as_is = stays(t, dtype);
 
+		b->view->public.cast |= !as_is;
 		rc = as_is ? 0 : mfs_cast_target_init(cast, &t->base, dtype, b->err);
 		if (!rc)
 			rc = mfs_hf_weights_add(w, as_is ? &t->base : &cast->base, t->unit, b->err);

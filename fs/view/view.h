@@ -32,6 +32,7 @@ struct mfs_view {
 	struct mfs_view_file *files;
 	uint32_t count;
 	uint32_t tensor_count; /* in all files, for messages */
+	bool cast;	       /* weights have another type than the source's */
 	int64_t mtime_ns;      /* of every file: the time of the newest source file */
 	/* Who may read: fixed: all sources that were read once and are not kept; access: all
 	 * sources. */

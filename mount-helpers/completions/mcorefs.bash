@@ -79,7 +79,7 @@ _mcorefs_value() {
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
-	sum:--check | sum:--key | sum:--signature)
+	verify:--check | verify:--key | verify:--signature | sum:--output | sum:--sign)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
@@ -103,12 +103,12 @@ _mcorefs() {
 	if [[ $cur == -* ]]; then
 		case ${COMP_WORDS[1]} in
 		inspect) mapfile -t COMPREPLY < <(compgen -W '--json --tensors -o' -- "$cur") ;;
-		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums --json -o' -- "$cur") ;;
+		verify) mapfile -t COMPREPLY < <(compgen -W '--deep --sums --check --key --signature --json -o' -- "$cur") ;;
 		ls) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		export) mapfile -t COMPREPLY < <(compgen -W '--force --json -o' -- "$cur") ;;
 		families) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
-		sum) mapfile -t COMPREPLY < <(compgen -W '--check --key --signature --optim --quiet -q -o' -- "$cur") ;;
+		sum) mapfile -t COMPREPLY < <(compgen -W '--output --sign --optim -o' -- "$cur") ;;
 		sample)
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
 				--seed --dataloader-type --global-batch-size --train-iters --train-samples --micro-batch-size

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/sum/sums.h"
+#include "fs/sums/sums.h"
 
 /* A file has one form: printed again it is the same. */
 static void check(const struct mfs_sums *sums, const uint8_t *bytes, size_t len)

@@ -11,9 +11,9 @@
 #include <string.h>
 
 #include "formats/ckpt/read/open.h"
-#include "fs/sum/hash.h"
-#include "fs/sum/signature.h"
-#include "fs/sum/sums.h"
+#include "fs/sums/hash.h"
+#include "fs/sums/signature.h"
+#include "fs/sums/sums.h"
 
 #define HEX "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
@@ -154,6 +154,25 @@ static void sign(EVP_PKEY *key, const EVP_MD *md)
 	EVP_MD_CTX_free(ctx);
 }
 
+/* The same by our own hand, with the key from a file. */
+static void sign_ourselves(EVP_PKEY *key)
+{
+	EVP_PKEY *read = NULL;
+	void *signature;
+	size_t len;
+	FILE *f = fopen(key_path, "w");
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(PEM_write_PrivateKey(f, key, NULL, NULL, 0, NULL, NULL), 1);
+	fclose(f);
+	unit_ok(mfs_signature_key(key_path, &read, &err), &err);
+	unit_ok(mfs_signature_make(text, sizeof(text) - 1, read, &signature, &len, &err), &err);
+	unit_write("/", signature_path + 1, signature, len);
+	free(signature);
+	EVP_PKEY_free(read);
+	write_key(key);
+}
+
 static int check_text(const char *what, size_t len)
 {
 	return mfs_signature_check(what, len, "sums", key_path, signature_path, &err);
@@ -164,6 +183,8 @@ static void check_key(EVP_PKEY *key, EVP_PKEY *other, const EVP_MD *md)
 	ck_assert_ptr_nonnull(key);
 	write_key(key);
 	sign(key, md);
+	unit_ok(check_text(text, sizeof(text) - 1), &err);
+	sign_ourselves(key);
 	unit_ok(check_text(text, sizeof(text) - 1), &err);
 	unit_fails(check_text(text, sizeof(text) - 2), &err, -EINVAL,
 		   "is not a signature of 'sums'");
@@ -189,7 +210,7 @@ END_TEST
 
 START_TEST(test_bad_keys)
 {
-	EVP_PKEY *x25519 = EVP_PKEY_Q_keygen(NULL, NULL, "X25519");
+	EVP_PKEY *x25519 = EVP_PKEY_Q_keygen(NULL, NULL, "X25519"), *none = NULL;
 
 	snprintf(key_path, sizeof(key_path), "%s/key", unit_tmpdir());
 	snprintf(signature_path, sizeof(signature_path), "%s", key_path);
@@ -198,6 +219,9 @@ START_TEST(test_bad_keys)
 	unit_fails(check_text(text, sizeof(text) - 1), &err, -EINVAL, "is no public key (PEM)");
 	write_key(x25519);
 	unit_fails(check_text(text, sizeof(text) - 1), &err, -ENOTSUP, "is neither an Ed25519");
+	unit_fails(mfs_signature_key(key_path, &none, &err), &err, -EINVAL,
+		   "is no private key (PEM)");
+	ck_assert_ptr_null(none);
 	EVP_PKEY_free(x25519);
 }
 END_TEST

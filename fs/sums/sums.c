@@ -1,4 +1,4 @@
-#include "fs/sum/sums.h"
+#include "fs/sums/sums.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -224,6 +224,14 @@ const struct mfs_sum *mfs_sums_find(const struct mfs_sums *sums, const char *nam
 }
 
 /* ---- printing ---- */
+
+bool mfs_sums_have_optimizer(const struct mfs_sums *sums)
+{
+	for (uint32_t i = 0; i < sums->count; i++)
+		if (strstr(sums->list[i].name, " of "))
+			return true;
+	return false;
+}
 
 void mfs_sums_print_begin(FILE *to)
 {

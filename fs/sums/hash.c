@@ -1,4 +1,4 @@
-#include "fs/sum/hash.h"
+#include "fs/sums/hash.h"
 
 #include <openssl/evp.h>
 #include <pthread.h>

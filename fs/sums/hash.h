@@ -2,8 +2,8 @@
  * SHA-256 of global tensors, on all processors: a tensor is read in windows of 1 MiB by one thread,
  * and several threads have one tensor each, the largest first.
  */
-#ifndef MFS_FS_SUM_HASH_H
-#define MFS_FS_SUM_HASH_H
+#ifndef MFS_FS_SUMS_HASH_H
+#define MFS_FS_SUMS_HASH_H
 
 #include <stdbool.h>
 #include <stdint.h>

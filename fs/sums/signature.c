@@ -1,8 +1,9 @@
-#include "fs/sum/signature.h"
+#include "fs/sums/signature.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <openssl/bio.h>
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
 #include <stdbool.h>
@@ -42,7 +43,7 @@ int mfs_signature_slurp(const char *path, size_t most, void **ret, size_t *ret_l
 	return 0;
 }
 
-static int read_key(const char *path, EVP_PKEY **ret, struct mfs_error *err)
+static int read_key(const char *path, bool private, EVP_PKEY **ret, struct mfs_error *err)
 {
 	void *pem;
 	size_t len;
@@ -52,10 +53,15 @@ static int read_key(const char *path, EVP_PKEY **ret, struct mfs_error *err)
 	if (rc)
 		return rc;
 	bio = BIO_new_mem_buf(pem, (int)len);
-	*ret = bio ? PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL) : NULL;
+	if (bio)
+		*ret = private ? PEM_read_bio_PrivateKey(bio, NULL, NULL, NULL)
+			       : PEM_read_bio_PUBKEY(bio, NULL, NULL, NULL);
 	BIO_free(bio);
+	OPENSSL_cleanse(pem, len);
 	free(pem);
-	return *ret ? 0 : mfs_fail(err, -EINVAL, "'%s' is no public key (PEM)", path);
+	return *ret ? 0
+		    : mfs_fail(err, -EINVAL, "'%s' is no %s key (PEM)", path,
+			       private ? "private" : "public");
 }
 
 /* The digest that a key of this kind signs. NULL: the text itself. */
@@ -95,7 +101,7 @@ int mfs_signature_check(const void *text, size_t len, const char *name, const ch
 	EVP_PKEY *pkey = NULL;
 	size_t signature_len;
 	void *bytes = NULL;
-	int rc = read_key(key, &pkey, err);
+	int rc = read_key(key, false, &pkey, err);
 
 	if (!rc)
 		rc = digest_of(pkey, &md, key, err);
@@ -106,5 +112,41 @@ int mfs_signature_check(const void *text, size_t len, const char *name, const ch
 			      signature, name, key);
 	EVP_PKEY_free(pkey);
 	free(bytes);
+	return rc;
+}
+
+int mfs_signature_key(const char *path, EVP_PKEY **ret, struct mfs_error *err)
+{
+	const EVP_MD *md;
+	EVP_PKEY *key = NULL;
+	int rc = read_key(path, true, &key, err);
+
+	if (!rc)
+		rc = digest_of(key, &md, path, err);
+	if (rc)
+		EVP_PKEY_free(key);
+	else
+		*ret = key;
+	return rc;
+}
+
+int mfs_signature_make(const void *text, size_t len, EVP_PKEY *key, void **ret, size_t *ret_len,
+		       struct mfs_error *err)
+{
+	EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+	const size_t most = (size_t)EVP_PKEY_get_size(key);
+	uint8_t *bytes = malloc(most + 1);
+	const EVP_MD *md;
+	int rc = ctx && bytes ? digest_of(key, &md, "the key", err) : mfs_fail_nomem(err);
+
+	*ret_len = most;
+	if (!rc && (EVP_DigestSignInit(ctx, NULL, md, NULL, key) != 1 ||
+		    EVP_DigestSign(ctx, bytes, ret_len, text, len) != 1))
+		rc = mfs_fail(err, -EIO, "libcrypto does not sign with this key");
+	EVP_MD_CTX_free(ctx);
+	if (rc)
+		free(bytes);
+	else
+		*ret = bytes;
 	return rc;
 }

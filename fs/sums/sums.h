@@ -1,5 +1,5 @@
 /*
- * A sums file: what `mcorefs sum` prints and `mcorefs sum --check` reads. It is text, so that it
+ * A sums file: what `mcorefs sum` prints and `mcorefs verify --check` reads. It is text, so that it
  * can be read, compared and signed with any tool (docs/formats/sums.md):
  *
  *   mcorefs-sums 1
@@ -10,8 +10,8 @@
  * There is one line for each global tensor, sorted by name as strcmp() does. The sum is SHA-256 of
  * the tensor's elements, little-endian, row-major. The last line counts the tensors.
  */
-#ifndef MFS_FS_SUM_SUMS_H
-#define MFS_FS_SUM_SUMS_H
+#ifndef MFS_FS_SUMS_SUMS_H
+#define MFS_FS_SUMS_SUMS_H
 
 #include <stdint.h>
 #include <stdio.h>
@@ -45,6 +45,9 @@ void mfs_sums_release(struct mfs_sums *sums);
 
 /* The tensor of a name. NULL: there is none. */
 const struct mfs_sum *mfs_sums_find(const struct mfs_sums *sums, const char *name);
+
+/* True if tensors of an optimizer are among them: "exp_avg of decoder...". */
+bool mfs_sums_have_optimizer(const struct mfs_sums *sums);
 
 /* Prints the lines of a sums file. */
 void mfs_sums_print_begin(FILE *to);
