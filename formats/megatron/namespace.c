@@ -96,6 +96,7 @@ static const struct field fields[] = {
 	FIELD(INT, "decoder_first_pipeline_num_layers", first_stage_layers),
 	FIELD(INT, "decoder_last_pipeline_num_layers", last_stage_layers),
 	NAMED(FLAG, use_distributed_optimizer),
+	NAMED(TEXT, hf_family),
 	NAMED(TEXT, tokenizer_type),
 	NAMED(TEXT, tokenizer_model),
 	NAMED(INT, iteration),

@@ -159,7 +159,7 @@ static const struct mfs_family *nearest(mfs_features features)
 	for (const struct mfs_family *const *f = mfs_families(); *f; f++) {
 		const int misfits = size_of(missing(*f, features)) + size_of(unknown(*f, features));
 
-		if (misfits < fewest) {
+		if (misfits < fewest && !(*f)->impossible) {
 			fewest = misfits;
 			best = *f;
 		}
@@ -184,6 +184,10 @@ static int misfit(const struct mfs_family *f, const char *arch, const struct mfs
 {
 	char text[400] = "";
 
+	if (f->impossible)
+		return mfs_fail(err, -ENOTSUP,
+				"this model is not a %s: Megatron cannot express one: %s", f->name,
+				f->impossible);
 	list(unknown(f, features), "has", a->foreign, text, sizeof(text));
 	list(missing(f, features), "lacks", "", text, sizeof(text));
 	if (arch)
@@ -202,25 +206,37 @@ int mfs_family_check_name(const char *arch, struct mfs_error *err)
 			mfs_family_names());
 }
 
+static bool fits(const struct mfs_family *f, mfs_features features)
+{
+	return !f->impossible && !missing(f, features) && !unknown(f, features);
+}
+
+/* The first family of this name, or, without one, the first that fits. NULL: there is none. */
+static const struct mfs_family *find(const char *name, mfs_features features)
+{
+	for (const struct mfs_family *const *f = mfs_families(); *f; f++)
+		if (name ? mfs_family_is_called(*f, name) : fits(*f, features))
+			return *f;
+	return NULL;
+}
+
 int mfs_family_choose(const struct mfs_megatron_args *a, const char *arch,
 		      const struct mfs_family **ret, struct mfs_error *err)
 {
 	const mfs_features features = mfs_features_of(a);
 	const char *name = arch ? arch : a->hf_family;
-	const struct mfs_family *f;
+	const struct mfs_family *f = name ? find(name, 0) : NULL;
 
-	for (const struct mfs_family *const *all = mfs_families(); (f = *all); all++) {
-		const bool fits = !missing(f, features) && !unknown(f, features);
-
-		if (name ? !mfs_family_is_called(f, name) : !fits)
-			continue;
-		if (!fits)
-			return misfit(f, name, a, features, err);
+	if (arch && !f)
+		return mfs_family_check_name(arch, err);
+	if (arch && !fits(f, features))
+		return misfit(f, arch, a, features, err);
+	if (!f || !fits(f, features))
+		f = find(NULL, features);
+	if (f) {
 		*ret = f;
 		return 0;
 	}
-	if (name)
-		return mfs_family_check_name(name, err);
 	f = nearest(features);
 	return f ? misfit(f, NULL, a, features, err) : mfs_fail_nomem(err);
 }

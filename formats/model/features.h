@@ -12,7 +12,7 @@ mfs_features mfs_features_of(const struct mfs_megatron_args *a);
 
 /*
  * arch: a family's name, model_type or architecture. NULL: the family of the HF directory that the
- * arguments come from (hf_family); without one the first that fits is taken.
+ * arguments come from (hf_family), if it fits; else the first that does.
  * -EINVAL: there is no such family; -ENOTSUP: it does not fit, or none does. The message says why
  * the nearest family does not.
  */

@@ -127,6 +127,10 @@ static void agree_on_family(struct mfs_hf_reader *r, const char *key, const char
 	else if (r->family && r->family != f)
 		r->rc = mfs_fail(r->err, -ENOTSUP, "%s: '%s' is \"%.80s\", expected a %s", r->name,
 				 key, text, r->family->name);
+	else if (f->impossible)
+		r->rc = mfs_fail(r->err, -ENOTSUP,
+				 "%s: '%s' is \"%.80s\", which Megatron cannot express: %s",
+				 r->name, key, text, f->impossible);
 	else
 		r->family = f;
 }
@@ -251,7 +255,7 @@ static void check_family(struct mfs_hf_reader *r)
 	const struct mfs_family *f;
 
 	r->args->hf_family = r->family->name;
-	r->rc = mfs_family_choose(r->args, NULL, &f, r->err);
+	r->rc = mfs_family_choose(r->args, r->family->name, &f, r->err);
 	if (r->rc)
 		mfs_fail_in(r->err, "%s", r->name);
 }

@@ -91,8 +91,9 @@ static void read_real(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 	double *field = (double *)((char *)r->args + row->field);
 	const json_t *found = mfs_hf_key(r, row->key);
 
-	/* rope_theta stands elsewhere in other releases: mfs_hf_read_positions() looks for it. */
-	if (row->kind != MFS_CONFIG_REAL || !found || row->field == MFS_FIELD(rotary_base))
+	/* These two stand elsewhere in other releases: mfs_hf_read_positions() looks for them. */
+	if (row->kind != MFS_CONFIG_REAL || !found || row->field == MFS_FIELD(rotary_base) ||
+	    row->field == MFS_FIELD(rotary_percent))
 		return;
 	*field = mfs_hf_real(r, row->key, found, NAN);
 	if (isnan(*field) || *field < 0)
@@ -105,12 +106,14 @@ static const struct {
 	size_t field;
 } switches[] = {
 	{MFS_HAS(LAYERNORM), MFS_FIELD(layernorm)},
+	{MFS_HAS(ZERO_CENTERED), MFS_FIELD(zero_centered_gamma)},
 	{MFS_HAS(SWIGLU), MFS_FIELD(swiglu)},
 	{MFS_HAS(QUICK_GEGLU), MFS_FIELD(quick_geglu)},
 	{MFS_HAS(RELU2), MFS_FIELD(squared_relu)},
 	{MFS_HAS(LINEAR_BIAS), MFS_FIELD(add_bias_linear)},
 	{MFS_HAS(QKV_BIAS), MFS_FIELD(add_qkv_bias)},
 	{MFS_HAS(QK_NORM), MFS_FIELD(qk_layernorm)},
+	{MFS_HAS(ROPE_INTERLEAVED), MFS_FIELD(rotary_interleaved)},
 	{MFS_HAS(OUTPUT_GATE), MFS_FIELD(attention_output_gate)},
 	{MFS_HAS(TIED), MFS_FIELD(tied)},
 	{MFS_HAS(MLA), MFS_FIELD(multi_latent_attention)},
@@ -336,22 +339,31 @@ static void read_family(struct mfs_hf_reader *r)
 		a->moe_router_score_function = "sigmoid";
 }
 
+/* The key that says which GELU it is. NULL: the family has none. */
+static const char *gelu_key(const struct mfs_family *f)
+{
+	for (const struct mfs_config_row *row = f->config; row->key; row++)
+		if ((row->when | row->unless) & MFS_HAS(GELU_EXACT))
+			return row->key;
+	return NULL;
+}
+
 /* GELU: by tanh under three names, by erf under one (transformers/activations.py). */
 static void read_gelu(struct mfs_hf_reader *r)
 {
 	static const char *const tanh_names[] = {"gelu_new", "gelu_pytorch_tanh", "gelu_fast"};
-	const json_t *found = mfs_hf_key(r, "activation_function");
+	const char *key = gelu_key(r->family);
+	const json_t *found = key ? mfs_hf_key(r, key) : NULL;
 	const char *text = json_string_value(found);
 
-	if (!(r->family->required & MFS_HAS(GELU)))
+	if (!key)
 		return;
 	for (size_t i = 0; i < 3 && text; i++)
 		if (!strcmp(text, tanh_names[i]))
 			return;
 	r->args->exact_gelu = true;
 	if (!text || strcmp(text, "gelu"))
-		mfs_hf_refuse(r, -ENOTSUP, "activation_function", found,
-			      "\"gelu_new\" or \"gelu\"");
+		mfs_hf_refuse(r, -ENOTSUP, key, found, "\"gelu_new\" or \"gelu\"");
 }
 
 /* Computes sizes that are absent or null. */

@@ -249,10 +249,42 @@ static void read_scaling(struct mfs_hf_reader *r, const struct rope *rope)
 	       known);
 }
 
-static void check_whole(struct mfs_hf_reader *r, const char *key, const json_t *found)
+/* The key at the top that has the part of each head which rotates. */
+static const char *partial_key(const struct mfs_family *f)
 {
-	if (mfs_hf_real(r, key, found, 1) != 1)
+	for (const struct mfs_config_row *row = f->config; row->key; row++)
+		if (row->kind == MFS_CONFIG_REAL && row->field == MFS_FIELD(rotary_percent))
+			return row->key;
+	return "partial_rotary_factor";
+}
+
+static double partial(struct mfs_hf_reader *r, const char *key, const json_t *found,
+		      double otherwise)
+{
+	const double value = mfs_hf_real(r, key, found, otherwise);
+
+	if (value != 1 && !mfs_hf_may(r, MFS_HAS(ROPE_PARTIAL)))
 		mfs_hf_refuse(r, -ENOTSUP, key, found, "1: whole heads rotate");
+	else if (!(value > 0 && value <= 1))
+		mfs_hf_refuse(r, -EINVAL, key, found, "a number above 0, and at most 1");
+	return value;
+}
+
+/* It may stand at the top and beside the scaling. Releases of transformers look in one of them, so
+ * both must be equal. */
+static void read_partial(struct mfs_hf_reader *r, const struct rope *rope)
+{
+	const char *key = partial_key(r->family);
+	const json_t *top = json_object_get(r->config, key);
+	const json_t *inner = member(rope, "partial_rotary_factor");
+	const double otherwise = partial(r, key, mfs_hf_key(r, key), 1);
+
+	r->args->rotary_percent =
+		partial(r, label(rope, "partial_rotary_factor").text, inner, otherwise);
+	if (json_is_number(top) && json_is_number(inner) &&
+	    json_number_value(top) != json_number_value(inner))
+		mfs_hf_refuse(r, -EINVAL, key, top,
+			      "the same number at the top and beside the scaling");
 }
 
 void mfs_hf_read_positions(struct mfs_hf_reader *r)
@@ -266,10 +298,7 @@ void mfs_hf_read_positions(struct mfs_hf_reader *r)
 	rope = find_rope(r);
 	if (r->rc)
 		return;
-	check_whole(r, "partial_rotary_factor",
-		    json_object_get(r->config, "partial_rotary_factor"));
-	check_whole(r, label(&rope, "partial_rotary_factor").text,
-		    member(&rope, "partial_rotary_factor"));
+	read_partial(r, &rope);
 	read_theta(r, &rope);
 	if (!r->rc)
 		read_scaling(r, &rope);

@@ -64,11 +64,15 @@ static json_t *rope_scaling(const struct writer *w)
 
 static json_t *rope_parameters(const struct writer *w)
 {
+	const struct mfs_family *f = w->model->family;
 	json_t *scaling = rope_scaling(w);
 
 	if (json_is_null(scaling))
 		scaling = json_pack("{s:s}", "rope_type", "default");
 	json_object_set_new(scaling, "rope_theta", json_real(w->args->rotary_base));
+	if ((f->required | f->optional) & MFS_HAS(ROPE_PARTIAL))
+		json_object_set_new(scaling, "partial_rotary_factor",
+				    json_real(w->args->rotary_percent));
 	return scaling;
 }
 

@@ -94,8 +94,10 @@ uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, ui
 	case MFS_RULE_VOCAB:
 		return vocab;
 	case MFS_RULE_Q:
+	case MFS_RULE_Q_PAIRS:
 		return (uint64_t)(a->num_attention_heads * a->kv_channels);
 	case MFS_RULE_K:
+	case MFS_RULE_K_PAIRS:
 	case MFS_RULE_V:
 		return (uint64_t)(a->num_query_groups * a->kv_channels);
 	case MFS_RULE_GATE:
@@ -121,6 +123,10 @@ int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_
 	case MFS_RULE_K:
 	case MFS_RULE_V:
 		return part(&g, rule);
+	case MFS_RULE_Q_PAIRS:
+	case MFS_RULE_K_PAIRS:
+		g.interleaved = false;
+		return part(&g, rule == MFS_RULE_Q_PAIRS ? MFS_RULE_Q : MFS_RULE_K);
 	case MFS_RULE_QKV:
 		return concatenated(&g);
 	case MFS_RULE_HEAD:

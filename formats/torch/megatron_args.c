@@ -365,6 +365,7 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 	a->other_stages = !absent(r, lookup(r, "pipeline_model_parallel_layout")) ||
 			  a->account_for_embedding || a->account_for_loss;
 	a->use_distributed_optimizer = flag(r, "use_distributed_optimizer", false);
+	a->hf_family = string(r, "hf_family", NULL);
 	a->tokenizer_type = string(r, "tokenizer_type", NULL);
 	a->tokenizer_model = string(r, "tokenizer_model", NULL);
 	/* An argument as old as the change (core 0.18). */

@@ -84,7 +84,10 @@ struct mfs_megatron_args {
 	 * transformer_layer */
 	bool mtp_model_layer;
 	double init_method_std;
-	const char *hf_family; /* the family that an HF directory names; NULL: these are a run's */
+	/* The family of the HF directory that the weights come from. Megatron has no such argument:
+	 * our views of HF directories write it, so that the way back gives the same class. NULL:
+	 * nothing says it. */
+	const char *hf_family;
 	/* An argument that changes what the model computes and for which there is no field here,
 	 * with its value: "softmax_type (learnable)" (megatron_foreign.h). NULL: none. */
 	const char *foreign;

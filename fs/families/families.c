@@ -37,6 +37,10 @@ static void print_family(struct mfs_frame *frame, const struct mfs_family *f)
 		mfs_frame_row(frame, "also", MFS_PLAIN, "%s", f->also);
 	if (f->about)
 		mfs_frame_row(frame, "models", MFS_PLAIN, "%s", f->about);
+	if (f->impossible) {
+		mfs_frame_row(frame, "impossible", MFS_YELLOW, "%s", f->impossible);
+		return;
+	}
 	print_set(frame, "must have", f->required);
 	print_set(frame, "may have", f->optional);
 	mfs_frame_row(frame, "proved", f->proved ? MFS_PLAIN : MFS_YELLOW, "%s",
@@ -100,6 +104,7 @@ static json_t *family_json(const struct mfs_family *f)
 	json_object_set_new(o, "requires", set_json(f->required));
 	json_object_set_new(o, "allows", set_json(f->optional));
 	json_object_set_new(o, "proved", mfs_json_string(f->proved));
+	json_object_set_new(o, "impossible", mfs_json_string(f->impossible));
 	json_object_set_new(o, "tensors", tensors_json(f));
 	return o;
 }

@@ -137,6 +137,82 @@ START_TEST(test_base)
 }
 END_TEST
 
+START_TEST(test_norms_that_are_stored_as_in_megatron)
+{
+	const struct mfs_family *f =
+		accepted(HEAD "norms = weight - 1\nrequires = zero-centered\n" EMBEDDING
+			      "[layer]\nn = input_layernorm.weight\n");
+
+	ck_assert(!tensor(f, "n")->norm);
+}
+END_TEST
+
+/* ---- which family a model is shown as ---- */
+
+static const char *chosen(const struct mfs_megatron_args *a)
+{
+	const struct mfs_family *f;
+
+	unit_ok(mfs_family_choose(a, NULL, &f, &err), &err);
+	return f->name;
+}
+
+/* That of the HF directory it comes from, while the model still fits. */
+START_TEST(test_where_it_comes_from)
+{
+	struct mfs_megatron_args a = fake_llama();
+
+	ck_assert_str_eq(chosen(&a), "llama");
+	a.hf_family = "mistral";
+	ck_assert_str_eq(chosen(&a), "mistral");
+	a.hf_family = "qwen3";
+	ck_assert_str_eq(chosen(&a), "llama");
+	a.hf_family = "gemma2";
+	ck_assert_str_eq(chosen(&a), "llama");
+	a.hf_family = "ostrich";
+	ck_assert_str_eq(chosen(&a), "llama");
+}
+END_TEST
+
+/* What plain runs of pretrain_gpt.py are, and what several families have. */
+START_TEST(test_first_that_fits)
+{
+	struct mfs_megatron_args a = fake_llama();
+
+	a.window_size = 64;
+	ck_assert_str_eq(chosen(&a), "mistral");
+	a.rotary_percent = 0.5;
+	ck_assert_str_eq(chosen(&a), "phi3");
+	a = fake_llama();
+	a.swiglu = false;
+	a.squared_relu = true;
+	ck_assert_str_eq(chosen(&a), "arcee");
+	a.layernorm = true;
+	ck_assert_str_eq(chosen(&a), "jais2");
+	a.zero_centered_gamma = true;
+	ck_assert_str_eq(chosen(&a), "jais2");
+	a.rotary_percent = 0.5;
+	ck_assert_str_eq(chosen(&a), "nemotron");
+	a = fake_gpt2();
+	a.position_embedding_type = "rope";
+	ck_assert_str_eq(chosen(&a), "gpt-neox");
+	a.num_query_groups = 1;
+	ck_assert_str_eq(chosen(&a), "starcoder2");
+}
+END_TEST
+
+START_TEST(test_impossible)
+{
+	const struct mfs_megatron_args a = fake_llama();
+	const struct mfs_family *f;
+
+	unit_fails(mfs_family_choose(&a, "gemma2", &f, &err), &err, -ENOTSUP,
+		   "not a gemma2: Megatron cannot express one: norms behind");
+	ck_assert_ptr_null(strstr(mfs_family_names(), "gemma2"));
+	ck_assert_ptr_nonnull(find("gemma2", NULL));
+}
+END_TEST
+
 /* ---- what is refused ---- */
 
 static const struct {
@@ -164,6 +240,10 @@ static const struct {
 	{"[family]\nname = x\narchitecture = X", "f.conf: [family] has no 'model_type'"},
 	{"[family]\nname = x\narchitecture = X\nmodel_type = x", "has no 'layers'"},
 	{HEAD, "no tensor is made of embedding.word_embeddings.weight"},
+	{HEAD "norms = weight", "norms 'weight', expected weight - 1"},
+	{HEAD "norms = weight - 1\n" EMBEDDING, "expected that it requires zero-centered"},
+	{HEAD "impossible = wings\n" EMBEDDING, "impossible, expected an architecture, and no"},
+	{"[family]\nname = x\nimpossible = wings", "impossible, expected an architecture"},
 	{"[layer]\nx = y", "f.conf:2: 'y' is no parameter that a GPTModel has here"},
 	{"[layer]\nx = input_layernorm.weigth", "did you mean 'input_layernorm.weight'?"},
 	{"[layer]\nx = enorm.weight", "'enorm.weight' is no parameter"},
@@ -300,6 +380,10 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_test(c, test_rows);
 	tcase_add_test(c, test_base);
+	tcase_add_test(c, test_norms_that_are_stored_as_in_megatron);
+	tcase_add_test(c, test_where_it_comes_from);
+	tcase_add_test(c, test_first_that_fits);
+	tcase_add_test(c, test_impossible);
 	tcase_add_loop_test(c, test_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
 	tcase_add_test(c, test_many_words);
 	tcase_add_test(c, test_added);

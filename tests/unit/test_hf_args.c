@@ -78,7 +78,8 @@ static void same_mla(const struct mfs_megatron_args *a, const struct mfs_megatro
 static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatron_args *b)
 {
 	/* HF has no trace of how norms and rotary pairs were stored. */
-	const mfs_features lost = MFS_HAS(ZERO_CENTERED) | MFS_HAS(ROPE_INTERLEAVED);
+	const mfs_features lost =
+		(MFS_HAS(ZERO_CENTERED) | MFS_HAS(ROPE_INTERLEAVED)) & ~family->required;
 
 	ck_assert((mfs_features_of(a) & ~lost) == mfs_features_of(b));
 	ck_assert_int_eq(a->num_layers, b->num_layers);
@@ -96,6 +97,8 @@ static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatr
 	ck_assert_double_eq(a->norm_epsilon, b->norm_epsilon);
 	ck_assert_double_eq(a->init_method_std, b->init_method_std);
 	ck_assert_double_eq(a->rotary_base, b->rotary_base);
+	if (!a->multi_latent_attention)
+		ck_assert_double_eq(a->rotary_percent, b->rotary_percent);
 	ck_assert_double_eq(a->rope_scaling_factor, b->rope_scaling_factor);
 	ck_assert_double_eq(a->rotary_seq_len_interpolation_factor,
 			    b->rotary_seq_len_interpolation_factor);
@@ -169,6 +172,20 @@ START_TEST(attention_comes_back)
 	a.exact_gelu = true;
 	a.ffn_hidden_size = 100;
 	round_trip(&a);
+	a.position_embedding_type = "rope";
+	a.rotary_percent = 0.25;
+	round_trip(&a);
+	a = fake_llama();
+	a.hf_family = "glm";
+	a.rotary_interleaved = true;
+	a.rotary_percent = 0.5;
+	round_trip(&a);
+	ck_assert_str_eq(family->name, "glm");
+	a.hf_family = "nemotron";
+	a.rotary_interleaved = a.swiglu = false;
+	a.layernorm = a.zero_centered_gamma = a.squared_relu = true;
+	round_trip(&a);
+	ck_assert_str_eq(family->name, "nemotron");
 }
 END_TEST
 
@@ -300,6 +317,27 @@ END_TEST
 
 /* Scales of cos and sin, computed as Megatron does from the arguments, for every way of saying
  * it. */
+/* The part of a head that rotates, and GELU, under the keys that classes have for them. */
+START_TEST(parts_of_heads)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'gpt_neox', 'use_parallel_residual': false}");
+	ck_assert_double_eq(a.rotary_percent, 0.25);
+	ck_assert_double_eq(a.rotary_base, 10000);
+	ck_assert(a.exact_gelu);
+	a = accepted("{'model_type': 'gpt_neox', 'use_parallel_residual': false,"
+		     " 'rotary_pct': 1.0, 'rotary_emb_base': 500, 'hidden_act': 'gelu_fast'}");
+	ck_assert_double_eq(a.rotary_percent, 1);
+	ck_assert_double_eq(a.rotary_base, 500);
+	ck_assert(!a.exact_gelu);
+	a = accepted("{'model_type': 'nemotron', 'num_key_value_heads': 8,"
+		     " 'rope_parameters': {'partial_rotary_factor': 0.75}}");
+	ck_assert_double_eq(a.rotary_percent, 0.75);
+	ck_assert(a.zero_centered_gamma && a.layernorm && a.squared_relu);
+}
+END_TEST
+
 START_TEST(yarn_scales)
 {
 	static const struct {
@@ -447,6 +485,17 @@ static const struct {
 	{"{'model_type': 'deepseek_v3', 'rope_scaling': {'type': 'yarn', 'factor': 1,"
 	 " 'attention_factor': 2}}",
 	 -ENOTSUP, "attention_factor"},
+	{"{'model_type': 'phi3', 'partial_rotary_factor': 0}", -EINVAL, "at most 1"},
+	{"{'model_type': 'phi3', 'rope_scaling': {'type': 'longrope'}}", -ENOTSUP, "longrope"},
+	{"{'model_type': 'stablelm', 'partial_rotary_factor': 0.25,"
+	 " 'rope_parameters': {'partial_rotary_factor': 0.5}}",
+	 -EINVAL, "the same number at the top"},
+	/* what Megatron has not */
+	{"{'model_type': 'gemma2'}", -ENOTSUP, "which Megatron cannot express: norms behind"},
+	{"{'architectures': ['PhiForCausalLM']}", -ENOTSUP, "side by side"},
+	{"{'model_type': 'gpt_neox'}", -ENOTSUP, "use_parallel_residual"},
+	{"{'model_type': 'gpt_neox', 'use_parallel_residual': false, 'hidden_act': 'relu'}",
+	 -ENOTSUP, "hidden_act"},
 	/* windows */
 	{"{'model_type': 'qwen2', 'use_sliding_window': true}", -ENOTSUP, "max_window_layers"},
 	{"{'model_type': 'qwen2', 'num_hidden_layers': 2, 'layer_types': ['full_attention']}",
@@ -500,6 +549,12 @@ START_TEST(arch_is_for_files_that_do_not_say)
 }
 END_TEST
 
+/* Classes whose defaults are a model that Megatron cannot express. */
+static bool is_none_of_megatron(const struct mfs_family *f)
+{
+	return !strcmp(f->name, "gpt-neox") || !strcmp(f->name, "internlm2");
+}
+
 /* Every family has its defaults, and they are a whole model of it. */
 START_TEST(defaults_of_every_family)
 {
@@ -511,6 +566,11 @@ START_TEST(defaults_of_every_family)
 		ck_assert(json_is_object(defaults));
 		json_decref(defaults);
 		snprintf(only, sizeof(only), "{'model_type': '%s'}", (*f)->model_type);
+		if ((*f)->impossible || is_none_of_megatron(*f)) {
+			unit_fails(parse(quoted(only), &a), &err, -ENOTSUP,
+				   (*f)->impossible ? (*f)->impossible : "expected false");
+			continue;
+		}
 		a = accepted(only);
 		ck_assert_int_gt(a.num_layers, 0);
 		ck_assert_ptr_eq(family, *f);
@@ -538,6 +598,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, null_is_computed);
 	tcase_add_test(c, other_words_for_a_key);
 	tcase_add_test(c, rotary_forms);
+	tcase_add_test(c, parts_of_heads);
 	tcase_add_test(c, yarn_scales);
 	tcase_add_test(c, windows);
 	tcase_add_test(c, all_layers_dense);

@@ -219,8 +219,9 @@ START_TEST(test_tables_use_canonical_names)
 	const struct mfs_family *const *f = mfs_families();
 
 	ck_assert_msg(*f, "%s", mfs_family_names());
-	while (*f)
-		check_names(*f++);
+	for (; *f; f++)
+		if (!(*f)->impossible)
+			check_names(*f);
 }
 END_TEST
 START_TEST(test_token_names_are_cut_not_overrun)
@@ -482,17 +483,17 @@ START_TEST(test_refusals)
 		refused(&a, -ENOTSUP, part);                                                       \
 	} while (0)
 
-	REFUSED(llama, layernorm, true, "nearest is llama");
+	REFUSED(qwen3, layernorm, true, "nearest is qwen3");
 	REFUSED(llama, qk_l2_norm, true, "qk_l2_norm");
 	REFUSED(llama, attention_output_gate, true, "attention_output_gate");
-	REFUSED(llama, rotary_percent, 0.5, "rotary_percent");
-	REFUSED(llama, window_size, 128, "window_size");
+	REFUSED(qwen3, rotary_percent, 0.5, "rotary_percent");
+	REFUSED(gpt2, window_size, 128, "window_size");
 	REFUSED(llama, position_embedding_type, "mrope", "position_embedding_type");
 	REFUSED(llama, position_embedding_type, "none", "position_embedding_type");
 	REFUSED(llama, foreign, "softmax_type", "softmax_type");
 	REFUSED(llama, mtp_num_layers, 1, "mtp_num_layers");
-	REFUSED(llama, hidden_size, 66, "not a multiple of num_attention_heads");
-	REFUSED(qwen2, squared_relu, (a.swiglu = false, true), "squared_relu");
+	REFUSED(gpt2, hidden_size, 66, "not a multiple of num_attention_heads");
+	REFUSED(gpt2, squared_relu, true, "squared_relu");
 	REFUSED(qwen2, quick_geglu, (a.swiglu = false, true), "quick_geglu");
 	REFUSED(qwen3, add_qkv_bias, true, "qk_layernorm");
 	REFUSED(mixtral, moe_router_pre_softmax, true, "moe_router_pre_softmax");

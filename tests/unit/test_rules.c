@@ -104,6 +104,22 @@ START_TEST(test_q_k_and_v)
 }
 END_TEST
 
+/* Pairs that stand side by side in HF, too, stay as they are. */
+START_TEST(test_pairs_stay_together)
+{
+	const uint64_t d = (uint64_t)shapes[_i].head;
+	struct rows *rows = rows_of(MFS_RULE_Q_PAIRS, _i, qkv_rows(_i), 0);
+
+	ck_assert_uint_eq(rows->count, (uint64_t)(shapes[_i].heads * shapes[_i].head));
+	for (uint64_t j = 0; j < rows->count; j++)
+		ck_assert_uint_eq(rows->of[j], q_row(_i, j / d * d) + j % d);
+	rows = rows_of(MFS_RULE_K_PAIRS, _i, qkv_rows(_i), 0);
+	ck_assert_uint_eq(rows->count, (uint64_t)(shapes[_i].groups * shapes[_i].head));
+	for (uint64_t j = 0; j < rows->count; j++)
+		ck_assert_uint_eq(rows->of[j], kv_row(_i, j / d * d, false) + j % d);
+}
+END_TEST
+
 START_TEST(test_concatenated_qkv_uses_every_row_once)
 {
 	struct rows *rows = rows_of(MFS_RULE_QKV, _i, qkv_rows(_i), 0);
@@ -168,6 +184,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "rows", test_halves_and_vocabulary);
 
 	tcase_add_loop_test(c, test_q_k_and_v, 0, count);
+	tcase_add_loop_test(c, test_pairs_stay_together, 0, count);
 	tcase_add_loop_test(c, test_concatenated_qkv_uses_every_row_once, 0, count);
 	tcase_add_loop_test(c, test_vector_of_a_head, 0, count);
 	tcase_add_loop_test(c, test_stops_when_told, 0, count);

@@ -40,6 +40,8 @@ static int in_order(const void *a, const void *b)
 	const struct mfs_family *x = *(const struct mfs_family *const *)a;
 	const struct mfs_family *y = *(const struct mfs_family *const *)b;
 
+	if (!x->impossible != !y->impossible)
+		return x->impossible ? 1 : -1;
 	if (x->built_in != y->built_in)
 		return x->built_in - y->built_in;
 	if (x->order != y->order)
@@ -59,8 +61,9 @@ static int list(struct mfs_error *err)
 	families.all[count] = NULL;
 	qsort(families.all, count, sizeof(*families.all), in_order);
 	for (size_t i = 0; i < count && names; i++)
-		names = mfs_arena_printf(&families.arena, "%s%s%s", names, i ? ", " : "",
-					 families.all[i]->name);
+		if (!families.all[i]->impossible)
+			names = mfs_arena_printf(&families.arena, "%s%s%s", names,
+						 *names ? ", " : "", families.all[i]->name);
 	families.names = names;
 	return names ? 0 : mfs_fail_nomem(err);
 }

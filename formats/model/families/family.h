@@ -131,6 +131,8 @@ enum mfs_rule {
 	MFS_RULE_Q,	/* of linear_qkv, whose groups are [queries of the group; key; value] */
 	MFS_RULE_K,
 	MFS_RULE_V,
+	MFS_RULE_Q_PAIRS, /* where HF, too, has the two of a rotary pair side by side */
+	MFS_RULE_K_PAIRS,
 	MFS_RULE_QKV,  /* [all q; all k; all v] */
 	MFS_RULE_HEAD, /* a vector over one head, reordered as rotary pairs are */
 	MFS_RULE_GATE, /* first half */
@@ -240,9 +242,11 @@ struct mfs_family {
 	const char *layer_prefix; /* "model.layers.{i}." */
 	const char *about;	  /* which models these are, for people; NULL: not said */
 	const char *proved;	  /* by which peers; NULL: none can check it */
+	const char *impossible;	  /* why Megatron cannot express it; it has no tensors */
 	const char *defaults;	  /* a JSON object */
 	unsigned order;		  /* families are tried in this order, then by name */
 	bool built_in;
+	bool norms_minus_one; /* HF, too, stores norms as weight - 1 */
 	mfs_features required, optional;
 	const struct mfs_family_tensor *tensors;
 	const struct mfs_config_row *config; /* a later row of a key replaces an earlier one */
@@ -252,8 +256,8 @@ struct mfs_family {
 
 /*
  * All families, ended by NULL. If several fit, the first is taken: those of mfs_families_add(),
- * then the built-in ones in their order. They are read on the first call. Without memory there are
- * none.
+ * then the built-in ones in their order; behind them are those that Megatron cannot express. They
+ * are read on the first call. Without memory there are none.
  */
 const struct mfs_family *const *mfs_families(void);
 const char *mfs_family_names(void); /* "llama, qwen2, ..." */

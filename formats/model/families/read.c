@@ -95,6 +95,15 @@ static int read_order(struct mfs_family_reader *r, const char *value, size_t fie
 	return 0;
 }
 
+static int read_norms(struct mfs_family_reader *r, const char *value, size_t field)
+{
+	(void)field;
+	if (strcmp(value, "weight - 1"))
+		return mfs_fail(r->err, -EINVAL, "norms '%.60s', expected weight - 1", value);
+	r->family->norms_minus_one = true;
+	return 0;
+}
+
 /* "model.layers.{i}." */
 static int read_layers(struct mfs_family_reader *r, const char *value, size_t field)
 {
@@ -125,7 +134,9 @@ static const struct key {
 	{"requires", read_requires, 0},
 	{"allows", read_allows, 0},
 	{"refuses", read_refuses, 0},
+	{"norms", read_norms, 0},
 	{"proved", set_text, FAMILY_FIELD(proved)},
+	{"impossible", set_text, FAMILY_FIELD(impossible)},
 };
 
 static int read_family(struct mfs_family_reader *r, const struct mfs_conf_line *line)
@@ -295,15 +306,21 @@ static int settle(struct mfs_family_reader *r)
 	f->optional &= ~f->required;
 	if (!f->name)
 		return mfs_fail(r->err, -EINVAL, "%s: [family] has no 'name'", r->file);
-	if (f->architecture && (!f->model_type || !f->layer_prefix))
+	if (f->architecture && (!f->model_type || (!f->layer_prefix && !f->impossible)))
 		return mfs_fail(r->err, -EINVAL, "%s: [family] has no '%s'", r->file,
 				f->model_type ? "layers" : "model_type");
+	if (f->norms_minus_one && !(f->required & MFS_HAS(ZERO_CENTERED)))
+		return mfs_fail(r->err, -EINVAL, "%s: norms are weight - 1, expected %s", r->file,
+				"that it requires zero-centered");
+	if (f->impossible && (!f->architecture || r->tensors.count))
+		return mfs_fail(r->err, -EINVAL, "%s: impossible, expected %s", r->file,
+				"an architecture, and no tensors");
 	rc = mfs_family_settle_tensors(r);
 	if (!rc)
 		rc = mfs_family_settle_config(r);
 	if (!rc)
 		rc = settle_small(r);
-	if (!rc && f->architecture && !has_embedding(f))
+	if (!rc && f->architecture && !f->impossible && !has_embedding(f))
 		rc = mfs_fail(r->err, -EINVAL, "%s: no tensor is made of %s", r->file,
 			      "embedding.word_embeddings.weight");
 	return rc;

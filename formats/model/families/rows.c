@@ -201,6 +201,8 @@ static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_
 	case MFS_RULE_Q:
 	case MFS_RULE_K:
 	case MFS_RULE_V:
+	case MFS_RULE_Q_PAIRS:
+	case MFS_RULE_K_PAIRS:
 	case MFS_RULE_QKV:
 		return row->shape[0] == MFS_DIM_QKV ? NULL : "q, k and v are of linear_qkv";
 	case MFS_RULE_GATE:
@@ -228,7 +230,7 @@ static int settle_tensor(struct mfs_family_reader *r, struct mfs_family_tensor *
 				"%s: tensor '%s': a model of these features has no '%s'", r->file,
 				row->hf, row->name);
 	mfs_param_axes(p, gated, row->shape);
-	row->norm = p->norm;
+	row->norm = p->norm && !f->norms_minus_one;
 	if (row->rule == MFS_RULE_DIRECT || row->rule == MFS_RULE_VOCAB ||
 	    row->rule == MFS_RULE_HEAD)
 		row->rule = usual_rule(row);

@@ -62,6 +62,8 @@ const struct mfs_word mfs_word_rules[] = {
 	{"q", MFS_RULE_Q},
 	{"k", MFS_RULE_K},
 	{"v", MFS_RULE_V},
+	{"q-pairs", MFS_RULE_Q_PAIRS},
+	{"k-pairs", MFS_RULE_K_PAIRS},
 	{"qkv", MFS_RULE_QKV},
 	{"gate", MFS_RULE_GATE},
 	{"up", MFS_RULE_UP},
