@@ -124,6 +124,7 @@ PEERS = [
     make("peers-qwen3", "qwen3", tp=2, **HEADS32),
     make("peers-mixtral", "mixtral", "torch", ep=2, **HEADS32),
     make("peers-gpt2", "gpt2", tp=2, **HEADS32),
+    make("peers-mistral", "mistral", tp=2, **HEADS32),
 ]
 
 # Core 0.12 scales MLA's softmax for YaRN even under rope_type "rope", unless the scaling factor is one.

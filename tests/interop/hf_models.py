@@ -9,6 +9,10 @@ import models
 
 COMMON = dict(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, intermediate_size=176, vocab_size=250,
               max_position_embeddings=128, tie_word_embeddings=False)
+# Sizes of which no two agree: a head that is not a power of two, rows that no vector divides, a window shorter than the text.
+ODD = dict(hidden_size=96, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=2, intermediate_size=184, vocab_size=250,
+           max_position_embeddings=128, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+
 CONFIGS = {
     "llama": lambda: transformers.LlamaConfig(**COMMON),
     "qwen2": lambda: transformers.Qwen2Config(**dict(COMMON, tie_word_embeddings=True)),
@@ -19,6 +23,30 @@ CONFIGS = {
         n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=48, first_k_dense_replace=1, n_group=1, topk_group=1,
         routed_scaling_factor=1.0),
     "gpt2": lambda: transformers.GPT2Config(vocab_size=250, n_positions=128, n_embd=64, n_layer=4, n_head=4),
+    "llama-odd": lambda: transformers.LlamaConfig(**ODD, head_dim=20, rms_norm_eps=1e-5),
+    "qwen3-odd": lambda: transformers.Qwen3Config(**ODD, head_dim=20),
+    "mistral": lambda: transformers.MistralConfig(**ODD, head_dim=20, sliding_window=17),
+    "mistral-whole": lambda: transformers.MistralConfig(**dict(ODD, tie_word_embeddings=True), sliding_window=None),
+    "phi3": lambda: transformers.Phi3Config(**ODD, sliding_window=17, partial_rotary_factor=0.75),
+    "nemotron": lambda: transformers.NemotronConfig(**ODD, head_dim=20, partial_rotary_factor=0.5),
+    "gpt-neox": lambda: transformers.GPTNeoXConfig(**{k: v for k, v in ODD.items() if k != "num_key_value_heads"}, use_parallel_residual=False,
+                                                   rotary_pct=0.25),
+    "stablelm": lambda: transformers.StableLmConfig(**ODD, use_qkv_bias=True, partial_rotary_factor=0.25),
+    "stablelm-plain": lambda: transformers.StableLmConfig(**dict(ODD, tie_word_embeddings=True), partial_rotary_factor=0.5),
+    "seed-oss": lambda: transformers.SeedOssConfig(**ODD, head_dim=20),
+    "starcoder2": lambda: transformers.Starcoder2Config(**dict(ODD, tie_word_embeddings=True), sliding_window=17),
+    "arcee": lambda: transformers.ArceeConfig(**ODD, head_dim=20),
+    "jais2": lambda: transformers.Jais2Config(**ODD, head_dim=20),
+    "persimmon": lambda: transformers.PersimmonConfig(**{k: v for k, v in ODD.items() if k != "num_key_value_heads"}, partial_rotary_factor=0.5),
+    "gpt-bigcode": lambda: transformers.GPTBigCodeConfig(vocab_size=250, n_positions=128, n_embd=96, n_layer=4, n_head=6, n_inner=184, bos_token_id=1,
+                                                         eos_token_id=2, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0),
+    "smollm3": lambda: transformers.SmolLM3Config(**ODD, no_rope_layer_interval=2),
+    "glm": lambda: transformers.GlmConfig(**ODD, head_dim=20, partial_rotary_factor=0.4),
+    "ernie4.5": lambda: transformers.Ernie4_5Config(**ODD, head_dim=20),
+    "internlm2": lambda: transformers.LlamaConfig(**ODD),
+    "helium": lambda: transformers.HeliumConfig(**ODD, head_dim=16),
+    "ministral": lambda: transformers.MinistralConfig(**ODD, head_dim=20, sliding_window=17,
+                                                      layer_types=["sliding_attention", "full_attention"] * 2),
 }
 HOW = ["safetensors", "shards", "bin", "bin-shards"]
 
@@ -36,11 +64,38 @@ def make(family, directory, how="safetensors", dtype=torch.bfloat16, **keys):
     model = model.to(dtype)
     model.save_pretrained(directory, **(dict(max_shard_size="100KB") if how.endswith("shards") else {}))
     loaded = models.load(directory)
+    if family in RENAMED:
+        RENAMED[family](directory)
     if how.startswith("bin"):
         as_bin(directory)
     tokens = numpy.random.default_rng(7).integers(0, model.config.vocab_size, (2, 48))
     numpy.savez(directory / "logits.npz", tokens=tokens, logits=models.logits(loaded, tokens))
     return directory
+
+
+def as_internlm2(directory):
+    """A Llama as InternLM 2, whose class is not in transformers: other names, and one tensor with the queries, key and value of each group."""
+    from safetensors.torch import load_file, save_file
+    config = json.loads((directory / "config.json").read_text())
+    groups, head, hidden = config["num_key_value_heads"], config.pop("head_dim"), config["hidden_size"]
+    for key in ("attention_bias", "mlp_bias", "pretraining_tp"):
+        config.pop(key)
+    config.update(architectures=["InternLM2ForCausalLM"], model_type="internlm2", bias=False)
+    (directory / "config.json").write_text(json.dumps(config))
+    names = {"model.embed_tokens": "model.tok_embeddings", "lm_head": "output", "self_attn.o_proj": "attention.wo", "input_layernorm": "attention_norm",
+             "post_attention_layernorm": "ffn_norm", "mlp.gate_proj": "feed_forward.w1", "mlp.up_proj": "feed_forward.w3", "mlp.down_proj": "feed_forward.w2"}
+    tensors, renamed = load_file(directory / "model.safetensors"), {}
+    for name, tensor in tensors.items():
+        if name.endswith("q_proj.weight"):
+            parts = [tensors[name.replace("q_proj", part)].view(groups, -1, head, hidden) for part in ("q_proj", "k_proj", "v_proj")]
+            renamed[name.replace("self_attn.q_proj", "attention.wqkv")] = torch.cat(parts, 1).view(-1, hidden)
+        elif not name.endswith(("k_proj.weight", "v_proj.weight")):
+            old = next((old for old in names if old in name), "")
+            renamed[name.replace(old, names[old]) if old else name] = tensor
+    save_file(renamed, directory / "model.safetensors", {"format": "pt"})
+
+
+RENAMED = {"internlm2": as_internlm2}  # logits.npz is of the model before
 
 
 def as_bin(directory):

@@ -55,13 +55,8 @@ def test_vocabulary_is_cropped_on_demand(fixtures, name, view):
 def test_config_is_complete(fixtures, name, view):
     """Every value that AutoConfig ends up with and that shapes the model stands in config.json: nothing is left to a default."""
     with program.hf(fixtures / name, view) as directory:
-        config = transformers.AutoConfig.from_pretrained(directory)
         written = json.loads((directory / "config.json").read_text())
         assert written["architectures"] and written["vocab_size"] == 1024
         assert transformers.GenerationConfig.from_pretrained(directory) is not None
-        shaping = [key for key in config.to_dict() if key.startswith(("num_", "hidden_", "n_", "head_", "qk_", "q_", "kv_", "v_head", "moe_",
-                                                                      "rms_", "layer_norm", "tie_", "attention_bias", "mlp_bias",
-                                                                      "topk_", "norm_topk", "routed_", "first_k", "max_pos"))]
-        computed = ("qk_head_dim", "head_dim") if config.model_type == "deepseek_v3" else ()  # sums of what stands in the file
-        unsaid = [key for key in shaping if key not in (*written, *computed) and config.attribute_map.get(key, key) not in written]
+        unsaid = models.unsaid(directory)
         assert not unsaid, f"left to transformers' defaults: {unsaid}"

@@ -73,15 +73,15 @@ def loads(table, **more):
 LOADS = [*loads(WEIGHTS), *loads(OLDER, core="0.15.3"), *loads(OPTIMIZERS, optimizer=True)]
 
 
-def answers(core, jobs, place):
-    """What peers/load_views.py says of each job."""
+def answers(core, jobs, place, script="load_views.py", **more):
+    """What a script of peers/ says of each job; more: of its environment."""
     try:
         python, environment = generated.interpreter(core)
     except venvs.Missing as reason:
         pytest.skip(str(reason))
     (place / "jobs").write_text("".join(json.dumps(job) + "\n" for job in jobs))
-    script = pathlib.Path(__file__).parent / "peers" / "load_views.py"
-    done = subprocess.run([python, script, place / "jobs"], capture_output=True, text=True, timeout=1800 + 60 * len(jobs), env=environment)
+    script = pathlib.Path(__file__).parent / "peers" / script
+    done = subprocess.run([python, script, place / "jobs"], capture_output=True, text=True, timeout=1800 + 60 * len(jobs), env=environment | more)
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     assert len(said) == len(jobs), done.stderr[-3000:]
     return said

@@ -62,13 +62,13 @@ def layer_spec(config, vp_stage=None):
     return gpt_layer_specs.get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization=config.normalization)
 
 
-def provider_of(bridge, dtype):
-    provider = bridge.to_megatron_provider(load_weights=False)
+def provider_of(bridge, dtype, load_weights=False, **more):
+    provider = bridge.to_megatron_provider(load_weights=load_weights)
     values = dict(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, pipeline_dtype=dtype, params_dtype=dtype, bf16=dtype is torch.bfloat16,
                   transformer_layer_spec=layer_spec, use_cpu_initialization=True, gradient_accumulation_fusion=False, apply_rope_fusion=False,
                   persist_layer_norm=False, masked_softmax_fusion=False, bias_dropout_fusion=False, bias_activation_fusion=False,
                   cross_entropy_loss_fusion=False, moe_grouped_gemm=False, moe_permute_fusion=False, moe_router_fusion=False,
-                  moe_token_dispatcher_type="allgather", moe_shared_expert_overlap=False)
+                  moe_token_dispatcher_type="allgather", moe_shared_expert_overlap=False, **more)
     for key, value in values.items():
         if hasattr(provider, key):
             setattr(provider, key, value)

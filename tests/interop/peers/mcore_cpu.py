@@ -112,6 +112,7 @@ FAMILIES = {
                   untie_embeddings_and_output_weights=False),
     "gpt2": dict(num_query_groups=4, normalization="LayerNorm", swiglu=False, position_embedding_type="learned_absolute",
                  add_bias_linear=True, add_qkv_bias=True, untie_embeddings_and_output_weights=False),
+    "mistral": dict(window_size=(12, 0)),
     "mixtral": dict(MOE),
     "deepseek": dict(MOE, multi_latent_attention=True, q_lora_rank=32, kv_lora_rank=16, qk_head_dim=16, qk_pos_emb_head_dim=8,
                      v_head_dim=16, moe_ffn_hidden_size=48, moe_router_score_function="sigmoid", qk_layernorm=True,
@@ -143,13 +144,19 @@ def zero_centred(args):
     return getattr(args, "apply_layernorm_1p", False) or getattr(args, "layernorm_zero_centered_gamma", False)
 
 
+def gelu(args):
+    """As Megatron computes it: by tanh where it is fused, else by erf."""
+    approximate = "tanh" if getattr(args, "bias_gelu_fusion", True) else "none"
+    return lambda x: torch.nn.functional.gelu(x, approximate=approximate)
+
+
 def config(args):
     """TransformerConfig from the arguments, as Megatron-LM's core_transformer_config_from_args makes it."""
     from megatron.core.transformer import transformer_config
     cls = getattr(transformer_config, "MLATransformerConfig" if args.multi_latent_attention else "TransformerConfig")
     values = {k: v for k, v in vars(args).items() if k in cls.__dataclass_fields__ and v is not None}
     values.update(num_moe_experts=args.num_experts, gated_linear_unit=args.swiglu, bias_activation_fusion=False,
-                  activation_func=torch.nn.functional.silu if args.swiglu else lambda x: torch.nn.functional.gelu(x, approximate="tanh"),
+                  activation_func=torch.nn.functional.silu if args.swiglu else gelu(args),
                   pipeline_dtype=args.params_dtype, use_cpu_initialization=True, hidden_dropout=0.0, attention_dropout=0.0,
                   bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False, gradient_accumulation_fusion=False,
                   persist_layer_norm=False, sequence_parallel=False, variable_seq_lengths=False,
