@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK_BYTES (64 * 1024)
+/* The first block is small: many arenas hold a few names, and a long-lived mount has thousands. */
+#define FIRST_BYTES   1024
+#define LARGEST_BYTES (64 * 1024)
 
 struct mfs_arena_block {
 	struct mfs_arena_block *next;
@@ -15,9 +17,19 @@ struct mfs_arena_block {
 	alignas(max_align_t) char bytes[];
 };
 
+/* Blocks double what is there, up to the largest. */
+static size_t least_block(const struct mfs_arena *a)
+{
+	if (a->block)
+		return a->block;
+	if (a->total < FIRST_BYTES)
+		return FIRST_BYTES;
+	return a->total < LARGEST_BYTES ? a->total : LARGEST_BYTES;
+}
+
 static int add_block(struct mfs_arena *a, size_t size)
 {
-	const size_t least = a->block ? a->block : BLOCK_BYTES;
+	const size_t least = least_block(a);
 	struct mfs_arena_block *block;
 
 	if (size < least)

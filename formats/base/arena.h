@@ -10,7 +10,7 @@ struct mfs_arena {
 	struct mfs_arena_block *blocks;
 	size_t used;  /* in the newest block */
 	size_t total; /* bytes handed out by malloc, for limits and statistics */
-	size_t block; /* bytes of the smallest block; 0: 64 KiB */
+	size_t block; /* bytes of the smallest block; 0: they grow from 1 KiB to 64 */
 };
 
 /* Zeroed memory aligned for any object, or NULL. A zero-filled struct is an empty arena. */

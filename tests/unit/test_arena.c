@@ -43,6 +43,26 @@ START_TEST(test_larger_than_a_block)
 }
 END_TEST
 
+/* Few names cost little, and many are in few blocks. */
+START_TEST(test_blocks_grow)
+{
+	struct mfs_arena a = {0};
+	unsigned blocks = 0;
+
+	ck_assert_ptr_nonnull(mfs_arena_strndup(&a, "a name", 6));
+	ck_assert_uint_lt(a.total, 2048);
+	for (unsigned i = 0; i < (1u << 20) / 64; i++) {
+		const size_t before = a.total;
+
+		ck_assert_ptr_nonnull(mfs_arena_alloc(&a, 64));
+		blocks += a.total != before;
+	}
+	ck_assert_uint_lt(blocks, 32);
+	ck_assert_uint_lt(a.total, (1u << 20) + (128u << 10));
+	mfs_arena_release(&a);
+}
+END_TEST
+
 START_TEST(test_impossible_sizes_are_refused)
 {
 	struct mfs_arena a = {0};
@@ -73,6 +93,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "arena", test_memory_is_zeroed_aligned_and_apart);
 
 	tcase_add_test(c, test_larger_than_a_block);
+	tcase_add_test(c, test_blocks_grow);
 	tcase_add_test(c, test_impossible_sizes_are_refused);
 	tcase_add_test(c, test_text);
 	return s;
