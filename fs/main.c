@@ -12,6 +12,7 @@
 #include "fs/diff/command.h"
 #include "fs/export/command.h"
 #include "fs/families/command.h"
+#include "fs/fsck/command.h"
 #include "fs/inspect/command.h"
 #include "fs/mount/command.h"
 #include "fs/mount/daemon.h"
@@ -29,13 +30,21 @@ static const struct {
 	const char *name;
 	int (*run)(int argc, char **argv);
 } commands[] = {
-	{"inspect", mfs_cmd_inspect}, {"ls", mfs_cmd_ls},
-	{"verify", mfs_cmd_verify},   {"export", mfs_cmd_export},
-	{"diff", mfs_cmd_diff},	      {"families", mfs_cmd_families},
-	{"pack", mfs_cmd_pack},	      {"sample", mfs_cmd_sample},
-	{"sum", mfs_cmd_sum},	      {"--help", print_help},
-	{"-h", print_help},	      {"--version", print_version},
-	{"-V", print_version},	      {MFS_FETCHER_COMMAND, mfs_fetcher_main},
+	{"inspect", mfs_cmd_inspect},
+	{"ls", mfs_cmd_ls},
+	{"verify", mfs_cmd_verify},
+	{"export", mfs_cmd_export},
+	{"diff", mfs_cmd_diff},
+	{"families", mfs_cmd_families},
+	{"fsck", mfs_cmd_fsck},
+	{"pack", mfs_cmd_pack},
+	{"sample", mfs_cmd_sample},
+	{"sum", mfs_cmd_sum},
+	{"--help", print_help},
+	{"-h", print_help},
+	{"--version", print_version},
+	{"-V", print_version},
+	{MFS_FETCHER_COMMAND, mfs_fetcher_main},
 };
 
 static const char help[] =
@@ -49,6 +58,7 @@ static const char help[] =
 	"  mcorefs export SOURCE VIEW DEST         write a view out (resumable)\n"
 	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
 	"  mcorefs families [-o family=FILE]       which HuggingFace models it knows\n"
+	"  mcorefs fsck PATH                       what loading its pickles would import\n"
 	"  mcorefs sum SOURCE                      SHA-256 of each tensor, at any layout\n"
 	"  mcorefs sample SOURCE --step N          the batch of a training step\n"
 	"  mcorefs pack PREFIX < IDS               token ids into PREFIX.bin and .idx\n"

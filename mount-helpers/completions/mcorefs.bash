@@ -108,6 +108,7 @@ _mcorefs() {
 		export) mapfile -t COMPREPLY < <(compgen -W '--force --json -o' -- "$cur") ;;
 		families) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
+		fsck) mapfile -t COMPREPLY < <(compgen -W '--strict --globals' -- "$cur") ;;
 		sum) mapfile -t COMPREPLY < <(compgen -W '--output --sign --optim -o' -- "$cur") ;;
 		sample)
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
@@ -126,7 +127,7 @@ _mcorefs() {
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -X '!*.idx' -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff families sum sample pack' -- "$cur")
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff families fsck sum sample pack' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views) $(_mcorefs_data)" -- "$cur")
 	fi

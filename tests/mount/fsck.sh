@@ -1,0 +1,42 @@
+#!/bin/bash
+# mcorefs fsck: picklescan's exit codes, on checkpoints that are clean and on pickles that would call something.
+. "$(dirname "$0")/lib.sh"
+
+m=$MCOREFS
+for name in weights optim hf data; do
+	"$m" fsck "$FIXTURES/$name" >"$work/said" || fail "$name: $(<"$work/said")"
+	grep -q ' 0 dangerous, 0 with unknown imports, 0 that could not' "$work/said" || fail "$name: $(<"$work/said")"
+done
+
+# scan TEXT STATUS PATTERN PATH [OPTION...]
+scan() {
+	"$m" fsck "${@:4}" >"$work/said" 2>&1
+	same "$1: exit status" "$?" "$2"
+	grep -q "$3" "$work/said" || fail "$1: expected a line like '$3', found '$(<"$work/said")'"
+}
+
+evil='cos\nsystem\n(S"echo"\ntR.'
+mkdir "$work/dir" "$work/dir/in"
+printf '%b' "$evil" >"$work/dir/in/model.bin"
+scan 'a pickle' 1 'model.bin: DANGEROUS imports os system' "$work/dir/in/model.bin"
+scan 'a directory' 1 '1 files, 1 pickles: 1 dangerous' "$work/dir"
+# A second archive behind an honest one, which no directory of a ZIP names: as .distcp files are.
+copy_fixture weights/llama-torch-tp2-pp2
+chmod -R u+w "$ckpt"
+f=$(echo "$ckpt"/iter_*/mp_rank_00_000/model_optim_rng.pt)
+{ printf 'PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\010\0\0\0data.pkl' && printf '%b' "$evil"; } >>"$f"
+scan 'behind an archive' 1 'mp_rank_00_000/model_optim_rng.pt: DANGEROUS imports os system' "$ckpt"
+printf '\200\002cmycode\nConfig\n)R.' >"$work/unknown.pkl"
+scan 'unknown' 0 'unknown   imports mycode Config' "$work/unknown.pkl"
+scan '--strict' 1 'unknown   imports mycode Config' "$work/unknown.pkl" --strict
+scan '--globals' 0 'harmless  imports torch._utils _rebuild_tensor_v2' "$FIXTURES/weights/llama-torch-tp2-pp2" --globals
+printf 'cos\nsystem\n)R' >"$work/cut.pkl"
+scan 'cut short' 2 'cut.pkl: .*it ends before its STOP' "$work/cut.pkl"
+grep -q 'DANGEROUS imports os system' "$work/said" || fail "cut short: $(<"$work/said")"
+scan 'nothing there' 2 'none: No such file' "$work/none"
+mkfifo "$work/dir/fifo"
+scan 'a FIFO is not waited for' 1 '1 files, 1 pickles' "$work/dir"
+ln -s / "$work/dir/out"
+ln -s loop "$work/dir/loop"
+scan 'a link that leads nowhere' 2 'loop: Too many levels' "$work/dir"
+exit 0

@@ -1,0 +1,137 @@
+/* What a pickle imports, and what is thought of it: formats/torch/pickle_globals.h and
+ * fs/fsck/verdict.h. */
+#include "tests/unit/unit.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "formats/torch/pickle_globals.h"
+#include "fs/fsck/verdict.h"
+
+static char said[1000];
+
+static void found(void *arg, const char *module, size_t module_len, const char *name,
+		  size_t name_len)
+{
+	const size_t at = strlen(said);
+
+	(void)arg;
+	if (module)
+		snprintf(said + at, sizeof(said) - at, "%.*s.%.*s ", (int)module_len, module,
+			 (int)name_len, name);
+	else
+		snprintf(said + at, sizeof(said) - at, "? ");
+}
+
+#define STREAM(text) text, sizeof(text) - 1
+static const struct {
+	const char *bytes;
+	size_t len;
+	const char *imports;
+	int rc;
+} streams[] = {
+	{STREAM("cos\nsystem\n(S'id'\ntR."), "os.system ", 0},
+	{STREAM("(ios\nsystem\n."), "os.system ", 0},
+	{STREAM("(cos\nsystem\no."), "os.system ", 0},
+	{STREAM("\x80\x04\x8c\x02os\x8c\x06system\x93."), "os.system ", 0},
+	/* Names of the memo, in the other order. */
+	{STREAM("\x80\x04\x8c\x06system\x94\x8c\x02os\x94"
+		"0h\x01h\x00\x93."),
+	 "os.system ", 0},
+	/* MEMOIZE takes the number of slots that are set, as CPython does, not the next one. */
+	{STREAM("\x80\x04\x8c\x06systemq\x05\x8c\x02os\x94"
+		"00h\x01h\x05\x93."),
+	 "os.system ", 0},
+	/* A slot that is put again. */
+	{STREAM("\x80\x04\x8c\x01xq\x00\x8c\x02osq\x00"
+		"00h\x00\x8c\x06system\x93."),
+	 "os.system ", 0},
+	{STREAM("\x80\x04\x8c\x02os2\x93."), "os.os ", 0},
+	/* What is put together, escaped or taken from copyreg's registry: nobody knows. */
+	{STREAM("\x80\x04\x8c\x02os\x8c\x03sys)R\x93."), "? ", 0},
+	{STREAM("S'o\\x73'\n\x8c\x06system\x93."), "? ", 0},
+	{STREAM("Vo\\u0073\n\x8c\x06system\x93."), "? ", 0},
+	{STREAM("\x82\x01."), "? ", 0},
+	{STREAM("\x83\x01\x01."), "? ", 0},
+	{STREAM("\x84\x01\x01\x01\x01."), "? ", 0},
+	/* What lies before a fault was executed. */
+	{STREAM("cos\nsystem\n)R"), "os.system ", -ENODATA},
+	{STREAM("cos\nsystem\n)R\xff"), "os.system ", -EINVAL},
+	{STREAM("N.cos\nsystem\n."), "", 0},
+	{STREAM("X\xff\xff\xff\x7f"), "", -ENODATA},
+	{STREAM("c\x1b[2J\nx\n."), "", -EINVAL},
+	{STREAM("c\xc3(\nx\n."), "", -EINVAL},
+	{STREAM("N\x86."), "", -EINVAL},
+	{STREAM("N(\x86."), "", -EINVAL},
+	{STREAM("t."), "", -EINVAL},
+	{STREAM("h\x00."), "", -EINVAL},
+	{STREAM("Nr\xff\xff\xff\x7f."), "", -EINVAL},
+};
+
+START_TEST(test_imports)
+{
+	struct mfs_error err;
+	size_t end;
+
+	*said = '\0';
+	ck_assert_int_eq(
+		mfs_pickle_globals(streams[_i].bytes, streams[_i].len, found, NULL, &end, &err),
+		streams[_i].rc);
+	ck_assert_str_eq(said, streams[_i].imports);
+	ck_assert_uint_le(end, streams[_i].len);
+	if (!streams[_i].rc)
+		ck_assert_int_eq(streams[_i].bytes[end - 1], '.');
+}
+END_TEST
+
+static const struct {
+	const char *module, *name;
+	enum mfs_verdict verdict;
+} names[] = {
+	{"collections", "OrderedDict", MFS_HARMLESS},
+	{"torch._utils", "_rebuild_tensor_v2", MFS_HARMLESS},
+	{"torch", "bfloat16", MFS_HARMLESS},
+	{"torch", "float8_e4m3fn", MFS_HARMLESS},
+	{"torch.storage", "UntypedStorage", MFS_HARMLESS},
+	{"argparse", "Namespace", MFS_HARMLESS},
+	{"signal", "Signals", MFS_HARMLESS},
+	{"signal", "raise_signal", MFS_DANGEROUS},
+	{"builtins", "set", MFS_HARMLESS},
+	{"__builtin__", "set", MFS_HARMLESS},
+	{"__builtin__", "eval", MFS_DANGEROUS},
+	{"builtins", "getattr", MFS_DANGEROUS},
+	{"os", "system", MFS_DANGEROUS},
+	{"os.path", "exists", MFS_DANGEROUS},
+	{"ossaudio", "x", MFS_UNKNOWN},
+	{"mycode.train", "Config", MFS_UNKNOWN},
+	/* Attributes of something harmless. */
+	{"torch", "os.system", MFS_DANGEROUS},
+	{"torch", "float32.x", MFS_DANGEROUS},
+	{"megatron.core.enums", "sys.modules", MFS_DANGEROUS},
+	{"torch.serialization", "load", MFS_DANGEROUS},
+	{"torch", "load", MFS_DANGEROUS},
+	{"pandas", "read_pickle", MFS_DANGEROUS},
+	{"numpy.f2py.crackfortran", "getlincoef", MFS_DANGEROUS},
+	{"torch", "", MFS_DANGEROUS},
+};
+
+START_TEST(test_verdicts)
+{
+	ck_assert_int_eq(mfs_verdict(names[_i].module, strlen(names[_i].module), names[_i].name,
+				     strlen(names[_i].name)),
+			 names[_i].verdict);
+	ck_assert_int_eq(mfs_verdict(NULL, 0, NULL, 0), MFS_DANGEROUS);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("pickle_globals");
+	TCase *c = tcase_create("globals");
+
+	suite_add_tcase(s, c);
+	tcase_add_loop_test(c, test_imports, 0, sizeof(streams) / sizeof(*streams));
+	tcase_add_loop_test(c, test_verdicts, 0, sizeof(names) / sizeof(*names));
+	return s;
+}
