@@ -186,6 +186,10 @@ static void check_constant(struct mfs_hf_reader *r, const struct mfs_config_row 
 		snprintf(expected, sizeof(expected), "%s",
 			 row->kind == MFS_CONFIG_TRUE ? "true" : "false");
 		break;
+	case MFS_CONFIG_NULL:
+		same = false;
+		snprintf(expected, sizeof(expected), "null");
+		break;
 	default:
 		break;
 	}
@@ -283,6 +287,70 @@ static void check_norm_topk(struct mfs_hf_reader *r)
 				      : "false, as there is one expert per token");
 }
 
+/* ---- which layers have experts ---- */
+
+static void no_experts(struct mfs_hf_reader *r, int64_t layer)
+{
+	((uint8_t *)r->args->moe_layers)[layer] = 0;
+}
+
+/* The count of leading dense layers, which follows from the list. */
+static void count_dense(struct mfs_megatron_args *a)
+{
+	a->first_dense_layers = 0;
+	while (a->first_dense_layers < a->num_layers && !a->moe_layers[a->first_dense_layers])
+		a->first_dense_layers++;
+}
+
+/* A list of the layers that have none. */
+static void read_dense_layers(struct mfs_hf_reader *r, const char *key)
+{
+	const json_t *list = mfs_hf_set_key(r, key), *number;
+	size_t i;
+
+	if (list && !json_is_array(list))
+		mfs_hf_refuse(r, -EINVAL, key, list, "a list of layers");
+	json_array_foreach(list, i, number)
+	{
+		const json_int_t layer = json_integer_value(number);
+
+		if (!json_is_integer(number) || layer < 0 || layer >= r->args->num_layers)
+			mfs_hf_refuse(r, -EINVAL, key, number, "the number of a layer");
+		if (r->rc)
+			return;
+		no_experts(r, layer);
+	}
+	count_dense(r->args);
+}
+
+/* A text for each layer. Another key may count the leading dense ones; both must agree. Without
+ * either the first layer is dense (Glm4MoeLiteConfig). */
+static void read_mlp_layer_types(struct mfs_hf_reader *r, const char *key)
+{
+	const json_t *types = mfs_hf_set_key(r, key);
+	struct mfs_megatron_args *a = r->args;
+
+	if (!types && !a->first_dense_layers)
+		no_experts(r, 0);
+	if (types && json_array_size(types) != (size_t)a->num_layers)
+		mfs_hf_refuse(r, -EINVAL, key, types, "one text a layer");
+	for (int64_t i = 0; types && i < a->num_layers && !r->rc; i++) {
+		const json_t *type = json_array_get(types, (size_t)i);
+		const char *text = json_string_value(type);
+		const bool sparse = text && !strcmp(text, "sparse");
+
+		if (!text || (!sparse && strcmp(text, "dense")))
+			mfs_hf_refuse(r, -ENOTSUP, key, type, "\"dense\" or \"sparse\"");
+		else if (!sparse)
+			no_experts(r, i);
+		else if (!a->moe_layers[i])
+			mfs_hf_refuse(r, -EINVAL, key, types,
+				      "as many leading dense layers as 'first_k_dense_replace'");
+	}
+	if (!r->rc)
+		count_dense(a);
+}
+
 static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 {
 	struct mfs_megatron_args *a = r->args;
@@ -309,6 +377,12 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 		break;
 	case MFS_VALUE_EXPERT_GROUPS:
 		read_groups(r);
+		break;
+	case MFS_VALUE_DENSE_LAYERS:
+		read_dense_layers(r, row->key);
+		break;
+	case MFS_VALUE_MLP_LAYER_TYPES:
+		read_mlp_layer_types(r, row->key);
 		break;
 	case MFS_VALUE_NORM_TOPK:
 		check_norm_topk(r);

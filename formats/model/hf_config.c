@@ -76,16 +76,41 @@ static json_t *rope_parameters(const struct writer *w)
 	return scaling;
 }
 
+/* Appends to a list that may be NULL, for want of memory. */
+static void append(json_t **list, json_t *value)
+{
+	if (json_array_append_new(*list, value)) {
+		json_decref(*list);
+		*list = NULL;
+	}
+}
+
 static json_t *layer_types(const struct writer *w)
 {
 	const char *type = w->features & MFS_HAS(WINDOW) ? "sliding_attention" : "full_attention";
 	json_t *types = json_array();
 
 	for (int64_t i = 0; i < w->args->num_layers; i++)
-		if (json_array_append_new(types, json_string(type))) {
-			json_decref(types);
-			return NULL;
-		}
+		append(&types, json_string(type));
+	return types;
+}
+
+static json_t *dense_layers(const struct mfs_megatron_args *a)
+{
+	json_t *numbers = json_array();
+
+	for (int64_t i = 0; i < a->num_layers; i++)
+		if (!mfs_args_is_moe(a, i))
+			append(&numbers, json_integer(i));
+	return numbers;
+}
+
+static json_t *mlp_layer_types(const struct mfs_megatron_args *a)
+{
+	json_t *types = json_array();
+
+	for (int64_t i = 0; i < a->num_layers; i++)
+		append(&types, json_string(mfs_args_is_moe(a, i) ? "sparse" : "dense"));
 	return types;
 }
 
@@ -135,6 +160,10 @@ static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 		return json_integer(grouped ? a->moe_router_num_groups : 1);
 	case MFS_VALUE_GROUP_TOPK:
 		return json_integer(grouped ? a->moe_router_group_topk : 1);
+	case MFS_VALUE_DENSE_LAYERS:
+		return dense_layers(a);
+	case MFS_VALUE_MLP_LAYER_TYPES:
+		return mlp_layer_types(a);
 	case MFS_VALUE_NORM_TOPK:
 		return json_boolean(a->moe_router_topk > 1);
 	}

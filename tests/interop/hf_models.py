@@ -12,6 +12,10 @@ COMMON = dict(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_ke
 # Sizes of which no two agree: a head that is not a power of two, rows that no vector divides, a window shorter than the text.
 ODD = dict(hidden_size=96, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=2, intermediate_size=184, vocab_size=250,
            max_position_embeddings=128, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+EXPERTS = dict(moe_intermediate_size=40, num_experts_per_tok=3)
+# Multi-latent attention, whose parts are of as many sizes.
+LATENT = dict({k: v for k, v in ODD.items() if k != "num_key_value_heads"}, num_key_value_heads=6, kv_lora_rank=24, qk_nope_head_dim=20,
+              qk_rope_head_dim=12, v_head_dim=28)
 
 CONFIGS = {
     "llama": lambda: transformers.LlamaConfig(**COMMON),
@@ -38,6 +42,27 @@ CONFIGS = {
     "arcee": lambda: transformers.ArceeConfig(**ODD, head_dim=20),
     "jais2": lambda: transformers.Jais2Config(**ODD, head_dim=20),
     "persimmon": lambda: transformers.PersimmonConfig(**{k: v for k, v in ODD.items() if k != "num_key_value_heads"}, partial_rotary_factor=0.5),
+    "qwen3-moe": lambda: transformers.Qwen3MoeConfig(**ODD, head_dim=20, **EXPERTS, num_experts=6, norm_topk_prob=True, mlp_only_layers=[0, 2]),
+    "qwen3-moe-plain": lambda: transformers.Qwen3MoeConfig(**dict(ODD, tie_word_embeddings=True), head_dim=20, **EXPERTS, num_experts=6,
+                                                           norm_topk_prob=False),
+    "qwen2-moe": lambda: transformers.Qwen2MoeConfig(**ODD, **EXPERTS, num_experts=6, shared_expert_intermediate_size=56, mlp_only_layers=[1]),
+    "deepseek-v2": lambda: transformers.DeepseekV2Config(**LATENT, **EXPERTS, q_lora_rank=None, n_routed_experts=6, n_shared_experts=2,
+                                                         first_k_dense_replace=1, routed_scaling_factor=1.5, rms_norm_eps=1e-6),
+    "deepseek-v2-yarn": lambda: transformers.DeepseekV2Config(
+        **LATENT, **EXPERTS, q_lora_rank=32, n_routed_experts=6, n_shared_experts=1, first_k_dense_replace=2, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=4.0, mscale=0.707, mscale_all_dim=0.707, beta_fast=32, beta_slow=1,
+            original_max_position_embeddings=32)),
+    "glm4-moe-lite": lambda: transformers.Glm4MoeLiteConfig(**LATENT, **EXPERTS, q_lora_rank=32, n_routed_experts=6, n_shared_experts=1,
+                                                            routed_scaling_factor=1.8, num_nextn_predict_layers=0),
+    "glm4-moe": lambda: transformers.Glm4MoeConfig(**ODD, head_dim=20, **EXPERTS, n_routed_experts=6, n_shared_experts=1, first_k_dense_replace=1,
+                                                   attention_bias=True, use_qk_norm=True, routed_scaling_factor=2.5, num_nextn_predict_layers=0),
+    "glm4-moe-plain": lambda: transformers.Glm4MoeConfig(**ODD, **EXPERTS, n_routed_experts=6, n_shared_experts=2, first_k_dense_replace=2,
+                                                         num_nextn_predict_layers=0),
+    "deepseek-mtp": lambda: transformers.DeepseekV3Config(**LATENT, **dict(EXPERTS, num_experts_per_tok=4), q_lora_rank=32, n_routed_experts=8,
+                                                          n_shared_experts=1, n_group=4, topk_group=2, num_nextn_predict_layers=2,
+                                                          first_k_dense_replace=1, rms_norm_eps=1e-6),
+    "glm4-moe-mtp": lambda: transformers.Glm4MoeConfig(**ODD, head_dim=20, **EXPERTS, n_routed_experts=6, n_shared_experts=1,
+                                                       first_k_dense_replace=1, use_qk_norm=True, num_nextn_predict_layers=1),
     "gpt-bigcode": lambda: transformers.GPTBigCodeConfig(vocab_size=250, n_positions=128, n_embd=96, n_layer=4, n_head=6, n_inner=184, bos_token_id=1,
                                                          eos_token_id=2, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0),
     "smollm3": lambda: transformers.SmolLM3Config(**ODD, no_rope_layer_interval=2),
@@ -57,20 +82,38 @@ def make(family, directory, how="safetensors", dtype=torch.bfloat16, **keys):
     torch.manual_seed(len(family))
     config = CONFIGS[family]()
     config.update(keys)
+    ahead = (getattr(config, "num_nextn_predict_layers", 0) or 0) if family.endswith("-mtp") else 0
+    config.num_hidden_layers += ahead
     model = transformers.AutoModelForCausalLM.from_config(config)
     for name, parameter in [*model.named_parameters(), *((n, b) for n, b in model.named_buffers() if n.endswith("correction_bias"))]:
         norm = "norm" in name or ".ln_" in name
         parameter.copy_(torch.randn(parameter.shape) * 0.08 + (1 if norm and name.endswith("weight") else 0))
     model = model.to(dtype)
     model.save_pretrained(directory, **(dict(max_shard_size="100KB") if how.endswith("shards") else {}))
+    if ahead:
+        predict_ahead(directory, ahead)
     loaded = models.load(directory)
     if family in RENAMED:
         RENAMED[family](directory)
     if how.startswith("bin"):
         as_bin(directory)
     tokens = numpy.random.default_rng(7).integers(0, model.config.vocab_size, (2, 48))
-    numpy.savez(directory / "logits.npz", tokens=tokens, logits=models.logits(loaded, tokens))
+    said = dict(mtp=models.logits_ahead(loaded, directory, tokens)) if ahead else {}
+    numpy.savez(directory / "logits.npz", tokens=tokens, logits=models.logits(loaded, tokens), **said)
     return directory
+
+
+def predict_ahead(directory, count):
+    """The last layers become those of multi-token prediction, which transformers saves no more than it builds them with the model."""
+    from safetensors.torch import load_file, save_file
+    config = json.loads((directory / "config.json").read_text())
+    config["num_hidden_layers"] -= count
+    (directory / "config.json").write_text(json.dumps(config))
+    tensors, hidden = load_file(directory / "model.safetensors"), config["hidden_size"]
+    for layer in range(config["num_hidden_layers"], config["num_hidden_layers"] + count):
+        for name, shape in {"enorm": [hidden], "hnorm": [hidden], "eh_proj": [hidden, 2 * hidden], "shared_head.norm": [hidden]}.items():
+            tensors[f"model.layers.{layer}.{name}.weight"] = (torch.randn(shape) * 0.08 + (len(shape) == 1)).to(tensors["model.norm.weight"].dtype)
+    save_file(tensors, directory / "model.safetensors", {"format": "pt"})
 
 
 def as_internlm2(directory):

@@ -27,6 +27,9 @@ def load(directory):
     """The model in float32; fails if a weight is missing, left over, of another shape, or could not be converted."""
     model, report = transformers.AutoModelForCausalLM.from_pretrained(directory, dtype=torch.float32, attn_implementation="eager",
                                                                       output_loading_info=True)
+    layers, ahead = model.config.num_hidden_layers, getattr(model.config, "num_nextn_predict_layers", 0) or 0
+    for layer in range(layers, layers + ahead):  # logits_ahead() loads these
+        report["unexpected_keys"] = {key for key in report["unexpected_keys"] if not key.startswith(f"model.layers.{layer}.")}
     blemishes = {key: sorted(map(str, value)) for key, value in report.items() if value}
     assert not blemishes, f"{directory}: {blemishes}"
     return with_megatron_eps(model).eval()
@@ -51,7 +54,7 @@ def unsaid(directory):
     """Keys with which AutoConfig ends up, which shape the model, and which config.json leaves to a default."""
     config = transformers.AutoConfig.from_pretrained(directory)
     written = json.loads((directory / "config.json").read_text())
-    computed = ("qk_head_dim", "head_dim") if config.model_type == "deepseek_v3" else ()  # sums of what stands in the file
+    computed = ("qk_head_dim", "head_dim") if hasattr(config, "kv_lora_rank") else ()  # sums of what stands in the file
     return [key for key in config.to_dict()
             if key.startswith(SHAPING) and key not in (*written, *computed) and config.attribute_map.get(key, key) not in written]
 
@@ -59,6 +62,27 @@ def unsaid(directory):
 @torch.no_grad()
 def logits(model, tokens):
     return model(torch.from_numpy(tokens)).logits.numpy()
+
+
+@torch.no_grad()
+def logits_ahead(model, directory, tokens):
+    """Of the layers of multi-token prediction, one after the other: layer k sees the token k + 1 places ahead, and zeros behind the end as in Megatron."""
+    from transformers.modeling_layers import MtpModel
+    model.name_or_path = model.config._name_or_path = str(directory)
+    layers = model.config.num_hidden_layers
+    model._keys_to_ignore_on_load_unexpected = [rf"model\.layers\.{layer}\." for layer in range(layers, layers + model.config.num_nextn_predict_layers)]
+    ahead = with_megatron_eps(MtpModel.from_pretrained(model)).float().eval()
+    tokens = torch.from_numpy(tokens)
+    hidden, said = model.model(tokens).last_hidden_state, []
+    places = torch.arange(tokens.shape[1])[None]
+    mask = torch.full((tokens.shape[1],) * 2, float("-inf")).triu(1)[None, None]
+    for layer in ahead.layers:
+        tokens = torch.cat([tokens[:, 1:], torch.zeros_like(tokens[:, :1])], 1)
+        embedded = ahead.embed_tokens(tokens)
+        hidden = layer(embedded, hidden, position_embeddings=ahead.rotary_emb(embedded, position_ids=places), attention_mask=mask,
+                       position_ids=places, past_key_values=None)
+        said.append(ahead.shared_head(hidden).numpy())
+    return numpy.stack(said)
 
 
 def difference(model, path):

@@ -49,6 +49,16 @@ FAMILIES = [
     Family("glm"),
     Family("ernie4.5"),
     Family("internlm2", refused=(("bias", True), ("rope_scaling", dict(type="dynamic", factor=2.0)))),
+    Family("qwen3-moe", refused=(("mlp_only_layers", [9]), ("decoder_sparse_step", 2))),
+    Family("qwen3-moe-plain", bridge=True),
+    Family("qwen2-moe"),
+    Family("deepseek-v2", refused=(("topk_method", "group_limited_greedy"),)),
+    Family("deepseek-v2-yarn"),
+    Family("glm4-moe-lite"),
+    Family("glm4-moe", refused=(("norm_topk_prob", False),)),
+    Family("glm4-moe-plain"),
+    Family("deepseek-mtp"),
+    Family("glm4-moe-mtp"),
     Family("helium", refused=(("mlp_bias", True),)),
 ]
 

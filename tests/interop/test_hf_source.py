@@ -6,7 +6,7 @@ import re
 import pytest
 import transformers
 
-COMPUTED = {"num_key_value_heads", "head_dim", "layer_types"}  # null in the table: the class computes them where they are not said
+COMPUTED = {"num_key_value_heads", "head_dim", "layer_types", "mlp_layer_types"}  # null in the table: the class computes them where they are not said
 
 
 def families():
@@ -60,5 +60,7 @@ def test_computed_values(model_type, said):
         assert config.num_key_value_heads in (None, config.num_attention_heads)
     if said.get("head_dim", 0) is None:
         assert getattr(config, "head_dim", None) in (None, config.hidden_size // config.num_attention_heads)
+    if said.get("mlp_layer_types", 0) is None:
+        assert config.mlp_layer_types == ["dense"] + ["sparse"] * (config.num_hidden_layers - 1)
     if said.get("layer_types", 0) is None:
         assert set(config.layer_types) == {"full_attention"}

@@ -40,6 +40,18 @@ says "FSDP, layers run again" llama 4-fsdp-tp2 '' --overlap-grad-reduce --overla
 says "experts" mixtral 2-ep2 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/'
 says "all of them" mixtral 8-tp2-sp-pp2-ep2-etp1 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/' --use-distributed-optimizer
 
+# milliseconds ARGUMENT...: of a step of four stages, as a plan has it
+milliseconds() {
+	plan --gpus 4 --pipeline-model-parallel-size 4 --num-layers 16 --hidden-size 4096 --ffn-hidden-size 14336 --seq-length 4096 \
+		--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 8 --bf16 "$@" || return
+	sed -nE 's/^a step on .*: ([0-9.]+) ms,.*/\1/p' "$work/log"
+}
+family_args llama
+times="$(milliseconds) $(milliseconds --num-virtual-stages-per-pipeline-rank 4) $(milliseconds --num-virtual-stages-per-pipeline-rank 4 \
+	--no-overlap-p2p-communication)"
+# The pipeline is full for 8 microbatches of 8 + 3, or, with chunks, of 8 + 3/4.
+awk -v all="$times" 'BEGIN { exit split(all, t, " ") != 3 || t[2] > 0.83 * t[1] || t[3] < 1.1 * t[2] }'
+verdict $? "chunks make a pipeline's bubble smaller, and messages go beside the passes: $times ms"
 
 # What it refuses.
 must_fail() {

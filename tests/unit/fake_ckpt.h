@@ -206,6 +206,8 @@ static inline void fake_experts(struct mfs_ckpt *c, const char *p, int32_t l)
 		return;
 	fake_add(c, p, "mlp.shared_experts.linear_fc1.weight", l, -1, 2 * shared, h);
 	fake_add(c, p, "mlp.shared_experts.linear_fc2.weight", l, -1, h, shared);
+	if (c->args.moe_shared_expert_gate)
+		fake_add(c, p, "mlp.shared_experts.gate_weight", l, -1, 1, h);
 }
 
 static inline void fake_mlp(struct mfs_ckpt *c, const char *p, int32_t l)

@@ -189,6 +189,42 @@ START_TEST(attention_comes_back)
 }
 END_TEST
 
+START_TEST(experts_come_back)
+{
+	static const uint8_t mixed[] = {1, 0};
+	struct mfs_megatron_args a = fake_mixtral();
+
+	a.qk_layernorm = true;
+	a.moe_layers = mixed;
+	round_trip(&a);
+	ck_assert_str_eq(family->name, "qwen3-moe");
+	a.moe_router_pre_softmax = true;
+	round_trip(&a);
+	a.qk_layernorm = false;
+	a.add_qkv_bias = a.moe_shared_expert_gate = true;
+	a.moe_shared_expert_intermediate_size = 56;
+	round_trip(&a);
+	ck_assert_str_eq(family->name, "qwen2-moe");
+	a.moe_shared_expert_gate = a.moe_router_pre_softmax = false;
+	a.moe_shared_expert_intermediate_size = 48;
+	a.moe_router_score_function = "sigmoid";
+	a.moe_router_enable_expert_bias = true;
+	a.moe_layers = fake_deepseek().moe_layers;
+	a.first_dense_layers = 1;
+	a.rotary_percent = 0.5;
+	a.mtp_num_layers = 1;
+	round_trip(&a);
+	ck_assert_str_eq(family->name, "glm4-moe");
+	a = fake_deepseek();
+	a.moe_router_score_function = "softmax";
+	a.moe_router_enable_expert_bias = false;
+	a.moe_router_pre_softmax = true;
+	a.moe_router_topk_scaling_factor = 2.5;
+	round_trip(&a);
+	ck_assert_str_eq(family->name, "deepseek-v2");
+}
+END_TEST
+
 START_TEST(deepseek_comes_back)
 {
 	struct mfs_megatron_args a = fake_deepseek();
@@ -388,6 +424,45 @@ START_TEST(windows)
 }
 END_TEST
 
+/* The layers of a model with experts, as text: '.' is a dense one. */
+static const char *layers_of(const char *text)
+{
+	static char out[16];
+	const struct mfs_megatron_args a = accepted(text);
+
+	ck_assert_int_lt(a.num_layers, (int64_t)sizeof(out));
+	for (int64_t i = 0; i < a.num_layers; i++)
+		out[i] = mfs_args_is_moe(&a, i) ? 'x' : '.';
+	out[a.num_layers] = 0;
+	ck_assert_int_eq(a.first_dense_layers, (int64_t)strspn(out, "."));
+	return out;
+}
+
+START_TEST(layers_with_experts)
+{
+	ck_assert_str_eq(layers_of("{'model_type': 'qwen3_moe', 'num_hidden_layers': 4}"), "xxxx");
+	ck_assert_str_eq(layers_of("{'model_type': 'qwen3_moe', 'num_hidden_layers': 4,"
+				   " 'mlp_only_layers': [2, 0]}"),
+			 ".x.x");
+	ck_assert_str_eq(layers_of("{'model_type': 'glm4_moe_lite', 'num_hidden_layers': 3}"),
+			 ".xx");
+	ck_assert_str_eq(layers_of("{'model_type': 'glm4_moe_lite', 'num_hidden_layers': 3,"
+				   " 'first_k_dense_replace': 2}"),
+			 "..x");
+	ck_assert_str_eq(layers_of("{'model_type': 'glm4_moe_lite', 'num_hidden_layers': 2,"
+				   " 'first_k_dense_replace': 1,"
+				   " 'mlp_layer_types': ['dense', 'sparse']}"),
+			 ".x");
+}
+END_TEST
+
+START_TEST(kimi_is_a_deepseek)
+{
+	accepted("{'model_type': 'kimi_k2', 'architectures': ['DeepseekV3ForCausalLM']}");
+	ck_assert_str_eq(family->name, "deepseek-v3");
+}
+END_TEST
+
 START_TEST(all_layers_dense)
 {
 	struct mfs_megatron_args a =
@@ -519,6 +594,25 @@ static const struct {
 	{"{'model_type': 'deepseek_v3', 'num_key_value_heads': 2}", -ENOTSUP,
 	 "num_attention_heads"},
 	{"{'model_type': 'deepseek_v3', 'n_shared_experts': null}", -ENODATA, "n_shared_experts"},
+	{"{'model_type': 'deepseek_v2', 'num_experts_per_tok': 2,"
+	 " 'topk_method': 'group_limited_greedy'}",
+	 -ENOTSUP, "group_limited_greedy"},
+	{"{'model_type': 'qwen3_moe', 'decoder_sparse_step': 2}", -ENOTSUP, "decoder_sparse_step"},
+	{"{'model_type': 'qwen3_moe', 'mlp_only_layers': 1}", -EINVAL, "a list of layers"},
+	{"{'model_type': 'qwen3_moe', 'mlp_only_layers': [0, 24]}", -EINVAL,
+	 "24, expected the number of a layer"},
+	{"{'model_type': 'qwen3_moe', 'mlp_only_layers': [-1]}", -EINVAL, "-1, expected"},
+	{"{'model_type': 'qwen3_moe', 'mlp_only_layers': [0.5]}", -EINVAL, "0.5, expected"},
+	{"{'model_type': 'glm4_moe_lite', 'num_hidden_layers': 2, 'mlp_layer_types': ['dense']}",
+	 -EINVAL, "one text a layer"},
+	{"{'model_type': 'glm4_moe_lite', 'num_hidden_layers': 2,"
+	 " 'mlp_layer_types': ['sparse', 'dense']}",
+	 -ENOTSUP, "dense layers between"},
+	{"{'model_type': 'glm4_moe_lite', 'num_hidden_layers': 1, 'mlp_layer_types': ['wide']}",
+	 -ENOTSUP, "\"dense\" or \"sparse\""},
+	{"{'model_type': 'glm4_moe_lite', 'num_hidden_layers': 2, 'first_k_dense_replace': 2,"
+	 " 'mlp_layer_types': ['dense', 'sparse']}",
+	 -EINVAL, "as many leading dense layers"},
 };
 
 START_TEST(refusals)
@@ -571,6 +665,10 @@ START_TEST(defaults_of_every_family)
 				   (*f)->impossible ? (*f)->impossible : "expected false");
 			continue;
 		}
+		if (!strcmp((*f)->name, "deepseek-v2")) { /* its class leaves the top k open */
+			unit_fails(parse(quoted(only), &a), &err, -EINVAL, "num_experts_per_tok");
+			continue;
+		}
 		a = accepted(only);
 		ck_assert_int_gt(a.num_layers, 0);
 		ck_assert_ptr_eq(family, *f);
@@ -591,6 +689,7 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_loop_test(c, every_family_comes_back, 0, sizeof(fakes) / sizeof(fakes[0]));
 	tcase_add_test(c, attention_comes_back);
+	tcase_add_test(c, experts_come_back);
 	tcase_add_test(c, deepseek_comes_back);
 	suite_add_tcase(s, c);
 	c = unit_case(s, "read", defaults_are_the_class_s);
@@ -601,6 +700,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, parts_of_heads);
 	tcase_add_test(c, yarn_scales);
 	tcase_add_test(c, windows);
+	tcase_add_test(c, layers_with_experts);
+	tcase_add_test(c, kimi_is_a_deepseek);
 	tcase_add_test(c, all_layers_dense);
 	tcase_add_test(c, defaults_of_every_family);
 	c = unit_case(s, "refused", arch_is_for_files_that_do_not_say);

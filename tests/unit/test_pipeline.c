@@ -1,8 +1,9 @@
 /*
  * Schedules of pipelines: trainer/parallel/pipeline.h. All stages of a pipeline are run side by
- * side on numbers that stand for what the passes compute. An exchange is over when every message
- * of it has met its other end, as on CPUs: whatever waits for ever, arrives in the wrong order, or
- * lies where something else is still needed, shows.
+ * side on numbers that stand for what the passes compute, and exchanges beside the passes: at once,
+ * as late as the passes allow, or by chance. An exchange is over when every message of it has met
+ * its other end: whatever waits for ever, arrives in the wrong order, or lies where something else
+ * is still needed, shows.
  */
 #include "tests/unit/unit.h"
 
@@ -34,8 +35,11 @@ struct content {
 
 struct stage {
 	struct mfs_pipeline p;
-	uint64_t at; /* step */
-	struct content slot[MOST_PLACES], batch[MOST_PLACES], grad[MOST_PLACES], output;
+	uint64_t at;	       /* step */
+	uint64_t at_exchange;  /* step that is under way or comes next; its number */
+	uint64_t done, waited; /* exchanges */
+	struct content slot[MOST_PLACES], batch[MOST_PLACES], grad[MOST_PLACES];
+	struct content output[MFS_PIPELINE_OUTPUTS]; /* there: until it is sent */
 	uint64_t next_backward
 		[MOST_PLACES]; /* of each chunk: gradients are added up in this order */
 	uint32_t met;	       /* messages of the exchange */
@@ -60,7 +64,9 @@ static void run_forward(uint32_t s, const struct mfs_pipeline_step *step)
 	if (chunk == 0 || shape.stages == 1)
 		*slot = (struct content){true, false, chunk, step->microbatch};
 	expect(slot, false, chunk, step->microbatch);
-	st->output = (struct content){true, false, chunk + 1, step->microbatch};
+	if (shape.stages > 1 && chunk + 1 < shape.stages * shape.chunks)
+		st->output[step->output] =
+			(struct content){true, false, chunk + 1, step->microbatch};
 	slot->there = shape.backward;
 }
 
@@ -92,6 +98,8 @@ static void run_pass(uint32_t s, const struct mfs_pipeline_step *step)
 	if (step->first)
 		st->batch[step->batch] = (struct content){true, false, 0, step->microbatch};
 	expect(&st->batch[step->batch], false, 0, step->microbatch);
+	ck_assert_uint_lt(step->output, MFS_PIPELINE_OUTPUTS);
+	ck_assert(!st->output[step->output].there); /* every pass writes there */
 	if (step->kind == MFS_PIPELINE_FORWARD)
 		run_forward(s, step);
 	else
@@ -102,7 +110,8 @@ static void run_pass(uint32_t s, const struct mfs_pipeline_step *step)
 static void deliver(uint32_t from, const struct mfs_pipeline_message *m, uint32_t to,
 		    const struct mfs_pipeline_message *n)
 {
-	struct content *source = m->gradient ? &stages[from].grad[m->at] : &stages[from].output;
+	struct content *source =
+		m->gradient ? &stages[from].grad[m->at] : &stages[from].output[m->at];
 	struct content *target = n->gradient ? &stages[to].grad[n->at] : &stages[to].slot[n->at];
 
 	ck_assert(m->gradient == n->gradient);
@@ -112,46 +121,56 @@ static void deliver(uint32_t from, const struct mfs_pipeline_message *m, uint32_
 	source->there = false;
 }
 
+/* The exchange that a stage is in; NULL: its passes have not come to one. */
+static const struct mfs_pipeline_step *exchange_of(struct stage *st)
+{
+	while (st->at_exchange < st->at &&
+	       st->p.steps[st->at_exchange].kind != MFS_PIPELINE_EXCHANGE)
+		st->at_exchange++;
+	return st->at_exchange < st->at ? &st->p.steps[st->at_exchange] : NULL;
+}
+
 /* The message at the other end that would be met now; NULL: its process is not there yet. Messages
  * between two processes are met in their order, and an exchange has one each way at most. */
 static const struct mfs_pipeline_message *other_end(uint32_t s,
 						    const struct mfs_pipeline_message *m)
 {
 	struct stage *o = &stages[m->stage];
-	const struct mfs_pipeline_step *step = &o->p.steps[o->at];
+	const struct mfs_pipeline_step *step = exchange_of(o);
 
-	if (o->at == o->p.count || step->kind != MFS_PIPELINE_EXCHANGE)
-		return NULL;
-	for (uint32_t i = 0; i < step->message_count; i++)
+	for (uint32_t i = 0; step && i < step->message_count; i++)
 		if (step->message[i].stage == s && step->message[i].receive != m->receive &&
 		    !(o->met & 1u << i))
 			return &step->message[i];
 	return NULL;
 }
 
-static bool run_exchange(uint32_t s, const struct mfs_pipeline_step *step)
+static bool run_exchange(uint32_t s)
 {
 	struct stage *st = &stages[s];
+	const struct mfs_pipeline_step *step = exchange_of(st);
 	bool moved = false;
 
-	for (uint32_t i = 0; i < step->message_count; i++) {
+	for (uint32_t i = 0; step && i < step->message_count; i++) {
 		const struct mfs_pipeline_message *m = &step->message[i], *n;
 
 		if (m->receive || st->met & 1u << i || !(n = other_end(s, m)))
 			continue;
 		deliver(s, m, m->stage, n);
 		st->met |= 1u << i;
-		stages[m->stage].met |=
-			1u << (n - stages[m->stage].p.steps[stages[m->stage].at].message);
+		stages[m->stage].met |= 1u << (n - exchange_of(&stages[m->stage])->message);
 		moved = true;
 	}
-	if (st->met + 1 != 1u << step->message_count)
+	if (!step || st->met + 1 != 1u << step->message_count)
 		return moved;
+	ck_assert_uint_eq(step->number, st->done);
 	st->met = 0;
-	st->at++;
+	st->at_exchange++;
+	st->done++;
 	return true;
 }
 
+/* A pass, or where an exchange begins. */
 static bool run_step(uint32_t s)
 {
 	struct stage *st = &stages[s];
@@ -159,9 +178,17 @@ static bool run_step(uint32_t s)
 
 	if (st->at == st->p.count)
 		return false;
-	if (step->kind == MFS_PIPELINE_EXCHANGE)
-		return run_exchange(s, step);
-	run_pass(s, step);
+	if (step->kind == MFS_PIPELINE_EXCHANGE) {
+		ck_assert_uint_lt(step->number - st->waited, st->p.exchanges);
+	} else if (step->after > st->done) {
+		return false;
+	} else {
+		if (step->after) {
+			ck_assert_uint_gt(step->after, st->waited);
+			st->waited = step->after;
+		}
+		run_pass(s, step);
+	}
 	st->at++;
 	return true;
 }
@@ -181,8 +208,18 @@ static void release(void)
 		mfs_pipeline_release(&stages[s].p);
 }
 
+enum { AT_ONCE, LATE, BY_CHANCE };
+
+/* Something of a stage; when: of exchanges. */
+static bool run_one(uint32_t s, int when, uint64_t *seed)
+{
+	const bool first = when == AT_ONCE || (when == BY_CHANCE && draw(seed) % 2);
+
+	return first ? run_exchange(s) || run_step(s) : run_step(s);
+}
+
 /* In an order of stages that turns, so that none is always the first. */
-static void run_all(uint64_t *seed)
+static void run_all(int when, uint64_t *seed)
 {
 	bool moves = true;
 
@@ -191,7 +228,9 @@ static void run_all(uint64_t *seed)
 
 		moves = false;
 		for (uint32_t i = 0; i < shape.stages; i++)
-			moves |= run_step((from + i) % shape.stages);
+			moves |= run_one((from + i) % shape.stages, when, seed);
+		for (uint32_t i = 0; i < shape.stages && !moves; i++)
+			moves = run_exchange((from + i) % shape.stages);
 	}
 	for (uint32_t s = 0; s < shape.stages; s++) {
 		ck_assert_msg(stages[s].at == stages[s].p.count,
@@ -199,6 +238,7 @@ static void run_all(uint64_t *seed)
 			      "groups of %u",
 			      s, shape.stages, (size_t)stages[s].at, shape.chunks,
 			      (size_t)shape.microbatches, shape.group);
+		ck_assert_ptr_null(exchange_of(&stages[s]));
 		for (uint32_t c = 0; c < shape.chunks && shape.backward; c++)
 			ck_assert_uint_eq(stages[s].next_backward[c], shape.microbatches);
 	}
@@ -227,7 +267,7 @@ START_TEST(test_messages_meet)
 	for (int i = 0; i < 200; i++) {
 		draw_shape(&seed);
 		make();
-		run_all(&seed);
+		run_all(i % 3, &seed);
 		release();
 	}
 }
@@ -292,6 +332,8 @@ START_TEST(test_more_microbatches_need_no_less)
 					ck_assert_uint_ge(stages[s].p.slots, before[s].slots);
 					ck_assert_uint_ge(stages[s].p.batches, before[s].batches);
 					ck_assert_uint_ge(stages[s].p.grads, before[s].grads);
+					ck_assert_uint_ge(stages[s].p.exchanges,
+							  before[s].exchanges);
 					before[s] = stages[s].p;
 				}
 				release();

@@ -1,7 +1,8 @@
 /*
  * Pipelines of small models, on the CPU: all stages are in this process, and their messages are
- * carried by hand. Losses and gradients must have the bits of a model that is whole, whatever the
- * stages are; those of a tied embedding, which are a sum of two, are near them.
+ * carried by hand, as late as the passes allow where they go beside them. Losses and gradients must
+ * have the bits of a model that is whole, whatever the stages are; those of a tied embedding, which
+ * are a sum of two, are near them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,25 +14,31 @@
 #define MOST_STAGES 4
 #define LAYERS	    4
 #define EMBEDDING   "embedding.word_embeddings.weight"
+#define MOST_SAID   16
 
 static struct mfs_error err;
 
-/* What a stage has said, and how much of it has met its other end. */
+/* The exchanges that a stage has begun, and how much of the first one that is not done has met its
+ * other end. */
 struct mfk_comm {
-	struct mfk_message list[3];
-	unsigned count, met;
-	bool waits;
+	struct said {
+		struct mfk_message list[3];
+		unsigned count;
+	} said[MOST_SAID];
+	uint64_t begun, done;
+	unsigned met;
 };
 
 static void keep(struct mfk_ctx *ctx, struct mfk_comm *g, const struct mfk_message *list,
 		 unsigned count)
 {
+	struct said *s = &g->said[g->begun++ % MOST_SAID];
+
 	(void)ctx;
-	ck_assert_uint_le(count, sizeof(g->list) / sizeof(g->list[0]));
-	memcpy(g->list, list, count * sizeof(*list));
-	g->count = count;
-	g->met = 0;
-	g->waits = true;
+	ck_assert_uint_le(count, sizeof(s->list) / sizeof(s->list[0]));
+	ck_assert_uint_le(g->begun - g->done, MOST_SAID);
+	memcpy(s->list, list, count * sizeof(*list));
+	s->count = count;
 }
 
 static const struct mfk_comm_ops carried = {.name = "a test", .exchange = keep};
@@ -48,13 +55,15 @@ struct shape {
 	uint32_t stages, chunks, first;
 	int64_t group;
 	uint64_t microbatches;
-	bool again; /* layers are run again */
+	bool again;  /* layers are run again */
+	bool beside; /* messages go beside the passes */
 };
 
 static const struct shape shapes[] = {
-	{2, 1, 0, MFS_UNSET, 4, false}, {2, 2, 0, MFS_UNSET, 4, false},
-	{2, 2, 0, 3, 5, true},		{4, 1, 0, MFS_UNSET, 4, true},
-	{2, 1, 3, MFS_UNSET, 1, false}, {3, 1, 2, MFS_UNSET, 5, false},
+	{2, 1, 0, MFS_UNSET, 4, false, true}, {2, 2, 0, MFS_UNSET, 4, false, false},
+	{2, 2, 0, 3, 5, true, true},	      {4, 1, 0, MFS_UNSET, 4, true, true},
+	{2, 1, 3, MFS_UNSET, 1, false, true}, {3, 1, 2, MFS_UNSET, 5, false, false},
+	{2, 2, 0, MFS_UNSET, 6, false, true},
 };
 #define SHAPES ((int)(sizeof(shapes) / sizeof(shapes[0])))
 
@@ -72,6 +81,7 @@ static struct mfs_train_config config_of(int model, const struct shape *s)
 	c.global_batch_size = (int64_t)s->microbatches * c.micro_batch_size;
 	c.eval_global_batch_size = c.micro_batch_size;
 	c.microbatch_group_size = s->group;
+	c.overlap_p2p_comm = s->beside;
 	if (s->again) {
 		c.recompute_granularity = MFS_RECOMPUTE_FULL;
 		c.recompute_method = "uniform";
@@ -129,25 +139,38 @@ static void open_stage(struct stage *st, const struct train_model *whole, const 
 	mfs_net_clear_losses(st->m->net, st->m->ctx);
 }
 
-/* Carries what two stages that wait have for each other. */
-static void carry(struct stage *stages, uint32_t from)
+static struct said *said_by(struct stage *st)
 {
-	struct mfk_comm *a = &stages[from].comm;
+	return st->comm.done < st->comm.begun ? &st->comm.said[st->comm.done % MOST_SAID] : NULL;
+}
 
-	for (unsigned i = 0; i < a->count; i++) {
-		const uint32_t to = a->list[i].peer;
-		struct mfk_comm *b = &stages[to].comm;
+/* Carries what a stage sends to where another one is ready for it. False: nothing has moved. */
+static bool carry(struct stage *stages, uint32_t from)
+{
+	struct mfk_comm *g = &stages[from].comm;
+	const struct said *a = said_by(&stages[from]);
+	bool moved = false;
 
-		for (unsigned k = 0; k < b->count && !a->list[i].receive; k++) {
-			if (!b->waits || b->list[k].peer != from || !b->list[k].receive ||
-			    a->met & 1u << i || b->met & 1u << k)
+	for (unsigned i = 0; a && i < a->count; i++) {
+		struct stage *to = &stages[a->list[i].peer];
+		const struct said *b = said_by(to);
+
+		for (unsigned k = 0; b && k < b->count && !a->list[i].receive; k++) {
+			if (b->list[k].peer != from || !b->list[k].receive || g->met & 1u << i ||
+			    to->comm.met & 1u << k)
 				continue;
 			ck_assert_uint_eq(a->list[i].bytes, b->list[k].bytes);
 			memcpy(b->list[k].data, a->list[i].data, a->list[i].bytes);
-			a->met |= 1u << i;
-			b->met |= 1u << k;
+			g->met |= 1u << i;
+			to->comm.met |= 1u << k;
+			moved = true;
 		}
 	}
+	if (!a || g->met + 1 != 1u << a->count)
+		return moved;
+	g->met = 0;
+	g->done++;
+	return true;
 }
 
 /* One step of a stage. False: it waits, or is done. */
@@ -155,17 +178,12 @@ static bool run_step(struct stage *stages, uint32_t rank, struct mfs_batch *cons
 {
 	struct stage *st = &stages[rank];
 	const struct mfs_pipeline_step *step = &st->pipeline.steps[st->at];
+	const bool beside = st->m->config.overlap_p2p_comm;
 
 	if (st->at == st->pipeline.count)
 		return false;
-	if (st->comm.waits) {
-		carry(stages, rank);
-		if (st->comm.met + 1 != 1u << st->comm.count)
-			return false;
-		st->comm.waits = false;
-		st->at++;
-		return true;
-	}
+	if (st->comm.done < (beside ? step->after : st->comm.begun))
+		return false;
 	if (step->first) {
 		const struct mfs_net_pass pass =
 			pass_of(batches[step->microbatch], step->microbatch);
@@ -174,7 +192,7 @@ static bool run_step(struct stage *stages, uint32_t rank, struct mfs_batch *cons
 	}
 	mfs_net_step(st->m->net, st->m->ctx, step);
 	train_model_sync(st->m);
-	st->at += !st->comm.waits;
+	st->at++;
 	return true;
 }
 
@@ -242,9 +260,12 @@ static struct result run_stages(const struct train_model *whole, const struct sh
 		moves = false;
 		for (uint32_t i = 0; i < s->stages; i++)
 			moves |= run_step(stages, i, batches);
+		for (uint32_t i = 0; i < s->stages && !moves; i++)
+			moves = carry(stages, i);
 	}
 	for (uint32_t i = 0; i < s->stages; i++) {
 		ck_assert_uint_eq(stages[i].at, stages[i].pipeline.count);
+		ck_assert_uint_eq(stages[i].comm.done, stages[i].comm.begun);
 		add_result(&r, whole, stages[i].m);
 		mfs_pipeline_release(&stages[i].pipeline);
 		train_model_free(stages[i].m);

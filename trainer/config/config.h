@@ -125,6 +125,7 @@ struct mfs_train_config {
 	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
 	bool calculate_per_token_loss;
 	bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;
+	bool overlap_p2p_comm;
 	enum mfs_sharding sharding;		  /* settled, with FSDP and without */
 	int64_t ddp_bucket_size, ddp_num_buckets; /* elements of a bucket; MFS_UNSET: not given */
 	bool optimizer_cpu_offload;

@@ -209,5 +209,7 @@ int mfs_trainer_run(struct mfs_trainer *t, const struct mfs_microbatches *m, dou
 		if (m->backward && mfs_net_gives_loss(t->net, step))
 			rc = keep_loss(t, step->microbatch, err);
 	}
+	if (!rc)
+		mfs_net_end(t->net, t->ctx);
 	return rc;
 }

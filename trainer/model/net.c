@@ -151,6 +151,7 @@ void mfs_net_free(struct mfs_net *net)
 	if (!net)
 		return;
 	mfs_batch_release(net);
+	mfs_stages_release(net);
 	if (net->host_sums)
 		net->backend->device->host_free(net->device, net->host_sums,
 						MFS_SUM_COUNT * sizeof(double));
@@ -168,6 +169,8 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 {
 	int r = mfs_batch_begin(net, err);
 
+	if (!r)
+		r = mfs_stages_begin(net, err);
 	if (!r && !net->host_sums) {
 		net->host_sums = net->backend->device->host_alloc(net->device,
 								  MFS_SUM_COUNT * sizeof(double));

@@ -88,6 +88,8 @@ int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
 /* A forward pass, a backward one or an exchange, of microbatches that have been taken. Adds to the
  * flat gradients, and to the sums of losses (mfs_net_losses). Nothing is waited for. */
 void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step);
+/* Behind a pipeline's last step: ctx waits for what is still exchanged. */
+void mfs_net_end(struct mfs_net *net, struct mfk_ctx *ctx);
 /* Whether a step adds to the loss of tokens. Its microbatch has been taken. */
 bool mfs_net_gives_loss(const struct mfs_net *net, const struct mfs_pipeline_step *step);
 

@@ -405,8 +405,33 @@ void mfs_head_ends(const struct mfs_net *net, const struct mfs_pass *run, bool b
 
 /* Finds what the net is made of, and plans its memory; plan.c. */
 int mfs_net_plan(struct mfs_net *net, struct mfs_error *err);
+/* True if they exchange beside the passes. */
+bool mfs_stages_overlap(const struct mfs_net *net);
+/* After mfs_memory_place(). */
+int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err);
+void mfs_stages_release(struct mfs_net *net);
+/* step: of kind MFS_PIPELINE_EXCHANGE. */
+void mfs_stages_exchange(struct mfs_net *net, struct mfk_ctx *ctx,
+			 const struct mfs_pipeline_step *step);
+/* ctx waits for so many exchanges of the step, the first ones. */
+void mfs_stages_await(const struct mfs_net *net, struct mfk_ctx *ctx, uint64_t exchanges);
+/* Buffers of a number: the first x of a slot, where a chunk's stream begins and is received; an
+ * output of passes; a gradient of the stream. */
+void *mfs_net_first_x(const struct mfs_net *net, uint32_t slot);
+void *mfs_net_branch(const struct mfs_net *net, uint32_t number);
+void *mfs_net_dx(const struct mfs_net *net, uint32_t number);
+
 /* Bytes of the residual stream. */
 uint64_t mfs_stream_bytes(const struct mfs_net *net);
+
+/* Exchanges with other stages; stages.c. */
+struct mfs_stages {
+	struct mfk_ctx *beside; /* NULL: they are submitted to the passes' context */
+	struct mfk_event *passes;
+	struct mfk_event **done; /* of exchange number i: [i % count] */
+	uint32_t count;
+	uint64_t said; /* exchanges of this step */
+};
 
 struct mfs_net {
 	const struct mfs_train_config *config;
@@ -446,10 +471,14 @@ struct mfs_net {
 	uint32_t slot_count, batch_count, dx_count;
 	struct mfs_taken *taken; /* [batch_count] */
 	struct {
-		uint32_t slot, dx; /* numbers, of the pass that is being submitted */
+		uint32_t slot, dx, output; /* numbers, of the pass that is being submitted */
 	} now;
+	struct mfs_stages stages;
 
-	uint64_t branch;  /* [rows, hidden]: a part's output; backward: the gradient of its input */
+	/* [rows, hidden]: a part's output; backward: the gradient of its input. A second one while
+	 * the first is sent to the next stage. */
+	uint64_t branch, branch_bytes;
+	uint32_t branch_count;
 	uint64_t dropped; /* [rows, hidden]: dx behind dropout; with hidden dropout alone */
 	/* [T, hidden], with --sequence-parallel: see mfs_stream_gather(), mfs_stream_term() */
 	uint64_t gathered[2], of_all;

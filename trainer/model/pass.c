@@ -18,18 +18,13 @@
 
 static void *branch_of(const struct mfs_net *net)
 {
-	return mfs_net_at(net, net->branch);
+	return mfs_net_branch(net, net->now.output);
 }
 
-/* The gradient of the residual stream: the buffer of a number, and that of this pass. */
-static void *dx_at(const struct mfs_net *net, uint32_t number)
-{
-	return mfs_net_at(net, net->dx + number * net->dx_bytes);
-}
-
+/* The gradient of the residual stream. */
 static void *dx_of(const struct mfs_net *net)
 {
-	return dx_at(net, net->now.dx);
+	return mfs_net_dx(net, net->now.dx);
 }
 
 /* ---- the residual stream ---- */
@@ -138,15 +133,9 @@ static struct mfk_embedding embedding(const struct mfs_net *net, const struct mf
 	};
 }
 
-/* Where a chunk's stream begins: at the first x, with which each slot begins. */
-static void *first_x(const struct mfs_net *net, uint32_t slot)
-{
-	return mfs_net_at(net, net->slots + slot * net->slot_bytes);
-}
-
 static void embed(const struct mfs_net *net, const struct mfs_pass *run)
 {
-	void *x = first_x(net, net->now.slot);
+	void *x = mfs_net_first_x(net, net->now.slot);
 	struct mfk_embedding e = embedding(net, run);
 	struct mfk_dropout d = mfs_dropout_at(net, run, 0, MFS_DROPOUT_EMBEDDING);
 	void *y = mfs_drops(net, run) ? branch_of(net) : x;
@@ -203,7 +192,7 @@ static void output(const struct mfs_net *net, const struct mfs_pass *run,
 
 	if (last && mfs_drops(net, run))
 		d = mfs_dropout_at(net, run, last->part.layer, last->site);
-	d.x = last ? branch_of(net) : first_x(net, net->now.slot);
+	d.x = last ? branch_of(net) : mfs_net_first_x(net, net->now.slot);
 	d.y = branch_of(net);
 	d.residual = last ? mfs_pass_at(net, last->in.x) : NULL;
 	mfs_drop(net, run, net->backend->ops->dropout, &d);
@@ -366,30 +355,6 @@ static void chunk_backward(const struct mfs_net *net, const struct mfs_pass *run
 		embed_backward(net, run, chunk);
 }
 
-/* ---- between chunks ---- */
-
-static void *address_of(const struct mfs_net *net, const struct mfs_pipeline_message *m)
-{
-	if (m->gradient)
-		return dx_at(net, m->at);
-	return m->receive ? first_x(net, m->at) : branch_of(net);
-}
-
-static void exchange(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pipeline_step *step)
-{
-	struct mfk_message list[sizeof(step->message) / sizeof(step->message[0])];
-
-	for (uint32_t i = 0; i < step->message_count; i++) {
-		const struct mfs_pipeline_message *m = &step->message[i];
-
-		list[i] = (struct mfk_message){.receive = m->receive,
-					       .peer = m->stage,
-					       .data = address_of(net, m),
-					       .bytes = mfs_stream_bytes(net)};
-	}
-	mfs_parallel_exchange(net->parallel, MFS_GROUP_PIPELINE, ctx, list, step->message_count);
-}
-
 /* ---- all of it ---- */
 
 int mfs_net_take(struct mfs_net *net, struct mfk_ctx *ctx, uint32_t place,
@@ -412,6 +377,8 @@ void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pip
 
 	net->now.slot = step->slot;
 	net->now.dx = step->grad;
+	net->now.output = step->output;
+	mfs_stages_await(net, ctx, step->after);
 	switch (step->kind) {
 	case MFS_PIPELINE_FORWARD:
 		chunk_forward(net, run, chunk);
@@ -422,7 +389,7 @@ void mfs_net_step(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_pip
 		chunk_backward(net, run, chunk);
 		break;
 	case MFS_PIPELINE_EXCHANGE:
-		exchange(net, ctx, step);
+		mfs_stages_exchange(net, ctx, step);
 		break;
 	}
 }
@@ -457,7 +424,7 @@ int mfs_net_logits(struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_ba
 
 	if (rc)
 		return rc;
-	net->now.slot = 0;
+	net->now.slot = net->now.output = 0;
 	chunk_forward(net, run, &net->chunks[0]);
 	mfs_head_begins(net, run, false);
 	rc = mfs_head_logits(net, run, head_input(net, run), ret, err);

@@ -365,7 +365,7 @@ void mfs_net_pipeline(const struct mfs_net *net, uint64_t microbatches, bool bac
 bool mfs_net_has_room(const struct mfs_net *net, const struct mfs_pipeline *p)
 {
 	return p->slots <= net->slot_count && p->batches <= net->batch_count &&
-	       p->grads <= net->dx_count;
+	       p->grads <= net->dx_count && p->exchanges <= net->stages.count;
 }
 
 /* As many of everything as a step of so many samples has at once. */
@@ -383,6 +383,7 @@ static int count_places(struct mfs_net *net, uint64_t samples, bool backward, st
 	net->slot_count = (uint32_t)larger(net->slot_count, p.slots);
 	net->batch_count = (uint32_t)larger(net->batch_count, p.batches);
 	net->dx_count = (uint32_t)larger(net->dx_count, larger(p.grads, 1));
+	net->stages.count = (uint32_t)larger(net->stages.count, p.exchanges);
 	mfs_pipeline_release(&p);
 	return 0;
 }
@@ -401,7 +402,10 @@ static void plan_streams(struct mfs_net *net)
 {
 	const uint64_t bytes = mfs_stream_bytes(net);
 
-	net->branch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes);
+	take(&net->branch_bytes, bytes);
+	net->branch_count = mfs_stages_overlap(net) ? MFS_PIPELINE_OUTPUTS : 1;
+	net->branch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH,
+				     net->branch_count * net->branch_bytes);
 	take(&net->dx_bytes, bytes);
 	net->dx = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, net->dx_bytes);
 	for (uint32_t i = 1; i < net->dx_count; i++)

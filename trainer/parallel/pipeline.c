@@ -215,12 +215,57 @@ struct writing {
 	uint32_t *slot, *grad; /* [chunks][microbatches] */
 	uint32_t *batch;       /* [microbatches] */
 	uint32_t *left;	       /* [microbatches]: passes of it that are to come in this stage */
+	/* By how many exchanges all is done: those that are written, those that are waited for, and
+	 * what the next pass of a microbatch needs, what an output or a gradient is sent by. */
+	uint64_t exchanges, waited;
+	uint64_t *came; /* [chunks][microbatches] */
+	uint64_t output_sent[MFS_PIPELINE_OUTPUTS];
+	uint64_t *grad_sent; /* [buffers] */
+	uint32_t output;     /* of the next pass */
 	struct mfs_pipeline *ret;
 };
 
 static uint64_t place_of(const struct writing *w, uint32_t chunk, uint64_t microbatch)
 {
 	return chunk * w->p->shape.microbatches + microbatch;
+}
+
+static void need(uint64_t *all, uint64_t exchanges)
+{
+	if (exchanges > *all)
+		*all = exchanges;
+}
+
+/* A gradient buffer that a pass is going to write to: of those that are free the one that was sent
+ * first. If that may still be under way, another one, but no more than there are stages. */
+static uint32_t take_grad(struct writing *w)
+{
+	struct pool *pool = &w->grads;
+	uint32_t found = pool->count;
+
+	for (uint32_t i = 0; i < pool->count; i++)
+		if (!pool->taken[i] &&
+		    (found == pool->count || w->grad_sent[i] < w->grad_sent[found]))
+			found = i;
+	if (pool->count < w->p->shape.stages && found < pool->count &&
+	    w->grad_sent[found] > w->waited)
+		found = pool->count;
+	pool->taken[found] = true;
+	pool->count += found == pool->count;
+	return found;
+}
+
+/* How many exchanges the pass waits for. own: it writes a gradient that it has not received. */
+static uint64_t waits(struct writing *w, uint64_t at, bool receives, bool own)
+{
+	const uint64_t before = w->waited;
+
+	need(&w->waited, w->output_sent[w->output]);
+	if (receives)
+		need(&w->waited, w->came[at]);
+	if (own)
+		need(&w->waited, w->grad_sent[w->grad[at]]);
+	return w->waited > before ? w->waited : 0;
 }
 
 static void write_pass(struct writing *w, const struct pass *pass)
@@ -238,7 +283,7 @@ static void write_pass(struct writing *w, const struct pass *pass)
 	if (!receives && !pass->backward)
 		w->slot[at] = take(&w->slots);
 	if (!receives && pass->backward)
-		w->grad[at] = take(&w->grads);
+		w->grad[at] = take_grad(w);
 	*step = (struct mfs_pipeline_step){
 		.kind = pass->backward ? MFS_PIPELINE_BACKWARD : MFS_PIPELINE_FORWARD,
 		.chunk = pass->chunk,
@@ -246,7 +291,9 @@ static void write_pass(struct writing *w, const struct pass *pass)
 		.slot = w->slot[at],
 		.batch = w->batch[pass->microbatch],
 		.grad = pass->backward ? w->grad[at] : 0,
+		.output = w->output,
 		.first = first,
+		.after = waits(w, at, receives, !receives && pass->backward),
 	};
 	if (pass->backward || !s->backward)
 		w->slots.taken[w->slot[at]] = false;
@@ -256,27 +303,48 @@ static void write_pass(struct writing *w, const struct pass *pass)
 		w->batches.taken[w->batch[pass->microbatch]] = false;
 }
 
+/* Where the last exchange brings a pass's input. */
+static uint32_t receive_at(struct writing *w, bool gradient, uint64_t at)
+{
+	w->came[at] = w->exchanges;
+	return gradient ? (w->grad[at] = take(&w->grads)) : (w->slot[at] = take(&w->slots));
+}
+
+/* Where the last exchange takes a pass's output from. */
+static uint32_t send_from(struct writing *w, bool gradient, uint64_t at)
+{
+	const uint32_t from = gradient ? w->grad[at] : w->output;
+
+	if (gradient) {
+		w->grad_sent[from] = w->exchanges;
+		w->grads.taken[from] = false;
+	} else {
+		w->output_sent[from] = w->exchanges;
+		w->output = (from + 1) % MFS_PIPELINE_OUTPUTS;
+	}
+	return from;
+}
+
 /* All messages of a tick, from the first on. Returns how many. */
 static uint64_t write_exchange(struct writing *w, const struct message *first, uint64_t most)
 {
 	struct mfs_pipeline_step *step = &w->ret->steps[w->ret->count++];
 	uint64_t n = 0;
 
-	*step = (struct mfs_pipeline_step){.kind = MFS_PIPELINE_EXCHANGE};
+	*step = (struct mfs_pipeline_step){.kind = MFS_PIPELINE_EXCHANGE, .number = w->exchanges++};
 	for (; n < most && first[n].tick == first->tick; n++) {
 		const struct message *m = &first[n];
 		const uint64_t at = place_of(w, m->chunk, m->microbatch);
 		struct mfs_pipeline_message *to = &step->message[step->message_count++];
 
 		*to = m->is;
-		if (m->is.receive && m->is.gradient)
-			w->grad[at] = take(&w->grads);
-		else if (m->is.receive)
-			w->slot[at] = take(&w->slots);
-		to->at = m->is.gradient ? w->grad[at] : m->is.receive ? w->slot[at] : 0;
-		if (!m->is.receive && m->is.gradient)
-			w->grads.taken[w->grad[at]] = false;
+		if (m->is.receive)
+			to->at = receive_at(w, m->is.gradient, at);
+		else
+			to->at = send_from(w, m->is.gradient, at);
 	}
+	if (w->exchanges - w->waited > w->ret->exchanges)
+		w->ret->exchanges = (uint32_t)(w->exchanges - w->waited);
 	return n;
 }
 
@@ -313,13 +381,15 @@ static int write_stage(const struct plan *p, uint32_t stage, struct mfs_pipeline
 		.grad = calloc(places + 1, sizeof(uint32_t)),
 		.batch = calloc(microbatches + 1, sizeof(uint32_t)),
 		.left = calloc(microbatches + 1, sizeof(uint32_t)),
+		.came = calloc(places + 1, sizeof(uint64_t)),
+		.grad_sent = calloc(places + 1, sizeof(uint64_t)),
 		.ret = ret,
 	};
 	int rc = 0;
 
 	ret->steps = calloc(p->passes + p->message_count + 1, sizeof(*ret->steps));
 	if (!w.slots.taken || !w.batches.taken || !w.grads.taken || !w.slot || !w.grad ||
-	    !w.batch || !w.left || !ret->steps)
+	    !w.batch || !w.left || !w.came || !w.grad_sent || !ret->steps)
 		rc = mfs_fail_nomem(err);
 	for (uint64_t i = 0; !rc && i < microbatches; i++)
 		w.left[i] = p->shape.chunks * (p->shape.backward ? 2 : 1);
@@ -332,6 +402,8 @@ static int write_stage(const struct plan *p, uint32_t stage, struct mfs_pipeline
 	free(w.grad);
 	free(w.batch);
 	free(w.left);
+	free(w.came);
+	free(w.grad_sent);
 	return rc;
 }
 

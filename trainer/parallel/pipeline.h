@@ -11,9 +11,13 @@
  * When messages are exchanged is this file's rule. Let every pass take one tick, and begin as soon
  * as its stage and its input are there. An exchange belongs to a tick, and comes behind the tick's
  * pass. A message goes as late as it can: in the tick before its receiver needs it, but before the
- * sender's next pass, which needs its memory. So each process has one exchange in a tick at most,
- * with one message to send, and what it waits for is of the same tick or an earlier one: no two
- * processes ever wait for each other.
+ * sender's next pass. So each process has one exchange in a tick at most, with one message to send,
+ * and what it waits for is of the same tick or an earlier one: no two processes ever wait for each
+ * other.
+ *
+ * Exchanges may run beside the passes, in their order: each begins behind the passes that stand
+ * before it. A pass waits for no more of them than it has to: for that which brings its input, and
+ * for those that still send what it is going to overwrite.
  *
  * Source: megatron/core/pipeline_parallel/schedules.py: get_pp_rank_microbatches,
  * get_schedule_table, forward_backward_pipelining_with_interleaving,
@@ -41,20 +45,27 @@ struct mfs_pipeline_message {
 	bool receive, gradient;
 	uint32_t stage; /* the other one */
 	/* Where it lies: a gradient in that buffer. A stream that is received, in the slot; one
-	 * that is sent is what the last forward pass gave. */
+	 * that is sent, in the output, as the last forward pass gave it. */
 	uint32_t at;
 };
+
+/* A pass writes to one of these, while the one before it is sent. */
+#define MFS_PIPELINE_OUTPUTS 2
 
 struct mfs_pipeline_step {
 	enum mfs_pipeline_kind kind;
 	/* of a pass */
 	uint32_t chunk;
 	uint64_t microbatch;
-	uint32_t slot;	/* where the pass's activations lie, from forward to backward */
-	uint32_t batch; /* where the microbatch lies */
-	uint32_t grad;	/* of backward: the buffer of the stream's gradient */
-	bool first;	/* of the microbatch in this stage: it is to be brought to `batch` */
+	uint32_t slot;	 /* where the pass's activations lie, from forward to backward */
+	uint32_t batch;	 /* where the microbatch lies */
+	uint32_t grad;	 /* of backward: the buffer of the stream's gradient */
+	uint32_t output; /* the buffer that it writes to; of forward: what is sent, in the end */
+	bool first;	 /* of the microbatch in this stage: it is to be brought to `batch` */
+	/* So many exchanges, the first ones, must be done; 0: no more than before the last pass. */
+	uint64_t after;
 	/* of an exchange */
+	uint64_t number;
 	uint32_t message_count;
 	struct mfs_pipeline_message message[3];
 };
@@ -63,7 +74,8 @@ struct mfs_pipeline_step {
 struct mfs_pipeline {
 	struct mfs_pipeline_step *steps;
 	uint64_t count;
-	uint32_t slots, batches, grads; /* that are in use at once */
+	/* That are in use at once. Exchanges: those that are not waited for. */
+	uint32_t slots, batches, grads, exchanges;
 };
 
 /* -EINVAL: a group of so many microbatches cannot be. */

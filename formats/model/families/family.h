@@ -192,7 +192,9 @@ enum mfs_config_value {
 	MFS_VALUE_ROUTED_SCALE,	   /* 1.0 if unset */
 	MFS_VALUE_EXPERT_GROUPS,   /* 1 if unset */
 	MFS_VALUE_GROUP_TOPK,
-	MFS_VALUE_NORM_TOPK, /* Megatron normalises sigmoid scores if top k is above 1 */
+	MFS_VALUE_DENSE_LAYERS,	   /* numbers of the layers without experts */
+	MFS_VALUE_MLP_LAYER_TYPES, /* "dense" or "sparse" for each layer */
+	MFS_VALUE_NORM_TOPK,	   /* Megatron normalises sigmoid scores if top k is above 1 */
 };
 
 /* What is written for a key that the reference's config.json has too. */

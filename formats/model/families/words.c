@@ -54,6 +54,8 @@ const struct mfs_word mfs_word_values[] = {
 	{"expert_groups", MFS_VALUE_EXPERT_GROUPS},
 	{"group_topk", MFS_VALUE_GROUP_TOPK},
 	{"norm_topk", MFS_VALUE_NORM_TOPK},
+	{"dense_layers", MFS_VALUE_DENSE_LAYERS},
+	{"mlp_layer_types", MFS_VALUE_MLP_LAYER_TYPES},
 	{0},
 };
 

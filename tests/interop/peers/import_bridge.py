@@ -25,16 +25,16 @@ def compare(AutoBridge, job):
     bridge = AutoBridge.from_hf_pretrained(job["hf"], torch_dtype=dtype)
     provider = export_bridge.provider_of(bridge, dtype, load_weights=True, layernorm_zero_centered_gamma=False)  # as the local spec's norms want it
     models = provider.provide_distributed_model(wrap_with_ddp=False, use_cpu_initialization=True)
-    imported = {name: parameter.clone() for name, parameter in models[0].named_parameters()}
+    weights = dict(models[0].named_parameters()) | {name: bias for name, bias in models[0].named_buffers() if name.endswith("expert_bias")}
+    imported = {name: weight.clone() for name, weight in weights.items()}
     with torch.no_grad():
-        for parameter in models[0].parameters():
-            parameter.fill_(float("nan"))  # what is not loaded differs
+        for weight in weights.values():
+            weight.fill_(float("nan"))  # what is not loaded differs
     opt = load_views.options(job)
     directory = load_views.iteration(opt.load)
     load_views.let_newer_files_be_loaded(directory)
     load_views.load_weights(opt, directory, None, models)
-    loaded = dict(models[0].named_parameters())
-    return dict(compared=len(imported), different=[name for name, parameter in imported.items() if not torch.equal(parameter, loaded[name])])
+    return dict(compared=len(imported), different=[name for name, weight in weights.items() if not torch.equal(weight, imported[name])])
 
 
 def one_process(store):
@@ -55,6 +55,6 @@ if __name__ == "__main__":
                 one_process(f"{work}/store")
             try:
                 said = dict(error=None, **compare(AutoBridge, job))
-            except Exception:
+            except BaseException:  # torch.distributed.checkpoint's is no Exception
                 said = dict(error=traceback.format_exc()[-2000:])
             print(json.dumps(dict(job=number, **said)), flush=True)

@@ -62,7 +62,14 @@ def load_weights(opt, directory, place, models):
         metadata = dict(load_optimizer.common_state(directory).get("content_metadata") or {})
         state = dc.load(load_optimizer.sharded_models(models, metadata), str(directory))
     for name, model in zip(names, models):
-        model.load_state_dict(state[name])
+        model.load_state_dict(as_named_here(state[name], model))
+
+
+def as_named_here(state, model):
+    """Before core 0.17 the inner layer of multi-token prediction had another name."""
+    if not any(".transformer_layer." in name for name in model.state_dict()):
+        return state
+    return {name.replace(".mtp_model_layer.", ".transformer_layer."): tensor for name, tensor in state.items()}
 
 
 def weight_pieces(models):
@@ -77,11 +84,13 @@ def weight_pieces(models):
 
 def logit_difference(args, models, path):
     want = numpy.load(path)
-    got = mcore_cpu.forward(write_megatron.float32_copy(args, models), torch.from_numpy(want["tokens"]))
+    copies = write_megatron.float32_copy(args, models)
+    got = mcore_cpu.forward(copies, torch.from_numpy(want["tokens"]))
     if got is None:
         return None
+    pairs = [(got, want["logits"])] + ([(copies[-1].logits_ahead, want["mtp"])] if "mtp" in want else [])
     rows = min(got.shape[-1], want["logits"].shape[-1])  # padding of a vocabulary
-    return float(numpy.abs(got.float().numpy()[..., :rows] - want["logits"][..., :rows]).max())
+    return max(float(numpy.abs(ours.float().numpy()[..., :rows] - theirs[..., :rows]).max()) for ours, theirs in pairs)
 
 
 def load_rank(job, rank, store, answer):

@@ -195,8 +195,10 @@ def build(args):
 
 def _model(args, cfg, stage, first, last):
     from megatron.core.models.gpt.gpt_model import GPTModel
+    spec = _layer_spec(args, cfg, stage)
+    ahead = dict(mtp_block_spec=_mtp_spec(cfg, spec, stage)) if getattr(args, "mtp_num_layers", None) else {}
     return call_known(
-        GPTModel, config=cfg, transformer_layer_spec=_layer_spec(args, cfg, stage), vocab_size=args.padded_vocab_size,
+        GPTModel, config=cfg, transformer_layer_spec=spec, **ahead, vocab_size=args.padded_vocab_size,
         max_sequence_length=args.max_position_embeddings, pre_process=first, post_process=last, parallel_output=True,
         share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights,
         position_embedding_type=args.position_embedding_type, rotary_base=args.rotary_base, rotary_percent=args.rotary_percent,
@@ -212,6 +214,11 @@ def _layer_spec(args, cfg, stage):
         return call_known(specs.get_gpt_decoder_block_spec, cfg, use_transformer_engine=False, normalization=args.normalization, **stage)
     return call_known(specs.get_gpt_layer_local_spec, qk_layernorm=args.qk_layernorm,
                       multi_latent_attention=args.multi_latent_attention, normalization=args.normalization)
+
+
+def _mtp_spec(cfg, spec, stage):
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_mtp_block_spec
+    return call_known(get_gpt_mtp_block_spec, cfg, spec, use_transformer_engine=False, **stage)
 
 
 @torch.no_grad()
@@ -248,6 +255,17 @@ def _shard(ps, name, tensor):
     return rank, ps.get_expert_model_parallel_rank() if expert else 0
 
 
+def _logits_ahead(model, tokens, position):
+    """Logits; those of multi-token prediction, [layer, batch, place, vocabulary], are left in the model.  It makes them for a loss alone."""
+    from megatron.core.tensor_parallel import gather_from_tensor_model_parallel_region
+    heads = []  # copies, as the loss is computed in their place
+    hook = model.output_layer.register_forward_hook(lambda module, arguments, output: heads.append(output[0].transpose(0, 1).clone()))
+    model(tokens, position, None, labels=tokens)
+    hook.remove()
+    model.logits_ahead = gather_from_tensor_model_parallel_region(torch.stack(heads[:-1]))
+    return heads[-1]
+
+
 @torch.no_grad()
 def forward(models, tokens):
     """Logits on the last pipeline stage, None elsewhere; chunks run one after the other."""
@@ -267,7 +285,7 @@ def forward(models, tokens):
                 dist.recv(hidden, ranks[(stage - 1) % pp], group=group)
             model.set_input_tensor(hidden.clone())
         model.eval()  # MoE with TP asks for sequence parallelism in training mode
-        output = model(tokens, position, None)
+        output = _logits_ahead(model, tokens, position) if getattr(model, "mtp_process", False) else model(tokens, position, None)
         if model.post_process:
             return gather_from_tensor_model_parallel_region(output)
         if pp > 1:

@@ -1,0 +1,126 @@
+/*
+ * What the stages of a pipeline say to each other: in a context of its own, beside the passes, in
+ * the order that trainer/parallel/pipeline.h gives.
+ *
+ * An exchange begins behind the passes so far: what it sends is there, and what it overwrites is
+ * no longer needed. A pass waits for the exchanges that the pipeline names.
+ *
+ * Source: megatron/core/pipeline_parallel/schedules.py: overlap_p2p_comm.
+ */
+#include "trainer/model/net_i.h"
+
+/* ---- memory ---- */
+
+void *mfs_net_branch(const struct mfs_net *net, uint32_t number)
+{
+	return mfs_net_at(net, net->branch + number % net->branch_count * net->branch_bytes);
+}
+
+void *mfs_net_dx(const struct mfs_net *net, uint32_t number)
+{
+	return mfs_net_at(net, net->dx + number * net->dx_bytes);
+}
+
+/* Each slot begins with it. */
+void *mfs_net_first_x(const struct mfs_net *net, uint32_t slot)
+{
+	return mfs_net_at(net, net->slots + slot * net->slot_bytes);
+}
+
+static void *address_of(const struct mfs_net *net, const struct mfs_pipeline_message *m)
+{
+	if (m->gradient)
+		return mfs_net_dx(net, m->at);
+	return m->receive ? mfs_net_first_x(net, m->at) : mfs_net_branch(net, m->at);
+}
+
+/* ---- life ---- */
+
+bool mfs_stages_overlap(const struct mfs_net *net)
+{
+	return net->parallel->size.pp > 1 && net->config->overlap_p2p_comm;
+}
+
+int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err)
+{
+	const struct mfk_device_ops *device = net->backend->device;
+	struct mfs_stages *s = &net->stages;
+	char why[MFK_WHY] = "";
+	int rc;
+
+	if (!mfs_stages_overlap(net) || s->beside)
+		return 0;
+	s->done = mfs_arena_array(&net->arena, s->count, sizeof(struct mfk_event *));
+	if (!s->done)
+		return mfs_fail_nomem(err);
+	rc = device->ctx_new(net->device, false, &s->beside, why);
+	if (rc)
+		return mfs_fail(err, rc, "%s", why);
+	rc = device->event_new(net->device, &s->passes);
+	for (uint32_t i = 0; !rc && i < s->count; i++)
+		rc = device->event_new(net->device, &s->done[i]);
+	return rc ? mfs_fail(err, rc, "%s: no event could be made", net->backend->name) : 0;
+}
+
+void mfs_stages_release(struct mfs_net *net)
+{
+	struct mfs_stages *s = &net->stages;
+
+	if (!s->beside)
+		return;
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->done[i])
+			net->backend->device->event_free(s->done[i]);
+	if (s->passes)
+		net->backend->device->event_free(s->passes);
+	net->backend->device->ctx_free(s->beside);
+}
+
+/* ---- exchanges ---- */
+
+static void say(const struct mfs_net *net, struct mfk_ctx *ctx,
+		const struct mfs_pipeline_step *step)
+{
+	struct mfk_message list[sizeof(step->message) / sizeof(step->message[0])];
+
+	for (uint32_t i = 0; i < step->message_count; i++) {
+		const struct mfs_pipeline_message *m = &step->message[i];
+
+		list[i] = (struct mfk_message){.receive = m->receive,
+					       .peer = m->stage,
+					       .data = address_of(net, m),
+					       .bytes = mfs_stream_bytes(net)};
+	}
+	mfs_parallel_exchange(net->parallel, MFS_GROUP_PIPELINE, ctx, list, step->message_count);
+}
+
+void mfs_stages_exchange(struct mfs_net *net, struct mfk_ctx *ctx,
+			 const struct mfs_pipeline_step *step)
+{
+	const struct mfk_device_ops *device = net->backend->device;
+	struct mfs_stages *s = &net->stages;
+
+	if (!s->beside) {
+		say(net, ctx, step);
+		return;
+	}
+	device->event_record(ctx, s->passes);
+	device->event_wait(s->beside, s->passes);
+	say(net, s->beside, step);
+	device->event_record(s->beside, s->done[step->number % s->count]);
+	s->said = step->number + 1;
+}
+
+void mfs_stages_await(const struct mfs_net *net, struct mfk_ctx *ctx, uint64_t exchanges)
+{
+	const struct mfs_stages *s = &net->stages;
+
+	if (s->beside && exchanges)
+		net->backend->device->event_wait(ctx, s->done[(exchanges - 1) % s->count]);
+}
+
+void mfs_net_end(struct mfs_net *net, struct mfk_ctx *ctx)
+{
+	mfs_stages_await(net, ctx, net->stages.said);
+	net->stages.said = 0;
+}
