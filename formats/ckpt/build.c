@@ -138,7 +138,6 @@ int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_
 		       const char *file, struct mfs_error *err)
 {
 	mfs_value args = mfs_value_get(doc, state, "args");
-	double version = 0;
 	int rc;
 
 	if (mfs_value_is_none(doc, args))
@@ -147,13 +146,6 @@ int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_
 			"%s/%s: 'args' is missing, which Megatron-LM's own training loop saves, "
 			"and there is no run_config.yaml, which Megatron-Bridge writes last",
 			ckpt->dir, file);
-	/* Before 2.0 the rows of query_key_value had other orders
-	 * (fix_query_key_value_ordering). */
-	if (mfs_value_float(doc, mfs_value_get(doc, state, "checkpoint_version"), &version) &&
-	    version < 2.0)
-		return mfs_fail(err, -ENOTSUP,
-				"%s/%s: checkpoint_version %.1f of 2020 is not supported",
-				ckpt->dir, file, version);
 	rc = mfs_megatron_args_read(doc, args, &ckpt->arena, &ckpt->args, err);
 	return rc ? (mfs_fail_in(err, "%s/%s", ckpt->dir, file), rc) : 0;
 }

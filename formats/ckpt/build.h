@@ -29,8 +29,7 @@ typedef int (*mfs_locate)(struct mfs_ckpt *ckpt, const struct mfs_storage *s, ui
 
 /* Bytes of tensors somewhere in a file; the container around them is read on first use. */
 struct mfs_storage {
-	mfs_locate
-		locate; /* NULL: there is no container, and the bytes begin at at (safetensors) */
+	mfs_locate locate; /* NULL: no container (safetensors, torch before 1.6): bytes are at at */
 	uint32_t file;
 	enum mfs_dtype dtype;
 	uint64_t at,
@@ -124,7 +123,7 @@ int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *foun
 int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Reads 'args' and checkpoint_version of a state dict into ckpt->args. file is for messages. */
+/* Reads 'args' of a state dict into ckpt->args. file is for messages. */
 int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
 		       const char *file, struct mfs_error *err);
 

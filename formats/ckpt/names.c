@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
+#include "formats/ckpt/names_before_core.h"
 
 struct param {
 	const char *name;
@@ -212,8 +213,11 @@ static void parse_mtp(const char *rest, struct mfs_name *name)
 
 void mfs_name_parse(const char *key, struct mfs_name *ret)
 {
+	char core[512];
 	const char *rest;
 
+	if (mfs_name_before_core(key, core, sizeof(core)))
+		key = core;
 	*ret = (struct mfs_name){.layer = -1, .expert = -1};
 	ret->ignored = strstr(key, "._extra_state") != NULL;
 	if ((rest = after(key, "decoder.layers."))) {

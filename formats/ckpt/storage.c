@@ -28,7 +28,7 @@ int mfs_ckpt_add_record(struct mfs_ckpt *ckpt, uint32_t file, uint64_t base,
 			const struct mfs_zip_entry *e, enum mfs_dtype dtype, uint32_t *ret,
 			struct mfs_error *err)
 {
-	const struct mfs_storage s = {.locate = locate_record,
+	const struct mfs_storage s = {.locate = e->bare ? NULL : locate_record,
 				      .file = file,
 				      .dtype = dtype,
 				      .at = base + e->header,

@@ -342,7 +342,9 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 {
 	int64_t per_chunk;
 
-	a->tensor_model_parallel_size = positive(r, "tensor_model_parallel_size", 1);
+	/* The name before pipelines (October 2020). */
+	a->tensor_model_parallel_size =
+		positive(r, "tensor_model_parallel_size", positive(r, "model_parallel_size", 1));
 	a->pipeline_model_parallel_size = positive(r, "pipeline_model_parallel_size", 1);
 	a->expert_model_parallel_size = positive(r, "expert_model_parallel_size", 1);
 	a->expert_tensor_parallel_size =
@@ -398,6 +400,16 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 		return r.rc;
 	*ret = a;
 	return 0;
+}
+
+void mfs_megatron_args_before_core(const struct mfs_pickle *doc, mfs_value args,
+				   struct mfs_megatron_args *a)
+{
+	bool fused = false;
+
+	mfs_value_bool(doc, mfs_value_attr(doc, args, "bias_gelu_fusion"), &fused);
+	a->exact_gelu = !fused && !a->openai_gelu;
+	a->before_core = true;
 }
 
 uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded)

@@ -45,6 +45,7 @@ struct mfs_megatron_args {
 	 * (bias_gelu_fusion) or Transformer Engine's. Nothing in Megatron-core reads openai_gelu
 	 * and onnx_safe. */
 	bool exact_gelu;
+	bool before_core; /* a run of Megatron-LM before core, or of its legacy model */
 	bool add_bias_linear, add_qkv_bias, qk_layernorm, qk_l2_norm, attention_output_gate;
 	bool tied; /* not untie_embeddings_and_output_weights */
 	/* positions */
@@ -121,6 +122,14 @@ struct mfs_megatron_args {
  */
 int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			   struct mfs_megatron_args *ret, struct mfs_error *err);
+
+/*
+ * Corrects what was read from the arguments of a run before core, or of the legacy model: there
+ * openai_gelu counts, and a run that has no argument bias_gelu_fusion has no fused GELU
+ * (megatron/model/transformer.py at v1.0 and v2.0: ParallelMLP).
+ */
+void mfs_megatron_args_before_core(const struct mfs_pickle *doc, mfs_value args,
+				   struct mfs_megatron_args *a);
 
 /*
  * The size of the vocabulary before it was padded, if the run recorded it; else 0. padded: rows

@@ -66,6 +66,8 @@ int mfs_pickle_parse(const void *bytes, size_t len, const char *name,
 void mfs_pickle_free(struct mfs_pickle *doc);
 
 mfs_value mfs_pickle_root(const struct mfs_pickle *doc);
+/* Values are numbered from 0 on, for those who look at all of them in whatever order. */
+mfs_value mfs_pickle_values(const struct mfs_pickle *doc);
 /* Bytes of the stream up to and including STOP (legacy torch.save concatenates pickles). */
 size_t mfs_pickle_length(const struct mfs_pickle *doc);
 

@@ -10,6 +10,11 @@ mfs_value mfs_pickle_root(const struct mfs_pickle *doc)
 	return doc->root;
 }
 
+mfs_value mfs_pickle_values(const struct mfs_pickle *doc)
+{
+	return doc->nodes.count;
+}
+
 size_t mfs_pickle_length(const struct mfs_pickle *doc)
 {
 	return doc->length;

@@ -7,20 +7,9 @@
 #include <zlib.h>
 
 #include "formats/base/bytes.h"
+#include "formats/torch/torch_stream.h"
 
 #define MAX_WRAPPERS 4 /* Parameter around from_type around a tensor: never more in practice */
-
-/* Start of a pre-1.6 file: pickle(0x1950a86a20f9469cfc6c). */
-static const uint8_t legacy_magic[] = {0x80, 0x02, 0x8a, 0x0a, 0x6c, 0xfc, 0x9c,
-				       0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19};
-
-static bool is_legacy(const struct mfs_source *src)
-{
-	uint8_t head[sizeof(legacy_magic)];
-
-	return src->size >= sizeof(head) && !mfs_source_read(src, 0, head, sizeof(head), NULL) &&
-	       !memcmp(head, legacy_magic, sizeof(head));
-}
 
 /* Entry "PREFIX/name", where PREFIX is the archive's one top directory. */
 static const struct mfs_zip_entry *record(const struct mfs_torch_file *f, const char *prefix,
@@ -155,9 +144,12 @@ int mfs_torch_file_open(const struct mfs_source *src, struct mfs_torch_file *ret
 	size_t len;
 	int rc;
 
-	if (is_legacy(src))
-		return mfs_fail(err, -ENOTSUP,
-				"%s: written by torch before 1.6 (not a ZIP archive)", src->name);
+	if (mfs_torch_is_stream(src)) {
+		rc = mfs_torch_stream_open(src, &f.zip, &f.pickle_bytes, &f.doc, err);
+		if (!rc)
+			*ret = f;
+		return rc;
+	}
 	rc = mfs_zip_open(src, &f.zip, err);
 	if (rc)
 		return rc;

@@ -1,10 +1,10 @@
 /*
- * A torch.save archive: a ZIP of data.pkl and one record per storage
- * (torch/serialization.py:_save).
+ * What torch.save has written: a ZIP of data.pkl and one record per storage
+ * (torch/serialization.py:_save), or the stream of torch before 1.6 (torch_stream.h), whose
+ * storages are records likewise.
  *
- * Opening reads the central directory and data.pkl, but no tensor data. Archives of torch before
- * 1.6 (no ZIP), TorchScript archives and compressed ones are refused, and the message says which it
- * is.
+ * Opening reads the pickle and where the records are, but no tensor data. TorchScript archives and
+ * compressed ones are refused, and the message says which it is.
  */
 #ifndef MFS_TORCH_TORCH_FILE_H
 #define MFS_TORCH_TORCH_FILE_H

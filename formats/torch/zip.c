@@ -324,6 +324,10 @@ int mfs_zip_locate(const struct mfs_source *src, const struct mfs_zip_entry *e, 
 	uint64_t data;
 	int rc;
 
+	if (e->bare) {
+		*ret = e->header;
+		return 0;
+	}
 	if (name_len > sizeof(local) - LOCAL_SIZE)
 		return damaged(src, "an entry's name is longer than 256 bytes", err);
 	rc = mfs_source_read(src, e->header, local, LOCAL_SIZE + name_len, err);

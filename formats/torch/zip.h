@@ -9,6 +9,7 @@
 #ifndef MFS_TORCH_ZIP_H
 #define MFS_TORCH_ZIP_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,7 @@ struct mfs_zip_entry {
 	uint64_t size;	 /* payload bytes */
 	uint64_t limit;	 /* offset of what follows: the next header, or the directory */
 	uint32_t crc;	 /* CRC-32 of the payload; 0 where the writer did not compute it */
+	bool bare;	 /* no local header: the payload begins at header (torch_stream.h) */
 };
 
 struct mfs_zip {

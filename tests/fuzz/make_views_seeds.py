@@ -33,6 +33,38 @@ def legacy(change=None, optimizer=True, **args):
     return files(m=saved(s))
 
 
+def nested(flat):
+    """{"a.b": 1} as {"a": {"b": 1}} down to "layers.0.mlp...", as Megatron-LM before core has its model."""
+    model = dict(language_model=dict(embedding={}, encoder={}, output_layer={}))
+    for key, value in flat.items():
+        for core, old in (("self_attention.linear_qkv", "attention.query_key_value"), ("self_attention.linear_proj", "attention.dense"),
+                          ("pre_mlp_layernorm", "post_attention_layernorm"), ("linear_fc1", "dense_h_to_4h"), ("linear_fc2", "dense_4h_to_h"),
+                          ("decoder.", "encoder.")):
+            key = key.replace(core, old)
+        head, rest = key.split(".", 1)
+        model["language_model"][head][rest] = value
+    return model
+
+
+def before_core(change=lambda s: None, version=0.0, optimizer=False):
+    def old(s):
+        s.update(model=nested(s["model"]), checkpoint_version=version)
+        change(s)
+    return legacy(old, optimizer)
+
+
+def deep(depth):
+    return {"a": deep(depth - 1)} if depth else zeros((4,))
+
+
+def ouroboros(s):
+    s["model"]["language_model"]["encoder"]["again"] = s["model"]
+
+
+def more_rows(s):
+    s["model"]["language_model"]["encoder"]["layers.0.attention.query_key_value.weight"] = zeros((18, H), "bfloat16")
+
+
 def scaler(s):
     s["optimizer"]["grad_scaler"] = dict(scale=zeros((1,)), growth_tracker=0)
 
@@ -78,6 +110,9 @@ def make():
         "legacy-flat": flat(),
         "legacy-data-parallel-random-init": legacy(lambda s: s.update(rng_state=rng() * 3)),
         "legacy-one-storage-1600-times": legacy(lambda s: s.update(rng_state=rng(more=often(40)))),
+        "before-core-0": before_core(),
+        "before-core-1": before_core(version=1.0),
+        "before-core-2": before_core(version=2.0),
         "torch_dist": sharded(),
         "torch_dist-experts": experts(),
         "torch_dist-experts-world-no-multiple": experts(world_size=3, tensor_model_parallel_size=2),
@@ -92,6 +127,14 @@ def make():
         return legacy(lambda s: s["optimizer"]["optimizer"]["param_groups"][0].update(more))
 
     for name, data in {
+        "before-core-version": before_core(version=0.5),
+        "before-core-optimizer": before_core(optimizer=True),
+        "before-core-rows": before_core(more_rows),
+        "before-core-in-itself": before_core(ouroboros),
+        "before-core-deep": before_core(lambda s: s["model"].update(language_model=deep(9))),
+        "before-core-a-number": before_core(lambda s: s["model"].update(language_model=3)),
+        "before-core-unknown-module": before_core(lambda s: s["model"]["language_model"].update(pooler=dict(weight=zeros((H, H))))),
+        "core-of-version-1": legacy(lambda s: s.update(checkpoint_version=1.0), optimizer=False),
         "embedding-missing": lacking("embedding.word_embeddings.weight"),
         "norm-missing": lacking("decoder.layers.0.pre_mlp_layernorm.weight"),
         "output-missing": lacking("output_layer.weight"),

@@ -99,6 +99,7 @@ static struct mfs_torch_tensor seed_tensor(const char *path)
 START_TEST(test_other_forms)
 {
 	struct mfs_torch_tensor t = seed_tensor("tests/fuzz/corpus/torch_file/ok-strided");
+	uint64_t at;
 
 	ck_assert(t.shape[0] == 2 && t.stride[0] == 1 && t.stride[1] == 2);
 	teardown();
@@ -110,6 +111,12 @@ START_TEST(test_other_forms)
 	teardown();
 	t = seed_tensor("tests/fuzz/corpus/torch_file/ok-from-type");
 	ck_assert(t.offset == 1 && t.shape[0] == 3);
+	teardown();
+	/* Before torch 1.6: the bytes are the last of the file, and are found without a header. */
+	t = seed_tensor("tests/fuzz/corpus/torch_file/ok-stream-of-tensor");
+	ck_assert(t.dtype == MFS_BF16 && t.shape[0] == 2 && t.shape[1] == 3);
+	unit_ok(mfs_zip_locate(&src, t.record, &at, &err), &err);
+	ck_assert(t.record->size == 12 && at == src.size - 12);
 }
 END_TEST
 
@@ -117,9 +124,23 @@ static const struct {
 	const char *input, *words;
 	int code;
 } refused[] = {
-	{"before-1.6", "before 1.6", -ENOTSUP}, {"torchscript", "TorchScript", -ENOTSUP},
-	{"big-endian", "big-endian", -ENOTSUP}, {"no-data.pkl", "data.pkl", -EINVAL},
-	{"two-prefixes", "Archive/", -EINVAL},	{"no-zip", "ZIP", -EINVAL},
+	{"torchscript", "TorchScript", -ENOTSUP},
+	{"big-endian", "big-endian", -ENOTSUP},
+	{"no-data.pkl", "data.pkl", -EINVAL},
+	{"two-prefixes", "Archive/", -EINVAL},
+	{"no-zip", "ZIP", -EINVAL},
+	{"stream-version", "expected version 1001", -ENOTSUP},
+	{"stream-big-endian", "big-endian", -ENOTSUP},
+	{"stream-view", "storage '0' is a view of another one", -ENOTSUP},
+	{"stream-cut-in-pickle", "ends", -EINVAL},
+	{"stream-cut-in-storage", "storage '1' reaches beyond the file", -EINVAL},
+	{"stream-too-long", "1 bytes follow", -EINVAL},
+	{"stream-count", "expected 4 elements, found 5", -EINVAL},
+	{"stream-unknown-key", "storage 0 of the file is of no tensor", -EINVAL},
+	{"stream-key-twice", "storage '0'", -EINVAL},
+	{"stream-more-keys", "2 storages, but tensors of 1", -EINVAL},
+	{"stream-no-key", "16 bytes follow", -EINVAL},
+	{"stream-element-type", "QInt8Storage", -ENOTSUP},
 };
 
 START_TEST(test_refused_on_opening)

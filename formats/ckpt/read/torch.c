@@ -57,27 +57,27 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 	return rc || !p.wanted ? rc : mfs_torch_place(r, rank, &p, MFS_STATE_MODEL, &p.t, storage);
 }
 
+/* What a walk through a model chunk's dict carries. */
+struct chunk_walk {
+	struct mfs_torch_reader *r;
+	const struct mfs_torch_rank *rank;
+	uint32_t chunk;
+	const struct mfs_torch_source *a;
+};
+
+static int visit_tensor(void *arg, const char *key, mfs_value v)
+{
+	const struct chunk_walk *w = arg;
+
+	return read_tensor(w->r, w->rank, w->chunk, key, v, w->a);
+}
+
 static int read_chunk(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank, uint32_t chunk,
 		      const struct mfs_torch_source *a)
 {
-	const struct mfs_pickle *doc = rank->state.doc;
-	mfs_value model = mfs_torch_model(r, rank, chunk / r->pp);
-	int rc = 0;
+	struct chunk_walk w = {.r = r, .rank = rank, .chunk = chunk, .a = a};
 
-	if (!mfs_value_is_none(doc, mfs_value_get(doc, model, "language_model")))
-		return mfs_fail(
-			r->err, -ENOTSUP,
-			"%s/%s: names of Megatron before core (language_model) are not supported",
-			r->ckpt->dir, rank->name);
-	for (uint32_t i = 0; i < mfs_value_pairs(doc, model) && !rc; i++) {
-		char key[512];
-
-		if (!mfs_torch_key_text(doc, mfs_value_key(doc, model, i), key, sizeof(key)))
-			return mfs_fail(r->err, -EINVAL, "%s/%s: a tensor's name is not text",
-					r->ckpt->dir, rank->name);
-		rc = read_tensor(r, rank, chunk, key, mfs_value_item(doc, model, i), a);
-	}
-	return rc;
+	return mfs_torch_each(r, rank, chunk / r->pp, visit_tensor, &w);
 }
 
 static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank)

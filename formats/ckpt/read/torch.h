@@ -48,11 +48,16 @@ struct mfs_torch_embedding;
 typedef int (*mfs_torch_more)(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 			      const struct mfs_torch_source *a, void *arg);
 
+/* Rows of q, k and v of n heads with d channels: [n, 3, d], [3, n, d] or [n, d, 3]. */
+enum mfs_qkv_order { MFS_QKV_HEADS_FIRST, MFS_QKV_SPLITS_FIRST, MFS_QKV_SPLITS_LAST };
+
 struct mfs_torch_reader {
 	struct mfs_ckpt *ckpt;
 	struct mfs_torch_rank *ranks; /* sorted by (pp, tp, ep) */
 	uint32_t count;
 	uint32_t tp, pp, ep, etp, vpp;
+	enum mfs_qkv_order qkv_order;
+	uint64_t pieces;       /* how many more found chunks reordered rows may become */
 	uint32_t *first_layer; /* [vpp * pp] global number of each model chunk's first layer */
 	uint32_t *layers;      /* [vpp * pp] layers of each model chunk */
 	struct mfs_torch_embedding *embeddings; /* [tp] of the first stage */

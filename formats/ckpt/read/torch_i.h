@@ -18,16 +18,35 @@ const struct mfs_torch_rank *mfs_torch_find_rank(const struct mfs_torch_reader *
 const struct mfs_torch_rank *mfs_torch_find_expert_rank(const struct mfs_torch_reader *r,
 							uint32_t pp, uint32_t ep, uint32_t etp);
 
-/* ---- torch_layers.c ---- */
+/* ---- torch_dict.c ---- */
 
 /* The state dict of model chunk vp; none if the stage is empty. */
 mfs_value mfs_torch_model(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
 			  uint32_t vp);
-int mfs_torch_check_models(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank);
-/* False: key is no text, or too long. */
-bool mfs_torch_key_text(const struct mfs_pickle *doc, mfs_value key, char *text, size_t size);
+/* Once for each rank, before its dicts are walked through. -EINVAL: two model chunks share one. */
+int mfs_torch_check_models(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank);
+/* Called with each value of a model chunk's dict, and with its key. Keys of dicts in dicts are
+ * joined by dots. A result other than 0 ends the walk. */
+typedef int (*mfs_torch_visit)(void *arg, const char *key, mfs_value v);
+int mfs_torch_each(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank, uint32_t vp,
+		   mfs_torch_visit visit, void *arg);
+
+/* ---- torch_layers.c ---- */
+
 /* Opens a rank of each stage, and fills layers and first_layer. */
 int mfs_torch_number_layers(struct mfs_torch_reader *r);
+
+/* ---- torch_qkv.c ---- */
+
+/* Reads how old the save is: what its arguments mean by default, and the order of its rows of q, k
+ * and v. */
+int mfs_torch_read_age(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank);
+/* True if the tensor's rows have another order in the file than in global tensors. */
+bool mfs_torch_reorders(const struct mfs_torch_reader *r, const struct mfs_name *name);
+/* Adds the found chunks of such a tensor. local: a rank's part of it, already at its place in the
+ * global tensor; it is one of parts. */
+int mfs_torch_place_qkv(struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
+			const char *key, const struct mfs_found_chunk *local, uint32_t parts);
 
 /* ---- torch_place.c ---- */
 

@@ -4,66 +4,22 @@
  * + pp.
  */
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "formats/ckpt/read/torch_i.h"
 
-/* The state dict of virtual chunk vp: 'model', or 'model0', 'model1', ...; none if the stage is
- * empty. */
-mfs_value mfs_torch_model(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank,
-			  uint32_t vp)
+/* arg: the number of layers so far. */
+static int note_layer(void *arg, const char *key, mfs_value v)
 {
-	const struct mfs_pickle *doc = rank->state.doc;
-	char key[32];
+	uint32_t *count = arg;
+	struct mfs_name name;
 
-	snprintf(key, sizeof(key), "model%u", vp);
-	return mfs_value_get(doc, mfs_pickle_root(doc), r->vpp > 1 ? key : "model");
-}
-
-/* Each model chunk must have a dict of its own. One dict for thousands of chunks would be read for
- * each of them. */
-int mfs_torch_check_models(const struct mfs_torch_reader *r, const struct mfs_torch_rank *rank)
-{
-	uint64_t pairs = 0;
-
-	for (uint32_t vp = 0; vp < r->vpp; vp++)
-		pairs += mfs_value_pairs(rank->state.doc, mfs_torch_model(r, rank, vp));
-	if (pairs <= mfs_pickle_length(rank->state.doc))
-		return 0;
-	return mfs_fail(r->err, -EINVAL,
-			"%s/%s: several of its pipeline chunks are the same state dict",
-			r->ckpt->dir, rank->name);
-}
-
-bool mfs_torch_key_text(const struct mfs_pickle *doc, mfs_value key, char *text, size_t size)
-{
-	const char *s;
-	size_t len;
-
-	if (!mfs_value_str(doc, key, &s, &len) || len >= size || memchr(s, 0, len))
-		return false;
-	memcpy(text, s, len);
-	text[len] = '\0';
-	return true;
-}
-
-static uint32_t count_layers(const struct mfs_pickle *doc, mfs_value model)
-{
-	uint32_t count = 0;
-
-	for (uint32_t i = 0; i < mfs_value_pairs(doc, model); i++) {
-		struct mfs_name name;
-		char key[512];
-
-		if (!mfs_torch_key_text(doc, mfs_value_key(doc, model, i), key, sizeof(key)))
-			continue;
-		mfs_name_parse(key, &name);
-		if (name.layer >= 0 && !strncmp(name.canonical, "decoder.", 8) &&
-		    (uint32_t)name.layer >= count)
-			count = (uint32_t)name.layer + 1;
-	}
-	return count;
+	(void)v;
+	mfs_name_parse(key, &name);
+	if (name.layer >= 0 && !strncmp(name.canonical, "decoder.", 8) &&
+	    (uint32_t)name.layer >= *count)
+		*count = (uint32_t)name.layer + 1;
+	return 0;
 }
 
 /* Layers are counted in one rank of each stage. */
@@ -100,7 +56,9 @@ int mfs_torch_number_layers(struct mfs_torch_reader *r)
 		const struct mfs_torch_rank *rank = mfs_torch_find_rank(r, c % r->pp, 0);
 
 		r->first_layer[c] = (uint32_t)total;
-		r->layers[c] = count_layers(rank->state.doc, mfs_torch_model(r, rank, c / r->pp));
+		rc = mfs_torch_each(r, rank, c / r->pp, note_layer, &r->layers[c]);
+		if (rc)
+			return rc;
 		total += r->layers[c];
 	}
 	if (total != expected)

@@ -50,6 +50,8 @@ static int place_split(struct mfs_torch_reader *r, struct local *l, unsigned axi
 		return mfs_fail(r->err, -EINVAL, "%s/%s: tensor '%s' cannot be one of %u parts",
 				r->ckpt->dir, l->rank->name, l->key, l->parts);
 	p->chunk.lo[axis] = p->chunk.size[axis] * l->part;
+	if (mfs_torch_reorders(r, &l->name))
+		return mfs_torch_place_qkv(r, l->rank, l->key, p, l->parts);
 	return mfs_ckpt_add_found(r->ckpt, p, r->err);
 }
 

@@ -150,7 +150,7 @@ static int read_layout(struct mfs_torch_reader *r)
 	r->ep = (uint32_t)a->expert_model_parallel_size;
 	r->etp = a->num_experts == MFS_UNSET ? r->tp : (uint32_t)a->expert_tensor_parallel_size;
 	r->vpp = (uint32_t)a->virtual_pipeline_model_parallel_size;
-	return 0;
+	return mfs_torch_read_age(r, &r->ranks[0]);
 }
 
 /* Numbers in a name are tp, then pp if P > 1, then ep if EP > 1. */

@@ -27,6 +27,7 @@ enum new_value {
 	NEW_FORMAT,
 	NEW_NO_OPTIM,
 	NEW_NO_RNG,
+	NEW_GELU, /* by what core reads, where the source is of before core */
 };
 
 struct argument {
@@ -60,6 +61,7 @@ static const struct argument arguments[] = {
 	{"ckpt_format", NEW_FORMAT, false, true},
 	{"no_save_optim", NEW_NO_OPTIM, false, true},
 	{"no_save_rng", NEW_NO_RNG, false, true},
+	{"bias_gelu_fusion", NEW_GELU, false, true},
 };
 
 #define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
@@ -156,6 +158,7 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 	if ((a->value == NEW_NO_OPTIM && options->has_optimizer) ||
 	    (a->value == NEW_NO_RNG && options->has_rng) ||
 	    (a->value == NEW_SPEC && !options->spec_said) ||
+	    (a->value == NEW_GELU && !mfs_ckpt_args(c->ckpt)->before_core) ||
 	    (a->value == NEW_GROUPED && options->spec == MFS_LAYER_SPEC_TE) ||
 	    (a->value == NEW_SEQUENCE_PARALLEL && options->layout->tp > 1))
 		return 0;
@@ -170,6 +173,9 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 		break;
 	case NEW_FORMAT:
 		mfs_pickle_str(w, options->format);
+		break;
+	case NEW_GELU:
+		mfs_pickle_bool(w, !mfs_ckpt_args(c->ckpt)->exact_gelu);
 		break;
 	case NEW_NO_OPTIM:
 	case NEW_NO_RNG:
@@ -209,6 +215,7 @@ static bool is_none(const struct change *c, const struct argument *a)
 	const struct mfs_layout *p = c->options->layout;
 
 	return (a->value == NEW_SPEC && !c->options->spec_said) ||
+	       (a->value == NEW_GELU && !mfs_ckpt_args(c->ckpt)->before_core) ||
 	       (p && ((a->value == NEW_FIRST && !p->first) || (a->value == NEW_LAST && !p->last)));
 }
 

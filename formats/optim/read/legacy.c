@@ -60,6 +60,11 @@ static int read_rank(struct mfs_torch_reader *r, const struct mfs_torch_rank *ra
 	if (optimizer && !count)
 		return mfs_fail(r->err, -ENOTSUP, "%s/%s: optimizer: an unknown kind of state",
 				r->ckpt->dir, rank->name);
+	if (count && r->ckpt->args.before_core)
+		return mfs_fail(
+			r->err, -ENOTSUP,
+			"%s/%s: optimizer: the state of Megatron-LM before core is not read",
+			r->ckpt->dir, rank->name);
 	if (count)
 		kind = is_distributed(doc, optimizer, count) ? MFS_OPTIM_DISTRIBUTED
 							     : MFS_OPTIM_FLOAT16;
