@@ -176,6 +176,14 @@ static void number(struct mfs_pickle_writer *w, const char *name, int64_t value)
 	write_int(w, value);
 }
 
+static void write_layers(struct mfs_pickle_writer *w, const uint8_t *has, int64_t layers)
+{
+	mfs_pickle_list_begin(w);
+	for (int64_t i = 0; i < layers; i++)
+		mfs_pickle_int(w, has[i]);
+	mfs_pickle_list_end(w);
+}
+
 /* Megatron tests whether it is a list to choose the keys of torch_dist (transformer_block.py:
  * sharded_state_dict). So a list is written only if layers differ. */
 static void write_layer_freq(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
@@ -185,10 +193,7 @@ static void write_layer_freq(struct mfs_pickle_writer *w, const struct mfs_megat
 		mfs_pickle_int(w, 1);
 		return;
 	}
-	mfs_pickle_list_begin(w);
-	for (int64_t i = 0; i < a->num_layers; i++)
-		mfs_pickle_int(w, a->moe_layers[i]);
-	mfs_pickle_list_end(w);
+	write_layers(w, a->moe_layers, a->num_layers);
 }
 
 static void write_window(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
@@ -201,6 +206,10 @@ static void write_window(struct mfs_pickle_writer *w, const struct mfs_megatron_
 	mfs_pickle_int(w, a->window_size - 1); /* Megatron's does not count the token itself */
 	mfs_pickle_int(w, 0);
 	mfs_pickle_op(w, MFS_OP_TUPLE2);
+	if (!a->window_layers)
+		return;
+	mfs_pickle_name(w, "window_attn_skip_freq");
+	write_layers(w, a->window_layers, a->num_layers);
 }
 
 static void write_dtype(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)

@@ -29,7 +29,8 @@ static mfs_features attention(const struct mfs_megatron_args *a)
 	mfs_features f = when(a->qk_layernorm, MFS_HAS(QK_NORM)) |
 			 when(a->qk_l2_norm, MFS_HAS(QK_L2_NORM)) |
 			 when(a->attention_output_gate, MFS_HAS(OUTPUT_GATE)) |
-			 when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW));
+			 when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW)) |
+			 when(a->window_layers, MFS_HAS(WINDOW_MIXED));
 
 	if (a->multi_latent_attention)
 		return f | MFS_HAS(MLA) | when(a->q_lora_rank != MFS_UNSET, MFS_HAS(Q_LORA));

@@ -217,29 +217,44 @@ static bool slides(struct mfs_hf_reader *r, const json_t *types, size_t i, bool 
 	return false;
 }
 
-/* Megatron's window_size is one for all layers. */
+/* Qwen's classes forget their window unless a key says that they use it. */
+static bool uses_window(struct mfs_hf_reader *r)
+{
+	for (const struct mfs_config_row *row = r->family->config; row->key; row++)
+		if (!strcmp(row->key, "use_sliding_window"))
+			return flag(r, row->key);
+	return true;
+}
+
 static void read_window(struct mfs_hf_reader *r)
 {
 	const json_t *types = mfs_hf_set_key(r, "layer_types");
-	const json_t *size =
-		flag(r, "use_sliding_window") ? mfs_hf_set_key(r, "sliding_window") : NULL;
+	const json_t *size = uses_window(r) ? mfs_hf_set_key(r, "sliding_window") : NULL;
 	const int64_t layers = r->args->num_layers;
+	uint8_t *has = mfs_arena_alloc(r->arena, (size_t)layers);
 	int64_t sliding = 0;
+
+	if (!has) {
+		r->rc = mfs_fail_nomem(r->err);
+		return;
+	}
 
 	if (types && json_array_size(types) != (size_t)layers)
 		mfs_hf_refuse(r, -EINVAL, "layer_types", types, "one text a layer");
 	for (int64_t i = 0; i < layers && !r->rc; i++)
-		sliding += slides(r, types, (size_t)i, size);
+		sliding += has[i] = slides(r, types, (size_t)i, size);
+	r->args->window_size = MFS_UNSET;
 	if (!sliding || r->rc)
 		return;
-	if (sliding != layers)
+	r->args->window_layers = sliding < layers ? has : NULL;
+	if (sliding < layers && !mfs_hf_may(r, MFS_HAS(WINDOW_MIXED)))
 		mfs_hf_refuse(r, -ENOTSUP, types ? "layer_types" : "max_window_layers",
 			      types ? types : mfs_hf_key(r, "max_window_layers"),
 			      "sliding-window attention in all layers or in none");
 	r->args->window_size = mfs_hf_integer(r, "sliding_window", size, 1, MFS_UNSET);
 	if (r->args->window_size == MFS_UNSET)
 		mfs_hf_refuse(r, -EINVAL, "sliding_window", mfs_hf_key(r, "sliding_window"),
-			      "a number, and use_sliding_window: layer_types has sliding layers");
+			      "a number that is in use: layer_types has sliding layers");
 }
 
 static void read_dtype(struct mfs_hf_reader *r, const json_t *found)

@@ -87,11 +87,15 @@ static void append(json_t **list, json_t *value)
 
 static json_t *layer_types(const struct writer *w)
 {
-	const char *type = w->features & MFS_HAS(WINDOW) ? "sliding_attention" : "full_attention";
+	const struct mfs_megatron_args *a = w->args;
 	json_t *types = json_array();
 
-	for (int64_t i = 0; i < w->args->num_layers; i++)
-		append(&types, json_string(type));
+	for (int64_t i = 0; i < a->num_layers; i++) {
+		const bool slides =
+			a->window_size != MFS_UNSET && (!a->window_layers || a->window_layers[i]);
+
+		append(&types, json_string(slides ? "sliding_attention" : "full_attention"));
+	}
 	return types;
 }
 

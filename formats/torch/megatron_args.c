@@ -212,6 +212,63 @@ static int64_t window(struct reader *r)
 	return left < 0 ? MFS_UNSET : left + 1;
 }
 
+/* An argument that is a list with 1 for each layer that has something, or a number N, 1 if absent:
+ * then by_number says whether layer i has it. NULL: r->rc says why. */
+static uint8_t *read_layers(struct reader *r, const char *name, int64_t layers,
+			    bool (*by_number)(int64_t i, int64_t n))
+{
+	mfs_value v = lookup(r, name);
+	uint32_t listed = mfs_value_count(r->doc, v);
+	int64_t n = 1, one;
+	uint8_t *has = r->rc ? NULL : mfs_arena_alloc(r->arena, (size_t)layers);
+
+	if (!has) {
+		r->rc = r->rc ? r->rc : mfs_fail_nomem(r->err);
+		return NULL;
+	}
+	if (listed && listed != layers)
+		wrong(r, name, "one number a layer");
+	if (!listed && !absent(r, v) && (!mfs_value_int(r->doc, v, &n) || n < 1))
+		wrong(r, name, "a positive number or a list");
+	for (int64_t i = 0; i < layers && !r->rc; i++) {
+		has[i] = by_number(i, n);
+		if (!listed)
+			continue;
+		if (!mfs_value_int(r->doc, mfs_value_at(r->doc, v, (uint32_t)i), &one))
+			wrong(r, name, "a list of 0 and 1");
+		else
+			has[i] = one != 0;
+	}
+	return r->rc ? NULL : has;
+}
+
+static bool every_nth(int64_t i, int64_t n)
+{
+	return i % n == 0;
+}
+
+/* Of layers counted from 1 (megatron/core/transformer/utils.py: is_layer_window_attention). */
+static bool all_but_every_nth(int64_t i, int64_t n)
+{
+	return (i + 1) % n != 0;
+}
+
+static void read_window_layers(struct reader *r, struct mfs_megatron_args *a)
+{
+	const uint8_t *has;
+	int64_t count = 0;
+
+	if (a->window_size == MFS_UNSET || absent(r, lookup(r, "window_attn_skip_freq")))
+		return;
+	has = read_layers(r, "window_attn_skip_freq", a->num_layers, all_but_every_nth);
+	for (int64_t i = 0; has && i < a->num_layers; i++)
+		count += has[i];
+	if (!count)
+		a->window_size = MFS_UNSET;
+	else if (count < a->num_layers)
+		a->window_layers = has;
+}
+
 /* Megatron-Bridge and NeMo pass the factor to the model (model_config.h). */
 static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
 {
@@ -251,41 +308,17 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 	a->beta_slow = real(r, "beta_slow", 1.0);
 	a->original_max_position_embeddings = positive(r, "original_max_position_embeddings", 4096);
 	a->window_size = window(r);
+	read_window_layers(r, a);
 }
 
-/* moe_layer_freq is N (every Nth layer is MoE, from the first on), or a list with 1 for each MoE
- * layer. Old files may have the list as text. */
+/* moe_layer_freq: every Nth layer is MoE, from the first on. */
 static void read_moe_layers(struct reader *r, struct mfs_megatron_args *a)
 {
-	mfs_value v = lookup(r, "moe_layer_freq");
-	uint32_t listed = mfs_value_count(r->doc, v);
-	int64_t every = 1, one;
-	uint8_t *moe;
-
-	if (a->num_experts == MFS_UNSET || r->rc)
+	if (a->num_experts == MFS_UNSET)
 		return;
-	moe = mfs_arena_alloc(r->arena, (size_t)a->num_layers);
-	if (!moe) {
-		r->rc = mfs_fail_nomem(r->err);
-		return;
-	}
-	if (listed && listed != a->num_layers)
-		wrong(r, "moe_layer_freq", "one number a layer");
-	if (!listed && !absent(r, v) && (!mfs_value_int(r->doc, v, &every) || every < 1))
-		wrong(r, "moe_layer_freq", "a positive number or a list");
-	if (r->rc)
-		return;
-	for (int64_t i = 0; i < a->num_layers; i++) {
-		moe[i] = i % every == 0;
-		if (!listed)
-			continue;
-		if (!mfs_value_int(r->doc, mfs_value_at(r->doc, v, (uint32_t)i), &one))
-			wrong(r, "moe_layer_freq", "a list of 0 and 1");
-		else
-			moe[i] = one != 0;
-	}
-	a->moe_layers = moe;
-	while (a->first_dense_layers < a->num_layers && !moe[a->first_dense_layers])
+	a->moe_layers = read_layers(r, "moe_layer_freq", a->num_layers, every_nth);
+	while (a->moe_layers && a->first_dense_layers < a->num_layers &&
+	       !a->moe_layers[a->first_dense_layers])
 		a->first_dense_layers++;
 }
 

@@ -62,6 +62,8 @@ struct mfs_megatron_args {
 	double rotary_scaling_factor, mscale, mscale_all_dim, beta_fast, beta_slow;
 	int64_t original_max_position_embeddings;
 	int64_t window_size; /* left window + 1 as HF counts it; MFS_UNSET: none */
+	/* [num_layers], 1 where a layer has it (window_attn_skip_freq); NULL: all have */
+	const uint8_t *window_layers;
 	/* mixture of experts */
 	int64_t num_experts; /* MFS_UNSET: dense */
 	int64_t moe_router_topk, moe_ffn_hidden_size, moe_shared_expert_intermediate_size;

@@ -194,7 +194,6 @@ static const struct foreign {
 	{"softmax_scale", OF_ALL, NULL, is_usual_scale},
 	{"normalization", OF_ALL, NULL, is_known_norm},
 	{"window_size", OF_WINDOWED, NULL, ends_at_token},
-	{"window_attn_skip_freq", OF_WINDOWED, NULL, NULL},
 	{"no_rope_freq", OF_ALL, NULL, NULL},
 	{"mscale", OF_ALL, NULL, is_later_mscale},
 	{"glu_linear_offset", OF_GATED, NULL, NULL},

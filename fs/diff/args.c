@@ -208,14 +208,14 @@ static int add(struct mfs_diff *d, const char *name, const char *a, const char *
 	return 0;
 }
 
-/* The layers with experts, as "1-3, 5". */
-static const char *moe_layers(struct mfs_diff *d, const struct mfs_megatron_args *a)
+/* Those of the layers that have something, as "1-3, 5". */
+static const char *layers_in_words(struct mfs_diff *d, const uint8_t *has, int64_t layers)
 {
 	char text[200] = "";
 	size_t used = 0;
 
-	for (int64_t i = 0, end; a->moe_layers && i < a->num_layers; i = end) {
-		for (end = i; end < a->num_layers && a->moe_layers[end];)
+	for (int64_t i = 0, end; i < layers; i = end) {
+		for (end = i; end < layers && has[end];)
 			end++;
 		if (end > i && used < sizeof(text))
 			used += (size_t)snprintf(text + used, sizeof(text) - used,
@@ -227,17 +227,41 @@ static const char *moe_layers(struct mfs_diff *d, const struct mfs_megatron_args
 	return used ? mfs_arena_printf(&d->arena, "layers %s", text) : "none";
 }
 
-static int add_moe_layers(struct mfs_diff *d, const struct mfs_megatron_args *a,
-			  const struct mfs_megatron_args *b, struct mfs_error *err)
+/* If one of them is NULL, other arguments show the difference. */
+static int add_layers(struct mfs_diff *d, const char *name, const uint8_t *a, const uint8_t *b,
+		      int64_t layers, struct mfs_error *err)
 {
-	if (a->num_layers == b->num_layers && !a->moe_layers == !b->moe_layers &&
-	    (!a->moe_layers || !memcmp(a->moe_layers, b->moe_layers, (size_t)a->num_layers)))
+	if (!a || !b || !memcmp(a, b, (size_t)layers))
 		return 0;
-	/* If the numbers of layers differ, or a model is dense, other arguments show the
-	 * difference. */
-	if (a->num_layers != b->num_layers || !a->moe_layers || !b->moe_layers)
+	return add(d, name, layers_in_words(d, a, layers), layers_in_words(d, b, layers), err);
+}
+
+/* NULL: no layer has a window. */
+static const uint8_t *window_layers(struct mfs_diff *d, const struct mfs_megatron_args *a)
+{
+	uint8_t *all;
+
+	if (a->window_layers || a->window_size == MFS_UNSET)
+		return a->window_layers;
+	all = mfs_arena_alloc(&d->arena, (size_t)a->num_layers);
+	if (all)
+		memset(all, 1, (size_t)a->num_layers);
+	return all;
+}
+
+/* If the numbers of layers differ, they show the difference. */
+static int add_layer_patterns(struct mfs_diff *d, const struct mfs_megatron_args *a,
+			      const struct mfs_megatron_args *b, struct mfs_error *err)
+{
+	const int64_t layers = a->num_layers;
+	int rc;
+
+	if (layers != b->num_layers)
 		return 0;
-	return add(d, "moe_layer_freq", moe_layers(d, a), moe_layers(d, b), err);
+	rc = add_layers(d, "moe_layer_freq", a->moe_layers, b->moe_layers, layers, err);
+	return rc ? rc
+		  : add_layers(d, "window_attn_skip_freq", window_layers(d, a), window_layers(d, b),
+			       layers, err);
 }
 
 static int add_progress(struct mfs_diff *d, struct mfs_error *err)
@@ -257,7 +281,7 @@ static int add_progress(struct mfs_diff *d, struct mfs_error *err)
 }
 
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
-#define OTHERS 3 /* moe_layer_freq, iteration, step */
+#define OTHERS 4 /* moe_layer_freq, window_attn_skip_freq, iteration, step */
 
 int mfs_diff_arguments(struct mfs_diff *d, struct mfs_error *err)
 {
@@ -279,6 +303,6 @@ int mfs_diff_arguments(struct mfs_diff *d, struct mfs_error *err)
 				 in_words(d, fields[i].kind, y), err);
 	}
 	if (!rc)
-		rc = add_moe_layers(d, &a, &b, err);
+		rc = add_layer_patterns(d, &a, &b, err);
 	return rc ? rc : add_progress(d, err);
 }

@@ -63,15 +63,12 @@ CONFIGS = {
                                                           first_k_dense_replace=1, rms_norm_eps=1e-6),
     "glm4-moe-mtp": lambda: transformers.Glm4MoeConfig(**ODD, head_dim=20, **EXPERTS, n_routed_experts=6, n_shared_experts=1,
                                                        first_k_dense_replace=1, use_qk_norm=True, num_nextn_predict_layers=1),
-    "gpt-bigcode": lambda: transformers.GPTBigCodeConfig(vocab_size=250, n_positions=128, n_embd=96, n_layer=4, n_head=6, n_inner=184, bos_token_id=1,
-                                                         eos_token_id=2, attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0),
-    "smollm3": lambda: transformers.SmolLM3Config(**ODD, no_rope_layer_interval=2),
     "glm": lambda: transformers.GlmConfig(**ODD, head_dim=20, partial_rotary_factor=0.4),
     "ernie4.5": lambda: transformers.Ernie4_5Config(**ODD, head_dim=20),
     "internlm2": lambda: transformers.LlamaConfig(**ODD),
     "helium": lambda: transformers.HeliumConfig(**ODD, head_dim=16),
     "ministral": lambda: transformers.MinistralConfig(**ODD, head_dim=20, sliding_window=17,
-                                                      layer_types=["sliding_attention", "full_attention"] * 2),
+                                                      layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"]),
 }
 HOW = ["safetensors", "shards", "bin", "bin-shards"]
 

@@ -36,6 +36,7 @@ FAMILIES = [
     Family("qwen3-odd", bridge=True, refused=(("attention_bias", True),)),
     Family("mistral", bridge=True, refused=(("sliding_window", 0), ("hidden_act", "gelu"))),
     Family("mistral-whole", bridge=True),
+    Family("ministral", refused=(("sliding_window", None), ("layer_types", ["linear_attention"] * 4))),
     Family("phi3", refused=(("partial_rotary_factor", 0.5), ("rope_parameters", dict(rope_type="longrope")))),
     Family("nemotron", bridge=True, refused=(("hidden_act", "silu"),)),
     Family("gpt-neox", refused=(("use_parallel_residual", True), ("hidden_act", "relu"), ("attention_bias", False))),

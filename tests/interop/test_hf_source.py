@@ -54,7 +54,7 @@ def test_defaults(model_type, said):
 
 @pytest.mark.parametrize("model_type,said", tables())
 def test_computed_values(model_type, said):
-    """null in the table means what mcorefs computes: one key per query head, hidden_size / heads, full attention."""
+    """null in the table means what mcorefs computes: one key per query head, hidden_size / heads, the window in all layers or in none."""
     config = transformers.AutoConfig.for_model(model_type)
     if said.get("num_key_value_heads", 0) is None:
         assert config.num_key_value_heads in (None, config.num_attention_heads)
@@ -63,4 +63,4 @@ def test_computed_values(model_type, said):
     if said.get("mlp_layer_types", 0) is None:
         assert config.mlp_layer_types == ["dense"] + ["sparse"] * (config.num_hidden_layers - 1)
     if said.get("layer_types", 0) is None:
-        assert set(config.layer_types) == {"full_attention"}
+        assert set(config.layer_types) == {"sliding_attention" if config.sliding_window else "full_attention"}

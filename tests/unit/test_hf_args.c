@@ -103,6 +103,9 @@ static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatr
 	ck_assert_double_eq(a->rotary_seq_len_interpolation_factor,
 			    b->rotary_seq_len_interpolation_factor);
 	ck_assert_int_eq(a->window_size, b->window_size);
+	ck_assert_int_eq(!a->window_layers, !b->window_layers);
+	if (a->window_layers)
+		ck_assert_mem_eq(a->window_layers, b->window_layers, (size_t)a->num_layers);
 	ck_assert_int_eq(a->mtp_num_layers, b->mtp_num_layers);
 	same_moe(a, b);
 	if (a->multi_latent_attention)
@@ -186,6 +189,11 @@ START_TEST(attention_comes_back)
 	a.layernorm = a.zero_centered_gamma = a.squared_relu = true;
 	round_trip(&a);
 	ck_assert_str_eq(family->name, "nemotron");
+	a = fake_llama();
+	a.window_size = 32;
+	a.window_layers = (const uint8_t *)"\1\0\1\1";
+	round_trip(&a);
+	ck_assert_str_eq(family->name, "ministral");
 }
 END_TEST
 
@@ -424,6 +432,26 @@ START_TEST(windows)
 }
 END_TEST
 
+/* The class has a window unless all layers are said to see everything. */
+START_TEST(windows_of_some_layers)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'ministral', 'num_hidden_layers': 3, 'sliding_window': 64,"
+		     " 'layer_types': ['full_attention', 'sliding_attention', 'full_attention']}");
+	ck_assert_int_eq(a.window_size, 64);
+	ck_assert_mem_eq(a.window_layers, "\0\1\0", 3);
+	a = accepted("{'model_type': 'ministral', 'num_hidden_layers': 2}");
+	ck_assert_int_eq(a.window_size, 4096);
+	ck_assert_ptr_null(a.window_layers);
+	a = accepted("{'model_type': 'ministral', 'num_hidden_layers': 1,"
+		     " 'layer_types': ['full_attention']}");
+	ck_assert_int_eq(a.window_size, MFS_UNSET);
+	a = accepted("{'model_type': 'ministral', 'num_hidden_layers': 1, 'sliding_window': null}");
+	ck_assert_int_eq(a.window_size, MFS_UNSET);
+}
+END_TEST
+
 /* The layers of a model with experts, as text: '.' is a dense one. */
 static const char *layers_of(const char *text)
 {
@@ -579,6 +607,12 @@ static const struct {
 	 -ENOTSUP, "linear_attention"},
 	{"{'model_type': 'qwen2', 'num_hidden_layers': 1, 'layer_types': ['sliding_attention']}",
 	 -EINVAL, "sliding_window"},
+	{"{'model_type': 'ministral', 'num_hidden_layers': 1, 'sliding_window': null,"
+	 " 'layer_types': ['sliding_attention']}",
+	 -EINVAL, "a number that is in use"},
+	{"{'model_type': 'qwen3', 'num_hidden_layers': 2, 'use_sliding_window': true,"
+	 " 'layer_types': ['sliding_attention', 'full_attention']}",
+	 -ENOTSUP, "in all layers or in none"},
 	/* experts */
 	{"{'model_type': 'mixtral', 'num_experts_per_tok': 9}", -EINVAL, "num_experts_per_tok"},
 	{"{'model_type': 'mixtral', 'num_local_experts': null}", -EINVAL, "num_local_experts"},
@@ -700,6 +734,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, parts_of_heads);
 	tcase_add_test(c, yarn_scales);
 	tcase_add_test(c, windows);
+	tcase_add_test(c, windows_of_some_layers);
 	tcase_add_test(c, layers_with_experts);
 	tcase_add_test(c, kimi_is_a_deepseek);
 	tcase_add_test(c, all_layers_dense);

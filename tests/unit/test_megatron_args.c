@@ -249,8 +249,6 @@ static const struct {
 	{"moe_expert_capacity_factor", GELU, 1.25, NULL},
 	{"moe_expert_rank_capacity_factor", MOE, 2, "moe_expert_rank_capacity_factor (2)"},
 	{"moe_input_jitter_eps", MOE, 0.01, NULL},
-	{"window_attn_skip_freq", WINDOWED, 2, "window_attn_skip_freq (2)"},
-	{"window_attn_skip_freq", GELU, 2, NULL},
 };
 
 static void set_real(const char *key, double value)
@@ -371,6 +369,61 @@ START_TEST(test_windows)
 		ck_assert_ptr_null(args.foreign);
 	else
 		ck_assert_str_eq(args.foreign, windows[_i].foreign);
+}
+END_TEST
+
+/* of four layers, as is_layer_window_attention() has it */
+static const struct {
+	int32_t freq, list[5];
+	unsigned count;
+	const char *layers; /* "": all; NULL: there is no window */
+	const char *refused;
+} window_layers[] = {
+	{2, {0}, 0, "\1\0\1\0", NULL},
+	{4, {0}, 0, "\1\1\1\0", NULL},
+	{5, {0}, 0, "", NULL},
+	{1, {0}, 0, NULL, NULL},
+	{0, {1, 0, 0, 1}, 4, "\1\0\0\1", NULL},
+	{0, {1, 1, 1, 1}, 4, "", NULL},
+	{0, {0, 0, 0, 0}, 4, NULL, NULL},
+	{0, {0}, 0, NULL, "a positive number or a list"},
+	{-2, {0}, 0, NULL, "a positive number or a list"},
+	{0, {1, 0, 1}, 3, NULL, "one number a layer"},
+	{0, {1, 0, 1, 0, 1}, 5, NULL, "one number a layer"},
+};
+
+START_TEST(test_layers_with_a_window)
+{
+	const char *layers = window_layers[_i].layers;
+
+	begin_model(WINDOWED);
+	if (window_layers[_i].count)
+		set_list("window_attn_skip_freq", window_layers[_i].list, window_layers[_i].count);
+	else
+		set_int("window_attn_skip_freq", window_layers[_i].freq);
+	if (window_layers[_i].refused) {
+		unit_fails(finish(), &err, -EINVAL, window_layers[_i].refused);
+		ck_assert_ptr_nonnull(strstr(err.msg, "'window_attn_skip_freq' of the run"));
+		return;
+	}
+	unit_ok(finish(), &err);
+	ck_assert_ptr_null(args.foreign);
+	ck_assert_int_eq(args.window_size, layers ? 128 : MFS_UNSET);
+	if (!layers || !*layers)
+		ck_assert_ptr_null(args.window_layers);
+	else
+		ck_assert_mem_eq(args.window_layers, layers, 4);
+}
+END_TEST
+
+/* Without a window nobody looks at the layers. */
+START_TEST(test_layers_without_a_window)
+{
+	begin_model(GELU);
+	set_int("window_attn_skip_freq", -2);
+	unit_ok(finish(), &err);
+	ck_assert_int_eq(args.window_size, MFS_UNSET);
+	ck_assert_ptr_null(args.foreign);
 }
 END_TEST
 
@@ -516,6 +569,9 @@ Suite *mfs_suite(void)
 			    sizeof(texts) / sizeof(texts[0]));
 	tcase_add_test(c, test_own_spec);
 	tcase_add_loop_test(c, test_windows, 0, sizeof(windows) / sizeof(windows[0]));
+	tcase_add_loop_test(c, test_layers_with_a_window, 0,
+			    sizeof(window_layers) / sizeof(window_layers[0]));
+	tcase_add_test(c, test_layers_without_a_window);
 	tcase_add_test(c, test_windows_that_are_no_list);
 	tcase_add_loop_test(c, test_gelu, 0, sizeof(gelus) / sizeof(gelus[0]));
 	tcase_add_test(c, test_rope_scaling_factor);

@@ -722,6 +722,42 @@ START_TEST(adopted)
 }
 END_TEST
 
+/* What a checkpoint says and the trainer cannot compute is refused as on a command line. */
+START_TEST(adopted_and_refused)
+{
+	const char *words[] = {"--use-checkpoint-args",
+			       "--micro-batch-size",
+			       "2",
+			       "--train-iters",
+			       "40",
+			       "--lr",
+			       "1e-3",
+			       "--tokenizer-model",
+			       "/nowhere"};
+	struct mfs_megatron_args args;
+	struct mfs_adopted from = {.model = &args};
+	struct mfs_train_config c;
+	struct mfs_ckpt *ckpt;
+	int r;
+
+	unit_ok(mfs_ckpt_open(unit_fixture("weights/llama-torch-tp2-pp2/iter_0000040"),
+			      MFS_CKPT_COMMON, &ckpt, &err),
+		&err);
+	unit_ok(mfs_train_config_parse_words(words, 9, &c, &err), &err);
+	args = *mfs_ckpt_args(ckpt);
+	args.window_size = 8;
+	args.window_layers = (const uint8_t *)"\1\0\1\0";
+	from.doc = mfs_ckpt_common(ckpt)->archive.doc;
+	from.args = mfs_value_get(from.doc, mfs_ckpt_common(ckpt)->root, "args");
+	r = mfs_train_config_adopt(&c, &from, &err);
+	if (!r)
+		r = mfs_train_config_settle(&c, &err);
+	unit_fails(r, &err, -ENOTSUP, "--window-attn-skip-freq");
+	mfs_train_config_release(&c);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
 /* ---- tokenizers ---- */
 
 START_TEST(tokenizer)
@@ -932,6 +968,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, honoured);
 	c = unit_case(s, "checkpoints", namespace);
 	tcase_add_test(c, adopted);
+	tcase_add_test(c, adopted_and_refused);
 	c = unit_case(s, "yaml", yaml_megatron);
 	tcase_add_test(c, yaml_bridge);
 	tcase_add_test(c, yaml_wrong);

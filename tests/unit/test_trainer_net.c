@@ -734,6 +734,9 @@ START_TEST(test_refused_experts)
 	c = deepseek_like();
 	c.model.mtp_num_layers = 1;
 	refuses(&c, -ENOTSUP, "--mtp-num-layers");
+	c = deepseek_like();
+	c.model.window_layers = c.model.moe_layers;
+	refuses(&c, -ENOTSUP, "--window-attn-skip-freq");
 }
 END_TEST
 

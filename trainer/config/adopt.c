@@ -154,25 +154,40 @@ static int put_field(struct adopt *a, const struct field *f)
 	return 0;
 }
 
+/* Takes the place of what a flag has: one number a layer. */
+static int put_layers(struct adopt *a, struct mfs_flag_value *to, const uint8_t *has)
+{
+	const size_t layers = (size_t)a->from->model->num_layers;
+	struct mfs_flag_value *items = mfs_arena_array(&a->c->arena, layers, sizeof(*items));
+
+	if (!items)
+		return mfs_fail_nomem(a->err);
+	for (size_t i = 0; i < layers; i++)
+		items[i] = (struct mfs_flag_value){.type = MFS_IS_INT, .number = has[i]};
+	*to = (struct mfs_flag_value){.type = MFS_IS_LIST, .items = items, .count = layers};
+	return 0;
+}
+
 /* moe_layer_freq: a list of the layers, unless each has experts. */
 static int put_expert_layers(struct adopt *a)
 {
 	const struct mfs_megatron_args *m = a->from->model;
-	struct mfs_flag_value *to = place(a, "moe_layer_freq", true), *items;
+	struct mfs_flag_value *to = place(a, "moe_layer_freq", true);
 
 	if (!to)
 		return 0;
 	*to = (struct mfs_flag_value){.type = MFS_IS_INT, .number = 1};
 	if (!m->moe_layers || (!m->moe_layer_freq_listed && !mfs_args_layers_differ(m)))
 		return 0;
-	items = mfs_arena_array(&a->c->arena, (size_t)m->num_layers, sizeof(*items));
-	if (!items)
-		return mfs_fail_nomem(a->err);
-	for (int64_t i = 0; i < m->num_layers; i++)
-		items[i] = (struct mfs_flag_value){.type = MFS_IS_INT, .number = m->moe_layers[i]};
-	*to = (struct mfs_flag_value){
-		.type = MFS_IS_LIST, .items = items, .count = (size_t)m->num_layers};
-	return 0;
+	return put_layers(a, to, m->moe_layers);
+}
+
+static int put_window_layers(struct adopt *a)
+{
+	const uint8_t *has = a->from->model->window_layers;
+	struct mfs_flag_value *to = has ? place(a, "window_attn_skip_freq", false) : NULL;
+
+	return to ? put_layers(a, to, has) : 0;
 }
 
 static int put_window(struct adopt *a)
@@ -211,7 +226,9 @@ static int put_model(struct adopt *a)
 			 m->moe_router_topk_scaling_factor);
 	if (!r)
 		r = put_expert_layers(a);
-	return r ? r : put_window(a);
+	if (!r)
+		r = put_window(a);
+	return r ? r : put_window_layers(a);
 }
 
 /* Arguments that the model's reader does not keep, of the Namespace. */

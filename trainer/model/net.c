@@ -37,6 +37,8 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -ENOTSUP, "--attention-output-gate cannot be trained here");
 	if (a->qk_l2_norm)
 		return mfs_fail(err, -ENOTSUP, "--qk-l2-norm cannot be trained here");
+	if (a->window_layers)
+		return mfs_fail(err, -ENOTSUP, "--window-attn-skip-freq cannot be trained here");
 	if (a->mtp_num_layers > 0)
 		return mfs_fail(err, -ENOTSUP, "--mtp-num-layers cannot be trained here");
 	/* GPTModel's own yarn has arguments that no command line gives: yarn_rotary_scaling_factor.

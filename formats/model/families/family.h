@@ -57,6 +57,7 @@
 	X(YARN, "yarn", "YaRN rotary scaling")                                                     \
 	X(ROPE_SCALED_TWICE, "rope-scaled-twice", "two rotary scalings at once")                   \
 	X(WINDOW, "window", "sliding-window attention (window_size)")                              \
+	X(WINDOW_MIXED, "window-mixed", "layers without the window (window_attn_skip_freq)")       \
 	X(TIED, "tied", "a head tied to the embedding")                                            \
 	X(MOE, "moe", "experts (num_experts)")                                                     \
 	X(MOE_AFTER_DENSE, "moe-after-dense", "leading dense layers (moe_layer_freq)")             \
