@@ -144,7 +144,8 @@ int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_
 		return mfs_fail(
 			err, -ENOTSUP,
 			"%s/%s: 'args' is missing, which Megatron-LM's own training loop saves, "
-			"and there is no run_config.yaml, which Megatron-Bridge writes last",
+			"and there is no run_config.yaml, which Megatron-Bridge writes last (of "
+			"NeMo 2, SOURCE is the folder that holds weights/ and context/)",
 			ckpt->dir, file);
 	rc = mfs_megatron_args_read(doc, args, &ckpt->arena, &ckpt->args, err);
 	return rc ? (mfs_fail_in(err, "%s/%s", ckpt->dir, file), rc) : 0;

@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "formats/hf/hf_tokenizer.h"
 #include "formats/model/dims.h"
@@ -12,10 +14,17 @@
 int mfs_vocab_tokenizer(const struct mfs_ckpt *ckpt, const char *ref, char **ret,
 			struct mfs_error *err)
 {
-	if (ref)
-		*ret = strdup(ref);
-	else if (asprintf(ret, "%s/tokenizer", mfs_ckpt_dir(ckpt)) < 0)
-		*ret = NULL;
+	/* of NeMo 2; of Megatron-LM and Megatron-Bridge */
+	static const char *const places[] = {"context/nemo_tokenizer", "tokenizer"};
+
+	*ret = ref ? strdup(ref) : NULL;
+	for (size_t i = 0; i < 2 && !ref; i++) {
+		free(*ret);
+		if (asprintf(ret, "%s/%s", mfs_ckpt_dir(ckpt), places[i]) < 0)
+			*ret = NULL;
+		if (!*ret || !access(*ret, F_OK))
+			break;
+	}
 	return *ret ? 0 : mfs_fail_nomem(err);
 }
 

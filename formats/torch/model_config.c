@@ -356,6 +356,19 @@ static int refuse_adapters(struct reader *r, const struct mfs_yaml_node *root)
 			r->name, kind, base && named(base) ? base->text : "another checkpoint");
 }
 
+/* Keys are sorted, and others always stand behind the model's. A file that ends in the model may
+ * lack some of its fields. */
+static int check_whole(struct reader *r, const struct mfs_yaml_node *root,
+		       const struct mfs_yaml_node *model)
+{
+	for (const struct mfs_yaml_node *k = root->first; k; k = k->next->next)
+		if (k->next == model && !k->next->next)
+			return mfs_fail(r->err, -ENODATA,
+					"%s: nothing stands behind '%s': the file was cut short",
+					r->name, k->text);
+	return 0;
+}
+
 int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_node *root,
 			   const char *name, struct mfs_error *err)
 {
@@ -372,5 +385,6 @@ int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_no
 				"%s: neither 'model' (Megatron-Bridge) nor 'config' (NeMo) with "
 				"fields of a model",
 				name);
-	return write_model(&r, root, model);
+	rc = check_whole(&r, root, model);
+	return rc ? rc : write_model(&r, root, model);
 }

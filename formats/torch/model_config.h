@@ -31,7 +31,8 @@
 /*
  * Writes the Namespace of a parsed run_config.yaml or model.yaml as one value. name: the file's,
  * for messages. -EINVAL: a field has a form that it cannot have, or there is no model in it;
- * -ENOTSUP: the checkpoint holds adapters (LoRA) and not a model. The writer is then useless.
+ * -ENODATA: the file ends in the model; -ENOTSUP: the checkpoint holds adapters (LoRA) and not a
+ * model. The writer is then useless.
  */
 int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_node *root,
 			   const char *name, struct mfs_error *err);

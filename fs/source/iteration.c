@@ -14,6 +14,7 @@
 #include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/read/config.h"
+#include "formats/ckpt/read/open.h"
 #include "fs/source/root.h"
 #include "formats/megatron/tracker.h"
 
@@ -55,6 +56,26 @@ static bool is_dist_file(const char *name)
 	       !strcmp(name, MFS_RUN_CONFIG) || (len > 7 && !strcmp(name + len - 7, ".distcp"));
 }
 
+static int stat_in(const char *path, const char *name, struct stat *st)
+{
+	char *full;
+	int rc;
+
+	if (asprintf(&full, "%s/%s", path, name) < 0)
+		return -ENOMEM;
+	rc = stat(full, st) ? -errno : 0;
+	free(full);
+	return rc;
+}
+
+static bool is_nemo_dir(const char *path, const char *name)
+{
+	struct stat st;
+
+	return !strcmp(name, MFS_NEMO_WEIGHTS) &&
+	       !stat_in(path, MFS_NEMO_WEIGHTS "/.metadata", &st);
+}
+
 static void free_names(char **names, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -63,7 +84,7 @@ static void free_names(char **names, size_t count)
 }
 
 /* Lists the names that make a directory an iteration, sorted: rank directories, files of
- * torch_dist, and what Megatron-Bridge writes behind them. */
+ * torch_dist, what Megatron-Bridge writes behind them, and the folder where NeMo has them. */
 static int list_marks(const char *path, char ***ret, size_t *ret_count)
 {
 	size_t count = 0;
@@ -74,7 +95,8 @@ static int list_marks(const char *path, char ***ret, size_t *ret_count)
 	if (!dir)
 		return -errno;
 	while ((d = readdir(dir))) {
-		if (!is_rank_dir(d->d_name) && !is_dist_file(d->d_name))
+		if (!is_rank_dir(d->d_name) && !is_dist_file(d->d_name) &&
+		    !is_nemo_dir(path, d->d_name))
 			continue;
 		if (mfs_grow(&names, count))
 			goto nomem;
@@ -104,18 +126,6 @@ bool mfs_iteration_looks_like_one(const char *path)
 		return false;
 	free_names(names, count);
 	return count > 0;
-}
-
-static int stat_in(const char *path, const char *name, struct stat *st)
-{
-	char *full;
-	int rc;
-
-	if (asprintf(&full, "%s/%s", path, name) < 0)
-		return -ENOMEM;
-	rc = stat(full, st) ? -errno : 0;
-	free(full);
-	return rc;
 }
 
 static int stat_in_rank(const char *path, const char *mark, const char *name, struct stat *st)
@@ -172,16 +182,17 @@ static int stamp_marker(const char *path, const char *marker, uint64_t *ret)
 	return 0;
 }
 
-/* A torch_dist save writes metadata.json last. For a legacy save the first rank's file is used.
- * NULL: there is neither. */
+/* A torch_dist save writes metadata.json last, torch alone .metadata. For a legacy save the first
+ * rank's file is used. NULL: there is neither. */
 static char *choose_marker(const char *path)
 {
-	static const char *const last[] = {"metadata.json", ".metadata"};
+	static const char *const last[] = {"metadata.json", MFS_NEMO_WEIGHTS "/metadata.json",
+					   ".metadata"};
 	char *marker = NULL, **names;
 	size_t count;
 	struct stat st;
 
-	for (size_t i = 0; i < 2; i++)
+	for (size_t i = 0; i < sizeof(last) / sizeof(last[0]); i++)
 		if (!stat_in(path, last[i], &st))
 			return strdup(last[i]);
 	if (list_marks(path, &names, &count))
@@ -273,6 +284,7 @@ static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 	static const char *const formats[] = {
 		[MFS_CKPT_TORCH] = "torch",
 		[MFS_CKPT_TORCH_DIST] = "torch_dist",
+		[MFS_CKPT_DCP] = "dcp",
 		[MFS_CKPT_HF] = "hf",
 	};
 

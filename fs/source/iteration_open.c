@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/read/demand.h"
 #include "formats/ckpt/read/open.h"
@@ -202,7 +203,7 @@ static int check_whole(void *owner, const struct mfs_view_origin *s, struct mfs_
 	for (uint32_t i = 0; i < mfs_fileset_count(files) && !rc; i++) {
 		const char *name = mfs_fileset_name(files, i);
 
-		if (strcmp(name, ".metadata") && strcmp(name, "metadata.json"))
+		if (!mfs_str_ends(name, ".metadata") && !mfs_str_ends(name, "metadata.json"))
 			continue;
 		rc = mfs_fileset_add(now, name, &again, err);
 		if (!rc && (mfs_fileset_size(now, again) != mfs_fileset_size(files, i) ||

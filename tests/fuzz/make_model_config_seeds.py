@@ -18,6 +18,7 @@ def save(kind, name, data):
 def make_model_config():
     sizes = b"  _target_: m.GPTModelProvider\n  num_layers: 2\n  hidden_size: 16\n  num_attention_heads: 2\n"
     written = open(f"{HERE}/../fixtures/bridge/llama/iter_0000000/run_config.yaml", "rb").read()
+    more = b"train: {}\n"  # a file that ends in the model was cut
     model = re.search(rb"^model:\n(  .*\n)+", written, re.M).group()
     for name, data in {
         "bridge-llama": model,
@@ -26,9 +27,10 @@ def make_model_config():
         "aliases": b"a: &a [1, 0]\nmodel:\n" + sizes + b"  num_moe_experts: 4\n  moe_layer_freq: *a\n",
         "tags": b"model:\n" + sizes + b"  window_size: !!python/tuple [7, 0]\n  x: !!python/name:torch.nn.functional.silu ''\n",
     }.items():
-        save("corpus", f"ok-{name}", data)
+        save("corpus", f"ok-{name}", data + more)
     for name, data in {
         "empty": b"",
+        "cut": b"model:\n" + sizes,
         "no-model": b"train: {}\n",
         "model-is-a-list": b"model: [1]\n",
         "no-sizes": b"model: {hidden_size: 16}\n",
@@ -46,7 +48,7 @@ def make_model_config():
         "adapters": b"peft: {_target_: megatron.bridge.peft.lora.LoRA}\nmodel:\n" + sizes,
         "no-yaml": b"model: [\n",
     }.items():
-        save("reject", name, data)
+        save("reject", name, data if name in ("empty", "cut") else data + more)
 
 
 make_model_config()

@@ -11,7 +11,7 @@ import random
 class Spec:
     name: str
     family: str
-    format: str = "torch_dist"      # or torch
+    format: str = "torch_dist"      # or torch, torch_dcp, fsdp_dtensor, nemo
     tp: int = 1
     pp: int = 1
     ep: int = 1
@@ -114,6 +114,16 @@ LAYOUTS = [
     make("deepseek-dist-no-q-lora", "deepseek", q_lora_rank=None),
     make("deepseek-dist-scaled", "deepseek", moe_router_topk_scaling_factor=2.5, moe_router_num_groups=2, moe_router_group_topk=1,
          moe_layer_freq=[0, 0, 1, 1]),
+]
+
+# Programs that build on megatron-core (peers/write_others.py).  Six rows of experts over five ranks leave one rank without any.
+OTHERS = [
+    make("llama-torch_dcp-dp2", "llama", "torch_dcp", dp=2),
+    make("mixtral-torch_dcp-dp5", "mixtral", "torch_dcp", dp=5, num_experts=6, num_layers=2),
+    make("qwen2-fsdp_dtensor-dp3", "qwen2", "fsdp_dtensor", dp=3),
+    make("mixtral-fsdp_dtensor-dp2", "mixtral", "fsdp_dtensor", dp=2, num_layers=2),
+    make("llama-nemo-tp2-pp2", "llama", "nemo", tp=2, pp=2, vocab_size=None),
+    make("mixtral-nemo-tp2", "mixtral", "nemo", tp=2, vocab_size=None, num_layers=2),
 ]
 
 # Head size 32, which vLLM's CPU attention asks for; its qwen2 takes hidden/heads as the head size.
@@ -226,6 +236,6 @@ def sweep(count):
 
 SWEEP = list(sweep(48))
 
-ALL = LAYOUTS + VIEWS + PEERS + CORES + RIGHT_OR_REFUSED + SWEEP
+ALL = LAYOUTS + OTHERS + VIEWS + PEERS + CORES + RIGHT_OR_REFUSED + SWEEP
 BY_NAME = {spec.name: spec for spec in ALL}
 assert len(BY_NAME) == len(ALL)

@@ -13,7 +13,7 @@ import checkpoints
 import venvs
 
 HERE = pathlib.Path(__file__).parent
-RECIPE = [HERE / "checkpoints.py", HERE / "peers" / "mcore_cpu.py", HERE / "peers" / "write_megatron.py"]
+RECIPE = [HERE / "checkpoints.py", HERE / "peers" / "mcore_cpu.py", HERE / "peers" / "write_megatron.py", HERE / "peers" / "write_others.py"]
 
 
 def store():

@@ -8,7 +8,7 @@ import models
 import program
 
 
-@pytest.mark.parametrize("spec", checkpoints.LAYOUTS + checkpoints.PEERS + checkpoints.CORES + checkpoints.SWEEP, ids=lambda spec: spec.name)
+@pytest.mark.parametrize("spec", checkpoints.LAYOUTS + checkpoints.OTHERS + checkpoints.PEERS + checkpoints.CORES + checkpoints.SWEEP, ids=lambda spec: spec.name)
 def test_logits_are_megatrons(checkpoint, spec):
     source = checkpoint(spec)
     with program.hf(source) as directory:
@@ -30,7 +30,7 @@ def test_right_or_refused(checkpoint, spec, tmp_path):
 
 
 DAMAGED = [checkpoints.BY_NAME[name] for name in ("llama-torch-tp2-pp2-vpp2", "mixtral-torch-tp2-ep2-etp1", "qwen2-dist-optimizer",
-                                                  "llama-dist-singleton-tp2-pp2")]
+                                                  "llama-dist-singleton-tp2-pp2", "llama-torch_dcp-dp2")]
 
 
 def assert_refused(source, destination, what):

@@ -18,6 +18,8 @@
 
 #define DIST   "weights/qwen3-torch_dist-tp4/iter_0000040"
 #define BRIDGE "bridge/llama/iter_0000000"
+#define NEMO   "nemo/llama"
+#define DCP    "dcp/llama"
 #define TORCH  "weights/mixtral-torch-pp2-ep2/iter_0000040"
 
 static struct mfs_error err;
@@ -112,6 +114,8 @@ static const struct {
 	 {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1},
 	 15,
 	 true},
+	{NEMO, MFS_CKPT_TORCH_DIST, {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1}, 9, true},
+	{DCP, MFS_CKPT_DCP, {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1}, 9, true},
 };
 
 /* Every storage is found, and its bytes have the CRC-32 that torch left, if it left any. */
@@ -199,6 +203,68 @@ START_TEST(test_arguments_of_a_run_config)
 	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -EINVAL, "run_config.yaml: line 2");
 	ck_assert_int_eq(unlink(in(dir, "run_config.yaml")), 0);
 	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP, "no run_config.yaml");
+}
+END_TEST
+
+/* NeMo has torch_dist in weights/, and says what it is in context/. */
+START_TEST(test_a_nemo_checkpoint)
+{
+	const char *dir = copy_of(NEMO);
+
+	unit_ok(mfs_optim_open(dir, &ckpt, &err), &err);
+	ck_assert_int_eq(mfs_ckpt_args(ckpt)->num_query_groups, 1);
+	ck_assert(mfs_ckpt_args(ckpt)->swiglu && !mfs_ckpt_common(ckpt));
+	ck_assert_ptr_nonnull(mfs_ckpt_find(ckpt, "decoder.layers.mlp.linear_fc1.weight", 0, -1));
+	mfs_ckpt_free(ckpt);
+	unit_fails(mfs_ckpt_open(in(dir, "weights"), 0, &ckpt, &err), &err, -ENOTSUP,
+		   "SOURCE is the folder that holds weights/ and context/");
+	unit_write(dir, "weights/metadata.json", "{\"sharded_backend\": \"zarr\"}", 27);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP,
+		   "weights/metadata.json: sharded_backend is 'zarr'");
+	ck_assert_int_eq(unlink(in(dir, "weights/metadata.json")), 0);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA,
+		   "weights/metadata.json is missing");
+}
+END_TEST
+
+START_TEST(test_a_nemo_checkpoint_without_a_context)
+{
+	const char *dir = copy_of(NEMO);
+
+	ck_assert_int_eq(unlink(in(dir, "context/model.yaml")), 0);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA, "model.yaml is missing");
+	ck_assert_int_eq(unlink(in(dir, "weights/__0_0.distcp")), 0);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA,
+		   "weights/__0_0.distcp is missing");
+}
+END_TEST
+
+/* The arguments are an item, the rows are cut unevenly, and gate and up are apart. */
+START_TEST(test_a_plain_dcp_checkpoint)
+{
+	const char *dir = copy_of(DCP);
+	const struct mfs_global_tensor *t;
+
+	unit_ok(mfs_optim_open(dir, &ckpt, &err), &err);
+	t = mfs_ckpt_find(ckpt, "decoder.layers.mlp.linear_fc1.weight", 0, -1);
+	ck_assert_ptr_nonnull(t);
+	ck_assert_uint_eq(t->shape[0], 64);
+	ck_assert_uint_eq(t->chunk_count, 4);
+	ck_assert(!mfs_ckpt_common(ckpt));
+	mfs_ckpt_free(ckpt);
+	ck_assert_int_eq(unlink(in(dir, "__1_0.distcp")), 0);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA, "__1_0.distcp is missing");
+}
+END_TEST
+
+/* torch_dist without the file that a save writes last is no plain DCP. */
+START_TEST(test_torch_dist_without_metadata_json)
+{
+	const char *dir = copy_of(DIST);
+
+	ck_assert_int_eq(unlink(in(dir, "metadata.json")), 0);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA,
+		   "metadata.json is missing (the save did not finish)");
 }
 END_TEST
 
@@ -448,6 +514,10 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, test_a_metadata_json_that_was_cut);
 	tcase_add_test(c, test_arguments_of_a_run_config);
+	tcase_add_test(c, test_a_nemo_checkpoint);
+	tcase_add_test(c, test_a_nemo_checkpoint_without_a_context);
+	tcase_add_test(c, test_a_plain_dcp_checkpoint);
+	tcase_add_test(c, test_torch_dist_without_metadata_json);
 	tcase_add_test(c, test_a_rank_that_is_missing);
 	tcase_add_test(c, test_bytes_that_have_changed);
 	tcase_add_test(c, test_copies_that_differ);

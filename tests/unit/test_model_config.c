@@ -1,9 +1,11 @@
 /* The model of a run_config.yaml or model.yaml: formats/torch/model_config.h and the tree that it
  * reads, formats/base/yaml_tree.h. */
+#define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/str.h"
@@ -24,7 +26,7 @@ static void tear_down(void)
 	mfs_arena_release(&arena);
 }
 
-static int read_args(const char *yaml)
+static int read_whole(const char *yaml)
 {
 	struct mfs_pickle_writer w;
 	struct mfs_yaml_node *root;
@@ -45,6 +47,18 @@ static int read_args(const char *yaml)
 	}
 	mfs_pickle_free(doc);
 	mfs_buf_release(&out);
+	return rc;
+}
+
+/* What programs write has further sections behind the model's. */
+static int read_args(const char *yaml)
+{
+	char *whole;
+	int rc;
+
+	ck_assert_int_gt(asprintf(&whole, "%strain: {}\n", yaml), 0);
+	rc = read_whole(whole);
+	free(whole);
 	return rc;
 }
 
@@ -184,6 +198,8 @@ END_TEST
 
 START_TEST(refused)
 {
+	unit_fails(read_whole("checkpoint: {}\nmodel:\n" SIZES), &err, -ENODATA,
+		   "nothing stands behind 'model': the file was cut short");
 	unit_fails(read_args(""), &err, -EINVAL, "run_config.yaml: neither 'model'");
 	unit_fails(read_args("model: null\n"), &err, -EINVAL, "neither 'model'");
 	unit_fails(read_args("model: {hidden_size: 64}\n"), &err, -ENODATA, "'num_layers'");

@@ -72,7 +72,8 @@ static int set_iteration(struct place *p, const char *root, int64_t number, stru
 /* An iteration's own directory, named by itself. */
 static bool is_iteration(const char *dir)
 {
-	return has(dir, ".metadata") || has(dir, "mp_rank_00") || has(dir, "mp_rank_00_000") ||
+	return has(dir, ".metadata") || has(dir, MFS_NEMO_WEIGHTS "/.metadata") ||
+	       has(dir, "mp_rank_00") || has(dir, "mp_rank_00_000") ||
 	       has(dir, "mp_rank_00_000_000");
 }
 
@@ -139,6 +140,7 @@ static void describe(struct mfs_load *l, const struct place *p)
 	static const char *const formats[] = {
 		[MFS_CKPT_TORCH] = "torch",
 		[MFS_CKPT_TORCH_DIST] = "torch_dist",
+		[MFS_CKPT_DCP] = "torch.distributed.checkpoint",
 		[MFS_CKPT_HF] = "HuggingFace",
 	};
 	const struct mfs_ckpt_layout *at = mfs_ckpt_layout(l->ckpt);

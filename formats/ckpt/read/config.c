@@ -81,6 +81,47 @@ static int read_yaml(struct mfs_ckpt *ckpt, uint32_t id, const char *name,
 	return rc;
 }
 
+/* The model of the tree as arguments of the checkpoint. */
+static int read_args(struct mfs_ckpt *ckpt, const struct mfs_yaml_node *config, const char *name,
+		     struct mfs_error *err)
+{
+	struct mfs_pickle *doc = NULL;
+	struct mfs_pickle_writer w;
+	struct mfs_buf bytes = {0};
+	int rc;
+
+	mfs_pickle_begin(&w, &bytes, 2);
+	rc = mfs_model_config_write(&w, config, name, err);
+	if (rc)
+		mfs_pickle_abandon(&w);
+	else
+		rc = mfs_pickle_end(&w, err);
+	if (!rc)
+		rc = mfs_pickle_parse(bytes.data, bytes.len, name, NULL, &doc, err);
+	if (!rc)
+		rc = mfs_megatron_args_read(doc, mfs_pickle_root(doc), &ckpt->arena, &ckpt->args,
+					    err);
+	mfs_pickle_free(doc);
+	mfs_buf_release(&bytes);
+	return rc;
+}
+
+int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err)
+{
+	struct mfs_yaml_node *config = NULL;
+	struct mfs_arena arena = {0};
+	uint32_t id;
+	int rc = mfs_fileset_add(ckpt->files, name, &id, err);
+
+	if (rc)
+		return rc;
+	rc = read_yaml(ckpt, id, name, &arena, &config, err);
+	if (!rc)
+		rc = read_args(ckpt, config, name, err);
+	mfs_arena_release(&arena);
+	return rc ? (mfs_fail_in(err, "%s", ckpt->dir), rc) : 0;
+}
+
 int mfs_ckpt_complete_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, const char *file,
 			    mfs_value *state, struct mfs_error *err)
 {

@@ -1,5 +1,5 @@
-/* Arguments of a run whose program writes them beside the state: Megatron-Bridge's run_config.yaml
- * (formats/torch/model_config.h). */
+/* Arguments of a run whose program writes them beside the state: Megatron-Bridge's run_config.yaml,
+ * NeMo's model.yaml (formats/torch/model_config.h). */
 #ifndef MFS_CKPT_READ_CONFIG_H
 #define MFS_CKPT_READ_CONFIG_H
 
@@ -14,5 +14,9 @@
  */
 int mfs_ckpt_complete_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, const char *file,
 			    mfs_value *state, struct mfs_error *err);
+
+/* Reads the arguments from file name of the checkpoint's. -ENOENT: there is none; -EINVAL,
+ * -ENOTSUP: see mfs_model_config_write(). */
+int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err);
 
 #endif

@@ -1,4 +1,5 @@
-/* torch_dist: `.metadata` says where every chunk of every global tensor lies in `__R_W.distcp`. */
+/* `.metadata` says where every chunk of every global tensor lies in `__R_W.distcp`: torch_dist, and
+ * torch.distributed.checkpoint without Megatron's own files. */
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -7,6 +8,7 @@
 
 #include "formats/ckpt/read/config.h"
 #include "formats/ckpt/read/dist_i.h"
+#include "formats/ckpt/read/open.h"
 
 #define COMMON_FILE	  "common.pt"		   /* core <= 0.18 */
 #define COMMON_ITEM	  "common_state/shard_0_1" /* core >= 0.19 */
@@ -96,7 +98,7 @@ static int read_common(struct mfs_dist_reader *r)
 	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, COMMON_ITEM);
 	struct mfs_source src;
 	uint32_t file;
-	int rc = mfs_fileset_add(r->ckpt->files, COMMON_FILE, &file, NULL);
+	int rc = mfs_dist_add_file(r, COMMON_FILE, &file, NULL);
 
 	if (!rc) {
 		src = mfs_source_file(r->ckpt->files, file);
@@ -108,6 +110,58 @@ static int read_common(struct mfs_dist_reader *r)
 				r->ckpt->dir, COMMON_FILE, COMMON_ITEM);
 	src = mfs_dist_item(r, &item->item);
 	return read_state_of(r, &src, COMMON_ITEM, r->files[item->item.file], item->item.offset);
+}
+
+/* ---- arguments without a common state ---- */
+
+/* Plain: the state is flattened, and 'args' is an item of its own. */
+static int read_args_item(struct mfs_dist_reader *r, const struct mfs_dcp_bytes *item)
+{
+	const struct mfs_source src = mfs_dist_item(r, &item->item);
+	struct mfs_torch_file f;
+	int rc = mfs_torch_file_open(&src, &f, r->err);
+
+	if (!rc) {
+		rc = mfs_megatron_args_read(f.doc, mfs_pickle_root(f.doc), &r->ckpt->arena,
+					    &r->ckpt->args, r->err);
+		mfs_torch_file_release(&f);
+	}
+	return rc ? (mfs_fail_in(r->err, "%s/args", r->ckpt->dir), rc) : 0;
+}
+
+static int read_args(struct mfs_dist_reader *r)
+{
+	static const char nemo[] = "context/model.yaml";
+	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, "args");
+	int rc;
+
+	if (r->maker == MFS_DIST_PLAIN && item && item->item.file != MFS_DCP_NO_FILE)
+		return read_args_item(r, item);
+	rc = mfs_ckpt_read_config(r->ckpt, r->maker == MFS_DIST_NEMO ? nemo : MFS_RUN_CONFIG,
+				  r->err);
+	if (rc != -ENOENT)
+		return rc;
+	return r->maker == MFS_DIST_NEMO
+		       ? mfs_fail(r->err, -ENODATA,
+				  "%s/%s is missing, which says what model this is", r->ckpt->dir,
+				  nemo)
+		       : mfs_fail(r->err, -ENODATA,
+				  "%s: neither the item 'args' (Megatron-LM) nor run_config.yaml "
+				  "(Megatron-Bridge): the arguments are missing",
+				  r->ckpt->dir);
+}
+
+/* Stages number their layers from 0, so that one stage's tensor hides another's. */
+static int check_stages(struct mfs_dist_reader *r)
+{
+	const int64_t stages = r->ckpt->args.pipeline_model_parallel_size;
+
+	if (r->maker != MFS_DIST_PLAIN || stages <= 1)
+		return 0;
+	return mfs_fail(r->err, -ENOTSUP,
+			"%s: pipeline-model-parallel-size is %lld, expected 1 of a save of "
+			"torch.distributed.checkpoint",
+			r->ckpt->dir, (long long)stages);
 }
 
 /* Notes the layout that wrote the files. The stored tensors do not depend on it. */
@@ -132,13 +186,13 @@ static int check_backend_text(struct mfs_dist_reader *r, const char *text, size_
 	int rc = 0;
 
 	if (!backend)
-		rc = mfs_fail(r->err, -ENODATA, "%s/metadata.json: %s: the save is incomplete",
-			      r->ckpt->dir,
+		rc = mfs_fail(r->err, -ENODATA, "%s/%smetadata.json: %s: the save is incomplete",
+			      r->ckpt->dir, r->folder,
 			      root ? "it names no sharded_backend" : "it is not JSON (cut short?)");
 	else if (strcmp(backend, "torch_dist"))
 		rc = mfs_fail(r->err, -ENOTSUP,
-			      "%s/metadata.json: sharded_backend is '%.40s', expected torch_dist",
-			      r->ckpt->dir, backend);
+			      "%s/%smetadata.json: sharded_backend is '%.40s', expected torch_dist",
+			      r->ckpt->dir, r->folder, backend);
 	json_decref(root);
 	return rc;
 }
@@ -148,14 +202,14 @@ static int check_backend(struct mfs_dist_reader *r)
 	struct mfs_source src;
 	uint32_t file;
 	void *text;
-	int rc = mfs_fileset_add(r->ckpt->files, "metadata.json", &file, r->err);
+	int rc = mfs_dist_add_file(r, "metadata.json", &file, r->err);
 
 	if (rc)
 		return rc;
 	src = mfs_source_file(r->ckpt->files, file);
 	if (src.size > MAX_METADATA_JSON)
-		return mfs_fail(r->err, -ENOTSUP, "%s/metadata.json: larger than 1 MiB",
-				r->ckpt->dir);
+		return mfs_fail(r->err, -ENOTSUP, "%s/%smetadata.json: larger than 1 MiB",
+				r->ckpt->dir, r->folder);
 	rc = mfs_source_slurp(&src, 0, src.size, &text, r->err);
 	if (rc)
 		return rc;
@@ -164,18 +218,47 @@ static int check_backend(struct mfs_dist_reader *r)
 	return rc;
 }
 
+/* Plain saves have no metadata.json. One of torch_dist without it looks the same, but for its
+ * names. */
+static int check_plain(struct mfs_dist_reader *r)
+{
+	return mfs_dist_has_model(r)
+		       ? 0
+		       : mfs_fail(r->err, -ENODATA,
+				  "%s: metadata.json is missing (the save did not finish), and no "
+				  "tensor is named 'model....' (torch_dcp, fsdp_dtensor)",
+				  r->ckpt->dir);
+}
+
+static enum mfs_dist_maker maker_of(const struct mfs_ckpt *ckpt)
+{
+	uint32_t file;
+
+	if (ckpt->format == MFS_CKPT_DCP)
+		return MFS_DIST_PLAIN;
+	return mfs_fileset_add(ckpt->files, "metadata.json", &file, NULL) == -ENOENT
+		       ? MFS_DIST_NEMO
+		       : MFS_DIST_MEGATRON;
+}
+
 int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_error *err)
 {
-	int rc;
+	int rc = 0;
 
-	*r = (struct mfs_dist_reader){.ckpt = ckpt, .err = err};
-	rc = check_backend(r);
+	*r = (struct mfs_dist_reader){.ckpt = ckpt, .maker = maker_of(ckpt), .err = err};
+	r->folder = r->maker == MFS_DIST_NEMO ? MFS_NEMO_WEIGHTS "/" : "";
+	if (r->maker != MFS_DIST_PLAIN)
+		rc = check_backend(r);
 	if (!rc)
 		rc = mfs_dist_open_index(r);
-	if (!rc)
+	if (!rc && r->maker == MFS_DIST_PLAIN)
+		rc = check_plain(r);
+	if (!rc && r->maker == MFS_DIST_MEGATRON)
 		rc = note_rng(r);
 	if (!rc)
-		rc = read_common(r);
+		rc = r->maker == MFS_DIST_MEGATRON ? read_common(r) : read_args(r);
+	if (!rc)
+		rc = check_stages(r);
 	if (!rc)
 		rc = mfs_dist_add_tensors(r);
 	if (!rc)

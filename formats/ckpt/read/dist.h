@@ -1,5 +1,6 @@
-/* The reader of torch_dist saves. It lives until the optimizer's reader is done with the index
- * too. */
+/* The reader of `.metadata` and what it says of `.distcp` files: torch_dist, also in NeMo's
+ * folders, and plain torch.distributed.checkpoint. It lives until the optimizer's reader is done
+ * with the index too. */
 #ifndef MFS_CKPT_READ_DIST_H
 #define MFS_CKPT_READ_DIST_H
 
@@ -9,8 +10,17 @@
 
 #define METADATA ".metadata"
 
+/* Whose save it is: programs put the same files in other places, and name tensors otherwise. */
+enum mfs_dist_maker {
+	MFS_DIST_MEGATRON, /* Megatron-LM, Megatron-Bridge: torch_dist */
+	MFS_DIST_NEMO,	   /* NeMo 2: torch_dist in weights/, what the model is in context/ */
+	MFS_DIST_PLAIN,	   /* torch_dcp, fsdp_dtensor: torch.distributed.checkpoint on its own */
+};
+
 struct mfs_dist_reader {
 	struct mfs_ckpt *ckpt;
+	enum mfs_dist_maker maker;
+	const char *folder; /* of the index, below the checkpoint's: "" or "weights/" */
 	struct mfs_dcp dcp; /* the index */
 	uint32_t *files;    /* numbers in the fileset, by number in the index */
 	uint64_t slices;    /* how many more tensors stacked ones may become */
@@ -42,6 +52,9 @@ int mfs_dist_storage(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
  * becomes a found chunk for each stacked layer and expert. */
 int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, const char *key,
 			enum mfs_state state);
+/* Adds a file of the index's folder to the checkpoint's. -errno as of mfs_fileset_add(). */
+int mfs_dist_add_file(struct mfs_dist_reader *r, const char *name, uint32_t *ret,
+		      struct mfs_error *err);
 /* The bytes of a byte item. */
 struct mfs_source mfs_dist_item(const struct mfs_dist_reader *r, const struct mfs_dcp_item *item);
 

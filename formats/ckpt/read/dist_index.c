@@ -1,6 +1,7 @@
 /* torch_dist: reads the index `.metadata`, adds the files that it names, and checks that every item
  * lies in one of them. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -104,6 +105,17 @@ static void allow_slices(struct mfs_dist_reader *r)
 		r->slices += mfs_fileset_disk(r->ckpt->files, r->files[i]) / SLICE_BYTES;
 }
 
+int mfs_dist_add_file(struct mfs_dist_reader *r, const char *name, uint32_t *ret,
+		      struct mfs_error *err)
+{
+	char path[PATH_MAX];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s%s", r->folder, name) >= sizeof(path))
+		return mfs_fail(err, -ENAMETOOLONG, "%s: the name '%.40s...' is too long",
+				r->ckpt->dir, name);
+	return mfs_fileset_add(r->ckpt->files, path, ret, err);
+}
+
 static int add_files(struct mfs_dist_reader *r)
 {
 	const struct mfs_dcp *dcp = &r->dcp;
@@ -113,11 +125,11 @@ static int add_files(struct mfs_dist_reader *r)
 	if (!r->files)
 		return mfs_fail_nomem(r->err);
 	for (uint32_t i = 0; i < dcp->file_count; i++) {
-		rc = mfs_fileset_add(r->ckpt->files, dcp->files[i], &r->files[i], r->err);
+		rc = mfs_dist_add_file(r, dcp->files[i], &r->files[i], r->err);
 		if (rc == -ENOENT)
 			return mfs_fail(r->err, -ENODATA,
-					"%s/%s is missing: the save is incomplete", r->ckpt->dir,
-					dcp->files[i]);
+					"%s/%s%s is missing: the save is incomplete", r->ckpt->dir,
+					r->folder, dcp->files[i]);
 		if (rc)
 			return rc;
 	}
@@ -130,11 +142,12 @@ static int read_index(struct mfs_dist_reader *r)
 	struct mfs_source src;
 	uint32_t file;
 	void *bytes;
-	int rc = mfs_fileset_add(r->ckpt->files, METADATA, &file, r->err);
+	int rc = mfs_dist_add_file(r, METADATA, &file, r->err);
 
 	if (rc == -ENOENT)
 		return mfs_fail(r->err, -ENODATA,
-				"%s/" METADATA " is missing: the save is incomplete", r->ckpt->dir);
+				"%s/%s" METADATA " is missing: the save is incomplete",
+				r->ckpt->dir, r->folder);
 	if (rc)
 		return rc;
 	src = mfs_source_file(r->ckpt->files, file);
@@ -144,7 +157,7 @@ static int read_index(struct mfs_dist_reader *r)
 	rc = mfs_source_slurp(&src, 0, src.size, &bytes, r->err);
 	if (rc)
 		return rc;
-	snprintf(name, sizeof(name), "%s/" METADATA, r->ckpt->dir);
+	snprintf(name, sizeof(name), "%s/%s" METADATA, r->ckpt->dir, r->folder);
 	rc = mfs_dcp_parse(bytes, src.size, name, &r->dcp, r->err);
 	free(bytes);
 	return rc;

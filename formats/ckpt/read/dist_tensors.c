@@ -225,6 +225,15 @@ int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, 
 	return 0;
 }
 
+/* FSDP leaves the last ranks without rows of a small tensor, and torch saves these chunks, too. */
+static bool is_empty(const struct mfs_dcp_chunk *c, unsigned ndim)
+{
+	for (unsigned d = 0; d < ndim; d++)
+		if (!c->size[d])
+			return true;
+	return false;
+}
+
 int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, const char *key,
 			enum mfs_state state)
 {
@@ -238,18 +247,53 @@ int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 	rc = mfs_dist_unstack(r, t, key, &s);
 	s.found.state = (uint8_t)state;
 	for (uint32_t i = 0; i < t->chunk_count && !rc; i++)
-		rc = add_chunk(r, &s, &t->chunks[i]);
+		if (r->maker != MFS_DIST_PLAIN || !is_empty(&t->chunks[i], t->ndim))
+			rc = add_chunk(r, &s, &t->chunks[i]);
 	return rc;
+}
+
+static const char *behind(const char *key, const char *prefix)
+{
+	const size_t len = strlen(prefix);
+
+	return strncmp(key, prefix, len) ? NULL : key + len;
+}
+
+/* What a key is called in Megatron's torch_dist. NULL: it is not of the model.
+ * NeMo: megatron_parallel.py: _module_sharded_state_dict. Plain: torch flattens the state, whose
+ * "model" is that of the module with its wrappers (DDP, FSDP, Float16Module), each with a
+ * "module". */
+static const char *model_key(const struct mfs_dist_reader *r, const char *key)
+{
+	const char *inner;
+
+	if (r->maker == MFS_DIST_MEGATRON)
+		return mfs_name_is_model(key) ? key : NULL;
+	if (r->maker == MFS_DIST_NEMO)
+		return behind(key, "module.");
+	key = behind(key, "model.");
+	while (key && (inner = behind(key, "module.")))
+		key = inner;
+	return key;
+}
+
+bool mfs_dist_has_model(const struct mfs_dist_reader *r)
+{
+	for (uint32_t i = 0; i < r->dcp.tensor_count; i++)
+		if (model_key(r, r->dcp.tensors[i].key))
+			return true;
+	return false;
 }
 
 int mfs_dist_add_tensors(struct mfs_dist_reader *r)
 {
 	int rc = 0;
 
-	for (uint32_t i = 0; i < r->dcp.tensor_count && !rc; i++)
-		if (mfs_name_is_model(r->dcp.tensors[i].key) &&
-		    !strstr(r->dcp.tensors[i].key, "._extra_state"))
-			rc = mfs_dist_add_tensor(r, &r->dcp.tensors[i], r->dcp.tensors[i].key,
-						 MFS_STATE_MODEL);
+	for (uint32_t i = 0; i < r->dcp.tensor_count && !rc; i++) {
+		const char *key = model_key(r, r->dcp.tensors[i].key);
+
+		if (key && !strstr(key, "._extra_state"))
+			rc = mfs_dist_add_tensor(r, &r->dcp.tensors[i], key, MFS_STATE_MODEL);
+	}
 	return rc;
 }

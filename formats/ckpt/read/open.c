@@ -9,7 +9,8 @@
 #include "formats/ckpt/read/dist.h"
 #include "formats/ckpt/read/torch.h"
 
-/* Which format: megatron/training/checkpointing.py:_get_checkpoint_format. */
+/* Which format: megatron/training/checkpointing.py:_get_checkpoint_format; NeMo 2's folders:
+ * nemo/lightning/ckpt_utils.py. */
 
 static bool exists(const char *dir, const char *name)
 {
@@ -37,7 +38,7 @@ static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	const char *dir = ckpt->dir;
 
-	if (exists(dir, "metadata.json")) {
+	if (exists(dir, "metadata.json") || exists(dir, MFS_NEMO_WEIGHTS "/metadata.json")) {
 		ckpt->format = MFS_CKPT_TORCH_DIST;
 		return 0;
 	}
@@ -45,12 +46,15 @@ static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
 		ckpt->format = MFS_CKPT_TORCH;
 		return 0;
 	}
-	if (exists(dir, ".metadata"))
-		return mfs_fail(
-			err, -ENODATA,
-			"%s: metadata.json is missing: the save did not finish, or this is a plain "
-			"torch DCP (FSDP) checkpoint",
-			dir);
+	if (exists(dir, ".metadata")) {
+		ckpt->format = MFS_CKPT_DCP;
+		return 0;
+	}
+	if (exists(dir, MFS_NEMO_WEIGHTS "/.metadata"))
+		return mfs_fail(err, -ENODATA,
+				"%s/" MFS_NEMO_WEIGHTS
+				"/metadata.json is missing: the save did not finish",
+				dir);
 	if (exists(dir, ".metadata.tmp") || exists(dir, "common.pt"))
 		return mfs_fail(err, -ENODATA, "%s: .metadata is missing: the save did not finish",
 				dir);

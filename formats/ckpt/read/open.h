@@ -1,8 +1,12 @@
-/* Opens an iteration's directory in any of Megatron's formats. */
+/* Opens an iteration's directory in any of the formats that Megatron-core and those who build on it
+ * save. */
 #ifndef MFS_CKPT_READ_OPEN_H
 #define MFS_CKPT_READ_OPEN_H
 
 #include "formats/ckpt/ckpt.h"
+
+/* NeMo 2 has torch_dist's files in this folder of its checkpoint (nemo/lightning/ckpt_utils.py). */
+#define MFS_NEMO_WEIGHTS "weights"
 
 /* what: MFS_CKPT_COMMON or 0. -ENODATA: something is missing, which the message names; -ENOTSUP:
  * the format is not supported; -EINVAL: it is damaged. */

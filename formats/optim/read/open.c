@@ -56,6 +56,19 @@ static int read_legacy(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	return rc ? rc : finish(ckpt, NULL, kind, false, err);
 }
 
+/* NeMo's and torch's own forms are not read: their checkpoints are weights here. */
+static int read_state(struct mfs_dist_reader *r, enum mfs_optim_kind *ret, bool *fully_reshardable)
+{
+	int rc;
+
+	*ret = MFS_OPTIM_NONE;
+	*fully_reshardable = false;
+	if (r->maker != MFS_DIST_MEGATRON)
+		return 0;
+	rc = mfs_optim_read_named(r, ret, fully_reshardable);
+	return !rc && *ret == MFS_OPTIM_NONE ? read_flat(r, ret) : rc;
+}
+
 static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	struct mfs_dist_reader r;
@@ -66,9 +79,7 @@ static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	if (!rc)
 		rc = mfs_ckpt_group(ckpt, err);
 	if (!rc)
-		rc = mfs_optim_read_named(&r, &kind, &fully_reshardable);
-	if (!rc && kind == MFS_OPTIM_NONE)
-		rc = read_flat(&r, &kind);
+		rc = read_state(&r, &kind, &fully_reshardable);
 	if (!rc)
 		rc = finish(ckpt, &r, kind, fully_reshardable, err);
 	mfs_dist_release(&r);

@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 
 import mcore_cpu
+import write_others
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import checkpoints
@@ -162,8 +163,11 @@ def write_rank(spec, rank, out, store):
     optimizer = optimizer_after_one_step(args, models, spec.optimizer) if spec.optimizer != "none" else None
     directory = os.path.join(out, f"iter_{ITERATION:07d}")
     os.makedirs(directory, exist_ok=True)
-    save = save_torch_dist if spec.format == "torch_dist" else save_torch
-    save(spec, args, models, optimizer, directory)
+    if spec.format in ("torch_dist", "torch"):
+        save = save_torch_dist if spec.format == "torch_dist" else save_torch
+        save(spec, args, models, optimizer, directory)
+    else:
+        write_others.save(spec, args, models, common_state(args) | dict(rng_state=rng_state()), directory)
     write_logits(args, models, os.path.join(out, "logits.npz"))
     dist.barrier()
     if rank == 0:

@@ -1,0 +1,113 @@
+"""Checkpoints of programs that build on megatron-core, in their own places and names: saves for write_megatron.py.
+
+torch_dcp      megatron-core's TorchFullyShardedDataParallel (FSDP2) shards the model, torch.distributed.checkpoint writes it.
+fsdp_dtensor   megatron-core's uneven DTensors, cut and named as its handlers for Megatron-FSDP name them; Megatron-FSDP itself wants CUDA.
+nemo           NeMo 2: megatron-core's torch_dist in weights/ under NeMo's prefix, and context/model.yaml as NeMo's io_dump() writes it.
+"""
+import dataclasses
+import inspect
+import os
+import types
+
+import torch
+import torch.distributed as dist
+from torch.distributed import checkpoint as dcp
+
+import mcore_cpu
+
+
+def save_flat(state, directory):
+    """As Megatron-LM's save_checkpoint: the state as it is, which torch flattens."""
+    dcp.save(state_dict=state, storage_writer=dcp.FileSystemWriter(directory))
+
+
+def save_torch_dcp(spec, args, state, directory):
+    from megatron.core.distributed import DistributedDataParallelConfig, torch_fully_sharded_data_parallel as fsdp
+    mesh = fsdp.DeviceMesh
+    fsdp.DeviceMesh = types.SimpleNamespace(from_group=lambda group, kind: mesh.from_group(group, "cpu"))
+    models = mcore_cpu.build(args)
+    mcore_cpu.fill(args, models)
+    sharded = fsdp.TorchFullyShardedDataParallel(models[0].config, DistributedDataParallelConfig(), models[0])
+    save_flat(state | dict(model=sharded.state_dict_for_save_checkpoint()), directory)
+
+
+def rows_of(count):
+    """This rank's rows: the cuts lie where a flat buffer of several parameters is cut, not at equal parts."""
+    ranks, rank = dist.get_world_size(), dist.get_rank()
+    cuts = [0] + [count * (2 * i + 1) // (2 * ranks + 1) for i in range(1, ranks)] + [count]
+    return slice(cuts[rank], cuts[rank + 1])
+
+
+def uneven(tensor, mesh):
+    from torch.distributed.tensor import DTensor, Shard
+    from megatron.core.distributed.fsdp.src.megatron_fsdp.uneven_dtensor import update_uneven_dtensor_chunk_metadata
+    tensor = tensor.detach()
+    sharded = DTensor.from_local(tensor[rows_of(tensor.shape[0])].clone(), mesh, [Shard(0)], run_check=False, shape=tensor.shape,
+                                 stride=tensor.stride())
+    update_uneven_dtensor_chunk_metadata(sharded)
+    return sharded
+
+
+def save_fsdp_dtensor(spec, args, models, state, directory):
+    from torch.distributed.device_mesh import init_device_mesh
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    weights = {}
+    for name, tensor in models[0].state_dict().items():
+        if not isinstance(tensor, torch.Tensor):
+            continue  # handle_fp8_extra_state_case()
+        gated = args.swiglu and ".mlp." in name and "linear_fc1" in name  # handle_swiglu_in_state_dict()
+        parts = dict(zip(("_w", "_v"), tensor.chunk(2))) if gated else {"": tensor}
+        weights |= {f"module.{name}{part}": uneven(half, mesh) for part, half in parts.items()}
+    save_flat(state | dict(model=weights), directory)
+
+
+def plain(value):
+    """As NeMo's and NeMo-Run's YAML representers (nemo/lightning/io/mixin.py)."""
+    if isinstance(value, torch.dtype):
+        return dict(_target_=str(value), _call_=False)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return dict(_target_=f"{inspect.getmodule(named).__name__}.{named.__qualname__}", _call_=named is not value)
+
+
+def write_context(args, directory):
+    import yaml
+    config = mcore_cpu.config(args)
+    fields = {f.name: plain(getattr(config, f.name)) for f in dataclasses.fields(config)}
+    fields |= dict(_target_="nemo.collections.llm.gpt.model.llama.Llama3Config8B", fp16_lm_cross_entropy=False, parallel_output=True,
+                   share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights, make_vocab_size_divisible_by=128,
+                   position_embedding_type=args.position_embedding_type, rotary_base=args.rotary_base, rotary_percent=args.rotary_percent,
+                   seq_len_interpolation_factor=None, seq_length=args.seq_length, attention_softmax_in_fp32=False, vocab_size=None,
+                   transformer_layer_spec=plain(mcore_cpu.build), generation_config=None)
+    os.makedirs(os.path.join(directory, "context"), exist_ok=True)
+    with open(os.path.join(directory, "context", "model.yaml"), "w") as file:
+        yaml.safe_dump(dict(_target_="nemo.collections.llm.gpt.model.llama.LlamaModel", config=fields, optim=None, tokenizer=None,
+                            model_transform=None), file)
+
+
+def save_nemo(spec, args, models, directory):
+    from megatron.core import dist_checkpointing as dc
+    metadata = dict(distrib_optim_sharding_type=spec.sharding, singleton_local_shards=spec.singleton, chained_optim_avoid_prefix=True)
+    state = {"epoch": 0, "global_step": 1, "pytorch-lightning_version": "2.5.0", "state_dict": {}, "loops": None, "callbacks": {},
+             "lr_schedulers": [], "hparams_name": "kwargs", "hyper_parameters": {}, "content_metadata": metadata,
+             "sharded_state_dict": models[0].sharded_state_dict(prefix="module.", metadata=metadata)}
+    weights = os.path.join(directory, "weights")
+    os.makedirs(weights, exist_ok=True)
+    dc.save(state, weights, dc.serialization.get_default_save_sharded_strategy("torch_dist", 1), validate_access_integrity=True)
+    if dist.get_rank() == 0:
+        write_context(args, directory)
+
+
+def save(spec, args, models, state, directory):
+    """state: the common one, as Megatron-LM's."""
+    if spec.format == "nemo":
+        save_nemo(spec, args, models, directory)
+    elif spec.format == "torch_dcp":
+        save_torch_dcp(spec, args, state, directory)
+    else:
+        save_fsdp_dtensor(spec, args, models, state, directory)
