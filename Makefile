@@ -171,7 +171,7 @@ CUDA_OBJECTS := $(CUDA_SOURCES:%=$(O)/cuda/%.o)
 # wgmma is of sm_90a alone, whose code runs on every sm_90.
 comma := ,
 ifneq ($(filter 90,$(CUDA_ARCH)),)
-$(O)/cuda/kernels/cuda/gemm_hopper.cu.o: NVCC_FLAGS := \
+$(filter %hopper.cu.o %hopper_bf16.cu.o %hopper_fp16.cu.o,$(CUDA_OBJECTS)): NVCC_FLAGS := \
 	$(subst arch=compute_90$(comma)code=sm_90,arch=compute_90a$(comma)code=sm_90a,$(NVCC_FLAGS)) -DMFK_SM90A
 endif
 

@@ -1,9 +1,10 @@
 /*
- * Which attention a shape gets: cuDNN's where there is one, else our flash kernels, else the simple
- * ones. All three give and take the same lse, so forward and backward may differ.
+ * Which attention a shape gets: backward on sm_90 our kernels for that, else cuDNN's where there is
+ * one, else our flash kernels, else the simple ones. All give and take the same lse, so forward and
+ * backward may differ.
  *
- * MFK_ATTENTION=cudnn, flash or simple takes that one alone; cudnn-atomics is cuDNN with a backward
- * whose sums have no fixed order.
+ * MFK_ATTENTION=cudnn, flash or simple takes that one alone, hopper those of sm_90 for backward;
+ * cudnn-atomics is cuDNN with a backward whose sums have no fixed order.
  */
 #include "kernels/cuda/attention.h"
 
@@ -14,11 +15,23 @@
 
 #include "kernels/cuda/attention_cudnn.h"
 #include "kernels/cuda/attention_flash.h"
+#include "kernels/cuda/attention_hopper.h"
 
 struct choice {
-	enum { NONE, CUDNN, FLASH, SIMPLE } kind;
+	enum { NONE, HOPPER, CUDNN, FLASH, SIMPLE } kind;
 	const struct mfk_cudnn_plan *plan; /* CUDNN */
 };
+
+/*
+ * Measured on an H200, with causal scores of 4096 tokens, against the best of the others: 1.65
+ * times as fast with 32 heads of 8 and 64 and two sequences (0.83 ms to 1.36), 1.9 times with one
+ * (0.42 to 0.79), and 1.4 times with 16 or 32 heads of 8 and 128 (0.74 to 1.04). cuDNN's with
+ * atomics takes 0.96, 0.52 and 0.80 ms.
+ */
+static bool hopper_is_faster(const struct mfk_attention *a, bool backward)
+{
+	return backward && a->causal && a->seq >= 4096 && a->heads > a->kv_heads;
+}
 
 /*
  * Without atomics cuDNN's backward moves all scores through memory, which takes as long with small
@@ -39,8 +52,16 @@ static struct choice choose(const struct mfk_device *d, const struct mfk_attenti
 	struct choice none = {NONE, NULL};
 
 	*why = 0;
-	if (only && !*only)
+	if (only && (!*only || (!strcmp(only, "hopper") && !backward)))
 		only = NULL;
+	if (only ? !strcmp(only, "hopper") : hopper_is_faster(a, backward)) {
+		if (mfk_cuda_hopper_can(d, a, pointers, &no))
+			return (struct choice){HOPPER, NULL};
+		if (only) {
+			snprintf(why, MFK_WHY, "our attention of sm_90 does not do %s", no);
+			return none;
+		}
+	}
 	if (!only && flash_is_faster(a, backward) &&
 	    mfk_cuda_flash_can(d, a, backward, pointers, &no))
 		return (struct choice){FLASH, NULL};
@@ -63,22 +84,23 @@ static struct choice choose(const struct mfk_device *d, const struct mfk_attenti
 	}
 	if (!only || !strcmp(only, "simple"))
 		return (struct choice){SIMPLE, NULL};
-	snprintf(why, MFK_WHY, "MFK_ATTENTION is %.40s: cudnn, cudnn-atomics, flash or simple",
-		 only);
+	snprintf(why, MFK_WHY,
+		 "MFK_ATTENTION is %.40s: cudnn, cudnn-atomics, hopper, flash or simple", only);
 	return none;
 }
 
 const char *mfk_cuda_attention_choice(const struct mfk_device *d, const struct mfk_attention *a,
 				      bool backward, char *why)
 {
-	static const char *const names[] = {"none", "cudnn", "flash", "simple"};
+	static const char *const names[] = {"none", "hopper", "cudnn", "flash", "simple"};
 
 	return names[choose(d, a, backward, false, why).kind];
 }
 
 static size_t scratch_of(struct choice c, const struct mfk_attention *a, bool backward)
 {
-	return c.kind == CUDNN	 ? mfk_cudnn_scratch(c.plan)
+	return c.kind == HOPPER	 ? mfk_cuda_hopper_scratch(a)
+	       : c.kind == CUDNN ? mfk_cudnn_scratch(c.plan)
 	       : c.kind == FLASH ? mfk_cuda_flash_scratch(a, backward)
 				 : mfk_cuda_attention_simple_scratch(a, backward);
 }
@@ -107,6 +129,9 @@ static void run(struct mfk_ctx *c, const struct mfk_attention *a, bool backward)
 	switch (choice.kind) {
 	case NONE:
 		mfk_cuda_fail(c, -ENOTSUP, "attention: %s", why);
+		break;
+	case HOPPER:
+		mfk_cuda_hopper_backward(c, a);
 		break;
 	case CUDNN:
 		mfk_cudnn_run(c, choice.plan, a);

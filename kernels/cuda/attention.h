@@ -8,8 +8,8 @@
 extern "C" {
 #endif
 
-/* "cudnn", "flash", "simple" or "none". why, of MFK_WHY bytes: why those before it were not
- * taken. */
+/* "hopper", "cudnn", "flash", "simple" or "none". why, of MFK_WHY bytes: why those before it were
+ * not taken. */
 const char *mfk_cuda_attention_choice(const struct mfk_device *d, const struct mfk_attention *a,
 				      bool backward, char *why);
 

@@ -77,7 +77,7 @@ static int section_of(const struct mfk_attention *a)
 	return (int)(n < all ? n : all);
 }
 
-static flash flash_of(const struct mfk_attention *a)
+flash flash_of(const struct mfk_attention *a)
 {
 	flash f = {};
 
@@ -110,6 +110,26 @@ static flash flash_of(const struct mfk_attention *a)
 	return f;
 }
 
+flash flash_backward_of(const struct mfk_attention *a)
+{
+	flash f = flash_of(a);
+	int64_t rows = (int64_t)f.batch * f.heads * f.seq_padded;
+
+	f.lse_log2 = (float *)a->scratch;
+	f.dot = f.lse_log2 + rows;
+	f.step_least = (int32_t *)(f.dot + rows);
+	f.step_greatest = f.step_least + (int64_t)f.batch * f.seq_padded;
+	return f;
+}
+
+cudaError_t flash_run_dot(const flash &f, enum mfk_dtype dtype, cudaStream_t stream)
+{
+	int64_t blocks = (int64_t)f.batch * f.heads * f.seq_padded / DOT_ROWS;
+
+	return dtype == MFK_BF16 ? flash_launch(flash_dot<bf16>, blocks, 128, 0, f, stream)
+				 : flash_launch(flash_dot<fp16>, blocks, 128, 0, f, stream);
+}
+
 static void run(struct mfk_ctx *c, const struct mfk_attention *a, const flash &f, bool backward)
 {
 	const char *what = backward ? "attention_backward" : "attention";
@@ -118,10 +138,13 @@ static void run(struct mfk_ctx *c, const struct mfk_attention *a, const flash &f
 		return;
 
 	bool drop = a->dropout > 0;
-	cudaError_t rc =
-		a->dtype == MFK_BF16
-			? (drop ? flash_run_bf16_dropout : flash_run_bf16)(f, backward, c->stream)
-			: (drop ? flash_run_fp16_dropout : flash_run_fp16)(f, backward, c->stream);
+	cudaError_t rc = backward ? flash_run_dot(f, a->dtype, c->stream) : cudaSuccess;
+
+	if (!rc)
+		rc = a->dtype == MFK_BF16 ? (drop ? flash_run_bf16_dropout
+						  : flash_run_bf16)(f, backward, c->stream)
+					  : (drop ? flash_run_fp16_dropout
+						  : flash_run_fp16)(f, backward, c->stream);
 
 	if (mfk_cuda_check(c, rc, what))
 		mfk_cuda_end(c, what);
@@ -134,12 +157,5 @@ void mfk_cuda_flash(struct mfk_ctx *c, const struct mfk_attention *a)
 
 void mfk_cuda_flash_backward(struct mfk_ctx *c, const struct mfk_attention *a)
 {
-	flash f = flash_of(a);
-	int64_t rows = (int64_t)f.batch * f.heads * f.seq_padded;
-
-	f.lse_log2 = (float *)a->scratch;
-	f.dot = f.lse_log2 + rows;
-	f.step_least = (int32_t *)(f.dot + rows);
-	f.step_greatest = f.step_least + (int64_t)f.batch * f.seq_padded;
-	run(c, a, f, true);
+	run(c, a, flash_backward_of(a), true);
 }

@@ -39,7 +39,7 @@ struct flash {
 	/* Blocks that run at the same time should share keys in L2: they are of this many heads. */
 	int section;
 	/* backward, [batch, heads, seq_padded]: lse * log2(e), and the sums of dout * out. Beyond
-	 * seq: infinity and 0. */
+	 * seq: infinity and 0. seq_padded is a multiple of 128. */
 	float *lse_log2, *dot;
 	int seq_padded;
 	/* backward: least and greatest first_key of each step of queries, [batch, steps] */
@@ -526,29 +526,34 @@ __global__ void __launch_bounds__(FLASH_WARPS * 32) flash_forward(const flash f)
 
 /* ---- backward ---- */
 
-/* lse_log2 and dot: a warp for each query of each head. */
+#define DOT_LANES 8 /* for each query of each head */
+#define DOT_ROWS  (128 / DOT_LANES)
+
+/* lse_log2 and dot. */
 template <typename T> __global__ void __launch_bounds__(128) flash_dot(const flash f)
 {
-	int64_t at = (int64_t)blockIdx.x * 4 + threadIdx.x / 32;
-	int lane = threadIdx.x % 32;
+	int64_t at = (int64_t)blockIdx.x * DOT_ROWS + threadIdx.x / DOT_LANES;
+	int lane = threadIdx.x % DOT_LANES;
 	int64_t head = at / f.seq_padded; /* of [batch, heads] */
 	int i = (int)(at % f.seq_padded);
-
-	if (head >= (int64_t)f.batch * f.heads)
-		return;
-
 	float sum = 0;
 
 	if (i < f.seq) {
 		int64_t row = (head / f.heads * f.seq + i) * f.heads + head % f.heads;
-		const uint32_t *o = (const uint32_t *)((const T *)f.out + row * f.v_dim);
-		const uint32_t *d = (const uint32_t *)((const T *)f.dout + row * f.v_dim);
+		const uint4 *o = (const uint4 *)((const T *)f.out + row * f.v_dim);
+		const uint4 *d = (const uint4 *)((const T *)f.dout + row * f.v_dim);
 
-		for (int c = lane; c < f.v_dim / 2; c += 32)
-			sum += half2_of<T>::low(o[c]) * half2_of<T>::low(d[c]) +
-			       half2_of<T>::high(o[c]) * half2_of<T>::high(d[c]);
+		for (int c = lane; c < f.v_dim / 8; c += DOT_LANES) {
+			uint4 x = o[c], y = d[c];
+			uint32_t xs[4] = {x.x, x.y, x.z, x.w}, ys[4] = {y.x, y.y, y.z, y.w};
+
+#pragma unroll
+			for (int k = 0; k < 4; k++)
+				sum += half2_of<T>::low(xs[k]) * half2_of<T>::low(ys[k]) +
+				       half2_of<T>::high(xs[k]) * half2_of<T>::high(ys[k]);
+		}
 	}
-	for (int x = 16; x; x /= 2)
+	for (int x = DOT_LANES / 2; x; x /= 2)
 		sum += lane_xor(sum, x);
 	if (lane == 0) {
 		f.dot[at] = sum;

@@ -30,6 +30,8 @@ template <> struct flash_sizes<192, 128> {
 #ifndef MFK_EMULATE
 #include <cuda_runtime.h>
 
+#include "kernels/kernels.h"
+
 template <typename F>
 static cudaError_t flash_launch(F *kernel, int64_t blocks, int threads, int bytes,
 				const flash &f, cudaStream_t stream)
@@ -69,14 +71,11 @@ template <typename T, int DQ, int DV, bool DROP> struct flash_kernels {
 
 	static cudaError_t backward(flash f, cudaStream_t stream)
 	{
-		int64_t rows = (int64_t)f.batch * f.heads * f.seq_padded;
 		int group = f.heads / f.kv_heads;
 
+		cudaError_t rc = cudaSuccess;
 		f.steps = (int)tiles_of(f.seq, kv_tile::rows);
-
-		cudaError_t rc = flash_launch(flash_dot<T>, (rows + 3) / 4, 128, 0, f, stream);
-
-		if (!rc && f.first_key && f.causal) {
+		if (f.first_key && f.causal) {
 			flash_steps<<<(f.batch * f.steps + 127) / 128, 128, 0, stream>>>(
 				f, kv_tile::rows);
 			rc = cudaGetLastError();
@@ -137,6 +136,11 @@ static cudaError_t flash_run(const flash &f, bool back, cudaStream_t stream)
 	return cudaErrorInvalidValue;
 }
 
+/* What an operation says, and where its scratch is. */
+flash flash_of(const struct mfk_attention *a);
+flash flash_backward_of(const struct mfk_attention *a);
+/* lse_log2 and dot, which backward needs. */
+cudaError_t flash_run_dot(const flash &f, enum mfk_dtype dtype, cudaStream_t stream);
 cudaError_t flash_run_bf16(const flash &f, bool back, cudaStream_t stream);
 cudaError_t flash_run_fp16(const flash &f, bool back, cudaStream_t stream);
 cudaError_t flash_run_bf16_dropout(const flash &f, bool back, cudaStream_t stream);

@@ -19,6 +19,7 @@
 #include <errno.h>
 
 #include "kernels/cuda/hopper.cuh"
+#include "kernels/cuda/hopper_map.h"
 
 #define TILE	    128 /* rows and columns of c */
 #define BLOCK_K	    64
@@ -243,28 +244,6 @@ static __device__ __forceinline__ uint32_t pack(__half, float x, float y)
 	return *reinterpret_cast<uint32_t *>(&v);
 }
 
-/* Lane q of four gets word q of each: a transposition. */
-static __device__ __forceinline__ void exchange(uint32_t (&w)[4])
-{
-#pragma unroll
-	for (int by = 1; by <= 2; by *= 2) {
-		const bool upper = threadIdx.x & by;
-
-#pragma unroll
-		for (int i = 0; i < 4; i++) {
-			uint32_t other;
-
-			if (i & by)
-				continue;
-			other = __shfl_xor_sync(0xffffffffu, upper ? w[i] : w[i + by], by);
-			if (upper)
-				w[i] = other;
-			else
-				w[i + by] = other;
-		}
-	}
-}
-
 /*
  * Of 64 rows of a tile, lane l of warp w has rows 16 w + l / 4, and that + 8; of each eight columns
  * the two at l % 4 * 2. d: [column / 8][row / 8 % 2][2].
@@ -424,77 +403,17 @@ bool mfk_cuda_gemm_hopper_aligned(const struct mfk_gemm_grouped *a)
 	return all % 16 == 0;
 }
 
-typedef decltype(&cuTensorMapEncodeTiled) encode_function;
-
-static encode_function encoder(struct mfk_ctx *c)
-{
-	static encode_function found;
-	cudaDriverEntryPointQueryResult result;
-	void *p = NULL;
-
-	if (__atomic_load_n(&found, __ATOMIC_RELAXED))
-		return found;
-	if (!mfk_cuda_check(c,
-			    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &p, 12000,
-							     cudaEnableDefault, &result),
-			    "cuTensorMapEncodeTiled"))
-		return NULL;
-	if (!p)
-		mfk_cuda_fail(c, -ENOSYS, "the driver has no cuTensorMapEncodeTiled");
-	__atomic_store_n(&found, reinterpret_cast<encode_function>(p), __ATOMIC_RELAXED);
-	return found;
-}
-
-/* A tensor [planes, rows, cols], of which boxes of [box_rows, 128 bytes] are copied. */
-struct matrix {
-	enum mfk_dtype type;
-	const void *p;
-	int64_t cols, rows, planes, ld, stride;
-	int box_rows;
-};
-
-static CUtensorMapDataType element_type(enum mfk_dtype t)
-{
-	return t == MFK_F32    ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32
-	       : t == MFK_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
-			       : CU_TENSOR_MAP_DATA_TYPE_FLOAT16;
-}
-
-static bool describe(struct mfk_ctx *c, const struct matrix *m, CUtensorMap *ret)
-{
-	const cuuint64_t size = mfk_dtype_size(m->type);
-	const cuuint64_t dims[] = {static_cast<cuuint64_t>(m->cols),
-				   static_cast<cuuint64_t>(m->rows),
-				   static_cast<cuuint64_t>(m->planes)};
-	const cuuint64_t strides[] = {static_cast<cuuint64_t>(m->ld) * size,
-				      static_cast<cuuint64_t>(m->stride) * size};
-	const cuuint32_t box[] = {static_cast<cuuint32_t>(128 / size),
-				  static_cast<cuuint32_t>(m->box_rows), 1};
-	const cuuint32_t steps[] = {1, 1, 1};
-	encode_function encode = encoder(c);
-	CUresult rc;
-
-	if (!encode)
-		return false;
-	rc = encode(ret, element_type(m->type), 3, const_cast<void *>(m->p), dims, strides, box,
-		    steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-		    CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-	if (rc)
-		mfk_cuda_fail(c, -EIO, "cuTensorMapEncodeTiled: error %d", static_cast<int>(rc));
-	return !rc;
-}
-
 /* What a form reads and writes; threads store c, but for weights. */
 struct matrices {
-	struct matrix a, b, c;
+	struct mfk_cuda_matrix a, b, c;
 };
 
 static struct matrices matrices_of(const struct mfk_gemm_grouped *g)
 {
 	const struct mfk_gemm *p = &g->base;
 	const enum mfk_dtype t = p->dtype_ab;
-	const struct matrix rows = {t, p->a, p->k, p->m, 1, p->lda, p->lda, TILE};
-	const struct matrix out = {p->dtype_c, p->c, p->n, p->m, 1, p->ldc, p->ldc, 64};
+	const struct mfk_cuda_matrix rows = {t, p->a, p->k, p->m, 1, p->lda, p->lda, TILE};
+	const struct mfk_cuda_matrix out = {p->dtype_c, p->c, p->n, p->m, 1, p->ldc, p->ldc, 64};
 
 	if (p->trans_a)
 		return {{t, p->a, p->m, p->k, 1, p->lda, p->lda, BLOCK_K},
@@ -511,7 +430,8 @@ static void launch(struct mfk_ctx *c, const struct matrices *m, const struct arg
 	const int bytes = sizeof(struct shared) + SWIZZLED;
 	CUtensorMap ma, mb, mc;
 
-	if (!describe(c, &m->a, &ma) || !describe(c, &m->b, &mb) || !describe(c, &m->c, &mc) ||
+	if (!mfk_cuda_map(c, &m->a, &ma) || !mfk_cuda_map(c, &m->b, &mb) ||
+	    !mfk_cuda_map(c, &m->c, &mc) ||
 	    !mfk_cuda_check(c,
 			    cudaFuncSetAttribute(grouped_kernel<T, F>,
 						 cudaFuncAttributeMaxDynamicSharedMemorySize,

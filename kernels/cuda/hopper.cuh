@@ -65,6 +65,16 @@ static __device__ __forceinline__ void copy_box(void *to, const CUtensorMap *map
 		     : "memory");
 }
 
+/* Bytes one behind the other; addresses and their number are multiples of 16. */
+static __device__ __forceinline__ void copy_bytes(void *to, const void *from, uint64_t *bar,
+						  uint32_t bytes)
+{
+	asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+		     "[%0], [%1], %2, [%3];" ::"r"(shared_address(to)),
+		     "l"(from), "r"(bytes), "r"(shared_address(bar))
+		     : "memory");
+}
+
 /* The box of shared memory to the tensor, or added to it. What lies outside is left out. */
 static __device__ __forceinline__ void store_box(const CUtensorMap *map, const void *from, int x,
 						 int y, int z)
@@ -107,6 +117,41 @@ static __device__ __forceinline__ void fence_async()
 	asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* ---- registers ---- */
+
+/* From now on a thread of the warpgroup has N registers: more or fewer. */
+template <int N> static __device__ __forceinline__ void registers_more()
+{
+	asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+template <int N> static __device__ __forceinline__ void registers_fewer()
+{
+	asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* Lane q of four gets word q of each: a transposition. */
+static __device__ __forceinline__ void exchange(uint32_t (&w)[4])
+{
+#pragma unroll
+	for (int by = 1; by <= 2; by *= 2) {
+		const bool upper = threadIdx.x & by;
+
+#pragma unroll
+		for (int i = 0; i < 4; i++) {
+			uint32_t other;
+
+			if (i & by)
+				continue;
+			other = __shfl_xor_sync(0xffffffffu, upper ? w[i] : w[i + by], by);
+			if (upper)
+				w[i] = other;
+			else
+				w[i + by] = other;
+		}
+	}
+}
+
 /* ---- products of a warpgroup ---- */
 
 static __device__ __forceinline__ void products_begin()
@@ -125,11 +170,11 @@ template <int N> static __device__ __forceinline__ void products_wait()
 	asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
 }
 
-/* Behind products_wait<0>(): no read of d is moved before it. */
-static __device__ __forceinline__ void products_done(float (&d)[64])
+/* Behind products_wait(): no read of d is moved before it. */
+template <int N> static __device__ __forceinline__ void products_done(float (&d)[N])
 {
 #pragma unroll
-	for (int i = 0; i < 64; i++)
+	for (int i = 0; i < N; i++)
 		asm volatile("" : "+f"(d[i])::"memory");
 }
 

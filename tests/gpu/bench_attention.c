@@ -445,6 +445,25 @@ static bool is_done(const struct run *r, const char *name)
 	return true;
 }
 
+/* Backward again, over what is there now: whether the bits are those that were fetched before. */
+static bool same_again(struct run *r)
+{
+	struct tensor *all[] = {&r->dq, &r->dk, &r->dv};
+	bool same = true;
+
+	mfk_cuda_attention_backward(ctx, &r->a);
+	for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
+		size_t bytes = (size_t)all[i]->count * 2;
+		uint16_t *before = malloc(bytes);
+
+		memcpy(before, all[i]->host, bytes);
+		fetch(all[i]);
+		same = same && !memcmp(before, all[i]->host, bytes);
+		free(before);
+	}
+	return same;
+}
+
 static void check_shape(struct run *r, const char *name)
 {
 	const struct shape *s = &r->s;
@@ -467,15 +486,7 @@ static void check_shape(struct run *r, const char *name)
 		return;
 	fetch_all(r);
 
-	/* again, over what is there now */
-	size_t bytes = (size_t)r->dq.count * 2;
-	uint16_t *before = malloc(bytes);
-
-	memcpy(before, r->dq.host, bytes);
-	mfk_cuda_attention_backward(ctx, &r->a);
-	fetch(&r->dq);
-	same = !memcmp(before, r->dq.host, bytes);
-	free(before);
+	same = same_again(r);
 
 	int queries = s->seq < 512 ? 60 : 24, keys = s->seq < 512 ? 30 : 6;
 
@@ -583,6 +594,11 @@ int main(int argc, char **argv)
 		{MFK_F16, 2, 1024, 4, 2, 128, 128, true, 1},
 		{MFK_BF16, 1, 2048, 4, 2, 128, 128, true, 500},
 		{MFK_BF16, 1, 1, 2, 2, 64, 64, true, 0},
+		{MFK_BF16, 2, 333, 4, 1, 64, 64, true, 0},
+		{MFK_BF16, 2, 1000, 6, 2, 64, 64, false, 0},
+		{MFK_F16, 2, 777, 4, 2, 128, 128, false, 0},
+		{MFK_F16, 3, 1025, 4, 2, 64, 64, true, 0},
+		{MFK_F16, 1, 2048, 4, 2, 128, 128, true, 0},
 	};
 	static const struct shape large[] = {
 		{MFK_BF16, 2, 4096, 32, 8, 128, 128, true, 0},
@@ -605,8 +621,8 @@ int main(int argc, char **argv)
 	};
 	static const char *const sizes[] = {"128", "256", "1024", "2048"};
 	static const char *const cudnn[] = {"cudnn", NULL};
-	static const char *const all[] = {"flash", "cudnn", "simple", NULL};
-	static const char *const fast[] = {"flash", "cudnn", "cudnn-atomics", NULL};
+	static const char *const all[] = {"hopper", "flash", "cudnn", "simple", NULL};
+	static const char *const fast[] = {"hopper", "flash", "cudnn", "cudnn-atomics", NULL};
 	const char *only = argc > 1 ? argv[1] : "";
 	char why[MFK_WHY] = "";
 	struct mfk_device_info info;

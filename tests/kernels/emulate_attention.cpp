@@ -230,7 +230,7 @@ static bool check(const shape &s, const char *type, bool late)
 	f.dot = dot.data();
 	f.step_least = least.data();
 	f.step_greatest = greatest.data();
-	emulate((int)(rows + 3) / 4, 128, 1, late, [&] { flash_dot<T>(f); });
+	emulate((int)rows / DOT_ROWS, 128, 1, late, [&] { flash_dot<T>(f); });
 	if (s.first && s.causal)
 		emulate((s.batch * f.steps + 127) / 128, 128, 1, late,
 			[&] { flash_steps(f, kv_tile::rows); });
