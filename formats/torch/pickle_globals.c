@@ -160,10 +160,12 @@ static int reserve(struct walk *w, struct entries *e, size_t count)
 
 	if (count <= e->most)
 		return 0;
-	list = realloc(e->list, most * sizeof(*list));
+	list = calloc(most, sizeof(*list)); /* slots that are never put cost no memory */
 	if (!list)
 		return mfs_fail_nomem(w->err);
-	memset(list + e->most, 0, (most - e->most) * sizeof(*list));
+	if (e->most)
+		memcpy(list, e->list, e->most * sizeof(*list));
+	free(e->list);
 	e->list = list;
 	e->most = most;
 	return 0;
@@ -446,8 +448,9 @@ static int apply(struct walk *w, const struct op *op, const struct argument_of *
 	case UNKNOWN:
 		rc = found(w, (struct text){NULL, 0}, (struct text){NULL, 0});
 		return rc ? rc : push_other(w);
-	case NOTHING:
 	case STOP:
+		return top(w, &e);
+	case NOTHING:
 		return 0;
 	case BAD:
 		break;

@@ -146,7 +146,7 @@ static void check_dir(struct fsck *k, int fd, const char *path, unsigned depth)
 
 	if (!dir)
 		return failed(k, path, errno);
-	while ((entry = readdir(dir))) {
+	while ((errno = 0, entry = readdir(dir))) {
 		char *inner;
 
 		if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."))
@@ -158,7 +158,25 @@ static void check_dir(struct fsck *k, int fd, const char *path, unsigned depth)
 		check_entry(k, dirfd(dir), entry->d_name, inner, depth);
 		free(inner);
 	}
+	if (!entry && errno)
+		failed(k, path, errno);
 	closedir(dir);
+}
+
+/* What a person names may be a link, and must be there to be scanned. */
+static void check_named(struct fsck *k, const char *path)
+{
+	struct stat st;
+	int fd;
+
+	if (stat(path, &st))
+		return failed(k, path, errno);
+	if (S_ISREG(st.st_mode))
+		return check_file(k, AT_FDCWD, path, path);
+	fd = open(path, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return failed(k, path, errno);
+	check_dir(k, fd, path, 1);
 }
 
 /* ---- the command ---- */
@@ -192,7 +210,7 @@ int mfs_cmd_fsck(int argc, char **argv)
 	int exit_code;
 
 	if (mfs_cmdline_parse(&line, argc, argv, &exit_code)) {
-		check_entry(&k, AT_FDCWD, line.arguments[0], line.arguments[0], 0);
+		check_named(&k, line.arguments[0]);
 		exit_code = conclude(&k);
 	}
 	return mfs_cmdline_end(&line, exit_code);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "formats/base/bytes.h"
 #include "formats/io/regular.h"
@@ -106,17 +107,76 @@ static int skip_npy_header(const struct scan *s, uint64_t *at)
 
 /* ---- archives ---- */
 
-static bool is_pickle_name(const char *name, size_t len)
+static bool ends_in(const char *const *ends, const char *name, size_t len)
 {
-	static const char *const ends[] = {".pkl", ".pickle", ".joblib", ".dat", ".data"};
+	for (; *ends; ends++) {
+		const size_t end = strlen(*ends);
 
-	for (size_t i = 0; i < sizeof(ends) / sizeof(*ends); i++) {
-		const size_t end = strlen(ends[i]);
-
-		if (len >= end && !memcmp(name + len - end, ends[i], end))
+		if (len >= end && !memcmp(name + len - end, *ends, end))
 			return true;
 	}
 	return false;
+}
+
+/* A record of such a name is a pickle, however it begins. */
+static bool is_pickle_name(const char *name, size_t len)
+{
+	static const char *const ends[] = {".pkl", ".pickle", ".joblib", ".dat", ".data", NULL};
+
+	return ends_in(ends, name, len);
+}
+
+/* A record of such a name may have pickles in it. */
+static bool may_hold_pickles(const char *name, size_t len)
+{
+	static const char *const ends[] = {".npy", ".npz",  ".pt",  ".pth",
+					   ".bin", ".ckpt", ".zip", NULL};
+
+	return is_pickle_name(name, len) || ends_in(ends, name, len);
+}
+
+static bool take(const char **at, const char *text)
+{
+	const size_t len = strlen(text);
+
+	if (strncmp(*at, text, len))
+		return false;
+	*at += len;
+	return true;
+}
+
+/* True for the header of an array of numbers or texts, exactly as NumPy writes it. */
+static bool is_plain_header(const char *at, const char *end)
+{
+	bool plain = take(&at, "{'descr': '") && *at && strchr("<>|=", *at++) && *at &&
+		     strchr("biufcSU", *at++);
+
+	at += strspn(at, "0123456789");
+	plain = plain && take(&at, "', 'fortran_order': ") &&
+		(take(&at, "False") || take(&at, "True")) && take(&at, ", 'shape': (");
+	return plain && at + strspn(at, "0123456789, )}\n") == end;
+}
+
+/* True if an array lies compressed at payload, and no object is in it: there is no pickle. */
+static bool is_plain_array(const struct scan *s, uint64_t payload)
+{
+	uint8_t packed[1024];
+	char head[512 + 1] = "";
+	z_stream z = {.next_in = packed,
+		      .avail_in = (uInt)mfs_min_u64(sizeof(packed), s->size - payload),
+		      .next_out = (uint8_t *)head,
+		      .avail_out = sizeof(head) - 1};
+	size_t end;
+
+	if (read_at(s, payload, packed, z.avail_in) || inflateInit2(&z, -MAX_WBITS) != Z_OK)
+		return false;
+	inflate(&z, Z_SYNC_FLUSH);
+	inflateEnd(&z);
+	end = 10u + mfs_le16((const uint8_t *)head + 8);
+	if (memcmp(head, "\x93NUMPY\1", 7) || end >= sizeof(head))
+		return false;
+	head[end] = '\0';
+	return is_plain_header(head + 10, head + end);
 }
 
 /* A local header may stand here. What begins like a pickle is one, whatever its name is. */
@@ -143,15 +203,15 @@ static int scan_header(struct scan *s, uint64_t at)
 		rc = read_at(s, payload, begin, sizeof(begin));
 	if (rc)
 		return rc;
-	if (!is_pickle_name(name, shown) && !(begin[0] == 0x80 && begin[1] <= 5) &&
-	    !(begin[0] == 0x93 && begin[1] == 'N'))
-		return 0;
 	if (mfs_le16(h + 8))
-		return is_pickle_name(name, shown)
+		return may_hold_pickles(name, shown) && !is_plain_array(s, payload)
 			       ? mfs_fail(s->err, -ENOTSUP,
 					  "the record at byte %llu of the archive is compressed",
 					  (unsigned long long)at)
 			       : 0;
+	if (!is_pickle_name(name, shown) && !(begin[0] == 0x80 && begin[1] <= 5) &&
+	    !(begin[0] == 0x93 && begin[1] == 'N'))
+		return 0;
 	rc = skip_npy_header(s, &payload);
 	return rc ? rc : scan_pickle(s, payload, &end);
 }
@@ -189,6 +249,11 @@ static int scan_stream(struct scan *s)
 
 	for (unsigned i = 0; i < MAX_PICKLES && at < s->size && !rc; i++)
 		rc = scan_pickle(s, at, &at);
+	if (!rc && at < s->size)
+		rc = mfs_fail(s->err, -EFBIG,
+			      "more than %d pickles one behind the other: those from byte %llu on "
+			      "are not scanned",
+			      MAX_PICKLES, (unsigned long long)at);
 	return rc;
 }
 

@@ -110,7 +110,7 @@ static const char *const dangerous_modules[] = {
 };
 
 static const struct known {
-	const char *module, *name; /* a '*' at the end of name stands for any letters */
+	const char *module, *name; /* a '*' stands for any letters; alone, for any class */
 } harmless[] = {
 	{"_codecs", "encode"}, /* bytes of Python 2 and protocol 2 */
 	{"argparse", "Namespace"},
@@ -185,6 +185,16 @@ static bool is_identifier(const char *s, size_t len)
 	return len;
 }
 
+/* "_StorageInfo", by its capital. What a module has imported itself ("os", "reduce") is none. */
+static bool is_class(const char *s, size_t len)
+{
+	size_t i = 0;
+
+	while (i < len && s[i] == '_')
+		i++;
+	return i < len && s[i] >= 'A' && s[i] <= 'Z' && is_identifier(s, len);
+}
+
 static bool matches(const char *pattern, const char *s, size_t len)
 {
 	const char *star = strchr(pattern, '*');
@@ -193,6 +203,8 @@ static bool matches(const char *pattern, const char *s, size_t len)
 
 	if (!star)
 		return is(pattern, s, len);
+	if (!pattern[1])
+		return is_class(s, len);
 	return is_identifier(s, len) && len >= before + after && !memcmp(pattern, s, before) &&
 	       !memcmp(star + 1, s + len - after, after);
 }

@@ -65,6 +65,8 @@ static const struct {
 	{STREAM("N\x86."), "", -EINVAL},
 	{STREAM("N(\x86."), "", -EINVAL},
 	{STREAM("t."), "", -EINVAL},
+	{STREAM("."), "", -EINVAL},
+	{STREAM("(."), "", -EINVAL},
 	{STREAM("h\x00."), "", -EINVAL},
 	{STREAM("Nr\xff\xff\xff\x7f."), "", -EINVAL},
 };
@@ -109,6 +111,12 @@ static const struct {
 	{"torch", "os.system", MFS_DANGEROUS},
 	{"torch", "float32.x", MFS_DANGEROUS},
 	{"megatron.core.enums", "sys.modules", MFS_DANGEROUS},
+	/* Classes of a module are harmless, but not what it has imported from elsewhere. */
+	{"torch.distributed.checkpoint.metadata", "_StorageInfo", MFS_HARMLESS},
+	{"torch.distributed.checkpoint.planner", "SavePlan", MFS_HARMLESS},
+	{"torch.distributed.checkpoint.planner", "reduce", MFS_UNKNOWN},
+	{"torch.distributed.checkpoint.metadata", "os", MFS_UNKNOWN},
+	{"megatron.core.enums", "__builtins__", MFS_UNKNOWN},
 	{"torch.serialization", "load", MFS_DANGEROUS},
 	{"torch", "load", MFS_DANGEROUS},
 	{"pandas", "read_pickle", MFS_DANGEROUS},
