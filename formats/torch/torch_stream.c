@@ -164,9 +164,11 @@ static int list_names(const struct stream *s, struct named **ret, uint32_t *ret_
 	for (mfs_value v = 0; v < mfs_pickle_values(doc) && !rc; v++)
 		if (is_storage(doc, v))
 			rc = read_name(s, mfs_value_persid(doc, v), &(*ret)[count++]);
+	if (rc)
+		return rc;
 	qsort(*ret, count, sizeof(**ret), by_key);
 	*ret_count = count;
-	return rc;
+	return 0;
 }
 
 /* ---- where they lie ---- */

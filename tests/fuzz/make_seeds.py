@@ -254,6 +254,7 @@ def make_torch_stream():
     reject("torch_file", "stream-key-twice", stream(state, keys=["0", "0"]))
     reject("torch_file", "stream-more-keys", stream(tensor(4), keys=["0", "1"]))
     reject("torch_file", "stream-no-key", stream(tensor(4), keys=[]))
+    reject("torch_file", "stream-key-a-number", whole.replace(b"X\x01\x00\x00\x001", b"K\x01"))
     reject("torch_file", "stream-element-type", stream(rebuilt(foreign_storage("QInt8Storage", 4, b"abcdefgh"))))
 
 

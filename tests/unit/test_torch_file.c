@@ -140,6 +140,7 @@ static const struct {
 	{"stream-key-twice", "storage '0'", -EINVAL},
 	{"stream-more-keys", "2 storages, but tensors of 1", -EINVAL},
 	{"stream-no-key", "16 bytes follow", -EINVAL},
+	{"stream-key-a-number", "a storage without key or size", -EINVAL},
 	{"stream-element-type", "QInt8Storage", -ENOTSUP},
 };
 
