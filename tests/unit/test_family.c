@@ -265,6 +265,8 @@ static const struct {
 	 "gate and up are of a linear_fc1 in a gated model"},
 	{HEAD EMBEDDING "[layer]\nx = input_layernorm.weight, transposed",
 	 "a vector has no transpose"},
+	{HEAD EMBEDDING "[layer]\nx = q of self_attention.linear_qkv.bias, transposed",
+	 "a vector has no transpose"},
 	{HEAD EMBEDDING "[layer]\nx = input_layernorm.bias\nx = input_layernorm.weight",
 	 "tensor 'x' is there twice"},
 	{HEAD EMBEDDING

@@ -217,7 +217,7 @@ static bool has_word(const char *words, const char *text)
 
 	while (words) {
 		words += strspn(words, " ,");
-		if (len && !strncmp(words, text, len) && strspn(words + len, " ,") | !words[len])
+		if (len && !strncmp(words, text, len) && strchr(" ,", words[len]))
 			return true;
 		words = strpbrk(words, " ,");
 	}

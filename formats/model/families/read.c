@@ -18,7 +18,6 @@
 static int set_text(struct mfs_family_reader *r, const char *value, size_t field)
 {
 	*(const char **)((char *)r->family + field) = value;
-	(void)r;
 	return 0;
 }
 

@@ -29,7 +29,8 @@ struct mfs_family_reader {
 	struct mfs_error *err;
 };
 
-/* -EINVAL: this file has the same row before. */
+/* A row of this file (own) takes the place of its base's rows of the same key. -EINVAL: there are
+ * too many. */
 int mfs_family_put(struct mfs_family_reader *r, struct mfs_family_rows *rows, unsigned where,
 		   const char *key, const void *row, bool own);
 /* Drops the base's rows of a key, or of all keys that begin as "mlp.*" does. -EINVAL: there are

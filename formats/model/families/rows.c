@@ -197,6 +197,8 @@ static enum mfs_rule usual_rule(const struct mfs_family_tensor *row)
 static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_param *p,
 			  bool gated)
 {
+	if (row->transposed && row->shape[1] == MFS_DIM_NONE)
+		return "a vector has no transpose";
 	switch (row->rule) {
 	case MFS_RULE_Q:
 	case MFS_RULE_K:
@@ -211,9 +213,7 @@ static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_
 			       ? NULL
 			       : "gate and up are of a linear_fc1 in a gated model";
 	default:
-		return row->transposed && row->shape[1] == MFS_DIM_NONE
-			       ? "a vector has no transpose"
-			       : NULL;
+		return NULL;
 	}
 }
 
