@@ -10,7 +10,10 @@
 
 static __device__ __forceinline__ float sigmoid(float x)
 {
-	return __fdividef(1.f, 1.f + __expf(-x));
+	float y;
+
+	asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(1.f + fast_exp(-x)));
+	return y;
 }
 
 /* f(x) and f'(x); what nobody uses is not computed. GELU's 0.5 (1 + tanh(u)) is sigmoid(2u). */
@@ -25,7 +28,7 @@ template <int KIND> static __device__ __forceinline__ float activation(float x, 
 	}
 	if (KIND == MFK_GELU_ERF) {
 		s = 0.5f * erfcf(-x * SQRT_HALF);
-		*slope = s + x * INV_SQRT_2PI * __expf(-0.5f * x * x);
+		*slope = s + x * INV_SQRT_2PI * fast_exp(-0.5f * x * x);
 		return x * s;
 	}
 	if (KIND == MFK_SILU) {
@@ -97,6 +100,97 @@ template <typename T> static __global__ void act_kernel(mfk_act a, bool wide)
 	}
 }
 
+/*
+ * The same for rows of whole vectors, which are taken as one: no thread idles at the end of a row.
+ * A thread has EACH vectors, whose loads are all under way before the first is used.
+ */
+#define EACH 2
+
+template <typename T> static __global__ void flat_kernel(mfk_act a, uint32_t per_row, uint32_t count)
+{
+	const uint32_t first = blockIdx.x * EACH * MFK_THREADS + threadIdx.x;
+	const T *x = static_cast<const T *>(a.x);
+	Raw<T> raw[EACH], raw_up[EACH];
+
+#pragma unroll
+	for (int j = 0; j < EACH; j++) {
+		const uint32_t v = first + j * MFK_THREADS;
+		const int64_t at = static_cast<int64_t>(v) * MFK_N +
+				   (a.gated ? v / per_row * a.cols : 0);
+
+		if (v >= count)
+			break;
+		raw[j] = load_raw(x + at, MFK_N, true);
+		if (a.gated)
+			raw_up[j] = load_raw(x + at + a.cols, MFK_N, true);
+	}
+#pragma unroll
+	for (int j = 0; j < EACH; j++) {
+		const uint32_t v = first + j * MFK_THREADS;
+		float f[MFK_N], up[MFK_N], slope[MFK_N], scale;
+
+		if (v >= count)
+			break;
+		scale = a.row_scale ? a.row_scale[v / per_row] : 1.f;
+		unpack(f, raw[j]);
+		if (a.gated)
+			unpack(up, raw_up[j]);
+		activations(a.kind, f, slope);
+#pragma unroll
+		for (int k = 0; k < MFK_N; k++)
+			f[k] *= a.gated ? up[k] * scale : scale;
+		store(static_cast<T *>(a.y) + static_cast<int64_t>(v) * MFK_N, f, MFK_N, true);
+	}
+}
+
+template <typename T>
+static __global__ void flat_backward_kernel(mfk_act a, uint32_t per_row, uint32_t count)
+{
+	const uint32_t first = blockIdx.x * EACH * MFK_THREADS + threadIdx.x;
+	const T *x = static_cast<const T *>(a.x), *dy = static_cast<const T *>(a.dy);
+	Raw<T> raw[EACH], raw_up[EACH], raw_d[EACH];
+
+#pragma unroll
+	for (int j = 0; j < EACH; j++) {
+		const uint32_t v = first + j * MFK_THREADS;
+		const int64_t own = static_cast<int64_t>(v) * MFK_N;
+		const int64_t at = own + (a.gated ? v / per_row * a.cols : 0);
+
+		if (v >= count)
+			break;
+		raw[j] = load_raw(x + at, MFK_N, true);
+		raw_d[j] = load_raw(dy + own, MFK_N, true);
+		if (a.gated)
+			raw_up[j] = load_raw(x + at + a.cols, MFK_N, true);
+	}
+#pragma unroll
+	for (int j = 0; j < EACH; j++) {
+		const uint32_t v = first + j * MFK_THREADS;
+		const int64_t at = static_cast<int64_t>(v) * MFK_N +
+				   (a.gated ? v / per_row * a.cols : 0);
+		T *dx = static_cast<T *>(a.dx) + at;
+		float f[MFK_N], up[MFK_N], d[MFK_N], slope[MFK_N], scale;
+
+		if (v >= count)
+			break;
+		scale = a.row_scale ? a.row_scale[v / per_row] : 1.f;
+		unpack(f, raw[j]);
+		unpack(d, raw_d[j]);
+		if (a.gated)
+			unpack(up, raw_up[j]);
+		activations(a.kind, f, slope);
+#pragma unroll
+		for (int k = 0; k < MFK_N; k++) {
+			d[k] *= scale;
+			f[k] *= d[k];
+			slope[k] *= d[k] * (a.gated ? up[k] : 1.f);
+		}
+		store(dx, slope, MFK_N, true);
+		if (a.gated)
+			store(dx + a.cols, f, MFK_N, true);
+	}
+}
+
 template <typename T> static __global__ void act_backward_kernel(mfk_act a, bool wide)
 {
 	__shared__ float room[MFK_THREADS / 32];
@@ -136,16 +230,34 @@ template <typename T> static __global__ void act_backward_kernel(mfk_act a, bool
 		a.drow_scale[row] = sum;
 }
 
+/* Vectors of all rows; 0: rows are gone through one by one. */
+static uint32_t flat_count(const struct mfk_act *a, bool wide)
+{
+	const int64_t count = a->rows * (a->cols / MFK_N);
+
+	return wide && !a->drow_scale && count <= INT32_MAX ? static_cast<uint32_t>(count) : 0;
+}
+
+static unsigned blocks_of_flat(uint32_t count)
+{
+	return static_cast<unsigned>(ceil_div(count, EACH * MFK_THREADS));
+}
+
 void mfk_cuda_act(struct mfk_ctx *c, const struct mfk_act *a)
 {
 	row_block b = rows_of_threads(a->rows, a->cols);
-	bool wide = aligned(a->x, a->y) && a->cols % MFK_N == 0;
+	const bool wide = aligned(a->x, a->y) && a->cols % MFK_N == 0;
+	const uint32_t count = flat_count(a, wide);
 
 	if (a->rows <= 0 || a->cols <= 0 || !mfk_cuda_begin(c))
 		return;
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
-		act_kernel<T><<<b.blocks, b.threads, 0, c->stream>>>(*a, wide);
+		if (count)
+			flat_kernel<T><<<blocks_of_flat(count), MFK_THREADS, 0, c->stream>>>(
+				*a, static_cast<uint32_t>(a->cols / MFK_N), count);
+		else
+			act_kernel<T><<<b.blocks, b.threads, 0, c->stream>>>(*a, wide);
 	});
 	mfk_cuda_end(c, "activation");
 }
@@ -153,13 +265,19 @@ void mfk_cuda_act(struct mfk_ctx *c, const struct mfk_act *a)
 void mfk_cuda_act_backward(struct mfk_ctx *c, const struct mfk_act *a)
 {
 	row_block b = rows_of_threads(a->rows, a->cols);
-	bool wide = aligned(a->x, a->dy, a->dx) && a->cols % MFK_N == 0;
+	const bool wide = aligned(a->x, a->dy, a->dx) && a->cols % MFK_N == 0;
+	const uint32_t count = flat_count(a, wide);
 
 	if (a->rows <= 0 || a->cols <= 0 || !mfk_cuda_begin(c))
 		return;
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
-		act_backward_kernel<T><<<b.blocks, b.threads, 0, c->stream>>>(*a, wide);
+		if (count)
+			flat_backward_kernel<T>
+				<<<blocks_of_flat(count), MFK_THREADS, 0, c->stream>>>(
+					*a, static_cast<uint32_t>(a->cols / MFK_N), count);
+		else
+			act_backward_kernel<T><<<b.blocks, b.threads, 0, c->stream>>>(*a, wide);
 	});
 	mfk_cuda_end(c, "activation's gradient");
 }

@@ -1,7 +1,8 @@
 /*
  * Cross entropy of rows of logits. A block goes through its row twice: for the maximum and the sum
  * of exponentials, which each thread keeps up to date as it goes, and for the gradient. In between
- * the row is in shared memory, as far as that goes, and the rest in the L2 cache.
+ * the row is in shared memory, as far as that goes, and the rest in memory. A row's gradient is
+ * computed while the next row is read, so that memory and arithmetic work at the same time.
  */
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/vec.cuh"
@@ -29,8 +30,8 @@ template <typename T> static __device__ __forceinline__ void take(online &o, con
 	for (int j = 0; j < EACH; j++)
 #pragma unroll
 		for (int k = 0; k < MFK_N; k++)
-			sum += __expf(to_float(r[j].x[k]) - most);
-	o.sum = o.sum * __expf(o.most - most) + sum;
+			sum += fast_exp(to_float(r[j].x[k]) - most);
+	o.sum = o.sum * fast_exp(o.most - most) + sum;
 	o.most = most;
 }
 
@@ -47,7 +48,7 @@ static __device__ __forceinline__ online merge(online o, float *most_room, float
 	all.most = -INFINITY;
 	for (unsigned i = 0; i < warps; i++)
 		all.most = fmaxf(all.most, most_room[i]);
-	o.sum = o.most == -INFINITY ? 0.f : o.sum * __expf(o.most - all.most);
+	o.sum = o.most == -INFINITY ? 0.f : o.sum * fast_exp(o.most - all.most);
 	all.sum = row_sum_once(o.sum, sum_room);
 	return all;
 }
@@ -60,7 +61,38 @@ template <typename T> struct Row {
 	bool wide;
 };
 
-/* Puts what a thread loads into the cache. Beyond the row there is -infinity. */
+/* EACH vectors of a thread, from number i on. */
+template <typename T>
+static __device__ __forceinline__ void load_vectors(const Row<T> &row, int64_t i, Raw<T> r[EACH])
+{
+#pragma unroll
+	for (int j = 0; j < EACH; j++) {
+		const int64_t at = (i + j * blockDim.x) * MFK_N;
+
+		if (at < row.cols)
+			r[j] = load_raw(row.x + at, row.cols - at, row.wide);
+	}
+}
+
+/* Puts them into the cache. Beyond the row there is -infinity. */
+template <typename T>
+static __device__ __forceinline__ void take_vectors(const Row<T> &row, int64_t i, Raw<T> r[EACH],
+						    online &o)
+{
+#pragma unroll
+	for (int j = 0; j < EACH; j++) {
+		const int64_t v = i + j * blockDim.x, left = row.cols - v * MFK_N;
+
+		if (left < MFK_N)
+#pragma unroll
+			for (int k = 0; k < MFK_N; k++)
+				r[j].x[k] = k < left ? r[j].x[k] : from_float<T>(-INFINITY);
+		if (v < row.kept)
+			row.cache[v] = r[j];
+	}
+	take(o, r);
+}
+
 template <typename T> static __device__ __forceinline__ online first_pass(const Row<T> &row)
 {
 	online o = {-INFINITY, 0.f};
@@ -68,63 +100,74 @@ template <typename T> static __device__ __forceinline__ online first_pass(const 
 	for (int64_t i = threadIdx.x; i * MFK_N < row.cols; i += EACH * blockDim.x) {
 		Raw<T> r[EACH];
 
-#pragma unroll
-		for (int j = 0; j < EACH; j++) {
-			int64_t at = (i + j * blockDim.x) * MFK_N, left = row.cols - at;
-
-			if (left > 0)
-				r[j] = load_raw(row.x + at, left, row.wide);
-			if (left < MFK_N)
-#pragma unroll
-				for (int k = 0; k < MFK_N; k++)
-					r[j].x[k] = k < left ? r[j].x[k] : from_float<T>(-INFINITY);
-		}
-#pragma unroll
-		for (int j = 0; j < EACH; j++)
-			if (i + j * blockDim.x < row.kept)
-				row.cache[i + j * blockDim.x] = r[j];
-		take(o, r);
+		load_vectors(row, i, r);
+		take_vectors(row, i, r, o);
 	}
 	return o;
 }
 
-/* d = (softmax - onehot) * scale; a thread has the same vectors as in the first pass. */
+/* A row behind its first pass: its gradient is d = (softmax - onehot) * scale. */
+template <typename T> struct Summed {
+	Row<T> row;
+	T *d; /* NULL: there is none */
+	float lse, scale;
+	int64_t label;
+};
+
 template <typename T>
-static __device__ __forceinline__ void second_pass(const Row<T> &row, T *d, float lse, float scale,
-						   int64_t label)
+static __device__ __forceinline__ void gradient(const Summed<T> &s, const Raw<T> &r, int64_t at)
 {
-	for (int64_t i = threadIdx.x; i * MFK_N < row.cols; i += EACH * blockDim.x) {
+	const int64_t left = s.row.cols - at;
+	float f[MFK_N];
+
+#pragma unroll
+	for (int k = 0; k < MFK_N; k++)
+		f[k] = fast_exp(to_float(r.x[k]) - s.lse);
+	if (s.label >= at && s.label < at + MFK_N)
+#pragma unroll
+		for (int k = 0; k < MFK_N; k++)
+			f[k] -= at + k == s.label ? 1.f : 0.f;
+#pragma unroll
+	for (int k = 0; k < MFK_N; k++)
+		f[k] *= s.scale;
+	store(s.d + at, f, left, s.row.wide);
+}
+
+/* Of EACH vectors of a thread, which are the same ones as in the first pass. */
+template <typename T>
+static __device__ __forceinline__ void gradients(const Summed<T> &s, int64_t i)
+{
+#pragma unroll
+	for (int j = 0; j < EACH; j++) {
+		const int64_t v = i + j * blockDim.x, left = s.row.cols - v * MFK_N;
+
+		if (v < s.row.kept)
+			gradient(s, s.row.cache[v], v * MFK_N);
+		else if (left > 0)
+			gradient(s, load_raw(s.row.x + v * MFK_N, left, s.row.wide), v * MFK_N);
+	}
+}
+
+template <typename T> static __device__ __forceinline__ void second_pass(const Summed<T> &s)
+{
+	for (int64_t i = threadIdx.x; i * MFK_N < s.row.cols; i += EACH * blockDim.x)
+		gradients(s, i);
+}
+
+/* The second one of a row beside the first one of the next: rows are of one length. */
+template <typename T>
+static __device__ __forceinline__ online both_passes(const Summed<T> &s, const Row<T> &next)
+{
+	online o = {-INFINITY, 0.f};
+
+	for (int64_t i = threadIdx.x; i * MFK_N < next.cols; i += EACH * blockDim.x) {
 		Raw<T> r[EACH];
 
-#pragma unroll
-		for (int j = 0; j < EACH; j++) {
-			int64_t at = i + j * blockDim.x, left = row.cols - at * MFK_N;
-
-			if (at < row.kept)
-				r[j] = row.cache[at];
-			else if (left > 0)
-				r[j] = load_raw(row.x + at * MFK_N, left, row.wide);
-		}
-#pragma unroll
-		for (int j = 0; j < EACH; j++) {
-			int64_t at = (i + j * blockDim.x) * MFK_N, left = row.cols - at;
-			float v[MFK_N];
-
-			if (left <= 0)
-				continue;
-#pragma unroll
-			for (int k = 0; k < MFK_N; k++)
-				v[k] = __expf(to_float(r[j].x[k]) - lse);
-			if (label >= at && label < at + MFK_N)
-#pragma unroll
-				for (int k = 0; k < MFK_N; k++)
-					v[k] -= at + k == label ? 1.f : 0.f;
-#pragma unroll
-			for (int k = 0; k < MFK_N; k++)
-				v[k] *= scale;
-			store(d + at, v, left, row.wide);
-		}
+		load_vectors(next, i, r);
+		gradients(s, i);
+		take_vectors(next, i, r, o);
 	}
+	return o;
 }
 
 /* kept: vectors of a row that there is shared memory for. */
@@ -134,6 +177,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 {
 	extern __shared__ uint4 memory[];
 	__shared__ float most_room[MAX_THREADS / 32], sum_room[MAX_THREADS / 32];
+	Summed<T> last = {};
 
 	for (int64_t i = blockIdx.x; i < a.rows; i += gridDim.x) {
 		Row<T> row = {static_cast<const T *>(a.logits) + i * a.ld,
@@ -152,7 +196,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 		/* dlogits may be logits: this is read before the gradient is written. */
 		if (threadIdx.x == 0)
 			at_label = to_float(row.x[label]);
-		o = merge(first_pass(row), most_room, sum_room);
+		o = merge(last.d ? both_passes(last, row) : first_pass(row), most_room, sum_room);
 		lse = o.most + logf(o.sum);
 		if (threadIdx.x == 0) {
 			a.loss[i] = lse - at_label;
@@ -160,9 +204,11 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 				a.lse[i] = lse;
 		}
 		if (a.dlogits)
-			second_pass(row, static_cast<T *>(a.dlogits) + i * a.ld, lse, a.scale[i],
-				    label);
+			last = {row, static_cast<T *>(a.dlogits) + i * a.ld, lse, a.scale[i],
+				label};
 	}
+	if (last.d)
+		second_pass(last);
 }
 
 /* A multiprocessor has two short rows, or as much of a long one as goes in. */
@@ -238,7 +284,7 @@ static __device__ __forceinline__ float join_stats(const mfk_cross_entropy &a, i
 	for (int64_t p = 0; p < a.parts; p++)
 		most = fmaxf(most, stats[3 * p * a.rows]);
 	for (int64_t p = 0; p < a.parts; p++) {
-		sum += stats[(3 * p + 1) * a.rows] * __expf(stats[3 * p * a.rows] - most);
+		sum += stats[(3 * p + 1) * a.rows] * fast_exp(stats[3 * p * a.rows] - most);
 		label += stats[(3 * p + 2) * a.rows];
 	}
 	*ret_label = label;
@@ -260,8 +306,8 @@ static __global__ void __launch_bounds__(MAX_THREADS) join_kernel(mfk_cross_entr
 				a.lse[i] = lse;
 		}
 		if (a.dlogits)
-			second_pass(row, static_cast<T *>(a.dlogits) + i * a.ld, lse, a.scale[i],
-				    a.labels[i] - a.first);
+			second_pass<T>({row, static_cast<T *>(a.dlogits) + i * a.ld, lse,
+					a.scale[i], a.labels[i] - a.first});
 	}
 }
 
