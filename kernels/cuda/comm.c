@@ -159,6 +159,7 @@ int mfk_cuda_wait(cudaError_t (*wait)(void *of), cudaError_t (*ask)(void *of), v
 struct card {
 	unsigned char uuid[16];
 	char bus[16], host[64];
+	char nccl_host[64]; /* NCCL_HOSTID: what NCCL takes for the host instead */
 	bool has_id;
 	struct mfk_nccl_id id; /* rank 0's counts */
 	char why[MFK_WHY];     /* why it cannot begin */
@@ -169,7 +170,10 @@ static int fill_card(const struct mfk_device *d, const struct mfk_world *w, stru
 	struct cudaDeviceProp p;
 	cudaError_t rc = cudaGetDeviceProperties(&p, d->index);
 
+	const char *said = getenv("NCCL_HOSTID");
+
 	gethostname(ret->host, sizeof(ret->host) - 1);
+	snprintf(ret->nccl_host, sizeof(ret->nccl_host), "%s", said ? said : "");
 	if (rc == cudaSuccess)
 		rc = cudaDeviceGetPCIBusId(ret->bus, sizeof(ret->bus), d->index);
 	if (rc != cudaSuccess) {
@@ -185,12 +189,20 @@ static int fill_card(const struct mfk_device *d, const struct mfk_world *w, stru
 		       : refuse(nccl->get_unique_id(&ret->id), "ncclGetUniqueId", NULL, ret->why);
 }
 
-/* NCCL would wait for good. */
+/*
+ * NCCL would wait for good. Processes that are hosts of their own to it may share a GPU: they talk
+ * through the network. It is slow, and how groups are tested where there is one GPU.
+ */
+static bool share_a_gpu(const struct card *a, const struct card *b)
+{
+	return !memcmp(a->uuid, b->uuid, sizeof(a->uuid)) && !strcmp(a->nccl_host, b->nccl_host);
+}
+
 static int check_gpus(const struct card *cards, unsigned size, char *why)
 {
 	for (unsigned i = 0; i < size; i++)
 		for (unsigned j = 0; j < i; j++)
-			if (!memcmp(cards[i].uuid, cards[j].uuid, sizeof(cards[i].uuid))) {
+			if (share_a_gpu(&cards[i], &cards[j])) {
 				snprintf(why, MFK_WHY,
 					 "ranks %u and %u have one GPU, %s on %.48s; each process "
 					 "needs one of its own (--device, CUDA_VISIBLE_DEVICES)",

@@ -1,4 +1,5 @@
-# Runs of several processes (on the CPU, by mpirun), and whether they train as one process does. Sourced by tests, which say what they set out with:
+# Runs of several processes, and whether they train as one process does: on the CPU, by mpirun; with BACKEND=cuda on GPUs, one a process, or with
+# ONE_GPU=1 all on the first one (tests/gpu/launch.sh). Sourced by tests, which say what they set out with:
 #
 #   . tests/train/processes.sh
 #   processes_begin NAME       work: a directory that goes with the script; passed, failed: counts
@@ -14,12 +15,16 @@ declare -A at=(
 # Processes of a test may be more than processors; a container has one user.
 launcher=(mpirun --allow-run-as-root --oversubscribe --bind-to none -n)
 backend=(--backend cpu --threads 1)
+if [ "${BACKEND:-cpu}" = cuda ]; then
+	launcher=(timeout -k 5 180 tests/gpu/launch.sh)
+	backend=(--backend cuda)
+fi
 passed=0 failed=0
 pid=
 
 processes_begin() {
-	command -v mpirun >/dev/null || { echo "there is no mpirun here"; exit 77; }
-	[ -e "$(dirname "$train")/libmcorefs-mpi.so" ] || { echo "it was built without MPI"; exit 77; }
+	[ "${BACKEND:-cpu}" = cuda ] || command -v mpirun >/dev/null || { echo "there is no mpirun here"; exit 77; }
+	[ "${BACKEND:-cpu}" = cuda ] || [ -e "$(dirname "$train")/libmcorefs-mpi.so" ] || { echo "it was built without MPI"; exit 77; }
 	work=$(mktemp -d "${TMPDIR:-/tmp}/$1-XXXXXX") || exit 1
 	trap '[ -z "$pid" ] || kill -KILL "$pid" 2>/dev/null; rm -rf "$work"' EXIT
 }
@@ -85,6 +90,7 @@ verdict() {
 gradients() {
 	local variant=$1 n=$2
 	shift 2
+	[ "${BACKEND:-cpu}" != cuda ] || return 0 # a program of the CPU's
 	# MPI keeps what it has allocated.
 	env CK_FORK=no MPI="$(dirname "$train")/libmcorefs-mpi.so" ASAN_OPTIONS="detect_leaks=0:${ASAN_OPTIONS:-}" "$@" \
 		"${launcher[@]}" "$n" "$(dirname "$train")/$variant/tests/train/gradients" >"$work/log" 2>&1
