@@ -228,8 +228,8 @@ static int put(struct walk *w, uint64_t slot)
 	struct entry e;
 	int rc = top(w, &e);
 
-	/* A stream that puts has a byte for each slot, at least. */
-	if (!rc && slot >= (size_t)(w->end - w->bytes))
+	/* Each slot took a byte of what was read, at least. */
+	if (!rc && slot >= (size_t)(w->at - w->bytes))
 		rc = malformed(w, "a slot of the memo is out of range");
 	if (!rc)
 		rc = reserve(w, &w->memo, slot + 1);

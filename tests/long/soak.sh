@@ -69,7 +69,7 @@ cat "$work/walk.log"
 saves=$(wc -l <"$work/saves")
 echo "$saves saves by $ranks ranks in $minutes minutes"
 [ "$saves" -gt 5 ] || fail 'hardly anything was saved'
-if grep -q 'ThreadSanitizer' "$MCOREFS"; then
+if grep -q __tsan_init "$MCOREFS"; then
 	grep 'WARNING: ThreadSanitizer' "$log" && fail 'a race'
 else
 	flat 'resident KiB' 2 $((4096 + saves * 256 / 2)) # half of the saves lie between the two quarters

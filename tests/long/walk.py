@@ -65,7 +65,8 @@ class Pattern:
             covered[at:at + 2 * len(base)] |= numpy.repeat(self.weights[at], 2)
         changes = ~(covered | ((self.first == second) & (second == third)))
         # What stands beside a byte that any save may change is of the same number, or of the same text (serialization_id).
-        self.known = covered | (numpy.convolve(changes.astype(numpy.int32), numpy.ones(129, numpy.int32), "same")[:self.size] == 0)
+        near = numpy.convolve(changes.astype(numpy.int32), numpy.ones(129, numpy.int32))[64:64 + self.size]
+        self.known = covered | (near == 0)
         self.covered = int(numpy.count_nonzero(covered))
 
     def expected(self, number):
