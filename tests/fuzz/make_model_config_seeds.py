@@ -31,7 +31,7 @@ def make_model_config():
     for name, data in {
         "empty": b"",
         "cut": b"model:\n" + sizes,
-        "no-model": b"train: {}\n",
+        "no-model": b"optim: {}\n",
         "model-is-a-list": b"model: [1]\n",
         "no-sizes": b"model: {hidden_size: 16}\n",
         "transformer-is-a-number": b"model:\n  transformer: 5\n",
