@@ -61,7 +61,7 @@ static void say_time(const struct mfs_plan *p, const struct mfs_machine *m)
 	putchar('\n');
 	for (int g = 0; g < MFS_GROUP_COUNT; g++)
 		if (t->groups[g] > 0)
-			printf("  %s: %.1f ms, of which %.1f ms are exposed\n",
+			printf("  %s: %.1f ms, exposed: %.1f ms of the step\n",
 			       mfs_group_name((enum mfs_group)g), 1e3 * t->groups[g],
 			       1e3 * p->exposed[g]);
 }
