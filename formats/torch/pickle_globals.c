@@ -7,112 +7,7 @@
 #include <string.h>
 
 #include "formats/torch/pickle.h"
-
-/* What an opcode is followed by. */
-enum argument {
-	ARG_BYTES, /* width bytes */
-	ARG_SIZED, /* width bytes that count what follows */
-	ARG_LINE,  /* a line */
-	ARG_LINES, /* two lines */
-};
-
-/* What it does with the stack. */
-enum effect {
-	BAD,	/* no opcode */
-	PUSH,	/* takes `takes` entries, and leaves one */
-	TEXT,	/* leaves a text: its argument */
-	QUOTED, /* the same in quotes */
-	DROP,	/* takes `takes` entries, and leaves none */
-	LIST,	/* takes all down to the mark, and leaves one */
-	ADD,	/* takes all down to the mark */
-	MARK,
-	POP,
-	DUP,
-	NOTHING,
-	GET,
-	PUT,
-	MEMOIZE,
-	GLOBAL,
-	INST,
-	STACK_GLOBAL,
-	UNKNOWN, /* an entry of copyreg's registry */
-	STOP,
-};
-
-struct op {
-	uint8_t effect, argument, width, takes;
-};
-
-static const struct op ops[256] = {
-	['('] = {MARK, ARG_BYTES, 0, 0},
-	['.'] = {STOP, ARG_BYTES, 0, 0},
-	['0'] = {POP, ARG_BYTES, 0, 0},
-	['1'] = {ADD, ARG_BYTES, 0, 0},
-	['2'] = {DUP, ARG_BYTES, 0, 0},
-	['F'] = {PUSH, ARG_LINE, 0, 0},
-	['G'] = {PUSH, ARG_BYTES, 8, 0},
-	['I'] = {PUSH, ARG_LINE, 0, 0},
-	['J'] = {PUSH, ARG_BYTES, 4, 0},
-	['K'] = {PUSH, ARG_BYTES, 1, 0},
-	['L'] = {PUSH, ARG_LINE, 0, 0},
-	['M'] = {PUSH, ARG_BYTES, 2, 0},
-	['N'] = {PUSH, ARG_BYTES, 0, 0},
-	['P'] = {PUSH, ARG_LINE, 0, 0},
-	['Q'] = {PUSH, ARG_BYTES, 0, 1},
-	['R'] = {PUSH, ARG_BYTES, 0, 2},
-	['S'] = {QUOTED, ARG_LINE, 0, 0},
-	['T'] = {TEXT, ARG_SIZED, 4, 0},
-	['U'] = {TEXT, ARG_SIZED, 1, 0},
-	['V'] = {TEXT, ARG_LINE, 0, 0},
-	['X'] = {TEXT, ARG_SIZED, 4, 0},
-	['a'] = {DROP, ARG_BYTES, 0, 1},
-	['b'] = {DROP, ARG_BYTES, 0, 1},
-	['c'] = {GLOBAL, ARG_LINES, 0, 0},
-	['d'] = {LIST, ARG_BYTES, 0, 0},
-	['e'] = {ADD, ARG_BYTES, 0, 0},
-	['g'] = {GET, ARG_LINE, 0, 0},
-	['h'] = {GET, ARG_BYTES, 1, 0},
-	['i'] = {INST, ARG_LINES, 0, 0},
-	['j'] = {GET, ARG_BYTES, 4, 0},
-	['l'] = {LIST, ARG_BYTES, 0, 0},
-	['o'] = {LIST, ARG_BYTES, 0, 0},
-	['p'] = {PUT, ARG_LINE, 0, 0},
-	['q'] = {PUT, ARG_BYTES, 1, 0},
-	['r'] = {PUT, ARG_BYTES, 4, 0},
-	['s'] = {DROP, ARG_BYTES, 0, 2},
-	['t'] = {LIST, ARG_BYTES, 0, 0},
-	['u'] = {ADD, ARG_BYTES, 0, 0},
-	[')'] = {PUSH, ARG_BYTES, 0, 0},
-	[']'] = {PUSH, ARG_BYTES, 0, 0},
-	['}'] = {PUSH, ARG_BYTES, 0, 0},
-	['B'] = {PUSH, ARG_SIZED, 4, 0},
-	['C'] = {PUSH, ARG_SIZED, 1, 0},
-	[0x80] = {NOTHING, ARG_BYTES, 1, 0},
-	[0x81] = {PUSH, ARG_BYTES, 0, 2},
-	[0x82] = {UNKNOWN, ARG_BYTES, 1, 0},
-	[0x83] = {UNKNOWN, ARG_BYTES, 2, 0},
-	[0x84] = {UNKNOWN, ARG_BYTES, 4, 0},
-	[0x85] = {PUSH, ARG_BYTES, 0, 1},
-	[0x86] = {PUSH, ARG_BYTES, 0, 2},
-	[0x87] = {PUSH, ARG_BYTES, 0, 3},
-	[0x88] = {PUSH, ARG_BYTES, 0, 0},
-	[0x89] = {PUSH, ARG_BYTES, 0, 0},
-	[0x8a] = {PUSH, ARG_SIZED, 1, 0},
-	[0x8b] = {PUSH, ARG_SIZED, 4, 0},
-	[0x8c] = {TEXT, ARG_SIZED, 1, 0},
-	[0x8d] = {TEXT, ARG_SIZED, 8, 0},
-	[0x8e] = {PUSH, ARG_SIZED, 8, 0},
-	[0x8f] = {PUSH, ARG_BYTES, 0, 0},
-	[0x90] = {ADD, ARG_BYTES, 0, 0},
-	[0x91] = {LIST, ARG_BYTES, 0, 0},
-	[0x92] = {PUSH, ARG_BYTES, 0, 3},
-	[0x93] = {STACK_GLOBAL, ARG_BYTES, 0, 0},
-	[0x94] = {MEMOIZE, ARG_BYTES, 0, 0},
-	[0x95] = {NOTHING, ARG_BYTES, 8, 0},
-	[0x96] = {PUSH, ARG_SIZED, 8, 0},
-	[0x97] = {PUSH, ARG_BYTES, 0, 0},
-	[0x98] = {NOTHING, ARG_BYTES, 0, 0},
-};
+#include "formats/torch/pickle_globals_i.h"
 
 struct text {
 	const char *s;
@@ -126,6 +21,13 @@ struct entry {
 	bool set; /* of the memo: the slot has been put */
 };
 
+#define MAX_FAR 64 /* slots beyond what was read; the unpickler takes them, nobody writes them */
+
+struct far {
+	uint64_t slot;
+	struct text text;
+};
+
 struct entries {
 	struct entry *list;
 	size_t count, most;
@@ -134,6 +36,8 @@ struct entries {
 struct walk {
 	const uint8_t *bytes, *at, *end;
 	struct entries stack, memo;
+	struct far far[MAX_FAR];
+	size_t far_count;
 	size_t memoised; /* slots that are set: the next MEMOIZE takes that number */
 	mfs_pickle_found found;
 	void *arg;
@@ -143,6 +47,13 @@ struct walk {
 static int malformed(const struct walk *w, const char *what)
 {
 	return mfs_fail(w->err, -EINVAL, "byte %zu of the pickle: %s", (size_t)(w->at - w->bytes),
+			what);
+}
+
+/* The unpickler may go on where this walk does not. */
+static int beyond(const struct walk *w, const char *what)
+{
+	return mfs_fail(w->err, -ENOTSUP, "byte %zu of the pickle: %s", (size_t)(w->at - w->bytes),
 			what);
 }
 
@@ -176,7 +87,7 @@ static int push(struct walk *w, struct entry e)
 	int rc;
 
 	if (w->stack.count == MFS_PICKLE_MAX_DEPTH)
-		return malformed(w, "the stack is too deep");
+		return beyond(w, "the stack has more than a million entries");
 	rc = reserve(w, &w->stack, w->stack.count + 1);
 
 	if (!rc)
@@ -223,6 +134,28 @@ static int top(struct walk *w, struct entry *ret)
 	return 0;
 }
 
+static struct far *find_far(struct walk *w, uint64_t slot)
+{
+	for (size_t i = 0; i < w->far_count; i++)
+		if (w->far[i].slot == slot)
+			return &w->far[i];
+	return NULL;
+}
+
+static int put_far(struct walk *w, uint64_t slot, struct text text)
+{
+	struct far *far = find_far(w, slot);
+
+	if (!far && w->far_count == MAX_FAR)
+		return beyond(w, "too many slots of the memo are out of range");
+	if (!far) {
+		far = &w->far[w->far_count++];
+		w->memoised++;
+	}
+	*far = (struct far){slot, text};
+	return 0;
+}
+
 static int put(struct walk *w, uint64_t slot)
 {
 	struct entry e;
@@ -230,12 +163,12 @@ static int put(struct walk *w, uint64_t slot)
 
 	/* Each slot took a byte of what was read, at least. */
 	if (!rc && slot >= (size_t)(w->at - w->bytes))
-		rc = malformed(w, "a slot of the memo is out of range");
+		return put_far(w, slot, e.text);
 	if (!rc)
 		rc = reserve(w, &w->memo, slot + 1);
 	if (rc)
 		return rc;
-	w->memoised += !w->memo.list[slot].set;
+	w->memoised += !w->memo.list[slot].set && !find_far(w, slot);
 	w->memo.list[slot] = (struct entry){.text = e.text, .set = true};
 	return 0;
 }
@@ -269,7 +202,8 @@ struct argument_of {
 	uint64_t number;
 };
 
-static int take_argument(struct walk *w, const struct op *op, struct argument_of *ret)
+static int take_argument(struct walk *w, const struct mfs_pickle_opcode *op,
+			 struct argument_of *ret)
 {
 	int rc = 0;
 
@@ -289,21 +223,35 @@ static int take_argument(struct walk *w, const struct op *op, struct argument_of
 	return 0;
 }
 
-/* The slot of GET and PUT: a number, or a line with one. */
-static int slot_of(const struct walk *w, const struct op *op, const struct argument_of *a,
-		   uint64_t *ret)
+/* True for what Python's int() may take, and this walk does not: "+1", "1_0", "0000000001". */
+static bool may_be_int(struct text t)
 {
+	bool digit = false;
+
+	for (size_t i = 0; i < t.len; i++) {
+		if (!t.s[i] || !strchr("0123456789_+- \t\r\f\v", t.s[i]))
+			return false;
+		digit |= t.s[i] >= '0' && t.s[i] <= '9';
+	}
+	return digit;
+}
+
+/* The slot of GET and PUT: a number, or a line with one. */
+static int slot_of(const struct walk *w, const struct mfs_pickle_opcode *op,
+		   const struct argument_of *a, uint64_t *ret)
+{
+	const struct text t = a->text;
+	size_t digits = 0;
+
 	*ret = a->number;
 	if (op->argument != ARG_LINE)
 		return 0;
-	if (!a->text.len || a->text.len > 9)
-		return malformed(w, "a slot of the memo is no number");
-	for (size_t i = 0; i < a->text.len; i++) {
-		if (a->text.s[i] < '0' || a->text.s[i] > '9')
-			return malformed(w, "a slot of the memo is no number");
-		*ret = *ret * 10 + (uint64_t)(a->text.s[i] - '0');
-	}
-	return 0;
+	for (; digits < t.len && t.s[digits] >= '0' && t.s[digits] <= '9' && digits < 9; digits++)
+		*ret = *ret * 10 + (uint64_t)(t.s[digits] - '0');
+	if (t.len && digits == t.len)
+		return 0;
+	return may_be_int(t) ? beyond(w, "a slot of the memo has no plain number")
+			     : malformed(w, "a slot of the memo is no number");
 }
 
 /* 'os' of STRING. What has an escape in it is a text that does not stand in the stream. */
@@ -379,9 +327,12 @@ static int stack_global(struct walk *w)
 
 static int get(struct walk *w, uint64_t slot)
 {
-	if (slot >= w->memo.most || !w->memo.list[slot].set)
-		return malformed(w, "a slot of the memo is empty");
-	return push(w, w->memo.list[slot]);
+	const struct far *far;
+
+	if (slot < w->memo.most && w->memo.list[slot].set)
+		return push(w, w->memo.list[slot]);
+	far = find_far(w, slot);
+	return far ? push_text(w, far->text) : malformed(w, "a slot of the memo is empty");
 }
 
 static int pop(struct walk *w)
@@ -399,7 +350,8 @@ static int import(struct walk *w, const struct argument_of *a)
 	return rc ? rc : push_other(w);
 }
 
-static int apply_memo(struct walk *w, const struct op *op, const struct argument_of *a)
+static int apply_memo(struct walk *w, const struct mfs_pickle_opcode *op,
+		      const struct argument_of *a)
 {
 	uint64_t slot = w->memoised;
 	int rc = op->effect == MEMOIZE ? 0 : slot_of(w, op, a, &slot);
@@ -409,7 +361,7 @@ static int apply_memo(struct walk *w, const struct op *op, const struct argument
 	return op->effect == GET ? get(w, slot) : put(w, slot);
 }
 
-static int apply(struct walk *w, const struct op *op, const struct argument_of *a)
+static int apply(struct walk *w, const struct mfs_pickle_opcode *op, const struct argument_of *a)
 {
 	struct entry e;
 	int rc = 0;
@@ -461,7 +413,7 @@ static int apply(struct walk *w, const struct op *op, const struct argument_of *
 
 static int run(struct walk *w)
 {
-	const struct op *op;
+	const struct mfs_pickle_opcode *op;
 	int rc = 0;
 
 	do {
@@ -469,7 +421,7 @@ static int run(struct walk *w)
 
 		if (w->at == w->end)
 			return ends_early(w);
-		op = &ops[*w->at++];
+		op = &mfs_pickle_opcodes[*w->at++];
 		rc = take_argument(w, op, &a);
 		if (!rc)
 			rc = apply(w, op, &a);

@@ -21,7 +21,8 @@ typedef void (*mfs_pickle_found)(void *arg, const char *module, size_t module_le
 /*
  * Reads up to STOP. *ret_len: bytes up to there, or up to what is wrong: the unpickler has executed
  * all that lies before, so imports that were found count in any case. -ENODATA: the bytes end
- * before STOP; -EINVAL: the stream is malformed. Memory is proportional to the stream.
+ * before STOP; -EINVAL: the stream is malformed, and the unpickler, too, goes no further; -ENOTSUP:
+ * it may go on, but this walk has a limit here. Memory is proportional to the stream.
  */
 int mfs_pickle_globals(const void *bytes, size_t len, mfs_pickle_found found, void *arg,
 		       size_t *ret_len, struct mfs_error *err);

@@ -15,8 +15,8 @@
 /*
  * Calls found for each import. *ret_pickles: how many pickles were seen; 0: the file is none of
  * these, and no unpickler gets anywhere with it. -errno: the file cannot be read; -EINVAL: a pickle
- * is broken after an import, so that nobody can say what follows; -ENOTSUP: one is compressed;
- * -EFBIG.
+ * is broken after an import, so that nobody can say what follows; -ENOTSUP: one is compressed, or
+ * beyond a limit of the walk; -EFBIG: it is too long.
  */
 int mfs_scan_file(int dirfd, const char *path, mfs_pickle_found found, void *arg,
 		  uint32_t *ret_pickles, struct mfs_error *err);

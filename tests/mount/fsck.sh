@@ -37,6 +37,11 @@ scan 'nothing there' 2 'none: No such file' "$work/none"
 # Pickles behind more of them than are looked at are not passed over in silence.
 { printf 'N.%.0s' {1..64} && printf '%b' "$evil"; } >"$work/many.pkl"
 scan 'many pickles' 2 'many.pkl: more than 64 pickles .* from byte 128 on' "$work/many.pkl"
+# What this walk does not follow, and the unpickler does, is not clean.
+{ printf 'N%.0s' {1..1000001} && printf '%b' "$evil"; } >"$work/deep.pkl"
+scan 'a deep stack' 2 'deep.pkl: .*more than a million entries' "$work/deep.pkl"
+printf '%b' "Np100000\\n0$evil" >"$work/far.pkl"
+scan 'a slot far away' 1 'far.pkl: DANGEROUS imports os system' "$work/far.pkl"
 # Whoever names a link to a directory means the directory.
 ln -s dir "$work/link"
 scan 'a link to a directory' 1 'link/in/model.bin: DANGEROUS imports os system' "$work/link"

@@ -68,7 +68,20 @@ static const struct {
 	{STREAM("."), "", -EINVAL},
 	{STREAM("(."), "", -EINVAL},
 	{STREAM("h\x00."), "", -EINVAL},
-	{STREAM("Nr\xff\xff\xff\x7f."), "", -EINVAL},
+	/* What CPython takes, and nobody writes: it must not hide what follows. */
+	{STREAM("Nr\xff\xff\xff\x7f."), "", 0},
+	{STREAM("Np100000\n0cos\nsystem\n."), "os.system ", 0},
+	{STREAM("\x80\x04\x8c\x02osr\xff\xff\xff\x7f"
+		"0j\xff\xff\xff\x7f\x8c\x06system\x93."),
+	 "os.system ", 0},
+	{STREAM("\x80\x04\x8c\x06systemr\xff\xff\xff\x7f"
+		"\x8c\x02os\x94"
+		"00h\x01j\xff\xff\xff\x7f\x93."),
+	 "os.system ", 0},
+	{STREAM("Np0000000001\n0cos\nsystem\n."), "", -ENOTSUP},
+	{STREAM("Np+1\n0cos\nsystem\n."), "", -ENOTSUP},
+	{STREAM("Npx\n0cos\nsystem\n."), "", -EINVAL},
+	{STREAM("Np\n0cos\nsystem\n."), "", -EINVAL},
 };
 
 START_TEST(test_imports)
