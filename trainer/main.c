@@ -1,4 +1,5 @@
 /* mcorefs-train: the arguments of pretrain_gpt.py. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -7,6 +8,7 @@
 #include "trainer/config/parse.h"
 #include "trainer/config/settle/settle.h"
 #include "trainer/config/value.h"
+#include "trainer/loop/layouts.h"
 #include "trainer/loop/train.h"
 #include "trainer/parallel/launch.h"
 
@@ -66,12 +68,25 @@ static bool waits_for_checkpoint(const struct mfs_train_config *c)
 	return c->load || c->pretrained_checkpoint;
 }
 
+/* Before anything is settled: each layout settles what follows from it. */
+static int suggest(struct mfs_train_config *c, const struct mfs_launch *launch)
+{
+	struct mfs_error err;
+
+	if (c->dry_run && c->machine && c->gpus > 0)
+		return mfs_suggest_layout(c, launch);
+	mfs_fail(&err, -EINVAL, "--suggest-layout: expected --dry-run, --machine and --gpus, too");
+	return say(&err, MFS_TRAIN_USAGE);
+}
+
 static int run(struct mfs_train_config *c)
 {
 	struct mfs_launch launch;
 	struct mfs_error err = {0};
 	int r = find_world(c, &launch, &err);
 
+	if (!r && c->suggest_layout)
+		return suggest(c, &launch);
 	if (!r && !waits_for_checkpoint(c))
 		r = mfs_train_config_settle(c, &err);
 	if (r)

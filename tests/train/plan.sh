@@ -53,6 +53,33 @@ times="$(milliseconds) $(milliseconds --num-virtual-stages-per-pipeline-rank 4) 
 awk -v all="$times" 'BEGIN { exit split(all, t, " ") != 3 || t[2] > 0.83 * t[1] || t[3] < 1.1 * t[2] }'
 verdict $? "chunks make a pipeline's bubble smaller, and messages go beside the passes: $times ms"
 
+# What is suggested is what its plan says, and nothing that is said of a layout is tried otherwise.
+suggests() {
+	local line first
+	plan --gpus 4 --num-layers 8 --hidden-size 1024 --ffn-hidden-size 4096 --seq-length 1024 --max-position-embeddings 1024 --bf16 \
+		--micro-batch-size 2 --suggest-layout || return 1
+	grep -q '^10 layouts are possible on 4 of NVIDIA H200, and 10 fit; the fastest, with --use-dist' "$work/log" || return 1
+	[ "$(grep -c ' ms, .* tokens/s, ' "$work/log")" = 8 ] && ! grep -q micro-batch-size "$work/log" || return 1
+	sed -nE 's/^ *([0-9.]+) ms, .*/\1/p' "$work/log" | sort -cg || return 1
+	line=$(grep ' ms, .*--pipeline-model-parallel-size 2' "$work/log" | head -n 1)
+	read -r first _ <<<"$line"
+	# shellcheck disable=SC2086
+	plan --gpus 4 --num-layers 8 --hidden-size 1024 --ffn-hidden-size 4096 --seq-length 1024 --max-position-embeddings 1024 --bf16 \
+		--micro-batch-size 2 --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather ${line#* GiB } || return 1
+	grep -q "^a step on 4 of NVIDIA H200: $first ms," "$work/log"
+}
+suggests
+verdict $? "the layouts that are suggested"
+
+# runs_again: layers run again where a layout does not fit otherwise.
+runs_again() {
+	sed 's/^memory_gib: .*/memory_gib: 1/' "$machine" >"$work/small.yaml"
+	machine=$work/small.yaml plan --gpus 4 --num-layers 8 --hidden-size 1024 --ffn-hidden-size 4096 --seq-length 1024 \
+		--max-position-embeddings 1024 --bf16 --suggest-layout && grep -q 'GiB .*--recompute-granularity full' "$work/log"
+}
+runs_again
+verdict $? "layers that run again where they must"
+
 # What it refuses.
 must_fail() {
 	local bad=0
@@ -68,6 +95,8 @@ must_fail "a machine with a word for a number" "word.yaml: line 6: expected a nu
 must_fail "a machine with something else" "other.yaml: line 35: 'launch' is nothing that a machine has" --dry-run --machine "$work/other.yaml"
 must_fail "no machine" "none.yaml: No such file" --dry-run --machine "$work/none.yaml"
 must_fail "a machine to train on" "--machine .*--dry-run" --machine "$machine"
+must_fail "suggestions for nothing" "suggest-layout: expected --dry-run, --machine and --gpus" --dry-run --suggest-layout
+must_fail "no layout" "no layout is possible; the first: .*exclude each other" --dry-run --machine "$machine" --gpus 4 --suggest-layout --mock-data
 must_fail "too few" "3 processes: expected a multiple of" --dry-run --gpus 3 --tensor-model-parallel-size 2
 
 processes_end

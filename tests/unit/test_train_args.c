@@ -481,20 +481,6 @@ START_TEST(pipeline_layouts)
 }
 END_TEST
 
-/* --gpus and --machine are for plans. */
-START_TEST(plans)
-{
-	struct mfs_train_config c;
-
-	read_ok(SMALL "--dry-run --global-batch-size 8 --gpus 4", &c);
-	ck_assert_int_eq(c.data_parallel_size, 4);
-	mfs_train_config_release(&c);
-	fails(SMALL "--dry-run --gpus -4", -EINVAL, "--gpus: expected a number from 0 to 2^31");
-	fails(SMALL "--gpus 1", -EINVAL, "--gpus is for plans: expected --dry-run, too");
-	fails(SMALL "--machine m.yaml", -EINVAL, "--machine is for plans: expected --dry-run, too");
-}
-END_TEST
-
 START_TEST(refused)
 {
 	fails(SMALL "--expert-tensor-parallel-size 2 --num-experts 4", -EINVAL,
@@ -977,7 +963,6 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "wrong", wrong);
 	tcase_add_test(c, pipelines);
 	tcase_add_test(c, pipeline_layouts);
-	tcase_add_test(c, plans);
 	tcase_add_test(c, refused);
 	tcase_add_test(c, sharding);
 	tcase_add_test(c, honoured);

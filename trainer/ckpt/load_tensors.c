@@ -12,10 +12,10 @@
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "formats/base/cast.h"
 #include "formats/base/grow.h"
 #include "formats/base/threads.h"
 #include "formats/megatron/read/rank_part.h"
+#include "formats/base/cast.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/model/dtype.h"
 

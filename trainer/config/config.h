@@ -180,6 +180,7 @@ struct mfs_train_config {
 	bool dry_run;
 	const char *machine;	/* --machine FILE */
 	int64_t gpus;		/* --gpus N of a dry run; 0: not given */
+	bool suggest_layout;	/* --suggest-layout */
 	bool log_communication; /* --log-communication */
 	bool attention_atomics; /* --attention-atomics: its gradient has no fixed order of sums */
 	bool log_args;		/* --log-args: print Megatron's list of arguments at the start */

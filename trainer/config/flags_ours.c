@@ -23,6 +23,10 @@ static const struct mfs_flag ours[] = {
 	{INT, "gpus", "0", TO(gpus), OURS,
 	 SAYS("with --dry-run: on how many; 0: as many as were started, or as the model is divided "
 	      "among")},
+	{ON, "suggest_layout", "False", TO(suggest_layout), OURS,
+	 SAYS("with --dry-run, --machine and --gpus: try the layouts that the model can have, with "
+	      "the distributed optimizer, and print the fastest that fit; what is said of a layout "
+	      "stays")},
 	{ON, "log_communication", "False", TO(log_communication), OURS,
 	 SAYS("print at the end what processes said to each other in the last step")},
 	{ON, "log_args", "False", TO(log_args), OURS,

@@ -1,6 +1,5 @@
 #include <errno.h>
 #include <limits.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -316,8 +315,7 @@ static int open_processes(struct mfs_trainer *t, const struct mfs_launch *launch
 			  const struct mfk_backend *recorder, struct mfs_error *err)
 {
 	const struct mfs_parallel_sizes sizes = sizes_of(t->config);
-	const double minutes = t->config->distributed_timeout_minutes;
-	const unsigned seconds = (unsigned)fmin(60 * minutes, INT_MAX);
+	const unsigned seconds = 60 * (unsigned)t->config->distributed_timeout_minutes;
 	int rc = 0;
 
 	mfs_parallel_places(launch, &sizes, &t->parallel);

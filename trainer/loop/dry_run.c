@@ -17,8 +17,10 @@ static int fail(const struct mfs_error *err)
 
 /* ---- the machine ---- */
 
-static int read_machine(const char *path, struct mfs_machine *ret, struct mfs_error *err)
+int mfs_dry_run_machine(const struct mfs_train_config *config, struct mfs_machine *ret,
+			struct mfs_error *err)
 {
+	const char *path = config->machine;
 	char *bytes = NULL;
 	size_t len = 0;
 	int rc = mfs_yaml_slurp(path, &bytes, &len, err);
@@ -61,7 +63,7 @@ static void say_time(const struct mfs_plan *p, const struct mfs_machine *m)
 	putchar('\n');
 	for (int g = 0; g < MFS_GROUP_COUNT; g++)
 		if (t->groups[g] > 0)
-			printf("  %s: %.1f ms, exposed: %.1f ms of the step\n",
+			printf("  %s: %.1f ms, of which %.1f ms are exposed\n",
 			       mfs_group_name((enum mfs_group)g), 1e3 * t->groups[g],
 			       1e3 * p->exposed[g]);
 }
@@ -114,7 +116,7 @@ int mfs_dry_run(struct mfs_train_config *config, const struct mfs_launch *launch
 	if (launch->rank)
 		return MFS_TRAIN_OK;
 	if (config->machine)
-		rc = read_machine(config->machine, &machine, &err);
+		rc = mfs_dry_run_machine(config, &machine, &err);
 	if (!rc)
 		rc = plan(config, launch, config->machine ? &machine : NULL, &err);
 	return rc ? fail(&err) : MFS_TRAIN_OK;

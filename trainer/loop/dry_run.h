@@ -33,6 +33,10 @@ int mfs_plan_run(struct mfs_train_config *config, const struct mfs_launch *launc
 		 struct mfs_error *err);
 void mfs_plan_release(struct mfs_plan *p);
 
+/* The machine of --machine, which is given. */
+int mfs_dry_run_machine(const struct mfs_train_config *config, struct mfs_machine *ret,
+			struct mfs_error *err);
+
 /* All of --dry-run. Returns an exit code. */
 int mfs_dry_run(struct mfs_train_config *config, const struct mfs_launch *launch);
 

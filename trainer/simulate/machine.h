@@ -9,8 +9,7 @@
  *   all-gather and reduce-scatter of n processes
  *                 (n - 1) / n of all bytes through the slowest link of a ring, and a latency for
  *                 each doubling of n; all-reduce: twice that
- *   exchange      the bytes of the busier direction: those for the same host through a link, beside
- *                 them the others through a network link, and a latency
+ *   exchange      the bytes of the busier direction through the slowest link, and its latency
  *
  * Between hosts a ring goes through the network links of all GPUs that the group has on a host.
  * Source of the two forms: NCCL's tests, doc/PERFORMANCE.md.

@@ -75,24 +75,6 @@ static int check_context(struct settle *s)
 	return check_comm_types(s);
 }
 
-/* A plan is of as many processes as it is told, as were started, or as the model needs. */
-static int settle_plan(struct settle *s, int64_t needed)
-{
-	const int64_t gpus = number(s, "gpus");
-	const int r = at_least(s, "gpus", 0);
-
-	if (r)
-		return r;
-	if ((s->c->machine || gpus) && !s->c->dry_run)
-		return mfs_fail(s->err, -EINVAL, "%s is for plans: expected --dry-run, too",
-				gpus ? "--gpus" : "--machine");
-	if (gpus)
-		mfs_flag_set_number(s->v, "world_size", gpus);
-	else if (s->c->dry_run && number(s, "world_size") == 1)
-		mfs_flag_set_number(s->v, "world_size", needed);
-	return 0;
-}
-
 /* arguments.py: validate_args; parallel_state.py: initialize_model_parallel. */
 int mfs_settle_parallel(struct settle *s)
 {
@@ -136,9 +118,13 @@ int mfs_settle_parallel(struct settle *s)
 				"--expert-tensor-parallel-size: expected a divisor of "
 				"--tensor-model-parallel-size %lld, found %lld",
 				(long long)tp, (long long)etp);
-	r = settle_plan(s, pp * common_multiple(tp * cp, etp * ep));
-	if (r)
-		return r;
+	if (s->c->machine && !s->c->dry_run)
+		return mfs_fail(s->err, -EINVAL, "--machine is for plans: expected --dry-run, too");
+	/* A plan is of as many processes as it is told, or as the model needs. */
+	if (s->c->dry_run && number(s, "world_size") == 1)
+		mfs_flag_set_number(s->v, "world_size",
+				    s->c->gpus ? s->c->gpus
+					       : pp * common_multiple(tp * cp, etp * ep));
 	world = number(s, "world_size");
 	if (world % (tp * pp * cp))
 		return mfs_fail(s->err, -EINVAL,
