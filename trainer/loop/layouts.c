@@ -28,11 +28,7 @@ static const struct {
 	int64_t values[MOST];
 	int count;
 } knobs[KNOBS] = {
-	[TP] = {"tensor_model_parallel_size",
-		"--tensor-model-parallel-size",
-		1,
-		{1, 2, 4, 8},
-		4},
+	[TP] = {"tensor_model_parallel_size", "--tensor-model-parallel-size", 1, {1, 2, 4, 8}, 4},
 	[PP] = {"pipeline_model_parallel_size",
 		"--pipeline-model-parallel-size",
 		1,
