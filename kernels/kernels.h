@@ -276,8 +276,8 @@ struct mfk_route {
 	int32_t *load;	    /* [T / balance_tokens, experts] */
 	float *balance, *z; /* [T]; NULL: no such loss */
 	/* backward: the gradient of the sum of dprob prob, dbalance score[t, e] load[s, e] and dz
-	 * lse[t]^2, where load is a constant. dprob of choice i (token * top_k + k) is at row[i].
-	 */
+	 * lse[t]^2, where load is a constant. dprob of choice i (token * top_k + k) is at row[i];
+	 * row[i] below 0: it is 0 */
 	const float *dprob;
 	const int32_t *row; /* [T, top_k]; NULL: dprob is in the order of choices */
 	float dbalance, dz;
@@ -285,12 +285,30 @@ struct mfk_route {
 };
 
 /*
+ * Experts have room for a number of choices of each group of tokens; others are dropped. Tokens are
+ * [sequences, length], and group g has the positions [g, g + 1) * length / groups of all sequences.
+ * An expert takes those of the greatest probability, or the first; of equal ones the first, which
+ * is that of the lower position, then of the lower sequence.
+ *
+ * Source: megatron/core/transformer/moe/moe_utils.py: apply_router_token_dropping.
+ */
+struct mfk_drop {
+	int64_t sequences, length, groups, experts, top_k;
+	int64_t capacity; /* of an expert, for a group */
+	bool by_prob;
+	const int32_t *expert; /* [T, top_k] */
+	const float *prob;     /* [T, top_k] */
+	int32_t *taken;	       /* [T, top_k]: expert, or -1: it is dropped */
+};
+
+/*
  * Sorts choices by expert, those of one expert in the order of tokens. Row r of the sorted is
- * choice from[r], and choice i is row row[i].
+ * choice from[r], and choice i is row row[i]. A choice that was dropped has row -1, and behind the
+ * last expert's rows from is -1 and row_prob 0.
  */
 struct mfk_dispatch {
 	int64_t tokens, experts, top_k;
-	const int32_t *expert; /* [T, top_k] */
+	const int32_t *expert; /* [T, top_k]; below 0: it was dropped */
 	const float *prob;     /* [T, top_k] */
 	int64_t *offsets;      /* [experts + 1]: the first row of each expert */
 	int32_t *row, *from;   /* [T * top_k] */
@@ -300,7 +318,8 @@ struct mfk_dispatch {
 
 /*
  * Rows from where a map says. gather: y[r] = x[map[r] / each]. combine: y[r] = residual[r] + sum
- * over k < each of x[map[r * each + k]], rounded once. Each is the other's gradient.
+ * over k < each of x[map[r * each + k]], rounded once. Each is the other's gradient. Where the map
+ * is negative there is no row: gather leaves y[r] as it is, and combine adds nothing.
  */
 struct mfk_rows {
 	enum mfk_dtype dtype;
@@ -487,6 +506,7 @@ struct mfk_ops {
 	 * alone. */
 	void (*route_balance)(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
 			      int64_t parts);
+	void (*drop)(struct mfk_ctx *c, const struct mfk_drop *a);
 	void (*dispatch)(struct mfk_ctx *c, const struct mfk_dispatch *a);
 	void (*gather)(struct mfk_ctx *c, const struct mfk_rows *a);
 	void (*combine)(struct mfk_ctx *c, const struct mfk_rows *a);

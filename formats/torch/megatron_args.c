@@ -428,7 +428,7 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 	if (!r.rc)
 		read_layout(&r, &a);
 	if (!r.rc)
-		r.rc = mfs_megatron_foreign(doc, args, arena, &a, &a.foreign, err);
+		r.rc = mfs_megatron_foreign(doc, args, arena, &a, err);
 	if (r.rc)
 		return r.rc;
 	*ret = a;

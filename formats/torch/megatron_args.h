@@ -94,6 +94,7 @@ struct mfs_megatron_args {
 	/* An argument that changes what the model computes and for which there is no field here,
 	 * with its value: "softmax_type (learnable)" (megatron_foreign.h). NULL: none. */
 	const char *foreign;
+	const char *untrainable; /* the first such argument that the trainer does not know either */
 	/* the rows of fc1 are interleaved in blocks of that size in the file; MFS_UNSET or 0: they
 	 * are not */
 	int64_t moe_mlp_glu_interleave_size, moe_shared_expert_glu_interleave_size;

@@ -179,8 +179,8 @@ static bool is_later_mscale(const struct reader *r, mfs_value v)
 
 /* ---- the list ---- */
 
-/* Of which models an argument counts. */
-enum of { OF_ALL, OF_MOE, OF_GATED, OF_WINDOWED, OF_MTP };
+/* Of which models an argument counts; _TRAINED: the trainer has it. */
+enum of { OF_ALL, OF_MOE, OF_MOE_TRAINED, OF_GATED, OF_WINDOWED, OF_MTP };
 
 static const struct foreign {
 	const char *name;
@@ -210,7 +210,7 @@ static const struct foreign {
 	{"use_mup", OF_ALL, NULL, NULL},
 	{"spec", OF_ALL, NULL, is_own_spec},
 	{"moe_router_load_balancing_type", OF_MOE, NULL, balances_by_loss},
-	{"moe_expert_capacity_factor", OF_MOE, NULL, is_no_capacity},
+	{"moe_expert_capacity_factor", OF_MOE_TRAINED, NULL, is_no_capacity},
 	{"moe_expert_rank_capacity_factor", OF_MOE, NULL, is_none},
 	{"moe_token_dropping", OF_MOE, NULL, NULL},
 	{"moe_apply_probs_on_input", OF_MOE, NULL, NULL},
@@ -227,6 +227,7 @@ static bool counts(const struct mfs_megatron_args *a, enum of of)
 {
 	switch (of) {
 	case OF_MOE:
+	case OF_MOE_TRAINED:
 		return a->num_experts != MFS_UNSET;
 	case OF_GATED:
 		return mfs_args_gated(a);
@@ -241,24 +242,27 @@ static bool counts(const struct mfs_megatron_args *a, enum of of)
 }
 
 int mfs_megatron_foreign(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
-			 const struct mfs_megatron_args *known, const char **ret,
-			 struct mfs_error *err)
+			 struct mfs_megatron_args *known, struct mfs_error *err)
 {
 	const struct reader r = {doc, args, known};
 
-	*ret = NULL;
-	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]) && !*ret; i++) {
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]) && !known->untrainable; i++) {
 		const struct foreign *f = &foreign[i];
 		mfs_value v = lookup(&r, f->name);
+		const char *found;
 		char text[200] = "";
 
 		if (!counts(known, f->of) ||
 		    (f->is_usual ? f->is_usual(&r, v) : is_off(&r, v, f->usual)))
 			continue;
 		describe(&r, v, 0, text, sizeof(text));
-		*ret = mfs_arena_printf(arena, "%s (%s)", f->name, text);
-		if (!*ret)
+		found = mfs_arena_printf(arena, "%s (%s)", f->name, text);
+		if (!found)
 			return mfs_fail_nomem(err);
+		if (!known->foreign)
+			known->foreign = found;
+		if (f->of != OF_MOE_TRAINED)
+			known->untrainable = found;
 	}
 	return 0;
 }

@@ -18,10 +18,9 @@
 #include "formats/torch/megatron_args.h"
 #include "formats/torch/pickle.h"
 
-/* The first such argument as "name (value)" in arena; NULL: there is none. known: what has been
- * read of args so far. -ENOMEM. */
+/* Sets known's foreign and untrainable to the first such argument as "name (value)" in arena; NULL:
+ * there is none. known: what has been read of args so far. -ENOMEM. */
 int mfs_megatron_foreign(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
-			 const struct mfs_megatron_args *known, const char **ret,
-			 struct mfs_error *err);
+			 struct mfs_megatron_args *known, struct mfs_error *err);
 
 #endif

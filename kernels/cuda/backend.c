@@ -19,6 +19,7 @@ static const struct mfk_ops ops = {
 	.route = mfk_cuda_route,
 	.route_backward = mfk_cuda_route_backward,
 	.route_balance = mfk_cuda_route_balance,
+	.drop = mfk_cuda_drop,
 	.dispatch = mfk_cuda_dispatch,
 	.gather = mfk_cuda_gather,
 	.combine = mfk_cuda_combine,

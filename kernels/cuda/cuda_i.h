@@ -115,6 +115,7 @@ void mfk_cuda_route(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_cuda_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_cuda_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
 			    int64_t parts);
+void mfk_cuda_drop(struct mfk_ctx *c, const struct mfk_drop *a);
 void mfk_cuda_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
 void mfk_cuda_gather(struct mfk_ctx *c, const struct mfk_rows *a);
 void mfk_cuda_combine(struct mfk_ctx *c, const struct mfk_rows *a);

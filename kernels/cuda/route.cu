@@ -315,7 +315,9 @@ template <typename T> static __global__ void balance_kernel(mfk_route a)
 
 static __device__ __forceinline__ float dprob_of(const mfk_route &a, int64_t choice)
 {
-	return a.scale * a.dprob[a.row ? a.row[choice] : choice];
+	int64_t at = a.row ? a.row[choice] : choice;
+
+	return at < 0 ? 0 : a.scale * a.dprob[at];
 }
 
 /* Of what was chosen. Probabilities are in r.key. */

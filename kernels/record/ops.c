@@ -201,6 +201,11 @@ static void route_balance(struct mfk_ctx *c, const struct mfk_route *a, const in
 	memory(c, "route_balance", times(a->tokens, a->experts, 1), a->dtype);
 }
 
+static void drop(struct mfk_ctx *c, const struct mfk_drop *a)
+{
+	memory(c, "drop", times(a->sequences * a->length, a->top_k, 3), MFK_F32);
+}
+
 /* Each expert gets as many choices as the others. */
 static void dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a)
 {
@@ -383,6 +388,7 @@ const struct mfk_ops mfk_record_ops = {
 	.route = route,
 	.route_backward = route_backward,
 	.route_balance = route_balance,
+	.drop = drop,
 	.dispatch = dispatch,
 	.gather = gather,
 	.combine = combine,

@@ -21,6 +21,7 @@ static const struct mfk_ops ops = {
 	.route = mfk_ref_route,
 	.route_backward = mfk_ref_route_backward,
 	.route_balance = mfk_ref_route_balance,
+	.drop = mfk_ref_drop,
 	.dispatch = mfk_ref_dispatch,
 	.gather = mfk_ref_gather,
 	.combine = mfk_ref_combine,

@@ -163,6 +163,7 @@ void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_ref_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
 			   int64_t parts);
+void mfk_ref_drop(struct mfk_ctx *c, const struct mfk_drop *a);
 void mfk_ref_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
 void mfk_ref_gather(struct mfk_ctx *c, const struct mfk_rows *a);
 void mfk_ref_combine(struct mfk_ctx *c, const struct mfk_rows *a);

@@ -315,7 +315,9 @@ static void add_z(const struct mfk_route *a, struct row *r)
 
 static float dprob_of(const struct mfk_route *a, int64_t choice)
 {
-	return a->scale * a->dprob[a->row ? a->row[choice] : choice];
+	const int64_t at = a->row ? a->row[choice] : choice;
+
+	return at < 0 ? 0 : a->scale * a->dprob[at];
 }
 
 /* probs: [top_k] of scratch. */

@@ -12,6 +12,7 @@ const struct check_entry check_entries[] = {
 	{"attention", check_attention},
 	{"mla", check_mla},
 	{"route", check_route},
+	{"drop", check_drop},
 	{"dispatch", check_dispatch},
 	{"rows", check_rows},
 	{"act", check_act},

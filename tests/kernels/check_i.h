@@ -84,6 +84,7 @@ void check_qkv(struct check *c);
 void check_attention(struct check *c);
 void check_mla(struct check *c);
 void check_route(struct check *c);
+void check_drop(struct check *c);
 void check_dispatch(struct check *c);
 void check_rows(struct check *c);
 void check_act(struct check *c);

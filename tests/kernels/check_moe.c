@@ -522,7 +522,21 @@ void check_route(struct check *c)
 
 /* ---- dispatch ---- */
 
-static void dispatch(struct check *c, int64_t tokens, int64_t experts, int64_t top_k, bool skewed)
+/* top_k of all experts, ascending. */
+static void choose(struct check *c, int32_t *expert, int64_t tokens, int64_t experts, int64_t top_k,
+		   bool skewed)
+{
+	for (int64_t token = 0; token < tokens; token++) {
+		int64_t left = top_k;
+
+		for (int64_t e = 0; e < experts && left; e++)
+			if (skewed || check_below(c, experts - e) < left)
+				expert[token * top_k + top_k - left--] = (int32_t)e;
+	}
+}
+
+static void dispatch(struct check *c, int64_t tokens, int64_t experts, int64_t top_k, bool skewed,
+		     bool drops)
 {
 	const int64_t choices = tokens * top_k;
 	int32_t *expert = calloc((size_t)choices, sizeof(*expert)), *zeros;
@@ -546,15 +560,14 @@ static void dispatch(struct check *c, int64_t tokens, int64_t experts, int64_t t
 	int64_t next = 0;
 
 	check_shape(c, "%lld tokens, %lld of %lld experts%s", (long long)tokens, (long long)top_k,
-		    (long long)experts, skewed ? ", few of them" : "");
-	for (int64_t token = 0; token < tokens; token++) {
-		int64_t left = top_k;
-
-		/* top_k of all, ascending */
-		for (int64_t e = 0; e < experts && left; e++)
-			if (skewed || check_below(c, experts - e) < left)
-				expert[token * top_k + top_k - left--] = (int32_t)e;
-	}
+		    (long long)experts,
+		    skewed  ? ", few of them"
+		    : drops ? ", some dropped"
+			    : "");
+	choose(c, expert, tokens, experts, top_k, skewed);
+	for (int64_t i = 0; drops && i < choices; i++)
+		if (!check_below(c, 3))
+			expert[i] = -1;
 	for (int64_t e = 0; e < experts; e++) {
 		offsets[e] = (double)next;
 		for (int64_t i = 0; i < choices; i++) {
@@ -568,6 +581,12 @@ static void dispatch(struct check *c, int64_t tokens, int64_t experts, int64_t t
 		sum += totals[e];
 	}
 	offsets[experts] = (double)next;
+	for (int64_t i = 0; i < choices; i++)
+		row[i] = expert[i] < 0 ? -1 : row[i];
+	for (; next < choices; next++) {
+		from[next] = -1;
+		probs[next] = 0;
+	}
 	a.expert = check_ints(c, expert, choices);
 	zeros = calloc((size_t)experts, sizeof(*zeros));
 	c->backend->device->copy_in(c->ctx, t->p, zeros, (size_t)experts * sizeof(*zeros));
@@ -597,12 +616,86 @@ void check_dispatch(struct check *c)
 {
 	if (!c->ops->dispatch)
 		return;
-	dispatch(c, 1, 1, 1, false);
-	dispatch(c, 5, 4, 2, true);
-	dispatch(c, 129, 33, 6, false);
-	dispatch(c, 1500, 8, 2, false);
-	dispatch(c, 700, 300, 8, false);
-	dispatch(c, 2050, 64, 3, true);
+	dispatch(c, 1, 1, 1, false, false);
+	dispatch(c, 5, 4, 2, true, false);
+	dispatch(c, 129, 33, 6, false, false);
+	dispatch(c, 129, 33, 6, false, true);
+	dispatch(c, 1500, 8, 2, false, false);
+	dispatch(c, 700, 300, 8, false, true);
+	dispatch(c, 2050, 64, 3, true, true);
+}
+
+/* ---- what experts have room for ---- */
+
+struct room {
+	int64_t sequences, length, groups, experts, top_k, capacity;
+	bool by_prob;
+};
+
+static int64_t place(const struct room *m, int64_t token)
+{
+	return token % m->length * m->sequences + token / m->length;
+}
+
+/* The expert takes choice i: fewer than capacity of its group's come before it. */
+static bool takes(const struct room *m, const int32_t *expert, const double *prob, int64_t i)
+{
+	const int64_t part = m->length / m->groups, token = i / m->top_k;
+	int64_t before = 0;
+
+	for (int64_t other = 0; other < m->sequences * m->length * m->top_k; other++) {
+		const int64_t at = other / m->top_k;
+		const double more = m->by_prob ? prob[other] - prob[i] : 0;
+
+		if (expert[other] == expert[i] && at % m->length / part == token % m->length / part)
+			before += more > 0 || (more == 0 && place(m, at) < place(m, token));
+	}
+	return before < m->capacity;
+}
+
+static void drop(struct check *c, const struct room *m)
+{
+	const int64_t tokens = m->sequences * m->length, choices = tokens * m->top_k;
+	int32_t *expert = calloc((size_t)choices, sizeof(*expert));
+	double *taken = check_doubles(c, choices);
+	struct tensor *prob = check_input(c, MFK_BF16, choices, 0.5, 0.1); /* some are equal */
+	struct tensor *wide = check_output(c, MFK_F32, choices), *t = int_output(c, choices, 4);
+	const struct mfk_drop a = {.sequences = m->sequences,
+				   .length = m->length,
+				   .groups = m->groups,
+				   .experts = m->experts,
+				   .top_k = m->top_k,
+				   .capacity = m->capacity,
+				   .by_prob = m->by_prob,
+				   .expert =
+					   (choose(c, expert, tokens, m->experts, m->top_k, false),
+					    check_ints(c, expert, choices)),
+				   .prob = wide->p,
+				   .taken = t->p};
+
+	check_shape(c, "%lld x %lld tokens in %lld parts, %lld of %lld experts, room for %lld%s",
+		    (long long)m->sequences, (long long)m->length, (long long)m->groups,
+		    (long long)m->top_k, (long long)m->experts, (long long)m->capacity,
+		    m->by_prob ? ", by probability" : "");
+	c->ops->cast(c->ctx, MFK_F32, wide->p, MFK_BF16, prob->p, choices);
+	for (int64_t i = 0; i < choices; i++)
+		taken[i] = takes(m, expert, prob->x, i) ? expert[i] : -1;
+	c->ops->drop(c->ctx, &a);
+	compare_ints(c, "taken", t, 4, taken);
+	free(expert);
+}
+
+void check_drop(struct check *c)
+{
+	static const struct room rooms[] = {
+		{1, 7, 1, 4, 2, 2, true},      {3, 40, 2, 5, 2, 9, true},
+		{2, 60, 3, 4, 3, 12, false},   {1, 1200, 1, 9, 2, 200, true},
+		{2, 700, 1, 3, 1, 400, false}, {2, 16, 4, 8, 2, 100, true},
+		{1, 50, 1, 4, 1, 0, true},
+	};
+
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]) && c->ops->drop; i++)
+		drop(c, &rooms[i]);
 }
 
 /* ---- rows ---- */

@@ -22,6 +22,17 @@ as_one "dropout, per-token loss, documents" mixtral 2-ep2 4 --attention-dropout 
 	--eod-mask-loss --reset-attention-mask --reset-position-ids --eod-id 11 "${said[@]}"
 as_one "beside stages, sequences that are shared, and a divided optimizer" mixtral "4-pp2-ep2 4-tp2-sp-cp2-ep2" 4 --use-distributed-optimizer \
 	"${said[@]}"
+as_one "experts with room for some of their choices, by probability" deepseek "2 2-ep2 4-ep4" 4 --moe-expert-capacity-factor 0.7 "${said[@]}"
+cp "$work/n1.log" "$work/dropped"
+as_one "the first choices, padded" deepseek 2-ep2 4 --moe-expert-capacity-factor 0.7 --moe-token-drop-policy position \
+	--moe-pad-expert-input-to-capacity "${said[@]}"
+! alike "$work/dropped" "$work/n1.log" 4 1e-4 >"$work/log"
+verdict $? "other choices are dropped"
+as_one "room for all" deepseek 1 4 "${said[@]}"
+cp "$work/n1.log" "$work/all"
+as_one "room for all" deepseek 2-ep2 4 --moe-expert-capacity-factor 100 "${said[@]}"
+alike "$work/all" "$work/n1.log" 4 0 >"$work/log"
+verdict $? "room for all drops nothing"
 within=1e-2 as_one "bf16" mixtral 2-tp2-sp 4 --bf16
 BACKEND=cpu LAUNCH="${launcher[*]} 2" FLAGS="--expert-model-parallel-size 2" tests/train/follow.sh "${at[deepseek]}" >"$work/log" 2>&1
 verdict $? "bf16: two processes follow the run that four processes made"

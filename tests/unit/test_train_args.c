@@ -483,6 +483,10 @@ END_TEST
 
 START_TEST(refused)
 {
+	fails(SMALL "--num-experts 4 --moe-expert-capacity-factor 0", -EINVAL, "above 0");
+	fails(SMALL "--num-experts 4 --moe-expert-capacity-factor -1 "
+		    "--moe-pad-expert-input-to-capacity",
+	      -EINVAL, "expected --moe-expert-capacity-factor beside it");
 	fails(SMALL "--expert-tensor-parallel-size 2 --num-experts 4", -EINVAL,
 	      "expected a divisor of --tensor-model-parallel-size 1, found 2");
 	fails(SMALL "--fp8-format hybrid", -ENOTSUP, "--fp8-format hybrid is not supported; use");

@@ -705,9 +705,6 @@ START_TEST(test_refused_experts)
 {
 	struct mfs_train_config c = mixtral_like();
 
-	c.moe_expert_capacity_factor = 1.5;
-	refuses(&c, -ENOTSUP, "--moe-expert-capacity-factor");
-	c = mixtral_like();
 	c.moe_router_load_balancing_type = "sinkhorn";
 	refuses(&c, -ENOTSUP, "found sinkhorn");
 	c = mixtral_like();

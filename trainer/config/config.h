@@ -61,7 +61,9 @@ struct mfs_train_config {
 	const char *moe_router_load_balancing_type; /* "aux_loss", "seq_aux_loss", "none", ... */
 	const char *moe_router_dtype;		    /* "fp32", "fp64"; NULL: the io type */
 	double moe_router_bias_update_rate;
-	double moe_expert_capacity_factor; /* 0: dropless */
+	double moe_expert_capacity_factor; /* 0, or below: dropless */
+	bool moe_pad_expert_input_to_capacity;
+	const char *moe_token_drop_policy; /* "probs", "position" */
 
 	/* precision */
 	enum mfs_dtype params_dtype; /* MFS_BF16, MFS_F16, MFS_F32: the io type */

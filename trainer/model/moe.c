@@ -12,8 +12,6 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 
 	if (a->add_bias_linear)
 		return refuse(err, "--num-experts without --disable-bias-linear");
-	if (net->config->moe_expert_capacity_factor > 0)
-		return refuse(err, "--moe-expert-capacity-factor");
 	if (a->moe_mlp_glu_interleave_size > 0)
 		return refuse(err, "--moe-mlp-glu-interleave-size");
 	if (a->moe_shared_expert_glu_interleave_size > 0)
@@ -32,6 +30,7 @@ static void plan_scratch(const struct mfs_net *net, struct mfs_moe *m, struct mf
 	mfs_dispatch_plan_scratch(net, &m->dispatch, p);
 	mfs_experts_plan_scratch(net, &m->dispatch, &m->experts, p);
 	mfs_router_plan_scratch(net, &m->router, p);
+	mfs_drop_plan_scratch(net, &m->drop, p);
 	mfs_shared_experts_plan_scratch(net, &m->shared, p);
 }
 
@@ -47,7 +46,9 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	if (!rc)
 		rc = mfs_router_plan(net, part->layer, &m->router, p, err);
 	if (!rc)
-		rc = mfs_dispatch_plan(net, &m->dispatch, p, err);
+		rc = mfs_drop_plan(net, &m->drop, err);
+	if (!rc)
+		rc = mfs_dispatch_plan(net, &m->drop, &m->dispatch, p, err);
 	if (!rc)
 		rc = mfs_experts_plan(net, part->layer, &m->dispatch, &m->experts, p, err);
 	if (!rc)
@@ -74,7 +75,8 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 	const struct mfs_moe *m = part->own;
 
 	mfs_router_forward(net, run, part, x);
-	mfs_dispatch_sort(net, run, part, mfs_router_totals(net, run, &m->router));
+	mfs_dispatch_sort(net, run, part, mfs_drop_forward(net, run, part),
+			  mfs_router_totals(net, run, &m->router));
 	if (m->shared.exist)
 		mfs_shared_experts_forward(net, run, part, x, y);
 	mfs_experts_forward(net, run, part, mfs_dispatch_to_experts(net, run, part, x), y);

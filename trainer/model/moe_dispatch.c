@@ -9,7 +9,8 @@
  * came from.
  *
  * A process cannot know how many rows it will get, and memory is planned: there is room for as many
- * as there can be. From each process at most min(top_k, own experts) rows of a token come.
+ * as there can be. From each process at most min(top_k, own experts) rows of a token come, and as
+ * many for each expert as it has room for.
  *
  * Source: megatron/core/transformer/moe/token_dispatcher.py: MoEAlltoAllTokenDispatcher. It
  * gathers rows among those that share an expert behind its exchange, and reduces before the way
@@ -26,11 +27,12 @@ static uint64_t numbers(int64_t count)
 	return mfs_matrix_bytes(MFK_F32, count, 1); /* int32 have the size of fp32 */
 }
 
-/* Which experts this process has. */
-static void divide(const struct mfs_net *net, struct mfs_dispatch *d)
+/* Which experts this process has, and how many rows they get at most. */
+static void divide(const struct mfs_net *net, const struct mfs_drop *drop, struct mfs_dispatch *d)
 {
 	const struct mfs_parallel *p = net->parallel;
-	const int64_t each = d->all_experts / p->size.ep;
+	const int64_t each = d->all_experts / p->size.ep, room = each * mfs_drop_most(net, drop);
+	const int64_t chosen = net->rows * (each < d->top_k ? each : d->top_k);
 
 	d->parts = p->size.etp;
 	d->processes = p->group[MFS_GROUP_EXPERT_TOKENS].size;
@@ -39,7 +41,7 @@ static void divide(const struct mfs_net *net, struct mfs_dispatch *d)
 	d->first = each * p->place.ep;
 	d->most = d->choices;
 	if (d->exchanges)
-		d->most = d->processes * net->rows * (each < d->top_k ? each : d->top_k);
+		d->most = d->processes * (room < chosen ? room : chosen);
 }
 
 static int check(const struct mfs_net *net, const struct mfs_dispatch *d, struct mfs_error *err)
@@ -77,8 +79,8 @@ static int make_room_on_host(struct mfs_net *net, struct mfs_dispatch *d, struct
 	return d->host_sent && d->messages ? 0 : mfs_fail_nomem(err);
 }
 
-int mfs_dispatch_plan(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_part_plan *p,
-		      struct mfs_error *err)
+int mfs_dispatch_plan(struct mfs_net *net, const struct mfs_drop *drop, struct mfs_dispatch *d,
+		      struct mfs_part_plan *p, struct mfs_error *err)
 {
 	int rc;
 
@@ -88,7 +90,7 @@ int mfs_dispatch_plan(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_pa
 	rc = check(net, d, err);
 	if (rc)
 		return rc;
-	divide(net, d);
+	divide(net, drop, d);
 	rc = make_room_on_host(net, d, err);
 	if (rc)
 		return rc;
@@ -293,7 +295,7 @@ const float *mfs_dispatch_probs_back(const struct mfs_net *net, const struct mfs
 /* ---- choices ---- */
 
 void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_part *part, int32_t *totals)
+		       const struct mfs_part *part, const int32_t *taken, int32_t *totals)
 {
 	const struct mfs_dispatch *d = dispatch_of(part);
 	const struct mfs_moe *m = part->own;
@@ -303,7 +305,7 @@ void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
 		.tokens = net->rows,
 		.experts = d->all_experts,
 		.top_k = d->top_k,
-		.expert = (const int32_t *)mfs_part_kept(net, part, m->router.expert) + first,
+		.expert = taken + first,
 		.prob = (const float *)mfs_part_kept(net, part, m->router.prob) + first,
 		.offsets = sent + own_rank(net) * (d->all_experts + 1),
 		.row = mfs_part_kept(net, part, d->row),

@@ -2,6 +2,7 @@
  * Private to the mixture of experts: each token goes to top_k of the layer's experts.
  *
  *   moe_router.c     logits, chosen experts and their probabilities, auxiliary losses, the bias
+ *   moe_drop.c       choices that experts have no room for
  *   moe_dispatch.c   choices sorted by expert: rows go to their experts and come back
  *   moe_experts.c    fc1, activation times probability, fc2, as products of groups of rows
  *   moe_shared.c     the experts that every token goes to
@@ -33,11 +34,18 @@ struct mfs_router {
 	uint64_t totals;			     /* of the run */
 };
 
+/* Choices that experts have no room for. */
+struct mfs_drop {
+	int64_t capacity; /* of an expert, for a process's rows; < 0: there is room for all */
+	bool by_prob;
+	uint64_t taken; /* scratch: [tokens, top_k] */
+};
+
 /*
  * Rows of tokens on their way to experts. Each process of MFS_GROUP_EXPERT_TOKENS has a part of
- * all_experts experts: neighbours by their numbers, whole ones or a part of each. No token is
- * dropped, so that a process sends R * top_k rows, where R is its rows of the stream (net->rows);
- * how many its own experts get is found out in each forward, which waits for it.
+ * all_experts experts: neighbours by their numbers, whole ones or a part of each. A process sends
+ * R * top_k rows, where R is its rows of the stream (net->rows), or fewer if experts have no room
+ * for more; how many its own experts get is found out in each forward, which waits for it.
  */
 struct mfs_dispatch {
 	int64_t all_experts, top_k, choices; /* choices: R * top_k */
@@ -85,6 +93,7 @@ struct mfs_shared_experts {
 
 struct mfs_moe {
 	struct mfs_router router;
+	struct mfs_drop drop;
 	struct mfs_dispatch dispatch;
 	struct mfs_experts experts;
 	struct mfs_shared_experts shared;
@@ -113,16 +122,27 @@ int32_t *mfs_router_totals(const struct mfs_net *net, const struct mfs_pass *run
 int mfs_router_end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r,
 			struct mfs_error *err);
 
+/* ---- moe_drop.c ---- */
+
+int mfs_drop_plan(const struct mfs_net *net, struct mfs_drop *d, struct mfs_error *err);
+void mfs_drop_plan_scratch(const struct mfs_net *net, struct mfs_drop *d, struct mfs_part_plan *p);
+/* What experts take of all tokens' choices, [tokens, top_k], below 0 where one is dropped: until
+ * the layer's rows are computed. */
+const int32_t *mfs_drop_forward(const struct mfs_net *net, const struct mfs_pass *run,
+				const struct mfs_part *part);
+/* Rows of a process's choices that one expert takes at most. */
+int64_t mfs_drop_most(const struct mfs_net *net, const struct mfs_drop *d);
+
 /* ---- moe_dispatch.c ---- */
 
-int mfs_dispatch_plan(struct mfs_net *net, struct mfs_dispatch *d, struct mfs_part_plan *p,
-		      struct mfs_error *err);
+int mfs_dispatch_plan(struct mfs_net *net, const struct mfs_drop *drop, struct mfs_dispatch *d,
+		      struct mfs_part_plan *p, struct mfs_error *err);
 void mfs_dispatch_plan_scratch(const struct mfs_net *net, struct mfs_dispatch *d,
 			       struct mfs_part_plan *p);
-/* Sorts what the router chose, and says it to the other processes. totals: choices of each of all
- * experts are added; NULL: not wanted. */
+/* Sorts what the router chose of all tokens, and experts take, and says it to the other processes.
+ * totals: choices of each of all experts are added; NULL: not wanted. */
 void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_part *part, int32_t *totals);
+		       const struct mfs_part *part, const int32_t *taken, int32_t *totals);
 /* The first rows of own experts on the host, of the pass that is being submitted. */
 int64_t *mfs_dispatch_offsets(const struct mfs_net *net, const struct mfs_dispatch *d);
 /* Rows that own experts have in it, since it was sorted. */

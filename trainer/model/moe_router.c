@@ -423,7 +423,10 @@ void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
 int32_t *mfs_router_totals(const struct mfs_net *net, const struct mfs_pass *run,
 			   const struct mfs_router *r)
 {
-	return r->bias && run->train && !run->again ? mfs_net_at(net, r->totals) : NULL;
+	/* Rows that fill the room of experts count: all of them have as many. */
+	const bool alike = net->config->moe_pad_expert_input_to_capacity;
+
+	return r->bias && !alike && run->train && !run->again ? mfs_net_at(net, r->totals) : NULL;
 }
 
 /* All processes move the bias by what all their tokens chose: those that share a stream, too

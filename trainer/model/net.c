@@ -31,8 +31,8 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 	const struct mfs_megatron_args *a = net->args;
 	const char *positions = a->position_embedding_type;
 
-	if (a->foreign)
-		return mfs_fail(err, -ENOTSUP, "%s cannot be trained here", a->foreign);
+	if (a->untrainable)
+		return mfs_fail(err, -ENOTSUP, "%s cannot be trained here", a->untrainable);
 	if (a->attention_output_gate)
 		return mfs_fail(err, -ENOTSUP, "--attention-output-gate cannot be trained here");
 	if (a->qk_l2_norm)

@@ -386,9 +386,9 @@ static int make(const struct mfs_train_config *config, const struct mfs_parallel
 	struct mfs_params *p;
 	int rc;
 
-	if (config->model.foreign)
+	if (config->model.untrainable)
 		return mfs_fail(err, -ENOTSUP, "a model with %s cannot be trained here",
-				config->model.foreign);
+				config->model.untrainable);
 	p = calloc(1, sizeof(*p));
 	if (!p)
 		return mfs_fail_nomem(err);

@@ -126,6 +126,7 @@ static void unlist(struct settle *s, const char *dest)
 int mfs_settle_experts(struct settle *s)
 {
 	const struct mfs_flag_value *kinds;
+	double factor; /* below 0: none, as in transformer_config.py: __post_init__ */
 
 	if (number(s, "num_experts") == 0)
 		mfs_flag_set_none(s->v, "num_experts");
@@ -139,6 +140,15 @@ int mfs_settle_experts(struct settle *s)
 		return mfs_fail(s->err, -ENOTSUP,
 				"--moe-router-load-balancing-type: several are not supported; use "
 				"one");
+	factor = mfs_flag_real(s->v, "moe_expert_capacity_factor", -1);
+	if (factor == 0)
+		return mfs_fail(s->err, -EINVAL,
+				"--moe-expert-capacity-factor: expected a number above 0, or below "
+				"it for none, found 0: experts would take no tokens");
+	if (is(s, "moe_pad_expert_input_to_capacity") && factor < 0)
+		return mfs_fail(s->err, -EINVAL,
+				"--moe-pad-expert-input-to-capacity: expected "
+				"--moe-expert-capacity-factor beside it");
 	return at_least(s, "num_experts", 1);
 }
 
