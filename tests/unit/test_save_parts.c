@@ -98,27 +98,35 @@ static uint32_t number_of(const struct mfs_params *p, const struct mfs_global_te
 	return (uint32_t)(t - mfs_ckpt_at(p->ckpt, 0));
 }
 
-/* The process has this element of a state. */
-static bool has(const struct mfs_params *p, int state, uint64_t element)
+/* Elements [first, first + count) of the flat buffers, which follow each other in a state's and are
+ * [whole, whole + count) of the parameter. */
+static void fill_state(const struct filling *f, enum mfs_state state, uint64_t first,
+		       uint64_t count, uint64_t whole)
 {
-	return state == MFS_STATE_MODEL || mfs_params_owned(p, &element, element + 1);
+	const struct mfs_flat to = mfs_params_flat(f->params, state, first);
+	const uint32_t tensor = number_of(f->params, f->param->tensor);
+	const size_t size = mfs_dtype_size(to.type);
+
+	for (uint64_t i = 0; to.at && i < count; i++)
+		put((unsigned char *)to.at + i * size, to.type,
+		    pattern(state, tensor, whole + i, f->round));
 }
 
+/* The process has all weights of its part of the model, and what it owns of the other states. */
 static int fill_run(void *arg, const struct mfs_param_run *run)
 {
 	const struct filling *f = arg;
-	const uint32_t tensor = number_of(f->params, f->param->tensor);
+	const uint64_t first = f->param->start + run->first, end = first + run->count;
 
-	for (int state = 0; state < MFS_STATE_COUNT; state++)
-		for (uint64_t i = 0; i < run->count; i++) {
-			const struct mfs_flat to = mfs_params_flat(
-				f->params, (enum mfs_state)state, f->param->start + run->first + i);
+	fill_state(f, MFS_STATE_MODEL, first, run->count, run->whole_first);
+	for (int state = 0; state < MFS_STATE_COUNT; state++) {
+		uint64_t at = first, count;
 
-			if (to.at && has(f->params, state, f->param->start + run->first + i))
-				put(to.at, to.type,
-				    pattern((enum mfs_state)state, tensor, run->whole_first + i,
-					    f->round));
-		}
+		for (; state != MFS_STATE_MODEL && (count = mfs_params_owned(f->params, &at, end));
+		     at += count)
+			fill_state(f, (enum mfs_state)state, at, count,
+				   run->whole_first + at - first);
+	}
 	return 0;
 }
 
@@ -148,7 +156,7 @@ static void same_tensor(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *w
 		mfs_ckpt_find_state(ckpt, state, want->name, want->layer, want->expert);
 	struct mfs_whole_target target;
 	struct mfs_vfile *f;
-	unsigned char *found, one[4];
+	unsigned char *found, *expected;
 	size_t len, size;
 
 	ck_assert_msg(t != NULL, "state %d of %s is missing", state, want->name);
@@ -159,13 +167,19 @@ static void same_tensor(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *w
 	unit_ok(mfs_vfile_new(&f, &err), &err);
 	unit_ok(mfs_vfile_add_tensor(f, &target.base, &err), &err);
 	found = malloc(target.base.bytes);
+	expected = malloc(target.base.bytes);
 	unit_ok(mfs_vfile_pread(f, 0, found, target.base.bytes, &len, &err), &err);
-	for (uint64_t i = 0; i < target.base.bytes / size; i++) {
-		put(one, t->dtype, pattern(state, number, i, round));
-		ck_assert_msg(!memcmp(found + i * size, one, size),
-			      "state %d of %s %d: element %llu", state, want->name, want->layer,
-			      (unsigned long long)i);
+	for (uint64_t i = 0; i < target.base.bytes / size; i++)
+		put(expected + i * size, t->dtype, pattern(state, number, i, round));
+	if (memcmp(found, expected, target.base.bytes)) {
+		size_t i = 0;
+
+		while (found[i] == expected[i])
+			i++;
+		ck_abort_msg("state %d of %s %d: element %zu", state, want->name, want->layer,
+			     i / size);
 	}
+	free(expected);
 	free(found);
 	mfs_vfile_free(f);
 }
