@@ -245,6 +245,22 @@ bool mfs_name_is_model(const char *key)
 	return true;
 }
 
+const char *mfs_name_refused(const char *key)
+{
+	static const struct {
+		const char *infix, *what;
+	} table[] = {
+		{".adapter.", "a LoRA adapter"},
+		{".lora_", "a LoRA adapter"},
+		{"_quantizer.", "a model quantised by ModelOpt"},
+	};
+
+	for (size_t i = 0; i < COUNT(table); i++)
+		if (strstr(key, table[i].infix))
+			return table[i].what;
+	return NULL;
+}
+
 bool mfs_name_is_parameter(const char *canonical, enum mfs_dtype dtype)
 {
 	return !mfs_str_ends(canonical, "router.expert_bias") &&

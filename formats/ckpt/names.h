@@ -50,6 +50,10 @@ void mfs_name_parse(const char *key, struct mfs_name *ret);
 /* True if a torch_dist key is of the model, and not of optimizer, random states or rerun state. */
 bool mfs_name_is_model(const char *key);
 
+/* Says what a key is of if no model can be shown without it: "a LoRA adapter", "a model quantised
+ * by ModelOpt". Else NULL. (Megatron-Bridge: peft/adapter_wrapper.py; ModelOpt: TensorQuantizer) */
+const char *mfs_name_refused(const char *key);
+
 /* False for a buffer (the router's expert_bias) and for a dtype that is not trained. An optimizer
  * has no state of these. */
 bool mfs_name_is_parameter(const char *canonical, enum mfs_dtype dtype);

@@ -424,6 +424,26 @@ static bool holds_logs_alone(const char *source)
 	return alone;
 }
 
+/* Says why SOURCE is none that can be shown. */
+static int refuse(const struct mfs_root *root, struct mfs_error *err)
+{
+	char adapter[PATH_MAX];
+
+	snprintf(adapter, sizeof(adapter), "%s/adapter_config.json", root->source);
+	if (!access(adapter, F_OK))
+		return mfs_fail(err, -ENOTSUP,
+				"'%s' is a LoRA adapter of PEFT (adapter_config.json), and not a "
+				"model: merge it into its model (merge_and_unload), and mount that",
+				root->source);
+	return mfs_fail(err, -ENODATA,
+			"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
+			"or release/ (a checkpoint root), for .metadata, metadata.json, "
+			"*.distcp, run_config.yaml or mp_rank_*/ (one iteration), for config.json "
+			"with model*.safetensors or pytorch_model*.bin (a HuggingFace model), and "
+			"for *.idx with *.bin or *.arrow (datasets)",
+			root->source, MFS_TRACKER_FILE);
+}
+
 /* Finds out what SOURCE is. An empty directory with the name of an iteration is one: its save may
  * begin soon. */
 static int detect(struct mfs_root *root, struct mfs_error *err)
@@ -451,14 +471,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 	else if (root->options.may_be_empty && holds_logs_alone(root->source))
 		root->kind = SOURCE_ROOT;
 	else
-		return mfs_fail(
-			err, -ENODATA,
-			"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
-			"or release/ (a checkpoint root), for .metadata, metadata.json, "
-			"*.distcp, run_config.yaml or mp_rank_*/ (one iteration), for config.json "
-			"with model*.safetensors or pytorch_model*.bin (a HuggingFace model), and "
-			"for *.idx with *.bin or *.arrow (datasets)",
-			root->source, MFS_TRACKER_FILE);
+		return refuse(root, err);
 	/* Files that are shown unchanged come from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)
 		root->options.ref = root->source;

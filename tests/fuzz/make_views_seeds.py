@@ -123,6 +123,9 @@ def make():
     def lacking(key):
         return legacy(lambda s: s["model"].pop(key), optimizer=False)
 
+    def with_tensor(key):
+        return legacy(lambda s: s["model"].update({key: zeros((2, H), "bfloat16")}), optimizer=False)
+
     def group(**more):
         return legacy(lambda s: s["optimizer"]["optimizer"]["param_groups"][0].update(more))
 
@@ -134,6 +137,8 @@ def make():
         "before-core-deep": before_core(lambda s: s["model"].update(language_model=deep(9))),
         "before-core-a-number": before_core(lambda s: s["model"].update(language_model=3)),
         "before-core-unknown-module": before_core(lambda s: s["model"]["language_model"].update(pooler=dict(weight=zeros((H, H))))),
+        "adapter": with_tensor("decoder.layers.0.self_attention.linear_qkv.adapter.linear_in.weight"),
+        "quantiser": with_tensor("decoder.layers.0.mlp.linear_fc1.weight_quantizer._amax"),
         "core-of-version-1": legacy(lambda s: s.update(checkpoint_version=1.0), optimizer=False),
         "embedding-missing": lacking("embedding.word_embeddings.weight"),
         "norm-missing": lacking("decoder.layers.0.pre_mlp_layernorm.weight"),

@@ -108,6 +108,9 @@ same 'wrong family' "$(field "$source" "[j['ok'], j['model'], j['checkpoint']['t
 "$m" inspect "$source" -o arch=llama >/dev/null && fail 'wrong family: exit status'
 
 refused 'nothing there' 1 'holds no Megatron checkpoint.*HuggingFace model' "$m" inspect "$work"
+mkdir "$work/adapter"
+echo '{"peft_type": "LORA"}' >"$work/adapter/adapter_config.json"
+refused 'an adapter without its model' 1 'LoRA adapter of PEFT' "$m" inspect "$work/adapter"
 refused 'no SOURCE' 2 'expected mcorefs inspect SOURCE' "$m" inspect
 refused 'ls of a file' 1 'is not a directory' "$m" ls "$tracker"
 exit 0

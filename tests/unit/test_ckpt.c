@@ -168,6 +168,25 @@ START_TEST(test_an_index_that_names_the_wrong_file)
 }
 END_TEST
 
+/* A model with an adapter in it must not be shown without it. */
+START_TEST(test_an_adapter_in_torch_dist)
+{
+	const char *dir = copy_of(DIST);
+	size_t len;
+	uint8_t *bytes = unit_slurp(in(dir, ".metadata"), &len), *name = bytes;
+	unsigned found = 0;
+
+	while ((name = memmem(name, len - (size_t)(name - bytes), ".linear_proj.", 13))) {
+		memcpy(name, ".lora_a_proj.", 13);
+		found++;
+	}
+	ck_assert_uint_gt(found, 0);
+	unit_write(dir, ".metadata", bytes, len);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP, "is of a LoRA adapter");
+	free(bytes);
+}
+END_TEST
+
 START_TEST(test_a_metadata_json_that_was_cut)
 {
 	const char *dir = copy_of(DIST);
@@ -418,6 +437,8 @@ static const struct {
 } refused_before_core[] = {
 	{"before-core-version", "checkpoint_version 0.5: expected 0, 1.0, 2.0 or 3.0", -ENOTSUP},
 	{"core-of-version-1", "checkpoint_version 1: expected 2.0 or 3.0", -ENOTSUP},
+	{"adapter", "of a LoRA adapter", -ENOTSUP},
+	{"quantiser", "of a model quantised by ModelOpt", -ENOTSUP},
 	{"before-core-rows", "expected 12 rows of q, k and v, found 18", -EINVAL},
 	{"before-core-in-itself", "not a plain strided tensor", -ENOTSUP},
 	{"before-core-optimizer", "Megatron-LM before core is not read", -ENOTSUP},
@@ -512,6 +533,7 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("ckpt");
 	TCase *c = unit_case(s, "Damage", test_an_index_that_names_the_wrong_file);
 
+	tcase_add_test(c, test_an_adapter_in_torch_dist);
 	tcase_add_test(c, test_a_metadata_json_that_was_cut);
 	tcase_add_test(c, test_arguments_of_a_run_config);
 	tcase_add_test(c, test_a_nemo_checkpoint);

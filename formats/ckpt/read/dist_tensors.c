@@ -238,12 +238,18 @@ int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 			enum mfs_state state)
 {
 	struct mfs_dist_stacked s;
+	const char *refused = mfs_name_refused(key);
 	int rc = mfs_dcp_check(t, METADATA, r->err);
 
 	if (rc) {
 		mfs_fail_in(r->err, "%s", r->ckpt->dir);
 		return rc;
 	}
+	if (refused)
+		return mfs_fail(r->err, -ENOTSUP,
+				"%s/" METADATA ": '%s' is of %s, and its model is not shown "
+				"without it",
+				r->ckpt->dir, key, refused);
 	rc = mfs_dist_unstack(r, t, key, &s);
 	s.found.state = (uint8_t)state;
 	for (uint32_t i = 0; i < t->chunk_count && !rc; i++)

@@ -27,10 +27,15 @@ static int read_tensor(struct mfs_torch_reader *r, const struct mfs_torch_rank *
 		       const struct mfs_torch_source *a)
 {
 	struct mfs_torch_param p = {.key = key, .chunk = chunk};
+	const char *refused = mfs_name_refused(key);
 	bool counts;
 	uint32_t storage;
 	int rc;
 
+	if (refused)
+		return mfs_fail(r->err, -ENOTSUP,
+				"%s/%s: '%s' is of %s, and its model is not shown without it",
+				r->ckpt->dir, rank->name, key, refused);
 	mfs_name_parse(key, &p.name);
 	if (!strncmp(p.name.canonical, "mtp.layers.transformer_layer.", 29))
 		r->ckpt->args.mtp_model_layer = p.name.mtp_model_layer;
