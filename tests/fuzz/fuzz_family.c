@@ -21,7 +21,8 @@ static void check_tensor(const struct mfs_family *f, const struct mfs_family_ten
 	const struct mfs_param *p =
 		mfs_param_find(row->scope, row->name, f->required & MFS_HAS(MLA));
 
-	fuzz_require(p && row->shape[0] != MFS_DIM_NONE && row->norm == p->norm);
+	fuzz_require(p && row->shape[0] != MFS_DIM_NONE &&
+		     row->norm == (p->norm && !f->norms_minus_one));
 	fuzz_require(!row->transposed || row->shape[1] != MFS_DIM_NONE);
 	fuzz_require(row->experts == mfs_param_is_of_experts(p));
 }

@@ -25,14 +25,6 @@ static const struct mfs_param outside[] = {
 static const struct mfs_param layer[] = {
 	NORM("input_layernorm", HIDDEN),
 	VECTOR("self_attention.core_attention.softmax_offset", HEAD_COUNT),
-	LINEAR("self_attention.linear_q_proj", MLA_Q, HIDDEN),
-	LINEAR("self_attention.linear_q_down_proj", Q_LORA, HIDDEN),
-	LINEAR("self_attention.linear_q_up_proj", MLA_Q, Q_LORA),
-	LINEAR("self_attention.linear_kv_down_proj", KV_DOWN, HIDDEN),
-	LINEAR("self_attention.linear_kv_up_proj", MLA_KV, KV_LORA),
-	LINEAR("self_attention.linear_qkv", QKV, HIDDEN),
-	NORM("self_attention.kv_layernorm", KV_LORA),
-	NORM("self_attention.k_layernorm", HEAD),
 	NORM("pre_mlp_layernorm", HIDDEN),
 	LINEAR("mlp.linear_fc1", FFN, HIDDEN),
 	LINEAR("mlp.linear_fc2", HIDDEN, FFN),
@@ -46,16 +38,24 @@ static const struct mfs_param layer[] = {
 	{0},
 };
 
-/* Both kinds of attention use these names, with other shapes. */
+/* Both kinds of attention have linear_proj and q_layernorm, with other shapes. */
 static const struct mfs_param grouped_queries[] = {
+	LINEAR("self_attention.linear_qkv", QKV, HIDDEN),
 	LINEAR("self_attention.linear_proj", HIDDEN, HEADS),
 	NORM("self_attention.q_layernorm", HEAD),
+	NORM("self_attention.k_layernorm", HEAD),
 	{0},
 };
 
 static const struct mfs_param multi_latent[] = {
+	LINEAR("self_attention.linear_q_proj", MLA_Q, HIDDEN),
+	LINEAR("self_attention.linear_q_down_proj", Q_LORA, HIDDEN),
+	LINEAR("self_attention.linear_q_up_proj", MLA_Q, Q_LORA),
+	LINEAR("self_attention.linear_kv_down_proj", KV_DOWN, HIDDEN),
+	LINEAR("self_attention.linear_kv_up_proj", MLA_KV, KV_LORA),
 	LINEAR("self_attention.linear_proj", HIDDEN, MLA_OUT),
 	NORM("self_attention.q_layernorm", Q_LORA),
+	NORM("self_attention.kv_layernorm", KV_LORA),
 	{0},
 };
 
