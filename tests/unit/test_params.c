@@ -287,7 +287,7 @@ START_TEST(refused)
 	c.model.hidden_size = INT64_MAX;
 	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -EINVAL, "too large");
 	c = small();
-	c.model.foreign = "softmax_type (learnable)";
+	c.model.untrainable = "softmax_type (learnable)";
 	unit_fails(mfs_params_new(&c, NULL, &p, &err), &err, -ENOTSUP, "softmax_type");
 	ck_assert_ptr_null(p);
 }
