@@ -191,7 +191,8 @@ suite_fuzz() {
 }
 
 # Each small fixture in a process of its own; under ASan fewer changes, as it is ten times slower. Those that
-# are there for their optimizer are read through a Megatron view, which shows it.
+# are there for their optimizer are read through a Megatron view, which shows it. What torch wrote before 1.6 has
+# no sums, and with a byte changed it is another checkpoint, whole in itself: it is cut, and nothing in it is changed.
 suite_damage() {
 	local dir name
 	for dir in tests/fixtures/*/*/iter_*; do
@@ -200,6 +201,10 @@ suite_damage() {
 		*corrupt*) continue ;;
 		tests/fixtures/optim/*)
 			start_case "damage.$name" 1800 "$O/obj/tests/damage/damage" "$dir" "${DAMAGE_CHANGES:-1000}" megatron/torch_dist
+			continue
+			;;
+		tests/fixtures/old/2020-09/* | tests/fixtures/old/v1.0-tp2/*)
+			start_case "damage.$name" 1800 "$O/obj/tests/damage/damage" "$dir" 0
 			continue
 			;;
 		esac
