@@ -67,7 +67,6 @@ static const char help[] =
 	"a prefix of .idx and .bin, a directory of them, what save_to_disk has written.\n"
 	"VIEW: hf, hf-fp16, raw, megatron/torch/tp2-pp4, megatron/torch_dist, ...; of\n"
 	"data/NAME/: hf, parquet, npy, jsonl, megatron, samples/train-s4096, cache/s4096\n"
-	"\n"
 	"  -o ref=DIR, arch=FAMILY, family=FILE (see mcorefs families)\n"
 	"  -o vocab_size=N, shard_size=5GB, spec=local|te, no_optim, allow_other\n"
 	"  -o data=PATH, merge=NAME, split=99/1/0, data_path=WORDS, dataset_cache=DIR\n"
