@@ -23,7 +23,7 @@ _mcorefs_option() {
 
 	[[ $cur == '=' ]] && cur=
 	case ${list##*,} in
-	arch=*) mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" families --json | sed -n 's/^ *"name": "\(.*\)",$/\1/p')" -- "$cur") ;;
+	arch=*) mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" families --json | awk -F'"' '$2 == "name" { name = $4 } $2 == "impossible" && $3 ~ "null" { print name }')" -- "$cur") ;;
 	vocab_size=*) mapfile -t COMPREPLY < <(compgen -W 'tokenizer' -- "$cur") ;;
 	spec=*) mapfile -t COMPREPLY < <(compgen -W 'local te' -- "$cur") ;;
 	verify=*) mapfile -t COMPREPLY < <(compgen -W 'crc sha256' -- "$cur") ;;
