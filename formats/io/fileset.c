@@ -19,6 +19,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
+#include "formats/io/backing.h"
 #include "formats/io/census.h"
 #include "formats/io/regular.h"
 #include "formats/io/walk.h"
@@ -39,8 +40,9 @@ struct file {
 	uid_t owner;
 	uint64_t size, disk;
 	struct timespec mtime, ctime;
-	_Atomic(uint8_t *) map; /* NULL until first use */
-	int held;		/* a descriptor of it, while the set is held; -1: none */
+	const struct mfs_backing *backing; /* NULL: all bytes are on this disk */
+	_Atomic(uint8_t *) map;		   /* NULL until first use */
+	int held;			   /* a descriptor of it, while the set is held; -1: none */
 };
 
 struct mfs_fileset {
@@ -51,7 +53,7 @@ struct mfs_fileset {
 	_Atomic uint64_t served;
 	atomic_uint holders;	 /* raised from 0 under the lock alone */
 	pthread_mutex_t holding; /* what follows, and the files' held while there are no holders */
-	bool held;
+	bool held, backed;
 	_Atomic(struct mfs_census *) census; /* NULL: nobody has asked for it */
 	struct mfs_access_fold access;	     /* who may read all files */
 	unsigned granted; /* classes that may read each file, whatever the directories say */
@@ -179,7 +181,9 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 	f->ino = st.st_ino;
 	f->owner = st.st_uid;
 	f->size = (uint64_t)st.st_size;
-	f->disk = 512 * (uint64_t)st.st_blocks;
+	f->backing = mfs_backing_of(&st);
+	f->disk = f->backing ? f->size : 512 * (uint64_t)st.st_blocks;
+	set->backed |= f->backing != NULL;
 	f->mtime = st.st_mtim;
 	f->ctime = st.st_ctim;
 	set->access = access;
@@ -262,6 +266,13 @@ struct mfs_census *mfs_fileset_census(struct mfs_fileset *set)
 	return mfs_census_ref(first);
 }
 
+/* A server need not say when a file was changed, so its time may be the same for all versions. */
+static uint64_t add_version(const struct file *f, uint64_t number)
+{
+	return f->backing ? XXH64(&f->backing->version, sizeof(f->backing->version), number)
+			  : number;
+}
+
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set)
 {
 	uint64_t stamp = set->count;
@@ -274,8 +285,24 @@ uint64_t mfs_fileset_stamp(const struct mfs_fileset *set)
 		};
 
 		stamp = XXH64(v, sizeof(v), XXH64(f->name, strlen(f->name), stamp));
+		stamp = add_version(f, stamp);
 	}
 	return stamp;
+}
+
+uint64_t mfs_fileset_identity(const struct mfs_fileset *set)
+{
+	uint64_t identity = set->count;
+
+	for (uint32_t i = 0; i < set->count; i++) {
+		const struct file *f = set->files[i];
+		const uint64_t v[] = {f->size, (uint64_t)f->mtime.tv_sec,
+				      (uint64_t)f->mtime.tv_nsec};
+
+		identity = XXH64(v, sizeof(v), XXH64(f->name, strlen(f->name), identity));
+		identity = add_version(f, identity);
+	}
+	return identity;
 }
 
 static bool same_time(const struct timespec *a, const struct timespec *b)
@@ -407,7 +434,7 @@ static int open_named(struct mfs_fileset *set, const struct file *f, int *ret_fd
 		      struct mfs_error *err)
 {
 	struct stat st;
-	int fd, rc = mfs_open_regular(set->dirfd, f->name, 0, &fd, &st);
+	int fd, rc = mfs_open_regular_as_is(set->dirfd, f->name, 0, &fd, &st);
 
 	*ret_gone = rc == -ENOENT || rc == -ENOTDIR || rc == -EINVAL;
 	if (rc)
@@ -438,9 +465,38 @@ static int open_same(struct mfs_fileset *set, const struct file *f, int *ret_fd,
 	return rc;
 }
 
+const struct mfs_backing *mfs_fileset_backing(const struct mfs_fileset *set, uint32_t file)
+{
+	return set->files[file]->backing;
+}
+
+bool mfs_fileset_has_backings(const struct mfs_fileset *set)
+{
+	return set->backed;
+}
+
+/* Where its bytes are, as far as they are present. */
+static int open_bytes(struct mfs_fileset *set, const struct file *f, int *ret_fd,
+		      struct mfs_error *err)
+{
+	int rc = open_same(set, f, ret_fd, err);
+
+	if (rc || !f->backing)
+		return rc;
+	close(*ret_fd);
+	return f->backing->ops->open(f->backing->object, ret_fd, err);
+}
+
+static int fetch_whole(struct file *f, struct mfs_error *err)
+{
+	return f->backing ? f->backing->ops->keep(f->backing->object, err) : 0;
+}
+
 int mfs_fileset_open(struct mfs_fileset *set, uint32_t file, int *ret_fd, struct mfs_error *err)
 {
-	return open_same(set, set->files[file], ret_fd, err);
+	int rc = fetch_whole(set->files[file], err);
+
+	return rc ? rc : open_bytes(set, set->files[file], ret_fd, err);
 }
 
 static bool may_hold_more(void)
@@ -476,7 +532,7 @@ void mfs_fileset_hold(struct mfs_fileset *set)
 static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struct mfs_error *err)
 {
 	uint8_t *map;
-	int fd = -1, rc = open_same(set, f, &fd, err);
+	int fd = -1, rc = open_bytes(set, f, &fd, err);
 
 	if (rc)
 		return rc;
@@ -492,6 +548,14 @@ static int map_new(struct mfs_fileset *set, struct file *f, uint8_t **ret, struc
 
 int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 		    struct mfs_error *err)
+{
+	int rc = fetch_whole(set->files[file], err);
+
+	return rc ? rc : mfs_fileset_map_part(set, file, ret, err);
+}
+
+int mfs_fileset_map_part(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
+			 struct mfs_error *err)
 {
 	static const uint8_t nothing;
 	struct file *f = set->files[file];
@@ -523,22 +587,30 @@ int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void 
 		     struct mfs_error *err)
 {
 	const struct file *f = set->files[file];
+	const struct mfs_backing *b = f->backing;
+	uint32_t pin = 0;
 	int fd = -1, rc;
 
 	if (!mfs_range_ok(off, len, f->size))
 		return mfs_fail(err, -EINVAL, "%s/%s: bytes %llu+%zu lie beyond its end", set->dir,
 				f->name, (unsigned long long)off, len);
-	rc = open_same(set, f, &fd, err);
+	rc = b ? b->ops->acquire(b->object, off, len, &pin, err) : 0;
 	if (rc)
 		return rc;
+	rc = open_bytes(set, f, &fd, err);
+	if (rc)
+		goto done;
 	if (len < SMALL_READ)
 		posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	rc = mfs_pread_whole(fd, off, buf, len);
 	close(fd);
 	if (rc)
-		return mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu: %s", set->dir,
-				f->name, (unsigned long long)off, len, strerror(-rc));
-	return 0;
+		rc = mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu: %s", set->dir, f->name,
+			      (unsigned long long)off, len, strerror(-rc));
+done:
+	if (b)
+		b->ops->release(b->object, pin);
+	return rc;
 }
 
 /* mincore() tells the truth about a mapping to root and to the file's owner, and "all there" to
@@ -564,7 +636,9 @@ void mfs_fileset_willneed(struct mfs_fileset *set, uint32_t file, uint64_t off, 
 	uint8_t *map = atomic_load_explicit(&f->map, memory_order_acquire);
 	uint64_t start = off & ~(page - 1), end;
 
-	if (!map || off >= f->size)
+	if (f->backing)
+		f->backing->ops->willneed(f->backing->object, off, len);
+	if (!map || off >= f->size || f->backing)
 		return;
 	end = off + mfs_min_u64(len, f->size - off);
 	for (; start < end; start += READ_AHEAD_STEP) {

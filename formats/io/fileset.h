@@ -10,6 +10,7 @@
 #ifndef MFS_IO_FILESET_H
 #define MFS_IO_FILESET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -17,6 +18,7 @@
 #include "formats/base/error.h"
 #include "formats/io/access.h"
 
+struct mfs_backing;
 struct mfs_census;
 struct mfs_fileset;
 
@@ -51,8 +53,11 @@ unsigned mfs_fileset_granted(const struct mfs_fileset *set);
 struct mfs_census *mfs_fileset_census(struct mfs_fileset *set);
 
 /* A number that differs between sets whose files differ or were changed: by names, devices, inodes,
- * sizes and mtimes. */
+ * sizes, mtimes and versions (backing.h). */
 uint64_t mfs_fileset_stamp(const struct mfs_fileset *set);
+/* The same by names, sizes, mtimes and versions alone: equal on all machines that see the same
+ * files. */
+uint64_t mfs_fileset_identity(const struct mfs_fileset *set);
 
 /*
  * While a set is held, its files can be read even when they are deleted or replaced by others, as
@@ -74,10 +79,19 @@ int mfs_filesets_check(struct mfs_fileset *const *sets, size_t count, struct mfs
 /* Opens the file that was added; the caller closes *ret_fd. Fails as mfs_fileset_check() does. */
 int mfs_fileset_open(struct mfs_fileset *set, uint32_t file, int *ret_fd, struct mfs_error *err);
 
+/* Where the file's bytes come from (backing.h); NULL: they are all on this disk. */
+const struct mfs_backing *mfs_fileset_backing(const struct mfs_fileset *set, uint32_t file);
+/* Whether any file has a backing. */
+bool mfs_fileset_has_backings(const struct mfs_fileset *set);
+
 /* The start of the read-only mapping of the whole file (size bytes). Read it only as guard.h says,
  * or give it to the kernel (writev), which returns EFAULT for a missing page. */
 int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 		    struct mfs_error *err);
+/* The same for a caller who reads only what he has made present (present.h). mfs_fileset_map() has
+ * all bytes of a backed file fetched, and they stay as long as the process lives. */
+int mfs_fileset_map_part(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
+			 struct mfs_error *err);
 
 /* Copies bytes out, checking the file's identity first. */
 int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,

@@ -7,6 +7,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/io/backing.h"
+
+/* Of the last call, if the bytes of a file did not come from where they are: why. */
+static _Thread_local struct mfs_error why;
+
 static int check(int fd, struct stat *ret)
 {
 	struct stat st;
@@ -50,10 +55,11 @@ static int open_at_once(int dirfd, const char *name, int flags)
 	return errno == ENXIO ? -EINVAL : -errno; /* a socket, or a device that nothing serves */
 }
 
-int mfs_open_regular(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret)
+int mfs_open_regular_as_is(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret)
 {
 	int fd = open_at_once(dirfd, name, flags), rc;
 
+	why.code = 0;
 	if (fd < 0)
 		return fd;
 	rc = check(fd, ret);
@@ -68,7 +74,37 @@ int mfs_open_regular(int dirfd, const char *name, int flags, int *ret_fd, struct
 	return 0;
 }
 
+static int open_backing(const struct mfs_backing *b, int *ret_fd)
+{
+	int rc = b->ops->keep(b->object, &why);
+
+	return rc ? rc : b->ops->open(b->object, ret_fd, &why);
+}
+
+int mfs_open_regular(int dirfd, const char *name, int flags, int *ret_fd, struct stat *ret)
+{
+	const struct mfs_backing *b;
+	struct stat st;
+	int fd, rc = mfs_open_regular_as_is(dirfd, name, flags, &fd, &st);
+
+	if (rc)
+		return rc;
+	b = mfs_backing_of(&st);
+	if (b) {
+		close(fd);
+		rc = open_backing(b, &fd);
+	}
+	if (rc)
+		return rc;
+	if (ret)
+		*ret = st;
+	*ret_fd = fd;
+	return 0;
+}
+
 const char *mfs_open_regular_why(int rc)
 {
+	if (why.code && why.code == rc)
+		return why.msg;
 	return rc == -EINVAL ? "not a regular file" : strerror(-rc);
 }

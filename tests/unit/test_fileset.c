@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/io/backing.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 #include "formats/io/source.h"
@@ -124,6 +125,29 @@ START_TEST(test_empty_file)
 	unit_ok(mfs_fileset_map(set, file, &map, &err), &err);
 	unit_ok(mfs_fileset_read(set, file, 0, buf, 0, &err), &err);
 	mfs_fileset_willneed(set, file, 0, 1);
+}
+END_TEST
+
+/* Of files whose bytes are elsewhere: two versions of the same size and time. */
+START_TEST(test_versions)
+{
+	uint64_t stamps[2], identities[2];
+	struct stat st;
+
+	ck_assert_int_eq(stat(path("data"), &st), 0);
+	for (int i = 0; i < 2; i++) {
+		const struct mfs_backing backing = {.version = (uint64_t)i};
+
+		ck_assert_int_eq(mfs_backing_add(&st, &backing), 0);
+		mfs_fileset_free(set);
+		unit_ok(mfs_fileset_new(unit_tmpdir(), &set, &err), &err);
+		unit_ok(mfs_fileset_add(set, "data", &file, &err), &err);
+		stamps[i] = mfs_fileset_stamp(set);
+		identities[i] = mfs_fileset_identity(set);
+		mfs_backing_remove(&st);
+	}
+	ck_assert_uint_ne(stamps[0], stamps[1]);
+	ck_assert_uint_ne(identities[0], identities[1]);
 }
 END_TEST
 
@@ -379,6 +403,7 @@ Suite *mfs_suite(void)
 	c = prepared(s, "reads");
 	tcase_add_test(c, test_reads_and_maps);
 	tcase_add_test(c, test_empty_file);
+	tcase_add_test(c, test_versions);
 	c = prepared(s, "changes");
 	tcase_add_loop_test(c, test_change_before_first_use_is_stale, 0, 5);
 	tcase_add_loop_test(c, test_change_after_mapping_is_stale, 0, 5);

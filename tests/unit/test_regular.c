@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "formats/io/backing.h"
 #include "formats/io/fileset.h"
 #include "formats/io/regular.h"
 #include "formats/io/buffered.h"
@@ -77,6 +78,31 @@ START_TEST(test_refuses_what_is_none)
 	ck_assert_str_eq(mfs_open_regular_why(-EINVAL), "not a regular file");
 	ck_assert_str_eq(mfs_open_regular_why(-ENOENT), strerror(ENOENT));
 	close(s);
+}
+END_TEST
+
+/* A file whose bytes are elsewhere, and do not come. */
+static int does_not_come(void *object, struct mfs_error *err)
+{
+	(void)object;
+	return mfs_fail(err, -ETIMEDOUT, "%s", "the server does not answer");
+}
+
+START_TEST(test_says_why_bytes_do_not_come)
+{
+	static const struct mfs_backing_ops ops = {.keep = does_not_come};
+	const struct mfs_backing backing = {.ops = &ops};
+	struct stat st;
+
+	unit_write(unit_tmpdir(), "remote", "", 0);
+	ck_assert_int_eq(stat(path("remote"), &st), 0);
+	ck_assert_int_eq(mfs_backing_add(&st, &backing), 0);
+	ck_assert_int_eq(open_it("remote"), -ETIMEDOUT);
+	ck_assert_str_eq(mfs_open_regular_why(-ETIMEDOUT), "the server does not answer");
+	ck_assert_int_eq(open_it("nothing"), -ENOENT);
+	ck_assert_str_eq(mfs_open_regular_why(-ETIMEDOUT), strerror(ETIMEDOUT));
+	mfs_backing_remove(&st);
+	ck_assert_int_eq(open_it("remote"), 0);
 }
 END_TEST
 
@@ -205,6 +231,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "opener", test_opens_a_regular_file);
 
 	tcase_add_test(c, test_refuses_what_is_none);
+	tcase_add_test(c, test_says_why_bytes_do_not_come);
 	tcase_add_test(c, test_waits_for_a_lease);
 	c = unit_case(s, "sources", test_file_becomes_a_fifo);
 	tcase_add_test(c, test_tracker_is_a_fifo);
