@@ -1,0 +1,49 @@
+/*
+ * The other side of AWS Signature Version 4: a server reads the header Authorization and computes
+ * the signature again. (S3's "Authenticating Requests: Using the Authorization Header".)
+ */
+#ifndef MFS_NET_SIGV4_VERIFY_H
+#define MFS_NET_SIGV4_VERIFY_H
+
+#include <stdint.h>
+
+#include "formats/net/sigv4.h"
+
+#define MFS_SIGV4_SKEW	  900 /* seconds that a client's clock may differ */
+#define MFS_SIGV4_HEADERS 32  /* that are signed, at most */
+#define MFS_SIGV4_BYTES	  4096
+
+/* What Authorization says. The access key may have slashes in it. */
+struct mfs_sigv4_claim {
+	const char *access, *day, *region, *service, *signature;
+	const char *headers[MFS_SIGV4_HEADERS]; /* names that are signed; "host" is among them */
+	size_t header_count;
+	char *memory; /* what the texts point into */
+};
+
+/* Whether a header is of this kind. NULL: none was sent. */
+bool mfs_sigv4_is(const char *authorization);
+/* -EINVAL: it has not the form; -ENOMEM. After a failure there is nothing to release. */
+int mfs_sigv4_claim_parse(const char *authorization, struct mfs_sigv4_claim *ret,
+			  struct mfs_error *err);
+void mfs_sigv4_claim_release(struct mfs_sigv4_claim *c);
+
+/* A request as it has arrived. */
+struct mfs_sigv4_arrived {
+	const char *method;
+	const char *target; /* path and query as they were sent */
+	/* The value of a header; NULL: it was not sent. */
+	const char *(*header)(const void *arg, const char *name);
+	const void *arg;
+};
+
+/*
+ * now: seconds since 1970. -ETIME: the request's time is more than MFS_SIGV4_SKEW away from it;
+ * -EINVAL: no x-amz-date, one of another form or day, or a header that is signed and was not sent;
+ * -EKEYREJECTED: the signature is another one. Signatures are compared in constant time. A missing
+ * x-amz-content-sha256 stands for a request without a body; a body is not compared with it.
+ */
+int mfs_sigv4_verify(const struct mfs_sigv4_claim *c, const struct mfs_sigv4_arrived *r,
+		     const char *secret, int64_t now, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,196 @@
+/* A server's check of AWS signatures (formats/net/sigv4_verify.h), with the examples that AWS
+ * publishes on S3's "Authenticating Requests: Using the Authorization Header". */
+#include "tests/unit/unit.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "formats/net/sigv4_verify.h"
+
+#define SECRET	   "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
+#define CREDENTIAL "Credential=AKIAIOSFODNN7EXAMPLE/20130524/us-east-1/s3/aws4_request"
+#define NOW	   1369353600ll /* 2013-05-24 00:00:00 */
+#define OBJECT	   "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"
+#define SIGNED	   ",SignedHeaders=host,Signature=" OBJECT
+#define LIFECYCLE  "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"
+#define LIST	   "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"
+
+static struct mfs_error err;
+
+struct sent {
+	const char *name, *value;
+};
+
+static const char *get(const void *arg, const char *name)
+{
+	for (const struct sent *s = arg; s->name; s++)
+		if (!strcasecmp(s->name, name))
+			return s->value;
+	return NULL;
+}
+
+static const struct sent headers[] = {{"Host", "examplebucket.s3.amazonaws.com"},
+				      {"Range", "bytes=0-9"},
+				      {"x-amz-content-sha256", MFS_SIGV4_EMPTY},
+				      {"x-amz-date", "20130524T000000Z"},
+				      {0}};
+
+static int verify_at(const char *authorization, const char *method, const char *target,
+		     const struct sent *sent, const char *secret, int64_t now)
+{
+	const struct mfs_sigv4_arrived r = {method, target, get, sent};
+	struct mfs_sigv4_claim c;
+	int rc;
+
+	unit_ok(mfs_sigv4_claim_parse(authorization, &c, &err), &err);
+	ck_assert_str_eq(c.access, "AKIAIOSFODNN7EXAMPLE");
+	rc = mfs_sigv4_verify(&c, &r, secret, now, &err);
+	mfs_sigv4_claim_release(&c);
+	return rc;
+}
+
+#define GET_OBJECT                                                                                 \
+	"AWS4-HMAC-SHA256 " CREDENTIAL                                                             \
+	",SignedHeaders=host;range;x-amz-content-sha256;x-amz-date,Signature=" OBJECT
+#define GET_BUCKET(signature)                                                                      \
+	"AWS4-HMAC-SHA256 " CREDENTIAL                                                             \
+	", SignedHeaders=host;x-amz-content-sha256;x-amz-date, Signature=" signature
+
+START_TEST(test_examples)
+{
+	unit_ok(verify_at(GET_OBJECT, "GET", "/test.txt", headers, SECRET, NOW), &err);
+	unit_ok(verify_at(GET_BUCKET(LIFECYCLE), "GET", "/?lifecycle", headers, SECRET, NOW), &err);
+	unit_ok(verify_at(GET_BUCKET(LIST), "GET", "/?max-keys=2&prefix=J", headers, SECRET, NOW),
+		&err);
+	unit_ok(verify_at(GET_BUCKET(LIST), "GET", "/?prefix=J&max-keys=2", headers, SECRET, NOW),
+		&err);
+}
+END_TEST
+
+START_TEST(test_others)
+{
+	static const struct sent range[] = {{"Host", "examplebucket.s3.amazonaws.com"},
+					    {"Range", "bytes=0-8"},
+					    {"x-amz-content-sha256", MFS_SIGV4_EMPTY},
+					    {"x-amz-date", "20130524T000000Z"},
+					    {0}};
+	static const struct sent unsigned_payload[] = {{"Host", "examplebucket.s3.amazonaws.com"},
+						       {"Range", "bytes=0-9"},
+						       {"x-amz-content-sha256", MFS_SIGV4_UNSIGNED},
+						       {"x-amz-date", "20130524T000000Z"},
+						       {0}};
+	const struct {
+		const char *method, *target, *secret;
+		const struct sent *sent;
+	} bad[] = {
+		{"HEAD", "/test.txt", SECRET, headers},
+		{"GET", "/test.tx", SECRET, headers},
+		{"GET", "/test.txt?a", SECRET, headers},
+		{"GET", "/test.txt", SECRET "x", headers},
+		{"GET", "/test.txt", "", headers},
+		{"GET", "/test.txt", SECRET, range},
+		{"GET", "/test.txt", SECRET, unsigned_payload},
+	};
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		unit_fails(verify_at(GET_OBJECT, bad[i].method, bad[i].target, bad[i].sent,
+				     bad[i].secret, NOW),
+			   &err, -EKEYREJECTED, "signature");
+}
+END_TEST
+
+/* The payload may be left unsigned: the signature is of that, then. */
+START_TEST(test_unsigned)
+{
+	static const struct sent sent[] = {{"Host", "gw"},
+					   {"x-amz-content-sha256", MFS_SIGV4_UNSIGNED},
+					   {"x-amz-date", "20130524T000000Z"},
+					   {0}};
+	static const struct mfs_sigv4_key key = {"AKIAIOSFODNN7EXAMPLE", SECRET, "x", "s3"};
+	static const struct mfs_sigv4_header signed_headers[] = {
+		{"Host", "gw"}, {"x-amz-date", "20130524T000000Z"}};
+	const struct mfs_sigv4_request r = {.method = "GET",
+					    .path = "/lab/a",
+					    .headers = signed_headers,
+					    .header_count = 2,
+					    .payload = MFS_SIGV4_UNSIGNED,
+					    .time = "20130524T000000Z"};
+	char *text;
+
+	unit_ok(mfs_sigv4_authorization(&key, &r, &text, &err), &err);
+	unit_ok(verify_at(text, "GET", "/lab/a", sent, SECRET, NOW), &err);
+	free(text);
+}
+END_TEST
+
+START_TEST(test_time)
+{
+	static const struct sent dateless[] = {{"Host", "examplebucket.s3.amazonaws.com"}, {0}};
+	static const struct sent bad[] = {{"Host", "x"}, {"x-amz-date", "2013-05-24"}, {0}};
+	static const struct sent day[] = {{"Host", "x"}, {"x-amz-date", "20130525T000000Z"}, {0}};
+
+	unit_ok(verify_at(GET_OBJECT, "GET", "/test.txt", headers, SECRET, NOW + 900), &err);
+	unit_ok(verify_at(GET_OBJECT, "GET", "/test.txt", headers, SECRET, NOW - 900), &err);
+	unit_fails(verify_at(GET_OBJECT, "GET", "/test.txt", headers, SECRET, NOW + 901), &err,
+		   -ETIME, "900 s");
+	unit_fails(verify_at(GET_OBJECT, "GET", "/test.txt", headers, SECRET, NOW - 901), &err,
+		   -ETIME, "900 s");
+	unit_fails(verify_at(GET_OBJECT, "GET", "/test.txt", dateless, SECRET, NOW), &err, -EINVAL,
+		   "x-amz-date");
+	unit_fails(verify_at(GET_OBJECT, "GET", "/test.txt", bad, SECRET, NOW), &err, -EINVAL,
+		   "x-amz-date");
+	unit_fails(verify_at(GET_OBJECT, "GET", "/test.txt", day, SECRET, NOW), &err, -EINVAL,
+		   "day");
+	unit_fails(verify_at(GET_OBJECT, "GET", "/test.txt", headers + 2, SECRET, NOW), &err,
+		   -EINVAL, "'host' is signed");
+}
+END_TEST
+
+START_TEST(test_forms)
+{
+	static const char *const bad[] = {
+		"",
+		"Bearer x",
+		"AWS4-HMAC-SHA256",
+		"AWS4-HMAC-SHA256x " CREDENTIAL SIGNED,
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",SignedHeaders=host",
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",Signature=" OBJECT,
+		"AWS4-HMAC-SHA256 SignedHeaders=host,Signature=" OBJECT,
+		"AWS4-HMAC-SHA256 " CREDENTIAL "," CREDENTIAL SIGNED,
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",SignedHeaders=x-amz-date,Signature=" OBJECT,
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",SignedHeaders=host;host,Signature=" OBJECT,
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",SignedHeaders=range;host,Signature=" OBJECT,
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",SignedHeaders=Host;host,Signature=" OBJECT,
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",SignedHeaders=host;,Signature=" OBJECT,
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",SignedHeaders=host,Signature=" OBJECT "0",
+		"AWS4-HMAC-SHA256 " CREDENTIAL ",SignedHeaders=host,Signature=0",
+		"AWS4-HMAC-SHA256 Credential=a/20130524/x/s3/aws3" SIGNED,
+		"AWS4-HMAC-SHA256 Credential=20130524/x/s3/aws4_request" SIGNED,
+		"AWS4-HMAC-SHA256 Credential=/20130524/x/s3/aws4_request" SIGNED,
+	};
+	struct mfs_sigv4_claim c;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		unit_fails(mfs_sigv4_claim_parse(bad[i], &c, &err), &err, -EINVAL, "Authorization");
+	unit_ok(mfs_sigv4_claim_parse("AWS4-HMAC-SHA256 Credential=a/b/20130524/x/s3/aws4_request,"
+				      "SignedHeaders=host,Signature=" OBJECT,
+				      &c, &err),
+		&err);
+	ck_assert_str_eq(c.access, "a/b");
+	mfs_sigv4_claim_release(&c);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("sigv4_verify");
+	TCase *c = unit_case(s, "sigv4_verify", test_examples);
+
+	tcase_add_test(c, test_others);
+	tcase_add_test(c, test_unsigned);
+	tcase_add_test(c, test_time);
+	tcase_add_test(c, test_forms);
+	return s;
+}
