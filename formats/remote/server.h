@@ -1,0 +1,33 @@
+/* What a URL leads to: who is asked there, what for, and what there is below it. Private to
+ * formats/remote. */
+#ifndef MFS_REMOTE_SERVER_H
+#define MFS_REMOTE_SERVER_H
+
+#include <stdbool.h>
+
+#include "formats/remote/curl.h"
+#include "formats/remote/listing.h"
+
+struct mfs_server {
+	bool s3;
+	char *base;   /* URL that names are appended to, with '/' at its end, encoded */
+	char *bucket; /* URL of the bucket, without '/' at its end */
+	char *prefix; /* of keys: "" or with '/' at its end */
+	char *name;   /* the last part of the URL, decoded; never empty */
+	char region[64];
+	struct mfs_credentials *credentials;
+	struct mfs_curl_options http;
+};
+
+/* -EINVAL: the URL has another form; errors of mfs_credentials_new(). */
+int mfs_server_open(const char *url, unsigned timeout, struct mfs_server *ret,
+		    struct mfs_error *err);
+void mfs_server_release(struct mfs_server *s);
+
+/* The URL of a name below it; the caller frees it. NULL: no memory. */
+char *mfs_server_url(const struct mfs_server *s, const char *name);
+
+/* All files below it, with sizes and versions. */
+int mfs_server_list(const struct mfs_server *s, struct mfs_listing *ret, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,755 @@
+/* Objects of a server that fails, and their cache: formats/remote/cache.h. */
+#define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "formats/base/clock.h"
+#include "formats/io/whole.h"
+#include "formats/remote/cache.h"
+#include "formats/remote/cache_i.h"
+#include "tests/unit/range_server.h"
+
+#define MIB	 (1ull << 20)
+#define SIZE	 (10 * MIB + 12345)
+#define COUNT(a) (sizeof(a) / sizeof(*(a)))
+
+static struct range_server server;
+static struct mfs_cache *cache;
+static struct mfs_object *object;
+static struct mfs_error err;
+static char url[100], dir[300], key[MFS_KEY];
+
+static struct mfs_cache *open_cache(void)
+{
+	const struct mfs_cache_options opt = {
+		.dir = dir, .size = 16 * MIB, .connections = 4, .http = {.timeout = 2}};
+	struct mfs_cache *c = NULL;
+
+	unit_ok(mfs_cache_open(&opt, &c, &err), &err);
+	return c;
+}
+
+static struct mfs_object *open_object(struct mfs_cache *c)
+{
+	struct mfs_object_id id = {.url = url,
+				   .etag = server.no_etag ? NULL
+					   : server.weak  ? "W/\"v0\""
+							  : "\"v0\"",
+				   .last_modified = "Wed, 21 Oct 2015 07:28:00 GMT",
+				   .size = server.size};
+	struct mfs_object *o = NULL;
+
+	unit_ok(mfs_cache_object(c, &id, &o, &err), &err);
+	return o;
+}
+
+static void say_places(void)
+{
+	snprintf(url, sizeof(url), "http://127.0.0.1:%u/object", server.port);
+	snprintf(dir, sizeof(dir), "%s/cache", unit_tmpdir());
+}
+
+static void begin(uint64_t size)
+{
+	memset(&server, 0, sizeof(server));
+	range_start(&server, size);
+	say_places();
+	cache = open_cache();
+	object = open_object(cache);
+	memcpy(key, object->key, sizeof(key));
+}
+
+static void setup_whole_blocks(void)
+{
+	begin(2 * MIB);
+}
+
+static void setup(void)
+{
+	begin(SIZE);
+}
+
+static void teardown(void)
+{
+	mfs_cache_free(cache);
+	range_stop(&server);
+}
+
+/* Acquires a range and reads it: 0, with the bytes compared, or the error. */
+static int look(struct mfs_object *o, uint64_t off, uint64_t len)
+{
+	const struct mfs_backing_ops *ops = &mfs_object_backing;
+	uint8_t *bytes;
+	uint32_t pin;
+	int fd, rc;
+
+	rc = ops->acquire(o, off, len, &pin, &err);
+	if (rc)
+		return rc;
+	bytes = malloc(len + 1);
+	unit_ok(ops->open(o, &fd, &err), &err);
+	ck_assert_int_eq(mfs_pread_whole(fd, off, bytes, len), 0);
+	for (uint64_t i = 0; i < len; i++)
+		if (bytes[i] != range_byte(off + i)) {
+			ck_abort_msg("byte %llu is wrong", (unsigned long long)(off + i));
+		}
+	close(fd);
+	ops->release(o, pin);
+	free(bytes);
+	return 0;
+}
+
+START_TEST(test_reads)
+{
+	unsigned asked;
+
+	unit_ok(look(object, 3 * MIB - 5, 10), &err);
+	unit_ok(look(object, 0, 0), &err);
+	unit_ok(look(object, 0, SIZE), &err);
+	unit_ok(look(object, SIZE - 1, 1), &err);
+	asked = atomic_load(&server.requests);
+	unit_ok(look(object, 0, SIZE), &err);
+	ck_assert_uint_eq(atomic_load(&server.requests), asked);
+	/* Each byte came once. */
+	ck_assert_uint_eq(atomic_load(&server.sent), SIZE);
+	ck_assert_uint_eq(mfs_cache_stats(cache).fetched, SIZE);
+}
+END_TEST
+
+/* Ranges without bytes, and objects that end where a block does. */
+START_TEST(test_nothing_to_read)
+{
+	const struct mfs_backing_ops *ops = &mfs_object_backing;
+	uint32_t pin;
+
+	unit_ok(look(object, 0, 0), &err);
+	unit_ok(look(object, server.size, 0), &err);
+	/* As many as there are pins: none is needed for nothing. */
+	for (uint32_t i = 0; i <= MFS_PINS; i++)
+		unit_ok(ops->acquire(object, server.size, 0, &pin, &err), &err);
+	ops->release(object, pin);
+	ck_assert_uint_eq(atomic_load(&server.requests), 0);
+}
+END_TEST
+
+static uint32_t unused_pins(void)
+{
+	uint32_t count;
+
+	pthread_mutex_lock(&cache->pins.lock);
+	count = cache->pins.unused_count;
+	pthread_mutex_unlock(&cache->pins.lock);
+	return count;
+}
+
+/* A file that is opened again and again, as long as a mount stands (io/regular.h). */
+START_TEST(test_opened_for_ever)
+{
+	for (uint32_t i = 0; i <= MFS_PINS; i++)
+		unit_ok(mfs_object_backing.keep(object, &err), &err);
+	/* Those of requests are given back when they have ended. */
+	for (int i = 0; i < 1000 && unused_pins() < MFS_PINS - 1; i++)
+		usleep(1000);
+	ck_assert_uint_eq(unused_pins(), MFS_PINS - 1);
+	ck_assert_uint_eq(atomic_load(&server.sent), SIZE);
+	unit_ok(look(object, 0, SIZE), &err);
+}
+END_TEST
+
+START_TEST(test_willneed)
+{
+	mfs_object_backing.willneed(object, 0, SIZE);
+	for (int i = 0; i < 1000 && mfs_cache_stats(cache).fetched < SIZE; i++)
+		usleep(10000);
+	ck_assert_uint_eq(mfs_cache_stats(cache).fetched, SIZE);
+	unit_ok(look(object, 0, SIZE), &err);
+	ck_assert_uint_eq(mfs_cache_stats(cache).misses, 0);
+	mfs_object_backing.willneed(object, SIZE, 1);
+}
+END_TEST
+
+/* ---- failures ---- */
+
+/* What passes: the right bytes come all the same. */
+static const enum fault passing[] = {FAULT_503,	  FAULT_TRUNCATED, FAULT_RESET,
+				     FAULT_STALL, FAULT_SILENT,	   FAULT_REDIRECT};
+
+START_TEST(test_passes)
+{
+	server.fault = passing[_i];
+	server.faults = passing[_i] == FAULT_STALL || passing[_i] == FAULT_SILENT ? 1 : 2;
+	unit_ok(look(object, 0, SIZE), &err);
+	ck_assert_uint_eq(atomic_load(&server.faults), 0);
+}
+END_TEST
+
+/* What does not pass: an error in bounded time, with a sentence. */
+static const struct lasting {
+	enum fault fault;
+	int rc;
+	const char *says;
+} lasting[] = {
+	{FAULT_503, -EIO, "the server answers 503"},
+	{FAULT_404, -ESTALE, "deleted from the server"},
+	{FAULT_RESET, -EIO, "127.0.0.1"},
+	{FAULT_STALL, -ETIMEDOUT, "does not answer in time"},
+	{FAULT_SILENT, -ETIMEDOUT, "does not answer in time"},
+	{FAULT_OTHER_RANGE, -EIO, "the server sends others"},
+	{FAULT_SHORT_RANGE, -EIO, "too few bytes"},
+	{FAULT_NO_RANGES, -EIO, "does not serve ranges"},
+	{FAULT_ENCODED, -EIO, "encoded"},
+	{FAULT_OTHER_VERSION, -ESTALE, "changed on the server"},
+};
+
+START_TEST(test_lasts)
+{
+	const struct lasting *l = &lasting[_i];
+	const int64_t began = mfs_now_ns();
+
+	server.fault = l->fault;
+	server.faults = 1000000;
+	unit_fails(look(object, 5 * MIB, MIB), &err, l->rc, l->says);
+	ck_assert_int_lt(mfs_now_ns() - began, 16000000000ll);
+	/* Nothing wrong was kept, and it is asked for again. */
+	server.faults = 0;
+	if (l->rc != -ESTALE)
+		unit_ok(look(object, 0, SIZE), &err);
+	else
+		unit_fails(look(object, 0, SIZE), &err, -ESTALE, "the server");
+}
+END_TEST
+
+START_TEST(test_changes)
+{
+	unit_ok(look(object, 0, MIB), &err);
+	server.version = 1;
+	unit_fails(look(object, 5 * MIB, 1), &err, -ESTALE, "changed on the server");
+	/* What is here is of the version that was listed. */
+	unit_ok(look(object, 0, MIB), &err);
+	ck_assert_uint_eq(mfs_cache_stats(cache).stale, 1);
+}
+END_TEST
+
+/* Without an ETag that can be compared, every answer is looked at. */
+START_TEST(test_changes_without_etag)
+{
+	server.weak = _i == 0;
+	server.no_etag = _i == 1;
+	object = open_object(cache);
+	unit_ok(look(object, 0, MIB), &err);
+	server.version = 1;
+	unit_fails(look(object, 5 * MIB, 1), &err, -ESTALE, "changed on the server");
+}
+END_TEST
+
+START_TEST(test_no_version)
+{
+	const struct mfs_object_id id = {.url = url, .size = SIZE};
+	struct mfs_object *o;
+
+	unit_fails(mfs_cache_object(cache, &id, &o, &err), &err, -EINVAL, "neither an ETag");
+}
+END_TEST
+
+START_TEST(test_nobody_there)
+{
+	const int64_t began = mfs_now_ns();
+
+	range_stop(&server);
+	unit_fails(look(object, 0, 1), &err, -EIO, "127.0.0.1");
+	ck_assert_int_lt(mfs_now_ns() - began, 16000000000ll);
+	range_start(&server, SIZE);
+}
+END_TEST
+
+/* ---- what stays ---- */
+
+START_TEST(test_stays)
+{
+	unit_ok(look(object, 0, SIZE), &err);
+	mfs_cache_free(cache);
+	cache = open_cache();
+	object = open_object(cache);
+	server.requests = 0;
+	unit_ok(look(object, 0, SIZE), &err);
+	ck_assert_uint_eq(atomic_load(&server.requests), 0);
+}
+END_TEST
+
+static int open_named(const char *end)
+{
+	char name[MFS_KEY + 8], path[500];
+	int fd;
+
+	mfs_object_name(key, end, name);
+	snprintf(path, sizeof(path), "%s/objects/%s", dir, name);
+	fd = open(path, O_RDWR);
+	ck_assert_int_ge(fd, 0);
+	return fd;
+}
+
+static void damage(const char *end, off_t at)
+{
+	uint8_t byte;
+	int fd = open_named(end);
+
+	ck_assert_int_eq(pread(fd, &byte, 1, at), 1);
+	byte ^= 1;
+	ck_assert_int_eq(pwrite(fd, &byte, 1, at), 1);
+	close(fd);
+}
+
+START_TEST(test_damaged_bytes)
+{
+	unit_ok(look(object, 0, SIZE), &err);
+	mfs_cache_free(cache);
+	damage("data", 4 * MIB + 77);
+	cache = open_cache();
+	object = open_object(cache);
+	unit_ok(look(object, 0, SIZE), &err);
+	ck_assert_uint_eq(mfs_cache_stats(cache).damaged, 1);
+	ck_assert_uint_eq(mfs_cache_stats(cache).fetched, MIB);
+}
+END_TEST
+
+START_TEST(test_damaged_map)
+{
+	unit_ok(look(object, 0, SIZE), &err);
+	mfs_cache_free(cache);
+	damage("map", _i ? 24 : 0); /* the number of blocks, the magic */
+	cache = open_cache();
+	object = open_object(cache);
+	unit_ok(look(object, 0, SIZE), &err);
+	ck_assert_uint_eq(mfs_cache_stats(cache).fetched, SIZE);
+}
+END_TEST
+
+static unsigned count(const char *name)
+{
+	char path[400];
+	struct dirent *d;
+	unsigned n = 0;
+	DIR *list;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	list = opendir(path);
+	while ((d = readdir(list)))
+		n += *d->d_name != '.';
+	closedir(list);
+	return n;
+}
+
+/* A process is killed while it fetches: what it has left is right, and its place goes. */
+START_TEST(test_killed)
+{
+	pid_t child;
+	int status, go[2];
+
+	/* Before there are threads, as ThreadSanitizer wants it. */
+	ck_assert_int_eq(pipe(go), 0);
+	child = fork();
+	if (!child) {
+		struct mfs_cache *c;
+
+		ck_assert_int_eq(read(go[0], &server.port, sizeof(server.port)),
+				 sizeof(server.port));
+		server.size = SIZE;
+		say_places();
+		c = open_cache();
+		mfs_object_backing.willneed(open_object(c), 0, SIZE);
+		for (;;)
+			pause();
+	}
+	begin(SIZE);
+	mfs_cache_free(cache);
+	ck_assert_int_eq(write(go[1], &server.port, sizeof(server.port)), sizeof(server.port));
+	usleep(30000 + 10000 * _i);
+	kill(child, SIGKILL);
+	ck_assert_int_eq(waitpid(child, &status, 0), child);
+	ck_assert(WIFSIGNALED(status));
+	cache = open_cache();
+	ck_assert_uint_eq(count("mounts"), 1);
+	object = open_object(cache);
+	unit_ok(look(object, 0, SIZE), &err);
+}
+END_TEST
+
+START_TEST(test_shared)
+{
+	struct mfs_cache *other = open_cache();
+	struct mfs_object *same = open_object(other);
+
+	ck_assert_uint_eq(count("mounts"), 2);
+	unit_ok(look(object, 0, SIZE), &err);
+	unit_ok(look(same, 0, SIZE), &err);
+	ck_assert_uint_eq(count("objects"), 2);
+	ck_assert_uint_eq(mfs_cache_stats(other).fetched, 0);
+	ck_assert_uint_eq(atomic_load(&server.sent), SIZE);
+	mfs_cache_free(other);
+	ck_assert_uint_eq(count("mounts"), 1);
+	unit_ok(look(object, 0, SIZE), &err);
+}
+END_TEST
+
+/* A directory of a server may have more objects than a process may have mappings. */
+START_TEST(test_files_at_the_first_use)
+{
+	char name[120];
+
+	for (int i = 0; i < 1000; i++) {
+		const struct mfs_object_id id = {.url = name, .etag = "\"v0\"", .size = SIZE};
+		struct mfs_object *o;
+
+		snprintf(name, sizeof(name), "%s/%d", url, i);
+		unit_ok(mfs_cache_object(cache, &id, &o, &err), &err);
+	}
+	ck_assert_uint_eq(count("objects"), 0);
+	unit_ok(look(object, 0, 1), &err);
+	ck_assert_uint_eq(count("objects"), 2);
+}
+END_TEST
+
+/* As a file system that compresses keeps it, and as cp --sparse copies it. */
+START_TEST(test_map_with_holes)
+{
+	struct stat st;
+	int fd;
+
+	unit_ok(look(object, 0, MIB), &err);
+	mfs_cache_free(cache);
+	fd = open_named("map");
+	ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8192, 16384), 0);
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_lt(512 * st.st_blocks, st.st_size);
+	cache = open_cache();
+	object = open_object(cache);
+	server.requests = 0;
+	unit_ok(look(object, 0, MIB), &err);
+	ck_assert_uint_eq(atomic_load(&server.requests), 0);
+	/* There is room for all that will be written. */
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	ck_assert_int_ge(512 * st.st_blocks, st.st_size);
+	close(fd);
+}
+END_TEST
+
+/* What somebody reads is not made anew beside him. */
+START_TEST(test_damaged_while_in_use)
+{
+	struct mfs_cache *other;
+
+	unit_ok(look(object, 0, SIZE), &err);
+	damage("map", 0);
+	other = open_cache();
+	unit_fails(look(open_object(other), 0, SIZE), &err, -EIO, "another mount uses them");
+	unit_ok(look(object, 0, SIZE), &err);
+	mfs_cache_free(cache);
+	cache = other;
+	unit_ok(look(open_object(cache), 0, SIZE), &err);
+}
+END_TEST
+
+/* Another process holds the directory's lock for ever. */
+START_TEST(test_frozen_process)
+{
+	char path[400];
+	int fd;
+
+	unit_ok(look(object, 0, MIB), &err);
+	snprintf(path, sizeof(path), "%s/lock", dir);
+	fd = open(path, O_RDWR);
+	ck_assert_int_eq(flock(fd, LOCK_EX), 0);
+	atomic_store(&object->blocks.states[5], MFS_BLOCK_LEAVING);
+	unit_fails(look(object, 5 * MIB, 1), &err, -EIO, "takes a block out");
+	unit_ok(look(object, 6 * MIB, 1), &err);
+	close(fd);
+	unit_ok(look(object, 0, SIZE), &err);
+}
+END_TEST
+
+START_TEST(test_refuses_others)
+{
+	const struct mfs_cache_options opt = {.dir = dir};
+	struct mfs_cache *c;
+
+	ck_assert_int_eq(chmod(dir, 0770), 0);
+	unit_fails(mfs_cache_open(&opt, &c, &err), &err, -EACCES, "mode 770");
+	ck_assert_int_eq(chmod(dir, 0700), 0);
+}
+END_TEST
+
+/* ---- its size ---- */
+
+static uint64_t on_disk(void)
+{
+	char path[400], file[700];
+	uint64_t bytes = 0;
+	struct dirent *d;
+	struct stat st;
+	DIR *list;
+
+	snprintf(path, sizeof(path), "%s/objects", dir);
+	list = opendir(path);
+	while ((d = readdir(list))) {
+		snprintf(file, sizeof(file), "%s/%s", path, d->d_name);
+		if (!stat(file, &st) && S_ISREG(st.st_mode))
+			bytes += 512 * (uint64_t)st.st_blocks;
+	}
+	closedir(list);
+	return bytes;
+}
+
+/* Every byte of a range that is pinned in other. */
+static void compare(struct mfs_object *o, uint64_t off, uint64_t len)
+{
+	uint8_t *bytes = malloc(len);
+	int fd;
+
+	unit_ok(mfs_object_backing.open(o, &fd, &err), &err);
+	ck_assert_int_eq(mfs_pread_whole(fd, off, bytes, len), 0);
+	for (uint64_t i = 0; i < len; i += MIB)
+		for (uint64_t k = 0; k < MIB; k++)
+			if (bytes[i + k] != range_byte(off + i + k))
+				ck_abort_msg("byte %llu is wrong",
+					     (unsigned long long)(off + i + k));
+	close(fd);
+	free(bytes);
+}
+
+static void setup_large(void)
+{
+	begin(40 * MIB);
+}
+
+START_TEST(test_size)
+{
+	uint32_t pin;
+
+	unit_ok(mfs_object_backing.acquire(object, 5 * MIB, 2 * MIB, &pin, &err), &err);
+	for (int turn = 0; turn < 2; turn++)
+		for (uint64_t at = 0; at < 40 * MIB; at += MIB) {
+			unit_ok(look(object, at, MIB), &err);
+			ck_assert_uint_le(on_disk(), 17 * MIB);
+		}
+	ck_assert_uint_gt(mfs_cache_stats(cache).evicted, 30);
+	/* What is in use was not taken out. */
+	ck_assert(mfs_block_is_there(object, 5) && mfs_block_is_there(object, 6));
+	server.requests = 0;
+	unit_ok(look(object, 5 * MIB, 2 * MIB), &err);
+	ck_assert_uint_eq(atomic_load(&server.requests), 0);
+	mfs_object_backing.release(object, pin);
+}
+END_TEST
+
+/* What another mount reads stays, while this one writes more than the cache may have. _i: its pins
+ * cannot be read for a time, so nothing may be taken out. */
+START_TEST(test_pins_of_others)
+{
+	struct mfs_cache *other = open_cache();
+	struct mfs_object *same = open_object(other);
+	char pins[500], away[500];
+	uint32_t pin;
+
+	unit_ok(mfs_object_backing.acquire(same, 4 * MIB, 4 * MIB, &pin, &err), &err);
+	snprintf(pins, sizeof(pins), "%s/pins", mfs_cache_place(other));
+	snprintf(away, sizeof(away), "%s/away", mfs_cache_place(other));
+	if (_i) {
+		ck_assert_int_eq(rename(pins, away), 0);
+		ck_assert_int_eq(mkdir(pins, 0700), 0);
+		for (uint64_t at = 10 * MIB; at < 40 * MIB; at += MIB)
+			unit_ok(look(object, at, MIB), &err);
+		ck_assert_uint_eq(mfs_cache_stats(cache).evicted, 0);
+		compare(same, 4 * MIB, 4 * MIB);
+		ck_assert_int_eq(rmdir(pins), 0);
+		ck_assert_int_eq(rename(away, pins), 0);
+	}
+	for (int turn = 0; turn < 2; turn++)
+		for (uint64_t at = 8 * MIB; at < 40 * MIB; at += MIB)
+			unit_ok(look(object, at, MIB), &err);
+	ck_assert_uint_gt(mfs_cache_stats(cache).evicted, 20);
+	compare(same, 4 * MIB, 4 * MIB);
+	mfs_object_backing.release(same, pin);
+	mfs_cache_free(other);
+}
+END_TEST
+
+/* ---- large objects ---- */
+
+static void setup_huge(void)
+{
+	begin(40ull << 30);
+}
+
+static void *acquire_all(void *arg)
+{
+	struct mfs_error why;
+	uint32_t pin;
+
+	(void)arg;
+	mfs_object_backing.acquire(object, 0, server.size, &pin, &why);
+	return NULL;
+}
+
+/* Who wants all of it does not fill the queue before the others. */
+START_TEST(test_window)
+{
+	unsigned queued = 0;
+	pthread_t thread;
+
+	server.fault = FAULT_SILENT;
+	server.faults = 1000000;
+	ck_assert_int_eq(pthread_create(&thread, NULL, acquire_all, NULL), 0);
+	for (int i = 0; i < 200 && !queued; i++) {
+		usleep(5000);
+		pthread_mutex_lock(&cache->lock);
+		queued = cache->queued;
+		pthread_mutex_unlock(&cache->lock);
+	}
+	ck_assert_uint_gt(queued, 0);
+	ck_assert_uint_le(queued, 2 * cache->connections);
+	pthread_join(thread, NULL);
+}
+END_TEST
+
+/* What no mount uses goes first, whole. */
+START_TEST(test_size_of_others)
+{
+	struct mfs_object_id id = {.url = url, .etag = "\"v0\"", .size = server.size};
+	struct mfs_object *o;
+	char old[400];
+
+	unit_ok(look(object, 0, 10 * MIB), &err);
+	snprintf(old, sizeof(old), "%s/objects/%s.data", dir, object->key);
+	mfs_cache_free(cache);
+	cache = open_cache();
+	strcat(url, "/other");
+	id.url = url;
+	unit_ok(mfs_cache_object(cache, &id, &o, &err), &err);
+	unit_ok(look(o, 0, 9 * MIB), &err);
+	ck_assert_int_eq(access(old, F_OK), -1);
+	ck_assert_uint_eq(count("objects"), 2);
+	ck_assert(mfs_block_is_there(o, 0));
+}
+END_TEST
+
+/* ---- many readers ---- */
+
+static atomic_uint failures;
+
+static void *read_at_random(void *arg)
+{
+	unsigned seed = (unsigned)(uintptr_t)arg;
+	struct mfs_cache *c = seed & 1 ? cache : open_cache();
+	struct mfs_object *o = seed & 1 ? object : open_object(c);
+	const struct mfs_backing_ops *ops = &mfs_object_backing;
+	uint8_t *bytes = malloc(2 * MIB);
+
+	for (int i = 0; i < 8; i++) {
+		const uint64_t at = (uint64_t)rand_r(&seed) * 4096 % (38 * MIB);
+		struct mfs_error why;
+		uint32_t pin;
+		int fd;
+
+		if (i % 4 == 0)
+			ops->willneed(o, at, 2 * MIB);
+		if (ops->acquire(o, at, 2 * MIB, &pin, &why) || ops->open(o, &fd, &why)) {
+			atomic_fetch_add(&failures, 1);
+			continue;
+		}
+		if (mfs_pread_whole(fd, at, bytes, 2 * MIB))
+			atomic_fetch_add(&failures, 1);
+		for (uint64_t k = 0; k < 2 * MIB; k++)
+			if (bytes[k] != range_byte(at + k)) {
+				atomic_fetch_add(&failures, 1);
+				break;
+			}
+		close(fd);
+		ops->release(o, pin);
+	}
+	if (c != cache)
+		mfs_cache_free(c);
+	free(bytes);
+	return NULL;
+}
+
+START_TEST(test_threads)
+{
+	pthread_t threads[4];
+
+	failures = 0;
+	for (uintptr_t i = 0; i < 4; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_at_random, (void *)(i + 1)),
+				 0);
+	for (int i = 0; i < 4; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_uint_eq(atomic_load(&failures), 0);
+	ck_assert_uint_le(on_disk(), 28 * MIB);
+}
+END_TEST
+
+static TCase *case_of(Suite *s, const char *name, void (*before)(void))
+{
+	TCase *c = tcase_create(name);
+
+	tcase_set_timeout(c, 120);
+	tcase_add_checked_fixture(c, before, teardown);
+	suite_add_tcase(s, c);
+	return c;
+}
+
+/* What servers answer and what files hold is of no thread. */
+#ifdef __SANITIZE_THREAD__
+#define THREADS_ALONE true
+#else
+#define THREADS_ALONE false
+#endif
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("remote_cache");
+	TCase *c = case_of(s, "reads", setup);
+
+	tcase_add_test(c, test_reads);
+	tcase_add_test(c, test_opened_for_ever);
+	tcase_add_test(c, test_willneed);
+	c = case_of(s, "stays", setup);
+	tcase_add_test(c, test_shared);
+	c = case_of(s, "size", setup_large);
+	tcase_add_test(c, test_size_of_others);
+	tcase_add_loop_test(c, test_pins_of_others, 0, 2);
+	c = case_of(s, "threads", setup_large);
+	tcase_add_test(c, test_threads);
+	if (THREADS_ALONE)
+		return s;
+	c = case_of(s, "nothing", setup_whole_blocks);
+	tcase_add_test(c, test_nothing_to_read);
+	c = case_of(s, "failures", setup);
+	tcase_add_loop_test(c, test_passes, 0, COUNT(passing));
+	tcase_add_loop_test(c, test_lasts, 0, COUNT(lasting));
+	tcase_add_test(c, test_changes);
+	tcase_add_loop_test(c, test_changes_without_etag, 0, 2);
+	tcase_add_test(c, test_no_version);
+	tcase_add_test(c, test_nobody_there);
+	c = case_of(s, "damage", setup);
+	tcase_add_test(c, test_stays);
+	tcase_add_test(c, test_damaged_bytes);
+	tcase_add_loop_test(c, test_damaged_map, 0, 2);
+	tcase_add_test(c, test_refuses_others);
+	tcase_add_test(c, test_files_at_the_first_use);
+	tcase_add_test(c, test_damaged_while_in_use);
+	tcase_add_test(c, test_frozen_process);
+	c = case_of(s, "huge", setup_huge);
+	tcase_add_test(c, test_window);
+	tcase_add_test(c, test_map_with_holes);
+	c = case_of(s, "killed", NULL);
+	tcase_add_loop_test(c, test_killed, 0, 3);
+	c = case_of(s, "room", setup_large);
+	tcase_add_test(c, test_size);
+	return s;
+}
