@@ -22,6 +22,7 @@ int mfs_gather_init(struct mfs_gather *g, size_t max_bytes, unsigned max_iov)
 
 void mfs_gather_reset(struct mfs_gather *g)
 {
+	mfs_present_drop(&g->present);
 	g->count = 0;
 	g->scratch_used = 0;
 	g->bytes = 0;
@@ -29,6 +30,7 @@ void mfs_gather_reset(struct mfs_gather *g)
 
 void mfs_gather_release(struct mfs_gather *g)
 {
+	mfs_present_release(&g->present);
 	free(g->iov);
 	free(g->scratch);
 	*g = (struct mfs_gather){0};

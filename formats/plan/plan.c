@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "formats/plan/plan.h"
+#include "formats/plan/plan_i.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -8,6 +8,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/cast.h"
 #include "formats/base/grow.h"
+#include "formats/ckpt/fp8_target.h"
 
 #define MAX_BLOCKS (1u << 24)
 
@@ -15,17 +16,21 @@
 struct rect {
 	uint64_t row, rows, col, cols;
 	uint64_t src, row_stride, col_stride; /* bytes; src of (row, col) */
-	uint32_t file;
+	uint32_t file, scales, lane;
 };
 
 struct builder {
+	struct mfs_plan *plan;
 	const struct mfs_target *t;
 	struct mfs_ckpt *ckpt;
 	enum mfs_dtype dtype; /* of the sources; MFS_DTYPE_NONE: none was seen yet */
 	unsigned element;
+	unsigned lanes; /* 0: no box was seen yet */
 	uint64_t cols;
 	struct rect *rects;
 	uint32_t count;
+	struct mfs_plan_scales *scales;
+	uint32_t scales_count;
 	struct mfs_error *err;
 };
 
@@ -39,13 +44,32 @@ static int uncovered(const struct builder *b, const char *what)
 
 /* ---- boxes and chunks to rectangles ---- */
 
-/* Indices [first, last) of a target axis whose source coordinate lies in [lo, hi). */
-static bool clip(uint64_t src_lo, uint64_t step, uint64_t size, uint64_t lo, uint64_t hi,
-		 uint64_t *first, uint64_t *last)
+bool mfs_plan_clip(uint64_t src_lo, uint64_t step, uint64_t size, uint64_t lo, uint64_t hi,
+		   uint64_t *first, uint64_t *last)
 {
 	*first = lo > src_lo ? (lo - src_lo + step - 1) / step : 0;
 	*last = hi > src_lo ? mfs_min_u64(size, (hi - src_lo + step - 1) / step) : 0;
 	return *first < *last;
+}
+
+bool mfs_plan_next(unsigned ndim, const uint64_t *size, uint64_t *index)
+{
+	for (unsigned a = ndim >= 2 ? ndim - 2 : 0; a-- > 0;) {
+		if (++index[a] < size[a])
+			return true;
+		index[a] = 0;
+	}
+	return false;
+}
+
+uint64_t mfs_plan_row(const struct mfs_target *t, const uint64_t *lo, const uint64_t *index)
+{
+	const unsigned rows = mfs_plan_row_axis(t->ndim);
+	uint64_t row = 0;
+
+	for (unsigned a = 0; a + 2 < t->ndim; a++)
+		row = (row + lo[a] + index[a]) * t->shape[a + 1];
+	return row + (rows < t->ndim ? lo[rows] : 0);
 }
 
 /* A box of the target that one chunk fills, by axes. */
@@ -53,6 +77,7 @@ struct overlap {
 	uint64_t lo[MFS_CKPT_DIMS], size[MFS_CKPT_DIMS]; /* of the target */
 	uint64_t stride[MFS_CKPT_DIMS];			 /* bytes along target axes */
 	uint64_t origin;				 /* bytes from the storage's start */
+	uint32_t lane;
 };
 
 static bool intersect(const struct builder *b, const struct mfs_box_map *m,
@@ -65,8 +90,14 @@ static bool intersect(const struct builder *b, const struct mfs_box_map *m,
 		const unsigned s = m->src_axis[a];
 		uint64_t first, last;
 
-		if (!clip(m->src_lo[s], m->step[a], m->size[a], c->lo[s], c->lo[s] + c->size[s],
-			  &first, &last))
+		if (s == MFS_NO_AXIS) {
+			p->lo[a] = m->lo[a];
+			p->size[a] = m->size[a];
+			p->stride[a] = 0;
+			continue;
+		}
+		if (!mfs_plan_clip(m->src_lo[s], m->step[a], m->size[a], c->lo[s],
+				   c->lo[s] + c->size[s], &first, &last))
 			return false;
 		p->lo[a] = m->lo[a] + first;
 		p->size[a] = last - first;
@@ -81,6 +112,7 @@ static bool intersect(const struct builder *b, const struct mfs_box_map *m,
 		p->origin += (at[s] - c->lo[s]) * c->stride[s];
 	}
 	p->origin *= b->element;
+	p->lane = m->lane;
 	return true;
 }
 
@@ -95,23 +127,26 @@ static int add_rect(struct builder *b, const struct rect *r)
 }
 
 /* The last two axes make a rectangle; axes in front of them make several. */
-static int add_overlap(struct builder *b, const struct overlap *p, uint32_t file, uint64_t base)
+static int add_overlap(struct builder *b, const struct overlap *p, uint32_t file, uint64_t base,
+		       uint32_t scales)
 {
-	const unsigned ndim = b->t->ndim, row_axis = ndim >= 2 ? ndim - 2 : MFS_CKPT_DIMS,
-		       col_axis = ndim ? ndim - 1 : MFS_CKPT_DIMS;
+	const unsigned ndim = b->t->ndim, row_axis = mfs_plan_row_axis(ndim),
+		       col_axis = mfs_plan_col_axis(ndim);
 	uint64_t index[MFS_CKPT_DIMS] = {0};
 	int rc;
 
-	for (;;) {
-		struct rect r = {.rows = 1, .cols = 1, .src = base + p->origin, .file = file};
-		unsigned a;
+	do {
+		struct rect r = {.row = mfs_plan_row(b->t, p->lo, index),
+				 .rows = 1,
+				 .cols = 1,
+				 .src = base + p->origin,
+				 .file = file,
+				 .scales = scales,
+				 .lane = p->lane};
 
-		for (a = 0; a < ndim && a != row_axis && a != col_axis; a++) {
-			r.row = (r.row + p->lo[a] + index[a]) * b->t->shape[a + 1];
+		for (unsigned a = 0; a + 2 < ndim; a++)
 			r.src += index[a] * p->stride[a];
-		}
 		if (row_axis < ndim) {
-			r.row += p->lo[row_axis];
 			r.rows = p->size[row_axis];
 			r.row_stride = p->stride[row_axis];
 		}
@@ -121,40 +156,32 @@ static int add_overlap(struct builder *b, const struct overlap *p, uint32_t file
 			r.col_stride = p->stride[col_axis];
 		}
 		rc = add_rect(b, &r);
-		if (rc)
-			return rc;
-		/* Advance the axes in front, the last of them fastest. */
-		for (a = ndim >= 2 ? ndim - 2 : 0; a-- > 0;) {
-			if (++index[a] < p->size[a])
-				break;
-			index[a] = 0;
-		}
-		if (a == (unsigned)-1)
-			return 0;
-	}
+	} while (!rc && mfs_plan_next(ndim, p->size, index));
+	return rc;
 }
 
 static int add_zeros(struct builder *b, const struct mfs_box_map *m)
 {
-	struct overlap p = {.origin = 0};
+	struct overlap p = {.lane = m->lane};
 
 	memcpy(p.lo, m->lo, sizeof(p.lo));
 	memcpy(p.size, m->size, sizeof(p.size));
-	return add_overlap(b, &p, MFS_NO_FILE, 0);
+	return add_overlap(b, &p, MFS_NO_FILE, 0, MFS_NO_SCALES);
 }
 
 /* All sources are of one dtype: that of the first. */
-static int set_dtype(struct builder *b, enum mfs_dtype dtype)
+static int set_dtype(struct builder *b, const struct mfs_global_tensor *src)
 {
+	const enum mfs_dtype dtype = src->dtype, stored = mfs_global_tensor_stored(src);
 	char name[MFS_CKPT_NAME_SIZE];
 
-	if (b->dtype == dtype)
+	if (b->dtype == stored)
 		return 0;
 	if (b->dtype)
 		return uncovered(b, "its sources are of several types");
-	b->dtype = dtype;
-	b->element = mfs_dtype_size(dtype);
-	if (dtype == b->t->dtype || mfs_cast_is_possible(dtype, b->t->dtype))
+	b->dtype = stored;
+	b->element = mfs_dtype_size(stored);
+	if (mfs_cast_is_possible(dtype, b->t->dtype) || (dtype == b->t->dtype && dtype == stored))
 		return 0;
 	mfs_target_name(b->t, name, sizeof(name));
 	return mfs_fail(b->err, -ENOTSUP, "%s: tensor '%s' is of %s, which is not cast to %s",
@@ -162,15 +189,53 @@ static int set_dtype(struct builder *b, enum mfs_dtype dtype)
 			mfs_dtype_torch(b->t->dtype));
 }
 
+/* The scales of a storage whose first byte is at base of its file. */
+static int add_scales(struct builder *b, const struct mfs_global_tensor *t, uint32_t storage,
+		      uint64_t base, uint32_t *ret)
+{
+	const struct mfs_ckpt_scales *scales = mfs_ckpt_scales(b->ckpt, storage);
+	struct mfs_plan_scales s = {.matrix = base};
+	int rc;
+
+	*ret = MFS_NO_SCALES;
+	if (!t->quantised)
+		return 0;
+	s.of = *scales;
+	rc = mfs_ckpt_locate(b->ckpt, t, scales->storage, &s.file, &s.at, b->err);
+	if (!rc && mfs_grow(&b->scales, b->scales_count))
+		rc = mfs_fail_nomem(b->err);
+	if (rc)
+		return rc;
+	b->scales[b->scales_count] = s;
+	*ret = b->scales_count++;
+	return 0;
+}
+
+/* Which scale is an element's depends on its column, of which lanes know nothing. */
+static int set_lanes(struct builder *b, const struct mfs_box_map *m)
+{
+	const unsigned lanes = m->lanes ? m->lanes : 1;
+
+	if (b->lanes && b->lanes != lanes)
+		return uncovered(b, "its sources alternate in several ways");
+	b->lanes = lanes;
+	if (b->cols % lanes || m->lane >= lanes)
+		return uncovered(b, "its columns are no multiple of the tensors that alternate");
+	if (lanes > 1 && m->src && m->src->quantised)
+		return uncovered(b, "8-bit floats that alternate along an axis are not read");
+	return 0;
+}
+
 static int add_box(const struct mfs_box_map *m, void *arg)
 {
 	struct builder *b = arg;
 	const struct mfs_chunk *chunks;
-	int rc = 0;
+	int rc = set_lanes(b, m);
 
-	if (!m->src)
+	if (!rc && !m->src)
 		return add_zeros(b, m);
-	rc = set_dtype(b, m->src->dtype);
+	if (!rc)
+		rc = set_dtype(b, m->src);
 	if (rc)
 		return rc;
 	chunks = mfs_ckpt_chunks(b->ckpt, m->src);
@@ -178,7 +243,7 @@ static int add_box(const struct mfs_box_map *m, void *arg)
 	for (uint32_t i = 0; i < m->src->chunk_count && !rc; i++) {
 		struct overlap p;
 		uint64_t base = 0;
-		uint32_t file = MFS_NO_FILE;
+		uint32_t file = MFS_NO_FILE, scales = MFS_NO_SCALES;
 
 		if (!intersect(b, m, &chunks[i], &p))
 			continue;
@@ -187,10 +252,12 @@ static int add_box(const struct mfs_box_map *m, void *arg)
 		else
 			rc = mfs_ckpt_locate(b->ckpt, m->src, chunks[i].storage, &file, &base,
 					     b->err);
+		if (!rc && file != MFS_NO_FILE)
+			rc = add_scales(b, m->src, chunks[i].storage, base, &scales);
 		if (!rc)
-			rc = add_overlap(b, &p, file, base);
+			rc = add_overlap(b, &p, file, base, scales);
 	}
-	return rc;
+	return rc ? rc : mfs_plan_add_deltas(b->plan, b->t, m, b->err);
 }
 
 /* ---- rectangles to bands ---- */
@@ -246,22 +313,26 @@ static int by_col(const void *a, const void *b)
 {
 	const struct mfs_plan_block *x = a, *y = b;
 
+	if (x->lane != y->lane)
+		return x->lane < y->lane ? -1 : 1;
 	return (x->col > y->col) - (x->col < y->col);
 }
 
-/* The blocks of one band lie side by side and fill its rows. */
+/* The blocks of one band and lane lie side by side and fill its rows. */
 static int check_band(const struct builder *b, struct mfs_plan *plan, struct mfs_plan_band *band)
 {
 	struct mfs_plan_block *blocks = plan->blocks + band->first;
-	uint64_t col = 0;
+	const uint64_t width = b->cols / b->lanes;
+	uint64_t col = 0; /* lane after lane */
 
 	if (band->count)
 		qsort(blocks, band->count, sizeof(*blocks), by_col);
 	for (uint32_t i = 0; i < band->count; i++) {
-		if (blocks[i].col != col)
-			return uncovered(b, blocks[i].col < col
-						    ? "two chunks hold the same elements"
-						    : "some elements are in no chunk");
+		const uint64_t at = blocks[i].lane * width + blocks[i].col;
+
+		if (at != col)
+			return uncovered(b, at < col ? "two chunks hold the same elements"
+						     : "some elements are in no chunk");
 		col += blocks[i].width;
 	}
 	return col == b->cols ? 0 : uncovered(b, "some elements are in no chunk");
@@ -299,7 +370,9 @@ static int cut_bands(struct builder *b, struct mfs_plan *plan, const uint64_t *e
 										     r->row_stride,
 							     .row_stride = r->row_stride,
 							     .col_stride = r->col_stride,
-							     .file = r->file};
+							     .file = r->file,
+							     .scales = r->scales,
+							     .lane = r->lane};
 
 			rc = add_block(plan, &block, b->err);
 			band->count++;
@@ -355,29 +428,52 @@ static int check_sources(const struct builder *b, const struct mfs_plan *plan)
 	return 0;
 }
 
-int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_error *err)
+/* The tensor whose elements the boxes are: a matrix, where t is what it is quantised to. */
+static const struct mfs_target *matrix_of(const struct mfs_target *t)
 {
-	struct builder b = {.t = t, .ckpt = t->ckpt, .err = err};
-	struct mfs_plan *plan = calloc(1, sizeof(*plan));
+	const enum mfs_op op = mfs_target_op(t);
+
+	return op == MFS_OP_QUANTISE || op == MFS_OP_SCALES ? ((const struct mfs_fp8_target *)t)->of
+							    : t;
+}
+
+static int add_all(struct builder *b, struct mfs_plan *plan)
+{
+	const struct mfs_target *t = b->t;
 	int rc;
 
-	if (!plan)
-		return mfs_fail_nomem(err);
-	b.cols = t->ndim ? t->shape[t->ndim - 1] : 1;
-	plan->files = mfs_ckpt_files(b.ckpt);
-	plan->shown = t->dtype;
-	plan->op = mfs_target_op(t);
-	plan->cols = b.cols;
 	plan->rows = 1;
 	for (unsigned a = 0; a + 1 < t->ndim; a++)
 		plan->rows *= t->shape[a];
-	rc = mfs_target_boxes(t, add_box, &b);
-	plan->dtype = b.dtype ? b.dtype : t->dtype; /* all zeros have any type */
+	plan->cols = b->cols = t->ndim ? t->shape[t->ndim - 1] : 1;
+	rc = mfs_target_boxes(t, add_box, b);
+	plan->dtype = b->dtype ? b->dtype : t->dtype; /* all zeros have any type */
 	plan->element = mfs_dtype_size(plan->dtype);
+	plan->lanes = b->lanes ? b->lanes : 1;
+	plan->scales = b->scales;
+	plan->scales_count = b->scales_count;
 	if (!rc)
-		rc = make_bands(&b, plan);
+		rc = make_bands(b, plan);
+	return rc ? rc : check_sources(b, plan);
+}
+
+int mfs_plan_new(const struct mfs_target *t, struct mfs_plan **ret, struct mfs_error *err)
+{
+	struct mfs_plan *plan = calloc(1, sizeof(*plan));
+	struct builder b = {.plan = plan, .t = matrix_of(t), .ckpt = t->ckpt, .err = err};
+	int rc = 0;
+
+	if (!plan)
+		return mfs_fail_nomem(err);
+	plan->files = mfs_ckpt_files(b.ckpt);
+	plan->shown = t->dtype;
+	plan->op = mfs_target_op(t);
+	if (b.t != t) {
+		plan->known = ((const struct mfs_fp8_target *)t)->scales;
+		rc = mfs_fp8_scales_ready(plan->known, err);
+	}
 	if (!rc)
-		rc = check_sources(&b, plan);
+		rc = add_all(&b, plan);
 	free(b.rects);
 	if (rc) {
 		mfs_plan_free(plan);
@@ -393,5 +489,7 @@ void mfs_plan_free(struct mfs_plan *plan)
 		return;
 	free(plan->bands);
 	free(plan->blocks);
+	free(plan->scales);
+	mfs_plan_release_deltas(plan);
 	free(plan);
 }

@@ -12,35 +12,20 @@
 #include "formats/base/search.h"
 #include "formats/io/guard.h"
 #include "formats/plan/gather.h"
-#include "formats/plan/plan.h"
+#include "formats/plan/plan_read_i.h"
 #include "formats/plan/strided.h"
 
-#define REMEMBERED 16 /* files that a request knows it has checked; others cost a stat again */
-#define WINDOW	   (32u << 10) /* bytes that are gathered before they are cast */
+#define WINDOW (32u << 10) /* bytes that are gathered before they are cast */
 
 static const uint8_t zero[16]; /* an element */
 
-struct reader {
-	const struct mfs_plan *plan;
-	struct mfs_gather *g;
-	uint8_t *cast_to; /* where the next elements go once they are cast; NULL: they stay */
-	uint32_t files[REMEMBERED];
-	const uint8_t *maps[REMEMBERED];
-	unsigned file_count;
-	uint32_t current; /* file whose bytes are being copied, for the message */
-	uint64_t off, len;
-	int rc;
-	struct mfs_error *err;
-};
-
-/* Maps a file. Once a request it is checked to be the file that the plan was built from. */
-static int map_file(struct reader *r, uint32_t file, const uint8_t **ret)
+int mfs_plan_map(struct mfs_plan_reader *r, uint32_t file, const uint8_t **ret)
 {
 	unsigned slot;
 	int rc;
 
 	r->current = file;
-	for (unsigned i = 0; i < r->file_count && i < REMEMBERED; i++) {
+	for (unsigned i = 0; i < r->file_count && i < MFS_PLAN_REMEMBERED; i++) {
 		if (r->files[i] != file)
 			continue;
 		*ret = r->maps[i];
@@ -48,16 +33,16 @@ static int map_file(struct reader *r, uint32_t file, const uint8_t **ret)
 	}
 	rc = mfs_fileset_check(r->plan->files, file, r->err);
 	if (!rc)
-		rc = mfs_fileset_map(r->plan->files, file, ret, r->err);
+		rc = mfs_fileset_map_part(r->plan->files, file, ret, r->err);
 	if (rc)
 		return rc;
-	slot = r->file_count++ % REMEMBERED;
+	slot = r->file_count++ % MFS_PLAN_REMEMBERED;
 	r->files[slot] = file;
 	r->maps[slot] = *ret;
 	return 0;
 }
 
-static int unreadable(const struct reader *r)
+static int unreadable(const struct mfs_plan_reader *r)
 {
 	return mfs_fail(r->err, -EIO, "%s/%s: cannot be read (cut short while in use?)",
 			mfs_fileset_dir(r->plan->files),
@@ -73,7 +58,7 @@ static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *ba
 {
 	const struct mfs_plan_block *blocks = plan->blocks + band->first;
 
-	if (plan->op != MFS_OP_COPY)
+	if (plan->op == MFS_OP_ADD_ONE || plan->lanes > 1)
 		return false;
 	for (uint32_t i = 0; i < band->count; i++)
 		if (blocks[i].file != MFS_NO_FILE && blocks[i].width > 1 &&
@@ -84,7 +69,7 @@ static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *ba
 
 /* ---- stretches of bytes ---- */
 
-/* True if the rows of the band's one block follow one another in the file. */
+/* True if the rows of a plain band's one block follow one another in the file. */
 static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_band *band)
 {
 	const struct mfs_plan_block *block = &plan->blocks[band->first];
@@ -93,13 +78,20 @@ static bool is_contiguous(const struct mfs_plan *plan, const struct mfs_plan_ban
 				    block->row_stride == plan->cols * plan->element);
 }
 
-/* Adds whole elements, which may lie in a mapping. */
-static void put(struct reader *r, const uint8_t *p, uint64_t n)
+void mfs_plan_put(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n)
 {
 	const struct mfs_plan *plan = r->plan;
 
+	if (r->most) {
+		mfs_plan_raise(r, p, n / plan->element);
+		return;
+	}
 	if (!r->cast_to) {
 		mfs_gather_add(r->g, p, n);
+		return;
+	}
+	if (plan->op == MFS_OP_QUANTISE) {
+		mfs_plan_quantise(r, p, n / plan->element);
 		return;
 	}
 	mfs_cast(plan->shown, r->cast_to, plan->dtype, p, n / plan->element);
@@ -107,8 +99,11 @@ static void put(struct reader *r, const uint8_t *p, uint64_t n)
 }
 
 /* Zeros are zeros in all types. */
-static void put_zeros(struct reader *r, uint64_t n)
+static void put_zeros(struct mfs_plan_reader *r, uint64_t n)
 {
+	r->at += n / r->plan->element;
+	if (r->most)
+		return;
 	if (!r->cast_to) {
 		mfs_gather_zeros(r->g, n);
 		return;
@@ -119,7 +114,7 @@ static void put_zeros(struct reader *r, uint64_t n)
 }
 
 /* Adds n bytes at src of the block's file, or zeros. */
-static int gather_bytes(struct reader *r, const struct mfs_plan_block *block, uint64_t src,
+static int gather_bytes(struct mfs_plan_reader *r, const struct mfs_plan_block *block, uint64_t src,
 			uint64_t n)
 {
 	const uint8_t *map;
@@ -129,14 +124,17 @@ static int gather_bytes(struct reader *r, const struct mfs_plan_block *block, ui
 		put_zeros(r, n);
 		return 0;
 	}
-	rc = map_file(r, block->file, &map);
-	if (!rc)
-		put(r, map + src, n);
-	return rc;
+	rc = mfs_plan_map(r, block->file, &map);
+	if (rc)
+		return rc;
+	if (block->scales != MFS_NO_SCALES)
+		return mfs_plan_dequantise(r, block, src, map + src, n);
+	mfs_plan_put(r, map + src, n);
+	return 0;
 }
 
 /* Adds bytes [from, to) of one row. */
-static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64_t row,
+static int gather_row(struct mfs_plan_reader *r, const struct mfs_plan_band *band, uint64_t row,
 		      uint64_t from, uint64_t to)
 {
 	const struct mfs_plan *plan = r->plan;
@@ -161,15 +159,15 @@ static int gather_row(struct reader *r, const struct mfs_plan_band *band, uint64
 	return 0;
 }
 
-static int gather_contiguous(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
-			     uint64_t len)
+static int gather_contiguous(struct mfs_plan_reader *r, const struct mfs_plan_band *band,
+			     uint64_t off, uint64_t len)
 {
 	const struct mfs_plan_block *block = &r->plan->blocks[band->first];
 
 	return gather_bytes(r, block, block->src + off, len);
 }
 
-static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
+static int gather_rows(struct mfs_plan_reader *r, const struct mfs_plan_band *band, uint64_t off,
 		       uint64_t len)
 {
 	const uint64_t row_bytes = r->plan->cols * r->plan->element;
@@ -188,17 +186,24 @@ static int gather_rows(struct reader *r, const struct mfs_plan_band *band, uint6
 
 /* ---- single elements: transposed sources, element operations ---- */
 
+/* Columns of a lane that lie before a column of the band. */
+static uint64_t before(const struct mfs_plan *plan, uint32_t lane, uint64_t col)
+{
+	return col > lane ? (col - lane + plan->lanes - 1) / plan->lanes : 0;
+}
+
 /* Copies columns [col, col+cols) of rows [row, row+rows) of a band to to. */
-static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, uint64_t row,
+static int copy_rectangle(struct mfs_plan_reader *r, const struct mfs_plan_band *band, uint64_t row,
 			  uint64_t rows, uint64_t col, uint64_t cols, uint8_t *to)
 {
 	const struct mfs_plan *plan = r->plan;
 
 	for (uint32_t i = 0; i < band->count; i++) {
 		const struct mfs_plan_block *b = &plan->blocks[band->first + i];
-		uint64_t first = mfs_max_u64(col, b->col);
-		uint64_t last = mfs_min_u64(col + cols, b->col + b->width);
+		uint64_t first = mfs_max_u64(before(plan, b->lane, col), b->col);
+		uint64_t last = mfs_min_u64(before(plan, b->lane, col + cols), b->col + b->width);
 		struct mfs_strided s = {.to_row = cols * plan->element,
+					.to_col = plan->lanes * plan->element,
 					.from_row = b->row_stride,
 					.from_col = b->col_stride,
 					.rows = rows,
@@ -208,11 +213,11 @@ static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, ui
 
 		if (first >= last)
 			continue;
-		rc = b->file == MFS_NO_FILE ? 0 : map_file(r, b->file, &map);
+		rc = b->file == MFS_NO_FILE ? 0 : mfs_plan_map(r, b->file, &map);
 		if (rc)
 			return rc;
 		s.cols = last - first;
-		s.to = to + (first - col) * plan->element;
+		s.to = to + (first * plan->lanes + b->lane - col) * plan->element;
 		s.from = zero; /* with strides of 0 */
 		if (map)
 			s.from = map + b->src + (row - band->row) * b->row_stride +
@@ -223,7 +228,7 @@ static int copy_rectangle(struct reader *r, const struct mfs_plan_band *band, ui
 }
 
 /* weight = stored + 1, added in fp32 and rounded once. bytes need not be aligned. */
-static int add_one(struct reader *r, uint8_t *bytes, uint64_t count)
+static int add_one(struct mfs_plan_reader *r, uint8_t *bytes, uint64_t count)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		uint8_t *at = bytes + i * r->plan->element;
@@ -255,9 +260,9 @@ static int add_one(struct reader *r, uint8_t *bytes, uint64_t count)
 	return 0;
 }
 
-/* Copies elements [first, first + count) of a band to to, as up to three rectangles. */
-static int copy_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t first,
-			 uint64_t count, uint8_t *to)
+/* As up to three rectangles. */
+int mfs_plan_copy(struct mfs_plan_reader *r, const struct mfs_plan_band *band, uint64_t first,
+		  uint64_t count, uint8_t *to)
 {
 	const uint64_t cols = r->plan->cols;
 	uint64_t done = 0;
@@ -279,15 +284,15 @@ static int copy_elements(struct reader *r, const struct mfs_plan_band *band, uin
 }
 
 /* Copies the whole elements around a byte range, then cuts the range out. */
-static int gather_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
-			   uint64_t len)
+static int gather_elements(struct mfs_plan_reader *r, const struct mfs_plan_band *band,
+			   uint64_t off, uint64_t len)
 {
 	const unsigned element = r->plan->element;
 	const uint64_t skip = off % element;
 	uint64_t first = off / element, count = (off + len + element - 1) / element - first;
 	uint8_t *bytes = mfs_gather_room(r->g, len);
 	/* The caller left room in scratch for the two elements that the range may cut. */
-	int rc = copy_elements(r, band, first, count, bytes);
+	int rc = mfs_plan_copy(r, band, first, count, bytes);
 
 	if (!rc && skip)
 		memmove(bytes, bytes + skip, len);
@@ -295,7 +300,7 @@ static int gather_elements(struct reader *r, const struct mfs_plan_band *band, u
 }
 
 /* The same for whole elements that are cast. */
-static int cast_elements(struct reader *r, const struct mfs_plan_band *band, uint64_t off,
+static int cast_elements(struct mfs_plan_reader *r, const struct mfs_plan_band *band, uint64_t off,
 			 uint64_t len)
 {
 	const unsigned element = r->plan->element;
@@ -304,19 +309,36 @@ static int cast_elements(struct reader *r, const struct mfs_plan_band *band, uin
 
 	for (uint64_t n; len && !rc; len -= n) {
 		n = mfs_min_u64(len, WINDOW / element * element);
-		rc = copy_elements(r, band, off / element, n / element, window);
+		rc = mfs_plan_copy(r, band, off / element, n / element, window);
 		if (!rc)
-			put(r, window, n);
+			mfs_plan_put(r, window, n);
 		off += n;
+	}
+	return rc;
+}
+
+/* 8-bit floats one by one: which scale is an element's depends on its place. */
+static int dequantise_elements(struct mfs_plan_reader *r, const struct mfs_plan_band *band,
+			       uint64_t off, uint64_t len)
+{
+	const struct mfs_plan_block *blocks = r->plan->blocks + band->first;
+	int rc = 0;
+
+	for (uint64_t end = off + len; off < end && !rc; off++) {
+		const uint64_t row = off / r->plan->cols, col = off % r->plan->cols;
+		const struct mfs_plan_block *b =
+			&blocks[mfs_last_while(i, band->count, blocks[i].col <= col)];
+
+		rc = gather_bytes(r, b,
+				  b->src + row * b->row_stride + (col - b->col) * b->col_stride, 1);
 	}
 	return rc;
 }
 
 /* ---- the whole ---- */
 
-static void gather_range(void *arg)
+void mfs_plan_gather_range(struct mfs_plan_reader *r)
 {
-	struct reader *r = arg;
 	const uint64_t row_bytes = r->plan->cols * r->plan->element;
 	const struct mfs_plan_band *band = find_band(r->plan, r->off / row_bytes);
 
@@ -324,7 +346,11 @@ static void gather_range(void *arg)
 		uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
 		uint64_t n = mfs_min_u64(r->len, end - r->off);
 
-		if (!is_plain(r->plan, band) && r->cast_to)
+		if (r->plan->delta_count)
+			r->rc = mfs_plan_merge(r, band, r->off - start, n);
+		else if (!is_plain(r->plan, band) && r->plan->scales_count)
+			r->rc = dequantise_elements(r, band, r->off - start, n);
+		else if (!is_plain(r->plan, band) && (r->cast_to || r->most))
 			r->rc = cast_elements(r, band, r->off - start, n);
 		else if (!is_plain(r->plan, band))
 			r->rc = gather_elements(r, band, r->off - start, n);
@@ -350,20 +376,183 @@ static uint64_t source_range(const struct mfs_plan *plan, uint64_t *off, uint64_
 	return skip;
 }
 
+static void gather_guarded(void *arg)
+{
+	struct mfs_plan_reader *r = arg;
+
+	if (r->plan->known)
+		mfs_plan_fp8_range(r);
+	else
+		mfs_plan_gather_range(r);
+}
+
+/* The whole elements of the target around a range of its bytes. */
+static uint64_t whole_elements(const struct mfs_plan *plan, uint64_t *off, uint64_t *len)
+{
+	const unsigned shown = mfs_dtype_size(plan->shown);
+	const uint64_t skip = *off % shown;
+
+	*off -= skip;
+	*len = (*len + skip + shown - 1) / shown * shown;
+	return skip;
+}
+
+/* ---- ranges of the sources ---- */
+
+typedef int each_range(void *arg, uint32_t file, uint64_t off, uint64_t len, struct mfs_error *err);
+
+/* All scales of a matrix: few beside its elements. */
+static int walk_scales(const struct mfs_plan_scales *s, each_range *each, void *arg,
+		       struct mfs_error *err)
+{
+	const uint64_t rows = (s->of.rows - 1) / s->of.block_rows + 1;
+	const uint64_t cols = (s->of.cols - 1) / s->of.block_cols + 1;
+
+	return each(arg, s->file, s->at, rows * cols * mfs_dtype_size(s->of.dtype), err);
+}
+
+/* Elements [first, end) of a band, counted from its first one. */
+struct elements {
+	const struct mfs_plan *plan;
+	const struct mfs_plan_band *band;
+	uint64_t first, end;
+	each_range *each;
+	void *arg;
+	struct mfs_error *err;
+};
+
+/* Columns [col, end) of rows [row, row + rows) of the band, as far as they are the block's. */
+static int walk_rectangle(const struct elements *e, const struct mfs_plan_block *b, uint64_t row,
+			  uint64_t rows, uint64_t col, uint64_t end)
+{
+	const uint64_t from = mfs_max_u64(before(e->plan, b->lane, col), b->col);
+	const uint64_t to = mfs_min_u64(before(e->plan, b->lane, end), b->col + b->width);
+
+	if (from >= to)
+		return 0;
+	return e->each(
+		e->arg, b->file, b->src + row * b->row_stride + (from - b->col) * b->col_stride,
+		(rows - 1) * b->row_stride + (to - from - 1) * b->col_stride + e->plan->element,
+		e->err);
+}
+
+/* Whole elements, also where they are copied one by one and the request cuts one. A row may be the
+ * whole tensor, so only the wanted part of a single one is asked for. */
+static int walk_block(const struct elements *e, const struct mfs_plan_block *b)
+{
+	const uint64_t cols = e->plan->cols, element = e->plan->element;
+	const uint64_t row = e->first / cols, last = (e->end - 1) / cols;
+
+	if (is_plain(e->plan, e->band) && is_contiguous(e->plan, e->band))
+		return e->each(e->arg, b->file, b->src + e->first * element,
+			       (e->end - e->first) * element, e->err);
+	if (row == last)
+		return walk_rectangle(e, b, row, 1, e->first % cols, (e->end - 1) % cols + 1);
+	return walk_rectangle(e, b, row, last - row + 1, 0, cols);
+}
+
+static int walk_band(const struct elements *e)
+{
+	int rc = 0;
+
+	for (uint32_t i = 0; i < e->band->count && !rc; i++) {
+		const struct mfs_plan_block *b = &e->plan->blocks[e->band->first + i];
+
+		if (b->file == MFS_NO_FILE)
+			continue;
+		if (b->scales != MFS_NO_SCALES)
+			rc = walk_scales(&e->plan->scales[b->scales], e->each, e->arg, e->err);
+		if (!rc)
+			rc = walk_block(e, b);
+	}
+	return rc;
+}
+
+/* Calls each for the ranges of files that bytes [off, off+len) of the source's elements lie in,
+ * until it fails. */
+static int walk_ranges(const struct mfs_plan *plan, uint64_t off, uint64_t len, each_range *each,
+		       void *arg, struct mfs_error *err)
+{
+	const uint64_t row_bytes = plan->cols * plan->element;
+	const struct mfs_plan_band *band = find_band(plan, off / row_bytes);
+	int rc = 0;
+
+	for (; len && !rc; band++) {
+		const uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
+		const uint64_t n = mfs_min_u64(len, end - off);
+		const struct elements e = {.plan = plan,
+					   .band = band,
+					   .first = (off - start) / plan->element,
+					   .end = (off - start + n - 1) / plan->element + 1,
+					   .each = each,
+					   .arg = arg,
+					   .err = err};
+
+		rc = walk_band(&e);
+		off += n;
+		len -= n;
+	}
+	return rc;
+}
+
+static int ask_for(void *arg, uint32_t file, uint64_t off, uint64_t len, struct mfs_error *err)
+{
+	const struct mfs_plan *plan = arg;
+
+	(void)err;
+	mfs_fileset_willneed(plan->files, file, off, len);
+	return 0;
+}
+
+struct wanted {
+	const struct mfs_plan *plan;
+	struct mfs_present *present;
+};
+
+static int add_present(void *arg, uint32_t file, uint64_t off, uint64_t len, struct mfs_error *err)
+{
+	const struct wanted *w = arg;
+
+	return mfs_present_add(w->present, w->plan->files, file, off, len, err);
+}
+
+/* All that is missing is fetched at once, and then each range is waited for. */
+static int make_present(const struct mfs_plan_reader *r, struct mfs_present *present,
+			struct mfs_error *err)
+{
+	const struct mfs_plan *plan = r->plan;
+	struct wanted w = {plan, present};
+	uint64_t off = r->off, len = r->len;
+
+	if (plan->known)
+		mfs_plan_fp8_sources(plan, &off, &len);
+	walk_ranges(plan, off, len, ask_for, (void *)(uintptr_t)plan, NULL);
+	return walk_ranges(plan, off, len, add_present, &w, err);
+}
+
 int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, struct mfs_gather *g,
 		    struct mfs_error *err)
 {
-	struct reader r = {.plan = plan, .g = g, .off = off, .len = len, .err = err};
+	struct mfs_plan_reader r = {.plan = plan, .g = g, .off = off, .len = len, .err = err};
 	uint8_t *bytes = NULL;
 	uint64_t skip = 0;
 
 	if (!len)
 		return 0;
-	if (plan->shown != plan->dtype) {
+	if (plan->known) {
+		bytes = r.cast_to = mfs_gather_room(g, len);
+		skip = whole_elements(plan, &r.off, &r.len);
+	} else if (plan->shown != plan->dtype || plan->delta_count) {
 		bytes = r.cast_to = mfs_gather_room(g, len);
 		skip = source_range(plan, &r.off, &r.len);
 	}
-	if (mfs_guard_run(gather_range, &r))
+	if (mfs_fileset_has_backings(plan->files)) {
+		int rc = make_present(&r, &g->present, err);
+
+		if (rc)
+			return rc;
+	}
+	if (mfs_guard_run(gather_guarded, &r))
 		return unreadable(&r);
 	if (skip)
 		memmove(bytes, bytes + skip, len);
@@ -372,35 +561,11 @@ int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, str
 
 void mfs_plan_willneed(const struct mfs_plan *plan, uint64_t off, uint64_t len)
 {
-	const uint64_t row_bytes = plan->cols * plan->element;
-	const struct mfs_plan_band *band;
-
 	if (!len)
 		return;
-	if (plan->shown != plan->dtype)
+	if (plan->known)
+		mfs_plan_fp8_sources(plan, &off, &len);
+	else if (plan->shown != plan->dtype)
 		source_range(plan, &off, &len);
-	band = find_band(plan, off / row_bytes);
-	for (; len; band++) {
-		uint64_t start = band->row * row_bytes, end = start + band->rows * row_bytes;
-		uint64_t n = mfs_min_u64(len, end - off);
-		uint64_t row = (off - start) / row_bytes;
-		uint64_t rows = (off - start + n + row_bytes - 1) / row_bytes - row;
-
-		for (uint32_t i = 0; i < band->count; i++) {
-			const struct mfs_plan_block *b = &plan->blocks[band->first + i];
-
-			if (b->file == MFS_NO_FILE)
-				continue;
-			/* A row may be the whole tensor, so only the wanted part of it is asked
-			 * for. */
-			if (band->count == 1 && is_contiguous(plan, band))
-				mfs_fileset_willneed(plan->files, b->file, b->src + off - start, n);
-			else
-				mfs_fileset_willneed(
-					plan->files, b->file, b->src + row * b->row_stride,
-					(rows - 1) * b->row_stride + b->width * b->col_stride);
-		}
-		off += n;
-		len -= n;
-	}
+	walk_ranges(plan, off, len, ask_for, (void *)(uintptr_t)plan, NULL);
 }

@@ -11,7 +11,7 @@ static inline void copy_tile(const struct mfs_strided *s, uint64_t row, uint64_t
 {
 	for (uint64_t i = row; i < row + rows; i++)
 		for (uint64_t k = col; k < col + cols; k++)
-			memcpy(s->to + i * s->to_row + k * element,
+			memcpy(s->to + i * s->to_row + k * s->to_col,
 			       s->from + i * s->from_row + k * s->from_col, element);
 }
 

@@ -6,7 +6,7 @@
 
 struct mfs_strided {
 	uint8_t *to;
-	uint64_t to_row; /* bytes between rows; a row is contiguous */
+	uint64_t to_row, to_col; /* bytes between rows, and between elements of a row */
 	const uint8_t *from;
 	uint64_t from_row, from_col; /* bytes */
 	uint64_t rows, cols;

@@ -286,7 +286,9 @@ static int gather_file(const struct part *part, uint64_t off, uint64_t len, stru
 	int rc = mfs_fileset_check(set, file, err);
 
 	if (!rc)
-		rc = mfs_fileset_map(set, file, &map, err);
+		rc = mfs_present_add(&g->present, set, file, part->u.file.offset + off, len, err);
+	if (!rc)
+		rc = mfs_fileset_map_part(set, file, &map, err);
 	if (!rc && add_guarded(g, map + part->u.file.offset + off, len))
 		rc = mfs_fail(err, -EIO, "%s/%s: cannot be read", mfs_fileset_dir(set),
 			      mfs_fileset_name(set, file));

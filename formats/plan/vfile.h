@@ -19,6 +19,7 @@
 #include <sys/uio.h>
 
 #include "formats/base/error.h"
+#include "formats/io/present.h"
 
 struct mfs_fileset;
 struct mfs_target;
@@ -80,6 +81,8 @@ struct mfs_gather {
 	uint8_t *scratch;
 	size_t scratch_used, scratch_size;
 	size_t bytes; /* gathered so far */
+	/* What iovecs point to stays until mfs_gather_reset(). */
+	struct mfs_present present;
 };
 
 /* Allocates room for requests of up to max_bytes in at most max_iov iovecs (UIO_MAXIOV for

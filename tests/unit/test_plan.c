@@ -6,12 +6,19 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "formats/base/cast.h"
+#include "formats/base/fp8.h"
 #include "formats/base/half.h"
 #include "formats/ckpt/build.h"
+#include "formats/ckpt/fp8_target.h"
+#include "formats/io/backing.h"
 #include "formats/io/guard.h"
 #include "formats/model/families/family.h"
 #include "formats/plan/gather.h"
@@ -24,6 +31,16 @@
 #define FILES  4
 #define READS  40
 
+/* A file whose bytes lie elsewhere (io/backing.h): only what somebody has acquired is right, and as
+ * long as he holds it. */
+struct remote {
+	struct stat placeholder;
+	const uint8_t *bytes;
+	size_t size;
+	int fd; /* what is present, between poison */
+	unsigned pins;
+};
+
 /* A checkpoint of one global tensor, its elements counted 0, 1, 2, ... (as bytes of each
  * element). */
 struct world {
@@ -34,6 +51,9 @@ struct world {
 	struct mfs_storage storages[FILES];
 	uint8_t *files[FILES];
 	size_t used[FILES];
+	struct remote remotes[FILES + 1];
+	unsigned remote_count;
+	bool remote; /* files are remote: their bytes are there while they are pinned */
 	unsigned element;
 	struct mfs_model model;
 	struct mfs_family family;
@@ -95,19 +115,98 @@ static void cut(struct world *w)
 	}
 }
 
-static void write_files(struct world *w)
+/* ---- remote files ---- */
+
+static void poison(struct remote *r)
+{
+	uint8_t *bytes = malloc(r->size + 1);
+
+	memset(bytes, 0xa5, r->size);
+	ck_assert_int_eq(pwrite(r->fd, bytes, r->size, 0), (ssize_t)r->size);
+	free(bytes);
+}
+
+static int open_remote(void *object, int *ret_fd, struct mfs_error *err)
+{
+	const struct remote *r = object;
+
+	(void)err;
+	*ret_fd = dup(r->fd);
+	return 0;
+}
+
+static int acquire(void *object, uint64_t off, uint64_t len, uint32_t *ret_pin,
+		   struct mfs_error *err)
+{
+	struct remote *r = object;
+
+	(void)err;
+	ck_assert(off <= r->size && len <= r->size - off);
+	ck_assert_int_eq(pwrite(r->fd, r->bytes + off, len, (off_t)off), (ssize_t)len);
+	*ret_pin = r->pins++;
+	return 0;
+}
+
+static void release_remote(void *object, uint32_t pin)
+{
+	struct remote *r = object;
+
+	(void)pin;
+	if (!--r->pins)
+		poison(r);
+}
+
+static void willneed(void *object, uint64_t off, uint64_t len)
+{
+	(void)object, (void)off, (void)len;
+}
+
+static const struct mfs_backing_ops remote_ops = {
+	.open = open_remote, .acquire = acquire, .release = release_remote, .willneed = willneed};
+
+static void make_remote(struct world *w, const char *name, const void *bytes, size_t size)
+{
+	struct remote *r = &w->remotes[w->remote_count++];
+	const struct mfs_backing backing = {.ops = &remote_ops, .object = r};
+	char path[400];
+
+	*r = (struct remote){.bytes = bytes, .size = size, .fd = memfd_create(name, MFD_CLOEXEC)};
+	ck_assert_int_ge(r->fd, 0);
+	poison(r);
+	snprintf(path, sizeof(path), "%s/%s", unit_tmpdir(), name);
+	unit_write(unit_tmpdir(), name, "", 0);
+	ck_assert_int_eq(truncate(path, (off_t)size), 0);
+	ck_assert_int_eq(stat(path, &r->placeholder), 0);
+	ck_assert_int_eq(mfs_backing_add(&r->placeholder, &backing), 0);
+}
+
+static uint32_t add_file(struct world *w, const char *name, const void *bytes, size_t size)
 {
 	struct mfs_error err;
 	uint32_t file;
 
+	if (w->remote)
+		make_remote(w, name, bytes, size);
+	else
+		unit_write(unit_tmpdir(), name, bytes, size);
+	unit_ok(mfs_fileset_add(w->ckpt.files, name, &file, &err), &err);
+	return file;
+}
+
+static void write_files(struct world *w)
+{
+	struct mfs_error err;
+
 	unit_ok(mfs_fileset_new(unit_tmpdir(), &w->ckpt.files, &err), &err);
+	w->remote = below(2);
 	for (unsigned f = 0; f < FILES; f++) {
 		char name[] = "file0";
 
 		name[4] += (char)f;
-		unit_write(unit_tmpdir(), name, w->files[f] ? (char *)w->files[f] : "", w->used[f]);
-		unit_ok(mfs_fileset_add(w->ckpt.files, name, &file, &err), &err);
-		w->storages[f] = (struct mfs_storage){.file = file, .data = 1};
+		w->storages[f] = (struct mfs_storage){
+			.file = add_file(w, name, w->files[f] ? (char *)w->files[f] : "",
+					 w->used[f]),
+			.data = 1};
 	}
 }
 
@@ -160,9 +259,15 @@ static void build(struct world *w, enum mfs_rule rule, bool transposed)
 
 static void release(struct world *w)
 {
+	for (unsigned i = 0; i < w->remote_count; i++) {
+		ck_assert_uint_eq(w->remotes[i].pins, 0);
+		mfs_backing_remove(&w->remotes[i].placeholder);
+		close(w->remotes[i].fd);
+	}
 	for (unsigned f = 0; f < FILES; f++)
 		free(w->files[f]);
 	mfs_fileset_free(w->ckpt.files);
+	free(w->ckpt.scales);
 }
 
 /* Megatron row of HF row i, by the formulas of the mapping (section 3.0.1), one row at a time. */
@@ -187,6 +292,8 @@ static uint64_t source_row(const struct world *w, enum mfs_rule rule, uint64_t i
 				  : source_row(w, MFS_RULE_V, i - ng * d);
 	case MFS_RULE_UP:
 		return w->tensor.shape[0] / 2 + i;
+	case MFS_RULE_GATE_UP:
+		return i % 2 * (w->tensor.shape[0] / 2) + i / 2;
 	default:
 		return i;
 	}
@@ -283,13 +390,168 @@ static void read_casts(const struct world *w, const uint8_t *want)
 	}
 }
 
-static const enum mfs_rule rules[] = {MFS_RULE_DIRECT, MFS_RULE_VOCAB, MFS_RULE_Q,    MFS_RULE_K,
-				      MFS_RULE_V,      MFS_RULE_QKV,   MFS_RULE_GATE, MFS_RULE_UP};
+/* Norms that are stored as weight - 1. */
+static void read_plus_one(struct world *w)
+{
+	const uint64_t count = w->tensor.shape[0] * w->tensor.shape[1];
+	uint8_t *want = malloc(count * w->element);
+	struct mfs_whole_target t;
+
+	for (uint64_t i = 0; i < count && w->element > 1; i++) {
+		float f;
+
+		stamp(want + i * w->element, i, w->element);
+		mfs_cast(MFS_F32, &f, w->tensor.dtype, want + i * w->element, 1);
+		f += 1.0f;
+		mfs_cast(w->tensor.dtype, want + i * w->element, MFS_F32, &f, 1);
+	}
+	mfs_whole_target_init_add_one(&t, &w->ckpt, &w->tensor);
+	if (w->element > 1)
+		read_target(&t.base, want);
+	free(want);
+}
+
+/* ---- 8-bit floats ---- */
+
+/* The scales and elements of a matrix in blocks, one by one. */
+static void quantise(const struct mfs_fp8_scales *s, const float *from, uint8_t *to, float *scales)
+{
+	uint32_t *amax = calloc(s->grid_rows * s->grid_cols, sizeof(*amax));
+
+	for (int pass = 0; pass < 2; pass++)
+		for (uint64_t i = 0; i < s->rows * s->cols; i++) {
+			const uint64_t b = i / s->cols / s->block_rows * s->grid_cols +
+					   i % s->cols / s->block_cols;
+			const uint32_t bits = mfs_float_to_bits(from[i]) & 0x7fffffff;
+
+			if (pass)
+				to[i] = mfs_float_to_e4m3(from[i] / scales[b]);
+			else if (bits > amax[b])
+				amax[b] = bits;
+			scales[b] = mfs_fp8_scale(amax[b]);
+		}
+	free(amax);
+}
+
+/* The same elements as 8-bit floats in blocks of any size; what is read first differs. */
+static void read_fp8(const struct world *w, const uint8_t *want)
+{
+	const struct mfs_target *of = &w->target.base;
+	const uint64_t count = of->bytes / w->element;
+	const uint64_t block_rows = below(3) ? 1 + below(9) : 0;
+	const uint64_t block_cols = block_rows ? 1 + below(9) : 0;
+	struct mfs_fp8_target weight, scale;
+	struct mfs_fp8_scales known = {0};
+	float *floats = malloc(count * sizeof(*floats)), *scales = malloc(count * sizeof(*scales));
+	uint8_t *bytes = malloc(count);
+	struct mfs_error err;
+
+	if (w->element > 1) {
+		unit_ok(mfs_fp8_targets_init(&weight, &scale, &known, of, block_rows, block_cols,
+					     "_scale", &err),
+			&err);
+		ck_assert_uint_eq(scale.base.ndim, block_rows ? 2 : 0);
+		mfs_cast(MFS_F32, floats, of->dtype, want, count);
+		quantise(&known, floats, bytes, scales);
+		if (below(2))
+			read_target(&weight.base, bytes);
+		read_target(&scale.base, (uint8_t *)scales);
+		read_target(&weight.base, bytes);
+		mfs_fp8_scales_release(&known);
+	}
+	free(floats);
+	free(scales);
+	free(bytes);
+}
+
+/* Where an element of the tensor lies in its file. */
+static uint64_t place_of(const struct world *w, uint64_t row, uint64_t col, unsigned *ret_file)
+{
+	for (uint32_t i = 0; i < w->chunk_count; i++) {
+		const struct mfs_chunk *c = &w->chunks[i];
+
+		if (row - c->lo[0] < c->size[0] && col - c->lo[1] < c->size[1]) {
+			*ret_file = c->storage;
+			return c->origin + (row - c->lo[0]) * c->stride[0] +
+			       (col - c->lo[1]) * c->stride[1];
+		}
+	}
+	ck_abort_msg("in no chunk");
+	return 0;
+}
+
+/* Each file is now a matrix of 8-bit floats with a scale for each block; the scales lie in a file
+ * of their own, where the number of each is its place. */
+static void add_scales(struct world *w, struct mfs_storage *scales)
+{
+	static float all[4096];
+	struct mfs_error err;
+
+	for (unsigned i = 0; i < 4096; i++)
+		all[i] = (float)i * 0.37f;
+	*scales = (struct mfs_storage){.file = add_file(w, "scales", all, sizeof(all)), .data = 1};
+	for (unsigned f = 0; f < FILES; f++) {
+		const struct mfs_ckpt_scales s = {.storage = FILES,
+						  .dtype = MFS_F32,
+						  .rows = w->used[f],
+						  .cols = 1 + below(30),
+						  .block_rows = 2 + below(100),
+						  .block_cols = 1 + below(9)};
+
+		unit_ok(mfs_ckpt_add_scales(&w->ckpt, f, &s, &err), &err);
+	}
+	w->tensor.quantised = true;
+	w->tensor.dtype = MFS_BF16;
+}
+
+static void read_dequantised(struct world *w, enum mfs_rule rule)
+{
+	const uint64_t rows = target_rows(w, rule), cols = w->tensor.shape[1];
+	static const enum mfs_dtype types[] = {MFS_BF16, MFS_F32, MFS_F16};
+	struct mfs_target *t = &w->target.base;
+	float *floats = malloc(rows * cols * sizeof(*floats));
+	uint8_t *want = malloc(rows * cols * sizeof(float));
+
+	for (uint64_t r = 0; r < rows; r++)
+		for (uint64_t c = 0; c < cols; c++) {
+			unsigned f;
+			const uint64_t place = place_of(w, source_row(w, rule, r), c, &f);
+			const struct mfs_ckpt_scales *s = mfs_ckpt_scales(&w->ckpt, f);
+			const uint64_t scale = place / s->cols / s->block_rows *
+						       ((s->cols - 1) / s->block_cols + 1) +
+					       place % s->cols / s->block_cols;
+
+			floats[w->row.transposed ? c * rows + r : r * cols + c] =
+				mfs_e4m3_to_float(w->files[f][place]) * ((float)scale * 0.37f);
+		}
+	for (int i = 0; i < 3; i++) {
+		t->dtype = types[i];
+		t->bytes = rows * cols * mfs_dtype_size(types[i]);
+		mfs_cast(types[i], want, MFS_F32, floats, rows * cols);
+		read_target(t, want);
+	}
+	free(floats);
+	free(want);
+}
+
+static const enum mfs_rule rules[] = {MFS_RULE_DIRECT, MFS_RULE_VOCAB, MFS_RULE_Q,
+				      MFS_RULE_K,      MFS_RULE_V,     MFS_RULE_QKV,
+				      MFS_RULE_GATE,   MFS_RULE_UP,    MFS_RULE_GATE_UP};
+
+/* Scales of columns that alternate are nothing that a plan knows. */
+static void check_no_lanes_of_fp8(const struct world *w)
+{
+	struct mfs_plan *plan;
+	struct mfs_error err;
+
+	unit_fails(mfs_plan_new(&w->target.base, &plan, &err), &err, -EINVAL, "alternate");
+}
 
 START_TEST(every_rule_over_random_chunks)
 {
 	const enum mfs_rule rule = rules[_i / 2];
-	const bool transposed = _i % 2;
+	/* Rows alternate along the last axis. */
+	const bool transposed = _i % 2 || rule == MFS_RULE_GATE_UP;
 
 	ck_assert_int_eq(mfs_guard_install(), 0);
 	srand((unsigned)_i + 1);
@@ -307,7 +569,20 @@ START_TEST(every_rule_over_random_chunks)
 		want = materialise(&w, rule, rows);
 		read_target(&w.target.base, want);
 		read_casts(&w, want);
+		read_plus_one(&w);
+		read_fp8(&w, want);
 		free(want);
+		if (w.element == 1) {
+			struct mfs_storage storages[FILES + 1];
+
+			memcpy(storages, w.storages, sizeof(w.storages));
+			w.ckpt.storages = storages;
+			add_scales(&w, &storages[FILES]);
+			if (rule == MFS_RULE_GATE_UP)
+				check_no_lanes_of_fp8(&w);
+			else
+				read_dequantised(&w, rule);
+		}
 		release(&w);
 	}
 }
@@ -388,29 +663,58 @@ static void *read_all(void *arg)
 	return NULL;
 }
 
-START_TEST(threads_agree)
+static void read_by_threads(struct shared *s, const struct mfs_target *t)
 {
 	pthread_t threads[THREADS];
+	struct mfs_error err;
+
+	s->size = t->bytes;
+	unit_ok(mfs_vfile_new(&s->f, &err), &err);
+	unit_ok(mfs_vfile_add_tensor(s->f, t, &err), &err);
+	for (int i = 0; i < THREADS; i++)
+		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, s), 0);
+	for (int i = 0; i < THREADS; i++)
+		pthread_join(threads[i], NULL);
+	ck_assert_int_eq(s->bad, 0);
+	mfs_vfile_free(s->f);
+}
+
+START_TEST(threads_agree)
+{
+	struct mfs_fp8_target weight, scale;
+	struct mfs_fp8_scales known = {0};
 	struct shared s = {0};
 	struct mfs_error err;
+	uint64_t count;
+	float *floats, *scales;
+	uint8_t *want, *bytes;
 	struct world w;
 
 	ck_assert_int_eq(mfs_guard_install(), 0);
 	srand(3);
-	build(&w, MFS_RULE_QKV, false);
+	do {
+		build(&w, MFS_RULE_QKV, false);
+	} while (w.element == 1);
 	w.target.base.shape[0] = w.tensor.shape[0];
 	w.target.base.shape[1] = w.tensor.shape[1];
-	s.size = w.target.base.bytes = w.tensor.shape[0] * w.tensor.shape[1] * w.element;
-	s.want = materialise(&w, MFS_RULE_QKV, w.tensor.shape[0]);
-	unit_ok(mfs_vfile_new(&s.f, &err), &err);
-	unit_ok(mfs_vfile_add_tensor(s.f, &w.target.base, &err), &err);
-	for (int i = 0; i < THREADS; i++)
-		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, &s), 0);
-	for (int i = 0; i < THREADS; i++)
-		pthread_join(threads[i], NULL);
-	ck_assert_int_eq(s.bad, 0);
-	mfs_vfile_free(s.f);
-	free((void *)(uintptr_t)s.want);
+	count = w.tensor.shape[0] * w.tensor.shape[1];
+	w.target.base.bytes = count * w.element;
+	s.want = want = materialise(&w, MFS_RULE_QKV, w.tensor.shape[0]);
+	read_by_threads(&s, &w.target.base);
+
+	floats = malloc(count * sizeof(*floats));
+	scales = malloc(count * sizeof(*scales));
+	s.want = bytes = malloc(count);
+	unit_ok(mfs_fp8_targets_init(&weight, &scale, &known, &w.target.base, 5, 7, "_scale", &err),
+		&err);
+	mfs_cast(MFS_F32, floats, w.tensor.dtype, want, count);
+	quantise(&known, floats, bytes, scales);
+	read_by_threads(&s, &weight.base);
+	mfs_fp8_scales_release(&known);
+	free(floats);
+	free(scales);
+	free(bytes);
+	free(want);
 	release(&w);
 }
 END_TEST

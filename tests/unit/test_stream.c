@@ -1,14 +1,14 @@
-/* Which requests form a stream, and what is fetched for it: fs/mount/stream.h,
- * fs/mount/prefetch_window.h; how many processes fetch it: fs/mount/prefetch.h. */
+/* Which requests form a stream, and what is fetched for it: fs/prefetch/stream.h,
+ * fs/prefetch/window.h; how many processes fetch it: fs/prefetch/prefetch.h. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
-#include "fs/mount/prefetch.h"
-#include "fs/mount/prefetch_window.h"
-#include "fs/mount/stream.h"
+#include "fs/prefetch/prefetch.h"
+#include "fs/prefetch/window.h"
+#include "fs/prefetch/stream.h"
 
 #define KIB   (1ull << 10)
 #define MIB   (1ull << 20)

@@ -1,0 +1,38 @@
+/* Private to formats/plan/plan*.c: boxes as rectangles of the target matrix, while a plan is
+ * made. */
+#ifndef MFS_PLAN_PLAN_I_H
+#define MFS_PLAN_PLAN_I_H
+
+#include "formats/plan/plan.h"
+
+#define MFS_PLAN_NO_AXIS MFS_CKPT_DIMS
+
+/* The axis of a target whose indices are the rows of a rectangle, or its columns. */
+static inline unsigned mfs_plan_row_axis(unsigned ndim)
+{
+	return ndim >= 2 ? ndim - 2 : MFS_PLAN_NO_AXIS;
+}
+
+static inline unsigned mfs_plan_col_axis(unsigned ndim)
+{
+	return ndim ? ndim - 1 : MFS_PLAN_NO_AXIS;
+}
+
+/* Indices [*first, *last) of a target axis whose source coordinate lies in [lo, hi). False: there
+ * are none. */
+bool mfs_plan_clip(uint64_t src_lo, uint64_t step, uint64_t size, uint64_t lo, uint64_t hi,
+		   uint64_t *first, uint64_t *last);
+
+/* Axes in front of rows and columns make several rectangles of a box. Goes to the next one, the
+ * last of these axes fastest. False: that was the last. */
+bool mfs_plan_next(unsigned ndim, const uint64_t *size, uint64_t *index);
+
+/* The first row of such a rectangle in the target matrix. */
+uint64_t mfs_plan_row(const struct mfs_target *t, const uint64_t *lo, const uint64_t *index);
+
+/* Adds the deltas of the box's source to a plan whose target is t. */
+int mfs_plan_add_deltas(struct mfs_plan *plan, const struct mfs_target *t,
+			const struct mfs_box_map *m, struct mfs_error *err);
+void mfs_plan_release_deltas(struct mfs_plan *plan);
+
+#endif
