@@ -137,6 +137,17 @@ static int64_t qkv_rows(const struct mfs_megatron_args *a)
 		       : (a->num_attention_heads + 2 * a->num_query_groups) * a->kv_channels;
 }
 
+/* Since core 0.15 (transformer_config.py: __post_init__). */
+static int check_expert_biases(const struct mfs_layout *p, const struct mfs_megatron_args *a,
+			       struct mfs_error *err)
+{
+	if (p->etp == 1 || !a->moe_layers || !a->add_bias_linear)
+		return 0;
+	return mfs_fail(err, -EINVAL,
+			"etp%u is impossible: Megatron adds biases of experts with etp1 alone",
+			p->etp);
+}
+
 static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
@@ -170,7 +181,7 @@ static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_ar
 
 	for (size_t i = 0; i < sizeof(checks) / sizeof(checks[0]) && !rc; i++)
 		rc = divisible(&checks[i], err);
-	return rc;
+	return rc ? rc : check_expert_biases(p, a, err);
 }
 
 /* Writes an example for the message: a layout of the same sizes that the layers allow. Empty:

@@ -17,6 +17,7 @@ enum need {
 	NEED_LINEAR_BIAS,
 	NEED_QKV_BIAS,
 	NEED_QK_NORM,
+	NEED_SINKS,
 	NEED_Q_LORA,
 	NEED_NO_Q_LORA,
 	NEED_Q_LORA_NORM,
@@ -55,6 +56,7 @@ static const struct needed layer[] = {
 	ROW("self_attention.linear_proj.bias", MLA, LINEAR_BIAS, .uncertain = true),
 	ROW("self_attention.linear_qkv.weight", GQA, ALWAYS),
 	ROW("self_attention.linear_qkv.bias", GQA, QKV_BIAS),
+	ROW("self_attention.core_attention.softmax_offset", ALWAYS, SINKS),
 	ROW("self_attention.q_layernorm.weight", GQA, QK_NORM),
 	ROW("self_attention.q_layernorm.bias", GQA, QK_NORM_BIAS, .uncertain = true),
 	ROW("self_attention.k_layernorm.weight", GQA, QK_NORM),
@@ -119,6 +121,8 @@ static bool is_needed(const struct mfs_megatron_args *a, enum need need)
 		return a->add_bias_linear || a->add_qkv_bias;
 	case NEED_QK_NORM:
 		return a->qk_layernorm;
+	case NEED_SINKS:
+		return a->learnable_softmax;
 	case NEED_Q_LORA:
 		return a->q_lora_rank != MFS_UNSET;
 	case NEED_NO_Q_LORA:

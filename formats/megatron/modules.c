@@ -53,6 +53,7 @@ const struct mfs_module_row mfs_modules_local[] = {
 	NORM("input_layernorm"),
 	SAME("self_attention.core_attention.softmax_offset"),
 	LINEAR("self_attention.linear_proj"),
+	NORM("self_attention.linear_proj.post_layernorm"),
 	LINEAR("self_attention.linear_qkv"),
 	LINEAR("self_attention.linear_q_proj"),
 	LINEAR("self_attention.linear_q_down_proj"),
@@ -65,6 +66,7 @@ const struct mfs_module_row mfs_modules_local[] = {
 	NORM("pre_mlp_layernorm"),
 	LINEAR("mlp.linear_fc1"),
 	LINEAR("mlp.linear_fc2"),
+	NORM("mlp.linear_fc2.post_layernorm"),
 	ROUTER,
 	SEQUENTIAL_EXPERTS,
 	SHARED_EXPERTS,
@@ -76,6 +78,7 @@ const struct mfs_module_row mfs_modules_local[] = {
 		SAME("self_attention.core_attention.softmax_offset"),                              \
 		EXTRA("self_attention.core_attention", "self_attention.linear_proj.weight"),       \
 		LINEAR("self_attention.linear_proj"),                                              \
+		NORM("self_attention.linear_proj.post_layernorm"),                                 \
 		FUSED("self_attention.linear_qkv", "input_layernorm", .when = MFS_WHEN_GQA),       \
 		LINEAR("self_attention.linear_qkv"),                                               \
 		NORM("self_attention.q_layernorm", .when = MFS_WHEN_GQA),                          \
@@ -89,7 +92,8 @@ const struct mfs_module_row mfs_modules_local[] = {
 		LINEAR("self_attention.linear_kv_up_proj"),                                        \
 		NORM("pre_mlp_layernorm", .when = MFS_WHEN_MOE),                                   \
 		FUSED("mlp.linear_fc1", "pre_mlp_layernorm", .when = MFS_WHEN_DENSE),              \
-		LINEAR("mlp.linear_fc1"), LINEAR("mlp.linear_fc2"), ROUTER
+		LINEAR("mlp.linear_fc1"), LINEAR("mlp.linear_fc2"),                                \
+		NORM("mlp.linear_fc2.post_layernorm"), ROUTER
 
 const struct mfs_module_row mfs_modules_te[] = {
 	TE_FRONT,

@@ -45,6 +45,8 @@ static const struct field fields[] = {
 	NAMED(FLAG, squared_relu),
 	NAMED(FLAG, openai_gelu),
 	NAMED(FLAG, quick_geglu),
+	NAMED(REAL, glu_linear_offset),
+	NAMED(RATIO, activation_func_clamp_value),
 	FIELD(UNLESS, "bias_gelu_fusion", exact_gelu),
 	NAMED(FLAG, add_bias_linear),
 	NAMED(FLAG, add_qkv_bias),
@@ -158,6 +160,18 @@ static void write_field(struct mfs_pickle_writer *w, const struct field *f, cons
 	}
 }
 
+static bool is_set(const struct field *f, const void *at)
+{
+	switch (f->kind) {
+	case FIELD_TEXT:
+		return *(const char *const *)at != NULL;
+	case FIELD_RATIO:
+		return *(const double *)at != 0;
+	default:
+		return *(const bool *)at;
+	}
+}
+
 static void flag(struct mfs_pickle_writer *w, const char *name, bool value)
 {
 	mfs_pickle_name(w, name);
@@ -212,6 +226,26 @@ static void write_window(struct mfs_pickle_writer *w, const struct mfs_megatron_
 	write_layers(w, a->window_layers, a->num_layers);
 }
 
+/* Under the names of Megatron-LM's arguments, and of the config that GPTModel reads. */
+static void write_yarn(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	static const struct field yarn[] = {
+		FIELD(REAL, "yarn_rotary_scaling_factor", rotary_scaling_factor),
+		FIELD(INT, "yarn_original_max_position_embeddings",
+		      original_max_position_embeddings),
+		FIELD(REAL, "yarn_beta_fast", beta_fast),
+		FIELD(REAL, "yarn_beta_slow", beta_slow),
+		FIELD(REAL, "yarn_mscale", mscale),
+		FIELD(REAL, "yarn_mscale_all_dim", mscale_all_dim),
+		FIELD(UNLESS, "yarn_correction_range_round_to_int", yarn_unrounded),
+	};
+
+	if (a->multi_latent_attention || strcmp(a->position_embedding_type, "yarn") != 0)
+		return;
+	for (size_t i = 0; i < sizeof(yarn) / sizeof(yarn[0]); i++)
+		write_field(w, &yarn[i], (const char *)a + yarn[i].offset);
+}
+
 static void write_dtype(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
 {
 	const enum mfs_dtype dtype =
@@ -234,6 +268,25 @@ static void write_layout(struct mfs_pickle_writer *w, const struct mfs_megatron_
 }
 
 /* The progress of a run that has not begun. */
+/* What Megatron has no argument for: as Megatron-Bridge's fields are called, where there
+ * is one. Others never see them. */
+static void write_own(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	static const struct field own[] = {
+		FIELD(TEXT, "model_provider", provider),
+		NAMED(FLAG, geglu),
+		NAMED(FLAG, qk_norm_wide),
+		NAMED(RATIO, rotary_base_local),
+		NAMED(RATIO, softmax_scale),
+		NAMED(RATIO, attn_logit_softcapping),
+		NAMED(RATIO, final_logit_softcapping),
+	};
+
+	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+		if (is_set(&own[i], (const char *)a + own[i].offset))
+			write_field(w, &own[i], (const char *)a + own[i].offset);
+}
+
 static void write_progress(struct mfs_pickle_writer *w)
 {
 	number(w, "consumed_train_samples", 0);
@@ -251,11 +304,14 @@ void mfs_namespace_write(struct mfs_pickle_writer *w, const struct mfs_megatron_
 	flag(w, "group_query_attention", a->num_query_groups != a->num_attention_heads);
 	flag(w, "add_position_embedding", true);
 	flag(w, "use_rotary_position_embeddings", false);
+	text(w, "softmax_type", a->learnable_softmax ? "learnable" : "vanilla");
 	text(w, "normalization", a->layernorm ? "LayerNorm" : "RMSNorm");
 	write_layer_freq(w, a);
 	write_window(w, a);
+	write_yarn(w, a);
 	write_dtype(w, a);
 	write_layout(w, a);
+	write_own(w, a);
 	write_progress(w);
 	mfs_pickle_object_end(w);
 }

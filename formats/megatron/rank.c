@@ -177,9 +177,20 @@ static void resolve_split(const struct builder *b, struct mfs_rank_tensor *t)
 	/* MLA's down projections are whole on every rank in Transformer Engine. */
 	if (name.tp == MFS_TP_AUTO)
 		t->split = b->list->spec == MFS_LAYER_SPEC_TE ? MFS_TP_NONE : MFS_TP_ROWS;
+	if (name.tp == MFS_TP_HEADS)
+		t->split = b->args->qk_norm_wide ? MFS_TP_ROWS : MFS_TP_NONE;
 	if (name.tp == MFS_TP_GATED && !mfs_args_gated(b->args))
 		t->split = MFS_TP_ROWS;
 	t->is_expert = name.experts;
+}
+
+/* Norms over all heads of more ranks than there are groups: several ranks would have one's keys. */
+static bool splits_heads(const struct builder *b, const struct mfs_rank_tensor *t, uint32_t parts)
+{
+	struct mfs_name name;
+
+	mfs_name_parse(t->src->name, &name);
+	return name.tp == MFS_TP_HEADS && b->args->num_query_groups % parts != 0;
 }
 
 static int shape_part(const struct builder *b, struct mfs_rank_tensor *t)
@@ -194,7 +205,8 @@ static int shape_part(const struct builder *b, struct mfs_rank_tensor *t)
 	if (t->src->ndim)
 		shape[0] = global_rows(t);
 	if (t->split != MFS_TP_NONE) {
-		if (axis >= t->src->ndim || shape[axis] % ((uint64_t)parts * (halves ? 2 : 1)))
+		if (axis >= t->src->ndim || shape[axis] % ((uint64_t)parts * (halves ? 2 : 1)) ||
+		    splits_heads(b, t, parts))
 			return cannot_split(b, t, parts);
 		shape[axis] /= parts;
 	}

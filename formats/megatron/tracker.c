@@ -4,11 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "formats/io/fileset.h"
 #include "formats/io/regular.h"
+#include "formats/torch/torch_file.h"
+
+#define MAX_TRAIN_STATE (1u << 20) /* bytes; it has eight numbers */
 
 /* Reads decimal digits; false if there is anything else. */
 static bool parse_number(const char *text, int64_t *ret)
@@ -57,6 +62,49 @@ static void tidy(char *text)
 			text[i] = '?';
 }
 
+bool mfs_tracker_iteration(double number, int64_t *ret)
+{
+	if (!(number >= 0 && number < 1e15) || number != floor(number))
+		return false;
+	*ret = (int64_t)number;
+	return true;
+}
+
+static bool read_step(struct mfs_fileset *set, uint32_t file, int64_t *ret)
+{
+	struct mfs_source src = mfs_source_file(set, file);
+	struct mfs_torch_file f;
+	struct mfs_error why;
+	double step = -1;
+
+	if (src.size > MAX_TRAIN_STATE || mfs_torch_file_open(&src, &f, &why))
+		return false;
+	if (mfs_torch_number(&f, mfs_value_get(f.doc, mfs_pickle_root(f.doc), "step"), &step, &why))
+		step = -1;
+	mfs_torch_file_release(&f);
+	return mfs_tracker_iteration(step, ret);
+}
+
+/* What cannot be read may be half written: what was there before still counts. */
+static void read_train_state(const char *source, struct mfs_tracker *t)
+{
+	struct mfs_tracker now = {.kind = MFS_TRACKER_NUMBER};
+	struct mfs_fileset *set = NULL;
+	struct mfs_error why;
+	uint32_t file;
+	int rc = mfs_fileset_new(source, &set, &why);
+
+	if (!rc)
+		rc = mfs_fileset_add(set, MFS_TRAIN_STATE_FILE, &file, &why);
+	if (rc == -ENOENT) {
+		*t = (struct mfs_tracker){.kind = MFS_TRACKER_NONE};
+	} else if (!rc && read_step(set, file, &now.number)) {
+		snprintf(now.text, sizeof(now.text), "%lld", (long long)now.number);
+		*t = now;
+	}
+	mfs_fileset_free(set);
+}
+
 /* An empty tracker is being written: opening it for writing empties it. So its last text still
  * counts. */
 void mfs_tracker_read(const char *source, struct mfs_tracker *t)
@@ -69,7 +117,7 @@ void mfs_tracker_read(const char *source, struct mfs_tracker *t)
 	snprintf(path, sizeof(path), "%s/%s", source, MFS_TRACKER_FILE);
 	rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, NULL);
 	if (rc == -ENOENT) {
-		*t = (struct mfs_tracker){.kind = MFS_TRACKER_NONE};
+		read_train_state(source, t);
 		return;
 	}
 	if (rc == -EINVAL) {

@@ -10,7 +10,11 @@
 #include <stdint.h>
 
 #define MFS_TRACKER_FILE "latest_checkpointed_iteration.txt"
-#define MFS_RELEASE	 (-1) /* number of release/: in front of all others */
+/* Megatron-Bridge's, a dict of tensors in torch.save's format, whose 'step' is the iteration
+ * (megatron/bridge/training/utils/checkpoint_utils.py). It counts where there is no other: Bridge
+ * writes both. */
+#define MFS_TRAIN_STATE_FILE "latest_train_state.pt"
+#define MFS_RELEASE	     (-1) /* number of release/: in front of all others */
 
 enum mfs_tracker_kind {
 	MFS_TRACKER_NONE,
@@ -29,6 +33,9 @@ struct mfs_tracker {
 /* Reads the tracker of a root. *t holds what it said before (zero-filled: never read), and keeps it
  * while the file is empty. */
 void mfs_tracker_read(const char *source, struct mfs_tracker *t);
+
+/* The iteration that a train state's number says. False: it is none, and *ret stays. */
+bool mfs_tracker_iteration(double number, int64_t *ret);
 
 /* Reads "iter_0000040" and "release", exactly as Megatron writes them. False: any other name. */
 bool mfs_iteration_number(const char *name, int64_t *ret);

@@ -171,6 +171,14 @@ static bool has_gelu_of_te(struct reader *r, const struct mfs_megatron_args *a)
 	return !a->local_spec && (activation || fused);
 }
 
+/* Bridge's Gemma 2 has one over its square. */
+static double softmax_scale(struct reader *r)
+{
+	const double scalar = real(r, "query_pre_attn_scalar", 0);
+
+	return real(r, "softmax_scale", scalar > 0 ? 1 / sqrt(scalar) : 0);
+}
+
 static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 {
 	a->layernorm = !mfs_str_is(string(r, "normalization", "LayerNorm"), "RMSNorm");
@@ -181,13 +189,21 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->squared_relu = flag(r, "squared_relu", false);
 	a->openai_gelu = flag(r, "openai_gelu", false);
 	a->quick_geglu = flag(r, "quick_geglu", false);
+	a->geglu = flag(r, "geglu", false);
 	a->local_spec = mfs_str_is(string(r, "transformer_impl", NULL), "local");
 	a->exact_gelu = !flag(r, "bias_gelu_fusion", true) && !has_gelu_of_te(r, a);
 	a->add_bias_linear = flag(r, "add_bias_linear", true);
 	a->add_qkv_bias = flag(r, "add_qkv_bias", false);
 	a->qk_layernorm = flag(r, "qk_layernorm", false);
 	a->qk_l2_norm = flag(r, "qk_l2_norm", false);
+	a->qk_norm_wide = flag(r, "qk_norm_wide", false);
+	a->softmax_scale = softmax_scale(r);
+	a->attn_logit_softcapping = real(r, "attn_logit_softcapping", 0);
+	a->final_logit_softcapping = real(r, "final_logit_softcapping", 0);
 	a->attention_output_gate = flag(r, "attention_output_gate", false);
+	a->learnable_softmax = mfs_str_is(string(r, "softmax_type", NULL), "learnable");
+	a->glu_linear_offset = real(r, "glu_linear_offset", 0);
+	a->activation_func_clamp_value = real(r, "activation_func_clamp_value", 0);
 	a->tied = !flag(r, "untie_embeddings_and_output_weights", false);
 	a->init_method_std = real(r, "init_method_std", 0.02);
 	a->params_dtype = dtype(r, "params_dtype");
@@ -202,6 +218,10 @@ static int64_t window(struct reader *r)
 
 	if (absent(r, v))
 		return MFS_UNSET;
+	/* Bridge's Gemma 3 makes (left, 0) of a number. */
+	if (lookup_has(r, "interleaved_attn_pattern") && mfs_value_int(r->doc, v, &left) &&
+	    left > 0 && left <= MAX_NUMBER)
+		return left + 1;
 	if (mfs_value_count(r->doc, v) != 2 ||
 	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 0), &left) ||
 	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &right) || left < -1 ||
@@ -253,14 +273,41 @@ static bool all_but_every_nth(int64_t i, int64_t n)
 	return (i + 1) % n != 0;
 }
 
+/* Bridge's Gemma 3: so many layers with the window, then one without, and so on. */
+static const uint8_t *interleaved_layers(struct reader *r, int64_t layers)
+{
+	mfs_value v = lookup(r, "interleaved_attn_pattern");
+	int64_t local, global;
+	uint8_t *has;
+
+	if (mfs_value_count(r->doc, v) != 2 ||
+	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 0), &local) ||
+	    !mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &global) || local < 1 ||
+	    local > MAX_LAYERS || global != 1) {
+		wrong(r, "interleaved_attn_pattern", "a pair of numbers, (local, 1)");
+		return NULL;
+	}
+	has = mfs_arena_alloc(r->arena, (size_t)layers);
+	if (!has)
+		r->rc = mfs_fail_nomem(r->err);
+	for (int64_t i = 0; has && i < layers; i++)
+		has[i] = all_but_every_nth(i, local + 1);
+	return has;
+}
+
 static void read_window_layers(struct reader *r, struct mfs_megatron_args *a)
 {
 	const uint8_t *has;
 	int64_t count = 0;
 
-	if (a->window_size == MFS_UNSET || absent(r, lookup(r, "window_attn_skip_freq")))
+	if (a->window_size == MFS_UNSET || r->rc)
 		return;
-	has = read_layers(r, "window_attn_skip_freq", a->num_layers, all_but_every_nth);
+	if (!absent(r, lookup(r, "interleaved_attn_pattern")))
+		has = interleaved_layers(r, a->num_layers);
+	else if (!absent(r, lookup(r, "window_attn_skip_freq")))
+		has = read_layers(r, "window_attn_skip_freq", a->num_layers, all_but_every_nth);
+	else
+		return;
 	for (int64_t i = 0; has && i < a->num_layers; i++)
 		count += has[i];
 	if (!count)
@@ -283,6 +330,51 @@ static void read_rope_scaling(struct reader *r, struct mfs_megatron_args *a)
 	a->rope_scaling_ignored = a->use_rope_scaling && said != MFS_ROPE_SCALING_FACTOR ? said : 0;
 }
 
+/*
+ * GPTModel's own YaRN. Megatron-LM's main branch has arguments for it and takes two of MLA's
+ * (training/argument_utils.py: _apply_yarn_config_from_args); Megatron-Bridge's providers have
+ * fields. cos and sin are scaled by mscale only if both of its halves are there
+ * (yarn_rotary_pos_embedding.py: _yarn_get_concentration_factor).
+ */
+static void read_yarn(struct reader *r, struct mfs_megatron_args *a)
+{
+	const bool bridge = lookup_has(r, "yarn_rotary_scaling_factor");
+	const char *const mscales[] = {bridge ? "yarn_mscale" : "mscale",
+				       bridge ? "yarn_mscale_all_dim" : "mscale_all_dim"};
+	const bool scaled = !absent(r, lookup(r, mscales[0])) && !absent(r, lookup(r, mscales[1]));
+
+	if (a->multi_latent_attention || !mfs_str_is(a->position_embedding_type, "yarn"))
+		return;
+	a->rotary_scaling_factor =
+		real(r, bridge ? "yarn_rotary_scaling_factor" : "rotary_scaling_factor", 1.0);
+	a->mscale = scaled ? real(r, mscales[0], 1.0) : 1.0;
+	a->mscale_all_dim = scaled ? real(r, mscales[1], 0.0) : 0.0;
+	a->beta_fast = real(r, "yarn_beta_fast", 32.0);
+	a->beta_slow = real(r, "yarn_beta_slow", 1.0);
+	a->original_max_position_embeddings =
+		positive(r, "yarn_original_max_position_embeddings", 4096);
+	a->yarn_unrounded = !flag(r, "yarn_correction_range_round_to_int", true);
+}
+
+/* Bridge's Gemma 3 has a pair, (local, global), and divides the global frequencies by
+ * rope_scaling_factor. */
+static void read_bases(struct reader *r, struct mfs_megatron_args *a)
+{
+	mfs_value v = lookup(r, "rotary_base");
+
+	a->rotary_seq_len_interpolation_factor = real(r, "rotary_seq_len_interpolation_factor", 0);
+	if (mfs_value_count(r->doc, v) != 2) {
+		a->rotary_base = real(r, "rotary_base", 10000);
+		a->rotary_base_local = real(r, "rotary_base_local", 0);
+		return;
+	}
+	if (!mfs_value_float(r->doc, mfs_value_at(r->doc, v, 0), &a->rotary_base_local) ||
+	    !mfs_value_float(r->doc, mfs_value_at(r->doc, v, 1), &a->rotary_base) ||
+	    !(a->rotary_base_local > 0) || !(a->rotary_base > 0))
+		wrong(r, "rotary_base", "a positive number, or (local, global)");
+	a->rotary_seq_len_interpolation_factor = real(r, "rope_scaling_factor", 0);
+}
+
 static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 {
 	/* Until core 0.10 there were no such arguments, and MLATransformerConfig's own defaults
@@ -292,13 +384,12 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 	a->position_embedding_type = string(
 		r, "position_embedding_type",
 		flag(r, "use_rotary_position_embeddings", false) ? "rope" : "learned_absolute");
-	a->rotary_base = real(r, "rotary_base", 10000);
+	read_bases(r, a);
 	a->rotary_percent = real(r, "rotary_percent", 1.0);
 	if (a->rotary_percent < 0 || a->rotary_percent > 1)
 		wrong(r, "rotary_percent", "a number from 0 to 1");
 	a->rotary_interleaved = flag(r, "rotary_interleaved", false);
 	read_rope_scaling(r, a);
-	a->rotary_seq_len_interpolation_factor = real(r, "rotary_seq_len_interpolation_factor", 0);
 	/* Until core 0.13 there was no such argument, and since then None means the same: YaRN. */
 	a->rope_type = string(r, "rope_type", "yarn");
 	a->rotary_scaling_factor = real(r, "rotary_scaling_factor", before_rope_type ? 40.0 : 1.0);
@@ -307,6 +398,7 @@ static void read_positions(struct reader *r, struct mfs_megatron_args *a)
 	a->beta_fast = real(r, "beta_fast", 32.0);
 	a->beta_slow = real(r, "beta_slow", 1.0);
 	a->original_max_position_embeddings = positive(r, "original_max_position_embeddings", 4096);
+	read_yarn(r, a);
 	a->window_size = window(r);
 	read_window_layers(r, a);
 }
@@ -400,7 +492,10 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 	a->other_stages = !absent(r, lookup(r, "pipeline_model_parallel_layout")) ||
 			  a->account_for_embedding || a->account_for_loss;
 	a->use_distributed_optimizer = flag(r, "use_distributed_optimizer", false);
+	a->sgd = mfs_str_is(string(r, "optimizer", NULL), "sgd");
+	a->sgd_momentum = real(r, "sgd_momentum", 0.9);
 	a->hf_family = string(r, "hf_family", NULL);
+	a->provider = string(r, "model_provider", NULL);
 	a->tokenizer_type = string(r, "tokenizer_type", NULL);
 	a->tokenizer_model = string(r, "tokenizer_model", NULL);
 	/* An argument as old as the change (core 0.18). */

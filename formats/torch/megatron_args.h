@@ -41,16 +41,29 @@ struct mfs_megatron_args {
 	bool zero_centered_gamma; /* apply_layernorm_1p: weight = stored + 1 */
 	double norm_epsilon;
 	bool swiglu, squared_relu, openai_gelu, quick_geglu;
+	/* of a gated activation: what is added to its linear half, and at what both halves are
+	 * clamped; 0: nothing, not at all */
+	double glu_linear_offset, activation_func_clamp_value;
+	bool geglu; /* GELU by tanh with a gate; Megatron-LM has no such argument */
 	/* GELU by erf, as torch computes it. Otherwise it is GELU by tanh: the fused form
 	 * (bias_gelu_fusion) or Transformer Engine's. Nothing in Megatron-core reads openai_gelu
 	 * and onnx_safe. */
 	bool exact_gelu;
 	bool before_core; /* a run of Megatron-LM before core, or of its legacy model */
 	bool add_bias_linear, add_qkv_bias, qk_layernorm, qk_l2_norm, attention_output_gate;
-	bool tied; /* not untie_embeddings_and_output_weights */
+	bool learnable_softmax; /* softmax_type "learnable": each head has a softmax_offset */
+	bool tied;		/* not untie_embeddings_and_output_weights */
+	/* q_layernorm and k_layernorm are over all heads at once, as in modules of
+	 * Megatron-Bridge's own (olmoe_provider.py, minimax_m2_provider.py). No argument says
+	 * so, but the tensors do: mfs_ckpt_group(). */
+	bool qk_norm_wide;
+	double softmax_scale; /* 0: one over the root of kv_channels */
+	/* scale * tanh(x / scale) of attention scores and of logits; 0: without */
+	double attn_logit_softcapping, final_logit_softcapping;
 	/* positions */
 	const char *position_embedding_type; /* "learned_absolute", "rope", "yarn", ... */
 	double rotary_base, rotary_percent;
+	double rotary_base_local; /* of the layers with a window; 0: the same in all layers */
 	bool rotary_interleaved, use_rope_scaling;
 	/* with use_rope_scaling (llama3): MFS_ROPE_SCALING_FACTOR, or what the config.json of an HF
 	 * directory says */
@@ -61,6 +74,7 @@ struct mfs_megatron_args {
 	const char *rope_type; /* MLA: "rope" or "yarn" */
 	double rotary_scaling_factor, mscale, mscale_all_dim, beta_fast, beta_slow;
 	int64_t original_max_position_embeddings;
+	bool yarn_unrounded; /* GPT form: not yarn_correction_range_round_to_int */
 	int64_t window_size; /* left window + 1 as HF counts it; MFS_UNSET: none */
 	/* [num_layers], 1 where a layer has it (window_attn_skip_freq); NULL: all have */
 	const uint8_t *window_layers;
@@ -91,6 +105,13 @@ struct mfs_megatron_args {
 	 * our views of HF directories write it, so that the way back gives the same class. NULL:
 	 * nothing says it. */
 	const char *hf_family;
+	/* Rows and columns of the blocks of an HF directory's 8-bit weights (base/fp8.h). 0: it has
+	 * none. */
+	int64_t hf_fp8_block[2];
+	/* The class of Megatron-Bridge or NeMo that made the model: "Gemma2ModelProvider9B". Some
+	 * make more of it than its fields say (families/family.h: providers). NULL: no such
+	 * class. */
+	const char *provider;
 	/* An argument that changes what the model computes and for which there is no field here,
 	 * with its value: "softmax_type (learnable)" (megatron_foreign.h). NULL: none. */
 	const char *foreign;
@@ -111,6 +132,8 @@ struct mfs_megatron_args {
 	bool account_for_embedding, account_for_loss;
 	bool local_spec; /* transformer_impl == "local", else Transformer Engine's modules */
 	bool use_distributed_optimizer;
+	bool sgd; /* optimizer == "sgd"; else Adam, or one that is read as Adam is */
+	double sgd_momentum;
 	const char *params_dtype;	/* torch's name, or NULL */
 	const char *tokenizer_type;	/* or NULL */
 	const char *tokenizer_model;	/* or NULL: a name or a path on the training cluster */
@@ -162,7 +185,7 @@ static inline bool mfs_args_layers_differ(const struct mfs_megatron_args *a)
 /* True if linear_fc1 has a gate half and an up half. */
 static inline bool mfs_args_gated(const struct mfs_megatron_args *a)
 {
-	return a->swiglu || a->quick_geglu;
+	return a->swiglu || a->quick_geglu || a->geglu;
 }
 
 #endif

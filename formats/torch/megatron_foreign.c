@@ -1,7 +1,6 @@
 #include "formats/torch/megatron_foreign.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,14 +73,13 @@ static bool is_none(const struct reader *r, mfs_value v)
 	return mfs_value_is_none(r->doc, v);
 }
 
-/* The scale that Megatron and HF take without it (dot_product_attention.py); MLA has its own. */
-static bool is_usual_scale(const struct reader *r, mfs_value v)
+/* A number is args.softmax_scale. MLA has its own. */
+static bool is_scale(const struct reader *r, mfs_value v)
 {
-	const double usual = 1 / sqrt((double)r->known->kv_channels);
 	double scale;
 
 	return r->known->multi_latent_attention || mfs_value_is_none(r->doc, v) ||
-	       (mfs_value_float(r->doc, v, &scale) && fabs(scale - usual) <= 1e-9 * usual);
+	       (mfs_value_float(r->doc, v, &scale) && scale > 0);
 }
 
 /* A negative one is None (transformer_config.py: __post_init__). */
@@ -116,7 +114,7 @@ static bool ends_at_token(const struct reader *r, mfs_value v)
 {
 	int64_t right;
 
-	return r->known->window_size == MFS_UNSET ||
+	return r->known->window_size == MFS_UNSET || !mfs_value_count(r->doc, v) ||
 	       (mfs_value_int(r->doc, mfs_value_at(r->doc, v, 1), &right) && !right);
 }
 
@@ -134,37 +132,43 @@ static bool is_own_spec(const struct reader *r, mfs_value v)
 				"megatron.core.models.gpt.gpt_layer_specs");
 }
 
-/* Providers of Megatron-Bridge and NeMo whose model is all in their fields: a class is a family's
- * name, with the kind of class behind it and perhaps a size ("Llama2ModelProvider7B"). Others
- * scale embeddings, have layers of their own, or have images. */
-static bool is_plain_provider(const struct reader *r, mfs_value v)
+/* Which classes of Megatron-Bridge and NeMo are known is said where families are. */
+static bool is_text(const struct reader *r, mfs_value v)
 {
-	static const char *const families[] = {
-		"GPT",	      "BridgeGPT", "MLA",	"Llama",    "Llama2",	  "Llama3",
-		"Llama31",    "Llama32",   "Mistral",	"Mixtral",  "CodeLlama",  "Qwen2",
-		"Qwen25",     "Qwen3",	   "Qwen3MoE",	"DeepSeek", "DeepSeekV2", "DeepSeekV2Lite",
-		"DeepSeekV3", "Moonlight", "KimiK2",	"GLMMoE",   "GLM45",	  "GLM45Air",
-		"Nemotron",   "Nemotron3", "Nemotron4", "GPTOSS",
-	};
-	static const char *const kinds[] = {"ModelProvider", "ModelConfig", "Provider", "Config"};
 	const char *name;
 	size_t len;
 
-	if (mfs_value_is_none(r->doc, v))
-		return true;
-	if (!mfs_value_str(r->doc, v, &name, &len))
-		return false;
-	for (size_t i = 0; i < sizeof(families) / sizeof(families[0]); i++) {
-		const size_t used = strlen(families[i]);
+	return mfs_value_is_none(r->doc, v) || mfs_value_str(r->doc, v, &name, &len);
+}
 
-		if (used >= len || memcmp(name, families[i], used) != 0)
-			continue;
-		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
-			if (strlen(kinds[k]) <= len - used &&
-			    !memcmp(name + used, kinds[k], strlen(kinds[k])))
-				return true;
-	}
-	return false;
+static bool is_learnable(const struct reader *r, mfs_value v)
+{
+	return mfs_value_is_str(r->doc, v, "learnable");
+}
+
+static bool is_one(const struct reader *r, mfs_value v)
+{
+	double number;
+
+	return mfs_value_float(r->doc, v, &number) && number == 1;
+}
+
+static bool is_positive(const struct reader *r, mfs_value v)
+{
+	double number;
+
+	return mfs_value_float(r->doc, v, &number) && number > 0;
+}
+
+/* Megatron-Bridge 0.3.1 gives its model the factor of YaRN without a field that run_config.yaml
+ * would have. */
+static bool is_known_factor(const struct reader *r, mfs_value v)
+{
+	const struct mfs_megatron_args *a = r->known;
+
+	return a->multi_latent_attention || !a->position_embedding_type ||
+	       strcmp(a->position_embedding_type, "yarn") != 0 || !mfs_value_is_none(r->doc, v) ||
+	       !mfs_value_is_none(r->doc, lookup(r, "yarn_rotary_scaling_factor"));
 }
 
 /* Core <= 0.13 scaled the softmax by mscale, not by mscale_all_dim. */
@@ -188,13 +192,14 @@ static const struct foreign {
 	const char *usual; /* is_off() */
 	bool (*is_usual)(const struct reader *r, mfs_value v);
 } foreign[] = {
-	{"model_provider", OF_ALL, NULL, is_plain_provider},
+	{"model_provider", OF_ALL, NULL, is_text},
 	{"activation_func", OF_ALL, NULL, is_none},
 	{"softmax_type", OF_ALL, "vanilla", NULL},
-	{"softmax_scale", OF_ALL, NULL, is_usual_scale},
+	{"softmax_scale", OF_ALL, NULL, is_scale},
 	{"normalization", OF_ALL, NULL, is_known_norm},
 	{"window_size", OF_WINDOWED, NULL, ends_at_token},
 	{"no_rope_freq", OF_ALL, NULL, NULL},
+	{"rotary_scaling_factor", OF_ALL, NULL, is_known_factor},
 	{"mscale", OF_ALL, NULL, is_later_mscale},
 	{"glu_linear_offset", OF_GATED, NULL, NULL},
 	{"activation_func_clamp_value", OF_GATED, NULL, is_none},
@@ -223,6 +228,25 @@ static const struct foreign {
 	{"mtp_use_repeated_layer", OF_MTP, NULL, NULL},
 };
 
+/* Unusual values that the arguments have a field for, though the trainer cannot compute with
+ * them. */
+static const struct {
+	const char *name;
+	bool (*is)(const struct reader *r, mfs_value v);
+} fields[] = {
+	{"softmax_type", is_learnable},
+	{"glu_linear_offset", is_one},
+	{"activation_func_clamp_value", is_positive},
+};
+
+static bool has_field(const struct reader *r, const char *name, mfs_value v)
+{
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (!strcmp(fields[i].name, name))
+			return fields[i].is(r, v);
+	return false;
+}
+
 static bool counts(const struct mfs_megatron_args *a, enum of of)
 {
 	switch (of) {
@@ -246,22 +270,22 @@ int mfs_megatron_foreign(const struct mfs_pickle *doc, mfs_value args, struct mf
 {
 	const struct reader r = {doc, args, known};
 
-	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]) && !known->untrainable; i++) {
+	for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); i++) {
 		const struct foreign *f = &foreign[i];
 		mfs_value v = lookup(&r, f->name);
 		const char *found;
 		char text[200] = "";
 
-		if (!counts(known, f->of) ||
+		if ((known->foreign && known->untrainable) || !counts(known, f->of) ||
 		    (f->is_usual ? f->is_usual(&r, v) : is_off(&r, v, f->usual)))
 			continue;
 		describe(&r, v, 0, text, sizeof(text));
 		found = mfs_arena_printf(arena, "%s (%s)", f->name, text);
 		if (!found)
 			return mfs_fail_nomem(err);
-		if (!known->foreign)
+		if (!known->foreign && !has_field(&r, f->name, v))
 			known->foreign = found;
-		if (f->of != OF_MOE_TRAINED)
+		if (!known->untrainable && f->of != OF_MOE_TRAINED)
 			known->untrainable = found;
 	}
 	return 0;

@@ -126,6 +126,7 @@ static const char *const apart[] = {
 	"swiglu",
 	"squared_relu",
 	"quick_geglu",
+	"geglu",
 	"tokenizer_type",
 	"generation_config",
 	"hf_model_id",
@@ -214,15 +215,17 @@ static void write_activation(struct reader *r, const struct mfs_yaml_node *model
 	const bool squared = !gated && (mfs_str_is(name, "squared_relu") || !strcmp(name, "relu2"));
 	const bool by_tanh = mfs_str_is(name, "fast_gelu") ||
 			     mfs_str_is(name, "gelu_pytorch_tanh") ||
+			     mfs_str_is(name, "openai_gelu") ||
 			     (approximate && mfs_str_is(approximate->text, "tanh"));
 	const bool gelu = !gated && (by_tanh || mfs_str_is(name, "gelu"));
 
 	write_flag(r, "swiglu", swiglu);
 	write_flag(r, "quick_geglu", quick);
+	write_flag(r, "geglu", gated && by_tanh);
 	write_flag(r, "squared_relu", squared);
 	/* The fused GELU is the one by tanh. */
 	write_flag(r, "bias_gelu_fusion", by_tanh || truth_of(model, "bias_activation_fusion"));
-	if (swiglu || quick || squared || gelu)
+	if (swiglu || quick || squared || gelu || (gated && by_tanh))
 		return;
 	write_flag(r, "gated_linear_unit", gated);
 	mfs_pickle_name(r->w, "activation_func");
@@ -369,12 +372,35 @@ static int check_whole(struct reader *r, const struct mfs_yaml_node *root,
 	return 0;
 }
 
+int mfs_model_config_lora(const struct mfs_yaml_node *root, const char *name,
+			  struct mfs_lora_config *ret, struct mfs_error *err)
+{
+	const struct mfs_yaml_node *peft = mfs_yaml_get(root, "peft");
+	const char *kind = peft && named(peft) ? named(peft) : "null";
+	int64_t rank;
+	double alpha;
+
+	if (!peft || strcmp(kind, "megatron.bridge.peft.lora.LoRA"))
+		return mfs_fail(err, -ENOTSUP,
+				"%s: peft is '%.80s', expected megatron.bridge.peft.lora.LoRA: no "
+				"other adapter is merged",
+				name, kind);
+	if (!mfs_yaml_int(mfs_yaml_get(peft, "dim"), &rank) || rank <= 0 ||
+	    !mfs_yaml_real(mfs_yaml_get(peft, "alpha"), &alpha))
+		return mfs_fail(err, -EINVAL,
+				"%s: peft: expected 'dim', a whole number above 0, and 'alpha', a "
+				"number",
+				name);
+	*ret = (struct mfs_lora_config){(uint64_t)rank, (float)(alpha / (double)rank)};
+	return 0;
+}
+
 int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_node *root,
-			   const char *name, struct mfs_error *err)
+			   const char *name, bool adapters, struct mfs_error *err)
 {
 	struct reader r = {.w = w, .name = name, .err = err};
 	const struct mfs_yaml_node *model = mfs_yaml_get(root, "model");
-	int rc = refuse_adapters(&r, root);
+	int rc = adapters ? 0 : refuse_adapters(&r, root);
 
 	if (!model)
 		model = mfs_yaml_get(root, "config");

@@ -32,9 +32,20 @@
  * Writes the Namespace of a parsed run_config.yaml or model.yaml as one value. name: the file's,
  * for messages. -EINVAL: a field has a form that it cannot have, or there is no model in it;
  * -ENODATA: the file ends in the model; -ENOTSUP: the checkpoint holds adapters (LoRA) and not a
- * model. The writer is then useless.
+ * model, unless adapters is true. The writer is then useless.
  */
 int mfs_model_config_write(struct mfs_pickle_writer *w, const struct mfs_yaml_node *root,
-			   const char *name, struct mfs_error *err);
+			   const char *name, bool adapters, struct mfs_error *err);
+
+/* What a run with adapters says of them (megatron/bridge/peft/lora.py: LoRA). */
+struct mfs_lora_config {
+	uint64_t rank;
+	float scale; /* alpha / rank */
+};
+
+/* Reads it from a parsed run_config.yaml. -ENOTSUP: the adapters are of another kind, or there are
+ * none; -EINVAL: a field has a value that it cannot have. */
+int mfs_model_config_lora(const struct mfs_yaml_node *root, const char *name,
+			  struct mfs_lora_config *ret, struct mfs_error *err);
 
 #endif

@@ -34,7 +34,7 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 
 	if (!rc) {
 		mfs_pickle_begin(&w, &out, 2);
-		rc = mfs_model_config_write(&w, root, "input.yaml", err);
+		rc = mfs_model_config_write(&w, root, "input.yaml", true, err);
 		if (rc)
 			mfs_pickle_abandon(&w);
 		else

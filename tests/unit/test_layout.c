@@ -169,6 +169,8 @@ static const struct {
 	{fake_mixtral, "tp4-pp1-ep2-etp2", NULL},
 	{fake_mixtral, "tp2-pp1-etp4", "etp4 is impossible with tp2"},
 	{fake_mixtral, "tp4-pp1-ep8", "4 experts"},
+	{fake_gpt_oss, "tp2-pp1-ep2", "biases of experts with etp1 alone"},
+	{fake_gpt_oss, "tp2-pp2-ep2-etp1", NULL},
 	{fake_deepseek, "tp4-pp2-ep4", NULL},
 	{fake_llama, "tp1000-pp1000", "more than 100000 ranks"},
 	{fake_mixtral, "tp100-pp100-ep100", "more than 100000 ranks"},

@@ -235,14 +235,16 @@ static const struct {
 	double value;
 	const char *foreign; /* NULL: harmless */
 } numbers[] = {
-	{"softmax_scale", GELU, 0.5, "softmax_scale (0.5)"},
+	{"softmax_scale", GELU, 0.5, NULL}, /* a feature, which families know */
+	{"softmax_scale", GELU, -0.5, "softmax_scale (-0.5)"},
 	{"softmax_scale", GELU, 0, "softmax_scale (0)"},
 	{"softmax_scale", GELU, 0.35355339059327379, NULL}, /* 1 / sqrt(8) */
 	{"softmax_scale", MLA, 0.5, NULL},
-	{"activation_func_clamp_value", GATED, 7, "activation_func_clamp_value (7)"},
+	{"activation_func_clamp_value", GATED, 7, NULL},
 	{"activation_func_clamp_value", GATED, 0, "activation_func_clamp_value (0)"},
 	{"activation_func_clamp_value", GELU, 7, NULL},
-	{"glu_linear_offset", GATED, 1, "glu_linear_offset (1)"},
+	{"glu_linear_offset", GATED, 1, NULL},
+	{"glu_linear_offset", GATED, 2, "glu_linear_offset (2)"},
 	{"glu_linear_offset", GATED, 0, NULL},
 	{"moe_expert_capacity_factor", MOE, 1.25, "moe_expert_capacity_factor (1.25)"},
 	{"moe_expert_capacity_factor", MOE, -1, NULL},
@@ -297,7 +299,8 @@ static const struct {
 	const char *foreign;
 } texts[] = {
 	{"softmax_type", "vanilla", NULL},
-	{"softmax_type", "learnable", "softmax_type (learnable)"},
+	{"softmax_type", "learnable", NULL},
+	{"softmax_type", "off-by-one", "softmax_type (off-by-one)"},
 	{"normalization", "LayerNorm", NULL},
 	{"normalization", "L2Norm", "normalization (L2Norm)"},
 	{"hybrid_layer_pattern", "M*-", "hybrid_layer_pattern (M*-)"},
@@ -312,6 +315,53 @@ START_TEST(test_texts_that_leave_no_tensor)
 		ck_assert_ptr_null(args.foreign);
 	else
 		ck_assert_str_eq(args.foreign, texts[_i].foreign);
+}
+END_TEST
+
+/* GPTModel's own YaRN: by Megatron-LM's arguments, and by the fields of Bridge's providers. */
+START_TEST(test_yarn)
+{
+	begin();
+	sizes();
+	set_text("position_embedding_type", "yarn");
+	set_real("rotary_scaling_factor", 32);
+	set_real("mscale_all_dim", 0.5);
+	set_int("yarn_original_max_position_embeddings", 2048);
+	set_real("yarn_beta_fast", 16);
+	set_bool("yarn_correction_range_round_to_int", false);
+	unit_ok(finish(), &err);
+	ck_assert(args.rotary_scaling_factor == 32 && args.beta_fast == 16 && args.beta_slow == 1);
+	ck_assert(args.mscale == 1 && args.mscale_all_dim == 0); /* one of the two is missing */
+	ck_assert_int_eq(args.original_max_position_embeddings, 2048);
+	ck_assert(args.yarn_unrounded && !args.foreign);
+	begin();
+	sizes();
+	set_text("position_embedding_type", "yarn");
+	set_real("rotary_scaling_factor", 1);
+	set_real("yarn_rotary_scaling_factor", 8);
+	set_real("yarn_mscale", 2);
+	set_real("yarn_mscale_all_dim", 0.5);
+	unit_ok(finish(), &err);
+	ck_assert(args.rotary_scaling_factor == 8 && args.mscale == 2);
+	ck_assert(args.mscale_all_dim == 0.5 && !args.yarn_unrounded);
+	begin();
+	sizes();
+	set_text("position_embedding_type", "yarn");
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.foreign, "rotary_scaling_factor (None)");
+}
+END_TEST
+
+/* The trainer has none of these, whatever else views can say. */
+START_TEST(test_first_of_each_kind)
+{
+	begin_model(GATED);
+	set_text("softmax_type", "learnable");
+	set_text("hybrid_layer_pattern", "M*-");
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.foreign, "hybrid_layer_pattern (M*-)");
+	ck_assert_str_eq(args.untrainable, "softmax_type (learnable)");
+	ck_assert(args.learnable_softmax);
 }
 END_TEST
 
@@ -562,6 +612,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_swiglu_width);
 	tcase_add_test(c, test_moe_layers);
 	tcase_add_test(c, test_rope_type_of_mla);
+	tcase_add_test(c, test_yarn);
+	tcase_add_test(c, test_first_of_each_kind);
 	tcase_add_loop_test(c, test_what_leaves_no_tensor, 0, sizeof(routing) / sizeof(routing[0]));
 	tcase_add_loop_test(c, test_numbers_that_leave_no_tensor, 0,
 			    sizeof(numbers) / sizeof(numbers[0]));

@@ -79,7 +79,7 @@ static void add_states(struct mfs_ckpt *c)
 
 	memcpy(all, c->tensors, count * sizeof(*all));
 	c->tensor_count = count;
-	for (uint8_t state = MFS_STATE_MAIN; state < MFS_STATE_COUNT; state++)
+	for (uint8_t state = MFS_STATE_MAIN; state < MFS_STATE_ADAM_END; state++)
 		for (uint32_t i = 0; i < count; i++) {
 			if (strstr(all[i].name, "expert_bias"))
 				continue;

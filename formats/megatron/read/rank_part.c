@@ -91,7 +91,8 @@ static int add_states(struct mfs_rank_part *p, const struct mfs_rank_part_option
 		struct mfs_rank_tensor t;
 		struct mfs_part_tensor *part;
 
-		if (state == MFS_STATE_MAIN && !param->has_main)
+		if (state == MFS_STATE_MAIN ? !param->has_main
+					    : !mfs_ckpt_has_state(p->ckpt, (enum mfs_state)state))
 			continue;
 		rc = mfs_rank_state(param->tensor, (enum mfs_state)state, &t, err);
 		if (rc)

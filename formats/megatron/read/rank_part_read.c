@@ -309,6 +309,7 @@ static void copy_mapped(void *arg)
 	const struct rect *u = c->unit;
 	const struct mfs_strided s = {.to = u->to,
 				      .to_row = u->to_row,
+				      .to_col = c->element,
 				      .from = c->map + u->src,
 				      .from_row = u->row_stride,
 				      .from_col = u->col_stride,

@@ -71,7 +71,8 @@ static void cut(const struct mfs_megatron_dist *d, const struct mfs_name *name,
 		parts *= 2;
 	if (name->tp == MFS_TP_NONE ||
 	    (name->tp == MFS_TP_AUTO && d->options.spec == MFS_LAYER_SPEC_TE) ||
-	    t->axis >= t->first->ndim || t->shape[t->axis] % parts)
+	    (name->tp == MFS_TP_HEADS && !d->args->qk_norm_wide) || t->axis >= t->first->ndim ||
+	    t->shape[t->axis] % parts)
 		parts = 1;
 	t->parts = parts;
 }

@@ -85,7 +85,7 @@ static int write_buffer(struct mfs_rank_writer *r, uint32_t index)
 	mfs_pickle_dtype(r->w, b->grad_dtype);
 	mfs_pickle_op(r->w, MFS_OP_TUPLE2);
 	mfs_pickle_dict_begin(r->w);
-	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++) {
+	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_ADAM_END && !rc; s++) {
 		mfs_pickle_name(r->w, mfs_flat_key(s));
 		rc = write_flat(r, b, params, count, s);
 	}

@@ -172,7 +172,9 @@ static int write_param_state(struct mfs_rank_writer *r, const struct mfs_optim_p
 	mfs_pickle_dict_begin(r->w);
 	if (info->has_step && !mfs_optim_groups_have_step(info))
 		rc = write_step(r);
-	for (enum mfs_state s = MFS_STATE_EXP_AVG; s <= MFS_STATE_EXP_AVG_SQ && !rc; s++) {
+	for (enum mfs_state s = MFS_STATE_EXP_AVG; s < MFS_STATE_COUNT && !rc; s++) {
+		if (!mfs_ckpt_has_state(r->options->ckpt, s))
+			continue;
 		mfs_pickle_name(r->w, mfs_state_name(s));
 		rc = mfs_rank_write_state(r, p->tensor, s);
 	}

@@ -53,6 +53,21 @@ static bool has_main(const struct mfs_ckpt *ckpt)
 	       mfs_ckpt_at(ckpt, first)->state == MFS_STATE_MAIN;
 }
 
+/* What the run's optimizer keeps of a parameter. torch/optim/sgd.py: nothing without momentum. */
+static bool is_kept(const struct mfs_ckpt *ckpt, enum mfs_state state, bool main)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+
+	switch (state) {
+	case MFS_STATE_MAIN:
+		return main;
+	case MFS_STATE_MOMENTUM:
+		return a->sgd && a->sgd_momentum != 0;
+	default:
+		return !a->sgd;
+	}
+}
+
 int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err)
 {
 	int rc = 0;
@@ -63,9 +78,9 @@ int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mf
 
 		if (!mfs_name_is_parameter(t->name, t->dtype))
 			continue;
-		for (unsigned s = *ret_main ? MFS_STATE_MAIN : MFS_STATE_EXP_AVG;
-		     s < MFS_STATE_COUNT && !rc; s++)
-			rc = check_state(ckpt, t, s, err);
+		for (unsigned s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++)
+			if (is_kept(ckpt, s, *ret_main))
+				rc = check_state(ckpt, t, s, err);
 	}
 	return rc;
 }

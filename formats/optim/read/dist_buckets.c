@@ -244,7 +244,7 @@ static int read_holder(struct mfs_optim_holder *h, void *arg)
 		if (f->optimizer != h->optimizer)
 			continue;
 		for (uint32_t b = 0; b < f->bucket_count && !rc; b++)
-			for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc;
+			for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_ADAM_END && !rc;
 			     s++, ++*used)
 				rc = read_bucket(h, i, b, s);
 	}

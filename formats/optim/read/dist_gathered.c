@@ -121,7 +121,7 @@ static int read_buffer(struct object *o, uint32_t buffer)
 	int rc = mfs_gathered_buffer(o->f.doc, o->state, b->index, b->param_dtype, o->where,
 				     &tensors, o->h->r->err);
 
-	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++)
+	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_ADAM_END && !rc; s++)
 		rc = read_state(o, buffer, s, mfs_value_get(o->f.doc, tensors, mfs_flat_key(s)));
 	return rc;
 }

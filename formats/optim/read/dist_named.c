@@ -1,7 +1,7 @@
 /*
  * torch_dist: the optimizer's tensors that are named after the model's,
- * [chained_I.]optimizer.state.{fp32_param|param|exp_avg|exp_avg_sq}.KEY. In most saves they have
- * the model tensor's shape and chunks; others are flattened (dist_flattened.c).
+ * [chained_I.]optimizer.state.{fp32_param|param|exp_avg|exp_avg_sq|momentum_buffer}.KEY. In most
+ * saves they have the model tensor's shape and chunks; others are flattened (dist_flattened.c).
  *
  * Sources: megatron/core/dist_checkpointing/optimizer.py, optimizer/distrib_optimizer.py:
  * sharded_param_state_*.
@@ -25,7 +25,8 @@ static bool parse_key(const char *key, struct state_key *ret)
 	} prefixes[] = {{"fp32_param.", MFS_STATE_MAIN},
 			{"param.", MFS_STATE_MAIN},
 			{"exp_avg.", MFS_STATE_EXP_AVG},
-			{"exp_avg_sq.", MFS_STATE_EXP_AVG_SQ}};
+			{"exp_avg_sq.", MFS_STATE_EXP_AVG_SQ},
+			{"momentum_buffer.", MFS_STATE_MOMENTUM}};
 	static const char start[] = "optimizer.state.";
 
 	if (!strncmp(key, "chained_", 8) && strchr(key, '.'))

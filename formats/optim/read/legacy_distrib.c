@@ -278,7 +278,7 @@ static int read_buffer(struct flat *f, struct buffer *b, uint32_t index, mfs_val
 	if (!rc)
 		rc = coalesced ? fit_coalesced(f, b, index, tensors)
 			       : fit_buckets(f, b, index, state);
-	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_COUNT && !rc; s++) {
+	for (enum mfs_state s = MFS_STATE_MAIN; s < MFS_STATE_ADAM_END && !rc; s++) {
 		v = mfs_value_get(f->doc, tensors, mfs_flat_key(s));
 		rc = coalesced ? place_coalesced(f, b, s, v) : place_buckets(f, b, s, v);
 	}

@@ -208,6 +208,33 @@ static int place_main(struct optim *o, const struct mfs_torch_param *p, struct g
 	return rc ? rc : mfs_torch_place(o->r, o->rank, p, MFS_STATE_MAIN, &p->t, storage);
 }
 
+/* What torch's optimizer has of it beside its main parameter; e NULL: nothing. */
+static int place_kept(struct optim *o, const struct mfs_torch_param *p, const struct entry *e)
+{
+	int rc = 0;
+
+	for (enum mfs_state s = MFS_STATE_EXP_AVG; e && s < MFS_STATE_COUNT && !rc; s++) {
+		const mfs_value v = mfs_value_get(o->doc, e->state, mfs_state_name(s));
+
+		if (!mfs_value_is_none(o->doc, v))
+			rc = place_state(o, p, s, v);
+	}
+	return rc;
+}
+
+/* False: of the run's optimizer something is missing. */
+static bool has_kept(const struct optim *o, const struct entry *e)
+{
+	const struct mfs_megatron_args *a = &o->r->ckpt->args;
+
+	if (a->sgd)
+		return a->sgd_momentum == 0 ||
+		       (e && !mfs_value_is_none(
+				     o->doc, mfs_value_get(o->doc, e->state, "momentum_buffer")));
+	return e && mfs_value_has(o->doc, e->state, "exp_avg") &&
+	       mfs_value_has(o->doc, e->state, "exp_avg_sq");
+}
+
 static int read_param(struct optim *o, const struct mfs_torch_param *p)
 {
 	struct entry key, *e;
@@ -219,18 +246,15 @@ static int read_param(struct optim *o, const struct mfs_torch_param *p)
 	if (!mfs_value_int(o->doc, mfs_value_at(o->doc, g->params, g->next++), &key.id))
 		return bad_groups(o, -EINVAL, p->key, "its group holds fewer parameters");
 	e = bsearch(&key, o->states, o->state_count, sizeof(*e), by_id);
-	if (!e || !mfs_value_has(o->doc, e->state, "exp_avg") ||
-	    !mfs_value_has(o->doc, e->state, "exp_avg_sq"))
+	if (!has_kept(o, e))
 		return bad_groups(
 			o, -ENOTSUP, p->key,
-			"it has no exp_avg and exp_avg_sq: not Adam, or before the first step");
+			o->r->ckpt->args.sgd
+				? "it has no momentum_buffer: before the first step"
+				: "it has no exp_avg and exp_avg_sq: not Adam, or before the "
+				  "first step");
 	rc = place_main(o, p, g);
-	if (!rc)
-		rc = place_state(o, p, MFS_STATE_EXP_AVG,
-				 mfs_value_get(o->doc, e->state, "exp_avg"));
-	return rc ? rc
-		  : place_state(o, p, MFS_STATE_EXP_AVG_SQ,
-				mfs_value_get(o->doc, e->state, "exp_avg_sq"));
+	return rc ? rc : place_kept(o, p, e);
 }
 
 int mfs_legacy_read_float16(struct mfs_legacy_optim *l, struct mfs_torch_reader *r,
