@@ -37,6 +37,7 @@ void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[
 				  head);
 	dims[MFS_DIM_HEADS] = times(heads, head);
 	dims[MFS_DIM_HEAD] = head;
+	dims[MFS_DIM_KEYS] = times(size_of(a->num_query_groups), head);
 	dims[MFS_DIM_VOCAB] = padded;
 	dims[MFS_DIM_POSITIONS] = size_of(a->max_position_embeddings);
 	dims[MFS_DIM_EXPERTS] = size_of(a->num_experts);
@@ -78,10 +79,11 @@ static const struct mfs_param *find(const struct mfs_megatron_args *a, const cha
 		const size_t len = strlen(layers[i].prefix);
 
 		if (!strncmp(name, layers[i].prefix, len))
-			return mfs_param_find(layers[i].scope, name + len,
-					      a->multi_latent_attention);
+			return mfs_param_find(
+				layers[i].scope, name + len,
+				mfs_attention_kind(a->multi_latent_attention, a->qk_norm_wide));
 	}
-	return mfs_param_find(MFS_SCOPE_BEFORE, name, false);
+	return mfs_param_find(MFS_SCOPE_BEFORE, name, MFS_ATTENTION_GQA);
 }
 
 bool mfs_dims_of(const struct mfs_megatron_args *a, const char *name, enum mfs_dim ret[2])
@@ -106,6 +108,7 @@ static const char *const arguments[MFS_DIM_COUNT] = {
 	[MFS_DIM_QKV] = "num_attention_heads, num_query_groups and kv_channels",
 	[MFS_DIM_HEADS] = "num_attention_heads and kv_channels",
 	[MFS_DIM_HEAD] = "kv_channels",
+	[MFS_DIM_KEYS] = "num_query_groups and kv_channels",
 	[MFS_DIM_VOCAB] = "padded_vocab_size",
 	[MFS_DIM_POSITIONS] = "max_position_embeddings",
 	[MFS_DIM_EXPERTS] = "num_experts",

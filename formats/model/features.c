@@ -1,3 +1,4 @@
+#include <math.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,22 +20,46 @@ static mfs_features activation(const struct mfs_megatron_args *a)
 		return MFS_HAS(SWIGLU);
 	if (a->quick_geglu)
 		return MFS_HAS(QUICK_GEGLU);
+	if (a->geglu)
+		return MFS_HAS(GEGLU);
 	if (a->squared_relu)
 		return MFS_HAS(RELU2);
 	return MFS_HAS(GELU) | when(a->exact_gelu, MFS_HAS(GELU_EXACT));
+}
+
+static mfs_features gate(const struct mfs_megatron_args *a)
+{
+	if (!mfs_args_gated(a))
+		return 0;
+	return when(a->glu_linear_offset == 1, MFS_HAS(GLU_OFFSET)) |
+	       when(a->activation_func_clamp_value != 0, MFS_HAS(GLU_CLAMP));
+}
+
+/* One over the root of the head size is what Megatron and HF take without a scale
+ * (dot_product_attention.py). */
+static bool is_usual_scale(const struct mfs_megatron_args *a)
+{
+	const double usual = 1 / sqrt((double)a->kv_channels);
+
+	return a->softmax_scale == 0 || fabs(a->softmax_scale - usual) <= 1e-9 * usual;
 }
 
 static mfs_features attention(const struct mfs_megatron_args *a)
 {
 	mfs_features f = when(a->qk_layernorm, MFS_HAS(QK_NORM)) |
 			 when(a->qk_l2_norm, MFS_HAS(QK_L2_NORM)) |
+			 when(a->attn_logit_softcapping != 0 || a->final_logit_softcapping != 0,
+			      MFS_HAS(SOFT_CAPS)) |
 			 when(a->attention_output_gate, MFS_HAS(OUTPUT_GATE)) |
+			 when(a->learnable_softmax, MFS_HAS(SINKS)) |
 			 when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW)) |
 			 when(a->window_layers, MFS_HAS(WINDOW_MIXED));
 
 	if (a->multi_latent_attention)
 		return f | MFS_HAS(MLA) | when(a->q_lora_rank != MFS_UNSET, MFS_HAS(Q_LORA));
 	return f | when(a->num_query_groups != a->num_attention_heads, MFS_HAS(GQA)) |
+	       when(a->qk_norm_wide, MFS_HAS(QK_NORM_WIDE)) |
+	       when(!is_usual_scale(a), MFS_HAS(SOFTMAX_SCALE)) |
 	       when(a->num_attention_heads * a->kv_channels != a->hidden_size, MFS_HAS(HEAD_DIM)) |
 	       when(a->hidden_size % a->num_attention_heads != 0, MFS_HAS(RAGGED_HEADS));
 }
@@ -68,9 +93,13 @@ static mfs_features positions(const struct mfs_megatron_args *a)
 	    when(a->rotary_percent != 1, MFS_HAS(ROPE_PARTIAL));
 	if (a->multi_latent_attention)
 		return f | mla_positions(a);
+	if (mfs_str_is(a->position_embedding_type, "yarn"))
+		return f | MFS_HAS(ROPE) | MFS_HAS(YARN) |
+		       when(a->yarn_unrounded, MFS_HAS(YARN_UNROUNDED));
 	if (!mfs_str_is(a->position_embedding_type, "rope"))
 		return f | MFS_HAS(OTHER_POSITIONS);
 	return f | MFS_HAS(ROPE) | when(a->use_rope_scaling, MFS_HAS(ROPE_LLAMA3)) |
+	       when(a->rotary_base_local != 0, MFS_HAS(ROPE_TWO_BASES)) |
 	       when(scaled, MFS_HAS(ROPE_LINEAR)) |
 	       when(scaled && a->use_rope_scaling, MFS_HAS(ROPE_SCALED_TWICE));
 }
@@ -131,7 +160,8 @@ mfs_features mfs_features_of(const struct mfs_megatron_args *a)
 	       when(a->add_bias_linear, MFS_HAS(LINEAR_BIAS)) |
 	       when(a->add_qkv_bias && !a->add_bias_linear, MFS_HAS(QKV_BIAS)) |
 	       when(a->tied, MFS_HAS(TIED)) | when(a->mtp_num_layers > 0, MFS_HAS(MTP)) |
-	       when(a->foreign != NULL, MFS_HAS(FOREIGN)) | activation(a) | attention(a) |
+	       when(a->provider && !mfs_provider_is_plain(a->provider), MFS_HAS(OWN_MODULES)) |
+	       when(a->foreign != NULL, MFS_HAS(FOREIGN)) | activation(a) | gate(a) | attention(a) |
 	       positions(a) | experts(a);
 }
 
@@ -142,9 +172,14 @@ static mfs_features missing(const struct mfs_family *f, mfs_features features)
 	return f->required & ~features;
 }
 
-static mfs_features unknown(const struct mfs_family *f, mfs_features features)
+/* Modules of Megatron-Bridge's own are those of the families that name the class. */
+static mfs_features unknown(const struct mfs_family *f, const struct mfs_megatron_args *a,
+			    mfs_features features)
 {
-	return features & ~(f->required | f->optional);
+	const bool others =
+		features & MFS_HAS(OWN_MODULES) && !mfs_family_is_made_by(f, a->provider);
+
+	return (features & ~(f->required | f->optional)) | when(others, MFS_HAS(OWN_MODULES));
 }
 
 static int size_of(mfs_features set)
@@ -152,13 +187,14 @@ static int size_of(mfs_features set)
 	return __builtin_popcountll((uint64_t)set) + __builtin_popcountll((uint64_t)(set >> 64));
 }
 
-static const struct mfs_family *nearest(mfs_features features)
+static const struct mfs_family *nearest(const struct mfs_megatron_args *a, mfs_features features)
 {
 	const struct mfs_family *best = NULL;
 	int fewest = 2 * MFS_FEATURE_COUNT;
 
 	for (const struct mfs_family *const *f = mfs_families(); *f; f++) {
-		const int misfits = size_of(missing(*f, features)) + size_of(unknown(*f, features));
+		const int misfits =
+			size_of(missing(*f, features)) + size_of(unknown(*f, a, features));
 
 		if (misfits < fewest && !(*f)->impossible) {
 			fewest = misfits;
@@ -169,14 +205,21 @@ static const struct mfs_family *nearest(mfs_features features)
 }
 
 /* Appends "word a, word b" for the features of a set. */
-static void list(mfs_features set, const char *word, const char *foreign, char *text, size_t size)
+static void list(mfs_features set, const char *word, const struct mfs_megatron_args *a, char *text,
+		 size_t size)
 {
 	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++) {
 		size_t used = strlen(text);
 
-		if (mfs_has_feature(set, i))
-			snprintf(text + used, size - used, "%s%s %s", used ? ", " : "", word,
-				 i == MFS_F_FOREIGN ? foreign : mfs_feature_text(i));
+		if (!mfs_has_feature(set, i))
+			continue;
+		snprintf(text + used, size - used, "%s%s ", used ? ", " : "", word);
+		used = strlen(text);
+		if (a && i == MFS_F_OWN_MODULES)
+			snprintf(text + used, size - used, "model_provider (%.80s)", a->provider);
+		else
+			snprintf(text + used, size - used, "%s",
+				 a && i == MFS_F_FOREIGN ? a->foreign : mfs_feature_text(i));
 	}
 }
 
@@ -189,8 +232,8 @@ static int misfit(const struct mfs_family *f, const char *arch, const struct mfs
 		return mfs_fail(err, -ENOTSUP,
 				"this model is not a %s: Megatron cannot express one: %s", f->name,
 				f->impossible);
-	list(unknown(f, features), "has", a->foreign, text, sizeof(text));
-	list(missing(f, features), "lacks", "", text, sizeof(text));
+	list(unknown(f, a, features), "has", a, text, sizeof(text));
+	list(missing(f, features), "lacks", NULL, text, sizeof(text));
 	if (arch)
 		return mfs_fail(err, -ENOTSUP, "this model is not a %s: it %s", f->name, text);
 	return mfs_fail(err, -ENOTSUP,
@@ -207,16 +250,18 @@ int mfs_family_check_name(const char *arch, struct mfs_error *err)
 			mfs_family_names());
 }
 
-static bool fits(const struct mfs_family *f, mfs_features features)
+static bool fits(const struct mfs_family *f, const struct mfs_megatron_args *a,
+		 mfs_features features)
 {
-	return !f->impossible && !missing(f, features) && !unknown(f, features);
+	return !f->impossible && !missing(f, features) && !unknown(f, a, features);
 }
 
 /* The first family of this name, or, without one, the first that fits. NULL: there is none. */
-static const struct mfs_family *find(const char *name, mfs_features features)
+static const struct mfs_family *find(const char *name, const struct mfs_megatron_args *a,
+				     mfs_features features)
 {
 	for (const struct mfs_family *const *f = mfs_families(); *f; f++)
-		if (name ? mfs_family_is_called(*f, name) : fits(*f, features))
+		if (name ? mfs_family_is_called(*f, name) : fits(*f, a, features))
 			return *f;
 	return NULL;
 }
@@ -226,18 +271,18 @@ int mfs_family_choose(const struct mfs_megatron_args *a, const char *arch,
 {
 	const mfs_features features = mfs_features_of(a);
 	const char *name = arch ? arch : a->hf_family;
-	const struct mfs_family *f = name ? find(name, 0) : NULL;
+	const struct mfs_family *f = name ? find(name, a, 0) : NULL;
 
 	if (arch && !f)
 		return mfs_family_check_name(arch, err);
-	if (arch && !fits(f, features))
+	if (arch && !fits(f, a, features))
 		return misfit(f, arch, a, features, err);
-	if (!f || !fits(f, features))
-		f = find(NULL, features);
+	if (!f || !fits(f, a, features))
+		f = find(NULL, a, features);
 	if (f) {
 		*ret = f;
 		return 0;
 	}
-	f = nearest(features);
+	f = nearest(a, features);
 	return f ? misfit(f, NULL, a, features, err) : mfs_fail_nomem(err);
 }

@@ -165,12 +165,37 @@ static bool says_nothing(const json_t *value)
 	       (json_is_array(value) && !json_array_size(value));
 }
 
+/* The form that DeepSeek's weights have: {"quant_method": "fp8", "weight_block_size": [128, 128]}.
+ * activation_scheme and scale_fmt say how to compute with them, not what they are. */
+static void read_fp8(struct mfs_hf_reader *r, const json_t *found)
+{
+	static const char key[] = "weight_block_size";
+	const json_t *block = json_object_get(found, key);
+	const char *method = json_string_value(json_object_get(found, "quant_method"));
+	const char *fmt = json_string_value(json_object_get(found, "fmt"));
+
+	if (says_nothing(found))
+		return;
+	if (!method || strcmp(method, "fp8") || (fmt && strcmp(fmt, "e4m3")) ||
+	    json_array_size(block) != 2) {
+		mfs_hf_refuse(r, -ENOTSUP, "quantization_config", found,
+			      "none, or fp8 in blocks: other quantised weights are not read");
+		return;
+	}
+	for (size_t i = 0; i < 2; i++) {
+		const json_t *size = json_array_get(block, i);
+
+		if (json_is_null(size))
+			mfs_hf_refuse(r, -EINVAL, key, block, "two numbers");
+		r->args->hf_fp8_block[i] = mfs_hf_integer(r, key, size, 1, 0);
+	}
+}
+
 static void refuse_others(struct mfs_hf_reader *r)
 {
 	static const struct {
 		const char *key, *expected;
 	} keys[] = {
-		{"quantization_config", "none: quantised weights are not read"},
 		{"compression_config", "none: quantised weights are not read"},
 		{"quantization", "none: MLX's quantised weights are not read"},
 		{"is_encoder_decoder", "false"},
@@ -262,6 +287,7 @@ static void check_family(struct mfs_hf_reader *r)
 
 static void read_config(struct mfs_hf_reader *r)
 {
+	read_fp8(r, json_object_get(r->config, "quantization_config"));
 	refuse_others(r);
 	check_aliases(r);
 	if (!r->rc)

@@ -7,7 +7,8 @@
 #include "formats/base/tensor.h"
 #include "formats/model/features.h"
 
-#define MAX_LAYERS 100000
+#define MAX_LAYERS  100000
+#define MAX_EXPERTS 100000
 
 /* ---- keys of one type ---- */
 
@@ -91,9 +92,9 @@ static void read_real(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 	double *field = (double *)((char *)r->args + row->field);
 	const json_t *found = mfs_hf_key(r, row->key);
 
-	/* These two stand elsewhere in other releases: mfs_hf_read_positions() looks for them. */
+	/* These stand elsewhere in other releases: mfs_hf_read_positions() looks for them. */
 	if (row->kind != MFS_CONFIG_REAL || !found || row->field == MFS_FIELD(rotary_base) ||
-	    row->field == MFS_FIELD(rotary_percent))
+	    row->field == MFS_FIELD(rotary_percent) || row->field == MFS_FIELD(rotary_base_local))
 		return;
 	*field = mfs_hf_real(r, row->key, found, NAN);
 	if (isnan(*field) || *field < 0)
@@ -109,12 +110,15 @@ static const struct {
 	{MFS_HAS(ZERO_CENTERED), MFS_FIELD(zero_centered_gamma)},
 	{MFS_HAS(SWIGLU), MFS_FIELD(swiglu)},
 	{MFS_HAS(QUICK_GEGLU), MFS_FIELD(quick_geglu)},
+	{MFS_HAS(GEGLU), MFS_FIELD(geglu)},
 	{MFS_HAS(RELU2), MFS_FIELD(squared_relu)},
 	{MFS_HAS(LINEAR_BIAS), MFS_FIELD(add_bias_linear)},
 	{MFS_HAS(QKV_BIAS), MFS_FIELD(add_qkv_bias)},
 	{MFS_HAS(QK_NORM), MFS_FIELD(qk_layernorm)},
+	{MFS_HAS(QK_NORM_WIDE), MFS_FIELD(qk_norm_wide)},
 	{MFS_HAS(ROPE_INTERLEAVED), MFS_FIELD(rotary_interleaved)},
 	{MFS_HAS(OUTPUT_GATE), MFS_FIELD(attention_output_gate)},
+	{MFS_HAS(SINKS), MFS_FIELD(learnable_softmax)},
 	{MFS_HAS(TIED), MFS_FIELD(tied)},
 	{MFS_HAS(MLA), MFS_FIELD(multi_latent_attention)},
 	{MFS_HAS(SHARED_GATE), MFS_FIELD(moe_shared_expert_gate)},
@@ -202,7 +206,8 @@ static void check_constant(struct mfs_hf_reader *r, const struct mfs_config_row 
 /* True if layer i has sliding attention: by layer_types, or else as Qwen2Config computes it. */
 static bool slides(struct mfs_hf_reader *r, const json_t *types, size_t i, bool windowed)
 {
-	const json_t *type = json_array_get(types, i);
+	const size_t listed = json_array_size(types);
+	const json_t *type = listed ? json_array_get(types, i % listed) : NULL;
 	const char *text = json_string_value(type);
 
 	if (!types)
@@ -229,6 +234,8 @@ static bool uses_window(struct mfs_hf_reader *r)
 static void read_window(struct mfs_hf_reader *r)
 {
 	const json_t *types = mfs_hf_set_key(r, "layer_types");
+	/* A default is a pattern that the layers repeat. */
+	const bool is_pattern = types && types == json_object_get(r->defaults, "layer_types");
 	const json_t *size = uses_window(r) ? mfs_hf_set_key(r, "sliding_window") : NULL;
 	const int64_t layers = r->args->num_layers;
 	uint8_t *has = mfs_arena_alloc(r->arena, (size_t)layers);
@@ -239,7 +246,7 @@ static void read_window(struct mfs_hf_reader *r)
 		return;
 	}
 
-	if (types && json_array_size(types) != (size_t)layers)
+	if (types && !is_pattern && json_array_size(types) != (size_t)layers)
 		mfs_hf_refuse(r, -EINVAL, "layer_types", types, "one text a layer");
 	for (int64_t i = 0; i < layers && !r->rc; i++)
 		sliding += has[i] = slides(r, types, (size_t)i, size);
@@ -366,6 +373,52 @@ static void read_mlp_layer_types(struct mfs_hf_reader *r, const char *key)
 		count_dense(a);
 }
 
+/* GELU by tanh. The first release of Gemma said "gelu" and meant this one, as GemmaConfig does. */
+static void check_gelu_tanh(struct mfs_hf_reader *r, const char *key)
+{
+	static const char *const names[] = {"gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu"};
+	const json_t *found = mfs_hf_set_key(r, key);
+	const char *text = json_string_value(found);
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (!found || (text && !strcmp(text, names[i])))
+			return;
+	mfs_hf_refuse(r, -ENOTSUP, key, found, "\"gelu_pytorch_tanh\"");
+}
+
+static void read_query_pre_attn(struct mfs_hf_reader *r, const char *key)
+{
+	const double scalar = mfs_hf_real(r, key, mfs_hf_set_key(r, key), 0);
+
+	if (!(scalar > 0) || scalar > 1e9 || scalar != floor(scalar))
+		mfs_hf_refuse(r, -EINVAL, key, mfs_hf_key(r, key), "a whole number above 0");
+	else
+		r->args->softmax_scale = 1 / sqrt(scalar);
+}
+
+/* Layers 0, 2, ... have the window, whatever a run's arguments say: the class decides. */
+static void check_alternating(struct mfs_hf_reader *r, const char *key)
+{
+	const json_t *types = mfs_hf_set_key(r, key);
+	const size_t layers = (size_t)r->args->num_layers;
+
+	if (types && json_array_size(types) != layers)
+		mfs_hf_refuse(r, -EINVAL, key, types, "one text a layer");
+	for (size_t i = 0; types && i < layers && !r->rc; i++)
+		if (slides(r, types, i, true) == i % 2)
+			mfs_hf_refuse(
+				r, -ENOTSUP, key, types,
+				"sliding and full attention in turns, from the first layer on");
+}
+
+static void read_window_left(struct mfs_hf_reader *r, const char *key)
+{
+	const int64_t left = positive(r, key);
+
+	if (!r->rc)
+		r->args->window_size = left + 1;
+}
+
 static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row)
 {
 	struct mfs_megatron_args *a = r->args;
@@ -399,6 +452,18 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 	case MFS_VALUE_MLP_LAYER_TYPES:
 		read_mlp_layer_types(r, row->key);
 		break;
+	case MFS_VALUE_GELU_TANH:
+		check_gelu_tanh(r, row->key);
+		break;
+	case MFS_VALUE_QUERY_PRE_ATTN:
+		read_query_pre_attn(r, row->key);
+		break;
+	case MFS_VALUE_WINDOW_LEFT:
+		read_window_left(r, row->key);
+		break;
+	case MFS_VALUE_ALTERNATING:
+		check_alternating(r, row->key);
+		break;
 	case MFS_VALUE_NORM_TOPK:
 		check_norm_topk(r);
 		break;
@@ -407,6 +472,7 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 	case MFS_VALUE_GROUP_TOPK:   /* read with the groups */
 	case MFS_VALUE_ROPE_SCALING: /* mfs_hf_read_positions() */
 	case MFS_VALUE_ROPE_PARAMETERS:
+	case MFS_VALUE_ROTARY_DIM:
 	case MFS_VALUE_BOS: /* not about weights */
 	case MFS_VALUE_EOS:
 	case MFS_VALUE_PAD:
@@ -415,6 +481,17 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 }
 
 /* ---- what depends on several keys ---- */
+
+/* The class whose modules the family has: the first of its providers, without a size. */
+static void name_provider(struct mfs_hf_reader *r)
+{
+	const char *first = r->family->providers ? r->family->providers : "";
+
+	r->args->provider =
+		mfs_arena_printf(r->arena, "%.*sModelProvider", (int)strcspn(first, " ,\t"), first);
+	if (!r->args->provider)
+		r->rc = mfs_fail_nomem(r->err);
+}
 
 /* Sets the arguments that give the features which the family requires. */
 static void read_family(struct mfs_hf_reader *r)
@@ -426,6 +503,10 @@ static void read_family(struct mfs_hf_reader *r)
 	a->position_embedding_type = has & MFS_HAS(ROPE) ? "rope" : "learned_absolute";
 	if (has & MFS_HAS(SIGMOID_ROUTER))
 		a->moe_router_score_function = "sigmoid";
+	if (has & MFS_HAS(GLU_OFFSET))
+		a->glu_linear_offset = 1;
+	if (has & MFS_HAS(OWN_MODULES))
+		name_provider(r);
 }
 
 /* The key that says which GELU it is. NULL: the family has none. */
@@ -498,6 +579,9 @@ static void read_moe_layers(struct mfs_hf_reader *r)
 
 	if (a->num_experts == MFS_UNSET)
 		return;
+	if (a->num_experts > MAX_EXPERTS)
+		r->rc = mfs_fail(r->err, -ENOTSUP, "%s: %lld experts, expected at most %d", r->name,
+				 (long long)a->num_experts, MAX_EXPERTS);
 	if (a->moe_router_topk > a->num_experts)
 		mfs_hf_refuse(r, -EINVAL, "num_experts_per_tok",
 			      mfs_hf_key(r, "num_experts_per_tok"),

@@ -101,14 +101,17 @@ static void check_twins(struct mfs_hf_reader *r, const json_t *scaling, const js
 static struct rope find_rope(struct mfs_hf_reader *r)
 {
 	const json_t *scaling = mfs_hf_set_key(r, "rope_scaling");
-	const json_t *parameters = mfs_hf_set_key(r, "rope_parameters");
+	/* A class may have a default for the newer form, which the older one replaces. */
+	const json_t *parameters = is_filled(scaling)
+					   ? json_object_get(r->config, "rope_parameters")
+					   : mfs_hf_set_key(r, "rope_parameters");
 	struct rope rope = {"rope_parameters", NULL, "default"};
 	const char *key;
 	json_t *value;
 
 	if (scaling && !json_is_object(scaling))
 		mfs_hf_refuse(r, -EINVAL, "rope_scaling", scaling, "an object");
-	if (parameters && !json_is_object(parameters))
+	if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
 		mfs_hf_refuse(r, -EINVAL, "rope_parameters", parameters, "an object");
 	if (r->rc)
 		return rope;
@@ -206,9 +209,15 @@ static void read_yarn(struct mfs_hf_reader *r, const struct rope *rope)
 	const double fast = number(r, rope, "beta_fast", 0);
 	const double slow = number(r, rope, "beta_slow", 0);
 
-	if (!mfs_hf_bool(r, label(rope, "truncate").text, member(rope, "truncate"), true))
+	a->yarn_unrounded =
+		!mfs_hf_bool(r, label(rope, "truncate").text, member(rope, "truncate"), true);
+	if (a->yarn_unrounded && !mfs_hf_may(r, MFS_HAS(YARN_UNROUNDED)))
 		refuse(r, -ENOTSUP, rope, "truncate", "true");
-	a->rope_type = "yarn";
+	/* MLA makes its own rotary embedding, by another argument. */
+	if (a->multi_latent_attention)
+		a->rope_type = "yarn";
+	else
+		a->position_embedding_type = "yarn";
 	a->rotary_scaling_factor = required(r, rope, "factor");
 	a->beta_fast = fast != 0 ? fast : 32;
 	a->beta_slow = slow != 0 ? slow : 1;
@@ -270,6 +279,29 @@ static double partial(struct mfs_hf_reader *r, const char *key, const json_t *fo
 	return value;
 }
 
+static const char rotary_dim[] = "rotary_dim";
+
+static bool has_rotary_dim(const struct mfs_family *f)
+{
+	for (const struct mfs_config_row *row = f->config; row->key; row++)
+		if (row->kind == MFS_CONFIG_VALUE && row->value == MFS_VALUE_ROTARY_DIM)
+			return true;
+	return false;
+}
+
+/* The part of a head by its count of rotated numbers; 1: nothing counts them. */
+static double by_rotary_dim(struct mfs_hf_reader *r)
+{
+	const json_t *found = has_rotary_dim(r->family) ? mfs_hf_set_key(r, rotary_dim) : NULL;
+	const int64_t count = mfs_hf_integer(r, rotary_dim, found, 1, r->args->kv_channels);
+
+	if (!found)
+		return 1;
+	if (count > r->args->kv_channels || count % 2)
+		mfs_hf_refuse(r, -EINVAL, rotary_dim, found, "an even number, at most head_dim");
+	return (double)count / (double)r->args->kv_channels;
+}
+
 /* It may stand at the top and beside the scaling. Releases of transformers look in one of them, so
  * both must be equal. */
 static void read_partial(struct mfs_hf_reader *r, const struct rope *rope)
@@ -277,14 +309,54 @@ static void read_partial(struct mfs_hf_reader *r, const struct rope *rope)
 	const char *key = partial_key(r->family);
 	const json_t *top = json_object_get(r->config, key);
 	const json_t *inner = member(rope, "partial_rotary_factor");
-	const double otherwise = partial(r, key, mfs_hf_key(r, key), 1);
+	const double counted = by_rotary_dim(r);
+	const double otherwise = partial(r, key, mfs_hf_key(r, key), counted);
 
 	r->args->rotary_percent =
 		partial(r, label(rope, "partial_rotary_factor").text, inner, otherwise);
+	if (counted != 1 && r->args->rotary_percent != counted)
+		mfs_hf_refuse(r, -EINVAL, rotary_dim, mfs_hf_key(r, rotary_dim),
+			      "the same part of a head as 'partial_rotary_factor'");
 	if (json_is_number(top) && json_is_number(inner) &&
 	    json_number_value(top) != json_number_value(inner))
 		mfs_hf_refuse(r, -EINVAL, key, top,
 			      "the same number at the top and beside the scaling");
+}
+
+/* ---- two bases ---- */
+
+/* Of layers with full attention (rope_theta, rope_scaling) and of those with a window: an object
+ * with both in rope_parameters (transformers 5), or keys at the top (4). */
+static void read_two_bases(struct mfs_hf_reader *r)
+{
+	const json_t *parameters = mfs_hf_set_key(r, "rope_parameters");
+	const json_t *full = json_object_get(parameters, "full_attention");
+	const json_t *sliding = json_object_get(parameters, "sliding_attention");
+	const json_t *scaling = mfs_hf_set_key(r, "rope_scaling");
+	const char *local = "rope_local_base_freq";
+	struct rope rope = {"rope_parameters.full_attention", full, "default"};
+	const struct rope window = {"rope_parameters.sliding_attention", sliding, "default"};
+	struct mfs_megatron_args *a = r->args;
+
+	if (!full && scaling)
+		rope = (struct rope){"rope_scaling", scaling, "default"};
+	if (rope.keys)
+		rope.type = type_of(rope.keys);
+	if (!rope.type)
+		refuse(r, -EINVAL, &rope, "rope_type", "a text");
+	if (sliding && (!type_of(sliding) || strcmp(type_of(sliding), "default")))
+		refuse(r, -ENOTSUP, &window, "rope_type", "default");
+	a->rotary_base = mfs_hf_real(r, "rope_theta", mfs_hf_key(r, "rope_theta"), 0);
+	a->rotary_base = number(r, &rope, "rope_theta", a->rotary_base);
+	a->rotary_base_local = mfs_hf_real(r, local, mfs_hf_key(r, local), 0);
+	a->rotary_base_local = number(r, &window, "rope_theta", a->rotary_base_local);
+	if (a->rotary_base <= 0)
+		mfs_hf_refuse(r, -EINVAL, "rope_theta", mfs_hf_key(r, "rope_theta"),
+			      "a positive number");
+	if (a->rotary_base_local <= 0)
+		mfs_hf_refuse(r, -EINVAL, local, mfs_hf_key(r, local), "a positive number");
+	if (!r->rc)
+		read_scaling(r, &rope);
 }
 
 void mfs_hf_read_positions(struct mfs_hf_reader *r)
@@ -295,6 +367,10 @@ void mfs_hf_read_positions(struct mfs_hf_reader *r)
 	a->seq_length = a->max_position_embeddings;
 	if (!(r->family->required & MFS_HAS(ROPE)))
 		return;
+	if (r->family->required & MFS_HAS(ROPE_TWO_BASES)) {
+		read_two_bases(r);
+		return;
+	}
 	rope = find_rope(r);
 	if (r->rc)
 		return;

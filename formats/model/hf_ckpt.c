@@ -13,6 +13,7 @@
 #include "formats/hf/hf_json.h"
 #include "formats/model/dims.h"
 #include "formats/model/hf_args.h"
+#include "formats/model/hf_quantised.h"
 #include "formats/model/hf_tensors.h"
 #include "formats/model/model.h"
 #include "formats/model/rules.h"
@@ -110,31 +111,6 @@ static bool is_copy(const struct builder *b, const char *name)
 	       (!strcmp(rest, "embed_tokens.weight") || !strcmp(rest, "shared_head.head.weight"));
 }
 
-/* Companions of quantised weights: DeepSeek's FP8, GPTQ, AWQ, bitsandbytes, compressed-tensors. */
-static bool is_quantised(const char *name)
-{
-	static const char *const ends[] = {"_scale_inv", ".weight_scale",  ".qweight", ".qzeros",
-					   ".scales",	 ".weight_packed", ".absmax",  ".SCB",
-					   "_blocks",	 ".weight_format"};
-
-	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++)
-		if (mfs_str_ends(name, ends[i]))
-			return true;
-	return false;
-}
-
-static int check_quantised(const struct builder *b)
-{
-	const struct mfs_hf_tensor *t = NULL;
-
-	while ((t = mfs_hf_tensors_next(&b->hf, t)))
-		if (is_quantised(t->name))
-			return mfs_fail(b->err, -ENOTSUP,
-					"%s: tensor '%s': quantised weights are not read",
-					dir_of(b), t->name);
-	return 0;
-}
-
 static int check_leftovers(const struct builder *b)
 {
 	const struct mfs_hf_tensor *t = NULL;
@@ -211,7 +187,7 @@ static int check_dtype(const struct builder *b, const struct mfs_family_tensor *
 	const struct mfs_hf_tensor *other;
 	char text[MFS_CKPT_NAME_SIZE];
 
-	if (!mfs_dtype_is_float(t->dtype))
+	if (!mfs_dtype_is_float(t->dtype) && !t->quantised)
 		return mfs_fail(b->err, -ENOTSUP,
 				"%s: tensor '%s' is of %s, expected floats of 16 bits or more",
 				dir_of(b), t->name, mfs_dtype_torch(t->dtype));
@@ -230,8 +206,6 @@ static int describe(const struct builder *b, const struct mfs_family_tensor *row
 		    const struct numbering *p, struct mfs_global_tensor *src,
 		    struct mfs_hf_target *ret)
 {
-	uint64_t shape[2];
-
 	src->ndim = row->shape[1] == MFS_DIM_NONE ? 1 : 2;
 	src->shape[0] = b->dims[row->shape[0]];
 	src->shape[1] = b->dims[row->shape[1]];
@@ -242,19 +216,13 @@ static int describe(const struct builder *b, const struct mfs_family_tensor *row
 		.src = src,
 		.layer = p->hf_layer,
 		.expert = p->expert};
-	shape[0] = mfs_rule_rows(row->rule, b->args, src->shape[0], src->shape[0]);
-	shape[1] = src->shape[1];
-	if (row->transposed) { /* a matrix */
-		shape[1] = shape[0];
-		shape[0] = src->shape[1];
-	}
-	return mfs_target_shape(&ret->base, shape, src->ndim, b->err);
+	return mfs_hf_target_shape(ret, src->shape[0], b->err);
 }
 
 static int check_shape(const struct builder *b, const struct mfs_target *want,
 		       const struct mfs_hf_tensor *t)
 {
-	char expected[64], found[128];
+	char expected[96], found[128];
 
 	if (t->ndim == want->ndim && !memcmp(t->shape, want->shape, t->ndim * sizeof(*t->shape)))
 		return 0;
@@ -279,16 +247,19 @@ static int add_chunk(const struct mfs_box_map *m, void *arg)
 
 	p.chunk.origin = hf->origin;
 	for (unsigned a = 0; a < hf->ndim; a++) {
+		const uint64_t lanes = a == hf->ndim - 1u && m->lanes ? m->lanes : 1;
 		const unsigned to = m->src_axis[a];
 
+		p.chunk.origin += (m->lo[a] * lanes + (lanes > 1 ? m->lane : 0)) * hf->stride[a];
+		if (to == MFS_NO_AXIS)
+			continue;
 		if (m->step[a] != 1)
 			return mfs_fail(inv->b->err, -ENOTSUP,
 					"%s: tensor '%s': interleaved rotary positions",
 					dir_of(inv->b), hf->name);
 		p.chunk.lo[to] = m->src_lo[to];
 		p.chunk.size[to] = m->size[a];
-		p.chunk.stride[to] = hf->stride[a];
-		p.chunk.origin += m->lo[a] * hf->stride[a];
+		p.chunk.stride[to] = hf->stride[a] * lanes;
 	}
 	return mfs_ckpt_add_found(inv->b->ckpt, &p, inv->b->err);
 }
@@ -302,16 +273,24 @@ static int add_chunks(struct builder *b, const struct mfs_hf_target *t,
 			      {.layer = p->layer,
 			       .expert = p->expert,
 			       .dtype = src->dtype,
+			       .quantised = hf->quantised,
 			       .ndim = src->ndim,
 			       .shape = {src->shape[0], src->shape[1]},
 			       .chunk = {.storage = hf->storage}}};
 	char name[MFS_CKPT_NAME_SIZE];
+	int rc = 0;
 
 	snprintf(name, sizeof(name), "%s%s", p->prefix, t->row->name);
 	inv.found.name = mfs_ckpt_intern(b->ckpt, name);
 	if (!inv.found.name)
 		return mfs_fail_nomem(b->err);
-	return mfs_target_boxes(&t->base, add_chunk, &inv);
+	if (!t->row->stacked)
+		return mfs_target_boxes(&t->base, add_chunk, &inv);
+	for (int32_t e = 0; e < b->args->num_experts && !rc; e++) {
+		inv.found.expert = e;
+		rc = mfs_hf_target_expert_boxes(t, e, src, add_chunk, &inv);
+	}
+	return rc;
 }
 
 static int add_tensor(struct builder *b, const struct mfs_family_tensor *row,
@@ -328,7 +307,7 @@ static int add_tensor(struct builder *b, const struct mfs_family_tensor *row,
 				"%s: tensor '%s' is missing; a %s with this " CONFIG " has it",
 				dir_of(b), text, b->model.family->architecture);
 	hf->used = true;
-	src.dtype = hf->dtype;
+	src.dtype = hf->quantised ? MFS_BF16 : hf->dtype;
 	rc = check_dtype(b, row, p, hf);
 	if (!rc)
 		rc = describe(b, row, p, &src, &t);
@@ -397,7 +376,7 @@ static int add_experts(struct builder *b, const struct mfs_family_tensor *row, s
 {
 	int rc = 0;
 
-	if (!row->experts)
+	if (!mfs_is_per_expert(row))
 		return add_tensor(b, row, &p);
 	for (p.expert = 0; p.expert < b->args->num_experts && !rc; p.expert++)
 		rc = add_tensor(b, row, &p);
@@ -484,7 +463,7 @@ static int read_dir(struct builder *b, const char *arch)
 	if (rc)
 		return rc;
 	find_root(b);
-	rc = check_quantised(b);
+	rc = mfs_hf_settle_quantised(b->ckpt, &b->hf, b->err);
 	if (!rc)
 		rc = settle_mtp(b);
 	if (!rc)

@@ -8,7 +8,7 @@
  * The checkpoint's format is MFS_CKPT_HF, and all sizes of its layout are 1. It has no optimizer
  * and no common state. Its vocabulary is not padded: word_embeddings and output_layer have HF's
  * rows, and vocab_size and padded_vocab_size of the arguments are both this number. Tensors keep
- * their dtypes.
+ * their dtypes; 8-bit floats in blocks (hf_quantised.h) become bfloat16 when they are read.
  */
 #ifndef MFS_MODEL_HF_CKPT_H
 #define MFS_MODEL_HF_CKPT_H

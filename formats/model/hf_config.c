@@ -47,6 +47,8 @@ static json_t *yarn_scaling(const struct mfs_megatron_args *a)
 
 	if ((a->mscale == 0 || a->mscale_all_dim == 0) && scale != yarn_mscale(factor, 1))
 		json_object_set_new(yarn, "attention_factor", json_real(scale));
+	if (a->yarn_unrounded)
+		json_object_set_new(yarn, "truncate", json_false());
 	return yarn;
 }
 
@@ -69,6 +71,12 @@ static json_t *rope_parameters(const struct writer *w)
 
 	if (json_is_null(scaling))
 		scaling = json_pack("{s:s}", "rope_type", "default");
+	if (w->features & MFS_HAS(ROPE_TWO_BASES)) {
+		json_object_set_new(scaling, "rope_theta", json_real(w->args->rotary_base));
+		return json_pack("{s:o, s:{s:s, s:f}}", "full_attention", scaling,
+				 "sliding_attention", "rope_type", "default", "rope_theta",
+				 w->args->rotary_base_local);
+	}
 	json_object_set_new(scaling, "rope_theta", json_real(w->args->rotary_base));
 	if ((f->required | f->optional) & MFS_HAS(ROPE_PARTIAL))
 		json_object_set_new(scaling, "partial_rotary_factor",
@@ -97,6 +105,24 @@ static json_t *layer_types(const struct writer *w)
 		append(&types, json_string(slides ? "sliding_attention" : "full_attention"));
 	}
 	return types;
+}
+
+/* Sliding, full, sliding, ... */
+static json_t *alternating(const struct mfs_megatron_args *a)
+{
+	json_t *types = json_array();
+
+	for (int64_t i = 0; i < a->num_layers; i++)
+		append(&types, json_string(i % 2 ? "full_attention" : "sliding_attention"));
+	return types;
+}
+
+/* A whole number, as transformers' classes want it. */
+static json_t *query_pre_attn_scalar(const struct mfs_megatron_args *a)
+{
+	const double scale = a->softmax_scale;
+
+	return json_integer(scale > 0 ? (json_int_t)llround(1 / (scale * scale)) : a->kv_channels);
 }
 
 static json_t *dense_layers(const struct mfs_megatron_args *a)
@@ -168,6 +194,16 @@ static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 		return dense_layers(a);
 	case MFS_VALUE_MLP_LAYER_TYPES:
 		return mlp_layer_types(a);
+	case MFS_VALUE_GELU_TANH:
+		return json_string("gelu_pytorch_tanh");
+	case MFS_VALUE_QUERY_PRE_ATTN:
+		return query_pre_attn_scalar(a);
+	case MFS_VALUE_WINDOW_LEFT:
+		return a->window_size == MFS_UNSET ? json_null() : json_integer(a->window_size - 1);
+	case MFS_VALUE_ALTERNATING:
+		return alternating(a);
+	case MFS_VALUE_ROTARY_DIM:
+		return json_integer((json_int_t)((double)a->kv_channels * a->rotary_percent));
 	case MFS_VALUE_NORM_TOPK:
 		return json_boolean(a->moe_router_topk > 1);
 	}
@@ -323,18 +359,11 @@ int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,
 }
 
 /* "torch_dtype" is for transformers 4, "dtype" for 5. */
-int mfs_hf_config_set_dtype(char **config, size_t *len, enum mfs_dtype dtype, struct mfs_error *err)
+/* Writes root as the config, and drops it. rc: what became of root so far. */
+static int replace_config(char **config, size_t *len, json_t *root, int rc, struct mfs_error *err)
 {
-	const char *name = mfs_dtype_torch(dtype);
-	json_t *root;
 	char *text;
-	int rc = mfs_json_load(*config, *len, SIZE_MAX, 0, "config.json", &root, err);
 
-	if (rc)
-		return rc;
-	if (json_object_set_new(root, "dtype", json_string(name)) ||
-	    json_object_set_new(root, "torch_dtype", json_string(name)))
-		rc = mfs_fail_nomem(err);
 	if (!rc)
 		rc = mfs_json_text(root, &text, len, err);
 	json_decref(root);
@@ -343,6 +372,59 @@ int mfs_hf_config_set_dtype(char **config, size_t *len, enum mfs_dtype dtype, st
 	free(*config);
 	*config = text;
 	return 0;
+}
+
+int mfs_hf_config_set_dtype(char **config, size_t *len, enum mfs_dtype dtype, struct mfs_error *err)
+{
+	const char *name = mfs_dtype_torch(dtype);
+	json_t *root;
+	int rc = mfs_json_load(*config, *len, SIZE_MAX, 0, "config.json", &root, err);
+
+	if (rc)
+		return rc;
+	json_object_del(root, "quantization_config");
+	if (json_object_set_new(root, "dtype", json_string(name)) ||
+	    json_object_set_new(root, "torch_dtype", json_string(name)))
+		rc = mfs_fail_nomem(err);
+	return replace_config(config, len, root, rc, err);
+}
+
+/* As DeepSeek-V3 and Qwen 3 are published. */
+static json_t *fp8_config(const uint64_t *block, const char *const *kept, uint32_t kept_count)
+{
+	json_t *q = json_pack("{s:s, s:s, s:s}", "quant_method", "fp8", "fmt", "e4m3",
+			      "activation_scheme", "dynamic");
+	json_t *names = json_array();
+	bool failed = !q || !names;
+
+	if (!failed && block)
+		failed = json_object_set_new(
+			q, "weight_block_size",
+			json_pack("[I, I]", (json_int_t)block[0], (json_int_t)block[1]));
+	for (uint32_t i = 0; i < kept_count && !failed; i++)
+		failed = json_array_append_new(names, json_string(kept[i]));
+	/* transformers' name, and vLLM's for weights that have one scale */
+	failed = failed || json_object_set(q, "modules_to_not_convert", names) ||
+		 json_object_set(q, "ignored_layers", names);
+	json_decref(names);
+	if (!failed)
+		return q;
+	json_decref(q);
+	return NULL;
+}
+
+int mfs_hf_config_set_fp8(char **config, size_t *len, const uint64_t *block,
+			  const char *const *kept, uint32_t kept_count, struct mfs_error *err)
+{
+	json_t *root, *q;
+	int rc = mfs_json_load(*config, *len, SIZE_MAX, 0, "config.json", &root, err);
+
+	if (rc)
+		return rc;
+	q = fp8_config(block, kept, kept_count);
+	if (!q || json_object_set_new(root, "quantization_config", q))
+		rc = mfs_fail_nomem(err);
+	return replace_config(config, len, root, rc, err);
 }
 
 int mfs_hf_generation_json(const char *config, size_t config_len, char **ret, size_t *ret_len,

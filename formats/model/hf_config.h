@@ -69,10 +69,15 @@ int mfs_hf_config_json(struct mfs_model *model, const struct mfs_hf_ref *ref,
 		       const struct mfs_hf_tokens *tokens, char **ret, size_t *ret_len,
 		       struct mfs_error *err);
 
-/* Makes a config.json say that the weights are of another type. *config is replaced; it stays the
- * caller's. */
+/* Makes a config.json say that the weights are of another type, and not quantised. *config is
+ * replaced; it stays the caller's. */
 int mfs_hf_config_set_dtype(char **config, size_t *len, enum mfs_dtype dtype,
 			    struct mfs_error *err);
+
+/* The same for weights of float8_e4m3fn (base/fp8.h). block: rows and columns of a block; NULL: a
+ * matrix has one scale. kept: modules whose weights are no 8-bit floats. */
+int mfs_hf_config_set_fp8(char **config, size_t *len, const uint64_t *block,
+			  const char *const *kept, uint32_t kept_count, struct mfs_error *err);
 
 /* A generation_config.json for this config.json, where no other file gives one. */
 int mfs_hf_generation_json(const char *config, size_t config_len, char **ret, size_t *ret_len,

@@ -25,7 +25,8 @@ struct mfs_hf_tensor {
 	const char *name;
 	enum mfs_dtype dtype;
 	uint8_t ndim;
-	bool used; /* for the caller */
+	bool used;	/* for the caller */
+	bool quantised; /* likewise: it has scales */
 	uint64_t shape[MFS_MAX_DIMS];
 	uint64_t stride[MFS_MAX_DIMS]; /* elements */
 	uint64_t origin;	       /* elements from the storage's start */

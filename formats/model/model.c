@@ -108,27 +108,11 @@ static int next_target(struct builder *b, struct mfs_hf_target **ret)
 	return 0;
 }
 
-static int shape_target(struct builder *b, struct mfs_hf_target *t)
-{
-	const struct mfs_global_tensor *src = t->src;
-	uint64_t shape[2];
-
-	shape[0] = mfs_rule_rows(t->row->rule, b->args, src->shape[0], b->model->vocab.rows);
-	if (src->ndim == 2) {
-		shape[1] = src->shape[1];
-		if (t->row->transposed) {
-			shape[1] = shape[0];
-			shape[0] = src->shape[1];
-		}
-	}
-	return mfs_target_shape(&t->base, shape, src->ndim, b->err);
-}
-
 static int count_target(struct builder *b, struct mfs_hf_target *t)
 {
 	struct mfs_model *m = b->model;
 	uint64_t elements;
-	int rc = shape_target(b, t);
+	int rc = mfs_hf_target_shape(t, m->vocab.rows, b->err);
 
 	if (rc)
 		return rc;
@@ -147,18 +131,42 @@ struct numbering {
 	bool mtp;
 };
 
+static int find_source(const struct builder *b, const char *name, int32_t layer, int32_t expert,
+		       const struct mfs_global_tensor **ret)
+{
+	*ret = mfs_ckpt_find(b->model->ckpt, name, layer, expert);
+	return *ret ? check_source(b, *ret) : missing_tensor(b, name, layer, expert);
+}
+
+/* All experts are there, and of the first one's dtype: HF has them in one tensor. */
+static int check_stack(const struct builder *b, const struct mfs_global_tensor *first)
+{
+	const struct mfs_global_tensor *src;
+	char name[MFS_CKPT_NAME_SIZE];
+	int rc = 0;
+
+	for (int32_t e = 1; e < b->args->num_experts && !rc; e++) {
+		rc = find_source(b, first->name, first->layer, e, &src);
+		if (!rc && src->dtype != first->dtype)
+			rc = mfs_fail(b->err, -ENOTSUP,
+				      "%s: tensor '%s' is of %s, expected %s as the first expert's",
+				      dir_of(b), mfs_global_tensor_name(src, name, sizeof(name)),
+				      mfs_dtype_torch(src->dtype), mfs_dtype_torch(first->dtype));
+	}
+	return rc;
+}
+
 static int add_target(struct builder *b, struct bound *row, const struct numbering *p,
 		      int32_t expert)
 {
 	const char *name = p->mtp ? row->mtp_name : row->name;
-	const struct mfs_global_tensor *src =
-		mfs_ckpt_find(b->model->ckpt, name, p->source_layer, expert);
+	const bool stacked = row->row->stacked;
+	const struct mfs_global_tensor *src;
 	struct mfs_hf_target *t;
-	int rc;
+	int rc = find_source(b, name, p->source_layer, stacked ? 0 : expert, &src);
 
-	if (!src)
-		return missing_tensor(b, name, p->source_layer, expert);
-	rc = check_source(b, src);
+	if (!rc && stacked)
+		rc = check_stack(b, src);
 	if (!rc)
 		rc = next_target(b, &t);
 	if (rc)
@@ -184,7 +192,7 @@ static int add_rows(struct builder *b, enum mfs_scope scope, const struct number
 		const struct mfs_family_tensor *row = b->rows[i].row;
 
 		if (row->scope == scope && mfs_is_of_kind(row, moe) &&
-		    row->experts == (expert >= 0))
+		    mfs_is_per_expert(row) == (expert >= 0))
 			rc = add_target(b, &b->rows[i], p, expert);
 	}
 	return rc;

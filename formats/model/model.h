@@ -21,7 +21,7 @@ struct mfs_hf_target {
 	struct mfs_target base;
 	const struct mfs_model *model;
 	const struct mfs_family_tensor *row; /* the rule */
-	const struct mfs_global_tensor *src; /* what it is made of */
+	const struct mfs_global_tensor *src; /* what it is made of; of stacked experts the first */
 	int32_t layer, expert;		     /* in HF's numbering; -1: none */
 	uint32_t unit; /* 0: before the layers; then each layer, MTP layers last; then after them */
 };
@@ -57,6 +57,14 @@ int mfs_model_warn(struct mfs_model *model, const char *fmt, ...)
 
 const char *mfs_model_family(const struct mfs_model *model);	   /* "llama" */
 const char *mfs_model_architecture(const struct mfs_model *model); /* "LlamaForCausalLM" */
+
+/* Sets ndim, shape and bytes of a target whose other members are set. vocab: rows that are shown.
+ * -EINVAL: the size overflows. */
+int mfs_hf_target_shape(struct mfs_hf_target *t, uint64_t vocab, struct mfs_error *err);
+
+/* The boxes of one of the stacked experts, whose tensor is src; of another target expert is 0. */
+int mfs_hf_target_expert_boxes(const struct mfs_hf_target *t, int32_t expert,
+			       const struct mfs_global_tensor *src, mfs_emit_box emit, void *arg);
 
 /* HF's names ("model.layers.3.self_attn.q_proj.weight"), by the family's rules. */
 extern const struct mfs_target_kind mfs_hf_target_kind;

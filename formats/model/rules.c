@@ -36,7 +36,7 @@ static struct qkv qkv_of(const struct mfs_megatron_args *a)
 
 static int run(struct qkv *g, uint64_t from, uint64_t count, uint64_t step)
 {
-	struct mfs_row_map r = {g->to, from, count, step};
+	struct mfs_row_map r = {.to = g->to, .from = from, .count = count, .step = step};
 
 	g->to += count;
 	return count ? g->emit(&r, g->arg) : 0;
@@ -87,6 +87,17 @@ static int concatenated(struct qkv *g)
 	return rc ? rc : part(g, MFS_RULE_V);
 }
 
+/* Rows of the gate and of up, by turns. */
+static int alternate(const struct qkv *g, uint64_t half)
+{
+	struct mfs_row_map r = {.count = half, .step = 1, .lanes = 2};
+	int rc = half ? g->emit(&r, g->arg) : 0;
+
+	r.from = half;
+	r.lane = 1;
+	return rc || !half ? rc : g->emit(&r, g->arg);
+}
+
 uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
 		       uint64_t vocab)
 {
@@ -106,6 +117,7 @@ uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, ui
 	case MFS_RULE_DIRECT:
 	case MFS_RULE_QKV:
 	case MFS_RULE_HEAD:
+	case MFS_RULE_GATE_UP:
 		break;
 	}
 	return source_rows;
@@ -133,6 +145,8 @@ int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_
 		return rotary_heads(&g, 0, 1);
 	case MFS_RULE_UP:
 		return run(&g, source_rows / 2, count, 1);
+	case MFS_RULE_GATE_UP:
+		return alternate(&g, source_rows / 2);
 	case MFS_RULE_DIRECT:
 	case MFS_RULE_VOCAB:
 	case MFS_RULE_GATE:

@@ -10,9 +10,11 @@
 #include "formats/torch/megatron_args.h"
 #include "formats/model/families/family.h"
 
-/* Rows [to, to+count) of the result are rows from, from+step, ... of the source. */
+/* Rows [to, to+count) of the result are rows from, from+step, ... of the source. With lanes
+ * (ckpt/target.h) these are the rows of one lane. */
 struct mfs_row_map {
 	uint64_t to, from, count, step;
+	uint8_t lane, lanes; /* lanes 0: one */
 };
 
 /* Number of rows of the HF tensor. source_rows: of the Megatron tensor. vocab: rows of the

@@ -48,22 +48,35 @@ static size_t hf_name(const struct mfs_target *base, char *text, size_t size)
 
 struct boxes {
 	const struct mfs_hf_target *t;
+	const struct mfs_global_tensor *src;
+	int32_t expert; /* of stacked ones; else 0 */
 	mfs_emit_box emit;
 	void *arg;
 };
 
-/* Emits a range of rows with all columns as a box. HF's Conv1D has the rows along its last axis. */
+/* The target's axis along which the source's rows lie. HF's Conv1D has them along its last axis. */
+static unsigned rows_axis(const struct mfs_hf_target *t)
+{
+	return t->row->transposed ? t->base.ndim - 1u : t->row->stacked;
+}
+
+/* Emits a range of rows with all columns as a box. */
 static int emit_box(const struct mfs_row_map *map, void *arg)
 {
 	const struct boxes *b = arg;
 	const struct mfs_hf_target *t = b->t;
-	const unsigned ndim = t->base.ndim, rows = t->row->transposed ? ndim - 1u : 0;
-	struct mfs_box_map m = {.src = t->src};
+	const unsigned ndim = t->base.ndim, rows = rows_axis(t), stacked = t->row->stacked;
+	struct mfs_box_map m = {.src = b->src, .lane = map->lane, .lanes = map->lanes};
 
 	for (unsigned a = 0; a < ndim; a++) {
 		m.size[a] = t->base.shape[a];
 		m.step[a] = 1;
-		m.src_axis[a] = (uint8_t)(t->row->transposed ? ndim - 1u - a : a);
+		m.src_axis[a] = (uint8_t)(t->row->transposed ? ndim - 1u - a : a - stacked);
+	}
+	if (stacked) {
+		m.lo[0] = (uint64_t)b->expert;
+		m.size[0] = 1;
+		m.src_axis[0] = MFS_NO_AXIS;
 	}
 	m.lo[rows] = map->to;
 	m.size[rows] = map->count;
@@ -72,14 +85,44 @@ static int emit_box(const struct mfs_row_map *map, void *arg)
 	return b->emit(&m, b->arg);
 }
 
+int mfs_hf_target_expert_boxes(const struct mfs_hf_target *t, int32_t expert,
+			       const struct mfs_global_tensor *src, mfs_emit_box emit, void *arg)
+{
+	struct boxes b = {t, src, expert, emit, arg};
+
+	return mfs_rule_maps(t->row->rule, mfs_ckpt_args(t->base.ckpt), src->shape[0],
+			     t->base.shape[rows_axis(t)], emit_box, &b);
+}
+
 static int hf_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
 {
 	const struct mfs_hf_target *t = (const struct mfs_hf_target *)base;
-	const unsigned rows = t->row->transposed ? base->ndim - 1u : 0;
-	struct boxes b = {t, emit, arg};
+	int rc = 0;
 
-	return mfs_rule_maps(t->row->rule, mfs_ckpt_args(base->ckpt), t->src->shape[0],
-			     base->shape[rows], emit_box, &b);
+	if (!t->row->stacked)
+		return mfs_hf_target_expert_boxes(t, 0, t->src, emit, arg);
+	/* mfs_model_new() has found all of them. */
+	for (int32_t e = 0; (uint64_t)e < base->shape[0] && !rc; e++)
+		rc = mfs_hf_target_expert_boxes(
+			t, e, mfs_ckpt_find(base->ckpt, t->src->name, t->src->layer, e), emit, arg);
+	return rc;
+}
+
+int mfs_hf_target_shape(struct mfs_hf_target *t, uint64_t vocab, struct mfs_error *err)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(t->base.ckpt);
+	const unsigned stacked = t->row->stacked;
+	uint64_t shape[3], *each = shape + stacked;
+
+	shape[0] = (uint64_t)a->num_experts;
+	each[0] = mfs_rule_rows(t->row->rule, a, t->src->shape[0], vocab);
+	if (t->src->ndim == 2)
+		each[1] = t->src->shape[1];
+	if (t->src->ndim == 2 && t->row->transposed) {
+		each[1] = each[0];
+		each[0] = t->src->shape[1];
+	}
+	return mfs_target_shape(&t->base, shape, t->src->ndim + stacked, err);
 }
 
 static enum mfs_op hf_op(const struct mfs_target *base)

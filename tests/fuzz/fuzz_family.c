@@ -19,7 +19,9 @@ static const struct mfs_family *find(const char *name, void *arg)
 static void check_tensor(const struct mfs_family *f, const struct mfs_family_tensor *row)
 {
 	const struct mfs_param *p =
-		mfs_param_find(row->scope, row->name, f->required & MFS_HAS(MLA));
+		mfs_param_find(row->scope, row->name,
+			       mfs_attention_kind(f->required & MFS_HAS(MLA),
+						  f->required & MFS_HAS(QK_NORM_WIDE)));
 
 	fuzz_require(p && row->shape[0] != MFS_DIM_NONE &&
 		     row->norm == (p->norm && !f->norms_minus_one));

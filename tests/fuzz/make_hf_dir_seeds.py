@@ -82,6 +82,31 @@ def safetensors(shapes, dtype="BF16", size=2):
     return struct.pack("<Q", len(head)) + head + bytes(i % 251 for i in range(at))
 
 
+def safetensors_of(tensors):
+    """Tensors of several types: name to (type, bytes of an element, shape)."""
+    header, at = {}, 0
+    for name, (dtype, size, shape) in sorted(tensors.items(), key=lambda item: -item[1][1]):
+        end = at + count(shape) * size
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [at, end]}
+        at = end
+    head = json.dumps(header, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % 8)
+    return struct.pack("<Q", len(head)) + head + bytes(i % 251 for i in range(at))
+
+
+FP8 = {**LLAMA, "quantization_config": {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [2, 3]}}
+
+
+def fp8(scales=("F32", 4)):
+    """SHAPES with the layer's matrices in blocks of 2 rows and 3 columns."""
+    tensors = {name: ("BF16", 2, shape) for name, shape in SHAPES.items()}
+    for name, shape in SHAPES.items():
+        if name.startswith(LAYER) and len(shape) == 2:
+            tensors[name] = ("F8_E4M3", 1, shape)
+            tensors[name + "_scale_inv"] = (*scales, (-(-shape[0] // 2), -(-shape[1] // 3)))
+    return tensors
+
+
 class Memory(tf.SparseFile):
     def __init__(self):
         self.file, self.pos = io.BytesIO(), 0
@@ -118,6 +143,8 @@ def accepted():
     ok("dir-llama-shards", directory({
         "config.json": LLAMA, "a.safetensors": safetensors(part(SHAPES, 0, 2)), "b.safetensors": safetensors(part(SHAPES, 1, 2)),
         "model.safetensors.index.json": index(SHAPES, "a.safetensors", "b.safetensors")}))
+    ok("dir-llama-fp8", directory({"config.json": FP8, "model.safetensors": safetensors_of(fp8())}))
+    ok("dir-llama-fp8-bf16-scales", directory({"config.json": FP8, "model.safetensors": safetensors_of(fp8(scales=("BF16", 2)))}))
     ok("dir-llama-bin", directory({"config.json": LLAMA, "pytorch_model.bin": torch_bin(SHAPES)}))
     ok("dir-gpt2-bin-shards", directory({
         "config.json": GPT2, "a.bin": torch_bin(part(GPT2_SHAPES, 0, 2)), "b.bin": torch_bin(part(GPT2_SHAPES, 1, 2), crcs=True),
@@ -141,6 +168,10 @@ def rejected_configs():
         "activation": {**LLAMA, "hidden_act": "relu"},
         "bias-of-attention-alone": {**LLAMA, "attention_bias": True},
         "quantised": {**LLAMA, "quantization_config": {"quant_method": "fp8"}},
+        "fp8-of-nothing": {**FP8, "quantization_config": {"quant_method": "fp8", "weight_block_size": [0, 128]}},
+        "fp8-null": {**FP8, "quantization_config": {"quant_method": "fp8", "weight_block_size": [128, None]}},
+        "fp8-three": {**FP8, "quantization_config": {"quant_method": "fp8", "weight_block_size": [1, 1, 1]}},
+        "fp8-of-5-bits": {**FP8, "quantization_config": {"quant_method": "fp8", "fmt": "e5m2", "weight_block_size": [128, 128]}},
         "rope-dynamic": {**LLAMA, "rope_scaling": {"type": "dynamic", "factor": 2}},
         "rope-without-factor": {**LLAMA, "rope_scaling": {"type": "linear"}},
         "rope-two-thetas": {**LLAMA, "rope_parameters": {"rope_theta": 1.0}},
@@ -190,6 +221,18 @@ def rejected_dirs():
         "bin-tensor-missing": {"config.json": LLAMA, "pytorch_model.bin": torch_bin(without)},
     }.items():
         reject(f"dir-{name}", directory(files))
+    up = LAYER + "mlp.up_proj.weight"
+    for name, tensors in {
+        "scales-of-integers": fp8(scales=("I32", 4)),
+        "scales-of-other-blocks": {**fp8(), up + "_scale_inv": ("F32", 4, (3, 2))},
+        "scales-a-vector": {**fp8(), up + "_scale_inv": ("F32", 4, (4,))},
+        "scales-missing": {name: t for name, t in fp8().items() if name != up + "_scale_inv"},
+        "scales-of-nothing": {name: t for name, t in fp8().items() if name != up},
+        "scales-of-wide-weights": {**fp8(), up: ("BF16", 2, (3, 4))},
+        "scales-of-a-norm": {**fp8(), "model.norm.weight": ("F8_E4M3", 1, (4,)), "model.norm.weight_scale_inv": ("F32", 4, (1,))},
+        "weights-of-other-8-bits": {**fp8(), up: ("F8_E5M2", 1, (3, 4))},
+    }.items():
+        reject(f"dir-{name}", directory({"config.json": FP8, "model.safetensors": safetensors_of(tensors)}))
 
 
 accepted()

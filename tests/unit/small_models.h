@@ -105,7 +105,6 @@ static inline void add_experts(struct mfs_train_config *c, int64_t experts, int6
 	c->model.moe_router_topk = top_k;
 	c->model.moe_layers = all_layers;
 	c->model.moe_ffn_hidden_size = 24;
-	c->moe_router_load_balancing_type = "aux_loss";
 	c->moe_router_bias_update_rate = 0.125;
 }
 
@@ -125,7 +124,7 @@ static inline struct mfs_train_config mixtral_like(void)
 	struct mfs_train_config c = llama_like();
 
 	add_experts(&c, 4, 2);
-	c.model.moe_aux_loss_coeff = 0.1;
+	c.moe_aux_loss_coeffs[MFS_AUX_LOSS] = 0.1;
 	c.moe_z_loss_coeff = 0.01;
 	return c;
 }
@@ -151,8 +150,7 @@ static inline struct mfs_train_config deepseek_like(void)
 	c.model.moe_router_group_topk = 2;
 	c.model.moe_router_topk_scaling_factor = 2.5;
 	c.model.moe_shared_expert_intermediate_size = 20;
-	c.model.moe_aux_loss_coeff = 0.2;
-	c.moe_router_load_balancing_type = "seq_aux_loss";
+	c.moe_aux_loss_coeffs[MFS_SEQ_AUX_LOSS] = 0.2;
 	c.moe_router_dtype = "fp32";
 	return c;
 }
@@ -168,7 +166,9 @@ static inline struct mfs_train_config gated_like(void)
 	c.model.moe_router_pre_softmax = true;
 	c.model.moe_shared_expert_intermediate_size = 16;
 	c.model.moe_shared_expert_gate = true;
-	c.model.moe_aux_loss_coeff = 0.05;
+	c.moe_aux_loss_coeffs[MFS_AUX_LOSS] = 0.05;
+	c.moe_aux_loss_coeffs[MFS_SEQ_AUX_LOSS] = 0.03;
+	c.moe_aux_loss_coeffs[MFS_GLOBAL_AUX_LOSS] = 0.07;
 	c.moe_z_loss_coeff = 0.02;
 	c.calculate_per_token_loss = true;
 	return c;

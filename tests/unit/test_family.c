@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,10 +207,76 @@ START_TEST(test_impossible)
 	const struct mfs_megatron_args a = fake_llama();
 	const struct mfs_family *f;
 
-	unit_fails(mfs_family_choose(&a, "gemma2", &f, &err), &err, -ENOTSUP,
-		   "not a gemma2: Megatron cannot express one: norms behind");
-	ck_assert_ptr_null(strstr(mfs_family_names(), "gemma2"));
-	ck_assert_ptr_nonnull(find("gemma2", NULL));
+	unit_fails(mfs_family_choose(&a, "olmo2", &f, &err), &err, -ENOTSUP,
+		   "not a olmo2: Megatron cannot express one: norms behind");
+	ck_assert_ptr_null(strstr(mfs_family_names(), "olmo2"));
+	ck_assert_ptr_nonnull(find("olmo2", NULL));
+}
+END_TEST
+
+/* ---- the class that made a model ---- */
+
+/* A class of a family's without modules of its own adds nothing; its name may have a size
+ * behind. */
+START_TEST(test_plain_providers)
+{
+	static const char *const plain[] = {"GPTModelProvider",
+					    "MLAModelProvider",
+					    "Llama31ModelProvider",
+					    "Qwen3MoEModelProvider30B_A3B",
+					    "Llama2Config7B",
+					    "KimiK2Provider",
+					    "MistralSmall3ModelProvider24B"};
+	static const char *const others[] = {"Llama",
+					     "Llama4ModelProvider",
+					     "ModelProvider",
+					     "Qwen25VLModelProvider",
+					     "GemmaModelProvider",
+					     ""};
+	struct mfs_megatron_args a = fake_llama();
+
+	for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++) {
+		a.provider = plain[i];
+		ck_assert_msg(mfs_provider_is_plain(plain[i]), "%s", plain[i]);
+		ck_assert_str_eq(chosen(&a), "llama");
+	}
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+		ck_assert_msg(!mfs_provider_is_plain(others[i]), "%s", others[i]);
+}
+END_TEST
+
+static struct mfs_megatron_args fake_gemma(const char *provider)
+{
+	struct mfs_megatron_args a = fake_llama();
+
+	a.swiglu = false;
+	a.geglu = a.zero_centered_gamma = true;
+	a.provider = provider;
+	return a;
+}
+
+/* Modules of its own are those of the family that names the class, and of no other. */
+START_TEST(test_own_modules)
+{
+	struct mfs_megatron_args a = fake_gemma("CodeGemmaModelProvider2B");
+	const struct mfs_family *f;
+
+	ck_assert_str_eq(chosen(&a), "gemma");
+	a.provider = "Qwen25VLModelProvider";
+	unit_fails(mfs_family_choose(&a, NULL, &f, &err), &err, -ENOTSUP,
+		   "nearest is gemma, but the model has model_provider (Qwen25VLModelProvider)");
+	a.provider = "Gemma2ModelProvider";
+	unit_fails(mfs_family_choose(&a, "gemma", &f, &err), &err, -ENOTSUP,
+		   "not a gemma: it has model_provider (Gemma2ModelProvider)");
+	a.provider = NULL;
+	unit_fails(mfs_family_choose(&a, "gemma", &f, &err), &err, -ENOTSUP,
+		   "not a gemma: it lacks modules of Megatron-Bridge's own");
+	a = fake_llama();
+	a.softmax_scale = 0.5;
+	unit_fails(mfs_family_choose(&a, NULL, &f, &err), &err, -ENOTSUP,
+		   "another scale of attention scores");
+	a.softmax_scale = 1 / sqrt((double)a.kv_channels);
+	ck_assert_str_eq(chosen(&a), "llama");
 }
 END_TEST
 
@@ -259,6 +326,15 @@ static const struct {
 	{"[layer]\nx = none", "'x' is none, but no base has it here"},
 	{"[layer moe]\nx = mlp.experts.experts.linear_fc2.weight", "expected {e} in its name"},
 	{"[layer]\nx{e} = mlp.experts.experts.linear_fc2.weight", "expected it in [layer moe]"},
+	{"[layer moe]\nx{e} = mlp.experts.experts.linear_fc2.weight, stacked",
+	 "expected a name without {e}"},
+	{"[layer]\nx = input_layernorm.weight, stacked", "nothing is stacked"},
+	{HEAD "requires = swiglu\n" EMBEDDING
+	      "[layer moe]\nx = gate-up of mlp.experts.experts.linear_fc1.weight, stacked",
+	 "along the last axis alone"},
+	{HEAD "requires = swiglu\n" EMBEDDING
+	      "[layer moe]\nx = gate-up of mlp.experts.experts.linear_fc2.bias, stacked",
+	 "gate and up are of a linear_fc1"},
 	{HEAD "requires = swiglu\n" EMBEDDING "[layer]\nx = q of mlp.linear_fc1.weight",
 	 "f.conf: tensor 'x': q, k and v are of linear_qkv"},
 	{HEAD EMBEDDING "[layer dense]\nx = up of mlp.linear_fc1.weight",
@@ -386,6 +462,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_where_it_comes_from);
 	tcase_add_test(c, test_first_that_fits);
 	tcase_add_test(c, test_impossible);
+	tcase_add_test(c, test_plain_providers);
+	tcase_add_test(c, test_own_modules);
 	tcase_add_loop_test(c, test_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
 	tcase_add_test(c, test_many_words);
 	tcase_add_test(c, test_added);

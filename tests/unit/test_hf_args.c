@@ -293,6 +293,16 @@ START_TEST(defaults_are_the_class_s)
 	ck_assert_int_eq(a.moe_router_num_groups, 8);
 	ck_assert_int_eq(a.mtp_num_layers, 1);
 	ck_assert_double_eq(a.moe_router_topk_scaling_factor, 2.5);
+	/* layer_types alternate, and YaRN has fractions of pairs */
+	a = accepted("{'model_type': 'gpt_oss'}");
+	ck_assert(a.quick_geglu && !a.swiglu && a.add_bias_linear && a.learnable_softmax);
+	ck_assert(a.glu_linear_offset == 1 && a.activation_func_clamp_value == 7);
+	ck_assert_str_eq(a.position_embedding_type, "yarn");
+	ck_assert(a.rotary_scaling_factor == 32 && a.rotary_base == 150000 && a.yarn_unrounded);
+	ck_assert_int_eq(a.original_max_position_embeddings, 4096);
+	ck_assert_int_eq(a.window_size, 128);
+	ck_assert(a.window_layers[0] && !a.window_layers[1] && a.window_layers[34]);
+	ck_assert(!a.window_layers[35]);
 }
 END_TEST
 
@@ -560,6 +570,12 @@ static const struct {
 	 "rope_scaling.factor"},
 	{"{'model_type': 'llama', 'rope_scaling': {'type': 3}}", -EINVAL, "rope_type"},
 	{"{'model_type': 'llama', 'rope_scaling': []}", -EINVAL, "rope_scaling"},
+	{"{'model_type': 'gpt_oss', 'layer_types': ['sliding_attention', 'full_attention']}",
+	 -EINVAL, "one text a layer"},
+	{"{'model_type': 'gpt_oss', 'swiglu_limit': 0}", -ENOTSUP, "activation_func_clamp_value"},
+	{"{'model_type': 'gpt_oss', 'swiglu_alpha': 1}", -ENOTSUP, "swiglu_alpha"},
+	{"{'model_type': 'gpt_oss', 'num_local_experts': 100001}", -ENOTSUP,
+	 "100001 experts, expected at most"},
 	{"{'model_type': 'llama', 'rope_scaling': {'type': 'linear', 'factor': 2},"
 	 " 'rope_parameters': {'rope_type': 'linear', 'factor': 4}}",
 	 -EINVAL, "the same as 'rope_scaling'"},
@@ -594,7 +610,7 @@ static const struct {
 	 " 'rope_parameters': {'partial_rotary_factor': 0.5}}",
 	 -EINVAL, "the same number at the top"},
 	/* what Megatron has not */
-	{"{'model_type': 'gemma2'}", -ENOTSUP, "which Megatron cannot express: norms behind"},
+	{"{'model_type': 'olmo2'}", -ENOTSUP, "which Megatron cannot express: norms behind"},
 	{"{'architectures': ['PhiForCausalLM']}", -ENOTSUP, "side by side"},
 	{"{'model_type': 'gpt_neox'}", -ENOTSUP, "use_parallel_residual"},
 	{"{'model_type': 'gpt_neox', 'use_parallel_residual': false, 'hidden_act': 'relu'}",

@@ -241,6 +241,30 @@ START_TEST(test_rotary_scalings)
 }
 END_TEST
 
+/* GPTModel's own, between fractions of pairs. */
+START_TEST(test_yarn_of_gpt_oss)
+{
+	struct mfs_megatron_args args = fake_gpt_oss();
+	struct shown s;
+
+	args.rotary_scaling_factor = 32;
+	show(&s, &args);
+	has(&s, "rope_scaling",
+	    "{\"beta_fast\": 32.0, \"beta_slow\": 1.0, \"factor\": 32.0, \"mscale\": 1.0, "
+	    "\"mscale_all_dim\": 0.0, \"original_max_position_embeddings\": 4096, "
+	    "\"rope_type\": \"yarn\", \"truncate\": false}");
+	has(&s, "layer_types", "[\"sliding_attention\", \"full_attention\"]");
+	has(&s, "swiglu_limit", "7.0");
+	has(&s, "sliding_window", "128");
+	release(&s);
+	args.window_size = MFS_UNSET;
+	args.window_layers = NULL;
+	show(&s, &args);
+	has(&s, "sliding_window", "128"); /* the class wants a number */
+	release(&s);
+}
+END_TEST
+
 START_TEST(test_yarn)
 {
 	struct mfs_megatron_args args = fake_deepseek();
@@ -638,6 +662,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_gpt2);
 	tcase_add_test(c, test_rotary_scalings);
 	tcase_add_test(c, test_yarn);
+	tcase_add_test(c, test_yarn_of_gpt_oss);
 	tcase_add_test(c, test_generation_config);
 	c = unit_case(s, "reference", test_reference_supplies_the_rest);
 	tcase_add_test(c, test_reference_disagrees);

@@ -30,6 +30,9 @@ static const struct {
 	{"deepseek-v3", "DeepseekV3ForCausalLM", fake_deepseek,
 	 1 + (9 + 3) + (9 + 2 + 3 + 4 * 3) + 2, "model.embed_tokens.weight",
 	 "model.layers.1.mlp.experts.2.up_proj.weight", "lm_head.weight", "[48, 64]"},
+	{"gpt-oss", "GptOssForCausalLM", fake_gpt_oss, 1 + 2 * (2 + 9 + 2 + 4) + 2,
+	 "model.embed_tokens.weight", "model.layers.1.mlp.experts.gate_up_proj", "lm_head.weight",
+	 "[4, 64, 96]"},
 	{"gpt2", "GPT2LMHeadModel", fake_gpt2, 2 + 2 * 12 + 2, "transformer.wte.weight",
 	 "transformer.h.1.attn.c_attn.weight", "transformer.ln_f.bias", "[64, 192]"},
 };
@@ -82,13 +85,16 @@ static int check_box(const struct mfs_box_map *m, void *arg)
 	(void)arg;
 	ck_assert_ptr_nonnull(m->src);
 	for (unsigned a = 0; a < box_target->ndim; a++) {
+		const uint64_t lanes = a + 1 == box_target->ndim && m->lanes ? m->lanes : 1;
 		unsigned s = m->src_axis[a];
 
 		ck_assert_uint_gt(m->size[a], 0);
-		ck_assert_uint_le(m->lo[a] + m->size[a], box_target->shape[a]);
+		ck_assert_uint_le((m->lo[a] + m->size[a]) * lanes, box_target->shape[a]);
+		elements *= m->size[a];
+		if (s == MFS_NO_AXIS)
+			continue;
 		ck_assert_uint_lt(s, m->src->ndim);
 		ck_assert_uint_lt(m->src_lo[s] + (m->size[a] - 1) * m->step[a], m->src->shape[s]);
-		elements *= m->size[a];
 	}
 	box_elements += elements;
 	return 0;
@@ -155,11 +161,10 @@ START_TEST(test_every_tensor_is_needed)
 		c.tensors[c.tensor_count++] = lost;
 		fake_sort(&c);
 	}
-	fake_add(&c, "decoder.layers.", "self_attention.core_attention.softmax_offset", 1, -1, 4,
-		 0);
+	fake_add(&c, "decoder.layers.", "self_attention.core_attention.more", 1, -1, 4, 0);
 	fake_sort(&c);
 	unit_fails(build(&c, NULL, &m), &err, -ENOTSUP,
-		   "decoder.layers.1.self_attention.core_attention.softmax_offset");
+		   "decoder.layers.1.self_attention.core_attention.more");
 	fake_release(&c);
 }
 END_TEST
@@ -205,7 +210,8 @@ static void check_names(const struct mfs_family *f)
 		snprintf(key, sizeof(key), "%s%s", prefix, row->name);
 		mfs_name_parse(key, &name);
 		ck_assert_msg(name.known, "%s: %s is no parameter of Megatron's", f->name, key);
-		ck_assert_msg(!row->experts == !strstr(row->hf, "{e}"), "%s: %s", f->name, row->hf);
+		ck_assert_msg(!mfs_is_per_expert(row) == !strstr(row->hf, "{e}"), "%s: %s", f->name,
+			      row->hf);
 	}
 	ck_assert(strstr(f->layer_prefix, "{i}"));
 	ck_assert(!(f->required & f->optional));
@@ -491,6 +497,12 @@ START_TEST(test_refusals)
 	REFUSED(llama, position_embedding_type, "mrope", "position_embedding_type");
 	REFUSED(llama, position_embedding_type, "none", "position_embedding_type");
 	REFUSED(llama, foreign, "softmax_type", "softmax_type");
+	REFUSED(mixtral, learnable_softmax, true, "softmax_type learnable");
+	REFUSED(mixtral, activation_func_clamp_value, 7, "activation_func_clamp_value");
+	REFUSED(mixtral, glu_linear_offset, 1, "glu_linear_offset");
+	REFUSED(llama, position_embedding_type, "yarn", "YaRN");
+	REFUSED(gpt_oss, learnable_softmax, false, "softmax_type learnable");
+	REFUSED(gpt_oss, activation_func_clamp_value, 0, "activation_func_clamp_value");
 	REFUSED(llama, mtp_num_layers, 1, "mtp_num_layers");
 	REFUSED(gpt2, hidden_size, 66, "not a multiple of num_attention_heads");
 	REFUSED(gpt2, squared_relu, true, "squared_relu");

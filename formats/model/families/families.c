@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "formats/io/regular.h"
 #include "formats/io/whole.h"
@@ -20,6 +21,7 @@ static struct {
 	size_t read_count;
 	const struct mfs_family *all[MOST + 1]; /* without bases, in their order */
 	const char *names;
+	uint64_t added;	      /* a hash of the files of mfs_families_add() */
 	struct mfs_error why; /* a built-in one cannot be read */
 } families;
 
@@ -205,7 +207,15 @@ int mfs_families_add(const char *path, struct mfs_error *err)
 	if (!f->architecture)
 		return mfs_fail(err, -EINVAL, "%s: [family] has no 'architecture'", file);
 	rc = put(f, err);
-	return rc ? rc : list(err);
+	if (rc)
+		return rc;
+	families.added = XXH64(bytes, len, families.added + 1);
+	return list(err);
+}
+
+uint64_t mfs_families_stamp(void)
+{
+	return families.added;
 }
 
 /* ---- names ---- */
@@ -228,4 +238,42 @@ bool mfs_family_is_called(const struct mfs_family *f, const char *text)
 {
 	return !strcasecmp(text, f->name) || !strcmp(text, f->model_type) ||
 	       !strcmp(text, f->architecture) || has_word(f->also, text);
+}
+
+/* ---- who makes models of a family ---- */
+
+/* True if the class is the stem with a kind of class behind it. */
+static bool is_class_of(const char *provider, const char *stem, size_t len)
+{
+	static const char *const kinds[] = {"ModelProvider", "ModelConfig", "Provider", "Config"};
+
+	if (strncmp(provider, stem, len) != 0)
+		return false;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
+		if (!strncmp(provider + len, kinds[i], strlen(kinds[i])))
+			return true;
+	return false;
+}
+
+bool mfs_family_is_made_by(const struct mfs_family *f, const char *provider)
+{
+	for (const char *stem = f->providers; stem; stem = strpbrk(stem, " ,")) {
+		size_t len;
+
+		stem += strspn(stem, " ,\t");
+		len = strcspn(stem, " ,\t");
+		if (len && is_class_of(provider, stem, len))
+			return true;
+	}
+	return false;
+}
+
+bool mfs_provider_is_plain(const char *provider)
+{
+	mfs_families();
+	for (size_t i = 0; i < families.read_count; i++)
+		if (!(families.read[i]->required & MFS_HAS(OWN_MODULES)) &&
+		    mfs_family_is_made_by(families.read[i], provider))
+			return true;
+	return false;
 }

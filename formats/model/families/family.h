@@ -33,11 +33,18 @@
 	X(GELU, "gelu", "GELU")                                                                    \
 	X(GELU_EXACT, "gelu-exact", "GELU by erf (bias_gelu_fusion off)")                          \
 	X(QUICK_GEGLU, "quick-geglu", "quick GEGLU (quick_geglu)")                                 \
+	X(GLU_OFFSET, "glu-offset", "1 added to the linear half of a GLU (glu_linear_offset)")     \
+	X(GLU_CLAMP, "glu-clamp", "a clamped GLU (activation_func_clamp_value)")                   \
+	X(GEGLU, "geglu", "GELU with a gate (GEGLU)")                                              \
 	X(RELU2, "relu2", "squared ReLU (squared_relu)")                                           \
 	X(LINEAR_BIAS, "linear-bias", "linear biases (add_bias_linear)")                           \
 	X(QKV_BIAS, "qkv-bias", "qkv biases alone (add_qkv_bias)")                                 \
 	X(QK_NORM, "qk-norm", "query and key norms (qk_layernorm)")                                \
+	X(QK_NORM_WIDE, "qk-norm-wide", "query and key norms over all heads at once")              \
 	X(QK_L2_NORM, "qk-l2-norm", "L2-normalised queries and keys (qk_l2_norm)")                 \
+	X(SINKS, "sinks", "a learned offset in the softmax of each head (softmax_type learnable)") \
+	X(SOFTMAX_SCALE, "softmax-scale", "another scale of attention scores (softmax_scale)")     \
+	X(SOFT_CAPS, "soft-caps", "soft caps (attn_logit_softcapping, final_logit_softcapping)")   \
 	X(OUTPUT_GATE, "output-gate", "an attention output gate (attention_output_gate)")          \
 	X(GQA, "gqa", "grouped queries (num_query_groups)")                                        \
 	X(HEAD_DIM, "head-dim", "a head size other than hidden_size / heads (kv_channels)")        \
@@ -54,7 +61,11 @@
 	X(ROPE_LLAMA3, "rope-llama3", "Llama 3's rotary scaling (use_rope_scaling)")               \
 	X(ROPE_LINEAR, "rope-linear",                                                              \
 	  "linear rotary scaling (rotary_seq_len_interpolation_factor)")                           \
+	X(ROPE_TWO_BASES, "rope-two-bases",                                                        \
+	  "another rotary base in layers with a window (rotary_base)")                             \
 	X(YARN, "yarn", "YaRN rotary scaling")                                                     \
+	X(YARN_UNROUNDED, "yarn-unrounded",                                                        \
+	  "YaRN between fractions of pairs (yarn_correction_range_round_to_int off)")              \
 	X(ROPE_SCALED_TWICE, "rope-scaled-twice", "two rotary scalings at once")                   \
 	X(WINDOW, "window", "sliding-window attention (window_size)")                              \
 	X(WINDOW_MIXED, "window-mixed", "layers without the window (window_attn_skip_freq)")       \
@@ -80,6 +91,7 @@
 	X(Q_LORA, "q-lora", "a low-rank query projection (q_lora_rank)")                           \
 	X(SCALED_SOFTMAX, "scaled-softmax", "mscale_all_dim without YaRN")                         \
 	X(MTP, "mtp", "multi-token prediction (mtp_num_layers)")                                   \
+	X(OWN_MODULES, "own-modules", "modules of Megatron-Bridge's own")                          \
 	X(FOREIGN, "foreign", "an argument without a counterpart")
 
 enum mfs_feature {
@@ -109,6 +121,7 @@ enum mfs_dim {
 	MFS_DIM_QKV,
 	MFS_DIM_HEADS, /* heads * head */
 	MFS_DIM_HEAD,  /* kv_channels */
+	MFS_DIM_KEYS,  /* groups * head */
 	MFS_DIM_VOCAB, /* padded */
 	MFS_DIM_POSITIONS,
 	MFS_DIM_EXPERTS,
@@ -134,10 +147,11 @@ enum mfs_rule {
 	MFS_RULE_V,
 	MFS_RULE_Q_PAIRS, /* where HF, too, has the two of a rotary pair side by side */
 	MFS_RULE_K_PAIRS,
-	MFS_RULE_QKV,  /* [all q; all k; all v] */
-	MFS_RULE_HEAD, /* a vector over one head, reordered as rotary pairs are */
-	MFS_RULE_GATE, /* first half */
-	MFS_RULE_UP,   /* second half */
+	MFS_RULE_QKV,	  /* [all q; all k; all v] */
+	MFS_RULE_HEAD,	  /* a vector over one head, reordered as rotary pairs are */
+	MFS_RULE_GATE,	  /* first half */
+	MFS_RULE_UP,	  /* second half */
+	MFS_RULE_GATE_UP, /* row of the gate, row of up, row of the gate, ... along the last axis */
 };
 
 enum mfs_scope {
@@ -159,9 +173,10 @@ struct mfs_family_tensor {
 	enum mfs_scope scope;
 	enum mfs_layer_kind kind;
 	mfs_features when, unless; /* any of when (0: always) and none of unless */
-	bool experts;		   /* one per expert */
-	bool transposed;	   /* HF stores [in, out] */
-	bool norm;		   /* a weight that zero-centred norms store as weight - 1 */
+	bool experts;		   /* of experts: one for each, or stacked */
+	bool stacked;	 /* HF has those of all experts in one tensor, along its first axis */
+	bool transposed; /* HF stores [in, out] */
+	bool norm;	 /* a weight that zero-centred norms store as weight - 1 */
 };
 
 enum mfs_config_kind {
@@ -195,6 +210,11 @@ enum mfs_config_value {
 	MFS_VALUE_GROUP_TOPK,
 	MFS_VALUE_DENSE_LAYERS,	   /* numbers of the layers without experts */
 	MFS_VALUE_MLP_LAYER_TYPES, /* "dense" or "sparse" for each layer */
+	MFS_VALUE_GELU_TANH,	   /* "gelu_pytorch_tanh", under any of its names */
+	MFS_VALUE_QUERY_PRE_ATTN,  /* 1 / softmax_scale^2 */
+	MFS_VALUE_WINDOW_LEFT,	   /* without the token itself */
+	MFS_VALUE_ALTERNATING,	   /* layer types: sliding, full, sliding, ... */
+	MFS_VALUE_ROTARY_DIM,	   /* how many numbers of a head are rotated */
 	MFS_VALUE_NORM_TOPK,	   /* Megatron normalises sigmoid scores if top k is above 1 */
 };
 
@@ -244,10 +264,15 @@ struct mfs_family {
 	const char *also;	  /* other model types and architectures, "a, b"; NULL: none */
 	const char *layer_prefix; /* "model.layers.{i}." */
 	const char *about;	  /* which models these are, for people; NULL: not said */
-	const char *proved;	  /* by which peers; NULL: none can check it */
-	const char *impossible;	  /* why Megatron cannot express it; it has no tensors */
-	const char *defaults;	  /* a JSON object */
-	unsigned order;		  /* families are tried in this order, then by name */
+	/* Megatron-Bridge's and NeMo's classes of this family's models, "Gemma, CodeGemma", without
+	 * ModelProvider and what stands behind. Such a class adds nothing to its fields, unless the
+	 * family requires own-modules. */
+	const char *providers;
+	const char *proved;	/* by which peers; NULL: none can check it */
+	const char *vllm;	/* vLLM packs it as a Llama: the version that was compared */
+	const char *impossible; /* why Megatron cannot express it; it has no tensors */
+	const char *defaults;	/* a JSON object */
+	unsigned order;		/* families are tried in this order, then by name */
 	bool built_in;
 	bool norms_minus_one; /* HF, too, stores norms as weight - 1 */
 	mfs_features required, optional;
@@ -272,9 +297,17 @@ const char *mfs_family_names(void); /* "llama, qwen2, ..." */
  */
 #define MFS_FAMILY_MAX (256u << 10)
 int mfs_families_add(const char *path, struct mfs_error *err);
+/* Of the bytes of all files that were added, in their order; 0: there are none. */
+uint64_t mfs_families_stamp(void);
 
 /* True if text is its name, model type or architecture, or one of its other ones. */
 bool mfs_family_is_called(const struct mfs_family *f, const char *text);
+
+/* True if the family names the class among its providers. Behind a name stand the kind of class,
+ * and perhaps a size: "Llama2ModelProvider7B", "Llama3Config8B". */
+bool mfs_family_is_made_by(const struct mfs_family *f, const char *provider);
+/* True if a family without own-modules, or a base, names it: the model is all in its fields. */
+bool mfs_provider_is_plain(const char *provider);
 
 /* "linear-bias", for MFS_F_LINEAR_BIAS. */
 const char *mfs_feature_word(enum mfs_feature feature);
@@ -284,6 +317,12 @@ const char *mfs_feature_text(enum mfs_feature feature);
 static inline bool mfs_has_feature(mfs_features set, unsigned feature)
 {
 	return set >> feature & 1;
+}
+
+/* True if HF has a tensor for each expert. */
+static inline bool mfs_is_per_expert(const struct mfs_family_tensor *row)
+{
+	return row->experts && !row->stacked;
 }
 
 /* True if a layer of this kind has the row. */

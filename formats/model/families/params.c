@@ -28,6 +28,8 @@ static const struct mfs_param layer[] = {
 	NORM("pre_mlp_layernorm", HIDDEN),
 	LINEAR("mlp.linear_fc1", FFN, HIDDEN),
 	LINEAR("mlp.linear_fc2", HIDDEN, FFN),
+	NORM("mlp.linear_fc2.post_layernorm", HIDDEN),
+	NORM("self_attention.linear_proj.post_layernorm", HIDDEN),
 	LINEAR("mlp.router", EXPERTS, HIDDEN),
 	VECTOR("mlp.router.expert_bias", EXPERTS),
 	LINEAR("mlp.experts.experts.linear_fc1", MOE_FFN, HIDDEN),
@@ -38,12 +40,22 @@ static const struct mfs_param layer[] = {
 	{0},
 };
 
-/* Both kinds of attention have linear_proj and q_layernorm, with other shapes. */
+/* All kinds of attention have linear_proj and q_layernorm, with other shapes. */
 static const struct mfs_param grouped_queries[] = {
 	LINEAR("self_attention.linear_qkv", QKV, HIDDEN),
 	LINEAR("self_attention.linear_proj", HIDDEN, HEADS),
+	{0},
+};
+
+static const struct mfs_param norms_of_heads[] = {
 	NORM("self_attention.q_layernorm", HEAD),
 	NORM("self_attention.k_layernorm", HEAD),
+	{0},
+};
+
+static const struct mfs_param wide_norms[] = {
+	NORM("self_attention.q_layernorm", HEADS),
+	NORM("self_attention.k_layernorm", KEYS),
 	{0},
 };
 
@@ -75,31 +87,42 @@ static const struct mfs_param *find(const struct mfs_param *rows, const char *na
 	return NULL;
 }
 
+enum mfs_attention mfs_attention_kind(bool mla, bool wide)
+{
+	if (mla)
+		return MFS_ATTENTION_MLA;
+	return wide ? MFS_ATTENTION_WIDE : MFS_ATTENTION_GQA;
+}
+
 /* The tables of a scope, ended by NULL. */
-static const struct mfs_param *const *tables_of(enum mfs_scope scope, bool mla)
+static const struct mfs_param *const *tables_of(enum mfs_scope scope, enum mfs_attention attention)
 {
 	static const struct mfs_param *const ends[] = {outside, NULL};
-	static const struct mfs_param *const gqa_layer[] = {layer, grouped_queries, NULL};
-	static const struct mfs_param *const mla_layer[] = {layer, multi_latent, NULL};
+	static const struct mfs_param *const layers[][4] = {
+		[MFS_ATTENTION_GQA] = {layer, grouped_queries, norms_of_heads, NULL},
+		[MFS_ATTENTION_WIDE] = {layer, grouped_queries, wide_norms, NULL},
+		[MFS_ATTENTION_MLA] = {layer, multi_latent, NULL},
+	};
 	static const struct mfs_param *const mtp_layer[] = {mtp, NULL};
 
 	if (scope == MFS_SCOPE_LAYER)
-		return mla ? mla_layer : gqa_layer;
+		return layers[attention];
 	return scope == MFS_SCOPE_MTP ? mtp_layer : ends;
 }
 
-const struct mfs_param *mfs_param_find(enum mfs_scope scope, const char *name, bool mla)
+const struct mfs_param *mfs_param_find(enum mfs_scope scope, const char *name,
+				       enum mfs_attention attention)
 {
-	const struct mfs_param *const *tables = tables_of(scope, mla), *row = NULL;
+	const struct mfs_param *const *tables = tables_of(scope, attention), *row = NULL;
 
 	while (*tables && !row)
 		row = find(*tables++, name);
 	return row;
 }
 
-void mfs_param_nearest(enum mfs_scope scope, bool mla, struct mfs_nearest *near)
+void mfs_param_nearest(enum mfs_scope scope, enum mfs_attention attention, struct mfs_nearest *near)
 {
-	for (const struct mfs_param *const *t = tables_of(scope, mla); *t; t++)
+	for (const struct mfs_param *const *t = tables_of(scope, attention); *t; t++)
 		for (const struct mfs_param *row = *t; row->name; row++)
 			mfs_nearest_try(near, row->name);
 }

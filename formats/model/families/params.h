@@ -18,10 +18,17 @@ struct mfs_param {
 	bool norm;	 /* a weight that zero-centred norms store as weight - 1 */
 };
 
-/* mla: both kinds of attention use some names, with other shapes. NULL: there is none. */
-const struct mfs_param *mfs_param_find(enum mfs_scope scope, const char *name, bool mla);
+/* Kinds of attention use some names with other shapes. WIDE: grouped queries whose norms
+ * are over all heads at once. */
+enum mfs_attention { MFS_ATTENTION_GQA, MFS_ATTENTION_WIDE, MFS_ATTENTION_MLA };
+enum mfs_attention mfs_attention_kind(bool mla, bool wide);
+
+/* NULL: there is none. */
+const struct mfs_param *mfs_param_find(enum mfs_scope scope, const char *name,
+				       enum mfs_attention attention);
 /* Tries the names of a scope. */
-void mfs_param_nearest(enum mfs_scope scope, bool mla, struct mfs_nearest *near);
+void mfs_param_nearest(enum mfs_scope scope, enum mfs_attention attention,
+		       struct mfs_nearest *near);
 
 /* gated: the rows of fc1 are a gate half and an up half. */
 void mfs_param_axes(const struct mfs_param *p, bool gated, enum mfs_dim ret[2]);

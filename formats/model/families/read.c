@@ -134,7 +134,9 @@ static const struct key {
 	{"allows", read_allows, 0},
 	{"refuses", read_refuses, 0},
 	{"norms", read_norms, 0},
+	{"providers", set_text, FAMILY_FIELD(providers)},
 	{"proved", set_text, FAMILY_FIELD(proved)},
+	{"vllm", set_text, FAMILY_FIELD(vllm)},
 	{"impossible", set_text, FAMILY_FIELD(impossible)},
 };
 

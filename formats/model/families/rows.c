@@ -102,10 +102,11 @@ static int check_param(struct mfs_family_reader *r, enum mfs_scope scope, const 
 	struct mfs_nearest near = {.word = name};
 	char hint[MFS_NEAREST_HINT];
 
-	if (mfs_param_find(scope, name, false) || mfs_param_find(scope, name, true))
+	if (mfs_param_find(scope, name, MFS_ATTENTION_GQA) ||
+	    mfs_param_find(scope, name, MFS_ATTENTION_MLA))
 		return 0;
-	mfs_param_nearest(scope, false, &near);
-	mfs_param_nearest(scope, true, &near);
+	mfs_param_nearest(scope, MFS_ATTENTION_GQA, &near);
+	mfs_param_nearest(scope, MFS_ATTENTION_MLA, &near);
 	mfs_nearest_hint(&near, "", hint);
 	return mfs_fail(r->err, -EINVAL, "'%.80s' is no parameter that a GPTModel has here%s", name,
 			hint);
@@ -131,6 +132,8 @@ static int read_source(struct mfs_family_reader *r, struct mfs_words *w,
 	for (size_t at = w->next; mfs_words_take(w, ","); at = w->next) {
 		if (mfs_words_take(w, "transposed")) {
 			row->transposed = true;
+		} else if (mfs_words_take(w, "stacked")) {
+			row->stacked = true;
 		} else {
 			w->next = at;
 			break;
@@ -151,10 +154,11 @@ static int check_name(struct mfs_family_reader *r, const char *hf, bool experts)
 	if (hole && (strncmp(hole, "{e}", 3) || strpbrk(hole + 3, "{}")))
 		return mfs_fail(r->err, -EINVAL, "'%.80s', expected {e} once at most", hf);
 	if (experts == !hole)
-		return mfs_fail(r->err, -EINVAL,
-				experts ? "'%.80s' is of experts, expected {e} in its name"
-					: "'%.80s' is not of experts, expected a name without {e}",
-				hf);
+		return mfs_fail(
+			r->err, -EINVAL,
+			experts ? "'%.80s' is of experts, expected {e} in its name or 'stacked'"
+				: "'%.80s' is not of experts, expected a name without {e}",
+			hf);
 	return 0;
 }
 
@@ -178,8 +182,11 @@ int mfs_family_read_tensor(struct mfs_family_reader *r, const struct mfs_conf_li
 		rc = mfs_words_conditions(&w, &row->when, &row->unless, r->err);
 	if (!rc) {
 		row->experts = !strncmp(row->name, "mlp.experts.", 12);
-		rc = check_name(r, row->hf, row->experts);
+		rc = check_name(r, row->hf, mfs_is_per_expert(row));
 	}
+	if (!rc && row->stacked && !row->experts)
+		rc = mfs_fail(r->err, -EINVAL, "'%.80s' is not of experts: nothing is stacked",
+			      row->name);
 	if (!rc && row->experts && kind != MFS_LAYER_MOE)
 		rc = mfs_fail(r->err, -EINVAL, "'%.80s' is of experts, expected it in [layer moe]",
 			      row->name);
@@ -207,6 +214,10 @@ static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_
 	case MFS_RULE_K_PAIRS:
 	case MFS_RULE_QKV:
 		return row->shape[0] == MFS_DIM_QKV ? NULL : "q, k and v are of linear_qkv";
+	case MFS_RULE_GATE_UP:
+		if (row->shape[1] != MFS_DIM_NONE && !row->transposed)
+			return "rows alternate along the last axis alone: a matrix is transposed";
+		/* fallthrough */
 	case MFS_RULE_GATE:
 	case MFS_RULE_UP:
 		return gated && mfs_param_is_halved(p)
@@ -220,9 +231,11 @@ static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_
 static int settle_tensor(struct mfs_family_reader *r, struct mfs_family_tensor *row)
 {
 	const struct mfs_family *f = r->family;
-	const bool gated = f->required & (MFS_HAS(SWIGLU) | MFS_HAS(QUICK_GEGLU));
+	const bool gated = f->required & (MFS_HAS(SWIGLU) | MFS_HAS(QUICK_GEGLU) | MFS_HAS(GEGLU));
 	const struct mfs_param *p =
-		mfs_param_find(row->scope, row->name, f->required & MFS_HAS(MLA));
+		mfs_param_find(row->scope, row->name,
+			       mfs_attention_kind(f->required & MFS_HAS(MLA),
+						  f->required & MFS_HAS(QK_NORM_WIDE)));
 	const char *why;
 
 	if (!p)

@@ -34,8 +34,16 @@ const struct mfs_word mfs_word_integers[] = {
 };
 
 const struct mfs_word mfs_word_reals[] = {
-	FIELD(norm_epsilon),	FIELD(rotary_base),	   FIELD(rotary_percent),
-	FIELD(init_method_std), FIELD(moe_aux_loss_coeff), {0},
+	FIELD(norm_epsilon),
+	FIELD(rotary_base),
+	FIELD(rotary_percent),
+	FIELD(init_method_std),
+	FIELD(moe_aux_loss_coeff),
+	FIELD(activation_func_clamp_value),
+	FIELD(rotary_base_local),
+	FIELD(attn_logit_softcapping),
+	FIELD(final_logit_softcapping),
+	{0},
 };
 
 const struct mfs_word mfs_word_values[] = {
@@ -53,6 +61,11 @@ const struct mfs_word mfs_word_values[] = {
 	{"routed_scale", MFS_VALUE_ROUTED_SCALE},
 	{"expert_groups", MFS_VALUE_EXPERT_GROUPS},
 	{"group_topk", MFS_VALUE_GROUP_TOPK},
+	{"gelu_tanh", MFS_VALUE_GELU_TANH},
+	{"query_pre_attn_scalar", MFS_VALUE_QUERY_PRE_ATTN},
+	{"window_left", MFS_VALUE_WINDOW_LEFT},
+	{"alternating_layer_types", MFS_VALUE_ALTERNATING},
+	{"rotary_dim", MFS_VALUE_ROTARY_DIM},
 	{"norm_topk", MFS_VALUE_NORM_TOPK},
 	{"dense_layers", MFS_VALUE_DENSE_LAYERS},
 	{"mlp_layer_types", MFS_VALUE_MLP_LAYER_TYPES},
@@ -69,6 +82,7 @@ const struct mfs_word mfs_word_rules[] = {
 	{"qkv", MFS_RULE_QKV},
 	{"gate", MFS_RULE_GATE},
 	{"up", MFS_RULE_UP},
+	{"gate-up", MFS_RULE_GATE_UP},
 	{0},
 };
 
