@@ -47,6 +47,9 @@ void mfs_ckpt_free(struct mfs_ckpt *ckpt)
 	mfs_arena_release(&ckpt->arena);
 	free(ckpt->found);
 	free(ckpt->storages);
+	free(ckpt->scales);
+	free(ckpt->deltas);
+	mfs_ckpt_free(ckpt->adapter);
 	free(ckpt->chunks);
 	free(ckpt->tensors);
 	free(ckpt->dir);
@@ -88,6 +91,16 @@ int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 		return mfs_fail_nomem(err);
 	memcpy(&ckpt->storages[ckpt->storage_count], s, sizeof(*s));
 	*ret = ckpt->storage_count++;
+	return 0;
+}
+
+int mfs_ckpt_add_scales(struct mfs_ckpt *ckpt, uint32_t storage,
+			const struct mfs_ckpt_scales *scales, struct mfs_error *err)
+{
+	if (mfs_grow(&ckpt->scales, ckpt->scales_count))
+		return mfs_fail_nomem(err);
+	ckpt->scales[ckpt->scales_count++] = *scales;
+	ckpt->storages[storage].scales = ckpt->scales_count;
 	return 0;
 }
 
@@ -183,7 +196,7 @@ static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_
 {
 	char name[MFS_CKPT_NAME_SIZE], a[96], b[96];
 
-	if (t->dtype == p->dtype && t->ndim == p->ndim &&
+	if (t->dtype == p->dtype && t->quantised == p->quantised && t->ndim == p->ndim &&
 	    !memcmp(t->shape, p->shape, sizeof(t->shape)))
 		return 0;
 	return mfs_fail(err, -EINVAL, "%s: tensor '%s': one rank says %s %s, another %s %s",
@@ -220,6 +233,7 @@ static void start_tensor(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *p)
 					.dtype = p->dtype,
 					.ndim = p->ndim,
 					.state = p->state,
+					.quantised = p->quantised,
 					.first_chunk = ckpt->chunk_count};
 	memcpy(t->shape, p->shape, sizeof(p->shape));
 }
@@ -258,10 +272,26 @@ static int make_tensors(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	return 0;
 }
 
+/* Whether the norms of queries are over all heads. No argument of Megatron's says so, but
+ * their size does. */
+static void settle_qk_norms(struct mfs_ckpt *ckpt)
+{
+	struct mfs_megatron_args *a = &ckpt->args;
+	const struct mfs_global_tensor *t = ckpt->tensors;
+
+	for (uint32_t i = 0; i < ckpt->model_count && !a->multi_latent_attention; i++, t++)
+		if (!strcmp(t->name, "decoder.layers.self_attention.q_layernorm.weight")) {
+			a->qk_norm_wide = a->qk_norm_wide || t->shape[0] > (uint64_t)a->kv_channels;
+			return;
+		}
+}
+
 int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	int rc = ckpt->found_count ? make_tensors(ckpt, err) : 0;
 
+	if (!rc)
+		settle_qk_norms(ckpt);
 	if (!rc && !ckpt->model_count)
 		rc = mfs_fail(err, -ENODATA, "%s: no model tensors in it", ckpt->dir);
 	return rc;

@@ -11,6 +11,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/delta.h"
 #include "formats/ckpt/proof.h"
 #include "formats/torch/torch_file.h"
 
@@ -39,6 +40,7 @@ struct mfs_storage {
 	const uint64_t *shape; /* item: shape of the one tensor in it */
 	uint8_t ndim;	       /* likewise */
 	uint32_t crc;	       /* record: of the payload, 0: not computed; item: in the item */
+	uint32_t scales;       /* of 8-bit floats: number of their scales, plus 1; 0: none */
 	_Atomic uint64_t data; /* file offset of the first element, plus 1; 0: not known yet */
 };
 
@@ -49,6 +51,7 @@ struct mfs_found_chunk {
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	uint8_t state; /* enum mfs_state */
+	bool quantised;
 	uint64_t shape[MFS_CKPT_DIMS];
 	struct mfs_chunk chunk;
 };
@@ -70,6 +73,11 @@ struct mfs_ckpt {
 	struct mfs_ckpt_layout layout;
 	struct mfs_storage *storages;
 	uint32_t storage_count;
+	struct mfs_ckpt_scales *scales;
+	uint32_t scales_count;
+	struct mfs_ckpt_delta *deltas; /* ordered by tensor */
+	uint32_t delta_count;
+	struct mfs_ckpt *adapter; /* owned; NULL: there is none */
 	struct mfs_chunk *chunks;
 	struct mfs_global_tensor *tensors;
 	uint32_t tensor_count; /* of all states */
@@ -118,6 +126,9 @@ int mfs_ckpt_add_storage(struct mfs_ckpt *ckpt, const struct mfs_storage *s, uin
 int mfs_ckpt_add_record(struct mfs_ckpt *ckpt, uint32_t file, uint64_t base,
 			const struct mfs_zip_entry *e, enum mfs_dtype dtype, uint32_t *ret,
 			struct mfs_error *err);
+/* Says that a storage holds 8-bit floats, and which scales these have. */
+int mfs_ckpt_add_scales(struct mfs_ckpt *ckpt, uint32_t storage,
+			const struct mfs_ckpt_scales *scales, struct mfs_error *err);
 int mfs_ckpt_add_found(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *found,
 		       struct mfs_error *err);
 int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)

@@ -82,10 +82,19 @@ const struct mfs_ckpt_common *mfs_ckpt_common(const struct mfs_ckpt *ckpt)
 	return ckpt->has_state ? &ckpt->state : NULL;
 }
 
+bool mfs_ckpt_has_state(const struct mfs_ckpt *ckpt, enum mfs_state state)
+{
+	for (uint32_t i = state == MFS_STATE_MODEL ? 0 : ckpt->model_count; i < ckpt->tensor_count;
+	     i++)
+		if (ckpt->tensors[i].state == state)
+			return true;
+	return false;
+}
+
 const char *mfs_state_name(enum mfs_state state)
 {
 	static const char *const names[MFS_STATE_COUNT] = {"", "fp32_param", "exp_avg",
-							   "exp_avg_sq"};
+							   "exp_avg_sq", "momentum_buffer"};
 
 	return names[state];
 }

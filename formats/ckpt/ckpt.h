@@ -36,7 +36,7 @@ enum mfs_ckpt_format {
 
 /*
  * A global tensor is a parameter of the model or one of its optimizer states. In a mixed-precision
- * run the optimizer holds three tensors of the parameter's shape. MAIN is the fp32 copy
+ * run the optimizer (Adam) holds three tensors of the parameter's shape. MAIN is the fp32 copy
  * (megatron/core/optimizer/optimizer.py: Float16OptimizerWithFloat16Params,
  * "fp32_from_fp16_params"; in other formats "fp32_param" or "param").
  */
@@ -45,8 +45,11 @@ enum mfs_state {
 	MFS_STATE_MAIN,
 	MFS_STATE_EXP_AVG,
 	MFS_STATE_EXP_AVG_SQ,
+	MFS_STATE_MOMENTUM, /* of SGD, which has no moments */
 	MFS_STATE_COUNT,
 };
+/* [MFS_STATE_MAIN, MFS_STATE_ADAM_END): what the distributed optimizer has, whose base is Adam. */
+#define MFS_STATE_ADAM_END (MFS_STATE_EXP_AVG_SQ + 1)
 
 #define MFS_ZEROS UINT32_MAX /* storage of a chunk that is zeros and in no file */
 
@@ -63,9 +66,27 @@ struct mfs_global_tensor {
 	int32_t layer, expert;
 	enum mfs_dtype dtype;
 	uint8_t ndim;
-	uint8_t state; /* enum mfs_state */
+	uint8_t state;	/* enum mfs_state */
+	bool quantised; /* its storages hold float8_e4m3fn with scales: mfs_ckpt_scales() */
 	uint64_t shape[MFS_CKPT_DIMS];
 	uint32_t first_chunk, chunk_count;
+};
+
+/* The type of the elements in its storages. */
+static inline enum mfs_dtype mfs_global_tensor_stored(const struct mfs_global_tensor *t)
+{
+	return t->quantised ? MFS_F8_E4M3 : t->dtype;
+}
+
+/*
+ * The scales of a storage that is one matrix of 8-bit floats, row after row (base/fp8.h). They are
+ * a matrix with an element for each block, in a storage of their own.
+ */
+struct mfs_ckpt_scales {
+	uint32_t storage;
+	enum mfs_dtype dtype;		 /* float32 or bfloat16 */
+	uint64_t rows, cols;		 /* of the matrix */
+	uint64_t block_rows, block_cols; /* the last block of a row or column may be smaller */
 };
 
 /* The layout that was found in the files. A size that is not used is 1. */
@@ -78,7 +99,8 @@ struct mfs_ckpt_layout {
 struct mfs_ckpt;
 
 /* What to read besides the model's tensors. */
-#define MFS_CKPT_COMMON 1u /* the state that is no tensor: mfs_ckpt_common() */
+#define MFS_CKPT_COMMON	 1u /* the state that is no tensor: mfs_ckpt_common() */
+#define MFS_CKPT_ADAPTER 2u /* it may hold the tensors of an adapter: ckpt/delta.h */
 
 /* Opened by mfs_ckpt_open() (ckpt/read/open.h), mfs_optim_open() (optim/read/open.h) or
  * mfs_hf_ckpt_open(). */
@@ -122,7 +144,11 @@ struct mfs_ckpt_common {
 };
 const struct mfs_ckpt_common *mfs_ckpt_common(const struct mfs_ckpt *ckpt);
 
-/* The name of a state for messages: "fp32_param", "exp_avg", "exp_avg_sq"; "" for the model. */
+/* True if tensors of this state are among them. */
+bool mfs_ckpt_has_state(const struct mfs_ckpt *ckpt, enum mfs_state state);
+
+/* Megatron's name of a state: "fp32_param", "exp_avg", "exp_avg_sq", "momentum_buffer"; "" for the
+ * model. */
 const char *mfs_state_name(enum mfs_state state);
 
 /* Writes the full name for messages: "decoder.layers.3.mlp.experts.experts.7.linear_fc1.weight". An
@@ -145,6 +171,9 @@ uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret)
  */
 int mfs_ckpt_locate(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *t, uint32_t storage,
 		    uint32_t *ret_file, uint64_t *ret_offset, struct mfs_error *err);
+
+/* The scales of a storage of 8-bit floats. NULL: it has none. */
+const struct mfs_ckpt_scales *mfs_ckpt_scales(const struct mfs_ckpt *ckpt, uint32_t storage);
 
 /* A storage that lies in no container, MFS_ZEROS included, has nothing to locate or check. */
 

@@ -21,6 +21,7 @@ enum mfs_tp_split {
 	MFS_TP_ROWS,  /* axis 0: column-parallel weights and biases, vocabulary */
 	MFS_TP_GATED, /* axis 0; in a gated model each rank holds [its gate rows; its up rows] */
 	MFS_TP_COLS,  /* axis 1: row-parallel weights */
+	MFS_TP_HEADS, /* q and k norms: whole, but axis 0 where they are over all heads */
 	MFS_TP_AUTO,  /* MLA's down projections: whole with TE, axis 0 with the local spec */
 };
 

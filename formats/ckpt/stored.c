@@ -6,6 +6,7 @@
 #include "formats/base/bytes.h"
 #include "formats/ckpt/build.h"
 #include "formats/io/guard.h"
+#include "formats/io/present.h"
 
 #define WINDOW (4u << 20) /* bytes of each side in a guarded step, at least a row */
 
@@ -80,7 +81,7 @@ static int find(struct mfs_ckpt *ckpt, const struct mfs_stored *m, struct side *
 	int rc = mfs_ckpt_locate(ckpt, &t, m->storage, &ret->file, &data, err);
 
 	if (!rc)
-		rc = mfs_fileset_map(ckpt->files, ret->file, &map, err);
+		rc = mfs_fileset_map_part(ckpt->files, ret->file, &map, err);
 	if (rc)
 		return rc;
 	ret->m = m;
@@ -96,6 +97,32 @@ static void willneed(struct mfs_ckpt *ckpt, const struct side *s, uint64_t done,
 				     mfs_min_u64(WINDOW, total - done));
 }
 
+/* Rows [row, end) of one side are there to be read. */
+static int make_present(struct mfs_ckpt *ckpt, const struct side *s, unsigned element, uint64_t row,
+			uint64_t end, struct mfs_present *present, struct mfs_error *err)
+{
+	const struct mfs_stored *m = s->m;
+	const uint64_t from = row * m->stride[0];
+	const uint64_t last = (end - 1) * m->stride[0] + (m->shape[1] - 1) * m->stride[1];
+
+	return mfs_present_add(present, ckpt->files, s->file, s->offset + from * element,
+			       (last - from + 1) * element, err);
+}
+
+static int compare_present(struct mfs_ckpt *ckpt, struct step *s, struct mfs_error *err)
+{
+	struct mfs_present present = {0};
+	int rc = make_present(ckpt, s->a, s->element, s->row, s->end, &present, err);
+
+	if (!rc)
+		rc = make_present(ckpt, s->b, s->element, s->row, s->end, &present, err);
+	if (!rc && mfs_guard_run(compare_rows, s))
+		rc = mfs_fail(err, -EIO, "%s: tensor '%s' or '%s' cannot be read", ckpt->dir,
+			      s->a->m->name, s->b->m->name);
+	mfs_present_release(&present);
+	return rc;
+}
+
 static int compare(struct mfs_ckpt *ckpt, const struct side *a, const struct side *b,
 		   uint64_t *ret_row, struct mfs_error *err)
 {
@@ -103,14 +130,15 @@ static int compare(struct mfs_ckpt *ckpt, const struct side *a, const struct sid
 	const uint64_t bytes = a->m->shape[1] * element, rows = bytes ? a->m->shape[0] : 0;
 	const uint64_t each = bytes && bytes < WINDOW ? WINDOW / bytes : 1;
 	struct step s = {a, b, element, 0, 0};
+	int rc;
 
 	while (s.row < rows && s.row == s.end) {
 		s.end = s.row + mfs_min_u64(each, rows - s.row);
 		willneed(ckpt, a, s.end * bytes, rows * bytes);
 		willneed(ckpt, b, s.end * bytes, rows * bytes);
-		if (mfs_guard_run(compare_rows, &s))
-			return mfs_fail(err, -EIO, "%s: tensor '%s' or '%s' cannot be read",
-					ckpt->dir, a->m->name, b->m->name);
+		rc = compare_present(ckpt, &s, err);
+		if (rc)
+			return rc;
 		mfs_fileset_served(ckpt->files, 2 * each * bytes);
 	}
 	*ret_row = s.row == rows ? MFS_SAME : s.row;

@@ -11,10 +11,17 @@
 
 #include "formats/ckpt/ckpt.h"
 
+#define MFS_NO_AXIS UINT8_MAX
+
 /*
  * A box of a target, and the box of its source that fills it. Axis a of the target is axis
  * src_axis[a] of the source, which begins at src_lo[src_axis[a]] and goes in steps of step[a]
- * elements. Other axes of the source stay at src_lo. src NULL: the box is zeros.
+ * elements. Other axes of the source stay at src_lo. An axis of MFS_NO_AXIS has no axis of the
+ * source, as that of stacked experts. src NULL: the box is zeros.
+ *
+ * Where tensors alternate along the last axis (gate, up, gate, up, ...), that axis has lanes, and a
+ * box lies in one of them: element i of its last axis is element i * lanes + lane of the target.
+ * All boxes of a target have as many.
  */
 struct mfs_box_map {
 	const struct mfs_global_tensor *src;
@@ -22,12 +29,14 @@ struct mfs_box_map {
 	uint64_t src_lo[MFS_CKPT_DIMS];
 	uint64_t step[MFS_CKPT_DIMS];
 	uint8_t src_axis[MFS_CKPT_DIMS];
+	uint8_t lane, lanes; /* lanes 0: one */
 };
 
 typedef int (*mfs_emit_box)(const struct mfs_box_map *m, void *arg);
 
-/* Operation on each element. ADD_ONE is for norms that are stored as weight - 1. */
-enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE };
+/* What becomes of each element. ADD_ONE is for norms that are stored as weight - 1. QUANTISE and
+ * SCALES are those of fp8_target.h, whose boxes are the matrix'. */
+enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE, MFS_OP_QUANTISE, MFS_OP_SCALES };
 
 struct mfs_target {
 	const struct mfs_target_kind *kind;

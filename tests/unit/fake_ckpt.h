@@ -117,6 +117,21 @@ static inline struct mfs_megatron_args fake_deepseek(void)
 	return a;
 }
 
+static inline struct mfs_megatron_args fake_gpt_oss(void)
+{
+	static const uint8_t slides[] = {1, 0};
+	struct mfs_megatron_args a = fake_mixtral();
+
+	a.swiglu = false;
+	a.quick_geglu = a.add_bias_linear = a.learnable_softmax = a.yarn_unrounded = true;
+	a.glu_linear_offset = 1;
+	a.activation_func_clamp_value = 7;
+	a.position_embedding_type = "yarn";
+	a.window_size = 128;
+	a.window_layers = slides;
+	return a;
+}
+
 /* One pointer per name, as readers give it. */
 static inline const char *fake_intern(struct mfs_ckpt *c, const char *name)
 {
@@ -161,6 +176,8 @@ static inline void fake_attention(struct mfs_ckpt *c, const char *p, int32_t l)
 		fake_add(c, p, "self_attention.linear_qkv.bias", l, -1, qkv, 0);
 	if (a->add_bias_linear)
 		fake_add(c, p, "self_attention.linear_proj.bias", l, -1, h, 0);
+	if (a->learnable_softmax)
+		fake_add(c, p, "self_attention.core_attention.softmax_offset", l, -1, heads, 0);
 	if (a->qk_layernorm) {
 		fake_add(c, p, "self_attention.q_layernorm.weight", l, -1, d, 0);
 		fake_add(c, p, "self_attention.k_layernorm.weight", l, -1, d, 0);
@@ -198,9 +215,15 @@ static inline void fake_experts(struct mfs_ckpt *c, const char *p, int32_t l)
 	fake_add(c, p, "mlp.router.weight", l, -1, a->num_experts, h);
 	if (a->moe_router_enable_expert_bias)
 		fake_add(c, p, "mlp.router.expert_bias", l, -1, a->num_experts, 0)->dtype = MFS_F32;
+	if (a->add_bias_linear)
+		fake_add(c, p, "mlp.router.bias", l, -1, a->num_experts, 0);
 	for (int32_t e = 0; e < a->num_experts; e++) {
 		fake_add(c, p, "mlp.experts.experts.linear_fc1.weight", l, e, 2 * f, h);
 		fake_add(c, p, "mlp.experts.experts.linear_fc2.weight", l, e, h, f);
+		if (!a->add_bias_linear)
+			continue;
+		fake_add(c, p, "mlp.experts.experts.linear_fc1.bias", l, e, 2 * f, 0);
+		fake_add(c, p, "mlp.experts.experts.linear_fc2.bias", l, e, h, 0);
 	}
 	if (shared == MFS_UNSET)
 		return;

@@ -246,6 +246,54 @@ START_TEST(test_a_nemo_checkpoint)
 }
 END_TEST
 
+/* Renames a tensor in an index to one of the same length. */
+static void rename_in(const char *dir, const char *index, const char *from, const char *to)
+{
+	size_t len, found = 0;
+	uint8_t *bytes = unit_slurp(in(dir, index), &len), *at = bytes;
+
+	ck_assert_uint_eq(strlen(from), strlen(to));
+	while ((at = memmem(at, len - (size_t)(at - bytes), from, strlen(from)))) {
+		memcpy(at, to, strlen(to));
+		found++;
+	}
+	ck_assert_uint_gt(found, 0);
+	unit_write(dir, index, bytes, len);
+	free(bytes);
+}
+
+static unsigned warnings_of(const char *dir, const char *part)
+{
+	const char *const *warnings;
+	unsigned found = 0;
+
+	unit_ok(mfs_optim_open(dir, &ckpt, &err), &err);
+	for (uint32_t i = mfs_ckpt_warnings(ckpt, &warnings); i-- > 0;)
+		found += strstr(warnings[i], part) != NULL;
+	mfs_ckpt_free(ckpt);
+	return found;
+}
+
+/* NeMo's and torch's own optimizers are left out, and that is said. */
+static const struct {
+	const char *fixture, *index, *from, *to;
+} optimizers[] = {
+	{NEMO, "weights/.metadata", "module.decoder.final_layernorm.weight",
+	 "optimizer.state.exp_avg.module.norm__"},
+	{DCP, ".metadata", "model.module.decoder.final_layernorm.weight",
+	 "optimizer.state.exp_avg.model.module.norm__"},
+};
+
+START_TEST(test_optimizers_that_are_not_read)
+{
+	const char *dir = copy_of(optimizers[_i].fixture);
+
+	ck_assert_uint_eq(warnings_of(dir, "the optimizer's state"), 0);
+	rename_in(dir, optimizers[_i].index, optimizers[_i].from, optimizers[_i].to);
+	ck_assert_uint_eq(warnings_of(dir, "such as 'optimizer.state.exp_avg."), 1);
+}
+END_TEST
+
 START_TEST(test_a_nemo_checkpoint_without_a_context)
 {
 	const char *dir = copy_of(NEMO);
@@ -538,6 +586,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_arguments_of_a_run_config);
 	tcase_add_test(c, test_a_nemo_checkpoint);
 	tcase_add_test(c, test_a_nemo_checkpoint_without_a_context);
+	tcase_add_loop_test(c, test_optimizers_that_are_not_read, 0,
+			    sizeof(optimizers) / sizeof(*optimizers));
 	tcase_add_test(c, test_a_plain_dcp_checkpoint);
 	tcase_add_test(c, test_torch_dist_without_metadata_json);
 	tcase_add_test(c, test_a_rank_that_is_missing);

@@ -10,6 +10,7 @@
 
 struct addition {
 	mfs_value state;
+	bool adapters;
 	const struct mfs_yaml_node *config;
 	const char *name; /* of the file */
 };
@@ -21,7 +22,7 @@ static int add_args(void *arg, struct mfs_pickle_writer *w, mfs_value dict, stru
 	if (dict != a->state)
 		return 0;
 	mfs_pickle_name(w, "args");
-	return mfs_model_config_write(w, a->config, a->name, err);
+	return mfs_model_config_write(w, a->config, a->name, a->adapters, err);
 }
 
 /* The state as bytes of a pickle, with the arguments behind its last pair. */
@@ -91,7 +92,7 @@ static int read_args(struct mfs_ckpt *ckpt, const struct mfs_yaml_node *config, 
 	int rc;
 
 	mfs_pickle_begin(&w, &bytes, 2);
-	rc = mfs_model_config_write(&w, config, name, err);
+	rc = mfs_model_config_write(&w, config, name, ckpt->what & MFS_CKPT_ADAPTER, err);
 	if (rc)
 		mfs_pickle_abandon(&w);
 	else
@@ -125,7 +126,8 @@ int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_err
 int mfs_ckpt_complete_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, const char *file,
 			    mfs_value *state, struct mfs_error *err)
 {
-	struct addition a = {.state = *state, .name = MFS_RUN_CONFIG};
+	struct addition a = {
+		.state = *state, .adapters = ckpt->what & MFS_CKPT_ADAPTER, .name = MFS_RUN_CONFIG};
 	struct mfs_yaml_node *config = NULL;
 	struct mfs_arena arena = {0};
 	uint32_t id;
@@ -140,6 +142,22 @@ int mfs_ckpt_complete_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, con
 	a.config = config;
 	if (!rc)
 		rc = replace_doc(f, &a, file, state, err);
+	mfs_arena_release(&arena);
+	return rc ? (mfs_fail_in(err, "%s", ckpt->dir), rc) : 0;
+}
+
+int mfs_ckpt_read_lora(struct mfs_ckpt *ckpt, struct mfs_lora_config *ret, struct mfs_error *err)
+{
+	struct mfs_yaml_node *config = NULL;
+	struct mfs_arena arena = {0};
+	uint32_t id;
+	int rc = mfs_fileset_add(ckpt->files, MFS_RUN_CONFIG, &id, err);
+
+	if (rc)
+		return rc;
+	rc = read_yaml(ckpt, id, MFS_RUN_CONFIG, &arena, &config, err);
+	if (!rc)
+		rc = mfs_model_config_lora(config, MFS_RUN_CONFIG, ret, err);
 	mfs_arena_release(&arena);
 	return rc ? (mfs_fail_in(err, "%s", ckpt->dir), rc) : 0;
 }

@@ -4,6 +4,7 @@
 #define MFS_CKPT_READ_CONFIG_H
 
 #include "formats/ckpt/build.h"
+#include "formats/torch/model_config.h"
 
 #define MFS_RUN_CONFIG "run_config.yaml"
 
@@ -18,5 +19,9 @@ int mfs_ckpt_complete_state(struct mfs_ckpt *ckpt, struct mfs_torch_file *f, con
 /* Reads the arguments from file name of the checkpoint's. -ENOENT: there is none; -EINVAL,
  * -ENOTSUP: see mfs_model_config_write(). */
 int mfs_ckpt_read_config(struct mfs_ckpt *ckpt, const char *name, struct mfs_error *err);
+
+/* What run_config.yaml says of a run's adapters. Errors: those of mfs_model_config_lora(); -ENOENT:
+ * there is no such file. */
+int mfs_ckpt_read_lora(struct mfs_ckpt *ckpt, struct mfs_lora_config *ret, struct mfs_error *err);
 
 #endif

@@ -241,6 +241,25 @@ static enum mfs_dist_maker maker_of(const struct mfs_ckpt *ckpt)
 		       : MFS_DIST_MEGATRON;
 }
 
+/* The optimizer's state of others than Megatron is not read, which is no reason to keep anybody
+ * from the weights. Who resumes a run from them should know. */
+static int warn_of_optimizer(struct mfs_dist_reader *r)
+{
+	const char *key = NULL;
+
+	for (uint32_t i = 0; i < r->dcp.tensor_count && !key; i++)
+		if (!strncmp(r->dcp.tensors[i].key, "optim", 5))
+			key = r->dcp.tensors[i].key;
+	if (r->maker == MFS_DIST_MEGATRON || !key)
+		return 0;
+	return mfs_ckpt_warn(r->ckpt,
+			     "the optimizer's state, such as '%.120s', is not read: Megatron views "
+			     "have the weights alone",
+			     key)
+		       ? mfs_fail_nomem(r->err)
+		       : 0;
+}
+
 int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_error *err)
 {
 	int rc = 0;
@@ -261,6 +280,8 @@ int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_e
 		rc = check_stages(r);
 	if (!rc)
 		rc = mfs_dist_add_tensors(r);
+	if (!rc)
+		rc = warn_of_optimizer(r);
 	if (!rc)
 		note_layout(ckpt);
 	return rc;

@@ -245,7 +245,7 @@ int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 		mfs_fail_in(r->err, "%s", r->ckpt->dir);
 		return rc;
 	}
-	if (refused)
+	if (refused && !(r->ckpt->what & MFS_CKPT_ADAPTER))
 		return mfs_fail(r->err, -ENOTSUP,
 				"%s/" METADATA ": '%s' is of %s, and its model is not shown "
 				"without it",

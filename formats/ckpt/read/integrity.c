@@ -135,10 +135,10 @@ static int list(struct check *c, struct mfs_error *err)
 	return 0;
 }
 
-static bool is_of_checkpoint(const char *name)
+bool mfs_integrity_must_name(const char *name)
 {
-	return !strcmp(name, ".metadata") || !strcmp(name, "common.pt") ||
-	       mfs_str_ends(name, ".distcp");
+	return !strcmp(name, ".metadata") || !strcmp(name, "metadata.json") ||
+	       !strcmp(name, "common.pt") || mfs_str_ends(name, ".distcp");
 }
 
 /* Files that nothing is known of. */
@@ -151,7 +151,7 @@ static void check_unnamed(const struct check *c, void (*bad)(void *, const struc
 	struct dirent *d;
 
 	while (dir && (d = readdir(dir))) {
-		if (!is_of_checkpoint(d->d_name) || json_object_get(c->files, d->d_name))
+		if (!mfs_integrity_must_name(d->d_name) || json_object_get(c->files, d->d_name))
 			continue;
 		mfs_error_set(&problem, -EINVAL, "%s does not name '%s'", MANIFEST, d->d_name);
 		bad(arg, &problem);

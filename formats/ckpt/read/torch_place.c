@@ -41,6 +41,17 @@ static enum mfs_tp_split resolve_auto(const struct mfs_torch_reader *r, const st
 									   : MFS_TP_ROWS;
 }
 
+/* Norms of queries and keys: of one head, which all ranks have, or over all of the rank's
+ * heads. MLA's are of what all ranks have. */
+static enum mfs_tp_split resolve_heads(const struct mfs_torch_reader *r, const struct local *l)
+{
+	const struct mfs_megatron_args *a = &r->ckpt->args;
+	const bool is_head = l->t->ndim && l->t->shape[0] == (uint64_t)a->kv_channels;
+
+	return a->multi_latent_attention || (is_head && !a->qk_norm_wide) ? MFS_TP_NONE
+									  : MFS_TP_ROWS;
+}
+
 /* Splits along an axis: this rank's part of the global tensor. */
 static int place_split(struct mfs_torch_reader *r, struct local *l, unsigned axis)
 {
@@ -80,6 +91,8 @@ static int place(struct mfs_torch_reader *r, struct local *l)
 {
 	enum mfs_tp_split split = l->name.tp;
 
+	if (split == MFS_TP_HEADS)
+		split = resolve_heads(r, l);
 	if (split == MFS_TP_AUTO)
 		split = resolve_auto(r, l);
 	if (split == MFS_TP_GATED && !mfs_args_gated(&r->ckpt->args))

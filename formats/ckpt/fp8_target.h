@@ -1,0 +1,43 @@
+/*
+ * A matrix that is shown as float8_e4m3fn, and its scales: two targets that are made of one. A
+ * block's scale follows from the largest magnitude in it (base/fp8.h), so whoever reads a byte of
+ * either needs all of a block first. What was found out is kept: 4 bytes for each block that was
+ * touched, and for the others of its matrix.
+ */
+#ifndef MFS_CKPT_FP8_TARGET_H
+#define MFS_CKPT_FP8_TARGET_H
+
+#include <stdatomic.h>
+
+#include "formats/ckpt/target.h"
+
+/* What is known of a matrix' scales. */
+struct mfs_fp8_scales {
+	uint64_t rows, cols; /* of the matrix */
+	uint64_t block_rows, block_cols;
+	uint64_t grid_rows, grid_cols;
+	/* Bits of a float32 each, row after row; 0: not known yet, as no scale is 0. NULL until a
+	 * plan is made (mfs_fp8_scales_ready()). */
+	_Atomic(_Atomic uint32_t *) bits;
+};
+
+struct mfs_fp8_target {
+	struct mfs_target base;	     /* float8_e4m3fn; of the scales: float32 */
+	const struct mfs_target *of; /* a matrix of float32, bfloat16 or float16 */
+	struct mfs_fp8_scales *scales;
+	const char *suffix; /* of the name */
+};
+
+/* Both targets of a matrix in blocks of block_rows and block_cols; 0: it is one block, and its
+ * scale has no axes. suffix: of the scales' name. of must outlive them, and scales must be
+ * zero-filled. -ENOTSUP: of is no such matrix. */
+int mfs_fp8_targets_init(struct mfs_fp8_target *weight, struct mfs_fp8_target *scale,
+			 struct mfs_fp8_scales *scales, const struct mfs_target *of,
+			 uint64_t block_rows, uint64_t block_cols, const char *suffix,
+			 struct mfs_error *err);
+
+/* Makes room for all scales. Any thread. -ENOMEM. */
+int mfs_fp8_scales_ready(struct mfs_fp8_scales *scales, struct mfs_error *err);
+void mfs_fp8_scales_release(struct mfs_fp8_scales *scales);
+
+#endif
