@@ -129,6 +129,8 @@ static bool take_option(struct mfs_cmdline *c, int opt, char **argv, int *ret_ex
 
 	switch (opt) {
 	case 'o':
+		if (c->o_list)
+			mfs_buf_printf(c->o_list, "%s%s", c->o_list->len ? "," : "", optarg);
 		if (!mfs_options_parse_o(optarg, &c->options, &err))
 			return true;
 		return stop(ret_exit, mfs_usage_error("%s", err.msg));

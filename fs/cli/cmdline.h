@@ -8,7 +8,7 @@
 
 #include "fs/cli/options.h"
 
-#define MFS_CMDLINE_ARGUMENTS 3
+#define MFS_CMDLINE_ARGUMENTS 64
 #define MFS_CMDLINE_SWITCHES  8
 #define MFS_CMDLINE_VALUED    24
 
@@ -42,6 +42,9 @@ struct mfs_cmdline {
 	const char *letters; /* "qj": -q is the first switch, -j the second; NULL: no letters */
 	char number_letter;  /* 'n': -n N sets *number; 0: there is none */
 	uint64_t *number;
+	/* All lists of -o, with commas between them, for a command that has several SOURCEs; NULL:
+	 * nobody wants them. */
+	struct mfs_buf *o_list;
 
 	struct mfs_options options; /* this and arguments are filled in by mfs_cmdline_parse() */
 	const char *arguments[MFS_CMDLINE_ARGUMENTS];

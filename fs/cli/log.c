@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "fs/cli/log.h"
 
 #include <errno.h>
@@ -5,15 +6,19 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/base/buf.h"
+
 #define LINE 2048 /* bytes of a message; a longer one is cut */
 
-static atomic_bool debug, background;
+static atomic_bool debug, background, json;
+static char *file_path; /* of file; set before there are threads */
 static atomic_int file = -1;
 static const char *_Atomic mount = "";
 
@@ -32,15 +37,46 @@ const char *mfs_log_mount(void)
 	return mount;
 }
 
-int mfs_log_open(const char *path, struct mfs_error *err)
+void mfs_log_set_json(void)
 {
-	/* A FIFO without a reader must not block the mount, here or later. */
+	json = true;
+}
+
+/* A FIFO without a reader must not block the mount, here or later. */
+static int open_file(const char *path, struct mfs_error *err)
+{
 	int fd =
 		open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
 
+	return fd < 0 ? mfs_fail_errno(err, "cannot open the log '%s'", path) : fd;
+}
+
+int mfs_log_open(const char *path, struct mfs_error *err)
+{
+	int fd = open_file(path, err);
+
 	if (fd < 0)
-		return mfs_fail_errno(err, "cannot open the log '%s'", path);
+		return fd;
+	file_path = strdup(path);
 	file = fd;
+	return 0;
+}
+
+/* Other threads write to the number of the old descriptor, which the new file gets. */
+int mfs_log_reopen(struct mfs_error *err)
+{
+	int fd;
+
+	if (file < 0 || !file_path)
+		return 0;
+	fd = open_file(file_path, err);
+	if (fd < 0)
+		return fd;
+	if (dup3(fd, file, O_CLOEXEC) < 0) {
+		close(fd);
+		return mfs_fail_errno(err, "cannot open the log '%s'", file_path);
+	}
+	close(fd);
 	return 0;
 }
 
@@ -62,20 +98,35 @@ static const char *name_of(int priority)
 	return priority >= 0 && priority <= LOG_DEBUG ? names[priority] : "note";
 }
 
+static void add_json(struct mfs_buf *line, const char *when, int priority, const char *text)
+{
+	mfs_buf_printf(line, "{\"time\":\"%s\",\"level\":\"%s\",\"pid\":%ld,\"mount\":", when,
+		       name_of(priority), (long)getpid());
+	mfs_buf_add_json(line, mfs_log_mount());
+	mfs_buf_adds(line, ",\"message\":");
+	mfs_buf_add_json(line, text);
+	mfs_buf_adds(line, "}\n");
+}
+
 /* One write() a message, so that lines of several threads and mounts do not mix. */
 static void to_file(int fd, int priority, const char *text)
 {
-	char line[LINE + 128], when[32];
+	struct mfs_buf line = {0};
+	char when[32];
 	struct tm tm;
 	time_t now = time(NULL);
-	ssize_t written;
-	int len;
+	ssize_t written = 0;
 
 	strftime(when, sizeof(when), "%FT%T%z", localtime_r(&now, &tm));
-	len = snprintf(line, sizeof(line), "%s mcorefs[%ld] %s: %s\n", when, (long)getpid(),
-		       name_of(priority), text);
-	written = write(fd, line, (size_t)len);
+	if (json)
+		add_json(&line, when, priority, text);
+	else
+		mfs_buf_printf(&line, "%s mcorefs[%ld] %s: %s\n", when, (long)getpid(),
+			       name_of(priority), text);
+	if (!line.failed)
+		written = write(fd, line.data, line.len);
 	(void)written; /* a failure cannot be reported */
+	mfs_buf_release(&line);
 }
 
 void mfs_vlog(int priority, const char *fmt, va_list ap)
@@ -92,7 +143,9 @@ void mfs_vlog(int priority, const char *fmt, va_list ap)
 		text[--len] = '\0';
 	if (fd >= 0)
 		to_file(fd, priority, text);
-	if (!background)
+	if (!background && json)
+		to_file(STDERR_FILENO, priority, text);
+	else if (!background)
 		fprintf(stderr, "mcorefs: %s\n", text);
 	else if (fd < 0)
 		syslog(priority, "%s", text);

@@ -15,6 +15,7 @@
 
 /* A size below this without a unit is refused: its unit was probably forgotten. */
 #define LEAST_BARE_SIZE 65536
+#define TIMEOUT_MOST	600 /* seconds */
 
 struct option_row;
 
@@ -102,6 +103,21 @@ static int replace_string(const char **field, const char *value, struct mfs_erro
 	return 0;
 }
 
+/* Makes a path absolute, since a daemon leaves its working directory. */
+static int replace_path(const char **field, const char *value, struct mfs_error *err)
+{
+	char *cwd = *value == '/' ? NULL : getcwd(NULL, 0), *path = NULL;
+	int rc;
+
+	if (!cwd)
+		return replace_string(field, value, err);
+	rc = asprintf(&path, "%s/%s", cwd, value) < 0 ? mfs_fail_nomem(err)
+						      : replace_string(field, path, err);
+	free(path);
+	free(cwd);
+	return rc;
+}
+
 static int set_arch(struct mfs_options *opt, const struct option_row *row, const char *value,
 		    struct mfs_error *err)
 {
@@ -184,6 +200,26 @@ static int set_shard_size(struct mfs_options *opt, const struct option_row *row,
 	return take_size(row, value, "5GB or 512MiB", &opt->view.shard_size, err);
 }
 
+static int set_cache_size(struct mfs_options *opt, const struct option_row *row, const char *value,
+			  struct mfs_error *err)
+{
+	return take_size(row, value, "100GB or 512MiB", &opt->view.cache_size, err);
+}
+
+static int set_timeout(struct mfs_options *opt, const struct option_row *row, const char *value,
+		       struct mfs_error *err)
+{
+	const char *end;
+	uint64_t v;
+
+	if (parse_digits(value, &end, &v) || *end || !v || v > TIMEOUT_MOST)
+		return mfs_fail(err, -EINVAL,
+				"option '%s' takes a number of seconds from 1 to %d, not '%s'",
+				row->name, TIMEOUT_MOST, value);
+	opt->view.timeout = (unsigned)v;
+	return 0;
+}
+
 static int set_spec(struct mfs_options *opt, const struct option_row *row, const char *value,
 		    struct mfs_error *err)
 {
@@ -203,6 +239,15 @@ static int set_no_optim(struct mfs_options *opt, const struct option_row *row, c
 	(void)row, (void)value, (void)err;
 	opt->view.no_optim = true;
 	return 0;
+}
+
+/* The optimizer's state is that of a model without the adapter. */
+static int set_adapter(struct mfs_options *opt, const struct option_row *row, const char *value,
+		       struct mfs_error *err)
+{
+	(void)row;
+	opt->view.no_optim = true;
+	return replace_path(&opt->view.adapter, value, err);
 }
 
 static int set_verify(struct mfs_options *opt, const struct option_row *row, const char *value,
@@ -235,19 +280,11 @@ static int set_prefetch(struct mfs_options *opt, const struct option_row *row, c
 
 /* ---- options of datasets ---- */
 
-/* Makes a path absolute, since a daemon leaves its working directory. */
-static int replace_path(const char **field, const char *value, struct mfs_error *err)
+static int set_cache(struct mfs_options *opt, const struct option_row *row, const char *value,
+		     struct mfs_error *err)
 {
-	char *cwd = *value == '/' ? NULL : getcwd(NULL, 0), *path = NULL;
-	int rc;
-
-	if (!cwd)
-		return replace_string(field, value, err);
-	rc = asprintf(&path, "%s/%s", cwd, value) < 0 ? mfs_fail_nomem(err)
-						      : replace_string(field, path, err);
-	free(path);
-	free(cwd);
-	return rc;
+	(void)row;
+	return replace_path(&opt->view.cache, value, err);
 }
 
 static int add_data(struct mfs_options *opt, const struct option_row *row, const char *value,
@@ -364,17 +401,74 @@ static int set_log(struct mfs_options *opt, const struct option_row *row, const 
 	return replace_path(&opt->log, value, err);
 }
 
+static int set_log_format(struct mfs_options *opt, const struct option_row *row, const char *value,
+			  struct mfs_error *err)
+{
+	if (strcmp(value, "json") && strcmp(value, "text"))
+		return mfs_fail(err, -EINVAL, "option '%s' takes 'json' or 'text', not '%s'",
+				row->name, value);
+	opt->log_json = !strcmp(value, "json");
+	return 0;
+}
+
+/* The path of a file has a slash; of addresses only unix:PATH has one. */
+static bool is_metrics_file(const char *value)
+{
+	return strchr(value, '/') && strncmp(value, "unix:", 5);
+}
+
+static int set_metrics(struct mfs_options *opt, const struct option_row *row, const char *value,
+		       struct mfs_error *err)
+{
+	opt->metrics_file = is_metrics_file(value);
+	if (opt->metrics_file)
+		return replace_path(&opt->metrics, value, err);
+	if (!strchr(value, ':'))
+		return mfs_fail(err, -EINVAL,
+				"option '%s' takes HOST:PORT, or the path of a file with a '/' in "
+				"it, not '%s'",
+				row->name, value);
+	return replace_string(&opt->metrics, value, err);
+}
+
+static int set_setuid(struct mfs_options *opt, const struct option_row *row, const char *value,
+		      struct mfs_error *err)
+{
+	(void)row;
+	return replace_string(&opt->run_as, value, err);
+}
+
+static int set_drop_privileges(struct mfs_options *opt, const struct option_row *row,
+			       const char *value, struct mfs_error *err)
+{
+	(void)row, (void)value, (void)err;
+	opt->drop_privileges = true;
+	return 0;
+}
+
+static int set_sandbox(struct mfs_options *opt, const struct option_row *row, const char *value,
+		       struct mfs_error *err)
+{
+	(void)row, (void)value, (void)err;
+	opt->sandbox = true;
+	return 0;
+}
+
 /* Options without an effect are here because mount(8), fstab and autofs pass them. nosuid and nodev
  * are libfuse's default, and a read-only mount keeps no access times. */
 static const struct option_row table[] = {
 	{"arch", VALUED, set_arch},
 	{"family", VALUED, add_family},
 	{"ref", VALUED, set_ref},
+	{"adapter", VALUED, set_adapter},
 	{"vocab_size", VALUED, set_vocab_size},
 	{"shard_size", VALUED, set_shard_size},
 	{"spec", VALUED, set_spec},
 	{"no_optim", BARE, set_no_optim},
 	{"verify", VALUED, set_verify},
+	{"cache", VALUED, set_cache},
+	{"cache_size", VALUED, set_cache_size},
+	{"timeout", VALUED, set_timeout},
 
 	{"data", VALUED, add_data},
 	{"merge", VALUED, set_merge},
@@ -393,7 +487,12 @@ static const struct option_row table[] = {
 	{"arrow_batch", VALUED, set_arrow_batch},
 
 	{"log", VALUED, set_log},
+	{"log_format", VALUED, set_log_format},
+	{"metrics", VALUED, set_metrics},
 	{"prefetch", VALUED, set_prefetch},
+	{"setuid", VALUED, set_setuid},
+	{"drop_privileges", BARE, set_drop_privileges},
+	{"sandbox", BARE, set_sandbox},
 	{"allow_other", BARE, allow_other},
 	{"allow_root", BARE, allow_other},
 	{"auto_unmount", BARE, forward},
@@ -495,10 +594,12 @@ static bool is_setting(const struct option_row *row)
 }
 
 /* True if the option's value is a path, which is kept absolute. */
-static bool is_path(const struct option_row *row)
+static bool is_path(const struct option_row *row, const char *value)
 {
+	if (row->apply == set_metrics)
+		return is_metrics_file(value);
 	return row->apply == add_data || row->apply == set_data_file || row->apply == set_log ||
-	       row->apply == add_family;
+	       row->apply == add_family || row->apply == set_cache || row->apply == set_adapter;
 }
 
 static int add_setting(struct mfs_options *opt, const struct option_row *row, const char *value,
@@ -508,7 +609,7 @@ static int add_setting(struct mfs_options *opt, const struct option_row *row, co
 	const char *path = NULL;
 	int rc = 0;
 
-	if (value && is_path(row)) {
+	if (value && is_path(row, value)) {
 		rc = replace_path(&path, value, err);
 		value = path;
 	}
@@ -533,7 +634,7 @@ static int apply_option(struct mfs_options *opt, char *name, struct mfs_error *e
 		return 0; /* for systemd, gvfs, udisks */
 	row = find_row(name);
 	if (!row)
-		return unknown_option(name, err);
+		return opt->sloppy ? 0 : unknown_option(name, err);
 	if (row->rule == VALUED && (!value || !*value))
 		return mfs_fail(err, -EINVAL, "option '%s' needs a value: %s=...", name, name);
 	if (row->rule == BARE && value)
@@ -577,11 +678,18 @@ int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_er
 		before = name;
 	}
 	free(copy);
-	if (!rc && opt->said_rw && !opt->data.cache && !opt->remount)
+	if (!rc && opt->said_rw && !opt->data.cache && !opt->remount && !opt->mount8)
 		return mfs_fail(err, -EROFS,
 				"option 'rw' is refused: a mount of mcorefs is read-only without "
 				"'dataset_cache'");
 	return rc;
+}
+
+void mfs_options_for_mount8(struct mfs_options *opt, bool sloppy)
+{
+	opt->mount8 = true;
+	opt->view.may_be_empty = true;
+	opt->sloppy = sloppy;
 }
 
 static int unknown_letter(char **argv, struct mfs_error *err)
@@ -650,7 +758,11 @@ void mfs_options_release(struct mfs_options *opt)
 {
 	free((char *)opt->view.arch);
 	free((char *)opt->view.ref);
+	free((char *)opt->view.adapter);
+	free((char *)opt->view.cache);
 	free((char *)opt->log);
+	free((char *)opt->metrics);
+	free((char *)opt->run_as);
 	release_data(&opt->data);
 	mfs_buf_release(&opt->settings);
 	mfs_buf_release(&opt->fuse);

@@ -26,21 +26,32 @@ struct mfs_options {
 	bool debug;		      /* -d */
 	bool single_thread;	      /* -s */
 	bool allow_other;
-	bool read_only;	 /* ro is given after any rw: dataset_cache takes no files either */
-	bool said_rw;	 /* rw is given after any ro */
-	const char *log; /* log=FILE, absolute; NULL: syslog. Owned */
-	bool remount;	 /* change an existing mount */
-	struct mfs_buf
-		settings;    /* options with an effect, without ro and rw (fs/mount/remount.h) */
-	bool said_prefetch;  /* prefetch=N is given */
-	unsigned prefetch;   /* its N, fetchers; 0: only the kernel reads ahead */
-	struct mfs_buf fuse; /* a list for libfuse: "allow_other,max_read=65536" */
+	bool read_only;	     /* ro is given after any rw: dataset_cache takes no files either */
+	bool said_rw;	     /* rw is given after any ro */
+	const char *log;     /* log=FILE, absolute; NULL: syslog. Owned */
+	bool log_json;	     /* log_format=json */
+	const char *metrics; /* metrics=: ADDR, or the absolute path of a file; NULL: none. Owned */
+	bool metrics_file;   /* it is a path */
+	bool remount;	     /* change an existing mount */
+	const char *run_as;  /* setuid=USER: who serves once it is mounted; NULL. Owned */
+	bool drop_privileges;	 /* no capabilities then */
+	bool sandbox;		 /* only what serving needs then (fs/rights/rights.h) */
+	bool mount8;		 /* mount(8) gives the options: rw may mean nothing */
+	bool sloppy;		 /* mount -s: options that nobody knows are passed over */
+	struct mfs_buf settings; /* options with an effect, without ro and rw (fs/fuse/remount.h) */
+	bool said_prefetch;	 /* prefetch=N is given */
+	unsigned prefetch;	 /* its N, fetchers; 0: only the kernel reads ahead */
+	struct mfs_buf fuse;	 /* a list for libfuse: "allow_other,max_read=65536" */
 };
 
 /* opt begins zero-filled. A later value of an option replaces an earlier one. -EINVAL: an option
  * is unknown, lacks its value or has a wrong one; the message names it. -EROFS: rw is given without
  * dataset_cache, so nothing is writable. */
 int mfs_options_parse_o(const char *list, struct mfs_options *opt, struct mfs_error *err);
+
+/* The lists come from mount(8), which says rw for lack of ro: dataset_cache decides what can be
+ * written, and rw is no error. Called before any list is parsed. */
+void mfs_options_for_mount8(struct mfs_options *opt, bool sloppy);
 
 /* SOURCE MOUNTPOINT [-o list] [-f] [-d] [-s], in any order; argv[0] is skipped. -EINVAL. */
 int mfs_options_parse_mount(int argc, char **argv, struct mfs_options *opt, struct mfs_error *err);

@@ -45,6 +45,8 @@ static void print_family(struct mfs_frame *frame, const struct mfs_family *f)
 	print_set(frame, "may have", f->optional);
 	mfs_frame_row(frame, "proved", f->proved ? MFS_PLAIN : MFS_YELLOW, "%s",
 		      f->proved ? f->proved : unproved);
+	if (f->vllm)
+		mfs_frame_row(frame, "vllm/tpN", MFS_PLAIN, "as vLLM %s", f->vllm);
 	if (!f->built_in)
 		mfs_frame_row(frame, "file", MFS_PLAIN, "%s", f->file);
 }
@@ -104,6 +106,7 @@ static json_t *family_json(const struct mfs_family *f)
 	json_object_set_new(o, "requires", set_json(f->required));
 	json_object_set_new(o, "allows", set_json(f->optional));
 	json_object_set_new(o, "proved", mfs_json_string(f->proved));
+	json_object_set_new(o, "vllm", mfs_json_string(f->vllm));
 	json_object_set_new(o, "impossible", mfs_json_string(f->impossible));
 	json_object_set_new(o, "tensors", tensors_json(f));
 	return o;

@@ -16,6 +16,9 @@
 #define WINDOW	     (8u << 20)
 #define LOCAL_HEADER 30 /* bytes before the name: PKWARE APPNOTE 4.3.7 */
 #define MAX_PICKLES  64 /* of a stream that is no ZIP */
+#define FIRST_READ   (4u << 10)
+/* Pickles of an honest file do not overlap: each of its bytes is gone through less than twice. */
+#define MAX_WALKED(size) (4 * (size) + (1u << 20))
 
 struct scan {
 	int fd;
@@ -23,6 +26,7 @@ struct scan {
 	mfs_pickle_found found;
 	void *arg;
 	uint32_t pickles, imports;
+	uint64_t walked; /* bytes of pickles that were gone through */
 	struct mfs_error *err;
 };
 
@@ -57,6 +61,12 @@ static int scan_bytes(struct scan *s, uint64_t at, size_t len, uint64_t *ret_end
 		rc = mfs_pickle_globals(bytes, len, count_import, s, &end, s->err);
 	free(bytes);
 	*ret_end = at + end;
+	s->walked += rc == -ENODATA ? len : end;
+	if ((!rc || rc == -ENODATA || rc == -EINVAL) && s->walked > MAX_WALKED(s->size))
+		return mfs_fail(s->err, -EFBIG,
+				"its pickles lie in one another: what is behind byte %llu is not "
+				"scanned",
+				(unsigned long long)at);
 	return rc;
 }
 
@@ -66,7 +76,7 @@ static int scan_pickle(struct scan *s, uint64_t at, uint64_t *ret_end)
 {
 	const uint64_t left = s->size - at;
 	const uint32_t before = s->imports;
-	size_t len = 64u << 10;
+	size_t len = FIRST_READ;
 	int rc;
 
 	while ((rc = scan_bytes(s, at, mfs_min_u64(left, len), ret_end)) == -ENODATA &&

@@ -180,6 +180,15 @@ static void list_kind(struct listing *l, const struct mfs_place *at,
 	}
 }
 
+/* Nobody wonders where it is not: that is no failure. */
+static bool is_extra(const struct mfs_place *at, const struct mfs_views_entry *e)
+{
+	for (unsigned i = e->first; i < e->end; i++)
+		if (!at->views->table->kinds[i]->is_extra)
+			return false;
+	return true;
+}
+
 /* Lists a directory of views. */
 static void list_group(struct listing *l, const struct mfs_place *at,
 		       const struct mfs_views_entry *e)
@@ -187,10 +196,10 @@ static void list_group(struct listing *l, const struct mfs_place *at,
 	for (unsigned i = e->first; i < e->end; i++) {
 		const struct mfs_view_kind *kind = at->views->table->kinds[i];
 
-		if (at->views->why_not[i])
-			add_lack(l, at, kind->name, at->views->why_not[i]);
-		else
+		if (!at->views->why_not[i])
 			list_kind(l, at, kind, kind->name + strlen(e->name) + 1);
+		else if (!kind->is_extra)
+			add_lack(l, at, kind->name, at->views->why_not[i]);
 	}
 }
 
@@ -198,7 +207,8 @@ static void list_entry(struct listing *l, const struct mfs_place *at,
 		       const struct mfs_views_entry *e)
 {
 	if (e->why_not) {
-		add_lack(l, at, e->name, e->why_not);
+		if (!is_extra(at, e))
+			add_lack(l, at, e->name, e->why_not);
 	} else if (e->is_group) {
 		enter(l, at->views->mtime_ns, e->name);
 		list_group(l, at, e);

@@ -294,6 +294,7 @@ static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 	it->checked = ckpt;
 	it->format = formats[mfs_ckpt_format(ckpt)];
 	it->content = mfs_iteration_content(mfs_ckpt_files(ckpt), &it->mtime_ns);
+	it->identity = mfs_fileset_identity(mfs_ckpt_files(ckpt));
 	return mfs_views_look(&it->views, &origin, mfs_fileset_access(mfs_ckpt_files(ckpt)),
 			      it->mtime_ns);
 }
@@ -509,6 +510,11 @@ const char *mfs_iteration_reason(const struct mfs_iteration *it)
 struct mfs_views *mfs_iteration_views(struct mfs_iteration *it)
 {
 	return &it->views;
+}
+
+uint64_t mfs_iteration_identity(const struct mfs_iteration *it)
+{
+	return it->identity;
 }
 
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it)

@@ -36,6 +36,7 @@ struct mfs_iteration {
 	char *marker;	      /* complete iteration: the file that changes with a new save */
 	uint64_t stamp;	      /* state of the directory at the last look */
 	uint64_t content;     /* complete iteration: hash of its files */
+	uint64_t identity;    /* the same, on all machines that see the files */
 	struct mfs_save save; /* complete iteration: its files */
 	/* Incomplete iteration: the save that was shown before; it belongs to an older object,
 	 * which stays. */

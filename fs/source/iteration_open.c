@@ -12,6 +12,7 @@
 #include "formats/ckpt/read/open.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/optim/read/open.h"
+#include "fs/source/adapter.h"
 #include "fs/source/iteration.h"
 #include "fs/source/root.h"
 
@@ -32,11 +33,12 @@ static int check_same_save(struct mfs_iteration *it, struct mfs_ckpt *model, str
 }
 
 /* If -o verify= was given, bytes are proved before they are used. */
-static int demand_proof(const struct mfs_iteration *it, struct mfs_ckpt *ckpt,
-			struct mfs_error *err)
+static int finish_ckpt(const struct mfs_iteration *it, struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	int rc = mfs_ckpt_demand(ckpt, it->options->verify, err);
 
+	if (!rc)
+		rc = mfs_adapter_attach(ckpt, it->options, err);
 	if (rc)
 		mfs_ckpt_free(ckpt);
 	return rc;
@@ -48,7 +50,7 @@ int mfs_iteration_read_model(const struct mfs_iteration *it, struct mfs_ckpt **r
 	int rc = it->hf ? mfs_hf_ckpt_open(it->path, it->options->arch, 0, ret, err)
 			: mfs_ckpt_open(it->path, 0, ret, err);
 
-	return rc ? rc : demand_proof(it, *ret, err);
+	return rc ? rc : finish_ckpt(it, *ret, err);
 }
 
 static int open_model(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err)
@@ -101,7 +103,7 @@ static int open_full(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs
 	rc = it->options->no_optim ? mfs_ckpt_open(it->path, MFS_CKPT_COMMON, ret, err)
 				   : mfs_optim_open(it->path, ret, err);
 	if (!rc)
-		rc = demand_proof(it, *ret, err);
+		rc = finish_ckpt(it, *ret, err);
 	if (!rc) {
 		rc = check_rest(it, *ret, err);
 		if (!rc)

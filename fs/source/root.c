@@ -18,6 +18,7 @@
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
 #include "formats/model/hf_ckpt.h"
+#include "formats/remote/mirror.h"
 #include "fs/data/data.h"
 #include "fs/source/iteration.h"
 #include "fs/view/keeper.h"
@@ -40,15 +41,19 @@ enum source_kind {
 };
 
 struct mfs_root {
-	char *source; /* absolute */
+	struct mfs_mirror *mirror; /* NULL: SOURCE is on this machine */
+	char *url;		   /* of SOURCE, if it has a mirror */
+	char *source;		   /* absolute */
 	char *arch, *ref;
 	struct mfs_view_options options;
 	struct mfs_data_options no_data; /* used without options of datasets */
 	struct mfs_data *data;		 /* NULL: none */
 	enum source_kind kind;
 	struct mfs_keeper *keeper; /* of all iterations */
+	bool keeper_is_own;
 	_Atomic(struct held_snapshot *) snapshot;
-	_Atomic int64_t looked; /* monotonic ns of the last look */
+	_Atomic int64_t looked;	  /* monotonic ns of the last look */
+	_Atomic int64_t mtime_ns; /* of SOURCE at the last look; 0: not known */
 
 	pthread_mutex_t refresh; /* of the fields below */
 	struct mfs_tracker tracker;
@@ -317,6 +322,18 @@ static void close_idle(const struct mfs_root *root)
 		mfs_iteration_close_idle(it);
 }
 
+static int64_t source_mtime(const struct mfs_root *root)
+{
+	char tracker[PATH_MAX];
+	struct stat st;
+	int64_t ns = mfs_root_stat(root, &st) ? 0 : mfs_ns(st.st_mtim);
+
+	snprintf(tracker, sizeof(tracker), "%s/%s", root->source, MFS_TRACKER_FILE);
+	if (!stat(tracker, &st) && mfs_ns(st.st_mtim) > ns)
+		ns = mfs_ns(st.st_mtim);
+	return ns;
+}
+
 /* Looks at SOURCE, under the refresh lock. */
 static int look(struct mfs_root *root, struct mfs_error *err)
 {
@@ -345,6 +362,7 @@ static int look(struct mfs_root *root, struct mfs_error *err)
 	if (same_snapshot(before, &now->public))
 		goto done;
 	now->older = old;
+	atomic_store(&root->mtime_ns, source_mtime(root));
 	atomic_store(&root->snapshot, now);
 	now = NULL;
 done:
@@ -369,6 +387,23 @@ int mfs_root_refresh(struct mfs_root *root, bool force, struct mfs_error *err)
 	}
 	rc = look(root, err);
 	pthread_mutex_unlock(&root->refresh);
+	return rc;
+}
+
+/* A source on another machine is shown as a directory of this one. */
+static int open_mirror(struct mfs_root *root, const char *source, struct mfs_error *err)
+{
+	const struct mfs_view_options *opt = &root->options;
+	const struct mfs_mirror_options mirror = {
+		.cache = opt->cache, .cache_size = opt->cache_size, .timeout = opt->timeout};
+	int rc;
+
+	root->url = strdup(source);
+	if (!root->url)
+		return mfs_fail_nomem(err);
+	rc = mfs_mirror_open(source, &mirror, &root->mirror, err);
+	if (!rc && !(root->source = strdup(mfs_mirror_path(root->mirror))))
+		rc = mfs_fail_nomem(err);
 	return rc;
 }
 
@@ -433,7 +468,7 @@ static int refuse(const struct mfs_root *root, struct mfs_error *err)
 	if (!access(adapter, F_OK))
 		return mfs_fail(err, -ENOTSUP,
 				"'%s' is a LoRA adapter of PEFT (adapter_config.json), and not a "
-				"model: merge it into its model (merge_and_unload), and mount that",
+				"model: mount its model, with -o adapter=DIR",
 				root->source);
 	return mfs_fail(err, -ENODATA,
 			"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
@@ -444,33 +479,50 @@ static int refuse(const struct mfs_root *root, struct mfs_error *err)
 			root->source, MFS_TRACKER_FILE);
 }
 
+/* What a directory is by its names. -ENODATA: none of them says. */
+static int kind_of(const char *source, enum source_kind *ret, struct mfs_error *err)
+{
+	char tracker[PATH_MAX];
+	int rc = 0;
+
+	snprintf(tracker, sizeof(tracker), "%s/%s", source, MFS_TRACKER_FILE);
+	if (mfs_iteration_looks_like_one(source))
+		*ret = SOURCE_ITERATION;
+	else if (!access(tracker, F_OK))
+		*ret = SOURCE_ROOT;
+	else if (mfs_hf_ckpt_looks_like_one(source))
+		*ret = SOURCE_HF;
+	else if (has_candidates(source, &rc, err))
+		*ret = SOURCE_ROOT;
+	else if (!rc && mfs_data_looks_like_one(source))
+		*ret = SOURCE_DATA;
+	else
+		return rc ? rc : -ENODATA;
+	return 0;
+}
+
+bool mfs_root_looks_like_one(const char *dir)
+{
+	enum source_kind kind;
+
+	return !kind_of(dir, &kind, NULL);
+}
+
 /* Finds out what SOURCE is. An empty directory with the name of an iteration is one: its save may
  * begin soon. */
 static int detect(struct mfs_root *root, struct mfs_error *err)
 {
 	const char *base = strrchr(root->source, '/') + 1;
-	char tracker[PATH_MAX];
 	int64_t number;
-	int rc = 0;
+	int rc = kind_of(root->source, &root->kind, err);
 
-	snprintf(tracker, sizeof(tracker), "%s/%s", root->source, MFS_TRACKER_FILE);
-	if (mfs_iteration_looks_like_one(root->source))
+	if (rc && rc != -ENODATA)
+		return rc;
+	if (rc && mfs_iteration_number(base, &number))
 		root->kind = SOURCE_ITERATION;
-	else if (!access(tracker, F_OK))
-		root->kind = SOURCE_ROOT;
-	else if (mfs_hf_ckpt_looks_like_one(root->source))
-		root->kind = SOURCE_HF;
-	else if (has_candidates(root->source, &rc, err))
+	else if (rc && root->options.may_be_empty && holds_logs_alone(root->source))
 		root->kind = SOURCE_ROOT;
 	else if (rc)
-		return rc;
-	else if (mfs_data_looks_like_one(root->source))
-		root->kind = SOURCE_DATA;
-	else if (mfs_iteration_number(base, &number))
-		root->kind = SOURCE_ITERATION;
-	else if (root->options.may_be_empty && holds_logs_alone(root->source))
-		root->kind = SOURCE_ROOT;
-	else
 		return refuse(root, err);
 	/* Files that are shown unchanged come from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)
@@ -481,8 +533,8 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 static int resolve(struct mfs_root *root, const char *source, struct mfs_error *err)
 {
 	struct stat st;
-
-	int rc = mfs_data_path(source, &root->source, err);
+	int rc = mfs_mirror_is_url(source) ? open_mirror(root, source, err)
+					   : mfs_data_path(source, &root->source, err);
 
 	if (rc)
 		return rc;
@@ -511,8 +563,22 @@ static int open_data(struct mfs_root *root, struct mfs_error *err)
 	return mfs_data_open(alone ? root->source : NULL, root->options.data, &root->data, err);
 }
 
+int mfs_root_named(const char *source, char **ret, struct mfs_error *err)
+{
+	if (!mfs_mirror_is_url(source))
+		return mfs_data_path(source, ret, err);
+	*ret = strdup(source);
+	return *ret ? 0 : mfs_fail_nomem(err);
+}
+
 int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
 		  struct mfs_error *err)
+{
+	return mfs_root_open_with(source, opt, NULL, ret, err);
+}
+
+int mfs_root_open_with(const char *source, const struct mfs_view_options *opt,
+		       struct mfs_keeper *keeper, struct mfs_root **ret, struct mfs_error *err)
 {
 	struct mfs_root *root = calloc(1, sizeof(*root));
 	int rc;
@@ -520,7 +586,8 @@ int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct
 	if (!root)
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&root->refresh, NULL);
-	root->keeper = mfs_keeper_new(MFS_KEEP_OPEN);
+	root->keeper_is_own = !keeper;
+	root->keeper = keeper ? keeper : mfs_keeper_new(MFS_KEEP_OPEN);
 	rc = root->keeper ? copy_options(root, opt) : -ENOMEM;
 	if (rc)
 		rc = mfs_fail_nomem(err);
@@ -556,9 +623,12 @@ void mfs_root_free(struct mfs_root *root)
 		root->iterations = it->older;
 		mfs_iteration_free(it);
 	}
-	mfs_keeper_free(root->keeper);
+	if (root->keeper_is_own)
+		mfs_keeper_free(root->keeper);
 	pthread_mutex_destroy(&root->refresh);
 	mfs_data_free(root->data);
+	mfs_mirror_free(root->mirror);
+	free(root->url);
 	free(root->arch);
 	free(root->ref);
 	free(root->source);
@@ -567,7 +637,7 @@ void mfs_root_free(struct mfs_root *root)
 
 const char *mfs_root_source(const struct mfs_root *root)
 {
-	return root->source;
+	return root->url ? root->url : root->source;
 }
 
 const struct mfs_root_snapshot *mfs_root_snapshot(struct mfs_root *root)
@@ -591,6 +661,18 @@ int mfs_root_stat(const struct mfs_root *root, struct stat *ret)
 	char path[PATH_MAX];
 
 	return mfs_root_path(root, path, sizeof(path)) ? -1 : stat(path, ret);
+}
+
+int64_t mfs_root_mtime(const struct mfs_root *root)
+{
+	return atomic_load(&root->mtime_ns);
+}
+
+bool mfs_root_remote(const struct mfs_root *root, struct mfs_cache_stats *ret)
+{
+	if (root->mirror)
+		*ret = mfs_mirror_stats(root->mirror);
+	return root->mirror;
 }
 
 int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret)

@@ -1,7 +1,7 @@
 /*
- * SOURCE as a person names it: a checkpoint root with its iterations, one iteration directory, an
- * HF directory, or datasets (fs/data/data.h). An HF directory counts as one iteration without a
- * name. Each of these may have datasets beside it.
+ * SOURCE as a person names it, by its path or a URL (formats/remote/mirror.h): a checkpoint root
+ * with its iterations, one iteration directory, an HF directory, or datasets (fs/data/data.h). An
+ * HF directory counts as one iteration without a name. Each of these may have datasets beside it.
  *
  * A checkpoint root changes: a training run adds iterations and moves its tracker.
  * mfs_root_refresh() looks again and adds iterations that are complete. What was once shown stays
@@ -23,6 +23,7 @@ struct mfs_data;
 struct mfs_dataset;
 struct mfs_held;
 struct mfs_iteration;
+struct mfs_keeper;
 struct stat;
 struct statvfs;
 struct mfs_root;
@@ -49,15 +50,31 @@ struct mfs_root_snapshot {
  */
 int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct mfs_root **ret,
 		  struct mfs_error *err);
+/* The same, with a keeper of checkpoints and views that several roots share (fs/view/keeper.h), and
+ * that outlives them. NULL: it has its own. */
+int mfs_root_open_with(const char *source, const struct mfs_view_options *opt,
+		       struct mfs_keeper *keeper, struct mfs_root **ret, struct mfs_error *err);
 void mfs_root_free(struct mfs_root *root);
+/* Whether names in a directory say that it is a SOURCE. Nothing is opened. */
+bool mfs_root_looks_like_one(const char *dir);
 
+/* A SOURCE as it will be called wherever the program is: its real path, or the URL. The caller
+ * frees it. -ENOENT; -errno. */
+int mfs_root_named(const char *source, char **ret, struct mfs_error *err);
+/* The same of an open one. */
 const char *mfs_root_source(const struct mfs_root *root);
 /* The directory, or for a prefix its .idx. Sets errno. */
 int mfs_root_stat(const struct mfs_root *root, struct stat *ret);
 /* The path of that. */
 int mfs_root_path(const struct mfs_root *root, char *ret, size_t size);
+/* When names in SOURCE had come or gone, or its tracker had been written, when the snapshot was
+ * made; ns. 0: not known. SOURCE is not asked, which may hang. */
+int64_t mfs_root_mtime(const struct mfs_root *root);
 /* The file system of SOURCE. -errno. */
 int mfs_root_statvfs(const struct mfs_root *root, struct statvfs *ret);
+struct mfs_cache_stats;
+/* What its cache has counted (formats/remote/cache.h). False: SOURCE is no URL. */
+bool mfs_root_remote(const struct mfs_root *root, struct mfs_cache_stats *ret);
 /* False: SOURCE is an HF directory, which is the snapshot's latest; or it has only datasets. */
 bool mfs_root_has_iterations(const struct mfs_root *root);
 /* False: SOURCE has only datasets, and the snapshot is empty. */
@@ -77,6 +94,9 @@ const char *mfs_iteration_reason(const struct mfs_iteration *it);
  * error. */
 struct mfs_views *mfs_iteration_views(struct mfs_iteration *it);
 int64_t mfs_iteration_mtime(const struct mfs_iteration *it); /* ns */
+/* Names, sizes and times of the files that it was found with: another one after a new save, and the
+ * same on all machines that see the files, and after these were mounted again. */
+uint64_t mfs_iteration_identity(const struct mfs_iteration *it);
 /* A reader has met a source that is not the one that was opened. The next look checks all files.
  * Any thread. */
 void mfs_iteration_suspect(struct mfs_iteration *it);

@@ -8,6 +8,7 @@
 
 #include "formats/base/str.h"
 #include "formats/ckpt/ckpt.h"
+#include "formats/io/slurp.h"
 #include "fs/sums/signature.h"
 
 struct check {
@@ -160,7 +161,7 @@ int mfs_sums_read(const struct mfs_sums_source *from, struct mfs_sums *ret, stru
 	char beside[4096];
 	size_t len;
 	void *text;
-	int rc = mfs_signature_slurp(from->file, MFS_SUMS_MAX_BYTES, &text, &len, err);
+	int rc = mfs_slurp(from->file, MFS_SUMS_MAX_BYTES, &text, &len, err);
 
 	if (rc)
 		return rc;

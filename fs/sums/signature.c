@@ -1,7 +1,6 @@
 #include "fs/sums/signature.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <openssl/bio.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -9,46 +8,18 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "formats/io/regular.h"
-#include "formats/io/whole.h"
+#include "formats/io/slurp.h"
 
 #define MAX_KEY	      (64u << 10)
 #define MAX_SIGNATURE (64u << 10)
-
-int mfs_signature_slurp(const char *path, size_t most, void **ret, size_t *ret_len,
-			struct mfs_error *err)
-{
-	void *bytes = NULL;
-	struct stat st;
-	int fd, rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, &st);
-
-	if (rc)
-		return mfs_fail(err, rc, "cannot open '%s': %s", path, mfs_open_regular_why(rc));
-	if ((uint64_t)st.st_size > most)
-		rc = mfs_fail(err, -EFBIG, "'%s' has %lld bytes, at most %zu are read", path,
-			      (long long)st.st_size, most);
-	else if (!(bytes = malloc((size_t)st.st_size + 1)))
-		rc = mfs_fail_nomem(err);
-	else if ((rc = mfs_pread_whole(fd, 0, bytes, (size_t)st.st_size)))
-		mfs_error_set(err, rc, "cannot read '%s': %s", path, strerror(-rc));
-	close(fd);
-	if (rc) {
-		free(bytes);
-		return rc;
-	}
-	*ret = bytes;
-	*ret_len = (size_t)st.st_size;
-	return 0;
-}
 
 static int read_key(const char *path, bool private, EVP_PKEY **ret, struct mfs_error *err)
 {
 	void *pem;
 	size_t len;
 	BIO *bio;
-	int rc = mfs_signature_slurp(path, MAX_KEY, &pem, &len, err);
+	int rc = mfs_slurp(path, MAX_KEY, &pem, &len, err);
 
 	if (rc)
 		return rc;
@@ -106,7 +77,7 @@ int mfs_signature_check(const void *text, size_t len, const char *name, const ch
 	if (!rc)
 		rc = digest_of(pkey, &md, key, err);
 	if (!rc)
-		rc = mfs_signature_slurp(signature, MAX_SIGNATURE, &bytes, &signature_len, err);
+		rc = mfs_slurp(signature, MAX_SIGNATURE, &bytes, &signature_len, err);
 	if (!rc && !is_signed(pkey, md, bytes, signature_len, text, len))
 		rc = mfs_fail(err, -EINVAL, "'%s' is not a signature of '%s' by the key '%s'",
 			      signature, name, key);

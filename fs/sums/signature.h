@@ -24,8 +24,4 @@ int mfs_signature_key(const char *path, EVP_PKEY **ret, struct mfs_error *err);
 int mfs_signature_make(const void *text, size_t len, EVP_PKEY *key, void **ret, size_t *ret_len,
 		       struct mfs_error *err);
 
-/* A whole regular file of at most most bytes, for these; the caller frees *ret. */
-int mfs_signature_slurp(const char *path, size_t most, void **ret, size_t *ret_len,
-			struct mfs_error *err);
-
 #endif

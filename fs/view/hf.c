@@ -20,6 +20,8 @@
 #include "formats/model/features.h"
 #include "formats/model/model.h"
 #include "fs/view/build.h"
+#include "fs/view/hf_fp8.h"
+#include "fs/view/hf_vllm.h"
 #include "fs/view/kind.h"
 #include "fs/view/view.h"
 #include "fs/view/weights.h"
@@ -28,6 +30,7 @@
 struct flavour {
 	enum mfs_dtype dtype; /* elements are cast to it; MFS_DTYPE_NONE: they are not */
 	const struct mfs_hf_container *container;
+	const struct mfs_hf_fp8_form *fp8; /* NULL: none of them is an 8-bit float */
 };
 
 /* The view and what its files are made of. */
@@ -35,10 +38,13 @@ struct hf_view {
 	struct mfs_view public;
 	struct mfs_fileset *passed; /* files shown unchanged: of tokenizer/ or the reference */
 	struct mfs_cast_target *casts;
+	struct mfs_hf_fp8 *fp8;
+	struct mfs_hf_vllm *vllm;
 };
 
 struct builder {
 	const struct flavour *flavour;
+	uint32_t tp; /* workers of vLLM, each with its own files; 0: whoever reads reads all */
 	struct mfs_ckpt *ckpt;
 	const struct mfs_view_options *opt;
 	struct hf_view *view;
@@ -110,6 +116,12 @@ static bool shows_itself(const struct builder *b)
 	return mfs_hf_ref_is_source(b->opt->ref, b->ckpt);
 }
 
+/* Its weights are not shown as they are. */
+static bool is_dequantised(const struct builder *b)
+{
+	return shows_itself(b) && mfs_ckpt_args(b->ckpt)->hf_fp8_block[0];
+}
+
 static bool is_untied(const struct builder *b)
 {
 	return shows_itself(b) && mfs_hf_ckpt_is_untied(b->ckpt);
@@ -136,6 +148,26 @@ static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
 	return rc;
 }
 
+static int possible_fp8(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	const struct mfs_family *family;
+	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
+
+	if (!rc)
+		rc = mfs_hf_fp8_possible(s->ckpt, family, err);
+	return rc ? rc : possible(s, err);
+}
+
+static int possible_vllm(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	const struct mfs_family *family;
+	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
+
+	if (!rc)
+		rc = mfs_hf_vllm_possible(s->ckpt, family, err);
+	return rc ? rc : possible(s, err);
+}
+
 static int build_model(struct builder *b)
 {
 	struct mfs_vocab_said said = {.size = b->opt->vocab_size};
@@ -160,9 +192,14 @@ static int build_model(struct builder *b)
 /* Takes config over. */
 static int add_config_text(struct builder *b, char *config, size_t len)
 {
-	const enum mfs_dtype dtype = b->flavour->dtype;
+	const enum mfs_dtype dtype = b->flavour->dtype	 ? b->flavour->dtype
+				     : is_dequantised(b) ? b->view->public.model->dtype
+							 : MFS_DTYPE_NONE;
 	int rc = dtype ? mfs_hf_config_set_dtype(&config, &len, dtype, b->err) : 0;
 
+	if (!rc && b->flavour->fp8)
+		rc = mfs_hf_fp8_config(b->view->public.model, b->flavour->fp8, &config, &len,
+				       b->err);
 	if (rc) {
 		free(config);
 		return rc;
@@ -177,7 +214,7 @@ static int add_own_config(struct builder *b)
 	size_t len;
 	int rc;
 
-	if (!is_untied(b) && !b->flavour->dtype)
+	if (!is_untied(b) && !is_dequantised(b) && !b->flavour->dtype && !b->flavour->fp8)
 		return pass_file(b, "config.json");
 	rc = open_ref(b, &own);
 	if (rc)
@@ -273,9 +310,19 @@ static int list_casts(struct builder *b, struct mfs_hf_weights *w)
 static int add_weights(struct builder *b)
 {
 	struct mfs_hf_weights w = {0};
-	int rc = b->flavour->dtype ? list_casts(b, &w)
-				   : mfs_hf_weights_add_model(&w, b->view->public.model, b->err);
+	int rc;
 
+	if (b->tp)
+		return mfs_hf_vllm_add(&b->view->public, b->view->public.model, b->tp,
+				       &b->view->vllm, b->err);
+	if (b->flavour->fp8)
+		rc = mfs_hf_fp8_list(b->view->public.model, b->flavour->fp8, &w, &b->view->fp8,
+				     b->err);
+	else if (b->flavour->dtype)
+		rc = list_casts(b, &w);
+	else
+		rc = mfs_hf_weights_add_model(&w, b->view->public.model, b->err);
+	b->view->public.cast |= b->flavour->fp8 != NULL;
 	if (!rc)
 		rc = mfs_view_add_weights(&b->view->public, &w, b->flavour->container, b->opt,
 					  b->err);
@@ -297,7 +344,7 @@ static int build(struct builder *b)
 	if (rc)
 		return rc;
 	v->ckpt = b->ckpt;
-	mfs_view_note_sources(v, mfs_ckpt_files(b->ckpt));
+	mfs_view_note_ckpt(v, b->ckpt);
 	mfs_view_note_sources(v, b->view->passed);
 	if (b->ref)
 		mfs_view_note_read(v, mfs_hf_ref_access(b->ref));
@@ -311,13 +358,16 @@ static void release(struct mfs_view *view)
 	mfs_model_free(view->model);
 	mfs_fileset_free(v->passed);
 	free(v->casts);
+	mfs_hf_fp8_free(v->fp8);
+	mfs_hf_vllm_free(v->vllm);
 	free(v);
 }
 
-static int open_view(const struct mfs_view_origin *s, const struct flavour *flavour,
+static int open_view(const struct mfs_view_origin *s, const struct flavour *flavour, uint32_t tp,
 		     struct mfs_view **ret, struct mfs_error *err)
 {
-	struct builder b = {.flavour = flavour, .ckpt = s->ckpt, .opt = s->options, .err = err};
+	struct builder b = {
+		.flavour = flavour, .tp = tp, .ckpt = s->ckpt, .opt = s->options, .err = err};
 	int rc;
 
 	b.view = calloc(1, sizeof(*b.view));
@@ -337,28 +387,91 @@ static int open_view(const struct mfs_view_origin *s, const struct flavour *flav
 
 /* ---- rows of the table ---- */
 
-#define HF_VIEW(NAME, PATH, HELP, DTYPE, CONTAINER)                                                \
+#define HF_VIEW(NAME, PATH, HELP, POSSIBLE, ...)                                                   \
 	static int open_##NAME(const struct mfs_view_origin *s, const char *spec,                  \
 			       struct mfs_view **ret, struct mfs_error *err)                       \
 	{                                                                                          \
-		static const struct flavour flavour = {DTYPE, &CONTAINER};                         \
+		static const struct flavour flavour = {__VA_ARGS__};                               \
                                                                                                    \
 		(void)spec;                                                                        \
-		return open_view(s, &flavour, ret, err);                                           \
+		return open_view(s, &flavour, 0, ret, err);                                        \
 	}                                                                                          \
                                                                                                    \
 	const struct mfs_view_kind mfs_view_kind_##NAME = {                                        \
 		.name = PATH,                                                                      \
 		.help = HELP,                                                                      \
 		.of = MFS_VIEW_OF_MODEL,                                                           \
-		.possible = possible,                                                              \
+		.is_extra = (POSSIBLE) != possible,                                                \
+		.possible = POSSIBLE,                                                              \
 		.open = open_##NAME,                                                               \
 	};
 
-HF_VIEW(hf, "hf", "a HuggingFace model", MFS_DTYPE_NONE, mfs_hf_safetensors)
-HF_VIEW(hf_bf16, "hf-bf16", "the same, cast to bfloat16 when it is read", MFS_BF16,
-	mfs_hf_safetensors)
-HF_VIEW(hf_fp16, "hf-fp16", "the same, cast to float16", MFS_F16, mfs_hf_safetensors)
-HF_VIEW(hf_fp32, "hf-fp32", "the same, cast to float32", MFS_F32, mfs_hf_safetensors)
-HF_VIEW(hf_bin, "hf-bin", "the same as pytorch_model.bin, for torch.load", MFS_DTYPE_NONE,
-	mfs_hf_bin)
+static const struct mfs_hf_fp8_form blocks = {{128, 128}, "_scale_inv"};
+static const struct mfs_hf_fp8_form whole = {{0, 0}, "_scale"};
+
+HF_VIEW(hf, "hf", "a HuggingFace model", possible, .container = &mfs_hf_safetensors)
+HF_VIEW(hf_bf16, "hf-bf16", "the same, cast to bfloat16 when it is read", possible,
+	.dtype = MFS_BF16, .container = &mfs_hf_safetensors)
+HF_VIEW(hf_fp16, "hf-fp16", "the same, cast to float16", possible, .dtype = MFS_F16,
+	.container = &mfs_hf_safetensors)
+HF_VIEW(hf_fp32, "hf-fp32", "the same, cast to float32", possible, .dtype = MFS_F32,
+	.container = &mfs_hf_safetensors)
+HF_VIEW(hf_fp8, "hf-fp8", "the same as float8_e4m3fn, in DeepSeek's blocks of 128 x 128",
+	possible_fp8, .container = &mfs_hf_safetensors, .fp8 = &blocks)
+HF_VIEW(hf_fp8_tensor, "hf-fp8-tensor", "the same with one scale for each matrix", possible_fp8,
+	.container = &mfs_hf_safetensors, .fp8 = &whole)
+HF_VIEW(hf_bin, "hf-bin", "the same as pytorch_model.bin, for torch.load", possible,
+	.container = &mfs_hf_bin)
+
+/* ---- vLLM's workers ---- */
+
+static int check_vllm(const struct mfs_view_origin *s, const char *spec, struct mfs_error *err)
+{
+	uint32_t tp;
+
+	return mfs_hf_vllm_parse(s->ckpt, spec, &tp, err);
+}
+
+#define MAX_LISTED 4 /* powers of two */
+
+static int list_vllm(const struct mfs_view_origin *s, struct mfs_arena *arena,
+		     const char *const **ret, uint32_t *ret_count, struct mfs_error *err)
+{
+	const char **names = mfs_arena_array(arena, MAX_LISTED, sizeof(*names));
+
+	*ret_count = 0;
+	for (unsigned i = 0; i < MAX_LISTED && names; i++) {
+		char *name = mfs_arena_printf(arena, "tp%u", 1u << i);
+
+		if (!name)
+			return mfs_fail_nomem(err);
+		if (!check_vllm(s, name, NULL))
+			names[(*ret_count)++] = name;
+	}
+	*ret = names;
+	return names ? 0 : mfs_fail_nomem(err);
+}
+
+static int open_vllm(const struct mfs_view_origin *s, const char *spec, struct mfs_view **ret,
+		     struct mfs_error *err)
+{
+	static const struct flavour flavour = {.container = &mfs_hf_safetensors};
+	uint32_t tp;
+	int rc = possible_vllm(s, err);
+
+	if (!rc)
+		rc = mfs_hf_vllm_parse(s->ckpt, spec, &tp, err);
+	return rc ? rc : open_view(s, &flavour, tp, ret, err);
+}
+
+const struct mfs_view_kind mfs_view_kind_vllm = {
+	.name = "vllm",
+	.spec = "tp2",
+	.help = "the same as vLLM's workers hold it (sharded_state)",
+	.of = MFS_VIEW_OF_MODEL,
+	.is_extra = true,
+	.possible = possible_vllm,
+	.check = check_vllm,
+	.list = list_vllm,
+	.open = open_vllm,
+};

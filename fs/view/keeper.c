@@ -30,6 +30,7 @@ struct idle {
 
 struct mfs_keeper {
 	pthread_mutex_t lock;
+	pthread_cond_t closed;
 	struct idle objects, errors;
 };
 
@@ -40,6 +41,7 @@ struct mfs_keeper *mfs_keeper_new(unsigned keep)
 	if (!k)
 		return NULL;
 	pthread_mutex_init(&k->lock, NULL);
+	pthread_cond_init(&k->closed, NULL);
 	k->objects.limit = keep;
 	k->errors.limit = KEEP_ERRORS;
 	return k;
@@ -49,6 +51,7 @@ void mfs_keeper_free(struct mfs_keeper *k)
 {
 	if (!k)
 		return;
+	pthread_cond_destroy(&k->closed);
 	pthread_mutex_destroy(&k->lock);
 	free(k);
 }
@@ -138,6 +141,7 @@ static struct mfs_held *idle_add(struct mfs_held *h)
 	last = list->oldest;
 	idle_remove(last);
 	place_unlink(last);
+	last->set->closing++;
 	return last;
 }
 
@@ -244,9 +248,21 @@ void *mfs_held_object(const struct mfs_held *held)
 	return held->object;
 }
 
+/* Another owner's thing, or an older one of this. Its owner may end meanwhile, and waits for it. */
+static void close_oldest(struct mfs_keeper *k, struct mfs_held *h)
+{
+	struct mfs_open_set *set = h->set;
+
+	place_free(h);
+	pthread_mutex_lock(&k->lock);
+	set->closing--;
+	pthread_cond_broadcast(&k->closed);
+	pthread_mutex_unlock(&k->lock);
+}
+
 void mfs_keeper_drop(struct mfs_held *h)
 {
-	struct mfs_held *out = NULL;
+	struct mfs_held *out = NULL, *oldest = NULL;
 	struct mfs_keeper *k;
 
 	if (!h)
@@ -258,11 +274,13 @@ void mfs_keeper_drop(struct mfs_held *h)
 			place_unlink(h);
 			out = h;
 		} else {
-			out = idle_add(h);
+			oldest = idle_add(h);
 		}
 	}
 	pthread_mutex_unlock(&k->lock);
 	place_free(out);
+	if (oldest)
+		close_oldest(k, oldest);
 }
 
 unsigned mfs_open_set_count(const struct mfs_open_set *set)
@@ -318,6 +336,10 @@ void mfs_open_set_release(struct mfs_open_set *set)
 	if (!set->keeper)
 		return;
 	mfs_open_set_let_go(set);
+	pthread_mutex_lock(&set->keeper->lock);
+	while (set->closing)
+		pthread_cond_wait(&set->keeper->closed, &set->keeper->lock);
+	pthread_mutex_unlock(&set->keeper->lock);
 	/* The rest is held by commands, which never drop. */
 	while ((h = set->first)) {
 		set->first = h->next;

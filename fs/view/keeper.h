@@ -32,8 +32,9 @@ struct mfs_open_set {
 	struct mfs_keeper *keeper;
 	const struct mfs_open_kind *kind;
 	void *owner;
-	struct mfs_held *first; /* this and the next field: under the keeper's lock */
+	struct mfs_held *first; /* this and the next fields: under the keeper's lock */
 	bool leaving;		/* a thing without a holder is closed at once */
+	unsigned closing;	/* things that are being closed to make room */
 };
 
 /* keep: how many things without a holder stay open. NULL: no memory. */

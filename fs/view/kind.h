@@ -50,6 +50,7 @@ struct mfs_view_kind {
 	enum mfs_view_of of;
 	bool nested; /* its files lie in directories, whose number is not known before it is open */
 	bool takes_files; /* with -o dataset_cache */
+	bool is_extra;	  /* few models have it: nobody wonders where it is not */
 
 	/*
 	 * 0 if the origin can have such views. -ENOTSUP, -ENODATA, -EINVAL: it cannot, and open()

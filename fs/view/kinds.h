@@ -9,7 +9,10 @@
 	X(hf_bf16)                                                                                 \
 	X(hf_fp16)                                                                                 \
 	X(hf_fp32)                                                                                 \
+	X(hf_fp8)                                                                                  \
+	X(hf_fp8_tensor)                                                                           \
 	X(hf_bin)                                                                                  \
+	X(vllm)                                                                                    \
 	X(raw)                                                                                     \
 	X(megatron_torch)                                                                          \
 	X(megatron_torch_dist)

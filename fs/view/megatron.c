@@ -233,7 +233,7 @@ static int build(struct builder *b, const struct mfs_view_origin *s, const char 
 		rc = mfs_megatron_dist_new(&m, &sink, &b->view->dist, err);
 	if (rc)
 		return rc;
-	mfs_view_note_sources(&b->view->public, mfs_ckpt_files(s->ckpt));
+	mfs_view_note_ckpt(&b->view->public, s->ckpt);
 	return mfs_view_finish(&b->view->public, err);
 }
 

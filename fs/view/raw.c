@@ -95,7 +95,7 @@ static int build(struct raw_view *v, const struct mfs_view_origin *s, struct mfs
 	mfs_hf_weights_release(&w);
 	if (rc)
 		return rc;
-	mfs_view_note_sources(&v->public, mfs_ckpt_files(s->ckpt));
+	mfs_view_note_ckpt(&v->public, s->ckpt);
 	return mfs_view_finish(&v->public, err);
 }
 

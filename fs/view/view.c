@@ -2,15 +2,20 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
+#include "formats/base/clock.h"
 #include "formats/base/grow.h"
+#include "formats/ckpt/delta.h"
 #include "formats/io/fileset.h"
 #include "fs/view/build.h"
+
+#define CHECK_NS 1000000000 /* between two checks of all sources */
 
 int mfs_view_add(struct mfs_view *v, const char *name, struct mfs_vfile *data,
 		 struct mfs_error *err)
@@ -61,6 +66,13 @@ void mfs_view_note_sources(struct mfs_view *v, struct mfs_fileset *set)
 	v->granted = (v->source_count ? v->granted : MFS_ACCESS_ALL) & mfs_fileset_granted(set);
 	v->source_count += mfs_fileset_count(set);
 	mfs_access_merge(&v->access, mfs_fileset_access(set));
+}
+
+void mfs_view_note_ckpt(struct mfs_view *v, const struct mfs_ckpt *ckpt)
+{
+	mfs_view_note_sources(v, mfs_ckpt_files(ckpt));
+	if (mfs_ckpt_adapter(ckpt))
+		mfs_view_note_sources(v, mfs_ckpt_files(mfs_ckpt_adapter(ckpt)));
 }
 
 void mfs_view_note_read(struct mfs_view *v, const struct mfs_access_fold *access)
@@ -115,7 +127,21 @@ int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err)
 	return mfs_filesets_check(view->sets, view->set_count, err);
 }
 
-static uint64_t stamp(const struct mfs_view *v)
+int mfs_view_check_lately(const struct mfs_view *view, struct mfs_error *err)
+{
+	_Atomic int64_t *checked = &((struct mfs_view *)view)->checked;
+	const int64_t now = mfs_now_ns(), last = atomic_load(checked);
+	int rc;
+
+	if (last && now - last < CHECK_NS)
+		return 0;
+	rc = mfs_view_check_sources(view, err);
+	if (!rc)
+		atomic_store(checked, now);
+	return rc;
+}
+
+static uint64_t stamp(const struct mfs_view *v, uint64_t (*of_set)(const struct mfs_fileset *set))
 {
 	uint64_t stamp = v->count;
 
@@ -125,7 +151,7 @@ static uint64_t stamp(const struct mfs_view *v)
 		stamp = XXH64(name, strlen(name), stamp ^ mfs_vfile_stamp(v->files[i].data));
 	}
 	for (uint32_t i = 0; i < v->set_count; i++) {
-		const uint64_t set = mfs_fileset_stamp(v->sets[i]);
+		const uint64_t set = of_set(v->sets[i]);
 
 		stamp = XXH64(&set, sizeof(set), stamp);
 	}
@@ -147,7 +173,8 @@ int mfs_view_finish(struct mfs_view *v, struct mfs_error *err)
 			return mfs_fail(err, -EINVAL, "there is more than one '%s' in the view",
 					name);
 	}
-	v->stamp = stamp(v);
+	v->stamp = stamp(v, mfs_fileset_stamp);
+	v->identity = stamp(v, mfs_fileset_identity);
 	return 0;
 }
 

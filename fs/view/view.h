@@ -42,9 +42,12 @@ struct mfs_view {
 	uint32_t source_count;	   /* files that these were taken from */
 	struct mfs_fileset **sets; /* and the sets that hold them; borrowed */
 	uint32_t set_count;
-	bool sets_failed;      /* one could not be kept: no memory */
-	uint64_t stamp;	       /* equal for views of one name: the same files of the same sources */
-	struct mfs_ckpt *ckpt; /* what it is made of; borrowed; NULL: of a dataset */
+	bool sets_failed; /* one could not be kept: no memory */
+	uint64_t stamp;	  /* equal for views of one name: the same files of the same sources */
+	/* The same, on all machines that see the sources: devices and inodes do not count. */
+	uint64_t identity;
+	_Atomic int64_t checked; /* monotonic ns of the last check that found no change */
+	struct mfs_ckpt *ckpt;	 /* what it is made of; borrowed; NULL: of a dataset */
 	struct mfs_model *model; /* of an HF view; NULL for others */
 	/* Frees what the builder has put around the view, the struct included; NULL: free() does.
 	 * Files and names are gone by then. */
@@ -62,12 +65,17 @@ enum mfs_view_layer_spec {
 struct mfs_view_options {
 	const char *arch;    /* family, if several fit the arguments */
 	const char *ref;     /* HF directory that gives config.json and tokenizer */
+	const char *adapter; /* directory of an adapter that is merged into the model */
 	uint64_t vocab_size; /* true vocabulary size; MFS_VOCAB_TOKENIZER: the tokenizer's length */
 	uint64_t shard_size; /* bytes; 0: MFS_SHARD_SIZE */
 	const struct mfs_data_options *data; /* of datasets (fs/data/data.h) */
 	enum mfs_view_layer_spec spec;	     /* of Megatron views */
 	bool no_optim;			     /* Megatron views without the optimizer's state */
 	enum mfs_proof_kind verify;	     /* sums of the source that its bytes must have */
+	/* of sources on other machines (formats/remote/mirror.h) */
+	const char *cache;   /* directory */
+	uint64_t cache_size; /* bytes */
+	unsigned timeout;    /* seconds */
 	/* SOURCE may be the directory of a run that has not saved yet (fs/source/root.h) */
 	bool may_be_empty;
 };
@@ -84,6 +92,8 @@ int mfs_view_true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_optio
 
 /* -ESTALE: a source file is no longer the one that was opened. */
 int mfs_view_check_sources(const struct mfs_view *view, struct mfs_error *err);
+/* The same, at most once a second for all threads. Reads check what they read in any case. */
+int mfs_view_check_lately(const struct mfs_view *view, struct mfs_error *err);
 
 /* Called while a file of the view is open: deleted sources can still be read (mfs_fileset_hold()).
  * Any thread. */

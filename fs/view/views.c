@@ -71,7 +71,7 @@ bool mfs_views_entry(const struct mfs_views *v, unsigned from, struct mfs_views_
 bool mfs_views_lacks(const struct mfs_views *v)
 {
 	for (unsigned i = 0; i < v->table->count; i++)
-		if (v->why_not[i])
+		if (v->why_not[i] && !v->table->kinds[i]->is_extra)
 			return true;
 	return false;
 }

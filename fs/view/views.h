@@ -74,10 +74,10 @@ struct mfs_views_entry {
 /* The first entry from kind number from on. False: there are no more. This loop goes over all of
  * them: for (i = 0; mfs_views_entry(v, i, &e); i = e.end). */
 bool mfs_views_entry(const struct mfs_views *v, unsigned from, struct mfs_views_entry *ret);
-/* True if some kind is impossible. */
+/* True if some kind is impossible that people would look for. */
 bool mfs_views_lacks(const struct mfs_views *v);
 /* Builds the view MFS_WHY_NOT_VIEW; the caller frees it. mfs_views_hold() opens it by its name
- * too, if some kind is impossible. */
+ * too, if mfs_views_lacks(). */
 int mfs_views_new_why_not(const struct mfs_views *v, struct mfs_view **ret, struct mfs_error *err);
 
 /* Holds a view, and opens it if it is not open. -ENOENT: there is no view of that name; -EINVAL:

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "fs/cli/options.h"
-#include "fs/mount/remount.h"
+#include "fs/fuse/remount.h"
 
 START_TEST(test_sizes)
 {

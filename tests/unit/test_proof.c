@@ -311,6 +311,12 @@ START_TEST(test_changed_index)
 	write_manifest(DAMAGED);
 	unit_fails(demand(MFS_PROOF_SHA256), &err, -EINVAL, "does not name '" DAMAGED "'");
 	mfs_ckpt_free(ckpt);
+	for (size_t i = 0; i < FILES; i++) {
+		write_manifest(names[i]);
+		unit_fails(demand(MFS_PROOF_SHA256), &err, -EINVAL, "does not name '");
+		unit_sentence(err.msg, names[i]);
+		mfs_ckpt_free(ckpt);
+	}
 }
 END_TEST
 

@@ -3,6 +3,7 @@
 #include "tests/unit/unit.h"
 
 #include <fcntl.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "formats/ckpt/ckpt.h"
+#include "formats/megatron/tracker.h"
 #include "fs/source/iteration.h"
 #include "fs/source/root.h"
 #include "tests/unit/fake_views.h"
@@ -151,6 +153,44 @@ START_TEST(test_without_tracker_the_newest_complete)
 	check_latest(s, "iter_0000100");
 	ck_assert_ptr_null(s->tracker);
 	ck_assert_ptr_nonnull(mfs_iteration_reason(s->iterations[2]));
+}
+END_TEST
+
+/* Megatron-Bridge's own tracker, which says 0 here, where there is no other. */
+START_TEST(test_train_state_as_tracker)
+{
+	const struct mfs_root_snapshot *s;
+
+	add("iter_0000000", TORCH);
+	add("iter_0000040", TORCH);
+	add("latest_train_state.pt", "bridge/llama/latest_train_state.pt");
+	s = look();
+	check_latest(s, "iter_0000000");
+	ck_assert_str_eq(s->tracker, "0");
+	unit_sentence(mfs_iteration_reason(named(s, "iter_0000040")),
+		      "newer than the tracker (iteration 0)");
+	unit_write(base, "latest_train_state.pt", "PK", 2);
+	check_latest(look(), "iter_0000000");
+	set_tracker("40");
+	check_latest(look(), "iter_0000040");
+	ck_assert_int_eq(unlink(at(TRACKER)), 0);
+	ck_assert_int_eq(unlink(at("latest_train_state.pt")), 0);
+	s = look();
+	check_latest(s, "iter_0000040");
+	ck_assert_ptr_null(s->tracker);
+}
+END_TEST
+
+/* A number of a train state may be any. */
+START_TEST(test_numbers_of_iterations)
+{
+	static const double none[] = {-1, -0.5, 40.7, 1e15, 1e300, INFINITY, -INFINITY, NAN};
+	int64_t n = -7;
+
+	for (size_t i = 0; i < sizeof(none) / sizeof(*none); i++)
+		ck_assert_msg(!mfs_tracker_iteration(none[i], &n) && n == -7, "%g", none[i]);
+	ck_assert(mfs_tracker_iteration(0, &n) && n == 0);
+	ck_assert(mfs_tracker_iteration(999999999999999, &n) && n == 999999999999999);
 }
 END_TEST
 
@@ -767,6 +807,8 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_test(c, test_beyond_the_tracker_is_held);
 	tcase_add_test(c, test_without_tracker_the_newest_complete);
+	tcase_add_test(c, test_train_state_as_tracker);
+	tcase_add_test(c, test_numbers_of_iterations);
 	tcase_add_test(c, test_tracker_that_names_nothing);
 	tcase_add_test(c, test_tracker_being_written);
 	tcase_add_test(c, test_release);
