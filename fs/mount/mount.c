@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <syslog.h>
+#include <unistd.h>
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
@@ -20,18 +21,21 @@
 #include "formats/model/model.h"
 #include "fs/cli/commands.h"
 #include "fs/mount/command.h"
-#include "fs/mount/daemon.h"
+#include "fs/daemon/daemon.h"
 #include "fs/data/data.h"
-#include "fs/mount/fuse_session.h"
+#include "fs/fuse/session.h"
+#include "fs/mount/helper.h"
 #include "fs/view/keeper.h"
 #include "fs/cli/log.h"
-#include "fs/mount/mountpoint.h"
+#include "fs/daemon/mountpoint.h"
 #include "fs/cli/options.h"
-#include "fs/mount/overlay.h"
-#include "fs/mount/remount.h"
+#include "fs/overlay/overlay.h"
+#include "fs/fuse/remount.h"
+#include "fs/rights/rights.h"
 #include "fs/source/root.h"
-#include "fs/mount/signals.h"
-#include "fs/mount/tree.h"
+#include "fs/source/runs.h"
+#include "fs/daemon/signals.h"
+#include "fs/tree/tree.h"
 #include "fs/view/views.h"
 
 /* The daemon leaves the working directory, so these are absolute. */
@@ -76,48 +80,63 @@ static bool lies_in_data(const struct mfs_data_options *data, const char *place)
 	return found;
 }
 
-/* DIR must not lie in SOURCE or a dataset, nor contain SOURCE. Below MOUNTPOINT it would be in the
- * mount itself. */
+/* What is written must not lie in what is read: SOURCE, a dataset, the reference. Below MOUNTPOINT
+ * it would be in the mount itself. place: its real path, of PATH_MAX bytes. */
+static int check_outside(const struct mfs_options *opt, const struct paths *paths,
+			 const char *option, const char *name, char *place)
+{
+	const char *in = NULL;
+	char ref[PATH_MAX];
+	int rc = real_place(name, place);
+
+	if (rc)
+		return mfs_command_failed("%s: %s: %s", option, name, strerror(-rc));
+	if (mfs_path_contains(paths->source, place))
+		in = "SOURCE";
+	else if (lies_in_data(&opt->data, place))
+		in = "what data= names";
+	else if (opt->view.ref && realpath(opt->view.ref, ref) && mfs_path_contains(ref, place))
+		in = "what ref= names";
+	else if (mfs_path_contains(paths->mountpoint, place))
+		in = "MOUNTPOINT";
+	return in ? mfs_command_failed("%s: %s lies in %s", option, name, in) : MFS_EXIT_OK;
+}
+
+/* DIR must not contain SOURCE either. */
 static int check_cache(const struct mfs_options *opt, const struct paths *paths)
 {
 	const char *cache = opt->data.cache;
 	char place[PATH_MAX];
-	int rc;
+	int code;
 
 	if (!cache)
 		return MFS_EXIT_OK;
-	rc = real_place(cache, place);
-	if (rc)
-		return mfs_command_failed("dataset_cache: %s: %s", cache, strerror(-rc));
-	if (mfs_path_contains(paths->source, place))
-		return mfs_command_failed("dataset_cache: %s lies in SOURCE", cache);
-	if (mfs_path_contains(place, paths->source))
-		return mfs_command_failed("dataset_cache: %s contains SOURCE", cache);
-	if (lies_in_data(&opt->data, place))
-		return mfs_command_failed("dataset_cache: %s lies in what data= names", cache);
-	if (mfs_path_contains(paths->mountpoint, place))
-		return mfs_command_failed("dataset_cache: %s lies in MOUNTPOINT", cache);
-	return MFS_EXIT_OK;
+	code = check_outside(opt, paths, "dataset_cache", cache, place);
+	if (!code && mfs_path_contains(place, paths->source))
+		code = mfs_command_failed("dataset_cache: %s contains SOURCE", cache);
+	return code;
+}
+
+/* The files of messages and of metrics are none of the files that readers write. */
+static int check_file(const struct mfs_options *opt, const struct paths *paths, const char *option,
+		      const char *name)
+{
+	char place[PATH_MAX], cache[PATH_MAX];
+	int code = check_outside(opt, paths, option, name, place);
+
+	if (!code && opt->data.cache && !real_place(opt->data.cache, cache) &&
+	    mfs_path_contains(cache, place))
+		code = mfs_command_failed("%s: %s lies in what dataset_cache= names", option, name);
+	return code;
 }
 
 static int resolve_mountpoint(const char *dir, char *ret, struct mfs_error *err)
 {
-	char name[PATH_MAX];
-	size_t len = strlen(dir);
+	int rc = mfs_mountpoint_resolve(dir, ret, err);
 	struct stat st;
-	int rc;
 
-	/* realpath() of a name with a slash at its end asks the mount, and a dead one does not
-	 * answer. */
-	while (len > 1 && dir[len - 1] == '/')
-		len--;
-	if (len >= sizeof(name))
-		return mfs_fail(err, -ENAMETOOLONG, "%s", strerror(ENAMETOOLONG));
-	memcpy(name, dir, len);
-	name[len] = '\0';
-	if (!realpath(name, ret))
-		return mfs_fail(err, -errno, "%s", strerror(errno));
-	rc = mfs_mountpoint_clear(ret, err);
+	if (!rc)
+		rc = mfs_mountpoint_clear(ret, err);
 	if (rc)
 		return rc;
 	if (stat(ret, &st))
@@ -131,7 +150,7 @@ static int resolve(const struct mfs_options *opt, struct paths *ret)
 	struct mfs_error err;
 	char *source;
 
-	if (mfs_data_path(opt->source, &source, &err))
+	if (mfs_rights_check(opt, &err) || mfs_root_named(opt->source, &source, &err))
 		return mfs_command_failed("%s", err.msg);
 	snprintf(ret->source, sizeof(ret->source), "%s", source);
 	free(source);
@@ -210,22 +229,28 @@ static int open_model(struct mfs_iteration *it, struct mfs_error *err)
 	return rc;
 }
 
-/* The run has not saved yet, or its last save is not complete. Then only the options can be
- * checked. */
-static int await_latest(const struct mfs_root *root, const struct mfs_view_options *opt,
-			const char *reason, struct mfs_error *err)
+/* What can be checked of the options while nothing is open. */
+static int check_view_options(const struct mfs_view_options *opt, struct mfs_error *err)
 {
 	struct mfs_hf_ref *ref;
 	int rc = opt->arch ? mfs_family_check_name(opt->arch, err) : 0;
 
+	if (rc || !opt->ref)
+		return rc;
+	rc = mfs_hf_ref_open(opt->ref, &ref, err);
+	if (!rc)
+		mfs_hf_ref_free(ref);
+	return rc;
+}
+
+/* The run has not saved yet, or its last save is not complete. */
+static int await_latest(const struct mfs_root *root, const struct mfs_view_options *opt,
+			const char *reason, struct mfs_error *err)
+{
+	int rc = check_view_options(opt, err);
+
 	if (rc)
 		return rc;
-	if (opt->ref) {
-		rc = mfs_hf_ref_open(opt->ref, &ref, err);
-		if (rc)
-			return rc;
-		mfs_hf_ref_free(ref);
-	}
 	mfs_log(LOG_WARNING, "%s: %s; what is complete is shown now, the rest when it is complete",
 		mfs_root_source(root), reason);
 	return 0;
@@ -259,63 +284,109 @@ static int open_cache(const struct mfs_options *opt, struct mfs_overlay **ret,
 	return 0;
 }
 
+static int serve_tree(struct mfs_tree *tree, struct mfs_overlay *overlay,
+		      const struct mfs_options *opt, const struct paths *paths,
+		      struct mfs_daemon *daemon)
+{
+	struct mfs_error err;
+	int code = MFS_EXIT_OK;
+
+	if (mfs_session_run(tree, overlay, opt, paths->source, paths->mountpoint, daemon, &err)) {
+		mfs_log(LOG_ERR, "%s", err.msg);
+		code = MFS_EXIT_MOUNT;
+	}
+	mfs_tree_free(tree);
+	return code;
+}
+
 static int serve(struct mfs_root *root, const struct mfs_options *opt, const struct paths *paths,
 		 struct mfs_daemon *daemon)
 {
 	struct mfs_overlay *overlay;
 	struct mfs_error err;
 	struct mfs_tree *tree;
-	int code = MFS_EXIT_OK;
+	int code;
 
 	if (mfs_data_check_options(&opt->view, mfs_root_data(root), mfs_root_has_model(root),
 				   &err) ||
 	    open_cache(opt, &overlay, &err))
 		return mfs_command_failed("%s", err.msg);
-	if (open_latest(root, &opt->view, &err) || mfs_tree_new(root, &tree, &err)) {
-		mfs_overlay_free(overlay);
-		return mfs_command_failed("%s", err.msg);
-	}
-	if (mfs_session_run(tree, overlay, opt, paths->source, paths->mountpoint, daemon, &err)) {
-		mfs_log(LOG_ERR, "%s", err.msg);
-		code = MFS_EXIT_MOUNT;
-	}
-	mfs_tree_free(tree);
+	if (open_latest(root, &opt->view, &err) || mfs_tree_new(root, &tree, &err))
+		code = mfs_command_failed("%s", err.msg);
+	else
+		code = serve_tree(tree, overlay, opt, paths, daemon);
 	mfs_overlay_free(overlay);
 	return code;
 }
 
-/* The log is opened while the terminal can still show an error. It must not lie in the mount or in
- * SOURCE. */
+/* An option that names datasets is of one SOURCE. NULL: none is said. */
+static const char *said_of_one(const struct mfs_data_options *o)
+{
+	const char *name = o->path_count       ? "data"
+			   : o->merge	       ? "merge"
+			   : o->data_path      ? "data_path"
+			   : o->data_args_path ? "data_args_path"
+			   : o->cache	       ? "dataset_cache"
+					       : NULL;
+
+	for (unsigned i = 0; !name && i < MFS_SPLITS; i++)
+		name = o->split_data_path[i] ? "train_data_path and its like" : NULL;
+	return name;
+}
+
+/* SOURCE is a directory of runs. Each is opened when it is entered. */
+static int serve_runs(const struct mfs_options *opt, const struct paths *paths,
+		      struct mfs_daemon *daemon)
+{
+	const char *one = said_of_one(&opt->data);
+	struct mfs_error err;
+	struct mfs_tree *tree;
+
+	if (one)
+		return mfs_command_failed(
+			"option '%s' is of one run, and '%s' is a directory of several", one,
+			paths->source);
+	if (check_view_options(&opt->view, &err) ||
+	    mfs_tree_new_runs(paths->source, &opt->view, &tree, &err))
+		return mfs_command_failed("%s", err.msg);
+	return serve_tree(tree, NULL, opt, paths, daemon);
+}
+
+static int check_metrics(const struct mfs_options *opt, const struct paths *paths)
+{
+	return opt->metrics_file ? check_file(opt, paths, "metrics", opt->metrics) : MFS_EXIT_OK;
+}
+
+/* The log is opened while the terminal can still show an error. */
 static int open_log(const struct mfs_options *opt, const struct paths *paths)
 {
-	char place[PATH_MAX];
 	struct mfs_error err;
-	int rc;
+	int code;
 
+	if (opt->log_json)
+		mfs_log_set_json();
 	if (!opt->log)
 		return MFS_EXIT_OK;
-	rc = real_place(opt->log, place);
-	if (rc)
-		return mfs_command_failed("log: %s: %s", opt->log, strerror(-rc));
-	if (mfs_path_contains(paths->source, place) || mfs_path_contains(paths->mountpoint, place))
-		return mfs_command_failed("log: %s lies in %s", opt->log,
-					  mfs_path_contains(paths->source, place) ? "SOURCE"
-										  : "MOUNTPOINT");
-	if (mfs_log_open(opt->log, &err))
-		return mfs_command_failed("%s", err.msg);
-	return MFS_EXIT_OK;
+	code = check_file(opt, paths, "log", opt->log);
+	if (!code && mfs_log_open(opt->log, &err))
+		code = mfs_command_failed("%s", err.msg);
+	return code;
 }
 
 static int start(struct mfs_options *opt, const struct paths *paths)
 {
-	struct mfs_daemon daemon = {.report = -1};
+	struct mfs_daemon daemon = {.report = -1,
+				    .exit_of = opt->mount8 ? mfs_helper_exit_of : NULL};
 	struct mfs_root *root;
 	struct mfs_error err;
-	int code;
+	int code, rc;
 
 	if (!opt->foreground && mfs_daemon_start(&daemon, MFS_EXIT_MOUNT, &err))
 		return mfs_command_failed("%s", err.msg);
-	if (mfs_root_open(paths->source, &opt->view, &root, &err)) {
+	rc = mfs_root_open(paths->source, &opt->view, &root, &err);
+	if (rc == -ENODATA && mfs_runs_look_like_some(paths->source)) {
+		code = serve_runs(opt, paths, &daemon);
+	} else if (rc) {
 		code = mfs_command_failed("%s", err.msg);
 	} else {
 		code = serve(root, opt, paths, &daemon);
@@ -335,28 +406,38 @@ static int remount(const struct mfs_options *opt)
 	return MFS_EXIT_MOUNT;
 }
 
-int mfs_cmd_mount(int argc, char **argv)
+int mfs_mount(struct mfs_options *opt)
 {
-	struct mfs_options opt = {0};
-	struct mfs_error err;
 	struct paths paths;
 	int code;
 
 	mfs_signals_ignore_stray();
-	if (mfs_options_parse_mount(argc, argv, &opt, &err)) {
+	if (!opt->foreground || !isatty(STDIN_FILENO))
+		mfs_signals_take_hangup();
+	if (opt->remount)
+		return remount(opt);
+	code = resolve(opt, &paths);
+	if (!code)
+		code = check_metrics(opt, &paths);
+	if (!code)
+		code = open_log(opt, &paths);
+	if (code)
+		return code;
+	if (opt->debug)
+		mfs_log_set_debug();
+	return start(opt, &paths);
+}
+
+int mfs_cmd_mount(int argc, char **argv)
+{
+	struct mfs_options opt = {0};
+	struct mfs_error err;
+	int code;
+
+	if (mfs_options_parse_mount(argc, argv, &opt, &err))
 		code = mfs_usage_error("%s", err.msg);
-	} else if (opt.remount) {
-		code = remount(&opt);
-	} else {
-		code = resolve(&opt, &paths);
-		if (!code)
-			code = open_log(&opt, &paths);
-		if (!code) {
-			if (opt.debug)
-				mfs_log_set_debug();
-			code = start(&opt, &paths);
-		}
-	}
+	else
+		code = mfs_mount(&opt);
 	mfs_options_release(&opt);
 	return code;
 }

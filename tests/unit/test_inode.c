@@ -1,11 +1,11 @@
-/* Inode numbers: fs/mount/inode.h. */
+/* Inode numbers: fs/tree/inode.h. */
 #include "tests/unit/unit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "fs/mount/inode.h"
+#include "fs/tree/inode.h"
 
 /* A number that a mount has shown once is a promise: backups and caches hold it. */
 START_TEST(test_numbers_are_fixed)

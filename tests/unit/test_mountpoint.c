@@ -1,9 +1,11 @@
-/* What mountinfo says of a mount: fs/mount/mountpoint.h. */
+/* What mountinfo says of a mount: fs/daemon/mountpoint.h. */
 #include "tests/unit/unit.h"
 
+#include <errno.h>
+#include <limits.h>
 #include <string.h>
 
-#include "fs/mount/mountpoint.h"
+#include "fs/daemon/mountpoint.h"
 
 static const char mountinfo[] =
 	"22 1 254:0 / / rw,relatime - ext4 /dev/root rw\n"
@@ -20,6 +22,7 @@ START_TEST(test_entries)
 
 	ck_assert_int_eq(mfs_mount_entry_parse(mountinfo, 36, &e), 0);
 	ck_assert_str_eq(e.place, "/mnt/a place\\with\tsigns");
+	ck_assert_int_eq(e.id, 36);
 	ck_assert_str_eq(e.flags, "ro,nosuid,nodev,relatime");
 	ck_assert_str_eq(e.type, MFS_MOUNT_TYPE);
 	ck_assert_str_eq(e.source, "/runs/a - b");
@@ -36,6 +39,35 @@ START_TEST(test_entries)
 	ck_assert_int_eq(mfs_mount_entry_parse(mountinfo, 37, &e), -EINVAL);
 	ck_assert_int_eq(mfs_mount_entry_parse("", 1, &e), -ENOENT);
 	ck_assert_int_eq(mfs_mount_entry_parse("1", 1, &e), -EINVAL);
+}
+END_TEST
+
+START_TEST(test_all_entries)
+{
+	struct mfs_mount_entry *all;
+	struct mfs_error err;
+	size_t count, roots = 0;
+
+	unit_ok(mfs_mount_entries(&all, &count, &err), &err);
+	for (size_t i = 0; i < count; i++)
+		if (!strcmp(all[i].place, "/proc") && all[i].id == mfs_mountpoint_id("/proc"))
+			roots++;
+	ck_assert_uint_eq(roots, 1);
+	mfs_mount_entries_free(all, count);
+	ck_assert_int_eq(mfs_mountpoint_id("/proc/none"), -ENOENT);
+}
+END_TEST
+
+START_TEST(test_resolve)
+{
+	char place[PATH_MAX];
+	struct mfs_error err;
+
+	unit_ok(mfs_mountpoint_resolve("/proc///", place, &err), &err);
+	ck_assert_str_eq(place, "/proc");
+	unit_ok(mfs_mountpoint_resolve("/", place, &err), &err);
+	ck_assert_str_eq(place, "/");
+	unit_fails(mfs_mountpoint_resolve("/proc/none", place, &err), &err, -ENOENT, "No such");
 }
 END_TEST
 
@@ -63,6 +95,8 @@ Suite *mfs_suite(void)
 	Suite *s = suite_create("mountpoint");
 
 	unit_case(s, "mountinfo", test_entries);
+	unit_case(s, "all", test_all_entries);
+	unit_case(s, "resolve", test_resolve);
 	unit_case(s, "places", test_places);
 	return s;
 }

@@ -1,4 +1,4 @@
-/* Files written beside a dataset: fs/mount/overlay.h. */
+/* Files written beside a dataset: fs/overlay/overlay.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "fs/mount/overlay.h"
+#include "fs/overlay/overlay.h"
 
 #define HF "tales/hf"
 

@@ -1,9 +1,9 @@
-/* Read-ahead of one open file: fs/mount/readahead.h. */
+/* Read-ahead of one open file: fs/fuse/readahead.h. */
 #include "tests/unit/unit.h"
 
 #include <stdlib.h>
 
-#include "fs/mount/readahead.h"
+#include "fs/fuse/readahead.h"
 
 #define MIB (1ull << 20)
 

@@ -1,4 +1,4 @@
-/* What a mount does beside serving: fs/mount/signals.h. */
+/* What a mount does beside serving: fs/daemon/signals.h. */
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
@@ -6,15 +6,21 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "fs/mount/signals.h"
+#include "fs/daemon/signals.h"
 
-static atomic_uint asked, looked;
+static atomic_uint asked, looked, reread;
 static atomic_bool stop;
 
 static void status(void *arg)
 {
 	(void)arg;
 	atomic_fetch_add(&asked, 1);
+}
+
+static void read_again(void *arg)
+{
+	(void)arg;
+	atomic_fetch_add(&reread, 1);
 }
 
 static void every(void *arg)
@@ -25,7 +31,9 @@ static void every(void *arg)
 
 static void *wait_for_signals(void *arg)
 {
-	mfs_signals_wait(status, every, 1, arg, &stop);
+	static const struct mfs_signals_calls calls = {status, read_again, every, 1};
+
+	mfs_signals_wait(&calls, arg, &stop);
 	return NULL;
 }
 
@@ -36,9 +44,11 @@ START_TEST(test_asked_all_the_time)
 	pthread_t thread;
 
 	mfs_signals_ignore_stray();
+	mfs_signals_take_hangup();
 	ck_assert_int_eq(pthread_create(&thread, NULL, wait_for_signals, NULL), 0);
 	for (unsigned i = 0; i < 1000 && atomic_load(&looked) < 2; i++) {
 		pthread_kill(thread, SIGUSR1);
+		pthread_kill(thread, SIGHUP);
 		nanosleep(&pause, NULL);
 	}
 	atomic_store(&stop, true);
@@ -46,6 +56,7 @@ START_TEST(test_asked_all_the_time)
 	pthread_join(thread, NULL);
 	ck_assert_uint_ge(looked, 2);
 	ck_assert_uint_ge(asked, 1);
+	ck_assert_uint_ge(reread, 1);
 }
 END_TEST
 

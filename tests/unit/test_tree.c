@@ -1,4 +1,4 @@
-/* What the mount shows: fs/mount/tree.h. */
+/* What the mount shows: fs/tree/tree.h. */
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
@@ -9,7 +9,7 @@
 
 #include "formats/plan/vfile.h"
 #include "fs/source/root.h"
-#include "fs/mount/tree.h"
+#include "fs/tree/tree.h"
 #include "tests/unit/fake_views.h"
 
 #define FROM "resume/llama-torch_dist-tp2-pp2"
@@ -192,6 +192,43 @@ START_TEST(test_refresh)
 	ck_assert_ptr_eq(find("iter_0000020"), first);
 	ck_assert_str_eq(latest->target, "iter_0000020"); /* what is held stays */
 	ck_assert_uint_eq(latest->ino, find("latest")->ino);
+	close_tree();
+}
+END_TEST
+
+/* Iterations that are gone are told in turn, however many of them stay known. */
+START_TEST(test_gone_in_turn)
+{
+	const char *dir = unit_tmpdir();
+	char from[4096], to[4096], *told[4] = {0};
+	struct mfs_error err;
+
+	ck_assert_ptr_nonnull(realpath(unit_fixture(FROM "/iter_0000040"), from));
+	for (int i = 1; i <= 4; i++) {
+		snprintf(to, sizeof(to), "%s/iter_%07d", dir, i);
+		ck_assert_int_eq(symlink(from, to), 0);
+	}
+	open_tree(dir);
+	for (int i = 1; i <= 4; i++) {
+		snprintf(to, sizeof(to), "iter_%07d", i);
+		ck_assert_ptr_nonnull(find(to));
+	}
+	ck_assert_uint_eq(mfs_tree_gone(tree, told, 4), 0);
+	for (int i = 1; i <= 3; i++) {
+		snprintf(to, sizeof(to), "%s/iter_%07d", dir, i);
+		ck_assert_int_eq(unlink(to), 0);
+	}
+	unit_ok(mfs_root_refresh(root, true, &err), &err);
+	usleep(1100000);
+	unit_ok(mfs_tree_refresh(tree, &err), &err);
+	ck_assert_uint_eq(mfs_tree_gone(tree, told, 2), 2);
+	ck_assert_uint_eq(mfs_tree_gone(tree, told + 2, 2), 1);
+	ck_assert_str_ne(told[2], told[0]);
+	ck_assert_str_ne(told[2], told[1]);
+	ck_assert_uint_eq(mfs_tree_gone(tree, told + 3, 1), 1);
+	ck_assert_str_eq(told[3], told[0]);
+	for (int i = 0; i < 4; i++)
+		free(told[i]);
 	close_tree();
 }
 END_TEST
@@ -390,10 +427,99 @@ START_TEST(test_unlisted_layouts_are_forgotten)
 	mfs_tree_totals(tree, &bytes, &after);
 	ck_assert_uint_eq(after, files);
 
-	/* Those that are listed stay, whoever forgets them. */
+	/* Those that are listed stay, as long as their iteration is shown. */
 	node = look_up(torch, "tp2-pp1");
-	mfs_tree_forget(tree, node, 100);
+	mfs_tree_forget(tree, node, 1);
 	ck_assert_ptr_eq(look_up(torch, "tp2-pp1"), node);
+	close_tree();
+}
+END_TEST
+
+/* Ids of all nodes below a directory, depth first, with their paths' hashes. */
+struct ids {
+	uint64_t id[2000];
+	uint32_t generation[2000];
+	const char *path[2000];
+	unsigned count;
+};
+
+static void collect(struct mfs_node *node, struct ids *ids)
+{
+	ck_assert_uint_lt(ids->count, 2000);
+	ids->path[ids->count] = strdup(node->path);
+	ids->generation[ids->count] = node->generation;
+	ids->id[ids->count++] = node->id;
+	for (uint32_t i = 0; S_ISDIR(node->type) && i < list(node)->count; i++)
+		collect(list(node)->entries[i], ids);
+}
+
+static struct mfs_node *by_id(uint64_t id)
+{
+	struct mfs_node *node = NULL;
+	struct mfs_error err;
+	int rc = mfs_tree_find_id(tree, id, &node, &err);
+
+	ck_assert_msg(!rc || rc == -ESTALE, "%d %s", rc, err.msg);
+	ck_assert(rc || node);
+	return rc ? NULL : node;
+}
+
+/* A tree that was made anew finds each node of an earlier one by its id, in any order, and nothing
+ * by any other id. */
+START_TEST(test_ids)
+{
+	static struct ids ids;
+	struct mfs_node *node;
+
+	ids.count = 0;
+	open_tree(unit_fixture(FROM));
+	collect(mfs_tree_root(tree), &ids);
+	ck_assert_uint_gt(ids.count, 100);
+	ck_assert_uint_eq(ids.id[0], 1);
+	for (unsigned i = 1; i < ids.count; i++) {
+		ck_assert(!(ids.id[i] & 1) && ids.generation[i]);
+		for (unsigned k = 0; k < i; k++)
+			ck_assert_uint_ne(ids.id[i], ids.id[k]);
+	}
+	close_tree();
+	open_tree(unit_fixture(FROM));
+	for (unsigned i = ids.count; i--;) {
+		node = by_id(ids.id[i]);
+		ck_assert_msg(node != NULL, "%s", ids.path[i]);
+		ck_assert_str_eq(node->path, ids.path[i]);
+		ck_assert_uint_eq(node->generation, ids.generation[i]);
+		ck_assert_ptr_null(by_id(ids.id[i] + (1ull << 21)));
+		free((char *)ids.path[i]);
+	}
+	for (uint64_t id = 0; id < 1000; id++)
+		ck_assert(!by_id(id) || id == 1);
+	close_tree();
+}
+END_TEST
+
+/* A view that no listing names is found by its id if this tree knew it; else there is no way to
+ * it. */
+START_TEST(test_ids_of_unlisted_layouts)
+{
+	struct mfs_node *node;
+	uint64_t id, top;
+
+	open_tree(unit_fixture(FROM));
+	node = find(LAYOUTS "/tp8-pp1/latest_checkpointed_iteration.txt");
+	id = node->id;
+	top = node->parent->id;
+	mfs_tree_forget(tree, node, 2); /* with its directory, which was looked up too */
+	ck_assert_uint_eq(mfs_tree_unlisted(tree), 0);
+	node = by_id(id);
+	ck_assert_str_eq(node->path, "/" LAYOUTS "/tp8-pp1/latest_checkpointed_iteration.txt");
+	ck_assert_uint_eq(mfs_tree_unlisted(tree), 1);
+	mfs_tree_forget(tree, node, 1);
+	ck_assert_uint_eq(mfs_tree_unlisted(tree), 0);
+	ck_assert_uint_eq(by_id(top)->id, top);
+	close_tree();
+	open_tree(unit_fixture(FROM));
+	ck_assert_ptr_null(by_id(id));
+	ck_assert_ptr_null(by_id(top));
 	close_tree();
 }
 END_TEST
@@ -592,11 +718,14 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_views_that_cannot_be);
 	tcase_add_test(c, test_first_use_by_many_threads);
 	tcase_add_test(c, test_refresh);
+	tcase_add_test(c, test_gone_in_turn);
 	c = unit_case(s, "megatron", test_views_of_an_iteration);
 	tcase_add_test(c, test_a_view_that_cannot_be_among_others);
 	tcase_add_test(c, test_nested_names);
 	tcase_add_test(c, test_layouts_that_are_not_listed);
 	tcase_add_test(c, test_unlisted_layouts_are_forgotten);
+	tcase_add_test(c, test_ids);
+	tcase_add_test(c, test_ids_of_unlisted_layouts);
 	tcase_add_test(c, test_unlisted_layouts_by_many_threads);
 	tcase_add_test(c, test_damaged_optimizer);
 	tcase_add_test(c, test_source_that_is_away);

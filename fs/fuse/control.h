@@ -1,0 +1,34 @@
+/*
+ * .mcorefs/, a directory of the root that no listing names: info.json and stats.
+ *
+ * Ids of the tree are large (fs/tree/node_ids.h), so a few small even ones are left for it. Its
+ * files are made when they are opened, and read past the page cache.
+ */
+#ifndef MFS_FS_FUSE_CONTROL_H
+#define MFS_FS_FUSE_CONTROL_H
+
+#include <stdbool.h>
+
+#include "fs/fuse/ops.h"
+
+#define MFS_CONTROL_SECONDS 1.0 /* attributes and names are kept by the kernel */
+
+struct mfs_control;
+
+/* NULL: the id is of something else. */
+const struct mfs_control *mfs_control_of(fuse_ino_t id);
+/* They may be read by whoever may read the root. The size is 0, as in /proc: it is not known before
+ * an open. */
+void mfs_control_stat(fuse_req_t req, const struct mfs_control *c, struct stat *ret);
+
+/* These reply. */
+
+/* False: the name is not of the control directory, and there was no reply. */
+bool mfs_control_look_up(fuse_req_t req, fuse_ino_t parent, const char *name);
+void mfs_control_open(fuse_req_t req, const struct mfs_control *c, struct fuse_file_info *fi);
+void mfs_control_read(fuse_req_t req, size_t size, off_t off, struct fuse_file_info *fi);
+
+/* Releases what an open file has; does not reply. */
+void mfs_control_release(struct fuse_file_info *fi);
+
+#endif

@@ -1,0 +1,201 @@
+#include "fs/fuse/metrics.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "formats/base/version.h"
+#include "formats/io/whole.h"
+#include "formats/remote/cache.h"
+#include "fs/prefetch/prefetch.h"
+#include "fs/tree/tree.h"
+#include "fs/source/root.h"
+#include "fs/stats/prom.h"
+
+#define OPS    "mcorefs_fuse_ops_durations_seconds"
+#define ERRORS "mcorefs_fuse_request_errors_total"
+
+static const struct mfs_stats_row rows[MFS_METRICS] = {
+	[MFS_OP_LOOKUP] = {OPS, "Time to answer a request of the kernel.", "op=\"lookup\"",
+			   MFS_STATS_SECONDS},
+	[MFS_OP_GETATTR] = {OPS, NULL, "op=\"getattr\"", MFS_STATS_SECONDS},
+	[MFS_OP_READLINK] = {OPS, NULL, "op=\"readlink\"", MFS_STATS_SECONDS},
+	[MFS_OP_OPENDIR] = {OPS, NULL, "op=\"opendir\"", MFS_STATS_SECONDS},
+	[MFS_OP_READDIR] = {OPS, NULL, "op=\"readdir\"", MFS_STATS_SECONDS},
+	[MFS_OP_OPEN] = {OPS, NULL, "op=\"open\"", MFS_STATS_SECONDS},
+	[MFS_OP_READ] = {OPS, NULL, "op=\"read\"", MFS_STATS_SECONDS},
+	[MFS_OP_FLUSH] = {OPS, NULL, "op=\"flush\"", MFS_STATS_SECONDS},
+	[MFS_OP_RELEASE] = {OPS, NULL, "op=\"release\"", MFS_STATS_SECONDS},
+	[MFS_OP_STATFS] = {OPS, NULL, "op=\"statfs\"", MFS_STATS_SECONDS},
+	[MFS_READ_SIZE] = {"mcorefs_fuse_read_size_bytes",
+			   "Bytes of answered reads; what the page cache answers is none.", NULL,
+			   MFS_STATS_BYTES},
+	[MFS_ERROR_EIO] = {ERRORS, "Opens and reads that failed.", "errno=\"EIO\"",
+			   MFS_STATS_COUNTER},
+	[MFS_ERROR_ESTALE] = {ERRORS, NULL, "errno=\"ESTALE\"", MFS_STATS_COUNTER},
+	[MFS_ERROR_ENOMEM] = {ERRORS, NULL, "errno=\"ENOMEM\"", MFS_STATS_COUNTER},
+};
+
+struct mfs_stats *mfs_metrics_new(void)
+{
+	return mfs_stats_new(rows, MFS_METRICS);
+}
+
+void mfs_metrics_error(struct mfs_stats *s, int code)
+{
+	const enum mfs_metric row = code == ESTALE   ? MFS_ERROR_ESTALE
+				    : code == ENOMEM ? MFS_ERROR_ENOMEM
+						     : MFS_ERROR_EIO;
+
+	mfs_stats_add(s, row, 1);
+}
+
+uint64_t mfs_metrics_errors(const struct mfs_stats *s)
+{
+	return mfs_stats_count(s, MFS_ERROR_EIO) + mfs_stats_count(s, MFS_ERROR_ESTALE) +
+	       mfs_stats_count(s, MFS_ERROR_ENOMEM);
+}
+
+static void write_prefetch(const struct mfs_metrics_of *m, const char *common, struct mfs_buf *out)
+{
+	const struct mfs_prefetch_counts n = mfs_prefetch_counts(m->prefetch);
+
+	mfs_prom_head(out, "mcorefs_prefetch_streams_total", "counter",
+		      "Readers that were fetched ahead of.");
+	mfs_prom_value(out, "mcorefs_prefetch_streams_total", "", common, NULL, (double)n.streams);
+	mfs_prom_head(out, "mcorefs_prefetch_bytes_total", "counter",
+		      "Bytes that were fetched ahead.");
+	mfs_prom_value(out, "mcorefs_prefetch_bytes_total", "", common, NULL, (double)n.bytes);
+}
+
+static void write_tree(const struct mfs_metrics_of *m, const char *common, struct mfs_buf *out)
+{
+	const struct mfs_tree_counts n = mfs_tree_counts(m->tree);
+
+	if (n.several) {
+		mfs_prom_head(out, "mcorefs_runs", "gauge", "Runs of SOURCE.");
+		mfs_prom_value(out, "mcorefs_runs", "", common, "state=\"shown\"", n.runs);
+		mfs_prom_value(out, "mcorefs_runs", "", common, "state=\"open\"", n.open);
+	}
+	mfs_prom_head(out, "mcorefs_iterations", "gauge",
+		      "Iterations of SOURCE; of several runs, of those that are open.");
+	mfs_prom_value(out, "mcorefs_iterations", "", common, "state=\"shown\"", n.shown);
+	mfs_prom_value(out, "mcorefs_iterations", "", common, "state=\"hidden\"", n.hidden);
+	mfs_prom_gauge(out, "mcorefs_iterations_known",
+		       "Iterations that are shown, or were and the kernel knows them.", common,
+		       n.known);
+	if (n.latest >= 0)
+		mfs_prom_gauge(out, "mcorefs_latest_iteration", "Number of latest.", common,
+			       (double)n.latest);
+	mfs_prom_gauge(out, "mcorefs_view_files", "Files in views that were entered.", common,
+		       (double)n.files);
+	mfs_prom_gauge(out, "mcorefs_view_bytes", "Bytes of these.", common, (double)n.bytes);
+}
+
+static void write_counter(struct mfs_buf *out, const char *common, const char *name,
+			  const char *help, uint64_t value)
+{
+	mfs_prom_head(out, name, "counter", help);
+	mfs_prom_value(out, name, "", common, NULL, (double)value);
+}
+
+/* Of a SOURCE that is a URL. */
+static void write_remote(const struct mfs_metrics_of *m, const char *common, struct mfs_buf *out)
+{
+	struct mfs_cache_stats n;
+
+	if (!mfs_tree_remote(m->tree, &n))
+		return;
+	write_counter(out, common, "mcorefs_remote_bytes_total",
+		      "Bytes that came over the network.", n.fetched);
+	write_counter(out, common, "mcorefs_remote_requests_total", "Requests for ranges.",
+		      n.requests);
+	write_counter(out, common, "mcorefs_remote_failures_total", "Those that failed.", n.failed);
+	write_counter(out, common, "mcorefs_cache_hits_total",
+		      "Ranges that were in the cache when they were read.", n.hits);
+	write_counter(out, common, "mcorefs_cache_misses_total", "Ranges that were not.", n.misses);
+	write_counter(out, common, "mcorefs_cache_damaged_blocks_total",
+		      "Blocks with a wrong sum, which were fetched again.", n.damaged);
+	write_counter(out, common, "mcorefs_cache_evicted_blocks_total",
+		      "Blocks that were taken out of the cache.", n.evicted);
+	write_counter(out, common, "mcorefs_remote_stale_objects_total",
+		      "Objects that have changed on their server.", n.stale);
+}
+
+void mfs_metrics_text(const struct mfs_metrics_of *m, struct mfs_buf *out)
+{
+	struct mfs_buf common = {0}, version = {0};
+
+	mfs_prom_label(&common, "vol_name", m->source);
+	mfs_prom_label(&common, "mp", m->mountpoint);
+	mfs_prom_label(&version, "version", MFS_VERSION);
+	if (common.failed || version.failed) {
+		out->failed = true;
+	} else {
+		mfs_prom_head(out, "mcorefs_info", "gauge", "The program.");
+		mfs_prom_value(out, "mcorefs_info", "", common.data, version.data, 1);
+		mfs_stats_write(m->stats, common.data, out);
+		mfs_prom_gauge(out, "mcorefs_fuse_open_handlers", "Files that are open.",
+			       common.data, atomic_load(m->open_files));
+		write_tree(m, common.data, out);
+		write_remote(m, common.data, out);
+		if (m->prefetch)
+			write_prefetch(m, common.data, out);
+		mfs_prom_process(out, "mcorefs", common.data, m->began_ns);
+	}
+	mfs_buf_release(&common);
+	mfs_buf_release(&version);
+}
+
+void mfs_metrics_info(const struct mfs_metrics_of *m, struct mfs_buf *out)
+{
+	const struct mfs_tree_counts n = mfs_tree_counts(m->tree);
+
+	mfs_buf_adds(out, "{\"version\": ");
+	mfs_buf_add_json(out, MFS_VERSION);
+	mfs_buf_adds(out, ", \"source\": ");
+	mfs_buf_add_json(out, m->source);
+	mfs_buf_adds(out, ", \"mountpoint\": ");
+	mfs_buf_add_json(out, m->mountpoint);
+	if (n.several)
+		mfs_buf_printf(out, ", \"runs\": %u, \"open\": %u", n.runs, n.open);
+	mfs_buf_printf(out, ", \"pid\": %ld, \"iterations\": %u, \"hidden\": %u, \"latest\": ",
+		       (long)getpid(), n.shown, n.hidden);
+	if (n.latest >= 0)
+		mfs_buf_printf(out, "%lld", (long long)n.latest);
+	else
+		mfs_buf_adds(out, "null");
+	mfs_buf_adds(out, "}\n");
+}
+
+int mfs_metrics_file(const struct mfs_metrics_of *m, const char *path, struct mfs_error *err)
+{
+	struct mfs_buf text = {0};
+	char temporary[PATH_MAX];
+	int fd, rc;
+
+	mfs_metrics_text(m, &text);
+	if (text.failed) {
+		mfs_buf_release(&text);
+		return mfs_fail_nomem(err);
+	}
+	/* The collector reads names that end with .prom. */
+	snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
+	unlink(temporary); /* of an earlier process of this number */
+	fd = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+	rc = fd < 0 ? -errno : mfs_write_whole(fd, text.data, text.len);
+	if (rc)
+		mfs_fail(err, rc, "metrics: cannot write '%s': %s", temporary, strerror(-rc));
+	if (fd >= 0)
+		close(fd);
+	if (!rc && rename(temporary, path))
+		rc = mfs_fail_errno(err, "metrics: cannot write '%s'", path);
+	if (rc)
+		unlink(temporary);
+	mfs_buf_release(&text);
+	return rc;
+}

@@ -1,0 +1,166 @@
+/* Landlock (landlock(7)): opening and truncating are refused except below certain directories, and
+ * signals to other processes. What is open stays open, and stat(2) and readlink(2) are not limited,
+ * nor is what calls.c refuses: chmod(2) and the like. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <linux/landlock.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "fs/rights/rights_i.h"
+
+/* Rights that are newer than headers which this is built with (include/uapi/linux/landlock.h). */
+#define TRUNCATE  (1ull << 14)
+#define IOCTL_DEV (1ull << 15)
+#define SIGNALS	  (1ull << 1)
+
+#define FILE_RIGHTS                                                                                \
+	(LANDLOCK_ACCESS_FS_EXECUTE | LANDLOCK_ACCESS_FS_WRITE_FILE |                              \
+	 LANDLOCK_ACCESS_FS_READ_FILE | TRUNCATE | IOCTL_DEV)
+#define FIRST_RIGHTS (LANDLOCK_ACCESS_FS_MAKE_SYM * 2 - 1) /* those of the first version */
+#define READING	     (LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR)
+#define WRITING	     ((FIRST_RIGHTS & ~(uint64_t)LANDLOCK_ACCESS_FS_EXECUTE) | TRUNCATE)
+#define LOGGING	     (LANDLOCK_ACCESS_FS_WRITE_FILE | LANDLOCK_ACCESS_FS_MAKE_REG)
+#define DEVICE	     (READING | LANDLOCK_ACCESS_FS_WRITE_FILE | IOCTL_DEV)
+
+/* struct landlock_ruleset_attr as it is today. The kernel takes a longer one than it knows if what
+ * it does not know is 0. */
+struct attributes {
+	uint64_t files, network, scopes;
+};
+
+/* What a kernel can refuse, by the version of its Landlock. */
+static struct attributes handled(int version)
+{
+	struct attributes a = {.files = FIRST_RIGHTS};
+
+	if (version >= 3)
+		a.files |= TRUNCATE;
+	if (version >= 5)
+		a.files |= IOCTL_DEV;
+	if (version >= 6)
+		a.scopes = SIGNALS;
+	return a;
+}
+
+struct rules {
+	int fd;
+	uint64_t handled; /* a rule names no other rights */
+};
+
+/* A path that is not there is none to be opened. */
+static int allow(const struct rules *rules, const char *path, uint64_t rights,
+		 struct mfs_error *err)
+{
+	struct landlock_path_beneath_attr rule = {.allowed_access = rights & rules->handled};
+	struct stat st;
+	int rc = 0;
+
+	rule.parent_fd = open(path, O_PATH | O_CLOEXEC);
+	if (rule.parent_fd < 0)
+		return errno == ENOENT ? 0 : mfs_fail_errno(err, "%s", path);
+	if (!fstat(rule.parent_fd, &st) && !S_ISDIR(st.st_mode))
+		rule.allowed_access &= FILE_RIGHTS;
+	if (syscall(SYS_landlock_add_rule, rules->fd, LANDLOCK_RULE_PATH_BENEATH, &rule, 0))
+		rc = mfs_fail_errno(err, "Landlock: %s", path);
+	close(rule.parent_fd);
+	return rc;
+}
+
+static int allow_above(const struct rules *rules, const char *path, uint64_t rights,
+		       struct mfs_error *err)
+{
+	char place[PATH_MAX];
+
+	if (strlen(path) >= sizeof(place))
+		return mfs_fail(err, -ENAMETOOLONG, "%s", path);
+	strcpy(place, path);
+	return allow(rules, dirname(place), rights, err);
+}
+
+/* A dataset's prefix is no file: its directory is meant. So it is for a file, which may be replaced
+ * by a new one. */
+static int allow_source(const struct rules *rules, const char *path, struct mfs_error *err)
+{
+	struct stat st;
+
+	if (!path)
+		return 0;
+	if (!stat(path, &st) && S_ISDIR(st.st_mode))
+		return allow(rules, path, READING, err);
+	return allow_above(rules, path, READING, err);
+}
+
+static int allow_all(const struct rules *rules, const struct mfs_options *opt, const char *source,
+		     struct mfs_error *err)
+{
+	/* The C library loads another one when the first thread is cancelled. */
+	static const char *const system[] = {
+		"/proc/self",
+		"/sys/class/bdi",
+		"/sys/devices/virtual/bdi",
+		"/lib",
+		"/lib64",
+		"/usr/lib",
+		"/usr/lib64",
+		"/etc/ld.so.cache",
+		"/etc/localtime",
+		"/usr/share/zoneinfo",
+	};
+	int rc = allow_source(rules, source, err);
+
+	if (!rc)
+		rc = allow_source(rules, opt->view.ref, err);
+	if (!rc)
+		rc = allow_source(rules, opt->data.tokenizer_id, err);
+	for (unsigned i = 0; i < opt->data.path_count && !rc; i++)
+		rc = allow_source(rules, opt->data.paths[i], err);
+	if (!rc && opt->data.cache)
+		rc = allow(rules, opt->data.cache, WRITING, err);
+	if (!rc && opt->metrics_file) /* a new one takes its place each time */
+		rc = allow_above(rules, opt->metrics, WRITING, err);
+	if (!rc && opt->log) /* a new one is made when this was moved away */
+		rc = allow_above(rules, opt->log, LOGGING, err);
+	for (size_t i = 0; i < sizeof(system) / sizeof(*system) && !rc; i++)
+		rc = allow(rules, system[i], READING, err);
+	/* Threads open it anew, and children of libc get it. */
+	if (!rc)
+		rc = allow(rules, "/dev/fuse", DEVICE, err);
+	return rc ? rc : allow(rules, "/dev/null", DEVICE, err);
+}
+
+static int open_rules(struct rules *ret, struct mfs_error *err)
+{
+	const long version =
+		syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+	const struct attributes attr = handled((int)version);
+
+	if (version < 0)
+		return mfs_fail(err, -ENOSYS, "the kernel has no Landlock: %s", strerror(errno));
+	ret->handled = attr.files;
+	ret->fd = (int)syscall(SYS_landlock_create_ruleset, &attr, sizeof(attr), 0);
+	return ret->fd < 0 ? mfs_fail_errno(err, "Landlock") : 0;
+}
+
+int mfs_rights_limit_files(const struct mfs_options *opt, const char *source, struct mfs_error *err)
+{
+	struct rules rules;
+	int rc = open_rules(&rules, err);
+
+	if (rc)
+		return rc;
+	rc = allow_all(&rules, opt, source, err);
+	if (!rc && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+		rc = mfs_fail_errno(err, "no_new_privs");
+	if (!rc && syscall(SYS_landlock_restrict_self, rules.fd, 0))
+		rc = mfs_fail_errno(err, "Landlock");
+	close(rules.fd);
+	return rc;
+}
