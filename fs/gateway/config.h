@@ -1,0 +1,58 @@
+/*
+ * What a gateway is told: by its command line, or by a file of YAML.
+ *
+ *   listen: 0.0.0.0:8080
+ *   listen_s3: 0.0.0.0:9000
+ *   tokens: /etc/mcorefs/tokens
+ *   access_log: /var/log/mcorefs/access.log
+ *   certificate: /etc/mcorefs/cert.pem
+ *   key: /etc/mcorefs/key.pem
+ *   limits: {connections: 2048, per_address: 1024, idle_seconds: 75, stall_seconds: 60,
+ *            header_bytes: 16384, open: 32, grace_seconds: 10}
+ *   repositories:
+ *     lab/llama: /ckpts/llama
+ *     lab/mixtral: {source: /ckpts/mixtral, options: "vocab_size=32000,ref=/hf/mixtral"}
+ *     runs/STAR: /ckpts/runs          with a star for STAR: each directory in it
+ */
+#ifndef MFS_FS_GATEWAY_CONFIG_H
+#define MFS_FS_GATEWAY_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/arena.h"
+#include "formats/base/error.h"
+#include "fs/cli/options.h"
+#include "fs/http/server.h"
+
+struct mfs_serve_source {
+	const char *name; /* NULL: as SOURCE is named */
+	const char *source;
+	struct mfs_options options; /* of -o */
+	struct mfs_serve_source *next;
+};
+
+/* Texts are in the arena, or borrowed from the command line. NULL and 0: not said. */
+struct mfs_serve_config {
+	struct mfs_arena arena;
+	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
+	struct mfs_http_limits limits;
+	unsigned open, grace_seconds;
+	struct mfs_serve_source *first, **end; /* in their order */
+};
+
+void mfs_serve_config_init(struct mfs_serve_config *c);
+void mfs_serve_config_release(struct mfs_serve_config *c);
+
+/* Whether an argument is a file of this kind: its name ends with .yaml or .yml. */
+bool mfs_serve_config_is(const char *argument);
+/* Adds what a file says. -EINVAL: it is not such a file; the message has name and line. */
+int mfs_serve_config_read(struct mfs_serve_config *c, const char *path, struct mfs_error *err);
+int mfs_serve_config_parse(struct mfs_serve_config *c, const char *name, const char *text,
+			   size_t len, struct mfs_error *err);
+/* Adds a SOURCE; options: a list as of -o, or NULL. */
+int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const char *source,
+			 const char *options, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,231 @@
+#define _GNU_SOURCE
+#include "fs/gateway/gateway.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <syslog.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "formats/base/clock.h"
+#include "formats/base/hash.h"
+#include "fs/cli/log.h"
+#include "fs/gateway/metrics.h"
+
+/* The first that claims a path has it: the Hub's claims all that begins with a name. */
+static const struct mfs_protocol *const protocols[] = {
+	&mfs_protocol_status,
+	&mfs_protocol_files,
+	&mfs_protocol_hub,
+};
+
+bool mfs_call_allows(const struct mfs_call *c, enum mfs_repo_kind kind, const char *name)
+{
+	char what[MFS_REPO_NAME + 16], *view = NULL;
+
+	snprintf(what, sizeof(what), "%s%s", kind == MFS_REPO_DATASET ? "datasets/" : "", name);
+	for (char *at = what; (at = strstr(at, "__")); at++)
+		view = at;
+	if (view) /* who may read a repository may read all views of it */
+		*view = '\0';
+	return mfs_grant_allows(c->grant, what);
+}
+
+static void lock(const struct mfs_gateway *g)
+{
+	if (g->lock)
+		pthread_mutex_lock(g->lock);
+}
+
+static void unlock(const struct mfs_gateway *g)
+{
+	if (g->lock)
+		pthread_mutex_unlock(g->lock);
+}
+
+struct mfs_gateway mfs_gateway_now(struct mfs_gateway *g)
+{
+	struct mfs_gateway now;
+
+	lock(g);
+	now = *g;
+	mfs_repos_share(now.repos);
+	unlock(g);
+	return now;
+}
+
+void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens)
+{
+	struct mfs_repos *before;
+
+	lock(g);
+	before = g->repos;
+	g->repos = repos;
+	g->tokens = tokens;
+	unlock(g);
+	mfs_repos_free(before);
+}
+
+void mfs_gateway_answer(void *arg, const struct mfs_request *q, struct mfs_reply *a)
+{
+	struct mfs_gateway now = mfs_gateway_now(arg), *g = &now;
+	struct mfs_grant grant = mfs_tokens_grant(g->tokens, mfs_request_header(q, "Authorization"),
+						  a->who, sizeof(a->who));
+	struct mfs_call call = {.gateway = g, .request = q, .grant = &grant, .reply = a};
+
+	if (q->method == MFS_METHOD_OTHER) {
+		mfs_reply_error(a, 405, "%s is not a method here", q->method_name);
+		mfs_reply_header(a, "Allow", "GET, HEAD, POST");
+		a->route = "none";
+	}
+	for (size_t i = 0; !a->route && i < sizeof(protocols) / sizeof(*protocols); i++) {
+		if (!protocols[i]->claims(q))
+			continue;
+		a->route = protocols[i]->name;
+		protocols[i]->answer(&call);
+	}
+	mfs_grant_drop(g->tokens, &grant);
+	mfs_repos_free(g->repos);
+	if (!a->route)
+		mfs_reply_error(a, 404, "there is nothing here");
+}
+
+#define AGAIN 60000000000ll /* ns after which one sentence is logged again */
+
+/* The access log has the reason of each reply; here a sentence stands once a minute. */
+static void log_failure(const char *sentence)
+{
+	static _Atomic uint64_t last;
+	static _Atomic int64_t when;
+	const uint64_t hash = mfs_hash(sentence, strlen(sentence));
+	const int64_t now = mfs_now_ns();
+
+	if (atomic_exchange(&last, hash) == hash && now - atomic_load(&when) < AGAIN)
+		return;
+	atomic_store(&when, now);
+	mfs_log(LOG_ERR, "%s", sentence);
+}
+
+/* The length of a path or URL that begins here, up to where the sentence goes on; 0: neither. */
+static size_t place_length(const char *text, char before)
+{
+	const bool quoted = before == '\'' || before == '"';
+	const char quote[] = {before, '\0'};
+	const size_t scheme = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789");
+	const bool url = scheme && !strncmp(text + scheme, "://", 3);
+	size_t len;
+
+	if (!strchr(" '\"(=,", before) || (*text != '/' && !url))
+		return 0;
+	len = strcspn(text, quoted ? quote : url ? " '\"()," : " '\"(),:;");
+	while (!quoted && len && strchr(":;", text[len - 1]))
+		len--;
+	return len;
+}
+
+void mfs_hide_directories(char *text)
+{
+	char before = ' ', *to = text;
+
+	for (const char *from = text; *from;) {
+		const size_t len = place_length(from, before);
+		const char *last = len ? memrchr(from, '/', len) : NULL;
+
+		if (last && last + 1 < from + len)
+			from = last + 1;
+		before = *from;
+		*to++ = *from++;
+	}
+	*to = '\0';
+}
+
+void mfs_reply_unlisted(struct mfs_reply *a, int rc)
+{
+	struct mfs_error err;
+
+	mfs_error_set(&err, rc, "a directory of repositories cannot be listed: %s", strerror(-rc));
+	mfs_reply_failure(a, rc, &err);
+}
+
+void mfs_reply_failure(struct mfs_reply *a, int rc, const struct mfs_error *err)
+{
+	const bool passes =
+		rc == -ESTALE || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == -EAGAIN;
+
+	char text[sizeof(err->msg)];
+
+	memcpy(text, err->msg, sizeof(text));
+	mfs_hide_directories(text);
+	mfs_reply_error(a, passes ? 503 : 500, "%s", text);
+	if (passes)
+		mfs_reply_header(a, "Retry-After", "1");
+	log_failure(err->msg);
+}
+
+/* ---- the access log ---- */
+
+/* Text of a client, so that a line of the log stays one line and its quotes stay quotes. */
+static void add_quoted(struct mfs_buf *b, const char *text)
+{
+	mfs_buf_adds(b, "\"");
+	for (const char *c = text ? text : "-"; *c; c++) {
+		if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '"' || *c == '\\')
+			mfs_buf_printf(b, "\\x%02x", (unsigned char)*c);
+		else
+			mfs_buf_add(b, c, 1);
+	}
+	mfs_buf_adds(b, "\"");
+}
+
+static void add_time(struct mfs_buf *b)
+{
+	struct timespec now;
+	struct tm tm;
+	char text[40];
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	gmtime_r(&now.tv_sec, &tm);
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	mfs_buf_printf(b, "%s.%03ldZ", text, now.tv_nsec / 1000000);
+}
+
+/* time client who "method target" status bytes seconds route "range" "agent" "why". One write:
+ * lines of several threads do not mix. The header with the token is not among these. */
+static void log_access(int fd, const struct mfs_request *q, const struct mfs_reply *a,
+		       uint64_t sent, bool whole)
+{
+	struct mfs_buf b = {0};
+	ssize_t n;
+
+	add_time(&b);
+	mfs_buf_printf(&b, " %s %s ", q->client, *a->who ? a->who : "-");
+	add_quoted(&b, q->method_name);
+	mfs_buf_adds(&b, " ");
+	add_quoted(&b, q->target);
+	mfs_buf_printf(&b, " %u %llu%s %.3f %s ", a->status, (unsigned long long)sent,
+		       whole ? "" : "(cut)", (double)(mfs_now_ns() - q->began_ns) / 1e9,
+		       a->route ? a->route : "-");
+	add_quoted(&b, mfs_request_header(q, "Range"));
+	mfs_buf_adds(&b, " ");
+	add_quoted(&b, mfs_request_header(q, "User-Agent"));
+	mfs_buf_adds(&b, " ");
+	add_quoted(&b, *a->why ? a->why : NULL);
+	mfs_buf_adds(&b, "\n");
+	if (!b.failed) {
+		n = write(fd, b.data, b.len);
+		(void)n; /* a full disk must not end the service */
+	}
+	mfs_buf_release(&b);
+}
+
+void mfs_gateway_done(void *arg, const struct mfs_request *q, const struct mfs_reply *a,
+		      uint64_t sent, bool whole)
+{
+	struct mfs_gateway *g = arg;
+
+	mfs_gateway_count(g->stats, a->route, a->status, whole, sent,
+			  (uint64_t)(mfs_now_ns() - q->began_ns));
+	if (g->access_log >= 0)
+		log_access(g->access_log, q, a, sent, whole);
+}

@@ -1,0 +1,82 @@
+/*
+ * The gateway: requests to replies. A protocol is a file with a row of its own, and a line in
+ * protocols[] (gateway.c). It gets requests that are well-formed, with what the client may read.
+ */
+#ifndef MFS_FS_GATEWAY_GATEWAY_H
+#define MFS_FS_GATEWAY_GATEWAY_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "fs/gateway/repos.h"
+#include "fs/gateway/tokens.h"
+#include "fs/http/message.h"
+
+struct mfs_http;
+struct mfs_stats;
+
+struct mfs_gateway {
+	pthread_mutex_t *lock; /* of repos and tokens; NULL: nobody replaces these */
+	struct mfs_repos *repos;
+	struct mfs_tokens *tokens; /* they live as long as repos */
+	struct mfs_http *http;	   /* for the status; NULL: not started */
+	int access_log;		   /* a descriptor; -1: none */
+	int64_t began_ns;	   /* monotonic */
+	struct mfs_stats *stats;   /* fs/gateway/metrics.h */
+};
+
+/* One request, for a protocol. */
+struct mfs_call {
+	struct mfs_gateway *gateway;
+	const struct mfs_request *request;
+	const struct mfs_grant *grant;
+	struct mfs_reply *reply;
+};
+
+struct mfs_protocol {
+	const char *name; /* of routes, in the log and the counters */
+	/* Whether a path is its own. The first one in the table that says so gets the request. */
+	bool (*claims)(const struct mfs_request *q);
+	void (*answer)(struct mfs_call *c);
+};
+
+extern const struct mfs_protocol mfs_protocol_hub;    /* huggingface.co's: models and datasets */
+extern const struct mfs_protocol mfs_protocol_files;  /* /files/: plain files by range */
+extern const struct mfs_protocol mfs_protocol_status; /* /, /healthz, /metrics */
+
+/* For struct mfs_http_config; arg is the gateway. */
+void mfs_gateway_answer(void *arg, const struct mfs_request *q, struct mfs_reply *a);
+/* The same on the address of S3, where buckets' names are all that paths begin with (s3.c). */
+void mfs_gateway_answer_s3(void *arg, const struct mfs_request *q, struct mfs_reply *a);
+void mfs_gateway_done(void *arg, const struct mfs_request *q, const struct mfs_reply *a,
+		      uint64_t sent, bool whole);
+
+/* What is served now, and to whom: a copy with a share of its repositories, for one request.
+ * Another configuration may be in force when it ends. mfs_repos_free() gives the share back. */
+struct mfs_gateway mfs_gateway_now(struct mfs_gateway *g);
+/* Replaces both. Requests that are being answered go on with those that they have. */
+void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens);
+
+/* ---- for protocols ---- */
+
+/* Whether the client may read a repository. */
+bool mfs_call_allows(const struct mfs_call *c, enum mfs_repo_kind kind, const char *name);
+
+/*
+ * Answers with a file of a revision, or with what its conditions and ranges say instead: 200, 206,
+ * 304, 412, 416; and 503, with the revision suspected, if its sources have changed. Takes the
+ * revision over. file: its number in the view.
+ */
+void mfs_reply_file(struct mfs_call *c, struct mfs_revision *r, uint32_t file);
+/* The number of a file in a view; -1: there is none. */
+int64_t mfs_view_find(const struct mfs_view *view, const char *name);
+/* 503 for what may pass, with Retry-After; else 500. Paths are logged; the client gets their last
+ * parts. */
+void mfs_reply_failure(struct mfs_reply *a, int rc, const struct mfs_error *err);
+/* The same, if names cannot be listed. */
+void mfs_reply_unlisted(struct mfs_reply *a, int rc);
+/* Cuts absolute paths in a sentence down to their last parts: clients need not know the others. */
+void mfs_hide_directories(char *text);
+
+#endif

@@ -1,0 +1,35 @@
+/* The inside of the Hub's protocol. Private to hub*.c. */
+#ifndef MFS_FS_GATEWAY_HUB_I_H
+#define MFS_FS_GATEWAY_HUB_I_H
+
+#include <jansson.h>
+
+#include "formats/base/str.h"
+#include "fs/cli/json.h"
+#include "fs/gateway/gateway.h"
+
+/* Answers with JSON, and owns it. */
+void mfs_hub_json(struct mfs_reply *a, unsigned status, json_t *o);
+/* o[key] = value, and a value behind the others. They take value over. What there was no memory for
+ * makes the reply an error: a client would take the rest for all. */
+void mfs_hub_put(struct mfs_reply *a, json_t *o, const char *key, json_t *value);
+void mfs_hub_append(struct mfs_reply *a, json_t *list, json_t *value);
+void mfs_hub_error(struct mfs_reply *a, unsigned status, const char *code, const char *sentence);
+
+/* Holds a revision; revision NULL: main. False: the call is answered. */
+bool mfs_hub_hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
+		  const char *revision, struct mfs_revision *ret);
+
+/* Answers about a revision (hub_info.c). rest: the path behind it; "": none. */
+void mfs_hub_info(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		  const char *rest);
+void mfs_hub_tree(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		  const char *rest);
+void mfs_hub_paths(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		   const char *rest);
+void mfs_hub_refs(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		  const char *rest);
+/* The repositories that the client may read. */
+void mfs_hub_list(struct mfs_call *c, enum mfs_repo_kind kind);
+
+#endif

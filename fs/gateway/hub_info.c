@@ -1,0 +1,363 @@
+/* What the Hub says of a repository and its files. */
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "formats/plan/vfile.h"
+#include "fs/gateway/hub_i.h"
+#include "fs/view/view.h"
+
+/* "2026-01-31T12:00:00.000Z" */
+static json_t *date(int64_t ns)
+{
+	const time_t seconds = (time_t)(ns / 1000000000);
+	struct tm tm;
+	char text[64];
+
+	if (!gmtime_r(&seconds, &tm) ||
+	    !strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S.000Z", &tm))
+		return json_null();
+	return json_string(text);
+}
+
+/* What clients of before 1.0 take as given, whatever it is. */
+static void add_habits(struct mfs_reply *a, json_t *o)
+{
+	mfs_hub_put(a, o, "private", json_false());
+	mfs_hub_put(a, o, "gated", json_false());
+	mfs_hub_put(a, o, "disabled", json_false());
+	mfs_hub_put(a, o, "downloads", json_integer(0));
+	mfs_hub_put(a, o, "likes", json_integer(0));
+	mfs_hub_put(a, o, "tags", json_array());
+}
+
+static void add_file_fields(struct mfs_reply *a, json_t *o, const struct mfs_revision *r,
+			    uint32_t file)
+{
+	const struct mfs_view_file *f = &r->view->files[file];
+	char etag[MFS_COMMIT_SIZE];
+
+	mfs_revision_etag(r, f->name, etag);
+	mfs_hub_put(a, o, "size", mfs_json_number(mfs_vfile_size(f->data)));
+	mfs_hub_put(a, o, "oid", json_string(etag));
+}
+
+void mfs_hub_info(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		  const char *rest)
+{
+	const bool blobs = mfs_url_truth(&c->request->url, "blobs");
+	json_t *o = json_object(), *files = json_array();
+
+	(void)rest;
+	mfs_hub_put(c->reply, o, "_id", json_string(r->commit));
+	mfs_hub_put(c->reply, o, "id", mfs_json_string(name));
+	mfs_hub_put(c->reply, o, "modelId", mfs_json_string(name));
+	mfs_hub_put(c->reply, o, "sha", json_string(r->commit));
+	mfs_hub_put(c->reply, o, "lastModified", date(r->view->mtime_ns));
+	add_habits(c->reply, o);
+	for (uint32_t i = 0; i < r->view->count; i++) {
+		json_t *file = json_object();
+
+		mfs_hub_put(c->reply, file, "rfilename", mfs_json_string(r->view->files[i].name));
+		if (blobs) {
+			add_file_fields(c->reply, file, r, i);
+			mfs_hub_put(c->reply, file, "blobId",
+				    json_incref(json_object_get(file, "oid")));
+			json_object_del(file, "oid");
+		}
+		mfs_hub_append(c->reply, files, file);
+	}
+	mfs_hub_put(c->reply, o, "siblings", files);
+	mfs_hub_json(c->reply, 200, o);
+}
+
+/* ---- trees ---- */
+
+struct tree {
+	struct mfs_reply *reply;
+	const struct mfs_revision *r;
+	bool expand;
+	json_t *list;
+	unsigned asked; /* paths that were looked up */
+};
+
+static void add_commit(const struct tree *t, json_t *entry)
+{
+	json_t *commit;
+
+	if (!t->expand)
+		return;
+	commit = json_object();
+	mfs_hub_put(t->reply, commit, "id", json_string(t->r->commit));
+	mfs_hub_put(t->reply, commit, "title",
+		    mfs_json_string(t->r->iteration ? t->r->iteration : ""));
+	mfs_hub_put(t->reply, commit, "date", date(t->r->view->mtime_ns));
+	mfs_hub_put(t->reply, entry, "lastCommit", commit);
+}
+
+static void add_file(const struct tree *t, uint32_t i)
+{
+	json_t *o = json_object();
+
+	mfs_hub_put(t->reply, o, "type", json_string("file"));
+	add_file_fields(t->reply, o, t->r, i);
+	mfs_hub_put(t->reply, o, "path", mfs_json_string(t->r->view->files[i].name));
+	add_commit(t, o);
+	mfs_hub_append(t->reply, t->list, o);
+}
+
+static void add_directory(const struct tree *t, const char *path, size_t len)
+{
+	json_t *o = json_object();
+	char name[4096], etag[MFS_COMMIT_SIZE];
+
+	snprintf(name, sizeof(name), "%.*s/", (int)len, path);
+	mfs_revision_etag(t->r, name, etag);
+	name[strlen(name) - 1] = '\0';
+	mfs_hub_put(t->reply, o, "type", json_string("directory"));
+	mfs_hub_put(t->reply, o, "oid", json_string(etag));
+	mfs_hub_put(t->reply, o, "size", json_integer(0));
+	mfs_hub_put(t->reply, o, "path", mfs_json_string(name));
+	add_commit(t, o);
+	mfs_hub_append(t->reply, t->list, o);
+}
+
+/* Whether name lies in the directory dir of len bytes; "" is the root. */
+static bool lies_in(const char *name, const char *dir, size_t len)
+{
+	return !len || (!strncmp(name, dir, len) && name[len] == '/');
+}
+
+/* Directories of name below dir that the file before it has not told of. */
+static void add_directories(const struct tree *t, const char *before, const char *name, size_t skip,
+			    bool recursive)
+{
+	for (const char *slash = strchr(name + skip, '/'); slash; slash = strchr(slash + 1, '/')) {
+		const size_t len = (size_t)(slash - name);
+
+		if (!before || strncmp(before, name, len + 1))
+			add_directory(t, name, len);
+		if (!recursive)
+			return;
+	}
+}
+
+/* Files are sorted, so those of a directory are neighbours. False: there is no such directory. */
+static bool fill_tree(const struct tree *t, const char *dir, bool recursive)
+{
+	const size_t len = strlen(dir), skip = len ? len + 1 : 0;
+	const char *before = NULL;
+
+	for (uint32_t i = 0; i < t->r->view->count; i++) {
+		const char *name = t->r->view->files[i].name;
+
+		if (!lies_in(name, dir, len))
+			continue;
+		add_directories(t, before, name, skip, recursive);
+		if (recursive || !strchr(name + skip, '/'))
+			add_file(t, i);
+		before = name;
+	}
+	return before || !len;
+}
+
+static bool wants_commits(const struct mfs_call *c)
+{
+	return mfs_url_truth(&c->request->url, "expand");
+}
+
+void mfs_hub_tree(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		  const char *rest)
+{
+	struct tree t = {
+		.reply = c->reply, .r = r, .expand = wants_commits(c), .list = json_array()};
+	char text[512];
+
+	if (fill_tree(&t, rest, mfs_url_truth(&c->request->url, "recursive"))) {
+		mfs_hub_json(c->reply, 200, t.list);
+		return;
+	}
+	json_decref(t.list);
+	snprintf(text, sizeof(text), "%s has no directory '%.200s'", name, rest);
+	mfs_hub_error(c->reply, 404, "EntryNotFound", text);
+}
+
+/* ---- paths-info ---- */
+
+#define MOST_PATHS 10000 /* of one request: each may be looked for in all names */
+
+static void add_path(struct tree *t, const char *path)
+{
+	const size_t len = strlen(path);
+	const int64_t file = mfs_view_find(t->r->view, path);
+
+	if (t->asked++ >= MOST_PATHS)
+		return;
+	if (file >= 0) {
+		add_file(t, (uint32_t)file);
+		return;
+	}
+	for (uint32_t i = 0; i < t->r->view->count; i++) {
+		if (!len || !lies_in(t->r->view->files[i].name, path, len))
+			continue;
+		add_directory(t, path, len);
+		return;
+	}
+}
+
+static int take_expand(void *arg, const char *name, const char *value)
+{
+	struct tree *t = arg;
+
+	if (!strcmp(name, "expand"))
+		t->expand = !strcasecmp(value, "true");
+	return 0;
+}
+
+static int take_path(void *arg, const char *name, const char *value)
+{
+	if (!strcmp(name, "paths"))
+		add_path(arg, value);
+	return 0;
+}
+
+/* Twice, since "expand" stands behind the paths that it is about. */
+static int take_form(struct tree *t, const struct mfs_buf *body, struct mfs_error *err)
+{
+	int (*const passes[])(void *, const char *, const char *) = {take_expand, take_path};
+	int rc = 0;
+
+	for (int i = 0; i < 2 && !rc; i++) {
+		struct mfs_buf copy = {0};
+
+		mfs_buf_add(&copy, body->data ? body->data : "", body->len);
+		mfs_buf_add(&copy, "", 1);
+		rc = copy.failed ? mfs_fail_nomem(err)
+				 : mfs_form_each(copy.data, passes[i], t, err);
+		mfs_buf_release(&copy);
+	}
+	return rc;
+}
+
+static int take_json(struct tree *t, const struct mfs_buf *body, struct mfs_error *err)
+{
+	json_t *o = json_loadb(body->data ? body->data : "", body->len, 0, NULL);
+	const json_t *paths = json_object_get(o, "paths");
+
+	if (!o)
+		return mfs_fail(err, -EINVAL, "the body is no JSON");
+	t->expand = json_is_true(json_object_get(o, "expand"));
+	if (json_is_string(paths))
+		add_path(t, json_string_value(paths));
+	for (size_t i = 0; i < json_array_size(paths); i++)
+		if (json_is_string(json_array_get(paths, i)))
+			add_path(t, json_string_value(json_array_get(paths, i)));
+	json_decref(o);
+	return 0;
+}
+
+void mfs_hub_paths(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		   const char *rest)
+{
+	const char *type = mfs_request_header(c->request, "Content-Type");
+	struct tree t = {.reply = c->reply, .r = r, .list = json_array()};
+	struct mfs_error err;
+	int rc;
+
+	(void)name, (void)rest;
+	if (type && !strncasecmp(type, "application/json", 16))
+		rc = take_json(&t, &c->request->body, &err);
+	else
+		rc = take_form(&t, &c->request->body, &err);
+	if (!rc && t.asked > MOST_PATHS)
+		rc = mfs_fail(&err, -E2BIG, "more than %d paths are asked for", MOST_PATHS);
+	if (!rc) {
+		mfs_hub_json(c->reply, 200, t.list);
+		return;
+	}
+	json_decref(t.list);
+	mfs_hub_error(c->reply, rc == -ENOMEM ? 500 : 400, "BadRequest", err.msg);
+}
+
+/* ---- refs and lists ---- */
+
+struct names {
+	const struct mfs_call *call;
+	enum mfs_repo_kind kind;
+	json_t *list;
+};
+
+static int add_ref(void *arg, const char *name)
+{
+	struct names *n = arg;
+	json_t *o = json_object();
+	char ref[300];
+
+	snprintf(ref, sizeof(ref), "refs/tags/%s", name);
+	mfs_hub_put(n->call->reply, o, "name", mfs_json_string(name));
+	mfs_hub_put(n->call->reply, o, "ref", mfs_json_string(ref));
+	mfs_hub_put(n->call->reply, o, "targetCommit", mfs_json_string(name));
+	mfs_hub_append(n->call->reply, n->list, o);
+	return 0;
+}
+
+/* Iterations are tags. Their commits are not told: for that, each would have to be opened. */
+void mfs_hub_refs(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		  const char *rest)
+{
+	struct names tags = {.call = c, .list = json_array()};
+	json_t *o, *main_branch, *branches;
+	struct mfs_error err;
+	const int rc = mfs_repos_each_iteration(c->gateway->repos,
+						r->of ? MFS_REPO_MODEL : MFS_REPO_DATASET, name,
+						add_ref, &tags, &err);
+
+	(void)rest;
+	if (rc) {
+		json_decref(tags.list);
+		mfs_reply_failure(c->reply, rc, &err);
+		return;
+	}
+	o = json_object();
+	main_branch = json_object();
+	branches = json_array();
+	mfs_hub_put(c->reply, main_branch, "name", json_string("main"));
+	mfs_hub_put(c->reply, main_branch, "ref", json_string("refs/heads/main"));
+	mfs_hub_put(c->reply, main_branch, "targetCommit", json_string(r->commit));
+	mfs_hub_append(c->reply, branches, main_branch);
+	mfs_hub_put(c->reply, o, "branches", branches);
+	mfs_hub_put(c->reply, o, "converts", json_array());
+	mfs_hub_put(c->reply, o, "tags", tags.list);
+	mfs_hub_json(c->reply, 200, o);
+}
+
+static int add_repo(void *arg, const char *name)
+{
+	struct names *n = arg;
+	json_t *o;
+
+	if (!mfs_call_allows(n->call, n->kind, name))
+		return 0;
+	o = json_object();
+	mfs_hub_put(n->call->reply, o, "_id", mfs_json_string(name));
+	mfs_hub_put(n->call->reply, o, "id", mfs_json_string(name));
+	mfs_hub_put(n->call->reply, o, "modelId", mfs_json_string(name));
+	add_habits(n->call->reply, o);
+	mfs_hub_append(n->call->reply, n->list, o);
+	return 0;
+}
+
+void mfs_hub_list(struct mfs_call *c, enum mfs_repo_kind kind)
+{
+	struct names n = {.call = c, .kind = kind, .list = json_array()};
+
+	const int rc = mfs_repos_each(c->gateway->repos, kind, add_repo, &n);
+
+	if (!rc) {
+		mfs_hub_json(c->reply, 200, n.list);
+		return;
+	}
+	json_decref(n.list);
+	mfs_reply_unlisted(c->reply, rc);
+}

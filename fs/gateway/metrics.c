@@ -1,0 +1,113 @@
+#include "fs/gateway/metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "formats/base/clock.h"
+#include "formats/base/version.h"
+#include "fs/gateway/gateway.h"
+#include "fs/http/server.h"
+#include "fs/stats/prom.h"
+#include "fs/stats/stats.h"
+
+#define NAME "mcorefs_http_requests_total"
+
+/* The statuses that are sent; "cut" is of replies that ended too early, "other" of all the rest. */
+#define CODES(X, route, help)                                                                      \
+	X(route, "200", help)                                                                      \
+	X(route, "206", NULL)                                                                      \
+	X(route, "301", NULL)                                                                      \
+	X(route, "304", NULL)                                                                      \
+	X(route, "400", NULL)                                                                      \
+	X(route, "401", NULL)                                                                      \
+	X(route, "403", NULL)                                                                      \
+	X(route, "404", NULL)                                                                      \
+	X(route, "405", NULL)                                                                      \
+	X(route, "412", NULL)                                                                      \
+	X(route, "413", NULL)                                                                      \
+	X(route, "414", NULL)                                                                      \
+	X(route, "416", NULL)                                                                      \
+	X(route, "500", NULL)                                                                      \
+	X(route, "503", NULL)                                                                      \
+	X(route, "cut", NULL)                                                                      \
+	X(route, "other", NULL)
+#define ROW(route, code, help)                                                                     \
+	{NAME, help, "route=\"" route "\",code=\"" code "\"", MFS_STATS_COUNTER},
+#define CODE(route, code, help) code,
+
+static const char *const codes[] = {CODES(CODE, , )};
+static const char *const routes[] = {"hub", "files", "status", "s3", "none"};
+
+#define CODE_COUNT (sizeof(codes) / sizeof(*codes))
+#define REQUESTS   (CODE_COUNT * (sizeof(routes) / sizeof(*routes)))
+enum { ROW_SECONDS = REQUESTS, ROW_BYTES, ROW_COUNT };
+
+static const struct mfs_stats_row rows[ROW_COUNT] = {
+	/* clang-format off */
+	CODES(ROW, "hub", "Requests that were answered, by protocol and status.")
+	CODES(ROW, "files", NULL)
+	CODES(ROW, "status", NULL)
+	CODES(ROW, "s3", NULL)
+	CODES(ROW, "none", NULL)
+	/* clang-format on */
+	{"mcorefs_http_request_seconds", "From a request's first line to the reply's end.", NULL,
+	 MFS_STATS_SECONDS},
+	{"mcorefs_http_tx_bytes_total", "Bytes of bodies that were sent.", NULL, MFS_STATS_COUNTER},
+};
+
+struct mfs_stats *mfs_gateway_stats_new(void)
+{
+	return mfs_stats_new(rows, ROW_COUNT);
+}
+
+static unsigned code_of(unsigned status, bool whole)
+{
+	for (unsigned i = 0; i < CODE_COUNT && whole; i++)
+		if (atoi(codes[i]) == (int)status)
+			return i;
+	return CODE_COUNT - 1 - !whole;
+}
+
+void mfs_gateway_count(struct mfs_stats *s, const char *route, unsigned status, bool whole,
+		       uint64_t sent, uint64_t ns)
+{
+	const unsigned last = sizeof(routes) / sizeof(*routes) - 1;
+	unsigned r = 0;
+
+	while (r < last && (!route || strcmp(routes[r], route)))
+		r++;
+	mfs_stats_add(s, r * CODE_COUNT + code_of(status, whole), 1);
+	mfs_stats_add(s, ROW_SECONDS, ns);
+	mfs_stats_add(s, ROW_BYTES, sent);
+}
+
+struct mfs_gateway_sums mfs_gateway_sums(const struct mfs_stats *s)
+{
+	struct mfs_gateway_sums sums = {.bytes = mfs_stats_count(s, ROW_BYTES)};
+
+	for (unsigned i = 0; i < REQUESTS; i++) {
+		const int code = atoi(codes[i % CODE_COUNT]);
+
+		sums.replies[code / 100] += mfs_stats_count(s, i);
+		if (i % CODE_COUNT == CODE_COUNT - 2)
+			sums.cut += mfs_stats_count(s, i);
+	}
+	return sums;
+}
+
+void mfs_gateway_metrics(struct mfs_gateway *g, struct mfs_buf *out)
+{
+	const struct mfs_http_state http = mfs_http_state(g->http);
+	const struct mfs_repos_state repos = mfs_repos_state(g->repos);
+
+	mfs_stats_write(g->stats, NULL, out);
+	mfs_prom_gauge(out, "mcorefs_http_connections", "Connections that are open.", NULL,
+		       http.connections);
+	mfs_prom_gauge(out, "mcorefs_http_inflight", "Requests that are being answered.", NULL,
+		       http.requests);
+	mfs_prom_gauge(out, "mcorefs_sources_open", "Sources that are open.", NULL, repos.open);
+	mfs_prom_gauge(out, "mcorefs_views_held", "Views that replies use.", NULL, repos.users);
+	mfs_prom_gauge(out, "mcorefs_build_info", "The release.",
+		       "version=\"" MFS_VERSION "\",front=\"gateway\"", 1);
+	mfs_prom_process(out, "mcorefs", NULL, g->began_ns);
+}

@@ -1,0 +1,68 @@
+/* The inside of repositories. Private to repos.c, revision.c and commits.c. */
+#ifndef MFS_FS_GATEWAY_REPOS_I_H
+#define MFS_FS_GATEWAY_REPOS_I_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "fs/gateway/repos.h"
+#include "fs/source/roots.h"
+
+#define MFS_COMMITS 1024 /* that are remembered of one root */
+
+/* SOURCE as it was added. */
+struct mfs_repo_source {
+	char *org, *name; /* name NULL: each directory of path */
+	char *path;
+	const struct mfs_view_options *options;
+	bool has_model;
+	char **datasets; /* names, known from the time when it was added */
+	uint32_t dataset_count;
+};
+
+/* A view of an iteration whose commit is known. */
+struct mfs_commit {
+	const struct mfs_views *views;
+	uint64_t name_hash; /* of the view's name */
+	char commit[MFS_COMMIT_SIZE];
+};
+
+/* What is kept beside a root as long as it is open (fs/source/roots.h). */
+struct mfs_served {
+	char said[MFS_COMMIT_SIZE]; /* of its options when it was opened: mfs_options_digest() */
+
+	pthread_mutex_t lock;	    /* of the fields below */
+	struct mfs_commit *commits; /* a ring */
+	uint32_t commit_count, commit_next;
+	pthread_mutex_t search; /* held while a commit is looked for in all iterations */
+};
+
+extern const struct mfs_beside_kind mfs_served_kind;
+
+struct mfs_repos {
+	struct mfs_repo_source *sources;
+	uint32_t source_count;
+	struct mfs_roots *roots;
+	atomic_uint shares;
+	void (*freed)(void *arg); /* NULL: nobody asks */
+	void *freed_arg;
+};
+
+/* options_digest.c: options that change bytes, with the content of files that they name.
+ * -ENOMEM; -errno of reading these. */
+int mfs_options_digest(const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZE],
+		       struct mfs_error *err);
+
+/* commits.c: the commit that was noted for a view; false: none was. */
+bool mfs_served_commit(struct mfs_served *s, const struct mfs_views *views, const char *view,
+		       char ret[MFS_COMMIT_SIZE]);
+void mfs_served_note(struct mfs_served *s, const struct mfs_views *views, const char *view,
+		     const char *commit);
+
+/* repos.c: finds the source of a name without "__VIEW". path: of the root. dataset: its name
+ * there; "": the only one that the root has. -ENOENT: there is none; -errno: it is not known. */
+int mfs_repos_find(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
+		   const struct mfs_repo_source **ret, char *path, size_t path_size,
+		   const char **ret_dataset, struct mfs_error *err);
+
+#endif

@@ -1,0 +1,431 @@
+/* `mcorefs serve`: in the foreground, until a signal ends it. */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <syslog.h>
+#include <unistd.h>
+
+#include "formats/base/clock.h"
+#include "formats/io/slurp.h"
+#include "fs/cli/cmdline.h"
+#include "fs/cli/commands.h"
+#include "fs/cli/log.h"
+#include "fs/cli/notify.h"
+#include "fs/gateway/command.h"
+#include "fs/gateway/config.h"
+#include "fs/gateway/gateway.h"
+#include "fs/gateway/metrics.h"
+#include "fs/http/server.h"
+#include "fs/stats/stats.h"
+
+#define GRACE	10 /* seconds that replies have after SIGTERM, unless another number is said */
+#define HUNG	5  /* seconds behind these, after which threads that hang are not waited for */
+#define PEM_MAX (1u << 20)
+
+/* What the command line says. It wins over files. */
+struct said {
+	const char *words[MFS_CMDLINE_ARGUMENTS];
+	const char *options; /* NULL: none */
+	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
+};
+
+/* A configuration that is in force, or was and has replies under way. Freed with its repositories,
+ * which borrow its options. */
+struct site {
+	struct mfs_serve_config config;
+	struct mfs_tokens *tokens;
+};
+
+struct serve {
+	struct said said;
+	struct site *site; /* the gateway's */
+	struct mfs_gateway gateway;
+	pthread_mutex_t lock; /* the gateway's */
+	struct mfs_http *s3;  /* NULL: not asked for */
+	void *certificate, *key;
+};
+
+static int add_word(struct mfs_serve_config *c, const char *word, const char *options,
+		    struct mfs_error *err);
+
+/* ---- what is served ---- */
+
+static int read_config(const struct said *said, struct mfs_serve_config *c, struct mfs_error *err)
+{
+	int rc = 0;
+
+	mfs_serve_config_init(c);
+	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && said->words[i] && !rc; i++)
+		rc = add_word(c, said->words[i], said->options, err);
+	c->listen = said->listen ? said->listen : c->listen;
+	c->listen_s3 = said->listen_s3 ? said->listen_s3 : c->listen_s3;
+	c->tokens = said->tokens ? said->tokens : c->tokens;
+	c->access_log = said->access_log ? said->access_log : c->access_log;
+	c->certificate = said->certificate ? said->certificate : c->certificate;
+	c->key = said->key ? said->key : c->key;
+	if (!rc && !c->first)
+		rc = mfs_fail(err, -EINVAL, "there is no SOURCE");
+	return rc;
+}
+
+static void site_free(void *arg)
+{
+	struct site *s = arg;
+
+	mfs_tokens_free(s->tokens);
+	mfs_serve_config_release(&s->config);
+	free(s);
+}
+
+static int open_site(struct site *s, struct mfs_repos *repos, struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (struct mfs_serve_source *from = s->config.first; from && !rc; from = from->next)
+		rc = mfs_repos_add(repos, from->name, from->source, &from->options.view, err);
+	return rc ? rc : mfs_tokens_open(s->config.tokens, &s->tokens, err);
+}
+
+/* *ret_repos owns *ret. */
+static int new_site(const struct said *said, struct site **ret, struct mfs_repos **ret_repos,
+		    struct mfs_error *err)
+{
+	struct site *site = calloc(1, sizeof(*site));
+	struct mfs_repos *repos = NULL;
+	int rc = site ? read_config(said, &site->config, err) : mfs_fail_nomem(err);
+
+	if (!rc && !(repos = mfs_repos_new(site->config.open)))
+		rc = mfs_fail_nomem(err);
+	if (!repos) {
+		if (site)
+			site_free(site);
+		return rc;
+	}
+	mfs_repos_on_free(repos, site_free, site);
+	rc = open_site(site, repos, err);
+	if (rc) {
+		mfs_repos_free(repos);
+		return rc;
+	}
+	*ret = site;
+	*ret_repos = repos;
+	return 0;
+}
+
+static int note_name(void *arg, const char *name)
+{
+	char *only = arg;
+
+	if (*only)
+		return 1;
+	snprintf(only, MFS_REPO_NAME, "%s", name);
+	return 0;
+}
+
+/* Of a single model the view is opened, so that the first client finds it open, and what it lacks
+ * is said at the start. */
+static void open_only(struct serve *s)
+{
+	char name[MFS_REPO_NAME] = "";
+	enum mfs_absent what;
+	struct mfs_revision r;
+	struct mfs_error err;
+
+	if (s->site->config.first->next ||
+	    mfs_repos_each(s->gateway.repos, MFS_REPO_MODEL, note_name, name) || !*name)
+		return;
+	if (mfs_repos_hold(s->gateway.repos, MFS_REPO_MODEL, name, "main", &r, &what, &err))
+		mfs_log(LOG_WARNING, "%s: %s", name, err.msg);
+	else
+		mfs_revision_drop(&r);
+}
+
+/* ---- the log ---- */
+
+static int open_access_log(struct serve *s, struct mfs_error *err)
+{
+	const char *path = s->site->config.access_log;
+	int fd;
+
+	if (!path)
+		return 0;
+	if (!strcmp(path, "-")) {
+		s->gateway.access_log = STDOUT_FILENO;
+		return 0;
+	}
+	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOCTTY, 0640);
+	if (fd < 0)
+		return mfs_fail_errno(err, "cannot open the access log '%s'", path);
+	if (s->gateway.access_log < 0)
+		s->gateway.access_log = fd;
+	else if (dup3(fd, s->gateway.access_log, O_CLOEXEC) >= 0) /* threads may be writing */
+		close(fd);
+	return 0;
+}
+
+/* ---- running ---- */
+
+static int read_pem(const char *path, void **ret, struct mfs_error *err)
+{
+	size_t len;
+
+	return path ? mfs_slurp(path, PEM_MAX, ret, &len, err) : 0;
+}
+
+static int start(struct serve *s, struct mfs_error *err)
+{
+	struct mfs_http_config http = {
+		.listen = s->site->config.listen,
+		.limits = s->site->config.limits,
+		.arg = &s->gateway,
+		.answer = mfs_gateway_answer,
+		.done = mfs_gateway_done,
+	};
+	int rc = open_access_log(s, err);
+
+	if (!rc && !s->site->config.certificate != !s->site->config.key)
+		rc = mfs_fail(err, -EINVAL, "TLS needs a certificate and a key");
+	if (!rc)
+		rc = read_pem(s->site->config.certificate, &s->certificate, err);
+	if (!rc)
+		rc = read_pem(s->site->config.key, &s->key, err);
+	if (rc)
+		return rc;
+	s->gateway.stats = mfs_gateway_stats_new();
+	if (!s->gateway.stats)
+		return mfs_fail_nomem(err);
+	open_only(s);
+	http.certificate = s->certificate;
+	http.key = s->key;
+	rc = mfs_http_start(&http, &s->gateway.http, err);
+	if (rc || !s->site->config.listen_s3)
+		return rc;
+	http.listen = s->site->config.listen_s3;
+	http.answer = mfs_gateway_answer_s3;
+	rc = mfs_http_start(&http, &s->s3, err);
+	if (rc)
+		mfs_http_stop(s->gateway.http, 0);
+	return rc;
+}
+
+/* Whether something has changed that holds from the start on. */
+static bool needs_restart(const struct mfs_serve_config *a, const struct mfs_serve_config *b)
+{
+	const char *const texts[][2] = {{a->listen, b->listen},
+					{a->listen_s3, b->listen_s3},
+					{a->certificate, b->certificate},
+					{a->key, b->key}};
+	const struct mfs_http_limits *l = &a->limits, *m = &b->limits;
+
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
+		if (strcmp(texts[i][0] ? texts[i][0] : "", texts[i][1] ? texts[i][1] : ""))
+			return true;
+	return l->connections != m->connections || l->per_address != m->per_address ||
+	       l->header_bytes != m->header_bytes;
+}
+
+/* The answer to SIGHUP. A wrong configuration changes nothing. */
+static void reread(struct serve *s)
+{
+	struct mfs_repos *repos;
+	struct mfs_error err;
+	struct site *site;
+
+	if (new_site(&s->said, &site, &repos, &err)) {
+		mfs_log(LOG_ERR, "%s; what is served stays as it was", err.msg);
+	} else {
+		if (needs_restart(&s->site->config, &site->config))
+			mfs_log(LOG_WARNING, "addresses, TLS, and limits of connections and "
+					     "headers have changed: they need a restart");
+		mfs_http_set_times(s->gateway.http, &site->config.limits);
+		if (s->s3)
+			mfs_http_set_times(s->s3, &site->config.limits);
+		s->site = site;
+		mfs_gateway_replace(&s->gateway, repos, site->tokens);
+		mfs_log(LOG_NOTICE, "the configuration was read again");
+	}
+	if (open_access_log(s, &err))
+		mfs_log(LOG_ERR, "%s", err.msg);
+}
+
+static void print_state(const struct serve *s)
+{
+	const struct mfs_http_state http = mfs_http_state(s->gateway.http);
+	const struct mfs_repos_state repos = mfs_repos_state(s->gateway.repos);
+	const struct mfs_gateway_sums sums = mfs_gateway_sums(s->gateway.stats);
+
+	mfs_log(LOG_NOTICE,
+		"%u connections, %u requests, %u sources open, %llu bytes sent, replies: %llu 2xx, "
+		"%llu 4xx, %llu 5xx, %llu cut",
+		http.connections, http.requests, repos.open, (unsigned long long)sums.bytes,
+		(unsigned long long)sums.replies[2], (unsigned long long)sums.replies[4],
+		(unsigned long long)sums.replies[5], (unsigned long long)sums.cut);
+}
+
+/* Signals that are waited for here. Threads inherit that they are blocked. */
+static void block_signals(sigset_t *set)
+{
+	const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+
+	sigemptyset(set);
+	for (size_t i = 0; i < sizeof(signals) / sizeof(*signals); i++)
+		sigaddset(set, signals[i]);
+	pthread_sigmask(SIG_BLOCK, set, NULL);
+	signal(SIGUSR1, SIG_DFL);
+	signal(SIGPIPE, SIG_IGN);
+}
+
+static void run(struct serve *s, const sigset_t *signals)
+{
+	int sig;
+
+	for (;;) {
+		if (sigwait(signals, &sig))
+			continue;
+		if (sig == SIGUSR1)
+			print_state(s);
+		else if (sig != SIGHUP)
+			return;
+		else
+			reread(s);
+	}
+}
+
+static void release(struct serve *s)
+{
+	mfs_repos_free(s->gateway.repos); /* and with them the site */
+	mfs_stats_free(s->gateway.stats);
+	if (s->gateway.access_log > STDERR_FILENO)
+		close(s->gateway.access_log);
+	free(s->certificate);
+	free(s->key);
+	pthread_mutex_destroy(&s->lock);
+}
+
+/* To a service manager, if one asked. */
+static void tell_ready(const struct serve *s)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "READY=1\nSTATUS=serving on %s",
+		 mfs_http_address(s->gateway.http));
+	mfs_notify(text);
+}
+
+static void end_now(int sig)
+{
+	(void)sig;
+	_exit(MFS_EXIT_FAILED);
+}
+
+/* Threads are waited for, and one may hang in a read of a storage for ever: a second signal, or
+ * the time, ends them all. */
+static void end_in(unsigned seconds, const sigset_t *signals)
+{
+	const struct sigaction now = {.sa_handler = end_now};
+
+	sigaction(SIGINT, &now, NULL);
+	sigaction(SIGTERM, &now, NULL);
+	sigaction(SIGALRM, &now, NULL);
+	signal(SIGHUP, SIG_IGN);
+	signal(SIGUSR1, SIG_IGN);
+	pthread_sigmask(SIG_UNBLOCK, signals, NULL);
+	alarm(seconds);
+}
+
+static int serve(struct serve *s)
+{
+	struct mfs_error err;
+	sigset_t signals;
+	unsigned grace;
+
+	block_signals(&signals);
+	s->gateway.access_log = -1;
+	s->gateway.began_ns = mfs_now_ns();
+	if (new_site(&s->said, &s->site, &s->gateway.repos, &err))
+		return mfs_command_failed("%s", err.msg);
+	s->gateway.tokens = s->site->tokens;
+	s->gateway.lock = &s->lock;
+	if (start(s, &err))
+		return mfs_command_failed("%s", err.msg);
+	if (s->s3)
+		mfs_log(LOG_NOTICE, "S3 on %s", mfs_http_address(s->s3));
+	mfs_log(LOG_NOTICE, "serving on %s", mfs_http_address(s->gateway.http));
+	tell_ready(s);
+	run(s, &signals);
+	grace = s->site->config.grace_seconds ? s->site->config.grace_seconds : GRACE;
+	mfs_notify("STOPPING=1");
+	mfs_log(LOG_NOTICE, "ending: replies have %u s", grace);
+	end_in((s->s3 ? 2 : 1) * grace + HUNG, &signals);
+	if (s->s3)
+		mfs_http_stop(s->s3, grace);
+	mfs_http_stop(s->gateway.http, grace);
+	return MFS_EXIT_OK;
+}
+
+/* ---- the command line ---- */
+
+/* ORG/NAME=SOURCE, or SOURCE, which may have '=' in it too. The name is made in the arena. */
+static int add_word(struct mfs_serve_config *c, const char *word, const char *options,
+		    struct mfs_error *err)
+{
+	const char *equals = strchr(word, '='), *slash = strchr(word, '/');
+	const char *scheme = strstr(word, "://"); /* of a name, or of a source that has '=' in it */
+	char *name = NULL;
+
+	if (mfs_serve_config_is(word))
+		return mfs_serve_config_read(c, word, err);
+	if (equals && slash && slash < equals && slash > word && *word != '.' &&
+	    (!scheme || scheme > equals)) {
+		name = mfs_arena_strndup(&c->arena, word, (size_t)(equals - word));
+		if (!name)
+			return mfs_fail_nomem(err);
+		word = equals + 1;
+	}
+	return mfs_serve_config_add(c, name, word, options, err);
+}
+
+int mfs_cmd_serve(int argc, char **argv)
+{
+	struct serve s = {.lock = PTHREAD_MUTEX_INITIALIZER};
+	struct said *said = &s.said;
+	struct mfs_buf o = {0};
+	struct mfs_cmdline c = {
+		.usage = "serve CONFIG|[ORG/NAME=]SOURCE... [--listen ADDRESS] [-o OPTIONS]",
+		.help = "Serves checkpoints and datasets over HTTP, as a HuggingFace Hub does:\n"
+			"HF_ENDPOINT=http://HOST:PORT vllm serve ORG/NAME reads them unchanged.\n"
+			"A model is ORG/NAME, at another layout ORG/NAME__megatron.torch.tp4-pp2;\n"
+			"its iterations are revisions, and main is the newest. Without a name it\n"
+			"is " MFS_REPO_ORG "/ and the last part of SOURCE. A directory of sources\n"
+			"serves each (ORG/* with a name). CONFIG is a file *.yaml.\n",
+		.help_end =
+			"  --listen ADDRESS    HOST:PORT, :PORT, unix:PATH (" MFS_HTTP_LISTEN ")\n"
+			"  --listen-s3 ADDRESS S3, read only: s3://ORG/NAME/REVISION/FILE\n"
+			"  --tokens FILE       who may read what: NAME TOKEN PATTERN... a line\n"
+			"  --access-log FILE   a line for each request; - is standard output\n"
+			"  --certificate FILE  TLS, with --key FILE; both PEM\n"
+			"See docs/GATEWAY.md.\n",
+		.min = 1,
+		.max = MFS_CMDLINE_ARGUMENTS,
+		.valued = {{"listen", MFS_VALUE_TEXT, &said->listen},
+			   {"listen-s3", MFS_VALUE_TEXT, &said->listen_s3},
+			   {"tokens", MFS_VALUE_TEXT, &said->tokens},
+			   {"access-log", MFS_VALUE_TEXT, &said->access_log},
+			   {"certificate", MFS_VALUE_TEXT, &said->certificate},
+			   {"key", MFS_VALUE_TEXT, &said->key}},
+		.o_list = &o,
+	};
+	int exit_code;
+
+	if (mfs_cmdline_parse(&c, argc, argv, &exit_code)) {
+		memcpy(said->words, c.arguments, sizeof(said->words));
+		said->options = o.data;
+		exit_code = serve(&s);
+	}
+	release(&s);
+	mfs_buf_release(&o);
+	return mfs_cmdline_end(&c, exit_code);
+}

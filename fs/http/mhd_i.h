@@ -1,0 +1,43 @@
+/* The inside of a server. Private to mhd_*.c, which alone know libmicrohttpd. */
+#ifndef MFS_FS_HTTP_MHD_I_H
+#define MFS_FS_HTTP_MHD_I_H
+
+#include <microhttpd.h>
+#include <stdatomic.h>
+
+#include "fs/http/deadlines.h"
+#include "fs/http/listen.h"
+#include "fs/http/server.h"
+
+struct mfs_http {
+	struct mfs_http_config config; /* with limits that are set; its times are not looked at */
+	atomic_uint idle_seconds, stall_seconds;
+	struct MHD_Daemon *daemon;
+	char address[MFS_LISTEN_TEXT + 16];
+	int listener;
+	struct mfs_deadlines deadlines;
+	atomic_uint requests;
+	atomic_bool ending;
+};
+
+/* One request and its reply, from the request's line to the reply's end. */
+struct mfs_exchange {
+	struct mfs_http *http;
+	struct mfs_connection *connection;
+	struct mfs_request request;
+	struct mfs_reply reply;
+	char *target;
+	uint64_t sent; /* bytes of the body */
+	bool begun;    /* the headers are there */
+	bool queued;
+};
+
+/* Callbacks of the daemon (microhttpd.h); arg is the struct mfs_http. */
+void *mfs_exchange_begin(void *arg, const char *target, struct MHD_Connection *mhd);
+enum MHD_Result mfs_exchange_handle(void *arg, struct MHD_Connection *mhd, const char *url,
+				    const char *method, const char *version, const char *data,
+				    size_t *data_len, void **exchange);
+void mfs_exchange_end(void *arg, struct MHD_Connection *mhd, void **exchange,
+		      enum MHD_RequestTerminationCode how);
+
+#endif

@@ -1,0 +1,166 @@
+#define _GNU_SOURCE
+#include "fs/http/server.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "fs/http/mhd_i.h"
+
+/* Threads open checkpoints. What they do not touch of it costs nothing. */
+#define STACK (1u << 20)
+
+static void notify_connection(void *arg, struct MHD_Connection *mhd, void **context,
+			      enum MHD_ConnectionNotificationCode what)
+{
+	struct mfs_http *http = arg;
+	const union MHD_ConnectionInfo *info;
+	struct mfs_connection *c;
+
+	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+		if (*context)
+			mfs_deadlines_remove(&http->deadlines, *context);
+		free(*context);
+		*context = NULL;
+		return;
+	}
+	info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+	*context = c = calloc(1, sizeof(*c));
+	if (!c) {
+		shutdown(info->connect_fd, SHUT_RDWR);
+		return;
+	}
+	mfs_connection_due(c, http->idle_seconds);
+	mfs_deadlines_add(&http->deadlines, c, info->connect_fd);
+}
+
+/* Targets are decoded by fs/http/url.h, which sees where their slashes were. */
+static size_t leave_escaped(void *arg, struct MHD_Connection *mhd, char *text)
+{
+	(void)arg, (void)mhd;
+	return strlen(text);
+}
+
+static void set_defaults(struct mfs_http_limits *l)
+{
+	l->connections = l->connections ? l->connections : 2048;
+	l->per_address = l->per_address ? l->per_address : (l->connections + 3) / 4;
+	l->idle_seconds = l->idle_seconds ? l->idle_seconds : 75;
+	l->stall_seconds = l->stall_seconds ? l->stall_seconds : 60;
+	l->header_bytes = l->header_bytes ? l->header_bytes : 16384;
+}
+
+void mfs_http_set_times(struct mfs_http *http, const struct mfs_http_limits *limits)
+{
+	struct mfs_http_limits l = *limits;
+
+	set_defaults(&l);
+	atomic_store(&http->idle_seconds, l.idle_seconds);
+	atomic_store(&http->stall_seconds, l.stall_seconds);
+}
+
+static int start_daemon(struct mfs_http *http, struct mfs_error *err)
+{
+	const struct mfs_http_limits *l = &http->config.limits;
+	const bool tls = http->config.certificate;
+	struct MHD_OptionItem tls_options[] = {
+		{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)http->config.certificate},
+		{MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)http->config.key},
+		{MHD_OPTION_END, 0, NULL},
+	};
+
+	if (tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+		return mfs_fail(err, -ENOTSUP, "this libmicrohttpd has no TLS");
+	http->daemon = MHD_start_daemon(
+		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
+			MHD_USE_ITC | (tls ? MHD_USE_TLS : 0),
+		0, NULL, NULL, mfs_exchange_handle, http, MHD_OPTION_LISTEN_SOCKET, http->listener,
+		MHD_OPTION_CONNECTION_LIMIT, l->connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+		l->per_address, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)l->header_bytes,
+		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_URI_LOG_CALLBACK,
+		mfs_exchange_begin, http, MHD_OPTION_NOTIFY_COMPLETED, mfs_exchange_end, http,
+		MHD_OPTION_NOTIFY_CONNECTION, notify_connection, http, MHD_OPTION_UNESCAPE_CALLBACK,
+		leave_escaped, NULL, MHD_OPTION_ARRAY, tls ? tls_options : tls_options + 2,
+		MHD_OPTION_END);
+	if (!http->daemon)
+		return mfs_fail(err, tls ? -EINVAL : -EIO, "the HTTP server does not start%s",
+				tls ? ": certificate and key must be PEM, and fit" : "");
+	return 0;
+}
+
+int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
+		   struct mfs_error *err)
+{
+	struct mfs_http *http = calloc(1, sizeof(*http));
+	char text[MFS_LISTEN_TEXT];
+	int rc;
+
+	if (!http)
+		return mfs_fail_nomem(err);
+	http->config = *config;
+	set_defaults(&http->config.limits);
+	mfs_http_set_times(http, &config->limits);
+	rc = mfs_listen(config->listen ? config->listen : MFS_HTTP_LISTEN, &http->listener, text,
+			err);
+	if (rc) {
+		free(http);
+		return rc;
+	}
+	snprintf(http->address, sizeof(http->address), "%s%s",
+		 !strncmp(text, "unix:", 5) ? ""
+		 : config->certificate	    ? "https://"
+					    : "http://",
+		 text);
+	rc = mfs_deadlines_start(&http->deadlines);
+	if (rc) {
+		close(http->listener);
+		free(http);
+		return mfs_fail(err, rc, "no thread: %s", strerror(-rc));
+	}
+	*ret = http; /* the daemon's threads may ask for it at once */
+	rc = start_daemon(http, err);
+	if (rc) {
+		*ret = NULL;
+		close(http->listener);
+		mfs_deadlines_stop(&http->deadlines);
+		free(http);
+		return rc;
+	}
+	return 0;
+}
+
+const char *mfs_http_address(const struct mfs_http *http)
+{
+	return http->address;
+}
+
+struct mfs_http_state mfs_http_state(const struct mfs_http *http)
+{
+	struct mfs_http *h = (struct mfs_http *)http;
+	struct mfs_http_state s = {.requests = atomic_load(&h->requests)};
+
+	pthread_mutex_lock(&h->deadlines.lock);
+	s.connections = h->deadlines.count;
+	pthread_mutex_unlock(&h->deadlines.lock);
+	return s;
+}
+
+void mfs_http_stop(struct mfs_http *http, unsigned grace_seconds)
+{
+	const struct timespec pause = {.tv_nsec = 20000000};
+	MHD_socket listener = MHD_quiesce_daemon(http->daemon);
+
+	atomic_store(&http->ending, true);
+	for (unsigned i = 0; i < grace_seconds * 50 && atomic_load(&http->requests); i++)
+		nanosleep(&pause, NULL);
+	MHD_stop_daemon(http->daemon);
+	if (listener != MHD_INVALID_SOCKET)
+		close(listener);
+	if (!strncmp(http->address, "unix:", 5))
+		unlink(http->address + 5);
+	mfs_deadlines_stop(&http->deadlines);
+	free(http);
+}

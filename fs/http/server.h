@@ -1,0 +1,57 @@
+/*
+ * The HTTP/1.1 server: libmicrohttpd with a thread for each connection. A thread that waits, for a
+ * disk, or for a checkpoint that is being opened, keeps nobody else waiting; one that idles costs a
+ * few pages. Who sends or takes nothing is cut off: a client has a time from the end of one request
+ * to the end of the next one's headers, and must take a part of a reply again and again.
+ */
+#ifndef MFS_FS_HTTP_SERVER_H
+#define MFS_FS_HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "formats/base/error.h"
+#include "fs/http/message.h"
+
+struct mfs_http;
+
+/* 0: the default, which is in brackets. */
+struct mfs_http_limits {
+	unsigned connections;	/* at once; more are closed when they come [2048] */
+	unsigned per_address;	/* of one IP address [a quarter]; unix sockets have none */
+	unsigned idle_seconds;	/* from a request's end to the end of the next one's headers [75] */
+	unsigned stall_seconds; /* in which a client takes MFS_HTTP_BLOCK bytes of a reply [60] */
+	unsigned header_bytes;	/* of a request's line and headers [16384] */
+};
+
+#define MFS_HTTP_BLOCK	(256u << 10)
+#define MFS_HTTP_LISTEN "127.0.0.1:8080"
+
+struct mfs_http_config {
+	const char *listen; /* "HOST:PORT", "[IPV6]:PORT", ":PORT" (all), "unix:PATH" */
+	struct mfs_http_limits limits;
+	const char *certificate, *key; /* PEM texts; NULL: no TLS */
+	void *arg;		       /* of those that follow, which any thread calls */
+	void (*answer)(void *arg, const struct mfs_request *q, struct mfs_reply *a);
+	/* A reply has ended. sent: bytes of its body; whole: all of them. */
+	void (*done)(void *arg, const struct mfs_request *q, const struct mfs_reply *a,
+		     uint64_t sent, bool whole);
+};
+
+/* config is copied, its texts are borrowed. *ret is set before the first request is answered.
+ * -EINVAL: listen is no address; -ENOTSUP: TLS is not built in; -errno of bind(2). */
+int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
+		   struct mfs_error *err);
+/* "http://127.0.0.1:8080", with the port that it has: "HOST:0" takes any. */
+const char *mfs_http_address(const struct mfs_http *http);
+/* From now on its times hold: idle_seconds, stall_seconds. The others hold from the start on. */
+void mfs_http_set_times(struct mfs_http *http, const struct mfs_http_limits *limits);
+struct mfs_http_state {
+	unsigned connections, requests; /* now: open, being answered */
+};
+struct mfs_http_state mfs_http_state(const struct mfs_http *http);
+/* Takes no new connections, lets requests end for so many seconds, and cuts the others. */
+void mfs_http_stop(struct mfs_http *http, unsigned grace_seconds);
+
+#endif

@@ -1,0 +1,302 @@
+#!/bin/bash
+# mcorefs serve, by curl: the bytes of an export, ranges and conditions, refusals, tokens, limits, sources that change while
+# they are read, TLS, a unix socket, and a clean end.
+. "$(dirname "$0")/lib.sh"
+
+command -v curl >/dev/null || skip "curl is not installed"
+m=$MCOREFS
+gw= url=
+
+# serve ARGUMENT...: as $gw, at $url, with its messages in $log.
+serve() {
+	: >"$log"
+	"$m" serve "$@" 2>>"$log" &
+	gw=$!
+	wait_until "it serves" eval 'grep -q "serving on" "$log" || ended $gw'
+	url=$(sed -n 's/.*serving on //p' "$log")
+	[ -n "$url" ] || fail "serve $*"
+}
+
+# It ends by SIGTERM with status 0.
+stop() {
+	kill "$gw"
+	wait "$gw"
+	same "exit status of serve" "$?" 0
+	gw=
+}
+trap '[ -z "$gw" ] || kill -9 "$gw" 2>/dev/null; rm -rf "$work"' EXIT
+
+# status PATH [CURL OPTION...]
+status() {
+	curl -s -o "$work/body" -D "$work/head" -w '%{http_code}' "${@:2}" "$url$1"
+}
+
+# expect STATUS PATH [CURL OPTION...]
+expect() {
+	same "$2 ${*:3}" "$(status "${@:2}")" "$1"
+}
+
+# head_of NAME: a header of the last reply.
+head_of() {
+	tr -d '\r' <"$work/head" | sed -n "s/^$1: //Ip"
+}
+
+copy_fixture weights/llama-torch-tp2-pp2
+chmod -R u+w "$ckpt"
+"$m" export "$ckpt" hf "$work/hf" -o vocab_size=1000 >/dev/null || fail export
+file=$work/hf/model.safetensors
+size=$(stat -c %s "$file")
+serve lab/llama="$ckpt" "$FIXTURES/data/tales_text_document" --listen 127.0.0.1:0 -o vocab_size=1000 --access-log "$work/access"
+
+# Bytes, by both routes.
+for name in config.json model.safetensors; do
+	for path in /lab/llama/resolve/main/$name /files/lab/llama/iter_0000040/$name /lab/llama/resolve/40/$name; do
+		expect 200 "$path"
+		cmp "$work/body" "$work/hf/$name" || fail "$path"
+	done
+done
+same 'X-Repo-Commit' "$(head_of X-Repo-Commit | grep -cE '^[0-9a-f]{40}$')" 1
+expect 200 /lab/llama/resolve/main/model.safetensors --head
+same 'HEAD: Content-Length' "$(head_of Content-Length)" "$size"
+etag=$(head_of ETag)
+p=/lab/llama/resolve/main/model.safetensors
+
+# part FROM COUNT: these bytes of the file are the last reply.
+part() {
+	tail -c +$(($1 + 1)) "$file" | head -c "$2" | cmp - "$work/body" || fail "bytes $1+$2"
+}
+expect 206 "$p" -r 1000-70000 && part 1000 69001
+same 'Content-Range' "$(head_of Content-Range)" "bytes 1000-70000/$size"
+expect 206 "$p" -r -17 && part $((size - 17)) 17
+expect 206 "$p" -r $((size - 1))- && part $((size - 1)) 1
+expect 416 "$p" -r "$size-"
+same '416: Content-Range' "$(head_of Content-Range)" "bytes */$size"
+expect 304 "$p" -H "If-None-Match: $etag"
+expect 412 "$p" -H 'If-Match: "x"' -r 0-9
+expect 206 "$p" -H "If-Range: $etag" -r 0-9
+expect 200 "$p" -H 'If-Range: "x"' -r 0-9 && part 0 "$size"
+
+# What is not there, and what must not be.
+expect 404 /lab/llama/resolve/main/nope
+same 'no file' "$(head_of X-Error-Code)" EntryNotFound
+[ -n "$(head_of X-Repo-Commit)" ] || fail 'no X-Repo-Commit with EntryNotFound'
+expect 404 /lab/llama/resolve/nope/config.json
+same 'no revision' "$(head_of X-Error-Code)" RevisionNotFound
+expect 404 /lab/nope/resolve/main/config.json
+same 'no repository' "$(head_of X-Error-Code)" RepoNotFound
+for path in /files/../etc/passwd /files/%2e%2e/%2e%2e/etc/passwd /lab/llama/resolve/main/%2Fetc%2Fpasswd \
+	/lab/llama/resolve/main/..%2f..%2fx /lab//llama /lab/llama/resolve/main/config.json%00 /%zz; do
+	expect 400 "$path" --path-as-is
+done
+expect 405 "$p" -X DELETE
+expect 405 "$p" -d x
+head -c 2000000 /dev/zero >"$work/large"
+expect 413 /api/models/lab/llama/paths-info/main --data-binary "@$work/large"
+same 'a long target' "$(status "/$(head -c 20000 /dev/zero | tr '\0' a)" | grep -cE '^4')" 1
+grep -q '" 206 69001 [0-9.]* hub "bytes=1000-70000" "curl' "$work/access" || fail "access log: $(<"$work/access")"
+expect 200 /metrics
+grep -q '^mcorefs_http_requests_total{route="hub",code="206"} [1-9]' "$work/body" || fail "metrics"
+expect 200 /api/datasets/local/tales_text_document/tree/main
+
+# A source that is written anew while a client reads: never its bytes, and then the new ones under another commit.
+commit=$(curl -s "$url/api/models/lab/llama" | grep -o '"sha":"[0-9a-f]*"')
+f=$(echo "$ckpt"/iter_*/mp_rank_00_000/model_optim_rng.pt)
+for g in "$ckpt"/iter_*/*/*; do cp "$g" "$work/saved" && cp "$work/saved" "$g"; done
+old=/lab/llama/resolve/$(cut -d'"' -f4 <<<"$commit")/model.safetensors
+# gone: the old bytes are no longer offered. Before that, at most an error that asks to try again.
+gone() {
+	local code
+	code=$(status "$old")
+	[ "$code" = 404 ] || [ "$code" = 503 ] || fail "the old commit: $code"
+	[ "$code" = 404 ]
+}
+wait_until 'the old commit is gone' gone
+expect 200 "$p" && cmp "$work/body" "$file" || fail 'after a save'
+[ "$commit" != "$(curl -s "$url/api/models/lab/llama" | grep -o '"sha":"[0-9a-f]*"')" ] || fail 'the commit is the same'
+# Cut short: an error, or fewer bytes of the file than were promised; and others are served on.
+truncate -s 100000 "$f"
+if out=$(status "$p" --max-time 20) && [ "$out" = 200 ]; then
+	fail 'a file whose source was cut was served whole'
+elif [ "$out" = 200 ]; then
+	cmp -n "$(stat -c %s "$work/body")" "$work/body" "$file" || fail 'other bytes of a file whose source was cut'
+fi
+expect 200 /healthz
+stop
+
+# Tokens, limits and a directory of runs, from a file.
+mkdir "$work/runs" && cp -a "$FIXTURES/weights/llama-torch-tp2-pp2" "$work/runs/a" && mkdir "$work/runs/empty"
+printf 'alice hf_alice_1 lab/*\nall - runs/*\n' >"$work/tokens" && chmod 600 "$work/tokens"
+cat >"$work/gw.yaml" <<END
+listen: unix:$work/socket
+tokens: $work/tokens
+limits: {idle_seconds: 1, per_address: 64, connections: 40, open: 2}
+repositories:
+  lab/llama: {source: $FIXTURES/weights/llama-torch-tp2-pp2, options: vocab_size=1000}
+  runs/*: {source: $work/runs, options: vocab_size=1000}
+END
+# A service manager is told when it answers, and when it ends.
+"$BIN/notified" "$work/notify" >"$work/told" &
+manager=$!
+wait_until 'the manager listens' test -S "$work/notify"
+export NOTIFY_SOCKET=$work/notify
+serve "$work/gw.yaml"
+unset NOTIFY_SOCKET
+wait_until 'it is ready' grep -q "^READY=1 STATUS=serving on unix:$work/socket" "$work/told"
+sock=(--unix-socket "$work/socket")
+url=http://gw
+expect 401 /lab/llama/resolve/main/config.json "${sock[@]}"
+expect 401 /lab/llama/resolve/main/config.json "${sock[@]}" -H 'Authorization: Bearer hf_alice_2'
+expect 200 /lab/llama/resolve/main/config.json "${sock[@]}" -H 'Authorization: Bearer hf_alice_1'
+expect 200 /runs/a/resolve/main/config.json "${sock[@]}"
+expect 404 /runs/empty/resolve/main/config.json "${sock[@]}"
+cp -a "$work/runs/a" "$work/runs/later"
+expect 200 /runs/later/resolve/main/config.json "${sock[@]}"
+expect 200 /api/models "${sock[@]}"
+grep -q runs/later "$work/body" && ! grep -q lab/llama "$work/body" || fail "/api/models: $(<"$work/body")"
+stop
+wait_until 'its end is told' grep -q '^STOPPING=1' "$work/told"
+kill $manager
+[ ! -e "$work/socket" ] || fail 'the socket is still there'
+
+# Clients that send half a request, or a byte now and then, are cut off, and others are served meanwhile.
+sed -i 's/^listen: .*/listen: 127.0.0.1:0/' "$work/gw.yaml"
+serve "$work/gw.yaml"
+port=${url##*:}
+for i in 3 4 5 6 7 8; do
+	eval "exec $i<>/dev/tcp/127.0.0.1/$port"
+	send 'GET /healthz HTTP/1.1\r\nX' >&$i
+done
+(for _ in $(seq 60); do printf 'y' >&8 || break; sleep 0.1; done) 2>/dev/null &
+drip=$!
+expect 200 /healthz
+for i in 3 4 5 6 7 8; do
+	timeout 20 cat <&$i >/dev/null || fail "a client that sends half a request is not cut off"
+done
+wait $drip
+exec 3>&- 4>&- 5>&- 6>&- 7>&- 8>&-
+# What a proxy in front may understand differently is refused, and what follows it is no request.
+ambiguous() {
+	exec 3<>"/dev/tcp/127.0.0.1/$port"
+	send "POST /healthz HTTP/1.1\r\n$1\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" >&3
+	out=$(timeout 20 cat <&3 | grep '^HTTP')
+	[[ $out == 'HTTP/1.1 400 '* && $(wc -l <<<"$out") = 1 ]] || fail "$1: $out"
+	exec 3>&-
+}
+ambiguous 'Host: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n'
+ambiguous 'Host: x\r\nContent-Length: 2\r\nContent-Length: 44\r\n\r\nab'
+ambiguous 'Host: x\r\nContent-Length : 5\r\n\r\nabcde'
+ambiguous 'Host: x\r\nHost: y\r\nContent-Length: 2\r\n\r\nab'
+ambiguous 'Content-Length: 2\r\n\r\nab'
+# The rules are read again.
+printf 'bob hf_bob_123 runs/*\n' >"$work/tokens"
+wait_until 'the rules are read again' eval '[ "$(status /runs/a/resolve/main/config.json)" = 401 ]'
+expect 200 /runs/a/resolve/main/config.json -H 'Authorization: Bearer hf_bob_123'
+stop
+
+# A second signal ends it at once, whatever replies are under way.
+serve "$work/runs/a" --listen 127.0.0.1:0 -o vocab_size=1000
+exec 3<>"/dev/tcp/127.0.0.1/${url##*:}"
+send 'POST /api/models/local/a/paths-info/main HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n' >&3
+read -r -t 120 said <&3
+[[ $said == 'HTTP/1.1 100 '* ]] || fail "a request whose body is still to come: $said"
+kill "$gw"
+wait_until 'it ends' grep -q 'ending:' "$log"
+kill "$gw"
+from=$SECONDS
+wait "$gw"
+same 'exit status after a second signal' "$?" 1
+[ $((SECONDS - from)) -lt 5 ] || fail 'a second signal does not end it'
+gw=
+exec 3>&-
+
+# An HF directory that changes is opened again. One address has a quarter of the connections unless another number is said.
+cp -a "$FIXTURES/hf/llama-safetensors" "$work/model"
+printf 'listen: 127.0.0.1:0\nlimits: {connections: 8}\nrepositories: {lab/x: %s}\n' "$work/model" >"$work/few.yaml"
+serve "$work/few.yaml"
+p=/lab/x/resolve/main/model.safetensors
+expect 200 "$p"
+cp "$FIXTURES/hf/llama-safetensors/model.safetensors" "$work/model/model.safetensors"
+expect 503 "$p"
+expect 200 "$p"
+exec 3<>"/dev/tcp/127.0.0.1/${url##*:}" 4<>"/dev/tcp/127.0.0.1/${url##*:}"
+sleep 0.3
+! status /healthz --max-time 5 >/dev/null || fail 'one address has more than a quarter of the connections'
+exec 3>&- 4>&-
+stop
+
+# S3: a signature is the name of a line of the tokens with its token as the secret.
+serve "$work/gw.yaml" --listen-s3 127.0.0.1:0
+url=$(sed -n 's/.*S3 on //p' "$log")
+key=/runs/a/main/model.safetensors
+expect 403 "$key"
+grep -q '<Code>AccessDenied<' "$work/body" || fail "S3 without a signature: $(<"$work/body")"
+if curl --help all | grep -q -e --aws-sigv4; then
+	signed=(--aws-sigv4 aws:amz:us-east-1:s3 -H "x-amz-content-sha256: UNSIGNED-PAYLOAD")
+	expect 200 "$key" "${signed[@]}" -u bob:hf_bob_123
+	cmp "$work/body" "$file" || fail 'S3: a file'
+	expect 206 "$key" "${signed[@]}" -u bob:hf_bob_123 -r 1000-70000 && part 1000 69001
+	expect 403 "$key" "${signed[@]}" -u bob:hf_bob_124
+	grep -q '<Code>SignatureDoesNotMatch<' "$work/body" || fail "S3, a wrong secret: $(<"$work/body")"
+	expect 403 "$key" "${signed[@]}" -u bob:hf_bob_123 -X DELETE
+	grep -q '<Code>AccessDenied<' "$work/body" || fail "S3, DELETE: $(<"$work/body")"
+fi
+head -c 100000 /dev/zero >"$work/zeros"
+expect 403 /runs/a/new -T "$work/zeros"
+stop
+
+# TLS.
+if command -v openssl >/dev/null; then
+	openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/key" -out "$work/cert" -days 2 -subj /CN=localhost \
+		-addext subjectAltName=IP:127.0.0.1 2>/dev/null || fail openssl
+	serve "$work/runs/a" --listen 127.0.0.1:0 --certificate "$work/cert" --key "$work/key" -o vocab_size=1000
+	expect 200 /local/a/resolve/main/model.safetensors --cacert "$work/cert"
+	cmp "$work/body" "$file" || fail TLS
+	stop
+fi
+
+# Its pages are an index: another mcorefs has them as SOURCE.
+serve lab/a="$work/runs/a" "$FIXTURES/data/tales_text_document" --listen 127.0.0.1:0 -o vocab_size=1000
+"$m" export "$url/files/lab/a/main/" hf "$work/again" >/dev/null || fail 'a model by the URL of a gateway'
+cmp "$work/again/model.safetensors" "$file" || fail 'weights by the URL of a gateway'
+"$m" export "$url/files/datasets/local/tales_text_document__megatron/main/" data/tales_text_document/megatron "$work/tales" \
+	>/dev/null || fail 'a dataset by the URL of a gateway'
+cmp "$work/tales/tales_text_document.bin" "$FIXTURES/data/tales_text_document.bin" || fail 'tokens by the URL of a gateway'
+stop
+
+# SIGHUP: repositories, tokens and limits are read again; a wrong file changes nothing.
+cat >"$work/again.yaml" <<END
+listen: 127.0.0.1:0
+repositories:
+  lab/one: {source: $work/runs/a, options: vocab_size=1000}
+END
+serve "$work/again.yaml"
+expect 200 /lab/one/resolve/main/config.json
+echo 'nonsense: 1' >>"$work/again.yaml"
+kill -HUP "$gw"
+refused_again() { grep -q "again.yaml:4: 'nonsense' is none of .*; what is served stays as it was" "$log"; }
+wait_until 'the wrong file is refused' refused_again
+expect 200 /lab/one/resolve/main/config.json
+printf 'alice hf_alice_1 lab/*\n' >"$work/tokens" && chmod 600 "$work/tokens"
+cat >"$work/again.yaml" <<END
+listen: 127.0.0.1:0
+tokens: $work/tokens
+limits: {idle_seconds: 30, connections: 100}
+repositories:
+  lab/two: {source: $work/runs/a, options: vocab_size=1000}
+END
+kill -HUP "$gw"
+read_again() { grep -q 'the configuration was read again' "$log"; }
+wait_until 'it is read again' read_again
+expect 401 /lab/two/resolve/main/config.json
+expect 200 /lab/two/resolve/main/config.json -H 'Authorization: Bearer hf_alice_1'
+expect 404 /lab/one/resolve/main/config.json -H 'Authorization: Bearer hf_alice_1'
+grep -q 'limits of connections and headers have changed: they need a restart' "$log" || fail "limits: $(<"$log")"
+stop
+
+# What is said of wrong command lines.
+refused 'no source' 2 'expected mcorefs serve' "$m" serve
+refused 'no address' 1 "'nonsense' is no address" "$m" serve "$work/runs/a" --listen nonsense
+refused 'a name' 1 'is no name of a repository' "$m" serve a/b--c="$work/runs/a"
+refused 'a token file' 1 'mode is 644' sh -c "chmod 644 '$work/tokens'; exec '$m' serve '$work/runs/a' --tokens '$work/tokens'"
+refused 'a source with = in it' 1 'x://y' "$m" serve 'x://y/z=1'
+refused 'a key is missing' 1 'a certificate and a key' "$m" serve "$work/runs/a" --certificate /etc/hostname

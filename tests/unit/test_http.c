@@ -1,0 +1,184 @@
+/* Requests without a socket: fs/http/url.h, range.h, message.h. */
+#include "tests/unit/unit.h"
+
+#include <string.h>
+
+#include "fs/http/message.h"
+#include "fs/http/range.h"
+#include "fs/http/url.h"
+
+static struct mfs_error err;
+
+START_TEST(test_paths)
+{
+	struct mfs_url u;
+
+	unit_ok(mfs_url_parse("/org/model/resolve/refs%2Fpr%2F1/a/b%20c.json?x=1&y=a%2Bb+c&x=2&z",
+			      &u, &err),
+		&err);
+	ck_assert_uint_eq(u.count, 6);
+	ck_assert_str_eq(u.parts[3], "refs/pr/1");
+	ck_assert_str_eq(u.parts[5], "b c.json");
+	ck_assert_str_eq(u.path, "/org/model/resolve/refs/pr/1/a/b c.json");
+	ck_assert_str_eq(mfs_url_rest(&u, 4), "a/b c.json");
+	ck_assert_str_eq(mfs_url_rest(&u, 6), "");
+	ck_assert_str_eq(mfs_url_query(&u, "x"), "1");
+	ck_assert_str_eq(mfs_url_query(&u, "y"), "a+b c");
+	ck_assert_str_eq(mfs_url_query(&u, "z"), "");
+	ck_assert_ptr_null(mfs_url_query(&u, "q"));
+	ck_assert(!u.slash);
+	mfs_url_release(&u);
+
+	unit_ok(mfs_url_parse("/", &u, &err), &err);
+	ck_assert(u.slash && !u.count);
+	ck_assert_str_eq(u.path, "/");
+	mfs_url_release(&u);
+	unit_ok(mfs_url_parse("http://gw:8080/a/?b=True&c=false&d=1", &u, &err), &err);
+	ck_assert(u.slash && u.count == 1);
+	ck_assert(mfs_url_truth(&u, "b") && !mfs_url_truth(&u, "c") && mfs_url_truth(&u, "d"));
+	mfs_url_release(&u);
+}
+END_TEST
+
+START_TEST(test_bad_paths)
+{
+	static const char *const bad[] = {
+		"",	  "a",	     "*",	"/..",	  "/a/../b", "/a/.",	  "/a//b",
+		"//",	  "/%2e%2e", "/a%2f..", "/%2F",	  "/a%2F",   "/a%2F%2Fb", "/%00",
+		"/a%0ab", "/%zz",    "/%2",	"/%",	  "/a\tb",   "/a#b",	  "/a?x=%00",
+		"/?%g=1", "/a%7f",   "/.%2e/a", "/a?b=%", "/%2e",
+	};
+	char many[3 * MFS_URL_PARTS + 8] = "", pairs[8 * MFS_URL_QUERY + 8] = "/?";
+	static char deep[MFS_URL_BYTES + 8];
+	struct mfs_url u;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		unit_fails(mfs_url_parse(bad[i], &u, &err), &err, -EINVAL, NULL);
+	for (int i = 0; i <= MFS_URL_PARTS; i++)
+		strcat(many, "/a");
+	unit_fails(mfs_url_parse(many, &u, &err), &err, -E2BIG, "parts");
+	for (int i = 0; i <= MFS_URL_QUERY; i++)
+		strcat(pairs, "a=b&");
+	unit_fails(mfs_url_parse(pairs, &u, &err), &err, -E2BIG, "pairs");
+	memset(deep, 'a', sizeof(deep) - 1);
+	*deep = '/';
+	unit_fails(mfs_url_parse(deep, &u, &err), &err, -E2BIG, "longer");
+}
+END_TEST
+
+START_TEST(test_ranges)
+{
+	static const struct {
+		const char *header;
+		uint64_t size;
+		enum mfs_range want;
+		uint64_t off, len;
+	} cases[] = {
+		{NULL, 10, MFS_RANGE_WHOLE, 0, 10},
+		{"bytes=0-0", 10, MFS_RANGE_PART, 0, 1},
+		{"bytes=2-5", 10, MFS_RANGE_PART, 2, 4},
+		{"bytes=2-", 10, MFS_RANGE_PART, 2, 8},
+		{"bytes=2-99999999999999999999999", 10, MFS_RANGE_PART, 2, 8},
+		{"bytes=-3", 10, MFS_RANGE_PART, 7, 3},
+		{"bytes=-30", 10, MFS_RANGE_PART, 0, 10},
+		{"bytes= 1-2 ", 10, MFS_RANGE_PART, 1, 2},
+		{"Bytes=9-9", 10, MFS_RANGE_PART, 9, 1},
+		{"bytes=10-", 10, MFS_RANGE_BEYOND, 0, 0},
+		{"bytes=18446744073709551616-", 10, MFS_RANGE_BEYOND, 0, 0},
+		{"bytes=-0", 10, MFS_RANGE_BEYOND, 0, 0},
+		{"bytes=0-", 0, MFS_RANGE_BEYOND, 0, 0},
+		{"bytes=-1", 0, MFS_RANGE_BEYOND, 0, 0},
+		{"bytes=5-2", 10, MFS_RANGE_WHOLE, 0, 10},
+		{"bytes=0-1,3-4", 10, MFS_RANGE_WHOLE, 0, 10},
+		{"bytes=a-b", 10, MFS_RANGE_WHOLE, 0, 10},
+		{"bytes=-", 10, MFS_RANGE_WHOLE, 0, 10},
+		{"bytes=1", 10, MFS_RANGE_WHOLE, 0, 10},
+		{"bytes=1-2x", 10, MFS_RANGE_WHOLE, 0, 10},
+		{"items=1-2", 10, MFS_RANGE_WHOLE, 0, 10},
+		{"bytes", 10, MFS_RANGE_WHOLE, 0, 10},
+		{"", 10, MFS_RANGE_WHOLE, 0, 10},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+		uint64_t off = 77, len = 77;
+
+		ck_assert_msg(mfs_range_parse(cases[i].header, cases[i].size, &off, &len) ==
+				      cases[i].want,
+			      "%s", cases[i].header);
+		ck_assert_msg(off == cases[i].off && len == cases[i].len, "%s", cases[i].header);
+	}
+}
+END_TEST
+
+START_TEST(test_etags)
+{
+	ck_assert(mfs_etag_listed("\"a\"", "a", false));
+	ck_assert(mfs_etag_listed("\"x\", \"a\" ,\"y\"", "a", false));
+	ck_assert(mfs_etag_listed("a", "a", false));
+	ck_assert(mfs_etag_listed("*", "a", false));
+	ck_assert(mfs_etag_listed("W/\"a\"", "a", true));
+	ck_assert(!mfs_etag_listed("W/\"a\"", "a", false));
+	ck_assert(!mfs_etag_listed("\"*\"", "a", false));
+	ck_assert(!mfs_etag_listed("\"ab\"", "a", false));
+	ck_assert(!mfs_etag_listed("\"", "a", false));
+	ck_assert(!mfs_etag_listed("", "a", false));
+	ck_assert(!mfs_etag_listed("W/", "a", true));
+	ck_assert(!mfs_etag_listed(",,", "a", true));
+}
+END_TEST
+
+START_TEST(test_conditions)
+{
+	static const struct {
+		struct mfs_conditions c;
+		unsigned status;
+	} cases[] = {
+		{{0}, 200},
+		{{.match = "\"a\""}, 200},
+		{{.match = "\"b\""}, 412},
+		{{.match = "\"b\"", .none_match = "\"a\""}, 412},
+		{{.none_match = "\"a\""}, 304},
+		{{.none_match = "\"a\"", .range = "bytes=0-1"}, 304},
+		{{.none_match = "\"b\"", .range = "bytes=0-1"}, 206},
+		{{.range = "bytes=0-1", .if_range = "\"a\""}, 206},
+		{{.range = "bytes=0-1", .if_range = "\"b\""}, 200},
+		{{.range = "bytes=0-1", .if_range = "W/\"a\""}, 200},
+		{{.range = "bytes=0-1", .if_range = "*"}, 200},
+		{{.range = "bytes=0-1", .if_range = "Wed, 21 Oct 2026 07:28:00 GMT"}, 200},
+		{{.range = "bytes=10-"}, 416},
+		{{.range = "bytes=10-", .match = "\"b\""}, 412},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+		ck_assert_uint_eq(mfs_conditions_judge(&cases[i].c, "a", 10).status,
+				  cases[i].status);
+}
+END_TEST
+
+START_TEST(test_reply_headers)
+{
+	struct mfs_reply a = {0};
+
+	mfs_reply_header(&a, "X", "a\r\nSet-Cookie: b%s", "\x7f");
+	ck_assert_str_eq(a.headers[0].value, "a??Set-Cookie: b?");
+	for (int i = 1; i < MFS_REPLY_HEADERS; i++)
+		mfs_reply_header(&a, "X", "%d", i);
+	ck_assert(!a.failed);
+	mfs_reply_header(&a, "X", "one too many");
+	ck_assert(a.failed);
+	mfs_reply_release(&a);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("http");
+	TCase *c = unit_case(s, "http", test_paths);
+
+	tcase_add_test(c, test_bad_paths);
+	tcase_add_test(c, test_ranges);
+	tcase_add_test(c, test_etags);
+	tcase_add_test(c, test_conditions);
+	tcase_add_test(c, test_reply_headers);
+	return s;
+}
