@@ -17,21 +17,23 @@ _mcorefs_list() {
 }
 
 _mcorefs_option() {
-	local list=$1 cur=$2 names='arch= family= ref= vocab_size= shard_size= spec= no_optim verify= data= merge= split= data_path= train_data_path=
+	local list=$1 cur=$2 names='arch= family= ref= adapter= vocab_size= shard_size= spec= no_optim verify= cache= cache_size= timeout= data= merge= split= data_path= train_data_path=
 		valid_data_path= test_data_path= data_args_path= megatron= tokenizer_id= column= append_eod= vocab_scan arrow_batch= dataset_cache=
-		log= prefetch= allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec remount ro rw'
+		log= log_format= metrics= prefetch= setuid= drop_privileges sandbox allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec remount ro rw'
 
 	[[ $cur == '=' ]] && cur=
 	case ${list##*,} in
 	arch=*) mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" families --json | awk -F'"' '$2 == "name" { name = $4 } $2 == "impossible" && $3 ~ "null" { print name }')" -- "$cur") ;;
 	vocab_size=*) mapfile -t COMPREPLY < <(compgen -W 'tokenizer' -- "$cur") ;;
 	spec=*) mapfile -t COMPREPLY < <(compgen -W 'local te' -- "$cur") ;;
+	log_format=*) mapfile -t COMPREPLY < <(compgen -W 'json text' -- "$cur") ;;
+	setuid=*) mapfile -t COMPREPLY < <(compgen -u -- "$cur") ;;
 	verify=*) mapfile -t COMPREPLY < <(compgen -W 'crc sha256' -- "$cur") ;;
-	ref=* | dataset_cache=*)
+	ref=* | adapter=* | cache=* | dataset_cache=*)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		;;
-	log=* | family=* | data=* | data_args_path=* | tokenizer_id=*)
+	log=* | metrics=* | family=* | data=* | data_args_path=* | tokenizer_id=*)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
@@ -70,6 +72,11 @@ _mcorefs_data() {
 	}'
 }
 
+# Where something is mounted; names with blanks are left out.
+_mcorefs_mounts() {
+	"${COMP_WORDS[0]}" mounts --json 2>/dev/null | sed -n 's|^ *"mountpoint": "\([^" ]*\)",$|\1|p'
+}
+
 # What a command's option takes. Fails if the word before the cursor is not an option that takes a value.
 _mcorefs_value() {
 	local cur=$1
@@ -79,7 +86,7 @@ _mcorefs_value() {
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
-	verify:--check | verify:--key | verify:--signature | sum:--output | sum:--sign)
+	verify:--check | verify:--key | verify:--signature | sum:--output | sum:--sign | serve:--tokens | serve:--access-log | serve:--certificate | serve:--key)
 		compopt -o filenames
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
@@ -108,7 +115,10 @@ _mcorefs() {
 		export) mapfile -t COMPREPLY < <(compgen -W '--force --json -o' -- "$cur") ;;
 		families) mapfile -t COMPREPLY < <(compgen -W '--json -o' -- "$cur") ;;
 		diff) mapfile -t COMPREPLY < <(compgen -W '--quiet --optim --json -q -n -o' -- "$cur") ;;
+		mounts) mapfile -t COMPREPLY < <(compgen -W '--json' -- "$cur") ;;
+		umount) mapfile -t COMPREPLY < <(compgen -W '--lazy -l' -- "$cur") ;;
 		fsck) mapfile -t COMPREPLY < <(compgen -W '--strict --globals' -- "$cur") ;;
+		serve) mapfile -t COMPREPLY < <(compgen -W '--listen --listen-s3 --tokens --access-log --certificate --key -o' -- "$cur") ;;
 		sum) mapfile -t COMPREPLY < <(compgen -W '--output --sign --optim -o' -- "$cur") ;;
 		sample)
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length
@@ -124,10 +134,14 @@ _mcorefs() {
 		return
 	fi
 	compopt -o filenames
+	if [[ $COMP_CWORD -gt 1 && ${COMP_WORDS[1]} =~ ^u?mounts?$ ]]; then
+		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_mounts)" -- "$cur")
+		return
+	fi
 	mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 	mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -f -X '!*.idx' -- "$cur")
 	if [[ $COMP_CWORD == 1 ]]; then
-		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff families fsck sum sample pack' -- "$cur")
+		mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -W 'inspect ls verify export diff families fsck sum sample serve pack mounts umount' -- "$cur")
 	elif [[ $COMP_CWORD == 3 && ${COMP_WORDS[1]} =~ ^(ls|verify|export)$ ]]; then
 		mapfile -t COMPREPLY < <(compgen -W "$(_mcorefs_views) $(_mcorefs_data)" -- "$cur")
 	fi

@@ -1,0 +1,119 @@
+#!/bin/bash
+# What a mount says of itself: Prometheus' text over HTTP, as a file and in .mcorefs/, which no listing names; the log as JSON;
+# SIGHUP; the dashboard asks for nothing that is not there.
+. "$(dirname "$0")/lib.sh"
+
+ckpt=$work/ckpt
+cp -a "$FIXTURES/weights/llama-torch-tp2-pp2" "$ckpt"
+port=$((20000 + RANDOM % 20000))
+hf=latest/hf
+
+# value NAME[{LABELS}]: of the text in $work/text, whose common labels are left out.
+value() {
+	sed 's/vol_name="[^"]*",mp="[^"]*",\?//; s/{}//' "$work/text" | awk -v name="$1" '$1 == name { print $2 }'
+}
+# over_http PATH: the body in $work/text, the head in $work/head. Bash alone.
+over_http() {
+	exec 5<>"/dev/tcp/127.0.0.1/$port" || fail 'nobody listens'
+	send "GET $1 HTTP/1.0\r\n\r\n" >&5
+	sed 's/\r$//' <&5 >"$work/answer"
+	exec 5<&-
+	sed '/^$/q' "$work/answer" >"$work/head"
+	sed '1,/^$/d' "$work/answer" >"$work/text"
+}
+
+mount_foreground "$ckpt" -o "metrics=127.0.0.1:$port,prefetch=2,log_format=json,log=$work/json"
+sum=$(cat "$mnt/$hf"/* | wc -c)
+cat "$mnt/$hf/none" 2>/dev/null
+over_http /metrics
+grep -q '^HTTP/1.[01] 200' "$work/head" || fail "$(cat "$work/head")"
+grep -qi '^content-type: text/plain; version=0.0.4' "$work/head" || fail "$(cat "$work/head")"
+same 'bytes served' "$(value mcorefs_fuse_read_size_bytes_sum)" "$sum"
+[ "$(value 'mcorefs_fuse_ops_durations_seconds_count{op="read"}')" -gt 0 ] || fail 'no reads'
+same 'open files' "$(value mcorefs_fuse_open_handlers)" 0
+same 'iterations' "$(value 'mcorefs_iterations{state="shown"}')" 1
+same 'failures' "$(value 'mcorefs_fuse_request_errors_total{errno="ESTALE"}')" 0
+[ "$(value mcorefs_memory)" -gt 1000000 ] || fail "memory: $(value mcorefs_memory)"
+grep -q "^mcorefs_info{vol_name=\"$ckpt\",mp=\"$mnt\",version=" "$work/text" || fail "$(grep '^mcorefs_info' "$work/text")"
+cp "$work/text" "$work/http"
+if command -v promtool >/dev/null; then
+	promtool check metrics <"$work/text" || fail 'promtool'
+else
+	left_out='all but promtool (prometheus)'
+fi
+over_http /
+grep -q ' 404 ' "$work/head" || fail "$(cat "$work/head")"
+# Somebody who connects and says nothing keeps nobody out.
+exec 6<>"/dev/tcp/127.0.0.1/$port"
+over_http /metrics
+[ -s "$work/text" ] || fail 'no answer beside an idle client'
+exec 6<&-
+
+# Everything that the dashboard asks for is there.
+dashboard=configs/grafana/mcorefs-mounts.json
+grep -oE 'mcorefs_[a-z_]+' "$dashboard" | sort -u >"$work/asked"
+[ "$(wc -l <"$work/asked")" -ge 10 ] || fail "the dashboard asks for $(cat "$work/asked")"
+while read -r name; do
+	grep -qE "^$name(\{| )" "$work/http" || fail "the dashboard asks for $name, which is not exported"
+done <"$work/asked"
+for label in op errno state; do
+	grep -q "{{$label}}" "$dashboard" && grep -qE "[{,]$label=" "$work/http" || fail "label $label"
+done
+
+# In the mount: by name alone.
+cp "$mnt/.mcorefs/stats" "$work/text" || fail '.mcorefs/stats'
+same 'bytes served, in .mcorefs/stats' "$(value mcorefs_fuse_read_size_bytes_sum)" "$sum"
+grep -q "\"mountpoint\": \"$mnt\"" "$mnt/.mcorefs/info.json" || fail "$(cat "$mnt/.mcorefs/info.json")"
+same 'a listing' "$(find "$mnt" -name '.mcorefs*')" ''
+same 'a listing of .mcorefs' "$(ls -A "$mnt/.mcorefs")" ''
+ls "$mnt/.mcorefs/none" "$mnt/latest/.mcorefs" 2>/dev/null && fail 'it is elsewhere too'
+(: >"$mnt/.mcorefs/stats") 2>/dev/null && fail 'it can be written'
+if is_root; then
+	echo 2 >/proc/sys/vm/drop_caches 2>/dev/null
+	[ -s "$mnt/.mcorefs/info.json" ] || [ "$(wc -c <"$mnt/.mcorefs/info.json")" -gt 10 ] || fail 'after a drop of caches'
+fi
+
+# A failure is counted, by what the reader got.
+exec 5<"$mnt/$hf/model.safetensors"
+for file in "$ckpt"/iter_*/mp_rank_*/model_optim_rng.pt; do truncate -s 1000 "$file"; done
+dd if="/dev/fd/5" of=/dev/null bs=1M iflag=direct 2>/dev/null && fail 'a truncated source can be read'
+exec 5<&-
+over_http /metrics
+[ "$(value 'mcorefs_fuse_request_errors_total{errno="ESTALE"}')" -gt 0 ] || fail "no failure: $(grep errors "$work/text")"
+
+# The log: a JSON object a line. SIGHUP: its file is opened anew.
+mv "$work/json" "$work/json.1"
+kill -HUP "$daemon"
+reopened() { grep -qs 'read again' "$work/json"; }
+wait_until 'SIGHUP is answered' reopened
+ended "$daemon" && fail 'SIGHUP has ended the mount'
+grep -vE '^\{"time":"[^"]+","level":"(note|warning|error)","pid":[0-9]+,"mount":"[^"]*","message":".+"\}$' "$work/json.1" "$work/json" &&
+	fail 'lines of another form'
+grep -q "\"level\":\"error\".*\"mount\":\"$mnt\"" "$work/json.1" || fail "no error in $(cat "$work/json.1")"
+unmount
+
+# As a file, whole at any time; it goes with the mount.
+cp -a "$FIXTURES/weights/llama-torch-tp2-pp2/." "$ckpt"
+mount_foreground "$ckpt" -o "metrics=$work/m.prom"
+written() { [ -s "$work/m.prom" ]; }
+wait_until 'the file is written' written
+cat "$mnt/$hf"/* >/dev/null
+kill -HUP "$daemon"
+counted() { cp "$work/m.prom" "$work/text" && [ "$(value mcorefs_fuse_read_size_bytes_sum)" = "$sum" ]; }
+wait_until 'the file is written again' counted
+same 'left behind' "$(ls "$work" | grep 'm\.prom\.')" ''
+unmount
+[ ! -e "$work/m.prom" ] || fail 'the file stays'
+
+# A mount that fails leaves the file of another alone.
+echo other >"$work/m.prom"
+refused 'a mount that fails' 3 'cannot mount' "$MCOREFS" "$FIXTURES/hf/llama-safetensors" "$mnt" -f -o "context=bogus,metrics=$work/m.prom"
+same 'the file of another mount' "$(cat "$work/m.prom")" other
+
+# Refused before anything is mounted.
+refused 'no port' 2 "metrics" "$MCOREFS" "$ckpt" "$mnt" -o metrics=9100
+refused 'a port of words' 3 "no address to listen on" "$MCOREFS" "$FIXTURES/hf/llama-safetensors" "$mnt" -f -o metrics=localhost:http
+refused 'in SOURCE' 1 'lies in SOURCE' "$MCOREFS" "$ckpt" "$mnt" -o "metrics=$ckpt/m.prom"
+refused 'a format' 2 "takes 'json' or 'text'" "$MCOREFS" "$ckpt" "$mnt" -o log_format=xml
+not_mounted || fail 'something is mounted'
+[ -z "${left_out-}" ] || skip "$left_out"
