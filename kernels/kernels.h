@@ -250,11 +250,12 @@ enum mfk_score { MFK_SCORE_SOFTMAX, MFK_SCORE_SIGMOID, MFK_SCORE_SQRT_SOFTPLUS }
  * one with the lower number is chosen. With groups of experts, only those of the group_top_k groups
  * are chosen whose best top_k / group_top_k experts have the greatest sum.
  *
- * Losses, for each token, to be added up; sequences of balance_tokens tokens are balanced:
+ * Losses, for each token, to be added up; sequences of balance_tokens tokens are balanced. Scores
+ * are normalised (softmax of all; sigmoid, ... divided by the sum of all):
  *
- *   load[s, e]   tokens of sequence s that would choose e by normalised scores (softmax of all;
- *                sigmoid, ... divided by the sum of all), without bias and groups
- *   balance[t]   balance_factor * sum over e of score[t, e] load[s, e]
+ *   load[s, e]   tokens of sequence s that would choose e by scores, without bias and groups
+ *   balance[t]   sum over e of score[t, e] weight[s, e], behind route(): by route_balance(), of
+ *                weights that struct mfk_balance makes of loads
  *   z[t]         z_factor * (logarithm of the sum of exponentials of logits)^2
  *
  * Source: megatron/core/transformer/moe/moe_utils.py: topk_routing_with_score_function,
@@ -272,16 +273,42 @@ struct mfk_route {
 	int32_t *expert;    /* [T, top_k], ascending */
 	float *prob;	    /* [T, top_k] */
 	int64_t balance_tokens;
-	float balance_factor, z_factor;
-	int32_t *load;	    /* [T / balance_tokens, experts] */
-	float *balance, *z; /* [T]; NULL: no such loss */
-	/* backward: the gradient of the sum of dprob prob, dbalance score[t, e] load[s, e] and dz
-	 * lse[t]^2, where load is a constant. dprob of choice i (token * top_k + k) is at row[i];
+	float z_factor;
+	int32_t *load;	     /* [T / balance_tokens, experts]; NULL: they are not counted */
+	float *z;	     /* [T]; NULL: no such loss */
+	const float *weight; /* [T / balance_tokens, experts]; of route_balance() and backward */
+	float *balance;	     /* [T]; of route_balance() */
+	/* backward: the gradient of the sum of dprob prob, dbalance score[t, e] weight[s, e] and dz
+	 * lse[t]^2, where weight is a constant. dprob of choice i (token * top_k + k) is at row[i];
 	 * row[i] below 0: it is 0 */
 	const float *dprob;
 	const int32_t *row; /* [T, top_k]; NULL: dprob is in the order of choices */
 	float dbalance, dz;
 	void *dlogits; /* [T, experts] */
+};
+
+/*
+ * Loads become weights of a loss that balances experts, in two operations, so that processes can
+ * add up sums between them:
+ *
+ *   balance_sum     sum[s, e] = load[s, e], or, if not apart, sum[e] = that of all sequences
+ *   balance_weigh   weight[s, e] = factor * sum; total[s, e] (+)= coeff * weight
+ *
+ * With running, sums are those of one microbatch of several, and weights are of the mean so far:
+ * running[e] += sum[e], running[experts] += 1, and running[e] / running[experts] is taken.
+ *
+ * Source: megatron/core/transformer/moe/router.py: _apply_aux_loss, _apply_seq_aux_loss,
+ * _apply_global_aux_loss.
+ */
+struct mfk_balance {
+	int64_t sequences, experts;
+	bool apart;
+	const int32_t *load; /* [sequences, experts] */
+	float *sum;	     /* [sequences, experts], or [experts] */
+	float *running;	     /* [experts + 1]; NULL: none. Not beside apart */
+	float factor, coeff;
+	float *weight, *total; /* [sequences, experts] */
+	bool adds;	       /* to total */
 };
 
 /*
@@ -475,6 +502,20 @@ struct mfk_adamw {
 	bool l2;
 };
 
+/*
+ * SGD on a range of flat buffers (torch.optim.SGD and Apex' FusedSGD, without dampening and not
+ * nesterov): g = grad * grad_scale + wd * main; m = momentum * m + g; main -= lr * m; weight = main
+ * rounded. m NULL: there is no momentum, and main -= lr * g. main NULL: as of AdamW.
+ */
+struct mfk_sgd {
+	enum mfk_dtype weight_type, grad_type, main_type, m_type;
+	int64_t count;
+	void *weight, *main, *m;
+	const void *grad;
+	float lr, momentum, wd;
+	float grad_scale;
+};
+
 struct mfk_ops {
 	void (*gemm)(struct mfk_ctx *c, const struct mfk_gemm *a);
 	void (*gemm_grouped)(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
@@ -501,11 +542,9 @@ struct mfk_ops {
 
 	void (*route)(struct mfk_ctx *c, const struct mfk_route *a);
 	void (*route_backward)(struct mfk_ctx *c, const struct mfk_route *a);
-	/* Behind route(), where several processes' tokens are balanced together: load = the sum of
-	 * loads [parts, T / balance_tokens, experts], and balance of that load; balance NULL: load
-	 * alone. */
-	void (*route_balance)(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
-			      int64_t parts);
+	void (*route_balance)(struct mfk_ctx *c, const struct mfk_route *a);
+	void (*balance_sum)(struct mfk_ctx *c, const struct mfk_balance *a);
+	void (*balance_weigh)(struct mfk_ctx *c, const struct mfk_balance *a);
 	void (*drop)(struct mfk_ctx *c, const struct mfk_drop *a);
 	void (*dispatch)(struct mfk_ctx *c, const struct mfk_dispatch *a);
 	void (*gather)(struct mfk_ctx *c, const struct mfk_rows *a);
@@ -549,6 +588,7 @@ struct mfk_ops {
 	void (*weighted_sum)(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,
 			     double *sum);
 	void (*adamw)(struct mfk_ctx *c, const struct mfk_adamw *a);
+	void (*sgd)(struct mfk_ctx *c, const struct mfk_sgd *a);
 };
 
 /* ---- groups of processes ---- */

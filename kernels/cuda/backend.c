@@ -19,6 +19,8 @@ static const struct mfk_ops ops = {
 	.route = mfk_cuda_route,
 	.route_backward = mfk_cuda_route_backward,
 	.route_balance = mfk_cuda_route_balance,
+	.balance_sum = mfk_cuda_balance_sum,
+	.balance_weigh = mfk_cuda_balance_weigh,
 	.drop = mfk_cuda_drop,
 	.dispatch = mfk_cuda_dispatch,
 	.gather = mfk_cuda_gather,
@@ -42,6 +44,7 @@ static const struct mfk_ops ops = {
 	.count_zeros = mfk_cuda_count_zeros,
 	.weighted_sum = mfk_cuda_weighted_sum,
 	.adamw = mfk_cuda_adamw,
+	.sgd = mfk_cuda_sgd,
 };
 
 const struct mfk_backend mfk_cuda_backend = {

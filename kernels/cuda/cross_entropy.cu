@@ -8,7 +8,7 @@
 #include "kernels/cuda/vec.cuh"
 
 #define MAX_THREADS 1024
-#define EACH	    4 /* vectors that a thread has at once */
+#define EACH	    2 /* vectors that a thread has at once */
 
 /* The greatest x so far, and the sum of e^(x - most). */
 struct online {
@@ -154,16 +154,22 @@ template <typename T> static __device__ __forceinline__ void second_pass(const S
 		gradients(s, i);
 }
 
-/* The second one of a row beside the first one of the next: rows are of one length. */
+/* The second one of a row beside the first one of the next: rows are of one length. What is read is
+ * on its way for as long as the vectors before it take. */
 template <typename T>
 static __device__ __forceinline__ online both_passes(const Summed<T> &s, const Row<T> &next)
 {
 	online o = {-INFINITY, 0.f};
+	Raw<T> ahead[EACH];
 
+	load_vectors(next, threadIdx.x, ahead);
 	for (int64_t i = threadIdx.x; i * MFK_N < next.cols; i += EACH * blockDim.x) {
 		Raw<T> r[EACH];
 
-		load_vectors(next, i, r);
+#pragma unroll
+		for (int j = 0; j < EACH; j++)
+			r[j] = ahead[j];
+		load_vectors(next, i + EACH * blockDim.x, ahead);
 		gradients(s, i);
 		take_vectors(next, i, r, o);
 	}
@@ -268,8 +274,7 @@ static __global__ void __launch_bounds__(MAX_THREADS)
 		if (threadIdx.x == 0) {
 			stats[i] = o.most;
 			stats[a.rows + i] = o.sum;
-			stats[2 * a.rows + i] =
-				at >= 0 && at < a.vocab ? to_float(row.x[at]) : 0.f;
+			stats[2 * a.rows + i] = at >= 0 && at < a.vocab ? to_float(row.x[at]) : 0.f;
 		}
 	}
 }

@@ -80,6 +80,9 @@ int mfk_cuda_errno(cudaError_t rc);
 int mfk_cuda_wait(cudaError_t (*wait)(void *of), cudaError_t (*ask)(void *of), void *of,
 		  cudaError_t *ret, char *why);
 
+/* copy.cu: of few bytes, by a kernel. to: where kernels see memory of the host. */
+void mfk_cuda_copy_small(struct mfk_ctx *c, void *to, const void *from, size_t bytes);
+
 /* ---- the operations, by file ---- */
 
 /* gemm.c; the last in elementwise.cu: c = beta c + bias + product, which is fp32 [m, n], rounded
@@ -113,8 +116,9 @@ void mfk_cuda_mla(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_cuda_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_cuda_route(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_cuda_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
-void mfk_cuda_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
-			    int64_t parts);
+void mfk_cuda_route_balance(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_cuda_balance_sum(struct mfk_ctx *c, const struct mfk_balance *a);
+void mfk_cuda_balance_weigh(struct mfk_ctx *c, const struct mfk_balance *a);
 void mfk_cuda_drop(struct mfk_ctx *c, const struct mfk_drop *a);
 void mfk_cuda_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
 void mfk_cuda_gather(struct mfk_ctx *c, const struct mfk_rows *a);
@@ -145,6 +149,7 @@ void mfk_cuda_count_zeros(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x
 void mfk_cuda_weighted_sum(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,
 			   double *sum);
 void mfk_cuda_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);
+void mfk_cuda_sgd(struct mfk_ctx *c, const struct mfk_sgd *a);
 
 extern const struct mfk_device_ops mfk_cuda_device;
 extern const struct mfk_comm_ops mfk_cuda_comm;

@@ -281,7 +281,7 @@ template <typename T> static __global__ void route_kernel(mfk_route a)
 		return;
 	load_token<T>(a, t, r);
 	route_token<T>(a, t, r);
-	if (a.balance)
+	if (a.load)
 		count_load(a, t, r);
 	if (a.z) {
 		float lse = softmax(r.logits, a.experts, r.sum, r.lane);
@@ -296,19 +296,19 @@ template <typename T> static __global__ void balance_kernel(mfk_route a)
 	extern __shared__ float room[];
 	int64_t t = token_of_warp();
 	row r = row_of(room, threadIdx.x / 32, a.experts);
-	const int32_t *load;
+	const float *weight;
 	float sum = 0;
 
 	if (t >= a.tokens)
 		return;
 	load_token<T>(a, t, r);
 	normalise(a, r, r.key);
-	load = a.load + t / a.balance_tokens * a.experts;
+	weight = a.weight + t / a.balance_tokens * a.experts;
 	for (int e = r.lane; e < a.experts; e += 32)
-		sum += r.key[e] * static_cast<float>(load[e]);
+		sum += r.key[e] * weight[e];
 	sum = lane_sum(sum, 32);
 	if (r.lane == 0)
-		a.balance[t] = a.balance_factor * sum;
+		a.balance[t] = sum;
 }
 
 /* ---- backward ---- */
@@ -354,14 +354,14 @@ static __device__ void add_chosen(const mfk_route &a, int64_t token, const row &
 
 static __device__ void add_balance(const mfk_route &a, int64_t token, const row &r)
 {
-	const int32_t *load = a.load + token / a.balance_tokens * a.experts;
+	const float *weight = a.weight + token / a.balance_tokens * a.experts;
 	float by = normalise(a, r, r.key), dot = 0;
 
 	for (int e = r.lane; e < a.experts; e += 32)
-		dot += r.key[e] * (a.dbalance * static_cast<float>(load[e]));
+		dot += r.key[e] * (a.dbalance * weight[e]);
 	dot = lane_sum(dot, 32);
 	for (int e = r.lane; e < a.experts; e += 32) {
-		float d = a.dbalance * static_cast<float>(load[e]) - dot;
+		float d = a.dbalance * weight[e] - dot;
 
 		r.sum[e] += a.score == MFK_SCORE_SOFTMAX
 				    ? r.key[e] * d
@@ -429,7 +429,7 @@ void mfk_cuda_route(struct mfk_ctx *c, const struct mfk_route *a)
 
 	if (a->tokens <= 0 || !mfk_cuda_begin(c) || !shape_of(c, a, &s))
 		return;
-	if (a->balance &&
+	if (a->load &&
 	    !mfk_cuda_check(c,
 			    cudaMemsetAsync(a->load, 0,
 					    static_cast<size_t>(a->tokens / a->balance_tokens *
@@ -441,40 +441,21 @@ void mfk_cuda_route(struct mfk_ctx *c, const struct mfk_route *a)
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
 		route_kernel<T><<<s.blocks, s.threads, s.room, c->stream>>>(*a);
-		if (a->balance)
-			balance_kernel<T><<<s.blocks, s.threads, s.room, c->stream>>>(*a);
 	});
 	mfk_cuda_end(c, "router");
 }
 
-static __global__ void sum_loads(int32_t *load, const int32_t *loads, int64_t parts, int64_t count)
+void mfk_cuda_route_balance(struct mfk_ctx *c, const struct mfk_route *a)
 {
-	int64_t i = static_cast<int64_t>(blockIdx.x) * MFK_THREADS + threadIdx.x;
-	int32_t sum = 0;
-
-	if (i >= count)
-		return;
-	for (int64_t p = 0; p < parts; p++)
-		sum += loads[p * count + i];
-	load[i] = sum;
-}
-
-void mfk_cuda_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
-			    int64_t parts)
-{
-	int64_t count = a->tokens / a->balance_tokens * a->experts;
 	struct shape s;
 
 	if (a->tokens <= 0 || !mfk_cuda_begin(c) || !shape_of(c, a, &s))
 		return;
-	sum_loads<<<static_cast<unsigned>(ceil_div(count, MFK_THREADS)), MFK_THREADS, 0,
-		    c->stream>>>(a->load, loads, parts, count);
 	with_type(a->dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
-		if (a->balance)
-			balance_kernel<T><<<s.blocks, s.threads, s.room, c->stream>>>(*a);
+		balance_kernel<T><<<s.blocks, s.threads, s.room, c->stream>>>(*a);
 	});
-	mfk_cuda_end(c, "router");
+	mfk_cuda_end(c, "balance of experts");
 }
 
 void mfk_cuda_route_backward(struct mfk_ctx *c, const struct mfk_route *a)
@@ -488,6 +469,74 @@ void mfk_cuda_route_backward(struct mfk_ctx *c, const struct mfk_route *a)
 		route_backward_kernel<T><<<s.blocks, s.threads, s.room, c->stream>>>(*a);
 	});
 	mfk_cuda_end(c, "router's gradient");
+}
+
+/* ---- weights: a thread has a number of an expert ---- */
+
+static __global__ void balance_sum_kernel(mfk_balance a, int64_t rows)
+{
+	int64_t i = static_cast<int64_t>(blockIdx.x) * MFK_THREADS + threadIdx.x;
+	int32_t sum = 0;
+
+	if (i >= rows * a.experts)
+		return;
+	for (int64_t s = 0; s < a.sequences / rows; s++)
+		sum += a.load[s * a.experts + i];
+	a.sum[i] = static_cast<float>(sum);
+}
+
+/* Sums become the mean of all microbatches' so far. One block: all of its threads have read the
+ * count before one of them writes it. */
+static __global__ void balance_mean_kernel(mfk_balance a)
+{
+	float count = a.running[a.experts] + 1;
+
+	__syncthreads();
+	for (int64_t e = threadIdx.x; e < a.experts; e += blockDim.x) {
+		a.running[e] += a.sum[e];
+		a.sum[e] = a.running[e] / count;
+	}
+	if (threadIdx.x == 0)
+		a.running[a.experts] = count;
+}
+
+static __global__ void balance_weigh_kernel(mfk_balance a)
+{
+	int64_t i = static_cast<int64_t>(blockIdx.x) * MFK_THREADS + threadIdx.x;
+	float weight;
+
+	if (i >= a.sequences * a.experts)
+		return;
+	weight = a.factor * a.sum[a.apart ? i : i % a.experts];
+	a.weight[i] = weight;
+	a.total[i] = (a.adds ? a.total[i] : 0.f) + a.coeff * weight;
+}
+
+static unsigned blocks_of(int64_t count)
+{
+	return static_cast<unsigned>(ceil_div(count, MFK_THREADS));
+}
+
+void mfk_cuda_balance_sum(struct mfk_ctx *c, const struct mfk_balance *a)
+{
+	int64_t rows = a->apart ? a->sequences : 1;
+
+	if (!mfk_cuda_begin(c))
+		return;
+	balance_sum_kernel<<<blocks_of(rows * a->experts), MFK_THREADS, 0, c->stream>>>(*a, rows);
+	mfk_cuda_end(c, "loads of experts");
+}
+
+void mfk_cuda_balance_weigh(struct mfk_ctx *c, const struct mfk_balance *a)
+{
+	int64_t count = a->sequences * a->experts;
+
+	if (!mfk_cuda_begin(c))
+		return;
+	if (a->running)
+		balance_mean_kernel<<<1, MFK_THREADS, 0, c->stream>>>(*a);
+	balance_weigh_kernel<<<blocks_of(count), MFK_THREADS, 0, c->stream>>>(*a);
+	mfk_cuda_end(c, "weights of experts");
 }
 
 /* ---- bias ---- */

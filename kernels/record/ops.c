@@ -193,12 +193,19 @@ static void route_backward(struct mfk_ctx *c, const struct mfk_route *a)
 	memory(c, "route_backward", times(a->tokens, a->experts, 2), a->dtype);
 }
 
-static void route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
-			  int64_t parts)
+static void route_balance(struct mfk_ctx *c, const struct mfk_route *a)
 {
-	(void)loads;
-	(void)parts;
 	memory(c, "route_balance", times(a->tokens, a->experts, 1), a->dtype);
+}
+
+static void balance_sum(struct mfk_ctx *c, const struct mfk_balance *a)
+{
+	memory(c, "balance_sum", times(a->sequences, a->experts, 1), MFK_F32);
+}
+
+static void balance_weigh(struct mfk_ctx *c, const struct mfk_balance *a)
+{
+	memory(c, "balance_weigh", times(a->sequences, a->experts, 3), MFK_F32);
 }
 
 static void drop(struct mfk_ctx *c, const struct mfk_drop *a)
@@ -370,6 +377,19 @@ static void adamw(struct mfk_ctx *c, const struct mfk_adamw *a)
 							 2 * (moments + main) + weight)});
 }
 
+static void sgd(struct mfk_ctx *c, const struct mfk_sgd *a)
+{
+	const size_t moment = a->m ? mfk_dtype_size(a->m_type) : 0;
+	const size_t main = a->main ? mfk_dtype_size(a->main_type) : 0;
+	const size_t weight = mfk_dtype_size(a->weight_type) * (a->main ? 1 : 2);
+
+	mfk_record_submit(
+		c, (struct mfk_work){.kind = MFK_WORK_MEMORY,
+				     .name = "sgd",
+				     .bytes = (uint64_t)a->count * (mfk_dtype_size(a->grad_type) +
+								    2 * (moment + main) + weight)});
+}
+
 const struct mfk_ops mfk_record_ops = {
 	.gemm = gemm,
 	.gemm_grouped = gemm_grouped,
@@ -388,6 +408,8 @@ const struct mfk_ops mfk_record_ops = {
 	.route = route,
 	.route_backward = route_backward,
 	.route_balance = route_balance,
+	.balance_sum = balance_sum,
+	.balance_weigh = balance_weigh,
 	.drop = drop,
 	.dispatch = dispatch,
 	.gather = gather,
@@ -411,4 +433,5 @@ const struct mfk_ops mfk_record_ops = {
 	.count_zeros = count_zeros,
 	.weighted_sum = weighted_sum,
 	.adamw = adamw,
+	.sgd = sgd,
 };

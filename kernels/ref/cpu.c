@@ -21,6 +21,8 @@ static const struct mfk_ops ops = {
 	.route = mfk_ref_route,
 	.route_backward = mfk_ref_route_backward,
 	.route_balance = mfk_ref_route_balance,
+	.balance_sum = mfk_ref_balance_sum,
+	.balance_weigh = mfk_ref_balance_weigh,
 	.drop = mfk_ref_drop,
 	.dispatch = mfk_ref_dispatch,
 	.gather = mfk_ref_gather,
@@ -44,6 +46,7 @@ static const struct mfk_ops ops = {
 	.count_zeros = mfk_ref_count_zeros,
 	.weighted_sum = mfk_ref_weighted_sum,
 	.adamw = mfk_ref_adamw,
+	.sgd = mfk_ref_sgd,
 };
 
 const struct mfk_backend mfk_cpu = {"cpu", &mfk_ref_device, &ops, &mfk_ref_comm};

@@ -134,33 +134,37 @@ void mfk_ref_cross_entropy_part(struct mfk_ctx *c, const struct mfk_cross_entrop
 			     a);
 }
 
-/* All parts' stats of a row, in their order: the logarithm of its sum of exponentials, and its
- * label's logit. */
-static float join_stats(const struct mfk_cross_entropy *a, int64_t row, float *ret_label)
+/* A row of all parts: its greatest logit, the sum of e^(x - most), and its label's logit. */
+struct joined {
+	float most, label;
+	double sum;
+};
+
+/* The parts' stats in their order. */
+static struct joined join_stats(const struct mfk_cross_entropy *a, int64_t row)
 {
 	const float *stats = a->stats + row;
-	float most = -INFINITY;
-	double sum = 0;
+	struct joined j = {.most = -INFINITY};
 
-	*ret_label = 0;
 	for (int64_t p = 0; p < a->parts; p++)
-		most = fmaxf(most, stats[3 * p * a->rows]);
+		j.most = fmaxf(j.most, stats[3 * p * a->rows]);
 	for (int64_t p = 0; p < a->parts; p++) {
-		sum += stats[(3 * p + 1) * a->rows] * exp(stats[3 * p * a->rows] - most);
-		*ret_label += stats[(3 * p + 2) * a->rows];
+		j.sum += stats[(3 * p + 1) * a->rows] * exp(stats[3 * p * a->rows] - j.most);
+		j.label += stats[(3 * p + 2) * a->rows];
 	}
-	return most + (float)log(sum);
+	return j;
 }
 
-static void gradient_of_row(const struct mfk_cross_entropy *a, int64_t row, float lse,
+/* Not from the logarithm of the sum, whose last bit would be a large part of small gradients. */
+static void gradient_of_row(const struct mfk_cross_entropy *a, int64_t row, const struct joined *j,
 			    float *scratch)
 {
 	const float *x = mfk_load(a->dtype, a->logits, row * a->ld, a->vocab, scratch);
 	float *d = mfk_begin(a->dtype, a->dlogits, row * a->ld, scratch);
 	const int64_t label = label_here(a, row);
 
-	exponentials(x, lse, a->vocab, d);
-	multiply(d, a->scale[row], a->vocab);
+	exponentials(x, j->most, a->vocab, d);
+	multiply(d, (float)(a->scale[row] / j->sum), a->vocab);
 	if (label >= 0)
 		d[label] -= a->scale[row];
 	mfk_end(a->dtype, a->dlogits, row * a->ld, a->vocab, d);
@@ -171,14 +175,14 @@ static void join_rows(const void *arg, int64_t begin, int64_t end, float *scratc
 	const struct mfk_cross_entropy *a = arg;
 
 	for (int64_t row = begin; row < end; row++) {
-		float label;
-		const float lse = join_stats(a, row, &label);
+		const struct joined j = join_stats(a, row);
+		const float lse = j.most + (float)log(j.sum);
 
-		a->loss[row] = lse - label;
+		a->loss[row] = lse - j.label;
 		if (a->lse)
 			a->lse[row] = lse;
 		if (a->dlogits)
-			gradient_of_row(a, row, lse, scratch);
+			gradient_of_row(a, row, &j, scratch);
 	}
 }
 

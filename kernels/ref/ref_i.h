@@ -161,8 +161,9 @@ void mfk_ref_mla(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_ref_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_ref_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
-void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
-			   int64_t parts);
+void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_ref_balance_sum(struct mfk_ctx *c, const struct mfk_balance *a);
+void mfk_ref_balance_weigh(struct mfk_ctx *c, const struct mfk_balance *a);
 void mfk_ref_drop(struct mfk_ctx *c, const struct mfk_drop *a);
 void mfk_ref_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
 void mfk_ref_gather(struct mfk_ctx *c, const struct mfk_rows *a);
@@ -193,5 +194,6 @@ void mfk_ref_count_zeros(struct mfk_ctx *c, enum mfk_dtype dtype, const void *x,
 void mfk_ref_weighted_sum(struct mfk_ctx *c, const float *x, const float *weight, int64_t count,
 			  double *sum);
 void mfk_ref_adamw(struct mfk_ctx *c, const struct mfk_adamw *a);
+void mfk_ref_sgd(struct mfk_ctx *c, const struct mfk_sgd *a);
 
 #endif

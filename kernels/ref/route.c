@@ -201,9 +201,9 @@ static float normalise(const struct mfk_route *a, const float *score, float *y)
 	return sum;
 }
 
-static const int32_t *load_of(const struct mfk_route *a, int64_t token)
+static const float *weight_of(const struct mfk_route *a, int64_t token)
 {
-	return a->load + token / a->balance_tokens * a->experts;
+	return a->weight + token / a->balance_tokens * a->experts;
 }
 
 static void count_load(const struct mfk_route *a, int64_t token, struct row *r)
@@ -227,7 +227,7 @@ static void route_part(const void *arg, int64_t begin, int64_t end, float *scrat
 
 		score_all(a, &r);
 		route_token(a, t, &r);
-		if (a->balance)
+		if (a->load)
 			count_load(a, t, &r);
 		if (!a->z)
 			continue;
@@ -242,42 +242,70 @@ static void balance_part(const void *arg, int64_t begin, int64_t end, float *scr
 
 	for (int64_t t = begin; t < end; t++) {
 		struct row r = row_of(a, t, scratch);
-		const int32_t *load = load_of(a, t);
+		const float *weight = weight_of(a, t);
 		float sum = 0;
 
 		score_all(a, &r);
 		normalise(a, r.score, r.score);
 		for (int64_t e = 0; e < a->experts; e++)
-			sum += r.score[e] * (float)load[e];
-		a->balance[t] = a->balance_factor * sum;
+			sum += r.score[e] * weight[e];
+		a->balance[t] = sum;
 	}
 }
 
 void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a)
 {
-	const int64_t grain = mfk_row_grain(64 * a->experts);
-
-	if (a->balance)
+	if (a->load)
 		memset(a->load, 0,
 		       (size_t)(a->tokens / a->balance_tokens * a->experts) * sizeof(*a->load));
-	mfk_parallel(c, a->tokens, grain, row_floats(a), route_part, a);
-	if (a->balance)
-		mfk_parallel(c, a->tokens, grain, row_floats(a), balance_part, a);
+	mfk_parallel(c, a->tokens, mfk_row_grain(64 * a->experts), row_floats(a), route_part, a);
 }
 
-void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a, const int32_t *loads,
-			   int64_t parts)
+void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a)
 {
-	const int64_t count = a->tokens / a->balance_tokens * a->experts;
+	mfk_parallel(c, a->tokens, mfk_row_grain(64 * a->experts), row_floats(a), balance_part, a);
+}
 
-	for (int64_t i = 0; i < count; i++) {
-		a->load[i] = 0;
-		for (int64_t p = 0; p < parts; p++)
-			a->load[i] += loads[p * count + i];
+/* ---- weights ---- */
+
+void mfk_ref_balance_sum(struct mfk_ctx *c, const struct mfk_balance *a)
+{
+	const int64_t rows = a->apart ? a->sequences : 1;
+
+	(void)c;
+	for (int64_t i = 0; i < rows * a->experts; i++) {
+		int32_t sum = 0;
+
+		for (int64_t s = 0; s < a->sequences / rows; s++)
+			sum += a->load[s * a->experts + i];
+		a->sum[i] = (float)sum;
 	}
-	if (a->balance)
-		mfk_parallel(c, a->tokens, mfk_row_grain(64 * a->experts), row_floats(a),
-			     balance_part, a);
+}
+
+/* Sums, or the mean of all microbatches' so far. */
+static const float *means_of(const struct mfk_balance *a)
+{
+	if (!a->running)
+		return a->sum;
+	a->running[a->experts] += 1;
+	for (int64_t e = 0; e < a->experts; e++) {
+		a->running[e] += a->sum[e];
+		a->sum[e] = a->running[e] / a->running[a->experts];
+	}
+	return a->sum;
+}
+
+void mfk_ref_balance_weigh(struct mfk_ctx *c, const struct mfk_balance *a)
+{
+	const float *means = means_of(a);
+
+	(void)c;
+	for (int64_t i = 0; i < a->sequences * a->experts; i++) {
+		const float weight = a->factor * means[a->apart ? i : i % a->experts];
+
+		a->weight[i] = weight;
+		a->total[i] = (a->adds ? a->total[i] : 0) + a->coeff * weight;
+	}
 }
 
 /* ---- backward ---- */
@@ -297,11 +325,11 @@ static void add_normalised(const struct mfk_route *a, struct row *r, const float
 
 static void add_balance(const struct mfk_route *a, int64_t token, struct row *r, float *dy)
 {
-	const int32_t *load = load_of(a, token);
+	const float *weight = weight_of(a, token);
 	const float by = normalise(a, r->score, r->key);
 
 	for (int64_t e = 0; e < a->experts; e++)
-		dy[e] = a->dbalance * (float)load[e];
+		dy[e] = a->dbalance * weight[e];
 	add_normalised(a, r, r->key, by, dy);
 }
 

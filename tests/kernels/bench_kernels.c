@@ -344,6 +344,46 @@ static void norm_narrow_backward(struct bench *s)
 	s->ops->norm_backward(s->ctx, &a);
 }
 
+/* GPT-2 1558M's rows. */
+static void norm_layer_1600(struct bench *s)
+{
+	struct mfk_norm a = {.dtype = MFK_BF16,
+			     .rows = 4 * TOKENS,
+			     .cols = 1600,
+			     .layernorm = true,
+			     .eps = 1e-5f,
+			     .x = s->b.io[0],
+			     .residual = s->b.io[1],
+			     .weight = s->b.io[2],
+			     .bias = s->b.io[3],
+			     .sum = s->b.io[4],
+			     .y = s->b.io[5],
+			     .mean = s->b.rows[1],
+			     .rstd = s->b.rows[0]};
+
+	s->ops->norm(s->ctx, &a);
+}
+
+static void norm_layer_1600_backward(struct bench *s)
+{
+	struct mfk_norm_backward a = {.dtype = MFK_BF16,
+				      .grad = MFK_F32,
+				      .rows = 4 * TOKENS,
+				      .cols = 1600,
+				      .layernorm = true,
+				      .x = s->b.io[0],
+				      .weight = s->b.io[2],
+				      .dy = s->b.io[1],
+				      .dresidual = s->b.io[3],
+				      .mean = s->b.rows[1],
+				      .rstd = s->b.rows[0],
+				      .dx = s->b.io[3],
+				      .dweight = s->b.f32[0],
+				      .dbias = s->b.f32[1]};
+
+	s->ops->norm_backward(s->ctx, &a);
+}
+
 static struct mfk_qkv qkv_of(struct bench *s, bool normed)
 {
 	struct mfk_qkv a = {.dtype = MFK_BF16,
@@ -841,6 +881,9 @@ static void measure_memory(struct bench *s)
 	memory_bound(s, "fill_normal", fill_normal, 2.0 * PARAMS);
 	memory_bound(s, "norm residual", norm, 16 * th);
 	memory_bound(s, "norm LayerNorm", norm_layer, 8 * th);
+	memory_bound(s, "norm LayerNorm residual 1600", norm_layer_1600, 8.0 * 4 * TOKENS * 1600);
+	memory_bound(s, "norm_backward LayerNorm 1600", norm_layer_1600_backward,
+		     8.0 * 4 * TOKENS * 1600);
 	memory_bound(s, "norm_backward", norm_backward, 16 * th);
 	memory_bound(s, "norm_backward 1024", norm_narrow_backward, 16 * th);
 	memory_bound(s, "bias_backward", bias_backward, 2 * tf);

@@ -12,6 +12,7 @@ const struct check_entry check_entries[] = {
 	{"attention", check_attention},
 	{"mla", check_mla},
 	{"route", check_route},
+	{"balance", check_balance},
 	{"drop", check_drop},
 	{"dispatch", check_dispatch},
 	{"rows", check_rows},
@@ -23,5 +24,6 @@ const struct check_entry check_entries[] = {
 	{"fill_normal", check_fill_normal},
 	{"sums", check_sums},
 	{"adamw", check_adamw},
+	{"sgd", check_sgd},
 	{NULL, NULL},
 };

@@ -84,6 +84,7 @@ void check_qkv(struct check *c);
 void check_attention(struct check *c);
 void check_mla(struct check *c);
 void check_route(struct check *c);
+void check_balance(struct check *c);
 void check_drop(struct check *c);
 void check_dispatch(struct check *c);
 void check_rows(struct check *c);
@@ -95,5 +96,6 @@ void check_elementwise(struct check *c);
 void check_fill_normal(struct check *c);
 void check_sums(struct check *c);
 void check_adamw(struct check *c);
+void check_sgd(struct check *c);
 
 #endif

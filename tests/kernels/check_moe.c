@@ -239,9 +239,9 @@ static void count_load(const struct route *r, int64_t t, double *load)
 	}
 }
 
-/* What backward is the gradient of, for one token; load is a constant. */
+/* What backward is the gradient of, for one token; weight is a constant. */
 static double loss(const struct route *r, const double *l, const int64_t *chosen,
-		   const double *dprob, const double *load)
+		   const double *dprob, const double *weight)
 {
 	double sum = 0, z = lse(r, l), s[EXPERTS_MAX];
 
@@ -250,7 +250,7 @@ static double loss(const struct route *r, const double *l, const int64_t *chosen
 		sum += dprob[k] * s[k];
 	share(r, l, s);
 	for (int64_t e = 0; e < r->a.experts && r->a.dbalance != 0; e++)
-		sum += r->a.dbalance * s[e] * load[e];
+		sum += r->a.dbalance * s[e] * weight[e];
 	return sum + r->a.dz * z * z;
 }
 
@@ -272,7 +272,7 @@ struct route_problem {
 	struct way way;
 	enum mfk_dtype type;
 	struct route r;
-	struct tensor *logits, *bias, *dprob;
+	struct tensor *logits, *bias, *weight, *dprob;
 	struct tensor *expert, *prob, *load, *balance, *z, *dlogits;
 	double *chosen; /* [tokens, top_k]: what expert says */
 	double *want_load;
@@ -300,6 +300,7 @@ static void make_inputs(struct check *c, struct route_problem *p)
 		grid[i] = (double)(check_below(c, 97) - 48) / 16;
 	p->logits = check_values(c, p->type, logits, grid);
 	p->bias = check_input(c, MFK_F32, p->s.experts, 0, 0.2);
+	p->weight = check_input(c, MFK_F32, p->s.tokens / p->s.balance_tokens * p->s.experts, 0, 1);
 }
 
 static void make_outputs(struct check *c, struct route_problem *p)
@@ -338,18 +339,23 @@ static void make_route(struct check *c, struct route_problem *p)
 				    .expert = p->expert->p,
 				    .prob = p->prob->p,
 				    .load = losses ? p->load->p : NULL,
-				    .balance = losses ? p->balance->p : NULL,
 				    .z = losses ? p->z->p : NULL,
-				    .balance_factor = losses ? 0.01f : 0,
+				    .weight = losses ? p->weight->p : NULL,
+				    .balance = losses ? p->balance->p : NULL,
 				    .z_factor = losses ? 0.5f : 0,
 				    .dbalance = losses ? 0.03f : 0,
 				    .dz = losses ? 0.02f : 0};
 }
 
-/* The load of the sequence that a token is of. */
+/* The load, and the weights, of the sequence that a token is of. */
 static double *load_of(const struct route_problem *p, int64_t t)
 {
 	return p->want_load + t / p->s.balance_tokens * p->s.experts;
+}
+
+static const double *weight_of(const struct route_problem *p, int64_t t)
+{
+	return p->weight->x + t / p->s.balance_tokens * p->s.experts;
 }
 
 /* What was chosen may be chosen, and has its probabilities. */
@@ -393,31 +399,15 @@ static void expect_losses(struct check *c, struct route_problem *p)
 
 		share(&p->r, of, shares);
 		for (int64_t e = 0; e < p->s.experts; e++)
-			balance[t] += 0.01 * shares[e] * load_of(p, t)[e];
+			balance[t] += shares[e] * weight_of(p, t)[e];
 		z[t] = 0.5 * lse(&p->r, of) * lse(&p->r, of);
 	}
 	compare_ints(c, "load", p->load, 4, p->want_load);
-	check_near(c, "balance", p->balance, balance, 4e-6, 0);
-	check_near(c, "z", p->z, z, 4e-6, 1);
-}
-
-/* The same with what other processes' tokens would choose. */
-static void expect_shared_losses(struct check *c, struct route_problem *p)
-{
-	enum { PARTS = 3 };
-	const int64_t count = p->s.tokens / p->s.balance_tokens * p->s.experts;
-	int32_t *loads = calloc((size_t)(PARTS * count), sizeof(*loads));
-
-	for (int64_t i = 0; i < count; i++) {
-		p->want_load[i] = 0;
-		for (int64_t k = 0; k < PARTS; k++) {
-			loads[k * count + i] = (int32_t)check_below(c, 50);
-			p->want_load[i] += loads[k * count + i];
-		}
+	if (c->ops->route_balance) {
+		c->ops->route_balance(c->ctx, &p->r.a);
+		check_near(c, "balance", p->balance, balance, 4e-6, 1);
 	}
-	c->ops->route_balance(c->ctx, &p->r.a, check_ints(c, loads, PARTS * count), PARTS);
-	expect_losses(c, p);
-	free(loads);
+	check_near(c, "z", p->z, z, 4e-6, 1);
 }
 
 /* Choices lie anywhere. */
@@ -453,9 +443,9 @@ static void difference(const struct route_problem *p, int64_t t, double *ret)
 		double up, down;
 
 		of[e] = at + h;
-		up = loss(&p->r, of, k_of, d, load_of(p, t));
+		up = loss(&p->r, of, k_of, d, weight_of(p, t));
 		of[e] = at - h;
-		down = loss(&p->r, of, k_of, d, load_of(p, t));
+		down = loss(&p->r, of, k_of, d, weight_of(p, t));
 		of[e] = at;
 		ret[e] = (up - down) / (2 * h);
 	}
@@ -490,8 +480,6 @@ static void route(struct check *c, struct shape s, enum mfk_dtype type, struct w
 	expect_choices(c, &p);
 	if (!c->failures && way.losses)
 		expect_losses(c, &p);
-	if (!c->failures && way.losses && c->ops->route_balance)
-		expect_shared_losses(c, &p);
 	if (!c->failures && c->ops->route_backward)
 		expect_gradient(c, &p);
 }
@@ -518,6 +506,75 @@ void check_route(struct check *c)
 				for (size_t k = 0; k < sizeof(ways) / sizeof(ways[0]); k++)
 					route(c, shapes[i], check_types[t], ways[k]);
 			}
+}
+
+/* ---- weights of losses ---- */
+
+/* One microbatch's loads become weights: of total, which has been written before or not. */
+static void balance(struct check *c, int64_t sequences, int64_t experts, bool apart, bool adds,
+		    struct tensor *running, double *want_running)
+{
+	const int64_t count = sequences * experts, sums = apart ? count : experts;
+	int32_t *load = calloc((size_t)count, sizeof(*load));
+	double *sum = check_doubles(c, sums), *weight = check_doubles(c, count);
+	double *total = check_doubles(c, count);
+	struct tensor *before = check_input(c, MFK_F32, count, 0, 1);
+	struct tensor *w = check_output(c, MFK_F32, count), *s = check_output(c, MFK_F32, sums);
+	struct mfk_balance a = {.sequences = sequences,
+				.experts = experts,
+				.apart = apart,
+				.sum = s->p,
+				.running = running ? running->p : NULL,
+				.factor = 0.25f,
+				.coeff = 3,
+				.weight = w->p,
+				.total = before->p,
+				.adds = adds};
+
+	for (int64_t i = 0; i < count; i++) {
+		load[i] = (int32_t)check_below(c, 5000);
+		sum[i % sums] += load[i];
+	}
+	a.load = check_ints(c, load, count);
+	c->ops->balance_sum(c->ctx, &a);
+	check_equal(c, "sum", s, sum);
+	if (running)
+		want_running[experts]++;
+	for (int64_t e = 0; running && e < experts; e++) {
+		want_running[e] += sum[e];
+		sum[e] = want_running[e] / want_running[experts];
+	}
+	for (int64_t i = 0; i < count; i++) {
+		weight[i] = 0.25 * sum[i % sums];
+		total[i] = 3 * weight[i] + (adds ? before->x[i] : 0);
+	}
+	c->ops->balance_weigh(c->ctx, &a);
+	check_near(c, "weight", w, weight, 1e-6, 1);
+	check_near(c, "total", before, total, 1e-6, 1);
+	if (running)
+		check_equal(c, "running", running, want_running);
+	free(load);
+}
+
+void check_balance(struct check *c)
+{
+	static const int64_t shapes[][2] = {{1, 1}, {1, 8}, {3, 5}, {7, 300}, {2, 1000}};
+
+	if (!c->ops->balance_sum)
+		return;
+	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
+		const int64_t n = shapes[i][0], experts = shapes[i][1];
+		double *zeros = check_doubles(c, experts + 1);
+		struct tensor *running = check_values(c, MFK_F32, experts + 1, zeros);
+		double *want = check_doubles(c, experts + 1);
+
+		check_shape(c, "weights of %lld sequences, %lld experts", (long long)n,
+			    (long long)experts);
+		balance(c, n, experts, false, false, NULL, NULL);
+		balance(c, n, experts, true, true, NULL, NULL);
+		for (int step = 0; step < 3; step++)
+			balance(c, n, experts, false, step != 1, running, want);
+	}
 }
 
 /* ---- dispatch ---- */
