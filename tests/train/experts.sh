@@ -22,6 +22,32 @@ as_one "dropout, per-token loss, documents" mixtral 2-ep2 4 --attention-dropout 
 	--eod-mask-loss --reset-attention-mask --reset-position-ids --eod-id 11 "${said[@]}"
 as_one "beside stages, sequences that are shared, and a divided optimizer" mixtral "4-pp2-ep2 4-tp2-sp-cp2-ep2" 4 --use-distributed-optimizer \
 	"${said[@]}"
+# Rows go to experts beside what shared experts compute: the same bits.
+family_args deepseek
+for n in 4-ep4 4-tp2-sp-ep2; do
+	layout_flags $n
+	for beside in "" --moe-shared-expert-overlap; do
+		# shellcheck disable=SC2086
+		run 4 "$work/n4$beside.log" --exit-interval 4 --transformer-impl transformer_engine "${layout[@]}" "${said[@]}" $beside
+	done
+	alike "$work/n4.log" "$work/n4--moe-shared-expert-overlap.log" 4 0 >"$work/log"
+	verdict $? "rows beside shared experts, $n"
+done
+# Three losses. Of the global one a process's gradient is one of as many terms as processes share the samples, and is divided by them, as
+# Megatron's is: so two processes with twice its weight do what one does with microbatches of twice the size.
+three=(--moe-router-load-balancing-type seq_aux_loss global_aux_loss aux_loss --moe-aux-loss-coeff 0.1 0.4 0.2)
+as_one "three losses that balance experts" mixtral "2-pp2 4-tp2-sp-cp2-ep2" 4 "${three[@]}" "${said[@]}"
+cp "$work/n1.log" "$work/three"
+as_one "layers run again, stages" mixtral 2-pp2-vpp2 4 "${three[@]}" "${said[@]}" --recompute-granularity full --recompute-method block \
+	--recompute-num-layers 1
+alike "$work/three" "$work/n1.log" 4 0 >"$work/log"
+verdict $? "layers that run again are counted once"
+family_args mixtral
+run 1 "$work/n1.log" --micro-batch-size 4 --exit-interval 4 --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 0.2 \
+	"${said[@]}" &&
+	run 2 "$work/n2.log" --exit-interval 4 --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 0.4 "${said[@]}" &&
+	alike "$work/n1.log" "$work/n2.log" 4 >"$work/log" && grep -q 'global_load_balancing_loss: [1-9]' "$work/n2.log"
+verdict $? "loads of all processes that share the samples"
 as_one "experts with room for some of their choices, by probability" deepseek "2 2-ep2 4-ep4" 4 --moe-expert-capacity-factor 0.7 "${said[@]}"
 cp "$work/n1.log" "$work/dropped"
 as_one "the first choices, padded" deepseek 2-ep2 4 --moe-expert-capacity-factor 0.7 --moe-token-drop-policy position \

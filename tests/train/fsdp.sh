@@ -20,8 +20,21 @@ as_one "llama, validation" llama 4 6 "${beside[@]}" "${said[@]}" --eval-interval
 as_one "a tied head, learned positions, shared layers, dropout" gpt2 4-tp2-sp 4 "${fsdp[@]}" "${said[@]}" --hidden-dropout 0.1
 as_one "experts with a bias, divided over processes, layers run again" deepseek 2-ep2 4 "${beside[@]}" "${said[@]}" \
 	--recompute-granularity full --recompute-method uniform --recompute-num-layers 2
-as_one "experts in groups of their own, stages, drawn weights" mixtral 4-ep2-pp2 4 "${fsdp[@]}" "${said[@]}"
+as_one "experts in groups of their own, stages, drawn weights" mixtral 4-ep2-pp2 4 "${fsdp[@]}" --overlap-grad-reduce \
+	"${said[@]}"
 as_one "gradients and state" qwen2 2 4 --data-parallel-sharding-strategy optim_grads "${beside[@]}" "${said[@]}"
+
+# A last stage of 256 parameters, in two processes: the gradients of each have less room than main parameters of any piece of 128 need.
+mapfile -t args < <(printf '%s\n' --num-layers 2 --hidden-size 8 --num-attention-heads 2 --ffn-hidden-size 16 --seq-length 16 \
+	--max-position-embeddings 16 --micro-batch-size 1 --global-batch-size 4 --train-iters 4 --lr 1e-3 --log-interval 1 --seed 7 \
+	--transformer-impl local --disable-bias-linear --normalization RMSNorm --position-embedding-type rope \
+	--untie-embeddings-and-output-weights --mock-data --tokenizer-type NullTokenizer --vocab-size 8 \
+	--make-vocab-size-divisible-by 8 --eval-iters 0 --pipeline-model-parallel-size 2 --pipeline-model-parallel-layout 'Ett|L' \
+	--bf16 --main-grads-dtype bf16 --use-precision-aware-optimizer "${fsdp[@]}")
+launcher=(timeout -k 5 60 "${launcher[@]}")
+run 4 "$work/n1.log" && run 4 "$work/n4.log" --optimizer-cpu-offload &&
+	alike "$work/n1.log" "$work/n4.log" 4 0 >"$work/log"
+verdict $? "state of few parameters on the host"
 
 # memory STRATEGY: GiB of weights, gradients, main parameters and moments of one process of four
 memory() {

@@ -41,7 +41,8 @@ static uint32_t setting(const char *name, uint32_t otherwise)
 
 /* ---- models of random shapes ---- */
 
-/* Llama: RMSNorm, RoPE, a gated MLP. Everything is divided by as many as four. */
+/* Llama: RMSNorm, RoPE, a gated MLP. Everything is divided by as many as four, but for the groups
+ * of queries: as few as one are shared. */
 static struct mfs_train_config plain(void)
 {
 	struct mfs_train_config c = {
@@ -55,7 +56,7 @@ static struct mfs_train_config plain(void)
 	c.model.hidden_size = 8 * (1 + below(5));
 	c.model.ffn_hidden_size = 4 * (1 + below(12));
 	c.model.num_attention_heads = 4 * (1 + below(2));
-	c.model.num_query_groups = 4;
+	c.model.num_query_groups = 1 << below(3);
 	c.model.kv_channels = 2 * (1 + below(8));
 	c.model.vocab_size = 61;
 	c.model.padded_vocab_size = 64 + 4 * below(6);
@@ -138,8 +139,7 @@ static void add_experts(struct mfs_train_config *c)
 	c->model.moe_router_topk = 1 + below(4);
 	c->model.moe_layers = c->model.num_layers > 1 && below(2) ? later : all;
 	c->model.moe_ffn_hidden_size = 4 * (1 + below(6));
-	c->model.moe_aux_loss_coeff = 0.1;
-	c->moe_router_load_balancing_type = below(2) ? "aux_loss" : "seq_aux_loss";
+	c->moe_aux_loss_coeffs[below(2) ? MFS_AUX_LOSS : MFS_SEQ_AUX_LOSS] = 0.1;
 	c->moe_router_bias_update_rate = 0.125;
 }
 

@@ -36,8 +36,11 @@ says "the distributed optimizer's buckets" qwen2 2-dp2 '' --use-distributed-opti
 says "parts of sequences" gpt2 2-cp2 ''
 says "FSDP, layers run again" llama 4-fsdp-tp2 '' --overlap-grad-reduce --overlap-param-gather --recompute-granularity full \
 	--recompute-method uniform --recompute-num-layers 1
+# A plan fails where a group's operations are in two streams.
+says "FSDP, gradients alone beside the passes" llama 2-fsdp '' --overlap-grad-reduce
 # Which rows go to whom depends on the tokens.
 says "experts" mixtral 2-ep2 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/'
+says "experts' rows beside shared experts" deepseek 2-ep2 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/' --moe-shared-expert-overlap
 says "all of them" mixtral 8-tp2-sp-pp2-ep2-etp1 's/(ep|expt_tp-ep) [0-9]+ bytes/\1/' --use-distributed-optimizer
 
 # milliseconds ARGUMENT...: of a step of four stages, as a plan has it
@@ -92,7 +95,7 @@ sed 's/^multiprocessors: .*/multiprocessors: none/' "$machine" >"$work/word.yaml
 sed 's/^launch_us/launch/' "$machine" >"$work/other.yaml"
 must_fail "a machine without memory" "short.yaml: 'memory_gib' is missing" --dry-run --machine "$work/short.yaml"
 must_fail "a machine with a word for a number" "word.yaml: line 6: expected a number above 0" --dry-run --machine "$work/word.yaml"
-must_fail "a machine with something else" "other.yaml: line 35: 'launch' is nothing that a machine has" --dry-run --machine "$work/other.yaml"
+must_fail "a machine with something else" "other.yaml: line $(grep -n ^launch_us "$machine" | cut -d: -f1): 'launch' is nothing that a machine has" --dry-run --machine "$work/other.yaml"
 must_fail "no machine" "none.yaml: No such file" --dry-run --machine "$work/none.yaml"
 must_fail "a machine to train on" "--machine .*--dry-run" --machine "$machine"
 must_fail "suggestions for nothing" "suggest-layout: expected --dry-run, --machine and --gpus" --dry-run --suggest-layout

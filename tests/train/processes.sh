@@ -75,15 +75,19 @@ alike() {
 		      if (bad) print "differs:" bad; exit bad != "" }' "$work/a" "$work/b"
 }
 
+# verdict STATUS NAME: with the ends of logs that were written since the last one
 verdict() {
+	local log
 	if [ "$1" = 0 ]; then
 		passed=$((passed + 1))
-		return
+	else
+		failed=$((failed + 1))
+		echo "FAILED: $2"
+		for log in "$work/log" "$work"/n*.log; do
+			[ "$log" -nt "$work/verdict" ] && tail -v -n 12 "$log"
+		done
 	fi
-	failed=$((failed + 1))
-	echo "FAILED: $2"
-	tail -n 12 "$work/log" "$work"/n*.log 2>/dev/null
-	rm -f "$work"/n*.log
+	touch "$work/verdict"
 }
 
 # gradients VARIANT N NAME=VALUE...: of every parameter, of random models (tests/train/gradients.c)

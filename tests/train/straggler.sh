@@ -20,7 +20,7 @@ says() {
 # The port answers as a web server does.
 switch() {
 	local reply
-	exec 3<>"/dev/tcp/127.0.0.1/$port" && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && reply=$(cat <&3)
+	exec 3<>"/dev/tcp/127.0.0.1/$port" && env printf 'GET / HTTP/1.0\r\n\r\n' >&3 && reply=$(cat <&3)
 	exec 3>&-
 	[[ $reply == "HTTP/1.0 200 OK"*"Will turn StragglerDetector $1 at next logging interval" ]]
 }

@@ -19,6 +19,9 @@ as_one "two copies of two processes, per-token loss, documents" llama 4-tp2-sp 4
 as_one "learned positions, dropout of the stream" gpt2 "4-tp4-sp 4-tp2-cp2-sp" 4 --hidden-dropout 0.1
 as_one "tied, layers run again" qwen2 2-tp2-sp 4 --recompute-granularity full --recompute-method uniform --recompute-num-layers 2
 as_one "norms of queries and keys" qwen3 2-tp2 4
+as_one "latents whose down projections are divided" deepseek "2-tp2-sp 4-fsdp-tp2-sp" 4 --log-params-norm --log-num-zeros-in-grad
+as_one "two groups of queries on four processes" llama "4-tp4-sp" 4 --log-params-norm
+as_one "two groups of queries on four processes, with norms" qwen3 4-tp4 4
 within=1e-2 as_one "fp16" qwen2 2-tp2-sp 4 --fp16 --loss-scale 4096 --log-params-norm
 
 # Heads of one process have other random numbers than those of the other, with and without sequence parallelism the same.
@@ -35,9 +38,4 @@ follows() {
 
 follows llama --sequence-parallel
 follows gpt2
-
-# What cannot be divided.
-run 4 "$work/log" --tensor-model-parallel-size 4
-[ $? != 0 ] && grep -q -- "--num-query-groups: expected a multiple of --tensor-model-parallel-size 4, found 2" "$work/log"
-verdict $? "two groups of queries on four processes"
 processes_end

@@ -262,7 +262,7 @@ START_TEST(h200)
 	read_machine(&m);
 	ck_assert_str_eq(m.name, "NVIDIA H200");
 	ck_assert_uint_eq(m.gpus_per_host, 8);
-	ck_assert_double_eq_tol(square.flops / mfs_machine_time(&m, &square, NULL) / 730e12, 1,
+	ck_assert_double_eq_tol(square.flops / mfs_machine_time(&m, &square, NULL) / 705e12, 1,
 				0.002);
 }
 END_TEST

@@ -210,6 +210,21 @@ START_TEST(defaults_are_supported)
 }
 END_TEST
 
+START_TEST(several_aux_losses)
+{
+	struct mfs_train_config c;
+
+	read_ok(SMALL "--num-experts 4 --moe-router-load-balancing-type seq_aux_loss none "
+		      "global_aux_loss --moe-aux-loss-coeff 0.5 0.25 2",
+		&c);
+	ck_assert(c.moe_aux_loss_coeffs[MFS_AUX_LOSS] == 0 && !c.moe_logs_aux_loss[MFS_AUX_LOSS]);
+	ck_assert(c.moe_aux_loss_coeffs[MFS_SEQ_AUX_LOSS] == 0.5);
+	ck_assert(c.moe_aux_loss_coeffs[MFS_GLOBAL_AUX_LOSS] == 2);
+	ck_assert(c.moe_logs_aux_loss[MFS_GLOBAL_AUX_LOSS]);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
 START_TEST(fields)
 {
 	struct mfs_train_config c;
@@ -221,9 +236,11 @@ START_TEST(fields)
 		      "--exit-duration-in-mins 5 --loss-scale 128 --seed -7 --min-lr -1e-3 "
 		      "--moe-z-loss-coeff 1e-3 --use-rope-scaling --rope-scaling-factor 32 "
 		      "--device 3 --save-keep-last 2 --dry-run --eod-id 5 "
-		      "--moe-router-load-balancing-type seq_aux_loss",
+		      "--num-experts 4 --moe-router-load-balancing-type seq_aux_loss "
+		      "--moe-aux-loss-coeff 0.5",
 		&c);
-	ck_assert_str_eq(c.moe_router_load_balancing_type, "seq_aux_loss");
+	ck_assert(c.moe_aux_loss_coeffs[MFS_SEQ_AUX_LOSS] == 0.5);
+	ck_assert(c.moe_aux_loss_coeffs[MFS_AUX_LOSS] == 0 && c.moe_logs_aux_loss[MFS_AUX_LOSS]);
 	ck_assert_int_eq(c.params_dtype, MFS_BF16);
 	ck_assert_int_eq(c.main_grads_dtype, MFS_BF16);
 	ck_assert_int_eq(c.exp_avg_dtype, MFS_BF16);
@@ -490,7 +507,18 @@ START_TEST(refused)
 	fails(SMALL "--expert-tensor-parallel-size 2 --num-experts 4", -EINVAL,
 	      "expected a divisor of --tensor-model-parallel-size 1, found 2");
 	fails(SMALL "--fp8-format hybrid", -ENOTSUP, "--fp8-format hybrid is not supported; use");
-	fails(SMALL "--optimizer sgd", -ENOTSUP, "--optimizer sgd is not supported; use adam");
+	fails(SMALL "--num-attention-heads 12 --kv-channels 8 --group-query-attention "
+		    "--num-query-groups 4 --tensor-model-parallel-size 6",
+	      -EINVAL, "expected a multiple or divisor of --tensor-model-parallel-size 6, found 4");
+	fails(SMALL "--optimizer muon", -ENOTSUP, "--optimizer muon is not supported; use adam");
+	fails(SMALL "--optimizer sgd --use-distributed-optimizer", -ENOTSUP,
+	      "--use-distributed-optimizer: expected --optimizer adam beside it, found sgd");
+	fails(SMALL "--optimizer sgd --use-megatron-fsdp", -ENOTSUP,
+	      "--use-megatron-fsdp: expected --optimizer adam beside it, found sgd");
+	fails(SMALL "--optimizer sgd --use-precision-aware-optimizer --optimizer-cpu-offload",
+	      -ENOTSUP, "--use-precision-aware-optimizer: expected --optimizer adam beside it");
+	fails(SMALL "--optimizer sgd --sgd-momentum -1", -EINVAL,
+	      "--sgd-momentum: expected 0 or more, found -1");
 	fails(SMALL "--ckpt-format torch", -ENOTSUP, "use torch_dist");
 	fails(SMALL "--use-mup", -ENOTSUP, "--use-mup is not supported");
 	fails(SMALL "--exit-signal SIGKILL", -ENOTSUP, "--exit-signal SIGKILL is not");
@@ -498,6 +526,11 @@ START_TEST(refused)
 	fails(SMALL "--exp-avg-sq-dtype fp16 --use-precision-aware-optimizer", -ENOTSUP,
 	      "--exp-avg-sq-dtype fp16 is not supported; use bf16");
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
+	fails(SMALL "--num-experts 4 --moe-shared-expert-overlap", -EINVAL,
+	      "--moe-token-dispatcher-type alltoall or flex beside it, found allgather");
+	fails(SMALL "--num-experts 4 --moe-router-load-balancing-type aux_loss global_aux_loss "
+		    "--moe-aux-loss-coeff 0.1",
+	      -EINVAL, "--moe-router-load-balancing-type has words, 2, found 1");
 	fails(SMALL "--overlap-param-gather", -EINVAL,
 	      "expected --use-distributed-optimizer beside");
 	fails(SMALL "--overlap-param-gather --use-distributed-optimizer", -EINVAL,
@@ -959,6 +992,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_test(c, defaults_are_supported);
 	tcase_add_test(c, fields);
+	tcase_add_test(c, several_aux_losses);
 	tcase_add_test(c, batch_steps);
 	tcase_add_test(c, other_batches);
 	tcase_add_test(c, tokenizer);

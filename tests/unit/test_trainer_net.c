@@ -632,13 +632,14 @@ END_TEST
 /* With equal logits everything is balanced: the losses are 1, and (ln experts)^2. */
 START_TEST(test_auxiliary_losses)
 {
-	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "none"};
 	struct mfs_train_config config = mixtral_like();
 	struct mfs_batch *b = batch_for(0, 4);
 	struct mfs_net_losses l;
 	struct train_model *m;
 
-	config.moe_router_load_balancing_type = kinds[_i];
+	memset(config.moe_aux_loss_coeffs, 0, sizeof(config.moe_aux_loss_coeffs));
+	if (_i < MFS_AUX_LOSSES)
+		config.moe_aux_loss_coeffs[_i] = 0.1;
 	m = train_model_new(&config);
 	train_model_random(m, 3, 0.3f);
 	for (int32_t layer = 0; layer < 3; layer++) {
@@ -648,11 +649,13 @@ START_TEST(test_auxiliary_losses)
 		memset((float *)m->params->weights + p->start, 0, p->elements * sizeof(float));
 	}
 	l = train_losses(m, b, true);
-	ck_assert_msg(fabs(l.load_balancing - (_i == 0)) < 1e-5, "%g", l.load_balancing);
-	ck_assert_msg(fabs(l.seq_load_balancing - (_i == 1)) < 1e-5, "%g", l.seq_load_balancing);
+	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+		ck_assert_msg(fabs(l.aux[i] - (_i == i)) < 1e-5, "%d: %g", i, l.aux[i]);
 	ck_assert_msg(fabs(l.z_loss - log(4) * log(4)) < 1e-5, "%g", l.z_loss);
 	l = train_losses(m, b, false);
-	ck_assert(l.load_balancing == 0 && l.seq_load_balancing == 0 && l.z_loss == 0);
+	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+		ck_assert(l.aux[i] == 0);
+	ck_assert(l.z_loss == 0);
 	train_batch_free(b);
 	train_model_free(m);
 }
@@ -705,9 +708,6 @@ START_TEST(test_refused_experts)
 {
 	struct mfs_train_config c = mixtral_like();
 
-	c.moe_router_load_balancing_type = "sinkhorn";
-	refuses(&c, -ENOTSUP, "found sinkhorn");
-	c = mixtral_like();
 	c.model.add_bias_linear = true;
 	refuses(&c, -ENOTSUP, "--disable-bias-linear");
 	c = mixtral_like();
@@ -734,6 +734,12 @@ START_TEST(test_refused_experts)
 	c = deepseek_like();
 	c.model.window_layers = c.model.moe_layers;
 	refuses(&c, -ENOTSUP, "--window-attn-skip-freq");
+	c = deepseek_like();
+	c.model.learnable_softmax = true;
+	refuses(&c, -ENOTSUP, "--softmax-type learnable");
+	c = deepseek_like();
+	c.model.activation_func_clamp_value = 7;
+	refuses(&c, -ENOTSUP, "--activation-func-clamp-value");
 }
 END_TEST
 
@@ -790,7 +796,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_plan_alone, 0, SMALL_MODELS);
 	tcase_add_loop_test(c, test_16_bits_are_near, 0, 6);
 	tcase_add_loop_test(c, test_expert_bias, 0, 2);
-	tcase_add_loop_test(c, test_auxiliary_losses, 0, 3);
+	tcase_add_loop_test(c, test_auxiliary_losses, 0, 4);
 	suite_add_tcase(s, c);
 	unit_case(s, "router", test_router_of_more_digits);
 	unit_case(s, "scale", test_scale_is_of_gradients);

@@ -346,14 +346,14 @@ static inline double train_run(struct train_model *m, const struct mfs_batch *b,
 	const double tokens = c->calculate_per_token_loss
 				      ? (double)(c->micro_batch_size * c->seq_length)
 				      : (double)b->counted;
+	double aux = c->moe_z_loss_coeff * l.z_loss;
 	int64_t layers = 0;
 
 	for (int64_t i = 0; i < c->model.num_layers; i++)
 		layers += mfs_args_is_moe(&c->model, i);
-	return l.lm_loss_sum +
-	       tokens * (double)layers *
-		       (c->model.moe_aux_loss_coeff * (l.load_balancing + l.seq_load_balancing) +
-			c->moe_z_loss_coeff * l.z_loss);
+	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+		aux += c->moe_aux_loss_coeffs[i] * l.aux[i];
+	return l.lm_loss_sum + tokens * (double)layers * aux;
 }
 
 static inline void train_clear_grads(struct train_model *m)

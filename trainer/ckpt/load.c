@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/base/str.h"
 #include "formats/ckpt/read/integrity.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/megatron/layout.h"
@@ -156,6 +157,26 @@ static void describe(struct mfs_load *l, const struct place *p)
 			 (long long)p->number, p->dir, format, at->tp, at->pp);
 }
 
+/* Adam's state is of no use to SGD, nor SGD's to Adam. */
+static int check_optimizer(const struct mfs_train_config *config, const struct mfs_ckpt *ckpt,
+			   struct mfs_error *err)
+{
+	const bool sgd = mfs_str_is(config->optimizer, "sgd");
+	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
+
+	if (a->sgd != sgd)
+		return mfs_fail(err, -EINVAL,
+				"%s: expected the optimizer %s of the arguments, found %s; "
+				"--no-load-optim goes on with a new one",
+				mfs_ckpt_dir(ckpt), sgd ? "sgd" : "adam", a->sgd ? "sgd" : "adam");
+	if (sgd && config->sgd_momentum != 0 && a->sgd_momentum == 0)
+		return mfs_fail(err, -EINVAL,
+				"%s: expected an SGD with momentum, found --sgd-momentum 0; "
+				"--no-load-optim goes on with a new one",
+				mfs_ckpt_dir(ckpt));
+	return 0;
+}
+
 /* checkpointing.py: load_checkpoint: what a release, a pretrained checkpoint or --finetune takes is
  * the weights alone. */
 static int open_ckpt(const struct mfs_train_config *config, const struct place *p,
@@ -173,7 +194,7 @@ static int open_ckpt(const struct mfs_train_config *config, const struct place *
 		return rc;
 	l->optimizer = mfs_optim_info(l->ckpt)->kind != MFS_OPTIM_NONE;
 	if (l->optimizer)
-		return 0;
+		return check_optimizer(config, l->ckpt, err);
 	return mfs_fail(err, -ENODATA,
 			"%s: it has no optimizer; --no-load-optim goes on with a new one, "
 			"--finetune begins anew",

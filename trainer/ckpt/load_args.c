@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
+#include "formats/model/features.h"
 #include "formats/torch/pickle.h"
 #include "trainer/ckpt/load_i.h"
 #include "trainer/config/adopt.h"
@@ -103,6 +104,21 @@ static int compare(const struct mfs_load *l, const struct mfs_megatron_args *our
 
 /* ---- the checkpoint's model ---- */
 
+/* What the arguments of a command line cannot say. */
+static int check_known(const struct mfs_load *l, struct mfs_error *err)
+{
+	static const mfs_features others = MFS_HAS(OWN_MODULES) | MFS_HAS(GEGLU) |
+					   MFS_HAS(QK_NORM_WIDE) | MFS_HAS(SOFTMAX_SCALE) |
+					   MFS_HAS(SOFT_CAPS) | MFS_HAS(ROPE_TWO_BASES);
+	const mfs_features found = mfs_features_of(mfs_ckpt_args(l->ckpt)) & others;
+
+	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++)
+		if (mfs_has_feature(found, i))
+			return mfs_fail(err, -ENOTSUP, "%s: a model with %s cannot be trained here",
+					l->what, mfs_feature_text(i));
+	return 0;
+}
+
 static int adopt(const struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err)
 {
 	const struct mfs_ckpt_common *state = mfs_ckpt_common(l->ckpt);
@@ -118,7 +134,10 @@ static int adopt(const struct mfs_load *l, struct mfs_train_config *config, stru
 int mfs_load_args(struct mfs_load *l, struct mfs_train_config *config, struct mfs_error *err)
 {
 	const bool takes = config->use_checkpoint_args || mfs_ckpt_format(l->ckpt) == MFS_CKPT_HF;
-	int rc = takes && !config->settled ? adopt(l, config, err) : 0;
+	int rc = check_known(l, err);
+
+	if (!rc && takes && !config->settled)
+		rc = adopt(l, config, err);
 
 	if (!rc)
 		rc = mfs_train_config_settle(config, err);

@@ -231,8 +231,10 @@ static int add_all(struct loader *l)
 		rc = add_buffer(l, MFS_STATE_MAIN, MFS_STATE_MAIN);
 	if (rc || !l->load->optimizer)
 		return rc;
-	rc = add_buffer(l, MFS_STATE_EXP_AVG, MFS_STATE_EXP_AVG);
-	return rc ? rc : add_buffer(l, MFS_STATE_EXP_AVG_SQ, MFS_STATE_EXP_AVG_SQ);
+	for (enum mfs_state s = MFS_STATE_EXP_AVG; s < MFS_STATE_COUNT && !rc; s++)
+		if (mfs_ckpt_has_state(p->ckpt, s))
+			rc = add_buffer(l, s, s);
+	return rc;
 }
 
 /* A tensor that the model does not have means that it computes something else. */

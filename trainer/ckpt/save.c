@@ -52,27 +52,6 @@ static void save(struct mfs_saver *s)
 	s->result.persist_ns = (uint64_t)(mfs_now_ns() - begin);
 }
 
-#define NS_PER_S INT64_C(1000000000)
-
-/* Gives the ring a buffer, and pauses as long as that took: CUDA does nothing else while it pins
- * memory, and the run has its first steps to do. Under the lock. */
-static void grow_slowly(struct mfs_saver *s)
-{
-	const int64_t from = mfs_now_ns();
-	struct timespec until;
-	int64_t took;
-
-	pthread_mutex_unlock(&s->lock);
-	mfs_save_ring_grow(s);
-	took = mfs_now_ns() - from;
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec += (until.tv_nsec + took) / NS_PER_S;
-	until.tv_nsec = (until.tv_nsec + took) % NS_PER_S;
-	pthread_mutex_lock(&s->lock);
-	if (s->state != MFS_SAVER_BUSY && !s->quit)
-		pthread_cond_timedwait(&s->changed, &s->lock, &until);
-}
-
 /* Waits for work, and meanwhile gives the ring memory. False: the run ends. */
 static bool await_work(struct mfs_saver *s)
 {
@@ -80,10 +59,13 @@ static bool await_work(struct mfs_saver *s)
 
 	pthread_mutex_lock(&s->lock);
 	while (s->state != MFS_SAVER_BUSY && !s->quit)
-		if (s->ring.count == s->ring.capacity)
+		if (s->ring.count == s->ring.capacity) {
 			pthread_cond_wait(&s->changed, &s->lock);
-		else
-			grow_slowly(s);
+		} else {
+			pthread_mutex_unlock(&s->lock);
+			mfs_save_ring_grow(s);
+			pthread_mutex_lock(&s->lock);
+		}
 	busy = s->state == MFS_SAVER_BUSY;
 	pthread_mutex_unlock(&s->lock);
 	return busy;

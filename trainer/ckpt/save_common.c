@@ -72,17 +72,9 @@ static void none(struct common *c, const char *name)
 
 /* ---- parameter groups ---- */
 
-/* What Transformer Engine's Adam needs in a group, and what torch's does: a run may have either. */
-static void write_adam(struct common *c)
+static bool is_sgd(const struct common *c)
 {
-	flag(c, "bias_correction", true);
-	flag(c, "amsgrad", false);
-	flag(c, "capturable", false);
-	flag(c, "decoupled_weight_decay", c->config->decoupled_weight_decay);
-	flag(c, "differentiable", false);
-	none(c, "foreach");
-	none(c, "fused");
-	flag(c, "maximize", false);
+	return c->params->sgd;
 }
 
 static void write_betas(struct common *c)
@@ -93,11 +85,38 @@ static void write_betas(struct common *c)
 	mfs_pickle_op(out(c), MFS_OP_TUPLE2);
 }
 
+/* What Transformer Engine's Adam needs in a group, and what torch's does: a run may have either. */
+static void write_adam(struct common *c)
+{
+	write_betas(c);
+	real(c, "eps", c->config->adam_eps);
+	flag(c, "bias_correction", true);
+	flag(c, "amsgrad", false);
+	flag(c, "capturable", false);
+	flag(c, "decoupled_weight_decay", c->config->decoupled_weight_decay);
+	flag(c, "differentiable", false);
+	none(c, "foreach");
+	none(c, "fused");
+	flag(c, "maximize", false);
+}
+
+/* Of torch's SGD, whose pairs Transformer Engine's and Apex' have, too. */
+static void write_sgd(struct common *c)
+{
+	real(c, "momentum", c->config->sgd_momentum);
+	real(c, "dampening", 0);
+	flag(c, "nesterov", false);
+	flag(c, "maximize", false);
+	none(c, "foreach");
+	flag(c, "differentiable", false);
+	none(c, "fused");
+}
+
 /* torch's Adam has its step in each parameter's state, others in the group. A run without
  * Transformer Engine has torch's. */
 static bool steps_in_groups(const struct common *c)
 {
-	return c->config->use_distributed_optimizer || !c->config->model.local_spec;
+	return !is_sgd(c) && (c->config->use_distributed_optimizer || !c->config->model.local_spec);
 }
 
 /* Parameter groups of one kind, of an optimizer of its own or not. */
@@ -131,9 +150,10 @@ static void write_group(struct common *c, struct group g)
 	real(c, "min_lr", decoupled && s->decoupled_min_lr >= 0 ? s->decoupled_min_lr : s->min_lr);
 	real(c, "lr", decoupled ? mfs_schedule_decoupled_lr(s) : mfs_schedule_lr(s));
 	real(c, "weight_decay", decays ? wd : 0.0);
-	write_betas(c);
-	real(c, "eps", c->config->adam_eps);
-	write_adam(c);
+	if (is_sgd(c))
+		write_sgd(c);
+	else
+		write_adam(c);
 	if (steps_in_groups(c))
 		count(c, "step", c->progress->optimizer_step);
 	mfs_pickle_dict_end(out(c));
@@ -180,7 +200,7 @@ static int write_torch(struct common *c, bool expert)
 	if (!c->config->use_distributed_optimizer) {
 		mfs_pickle_name(out(c), "state");
 		mfs_pickle_dict_begin(out(c));
-		if (!steps_in_groups(c)) {
+		if (!is_sgd(c) && !steps_in_groups(c)) {
 			mfs_pickle_name(out(c), "common_step");
 			rc = mfs_dist_archive_scalar(&c->archive,
 						     (float)c->progress->optimizer_step, c->err);

@@ -29,6 +29,9 @@ enum mfs_wd_incr { MFS_WD_CONSTANT, MFS_WD_LINEAR, MFS_WD_COSINE };
 /* What the processes that share the samples divide, each with what stands before it: the choices of
  * --data-parallel-sharding-strategy. The distributed optimizer divides the state. */
 enum mfs_sharding { MFS_SHARD_NOTHING, MFS_SHARD_STATE, MFS_SHARD_GRADS, MFS_SHARD_WEIGHTS };
+/* Losses that balance experts: over a microbatch, over each sequence of it, and over the
+ * microbatches that all processes have computed of the step. */
+enum mfs_aux_loss { MFS_AUX_LOSS, MFS_SEQ_AUX_LOSS, MFS_GLOBAL_AUX_LOSS, MFS_AUX_LOSSES };
 enum mfs_recompute { MFS_RECOMPUTE_NONE, MFS_RECOMPUTE_SELECTIVE, MFS_RECOMPUTE_FULL };
 
 /* --step-batch-size-schedule: from so many consumed samples (or tokens) on, this global batch size.
@@ -58,11 +61,13 @@ struct mfs_train_config {
 					       multiplied in fp32 */
 	double embedding_init_method_std;	    /* < 0: init_method_std */
 	double moe_z_loss_coeff;		    /* 0: none */
-	const char *moe_router_load_balancing_type; /* "aux_loss", "seq_aux_loss", "none", ... */
+	double moe_aux_loss_coeffs[MFS_AUX_LOSSES]; /* 0: none */
+	bool moe_logs_aux_loss[MFS_AUX_LOSSES];	    /* Megatron's line has them */
 	const char *moe_router_dtype;		    /* "fp32", "fp64"; NULL: the io type */
 	double moe_router_bias_update_rate;
 	double moe_expert_capacity_factor; /* 0, or below: dropless */
 	bool moe_pad_expert_input_to_capacity;
+	bool moe_shared_expert_overlap;	   /* rows go to experts beside what shared ones compute */
 	const char *moe_token_drop_policy; /* "probs", "position" */
 
 	/* precision */
@@ -111,7 +116,7 @@ struct mfs_train_config {
 	bool skip_train;
 
 	/* optimizer */
-	const char *optimizer; /* "adam" */
+	const char *optimizer; /* "adam", "sgd" */
 	bool decoupled_weight_decay;
 	double lr, min_lr, lr_warmup_init;
 	enum mfs_lr_decay lr_decay_style;
@@ -124,6 +129,7 @@ struct mfs_train_config {
 	enum mfs_wd_incr weight_decay_incr_style;
 	bool apply_wd_to_qk_layernorm;
 	double clip_grad, adam_beta1, adam_beta2, adam_eps;
+	double sgd_momentum; /* 0: SGD keeps nothing of a parameter */
 	bool override_opt_param_scheduler, use_checkpoint_opt_param_scheduler;
 	bool calculate_per_token_loss;
 	bool use_distributed_optimizer, overlap_grad_reduce, overlap_param_gather;

@@ -154,7 +154,7 @@ static const struct mfs_flag transformer_configuration[] = {
 	{ON, "high_priority_a2a_comm_stream", "False", UNUSED},
 	{INT, "moe_shared_expert_intermediate_size", "None", USED},
 	{ON, "moe_shared_expert_gate", "False", USED},
-	{ON, "moe_shared_expert_overlap", "False", UNUSED},
+	{ON, "moe_shared_expert_overlap", "False", TO(moe_shared_expert_overlap)},
 	{ON, "use_grouped_gemm_for_shared_expert", "False", UNUSED},
 	{INT, "moe_shared_expert_glu_interleave_size", "None", REFUSED("leave it out")},
 	{INT, "moe_ffn_hidden_size", "None", USED},
@@ -310,8 +310,7 @@ static const struct mfs_flag moe[] = {
 	{ON, "moe_use_upcycling", "False", REFUSED("leave it out")},
 	{TEXTS, "moe_router_load_balancing_type", "'aux_loss'",
 	 CHOICES("aux_loss|seq_aux_loss|global_aux_loss|sinkhorn|quantile_balancing|none"),
-	 .words = '+', TO(moe_router_load_balancing_type),
-	 HAVE("aux_loss|seq_aux_loss|none", "use aux_loss")},
+	 .words = '+', USED, HAVE("aux_loss|seq_aux_loss|global_aux_loss|none", "use aux_loss")},
 	{REALS, "moe_aux_loss_coeff", "0.0", .words = '+', USED},
 	{INT, "moe_upcycling_granularity", "1", UNUSED},
 };

@@ -1,5 +1,6 @@
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/base/clock.h"
 #include "trainer/loop/trainer_i.h"
@@ -40,19 +41,23 @@ int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct
 {
 	/* Those that share a sequence have parts of its losses. */
 	const double size = t->parallel.group[MFS_GROUP_DATA].size;
-	double sums[4];
+	double sums[2 + MFS_AUX_LOSSES];
+	const unsigned count = sizeof(sums) / sizeof(sums[0]);
 	int rc = mfs_net_losses(t->net, t->ctx, ret, err);
 
 	if (rc)
 		return rc;
 	sums[0] = ret->lm_loss_sum;
-	sums[1] = ret->load_balancing;
-	sums[2] = ret->seq_load_balancing;
-	sums[3] = ret->z_loss;
-	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_GRADS, sums, 4, err);
+	sums[1] = ret->z_loss;
+	memcpy(sums + 2, ret->aux, sizeof(ret->aux));
+	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_GRADS, sums, count, err);
 	if (!rc)
-		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_PIPELINE, sums, 4, err);
-	*ret = (struct mfs_net_losses){sums[0], sums[1] / size, sums[2] / size, sums[3] / size};
+		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_PIPELINE, sums, count, err);
+	ret->lm_loss_sum = sums[0];
+	ret->z_loss = sums[1] / size;
+	/* Of all samples' loss each process has a part. */
+	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+		ret->aux[i] = sums[2 + i] / (i == MFS_GLOBAL_AUX_LOSS ? 1 : size);
 	return rc;
 }
 

@@ -27,9 +27,10 @@ static uint64_t plan_state(struct mfs_trainer *t, enum mfs_memory_kind kind, enu
 	return plan_flat(t, kind, type, p->owned_elements - p->offloaded_owned);
 }
 
-static bool has_main(const struct mfs_params *p)
+/* type MFS_DTYPE_NONE: there is no such state. */
+static void *state_at(const struct mfs_trainer *t, enum mfs_dtype type, uint64_t at)
 {
-	return p->weight_type != MFS_F32;
+	return type == MFS_DTYPE_NONE ? NULL : mfs_memory_at(&t->memory, at);
 }
 
 static void plan_parameters(struct mfs_trainer *t)
@@ -41,7 +42,7 @@ static void plan_parameters(struct mfs_trainer *t)
 				     mfs_params_weight_elements(p)),
 		.grads = plan_flat(t, MFS_MEMORY_GRADIENTS, p->grad_type,
 				   mfs_params_grad_elements(p)),
-		.main = has_main(p) ? plan_state(t, MFS_MEMORY_MAIN, p->main_type) : 0,
+		.main = plan_state(t, MFS_MEMORY_MAIN, p->main_type),
 		.exp_avg = plan_state(t, MFS_MEMORY_MOMENTS, p->m_type),
 		.exp_avg_sq = plan_state(t, MFS_MEMORY_MOMENTS, p->v_type),
 		.buffers = mfs_memory_add(&t->memory, MFS_MEMORY_WEIGHTS,
@@ -58,9 +59,9 @@ static void place_parameters(struct mfs_trainer *t)
 
 	p->weights = mfs_memory_at(m, at->weights);
 	p->grads = mfs_memory_at(m, at->grads);
-	p->main = has_main(p) ? mfs_memory_at(m, at->main) : NULL;
-	p->exp_avg = mfs_memory_at(m, at->exp_avg);
-	p->exp_avg_sq = mfs_memory_at(m, at->exp_avg_sq);
+	p->main = state_at(t, p->main_type, at->main);
+	p->exp_avg = state_at(t, p->m_type, at->exp_avg);
+	p->exp_avg_sq = state_at(t, p->v_type, at->exp_avg_sq);
 	p->buffers = mfs_memory_at(m, at->buffers);
 	/* What lies between parameters stays zero for the whole run. */
 	device->zero(t->ctx, m->base, m->total);
@@ -105,14 +106,17 @@ struct stretch {
 };
 
 /* Main parameters that are offloaded are drawn in the memory of gradients, which are zero again
- * behind it. */
+ * behind it. Main parameters have two times the bytes of gradients at most, and of these there are
+ * MFS_PARAM_ALIGN: so there is room for a piece. */
+#define DRAWN_AT_ONCE (MFS_PARAM_ALIGN / 2)
+
 static void draw_offloaded(struct mfs_trainer *t, const struct stretch *s)
 {
 	const struct mfs_params *p = t->params;
 	const struct mfk_device_ops *device = t->backend->device;
 	const size_t main_size = mfs_dtype_size(p->main_type);
 	const uint64_t bytes = mfs_params_grad_elements(p) * mfs_dtype_size(p->grad_type);
-	const uint64_t most = bytes / main_size / MFS_PARAM_ALIGN * MFS_PARAM_ALIGN;
+	const uint64_t most = bytes / main_size / DRAWN_AT_ONCE * DRAWN_AT_ONCE;
 	const uint64_t end = s->first + s->count;
 
 	for (uint64_t at = s->first, n; at < end; at += n) {

@@ -148,17 +148,15 @@ void mfs_log_text(struct mfs_trainer *t, struct mfs_buf *lines)
 static unsigned name_losses(const struct mfs_train_config *c, const struct mfs_log_losses *l,
 			    double steps, struct mfs_report_loss ret[MFS_LOG_LOSSES])
 {
-	const char *balancing = c->moe_router_load_balancing_type;
+	static const char *const names[MFS_AUX_LOSSES] = {
+		"load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss"};
 	const bool experts = c->model.num_experts != MFS_UNSET;
 	unsigned n = 0;
 
 	ret[n++] = (struct mfs_report_loss){"lm loss", l->lm / steps};
-	if (experts && balancing && strstr(balancing, "aux_loss"))
-		ret[n++] =
-			(struct mfs_report_loss){"load_balancing_loss", l->load_balancing / steps};
-	if (experts && balancing && strstr(balancing, "seq_aux_loss"))
-		ret[n++] = (struct mfs_report_loss){"seq_load_balancing_loss",
-						    l->seq_load_balancing / steps};
+	for (int i = 0; experts && i < MFS_AUX_LOSSES; i++)
+		if (c->moe_logs_aux_loss[i])
+			ret[n++] = (struct mfs_report_loss){names[i], l->aux[i] / steps};
 	if (experts && c->moe_z_loss_coeff > 0)
 		ret[n++] = (struct mfs_report_loss){"z_loss", l->z / steps};
 	return n;
@@ -168,17 +166,18 @@ static struct mfs_log_losses losses_of(const struct mfs_step *step)
 {
 	const double n = step->microbatches ? (double)step->microbatches : 1;
 
-	return (struct mfs_log_losses){.lm = step->loss,
-				       .load_balancing = step->losses.load_balancing / n,
-				       .seq_load_balancing = step->losses.seq_load_balancing / n,
-				       .z = step->losses.z_loss / n};
+	struct mfs_log_losses ret = {.lm = step->loss, .z = step->losses.z_loss / n};
+
+	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+		ret.aux[i] = step->losses.aux[i] / n;
+	return ret;
 }
 
 static void add_losses(struct mfs_log_losses *to, const struct mfs_log_losses *l, bool skipped)
 {
 	to->lm += skipped ? 0 : l->lm;
-	to->load_balancing += l->load_balancing;
-	to->seq_load_balancing += l->seq_load_balancing;
+	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+		to->aux[i] += l->aux[i];
 	to->z += l->z;
 }
 

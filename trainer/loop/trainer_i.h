@@ -68,7 +68,7 @@ struct mfs_trainer {
 	/* what the log has not said yet: sums over steps */
 	struct mfs_log_window {
 		struct mfs_log_losses {
-			double lm, load_balancing, seq_load_balancing, z;
+			double lm, aux[MFS_AUX_LOSSES], z;
 		} losses;
 		uint64_t steps, skipped, not_finite; /* steps: with a loss */
 		int64_t began_ns;

@@ -16,6 +16,9 @@ struct attention {
 	int64_t heads, groups, dim;
 	/* kept; qkv and stats with norms of q and k alone, otherwise qkv is scratch */
 	uint64_t packed, stats;
+	struct {
+		uint64_t own, all;
+	} shared[2]; /* scratch of forward, of backward: see mfs_shared_groups_take() */
 	struct mfs_attention_kept kept;
 	struct mfs_core core;
 	/* scratch */
@@ -38,11 +41,23 @@ static struct mfk_attention shape(const struct mfs_net *net, const struct attent
 	};
 }
 
+static void plan_shared(const struct mfs_net *net, struct attention *a, struct mfs_part_plan *p,
+			bool backward)
+{
+	const uint64_t own = mfs_matrix_bytes(net->io, net->tokens, net->groups.share);
+
+	if (!net->groups.share)
+		return;
+	a->shared[backward].own = mfs_part_plan_scratch(p, own);
+	a->shared[backward].all = mfs_part_plan_scratch(p, own * net->parallel->size.tp);
+}
+
 static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_part_plan *p)
 {
 	const uint64_t q = mfs_matrix_bytes(net->io, net->tokens, a->heads * a->dim);
 	const uint64_t k = mfs_matrix_bytes(net->io, net->tokens, a->groups * a->dim);
-	const uint64_t packed = mfs_matrix_bytes(net->io, net->tokens, a->qkv.out);
+	const uint64_t packed =
+		mfs_matrix_bytes(net->io, net->tokens, (a->heads + 2 * a->groups) * a->dim);
 
 	a->kept.q = mfs_part_plan_keep(p, q);
 	a->kept.k = mfs_part_plan_keep(p, k);
@@ -56,6 +71,7 @@ static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_par
 	} else {
 		a->packed = mfs_part_plan_scratch(p, packed);
 	}
+	plan_shared(net, a, p, false);
 	mfs_core_plan(net, &a->core, p, false);
 	mfs_part_plan_scratch_anew(p);
 	a->dout = mfs_part_plan_scratch(p, q);
@@ -63,6 +79,7 @@ static void plan_memory(struct mfs_net *net, struct attention *a, struct mfs_par
 	a->dk = mfs_part_plan_scratch(p, k);
 	a->dv = mfs_part_plan_scratch(p, k);
 	a->dpacked = mfs_part_plan_scratch(p, packed);
+	plan_shared(net, a, p, true);
 	mfs_core_plan(net, &a->core, p, true);
 }
 
@@ -77,7 +94,7 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 	if (!a)
 		return mfs_fail_nomem(err);
 	a->heads = net->args->num_attention_heads / net->parallel->size.tp;
-	a->groups = net->args->num_query_groups / net->parallel->size.tp;
+	a->groups = net->groups.share ? 1 : net->args->num_query_groups / net->parallel->size.tp;
 	a->dim = net->args->kv_channels;
 	whole = shape(net, a);
 	r = mfs_linear_find(net, "decoder.layers.self_attention.linear_qkv", layer, -1, &a->qkv,
@@ -171,6 +188,31 @@ struct mfk_attention mfs_attention_of(const struct mfs_net *net, const struct mf
 	return c;
 }
 
+static void qkv_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_part *part, const void *x)
+{
+	const struct attention *a = part->own;
+	void *packed = packed_of(net, part), *own = mfs_net_scratch(net, a->shared[0].own);
+
+	mfs_linear_forward(net, run, &a->qkv, net->tokens, x, net->groups.share ? own : packed);
+	if (net->groups.share)
+		mfs_shared_groups_take(net, run, own, mfs_net_scratch(net, a->shared[0].all),
+				       packed);
+}
+
+static void qkv_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_part *part, const void *x, void *dpacked, void *dx)
+{
+	const struct attention *a = part->own;
+	void *own = mfs_net_scratch(net, a->shared[1].own);
+
+	if (net->groups.share)
+		mfs_shared_groups_give(net, run, dpacked, mfs_net_scratch(net, a->shared[1].all),
+				       own);
+	mfs_linear_backward(net, run, &a->qkv, net->tokens, x, net->groups.share ? own : dpacked,
+			    dx);
+}
+
 static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_part *part, const void *x, void *y)
 {
@@ -178,7 +220,7 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 	const struct mfk_qkv s = split(net, part);
 	const struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
 
-	mfs_linear_forward(net, run, &a->qkv, net->tokens, x, packed_of(net, part));
+	qkv_forward(net, run, part, x);
 	net->backend->ops->qkv(run->ctx, &s);
 	mfs_core_forward(net, run, &a->core, &c);
 	if (y)
@@ -211,7 +253,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 	s.dk_norm_bias = mfs_grad(net, a->k_norm.bias);
 	net->backend->ops->qkv_backward(run->ctx, &s);
 
-	mfs_linear_backward(net, run, &a->qkv, net->tokens, x, s.dqkv, dx);
+	qkv_backward(net, run, part, x, s.dqkv, dx);
 }
 
 const struct mfs_part_kind mfs_part_attention = {

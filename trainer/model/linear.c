@@ -71,7 +71,10 @@ static const void *from_row(const struct mfs_linear *l, enum mfk_dtype type, con
 
 static const void *weight_of(const struct mfs_net *net, const struct mfs_linear *l)
 {
-	return from_row(l, net->io, mfs_weight(net, l->weight), l->in);
+	const void *weight =
+		l->gathered ? mfs_net_scratch(net, l->whole) : mfs_weight(net, l->weight);
+
+	return from_row(l, net->io, weight, l->in);
 }
 
 static const void *bias_of(const struct mfs_net *net, const struct mfs_linear *l)
@@ -79,10 +82,24 @@ static const void *bias_of(const struct mfs_net *net, const struct mfs_linear *l
 	return l->biased ? from_row(l, net->io, mfs_weight(net, l->bias), 1) : NULL;
 }
 
-static void *grad_of(const struct mfs_net *net, const struct mfs_linear *l,
-		     const struct mfs_param *p, int64_t in)
+static void *row_of_grad(const struct mfs_net *net, const struct mfs_linear *l, void *grad,
+			 int64_t in)
 {
-	return (void *)(uintptr_t)from_row(l, net->grad, mfs_grad(net, p), in);
+	return (void *)(uintptr_t)from_row(l, net->grad, grad, in);
+}
+
+static void *grad_of(const struct mfs_net *net, const struct mfs_linear *l)
+{
+	void *grad = l->gathered ? mfs_net_scratch(net, l->term) : mfs_grad(net, l->weight);
+
+	return row_of_grad(net, l, grad, l->in);
+}
+
+/* A term of a gradient is of this pass. */
+static bool writes_grad(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_linear *l)
+{
+	return l->gathered || (l->replaces && mfs_grad_is_new(net, run, l->weight));
 }
 
 static int64_t row_of(const struct mfs_linear *l)
@@ -156,12 +173,12 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *ru
 		.dtype_c = net->grad,
 		.a = dy,
 		.b = x,
-		.c = grad_of(net, l, l->weight, l->in),
+		.c = grad_of(net, l),
 		.lda = row_of(l),
 		.ldb = l->in,
 		.ldc = l->in,
 		.alpha = 1,
-		.beta = l->replaces && mfs_grad_is_new(net, run, l->weight) ? 0 : 1,
+		.beta = writes_grad(net, run, l) ? 0 : 1,
 	};
 
 	net->backend->ops->gemm(run->ctx, &product);
@@ -176,7 +193,38 @@ void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
 	weight_gradient(net, run, l, rows, x, dy);
 	if (l->bias)
 		net->backend->ops->bias_backward(run->ctx, net->io, net->grad,
-						 grad_of(net, l, l->bias, 1), dy, rows, l->out);
+						 row_of_grad(net, l, mfs_grad(net, l->bias), 1), dy,
+						 rows, l->out);
+}
+
+/* ---- weights that are gathered ---- */
+
+void mfs_linear_gather(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_linear *l)
+{
+	if (l->gathered)
+		mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->io,
+					mfs_net_scratch(net, l->whole), mfs_weight(net, l->weight),
+					l->weight->elements);
+}
+
+void mfs_linear_scatter(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_linear *l)
+{
+	const uint64_t count = l->weight ? l->weight->elements : 0;
+	void *grad = mfs_grad(net, l->weight);
+	char *term, *own;
+
+	if (!l->gathered)
+		return;
+	term = mfs_net_scratch(net, l->term);
+	own = term + net->parallel->place.tp * count * mfk_dtype_size(net->grad);
+	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->grad, own, term,
+				    count);
+	if (mfs_grad_is_new(net, run, l->weight))
+		net->backend->device->copy(run->ctx, grad, own, count * mfk_dtype_size(net->grad));
+	else
+		net->backend->ops->add(run->ctx, net->grad, grad, grad, own, (int64_t)count);
 }
 
 /* ---- norms ---- */

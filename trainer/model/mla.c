@@ -7,8 +7,10 @@
  *   k_rope     = k_rope(x)                   its other rows; one for all heads
  *   out        = proj(attend(q, keys and k_rope, v))
  *
- * Tensor parallel processes share the heads. What leads down is whole in each, and gets the
- * gradient of its heads: a term of a sum, as everything behind it is linear in it.
+ * Tensor parallel processes share the heads. What leads down is used whole in each, and gets the
+ * gradient of its heads: a term of a sum, as everything behind it is linear in it. With
+ * --transformer-impl local rows of it are divided: it is gathered before it is used. (Megatron
+ * gathers what it gives instead; the sums are the same.)
  *
  * Source: megatron/core/transformer/multi_latent_attention.py.
  */
@@ -52,12 +54,6 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -ENOTSUP,
 				"--rotary-interleaved with --multi-latent-attention cannot be "
 				"trained here");
-	if (net->args->local_spec && mfs_is_divided(net))
-		return mfs_fail(err, -ENOTSUP,
-				"--transformer-impl local divides the down projections of "
-				"--multi-latent-attention, which --tensor-model-parallel-size %u "
-				"does not support; use --transformer-impl transformer_engine",
-				net->parallel->size.tp);
 	if (net->args->qk_pos_emb_head_dim % 2)
 		return mfs_fail(err, -EINVAL,
 				"--qk-pos-emb-head-dim: expected an even number, "
@@ -76,6 +72,18 @@ static int find_linear(struct mfs_net *net, const char *prefix, uint32_t layer,
 	mfs_linear_replaces(net, ret);
 	if (ret->weight->part.split == MFS_TP_NONE)
 		mfs_net_gradient_is_term(net, ret->weight);
+	return 0;
+}
+
+static int find_down(struct mfs_net *net, const char *prefix, uint32_t layer,
+		     struct mfs_linear *ret, struct mfs_error *err)
+{
+	const int r = find_linear(net, prefix, layer, ret, err);
+
+	if (r || !mfs_is_divided(net) || ret->weight->part.split == MFS_TP_NONE)
+		return r;
+	ret->gathered = true;
+	ret->out *= net->parallel->size.tp;
 	return 0;
 }
 
@@ -102,8 +110,8 @@ static int find_q(struct mfs_net *net, uint32_t layer, struct lora *q, struct mf
 		q->up.adds = true;
 		return r;
 	}
-	r = find_linear(net, "decoder.layers.self_attention.linear_q_down_proj", layer, &q->down,
-			err);
+	r = find_down(net, "decoder.layers.self_attention.linear_q_down_proj", layer, &q->down,
+		      err);
 	if (!r)
 		r = find_linear(net, "decoder.layers.self_attention.linear_q_up_proj", layer,
 				&q->up, err);
@@ -115,8 +123,8 @@ static int find_q(struct mfs_net *net, uint32_t layer, struct lora *q, struct mf
 
 static int find_kv(struct mfs_net *net, uint32_t layer, struct mla *a, struct mfs_error *err)
 {
-	int r = find_linear(net, "decoder.layers.self_attention.linear_kv_down_proj", layer,
-			    &a->kv.down, err);
+	int r = find_down(net, "decoder.layers.self_attention.linear_kv_down_proj", layer,
+			  &a->kv.down, err);
 
 	if (!r)
 		r = find_linear(net, "decoder.layers.self_attention.linear_kv_up_proj", layer,
@@ -169,6 +177,29 @@ static void plan_lora(const struct mfs_net *net, struct lora *l, struct mfs_part
 	l->stats = mfs_part_plan_keep(p, mfs_norm_stats_bytes(net->tokens));
 }
 
+/* First of all scratch: forward's and backward's are one place. */
+static void plan_whole(const struct mfs_net *net, struct mla *a, struct mfs_part_plan *p)
+{
+	if (a->q.down.weight && a->q.down.gathered)
+		a->q.down.whole = mfs_part_plan_scratch(
+			p, mfs_matrix_bytes(net->io, a->q.down.out, net->hidden));
+	if (!a->kv.down.gathered)
+		return;
+	a->kv.down.whole = a->k_rope.whole = mfs_part_plan_scratch(
+		p, mfs_matrix_bytes(net->io, a->kv.down.out + a->rope, net->hidden));
+}
+
+static void plan_terms(const struct mfs_net *net, struct mla *a, struct mfs_part_plan *p)
+{
+	if (a->q.down.weight && a->q.down.gathered)
+		a->q.down.term = mfs_part_plan_scratch(
+			p, mfs_matrix_bytes(net->grad, a->q.down.out, net->hidden));
+	if (!a->kv.down.gathered)
+		return;
+	a->kv.down.term = a->k_rope.term = mfs_part_plan_scratch(
+		p, mfs_matrix_bytes(net->grad, a->kv.down.out + a->rope, net->hidden));
+}
+
 static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_part_plan *p)
 {
 	const uint64_t qk = per_token(net, a->q.up.out), v = per_token(net, a->heads * a->v_dim);
@@ -183,11 +214,14 @@ static void plan_memory(const struct mfs_net *net, struct mla *a, struct mfs_par
 	a->kept.v = mfs_part_plan_keep(p, v);
 	a->kept.out = mfs_part_plan_keep(p, v);
 	a->kept.lse = mfs_part_plan_keep(p, mfs_matrix_bytes(MFK_F32, net->tokens, a->heads));
+	plan_whole(net, a, p);
 	a->q_up = mfs_part_plan_scratch(p, qk);
 	a->kv_up = mfs_part_plan_scratch(p, per_token(net, a->kv.up.out));
 	a->k_rope_out = mfs_part_plan_scratch(p, rope);
 	mfs_core_plan(net, &a->core, p, false);
 	mfs_part_plan_scratch_anew(p);
+	plan_whole(net, a, p);
+	plan_terms(net, a, p);
 	a->dout = mfs_part_plan_scratch(p, v);
 	a->dq = mfs_part_plan_scratch(p, qk);
 	a->dk = mfs_part_plan_scratch(p, qk);
@@ -304,6 +338,8 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 	const struct mfk_mla s = assembly(net, part);
 	const struct mfk_attention c = mfs_attention_of(net, run, part, shape(net, a), &a->kept);
 
+	mfs_linear_gather(net, run, &a->q.down);
+	mfs_linear_gather(net, run, &a->kv.down);
 	lora_forward(net, run, part, &a->q, x, mfs_net_scratch(net, a->q_up));
 	lora_forward(net, run, part, &a->kv, x, mfs_net_scratch(net, a->kv_up));
 	mfs_linear_forward(net, run, &a->k_rope, net->tokens, x,
@@ -335,10 +371,14 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 	s.dk_rope = mfs_net_scratch(net, a->dk_rope);
 	net->backend->ops->mla_backward(run->ctx, &s);
 
+	mfs_linear_gather(net, run, &a->q.down);
+	mfs_linear_gather(net, run, &a->kv.down);
 	/* The first writes dx, the others add to it. */
 	lora_backward(net, run, part, &a->kv, x, s.dkv_up, dx);
 	mfs_linear_backward(net, run, &a->k_rope, net->tokens, x, s.dk_rope, dx);
 	lora_backward(net, run, part, &a->q, x, s.dq_up, dx);
+	mfs_linear_scatter(net, run, &a->q.down);
+	mfs_linear_scatter(net, run, &a->kv.down);
 }
 
 const struct mfs_part_kind mfs_part_mla = {

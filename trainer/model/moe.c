@@ -1,4 +1,7 @@
-/* A layer of experts: router, dispatch, experts and shared experts put together (moe_i.h). */
+/*
+ * A layer of experts: router, dispatch, experts and shared experts put together (moe_i.h). What
+ * shared experts compute, and the router's gradient, does not wait for rows on their way.
+ */
 #include "trainer/model/moe_i.h"
 
 static int refuse(struct mfs_error *err, const char *flag)
@@ -73,15 +76,21 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_part *part, const void *x, void *y)
 {
 	const struct mfs_moe *m = part->own;
+	void *rows;
 
 	mfs_router_forward(net, run, part, x);
 	mfs_dispatch_sort(net, run, part, mfs_drop_forward(net, run, part),
 			  mfs_router_totals(net, run, &m->router));
+	rows = mfs_dispatch_to_experts(net, run, part, x);
 	if (m->shared.exist)
 		mfs_shared_experts_forward(net, run, part, x, y);
-	mfs_experts_forward(net, run, part, mfs_dispatch_to_experts(net, run, part, x), y);
-	if (y)
-		mfs_dispatch_from_experts(net, run, part, m->shared.exist, y);
+	mfs_experts_await(net, run->ctx);
+	mfs_experts_forward(net, run, part, rows, y);
+	if (!y)
+		return;
+	mfs_dispatch_back(net, run, part);
+	mfs_experts_await(net, run->ctx);
+	mfs_dispatch_combine(net, run, part, m->shared.exist, y);
 }
 
 /* The router is the first that writes dx. */
@@ -89,12 +98,22 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_part *part, const void *x, const void *dy, void *dx)
 {
 	const struct mfs_moe *m = part->own;
-	float *dprob = mfs_experts_backward(net, run, part, x, dy);
+	const float *dprob = mfs_dispatch_probs_back(net, run, part,
+						     mfs_experts_backward(net, run, part, x, dy));
 
-	mfs_router_backward(net, run, part, mfs_dispatch_probs_back(net, run, part, dprob), x, dx);
-	mfs_dispatch_from_experts(net, run, part, true, dx);
+	mfs_dispatch_back(net, run, part);
+	mfs_router_backward(net, run, part, dprob, x, dx);
 	if (m->shared.exist)
 		mfs_shared_experts_backward(net, run, part, x, dy, dx);
+	mfs_experts_await(net, run->ctx);
+	mfs_dispatch_combine(net, run, part, true, dx);
+}
+
+static void begin_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part)
+{
+	const struct mfs_moe *m = part->own;
+
+	mfs_balance_begin_step(net, ctx, &m->router);
 }
 
 static int end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
@@ -112,5 +131,6 @@ const struct mfs_part_kind mfs_part_moe = {
 	.begin = begin,
 	.forward = forward,
 	.backward = backward,
+	.begin_step = begin_step,
 	.end_step = end_step,
 };

@@ -173,9 +173,11 @@ static void tell_counts(const struct mfs_net *net, const struct mfs_pass *run,
 	int64_t *sent = mfs_part_kept(net, part, d->sent);
 	int64_t *offsets = mfs_dispatch_offsets(net, d), rows = 0;
 
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_EXPERT_TOKENS, run->ctx, MFK_F32, sent,
+	mfs_parallel_all_gather(net->parallel, MFS_GROUP_EXPERT_TOKENS,
+				mfs_experts_say(net, run->ctx), MFK_F32, sent,
 				sent + own_rank(net) * count,
 				(uint64_t)count * (sizeof(*sent) / sizeof(float)));
+	mfs_experts_await(net, run->ctx);
 	fetch(net, run, host_sent(net, d), sent, d->processes * count);
 	for (int64_t e = 0; e < d->experts; e++) {
 		offsets[e] = rows;
@@ -249,7 +251,7 @@ static unsigned add_at_experts(const struct mfs_net *net, struct mfs_dispatch *d
 	return count;
 }
 
-/* Messages of two processes are in the order of experts at both ends. */
+/* Messages of two processes are in the order of experts at both ends. mfs_experts_await() waits. */
 static void exchange(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_part *part, const struct cargo *cargo, bool back)
 {
@@ -257,8 +259,8 @@ static void exchange(const struct mfs_net *net, const struct mfs_pass *run,
 	unsigned count = add_sorted(net, &m->dispatch, cargo, back, 0);
 
 	count = add_at_experts(net, &m->dispatch, cargo, back, count);
-	mfs_parallel_exchange(net->parallel, MFS_GROUP_EXPERT_TOKENS, run->ctx,
-			      m->dispatch.messages, count);
+	mfs_parallel_exchange(net->parallel, MFS_GROUP_EXPERT_TOKENS,
+			      mfs_experts_say(net, run->ctx), m->dispatch.messages, count);
 }
 
 /* What the parts of experts gave, [parts][count], becomes one. */
@@ -288,6 +290,7 @@ const float *mfs_dispatch_probs_back(const struct mfs_net *net, const struct mfs
 		return drow_prob;
 	cargo.sorted = mfs_net_scratch(net, d->dsorted_prob);
 	exchange(net, run, part, &cargo, true);
+	mfs_experts_await(net, run->ctx);
 	add_parts(net, run, d, MFK_F32, cargo.sorted, d->choices);
 	return (const float *)(const void *)cargo.sorted;
 }
@@ -323,6 +326,7 @@ void mfs_dispatch_sort(const struct mfs_net *net, const struct mfs_pass *run,
 	if (d->exchanges) {
 		tell_counts(net, run, part);
 		exchange(net, run, part, &probs, false);
+		mfs_experts_await(net, run->ctx);
 	} else if (d->wants_host) {
 		fetch(net, run, mfs_dispatch_offsets(net, d), sent, d->experts + 1);
 	}
@@ -360,8 +364,17 @@ void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *
 	return cargo.at_experts;
 }
 
-void mfs_dispatch_from_experts(const struct mfs_net *net, const struct mfs_pass *run,
-			       const struct mfs_part *part, bool adds, void *y)
+void mfs_dispatch_back(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_part *part)
+{
+	const struct cargo cargo = rows_of(net, dispatch_of(part));
+
+	if (dispatch_of(part)->exchanges)
+		exchange(net, run, part, &cargo, true);
+}
+
+void mfs_dispatch_combine(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_part *part, bool adds, void *y)
 {
 	const struct mfs_dispatch *d = dispatch_of(part);
 	const struct cargo cargo = rows_of(net, d);
@@ -376,9 +389,7 @@ void mfs_dispatch_from_experts(const struct mfs_net *net, const struct mfs_pass 
 		.y = y,
 	};
 
-	if (d->exchanges) {
-		exchange(net, run, part, &cargo, true);
+	if (d->exchanges)
 		add_parts(net, run, d, net->io, cargo.sorted, d->choices * net->hidden);
-	}
 	net->backend->ops->combine(run->ctx, &rows);
 }

@@ -219,6 +219,7 @@ float *mfs_experts_backward(const struct mfs_net *net, const struct mfs_pass *ru
 	if (e->act_again)
 		net->backend->ops->act(run->ctx, &act);
 	rows = mfs_dispatch_to_experts(net, run, part, dy);
+	mfs_experts_await(net, run->ctx);
 	input_gradient(net, run, part, &e->fc2, rows, dactive);
 	weight_gradient(net, run, part, &e->fc2, act.y, rows);
 
@@ -228,6 +229,7 @@ float *mfs_experts_backward(const struct mfs_net *net, const struct mfs_pass *ru
 	net->backend->ops->act_backward(run->ctx, &act);
 
 	rows = mfs_dispatch_to_experts(net, run, part, x);
+	mfs_experts_await(net, run->ctx);
 	weight_gradient(net, run, part, &e->fc1, rows, act.dx);
 	input_gradient(net, run, part, &e->fc1, act.dx, rows);
 	return act.drow_scale;

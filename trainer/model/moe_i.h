@@ -1,9 +1,11 @@
 /*
  * Private to the mixture of experts: each token goes to top_k of the layer's experts.
  *
- *   moe_router.c     logits, chosen experts and their probabilities, auxiliary losses, the bias
+ *   moe_router.c     logits, chosen experts and their probabilities, the bias
+ *   moe_balance.c    losses that balance experts
  *   moe_drop.c       choices that experts have no room for
  *   moe_dispatch.c   choices sorted by expert: rows go to their experts and come back
+ *   moe_beside.c     where what is said of them is submitted to
  *   moe_experts.c    fc1, activation times probability, fc2, as products of groups of rows
  *   moe_shared.c     the experts that every token goes to
  *   moe.c            a layer of them
@@ -23,14 +25,15 @@ struct mfs_router {
 	const struct mfs_model_buffer *bias; /* NULL: none */
 
 	/* auxiliary losses */
-	double balance_coeff, z_coeff; /* 0: none */
-	int64_t balance_tokens;	       /* that are balanced together, of this process */
-	enum mfs_sum balance_sum;
-	int64_t layers; /* that have experts: the logged losses are means over them */
+	const double *balance_coeffs; /* [MFS_AUX_LOSSES]; 0: none */
+	double z_coeff;		      /* 0: none */
+	int64_t balance_tokens;	      /* of which loads are counted by themselves */
+	int64_t layers;		      /* that have experts: the logged losses are means over them */
 
-	uint64_t logits, expert, prob, load;	     /* kept */
+	uint64_t logits, expert, prob, weight;	     /* kept */
 	uint64_t losses, dlogits, wide, wide_weight; /* scratch */
-	uint64_t loads;				     /* scratch: of all who share the sequences */
+	uint64_t load, sum, loss_weight;	     /* scratch of the losses; moe_balance.c */
+	uint64_t running;			     /* of the step: mfk_balance */
 	uint64_t totals;			     /* of the run */
 };
 
@@ -122,6 +125,20 @@ int32_t *mfs_router_totals(const struct mfs_net *net, const struct mfs_pass *run
 int mfs_router_end_step(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_router *r,
 			struct mfs_error *err);
 
+/* ---- moe_balance.c ---- */
+
+bool mfs_balance_exists(const struct mfs_router *r);
+void mfs_balance_plan(struct mfs_net *net, struct mfs_router *r, struct mfs_part_plan *p);
+void mfs_balance_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
+			      struct mfs_part_plan *p);
+void mfs_balance_begin_step(const struct mfs_net *net, struct mfk_ctx *ctx,
+			    const struct mfs_router *r);
+/* Behind ops->route(a), which has counted loads: the weights for backward, and sums of losses. */
+void mfs_balance_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_part *part, const struct mfk_route *a);
+/* Tokens of a microbatch, of all processes that share its sequences: what losses are means over. */
+double mfs_balance_tokens(const struct mfs_net *net);
+
 /* ---- moe_drop.c ---- */
 
 int mfs_drop_plan(const struct mfs_net *net, struct mfs_drop *d, struct mfs_error *err);
@@ -148,17 +165,27 @@ int64_t *mfs_dispatch_offsets(const struct mfs_net *net, const struct mfs_dispat
 /* Rows that own experts have in it, since it was sorted. */
 int64_t mfs_dispatch_rows(const struct mfs_net *net, const struct mfs_dispatch *d);
 /* Rows of x[R, hidden] at their experts: [rows, hidden], sorted by expert, then by process, then by
- * token. They lie in one place, whatever x is. */
+ * token. They lie in one place, whatever x is, behind mfs_experts_await(). */
 void *mfs_dispatch_to_experts(const struct mfs_net *net, const struct mfs_pass *run,
 			      const struct mfs_part *part, const void *x);
-/* y[R, hidden] (+)= each token's rows, of what to_experts gave, which experts have changed. */
-void mfs_dispatch_from_experts(const struct mfs_net *net, const struct mfs_pass *run,
-			       const struct mfs_part *part, bool adds, void *y);
+/* Rows go back from their experts, of what to_experts gave, which experts have changed. */
+void mfs_dispatch_back(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_part *part);
+/* Behind that and mfs_experts_await(): y[R, hidden] (+)= each token's rows. */
+void mfs_dispatch_combine(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_part *part, bool adds, void *y);
 /* Gradients of probabilities in the order of sorted choices, of those in the order of rows. */
 const float *mfs_dispatch_probs_back(const struct mfs_net *net, const struct mfs_pass *run,
 				     const struct mfs_part *part, float *drow_prob);
 /* Probabilities of the rows of own experts. */
 const float *mfs_dispatch_probs(const struct mfs_net *net, const struct mfs_part *part);
+
+/* ---- moe_beside.c ---- */
+
+/* The context in which experts' processes speak, behind what ctx has so far. */
+struct mfk_ctx *mfs_experts_say(const struct mfs_net *net, struct mfk_ctx *ctx);
+/* What follows in ctx is behind all that was said. */
+void mfs_experts_await(const struct mfs_net *net, struct mfk_ctx *ctx);
 
 /* ---- moe_experts.c ---- */
 

@@ -16,28 +16,6 @@
 
 /* ---- what can be computed ---- */
 
-static int check_losses(const struct mfs_net *net, struct mfs_router *r, struct mfs_error *err)
-{
-	const char *kind = net->config->moe_router_load_balancing_type;
-
-	r->balance_coeff = net->args->moe_aux_loss_coeff;
-	r->z_coeff = net->config->moe_z_loss_coeff;
-	r->balance_tokens = net->tokens;
-	r->balance_sum = MFS_SUM_LOAD_BALANCING;
-	if (mfs_str_is(kind, "none"))
-		r->balance_coeff = 0;
-	if (mfs_str_is(kind, "seq_aux_loss")) {
-		r->balance_tokens = net->seq;
-		r->balance_sum = MFS_SUM_SEQ_LOAD_BALANCING;
-	} else if (kind && !mfs_str_is(kind, "aux_loss") && !mfs_str_is(kind, "none")) {
-		return mfs_fail(err, -ENOTSUP,
-				"--moe-router-load-balancing-type: expected aux_loss, seq_aux_loss "
-				"or none, found %s",
-				kind);
-	}
-	return 0;
-}
-
 static int check_choice(const struct mfs_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
@@ -88,11 +66,6 @@ static uint64_t numbers(int64_t rows, int64_t cols)
 	return mfs_matrix_bytes(MFK_F32, rows, cols); /* int32 have the size of fp32 */
 }
 
-static int64_t load_count(const struct mfs_net *net, const struct mfs_router *r)
-{
-	return net->tokens / r->balance_tokens * r->experts;
-}
-
 static void plan_kept(const struct mfs_net *net, struct mfs_router *r, struct mfs_part_plan *p)
 {
 	const int64_t choices = net->tokens * r->top_k;
@@ -100,7 +73,6 @@ static void plan_kept(const struct mfs_net *net, struct mfs_router *r, struct mf
 	r->logits = mfs_part_plan_keep(p, mfs_matrix_bytes(r->type, net->tokens, r->experts));
 	r->expert = mfs_part_plan_keep(p, numbers(choices, 1));
 	r->prob = mfs_part_plan_keep(p, numbers(choices, 1));
-	r->load = mfs_part_plan_keep(p, numbers(load_count(net, r), 1));
 }
 
 /* Forward's and backward's lie in one place. */
@@ -110,8 +82,7 @@ void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
 	const uint64_t begin = p->scratch;
 
 	r->losses = mfs_part_plan_scratch(p, numbers(2, net->tokens));
-	r->loads = mfs_part_plan_scratch(
-		p, net->context.size > 1 ? numbers(net->context.size, load_count(net, r)) : 0);
+	mfs_balance_plan_scratch(net, r, p);
 	p->scratch = begin;
 	r->dlogits = mfs_part_plan_scratch(p, mfs_matrix_bytes(r->type, net->rows, r->experts));
 	if (r->type == net->io)
@@ -125,8 +96,6 @@ int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
 {
 	int rc = check_choice(net, err);
 
-	if (!rc)
-		rc = check_losses(net, r, err);
 	if (!rc)
 		rc = mfs_linear_find(net, "decoder.layers.mlp.router", (int32_t)layer, -1,
 				     &r->linear, err);
@@ -144,7 +113,9 @@ int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
 	if (r->bias)
 		r->totals = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
 					   (uint64_t)r->experts * sizeof(int32_t));
+	r->z_coeff = net->config->moe_z_loss_coeff;
 	plan_kept(net, r, p);
+	mfs_balance_plan(net, r, p);
 	return 0;
 }
 
@@ -289,67 +260,38 @@ static struct mfk_route route_of(const struct mfs_net *net, const struct mfs_par
 		.expert = mfs_part_kept(net, part, m->expert),
 		.prob = mfs_part_kept(net, part, m->prob),
 		.balance_tokens = m->balance_tokens,
-		.load = mfs_part_kept(net, part, m->load),
+		.weight = mfs_balance_exists(m) ? mfs_part_kept(net, part, m->weight) : NULL,
 	};
 }
 
 /* ---- auxiliary losses ---- */
 
-/* Tokens of a microbatch, of all processes that share its sequences: what losses are means over. */
-static double all_tokens(const struct mfs_net *net)
-{
-	return (double)net->tokens * net->context.size;
-}
-
-/* The load-balancing loss is this, times the sum over tokens and experts of score * load. */
-static double balance_factor(const struct mfs_net *net, const struct mfs_router *r)
-{
-	const double tokens = (double)r->balance_tokens * net->context.size;
-	const double sequences = all_tokens(net) / tokens;
-
-	return (double)r->experts / ((double)r->top_k * tokens * tokens * sequences);
-}
-
 /* What gradients of auxiliary losses are multiplied by. */
 static double loss_scale(const struct mfs_net *net, const struct mfs_pass *run)
 {
 	const uint64_t counted = run->counted;
-	const double tokens = net->config->calculate_per_token_loss ? all_tokens(net)
+	const double tokens = net->config->calculate_per_token_loss ? mfs_balance_tokens(net)
 			      : counted				    ? (double)counted
 								    : 1;
 
 	return run->pass->grad_scale * tokens;
 }
 
-/* Experts are balanced over whole sequences (router.py: tp_cp_group). */
-static void share_load(const struct mfs_net *net, const struct mfs_pass *run,
-		       const struct mfs_router *m, const struct mfk_route *r)
-{
-	int32_t *loads = mfs_net_scratch(net, m->loads);
-
-	if (net->context.size == 1 || !r->balance)
-		return;
-	/* Numbers of 4 bytes: nothing is computed. */
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_CONTEXT, run->ctx, MFK_F32, loads, r->load,
-				(uint64_t)load_count(net, m));
-	net->backend->ops->route_balance(run->ctx, r, loads, net->context.size);
-}
-
 /* Chooses, and adds to the sums of losses. */
 static void choose(const struct mfs_net *net, const struct mfs_pass *run,
-		   const struct mfs_router *m, struct mfk_route *r)
+		   const struct mfs_part *part, struct mfk_route *r)
 {
+	const struct mfs_moe *moe = part->own;
+	const struct mfs_router *m = &moe->router;
+	const bool balances = run->train && mfs_balance_exists(m);
 	float *losses = mfs_net_scratch(net, m->losses);
 
-	r->balance_factor = (float)(balance_factor(net, m) / (double)m->layers);
-	r->z_factor = (float)(1 / (all_tokens(net) * (double)m->layers));
-	r->balance = run->train && m->balance_coeff != 0 ? losses : NULL;
+	r->z_factor = (float)(1 / (mfs_balance_tokens(net) * (double)m->layers));
 	r->z = run->train && m->z_coeff != 0 ? losses + net->tokens : NULL;
+	r->load = balances ? mfs_net_scratch(net, m->load) : NULL;
 	net->backend->ops->route(run->ctx, r);
-	share_load(net, run, m, r);
-	if (r->balance && !run->again)
-		net->backend->ops->weighted_sum(run->ctx, r->balance, NULL, net->tokens,
-						mfs_net_sum(net, m->balance_sum));
+	if (balances)
+		mfs_balance_forward(net, run, part, r);
 	if (r->z && !run->again)
 		net->backend->ops->weighted_sum(run->ctx, r->z, NULL, net->tokens,
 						mfs_net_sum(net, MFS_SUM_Z_LOSS));
@@ -364,7 +306,7 @@ void mfs_router_forward(const struct mfs_net *net, const struct mfs_pass *run,
 	struct mfk_route r = route_of(net, part);
 
 	multiply(net, run, &m->router, x, mfs_part_kept(net, part, m->router.logits));
-	choose(net, run, &m->router, &r);
+	choose(net, run, part, &r);
 }
 
 /* The process's rows [first, first + count), of choices and what follows from them for all tokens.
@@ -380,7 +322,8 @@ static void backward_rows(const struct mfs_net *net, const struct mfs_pass *run,
 	r.logits = (const char *)r.logits + (size_t)(token * width) * size;
 	r.expert += token * r.top_k;
 	r.prob += token * r.top_k;
-	r.load += token / m->balance_tokens * width;
+	if (r.weight)
+		r.weight += token / m->balance_tokens * width;
 	r.row += first * r.top_k;
 	r.dlogits = (char *)r.dlogits + (size_t)(first * width) * size;
 	net->backend->ops->route_backward(run->ctx, &r);
@@ -407,8 +350,8 @@ void mfs_router_backward(const struct mfs_net *net, const struct mfs_pass *run,
 
 	r.dprob = dprob;
 	r.row = mfs_part_kept(net, part, moe->dispatch.row);
-	r.dbalance = (float)(scale * m->balance_coeff * balance_factor(net, m));
-	r.dz = (float)(scale * m->z_coeff / all_tokens(net));
+	r.dbalance = r.weight ? (float)scale : 0;
+	r.dz = (float)(scale * m->z_coeff / mfs_balance_tokens(net));
 	r.dlogits = mfs_net_scratch(net, m->dlogits);
 	for (int64_t first = 0, count; first < net->rows; first += count) {
 		count = rows_at_once(net, m, first);

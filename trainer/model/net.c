@@ -35,6 +35,13 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -ENOTSUP, "%s cannot be trained here", a->untrainable);
 	if (a->attention_output_gate)
 		return mfs_fail(err, -ENOTSUP, "--attention-output-gate cannot be trained here");
+	/* An HF directory has these without an argument that says so. */
+	if (a->learnable_softmax)
+		return mfs_fail(err, -ENOTSUP, "--softmax-type learnable cannot be trained here");
+	if (mfs_args_gated(a) && (a->glu_linear_offset != 0 || a->activation_func_clamp_value != 0))
+		return mfs_fail(err, -ENOTSUP,
+				"--glu-linear-offset and --activation-func-clamp-value cannot be "
+				"trained here");
 	if (a->qk_l2_norm)
 		return mfs_fail(err, -ENOTSUP, "--qk-l2-norm cannot be trained here");
 	if (a->window_layers)
@@ -154,6 +161,7 @@ void mfs_net_free(struct mfs_net *net)
 		return;
 	mfs_batch_release(net);
 	mfs_stages_release(net);
+	mfs_experts_beside_release(net);
 	if (net->host_sums)
 		net->backend->device->host_free(net->device, net->host_sums,
 						MFS_SUM_COUNT * sizeof(double));
@@ -173,6 +181,8 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 
 	if (!r)
 		r = mfs_stages_begin(net, err);
+	if (!r)
+		r = mfs_experts_beside_begin(net, err);
 	if (!r && !net->host_sums) {
 		net->host_sums = net->backend->device->host_alloc(net->device,
 								  MFS_SUM_COUNT * sizeof(double));
@@ -182,6 +192,8 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 		r = mfs_rope_fill(net, ctx, err);
 	if (!r)
 		r = mfs_context_fill(net, ctx, err);
+	if (!r)
+		r = mfs_shared_groups_fill(net, ctx, err);
 	for (uint32_t i = 0; !r && i < net->layer_count; i++) {
 		r = begin_part(net, ctx, &net->layers[i].attention.part, err);
 		if (!r)
@@ -202,6 +214,12 @@ void mfs_net_set_watch(struct mfs_net *net, const struct mfs_net_watch *watch)
 void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx)
 {
 	net->backend->device->zero(ctx, mfs_net_at(net, net->sums), MFS_SUM_COUNT * sizeof(double));
+	for (uint32_t i = 0; i < net->layer_count; i++) {
+		const struct mfs_part *part = &net->layers[i].mlp.part;
+
+		if (part->kind->begin_step)
+			part->kind->begin_step(net, ctx, part);
+	}
 }
 
 void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret)
@@ -224,10 +242,10 @@ int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_loss
 		return mfs_fail(err, r, "%s", why);
 	*ret = (struct mfs_net_losses){
 		.lm_loss_sum = net->host_sums[MFS_SUM_LM_LOSS],
-		.load_balancing = net->host_sums[MFS_SUM_LOAD_BALANCING],
-		.seq_load_balancing = net->host_sums[MFS_SUM_SEQ_LOAD_BALANCING],
 		.z_loss = net->host_sums[MFS_SUM_Z_LOSS],
 	};
+	for (int i = 0; i < MFS_AUX_LOSSES; i++)
+		ret->aux[i] = net->host_sums[MFS_SUM_AUX_LOSS + i];
 	return 0;
 }
 

@@ -105,11 +105,12 @@ void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx);
 /* Sums since the last mfs_net_clear_losses(); waits for the context. */
 struct mfs_net_losses {
 	double lm_loss_sum; /* over counted tokens */
-	double load_balancing, seq_load_balancing,
-		z_loss; /* means over layers, summed over microbatches */
+	/* means over layers, summed over microbatches; of MFS_GLOBAL_AUX_LOSS the process's part */
+	double aux[MFS_AUX_LOSSES], z_loss;
 };
 int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_losses *ret,
 		   struct mfs_error *err);
+/* Sums are 0, and a step's microbatches are counted anew. */
 void mfs_net_clear_losses(struct mfs_net *net, struct mfk_ctx *ctx);
 /* Submits a copy of lm_loss_sum, as it is behind the passes so far, to pinned memory. */
 void mfs_net_copy_loss(struct mfs_net *net, struct mfk_ctx *ctx, double *ret);

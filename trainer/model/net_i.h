@@ -103,6 +103,10 @@ struct mfs_linear {
 	bool biased;   /* forward adds the bias: of terms of a sum, one process's does */
 	bool replaces; /* see mfs_linear_replaces() */
 	bool adds;     /* backward adds to dx */
+	/* Rows are divided, and each process uses all of them: scratch of the whole weight, and of
+	 * a term of its gradient. See mfs_linear_gather(). There is no bias then. */
+	bool gathered;
+	uint64_t whole, term;
 };
 
 /* prefix: "decoder.layers.mlp.linear_fc1". The bias is there if the model has it. */
@@ -110,6 +114,12 @@ int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer
 		    struct mfs_linear *ret, struct mfs_error *err);
 void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_linear *l, int64_t rows, const void *x, void *y);
+/* Of one that is gathered: the whole weight, before forward or backward; and its gradient, which
+ * backward has written the process's term of, behind that. */
+void mfs_linear_gather(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_linear *l);
+void mfs_linear_scatter(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_linear *l);
 /* For a linear that is the first to touch its weight's gradient, once in each pass: a step's first
  * pass writes the gradient instead of adding to it, and mfs_net_clear_grads() leaves it alone. */
 void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l);
@@ -153,6 +163,7 @@ struct mfs_part {
 	/* set when plan() has returned: */
 	uint64_t bytes; /* what it keeps */
 	struct mfs_at kept;
+	bool again; /* forward runs again before backward */
 };
 
 struct mfs_part_kind {
@@ -175,6 +186,9 @@ struct mfs_part_kind {
 	/* dx of dy; adds to gradients of parameters. What was kept may be overwritten. */
 	void (*backward)(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, const void *x, const void *dy, void *dx);
+	/* Before the first microbatch of a step. NULL: nothing. */
+	void (*begin_step)(const struct mfs_net *net, struct mfk_ctx *ctx,
+			   const struct mfs_part *part);
 	/* After the last microbatch of a step, before the update. NULL: nothing. */
 	int (*end_step)(const struct mfs_net *net, struct mfk_ctx *ctx, const struct mfs_part *part,
 			struct mfs_error *err);
@@ -326,6 +340,24 @@ void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run,
 /* run->whole_first_key, in one of net->batch_count places. */
 void mfs_context_gather_keys(const struct mfs_net *net, struct mfs_pass *run, uint32_t place);
 
+/* Groups of queries that tensor parallel processes share; shared_groups.c. */
+struct mfs_shared_groups {
+	int64_t share; /* columns of linear_qkv that a process computes; 0: no group is shared */
+	int64_t taken; /* that it takes of all processes' */
+	int64_t unit;
+	/* offsets in memory, int32: the unit of all, [size, T, share / unit], that each taken one
+	 * is, [T, taken / unit]; and the reverse, negative where none is taken */
+	uint64_t to_taken, to_all;
+};
+int mfs_shared_groups_plan(struct mfs_net *net, struct mfs_error *err);
+int mfs_shared_groups_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
+/* taken [T, taken] of share [T, share] of each process. all: room for [size, T, share]. */
+void mfs_shared_groups_take(const struct mfs_net *net, const struct mfs_pass *run,
+			    const void *share, void *all, void *taken);
+/* The gradient of share, of all processes' gradients of what they have taken. */
+void mfs_shared_groups_give(const struct mfs_net *net, const struct mfs_pass *run,
+			    const void *dtaken, void *all, void *dshare);
+
 /* Tables of sines and cosines, fp32 [whole, dim / 2], and the positions of tokens [T]. */
 struct mfs_rope {
 	int64_t dim; /* 0: no rotation */
@@ -340,9 +372,8 @@ double mfs_yarn_mscale(double factor, double mscale);
 /* The device's sums, doubles. Whole microbatches are added to them. */
 enum mfs_sum {
 	MFS_SUM_LM_LOSS,
-	MFS_SUM_LOAD_BALANCING,
-	MFS_SUM_SEQ_LOAD_BALANCING,
-	MFS_SUM_Z_LOSS,
+	MFS_SUM_AUX_LOSS, /* and those of the other kinds: enum mfs_aux_loss */
+	MFS_SUM_Z_LOSS = MFS_SUM_AUX_LOSS + MFS_AUX_LOSSES,
 	MFS_SUM_COUNT
 };
 double *mfs_net_sum(const struct mfs_net *net, enum mfs_sum which);
@@ -433,6 +464,15 @@ struct mfs_stages {
 	uint64_t said; /* exchanges of this step */
 };
 
+/* What is said of experts' rows, beside the passes; moe_beside.c. */
+struct mfs_experts_beside {
+	struct mfk_ctx *ctx; /* NULL: it is submitted to the passes' context */
+	struct mfk_event *passes, *said;
+};
+/* After mfs_memory_place(). */
+int mfs_experts_beside_begin(struct mfs_net *net, struct mfs_error *err);
+void mfs_experts_beside_release(struct mfs_net *net);
+
 struct mfs_net {
 	const struct mfs_train_config *config;
 	const struct mfs_megatron_args *args; /* config->model */
@@ -450,6 +490,7 @@ struct mfs_net {
 	int64_t vocab;		 /* padded; of it the columns of logits that the process has */
 	int64_t rows, first_row; /* of the residual stream, that the process has */
 	struct mfs_context context;
+	struct mfs_shared_groups groups;
 
 	/* NULL: none, or the stage does not embed */
 	const struct mfs_param *word_embeddings, *position_embeddings;
@@ -458,6 +499,7 @@ struct mfs_net {
 	struct mfs_net_chunk *chunks;
 	uint32_t chunk_count;
 	struct mfs_head head; /* of the chunk that ends the model */
+	struct mfs_experts_beside experts_beside;
 	struct mfs_rope rope;
 	struct mfs_batch_place on_device;
 

@@ -303,8 +303,11 @@ static void set_types(struct mfs_params *p, const struct mfs_train_config *confi
 	p->weight_type = config->params_dtype;
 	p->grad_type = config->main_grads_dtype;
 	p->main_type = p->weight_type == MFS_F32 ? MFS_DTYPE_NONE : config->main_params_dtype;
-	p->m_type = config->exp_avg_dtype;
-	p->v_type = config->exp_avg_sq_dtype;
+	p->sgd = mfs_str_is(config->optimizer, "sgd");
+	p->m_type = !p->sgd			? config->exp_avg_dtype
+		    : config->sgd_momentum != 0 ? MFS_F32
+						: MFS_DTYPE_NONE;
+	p->v_type = p->sgd ? MFS_DTYPE_NONE : config->exp_avg_sq_dtype;
 }
 
 static uint32_t count_or(int64_t count, uint32_t none)
@@ -338,9 +341,11 @@ static struct mfs_layout layout_of(const struct mfs_train_config *config,
 static int make_ckpt(struct mfs_params *p, const struct mfs_train_config *config,
 		     struct mfs_error *err)
 {
-	const struct mfs_blank_options options = {
-		.vocab = p->padded_vocab,
-		.dtype = {p->weight_type, p->main_type, p->m_type, p->v_type}};
+	struct mfs_blank_options options = {.vocab = p->padded_vocab,
+					    .dtype = {p->weight_type, p->main_type}};
+
+	options.dtype[p->sgd ? MFS_STATE_MOMENTUM : MFS_STATE_EXP_AVG] = p->m_type;
+	options.dtype[MFS_STATE_EXP_AVG_SQ] = p->v_type;
 
 	return mfs_blank_ckpt(&config->model, &options, &p->ckpt, err);
 }

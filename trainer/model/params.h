@@ -82,10 +82,10 @@ struct mfs_params {
 
 	/* Device memory, from the run's arena; NULL until it is placed. In an fp32 run main is
 	 * NULL: the weights are their own main parameters. */
-	void *weights; /* io type; mfs_params_weight_elements() */
-	void *grads;   /* main_grads_dtype; mfs_params_grad_elements() */
-	void *main;    /* main_params_dtype; this and the moments: of owned elements */
-	void *exp_avg, *exp_avg_sq;
+	void *weights;		    /* io type; mfs_params_weight_elements() */
+	void *grads;		    /* main_grads_dtype; mfs_params_grad_elements() */
+	void *main;		    /* main_params_dtype; this and the moments: of owned elements */
+	void *exp_avg, *exp_avg_sq; /* with SGD the momentum, which may be none, and NULL */
 	float *buffers;
 	/* --optimizer-cpu-offload: main, exp_avg and exp_avg_sq begin with what is owned from this
 	 * element on, that of a parameter. What is owned before it lies in the host's memory
@@ -94,7 +94,9 @@ struct mfs_params {
 	struct {
 		void *main, *exp_avg, *exp_avg_sq;
 	} host;
-	enum mfs_dtype weight_type, grad_type, main_type, m_type, v_type;
+	enum mfs_dtype weight_type, grad_type, main_type;
+	enum mfs_dtype m_type, v_type; /* MFS_DTYPE_NONE: the optimizer has no such state */
+	bool sgd;
 };
 
 /* The parameters that a process has of a model of these arguments, without memory. parallel NULL:

@@ -40,6 +40,9 @@ struct mfs_flat mfs_params_flat(const struct mfs_params *p, enum mfs_state state
 		flat.type = p->main_type;
 		break;
 	case MFS_STATE_EXP_AVG:
+	case MFS_STATE_MOMENTUM:
+		if (p->sgd != (state == MFS_STATE_MOMENTUM))
+			return flat;
 		flat.at = on_host ? p->host.exp_avg : p->exp_avg;
 		flat.type = p->m_type;
 		break;

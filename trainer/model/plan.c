@@ -255,6 +255,8 @@ static uint64_t place_chunk(struct mfs_net *net, const struct mfs_net_chunk *chu
 	for (uint32_t i = 0; i < chunk->count; i++) {
 		struct mfs_layer *l = &chunk->layers[i];
 
+		l->attention.part.again = i < net->again_end || l->attention.part_again;
+		l->mlp.part.again = i < net->again_end || l->mlp.part_again;
 		if (i >= net->again_end) {
 			place_own(net, &l->attention, shared, &used);
 			place_own(net, &l->mlp, shared, &used);
@@ -447,6 +449,8 @@ int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 		r = mfs_rope_plan(net, err);
 	if (!r)
 		r = mfs_context_plan(net, err);
+	if (!r)
+		r = mfs_shared_groups_plan(net, err);
 	if (!r)
 		r = plan_layers(net, &scratch, err);
 	if (!r && net->chunks[net->chunk_count - 1].ends)

@@ -65,9 +65,12 @@ int mfs_stages_begin(struct mfs_net *net, struct mfs_error *err)
 void mfs_stages_release(struct mfs_net *net)
 {
 	struct mfs_stages *s = &net->stages;
+	char why[MFK_WHY];
 
 	if (!s->beside)
 		return;
+	/* Exchanges of a step that has failed may be on their way still. */
+	net->backend->device->sync(s->beside, why);
 	for (uint32_t i = 0; i < s->count; i++)
 		if (s->done[i])
 			net->backend->device->event_free(s->done[i]);

@@ -244,8 +244,31 @@ static struct mfk_adamw adamw_of(const struct mfs_update *u, const struct update
 	};
 }
 
-static void update_on_device(struct mfs_update *u, struct mfk_ctx *ctx,
-			     const struct update_range *r, struct mfk_adamw a)
+static void update_by_sgd(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
+			  const struct mfs_update_step *step, double grad_scale)
+{
+	const struct mfs_params *p = u->params;
+	const struct mfk_sgd a = {
+		.weight_type = mfs_mfk_dtype(p->weight_type),
+		.grad_type = mfs_mfk_dtype(p->grad_type),
+		.main_type = mfs_mfk_dtype(p->main_type),
+		.m_type = mfs_mfk_dtype(p->m_type),
+		.count = (int64_t)r->count,
+		.weight = mfs_params_flat(p, MFS_STATE_MODEL, r->first).at,
+		.main = mfs_params_flat(p, MFS_STATE_MAIN, r->first).at,
+		.m = mfs_params_flat(p, MFS_STATE_MOMENTUM, r->first).at,
+		.grad = mfs_params_grads_at(p, r->first),
+		.lr = (float)(r->decoupled ? step->decoupled_lr : step->lr),
+		.momentum = (float)u->config->sgd_momentum,
+		.wd = r->decays ? (float)step->weight_decay : 0,
+		.grad_scale = (float)grad_scale,
+	};
+
+	u->backend->ops->sgd(ctx, &a);
+}
+
+static void update_by_adam(struct mfs_update *u, struct mfk_ctx *ctx, const struct update_range *r,
+			   struct mfk_adamw a)
 {
 	const struct mfs_params *p = u->params;
 
@@ -269,7 +292,10 @@ static int update_piece(struct mfs_update *u, struct mfk_ctx *ctx, const struct 
 			    r->first, r->count);
 	if (offloaded)
 		return mfs_offload_add(u->offload, &a, r->first, err);
-	update_on_device(u, ctx, r, a);
+	if (u->params->sgd)
+		update_by_sgd(u, ctx, r, step, grad_scale);
+	else
+		update_by_adam(u, ctx, r, a);
 	return 0;
 }
 

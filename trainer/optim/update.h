@@ -1,5 +1,5 @@
 /*
- * The update of a step: gradient norm, clipping, AdamW over the flat buffers.
+ * The update of a step: gradient norm, clipping, AdamW or SGD over the flat buffers.
  *
  * Sources: megatron/core/optimizer/optimizer.py: MixedPrecisionOptimizer.step, FP32Optimizer.step;
  * clip_grads.py: get_grad_norm_fp32, clip_grad_by_total_norm_fp32.

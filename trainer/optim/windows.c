@@ -29,7 +29,9 @@ struct mfs_windows {
 	const struct mfs_memory *memory;
 	const struct mfk_backend *backend;
 	const struct mfs_parallel *parallel;
-	struct mfk_ctx *weights_beside, *grads_beside; /* NULL: the passes' context */
+	/* Where all is said, as a group is spoken to in one context alone. NULL: in the passes'. */
+	struct mfk_ctx *beside;
+	bool ahead, behind; /* weights come before, gradients go behind a pass that goes on */
 	bool tied;
 	int32_t first; /* unit of a step's first pass */
 	struct pool weights[LANES], grads[LANES];
@@ -89,7 +91,8 @@ static int open_window(struct mfs_windows *w, struct mfk_device *device, struct 
 	return rc ? mfs_fail(err, rc, "%s: no event could be made", w->backend->name) : 0;
 }
 
-static int plan_pools(struct mfs_windows *w, struct pool *pools, enum mfs_dtype type, bool beside,
+/* overlaps: one window is used while another is filled or emptied. */
+static int plan_pools(struct mfs_windows *w, struct pool *pools, enum mfs_dtype type, bool overlaps,
 		      struct mfs_memory *memory, struct mfk_device *device, struct mfs_error *err)
 {
 	int rc = 0;
@@ -97,14 +100,14 @@ static int plan_pools(struct mfs_windows *w, struct pool *pools, enum mfs_dtype 
 	for (int lane = 0; lane < LANES; lane++) {
 		struct pool *pool = &pools[lane];
 
-		pool->count = !pool->elements ? 0 : beside && lane == LAYERS ? MOST_WINDOWS : 1;
+		pool->count = !pool->elements ? 0 : overlaps && lane == LAYERS ? MOST_WINDOWS : 1;
 		for (uint32_t i = 0; i < pool->count && !rc; i++) {
 			struct window *window = &pool->windows[i];
 
 			window->unit = MFS_UNIT_NONE;
 			window->at = mfs_memory_add(memory, MFS_MEMORY_UNITS,
 						    pool->elements * mfs_dtype_size(type));
-			if (beside && w->backend)
+			if (w->beside)
 				rc = open_window(w, device, window, err);
 		}
 	}
@@ -140,8 +143,9 @@ int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *pa
 		.memory = memory,
 		.backend = backend,
 		.parallel = parallel,
-		.weights_beside = config->overlap_param_gather ? beside : NULL,
-		.grads_beside = config->overlap_grad_reduce ? beside : NULL,
+		.beside = beside,
+		.ahead = config->overlap_param_gather,
+		.behind = config->overlap_grad_reduce,
 		.tied = config->model.tied,
 		.first = first_unit(params, parallel),
 		.places = calloc(params->bucket_count + 1u, sizeof(*w->places)),
@@ -151,12 +155,10 @@ int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *pa
 	if (!rc) {
 		size_pools(w, w->weights, mfs_bucket_weights_part);
 		size_pools(w, w->grads, mfs_bucket_grads_part);
-		rc = plan_pools(w, w->weights, params->weight_type, config->overlap_param_gather,
-				memory, device, err);
+		rc = plan_pools(w, w->weights, params->weight_type, w->ahead, memory, device, err);
 	}
 	if (!rc)
-		rc = plan_pools(w, w->grads, params->grad_type, config->overlap_grad_reduce, memory,
-				device, err);
+		rc = plan_pools(w, w->grads, params->grad_type, w->behind, memory, device, err);
 	if (rc)
 		mfs_windows_free(w);
 	else
@@ -239,21 +241,20 @@ static void set_grads(struct mfs_windows *w, int32_t unit, const struct window *
 }
 
 /* The context of communication, behind what ctx has so far. */
-static struct mfk_ctx *begin(struct mfs_windows *w, struct window *window, struct mfk_ctx *beside,
-			     struct mfk_ctx *ctx)
+static struct mfk_ctx *begin(struct mfs_windows *w, struct window *window, struct mfk_ctx *ctx)
 {
-	if (!beside)
+	if (!w->beside)
 		return ctx;
 	w->backend->device->event_record(ctx, window->ready);
-	w->backend->device->event_wait(beside, window->ready);
-	return beside;
+	w->backend->device->event_wait(w->beside, window->ready);
+	return w->beside;
 }
 
-static void end(struct mfs_windows *w, struct window *window, struct mfk_ctx *beside)
+static void end(struct mfs_windows *w, struct window *window)
 {
-	if (!beside)
+	if (!w->beside)
 		return;
-	w->backend->device->event_record(beside, window->done);
+	w->backend->device->event_record(w->beside, window->done);
 	window->waits = true;
 }
 
@@ -279,7 +280,7 @@ static void gather(struct mfs_windows *w, struct window *window, int32_t unit, s
 	set_weights(w, window->unit, NULL);
 	window->unit = unit;
 	set_weights(w, unit, window);
-	ctx = begin(w, window, w->weights_beside, ctx);
+	ctx = begin(w, window, ctx);
 	for (uint32_t i = 0; i < p->bucket_count; i++) {
 		const struct mfs_bucket *b = &p->buckets[i];
 
@@ -290,7 +291,7 @@ static void gather(struct mfs_windows *w, struct window *window, int32_t unit, s
 					mfs_params_flat(p, MFS_STATE_MODEL, owned_first(w, b)).at,
 					b->count / b->parts);
 	}
-	end(w, window, w->weights_beside);
+	end(w, window);
 }
 
 /* The unit's weights are in a window, or on the way. NULL: they are in no window, or there is no
@@ -317,7 +318,7 @@ static void begin_reading(struct mfs_windows *w, struct mfk_ctx *ctx, const stru
 		window->busy = true;
 		window->used = ++w->now;
 	}
-	if (w->weights_beside && v->next != MFS_UNIT_NONE)
+	if (w->ahead && v->next != MFS_UNIT_NONE)
 		fetch(w, v->next, ctx);
 }
 
@@ -339,7 +340,7 @@ void mfs_windows_updated(struct mfs_windows *w, struct mfk_ctx *ctx)
 			pool->windows[i].unit = MFS_UNIT_NONE;
 		}
 	}
-	if (w->weights_beside)
+	if (w->ahead)
 		fetch(w, w->first, ctx);
 }
 
@@ -382,11 +383,11 @@ static void end_writing(struct mfs_windows *w, struct mfk_ctx *ctx, const struct
 
 	if (!window || v->later)
 		return;
-	ctx = begin(w, window, w->grads_beside, ctx);
+	ctx = begin(w, window, ctx);
 	for (uint32_t i = 0; i < p->bucket_count; i++)
 		if (p->buckets[i].unit == v->unit && mfs_bucket_grads_part(p, &p->buckets[i]))
 			reduce(w, i, ctx);
-	end(w, window, w->grads_beside);
+	end(w, window);
 	set_grads(w, v->unit, NULL);
 	window->unit = MFS_UNIT_NONE;
 	window->busy = false;

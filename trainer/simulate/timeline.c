@@ -293,6 +293,30 @@ static unsigned events_of(const struct mfk_record *record)
 	return most;
 }
 
+/* Operations of a group come one behind the other, which a group's processes do not agree on where
+ * several streams have them. What the host says in one has no stream. */
+static int check_streams(const struct run *r, const struct stage *s)
+{
+	const struct mfk_record *record = s->of->record;
+	const struct mfk_work *first[MFS_TIMELINE_GROUPS] = {NULL};
+
+	for (uint64_t i = 0; i < record->count; i++) {
+		const struct mfk_work *w = &record->list[i];
+		const unsigned group = group_of(s, w);
+
+		if (group == MFS_TIMELINE_GROUPS || w->kind == MFK_WORK_MEETING)
+			continue;
+		if (first[group] && first[group]->stream != w->stream)
+			return mfs_fail(r->err, -EINVAL,
+					"a group's operations are in two streams: %s in %u, and %s "
+					"in %u",
+					first[group]->name, first[group]->stream, w->name,
+					w->stream);
+		first[group] = w;
+	}
+	return 0;
+}
+
 static int stage_init(struct run *r, struct stage *s, const struct mfs_timeline_stage *of)
 {
 	s->of = of;
@@ -301,7 +325,7 @@ static int stage_init(struct run *r, struct stage *s, const struct mfs_timeline_
 	s->taken = calloc(2 * (size_t)r->count, sizeof(*s->taken));
 	if (of->record->out_of_memory || !s->streams || !s->events || !s->taken)
 		return mfs_fail_nomem(r->err);
-	return 0;
+	return check_streams(r, s);
 }
 
 static double stage_end(const struct stage *s)

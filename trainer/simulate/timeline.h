@@ -34,7 +34,8 @@ struct mfs_timeline {
 };
 
 /* free: a group whose operations take no time, or MFS_TIMELINE_GROUPS. -EDEADLK: the stages wait
- * for each other for ever. */
+ * for each other for ever. -EINVAL: a group's operations are in two streams of a process, where
+ * its processes need not agree on their order. */
 int mfs_timeline_run(const struct mfs_machine *m, const struct mfs_timeline_stage *stages,
 		     uint32_t count, unsigned free, struct mfs_timeline *ret,
 		     struct mfs_error *err);

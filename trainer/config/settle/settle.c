@@ -147,7 +147,7 @@ int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *e
 {
 	static int (*const steps[])(struct settle *) = {
 		settle_aliases,	     mfs_settle_sizes,	   mfs_settle_layers,
-		mfs_settle_experts,  mfs_settle_precision, mfs_settle_offload,
+		mfs_settle_experts,  mfs_settle_precision, mfs_settle_optimizer,
 		mfs_settle_parallel, mfs_settle_pipeline,  mfs_settle_batches,
 		mfs_settle_length,   mfs_settle_rates,	   mfs_settle_decay,
 		mfs_settle_memory,   settle_data,	   settle_saves,

@@ -123,9 +123,47 @@ static void unlist(struct settle *s, const char *dest)
 		*v = v->items[0];
 }
 
+/* The words of --moe-router-load-balancing-type. */
+static const char *const aux_losses[MFS_AUX_LOSSES] = {"aux_loss", "seq_aux_loss",
+						       "global_aux_loss"};
+
+/* router.py: get_aux_loss_coeff. A line has the names that training.py: training_log looks for with
+ * Python's `in`: words of a list, or parts of a word. */
+static void settle_aux_loss(struct settle *s, const char *kind, double coeff, bool listed)
+{
+	struct mfs_train_config *c = s->c;
+
+	for (int i = 0; i < MFS_AUX_LOSSES; i++) {
+		const bool same = mfs_str_is(kind, aux_losses[i]);
+
+		if (same && c->moe_aux_loss_coeffs[i] == 0)
+			c->moe_aux_loss_coeffs[i] = coeff;
+		c->moe_logs_aux_loss[i] |= same || (!listed && strstr(kind, aux_losses[i]));
+	}
+}
+
+static int settle_aux_losses(struct settle *s)
+{
+	const struct mfs_flag_value *kinds = mfs_flag_get(s->v, "moe_router_load_balancing_type");
+	const struct mfs_flag_value *coeffs = mfs_flag_get(s->v, "moe_aux_loss_coeff");
+	const size_t count = kinds->type == MFS_IS_LIST ? kinds->count : 1;
+
+	if (count != (coeffs->type == MFS_IS_LIST ? coeffs->count : 1))
+		return mfs_fail(s->err, -EINVAL,
+				"--moe-aux-loss-coeff: expected as many as "
+				"--moe-router-load-balancing-type has words, %zu, found %zu",
+				count, coeffs->type == MFS_IS_LIST ? coeffs->count : 1);
+	if (kinds->type == MFS_IS_TEXT)
+		settle_aux_loss(s, kinds->text, mfs_flag_real(s->v, "moe_aux_loss_coeff", 0),
+				false);
+	for (size_t i = 0; kinds->type == MFS_IS_LIST && i < count; i++)
+		settle_aux_loss(s, kinds->items[i].text, coeffs->items[i].real, true);
+	return 0;
+}
+
 int mfs_settle_experts(struct settle *s)
 {
-	const struct mfs_flag_value *kinds;
+	int rc;
 	double factor; /* below 0: none, as in transformer_config.py: __post_init__ */
 
 	if (number(s, "num_experts") == 0)
@@ -135,11 +173,15 @@ int mfs_settle_experts(struct settle *s)
 	if (!has(s, "num_experts"))
 		return 0;
 	otherwise(s, "moe_ffn_hidden_size", number(s, "ffn_hidden_size"));
-	kinds = mfs_flag_get(s->v, "moe_router_load_balancing_type");
-	if (kinds->type == MFS_IS_LIST)
-		return mfs_fail(s->err, -ENOTSUP,
-				"--moe-router-load-balancing-type: several are not supported; use "
-				"one");
+	rc = settle_aux_losses(s);
+	if (rc)
+		return rc;
+	/* transformer_config.py: __post_init__. Here it is always alltoall. */
+	if (is(s, "moe_shared_expert_overlap") &&
+	    mfs_str_is(text(s, "moe_token_dispatcher_type"), "allgather"))
+		return mfs_fail(s->err, -EINVAL,
+				"--moe-shared-expert-overlap: expected --moe-token-dispatcher-type "
+				"alltoall or flex beside it, found allgather");
 	factor = mfs_flag_real(s->v, "moe_expert_capacity_factor", -1);
 	if (factor == 0)
 		return mfs_fail(s->err, -EINVAL,

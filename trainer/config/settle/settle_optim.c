@@ -40,10 +40,32 @@ int mfs_settle_precision(struct settle *s)
 	return bf16 ? settle_bf16(s, mfs_flag_get(s->v, "main_grads_dtype")->dtype) : 0;
 }
 
-int mfs_settle_offload(struct settle *s)
+/* optimizer_config.py: OptimizerConfig; distrib_optimizer.py: DistributedOptimizer. */
+static int check_sgd(struct settle *s)
+{
+	static const char *const adams[] = {"use_distributed_optimizer", "use_megatron_fsdp",
+					    "use_precision_aware_optimizer"};
+	const double momentum = mfs_flag_real(s->v, "sgd_momentum", 0);
+	char spelling[MFS_FLAG_SPELLING];
+
+	for (size_t i = 0; i < sizeof(adams) / sizeof(adams[0]); i++)
+		if (is(s, adams[i]))
+			return mfs_fail(s->err, -ENOTSUP,
+					"%s: expected --optimizer adam beside it, found sgd",
+					flag(adams[i], spelling));
+	/* torch/optim/sgd.py */
+	if (!(momentum >= 0))
+		return mfs_fail(s->err, -EINVAL, "--sgd-momentum: expected 0 or more, found %g",
+				momentum);
+	return 0;
+}
+
+int mfs_settle_optimizer(struct settle *s)
 {
 	const double fraction = mfs_flag_real(s->v, "optimizer_offload_fraction", 1);
 
+	if (mfs_str_is(text(s, "optimizer"), "sgd"))
+		return check_sgd(s);
 	if (!is(s, "optimizer_cpu_offload"))
 		return 0;
 	if (!is(s, "use_precision_aware_optimizer"))

@@ -4,18 +4,20 @@
 
 #define MOST_PROCESSES 100000 /* of any dimension: products of three fit everywhere */
 
-/* core/transformer/attention.py lets processes share a group of queries, too. */
+/* transformer_config.py: __post_init__: processes share a group of queries, or groups a process. */
 static int check_groups(struct settle *s)
 {
 	const int64_t tp = number(s, "tensor_model_parallel_size");
+	const int64_t groups = number(s, "num_query_groups");
 	char a[MFS_FLAG_SPELLING], b[MFS_FLAG_SPELLING];
 
 	if (is(s, "multi_latent_attention") || !is(s, "group_query_attention") ||
-	    number(s, "num_query_groups") % tp == 0)
+	    groups % tp == 0 || tp % groups == 0)
 		return 0;
-	return mfs_fail(s->err, -EINVAL, "%s: expected a multiple of %s %lld, found %lld",
+	return mfs_fail(s->err, -EINVAL,
+			"%s: expected a multiple or divisor of %s %lld, found %lld",
 			flag("num_query_groups", a), flag("tensor_model_parallel_size", b),
-			(long long)tp, (long long)number(s, "num_query_groups"));
+			(long long)tp, (long long)groups);
 }
 
 /* The least number of which both are divisors. */
