@@ -12,6 +12,7 @@ COMMON = dict(hidden_size=64, num_hidden_layers=4, num_attention_heads=4, num_ke
 # Sizes of which no two agree: a head that is not a power of two, rows that no vector divides, a window shorter than the text.
 ODD = dict(hidden_size=96, num_hidden_layers=4, num_attention_heads=6, num_key_value_heads=2, intermediate_size=184, vocab_size=250,
            max_position_embeddings=128, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=None)
+EVEN = dict(ODD, hidden_size=120, tie_word_embeddings=True)  # of classes that want whole heads
 EXPERTS = dict(moe_intermediate_size=40, num_experts_per_tok=3)
 # Multi-latent attention, whose parts are of as many sizes.
 LATENT = dict({k: v for k, v in ODD.items() if k != "num_key_value_heads"}, num_key_value_heads=6, kv_lora_rank=24, qk_nope_head_dim=20,
@@ -63,10 +64,28 @@ CONFIGS = {
                                                           first_k_dense_replace=1, rms_norm_eps=1e-6),
     "glm4-moe-mtp": lambda: transformers.Glm4MoeConfig(**ODD, head_dim=20, **EXPERTS, n_routed_experts=6, n_shared_experts=1,
                                                        first_k_dense_replace=1, use_qk_norm=True, num_nextn_predict_layers=1),
+    "gemma": lambda: transformers.GemmaConfig(**EVEN, head_dim=20),
+    "gemma2": lambda: transformers.Gemma2Config(**EVEN, head_dim=20, query_pre_attn_scalar=24, sliding_window=64, attn_logit_softcapping=2.0,
+                                                final_logit_softcapping=3.0),
+    "gemma3": lambda: transformers.Gemma3TextConfig(**dict(EVEN, num_hidden_layers=8), head_dim=20, query_pre_attn_scalar=24, sliding_window=64),
+    "gemma3-linear": lambda: transformers.Gemma3TextConfig(
+        **EVEN, head_dim=24, query_pre_attn_scalar=24, sliding_window=64, rope_parameters=dict(
+            sliding_attention=dict(rope_type="default", rope_theta=5000.0),
+            full_attention=dict(rope_type="linear", rope_theta=90000.0, factor=8.0))),
+    "minimax-m2": lambda: transformers.MiniMaxM2Config(**ODD, head_dim=20, num_local_experts=6, num_experts_per_tok=3, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+    "olmoe": lambda: transformers.OlmoeConfig(**dict(EVEN, num_key_value_heads=6, tie_word_embeddings=False), num_experts=6, num_experts_per_tok=3),
     "glm": lambda: transformers.GlmConfig(**ODD, head_dim=20, partial_rotary_factor=0.4),
     "ernie4.5": lambda: transformers.Ernie4_5Config(**ODD, head_dim=20),
     "internlm2": lambda: transformers.LlamaConfig(**ODD),
     "helium": lambda: transformers.HeliumConfig(**ODD, head_dim=16),
+    "gpt-oss": lambda: transformers.GptOssConfig(
+        **dict(ODD, intermediate_size=40), head_dim=20, num_local_experts=6, num_experts_per_tok=3, sliding_window=17, swiglu_limit=0.7,
+        rope_parameters=dict(rope_type="yarn", rope_theta=20000.0, factor=4.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                             original_max_position_embeddings=32)),
+    "gpt-oss-plain": lambda: transformers.GptOssConfig(
+        **dict(ODD, intermediate_size=40, num_key_value_heads=6), head_dim=16, num_local_experts=6, num_experts_per_tok=2,
+        layer_types=["full_attention"] * 4, rope_parameters=dict(rope_type="default", rope_theta=10000.0)),
     "ministral": lambda: transformers.MinistralConfig(**ODD, head_dim=20, sliding_window=17,
                                                       layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"]),
 }

@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import threading
 
 BINARY = os.environ.get("MCOREFS_BINARY", "mcorefs")
 SECONDS = 600  # for one command: a hang is a failure, not a wait
@@ -45,6 +46,25 @@ def mounted(source, **values):
             yield pathlib.Path(point)
         finally:
             unmount(point)
+
+
+@contextlib.contextmanager
+def serving(*arguments):
+    """The address of `mcorefs serve` with these arguments."""
+    process = subprocess.Popen([BINARY, "serve", "--listen", "127.0.0.1:0", *map(str, arguments)], stderr=subprocess.PIPE, text=True)
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if "serving on " in line:
+            break
+    # Nobody reads what it says later: a pipe that is full would stop it.
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    try:
+        assert said and "serving on " in said[-1], "".join(said)
+        yield said[-1].split("serving on ")[1].strip()
+    finally:
+        process.terminate()
+        assert process.wait(SECONDS) == 0
 
 
 def export(source, view, destination, **values):

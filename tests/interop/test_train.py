@@ -67,6 +67,9 @@ CASES = [
          dtype="float16", norm=0.02),
     Case("llama-fp16-growing", LLAMA, dict(lr=1e-3, lr_decay_style="constant", initial_loss_scale=2**8, loss_scale_window=2), dtype="float16",
          norm=0.02),
+    Case("llama-sgd", LLAMA, dict(optimizer="sgd", lr=0.3, lr_decay_style="cosine", lr_decay_iters=8, sgd_momentum=0.8), batch=4),
+    Case("llama-sgd-plain", LLAMA, dict(optimizer="sgd", lr=0.05, lr_decay_style="constant", sgd_momentum=0.0, initial_loss_scale=2**16), steps=4,
+         batch=4, dtype="float16", norm=0.02),
     Case("gpt2", "resume/gpt2-torch-tp2-pp2", dict(lr=1e-3, lr_decay_style="constant")),
     Case("qwen2", "resume/qwen2-torch-tp2-dp2-distopt", dict(lr=1e-3, lr_decay_style="constant"), split="969,30,1", data="notes_text_document"),
     Case("qwen3", "weights/qwen3-torch_dist-tp4", dict(lr=1e-3, lr_decay_style="constant")),
@@ -78,6 +81,12 @@ CASES = [
                                                                moe_router_load_balancing_type="seq_aux_loss", moe_router_dtype="fp32")),
     Case("mixtral-per-token", "weights/mixtral-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", calculate_per_token_loss=True,
                                                                          eod_mask_loss=True, moe_z_loss_coeff=1e-2, moe_aux_loss_coeff=0.1)),
+    # The mean of the microbatches so far: four in each step.
+    Case("mixtral-global", "weights/mixtral-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=0.3,
+                                                                      moe_router_load_balancing_type="global_aux_loss")),
+    Case("deepseek-three-losses", "resume/deepseek-torch_dist-pp2-ep2",
+         dict(lr=1e-3, lr_decay_style="constant", moe_router_load_balancing_type=["seq_aux_loss", "global_aux_loss", "aux_loss"],
+              moe_aux_loss_coeff=[0.1, 0.4, 0.2], moe_router_dtype="fp32"), steps=4),
     Case("deepseek-groups", "resume/deepseek-torch_dist-pp2-ep2",
          dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=0.05, moe_router_load_balancing_type="aux_loss", moe_router_num_groups=2,
               moe_router_group_topk=1, moe_router_topk_scaling_factor=2.5, moe_router_bias_update_rate=0.05, rope_type="yarn",
@@ -91,6 +100,8 @@ def flags(args):
         flag = "--" + dest.replace("_", "-")
         if value is True:
             yield flag
+        elif isinstance(value, list):
+            yield from (flag, *map(str, value))
         elif value is not False and value is not None:
             yield from (flag, str(value))
 

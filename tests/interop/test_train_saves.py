@@ -31,6 +31,7 @@ CASES = [
     runs.Case("llama", runs.LLAMA, ARGS, steps=6),
     runs.Case("gpt2", "resume/gpt2-torch-tp2-pp2", ARGS, steps=6, data="tales_text_document"),
     runs.Case("qwen2", "resume/qwen2-torch-tp2-dp2-distopt", ARGS, steps=6, dtype="bfloat16", norm=0.05),
+    runs.Case("sgd", runs.LLAMA, ARGS | dict(optimizer="sgd", lr=0.3, min_lr=0.03, sgd_momentum=0.8), steps=6, batch=4, seq=64),
     runs.Case("mixtral", "weights/mixtral-torch_dist-pp2-ep2", ARGS | dict(moe_aux_loss_coeff=0.01), steps=6),
     runs.Case("deepseek", "resume/deepseek-torch_dist-pp2-ep2", ARGS | dict(moe_aux_loss_coeff=1e-4), steps=6),
 ]

@@ -16,6 +16,7 @@ import torch
 
 import load_views
 import mcore_cpu
+import te_on_cpu
 import write_megatron
 
 ABSENT = {"transformer_engine", "mamba_ssm", "causal_conv1d", "fla", "modelopt", "nvidia_resiliency_ext", "wandb", "datasets", "tensorboard",
@@ -48,10 +49,23 @@ def import_bridge():
     """Megatron-core first, so that it sees no Transformer Engine."""
     write_megatron.import_megatron()
     sys.meta_path.append(Finder())
+    te_on_cpu.install()
     from megatron.bridge import AutoBridge
     for name in HIDDEN:
         sys.modules[name] = Stub(name)
+    let_olmoe_have_sequential_experts()
     return AutoBridge
+
+
+def let_olmoe_have_sequential_experts():
+    """Its names are those of Transformer Engine's experts alone; other bridges (qwen3_moe_bridge.py) have these, too."""
+    from megatron.bridge.models.conversion.mapping_registry import MegatronMappingRegistry
+    from megatron.bridge.models.conversion.param_mapping import AutoMapping, GatedMLPMapping
+    from megatron.bridge.models.olmoe.olmoe_bridge import OlMoEBridge
+    original, here, there = OlMoEBridge.mapping_registry, "decoder.layers.*.mlp.experts.local_experts.*.", "model.layers.*.mlp.experts.*."
+    OlMoEBridge.mapping_registry = lambda self: MegatronMappingRegistry(
+        *original(self).mappings, AutoMapping(megatron_param=f"{here}linear_fc2.weight", hf_param=f"{there}down_proj.weight"),
+        GatedMLPMapping(megatron_param=f"{here}linear_fc1.weight", gate=f"{there}gate_proj.weight", up=f"{there}up_proj.weight"))
 
 
 def layer_spec(config, vp_stage=None):
@@ -62,13 +76,39 @@ def layer_spec(config, vp_stage=None):
     return gpt_layer_specs.get_gpt_layer_local_spec(qk_layernorm=config.qk_layernorm, normalization=config.normalization)
 
 
+def olmoe_layer_spec(config, vp_stage=None):
+    """Bridge's own attention in layers of the local spec."""
+    from megatron.bridge.models.olmoe.olmoe_provider import OLMoESelfAttention
+    block = layer_spec(config, vp_stage)
+    for layer in block.layer_specs:
+        layer.submodules.self_attention.module = OLMoESelfAttention
+    return block
+
+
+def spec_of(provider):
+    """Layers that a CPU can run: Bridge's own, where it has modules of its own."""
+    own = {"GemmaModelProvider": te_on_cpu.layer_spec, "Gemma2ModelProvider": provider.transformer_layer_spec,
+           "Gemma3ModelProvider": provider.transformer_layer_spec}
+    if getattr(provider.transformer_layer_spec, "__name__", "") == "olmoe_layer_spec":
+        return olmoe_layer_spec
+    return own.get(type(provider).__name__, layer_spec)
+
+
+def has_own_norms(provider):
+    """Others have the local spec's, which know no zero-centred weights."""
+    return type(provider).__name__.startswith("Gemma")
+
+
 def provider_of(bridge, dtype, load_weights=False, **more):
+    from megatron.core.transformer.enums import AttnBackend
     provider = bridge.to_megatron_provider(load_weights=load_weights)
+    if has_own_norms(provider):
+        more.pop("layernorm_zero_centered_gamma", None)
     values = dict(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, pipeline_dtype=dtype, params_dtype=dtype, bf16=dtype is torch.bfloat16,
-                  transformer_layer_spec=layer_spec, use_cpu_initialization=True, gradient_accumulation_fusion=False, apply_rope_fusion=False,
+                  transformer_layer_spec=spec_of(provider), use_cpu_initialization=True, gradient_accumulation_fusion=False, apply_rope_fusion=False,
                   persist_layer_norm=False, masked_softmax_fusion=False, bias_dropout_fusion=False, bias_activation_fusion=False,
                   cross_entropy_loss_fusion=False, moe_grouped_gemm=False, moe_permute_fusion=False, moe_router_fusion=False,
-                  moe_token_dispatcher_type="allgather", moe_shared_expert_overlap=False, **more)
+                  moe_token_dispatcher_type="allgather", moe_shared_expert_overlap=False, attention_backend=AttnBackend.auto, **more)
     for key, value in values.items():
         if hasattr(provider, key):
             setattr(provider, key, value)

@@ -1,7 +1,8 @@
 """load_views.py for a Python that has Megatron-Bridge: import_bridge.py JOBS
 
 A job of load_views.py is done as there.  A job with "hf", a HuggingFace directory, lets Bridge import that, and compares each parameter with the
-torch_dist checkpoint of "load".  Answers {"job": number, "error": null or the last of a log, "compared": parameters, "different": their names}.
+torch_dist checkpoint of "load".  With "logits", a file as there, Bridge's model computes them in float32.  Answers {"job": number, "error": null or the last of a log, "compared": parameters, "different": their names,
+"difference": of the logits}.
 Those come last: Bridge is imported, with modules that stand in for what it wants of a GPU, before the first of them.
 """
 import json
@@ -12,6 +13,7 @@ import tempfile
 import traceback
 import types
 
+import numpy
 import torch
 
 import export_bridge
@@ -34,7 +36,18 @@ def compare(AutoBridge, job):
     directory = load_views.iteration(opt.load)
     load_views.let_newer_files_be_loaded(directory)
     load_views.load_weights(opt, directory, None, models)
-    return dict(compared=len(imported), different=[name for name, weight in weights.items() if not torch.equal(weight, imported[name])])
+    different = [name for name, weight in weights.items() if not torch.equal(weight, imported[name])]
+    return dict(compared=len(imported), different=different, **(logits(bridge, weights, job["logits"]) if job.get("logits") else {}))
+
+
+@torch.no_grad()
+def logits(bridge, weights, path):
+    models = export_bridge.models_of(bridge, torch.float32)
+    for name, weight in models[0].named_parameters():
+        weight.copy_(weights[name if name in weights else f"module.{name}"])
+    want = numpy.load(path)
+    got = mcore_cpu.forward(models, torch.from_numpy(want["tokens"])).numpy()[..., :want["logits"].shape[-1]]
+    return dict(difference=float(numpy.abs(got - want["logits"]).max()))
 
 
 def one_process(store):

@@ -155,7 +155,7 @@ def config(args):
     from megatron.core.transformer import transformer_config
     cls = getattr(transformer_config, "MLATransformerConfig" if args.multi_latent_attention else "TransformerConfig")
     values = {k: v for k, v in vars(args).items() if k in cls.__dataclass_fields__ and v is not None}
-    values.update(num_moe_experts=args.num_experts, gated_linear_unit=args.swiglu, bias_activation_fusion=False,
+    values.update(num_moe_experts=args.num_experts, gated_linear_unit=args.swiglu or getattr(args, "quick_geglu", False), bias_activation_fusion=False,
                   activation_func=torch.nn.functional.silu if args.swiglu else gelu(args),
                   pipeline_dtype=args.params_dtype, use_cpu_initialization=True, hidden_dropout=0.0, attention_dropout=0.0,
                   bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False, gradient_accumulation_fusion=False,
@@ -166,6 +166,9 @@ def config(args):
                   num_layers_in_last_pipeline_stage=args.decoder_last_pipeline_num_layers)
     if args.multi_latent_attention:
         values["q_lora_rank"] = args.q_lora_rank  # None is a value here: q is not compressed
+    if getattr(args, "quick_geglu", False):
+        from megatron.core.fusions.fused_bias_geglu import quick_gelu
+        values["activation_func"] = quick_gelu
     if getattr(args, "squared_relu", False):
         values["activation_func"] = lambda x: torch.nn.functional.relu(x) ** 2
     if not args.num_experts:
@@ -173,7 +176,10 @@ def config(args):
             values.pop(key)
     if not args.multi_latent_attention:
         values.pop("rope_type", None)
-    return cls(**{k: v for k, v in values.items() if k in cls.__dataclass_fields__})
+    made = cls(**{k: v for k, v in values.items() if k in cls.__dataclass_fields__})
+    if args.position_embedding_type == "yarn":  # GPTModel reads attributes that no field declares
+        vars(made).update({k: v for k, v in vars(args).items() if k.startswith("yarn_")})
+    return made
 
 
 def build(args):
@@ -206,7 +212,45 @@ def _model(args, cfg, stage, first, last):
         seq_len_interpolation_factor=args.rotary_seq_len_interpolation_factor, **stage).to(args.params_dtype)
 
 
+class _WideNorm(torch.nn.Module):
+    """RMSNorm over all heads of all ranks, as Megatron-Bridge's FullDimQNorm and FullDimKNorm (minimax_m2_provider.py): each rank has its heads' weights."""
+
+    def __init__(self, config, heads, hidden_size, eps):
+        from megatron.core import parallel_state as ps
+        super().__init__()
+        self.eps, self.width, ranks = eps, heads * hidden_size, ps.get_tensor_model_parallel_world_size()
+        self.weight = torch.nn.Parameter(torch.ones(self.width // ranks, dtype=config.params_dtype))
+        self.weight.tensor_model_parallel = True
+
+    def forward(self, x):
+        from megatron.core import parallel_state as ps
+        flat = x.flatten(-2).float()
+        squares = flat.pow(2).sum(-1, keepdim=True)
+        dist.all_reduce(squares, group=ps.get_tensor_model_parallel_group())
+        return (flat * torch.rsqrt(squares / self.width + self.eps)).to(x.dtype).mul(self.weight).view(x.shape)
+
+    def sharded_state_dict(self, prefix="", sharded_offsets=(), metadata=None):
+        from megatron.core.transformer.utils import make_sharded_tensors_for_checkpoint
+        return make_sharded_tensors_for_checkpoint(self.state_dict(prefix="", keep_vars=True), prefix, {"weight": 0}, sharded_offsets)
+
+
+def _wide_norm(heads_of):
+    class Norm:
+        def __new__(cls, hidden_size, config, eps):
+            return _WideNorm(config, getattr(config, heads_of), hidden_size, eps)
+    return Norm
+
+
 def _layer_spec(args, cfg, stage):
+    spec = _usual_layer_spec(args, cfg, stage)
+    if getattr(args, "qk_norm_wide", False):
+        for layer in spec.layer_specs:
+            layer.submodules.self_attention.submodules.q_layernorm = _wide_norm("num_attention_heads")
+            layer.submodules.self_attention.submodules.k_layernorm = _wide_norm("num_query_groups")
+    return spec
+
+
+def _usual_layer_spec(args, cfg, stage):
     from megatron.core.models.gpt import gpt_layer_specs as specs
     for name in ("TEColumnParallelGroupedLinear", "TERowParallelGroupedLinear", "TEColumnParallelLinear", "TERowParallelLinear"):
         vars(specs).setdefault(name, None)  # core 0.10 reads them even where it uses none

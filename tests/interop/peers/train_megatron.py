@@ -45,7 +45,7 @@ class One:
 DEFAULTS = dict(lr=1e-3, min_lr=0.0, lr_decay_style="linear", lr_decay_iters=None, lr_warmup_iters=0, lr_warmup_init=0.0,
                 lr_wsd_decay_style="exponential", lr_wsd_decay_iters=None, weight_decay=0.01, start_weight_decay=None,
                 end_weight_decay=None, weight_decay_incr_style="constant", clip_grad=1.0, adam_beta1=0.9, adam_beta2=0.999, adam_eps=1e-8,
-                train_iters=10, global_batch_size=8, micro_batch_size=2, calculate_per_token_loss=False, eod_mask_loss=False,
+                train_iters=10, optimizer="adam", sgd_momentum=0.9, global_batch_size=8, micro_batch_size=2, calculate_per_token_loss=False, eod_mask_loss=False,
                 reset_position_ids=False, reset_attention_mask=False, eod=0, initial_loss_scale=2**32, min_loss_scale=1.0,
                 loss_scale_window=1000, hysteresis=2, loss_scale=None, decoupled_lr=None, decoupled_min_lr=None,
                 accumulate_allreduce_grads_in_fp32=False)
@@ -80,13 +80,25 @@ def optimizer_of(args, model, kind):
     in_fp32 = args.bf16 or args.accumulate_allreduce_grads_in_fp32
     wrapped = DistributedDataParallel(
         model.config, DistributedDataParallelConfig(grad_reduce_in_fp32=in_fp32, use_distributed_optimizer=kind == "dist"), model)
-    config = OptimizerConfig(optimizer="adam", lr=args.lr, min_lr=args.min_lr, weight_decay=args.weight_decay, adam_beta1=args.adam_beta1,
+    config = OptimizerConfig(optimizer=args.optimizer, sgd_momentum=args.sgd_momentum, lr=args.lr, min_lr=args.min_lr, weight_decay=args.weight_decay, adam_beta1=args.adam_beta1,
                              adam_beta2=args.adam_beta2, adam_eps=args.adam_eps, bf16=args.bf16, fp16=args.fp16,
                              params_dtype=args.params_dtype, clip_grad=args.clip_grad, loss_scale=args.loss_scale,
                              initial_loss_scale=args.initial_loss_scale, min_loss_scale=args.min_loss_scale,
                              loss_scale_window=args.loss_scale_window, hysteresis=args.hysteresis, decoupled_lr=args.decoupled_lr,
                              decoupled_min_lr=args.decoupled_min_lr, use_distributed_optimizer=kind == "dist")
-    return wrapped, get_megatron_optimizer(config, [wrapped])
+    optimizer = get_megatron_optimizer(config, [wrapped])
+    if args.optimizer == "sgd":
+        for part in getattr(optimizer, "chained_optimizers", [optimizer]):
+            part.init_state_fn = init_momentum
+    return wrapped, optimizer
+
+
+def init_momentum(optimizer, *_):
+    """The core has no init_state_fn for SGD, without which its loading has no place for what was saved."""
+    for group in optimizer.param_groups:
+        for p in group["params"]:
+            if group["momentum"]:
+                optimizer.state[p].setdefault("momentum_buffer", torch.zeros_like(p.data))
 
 
 def scheduler_of(args, optimizer):

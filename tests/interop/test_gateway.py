@@ -1,0 +1,164 @@
+"""`mcorefs serve`: programs that download from the HuggingFace Hub read the bytes of an export from it, unchanged."""
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+import checkpoints
+import models
+import program
+import venvs
+
+PEERS = pathlib.Path(__file__).parent / "peers"
+SECONDS = 900
+MODEL = "weights/llama-torch-tp2-pp2"
+
+
+def python(name):
+    try:
+        return venvs.python(name, name) if name != "main" else sys.executable
+    except venvs.Missing as why:
+        pytest.skip(str(why))
+
+
+@pytest.fixture
+def client(tmp_path):
+    """Runs a script of a peer with a cache of its own, and returns what it prints."""
+
+    def run(endpoint, interpreter, *arguments, **more):
+        home = tmp_path / "home"
+        environment = {**os.environ, "HF_ENDPOINT": endpoint, "HF_HOME": str(home), "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+                       "HF_HUB_OFFLINE": "0", "HF_HUB_DISABLE_TELEMETRY": "1", **more}
+        done = subprocess.run([interpreter, *map(str, arguments)], env=environment, capture_output=True, text=True, timeout=SECONDS)
+        assert done.returncode == 0, done.stderr[-3000:]
+        return done.stdout
+
+    return run
+
+
+@pytest.fixture
+def exported(fixtures, tmp_path):
+    done = program.export(fixtures / MODEL, "hf", tmp_path / "hf", vocab_size=1000, shard_size=200000)
+    assert done.returncode == 0, done.stderr
+    return tmp_path / "hf"
+
+
+@pytest.mark.parametrize("version", ["hub0", "datasets3", "datasets4", "main"])
+def test_hub(version, client, exported, fixtures):
+    with program.serving(f"lab/llama={fixtures / MODEL}", "-o", "vocab_size=1000,shard_size=200000") as endpoint:
+        client(endpoint, python(version), PEERS / "use_hub.py", "lab/llama", exported, "iter_0000040")
+
+
+def test_view_of_a_layout(client, fixtures, tmp_path):
+    """Directories of a Megatron view, with the client that lists trees."""
+    done = program.export(fixtures / MODEL, "megatron/torch/tp1-pp2", tmp_path / "megatron", vocab_size=1000)
+    assert done.returncode == 0, done.stderr
+    with program.serving(f"lab/llama={fixtures / MODEL}", "-o", "vocab_size=1000") as endpoint:
+        client(endpoint, sys.executable, PEERS / "use_hub.py", "lab/llama__megatron.torch.tp1-pp2", tmp_path / "megatron", "40")
+
+
+def test_tokens(client, exported, fixtures, tmp_path):
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice hf_alice_12345 lab/*\n")
+    tokens.chmod(0o600)
+    with program.serving(f"lab/llama={fixtures / MODEL}", "--tokens", tokens, "-o", "vocab_size=1000,shard_size=200000") as endpoint:
+        client(endpoint, sys.executable, PEERS / "use_hub.py", "lab/llama", exported, "40", HF_TOKEN="hf_alice_12345")
+        with pytest.raises(AssertionError, match="RepositoryNotFoundError"):
+            client(endpoint, sys.executable, PEERS / "use_hub.py", "lab/llama", exported, "40", HF_TOKEN="hf_bob_1234567")
+
+
+TRANSFORMERS = """
+import sys, torch
+from transformers import AutoModelForCausalLM as M
+a, b = M.from_pretrained(sys.argv[1]).state_dict(), M.from_pretrained(sys.argv[2]).state_dict()
+assert a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a)
+"""
+
+
+def test_transformers(client, exported, fixtures):
+    with program.serving(f"runs/*={fixtures / 'weights'}", "-o", "vocab_size=1000,shard_size=200000") as endpoint:
+        client(endpoint, sys.executable, "-c", TRANSFORMERS, "runs/llama-torch-tp2-pp2", exported)
+
+
+DATASETS = """
+import sys, json, datasets
+rows = [json.loads(line)["input_ids"] for line in open(sys.argv[2])]
+for name in sys.argv[1], sys.argv[1] + "__jsonl":
+    assert list(datasets.load_dataset(name, split="train")["input_ids"]) == rows, name
+streamed = datasets.load_dataset(sys.argv[1], split="train", streaming=True)
+assert [list(row["input_ids"]) for row in streamed.take(5)] == rows[:5]
+"""
+
+
+@pytest.mark.parametrize("version", ["datasets2", "datasets3", "datasets4", "main"])
+def test_load_dataset(version, client, fixtures, tmp_path):
+    done = program.export(fixtures / "data/tales_text_document", "data/tales_text_document/jsonl", tmp_path / "jsonl")
+    assert done.returncode == 0, done.stderr
+    (lines,) = (tmp_path / "jsonl").iterdir()
+    with program.serving(f"lab/tales={fixtures / 'data/tales_text_document'}") as endpoint:
+        client(endpoint, python(version), "-c", DATASETS, "lab/tales_text_document", lines)
+
+
+FSSPEC = """
+import pathlib, sys, fsspec
+url, wanted = sys.argv[1], pathlib.Path(sys.argv[2])
+fs = fsspec.filesystem("http")
+assert sorted(u.rsplit("/", 1)[1] for u in fs.ls(url, detail=False)) == sorted(p.name for p in wanted.iterdir())
+for p in wanted.iterdir():
+    assert fs.cat_file(url + p.name) == p.read_bytes()
+    assert fs.cat_file(url + p.name, start=10, end=30) == p.read_bytes()[10:30]
+"""
+
+
+def test_fsspec(client, exported, fixtures):
+    with program.serving(f"lab/llama={fixtures / MODEL}", "-o", "vocab_size=1000,shard_size=200000") as endpoint:
+        client(endpoint, sys.executable, "-c", FSSPEC, f"{endpoint}/files/lab/llama/main/", exported)
+
+
+@pytest.mark.parametrize("spec", checkpoints.PEERS[:1], ids=lambda spec: spec.name)
+def test_vllm(client, checkpoint, spec):
+    """It resolves, lists and downloads by routes of its own, and says what transformers says of the export."""
+    if not os.environ.get("MCOREFS_VLLM_HUB"):
+        pytest.skip("vLLM by HF_ENDPOINT: MCOREFS_VLLM_HUB=1 runs it, for a minute or more")
+    if os.environ.get("MCOREFS_NO_VLLM"):
+        pytest.skip(f"vLLM: could not be installed: {os.environ['MCOREFS_NO_VLLM']}")
+    source = checkpoint(spec)
+    with program.serving(f"lab/model={source}") as endpoint, program.hf(source) as directory:
+        said = client(endpoint, sys.executable, PEERS / "greedy_vllm.py", ",".join(map(str, models.PROMPT)), models.COUNT, "lab/model")
+        (answer,) = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+        models.assert_same_text(answer, models.load(directory), spec.name)
+
+
+@pytest.fixture
+def s3_address():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{s.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("keys", [(), ("alice", "hf_alice_12345")])
+def test_boto3(keys, client, exported, fixtures, tmp_path, s3_address):
+    more = []
+    if keys:
+        tokens = tmp_path / "tokens"
+        tokens.write_text(f"{keys[0]} {keys[1]} lab/*\n")
+        tokens.chmod(0o600)
+        more = ["--tokens", tokens]
+    with program.serving(f"lab/llama={fixtures / MODEL}", "-o", "vocab_size=1000,shard_size=200000", "--listen-s3", s3_address, *more):
+        use = [python("s3"), PEERS / "use_s3.py", f"http://{s3_address}", "lab"]
+        client("", *use, "llama/iter_0000040/", exported, *keys)
+        if keys:
+            with pytest.raises(AssertionError, match="SignatureDoesNotMatch"):
+                client("", *use, "llama/main/", exported, keys[0], "hf_alice_12346")
+
+
+def test_boto3_directories(client, fixtures, tmp_path, s3_address):
+    done = program.export(fixtures / MODEL, "megatron/torch/tp1-pp2", tmp_path / "megatron", vocab_size=1000)
+    assert done.returncode == 0, done.stderr
+    with program.serving(f"lab/llama={fixtures / MODEL}", "-o", "vocab_size=1000", "--listen-s3", s3_address):
+        prefix = "llama__megatron.torch.tp1-pp2/main/"
+        client("", python("s3"), PEERS / "use_s3.py", f"http://{s3_address}", "lab", prefix, tmp_path / "megatron")

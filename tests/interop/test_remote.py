@@ -1,0 +1,91 @@
+"""s3:// as SOURCE, against moto; every request is signed as botocore signs it."""
+import filecmp
+import os
+import subprocess
+
+import pytest
+
+import program
+import venvs
+
+SOURCE = f"{os.environ['MCOREFS_FIXTURES']}/weights/llama-torch_dist-tp2-pp2-vpp2"
+KEY = "runs/a b+c&d=é"  # each of these is encoded in another way
+URL = f"s3://ckpts/{KEY}"
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    try:
+        python = venvs.python("s3", "moto and boto3")
+    except venvs.Missing as why:
+        pytest.skip(str(why))
+    peer = subprocess.Popen([python, "peers/s3_server.py", SOURCE, KEY, "TOKEN"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                            text=True)
+    try:
+        yield f"http://127.0.0.1:{int(peer.stdout.readline())}"
+    finally:
+        peer.stdin.close()
+        peer.wait(program.SECONDS)
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch, endpoint, tmp_path):
+    for name in [n for n in os.environ if n.startswith("AWS_")] + ["http_proxy", "HTTP_PROXY"]:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+def read(tmp_path):
+    """The checkpoint as it comes over S3: the bytes of the local one."""
+    done = program.run("export", URL, "hf", tmp_path / "remote", "-o", f"cache={tmp_path}/cache")
+    assert done.returncode == 0, done.stderr
+    assert program.run("export", SOURCE, "hf", tmp_path / "local").returncode == 0
+    names = sorted(p.name for p in (tmp_path / "local").iterdir())
+    assert names == sorted(p.name for p in (tmp_path / "remote").iterdir())
+    assert filecmp.cmpfiles(tmp_path / "local", tmp_path / "remote", names, shallow=False)[0] == names
+
+
+def test_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret of AKID")
+    monkeypatch.setenv("AWS_REGION", "eu-central-1")
+    read(tmp_path)
+
+
+def test_credentials_file(tmp_path, monkeypatch):
+    (tmp_path / ".aws").mkdir()
+    (tmp_path / ".aws/credentials").write_text("[default]\naws_access_key_id = NO\naws_secret_access_key = wrong\n"
+                                               "[training]\naws_access_key_id=TRAIN\naws_secret_access_key = secret of TRAIN\n")
+    monkeypatch.setenv("AWS_PROFILE", "training")
+    read(tmp_path)
+
+
+def test_role_of_the_machine(tmp_path, monkeypatch, endpoint):
+    monkeypatch.delenv("AWS_EC2_METADATA_DISABLED")
+    monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoint)
+    read(tmp_path)
+
+
+def test_wrong_secret(tmp_path, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    done = program.run("ls", URL, "-o", f"cache={tmp_path}/cache")
+    assert done.returncode == 1 and "403 (access denied)" in done.stderr
+
+
+def test_nobody(tmp_path):
+    done = program.run("ls", URL, "-o", f"cache={tmp_path}/cache")
+    assert done.returncode == 1 and "403 (access denied)" in done.stderr
+
+
+def test_mount(tmp_path, monkeypatch):
+    if not program.can_mount():
+        pytest.skip("/dev/fuse cannot be used here")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKID")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret of AKID")
+    assert program.run("export", SOURCE, "raw", tmp_path / "local").returncode == 0
+    with program.mounted(URL, cache=tmp_path / "cache") as point:
+        for file in (tmp_path / "local").iterdir():
+            assert (point / "latest/raw" / file.name).read_bytes() == file.read_bytes(), file.name
