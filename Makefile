@@ -16,6 +16,8 @@ MAKEFLAGS += -j$(shell nproc 2>/dev/null || echo 1)
 endif
 
 CFLAGS ?= -O2 -g
+# With sanitizers: line numbers are what their reports need, and -O1 takes two thirds of the time to compile.
+SAN_CFLAGS ?= $(if $(filter file,$(origin CFLAGS)),-O1 -g1,$(CFLAGS))
 WERROR ?= -Werror
 BASE_CFLAGS := -std=gnu11 -Wall -Wextra $(WERROR) -ffp-contract=off -fopenmp-simd -I.
 # Names are cut on purpose; how far gcc sees that differs between its versions, and clang has no such warning.
@@ -23,6 +25,8 @@ GCC_CFLAGS  := $(shell $(CC) -Werror -Wno-format-truncation -fsyntax-only -x c /
 	echo -Wno-format-truncation)
 HARDENING   := -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2 -fstack-protector-strong
 BASE_LIBS   := -pthread -lm
+# Hundreds of programs of tests are linked: lld and gold take a third of the time.
+TEST_LINKER := $(if $(shell command -v ld.lld),-fuse-ld=lld,$(if $(shell command -v ld.gold),-fuse-ld=gold))
 
 # $(call code,PATTERN): the product's files, at any depth.
 code = $(wildcard $(foreach top,formats fs kernels trainer,$(foreach depth,* */* */*/*,$(top)/$(depth)$(1))))
@@ -33,6 +37,10 @@ CUDA_SOURCES  := $(wildcard kernels/cuda/*.cu kernels/cuda/*.c)
 # The families of HF models that the program holds: $(O)/families.c is made of them.
 FAMILIES      := $(wildcard configs/models/*.conf)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
+# What fuzz targets are made of: the readers that they call are nowhere else.
+READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/simulate/machine% fs/cli/options fs/fsck/verdict \
+	fs/gateway/config fs/gateway/rules fs/http/range fs/http/url fs/sums/sums),\
+	$(filter-out formats/dataset/files/% formats/megatron/read/%,$(LIB_SOURCES)))
 # Run the checks of a backend's operations on a GPU, and of its groups in several processes.
 CHECK_PROGRAMS := tests/kernels/check_cuda tests/kernels/check_comm
 UNIT_SHARED   := tests/unit/unit.c $(filter-out $(CHECK_PROGRAMS:%=%.c),$(wildcard tests/kernels/*.c))
@@ -81,7 +89,7 @@ endif
 $(O)/config.mk: tests/deps.sh
 	@tests/deps.sh $(DEPS_MODE) build
 	@mkdir -p $(@D)
-	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libxxhash zlib openblas yaml-0.1 >$@.tmp && mv $@.tmp $@
+	@tests/deps.sh flags DEPS fuse3 liburing jansson libcrypto libmicrohttpd libxxhash zlib openblas yaml-0.1 libcurl expat >$@.tmp && mv $@.tmp $@
 
 $(O)/config-test.mk: tests/deps.sh | $(O)/config.mk
 	@tests/deps.sh $(DEPS_MODE) test
@@ -105,46 +113,49 @@ $(O)/families.c: $(FAMILIES) configs/models Makefile
 # Kernels may fuse multiply and add. Their loops say which of them are vectors (omp simd).
 REF_FLAGS := -ffp-contract=fast -fno-math-errno -fno-trapping-math -Wno-pass-failed
 
-# $(1): folder under build, $(2): compiler, $(3): flags. Objects mirror the source tree.
+# $(1): folder under build, $(2): compiler, $(3): flags, $(4): the name of those that a person may set. Objects mirror the source
+# tree.
 define variant
 $(O)/$(1)/%.o: %.c $(O)/config.mk Makefile
 	$$(call say,CC,$$@)
 	$$(Q)mkdir -p $$(@D)
-	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(DEPS_CFLAGS) $$(CHECK_CFLAGS) $$(FOLDER_CFLAGS) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
+	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(DEPS_CFLAGS) $$(CHECK_CFLAGS) $$(FOLDER_CFLAGS) $$($(4)) -MMD -MP -c -o $$@ $$<
 
 $(O)/$(1)/kernels/ref/%.o: FOLDER_CFLAGS := $(REF_FLAGS)
+# What computes for a minute is worth its compilation.
+$(O)/$(1)/kernels/ref/%.o $(O)/$(1)/tests/kernels/%.o: SAN_CFLAGS := $(SAN_CFLAGS:-O1=-O2)
 
 $(O)/$(1)/families.o: $(O)/families.c formats/model/families/texts.h
 	$$(call say,CC,$$@)
 	$$(Q)mkdir -p $$(@D)
-	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$(CFLAGS) -c -o $$@ $$<
+	$$(Q)$(2) $(BASE_CFLAGS) $(3) $$($(4)) -c -o $$@ $$<
 
-$(O)/$(1)/libmcorefs.a: $(LIB_SOURCES:%.c=$(O)/$(1)/%.o) $(O)/$(1)/families.o
+$(O)/$(1)/libmcorefs.a: $(patsubst %.c,$(O)/$(1)/%.o,$(if $(filter fuzz,$(1)),$(READER_SOURCES),$(LIB_SOURCES))) $(O)/$(1)/families.o
 	$$(call say,AR,$$@)
 	$$(Q)rm -f $$@ && ar rcs $$@ $$^
 
 $(O)/$(1)/mcorefs: $(O)/$(1)/fs/main.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
-	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
+	$$(Q)$(2) $(3) $$($(4)) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
 $(O)/$(1)/mcorefs-train: $(O)/$(1)/trainer/main.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
-	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
+	$$(Q)$(2) $(3) $$($(4)) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
 $(O)/$(1)/libunit.a: $(UNIT_SHARED:%.c=$(O)/$(1)/%.o)
 	$$(Q)ar rcs $$@ $$^
 
 $(UNIT_TESTS:%=$(O)/$(1)/tests/unit/%) $(PROCESS_TESTS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
-	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(CHECK_LIBS) $$(DEPS_LIBS) $(BASE_LIBS)
+	$$(Q)$(2) $(3) $$($(4)) $$(TEST_LINKER) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(CHECK_LIBS) $$(DEPS_LIBS) $(BASE_LIBS)
 
 $(TEST_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
-	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
+	$$(Q)$(2) $(3) $$($(4)) $$(TEST_LINKER) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
 $(CHECK_PROGRAMS:%=$(O)/$(1)/%): %: %.o $(O)/$(1)/libunit.a $(O)/$(1)/libmcorefs.a
 	$$(call say,LINK,$$@)
-	$$(Q)$(2) $(3) $$(CFLAGS) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
+	$$(Q)$(2) $(3) $$($(4)) $$(TEST_LINKER) $$(LDFLAGS) -o $$@ $$^ -Wl,--as-needed $$(DEPS_LIBS) $(BASE_LIBS)
 
 -include $(patsubst %.c,$(O)/$(1)/%.d,$(LIB_SOURCES) fs/main.c trainer/main.c $(UNIT_SHARED) \
 	$(UNIT_TESTS:%=tests/unit/%.c) $(PROCESS_TESTS:%=%.c) $(TEST_PROGRAMS:%=%.c) $(CHECK_PROGRAMS:%=%.c) $(FUZZ_TARGETS:%=tests/fuzz/%.c))
@@ -154,10 +165,12 @@ SANITIZE := -fno-omit-frame-pointer -fno-sanitize-recover=all
 # One flag each: a comma would end call's argument, and cut off all that stands behind it (tests/make.sh).
 ADDRESS  := -fsanitize=address -fsanitize=undefined
 CLANG    ?= clang
-$(eval $(call variant,obj,$$(CC),$(GCC_CFLAGS) $(HARDENING)))
-$(eval $(call variant,asan,$$(CC),$(GCC_CFLAGS) $(ADDRESS) $(SANITIZE)))
-$(eval $(call variant,tsan,$$(CC),$(GCC_CFLAGS) -fsanitize=thread $(SANITIZE)))
-$(eval $(call variant,fuzz,$$(CLANG),-fsanitize=fuzzer-no-link $(ADDRESS) $(SANITIZE)))
+# At -O1 gcc sees uses of variables without a value where there are none; at -O2, without sanitizers, it looks for them.
+SAN_WARNINGS := -Wno-maybe-uninitialized
+$(eval $(call variant,obj,$$(CC),$(GCC_CFLAGS) $(HARDENING),CFLAGS))
+$(eval $(call variant,asan,$$(CC),$(GCC_CFLAGS) $(SAN_WARNINGS) $(ADDRESS) $(SANITIZE),SAN_CFLAGS))
+$(eval $(call variant,tsan,$$(CC),$(GCC_CFLAGS) $(SAN_WARNINGS) -fsanitize=thread $(SANITIZE),SAN_CFLAGS))
+$(eval $(call variant,fuzz,$$(CLANG),-fsanitize=fuzzer-no-link $(ADDRESS) $(SANITIZE),SAN_CFLAGS))
 
 $(PROGRAMS:%=$(O)/%): $(O)/%: $(O)/obj/%
 	$(Q)cp -f $< $@
@@ -209,7 +222,7 @@ FAKE_SOURCES := tests/gpu/fake_gpu.c kernels/cuda/comm.c kernels/cuda/nccl.c ker
 $(O)/asan/libfake-gpu.so: $(FAKE_SOURCES) $(wildcard kernels/*.h kernels/cuda/*.h) Makefile
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(ADDRESS) $(SANITIZE) $(CFLAGS) -fPIC -fvisibility=hidden -shared -I$(CUDA_HOME)/include -o $@ $(FAKE_SOURCES) -pthread -lrt
+	$(Q)$(CC) $(BASE_CFLAGS) $(GCC_CFLAGS) $(ADDRESS) $(SANITIZE) $(SAN_CFLAGS) -fPIC -fvisibility=hidden -shared -I$(CUDA_HOME)/include -o $@ $(FAKE_SOURCES) -pthread -lrt
 
 # Attention alone: it is linked with the backend's objects, and looks at what they choose.
 $(O)/bench_attention: tests/gpu/bench_attention.c $(CUDA_OBJECTS)
@@ -228,13 +241,13 @@ $(EMULATORS): $(O)/asan/%: tests/kernels/%.cpp Makefile
 # A fuzz target is linked twice: with libFuzzer, and with a main that replays files under gcc's ASan.
 $(FUZZ_TARGETS:%=$(O)/fuzz/%): $(O)/fuzz/%: $(O)/fuzz/tests/fuzz/%.o $(O)/fuzz/libmcorefs.a
 	$(call say,LINK,$@)
-	$(Q)$(CLANG) -fsanitize=fuzzer $(ADDRESS) -o $@ $^ -Wl,--as-needed $(DEPS_LIBS) $(BASE_LIBS)
+	$(Q)$(CLANG) -fsanitize=fuzzer $(ADDRESS) $(TEST_LINKER) -o $@ $^ -Wl,--as-needed $(DEPS_LIBS) $(BASE_LIBS)
 
 $(FUZZ_TARGETS:%=$(O)/asan/replay/%): $(O)/asan/replay/%: $(O)/asan/tests/fuzz/%.o \
 		$(O)/asan/tests/fuzz/replay.o $(O)/asan/libmcorefs.a
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D)
-	$(Q)$(CC) $(ADDRESS) -o $@ $^ -Wl,--as-needed $(DEPS_LIBS) $(BASE_LIBS)
+	$(Q)$(CC) $(ADDRESS) $(TEST_LINKER) -o $@ $^ -Wl,--as-needed $(DEPS_LIBS) $(BASE_LIBS)
 
 UNIT_PROGRAMS := $(UNIT_TESTS:%=$(O)/obj/tests/unit/%) $(UNIT_TESTS:%=$(O)/asan/tests/unit/%) \
 	$(THREAD_TESTS:%=$(O)/tsan/tests/unit/%)
@@ -252,7 +265,7 @@ demo: all ## mount a sample checkpoint, look at it, read it through the mount
 tests: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(foreach v,asan tsan,$(PROGRAMS:%=$(O)/$(v)/%)) $(UNIT_PROGRAMS) $(REPLAY_PROGRAMS) $(FUZZ_PROGRAMS) $(OTHER_PROGRAMS) $(EMULATORS) ## build all tests without running them
 
 check: tests ## every test that needs no Python peer; ends with: N passed, N failed, N skipped
-	@tests/run.sh make unit train fuzz-corpus damage mount mount-san giants fuzz-smoke
+	@tests/run.sh make mount-san unit train mount damage fuzz-corpus fuzz-smoke giants
 
 unit: $(UNIT_PROGRAMS) $(EMULATORS) ## unit tests alone: plain, under ASan and UBSan, threads under TSan
 	@tests/run.sh unit
@@ -272,7 +285,7 @@ giants: $(O)/mcorefs ## sparse 671 B and 405 B checkpoints: memory, counts, time
 fuzz: tests ## each fuzz target for FUZZ_SECONDS (600), one after the other
 	@FUZZ_SECONDS=$(or $(FUZZ_SECONDS),600) tests/run.sh fuzz
 
-fuzz-smoke: tests ## each fuzz target for 15 s
+fuzz-smoke: tests ## each fuzz target for 6 s
 	@tests/run.sh fuzz-smoke
 
 interop: $(PROGRAMS:%=$(O)/%) ## open mounts with transformers, vLLM, MLX (a Python venv outside of the tree)
@@ -296,6 +309,9 @@ lint: $(O)/config-test.mk $(O)/mcorefs ## format, widths, headers that compile a
 format: ## run clang-format over the C sources
 	clang-format -i $(CODE)
 
+# What is copied and changed, below share/doc; the service alone is used as it is.
+EXAMPLES := $(wildcard $(foreach d,mount systemd autofs slurm kubernetes container,configs/$(d)/*))
+
 # The helper must find the program although mount(8) leaves it a PATH of system directories alone: its path is written
 # into it. mount -t fuse.mcorefs, the name that the kernel shows, asks for a helper of that name.
 install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(COMPLETIONS) ## install under PREFIX (/usr/local); the mount helper in SBINDIR (/sbin, or PREFIX/sbin of another PREFIX)
@@ -313,11 +329,20 @@ install: $(PROGRAMS:%=$(O)/%) $(PLUGINS) $(COMPLETIONS) ## install under PREFIX 
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions/$(basename $(notdir $(f)))$(newline))
 	$(foreach f,$(wildcard mount-helpers/completions/_*) $(filter-out %.bash,$(COMPLETIONS)),install -D -m 644 $(f) \
 		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/$(notdir $(f))$(newline))
+	install -D -m 644 configs/systemd/mcorefs@.service $(DESTDIR)$(PREFIX)/lib/systemd/system/mcorefs@.service
+	$(foreach f,$(EXAMPLES),install -D -m $(if $(filter %.sh,$(f)),755,644) $(f) $(DESTDIR)$(PREFIX)/share/doc/mcorefs/examples/$(f:configs/%=%)$(newline))
 	$(if $(filter-out /sbin /usr/sbin,$(SBINDIR)),@echo 'mount -t mcorefs looks in /sbin alone: make install SBINDIR=/sbin ... puts its helper there')
+
+# Packages of a build without CUDA, which is no part of Debian.
+deb: $(PROGRAMS:%=$(O)/%) $(COMPLETIONS) ## mcorefs and mcorefs-train as packages, into build/deb (needs dpkg-dev)
+	@command -v dpkg-shlibdeps >/dev/null || { echo 'make deb needs dpkg-shlibdeps: apt-get install dpkg-dev' >&2; exit 1; }
+	$(Q)rm -rf $(O)/deb && $(MAKE) --no-print-directory -s install $(addprefix -o ,$(O)/config.mk $(PROGRAMS:%=$(O)/%)) O=$(O) PREFIX=/usr SBINDIR=/usr/sbin DESTDIR=$(abspath $(O))/deb/stage NVCC=
+	@mount-helpers/deb.sh $(O)/deb/stage $(O)/deb && rm -rf $(O)/deb/stage
 
 uninstall: ## remove what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/mcorefs $(DESTDIR)$(PREFIX)/bin/mcorefs-train $(addprefix $(DESTDIR)$(PREFIX)/lib/mcorefs/,libmcorefs-cuda.so libmcorefs-mpi.so) \
-		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs \
+		$(DESTDIR)$(SBINDIR)/mount.mcorefs $(DESTDIR)$(SBINDIR)/mount.fuse.mcorefs $(DESTDIR)$(PREFIX)/lib/systemd/system/mcorefs@.service \
+		$(EXAMPLES:configs/%=$(DESTDIR)$(PREFIX)/share/doc/mcorefs/examples/%) \
 		$(patsubst %,$(DESTDIR)$(PREFIX)/share/man/man*/%,$(notdir $(wildcard mount-helpers/man/*.[1-8]))) \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/bash-completion/completions/,mcorefs mcorefs-train) \
 		$(addprefix $(DESTDIR)$(PREFIX)/share/zsh/site-functions/,_mcorefs _mcorefs-train)
@@ -333,7 +358,7 @@ clean: ## remove build/
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
 
-.PHONY: all deps demo tests check unit train damage mount giants fuzz fuzz-smoke interop bench lint format \
+.PHONY: all deps deb demo tests check unit train damage mount giants fuzz fuzz-smoke interop bench lint format \
 	install uninstall clean help
 .DELETE_ON_ERROR:
 .SECONDARY:

@@ -13,11 +13,15 @@
 #include "fs/export/command.h"
 #include "fs/families/command.h"
 #include "fs/fsck/command.h"
+#include "fs/gateway/command.h"
 #include "fs/inspect/command.h"
 #include "fs/mount/command.h"
-#include "fs/mount/daemon.h"
-#include "fs/mount/fetcher.h"
-#include "fs/mount/fuse_session.h"
+#include "fs/daemon/daemon.h"
+#include "fs/prefetch/fetcher.h"
+#include "fs/fuse/session.h"
+#include "fs/mount/helper.h"
+#include "fs/daemon/unmounter.h"
+#include "fs/daemon/watchdog.h"
 #include "fs/pack/command.h"
 #include "fs/sample/command.h"
 #include "fs/sum/command.h"
@@ -36,26 +40,33 @@ static const struct {
 	{"export", mfs_cmd_export},
 	{"diff", mfs_cmd_diff},
 	{"families", mfs_cmd_families},
+	{"mounts", mfs_cmd_mounts},
+	{"umount", mfs_cmd_umount},
 	{"fsck", mfs_cmd_fsck},
 	{"pack", mfs_cmd_pack},
 	{"sample", mfs_cmd_sample},
+	{"serve", mfs_cmd_serve},
 	{"sum", mfs_cmd_sum},
 	{"--help", print_help},
 	{"-h", print_help},
 	{"--version", print_version},
 	{"-V", print_version},
 	{MFS_FETCHER_COMMAND, mfs_fetcher_main},
+	{MFS_WATCHDOG_COMMAND, mfs_watchdog_main},
+	{MFS_UNMOUNTER_COMMAND, mfs_unmounter_main},
 };
 
 static const char help[] =
 	"mcorefs shows Megatron-LM checkpoints and datasets as HuggingFace directories,\n"
-	"and these as Megatron checkpoints at any layout and as indexed datasets.\n"
+	"and these as Megatron checkpoints and datasets. See man mcorefs for all.\n"
 	"\n"
 	"  mcorefs SOURCE MOUNTPOINT [-o OPT,...] [-f] [-d] [-s]      mount it\n"
+	"  mcorefs mounts | mcorefs umount MOUNTPOINT    what is mounted; end a mount\n"
 	"  mcorefs inspect SOURCE [--json]         what it is, and what is missing\n"
 	"  mcorefs ls SOURCE [VIEW]                the files, without mounting\n"
 	"  mcorefs verify SOURCE [VIEW] [--deep]   nothing missing; --deep: all bytes\n"
 	"  mcorefs export SOURCE VIEW DEST         write a view out (resumable)\n"
+	"  mcorefs serve SOURCE... --listen ADDR   over HTTP, as a HuggingFace Hub\n"
 	"  mcorefs diff SOURCE SOURCE              what differs, whatever the layouts\n"
 	"  mcorefs families [-o family=FILE]       which HuggingFace models it knows\n"
 	"  mcorefs fsck PATH                       what loading its pickles would import\n"
@@ -63,15 +74,13 @@ static const char help[] =
 	"  mcorefs sample SOURCE --step N          the batch of a training step\n"
 	"  mcorefs pack PREFIX < IDS               token ids into PREFIX.bin and .idx\n"
 	"\n"
-	"SOURCE: a checkpoint root, one iter_* directory, a HuggingFace model; dataset:\n"
-	"a prefix of .idx and .bin, a directory of them, what save_to_disk has written.\n"
+	"SOURCE: a checkpoint root, an iter_* directory, a HuggingFace model, or the URL\n"
+	"(https, s3) of one; a prefix of .idx and .bin, save_to_disk; a directory of any\n"
 	"VIEW: hf, hf-fp16, raw, megatron/torch/tp2-pp4, megatron/torch_dist, ...; of\n"
 	"data/NAME/: hf, parquet, npy, jsonl, megatron, samples/train-s4096, cache/s4096\n"
-	"  -o ref=DIR, arch=FAMILY, family=FILE (see mcorefs families)\n"
-	"  -o vocab_size=N, shard_size=5GB, spec=local|te, no_optim, allow_other\n"
+	"  -o ref=DIR, adapter=DIR, arch=FAMILY, family=FILE, vocab_size=N, no_optim\n"
 	"  -o data=PATH, merge=NAME, split=99/1/0, data_path=WORDS, dataset_cache=DIR\n"
-	"  -f  stay in the foreground    -s  one thread    -d  debug messages, with -f\n"
-	"See man mcorefs for all. End: umount MOUNTPOINT, or fusermount3 -u MOUNTPOINT.\n";
+	"  -o spec=te, shard_size=5GB, allow_other  -f foreground -d debug -s one thread\n";
 
 static int print_help(int argc, char **argv)
 {
@@ -125,6 +134,9 @@ int main(int argc, char **argv)
 	mfs_guard_install();
 	if (argc < 2)
 		return mfs_usage_error("SOURCE and MOUNTPOINT are missing");
+	/* Like a mount, and unlike commands, it leaves signals to libfuse. */
+	if (!strcmp(argv[1], MFS_HELPER_COMMAND))
+		return mfs_helper_main(argc - 1, argv + 1);
 	for (size_t i = 0; i < sizeof(commands) / sizeof(*commands); i++) {
 		if (strcmp(argv[1], commands[i].name))
 			continue;

@@ -8,7 +8,7 @@
 # Lists are of Debian 12's and Ubuntu 24.04's packages: both name them alike.
 set -u
 
-build_pkgs="gcc libc6-dev pkg-config libfuse3-dev libjansson-dev libopenblas-dev liburing-dev libssl-dev libxxhash-dev libyaml-dev uthash-dev zlib1g-dev fuse3"
+build_pkgs="gcc libc6-dev pkg-config libcurl4-openssl-dev libexpat1-dev libfuse3-dev libjansson-dev libmicrohttpd-dev libopenblas-dev liburing-dev libssl-dev libxxhash-dev libyaml-dev uthash-dev zlib1g-dev fuse3"
 test_pkgs="check"
 mpi_pkgs="libopenmpi-dev openmpi-bin"
 fuzz_pkgs="clang libclang-rt-dev"
@@ -27,8 +27,11 @@ have() {
 	openmpi-bin) command -v mpirun ;;
 	libfuse3-dev) pkg-config --exists 'fuse3 >= 3.10' ;;
 	libjansson-dev) pkg-config --exists jansson ;;
+	libmicrohttpd-dev) pkg-config --exists libmicrohttpd ;;
 	libopenblas-dev) pkg-config --exists openblas ;;
 	libyaml-dev) pkg-config --exists yaml-0.1 ;;
+	libcurl4-openssl-dev) pkg-config --exists libcurl ;;
+	libexpat1-dev) pkg-config --exists expat ;;
 	liburing-dev) pkg-config --exists liburing ;;
 	libssl-dev) pkg-config --exists libcrypto ;;
 	libxxhash-dev) pkg-config --exists libxxhash ;;

@@ -44,9 +44,15 @@ done
 forbid '\b(exit|abort|printf|fprintf|perror|syslog)\(' "the library speaks or exits" "${formats[@]}" "${kernels[@]}"
 not_fuse=()
 for f in "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}"; do
-	case $f in fs/mount/fuse_*) ;; *) not_fuse+=("$f") ;; esac
+	case $f in fs/fuse/*) ;; *) not_fuse+=("$f") ;; esac
 done
-forbid '#include <fuse' "libfuse is for fs/mount/fuse_* alone" "${not_fuse[@]}"
+forbid '#include <fuse' "libfuse is for fs/fuse alone" "${not_fuse[@]}"
+
+not_mhd=()
+for f in "${formats[@]}" "${fs[@]}" "${kernels[@]}" "${trainer[@]}"; do
+	case $f in fs/http/mhd_*) ;; *) not_mhd+=("$f") ;; esac
+done
+forbid '#include <microhttpd' "libmicrohttpd is for fs/http/mhd_* alone" "${not_mhd[@]}"
 
 # Who includes whom: exactly the arrows of tests/arrows, and no circle of folders.
 arrows() {
@@ -111,7 +117,7 @@ for f in "${formats[@]}" "${fs[@]}" "${trainer[@]}"; do
 	# The opener itself; what is written, and made durable; files of the overlay, which O_PATH has found to be regular;
 	# what the kernel says of mounts and of memory.
 	case $f in
-	*.h | formats/io/regular.c | formats/io/commit.c | formats/indexed/indexed_dataset_write_open.c | fs/mount/overlay*.c | fs/export/d*.c | fs/mount/mountpoint.c | trainer/base/host_memory.c) ;;
+	*.h | formats/io/regular.c | formats/io/commit.c | formats/indexed/indexed_dataset_write_open.c | fs/overlay/*.c | fs/export/d*.c | fs/daemon/mountpoint.c | trainer/base/host_memory.c) ;;
 	*) sources+=("$f") ;;
 	esac
 done
@@ -140,6 +146,21 @@ for page in docs/formats/*.md; do
 		done
 	done < <(grep -oE '`test_[a-z0-9_]+(: [^`]+)?`' <<<"$text" | tr -d '`')
 done
+
+# A script of the tests that is no program is not run by them, without a word: either others read it, or git says that it is one.
+while read -r mode file; do
+	case $(head -c 2 "$file"),$mode in
+	'#!,100755') ;;
+	'#!'*) complain "$file is a program, and git does not say so: git add --chmod=+x $file" ;;
+	*) grep -rqE "^ *(\.|source) .*/${file##*/}\"?( |$)" tests || complain "$file has no #! line, and no script reads it" ;;
+	esac
+done < <(git ls-files -s -- 'tests/*.sh' .ci/run | awk '{ print $1, $4 }')
+mapfile -t scripts < <(git ls-files -- 'tests/*.sh' .ci/run | grep -vx tests/lint.sh)
+mapfile -t clients < <(grep -l /dev/tcp/ "${scripts[@]}")
+# Without pipefail a command that writes on when grep -q has found what it looks for does no harm.
+forbid 'pipefail' "with pipefail, 'command | grep -q' fails now and then" "${scripts[@]}"
+# The shell's printf writes line by line: who has answered the first line may be gone when the second comes.
+forbid "(^|[^v ]) *printf .*\\\\n[^'\" ].*>&[3-9\$]" "requests go to a socket in one write (send, in tests/mount/lib.sh)" "${clients[@]}"
 
 # Widths in columns: tabs reach to multiples of 8, and a character is one, however many bytes it has. Of prose, tables,
 # code and lines with a link may be wider.

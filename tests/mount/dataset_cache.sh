@@ -104,6 +104,18 @@ for dir in "$mnt" "$mnt/data" "$tales" "$tales/parquet" "$tales/npy" "$tales/jso
 	everything_else "$dir"
 done
 everything_else "$hf"
+# The control directory is not the tree's, and takes nothing either.
+control=$mnt/.mcorefs
+[ ! -w "$control" ] && [ ! -w "$control/stats" ] || fail "$control: access(2) says that it can be written"
+[ -r "$control/stats" ] || fail "$control/stats cannot be read"
+for name in x cache-1.arrow tmp1; do
+	read_only "$control: create $name" touch "$control/$name"
+done
+read_only "$control: unlink" unlink "$control/stats"
+read_only "$control: rename" mv "$control/stats" "$control/cache-1.arrow"
+read_only "$control: rename into it" mv "$hf/cache-3.arrow" "$control/cache-3.arrow"
+read_only "$control: chmod" chmod 700 "$control"
+grep -q '^mcorefs_' "$control/stats" || fail "$control/stats: nothing to read"
 read_only "a name of no cache" mv "$hf/cache-3.arrow" "$hf/other"
 read_only "another directory" mv "$hf/cache-3.arrow" "$tales/cache-3.arrow"
 

@@ -24,6 +24,12 @@ is_shown() {
 "$MCOREFS" "$ckpt" "$mnt" -o arch=LlamaForCausalLM 2>/dev/null || fail 'a family by the name of its architecture'
 unmount
 
+if is_root || command -v fusermount3 >/dev/null; then
+	"$MCOREFS" --mount-helper "$ckpt" "$mnt" -o rw 2>"$log" || fail "mount(8) of a run that has not saved: status $?"
+	grep -q 'no iteration was saved yet' "$log" || fail 'mount(8) of a run that has not saved: no warning'
+	unmount
+fi
+
 for before in nothing logs; do
 	rm -rf "$ckpt" "$log"
 	mkdir "$ckpt"

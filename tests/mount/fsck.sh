@@ -37,6 +37,12 @@ scan 'nothing there' 2 'none: No such file' "$work/none"
 # Pickles behind more of them than are looked at are not passed over in silence.
 { printf 'N.%.0s' {1..64} && printf '%b' "$evil"; } >"$work/many.pkl"
 scan 'many pickles' 2 'many.pkl: more than 64 pickles .* from byte 128 on' "$work/many.pkl"
+# Nor are pickles that lie in one another, each of which goes on to the end: a walk of all is the square of the file.
+for ((i = 0; i < 15; i++)); do
+	[ "$i" = 0 ] && printf 'PK\3\4\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0x.pkl' >"$work/nested.zip"
+	cat "$work/nested.zip" "$work/nested.zip" >"$work/twice.zip" && mv "$work/twice.zip" "$work/nested.zip"
+done
+scan 'nested pickles' 2 'nested.zip: its pickles lie in one another: what is behind byte 105 ' "$work/nested.zip"
 # What this walk does not follow, and the unpickler does, is not clean.
 { printf 'N%.0s' {1..1000001} && printf '%b' "$evil"; } >"$work/deep.pkl"
 scan 'a deep stack' 2 'deep.pkl: .*more than a million entries' "$work/deep.pkl"

@@ -46,10 +46,10 @@ expected.update((k, int(n)) for k, n in re.findall("-(tp|pp|vpp|ep)([0-9]+)", na
 assert found == expected, found
 EOF
 	mount_source "$source" >/dev/null 2>&1
-	# Down to the Megatron views; layouts stand in no order.
+	# Down to the Megatron views and vLLM's; layouts stand in no order.
 	same "$name: tree" "$("$m" ls "$source" | awk '{ print $5 }' | sort)" \
 		"$(cd "$mnt" && find . -mindepth 1 \( -type d -printf '%f/\n' -o -printf '%f\n' \) \
-			\( -path '*/megatron/torch/*' -o -name torch_dist \) -prune | sort)"
+			\( -path '*/megatron/torch/*' -o -path '*/vllm/*' -o -name torch_dist \) -prune | sort)"
 	unmount
 done
 
@@ -111,6 +111,8 @@ refused 'nothing there' 1 'holds no Megatron checkpoint.*HuggingFace model' "$m"
 mkdir "$work/adapter"
 echo '{"peft_type": "LORA"}' >"$work/adapter/adapter_config.json"
 refused 'an adapter without its model' 1 'LoRA adapter of PEFT' "$m" inspect "$work/adapter"
+refused 'an adapter without weights' 1 "adapter.*expected 'r'" "$m" export "$ckpt" hf "$work/out" -o "adapter=$work/adapter"
+refused 'an adapter that is none' 1 "holds no adapter: looked for adapter_config.json" "$m" export "$ckpt" hf "$work/out" -o "adapter=$FIXTURES/data"
 refused 'no SOURCE' 2 'expected mcorefs inspect SOURCE' "$m" inspect
 refused 'ls of a file' 1 'is not a directory' "$m" ls "$tracker"
 exit 0

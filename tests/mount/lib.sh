@@ -23,6 +23,19 @@ hf-fp32
 megatron
 raw'
 
+# views_of NAME: those of a fixture's model. GPT-2's matrices are transposed, and no reader has them as 8-bit floats; how
+# vLLM's workers hold a model is known of three families.
+views_of() {
+	{
+		echo "$model_views"
+		case $1 in
+		llama* | qwen2* | qwen3*) printf 'hf-fp8\nhf-fp8-tensor\nvllm\n' ;;
+		gpt2*) ;;
+		*) printf 'hf-fp8\nhf-fp8-tensor\n' ;;
+		esac
+	} | sort
+}
+
 skip() {
 	echo "$*"
 	exit 77
@@ -58,6 +71,12 @@ wait_until() {
 		sleep 0.05
 	done
 	fail "waited too long until $text"
+}
+
+# send TEXT: to a socket, in one write, with \r and \n for what they stand for. The shell's own printf writes line by line:
+# the other side may have answered and closed before the last one, and SIGPIPE then ends the shell.
+send() {
+	env printf "$1"
 }
 
 mounted() {

@@ -8,7 +8,11 @@ layouts_of() {
 	"$m" ls "$1" megatron/torch | awk '{ sub("/$", "", $5); print $5 }'
 }
 
-for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
+sources=("$FIXTURES"/weights/* "$FIXTURES"/resume/*)
+# Both formats, experts, and an optimizer of each format.
+[ -z "${MCOREFS_FEW_SOURCES:-}" ] ||
+	sources=("$FIXTURES"/{weights/llama-torch-tp2-pp2,weights/mixtral-torch_dist-pp2-ep2,resume/qwen2-torch-tp2-dp2-distopt,resume/llama-torch_dist-tp2-pp2})
+for source in "${sources[@]}"; do
 	name=${source##*/}
 	mount_foreground "$source"
 	views=$mnt/latest/megatron

@@ -23,7 +23,7 @@ unmount
 cat "$mnt"/latest/hf/* >/dev/null || fail "reading a mount made without standard descriptors"
 unmount
 
-for signal in TERM INT HUP; do
+for signal in TERM INT; do
 	for threads in "" -s; do
 		# A background job of a script has SIGINT ignored, which a program is to respect.
 		# shellcheck disable=SC2086

@@ -100,11 +100,11 @@ ended "$daemon" && fail 'the daemon has ended'
 # Whole again: what is read now is right, or an error of a save that was opened before.
 for number in "${numbers[@]}"; do save 0000040 "$number"; done
 sleep 1
+wait_until 'something was read' test -s "$work/right.1"
 touch "$work/stop"
 wait "${readers[@]}"
 [ ! -s "$work/wrong" ] || fail "read whole and wrong: $(sort "$work/wrong" | uniq -c)"
 echo "$(cat "$work"/right.* | wc -l) files read, $(cat "$work"/failed.* 2>/dev/null | wc -l) errors"
-[ -s "$work/right.1" ] || fail 'nothing could be read'
 unmount
 
 mount_foreground "$ckpt"

@@ -22,7 +22,7 @@ for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
 	latest=$(printf 'iter_%07d' "$(<"$source/latest_checkpointed_iteration.txt")")
 	same "$name: latest" "$(readlink "$mnt/latest")" "$latest"
 	same "$name: iterations" "$(cd "$mnt" && echo iter_*)" "$(cd "$source" && echo iter_*)"
-	same "$name: in an iteration" "$(ls "$mnt/latest/")" "$model_views"
+	same "$name: in an iteration" "$(ls "$mnt/latest/")" "$(views_of "$name")"
 	same "$name: in megatron" "$(ls "$mnt/latest/megatron")" "$(printf 'torch\ntorch_dist')"
 	for file in config.json generation_config.json; do
 		[ -f "$mnt/latest/hf/$file" ] || fail "$name: no $file"
@@ -32,7 +32,7 @@ for source in "$FIXTURES"/weights/* "$FIXTURES"/resume/*; do
 
 	same "$name: names found by lookup" "$(cd "$mnt/latest/hf" && stat -c %n -- *)" "$(ls "$mnt/latest/hf")"
 	same "$name: links of the root" "$(stat -c %h "$mnt")" "$((2 + $(find "$mnt"/* -maxdepth 0 -type d | wc -l)))"
-	same "$name: links of an iteration" "$(stat -L -c %h "$mnt/latest")" "$((2 + $(wc -l <<<"$model_views")))"
+	same "$name: links of an iteration" "$(stat -L -c %h "$mnt/latest")" "$((2 + $(views_of "$name" | wc -l)))"
 	same "$name: links of megatron" "$(stat -c %h "$mnt/latest/megatron")" 4
 	same "$name: inode numbers" "$(find "$mnt" -printf '%i\n' | sort | uniq -d)" ""
 	same "$name: types" "$(find "$mnt" -type f ! -perm 444)" ""

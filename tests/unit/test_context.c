@@ -70,9 +70,9 @@ static void add_experts(struct mfs_train_config *c, uint64_t *random)
 	c->model.moe_router_topk = 2;
 	c->model.moe_ffn_hidden_size = 24;
 	c->model.moe_layers = every;
-	c->model.moe_aux_loss_coeff = 0.1;
 	c->moe_z_loss_coeff = 0.01;
-	c->moe_router_load_balancing_type = one_of(random, 0, 1, 1) ? "seq_aux_loss" : "aux_loss";
+	c->moe_aux_loss_coeffs[one_of(random, MFS_AUX_LOSS, MFS_SEQ_AUX_LOSS, MFS_AUX_LOSSES - 1)] =
+		0.1;
 }
 
 /* The kinds that one, or each of three layers, has. */

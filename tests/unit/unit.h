@@ -53,6 +53,9 @@ static inline TCase *unit_case(Suite *s, const char *name, const TTest *test)
 		unit_sentence((err)->msg, part);                                                   \
 	} while (0)
 
+/* Says that a test, or a part of one, cannot run here, as "PROGRAM: why"; the test returns then. */
+void unit_skip(const char *why);
+
 void unit_sentence(const char *msg, const char *part);
 
 /* Path below tests/fixtures, in a static buffer that the next four calls leave alone. */
