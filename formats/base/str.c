@@ -14,6 +14,14 @@ int mfs_str_order(const void *a, const void *b)
 	return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
+int mfs_str_digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = (char)(c | 0x20);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
 void mfs_str_hex(const void *bytes, size_t len, char *ret)
 {
 	static const char digits[] = "0123456789abcdef";

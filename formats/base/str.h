@@ -17,6 +17,9 @@ bool mfs_str_ends(const char *text, const char *end);
 /* For qsort() of an array of texts. */
 int mfs_str_order(const void *a, const void *b);
 
+/* The value of a hexadecimal digit of either case; -1: it is none. */
+int mfs_str_digit(char c);
+
 /* Two hexadecimal digits a byte, and a NUL: ret has room for 2 len + 1. */
 void mfs_str_hex(const void *bytes, size_t len, char *ret);
 

@@ -6,6 +6,8 @@
 #include <strings.h>
 #include <time.h>
 
+#include "formats/net/uri.h"
+
 #define ALGORITHM "AWS4-HMAC-SHA256"
 
 bool mfs_sigv4_is(const char *authorization)
@@ -120,11 +122,137 @@ void mfs_sigv4_claim_release(struct mfs_sigv4_claim *c)
 	*c = (struct mfs_sigv4_claim){0};
 }
 
+/* ---- the query of a presigned URL ---- */
+
+enum { ALGORITHM_PART, CREDENTIAL, DATE, EXPIRES, SIGNED_HEADERS, SIGNATURE, PARTS };
+
+static const char *const part_names[PARTS] = {
+	[ALGORITHM_PART] = "X-Amz-Algorithm",
+	[CREDENTIAL] = "X-Amz-Credential",
+	[DATE] = "X-Amz-Date",
+	[EXPIRES] = "X-Amz-Expires",
+	[SIGNED_HEADERS] = "X-Amz-SignedHeaders",
+	[SIGNATURE] = "X-Amz-Signature",
+};
+
+/* Which part a pair of the query is; PARTS: none. Names are written as they are: nothing in them
+ * needs a percent code. */
+static int which_part(const char *pair)
+{
+	const size_t len = strcspn(pair, "=&");
+	int i = 0;
+
+	while (i < PARTS && (strlen(part_names[i]) != len || memcmp(part_names[i], pair, len) != 0))
+		i++;
+	return i;
+}
+
+static const char *next_pair(const char *pair)
+{
+	pair += strcspn(pair, "&");
+	return *pair ? pair + 1 : NULL;
+}
+
+bool mfs_sigv4_is_presigned(const char *query)
+{
+	for (const char *p = query; p; p = next_pair(p)) {
+		const int part = which_part(p);
+
+		if (part == ALGORITHM_PART || part == SIGNATURE)
+			return true;
+	}
+	return false;
+}
+
+/* Decodes the parts into one piece of memory, which *at walks through. */
+static int take_parts(const char *query, char *at, char *values[PARTS])
+{
+	for (const char *p = query; p; p = next_pair(p)) {
+		const int part = which_part(p);
+		const size_t name = strcspn(p, "=&"), value = name + (p[name] == '=');
+		const size_t len = strcspn(p + value, "&");
+
+		if (part == PARTS)
+			continue;
+		if (values[part])
+			return -EINVAL;
+		values[part] = at;
+		memcpy(at, p + value, len);
+		at[len] = '\0';
+		if (mfs_uri_decode_text(at, false))
+			return -EINVAL;
+		at += len + 1;
+	}
+	for (int i = 0; i < PARTS; i++)
+		if (!values[i])
+			return -EINVAL;
+	return 0;
+}
+
+static bool read_expires(const char *text, unsigned *ret)
+{
+	const size_t len = strspn(text, "0123456789");
+
+	if (!len || len > 6 || text[len])
+		return false;
+	*ret = (unsigned)atoi(text);
+	return *ret >= 1 && *ret <= MFS_SIGV4_EXPIRES;
+}
+
+static int cut_query(struct mfs_sigv4_claim *c, const char *query, struct mfs_error *err)
+{
+	char *values[PARTS] = {0};
+
+	if (take_parts(query, c->memory, values))
+		return mfs_fail(err, -EINVAL,
+				"a presigned address has each once: X-Amz-Algorithm, "
+				"X-Amz-Credential, X-Amz-Date, X-Amz-Expires, "
+				"X-Amz-SignedHeaders and X-Amz-Signature");
+	if (strcmp(values[ALGORITHM_PART], ALGORITHM) != 0)
+		return mfs_fail(err, -EINVAL, "X-Amz-Algorithm is not " ALGORITHM);
+	if (!read_expires(values[EXPIRES], &c->expires))
+		return mfs_fail(err, -EINVAL,
+				"X-Amz-Expires: expected seconds, from 1 to %d (seven days)",
+				MFS_SIGV4_EXPIRES);
+	if (!cut_credential(c, values[CREDENTIAL]))
+		return mfs_fail(err, -EINVAL,
+				"X-Amz-Credential: expected KEY/DAY/REGION/SERVICE/aws4_request");
+	if (!cut_headers(c, values[SIGNED_HEADERS]))
+		return mfs_fail(err, -EINVAL,
+				"X-Amz-SignedHeaders: expected sorted names with 'host'");
+	if (!is_signature(values[SIGNATURE]))
+		return mfs_fail(err, -EINVAL, "X-Amz-Signature: expected 64 hexadecimal digits");
+	c->time = values[DATE];
+	c->signature = values[SIGNATURE];
+	c->presigned = true;
+	return 0;
+}
+
+int mfs_sigv4_claim_parse_query(const char *query, struct mfs_sigv4_claim *ret,
+				struct mfs_error *err)
+{
+	const size_t len = strlen(query);
+	int rc;
+
+	*ret = (struct mfs_sigv4_claim){0};
+	if (len > MFS_SIGV4_BYTES)
+		return mfs_fail(err, -EINVAL, "the query has more than %d bytes", MFS_SIGV4_BYTES);
+	ret->memory = malloc(len + PARTS);
+	if (!ret->memory)
+		return mfs_fail_nomem(err);
+	rc = cut_query(ret, query, err);
+	if (rc)
+		mfs_sigv4_claim_release(ret);
+	return rc;
+}
+
 /* ---- the signature ---- */
 
+/* What the request's time says; a presigned one holds for a time of its own behind it. */
 static int check_time(const struct mfs_sigv4_claim *c, const char *text, int64_t now,
 		      struct mfs_error *err)
 {
+	const int64_t late = c->presigned ? (int64_t)c->expires : MFS_SIGV4_SKEW;
 	struct tm tm = {0};
 	const char *end = text ? strptime(text, "%Y%m%dT%H%M%SZ", &tm) : NULL;
 	int64_t then;
@@ -134,17 +262,22 @@ static int check_time(const struct mfs_sigv4_claim *c, const char *text, int64_t
 	if (strncmp(text, c->day, 8))
 		return mfs_fail(err, -EINVAL, "the day of Credential is not that of x-amz-date");
 	then = timegm(&tm);
-	if (then > now + MFS_SIGV4_SKEW || then < now - MFS_SIGV4_SKEW)
+	if (c->presigned && then < now - late)
+		return mfs_fail(err, -EKEYEXPIRED, "the address has expired: it held for %u s",
+				c->expires);
+	if (then > now + MFS_SIGV4_SKEW || then < now - late)
 		return mfs_fail(err, -ETIME, "%s is more than %d s from the time here", text,
 				MFS_SIGV4_SKEW);
 	return 0;
 }
 
+/* The query of a presigned request, X-Amz-Signature left out, is signed with the rest. */
 static int compute(const struct mfs_sigv4_claim *c, const struct mfs_sigv4_arrived *r,
-		   const char *secret, const char *path, const char *query,
+		   const char *secret, const char *path, const char *query, const char *time,
 		   char ret[MFS_SIGV4_SIGNATURE], struct mfs_error *err)
 {
-	const char *payload = r->header(r->arg, "x-amz-content-sha256");
+	const char *payload =
+		c->presigned ? MFS_SIGV4_UNSIGNED : r->header(r->arg, "x-amz-content-sha256");
 	const struct mfs_sigv4_key key = {c->access, secret, c->region, c->service};
 	struct mfs_sigv4_header headers[MFS_SIGV4_HEADERS];
 	const struct mfs_sigv4_request request = {
@@ -154,7 +287,8 @@ static int compute(const struct mfs_sigv4_claim *c, const struct mfs_sigv4_arriv
 		.headers = headers,
 		.header_count = c->header_count,
 		.payload = payload ? payload : MFS_SIGV4_EMPTY,
-		.time = r->header(r->arg, "x-amz-date"),
+		.time = time,
+		.presigned = c->presigned,
 	};
 
 	for (size_t i = 0; i < c->header_count; i++) {
@@ -171,7 +305,8 @@ int mfs_sigv4_verify(const struct mfs_sigv4_claim *c, const struct mfs_sigv4_arr
 		     const char *secret, int64_t now, struct mfs_error *err)
 {
 	char expected[MFS_SIGV4_SIGNATURE], *path, *query;
-	int rc = check_time(c, r->header(r->arg, "x-amz-date"), now, err);
+	const char *time = c->presigned ? c->time : r->header(r->arg, "x-amz-date");
+	int rc = check_time(c, time, now, err);
 
 	if (rc)
 		return rc;
@@ -181,7 +316,7 @@ int mfs_sigv4_verify(const struct mfs_sigv4_claim *c, const struct mfs_sigv4_arr
 	query = strchr(path, '?');
 	if (query)
 		*query++ = '\0';
-	rc = compute(c, r, secret, path, query, expected, err);
+	rc = compute(c, r, secret, path, query, time, expected, err);
 	free(path);
 	if (!rc && !mfs_sigv4_same(c->signature, expected))
 		rc = mfs_fail(err, -EKEYREJECTED, "the signature is not the one of this request");

@@ -1,8 +1,9 @@
 #include "formats/net/uri.h"
 
-#include <ctype.h>
 #include <errno.h>
 #include <string.h>
+
+#include "formats/base/str.h"
 
 static bool is_unreserved(unsigned char c)
 {
@@ -25,30 +26,49 @@ void mfs_uri_encode(struct mfs_buf *b, const char *bytes, size_t len, bool keep_
 	}
 }
 
-static int digit(char c)
+/* The byte that begins at text[*i], which moves behind it; at most 0: there is none. */
+static int next_byte(const char *text, size_t len, size_t *i, bool plus_is_space)
 {
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c = (char)(c | 0x20);
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+	const char c = text[(*i)++];
+	int high, low;
+
+	if (c == '+' && plus_is_space)
+		return ' ';
+	if (c != '%')
+		return (unsigned char)c;
+	if (len - *i < 2)
+		return -1;
+	high = mfs_str_digit(text[*i]);
+	low = mfs_str_digit(text[*i + 1]);
+	*i += 2;
+	return high < 0 || low < 0 ? -1 : high << 4 | low;
 }
 
 int mfs_uri_decode(struct mfs_buf *b, const char *text, size_t len, bool plus_is_space)
 {
-	for (size_t i = 0; i < len; i++) {
-		char c = text[i];
+	for (size_t i = 0; i < len;) {
+		const int byte = next_byte(text, len, &i, plus_is_space);
+		const char c = (char)byte;
 
-		if (c == '%') {
-			if (len - i < 3 || digit(text[i + 1]) < 0 || digit(text[i + 2]) < 0)
-				return -EINVAL;
-			c = (char)(digit(text[i + 1]) << 4 | digit(text[i + 2]));
-			i += 2;
-		} else if (c == '+' && plus_is_space) {
-			c = ' ';
-		}
-		if (!c)
+		if (byte <= 0)
 			return -EINVAL;
 		mfs_buf_add(b, &c, 1);
 	}
 	return b->failed ? -ENOMEM : 0;
+}
+
+int mfs_uri_decode_text(char *text, bool plus_is_space)
+{
+	const size_t len = strlen(text);
+	char *to = text;
+
+	for (size_t i = 0; i < len;) {
+		const int byte = next_byte(text, len, &i, plus_is_space);
+
+		if (byte <= 0)
+			return -EINVAL;
+		*to++ = (char)byte;
+	}
+	*to = '\0';
+	return 0;
 }

@@ -98,6 +98,7 @@ static int take_limits(const struct reader *r, const struct mfs_yaml_node *n, st
 		{&c->limits.header_bytes, "header_bytes"},
 		{&c->open, "open"},
 		{&c->grace_seconds, "grace_seconds"},
+		{&c->url_seconds, "url_seconds"},
 	};
 	const size_t count = sizeof(limits) / sizeof(*limits);
 	int rc = 0;
@@ -166,6 +167,7 @@ static int take_key(const struct reader *r, const struct mfs_yaml_node *key, str
 		{&c->listen, "listen"},		  {&c->listen_s3, "listen_s3"},
 		{&c->tokens, "tokens"},		  {&c->access_log, "access_log"},
 		{&c->certificate, "certificate"}, {&c->key, "key"},
+		{&c->data_node, "data_node"},	  {&c->url_secret, "url_secret"},
 	};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
@@ -177,7 +179,7 @@ static int take_key(const struct reader *r, const struct mfs_yaml_node *key, str
 		return take_repositories(r, key->next, err);
 	return mfs_fail(err, -EINVAL,
 			"%s:%u: '%.100s' is none of listen, listen_s3, tokens, access_log, "
-			"certificate, key, limits, repositories",
+			"certificate, key, data_node, url_secret, limits, repositories",
 			r->name, key->line, key->text);
 }
 
@@ -195,6 +197,37 @@ int mfs_serve_config_parse(struct mfs_serve_config *c, const char *name, const c
 	for (const struct mfs_yaml_node *k = root->first; k && !rc; k = k->next->next)
 		rc = take_key(&r, k, err);
 	return rc;
+}
+
+/* "https://HOST:PORT", or with a path behind which a proxy has the node. What is appended is a path
+ * and a query. */
+static bool is_node(const char *url)
+{
+	const char *host = strstr(url, "://");
+	const bool scheme = !strncmp(url, "http://", 7) || !strncmp(url, "https://", 8);
+
+	if (!scheme || !host[3] || strchr("/:", host[3]) || strpbrk(host + 3, "?#@\\\"<>"))
+		return false;
+	for (const char *c = url; *c; c++)
+		if (*c <= ' ' || *c > '~')
+			return false;
+	return true;
+}
+
+int mfs_serve_config_check(const struct mfs_serve_config *c, struct mfs_error *err)
+{
+	if (!c->first)
+		return mfs_fail(err, -EINVAL, "there is no SOURCE");
+	if (c->data_node && !is_node(c->data_node))
+		return mfs_fail(err, -EINVAL,
+				"data_node '%.200s': expected http:// or https://, HOST and PORT",
+				c->data_node);
+	if (c->data_node && !c->url_secret)
+		return mfs_fail(
+			err, -EINVAL,
+			"data_node '%.200s' needs url_secret: a file that the node has, too",
+			c->data_node);
+	return 0;
 }
 
 int mfs_serve_config_read(struct mfs_serve_config *c, const char *path, struct mfs_error *err)

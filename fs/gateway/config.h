@@ -7,8 +7,10 @@
  *   access_log: /var/log/mcorefs/access.log
  *   certificate: /etc/mcorefs/cert.pem
  *   key: /etc/mcorefs/key.pem
+ *   data_node: https://node7:8443
+ *   url_secret: /etc/mcorefs/url-secret
  *   limits: {connections: 2048, per_address: 1024, idle_seconds: 75, stall_seconds: 60,
- *            header_bytes: 16384, open: 32, grace_seconds: 10}
+ *            header_bytes: 16384, open: 32, grace_seconds: 10, url_seconds: 3600}
  *   repositories:
  *     lab/llama: /ckpts/llama
  *     lab/mixtral: {source: /ckpts/mixtral, options: "vocab_size=32000,ref=/hf/mixtral"}
@@ -37,8 +39,9 @@ struct mfs_serve_source {
 struct mfs_serve_config {
 	struct mfs_arena arena;
 	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
+	const char *data_node, *url_secret;
 	struct mfs_http_limits limits;
-	unsigned open, grace_seconds;
+	unsigned open, grace_seconds, url_seconds;
 	struct mfs_serve_source *first, **end; /* in their order */
 };
 
@@ -51,6 +54,8 @@ bool mfs_serve_config_is(const char *argument);
 int mfs_serve_config_read(struct mfs_serve_config *c, const char *path, struct mfs_error *err);
 int mfs_serve_config_parse(struct mfs_serve_config *c, const char *name, const char *text,
 			   size_t len, struct mfs_error *err);
+/* What holds of all that was said together, when nothing more is added. -EINVAL. */
+int mfs_serve_config_check(const struct mfs_serve_config *c, struct mfs_error *err);
 /* Adds a SOURCE; options: a list as of -o, or NULL. */
 int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const char *source,
 			 const char *options, struct mfs_error *err);

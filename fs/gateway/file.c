@@ -174,6 +174,41 @@ static void send_part(struct mfs_call *c, struct mfs_revision *r, uint32_t file,
 	a->length = w->len;
 }
 
+static void refuse_match(struct mfs_reply *a, const char *etag)
+{
+	mfs_reply_error(a, 412, "the file is another one: its ETag is \"%s\"", etag);
+}
+
+/* 304 and 412 are known without the file's bytes. */
+void mfs_reply_elsewhere(struct mfs_call *c, struct mfs_revision *r, uint32_t file, char *url)
+{
+	const struct mfs_conditions conditions = {
+		.match = mfs_request_header(c->request, "If-Match"),
+		.none_match = mfs_request_header(c->request, "If-None-Match"),
+	};
+	const uint64_t size = mfs_vfile_size(r->view->files[file].data);
+	struct mfs_reply *a = c->reply;
+	char etag[MFS_COMMIT_SIZE];
+	struct mfs_wanted w;
+
+	mfs_revision_etag(r, r->view->files[file].name, etag);
+	w = mfs_conditions_judge(&conditions, etag, size);
+	if (w.status == 412) {
+		refuse_match(a, etag);
+	} else if (w.status == 304) {
+		a->status = 304;
+	} else {
+		a->status = 302;
+		mfs_reply_header(a, "Location", "%s", url ? url : "");
+		mfs_reply_header(a, "X-Linked-Size", "%llu", (unsigned long long)size);
+		mfs_reply_header(a, "X-Linked-ETag", "\"%s\"", etag);
+	}
+	a->failed |= !url;
+	add_headers(a, r, etag);
+	free(url);
+	mfs_revision_drop(r);
+}
+
 void mfs_reply_file(struct mfs_call *c, struct mfs_revision *r, uint32_t file)
 {
 	const struct mfs_request *q = c->request;
@@ -196,7 +231,7 @@ void mfs_reply_file(struct mfs_call *c, struct mfs_revision *r, uint32_t file)
 		send_part(c, r, file, &w, etag);
 		return;
 	case 412:
-		mfs_reply_error(c->reply, 412, "the file is another one: its ETag is \"%s\"", etag);
+		refuse_match(c->reply, etag);
 		break;
 	case 416:
 		mfs_reply_error(c->reply, 416, "the file has %llu bytes", (unsigned long long)size);

@@ -55,7 +55,8 @@ struct mfs_gateway mfs_gateway_now(struct mfs_gateway *g)
 	return now;
 }
 
-void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens)
+void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens,
+			 const struct mfs_redirects *redirects)
 {
 	struct mfs_repos *before;
 
@@ -63,6 +64,7 @@ void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct 
 	before = g->repos;
 	g->repos = repos;
 	g->tokens = tokens;
+	g->redirects = *redirects;
 	unlock(g);
 	mfs_repos_free(before);
 }
@@ -190,6 +192,27 @@ static void add_time(struct mfs_buf *b)
 	mfs_buf_printf(b, "%s.%03ldZ", text, now.tv_nsec / 1000000);
 }
 
+/* A target without the values that give rights: whoever reads the log must not have them. */
+static void add_target(struct mfs_buf *b, const char *target)
+{
+	const char *query = strchr(target, '?');
+	struct mfs_buf text = {0};
+
+	mfs_buf_add(&text, target, query ? (size_t)(query - target) : strlen(target));
+	for (const char *p = query; p && *p;) {
+		const size_t len = 1 + strcspn(p + 1, "&"), name = strcspn(p, "=");
+
+		if (name < len && mfs_url_is_secret(p + 1, name - 1))
+			mfs_buf_printf(&text, "%.*s=*", (int)name, p);
+		else
+			mfs_buf_add(&text, p, len);
+		p += len;
+	}
+	mfs_buf_add(&text, "", 1);
+	add_quoted(b, text.failed ? NULL : text.data);
+	mfs_buf_release(&text);
+}
+
 /* time client who "method target" status bytes seconds route "range" "agent" "why". One write:
  * lines of several threads do not mix. The header with the token is not among these. */
 static void log_access(int fd, const struct mfs_request *q, const struct mfs_reply *a,
@@ -202,7 +225,7 @@ static void log_access(int fd, const struct mfs_request *q, const struct mfs_rep
 	mfs_buf_printf(&b, " %s %s ", q->client, *a->who ? a->who : "-");
 	add_quoted(&b, q->method_name);
 	mfs_buf_adds(&b, " ");
-	add_quoted(&b, q->target);
+	add_target(&b, q->target);
 	mfs_buf_printf(&b, " %u %llu%s %.3f %s ", a->status, (unsigned long long)sent,
 		       whole ? "" : "(cut)", (double)(mfs_now_ns() - q->began_ns) / 1e9,
 		       a->route ? a->route : "-");

@@ -10,20 +10,30 @@
 #include <stdint.h>
 
 #include "fs/gateway/repos.h"
+#include "fs/gateway/secrets.h"
 #include "fs/gateway/tokens.h"
 #include "fs/http/message.h"
 
 struct mfs_http;
 struct mfs_stats;
 
+/* Who sends files: this gateway, or a data node, to which clients are sent with a signed address
+ * (hub_signed.c). */
+struct mfs_redirects {
+	const char *node;	     /* "https://HOST:PORT"; NULL: this gateway */
+	struct mfs_secrets *secrets; /* NULL: signed addresses are not known here */
+	unsigned seconds;	     /* that an address holds */
+};
+
 struct mfs_gateway {
-	pthread_mutex_t *lock; /* of repos and tokens; NULL: nobody replaces these */
+	pthread_mutex_t *lock; /* of repos, tokens, redirects; NULL: nobody replaces these */
 	struct mfs_repos *repos;
-	struct mfs_tokens *tokens; /* they live as long as repos */
-	struct mfs_http *http;	   /* for the status; NULL: not started */
-	int access_log;		   /* a descriptor; -1: none */
-	int64_t began_ns;	   /* monotonic */
-	struct mfs_stats *stats;   /* fs/gateway/metrics.h */
+	struct mfs_tokens *tokens;	/* they live as long as repos */
+	struct mfs_redirects redirects; /* the same */
+	struct mfs_http *http;		/* for the status; NULL: not started */
+	int access_log;			/* a descriptor; -1: none */
+	int64_t began_ns;		/* monotonic */
+	struct mfs_stats *stats;	/* fs/gateway/metrics.h */
 };
 
 /* One request, for a protocol. */
@@ -55,8 +65,9 @@ void mfs_gateway_done(void *arg, const struct mfs_request *q, const struct mfs_r
 /* What is served now, and to whom: a copy with a share of its repositories, for one request.
  * Another configuration may be in force when it ends. mfs_repos_free() gives the share back. */
 struct mfs_gateway mfs_gateway_now(struct mfs_gateway *g);
-/* Replaces both. Requests that are being answered go on with those that they have. */
-void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens);
+/* Replaces all three. Requests that are being answered go on with those that they have. */
+void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens,
+			 const struct mfs_redirects *redirects);
 
 /* ---- for protocols ---- */
 
@@ -69,6 +80,9 @@ bool mfs_call_allows(const struct mfs_call *c, enum mfs_repo_kind kind, const ch
  * revision over. file: its number in the view.
  */
 void mfs_reply_file(struct mfs_call *c, struct mfs_revision *r, uint32_t file);
+/* The same for one who is to ask elsewhere: 302 with that address, 304 or 412. url: the address; it
+ * is taken over, and NULL if there was no memory for it. */
+void mfs_reply_elsewhere(struct mfs_call *c, struct mfs_revision *r, uint32_t file, char *url);
 /* The number of a file in a view; -1: there is none. */
 int64_t mfs_view_find(const struct mfs_view *view, const char *name);
 /* 503 for what may pass, with Retry-After; else 500. Paths are logged; the client gets their last

@@ -128,19 +128,13 @@ static void refuse_repo(struct mfs_call *c, const char *name)
 	mfs_hub_error(c->reply, c->grant->known ? 404 : 401, "RepoNotFound", text);
 }
 
-bool mfs_hub_hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
-		  const char *revision, struct mfs_revision *ret)
+static bool hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
+		 const char *revision, struct mfs_revision *ret)
 {
 	enum mfs_absent what;
 	struct mfs_error err;
-	int rc;
+	int rc = mfs_repos_hold(c->gateway->repos, kind, name, revision, ret, &what, &err);
 
-	if (!mfs_call_allows(c, kind, name)) {
-		refuse_repo(c, name);
-		return false;
-	}
-	rc = mfs_repos_hold(c->gateway->repos, kind, name, revision ? revision : "main", ret, &what,
-			    &err);
 	if (!rc)
 		return true;
 	if (rc != -ENOENT || what == MFS_ABSENT_NOTHING) {
@@ -153,7 +147,25 @@ bool mfs_hub_hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 	return false;
 }
 
+bool mfs_hub_hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
+		  const char *revision, struct mfs_revision *ret)
+{
+	if (mfs_call_allows(c, kind, name))
+		return hold(c, kind, name, revision ? revision : "main", ret);
+	refuse_repo(c, name);
+	return false;
+}
+
 /* ---- verbs ---- */
+
+/* Holds the revision of a file. A signed address stands for a token. */
+static bool hold_for_file(struct mfs_call *c, const struct route *r, struct mfs_revision *ret)
+{
+	if (!mfs_hub_is_signed(c))
+		return mfs_hub_hold(c, r->kind, r->name, r->revision, ret);
+	return mfs_hub_check_signed(c, r->kind, r->name, r->revision, r->rest) &&
+	       hold(c, r->kind, r->name, r->revision, ret);
+}
 
 static void resolve(struct mfs_call *c, const struct route *r)
 {
@@ -161,9 +173,14 @@ static void resolve(struct mfs_call *c, const struct route *r)
 	char text[512];
 	int64_t file;
 
-	if (!mfs_hub_hold(c, r->kind, r->name, r->revision, &revision))
+	if (!hold_for_file(c, r, &revision))
 		return;
 	file = mfs_view_find(revision.view, r->rest);
+	if (file >= 0 && c->gateway->redirects.node && !mfs_hub_is_signed(c)) {
+		mfs_reply_elsewhere(c, &revision, (uint32_t)file,
+				    mfs_hub_signed(c, r->kind, r->name, revision.commit, r->rest));
+		return;
+	}
 	if (file >= 0) {
 		mfs_reply_file(c, &revision, (uint32_t)file);
 		return;

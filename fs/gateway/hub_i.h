@@ -16,7 +16,16 @@ void mfs_hub_put(struct mfs_reply *a, json_t *o, const char *key, json_t *value)
 void mfs_hub_append(struct mfs_reply *a, json_t *list, json_t *value);
 void mfs_hub_error(struct mfs_reply *a, unsigned status, const char *code, const char *sentence);
 
-/* Holds a revision; revision NULL: main. False: the call is answered. */
+/* Whether a request has a signed address (hub_signed.c). */
+bool mfs_hub_is_signed(const struct mfs_call *c);
+/* Whether it is signed for that file of a commit, and holds. Else the call is answered. */
+bool mfs_hub_check_signed(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
+			  const char *commit, const char *file);
+/* The signed address of a file at the data node. The caller frees it. NULL: no memory. */
+char *mfs_hub_signed(const struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
+		     const char *commit, const char *file);
+
+/* Holds a revision that the client may read; revision NULL: main. False: the call is answered. */
 bool mfs_hub_hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 		  const char *revision, struct mfs_revision *ret);
 

@@ -17,6 +17,7 @@
 	X(route, "200", help)                                                                      \
 	X(route, "206", NULL)                                                                      \
 	X(route, "301", NULL)                                                                      \
+	X(route, "302", NULL)                                                                      \
 	X(route, "304", NULL)                                                                      \
 	X(route, "400", NULL)                                                                      \
 	X(route, "401", NULL)                                                                      \

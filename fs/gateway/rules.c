@@ -9,6 +9,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/grow.h"
+#include "formats/base/str.h"
 #include "fs/gateway/tokens.h"
 
 #define SHA256 32
@@ -28,19 +29,12 @@ struct mfs_rules {
 	uint32_t count;
 };
 
-static int digit(char c)
-{
-	const char *digits = "0123456789abcdef", *at = c ? strchr(digits, c | 0x20) : NULL;
-
-	return at ? (int)(at - digits) : -1;
-}
-
 static bool read_hex(const char *hex, uint8_t sum[SHA256])
 {
 	if (strlen(hex) != (size_t)2 * SHA256)
 		return false;
 	for (int i = 0; i < SHA256; i++) {
-		const int high = digit(hex[2 * i]), low = digit(hex[2 * i + 1]);
+		const int high = mfs_str_digit(hex[2 * i]), low = mfs_str_digit(hex[2 * i + 1]);
 
 		if (high < 0 || low < 0)
 			return false;

@@ -142,6 +142,19 @@ static void answer_bucket(struct mfs_call *c, const struct mfs_s3_names *names)
 
 /* ---- objects ---- */
 
+/* What signs an address, and says nothing of the object. */
+static bool is_signing(const char *name)
+{
+	static const char *const names[] = {"X-Amz-Algorithm", "X-Amz-Credential",
+					    "X-Amz-Date",      "X-Amz-Expires",
+					    "X-Amz-Signature", "X-Amz-SignedHeaders"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+		if (!strcmp(name, names[i]))
+			return true;
+	return false;
+}
+
 /* Queries that change what an object is are not known here, and must not be passed over. */
 static bool takes_query(struct mfs_call *c)
 {
@@ -150,7 +163,7 @@ static bool takes_query(struct mfs_call *c)
 	for (unsigned i = 0; i < url->query_count; i++) {
 		const char *name = url->query[i].name, *value = url->query[i].value;
 
-		if (strcmp(name, "x-id") != 0 &&
+		if (strcmp(name, "x-id") != 0 && !is_signing(name) &&
 		    (strcmp(name, "partNumber") != 0 || strcmp(value, "1") != 0)) {
 			mfs_s3_error(c, 501, "NotImplemented",
 				     "of an object there is GetObject and HeadObject");

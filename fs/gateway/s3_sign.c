@@ -22,6 +22,7 @@ static void refuse(struct mfs_call *c, int rc, const struct mfs_error *err)
 		mfs_s3_error(c, 403, "SignatureDoesNotMatch", err->msg);
 		break;
 	case -EINVAL:
+	case -EKEYEXPIRED:
 		mfs_s3_error(c, 403, "AccessDenied", err->msg);
 		break;
 	default:
@@ -63,31 +64,55 @@ static bool try_rules(struct mfs_call *c, const struct mfs_sigv4_claim *claim,
 	return false;
 }
 
+/* Reads what the client says of itself. */
+static bool parse(struct mfs_call *c, const char *authorization, const char *query,
+		  struct mfs_sigv4_claim *ret)
+{
+	const char *code =
+		query ? "AuthorizationQueryParametersError" : "AuthorizationHeaderMalformed";
+	struct mfs_error err;
+	int rc = query ? mfs_sigv4_claim_parse_query(query, ret, &err)
+		       : mfs_sigv4_claim_parse(authorization, ret, &err);
+
+	if (rc == -EINVAL) {
+		mfs_s3_error(c, 400, code, err.msg);
+	} else if (rc) {
+		mfs_s3_error(c, 503, "ServiceUnavailable", err.msg);
+	} else if (strcmp(ret->service, "s3") != 0) {
+		mfs_sigv4_claim_release(ret);
+		mfs_s3_error(c, 400, code, "Credential is of another service than s3");
+	} else {
+		return true;
+	}
+	return false;
+}
+
 bool mfs_s3_identify(struct mfs_call *c, struct mfs_grant *grant)
 {
 	const char *authorization = mfs_request_header(c->request, "Authorization");
+	const char *query = strchr(c->request->target, '?');
+	const bool presigned = query && mfs_sigv4_is_presigned(query + 1);
 	struct mfs_sigv4_claim claim;
-	struct mfs_error err;
 	bool known;
-	int rc;
 
-	if (!grant->rules || !authorization) /* no secrets here, or one who does not sign */
+	if (!grant->rules) /* no secrets here */
 		return true;
-	grant->sent = true;
-	rc = mfs_sigv4_claim_parse(authorization, &claim, &err);
-	if (rc) {
-		mfs_s3_error(c, rc == -EINVAL ? 400 : 503,
-			     rc == -EINVAL ? "AuthorizationHeaderMalformed" : "ServiceUnavailable",
-			     err.msg);
+	if (mfs_url_query(&c->request->url, "AWSAccessKeyId")) {
+		mfs_s3_error(c, 400, "InvalidRequest",
+			     "the address is signed by version 2: version 4 is needed (s3v4)");
 		return false;
 	}
-	if (strcmp(claim.service, "s3") != 0) {
-		mfs_s3_error(c, 400, "AuthorizationHeaderMalformed",
-			     "Credential is of another service than s3");
-		known = false;
-	} else {
-		known = try_rules(c, &claim, grant);
+	if (!authorization && !presigned) /* one who does not sign */
+		return true;
+	grant->sent = true;
+	if (authorization && presigned) {
+		mfs_s3_error(c, 400, "InvalidArgument",
+			     "the query is signed, and there is Authorization: one is allowed");
+		return false;
 	}
+	if (!parse(c, authorization, presigned ? query + 1 : NULL, &claim))
+		return false;
+	known = try_rules(c, &claim, grant);
 	mfs_sigv4_claim_release(&claim);
 	return known;
 }

@@ -30,6 +30,7 @@ struct said {
 	const char *words[MFS_CMDLINE_ARGUMENTS];
 	const char *options; /* NULL: none */
 	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
+	const char *data_node, *url_secret;
 };
 
 /* A configuration that is in force, or was and has replies under way. Freed with its repositories,
@@ -37,6 +38,7 @@ struct said {
 struct site {
 	struct mfs_serve_config config;
 	struct mfs_tokens *tokens;
+	struct mfs_secrets *secrets; /* NULL: none */
 };
 
 struct serve {
@@ -66,9 +68,9 @@ static int read_config(const struct said *said, struct mfs_serve_config *c, stru
 	c->access_log = said->access_log ? said->access_log : c->access_log;
 	c->certificate = said->certificate ? said->certificate : c->certificate;
 	c->key = said->key ? said->key : c->key;
-	if (!rc && !c->first)
-		rc = mfs_fail(err, -EINVAL, "there is no SOURCE");
-	return rc;
+	c->data_node = said->data_node ? said->data_node : c->data_node;
+	c->url_secret = said->url_secret ? said->url_secret : c->url_secret;
+	return rc ? rc : mfs_serve_config_check(c, err);
 }
 
 static void site_free(void *arg)
@@ -76,6 +78,7 @@ static void site_free(void *arg)
 	struct site *s = arg;
 
 	mfs_tokens_free(s->tokens);
+	mfs_secrets_free(s->secrets);
 	mfs_serve_config_release(&s->config);
 	free(s);
 }
@@ -86,7 +89,14 @@ static int open_site(struct site *s, struct mfs_repos *repos, struct mfs_error *
 
 	for (struct mfs_serve_source *from = s->config.first; from && !rc; from = from->next)
 		rc = mfs_repos_add(repos, from->name, from->source, &from->options.view, err);
+	if (!rc && s->config.url_secret)
+		rc = mfs_secrets_open(s->config.url_secret, &s->secrets, err);
 	return rc ? rc : mfs_tokens_open(s->config.tokens, &s->tokens, err);
+}
+
+static struct mfs_redirects redirects(const struct site *s)
+{
+	return (struct mfs_redirects){s->config.data_node, s->secrets, s->config.url_seconds};
 }
 
 /* *ret_repos owns *ret. */
@@ -230,6 +240,7 @@ static bool needs_restart(const struct mfs_serve_config *a, const struct mfs_ser
 /* The answer to SIGHUP. A wrong configuration changes nothing. */
 static void reread(struct serve *s)
 {
+	struct mfs_redirects to;
 	struct mfs_repos *repos;
 	struct mfs_error err;
 	struct site *site;
@@ -244,7 +255,8 @@ static void reread(struct serve *s)
 		if (s->s3)
 			mfs_http_set_times(s->s3, &site->config.limits);
 		s->site = site;
-		mfs_gateway_replace(&s->gateway, repos, site->tokens);
+		to = redirects(site);
+		mfs_gateway_replace(&s->gateway, repos, site->tokens, &to);
 		mfs_log(LOG_NOTICE, "the configuration was read again");
 	}
 	if (open_access_log(s, &err))
@@ -348,6 +360,7 @@ static int serve(struct serve *s)
 	if (new_site(&s->said, &s->site, &s->gateway.repos, &err))
 		return mfs_command_failed("%s", err.msg);
 	s->gateway.tokens = s->site->tokens;
+	s->gateway.redirects = redirects(s->site);
 	s->gateway.lock = &s->lock;
 	if (start(s, &err))
 		return mfs_command_failed("%s", err.msg);
@@ -407,6 +420,8 @@ int mfs_cmd_serve(int argc, char **argv)
 			"  --tokens FILE       who may read what: NAME TOKEN PATTERN... a line\n"
 			"  --access-log FILE   a line for each request; - is standard output\n"
 			"  --certificate FILE  TLS, with --key FILE; both PEM\n"
+			"  --data-node URL     who sends the Hub's files, by signed addresses\n"
+			"  --url-secret FILE   what signs them: the node has the same\n"
 			"See docs/GATEWAY.md.\n",
 		.min = 1,
 		.max = MFS_CMDLINE_ARGUMENTS,
@@ -415,7 +430,9 @@ int mfs_cmd_serve(int argc, char **argv)
 			   {"tokens", MFS_VALUE_TEXT, &said->tokens},
 			   {"access-log", MFS_VALUE_TEXT, &said->access_log},
 			   {"certificate", MFS_VALUE_TEXT, &said->certificate},
-			   {"key", MFS_VALUE_TEXT, &said->key}},
+			   {"key", MFS_VALUE_TEXT, &said->key},
+			   {"data-node", MFS_VALUE_TEXT, &said->data_node},
+			   {"url-secret", MFS_VALUE_TEXT, &said->url_secret}},
 		.o_list = &o,
 	};
 	int exit_code;

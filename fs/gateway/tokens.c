@@ -1,23 +1,17 @@
 #define _GNU_SOURCE
 #include "fs/gateway/tokens.h"
 
-#include <fcntl.h>
 #include <pthread.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <sys/stat.h>
 #include <syslog.h>
-#include <unistd.h>
 
 #include "formats/base/clock.h"
-#include "formats/io/regular.h"
-#include "formats/io/whole.h"
 #include "fs/cli/log.h"
-
-#define LOOK 1000000000ll /* ns between two looks at the file */
+#include "fs/gateway/watched.h"
 
 /* Rules that are replaced live until the last who uses them has gone. */
 struct shared {
@@ -30,57 +24,21 @@ struct mfs_tokens {
 	char *path;
 	pthread_mutex_t lock; /* of the fields below */
 	struct shared *now;
-	int64_t looked;
-	struct timespec changed, renamed; /* mtime and ctime of the file that was read */
-	ino_t ino;
-	off_t size;
+	struct mfs_watched file;
 };
-
-static bool is_same(const struct mfs_tokens *t, const struct stat *st)
-{
-	return t->ino == st->st_ino && t->size == st->st_size &&
-	       mfs_ns(t->changed) == mfs_ns(st->st_mtim) &&
-	       mfs_ns(t->renamed) == mfs_ns(st->st_ctim);
-}
-
-static int check_mode(const char *path, const struct stat *st, struct mfs_error *err)
-{
-	if (!(st->st_mode & (S_IWGRP | S_IWOTH | S_IROTH)))
-		return 0;
-	return mfs_fail(err, -EACCES, "%s: its mode is %03o, but nobody else may %s it: chmod 640",
-			path, st->st_mode & 0777,
-			st->st_mode & (S_IWGRP | S_IWOTH) ? "write" : "read");
-}
 
 static int read_rules(const char *path, struct stat *st, struct mfs_rules **ret,
 		      struct mfs_error *err)
 {
-	char *text = NULL;
-	int fd, rc = mfs_open_regular(AT_FDCWD, path, 0, &fd, st);
+	size_t len;
+	char *text;
+	int rc = mfs_watched_read(path, MFS_TOKENS_BYTES, &text, &len, st, err);
 
 	if (rc)
-		return mfs_fail(err, rc, "%s: %s", path, mfs_open_regular_why(rc));
-	rc = check_mode(path, st, err);
-	if (!rc && st->st_size > MFS_TOKENS_BYTES)
-		rc = mfs_fail(err, -EINVAL, "%s: it has more than %u bytes", path,
-			      MFS_TOKENS_BYTES);
-	if (!rc && !(text = malloc((size_t)st->st_size + 1)))
-		rc = mfs_fail_nomem(err);
-	if (!rc && mfs_pread_whole(fd, 0, text, (size_t)st->st_size))
-		rc = mfs_fail(err, -EIO, "%s: it cannot be read", path);
-	if (!rc)
-		rc = mfs_rules_parse(path, text, (size_t)st->st_size, ret, err);
+		return rc;
+	rc = mfs_rules_parse(path, text, len, ret, err);
 	free(text);
-	close(fd);
 	return rc;
-}
-
-static void note_file(struct mfs_tokens *t, const struct stat *st)
-{
-	t->changed = st->st_mtim;
-	t->renamed = st->st_ctim;
-	t->ino = st->st_ino;
-	t->size = st->st_size;
 }
 
 /* Under the lock. */
@@ -112,7 +70,7 @@ static int load(struct mfs_tokens *t, struct mfs_error *err)
 		free(s);
 		return rc;
 	}
-	note_file(t, &st);
+	mfs_watched_note(&t->file, &st);
 	s->next = t->now;
 	t->now = s;
 	free_unused(t);
@@ -122,18 +80,14 @@ static int load(struct mfs_tokens *t, struct mfs_error *err)
 /* Under the lock. A file that is wrong is looked at again when it has changed once more. */
 static void look(struct mfs_tokens *t)
 {
-	const int64_t now = mfs_now_ns();
 	struct mfs_error err;
 	struct stat st;
 
-	if (now - t->looked < LOOK)
-		return;
-	t->looked = now;
-	if (stat(t->path, &st) || is_same(t, &st))
+	if (!mfs_watched_changed(&t->file, &st))
 		return;
 	if (load(t, &err)) {
 		mfs_log(LOG_ERR, "%s; the rules stay as they were", err.msg);
-		note_file(t, &st);
+		mfs_watched_note(&t->file, &st);
 	} else {
 		mfs_log(LOG_NOTICE, "%s: %u rules are in force", t->path,
 			mfs_rules_count(t->now->rules));
@@ -148,9 +102,9 @@ int mfs_tokens_open(const char *path, struct mfs_tokens **ret, struct mfs_error 
 	if (!t)
 		return mfs_fail_nomem(err);
 	pthread_mutex_init(&t->lock, NULL);
-	t->looked = mfs_now_ns();
 	if (path) {
-		t->path = strdup(path);
+		t->file.path = t->path = strdup(path);
+		t->file.looked = mfs_now_ns();
 		rc = t->path ? load(t, err) : mfs_fail_nomem(err);
 	}
 	if (rc) {

@@ -4,40 +4,18 @@
 #include <string.h>
 #include <strings.h>
 
-static int digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 0x20;
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
+#include "formats/base/buf.h"
+#include "formats/net/uri.h"
 
-/* Decodes in place. In a form '+' is a space. False: a bad escape, or a control character, NUL
- * included. */
+/* Decodes in place. In a form '+' is a space. False: a bad escape, a NUL, or, outside of a form, a
+ * control character. */
 static bool decode(char *text, bool form)
 {
-	char *to = text;
-
-	for (const char *from = text; *from; from++) {
-		unsigned char c = (unsigned char)*from;
-
-		if (c == '%') {
-			const int high = digit(from[1]), low = high < 0 ? -1 : digit(from[2]);
-
-			if (low < 0)
-				return false;
-			c = (unsigned char)(high << 4 | low);
-			from += 2;
-		} else if (c == '+' && form) {
-			c = ' ';
-		}
-		if (c < 0x20 && !(form && c))
+	if (mfs_uri_decode_text(text, form))
+		return false;
+	for (const char *c = text; *c; c++)
+		if (*c == 0x7f || ((unsigned char)*c < 0x20 && !form))
 			return false;
-		if (c == 0x7f)
-			return false;
-		*to++ = (char)c;
-	}
-	*to = '\0';
 	return true;
 }
 
@@ -192,6 +170,19 @@ bool mfs_url_truth(const struct mfs_url *url, const char *name)
 	const char *value = mfs_url_query(url, name);
 
 	return value && (!strcasecmp(value, "true") || !strcmp(value, "1"));
+}
+
+bool mfs_url_is_secret(const char *name, size_t len)
+{
+	static const char *const names[] = {"signature", "X-Amz-Signature", "X-Amz-Security-Token"};
+	struct mfs_buf plain = {0};
+	bool is = mfs_uri_decode(&plain, name, len, true) == -ENOMEM;
+
+	mfs_buf_add(&plain, "", 1);
+	for (size_t i = 0; !is && i < sizeof(names) / sizeof(*names); i++)
+		is = plain.failed || !strcasecmp(plain.data, names[i]);
+	mfs_buf_release(&plain);
+	return is;
 }
 
 const char *mfs_url_rest(const struct mfs_url *url, unsigned from)

@@ -46,6 +46,10 @@ bool mfs_url_truth(const struct mfs_url *url, const char *name);
  * URL. "": there is no such part. */
 const char *mfs_url_rest(const struct mfs_url *url, unsigned from);
 
+/* Whether a name of a query, as it was sent, is of a value that gives rights: "signature",
+ * "X-Amz-Signature", "Signature". */
+bool mfs_url_is_secret(const char *name, size_t len);
+
 /* Decodes a form (application/x-www-form-urlencoded), pair by pair. text is written over. Stops
  * when each() returns non-zero, and returns that value. -EINVAL: a bad escape, or a NUL. */
 int mfs_form_each(char *text, int (*each)(void *arg, const char *name, const char *value),

@@ -118,7 +118,7 @@ _mcorefs() {
 		mounts) mapfile -t COMPREPLY < <(compgen -W '--json' -- "$cur") ;;
 		umount) mapfile -t COMPREPLY < <(compgen -W '--lazy -l' -- "$cur") ;;
 		fsck) mapfile -t COMPREPLY < <(compgen -W '--strict --globals' -- "$cur") ;;
-		serve) mapfile -t COMPREPLY < <(compgen -W '--listen --listen-s3 --tokens --access-log --certificate --key -o' -- "$cur") ;;
+		serve) mapfile -t COMPREPLY < <(compgen -W '--listen --listen-s3 --tokens --access-log --certificate --key --data-node --url-secret -o' -- "$cur") ;;
 		sum) mapfile -t COMPREPLY < <(compgen -W '--output --sign --optim -o' -- "$cur") ;;
 		sample)
 			mapfile -t COMPREPLY < <(compgen -W '--step --data-path --train-data-path --data-args-path --split --seq-length

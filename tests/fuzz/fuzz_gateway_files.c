@@ -1,10 +1,11 @@
-/* Input: a byte, even for a file of tokens, odd for a configuration of `mcorefs serve`; then the
- * file. */
+/* Input: a byte, '0' for a file of tokens, '1' for a configuration of `mcorefs serve`, '2' for the
+ * secrets of signed addresses (of others the rest of a division by 3 counts); then the file. */
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>
 
 #include "fs/gateway/config.h"
+#include "fs/gateway/secrets.h"
 #include "fs/gateway/tokens.h"
 
 static int read_tokens(const char *text, size_t len, struct mfs_error *err)
@@ -38,12 +39,34 @@ static int read_config(const char *text, size_t len, struct mfs_error *err)
 	return rc;
 }
 
+static int read_secrets(const char *text, size_t len, struct mfs_error *err)
+{
+	struct mfs_secret_list list;
+	int rc = mfs_secrets_parse("input", text, len, &list, err);
+
+	if (rc)
+		return rc;
+	fuzz_require(list.count && list.count <= MFS_SECRETS_COUNT);
+	for (unsigned i = 0; i < list.count; i++) {
+		const size_t length = strlen(list.list[i]);
+
+		fuzz_require(length >= MFS_SECRETS_SHORT && length <= MFS_SECRETS_LONG);
+	}
+	return 0;
+}
+
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
 	if (!len)
 		return mfs_fail(err, -EINVAL, "there is nothing");
-	return *bytes % 2 ? read_config((const char *)bytes + 1, len - 1, err)
-			  : read_tokens((const char *)bytes + 1, len - 1, err);
+	switch (*bytes % 3) {
+	case 0:
+		return read_tokens((const char *)bytes + 1, len - 1, err);
+	case 1:
+		return read_config((const char *)bytes + 1, len - 1, err);
+	default:
+		return read_secrets((const char *)bytes + 1, len - 1, err);
+	}
 }
 
 FUZZ_TARGET

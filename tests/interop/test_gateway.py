@@ -71,6 +71,36 @@ def test_tokens(client, exported, fixtures, tmp_path):
             client(endpoint, sys.executable, PEERS / "use_hub.py", "lab/llama", exported, "40", HF_TOKEN="hf_bob_1234567")
 
 
+@pytest.fixture
+def rules(tmp_path):
+    """The path of a file of tokens, or of secrets, with that text."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("version", ["hub0", "main"])
+def test_data_node(version, client, exported, fixtures, tmp_path, rules):
+    """A gateway with tokens sends clients to a node that knows none of them, and the node sends the bytes."""
+    served = [f"lab/llama={fixtures / MODEL}", "-o", "vocab_size=1000,shard_size=200000", "--url-secret", rules("secret", "0123456789abcdef" * 2)]
+    logs = {name: tmp_path / name for name in ("node", "gateway")}
+    none, some = rules("none", "nobody hf_nobody_1234 x/*\n"), rules("some", "alice hf_alice_12345 lab/*\n")
+    with program.serving(*served, "--tokens", none, "--access-log", logs["node"]) as node, \
+            program.serving(*served, "--tokens", some, "--access-log", logs["gateway"], "--data-node", node) as endpoint:
+        client(endpoint, python(version), PEERS / "use_hub.py", "lab/llama", exported, "40", HF_TOKEN="hf_alice_12345")
+        curl = ["curl", "-sfL", "-H", "Authorization: Bearer hf_alice_12345", f"{endpoint}/lab/llama/resolve/main/config.json"]
+        assert subprocess.run(curl, capture_output=True).stdout == (exported / "config.json").read_bytes()
+    lines = {name: [line.split('"') for line in log.read_text().splitlines()] for name, log in logs.items()}
+    resolved = [line for line in lines["gateway"] if "/resolve/" in line[3]]
+    assert resolved and all(line[4].split()[0] in ("302", "404") for line in resolved), resolved
+    assert lines["node"] and all(" (signed) " in line[0] and line[3].endswith("&signature=*") for line in lines["node"]), lines["node"]
+
+
 TRANSFORMERS = """
 import sys, torch
 from transformers import AutoModelForCausalLM as M

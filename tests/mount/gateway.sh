@@ -224,6 +224,29 @@ sleep 0.3
 exec 3>&- 4>&-
 stop
 
+# A data node sends what a gateway has signed, and nothing else: by curl that follows, whatever it may read there itself.
+(umask 077 && head -c 40 /dev/urandom | base64 | tr -d '\n' >"$work/secret" && : >"$work/nobody")
+serve lab/a="$work/runs/a" --listen 127.0.0.1:0 -o vocab_size=1000 --url-secret "$work/secret" --tokens "$work/nobody"
+node=$gw node_url=$url
+trap 'kill -9 $gw $node 2>/dev/null; rm -rf "$work"' EXIT
+serve lab/a="$work/runs/a" --listen 127.0.0.1:0 -o vocab_size=1000 --url-secret "$work/secret" --data-node "$node_url" \
+	--access-log "$work/access"
+p=/lab/a/resolve/main/model.safetensors
+expect 302 "$p" --head
+same 'X-Linked-Size' "$(head_of X-Linked-Size)" "$size"
+to=$(head_of Location)
+expect 200 "$p" -L
+cmp "$work/body" "$file" || fail 'a file from a data node'
+expect 206 "$p" -L -r 1000-70000 && part 1000 69001
+! grep -q "${to##*=}" "$work/access" || fail 'a signature is in the access log'
+url=$node_url
+expect 401 "$p"
+expect 200 "${to#"$node_url"}"
+expect 403 "${to#"$node_url"}0"
+grep -q 'the signature is not the one of this address' "$work/body" || fail "a wrong signature: $(<"$work/body")"
+kill $node && wait $node
+stop
+
 # S3: a signature is the name of a line of the tokens with its token as the secret.
 serve "$work/gw.yaml" --listen-s3 127.0.0.1:0
 url=$(sed -n 's/.*S3 on //p' "$log")
@@ -299,4 +322,6 @@ refused 'no address' 1 "'nonsense' is no address" "$m" serve "$work/runs/a" --li
 refused 'a name' 1 'is no name of a repository' "$m" serve a/b--c="$work/runs/a"
 refused 'a token file' 1 'mode is 644' sh -c "chmod 644 '$work/tokens'; exec '$m' serve '$work/runs/a' --tokens '$work/tokens'"
 refused 'a source with = in it' 1 'x://y' "$m" serve 'x://y/z=1'
+refused 'no secret' 1 'needs url_secret' "$m" serve "$work/runs/a" --data-node http://node
+refused 'a secret' 1 'mode is 644' sh -c "chmod 644 '$work/secret'; exec '$m' serve '$work/runs/a' --url-secret '$work/secret'"
 refused 'a key is missing' 1 'a certificate and a key' "$m" serve "$work/runs/a" --certificate /etc/hostname

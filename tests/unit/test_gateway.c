@@ -673,7 +673,7 @@ START_TEST(test_replaced)
 
 	repos = mfs_repos_new(0);
 	unit_ok(mfs_repos_add(repos, "lab/other", unit_fixture(LLAMA), &other, &err), &err);
-	mfs_gateway_replace(&gateway, repos, tokens);
+	mfs_gateway_replace(&gateway, repos, tokens, &gateway.redirects);
 	ck_assert(!freed);
 	ck_assert_int_eq(a.stream->read(a.object, 0, after, sizeof(after)), sizeof(after));
 	ck_assert_mem_eq(before, after, sizeof(before));

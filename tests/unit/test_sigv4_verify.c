@@ -148,6 +148,115 @@ START_TEST(test_time)
 }
 END_TEST
 
+/* ---- presigned addresses ---- */
+
+/* AWS's example, "Authenticating Requests: Using Query Parameters". */
+#define PRESIGNED "aeeed9bbccd4d02ee5c0109b86d86835f995330da4c265957d157751f604d404"
+#define QUERY                                                                                      \
+	"X-Amz-Algorithm=AWS4-HMAC-SHA256&X-Amz-Credential=AKIAIOSFODNN7EXAMPLE%2F20130524%2F"     \
+	"us-east-1%2Fs3%2Faws4_request&X-Amz-Date=20130524T000000Z&X-Amz-Expires=86400&"           \
+	"X-Amz-SignedHeaders=host&X-Amz-Signature=" PRESIGNED
+
+static int verify_query(const char *method, const char *path, const char *query,
+			const struct sent *sent, const char *secret, int64_t now)
+{
+	char target[1024];
+	const struct mfs_sigv4_arrived r = {method, target, get, sent};
+	struct mfs_sigv4_claim c;
+	int rc;
+
+	snprintf(target, sizeof(target), "%s?%s", path, query);
+	ck_assert(mfs_sigv4_is_presigned(query));
+	unit_ok(mfs_sigv4_claim_parse_query(query, &c, &err), &err);
+	ck_assert_str_eq(c.access, "AKIAIOSFODNN7EXAMPLE");
+	rc = mfs_sigv4_verify(&c, &r, secret, now, &err);
+	mfs_sigv4_claim_release(&c);
+	return rc;
+}
+
+START_TEST(test_presigned)
+{
+	static const struct sent host[] = {{"Host", "examplebucket.s3.amazonaws.com"}, {0}};
+	static const struct sent other[] = {{"Host", "examplebucket.s3.example.com"}, {0}};
+
+	unit_ok(verify_query("GET", "/test.txt", QUERY, host, SECRET, NOW), &err);
+	unit_ok(verify_query("GET", "/test.txt", QUERY, headers, SECRET, NOW + 86400), &err);
+	unit_ok(verify_query("GET", "/test.txt", QUERY, host, SECRET, NOW - 900), &err);
+	unit_fails(verify_query("GET", "/test.txt", QUERY, host, SECRET, NOW + 86401), &err,
+		   -EKEYEXPIRED, "86400 s");
+	unit_fails(verify_query("GET", "/test.txt", QUERY, host, SECRET, NOW - 901), &err, -ETIME,
+		   "900 s");
+	unit_fails(verify_query("GET", "/test.txt", QUERY, other, SECRET, NOW), &err, -EKEYREJECTED,
+		   "signature");
+	unit_fails(verify_query("GET", "/test.txt", QUERY, host + 1, SECRET, NOW), &err, -EINVAL,
+		   "'host' is signed");
+	unit_fails(verify_query("HEAD", "/test.txt", QUERY, host, SECRET, NOW), &err, -EKEYREJECTED,
+		   NULL);
+	unit_fails(verify_query("GET", "/test.tx", QUERY, host, SECRET, NOW), &err, -EKEYREJECTED,
+		   NULL);
+	unit_fails(verify_query("GET", "/test.txt", QUERY, host, "x", NOW), &err, -EKEYREJECTED,
+		   NULL);
+	unit_fails(verify_query("GET", "/test.txt", QUERY "&a=b", host, SECRET, NOW), &err,
+		   -EKEYREJECTED, NULL);
+	unit_fails(verify_query("GET", "/test.txt", "versionId=1&" QUERY, host, SECRET, NOW), &err,
+		   -EKEYREJECTED, NULL);
+}
+END_TEST
+
+/* QUERY with one of its texts replaced. */
+static int parse_changed(const char *from, const char *to)
+{
+	const char *at = strstr(QUERY, from);
+	struct mfs_sigv4_claim c;
+	char query[1024];
+
+	snprintf(query, sizeof(query), "%.*s%s%s", (int)(at - QUERY), QUERY, to, at + strlen(from));
+	return mfs_sigv4_claim_parse_query(query, &c, &err);
+}
+
+START_TEST(test_presigned_forms)
+{
+	static const char *const bad[][3] = {
+		{"X-Amz-Algorithm=AWS4-HMAC-SHA256&", "", "each once"},
+		{"AWS4-HMAC-SHA256", "AWS4-HMAC-SHA1", "Algorithm"},
+		{"&X-Amz-Expires=86400", "", "each once"},
+		{"=86400", "=604801", "seven days"},
+		{"=86400", "=0", "X-Amz-Expires"},
+		{"=86400", "=-1", "X-Amz-Expires"},
+		{"=86400", "=", "X-Amz-Expires"},
+		{"=86400", "=1s", "X-Amz-Expires"},
+		{"=86400", "=99999999999999999999", "X-Amz-Expires"},
+		{"=86400", "=1&X-Amz-Expires=2", "each once"},
+		{"X-Amz-Date", "X-Amz-Dato", "each once"},
+		{"%2Faws4_request", "", "Credential"},
+		{"aws4_request", "aws4_request%", "each once"},
+		{"=host", "=range", "'host'"},
+		{"=host", "=host%3Bhost", "'host'"},
+		{"f604d404", "f604d40", "64"},
+		{"f604d404", "F604D404", "64"},
+	};
+	struct mfs_sigv4_claim c;
+	char *longer;
+
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		unit_fails(parse_changed(bad[i][0], bad[i][1]), &err, -EINVAL, bad[i][2]);
+	unit_ok(mfs_sigv4_claim_parse_query("a&&b=&" QUERY, &c, &err), &err);
+	ck_assert(c.presigned);
+	ck_assert_uint_eq(c.expires, 86400);
+	ck_assert_str_eq(c.time, "20130524T000000Z");
+	ck_assert_str_eq(c.signature, PRESIGNED);
+	mfs_sigv4_claim_release(&c);
+	ck_assert(!mfs_sigv4_is_presigned(NULL));
+	ck_assert(!mfs_sigv4_is_presigned("X-Amz-Date=1&aX-Amz-Signature=1&X-Amz-Signatures"));
+	ck_assert(mfs_sigv4_is_presigned("a&X-Amz-Signature"));
+	longer = calloc(1, MFS_SIGV4_BYTES + 2);
+	ck_assert_ptr_nonnull(longer);
+	memset(longer, 'a', MFS_SIGV4_BYTES + 1);
+	unit_fails(mfs_sigv4_claim_parse_query(longer, &c, &err), &err, -EINVAL, "4096");
+	free(longer);
+}
+END_TEST
+
 START_TEST(test_forms)
 {
 	static const char *const bad[] = {
@@ -191,6 +300,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_others);
 	tcase_add_test(c, test_unsigned);
 	tcase_add_test(c, test_time);
+	tcase_add_test(c, test_presigned);
+	tcase_add_test(c, test_presigned_forms);
 	tcase_add_test(c, test_forms);
 	return s;
 }

@@ -45,6 +45,11 @@ START_TEST(test_hex)
 	ck_assert_str_eq(text, "000f109aff");
 	mfs_str_hex(bytes, 0, text);
 	ck_assert_str_eq(text, "");
+	for (int c = 0; c < 256; c++) {
+		const char *at = c ? strchr("0123456789abcdefABCDEF", c) : NULL;
+		ck_assert_int_eq(mfs_str_digit((char)c),
+				 at ? (int)strtol((char[]){(char)c, 0}, NULL, 16) : -1);
+	}
 }
 END_TEST
 

@@ -1,7 +1,11 @@
 """use_s3.py ENDPOINT BUCKET PREFIX DIRECTORY [ACCESS SECRET]: every object below PREFIX has the bytes of DIRECTORY."""
 import pathlib
+import re
 import sys
 import tempfile
+import time
+import urllib.error
+import urllib.request
 
 import boto3
 import botocore
@@ -54,6 +58,34 @@ for o in objects:
     with tempfile.NamedTemporaryFile() as to:
         s3.download_file(bucket, o["Key"], to.name, Config=TransferConfig(multipart_threshold=100000, multipart_chunksize=100000))
         assert pathlib.Path(to.name).read_bytes() == data, o["Key"]
+
+# Addresses that anybody may use for a while.
+if keys:
+    v4 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1", aws_access_key_id=keys[0], aws_secret_access_key=keys[1],
+                      config=Config(s3={"addressing_style": "path"}, signature_version="s3v4"))
+
+    def fetch(url, **headers):
+        try:
+            return urllib.request.urlopen(urllib.request.Request(url, headers=headers)).read()
+        except urllib.error.HTTPError as why:
+            return why.code, re.search("<Code>(.*)</Code>", why.read().decode())[1]
+
+    def presigned(seconds=60, **arguments):
+        return v4.generate_presigned_url("get_object", Params={"Bucket": bucket, **arguments}, ExpiresIn=seconds)
+
+    for o in objects:
+        assert fetch(presigned(Key=o["Key"])) == files[o["Key"]].read_bytes(), o["Key"]
+    url, key, port = presigned(Key=objects[0]["Key"]), objects[0]["Key"], endpoint.rsplit(":", 1)[1]
+    assert fetch(url, Range="bytes=1-3") == files[key].read_bytes()[1:4]
+    assert fetch(url + "&partNumber=1") == (403, "SignatureDoesNotMatch")
+    assert fetch(url.replace(key, objects[-1]["Key"])) == (403, "SignatureDoesNotMatch")
+    assert fetch(url.replace("127.0.0.1", "localhost")) == (403, "SignatureDoesNotMatch")
+    assert fetch(url.replace("X-Amz-Expires=60", "X-Amz-Expires=600")) == (403, "SignatureDoesNotMatch")
+    assert fetch(presigned(Key=key, seconds=604801)) == (400, "AuthorizationQueryParametersError")
+    assert fetch(presigned(Key=key, ResponseContentType="text/html")) == (501, "NotImplemented")
+    url = presigned(Key=key, seconds=1)
+    time.sleep(2.1)
+    assert fetch(url) == (403, "AccessDenied")
 
 key = objects[0]["Key"]
 refused("NoSuchKey", s3.get_object, Key=prefix + "nope")
