@@ -87,8 +87,8 @@ int mfs_repos_hold(struct mfs_repos *repos, enum mfs_repo_kind kind, const char 
 		   const char *revision, struct mfs_revision *ret, enum mfs_absent *ret_absent,
 		   struct mfs_error *err);
 void mfs_revision_drop(struct mfs_revision *r);
-/* A reader has met -ESTALE: the next look is thorough, and the view is opened anew when nobody uses
- * it any more. Call it before mfs_revision_drop(). */
+/* A reader has met -ESTALE: the next look is thorough, and the view is opened anew for whoever
+ * asks next. Call it before mfs_revision_drop(). */
 void mfs_revision_suspect(const struct mfs_revision *r);
 
 /* Calls each for the names of the complete iterations, newest first. -ENOENT: there is no such

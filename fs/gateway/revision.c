@@ -395,6 +395,8 @@ void mfs_revision_suspect(const struct mfs_revision *r)
 {
 	if (looks_again(r)) {
 		mfs_iteration_suspect(r->of);
+		if (r->held) /* a file that an option names is none of the iteration's */
+			mfs_keeper_renew(r->held);
 		mfs_open_set_close_idle(&r->views->open);
 	} else {
 		mfs_roots_stale(r->repos->roots, r->shared);
@@ -407,6 +409,7 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 {
 	const struct mfs_root_snapshot *s;
 	struct mfs_shared_root *shared;
+	struct mfs_error refresh;
 	const char *dataset;
 	struct asked a;
 	int rc = 0;
@@ -416,6 +419,7 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 	rc = find_root(repos, kind, &a, &shared, &dataset, err);
 	if (rc)
 		return rc;
+	mfs_root_refresh(shared->root, false, &refresh); /* else what was there stays */
 	s = mfs_root_snapshot(shared->root);
 	for (uint32_t i = s->count; kind == MFS_REPO_MODEL && i-- && !rc;)
 		if (!mfs_iteration_reason(s->iterations[i]) &&

@@ -18,6 +18,7 @@ struct mfs_held {
 
 	/* Under the keeper's lock. */
 	unsigned users;
+	bool renewed;			/* nobody finds it any more */
 	struct mfs_held *next;		/* of the set */
 	struct mfs_held *newer, *older; /* while it has no holder */
 };
@@ -86,7 +87,7 @@ static struct mfs_held *place_find(const struct mfs_open_set *set, const char *n
 {
 	struct mfs_held *h = set->first;
 
-	while (h && strcmp(h->name, name))
+	while (h && (h->renewed || strcmp(h->name, name)))
 		h = h->next;
 	return h;
 }
@@ -270,7 +271,7 @@ void mfs_keeper_drop(struct mfs_held *h)
 	k = h->set->keeper;
 	pthread_mutex_lock(&k->lock);
 	if (!--h->users) {
-		if (h->set->leaving || (!h->object && !h->error.code)) {
+		if (h->set->leaving || h->renewed || (!h->object && !h->error.code)) {
 			place_unlink(h);
 			out = h;
 		} else {
@@ -281,6 +282,15 @@ void mfs_keeper_drop(struct mfs_held *h)
 	place_free(out);
 	if (oldest)
 		close_oldest(k, oldest);
+}
+
+void mfs_keeper_renew(struct mfs_held *h)
+{
+	struct mfs_keeper *k = h->set->keeper;
+
+	pthread_mutex_lock(&k->lock);
+	h->renewed = true;
+	pthread_mutex_unlock(&k->lock);
 }
 
 unsigned mfs_open_set_count(const struct mfs_open_set *set)

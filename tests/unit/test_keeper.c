@@ -173,6 +173,24 @@ START_TEST(test_let_go)
 }
 END_TEST
 
+/* Its holder keeps what it has, and the next one gets it opened anew. */
+START_TEST(test_renewed)
+{
+	struct mfs_held *old = hold(&a, "one"), *new;
+
+	mfs_keeper_renew(old);
+	new = hold(&a, "one");
+	ck_assert_ptr_ne(mfs_held_object(new), mfs_held_object(old));
+	ck_assert_uint_eq(a.opened, 2);
+	mfs_keeper_drop(old);
+	ck_assert_uint_eq(a.closed, 1);
+	mfs_keeper_drop(new);
+	use(&a, "one");
+	ck_assert_uint_eq(a.opened, 2);
+	mfs_keeper_renew(hold(&a, "one")); /* held to the end */
+}
+END_TEST
+
 START_TEST(test_offer)
 {
 	struct mfs_error err;
@@ -355,6 +373,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_what_is_held_stays);
 	tcase_add_test(c, test_things_made_of_others);
 	tcase_add_test(c, test_let_go);
+	tcase_add_test(c, test_renewed);
 	tcase_add_test(c, test_offer);
 	tcase_add_test(c, test_held_to_the_end);
 	tcase_add_loop_test(c, test_failures_that_last, 0, sizeof(lasting) / sizeof(*lasting));
