@@ -152,9 +152,8 @@ void mfs_reply_unlisted(struct mfs_reply *a, int rc)
 
 void mfs_reply_failure(struct mfs_reply *a, int rc, const struct mfs_error *err)
 {
-	const bool passes =
-		rc == -ESTALE || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE || rc == -EAGAIN;
-
+	const bool passes = rc == -ESTALE || rc == -ENOMEM || rc == -EMFILE || rc == -ENFILE ||
+			    rc == -EAGAIN || rc == -ETIMEDOUT;
 	char text[sizeof(err->msg)];
 
 	memcpy(text, err->msg, sizeof(text));

@@ -71,9 +71,12 @@ static int add_repo(void *arg, const char *name)
 static void add_repos(struct mfs_call *c, const char *title, enum mfs_repo_kind kind)
 {
 	struct listing l = {c, kind};
+	int rc;
 
 	mfs_buf_printf(&c->reply->text, "<h2>%s</h2>\n<ul>\n", title);
-	mfs_repos_each(c->gateway->repos, kind, add_repo, &l);
+	rc = mfs_repos_each(c->gateway->repos, kind, add_repo, &l);
+	if (rc)
+		mfs_buf_printf(&c->reply->text, "<li>There may be more: %s\n", strerror(-rc));
 	mfs_buf_adds(&c->reply->text, "</ul>\n");
 }
 

@@ -140,8 +140,11 @@ const char *mfs_http_address(const struct mfs_http *http)
 struct mfs_http_state mfs_http_state(const struct mfs_http *http)
 {
 	struct mfs_http *h = (struct mfs_http *)http;
-	struct mfs_http_state s = {.requests = atomic_load(&h->requests)};
+	struct mfs_http_state s = {0};
 
+	if (!h)
+		return s;
+	s.requests = atomic_load(&h->requests);
 	pthread_mutex_lock(&h->deadlines.lock);
 	s.connections = h->deadlines.count;
 	pthread_mutex_unlock(&h->deadlines.lock);

@@ -50,6 +50,7 @@ void mfs_http_set_times(struct mfs_http *http, const struct mfs_http_limits *lim
 struct mfs_http_state {
 	unsigned connections, requests; /* now: open, being answered */
 };
+/* Zeros if http is NULL. */
 struct mfs_http_state mfs_http_state(const struct mfs_http *http);
 /* Takes no new connections, lets requests end for so many seconds, and cuts the others. */
 void mfs_http_stop(struct mfs_http *http, unsigned grace_seconds);

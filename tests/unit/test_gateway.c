@@ -274,6 +274,87 @@ START_TEST(test_changed_directory)
 }
 END_TEST
 
+static void write_file_of(const struct mfs_view *view, const char *name, const char *dir)
+{
+	struct mfs_vfile *data = view->files[mfs_view_find(view, name)].data;
+	char bytes[4096];
+	size_t n;
+
+	unit_ok(mfs_vfile_pread(data, 0, bytes, sizeof(bytes), &n, &err), &err);
+	ck_assert_uint_lt(n, sizeof(bytes));
+	unit_write(dir, name, bytes, n);
+}
+
+/* A file of ref= is none of the iteration's. The view that has it is made anew, though somebody
+ * still reads the old one. */
+START_TEST(test_changed_reference)
+{
+	struct mfs_repos *repos = mfs_repos_new(0);
+	struct mfs_view_options with = options;
+	char path[PATH_MAX], commit[MFS_COMMIT_SIZE];
+	struct mfs_revision reader, r;
+
+	snprintf(path, sizeof(path), "%s/ref", unit_tmpdir());
+	mkdir(path, 0755);
+	unit_ok(mfs_repos_add(repos, "lab/plain", unit_fixture(LLAMA), &options, &err), &err);
+	hold(repos, "lab/plain", "main", &r);
+	write_file_of(r.view, "config.json", path);
+	mfs_revision_drop(&r);
+	unit_write(path, "tokenizer_config.json", "{}", 2);
+	with.ref = path;
+	unit_ok(mfs_repos_add(repos, "lab/x", unit_fixture(LLAMA), &with, &err), &err);
+	hold(repos, "lab/x", "main", &reader);
+	memcpy(commit, reader.commit, sizeof(commit));
+	unit_write(path, "tokenizer_config.json", "{\"a\": 1}", 8);
+	hold(repos, "lab/x", "main", &r);
+	unit_fails(mfs_view_check_sources(r.view, &err), &err, -ESTALE, "tokenizer_config.json");
+	mfs_revision_suspect(&r);
+	mfs_revision_drop(&r);
+	hold(repos, "lab/x", "main", &r);
+	unit_ok(mfs_view_check_sources(r.view, &err), &err);
+	ck_assert_str_ne(r.commit, commit);
+	ck_assert_str_eq(reader.commit, commit);
+	mfs_revision_drop(&reader);
+	mfs_revision_drop(&r);
+	mfs_repos_free(repos);
+}
+END_TEST
+
+static int count_iteration(void *arg, const char *name)
+{
+	(void)name;
+	++*(int *)arg;
+	return 0;
+}
+
+/* A list of iterations has those that came after SOURCE was opened. */
+START_TEST(test_new_iteration)
+{
+	static const struct timespec second = {.tv_sec = 1, .tv_nsec = 100000000};
+	struct mfs_repos *repos = mfs_repos_new(0);
+	char path[PATH_MAX], from[PATH_MAX], to[PATH_MAX + 32];
+	int count = 0;
+
+	snprintf(path, sizeof(path), "%s/run", unit_tmpdir());
+	copy(unit_fixture(LLAMA), path);
+	unit_ok(mfs_repos_add(repos, "lab/x", path, &options, &err), &err);
+	unit_ok(mfs_repos_each_iteration(repos, MFS_REPO_MODEL, "lab/x", count_iteration, &count,
+					 &err),
+		&err);
+	ck_assert_int_eq(count, 1);
+	snprintf(from, sizeof(from), "%.4000s/iter_0000040", path);
+	snprintf(to, sizeof(to), "%s/iter_0000050", path);
+	copy(from, to);
+	unit_write(path, "latest_checkpointed_iteration.txt", "50", 2);
+	nanosleep(&second, NULL); /* it looks at most once a second */
+	unit_ok(mfs_repos_each_iteration(repos, MFS_REPO_MODEL, "lab/x", count_iteration, &count,
+					 &err),
+		&err);
+	ck_assert_int_eq(count, 3);
+	mfs_repos_free(repos);
+}
+END_TEST
+
 /* Whoever asks for a commit that is known opens no other iteration. */
 START_TEST(test_pinned)
 {
@@ -909,6 +990,7 @@ START_TEST(test_failing_storage)
 	snprintf(path, sizeof(path), "%s/runs", unit_tmpdir());
 	mkdir(path, 0755);
 	begin_gateway(NULL);
+	gateway.stats = mfs_gateway_stats_new();
 	unit_ok(mfs_repos_add(gateway.repos, "runs/*", path, &options, &err), &err);
 	check(MFS_METHOD_GET, "/runs/a/resolve/main/x", NULL, NULL, 404, "X-Error-Code",
 	      "RepoNotFound");
@@ -917,6 +999,13 @@ START_TEST(test_failing_storage)
 	check(MFS_METHOD_GET, "/runs/a/resolve/main/x", NULL, NULL, 500, NULL, NULL);
 	check(MFS_METHOD_GET, "/files/runs/a/", NULL, NULL, 500, NULL, NULL);
 	check(MFS_METHOD_GET, "/files/", NULL, NULL, 500, NULL, NULL);
+	ask(MFS_METHOD_GET, "/", NULL, NULL, &a); /* the page is there to say what is wrong */
+	ck_assert_uint_eq(a.status, 200);
+	mfs_buf_add(&a.text, "", 1);
+	ck_assert_ptr_nonnull(strstr(a.text.data, "lab/llama"));
+	ck_assert_ptr_nonnull(strstr(a.text.data, "There may be more: No such file"));
+	mfs_reply_release(&a);
+	mfs_stats_free(gateway.stats);
 	ask(MFS_METHOD_GET, "/api/models", NULL, NULL, &a);
 	ck_assert_uint_eq(a.status, 500);
 	ck_assert_ptr_null(strstr(a.text.data, unit_tmpdir()));
@@ -974,6 +1063,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_commits_of_options);
 	tcase_add_test(c, test_commits_of_option_files);
 	tcase_add_test(c, test_changed_directory);
+	tcase_add_test(c, test_changed_reference);
+	tcase_add_test(c, test_new_iteration);
 	tcase_add_test(c, test_pinned);
 	tcase_add_test(c, test_passing_failure);
 	tcase_add_test(c, test_absent);
