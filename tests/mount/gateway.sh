@@ -213,11 +213,19 @@ exec 3>&-
 cp -a "$FIXTURES/hf/llama-safetensors" "$work/model"
 printf 'listen: 127.0.0.1:0\nlimits: {connections: 8}\nrepositories: {lab/x: %s}\n' "$work/model" >"$work/few.yaml"
 serve "$work/few.yaml"
+sockets() {
+	find "/proc/$gw/fd" -lname 'socket:*' 2>/dev/null | wc -l
+}
+listening=$(sockets)
+none_connected() {
+	[ "$(sockets)" = "$listening" ]
+}
 p=/lab/x/resolve/main/model.safetensors
 expect 200 "$p"
 cp "$FIXTURES/hf/llama-safetensors/model.safetensors" "$work/model/model.safetensors"
 expect 503 "$p"
 expect 200 "$p"
+wait_until 'connections are closed behind their clients' none_connected # they would count
 exec 3<>"/dev/tcp/127.0.0.1/${url##*:}" 4<>"/dev/tcp/127.0.0.1/${url##*:}"
 sleep 0.3
 ! status /healthz --max-time 5 >/dev/null || fail 'one address has more than a quarter of the connections'
