@@ -134,7 +134,10 @@ void mfs_headers_line(struct mfs_headers *h, const char *bytes, size_t len)
 
 	while (len && strchr("\r\n \t", bytes[len - 1]) && bytes[len - 1])
 		len--;
-	if (!len || len >= sizeof(line) || memchr(bytes, '\0', len))
+	/* CR, LF and NUL within a line are invalid (RFC 9110, 5.5), and strptime() takes the
+	 * first two for blanks. */
+	if (!len || len >= sizeof(line) || memchr(bytes, '\0', len) || memchr(bytes, '\r', len) ||
+	    memchr(bytes, '\n', len))
 		return;
 	memcpy(line, bytes, len);
 	line[len] = '\0';
