@@ -238,7 +238,7 @@ const struct mfs_yaml_node *mfs_yaml_get(const struct mfs_yaml_node *n, const ch
 
 static bool is_one_of(const struct mfs_yaml_node *n, const char *const *list)
 {
-	if (n->kind != MFS_YAML_SCALAR || n->quoted)
+	if (!n || n->kind != MFS_YAML_SCALAR || n->quoted)
 		return false;
 	for (; *list; list++)
 		if (!strcmp(n->text, *list))
@@ -266,16 +266,17 @@ bool mfs_yaml_truth(const struct mfs_yaml_node *n, bool *ret)
 
 static bool is_plain(const struct mfs_yaml_node *n)
 {
-	return n->kind == MFS_YAML_SCALAR && !n->quoted && *n->text;
+	return n && n->kind == MFS_YAML_SCALAR && !n->quoted && *n->text;
 }
 
 bool mfs_yaml_int(const struct mfs_yaml_node *n, int64_t *ret)
 {
-	const char *digits = n->text;
+	const char *digits;
 	char *end;
 
 	if (!is_plain(n))
 		return false;
+	digits = n->text;
 	digits += *digits == '+' || *digits == '-';
 	if (!*digits || digits[strspn(digits, "0123456789")])
 		return false;

@@ -42,6 +42,8 @@ int mfs_yaml_tree(const char *name, const void *bytes, size_t len, unsigned flag
 /* The value under a key of a mapping. NULL: there is none, or n is NULL or no mapping. */
 const struct mfs_yaml_node *mfs_yaml_get(const struct mfs_yaml_node *n, const char *key);
 
+/* ---- scalars: each is false of NULL, which mfs_yaml_get() has for a missing key ---- */
+
 /* A plain null, ~ or nothing. */
 bool mfs_yaml_is_null(const struct mfs_yaml_node *n);
 /* A plain true, false, yes, no, on or off, in PyYAML's spellings. */

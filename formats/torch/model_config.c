@@ -1,6 +1,8 @@
 #include "formats/torch/model_config.h"
 
 #include <errno.h>
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "formats/base/str.h"
@@ -386,10 +388,10 @@ int mfs_model_config_lora(const struct mfs_yaml_node *root, const char *name,
 				"other adapter is merged",
 				name, kind);
 	if (!mfs_yaml_int(mfs_yaml_get(peft, "dim"), &rank) || rank <= 0 ||
-	    !mfs_yaml_real(mfs_yaml_get(peft, "alpha"), &alpha))
+	    !mfs_yaml_real(mfs_yaml_get(peft, "alpha"), &alpha) || !(fabs(alpha) <= FLT_MAX))
 		return mfs_fail(err, -EINVAL,
 				"%s: peft: expected 'dim', a whole number above 0, and 'alpha', a "
-				"number",
+				"finite number",
 				name);
 	*ret = (struct mfs_lora_config){(uint64_t)rank, (float)(alpha / (double)rank)};
 	return 0;

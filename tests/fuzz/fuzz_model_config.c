@@ -2,6 +2,8 @@
  * reader makes numbers or an error. */
 #include "tests/fuzz/fuzz.h"
 
+#include <math.h>
+
 #include "formats/base/yaml_tree.h"
 #include "formats/torch/megatron_args.h"
 #include "formats/torch/model_config.h"
@@ -24,6 +26,16 @@ static int read_args(const struct mfs_buf *bytes, struct mfs_error *err)
 	return rc;
 }
 
+/* What a run with adapters says of them. */
+static void read_lora(const struct mfs_yaml_node *root)
+{
+	struct mfs_lora_config lora;
+	struct mfs_error err;
+
+	if (!mfs_model_config_lora(root, "input.yaml", &lora, &err))
+		fuzz_require(lora.rank > 0 && isfinite(lora.scale));
+}
+
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
 	struct mfs_pickle_writer w;
@@ -33,8 +45,9 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	int rc = mfs_yaml_tree("input.yaml", bytes, len, 0, &arena, &root, err);
 
 	if (!rc) {
+		read_lora(root);
 		mfs_pickle_begin(&w, &out, 2);
-		rc = mfs_model_config_write(&w, root, "input.yaml", true, err);
+		rc = mfs_model_config_write(&w, root, "input.yaml", false, err);
 		if (rc)
 			mfs_pickle_abandon(&w);
 		else

@@ -195,6 +195,35 @@ START_TEST(anchors)
 }
 END_TEST
 
+static int read_lora(const char *peft, struct mfs_lora_config *ret)
+{
+	struct mfs_arena arena = {0};
+	struct mfs_yaml_node *root;
+	char text[256];
+	int rc, len = snprintf(text, sizeof(text),
+			       "peft:\n  _target_: megatron.bridge.peft.lora.LoRA\n%s", peft);
+
+	unit_ok(mfs_yaml_tree("run_config.yaml", text, (size_t)len, 0, &arena, &root, &err), &err);
+	rc = mfs_model_config_lora(root, "run_config.yaml", ret, &err);
+	mfs_arena_release(&arena);
+	return rc;
+}
+
+START_TEST(lora)
+{
+	static const char *const bad[] = {"  alpha: 32\n", "  dim: 0\n  alpha: 32\n", "  dim: 8\n",
+					  "  dim: 8\n  alpha: 1e39\n",
+					  "  dim: 8\n  alpha: -1e999\n"};
+	struct mfs_lora_config said;
+
+	unit_ok(read_lora("  dim: 16\n  alpha: 32\n", &said), &err);
+	ck_assert_uint_eq(said.rank, 16);
+	ck_assert_float_eq(said.scale, 2);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++)
+		unit_fails(read_lora(bad[i], &said), &err, -EINVAL, "expected 'dim'");
+}
+END_TEST
+
 START_TEST(refused)
 {
 	unit_fails(read_whole("checkpoint: {}\nmodel:\n" SIZES), &err, -ENODATA,
@@ -247,6 +276,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, providers);
 	tcase_add_test(c, llama3_scaling);
 	tcase_add_test(c, anchors);
+	tcase_add_test(c, lora);
 	c = unit_case(s, "Refused", refused);
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_test(c, many_aliases);
