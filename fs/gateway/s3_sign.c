@@ -36,7 +36,8 @@ static bool try_rules(struct mfs_call *c, const struct mfs_sigv4_claim *claim,
 		      struct mfs_grant *grant)
 {
 	const struct mfs_request *q = c->request;
-	const struct mfs_sigv4_arrived arrived = {q->method_name, q->target, get_header, q};
+	const struct mfs_sigv4_arrived arrived = {
+		q->method_name, mfs_url_without_authority(q->target), get_header, q};
 	const char *secret;
 	struct mfs_error err;
 	bool sums = false;

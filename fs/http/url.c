@@ -107,8 +107,7 @@ static void join(struct mfs_url *url, char *to)
 	*to = '\0';
 }
 
-/* A proxy may ask with the whole address; its authority is no concern of ours. */
-static const char *skip_authority(const char *target)
+const char *mfs_url_without_authority(const char *target)
 {
 	static const char *const schemes[] = {"http://", "https://"};
 
@@ -121,7 +120,7 @@ static const char *skip_authority(const char *target)
 
 int mfs_url_parse(const char *target, struct mfs_url *ret, struct mfs_error *err)
 {
-	const char *path = skip_authority(target);
+	const char *path = mfs_url_without_authority(target);
 	const size_t len = strlen(path);
 	char *query;
 	int rc;

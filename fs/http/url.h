@@ -46,6 +46,10 @@ bool mfs_url_truth(const struct mfs_url *url, const char *name);
  * URL. "": there is no such part. */
 const char *mfs_url_rest(const struct mfs_url *url, unsigned from);
 
+/* The path and query of a target, inside of it. Proxies, and AWS's C client, ask with the whole
+ * address (RFC 9112, 3.2.2); its authority is no concern of ours. */
+const char *mfs_url_without_authority(const char *target);
+
 /* Whether a name of a query, as it was sent, is of a value that gives rights: "signature",
  * "X-Amz-Signature", "Signature". */
 bool mfs_url_is_secret(const char *name, size_t len);

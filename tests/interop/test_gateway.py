@@ -192,3 +192,18 @@ def test_boto3_directories(client, fixtures, tmp_path, s3_address):
     with program.serving(f"lab/llama={fixtures / MODEL}", "-o", "vocab_size=1000", "--listen-s3", s3_address):
         prefix = "llama__megatron.torch.tp1-pp2/main/"
         client("", python("s3"), PEERS / "use_s3.py", f"http://{s3_address}", "lab", prefix, tmp_path / "megatron")
+
+
+def test_streamer(client, exported, fixtures, s3_address, rules):
+    """run:ai's model streamer, as vLLM's --load-format runai_streamer uses it: signed from S3, and from a mount."""
+    try:
+        more = {"PYTHONPATH": str(venvs.folder("streamer", "run:ai's streamer", sys.executable))}
+    except venvs.Missing as why:
+        pytest.skip(str(why))
+    more |= {"AWS_ENDPOINT_URL": f"http://{s3_address}", "RUNAI_STREAMER_S3_ENDPOINT": f"http://{s3_address}",
+             "RUNAI_STREAMER_S3_USE_VIRTUAL_ADDRESSING": "0", "RUNAI_STREAMER_S3_REQUEST_TIMEOUT_MS": "30000", "AWS_EC2_METADATA_DISABLED": "true",
+             "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "alice", "AWS_SECRET_ACCESS_KEY": "hf_alice_12345"}
+    values = {"vocab_size": 1000, "shard_size": 200000}
+    with program.serving(f"lab/llama={fixtures / MODEL}", *program.options(values), "--listen-s3", s3_address,
+                         "--tokens", rules("some", "alice hf_alice_12345 lab/*\n")), program.hf(fixtures / MODEL, **values) as directory:
+        client("", sys.executable, PEERS / "use_streamer.py", exported, directory, "s3://lab/llama/main/", **more)

@@ -75,10 +75,11 @@ def folder(name, what, interpreter):
 def install_all():
     """All of them beforehand. What is missing is said here, and again by the test that asks for it."""
     wanted = [lambda name=path.stem.removeprefix("requirements-"): python(name, name)
-              for path in sorted(HERE.glob("requirements-*.txt")) if path.stem not in ("requirements-lean", "requirements-bridge")]
+              for path in sorted(HERE.glob("requirements-*.txt")) if path.stem not in ("requirements-lean", "requirements-bridge", "requirements-streamer")]
     wanted += [lambda version=version: core(version, python("old", version) if version in OLD_CORES else sys.executable)
                for version in OLD_CORES + CORES]
     wanted.append(lambda: folder("bridge", "Megatron-Bridge", sys.executable))
+    wanted.append(lambda: folder("streamer", "run:ai's streamer", sys.executable))
     missing = 0
     for install in wanted:
         try:
