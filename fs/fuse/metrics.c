@@ -15,6 +15,7 @@
 #include "fs/tree/tree.h"
 #include "fs/source/root.h"
 #include "fs/stats/prom.h"
+#include "fs/stats/prom_remote.h"
 
 #define OPS    "mcorefs_fuse_ops_durations_seconds"
 #define ERRORS "mcorefs_fuse_request_errors_total"
@@ -96,34 +97,13 @@ static void write_tree(const struct mfs_metrics_of *m, const char *common, struc
 	mfs_prom_gauge(out, "mcorefs_view_bytes", "Bytes of these.", common, (double)n.bytes);
 }
 
-static void write_counter(struct mfs_buf *out, const char *common, const char *name,
-			  const char *help, uint64_t value)
-{
-	mfs_prom_head(out, name, "counter", help);
-	mfs_prom_value(out, name, "", common, NULL, (double)value);
-}
-
 /* Of a SOURCE that is a URL. */
 static void write_remote(const struct mfs_metrics_of *m, const char *common, struct mfs_buf *out)
 {
 	struct mfs_cache_stats n;
 
-	if (!mfs_tree_remote(m->tree, &n))
-		return;
-	write_counter(out, common, "mcorefs_remote_bytes_total",
-		      "Bytes that came over the network.", n.fetched);
-	write_counter(out, common, "mcorefs_remote_requests_total", "Requests for ranges.",
-		      n.requests);
-	write_counter(out, common, "mcorefs_remote_failures_total", "Those that failed.", n.failed);
-	write_counter(out, common, "mcorefs_cache_hits_total",
-		      "Ranges that were in the cache when they were read.", n.hits);
-	write_counter(out, common, "mcorefs_cache_misses_total", "Ranges that were not.", n.misses);
-	write_counter(out, common, "mcorefs_cache_damaged_blocks_total",
-		      "Blocks with a wrong sum, which were fetched again.", n.damaged);
-	write_counter(out, common, "mcorefs_cache_evicted_blocks_total",
-		      "Blocks that were taken out of the cache.", n.evicted);
-	write_counter(out, common, "mcorefs_remote_stale_objects_total",
-		      "Objects that have changed on their server.", n.stale);
+	if (mfs_tree_remote(m->tree, &n))
+		mfs_prom_remote(out, common, &n);
 }
 
 void mfs_metrics_text(const struct mfs_metrics_of *m, struct mfs_buf *out)

@@ -31,6 +31,11 @@ static int served_open(const struct mfs_view_options *options, void **ret, struc
 	return rc;
 }
 
+bool mfs_repos_remote(struct mfs_repos *repos, struct mfs_cache_stats *ret)
+{
+	return mfs_roots_remote(repos->roots, ret);
+}
+
 const struct mfs_beside_kind mfs_served_kind = {served_open, served_close};
 
 bool mfs_served_commit(struct mfs_served *s, const struct mfs_views *views, const char *view,

@@ -3,8 +3,12 @@
 #include <openssl/evp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 
 #include "formats/base/buf.h"
+#include "formats/base/clock.h"
+#include "formats/base/hash.h"
 #include "formats/base/str.h"
 #include "formats/io/slurp.h"
 #include "formats/model/families/family.h"
@@ -66,6 +70,40 @@ static int add_data(struct mfs_buf *b, const struct mfs_data_options *o, struct 
 	add_number(b, "arrow_batch", o->arrow_batch);
 	rc = add_file(b, "data_args", o->data_args_path, err);
 	return rc ? rc : add_file(b, "tokenizer_id", o->tokenizer_id, err);
+}
+
+/* A change and the one before may have one time, of a clock that ticks 100 times a second. */
+#define LATELY 1000000000ll
+
+/* What a file looks like from outside. False: it has changed lately. */
+static bool add_stamp(const char *path, uint64_t *stamp)
+{
+	struct timespec now;
+	uint64_t of[5] = {0};
+	struct stat st;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	if (path && !stat(path, &st)) {
+		of[0] = (uint64_t)st.st_dev;
+		of[1] = (uint64_t)st.st_ino;
+		of[2] = (uint64_t)st.st_size;
+		of[3] = (uint64_t)mfs_ns(st.st_mtim);
+		of[4] = (uint64_t)mfs_ns(st.st_ctim);
+		if (mfs_ns(st.st_ctim) > mfs_ns(now) - LATELY)
+			return false;
+	}
+	*stamp = mfs_hash(of, sizeof(of)) + 31 * *stamp;
+	return true;
+}
+
+uint64_t mfs_options_stamp(const struct mfs_view_options *o)
+{
+	uint64_t stamp = 1;
+
+	if (o->data && (!add_stamp(o->data->data_args_path, &stamp) ||
+			!add_stamp(o->data->tokenizer_id, &stamp)))
+		return 0;
+	return stamp ? stamp : 1;
 }
 
 int mfs_options_digest(const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZE],

@@ -100,6 +100,10 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 /* The ETag of a file, without quotes: MFS_COMMIT_CHARS digits. */
 void mfs_revision_etag(const struct mfs_revision *r, const char *file, char ret[MFS_COMMIT_SIZE]);
 
+struct mfs_cache_stats;
+/* What was counted of sources that are URLs. False: none is. */
+bool mfs_repos_remote(struct mfs_repos *repos, struct mfs_cache_stats *ret);
+
 struct mfs_repos_state {
 	unsigned open, users; /* roots that are open; revisions that are held */
 };

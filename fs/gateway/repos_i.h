@@ -30,6 +30,7 @@ struct mfs_commit {
 /* What is kept beside a root as long as it is open (fs/source/roots.h). */
 struct mfs_served {
 	char said[MFS_COMMIT_SIZE]; /* of its options when it was opened: mfs_options_digest() */
+	_Atomic uint64_t stamp;	    /* of the files when that was their digest last; 0: none */
 
 	pthread_mutex_t lock;	    /* of the fields below */
 	struct mfs_commit *commits; /* a ring */
@@ -52,6 +53,10 @@ struct mfs_repos {
  * -ENOMEM; -errno of reading these. */
 int mfs_options_digest(const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZE],
 		       struct mfs_error *err);
+
+/* Equal as long as nobody writes the files that options name. 0: one has changed so lately that its
+ * times may not show another change. */
+uint64_t mfs_options_stamp(const struct mfs_view_options *o);
 
 /* commits.c: the commit that was noted for a view; false: none was. */
 bool mfs_served_commit(struct mfs_served *s, const struct mfs_views *views, const char *view,

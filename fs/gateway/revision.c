@@ -87,19 +87,27 @@ static struct mfs_served *served(const struct mfs_revision *r)
 	return r->shared->beside;
 }
 
-/* Files that options name are read again when a view is opened again. */
+/* Files that options name are read again when they have changed. */
 static int check_options(struct mfs_revision *r, struct mfs_error *err)
 {
 	const struct mfs_view_options *options = r->shared->options;
 	const struct mfs_data_options *data = options->data;
 	char said[MFS_COMMIT_SIZE];
+	uint64_t stamp;
 	int rc;
 
 	if (!data || (!data->data_args_path && !data->tokenizer_id))
 		return 0;
+	stamp = mfs_options_stamp(options);
+	if (stamp && stamp == atomic_load(&served(r)->stamp))
+		return 0;
 	rc = mfs_options_digest(options, said, err);
-	if (rc || !strcmp(said, served(r)->said))
+	if (rc)
 		return rc;
+	if (!strcmp(said, served(r)->said)) {
+		atomic_store(&served(r)->stamp, stamp);
+		return 0;
+	}
 	mfs_roots_stale(r->repos->roots, r->shared);
 	return mfs_fail(err, -ESTALE, "a file that an option names has changed");
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/remote/cache.h"
 #include "fs/source/root.h"
 
 /* A root that is open, or being opened. */
@@ -12,9 +13,10 @@ struct entry {
 	struct mfs_shared_root shared;
 	char *path;
 	struct entry *next;
-	unsigned users;	    /* this and the next fields: under the lock of all roots */
-	uint64_t last_used; /* a count of uses */
-	bool stale;	    /* its sources have changed: nobody else gets it */
+	unsigned users;			/* this and the next fields: under the lock of all roots */
+	uint64_t last_used;		/* a count of uses */
+	bool stale;			/* its sources have changed: nobody else gets it */
+	const struct mfs_root *counted; /* the root, when it is open */
 
 	pthread_mutex_t opening;
 };
@@ -28,6 +30,8 @@ struct mfs_roots {
 	struct entry *first;
 	unsigned open_count, holds;
 	uint64_t uses;
+	bool remote;		       /* one was a URL */
+	struct mfs_cache_stats closed; /* of those that were */
 };
 
 struct mfs_roots *mfs_roots_new(unsigned open, const struct mfs_beside_kind *beside,
@@ -86,14 +90,29 @@ static struct entry *entry_new(const char *path, const struct mfs_view_options *
 
 /* ---- under the lock ---- */
 
+static void add_stats(struct mfs_cache_stats *sum, const struct mfs_cache_stats *n)
+{
+	sum->fetched += n->fetched;
+	sum->requests += n->requests;
+	sum->failed += n->failed;
+	sum->hits += n->hits;
+	sum->misses += n->misses;
+	sum->damaged += n->damaged;
+	sum->evicted += n->evicted;
+	sum->stale += n->stale;
+}
+
 static void take_off(struct mfs_roots *roots, struct entry *e)
 {
 	struct entry **at = &roots->first;
+	struct mfs_cache_stats n;
 
 	while (*at != e)
 		at = &(*at)->next;
 	*at = e->next;
 	roots->open_count--;
+	if (e->counted && mfs_root_remote(e->counted, &n))
+		add_stats(&roots->closed, &n);
 }
 
 /* Takes the one without users that was used longest ago off the list, if there are too many. NULL:
@@ -133,6 +152,16 @@ static struct entry *find_or_add(struct mfs_roots *roots, const char *path,
 	return e;
 }
 
+static void count_in(struct mfs_roots *roots, struct entry *e)
+{
+	struct mfs_cache_stats n;
+
+	pthread_mutex_lock(&roots->lock);
+	e->counted = e->shared.root;
+	roots->remote |= mfs_root_remote(e->counted, &n);
+	pthread_mutex_unlock(&roots->lock);
+}
+
 /* ---- holding ---- */
 
 static int open_entry(const struct mfs_roots *roots, struct entry *e, struct mfs_error *err)
@@ -158,8 +187,11 @@ int mfs_roots_hold(struct mfs_roots *roots, const char *path,
 	if (!e)
 		return mfs_fail_nomem(err);
 	pthread_mutex_lock(&e->opening);
-	if (!e->shared.root)
+	if (!e->shared.root) {
 		rc = open_entry(roots, e, err);
+		if (!rc)
+			count_in(roots, e);
+	}
 	pthread_mutex_unlock(&e->opening);
 	if (rc) {
 		mfs_roots_drop(roots, &e->shared);
@@ -192,6 +224,21 @@ void mfs_roots_stale(struct mfs_roots *roots, struct mfs_shared_root *s)
 	pthread_mutex_lock(&roots->lock);
 	((struct entry *)s)->stale = true;
 	pthread_mutex_unlock(&roots->lock);
+}
+
+bool mfs_roots_remote(struct mfs_roots *roots, struct mfs_cache_stats *ret)
+{
+	struct mfs_cache_stats n;
+	bool remote;
+
+	pthread_mutex_lock(&roots->lock);
+	*ret = roots->closed;
+	for (const struct entry *e = roots->first; e; e = e->next)
+		if (e->counted && mfs_root_remote(e->counted, &n))
+			add_stats(ret, &n);
+	remote = roots->remote;
+	pthread_mutex_unlock(&roots->lock);
+	return remote;
 }
 
 void mfs_roots_count(struct mfs_roots *roots, unsigned *ret_open, unsigned *ret_users)

@@ -6,8 +6,11 @@
 #ifndef MFS_FS_SOURCE_ROOTS_H
 #define MFS_FS_SOURCE_ROOTS_H
 
+#include <stdbool.h>
+
 #include "formats/base/error.h"
 
+struct mfs_cache_stats;
 struct mfs_keeper;
 struct mfs_root;
 struct mfs_roots;
@@ -47,6 +50,10 @@ void mfs_roots_drop(struct mfs_roots *roots, struct mfs_shared_root *s);
 /* Its sources have changed: the next who asks gets a new root, and this one goes with its last
  * user. */
 void mfs_roots_stale(struct mfs_roots *roots, struct mfs_shared_root *s);
+
+/* What was counted of all that are URLs, those that are closed included: it never goes back. False:
+ * none was a URL. */
+bool mfs_roots_remote(struct mfs_roots *roots, struct mfs_cache_stats *ret);
 
 /* Roots that are open or being opened, and how often they are held. */
 void mfs_roots_count(struct mfs_roots *roots, unsigned *ret_open, unsigned *ret_users);

@@ -121,14 +121,33 @@ CURL_CA_BUNDLE=$work/nginx/cert "$MCOREFS" export "https://127.0.0.1:$tls_port/w
 	"$work/tls" -o cache="$cache" || fail "https: export"
 diff -r "$work/local-llama-torch-tp2-pp2" "$work/tls" || fail "https: other bytes"
 
-# A gateway shows a URL as a repository.
+# A gateway shows a URL as a repository, and counts what came over the network, of sources that it has closed, too.
 if command -v curl >/dev/null; then
 	read -r gateway_port < <(free_ports 1)
-	"$MCOREFS" serve "org/llama=$url/weights/llama-torch-tp2-pp2" --listen "127.0.0.1:$gateway_port" -o cache="$cache" 2>"$work/out" &
+	cat >"$work/gateway.yaml" <<-END
+		listen: 127.0.0.1:$gateway_port
+		limits: {open: 1}
+		repositories:
+		  org/llama: {source: "$url/weights/llama-torch-tp2-pp2", options: "cache=$work/cache-gateway"}
+		  org/mixtral: {source: "$url/weights/mixtral-torch_dist-pp2-ep2", options: "cache=$work/cache-gateway"}
+	END
+	"$MCOREFS" serve "$work/gateway.yaml" 2>"$work/out" &
 	daemon=$!
 	wait_until "the gateway serves" grep -q 'serving on' "$work/out"
 	curl -sf "http://127.0.0.1:$gateway_port/org/llama/resolve/main/model.safetensors" >"$work/gateway" || fail "a gateway of a URL"
 	cmp "$work/gateway" "$work/local-llama-torch-tp2-pp2/model.safetensors" || fail "a gateway of a URL: other bytes"
+	# counted NAME: at least as many bytes as these.
+	counted() {
+		local n
+		n=$(curl -sf "http://127.0.0.1:$gateway_port/metrics" | awk '$1 == "mcorefs_remote_bytes_total" { print $2 }')
+		[ "${n:-0}" -ge "$2" ] || fail "$1: $n bytes came over the network, expected $2"
+	}
+	llama=$(stat -c %s "$work/local-llama-torch-tp2-pp2/model.safetensors")
+	mixtral=$(stat -c %s "$work/local-mixtral-torch_dist-pp2-ep2/model.safetensors")
+	counted 'one source' "$llama"
+	curl -sf "http://127.0.0.1:$gateway_port/org/mixtral/resolve/main/model.safetensors" >/dev/null || fail "a second source"
+	curl -sf "http://127.0.0.1:$gateway_port/metrics" | grep -qx 'mcorefs_sources_open 1' || fail "the first source is still open"
+	counted 'two sources, of which one is closed' $((llama + mixtral))
 	kill "$daemon"
 	wait "$daemon"
 	daemon=

@@ -240,6 +240,40 @@ START_TEST(test_commits_of_option_files)
 }
 END_TEST
 
+/* As long as nobody writes them they are not read: here, nothing can be opened. */
+START_TEST(test_option_files_are_read_once)
+{
+	struct mfs_data_options data = {0};
+	const struct mfs_view_options o = {.data = &data};
+	struct mfs_repos *repos = mfs_repos_new(0);
+	const struct timespec old = {.tv_sec = 1, .tv_nsec = 100000000};
+	struct rlimit limit, none = {0};
+	enum mfs_absent what;
+	struct mfs_revision r;
+	char dir[PATH_MAX], path[PATH_MAX];
+	int rc;
+
+	snprintf(dir, sizeof(dir), "%s", unit_tmpdir());
+	snprintf(path, sizeof(path), "%.4000s/words", dir);
+	data.data_args_path = path;
+	unit_write(dir, "words", "1 a", 3);
+	ck_assert_uint_eq(mfs_options_stamp(&o), 0);
+	nanosleep(&old, NULL);
+	ck_assert_uint_ne(mfs_options_stamp(&o), 0);
+	unit_ok(mfs_repos_add(repos, "lab/x", unit_fixture(LLAMA), &o, &err), &err);
+	hold(repos, "lab/x", "main", &r);
+	mfs_revision_drop(&r);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	none.rlim_max = limit.rlim_max;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+	rc = mfs_repos_hold(repos, MFS_REPO_MODEL, "lab/x", "main", &r, &what, &err);
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	unit_ok(rc, &err);
+	mfs_revision_drop(&r);
+	mfs_repos_free(repos);
+}
+END_TEST
+
 /* ---- changes ---- */
 
 /* An HF directory and a dataset are opened again when their files change. */
@@ -1074,6 +1108,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_tokens_file);
 	tcase_add_test(c, test_config);
 	tcase_add_test(c, test_bad_configs);
+	tcase_add_test(c, test_option_files_are_read_once);
 	tcase_add_test(c, test_replaced);
 	tcase_add_test(c, test_hub);
 	tcase_add_test(c, test_tree);
