@@ -67,24 +67,26 @@ struct mfs_global_tensor {
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	uint8_t state;	/* enum mfs_state */
-	bool quantised; /* its storages hold float8_e4m3fn with scales: mfs_ckpt_scales() */
+	bool quantised; /* its storages hold floats of 8 or 4 bits: mfs_ckpt_scales() */
 	uint64_t shape[MFS_CKPT_DIMS];
 	uint32_t first_chunk, chunk_count;
 };
 
-/* The type of the elements in its storages. */
+/* The type of the elements in its storages. Floats of 4 bits count as the 8-bit floats that they are
+ * turned into, with places as if each had a byte: formats/plan makes places of these. */
 static inline enum mfs_dtype mfs_global_tensor_stored(const struct mfs_global_tensor *t)
 {
 	return t->quantised ? MFS_F8_E4M3 : t->dtype;
 }
 
 /*
- * The scales of a storage that is one matrix of 8-bit floats, row after row (base/fp8.h). They are
- * a matrix with an element for each block, in a storage of their own.
+ * The scales of a storage that is one matrix of 8-bit floats, row after row (base/fp8.h), or of
+ * 4-bit floats (base/fp4.h). They are a matrix with an element for each block, in a storage of their
+ * own.
  */
 struct mfs_ckpt_scales {
 	uint32_t storage;
-	enum mfs_dtype dtype;		 /* float32 or bfloat16 */
+	enum mfs_dtype dtype;		 /* float32, bfloat16; uint8 of 4-bit floats */
 	uint64_t rows, cols;		 /* of the matrix */
 	uint64_t block_rows, block_cols; /* the last block of a row or column may be smaller */
 };

@@ -166,8 +166,9 @@ static bool says_nothing(const json_t *value)
 }
 
 /* The form that DeepSeek's weights have: {"quant_method": "fp8", "weight_block_size": [128, 128]}.
- * activation_scheme and scale_fmt say how to compute with them, not what they are. */
-static void read_fp8(struct mfs_hf_reader *r, const json_t *found)
+ * activation_scheme and scale_fmt say how to compute with them, not what they are. GPT-OSS' form is
+ * {"quant_method": "mxfp4"}: which tensors have it is seen by their names. */
+static void read_quantisation(struct mfs_hf_reader *r, const json_t *found)
 {
 	static const char key[] = "weight_block_size";
 	const json_t *block = json_object_get(found, key);
@@ -176,10 +177,15 @@ static void read_fp8(struct mfs_hf_reader *r, const json_t *found)
 
 	if (says_nothing(found))
 		return;
+	if (method && !strcmp(method, "mxfp4")) {
+		r->args->hf_mxfp4 = true;
+		return;
+	}
 	if (!method || strcmp(method, "fp8") || (fmt && strcmp(fmt, "e4m3")) ||
 	    json_array_size(block) != 2) {
 		mfs_hf_refuse(r, -ENOTSUP, "quantization_config", found,
-			      "none, or fp8 in blocks: other quantised weights are not read");
+			      "none, mxfp4, or fp8 in blocks: other quantised weights are not "
+			      "read");
 		return;
 	}
 	for (size_t i = 0; i < 2; i++) {
@@ -287,7 +293,7 @@ static void check_family(struct mfs_hf_reader *r)
 
 static void read_config(struct mfs_hf_reader *r)
 {
-	read_fp8(r, json_object_get(r->config, "quantization_config"));
+	read_quantisation(r, json_object_get(r->config, "quantization_config"));
 	refuse_others(r);
 	check_aliases(r);
 	if (!r->rc)

@@ -1,8 +1,11 @@
 #include "formats/model/hf_quantised.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "formats/base/bytes.h"
+#include "formats/base/fp4.h"
 #include "formats/base/str.h"
 #include "formats/ckpt/build.h"
 
@@ -13,7 +16,8 @@ struct settler {
 	struct mfs_error *err;
 };
 
-/* Companions of quantised weights: DeepSeek's FP8, GPTQ, AWQ, bitsandbytes, compressed-tensors. */
+/* Companions of quantised weights: DeepSeek's FP8, GPTQ, AWQ, bitsandbytes, compressed-tensors,
+ * MXFP4. */
 static bool is_quantised(const char *name)
 {
 	static const char *const ends[] = {"_scale_inv", ".weight_scale",  ".qweight", ".qzeros",
@@ -93,30 +97,120 @@ static struct mfs_hf_tensor *matrix_of(const struct settler *b, const char *name
 	return mfs_hf_tensors_find(b->hf, text);
 }
 
+/* ---- MXFP4 ---- */
+
+#define BLOCKS	  "_blocks"
+#define MX_SCALES "_scales"
+
+/* True if it is row after row, and all of its storage. */
+static bool is_whole(const struct settler *b, const struct mfs_hf_tensor *t)
+{
+	uint64_t count = 1;
+
+	if (t->dtype != MFS_U8 || t->origin)
+		return false;
+	for (unsigned a = t->ndim; a--;) {
+		if (!t->shape[a] || t->stride[a] != count ||
+		    mfs_mul_overflows(count, t->shape[a], &count))
+			return false;
+	}
+	return b->ckpt->storages[t->storage].length == count;
+}
+
+/* [E, out, in / 32, 16] bytes and as many scales of 32 floats each: [E, in, out] in the model, as
+ * convert_moe_packed_tensors() has it. */
+static int add_mx(struct settler *b, struct mfs_hf_tensor *blocks, struct mfs_hf_tensor *scales,
+		  const char *name)
+{
+	const uint64_t *shape = blocks->shape;
+	struct mfs_hf_tensor t = {.name = name,
+				  .dtype = MFS_U8,
+				  .ndim = 3,
+				  .quantised = true,
+				  .storage = blocks->storage,
+				  .file = blocks->file};
+	struct mfs_ckpt_scales of = {.storage = scales->storage,
+				     .dtype = MFS_U8,
+				     .block_rows = 1,
+				     .block_cols = MFS_FP4_BLOCK};
+	char a[128], c[128];
+	int rc;
+
+	if (blocks->ndim != 4 || scales->ndim != 3 || shape[3] != MFS_FP4_BLOCK / 2 ||
+	    memcmp(shape, scales->shape, 3 * sizeof(*shape)) || !is_whole(b, blocks) ||
+	    !is_whole(b, scales))
+		return mfs_fail(
+			b->err, -EINVAL,
+			"%s: tensors '%s' %s of %s and '%s' %s of %s are no floats of 4 bits "
+			"with their scales: expected uint8 [E, out, in / 32, 16] and [E, "
+			"out, in / 32]",
+			b->ckpt->dir, blocks->name,
+			mfs_shape_text(shape, blocks->ndim, a, sizeof(a)),
+			mfs_dtype_torch(blocks->dtype), scales->name,
+			mfs_shape_text(scales->shape, scales->ndim, c, sizeof(c)),
+			mfs_dtype_torch(scales->dtype));
+	of.rows = shape[0] * shape[1]; /* no more than the bytes that there are */
+	of.cols = shape[2] * MFS_FP4_BLOCK;
+	t.shape[0] = shape[0];
+	t.shape[1] = t.stride[2] = of.cols;
+	t.shape[2] = shape[1];
+	t.stride[0] = shape[1] * of.cols;
+	t.stride[1] = 1;
+	if (mfs_ckpt_scales(b->ckpt, blocks->storage))
+		return mfs_fail(b->err, -EINVAL, "%s: tensor '%s' has the storage of another",
+				b->ckpt->dir, blocks->name);
+	blocks->used = scales->used = true;
+	rc = mfs_hf_tensors_add(b->ckpt, b->hf, &t, b->err);
+	return rc ? rc : mfs_ckpt_add_scales(b->ckpt, blocks->storage, &of, b->err);
+}
+
+/* "x" of "x_blocks", into text; *ret: its "x_scales". False: the name is no such. */
+static bool is_mx(const struct settler *b, const char *name, char text[MFS_CKPT_NAME_SIZE],
+		  struct mfs_hf_tensor **ret)
+{
+	const size_t end = strlen(BLOCKS), len = strlen(name);
+
+	if (!b->args->hf_mxfp4 || !mfs_str_ends(name, BLOCKS) || len >= MFS_CKPT_NAME_SIZE)
+		return false;
+	snprintf(text, MFS_CKPT_NAME_SIZE, "%.*s" MX_SCALES, (int)(len - end), name);
+	*ret = mfs_hf_tensors_find(b->hf, text);
+	text[len - end] = '\0';
+	return *ret;
+}
+
+/* ---- the whole ---- */
+
+static int warn(struct settler *b, uint32_t count, const char *what)
+{
+	if (!count || !mfs_ckpt_warn(b->ckpt, "%u %s: they are shown as bfloat16", count, what))
+		return 0;
+	return mfs_fail_nomem(b->err);
+}
+
 int mfs_hf_settle_quantised(struct mfs_ckpt *ckpt, struct mfs_hf_tensors *tensors,
 			    struct mfs_error *err)
 {
 	struct settler settler = {ckpt, &ckpt->args, tensors, err}, *b = &settler;
-	struct mfs_hf_tensor *t = NULL;
-	uint32_t count = 0;
+	struct mfs_hf_tensor *t = NULL, *beside;
+	uint32_t fp8 = 0, mx = 0;
+	char name[MFS_CKPT_NAME_SIZE];
 	int rc = 0;
 
-	while (!rc && (t = (struct mfs_hf_tensor *)mfs_hf_tensors_next(b->hf, t))) {
-		struct mfs_hf_tensor *matrix = matrix_of(b, t->name);
-
-		if (matrix)
-			rc = add_scales(b, matrix, t);
-		else if (is_quantised(t->name))
+	while (!rc && (t = mfs_hf_tensors_next(b->hf, t))) {
+		if ((beside = matrix_of(b, t->name))) {
+			rc = add_scales(b, beside, t);
+			fp8++;
+		} else if (is_mx(b, t->name, name, &beside)) {
+			rc = add_mx(b, t, beside, name);
+			mx++;
+		} else if (is_quantised(t->name)) {
 			rc = mfs_fail(
 				b->err, -ENOTSUP,
 				"%s: tensor '%s': quantised weights of this kind are not read",
 				b->ckpt->dir, t->name);
-		count += matrix != NULL;
+		}
 	}
-	if (!rc && count &&
-	    mfs_ckpt_warn(b->ckpt,
-			  "%u matrices are float8_e4m3fn in blocks: they are shown as bfloat16",
-			  count))
-		rc = mfs_fail_nomem(b->err);
-	return rc;
+	if (!rc)
+		rc = warn(b, fp8, "matrices are float8_e4m3fn in blocks");
+	return rc ? rc : warn(b, mx, "tensors are MXFP4");
 }

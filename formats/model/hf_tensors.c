@@ -52,6 +52,27 @@ void mfs_hf_tensors_release(struct mfs_hf_tensors *set)
 	*set = (struct mfs_hf_tensors){0};
 }
 
+int mfs_hf_tensors_add(const struct mfs_ckpt *ckpt, struct mfs_hf_tensors *set,
+		       const struct mfs_hf_tensor *t, struct mfs_error *err)
+{
+	const struct mfs_hf_tensor *there = mfs_hf_tensors_find(set, t->name);
+	struct mfs_hf_entry *e;
+
+	if (there)
+		return mfs_fail(err, -EINVAL, "%s: tensor '%s' is in %s and in %s", ckpt->dir,
+				t->name, mfs_fileset_name(ckpt->files, there->file),
+				mfs_fileset_name(ckpt->files, t->file));
+	e = mfs_arena_alloc(&set->arena, sizeof(*e));
+	if (!e)
+		return mfs_fail_nomem(err);
+	e->tensor = *t;
+	e->tensor.name = mfs_arena_strndup(&set->arena, t->name, strlen(t->name));
+	if (!e->tensor.name)
+		return mfs_fail_nomem(err);
+	HASH_ADD_KEYPTR(hh, set->entries, e->tensor.name, strlen(e->tensor.name), e);
+	return e->hh.tbl ? 0 : mfs_fail_nomem(err);
+}
+
 static const char *file_name(const struct reader *r, uint32_t file)
 {
 	return mfs_fileset_name(r->ckpt->files, file);
@@ -59,18 +80,7 @@ static const char *file_name(const struct reader *r, uint32_t file)
 
 static int add(struct reader *r, const struct mfs_hf_tensor *t)
 {
-	const struct mfs_hf_tensor *there = mfs_hf_tensors_find(r->set, t->name);
-	struct mfs_hf_entry *e;
-
-	if (there)
-		return mfs_fail(r->err, -EINVAL, "%s: tensor '%s' is in %s and in %s", r->ckpt->dir,
-				t->name, file_name(r, there->file), file_name(r, t->file));
-	e = mfs_arena_alloc(&r->set->arena, sizeof(*e));
-	if (!e)
-		return mfs_fail_nomem(r->err);
-	e->tensor = *t;
-	HASH_ADD_KEYPTR(hh, r->set->entries, e->tensor.name, strlen(e->tensor.name), e);
-	return e->hh.tbl ? 0 : mfs_fail_nomem(r->err);
+	return mfs_hf_tensors_add(r->ckpt, r->set, t, r->err);
 }
 
 /* False if the index names another file for the tensor: this one is a copy. */

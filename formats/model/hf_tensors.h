@@ -26,7 +26,7 @@ struct mfs_hf_tensor {
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	bool used;	/* for the caller */
-	bool quantised; /* likewise: it has scales */
+	bool quantised; /* likewise: it has scales; strides and origin count floats of 4 bits as bytes */
 	uint64_t shape[MFS_MAX_DIMS];
 	uint64_t stride[MFS_MAX_DIMS]; /* elements */
 	uint64_t origin;	       /* elements from the storage's start */
@@ -59,6 +59,11 @@ int mfs_hf_index_parse(const char *bytes, size_t len, const char *name, json_t *
  */
 int mfs_hf_tensors_read(struct mfs_ckpt *ckpt, struct mfs_hf_tensors *ret, struct mfs_error *err);
 void mfs_hf_tensors_release(struct mfs_hf_tensors *set);
+
+/* Adds one that a file does not have under this name. t is copied, with its name. -EINVAL: a file
+ * has it; -ENOMEM. */
+int mfs_hf_tensors_add(const struct mfs_ckpt *ckpt, struct mfs_hf_tensors *set,
+		       const struct mfs_hf_tensor *t, struct mfs_error *err);
 
 /* NULL: there is no such tensor. */
 struct mfs_hf_tensor *mfs_hf_tensors_find(const struct mfs_hf_tensors *set, const char *name);

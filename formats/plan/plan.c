@@ -211,7 +211,6 @@ static int add_scales(struct builder *b, const struct mfs_global_tensor *t, uint
 	return 0;
 }
 
-/* Which scale is an element's depends on its column, of which lanes know nothing. */
 static int set_lanes(struct builder *b, const struct mfs_box_map *m)
 {
 	const unsigned lanes = m->lanes ? m->lanes : 1;
@@ -221,8 +220,6 @@ static int set_lanes(struct builder *b, const struct mfs_box_map *m)
 	b->lanes = lanes;
 	if (b->cols % lanes || m->lane >= lanes)
 		return uncovered(b, "its columns are no multiple of the tensors that alternate");
-	if (lanes > 1 && m->src && m->src->quantised)
-		return uncovered(b, "8-bit floats that alternate along an axis are not read");
 	return 0;
 }
 
@@ -420,8 +417,9 @@ static int check_sources(const struct builder *b, const struct mfs_plan *plan)
 			    mfs_mul_overflows(block->width - 1, block->col_stride, &right) ||
 			    mfs_add_overflows(down, right, &end) ||
 			    mfs_add_overflows(end, block->src, &end) ||
-			    mfs_add_overflows(end, plan->element, &end) ||
-			    end > mfs_fileset_size(plan->files, block->file))
+			    mfs_add_overflows(end, plan->element - 1u, &end) ||
+			    mfs_plan_place(plan, block, end) >=
+				    mfs_fileset_size(plan->files, block->file))
 				return uncovered(b, "it reaches beyond the end of its file");
 		}
 	}

@@ -1,10 +1,11 @@
 /*
- * Matrices of 8-bit floats in the sources, and what is shown as such. A read of the latter looks at
+ * Matrices of 8-bit and 4-bit floats in the sources, and what is shown as the former. A read of the latter looks at
  * whole blocks of the sources first, unless their scales are known from another read.
  */
 #include <string.h>
 
 #include "formats/base/bytes.h"
+#include "formats/base/fp4.h"
 #include "formats/base/fp8.h"
 #include "formats/ckpt/fp8_target.h"
 #include "formats/plan/plan_read_i.h"
@@ -16,6 +17,8 @@
 
 static float scale_at(const struct mfs_ckpt_scales *of, const uint8_t *scales, uint64_t i)
 {
+	if (of->dtype == MFS_U8)
+		return mfs_fp4_half_scale(scales[i]);
 	if (of->dtype == MFS_BF16)
 		return mfs_bf16_to_float(mfs_le16(scales + 2 * i));
 	return mfs_bits_to_float(mfs_le32(scales + 4 * i));
@@ -38,13 +41,14 @@ static uint64_t blocks_of(const struct mfs_fp8_run *run)
 }
 
 int mfs_plan_dequantise(struct mfs_plan_reader *r, const struct mfs_plan_block *block, uint64_t src,
-			const uint8_t *p, uint64_t n)
+			const uint8_t *map, uint64_t n)
 {
 	const struct mfs_plan_scales *s = &r->plan->scales[block->scales];
 	const uint64_t grid_cols = (s->of.cols - 1) / s->of.block_cols + 1;
-	const uint8_t *map;
+	const uint8_t *matrix = map + s->matrix, *scales_map;
+	uint8_t unpacked[BLOCKS * MFS_FP4_BLOCK];
 	float scales[BLOCKS];
-	int rc = mfs_plan_map(r, s->file, &map);
+	int rc = mfs_plan_map(r, s->file, &scales_map);
 
 	for (uint64_t at = src - s->matrix; n && !rc;) {
 		const uint64_t row = at / s->of.cols, col = at % s->of.cols;
@@ -52,11 +56,13 @@ int mfs_plan_dequantise(struct mfs_plan_reader *r, const struct mfs_plan_block *
 		const uint64_t first = row / s->of.block_rows * grid_cols + col / s->of.block_cols;
 
 		for (uint64_t i = 0; i < blocks_of(&run); i++)
-			scales[i] = scale_at(&s->of, map + s->at, first + i);
-		mfs_fp8_dequantise(&run, r->plan->shown, r->cast_to, p, scales);
+			scales[i] = scale_at(&s->of, scales_map + s->at, first + i);
+		if (mfs_plan_is_fp4(s))
+			mfs_fp4_doubled(unpacked, matrix, at, run.count);
+		mfs_fp8_dequantise(&run, r->plan->shown, r->cast_to,
+				   mfs_plan_is_fp4(s) ? unpacked : matrix + at, scales);
 		r->cast_to += run.count * mfs_dtype_size(r->plan->shown);
 		at += run.count;
-		p += run.count;
 		n -= run.count;
 	}
 	return rc;

@@ -7,6 +7,24 @@
 
 #define MFS_PLAN_NO_AXIS MFS_CKPT_DIMS
 
+/* Two elements share a byte. */
+static inline bool mfs_plan_is_fp4(const struct mfs_plan_scales *s)
+{
+	return s->of.dtype == MFS_U8;
+}
+
+/* The byte of its file where an element of a block lies. src: as if each element had a byte. */
+static inline uint64_t mfs_plan_place(const struct mfs_plan *plan, const struct mfs_plan_block *b,
+				      uint64_t src)
+{
+	const struct mfs_plan_scales *s;
+
+	if (b->scales == MFS_NO_SCALES)
+		return src;
+	s = &plan->scales[b->scales];
+	return mfs_plan_is_fp4(s) ? s->matrix + (src - s->matrix) / 2 : src;
+}
+
 /* The axis of a target whose indices are the rows of a rectangle, or its columns. */
 static inline unsigned mfs_plan_row_axis(unsigned ndim)
 {

@@ -16,6 +16,7 @@
 #include "formats/plan/strided.h"
 
 #define WINDOW (32u << 10) /* bytes that are gathered before they are cast */
+#define COLUMN 512	   /* elements of a column that are */
 
 static const uint8_t zero[16]; /* an element */
 
@@ -128,7 +129,7 @@ static int gather_bytes(struct mfs_plan_reader *r, const struct mfs_plan_block *
 	if (rc)
 		return rc;
 	if (block->scales != MFS_NO_SCALES)
-		return mfs_plan_dequantise(r, block, src, map + src, n);
+		return mfs_plan_dequantise(r, block, src, map, n);
 	mfs_plan_put(r, map + src, n);
 	return 0;
 }
@@ -317,20 +318,67 @@ static int cast_elements(struct mfs_plan_reader *r, const struct mfs_plan_band *
 	return rc;
 }
 
-/* 8-bit floats one by one: which scale is an element's depends on its place. */
+/* Elements of one column of a block, the first at src. Rows of a transposed source follow one
+ * another there. */
+static int put_column(struct mfs_plan_reader *r, const struct mfs_plan_block *b, uint64_t src,
+		      uint64_t rows, uint8_t *to, uint64_t to_row)
+{
+	const unsigned shown = mfs_dtype_size(r->plan->shown);
+	const uint64_t most = b->row_stride == r->plan->element ? COLUMN : 1;
+	uint8_t window[COLUMN * sizeof(float)];
+	int rc = 0;
+
+	for (uint64_t n; rows && !rc; rows -= n) {
+		n = mfs_min_u64(rows, most);
+		r->cast_to = window;
+		rc = gather_bytes(r, b, src, n);
+		if (shown == 2)
+			for (uint64_t i = 0; i < n; i++)
+				memcpy(to + i * to_row, window + 2 * i, 2);
+		else
+			for (uint64_t i = 0; i < n; i++)
+				memcpy(to + i * to_row, window + 4 * i, 4);
+		src += n * b->row_stride;
+		to += n * to_row;
+	}
+	return rc;
+}
+
+/* Columns [col, col + cols) of rows [row, row + rows) of a band of floats with scales: which scale
+ * is an element's depends on its place. */
+static int dequantise_rectangle(struct mfs_plan_reader *r, const struct mfs_plan_band *band,
+				uint64_t row, uint64_t rows, uint64_t col, uint64_t cols)
+{
+	const struct mfs_plan_block *blocks = r->plan->blocks + band->first;
+	const unsigned lanes = r->plan->lanes, shown = mfs_dtype_size(r->plan->shown);
+	uint8_t *to = r->cast_to;
+	int rc = 0;
+
+	for (uint64_t c = 0; c < cols && !rc; c++) {
+		const uint64_t lane = (col + c) % lanes, at = (col + c) / lanes;
+		const struct mfs_plan_block *b = &blocks[mfs_last_while(
+			i, band->count,
+			blocks[i].lane < lane || (blocks[i].lane == lane && blocks[i].col <= at))];
+
+		rc = put_column(r, b, b->src + row * b->row_stride + (at - b->col) * b->col_stride,
+				rows, to + c * shown, cols * shown);
+	}
+	r->cast_to = to + rows * cols * shown;
+	return rc;
+}
+
 static int dequantise_elements(struct mfs_plan_reader *r, const struct mfs_plan_band *band,
 			       uint64_t off, uint64_t len)
 {
-	const struct mfs_plan_block *blocks = r->plan->blocks + band->first;
+	const uint64_t cols = r->plan->cols;
 	int rc = 0;
 
-	for (uint64_t end = off + len; off < end && !rc; off++) {
-		const uint64_t row = off / r->plan->cols, col = off % r->plan->cols;
-		const struct mfs_plan_block *b =
-			&blocks[mfs_last_while(i, band->count, blocks[i].col <= col)];
+	for (uint64_t end = off + len, n, rows; off < end && !rc; off += n * rows) {
+		const uint64_t col = off % cols;
 
-		rc = gather_bytes(r, b,
-				  b->src + row * b->row_stride + (col - b->col) * b->col_stride, 1);
+		n = mfs_min_u64(end - off, cols - col);
+		rows = n == cols ? (end - off) / cols : 1;
+		rc = dequantise_rectangle(r, band, off / cols, rows, col, n);
 	}
 	return rc;
 }
@@ -421,6 +469,16 @@ struct elements {
 	struct mfs_error *err;
 };
 
+/* Bytes that are as if each element had whole ones, which may be in half of them. */
+static int walk_bytes(const struct elements *e, const struct mfs_plan_block *b, uint64_t src,
+		      uint64_t len)
+{
+	const uint64_t first = mfs_plan_place(e->plan, b, src),
+		       last = mfs_plan_place(e->plan, b, src + len - 1);
+
+	return e->each(e->arg, b->file, first, last - first + 1, e->err);
+}
+
 /* Columns [col, end) of rows [row, row + rows) of the band, as far as they are the block's. */
 static int walk_rectangle(const struct elements *e, const struct mfs_plan_block *b, uint64_t row,
 			  uint64_t rows, uint64_t col, uint64_t end)
@@ -430,10 +488,9 @@ static int walk_rectangle(const struct elements *e, const struct mfs_plan_block 
 
 	if (from >= to)
 		return 0;
-	return e->each(
-		e->arg, b->file, b->src + row * b->row_stride + (from - b->col) * b->col_stride,
-		(rows - 1) * b->row_stride + (to - from - 1) * b->col_stride + e->plan->element,
-		e->err);
+	return walk_bytes(e, b, b->src + row * b->row_stride + (from - b->col) * b->col_stride,
+			  (rows - 1) * b->row_stride + (to - from - 1) * b->col_stride +
+				  e->plan->element);
 }
 
 /* Whole elements, also where they are copied one by one and the request cuts one. A row may be the
@@ -444,8 +501,7 @@ static int walk_block(const struct elements *e, const struct mfs_plan_block *b)
 	const uint64_t row = e->first / cols, last = (e->end - 1) / cols;
 
 	if (is_plain(e->plan, e->band) && is_contiguous(e->plan, e->band))
-		return e->each(e->arg, b->file, b->src + e->first * element,
-			       (e->end - e->first) * element, e->err);
+		return walk_bytes(e, b, b->src + e->first * element, (e->end - e->first) * element);
 	if (row == last)
 		return walk_rectangle(e, b, row, 1, e->first % cols, (e->end - 1) % cols + 1);
 	return walk_rectangle(e, b, row, last - row + 1, 0, cols);

@@ -3,7 +3,7 @@
 #ifndef MFS_PLAN_PLAN_READ_I_H
 #define MFS_PLAN_PLAN_READ_I_H
 
-#include "formats/plan/plan.h"
+#include "formats/plan/plan_i.h"
 
 #define MFS_PLAN_REMEMBERED                                                                        \
 	16 /* files that a request knows it has checked; others cost a stat again */
@@ -46,11 +46,12 @@ int mfs_plan_copy(struct mfs_plan_reader *r, const struct mfs_plan_band *band, u
 int mfs_plan_merge(struct mfs_plan_reader *r, const struct mfs_plan_band *band, uint64_t off,
 		   uint64_t len);
 
-/* ---- 8-bit floats (plan_fp8.c) ---- */
+/* ---- floats of 8 and 4 bits (plan_fp8.c) ---- */
 
-/* Puts n elements at p, which lie at src of the block's file: they become the target's type. */
+/* Puts n elements at src of the block's file, which is mapped at map: they become the target's
+ * type. */
 int mfs_plan_dequantise(struct mfs_plan_reader *r, const struct mfs_plan_block *block, uint64_t src,
-			const uint8_t *p, uint64_t n);
+			const uint8_t *map, uint64_t n);
 /* Puts n elements, which become 8-bit floats. Their scales are known. */
 void mfs_plan_quantise(struct mfs_plan_reader *r, const uint8_t *p, uint64_t n);
 /* Raises most to n elements. */

@@ -108,6 +108,7 @@ struct mfs_megatron_args {
 	/* Rows and columns of the blocks of an HF directory's 8-bit weights (base/fp8.h). 0: it has
 	 * none. */
 	int64_t hf_fp8_block[2];
+	bool hf_mxfp4; /* its experts are 4-bit floats in blocks (base/fp4.h) */
 	/* The class of Megatron-Bridge or NeMo that made the model: "Gemma2ModelProvider9B". Some
 	 * make more of it than its fields say (families/family.h: providers). NULL: no such
 	 * class. */

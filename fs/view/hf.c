@@ -119,7 +119,9 @@ static bool shows_itself(const struct builder *b)
 /* Its weights are not shown as they are. */
 static bool is_dequantised(const struct builder *b)
 {
-	return shows_itself(b) && mfs_ckpt_args(b->ckpt)->hf_fp8_block[0];
+	const struct mfs_megatron_args *args = mfs_ckpt_args(b->ckpt);
+
+	return shows_itself(b) && (args->hf_fp8_block[0] || args->hf_mxfp4);
 }
 
 static bool is_untied(const struct builder *b)

@@ -107,6 +107,29 @@ def fp8(scales=("F32", 4)):
     return tensors
 
 
+OSS = {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_size": 32, "intermediate_size": 32, "num_hidden_layers": 1,
+       "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 2, "vocab_size": 5, "rms_norm_eps": 1e-05, "rope_theta": 10000.0,
+       "max_position_embeddings": 8, "num_local_experts": 2, "num_experts_per_tok": 1, "swiglu_limit": 7.0, "layer_types": ["sliding_attention"],
+       "sliding_window": 3, "torch_dtype": "bfloat16",
+       "rope_scaling": {"rope_type": "yarn", "factor": 2.0, "truncate": False, "original_max_position_embeddings": 4},
+       "quantization_config": {"quant_method": "mxfp4"}}
+EXPERTS = LAYER + "mlp.experts."
+
+
+def mxfp4():
+    """A model whose experts are floats of 4 bits, with a scale for each 32."""
+    shapes = {"lm_head.weight": (5, 32), "model.embed_tokens.weight": (5, 32), "model.norm.weight": (32,), LAYER + "input_layernorm.weight": (32,),
+              LAYER + "post_attention_layernorm.weight": (32,), LAYER + "mlp.router.bias": (2,), LAYER + "mlp.router.weight": (2, 32),
+              LAYER + "self_attn.sinks": (2,), EXPERTS + "down_proj_bias": (2, 32), EXPERTS + "gate_up_proj_bias": (2, 64)}
+    for name, rows, cols in (("q", 4, 32), ("k", 2, 32), ("v", 2, 32), ("o", 32, 4)):
+        shapes[f"{LAYER}self_attn.{name}_proj.weight"], shapes[f"{LAYER}self_attn.{name}_proj.bias"] = (rows, cols), (rows,)
+    tensors = {name: ("BF16", 2, shape) for name, shape in shapes.items()}
+    for name, rows in (("gate_up_proj", 64), ("down_proj", 32)):
+        tensors[EXPERTS + name + "_blocks"] = ("U8", 1, (2, rows, 1, 16))
+        tensors[EXPERTS + name + "_scales"] = ("U8", 1, (2, rows, 1))
+    return tensors
+
+
 class Memory(tf.SparseFile):
     def __init__(self):
         self.file, self.pos = io.BytesIO(), 0
@@ -145,6 +168,7 @@ def accepted():
         "model.safetensors.index.json": index(SHAPES, "a.safetensors", "b.safetensors")}))
     ok("dir-llama-fp8", directory({"config.json": FP8, "model.safetensors": safetensors_of(fp8())}))
     ok("dir-llama-fp8-bf16-scales", directory({"config.json": FP8, "model.safetensors": safetensors_of(fp8(scales=("BF16", 2)))}))
+    ok("dir-gpt-oss-mxfp4", directory({"config.json": OSS, "model.safetensors": safetensors_of(mxfp4())}))
     ok("dir-llama-bin", directory({"config.json": LLAMA, "pytorch_model.bin": torch_bin(SHAPES)}))
     ok("dir-gpt2-bin-shards", directory({
         "config.json": GPT2, "a.bin": torch_bin(part(GPT2_SHAPES, 0, 2)), "b.bin": torch_bin(part(GPT2_SHAPES, 1, 2), crcs=True),
@@ -233,6 +257,17 @@ def rejected_dirs():
         "weights-of-other-8-bits": {**fp8(), up: ("F8_E5M2", 1, (3, 4))},
     }.items():
         reject(f"dir-{name}", directory({"config.json": FP8, "model.safetensors": safetensors_of(tensors)}))
+    down = EXPERTS + "down_proj"
+    for name, change in {
+        "blocks-without-scales": {down + "_scales": None},
+        "blocks-of-15-bytes": {down + "_blocks": ("U8", 1, (2, 32, 1, 15))},
+        "blocks-of-other-scales": {down + "_scales": ("U8", 1, (2, 31, 1))},
+        "blocks-of-floats": {down + "_blocks": ("F8_E4M3", 1, (2, 32, 1, 16))},
+        "blocks-beside-their-tensor": {down: ("BF16", 2, (2, 32, 32))},
+        "blocks-of-nothing": {down + "_blocks": ("U8", 1, (2, 32, 0, 16)), down + "_scales": ("U8", 1, (2, 32, 0))},
+    }.items():
+        tensors = {key: t for key, t in {**mxfp4(), **change}.items() if t}
+        reject(f"dir-{name}", directory({"config.json": OSS, "model.safetensors": safetensors_of(tensors)}))
 
 
 accepted()

@@ -1,11 +1,14 @@
-"""8-bit floats in blocks: what hf-fp8 shows against DeepSeek's formula, and sources against transformers' and vLLM's dequantisation."""
+"""8-bit floats in blocks: what hf-fp8 shows against DeepSeek's formula, and sources against transformers' and vLLM's dequantisation.
+MXFP4 sources against transformers'."""
 import json
 
 import pytest
 import safetensors.torch
 import torch
 import torch.nn.functional as F
+import transformers
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
 import hf_models
 import program
@@ -162,3 +165,79 @@ def test_refused(tmp_path):
     safetensors.torch.save_file(tensors, tmp_path / "model.safetensors", {"format": "pt"})
     done = program.run("ls", tmp_path, "hf-fp8")
     assert done.returncode and "already" in done.stderr
+
+
+def make_mxfp4(directory):
+    """GPT-OSS as it is published: all codes, and scales from the smallest to the largest, NaN's among them."""
+    hf_models.make("gpt-oss", directory, hidden_size=64, intermediate_size=96)
+    tensors, expected = {}, {}
+    bits = torch.Generator().manual_seed(3)
+    for key, tensor in safetensors.torch.load_file(directory / "model.safetensors").items():
+        if not key.endswith(("gate_up_proj", "down_proj")):
+            expected[key] = tensors[key] = tensor
+            continue
+        experts, inner, outer = tensor.shape
+        tensors[key + "_blocks"] = torch.randint(0, 256, (experts, outer, inner // 32, 16), dtype=torch.uint8, generator=bits)
+        tensors[key + "_scales"] = scales = torch.randint(116, 124, (experts, outer, inner // 32), dtype=torch.uint8, generator=bits)
+        if key.startswith("model.layers.1."):
+            scales[0, :2, :2] = torch.tensor([[0, 1], [254, 255]], dtype=torch.uint8)
+        expected[key] = convert_moe_packed_tensors(tensors[key + "_blocks"], scales)
+    safetensors.torch.save_file(tensors, directory / "model.safetensors", {"format": "pt"})
+    config = json.loads((directory / "config.json").read_text())
+    said = dict(quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router", "lm_head"])
+    (directory / "config.json").write_text(json.dumps(dict(config, quantization_config=said)))
+    return tensors, expected
+
+
+def alike(shown, expected):
+    """Bit for bit, but that a NaN is a NaN."""
+    nan = expected.isnan()
+    return shown.dtype == expected.dtype and torch.equal(shown.isnan(), nan) and torch.equal(bits(shown[~nan]), bits(expected[~nan]))
+
+
+def test_mxfp4_sources(tmp_path):
+    """Shown as bfloat16, by all views; transformers' own dequantised model has the same logits."""
+    tensors, expected = make_mxfp4(tmp_path / "source")
+    with views.views(tmp_path / "source", spec="local") as at:
+        shown = weights(at("hf"))
+        assert shown.keys() == expected.keys()
+        for key in expected:
+            assert alike(shown[key], expected[key]), key
+        assert "quantization_config" not in json.loads((at("hf") / "config.json").read_text())
+        for view in ("megatron/torch/tp2-pp2-ep3-etp1", "megatron/torch_dist"):
+            with program.hf(at(view)) as back:
+                again = weights(back)
+            assert again.keys() == expected.keys() and all(alike(again[key], expected[key]) for key in expected), view
+        small = {key: value.clamp(116, 124) if key.endswith("_scales") else value for key, value in tensors.items()}
+        safetensors.torch.save_file(small, tmp_path / "source/model.safetensors", {"format": "pt"})
+    ids = torch.arange(24).reshape(1, 24) * 5 % 90
+    with views.views(tmp_path / "source") as at, torch.no_grad():
+        ours = transformers.AutoModelForCausalLM.from_pretrained(at("hf"), dtype=torch.bfloat16)(ids).logits
+        theirs = transformers.AutoModelForCausalLM.from_pretrained(
+            tmp_path / "source", dtype=torch.bfloat16, quantization_config=transformers.Mxfp4Config(dequantize=True))(ids).logits
+    assert torch.equal(ours, theirs) and ours.isfinite().all() and ours.std() > 0
+
+
+MX = "model.layers.0.mlp.experts.down_proj"
+REFUSED_MX = {
+    "no scales": (lambda config, tensors: tensors.pop(MX + "_scales"), "quantised weights of this kind"),
+    "no blocks": (lambda config, tensors: tensors.pop(MX + "_blocks"), "down_proj' is missing"),
+    "not said": (lambda config, tensors: config.pop("quantization_config"), "quantised weights of this kind"),
+    "fewer scales": (lambda config, tensors: tensors.update({MX + "_scales": tensors[MX + "_scales"][:, 1:].contiguous()}), "[6, 63, 3] of uint8"),
+    "signed": (lambda config, tensors: tensors.update({MX + "_blocks": tensors[MX + "_blocks"].view(torch.int8)}), "of int8"),
+    "wide blocks": (lambda config, tensors: tensors.update({MX + "_blocks": tensors[MX + "_blocks"].repeat(1, 1, 1, 2)}), "[6, 64, 3, 32]"),
+    "both": (lambda config, tensors: tensors.update({MX: torch.zeros(6, 96, 64)}), "down_proj' is in"),
+    "other sizes": (lambda config, tensors: config.update(intermediate_size=64), "gate_up_proj' is [6, 64, 192], but"),
+}
+
+
+def test_refused_mxfp4(tmp_path):
+    tensors, _ = make_mxfp4(tmp_path)
+    text = (tmp_path / "config.json").read_text()
+    for what, (change, sentence) in REFUSED_MX.items():
+        config, changed = json.loads(text), dict(tensors)
+        change(config, changed)
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        safetensors.torch.save_file(changed, tmp_path / "model.safetensors", {"format": "pt"})
+        done = program.run("ls", tmp_path, "hf")
+        assert done.returncode and sentence in done.stderr, f"{what}: {done.stderr}"
