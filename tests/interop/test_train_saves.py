@@ -1,12 +1,13 @@
 """What mcorefs-train saves, read by others, and what they save, read by it: the run goes on as if it had not changed hands.
 
-Each run of ours has six steps and saves after two; some are of several processes, where mpirun is. megatron-core loads that save (model, optimizer, scheduler, random states), trains four
-steps more, and saves after two of them; ours goes on from there. transformers computes the loss of the third step from the weights that ours
+Each run of ours has six steps or more and saves after two; some are of several processes, where mpirun is. megatron-core loads that save (model, optimizer, scheduler, random states), trains
+the other steps, and saves after two of them; ours goes on from there. transformers computes the loss of the third step from the weights that ours
 saved. What torch.distributed.checkpoint reads of the save is what megatron-core's model and optimizer then hold, bit for bit, and what they
 hold when they load the same iteration from a legacy view.
 """
 import json
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,20 @@ HERE = pathlib.Path(__file__).parent
 ARGS = dict(lr=1e-3, min_lr=1e-4, lr_decay_style="cosine", lr_decay_iters=6, lr_warmup_iters=1)
 FLAGS = {"qwen2": ["--use-distributed-optimizer"]}  # of ours
 # Processes of ours, the layout of their random states (pipeline, tensor), and flags: each process writes its part of a save.
+MTP = dict(mtp_loss_scaling_factor=0.6, lr=1e-3, min_lr=1e-4, lr_decay_style="cosine", lr_decay_iters=20, lr_warmup_iters=1)
+# Models that no fixture has. Drawn weights are large, so that layers of MTP have losses of their own from the beginning.
+DRAWN = {
+    "qwen3-mtp": """--num-layers 3 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 --group-query-attention --num-query-groups 2
+                    --kv-channels 16 --qk-layernorm --mtp-num-layers 2""",
+    "deepseek-mtp": """--num-layers 3 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 --multi-latent-attention --q-lora-rank 24
+                       --kv-lora-rank 16 --qk-head-dim 16 --qk-pos-emb-head-dim 8 --v-head-dim 12 --rope-type rope --qk-layernorm
+                       --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 32 --moe-layer-freq [0,1,1]
+                       --moe-shared-expert-intermediate-size 64 --moe-router-score-function sigmoid --moe-router-enable-expert-bias
+                       --moe-router-dtype fp32 --mtp-num-layers 1""",
+}
+DRAWN = {name: (flags + """ --swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope --attention-dropout 0
+                        --untie-embeddings-and-output-weights --max-position-embeddings 128 --hidden-dropout 0 --init-method-std 0.08""").split()
+         for name, flags in DRAWN.items()}
 DIVIDED = {
     "llama": (4, (2, 2), ["--tensor-model-parallel-size", 2, "--sequence-parallel", "--pipeline-model-parallel-size", 2]),
     "qwen2": (2, (1, 1), []),
@@ -34,7 +49,11 @@ CASES = [
     runs.Case("sgd", runs.LLAMA, ARGS | dict(optimizer="sgd", lr=0.3, min_lr=0.03, sgd_momentum=0.8), steps=6, batch=4, seq=64),
     runs.Case("mixtral", "weights/mixtral-torch_dist-pp2-ep2", ARGS | dict(moe_aux_loss_coeff=0.01), steps=6),
     runs.Case("deepseek", "resume/deepseek-torch_dist-pp2-ep2", ARGS | dict(moe_aux_loss_coeff=1e-4), steps=6),
+    runs.Case("qwen3-mtp", None, MTP, steps=8, batch=4, seq=64),
+    runs.Case("deepseek-mtp", None, MTP | dict(moe_aux_loss_coeff=1e-2, moe_router_load_balancing_type="seq_aux_loss",
+                                               moe_router_bias_update_rate=0.01), steps=8, batch=4, seq=64),
 ]
+AHEAD = re.compile(r"mtp_\d+ loss: ([0-9.E+-]+)")
 HALF = 2e-2  # loss of 16-bit weights
 
 
@@ -43,7 +62,7 @@ def iteration(directory, number):
 
 
 def ours(case, *more):
-    """Steps of our log: iteration -> (learning rate, loss, loss scale, norm, skipped)."""
+    """Steps of our log: iteration -> (learning rate, loss, loss scale, norm, skipped, losses of MTP layers)."""
     precision = ["--bf16"] if case.dtype == "bfloat16" else []
     count, _, divided = DIVIDED.get(case.name, (1, None, []))
     launcher = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", count] if count > 1 else []
@@ -54,8 +73,13 @@ def ours(case, *more):
                *runs.flags(runs.optimization(case)), *more]
     done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=program.SECONDS)
     assert done.returncode == 0, f"{' '.join(str(c) for c in command)}\n{done.stdout[-1500:]}\n{done.stderr[-1500:]}"
-    found = [runs.LINE.search(line) for line in done.stdout.splitlines()]
-    return {int(f[1]): (float(f[2]), f[3] and float(f[3]), float(f[4]), f[5] and float(f[5]), int(f[6])) for f in found if f}
+    found = [(runs.LINE.search(line), [float(loss) for loss in AHEAD.findall(line)]) for line in done.stdout.splitlines()]
+    return {int(f[1]): (float(f[2]), f[3] and float(f[3]), float(f[4]), f[5] and float(f[5]), int(f[6]), ahead) for f, ahead in found if f}
+
+
+def drawn(case):
+    """The flags of a model that begins with drawn weights, or none."""
+    return DRAWN.get(case.name, [])
 
 
 class Run:
@@ -65,8 +89,8 @@ class Run:
         self.case, self.where = case, where / case.name
         self.where.mkdir()
         self.saved, self.back = self.where / "ours", self.where / "megatron"
-        begin = ["--load", runs.FIXTURES / case.source, "--finetune", "--no-load-optim"]
-        if case.source.startswith("resume"):
+        begin = drawn(case) or ["--load", runs.FIXTURES / case.source, "--finetune", "--no-load-optim"]
+        if (case.source or "").startswith("resume"):
             begin += ["--ckpt-step", 20]
         self.rows = ours(case, *begin, "--save", self.saved, "--save-interval", 2)
         self.samples = runs.samples(case, self.where)
@@ -125,21 +149,22 @@ def close(case, mine, theirs):
     assert mine[0] == pytest.approx(theirs[0], rel=1e-6)
     assert mine[1] == pytest.approx(theirs[1], abs=1e-4 if case.dtype == "float32" else HALF)
     assert mine[3] == pytest.approx(theirs[3], rel=case.norm, abs=6e-4)
+    assert mine[5] == pytest.approx(theirs[5], abs=1e-4 if case.dtype == "float32" else HALF)
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_megatron_goes_on(run, case):
     first, steps = run.said("dist")
     assert first["iteration"] == 2 and first["consumed"] == 2 * case.batch
-    assert [row["iteration"] for row in steps] == [3, 4, 5, 6]
+    assert [row["iteration"] for row in steps] == list(range(3, case.steps + 1))
     for row in steps:
-        close(case, run.rows[row["iteration"]], (row["lr"], row["loss"], 1.0, row["grad_norm"]))
+        close(case, run.rows[row["iteration"]], (row["lr"], row["loss"], 1.0, row["grad_norm"], 0, row["ahead"]))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_ours_goes_on(run, case):
     rows = ours(case, "--load", run.back)
-    assert sorted(rows) == [5, 6]
+    assert sorted(rows) == list(range(5, case.steps + 1))
     for number, row in rows.items():
         close(case, row, run.rows[number])
 
@@ -171,12 +196,18 @@ def test_random_states(run, case):
         assert {place for _, place in state["cuda"].values()} == {number << 32}
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if case.name != "qwen3-mtp"], ids=str)
 def test_transformers(run, case):
-    """The loss of the third step is that of transformers' model with the weights of the second."""
+    """The losses of the third step are those of transformers' model with the weights of the second."""
     rows = torch.from_numpy(numpy.load(run.samples)[2 * case.batch:3 * case.batch].astype(numpy.int64))
     padded = torch.load(run.where / "dist.dump")["model.embedding.word_embeddings.weight"].shape[0]
     with program.hf(run.saved, "iter_0000002/hf", vocab_size=padded) as directory:
-        logits = torch.from_numpy(models.logits(models.load(directory), rows[:, :-1].numpy()))
+        model = models.load(directory)
+        logits = torch.from_numpy(models.logits(model, rows[:, :-1].numpy()))
+        ahead = models.logits_ahead(model, directory, rows[:, :-1].numpy()) if run.rows[3][5] else []
+    assert len(ahead) == len(run.rows[3][5])
+    for places, (layer, said) in enumerate(zip(ahead, run.rows[3][5]), 1):  # ahead of the label
+        loss = torch.nn.functional.cross_entropy(torch.from_numpy(layer)[:, :-places].flatten(0, 1), rows[:, 1 + places:].flatten())
+        assert float(loss) == pytest.approx(said, abs=1e-4)
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), rows[:, 1:].flatten())
     assert float(loss) == pytest.approx(run.rows[3][1], abs=1e-4 if case.dtype == "float32" else HALF)

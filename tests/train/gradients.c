@@ -124,8 +124,18 @@ static struct mfs_train_config deepseek_like(void)
 	return c;
 }
 
-static struct mfs_train_config (*const families[])(void) = {plain, gpt2_like, qwen2_like,
-							    qwen3_like, deepseek_like};
+/* Layers of one kind or the other that predict further tokens. */
+static struct mfs_train_config ahead_like(void)
+{
+	struct mfs_train_config c = below(2) ? deepseek_like() : gpt2_like();
+
+	c.model.mtp_num_layers = 1 + below(2);
+	c.mtp_loss_scaling_factor = 0.5;
+	return c;
+}
+
+static struct mfs_train_config (*const families[])(void) = {plain,	gpt2_like,     qwen2_like,
+							    qwen3_like, deepseek_like, ahead_like};
 #define FAMILIES ((int)(sizeof(families) / sizeof(families[0])))
 
 /* ---- models of experts ---- */
@@ -165,6 +175,8 @@ static struct mfs_train_config biased_like(void)
 	c.model.moe_router_enable_expert_bias = true;
 	c.model.moe_shared_expert_intermediate_size = 4 * (1 + below(6));
 	c.moe_router_dtype = "fp32";
+	c.model.mtp_num_layers = below(2);
+	c.mtp_loss_scaling_factor = 0.5;
 	c.recompute_granularity = below(2) ? MFS_RECOMPUTE_SELECTIVE : MFS_RECOMPUTE_NONE;
 	c.recompute_modules = (struct mfs_words){modules, 2};
 	return c;
@@ -448,6 +460,8 @@ static double run_all(struct train_model *m, const struct batches *all, bool own
 				    all->seed + i * UINT64_C(1000));
 		if (all->split)
 			train_batch_split(b, c->micro_batch_size, c->seq_length, 3);
+		train_batch_look_ahead(b, c->micro_batch_size, c->seq_length,
+				       c->model.mtp_num_layers);
 		loss += train_run(m, b, true);
 		train_batch_free(b);
 	}

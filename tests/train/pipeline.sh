@@ -20,6 +20,8 @@ within=0 as_one "embedding and loss count as layers of model chunks" llama "2-pp
 	--account-for-loss-in-pipeline-split
 as_one "experts with a bias, layers run again" deepseek "2-pp2-vpp2 4-pp2-ep2" 4 --recompute-granularity full --recompute-method uniform \
 	--recompute-num-layers 1 --moe-z-loss-coeff 1e-3 "${said[@]}"
+as_one "MTP on the last stage, which embeds, too; drawn weights" mixtral "2-pp2-vpp2 4-tp2-sp-pp2" 4 --mtp-num-layers 2
+as_one "MTP and a tied head; drawn weights" qwen3 "2-pp2 2-fsdp" 4 --mtp-num-layers 1 --hidden-dropout 0.1
 within=0 as_one "more microbatches than a group has, all of the validation set" llama "2-pp2-vpp2" 6 --micro-batch-size 1 \
 	--microbatch-group-size-per-virtual-pipeline-stage 3 --eval-interval 2 --full-validation \
 	--data-path tests/fixtures/data/tales_text_document

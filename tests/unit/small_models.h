@@ -174,20 +174,46 @@ static inline struct mfs_train_config gated_like(void)
 	return c;
 }
 
+/* Two MTP layers: a tied head, positions, dropout. */
+static inline struct mfs_train_config gpt2_ahead(void)
+{
+	struct mfs_train_config c = gpt2_like();
+
+	c.model.num_layers = 3;
+	c.model.mtp_num_layers = 2;
+	c.mtp_loss_scaling_factor = 0.7;
+	return c;
+}
+
+static inline struct mfs_train_config deepseek_ahead(void)
+{
+	struct mfs_train_config c = deepseek_like();
+
+	c.model.mtp_num_layers = 1;
+	c.mtp_loss_scaling_factor = 0.3;
+	return c;
+}
+
 static struct mfs_train_config (*const small_models[])(void) = {
-	gpt2_like,  llama_like,	  qwen_like,	 neox_like,  relu_like,
-	geglu_like, mixtral_like, deepseek_like, gated_like,
+	gpt2_like,    llama_like,    qwen_like,	 neox_like,  relu_like,	     geglu_like,
+	mixtral_like, deepseek_like, gated_like, gpt2_ahead, deepseek_ahead,
 };
 #define SMALL_MODELS ((int)(sizeof(small_models) / sizeof(small_models[0])))
+
+static inline struct mfs_batch *batch_of(int model, bool two_documents, uint64_t seed)
+{
+	struct mfs_batch *b = train_batch_new(BATCH, SEQ, VOCAB - 3, seed);
+
+	if (two_documents)
+		train_batch_split(b, BATCH, SEQ, 5);
+	train_batch_look_ahead(b, BATCH, SEQ, small_models[model]().model.mtp_num_layers);
+	return b;
+}
 
 /* Two documents a sequence, in every second model. */
 static inline struct mfs_batch *batch_for(int model, uint64_t seed)
 {
-	struct mfs_batch *b = train_batch_new(BATCH, SEQ, VOCAB - 3, seed);
-
-	if (model % 2)
-		train_batch_split(b, BATCH, SEQ, 5);
-	return b;
+	return batch_of(model, model % 2, seed);
 }
 
 #endif

@@ -172,12 +172,12 @@ static void check_batch(const struct mfs_batch_rules *r, const int64_t *text,
 {
 	const uint64_t count = (uint64_t)r->sequences * r->length;
 	bool *attends = calloc((size_t)r->length * r->length, sizeof(bool));
-	void *block = malloc(mfs_batch_bytes(r->length));
+	void *block = malloc(mfs_batch_bytes(r->length, 0));
 	struct mfs_batch want;
 	uint64_t counted = 0, wrong = 0;
 	bool documents = false;
 
-	mfs_batch_place(&want, r->length, block);
+	mfs_batch_place(&want, r->length, 0, block);
 	for (uint32_t s = 0; s < r->sequences; s++) {
 		const uint64_t at = (uint64_t)s * r->length;
 		const size_t size = r->length * sizeof(int32_t);
@@ -306,6 +306,48 @@ START_TEST(test_masks)
 	c.eod_mask_loss = _i & 4;
 	l = open_loader(&c, MFS_TRAIN, 0, 4);
 	check_all(&c, MFS_TRAIN, 4, l);
+	close_loader(l);
+}
+END_TEST
+
+static void check_ahead(const struct mfs_batch *b, int64_t count, int64_t length)
+{
+	for (int64_t k = 0; k < b->ahead_count; k++) {
+		const struct mfs_batch_ahead *a = &b->ahead[k];
+		uint64_t counted = 0;
+
+		for (int64_t t = 0; t < count; t++) {
+			const bool inside = t % length + k + 1 < length;
+			const int64_t from = t + k + 1;
+
+			ck_assert_int_eq(a->tokens[t], inside ? b->tokens[from] : 0);
+			ck_assert_int_eq(a->labels[t], inside ? b->labels[from] : 0);
+			ck_assert_int_eq(a->positions[t], inside ? b->positions[from] : 0);
+			ck_assert(a->loss_mask[t] == (inside ? b->loss_mask[from] : 0));
+			counted += a->loss_mask[t] != 0;
+		}
+		ck_assert_uint_eq(a->counted, counted);
+		check_order(a->order, a->tokens, (uint64_t)count);
+		check_order(a->position_order, a->positions, (uint64_t)count);
+	}
+}
+
+START_TEST(test_tokens_further_on)
+{
+	struct mfs_train_config c = fixtures_run();
+	const struct mfs_batch *b;
+	struct mfs_loader *l;
+
+	c.model.mtp_num_layers = 3;
+	c.eod = 11;
+	c.eod_mask_loss = c.reset_position_ids = true;
+	l = open_on(&c, MFS_TRAIN, 0, 3, engine_of(1));
+	for (int i = 0; i < 4; i++) {
+		unit_ok(mfs_loader_next(l, &b, &err), &err);
+		ck_assert_uint_eq(b->ahead_count, 3);
+		check_ahead(b, INT64_C(3) * 128, 128);
+		mfs_loader_give_back(l, b);
+	}
 	close_loader(l);
 }
 END_TEST
@@ -841,6 +883,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_statistics);
 	tcase_add_loop_test(c, test_megatrons_steps, 0, ENGINES);
 	tcase_add_loop_test(c, test_masks, 0, 8);
+	tcase_add_test(c, test_tokens_further_on);
 	tcase_add_loop_test(c, test_parts, 1, 4);
 	tcase_add_loop_test(c, test_resume, 0, ENGINES);
 	return s;

@@ -339,7 +339,7 @@ START_TEST(test_head_in_chunks)
 {
 	const struct mfs_train_config config = small_models[_i]();
 	struct train_model *m = train_model_new(&config);
-	struct mfs_batch *b = batch_for(1, 4);
+	struct mfs_batch *b = batch_for(_i, 4);
 	const size_t count = m->params->elements, logits = BATCH * SEQ * m->params->padded_vocab;
 	const float *grads = m->params->grads;
 	float *whole = malloc(count * sizeof(*whole)), most = 0;
@@ -729,8 +729,8 @@ START_TEST(test_refused_experts)
 	c.model.rotary_interleaved = true;
 	refuses(&c, -ENOTSUP, "--rotary-interleaved");
 	c = deepseek_like();
-	c.model.mtp_num_layers = 1;
-	refuses(&c, -ENOTSUP, "--mtp-num-layers");
+	c.model.mtp_num_layers = MFS_MTP_MOST + 1;
+	refuses(&c, -ENOTSUP, "--mtp-num-layers: expected at most 8, found 9");
 	c = deepseek_like();
 	c.model.window_layers = c.model.moe_layers;
 	refuses(&c, -ENOTSUP, "--window-attn-skip-freq");

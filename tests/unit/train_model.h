@@ -285,7 +285,7 @@ static inline struct mfs_batch *train_batch_new(int64_t batch, int64_t seq, int6
 			      &b->first_key, &b->order,	 &b->position_order};
 
 	b->bytes = (size_t)n * 7 * sizeof(int32_t);
-	b->block = calloc(1, b->bytes);
+	b->block = calloc(1, (size_t)n * (7 + 6 * MFS_MTP_MOST) * sizeof(int32_t));
 	for (int i = 0; i < 6; i++)
 		*arrays[i] = (int32_t *)b->block + i * n;
 	b->loss_mask = (float *)b->block + 6 * n;
@@ -315,6 +315,35 @@ static inline void train_batch_split(struct mfs_batch *b, int64_t batch, int64_t
 	train_batch_finish(b, batch * seq);
 }
 
+/* For a model with so many MTP layers; after the last change of tokens, labels and masks. */
+static inline void train_batch_look_ahead(struct mfs_batch *b, int64_t batch, int64_t seq,
+					  int64_t layers)
+{
+	const int64_t n = batch * seq;
+
+	b->ahead_count = (uint32_t)layers;
+	b->bytes = (size_t)(n * (7 + 6 * layers)) * sizeof(int32_t);
+	for (int64_t k = 0; k < layers; k++) {
+		struct mfs_batch_ahead *a = &b->ahead[k];
+		int32_t *at = (int32_t *)b->block + (7 + 6 * k) * n;
+
+		*a = (struct mfs_batch_ahead){
+			at, at + n, at + 2 * n, at + 3 * n, at + 4 * n, (float *)at + 5 * n, 0};
+		for (int64_t t = 0; t < n; t++) {
+			const bool inside = t % seq + k + 1 < seq;
+			const int64_t from = inside ? t + k + 1 : t;
+
+			a->tokens[t] = inside ? b->tokens[from] : 0;
+			a->labels[t] = inside ? b->labels[from] : 0;
+			a->positions[t] = inside ? b->positions[from] : 0;
+			a->loss_mask[t] = inside ? b->loss_mask[from] : 0;
+			a->counted += a->loss_mask[t] != 0;
+		}
+		train_sort(a->order, a->tokens, n);
+		train_sort(a->position_order, a->positions, n);
+	}
+}
+
 static inline void train_batch_free(struct mfs_batch *b)
 {
 	free(b->block);
@@ -337,8 +366,8 @@ static inline struct mfs_net_losses train_losses(struct train_model *m, const st
 	return losses;
 }
 
-/* What a pass's gradients are those of: the loss's sum over counted tokens, and auxiliary losses
- * times the number of tokens. */
+/* What a pass's gradients are those of: the loss's sum over counted tokens, the mean loss of MTP
+ * layers times their number, and auxiliary losses times the number of tokens. */
 static inline double train_run(struct train_model *m, const struct mfs_batch *b, bool backward)
 {
 	const struct mfs_net_losses l = train_losses(m, b, backward);
@@ -347,13 +376,19 @@ static inline double train_run(struct train_model *m, const struct mfs_batch *b,
 				      ? (double)(c->micro_batch_size * c->seq_length)
 				      : (double)b->counted;
 	double aux = c->moe_z_loss_coeff * l.z_loss;
+	const int64_t ahead = c->model.mtp_num_layers;
 	int64_t layers = 0;
+	double mtp = 0;
 
 	for (int64_t i = 0; i < c->model.num_layers; i++)
 		layers += mfs_args_is_moe(&c->model, i);
+	if (ahead && mfs_args_is_moe(&c->model, c->model.num_layers - 1))
+		layers += ahead;
+	for (int64_t k = 0; k < ahead; k++)
+		mtp += c->mtp_loss_scaling_factor / (double)ahead * l.mtp[k];
 	for (int i = 0; i < MFS_AUX_LOSSES; i++)
 		aux += c->moe_aux_loss_coeffs[i] * l.aux[i];
-	return l.lm_loss_sum + tokens * (double)layers * aux;
+	return l.lm_loss_sum + (double)b->counted * mtp + tokens * (double)layers * aux;
 }
 
 static inline void train_clear_grads(struct train_model *m)

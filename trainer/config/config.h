@@ -32,6 +32,7 @@ enum mfs_sharding { MFS_SHARD_NOTHING, MFS_SHARD_STATE, MFS_SHARD_GRADS, MFS_SHA
 /* Losses that balance experts: over a microbatch, over each sequence of it, and over the
  * microbatches that all processes have computed of the step. */
 enum mfs_aux_loss { MFS_AUX_LOSS, MFS_SEQ_AUX_LOSS, MFS_GLOBAL_AUX_LOSS, MFS_AUX_LOSSES };
+#define MFS_MTP_MOST 8 /* MTP layers, --mtp-num-layers */
 enum mfs_recompute { MFS_RECOMPUTE_NONE, MFS_RECOMPUTE_SELECTIVE, MFS_RECOMPUTE_FULL };
 
 /* --step-batch-size-schedule: from so many consumed samples (or tokens) on, this global batch size.
@@ -62,6 +63,7 @@ struct mfs_train_config {
 	double embedding_init_method_std;	    /* < 0: init_method_std */
 	double moe_z_loss_coeff;		    /* 0: none */
 	double moe_aux_loss_coeffs[MFS_AUX_LOSSES]; /* 0: none */
+	double mtp_loss_scaling_factor;		    /* of the mean of all MTP layers' losses */
 	bool moe_logs_aux_loss[MFS_AUX_LOSSES];	    /* Megatron's line has them */
 	const char *moe_router_dtype;		    /* "fp32", "fp64"; NULL: the io type */
 	double moe_router_bias_update_rate;

@@ -16,18 +16,28 @@ static size_t aligned(size_t bytes)
 	return (bytes + MFS_BATCH_ALIGN - 1) / MFS_BATCH_ALIGN * MFS_BATCH_ALIGN;
 }
 
-size_t mfs_batch_bytes(uint64_t tokens)
+size_t mfs_batch_bytes(uint64_t tokens, uint32_t ahead)
 {
-	return 7 * aligned(tokens * sizeof(int32_t));
+	return (7 + 6 * (size_t)ahead) * aligned(tokens * sizeof(int32_t));
 }
 
-void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, void *block)
+static void place_ahead(struct mfs_batch_ahead *a, size_t size, char *at)
+{
+	a->tokens = (int32_t *)at;
+	a->labels = (int32_t *)(at + size);
+	a->positions = (int32_t *)(at + 2 * size);
+	a->order = (int32_t *)(at + 3 * size);
+	a->position_order = (int32_t *)(at + 4 * size);
+	a->loss_mask = (float *)(at + 5 * size);
+}
+
+void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void *block)
 {
 	const size_t size = aligned(tokens * sizeof(int32_t));
 	char *at = block;
 
 	b->block = block;
-	b->bytes = mfs_batch_bytes(tokens);
+	b->bytes = mfs_batch_bytes(tokens, ahead);
 	b->tokens = (int32_t *)at;
 	b->labels = (int32_t *)(at + size);
 	b->positions = (int32_t *)(at + 2 * size);
@@ -35,6 +45,16 @@ void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, void *block)
 	b->order = (int32_t *)(at + 4 * size);
 	b->position_order = (int32_t *)(at + 5 * size);
 	b->loss_mask = (float *)(at + 6 * size);
+	b->ahead_count = ahead;
+	for (uint32_t k = 0; k < ahead; k++)
+		place_ahead(&b->ahead[k], size, at + (7 + 6 * k) * size);
+}
+
+static uint32_t ahead_of(const struct mfs_train_config *config)
+{
+	const int64_t layers = config->model.mtp_num_layers;
+
+	return layers <= 0 ? 0 : layers < MFS_MTP_MOST ? (uint32_t)layers : MFS_MTP_MOST;
 }
 
 int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, uint64_t vocab,
@@ -53,6 +73,7 @@ int mfs_batch_rules_take(const struct mfs_train_config *config, uint32_t micro, 
 		.parts = config->context_parallel_size > 1 ? (uint32_t)config->context_parallel_size
 							   : 1,
 		.part = (uint32_t)config->context_parallel_rank,
+		.ahead = ahead_of(config),
 	};
 	if (!vocab || vocab > INT32_MAX)
 		return mfs_fail(err, -EINVAL, "a vocabulary of %llu is impossible",
@@ -151,6 +172,32 @@ static uint64_t fill_sequence(const struct mfs_batch_rules *r, struct mfs_batch 
 	return counted;
 }
 
+/* ---- tokens further on ---- */
+
+static void roll(void *to, const void *from, uint32_t length, uint32_t by)
+{
+	const size_t left = by < length ? length - by : 0, size = sizeof(int32_t);
+
+	memcpy(to, (const char *)from + (length - left) * size, left * size);
+	memset((char *)to + left * size, 0, (length - left) * size);
+}
+
+static void fill_ahead(const struct mfs_batch_rules *r, const struct mfs_batch *b, uint32_t by,
+		       struct mfs_batch_ahead *a)
+{
+	a->counted = 0;
+	for (uint32_t i = 0; i < r->sequences; i++) {
+		const uint64_t first = (uint64_t)i * r->length;
+
+		roll(a->tokens + first, b->tokens + first, r->length, by);
+		roll(a->labels + first, b->labels + first, r->length, by);
+		roll(a->positions + first, b->positions + first, r->length, by);
+		roll(a->loss_mask + first, b->loss_mask + first, r->length, by);
+		for (uint32_t t = 0; t < r->length; t++)
+			a->counted += a->loss_mask[first + t] != 0;
+	}
+}
+
 /* ---- one of several parts ---- */
 
 static void copy_piece(struct mfs_batch *to, uint64_t at, const struct mfs_batch *from,
@@ -242,5 +289,13 @@ int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *
 		take_part(rules, all, b);
 	sort_numbers(b->tokens, count, rules->vocab, scratch, b->order);
 	sort_numbers(b->positions, count, rules->length, scratch, b->position_order);
+	/* Where sequences are shared there is no MTP (trainer/model/mtp.c). */
+	for (uint32_t k = 0; k < rules->ahead && rules->parts == 1; k++) {
+		struct mfs_batch_ahead *a = &b->ahead[k];
+
+		fill_ahead(rules, b, k + 1, a);
+		sort_numbers(a->tokens, count, rules->vocab, scratch, a->order);
+		sort_numbers(a->positions, count, rules->length, scratch, a->position_order);
+	}
 	return 0;
 }

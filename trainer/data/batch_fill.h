@@ -17,6 +17,7 @@ struct mfs_batch_rules {
 	bool reset_position_ids, reset_attention_mask, eod_mask_loss;
 	/* Processes that share a sequence, and this one's number (trainer/parallel/context.h). */
 	uint32_t parts, part;
+	uint32_t ahead; /* MTP layers: see struct mfs_batch_ahead */
 };
 
 /* -EINVAL: a length of the ids' sort is impossible, or eod is needed and not known. */
@@ -30,7 +31,7 @@ static inline uint64_t mfs_batch_tokens(const struct mfs_batch_rules *r)
 }
 
 /* The arrays of a block of mfs_batch_bytes(). */
-void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, void *block);
+void mfs_batch_place(struct mfs_batch *b, uint64_t tokens, uint32_t ahead, void *block);
 
 /*
  * Fills a batch from tokens that have come. samples: their numbers, for messages; own: sequences

@@ -179,11 +179,11 @@ static void *work(void *arg)
 static int make_slot(struct mfs_loader *l, struct slot *s, struct mfs_error *err)
 {
 	const uint64_t tokens = mfs_batch_tokens(&l->rules);
-	void *block = l->memory.alloc(l->memory.arg, mfs_batch_bytes(tokens));
+	void *block = l->memory.alloc(l->memory.arg, mfs_batch_bytes(tokens, l->rules.ahead));
 
 	if (!block)
 		return mfs_fail_nomem(err);
-	mfs_batch_place(&s->batch, tokens, block);
+	mfs_batch_place(&s->batch, tokens, l->rules.ahead, block);
 	s->fetch.raw =
 		calloc(l->rules.sequences * ((uint64_t)l->rules.length + 1), sizeof(*s->fetch.raw));
 	s->samples = calloc(l->rules.sequences, sizeof(*s->samples));
@@ -200,10 +200,10 @@ static int make_whole(struct mfs_loader *l, struct mfs_error *err)
 
 	if (l->rules.parts == 1)
 		return 0;
-	block = malloc(mfs_batch_bytes(tokens));
+	block = malloc(mfs_batch_bytes(tokens, l->rules.ahead));
 	if (!block)
 		return mfs_fail_nomem(err);
-	mfs_batch_place(&l->whole, tokens, block);
+	mfs_batch_place(&l->whole, tokens, l->rules.ahead, block);
 	return 0;
 }
 

@@ -21,6 +21,15 @@
 
 #define MFS_BATCH_ALIGN 256 /* bytes */
 
+/* A microbatch k + 1 places on, for multi-token prediction: in each sequence every array has what
+ * the batch's has there, and zeros behind the end (core/transformer/multi_token_prediction.py:
+ * roll_tensor). */
+struct mfs_batch_ahead {
+	int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
+	float *loss_mask;
+	uint64_t counted; /* tokens whose loss counts */
+};
+
 /* One microbatch of B sequences of S tokens, T = B S. All arrays lie behind one another in one host
  * block, each at a multiple of MFS_BATCH_ALIGN, so that one copy brings them to the device. Where
  * cp processes share a sequence (trainer/parallel/context.h), a process has T = B S / cp of them:
@@ -31,16 +40,18 @@ struct mfs_batch {
 	int32_t *first_key; /* [T]: the first position of the sequence that t sees: 0; with
 			     * reset_attention_mask its document's start */
 	int32_t *order;	    /* [T]: numbers of tokens, sorted by (id, number) */
-	int32_t *position_order; /* [T]: sorted by (position, number) */
-	float *loss_mask;	 /* [T]: 1, or 0 where the loss does not count */
-	void *block;		 /* the whole of it */
+	int32_t *position_order;		    /* [T]: sorted by (position, number) */
+	float *loss_mask;			    /* [T]: 1, or 0 where the loss does not count */
+	struct mfs_batch_ahead ahead[MFS_MTP_MOST]; /* number k: k + 1 places on */
+	uint32_t ahead_count;
+	void *block; /* the whole of it */
 	size_t bytes;
 	uint64_t counted; /* tokens whose loss counts, of whole sequences */
 	bool documents;	  /* some first_key is not 0 */
 };
 
 /* Bytes of the block of T tokens. */
-size_t mfs_batch_bytes(uint64_t tokens);
+size_t mfs_batch_bytes(uint64_t tokens, uint32_t ahead);
 
 /* The slots are the caller's kind of host memory (pinned). */
 struct mfs_slot_memory {

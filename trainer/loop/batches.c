@@ -41,7 +41,7 @@ int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct
 {
 	/* Those that share a sequence have parts of its losses. */
 	const double size = t->parallel.group[MFS_GROUP_DATA].size;
-	double sums[2 + MFS_AUX_LOSSES];
+	double sums[2 + MFS_AUX_LOSSES + MFS_MTP_MOST], *mtp = sums + 2 + MFS_AUX_LOSSES;
 	const unsigned count = sizeof(sums) / sizeof(sums[0]);
 	int rc = mfs_net_losses(t->net, t->ctx, ret, err);
 
@@ -50,6 +50,7 @@ int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct
 	sums[0] = ret->lm_loss_sum;
 	sums[1] = ret->z_loss;
 	memcpy(sums + 2, ret->aux, sizeof(ret->aux));
+	memcpy(mtp, ret->mtp, sizeof(ret->mtp));
 	rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_GRADS, sums, count, err);
 	if (!rc)
 		rc = mfs_parallel_sum(&t->parallel, MFS_GROUP_PIPELINE, sums, count, err);
@@ -58,6 +59,8 @@ int mfs_trainer_losses(struct mfs_trainer *t, struct mfs_net_losses *ret, struct
 	/* Of all samples' loss each process has a part. */
 	for (int i = 0; i < MFS_AUX_LOSSES; i++)
 		ret->aux[i] = sums[2 + i] / (i == MFS_GLOBAL_AUX_LOSS ? 1 : size);
+	for (int i = 0; i < MFS_MTP_MOST; i++)
+		ret->mtp[i] = mtp[i] / size;
 	return rc;
 }
 

@@ -10,7 +10,7 @@
 #include "trainer/report/flops.h"
 #include "trainer/report/lines.h"
 
-#define MFS_LOG_LOSSES 4 /* kinds */
+#define MFS_LOG_LOSSES (2 + MFS_AUX_LOSSES + MFS_MTP_MOST) /* kinds */
 #define GIB	       ((double)(UINT64_C(1) << 30))
 
 void mfs_log_memory(const struct mfs_trainer *t)
@@ -150,6 +150,9 @@ static unsigned name_losses(const struct mfs_train_config *c, const struct mfs_l
 {
 	static const char *const names[MFS_AUX_LOSSES] = {
 		"load_balancing_loss", "seq_load_balancing_loss", "global_load_balancing_loss"};
+	static const char *const mtp[MFS_MTP_MOST] = {"mtp_1 loss", "mtp_2 loss", "mtp_3 loss",
+						      "mtp_4 loss", "mtp_5 loss", "mtp_6 loss",
+						      "mtp_7 loss", "mtp_8 loss"};
 	const bool experts = c->model.num_experts != MFS_UNSET;
 	unsigned n = 0;
 
@@ -159,6 +162,8 @@ static unsigned name_losses(const struct mfs_train_config *c, const struct mfs_l
 			ret[n++] = (struct mfs_report_loss){names[i], l->aux[i] / steps};
 	if (experts && c->moe_z_loss_coeff > 0)
 		ret[n++] = (struct mfs_report_loss){"z_loss", l->z / steps};
+	for (int i = 0; i < c->model.mtp_num_layers && i < MFS_MTP_MOST; i++)
+		ret[n++] = (struct mfs_report_loss){mtp[i], l->mtp[i] / steps};
 	return n;
 }
 
@@ -170,6 +175,8 @@ static struct mfs_log_losses losses_of(const struct mfs_step *step)
 
 	for (int i = 0; i < MFS_AUX_LOSSES; i++)
 		ret.aux[i] = step->losses.aux[i] / n;
+	for (int i = 0; i < MFS_MTP_MOST; i++)
+		ret.mtp[i] = step->losses.mtp[i] / n;
 	return ret;
 }
 
@@ -178,6 +185,8 @@ static void add_losses(struct mfs_log_losses *to, const struct mfs_log_losses *l
 	to->lm += skipped ? 0 : l->lm;
 	for (int i = 0; i < MFS_AUX_LOSSES; i++)
 		to->aux[i] += l->aux[i];
+	for (int i = 0; i < MFS_MTP_MOST; i++)
+		to->mtp[i] += l->mtp[i];
 	to->z += l->z;
 }
 

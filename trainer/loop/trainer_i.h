@@ -68,7 +68,7 @@ struct mfs_trainer {
 	/* what the log has not said yet: sums over steps */
 	struct mfs_log_window {
 		struct mfs_log_losses {
-			double lm, aux[MFS_AUX_LOSSES], z;
+			double lm, aux[MFS_AUX_LOSSES], z, mtp[MFS_MTP_MOST];
 		} losses;
 		uint64_t steps, skipped, not_finite; /* steps: with a loss */
 		int64_t began_ns;

@@ -6,7 +6,9 @@
  */
 #include "trainer/model/net_i.h"
 
-#define ARRAYS 7 /* of struct mfs_batch */
+/* Of struct mfs_batch, and of each struct mfs_batch_ahead. */
+#define ARRAYS	     7
+#define ARRAYS_AHEAD 6
 
 static bool has_window(const struct mfs_net *net)
 {
@@ -23,6 +25,12 @@ static uint64_t aligned(uint64_t bytes)
 	return (bytes + MFS_MEMORY_ALIGN - 1) / MFS_MEMORY_ALIGN * MFS_MEMORY_ALIGN;
 }
 
+/* The loader gives them to all stages. */
+static uint64_t ahead_count(const struct mfs_net *net)
+{
+	return net->args->mtp_num_layers > 0 ? (uint64_t)net->args->mtp_num_layers : 0;
+}
+
 int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
 {
 	struct mfs_batch_place *place = &net->on_device;
@@ -31,7 +39,8 @@ int mfs_batch_plan(struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
 				(long long)net->tokens, INT32_MAX);
 	/* The loader may begin each array at a multiple of the alignment. */
-	place->bytes = aligned(ARRAYS * (keys_bytes(net) + MFS_MEMORY_ALIGN));
+	place->bytes = aligned((ARRAYS + ARRAYS_AHEAD * ahead_count(net)) *
+			       (keys_bytes(net) + MFS_MEMORY_ALIGN));
 	place->key_bytes = has_window(net) ? aligned(keys_bytes(net)) : 0;
 	place->block =
 		mfs_memory_add(net->memory, MFS_MEMORY_BATCH, net->batch_count * place->bytes);
@@ -116,6 +125,17 @@ int mfs_batch_copy(struct mfs_net *net, struct mfs_pass *run, uint32_t place, st
 	run->loss_mask = ON_DEVICE(loss_mask);
 	run->first_key = b->documents ? ON_DEVICE(first_key) : NULL;
 	run->counted = b->counted;
+	for (uint32_t k = 0; k < b->ahead_count; k++) {
+		struct mfs_batch_ahead *ahead = &run->ahead[k];
+
+		ahead->tokens = ON_DEVICE(ahead[k].tokens);
+		ahead->labels = ON_DEVICE(ahead[k].labels);
+		ahead->positions = ON_DEVICE(ahead[k].positions);
+		ahead->order = ON_DEVICE(ahead[k].order);
+		ahead->position_order = ON_DEVICE(ahead[k].position_order);
+		ahead->loss_mask = ON_DEVICE(ahead[k].loss_mask);
+		ahead->counted = b->ahead[k].counted;
+	}
 #undef ON_DEVICE
 	r = has_window(net) ? copy_window_keys(net, run, place, err) : 0;
 	if (!r)

@@ -80,14 +80,14 @@ static int64_t rows_from(const struct mfs_net *net, int64_t row)
 	return net->tokens - row < net->head.chunk ? net->tokens - row : net->head.chunk;
 }
 
-/* What a token's loss counts in the gradient: its mask times pass->grad_scale. */
-static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_pass *run)
+/* What a token's loss counts: its mask times a number. */
+static const float *scale_of_tokens(const struct mfs_net *net, const struct mfs_pass *run, float by)
 {
 	float *scale = mfs_net_scratch(net, net->head.scale);
 
 	net->backend->device->copy(run->ctx, scale, run->loss_mask,
 				   (size_t)net->tokens * sizeof(float));
-	net->backend->ops->scale(run->ctx, MFK_F32, scale, run->pass->grad_scale, net->tokens);
+	net->backend->ops->scale(run->ctx, MFK_F32, scale, by, net->tokens);
 	return scale;
 }
 
@@ -138,20 +138,48 @@ static void chunk(const struct mfs_net *net, const struct mfs_pass *run, int64_t
 				    row_at(net, dx, row));
 }
 
-void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
-		  void *dnormed)
+/* Losses of x[T, hidden], all processes' rows, and in training the gradient of it: a term of a sum.
+ */
+static void run_head(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_head_loss *loss, const void *x, void *dnormed)
 {
-	const float *scale = scale_of_tokens(net, run);
+	const float *scale = scale_of_tokens(net, run, loss->grad_scale);
+	const float *weight = run->loss_mask;
 
 	for (int64_t row = 0; row < net->tokens; row += net->head.chunk) {
 		struct mfs_pass of_chunk = *run;
 
-		of_chunk.adds = row > 0;
+		of_chunk.adds = loss->adds || row > 0;
 		chunk(net, &of_chunk, row, scale, x, dnormed);
 	}
-	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->head.loss),
-					run->loss_mask, net->tokens,
-					mfs_net_sum(net, MFS_SUM_LM_LOSS));
+	if (loss->is_mean)
+		weight = scale_of_tokens(net, run, (float)(1 / loss->mean_of));
+	net->backend->ops->weighted_sum(run->ctx, mfs_net_scratch(net, net->head.loss), weight,
+					net->tokens, loss->sum);
+}
+
+struct mfs_head_loss mfs_head_loss(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	return (struct mfs_head_loss){
+		.grad_scale = run->pass->grad_scale,
+		.sum = mfs_net_sum(net, MFS_SUM_LM_LOSS),
+		.adds = run->train && net->mtp.count > 0,
+	};
+}
+
+void mfs_head_forward(const struct mfs_net *net, const struct mfs_pass *run,
+		      const struct mfs_head_loss *loss, const void *normed)
+{
+	run_head(net, run, loss, mfs_stream_gather(net, run, MFS_GATHERED_X, normed), NULL);
+}
+
+void mfs_head_backward(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_head_loss *loss, const void *normed)
+{
+	void *dnormed = mfs_branch_now(net), *term = mfs_stream_term(net, dnormed);
+
+	run_head(net, run, loss, mfs_stream_gather(net, run, MFS_GATHERED_X, normed), term);
+	mfs_stream_sum(net, run, term, dnormed);
 }
 
 /* ---- logits for people ---- */

@@ -1,10 +1,14 @@
-/* Which kinds of attention and MLP a layer has, by the arguments. */
+/* Which kinds of attention and MLP a layer has, by the arguments. Those of MTP are numbered behind
+ * the decoder's, and are as its last one (gpt_layer_specs.py: get_gpt_mtp_block_spec). */
 #include "trainer/model/net_i.h"
 
 void mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
 		    const struct mfs_part_kind **ret_attention,
 		    const struct mfs_part_kind **ret_mlp)
 {
+	const uint32_t last = args->num_layers > 0 ? (uint32_t)args->num_layers - 1 : 0;
+
 	*ret_attention = args->multi_latent_attention ? &mfs_part_mla : &mfs_part_attention;
-	*ret_mlp = mfs_args_is_moe(args, layer) ? &mfs_part_moe : &mfs_part_mlp;
+	*ret_mlp =
+		mfs_args_is_moe(args, layer < last ? layer : last) ? &mfs_part_moe : &mfs_part_mlp;
 }

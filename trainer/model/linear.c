@@ -62,11 +62,21 @@ int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer
 	return 0;
 }
 
-/* The address of row l->first. in: elements of a row, 1 of a bias. */
-static const void *from_row(const struct mfs_linear *l, enum mfk_dtype type, const void *p,
-			    int64_t in)
+/* The address of an element of a weight, or of a bias. */
+static const void *element(enum mfk_dtype type, const void *p, int64_t number)
 {
-	return p ? (const char *)p + (size_t)(l->first * in) * mfk_dtype_size(type) : NULL;
+	return p ? (const char *)p + (size_t)number * mfk_dtype_size(type) : NULL;
+}
+
+/* Elements between rows of the weight. */
+static int64_t weight_row(const struct mfs_linear *l)
+{
+	return l->row ? l->row : l->in;
+}
+
+static int64_t first_weight(const struct mfs_linear *l)
+{
+	return l->first * weight_row(l) + l->col;
 }
 
 static const void *weight_of(const struct mfs_net *net, const struct mfs_linear *l)
@@ -74,25 +84,19 @@ static const void *weight_of(const struct mfs_net *net, const struct mfs_linear 
 	const void *weight =
 		l->gathered ? mfs_net_scratch(net, l->whole) : mfs_weight(net, l->weight);
 
-	return from_row(l, net->io, weight, l->in);
+	return element(net->io, weight, first_weight(l));
 }
 
 static const void *bias_of(const struct mfs_net *net, const struct mfs_linear *l)
 {
-	return l->biased ? from_row(l, net->io, mfs_weight(net, l->bias), 1) : NULL;
-}
-
-static void *row_of_grad(const struct mfs_net *net, const struct mfs_linear *l, void *grad,
-			 int64_t in)
-{
-	return (void *)(uintptr_t)from_row(l, net->grad, grad, in);
+	return l->biased ? element(net->io, mfs_weight(net, l->bias), l->first) : NULL;
 }
 
 static void *grad_of(const struct mfs_net *net, const struct mfs_linear *l)
 {
 	void *grad = l->gathered ? mfs_net_scratch(net, l->term) : mfs_grad(net, l->weight);
 
-	return row_of_grad(net, l, grad, l->in);
+	return (void *)(uintptr_t)element(net->grad, grad, first_weight(l));
 }
 
 /* A term of a gradient is of this pass. */
@@ -100,6 +104,11 @@ static bool writes_grad(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_linear *l)
 {
 	return l->gathered || (l->replaces && mfs_grad_is_new(net, run, l->weight));
+}
+
+static void *bias_grad_of(const struct mfs_net *net, const struct mfs_linear *l)
+{
+	return (void *)(uintptr_t)element(net->grad, mfs_grad(net, l->bias), l->first);
 }
 
 static int64_t row_of(const struct mfs_linear *l)
@@ -122,10 +131,11 @@ void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		.b = weight_of(net, l),
 		.c = y,
 		.lda = l->in,
-		.ldb = l->in,
+		.ldb = weight_row(l),
 		.ldc = row_of(l),
 		.bias = bias_of(net, l),
 		.alpha = 1,
+		.beta = l->sums,
 	};
 
 	net->backend->ops->gemm(run->ctx, &product);
@@ -151,7 +161,7 @@ static void input_gradient(const struct mfs_net *net, const struct mfs_pass *run
 		.b = weight_of(net, l),
 		.c = dx,
 		.lda = row_of(l),
-		.ldb = l->in,
+		.ldb = weight_row(l),
 		.ldc = l->in,
 		.alpha = 1,
 		.beta = l->adds,
@@ -176,7 +186,7 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *ru
 		.c = grad_of(net, l),
 		.lda = row_of(l),
 		.ldb = l->in,
-		.ldc = l->in,
+		.ldc = weight_row(l),
 		.alpha = 1,
 		.beta = writes_grad(net, run, l) ? 0 : 1,
 	};
@@ -192,9 +202,8 @@ void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		input_gradient(net, run, l, rows, dy, dx);
 	weight_gradient(net, run, l, rows, x, dy);
 	if (l->bias)
-		net->backend->ops->bias_backward(run->ctx, net->io, net->grad,
-						 row_of_grad(net, l, mfs_grad(net, l->bias), 1), dy,
-						 rows, l->out);
+		net->backend->ops->bias_backward(run->ctx, net->io, net->grad, bias_grad_of(net, l),
+						 dy, rows, l->out);
 }
 
 /* ---- weights that are gathered ---- */

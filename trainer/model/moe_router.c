@@ -58,6 +58,8 @@ static int64_t count_layers(const struct mfs_megatron_args *a)
 
 	for (int64_t i = 0; i < a->num_layers; i++)
 		count += mfs_args_is_moe(a, i);
+	if (a->mtp_num_layers > 0 && mfs_args_is_moe(a, a->num_layers - 1))
+		count += a->mtp_num_layers;
 	return count;
 }
 

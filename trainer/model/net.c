@@ -19,7 +19,7 @@ void *mfs_part_kept(const struct mfs_net *net, const struct mfs_part *part, uint
 	return (char *)mfs_pass_at(net, part->kept) + offset;
 }
 
-double *mfs_net_sum(const struct mfs_net *net, enum mfs_sum which)
+double *mfs_net_sum(const struct mfs_net *net, unsigned which)
 {
 	return (double *)mfs_net_at(net, net->sums) + which;
 }
@@ -46,8 +46,6 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -ENOTSUP, "--qk-l2-norm cannot be trained here");
 	if (a->window_layers)
 		return mfs_fail(err, -ENOTSUP, "--window-attn-skip-freq cannot be trained here");
-	if (a->mtp_num_layers > 0)
-		return mfs_fail(err, -ENOTSUP, "--mtp-num-layers cannot be trained here");
 	/* GPTModel's own yarn has arguments that no command line gives: yarn_rotary_scaling_factor.
 	 * MLA's is --rope-type yarn. */
 	if (!mfs_str_is(positions, "rope") && !mfs_str_is(positions, "learned_absolute") &&
@@ -61,7 +59,7 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 
 static int find_embeddings(struct mfs_net *net, struct mfs_error *err)
 {
-	if (!net->chunks[0].embeds)
+	if (!net->chunks[0].embeds && !net->mtp.count)
 		return 0;
 	net->word_embeddings =
 		mfs_params_find(net->params, "embedding.word_embeddings.weight", -1, -1);
@@ -95,11 +93,17 @@ static int make_chunks(struct mfs_net *net, struct mfs_error *err)
 	}
 	net->chunks[0].embeds = mfs_is_first_stage(net->parallel);
 	net->chunks[net->chunk_count - 1].ends = mfs_is_last_stage(net->parallel);
+	if (net->chunks[net->chunk_count - 1].ends && net->args->mtp_num_layers > 0)
+		net->mtp.count = (uint32_t)net->args->mtp_num_layers;
+	net->layer_count += net->mtp.count;
 	net->layers = mfs_arena_array(&net->arena, net->layer_count, sizeof(*net->layers));
-	if (!net->layers)
+	net->mtp.layers = mfs_arena_array(&net->arena, net->mtp.count, sizeof(*net->mtp.layers));
+	if (!net->layers || !net->mtp.layers)
 		return mfs_fail_nomem(err);
 	for (uint32_t c = 0, i = 0; c < net->chunk_count; i += net->chunks[c++].count)
 		net->chunks[c].layers = net->layers + i;
+	for (uint32_t k = 0; k < net->mtp.count; k++)
+		net->mtp.layers[k].layer = &net->layers[net->layer_count - net->mtp.count + k];
 	return 0;
 }
 
@@ -246,6 +250,8 @@ int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_loss
 	};
 	for (int i = 0; i < MFS_AUX_LOSSES; i++)
 		ret->aux[i] = net->host_sums[MFS_SUM_AUX_LOSS + i];
+	for (int i = 0; i < MFS_MTP_MOST; i++)
+		ret->mtp[i] = net->host_sums[MFS_SUM_MTP_LOSS + i];
 	return 0;
 }
 

@@ -107,6 +107,7 @@ struct mfs_net_losses {
 	double lm_loss_sum; /* over counted tokens */
 	/* means over layers, summed over microbatches; of MFS_GLOBAL_AUX_LOSS the process's part */
 	double aux[MFS_AUX_LOSSES], z_loss;
+	double mtp[MFS_MTP_MOST]; /* means over counted tokens, summed over microbatches */
 };
 int mfs_net_losses(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_net_losses *ret,
 		   struct mfs_error *err);

@@ -45,6 +45,7 @@ struct mfs_pass {
 	/* [batch, whole]: of all processes' tokens, where they exchange them for heads */
 	const int32_t *whole_first_key;
 	const float *loss_mask; /* [T] */
+	struct mfs_batch_ahead ahead[MFS_MTP_MOST];
 };
 
 /* Where dropout is applied. Each place of each layer has a stream of random numbers of its own. */
@@ -103,6 +104,9 @@ struct mfs_linear {
 	bool biased;   /* forward adds the bias: of terms of a sum, one process's does */
 	bool replaces; /* see mfs_linear_replaces() */
 	bool adds;     /* backward adds to dx */
+	bool sums;     /* forward adds to y */
+	/* Columns [col, col + in) of a weight whose rows have so many elements; 0: they have in. */
+	int64_t row, col;
 	/* Rows are divided, and each process uses all of them: scratch of the whole weight, and of
 	 * a term of its gradient. See mfs_linear_gather(). There is no bias then. */
 	bool gathered;
@@ -292,6 +296,49 @@ void mfs_net_gradient_is_term(struct mfs_net *net, const struct mfs_param *p);
 
 /* ---- the chain ---- */
 
+struct mfs_joint;
+struct mfs_sublayer;
+struct mfs_layer;
+
+/* Of the pass that is being submitted: where a part's output lies, and the gradient of its input;
+ * and the gradient of the residual stream. */
+void *mfs_branch_now(const struct mfs_net *net);
+void *mfs_dx_now(const struct mfs_net *net);
+
+/* x = x of before + dropout(its output), and the norm of that. before NULL: x is there. */
+void mfs_join(const struct mfs_net *net, const struct mfs_pass *run,
+	      const struct mfs_sublayer *before, const struct mfs_joint *at);
+/* The stream's gradient = gradient of dnormed through the norm, + dstream (NULL: the stream ends
+ * here). */
+void mfs_join_backward(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_joint *at, const void *dnormed, const void *dstream);
+/* output NULL: it is not wanted, only what is kept is. */
+void mfs_sublayer_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_sublayer *before, const struct mfs_sublayer *s,
+			  void *output);
+void mfs_sublayer_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_sublayer *s);
+/* What selective recomputation did not keep. */
+void mfs_make_again(const struct mfs_net *net, const struct mfs_pass *run,
+		    const struct mfs_sublayer *s);
+/* The stream's gradient before a dropout; mfs_dx_now() if there is none. */
+const void *mfs_before_dropout(const struct mfs_net *net, const struct mfs_pass *run,
+			       uint32_t layer, enum mfs_dropout_site site);
+
+/* The stream of the pass's tokens, and the embedding's gradient of mfs_dx_now(). layer: of the
+ * dropout's random numbers. */
+void mfs_embed(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer, void *x);
+void mfs_embed_backward(const struct mfs_net *net, const struct mfs_pass *run, uint32_t layer);
+
+/* The norm of the stream: its gradient is of the rows that the process has. */
+int mfs_stream_norm_find(struct mfs_net *net, const char *prefix, int32_t layer,
+			 struct mfs_norm *ret, struct mfs_error *err);
+/* i: its number in the whole model; those of MTP are numbered behind the decoder's. */
+int mfs_layer_plan(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
+		   struct mfs_part_plan *scratch, struct mfs_error *err);
+/* Memory that is there once, for all passes. */
+struct mfs_at mfs_memory_for_all(struct mfs_net *net, uint64_t bytes);
+
 /* Where the residual stream meets a norm. */
 struct mfs_joint {
 	struct mfs_norm norm;
@@ -374,9 +421,33 @@ enum mfs_sum {
 	MFS_SUM_LM_LOSS,
 	MFS_SUM_AUX_LOSS, /* and those of the other kinds: enum mfs_aux_loss */
 	MFS_SUM_Z_LOSS = MFS_SUM_AUX_LOSS + MFS_AUX_LOSSES,
-	MFS_SUM_COUNT
+	MFS_SUM_MTP_LOSS, /* of each layer; means over counted tokens */
+	MFS_SUM_COUNT = MFS_SUM_MTP_LOSS + MFS_MTP_MOST
 };
-double *mfs_net_sum(const struct mfs_net *net, enum mfs_sum which);
+double *mfs_net_sum(const struct mfs_net *net, unsigned which);
+
+/* MTP layers; mtp.c. */
+struct mfs_mtp_layer {
+	/* enorm of the embedding; hnorm, whose x is the hidden state of the layer before; the last
+	 * norm */
+	struct mfs_joint embedding, hidden, out;
+	struct mfs_linear halves[2]; /* of eh_proj: for embedding, for hidden */
+	struct mfs_layer *layer;     /* its number is that behind the decoder's last */
+};
+struct mfs_mtp {
+	struct mfs_mtp_layer *layers;
+	uint32_t count; /* 0: none, or the stage does not end the model */
+	struct mfs_at dhidden;
+};
+/* -ENOTSUP: an argument that MTP layers have no computation for here. */
+int mfs_mtp_plan(struct mfs_net *net, struct mfs_part_plan *scratch, struct mfs_error *err);
+void mfs_mtp_place(struct mfs_net *net); /* after the head's place */
+/* Between mfs_head_begins() and mfs_head_ends(), of a pass backward: forward, when the last norm is
+ * done; backward, with losses. */
+void mfs_mtp_forward(const struct mfs_net *net, const struct mfs_pass *run);
+void mfs_mtp_backward(const struct mfs_net *net, const struct mfs_pass *run);
+/* Adds the gradient of the first layer's hidden state to mfs_branch_now(). */
+void mfs_mtp_add_dhidden(const struct mfs_net *net, const struct mfs_pass *run);
 
 /* The last norm and the head; head.c. */
 struct mfs_head {
@@ -388,10 +459,22 @@ struct mfs_head {
 };
 /* Finds it, and plans its scratch. */
 int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_error *err);
-/* Losses of x[T, hidden], what is in head.in.normed, and in training the gradient of it: a term of
- * a sum. */
-void mfs_head_run(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
-		  void *dnormed);
+/* What the head's losses are added to, and what they count in the gradient. */
+struct mfs_head_loss {
+	float grad_scale; /* of a counted token's loss */
+	double *sum;
+	bool is_mean; /* what is added is a mean of so many tokens, not a sum */
+	double mean_of;
+	bool adds; /* the pass has written the head's gradients before */
+};
+struct mfs_head_loss mfs_head_loss(const struct mfs_net *net, const struct mfs_pass *run);
+/* Losses of normed rows of the stream, without a backward pass. */
+void mfs_head_forward(const struct mfs_net *net, const struct mfs_pass *run,
+		      const struct mfs_head_loss *loss, const void *normed);
+/* Losses, and the gradient of normed in mfs_branch_now(). */
+void mfs_head_backward(const struct mfs_net *net, const struct mfs_pass *run,
+		       const struct mfs_head_loss *loss, const void *normed);
+/* x[T, hidden]: all processes' rows. */
 int mfs_head_logits(const struct mfs_net *net, const struct mfs_pass *run, const void *x,
 		    float *ret, struct mfs_error *err);
 
@@ -494,11 +577,12 @@ struct mfs_net {
 
 	/* NULL: none, or the stage does not embed */
 	const struct mfs_param *word_embeddings, *position_embeddings;
-	struct mfs_layer *layers; /* of all chunks */
+	struct mfs_layer *layers; /* of all chunks, and those of MTP */
 	uint32_t layer_count;
 	struct mfs_net_chunk *chunks;
 	uint32_t chunk_count;
 	struct mfs_head head; /* of the chunk that ends the model */
+	struct mfs_mtp mtp;
 	struct mfs_experts_beside experts_beside;
 	struct mfs_rope rope;
 	struct mfs_batch_place on_device;

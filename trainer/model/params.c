@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,10 @@
 #include "formats/megatron/blank.h"
 #include "formats/megatron/rank.h"
 #include "formats/optim/rules/rules.h"
+
+#define DECODER	  "decoder.layers."
+#define MTP	  "mtp.layers."
+#define MTP_INNER "mtp.layers.transformer_layer."
 
 static const struct mfs_layout whole = {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1};
 
@@ -139,10 +144,15 @@ static bool counts_here(const struct mfs_parallel *parallel, const struct mfs_ra
 	       !(t->is_expert ? parallel->place.etp : parallel->place.tp);
 }
 
-static int32_t unit_of(const struct mfs_global_tensor *t)
+static bool is_mtp(const struct mfs_global_tensor *t)
+{
+	return !strncmp(t->name, MTP, strlen(MTP));
+}
+
+static int32_t unit_of(const struct mfs_megatron_args *args, const struct mfs_global_tensor *t)
 {
 	if (t->layer >= 0)
-		return t->layer;
+		return t->layer + (is_mtp(t) ? (int32_t)args->num_layers : 0);
 	return strncmp(t->name, "embedding.", 10) ? MFS_UNIT_HEAD : MFS_UNIT_EMBEDDING;
 }
 
@@ -159,7 +169,7 @@ static int add_param(struct mfs_params *p, const struct mfs_train_config *config
 				    .part = *t,
 				    .decays = mfs_optim_decays(rules, name, t->base.ndim),
 				    .decoupled = mfs_optim_decoupled(rules, name),
-				    .unit = unit_of(t->src),
+				    .unit = unit_of(&config->model, t->src),
 				    .is_expert = t->is_expert,
 				    .counts = counts_here(parallel, t)};
 	set_init(config, param);
@@ -212,6 +222,13 @@ static int set_draws(struct mfs_params *p, struct mfs_error *err)
 	return 0;
 }
 
+/* Of two copies of the embedding on one stage, it is the one that is used
+ * (formats/megatron/rank.c). */
+static bool is_shared(const struct mfs_params *p, uint32_t number)
+{
+	return number < p->count && p->list[number].part.is_shared;
+}
+
 static int number_all(struct mfs_params *p, struct mfs_error *err)
 {
 	const uint32_t tensors = mfs_ckpt_count(p->ckpt);
@@ -222,7 +239,8 @@ static int number_all(struct mfs_params *p, struct mfs_error *err)
 	for (uint32_t i = 0; i < tensors; i++)
 		p->number[i] = UINT32_MAX;
 	for (uint32_t i = 0; i < p->count; i++)
-		p->number[index_of(p, p->list[i].tensor)] = i;
+		if (!is_shared(p, p->number[index_of(p, p->list[i].tensor)]))
+			p->number[index_of(p, p->list[i].tensor)] = i;
 	for (uint32_t i = 0; i < p->buffer_count; i++)
 		p->number[index_of(p, p->buffer_list[i].tensor)] = p->count + i;
 	return 0;
@@ -440,7 +458,16 @@ void mfs_params_free(struct mfs_params *p)
 uint32_t mfs_params_number(const struct mfs_params *p, const char *name, int32_t layer,
 			   int32_t expert)
 {
-	const struct mfs_global_tensor *t = mfs_ckpt_find(p->ckpt, name, layer, expert);
+	const int32_t layers = (int32_t)mfs_ckpt_args(p->ckpt)->num_layers;
+	const struct mfs_global_tensor *t;
+	char inner[MFS_NAME_MAX + sizeof(MTP_INNER)];
+
+	if (layer >= layers && !strncmp(name, DECODER, strlen(DECODER))) {
+		snprintf(inner, sizeof(inner), MTP_INNER "%s", name + strlen(DECODER));
+		name = inner;
+		layer -= layers;
+	}
+	t = mfs_ckpt_find(p->ckpt, name, layer, expert);
 
 	return t ? p->number[index_of(p, t)] : UINT32_MAX;
 }

@@ -112,7 +112,8 @@ int mfs_params_of_other(const struct mfs_params *own, const struct mfs_train_con
 void mfs_params_free(struct mfs_params *p);
 
 /* The number of a tensor in list; from count on, behind it in buffer_list. UINT32_MAX: there is
- * none. layer, expert: -1 where the name has none. */
+ * none. layer, expert: -1 where the name has none. Layers of "decoder.layers." behind the last one
+ * are the inner layers of MTP, and so are units. */
 uint32_t mfs_params_number(const struct mfs_params *p, const char *name, int32_t layer,
 			   int32_t expert);
 /* NULL: there is none. */

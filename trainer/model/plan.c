@@ -99,9 +99,8 @@ static int plan_part(struct mfs_net *net, struct mfs_sublayer *s, uint32_t layer
 	return 0;
 }
 
-/* The norm of the stream: its gradient is of the rows that the process has. */
-static int find_norm(struct mfs_net *net, const char *prefix, int32_t layer, struct mfs_norm *ret,
-		     struct mfs_error *err)
+int mfs_stream_norm_find(struct mfs_net *net, const char *prefix, int32_t layer,
+			 struct mfs_norm *ret, struct mfs_error *err)
 {
 	const int r = mfs_norm_find(net, prefix, layer, ret, err);
 
@@ -112,20 +111,19 @@ static int find_norm(struct mfs_net *net, const char *prefix, int32_t layer, str
 	return r;
 }
 
-/* i: its number in the whole model. */
-static int plan_layer(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
-		      struct mfs_part_plan *scratch, struct mfs_error *err)
+int mfs_layer_plan(struct mfs_net *net, struct mfs_layer *l, uint32_t i,
+		   struct mfs_part_plan *scratch, struct mfs_error *err)
 {
 	const struct mfs_part_kind *attention, *mlp;
-	int r = find_norm(net, "decoder.layers.input_layernorm", (int32_t)i, &l->attention.in.norm,
-			  err);
+	int r = mfs_stream_norm_find(net, "decoder.layers.input_layernorm", (int32_t)i,
+				     &l->attention.in.norm, err);
 
 	mfs_part_kinds(net->args, i, &attention, &mlp);
 	l->attention.site = MFS_DROPOUT_ATTENTION;
 	l->mlp.site = MFS_DROPOUT_MLP;
 	if (!r)
-		r = find_norm(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i, &l->mlp.in.norm,
-			      err);
+		r = mfs_stream_norm_find(net, "decoder.layers.pre_mlp_layernorm", (int32_t)i,
+					 &l->mlp.in.norm, err);
 	if (!r)
 		r = plan_part(net, &l->attention, i, attention, scratch, err);
 	if (!r)
@@ -150,7 +148,7 @@ static struct mfs_at in_slot(uint64_t *used, uint64_t bytes)
 	return (struct mfs_at){take(used, bytes), true};
 }
 
-static struct mfs_at for_all(struct mfs_net *net, uint64_t bytes)
+struct mfs_at mfs_memory_for_all(struct mfs_net *net, uint64_t bytes)
 {
 	return (struct mfs_at){mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, bytes), false};
 }
@@ -181,10 +179,10 @@ struct place {
 static struct place place_new(struct mfs_net *net, uint64_t kept)
 {
 	return (struct place){
-		.x = for_all(net, mfs_stream_bytes(net)),
-		.normed = for_all(net, mfs_stream_bytes(net)),
-		.stats = for_all(net, mfs_norm_stats_bytes(net->rows)),
-		.kept = for_all(net, kept),
+		.x = mfs_memory_for_all(net, mfs_stream_bytes(net)),
+		.normed = mfs_memory_for_all(net, mfs_stream_bytes(net)),
+		.stats = mfs_memory_for_all(net, mfs_norm_stats_bytes(net->rows)),
+		.kept = mfs_memory_for_all(net, kept),
 	};
 }
 
@@ -223,7 +221,7 @@ static struct shared plan_shared(struct mfs_net *net)
 	struct shared shared = {0};
 	uint64_t kept = 0;
 
-	for (uint32_t i = 0; i < net->layer_count; i++) {
+	for (uint32_t i = 0; i < net->layer_count - net->mtp.count; i++) {
 		const struct mfs_sublayer *of[] = {&net->layers[i].attention, &net->layers[i].mlp};
 
 		for (int k = 0; k < 2; k++)
@@ -231,8 +229,8 @@ static struct shared plan_shared(struct mfs_net *net)
 				kept = larger(kept, of[k]->part.bytes);
 	}
 	if (mfs_recomputes(net, "layernorm"))
-		shared.normed = for_all(net, mfs_stream_bytes(net));
-	shared.kept = for_all(net, kept);
+		shared.normed = mfs_memory_for_all(net, mfs_stream_bytes(net));
+	shared.kept = mfs_memory_for_all(net, kept);
 	return shared;
 }
 
@@ -429,7 +427,7 @@ static int plan_layers(struct mfs_net *net, struct mfs_part_plan *scratch, struc
 
 		mfs_layout_layers(layout, net->args, c, net->parallel->place.pp, &first);
 		for (uint32_t i = 0; !r && i < chunk->count; i++)
-			r = plan_layer(net, &chunk->layers[i], first + i, scratch, err);
+			r = mfs_layer_plan(net, &chunk->layers[i], first + i, scratch, err);
 	}
 	return r;
 }
@@ -455,9 +453,12 @@ int mfs_net_plan(struct mfs_net *net, struct mfs_error *err)
 		r = plan_layers(net, &scratch, err);
 	if (!r && net->chunks[net->chunk_count - 1].ends)
 		r = mfs_head_plan(net, &scratch, err);
+	if (!r)
+		r = mfs_mtp_plan(net, &scratch, err);
 	if (r)
 		return r;
 	place_layers(net);
+	mfs_mtp_place(net);
 	plan_streams(net);
 	mfs_stream_plan(net);
 	net->scratch = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, scratch.scratch_most);

@@ -85,8 +85,8 @@ static int32_t last_unit(const struct mfs_net_chunk *chunk)
 
 /* ---- the head ---- */
 
-/* The units that the head uses; a tied one is the embedding, whose gradient embed_backward() adds
- * to where the chunk embeds. Returns how many they are. */
+/* The units that the head uses; a tied one is the embedding, as is what MTP layers use besides,
+ * whose gradient embed_backward() adds to where the chunk embeds. Returns how many they are. */
 static unsigned head_visits(const struct mfs_net *net, bool backward, struct mfs_net_visit ret[2])
 {
 	const struct mfs_net_chunk *chunk = &net->chunks[net->chunk_count - 1];
@@ -98,7 +98,7 @@ static unsigned head_visits(const struct mfs_net *net, bool backward, struct mfs
 	ret[0] = ret[1] = v;
 	ret[1].unit = MFS_UNIT_EMBEDDING;
 	ret[1].later = backward && chunk->embeds;
-	return net->args->tied ? 2 : 1;
+	return net->args->tied || (backward && net->mtp.count) ? 2 : 1;
 }
 
 void mfs_head_begins(const struct mfs_net *net, const struct mfs_pass *run, bool backward)

@@ -5,7 +5,7 @@
 #include "trainer/model/dtype.h"
 
 /* Units that share windows. */
-enum { LAYERS, OUTER, TIED_HEAD, LANES };
+enum { LAYERS, OUTER, HEAD, LANES };
 #define MOST_WINDOWS 2
 
 struct window {
@@ -32,8 +32,8 @@ struct mfs_windows {
 	/* Where all is said, as a group is spoken to in one context alone. NULL: in the passes'. */
 	struct mfk_ctx *beside;
 	bool ahead, behind; /* weights come before, gradients go behind a pass that goes on */
-	bool tied;
-	int32_t first; /* unit of a step's first pass */
+	bool both;	    /* a pass uses head and embedding at once */
+	int32_t first;	    /* unit of a step's first pass */
 	struct pool weights[LANES], grads[LANES];
 	uint64_t now;
 	struct place {
@@ -46,8 +46,8 @@ struct mfs_windows {
 
 static int lane_of(const struct mfs_windows *w, int32_t unit)
 {
-	if (unit == MFS_UNIT_HEAD && w->tied)
-		return TIED_HEAD;
+	if (unit == MFS_UNIT_HEAD && w->both)
+		return HEAD;
 	return unit == MFS_UNIT_HEAD || unit == MFS_UNIT_EMBEDDING ? OUTER : LAYERS;
 }
 
@@ -146,7 +146,7 @@ int mfs_windows_new(const struct mfs_train_config *config, struct mfs_params *pa
 		.beside = beside,
 		.ahead = config->overlap_param_gather,
 		.behind = config->overlap_grad_reduce,
-		.tied = config->model.tied,
+		.both = config->model.tied || config->model.mtp_num_layers > 0,
 		.first = first_unit(params, parallel),
 		.places = calloc(params->bucket_count + 1u, sizeof(*w->places)),
 	};

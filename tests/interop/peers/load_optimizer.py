@@ -126,12 +126,19 @@ def load_torch_dist(opt, directory, common, models, optimizer):
     optimizer.load_state_dict(state["optimizer"])
 
 
+def as_named_here(state, model):
+    """Before core 0.17 the inner layer of multi-token prediction had another name."""
+    if not any(".transformer_layer." in name for name in model.state_dict()):
+        return state
+    return {name.replace(".mtp_model_layer.", ".transformer_layer."): tensor for name, tensor in state.items()}
+
+
 def load_torch(opt, place, models, optimizer):
     state = torch_load(place / "model_optim_rng.pt")
     names = write_megatron.chunk_names(models)
     assert [k for k in state if k.startswith("model")] == names, f"{place} has {[k for k in state if k.startswith('model')]}, not {names}"
     for name, model in zip(names, models):
-        model.load_state_dict(state[name])  # strict
+        model.load_state_dict(as_named_here(state[name], model))  # strict
     optimizer.load_state_dict(state["optimizer"])
     if opt.optimizer == "dist":
         torch.load = torch_load

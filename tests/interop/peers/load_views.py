@@ -62,14 +62,7 @@ def load_weights(opt, directory, place, models):
         metadata = dict(load_optimizer.common_state(directory).get("content_metadata") or {})
         state = dc.load(load_optimizer.sharded_models(models, metadata), str(directory))
     for name, model in zip(names, models):
-        model.load_state_dict(as_named_here(state[name], model))
-
-
-def as_named_here(state, model):
-    """Before core 0.17 the inner layer of multi-token prediction had another name."""
-    if not any(".transformer_layer." in name for name in model.state_dict()):
-        return state
-    return {name.replace(".mtp_model_layer.", ".transformer_layer."): tensor for name, tensor in state.items()}
+        model.load_state_dict(load_optimizer.as_named_here(state[name], model))
 
 
 def weight_pieces(models):

@@ -2,7 +2,8 @@
 
 JOBS: a file of JSON objects, a line each: {"load": a legacy --load directory of one rank, or null for none, "args": Megatron's arguments that
 differ from the checkpoint's, "dtype", "samples": .npy of int32 [samples, seq_length + 1] in the order of the run, "batches": samples of each
-step, "out": a file}.  out gets a line of JSON for each step: iteration, loss, grad_norm, lr, weight_decay, loss_scale, skipped.
+step, "out": a file}.  out gets a line of JSON for each step: iteration, loss, ahead (those of MTP layers), grad_norm, lr, weight_decay,
+loss_scale, skipped.
 
 Megatron's own code does all of it: schedules.forward_backward_no_pipelining, DistributedDataParallel, finalize_model_grads, its optimizers and
 OptimizerParamScheduler.  The optimizer begins anew, from the
@@ -129,7 +130,7 @@ def microbatch(args, rows):
 
 def forward_step(args, data, model):
     tokens, labels, loss_mask, mask, positions = next(data)
-    losses = model(tokens, positions, mask, labels=labels)
+    losses = model(tokens, positions, mask, labels=labels, loss_mask=loss_mask)
 
     def loss_of(mask, output):
         loss = torch.sum(output.float().view(-1) * mask.view(-1))
@@ -137,6 +138,16 @@ def forward_step(args, data, model):
         return loss, count, {"lm loss": torch.stack([loss.detach(), count.float()])}
 
     return losses, functools.partial(loss_of, loss_mask)
+
+
+def losses_ahead(microbatches):
+    """What training_log() says of MTP layers, a number for each."""
+    from megatron.core.transformer.multi_token_prediction import MTPLossLoggingHelper as Helper
+    if "values" not in Helper.tracker:
+        return []
+    found = (Helper.tracker["values"] / microbatches).tolist()
+    Helper.clean_loss_in_tracker()
+    return found
 
 
 # Runs that go on.
@@ -229,8 +240,8 @@ def train(job):
             if updated:
                 scheduler.step(increment=batch)
             total = sum(d["lm loss"] for d in losses)
-            row = dict(iteration=iteration, loss=float(total[0] / total[1]), grad_norm=None if norm is None else float(norm), used_lr=used,
-                       lr=max(g["lr"] for g in optimizer.param_groups), weight_decay=decay,
+            row = dict(iteration=iteration, loss=float(total[0] / total[1]), ahead=losses_ahead(len(losses)),
+                       grad_norm=None if norm is None else float(norm), used_lr=used, lr=max(g["lr"] for g in optimizer.param_groups), weight_decay=decay,
                        loss_scale=float(optimizer.get_loss_scale()), skipped=not updated)
             print(json.dumps(row), file=out, flush=True)
             if job.get("save", {}).get("at") == iteration:

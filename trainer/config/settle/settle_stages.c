@@ -115,8 +115,23 @@ static int unroll(struct settle *s, struct mfs_buf *ret)
 struct stages {
 	uint32_t *layers; /* [count], by model chunk */
 	uint32_t count;
-	int64_t all;
+	int64_t all,
+		ahead; /* layers; those of multi-token prediction, which are on the last stage */
 };
+
+/* gpt_layer_specs.py: get_gpt_mtp_block_spec; pipeline_parallel_layer_layout.py:
+ * validate_layer_layout. */
+static int check_ahead(struct settle *s, int64_t found)
+{
+	const int64_t wanted = has(s, "mtp_num_layers") ? number(s, "mtp_num_layers") : 0;
+
+	if (found == wanted)
+		return 0;
+	return mfs_fail(s->err, -EINVAL,
+			"--pipeline-model-parallel-layout: expected %lld m, as many as "
+			"--mtp-num-layers has, found %lld",
+			(long long)wanted, (long long)found);
+}
 
 static int count_layers(struct settle *s, const char *items, struct stages *st)
 {
@@ -125,21 +140,23 @@ static int count_layers(struct settle *s, const char *items, struct stages *st)
 	for (size_t i = 0; i < len; i++) {
 		const char c = items[i];
 
+		if (st->ahead && c != 'm' && c != 'L')
+			return bad(s, "expected each m before L, in the last model chunk");
 		if (c == 't')
 			st->layers[st->count]++, st->all++;
 		else if (c == '|')
 			st->count++;
 		else if (c == 'm')
-			return bad(s, "layers of multi-token prediction are not trained here");
+			st->ahead++;
 		else if (c != 'E' && c != 'L')
-			return bad(s, "expected E, t, L and |, t*3 and (tt|)*3");
+			return bad(s, "expected E, t, m, L and |, t*3 and (tt|)*3");
 		else if ((c == 'E') != (i == 0) || (c == 'L') != (i + 1 == len))
 			return bad(s, "expected one E, at the beginning, and one L, at the end");
 	}
 	st->count++;
 	if (len < 2 || items[0] != 'E' || items[len - 1] != 'L')
 		return bad(s, "expected one E, at the beginning, and one L, at the end");
-	return 0;
+	return check_ahead(s, st->ahead);
 }
 
 /* Each process has something: the embedding, the head, or a layer. */

@@ -1,0 +1,304 @@
+/*
+ * Multi-token prediction: behind the model there is a chain of MTP layers. Number k of them, from
+ * 0 on, tells the token k + 2 places on, from what the layer before it gives (of the first one: the
+ * last norm) and from the token k + 1 places on, which batches have as ahead[k]:
+ *
+ *   x       = eh_proj([enorm(embedding of ahead[k].tokens), hnorm(hidden state of the one before)])
+ *   hidden  = final_layernorm(a transformer layer of x)
+ *   loss    = the head's, of hidden and ahead[k].labels
+ *
+ * Embedding and head are the model's own. Gradients of a loss are weighted by
+ * mtp_loss_scaling_factor / layers, and by the tokens that the model's loss counts, divided by
+ * those that this one counts.
+ *
+ * All of it is done in backward, forward of these layers too, as the head does its backward at
+ * once: so what they keep is there for one microbatch alone, however many passes wait for backward.
+ * Nothing of it is in a validation, which says the model's own loss.
+ *
+ * Columns of eh_proj are those of the embedding, then those of the hidden state: two products, so
+ * that neither is copied beside the other.
+ *
+ * Source: megatron/core/transformer/multi_token_prediction.py: MultiTokenPredictionLayer,
+ * process_mtp_loss.
+ */
+#include "formats/base/str.h"
+#include "trainer/model/net_i.h"
+
+/* ---- what there is ---- */
+
+static int check(const struct mfs_net *net, struct mfs_error *err)
+{
+	const struct mfs_megatron_args *a = net->args;
+
+	if (a->mtp_num_layers > MFS_MTP_MOST)
+		return mfs_fail(err, -ENOTSUP, "--mtp-num-layers: expected at most %d, found %lld",
+				MFS_MTP_MOST, (long long)a->mtp_num_layers);
+	if (net->context.size > 1)
+		return mfs_fail(err, -ENOTSUP,
+				"--mtp-num-layers: expected --context-parallel-size 1, found %u",
+				net->context.size);
+	/* The last stage has no copy of position embeddings. */
+	if (net->parallel->size.pp > 1 &&
+	    mfs_str_is(a->position_embedding_type, "learned_absolute"))
+		return mfs_fail(err, -ENOTSUP,
+				"--mtp-num-layers: expected --position-embedding-type rope or none "
+				"with several stages, found %s",
+				a->position_embedding_type);
+	return 0;
+}
+
+/* Columns [i * hidden, i * hidden + hidden) of eh_proj, and the columns of its output that the
+ * process computes. */
+static struct mfs_linear half_of(const struct mfs_net *net, const struct mfs_linear *whole, int i)
+{
+	struct mfs_linear half = *whole;
+
+	half.in = net->hidden;
+	half.row = 2 * net->hidden;
+	half.col = i * net->hidden;
+	half.ld = net->hidden;
+	half.sums = i > 0;
+	return half;
+}
+
+static int find_projection(struct mfs_net *net, struct mfs_mtp_layer *m, int32_t depth,
+			   struct mfs_error *err)
+{
+	struct mfs_linear whole;
+	const int r = mfs_linear_find(net, "mtp.layers.eh_proj", depth, -1, &whole, err);
+
+	if (r)
+		return r;
+	mfs_linear_replaces(net, &whole);
+	for (int i = 0; i < 2; i++)
+		m->halves[i] = half_of(net, &whole, i);
+	return 0;
+}
+
+static int find(struct mfs_net *net, struct mfs_mtp_layer *m, int32_t depth, struct mfs_error *err)
+{
+	int r = mfs_stream_norm_find(net, "mtp.layers.enorm", depth, &m->embedding.norm, err);
+
+	if (!r)
+		r = mfs_stream_norm_find(net, "mtp.layers.hnorm", depth, &m->hidden.norm, err);
+	if (!r)
+		r = mfs_stream_norm_find(net, "mtp.layers.final_layernorm", depth, &m->out.norm,
+					 err);
+	return r ? r : find_projection(net, m, depth, err);
+}
+
+int mfs_mtp_plan(struct mfs_net *net, struct mfs_part_plan *scratch, struct mfs_error *err)
+{
+	struct mfs_mtp *mtp = &net->mtp;
+	int r = mtp->count ? check(net, err) : 0;
+
+	for (uint32_t k = 0; !r && k < mtp->count; k++) {
+		struct mfs_mtp_layer *m = &mtp->layers[k];
+
+		r = find(net, m, (int32_t)k, err);
+		if (!r)
+			r = mfs_layer_plan(net, m->layer, (uint32_t)net->args->num_layers + k,
+					   scratch, err);
+	}
+	return r;
+}
+
+/* ---- where it lies ---- */
+
+static void place_joint(struct mfs_net *net, struct mfs_joint *at)
+{
+	at->x = mfs_memory_for_all(net, mfs_stream_bytes(net));
+	at->normed = mfs_memory_for_all(net, mfs_stream_bytes(net));
+	at->stats = mfs_memory_for_all(net, mfs_norm_stats_bytes(net->rows));
+}
+
+/* Backward follows at once: nothing is recomputed but what a part does by itself. */
+static void place_sublayer(struct mfs_net *net, struct mfs_sublayer *s)
+{
+	s->norm_again = s->part_again = false;
+	place_joint(net, &s->in);
+	s->part.kept = mfs_memory_for_all(net, s->part.bytes);
+}
+
+void mfs_mtp_place(struct mfs_net *net)
+{
+	struct mfs_mtp *mtp = &net->mtp;
+
+	for (uint32_t k = 0; k < mtp->count; k++) {
+		struct mfs_mtp_layer *m = &mtp->layers[k];
+
+		place_joint(net, &m->embedding);
+		m->hidden.x = k ? mtp->layers[k - 1].out.normed : net->head.in.normed;
+		m->hidden.normed = mfs_memory_for_all(net, mfs_stream_bytes(net));
+		m->hidden.stats = mfs_memory_for_all(net, mfs_norm_stats_bytes(net->rows));
+		place_sublayer(net, &m->layer->attention);
+		place_sublayer(net, &m->layer->mlp);
+		place_joint(net, &m->out);
+	}
+	if (mtp->count)
+		mtp->dhidden = mfs_memory_for_all(net, mfs_stream_bytes(net));
+}
+
+/* ---- a pass of a depth ---- */
+
+/* A microbatch as the layer sees it: embedding and head take tokens further on. */
+static struct mfs_pass pass_of(const struct mfs_pass *run, uint32_t depth)
+{
+	const struct mfs_batch_ahead *ahead = &run->ahead[depth];
+	struct mfs_pass of = *run;
+
+	of.tokens = ahead->tokens;
+	of.labels = ahead->labels;
+	of.positions = ahead->positions;
+	of.order = ahead->order;
+	of.position_order = ahead->position_order;
+	of.loss_mask = ahead->loss_mask;
+	of.counted = ahead->counted;
+	return of;
+}
+
+static struct mfs_net_visit visit(const struct mfs_net *net, uint32_t depth, bool writes)
+{
+	return (struct mfs_net_visit){.unit = mfs_layer_unit(net->mtp.layers[depth].layer),
+				      .next = MFS_UNIT_NONE,
+				      .reads = true,
+				      .writes = writes};
+}
+
+/* Of eh_proj's output, or its gradient: the columns that the process computes. */
+static void *own_columns(const struct mfs_net *net, const struct mfs_mtp_layer *m, const void *x)
+{
+	const int64_t first = net->parallel->place.tp * m->halves[0].out;
+
+	return (char *)(uintptr_t)x + (size_t)first * mfk_dtype_size(net->io);
+}
+
+static const struct mfs_joint *half_input(const struct mfs_mtp_layer *m, int i)
+{
+	return i ? &m->hidden : &m->embedding;
+}
+
+/* Each process's term has its own columns, and zeros. */
+static void project(const struct mfs_net *net, const struct mfs_pass *run,
+		    const struct mfs_mtp_layer *m)
+{
+	void *y = mfs_pass_at(net, m->layer->attention.in.x), *term = mfs_stream_term(net, y);
+
+	if (mfs_is_divided(net))
+		net->backend->device->zero(run->ctx, term,
+					   mfs_matrix_bytes(net->io, net->tokens, net->hidden));
+	for (int i = 0; i < 2; i++) {
+		const void *x = mfs_pass_at(net, half_input(m, i)->normed);
+
+		x = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
+		mfs_linear_forward(net, run, &m->halves[i], net->tokens, x,
+				   own_columns(net, m, term));
+	}
+	mfs_stream_sum(net, run, term, y);
+}
+
+static void layer_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_mtp_layer *m)
+{
+	void *output = mfs_branch_now(net);
+
+	mfs_embed(net, run, m->layer->attention.part.layer, mfs_pass_at(net, m->embedding.x));
+	mfs_join(net, run, NULL, &m->embedding);
+	mfs_join(net, run, NULL, &m->hidden);
+	project(net, run, m);
+	mfs_sublayer_forward(net, run, NULL, &m->layer->attention, output);
+	mfs_sublayer_forward(net, run, &m->layer->attention, &m->layer->mlp, output);
+	mfs_join(net, run, &m->layer->mlp, &m->out);
+}
+
+void mfs_mtp_forward(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	for (uint32_t k = 0; k < net->mtp.count; k++) {
+		const struct mfs_pass of = pass_of(run, k);
+		const struct mfs_net_visit v = visit(net, k, false);
+
+		mfs_visit_begins(net, run, v);
+		layer_forward(net, &of, &net->mtp.layers[k]);
+		mfs_visit_ends(net, run, v);
+	}
+}
+
+/* ---- backward ---- */
+
+static struct mfs_head_loss loss_of(const struct mfs_net *net, const struct mfs_pass *run,
+				    const struct mfs_pass *of, uint32_t depth)
+{
+	const double counted = of->counted ? (double)of->counted : 1;
+	const double weight = net->config->mtp_loss_scaling_factor / (double)net->mtp.count;
+
+	return (struct mfs_head_loss){
+		.grad_scale =
+			(float)(weight * run->pass->grad_scale * (double)run->counted / counted),
+		.is_mean = true,
+		.mean_of = counted,
+		.sum = mfs_net_sum(net, MFS_SUM_MTP_LOSS + depth),
+		/* The deepest one is the head's first. */
+		.adds = depth + 1 < net->mtp.count,
+	};
+}
+
+/* The gradient of the input of half i is in mfs_branch_now(). */
+static void project_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			     const struct mfs_mtp_layer *m, const void *dy, int i)
+{
+	const void *x = mfs_pass_at(net, half_input(m, i)->normed);
+	void *dx = mfs_branch_now(net), *term = mfs_stream_term(net, dx);
+
+	x = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
+	mfs_linear_backward(net, run, &m->halves[i], net->tokens, x, own_columns(net, m, dy), term);
+	mfs_stream_sum(net, run, term, dx);
+}
+
+static void joint_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_joint *at, void *dx)
+{
+	mfs_norm_backward(net, run, &at->norm, net->rows, mfs_pass_at(net, at->x),
+			  mfs_pass_at(net, at->stats), mfs_branch_now(net), NULL, dx);
+}
+
+/* Of the gradient of out.normed, which is in mfs_branch_now(). */
+static void layer_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			   const struct mfs_mtp_layer *m)
+{
+	void *dx = mfs_dx_now(net);
+	const void *dy;
+
+	joint_backward(net, run, &m->out, dx);
+	mfs_sublayer_backward(net, run, &m->layer->mlp);
+	mfs_sublayer_backward(net, run, &m->layer->attention);
+	dy = mfs_stream_gather(net, run, MFS_GATHERED_DY, dx);
+	project_backward(net, run, m, dy, 1);
+	joint_backward(net, run, &m->hidden, mfs_pass_at(net, net->mtp.dhidden));
+	project_backward(net, run, m, dy, 0);
+	joint_backward(net, run, &m->embedding, dx);
+	mfs_embed_backward(net, run, m->layer->attention.part.layer);
+}
+
+void mfs_mtp_add_dhidden(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	void *dnormed = mfs_branch_now(net);
+
+	net->backend->ops->add(run->ctx, net->io, dnormed, dnormed,
+			       mfs_pass_at(net, net->mtp.dhidden), net->rows * net->hidden);
+}
+
+void mfs_mtp_backward(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	for (uint32_t k = net->mtp.count; k-- > 0;) {
+		const struct mfs_pass of = pass_of(run, k);
+		const struct mfs_net_visit v = visit(net, k, true);
+		const struct mfs_head_loss loss = loss_of(net, run, &of, k);
+
+		mfs_visit_begins(net, run, v);
+		mfs_head_backward(net, &of, &loss, mfs_pass_at(net, net->mtp.layers[k].out.normed));
+		if (k + 1 < net->mtp.count)
+			mfs_mtp_add_dhidden(net, run);
+		layer_backward(net, &of, &net->mtp.layers[k]);
+		mfs_visit_ends(net, run, v);
+	}
+}
