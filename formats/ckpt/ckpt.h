@@ -72,8 +72,8 @@ struct mfs_global_tensor {
 	uint32_t first_chunk, chunk_count;
 };
 
-/* The type of the elements in its storages. Floats of 4 bits count as the 8-bit floats that they are
- * turned into, with places as if each had a byte: formats/plan makes places of these. */
+/* The type of the elements in its storages. Floats of 4 bits count as the 8-bit floats that they
+ * are turned into, with places as if each had a byte: formats/plan makes places of these. */
 static inline enum mfs_dtype mfs_global_tensor_stored(const struct mfs_global_tensor *t)
 {
 	return t->quantised ? MFS_F8_E4M3 : t->dtype;
@@ -81,8 +81,8 @@ static inline enum mfs_dtype mfs_global_tensor_stored(const struct mfs_global_te
 
 /*
  * The scales of a storage that is one matrix of 8-bit floats, row after row (base/fp8.h), or of
- * 4-bit floats (base/fp4.h). They are a matrix with an element for each block, in a storage of their
- * own.
+ * 4-bit floats (base/fp4.h). They are a matrix with an element for each block, in a storage of
+ * their own.
  */
 struct mfs_ckpt_scales {
 	uint32_t storage;

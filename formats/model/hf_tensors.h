@@ -25,8 +25,9 @@ struct mfs_hf_tensor {
 	const char *name;
 	enum mfs_dtype dtype;
 	uint8_t ndim;
-	bool used;	/* for the caller */
-	bool quantised; /* likewise: it has scales; strides and origin count floats of 4 bits as bytes */
+	bool used; /* for the caller */
+	/* likewise: it has scales; strides and origin count floats of 4 bits as bytes */
+	bool quantised;
 	uint64_t shape[MFS_MAX_DIMS];
 	uint64_t stride[MFS_MAX_DIMS]; /* elements */
 	uint64_t origin;	       /* elements from the storage's start */

@@ -1,6 +1,7 @@
 /*
- * Matrices of 8-bit and 4-bit floats in the sources, and what is shown as the former. A read of the latter looks at
- * whole blocks of the sources first, unless their scales are known from another read.
+ * Matrices of 8-bit and 4-bit floats in the sources, and what is shown as the former. A read of the
+ * latter looks at whole blocks of the sources first, unless their scales are known from another
+ * read.
  */
 #include <string.h>
 
