@@ -30,8 +30,9 @@
 enum mfs_ckpt_format {
 	MFS_CKPT_TORCH,	     /* mp_rank_TT/model_optim_rng.pt */
 	MFS_CKPT_TORCH_DIST, /* .metadata and __R_W.distcp */
-	MFS_CKPT_DCP,	     /* the same files, as torch.distributed.checkpoint alone writes them */
-	MFS_CKPT_HF,	     /* config.json and safetensors: model/hf_ckpt.h */
+	MFS_CKPT_ZARR,	     /* KEY/.zarray and a file for each chunk */
+	MFS_CKPT_DCP, /* torch_dist's files, as torch.distributed.checkpoint alone writes them */
+	MFS_CKPT_HF,  /* config.json and safetensors: model/hf_ckpt.h */
 };
 
 /*

@@ -83,13 +83,15 @@ bool mfs_rng_there(const struct mfs_ckpt *ckpt)
 	return count && count == (uint64_t)l->tp * l->pp;
 }
 
-/* A legacy file has the list in its state dict. A byte item is a list with this list. */
+/* A legacy file has the list in its state dict. A byte item is a list with this list, and a file of
+ * zarr the list itself. */
 static mfs_value find_list(const struct mfs_ckpt *ckpt, const struct mfs_pickle *doc)
 {
 	mfs_value root = mfs_pickle_root(doc);
 
-	return ckpt->format == MFS_CKPT_TORCH ? mfs_value_get(doc, root, "rng_state")
-					      : mfs_value_at(doc, root, 0);
+	if (ckpt->format == MFS_CKPT_TORCH)
+		return mfs_value_get(doc, root, "rng_state");
+	return ckpt->format == MFS_CKPT_ZARR ? root : mfs_value_at(doc, root, 0);
 }
 
 int mfs_rng_open(struct mfs_ckpt *ckpt, uint32_t tp, uint32_t pp, uint32_t ep, struct mfs_rng *ret,

@@ -122,6 +122,14 @@ static int by_offset(const void *a, const void *b, void *ndim)
 	return compare_dims(x->lo, y->lo, *(const unsigned *)ndim);
 }
 
+void mfs_dcp_sort_chunks(struct mfs_dcp_tensor *t)
+{
+	unsigned ndim = t->ndim;
+
+	if (t->chunk_count)
+		qsort_r(t->chunks, t->chunk_count, sizeof(*t->chunks), by_offset, &ndim);
+}
+
 static enum mfs_dtype read_dtype(struct parser *p, mfs_value tensor)
 {
 	mfs_value properties = mfs_value_attr(p->doc, tensor, "properties");
@@ -135,7 +143,6 @@ static enum mfs_dtype read_dtype(struct parser *p, mfs_value tensor)
 
 static int read_chunks(struct parser *p, mfs_value chunks, struct mfs_dcp_tensor *t)
 {
-	unsigned ndim = t->ndim;
 	int rc;
 
 	t->chunk_count = mfs_value_count(p->doc, chunks);
@@ -150,13 +157,14 @@ static int read_chunks(struct parser *p, mfs_value chunks, struct mfs_dcp_tensor
 		struct mfs_dcp_chunk *c = &t->chunks[i];
 
 		c->item.file = MFS_DCP_NO_FILE;
-		rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "offsets"), ndim, &c->lo);
+		rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "offsets"), t->ndim,
+			       &c->lo);
 		if (!rc)
-			rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "sizes"), ndim,
+			rc = read_dims(p, t->key, mfs_value_attr(p->doc, chunk, "sizes"), t->ndim,
 				       &c->size);
 	}
 	if (!rc)
-		qsort_r(t->chunks, t->chunk_count, sizeof(*t->chunks), by_offset, &ndim);
+		mfs_dcp_sort_chunks(t);
 	return rc;
 }
 
@@ -247,7 +255,8 @@ static struct mfs_dcp_bytes *find_bytes(const struct mfs_dcp *dcp, const char *k
 	return bsearch(&wanted, dcp->bytes, dcp->bytes_count, sizeof(wanted), by_key);
 }
 
-/* An entry without a shape is passed over. Its tensor then has the wrong axes. */
+/* Core 0.10 has an entry for every tensor, which is empty where the tensor is not flattened. Others
+ * without a good shape are passed over, too: such a tensor then has the wrong axes. */
 static int read_original(struct parser *p, mfs_value key, mfs_value entry)
 {
 	mfs_value shape = mfs_value_get(p->doc, entry, "nd_reformulated_orig_global_shape");
@@ -256,7 +265,7 @@ static int read_original(struct parser *p, mfs_value key, mfs_value entry)
 	struct mfs_dcp_tensor *t;
 	char name[MAX_KEY];
 
-	if (!item_key(p, key, name))
+	if (!shape || !item_key(p, key, name))
 		return 0;
 	t = find_tensor(p->dcp, name);
 	if (!t || !t->ndim || mfs_value_count(p->doc, dims) != t->ndim - 1u ||

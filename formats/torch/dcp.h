@@ -19,6 +19,9 @@ struct mfs_dcp_item {
 
 struct mfs_dcp_chunk {
 	const uint64_t *lo, *size; /* [ndim] elements */
+	/* [ndim] elements that the item has along each axis, of which the chunk is the first ones;
+	 * NULL: size. Items of `.metadata` have no more; the last ones of a zarr array may. */
+	const uint64_t *stored;
 	struct mfs_dcp_item item;
 };
 
@@ -63,6 +66,9 @@ struct mfs_dcp {
 int mfs_dcp_parse(const void *bytes, size_t len, const char *name, struct mfs_dcp *ret,
 		  struct mfs_error *err);
 void mfs_dcp_release(struct mfs_dcp *dcp);
+
+/* Sorts the chunks of a tensor by lo, as those of a parsed index are. */
+void mfs_dcp_sort_chunks(struct mfs_dcp_tensor *t);
 
 /* Checks that every chunk has an item, that it lies inside the tensor, and that the chunks together
  * have as many elements as the tensor (torch's _validate_global_plan does the same). name: the

@@ -282,9 +282,8 @@ static int fill_incomplete(struct mfs_iteration *it, const char *reason)
 static int fill_complete(struct mfs_iteration *it, struct mfs_ckpt *ckpt)
 {
 	static const char *const formats[] = {
-		[MFS_CKPT_TORCH] = "torch",
-		[MFS_CKPT_TORCH_DIST] = "torch_dist",
-		[MFS_CKPT_DCP] = "dcp",
+		[MFS_CKPT_TORCH] = "torch", [MFS_CKPT_TORCH_DIST] = "torch_dist",
+		[MFS_CKPT_ZARR] = "zarr",   [MFS_CKPT_DCP] = "dcp",
 		[MFS_CKPT_HF] = "hf",
 	};
 

@@ -11,7 +11,7 @@ import random
 class Spec:
     name: str
     family: str
-    format: str = "torch_dist"      # or torch, torch_dcp, fsdp_dtensor, nemo
+    format: str = "torch_dist"      # or zarr, torch, torch_dcp, fsdp_dtensor, nemo
     tp: int = 1
     pp: int = 1
     ep: int = 1
@@ -147,6 +147,8 @@ CORES = [make(f"core-{core}-{name}", family, format, core=core, **more)
              ("deepseek-dist", "deepseek", "torch_dist", dict(pp=2, ffn_hidden_size=48, rotary_scaling_factor=1.0)),
              ("mixtral-grouped", "mixtral", "torch", dict(ep=2, moe_grouped_gemm=True)))
          if (core, name) != ("0.10.0", "deepseek-dist")]  # its shared experts need Transformer Engine
+CORES += [make("core-0.10.0-mixtral-zarr", "mixtral", "zarr", core="0.10.0", pp=2, ep=2),
+          make("core-0.12.3-llama-zarr", "llama", "zarr", core="0.12.3", tp=2, pp=2)]
 # Optimizer states flattened over the model: `[2, 1, 32768]` for a `[1024, 64]` at TP2.
 CORES += [make(f"core-{core}-optimizer", "qwen2", core=core, tp=2, dp=2, optimizer="dist", sharding="fully_sharded_model_space")
           for core in ("0.14.0", "0.15.3")]

@@ -27,14 +27,16 @@ def store():
     return parent / name
 
 
-def interpreter(core):
-    """The Python and the environment in which this version of megatron-core runs."""
+def interpreter(core, zarr=False):
+    """The Python and the environment in which this version of megatron-core runs, and finds zarr if it is to write that."""
     environment = dict(os.environ)
     if core == checkpoints.Spec.core:
         return sys.executable, environment
     old = tuple(map(int, core.split("."))) <= (0, 12, 99)
     python = venvs.python("old", "megatron-core <= 0.12") if old else sys.executable
     environment["PYTHONPATH"] = str(venvs.core(core, python))
+    if zarr:
+        environment["PYTHONPATH"] += f":{venvs.folder('zarr', 'zarr 2', python)}"
     return python, environment
 
 
@@ -58,7 +60,7 @@ class Writer:
     def write(self, specs):
         core = specs[0].core
         try:
-            python, environment = interpreter(core)
+            python, environment = interpreter(core, any(s.format == "zarr" for s in specs))
         except venvs.Missing as reason:
             self.missing[core] = str(reason)
             return

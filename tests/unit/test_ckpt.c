@@ -20,6 +20,7 @@
 #define BRIDGE "bridge/llama/iter_0000000"
 #define NEMO   "nemo/llama"
 #define DCP    "dcp/llama"
+#define ZARR   "zarr/llama-zarr-tp2/iter_0000001"
 #define TORCH  "weights/mixtral-torch-pp2-ep2/iter_0000040"
 
 static struct mfs_error err;
@@ -116,6 +117,7 @@ static const struct {
 	 true},
 	{NEMO, MFS_CKPT_TORCH_DIST, {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1}, 9, true},
 	{DCP, MFS_CKPT_DCP, {.tp = 1, .pp = 1, .ep = 1, .etp = 1, .vpp = 1}, 9, true},
+	{ZARR, MFS_CKPT_ZARR, {.tp = 2, .pp = 1, .ep = 1, .etp = 2, .vpp = 1}, 15, false},
 };
 
 /* Every storage is found, and its bytes have the CRC-32 that torch left, if it left any. */
@@ -193,8 +195,9 @@ START_TEST(test_a_metadata_json_that_was_cut)
 
 	unit_write(dir, "metadata.json", "{\"sharded_backend\": \"torch_dist", 31);
 	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA, "metadata.json");
-	unit_write(dir, "metadata.json", "{\"sharded_backend\": \"zarr\"}", 27);
-	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP, "zarr");
+	unit_write(dir, "metadata.json", "{\"sharded_backend\": \"hdf5\"}", 27);
+	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP,
+		   "'hdf5', expected torch_dist or zarr");
 }
 END_TEST
 
@@ -237,9 +240,9 @@ START_TEST(test_a_nemo_checkpoint)
 	mfs_ckpt_free(ckpt);
 	unit_fails(mfs_ckpt_open(in(dir, "weights"), 0, &ckpt, &err), &err, -ENOTSUP,
 		   "SOURCE is the folder that holds weights/ and context/");
-	unit_write(dir, "weights/metadata.json", "{\"sharded_backend\": \"zarr\"}", 27);
+	unit_write(dir, "weights/metadata.json", "{\"sharded_backend\": \"hdf5\"}", 27);
 	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENOTSUP,
-		   "weights/metadata.json: sharded_backend is 'zarr'");
+		   "weights/metadata.json: sharded_backend is 'hdf5'");
 	ck_assert_int_eq(unlink(in(dir, "weights/metadata.json")), 0);
 	unit_fails(mfs_ckpt_open(dir, 0, &ckpt, &err), &err, -ENODATA,
 		   "weights/metadata.json is missing");

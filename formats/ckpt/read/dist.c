@@ -93,6 +93,13 @@ struct mfs_source mfs_dist_item(const struct mfs_dist_reader *r, const struct mf
 	return mfs_source_range(&file, item->offset, item->length);
 }
 
+mfs_value mfs_dist_object(const struct mfs_dist_reader *r, const struct mfs_pickle *doc)
+{
+	const mfs_value root = mfs_pickle_root(doc);
+
+	return r->arrays ? root : mfs_value_at(doc, root, 0);
+}
+
 static int read_common(struct mfs_dist_reader *r)
 {
 	const struct mfs_dcp_bytes *item = mfs_dcp_bytes(&r->dcp, COMMON_ITEM);
@@ -178,7 +185,24 @@ static void note_layout(struct mfs_ckpt *ckpt)
 	};
 }
 
-/* metadata.json names the backend. zarr (until core 0.15) is another format. */
+/* zarr: until core 0.15. */
+static int set_backend(struct mfs_dist_reader *r, const char *backend)
+{
+	if (!strcmp(backend, "zarr")) {
+		r->arrays = true;
+		r->index = "*/.zarray";
+		r->ckpt->format = MFS_CKPT_ZARR;
+		return 0;
+	}
+	if (!strcmp(backend, "torch_dist"))
+		return 0;
+	return mfs_fail(r->err, -ENOTSUP,
+			"%s/%smetadata.json: sharded_backend is '%.40s', expected torch_dist or "
+			"zarr",
+			r->ckpt->dir, r->folder, backend);
+}
+
+/* metadata.json names the backend. */
 static int check_backend_text(struct mfs_dist_reader *r, const char *text, size_t len)
 {
 	json_t *root = json_loadb(text, len, 0, NULL);
@@ -189,10 +213,8 @@ static int check_backend_text(struct mfs_dist_reader *r, const char *text, size_
 		rc = mfs_fail(r->err, -ENODATA, "%s/%smetadata.json: %s: the save is incomplete",
 			      r->ckpt->dir, r->folder,
 			      root ? "it names no sharded_backend" : "it is not JSON (cut short?)");
-	else if (strcmp(backend, "torch_dist"))
-		rc = mfs_fail(r->err, -ENOTSUP,
-			      "%s/%smetadata.json: sharded_backend is '%.40s', expected torch_dist",
-			      r->ckpt->dir, r->folder, backend);
+	else
+		rc = set_backend(r, backend);
 	json_decref(root);
 	return rc;
 }
@@ -264,7 +286,8 @@ int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_e
 {
 	int rc = 0;
 
-	*r = (struct mfs_dist_reader){.ckpt = ckpt, .maker = maker_of(ckpt), .err = err};
+	*r = (struct mfs_dist_reader){
+		.ckpt = ckpt, .maker = maker_of(ckpt), .index = METADATA, .err = err};
 	r->folder = r->maker == MFS_DIST_NEMO ? MFS_NEMO_WEIGHTS "/" : "";
 	if (r->maker != MFS_DIST_PLAIN)
 		rc = check_backend(r);

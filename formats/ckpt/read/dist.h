@@ -1,6 +1,6 @@
 /* The reader of `.metadata` and what it says of `.distcp` files: torch_dist, also in NeMo's
- * folders, and plain torch.distributed.checkpoint. It lives until the optimizer's reader is done
- * with the index too. */
+ * folders, and plain torch.distributed.checkpoint. zarr has no such index, and one is made. The
+ * reader lives until the optimizer's reader is done with the index too. */
 #ifndef MFS_CKPT_READ_DIST_H
 #define MFS_CKPT_READ_DIST_H
 
@@ -21,6 +21,8 @@ struct mfs_dist_reader {
 	struct mfs_ckpt *ckpt;
 	enum mfs_dist_maker maker;
 	const char *folder; /* of the index, below the checkpoint's: "" or "weights/" */
+	bool arrays;	    /* zarr: items are files of their own, and their bytes the tensors' */
+	const char *index;  /* for messages */
 	struct mfs_dcp dcp; /* the index */
 	uint32_t *files;    /* numbers in the fileset, by number in the index */
 	uint64_t slices;    /* how many more tensors stacked ones may become */
@@ -57,5 +59,7 @@ int mfs_dist_add_file(struct mfs_dist_reader *r, const char *name, uint32_t *ret
 		      struct mfs_error *err);
 /* The bytes of a byte item. */
 struct mfs_source mfs_dist_item(const struct mfs_dist_reader *r, const struct mfs_dcp_item *item);
+/* The object in a byte item: torch_dist has a list around it, zarr has not. */
+mfs_value mfs_dist_object(const struct mfs_dist_reader *r, const struct mfs_pickle *doc);
 
 #endif

@@ -165,9 +165,9 @@ static int read_index(struct mfs_dist_reader *r)
 
 int mfs_dist_open_index(struct mfs_dist_reader *r)
 {
-	int rc = read_index(r);
+	int rc = r->arrays ? mfs_dist_index_arrays(r) : read_index(r);
 
-	if (!rc)
+	if (!rc && !r->arrays)
 		rc = add_files(r);
 	if (rc)
 		return rc;

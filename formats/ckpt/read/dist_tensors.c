@@ -95,7 +95,7 @@ static int add_slice(struct mfs_dist_reader *r, const struct mfs_dist_stacked *s
 	struct mfs_found_chunk *p = &slice.found;
 	uint64_t stride[MFS_MAX_DIMS];
 
-	mfs_ckpt_contiguous(c->size, s->t->ndim, stride);
+	mfs_ckpt_contiguous(c->stored ? c->stored : c->size, s->t->ndim, stride);
 	p->chunk.storage = storage;
 	if (s->layer_axis < MFS_MAX_DIMS) {
 		p->layer = (int32_t)layer;
@@ -125,7 +125,7 @@ static void axis_range(const struct mfs_dcp_chunk *c, unsigned axis, uint64_t *f
 int mfs_dist_storage(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
 		     const struct mfs_dcp_chunk *c, uint32_t *ret)
 {
-	struct mfs_storage storage = {.locate = locate_item,
+	struct mfs_storage storage = {.locate = r->arrays ? NULL : locate_item,
 				      .file = r->files[c->item.file],
 				      .dtype = t->dtype,
 				      .at = c->item.offset,
@@ -138,8 +138,8 @@ int mfs_dist_storage(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
 	 * computed. */
 	if (!mfs_shape_count(c->size, t->ndim, &elements) || !elements || elements > c->item.length)
 		return mfs_fail(r->err, -EINVAL,
-				"%s/" METADATA ": '%s': a chunk is empty or larger than its item",
-				r->ckpt->dir, t->key);
+				"%s/%s: '%s': a chunk is empty or larger than its item",
+				r->ckpt->dir, r->index, t->key);
 	if (!storage.shape)
 		return mfs_fail_nomem(r->err);
 	return mfs_ckpt_add_storage(r->ckpt, &storage, ret, r->err);
@@ -156,10 +156,10 @@ static int spend_slices(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 	}
 	return mfs_fail(
 		r->err, -ENOTSUP,
-		"%s/" METADATA
-		": '%s': %llu layers of %llu experts need more bytes than its files have on the "
-		"disk",
-		r->ckpt->dir, t->key, (unsigned long long)layers, (unsigned long long)experts);
+		"%s/%s: '%s': %llu layers of %llu experts need more bytes than its files have on "
+		"the disk",
+		r->ckpt->dir, r->index, t->key, (unsigned long long)layers,
+		(unsigned long long)experts);
 }
 
 static int add_chunk(struct mfs_dist_reader *r, const struct mfs_dist_stacked *s,
@@ -184,9 +184,8 @@ static int check_stack(struct mfs_dist_reader *r, const struct mfs_dist_stacked 
 {
 	if (axis == MFS_MAX_DIMS || (expected >= 0 && s->t->shape[axis] == (uint64_t)expected))
 		return 0;
-	return mfs_fail(r->err, -EINVAL,
-			"%s/" METADATA ": '%s': expected %lld stacked %s, found %llu", r->ckpt->dir,
-			s->t->key, (long long)expected, what,
+	return mfs_fail(r->err, -EINVAL, "%s/%s: '%s': expected %lld stacked %s, found %llu",
+			r->ckpt->dir, r->index, s->t->key, (long long)expected, what,
 			(unsigned long long)s->t->shape[axis]);
 }
 
@@ -207,7 +206,7 @@ int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, 
 		s->expert_axis = s->skip++;
 	if (t->ndim < s->skip || t->ndim - s->skip > MFS_CKPT_DIMS ||
 	    (s->name.part != MFS_PART_WHOLE && t->ndim == s->skip))
-		return mfs_fail(r->err, -EINVAL, "%s/" METADATA ": '%s' has %u axes", r->ckpt->dir,
+		return mfs_fail(r->err, -EINVAL, "%s/%s: '%s' has %u axes", r->ckpt->dir, r->index,
 				t->key, t->ndim);
 	rc = check_stack(r, s, s->layer_axis, "layers", r->ckpt->args.num_layers);
 	if (!rc)
@@ -239,7 +238,7 @@ int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 {
 	struct mfs_dist_stacked s;
 	const char *refused = mfs_name_refused(key);
-	int rc = mfs_dcp_check(t, METADATA, r->err);
+	int rc = mfs_dcp_check(t, r->index, r->err);
 
 	if (rc) {
 		mfs_fail_in(r->err, "%s", r->ckpt->dir);
@@ -247,9 +246,9 @@ int mfs_dist_add_tensor(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *
 	}
 	if (refused && !(r->ckpt->what & MFS_CKPT_ADAPTER))
 		return mfs_fail(r->err, -ENOTSUP,
-				"%s/" METADATA ": '%s' is of %s, and its model is not shown "
+				"%s/%s: '%s' is of %s, and its model is not shown "
 				"without it",
-				r->ckpt->dir, key, refused);
+				r->ckpt->dir, r->index, key, refused);
 	rc = mfs_dist_unstack(r, t, key, &s);
 	s.found.state = (uint8_t)state;
 	for (uint32_t i = 0; i < t->chunk_count && !rc; i++)

@@ -84,7 +84,7 @@ static const struct mfs_dcp_tensor *find_bucket(const struct mfs_optim_holder *h
 static int check_chunks(const struct mfs_optim_holder *h, const struct mfs_dcp_tensor *t)
 {
 	uint64_t at = 0;
-	int rc = mfs_dcp_check(t, METADATA, h->r->err);
+	int rc = mfs_dcp_check(t, h->r->index, h->r->err);
 
 	if (rc) {
 		mfs_fail_in(h->r->err, "%s", h->r->ckpt->dir);
@@ -92,9 +92,8 @@ static int check_chunks(const struct mfs_optim_holder *h, const struct mfs_dcp_t
 	}
 	for (uint32_t i = 0; i < t->chunk_count; i++) {
 		if (t->ndim != 1 || t->chunks[i].lo[0] != at)
-			return mfs_fail(h->r->err, -EINVAL,
-					"%s/" METADATA ": '%s': its chunks leave gaps",
-					h->r->ckpt->dir, t->key);
+			return mfs_fail(h->r->err, -EINVAL, "%s/%s: '%s': its chunks leave gaps",
+					h->r->ckpt->dir, h->r->index, t->key);
 		at += t->chunks[i].size[0];
 	}
 	return 0;
@@ -109,8 +108,8 @@ static int open_bucket(const struct mfs_optim_holder *h, const struct mfs_optim_
 
 	if (!t)
 		return mfs_fail(h->r->err, -ENODATA,
-				"%s/" METADATA ": '%s' is missing; the arguments ask for it",
-				h->r->ckpt->dir, key);
+				"%s/%s: '%s' is missing; the arguments ask for it", h->r->ckpt->dir,
+				h->r->index, key);
 	rc = check_chunks(h, t);
 	if (rc)
 		return rc;
@@ -158,9 +157,9 @@ static int fit(struct mfs_optim_holder *h)
 	if (rc || !misfit(h, &other))
 		return rc;
 	return mfs_fail(h->r->err, -EINVAL,
-			"%s/" METADATA ": '%s': expected %llu elements (%llu unaligned), found "
+			"%s/%s: '%s': expected %llu elements (%llu unaligned), found "
 			"%llu",
-			h->r->ckpt->dir, t->key, (unsigned long long)expected,
+			h->r->ckpt->dir, h->r->index, t->key, (unsigned long long)expected,
 			(unsigned long long)other, (unsigned long long)t->shape[0]);
 }
 
@@ -194,9 +193,8 @@ static int read_param(const struct mfs_optim_holder *h, const struct mfs_optim_p
 	int rc = 0;
 
 	if (!mfs_range_ok(p->in_bucket, p->elements, k->t->shape[0]))
-		return mfs_fail(h->r->err, -EINVAL,
-				"%s/" METADATA ": '%s' ends before its last parameter",
-				h->r->ckpt->dir, k->t->key);
+		return mfs_fail(h->r->err, -EINVAL, "%s/%s: '%s' ends before its last parameter",
+				h->r->ckpt->dir, h->r->index, k->t->key);
 	for (uint32_t c = chunk_at(k->t, at); at < last && !rc; c++) {
 		const struct mfs_dcp_chunk *chunk = &k->t->chunks[c];
 		struct mfs_optim_range range = {.tensor = p->tensor,
@@ -261,8 +259,8 @@ static int check_all_used(const struct mfs_dist_reader *r, uint32_t used)
 	if (found == used)
 		return 0;
 	return mfs_fail(r->err, -EINVAL,
-			"%s/" METADATA ": expected %u tensors of the optimizer's buckets, found %u",
-			r->ckpt->dir, used, found);
+			"%s/%s: expected %u tensors of the optimizer's buckets, found %u",
+			r->ckpt->dir, r->index, used, found);
 }
 
 int mfs_optim_read_buckets(struct mfs_dist_reader *r)

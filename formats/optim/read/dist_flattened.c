@@ -88,8 +88,8 @@ static bool is_transposed(const struct mfs_ckpt *ckpt, const struct mfs_dist_sta
 static int bad_fragments(const struct mfs_dist_reader *r, const char *key)
 {
 	return mfs_fail(r->err, -EINVAL,
-			"%s/" METADATA ": '%s': its fragments are not parts of the original shape",
-			r->ckpt->dir, key);
+			"%s/%s: '%s': its fragments are not parts of the original shape",
+			r->ckpt->dir, r->index, key);
 }
 
 /* Fragments are equal parts: sets the fragment's shape. */
@@ -132,7 +132,7 @@ int mfs_optim_add_flattened(struct mfs_dist_reader *r, const struct mfs_dcp_tens
 	struct mfs_dcp_tensor whole = *t;
 	struct mfs_dist_stacked s;
 	struct fragment f = {.r = r, .s = &s};
-	int rc = mfs_dcp_check(t, METADATA, r->err);
+	int rc = mfs_dcp_check(t, r->index, r->err);
 
 	if (rc) {
 		mfs_fail_in(r->err, "%s", r->ckpt->dir);

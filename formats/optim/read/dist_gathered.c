@@ -69,8 +69,8 @@ static int open_object(struct object *o)
 		b = find(o, h->o->optimizers == 1);
 	if (!b || b->item.file == MFS_DCP_NO_FILE)
 		return mfs_fail(h->r->err, -ENODATA,
-				"%s/" METADATA ": '%s' is missing; the arguments ask for it",
-				ckpt->dir, o->key);
+				"%s/%s: '%s' is missing; the arguments ask for it", ckpt->dir,
+				h->r->index, o->key);
 	o->item = &b->item;
 	src = mfs_dist_item(h->r, o->item);
 	snprintf(o->where, sizeof(o->where), "%s: '%s'", ckpt->dir, o->key);
@@ -79,7 +79,7 @@ static int open_object(struct object *o)
 		mfs_fail_in(h->r->err, "%s", o->where);
 		return rc;
 	}
-	o->state = mfs_value_at(o->f.doc, mfs_pickle_root(o->f.doc), 0);
+	o->state = mfs_dist_object(h->r, o->f.doc);
 	return 0;
 }
 

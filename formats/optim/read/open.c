@@ -29,8 +29,8 @@ static int read_flat(struct mfs_dist_reader *r, enum mfs_optim_kind *ret)
 	*ret = MFS_OPTIM_NONE;
 	key = unknown_key(&r->dcp);
 	return key ? mfs_fail(r->err, -ENOTSUP,
-			      "%s/" METADATA ": '%.120s': an unknown kind of optimizer state",
-			      r->ckpt->dir, key)
+			      "%s/%s: '%.120s': an unknown kind of optimizer state", r->ckpt->dir,
+			      r->index, key)
 		   : 0;
 }
 

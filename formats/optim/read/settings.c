@@ -100,7 +100,7 @@ static int read_item(const struct mfs_dist_reader *r, struct mfs_optim_info *inf
 	rc = open_item(r, key, &f);
 	if (rc || !f)
 		return rc;
-	torch = mfs_value_at(f->doc, mfs_pickle_root(f->doc), 0);
+	torch = mfs_dist_object(r, f->doc);
 	info->optimizers = i + 1;
 	return note_optimizer(info, i, f, torch, r->err);
 }
@@ -119,7 +119,7 @@ static int read_scaler(const struct mfs_dist_reader *r, struct mfs_optim_info *i
 		return rc;
 	info->scaler_file = f;
 	info->scaler_doc = f->doc;
-	info->scaler = mfs_value_at(f->doc, mfs_pickle_root(f->doc), 0);
+	info->scaler = mfs_dist_object(r, f->doc);
 	return 0;
 }
 

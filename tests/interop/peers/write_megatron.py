@@ -86,7 +86,9 @@ def save_torch_dist(spec, args, models, optimizer, directory, **more):
     state["rng_state"] = dc.mapping.ShardedObject("rng_state", rng_state(), (spec.pp, spec.tp), offset,
                                                   replica_id=ps.get_data_parallel_rank(with_context_parallel=True))
     state["content_metadata"] = metadata
-    dc.save(state, directory, dc.serialization.get_default_save_sharded_strategy("torch_dist", 1), validate_access_integrity=True)
+    if spec.format == "zarr":
+        import tensorstore  # noqa: F401    names numpy's bfloat16, on which core's zarr.py insists
+    dc.save(state, directory, dc.serialization.get_default_save_sharded_strategy(spec.format, 1), validate_access_integrity=True)
 
 
 def te_name(args, name):
@@ -163,8 +165,8 @@ def write_rank(spec, rank, out, store):
     optimizer = optimizer_after_one_step(args, models, spec.optimizer) if spec.optimizer != "none" else None
     directory = os.path.join(out, f"iter_{ITERATION:07d}")
     os.makedirs(directory, exist_ok=True)
-    if spec.format in ("torch_dist", "torch"):
-        save = save_torch_dist if spec.format == "torch_dist" else save_torch
+    if spec.format in ("torch_dist", "zarr", "torch"):
+        save = save_torch if spec.format == "torch" else save_torch_dist
         save(spec, args, models, optimizer, directory)
     else:
         write_others.save(spec, args, models, common_state(args) | dict(rng_state=rng_state()), directory)
