@@ -6,182 +6,27 @@
 #include <string.h>
 
 #include "formats/hf/hf_json.h"
+#include "formats/hf/json_scan.h"
 
 #define CONFIG	  "tokenizer_config.json"
 #define TOKENIZER "tokenizer.json"
 
-#define MAX_ID (1ll << 31) /* token ids are 32 bits wide everywhere */
-
-/* ---- a scanner: finds values in JSON text without building anything ---- */
-
-struct scan {
-	const char *at, *end;
-};
-
-static bool is_space(char c)
-{
-	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
-}
-
-static void skip_space(struct scan *s)
-{
-	while (s->at < s->end && is_space(*s->at))
-		s->at++;
-}
-
-/* The next character that is no space, or NUL at the end. */
-static char peek(struct scan *s)
-{
-	skip_space(s);
-	return s->at < s->end ? *s->at : '\0';
-}
-
-static bool accept(struct scan *s, char c)
-{
-	if (peek(s) != c)
-		return false;
-	s->at++;
-	return true;
-}
-
-/* A string; *ret covers what stands between the quotes, escapes included. */
-static bool scan_string(struct scan *s, struct scan *ret)
-{
-	if (!accept(s, '"'))
-		return false;
-	ret->at = s->at;
-	for (; s->at < s->end && *s->at != '"'; s->at++)
-		if (*s->at == '\\' && ++s->at == s->end)
-			return false;
-	if (s->at >= s->end)
-		return false;
-	ret->end = s->at++;
-	return true;
-}
-
-/* One token: a string, a bracket, a number or a word. False where there is none. */
-static bool scan_token(struct scan *s, size_t *depth)
-{
-	struct scan text;
-
-	switch (peek(s)) {
-	case '\0':
-		return false;
-	case '"':
-		return scan_string(s, &text);
-	case '{':
-	case '[':
-		++*depth;
-		break;
-	case '}':
-	case ']':
-		if (!(*depth)--)
-			return false;
-		break;
-	case ',':
-	case ':':
-		if (!*depth)
-			return false;
-		break;
-	default:
-		while (s->at < s->end && !is_space(*s->at) && !strchr("\"{}[],:", *s->at))
-			s->at++;
-		return true;
-	}
-	s->at++;
-	return true;
-}
-
-/* Any value; *ret covers it. Brackets are counted and not matched by kind, because jansson parses
- * what is cut out here, or it is scanned again. */
-static bool scan_value(struct scan *s, struct scan *ret)
-{
-	size_t depth = 0;
-
-	skip_space(s);
-	ret->at = s->at;
-	do {
-		if (!scan_token(s, &depth))
-			return false;
-	} while (depth);
-	ret->end = s->at;
-	return true;
-}
-
-/* Steps through the members of an object, whose '{' has been accepted. False: it has ended, or the
- * text is not such an object, and then *broken is set. */
-static bool scan_member(struct scan *s, bool *first, struct scan *key, bool *broken)
-{
-	*broken = false;
-	if (accept(s, '}'))
-		return false;
-	*broken = (!*first && !accept(s, ',')) || !scan_string(s, key) || !accept(s, ':');
-	*first = false;
-	return !*broken;
-}
-
-static bool is_key(const struct scan *key, const char *name)
-{
-	const size_t len = (size_t)(key->end - key->at);
-
-	return len == strlen(name) && !memcmp(key->at, name, len);
-}
-
-/* The value of an object's member; false if there is none, or the text is broken before it. */
-static bool find_member(struct scan object, const char *name, struct scan *ret)
-{
-	bool first = true, broken;
-	struct scan key;
-
-	if (!accept(&object, '{'))
-		return false;
-	while (scan_member(&object, &first, &key, &broken)) {
-		if (!scan_value(&object, ret))
-			return false;
-		if (is_key(&key, name))
-			return true;
-	}
-	return false;
-}
-
-/* Whether the text is one object whose brackets balance, with nothing behind it. A file that was
- * cut is not. */
-static bool is_whole(struct scan text)
-{
-	struct scan object;
-
-	return peek(&text) == '{' && scan_value(&text, &object) && !peek(&text);
-}
-
-/* A token id at the start of a value. */
-static bool scan_id(const struct scan *value, int64_t *ret)
-{
-	int64_t id = 0;
-	const char *p;
-
-	for (p = value->at; p < value->end && *p >= '0' && *p <= '9'; p++) {
-		id = id * 10 + (*p - '0');
-		if (id >= MAX_ID)
-			return false;
-	}
-	*ret = id;
-	return p == value->end && p > value->at;
-}
+#define MAX_ID MFS_SCAN_MAX_ID
 
 /* ---- the list of added tokens ---- */
 
 /* *ret: an array of {"id", "content"}, or NULL if tokenizer.json has none. */
 static int load_added(const char *tokenizer, size_t len, json_t **ret, struct mfs_error *err)
 {
-	struct scan whole, list;
+	struct mfs_scan whole, list;
 
 	*ret = NULL;
 	if (!tokenizer)
 		return 0;
-	whole = (struct scan){tokenizer, tokenizer + len};
-	if (!is_whole(whole))
+	whole = (struct mfs_scan){tokenizer, tokenizer + len};
+	if (!mfs_scan_is_whole(whole))
 		return mfs_fail(err, -EINVAL, TOKENIZER ": not a JSON object, or cut short");
-	if (!find_member(whole, "added_tokens", &list))
+	if (!mfs_scan_find(whole, "added_tokens", &list))
 		return 0;
 	return mfs_json_load(list.at, (size_t)(list.end - list.at), MFS_HF_TOKENIZER_CONFIG_MAX,
 			     JSON_DECODE_ANY, TOKENIZER " added_tokens", ret, err);
@@ -212,10 +57,10 @@ static int64_t id_among_decoder(json_t *decoder, const char *content)
 
 	json_object_foreach(decoder, key, token)
 	{
-		const struct scan digits = {key, key + strlen(key)};
+		const struct mfs_scan digits = {key, key + strlen(key)};
 
 		text = json_string_value(json_object_get(token, "content"));
-		if (text && !strcmp(text, content) && scan_id(&digits, &id))
+		if (text && !strcmp(text, content) && mfs_scan_id(&digits, &id))
 			return id;
 	}
 	return MFS_HF_NO_TOKEN;
@@ -283,16 +128,16 @@ int mfs_hf_tokens_read(const char *dir, struct mfs_hf_tokens *ret, struct mfs_er
 /* ---- how many tokens ---- */
 
 /* Largest id of {"token": id, ...}; WordLevel, WordPiece, BPE. */
-static bool largest_in_object(struct scan vocab, int64_t *largest)
+static bool largest_in_object(struct mfs_scan vocab, int64_t *largest)
 {
 	bool first = true, broken;
-	struct scan key, value;
+	struct mfs_scan key, value;
 	int64_t id;
 
-	if (!accept(&vocab, '{'))
+	if (!mfs_scan_accept(&vocab, '{'))
 		return false;
-	while (scan_member(&vocab, &first, &key, &broken)) {
-		if (!scan_value(&vocab, &value) || !scan_id(&value, &id))
+	while (mfs_scan_member(&vocab, &first, &key, &broken)) {
+		if (!mfs_scan_value(&vocab, &value) || !mfs_scan_id(&value, &id))
 			return false;
 		if (id > *largest)
 			*largest = id;
@@ -301,19 +146,19 @@ static bool largest_in_object(struct scan vocab, int64_t *largest)
 }
 
 /* [["token", score], ...] of Unigram: the place is the id. */
-static bool largest_in_list(struct scan vocab, int64_t *largest)
+static bool largest_in_list(struct mfs_scan vocab, int64_t *largest)
 {
-	struct scan value;
+	struct mfs_scan value;
 
-	if (!accept(&vocab, '['))
+	if (!mfs_scan_accept(&vocab, '['))
 		return false;
-	if (accept(&vocab, ']'))
+	if (mfs_scan_accept(&vocab, ']'))
 		return true;
 	do {
-		if (!scan_value(&vocab, &value) || ++*largest >= MAX_ID)
+		if (!mfs_scan_value(&vocab, &value) || ++*largest >= MAX_ID)
 			return false;
-	} while (accept(&vocab, ','));
-	return accept(&vocab, ']');
+	} while (mfs_scan_accept(&vocab, ','));
+	return mfs_scan_accept(&vocab, ']');
 }
 
 static int largest_added(const char *tokenizer, size_t len, int64_t *largest, struct mfs_error *err)
@@ -341,12 +186,12 @@ static int largest_added(const char *tokenizer, size_t len, int64_t *largest, st
 int mfs_hf_token_count_parse(const char *tokenizer, size_t len, uint64_t *ret,
 			     struct mfs_error *err)
 {
-	const struct scan whole = {tokenizer, tokenizer + len};
-	struct scan model, vocab;
+	const struct mfs_scan whole = {tokenizer, tokenizer + len};
+	struct mfs_scan model, vocab;
 	int64_t largest = -1;
 	int rc;
 
-	if (!find_member(whole, "model", &model) || !find_member(model, "vocab", &vocab))
+	if (!mfs_scan_find(whole, "model", &model) || !mfs_scan_find(model, "vocab", &vocab))
 		return mfs_fail(err, -EINVAL, TOKENIZER ": model.vocab is missing");
 	if (!largest_in_object(vocab, &largest) && !largest_in_list(vocab, &largest))
 		return mfs_fail(err, -EINVAL,
