@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <syslog.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -19,6 +20,7 @@
 #include "fs/export/dir.h"
 #include "fs/export/journal.h"
 #include "fs/cli/json.h"
+#include "fs/cli/log.h"
 #include "fs/cli/progress.h"
 #include "fs/source/root.h"
 #include "fs/cli/stop.h"
@@ -282,6 +284,8 @@ static int prepare(struct export *x, const struct mfs_cmdline *c, struct mfs_err
 		rc = check_replaced(x, err);
 	if (rc)
 		return rc;
+	for (uint32_t i = 0; mfs_view_warning(x->view, i); i++)
+		mfs_log(LOG_WARNING, "%s", mfs_view_warning(x->view, i));
 	mfs_stop_on_signals(); /* from here on there is something to put in order */
 	rc = open_partial(x, err);
 	if (!rc)

@@ -47,6 +47,8 @@ static void print_family(struct mfs_frame *frame, const struct mfs_family *f)
 		      f->proved ? f->proved : unproved);
 	if (f->vllm)
 		mfs_frame_row(frame, "vllm/tpN", MFS_PLAIN, "as vLLM %s", f->vllm);
+	if (f->gguf)
+		mfs_frame_row(frame, "gguf", MFS_PLAIN, "as llama.cpp's %s", f->gguf);
 	if (!f->built_in)
 		mfs_frame_row(frame, "file", MFS_PLAIN, "%s", f->file);
 }
@@ -107,6 +109,7 @@ static json_t *family_json(const struct mfs_family *f)
 	json_object_set_new(o, "allows", set_json(f->optional));
 	json_object_set_new(o, "proved", mfs_json_string(f->proved));
 	json_object_set_new(o, "vllm", mfs_json_string(f->vllm));
+	json_object_set_new(o, "gguf", mfs_json_string(f->gguf));
 	json_object_set_new(o, "impossible", mfs_json_string(f->impossible));
 	json_object_set_new(o, "tensors", tensors_json(f));
 	return o;

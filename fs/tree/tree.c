@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
+#include "formats/base/buf.h"
 #include "formats/base/clock.h"
 #include "formats/megatron/tracker.h"
 #include "fs/tree/tree_i.h"
@@ -502,18 +503,38 @@ struct mfs_node *mfs_tree_root(struct mfs_tree *tree)
 	return tree->top;
 }
 
+/* Once for each view, when its directory is filled. */
+static void say_warnings(const struct mfs_tree *tree, const struct mfs_node *node,
+			 const struct mfs_view *view)
+{
+	struct mfs_buf text = {0};
+	const char *warning;
+
+	for (uint32_t i = 0; tree->say && (warning = mfs_view_warning(view, i)); i++) {
+		text.len = 0;
+		mfs_buf_printf(&text, "%s: %s", node->path + 1, warning);
+		if (!text.failed)
+			tree->say(tree->say_arg, text.data);
+	}
+	mfs_buf_release(&text);
+}
+
 /* Fills the directory of a view, unless another thread has done so. */
 static int show_view(struct mfs_tree *tree, struct mfs_node *node, const struct mfs_view *view,
 		     struct mfs_error *err)
 {
+	bool first;
 	int rc = 0;
 
 	pthread_mutex_lock(&tree->lock);
-	if (!atomic_load(&node->dir)) {
+	first = !atomic_load(&node->dir);
+	if (first) {
 		node->stamp = view->stamp;
 		rc = mfs_tree_fill_view(tree, node, view, err);
 	}
 	pthread_mutex_unlock(&tree->lock);
+	if (first && !rc)
+		say_warnings(tree, node, view);
 	return rc;
 }
 

@@ -129,8 +129,8 @@ int mfs_tree_refresh(struct mfs_tree *tree, struct mfs_error *err);
  * open is not looked at. */
 int mfs_tree_refresh_dir(struct mfs_tree *tree, struct mfs_node *dir, struct mfs_error *err);
 
-/* From now on say() is called once for each change of the root (fs/source/root_changes.h), in the
- * thread that finds it. */
+/* From now on say() is called once for each change of the root (fs/source/root_changes.h) and for
+ * each warning that a view alone has (fs/view/view.h), in the thread that finds it. */
 void mfs_tree_watch(struct mfs_tree *tree, void (*say)(void *arg, const char *sentence), void *arg);
 
 /*

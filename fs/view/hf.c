@@ -21,6 +21,7 @@
 #include "formats/model/model.h"
 #include "fs/view/build.h"
 #include "fs/view/hf_fp8.h"
+#include "fs/view/hf_gguf.h"
 #include "fs/view/hf_vllm.h"
 #include "fs/view/kind.h"
 #include "fs/view/view.h"
@@ -31,6 +32,7 @@ struct flavour {
 	enum mfs_dtype dtype; /* elements are cast to it; MFS_DTYPE_NONE: they are not */
 	const struct mfs_hf_container *container;
 	const struct mfs_hf_fp8_form *fp8; /* NULL: none of them is an 8-bit float */
+	bool gguf;			   /* one file, with config and tokenizer in it */
 };
 
 /* The view and what its files are made of. */
@@ -40,6 +42,7 @@ struct hf_view {
 	struct mfs_cast_target *casts;
 	struct mfs_hf_fp8 *fp8;
 	struct mfs_hf_vllm *vllm;
+	struct mfs_hf_gguf *gguf;
 };
 
 struct builder {
@@ -170,6 +173,16 @@ static int possible_vllm(const struct mfs_view_origin *s, struct mfs_error *err)
 	return rc ? rc : possible(s, err);
 }
 
+static int possible_gguf(const struct mfs_view_origin *s, struct mfs_error *err)
+{
+	const struct mfs_family *family;
+	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
+
+	if (!rc)
+		rc = mfs_hf_gguf_possible(s->ckpt, family, err);
+	return rc ? rc : possible(s, err);
+}
+
 static int build_model(struct builder *b)
 {
 	struct mfs_vocab_said said = {.size = b->opt->vocab_size};
@@ -209,38 +222,58 @@ static int add_config_text(struct builder *b, char *config, size_t len)
 	return mfs_view_add_bytes(&b->view->public, "config.json", config, len, b->err);
 }
 
-static int add_own_config(struct builder *b)
+/* The directory's own, as text. The caller frees *ret. */
+static int own_config(struct builder *b, char **ret, size_t *ret_len)
 {
 	struct mfs_hf_ref *own = NULL;
+	int rc = open_ref(b, &own);
+
+	if (rc)
+		return rc;
+	/* The file may have changed since the checkpoint was opened. */
+	mfs_view_note_read(&b->view->public, mfs_hf_ref_access(own));
+	rc = mfs_hf_ref_json(own, ret, ret_len, b->err);
+	mfs_hf_ref_free(own);
+	return rc;
+}
+
+/* Written for the model. The caller frees *ret. */
+static int new_config(struct builder *b, char **ret, size_t *ret_len)
+{
+	struct mfs_hf_tokens tokens;
+	int rc = mfs_hf_tokens_read(b->tokenizer, &tokens, b->err);
+
+	return rc ? rc
+		  : mfs_hf_config_json(b->view->public.model, b->ref, &tokens, ret, ret_len,
+				       b->err);
+}
+
+static bool keeps_config(const struct builder *b)
+{
+	return shows_itself(b) && !b->opt->vocab_size;
+}
+
+static int add_own_config(struct builder *b)
+{
 	char *config;
 	size_t len;
 	int rc;
 
 	if (!is_untied(b) && !is_dequantised(b) && !b->flavour->dtype && !b->flavour->fp8)
 		return pass_file(b, "config.json");
-	rc = open_ref(b, &own);
-	if (rc)
-		return rc;
-	/* The file may have changed since the checkpoint was opened. */
-	mfs_view_note_read(&b->view->public, mfs_hf_ref_access(own));
-	rc = mfs_hf_ref_json(own, &config, &len, b->err);
-	mfs_hf_ref_free(own);
+	rc = own_config(b, &config, &len);
 	return rc ? rc : add_config_text(b, config, len);
 }
 
 static int add_config(struct builder *b)
 {
-	struct mfs_hf_tokens tokens;
 	char *config, *generation;
 	size_t len, generation_len;
 	int rc;
 
-	if (shows_itself(b) && !b->opt->vocab_size)
+	if (keeps_config(b))
 		return add_own_config(b);
-	rc = mfs_hf_tokens_read(b->tokenizer, &tokens, b->err);
-	if (!rc)
-		rc = mfs_hf_config_json(b->view->public.model, b->ref, &tokens, &config, &len,
-					b->err);
+	rc = new_config(b, &config, &len);
 	if (rc)
 		return rc;
 	if (!is_passed(b, "generation_config.json")) {
@@ -279,6 +312,7 @@ static int warn_of_infinity(struct builder *b)
 
 	if (b->flavour->dtype != MFS_F16 || m->dtype == MFS_F16)
 		return 0;
+	b->view->public.own_warnings++;
 	return mfs_model_warn(m,
 			      "float16 ends at 65504: weights of %s beyond it are shown as "
 			      "infinity, as torch casts them",
@@ -332,17 +366,40 @@ static int add_weights(struct builder *b)
 	return rc;
 }
 
+static int add_directory(struct builder *b)
+{
+	int rc = add_config(b);
+
+	if (!rc)
+		rc = add_passed(b);
+	return rc ? rc : add_weights(b);
+}
+
+static int add_gguf(struct builder *b)
+{
+	struct mfs_view *v = &b->view->public;
+	uint32_t before;
+	char *config;
+	size_t len;
+	int rc = keeps_config(b) ? own_config(b, &config, &len) : new_config(b, &config, &len);
+
+	if (rc)
+		return rc;
+	before = v->model->warning_count;
+	rc = mfs_hf_gguf_add(v, v->model, b->flavour->dtype, config, len, b->view->passed,
+			     &b->view->gguf, b->err);
+	free(config);
+	v->own_warnings = v->model->warning_count - before;
+	return rc ? rc : warn_of_infinity(b);
+}
+
 static int build(struct builder *b)
 {
 	struct mfs_view *v = &b->view->public;
 	int rc = build_model(b);
 
 	if (!rc)
-		rc = add_config(b);
-	if (!rc)
-		rc = add_passed(b);
-	if (!rc)
-		rc = add_weights(b);
+		rc = b->flavour->gguf ? add_gguf(b) : add_directory(b);
 	if (rc)
 		return rc;
 	v->ckpt = b->ckpt;
@@ -362,6 +419,7 @@ static void release(struct mfs_view *view)
 	free(v->casts);
 	mfs_hf_fp8_free(v->fp8);
 	mfs_hf_vllm_free(v->vllm);
+	mfs_hf_gguf_free(v->gguf);
 	free(v);
 }
 
@@ -424,6 +482,10 @@ HF_VIEW(hf_fp8_tensor, "hf-fp8-tensor", "the same with one scale for each matrix
 	.container = &mfs_hf_safetensors, .fp8 = &whole)
 HF_VIEW(hf_bin, "hf-bin", "the same as pytorch_model.bin, for torch.load", possible,
 	.container = &mfs_hf_bin)
+HF_VIEW(gguf, "gguf", "the same as one file for llama.cpp, its weights cast to bfloat16",
+	possible_gguf, .dtype = MFS_BF16, .gguf = true)
+HF_VIEW(gguf_f16, "gguf-f16", "the same, cast to float16", possible_gguf, .dtype = MFS_F16,
+	.gguf = true)
 
 /* ---- vLLM's workers ---- */
 

@@ -13,6 +13,8 @@
 	X(hf_fp8_tensor)                                                                           \
 	X(hf_bin)                                                                                  \
 	X(vllm)                                                                                    \
+	X(gguf)                                                                                    \
+	X(gguf_f16)                                                                                \
 	X(raw)                                                                                     \
 	X(megatron_torch)                                                                          \
 	X(megatron_torch_dist)

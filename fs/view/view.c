@@ -13,9 +13,18 @@
 #include "formats/base/grow.h"
 #include "formats/ckpt/delta.h"
 #include "formats/io/fileset.h"
+#include "formats/model/model.h"
 #include "fs/view/build.h"
 
 #define CHECK_NS 1000000000 /* between two checks of all sources */
+
+const char *mfs_view_warning(const struct mfs_view *view, uint32_t i)
+{
+	const struct mfs_model *m = view->model;
+
+	return i < view->own_warnings ? m->warnings[m->warning_count - view->own_warnings + i]
+				      : NULL;
+}
 
 int mfs_view_add(struct mfs_view *v, const char *name, struct mfs_vfile *data,
 		 struct mfs_error *err)

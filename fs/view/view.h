@@ -49,6 +49,7 @@ struct mfs_view {
 	_Atomic int64_t checked; /* monotonic ns of the last check that found no change */
 	struct mfs_ckpt *ckpt;	 /* what it is made of; borrowed; NULL: of a dataset */
 	struct mfs_model *model; /* of an HF view; NULL for others */
+	uint32_t own_warnings;	 /* how many of the model's last ones this view alone has */
 	/* Frees what the builder has put around the view, the struct included; NULL: free() does.
 	 * Files and names are gone by then. */
 	void (*release)(struct mfs_view *view);
@@ -81,6 +82,9 @@ struct mfs_view_options {
 };
 
 #define MFS_SHARD_SIZE 5000000000ull /* huggingface_hub's default: 5 GB, decimal */
+
+/* The i-th warning that this view alone has; NULL behind the last. */
+const char *mfs_view_warning(const struct mfs_view *view, uint32_t i);
 
 /* The mode for a copy of its files: what the sources' modes grant to group and others; the owner
  * may read and write. */

@@ -270,6 +270,7 @@ struct mfs_family {
 	const char *providers;
 	const char *proved;	/* by which peers; NULL: none can check it */
 	const char *vllm;	/* vLLM packs it as a Llama: the version that was compared */
+	const char *gguf;	/* llama.cpp's architecture of such models; NULL: none is known */
 	const char *impossible; /* why Megatron cannot express it; it has no tensors */
 	const char *defaults;	/* a JSON object */
 	unsigned order;		/* families are tried in this order, then by name */

@@ -137,6 +137,7 @@ static const struct key {
 	{"providers", set_text, FAMILY_FIELD(providers)},
 	{"proved", set_text, FAMILY_FIELD(proved)},
 	{"vllm", set_text, FAMILY_FIELD(vllm)},
+	{"gguf", set_text, FAMILY_FIELD(gguf)},
 	{"impossible", set_text, FAMILY_FIELD(impossible)},
 };
 
