@@ -172,6 +172,12 @@ static int read_entry(struct mfs_zip *zip, const uint8_t *p, size_t left, struct
 	e->name = mfs_arena_strndup(&zip->arena, (const char *)p + CENTRAL_SIZE, name_len);
 	if (!e->name)
 		return mfs_fail_nomem(err);
+	/* torch.jit.save compresses its code; nothing else in archives of torch is compressed. */
+	if (mfs_le16(p + 10) != METHOD_STORED && strstr(e->name, "/code/"))
+		return mfs_fail(err, -ENOTSUP,
+				"%s: a TorchScript archive (torch.jit.save), not a checkpoint: it "
+				"has '%s'",
+				src->name, e->name);
 	if (mfs_le16(p + 8) & FLAG_ENCRYPTED || mfs_le16(p + 10) != METHOD_STORED)
 		return mfs_fail(err, -ENOTSUP, "%s: entry '%s' is compressed or encrypted",
 				src->name, e->name);

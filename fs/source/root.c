@@ -459,11 +459,42 @@ static bool holds_logs_alone(const char *source)
 	return alone;
 }
 
+/* What verl has in a directory: its saves are global_step_N/actor/dist_ckpt below a tracker, which
+ * are torch_dist without the arguments of a run (verl/utils/checkpoint). NULL: nothing. */
+static const char *verl_save(const char *source)
+{
+	static const char *const places[] = {"dist_ckpt", "actor", "critic"};
+	char path[PATH_MAX];
+	struct dirent *e;
+	bool found = false;
+	DIR *dir;
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+		if ((size_t)snprintf(path, sizeof(path), "%s/%s%s/metadata.json", source, places[i],
+				     i ? "/dist_ckpt" : "") < sizeof(path) &&
+		    !access(path, F_OK))
+			return places[i];
+	dir = opendir(source);
+	while (dir && !found && (e = readdir(dir)))
+		found = !strncmp(e->d_name, "global_step_", 12);
+	if (dir)
+		closedir(dir);
+	return found ? "global_step_N" : NULL;
+}
+
 /* Says why SOURCE is none that can be shown. */
 static int refuse(const struct mfs_root *root, struct mfs_error *err)
 {
+	const char *verl = verl_save(root->source);
 	char adapter[PATH_MAX];
 
+	if (verl)
+		return mfs_fail(
+			err, -ENOTSUP,
+			"'%s' is of verl, which saves no 'args' with its %s/ that say what "
+			"model it is: SOURCE can be .../actor/huggingface, where verl saves "
+			"the model too (save_contents: hf_model)",
+			root->source, verl);
 	snprintf(adapter, sizeof(adapter), "%s/adapter_config.json", root->source);
 	if (!access(adapter, F_OK))
 		return mfs_fail(err, -ENOTSUP,
@@ -508,6 +539,15 @@ bool mfs_root_looks_like_one(const char *dir)
 	return !kind_of(dir, &kind, NULL);
 }
 
+/* A root with a tracker of verl's, and none of Megatron's iterations. */
+static bool is_verls_alone(const struct mfs_root *root)
+{
+	int rc = 0;
+
+	return root->kind == SOURCE_ROOT && verl_save(root->source) &&
+	       !has_candidates(root->source, &rc, NULL);
+}
+
 /* Finds out what SOURCE is. An empty directory with the name of an iteration is one: its save may
  * begin soon. */
 static int detect(struct mfs_root *root, struct mfs_error *err)
@@ -522,7 +562,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 		root->kind = SOURCE_ITERATION;
 	else if (rc && root->options.may_be_empty && holds_logs_alone(root->source))
 		root->kind = SOURCE_ROOT;
-	else if (rc)
+	else if (rc || is_verls_alone(root))
 		return refuse(root, err);
 	/* Files that are shown unchanged come from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)

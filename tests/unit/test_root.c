@@ -291,7 +291,19 @@ START_TEST(test_what_is_no_checkpoint)
 	unit_fails(mfs_root_open(at("file"), &no_options, &root, &err), &err, -ENOTDIR,
 		   "directory");
 	unit_fails(mfs_root_open(at("none"), &no_options, &root, &err), &err, -ENOENT, "none");
+	/* verl's saves have no arguments, wherever one begins to look. */
+	run("mkdir -p '%s/global_step_2/actor/dist_ckpt'; touch '%s'", base,
+	    at("global_step_2/actor/dist_ckpt/metadata.json"));
+	set_tracker("2");
+	unit_fails(mfs_root_open(base, &no_options, &root, &err), &err, -ENOTSUP,
+		   "is of verl, which saves no 'args' with its global_step_N/");
+	unit_fails(mfs_root_open(at("global_step_2"), &no_options, &root, &err), &err, -ENOTSUP,
+		   "with its actor/");
+	unit_fails(mfs_root_open(at("global_step_2/actor"), &no_options, &root, &err), &err,
+		   -ENOTSUP, "with its dist_ckpt/");
 	ck_assert_ptr_null(root);
+	run("mkdir '%s' '%s'", at("iter_0000003"), at("iter_0000004"));
+	unit_ok(mfs_root_open(base, &no_options, &root, &err), &err);
 }
 END_TEST
 

@@ -125,6 +125,8 @@ static const struct {
 	int code;
 } refused[] = {
 	{"torchscript", "TorchScript", -ENOTSUP},
+	{"torchscript-saved", "TorchScript archive (torch.jit.save)",
+	 -ENOTSUP}, /* by torch 2.5.1 */
 	{"big-endian", "big-endian", -ENOTSUP},
 	{"no-data.pkl", "data.pkl", -EINVAL},
 	{"two-prefixes", "Archive/", -EINVAL},
