@@ -598,7 +598,7 @@ START_TEST(test_names_of_no_view)
 	static const char *const names[] = {
 		"iter_0000060/hf",
 		"iter_0000040",
-		"gguf",
+		"gguf-f8",
 		"/hf",
 		"",
 		"/",
