@@ -196,7 +196,8 @@ static int check_agreement(const struct mfs_ckpt *ckpt, const struct mfs_global_
 {
 	char name[MFS_CKPT_NAME_SIZE], a[96], b[96];
 
-	if (t->dtype == p->dtype && t->quantised == p->quantised && t->ndim == p->ndim &&
+	if (t->dtype == p->dtype && t->quantised == p->quantised &&
+	    t->whole_norm == p->whole_norm && t->ndim == p->ndim &&
 	    !memcmp(t->shape, p->shape, sizeof(t->shape)))
 		return 0;
 	return mfs_fail(err, -EINVAL, "%s: tensor '%s': one rank says %s %s, another %s %s",
@@ -234,6 +235,7 @@ static void start_tensor(struct mfs_ckpt *ckpt, const struct mfs_found_chunk *p)
 					.ndim = p->ndim,
 					.state = p->state,
 					.quantised = p->quantised,
+					.whole_norm = p->whole_norm,
 					.first_chunk = ckpt->chunk_count};
 	memcpy(t->shape, p->shape, sizeof(p->shape));
 }

@@ -51,7 +51,7 @@ struct mfs_found_chunk {
 	enum mfs_dtype dtype;
 	uint8_t ndim;
 	uint8_t state; /* enum mfs_state */
-	bool quantised;
+	bool quantised, whole_norm;
 	uint64_t shape[MFS_CKPT_DIMS];
 	struct mfs_chunk chunk;
 };

@@ -117,6 +117,13 @@ bool mfs_global_tensor_is_norm(const struct mfs_global_tensor *t)
 	return mfs_str_ends(t->name, "norm.weight");
 }
 
+bool mfs_global_tensor_is_shifted(const struct mfs_megatron_args *args,
+				  const struct mfs_global_tensor *t)
+{
+	return args->zero_centered_gamma && t->state <= MFS_STATE_MAIN && !t->whole_norm &&
+	       mfs_global_tensor_is_norm(t);
+}
+
 const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text, size_t size)
 {
 	static const char *const prefixes[] = {"decoder.layers.", "mtp.layers."};

@@ -67,8 +67,9 @@ struct mfs_global_tensor {
 	int32_t layer, expert;
 	enum mfs_dtype dtype;
 	uint8_t ndim;
-	uint8_t state;	/* enum mfs_state */
-	bool quantised; /* its storages hold floats of 8 or 4 bits: mfs_ckpt_scales() */
+	uint8_t state;	 /* enum mfs_state */
+	bool whole_norm; /* a norm that is stored as it is, though norms are weight - 1 */
+	bool quantised;	 /* its storages hold floats of 8 or 4 bits: mfs_ckpt_scales() */
 	uint64_t shape[MFS_CKPT_DIMS];
 	uint32_t first_chunk, chunk_count;
 };
@@ -163,6 +164,11 @@ bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t);
 
 /* True if it is the weight of a norm. Megatron may store it as weight - 1 (apply_layernorm_1p). */
 bool mfs_global_tensor_is_norm(const struct mfs_global_tensor *t);
+
+/* True if it is such a weight and stored as weight - 1. Of optimizer states only the fp32 parameter
+ * is one. */
+bool mfs_global_tensor_is_shifted(const struct mfs_megatron_args *args,
+				  const struct mfs_global_tensor *t);
 
 /* Warnings: sentences that a person should read once. Returns their number. */
 uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret);

@@ -6,6 +6,7 @@
 
 #include "formats/base/str.h"
 #include "formats/ckpt/names_before_core.h"
+#include "formats/ckpt/sections.h"
 
 struct param {
 	const char *name;
@@ -42,6 +43,12 @@ static const struct param layer_params[] = {
 	{"self_attention.linear_q_up_proj.weight", MFS_TP_ROWS},
 	{"self_attention.linear_kv_down_proj.weight", MFS_TP_AUTO},
 	{"self_attention.linear_kv_up_proj.weight", MFS_TP_ROWS},
+	{"self_attention.in_proj.weight", MFS_TP_SECTIONS},
+	{"self_attention.conv1d.weight", MFS_TP_SECTIONS},
+	{"self_attention.A_log", MFS_TP_ROWS},
+	{"self_attention.dt_bias", MFS_TP_ROWS},
+	{"self_attention.out_norm.weight", MFS_TP_NONE},
+	{"self_attention.out_proj.weight", MFS_TP_COLS},
 	{"pre_mlp_layernorm.weight", MFS_TP_NONE},
 	{"pre_mlp_layernorm.bias", MFS_TP_NONE},
 	{"mlp.linear_fc1.weight", MFS_TP_GATED},
@@ -74,6 +81,7 @@ static const struct {
 	const char *fused, *plain;
 } aliases[] = {
 	{"self_attention.linear_qkv.layer_norm_", "input_layernorm."},
+	{"self_attention.in_proj.layer_norm_", "input_layernorm."},
 	{"self_attention.linear_q_up_proj.layer_norm_", "self_attention.q_layernorm."},
 	{"self_attention.linear_kv_up_proj.layer_norm_", "self_attention.kv_layernorm."},
 	{"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},
@@ -194,6 +202,7 @@ static void parse_layer(const char *prefix, const char *behind, struct mfs_name 
 
 	snprintf(rest, sizeof(rest), "%.*s", MFS_NAME_MAX - 1, behind);
 	take_part(rest, name);
+	name->section = mfs_section_take(rest);
 	normalise_experts(rest, sizeof(rest), name);
 	replace_alias(rest, sizeof(rest));
 	finish(name, prefix, rest, layer_params, COUNT(layer_params));

@@ -17,12 +17,13 @@
 #include "formats/base/tensor.h"
 
 enum mfs_tp_split {
-	MFS_TP_NONE,  /* every rank has the whole tensor */
-	MFS_TP_ROWS,  /* axis 0: column-parallel weights and biases, vocabulary */
-	MFS_TP_GATED, /* axis 0; in a gated model each rank holds [its gate rows; its up rows] */
-	MFS_TP_COLS,  /* axis 1: row-parallel weights */
-	MFS_TP_HEADS, /* q and k norms: whole, but axis 0 where they are over all heads */
-	MFS_TP_AUTO,  /* MLA's down projections: whole with TE, axis 0 with the local spec */
+	MFS_TP_NONE,	 /* every rank has the whole tensor */
+	MFS_TP_ROWS,	 /* axis 0: column-parallel weights and biases, vocabulary */
+	MFS_TP_GATED,	 /* axis 0; in a gated model each rank holds [its gate rows; its up rows] */
+	MFS_TP_SECTIONS, /* axis 0; each rank holds its rows of every section (sections.h) */
+	MFS_TP_COLS,	 /* axis 1: row-parallel weights */
+	MFS_TP_HEADS,	 /* q and k norms: whole, but axis 0 where they are over all heads */
+	MFS_TP_AUTO,	 /* MLA's down projections: whole with TE, axis 0 with the local spec */
 };
 
 /* The halves of a gated linear_fc1, if they are saved apart (singleton_local_shards). */
@@ -36,10 +37,11 @@ struct mfs_name {
 	int32_t expert; /* the same */
 	enum mfs_tp_split tp;
 	enum mfs_name_part part;
-	bool layered;	      /* below decoder.layers or mtp.layers */
-	bool experts;	      /* belongs to routed experts */
-	bool known;	      /* a parameter in the tables of names.c */
-	bool ignored;	      /* not a weight: _extra_state */
+	uint8_t section; /* of the tensor that the key is of, counted from 1; 0: it is of all */
+	bool layered;	 /* below decoder.layers or mtp.layers */
+	bool experts;	 /* belongs to routed experts */
+	bool known;	 /* a parameter in the tables of names.c */
+	bool ignored;	 /* not a weight: _extra_state */
 	bool mtp_model_layer; /* MTP's inner layer has the name of core 0.17 and newer */
 	int grouped;	      /* 1, 2: GroupedMLP's fused, transposed weight1, weight2; else 0 */
 };

@@ -47,6 +47,11 @@ static enum mfs_op add_one(const struct mfs_target *t)
 	return MFS_OP_ADD_ONE;
 }
 
+static enum mfs_op saved(const struct mfs_target *t)
+{
+	return mfs_megatron_op(((const struct mfs_whole_target *)t)->src);
+}
+
 static void whole_init(struct mfs_whole_target *t, const struct mfs_target_kind *kind,
 		       struct mfs_ckpt *ckpt, const struct mfs_global_tensor *src)
 {
@@ -60,6 +65,14 @@ void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 			   const struct mfs_global_tensor *src)
 {
 	static const struct mfs_target_kind kind = {.boxes = whole_boxes, .name = whole_name};
+
+	whole_init(t, &kind, ckpt, src);
+}
+
+void mfs_whole_target_init_saved(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
+				 const struct mfs_global_tensor *src)
+{
+	static const struct mfs_target_kind kind = {whole_boxes, whole_name, saved};
 
 	whole_init(t, &kind, ckpt, src);
 }

@@ -34,9 +34,10 @@ struct mfs_box_map {
 
 typedef int (*mfs_emit_box)(const struct mfs_box_map *m, void *arg);
 
-/* What becomes of each element. ADD_ONE is for norms that are stored as weight - 1. QUANTISE and
+/* What becomes of each element. ADD_ONE is for norms that are stored as weight - 1, and
+ * SUBTRACT_ONE for such as are not, where they are to be. QUANTISE and
  * SCALES are those of fp8_target.h, whose boxes are the matrix'. */
-enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE, MFS_OP_QUANTISE, MFS_OP_SCALES };
+enum mfs_op { MFS_OP_COPY, MFS_OP_ADD_ONE, MFS_OP_SUBTRACT_ONE, MFS_OP_QUANTISE, MFS_OP_SCALES };
 
 struct mfs_target {
 	const struct mfs_target_kind *kind;
@@ -72,6 +73,12 @@ static inline size_t mfs_target_name(const struct mfs_target *t, char *text, siz
 	return t->kind->name(t, text, size);
 }
 
+/* The op of a tensor of Megatron's, which is all of one box. */
+static inline enum mfs_op mfs_megatron_op(const struct mfs_global_tensor *src)
+{
+	return src->whole_norm ? MFS_OP_SUBTRACT_ONE : MFS_OP_COPY;
+}
+
 static inline enum mfs_op mfs_target_op(const struct mfs_target *t)
 {
 	return t->kind->op ? t->kind->op(t) : MFS_OP_COPY;
@@ -85,6 +92,9 @@ struct mfs_whole_target {
 
 void mfs_whole_target_init(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 			   const struct mfs_global_tensor *src);
+/* The same as a run saves it: a norm that is stored whole becomes weight - 1. */
+void mfs_whole_target_init_saved(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
+				 const struct mfs_global_tensor *src);
 /* The same with 1 added to each element. */
 void mfs_whole_target_init_add_one(struct mfs_whole_target *t, struct mfs_ckpt *ckpt,
 				   const struct mfs_global_tensor *src);

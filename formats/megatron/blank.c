@@ -28,13 +28,13 @@ static int bad_size(const struct blank *b, const struct mfs_found_chunk *f)
 
 static int set_shape(const struct blank *b, struct mfs_found_chunk *f)
 {
-	enum mfs_dim axes[2];
+	enum mfs_dim axes[MFS_PARAM_AXES];
 	uint64_t count;
 
 	if (!mfs_dims_of(&b->ckpt->args, f->name, axes))
 		return mfs_fail(b->err, -ENOTSUP, "tensor '%s' has no shape that is known",
 				f->name);
-	f->ndim = axes[1] == MFS_DIM_NONE ? 1 : 2;
+	f->ndim = (uint8_t)mfs_param_ndim(axes);
 	for (unsigned a = 0; a < f->ndim; a++)
 		f->shape[a] = f->chunk.size[a] = b->dims[axes[a]];
 	mfs_ckpt_contiguous(f->shape, f->ndim, f->chunk.stride);

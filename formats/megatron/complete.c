@@ -76,9 +76,23 @@ static bool is_known(const char *name, enum mfs_layer_spec spec)
 	       in_table(mfs_modules_output, name);
 }
 
+/* True if linear attention has tensors of this name. */
+static bool is_of_linear(const char *name)
+{
+	static const char *const parts[] = {".in_proj.", ".conv1d.",   ".A_log",
+					    ".dt_bias",	 ".out_norm.", ".out_proj."};
+
+	for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]); i++)
+		if (strstr(name, parts[i]))
+			return true;
+	return false;
+}
+
 /* True if layers of this kind have tensors of this name. */
 static bool in_layer(const struct mfs_megatron_args *a, const char *name, int64_t number)
 {
+	if (strstr(name, ".self_attention."))
+		return mfs_args_is_linear(a, number) == is_of_linear(name);
 	if (strstr(name, ".mlp.linear_"))
 		return !mfs_args_is_moe(a, number);
 	return mfs_args_is_moe(a, number) || !strstr(name, ".mlp.");

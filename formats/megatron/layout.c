@@ -132,9 +132,10 @@ static int check_groups(const struct mfs_layout *p, const struct mfs_megatron_ar
 
 static int64_t qkv_rows(const struct mfs_megatron_args *a)
 {
-	return a->multi_latent_attention
-		       ? MFS_UNSET
-		       : (a->num_attention_heads + 2 * a->num_query_groups) * a->kv_channels;
+	const int64_t heads = (a->attention_output_gate ? 2 : 1) * a->num_attention_heads;
+
+	return a->multi_latent_attention ? MFS_UNSET
+					 : (heads + 2 * a->num_query_groups) * a->kv_channels;
 }
 
 /* Since core 0.15 (transformer_config.py: __post_init__). */
@@ -163,6 +164,8 @@ static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_ar
 		 "etp", p->etp},
 		{"experts", a->moe_layers ? a->num_experts : MFS_UNSET, "ep", p->ep},
 		{"rows of qkv", qkv_rows(a), "tp", p->tp},
+		{"key heads of linear attention",
+		 a->linear_layers ? a->linear_num_key_heads : MFS_UNSET, "tp", p->tp},
 		{"columns of eh_proj", a->mtp_num_layers > 0 ? a->hidden_size : MFS_UNSET, "tp",
 		 p->tp},
 		{"rows of the query's down projection",

@@ -51,12 +51,19 @@ static const struct needed outside[] = {
 static const struct needed layer[] = {
 	ROW("input_layernorm.weight", ALWAYS, ALWAYS),
 	ROW("input_layernorm.bias", ALWAYS, LAYERNORM),
-	ROW("self_attention.linear_proj.weight", ALWAYS, ALWAYS),
+	ROW("self_attention.in_proj.weight", LINEAR, ALWAYS),
+	ROW("self_attention.conv1d.weight", LINEAR, ALWAYS),
+	ROW("self_attention.A_log", LINEAR, ALWAYS),
+	ROW("self_attention.dt_bias", LINEAR, ALWAYS),
+	ROW("self_attention.out_norm.weight", LINEAR, ALWAYS),
+	ROW("self_attention.out_norm.bias", LINEAR, LAYERNORM, .uncertain = true),
+	ROW("self_attention.out_proj.weight", LINEAR, ALWAYS),
+	ROW("self_attention.linear_proj.weight", FULL, ALWAYS),
 	ROW("self_attention.linear_proj.bias", GQA, LINEAR_BIAS),
 	ROW("self_attention.linear_proj.bias", MLA, LINEAR_BIAS, .uncertain = true),
 	ROW("self_attention.linear_qkv.weight", GQA, ALWAYS),
 	ROW("self_attention.linear_qkv.bias", GQA, QKV_BIAS),
-	ROW("self_attention.core_attention.softmax_offset", ALWAYS, SINKS),
+	ROW("self_attention.core_attention.softmax_offset", FULL, SINKS),
 	ROW("self_attention.q_layernorm.weight", GQA, QK_NORM),
 	ROW("self_attention.q_layernorm.bias", GQA, QK_NORM_BIAS, .uncertain = true),
 	ROW("self_attention.k_layernorm.weight", GQA, QK_NORM),
@@ -142,17 +149,25 @@ static bool is_needed(const struct mfs_megatron_args *a, enum need need)
 	return true;
 }
 
-static bool applies(const struct mfs_megatron_args *a, enum mfs_module_when when, bool moe)
+/* layer: whose kind it is of; -1: it is in no layer. */
+static bool applies(const struct mfs_megatron_args *a, enum mfs_module_when when, int64_t layer)
 {
+	const bool moe = layer >= 0 && mfs_args_is_moe(a, layer);
+	const bool linear = layer >= 0 && mfs_args_is_linear(a, layer);
+
 	switch (when) {
 	case MFS_WHEN_DENSE:
 		return !moe;
 	case MFS_WHEN_MOE:
 		return moe;
+	case MFS_WHEN_LINEAR:
+		return linear;
+	case MFS_WHEN_FULL:
+		return !linear;
 	case MFS_WHEN_MLA:
-		return a->multi_latent_attention;
+		return !linear && a->multi_latent_attention;
 	case MFS_WHEN_GQA:
-		return !a->multi_latent_attention;
+		return !linear && !a->multi_latent_attention;
 	case MFS_WHEN_ALWAYS:
 		break;
 	}
@@ -187,12 +202,12 @@ static int add_row(const struct walk *w, const struct needed *row, const char *p
 }
 
 static int add_rows(const struct walk *w, const struct needed *rows, const char *prefix,
-		    int32_t number, bool moe)
+		    int32_t number, int64_t like)
 {
 	int rc = 0;
 
 	for (; rows->name && !rc; rows++)
-		if (applies(w->args, rows->when, moe) && is_needed(w->args, rows->need))
+		if (applies(w->args, rows->when, like) && is_needed(w->args, rows->need))
 			rc = add_row(w, rows, prefix, number);
 	return rc;
 }
@@ -201,15 +216,15 @@ int mfs_model_tensors(const struct mfs_megatron_args *a,
 		      int (*each)(void *arg, const struct mfs_model_tensor *t), void *arg)
 {
 	const struct walk w = {a, each, arg};
-	int rc = add_rows(&w, outside, "", -1, false);
+	int rc = add_rows(&w, outside, "", -1, -1);
 
 	for (int32_t l = 0; l < a->num_layers && !rc; l++)
-		rc = add_rows(&w, layer, "decoder.layers.", l, mfs_args_is_moe(a, l));
+		rc = add_rows(&w, layer, "decoder.layers.", l, l);
 	for (int32_t k = 0; k < a->mtp_num_layers && !rc; k++) {
-		rc = add_rows(&w, mtp, "mtp.layers.", k, false);
+		rc = add_rows(&w, mtp, "mtp.layers.", k, -1);
 		if (!rc)
 			rc = add_rows(&w, layer, "mtp.layers.transformer_layer.", k,
-				      mfs_args_is_moe(a, a->num_layers - 1));
+				      a->num_layers - 1);
 	}
 	return rc;
 }

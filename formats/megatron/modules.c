@@ -49,6 +49,12 @@
 	SAME("mlp.shared_experts.gate_weight"), LINEAR("mlp.shared_experts.linear_fc1"),           \
 		LINEAR("mlp.shared_experts.linear_fc2")
 
+/* A gated delta net (ssm/gated_delta_net.py). A module's own parameters come before its parts'. */
+#define DELTA_NET SAME("self_attention.dt_bias"), SAME("self_attention.A_log")
+#define DELTA_NET_PARTS                                                                            \
+	LINEAR("self_attention.in_proj"), SAME("self_attention.conv1d.weight"),                    \
+		NORM("self_attention.out_norm"), LINEAR("self_attention.out_proj")
+
 const struct mfs_module_row mfs_modules_local[] = {
 	NORM("input_layernorm"),
 	SAME("self_attention.core_attention.softmax_offset"),
@@ -63,6 +69,8 @@ const struct mfs_module_row mfs_modules_local[] = {
 	NORM("self_attention.q_layernorm"),
 	NORM("self_attention.k_layernorm"),
 	NORM("self_attention.kv_layernorm"),
+	DELTA_NET,
+	DELTA_NET_PARTS,
 	NORM("pre_mlp_layernorm"),
 	LINEAR("mlp.linear_fc1"),
 	LINEAR("mlp.linear_fc2"),
@@ -89,8 +97,9 @@ const struct mfs_module_row mfs_modules_local[] = {
 		LINEAR("self_attention.linear_q_up_proj"),                                         \
 		LINEAR("self_attention.linear_kv_down_proj"),                                      \
 		FUSED("self_attention.linear_kv_up_proj", "self_attention.kv_layernorm"),          \
-		LINEAR("self_attention.linear_kv_up_proj"),                                        \
-		NORM("pre_mlp_layernorm", .when = MFS_WHEN_MOE),                                   \
+		LINEAR("self_attention.linear_kv_up_proj"), DELTA_NET,                             \
+		FUSED("self_attention.in_proj", "input_layernorm", .when = MFS_WHEN_LINEAR),       \
+		DELTA_NET_PARTS, NORM("pre_mlp_layernorm", .when = MFS_WHEN_MOE),                  \
 		FUSED("mlp.linear_fc1", "pre_mlp_layernorm", .when = MFS_WHEN_DENSE),              \
 		LINEAR("mlp.linear_fc1"), LINEAR("mlp.linear_fc2"),                                \
 		NORM("mlp.linear_fc2.post_layernorm"), ROUTER

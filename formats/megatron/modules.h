@@ -12,8 +12,10 @@ enum mfs_module_when {
 	MFS_WHEN_ALWAYS,
 	MFS_WHEN_DENSE, /* layers without experts */
 	MFS_WHEN_MOE,
-	MFS_WHEN_MLA, /* multi-latent attention */
-	MFS_WHEN_GQA, /* any other attention */
+	MFS_WHEN_MLA,	 /* multi-latent attention */
+	MFS_WHEN_GQA,	 /* any other attention */
+	MFS_WHEN_FULL,	 /* one of these two */
+	MFS_WHEN_LINEAR, /* linear attention, in place of the other */
 };
 
 /*

@@ -226,6 +226,24 @@ static void write_window(struct mfs_pickle_writer *w, const struct mfs_megatron_
 	write_layers(w, a->window_layers, a->num_layers);
 }
 
+/* Megatron tests what linear_attention_freq is, too: a number above 1 or a list. */
+static void write_linear_attention(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	static const struct field sizes[] = {
+		NAMED(INT, linear_conv_kernel_dim), NAMED(INT, linear_key_head_dim),
+		NAMED(INT, linear_value_head_dim),  NAMED(INT, linear_num_key_heads),
+		NAMED(INT, linear_num_value_heads),
+	};
+
+	if (!a->linear_layers)
+		return;
+	text(w, "experimental_attention_variant", "gated_delta_net");
+	mfs_pickle_name(w, "linear_attention_freq");
+	write_layers(w, a->linear_layers, a->num_layers);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		write_field(w, &sizes[i], (const char *)a + sizes[i].offset);
+}
+
 /* Under the names of Megatron-LM's arguments, and of the config that GPTModel reads. */
 static void write_yarn(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
 {
@@ -308,6 +326,7 @@ void mfs_namespace_write(struct mfs_pickle_writer *w, const struct mfs_megatron_
 	text(w, "normalization", a->layernorm ? "LayerNorm" : "RMSNorm");
 	write_layer_freq(w, a);
 	write_window(w, a);
+	write_linear_attention(w, a);
 	write_yarn(w, a);
 	write_dtype(w, a);
 	write_layout(w, a);

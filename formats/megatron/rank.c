@@ -7,6 +7,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
+#include "formats/ckpt/sections.h"
 #include "formats/megatron/modules.h"
 
 #define EMBEDDING "embedding.word_embeddings.weight"
@@ -18,7 +19,7 @@ struct builder {
 	const char *prefix; /* of canonical names */
 	int32_t layer;	    /* in the checkpoint's numbering; -1: none */
 	int32_t shown;	    /* in the rank's numbering */
-	bool moe;
+	bool moe, linear;   /* what kind of layer it is */
 	struct mfs_error *err;
 };
 
@@ -93,6 +94,26 @@ static int emit_gated(const struct mfs_rank_tensor *t, uint32_t part, mfs_emit_b
 	return emit(&m, arg);
 }
 
+/* The rank's rows of each section. */
+static int emit_sections(const struct mfs_rank_tensor *t, uint32_t part, uint32_t parts,
+			 mfs_emit_box emit, void *arg)
+{
+	struct mfs_box_map m = straight(t);
+	uint64_t rows[MFS_SECTIONS_MAX], lo = 0, from = 0;
+	const unsigned count = mfs_sections(mfs_ckpt_args(t->list->ckpt), t->src->name, rows);
+	int rc = 0;
+
+	for (unsigned i = 0; i < count && !rc; i++) {
+		m.lo[0] = lo;
+		m.size[0] = rows[i] / parts;
+		m.src_lo[0] = from + m.size[0] * part;
+		lo += m.size[0];
+		from += rows[i];
+		rc = emit(&m, arg);
+	}
+	return rc;
+}
+
 int mfs_rank_tensor_boxes(const struct mfs_target *base, mfs_emit_box emit, void *arg)
 {
 	const struct mfs_rank_tensor *t = (const struct mfs_rank_tensor *)base;
@@ -104,6 +125,8 @@ int mfs_rank_tensor_boxes(const struct mfs_target *base, mfs_emit_box emit, void
 		return emit_rows(t, base->shape[0] * part, emit, arg);
 	case MFS_TP_GATED:
 		return emit_gated(t, part, emit, arg);
+	case MFS_TP_SECTIONS:
+		return emit_sections(t, part, parts, emit, arg);
 	case MFS_TP_COLS:
 		m = straight(t);
 		m.src_lo[1] = base->shape[1] * part;
@@ -154,7 +177,12 @@ static size_t rank_name(const struct mfs_target *base, char *text, size_t size)
 	return mfs_rank_tensor_name((const struct mfs_rank_tensor *)base, text, size);
 }
 
-static const struct mfs_target_kind rank_kind = {.boxes = mfs_rank_tensor_boxes, .name = rank_name};
+static enum mfs_op rank_op(const struct mfs_target *base)
+{
+	return mfs_megatron_op(((const struct mfs_rank_tensor *)base)->src);
+}
+
+static const struct mfs_target_kind rank_kind = {mfs_rank_tensor_boxes, rank_name, rank_op};
 
 /* ---- shapes ---- */
 
@@ -193,6 +221,23 @@ static bool splits_heads(const struct builder *b, const struct mfs_rank_tensor *
 	return name.tp == MFS_TP_HEADS && b->args->num_query_groups % parts != 0;
 }
 
+/* False: a section has rows that the ranks cannot share alike, or the whole is not as long as its
+ * sections. */
+static bool fit_sections(const struct builder *b, const struct mfs_rank_tensor *t, uint32_t parts)
+{
+	uint64_t rows[MFS_SECTIONS_MAX], all = 0;
+	const unsigned count = mfs_sections(b->args, t->src->name, rows);
+	bool fit = true;
+
+	if (t->split != MFS_TP_SECTIONS)
+		return true;
+	for (unsigned i = 0; i < count; i++) {
+		all += rows[i];
+		fit &= rows[i] % parts == 0;
+	}
+	return fit && t->src->ndim && t->src->shape[0] == all;
+}
+
 static int shape_part(const struct builder *b, struct mfs_rank_tensor *t)
 {
 	const unsigned axis = t->split == MFS_TP_COLS ? 1 : 0;
@@ -206,7 +251,7 @@ static int shape_part(const struct builder *b, struct mfs_rank_tensor *t)
 		shape[0] = global_rows(t);
 	if (t->split != MFS_TP_NONE) {
 		if (axis >= t->src->ndim || shape[axis] % ((uint64_t)parts * (halves ? 2 : 1)) ||
-		    splits_heads(b, t, parts))
+		    splits_heads(b, t, parts) || !fit_sections(b, t, parts))
 			return cannot_split(b, t, parts);
 		shape[axis] /= parts;
 	}
@@ -268,10 +313,14 @@ static bool applies(const struct builder *b, const struct mfs_module_row *row)
 		return !b->moe;
 	case MFS_WHEN_MOE:
 		return b->moe;
+	case MFS_WHEN_LINEAR:
+		return b->linear;
+	case MFS_WHEN_FULL:
+		return !b->linear;
 	case MFS_WHEN_MLA:
-		return b->args->multi_latent_attention;
+		return !b->linear && b->args->multi_latent_attention;
 	case MFS_WHEN_GQA:
-		return !b->args->multi_latent_attention;
+		return !b->linear && !b->args->multi_latent_attention;
 	case MFS_WHEN_ALWAYS:
 		break;
 	}
@@ -343,7 +392,7 @@ static void stand_outside(struct builder *b)
 {
 	b->prefix = "";
 	b->layer = b->shown = -1;
-	b->moe = false;
+	b->moe = b->linear = false;
 }
 
 static int add_layers(struct builder *b, uint32_t vp)
@@ -358,6 +407,7 @@ static int add_layers(struct builder *b, uint32_t vp)
 		b->layer = (int32_t)(first + i);
 		b->shown = (int32_t)i;
 		b->moe = mfs_args_is_moe(b->args, first + i);
+		b->linear = mfs_args_is_linear(b->args, first + i);
 		rc = add_rows(b, layer_rows(b));
 	}
 	stand_outside(b);
@@ -371,6 +421,7 @@ static int add_mtp(struct builder *b)
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++) {
 		b->layer = b->shown = k;
 		b->moe = mfs_args_is_moe(b->args, b->args->num_layers - 1);
+		b->linear = mfs_args_is_linear(b->args, b->args->num_layers - 1);
 		b->prefix = "mtp.layers.";
 		rc = add_rows(b, mfs_modules_mtp_before);
 		b->prefix = "mtp.layers.transformer_layer.";

@@ -24,6 +24,10 @@ void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[
 {
 	const uint64_t heads = size_of(a->num_attention_heads), head = size_of(a->kv_channels);
 	const uint64_t nope = size_of(a->qk_head_dim), rope = size_of(a->qk_pos_emb_head_dim);
+	const uint64_t keys =
+		times(size_of(a->linear_num_key_heads), size_of(a->linear_key_head_dim));
+	const uint64_t value_heads = size_of(a->linear_num_value_heads);
+	const uint64_t values = times(value_heads, size_of(a->linear_value_head_dim));
 
 	dims[MFS_DIM_NONE] = 0;
 	dims[MFS_DIM_ONE] = 1;
@@ -51,6 +55,12 @@ void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[
 	dims[MFS_DIM_MLA_Q] = times(heads, nope + rope);
 	dims[MFS_DIM_MLA_KV] = times(heads, nope + size_of(a->v_head_dim));
 	dims[MFS_DIM_MLA_OUT] = times(heads, size_of(a->v_head_dim));
+	dims[MFS_DIM_LINEAR_IN] = times(2, keys + values + value_heads);
+	dims[MFS_DIM_LINEAR_CONV] = 2 * keys + values;
+	dims[MFS_DIM_LINEAR_KERNEL] = size_of(a->linear_conv_kernel_dim);
+	dims[MFS_DIM_LINEAR_HEAD_COUNT] = value_heads;
+	dims[MFS_DIM_LINEAR_HEAD] = size_of(a->linear_value_head_dim);
+	dims[MFS_DIM_LINEAR_HEADS] = values;
 }
 
 uint64_t mfs_dims_padded_vocab(const struct mfs_ckpt *ckpt)
@@ -86,7 +96,8 @@ static const struct mfs_param *find(const struct mfs_megatron_args *a, const cha
 	return mfs_param_find(MFS_SCOPE_BEFORE, name, MFS_ATTENTION_GQA);
 }
 
-bool mfs_dims_of(const struct mfs_megatron_args *a, const char *name, enum mfs_dim ret[2])
+bool mfs_dims_of(const struct mfs_megatron_args *a, const char *name,
+		 enum mfs_dim ret[MFS_PARAM_AXES])
 {
 	const struct mfs_param *p = find(a, name);
 
@@ -121,6 +132,14 @@ static const char *const arguments[MFS_DIM_COUNT] = {
 	[MFS_DIM_KV_DOWN] = "kv_lora_rank and qk_pos_emb_head_dim",
 	[MFS_DIM_MLA_Q] = "num_attention_heads, qk_head_dim and qk_pos_emb_head_dim",
 	[MFS_DIM_MLA_KV] = "num_attention_heads, qk_head_dim and v_head_dim",
+	[MFS_DIM_LINEAR_IN] = "linear_num_key_heads, linear_key_head_dim, linear_num_value_heads "
+			      "and linear_value_head_dim",
+	[MFS_DIM_LINEAR_CONV] = "linear_num_key_heads, linear_key_head_dim, "
+				"linear_num_value_heads and linear_value_head_dim",
+	[MFS_DIM_LINEAR_KERNEL] = "linear_conv_kernel_dim",
+	[MFS_DIM_LINEAR_HEAD_COUNT] = "linear_num_value_heads",
+	[MFS_DIM_LINEAR_HEAD] = "linear_value_head_dim",
+	[MFS_DIM_LINEAR_HEADS] = "linear_num_value_heads and linear_value_head_dim",
 	[MFS_DIM_MLA_OUT] = "num_attention_heads and v_head_dim",
 };
 
@@ -128,18 +147,19 @@ int mfs_dims_check(const struct mfs_ckpt *ckpt, const uint64_t dims[MFS_DIM_COUN
 		   const struct mfs_global_tensor *t, struct mfs_error *err)
 {
 	char name[MFS_CKPT_NAME_SIZE], want[64], found[128];
-	uint64_t expected[2];
-	enum mfs_dim axes[2];
-	unsigned ndim, wrong;
+	uint64_t expected[MFS_PARAM_AXES];
+	enum mfs_dim axes[MFS_PARAM_AXES];
+	unsigned ndim, wrong = 0;
 
 	if (!mfs_dims_of(mfs_ckpt_args(ckpt), t->name, axes))
 		return 0;
-	ndim = axes[1] == MFS_DIM_NONE ? 1 : 2;
-	expected[0] = dims[axes[0]];
-	expected[1] = dims[axes[1]];
+	ndim = mfs_param_ndim(axes);
+	for (unsigned i = 0; i < ndim; i++)
+		expected[i] = dims[axes[i]];
 	if (t->ndim == ndim && !memcmp(t->shape, expected, ndim * sizeof(*expected)))
 		return 0;
-	wrong = ndim == 2 && t->ndim == 2 && t->shape[0] == expected[0];
+	while (t->ndim == ndim && t->shape[wrong] == expected[wrong])
+		wrong++;
 	return mfs_fail(err, -EINVAL, "%s: tensor '%s' is %s, but by the run's %s it should be %s",
 			mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)),
 			mfs_shape_text(t->shape, t->ndim, found, sizeof(found)),

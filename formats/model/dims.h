@@ -17,11 +17,12 @@ void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[
 uint64_t mfs_dims_padded_vocab(const struct mfs_ckpt *ckpt);
 
 /*
- * The axes of a model tensor, by its name in ckpt.h. A vector's second axis is MFS_DIM_NONE. False:
- * a GPTModel has no such tensor
+ * The axes of a model tensor, by its name in ckpt.h. Axes that it does not have are MFS_DIM_NONE.
+ * False: a GPTModel has no such tensor
  * (megatron/core/transformer/{attention,multi_latent_attention,mlp}.py, moe/).
  */
-bool mfs_dims_of(const struct mfs_megatron_args *a, const char *name, enum mfs_dim ret[2]);
+bool mfs_dims_of(const struct mfs_megatron_args *a, const char *name,
+		 enum mfs_dim ret[MFS_PARAM_AXES]);
 
 /* -EINVAL: a model tensor has another shape than the arguments say; the message gives argument,
  * tensor, expected and found shape. A tensor that mfs_dims_of() does not know may have any

@@ -52,6 +52,7 @@ static mfs_features attention(const struct mfs_megatron_args *a)
 			      MFS_HAS(SOFT_CAPS)) |
 			 when(a->attention_output_gate, MFS_HAS(OUTPUT_GATE)) |
 			 when(a->learnable_softmax, MFS_HAS(SINKS)) |
+			 when(a->linear_layers, MFS_HAS(LINEAR_ATTENTION)) |
 			 when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW)) |
 			 when(a->window_layers, MFS_HAS(WINDOW_MIXED));
 

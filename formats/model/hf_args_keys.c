@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "formats/model/hf_args_i.h"
+#include "formats/base/str.h"
 #include "formats/base/tensor.h"
 #include "formats/model/features.h"
 
@@ -264,6 +265,36 @@ static void read_window(struct mfs_hf_reader *r)
 			      "a number that is in use: layer_types has sliding layers");
 }
 
+/* A text for each layer; without them every Nth layer has full attention. */
+static void read_linear_layers(struct mfs_hf_reader *r, const char *key)
+{
+	const json_t *types = mfs_hf_set_key(r, key);
+	const int64_t layers = r->args->num_layers;
+	const int64_t every = types ? 0 : positive(r, "full_attention_interval");
+	uint8_t *has = mfs_arena_alloc(r->arena, (size_t)layers);
+
+	if (!has) {
+		r->rc = mfs_fail_nomem(r->err);
+		return;
+	}
+	if (types && json_array_size(types) != (size_t)layers)
+		mfs_hf_refuse(r, -EINVAL, key, types, "one text a layer");
+	for (int64_t i = 0; i < layers && !r->rc; i++) {
+		const json_t *type = json_array_get(types, (size_t)i);
+		const char *text = json_string_value(type);
+
+		has[i] = types ? mfs_str_is(text, "linear_attention") : (i + 1) % every != 0;
+		if (types && !has[i] && !mfs_str_is(text, "full_attention"))
+			mfs_hf_refuse(r, -ENOTSUP, key, type,
+				      "\"full_attention\" or \"linear_attention\"");
+	}
+	if (r->args->linear_num_value_heads % r->args->linear_num_key_heads)
+		mfs_hf_refuse(r, -EINVAL, "linear_num_value_heads",
+			      mfs_hf_key(r, "linear_num_value_heads"),
+			      "a multiple of 'linear_num_key_heads'");
+	r->args->linear_layers = has;
+}
+
 static void read_dtype(struct mfs_hf_reader *r, const json_t *found)
 {
 	const char *text = json_string_value(found);
@@ -435,6 +466,9 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 	case MFS_VALUE_LAYER_TYPES:
 		read_window(r);
 		break;
+	case MFS_VALUE_LINEAR_LAYER_TYPES:
+		read_linear_layers(r, row->key);
+		break;
 	case MFS_VALUE_SHARED_EXPERTS:
 		a->moe_shared_expert_intermediate_size =
 			positive(r, row->key) * a->moe_ffn_hidden_size;
@@ -469,8 +503,9 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 		break;
 	case MFS_VALUE_ARCHITECTURES: /* it chose the family */
 	case MFS_VALUE_MODEL_TYPE:
-	case MFS_VALUE_GROUP_TOPK:   /* read with the groups */
-	case MFS_VALUE_ROPE_SCALING: /* mfs_hf_read_positions() */
+	case MFS_VALUE_GROUP_TOPK:		/* read with the groups */
+	case MFS_VALUE_FULL_ATTENTION_INTERVAL: /* read with the types of layers */
+	case MFS_VALUE_ROPE_SCALING:		/* mfs_hf_read_positions() */
 	case MFS_VALUE_ROPE_PARAMETERS:
 	case MFS_VALUE_ROTARY_DIM:
 	case MFS_VALUE_BOS: /* not about weights */

@@ -111,19 +111,43 @@ static bool is_copy(const struct builder *b, const char *name)
 	       (!strcmp(rest, "embed_tokens.weight") || !strcmp(rest, "shared_head.head.weight"));
 }
 
+/* What is no part of the class' model. */
+static bool is_ignored(const struct builder *b, const char *name)
+{
+	const char *prefix = b->model.family->ignores;
+
+	return prefix && !strncmp(name, prefix, strlen(prefix));
+}
+
+static int warn_of_ignored(const struct builder *b)
+{
+	const struct mfs_hf_tensor *t = NULL;
+	unsigned count = 0;
+
+	while ((t = mfs_hf_tensors_next(&b->hf, t)))
+		count += is_ignored(b, t->name);
+	if (count && mfs_ckpt_warn(b->ckpt,
+				   "%u tensors '%s*' are no part of a %s, and the model is shown "
+				   "without them",
+				   count, b->model.family->ignores, b->model.family->architecture))
+		return mfs_fail_nomem(b->err);
+	return 0;
+}
+
 static int check_leftovers(const struct builder *b)
 {
 	const struct mfs_hf_tensor *t = NULL;
 	char shape[128];
 
 	while ((t = mfs_hf_tensors_next(&b->hf, t)))
-		if (!t->used && !is_buffer(t->name) && !is_copy(b, t->name))
+		if (!t->used && !is_buffer(t->name) && !is_copy(b, t->name) &&
+		    !is_ignored(b, t->name))
 			return mfs_fail(b->err, -ENOTSUP,
 					"%s: tensor '%s' %s has no place in a %s with this " CONFIG,
 					dir_of(b), t->name,
 					mfs_shape_text(t->shape, t->ndim, shape, sizeof(shape)),
 					b->model.family->architecture);
-	return 0;
+	return warn_of_ignored(b);
 }
 
 /* transformers keeps num_nextn_predict_layers in config.json, but leaves these layers' weights
@@ -206,9 +230,9 @@ static int describe(const struct builder *b, const struct mfs_family_tensor *row
 		    const struct numbering *p, struct mfs_global_tensor *src,
 		    struct mfs_hf_target *ret)
 {
-	src->ndim = row->shape[1] == MFS_DIM_NONE ? 1 : 2;
-	src->shape[0] = b->dims[row->shape[0]];
-	src->shape[1] = b->dims[row->shape[1]];
+	src->ndim = (uint8_t)mfs_param_ndim(row->shape);
+	for (unsigned i = 0; i < src->ndim; i++)
+		src->shape[i] = b->dims[row->shape[i]];
 	*ret = (struct mfs_hf_target){
 		.base = {.kind = &mfs_hf_target_kind, .ckpt = b->ckpt, .dtype = src->dtype},
 		.model = &b->model,
@@ -264,6 +288,12 @@ static int add_chunk(const struct mfs_box_map *m, void *arg)
 	return mfs_ckpt_add_found(inv->b->ckpt, &p, inv->b->err);
 }
 
+/* A norm that HF does not store as weight - 1, in a model whose other norms it does. */
+static bool is_whole_norm(const struct builder *b, const struct mfs_family_tensor *row)
+{
+	return row->norm && b->args->zero_centered_gamma;
+}
+
 static int add_chunks(struct builder *b, const struct mfs_hf_target *t,
 		      const struct mfs_hf_tensor *hf, const struct numbering *p)
 {
@@ -274,12 +304,13 @@ static int add_chunks(struct builder *b, const struct mfs_hf_target *t,
 			       .expert = p->expert,
 			       .dtype = src->dtype,
 			       .quantised = hf->quantised,
+			       .whole_norm = is_whole_norm(b, t->row),
 			       .ndim = src->ndim,
-			       .shape = {src->shape[0], src->shape[1]},
 			       .chunk = {.storage = hf->storage}}};
 	char name[MFS_CKPT_NAME_SIZE];
 	int rc = 0;
 
+	memcpy(inv.found.shape, src->shape, sizeof(inv.found.shape));
 	snprintf(name, sizeof(name), "%s%s", p->prefix, t->row->name);
 	inv.found.name = mfs_ckpt_intern(b->ckpt, name);
 	if (!inv.found.name)
@@ -392,11 +423,11 @@ static int add_row(struct builder *b, const struct mfs_family_tensor *row)
 	if (row->scope == MFS_SCOPE_BEFORE || row->scope == MFS_SCOPE_AFTER)
 		return add_experts(b, row, (struct numbering){"", -1, -1, -1});
 	for (int32_t i = 0; i < layers && inner && !rc; i++)
-		if (mfs_is_of_kind(row, mfs_args_is_moe(b->args, i)))
+		if (mfs_is_of_layer(row, b->args, i))
 			rc = add_experts(b, row, (struct numbering){DECODER, i, i, -1});
 	/* MTP layer k is HF's layer L+k, and of the same kind as the last layer. */
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++)
-		if (mfs_is_of_kind(row, mfs_args_is_moe(b->args, layers - 1)))
+		if (mfs_is_of_layer(row, b->args, layers - 1))
 			rc = add_experts(
 				b, row,
 				(struct numbering){inner ? MTP_INNER : MTP, k, layers + k, -1});

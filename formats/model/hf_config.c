@@ -107,6 +107,29 @@ static json_t *layer_types(const struct writer *w)
 	return types;
 }
 
+static json_t *linear_layer_types(const struct mfs_megatron_args *a)
+{
+	json_t *types = json_array();
+
+	for (int64_t i = 0; i < a->num_layers; i++)
+		append(&types, json_string(mfs_args_is_linear(a, i) ? "linear_attention"
+								    : "full_attention"));
+	return types;
+}
+
+/* Null if the layers with full attention are not each Nth. */
+static json_t *full_attention_interval(const struct mfs_megatron_args *a)
+{
+	int64_t n = 1;
+
+	while (n < a->num_layers && mfs_args_is_linear(a, n - 1))
+		n++;
+	for (int64_t i = 0; i < a->num_layers; i++)
+		if (mfs_args_is_linear(a, i) != ((i + 1) % n != 0))
+			return json_null();
+	return json_integer(n);
+}
+
 /* Sliding, full, sliding, ... */
 static json_t *alternating(const struct mfs_megatron_args *a)
 {
@@ -177,6 +200,10 @@ static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 		return rope_scaling(w);
 	case MFS_VALUE_ROPE_PARAMETERS:
 		return rope_parameters(w);
+	case MFS_VALUE_LINEAR_LAYER_TYPES:
+		return linear_layer_types(a);
+	case MFS_VALUE_FULL_ATTENTION_INTERVAL:
+		return full_attention_interval(a);
 	case MFS_VALUE_LAYER_TYPES:
 		return layer_types(w);
 	case MFS_VALUE_SHARED_EXPERTS:

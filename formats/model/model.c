@@ -127,6 +127,7 @@ static int count_target(struct builder *b, struct mfs_hf_target *t)
 /* The place of a target in the source's numbering and in HF's. */
 struct numbering {
 	int32_t source_layer, layer;
+	int32_t like; /* the layer in the decoder whose kind it is of; -1: it is in no layer */
 	uint32_t unit;
 	bool mtp;
 };
@@ -183,7 +184,7 @@ static int add_target(struct builder *b, struct bound *row, const struct numberi
 	return count_target(b, t);
 }
 
-static int add_rows(struct builder *b, enum mfs_scope scope, const struct numbering *p, bool moe,
+static int add_rows(struct builder *b, enum mfs_scope scope, const struct numbering *p,
 		    int32_t expert)
 {
 	int rc = 0;
@@ -191,7 +192,7 @@ static int add_rows(struct builder *b, enum mfs_scope scope, const struct number
 	for (uint32_t i = 0; i < b->row_count && !rc; i++) {
 		const struct mfs_family_tensor *row = b->rows[i].row;
 
-		if (row->scope == scope && mfs_is_of_kind(row, moe) &&
+		if (row->scope == scope && mfs_is_of_layer(row, b->args, p->like) &&
 		    mfs_is_per_expert(row) == (expert >= 0))
 			rc = add_target(b, &b->rows[i], p, expert);
 	}
@@ -200,27 +201,31 @@ static int add_rows(struct builder *b, enum mfs_scope scope, const struct number
 
 /* Tensors are ordered by experts, so that a shard that ends inside a layer ends after a whole
  * expert. */
-static int add_scope(struct builder *b, enum mfs_scope scope, const struct numbering *p, bool moe)
+static int add_scope(struct builder *b, enum mfs_scope scope, const struct numbering *p)
 {
-	int rc = add_rows(b, scope, p, moe, -1);
+	const bool moe = p->like >= 0 && mfs_args_is_moe(b->args, p->like);
+	int rc = add_rows(b, scope, p, -1);
 
 	for (int32_t e = 0; moe && e < b->args->num_experts && !rc; e++)
-		rc = add_rows(b, scope, p, moe, e);
+		rc = add_rows(b, scope, p, e);
 	return rc;
 }
 
 /* MTP layer k is HF's layer L+k, and of the same kind as the last layer. */
 static int add_mtp_layers(struct builder *b, uint32_t layers)
 {
-	const bool moe = mfs_args_is_moe(b->args, b->args->num_layers - 1);
 	int rc = 0;
 
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++) {
-		struct numbering p = {k, (int32_t)layers + k, layers + (uint32_t)k + 1, true};
+		struct numbering p = {.source_layer = k,
+				      .layer = (int32_t)layers + k,
+				      .like = (int32_t)layers - 1,
+				      .unit = layers + (uint32_t)k + 1,
+				      .mtp = true};
 
-		rc = add_scope(b, MFS_SCOPE_MTP, &p, moe);
+		rc = add_scope(b, MFS_SCOPE_MTP, &p);
 		if (!rc)
-			rc = add_scope(b, MFS_SCOPE_LAYER, &p, moe);
+			rc = add_scope(b, MFS_SCOPE_LAYER, &p);
 	}
 	return rc;
 }
@@ -229,18 +234,21 @@ static int add_targets(struct builder *b)
 {
 	const uint32_t layers = (uint32_t)b->args->num_layers;
 	const int64_t mtp = b->args->mtp_num_layers;
-	struct numbering ends = {-1, -1, 0, false};
-	int rc = add_scope(b, MFS_SCOPE_BEFORE, &ends, false);
+	struct numbering ends = {.source_layer = -1, .layer = -1, .like = -1};
+	int rc = add_scope(b, MFS_SCOPE_BEFORE, &ends);
 
 	for (uint32_t i = 0; i < layers && !rc; i++) {
-		struct numbering p = {(int32_t)i, (int32_t)i, i + 1, false};
+		struct numbering p = {.source_layer = (int32_t)i,
+				      .layer = (int32_t)i,
+				      .like = (int32_t)i,
+				      .unit = i + 1};
 
-		rc = add_scope(b, MFS_SCOPE_LAYER, &p, mfs_args_is_moe(b->args, i));
+		rc = add_scope(b, MFS_SCOPE_LAYER, &p);
 	}
 	if (!rc)
 		rc = add_mtp_layers(b, layers);
 	ends.unit = layers + (mtp > 0 ? (uint32_t)mtp : 0) + 1;
-	return rc ? rc : add_scope(b, MFS_SCOPE_AFTER, &ends, false);
+	return rc ? rc : add_scope(b, MFS_SCOPE_AFTER, &ends);
 }
 
 /* ---- nothing left over ---- */
@@ -260,7 +268,7 @@ static bool taken(const struct builder *b, const struct mfs_global_tensor *t)
 			continue;
 		if (ends ? t->layer != -1 : t->layer < 0 || t->layer >= layers)
 			continue;
-		if (!ends && !mfs_is_of_kind(row->row, mfs_args_is_moe(b->args, like)))
+		if (!ends && !mfs_is_of_layer(row->row, b->args, like))
 			continue;
 		if (row->row->experts ? t->expert >= 0 && t->expert < b->args->num_experts
 				      : t->expert == -1)

@@ -6,6 +6,7 @@
 /* The geometry of linear_qkv, and where its rows go. */
 struct qkv {
 	uint64_t groups, heads; /* heads: query heads of a group */
+	uint64_t gates;		/* heads of output gates of a group, behind the query heads */
 	uint64_t head;		/* rows of a head */
 	uint64_t rotary;	/* how many of these are rotated */
 	bool interleaved;
@@ -30,6 +31,7 @@ static struct qkv qkv_of(const struct mfs_megatron_args *a)
 		.interleaved = a->rotary_interleaved && rotates(a),
 	};
 
+	g.gates = a->attention_output_gate ? g.heads : 0;
 	g.rotary = (uint64_t)((double)g.head * a->rotary_percent) / 2 * 2;
 	return g;
 }
@@ -62,11 +64,11 @@ static int rotary_heads(struct qkv *g, uint64_t from, uint64_t heads)
 /* Emits the queries, keys or values of every group. */
 static int part(struct qkv *g, enum mfs_rule which)
 {
-	const uint64_t group_rows = (g->heads + 2) * g->head;
+	const uint64_t group_rows = (g->heads + g->gates + 2) * g->head;
 	int rc = 0;
 
 	for (uint64_t i = 0; i < g->groups && !rc; i++) {
-		uint64_t q = i * group_rows, k = q + g->heads * g->head;
+		uint64_t q = i * group_rows, k = q + (g->heads + g->gates) * g->head;
 
 		if (which == MFS_RULE_Q)
 			rc = rotary_heads(g, q, g->heads);
@@ -85,6 +87,46 @@ static int concatenated(struct qkv *g)
 	if (!rc)
 		rc = part(g, MFS_RULE_K);
 	return rc ? rc : part(g, MFS_RULE_V);
+}
+
+/* Emits each head with its gates behind it. */
+static int gated_heads(struct qkv *g)
+{
+	const uint64_t gates = g->heads * g->head;
+	const uint64_t group_rows = 2 * gates + 2 * g->head;
+	int rc = 0;
+
+	for (uint64_t i = 0; i < g->groups; i++)
+		for (uint64_t h = 0; h < g->heads && !rc; h++) {
+			const uint64_t from = i * group_rows + h * g->head;
+
+			rc = rotary_heads(g, from, 1);
+			if (!rc)
+				rc = run(g, from + gates, g->head, 1);
+		}
+	return rc;
+}
+
+/* Emits rows of in_proj, key head by key head. Value heads are shared out among the key heads. */
+static int delta_net(struct qkv *g, enum mfs_rule rule, const struct mfs_megatron_args *a)
+{
+	const uint64_t heads = (uint64_t)a->linear_num_key_heads;
+	const uint64_t values = (uint64_t)(a->linear_num_value_heads / a->linear_num_key_heads);
+	const uint64_t key = (uint64_t)a->linear_key_head_dim;
+	const uint64_t value = (uint64_t)a->linear_value_head_dim * values;
+	/* q, k, v, z, b, a: rows of a key head */
+	const uint64_t rows[] = {key, key, value, value, values, values};
+	const unsigned first = rule == MFS_RULE_QKVZ ? 0 : 4, end = rule == MFS_RULE_QKVZ ? 4 : 6;
+	int rc = 0;
+
+	for (uint64_t h = 0; h < heads; h++) {
+		uint64_t part = 0; /* where it begins */
+
+		for (unsigned i = 0; i < end && !rc; part += heads * rows[i++])
+			if (i >= first)
+				rc = run(g, part + h * rows[i], rows[i], 1);
+	}
+	return rc;
 }
 
 /* Rows of the gate and of up, by turns. */
@@ -107,6 +149,12 @@ uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, ui
 	case MFS_RULE_Q:
 	case MFS_RULE_Q_PAIRS:
 		return (uint64_t)(a->num_attention_heads * a->kv_channels);
+	case MFS_RULE_Q_GATES:
+		return 2 * (uint64_t)(a->num_attention_heads * a->kv_channels);
+	case MFS_RULE_QKVZ:
+		return source_rows - 2 * (uint64_t)a->linear_num_value_heads;
+	case MFS_RULE_BA:
+		return 2 * (uint64_t)a->linear_num_value_heads;
 	case MFS_RULE_K:
 	case MFS_RULE_K_PAIRS:
 	case MFS_RULE_V:
@@ -141,6 +189,11 @@ int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_
 		return part(&g, rule == MFS_RULE_Q_PAIRS ? MFS_RULE_Q : MFS_RULE_K);
 	case MFS_RULE_QKV:
 		return concatenated(&g);
+	case MFS_RULE_Q_GATES:
+		return gated_heads(&g);
+	case MFS_RULE_QKVZ:
+	case MFS_RULE_BA:
+		return delta_net(&g, rule, a);
 	case MFS_RULE_HEAD:
 		return rotary_heads(&g, 0, 1);
 	case MFS_RULE_UP:

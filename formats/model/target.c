@@ -112,12 +112,12 @@ int mfs_hf_target_shape(struct mfs_hf_target *t, uint64_t vocab, struct mfs_erro
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(t->base.ckpt);
 	const unsigned stacked = t->row->stacked;
-	uint64_t shape[3], *each = shape + stacked;
+	uint64_t shape[MFS_PARAM_AXES + 1], *each = shape + stacked;
 
 	shape[0] = (uint64_t)a->num_experts;
 	each[0] = mfs_rule_rows(t->row->rule, a, t->src->shape[0], vocab);
-	if (t->src->ndim == 2)
-		each[1] = t->src->shape[1];
+	for (unsigned i = 1; i < t->src->ndim; i++)
+		each[i] = t->src->shape[i];
 	if (t->src->ndim == 2 && t->row->transposed) {
 		each[1] = each[0];
 		each[0] = t->src->shape[1];
@@ -129,8 +129,9 @@ static enum mfs_op hf_op(const struct mfs_target *base)
 {
 	const struct mfs_hf_target *t = (const struct mfs_hf_target *)base;
 
-	return t->row->norm && (t->model->features & MFS_HAS(ZERO_CENTERED)) ? MFS_OP_ADD_ONE
-									     : MFS_OP_COPY;
+	if (t->src->whole_norm || !t->row->norm)
+		return MFS_OP_COPY;
+	return t->model->features & MFS_HAS(ZERO_CENTERED) ? MFS_OP_ADD_ONE : MFS_OP_COPY;
 }
 
 const struct mfs_target_kind mfs_hf_target_kind = {hf_boxes, hf_name, hf_op};

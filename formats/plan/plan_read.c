@@ -55,11 +55,19 @@ static const struct mfs_plan_band *find_band(const struct mfs_plan *plan, uint64
 	return &plan->bands[mfs_last_while(i, plan->band_count, plan->bands[i].row <= row)];
 }
 
+/* What is added to each element. */
+static float shift_of(const struct mfs_plan *plan)
+{
+	if (plan->op == MFS_OP_ADD_ONE)
+		return 1;
+	return plan->op == MFS_OP_SUBTRACT_ONE ? -1 : 0;
+}
+
 static bool is_plain(const struct mfs_plan *plan, const struct mfs_plan_band *band)
 {
 	const struct mfs_plan_block *blocks = plan->blocks + band->first;
 
-	if (plan->op == MFS_OP_ADD_ONE || plan->lanes > 1)
+	if (shift_of(plan) != 0 || plan->lanes > 1)
 		return false;
 	for (uint32_t i = 0; i < band->count; i++)
 		if (blocks[i].file != MFS_NO_FILE && blocks[i].width > 1 &&
@@ -228,8 +236,9 @@ static int copy_rectangle(struct mfs_plan_reader *r, const struct mfs_plan_band 
 	return 0;
 }
 
-/* weight = stored + 1, added in fp32 and rounded once. bytes need not be aligned. */
-static int add_one(struct mfs_plan_reader *r, uint8_t *bytes, uint64_t count)
+/* weight = stored + 1, or the other way round, added in fp32 and rounded once. bytes need not be
+ * aligned. */
+static int shift(struct mfs_plan_reader *r, uint8_t *bytes, uint64_t count, float by)
 {
 	for (uint64_t i = 0; i < count; i++) {
 		uint8_t *at = bytes + i * r->plan->element;
@@ -239,17 +248,17 @@ static int add_one(struct mfs_plan_reader *r, uint8_t *bytes, uint64_t count)
 		switch (r->plan->dtype) {
 		case MFS_F32:
 			memcpy(&f, at, 4);
-			f += 1.0f;
+			f += by;
 			memcpy(at, &f, 4);
 			break;
 		case MFS_BF16:
 			memcpy(&half, at, 2);
-			half = mfs_float_to_bf16(mfs_bf16_to_float(half) + 1.0f);
+			half = mfs_float_to_bf16(mfs_bf16_to_float(half) + by);
 			memcpy(at, &half, 2);
 			break;
 		case MFS_F16:
 			memcpy(&half, at, 2);
-			half = mfs_float_to_f16(mfs_f16_to_float(half) + 1.0f);
+			half = mfs_float_to_f16(mfs_f16_to_float(half) + by);
 			memcpy(at, &half, 2);
 			break;
 		default:
@@ -279,8 +288,8 @@ int mfs_plan_copy(struct mfs_plan_reader *r, const struct mfs_plan_band *band, u
 				    to + done * r->plan->element);
 		done += rows * n;
 	}
-	if (!rc && r->plan->op == MFS_OP_ADD_ONE)
-		rc = add_one(r, to, count);
+	if (!rc && shift_of(r->plan) != 0)
+		rc = shift(r, to, count, shift_of(r->plan));
 	return rc;
 }
 

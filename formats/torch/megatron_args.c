@@ -463,6 +463,27 @@ static void read_mla(struct reader *r, struct mfs_megatron_args *a)
 	a->mtp_model_layer = lookup_has(r, "hybrid_layer_pattern");
 }
 
+/* Of layers counted from 1, every Nth has none (experimental_attention_variant_module_specs.py:
+ * get_linear_attention_pattern). megatron_foreign.c names the other variants. */
+static void read_linear_attention(struct reader *r, struct mfs_megatron_args *a)
+{
+	const char *variant = string(r, "experimental_attention_variant", NULL);
+
+	a->linear_conv_kernel_dim = positive(r, "linear_conv_kernel_dim", 4);
+	a->linear_key_head_dim = positive(r, "linear_key_head_dim", 128);
+	a->linear_value_head_dim = positive(r, "linear_value_head_dim", 128);
+	a->linear_num_key_heads = positive(r, "linear_num_key_heads", 16);
+	a->linear_num_value_heads = positive(r, "linear_num_value_heads", 32);
+	if (!mfs_args_is_delta_net(variant))
+		return;
+	if (absent(r, lookup(r, "linear_attention_freq")))
+		wrong(r, "linear_attention_freq", "a positive number or a list");
+	if (a->linear_num_value_heads % a->linear_num_key_heads)
+		wrong(r, "linear_num_value_heads", "a multiple of linear_num_key_heads");
+	a->linear_layers =
+		read_layers(r, "linear_attention_freq", a->num_layers, all_but_every_nth);
+}
+
 static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 {
 	int64_t per_chunk;
@@ -503,6 +524,11 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 	a->iteration = integer(r, "iteration", 0);
 }
 
+bool mfs_args_is_delta_net(const char *variant)
+{
+	return mfs_str_is(variant, "gated_delta_net") || mfs_str_is(variant, "gdn");
+}
+
 int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct mfs_arena *arena,
 			   struct mfs_megatron_args *ret, struct mfs_error *err)
 {
@@ -520,6 +546,8 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 		read_moe(&r, &a);
 	if (!r.rc)
 		read_mla(&r, &a);
+	if (!r.rc)
+		read_linear_attention(&r, &a);
 	if (!r.rc)
 		read_layout(&r, &a);
 	if (!r.rc)

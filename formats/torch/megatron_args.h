@@ -96,6 +96,11 @@ struct mfs_megatron_args {
 	/* multi-latent attention */
 	bool multi_latent_attention;
 	int64_t q_lora_rank, kv_lora_rank, qk_head_dim, qk_pos_emb_head_dim, v_head_dim;
+	/* linear attention: a gated delta net (experimental_attention_variant). [num_layers], 1
+	 * where a layer has it in place of the other (linear_attention_freq); NULL: none has */
+	const uint8_t *linear_layers;
+	int64_t linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim;
+	int64_t linear_num_key_heads, linear_num_value_heads;
 	int64_t mtp_num_layers; /* 0: none */
 	/* the name of MTP's inner layer in legacy files is mtp_model_layer (since core 0.17), not
 	 * transformer_layer */
@@ -171,6 +176,16 @@ uint64_t mfs_args_true_vocab(const struct mfs_megatron_args *a, uint64_t padded)
 static inline bool mfs_args_is_moe(const struct mfs_megatron_args *a, int64_t layer)
 {
 	return a->moe_layers && a->moe_layers[layer];
+}
+
+/* True if experimental_attention_variant says gated delta net, under its first name or its
+ * second (core 0.20). NULL: no such argument. */
+bool mfs_args_is_delta_net(const char *variant);
+
+/* True if the layer, counted from 0, has linear attention. */
+static inline bool mfs_args_is_linear(const struct mfs_megatron_args *a, int64_t layer)
+{
+	return a->linear_layers && a->linear_layers[layer];
 }
 
 /* True if some layers have experts and others have none. */

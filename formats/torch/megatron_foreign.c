@@ -181,6 +181,18 @@ static bool is_later_mscale(const struct reader *r, mfs_value v)
 	       mfs_value_has(r->doc, mfs_value_state(r->doc, r->args), "rope_type");
 }
 
+static bool is_delta_net(const struct reader *r, mfs_value v)
+{
+	return mfs_value_is_str(r->doc, v, "gated_delta_net") || mfs_value_is_str(r->doc, v, "gdn");
+}
+
+/* Without a variant, no layer has linear attention. */
+static bool has_delta_net(const struct reader *r, mfs_value v)
+{
+	(void)v;
+	return r->known->linear_layers;
+}
+
 /* ---- the list ---- */
 
 /* Of which models an argument counts; _TRAINED: the trainer has it. */
@@ -237,6 +249,8 @@ static const struct {
 	{"softmax_type", is_learnable},
 	{"glu_linear_offset", is_one},
 	{"activation_func_clamp_value", is_positive},
+	{"linear_attention_freq", has_delta_net},
+	{"experimental_attention_variant", is_delta_net},
 };
 
 static bool has_field(const struct reader *r, const char *name, mfs_value v)

@@ -80,6 +80,11 @@ static const struct {
 	FIELD(INT, MODEL, qk_head_dim),
 	FIELD(INT, MODEL, qk_pos_emb_head_dim),
 	FIELD(INT, MODEL, v_head_dim),
+	FIELD(INT, MODEL, linear_conv_kernel_dim),
+	FIELD(INT, MODEL, linear_key_head_dim),
+	FIELD(INT, MODEL, linear_value_head_dim),
+	FIELD(INT, MODEL, linear_num_key_heads),
+	FIELD(INT, MODEL, linear_num_value_heads),
 	FIELD(INT, MODEL, mtp_num_layers),
 	FIELD(REAL, TRAINING, init_method_std),
 };
@@ -133,6 +138,15 @@ static void settle_mla(struct mfs_megatron_args *a)
 	}
 }
 
+static void settle_linear_attention(struct mfs_megatron_args *a)
+{
+	if (a->linear_layers)
+		return;
+	a->linear_conv_kernel_dim = MFS_UNSET;
+	a->linear_key_head_dim = a->linear_value_head_dim = MFS_UNSET;
+	a->linear_num_key_heads = a->linear_num_value_heads = MFS_UNSET;
+}
+
 static void settle_positions(struct mfs_megatron_args *a)
 {
 	const double linear = a->rotary_seq_len_interpolation_factor;
@@ -160,6 +174,7 @@ static struct mfs_megatron_args settled(const struct mfs_megatron_args *args)
 	a.add_qkv_bias = a.add_qkv_bias || a.add_bias_linear;
 	settle_experts(&a);
 	settle_mla(&a);
+	settle_linear_attention(&a);
 	settle_positions(&a);
 	return a;
 }
@@ -263,6 +278,9 @@ static int add_layer_patterns(struct mfs_diff *d, const struct mfs_megatron_args
 	if (layers != b->num_layers)
 		return 0;
 	rc = add_layers(d, "moe_layer_freq", a->moe_layers, b->moe_layers, layers, err);
+	if (!rc)
+		rc = add_layers(d, "linear_attention_freq", a->linear_layers, b->linear_layers,
+				layers, err);
 	return rc ? rc
 		  : add_layers(d, "window_attn_skip_freq", window_layers(d, a), window_layers(d, b),
 			       layers, err);
@@ -285,7 +303,7 @@ static int add_progress(struct mfs_diff *d, struct mfs_error *err)
 }
 
 #define FIELDS (sizeof(fields) / sizeof(fields[0]))
-#define OTHERS 4 /* moe_layer_freq, window_attn_skip_freq, iteration, step */
+#define OTHERS 5 /* moe_layer_freq, linear_attention_freq, window_attn_skip_freq, iteration, step */
 
 int mfs_diff_arguments(struct mfs_diff *d, struct mfs_error *err)
 {

@@ -198,24 +198,28 @@ static int set_elements(struct mfs_diff *d, struct mfs_diff_pair *p, bool *noted
 	return rc;
 }
 
+/* True if a side of a pair, which may lack it, stores a norm as weight - 1. */
+static bool is_shifted(const struct mfs_diff_side *side, const struct mfs_global_tensor *t)
+{
+	return t && mfs_global_tensor_is_shifted(mfs_ckpt_args(side->ckpt), t);
+}
+
 /* Compares norms as weights if only one side stores them as weight - 1. */
 static int set_norms(struct mfs_diff *d)
 {
 	const bool a = mfs_ckpt_args(d->sides[0].ckpt)->zero_centered_gamma;
 	const bool b = mfs_ckpt_args(d->sides[1].ckpt)->zero_centered_gamma;
 
-	if (a == b)
-		return 0;
 	for (uint32_t i = 0; i < d->pair_count; i++) {
 		struct mfs_diff_pair *p = &d->pairs[i];
-		const struct mfs_global_tensor *t = p->a ? p->a : p->b;
+		const bool of_a = is_shifted(&d->sides[0], p->a);
+		const bool of_b = is_shifted(&d->sides[1], p->b);
 
-		/* Of optimizer states, only the fp32 parameter is a weight. */
-		if (!mfs_global_tensor_is_norm(t) || t->state > MFS_STATE_MAIN)
-			continue;
-		p->add_a = a;
-		p->add_b = b;
+		p->add_a = of_a && !of_b;
+		p->add_b = of_b && !of_a;
 	}
+	if (a == b)
+		return 0;
 	return mfs_diff_note(
 		d,
 		"the norms of %c are stored as weight - 1 (apply_layernorm_1p) and were "

@@ -8,14 +8,6 @@
 #include "fs/source/root.h"
 #include "fs/view/view.h"
 
-/* Norms count as the model uses them, whatever a run stores. Of optimizer states, only the fp32
- * parameter is a weight. */
-static bool is_shifted(const struct mfs_tensors *l, const struct mfs_global_tensor *t)
-{
-	return mfs_ckpt_args(l->ckpt)->zero_centered_gamma && t->state <= MFS_STATE_MAIN &&
-	       mfs_global_tensor_is_norm(t);
-}
-
 static int describe(struct mfs_tensors *l, const struct mfs_global_tensor *t, struct mfs_sum *s,
 		    struct mfs_error *err)
 {
@@ -56,7 +48,10 @@ static int list_entries(struct mfs_tensors *l, struct entry *entries, struct mfs
 
 		rc = describe(l, t, &entries[i].sum, err);
 		entries[i].job = (struct mfs_hash_job){
-			.t = t, .add_one = is_shifted(l, t), .rows = entries[i].sum.shape[0]};
+			.t = t,
+			/* Norms count as the model uses them, whatever a run stores. */
+			.add_one = mfs_global_tensor_is_shifted(mfs_ckpt_args(l->ckpt), t),
+			.rows = entries[i].sum.shape[0]};
 	}
 	return rc;
 }

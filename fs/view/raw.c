@@ -75,7 +75,7 @@ static int list_weights(struct raw_view *v, struct mfs_ckpt *ckpt, struct mfs_hf
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
 		struct mfs_whole_target *target = (struct mfs_whole_target *)v->targets + i;
 
-		mfs_whole_target_init(target, ckpt, t);
+		mfs_whole_target_init_saved(target, ckpt, t);
 		rc = mfs_hf_weights_add(w, &target->base, unit_of(ckpt, t), err);
 	}
 	if (!rc && count)

@@ -24,8 +24,9 @@ static void check_tensor(const struct mfs_family *f, const struct mfs_family_ten
 						  f->required & MFS_HAS(QK_NORM_WIDE)));
 
 	fuzz_require(p && row->shape[0] != MFS_DIM_NONE &&
-		     row->norm == (p->norm && !f->norms_minus_one));
-	fuzz_require(!row->transposed || row->shape[1] != MFS_DIM_NONE);
+		     row->norm == (p->norm && (!f->norms_minus_one || row->plain)));
+	fuzz_require(!row->plain || p->norm);
+	fuzz_require(!row->transposed || mfs_param_ndim(row->shape) == 2);
 	fuzz_require(row->experts == mfs_param_is_of_experts(p));
 }
 

@@ -29,12 +29,29 @@ QWEN2 = {**LLAMA, "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", 
          "max_window_layers": 0, "layer_types": ["sliding_attention"]}
 MIXTRAL = {**LLAMA, "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 2}
 
+QWEN3_NEXT = {**LLAMA, "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "num_hidden_layers": 2, "head_dim": 2,
+              "full_attention_interval": 2, "linear_conv_kernel_dim": 2, "linear_key_head_dim": 1, "linear_value_head_dim": 2,
+              "linear_num_key_heads": 1, "linear_num_value_heads": 2, "num_experts": 1, "num_experts_per_tok": 1, "moe_intermediate_size": 2,
+              "shared_expert_intermediate_size": 3, "partial_rotary_factor": 1.0, "mlp_only_layers": [0]}
+
 LAYER = "model.layers.0."
 SHAPES = {"model.embed_tokens.weight": (5, 4), LAYER + "input_layernorm.weight": (4,), LAYER + "mlp.down_proj.weight": (4, 3),
           LAYER + "mlp.gate_proj.weight": (3, 4), LAYER + "mlp.up_proj.weight": (3, 4), LAYER + "post_attention_layernorm.weight": (4,),
           LAYER + "self_attn.k_proj.weight": (2, 4), LAYER + "self_attn.o_proj.weight": (4, 4),
           LAYER + "self_attn.q_proj.weight": (4, 4), LAYER + "self_attn.v_proj.weight": (2, 4), "model.norm.weight": (4,),
           "lm_head.weight": (5, 4)}
+SECOND = "model.layers.1."
+QWEN3_NEXT_SHAPES = {
+    **{name: shape for name, shape in SHAPES.items() if "self_attn" not in name}, LAYER + "linear_attn.A_log": (2,),
+    LAYER + "linear_attn.dt_bias": (2,), LAYER + "linear_attn.conv1d.weight": (6, 1, 2), LAYER + "linear_attn.in_proj_qkvz.weight": (10, 4),
+    LAYER + "linear_attn.in_proj_ba.weight": (4, 4), LAYER + "linear_attn.norm.weight": (2,), LAYER + "linear_attn.out_proj.weight": (4, 4),
+    SECOND + "input_layernorm.weight": (4,), SECOND + "post_attention_layernorm.weight": (4,), SECOND + "self_attn.q_proj.weight": (8, 4),
+    SECOND + "self_attn.k_proj.weight": (2, 4), SECOND + "self_attn.v_proj.weight": (2, 4), SECOND + "self_attn.o_proj.weight": (4, 4),
+    SECOND + "self_attn.q_norm.weight": (2,), SECOND + "self_attn.k_norm.weight": (2,), SECOND + "mlp.gate.weight": (1, 4),
+    SECOND + "mlp.experts.0.gate_proj.weight": (2, 4), SECOND + "mlp.experts.0.up_proj.weight": (2, 4),
+    SECOND + "mlp.experts.0.down_proj.weight": (4, 2), SECOND + "mlp.shared_expert.gate_proj.weight": (3, 4),
+    SECOND + "mlp.shared_expert.up_proj.weight": (3, 4), SECOND + "mlp.shared_expert.down_proj.weight": (4, 3),
+    SECOND + "mlp.shared_expert_gate.weight": (1, 4), "mtp.norm.weight": (4,)}
 BLOCK = "h.0."
 GPT2_SHAPES = {"wte.weight": (5, 4), "wpe.weight": (3, 4), BLOCK + "ln_1.weight": (4,), BLOCK + "ln_1.bias": (4,),
                BLOCK + "attn.c_attn.weight": (4, 12), BLOCK + "attn.c_attn.bias": (12,), BLOCK + "attn.c_proj.weight": (4, 4),
@@ -155,7 +172,7 @@ def llama(config=(), **files):
 
 
 def accepted():
-    for name, config in (("llama", LLAMA), ("gpt2", GPT2), ("deepseek", DEEPSEEK), ("qwen2", QWEN2), ("mixtral", MIXTRAL)):
+    for name, config in (("llama", LLAMA), ("gpt2", GPT2), ("deepseek", DEEPSEEK), ("qwen2", QWEN2), ("mixtral", MIXTRAL), ("qwen3-next", QWEN3_NEXT)):
         ok(f"config-{name}", b"c" + text(config))
     ok("config-llama3", b"c" + text({**LLAMA, "rope_parameters": {
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
@@ -169,6 +186,7 @@ def accepted():
     ok("dir-llama-fp8", directory({"config.json": FP8, "model.safetensors": safetensors_of(fp8())}))
     ok("dir-llama-fp8-bf16-scales", directory({"config.json": FP8, "model.safetensors": safetensors_of(fp8(scales=("BF16", 2)))}))
     ok("dir-gpt-oss-mxfp4", directory({"config.json": OSS, "model.safetensors": safetensors_of(mxfp4())}))
+    ok("dir-qwen3-next", directory({"config.json": QWEN3_NEXT, "model.safetensors": safetensors(QWEN3_NEXT_SHAPES)}))
     ok("dir-llama-bin", directory({"config.json": LLAMA, "pytorch_model.bin": torch_bin(SHAPES)}))
     ok("dir-gpt2-bin-shards", directory({
         "config.json": GPT2, "a.bin": torch_bin(part(GPT2_SHAPES, 0, 2)), "b.bin": torch_bin(part(GPT2_SHAPES, 1, 2), crcs=True),
@@ -209,6 +227,9 @@ def rejected_configs():
         "groups-not-by-two": {**DEEPSEEK, "n_group": 2, "topk_group": 2},
         "scores-not-normalised": {**DEEPSEEK, "norm_topk_prob": False},
         "scores-by-softmax": {**DEEPSEEK, "scoring_func": "softmax"},
+        "linear-too-few-types": {**QWEN3_NEXT, "layer_types": ["linear_attention"]},
+        "linear-heads-no-multiple": {**QWEN3_NEXT, "linear_num_key_heads": 3},
+        "linear-interval-0": {**QWEN3_NEXT, "full_attention_interval": 0},
         "positions-disagree": {**GPT2, "n_ctx": 7},
     }.items():
         reject(f"config-{name}", b"c" + text(config))
@@ -229,6 +250,12 @@ def rejected_dirs():
         "no-weights": {"config.json": LLAMA},
         "tensor-missing": {**whole, "model.safetensors": safetensors(without)},
         "tensor-left-over": {**whole, "model.safetensors": safetensors({**SHAPES, "other.weight": (2,)})},
+        "linear-norm-missing": {"config.json": QWEN3_NEXT, "model.safetensors": safetensors(
+            {name: shape for name, shape in QWEN3_NEXT_SHAPES.items() if name != LAYER + "linear_attn.norm.weight"})},
+        "linear-convolution-flat": {"config.json": QWEN3_NEXT, "model.safetensors": safetensors(
+            {**QWEN3_NEXT_SHAPES, LAYER + "linear_attn.conv1d.weight": (6, 2)})},
+        "linear-of-the-other-kind": {"config.json": QWEN3_NEXT, "model.safetensors": safetensors(
+            {**QWEN3_NEXT_SHAPES, SECOND + "linear_attn.A_log": (2,)})},
         "tensor-quantised": {**whole, "model.safetensors": safetensors({**SHAPES, LAYER + "mlp.up_proj.weight_scale_inv": (1,)})},
         "tensor-too-large": {**whole, "model.safetensors": safetensors({**SHAPES, "model.norm.weight": (5,)})},
         "tensor-a-matrix": {**whole, "model.safetensors": safetensors({**SHAPES, "model.norm.weight": (4, 1)})},

@@ -47,6 +47,14 @@ CONFIGS = {
     "qwen3-moe-plain": lambda: transformers.Qwen3MoeConfig(**dict(ODD, tie_word_embeddings=True), head_dim=20, **EXPERTS, num_experts=6,
                                                            norm_topk_prob=False),
     "qwen2-moe": lambda: transformers.Qwen2MoeConfig(**ODD, **EXPERTS, num_experts=6, shared_expert_intermediate_size=56, mlp_only_layers=[1]),
+    "qwen3-next": lambda: transformers.Qwen3NextConfig(
+        **dict(ODD, num_attention_heads=8, num_key_value_heads=4), head_dim=20, **EXPERTS, num_experts=6, shared_expert_intermediate_size=56,
+        layer_types=["linear_attention", "full_attention"] * 2, full_attention_interval=2, linear_conv_kernel_dim=3, linear_key_head_dim=12, linear_value_head_dim=20, linear_num_key_heads=2,
+        linear_num_value_heads=6, partial_rotary_factor=0.4),
+    "qwen3-next-plain": lambda: transformers.Qwen3NextConfig(
+        **dict(EVEN, num_hidden_layers=6), head_dim=16, **EXPERTS, num_experts=6, shared_expert_intermediate_size=80, linear_key_head_dim=8,
+        linear_value_head_dim=12, linear_num_key_heads=4, linear_num_value_heads=4, norm_topk_prob=False, mlp_only_layers=[2],
+        layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"]),
     "deepseek-v2": lambda: transformers.DeepseekV2Config(**LATENT, **EXPERTS, q_lora_rank=None, n_routed_experts=6, n_shared_experts=2,
                                                          first_k_dense_replace=1, routed_scaling_factor=1.5, rms_norm_eps=1e-6),
     "deepseek-v2-yarn": lambda: transformers.DeepseekV2Config(
@@ -103,7 +111,8 @@ def make(family, directory, how="safetensors", dtype=torch.bfloat16, **keys):
     model = transformers.AutoModelForCausalLM.from_config(config)
     for name, parameter in [*model.named_parameters(), *((n, b) for n, b in model.named_buffers() if n.endswith("correction_bias"))]:
         norm = "norm" in name or ".ln_" in name
-        parameter.copy_(torch.randn(parameter.shape) * 0.08 + (1 if norm and name.endswith("weight") else 0))
+        centre = parameter.mean().round() if norm and name.endswith("weight") else 0  # 1, or 0 of a norm that adds it
+        parameter.copy_(torch.randn(parameter.shape) * 0.08 + centre)
     model = model.to(dtype)
     model.save_pretrained(directory, **(dict(max_shard_size="100KB") if how.endswith("shards") else {}))
     if ahead:

@@ -11,6 +11,8 @@ torch.set_num_threads(1)
 
 # float32 sums in another order; the peers' kernels differ from transformers' by more than Megatron's do
 LOGIT_TOLERANCE = 2e-5
+# of a gated delta net: by as much as transformers' own two forms of its rule, by chunks and token by token, differ in these models (3.1e-5)
+RECURRENT_TOLERANCE = 8e-5
 LOGPROB_TOLERANCE = 1e-3
 LARGEST = {"logit": (0.0, ""), "log-probability": (0.0, "")}  # differences seen in this run, and where: the margin that is left
 PROMPT = [1, 5, 17, 42, 99, 7, 3, 250]

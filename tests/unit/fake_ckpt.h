@@ -132,6 +132,25 @@ static inline struct mfs_megatron_args fake_gpt_oss(void)
 	return a;
 }
 
+/* A gated delta net in the first layer, attention with output gates in the second. */
+static inline struct mfs_megatron_args fake_qwen3_next(void)
+{
+	static const uint8_t linear[] = {1, 0};
+	struct mfs_megatron_args a = fake_mixtral();
+
+	a.zero_centered_gamma = a.qk_layernorm = a.attention_output_gate = true;
+	a.moe_shared_expert_intermediate_size = 80;
+	a.moe_shared_expert_gate = true;
+	a.rotary_percent = 0.25;
+	a.linear_layers = linear;
+	a.linear_conv_kernel_dim = 3;
+	a.linear_key_head_dim = 6;
+	a.linear_value_head_dim = 10;
+	a.linear_num_key_heads = 2;
+	a.linear_num_value_heads = 4;
+	return a;
+}
+
 /* One pointer per name, as readers give it. */
 static inline const char *fake_intern(struct mfs_ckpt *c, const char *name)
 {
@@ -168,7 +187,8 @@ static inline void fake_attention(struct mfs_ckpt *c, const char *p, int32_t l)
 {
 	const struct mfs_megatron_args *a = &c->args;
 	const int64_t h = a->hidden_size, heads = a->num_attention_heads, d = a->kv_channels;
-	const int64_t qkv = (heads + 2 * a->num_query_groups) * d;
+	const int64_t gates = a->attention_output_gate ? heads : 0;
+	const int64_t qkv = (heads + gates + 2 * a->num_query_groups) * d;
 
 	fake_add(c, p, "self_attention.linear_qkv.weight", l, -1, qkv, h);
 	fake_add(c, p, "self_attention.linear_proj.weight", l, -1, h, heads * d);
@@ -182,6 +202,24 @@ static inline void fake_attention(struct mfs_ckpt *c, const char *p, int32_t l)
 		fake_add(c, p, "self_attention.q_layernorm.weight", l, -1, d, 0);
 		fake_add(c, p, "self_attention.k_layernorm.weight", l, -1, d, 0);
 	}
+}
+
+static inline void fake_delta_net(struct mfs_ckpt *c, const char *p, int32_t l)
+{
+	const struct mfs_megatron_args *a = &c->args;
+	const int64_t h = a->hidden_size, heads = a->linear_num_value_heads;
+	const int64_t keys = a->linear_num_key_heads * a->linear_key_head_dim;
+	const int64_t values = heads * a->linear_value_head_dim;
+	struct mfs_global_tensor *conv;
+
+	fake_add(c, p, "self_attention.in_proj.weight", l, -1, 2 * (keys + values + heads), h);
+	conv = fake_add(c, p, "self_attention.conv1d.weight", l, -1, 2 * keys + values, 1);
+	conv->ndim = 3;
+	conv->shape[2] = (uint64_t)a->linear_conv_kernel_dim;
+	fake_add(c, p, "self_attention.A_log", l, -1, heads, 0);
+	fake_add(c, p, "self_attention.dt_bias", l, -1, heads, 0);
+	fake_add(c, p, "self_attention.out_norm.weight", l, -1, a->linear_value_head_dim, 0);
+	fake_add(c, p, "self_attention.out_proj.weight", l, -1, h, values);
 }
 
 static inline void fake_mla(struct mfs_ckpt *c, const char *p, int32_t l)
@@ -257,10 +295,15 @@ static inline void fake_norm(struct mfs_ckpt *c, const char *p, const char *name
 		fake_add(c, p, whole, l, -1, c->args.hidden_size, 0);
 }
 
-static inline void fake_layer(struct mfs_ckpt *c, const char *p, int32_t l, bool moe)
+/* like: the layer of the decoder whose kind it is of. */
+static inline void fake_layer(struct mfs_ckpt *c, const char *p, int32_t l, int64_t like)
 {
+	const bool moe = c->args.moe_layers && c->args.moe_layers[like];
+
 	fake_norm(c, p, "input_layernorm", l);
-	if (c->args.multi_latent_attention)
+	if (c->args.linear_layers && c->args.linear_layers[like])
+		fake_delta_net(c, p, l);
+	else if (c->args.multi_latent_attention)
 		fake_mla(c, p, l);
 	else
 		fake_attention(c, p, l);
@@ -299,14 +342,13 @@ static inline void fake_ckpt(struct mfs_ckpt *c, const struct mfs_megatron_args 
 		fake_add(c, "embedding.", "position_embeddings.weight", -1, -1,
 			 a->max_position_embeddings, h);
 	for (int32_t l = 0; l < a->num_layers; l++)
-		fake_layer(c, "decoder.layers.", l, a->moe_layers && a->moe_layers[l]);
+		fake_layer(c, "decoder.layers.", l, l);
 	for (int32_t k = 0; k < a->mtp_num_layers; k++) {
 		fake_add(c, "mtp.layers.", "enorm.weight", k, -1, h, 0);
 		fake_add(c, "mtp.layers.", "hnorm.weight", k, -1, h, 0);
 		fake_add(c, "mtp.layers.", "eh_proj.weight", k, -1, h, 2 * h);
 		fake_add(c, "mtp.layers.", "final_layernorm.weight", k, -1, h, 0);
-		fake_layer(c, "mtp.layers.transformer_layer.", k,
-			   a->moe_layers && a->moe_layers[a->num_layers - 1]);
+		fake_layer(c, "mtp.layers.transformer_layer.", k, a->num_layers - 1);
 	}
 	fake_norm(c, "decoder.", "final_layernorm", -1);
 	if (!a->tied)

@@ -77,12 +77,23 @@ static inline size_t fake_room(struct fake_files *f, unsigned file, size_t n, un
 	return at;
 }
 
+/* Elements of a row. */
+static inline uint64_t fake_columns(const struct mfs_global_tensor *t)
+{
+	uint64_t count = 1;
+
+	for (unsigned a = 1; a < t->ndim; a++)
+		count *= t->shape[a];
+	return count;
+}
+
+/* Tensors of more than two axes are cut between rows alone. */
 static inline void fake_chunk(struct fake_files *f, const struct mfs_global_tensor *t,
 			      const uint64_t lo[2], const uint64_t size[2])
 {
-	const uint64_t cols = t->ndim > 1 ? t->shape[1] : 1, width = t->ndim > 1 ? size[1] : 1;
+	const uint64_t cols = fake_columns(t), width = size[1];
 	const unsigned element = mfs_dtype_size(t->dtype), file = fake_below(FAKE_FILES);
-	const bool transposed = t->ndim > 1 && fake_below(6) == 0;
+	const bool transposed = t->ndim == 2 && fake_below(6) == 0;
 	const size_t at = fake_room(f, file, size[0] * width * element, element);
 	const uint64_t seed = fake_seed(t);
 	struct mfs_ckpt *c = f->ckpt;
@@ -98,11 +109,17 @@ static inline void fake_chunk(struct fake_files *f, const struct mfs_global_tens
 				    .stride = {transposed ? 1 : width, transposed ? size[0] : 1},
 				    .origin = at / element,
 				    .storage = file};
+	if (t->ndim == 3) {
+		chunk->size[1] = t->shape[1];
+		chunk->size[2] = t->shape[2];
+		chunk->stride[1] = t->shape[2];
+		chunk->stride[2] = 1;
+	}
 	for (uint64_t r = 0; r < size[0]; r++)
 		for (uint64_t k = 0; k < width; k++)
 			fake_seeded(seed, t->dtype, (lo[0] + r) * cols + lo[1] + k,
 				    f->bytes[file] + at +
-					    (r * chunk->stride[0] + k * chunk->stride[1]) *
+					    (transposed ? r + k * size[0] : r * width + k) *
 						    element);
 }
 
@@ -116,13 +133,11 @@ static inline void fake_cut(struct fake_files *f, struct mfs_global_tensor *t)
 		size[0] = 1 + fake_below((uint32_t)(t->shape[0] - lo[0]));
 		if (lo[0] > t->shape[0] / 2)
 			size[0] = t->shape[0] - lo[0];
-		for (lo[1] = 0; lo[1] < (t->ndim > 1 ? t->shape[1] : 1); lo[1] += size[1]) {
-			size[1] = t->ndim > 1 ? t->shape[1] - lo[1] : 1;
-			if (t->ndim > 1 && fake_below(3) == 0)
+		for (lo[1] = 0; lo[1] < fake_columns(t); lo[1] += size[1]) {
+			size[1] = fake_columns(t) - lo[1];
+			if (t->ndim == 2 && fake_below(3) == 0)
 				size[1] = 1 + fake_below((uint32_t)size[1]);
 			fake_chunk(f, t, lo, size);
-			if (t->ndim < 2)
-				size[1] = 1;
 		}
 	}
 	t->chunk_count = f->ckpt->chunk_count - t->first_chunk;

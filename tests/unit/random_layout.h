@@ -15,17 +15,22 @@ static inline uint32_t random_of(uint32_t n)
 	return (uint32_t)rand() % n;
 }
 
-#define RANDOM_FAMILIES 8
+#define RANDOM_FAMILIES 9
 
 static const struct {
 	const char *name;
 	struct mfs_megatron_args (*args)(void);
 	bool mtp;
 } random_families[RANDOM_FAMILIES] = {
-	{"llama", fake_llama, false},	      {"qwen2", fake_qwen2, false},
-	{"qwen3", fake_qwen3, false},	      {"mixtral", fake_mixtral, false},
-	{"gpt2", fake_gpt2, false},	      {"deepseek", fake_deepseek, true},
-	{"llama with MTP", fake_llama, true}, {"qwen2 with MTP", fake_qwen2, true},
+	{"llama", fake_llama, false},
+	{"qwen2", fake_qwen2, false},
+	{"qwen3", fake_qwen3, false},
+	{"mixtral", fake_mixtral, false},
+	{"gpt2", fake_gpt2, false},
+	{"deepseek", fake_deepseek, true},
+	{"llama with MTP", fake_llama, true},
+	{"qwen2 with MTP", fake_qwen2, true},
+	{"qwen3-next", fake_qwen3_next, true},
 };
 
 /* Layers of chunk (vp, pp) and the number of its first, as Megatron computes both. */
@@ -69,6 +74,22 @@ static inline void random_stages(struct mfs_megatron_args *a, struct mfs_layout 
 	a->num_layers += (int64_t)(p->pp - !!p->first - !!p->last) * p->vpp * (1 + random_of(2));
 }
 
+/* Linear attention in some of the layers. */
+static inline void random_delta_net(struct mfs_megatron_args *a, const struct mfs_layout *p)
+{
+	static uint8_t linear[64];
+
+	if (!a->linear_layers)
+		return;
+	for (size_t i = 0; i < sizeof(linear); i++)
+		linear[i] = random_of(4) != 0;
+	a->linear_layers = linear;
+	a->linear_num_key_heads = p->tp * (1 + random_of(2));
+	a->linear_num_value_heads = a->linear_num_key_heads * (1 + random_of(3));
+	a->linear_key_head_dim = 1 + random_of(4);
+	a->linear_value_head_dim = 1 + random_of(4);
+}
+
 /* Sizes that tp and etp divide, and hardly anything else does. */
 static inline void random_widths(struct mfs_megatron_args *a, const struct mfs_layout *p)
 {
@@ -90,6 +111,7 @@ static inline void random_widths(struct mfs_megatron_args *a, const struct mfs_l
 	a->kv_lora_rank = p->tp * 2;
 	a->qk_head_dim = 2;
 	a->v_head_dim = 3;
+	random_delta_net(a, p);
 	/* With the local spec the joint down projection is split as well. */
 	a->qk_pos_emb_head_dim = p->tp;
 	if (!a->moe_layers)

@@ -543,6 +543,14 @@ static const struct {
 	{"language_model.encoder.final_layernorm.bias", "decoder.final_layernorm.bias", -1, -1,
 	 MFS_TP_NONE, 0},
 	{"word_embeddings_for_head.weight", "output_layer.weight", -1, -1, MFS_TP_ROWS, 0},
+	{"decoder.layers.2.self_attention.in_proj.layer_norm_weight",
+	 "decoder.layers.input_layernorm.weight", 2, -1, MFS_TP_NONE, 0},
+	{"decoder.layers.2.self_attention.in_proj.weight.alpha",
+	 "decoder.layers.self_attention.in_proj.weight", 2, -1, MFS_TP_SECTIONS, 0},
+	{"decoder.layers.0.self_attention.conv1d.weight.query",
+	 "decoder.layers.self_attention.conv1d.weight", 0, -1, MFS_TP_SECTIONS, 0},
+	{"decoder.layers.0.self_attention.out_proj.weight",
+	 "decoder.layers.self_attention.out_proj.weight", 0, -1, MFS_TP_COLS, 0},
 };
 
 START_TEST(test_names)
@@ -569,6 +577,17 @@ START_TEST(test_names_that_are_none)
 	ck_assert(!name.known);
 	mfs_name_parse("decoder.layers.99999999999.input_layernorm.weight", &name);
 	ck_assert(!name.known);
+	mfs_name_parse("decoder.layers.0.self_attention.in_proj.weight", &name);
+	ck_assert(name.known && !name.section);
+	mfs_name_parse("decoder.layers.0.self_attention.in_proj.weight.query", &name);
+	ck_assert_uint_eq(name.section, 1);
+	mfs_name_parse("decoder.layers.0.self_attention.in_proj.weight.alpha", &name);
+	ck_assert_uint_eq(name.section, 6);
+	/* The convolution has three sections. */
+	mfs_name_parse("decoder.layers.0.self_attention.conv1d.weight.z", &name);
+	ck_assert(!name.known && !name.section);
+	mfs_name_parse("decoder.layers.0.self_attention.linear_qkv.weight.key", &name);
+	ck_assert(!name.known && !name.section);
 	mfs_name_parse("language_model.pooler.dense.weight", &name);
 	ck_assert(!name.known);
 	/* Sixteen of its digits are another layer's number. */

@@ -22,7 +22,8 @@ static struct mfs_megatron_args fake_deepseek_mtp(void)
 }
 
 static struct mfs_megatron_args (*const makers[])(void) = {
-	fake_llama, fake_qwen2, fake_qwen3, fake_gpt2, fake_mixtral, fake_deepseek_mtp};
+	fake_llama,   fake_qwen2,	 fake_qwen3,	 fake_gpt2,
+	fake_mixtral, fake_deepseek_mtp, fake_qwen3_next};
 
 #define MAKERS ((int)(sizeof(makers) / sizeof(makers[0])))
 
@@ -32,11 +33,11 @@ static void in_scope(const struct mfs_megatron_args *a, const struct mfs_family_
 		     const char *prefix)
 {
 	char name[MFS_CKPT_NAME_SIZE];
-	enum mfs_dim axes[2];
+	enum mfs_dim axes[MFS_PARAM_AXES];
 
 	snprintf(name, sizeof(name), "%s%s", prefix, row->name);
 	ck_assert_msg(mfs_dims_of(a, name, axes), "%s", name);
-	ck_assert_msg(axes[0] == row->shape[0] && axes[1] == row->shape[1], "%s", name);
+	ck_assert_msg(!memcmp(axes, row->shape, sizeof(axes)), "%s", name);
 }
 
 /* The families' tables say the same of Megatron's shapes. */
@@ -119,6 +120,12 @@ static const struct {
 	 "decoder.layers.0.self_attention.linear_q_down_proj.weight", "[2147483648, 64]"},
 	{fake_deepseek, ARGUMENT(v_head_dim), 1ll << 31,
 	 "decoder.layers.0.self_attention.linear_kv_up_proj.weight", "[8589934656, 16]"},
+	{fake_qwen3_next, ARGUMENT(linear_key_head_dim), 1ll << 31,
+	 "decoder.layers.0.self_attention.conv1d.weight", "[8589934632, 1, 3]"},
+	{fake_qwen3_next, ARGUMENT(linear_num_value_heads), 1ll << 31,
+	 "decoder.layers.0.self_attention.A_log", "[2147483648]"},
+	{fake_qwen3_next, ARGUMENT(linear_conv_kernel_dim), 4,
+	 "decoder.layers.0.self_attention.conv1d.weight", "[64, 1, 4]"},
 	{fake_deepseek, ARGUMENT(moe_shared_expert_intermediate_size), 96,
 	 "decoder.layers.1.mlp.shared_experts.linear_fc1.weight", "[192, 64]"},
 };
@@ -166,7 +173,7 @@ START_TEST(what_no_family_has)
 {
 	struct mfs_megatron_args a = fake_llama();
 	uint64_t dims[MFS_DIM_COUNT];
-	enum mfs_dim axes[2];
+	enum mfs_dim axes[MFS_PARAM_AXES];
 
 	a.attention_output_gate = true;
 	mfs_dims(&a, 1024, dims);

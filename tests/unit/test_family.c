@@ -148,6 +148,31 @@ START_TEST(test_norms_that_are_stored_as_in_megatron)
 }
 END_TEST
 
+START_TEST(test_kinds_of_layers)
+{
+	const struct mfs_family *f = accepted(
+		HEAD "norms = weight - 1\nrequires = zero-centered, output-gate, swiglu\nignores = "
+		     "extra.\n" EMBEDDING "[layer full]\nx = self_attention.linear_proj.weight\n"
+		     "q = q-gates of self_attention.linear_qkv.weight\n"
+		     "[layer linear]\nx = self_attention.out_proj.weight\n"
+		     "n = self_attention.out_norm.weight, plain\n"
+		     "c = self_attention.conv1d.weight\n"
+		     "[layer dense]\nup = up of mlp.linear_fc1.weight\n");
+	static const uint8_t linear[] = {1, 0};
+	const struct mfs_megatron_args a = {.num_layers = 2, .linear_layers = linear};
+	const struct mfs_family_tensor *x = tensor(f, "x");
+
+	ck_assert_str_eq(f->ignores, "extra.");
+	ck_assert(x->kind == MFS_LAYER_FULL && x[2].kind == MFS_LAYER_LINEAR);
+	ck_assert(!mfs_is_of_layer(x, &a, 0) && mfs_is_of_layer(x, &a, 1));
+	ck_assert(mfs_is_of_layer(&x[2], &a, 0) && !mfs_is_of_layer(&x[2], &a, 1));
+	ck_assert(mfs_is_of_layer(tensor(f, "up"), &a, 0));
+	ck_assert(tensor(f, "n")->norm && tensor(f, "n")->plain);
+	ck_assert_int_eq(tensor(f, "q")->rule, MFS_RULE_Q_GATES);
+	ck_assert_int_eq(tensor(f, "c")->shape[2], MFS_DIM_LINEAR_KERNEL);
+}
+END_TEST
+
 /* ---- which family a model is shown as ---- */
 
 static const char *chosen(const struct mfs_megatron_args *a)
@@ -340,9 +365,23 @@ static const struct {
 	{HEAD EMBEDDING "[layer dense]\nx = up of mlp.linear_fc1.weight",
 	 "gate and up are of a linear_fc1 in a gated model"},
 	{HEAD EMBEDDING "[layer]\nx = input_layernorm.weight, transposed",
-	 "a vector has no transpose"},
+	 "only a matrix has a transpose"},
 	{HEAD EMBEDDING "[layer]\nx = q of self_attention.linear_qkv.bias, transposed",
-	 "a vector has no transpose"},
+	 "only a matrix has a transpose"},
+	{HEAD EMBEDDING "[layer]\nx = self_attention.conv1d.weight, transposed",
+	 "only a matrix has a transpose"},
+	{HEAD EMBEDDING "[layer]\nx = self_attention.A_log, plain", "only a norm is plain"},
+	{HEAD "allows = output-gate\n" EMBEDDING
+	      "[layer]\nx = q of self_attention.linear_qkv.weight",
+	 "with output gates, queries are q-gates"},
+	{HEAD EMBEDDING "[layer]\nx = q-gates of self_attention.linear_qkv.weight",
+	 "in a model that requires output-gate"},
+	{HEAD EMBEDDING "[layer]\nx = ba of self_attention.conv1d.weight",
+	 "qkvz and ba are of in_proj"},
+	{HEAD EMBEDDING
+	 "[layer full]\nx = input_layernorm.bias\n[layer dense]\nx = input_layernorm.weight",
+	 "tensor 'x' is there twice"},
+	{"[layer quick]\nx = input_layernorm.bias", "[layer quick] is no section"},
 	{HEAD EMBEDDING "[layer]\nx = input_layernorm.bias\nx = input_layernorm.weight",
 	 "tensor 'x' is there twice"},
 	{HEAD EMBEDDING
@@ -459,6 +498,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_rows);
 	tcase_add_test(c, test_base);
 	tcase_add_test(c, test_norms_that_are_stored_as_in_megatron);
+	tcase_add_test(c, test_kinds_of_layers);
 	tcase_add_test(c, test_where_it_comes_from);
 	tcase_add_test(c, test_first_that_fits);
 	tcase_add_test(c, test_impossible);

@@ -75,6 +75,20 @@ static void same_mla(const struct mfs_megatron_args *a, const struct mfs_megatro
 	ck_assert_int_eq(a->original_max_position_embeddings, b->original_max_position_embeddings);
 }
 
+static void same_linear_attention(const struct mfs_megatron_args *a,
+				  const struct mfs_megatron_args *b)
+{
+	ck_assert_int_eq(!a->linear_layers, !b->linear_layers);
+	if (!a->linear_layers)
+		return;
+	ck_assert_mem_eq(a->linear_layers, b->linear_layers, (size_t)a->num_layers);
+	ck_assert_int_eq(a->linear_conv_kernel_dim, b->linear_conv_kernel_dim);
+	ck_assert_int_eq(a->linear_key_head_dim, b->linear_key_head_dim);
+	ck_assert_int_eq(a->linear_value_head_dim, b->linear_value_head_dim);
+	ck_assert_int_eq(a->linear_num_key_heads, b->linear_num_key_heads);
+	ck_assert_int_eq(a->linear_num_value_heads, b->linear_num_value_heads);
+}
+
 static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatron_args *b)
 {
 	/* HF has no trace of how norms and rotary pairs were stored. */
@@ -108,6 +122,7 @@ static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatr
 		ck_assert_mem_eq(a->window_layers, b->window_layers, (size_t)a->num_layers);
 	ck_assert_int_eq(a->mtp_num_layers, b->mtp_num_layers);
 	same_moe(a, b);
+	same_linear_attention(a, b);
 	if (a->multi_latent_attention)
 		same_mla(a, b);
 }
@@ -133,7 +148,7 @@ static void round_trip(const struct mfs_megatron_args *args)
 }
 
 static struct mfs_megatron_args (*const fakes[])(void) = {
-	fake_llama, fake_qwen2, fake_qwen3, fake_gpt2, fake_mixtral, fake_deepseek,
+	fake_llama, fake_qwen2, fake_qwen3, fake_gpt2, fake_mixtral, fake_deepseek, fake_qwen3_next,
 };
 
 START_TEST(every_family_comes_back)
@@ -494,6 +509,23 @@ START_TEST(layers_with_experts)
 }
 END_TEST
 
+/* By their types, or by which have full attention. */
+START_TEST(layers_with_linear_attention)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'qwen3_next', 'num_hidden_layers': 5}");
+	ck_assert_mem_eq(a.linear_layers, "\1\1\1\0\1", 5);
+	a = accepted("{'model_type': 'qwen3_next', 'num_hidden_layers': 4,"
+		     " 'full_attention_interval': 2}");
+	ck_assert_mem_eq(a.linear_layers, "\1\0\1\0", 4);
+	a = accepted("{'model_type': 'qwen3_next', 'num_hidden_layers': 2,"
+		     " 'layer_types': ['full_attention', 'linear_attention']}");
+	ck_assert_mem_eq(a.linear_layers, "\0\1", 2);
+	ck_assert_int_eq(a.linear_num_value_heads, 32);
+}
+END_TEST
+
 START_TEST(kimi_is_a_deepseek)
 {
 	accepted("{'model_type': 'kimi_k2', 'architectures': ['DeepseekV3ForCausalLM']}");
@@ -629,6 +661,20 @@ static const struct {
 	{"{'model_type': 'qwen3', 'num_hidden_layers': 2, 'use_sliding_window': true,"
 	 " 'layer_types': ['sliding_attention', 'full_attention']}",
 	 -ENOTSUP, "in all layers or in none"},
+	/* linear attention */
+	{"{'model_type': 'qwen3_next', 'num_hidden_layers': 2, 'layer_types': ['full_attention']}",
+	 -EINVAL, "one text a layer"},
+	{"{'model_type': 'qwen3_next', 'num_hidden_layers': 1,"
+	 " 'layer_types': ['sliding_attention']}",
+	 -ENOTSUP, "\"full_attention\" or \"linear_attention\""},
+	{"{'model_type': 'qwen3_next', 'num_hidden_layers': 1, 'layer_types': [7]}", -ENOTSUP,
+	 "'layer_types' is 7"},
+	{"{'model_type': 'qwen3_next', 'full_attention_interval': 0}", -EINVAL,
+	 "full_attention_interval"},
+	{"{'model_type': 'qwen3_next', 'linear_num_value_heads': 24}", -EINVAL,
+	 "a multiple of 'linear_num_key_heads'"},
+	{"{'model_type': 'qwen3_next', 'linear_conv_kernel_dim': null}", -EINVAL,
+	 "linear_conv_kernel_dim"},
 	/* experts */
 	{"{'model_type': 'mixtral', 'num_experts_per_tok': 9}", -EINVAL, "num_experts_per_tok"},
 	{"{'model_type': 'mixtral', 'num_local_experts': null}", -EINVAL, "num_local_experts"},
@@ -752,6 +798,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, windows);
 	tcase_add_test(c, windows_of_some_layers);
 	tcase_add_test(c, layers_with_experts);
+	tcase_add_test(c, layers_with_linear_attention);
 	tcase_add_test(c, kimi_is_a_deepseek);
 	tcase_add_test(c, all_layers_dense);
 	tcase_add_test(c, defaults_of_every_family);

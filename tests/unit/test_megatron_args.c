@@ -172,6 +172,54 @@ START_TEST(test_moe_layers)
 }
 END_TEST
 
+static void delta_net(const char *variant)
+{
+	begin();
+	sizes();
+	set_text("experimental_attention_variant", variant);
+}
+
+/* Of layers counted from 1 every Nth has no linear attention. */
+START_TEST(test_linear_layers)
+{
+	static const int32_t pattern[] = {0, 1, 1, 0}, few[] = {0, 1};
+
+	begin();
+	sizes();
+	unit_ok(finish(), &err);
+	ck_assert(!args.linear_layers && !args.foreign);
+	delta_net("gated_delta_net");
+	set_int("linear_attention_freq", 2);
+	set_int("linear_num_key_heads", 3);
+	set_int("linear_num_value_heads", 6);
+	unit_ok(finish(), &err);
+	ck_assert_mem_eq(args.linear_layers, "\1\0\1\0", 4);
+	ck_assert(args.linear_num_key_heads == 3 && args.linear_num_value_heads == 6);
+	ck_assert(args.linear_conv_kernel_dim == 4 && args.linear_key_head_dim == 128);
+	/* Models are shown, but none is trained. */
+	ck_assert(!args.foreign && args.untrainable);
+	delta_net("gdn");
+	set_list("linear_attention_freq", pattern, 4);
+	unit_ok(finish(), &err);
+	ck_assert_mem_eq(args.linear_layers, "\0\1\1\0", 4);
+	ck_assert(!args.foreign);
+	delta_net("gdn");
+	set_list("linear_attention_freq", few, 2);
+	unit_fails(finish(), &err, -EINVAL, "linear_attention_freq");
+	delta_net("gdn");
+	unit_fails(finish(), &err, -EINVAL, "linear_attention_freq");
+	delta_net("gdn");
+	set_int("linear_attention_freq", 2);
+	set_int("linear_num_value_heads", 24);
+	unit_fails(finish(), &err, -EINVAL, "a multiple of linear_num_key_heads");
+	delta_net("gdn2");
+	set_int("linear_attention_freq", 2);
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.foreign, "linear_attention_freq (2)");
+	ck_assert(!args.linear_layers);
+}
+END_TEST
+
 /* None (since core 0.14) and no such argument (before) both mean YaRN; before, its other values
  * differed. */
 START_TEST(test_rope_type_of_mla)
@@ -611,6 +659,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_query_groups);
 	tcase_add_test(c, test_swiglu_width);
 	tcase_add_test(c, test_moe_layers);
+	tcase_add_test(c, test_linear_layers);
 	tcase_add_test(c, test_rope_type_of_mla);
 	tcase_add_test(c, test_yarn);
 	tcase_add_test(c, test_first_of_each_kind);

@@ -33,6 +33,9 @@ static const struct {
 	{"gpt-oss", "GptOssForCausalLM", fake_gpt_oss, 1 + 2 * (2 + 9 + 2 + 4) + 2,
 	 "model.embed_tokens.weight", "model.layers.1.mlp.experts.gate_up_proj", "lm_head.weight",
 	 "[4, 64, 96]"},
+	{"qwen3-next", "Qwen3NextForCausalLM", fake_qwen3_next,
+	 1 + (2 + 7 + 1 + 4 + 4 * 3) + (2 + 6 + 1 + 4 + 4 * 3) + 2, "model.embed_tokens.weight",
+	 "model.layers.0.linear_attn.in_proj_qkvz.weight", "lm_head.weight", "[104, 64]"},
 	{"gpt2", "GPT2LMHeadModel", fake_gpt2, 2 + 2 * 12 + 2, "transformer.wte.weight",
 	 "transformer.h.1.attn.c_attn.weight", "transformer.ln_f.bias", "[64, 192]"},
 };
@@ -186,9 +189,9 @@ START_TEST(test_every_shape_is_checked)
 		unit_fails(build(&c, NULL, &m), &err, -EINVAL, name);
 		unit_sentence(err.msg, shape);
 		t->shape[t->ndim - 1]--;
-		t->ndim = 3 - t->ndim;
+		t->ndim++;
 		unit_fails(build(&c, NULL, &m), &err, -EINVAL, name);
-		t->ndim = 3 - t->ndim;
+		t->ndim--;
 		t->dtype = MFS_U8;
 		unit_fails(build(&c, NULL, &m), &err, -ENOTSUP, "uint8");
 		t->dtype = MFS_BF16;
@@ -341,11 +344,61 @@ START_TEST(test_zero_centred_norms)
 		bool norm =
 			(strstr(name, "norm") || strstr(name, "ln_")) && strstr(name, ".weight");
 
+		if (m->family->norms_minus_one) /* of qwen3-next all but one are stored so */
+			norm = strstr(name, "linear_attn.norm.weight");
+
 		ck_assert_msg(mfs_target_op(&m->targets[i].base) ==
 				      (norm ? MFS_OP_ADD_ONE : MFS_OP_COPY),
 			      "%s", name);
 	}
 	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+/* A norm that an HF directory has as it is, where the others are weight - 1, stays so in HF. */
+START_TEST(test_norms_that_are_stored_whole)
+{
+	struct mfs_megatron_args args = fake_qwen3_next();
+	struct mfs_global_tensor *norm;
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	fake_ckpt(&c, &args);
+	norm = fake_find(&c, "decoder.layers.self_attention.out_norm.weight", 0, -1);
+	ck_assert(mfs_global_tensor_is_shifted(&args, norm));
+	ck_assert_int_eq(mfs_megatron_op(norm), MFS_OP_COPY);
+	norm->whole_norm = true;
+	ck_assert(!mfs_global_tensor_is_shifted(&args, norm));
+	ck_assert_int_eq(mfs_megatron_op(norm), MFS_OP_SUBTRACT_ONE);
+	unit_ok(build(&c, NULL, &m), &err);
+	ck_assert_int_eq(mfs_target_op(&target(m, "model.layers.0.linear_attn.norm.weight")->base),
+			 MFS_OP_COPY);
+	mfs_model_free(m);
+	fake_release(&c);
+}
+END_TEST
+
+/* The tensors of a layer follow from its kind, that of MTP's inner layer from the last one's. */
+START_TEST(test_kinds_of_layers)
+{
+	static const uint8_t linear[] = {0, 1};
+	struct mfs_megatron_args args = fake_qwen3_next();
+	struct mfs_model *m;
+	struct mfs_ckpt c;
+
+	args.linear_layers = linear;
+	fake_ckpt(&c, &args);
+	unit_ok(build(&c, NULL, &m), &err);
+	target(m, "model.layers.0.self_attn.q_proj.weight");
+	target(m, "model.layers.1.linear_attn.A_log");
+	ck_assert_uint_eq(m->target_count, families[6].targets);
+	mfs_model_free(m);
+	/* Of the other kind. */
+	fake_add(&c, "decoder.layers.", "self_attention.A_log", 0, -1, 4, 0);
+	fake_sort(&c);
+	unit_fails(build(&c, NULL, &m), &err, -ENOTSUP,
+		   "tensor 'decoder.layers.0.self_attention.A_log' [4] has no counterpart");
 	fake_release(&c);
 }
 END_TEST
@@ -604,6 +657,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_mtp_layers_follow_the_last);
 	tcase_add_test(c, test_queries_without_a_low_rank);
 	tcase_add_test(c, test_router_bias_keeps_its_dtype);
+	tcase_add_test(c, test_norms_that_are_stored_whole);
+	tcase_add_test(c, test_kinds_of_layers);
 	tcase_add_test(c, test_transposed_box);
 	tcase_add_test(c, test_vocabulary);
 	tcase_add_test(c, test_vocabulary_beyond_what_is_stored);

@@ -162,7 +162,7 @@ END_TEST
 
 /* ---- random layouts ---- */
 
-enum split { WHOLE, ROWS, COLS, GATED };
+enum split { WHOLE, ROWS, COLS, GATED, SECTIONS };
 
 /* How a parameter is split, by the end of its name: the table of section 4.1 of the format's
  * notes. */
@@ -170,12 +170,23 @@ static const struct {
 	const char *end;
 	enum split split;
 } splits[] = {
-	{"word_embeddings.weight", ROWS},   {"output_layer.weight", ROWS},
-	{"linear_qkv.weight", ROWS},	    {"linear_qkv.bias", ROWS},
-	{"linear_q_proj.weight", ROWS},	    {"linear_q_up_proj.weight", ROWS},
-	{"linear_kv_up_proj.weight", ROWS}, {"eh_proj.weight", ROWS},
-	{"linear_proj.weight", COLS},	    {"linear_fc2.weight", COLS},
-	{"linear_fc1.weight", GATED},	    {"linear_fc1.bias", GATED},
+	{"word_embeddings.weight", ROWS},
+	{"output_layer.weight", ROWS},
+	{"linear_qkv.weight", ROWS},
+	{"linear_qkv.bias", ROWS},
+	{"linear_q_proj.weight", ROWS},
+	{"linear_q_up_proj.weight", ROWS},
+	{"linear_kv_up_proj.weight", ROWS},
+	{"eh_proj.weight", ROWS},
+	{"linear_proj.weight", COLS},
+	{"linear_fc2.weight", COLS},
+	{"A_log", ROWS},
+	{"dt_bias", ROWS},
+	{"out_proj.weight", COLS},
+	{"in_proj.weight", SECTIONS},
+	{"conv1d.weight", SECTIONS},
+	{"linear_fc1.weight", GATED},
+	{"linear_fc1.bias", GATED},
 };
 
 static bool ends(const char *text, const char *end)
@@ -197,6 +208,33 @@ static enum split split_of(const struct mfs_rank_list *l, const char *name)
 	return WHOLE;
 }
 
+/* Elements of a row. */
+static uint64_t columns(const uint64_t *shape, unsigned ndim)
+{
+	uint64_t count = 1;
+
+	for (unsigned a = 1; a < ndim; a++)
+		count *= shape[a];
+	return count;
+}
+
+/* The row of the whole tensor that is a rank's row: all q, k, v, z, b, a are divided each. */
+static uint64_t section_row(const struct mfs_rank_tensor *t, uint64_t row)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(t->list->ckpt);
+	const uint64_t heads = (uint64_t)a->linear_num_value_heads;
+	const uint64_t keys = (uint64_t)(a->linear_num_key_heads * a->linear_key_head_dim);
+	const uint64_t values = heads * (uint64_t)a->linear_value_head_dim;
+	const uint64_t sections[] = {keys, keys, values, values, heads, heads};
+	const uint64_t tp = t->list->layout.tp;
+	uint64_t before = 0;
+	int i = 0;
+
+	for (; row >= sections[i] / tp; before += sections[i++])
+		row -= sections[i] / tp;
+	return before + t->list->rank.tp * (sections[i] / tp) + row;
+}
+
 /* Element of the source that lies at (row, col) of a rank's tensor, counted from 1; 0: a zero. */
 static uint64_t source_of(const struct mfs_rank_tensor *t, enum split split, uint64_t row,
 			  uint64_t col)
@@ -205,10 +243,12 @@ static uint64_t source_of(const struct mfs_rank_tensor *t, enum split split, uin
 	const bool expert = strstr(t->src->name, "mlp.experts.") != NULL;
 	const uint32_t part = expert ? l->rank.tp % l->layout.etp : l->rank.tp;
 	const uint64_t rows = t->base.shape[0], half = rows / 2;
-	const uint64_t cols = t->base.ndim > 1 ? t->base.shape[1] : 1;
-	const uint64_t all_cols = t->base.ndim > 1 ? t->src->shape[1] : 1;
+	const uint64_t cols = columns(t->base.shape, t->base.ndim);
+	const uint64_t all_cols = columns(t->src->shape, t->src->ndim);
 
-	if (split == COLS)
+	if (split == SECTIONS)
+		row = section_row(t, row);
+	else if (split == COLS)
 		col += part * cols;
 	else if (split == GATED && row >= half)
 		row += t->src->shape[0] / 2 + part * half - half;
@@ -229,7 +269,7 @@ struct grid {
 static int draw_box(const struct mfs_box_map *m, void *arg)
 {
 	struct grid *g = arg;
-	const uint64_t cols = g->tensor->base.ndim > 1 ? m->size[1] : 1;
+	const uint64_t cols = columns(m->size, g->tensor->base.ndim);
 
 	for (uint64_t r = 0; r < m->size[0]; r++)
 		for (uint64_t c = 0; c < cols; c++) {
@@ -245,7 +285,7 @@ static int draw_box(const struct mfs_box_map *m, void *arg)
 			if (g->tensor->base.ndim > 1)
 				from[m->src_axis[1]] += c * m->step[1];
 			g->elements[at] =
-				from[0] * (m->src->ndim > 1 ? m->src->shape[1] : 1) + from[1] + 1;
+				from[0] * columns(m->src->shape, m->src->ndim) + from[1] + 1;
 		}
 	return 0;
 }
@@ -258,7 +298,7 @@ struct census {
 
 static void count_tensor(struct census *c, const struct mfs_rank_tensor *t)
 {
-	const uint64_t cols = t->base.ndim > 1 ? t->base.shape[1] : 1;
+	const uint64_t cols = columns(t->base.shape, t->base.ndim);
 	const uint64_t count = t->base.shape[0] * cols;
 	const enum split split = split_of(t->list, t->src->name);
 	uint32_t *seen = c->seen[t->src - mfs_ckpt_at(c->ckpt, 0)];
@@ -418,8 +458,8 @@ START_TEST(every_element_lies_on_the_right_ranks)
 		for (uint32_t i = 0; i < ckpt.tensor_count; i++) {
 			const struct mfs_global_tensor *t = &ckpt.tensors[i];
 
-			c.seen[i] = calloc(t->shape[0] * (t->ndim > 1 ? t->shape[1] : 1),
-					   sizeof(**c.seen));
+			c.seen[i] =
+				calloc(t->shape[0] * columns(t->shape, t->ndim), sizeof(**c.seen));
 		}
 		for (uint32_t i = 0; mfs_rank_at(&p, i, &rank); i++)
 			count_rank(&c, &p, &rank, spec);

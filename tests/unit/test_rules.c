@@ -142,6 +142,64 @@ START_TEST(test_vector_of_a_head)
 }
 END_TEST
 
+/* [query heads of the group; their gates; key; value]: HF has each head's gates behind it. */
+START_TEST(test_output_gates)
+{
+	struct mfs_megatron_args a = args_of(_i);
+	const uint64_t heads = (uint64_t)a.num_attention_heads, d = (uint64_t)a.kv_channels;
+	const uint64_t r = heads / (uint64_t)a.num_query_groups, group = (2 * r + 2) * d;
+	static struct rows rows;
+
+	a.attention_output_gate = true;
+	ck_assert_uint_eq(mfs_rule_rows(MFS_RULE_Q_GATES, &a, 0, 0), 2 * heads * d);
+	rows.count = 0;
+	ck_assert_int_eq(mfs_rule_maps(MFS_RULE_Q_GATES, &a, 0, 0, collect, &rows), 0);
+	ck_assert_uint_eq(rows.count, 2 * heads * d);
+	for (uint64_t j = 0; j < rows.count; j++) {
+		const uint64_t h = j / (2 * d), row = j % (2 * d);
+		const uint64_t first = h / r * group + h % r * d;
+
+		ck_assert_uint_eq(rows.of[j],
+				  row < d ? first + unpaired(_i, row) : first + r * d + row - d);
+	}
+	for (int value = 0; value < 2; value++) {
+		rows.count = 0;
+		mfs_rule_maps(value ? MFS_RULE_V : MFS_RULE_K, &a, 0, 0, collect, &rows);
+		ck_assert_uint_eq(rows.count, (uint64_t)a.num_query_groups * d);
+		for (uint64_t j = 0; j < rows.count; j++)
+			ck_assert_uint_eq(rows.of[j],
+					  j / d * group + (2 * r + (uint64_t)value) * d +
+						  (value ? j % d : unpaired(_i, j % d)));
+	}
+}
+END_TEST
+
+/* in_proj is [q; k; v; z; b; a]; HF has of each key head q, k and its value heads' v and z, and in
+ * another tensor their b and a. */
+START_TEST(test_delta_net)
+{
+	const struct mfs_megatron_args a = {.num_attention_heads = 1,
+					    .num_query_groups = 1,
+					    .linear_num_key_heads = 2,
+					    .linear_key_head_dim = 2,
+					    .linear_num_value_heads = 4,
+					    .linear_value_head_dim = 1};
+	static const uint64_t qkvz[] = {0, 1, 4, 5, 8, 9, 12, 13, 2, 3, 6, 7, 10, 11, 14, 15};
+	static const uint64_t ba[] = {16, 17, 20, 21, 18, 19, 22, 23};
+	static struct rows rows;
+
+	ck_assert_uint_eq(mfs_rule_rows(MFS_RULE_QKVZ, &a, 24, 0), 16);
+	ck_assert_int_eq(mfs_rule_maps(MFS_RULE_QKVZ, &a, 24, 16, collect, &rows), 0);
+	ck_assert_uint_eq(rows.count, 16);
+	ck_assert_mem_eq(rows.of, qkvz, sizeof(qkvz));
+	rows.count = 0;
+	ck_assert_uint_eq(mfs_rule_rows(MFS_RULE_BA, &a, 24, 0), 8);
+	ck_assert_int_eq(mfs_rule_maps(MFS_RULE_BA, &a, 24, 8, collect, &rows), 0);
+	ck_assert_uint_eq(rows.count, 8);
+	ck_assert_mem_eq(rows.of, ba, sizeof(ba));
+}
+END_TEST
+
 START_TEST(test_halves_and_vocabulary)
 {
 	struct rows *rows = rows_of(MFS_RULE_GATE, 0, 352, 0);
@@ -187,6 +245,8 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_pairs_stay_together, 0, count);
 	tcase_add_loop_test(c, test_concatenated_qkv_uses_every_row_once, 0, count);
 	tcase_add_loop_test(c, test_vector_of_a_head, 0, count);
+	tcase_add_loop_test(c, test_output_gates, 0, count);
+	tcase_add_test(c, test_delta_net);
 	tcase_add_loop_test(c, test_stops_when_told, 0, count);
 	return s;
 }

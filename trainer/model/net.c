@@ -35,6 +35,9 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 		return mfs_fail(err, -ENOTSUP, "%s cannot be trained here", a->untrainable);
 	if (a->attention_output_gate)
 		return mfs_fail(err, -ENOTSUP, "--attention-output-gate cannot be trained here");
+	if (a->linear_layers)
+		return mfs_fail(err, -ENOTSUP,
+				"--experimental-attention-variant cannot be trained here");
 	/* An HF directory has these without an argument that says so. */
 	if (a->learnable_softmax)
 		return mfs_fail(err, -ENOTSUP, "--softmax-type learnable cannot be trained here");

@@ -47,6 +47,10 @@ struct mfs_dist_stacked {
  * chunks. */
 int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, const char *key,
 		     struct mfs_dist_stacked *s);
+/* A found chunk of a section that is a tensor of its own: gives it the shape of the whole tensor,
+ * and returns how far its rows lie behind the first. Of any other key 0. */
+uint64_t mfs_dist_place_section(const struct mfs_dist_reader *r, const struct mfs_name *name,
+				struct mfs_found_chunk *p);
 /* Adds the storage of chunk c. -EINVAL: the chunk is empty, or larger than its item. */
 int mfs_dist_storage(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t,
 		     const struct mfs_dcp_chunk *c, uint32_t *ret);

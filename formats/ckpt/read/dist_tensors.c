@@ -5,6 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/ckpt/read/dist_i.h"
+#include "formats/ckpt/sections.h"
 
 /* ---- one item ---- */
 
@@ -87,6 +88,50 @@ static void place_part(struct mfs_dist_stacked *s)
 	p->shape[0] *= 2;
 }
 
+/* The rows of a section that is a tensor of its own. *ret_first: the row of the whole tensor that
+ * they begin with; *ret_all: the rows of that. */
+static uint64_t section_rows(const struct mfs_dist_reader *r, const struct mfs_name *name,
+			     uint64_t *ret_first, uint64_t *ret_all)
+{
+	uint64_t rows[MFS_SECTIONS_MAX];
+	const unsigned count = mfs_sections(&r->ckpt->args, name->canonical, rows);
+
+	*ret_first = *ret_all = 0;
+	for (unsigned i = 0; i < count; i++) {
+		if (i + 1u < name->section)
+			*ret_first += rows[i];
+		*ret_all += rows[i];
+	}
+	return rows[name->section - 1];
+}
+
+static int check_section(const struct mfs_dist_reader *r, const struct mfs_dist_stacked *s)
+{
+	uint64_t first, all, rows;
+
+	if (!s->name.section)
+		return 0;
+	rows = section_rows(r, &s->name, &first, &all);
+	if (s->found.shape[0] == rows)
+		return 0;
+	return mfs_fail(r->err, -EINVAL,
+			"%s/%s: '%s': expected %llu rows by the run's arguments of "
+			"linear attention, found %llu",
+			r->ckpt->dir, r->index, s->t->key, (unsigned long long)rows,
+			(unsigned long long)s->found.shape[0]);
+}
+
+uint64_t mfs_dist_place_section(const struct mfs_dist_reader *r, const struct mfs_name *name,
+				struct mfs_found_chunk *p)
+{
+	uint64_t first;
+
+	if (!name->section)
+		return 0;
+	section_rows(r, name, &first, &p->shape[0]);
+	return first;
+}
+
 static int add_slice(struct mfs_dist_reader *r, const struct mfs_dist_stacked *s,
 		     const struct mfs_dcp_chunk *c, uint32_t storage, uint64_t layer,
 		     uint64_t expert)
@@ -111,6 +156,8 @@ static int add_slice(struct mfs_dist_reader *r, const struct mfs_dist_stacked *s
 		p->chunk.stride[d] = stride[d + s->skip];
 	}
 	place_part(&slice);
+	if (s->name.section)
+		p->chunk.lo[0] += mfs_dist_place_section(r, &s->name, p);
 	return mfs_ckpt_add_found(r->ckpt, p, r->err);
 }
 
@@ -205,7 +252,7 @@ int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, 
 	if (s->name.experts && s->name.expert < 0)
 		s->expert_axis = s->skip++;
 	if (t->ndim < s->skip || t->ndim - s->skip > MFS_CKPT_DIMS ||
-	    (s->name.part != MFS_PART_WHOLE && t->ndim == s->skip))
+	    ((s->name.part != MFS_PART_WHOLE || s->name.section) && t->ndim == s->skip))
 		return mfs_fail(r->err, -EINVAL, "%s/%s: '%s' has %u axes", r->ckpt->dir, r->index,
 				t->key, t->ndim);
 	rc = check_stack(r, s, s->layer_axis, "layers", r->ckpt->args.num_layers);
@@ -221,7 +268,7 @@ int mfs_dist_unstack(struct mfs_dist_reader *r, const struct mfs_dcp_tensor *t, 
 	p->dtype = t->dtype;
 	p->ndim = (uint8_t)(t->ndim - s->skip);
 	memcpy(p->shape, t->shape + s->skip, p->ndim * sizeof(*p->shape));
-	return 0;
+	return check_section(r, s);
 }
 
 /* FSDP leaves the last ranks without rows of a small tensor, and torch saves these chunks, too. */

@@ -7,6 +7,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/ckpt/read/torch_i.h"
+#include "formats/ckpt/sections.h"
 
 /* A replicated tensor is taken from one rank, and a dense one from one expert rank. */
 bool mfs_torch_is_wanted(const struct mfs_torch_reader *r, const struct mfs_torch_rank *d,
@@ -87,6 +88,39 @@ static int place_gated(struct mfs_torch_reader *r, struct local *l)
 	return rc ? rc : mfs_ckpt_add_found(r->ckpt, &up, r->err);
 }
 
+/* Its rows of each section become a found chunk each of the whole tensor. */
+static int place_sections(struct mfs_torch_reader *r, struct local *l)
+{
+	uint64_t rows[MFS_SECTIONS_MAX], all = 0, lo = 0, from = 0;
+	const unsigned count = mfs_sections(&r->ckpt->args, l->name.canonical, rows);
+	bool even = true;
+	int rc = 0;
+
+	for (unsigned i = 0; i < count; i++) {
+		all += rows[i];
+		even &= rows[i] % l->parts == 0;
+	}
+	if (!l->found.ndim || !even || l->found.shape[0] != all / l->parts)
+		return mfs_fail(r->err, -EINVAL,
+				"%s/%s: tensor '%s' has %llu rows, expected one of %u parts of "
+				"%llu by the run's arguments of linear attention",
+				r->ckpt->dir, l->rank->name, l->key,
+				(unsigned long long)(l->found.ndim ? l->found.shape[0] : 0),
+				l->parts, (unsigned long long)all);
+	for (unsigned i = 0; i < count && !rc; i++) {
+		struct mfs_found_chunk p = l->found;
+
+		p.shape[0] = all;
+		p.chunk.size[0] = rows[i] / l->parts;
+		p.chunk.lo[0] = lo + p.chunk.size[0] * l->part;
+		p.chunk.origin += from * p.chunk.stride[0];
+		lo += rows[i];
+		from += p.chunk.size[0];
+		rc = mfs_ckpt_add_found(r->ckpt, &p, r->err);
+	}
+	return rc;
+}
+
 static int place(struct mfs_torch_reader *r, struct local *l)
 {
 	enum mfs_tp_split split = l->name.tp;
@@ -104,6 +138,8 @@ static int place(struct mfs_torch_reader *r, struct local *l)
 		return place_split(r, l, 1);
 	case MFS_TP_GATED:
 		return place_gated(r, l);
+	case MFS_TP_SECTIONS:
+		return place_sections(r, l);
 	default:
 		return l->part ? 0 : mfs_ckpt_add_found(r->ckpt, &l->found, r->err);
 	}

@@ -49,7 +49,12 @@ static size_t chunk_name(const struct mfs_target *base, char *text, size_t size)
 	return strlen(mfs_global_tensor_name(((const struct chunk *)base)->src, text, size));
 }
 
-static const struct mfs_target_kind chunk_kind = {.boxes = chunk_boxes, .name = chunk_name};
+static enum mfs_op chunk_op(const struct mfs_target *base)
+{
+	return mfs_megatron_op(((const struct chunk *)base)->src);
+}
+
+static const struct mfs_target_kind chunk_kind = {chunk_boxes, chunk_name, chunk_op};
 
 static int make_chunk(const struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t,
 		      uint32_t i, uint32_t part, struct chunk *ret, struct mfs_error *err)
@@ -63,7 +68,7 @@ static int make_chunk(const struct mfs_megatron_dist *d, const struct mfs_dist_t
 	memcpy(shape, t->shape, sizeof(shape));
 	if (t->axis < t->first->ndim) {
 		shape[t->axis] /= t->parts;
-		ret->first = shape[t->axis] * part;
+		ret->first = shape[t->axis] * part + (t->axis ? 0 : t->first_row);
 	}
 	return mfs_target_shape(&ret->base, shape, t->first->ndim, err);
 }

@@ -26,12 +26,15 @@ enum mfs_dist_kind { MFS_DIST_WEIGHTS, MFS_DIST_OPTIMIZER, MFS_DIST_KINDS };
 struct mfs_dist_tensor {
 	const struct mfs_global_tensor *first; /* and those behind it, by layer, then expert */
 	uint32_t count;
-	uint32_t layers, experts;      /* sizes of stacked axes in front; 0: no such axis */
-	uint64_t shape[MFS_CKPT_DIMS]; /* of each global tensor, the vocabulary padded */
-	uint8_t axis;		       /* each global tensor is cut into chunks along this axis */
-	uint32_t parts;		       /* chunks of each global tensor */
-	struct mfs_torch_item item;    /* of a chunk */
-	uint64_t offset;	       /* of its first item in each unit's file, bytes */
+	uint32_t layers, experts; /* sizes of stacked axes in front; 0: no such axis */
+	/* of each global tensor, the vocabulary padded, or of its section */
+	uint64_t shape[MFS_CKPT_DIMS];
+	uint8_t section;	    /* of ckpt/sections.h, counted from 1; 0: all of it */
+	uint64_t first_row;	    /* of the global tensor, that it begins with */
+	uint8_t axis;		    /* each global tensor is cut into chunks along this axis */
+	uint32_t parts;		    /* chunks of each global tensor */
+	struct mfs_torch_item item; /* of a chunk */
+	uint64_t offset;	    /* of its first item in each unit's file, bytes */
 };
 
 /* The _extra_state of the modules that own a tensor. */

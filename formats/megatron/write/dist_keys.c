@@ -3,12 +3,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/ckpt/sections.h"
+
 static const char decoder[] = "decoder.layers.", mtp[] = "mtp.layers.";
 
 bool mfs_dist_numbers_layers(const struct mfs_megatron_args *args)
 {
 	/* Arguments made from config.json have a list if layers differ (namespace.c). */
-	return args->moe_layer_freq_listed || mfs_args_layers_differ(args);
+	return args->moe_layer_freq_listed || mfs_args_layers_differ(args) || args->linear_layers;
 }
 
 static const char *after(const char *text, const char *prefix)
@@ -22,6 +24,7 @@ static const char *after(const char *text, const char *prefix)
 
 enum when {
 	GQA,	   /* no multi-latent attention */
+	LINEAR,	   /* linear attention */
 	MLA_TE,	   /* multi-latent attention, Transformer Engine */
 	FUSED_FC1, /* GQA: dense, or local modules; MLA: dense, Transformer Engine */
 };
@@ -31,6 +34,7 @@ static const struct {
 	enum when when;
 } norms[] = {
 	{"input_layernorm.", "self_attention.linear_qkv.layer_norm_", GQA},
+	{"input_layernorm.", "self_attention.in_proj.layer_norm_", LINEAR},
 	{"self_attention.q_layernorm.", "self_attention.linear_q_up_proj.layer_norm_", MLA_TE},
 	{"self_attention.kv_layernorm.", "self_attention.linear_kv_up_proj.layer_norm_", MLA_TE},
 	{"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_", FUSED_FC1},
@@ -41,6 +45,11 @@ static bool is_moe(const struct mfs_megatron_args *a, const struct mfs_global_te
 	return mfs_args_is_moe(a, after(t->name, mtp) ? a->num_layers - 1 : t->layer);
 }
 
+static bool is_linear(const struct mfs_megatron_args *a, const struct mfs_global_tensor *t)
+{
+	return mfs_args_is_linear(a, after(t->name, mtp) ? a->num_layers - 1 : t->layer);
+}
+
 static bool is_fused(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t,
 		     enum when when)
 {
@@ -48,7 +57,9 @@ static bool is_fused(const struct mfs_megatron_dist *d, const struct mfs_global_
 
 	switch (when) {
 	case GQA:
-		return !mla;
+		return !mla && !is_linear(d->args, t);
+	case LINEAR:
+		return is_linear(d->args, t);
 	case MLA_TE:
 		return mla && te;
 	case FUSED_FC1:
@@ -119,6 +130,8 @@ void mfs_dist_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d
 		used = snprintf(key, MFS_DIST_KEY_SIZE, "optimizer.state.%s.",
 				state == MFS_STATE_MAIN ? d->main : mfs_state_name(state));
 	put_model_key(key + used, MFS_DIST_KEY_SIZE - (size_t)used, d, t);
+	if (t->section)
+		strcat(key, mfs_section_suffix(t->section - 1));
 }
 
 /* ---- _extra_state ---- */
@@ -136,6 +149,9 @@ bool mfs_dist_has_extra(const struct mfs_global_tensor *t)
 					      "linear_fc2",
 					      "linear_kv_down_proj",
 					      "linear_kv_up_proj",
+					      "in_proj",
+					      "out_proj",
+					      "out_norm",
 					      "layernorm",
 					      "enorm",
 					      "hnorm",

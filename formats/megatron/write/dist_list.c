@@ -5,6 +5,7 @@
 
 #include "formats/base/bytes.h"
 #include "formats/ckpt/names.h"
+#include "formats/ckpt/sections.h"
 #include "formats/megatron/write/dist_keys.h"
 
 static int bad(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t,
@@ -114,6 +115,19 @@ static int check_stack(const struct mfs_megatron_dist *d, const struct mfs_dist_
 	return 0;
 }
 
+/* A section of the rows is a tensor of .metadata. mfs_rank_check() has found all of them there. */
+static void take_section(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t)
+{
+	uint64_t rows[MFS_SECTIONS_MAX];
+
+	if (!t->section)
+		return;
+	mfs_sections(d->args, t->first->name, rows);
+	for (unsigned i = 0; i + 1u < t->section; i++)
+		t->first_row += rows[i];
+	t->shape[0] = rows[t->section - 1];
+}
+
 static int describe(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t,
 		    struct mfs_error *err)
 {
@@ -131,6 +145,7 @@ static int describe(const struct mfs_megatron_dist *d, struct mfs_dist_tensor *t
 	memcpy(t->shape, t->first->shape, sizeof(t->shape));
 	if (mfs_global_tensor_is_vocabulary(t->first))
 		t->shape[0] = d->vocab;
+	take_section(d, t);
 	cut(d, &name, t);
 	return make_item(d, t, err);
 }
@@ -144,6 +159,37 @@ static bool same_key(const struct mfs_megatron_dist *d, const struct mfs_global_
 	return a->state == b->state && a->name == b->name && (stacked || a->layer == b->layer);
 }
 
+/* Tensors of .metadata, at most. */
+static size_t count_tensors(const struct mfs_megatron_dist *d, uint32_t count)
+{
+	uint64_t rows[MFS_SECTIONS_MAX];
+	size_t all = count;
+
+	for (uint32_t i = 0; i < count; i++)
+		all += mfs_sections(d->args, mfs_ckpt_at(d->options.ckpt, i)->name, rows);
+	return all;
+}
+
+/* A key for global tensors that differ in layer and expert, or one for each section of them. */
+static int add_keys(struct mfs_megatron_dist *d, const struct mfs_global_tensor *first,
+		    uint32_t count, struct mfs_error *err)
+{
+	uint64_t rows[MFS_SECTIONS_MAX];
+	const unsigned sections = mfs_sections(d->args, first->name, rows);
+	int rc = 0;
+
+	for (unsigned s = sections ? 1 : 0; s <= sections && !rc; s++) {
+		struct mfs_dist_tensor *t = &d->tensors[d->tensor_count++];
+
+		*t = (struct mfs_dist_tensor){
+			.first = first, .count = count, .section = (uint8_t)s};
+		if (!d->numbered && !strncmp(first->name, "decoder.layers.", 15))
+			t->layers = (uint32_t)d->args->num_layers;
+		rc = describe(d, t, err);
+	}
+	return rc;
+}
+
 static int add_tensors(struct mfs_megatron_dist *d, struct mfs_error *err)
 {
 	const struct mfs_ckpt *ckpt = d->options.ckpt;
@@ -151,20 +197,15 @@ static int add_tensors(struct mfs_megatron_dist *d, struct mfs_error *err)
 		d->options.optimizer ? mfs_ckpt_count_all(ckpt) : mfs_ckpt_count(ckpt);
 	int rc = 0;
 
-	d->tensors = calloc(count + 1u, sizeof(*d->tensors));
+	d->tensors = calloc(count_tensors(d, count) + 1u, sizeof(*d->tensors));
 	if (!d->tensors)
 		return mfs_fail_nomem(err);
 	for (uint32_t i = 0, end; i < count && !rc; i = end) {
 		const struct mfs_global_tensor *first = mfs_ckpt_at(ckpt, i);
-		struct mfs_dist_tensor *t = &d->tensors[d->tensor_count++];
 
 		for (end = i + 1; end < count && same_key(d, first, mfs_ckpt_at(ckpt, end));)
 			end++;
-		t->first = first;
-		t->count = end - i;
-		if (!d->numbered && !strncmp(first->name, "decoder.layers.", 15))
-			t->layers = (uint32_t)d->args->num_layers;
-		rc = describe(d, t, err);
+		rc = add_keys(d, first, end - i, err);
 	}
 	return rc;
 }
@@ -186,7 +227,7 @@ static int add_extras(struct mfs_megatron_dist *d, struct mfs_error *err)
 	for (uint32_t i = 0; i < d->tensor_count; i++) {
 		const struct mfs_dist_tensor *t = &d->tensors[i];
 
-		if (!mfs_dist_has_extra(t->first))
+		if (!mfs_dist_has_extra(t->first) || t->section > 1)
 			continue;
 		add_extra(d, t, false);
 		if (strstr(t->first->name, ".self_attention.linear_proj."))

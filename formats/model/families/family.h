@@ -87,6 +87,8 @@
 	  "expert groups scored by another number than their two best")                            \
 	X(GLU_INTERLEAVED, "glu-interleaved",                                                      \
 	  "interleaved gate and up rows (moe_mlp_glu_interleave_size)")                            \
+	X(LINEAR_ATTENTION, "linear-attention",                                                    \
+	  "linear attention by a gated delta net (experimental_attention_variant)")                \
 	X(MLA, "mla", "multi-latent attention")                                                    \
 	X(Q_LORA, "q-lora", "a low-rank query projection (q_lora_rank)")                           \
 	X(SCALED_SOFTMAX, "scaled-softmax", "mscale_all_dim without YaRN")                         \
@@ -135,8 +137,29 @@ enum mfs_dim {
 	MFS_DIM_MLA_Q,	 /* heads * (qk_head_dim + qk_pos_emb_head_dim) */
 	MFS_DIM_MLA_KV,	 /* heads * (qk_head_dim + v_head_dim) */
 	MFS_DIM_MLA_OUT, /* heads * v_head_dim */
+	/* of a gated delta net: rows of in_proj, channels and width of its convolution, value
+	 * heads, numbers of one and of all of these */
+	MFS_DIM_LINEAR_IN,
+	MFS_DIM_LINEAR_CONV,
+	MFS_DIM_LINEAR_KERNEL,
+	MFS_DIM_LINEAR_HEAD_COUNT,
+	MFS_DIM_LINEAR_HEAD,
+	MFS_DIM_LINEAR_HEADS,
 	MFS_DIM_COUNT
 };
+
+/* Axes of a parameter; those that there are not are MFS_DIM_NONE. */
+#define MFS_PARAM_AXES 3
+
+/* How many axes there are. */
+static inline unsigned mfs_param_ndim(const enum mfs_dim axes[MFS_PARAM_AXES])
+{
+	unsigned ndim = 0;
+
+	while (ndim < MFS_PARAM_AXES && axes[ndim] != MFS_DIM_NONE)
+		ndim++;
+	return ndim;
+}
 
 /* How rows of Megatron's tensor become rows of HF's (rules.h). */
 enum mfs_rule {
@@ -148,6 +171,10 @@ enum mfs_rule {
 	MFS_RULE_Q_PAIRS, /* where HF, too, has the two of a rotary pair side by side */
 	MFS_RULE_K_PAIRS,
 	MFS_RULE_QKV,	  /* [all q; all k; all v] */
+	MFS_RULE_Q_GATES, /* of each head its queries, then its gates */
+	/* of in_proj, [all q; k; v; z; b; a]: of each key head [q; k; v; z], or [b; a] */
+	MFS_RULE_QKVZ,
+	MFS_RULE_BA,
 	MFS_RULE_HEAD,	  /* a vector over one head, reordered as rotary pairs are */
 	MFS_RULE_GATE,	  /* first half */
 	MFS_RULE_UP,	  /* second half */
@@ -161,14 +188,22 @@ enum mfs_scope {
 	MFS_SCOPE_AFTER,  /* after the layers */
 };
 
-enum mfs_layer_kind { MFS_LAYER_ANY, MFS_LAYER_DENSE, MFS_LAYER_MOE };
+/* Layers differ in what follows attention, and in attention. */
+enum mfs_layer_kind {
+	MFS_LAYER_ANY,
+	MFS_LAYER_DENSE, /* without experts */
+	MFS_LAYER_MOE,
+	MFS_LAYER_FULL, /* attention that is not linear */
+	MFS_LAYER_LINEAR,
+};
 
 /* A table of these ends with a row without a name. Shape, experts and norm follow from the name
  * (params.h). */
 struct mfs_family_tensor {
 	const char *hf;	  /* in a layer: without the family's layer_prefix; {e}: the expert */
 	const char *name; /* canonical; in a layer: without "decoder.layers." or MTP's prefix */
-	enum mfs_dim shape[2]; /* Megatron's; a vector's second is MFS_DIM_NONE */
+	/* Megatron's; axes that there are not are MFS_DIM_NONE */
+	enum mfs_dim shape[MFS_PARAM_AXES];
 	enum mfs_rule rule;
 	enum mfs_scope scope;
 	enum mfs_layer_kind kind;
@@ -176,7 +211,8 @@ struct mfs_family_tensor {
 	bool experts;		   /* of experts: one for each, or stacked */
 	bool stacked;	 /* HF has those of all experts in one tensor, along its first axis */
 	bool transposed; /* HF stores [in, out] */
-	bool norm;	 /* a weight that zero-centred norms store as weight - 1 */
+	bool plain; /* a norm that HF stores as it is, though the family's norms are weight - 1 */
+	bool norm;  /* a weight that zero-centred norms store as weight - 1, and HF does not */
 };
 
 enum mfs_config_kind {
@@ -203,10 +239,14 @@ enum mfs_config_value {
 	MFS_VALUE_PAD,
 	MFS_VALUE_ROPE_SCALING,	   /* an object, or null */
 	MFS_VALUE_ROPE_PARAMETERS, /* the same with rope_theta: transformers 5 */
-	MFS_VALUE_LAYER_TYPES,	   /* "full_attention" or "sliding_attention" for each layer */
-	MFS_VALUE_SHARED_EXPERTS,  /* width of the shared expert over a routed expert's */
-	MFS_VALUE_ROUTED_SCALE,	   /* 1.0 if unset */
-	MFS_VALUE_EXPERT_GROUPS,   /* 1 if unset */
+	/* "full_attention" or "linear_attention" for each layer; and N, if each Nth has the
+	 * first */
+	MFS_VALUE_LINEAR_LAYER_TYPES,
+	MFS_VALUE_FULL_ATTENTION_INTERVAL,
+	MFS_VALUE_LAYER_TYPES,	  /* "full_attention" or "sliding_attention" for each layer */
+	MFS_VALUE_SHARED_EXPERTS, /* width of the shared expert over a routed expert's */
+	MFS_VALUE_ROUTED_SCALE,	  /* 1.0 if unset */
+	MFS_VALUE_EXPERT_GROUPS,  /* 1 if unset */
 	MFS_VALUE_GROUP_TOPK,
 	MFS_VALUE_DENSE_LAYERS,	   /* numbers of the layers without experts */
 	MFS_VALUE_MLP_LAYER_TYPES, /* "dense" or "sparse" for each layer */
@@ -268,9 +308,12 @@ struct mfs_family {
 	 * ModelProvider and what stands behind. Such a class adds nothing to its fields, unless the
 	 * family requires own-modules. */
 	const char *providers;
-	const char *proved;	/* by which peers; NULL: none can check it */
-	const char *vllm;	/* vLLM packs it as a Llama: the version that was compared */
-	const char *gguf;	/* llama.cpp's architecture of such models; NULL: none is known */
+	const char *proved; /* by which peers; NULL: none can check it */
+	const char *vllm;   /* vLLM packs it as a Llama: the version that was compared */
+	const char *gguf;   /* llama.cpp's architecture of such models; NULL: none is known */
+	/* what names of tensors begin with that are no part of the class' model and are left out,
+	 * "mtp."; NULL: none */
+	const char *ignores;
 	const char *impossible; /* why Megatron cannot express it; it has no tensors */
 	const char *defaults;	/* a JSON object */
 	unsigned order;		/* families are tried in this order, then by name */
@@ -326,10 +369,21 @@ static inline bool mfs_is_per_expert(const struct mfs_family_tensor *row)
 	return row->experts && !row->stacked;
 }
 
-/* True if a layer of this kind has the row. */
-static inline bool mfs_is_of_kind(const struct mfs_family_tensor *row, bool moe)
+/* True if a layer, counted from 0, has the row; what is in no layer is of any kind. */
+static inline bool mfs_is_of_layer(const struct mfs_family_tensor *row,
+				   const struct mfs_megatron_args *a, int64_t layer)
 {
-	return row->kind == MFS_LAYER_ANY || (row->kind == MFS_LAYER_MOE) == moe;
+	switch (row->kind) {
+	case MFS_LAYER_DENSE:
+	case MFS_LAYER_MOE:
+		return (row->kind == MFS_LAYER_MOE) == mfs_args_is_moe(a, layer);
+	case MFS_LAYER_FULL:
+	case MFS_LAYER_LINEAR:
+		return (row->kind == MFS_LAYER_LINEAR) == mfs_args_is_linear(a, layer);
+	case MFS_LAYER_ANY:
+		break;
+	}
+	return true;
 }
 
 /* True if a model with these features has a row of these conditions. */

@@ -47,6 +47,18 @@ static const struct mfs_param grouped_queries[] = {
 	{0},
 };
 
+/* Layers of linear attention have these in place of the others. */
+static const struct mfs_param delta_net[] = {
+	LINEAR("self_attention.in_proj", LINEAR_IN, HIDDEN),
+	{.name = "self_attention.conv1d.weight",
+	 .axes = {MFS_DIM_LINEAR_CONV, MFS_DIM_ONE, MFS_DIM_LINEAR_KERNEL}},
+	VECTOR("self_attention.A_log", LINEAR_HEAD_COUNT),
+	VECTOR("self_attention.dt_bias", LINEAR_HEAD_COUNT),
+	NORM("self_attention.out_norm", LINEAR_HEAD),
+	LINEAR("self_attention.out_proj", HIDDEN, LINEAR_HEADS),
+	{0},
+};
+
 static const struct mfs_param norms_of_heads[] = {
 	NORM("self_attention.q_layernorm", HEAD),
 	NORM("self_attention.k_layernorm", HEAD),
@@ -98,8 +110,8 @@ enum mfs_attention mfs_attention_kind(bool mla, bool wide)
 static const struct mfs_param *const *tables_of(enum mfs_scope scope, enum mfs_attention attention)
 {
 	static const struct mfs_param *const ends[] = {outside, NULL};
-	static const struct mfs_param *const layers[][4] = {
-		[MFS_ATTENTION_GQA] = {layer, grouped_queries, norms_of_heads, NULL},
+	static const struct mfs_param *const layers[][5] = {
+		[MFS_ATTENTION_GQA] = {layer, grouped_queries, norms_of_heads, delta_net, NULL},
 		[MFS_ATTENTION_WIDE] = {layer, grouped_queries, wide_norms, NULL},
 		[MFS_ATTENTION_MLA] = {layer, multi_latent, NULL},
 	};
@@ -142,10 +154,10 @@ static enum mfs_dim doubled(enum mfs_dim dim)
 	}
 }
 
-void mfs_param_axes(const struct mfs_param *p, bool gated, enum mfs_dim ret[2])
+void mfs_param_axes(const struct mfs_param *p, bool gated, enum mfs_dim ret[MFS_PARAM_AXES])
 {
 	ret[0] = gated ? doubled(p->axes[0]) : p->axes[0];
-	ret[1] = p->axes[1];
+	memcpy(ret + 1, p->axes + 1, (MFS_PARAM_AXES - 1) * sizeof(*ret));
 }
 
 bool mfs_param_is_halved(const struct mfs_param *p)

@@ -13,9 +13,9 @@
 
 struct mfs_param {
 	const char *name; /* in a layer: behind its number */
-	enum mfs_dim
-		axes[2]; /* of a model without gate halves; a vector's second is MFS_DIM_NONE */
-	bool norm;	 /* a weight that zero-centred norms store as weight - 1 */
+	/* of a model without gate halves; those that there are not are MFS_DIM_NONE */
+	enum mfs_dim axes[MFS_PARAM_AXES];
+	bool norm; /* a weight that zero-centred norms store as weight - 1 */
 };
 
 /* Kinds of attention use some names with other shapes. WIDE: grouped queries whose norms
@@ -31,7 +31,7 @@ void mfs_param_nearest(enum mfs_scope scope, enum mfs_attention attention,
 		       struct mfs_nearest *near);
 
 /* gated: the rows of fc1 are a gate half and an up half. */
-void mfs_param_axes(const struct mfs_param *p, bool gated, enum mfs_dim ret[2]);
+void mfs_param_axes(const struct mfs_param *p, bool gated, enum mfs_dim ret[MFS_PARAM_AXES]);
 /* True if a gated model has two halves of it. */
 bool mfs_param_is_halved(const struct mfs_param *p);
 /* True if there is one per expert. */

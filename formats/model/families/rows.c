@@ -94,7 +94,7 @@ static void *add(struct mfs_family_reader *r, size_t size)
 
 unsigned mfs_family_where(enum mfs_scope scope, enum mfs_layer_kind kind)
 {
-	return 4 * (unsigned)scope + (unsigned)kind;
+	return 8 * (unsigned)scope + (unsigned)kind;
 }
 
 static int check_param(struct mfs_family_reader *r, enum mfs_scope scope, const char *name)
@@ -134,6 +134,8 @@ static int read_source(struct mfs_family_reader *r, struct mfs_words *w,
 			row->transposed = true;
 		} else if (mfs_words_take(w, "stacked")) {
 			row->stacked = true;
+		} else if (mfs_words_take(w, "plain")) {
+			row->plain = true;
 		} else {
 			w->next = at;
 			break;
@@ -202,20 +204,32 @@ static enum mfs_rule usual_rule(const struct mfs_family_tensor *row)
 }
 
 static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_param *p,
-			  bool gated)
+			  bool gated, bool output_gate)
 {
-	if (row->transposed && row->shape[1] == MFS_DIM_NONE)
-		return "a vector has no transpose";
+	if (row->transposed && mfs_param_ndim(row->shape) != 2)
+		return "only a matrix has a transpose";
+	if (row->plain && !p->norm)
+		return "only a norm is plain";
 	switch (row->rule) {
 	case MFS_RULE_Q:
+	case MFS_RULE_Q_PAIRS:
+	case MFS_RULE_QKV:
+		if (output_gate)
+			return "with output gates, queries are q-gates";
+		/* fallthrough */
 	case MFS_RULE_K:
 	case MFS_RULE_V:
-	case MFS_RULE_Q_PAIRS:
 	case MFS_RULE_K_PAIRS:
-	case MFS_RULE_QKV:
 		return row->shape[0] == MFS_DIM_QKV ? NULL : "q, k and v are of linear_qkv";
+	case MFS_RULE_Q_GATES:
+		return row->shape[0] == MFS_DIM_QKV && output_gate
+			       ? NULL
+			       : "q-gates are of linear_qkv in a model that requires output-gate";
+	case MFS_RULE_QKVZ:
+	case MFS_RULE_BA:
+		return row->shape[0] == MFS_DIM_LINEAR_IN ? NULL : "qkvz and ba are of in_proj";
 	case MFS_RULE_GATE_UP:
-		if (row->shape[1] != MFS_DIM_NONE && !row->transposed)
+		if (mfs_param_ndim(row->shape) > 1 && !row->transposed)
 			return "rows alternate along the last axis alone: a matrix is transposed";
 		/* fallthrough */
 	case MFS_RULE_GATE:
@@ -243,20 +257,28 @@ static int settle_tensor(struct mfs_family_reader *r, struct mfs_family_tensor *
 				"%s: tensor '%s': a model of these features has no '%s'", r->file,
 				row->hf, row->name);
 	mfs_param_axes(p, gated, row->shape);
-	row->norm = p->norm && !f->norms_minus_one;
+	row->norm = p->norm && (!f->norms_minus_one || row->plain);
 	if (row->rule == MFS_RULE_DIRECT || row->rule == MFS_RULE_VOCAB ||
 	    row->rule == MFS_RULE_HEAD)
 		row->rule = usual_rule(row);
-	why = misfit(row, p, gated);
+	why = misfit(row, p, gated, (f->required | f->optional) & MFS_HAS(OUTPUT_GATE));
 	return why ? mfs_fail(r->err, -EINVAL, "%s: tensor '%s': %s", r->file, row->hf, why) : 0;
+}
+
+/* Kinds of layers that no layer is of at once. */
+static bool are_apart(enum mfs_layer_kind a, enum mfs_layer_kind b)
+{
+	return a != b && (((a == MFS_LAYER_DENSE || a == MFS_LAYER_MOE) &&
+			   (b == MFS_LAYER_DENSE || b == MFS_LAYER_MOE)) ||
+			  ((a == MFS_LAYER_FULL || a == MFS_LAYER_LINEAR) &&
+			   (b == MFS_LAYER_FULL || b == MFS_LAYER_LINEAR)));
 }
 
 /* True if a model could have both rows. */
 static bool meet(const struct mfs_family_tensor *a, const struct mfs_family_tensor *b)
 {
 	return a->scope == b->scope && !strcmp(a->hf, b->hf) && a->when == b->when &&
-	       a->unless == b->unless &&
-	       (a->kind == b->kind || a->kind == MFS_LAYER_ANY || b->kind == MFS_LAYER_ANY);
+	       a->unless == b->unless && !are_apart(a->kind, b->kind);
 }
 
 int mfs_family_settle_tensors(struct mfs_family_reader *r)

@@ -53,6 +53,8 @@ static int add_part(const struct fragment *f, const uint64_t *lo, const uint64_t
 	}
 	if (s->name.part == MFS_PART_UP)
 		p.chunk.lo[0] += p.shape[0] / 2;
+	if (s->name.section)
+		p.chunk.lo[0] += mfs_dist_place_section(f->r, &s->name, &p);
 	return mfs_ckpt_add_found(f->r->ckpt, &p, f->r->err);
 }
 

@@ -53,19 +53,21 @@ def import_bridge():
     from megatron.bridge import AutoBridge
     for name in HIDDEN:
         sys.modules[name] = Stub(name)
-    let_olmoe_have_sequential_experts()
+    let_them_have_sequential_experts()
     return AutoBridge
 
 
-def let_olmoe_have_sequential_experts():
-    """Its names are those of Transformer Engine's experts alone; other bridges (qwen3_moe_bridge.py) have these, too."""
+def let_them_have_sequential_experts():
+    """Their names are those of Transformer Engine's experts alone; other bridges (qwen3_moe_bridge.py) have these, too."""
     from megatron.bridge.models.conversion.mapping_registry import MegatronMappingRegistry
     from megatron.bridge.models.conversion.param_mapping import AutoMapping, GatedMLPMapping
     from megatron.bridge.models.olmoe.olmoe_bridge import OlMoEBridge
-    original, here, there = OlMoEBridge.mapping_registry, "decoder.layers.*.mlp.experts.local_experts.*.", "model.layers.*.mlp.experts.*."
-    OlMoEBridge.mapping_registry = lambda self: MegatronMappingRegistry(
-        *original(self).mappings, AutoMapping(megatron_param=f"{here}linear_fc2.weight", hf_param=f"{there}down_proj.weight"),
-        GatedMLPMapping(megatron_param=f"{here}linear_fc1.weight", gate=f"{there}gate_proj.weight", up=f"{there}up_proj.weight"))
+    from megatron.bridge.models.qwen.qwen3_next_bridge import Qwen3NextBridge
+    here, there = "decoder.layers.*.mlp.experts.local_experts.*.", "model.layers.*.mlp.experts.*."
+    for bridge in (OlMoEBridge, Qwen3NextBridge):
+        bridge.mapping_registry = lambda self, original=bridge.mapping_registry: MegatronMappingRegistry(
+            *original(self).mappings, AutoMapping(megatron_param=f"{here}linear_fc2.weight", hf_param=f"{there}down_proj.weight"),
+            GatedMLPMapping(megatron_param=f"{here}linear_fc1.weight", gate=f"{there}gate_proj.weight", up=f"{there}up_proj.weight"))
 
 
 def layer_spec(config, vp_stage=None):
@@ -88,7 +90,7 @@ def olmoe_layer_spec(config, vp_stage=None):
 def spec_of(provider):
     """Layers that a CPU can run: Bridge's own, where it has modules of its own."""
     own = {"GemmaModelProvider": te_on_cpu.layer_spec, "Gemma2ModelProvider": provider.transformer_layer_spec,
-           "Gemma3ModelProvider": provider.transformer_layer_spec}
+           "Gemma3ModelProvider": provider.transformer_layer_spec, "Qwen3NextModelProvider": te_on_cpu.linear_attention_spec}
     if getattr(provider.transformer_layer_spec, "__name__", "") == "olmoe_layer_spec":
         return olmoe_layer_spec
     return own.get(type(provider).__name__, layer_spec)
@@ -96,7 +98,7 @@ def spec_of(provider):
 
 def has_own_norms(provider):
     """Others have the local spec's, which know no zero-centred weights."""
-    return type(provider).__name__.startswith("Gemma")
+    return type(provider).__name__.startswith(("Gemma", "Qwen3Next"))
 
 
 def provider_of(bridge, dtype, load_weights=False, **more):

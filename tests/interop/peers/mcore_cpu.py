@@ -144,6 +144,11 @@ def zero_centred(args):
     return getattr(args, "apply_layernorm_1p", False) or getattr(args, "layernorm_zero_centered_gamma", False)
 
 
+def has_linear_attention(args):
+    """Such models are made of Transformer Engine's modules alone, which know zero-centred weights."""
+    return bool(getattr(args, "experimental_attention_variant", None))
+
+
 def gelu(args):
     """As Megatron computes it: by tanh where it is fused, else by erf."""
     approximate = "tanh" if getattr(args, "bias_gelu_fusion", True) else "none"
@@ -161,7 +166,8 @@ def config(args):
                   bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False, gradient_accumulation_fusion=False,
                   persist_layer_norm=False, sequence_parallel=False, variable_seq_lengths=False,
                   layernorm_epsilon=getattr(args, "norm_epsilon", None) or args.layernorm_epsilon,
-                  layernorm_zero_centered_gamma=False,  # float32_copy() of the writer stands in
+                  layernorm_zero_centered_gamma=has_linear_attention(args),  # for the others float32_copy() of the writer stands in
+                  deterministic_mode=has_linear_attention(args),
                   num_layers_in_first_pipeline_stage=args.decoder_first_pipeline_num_layers,
                   num_layers_in_last_pipeline_stage=args.decoder_last_pipeline_num_layers)
     if args.multi_latent_attention:
@@ -251,6 +257,9 @@ def _layer_spec(args, cfg, stage):
 
 
 def _usual_layer_spec(args, cfg, stage):
+    if has_linear_attention(args):
+        import te_on_cpu
+        return te_on_cpu.linear_attention_spec(cfg, **stage)
     from megatron.core.models.gpt import gpt_layer_specs as specs
     for name in ("TEColumnParallelGroupedLinear", "TERowParallelGroupedLinear", "TEColumnParallelLinear", "TERowParallelLinear"):
         vars(specs).setdefault(name, None)  # core 0.10 reads them even where it uses none

@@ -1,6 +1,8 @@
 """Modules of Transformer Engine for a CPU: names, parameters and results as in megatron.core.extensions.transformer_engine, made of megatron-core's
-own linear layers.  Models of Megatron-Bridge that are written for that package alone are built of them: Gemma's.
+own linear layers.  Models that are written for that package alone are built of them: Megatron-Bridge's of Gemma, and those with linear attention.
 """
+import functools
+
 import torch
 
 
@@ -35,15 +37,21 @@ def modules():
             return make_sharded_tensors_for_checkpoint(self.state_dict(prefix="", keep_vars=True), prefix, {"weight": 0, "bias": 0}, sharded_offsets,
                                                        tp_group=self.tp_group, dp_cp_group=metadata["dp_cp_group"])
 
+    class TEColumnParallelLinear(ColumnParallelLinear):
+        pass
+
     class TERowParallelLinear(RowParallelLinear):
         pass
 
     class TEDotProductAttention(DotProductAttention):
-        pass
+        def _load_from_state_dict(self, state, prefix, *arguments):
+            state.pop(f"{prefix}_extra_state", None)
+            super()._load_from_state_dict(state, prefix, *arguments)
 
-    return TENorm, TELayerNormColumnParallelLinear, TERowParallelLinear, TEDotProductAttention
+    return TENorm, TELayerNormColumnParallelLinear, TEColumnParallelLinear, TERowParallelLinear, TEDotProductAttention
 
 
+@functools.cache
 def install():
     """In the place of those that the package would bring; before Bridge is imported."""
     from megatron.core.extensions import transformer_engine
@@ -59,6 +67,26 @@ def install():
             return made(config=config, hidden_size=hidden_size, eps=eps)
 
     transformer_block.LayerNormImpl = FinalNorm
+
+
+def l2norm(x, dim=-1, eps=1e-6):
+    """As flash-linear-attention's."""
+    return (x.float() * torch.rsqrt(x.float().pow(2).sum(dim, keepdim=True) + eps)).to(x.dtype)
+
+
+def linear_attention_spec(config, vp_stage=None):
+    """Megatron-core's own specification of layers with a gated delta net, which in deterministic mode computes with torch alone."""
+    install()
+    from megatron.core.extensions import transformer_engine_spec_provider as provider
+    from megatron.core.models.gpt import experimental_attention_variant_module_specs as specs, gpt_layer_specs
+    from megatron.core.ssm import gated_delta_net
+    provider.is_te_min_version = lambda version: True
+    for stand_in in modules():
+        setattr(provider, stand_in.__name__, stand_in)
+    for module in (specs, gpt_layer_specs):
+        module.TESpecProvider = provider.TESpecProvider
+    gated_delta_net.HAVE_FLA, gated_delta_net.l2norm = True, l2norm
+    return specs.get_transformer_block_with_experimental_attention_variant_spec(config, vp_stage=vp_stage)
 
 
 def layer_spec(config):

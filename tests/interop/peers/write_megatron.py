@@ -140,7 +140,7 @@ def float32_copy(args, models):
                 module.config = copy.copy(module.config)
                 module.config.bf16 = True
         for name, parameter in model.named_parameters():
-            if mcore_cpu.zero_centred(args) and name.endswith("norm.weight"):  # the local spec's norms cannot add the one
+            if mcore_cpu.zero_centred(args) and not model.config.layernorm_zero_centered_gamma and name.endswith("norm.weight"):  # the local spec's norms cannot add the one
                 parameter.add_(1)
     return models
 
