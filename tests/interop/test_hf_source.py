@@ -12,7 +12,8 @@ COMPUTED = {"num_key_value_heads", "head_dim", "layer_types", "mlp_layer_types"}
 def families():
     """The built-in families that have a class: [family] and [defaults]."""
     for path in sorted((pathlib.Path(__file__).parents[2] / "configs/models").glob("*.conf")):
-        sections = re.split(r"^\[([^]]*)\]\n", path.read_text(), flags=re.M)
+        whole = re.sub(r"\n[ \t]+", " ", path.read_text())  # a line that begins with blanks goes on with the one before
+        sections = re.split(r"^\[([^]]*)\]\n", whole, flags=re.M)
         said = {name: dict(re.findall(r"^(\w+) = (.*)$", text, flags=re.M)) for name, text in zip(sections[1::2], sections[2::2])}
         if "architecture" in said["family"]:
             yield said["family"], {key: json.loads(value) for key, value in said.get("defaults", {}).items()}
@@ -33,9 +34,32 @@ def test_classes_are_transformers():
         assert classes.get(family["model_type"]) == expected, family["name"]
 
 
-def default(config, key):
+# What the classes do without a key that says so; directories of other versions have the key.
+ALWAYS = {("minimax_m2", "norm_topk_prob"): True}
+# Layers' kinds where nothing says them, over and over.
+PATTERNS = {"gemma2": ["sliding_attention", "full_attention"], "gemma3_text": ["sliding_attention"] * 5 + ["full_attention"],
+            "qwen3_next": ["linear_attention"] * 3 + ["full_attention"]}
+
+
+def over_and_over(kinds, count):
+    return (kinds * count)[:count]
+
+
+def default(config, key, said):
+    by_kind = "full_attention" in config.rope_parameters if getattr(config, "rope_parameters", None) else False
+    if (config.model_type, key) in ALWAYS:
+        assert not hasattr(config, key)
+        return ALWAYS[config.model_type, key]
+    if by_kind and key in ("rope_theta", "rope_local_base_freq"):
+        return config.rope_parameters["full_attention" if key == "rope_theta" else "sliding_attention"]["rope_theta"]
     if key in ("rope_theta", "partial_rotary_factor"):
         return config.rope_parameters[key]
+    if key == "rope_parameters":  # which have rope_theta, too
+        return {name: config.rope_parameters[name] for name in said}
+    if key == "layer_types":
+        return said if config.layer_types == over_and_over(said, config.num_hidden_layers) else config.layer_types
+    if key == "full_attention_interval":  # taken, and forgotten
+        return said if type(config)(full_attention_interval=said).layer_types == config.layer_types else None
     if key == "rotary_pct":
         return config.rope_parameters["partial_rotary_factor"]
     if key == "sliding_window":  # the class forgets it without use_sliding_window
@@ -49,12 +73,12 @@ def test_defaults(model_type, said):
     for key, value in said.items():
         if value is None and key in COMPUTED:
             continue
-        assert default(config, key) == value, f"{model_type}: {key}"
+        assert default(config, key, value) == value, f"{model_type}: {key}"
 
 
 @pytest.mark.parametrize("model_type,said", tables())
 def test_computed_values(model_type, said):
-    """null in the table means what mcorefs computes: one key per query head, hidden_size / heads, the window in all layers or in none."""
+    """null in the table means what mcorefs computes: one key per query head, hidden_size / heads, the window in all layers or in none, or a pattern."""
     config = transformers.AutoConfig.for_model(model_type)
     if said.get("num_key_value_heads", 0) is None:
         assert config.num_key_value_heads in (None, config.num_attention_heads)
@@ -63,4 +87,5 @@ def test_computed_values(model_type, said):
     if said.get("mlp_layer_types", 0) is None:
         assert config.mlp_layer_types == ["dense"] + ["sparse"] * (config.num_hidden_layers - 1)
     if said.get("layer_types", 0) is None:
-        assert set(config.layer_types) == {"sliding_attention" if config.sliding_window else "full_attention"}
+        plain = ["sliding_attention" if getattr(config, "sliding_window", None) else "full_attention"]
+        assert config.layer_types == over_and_over(PATTERNS.get(model_type, plain), config.num_hidden_layers)
