@@ -37,7 +37,7 @@ import write_megatron
 class One:
     """The layout of one process."""
     tp = pp = ep = vpp = etp = dp = ranks = 1
-    sharding, singleton = "fully_reshardable", False
+    sharding, singleton, format = "fully_reshardable", False, "torch_dist"
 
     def __init__(self, optimizer="float16"):
         self.optimizer = optimizer
