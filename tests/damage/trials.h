@@ -30,7 +30,7 @@
 #include "formats/base/error.h"
 #include "formats/io/guard.h"
 
-#define MAX_FILES 64
+#define MAX_FILES 512 /* zarr has one for each chunk */
 #define CUTS	  64
 
 #if defined(__SANITIZE_ADDRESS__)
