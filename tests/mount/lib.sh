@@ -129,8 +129,17 @@ expect_clean_end() {
 	wait_until "the mount is gone" not_mounted
 }
 
+try_unmount() {
+	umount "$mnt" 2>/dev/null || fusermount3 -u "$mnt" 2>"$work/refused"
+}
+
+# Another test's "mcorefs mounts" opens a file of each mount of the machine, for a moment.
 unmount() {
-	umount "$mnt" 2>/dev/null || fusermount3 -u "$mnt" || fail "cannot unmount"
+	local tries=100
+	until try_unmount; do
+		[ $((tries--)) -gt 0 ] && grep -q -i busy "$work/refused" || fail "cannot unmount: $(<"$work/refused")"
+		sleep 0.05
+	done
 	if [ -n "$daemon" ]; then expect_clean_end; fi
 }
 
