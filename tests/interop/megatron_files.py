@@ -8,12 +8,15 @@ import argparse
 import collections
 import dataclasses
 import io
+import itertools
+import json
 import math
 import pathlib
 import pickle
 import re
 import types
 
+import numpy
 import torch
 
 STATES = ("param", "exp_avg", "exp_avg_sq")
@@ -80,7 +83,9 @@ def iteration(source):
 def read(source, strict=True):
     """strict: tensor ranks agree on norms, as in everything but a save of a run with sequence parallelism."""
     directory = iteration(source)
-    return read_torch_dist(directory) if (directory / ".metadata").exists() else read_torch(directory, strict)
+    if (directory / ".metadata").exists():
+        return read_torch_dist(directory)
+    return read_zarr(directory) if (directory / "metadata.json").exists() else read_torch(directory, strict)
 
 
 # Names.
@@ -421,6 +426,36 @@ def read_torch_dist(directory):
         if "common_step" in inner.get("state", {}):
             contents.steps.add(float(inner["state"]["common_step"]))
     settle_copies(contents, args)
+    return contents
+
+
+# zarr.
+
+def zarr_tensor(folder):
+    """zarr v2 as megatron-core writes it: a file of plain numbers for each chunk, named by its place in the grid."""
+    about = json.loads((folder / ".zarray").read_text())
+    assert about["compressor"] is None and about["filters"] is None and about["order"] == "C", f"{folder}: {about}"
+    dtype = torch.bfloat16 if about["dtype"] == "bfloat16" else torch.from_numpy(numpy.empty(0, about["dtype"])).dtype
+    whole = torch.empty(about["shape"], dtype=dtype)
+    for place in itertools.product(*(range(-(-size // chunk)) for size, chunk in zip(about["shape"], about["chunks"]))):
+        values = torch.frombuffer(bytearray((folder / ".".join(map(str, place))).read_bytes()), dtype=dtype)
+        box = tuple(slice(p * chunk, (p + 1) * chunk) for p, chunk in zip(place, about["chunks"]))
+        part = whole[box]
+        part[...] = values.reshape(about["chunks"])[tuple(slice(size) for size in part.shape)]
+    return whole
+
+
+def read_zarr(directory):
+    """The weights; an optimizer is for others to compare."""
+    common = load(directory / "common.pt")
+    contents = Contents(common["args"], common, {}, {}, set(), [])
+    for folder in sorted(about.parent for about in directory.glob("*/.zarray")):
+        if folder.name.startswith("optimizer.") or folder.name.endswith(".sync"):
+            continue
+        for name, part in unstacked(folder.name, zarr_tensor(folder), contents.args):
+            assert name not in contents.weights, f"{name} stands twice"
+            contents.weights[name] = part
+    gathered(contents.weights)
     return contents
 
 
