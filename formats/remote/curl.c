@@ -16,7 +16,8 @@
 
 #define SECOND	  1000000000ll
 #define REDIRECTS 5
-/* A server that sends slower than this stands still. */
+/* A server that sends slower than this stands still. curl looks at the mean of five seconds, so it
+ * is for those who send a little now and then; of those who send nothing we keep the time. */
 #define SLOWEST 1024 /* bytes a second */
 
 struct mfs_curl {
@@ -26,9 +27,12 @@ struct mfs_curl {
 
 /* One attempt. */
 struct attempt {
+	const struct mfs_curl *h;
 	struct mfs_curl_request *r;
 	struct mfs_headers headers;
 	bool begun;
+	bool stalled;
+	int64_t heard; /* when the server has last accepted or sent anything; 0: not yet */
 	size_t got;
 	int rc; /* of begin() and bytes() */
 	struct mfs_error *err;
@@ -78,6 +82,7 @@ static size_t take_header(char *line, size_t one, size_t len, void *arg)
 {
 	struct attempt *a = arg;
 
+	a->heard = mfs_now_ns();
 	mfs_headers_line(&a->headers, line, one * len);
 	return one * len;
 }
@@ -99,6 +104,7 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *arg)
 	struct attempt *a = arg;
 	const size_t len = one * n;
 
+	a->heard = mfs_now_ns();
 	a->got += len;
 	if (!is_good(&a->headers))
 		return a->got > 65536 ? 0 : len;
@@ -112,10 +118,24 @@ static size_t take_bytes(char *bytes, size_t one, size_t n, void *arg)
 	return a->rc ? 0 : len;
 }
 
-static int look_whether_stopped(void *arg, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+/* It is connected, and sends the request. */
+static int start_clock(void *arg, char *to, char *from, int to_port, int from_port)
 {
-	(void)a, (void)b, (void)c, (void)d;
-	return is_stopped(arg);
+	struct attempt *a = arg;
+
+	(void)to, (void)from, (void)to_port, (void)from_port;
+	a->heard = mfs_now_ns();
+	return CURL_PREREQFUNC_OK;
+}
+
+/* Called once a second at least. What is not 0 ends the attempt. */
+static int look_at_clock(void *arg, curl_off_t b, curl_off_t c, curl_off_t d, curl_off_t e)
+{
+	struct attempt *a = arg;
+
+	(void)b, (void)c, (void)d, (void)e;
+	a->stalled = a->heard && mfs_now_ns() - a->heard > a->h->opt.timeout * SECOND;
+	return a->stalled || is_stopped(a->h);
 }
 
 /* ---- one attempt ---- */
@@ -205,8 +225,10 @@ static void set_up(struct mfs_curl *h, struct attempt *a, struct curl_slist *lis
 	curl_easy_setopt(c, CURLOPT_WRITEFUNCTION, take_bytes);
 	curl_easy_setopt(c, CURLOPT_WRITEDATA, a);
 	curl_easy_setopt(c, CURLOPT_NOPROGRESS, 0L);
-	curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, look_whether_stopped);
-	curl_easy_setopt(c, CURLOPT_XFERINFODATA, h);
+	curl_easy_setopt(c, CURLOPT_PREREQFUNCTION, start_clock);
+	curl_easy_setopt(c, CURLOPT_PREREQDATA, a);
+	curl_easy_setopt(c, CURLOPT_XFERINFOFUNCTION, look_at_clock);
+	curl_easy_setopt(c, CURLOPT_XFERINFODATA, a);
 	if (bundle && *bundle)
 		curl_easy_setopt(c, CURLOPT_CAINFO, bundle);
 	if (r->method && !strcmp(r->method, "HEAD"))
@@ -250,6 +272,9 @@ static int by_status(const struct attempt *a, struct mfs_error *err)
 
 static int by_curl(const struct attempt *a, CURLcode code, const char *why, struct mfs_error *err)
 {
+	if (a->stalled)
+		return mfs_fail(err, -ETIMEDOUT, "%.*s: the server has sent nothing for %u s",
+				URL(a->r), a->h->opt.timeout);
 	if (code == CURLE_OPERATION_TIMEDOUT)
 		return mfs_fail(err, -ETIMEDOUT, "%.*s: the server does not answer in time (%s)",
 				URL(a->r), *why ? why : curl_easy_strerror(code));
@@ -265,6 +290,8 @@ static bool passes(CURLcode code, const struct attempt *a)
 
 	if (a->rc)
 		return false;
+	if (a->stalled)
+		return true;
 	switch (code) {
 	case CURLE_OK:
 	case CURLE_WRITE_ERROR: /* the body of an error was too long to be read over */
@@ -351,8 +378,8 @@ int mfs_curl_do(struct mfs_curl *h, struct mfs_curl_request *r, struct mfs_heade
 	int rc;
 
 	for (unsigned tried = 0;; tried++) {
-		struct attempt a = {.r = r, .err = err ? err : &own};
-		int64_t wait;
+		struct attempt a = {.h = h, .r = r, .err = err ? err : &own};
+		int64_t wait, rest;
 		bool again;
 
 		rc = attempt(h, &a, &again, a.err);
@@ -365,9 +392,10 @@ int mfs_curl_do(struct mfs_curl *h, struct mfs_curl_request *r, struct mfs_heade
 			tried = 0;
 		}
 		wait = pause_before(tried, &a.headers);
-		if (mfs_now_ns() + wait >= until)
+		rest = until - mfs_now_ns();
+		if (rest <= 0 || a.headers.retry_after * SECOND >= rest)
 			return rc;
-		nap(h, wait);
+		nap(h, wait < rest ? wait : rest); /* the last attempt begins when the time is up */
 	}
 }
 

@@ -5,8 +5,8 @@
  * Time: a server has `timeout` seconds to accept a connection, and its answer may not stand still
  * for longer. What fails in a way that may pass (no connection, a reset, a stall, a body that is
  * too short, 408, 429, 5xx) is tried again, with pauses that double, until two timeouts have passed
- * since the first attempt or since the call got any further. So no call stands still for longer
- * than four.
+ * since the first attempt or since the call got any further (again() below says so); the last
+ * attempt begins then. So no call stands still for longer than four.
  */
 #ifndef MFS_REMOTE_CURL_H
 #define MFS_REMOTE_CURL_H

@@ -14,6 +14,8 @@
 
 /* Jobs that nobody waits for: 512 MiB. */
 #define AHEAD_MOST 64
+/* A server that sends fewer bytes than these before each failure gets no further. */
+#define PROGRESS 65536
 
 /* ---- jobs, under the lock ---- */
 
@@ -203,9 +205,9 @@ struct transfer {
 	struct mfs_job *job;
 	int fd;
 	uint8_t *room;	/* of one block */
-	uint32_t have;	/* bytes in it */
+	uint32_t have;	/* bytes in it, of the job's next block */
 	uint32_t last;	/* block */
-	uint32_t began; /* the attempt's first block */
+	uint64_t began; /* where the call got further for the last time */
 };
 
 static uint64_t at(uint32_t block)
@@ -218,9 +220,9 @@ static int check_answer(void *arg, const struct mfs_headers *h, struct mfs_error
 {
 	struct transfer *t = arg;
 	const struct mfs_object *o = t->o;
-	const uint64_t first = at(t->job->next), last = mfs_min_u64(at(t->last + 1), o->size) - 1;
+	const uint64_t first = at(t->job->next) + t->have;
+	const uint64_t last = mfs_min_u64(at(t->last + 1), o->size) - 1;
 
-	t->have = 0;
 	if ((*o->etag && strcmp(h->etag, o->etag)) ||
 	    (!*o->etag && strcmp(h->last_modified, o->last_modified)) ||
 	    (h->has_range && h->total != o->size))
@@ -231,9 +233,11 @@ static int check_answer(void *arg, const struct mfs_headers *h, struct mfs_error
 				"%s: the server sends encoded bytes, which were not "
 				"asked for",
 				o->url);
-	if (h->status == 200 && !first && last == o->size - 1 &&
-	    (!h->has_length || h->length == o->size))
+	if (h->status == 200 && !t->job->next && last == o->size - 1 &&
+	    (!h->has_length || h->length == o->size)) {
+		t->have = 0;
 		return 0;
+	}
 	if (h->status != 206)
 		return mfs_fail(err, -EIO, "%s: the server does not serve ranges (it answers %u)",
 				o->url, h->status);
@@ -304,14 +308,16 @@ static int take_bytes(void *arg, const uint8_t *bytes, size_t len, struct mfs_er
 	return rc;
 }
 
+/* The bytes that have come are kept: on a bad line a whole block may never come in one piece. */
 static bool go_on(void *arg, struct mfs_curl_request *r)
 {
 	struct transfer *t = arg;
-	const bool moved = t->job->next != t->began;
 
-	t->began = t->job->next;
-	r->first = at(t->began);
-	return moved;
+	r->first = at(t->job->next) + t->have;
+	if (r->first < t->began + PROGRESS)
+		return false;
+	t->began = r->first;
+	return true;
 }
 
 static int transfer(struct mfs_curl *h, struct transfer *t, struct mfs_error *err)
@@ -346,7 +352,7 @@ static int do_job(struct mfs_cache *c, struct mfs_curl *h, struct mfs_job *job, 
 			     .job = job,
 			     .room = room,
 			     .last = job->first + job->count - 1,
-			     .began = job->first};
+			     .began = at(job->first)};
 	uint32_t pin;
 	int rc;
 
