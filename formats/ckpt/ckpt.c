@@ -114,7 +114,7 @@ bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t)
 
 bool mfs_global_tensor_is_norm(const struct mfs_global_tensor *t)
 {
-	return mfs_str_ends(t->name, "norm.weight");
+	return mfs_str_ends(t->name, "norm.weight") && !mfs_str_ends(t->name, "mixer.norm.weight");
 }
 
 bool mfs_global_tensor_is_shifted(const struct mfs_megatron_args *args,

@@ -162,7 +162,8 @@ const char *mfs_global_tensor_name(const struct mfs_global_tensor *t, char *text
 /* True if it has a row for each token: the embedding, the head, or an optimizer state of these. */
 bool mfs_global_tensor_is_vocabulary(const struct mfs_global_tensor *t);
 
-/* True if it is the weight of a norm. Megatron may store it as weight - 1 (apply_layernorm_1p). */
+/* True if it is the weight of a norm that Megatron may store as weight - 1 (apply_layernorm_1p).
+ * A Mamba mixer's own norm is none (mamba_mixer.py: ExtendedRMSNorm). */
 bool mfs_global_tensor_is_norm(const struct mfs_global_tensor *t);
 
 /* True if it is such a weight and stored as weight - 1. Of optimizer states only the fp32 parameter

@@ -49,6 +49,16 @@ static const struct param layer_params[] = {
 	{"self_attention.dt_bias", MFS_TP_ROWS},
 	{"self_attention.out_norm.weight", MFS_TP_NONE},
 	{"self_attention.out_proj.weight", MFS_TP_COLS},
+	{"norm.weight", MFS_TP_NONE},
+	{"norm.bias", MFS_TP_NONE},
+	{"mixer.in_proj.weight", MFS_TP_SECTIONS},
+	{"mixer.conv1d.weight", MFS_TP_SECTIONS},
+	{"mixer.conv1d.bias", MFS_TP_SECTIONS},
+	{"mixer.A_log", MFS_TP_ROWS},
+	{"mixer.D", MFS_TP_ROWS},
+	{"mixer.dt_bias", MFS_TP_ROWS},
+	{"mixer.norm.weight", MFS_TP_ROWS},
+	{"mixer.out_proj.weight", MFS_TP_COLS},
 	{"pre_mlp_layernorm.weight", MFS_TP_NONE},
 	{"pre_mlp_layernorm.bias", MFS_TP_NONE},
 	{"mlp.linear_fc1.weight", MFS_TP_GATED},
@@ -76,7 +86,8 @@ static const struct param mtp_params[] = {
 	{"final_layernorm.bias", MFS_TP_NONE},
 };
 
-/* Transformer Engine fuses a norm into the linear behind it. */
+/* Transformer Engine fuses a norm into the linear behind it. A hybrid model's last norm has a name
+ * of its own. */
 static const struct {
 	const char *fused, *plain;
 } aliases[] = {
@@ -85,6 +96,8 @@ static const struct {
 	{"self_attention.linear_q_up_proj.layer_norm_", "self_attention.q_layernorm."},
 	{"self_attention.linear_kv_up_proj.layer_norm_", "self_attention.kv_layernorm."},
 	{"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},
+	{"mixer.in_proj.layer_norm_", "norm."},
+	{"decoder.final_norm.", "decoder.final_layernorm."},
 };
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -224,7 +237,7 @@ static void parse_mtp(const char *rest, struct mfs_name *name)
 
 void mfs_name_parse(const char *key, struct mfs_name *ret)
 {
-	char core[512];
+	char core[512], outer[MFS_NAME_MAX];
 	const char *rest;
 
 	if (mfs_name_before_core(key, core, sizeof(core)))
@@ -240,7 +253,9 @@ void mfs_name_parse(const char *key, struct mfs_name *ret)
 		ret->layer = number(&rest, '.');
 		parse_mtp(rest, ret);
 	} else {
-		finish(ret, "", key, model_params, COUNT(model_params));
+		snprintf(outer, sizeof(outer), "%.*s", MFS_NAME_MAX - 40, key);
+		replace_alias(outer, sizeof(outer));
+		finish(ret, "", outer, model_params, COUNT(model_params));
 	}
 }
 

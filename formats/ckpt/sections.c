@@ -4,26 +4,43 @@
 
 #include "formats/base/str.h"
 
-/* Of a gated delta net, in the order of in_proj. Its convolution has the first three. */
-static const char *const suffixes[MFS_SECTIONS_MAX] = {".query", ".key",  ".value",
-						       ".z",	 ".beta", ".alpha"};
-#define CONVOLVED 3
+/* Sizes of sections: numbers of a gated delta net's keys and values, and its value heads; of a
+ * Mamba-2 mixer's channels and of B, and its heads. */
+enum rows { KEYS, VALUES, VALUE_HEADS, CHANNELS, STATES, HEADS };
 
-static const struct {
-	const char *tensor;
-	unsigned sections;
-} delta_net[] = {
-	{"self_attention.in_proj.weight", MFS_SECTIONS_MAX},
-	{"self_attention.conv1d.weight", CONVOLVED},
+struct section {
+	const char *suffix;
+	enum rows rows;
 };
 
-/* How many sections of a gated delta net the tensor has; 0: it is another one. */
-static unsigned count_of(const char *canonical)
+/* In the order of in_proj. A convolution has some of them. */
+static const struct section delta_net[] = {{".query", KEYS},	   {".key", KEYS},
+					   {".value", VALUES},	   {".z", VALUES},
+					   {".beta", VALUE_HEADS}, {".alpha", VALUE_HEADS}};
+static const struct section mamba[] = {
+	{".z", CHANNELS}, {".x", CHANNELS}, {".B", STATES}, {".C", STATES}, {".dt", HEADS}};
+
+static const struct sectioned {
+	const char *tensor;
+	const struct section *sections;
+	unsigned count;
+} tensors[] = {
+	{"self_attention.in_proj.weight", delta_net, 6},
+	{"self_attention.conv1d.weight", delta_net, 3},
+	{"mixer.in_proj.weight", mamba, 5},
+	{"mixer.conv1d.weight", mamba + 1, 3},
+	{"mixer.conv1d.bias", mamba + 1, 3},
+};
+
+#define COUNT (sizeof(tensors) / sizeof(tensors[0]))
+
+/* NULL: its rows are one matrix. */
+static const struct sectioned *find(const char *canonical)
 {
-	for (size_t i = 0; i < sizeof(delta_net) / sizeof(delta_net[0]); i++)
-		if (mfs_str_ends(canonical, delta_net[i].tensor))
-			return delta_net[i].sections;
-	return 0;
+	for (size_t i = 0; i < COUNT; i++)
+		if (mfs_str_ends(canonical, tensors[i].tensor))
+			return &tensors[i];
+	return NULL;
 }
 
 static uint64_t times(int64_t a, int64_t b)
@@ -31,31 +48,55 @@ static uint64_t times(int64_t a, int64_t b)
 	return a > 0 && b > 0 ? (uint64_t)a * (uint64_t)b : 0; /* both are at most 2^31 */
 }
 
+static uint64_t rows_of(const struct mfs_megatron_args *a, enum rows rows)
+{
+	switch (rows) {
+	case KEYS:
+		return times(a->linear_num_key_heads, a->linear_key_head_dim);
+	case VALUES:
+		return times(a->linear_num_value_heads, a->linear_value_head_dim);
+	case VALUE_HEADS:
+		return times(a->linear_num_value_heads, 1);
+	case CHANNELS:
+		return times(a->mamba_num_heads, a->mamba_head_dim);
+	case STATES:
+		return times(a->mamba_num_groups, a->mamba_state_dim);
+	case HEADS:
+		return times(a->mamba_num_heads, 1);
+	}
+	return 0;
+}
+
 unsigned mfs_sections(const struct mfs_megatron_args *a, const char *canonical,
 		      uint64_t ret[MFS_SECTIONS_MAX])
 {
-	ret[0] = ret[1] = times(a->linear_num_key_heads, a->linear_key_head_dim);
-	ret[2] = ret[3] = times(a->linear_num_value_heads, a->linear_value_head_dim);
-	ret[4] = ret[5] = times(a->linear_num_value_heads, 1);
-	return count_of(canonical);
+	const struct sectioned *t = find(canonical);
+
+	for (unsigned i = 0; t && i < t->count; i++)
+		ret[i] = rows_of(a, t->sections[i].rows);
+	return t ? t->count : 0;
 }
 
-const char *mfs_section_suffix(unsigned section)
+const char *mfs_section_suffix(const char *canonical, unsigned section)
 {
-	return suffixes[section];
+	return find(canonical)->sections[section].suffix;
 }
 
 uint8_t mfs_section_take(char *rest)
 {
-	for (uint8_t i = 0; i < MFS_SECTIONS_MAX; i++) {
-		char *end = rest + strlen(rest) - strlen(suffixes[i]);
+	char *end = strrchr(rest, '.');
+	const struct sectioned *t;
 
-		if (!mfs_str_ends(rest, suffixes[i]))
+	if (!end)
+		return 0;
+	*end = '\0';
+	t = find(rest);
+	*end = '.';
+	for (unsigned i = 0; t && i < t->count; i++) {
+		if (strcmp(end, t->sections[i].suffix))
 			continue;
 		*end = '\0';
-		if (i < count_of(rest))
-			return i + 1;
-		*end = '.';
+		return (uint8_t)(i + 1);
 	}
 	return 0;
 }

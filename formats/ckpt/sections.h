@@ -1,10 +1,11 @@
 /*
- * Tensors whose rows are several matrices below one another: [gate; up] of a gated linear_fc1, and
- * [query; key; value; z; beta; alpha] of a gated delta net's in_proj. Tensor parallelism divides
- * each of them, so a rank holds its rows of the first, then its rows of the second, and so on.
+ * Tensors whose rows are several matrices below one another: [gate; up] of a gated linear_fc1,
+ * [query; key; value; z; beta; alpha] of a gated delta net's in_proj, [z; x; B; C; dt] of a Mamba-2
+ * mixer's. Tensor parallelism divides each of them, so a rank holds its rows of the first, then its
+ * rows of the second, and so on.
  *
- * Sources: megatron/core/transformer/mlp.py (apply_swiglu_sharded_factory), ssm/gated_delta_net.py
- * (sharded_state_dict, whose keys end with the sections' names).
+ * Sources: megatron/core/transformer/mlp.py (apply_swiglu_sharded_factory), ssm/gated_delta_net.py,
+ * ssm/mamba_mixer.py (sharded_state_dict, whose keys end with the sections' names).
  */
 #ifndef MFS_CKPT_SECTIONS_H
 #define MFS_CKPT_SECTIONS_H
@@ -21,7 +22,7 @@ unsigned mfs_sections(const struct mfs_megatron_args *a, const char *canonical,
 		      uint64_t ret[MFS_SECTIONS_MAX]);
 
 /* What torch_dist's key of a section ends with: ".query". section: below mfs_sections(). */
-const char *mfs_section_suffix(unsigned section);
+const char *mfs_section_suffix(const char *canonical, unsigned section);
 
 /* Cuts a section's suffix off a name behind a layer's number. Returns the section's number, counted
  * from 1; 0: there is none. */

@@ -5,16 +5,51 @@
 #include "formats/hf/hf_json.h"
 #include "formats/io/fileset.h"
 
+/* Python writes Infinity, which is no JSON. Returns a copy with null in its place; NULL: there is
+ * none, or no memory. */
+static char *without_infinity(const char *bytes, size_t len)
+{
+	static const char word[] = "Infinity";
+	const size_t n = sizeof(word) - 1;
+	char *copy = len ? malloc(len) : NULL;
+	bool quoted = false, found = false;
+
+	if (!copy)
+		return NULL;
+	memcpy(copy, bytes, len);
+	for (size_t i = 0; i < len; i++) {
+		if (copy[i] == '"')
+			quoted = !quoted;
+		else if (copy[i] == '\\')
+			i++;
+		if (quoted || len - i < n || memcmp(copy + i, word, n))
+			continue;
+		if (i && copy[i - 1] == '-')
+			copy[i - 1] = ' ';
+		memcpy(copy + i, "null    ", n);
+		found = true;
+	}
+	if (found)
+		return copy;
+	free(copy);
+	return NULL;
+}
+
 int mfs_json_load(const char *bytes, size_t len, size_t max, size_t flags, const char *name,
 		  json_t **ret, struct mfs_error *err)
 {
 	json_error_t where;
 	json_t *root;
+	char *copy;
 
 	if (len > max)
 		return mfs_fail(err, -ENOTSUP, "%s: it has %zu bytes, more than the limit of %zu",
 				name, len, max);
 	root = json_loadb(bytes, len, flags | JSON_REJECT_DUPLICATES, &where);
+	copy = root ? NULL : without_infinity(bytes, len);
+	if (copy)
+		root = json_loadb(copy, len, flags | JSON_REJECT_DUPLICATES, &where);
+	free(copy);
 	if (!root)
 		return mfs_fail(err, -EINVAL, "%s: not valid JSON at line %d, column %d", name,
 				where.line, where.column);

@@ -91,11 +91,18 @@ static bool is_of_linear(const char *name)
 /* True if layers of this kind have tensors of this name. */
 static bool in_layer(const struct mfs_megatron_args *a, const char *name, int64_t number)
 {
+	if (strstr(name, ".mixer.") || strstr(name, ".norm."))
+		return mfs_args_is_mamba(a, number);
 	if (strstr(name, ".self_attention."))
-		return mfs_args_is_linear(a, number) == is_of_linear(name);
+		return mfs_args_has_attention(a, number) &&
+		       mfs_args_is_linear(a, number) == is_of_linear(name);
+	if (strstr(name, ".input_layernorm."))
+		return mfs_args_has_attention(a, number);
+	if (strstr(name, ".pre_mlp_layernorm."))
+		return mfs_args_has_mlp(a, number);
 	if (strstr(name, ".mlp.linear_"))
-		return !mfs_args_is_moe(a, number);
-	return mfs_args_is_moe(a, number) || !strstr(name, ".mlp.");
+		return mfs_args_has_mlp(a, number) && !mfs_args_is_moe(a, number);
+	return mfs_args_is_moe(a, number);
 }
 
 /* All layers of a kind, and all experts, must have a tensor that one of them has. */

@@ -152,7 +152,9 @@ static int check_expert_biases(const struct mfs_layout *p, const struct mfs_mega
 static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_args *a,
 			struct mfs_error *err)
 {
-	const bool dense = !a->moe_layers || a->first_dense_layers > 0;
+	const bool dense = a->hybrid_layers ? strchr(a->hybrid_layers, MFS_HYBRID_MLP) != NULL
+					    : !a->moe_layers || a->first_dense_layers > 0;
+	const bool mamba = a->hybrid_layers && strchr(a->hybrid_layers, MFS_HYBRID_MAMBA);
 	/* Transformer Engine's down projections are whole on every rank. */
 	const bool split_down = a->multi_latent_attention && a->local_spec;
 	const struct check checks[] = {
@@ -166,6 +168,8 @@ static int check_widths(const struct mfs_layout *p, const struct mfs_megatron_ar
 		{"rows of qkv", qkv_rows(a), "tp", p->tp},
 		{"key heads of linear attention",
 		 a->linear_layers ? a->linear_num_key_heads : MFS_UNSET, "tp", p->tp},
+		{"groups of a Mamba mixer", mamba ? a->mamba_num_groups : MFS_UNSET, "tp", p->tp},
+		{"heads of a Mamba mixer", mamba ? a->mamba_num_heads : MFS_UNSET, "tp", p->tp},
 		{"columns of eh_proj", a->mtp_num_layers > 0 ? a->hidden_size : MFS_UNSET, "tp",
 		 p->tp},
 		{"rows of the query's down projection",
@@ -300,6 +304,11 @@ int mfs_layout_check(const struct mfs_layout *p, const struct mfs_megatron_args 
 	if (!a->moe_layers && (p->ep > 1 || p->etp != p->tp))
 		return mfs_fail(err, -EINVAL,
 				"ep and etp are impossible: the model has no experts");
+	if (a->hybrid_layers && p->vpp > 1)
+		return mfs_fail(err, -EINVAL,
+				"vpp%u is impossible: a model of a pattern of layers has no model "
+				"chunks",
+				p->vpp);
 	rc = check_widths(p, a, err);
 	if (!rc)
 		rc = check_groups(p, a, err);

@@ -49,8 +49,18 @@ static const struct needed outside[] = {
 };
 
 static const struct needed layer[] = {
-	ROW("input_layernorm.weight", ALWAYS, ALWAYS),
-	ROW("input_layernorm.bias", ALWAYS, LAYERNORM),
+	ROW("norm.weight", MAMBA, ALWAYS),
+	ROW("norm.bias", MAMBA, LAYERNORM),
+	ROW("mixer.in_proj.weight", MAMBA, ALWAYS),
+	ROW("mixer.conv1d.weight", MAMBA, ALWAYS),
+	ROW("mixer.conv1d.bias", MAMBA, ALWAYS),
+	ROW("mixer.A_log", MAMBA, ALWAYS),
+	ROW("mixer.D", MAMBA, ALWAYS),
+	ROW("mixer.dt_bias", MAMBA, ALWAYS),
+	ROW("mixer.norm.weight", MAMBA, ALWAYS),
+	ROW("mixer.out_proj.weight", MAMBA, ALWAYS),
+	ROW("input_layernorm.weight", ATTENTION, ALWAYS),
+	ROW("input_layernorm.bias", ATTENTION, LAYERNORM),
 	ROW("self_attention.in_proj.weight", LINEAR, ALWAYS),
 	ROW("self_attention.conv1d.weight", LINEAR, ALWAYS),
 	ROW("self_attention.A_log", LINEAR, ALWAYS),
@@ -77,8 +87,8 @@ static const struct needed layer[] = {
 	ROW("self_attention.linear_kv_up_proj.weight", MLA, ALWAYS),
 	ROW("self_attention.kv_layernorm.weight", MLA, QK_NORM),
 	ROW("self_attention.kv_layernorm.bias", MLA, QK_NORM_BIAS, .uncertain = true),
-	ROW("pre_mlp_layernorm.weight", ALWAYS, ALWAYS),
-	ROW("pre_mlp_layernorm.bias", ALWAYS, LAYERNORM),
+	ROW("pre_mlp_layernorm.weight", MLP, ALWAYS),
+	ROW("pre_mlp_layernorm.bias", MLP, LAYERNORM),
 	ROW("mlp.linear_fc1.weight", DENSE, ALWAYS),
 	ROW("mlp.linear_fc1.bias", DENSE, LINEAR_BIAS),
 	ROW("mlp.linear_fc2.weight", DENSE, ALWAYS),
@@ -149,31 +159,6 @@ static bool is_needed(const struct mfs_megatron_args *a, enum need need)
 	return true;
 }
 
-/* layer: whose kind it is of; -1: it is in no layer. */
-static bool applies(const struct mfs_megatron_args *a, enum mfs_module_when when, int64_t layer)
-{
-	const bool moe = layer >= 0 && mfs_args_is_moe(a, layer);
-	const bool linear = layer >= 0 && mfs_args_is_linear(a, layer);
-
-	switch (when) {
-	case MFS_WHEN_DENSE:
-		return !moe;
-	case MFS_WHEN_MOE:
-		return moe;
-	case MFS_WHEN_LINEAR:
-		return linear;
-	case MFS_WHEN_FULL:
-		return !linear;
-	case MFS_WHEN_MLA:
-		return !linear && a->multi_latent_attention;
-	case MFS_WHEN_GQA:
-		return !linear && !a->multi_latent_attention;
-	case MFS_WHEN_ALWAYS:
-		break;
-	}
-	return true;
-}
-
 /* ---- the walk ---- */
 
 struct walk {
@@ -207,7 +192,7 @@ static int add_rows(const struct walk *w, const struct needed *rows, const char 
 	int rc = 0;
 
 	for (; rows->name && !rc; rows++)
-		if (applies(w->args, rows->when, like) && is_needed(w->args, rows->need))
+		if (mfs_module_applies(w->args, rows->when, like) && is_needed(w->args, rows->need))
 			rc = add_row(w, rows, prefix, number);
 	return rc;
 }

@@ -6,6 +6,43 @@
  */
 #include "formats/megatron/modules.h"
 
+bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_when when, int64_t layer)
+{
+	const bool inside = layer >= 0;
+	const bool mlp = !inside || mfs_args_has_mlp(a, layer);
+	const bool moe = inside && mfs_args_is_moe(a, layer);
+	const bool linear = inside && mfs_args_is_linear(a, layer);
+	const bool attention = !inside || mfs_args_has_attention(a, layer);
+
+	switch (when) {
+	case MFS_WHEN_HYBRID:
+		return a->hybrid_layers;
+	case MFS_WHEN_PAIRED:
+		return !a->hybrid_layers;
+	case MFS_WHEN_MAMBA:
+		return inside && mfs_args_is_mamba(a, layer);
+	case MFS_WHEN_MLP:
+		return mlp;
+	case MFS_WHEN_DENSE:
+		return mlp && !moe;
+	case MFS_WHEN_MOE:
+		return moe;
+	case MFS_WHEN_ATTENTION:
+		return attention;
+	case MFS_WHEN_LINEAR:
+		return linear;
+	case MFS_WHEN_FULL:
+		return attention && !linear;
+	case MFS_WHEN_MLA:
+		return attention && !linear && a->multi_latent_attention;
+	case MFS_WHEN_GQA:
+		return attention && !linear && !a->multi_latent_attention;
+	case MFS_WHEN_ALWAYS:
+		break;
+	}
+	return true;
+}
+
 /* A parameter whose name is its canonical name. */
 #define SAME(name_, ...)                                                                           \
 	{                                                                                          \
@@ -55,7 +92,16 @@
 	LINEAR("self_attention.in_proj"), SAME("self_attention.conv1d.weight"),                    \
 		NORM("self_attention.out_norm"), LINEAR("self_attention.out_proj")
 
+/* A layer of a Mamba-2 mixer (ssm/mamba_layer.py, mamba_mixer.py). Its norm is built behind it. */
+#define MAMBA SAME("mixer.dt_bias"), SAME("mixer.A_log"), SAME("mixer.D")
+#define MAMBA_PARTS                                                                                \
+	LINEAR("mixer.in_proj"), SAME("mixer.conv1d.weight"), SAME("mixer.conv1d.bias"),           \
+		SAME("mixer.norm.weight"), LINEAR("mixer.out_proj")
+
 const struct mfs_module_row mfs_modules_local[] = {
+	MAMBA,
+	MAMBA_PARTS,
+	NORM("norm"),
 	NORM("input_layernorm"),
 	SAME("self_attention.core_attention.softmax_offset"),
 	LINEAR("self_attention.linear_proj"),
@@ -82,7 +128,8 @@ const struct mfs_module_row mfs_modules_local[] = {
 };
 
 #define TE_FRONT                                                                                   \
-	NORM("input_layernorm", .when = MFS_WHEN_MLA),                                             \
+	MAMBA, FUSED("mixer.in_proj", "norm"), MAMBA_PARTS,                                        \
+		NORM("input_layernorm", .when = MFS_WHEN_MLA),                                     \
 		SAME("self_attention.core_attention.softmax_offset"),                              \
 		EXTRA("self_attention.core_attention", "self_attention.linear_proj.weight"),       \
 		LINEAR("self_attention.linear_proj"),                                              \
@@ -122,7 +169,10 @@ const struct mfs_module_row mfs_modules_before[] = {
 };
 
 const struct mfs_module_row mfs_modules_after[] = {
-	NORM("decoder.final_layernorm"),
+	NORM("decoder.final_layernorm", .when = MFS_WHEN_PAIRED),
+	PARAM("decoder.final_norm.weight", "decoder.final_layernorm.weight",
+	      .when = MFS_WHEN_HYBRID),
+	PARAM("decoder.final_norm.bias", "decoder.final_layernorm.bias", .when = MFS_WHEN_HYBRID),
 	{0},
 };
 

@@ -10,13 +10,22 @@
 
 enum mfs_module_when {
 	MFS_WHEN_ALWAYS,
-	MFS_WHEN_DENSE, /* layers without experts */
+	MFS_WHEN_HYBRID, /* models whose layers are one sublayer each */
+	MFS_WHEN_PAIRED, /* others: attention and an MLP */
+	MFS_WHEN_MAMBA,
+	MFS_WHEN_MLP,	/* an MLP, or experts: one of the next two */
+	MFS_WHEN_DENSE, /* without experts */
 	MFS_WHEN_MOE,
+	MFS_WHEN_ATTENTION,
 	MFS_WHEN_MLA,	 /* multi-latent attention */
 	MFS_WHEN_GQA,	 /* any other attention */
 	MFS_WHEN_FULL,	 /* one of these two */
 	MFS_WHEN_LINEAR, /* linear attention, in place of the other */
 };
+
+/* layer: of the decoder, whose kind it is of; -1: it is in no layer. */
+bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_when when,
+			int64_t layer);
 
 /*
  * One entry of a state dict. It exists if the checkpoint has the tensor and the condition holds; an

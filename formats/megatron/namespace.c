@@ -203,7 +203,7 @@ static void write_layers(struct mfs_pickle_writer *w, const uint8_t *has, int64_
 static void write_layer_freq(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
 {
 	mfs_pickle_name(w, "moe_layer_freq");
-	if (!mfs_args_layers_differ(a)) {
+	if (!mfs_args_layers_differ(a) || a->hybrid_layers) {
 		mfs_pickle_int(w, 1);
 		return;
 	}
@@ -240,6 +240,25 @@ static void write_linear_attention(struct mfs_pickle_writer *w, const struct mfs
 	text(w, "experimental_attention_variant", "gated_delta_net");
 	mfs_pickle_name(w, "linear_attention_freq");
 	write_layers(w, a->linear_layers, a->num_layers);
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
+		write_field(w, &sizes[i], (const char *)a + sizes[i].offset);
+}
+
+/* The pattern under both of its names: until core 0.16, and since. */
+static void write_hybrid(struct mfs_pickle_writer *w, const struct mfs_megatron_args *a)
+{
+	static const struct field sizes[] = {
+		NAMED(INT, mamba_state_dim),
+		NAMED(INT, mamba_head_dim),
+		NAMED(INT, mamba_num_groups),
+		NAMED(INT, mamba_num_heads),
+	};
+
+	if (!a->hybrid_layers)
+		return;
+	flag(w, "is_hybrid_model", true);
+	text(w, "hybrid_override_pattern", a->hybrid_layers);
+	text(w, "hybrid_layer_pattern", a->hybrid_layers);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		write_field(w, &sizes[i], (const char *)a + sizes[i].offset);
 }
@@ -327,6 +346,7 @@ void mfs_namespace_write(struct mfs_pickle_writer *w, const struct mfs_megatron_
 	write_layer_freq(w, a);
 	write_window(w, a);
 	write_linear_attention(w, a);
+	write_hybrid(w, a);
 	write_yarn(w, a);
 	write_dtype(w, a);
 	write_layout(w, a);

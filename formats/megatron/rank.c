@@ -19,7 +19,7 @@ struct builder {
 	const char *prefix; /* of canonical names */
 	int32_t layer;	    /* in the checkpoint's numbering; -1: none */
 	int32_t shown;	    /* in the rank's numbering */
-	bool moe, linear;   /* what kind of layer it is */
+	int32_t like;	    /* the decoder's layer whose kind it is of; -1: none */
 	struct mfs_error *err;
 };
 
@@ -306,27 +306,6 @@ static int add_tensor(struct builder *b, const struct mfs_module_row *row,
 	return shape_part(b, t);
 }
 
-static bool applies(const struct builder *b, const struct mfs_module_row *row)
-{
-	switch (row->when) {
-	case MFS_WHEN_DENSE:
-		return !b->moe;
-	case MFS_WHEN_MOE:
-		return b->moe;
-	case MFS_WHEN_LINEAR:
-		return b->linear;
-	case MFS_WHEN_FULL:
-		return !b->linear;
-	case MFS_WHEN_MLA:
-		return !b->linear && b->args->multi_latent_attention;
-	case MFS_WHEN_GQA:
-		return !b->linear && !b->args->multi_latent_attention;
-	case MFS_WHEN_ALWAYS:
-		break;
-	}
-	return true;
-}
-
 /* The global tensor of a row; for an _extra_state its owner's. */
 static const struct mfs_global_tensor *find(const struct builder *b,
 					    const struct mfs_module_row *row, int32_t expert)
@@ -344,8 +323,9 @@ static int add_row(struct builder *b, const struct mfs_module_row *row, int32_t 
 				      : 0;
 	const bool of_experts = strstr(row->canonical, "mlp.experts.") != NULL;
 	const int32_t global = (int32_t)(each * b->list->rank.ep) + (expert < 0 ? 0 : expert);
-	const struct mfs_global_tensor *src =
-		applies(b, row) ? find(b, row, of_experts ? global : -1) : NULL;
+	const struct mfs_global_tensor *src = mfs_module_applies(b->args, row->when, b->like)
+						      ? find(b, row, of_experts ? global : -1)
+						      : NULL;
 
 	return src ? add_tensor(b, row, src, row->experts ? expert : -1, false) : 0;
 }
@@ -353,7 +333,8 @@ static int add_row(struct builder *b, const struct mfs_module_row *row, int32_t 
 /* Adds count rows for the first expert, then for the next. */
 static int add_experts(struct builder *b, const struct mfs_module_row *rows, size_t count)
 {
-	const int64_t each = b->moe ? b->args->num_experts / b->list->layout.ep : 0;
+	const bool moe = b->like >= 0 && mfs_args_is_moe(b->args, b->like);
+	const int64_t each = moe ? b->args->num_experts / b->list->layout.ep : 0;
 	int rc = 0;
 
 	for (int32_t e = 0; e < each && !rc; e++)
@@ -391,8 +372,7 @@ static const struct mfs_module_row *layer_rows(const struct builder *b)
 static void stand_outside(struct builder *b)
 {
 	b->prefix = "";
-	b->layer = b->shown = -1;
-	b->moe = b->linear = false;
+	b->layer = b->shown = b->like = -1;
 }
 
 static int add_layers(struct builder *b, uint32_t vp)
@@ -404,10 +384,8 @@ static int add_layers(struct builder *b, uint32_t vp)
 
 	b->prefix = "decoder.layers.";
 	for (uint32_t i = 0; i < count && !rc; i++) {
-		b->layer = (int32_t)(first + i);
+		b->layer = b->like = (int32_t)(first + i);
 		b->shown = (int32_t)i;
-		b->moe = mfs_args_is_moe(b->args, first + i);
-		b->linear = mfs_args_is_linear(b->args, first + i);
 		rc = add_rows(b, layer_rows(b));
 	}
 	stand_outside(b);
@@ -420,8 +398,7 @@ static int add_mtp(struct builder *b)
 
 	for (int32_t k = 0; k < b->args->mtp_num_layers && !rc; k++) {
 		b->layer = b->shown = k;
-		b->moe = mfs_args_is_moe(b->args, b->args->num_layers - 1);
-		b->linear = mfs_args_is_linear(b->args, b->args->num_layers - 1);
+		b->like = (int32_t)b->args->num_layers - 1;
 		b->prefix = "mtp.layers.";
 		rc = add_rows(b, mfs_modules_mtp_before);
 		b->prefix = "mtp.layers.transformer_layer.";

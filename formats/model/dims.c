@@ -28,6 +28,9 @@ void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[
 		times(size_of(a->linear_num_key_heads), size_of(a->linear_key_head_dim));
 	const uint64_t value_heads = size_of(a->linear_num_value_heads);
 	const uint64_t values = times(value_heads, size_of(a->linear_value_head_dim));
+	const uint64_t mixers = size_of(a->mamba_num_heads);
+	const uint64_t channels = times(mixers, size_of(a->mamba_head_dim));
+	const uint64_t states = times(size_of(a->mamba_num_groups), size_of(a->mamba_state_dim));
 
 	dims[MFS_DIM_NONE] = 0;
 	dims[MFS_DIM_ONE] = 1;
@@ -61,6 +64,11 @@ void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[
 	dims[MFS_DIM_LINEAR_HEAD_COUNT] = value_heads;
 	dims[MFS_DIM_LINEAR_HEAD] = size_of(a->linear_value_head_dim);
 	dims[MFS_DIM_LINEAR_HEADS] = values;
+	dims[MFS_DIM_MAMBA_IN] = times(2, channels + states) + mixers;
+	dims[MFS_DIM_MAMBA_CONV] = channels + 2 * states;
+	dims[MFS_DIM_MAMBA_KERNEL] = MFS_MAMBA_KERNEL;
+	dims[MFS_DIM_MAMBA_HEAD_COUNT] = mixers;
+	dims[MFS_DIM_MAMBA_HEADS] = channels;
 }
 
 uint64_t mfs_dims_padded_vocab(const struct mfs_ckpt *ckpt)
@@ -140,6 +148,13 @@ static const char *const arguments[MFS_DIM_COUNT] = {
 	[MFS_DIM_LINEAR_HEAD_COUNT] = "linear_num_value_heads",
 	[MFS_DIM_LINEAR_HEAD] = "linear_value_head_dim",
 	[MFS_DIM_LINEAR_HEADS] = "linear_num_value_heads and linear_value_head_dim",
+	[MFS_DIM_MAMBA_IN] = "mamba_num_heads, mamba_head_dim, mamba_num_groups and "
+			     "mamba_state_dim",
+	[MFS_DIM_MAMBA_CONV] = "mamba_num_heads, mamba_head_dim, mamba_num_groups and "
+			       "mamba_state_dim",
+	[MFS_DIM_MAMBA_KERNEL] = "kind of layer",
+	[MFS_DIM_MAMBA_HEAD_COUNT] = "mamba_num_heads",
+	[MFS_DIM_MAMBA_HEADS] = "mamba_num_heads and mamba_head_dim",
 	[MFS_DIM_MLA_OUT] = "num_attention_heads and v_head_dim",
 };
 

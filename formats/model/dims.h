@@ -9,6 +9,10 @@
 #include "formats/torch/megatron_args.h"
 #include "formats/model/families/family.h"
 
+/* Width of a Mamba mixer's convolution, for which Megatron has no argument (mamba_mixer.py:
+ * d_conv). */
+#define MFS_MAMBA_KERNEL 4
+
 /* padded: rows of the embedding. A size that the arguments do not give is 0. A size that overflows
  * is UINT64_MAX, which no tensor has. MFS_DIM_NONE is 0. */
 void mfs_dims(const struct mfs_megatron_args *a, uint64_t padded, uint64_t dims[MFS_DIM_COUNT]);

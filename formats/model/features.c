@@ -44,6 +44,13 @@ static bool is_usual_scale(const struct mfs_megatron_args *a)
 	return a->softmax_scale == 0 || fabs(a->softmax_scale - usual) <= 1e-9 * usual;
 }
 
+/* MambaMixer gives its norm 1e-5, whatever the arguments say. */
+static bool has_other_eps(const struct mfs_megatron_args *a)
+{
+	return a->hybrid_layers && strchr(a->hybrid_layers, MFS_HYBRID_MAMBA) &&
+	       a->norm_epsilon != 1e-5;
+}
+
 static mfs_features attention(const struct mfs_megatron_args *a)
 {
 	mfs_features f = when(a->qk_layernorm, MFS_HAS(QK_NORM)) |
@@ -53,6 +60,8 @@ static mfs_features attention(const struct mfs_megatron_args *a)
 			 when(a->attention_output_gate, MFS_HAS(OUTPUT_GATE)) |
 			 when(a->learnable_softmax, MFS_HAS(SINKS)) |
 			 when(a->linear_layers, MFS_HAS(LINEAR_ATTENTION)) |
+			 when(a->hybrid_layers, MFS_HAS(HYBRID)) |
+			 when(has_other_eps(a), MFS_HAS(MAMBA_EPS)) |
 			 when(a->window_size != MFS_UNSET, MFS_HAS(WINDOW)) |
 			 when(a->window_layers, MFS_HAS(WINDOW_MIXED));
 
@@ -90,6 +99,8 @@ static mfs_features positions(const struct mfs_megatron_args *a)
 	if (mfs_str_is(a->position_embedding_type, "learned_absolute") &&
 	    !a->multi_latent_attention)
 		return MFS_HAS(LEARNED_POSITIONS);
+	if (mfs_str_is(a->position_embedding_type, "none"))
+		return MFS_HAS(NO_POSITIONS);
 	f = when(a->rotary_interleaved, MFS_HAS(ROPE_INTERLEAVED)) |
 	    when(a->rotary_percent != 1, MFS_HAS(ROPE_PARTIAL));
 	if (a->multi_latent_attention)
@@ -105,8 +116,11 @@ static mfs_features positions(const struct mfs_megatron_args *a)
 	       when(scaled && a->use_rope_scaling, MFS_HAS(ROPE_SCALED_TWICE));
 }
 
+/* A hybrid model's layers differ in any case. */
 static mfs_features moe_pattern(const struct mfs_megatron_args *a)
 {
+	if (a->hybrid_layers)
+		return 0;
 	for (int64_t i = a->first_dense_layers; i < a->num_layers; i++)
 		if (!a->moe_layers[i])
 			return MFS_HAS(MOE_MIXED);
@@ -168,9 +182,15 @@ mfs_features mfs_features_of(const struct mfs_megatron_args *a)
 
 /* ---- the family that fits ---- */
 
+/* What a family requires of experts, models without experts do not lack. */
 static mfs_features missing(const struct mfs_family *f, mfs_features features)
 {
-	return f->required & ~features;
+	const mfs_features of_experts = MFS_HAS(SHARED_EXPERT) | MFS_HAS(SHARED_GATE) |
+					MFS_HAS(SIGMOID_ROUTER) | MFS_HAS(EXPERT_BIAS) |
+					MFS_HAS(PRE_SOFTMAX);
+
+	return f->required & ~features &
+	       ~when(!((f->required | features) & MFS_HAS(MOE)), of_experts);
 }
 
 /* Modules of Megatron-Bridge's own are those of the families that name the class. */

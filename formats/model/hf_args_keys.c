@@ -7,6 +7,7 @@
 #include "formats/base/str.h"
 #include "formats/base/tensor.h"
 #include "formats/model/features.h"
+#include "formats/torch/hybrid_layers.h"
 
 #define MAX_LAYERS  100000
 #define MAX_EXPERTS 100000
@@ -32,12 +33,18 @@ static int64_t positive(struct mfs_hf_reader *r, const char *key)
 
 typedef void (*each_row)(struct mfs_hf_reader *r, const struct mfs_config_row *row);
 
-/* Calls f for the rows that every model of the family has. Rows with a condition are variants of
- * one key, which a function of its own reads below. */
+/* True if the row may count here. Rows with a condition are variants of one key, which a function
+ * of its own reads below; but sizes of experts are read though dense models do not have them. */
+static bool is_read(const struct mfs_config_row *row)
+{
+	return (!row->when && !row->unless) ||
+	       (row->kind == MFS_CONFIG_INT && row->when == MFS_HAS(MOE) && !row->unless);
+}
+
 static void for_rows(struct mfs_hf_reader *r, each_row f)
 {
 	for (const struct mfs_config_row *row = r->family->config; row->key && !r->rc; row++)
-		if (!row->when && !row->unless)
+		if (is_read(row))
 			f(r, row);
 }
 
@@ -295,6 +302,124 @@ static void read_linear_layers(struct mfs_hf_reader *r, const char *key)
 	r->args->linear_layers = has;
 }
 
+/* ---- hybrid models ---- */
+
+static const struct mfs_config_row *hybrid_row(const struct mfs_family *f)
+{
+	for (const struct mfs_config_row *row = f->config; row->key; row++)
+		if (row->kind == MFS_CONFIG_VALUE && row->value == MFS_VALUE_HYBRID_PATTERN)
+			return row;
+	return NULL;
+}
+
+/* A layer's letter, by its type in transformers from 5.13 on, or before. '\0': it is none. */
+static char letter_of(const char *type)
+{
+	static const struct {
+		const char *type;
+		enum mfs_hybrid letter;
+	} types[] = {
+		{"linear_attention", MFS_HYBRID_MAMBA},
+		{"mamba", MFS_HYBRID_MAMBA},
+		{"full_attention", MFS_HYBRID_ATTENTION},
+		{"attention", MFS_HYBRID_ATTENTION},
+		{"mlp", MFS_HYBRID_MLP},
+		{"moe", MFS_HYBRID_MOE},
+	};
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+		if (mfs_str_is(type, types[i].type))
+			return (char)types[i].letter;
+	return '\0';
+}
+
+/* The letters of a list of layers' types. NULL: r->rc says why. */
+static const char *letters_of(struct mfs_hf_reader *r, const char *key, const json_t *types)
+{
+	const size_t layers = json_array_size(types);
+	char *letters = mfs_arena_alloc(r->arena, layers + 1);
+
+	if (!letters) {
+		r->rc = mfs_fail_nomem(r->err);
+		return NULL;
+	}
+	for (size_t i = 0; i < layers && !r->rc; i++) {
+		const json_t *type = json_array_get(types, i);
+
+		letters[i] = letter_of(json_string_value(type));
+		if (!letters[i])
+			mfs_hf_refuse(
+				r, -ENOTSUP, key, type,
+				"\"linear_attention\", \"full_attention\", \"mlp\" or \"moe\"");
+	}
+	letters[layers] = '\0';
+	return r->rc ? NULL : letters;
+}
+
+/* A text of letters, or (transformers from 5.0 on) a list of types. The number of layers may follow
+ * from it. */
+static void read_pattern(struct mfs_hf_reader *r)
+{
+	const struct mfs_config_row *row = hybrid_row(r->family);
+	const json_t *types = row ? mfs_hf_set_key(r, "layers_block_type") : NULL;
+	const char *key = types || !row ? "layers_block_type" : row->key, *letters;
+	const json_t *found = types || !row ? types : mfs_hf_set_key(r, key), *said;
+
+	if (!row)
+		return;
+	letters = types ? letters_of(r, key, types) : json_string_value(found);
+	said = json_object_get(r->config, row->key);
+	if (letters && types && said && !mfs_str_is(json_string_value(said), letters))
+		mfs_hf_refuse(r, -EINVAL, row->key, said, letters);
+	if (r->rc)
+		return;
+	if (!letters || !*letters || strspn(letters, "M*-E") != strlen(letters)) {
+		mfs_hf_refuse(r, -ENOTSUP, key, found, "a letter of \"M*-E\" a layer");
+		return;
+	}
+	r->args->hybrid_layers = mfs_arena_strndup(r->arena, letters, strlen(letters));
+	if (!r->args->hybrid_layers)
+		r->rc = mfs_fail_nomem(r->err);
+	else if (r->args->num_layers < 1)
+		r->args->num_layers = (int64_t)strlen(letters);
+	else if ((size_t)r->args->num_layers != strlen(letters))
+		mfs_hf_refuse(r, -EINVAL, key, found, "a letter a layer");
+}
+
+/* MambaMixer does not clamp its time steps. Infinity is no JSON: transformers writes it as an
+ * object, and hf_json.c reads Python's as null. */
+static void check_time_steps(struct mfs_hf_reader *r)
+{
+	const json_t *limit = mfs_hf_set_key(r, "time_step_limit");
+	const json_t *least = json_array_get(limit, 0), *most = json_array_get(limit, 1);
+
+	if (limit &&
+	    (json_array_size(limit) != 2 || json_number_value(least) > 0 || json_is_number(most)))
+		mfs_hf_refuse(r, -ENOTSUP, "time_step_limit", limit, "[0.0, Infinity]");
+}
+
+/* Which layers have experts follows from the pattern. */
+static void read_hybrid_experts(struct mfs_hf_reader *r)
+{
+	struct mfs_megatron_args *a = r->args;
+
+	check_time_steps(r);
+	if (a->mamba_num_heads % a->mamba_num_groups)
+		mfs_hf_refuse(r, -EINVAL, "mamba_num_heads", mfs_hf_key(r, "mamba_num_heads"),
+			      "a multiple of the mixer's groups");
+	if (!strchr(a->hybrid_layers, MFS_HYBRID_MOE)) {
+		a->num_experts = a->moe_shared_expert_intermediate_size = MFS_UNSET;
+		a->moe_layers = NULL;
+	} else if (a->num_experts == MFS_UNSET) {
+		r->rc = mfs_fail(r->err, -ENOTSUP,
+				 "%s: the pattern of layers has experts, but "
+				 "there is no number of them",
+				 r->name);
+	} else if (!(a->moe_layers = mfs_hybrid_moe_layers(a->hybrid_layers, r->arena))) {
+		r->rc = mfs_fail_nomem(r->err);
+	}
+}
+
 static void read_dtype(struct mfs_hf_reader *r, const json_t *found)
 {
 	const char *text = json_string_value(found);
@@ -505,6 +630,7 @@ static void read_value(struct mfs_hf_reader *r, const struct mfs_config_row *row
 	case MFS_VALUE_MODEL_TYPE:
 	case MFS_VALUE_GROUP_TOPK:		/* read with the groups */
 	case MFS_VALUE_FULL_ATTENTION_INTERVAL: /* read with the types of layers */
+	case MFS_VALUE_HYBRID_PATTERN:		/* read_pattern() */
 	case MFS_VALUE_ROPE_SCALING:		/* mfs_hf_read_positions() */
 	case MFS_VALUE_ROPE_PARAMETERS:
 	case MFS_VALUE_ROTARY_DIM:
@@ -535,7 +661,9 @@ static void read_family(struct mfs_hf_reader *r)
 	struct mfs_megatron_args *a = r->args;
 
 	switch_on(a, has);
-	a->position_embedding_type = has & MFS_HAS(ROPE) ? "rope" : "learned_absolute";
+	a->position_embedding_type = has & MFS_HAS(ROPE)	   ? "rope"
+				     : has & MFS_HAS(NO_POSITIONS) ? "none"
+								   : "learned_absolute";
 	if (has & MFS_HAS(SIGMOID_ROUTER))
 		a->moe_router_score_function = "sigmoid";
 	if (has & MFS_HAS(GLU_OFFSET))
@@ -621,6 +749,8 @@ static void read_moe_layers(struct mfs_hf_reader *r)
 		mfs_hf_refuse(r, -EINVAL, "num_experts_per_tok",
 			      mfs_hf_key(r, "num_experts_per_tok"),
 			      "at most the number of experts");
+	if (a->hybrid_layers)
+		return;
 	moe = mfs_arena_alloc(r->arena, (size_t)a->num_layers);
 	if (!moe) {
 		r->rc = mfs_fail_nomem(r->err);
@@ -641,7 +771,11 @@ void mfs_hf_read_keys(struct mfs_hf_reader *r)
 	read_gelu(r);
 	for_rows(r, read_integer);
 	if (!r->rc)
+		read_pattern(r);
+	if (!r->rc)
 		complete_sizes(r);
+	if (!r->rc && r->args->hybrid_layers)
+		read_hybrid_experts(r);
 	if (!r->rc)
 		read_moe_layers(r);
 	for_rows(r, read_real);

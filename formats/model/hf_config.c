@@ -204,6 +204,8 @@ static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 		return linear_layer_types(a);
 	case MFS_VALUE_FULL_ATTENTION_INTERVAL:
 		return full_attention_interval(a);
+	case MFS_VALUE_HYBRID_PATTERN:
+		return json_string(a->hybrid_layers);
 	case MFS_VALUE_LAYER_TYPES:
 		return layer_types(w);
 	case MFS_VALUE_SHARED_EXPERTS:

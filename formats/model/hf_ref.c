@@ -268,6 +268,20 @@ static bool is_foreign(const char *key)
 	return false;
 }
 
+/* A list that had Infinity, which JSON cannot say (hf_json.h). */
+static bool had_infinity(const json_t *value)
+{
+	const json_t *item;
+	size_t i;
+
+	json_array_foreach(value, i, item)
+	{
+		if (json_is_null(item))
+			return true;
+	}
+	return false;
+}
+
 static int add_rest(const struct mfs_hf_ref *ref, struct mfs_model *m, json_t *config)
 {
 	const char *key;
@@ -282,7 +296,8 @@ static int add_rest(const struct mfs_hf_ref *ref, struct mfs_model *m, json_t *c
 				"the reference's quantization_config is left out: these "
 				"weights are %s",
 				mfs_dtype_torch(m->dtype));
-		if (!rc && !is_foreign(key) && !json_object_get(config, key))
+		if (!rc && !is_foreign(key) && !had_infinity(value) &&
+		    !json_object_get(config, key))
 			rc = json_object_set(config, key, value);
 		if (rc)
 			return -ENOMEM;

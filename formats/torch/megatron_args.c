@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "formats/base/str.h"
+#include "formats/torch/hybrid_layers.h"
 #include "formats/torch/megatron_foreign.h"
 
 #define MAX_LAYERS     100000
@@ -484,6 +485,70 @@ static void read_linear_attention(struct reader *r, struct mfs_megatron_args *a)
 		read_layers(r, "linear_attention_freq", a->num_layers, all_but_every_nth);
 }
 
+/* The pattern, under its newer name or its older one. Runs of core 0.7 to 0.16 may have none, and
+ * ratios in its place. */
+static const char *hybrid_pattern(struct reader *r, const struct mfs_megatron_args *a)
+{
+	const char *newer = string(r, "hybrid_layer_pattern", NULL);
+	const char *pattern = newer ? newer : string(r, "hybrid_override_pattern", NULL);
+	const double attention = real(r, "hybrid_attention_ratio", 0);
+	const double mlp = real(r, "hybrid_mlp_ratio", 0);
+
+	if (pattern || r->rc || (attention == 0 && mlp == 0))
+		return pattern;
+	if (!(attention >= 0 && mlp >= 0 && attention + mlp <= 1)) {
+		wrong(r, "hybrid_attention_ratio",
+		      "ratios of 0 to 1, and with that of MLPs at "
+		      "most 1");
+		return NULL;
+	}
+	pattern = mfs_hybrid_from_ratios(a->num_layers, attention, mlp, r->arena);
+	if (!pattern)
+		r->rc = mfs_fail_nomem(r->err);
+	return pattern;
+}
+
+/* Which of the layers have experts follows from the pattern, whatever moe_layer_freq says. */
+static void read_hybrid_experts(struct reader *r, struct mfs_megatron_args *a)
+{
+	a->moe_layers = NULL;
+	a->first_dense_layers = 0;
+	if (!strchr(a->hybrid_layers, MFS_HYBRID_MOE))
+		a->num_experts = MFS_UNSET;
+	else if (a->num_experts == MFS_UNSET)
+		wrong(r, "num_experts", "a positive number: the pattern of layers has experts");
+	else if (!(a->moe_layers = mfs_hybrid_moe_layers(a->hybrid_layers, r->arena)))
+		r->rc = mfs_fail_nomem(r->err);
+}
+
+/* megatron/core/ssm/mamba_mixer.py, models/hybrid/hybrid_layer_allocation.py. */
+static void read_hybrid(struct reader *r, struct mfs_megatron_args *a)
+{
+	const char *pattern = hybrid_pattern(r, a);
+	bool even;
+
+	a->mamba_state_dim = positive(r, "mamba_state_dim", 128);
+	a->mamba_head_dim = positive(r, "mamba_head_dim", 64);
+	a->mamba_num_groups = positive(r, "mamba_num_groups", 8);
+	a->mamba_num_heads = positive(r, "mamba_num_heads", MFS_UNSET);
+	if (!pattern || r->rc)
+		return;
+	if (a->mamba_num_heads == MFS_UNSET && 2 * a->hidden_size % a->mamba_head_dim)
+		wrong(r, "mamba_head_dim", "a divisor of twice the hidden_size");
+	else if (a->mamba_num_heads == MFS_UNSET)
+		a->mamba_num_heads = 2 * a->hidden_size / a->mamba_head_dim;
+	if (r->rc)
+		return;
+	a->hybrid_layers =
+		mfs_hybrid_layers(pattern, a->num_layers, r->arena, &even, &r->rc, r->err);
+	a->other_stages |= !even;
+	if (!a->hybrid_layers)
+		return;
+	if (a->mamba_num_heads % a->mamba_num_groups)
+		wrong(r, "mamba_num_heads", "a multiple of mamba_num_groups");
+	read_hybrid_experts(r, a);
+}
+
 static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 {
 	int64_t per_chunk;
@@ -550,6 +615,8 @@ int mfs_megatron_args_read(const struct mfs_pickle *doc, mfs_value args, struct 
 		read_linear_attention(&r, &a);
 	if (!r.rc)
 		read_layout(&r, &a);
+	if (!r.rc)
+		read_hybrid(&r, &a);
 	if (!r.rc)
 		r.rc = mfs_megatron_foreign(doc, args, arena, &a, err);
 	if (r.rc)

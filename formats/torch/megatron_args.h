@@ -101,6 +101,11 @@ struct mfs_megatron_args {
 	const uint8_t *linear_layers;
 	int64_t linear_conv_kernel_dim, linear_key_head_dim, linear_value_head_dim;
 	int64_t linear_num_key_heads, linear_num_value_heads;
+	/* Where each layer is one sublayer (hybrid_layer_pattern, until core 0.16
+	 * hybrid_override_pattern): a letter a layer, num_layers of them (hybrid_layers.h). NULL: a
+	 * layer is attention and an MLP. */
+	const char *hybrid_layers;
+	int64_t mamba_state_dim, mamba_head_dim, mamba_num_groups, mamba_num_heads;
 	int64_t mtp_num_layers; /* 0: none */
 	/* the name of MTP's inner layer in legacy files is mtp_model_layer (since core 0.17), not
 	 * transformer_layer */
@@ -186,6 +191,33 @@ bool mfs_args_is_delta_net(const char *variant);
 static inline bool mfs_args_is_linear(const struct mfs_megatron_args *a, int64_t layer)
 {
 	return a->linear_layers && a->linear_layers[layer];
+}
+
+/* What a layer of a hybrid model is. Others are attention and an MLP each. */
+enum mfs_hybrid {
+	MFS_HYBRID_MAMBA = 'M',
+	MFS_HYBRID_ATTENTION = '*',
+	MFS_HYBRID_MLP = '-',
+	MFS_HYBRID_MOE = 'E',
+};
+
+/* True if the layer, counted from 0, is a Mamba-2 mixer. */
+static inline bool mfs_args_is_mamba(const struct mfs_megatron_args *a, int64_t layer)
+{
+	return a->hybrid_layers && a->hybrid_layers[layer] == MFS_HYBRID_MAMBA;
+}
+
+/* True if it has attention of any kind. */
+static inline bool mfs_args_has_attention(const struct mfs_megatron_args *a, int64_t layer)
+{
+	return !a->hybrid_layers || a->hybrid_layers[layer] == MFS_HYBRID_ATTENTION;
+}
+
+/* True if it has an MLP, or experts. */
+static inline bool mfs_args_has_mlp(const struct mfs_megatron_args *a, int64_t layer)
+{
+	return !a->hybrid_layers || a->hybrid_layers[layer] == MFS_HYBRID_MLP ||
+	       a->hybrid_layers[layer] == MFS_HYBRID_MOE;
 }
 
 /* True if some layers have experts and others have none. */

@@ -124,12 +124,20 @@ static bool is_known_norm(const struct reader *r, mfs_value v)
 	       mfs_value_is_str(r->doc, v, "RMSNorm");
 }
 
+/* Until core 0.16 mamba, then hybrid. */
+static bool is_hybrid_spec(const struct reader *r, mfs_value module)
+{
+	return mfs_value_is_str(r->doc, module, "megatron.core.models.mamba.mamba_layer_specs") ||
+	       mfs_value_is_str(r->doc, module, "megatron.core.models.hybrid.hybrid_layer_specs");
+}
+
 /* --spec MODULE NAME: layers that somebody has written. */
 static bool is_own_spec(const struct reader *r, mfs_value v)
 {
 	return mfs_value_is_none(r->doc, v) ||
 	       mfs_value_is_str(r->doc, mfs_value_at(r->doc, v, 0),
-				"megatron.core.models.gpt.gpt_layer_specs");
+				"megatron.core.models.gpt.gpt_layer_specs") ||
+	       (r->known->hybrid_layers && is_hybrid_spec(r, mfs_value_at(r->doc, v, 0)));
 }
 
 /* Which classes of Megatron-Bridge and NeMo are known is said where families are. */
@@ -193,6 +201,12 @@ static bool has_delta_net(const struct reader *r, mfs_value v)
 	return r->known->linear_layers;
 }
 
+static bool is_hybrid(const struct reader *r, mfs_value v)
+{
+	(void)v;
+	return r->known->hybrid_layers;
+}
+
 /* ---- the list ---- */
 
 /* Of which models an argument counts; _TRAINED: the trainer has it. */
@@ -251,6 +265,9 @@ static const struct {
 	{"activation_func_clamp_value", is_positive},
 	{"linear_attention_freq", has_delta_net},
 	{"experimental_attention_variant", is_delta_net},
+	{"hybrid_layer_pattern", is_hybrid},
+	{"hybrid_override_pattern", is_hybrid},
+	{"is_hybrid_model", is_hybrid},
 };
 
 static bool has_field(const struct reader *r, const char *name, mfs_value v)

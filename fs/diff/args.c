@@ -85,6 +85,11 @@ static const struct {
 	FIELD(INT, MODEL, linear_value_head_dim),
 	FIELD(INT, MODEL, linear_num_key_heads),
 	FIELD(INT, MODEL, linear_num_value_heads),
+	{"hybrid_layer_pattern", TEXT, MODEL, offsetof(struct mfs_megatron_args, hybrid_layers)},
+	FIELD(INT, MODEL, mamba_state_dim),
+	FIELD(INT, MODEL, mamba_head_dim),
+	FIELD(INT, MODEL, mamba_num_groups),
+	FIELD(INT, MODEL, mamba_num_heads),
 	FIELD(INT, MODEL, mtp_num_layers),
 	FIELD(REAL, TRAINING, init_method_std),
 };
@@ -147,6 +152,14 @@ static void settle_linear_attention(struct mfs_megatron_args *a)
 	a->linear_num_key_heads = a->linear_num_value_heads = MFS_UNSET;
 }
 
+static void settle_mamba(struct mfs_megatron_args *a)
+{
+	if (a->hybrid_layers && strchr(a->hybrid_layers, MFS_HYBRID_MAMBA))
+		return;
+	a->mamba_state_dim = a->mamba_head_dim = MFS_UNSET;
+	a->mamba_num_groups = a->mamba_num_heads = MFS_UNSET;
+}
+
 static void settle_positions(struct mfs_megatron_args *a)
 {
 	const double linear = a->rotary_seq_len_interpolation_factor;
@@ -175,6 +188,7 @@ static struct mfs_megatron_args settled(const struct mfs_megatron_args *args)
 	settle_experts(&a);
 	settle_mla(&a);
 	settle_linear_attention(&a);
+	settle_mamba(&a);
 	settle_positions(&a);
 	return a;
 }
@@ -273,11 +287,12 @@ static int add_layer_patterns(struct mfs_diff *d, const struct mfs_megatron_args
 			      const struct mfs_megatron_args *b, struct mfs_error *err)
 {
 	const int64_t layers = a->num_layers;
-	int rc;
+	int rc = 0;
 
 	if (layers != b->num_layers)
 		return 0;
-	rc = add_layers(d, "moe_layer_freq", a->moe_layers, b->moe_layers, layers, err);
+	if (!a->hybrid_layers) /* the pattern says where experts are */
+		rc = add_layers(d, "moe_layer_freq", a->moe_layers, b->moe_layers, layers, err);
 	if (!rc)
 		rc = add_layers(d, "linear_attention_freq", a->linear_layers, b->linear_layers,
 				layers, err);

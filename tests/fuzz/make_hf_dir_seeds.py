@@ -52,6 +52,22 @@ QWEN3_NEXT_SHAPES = {
     SECOND + "mlp.experts.0.down_proj.weight": (4, 2), SECOND + "mlp.shared_expert.gate_proj.weight": (3, 4),
     SECOND + "mlp.shared_expert.up_proj.weight": (3, 4), SECOND + "mlp.shared_expert.down_proj.weight": (4, 3),
     SECOND + "mlp.shared_expert_gate.weight": (1, 4), "mtp.norm.weight": (4,)}
+# A layer of each kind. Python writes Infinity.
+NEMOTRON_H = {**LLAMA, "architectures": ["NemotronHForCausalLM"], "model_type": "nemotron_h", "num_hidden_layers": 4, "head_dim": 2,
+              "hybrid_override_pattern": "M*-E", "ssm_state_size": 1, "mamba_head_dim": 2, "mamba_num_heads": 2, "n_groups": 1, "n_routed_experts": 1,
+              "num_experts_per_tok": 1, "norm_topk_prob": False, "moe_intermediate_size": 2, "moe_shared_expert_intermediate_size": 3,
+              "time_step_limit": [0.0, float("inf")]}
+SUBLAYER = "backbone.layers."
+NEMOTRON_H_SHAPES = {
+    "backbone.embeddings.weight": (5, 4), "backbone.norm_f.weight": (4,), "lm_head.weight": (5, 4), "mtp.norm.weight": (4,),
+    **{f"{SUBLAYER}{layer}.norm.weight": (4,) for layer in range(4)},
+    **{f"{SUBLAYER}{layer}.mixer.{name}": shape for layer, tensors in enumerate((
+        {"in_proj.weight": (12, 4), "conv1d.weight": (6, 1, 4), "conv1d.bias": (6,), "A_log": (2,), "D": (2,), "dt_bias": (2,), "norm.weight": (4,),
+         "out_proj.weight": (4, 4)},
+        {"q_proj.weight": (4, 4), "k_proj.weight": (2, 4), "v_proj.weight": (2, 4), "o_proj.weight": (4, 4)},
+        {"up_proj.weight": (3, 4), "down_proj.weight": (4, 3)},
+        {"gate.weight": (1, 4), "gate.e_score_correction_bias": (1,), "experts.0.up_proj.weight": (2, 4), "experts.0.down_proj.weight": (4, 2),
+         "shared_experts.up_proj.weight": (3, 4), "shared_experts.down_proj.weight": (4, 3)})) for name, shape in tensors.items()}}
 BLOCK = "h.0."
 GPT2_SHAPES = {"wte.weight": (5, 4), "wpe.weight": (3, 4), BLOCK + "ln_1.weight": (4,), BLOCK + "ln_1.bias": (4,),
                BLOCK + "attn.c_attn.weight": (4, 12), BLOCK + "attn.c_attn.bias": (12,), BLOCK + "attn.c_proj.weight": (4, 4),
@@ -172,7 +188,8 @@ def llama(config=(), **files):
 
 
 def accepted():
-    for name, config in (("llama", LLAMA), ("gpt2", GPT2), ("deepseek", DEEPSEEK), ("qwen2", QWEN2), ("mixtral", MIXTRAL), ("qwen3-next", QWEN3_NEXT)):
+    for name, config in (("llama", LLAMA), ("gpt2", GPT2), ("deepseek", DEEPSEEK), ("qwen2", QWEN2), ("mixtral", MIXTRAL), ("qwen3-next", QWEN3_NEXT),
+                         ("nemotron-h", NEMOTRON_H)):
         ok(f"config-{name}", b"c" + text(config))
     ok("config-llama3", b"c" + text({**LLAMA, "rope_parameters": {
         "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8192,
@@ -187,6 +204,7 @@ def accepted():
     ok("dir-llama-fp8-bf16-scales", directory({"config.json": FP8, "model.safetensors": safetensors_of(fp8(scales=("BF16", 2)))}))
     ok("dir-gpt-oss-mxfp4", directory({"config.json": OSS, "model.safetensors": safetensors_of(mxfp4())}))
     ok("dir-qwen3-next", directory({"config.json": QWEN3_NEXT, "model.safetensors": safetensors(QWEN3_NEXT_SHAPES)}))
+    ok("dir-nemotron-h", directory({"config.json": NEMOTRON_H, "model.safetensors": safetensors(NEMOTRON_H_SHAPES)}))
     ok("dir-llama-bin", directory({"config.json": LLAMA, "pytorch_model.bin": torch_bin(SHAPES)}))
     ok("dir-gpt2-bin-shards", directory({
         "config.json": GPT2, "a.bin": torch_bin(part(GPT2_SHAPES, 0, 2)), "b.bin": torch_bin(part(GPT2_SHAPES, 1, 2), crcs=True),
@@ -230,6 +248,13 @@ def rejected_configs():
         "linear-too-few-types": {**QWEN3_NEXT, "layer_types": ["linear_attention"]},
         "linear-heads-no-multiple": {**QWEN3_NEXT, "linear_num_key_heads": 3},
         "linear-interval-0": {**QWEN3_NEXT, "full_attention_interval": 0},
+        "pattern-too-short": {**NEMOTRON_H, "hybrid_override_pattern": "M*E"},
+        "pattern-unknown-letter": {**NEMOTRON_H, "hybrid_override_pattern": "M*-G"},
+        "pattern-of-other-types": {**NEMOTRON_H, "layers_block_type": ["moe", "mamba", "attention", "mlp"]},
+        "mamba-heads-no-multiple": {**NEMOTRON_H, "n_groups": 2, "mamba_num_heads": 3},
+        "mamba-kernel-3": {**NEMOTRON_H, "conv_kernel": 3},
+        "mamba-steps-limited": {**NEMOTRON_H, "time_step_limit": [0.0, 0.1]},
+        "infinity-as-a-size": {**NEMOTRON_H, "hidden_size": float("inf")},
         "positions-disagree": {**GPT2, "n_ctx": 7},
     }.items():
         reject(f"config-{name}", b"c" + text(config))
@@ -256,6 +281,12 @@ def rejected_dirs():
             {**QWEN3_NEXT_SHAPES, LAYER + "linear_attn.conv1d.weight": (6, 2)})},
         "linear-of-the-other-kind": {"config.json": QWEN3_NEXT, "model.safetensors": safetensors(
             {**QWEN3_NEXT_SHAPES, SECOND + "linear_attn.A_log": (2,)})},
+        "mamba-bias-missing": {"config.json": NEMOTRON_H, "model.safetensors": safetensors(
+            {name: shape for name, shape in NEMOTRON_H_SHAPES.items() if not name.endswith("conv1d.bias")})},
+        "mamba-norm-too-long": {"config.json": NEMOTRON_H, "model.safetensors": safetensors(
+            {**NEMOTRON_H_SHAPES, SUBLAYER + "0.mixer.norm.weight": (5,)})},
+        "sublayer-of-the-other-kind": {"config.json": NEMOTRON_H, "model.safetensors": safetensors(
+            {**NEMOTRON_H_SHAPES, SUBLAYER + "2.mixer.D": (2,)})},
         "tensor-quantised": {**whole, "model.safetensors": safetensors({**SHAPES, LAYER + "mlp.up_proj.weight_scale_inv": (1,)})},
         "tensor-too-large": {**whole, "model.safetensors": safetensors({**SHAPES, "model.norm.weight": (5,)})},
         "tensor-a-matrix": {**whole, "model.safetensors": safetensors({**SHAPES, "model.norm.weight": (4, 1)})},

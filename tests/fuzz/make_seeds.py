@@ -471,6 +471,14 @@ def make_args():
     broken("moe-frequency-too-short", "deepseek", moe_layer_freq=[0, 1])
     broken("moe-frequency-of-text", "deepseek", moe_layer_freq="([0]*1+[1]*3")
     broken("moe-frequency-zero", "deepseek", moe_layer_freq=0)
+    mamba = dict(mamba_num_groups=1)
+    ok("megatron_args", "hybrid", tf.dumps(tf.namespace(**{**small["mixtral"], **mamba, "hybrid_layer_pattern": "M*|-E"}))[0])
+    broken("pattern-too-short", "mixtral", **mamba, hybrid_layer_pattern="M*E")
+    broken("pattern-of-unknown-layers", "mixtral", **mamba, hybrid_layer_pattern="M*-X")
+    broken("pattern-without-number-of-experts", **mamba, hybrid_layer_pattern="M*-E")
+    broken("mamba-heads-no-multiple", "mixtral", hybrid_layer_pattern="M*-E", mamba_num_groups=3, mamba_num_heads=4)
+    broken("mamba-heads-of-odd-size", "mixtral", hybrid_layer_pattern="M*-E", mamba_head_dim=48)
+    broken("hybrid-ratios-above-1", "mixtral", hybrid_attention_ratio=0.75, hybrid_mlp_ratio=0.5)
 
 
 # -- safetensors ----------------------------------------------------------------------------------

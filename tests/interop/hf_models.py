@@ -17,6 +17,8 @@ EXPERTS = dict(moe_intermediate_size=40, num_experts_per_tok=3)
 # Multi-latent attention, whose parts are of as many sizes.
 LATENT = dict({k: v for k, v in ODD.items() if k != "num_key_value_heads"}, num_key_value_heads=6, kv_lora_rank=24, qk_nope_head_dim=20,
               qk_rope_head_dim=12, v_head_dim=28)
+# Layers of one sublayer each.
+HYBRID = dict({k: v for k, v in ODD.items() if k != "num_hidden_layers"}, head_dim=20, ssm_state_size=12)
 
 CONFIGS = {
     "llama": lambda: transformers.LlamaConfig(**COMMON),
@@ -55,6 +57,11 @@ CONFIGS = {
         **dict(EVEN, num_hidden_layers=6), head_dim=16, **EXPERTS, num_experts=6, shared_expert_intermediate_size=80, linear_key_head_dim=8,
         linear_value_head_dim=12, linear_num_key_heads=4, linear_num_value_heads=4, norm_topk_prob=False, mlp_only_layers=[2],
         layer_types=["full_attention", "linear_attention", "linear_attention", "full_attention", "linear_attention", "full_attention"]),
+    "nemotron-h": lambda: transformers.NemotronHConfig(
+        **HYBRID, layers_block_type=["linear_attention", "mlp", "linear_attention", "full_attention"], mamba_num_heads=12, mamba_head_dim=10, n_groups=4),
+    "nemotron-h-moe": lambda: transformers.NemotronHConfig(
+        **HYBRID, **EXPERTS, n_routed_experts=6, moe_shared_expert_intermediate_size=56, routed_scaling_factor=1.5, mamba_num_heads=4,
+        layers_block_type=["linear_attention", "moe", "full_attention", "moe", "mlp", "linear_attention"], mamba_head_dim=24, n_groups=2),
     "deepseek-v2": lambda: transformers.DeepseekV2Config(**LATENT, **EXPERTS, q_lora_rank=None, n_routed_experts=6, n_shared_experts=2,
                                                          first_k_dense_replace=1, routed_scaling_factor=1.5, rms_norm_eps=1e-6),
     "deepseek-v2-yarn": lambda: transformers.DeepseekV2Config(

@@ -22,7 +22,7 @@ SOURCES = ["weights/llama-torch_dist-tp2-pp2-vpp2", "resume/qwen2-torch-tp2-dp2-
 # Checkpoints of Bridge's own, of transformers' models, and what these say otherwise: vLLM knows heads of some sizes alone, and Bridge 0.3.1 takes
 # norm_topk_prob for granted.
 WRITTEN = {"llama": {}, "qwen3": {}, "qwen3-moe-plain": dict(head_dim=32, norm_topk_prob=True), "mistral-whole": dict(head_dim=32), "gemma": {}, "gemma2": {}, "gemma3": {}, "olmoe": {},
-           "qwen3-next": {}}
+           "qwen3-next": {}, "nemotron-h": {}}
 NOT_EXPORTED = ["qwen3-moe-plain", "olmoe", "qwen3-next"]  # Bridge 0.3.1 exports the experts of Transformer Engine alone
 PEER = pathlib.Path(__file__).parent / "peers" / "export_bridge.py"
 

@@ -151,6 +151,27 @@ static inline struct mfs_megatron_args fake_qwen3_next(void)
 	return a;
 }
 
+/* A layer of each kind, in the order of the letters. */
+static inline struct mfs_megatron_args fake_nemotron_h(void)
+{
+	static const uint8_t moe[] = {0, 0, 0, 1};
+	struct mfs_megatron_args a = fake_mixtral();
+
+	a.num_layers = 4;
+	a.hybrid_layers = "M*-E";
+	a.moe_layers = moe;
+	a.swiglu = false;
+	a.squared_relu = a.moe_router_enable_expert_bias = true;
+	a.position_embedding_type = "none";
+	a.moe_router_score_function = "sigmoid";
+	a.moe_shared_expert_intermediate_size = 80;
+	a.mamba_state_dim = 3;
+	a.mamba_head_dim = 6;
+	a.mamba_num_groups = 2;
+	a.mamba_num_heads = 8;
+	return a;
+}
+
 /* One pointer per name, as readers give it. */
 static inline const char *fake_intern(struct mfs_ckpt *c, const char *name)
 {
@@ -222,6 +243,26 @@ static inline void fake_delta_net(struct mfs_ckpt *c, const char *p, int32_t l)
 	fake_add(c, p, "self_attention.out_proj.weight", l, -1, h, values);
 }
 
+static inline void fake_mamba(struct mfs_ckpt *c, const char *p, int32_t l)
+{
+	const struct mfs_megatron_args *a = &c->args;
+	const int64_t h = a->hidden_size, heads = a->mamba_num_heads;
+	const int64_t inner = heads * a->mamba_head_dim;
+	const int64_t states = a->mamba_num_groups * a->mamba_state_dim;
+	struct mfs_global_tensor *conv;
+
+	fake_add(c, p, "mixer.in_proj.weight", l, -1, 2 * inner + 2 * states + heads, h);
+	conv = fake_add(c, p, "mixer.conv1d.weight", l, -1, inner + 2 * states, 1);
+	conv->ndim = 3;
+	conv->shape[2] = 4;
+	fake_add(c, p, "mixer.conv1d.bias", l, -1, inner + 2 * states, 0);
+	fake_add(c, p, "mixer.A_log", l, -1, heads, 0);
+	fake_add(c, p, "mixer.D", l, -1, heads, 0);
+	fake_add(c, p, "mixer.dt_bias", l, -1, heads, 0);
+	fake_add(c, p, "mixer.norm.weight", l, -1, inner, 0);
+	fake_add(c, p, "mixer.out_proj.weight", l, -1, h, inner);
+}
+
 static inline void fake_mla(struct mfs_ckpt *c, const char *p, int32_t l)
 {
 	const struct mfs_megatron_args *a = &c->args;
@@ -249,6 +290,7 @@ static inline void fake_experts(struct mfs_ckpt *c, const char *p, int32_t l)
 	const struct mfs_megatron_args *a = &c->args;
 	const int64_t h = a->hidden_size, f = a->moe_ffn_hidden_size;
 	const int64_t shared = a->moe_shared_expert_intermediate_size;
+	const int64_t halves = a->squared_relu ? 1 : 2;
 
 	fake_add(c, p, "mlp.router.weight", l, -1, a->num_experts, h);
 	if (a->moe_router_enable_expert_bias)
@@ -256,7 +298,7 @@ static inline void fake_experts(struct mfs_ckpt *c, const char *p, int32_t l)
 	if (a->add_bias_linear)
 		fake_add(c, p, "mlp.router.bias", l, -1, a->num_experts, 0);
 	for (int32_t e = 0; e < a->num_experts; e++) {
-		fake_add(c, p, "mlp.experts.experts.linear_fc1.weight", l, e, 2 * f, h);
+		fake_add(c, p, "mlp.experts.experts.linear_fc1.weight", l, e, halves * f, h);
 		fake_add(c, p, "mlp.experts.experts.linear_fc2.weight", l, e, h, f);
 		if (!a->add_bias_linear)
 			continue;
@@ -265,7 +307,7 @@ static inline void fake_experts(struct mfs_ckpt *c, const char *p, int32_t l)
 	}
 	if (shared == MFS_UNSET)
 		return;
-	fake_add(c, p, "mlp.shared_experts.linear_fc1.weight", l, -1, 2 * shared, h);
+	fake_add(c, p, "mlp.shared_experts.linear_fc1.weight", l, -1, halves * shared, h);
 	fake_add(c, p, "mlp.shared_experts.linear_fc2.weight", l, -1, h, shared);
 	if (c->args.moe_shared_expert_gate)
 		fake_add(c, p, "mlp.shared_experts.gate_weight", l, -1, 1, h);
@@ -295,11 +337,38 @@ static inline void fake_norm(struct mfs_ckpt *c, const char *p, const char *name
 		fake_add(c, p, whole, l, -1, c->args.hidden_size, 0);
 }
 
+/* A layer that is one sublayer. */
+static inline void fake_sublayer(struct mfs_ckpt *c, const char *p, int32_t l)
+{
+	switch (c->args.hybrid_layers[l]) {
+	case 'M':
+		fake_norm(c, p, "norm", l);
+		fake_mamba(c, p, l);
+		break;
+	case '*':
+		fake_norm(c, p, "input_layernorm", l);
+		fake_attention(c, p, l);
+		break;
+	case '-':
+		fake_norm(c, p, "pre_mlp_layernorm", l);
+		fake_mlp(c, p, l);
+		break;
+	default:
+		fake_norm(c, p, "pre_mlp_layernorm", l);
+		fake_experts(c, p, l);
+		break;
+	}
+}
+
 /* like: the layer of the decoder whose kind it is of. */
 static inline void fake_layer(struct mfs_ckpt *c, const char *p, int32_t l, int64_t like)
 {
 	const bool moe = c->args.moe_layers && c->args.moe_layers[like];
 
+	if (c->args.hybrid_layers) {
+		fake_sublayer(c, p, l);
+		return;
+	}
 	fake_norm(c, p, "input_layernorm", l);
 	if (c->args.linear_layers && c->args.linear_layers[like])
 		fake_delta_net(c, p, l);

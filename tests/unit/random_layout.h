@@ -15,7 +15,7 @@ static inline uint32_t random_of(uint32_t n)
 	return (uint32_t)rand() % n;
 }
 
-#define RANDOM_FAMILIES 9
+#define RANDOM_FAMILIES 10
 
 static const struct {
 	const char *name;
@@ -31,6 +31,7 @@ static const struct {
 	{"llama with MTP", fake_llama, true},
 	{"qwen2 with MTP", fake_qwen2, true},
 	{"qwen3-next", fake_qwen3_next, true},
+	{"nemotron-h", fake_nemotron_h, false},
 };
 
 /* Layers of chunk (vp, pp) and the number of its first, as Megatron computes both. */
@@ -65,7 +66,7 @@ static inline uint32_t random_layout_layers(const struct mfs_layout *p,
 static inline void random_stages(struct mfs_megatron_args *a, struct mfs_layout *p)
 {
 	p->pp = 1 + random_of(4);
-	p->vpp = p->pp > 1 ? 1 + random_of(3) : 1;
+	p->vpp = p->pp > 1 && !a->hybrid_layers ? 1 + random_of(3) : 1;
 	if (p->pp > 1 && random_of(3) == 0)
 		p->first = p->vpp * (1 + random_of(2));
 	if (p->pp > 1 && random_of(3) == 0)
@@ -88,6 +89,28 @@ static inline void random_delta_net(struct mfs_megatron_args *a, const struct mf
 	a->linear_num_value_heads = a->linear_num_key_heads * (1 + random_of(3));
 	a->linear_key_head_dim = 1 + random_of(4);
 	a->linear_value_head_dim = 1 + random_of(4);
+}
+
+/* Layers of any kinds, in any order. */
+static inline void random_pattern(struct mfs_megatron_args *a, const struct mfs_layout *p)
+{
+	static char letters[65];
+	static uint8_t moe[64];
+
+	if (!a->hybrid_layers)
+		return;
+	for (int64_t i = 0; i < a->num_layers; i++) {
+		letters[i] = "M*-E"[random_of(4)];
+		moe[i] = letters[i] == 'E';
+	}
+	letters[a->num_layers] = '\0';
+	a->hybrid_layers = letters;
+	a->moe_layers = moe;
+	a->first_dense_layers = 0;
+	a->mamba_num_groups = p->tp * (1 + random_of(2));
+	a->mamba_num_heads = a->mamba_num_groups * (1 + random_of(3));
+	a->mamba_head_dim = 1 + random_of(4);
+	a->mamba_state_dim = 1 + random_of(4);
 }
 
 /* Sizes that tp and etp divide, and hardly anything else does. */
@@ -125,6 +148,7 @@ static inline void random_widths(struct mfs_megatron_args *a, const struct mfs_l
 	moe[0] = !a->first_dense_layers;
 	a->moe_layers = moe;
 	a->moe_grouped_gemm = random_of(2);
+	random_pattern(a, p);
 }
 
 /* A model of a family and a layout that it can have; sizes are small. */

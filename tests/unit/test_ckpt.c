@@ -588,6 +588,16 @@ START_TEST(test_names_that_are_none)
 	ck_assert(!name.known && !name.section);
 	mfs_name_parse("decoder.layers.0.self_attention.linear_qkv.weight.key", &name);
 	ck_assert(!name.known && !name.section);
+	mfs_name_parse("decoder.layers.0.mixer.in_proj.weight.dt", &name);
+	ck_assert(name.known && name.section == 5);
+	mfs_name_parse("decoder.layers.0.mixer.conv1d.bias.x", &name);
+	ck_assert(name.known && name.section == 1);
+	mfs_name_parse("decoder.layers.0.mixer.conv1d.weight.z", &name);
+	ck_assert(!name.known && !name.section);
+	mfs_name_parse("decoder.layers.0.mixer.in_proj.layer_norm_weight", &name);
+	ck_assert_str_eq(name.canonical, "decoder.layers.norm.weight");
+	mfs_name_parse("decoder.final_norm.weight", &name);
+	ck_assert_str_eq(name.canonical, "decoder.final_layernorm.weight");
 	mfs_name_parse("language_model.pooler.dense.weight", &name);
 	ck_assert(!name.known);
 	/* Sixteen of its digits are another layer's number. */

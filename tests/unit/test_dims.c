@@ -22,8 +22,8 @@ static struct mfs_megatron_args fake_deepseek_mtp(void)
 }
 
 static struct mfs_megatron_args (*const makers[])(void) = {
-	fake_llama,   fake_qwen2,	 fake_qwen3,	 fake_gpt2,
-	fake_mixtral, fake_deepseek_mtp, fake_qwen3_next};
+	fake_llama,   fake_qwen2,	 fake_qwen3,	  fake_gpt2,
+	fake_mixtral, fake_deepseek_mtp, fake_qwen3_next, fake_nemotron_h};
 
 #define MAKERS ((int)(sizeof(makers) / sizeof(makers[0])))
 
@@ -126,6 +126,9 @@ static const struct {
 	 "decoder.layers.0.self_attention.A_log", "[2147483648]"},
 	{fake_qwen3_next, ARGUMENT(linear_conv_kernel_dim), 4,
 	 "decoder.layers.0.self_attention.conv1d.weight", "[64, 1, 4]"},
+	{fake_nemotron_h, ARGUMENT(mamba_state_dim), 1ll << 31,
+	 "decoder.layers.0.mixer.conv1d.bias", "[8589934640]"},
+	{fake_nemotron_h, ARGUMENT(mamba_num_heads), 16, "decoder.layers.0.mixer.A_log", "[16]"},
 	{fake_deepseek, ARGUMENT(moe_shared_expert_intermediate_size), 96,
 	 "decoder.layers.1.mlp.shared_experts.linear_fc1.weight", "[192, 64]"},
 };

@@ -173,6 +173,29 @@ START_TEST(test_kinds_of_layers)
 }
 END_TEST
 
+/* In a hybrid model a layer is of one kind, so tensors of all kinds may have one name. */
+START_TEST(test_kinds_of_sublayers)
+{
+	const struct mfs_family *f =
+		accepted(HEAD "requires = hybrid\n" EMBEDDING "[layer mamba]\nx = norm.weight\n"
+			      "c = mixer.conv1d.weight\n[layer full]\nx = input_layernorm.weight\n"
+			      "[layer dense]\nx = pre_mlp_layernorm.weight\n"
+			      "[layer moe]\nx = pre_mlp_layernorm.weight\n");
+	static const uint8_t moe[] = {0, 0, 0, 1};
+	const struct mfs_megatron_args a = {
+		.num_layers = 4, .hybrid_layers = "M*-E", .moe_layers = moe};
+	const struct mfs_family_tensor *x = tensor(f, "x");
+	/* Where the rows of the four kinds are, behind the first. */
+	static const int at[] = {0, 2, 3, 4};
+
+	for (int layer = 0; layer < 4; layer++)
+		for (int i = 0; i < 4; i++)
+			ck_assert_int_eq(mfs_is_of_layer(&x[at[i]], &a, layer), i == layer);
+	ck_assert_int_eq(tensor(f, "c")->shape[2], MFS_DIM_MAMBA_KERNEL);
+	ck_assert(x->norm && !tensor(f, "c")->norm);
+}
+END_TEST
+
 /* ---- which family a model is shown as ---- */
 
 static const char *chosen(const struct mfs_megatron_args *a)
@@ -378,6 +401,10 @@ static const struct {
 	 "in a model that requires output-gate"},
 	{HEAD EMBEDDING "[layer]\nx = ba of self_attention.conv1d.weight",
 	 "qkvz and ba are of in_proj"},
+	{HEAD "requires = hybrid\n" EMBEDDING
+	      "[layer]\nx = norm.bias\n[layer mamba]\nx = norm.weight",
+	 "tensor 'x' is there twice"},
+	{HEAD EMBEDDING "[layer mamba]\nx = mixer.norm.weight, plain", "only a norm is plain"},
 	{HEAD EMBEDDING
 	 "[layer full]\nx = input_layernorm.bias\n[layer dense]\nx = input_layernorm.weight",
 	 "tensor 'x' is there twice"},
@@ -499,6 +526,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_base);
 	tcase_add_test(c, test_norms_that_are_stored_as_in_megatron);
 	tcase_add_test(c, test_kinds_of_layers);
+	tcase_add_test(c, test_kinds_of_sublayers);
 	tcase_add_test(c, test_where_it_comes_from);
 	tcase_add_test(c, test_first_that_fits);
 	tcase_add_test(c, test_impossible);

@@ -89,6 +89,18 @@ static void same_linear_attention(const struct mfs_megatron_args *a,
 	ck_assert_int_eq(a->linear_num_value_heads, b->linear_num_value_heads);
 }
 
+static void same_pattern(const struct mfs_megatron_args *a, const struct mfs_megatron_args *b)
+{
+	ck_assert_int_eq(!a->hybrid_layers, !b->hybrid_layers);
+	if (!a->hybrid_layers)
+		return;
+	ck_assert_str_eq(a->hybrid_layers, b->hybrid_layers);
+	ck_assert_int_eq(a->mamba_state_dim, b->mamba_state_dim);
+	ck_assert_int_eq(a->mamba_head_dim, b->mamba_head_dim);
+	ck_assert_int_eq(a->mamba_num_groups, b->mamba_num_groups);
+	ck_assert_int_eq(a->mamba_num_heads, b->mamba_num_heads);
+}
+
 static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatron_args *b)
 {
 	/* HF has no trace of how norms and rotary pairs were stored. */
@@ -123,6 +135,7 @@ static void same_args(const struct mfs_megatron_args *a, const struct mfs_megatr
 	ck_assert_int_eq(a->mtp_num_layers, b->mtp_num_layers);
 	same_moe(a, b);
 	same_linear_attention(a, b);
+	same_pattern(a, b);
 	if (a->multi_latent_attention)
 		same_mla(a, b);
 }
@@ -148,7 +161,8 @@ static void round_trip(const struct mfs_megatron_args *args)
 }
 
 static struct mfs_megatron_args (*const fakes[])(void) = {
-	fake_llama, fake_qwen2, fake_qwen3, fake_gpt2, fake_mixtral, fake_deepseek, fake_qwen3_next,
+	fake_llama,   fake_qwen2,    fake_qwen3,      fake_gpt2,
+	fake_mixtral, fake_deepseek, fake_qwen3_next, fake_nemotron_h,
 };
 
 START_TEST(every_family_comes_back)
@@ -156,7 +170,7 @@ START_TEST(every_family_comes_back)
 	struct mfs_megatron_args a = fakes[_i]();
 
 	round_trip(&a);
-	a.tied = !a.tied;
+	a.tied = !a.tied && !a.hybrid_layers; /* NemotronHForCausalLM ties nothing */
 	a.norm_epsilon = 3e-6;
 	a.init_method_std = 0.006;
 	a.max_position_embeddings = 1000;
@@ -526,6 +540,28 @@ START_TEST(layers_with_linear_attention)
 }
 END_TEST
 
+/* A letter a layer, or a type a layer under one of two names each; Python's Infinity is no JSON. */
+START_TEST(layers_of_one_sublayer)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'nemotron_h', 'hybrid_override_pattern': 'M-M*',"
+		     " 'time_step_limit': [0.0, Infinity]}");
+	ck_assert_str_eq(a.hybrid_layers, "M-M*");
+	ck_assert(a.num_layers == 4 && a.num_experts == MFS_UNSET && !a.moe_layers);
+	ck_assert_str_eq(a.position_embedding_type, "none");
+	a = accepted("{'model_type': 'nemotron_h', 'num_hidden_layers': 4,"
+		     " 'layers_block_type': ['mamba', 'attention', 'moe', 'mlp'],"
+		     " 'time_step_limit': [0.0, {'__float__': 'Infinity'}]}");
+	ck_assert_str_eq(a.hybrid_layers, "M*E-");
+	ck_assert_mem_eq(a.moe_layers, "\0\0\1\0", 4);
+	a = accepted("{'model_type': 'nemotron_h', 'layers_block_type':"
+		     " ['linear_attention', 'full_attention'], 'hybrid_override_pattern': 'M*'}");
+	ck_assert_str_eq(a.hybrid_layers, "M*");
+	accepted("{'model_type': 'nemotron_h'}");
+}
+END_TEST
+
 START_TEST(kimi_is_a_deepseek)
 {
 	accepted("{'model_type': 'kimi_k2', 'architectures': ['DeepseekV3ForCausalLM']}");
@@ -675,6 +711,23 @@ static const struct {
 	 "a multiple of 'linear_num_key_heads'"},
 	{"{'model_type': 'qwen3_next', 'linear_conv_kernel_dim': null}", -EINVAL,
 	 "linear_conv_kernel_dim"},
+	/* layers of one sublayer */
+	{"{'model_type': 'nemotron_h', 'num_hidden_layers': 4, 'hybrid_override_pattern': 'M-M'}",
+	 -EINVAL, "'hybrid_override_pattern' is \"M-M\", expected a letter a layer"},
+	{"{'model_type': 'nemotron_h', 'hybrid_override_pattern': 'M-G'}", -ENOTSUP,
+	 "a letter of \"M*-E\" a layer"},
+	{"{'model_type': 'nemotron_h', 'hybrid_override_pattern': ''}", -ENOTSUP, "a letter of"},
+	{"{'model_type': 'nemotron_h', 'hybrid_override_pattern': 4}", -ENOTSUP, "a letter of"},
+	{"{'model_type': 'nemotron_h', 'layers_block_type': ['mamba', 'conv']}", -ENOTSUP,
+	 "'layers_block_type' is \"conv\""},
+	{"{'model_type': 'nemotron_h', 'layers_block_type': []}", -ENOTSUP, "a letter of"},
+	{"{'model_type': 'nemotron_h', 'layers_block_type': ['mamba'],"
+	 " 'hybrid_override_pattern': '-'}",
+	 -EINVAL, "'hybrid_override_pattern' is \"-\", expected M"},
+	{"{'model_type': 'nemotron_h', 'n_groups': 3}", -EINVAL, "'mamba_num_heads' is 128"},
+	{"{'model_type': 'nemotron_h', 'time_step_limit': [0.0, 0.1]}", -ENOTSUP,
+	 "'time_step_limit' is [0.0,0.1], expected [0.0, Infinity]"},
+	{"{'model_type': 'nemotron_h', 'n_routed_experts': null}", -EINVAL, "n_routed_experts"},
 	/* experts */
 	{"{'model_type': 'mixtral', 'num_experts_per_tok': 9}", -EINVAL, "num_experts_per_tok"},
 	{"{'model_type': 'mixtral', 'num_local_experts': null}", -EINVAL, "num_local_experts"},
@@ -799,6 +852,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, windows_of_some_layers);
 	tcase_add_test(c, layers_with_experts);
 	tcase_add_test(c, layers_with_linear_attention);
+	tcase_add_test(c, layers_of_one_sublayer);
 	tcase_add_test(c, kimi_is_a_deepseek);
 	tcase_add_test(c, all_layers_dense);
 	tcase_add_test(c, defaults_of_every_family);

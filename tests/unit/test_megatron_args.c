@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "formats/base/buf.h"
+#include "formats/torch/hybrid_layers.h"
 #include "formats/torch/megatron_args.h"
 #include "formats/torch/pickle.h"
 
@@ -67,6 +68,19 @@ static void set_list(const char *key, const int32_t *values, size_t count)
 		mfs_buf_add(&stream, &values[i], 4);
 	}
 	mfs_buf_adds(&stream, "e");
+}
+
+static void set_real(const char *key, double value)
+{
+	uint8_t bytes[8];
+	uint64_t bits;
+
+	memcpy(&bits, &value, 8);
+	for (unsigned i = 0; i < 8; i++)
+		bytes[i] = (uint8_t)(bits >> (56 - 8 * i));
+	text(key);
+	mfs_buf_adds(&stream, "G");
+	mfs_buf_add(&stream, bytes, 8);
 }
 
 static void sizes(void)
@@ -220,6 +234,94 @@ START_TEST(test_linear_layers)
 }
 END_TEST
 
+static void hybrid(const char *name, const char *pattern)
+{
+	begin();
+	sizes();
+	set_text(name, pattern);
+	set_int("num_experts", 4);
+	set_int("mamba_num_groups", 2);
+}
+
+/* Of four layers, under both names of the argument. */
+START_TEST(test_hybrid_layers)
+{
+	hybrid("hybrid_override_pattern", "M*-E");
+	set_int("mamba_num_heads", 6);
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.hybrid_layers, "M*-E");
+	ck_assert_mem_eq(args.moe_layers, "\0\0\0\1", 4);
+	ck_assert(args.mamba_num_heads == 6 && args.mamba_state_dim == 128);
+	/* Models are shown, but none is trained. */
+	ck_assert(!args.foreign && args.untrainable && !args.other_stages);
+	hybrid("hybrid_layer_pattern", "MM|*-");
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.hybrid_layers, "MM*-");
+	ck_assert(!args.moe_layers && args.num_experts == MFS_UNSET && !args.other_stages);
+	ck_assert_int_eq(args.mamba_num_heads, 2); /* 64 twice, in heads of 64 */
+	hybrid("hybrid_layer_pattern", "MM*|-");
+	unit_ok(finish(), &err);
+	ck_assert(args.other_stages);
+	/* What is not known here: other layers, and multi-token prediction of layers of its own. */
+	hybrid("hybrid_layer_pattern", "MG*-");
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.foreign, "hybrid_layer_pattern (MG*-)");
+	ck_assert(!args.hybrid_layers);
+	hybrid("hybrid_layer_pattern", "MM*-/M");
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.foreign, "hybrid_layer_pattern (MM*-/M)");
+	hybrid("hybrid_layer_pattern", "MM*");
+	unit_fails(finish(), &err, -EINVAL, "'MM*' is of 3 layers, expected num_layers, 4");
+	hybrid("hybrid_layer_pattern", "MMX*");
+	unit_fails(finish(), &err, -EINVAL, "'MMX*' has 'X', expected letters of");
+	hybrid("hybrid_layer_pattern", "MM*-");
+	set_int("mamba_head_dim", 48);
+	unit_fails(finish(), &err, -EINVAL, "mamba_head_dim");
+	hybrid("hybrid_layer_pattern", "MM*-");
+	set_int("mamba_num_heads", 5);
+	unit_fails(finish(), &err, -EINVAL, "a multiple of mamba_num_groups");
+	begin();
+	sizes();
+	set_text("hybrid_layer_pattern", "M*-E");
+	set_int("mamba_num_groups", 2);
+	unit_fails(finish(), &err, -EINVAL, "num_experts");
+}
+END_TEST
+
+/* As core 0.16.1's allocate_layers() makes them. */
+START_TEST(test_hybrid_ratios)
+{
+	static const struct {
+		int64_t layers;
+		double attention, mlp;
+		const char *pattern;
+	} cases[] = {
+		{10, 0.2, 0, "MMM*MM*MMM"},
+		{10, 0.3, 0.3, "M-*MM*-*M-"},
+		{10, 0, 0.5, "M-M-M-M-M-"},
+		{52, 0.08, 0.46, "M-M-M-M-M-*M-M-M-M-M*-M-M-M-M-M*-M-M-M-M-*M-M-M-M-M-"},
+		{9, 0.5, 0.5, "-*M*-*-*-"},
+		{7, 0.35, 0.21, "MM*M*M-"},
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+		ck_assert_str_eq(mfs_hybrid_from_ratios(cases[i].layers, cases[i].attention,
+							cases[i].mlp, &arena),
+				 cases[i].pattern);
+	begin();
+	sizes();
+	set_real("hybrid_attention_ratio", 0.25);
+	set_int("mamba_num_groups", 1);
+	unit_ok(finish(), &err);
+	ck_assert_str_eq(args.hybrid_layers, "MM*M");
+	begin();
+	sizes();
+	set_real("hybrid_attention_ratio", 0.75);
+	set_real("hybrid_mlp_ratio", 0.5);
+	unit_fails(finish(), &err, -EINVAL, "hybrid_attention_ratio");
+}
+END_TEST
+
 /* None (since core 0.14) and no such argument (before) both mean YaRN; before, its other values
  * differed. */
 START_TEST(test_rope_type_of_mla)
@@ -301,19 +403,6 @@ static const struct {
 	{"moe_input_jitter_eps", MOE, 0.01, NULL},
 };
 
-static void set_real(const char *key, double value)
-{
-	uint8_t bytes[8];
-	uint64_t bits;
-
-	memcpy(&bits, &value, 8);
-	for (unsigned i = 0; i < 8; i++)
-		bytes[i] = (uint8_t)(bits >> (56 - 8 * i));
-	text(key);
-	mfs_buf_adds(&stream, "G");
-	mfs_buf_add(&stream, bytes, 8);
-}
-
 static void begin_model(enum model model)
 {
 	static const int32_t window[] = {127, 0};
@@ -351,7 +440,7 @@ static const struct {
 	{"softmax_type", "off-by-one", "softmax_type (off-by-one)"},
 	{"normalization", "LayerNorm", NULL},
 	{"normalization", "L2Norm", "normalization (L2Norm)"},
-	{"hybrid_layer_pattern", "M*-", "hybrid_layer_pattern (M*-)"},
+	{"hybrid_layer_pattern", "MG*-", "hybrid_layer_pattern (MG*-)"},
 };
 
 START_TEST(test_texts_that_leave_no_tensor)
@@ -405,9 +494,9 @@ START_TEST(test_first_of_each_kind)
 {
 	begin_model(GATED);
 	set_text("softmax_type", "learnable");
-	set_text("hybrid_layer_pattern", "M*-");
+	set_text("hybrid_layer_pattern", "MG*-");
 	unit_ok(finish(), &err);
-	ck_assert_str_eq(args.foreign, "hybrid_layer_pattern (M*-)");
+	ck_assert_str_eq(args.foreign, "hybrid_layer_pattern (MG*-)");
 	ck_assert_str_eq(args.untrainable, "softmax_type (learnable)");
 	ck_assert(args.learnable_softmax);
 }
@@ -660,6 +749,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_swiglu_width);
 	tcase_add_test(c, test_moe_layers);
 	tcase_add_test(c, test_linear_layers);
+	tcase_add_test(c, test_hybrid_layers);
+	tcase_add_test(c, test_hybrid_ratios);
 	tcase_add_test(c, test_rope_type_of_mla);
 	tcase_add_test(c, test_yarn);
 	tcase_add_test(c, test_first_of_each_kind);

@@ -185,6 +185,9 @@ static const struct {
 	{"out_proj.weight", COLS},
 	{"in_proj.weight", SECTIONS},
 	{"conv1d.weight", SECTIONS},
+	{"conv1d.bias", SECTIONS},
+	{"mixer.D", ROWS},
+	{"mixer.norm.weight", ROWS},
 	{"linear_fc1.weight", GATED},
 	{"linear_fc1.bias", GATED},
 };
@@ -218,14 +221,8 @@ static uint64_t columns(const uint64_t *shape, unsigned ndim)
 	return count;
 }
 
-/* The row of the whole tensor that is a rank's row: all q, k, v, z, b, a are divided each. */
-static uint64_t section_row(const struct mfs_rank_tensor *t, uint64_t row)
+static uint64_t divided_row(const struct mfs_rank_tensor *t, const uint64_t *sections, uint64_t row)
 {
-	const struct mfs_megatron_args *a = mfs_ckpt_args(t->list->ckpt);
-	const uint64_t heads = (uint64_t)a->linear_num_value_heads;
-	const uint64_t keys = (uint64_t)(a->linear_num_key_heads * a->linear_key_head_dim);
-	const uint64_t values = heads * (uint64_t)a->linear_value_head_dim;
-	const uint64_t sections[] = {keys, keys, values, values, heads, heads};
 	const uint64_t tp = t->list->layout.tp;
 	uint64_t before = 0;
 	int i = 0;
@@ -233,6 +230,25 @@ static uint64_t section_row(const struct mfs_rank_tensor *t, uint64_t row)
 	for (; row >= sections[i] / tp; before += sections[i++])
 		row -= sections[i] / tp;
 	return before + t->list->rank.tp * (sections[i] / tp) + row;
+}
+
+/* The row of the whole tensor that is a rank's row: all q, k, v, z, b, a are divided each; of a
+ * Mamba mixer z, x, B, C, dt. A convolution is of some of them. */
+static uint64_t section_row(const struct mfs_rank_tensor *t, uint64_t row)
+{
+	const struct mfs_megatron_args *a = mfs_ckpt_args(t->list->ckpt);
+	const uint64_t mixers = (uint64_t)a->mamba_num_heads;
+	const uint64_t inner = mixers * (uint64_t)a->mamba_head_dim;
+	const uint64_t states = (uint64_t)(a->mamba_num_groups * a->mamba_state_dim);
+	const uint64_t mamba[] = {inner, inner, states, states, mixers};
+	const uint64_t heads = (uint64_t)a->linear_num_value_heads;
+	const uint64_t keys = (uint64_t)(a->linear_num_key_heads * a->linear_key_head_dim);
+	const uint64_t values = heads * (uint64_t)a->linear_value_head_dim;
+	const uint64_t sections[] = {keys, keys, values, values, heads, heads};
+
+	if (strstr(t->src->name, ".mixer."))
+		return divided_row(t, mamba + (strstr(t->src->name, "conv1d") ? 1 : 0), row);
+	return divided_row(t, sections, row);
 }
 
 /* Element of the source that lies at (row, col) of a rank's tensor, counted from 1; 0: a zero. */

@@ -38,6 +38,8 @@ static int check_supported(const struct mfs_net *net, struct mfs_error *err)
 	if (a->linear_layers)
 		return mfs_fail(err, -ENOTSUP,
 				"--experimental-attention-variant cannot be trained here");
+	if (a->hybrid_layers)
+		return mfs_fail(err, -ENOTSUP, "--hybrid-layer-pattern cannot be trained here");
 	/* An HF directory has these without an argument that says so. */
 	if (a->learnable_softmax)
 		return mfs_fail(err, -ENOTSUP, "--softmax-type learnable cannot be trained here");

@@ -115,8 +115,8 @@ static int check_section(const struct mfs_dist_reader *r, const struct mfs_dist_
 	if (s->found.shape[0] == rows)
 		return 0;
 	return mfs_fail(r->err, -EINVAL,
-			"%s/%s: '%s': expected %llu rows by the run's arguments of "
-			"linear attention, found %llu",
+			"%s/%s: '%s': expected %llu rows by the run's arguments of such "
+			"layers, found %llu",
 			r->ckpt->dir, r->index, s->t->key, (unsigned long long)rows,
 			(unsigned long long)s->found.shape[0]);
 }

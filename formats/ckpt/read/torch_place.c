@@ -103,7 +103,7 @@ static int place_sections(struct mfs_torch_reader *r, struct local *l)
 	if (!l->found.ndim || !even || l->found.shape[0] != all / l->parts)
 		return mfs_fail(r->err, -EINVAL,
 				"%s/%s: tensor '%s' has %llu rows, expected one of %u parts of "
-				"%llu by the run's arguments of linear attention",
+				"%llu by the run's arguments of such layers",
 				r->ckpt->dir, l->rank->name, l->key,
 				(unsigned long long)(l->found.ndim ? l->found.shape[0] : 0),
 				l->parts, (unsigned long long)all);

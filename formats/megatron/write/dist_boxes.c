@@ -263,7 +263,7 @@ static int bytes(void *arg, uint32_t i, struct mfs_dcp_write_bytes *ret, struct 
 	if (o->extra == UINT32_MAX)
 		key = x->b->keys.data + o->which;
 	else
-		mfs_dist_extra_key(x->key, &x->b->d.extras[o->extra], o->which);
+		mfs_dist_extra_key(x->key, &x->b->d, &x->b->d.extras[o->extra], o->which);
 	*ret = (struct mfs_dcp_write_bytes){.key = key, .item = item_at(x, &o->place)};
 	return 0;
 }

@@ -41,6 +41,7 @@ struct mfs_dist_tensor {
 struct mfs_dist_extra {
 	const struct mfs_dist_tensor *owner;
 	bool core_attention; /* of core_attention; the owner is linear_proj, which comes after it */
+	bool head;	     /* of output_layer, though the head may be tied to the embedding */
 	uint32_t first;	     /* number of its first item among the items of all extras */
 	uint64_t offset;     /* as of a tensor */
 };

@@ -100,7 +100,7 @@ static int bytes(void *arg, uint32_t i, struct mfs_dcp_write_bytes *ret, struct 
 		x->extra++;
 	e = &d->extras[x->extra];
 	which = i - e->first;
-	mfs_dist_extra_key(x->key, e, which);
+	mfs_dist_extra_key(x->key, d, e, which);
 	mfs_dist_file_name(x->file, mfs_dist_unit(d, e->owner, which), MFS_DIST_WEIGHTS);
 	*ret = (struct mfs_dcp_write_bytes){
 		.key = x->key,

@@ -10,7 +10,8 @@ static const char decoder[] = "decoder.layers.", mtp[] = "mtp.layers.";
 bool mfs_dist_numbers_layers(const struct mfs_megatron_args *args)
 {
 	/* Arguments made from config.json have a list if layers differ (namespace.c). */
-	return args->moe_layer_freq_listed || mfs_args_layers_differ(args) || args->linear_layers;
+	return args->moe_layer_freq_listed || mfs_args_layers_differ(args) || args->linear_layers ||
+	       args->hybrid_layers;
 }
 
 static const char *after(const char *text, const char *prefix)
@@ -23,8 +24,9 @@ static const char *after(const char *text, const char *prefix)
 /* ---- names within a layer ---- */
 
 enum when {
-	GQA,	   /* no multi-latent attention */
-	LINEAR,	   /* linear attention */
+	GQA,	/* no multi-latent attention */
+	LINEAR, /* linear attention */
+	MAMBA,
 	MLA_TE,	   /* multi-latent attention, Transformer Engine */
 	FUSED_FC1, /* GQA: dense, or local modules; MLA: dense, Transformer Engine */
 };
@@ -35,6 +37,7 @@ static const struct {
 } norms[] = {
 	{"input_layernorm.", "self_attention.linear_qkv.layer_norm_", GQA},
 	{"input_layernorm.", "self_attention.in_proj.layer_norm_", LINEAR},
+	{"norm.", "mixer.in_proj.layer_norm_", MAMBA},
 	{"self_attention.q_layernorm.", "self_attention.linear_q_up_proj.layer_norm_", MLA_TE},
 	{"self_attention.kv_layernorm.", "self_attention.linear_kv_up_proj.layer_norm_", MLA_TE},
 	{"pre_mlp_layernorm.", "mlp.linear_fc1.layer_norm_", FUSED_FC1},
@@ -60,10 +63,12 @@ static bool is_fused(const struct mfs_megatron_dist *d, const struct mfs_global_
 		return !mla && !is_linear(d->args, t);
 	case LINEAR:
 		return is_linear(d->args, t);
+	case MAMBA: /* no other layer has this norm */
+		return true;
 	case MLA_TE:
 		return mla && te;
 	case FUSED_FC1:
-		return te ? !is_moe(d->args, t) : !mla;
+		return te || d->args->hybrid_layers ? !is_moe(d->args, t) : !mla;
 	}
 	return false;
 }
@@ -95,6 +100,17 @@ static void put_name(char *key, size_t size, const char *prefix, const struct mf
 		snprintf(key, size, "%s%d.%s", prefix, t->first->layer, rest);
 }
 
+/* Outside of layers only one name depends on the kind of model. */
+static void put_outer(char *key, size_t size, const struct mfs_megatron_dist *d, const char *name)
+{
+	const char *kind = d->args->hybrid_layers ? after(name, "decoder.final_layernorm.") : NULL;
+
+	if (kind)
+		snprintf(key, size, "decoder.final_norm.%s", kind);
+	else
+		snprintf(key, size, "%s", name);
+}
+
 static void put_model_key(char *key, size_t size, const struct mfs_megatron_dist *d,
 			  const struct mfs_dist_tensor *t)
 {
@@ -103,7 +119,7 @@ static void put_model_key(char *key, size_t size, const struct mfs_megatron_dist
 	char text[MFS_CKPT_NAME_SIZE], renamed[MFS_CKPT_NAME_SIZE];
 
 	if (t->first->layer < 0) {
-		snprintf(key, size, "%s", name);
+		put_outer(key, size, d, name);
 	} else if ((rest = after(name, decoder))) {
 		put_inner(text, sizeof(text), d, t->first, rest);
 		put_name(key, size, decoder, t, text);
@@ -131,7 +147,7 @@ void mfs_dist_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d
 				state == MFS_STATE_MAIN ? d->main : mfs_state_name(state));
 	put_model_key(key + used, MFS_DIST_KEY_SIZE - (size_t)used, d, t);
 	if (t->section)
-		strcat(key, mfs_section_suffix(t->section - 1));
+		strcat(key, mfs_section_suffix(t->first->name, t->section - 1));
 }
 
 /* ---- _extra_state ---- */
@@ -182,7 +198,8 @@ static void put_module(char *text, size_t size, const struct mfs_dist_extra *e, 
 		snprintf(text, size, "%.*s", len, behind);
 }
 
-void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_dist_extra *e, uint32_t i)
+void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d,
+			const struct mfs_dist_extra *e, uint32_t i)
 {
 	const struct mfs_dist_tensor *t = e->owner;
 	const uint32_t layer = i / mfs_dist_each(t->experts),
@@ -190,8 +207,11 @@ void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_dist_extra
 	char module[MFS_CKPT_NAME_SIZE], name[MFS_CKPT_NAME_SIZE], shard[64];
 	const char *rest = after(t->first->name, decoder), *prefix = decoder;
 
-	if (t->first->layer < 0) {
-		put_module(name, sizeof(name), e, t->first->name);
+	if (e->head) {
+		snprintf(name, sizeof(name), "output_layer");
+	} else if (t->first->layer < 0) {
+		put_outer(module, sizeof(module), d, t->first->name);
+		put_module(name, sizeof(name), e, module);
 	} else {
 		if (!rest) {
 			rest = t->first->name + sizeof(mtp) - 1;

@@ -19,6 +19,7 @@ void mfs_dist_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d
 /* True if the module of a model tensor has an _extra_state in any layer spec: linears, norms. */
 bool mfs_dist_has_extra(const struct mfs_global_tensor *t);
 /* The key of the i-th module's _extra_state; i is layer * experts + expert. */
-void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_dist_extra *e, uint32_t i);
+void mfs_dist_extra_key(char key[MFS_DIST_KEY_SIZE], const struct mfs_megatron_dist *d,
+			const struct mfs_dist_extra *e, uint32_t i);
 
 #endif

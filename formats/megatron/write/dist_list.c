@@ -212,11 +212,19 @@ static int add_tensors(struct mfs_megatron_dist *d, struct mfs_error *err)
 
 /* ---- _extra_state ---- */
 
-static void add_extra(struct mfs_megatron_dist *d, const struct mfs_dist_tensor *t, bool core)
+static void add_extra(struct mfs_megatron_dist *d, struct mfs_dist_extra extra)
 {
-	d->extras[d->extra_count++] = (struct mfs_dist_extra){
-		.owner = t, .core_attention = core, .first = d->extra_items};
-	d->extra_items += t->count;
+	extra.first = d->extra_items;
+	d->extras[d->extra_count++] = extra;
+	d->extra_items += extra.owner->count;
+}
+
+/* GPTModel drops that of its head (gpt_model.py: sharded_state_dict), MambaModel does not. */
+static bool owns_head(const struct mfs_megatron_dist *d, const struct mfs_global_tensor *t)
+{
+	return d->args->hybrid_layers && t->state == MFS_STATE_MODEL &&
+	       !strcmp(t->name,
+		       d->args->tied ? "embedding.word_embeddings.weight" : "output_layer.weight");
 }
 
 static int add_extras(struct mfs_megatron_dist *d, struct mfs_error *err)
@@ -227,11 +235,13 @@ static int add_extras(struct mfs_megatron_dist *d, struct mfs_error *err)
 	for (uint32_t i = 0; i < d->tensor_count; i++) {
 		const struct mfs_dist_tensor *t = &d->tensors[i];
 
+		if (owns_head(d, t->first))
+			add_extra(d, (struct mfs_dist_extra){.owner = t, .head = true});
 		if (!mfs_dist_has_extra(t->first) || t->section > 1)
 			continue;
-		add_extra(d, t, false);
+		add_extra(d, (struct mfs_dist_extra){.owner = t});
 		if (strstr(t->first->name, ".self_attention.linear_proj."))
-			add_extra(d, t, true);
+			add_extra(d, (struct mfs_dist_extra){.owner = t, .core_attention = true});
 	}
 	return 0;
 }

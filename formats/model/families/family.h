@@ -53,8 +53,9 @@
 	X(ROPE, "rope", "rotary positions (position_embedding_type rope)")                         \
 	X(LEARNED_POSITIONS, "learned-positions",                                                  \
 	  "learned positions (position_embedding_type learned_absolute)")                          \
+	X(NO_POSITIONS, "no-positions", "no positions (position_embedding_type none)")             \
 	X(OTHER_POSITIONS, "other-positions",                                                      \
-	  "another position_embedding_type than rope or learned_absolute")                         \
+	  "another position_embedding_type than rope, learned_absolute or none")                   \
 	X(ROPE_INTERLEAVED, "rope-interleaved", "interleaved rotary pairs (rotary_interleaved)")   \
 	X(ROPE_PARTIAL, "rope-partial",                                                            \
 	  "rotary positions on a part of each head (rotary_percent)")                              \
@@ -89,6 +90,10 @@
 	  "interleaved gate and up rows (moe_mlp_glu_interleave_size)")                            \
 	X(LINEAR_ATTENTION, "linear-attention",                                                    \
 	  "linear attention by a gated delta net (experimental_attention_variant)")                \
+	X(HYBRID, "hybrid", "layers of one sublayer each (hybrid_layer_pattern)")                  \
+	X(MAMBA_EPS, "mamba-eps",                                                                  \
+	  "another norm_epsilon than 1e-5 beside Mamba mixers, whose own "                         \
+	  "is 1e-5")                                                                               \
 	X(MLA, "mla", "multi-latent attention")                                                    \
 	X(Q_LORA, "q-lora", "a low-rank query projection (q_lora_rank)")                           \
 	X(SCALED_SOFTMAX, "scaled-softmax", "mscale_all_dim without YaRN")                         \
@@ -145,6 +150,13 @@ enum mfs_dim {
 	MFS_DIM_LINEAR_HEAD_COUNT,
 	MFS_DIM_LINEAR_HEAD,
 	MFS_DIM_LINEAR_HEADS,
+	/* of a Mamba-2 mixer: rows of in_proj, channels and width of its convolution, heads,
+	 * numbers of all of these */
+	MFS_DIM_MAMBA_IN,
+	MFS_DIM_MAMBA_CONV,
+	MFS_DIM_MAMBA_KERNEL,
+	MFS_DIM_MAMBA_HEAD_COUNT,
+	MFS_DIM_MAMBA_HEADS,
 	MFS_DIM_COUNT
 };
 
@@ -188,13 +200,15 @@ enum mfs_scope {
 	MFS_SCOPE_AFTER,  /* after the layers */
 };
 
-/* Layers differ in what follows attention, and in attention. */
+/* Layers differ in what follows attention, and in attention. In a hybrid model a layer is of one
+ * kind. */
 enum mfs_layer_kind {
 	MFS_LAYER_ANY,
 	MFS_LAYER_DENSE, /* without experts */
 	MFS_LAYER_MOE,
 	MFS_LAYER_FULL, /* attention that is not linear */
 	MFS_LAYER_LINEAR,
+	MFS_LAYER_MAMBA,
 };
 
 /* A table of these ends with a row without a name. Shape, experts and norm follow from the name
@@ -243,6 +257,7 @@ enum mfs_config_value {
 	 * first */
 	MFS_VALUE_LINEAR_LAYER_TYPES,
 	MFS_VALUE_FULL_ATTENTION_INTERVAL,
+	MFS_VALUE_HYBRID_PATTERN, /* a letter a layer */
 	MFS_VALUE_LAYER_TYPES,	  /* "full_attention" or "sliding_attention" for each layer */
 	MFS_VALUE_SHARED_EXPERTS, /* width of the shared expert over a routed expert's */
 	MFS_VALUE_ROUTED_SCALE,	  /* 1.0 if unset */
@@ -376,10 +391,14 @@ static inline bool mfs_is_of_layer(const struct mfs_family_tensor *row,
 	switch (row->kind) {
 	case MFS_LAYER_DENSE:
 	case MFS_LAYER_MOE:
-		return (row->kind == MFS_LAYER_MOE) == mfs_args_is_moe(a, layer);
+		return mfs_args_has_mlp(a, layer) &&
+		       (row->kind == MFS_LAYER_MOE) == mfs_args_is_moe(a, layer);
 	case MFS_LAYER_FULL:
 	case MFS_LAYER_LINEAR:
-		return (row->kind == MFS_LAYER_LINEAR) == mfs_args_is_linear(a, layer);
+		return mfs_args_has_attention(a, layer) &&
+		       (row->kind == MFS_LAYER_LINEAR) == mfs_args_is_linear(a, layer);
+	case MFS_LAYER_MAMBA:
+		return mfs_args_is_mamba(a, layer);
 	case MFS_LAYER_ANY:
 		break;
 	}

@@ -59,6 +59,21 @@ static const struct mfs_param delta_net[] = {
 	{0},
 };
 
+/* A layer that is a Mamba-2 mixer. Its own norm is never stored as weight - 1. */
+static const struct mfs_param mamba[] = {
+	NORM("norm", HIDDEN),
+	MATRIX("mixer.in_proj.weight", MAMBA_IN, HIDDEN),
+	{.name = "mixer.conv1d.weight",
+	 .axes = {MFS_DIM_MAMBA_CONV, MFS_DIM_ONE, MFS_DIM_MAMBA_KERNEL}},
+	VECTOR("mixer.conv1d.bias", MAMBA_CONV),
+	VECTOR("mixer.A_log", MAMBA_HEAD_COUNT),
+	VECTOR("mixer.D", MAMBA_HEAD_COUNT),
+	VECTOR("mixer.dt_bias", MAMBA_HEAD_COUNT),
+	VECTOR("mixer.norm.weight", MAMBA_HEADS),
+	MATRIX("mixer.out_proj.weight", HIDDEN, MAMBA_HEADS),
+	{0},
+};
+
 static const struct mfs_param norms_of_heads[] = {
 	NORM("self_attention.q_layernorm", HEAD),
 	NORM("self_attention.k_layernorm", HEAD),
@@ -110,8 +125,9 @@ enum mfs_attention mfs_attention_kind(bool mla, bool wide)
 static const struct mfs_param *const *tables_of(enum mfs_scope scope, enum mfs_attention attention)
 {
 	static const struct mfs_param *const ends[] = {outside, NULL};
-	static const struct mfs_param *const layers[][5] = {
-		[MFS_ATTENTION_GQA] = {layer, grouped_queries, norms_of_heads, delta_net, NULL},
+	static const struct mfs_param *const layers[][6] = {
+		[MFS_ATTENTION_GQA] = {layer, grouped_queries, norms_of_heads, delta_net, mamba,
+				       NULL},
 		[MFS_ATTENTION_WIDE] = {layer, grouped_queries, wide_norms, NULL},
 		[MFS_ATTENTION_MLA] = {layer, multi_latent, NULL},
 	};

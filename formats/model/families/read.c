@@ -212,6 +212,7 @@ static const struct section {
 	{"layer moe", NULL, MFS_SCOPE_LAYER, MFS_LAYER_MOE},
 	{"layer full", NULL, MFS_SCOPE_LAYER, MFS_LAYER_FULL},
 	{"layer linear", NULL, MFS_SCOPE_LAYER, MFS_LAYER_LINEAR},
+	{"layer mamba", NULL, MFS_SCOPE_LAYER, MFS_LAYER_MAMBA},
 	{"mtp", NULL, MFS_SCOPE_MTP, MFS_LAYER_ANY},
 	{"after", NULL, MFS_SCOPE_AFTER, MFS_LAYER_ANY},
 	{"config", mfs_family_read_config, 0, 0},

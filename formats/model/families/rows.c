@@ -266,8 +266,10 @@ static int settle_tensor(struct mfs_family_reader *r, struct mfs_family_tensor *
 }
 
 /* Kinds of layers that no layer is of at once. */
-static bool are_apart(enum mfs_layer_kind a, enum mfs_layer_kind b)
+static bool are_apart(enum mfs_layer_kind a, enum mfs_layer_kind b, bool hybrid)
 {
+	if (hybrid && a != MFS_LAYER_ANY && b != MFS_LAYER_ANY)
+		return a != b;
 	return a != b && (((a == MFS_LAYER_DENSE || a == MFS_LAYER_MOE) &&
 			   (b == MFS_LAYER_DENSE || b == MFS_LAYER_MOE)) ||
 			  ((a == MFS_LAYER_FULL || a == MFS_LAYER_LINEAR) &&
@@ -275,10 +277,10 @@ static bool are_apart(enum mfs_layer_kind a, enum mfs_layer_kind b)
 }
 
 /* True if a model could have both rows. */
-static bool meet(const struct mfs_family_tensor *a, const struct mfs_family_tensor *b)
+static bool meet(const struct mfs_family_tensor *a, const struct mfs_family_tensor *b, bool hybrid)
 {
 	return a->scope == b->scope && !strcmp(a->hf, b->hf) && a->when == b->when &&
-	       a->unless == b->unless && !are_apart(a->kind, b->kind);
+	       a->unless == b->unless && !are_apart(a->kind, b->kind, hybrid);
 }
 
 int mfs_family_settle_tensors(struct mfs_family_reader *r)
@@ -292,7 +294,7 @@ int mfs_family_settle_tensors(struct mfs_family_reader *r)
 	for (size_t i = 0; i < r->tensors.count && !rc; i++) {
 		memcpy(&rows[i], r->tensors.at[i].row, sizeof(*rows));
 		for (size_t k = 0; k < i && !rc; k++)
-			if (meet(&rows[i], &rows[k]))
+			if (meet(&rows[i], &rows[k], r->family->required & MFS_HAS(HYBRID)))
 				rc = mfs_fail(r->err, -EINVAL, "%s: tensor '%s' is there twice",
 					      r->file, rows[i].hf);
 		if (!rc && r->family->architecture)

@@ -35,6 +35,10 @@ const struct mfs_word mfs_word_integers[] = {
 	FIELD(linear_value_head_dim),
 	FIELD(linear_num_key_heads),
 	FIELD(linear_num_value_heads),
+	FIELD(mamba_state_dim),
+	FIELD(mamba_head_dim),
+	FIELD(mamba_num_groups),
+	FIELD(mamba_num_heads),
 	{0},
 };
 
@@ -64,6 +68,7 @@ const struct mfs_word mfs_word_values[] = {
 	{"layer_types", MFS_VALUE_LAYER_TYPES},
 	{"linear_layer_types", MFS_VALUE_LINEAR_LAYER_TYPES},
 	{"full_attention_interval", MFS_VALUE_FULL_ATTENTION_INTERVAL},
+	{"hybrid_pattern", MFS_VALUE_HYBRID_PATTERN},
 	{"shared_experts", MFS_VALUE_SHARED_EXPERTS},
 	{"routed_scale", MFS_VALUE_ROUTED_SCALE},
 	{"expert_groups", MFS_VALUE_EXPERT_GROUPS},

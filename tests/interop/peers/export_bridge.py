@@ -48,13 +48,32 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 def import_bridge():
     """Megatron-core first, so that it sees no Transformer Engine."""
     write_megatron.import_megatron()
+    te_on_cpu.mamba()
     sys.meta_path.append(Finder())
     te_on_cpu.install()
     from megatron.bridge import AutoBridge
+    let_transformers_read_nemotron_h()
     for name in HIDDEN:
         sys.modules[name] = Stub(name)
     let_them_have_sequential_experts()
     return AutoBridge
+
+
+def let_transformers_read_nemotron_h():
+    """Bridge's release of it has no such class, and would take the code beside the weights."""
+    import transformers
+
+    class NemotronHConfig(transformers.PretrainedConfig):
+        model_type = "nemotron_h"
+        auto_map = {"AutoModelForCausalLM": "modeling_nemotron_h.NemotronHForCausalLM"}
+
+        def __init__(self, layers_block_type=None, hybrid_override_pattern="", **more):
+            letters = dict(linear_attention="M", full_attention="*", mlp="-", moe="E")
+            self.hybrid_override_pattern = hybrid_override_pattern or "".join(letters[kind] for kind in layers_block_type or ())
+            super().__init__(**{**more, "num_hidden_layers": len(self.hybrid_override_pattern)})
+
+    if "nemotron_h" not in transformers.models.auto.configuration_auto.CONFIG_MAPPING:
+        transformers.AutoConfig.register("nemotron_h", NemotronHConfig)
 
 
 def let_them_have_sequential_experts():
@@ -89,9 +108,10 @@ def olmoe_layer_spec(config, vp_stage=None):
 
 def spec_of(provider):
     """Layers that a CPU can run: Bridge's own, where it has modules of its own."""
-    own = {"GemmaModelProvider": te_on_cpu.layer_spec, "Gemma2ModelProvider": provider.transformer_layer_spec,
-           "Gemma3ModelProvider": provider.transformer_layer_spec, "Qwen3NextModelProvider": te_on_cpu.linear_attention_spec}
-    if getattr(provider.transformer_layer_spec, "__name__", "") == "olmoe_layer_spec":
+    usual = getattr(provider, "transformer_layer_spec", None)
+    own = {"GemmaModelProvider": te_on_cpu.layer_spec, "Gemma2ModelProvider": usual, "Gemma3ModelProvider": usual,
+           "Qwen3NextModelProvider": te_on_cpu.linear_attention_spec}
+    if getattr(usual, "__name__", "") == "olmoe_layer_spec":
         return olmoe_layer_spec
     return own.get(type(provider).__name__, layer_spec)
 
@@ -107,7 +127,7 @@ def provider_of(bridge, dtype, load_weights=False, **more):
     if has_own_norms(provider):
         more.pop("layernorm_zero_centered_gamma", None)
     values = dict(tensor_model_parallel_size=1, pipeline_model_parallel_size=1, pipeline_dtype=dtype, params_dtype=dtype, bf16=dtype is torch.bfloat16,
-                  transformer_layer_spec=spec_of(provider), use_cpu_initialization=True, gradient_accumulation_fusion=False, apply_rope_fusion=False,
+                  transformer_layer_spec=spec_of(provider), mamba_stack_spec=te_on_cpu.hybrid_stack_spec, use_mamba_mem_eff_path=False, use_cpu_initialization=True, gradient_accumulation_fusion=False, apply_rope_fusion=False,
                   persist_layer_norm=False, masked_softmax_fusion=False, bias_dropout_fusion=False, bias_activation_fusion=False,
                   cross_entropy_loss_fusion=False, moe_grouped_gemm=False, moe_permute_fusion=False, moe_router_fusion=False,
                   moe_token_dispatcher_type="allgather", moe_shared_expert_overlap=False, attention_backend=AttnBackend.auto, **more)

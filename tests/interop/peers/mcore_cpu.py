@@ -149,6 +149,11 @@ def has_linear_attention(args):
     return bool(getattr(args, "experimental_attention_variant", None))
 
 
+def hybrid_pattern(args):
+    """The letters of layers that are one sublayer each, of Transformer Engine's modules alone as well; None: these are attention and an MLP."""
+    return getattr(args, "hybrid_override_pattern", None)
+
+
 def gelu(args):
     """As Megatron computes it: by tanh where it is fused, else by erf."""
     approximate = "tanh" if getattr(args, "bias_gelu_fusion", True) else "none"
@@ -166,10 +171,12 @@ def config(args):
                   bias_dropout_fusion=False, masked_softmax_fusion=False, apply_rope_fusion=False, gradient_accumulation_fusion=False,
                   persist_layer_norm=False, sequence_parallel=False, variable_seq_lengths=False,
                   layernorm_epsilon=getattr(args, "norm_epsilon", None) or args.layernorm_epsilon,
-                  layernorm_zero_centered_gamma=has_linear_attention(args),  # for the others float32_copy() of the writer stands in
+                  layernorm_zero_centered_gamma=has_linear_attention(args) or bool(hybrid_pattern(args)) and zero_centred(args),  # for the others float32_copy() of the writer stands in
                   deterministic_mode=has_linear_attention(args),
                   num_layers_in_first_pipeline_stage=args.decoder_first_pipeline_num_layers,
                   num_layers_in_last_pipeline_stage=args.decoder_last_pipeline_num_layers)
+    if hybrid_pattern(args):
+        values["use_mamba_mem_eff_path"] = False  # one kernel for all of a mixer
     if args.multi_latent_attention:
         values["q_lora_rank"] = args.q_lora_rank  # None is a value here: q is not compressed
     if getattr(args, "quick_geglu", False):
@@ -205,7 +212,19 @@ def build(args):
     return models
 
 
+def _hybrid_model(args, cfg, first, last):
+    import te_on_cpu
+    spec = te_on_cpu.hybrid_stack_spec(cfg)
+    from megatron.core.models.mamba.mamba_model import MambaModel
+    return MambaModel(
+        config=cfg, mamba_stack_spec=spec, vocab_size=args.padded_vocab_size, max_sequence_length=args.max_position_embeddings, pre_process=first,
+        post_process=last, hybrid_override_pattern=hybrid_pattern(args), parallel_output=True, position_embedding_type=args.position_embedding_type,
+        share_embeddings_and_output_weights=not args.untie_embeddings_and_output_weights).to(args.params_dtype)
+
+
 def _model(args, cfg, stage, first, last):
+    if hybrid_pattern(args):
+        return _hybrid_model(args, cfg, first, last)
     from megatron.core.models.gpt.gpt_model import GPTModel
     spec = _layer_spec(args, cfg, stage)
     ahead = dict(mtp_block_spec=_mtp_spec(cfg, spec, stage)) if getattr(args, "mtp_num_layers", None) else {}

@@ -1,7 +1,10 @@
 """Modules of Transformer Engine for a CPU: names, parameters and results as in megatron.core.extensions.transformer_engine, made of megatron-core's
-own linear layers.  Models that are written for that package alone are built of them: Megatron-Bridge's of Gemma, and those with linear attention.
+own linear layers.  Models that are written for that package alone are built of them: Megatron-Bridge's of Gemma, those with linear attention, and
+hybrid ones, whose Mamba mixers get what mamba_ssm's kernels compute, too.
 """
 import functools
+import sys
+import types
 
 import torch
 
@@ -87,6 +90,69 @@ def linear_attention_spec(config, vp_stage=None):
         module.TESpecProvider = provider.TESpecProvider
     gated_delta_net.HAVE_FLA, gated_delta_net.l2norm = True, l2norm
     return specs.get_transformer_block_with_experimental_attention_variant_spec(config, vp_stage=vp_stage)
+
+
+class GatedNorm(torch.nn.Module):
+    """mamba_ssm's: the gate first, then a norm over each group."""
+
+    def __init__(self, hidden_size, eps=1e-5, group_size=None, norm_before_gate=True, device=None, dtype=None):
+        super().__init__()
+        assert not norm_before_gate
+        self.eps, self.group = eps, group_size
+        self.weight = torch.nn.Parameter(torch.ones(hidden_size, dtype=dtype))
+
+    def forward(self, x, z):
+        gated = (x.float() * torch.nn.functional.silu(z.float())).unflatten(-1, (-1, self.group))
+        return ((gated * torch.rsqrt(gated.pow(2).mean(-1, keepdim=True) + self.eps)).flatten(-2) * self.weight.float()).to(x.dtype)
+
+
+def selective_scan(x, dt, A, B, C, chunk_size, D, dt_bias, dt_softplus, **unused):
+    """mamba_ssm's state space duality, token by token: h = exp(dt A) h + dt x B, y = C h + D x."""
+    groups, said = x.shape[2] // B.shape[2], []
+    B, C = (each.repeat_interleave(groups, 2).float() for each in (B, C))
+    steps = torch.nn.functional.softplus(dt.float() + dt_bias)
+    state = torch.zeros(x.shape[0], *x.shape[2:], B.shape[-1])
+    for t in range(x.shape[1]):
+        now = x[:, t].float()
+        state = state * torch.exp(steps[:, t] * A)[..., None, None] + (steps[:, t, :, None] * now)[..., None] * B[:, t, :, None]
+        said.append((state * C[:, t, :, None]).sum(-1) + D.float()[:, None] * now)
+    return torch.stack(said, 1).to(x.dtype)
+
+
+@functools.cache
+def mamba():
+    """megatron.core.ssm, with what mamba_ssm's kernels compute; before anything else imports it."""
+    found = {name: types.ModuleType(name) for name in ("mamba_ssm", "mamba_ssm.ops", "mamba_ssm.ops.triton", "mamba_ssm.ops.triton.layernorm_gated",
+                                                       "mamba_ssm.ops.triton.ssd_combined")}
+    found["mamba_ssm.ops.triton.layernorm_gated"].RMSNorm = GatedNorm
+    vars(found["mamba_ssm.ops.triton.ssd_combined"]).update(mamba_chunk_scan_combined=selective_scan, mamba_split_conv1d_scan_combined=None)
+    install()
+    sys.modules.update(found)
+    from megatron.core.ssm import mamba_block, mamba_layer, mamba_mixer, mlp_layer
+    for name in found:  # others ask whether the package is there
+        del sys.modules[name]
+    mamba_block.TENorm = modules()[0]
+    return mamba_block, mamba_layer, mamba_mixer, mlp_layer
+
+
+def hybrid_stack_spec(config):
+    """As megatron.core.models.mamba.mamba_layer_specs has it, without grouped experts."""
+    block, layers, mixer, mlp_layer = mamba()
+    from megatron.core.fusions.fused_bias_dropout import get_bias_dropout_add
+    from megatron.core.models.gpt.moe_module_specs import get_moe_module_spec
+    from megatron.core.transformer import ModuleSpec, TransformerLayer, TransformerLayerSubmodules
+    TENorm, TELayerNormColumnParallelLinear, _, TERowParallelLinear, _ = modules()
+    both = layer_spec(config).submodules
+    parts = mixer.MambaMixerSubmodules(in_proj=TELayerNormColumnParallelLinear, out_proj=TERowParallelLinear)
+    moe = get_moe_module_spec(use_te=False, num_experts=config.num_moe_experts or 8, moe_grouped_gemm=False)
+    return ModuleSpec(module=block.MambaStack, submodules=block.MambaStackSubmodules(
+        mamba_layer=ModuleSpec(module=layers.MambaLayer, submodules=layers.MambaLayerSubmodules(
+            mixer=ModuleSpec(module=mixer.MambaMixer, submodules=parts), mamba_bda=get_bias_dropout_add)),
+        attention_layer=ModuleSpec(module=TransformerLayer, submodules=TransformerLayerSubmodules(
+            self_attention=both.self_attention, self_attn_bda=get_bias_dropout_add)),
+        mlp_layer=ModuleSpec(module=mlp_layer.MLPLayer, submodules=TransformerLayerSubmodules(mlp=both.mlp, mlp_bda=get_bias_dropout_add)),
+        moe_layer=ModuleSpec(module=TransformerLayer, submodules=TransformerLayerSubmodules(
+            pre_mlp_layernorm=TENorm, mlp=moe, mlp_bda=get_bias_dropout_add))))
 
 
 def layer_spec(config):
