@@ -97,6 +97,14 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 			     int (*each)(void *arg, const char *iteration), void *arg,
 			     struct mfs_error *err);
 
+/* The same of a source that is open, without a look at its files. -EAGAIN: it is not open. */
+int mfs_repos_each_known(struct mfs_repos *repos, const char *name,
+			 int (*each)(void *arg, const char *iteration), void *arg);
+/* SOURCE of a repository, as it was named, with the run's name behind a directory of runs. -ENOENT;
+ * -errno. */
+int mfs_repos_source(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name, char *path,
+		     size_t size);
+
 /* The ETag of a file, without quotes: MFS_COMMIT_CHARS digits. */
 void mfs_revision_etag(const struct mfs_revision *r, const char *file, char ret[MFS_COMMIT_SIZE]);
 

@@ -411,16 +411,27 @@ void mfs_revision_suspect(const struct mfs_revision *r)
 	}
 }
 
+static int each_iteration(struct mfs_root *root, int (*each)(void *arg, const char *iteration),
+			  void *arg)
+{
+	const struct mfs_root_snapshot *s = mfs_root_snapshot(root);
+	int rc = 0;
+
+	for (uint32_t i = s->count; i-- && !rc;)
+		if (!mfs_iteration_reason(s->iterations[i]) && mfs_root_has_iterations(root))
+			rc = each(arg, mfs_iteration_name(s->iterations[i]));
+	return rc;
+}
+
 int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name,
 			     int (*each)(void *arg, const char *iteration), void *arg,
 			     struct mfs_error *err)
 {
-	const struct mfs_root_snapshot *s;
 	struct mfs_shared_root *shared;
 	struct mfs_error refresh;
 	const char *dataset;
 	struct asked a;
-	int rc = 0;
+	int rc;
 
 	if (!cut_name(name, kind, &a))
 		return mfs_fail(err, -ENOENT, "'%.100s' is no name of a repository", name);
@@ -428,13 +439,41 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 	if (rc)
 		return rc;
 	mfs_root_refresh(shared->root, false, &refresh); /* else what was there stays */
-	s = mfs_root_snapshot(shared->root);
-	for (uint32_t i = s->count; kind == MFS_REPO_MODEL && i-- && !rc;)
-		if (!mfs_iteration_reason(s->iterations[i]) &&
-		    mfs_root_has_iterations(shared->root))
-			rc = each(arg, mfs_iteration_name(s->iterations[i]));
+	if (kind == MFS_REPO_MODEL)
+		rc = each_iteration(shared->root, each, arg);
 	mfs_roots_drop(repos->roots, shared);
 	return rc;
+}
+
+int mfs_repos_each_known(struct mfs_repos *repos, const char *name,
+			 int (*each)(void *arg, const char *iteration), void *arg)
+{
+	const struct mfs_repo_source *source;
+	struct mfs_shared_root *shared;
+	const char *dataset;
+	char path[PATH_MAX];
+	struct mfs_error err;
+	int rc = mfs_repos_find(repos, MFS_REPO_MODEL, name, &source, path, sizeof(path), &dataset,
+				&err);
+
+	if (rc)
+		return rc;
+	shared = mfs_roots_hold_open(repos->roots, path, source->options);
+	if (!shared)
+		return -EAGAIN;
+	rc = each_iteration(shared->root, each, arg);
+	mfs_roots_drop(repos->roots, shared);
+	return rc;
+}
+
+int mfs_repos_source(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name, char *path,
+		     size_t size)
+{
+	const struct mfs_repo_source *source;
+	const char *dataset;
+	struct mfs_error err;
+
+	return mfs_repos_find(repos, kind, name, &source, path, size, &dataset, &err);
 }
 
 struct mfs_repos_state mfs_repos_state(struct mfs_repos *repos)

@@ -131,13 +131,21 @@ static struct entry *take_idle(struct mfs_roots *roots)
 	return oldest;
 }
 
-static struct entry *find_or_add(struct mfs_roots *roots, const char *path,
-				 const struct mfs_view_options *options)
+static struct entry *find(const struct mfs_roots *roots, const char *path,
+			  const struct mfs_view_options *options)
 {
 	struct entry *e = roots->first;
 
 	while (e && (e->stale || e->shared.options != options || strcmp(e->path, path)))
 		e = e->next;
+	return e;
+}
+
+static struct entry *find_or_add(struct mfs_roots *roots, const char *path,
+				 const struct mfs_view_options *options)
+{
+	struct entry *e = find(roots, path, options);
+
 	if (!e) {
 		e = entry_new(path, options);
 		if (!e)
@@ -199,6 +207,23 @@ int mfs_roots_hold(struct mfs_roots *roots, const char *path,
 	}
 	*ret = &e->shared;
 	return 0;
+}
+
+struct mfs_shared_root *mfs_roots_hold_open(struct mfs_roots *roots, const char *path,
+					    const struct mfs_view_options *options)
+{
+	struct entry *e;
+
+	pthread_mutex_lock(&roots->lock);
+	e = find(roots, path, options);
+	if (e && !e->counted)
+		e = NULL; /* it is being opened */
+	if (e) {
+		e->users++;
+		roots->holds++;
+	}
+	pthread_mutex_unlock(&roots->lock);
+	return e ? &e->shared : NULL;
 }
 
 /* A root that could not be opened does not stay: it may be one later. Nor does a stale one. */
