@@ -7,6 +7,7 @@
  *   GET  /api/models/REPO/tree/REVISION[/PATH]?recursive=
  *   POST /api/models/REPO/paths-info/REVISION     paths=A&paths=B, or JSON
  *   GET  /api/models/REPO/refs
+ *   GET  /api/models/REPO/xet-read-token/REVISION
  *   GET  /api/models
  *
  * Clients know the reason of a refusal by X-Error-Code alone, and keep in mind that a file is not
@@ -217,6 +218,8 @@ static void answer_repo(struct mfs_call *c, const struct route *r)
 		with_revision(c, r, mfs_hub_paths);
 	else if (!strcmp(r->verb, "refs"))
 		with_revision(c, r, mfs_hub_refs);
+	else if (!strcmp(r->verb, "xet-read-token") && r->revision)
+		with_revision(c, r, mfs_hub_xet_token);
 	else
 		mfs_hub_error(c->reply, 404, "NotFound", "the gateway has no such route");
 }

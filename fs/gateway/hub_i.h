@@ -38,6 +38,9 @@ void mfs_hub_paths(struct mfs_call *c, const struct mfs_revision *r, const char 
 		   const char *rest);
 void mfs_hub_refs(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		  const char *rest);
+/* A token for Xet storage, where no file of this gateway lies. */
+void mfs_hub_xet_token(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		       const char *rest);
 /* The repositories that the client may read. */
 void mfs_hub_list(struct mfs_call *c, enum mfs_repo_kind kind);
 

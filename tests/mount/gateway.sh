@@ -94,6 +94,11 @@ head -c 2000000 /dev/zero >"$work/large"
 expect 413 /api/models/lab/llama/paths-info/main --data-binary "@$work/large"
 same 'a long target' "$(status "/$(head -c 20000 /dev/zero | tr '\0' a)" | grep -cE '^4')" 1
 grep -q '" 206 69001 [0-9.]* hub "bytes=1000-70000" "curl' "$work/access" || fail "access log: $(<"$work/access")"
+# What hf-mount asks before it mounts: a token of a storage in which no file lies.
+expect 200 /api/models/lab/llama/xet-read-token/main
+grep -qE '"casUrl":"https://[a-z]+.invalid","accessToken":"[a-z]+","exp":[0-9]{10}[},]' "$work/body" || fail "Xet: $(<"$work/body")"
+expect 404 /api/models/lab/llama/xet-read-token/nope
+expect 404 /api/models/lab/nope/xet-read-token/main
 expect 200 /metrics
 grep -q '^mcorefs_http_requests_total{route="hub",code="206"} [1-9]' "$work/body" || fail "metrics"
 expect 200 /api/datasets/local/tales_text_document/tree/main
