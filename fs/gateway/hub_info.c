@@ -304,9 +304,9 @@ static int add_ref(void *arg, const char *name)
 	return 0;
 }
 
-/* hf-mount asks for one before it mounts anything, and ends without it. Whether a file lies there is
- * said by the file's X-Xet-Hash, which none has here: nobody uses the address, which nobody can
- * own (RFC 6761), nor the token. */
+/* hf-mount asks for one before it mounts anything, and ends without it. Whether a file lies there
+ * is said by the file's X-Xet-Hash, which none has here: nobody uses the token, nor the address,
+ * which nobody can own (RFC 6761). */
 void mfs_hub_xet_token(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		       const char *rest)
 {
