@@ -12,6 +12,7 @@
 #include "formats/base/arena.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/delta.h"
+#include "formats/ckpt/part.h"
 #include "formats/ckpt/proof.h"
 #include "formats/torch/torch_file.h"
 
@@ -85,6 +86,9 @@ struct mfs_ckpt {
 	uint32_t chunk_count;
 	unsigned what; /* MFS_CKPT_COMMON */
 	bool untied;   /* HF: config.json says tied, the weights are not (hf_ckpt.h) */
+	const struct mfs_parts *parts; /* for the reader; NULL: no family is known */
+	const struct mfs_part *part;   /* what was chosen of Megatron's files; NULL: all of it */
+	bool language;		       /* it is the language model of a vision-language one */
 	bool has_state;
 	struct mfs_ckpt_common state;
 	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_COMMON; mfs_ckpt_sort_rng() */

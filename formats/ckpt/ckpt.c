@@ -159,3 +159,8 @@ uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret)
 	*ret = ckpt->warnings;
 	return ckpt->warning_count;
 }
+
+bool mfs_ckpt_is_language(const struct mfs_ckpt *ckpt)
+{
+	return ckpt->language;
+}

@@ -217,7 +217,7 @@ static const struct mfs_family *nearest(const struct mfs_megatron_args *a, mfs_f
 		const int misfits =
 			size_of(missing(*f, features)) + size_of(unknown(*f, a, features));
 
-		if (misfits < fewest && !(*f)->impossible) {
+		if (misfits < fewest && mfs_family_has_models(*f)) {
 			fewest = misfits;
 			best = *f;
 		}
@@ -253,6 +253,11 @@ static int misfit(const struct mfs_family *f, const char *arch, const struct mfs
 		return mfs_fail(err, -ENOTSUP,
 				"this model is not a %s: Megatron cannot express one: %s", f->name,
 				f->impossible);
+	if (f->language)
+		return mfs_fail(err, -ENOTSUP,
+				"this model is not a %s: that is a vision-language model, whose "
+				"language model is shown as %s",
+				f->name, f->language->part.shown);
 	list(unknown(f, a, features), "has", a, text, sizeof(text));
 	list(missing(f, features), "lacks", NULL, text, sizeof(text));
 	if (arch)
@@ -274,7 +279,7 @@ int mfs_family_check_name(const char *arch, struct mfs_error *err)
 static bool fits(const struct mfs_family *f, const struct mfs_megatron_args *a,
 		 mfs_features features)
 {
-	return !f->impossible && !missing(f, features) && !unknown(f, a, features);
+	return mfs_family_has_models(f) && !missing(f, features) && !unknown(f, a, features);
 }
 
 /* The first family of this name, or, without one, the first that fits. NULL: there is none. */

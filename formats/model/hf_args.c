@@ -8,6 +8,7 @@
 #include "formats/model/features.h"
 #include "formats/model/hf_config.h"
 #include "formats/model/hf_args_i.h"
+#include "formats/model/language.h"
 #include "formats/model/model.h"
 
 /* ---- keys ---- */
@@ -109,7 +110,8 @@ static bool is_base_of(const char *architecture, const struct mfs_family *f)
 static const struct mfs_family *find_family(const char *text, bool base)
 {
 	for (const struct mfs_family *const *f = mfs_families(); *f; f++)
-		if (mfs_family_is_called(*f, text) || (base && is_base_of(text, *f)))
+		if (!(*f)->language &&
+		    (mfs_family_is_called(*f, text) || (base && is_base_of(text, *f))))
 			return *f;
 	return NULL;
 }
@@ -320,24 +322,53 @@ static int load(struct mfs_hf_reader *r, const char *bytes, size_t len)
 	return rc;
 }
 
-static int load_defaults(struct mfs_hf_reader *r)
+/* A vision-language class has defaults of its own for its language model. */
+static int load_defaults(struct mfs_hf_reader *r, const struct mfs_family *whole)
 {
+	json_t *more = whole ? json_loads(whole->defaults, 0, NULL) : NULL;
+
 	r->defaults = json_loads(r->family->defaults, 0, NULL);
-	return r->defaults ? 0 : mfs_fail_nomem(r->err);
+	if (!r->defaults || (whole && !more))
+		r->rc = mfs_fail_nomem(r->err);
+	else if (more)
+		json_object_update(r->defaults, more);
+	json_decref(more);
+	return r->rc;
+}
+
+/* Goes on with the config of a vision-language model's language model. */
+static int enter_language(struct mfs_hf_reader *r, const struct mfs_family **ret_whole)
+{
+	const struct mfs_family *family;
+	json_t *text;
+	int rc;
+
+	*ret_whole = mfs_language_family(r->config);
+	if (!*ret_whole)
+		return mfs_language_unknown(r->config, r->name, r->err);
+	rc = mfs_language_config(r->config, r->name, *ret_whole, &text, &family, r->err);
+	if (rc)
+		return rc;
+	json_decref(r->config);
+	r->config = text;
+	return 0;
 }
 
 int mfs_hf_args_parse(const char *bytes, size_t len, const char *name, const char *arch,
 		      struct mfs_arena *arena, struct mfs_megatron_args *ret,
-		      const struct mfs_family **ret_family, struct mfs_error *err)
+		      const struct mfs_family **ret_family, const struct mfs_family **ret_whole,
+		      struct mfs_error *err)
 {
 	struct mfs_megatron_args args = plain_args();
 	struct mfs_hf_reader r = {.name = name, .arena = arena, .args = &args, .err = err};
 
 	r.rc = load(&r, bytes, len);
 	if (!r.rc)
+		r.rc = enter_language(&r, ret_whole);
+	if (!r.rc)
 		choose_family(&r, arch);
 	if (!r.rc)
-		r.rc = load_defaults(&r);
+		r.rc = load_defaults(&r, *ret_whole);
 	if (!r.rc)
 		read_config(&r);
 	json_decref(r.config);

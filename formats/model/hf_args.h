@@ -26,6 +26,9 @@
  * messages. arch: the family (mfs_family_choose) where config.json names none, or NULL; it must not
  * contradict config.json. Strings and arrays lie in arena.
  *
+ * Of a vision-language model the arguments are those of its language model, and *ret_family is that
+ * one's. *ret_whole: the vision-language family; NULL: the model is of text alone.
+ *
  * The arguments are of one rank: all parallel sizes are 1. vocab_size and padded_vocab_size are
  * both config.json's vocab_size. mfs_family_choose() of the arguments gives *ret_family.
  *
@@ -34,6 +37,7 @@
  */
 int mfs_hf_args_parse(const char *bytes, size_t len, const char *name, const char *arch,
 		      struct mfs_arena *arena, struct mfs_megatron_args *ret,
-		      const struct mfs_family **ret_family, struct mfs_error *err);
+		      const struct mfs_family **ret_family, const struct mfs_family **ret_whole,
+		      struct mfs_error *err);
 
 #endif

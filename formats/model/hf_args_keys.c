@@ -239,6 +239,15 @@ static bool uses_window(struct mfs_hf_reader *r)
 	return true;
 }
 
+/* True if the class's number is that of the tokens to the left (read_window_left()). */
+static bool is_window_left(const struct mfs_hf_reader *r)
+{
+	for (const struct mfs_config_row *row = r->family->config; row->key; row++)
+		if (row->kind == MFS_CONFIG_VALUE && row->value == MFS_VALUE_WINDOW_LEFT)
+			return true;
+	return false;
+}
+
 static void read_window(struct mfs_hf_reader *r)
 {
 	const json_t *types = mfs_hf_set_key(r, "layer_types");
@@ -270,6 +279,8 @@ static void read_window(struct mfs_hf_reader *r)
 	if (r->args->window_size == MFS_UNSET)
 		mfs_hf_refuse(r, -EINVAL, "sliding_window", mfs_hf_key(r, "sliding_window"),
 			      "a number that is in use: layer_types has sliding layers");
+	else
+		r->args->window_size += is_window_left(r);
 }
 
 /* A text for each layer; without them every Nth layer has full attention. */

@@ -29,6 +29,7 @@ struct builder {
 	const struct mfs_megatron_args *args;
 	struct mfs_model model; /* only the fields that HF's names and rules need */
 	struct mfs_hf_tensors hf;
+	const struct mfs_family *whole; /* the vision-language family; NULL: of text alone */
 	size_t skipped; /* length of the prefix "model." that a base model's names lack */
 	uint64_t dims[MFS_DIM_COUNT];
 	struct mfs_error *err;
@@ -390,6 +391,8 @@ static int settle_tied(struct builder *b)
 		return rc;
 	b->ckpt->args.tied = false;
 	b->ckpt->untied = true;
+	if (b->whole) /* versions of these classes differ in what they take for granted */
+		return 0;
 	if (mfs_ckpt_warn(
 		    b->ckpt,
 		    CONFIG
@@ -470,7 +473,7 @@ static int read_args(struct builder *b, const char *arch)
 		return rc;
 	snprintf(path, sizeof(path), "%s/" CONFIG, ckpt->dir);
 	rc = mfs_hf_args_parse(bytes, len, path, arch, &ckpt->arena, &ckpt->args, &b->model.family,
-			       b->err);
+			       &b->whole, b->err);
 	free(bytes);
 	return rc;
 }
@@ -485,12 +488,45 @@ static void settle_dtype(struct mfs_ckpt *ckpt)
 		ckpt->args.params_dtype = mfs_dtype_torch(t->dtype);
 }
 
+/* ---- of a vision-language model the language model ---- */
+
+static int check_language(struct builder *b, const struct mfs_prefixes *seen)
+{
+	const struct mfs_family *f = b->whole;
+
+	if (!(b->ckpt->what & MFS_CKPT_LANGUAGE))
+		return mfs_fail(b->err, -ENOTSUP, MFS_PART_REFUSAL, dir_of(b), f->name,
+				f->architecture, seen->others, seen->all, b->model.family->name);
+	b->ckpt->language = true;
+	if (mfs_ckpt_warn(b->ckpt, MFS_PART_NOTE, f->name, seen->others, seen->all))
+		return mfs_fail_nomem(b->err);
+	return 0;
+}
+
+static int read_tensors(struct builder *b)
+{
+	struct mfs_prefixes seen = {0};
+	int rc;
+
+	if (b->whole)
+		seen = (struct mfs_prefixes){.table = b->whole->language->hf,
+					     .owner = b->whole->name};
+
+	if (!b->whole && b->ckpt->what & MFS_CKPT_LANGUAGE)
+		return mfs_fail(b->err, -EINVAL,
+				"%s: part=language: its " CONFIG
+				" is of a %s, which is no vision-language model",
+				dir_of(b), b->model.family->name);
+	rc = mfs_hf_tensors_read(b->ckpt, b->whole ? &seen : NULL, &b->hf, b->err);
+	return rc || !b->whole ? rc : check_language(b, &seen);
+}
+
 static int read_dir(struct builder *b, const char *arch)
 {
 	int rc = read_args(b, arch);
 
 	if (!rc)
-		rc = mfs_hf_tensors_read(b->ckpt, &b->hf, b->err);
+		rc = read_tensors(b);
 	if (rc)
 		return rc;
 	find_root(b);

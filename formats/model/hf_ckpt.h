@@ -22,7 +22,9 @@
 bool mfs_hf_ckpt_looks_like_one(const char *dir);
 
 /*
- * arch: as for mfs_hf_args_parse(). what: as for mfs_ckpt_open(); an HF directory has nothing more.
+ * arch: as for mfs_hf_args_parse(). what: as for mfs_ckpt_open_part(); an HF directory has nothing
+ * more than its model. MFS_CKPT_LANGUAGE: of a vision-language model the language model
+ * (language.h); without it such a model is refused, and with it any other.
  *
  * -ENODATA: a shard, a tensor or a key of config.json is missing; the message names it. -EINVAL:
  * files contradict each other or their format; the message gives tensor, expected and found value.

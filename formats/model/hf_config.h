@@ -26,20 +26,22 @@
 
 struct mfs_hf_ref;
 
-/* Reads dir/config.json. -ENODATA: there is none; -EINVAL: it is no JSON object. */
+/* Reads dir/config.json. Of a vision-language model it is that of the language model (language.h).
+ * -ENODATA: there is none; -EINVAL: it is no JSON object. */
 int mfs_hf_ref_open(const char *dir, struct mfs_hf_ref **ret, struct mfs_error *err);
 /* The same from memory. name is for messages; it is copied. */
 int mfs_hf_ref_parse(const char *bytes, size_t len, const char *name, struct mfs_hf_ref **ret,
 		     struct mfs_error *err);
 void mfs_hf_ref_free(struct mfs_hf_ref *ref);
 
-/* True if dir is the HF directory that ckpt was opened from: their configs agree then. dir may be
- * NULL. */
+/* True if dir is the HF directory that ckpt was opened from. dir may be NULL. */
+bool mfs_hf_ref_is_of(const char *dir, const struct mfs_ckpt *ckpt);
+/* The same, and ckpt is all of it, not the language model alone: their configs agree then. */
 bool mfs_hf_ref_is_source(const char *dir, const struct mfs_ckpt *ckpt);
 
-/* Makes its config say that the head is not tied, for a directory whose weights contradict its
+/* Makes its config say whether the head is tied, for a directory whose weights contradict its
  * config. */
-int mfs_hf_ref_untie(struct mfs_hf_ref *ref, struct mfs_error *err);
+int mfs_hf_ref_set_tied(struct mfs_hf_ref *ref, bool tied, struct mfs_error *err);
 /* Its config.json as text. The caller frees *ret. */
 int mfs_hf_ref_json(const struct mfs_hf_ref *ref, char **ret, size_t *ret_len,
 		    struct mfs_error *err);

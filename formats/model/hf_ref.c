@@ -10,6 +10,7 @@
 #include "formats/base/str.h"
 #include "formats/model/hf_config_i.h"
 #include "formats/model/families/family.h"
+#include "formats/model/language.h"
 
 #define CONFIG "config.json"
 
@@ -48,6 +49,23 @@ static json_t *normal_rope(const json_t *config)
 	return rope;
 }
 
+/* A vision-language model is a reference for its language model. */
+static int enter_language(struct mfs_hf_ref *ref, const char *name, struct mfs_error *err)
+{
+	const struct mfs_family *whole = mfs_language_family(ref->config), *family;
+	json_t *text;
+	int rc;
+
+	if (!whole)
+		return 0;
+	rc = mfs_language_config(ref->config, name, whole, &text, &family, err);
+	if (rc)
+		return rc;
+	json_decref(ref->config);
+	ref->config = text;
+	return 0;
+}
+
 int mfs_hf_ref_parse(const char *bytes, size_t len, const char *name, struct mfs_hf_ref **ret,
 		     struct mfs_error *err)
 {
@@ -59,6 +77,8 @@ int mfs_hf_ref_parse(const char *bytes, size_t len, const char *name, struct mfs
 	rc = mfs_json_load(bytes, len, MFS_HF_CONFIG_MAX, 0, name, &ref->config, err);
 	if (!rc && !json_is_object(ref->config))
 		rc = mfs_fail(err, -EINVAL, "%s: expected a JSON object", name);
+	if (!rc)
+		rc = enter_language(ref, name, err);
 	if (!rc) {
 		ref->name = strdup(name);
 		ref->rope = normal_rope(ref->config);
@@ -103,14 +123,19 @@ void mfs_hf_ref_free(struct mfs_hf_ref *ref)
 	free(ref);
 }
 
-bool mfs_hf_ref_is_source(const char *dir, const struct mfs_ckpt *ckpt)
+bool mfs_hf_ref_is_of(const char *dir, const struct mfs_ckpt *ckpt)
 {
 	return dir && mfs_ckpt_format(ckpt) == MFS_CKPT_HF && !strcmp(dir, mfs_ckpt_dir(ckpt));
 }
 
-int mfs_hf_ref_untie(struct mfs_hf_ref *ref, struct mfs_error *err)
+bool mfs_hf_ref_is_source(const char *dir, const struct mfs_ckpt *ckpt)
 {
-	return json_object_set_new(ref->config, "tie_word_embeddings", json_false())
+	return mfs_hf_ref_is_of(dir, ckpt) && !mfs_ckpt_is_language(ckpt);
+}
+
+int mfs_hf_ref_set_tied(struct mfs_hf_ref *ref, bool tied, struct mfs_error *err)
+{
+	return json_object_set_new(ref->config, "tie_word_embeddings", json_boolean(tied))
 		       ? mfs_fail_nomem(err)
 		       : 0;
 }

@@ -9,6 +9,7 @@
 #include "formats/base/str.h"
 #include "formats/base/uthash.h"
 #include "formats/ckpt/build.h"
+#include "formats/ckpt/part.h"
 #include "formats/hf/hf_json.h"
 #include "formats/hf/safetensors.h"
 #include "formats/torch/torch_file.h"
@@ -21,8 +22,9 @@ struct mfs_hf_entry {
 struct reader {
 	struct mfs_ckpt *ckpt;
 	struct mfs_hf_tensors *set;
-	json_t *map;	   /* tensor to file; NULL: one file has all */
-	const char *index; /* the map's file */
+	json_t *map;		   /* tensor to file; NULL: one file has all */
+	const char *index;	   /* the map's file */
+	struct mfs_prefixes *seen; /* or NULL */
 	struct mfs_error *err;
 };
 
@@ -96,11 +98,38 @@ static const char *copy_name(struct reader *r, const char *name, size_t len)
 	return mfs_arena_strndup(&r->set->arena, name, len);
 }
 
+/* Gives a tensor's name the prefix that it has in the set. *name: NULL if it is left out. text
+ * holds another name. */
+static int rename_tensor(struct reader *r, const char **name, char text[MFS_CKPT_NAME_SIZE])
+{
+	const uint64_t used = r->seen ? r->seen->used : 0;
+	const struct mfs_prefix *p = r->seen ? mfs_prefixes_see(r->seen, *name) : NULL;
+	const struct mfs_prefix *a, *b;
+
+	if (!r->seen)
+		return 0;
+	if (!p)
+		return mfs_fail(r->err, -ENOTSUP,
+				"%s: tensor '%.160s' is of none of the modules that the file of %s "
+				"names",
+				r->ckpt->dir, *name, r->seen->owner);
+	if (r->seen->used != used && mfs_prefixes_clash(r->seen, &a, &b))
+		return mfs_fail(r->err, -EINVAL, MFS_PART_CLASH, r->ckpt->dir, a->from, b->from,
+				r->seen->owner);
+	if (p->to && mfs_prefix_replace(p, *name, text, MFS_CKPT_NAME_SIZE) >= MFS_CKPT_NAME_SIZE)
+		return mfs_fail(r->err, -ENOTSUP, "%s: the name '%.60s...' is too long",
+				r->ckpt->dir, *name);
+	*name = p->to ? text : NULL;
+	return 0;
+}
+
 /* ---- safetensors ---- */
 
 static int add_plain(struct reader *r, uint32_t file, const struct mfs_safetensors_tensor *from,
 		     uint64_t data)
 {
+	char text[MFS_CKPT_NAME_SIZE];
+	const char *name = from->name;
 	struct mfs_hf_tensor t = {.dtype = from->dtype, .ndim = from->ndim, .file = file};
 	struct mfs_storage s = {.file = file,
 				.dtype = from->dtype,
@@ -108,10 +137,13 @@ static int add_plain(struct reader *r, uint32_t file, const struct mfs_safetenso
 				.length = from->end - from->begin};
 	int rc;
 
+	rc = rename_tensor(r, &name, text);
+	if (rc || !name)
+		return rc;
 	s.data = s.at + 1;
 	memcpy(t.shape, from->shape, sizeof(t.shape));
 	mfs_ckpt_contiguous(t.shape, t.ndim, t.stride);
-	t.name = copy_name(r, from->name, strlen(from->name));
+	t.name = copy_name(r, name, strlen(name));
 	if (!t.name)
 		return mfs_fail_nomem(r->err);
 	rc = mfs_ckpt_add_storage(r->ckpt, &s, &t.storage, r->err);
@@ -163,10 +195,15 @@ static int storage_of(struct reader *r, struct archive *a, const struct mfs_torc
 
 static int add_viewed(struct reader *r, struct archive *a, const char *name, mfs_value v)
 {
-	struct mfs_hf_tensor t = {.name = name, .file = a->index};
+	struct mfs_hf_tensor t = {.file = a->index};
 	struct mfs_torch_tensor view;
-	int rc = mfs_torch_tensor(&a->file, v, &view, r->err);
+	char text[MFS_CKPT_NAME_SIZE];
+	int rc = rename_tensor(r, &name, text);
 
+	if (rc || !name)
+		return rc;
+	t.name = name; /* add() copies it */
+	rc = mfs_torch_tensor(&a->file, v, &view, r->err);
 	if (rc) {
 		mfs_fail_in(r->err, "%s: tensor '%s'", r->ckpt->dir, name);
 		return rc;
@@ -331,6 +368,20 @@ static int read_shards(struct reader *r)
 	return rc;
 }
 
+/* A tensor that the set has, under its name there, or that is left out. */
+static bool is_read(const struct reader *r, const char *tensor)
+{
+	const struct mfs_prefix *p = r->seen ? mfs_prefix_find(r->seen->table, tensor) : NULL;
+	char text[MFS_CKPT_NAME_SIZE];
+
+	if (!p)
+		return mfs_hf_tensors_find(r->set, tensor);
+	if (!p->to)
+		return true;
+	mfs_prefix_replace(p, tensor, text, sizeof(text));
+	return mfs_hf_tensors_find(r->set, text);
+}
+
 static int check_index(struct reader *r)
 {
 	const char *tensor;
@@ -338,7 +389,7 @@ static int check_index(struct reader *r)
 
 	json_object_foreach(r->map, tensor, file)
 	{
-		if (!mfs_hf_tensors_find(r->set, tensor))
+		if (!is_read(r, tensor))
 			return mfs_fail(r->err, -ENODATA,
 					"%s/%s: tensor '%s' is missing; %s lists it", r->ckpt->dir,
 					json_string_value(file), tensor, r->index);
@@ -378,9 +429,10 @@ const char *mfs_hf_weights_name(const char *dir, bool *ret_index)
 	return NULL;
 }
 
-int mfs_hf_tensors_read(struct mfs_ckpt *ckpt, struct mfs_hf_tensors *ret, struct mfs_error *err)
+int mfs_hf_tensors_read(struct mfs_ckpt *ckpt, struct mfs_prefixes *seen,
+			struct mfs_hf_tensors *ret, struct mfs_error *err)
 {
-	struct reader r = {.ckpt = ckpt, .set = ret, .err = err};
+	struct reader r = {.ckpt = ckpt, .set = ret, .seen = seen, .err = err};
 	bool index;
 	const char *name = mfs_hf_weights_name(ckpt->dir, &index);
 

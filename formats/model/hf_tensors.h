@@ -15,6 +15,7 @@
 
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
+#include "formats/base/prefixes.h"
 #include "formats/ckpt/ckpt.h"
 
 #define MFS_HF_INDEX_MAX (64u << 20) /* bytes of an index */
@@ -54,11 +55,15 @@ int mfs_hf_index_parse(const char *bytes, size_t len, const char *name, json_t *
 
 /*
  * Reads the headers and pickles of the weights of ckpt's directory into *ret, which is zero-filled.
+ * seen: the prefixes that tensors have in files; those without a counterpart are left out, the
+ * others have the prefix's. NULL: names are those of the files.
  * Files and storages are added to ckpt, which is being built. The caller releases *ret after a
  * failure too. -ENODATA: a shard, or a tensor of the index, is missing; -EINVAL: a file is damaged,
- * or a tensor is in two files; -ENOTSUP: a reader does not support the file.
+ * or a tensor is in two files; -ENOTSUP: a reader does not support the file, or a name has none of
+ * the prefixes.
  */
-int mfs_hf_tensors_read(struct mfs_ckpt *ckpt, struct mfs_hf_tensors *ret, struct mfs_error *err);
+int mfs_hf_tensors_read(struct mfs_ckpt *ckpt, struct mfs_prefixes *seen,
+			struct mfs_hf_tensors *ret, struct mfs_error *err);
 void mfs_hf_tensors_release(struct mfs_hf_tensors *set);
 
 /* Adds one that a file does not have under this name. t is copied, with its name. -EINVAL: a file

@@ -250,6 +250,17 @@ static int set_adapter(struct mfs_options *opt, const struct option_row *row, co
 	return replace_path(&opt->view.adapter, value, err);
 }
 
+/* The optimizer's state is that of all parts. */
+static int set_part(struct mfs_options *opt, const struct option_row *row, const char *value,
+		    struct mfs_error *err)
+{
+	if (strcmp(value, "language") != 0)
+		return mfs_fail(err, -EINVAL, "option '%s' takes 'language', not '%s'", row->name,
+				value);
+	opt->view.language = opt->view.no_optim = true;
+	return 0;
+}
+
 static int set_verify(struct mfs_options *opt, const struct option_row *row, const char *value,
 		      struct mfs_error *err)
 {
@@ -461,6 +472,7 @@ static const struct option_row table[] = {
 	{"family", VALUED, add_family},
 	{"ref", VALUED, set_ref},
 	{"adapter", VALUED, set_adapter},
+	{"part", VALUED, set_part},
 	{"vocab_size", VALUED, set_vocab_size},
 	{"shard_size", VALUED, set_shard_size},
 	{"spec", VALUED, set_spec},

@@ -53,6 +53,8 @@ static const char *said_of_models(const struct mfs_view_options *o)
 		return "ref";
 	if (o->adapter)
 		return "adapter";
+	if (o->language)
+		return "part";
 	if (o->shard_size)
 		return "shard_size";
 	if (o->spec != MFS_VIEW_LAYER_SPEC_SOURCE)

@@ -41,6 +41,8 @@ static void print_family(struct mfs_frame *frame, const struct mfs_family *f)
 		mfs_frame_row(frame, "impossible", MFS_YELLOW, "%s", f->impossible);
 		return;
 	}
+	if (f->language)
+		mfs_frame_row(frame, "part=language", MFS_PLAIN, "as %s", f->language->part.shown);
 	print_set(frame, "must have", f->required);
 	print_set(frame, "may have", f->optional);
 	mfs_frame_row(frame, "proved", f->proved ? MFS_PLAIN : MFS_YELLOW, "%s",
@@ -110,6 +112,8 @@ static json_t *family_json(const struct mfs_family *f)
 	json_object_set_new(o, "proved", mfs_json_string(f->proved));
 	json_object_set_new(o, "vllm", mfs_json_string(f->vllm));
 	json_object_set_new(o, "gguf", mfs_json_string(f->gguf));
+	json_object_set_new(o, "language",
+			    mfs_json_string(f->language ? f->language->part.shown : NULL));
 	json_object_set_new(o, "impossible", mfs_json_string(f->impossible));
 	json_object_set_new(o, "tensors", tensors_json(f));
 	return o;

@@ -119,6 +119,7 @@ int mfs_options_digest(const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZ
 	add_number(&b, "shard_size", o->shard_size);
 	add_number(&b, "spec", o->spec);
 	add_number(&b, "no_optim", o->no_optim);
+	add_number(&b, "language", o->language);
 	add_number(&b, "families", mfs_families_stamp());
 	if (o->data)
 		rc = add_data(&b, o->data, err);

@@ -11,6 +11,7 @@
 #include "formats/ckpt/read/demand.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/model/hf_ckpt.h"
+#include "formats/model/language.h"
 #include "formats/optim/read/open.h"
 #include "fs/source/adapter.h"
 #include "fs/source/iteration.h"
@@ -44,11 +45,17 @@ static int finish_ckpt(const struct mfs_iteration *it, struct mfs_ckpt *ckpt, st
 	return rc;
 }
 
+static unsigned language_of(const struct mfs_iteration *it)
+{
+	return it->options->language ? MFS_CKPT_LANGUAGE : 0;
+}
+
 int mfs_iteration_read_model(const struct mfs_iteration *it, struct mfs_ckpt **ret,
 			     struct mfs_error *err)
 {
-	int rc = it->hf ? mfs_hf_ckpt_open(it->path, it->options->arch, 0, ret, err)
-			: mfs_ckpt_open(it->path, 0, ret, err);
+	const unsigned what = language_of(it);
+	int rc = it->hf ? mfs_hf_ckpt_open(it->path, it->options->arch, what, ret, err)
+			: mfs_ckpt_open_part(it->path, what, &mfs_language_parts, ret, err);
 
 	return rc ? rc : finish_ckpt(it, *ret, err);
 }
@@ -100,7 +107,8 @@ static int open_full(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs
 
 	if (rc)
 		return rc;
-	rc = it->options->no_optim ? mfs_ckpt_open(it->path, MFS_CKPT_COMMON, ret, err)
+	rc = it->options->no_optim ? mfs_ckpt_open_part(it->path, MFS_CKPT_COMMON | language_of(it),
+							&mfs_language_parts, ret, err)
 				   : mfs_optim_open(it->path, ret, err);
 	if (!rc)
 		rc = finish_ckpt(it, *ret, err);

@@ -136,7 +136,14 @@ static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
 {
 	int rc = mfs_hf_ref_open(b->opt->ref, ret, b->err);
 
-	return rc || !is_untied(b) ? rc : mfs_hf_ref_untie(*ret, b->err);
+	if (rc)
+		return rc;
+	if (is_untied(b))
+		return mfs_hf_ref_set_tied(*ret, false, b->err);
+	/* Versions of vision-language classes differ in it. The weights decide. */
+	if (mfs_ckpt_is_language(b->ckpt) && mfs_hf_ref_is_of(b->opt->ref, b->ckpt))
+		return mfs_hf_ref_set_tied(*ret, mfs_ckpt_args(b->ckpt)->tied, b->err);
+	return 0;
 }
 
 /* Checks the arguments, and that ref exists. */
@@ -289,12 +296,22 @@ static int add_config(struct builder *b)
 	return add_config_text(b, config, len);
 }
 
+/* What makes a reader look for images beside the text. */
+static bool is_of_images(const char *name)
+{
+	return !strcmp(name, "preprocessor_config.json") ||
+	       !strcmp(name, "processor_config.json") ||
+	       !strcmp(name, "video_preprocessor_config.json");
+}
+
 static int add_passed(struct builder *b)
 {
+	const bool language = mfs_ckpt_is_language(b->ckpt);
 	int rc = 0;
 
 	for (uint32_t i = 0; i < b->name_count && !rc; i++)
-		rc = pass_file(b, b->names[i]);
+		if (!language || !is_of_images(b->names[i]))
+			rc = pass_file(b, b->names[i]);
 	return rc;
 }
 

@@ -17,14 +17,15 @@ _mcorefs_list() {
 }
 
 _mcorefs_option() {
-	local list=$1 cur=$2 names='arch= family= ref= adapter= vocab_size= shard_size= spec= no_optim verify= cache= cache_size= timeout= data= merge= split= data_path= train_data_path=
+	local list=$1 cur=$2 names='arch= family= ref= adapter= part= vocab_size= shard_size= spec= no_optim verify= cache= cache_size= timeout= data= merge= split= data_path= train_data_path=
 		valid_data_path= test_data_path= data_args_path= megatron= tokenizer_id= column= append_eod= vocab_scan arrow_batch= dataset_cache=
 		log= log_format= metrics= prefetch= setuid= drop_privileges sandbox allow_other allow_root auto_unmount default_permissions fsname= max_read= noexec remount ro rw'
 
 	[[ $cur == '=' ]] && cur=
 	case ${list##*,} in
-	arch=*) mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" families --json | awk -F'"' '$2 == "name" { name = $4 } $2 == "impossible" && $3 ~ "null" { print name }')" -- "$cur") ;;
+	arch=*) mapfile -t COMPREPLY < <(compgen -W "$("${COMP_WORDS[0]}" families --json | awk -F'"' '$2 == "name" { name = $4 } $2 == "language" { parts = $3 } $2 == "impossible" && parts $3 ~ "null.*null" { print name }')" -- "$cur") ;;
 	vocab_size=*) mapfile -t COMPREPLY < <(compgen -W 'tokenizer' -- "$cur") ;;
+	part=*) mapfile -t COMPREPLY < <(compgen -W 'language' -- "$cur") ;;
 	spec=*) mapfile -t COMPREPLY < <(compgen -W 'local te' -- "$cur") ;;
 	log_format=*) mapfile -t COMPREPLY < <(compgen -W 'json text' -- "$cur") ;;
 	setuid=*) mapfile -t COMPREPLY < <(compgen -u -- "$cur") ;;

@@ -102,6 +102,8 @@ static int open_dir(struct mfs_error *err)
 
 	mfs_hf_ckpt_looks_like_one(dir);
 	rc = mfs_hf_ckpt_open(dir, NULL, 0, &ckpt, err);
+	if (rc == -ENOTSUP)
+		rc = mfs_hf_ckpt_open(dir, NULL, MFS_CKPT_LANGUAGE, &ckpt, err);
 	if (rc)
 		return rc;
 	fuzz_require(mfs_model_new(ckpt, NULL, NULL, &model, err) == 0);
@@ -135,10 +137,11 @@ static int fuzz_dir(const uint8_t *bytes, size_t len, struct mfs_error *err)
 
 static int fuzz_config(const char *text, size_t len, struct mfs_error *err)
 {
-	const struct mfs_family *family, *again;
+	const struct mfs_family *family, *whole, *again;
 	struct mfs_arena arena = {0};
 	struct mfs_megatron_args a;
-	int rc = mfs_hf_args_parse(text, len, "config.json", NULL, &arena, &a, &family, err);
+	int rc =
+		mfs_hf_args_parse(text, len, "config.json", NULL, &arena, &a, &family, &whole, err);
 
 	if (!rc) {
 		fuzz_require(mfs_family_choose(&a, NULL, &again, NULL) == 0 && again == family);

@@ -16,6 +16,7 @@ import megatron_files
 import models
 import program
 import venvs
+import vl_models
 from views import export
 
 SOURCES = ["weights/llama-torch_dist-tp2-pp2-vpp2", "resume/qwen2-torch-tp2-dp2-distopt", "weights/qwen3-torch_dist-tp4", "hf/llama", "hf/qwen2"]
@@ -23,6 +24,7 @@ SOURCES = ["weights/llama-torch_dist-tp2-pp2-vpp2", "resume/qwen2-torch-tp2-dp2-
 # norm_topk_prob for granted.
 WRITTEN = {"llama": {}, "qwen3": {}, "qwen3-moe-plain": dict(head_dim=32, norm_topk_prob=True), "mistral-whole": dict(head_dim=32), "gemma": {}, "gemma2": {}, "gemma3": {}, "olmoe": {},
            "qwen3-next": {}, "nemotron-h": {}}
+LANGUAGE = ["qwen2.5-vl", "gemma3-vl"]  # vision-language models, which Bridge has written
 NOT_EXPORTED = ["qwen3-moe-plain", "olmoe", "qwen3-next"]  # Bridge 0.3.1 exports the experts of Transformer Engine alone
 PEER = pathlib.Path(__file__).parent / "peers" / "export_bridge.py"
 
@@ -47,10 +49,14 @@ def exported(fixtures, tmp_path_factory):
         hf, saved, out = hf_models.make(family, place / f"{family}-hf", vocab_size=256, **keys), place / f"{family}-saved", place / f"{family}-out"
         found[family] = out, (hf, saved)
         arguments += [saved, hf, out]
+    for name in LANGUAGE:
+        hf, saved, out = vl_models.make(name, place / f"{name}-hf"), place / f"{name}-saved", place / f"{name}-out"
+        found[name] = out, (hf, saved)
+        arguments += [saved, hf, out]
     environment = dict(os.environ, PYTHONPATH=str(folder))
     done = subprocess.run([sys.executable, PEER, *map(str, arguments)], capture_output=True, text=True, timeout=1800, env=environment)
     said = {line["out"]: line["error"] for line in map(json.loads, filter(lambda line: line.startswith('{"out"'), done.stdout.splitlines()))}
-    assert len(said) == len(SOURCES) + len(WRITTEN), done.stdout[-1000:] + done.stderr[-3000:]
+    assert len(said) == len(found), done.stdout[-1000:] + done.stderr[-3000:]
     return {name: (out, want, said[str(out)]) for name, (out, want) in found.items()}
 
 
@@ -73,6 +79,24 @@ def test_the_hf_view_is_what_bridge_exports(exported, family, tmp_path):
     for view in ("megatron/torch/tp2-pp2", "megatron/torch_dist"):
         again = export(export(saved, view, tmp_path / "megatron"), "hf", tmp_path / "again")
         same_tensors(again, hf)
+        shutil.rmtree(tmp_path / "megatron")
+        shutil.rmtree(again)
+
+
+@pytest.mark.parametrize("name", LANGUAGE)
+def test_the_language_model_of_bridges_own_is_the_hf_ones(exported, name, tmp_path):
+    _, (hf, saved), error = exported[name]
+    assert not error, error
+    done = program.export(saved, "latest/hf", tmp_path / "whole")
+    assert done.returncode and f"vision-language model ({name}: " in done.stderr and "part=language" in done.stderr, done.stderr
+    shown, want = (export(source, "hf", tmp_path / f"{source.name}-language", part="language") for source in (saved, hf))
+    same_tensors(shown, want)
+    said, wanted = (json.loads((place / "config.json").read_text()) for place in (shown, want))
+    of_hf = {"mcorefs", "max_window_layers", "bos_token_id", "eos_token_id", "pad_token_id"}
+    assert {key for key in said if said[key] != wanted.get(key)} <= of_hf
+    for view in ("megatron/torch/tp2-pp2", "megatron/torch_dist"):
+        again = export(export(saved, view, tmp_path / "megatron", part="language"), "hf", tmp_path / "again")
+        same_tensors(again, want)
         shutil.rmtree(tmp_path / "megatron")
         shutil.rmtree(again)
 

@@ -44,6 +44,8 @@ static struct mfs_family *accepted(const char *text)
 	"layers = bird.{i}.\n"
 #define EMBEDDING "[before]\nwords = embedding.word_embeddings.weight\n"
 
+#define WHOLE "[family]\nname = v\narchitecture = VForConditionalGeneration\nmodel_type = v\n"
+
 /* ---- what a file says ---- */
 
 static const struct mfs_family_tensor *tensor(const struct mfs_family *f, const char *hf)
@@ -342,6 +344,16 @@ static const struct {
 	{"[familly]\na = b", "did you mean 'family'"},
 	{"[family]\nnam = b", "f.conf:2: 'nam' is no key of [family]; did you mean 'name'?"},
 	{"[family]\nname =", "f.conf:2: 'name' has no value"},
+	{WHOLE "[language]\nfamily = ostrich", "family 'ostrich': there is no such family of text"},
+	{WHOLE "[language]\nfamily = llama, gemma3-vl", "family 'gemma3-vl': there is no such"},
+	{WHOLE "[language]\nfamiliy = llama", "'familiy' is no key of [language]"},
+	{WHOLE "[language]\nconfig = text or less", "expected KEY or KEY or the whole"},
+	{WHOLE "[language]\npositions = rope", "positions 'rope', expected mrope"},
+	{WHOLE "[language]\nfamily = llama", "[language] has no names"},
+	{WHOLE "[language hf]\nmodel. = model.", "[language] has no 'family'"},
+	{WHOLE "[language hf]\nmodel. = a b", "'a b', expected what such names begin with"},
+	{WHOLE "requires = rope\n[language]\nfamily = llama\n[language hf]\na. = a.",
+	 "[language], expected an architecture, and neither features"},
 	{"[family]\nbase = ostrich", "base 'ostrich': there is no such family"},
 	{"[family]\nbase = llama\nbase = llama", "f.conf:3: base, expected before"},
 	{"[family]\nrequires = rope\nbase = llama", "f.conf:3: base, expected before"},
@@ -431,6 +443,24 @@ static const struct {
 	{"[family]\nname = x\n[aliases]\ny = z", "[aliases]: [config] has no 'z'"},
 	{"[notes]\nblue = it is", "'blue' is no feature"},
 };
+
+START_TEST(test_language)
+{
+	const struct mfs_family *f =
+		accepted(WHOLE "[language]\nfamily = llama, qwen2\nconfig = text or the whole\n"
+			       "positions = mrope\n[language hf]\nmouth. = model.\neye. = none\n"
+			       "[defaults]\nhidden_size = 7\n");
+	const struct mfs_language *l = f->language;
+
+	ck_assert(l && !mfs_family_has_models(f) && l->whole && l->part.mrope);
+	ck_assert_str_eq(l->config, "text");
+	ck_assert(!strcmp(l->part.shown, "llama, qwen2") && !l->part.only && !l->part.names->from);
+	ck_assert_str_eq(l->hf[0].to, "model.");
+	ck_assert(!strcmp(l->hf[1].from, "eye.") && !l->hf[1].to && !l->hf[2].from);
+	ck_assert_ptr_null(strstr(mfs_family_names(), "gemma3-vl"));
+	ck_assert_ptr_nonnull(find("gemma3-vl", NULL)->language);
+}
+END_TEST
 
 START_TEST(test_wrong)
 {
@@ -533,6 +563,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_plain_providers);
 	tcase_add_test(c, test_own_modules);
 	tcase_add_loop_test(c, test_wrong, 0, sizeof(wrong) / sizeof(wrong[0]));
+	tcase_add_test(c, test_language);
 	tcase_add_test(c, test_many_words);
 	tcase_add_test(c, test_added);
 	tcase_add_test(c, test_not_added);

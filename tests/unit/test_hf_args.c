@@ -11,12 +11,12 @@
 
 static struct mfs_error err;
 static struct mfs_arena arena;
-static const struct mfs_family *family;
+static const struct mfs_family *family, *whole;
 
 static int parse(const char *text, struct mfs_megatron_args *ret)
 {
 	return mfs_hf_args_parse(text, strlen(text), "config.json", NULL, &arena, ret, &family,
-				 &err);
+				 &whole, &err);
 }
 
 /* A config.json in which every ' stands for ". */
@@ -468,6 +468,37 @@ START_TEST(windows)
 	ck_assert_int_eq(a.window_size, 4096);
 	a = accepted("{'model_type': 'mixtral', 'sliding_window': 4096}");
 	ck_assert_int_eq(a.window_size, 4096);
+	/* Gemma's number is that of the tokens to the left. */
+	a = accepted("{'model_type': 'gemma3_text', 'num_hidden_layers': 2, 'sliding_window': 64,"
+		     " 'layer_types': ['sliding_attention', 'full_attention']}");
+	ck_assert_int_eq(a.window_size, 65);
+}
+END_TEST
+
+/* With the text config's keys below text_config, or beside the others. */
+START_TEST(vision_language_models)
+{
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'qwen2_5_vl', 'num_hidden_layers': 2, 'hidden_size': 64,"
+		     " 'num_attention_heads': 4, 'num_key_value_heads': 2, 'image_token_id': 9,"
+		     " 'rope_scaling': {'type': 'mrope', 'mrope_section': [2, 3, 3]}}");
+	ck_assert_str_eq(family->name, "qwen2");
+	ck_assert_str_eq(whole->name, "qwen2.5-vl");
+	ck_assert_str_eq(a.position_embedding_type, "rope");
+	ck_assert(a.rotary_base == 1000000 && a.padded_vocab_size == 152064 && !a.tied);
+	a = accepted(
+		"{'model_type': 'qwen3_vl', 'tie_word_embeddings': true, 'text_config': {"
+		" 'num_hidden_layers': 2, 'rope_parameters': {'rope_type': 'default',"
+		" 'rope_theta': 7.0, 'mrope_section': [4, 2, 2], 'mrope_interleaved': true}}}");
+	ck_assert_str_eq(family->name, "qwen3");
+	ck_assert(a.rotary_base == 7 && a.tied && a.num_layers == 2);
+	a = accepted("{'model_type': 'llava', 'text_config': {'num_hidden_layers': 2}}");
+	ck_assert(!strcmp(family->name, "llama") && !strcmp(a.hf_family, "llama"));
+	a = accepted("{'model_type': 'llava', 'text_config': {'model_type': 'mistral'}}");
+	ck_assert_str_eq(family->name, "mistral");
+	a = accepted("{'model_type': 'llama'}");
+	ck_assert_ptr_null(whole);
 }
 END_TEST
 
@@ -780,14 +811,18 @@ START_TEST(arch_is_for_files_that_do_not_say)
 	static const char llama[] = "{\"model_type\": \"llama\"}";
 	struct mfs_megatron_args a;
 
-	unit_ok(mfs_hf_args_parse(text, strlen(text), "c", "qwen2", &arena, &a, &family, &err),
+	unit_ok(mfs_hf_args_parse(text, strlen(text), "c", "qwen2", &arena, &a, &family, &whole,
+				  &err),
 		&err);
 	ck_assert_str_eq(family->name, "qwen2");
-	unit_ok(mfs_hf_args_parse(llama, strlen(llama), "c", "llama", &arena, &a, &family, &err),
+	unit_ok(mfs_hf_args_parse(llama, strlen(llama), "c", "llama", &arena, &a, &family, &whole,
+				  &err),
 		&err);
-	unit_fails(mfs_hf_args_parse(llama, strlen(llama), "c", "gpt2", &arena, &a, &family, &err),
+	unit_fails(mfs_hf_args_parse(llama, strlen(llama), "c", "gpt2", &arena, &a, &family, &whole,
+				     &err),
 		   &err, -ENOTSUP, "gpt2");
-	unit_fails(mfs_hf_args_parse(llama, strlen(llama), "c", "bert", &arena, &a, &family, &err),
+	unit_fails(mfs_hf_args_parse(llama, strlen(llama), "c", "bert", &arena, &a, &family, &whole,
+				     &err),
 		   &err, -EINVAL, "no such family");
 }
 END_TEST
@@ -809,6 +844,8 @@ START_TEST(defaults_of_every_family)
 		ck_assert(json_is_object(defaults));
 		json_decref(defaults);
 		snprintf(only, sizeof(only), "{'model_type': '%s'}", (*f)->model_type);
+		if ((*f)->language) /* its text family's, and its own: vision_language_models */
+			continue;
 		if ((*f)->impossible || is_none_of_megatron(*f)) {
 			unit_fails(parse(quoted(only), &a), &err, -ENOTSUP,
 				   (*f)->impossible ? (*f)->impossible : "expected false");
@@ -849,6 +886,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, parts_of_heads);
 	tcase_add_test(c, yarn_scales);
 	tcase_add_test(c, windows);
+	tcase_add_test(c, vision_language_models);
 	tcase_add_test(c, windows_of_some_layers);
 	tcase_add_test(c, layers_with_experts);
 	tcase_add_test(c, layers_with_linear_attention);

@@ -294,6 +294,107 @@ static void check_view(struct world *w, const char *prefix)
 	mfs_ckpt_free(ckpt);
 }
 
+/* ---- vision-language models ---- */
+
+/* Makes a Llama the language model of a LLaVA with a tensor of another module. */
+static void put_into_llava(struct world *w)
+{
+	char *text;
+
+	for (unsigned i = 0; i < w->count; i++) {
+		char name[sizeof(w->items[i].name)];
+
+		snprintf(name, sizeof(name), "language_model.%.100s", w->items[i].name);
+		memcpy(w->items[i].name, name, sizeof(name));
+	}
+	add_item(w, "vision_tower.patch.weight", MFS_BF16, 2, 4, 4);
+	ck_assert_int_gt(asprintf(&text,
+				  "{\"architectures\": [\"LlavaForConditionalGeneration\"], "
+				  "\"vision_config\": {}, \"text_config\": %s}",
+				  w->config),
+			 0);
+	free(w->config);
+	w->config = text;
+	w->config_len = strlen(text);
+}
+
+static void imagine_llava(struct world *w)
+{
+	struct mfs_megatron_args a = fake_llama();
+
+	imagine(w, &a);
+	put_into_llava(w);
+}
+
+static void language_fails(const struct world *w, int code, const char *says)
+{
+	struct mfs_ckpt *ckpt;
+
+	write_world(w);
+	unit_fails(mfs_hf_ckpt_open(w->dir, NULL, MFS_CKPT_LANGUAGE, &ckpt, &err), &err, code,
+		   says);
+}
+
+START_TEST(language_model_of_a_whole_one)
+{
+	static struct world w;
+	struct mfs_ckpt *ckpt;
+	struct mfs_model *model;
+
+	imagine_llava(&w);
+	if (_i)
+		into_shards(&w);
+	write_world(&w);
+	fails(w.dir, -ENOTSUP, "1 of its 22 tensors");
+	ck_assert_ptr_nonnull(strstr(err.msg, "part=language shows the others, as llama"));
+	unit_ok(mfs_hf_ckpt_open(w.dir, NULL, MFS_CKPT_LANGUAGE, &ckpt, &err), &err);
+	ck_assert(mfs_ckpt_is_language(ckpt) && mfs_hf_ref_is_of(w.dir, ckpt));
+	ck_assert(!mfs_hf_ref_is_source(w.dir, ckpt));
+	unit_ok(mfs_model_new(ckpt, NULL, NULL, &model, &err), &err);
+	ck_assert_uint_eq(model->target_count, 21);
+	for (uint32_t i = 0; i < model->target_count; i++) {
+		const struct mfs_target *t = &model->targets[i].base;
+		char name[128] = "language_model.";
+		uint8_t *bytes = read_target(t);
+
+		mfs_target_name(t, name + strlen(name), 100);
+		ck_assert_mem_eq(bytes, item(&w, name)->bytes, t->bytes);
+		free(bytes);
+	}
+	mfs_model_free(model);
+	mfs_ckpt_free(ckpt);
+	forget(&w);
+}
+END_TEST
+
+START_TEST(no_language_model)
+{
+	static struct world w;
+	struct mfs_megatron_args a = fake_llama();
+
+	imagine_llava(&w);
+	item(&w, "language_model.model.norm.weight")->dropped = true;
+	language_fails(&w, -ENODATA, "'model.norm.weight' is missing");
+	add_item(&w, "model.language_model.norm.weight", MFS_BF16, 1, 64, 1);
+	language_fails(&w, -EINVAL, "'language_model.model....' and 'model.language_model....'");
+	item(&w, "model.language_model.norm.weight")->dropped = true;
+	add_item(&w, "ear.weight", MFS_BF16, 1, 64, 1);
+	language_fails(&w, -ENOTSUP, "'ear.weight' is of none of the modules");
+	set_key(&w, "text_config", "[]");
+	language_fails(&w, -EINVAL, "'text_config' is [], expected an object");
+	drop_key(&w, "text_config");
+	language_fails(&w, -ENODATA, "'text_config' is missing");
+	set_key(&w, "text_config", "{\"model_type\": \"gemma2\"}");
+	language_fails(&w, -ENOTSUP, "is \"gemma2\", expected one of llama");
+	set_key(&w, "architectures", "[\"LlavoForConditionalGeneration\"]");
+	language_fails(&w, -ENOTSUP, "did you mean 'LlavaForConditionalGeneration'");
+	forget(&w);
+	imagine(&w, &a);
+	language_fails(&w, -EINVAL, "no vision-language model");
+	forget(&w);
+}
+END_TEST
+
 /* ---- identity ---- */
 
 static struct mfs_megatron_args deepseek_with_mtp(void)
@@ -1126,5 +1227,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, broken_indices);
 	tcase_add_test(c, no_directory_of_a_model);
 	tcase_add_test(c, no_torch_file);
+	tcase_add_loop_test(c, language_model_of_a_whole_one, 0, 2);
+	tcase_add_test(c, no_language_model);
 	return s;
 }

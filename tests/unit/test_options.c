@@ -94,6 +94,12 @@ START_TEST(test_megatron_options)
 	ck_assert(opt.view.spec == MFS_VIEW_LAYER_SPEC_LOCAL && !opt.view.no_optim);
 	unit_ok(mfs_options_parse_o("no_optim,spec=te", &opt, &err), &err);
 	ck_assert(opt.view.spec == MFS_VIEW_LAYER_SPEC_TE && opt.view.no_optim);
+	ck_assert(!opt.view.language);
+	opt.view.no_optim = false;
+	unit_ok(mfs_options_parse_o("part=language", &opt, &err), &err);
+	ck_assert(opt.view.language && opt.view.no_optim);
+	unit_fails(mfs_options_parse_o("part=vision", &opt, &err), &err, -EINVAL,
+		   "takes 'language', not 'vision'");
 	ck_assert_uint_eq(opt.fuse.len, 0);
 	mfs_options_release(&opt);
 }

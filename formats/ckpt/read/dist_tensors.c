@@ -1,6 +1,7 @@
 /* torch_dist: turns chunks of stacked tensors into found chunks of each layer's and expert's
  * tensor, and finds where an item's tensor lies. */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
@@ -337,14 +338,41 @@ bool mfs_dist_has_model(const struct mfs_dist_reader *r)
 	return false;
 }
 
+/* The key of a model tensor. NULL: it is none. */
+static const char *tensor_key(const struct mfs_dist_reader *r, uint32_t i)
+{
+	const char *key = model_key(r, r->dcp.tensors[i].key);
+
+	return key && !strstr(key, "._extra_state") ? key : NULL;
+}
+
+static int choose_part(struct mfs_dist_reader *r)
+{
+	const char **names = calloc(r->dcp.tensor_count + 1u, sizeof(*names));
+	uint32_t count = 0;
+	int rc;
+
+	if (!names)
+		return mfs_fail_nomem(r->err);
+	for (uint32_t i = 0; i < r->dcp.tensor_count; i++)
+		if (tensor_key(r, i))
+			names[count++] = tensor_key(r, i);
+	rc = mfs_ckpt_choose_part(r->ckpt, names, count, r->err);
+	free(names);
+	return rc;
+}
+
 int mfs_dist_add_tensors(struct mfs_dist_reader *r)
 {
-	int rc = 0;
+	int rc = choose_part(r);
 
 	for (uint32_t i = 0; i < r->dcp.tensor_count && !rc; i++) {
-		const char *key = model_key(r, r->dcp.tensors[i].key);
+		const char *key = tensor_key(r, i);
+		char text[MFS_NAME_MAX];
 
-		if (key && !strstr(key, "._extra_state"))
+		if (key)
+			key = mfs_ckpt_part_name(r->ckpt, key, text, sizeof(text));
+		if (key)
 			rc = mfs_dist_add_tensor(r, &r->dcp.tensors[i], key, MFS_STATE_MODEL);
 	}
 	return rc;

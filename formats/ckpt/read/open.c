@@ -81,16 +81,23 @@ static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err)
+int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_parts *parts,
+		       struct mfs_ckpt **ret, struct mfs_error *err)
 {
 	struct mfs_ckpt *ckpt;
 	int rc = mfs_ckpt_begin(dir, what, &ckpt, err);
 
 	if (rc)
 		return rc;
+	ckpt->parts = parts;
 	rc = ckpt->format == MFS_CKPT_TORCH ? mfs_torch_read(ckpt, NULL, NULL, err)
 					    : read_dist(ckpt, err);
 	if (!rc)
 		rc = mfs_ckpt_group(ckpt, err);
 	return mfs_ckpt_end(ckpt, rc, ret);
+}
+
+int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err)
+{
+	return mfs_ckpt_open_part(dir, what, NULL, ret, err);
 }

@@ -57,6 +57,14 @@ static bool join(struct walk *w, size_t used, mfs_value key, size_t *ret)
 	return true;
 }
 
+static int visit(struct walk *w, mfs_value v)
+{
+	char text[MAX_KEY];
+	const char *key = mfs_ckpt_part_name(w->r->ckpt, w->key, text, sizeof(text));
+
+	return key ? w->visit(w->arg, key, v) : 0;
+}
+
 static int walk(struct walk *w, mfs_value dict, size_t used, unsigned depth)
 {
 	int rc = 0;
@@ -76,7 +84,7 @@ static int walk(struct walk *w, mfs_value dict, size_t used, unsigned depth)
 		if (is_dict(w->doc, v) && depth < MAX_DEPTH)
 			rc = walk(w, v, len, depth + 1);
 		else if (w->visit)
-			rc = w->visit(w->arg, w->key, v);
+			rc = visit(w, v);
 	}
 	return rc;
 }

@@ -4,8 +4,10 @@
  * + pp.
  */
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/grow.h"
 #include "formats/ckpt/read/torch_i.h"
 
 /* arg: the number of layers so far. */
@@ -38,6 +40,42 @@ static int open_stages(struct mfs_torch_reader *r)
 	return rc;
 }
 
+/* ---- of a vision-language model ---- */
+
+struct names {
+	struct mfs_torch_reader *r;
+	const char **list;
+	uint32_t count;
+};
+
+static int note_name(void *arg, const char *key, mfs_value v)
+{
+	struct names *n = arg;
+
+	(void)v;
+	if (strstr(key, "._extra_state"))
+		return 0;
+	if (mfs_grow(&n->list, n->count))
+		return mfs_fail_nomem(n->r->err);
+	n->list[n->count] = mfs_arena_strndup(&n->r->ckpt->arena, key, strlen(key));
+	return n->list[n->count++] ? 0 : mfs_fail_nomem(n->r->err);
+}
+
+/* The names of all stages: the vision model is before the first of them. */
+static int choose_part(struct mfs_torch_reader *r)
+{
+	struct names n = {.r = r};
+	int rc = 0;
+
+	for (uint32_t c = 0; c < r->vpp * r->pp && !rc; c++)
+		rc = mfs_torch_each(r, mfs_torch_find_rank(r, c % r->pp, 0), c / r->pp, note_name,
+				    &n);
+	if (!rc)
+		rc = mfs_ckpt_choose_part(r->ckpt, n.list, n.count, r->err);
+	free(n.list);
+	return rc;
+}
+
 /* Counting the layers in the files needs no rule for uneven stages. The sum must be the model's. */
 int mfs_torch_number_layers(struct mfs_torch_reader *r)
 {
@@ -46,6 +84,8 @@ int mfs_torch_number_layers(struct mfs_torch_reader *r)
 	int64_t total = 0;
 	int rc = open_stages(r);
 
+	if (!rc)
+		rc = choose_part(r);
 	if (rc)
 		return rc;
 	r->first_layer = mfs_arena_array(&r->ckpt->arena, chunks, sizeof(*r->first_layer));

@@ -27,6 +27,8 @@ enum new_value {
 	NEW_FORMAT,
 	NEW_NO_OPTIM,
 	NEW_NO_RNG,
+	NEW_ROPE, /* where text is all that the view is of */
+	NEW_PROVIDER,
 	NEW_GELU, /* by what core reads, where the source is of before core */
 };
 
@@ -62,6 +64,8 @@ static const struct argument arguments[] = {
 	{"no_save_optim", NEW_NO_OPTIM, false, true},
 	{"no_save_rng", NEW_NO_RNG, false, true},
 	{"bias_gelu_fusion", NEW_GELU, false, true},
+	{"position_embedding_type", NEW_ROPE, false, false},
+	{"model_provider", NEW_PROVIDER, false, false},
 };
 
 #define ARGUMENTS (sizeof(arguments) / sizeof(arguments[0]))
@@ -93,6 +97,14 @@ static void write_count(struct mfs_pickle_writer *w, uint32_t value, uint32_t no
 		mfs_pickle_none(w);
 	else
 		mfs_pickle_int(w, value);
+}
+
+static void write_text(struct mfs_pickle_writer *w, const char *text)
+{
+	if (text)
+		mfs_pickle_str(w, text);
+	else
+		mfs_pickle_none(w);
 }
 
 static void write_layout_value(struct mfs_pickle_writer *w, const struct change *c,
@@ -159,6 +171,8 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 	    (a->value == NEW_NO_RNG && options->has_rng) ||
 	    (a->value == NEW_SPEC && !options->spec_said) ||
 	    (a->value == NEW_GELU && !mfs_ckpt_args(c->ckpt)->before_core) ||
+	    ((a->value == NEW_ROPE || a->value == NEW_PROVIDER) &&
+	     !mfs_ckpt_is_language(c->ckpt)) ||
 	    (a->value == NEW_GROUPED && options->spec == MFS_LAYER_SPEC_TE) ||
 	    (a->value == NEW_SEQUENCE_PARALLEL && options->layout->tp > 1))
 		return 0;
@@ -176,6 +190,12 @@ static int write_value(struct mfs_pickle_writer *w, const struct change *c,
 		break;
 	case NEW_GELU:
 		mfs_pickle_bool(w, !mfs_ckpt_args(c->ckpt)->exact_gelu);
+		break;
+	case NEW_PROVIDER:
+		write_text(w, mfs_ckpt_args(c->ckpt)->provider);
+		break;
+	case NEW_ROPE:
+		mfs_pickle_str(w, mfs_ckpt_args(c->ckpt)->position_embedding_type);
 		break;
 	case NEW_NO_OPTIM:
 	case NEW_NO_RNG:

@@ -44,6 +44,8 @@ static int in_order(const void *a, const void *b)
 
 	if (!x->impossible != !y->impossible)
 		return x->impossible ? 1 : -1;
+	if (!x->language != !y->language)
+		return x->language ? 1 : -1;
 	if (x->built_in != y->built_in)
 		return x->built_in - y->built_in;
 	if (x->order != y->order)
@@ -63,7 +65,7 @@ static int list(struct mfs_error *err)
 	families.all[count] = NULL;
 	qsort(families.all, count, sizeof(*families.all), in_order);
 	for (size_t i = 0; i < count && names; i++)
-		if (!families.all[i]->impossible)
+		if (mfs_family_has_models(families.all[i]))
 			names = mfs_arena_printf(&families.arena, "%s%s%s", names,
 						 *names ? ", " : "", families.all[i]->name);
 	families.names = names;
@@ -131,7 +133,7 @@ static void read_built_in(void)
 		const char *base = strrchr(t->file, '/') + 1;
 		char name[64];
 
-		snprintf(name, sizeof(name), "%.*s", (int)strcspn(base, "."), base);
+		snprintf(name, sizeof(name), "%.*s", (int)(strlen(base) - strlen(".conf")), base);
 		if (!find(name))
 			rc = read_text(t, 0, &families.why);
 	}
@@ -220,8 +222,7 @@ uint64_t mfs_families_stamp(void)
 
 /* ---- names ---- */
 
-/* True if a list "a, b" has it. */
-static bool has_word(const char *words, const char *text)
+bool mfs_family_list_has(const char *words, const char *text)
 {
 	const size_t len = strlen(text);
 
@@ -237,7 +238,7 @@ static bool has_word(const char *words, const char *text)
 bool mfs_family_is_called(const struct mfs_family *f, const char *text)
 {
 	return !strcasecmp(text, f->name) || !strcmp(text, f->model_type) ||
-	       !strcmp(text, f->architecture) || has_word(f->also, text);
+	       !strcmp(text, f->architecture) || mfs_family_list_has(f->also, text);
 }
 
 /* ---- who makes models of a family ---- */
@@ -272,7 +273,8 @@ bool mfs_provider_is_plain(const char *provider)
 {
 	mfs_families();
 	for (size_t i = 0; i < families.read_count; i++)
-		if (!(families.read[i]->required & MFS_HAS(OWN_MODULES)) &&
+		if (!families.read[i]->language &&
+		    !(families.read[i]->required & MFS_HAS(OWN_MODULES)) &&
 		    mfs_family_is_made_by(families.read[i], provider))
 			return true;
 	return false;

@@ -21,6 +21,8 @@
 #include <stdint.h>
 
 #include "formats/base/error.h"
+#include "formats/base/prefixes.h"
+#include "formats/ckpt/part.h"
 #include "formats/torch/megatron_args.h"
 
 /* Features: what distinguishes models. features.c derives them from the arguments alone. The text
@@ -310,6 +312,19 @@ struct mfs_family_note {
 	const char *text;
 };
 
+/*
+ * What a vision-language model's file says: where its language model is, which is of another
+ * family. Such a family has no features, tensors and keys of its own.
+ */
+struct mfs_language {
+	/* of Megatron's files; shown: the families that the language model may be of. Of several,
+	 * the text config's model_type names it, and the first is meant without one */
+	struct mfs_part part;
+	const struct mfs_prefix *hf; /* of HF's tensors, from names in these to the family's */
+	const char *config;	     /* the key of config.json that has the text config */
+	bool whole;		     /* or, where it lacks this, the file is the text config, too */
+};
+
 /* Texts and tables live as long as the program. */
 struct mfs_family {
 	const char *file;	  /* that it was read from, for people */
@@ -329,9 +344,10 @@ struct mfs_family {
 	/* what names of tensors begin with that are no part of the class' model and are left out,
 	 * "mtp."; NULL: none */
 	const char *ignores;
-	const char *impossible; /* why Megatron cannot express it; it has no tensors */
-	const char *defaults;	/* a JSON object */
-	unsigned order;		/* families are tried in this order, then by name */
+	const struct mfs_language *language; /* of a vision-language model; NULL: of text alone */
+	const char *impossible;		     /* why Megatron cannot express it; it has no tensors */
+	const char *defaults;		     /* a JSON object */
+	unsigned order;			     /* families are tried in this order, then by name */
 	bool built_in;
 	bool norms_minus_one; /* HF, too, stores norms as weight - 1 */
 	mfs_features required, optional;
@@ -343,8 +359,9 @@ struct mfs_family {
 
 /*
  * All families, ended by NULL. If several fit, the first is taken: those of mfs_families_add(),
- * then the built-in ones in their order; behind them are those that Megatron cannot express. They
- * are read on the first call. Without memory there are none.
+ * then the built-in ones in their order; behind them are vision-language ones, and those that
+ * Megatron cannot express, which no model fits. They are read on the first call. Without memory
+ * there are none.
  */
 const struct mfs_family *const *mfs_families(void);
 const char *mfs_family_names(void); /* "llama, qwen2, ..." */
@@ -361,6 +378,15 @@ uint64_t mfs_families_stamp(void);
 
 /* True if text is its name, model type or architecture, or one of its other ones. */
 bool mfs_family_is_called(const struct mfs_family *f, const char *text);
+
+/* True if a model may be of it: it is no vision-language one, and Megatron can express it. */
+static inline bool mfs_family_has_models(const struct mfs_family *f)
+{
+	return !f->impossible && !f->language;
+}
+
+/* True if a list "a, b" has the word. words may be NULL. */
+bool mfs_family_list_has(const char *words, const char *text);
 
 /* True if the family names the class among its providers. Behind a name stand the kind of class,
  * and perhaps a size: "Llama2ModelProvider7B", "Llama3Config8B". */

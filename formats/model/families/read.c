@@ -219,6 +219,9 @@ static const struct section {
 	{"defaults", read_default, 0, 0},
 	{"aliases", read_alias, 0, 0},
 	{"notes", read_note, 0, 0},
+	{"language", mfs_family_read_language, 0, 0},
+	{"language hf", mfs_family_read_hf_name, 0, 0},
+	{"language megatron", mfs_family_read_megatron_name, 0, 0},
 };
 
 static int read_line(struct mfs_family_reader *r, const struct mfs_conf_line *line)
@@ -287,7 +290,7 @@ static int settle_small(struct mfs_family_reader *r)
 	}
 	for (size_t i = 0; i < r->notes.count; i++)
 		memcpy(&notes[i], r->notes.at[i].row, sizeof(*notes));
-	for (size_t i = 0; i < r->defaults.count; i++)
+	for (size_t i = 0; i < r->defaults.count && !r->language; i++)
 		if (!has_key(r, r->defaults.at[i].key))
 			return mfs_fail(r->err, -EINVAL, "%s: [defaults]: [config] has no '%s'",
 					r->file, r->defaults.at[i].key);
@@ -312,7 +315,8 @@ static int settle(struct mfs_family_reader *r)
 	f->optional &= ~f->required;
 	if (!f->name)
 		return mfs_fail(r->err, -EINVAL, "%s: [family] has no 'name'", r->file);
-	if (f->architecture && (!f->model_type || (!f->layer_prefix && !f->impossible)))
+	if (f->architecture &&
+	    (!f->model_type || (!f->layer_prefix && !f->impossible && !r->language)))
 		return mfs_fail(r->err, -EINVAL, "%s: [family] has no '%s'", r->file,
 				f->model_type ? "layers" : "model_type");
 	if (f->norms_minus_one && !(f->required & MFS_HAS(ZERO_CENTERED)))
@@ -321,12 +325,14 @@ static int settle(struct mfs_family_reader *r)
 	if (f->impossible && (!f->architecture || r->tensors.count))
 		return mfs_fail(r->err, -EINVAL, "%s: impossible, expected %s", r->file,
 				"an architecture, and no tensors");
-	rc = mfs_family_settle_tensors(r);
+	rc = r->language ? mfs_family_settle_language(r) : 0;
+	if (!rc)
+		rc = mfs_family_settle_tensors(r);
 	if (!rc)
 		rc = mfs_family_settle_config(r);
 	if (!rc)
 		rc = settle_small(r);
-	if (!rc && f->architecture && !f->impossible && !has_embedding(f))
+	if (!rc && f->architecture && mfs_family_has_models(f) && !has_embedding(f))
 		rc = mfs_fail(r->err, -EINVAL, "%s: no tensor is made of %s", r->file,
 			      "embedding.word_embeddings.weight");
 	return rc;
@@ -351,8 +357,9 @@ int mfs_family_read(const char *file, const char *bytes, size_t len, mfs_find_ba
 {
 	struct mfs_family_reader r = {
 		.file = file, .find = find, .arg = arg, .arena = arena, .err = err};
-	struct mfs_family_rows *const lists[] = {&r.tensors, &r.config, &r.aliases, &r.notes,
-						 &r.defaults};
+	struct mfs_family_rows *const lists[] = {&r.tensors,	   &r.config,	&r.aliases,
+						 &r.notes,	   &r.defaults, &r.hf_names,
+						 &r.megatron_names};
 	int rc;
 
 	r.family = mfs_arena_alloc(arena, sizeof(*r.family));

@@ -26,6 +26,8 @@ struct mfs_family_reader {
 	struct mfs_arena *arena;
 	struct mfs_family *family;
 	struct mfs_family_rows tensors, config, aliases, notes, defaults;
+	struct mfs_language *language; /* the family's; NULL: no section is of it */
+	struct mfs_family_rows hf_names, megatron_names; /* rows: what names begin with there */
 	struct mfs_error *err;
 };
 
@@ -45,6 +47,13 @@ int mfs_family_read_config(struct mfs_family_reader *r, const struct mfs_conf_li
 
 /* The section of a row as a number: mfs_family_put()'s where. */
 unsigned mfs_family_where(enum mfs_scope scope, enum mfs_layer_kind kind);
+
+/* Reads a line of [language], [language hf] or [language megatron] (language.c). */
+int mfs_family_read_language(struct mfs_family_reader *r, const struct mfs_conf_line *line);
+int mfs_family_read_hf_name(struct mfs_family_reader *r, const struct mfs_conf_line *line);
+int mfs_family_read_megatron_name(struct mfs_family_reader *r, const struct mfs_conf_line *line);
+/* Checks a vision-language family, and puts its tables into it. */
+int mfs_family_settle_language(struct mfs_family_reader *r);
 
 /* Fills in what follows from the tensors' names and the family's features, and puts the rows into
  * the family. */

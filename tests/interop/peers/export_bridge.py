@@ -109,8 +109,8 @@ def olmoe_layer_spec(config, vp_stage=None):
 def spec_of(provider):
     """Layers that a CPU can run: Bridge's own, where it has modules of its own."""
     usual = getattr(provider, "transformer_layer_spec", None)
-    own = {"GemmaModelProvider": te_on_cpu.layer_spec, "Gemma2ModelProvider": usual, "Gemma3ModelProvider": usual,
-           "Qwen3NextModelProvider": te_on_cpu.linear_attention_spec}
+    own = {"GemmaModelProvider": te_on_cpu.layer_spec, "Gemma2ModelProvider": usual, "Gemma3ModelProvider": usual, "Gemma3VLModelProvider": usual,
+           "Qwen25VLModelProvider": te_on_cpu.layer_spec, "Qwen3NextModelProvider": te_on_cpu.linear_attention_spec}
     if getattr(usual, "__name__", "") == "olmoe_layer_spec":
         return olmoe_layer_spec
     return own.get(type(provider).__name__, layer_spec)
@@ -148,11 +148,17 @@ def save(bridge, dtype, out):
     bridge.save_megatron_model(models, out, hf_tokenizer_path=None)
 
 
+def has_vision(bridge):
+    return hasattr(bridge.hf_pretrained.config, "vision_config")
+
+
 def export(AutoBridge, source, hf, out):
     dtype = getattr(torch, json.load(open(f"{hf}/config.json"))["dtype"])
     bridge = AutoBridge.from_hf_pretrained(hf, torch_dtype=dtype)
     if not os.path.exists(source):
         save(bridge, dtype, source)
+    if has_vision(bridge):  # nothing of ours for Bridge to read
+        return
     models = models_of(bridge, dtype)
     opt = load_views.options(dict(load=source))
     directory = load_views.iteration(opt.load)
