@@ -97,6 +97,7 @@ static const struct {
 	{"self_attention.linear_kv_up_proj.layer_norm_", "self_attention.kv_layernorm."},
 	{"mlp.linear_fc1.layer_norm_", "pre_mlp_layernorm."},
 	{"mixer.in_proj.layer_norm_", "norm."},
+	{"mixer.conv1d_", "mixer.conv1d."}, /* legacy files since core 0.19 */
 	{"decoder.final_norm.", "decoder.final_layernorm."},
 };
 

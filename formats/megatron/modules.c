@@ -21,6 +21,10 @@ bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_when 
 		return !a->hybrid_layers;
 	case MFS_WHEN_MAMBA:
 		return inside && mfs_args_is_mamba(a, layer);
+	case MFS_WHEN_CONV_MODULE:
+		return !a->mamba_conv_params;
+	case MFS_WHEN_CONV_PARAMS:
+		return a->mamba_conv_params;
 	case MFS_WHEN_MLP:
 		return mlp;
 	case MFS_WHEN_DENSE:
@@ -93,9 +97,13 @@ bool mfs_module_applies(const struct mfs_megatron_args *a, enum mfs_module_when 
 		NORM("self_attention.out_norm"), LINEAR("self_attention.out_proj")
 
 /* A layer of a Mamba-2 mixer (ssm/mamba_layer.py, mamba_mixer.py). Its norm is built behind it. */
-#define MAMBA SAME("mixer.dt_bias"), SAME("mixer.A_log"), SAME("mixer.D")
+#define MAMBA                                                                                      \
+	PARAM("mixer.conv1d_weight", "mixer.conv1d.weight", .when = MFS_WHEN_CONV_PARAMS),         \
+		PARAM("mixer.conv1d_bias", "mixer.conv1d.bias", .when = MFS_WHEN_CONV_PARAMS),     \
+		SAME("mixer.dt_bias"), SAME("mixer.A_log"), SAME("mixer.D")
 #define MAMBA_PARTS                                                                                \
-	LINEAR("mixer.in_proj"), SAME("mixer.conv1d.weight"), SAME("mixer.conv1d.bias"),           \
+	LINEAR("mixer.in_proj"), SAME("mixer.conv1d.weight", .when = MFS_WHEN_CONV_MODULE),        \
+		SAME("mixer.conv1d.bias", .when = MFS_WHEN_CONV_MODULE),                           \
 		SAME("mixer.norm.weight"), LINEAR("mixer.out_proj")
 
 const struct mfs_module_row mfs_modules_local[] = {

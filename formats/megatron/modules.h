@@ -13,8 +13,10 @@ enum mfs_module_when {
 	MFS_WHEN_HYBRID, /* models whose layers are one sublayer each */
 	MFS_WHEN_PAIRED, /* others: attention and an MLP */
 	MFS_WHEN_MAMBA,
-	MFS_WHEN_MLP,	/* an MLP, or experts: one of the next two */
-	MFS_WHEN_DENSE, /* without experts */
+	MFS_WHEN_CONV_MODULE, /* its convolution is a module (until core 0.18) */
+	MFS_WHEN_CONV_PARAMS, /* or parameters of the mixer */
+	MFS_WHEN_MLP,	      /* an MLP, or experts: one of the next two */
+	MFS_WHEN_DENSE,	      /* without experts */
 	MFS_WHEN_MOE,
 	MFS_WHEN_ATTENTION,
 	MFS_WHEN_MLA,	 /* multi-latent attention */

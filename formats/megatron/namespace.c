@@ -257,6 +257,8 @@ static void write_hybrid(struct mfs_pickle_writer *w, const struct mfs_megatron_
 	if (!a->hybrid_layers)
 		return;
 	flag(w, "is_hybrid_model", true);
+	if (a->mamba_conv_params)
+		flag(w, "freeze_all_layers", false);
 	text(w, "hybrid_override_pattern", a->hybrid_layers);
 	text(w, "hybrid_layer_pattern", a->hybrid_layers);
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)

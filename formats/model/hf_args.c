@@ -278,6 +278,7 @@ static struct mfs_megatron_args plain_args(void)
 		.mamba_head_dim = 64,
 		.mamba_num_groups = 8,
 		.mamba_num_heads = 128,
+		.mamba_conv_params = true, /* no run has written it: as the newest release */
 		.init_method_std = 0.02,
 		.tensor_model_parallel_size = 1,
 		.pipeline_model_parallel_size = 1,

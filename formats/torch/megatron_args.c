@@ -531,6 +531,8 @@ static void read_hybrid(struct reader *r, struct mfs_megatron_args *a)
 	a->mamba_head_dim = positive(r, "mamba_head_dim", 64);
 	a->mamba_num_groups = positive(r, "mamba_num_groups", 8);
 	a->mamba_num_heads = positive(r, "mamba_num_heads", MFS_UNSET);
+	/* An argument as old as the change. */
+	a->mamba_conv_params = lookup_has(r, "freeze_all_layers");
 	if (!pattern || r->rc)
 		return;
 	if (a->mamba_num_heads == MFS_UNSET && 2 * a->hidden_size % a->mamba_head_dim)

@@ -106,6 +106,9 @@ struct mfs_megatron_args {
 	 * layer is attention and an MLP. */
 	const char *hybrid_layers;
 	int64_t mamba_state_dim, mamba_head_dim, mamba_num_groups, mamba_num_heads;
+	/* a mixer's convolution is no module of its own (since core 0.19): in legacy files its
+	 * names are conv1d_weight and conv1d_bias, and it comes first */
+	bool mamba_conv_params;
 	int64_t mtp_num_layers; /* 0: none */
 	/* the name of MTP's inner layer in legacy files is mtp_model_layer (since core 0.17), not
 	 * transformer_layer */

@@ -111,6 +111,7 @@ static inline void random_pattern(struct mfs_megatron_args *a, const struct mfs_
 	a->mamba_num_heads = a->mamba_num_groups * (1 + random_of(3));
 	a->mamba_head_dim = 1 + random_of(4);
 	a->mamba_state_dim = 1 + random_of(4);
+	a->mamba_conv_params = random_of(2);
 }
 
 /* Sizes that tp and etp divide, and hardly anything else does. */

@@ -596,6 +596,9 @@ START_TEST(test_names_that_are_none)
 	ck_assert(!name.known && !name.section);
 	mfs_name_parse("decoder.layers.0.mixer.in_proj.layer_norm_weight", &name);
 	ck_assert_str_eq(name.canonical, "decoder.layers.norm.weight");
+	mfs_name_parse("decoder.layers.0.mixer.conv1d_bias", &name);
+	ck_assert_str_eq(name.canonical, "decoder.layers.mixer.conv1d.bias");
+	ck_assert(name.known);
 	mfs_name_parse("decoder.final_norm.weight", &name);
 	ck_assert_str_eq(name.canonical, "decoder.final_layernorm.weight");
 	mfs_name_parse("language_model.pooler.dense.weight", &name);

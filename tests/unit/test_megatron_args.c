@@ -252,6 +252,7 @@ START_TEST(test_hybrid_layers)
 	ck_assert_str_eq(args.hybrid_layers, "M*-E");
 	ck_assert_mem_eq(args.moe_layers, "\0\0\0\1", 4);
 	ck_assert(args.mamba_num_heads == 6 && args.mamba_state_dim == 128);
+	ck_assert(!args.mamba_conv_params);
 	/* Models are shown, but none is trained. */
 	ck_assert(!args.foreign && args.untrainable && !args.other_stages);
 	hybrid("hybrid_layer_pattern", "MM|*-");

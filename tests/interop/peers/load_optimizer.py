@@ -127,8 +127,11 @@ def load_torch_dist(opt, directory, common, models, optimizer):
 
 
 def as_named_here(state, model):
-    """Before core 0.17 the inner layer of multi-token prediction had another name."""
-    if not any(".transformer_layer." in name for name in model.state_dict()):
+    """Before core 0.17 the inner layer of multi-token prediction had another name, before 0.19 a Mamba mixer's convolution."""
+    known = model.state_dict()
+    if any(".mixer.conv1d." in name for name in known):
+        return {name.replace(".mixer.conv1d_", ".mixer.conv1d."): tensor for name, tensor in state.items()}
+    if not any(".transformer_layer." in name for name in known):
         return state
     return {name.replace(".mtp_model_layer.", ".transformer_layer."): tensor for name, tensor in state.items()}
 
