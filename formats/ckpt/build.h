@@ -86,9 +86,9 @@ struct mfs_ckpt {
 	uint32_t chunk_count;
 	unsigned what; /* MFS_CKPT_COMMON */
 	bool untied;   /* HF: config.json says tied, the weights are not (hf_ckpt.h) */
-	const struct mfs_parts *parts; /* for the reader; NULL: no family is known */
-	const struct mfs_part *part;   /* what was chosen of Megatron's files; NULL: all of it */
-	bool language;		       /* it is the language model of a vision-language one */
+	const struct mfs_ckpt_parts *parts; /* for the reader; NULL: no family is known */
+	const struct mfs_ckpt_part *part; /* what was chosen of Megatron's files; NULL: all of it */
+	bool language;			  /* it is the language model of a vision-language one */
 	bool has_state;
 	struct mfs_ckpt_common state;
 	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_COMMON; mfs_ckpt_sort_rng() */

@@ -18,7 +18,7 @@ static bool looks_like_one(const char *const *names, uint32_t count)
 }
 
 /* The first name that the family does not know; NULL: it knows all. */
-static const char *unknown_name(const struct mfs_part *part, const char *const *names,
+static const char *unknown_name(const struct mfs_ckpt_part *part, const char *const *names,
 				uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -33,10 +33,10 @@ static const char *provider_of(const struct mfs_ckpt *ckpt)
 }
 
 /* *ret_why: what the last candidate does not know. */
-static const struct mfs_part *find_part(const struct mfs_ckpt *ckpt, const char *const *names,
-					uint32_t count, const char **ret_why)
+static const struct mfs_ckpt_part *find_part(const struct mfs_ckpt *ckpt, const char *const *names,
+					     uint32_t count, const char **ret_why)
 {
-	const struct mfs_part *part;
+	const struct mfs_ckpt_part *part;
 
 	*ret_why = NULL;
 	for (uint32_t i = 0; ckpt->parts && (part = ckpt->parts->candidate(ckpt->args.provider, i));
@@ -84,7 +84,7 @@ static int check_names(const struct mfs_ckpt *ckpt, const char *const *names, ui
 static int settle(struct mfs_ckpt *ckpt, const char *const *names, uint32_t count,
 		  struct mfs_error *err)
 {
-	const struct mfs_part *part = ckpt->part;
+	const struct mfs_ckpt_part *part = ckpt->part;
 	struct mfs_megatron_args *a = &ckpt->args;
 	struct mfs_prefixes seen;
 	int rc = check_names(ckpt, names, count, &seen, err);

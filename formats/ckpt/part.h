@@ -24,7 +24,7 @@ struct mfs_ckpt;
 #define MFS_PART_NOTE  "the language model of a %s is shown: %u of its %u tensors are not of it"
 
 /* What a family's file says of Megatron's tensors. */
-struct mfs_part {
+struct mfs_ckpt_part {
 	const char *family;		/* "qwen2.5-vl" */
 	const char *shown;		/* the families that its language model may be of, "a, b" */
 	const char *only;		/* the one family, or NULL: there are several */
@@ -36,10 +36,10 @@ struct mfs_part {
 };
 
 /* The files of families, for readers, which know none. */
-struct mfs_parts {
+struct mfs_ckpt_parts {
 	/* The i-th family that names the provider's class; without a provider, of those that name
 	 * none. NULL behind the last. */
-	const struct mfs_part *(*candidate)(const char *provider, uint32_t i);
+	const struct mfs_ckpt_part *(*candidate)(const char *provider, uint32_t i);
 	/* The family whose class has the nearest name; NULL: none is near. */
 	const char *(*nearest)(const char *provider);
 };

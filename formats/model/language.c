@@ -69,7 +69,7 @@ int mfs_language_unknown(const json_t *config, const char *name, struct mfs_erro
 
 /* ---- for Megatron's files ---- */
 
-static const struct mfs_part *candidate(const char *provider, uint32_t i)
+static const struct mfs_ckpt_part *candidate(const char *provider, uint32_t i)
 {
 	for (const struct mfs_family *const *f = mfs_families(); *f; f++) {
 		const struct mfs_language *l = (*f)->language;
@@ -113,7 +113,7 @@ static const char *nearest(const char *provider)
 	return best;
 }
 
-const struct mfs_parts mfs_language_parts = {candidate, nearest};
+const struct mfs_ckpt_parts mfs_language_parts = {candidate, nearest};
 
 /* ---- the text config ---- */
 
@@ -146,7 +146,7 @@ static int find_config(const json_t *config, const char *name, const struct mfs_
 static int find_text(const json_t *text, const char *name, const struct mfs_family *whole,
 		     const struct mfs_family **ret, struct mfs_error *err)
 {
-	const struct mfs_part *part = &whole->language->part;
+	const struct mfs_ckpt_part *part = &whole->language->part;
 	const char *type = part->only ? NULL : type_of(text), *at = part->shown;
 	char one[64];
 

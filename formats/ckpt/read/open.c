@@ -81,7 +81,7 @@ static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_parts *parts,
+int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_parts *parts,
 		       struct mfs_ckpt **ret, struct mfs_error *err)
 {
 	struct mfs_ckpt *ckpt;

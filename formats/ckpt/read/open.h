@@ -15,7 +15,7 @@ int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct 
 
 /* The same, where families' files say what the tensors of vision-language models are. what may
  * have MFS_CKPT_LANGUAGE. */
-int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_parts *parts,
+int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_parts *parts,
 		       struct mfs_ckpt **ret, struct mfs_error *err);
 
 /* For the optimizer's reader: a checkpoint whose format is known and of which nothing is read.

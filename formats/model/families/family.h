@@ -319,7 +319,7 @@ struct mfs_family_note {
 struct mfs_language {
 	/* of Megatron's files; shown: the families that the language model may be of. Of several,
 	 * the text config's model_type names it, and the first is meant without one */
-	struct mfs_part part;
+	struct mfs_ckpt_part part;
 	const struct mfs_prefix *hf; /* of HF's tensors, from names in these to the family's */
 	const char *config;	     /* the key of config.json that has the text config */
 	bool whole;		     /* or, where it lacks this, the file is the text config, too */

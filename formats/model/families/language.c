@@ -42,7 +42,7 @@ static int check_families(struct mfs_family_reader *r, const char *value)
 
 static int read_family(struct mfs_family_reader *r, const char *value)
 {
-	struct mfs_part *part = &r->language->part;
+	struct mfs_ckpt_part *part = &r->language->part;
 
 	part->shown = value;
 	part->only = strpbrk(value, ", ") ? NULL : value;
@@ -130,7 +130,7 @@ static const struct mfs_prefix *table(struct mfs_family_reader *r,
 /* The language model is made of modules of its family's class, not of the whole model's. */
 static int name_provider(struct mfs_family_reader *r)
 {
-	struct mfs_part *part = &r->language->part;
+	struct mfs_ckpt_part *part = &r->language->part;
 	const struct mfs_family *f = part->only ? r->find(part->only, r->arg) : NULL;
 
 	if (!f || !f->providers || !(f->required & MFS_HAS(OWN_MODULES)))
