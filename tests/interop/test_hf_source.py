@@ -10,13 +10,13 @@ COMPUTED = {"num_key_value_heads", "head_dim", "layer_types", "mlp_layer_types"}
 
 
 def families():
-    """The built-in families that have a class: [family] and [defaults]."""
+    """The built-in families that have a class: [family], [defaults], and whether it is a vision-language model's."""
     for path in sorted((pathlib.Path(__file__).parents[2] / "configs/models").glob("*.conf")):
         whole = re.sub(r"\n[ \t]+", " ", path.read_text())  # a line that begins with blanks goes on with the one before
         sections = re.split(r"^\[([^]]*)\]\n", whole, flags=re.M)
         said = {name: dict(re.findall(r"^(\w+) = (.*)$", text, flags=re.M)) for name, text in zip(sections[1::2], sections[2::2])}
         if "architecture" in said["family"]:
-            yield said["family"], {key: json.loads(value) for key, value in said.get("defaults", {}).items()}
+            yield said["family"], {key: json.loads(value) for key, value in said.get("defaults", {}).items()}, "language" in said
 
 
 OWN_CODE = {"baichuan", "internlm2"}  # their makers', outside of transformers
@@ -24,14 +24,15 @@ OWN_CODE = {"baichuan", "internlm2"}  # their makers', outside of transformers
 
 def tables():
     """[defaults] of those whose class transformers has: model_type, keys and values."""
-    return [(family["model_type"], said) for family, said in families() if family["model_type"] not in OWN_CODE]
+    return [(family["model_type"], said) for family, said, _ in families() if family["model_type"] not in OWN_CODE]
 
 
 def test_classes_are_transformers():
-    classes = transformers.models.auto.modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-    for family, _ in families():
+    auto = transformers.models.auto.modeling_auto
+    text, whole = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES, auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
+    for family, _, has_vision in families():
         expected = None if family["model_type"] in OWN_CODE else family["architecture"]
-        assert classes.get(family["model_type"]) == expected, family["name"]
+        assert (whole if has_vision else text).get(family["model_type"]) == expected, family["name"]
 
 
 # What the classes do without a key that says so; directories of other versions have the key.
@@ -69,10 +70,11 @@ def default(config, key, said):
 
 @pytest.mark.parametrize("model_type,said", tables())
 def test_defaults(model_type, said):
-    config = transformers.AutoConfig.for_model(model_type)
+    whole = transformers.AutoConfig.for_model(model_type)
     for key, value in said.items():
         if value is None and key in COMPUTED:
             continue
+        config = whole if hasattr(whole, key) else whole.get_text_config()  # that of a vision-language model, else itself
         assert default(config, key, value) == value, f"{model_type}: {key}"
 
 
