@@ -405,7 +405,7 @@ struct mfk_act {
 	void *y;
 	/* backward */
 	const void *dy;
-	void *dx;	   /* may be x */
+	void *dx;	   /* may be x, or dy if nothing is gated */
 	float *drow_scale; /* [T]; NULL: not wanted */
 };
 
@@ -555,6 +555,12 @@ struct mfk_ops {
 
 	void (*act)(struct mfk_ctx *c, const struct mfk_act *a);
 	void (*act_backward)(struct mfk_ctx *c, const struct mfk_act *a);
+	/* gemm and then act, of its c as x; or gemm and then act_backward, of its c as dy. A
+	 * backend may do both as one. Then what was not rounded is activated, and dy has nothing
+	 * afterwards. */
+	void (*gemm_act)(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a);
+	void (*gemm_act_backward)(struct mfk_ctx *c, const struct mfk_gemm *g,
+				  const struct mfk_act *a);
 	void (*embedding)(struct mfk_ctx *c, const struct mfk_embedding *a);
 	void (*embedding_backward)(struct mfk_ctx *c, const struct mfk_embedding *a);
 	void (*cross_entropy)(struct mfk_ctx *c, const struct mfk_cross_entropy *a);

@@ -90,6 +90,9 @@ void mfk_cuda_copy_small(struct mfk_ctx *c, void *to, const void *from, size_t b
 void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a);
 void mfk_cuda_gemm_grouped(struct mfk_ctx *c, const struct mfk_gemm_grouped *a);
 bool mfk_cuda_gemm_grouped_wants_host(struct mfk_device *d, const struct mfk_gemm_grouped *a);
+void mfk_cuda_gemm_act(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a);
+void mfk_cuda_gemm_act_backward(struct mfk_ctx *c, const struct mfk_gemm *g,
+				const struct mfk_act *a);
 void mfk_cuda_gemm_free(struct mfk_ctx *c);
 void mfk_cuda_gemm_bias(struct mfk_ctx *c, const struct mfk_gemm *a, const float *product);
 

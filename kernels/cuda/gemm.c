@@ -4,6 +4,9 @@
  * cublasLt knows columns first; a row-major matrix is its own transpose there, so c = op(a) op(b)
  * is computed as c^T = op(b)^T op(a)^T. Which algorithm a shape gets is asked once, by heuristic:
  * never by time, which would give other bits in the next run.
+ *
+ * A product may have an activation behind it, or an activation's gradient, in its epilogue
+ * (`act`, where functions have one; NULL: none).
  */
 #include <cublasLt.h>
 #include <errno.h>
@@ -20,12 +23,12 @@
 struct shape {
 	int64_t m, n, k, lda, ldb, ldc;
 	uint32_t dtypes; /* of ab, c and bias, a byte each */
-	uint32_t flags;	 /* trans_a, trans_b, bias, beta, and the alignment of the pointers */
+	uint32_t flags;	 /* trans_a, trans_b, bias, beta, epilogue, and alignment of the pointers */
 };
 
 struct slot {
 	struct shape shape;
-	bool used;
+	bool used, none; /* none: cublasLt has no algorithm */
 	cublasLtMatmulAlgo_t algo;
 };
 
@@ -143,11 +146,40 @@ static cudaDataType_t type_of(enum mfk_dtype t)
 	return t == MFK_F32 ? CUDA_R_32F : t == MFK_BF16 ? CUDA_R_16BF : CUDA_R_16F;
 }
 
-static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a)
+/* What a product becomes: of an activation or its gradient what that becomes. */
+static void *result_of(const struct mfk_gemm *a, const struct mfk_act *act)
+{
+	return !act ? a->c : act->dy ? act->dx : act->y;
+}
+
+static cublasLtEpilogue_t epilogue_of(const struct mfk_gemm *a, const struct mfk_act *act)
+{
+	if (!act)
+		return CUBLASLT_EPILOGUE_BIAS;
+	if (act->dy)
+		return CUBLASLT_EPILOGUE_DGELU;
+	return a->bias ? CUBLASLT_EPILOGUE_GELU_AUX_BIAS : CUBLASLT_EPILOGUE_GELU_AUX;
+}
+
+static cublasStatus_t describe_act(struct call *l, const struct mfk_gemm *a,
+				   const struct mfk_act *act)
+{
+	int64_t ld = a->ldc;
+	cublasStatus_t rc = cublasLtMatmulDescSetAttribute(
+		l->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &act->x, sizeof(act->x));
+
+	if (!rc)
+		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+						    &ld, sizeof(ld));
+	return rc;
+}
+
+static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a,
+				  const struct mfk_act *act)
 {
 	cublasOperation_t ta = a->trans_b ? CUBLAS_OP_T : CUBLAS_OP_N;
 	cublasOperation_t tb = a->trans_a ? CUBLAS_OP_T : CUBLAS_OP_N;
-	cublasLtEpilogue_t bias = CUBLASLT_EPILOGUE_BIAS;
+	cublasLtEpilogue_t epilogue = epilogue_of(a, act);
 	cudaDataType_t bias_type = type_of(a->dtype_bias);
 	cublasStatus_t rc = cublasLtMatmulDescCreate(&l->op, CUBLAS_COMPUTE_32F, CUDA_R_32F);
 
@@ -157,24 +189,27 @@ static cublasStatus_t describe_op(struct call *l, const struct mfk_gemm *a)
 	if (!rc)
 		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_TRANSB, &tb,
 						    sizeof(tb));
+	if (rc || (!a->bias && !act))
+		return rc;
+	rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+					    sizeof(epilogue));
+	if (!rc && act)
+		rc = describe_act(l, a, act);
 	if (rc || !a->bias)
 		return rc;
-	rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_EPILOGUE, &bias,
-					    sizeof(bias));
-	if (!rc)
-		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
-						    &a->bias, sizeof(a->bias));
+	rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &a->bias,
+					    sizeof(a->bias));
 	if (!rc)
 		rc = cublasLtMatmulDescSetAttribute(l->op, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE,
 						    &bias_type, sizeof(bias_type));
 	return rc;
 }
 
-static cublasStatus_t describe(struct call *l, const struct mfk_gemm *a)
+static cublasStatus_t describe(struct call *l, const struct mfk_gemm *a, const struct mfk_act *act)
 {
 	cudaDataType_t ab = type_of(a->dtype_ab);
 	uint64_t m = (uint64_t)a->m, n = (uint64_t)a->n, k = (uint64_t)a->k;
-	cublasStatus_t rc = describe_op(l, a);
+	cublasStatus_t rc = describe_op(l, a, act);
 
 	if (!rc)
 		rc = cublasLtMatrixLayoutCreate(&l->a, ab, a->trans_b ? k : n, a->trans_b ? n : k,
@@ -209,7 +244,7 @@ static uint32_t alignment(const void *p)
 	return low && low < 16 ? (uint32_t)low : 16;
 }
 
-static struct shape shape_of(const struct mfk_gemm *a)
+static struct shape shape_of(const struct mfk_gemm *a, const struct mfk_act *act)
 {
 	struct shape s;
 
@@ -226,7 +261,8 @@ static struct shape shape_of(const struct mfk_gemm *a)
 		  (uint32_t)(a->bias != NULL) << 2 | (uint32_t)(a->beta != 0) << 3 |
 		  (uint32_t)__builtin_ctz(alignment(a->a)) << 4 |
 		  (uint32_t)__builtin_ctz(alignment(a->b)) << 8 |
-		  (uint32_t)__builtin_ctz(alignment(a->c)) << 12;
+		  (uint32_t)__builtin_ctz(alignment(a->c)) << 12 | (uint32_t)(act != NULL) << 16 |
+		  (uint32_t)(act && act->dy) << 17;
 	return s;
 }
 
@@ -301,50 +337,54 @@ static cublasStatus_t ask(struct mfk_cuda_gemm *g, const struct call *l, const s
 
 /* The algorithm of products like a. A full table is emptied. */
 static cublasStatus_t algorithm(struct mfk_cuda_gemm *g, const struct mfk_gemm *a,
-				const cublasLtMatmulAlgo_t **ret)
+				const struct mfk_act *act, const cublasLtMatmulAlgo_t **ret)
 {
-	struct shape s = shape_of(a);
+	struct shape s = shape_of(a, act);
 	struct slot *slot = find(g, &s);
 	struct call l = {0};
 	cublasStatus_t rc;
 
 	if (slot->used) {
 		*ret = &slot->algo;
-		return CUBLAS_STATUS_SUCCESS;
+		return slot->none ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
 	}
 	if (g->used >= SLOTS * 3 / 4) {
 		memset(g->slots, 0, sizeof(g->slots));
 		g->used = 0;
 		slot = find(g, &s);
 	}
-	rc = describe(&l, a);
+	rc = describe(&l, a, act);
 	if (!rc)
 		rc = ask(g, &l, a, &slot->algo);
 	forget(&l);
-	if (rc)
+	slot->none = rc == CUBLAS_STATUS_NOT_SUPPORTED;
+	if (rc && !slot->none)
 		return rc;
 	slot->shape = s;
 	slot->used = true;
 	g->used++;
 	*ret = &slot->algo;
-	return CUBLAS_STATUS_SUCCESS;
+	return rc;
 }
 
 /* ---- products ---- */
 
 /* With the algorithm of products like `like`. */
 static cublasStatus_t multiply_as(struct mfk_cuda_gemm *g, const struct lane *lane,
-				  const struct mfk_gemm *a, const struct mfk_gemm *like)
+				  const struct mfk_gemm *a, const struct mfk_gemm *like,
+				  const struct mfk_act *act)
 {
+	void *result = result_of(a, act);
 	const cublasLtMatmulAlgo_t *algo = NULL;
 	struct call l = {0};
-	cublasStatus_t rc = algorithm(g, like, &algo);
+	cublasStatus_t rc = algorithm(g, like, act, &algo);
 
 	if (!rc)
-		rc = describe(&l, a);
+		rc = describe(&l, a, act);
 	if (!rc)
-		rc = cublasLtMatmul(g->lt, l.op, &a->alpha, a->b, l.a, a->a, l.b, &a->beta, a->c,
-				    l.c, a->c, l.c, algo, lane->workspace, WORKSPACE, lane->stream);
+		rc = cublasLtMatmul(g->lt, l.op, &a->alpha, a->b, l.a, a->a, l.b, &a->beta, result,
+				    l.c, result, l.c, algo, lane->workspace, WORKSPACE,
+				    lane->stream);
 	forget(&l);
 	return rc;
 }
@@ -354,7 +394,7 @@ static void multiply_whole(struct mfk_ctx *c, const struct mfk_gemm *a)
 	struct mfk_cuda_gemm *g = state(c);
 
 	if (g)
-		check(c, multiply_as(g, &g->own, a, a), a);
+		check(c, multiply_as(g, &g->own, a, a, NULL), a);
 }
 
 static void *at(enum mfk_dtype t, const void *base, int64_t element)
@@ -481,6 +521,60 @@ void mfk_cuda_gemm(struct mfk_ctx *c, const struct mfk_gemm *a)
 		multiply(c, &one);
 }
 
+/* ---- activations ---- */
+
+/* cublasLt's GELU is the one of tanh. Its tanh is good enough for bf16. */
+static bool has_epilogue(const struct mfk_gemm *a, const struct mfk_act *act)
+{
+	const void *x = act->dy ? act->dy : act->x;
+	const int64_t all = a->n | a->k | a->lda | a->ldb;
+	const bool aligned = alignment(a->a) == 16 && alignment(a->b) == 16 &&
+			     alignment(act->x) == 16 && alignment(result_of(a, act)) == 16;
+
+	return act->kind == MFK_GELU_TANH && !act->gated && !act->row_scale && !act->drow_scale &&
+	       a->dtype_ab == MFK_BF16 && a->dtype_c == MFK_BF16 && act->dtype == MFK_BF16 &&
+	       a->beta == 0 && a->c == x && a->m == act->rows && a->n == act->cols &&
+	       a->ldc == a->n && a->k > 0 && all % EVEN == 0 && aligned;
+}
+
+/* False: there is no such algorithm, or it failed, which the context knows. */
+static bool multiply_and_act(struct mfk_ctx *c, const struct mfk_gemm *a, const struct mfk_act *act)
+{
+	struct mfk_cuda_gemm *g;
+	struct mfk_gemm one = *a;
+	cublasStatus_t rc;
+
+	if (a->m <= 0 || !has_epilogue(a, act) || result_of(a, act) == act->x || !mfk_cuda_begin(c))
+		return false;
+	g = state(c);
+	if (!g || !convert_bias(c, &one))
+		return false;
+	rc = multiply_as(g, &g->own, &one, &one, act);
+	return rc != CUBLAS_STATUS_NOT_SUPPORTED && check(c, rc, a);
+}
+
+void mfk_cuda_gemm_act(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a)
+{
+	struct mfk_act forward = *a;
+
+	forward.dy = NULL;
+	forward.dx = NULL;
+	forward.drow_scale = NULL;
+	if (multiply_and_act(c, g, &forward))
+		return;
+	mfk_cuda_gemm(c, g);
+	mfk_cuda_act(c, &forward);
+}
+
+void mfk_cuda_gemm_act_backward(struct mfk_ctx *c, const struct mfk_gemm *g,
+				const struct mfk_act *a)
+{
+	if (multiply_and_act(c, g, a))
+		return;
+	mfk_cuda_gemm(c, g);
+	mfk_cuda_act_backward(c, a);
+}
+
 /* The product of group g. */
 static struct mfk_gemm group_of(const struct mfk_gemm_grouped *a, const int64_t *offsets, int64_t g)
 {
@@ -519,9 +613,9 @@ static void multiply_group(struct mfk_ctx *c, const struct lane *lane, const str
 		like.k = round_rows(a->k);
 	else
 		like.m = round_rows(a->m);
-	rc = multiply_as(c->gemm, lane, a, &like);
+	rc = multiply_as(c->gemm, lane, a, &like, NULL);
 	if (rc == CUBLAS_STATUS_NOT_SUPPORTED || rc == CUBLAS_STATUS_INVALID_VALUE)
-		rc = multiply_as(c->gemm, lane, a, a);
+		rc = multiply_as(c->gemm, lane, a, a, NULL);
 	check(c, rc, a);
 }
 

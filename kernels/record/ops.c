@@ -255,6 +255,26 @@ static void act_backward(struct mfk_ctx *c, const struct mfk_act *a)
 	memory(c, "act_backward", times(a->rows, a->cols, a->gated ? 5 : 3), a->dtype);
 }
 
+/* What the CUDA backend does in the product itself. */
+static bool is_one(const struct mfk_gemm *g, const struct mfk_act *a)
+{
+	return a->kind == MFK_GELU_TANH && !a->gated && !a->row_scale && g->dtype_c == MFK_BF16;
+}
+
+static void gemm_act(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a)
+{
+	gemm(c, g);
+	if (!is_one(g, a))
+		act(c, a);
+}
+
+static void gemm_act_backward(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a)
+{
+	gemm(c, g);
+	if (!is_one(g, a))
+		act_backward(c, a);
+}
+
 static void embedding(struct mfk_ctx *c, const struct mfk_embedding *a)
 {
 	memory(c, "embedding", times(a->tokens, a->cols, a->wpe ? 3 : 2), a->dtype);
@@ -417,6 +437,8 @@ const struct mfk_ops mfk_record_ops = {
 	.balance_bias = balance_bias,
 	.act = act,
 	.act_backward = act_backward,
+	.gemm_act = gemm_act,
+	.gemm_act_backward = gemm_act_backward,
 	.embedding = embedding,
 	.embedding_backward = embedding_backward,
 	.cross_entropy = cross_entropy,

@@ -180,3 +180,15 @@ void mfk_ref_act_backward(struct mfk_ctx *c, const struct mfk_act *a)
 {
 	mfk_parallel(c, a->rows, mfk_row_grain(a->cols), 5 * (size_t)a->cols, backward_part, a);
 }
+
+void mfk_ref_gemm_act(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a)
+{
+	mfk_ref_gemm(c, g);
+	mfk_ref_act(c, a);
+}
+
+void mfk_ref_gemm_act_backward(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a)
+{
+	mfk_ref_gemm(c, g);
+	mfk_ref_act_backward(c, a);
+}

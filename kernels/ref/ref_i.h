@@ -172,6 +172,9 @@ void mfk_ref_balance_bias(struct mfk_ctx *c, float *bias, int32_t *totals, int64
 			  float rate);
 void mfk_ref_act(struct mfk_ctx *c, const struct mfk_act *a);
 void mfk_ref_act_backward(struct mfk_ctx *c, const struct mfk_act *a);
+void mfk_ref_gemm_act(struct mfk_ctx *c, const struct mfk_gemm *g, const struct mfk_act *a);
+void mfk_ref_gemm_act_backward(struct mfk_ctx *c, const struct mfk_gemm *g,
+			       const struct mfk_act *a);
 void mfk_ref_embedding(struct mfk_ctx *c, const struct mfk_embedding *a);
 void mfk_ref_embedding_backward(struct mfk_ctx *c, const struct mfk_embedding *a);
 void mfk_ref_cross_entropy(struct mfk_ctx *c, const struct mfk_cross_entropy *a);

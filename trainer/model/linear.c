@@ -116,10 +116,10 @@ static int64_t row_of(const struct mfs_linear *l)
 	return l->ld ? l->ld : l->out;
 }
 
-void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
-			const struct mfs_linear *l, int64_t rows, const void *x, void *y)
+static struct mfk_gemm output_of(const struct mfs_net *net, const struct mfs_linear *l,
+				 int64_t rows, const void *x, void *y)
 {
-	const struct mfk_gemm product = {
+	return (struct mfk_gemm){
 		.m = rows,
 		.n = l->out,
 		.k = l->in,
@@ -137,8 +137,22 @@ void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		.alpha = 1,
 		.beta = l->sums,
 	};
+}
+
+void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_linear *l, int64_t rows, const void *x, void *y)
+{
+	const struct mfk_gemm product = output_of(net, l, rows, x, y);
 
 	net->backend->ops->gemm(run->ctx, &product);
+}
+
+void mfs_linear_forward_act(const struct mfs_net *net, const struct mfs_pass *run,
+			    const struct mfs_linear *l, const void *x, const struct mfk_act *act)
+{
+	const struct mfk_gemm product = output_of(net, l, act->rows, x, (void *)(uintptr_t)act->x);
+
+	net->backend->ops->gemm_act(run->ctx, &product, act);
 }
 
 void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l)
@@ -148,10 +162,10 @@ void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l)
 }
 
 /* dx[rows, in] = dy[rows, out] weight[out, in] */
-static void input_gradient(const struct mfs_net *net, const struct mfs_pass *run,
-			   const struct mfs_linear *l, int64_t rows, const void *dy, void *dx)
+static struct mfk_gemm input_gradient(const struct mfs_net *net, const struct mfs_linear *l,
+				      int64_t rows, const void *dy, void *dx)
 {
-	const struct mfk_gemm product = {
+	return (struct mfk_gemm){
 		.m = rows,
 		.n = l->in,
 		.k = l->out,
@@ -166,8 +180,6 @@ static void input_gradient(const struct mfs_net *net, const struct mfs_pass *run
 		.alpha = 1,
 		.beta = l->adds,
 	};
-
-	net->backend->ops->gemm(run->ctx, &product);
 }
 
 /* dweight[out, in] += dy[rows, out]^T x[rows, in] */
@@ -194,16 +206,35 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *ru
 	net->backend->ops->gemm(run->ctx, &product);
 }
 
-void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
-			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
-			 void *dx)
+static void gradients(const struct mfs_net *net, const struct mfs_pass *run,
+		      const struct mfs_linear *l, int64_t rows, const void *x, const void *dy)
 {
-	if (dx)
-		input_gradient(net, run, l, rows, dy, dx);
 	weight_gradient(net, run, l, rows, x, dy);
 	if (l->bias)
 		net->backend->ops->bias_backward(run->ctx, net->io, net->grad, bias_grad_of(net, l),
 						 dy, rows, l->out);
+}
+
+void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
+			 void *dx)
+{
+	if (dx) {
+		const struct mfk_gemm product = input_gradient(net, l, rows, dy, dx);
+
+		net->backend->ops->gemm(run->ctx, &product);
+	}
+	gradients(net, run, l, rows, x, dy);
+}
+
+void mfs_linear_backward_act(const struct mfs_net *net, const struct mfs_pass *run,
+			     const struct mfs_linear *l, const void *dy, const struct mfk_act *act)
+{
+	const struct mfk_gemm product =
+		input_gradient(net, l, act->rows, dy, (void *)(uintptr_t)act->dy);
+
+	net->backend->ops->gemm_act_backward(run->ctx, &product, act);
+	gradients(net, run, l, act->rows, act->y, dy);
 }
 
 /* ---- weights that are gathered ---- */

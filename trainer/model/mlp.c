@@ -75,13 +75,13 @@ void mfs_mlp_forward(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	const struct mfk_act act = activation(net, part, m, scale);
 
-	mfs_linear_forward(net, run, &m->fc1, net->tokens, x, place_of(net, part, m, m->hidden));
-	net->backend->ops->act(run->ctx, &act);
+	mfs_linear_forward_act(net, run, &m->fc1, x, &act);
 	if (y)
 		mfs_linear_forward(net, run, &m->fc2, net->tokens, act.y, y);
 }
 
-/* The gradient of what fc1 gave takes that one's place. */
+/* The gradient of what fc1 gave takes that one's place, or the place of the activation's gradient,
+ * as wide where nothing is gated: a product's epilogue cannot write where it reads. */
 void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		      const struct mfs_part *part, const struct mfs_mlp *m, const float *scale,
 		      float *dscale, const void *x, const void *dy, void *dx)
@@ -91,11 +91,10 @@ void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
 
 	if (m->again)
 		mfs_mlp_forward(net, run, part, m, scale, x, NULL);
-	mfs_linear_backward(net, run, &m->fc2, net->tokens, act.y, dy, dactive);
 	act.dy = dactive;
-	act.dx = place_of(net, part, m, m->hidden);
+	act.dx = m->gated ? place_of(net, part, m, m->hidden) : dactive;
 	act.drow_scale = dscale;
-	net->backend->ops->act_backward(run->ctx, &act);
+	mfs_linear_backward_act(net, run, &m->fc2, dy, &act);
 	mfs_linear_backward(net, run, &m->fc1, net->tokens, x, act.dx, dx);
 }
 

@@ -118,6 +118,9 @@ int mfs_linear_find(const struct mfs_net *net, const char *prefix, int32_t layer
 		    struct mfs_linear *ret, struct mfs_error *err);
 void mfs_linear_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			const struct mfs_linear *l, int64_t rows, const void *x, void *y);
+/* act->x is written, and act->y, the activation of it. */
+void mfs_linear_forward_act(const struct mfs_net *net, const struct mfs_pass *run,
+			    const struct mfs_linear *l, const void *x, const struct mfk_act *act);
 /* Of one that is gathered: the whole weight, before forward or backward; and its gradient, which
  * backward has written the process's term of, behind that. */
 void mfs_linear_gather(const struct mfs_net *net, const struct mfs_pass *run,
@@ -132,6 +135,10 @@ void mfs_linear_replaces(struct mfs_net *net, struct mfs_linear *l);
 void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_linear *l, int64_t rows, const void *x, const void *dy,
 			 void *dx);
+/* The same for a linear whose input was act->y: act->dx is written. act->dy is room for the
+ * gradient between the two. */
+void mfs_linear_backward_act(const struct mfs_net *net, const struct mfs_pass *run,
+			     const struct mfs_linear *l, const void *dy, const struct mfk_act *act);
 
 struct mfs_norm {
 	const struct mfs_param *weight, *bias; /* bias NULL: none */
