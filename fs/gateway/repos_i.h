@@ -1,14 +1,11 @@
-/* The inside of repositories. Private to repos.c, revision.c and commits.c. */
+/* The inside of repositories. Private to repos.c, revision.c and served.c. */
 #ifndef MFS_FS_GATEWAY_REPOS_I_H
 #define MFS_FS_GATEWAY_REPOS_I_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "fs/gateway/repos.h"
 #include "fs/source/roots.h"
-
-#define MFS_COMMITS 1024 /* that are remembered of one root */
 
 /* SOURCE as it was added. */
 struct mfs_repo_source {
@@ -20,22 +17,10 @@ struct mfs_repo_source {
 	uint32_t dataset_count;
 };
 
-/* A view of an iteration whose commit is known. */
-struct mfs_commit {
-	const struct mfs_views *views;
-	uint64_t name_hash; /* of the view's name */
-	char commit[MFS_COMMIT_SIZE];
-};
-
 /* What is kept beside a root as long as it is open (fs/source/roots.h). */
 struct mfs_served {
 	char said[MFS_COMMIT_SIZE]; /* of its options when it was opened: mfs_options_digest() */
 	_Atomic uint64_t stamp;	    /* of the files when that was their digest last; 0: none */
-
-	pthread_mutex_t lock;	    /* of the fields below */
-	struct mfs_commit *commits; /* a ring */
-	uint32_t commit_count, commit_next;
-	pthread_mutex_t search; /* held while a commit is looked for in all iterations */
 };
 
 extern const struct mfs_beside_kind mfs_served_kind;
@@ -57,12 +42,6 @@ int mfs_options_digest(const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZ
 /* Equal as long as nobody writes the files that options name. 0: one has changed so lately that its
  * times may not show another change. */
 uint64_t mfs_options_stamp(const struct mfs_view_options *o);
-
-/* commits.c: the commit that was noted for a view; false: none was. */
-bool mfs_served_commit(struct mfs_served *s, const struct mfs_views *views, const char *view,
-		       char ret[MFS_COMMIT_SIZE]);
-void mfs_served_note(struct mfs_served *s, const struct mfs_views *views, const char *view,
-		     const char *commit);
 
 /* repos.c: finds the source of a name without "__VIEW". path: of the root. dataset: its name
  * there; "": the only one that the root has. -ENOENT: there is none; -errno: it is not known. */

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/base/hash.h"
 #include "formats/base/str.h"
 #include "formats/base/version.h"
 #include "fs/data/data.h"
@@ -25,15 +26,34 @@ static void digest(const char *text, size_t len, char ret[MFS_COMMIT_SIZE])
 	mfs_str_hex(sum, MFS_COMMIT_CHARS / 2, ret);
 }
 
+/* The first digits of a commit follow from names and options alone, so an unknown commit is told
+ * from others without opening an iteration, and a known one opens its own. */
+#define PLACE_CHARS 16
+
+static void make_place(const char *iteration, const char *name, const char *options,
+		       char ret[PLACE_CHARS + 1])
+{
+	static const uint8_t key[16] = "mcorefs commits"; /* of all gateways */
+	char text[1024];
+	int len = snprintf(text, sizeof(text), "mcorefs %s\n%s\n%s\n%s", MFS_VERSION,
+			   iteration ? iteration : "", name, options);
+	const size_t kept = (size_t)len < sizeof(text) ? (size_t)len : sizeof(text) - 1;
+
+	snprintf(ret, PLACE_CHARS + 1, "%016llx",
+		 (unsigned long long)mfs_siphash(text, kept, key));
+}
+
 static void make_commit(const struct mfs_view *view, const char *iteration, const char *name,
 			const char *options, char ret[MFS_COMMIT_SIZE])
 {
-	char text[1024];
-	int len = snprintf(text, sizeof(text), "mcorefs %s\n%s\n%s\n%s\n%016llx", MFS_VERSION,
-			   iteration ? iteration : "", name, options,
-			   (unsigned long long)view->identity);
+	char text[64], sum[MFS_COMMIT_SIZE];
+	int len;
 
-	digest(text, (size_t)len < sizeof(text) ? (size_t)len : sizeof(text) - 1, ret);
+	make_place(iteration, name, options, ret);
+	len = snprintf(text, sizeof(text), "%s\n%016llx", ret, (unsigned long long)view->identity);
+	digest(text, (size_t)len, sum);
+	snprintf(ret + PLACE_CHARS, MFS_COMMIT_SIZE - PLACE_CHARS, "%.*s",
+		 MFS_COMMIT_CHARS - PLACE_CHARS, sum);
 }
 
 void mfs_revision_etag(const struct mfs_revision *r, const char *file, char ret[MFS_COMMIT_SIZE])
@@ -112,7 +132,7 @@ static int check_options(struct mfs_revision *r, struct mfs_error *err)
 	return mfs_fail(err, -ESTALE, "a file that an option names has changed");
 }
 
-/* Opens the view of an iteration or a dataset, and notes its commit. */
+/* Opens the view of an iteration or a dataset. */
 static int hold_view(struct mfs_revision *r, const char *view, struct mfs_error *err)
 {
 	struct mfs_view *opened;
@@ -124,7 +144,6 @@ static int hold_view(struct mfs_revision *r, const char *view, struct mfs_error 
 		return rc;
 	r->view = opened;
 	make_commit(opened, r->iteration, view, served(r)->said, r->commit);
-	mfs_served_note(served(r), r->views, view, r->commit);
 	return 0;
 }
 
@@ -157,86 +176,36 @@ static struct mfs_iteration *find_named(const struct mfs_root_snapshot *s, const
 	return NULL;
 }
 
-/* Whether the view of an iteration has that commit; then it is held. What it was is noted: a
- * failure that lasts as a commit that nobody asks for. *ret_rc: one that may pass. */
-static bool has_commit(struct mfs_revision *r, struct mfs_iteration *it, const char *view,
-		       const char *commit, int *ret_rc, struct mfs_error *err)
+/* Whether a commit can be of that iteration, by its first digits. */
+static bool may_have(struct mfs_revision *r, struct mfs_iteration *it, const char *view,
+		     const char *commit)
 {
-	struct mfs_error why;
-	int rc;
+	char place[PLACE_CHARS + 1];
 
 	set_iteration(r, it);
-	rc = hold_view(r, view, &why);
-	if (!rc && !strcmp(r->commit, commit))
-		return true;
-	if (!rc) {
-		mfs_keeper_drop(r->held);
-		r->held = NULL;
-	} else if (mfs_keeper_lasts(rc)) {
-		mfs_served_note(served(r), r->views, view, "");
-	} else if (rc != -ENOENT && !*ret_rc) { /* an iteration that is deleted has no commit */
-		*ret_rc = rc;
-		*err = why;
-	}
-	return false;
+	make_place(r->iteration, view, served(r)->said, place);
+	return !mfs_iteration_reason(it) && !strncmp(place, commit, PLACE_CHARS);
 }
 
-/* What is noted of an iteration. */
-static bool noted(const struct mfs_revision *r, struct mfs_iteration *it, const char *view,
-		  char ret[MFS_COMMIT_SIZE])
-{
-	return mfs_served_commit(served(r), mfs_iteration_views(it), view, ret);
-}
-
-/* The one that is noted with it. Nothing else is opened. */
-static bool find_noted(struct mfs_revision *r, const struct mfs_root_snapshot *s, const char *view,
-		       const char *commit, int *ret_rc, struct mfs_error *err)
-{
-	char known[MFS_COMMIT_SIZE];
-
-	for (uint32_t i = s->count; i--;) {
-		struct mfs_iteration *it = s->iterations[i];
-
-		if (!mfs_iteration_reason(it) && noted(r, it, view, known) &&
-		    !strcmp(known, commit) && has_commit(r, it, view, commit, ret_rc, err))
-			return true;
-	}
-	return false;
-}
-
-/* Another gateway may have named it, so iterations of which nothing is known are opened to find
- * it, the newest first. */
-static bool search(struct mfs_revision *r, const struct mfs_root_snapshot *s, const char *view,
-		   const char *commit, int *ret_rc, struct mfs_error *err)
-{
-	char known[MFS_COMMIT_SIZE];
-
-	for (uint32_t i = s->count; i--;) {
-		struct mfs_iteration *it = s->iterations[i];
-
-		if (!mfs_iteration_reason(it) &&
-		    (!noted(r, it, view, known) || !strcmp(known, commit)) &&
-		    has_commit(r, it, view, commit, ret_rc, err))
-			return true;
-	}
-	return false;
-}
-
-/* -ENOENT: none has it; others: it could not be found out. */
+/* -ENOENT: none has it. An iteration that was deleted, or cannot be opened however often one tries,
+ * has no commit; others fail with their own errors. */
 static int find_commit(struct mfs_revision *r, const struct mfs_root_snapshot *s, const char *view,
 		       const char *commit, struct mfs_error *err)
 {
-	int rc = 0;
-	bool found = find_noted(r, s, view, commit, &rc, err);
+	for (uint32_t i = s->count; i--;) {
+		int rc;
 
-	if (found || rc)
-		return found ? 0 : rc;
-	pthread_mutex_lock(&served(r)->search);
-	found = search(r, s, view, commit, &rc, err);
-	pthread_mutex_unlock(&served(r)->search);
-	if (found)
-		return 0;
-	return rc ? rc : -ENOENT;
+		if (!may_have(r, s->iterations[i], view, commit))
+			continue;
+		rc = hold_view(r, view, err);
+		if (!rc && !strcmp(r->commit, commit))
+			return 0;
+		if (rc && rc != -ENOENT && !mfs_keeper_lasts(rc))
+			return rc;
+		mfs_keeper_drop(r->held);
+		r->held = NULL;
+	}
+	return -ENOENT;
 }
 
 static int hold_model(struct mfs_revision *r, const struct asked *a, const char *revision,

@@ -419,6 +419,64 @@ START_TEST(test_pinned)
 }
 END_TEST
 
+/* How many iterations have an open view. */
+static unsigned count_open(const struct mfs_root_snapshot *s)
+{
+	unsigned count = 0;
+
+	for (uint32_t i = 0; i < s->count; i++)
+		count += mfs_open_set_count(&mfs_iteration_views(s->iterations[i])->open) > 0;
+	return count;
+}
+
+#define ITERATIONS 20 /* more than stay open */
+
+/* An unknown commit opens nothing, however many iterations there are; one that another gateway has
+ * named opens its own; and one of an iteration that has changed opens that. */
+START_TEST(test_unknown_commits)
+{
+	struct mfs_repos *a = mfs_repos_new(0), *b = mfs_repos_new(0);
+	char path[PATH_MAX], from[PATH_MAX], to[PATH_MAX + 32], commit[MFS_COMMIT_SIZE];
+	const struct mfs_root_snapshot *s;
+	struct mfs_shared_root *shared;
+	struct mfs_revision r;
+
+	snprintf(path, sizeof(path), "%s/run", unit_tmpdir());
+	copy(unit_fixture(LLAMA), path);
+	snprintf(from, sizeof(from), "%.4000s/iter_0000040", path);
+	for (int i = 1; i < ITERATIONS; i++) {
+		snprintf(to, sizeof(to), "%s/iter_%07d", path, 40 - i);
+		copy(from, to);
+	}
+	unit_ok(mfs_repos_add(a, "lab/x", path, &options, &err), &err);
+	unit_ok(mfs_repos_add(b, "lab/x", path, &options, &err), &err);
+	hold(b, "lab/x", "33", &r);
+	memcpy(commit, r.commit, sizeof(commit));
+	mfs_revision_drop(&r);
+	mfs_repos_free(b);
+
+	unit_ok(mfs_roots_hold(a->roots, path, &options, &shared, &err), &err);
+	s = mfs_root_snapshot(shared->root);
+	ck_assert_uint_eq(s->count, ITERATIONS);
+	for (const char *c = "0123456789abcdef"; *c; c++) {
+		char other[MFS_COMMIT_SIZE];
+
+		memset(other, *c, MFS_COMMIT_CHARS);
+		other[MFS_COMMIT_CHARS] = '\0';
+		ck_assert_int_eq(absent(a, "lab/x", other), MFS_ABSENT_REVISION);
+	}
+	ck_assert_uint_eq(count_open(s), 0);
+	hold(a, "lab/x", commit, &r);
+	ck_assert_str_eq(r.iteration, "iter_0000033");
+	mfs_revision_drop(&r);
+	commit[MFS_COMMIT_CHARS - 1] = commit[MFS_COMMIT_CHARS - 1] == '0' ? '1' : '0';
+	ck_assert_int_eq(absent(a, "lab/x", commit), MFS_ABSENT_REVISION);
+	ck_assert_uint_eq(count_open(s), 1);
+	mfs_roots_drop(a->roots, shared);
+	mfs_repos_free(a);
+}
+END_TEST
+
 /* A lack that passes is told as such, and the commit is found later. */
 START_TEST(test_passing_failure)
 {
@@ -1100,6 +1158,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_changed_reference);
 	tcase_add_test(c, test_new_iteration);
 	tcase_add_test(c, test_pinned);
+	tcase_add_test(c, test_unknown_commits);
 	tcase_add_test(c, test_passing_failure);
 	tcase_add_test(c, test_absent);
 	tcase_add_test(c, test_runs);

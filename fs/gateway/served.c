@@ -1,0 +1,30 @@
+#include <stdlib.h>
+
+#include "fs/gateway/repos_i.h"
+
+static void served_close(void *beside)
+{
+	free(beside);
+}
+
+static int served_open(const struct mfs_view_options *options, void **ret, struct mfs_error *err)
+{
+	struct mfs_served *s = calloc(1, sizeof(*s));
+	int rc;
+
+	if (!s)
+		return mfs_fail_nomem(err);
+	rc = mfs_options_digest(options, s->said, err);
+	if (rc)
+		served_close(s);
+	else
+		*ret = s;
+	return rc;
+}
+
+bool mfs_repos_remote(struct mfs_repos *repos, struct mfs_cache_stats *ret)
+{
+	return mfs_roots_remote(repos->roots, ret);
+}
+
+const struct mfs_beside_kind mfs_served_kind = {served_open, served_close};
