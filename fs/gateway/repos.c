@@ -23,7 +23,8 @@ struct mfs_repos *mfs_repos_new(unsigned open)
 
 	if (!repos)
 		return NULL;
-	repos->roots = mfs_roots_new(open, &mfs_served_kind, NULL);
+	repos->open = open ? open : MFS_ROOTS_OPEN;
+	repos->roots = mfs_roots_new(repos->open, &mfs_served_kind, NULL);
 	atomic_init(&repos->shares, 1);
 	if (repos->roots)
 		return repos;

@@ -1,4 +1,4 @@
-/* The inside of repositories. Private to repos.c, revision.c and served.c. */
+/* The inside of repositories. Private to repos.c, revision.c, served.c and warm.c. */
 #ifndef MFS_FS_GATEWAY_REPOS_I_H
 #define MFS_FS_GATEWAY_REPOS_I_H
 
@@ -29,6 +29,7 @@ struct mfs_repos {
 	struct mfs_repo_source *sources;
 	uint32_t source_count;
 	struct mfs_roots *roots;
+	unsigned open; /* how many of these stay open without users */
 	atomic_uint shares;
 	void (*freed)(void *arg); /* NULL: nobody asks */
 	void *freed_arg;

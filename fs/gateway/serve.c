@@ -18,6 +18,7 @@
 #include "fs/gateway/config.h"
 #include "fs/gateway/gateway.h"
 #include "fs/gateway/metrics.h"
+#include "fs/gateway/warm.h"
 #include "fs/http/server.h"
 #include "fs/stats/stats.h"
 
@@ -47,6 +48,7 @@ struct serve {
 	struct mfs_gateway gateway;
 	pthread_mutex_t lock; /* the gateway's */
 	struct mfs_http *s3;  /* NULL: not asked for */
+	struct mfs_warmer *warmer;
 	void *certificate, *key;
 };
 
@@ -125,34 +127,6 @@ static int new_site(const struct said *said, struct site **ret, struct mfs_repos
 	return 0;
 }
 
-static int note_name(void *arg, const char *name)
-{
-	char *only = arg;
-
-	if (*only)
-		return 1;
-	snprintf(only, MFS_REPO_NAME, "%s", name);
-	return 0;
-}
-
-/* Of a single model the view is opened, so that the first client finds it open, and what it lacks
- * is said at the start. */
-static void open_only(struct serve *s)
-{
-	char name[MFS_REPO_NAME] = "";
-	enum mfs_absent what;
-	struct mfs_revision r;
-	struct mfs_error err;
-
-	if (s->site->config.first->next ||
-	    mfs_repos_each(s->gateway.repos, MFS_REPO_MODEL, note_name, name) || !*name)
-		return;
-	if (mfs_repos_hold(s->gateway.repos, MFS_REPO_MODEL, name, "main", &r, &what, &err))
-		mfs_log(LOG_WARNING, "%s: %s", name, err.msg);
-	else
-		mfs_revision_drop(&r);
-}
-
 /* ---- the log ---- */
 
 static int open_access_log(struct serve *s, struct mfs_error *err)
@@ -207,10 +181,11 @@ static int start(struct serve *s, struct mfs_error *err)
 	s->gateway.stats = mfs_gateway_stats_new();
 	if (!s->gateway.stats)
 		return mfs_fail_nomem(err);
-	open_only(s);
 	http.certificate = s->certificate;
 	http.key = s->key;
-	rc = mfs_http_start(&http, &s->gateway.http, err);
+	rc = mfs_warmer_start(&s->warmer, err);
+	if (!rc)
+		rc = mfs_http_start(&http, &s->gateway.http, err);
 	if (rc || !s->site->config.listen_s3)
 		return rc;
 	http.listen = s->site->config.listen_s3;
@@ -257,6 +232,7 @@ static void reread(struct serve *s)
 		s->site = site;
 		to = redirects(site);
 		mfs_gateway_replace(&s->gateway, repos, site->tokens, &to);
+		mfs_warmer_give(s->warmer, repos);
 		mfs_log(LOG_NOTICE, "the configuration was read again");
 	}
 	if (open_access_log(s, &err))
@@ -308,6 +284,7 @@ static void run(struct serve *s, const sigset_t *signals)
 
 static void release(struct serve *s)
 {
+	mfs_warmer_end(s->warmer, 1); /* of a start that failed: it has opened nothing */
 	mfs_repos_free(s->gateway.repos); /* and with them the site */
 	mfs_stats_free(s->gateway.stats);
 	if (s->gateway.access_log > STDERR_FILENO)
@@ -368,6 +345,7 @@ static int serve(struct serve *s)
 		mfs_log(LOG_NOTICE, "S3 on %s", mfs_http_address(s->s3));
 	mfs_log(LOG_NOTICE, "serving on %s", mfs_http_address(s->gateway.http));
 	tell_ready(s);
+	mfs_warmer_give(s->warmer, s->gateway.repos);
 	run(s, &signals);
 	grace = s->site->config.grace_seconds ? s->site->config.grace_seconds : GRACE;
 	mfs_notify("STOPPING=1");
@@ -376,6 +354,9 @@ static int serve(struct serve *s)
 	if (s->s3)
 		mfs_http_stop(s->s3, grace);
 	mfs_http_stop(s->gateway.http, grace);
+	if (!mfs_warmer_end(s->warmer, 1))
+		_exit(MFS_EXIT_OK); /* no client waits for what is still being opened */
+	s->warmer = NULL;
 	return MFS_EXIT_OK;
 }
 

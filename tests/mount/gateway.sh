@@ -329,6 +329,22 @@ expect 404 /lab/one/resolve/main/config.json -H 'Authorization: Bearer hf_alice_
 grep -q 'limits of connections and headers have changed: they need a restart' "$log" || fail "limits: $(<"$log")"
 stop
 
+# What is named is opened before anybody asks, also by SIGHUP; a client of another one does not wait for it.
+mkdir "$work/broken" && cp -a "$work/runs/a/." "$work/broken" && echo 50 >"$work/broken/latest_checkpointed_iteration.txt"
+cat >"$work/warm.yaml" <<END
+listen: 127.0.0.1:0
+repositories:
+  lab/a: {source: $work/runs/a, options: vocab_size=1000}
+  lab/broken: {source: $work/broken, options: vocab_size=1000}
+END
+serve "$work/warm.yaml"
+wait_until 'the second source is opened' grep -q 'lab/broken: .*there is no directory iter_0000050' "$log"
+expect 200 /lab/a/resolve/main/config.json
+sed -i 's/broken:/again:/' "$work/warm.yaml"
+kill -HUP "$gw"
+wait_until 'what is new is opened' grep -q 'lab/again: .*there is no directory iter_0000050' "$log"
+stop
+
 # What is said of wrong command lines.
 refused 'no source' 2 'expected mcorefs serve' "$m" serve
 refused 'no address' 1 "'nonsense' is no address" "$m" serve "$work/runs/a" --listen nonsense
