@@ -279,6 +279,42 @@ static int add_blend(struct mfs_data *data, struct mfs_error *err)
 	return rc;
 }
 
+/* ---- before it is opened ---- */
+
+static uint32_t count_prefixes(const char *dir)
+{
+	char **prefixes;
+	size_t count;
+
+	if (mfs_indexed_dataset_list(dir, &prefixes, &count, NULL))
+		return 0;
+	free(prefixes);
+	return (uint32_t)count;
+}
+
+static uint32_t count_splits(const char *path)
+{
+	struct mfs_arena arena = {0};
+	const char *const *splits;
+	uint32_t count;
+	const int rc = mfs_hf_dataset_splits(path, &arena, &splits, &count, NULL);
+
+	mfs_arena_release(&arena);
+	return rc ? 0 : count ? count : 1;
+}
+
+uint32_t mfs_data_look(const char *path, const struct mfs_data_options *opt)
+{
+	const enum mfs_data_holding holds = mfs_data_holds(path);
+	uint32_t count = holds == MFS_DATA_HOLDS_HF	    ? count_splits(path)
+			 : holds == MFS_DATA_HOLDS_PREFIXES ? count_prefixes(path)
+							    : holds == MFS_DATA_HOLDS_PREFIX;
+
+	if (count && opt)
+		count += opt->path_count + !!opt->merge + wants_blend(opt);
+	return count;
+}
+
 /* ---- all of them ---- */
 
 static int by_name(const void *a, const void *b)

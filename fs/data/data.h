@@ -72,6 +72,9 @@ int mfs_data_check_options(const struct mfs_view_options *opt, const struct mfs_
 /* Whether there are datasets at path: a prefix of .idx and .bin (or one of these files), a
  * directory of them, or an HF dataset. */
 bool mfs_data_looks_like_one(const char *path);
+/* How many datasets mfs_data_open() would find there, with those that options add. By names, and
+ * the lists of splits, alone: no dataset is opened. opt may be NULL. */
+uint32_t mfs_data_look(const char *path, const struct mfs_data_options *opt);
 /* The absolute path of a file, a directory, or a prefix, which is neither. The caller frees *ret.
  * -ENOENT. */
 int mfs_data_path(const char *path, char **ret, struct mfs_error *err);

@@ -297,17 +297,36 @@ static int each_name(const char *org, const char *part, int (*each)(void *arg, c
 }
 
 struct naming {
-	const char *org;
+	const struct mfs_repo_source *source;
+	enum mfs_repo_kind kind;
 	int (*each)(void *arg, const char *name);
 	void *arg;
 };
+
+/* Whether a directory of SOURCE looks like a repository. What cannot be looked at is listed as a
+ * model: who asks for it learns why. Several datasets in one directory have no names here. */
+static bool looks_right(const struct naming *n, const char *run)
+{
+	enum mfs_root_look look;
+	char path[PATH_MAX];
+
+	if ((size_t)snprintf(path, sizeof(path), "%s/%s", n->source->path, run) >= sizeof(path))
+		return false;
+	if (mfs_root_look(path, &look))
+		return n->kind == MFS_REPO_MODEL;
+	if (n->kind == MFS_REPO_MODEL)
+		return look == MFS_ROOT_MODEL;
+	return look == MFS_ROOT_DATA && mfs_data_look(path, n->source->options->data) == 1;
+}
 
 static int name_run(void *arg, const char *name, const struct stat *st)
 {
 	const struct naming *n = arg;
 
 	(void)st;
-	return strstr(name, "__") ? 0 : each_name(n->org, name, n->each, n->arg);
+	if (strstr(name, "__") || !looks_right(n, name))
+		return 0;
+	return each_name(n->source->org, name, n->each, n->arg);
 }
 
 int mfs_repos_each(struct mfs_repos *repos, enum mfs_repo_kind kind,
@@ -317,10 +336,9 @@ int mfs_repos_each(struct mfs_repos *repos, enum mfs_repo_kind kind,
 
 	for (uint32_t i = 0; i < repos->source_count && !rc; i++) {
 		const struct mfs_repo_source *s = &repos->sources[i];
+		struct naming n = {s, kind, each, arg};
 
-		struct naming n = {s->org, each, arg};
-
-		if (!s->name && kind == MFS_REPO_MODEL)
+		if (!s->name)
 			rc = mfs_runs_each(s->path, name_run, &n);
 		if (s->name && kind == MFS_REPO_MODEL && s->has_model)
 			rc = each_name(s->org, s->name, each, arg);

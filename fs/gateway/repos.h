@@ -56,7 +56,8 @@ void mfs_repos_on_free(struct mfs_repos *repos, void (*freed)(void *arg), void *
 int mfs_repos_add(struct mfs_repos *repos, const char *name, const char *source,
 		  const struct mfs_view_options *options, struct mfs_error *err);
 
-/* Calls each for every name, without opening anything, until it returns non-zero; returns that.
+/* Calls each for every name, without opening anything, until it returns non-zero; returns that. Of
+ * the directories of "org/" and a star, those that look like a checkpoint, or hold one dataset.
  * -errno: a directory cannot be listed. */
 int mfs_repos_each(struct mfs_repos *repos, enum mfs_repo_kind kind,
 		   int (*each)(void *arg, const char *name), void *arg);

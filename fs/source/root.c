@@ -532,20 +532,30 @@ static int kind_of(const char *source, enum source_kind *ret, struct mfs_error *
 	return 0;
 }
 
+/* A root with a tracker of verl's, and none of Megatron's iterations. */
+static bool is_verls_alone(const char *source, enum source_kind kind)
+{
+	int rc = 0;
+
+	return kind == SOURCE_ROOT && verl_save(source) && !has_candidates(source, &rc, NULL);
+}
+
+int mfs_root_look(const char *dir, enum mfs_root_look *ret)
+{
+	enum source_kind kind = SOURCE_DATA;
+	const int rc = kind_of(dir, &kind, NULL);
+
+	*ret = MFS_ROOT_NEITHER;
+	if (!rc && !is_verls_alone(dir, kind))
+		*ret = kind == SOURCE_DATA ? MFS_ROOT_DATA : MFS_ROOT_MODEL;
+	return rc == -ENODATA || rc == -ENOENT ? 0 : rc;
+}
+
 bool mfs_root_looks_like_one(const char *dir)
 {
 	enum source_kind kind;
 
 	return !kind_of(dir, &kind, NULL);
-}
-
-/* A root with a tracker of verl's, and none of Megatron's iterations. */
-static bool is_verls_alone(const struct mfs_root *root)
-{
-	int rc = 0;
-
-	return root->kind == SOURCE_ROOT && verl_save(root->source) &&
-	       !has_candidates(root->source, &rc, NULL);
 }
 
 /* Finds out what SOURCE is. An empty directory with the name of an iteration is one: its save may
@@ -562,7 +572,7 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 		root->kind = SOURCE_ITERATION;
 	else if (rc && root->options.may_be_empty && holds_logs_alone(root->source))
 		root->kind = SOURCE_ROOT;
-	else if (rc || is_verls_alone(root))
+	else if (rc || is_verls_alone(root->source, root->kind))
 		return refuse(root, err);
 	/* Files that are shown unchanged come from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)

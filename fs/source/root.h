@@ -55,7 +55,11 @@ int mfs_root_open(const char *source, const struct mfs_view_options *opt, struct
 int mfs_root_open_with(const char *source, const struct mfs_view_options *opt,
 		       struct mfs_keeper *keeper, struct mfs_root **ret, struct mfs_error *err);
 void mfs_root_free(struct mfs_root *root);
-/* Whether names in a directory say that it is a SOURCE. Nothing is opened. */
+/* What names in a directory say that it is. Nothing is opened. */
+enum mfs_root_look { MFS_ROOT_NEITHER, MFS_ROOT_MODEL, MFS_ROOT_DATA };
+/* -errno: the directory cannot be read. */
+int mfs_root_look(const char *dir, enum mfs_root_look *ret);
+/* Whether it is a SOURCE. */
 bool mfs_root_looks_like_one(const char *dir);
 
 /* A SOURCE as it will be called wherever the program is: its real path, or the URL. The caller

@@ -575,7 +575,7 @@ START_TEST(test_runs)
 	unit_write(unit_tmpdir(), "file", "x", 1);
 	unit_ok(mfs_repos_add(repos, "runs/*", unit_tmpdir(), &options, &err), &err);
 	mfs_repos_each(repos, MFS_REPO_MODEL, count_name, &count);
-	ck_assert_uint_eq(count, 4);
+	ck_assert_uint_eq(count, 3);
 	ck_assert_uint_eq(mfs_repos_state(repos).open, 0);
 	ck_assert_int_eq(absent(repos, "runs/not-a-run", "main"), MFS_ABSENT_REPO);
 	ck_assert_int_eq(absent(repos, "runs/file", "main"), MFS_ABSENT_REPO);
@@ -587,6 +587,81 @@ START_TEST(test_runs)
 	ck_assert_uint_le(mfs_repos_state(repos).open, 1);
 	ck_assert_uint_eq(mfs_repos_state(repos).users, 0);
 	mfs_repos_free(repos);
+}
+END_TEST
+
+struct listed {
+	struct mfs_repos *repos;
+	char names[1024];
+};
+
+static int note_name(void *arg, const char *name)
+{
+	struct listed *l = arg;
+	const size_t len = strlen(l->names);
+
+	snprintf(l->names + len, sizeof(l->names) - len, "%s%s", len ? " " : "", name);
+	return 0;
+}
+
+/* What a directory of runs lists of a kind, opened or not. */
+static const char *list_runs(const char *dir, const struct mfs_view_options *o,
+			     enum mfs_repo_kind kind)
+{
+	static struct listed l;
+
+	l = (struct listed){.repos = mfs_repos_new(0)};
+	unit_ok(mfs_repos_add(l.repos, "d/*", dir, o, &err), &err);
+	ck_assert_int_eq(mfs_repos_each(l.repos, kind, note_name, &l), 0);
+	ck_assert_uint_eq(mfs_repos_state(l.repos).open, 0);
+	mfs_repos_free(l.repos);
+	return l.names;
+}
+
+/* Models are listed among models, datasets among datasets, and nothing else is; and what is listed
+ * is there. */
+START_TEST(test_kinds_of_runs)
+{
+	static const char *const sets[] = {"d/cache", "d/indices", "d/saved"};
+	const struct mfs_data_options blend = {.data_path = "1 a"};
+	const struct mfs_view_options blended = {.data = &blend};
+	struct mfs_repos *repos = mfs_repos_new(0);
+	const char *dir = unit_tmpdir();
+	char path[PATH_MAX];
+	enum mfs_absent what;
+	struct mfs_revision r;
+
+	ck_assert_str_eq(list_runs(unit_fixture("data"), &options, MFS_REPO_MODEL), "");
+	ck_assert_str_eq(list_runs(unit_fixture("data"), &options, MFS_REPO_DATASET), "");
+	ck_assert_str_eq(list_runs(unit_fixture("data/hf_dataset"), &options, MFS_REPO_MODEL), "");
+	ck_assert_str_eq(list_runs(unit_fixture("data/hf_dataset"), &options, MFS_REPO_DATASET),
+			 "d/cache d/indices d/saved");
+	unit_ok(mfs_repos_add(repos, "d/*", unit_fixture("data/hf_dataset"), &options, &err), &err);
+	for (int i = 0; i < 3; i++) {
+		unit_ok(mfs_repos_hold(repos, MFS_REPO_DATASET, sets[i], "main", &r, &what, &err),
+			&err);
+		mfs_revision_drop(&r);
+	}
+	mfs_repos_free(repos);
+
+	snprintf(path, sizeof(path), "%s/model", dir);
+	copy(unit_fixture(LLAMA), path);
+	snprintf(path, sizeof(path), "%s/tokens", dir);
+	mkdir(path, 0755);
+	unit_write(path, "a.idx", "", 0);
+	unit_write(path, "a.bin", "", 0);
+	snprintf(path, sizeof(path), "%s/verl", dir);
+	mkdir(path, 0755);
+	unit_write(path, "latest_checkpointed_iteration.txt", "5", 1);
+	snprintf(path, sizeof(path), "%s/verl/global_step_5", dir);
+	mkdir(path, 0755);
+	ck_assert_str_eq(list_runs(dir, &options, MFS_REPO_MODEL), "d/model");
+	ck_assert_str_eq(list_runs(dir, &options, MFS_REPO_DATASET), "d/tokens");
+	ck_assert_str_eq(list_runs(dir, &blended, MFS_REPO_DATASET), "");
+	snprintf(path, sizeof(path), "%s/tokens", dir);
+	unit_write(path, "b.idx", "", 0);
+	unit_write(path, "b.bin", "", 0);
+	ck_assert_str_eq(list_runs(dir, &options, MFS_REPO_DATASET), "");
 }
 END_TEST
 
@@ -1162,6 +1237,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_passing_failure);
 	tcase_add_test(c, test_absent);
 	tcase_add_test(c, test_runs);
+	tcase_add_test(c, test_kinds_of_runs);
 	tcase_add_test(c, test_rules);
 	tcase_add_test(c, test_bad_rules);
 	tcase_add_test(c, test_tokens_file);
