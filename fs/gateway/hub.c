@@ -4,11 +4,13 @@
  *
  *   GET, HEAD /REPO/resolve/REVISION/PATH
  *   GET  /api/models/REPO[/revision/REVISION]
- *   GET  /api/models/REPO/tree/REVISION[/PATH]?recursive=
+ *   GET  /api/models/REPO/tree/REVISION[/PATH]?recursive=&limit=&cursor=
  *   POST /api/models/REPO/paths-info/REVISION     paths=A&paths=B, or JSON
  *   GET  /api/models/REPO/refs
+ *   GET  /api/models/REPO/commits/REVISION?limit=&cursor=
  *   GET  /api/models/REPO/xet-read-token/REVISION
- *   GET  /api/models
+ *   GET  /api/models?author=&search=&limit=&cursor=
+ *   GET  /api/whoami-v2
  *
  * Clients know the reason of a refusal by X-Error-Code alone, and keep in mind that a file is not
  * there only if X-Repo-Commit comes with it.
@@ -105,6 +107,12 @@ static bool find_route(const struct mfs_request *q, struct route *r)
 		r->revision = url->parts[r->first + 3];
 	r->rest = mfs_url_rest(url, r->first + 4);
 	return true;
+}
+
+static bool is_whoami(const struct mfs_request *q)
+{
+	return q->url.count == 2 && is_part(q, 0, "api") && is_part(q, 1, "whoami-v2") &&
+	       q->method != MFS_METHOD_POST;
 }
 
 static bool claims(const struct mfs_request *q)
@@ -218,6 +226,8 @@ static void answer_repo(struct mfs_call *c, const struct route *r)
 		with_revision(c, r, mfs_hub_paths);
 	else if (!strcmp(r->verb, "refs"))
 		with_revision(c, r, mfs_hub_refs);
+	else if (!strcmp(r->verb, "commits") && r->revision && !*r->rest)
+		with_revision(c, r, mfs_hub_commits);
 	else if (!strcmp(r->verb, "xet-read-token") && r->revision)
 		with_revision(c, r, mfs_hub_xet_token);
 	else
@@ -229,7 +239,9 @@ static void answer(struct mfs_call *c)
 	const struct mfs_request *q = c->request;
 	struct route r;
 
-	if (!find_route(q, &r)) {
+	if (is_whoami(q)) {
+		mfs_hub_whoami(c);
+	} else if (!find_route(q, &r)) {
 		mfs_hub_error(c->reply, 404, "NotFound", "the gateway has no such route");
 	} else if (q->method == MFS_METHOD_POST && !mfs_str_is(r.verb, "paths-info")) {
 		mfs_reply_error(c->reply, 405, "a POST is taken by paths-info alone");

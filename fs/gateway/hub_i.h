@@ -29,7 +29,27 @@ char *mfs_hub_signed(const struct mfs_call *c, enum mfs_repo_kind kind, const ch
 bool mfs_hub_hold(struct mfs_call *c, enum mfs_repo_kind kind, const char *name,
 		  const char *revision, struct mfs_revision *ret);
 
-/* Answers about a revision (hub_info.c). rest: the path behind it; "": none. */
+/* "2026-01-31T12:00:00.000Z" */
+json_t *mfs_hub_date(int64_t ns);
+/* What is said of a repository wherever it is named. */
+void mfs_hub_name(struct mfs_reply *a, json_t *o, const char *name);
+
+/* A part of a list (hub_page.c), as the query asks for it. */
+struct mfs_hub_page {
+	uint64_t first, most; /* entries before it, and in it */
+	uint64_t seen;
+};
+/* usual: how many entries without a limit; 0: all. False: the call is answered. */
+bool mfs_hub_page_begin(struct mfs_call *c, uint64_t usual, struct mfs_hub_page *ret);
+/* Counts the next entry. True: it is in this part. */
+bool mfs_hub_page_takes(struct mfs_hub_page *p);
+/* An entry has been counted that is behind this part. */
+bool mfs_hub_page_is_full(const struct mfs_hub_page *p);
+/* Adds the address of the next part, if there is one. commit: what stands there for the revision,
+ * so that all parts are of one; NULL: the list has none. */
+void mfs_hub_page_end(struct mfs_call *c, const struct mfs_hub_page *p, const char *commit);
+
+/* Answers about a revision (hub_info.c, hub_list.c). rest: the path behind it; "": none. */
 void mfs_hub_info(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		  const char *rest);
 void mfs_hub_tree(struct mfs_call *c, const struct mfs_revision *r, const char *name,
@@ -38,9 +58,13 @@ void mfs_hub_paths(struct mfs_call *c, const struct mfs_revision *r, const char 
 		   const char *rest);
 void mfs_hub_refs(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		  const char *rest);
+void mfs_hub_commits(struct mfs_call *c, const struct mfs_revision *r, const char *name,
+		     const char *rest);
 /* A token for Xet storage, where no file of this gateway lies. */
 void mfs_hub_xet_token(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		       const char *rest);
+/* The name of the client's token. */
+void mfs_hub_whoami(struct mfs_call *c);
 /* The repositories that the client may read. */
 void mfs_hub_list(struct mfs_call *c, enum mfs_repo_kind kind);
 

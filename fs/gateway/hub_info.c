@@ -10,8 +10,7 @@
 
 #define XET_SECONDS 86400 /* that a token holds */
 
-/* "2026-01-31T12:00:00.000Z" */
-static json_t *date(int64_t ns)
+json_t *mfs_hub_date(int64_t ns)
 {
 	const time_t seconds = (time_t)(ns / 1000000000);
 	struct tm tm;
@@ -23,9 +22,15 @@ static json_t *date(int64_t ns)
 	return json_string(text);
 }
 
-/* What clients of before 1.0 take as given, whatever it is. */
-static void add_habits(struct mfs_reply *a, json_t *o)
+void mfs_hub_name(struct mfs_reply *a, json_t *o, const char *name)
 {
+	char org[MFS_REPO_NAME];
+
+	snprintf(org, sizeof(org), "%.*s", (int)strcspn(name, "/"), name);
+	mfs_hub_put(a, o, "id", mfs_json_string(name));
+	mfs_hub_put(a, o, "modelId", mfs_json_string(name));
+	mfs_hub_put(a, o, "author", mfs_json_string(org));
+	/* What clients of before 1.0 take as given, whatever it is. */
 	mfs_hub_put(a, o, "private", json_false());
 	mfs_hub_put(a, o, "gated", json_false());
 	mfs_hub_put(a, o, "disabled", json_false());
@@ -53,11 +58,9 @@ void mfs_hub_info(struct mfs_call *c, const struct mfs_revision *r, const char *
 
 	(void)rest;
 	mfs_hub_put(c->reply, o, "_id", json_string(r->commit));
-	mfs_hub_put(c->reply, o, "id", mfs_json_string(name));
-	mfs_hub_put(c->reply, o, "modelId", mfs_json_string(name));
+	mfs_hub_name(c->reply, o, name);
 	mfs_hub_put(c->reply, o, "sha", json_string(r->commit));
-	mfs_hub_put(c->reply, o, "lastModified", date(r->view->mtime_ns));
-	add_habits(c->reply, o);
+	mfs_hub_put(c->reply, o, "lastModified", mfs_hub_date(r->view->mtime_ns));
 	for (uint32_t i = 0; i < r->view->count; i++) {
 		json_t *file = json_object();
 
@@ -81,8 +84,14 @@ struct tree {
 	const struct mfs_revision *r;
 	bool expand;
 	json_t *list;
-	unsigned asked; /* paths that were looked up */
+	struct mfs_hub_page *page; /* NULL: all entries are wanted */
+	unsigned asked;		   /* paths that were looked up */
 };
+
+static bool is_wanted(const struct tree *t)
+{
+	return !t->page || mfs_hub_page_takes(t->page);
+}
 
 static void add_commit(const struct tree *t, json_t *entry)
 {
@@ -94,14 +103,17 @@ static void add_commit(const struct tree *t, json_t *entry)
 	mfs_hub_put(t->reply, commit, "id", json_string(t->r->commit));
 	mfs_hub_put(t->reply, commit, "title",
 		    mfs_json_string(t->r->iteration ? t->r->iteration : ""));
-	mfs_hub_put(t->reply, commit, "date", date(t->r->view->mtime_ns));
+	mfs_hub_put(t->reply, commit, "date", mfs_hub_date(t->r->view->mtime_ns));
 	mfs_hub_put(t->reply, entry, "lastCommit", commit);
 }
 
 static void add_file(const struct tree *t, uint32_t i)
 {
-	json_t *o = json_object();
+	json_t *o;
 
+	if (!is_wanted(t))
+		return;
+	o = json_object();
 	mfs_hub_put(t->reply, o, "type", json_string("file"));
 	add_file_fields(t->reply, o, t->r, i);
 	mfs_hub_put(t->reply, o, "path", mfs_json_string(t->r->view->files[i].name));
@@ -111,9 +123,12 @@ static void add_file(const struct tree *t, uint32_t i)
 
 static void add_directory(const struct tree *t, const char *path, size_t len)
 {
-	json_t *o = json_object();
 	char name[4096], etag[MFS_COMMIT_SIZE];
+	json_t *o;
 
+	if (!is_wanted(t))
+		return;
+	o = json_object();
 	snprintf(name, sizeof(name), "%.*s/", (int)len, path);
 	mfs_revision_etag(t->r, name, etag);
 	name[strlen(name) - 1] = '\0';
@@ -172,12 +187,16 @@ static bool wants_commits(const struct mfs_call *c)
 void mfs_hub_tree(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		  const char *rest)
 {
-	struct tree t = {
-		.reply = c->reply, .r = r, .expand = wants_commits(c), .list = json_array()};
+	struct mfs_hub_page page;
+	struct tree t = {.reply = c->reply, .r = r, .expand = wants_commits(c), .page = &page};
 	char text[512];
 
+	if (!mfs_hub_page_begin(c, 0, &page))
+		return;
+	t.list = json_array();
 	if (fill_tree(&t, rest, mfs_url_truth(&c->request->url, "recursive"))) {
 		mfs_hub_json(c->reply, 200, t.list);
+		mfs_hub_page_end(c, &page, r->commit);
 		return;
 	}
 	json_decref(t.list);
@@ -282,27 +301,7 @@ void mfs_hub_paths(struct mfs_call *c, const struct mfs_revision *r, const char 
 	mfs_hub_error(c->reply, rc == -ENOMEM ? 500 : 400, "BadRequest", err.msg);
 }
 
-/* ---- refs and lists ---- */
-
-struct names {
-	const struct mfs_call *call;
-	enum mfs_repo_kind kind;
-	json_t *list;
-};
-
-static int add_ref(void *arg, const char *name)
-{
-	struct names *n = arg;
-	json_t *o = json_object();
-	char ref[300];
-
-	snprintf(ref, sizeof(ref), "refs/tags/%s", name);
-	mfs_hub_put(n->call->reply, o, "name", mfs_json_string(name));
-	mfs_hub_put(n->call->reply, o, "ref", mfs_json_string(ref));
-	mfs_hub_put(n->call->reply, o, "targetCommit", mfs_json_string(name));
-	mfs_hub_append(n->call->reply, n->list, o);
-	return 0;
-}
+/* ---- Xet ---- */
 
 /* hf-mount asks for one before it mounts anything, and ends without it. Whether a file lies there
  * is said by the file's X-Xet-Hash, which none has here: nobody uses the token, nor the address,
@@ -317,64 +316,4 @@ void mfs_hub_xet_token(struct mfs_call *c, const struct mfs_revision *r, const c
 	mfs_hub_put(c->reply, o, "accessToken", json_string("none"));
 	mfs_hub_put(c->reply, o, "exp", json_integer(time(NULL) + XET_SECONDS));
 	mfs_hub_json(c->reply, 200, o);
-}
-
-/* Iterations are tags. Their commits are not told: for that, each would have to be opened. */
-void mfs_hub_refs(struct mfs_call *c, const struct mfs_revision *r, const char *name,
-		  const char *rest)
-{
-	struct names tags = {.call = c, .list = json_array()};
-	json_t *o, *main_branch, *branches;
-	struct mfs_error err;
-	const int rc = mfs_repos_each_iteration(c->gateway->repos,
-						r->of ? MFS_REPO_MODEL : MFS_REPO_DATASET, name,
-						add_ref, &tags, &err);
-
-	(void)rest;
-	if (rc) {
-		json_decref(tags.list);
-		mfs_reply_failure(c->reply, rc, &err);
-		return;
-	}
-	o = json_object();
-	main_branch = json_object();
-	branches = json_array();
-	mfs_hub_put(c->reply, main_branch, "name", json_string("main"));
-	mfs_hub_put(c->reply, main_branch, "ref", json_string("refs/heads/main"));
-	mfs_hub_put(c->reply, main_branch, "targetCommit", json_string(r->commit));
-	mfs_hub_append(c->reply, branches, main_branch);
-	mfs_hub_put(c->reply, o, "branches", branches);
-	mfs_hub_put(c->reply, o, "converts", json_array());
-	mfs_hub_put(c->reply, o, "tags", tags.list);
-	mfs_hub_json(c->reply, 200, o);
-}
-
-static int add_repo(void *arg, const char *name)
-{
-	struct names *n = arg;
-	json_t *o;
-
-	if (!mfs_call_allows(n->call, n->kind, name))
-		return 0;
-	o = json_object();
-	mfs_hub_put(n->call->reply, o, "_id", mfs_json_string(name));
-	mfs_hub_put(n->call->reply, o, "id", mfs_json_string(name));
-	mfs_hub_put(n->call->reply, o, "modelId", mfs_json_string(name));
-	add_habits(n->call->reply, o);
-	mfs_hub_append(n->call->reply, n->list, o);
-	return 0;
-}
-
-void mfs_hub_list(struct mfs_call *c, enum mfs_repo_kind kind)
-{
-	struct names n = {.call = c, .kind = kind, .list = json_array()};
-
-	const int rc = mfs_repos_each(c->gateway->repos, kind, add_repo, &n);
-
-	if (!rc) {
-		mfs_hub_json(c->reply, 200, n.list);
-		return;
-	}
-	json_decref(n.list);
-	mfs_reply_unlisted(c->reply, rc);
 }

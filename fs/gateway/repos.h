@@ -72,6 +72,7 @@ struct mfs_revision {
 	const struct mfs_view *view;
 	char commit[MFS_COMMIT_SIZE];
 	const char *iteration; /* its name; NULL: it has none */
+	char view_name[MFS_REPO_NAME];
 	struct mfs_repos *repos;
 	struct mfs_shared_root *shared;
 	struct mfs_views *views;
@@ -101,6 +102,20 @@ int mfs_repos_each_iteration(struct mfs_repos *repos, enum mfs_repo_kind kind, c
 /* The same of a source that is open, without a look at its files. -EAGAIN: it is not open. */
 int mfs_repos_each_known(struct mfs_repos *repos, const char *name,
 			 int (*each)(void *arg, const char *iteration), void *arg);
+/* What is asked of a list of commits. */
+struct mfs_commits_asked {
+	/* Whether the next one is wanted: others are not opened. */
+	bool (*wants)(void *arg);
+	/* iteration NULL: it has no name. */
+	void (*each)(void *arg, const char *iteration, const char *commit, int64_t mtime_ns);
+	void *arg;
+};
+/* The commits of a revision's view: of its own iteration and those before it, or of all, the newest
+ * first. Each iteration is opened once to know it. What is wanted and cannot be opened is left out.
+ * -ESTALE: the iteration is no longer shown; errors that may pass. */
+int mfs_revision_each_commit(const struct mfs_revision *r, bool all,
+			     const struct mfs_commits_asked *a, struct mfs_error *err);
+
 /* SOURCE of a repository, as it was named, with the run's name behind a directory of runs. -ENOENT;
  * -errno. */
 int mfs_repos_source(struct mfs_repos *repos, enum mfs_repo_kind kind, const char *name, char *path,

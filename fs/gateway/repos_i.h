@@ -1,7 +1,8 @@
-/* The inside of repositories. Private to repos.c, revision.c, served.c and warm.c. */
+/* The inside of repositories. Private to repos.c, revision.c, served.c, commits.c and warm.c. */
 #ifndef MFS_FS_GATEWAY_REPOS_I_H
 #define MFS_FS_GATEWAY_REPOS_I_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "fs/gateway/repos.h"
@@ -18,9 +19,14 @@ struct mfs_repo_source {
 };
 
 /* What is kept beside a root as long as it is open (fs/source/roots.h). */
+struct mfs_note;
 struct mfs_served {
 	char said[MFS_COMMIT_SIZE]; /* of its options when it was opened: mfs_options_digest() */
 	_Atomic uint64_t stamp;	    /* of the files when that was their digest last; 0: none */
+
+	pthread_mutex_t listing; /* held while commits of all iterations are found out */
+	pthread_mutex_t lock;	 /* of the notes: a table of commits.c */
+	struct mfs_note *notes;
 };
 
 extern const struct mfs_beside_kind mfs_served_kind;
@@ -43,6 +49,15 @@ int mfs_options_digest(const struct mfs_view_options *o, char ret[MFS_COMMIT_SIZ
 /* Equal as long as nobody writes the files that options name. 0: one has changed so lately that its
  * times may not show another change. */
 uint64_t mfs_options_stamp(const struct mfs_view_options *o);
+
+/* commits.c: its part of what is kept beside a root. */
+void mfs_served_init(struct mfs_served *s);
+void mfs_served_release(struct mfs_served *s);
+/* Notes the commit of a revision of an iteration. */
+void mfs_served_note(struct mfs_served *s, const struct mfs_revision *r);
+
+/* revision.c: holds the view of an iteration; all but that is set. */
+int mfs_revision_open(struct mfs_revision *r, struct mfs_iteration *it, struct mfs_error *err);
 
 /* repos.c: finds the source of a name without "__VIEW". path: of the root. dataset: its name
  * there; "": the only one that the root has. -ENOENT: there is none; -errno: it is not known. */

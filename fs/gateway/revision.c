@@ -39,8 +39,7 @@ static void make_place(const char *iteration, const char *name, const char *opti
 			   iteration ? iteration : "", name, options);
 	const size_t kept = (size_t)len < sizeof(text) ? (size_t)len : sizeof(text) - 1;
 
-	snprintf(ret, PLACE_CHARS + 1, "%016llx",
-		 (unsigned long long)mfs_siphash(text, kept, key));
+	snprintf(ret, PLACE_CHARS + 1, "%016llx", (unsigned long long)mfs_siphash(text, kept, key));
 }
 
 static void make_commit(const struct mfs_view *view, const char *iteration, const char *name,
@@ -133,17 +132,19 @@ static int check_options(struct mfs_revision *r, struct mfs_error *err)
 }
 
 /* Opens the view of an iteration or a dataset. */
-static int hold_view(struct mfs_revision *r, const char *view, struct mfs_error *err)
+static int hold_view(struct mfs_revision *r, struct mfs_error *err)
 {
 	struct mfs_view *opened;
 	int rc = check_options(r, err);
 
 	if (!rc)
-		rc = mfs_views_hold(r->views, view, &r->held, &opened, err);
+		rc = mfs_views_hold(r->views, r->view_name, &r->held, &opened, err);
 	if (rc)
 		return rc;
 	r->view = opened;
-	make_commit(opened, r->iteration, view, served(r)->said, r->commit);
+	make_commit(opened, r->iteration, r->view_name, served(r)->said, r->commit);
+	if (r->of)
+		mfs_served_note(served(r), r);
 	return 0;
 }
 
@@ -152,6 +153,12 @@ static void set_iteration(struct mfs_revision *r, struct mfs_iteration *it)
 	r->of = it;
 	r->views = mfs_iteration_views(it);
 	r->iteration = mfs_root_has_iterations(r->shared->root) ? mfs_iteration_name(it) : NULL;
+}
+
+int mfs_revision_open(struct mfs_revision *r, struct mfs_iteration *it, struct mfs_error *err)
+{
+	set_iteration(r, it);
+	return hold_view(r, err);
 }
 
 static bool is_commit(const char *revision)
@@ -177,27 +184,26 @@ static struct mfs_iteration *find_named(const struct mfs_root_snapshot *s, const
 }
 
 /* Whether a commit can be of that iteration, by its first digits. */
-static bool may_have(struct mfs_revision *r, struct mfs_iteration *it, const char *view,
-		     const char *commit)
+static bool may_have(struct mfs_revision *r, struct mfs_iteration *it, const char *commit)
 {
 	char place[PLACE_CHARS + 1];
 
 	set_iteration(r, it);
-	make_place(r->iteration, view, served(r)->said, place);
+	make_place(r->iteration, r->view_name, served(r)->said, place);
 	return !mfs_iteration_reason(it) && !strncmp(place, commit, PLACE_CHARS);
 }
 
 /* -ENOENT: none has it. An iteration that was deleted, or cannot be opened however often one tries,
  * has no commit; others fail with their own errors. */
-static int find_commit(struct mfs_revision *r, const struct mfs_root_snapshot *s, const char *view,
+static int find_commit(struct mfs_revision *r, const struct mfs_root_snapshot *s,
 		       const char *commit, struct mfs_error *err)
 {
 	for (uint32_t i = s->count; i--;) {
 		int rc;
 
-		if (!may_have(r, s->iterations[i], view, commit))
+		if (!may_have(r, s->iterations[i], commit))
 			continue;
-		rc = hold_view(r, view, err);
+		rc = hold_view(r, err);
 		if (!rc && !strcmp(r->commit, commit))
 			return 0;
 		if (rc && rc != -ENOENT && !mfs_keeper_lasts(rc))
@@ -215,7 +221,7 @@ static int hold_model(struct mfs_revision *r, const struct asked *a, const char 
 	struct mfs_iteration *it = NULL;
 
 	if (is_commit(revision)) {
-		const int rc = find_commit(r, s, a->view, revision, err);
+		const int rc = find_commit(r, s, revision, err);
 
 		if (rc != -ENOENT)
 			return rc;
@@ -237,8 +243,7 @@ static int hold_model(struct mfs_revision *r, const struct asked *a, const char 
 	}
 	if (!it || mfs_iteration_reason(it))
 		return absent(MFS_ABSENT_REVISION, ret_absent, err);
-	set_iteration(r, it);
-	return hold_view(r, a->view, err);
+	return mfs_revision_open(r, it, err);
 }
 
 /* By its name among repositories; "": the only one. */
@@ -268,7 +273,7 @@ static int hold_dataset(struct mfs_revision *r, const struct asked *a, const cha
 		return absent(MFS_ABSENT_REPO, ret_absent, err);
 	}
 	r->views = mfs_dataset_views(d);
-	rc = hold_view(r, a->view, err);
+	rc = hold_view(r, err);
 	if (rc || !strcmp(revision, "main") || !strcmp(revision, r->commit))
 		return rc;
 	mfs_error_set(err, -ENOENT, "dataset %s has no revision '%s'", a->repo, revision);
@@ -336,6 +341,7 @@ int mfs_repos_hold(struct mfs_repos *repos, enum mfs_repo_kind kind, const char 
 		mfs_error_set(err, -ENOENT, "'%.100s' is no name of a repository", name);
 		return absent(MFS_ABSENT_REPO, ret_absent, err);
 	}
+	memcpy(ret->view_name, a.view, sizeof(ret->view_name));
 	rc = find_root(repos, kind, &a, &ret->shared, &dataset, err);
 	if (rc == -ENOENT)
 		return absent(MFS_ABSENT_REPO, ret_absent, err);

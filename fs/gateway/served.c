@@ -4,6 +4,7 @@
 
 static void served_close(void *beside)
 {
+	mfs_served_release(beside);
 	free(beside);
 }
 
@@ -14,6 +15,7 @@ static int served_open(const struct mfs_view_options *options, void **ret, struc
 
 	if (!s)
 		return mfs_fail_nomem(err);
+	mfs_served_init(s);
 	rc = mfs_options_digest(options, s->said, err);
 	if (rc)
 		served_close(s);

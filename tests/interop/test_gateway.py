@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -47,10 +48,36 @@ def exported(fixtures, tmp_path):
     return tmp_path / "hf"
 
 
+@pytest.fixture
+def rules(tmp_path):
+    """The path of a file of tokens, or of secrets, with that text."""
+
+    def write(name, text):
+        path = tmp_path / name
+        path.write_text(text)
+        path.chmod(0o600)
+        return path
+
+    return write
+
+
 @pytest.mark.parametrize("version", ["hub0", "datasets3", "datasets4", "main"])
 def test_hub(version, client, exported, fixtures):
     with program.serving(f"lab/llama={fixtures / MODEL}", "-o", "vocab_size=1000,shard_size=200000") as endpoint:
         client(endpoint, python(version), PEERS / "use_hub.py", "lab/llama", exported, "iter_0000040")
+
+
+@pytest.mark.parametrize("version", ["hub0", "main"])
+def test_lists(version, client, fixtures, tmp_path, rules):
+    """Names that are looked for, commits in pages, refs, and whose token it is."""
+    source, run = fixtures / MODEL, tmp_path / "run"
+    for i in range(1, 61):
+        shutil.copytree(source / "iter_0000040", run / f"iter_{i:07}")
+    (run / "latest_checkpointed_iteration.txt").write_text("60")
+    served = [f"lab/run={run}", f"lab/other={source}", f"team/run={source}", f"lab/tales={fixtures / 'data/tales_text_document'}"]
+    tokens = rules("some", "alice hf_alice_12345 lab/* team/* datasets/lab/*\n")
+    with program.serving(*served, "-o", "vocab_size=1000", "--tokens", tokens) as endpoint:
+        client(endpoint, python(version), PEERS / "list_hub.py", "alice", HF_TOKEN="hf_alice_12345")
 
 
 def test_view_of_a_layout(client, fixtures, tmp_path):
@@ -69,19 +96,6 @@ def test_tokens(client, exported, fixtures, tmp_path):
         client(endpoint, sys.executable, PEERS / "use_hub.py", "lab/llama", exported, "40", HF_TOKEN="hf_alice_12345")
         with pytest.raises(AssertionError, match="RepositoryNotFoundError"):
             client(endpoint, sys.executable, PEERS / "use_hub.py", "lab/llama", exported, "40", HF_TOKEN="hf_bob_1234567")
-
-
-@pytest.fixture
-def rules(tmp_path):
-    """The path of a file of tokens, or of secrets, with that text."""
-
-    def write(name, text):
-        path = tmp_path / name
-        path.write_text(text)
-        path.chmod(0o600)
-        return path
-
-    return write
 
 
 @pytest.mark.parametrize("version", ["hub0", "main"])

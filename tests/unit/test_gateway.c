@@ -959,7 +959,7 @@ START_TEST(test_hub)
 	      "X-Error-Code", "RepoNotFound");
 	check(MFS_METHOD_GET, "/api/models/lab/llama/tree/main/nope", NULL, NULL, 404,
 	      "X-Error-Code", "EntryNotFound");
-	check(MFS_METHOD_GET, "/api/whoami-v2", NULL, NULL, 404, "X-Error-Code", "NotFound");
+	check(MFS_METHOD_GET, "/api/whoami", NULL, NULL, 404, "X-Error-Code", "NotFound");
 	check(MFS_METHOD_GET, "/favicon.ico", NULL, NULL, 404, NULL, NULL);
 	check(MFS_METHOD_POST, "/lab/llama/resolve/main/config.json", NULL, NULL, 405, "Allow",
 	      "GET, HEAD");
@@ -1063,6 +1063,7 @@ START_TEST(test_access)
 		"/api/models/lab/llama/tree/main",
 		"/lab/llama__hf-fp16/resolve/main/config.json",
 		"/api/models/lab/llama/refs",
+		"/api/models/lab/llama/commits/main",
 		"/files/lab/llama/",
 		"/files/lab/llama/main/",
 		"/files/lab/llama/main/config.json",
@@ -1109,6 +1110,7 @@ START_TEST(test_no_memory)
 {
 	static const char *const targets[] = {"/api/models", "/api/models/lab/llama?blobs=1",
 					      "/api/models/lab/llama/refs",
+					      "/api/models/lab/llama/commits/main?expand[]=formatted",
 					      "/api/models/lab/llama/tree/main?expand=1"};
 	unsigned failures;
 
