@@ -24,6 +24,7 @@ void mfs_serve_config_release(struct mfs_serve_config *c)
 		mfs_options_release(&s->options);
 		free(s);
 	}
+	mfs_proxies_release(&c->proxies);
 	mfs_arena_release(&c->arena);
 }
 
@@ -158,6 +159,31 @@ static int take_repositories(const struct reader *r, const struct mfs_yaml_node 
 	return rc;
 }
 
+static int take_proxy(const struct reader *r, const struct mfs_yaml_node *key,
+		      const struct mfs_yaml_node *value, struct mfs_error *err)
+{
+	const char *text;
+	int rc = take_text(r, key, value, &text, err);
+
+	if (!rc && (rc = mfs_proxies_add(&r->c->proxies, text, err)))
+		mfs_fail_in(err, "%s:%u", r->name, value->line);
+	return rc;
+}
+
+/* One, or a list of them. */
+static int take_proxies(const struct reader *r, const struct mfs_yaml_node *key,
+			struct mfs_error *err)
+{
+	const struct mfs_yaml_node *value = key->next;
+	int rc = 0;
+
+	if (value->kind != MFS_YAML_SEQUENCE)
+		return take_proxy(r, key, value, err);
+	for (const struct mfs_yaml_node *n = value->first; n && !rc; n = n->next)
+		rc = take_proxy(r, key, n, err);
+	return rc;
+}
+
 static int take_key(const struct reader *r, const struct mfs_yaml_node *key, struct mfs_error *err)
 {
 	struct mfs_serve_config *c = r->c;
@@ -173,13 +199,16 @@ static int take_key(const struct reader *r, const struct mfs_yaml_node *key, str
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
 		if (!strcmp(texts[i].name, key->text))
 			return take_text(r, key, key->next, texts[i].value, err);
+	if (!strcmp(key->text, "trusted_proxies"))
+		return take_proxies(r, key, err);
 	if (!strcmp(key->text, "limits"))
 		return take_limits(r, key->next, err);
 	if (!strcmp(key->text, "repositories"))
 		return take_repositories(r, key->next, err);
 	return mfs_fail(err, -EINVAL,
 			"%s:%u: '%.100s' is none of listen, listen_s3, tokens, access_log, "
-			"certificate, key, data_node, url_secret, limits, repositories",
+			"certificate, key, data_node, url_secret, trusted_proxies, limits, "
+			"repositories",
 			r->name, key->line, key->text);
 }
 

@@ -9,6 +9,7 @@
  *   key: /etc/mcorefs/key.pem
  *   data_node: https://node7:8443
  *   url_secret: /etc/mcorefs/url-secret
+ *   trusted_proxies: [10.0.0.0/8, unix]
  *   limits: {connections: 2048, per_address: 1024, idle_seconds: 75, stall_seconds: 60,
  *            header_bytes: 16384, open: 32, grace_seconds: 10, url_seconds: 3600}
  *   repositories:
@@ -26,6 +27,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/error.h"
 #include "fs/cli/options.h"
+#include "fs/gateway/proxies.h"
 #include "fs/http/server.h"
 
 struct mfs_serve_source {
@@ -40,6 +42,7 @@ struct mfs_serve_config {
 	struct mfs_arena arena;
 	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
 	const char *data_node, *url_secret;
+	struct mfs_proxies proxies;
 	struct mfs_http_limits limits;
 	unsigned open, grace_seconds, url_seconds;
 	struct mfs_serve_source *first, **end; /* in their order */

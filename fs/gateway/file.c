@@ -98,17 +98,29 @@ static const char *type_of(const char *name)
 	return "application/octet-stream";
 }
 
+#define DATE 64 /* bytes of a date */
+
+/* The date of a view's newest source. "": it is of this second, in which another change may follow
+ * that would have the same date. */
+static const char *date_of(const struct mfs_view *view, char ret[DATE])
+{
+	const time_t seconds = (time_t)(view->mtime_ns / 1000000000);
+	struct tm tm;
+
+	if (seconds >= time(NULL) || !gmtime_r(&seconds, &tm) ||
+	    !strftime(ret, DATE, "%a, %d %b %Y %H:%M:%S GMT", &tm))
+		*ret = '\0';
+	return ret;
+}
+
 static void add_headers(struct mfs_reply *a, const struct mfs_revision *r, const char *etag)
 {
-	const time_t seconds = (time_t)(r->view->mtime_ns / 1000000000);
-	struct tm tm;
-	char date[64];
+	char date[DATE];
 
 	mfs_reply_header(a, "ETag", "\"%s\"", etag);
 	mfs_reply_header(a, "Accept-Ranges", "bytes");
 	mfs_reply_header(a, "X-Repo-Commit", "%s", r->commit);
-	if (gmtime_r(&seconds, &tm) &&
-	    strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm))
+	if (*date_of(r->view, date))
 		mfs_reply_header(a, "Last-Modified", "%s", date);
 }
 
@@ -182,9 +194,12 @@ static void refuse_match(struct mfs_reply *a, const char *etag)
 /* 304 and 412 are known without the file's bytes. */
 void mfs_reply_elsewhere(struct mfs_call *c, struct mfs_revision *r, uint32_t file, char *url)
 {
+	char date[DATE];
 	const struct mfs_conditions conditions = {
 		.match = mfs_request_header(c->request, "If-Match"),
 		.none_match = mfs_request_header(c->request, "If-None-Match"),
+		.modified_since = mfs_request_header(c->request, "If-Modified-Since"),
+		.modified = date_of(r->view, date),
 	};
 	const uint64_t size = mfs_vfile_size(r->view->files[file].data);
 	struct mfs_reply *a = c->reply;
@@ -212,9 +227,12 @@ void mfs_reply_elsewhere(struct mfs_call *c, struct mfs_revision *r, uint32_t fi
 void mfs_reply_file(struct mfs_call *c, struct mfs_revision *r, uint32_t file)
 {
 	const struct mfs_request *q = c->request;
+	char date[DATE];
 	const struct mfs_conditions conditions = {
 		.match = mfs_request_header(q, "If-Match"),
 		.none_match = mfs_request_header(q, "If-None-Match"),
+		.modified_since = mfs_request_header(q, "If-Modified-Since"),
+		.modified = date_of(r->view, date),
 		.if_range = mfs_request_header(q, "If-Range"),
 		/* of GET alone (RFC 9110 14.2) */
 		.range = q->method == MFS_METHOD_GET ? mfs_request_header(q, "Range") : NULL,

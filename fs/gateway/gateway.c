@@ -56,7 +56,7 @@ struct mfs_gateway mfs_gateway_now(struct mfs_gateway *g)
 }
 
 void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens,
-			 const struct mfs_redirects *redirects)
+			 const struct mfs_redirects *redirects, const struct mfs_proxies *proxies)
 {
 	struct mfs_repos *before;
 
@@ -65,6 +65,7 @@ void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct 
 	g->repos = repos;
 	g->tokens = tokens;
 	g->redirects = *redirects;
+	g->proxies = proxies;
 	unlock(g);
 	mfs_repos_free(before);
 }
@@ -76,6 +77,7 @@ void mfs_gateway_answer(void *arg, const struct mfs_request *q, struct mfs_reply
 						  a->who, sizeof(a->who));
 	struct mfs_call call = {.gateway = g, .request = q, .grant = &grant, .reply = a};
 
+	mfs_proxies_client(g->proxies, q->client, q->forwarded, a->from, sizeof(a->from));
 	if (q->method == MFS_METHOD_OTHER) {
 		mfs_reply_error(a, 405, "%s is not a method here", q->method_name);
 		mfs_reply_header(a, "Allow", "GET, HEAD, POST");
@@ -221,7 +223,7 @@ static void log_access(int fd, const struct mfs_request *q, const struct mfs_rep
 	ssize_t n;
 
 	add_time(&b);
-	mfs_buf_printf(&b, " %s %s ", q->client, *a->who ? a->who : "-");
+	mfs_buf_printf(&b, " %s %s ", *a->from ? a->from : q->client, *a->who ? a->who : "-");
 	add_quoted(&b, q->method_name);
 	mfs_buf_adds(&b, " ");
 	add_target(&b, q->target);

@@ -9,6 +9,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "fs/gateway/proxies.h"
 #include "fs/gateway/repos.h"
 #include "fs/gateway/secrets.h"
 #include "fs/gateway/tokens.h"
@@ -26,14 +27,15 @@ struct mfs_redirects {
 };
 
 struct mfs_gateway {
-	pthread_mutex_t *lock; /* of repos, tokens, redirects; NULL: nobody replaces these */
+	pthread_mutex_t *lock; /* of repos to proxies; NULL: nobody replaces these */
 	struct mfs_repos *repos;
-	struct mfs_tokens *tokens;	/* they live as long as repos */
-	struct mfs_redirects redirects; /* the same */
-	struct mfs_http *http;		/* for the status; NULL: not started */
-	int access_log;			/* a descriptor; -1: none */
-	int64_t began_ns;		/* monotonic */
-	struct mfs_stats *stats;	/* fs/gateway/metrics.h */
+	struct mfs_tokens *tokens;	   /* they live as long as repos */
+	struct mfs_redirects redirects;	   /* the same */
+	const struct mfs_proxies *proxies; /* the same; NULL: none */
+	struct mfs_http *http;		   /* for the status; NULL: not started */
+	int access_log;			   /* a descriptor; -1: none */
+	int64_t began_ns;		   /* monotonic */
+	struct mfs_stats *stats;	   /* fs/gateway/metrics.h */
 };
 
 /* One request, for a protocol. */
@@ -65,9 +67,9 @@ void mfs_gateway_done(void *arg, const struct mfs_request *q, const struct mfs_r
 /* What is served now, and to whom: a copy with a share of its repositories, for one request.
  * Another configuration may be in force when it ends. mfs_repos_free() gives the share back. */
 struct mfs_gateway mfs_gateway_now(struct mfs_gateway *g);
-/* Replaces all three. Requests that are being answered go on with those that they have. */
+/* Replaces all four. Requests that are being answered go on with those that they have. */
 void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens,
-			 const struct mfs_redirects *redirects);
+			 const struct mfs_redirects *redirects, const struct mfs_proxies *proxies);
 
 /* ---- for protocols ---- */
 

@@ -57,15 +57,27 @@ static bool is_host(const char *text)
 	return text && *text && strspn(text, chars) == strlen(text);
 }
 
+static const char *said_by_proxy(const struct mfs_call *c, const char *header)
+{
+	return mfs_proxies_trust(c->gateway->proxies, c->request->client)
+		       ? mfs_request_header(c->request, header)
+		       : NULL;
+}
+
 /* Clients take whole addresses alone. */
 static void add_base(const struct mfs_call *c, struct mfs_buf *b)
 {
-	const char *host = mfs_request_header(c->request, "Host");
 	const struct mfs_http *http = c->gateway->http;
 	const bool tls = http && !strncmp(mfs_http_address(http), "https:", 6);
+	const char *scheme = said_by_proxy(c, "X-Forwarded-Proto");
+	const char *host = said_by_proxy(c, "X-Forwarded-Host");
 
+	if (!is_host(host))
+		host = mfs_request_header(c->request, "Host");
+	if (!mfs_str_is(scheme, "http") && !mfs_str_is(scheme, "https"))
+		scheme = tls ? "https" : "http";
 	if (is_host(host))
-		mfs_buf_printf(b, "http%s://%s", tls ? "s" : "", host);
+		mfs_buf_printf(b, "%s://%s", scheme, host);
 }
 
 static void add_pair(struct mfs_buf *b, const char *before, const char *name, const char *value)

@@ -249,6 +249,7 @@ void mfs_gateway_answer_s3(void *arg, const struct mfs_request *q, struct mfs_re
 	struct mfs_call call = {.gateway = g, .request = q, .grant = &grant, .reply = a};
 
 	a->route = "s3";
+	mfs_proxies_client(g->proxies, q->client, q->forwarded, a->from, sizeof(a->from));
 	if (mfs_s3_identify(&call, &grant))
 		answer(&call);
 	mfs_grant_drop(g->tokens, &grant);

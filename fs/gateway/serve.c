@@ -231,7 +231,7 @@ static void reread(struct serve *s)
 			mfs_http_set_times(s->s3, &site->config.limits);
 		s->site = site;
 		to = redirects(site);
-		mfs_gateway_replace(&s->gateway, repos, site->tokens, &to);
+		mfs_gateway_replace(&s->gateway, repos, site->tokens, &to, &site->config.proxies);
 		mfs_warmer_give(s->warmer, repos);
 		mfs_log(LOG_NOTICE, "the configuration was read again");
 	}
@@ -284,7 +284,7 @@ static void run(struct serve *s, const sigset_t *signals)
 
 static void release(struct serve *s)
 {
-	mfs_warmer_end(s->warmer, 1); /* of a start that failed: it has opened nothing */
+	mfs_warmer_end(s->warmer, 1);	  /* of a start that failed: it has opened nothing */
 	mfs_repos_free(s->gateway.repos); /* and with them the site */
 	mfs_stats_free(s->gateway.stats);
 	if (s->gateway.access_log > STDERR_FILENO)
@@ -338,6 +338,7 @@ static int serve(struct serve *s)
 		return mfs_command_failed("%s", err.msg);
 	s->gateway.tokens = s->site->tokens;
 	s->gateway.redirects = redirects(s->site);
+	s->gateway.proxies = &s->site->config.proxies;
 	s->gateway.lock = &s->lock;
 	if (start(s, &err))
 		return mfs_command_failed("%s", err.msg);

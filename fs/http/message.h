@@ -24,7 +24,9 @@ struct mfs_request {
 	const char *target;	 /* as it was sent */
 	struct mfs_url url;
 	struct mfs_buf body;
-	char client[64];  /* "192.0.2.1:4711", "[2001:db8::1]:4711", "unix" */
+	char client[64]; /* "192.0.2.1:4711", "[2001:db8::1]:4711", "unix" */
+	/* The last X-Forwarded-For: a proxy appends its own. NULL: none was sent. */
+	const char *forwarded;
 	int64_t began_ns; /* monotonic */
 	/* The value of a header; NULL: it was not sent. */
 	const char *(*header)(const struct mfs_request *q, const char *name);
@@ -55,6 +57,7 @@ struct mfs_reply {
 
 	/* For the log and the counters. */
 	const char *route; /* static: which protocol has answered */
+	char from[48];	   /* the client's address by a proxy that is believed; "": the peer's */
 	char who[64];	   /* the token's name; "": none */
 	char why[256];	   /* the sentence of an error; "": none */
 };

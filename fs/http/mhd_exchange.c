@@ -108,6 +108,7 @@ static enum mfs_method method_of(const char *name)
 struct framing {
 	unsigned lengths, codings, hosts;
 	bool blank; /* a name has white space */
+	const char *forwarded;
 };
 
 static enum MHD_Result count_header(void *arg, enum MHD_ValueKind kind, const char *name,
@@ -115,10 +116,11 @@ static enum MHD_Result count_header(void *arg, enum MHD_ValueKind kind, const ch
 {
 	struct framing *f = arg;
 
-	(void)kind, (void)value;
+	(void)kind;
 	f->lengths += !strcasecmp(name, "Content-Length");
 	f->codings += !strcasecmp(name, "Transfer-Encoding");
 	f->hosts += !strcasecmp(name, "Host");
+	f->forwarded = strcasecmp(name, "X-Forwarded-For") ? f->forwarded : value;
 	f->blank |= strpbrk(name, " \t") != NULL;
 	return MHD_YES;
 }
@@ -126,11 +128,13 @@ static enum MHD_Result count_header(void *arg, enum MHD_ValueKind kind, const ch
 /* Why a proxy in front may have seen another request than this one; NULL: it has not. The library
  * takes the first of two headers, and does not know one whose name ends with a blank. (RFC 9112
  * 3.2, 5.1, 6.1 and 6.3.) */
-static const char *why_ambiguous(struct MHD_Connection *mhd, const char *version)
+static const char *why_ambiguous(struct MHD_Connection *mhd, const char *version,
+				 const char **ret_forwarded)
 {
 	struct framing f = {0};
 
 	MHD_get_connection_values(mhd, MHD_HEADER_KIND, count_header, &f);
+	*ret_forwarded = f.forwarded;
 	if (f.blank)
 		return "the name of a header has white space";
 	if (f.lengths && f.codings)
@@ -148,7 +152,7 @@ static bool begin(struct mfs_exchange *x, struct MHD_Connection *mhd, const char
 		  const char *version)
 {
 	const char *length = get_header(&x->request, "Content-Length");
-	const char *ambiguous = why_ambiguous(mhd, version);
+	const char *ambiguous = why_ambiguous(mhd, version, &x->request.forwarded);
 	struct mfs_error err;
 	int rc;
 

@@ -3,6 +3,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "formats/base/str.h"
+
 /* Reads digits. A number that does not fit is as large as one can be: it lies beyond any file. */
 static bool take_number(const char **at, uint64_t *ret)
 {
@@ -119,6 +121,10 @@ struct mfs_wanted mfs_conditions_judge(const struct mfs_conditions *c, const cha
 	if (c->match && !mfs_etag_listed(c->match, etag, false))
 		return (struct mfs_wanted){.status = 412};
 	if (c->none_match && mfs_etag_listed(c->none_match, etag, true))
+		return (struct mfs_wanted){.status = 304};
+	/* The very date: an earlier one is of other bytes, too, where a file was put back. */
+	if (!c->none_match && c->modified && *c->modified &&
+	    mfs_str_is(c->modified_since, c->modified))
 		return (struct mfs_wanted){.status = 304};
 	/* If-Range holds one strong tag, or a date, which is never ours. */
 	if (c->if_range && (*c->if_range == '*' || !mfs_etag_listed(c->if_range, etag, false)))

@@ -26,6 +26,8 @@ bool mfs_etag_listed(const char *header, const char *etag, bool weak);
 /* What a GET or HEAD is answered with, by its conditions. Headers that were not sent are NULL. */
 struct mfs_conditions {
 	const char *match, *none_match, *if_range, *range;
+	const char *modified_since;
+	const char *modified; /* what Last-Modified says; NULL or "": there is none */
 };
 struct mfs_wanted {
 	unsigned status; /* 200, 206, 304, 412, 416 */

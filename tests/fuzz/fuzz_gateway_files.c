@@ -1,10 +1,13 @@
 /* Input: a byte, '0' for a file of tokens, '1' for a configuration of `mcorefs serve`, '2' for the
- * secrets of signed addresses (of others the rest of a division by 3 counts); then the file. */
+ * secrets of signed addresses, '3' for an X-Forwarded-For (of others the rest of a division by 4
+ * counts); then the file or header. */
 #include "tests/fuzz/fuzz.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "fs/gateway/config.h"
+#include "fs/gateway/proxies.h"
 #include "fs/gateway/secrets.h"
 #include "fs/gateway/tokens.h"
 
@@ -55,17 +58,42 @@ static int read_secrets(const char *text, size_t len, struct mfs_error *err)
 	return 0;
 }
 
+/* The first line is a proxy, the second one what it says. */
+static int read_forwarded(const char *text, size_t len, struct mfs_error *err)
+{
+	char *copy = malloc(len + 1), *said, client[48];
+	struct mfs_proxies p = {0};
+	int rc;
+
+	memcpy(copy, text, len);
+	copy[len] = '\0';
+	said = strchr(copy, '\n');
+	if (said)
+		*said++ = '\0';
+	rc = mfs_proxies_add(&p, copy, err);
+	mfs_proxies_client(&p, "192.0.2.1:80", said, client, sizeof(client));
+	fuzz_require(!*client || mfs_proxies_trust(&p, "192.0.2.1:80"));
+	mfs_proxies_client(&p, "unix", said, client, sizeof(client));
+	fuzz_require(!*client || p.local);
+	fuzz_require(strspn(client, "0123456789abcdef.:") == strlen(client));
+	mfs_proxies_release(&p);
+	free(copy);
+	return rc;
+}
+
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
 	if (!len)
 		return mfs_fail(err, -EINVAL, "there is nothing");
-	switch (*bytes % 3) {
+	switch (*bytes % 4) {
 	case 0:
 		return read_tokens((const char *)bytes + 1, len - 1, err);
 	case 1:
 		return read_config((const char *)bytes + 1, len - 1, err);
-	default:
+	case 2:
 		return read_secrets((const char *)bytes + 1, len - 1, err);
+	default:
+		return read_forwarded((const char *)bytes + 1, len - 1, err);
 	}
 }
 

@@ -77,6 +77,8 @@ int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 	c.match = next_line(&at);
 	c.if_range = next_line(&at);
 	c.none_match = next_line(&at);
+	c.modified_since = next_line(&at);
+	c.modified = "Wed, 21 Oct 2026 07:28:00 GMT";
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
 		check_headers(&c, sizes[i]);
 	rc = mfs_url_parse(target, &u, err);

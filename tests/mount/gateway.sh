@@ -59,6 +59,7 @@ same 'X-Repo-Commit' "$(head_of X-Repo-Commit | grep -cE '^[0-9a-f]{40}$')" 1
 expect 200 /lab/llama/resolve/main/model.safetensors --head
 same 'HEAD: Content-Length' "$(head_of Content-Length)" "$size"
 etag=$(head_of ETag)
+date=$(head_of Last-Modified)
 p=/lab/llama/resolve/main/model.safetensors
 
 # part FROM COUNT: these bytes of the file are the last reply.
@@ -72,6 +73,9 @@ expect 206 "$p" -r $((size - 1))- && part $((size - 1)) 1
 expect 416 "$p" -r "$size-"
 same '416: Content-Range' "$(head_of Content-Range)" "bytes */$size"
 expect 304 "$p" -H "If-None-Match: $etag"
+expect 304 "$p" -H "If-Modified-Since: $date"
+expect 200 "$p" -H "If-Modified-Since: $date" -H 'If-None-Match: "x"'
+expect 200 "$p" -H 'If-Modified-Since: Thu, 01 Jan 1970 00:00:00 GMT'
 expect 412 "$p" -H 'If-Match: "x"' -r 0-9
 expect 206 "$p" -H "If-Range: $etag" -r 0-9
 expect 200 "$p" -H 'If-Range: "x"' -r 0-9 && part 0 "$size"
@@ -337,12 +341,19 @@ repositories:
   lab/a: {source: $work/runs/a, options: vocab_size=1000}
   lab/broken: {source: $work/broken, options: vocab_size=1000}
 END
-serve "$work/warm.yaml"
+serve "$work/warm.yaml" --access-log "$work/access"
 wait_until 'the second source is opened' grep -q 'lab/broken: .*there is no directory iter_0000050' "$log"
 expect 200 /lab/a/resolve/main/config.json
-sed -i 's/broken:/again:/' "$work/warm.yaml"
+# Who a client is: as its peer, and as a proxy says that is trusted since SIGHUP, behind what anybody has written.
+said=(-H 'X-Forwarded-For: 6.6.6.6' -H 'X-Forwarded-For: 203.0.113.9')
+expect 200 /lab/a/resolve/main/config.json "${said[@]}"
+! grep -q 203.0.113.9 "$work/access" || fail "the access log believes anybody: $(<"$work/access")"
+sed -i 's/broken:/again:/; 1a trusted_proxies: [10.0.0.0/8, 127.0.0.1]' "$work/warm.yaml"
 kill -HUP "$gw"
 wait_until 'what is new is opened' grep -q 'lab/again: .*there is no directory iter_0000050' "$log"
+expect 200 /lab/a/resolve/main/config.json "${said[@]}"
+in_log() { grep -q 'Z 203.0.113.9 - "GET" "/lab/a/' "$work/access"; }
+wait_until 'the access log has the client behind a proxy' in_log
 stop
 
 # What is said of wrong command lines.

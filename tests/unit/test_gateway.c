@@ -921,7 +921,7 @@ START_TEST(test_replaced)
 
 	repos = mfs_repos_new(0);
 	unit_ok(mfs_repos_add(repos, "lab/other", unit_fixture(LLAMA), &other, &err), &err);
-	mfs_gateway_replace(&gateway, repos, tokens, &gateway.redirects);
+	mfs_gateway_replace(&gateway, repos, tokens, &gateway.redirects, NULL);
 	ck_assert(!freed);
 	ck_assert_int_eq(a.stream->read(a.object, 0, after, sizeof(after)), sizeof(after));
 	ck_assert_mem_eq(before, after, sizeof(before));
@@ -1108,10 +1108,10 @@ static void *little_memory(size_t size)
 /* Whatever there is no memory for, a reply is whole or an error. */
 START_TEST(test_no_memory)
 {
-	static const char *const targets[] = {"/api/models", "/api/models/lab/llama?blobs=1",
-					      "/api/models/lab/llama/refs",
-					      "/api/models/lab/llama/commits/main?expand[]=formatted",
-					      "/api/models/lab/llama/tree/main?expand=1"};
+	static const char *const targets[] = {
+		"/api/models", "/api/models/lab/llama?blobs=1", "/api/models/lab/llama/refs",
+		"/api/models/lab/llama/commits/main?expand[]=formatted",
+		"/api/models/lab/llama/tree/main?expand=1"};
 	unsigned failures;
 
 	begin_gateway(NULL);

@@ -127,6 +127,8 @@ START_TEST(test_etags)
 }
 END_TEST
 
+#define DATE "Wed, 21 Oct 2026 07:28:00 GMT"
+
 START_TEST(test_conditions)
 {
 	static const struct {
@@ -144,7 +146,15 @@ START_TEST(test_conditions)
 		{{.range = "bytes=0-1", .if_range = "\"b\""}, 200},
 		{{.range = "bytes=0-1", .if_range = "W/\"a\""}, 200},
 		{{.range = "bytes=0-1", .if_range = "*"}, 200},
-		{{.range = "bytes=0-1", .if_range = "Wed, 21 Oct 2026 07:28:00 GMT"}, 200},
+		{{.range = "bytes=0-1", .if_range = DATE}, 200},
+		{{.modified_since = DATE, .modified = DATE}, 304},
+		{{.modified_since = DATE, .modified = DATE, .none_match = "\"b\""}, 200},
+		{{.modified_since = DATE, .modified = DATE, .match = "\"b\""}, 412},
+		{{.modified_since = DATE, .modified = DATE, .range = "bytes=0-1"}, 304},
+		{{.modified_since = DATE, .modified = "Wed, 21 Oct 2026 07:27:59 GMT"}, 200},
+		{{.modified_since = "", .modified = ""}, 200},
+		{{.modified_since = DATE}, 200},
+		{{.modified = DATE}, 200},
 		{{.range = "bytes=10-"}, 416},
 		{{.range = "bytes=10-", .match = "\"b\""}, 412},
 	};
