@@ -2,6 +2,7 @@
 #include "tests/unit/unit.h"
 
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -62,12 +63,27 @@ static void wait_done(struct mfs_repos *repos)
 	ck_assert_uint_eq(atomic_load(&repos->shares), 1);
 }
 
-/* All that is named, models and datasets, and nothing of a directory of runs. */
+static void *use(void *arg)
+{
+	struct mfs_repos *repos = arg;
+	enum mfs_absent what;
+	struct mfs_revision r;
+	struct mfs_error e;
+
+	ck_assert_msg(!mfs_repos_hold(repos, MFS_REPO_MODEL, "lab/a", "main", &r, &what, &e), "%s",
+		      e.msg);
+	ck_assert_uint_gt(r.view->count, 0);
+	mfs_revision_drop(&r);
+	return NULL;
+}
+
+/* All that is named, models and datasets, and nothing of a directory of runs; while a client comes. */
 START_TEST(test_warm)
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
 	char runs[PATH_MAX], run[PATH_MAX], a[PATH_MAX], *tales;
 	struct mfs_warmer *w;
+	pthread_t client;
 
 	snprintf(run, sizeof(run), "%s", copy_below("runs", "r"));
 	snprintf(a, sizeof(a), "%s", copy_below("models", "a"));
@@ -80,6 +96,8 @@ START_TEST(test_warm)
 	ck_assert_int_eq(count_open(repos, tales), 0);
 	unit_ok(mfs_warmer_start(&w, &err), &err);
 	mfs_warmer_give(w, repos);
+	ck_assert_int_eq(pthread_create(&client, NULL, use, repos), 0);
+	pthread_join(client, NULL);
 	wait_done(repos);
 	ck_assert_int_ge(count_open(repos, a), 1);
 	ck_assert_int_ge(count_open(repos, tales), 1);
