@@ -173,8 +173,19 @@ static bool takes_query(struct mfs_call *c)
 	return true;
 }
 
+/* Names are listed to tell a bucket that is not there from a key that is not. Each run is looked at
+ * for it. */
 static void absent(struct mfs_call *c)
 {
+	struct mfs_s3_names names;
+	bool is;
+
+	mfs_s3_names_find(c, &names);
+	c->reply->failed |= names.failed;
+	is = mfs_s3_bucket_is(c, &names, c->request->url.parts[0]);
+	mfs_s3_names_release(&names);
+	if (!is)
+		return;
 	if (c->grant->rules && !c->grant->known)
 		mfs_s3_error(c, 403, "AccessDenied", "it is not for those who do not sign");
 	else
@@ -207,38 +218,44 @@ static void send_object(struct mfs_call *c, const struct mfs_place *place)
 	absent(c);
 }
 
-static void answer_object(struct mfs_call *c, const struct mfs_s3_names *names)
+static void answer_object(struct mfs_call *c)
 {
 	struct mfs_place place;
 
-	if (!mfs_s3_bucket_is(c, names, c->request->url.parts[0]) || !takes_query(c))
-		return;
 	if (!mfs_place_find(&c->request->url, 0, &place) || !place.revision ||
 	    !mfs_call_allows(c, place.kind, place.name))
 		absent(c);
-	else
+	else if (takes_query(c))
 		send_object(c, &place);
+}
+
+/* What is answered by the names that there are. */
+static void answer_names(struct mfs_call *c)
+{
+	struct mfs_s3_names names;
+
+	mfs_s3_names_find(c, &names);
+	if (names.failed)
+		c->reply->failed = true;
+	else if (!c->request->url.count)
+		list_buckets(c, &names);
+	else
+		answer_bucket(c, &names);
+	mfs_s3_names_release(&names);
 }
 
 static void answer(struct mfs_call *c)
 {
-	struct mfs_s3_names names;
 	const enum mfs_method method = c->request->method;
 
 	if (method != MFS_METHOD_GET && method != MFS_METHOD_HEAD) {
 		mfs_s3_error(c, 403, "AccessDenied", "the gateway is read only");
 		return;
 	}
-	mfs_s3_names_find(c, &names);
-	if (names.failed)
-		c->reply->failed = true;
-	else if (!c->request->url.count)
-		list_buckets(c, &names);
-	else if (c->request->url.count == 1)
-		answer_bucket(c, &names);
+	if (c->request->url.count < 2)
+		answer_names(c);
 	else
-		answer_object(c, &names);
-	mfs_s3_names_release(&names);
+		answer_object(c);
 	mfs_s3_dress(c);
 }
 

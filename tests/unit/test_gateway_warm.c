@@ -77,7 +77,7 @@ static void *use(void *arg)
 	return NULL;
 }
 
-/* All that is named, models and datasets, and nothing of a directory of runs; while a client comes. */
+/* All that is named is opened, and nothing of a directory of runs, while a client comes. */
 START_TEST(test_warm)
 {
 	struct mfs_repos *repos = mfs_repos_new(0);
