@@ -880,7 +880,7 @@ START_TEST(yaml_bridge)
 
 	unit_ok(yaml("--lr 1e-3",
 		     "mixed_precision: bf16_mixed\n"
-		     "model:\n  _target_: some.Provider\n  num_layers: 4\n  hidden_size: 64\n"
+		     "model:\n  _target_: a.GPTModelProvider\n  num_layers: 4\n  hidden_size: 64\n"
 		     "  num_attention_heads: 4\n  num_query_groups: 2\n  seq_length: 128\n"
 		     "  max_position_embeddings: 128\n  gated_linear_unit: true\n"
 		     "  activation_func: torch.nn.functional.silu\n  add_bias_linear: false\n"
@@ -931,6 +931,316 @@ START_TEST(yaml_wrong)
 	yaml_fails("megatron: [\n", "run.yaml: line");
 	yaml_fails("? [a]\n: 1\n", "a key is no text");
 	yaml_fails("dataset:\n  blend: [[a, b], [1]]\n", "a weight for each prefix");
+}
+END_TEST
+
+/* A model section, behind the sizes of SMALL on the command line. */
+static int model_yaml(const char *fields, struct mfs_train_config *c)
+{
+	struct mfs_buf text = {0};
+	int r;
+
+	mfs_buf_printf(&text, "model:\n  ffn_hidden_size: 16\n%s", fields);
+	ck_assert(!text.failed);
+	r = yaml(SMALL, text.data, c);
+	mfs_buf_release(&text);
+	return r;
+}
+
+/* Both keys choose the activation, whatever their order. */
+START_TEST(yaml_activation)
+{
+	static const struct {
+		const char *gated, *function, *more;
+		bool swiglu, quick, squared, erf;
+	} had[] = {
+		{"true", "torch.nn.functional.silu", "", true, false, false, false},
+		{"true", "{_call_: false, _target_: torch.nn.functional.silu}",
+		 "  bias_activation_fusion: true\n", true, false, false, false},
+		{"true", "a.quick_gelu", "", false, true, false, false},
+		{"false", "megatron.core.activations.squared_relu", "", false, false, true, false},
+		{"false", "torch._C._nn.gelu", "", false, false, false, true},
+		{"null", "torch._C._nn.gelu", "  bias_activation_fusion: true\n", false, false,
+		 false, false},
+		{"false", "a.fast_gelu", "", false, false, false, false},
+		{"false", "{_partial_: true, _target_: torch._C._nn.gelu, approximate: tanh}", "",
+		 false, false, false, false},
+	};
+	static const char *const refused[] = {
+		"  gated_linear_unit: true\n  activation_func: torch.nn.functional.gelu\n",
+		"  activation_func: torch.nn.functional.gelu\n  gated_linear_unit: true\n",
+		"  gated_linear_unit: false\n  activation_func: silu\n",
+		"  activation_func: {_target_: torch.nn.functional.silu, _call_: false}\n",
+		"  gated_linear_unit: true\n",
+		"  gated_linear_unit: true\n  activation_func: fast_gelu\n",
+		"  gated_linear_unit: true\n  activation_func: squared_relu\n",
+		"  activation_func: relu\n",
+		"  activation_func: fast_gelu\n  add_bias_linear: false\n",
+	};
+	struct mfs_train_config c;
+	char text[512];
+
+	for (size_t i = 0; i < 2 * (sizeof(had) / sizeof(had[0])); i++) {
+		const char *order = i % 2 ? "  gated_linear_unit: %s\n  activation_func: %s\n%s"
+					  : "%3$s  activation_func: %2$s\n"
+					    "  gated_linear_unit: %1$s\n";
+
+		snprintf(text, sizeof(text), order, had[i / 2].gated, had[i / 2].function,
+			 had[i / 2].more);
+		unit_ok(model_yaml(text, &c), &err);
+		ck_assert_msg(c.model.swiglu == had[i / 2].swiglu &&
+				      c.model.quick_geglu == had[i / 2].quick &&
+				      c.model.squared_relu == had[i / 2].squared,
+			      "%s", text);
+		if (!c.model.swiglu && !c.model.quick_geglu && !c.model.squared_relu)
+			ck_assert_msg(c.model.exact_gelu == had[i / 2].erf, "%s", text);
+		mfs_train_config_release(&c);
+	}
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		unit_fails(model_yaml(refused[i], &c), &err, -ENOTSUP, "activation_func '");
+	unit_fails(model_yaml("  gated_linear_unit: 3\n", &c), &err, -EINVAL, "true or false");
+	unit_fails(model_yaml("  activation_func: [a]\n", &c), &err, -EINVAL, "the name of a");
+	/* The command line has the last word. */
+	unit_ok(yaml(SMALL "--swiglu --ffn-hidden-size 16", "model:\n  activation_func: gelu\n",
+		     &c),
+		&err);
+	ck_assert(c.model.swiglu && !c.model.squared_relu);
+	mfs_train_config_release(&c);
+	/* Fields that say nothing of it leave it to others. */
+	unit_ok(yaml(SMALL,
+		     "megatron:\n  swiglu: true\n  ffn_hidden_size: 16\nmodel:\n  num_layers: 2\n",
+		     &c),
+		&err);
+	ck_assert(c.model.swiglu);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+static int saved_yaml(const char *line, const char *path, struct mfs_train_config *c)
+{
+	size_t len;
+	char *text = (char *)unit_slurp(path, &len);
+	int r;
+
+	text = realloc(text, len + 1);
+	text[len] = '\0';
+	r = yaml(line, text, c);
+	free(text);
+	return r;
+}
+
+#define SAVED_BY_BRIDGE "tests/fuzz/corpus/train_yaml/ok-saved-*"
+#define DATA_OF_NONE                                                                               \
+	"--mock-data --micro-batch-size 1 --global-batch-size 2 --train-iters 3 --lr 0.1 "
+
+/* What Bridge has saved itself, as it is. */
+START_TEST(yaml_saved)
+{
+	struct mfs_train_config c;
+	struct mfs_buf unused = {0};
+	glob_t found;
+
+	unit_ok(saved_yaml(DATA_OF_NONE, unit_fixture("bridge/llama/iter_0000000/run_config.yaml"),
+			   &c),
+		&err);
+	ck_assert(c.model.swiglu && !c.model.tied && !c.model.layernorm);
+	ck_assert_int_eq(c.model.num_layers, 2);
+	ck_assert_int_eq(c.model.num_query_groups, 1);
+	ck_assert_int_eq(c.model.max_position_embeddings, 32);
+	ck_assert_int_eq(c.model.padded_vocab_size, 48);
+	ck_assert_int_eq(c.params_dtype, MFS_BF16);
+	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
+	ck_assert(c.no_save_optim && c.no_save_rng && !c.no_load_optim);
+	ck_assert_str_eq(c.save, "llama");
+	ck_assert_int_gt(c.save_interval, 1 << 30);
+	mfs_flags_unused(c.values, &unused);
+	ck_assert(strstr(unused.data, "--no-rope-fusion"));
+	ck_assert(strstr(unused.data, "model.transformer_layer_spec"));
+	ck_assert_ptr_null(strstr(unused.data, "--no-load-rng"));
+	ck_assert_ptr_null(strstr(unused.data, "persist_layer_norm"));
+	ck_assert_ptr_null(strstr(unused.data, "--mamba"));
+	mfs_buf_release(&unused);
+	mfs_train_config_release(&c);
+	ck_assert_int_eq(glob(SAVED_BY_BRIDGE, 0, NULL, &found), 0);
+	ck_assert_uint_ge(found.gl_pathc, 3);
+	for (size_t i = 0; i < found.gl_pathc; i++) {
+		unit_ok(saved_yaml(DATA_OF_NONE "--expert-model-parallel-size 1", found.gl_pathv[i],
+				   &c),
+			&err);
+		mfs_train_config_release(&c);
+	}
+	globfree(&found);
+}
+END_TEST
+
+static void model_ok(const char *fields, struct mfs_train_config *c)
+{
+	unit_ok(model_yaml(fields, c), &err);
+}
+
+/* Bridge's names for Megatron's arguments, and its forms of values. */
+START_TEST(yaml_bridge_forms)
+{
+	static const char chunks[] = "model:\n  virtual_pipeline_model_parallel_size: 1\n"
+				     "  pipeline_model_parallel_layout: 'Et|tL'\n";
+	struct mfs_train_config c;
+
+	model_ok("  rotary_base: 500000.0\n  rope_scaling: true\n  rope_scaling_factor: 32.0\n"
+		 "  position_embedding_type: rope\n  seq_len_interpolation_factor: 2.0\n"
+		 "  recompute_modules: []\n  softmax_scale: null\n  moe_layer_freq: 1\n"
+		 "  attention_backend: {_args_: [5], _call_: true, _target_: a.AttnBackend}\n"
+		 "  init_method_std: 0.01\n"
+		 "  init_method: {_partial_: true, _target_: torch.nn.init.normal_, mean: 0.0, "
+		 "std: 0.01}\n  _pg_collection: {a: 1}\n",
+		 &c);
+	ck_assert_double_eq(c.model.rotary_base, 500000);
+	ck_assert(c.model.use_rope_scaling);
+	ck_assert_double_eq(c.model.rope_scaling_factor, 32);
+	ck_assert_double_eq(c.model.rotary_seq_len_interpolation_factor, 2);
+	mfs_train_config_release(&c);
+	/* Llama 3.1 in Bridge 0.2 */
+	model_ok("  scale_factor: 8.0\n  low_freq_factor: 1.0\n  old_context_len: 8192\n", &c);
+	ck_assert(c.model.use_rope_scaling);
+	mfs_train_config_release(&c);
+	/* newer ones have TransformerConfig apart */
+	model_ok("  transformer:\n    layernorm_epsilon: 1.0e-6\n    gated_linear_unit: true\n"
+		 "    activation_func: silu\n    persist_layer_norm: true\n",
+		 &c);
+	ck_assert_double_eq(c.model.norm_epsilon, 1e-6);
+	ck_assert(c.model.swiglu);
+	ck_assert_ptr_nonnull(c.values->others);
+	ck_assert_str_eq(c.values->others->name, "model.persist_layer_norm");
+	mfs_train_config_release(&c);
+	/* as many groups as heads are what latent attention has */
+	model_ok("  multi_latent_attention: true\n  num_query_groups: 2\n", &c);
+	ck_assert(c.model.multi_latent_attention);
+	mfs_train_config_release(&c);
+	/* rows of the embedding, with padding and without */
+	model_ok("  vocab_size: 50\n  should_pad_vocab: false\n", &c);
+	mfs_train_config_release(&c);
+	unit_ok(yaml("--num-layers 2 --hidden-size 8 --num-attention-heads 2 "
+		     "--micro-batch-size 1 --lr 0.1 --train-iters 3 --mock-data",
+		     "model:\n  vocab_size: 50\n  should_pad_vocab: true\n  seq_length: 8\n"
+		     "  make_vocab_size_divisible_by: 16\n"
+		     "tokenizer:\n  tokenizer_type: NullTokenizer\n  vocab_size: 40\n",
+		     &c),
+		&err);
+	ck_assert_int_eq(c.model.padded_vocab_size, 64);
+	ck_assert_int_eq(c.model.vocab_size, 40);
+	ck_assert_int_eq(c.model.max_position_embeddings, 8);
+	mfs_train_config_release(&c);
+	/* the layout counts model chunks by itself */
+	unit_ok(mfs_train_config_parse_words(NULL, 0, &c, &err), &err);
+	unit_ok(mfs_yaml_parse("run.yaml", chunks, strlen(chunks), c.values, &c.arena, &err), &err);
+	ck_assert_str_eq(mfs_flag_text(c.values, "pipeline_model_parallel_layout"), "Et|tL");
+	ck_assert(!mfs_flag_is_given(c.values, "num_virtual_stages_per_pipeline_rank"));
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+/* What Bridge has beside the model, in other forms than arguments. */
+START_TEST(yaml_bridge_training)
+{
+	struct mfs_train_config c;
+
+	unit_ok(yaml(SMALL,
+		     "mixed_precision:\n  _target_: a.MixedPrecisionConfig\n  bf16: true\n"
+		     "  params_dtype: {_target_: torch.bfloat16, _call_: false}\n"
+		     "  grad_reduce_in_fp32: false\n  fp8: null\n  num_layers_at_start_in_bf16: 0\n"
+		     "model:\n  bf16: false\n  fp16: false\n  params_dtype: torch.float32\n"
+		     "ddp:\n  grad_reduce_in_fp32: true\n  use_distributed_optimizer: true\n"
+		     "optimizer:\n  bf16: false\n  use_distributed_optimizer: false\n"
+		     "  weight_decay: 0.1\n  main_grads_dtype: {_target_: torch.float32, "
+		     "_call_: false}\n"
+		     "scheduler:\n  start_weight_decay: 0.033\n  end_weight_decay: 0.033\n"
+		     "  wd_incr_steps: 100\n"
+		     "train:\n  exit_signal: {_args_: [10], _call_: true, _target_: a.Signals}\n"
+		     "  manual_gc_eval: 100\n  iterations_to_skip: []\n"
+		     "checkpoint:\n  most_recent_k: 3\n  save: out\n"
+		     "dataset:\n  _target_: a.MockGPTDatasetConfig\n"
+		     "comm_overlap: {_target_: a.CommOverlapConfig, tp_comm_overlap: true}\n"
+		     "optimizer_config_override_provider:\n"
+		     "  _target_: a.OptimizerConfigOverrideProvider\npeft: null\nft: null\n",
+		     &c),
+		&err);
+	ck_assert_int_eq(c.params_dtype, MFS_BF16);
+	ck_assert_int_eq(c.main_grads_dtype, MFS_BF16);
+	ck_assert(c.use_distributed_optimizer && c.mock_data);
+	ck_assert_double_eq(c.weight_decay, 0.033);
+	ck_assert_int_eq(c.exit_signal, SIGUSR1);
+	ck_assert_int_eq(c.save_keep_last, 3);
+	ck_assert_str_eq(c.values->others->name, "train.manual_gc_eval");
+	mfs_train_config_release(&c);
+	unit_ok(yaml(SMALL "--bf16", "ddp:\n  grad_reduce_in_fp32: true\n", &c), &err);
+	ck_assert_int_eq(c.main_grads_dtype, MFS_F32);
+	mfs_train_config_release(&c);
+	unit_ok(yaml(SMALL, "mixed_precision: fp16-mixed\nmodel:\n  bf16: true\n", &c), &err);
+	ck_assert_int_eq(c.params_dtype, MFS_F16);
+	mfs_train_config_release(&c);
+	unit_ok(yaml(SMALL "--data-path x --weight-decay 0.5",
+		     "dataset:\n  mock: true\n"
+		     "scheduler:\n  start_weight_decay: 0.033\n  end_weight_decay: 0.033\n",
+		     &c),
+		&err);
+	ck_assert(!c.mock_data);
+	ck_assert_double_eq(c.weight_decay, 0.5);
+	mfs_train_config_release(&c);
+	unit_ok(yaml(SMALL, "dataset:\n  blend_per_split: [[[a], null], [[b, c], [1, 2]], null]\n",
+		     &c),
+		&err);
+	ck_assert_uint_eq(c.split_data_path[0].count, 1);
+	ck_assert_uint_eq(c.split_data_path[1].count, 4);
+	ck_assert_uint_eq(c.split_data_path[2].count, 0);
+	mfs_train_config_release(&c);
+}
+END_TEST
+
+/* What would change results is refused by its name; names that nobody knows still are. */
+START_TEST(yaml_bridge_refused)
+{
+	static const char *const refused[][2] = {
+		{"model:\n  softmax_scale: 0.5\n", "model.softmax_scale '0.5' is not supported"},
+		{"model:\n  fp8_param: true\n", "model.fp8_param 'true'"},
+		{"model:\n  beta_fast: 16\n", "model.beta_fast '16' is not supported; expected 32"},
+		{"model:\n  moe_token_dropping: true\n", "model.moe_token_dropping"},
+		{"model:\n  _target_: a.GemmaModelProvider\n", "model._target_ 'a.Gemma"},
+		{"model:\n  _target_: a.Gemma2ModelProvider2B\n", "model._target_ 'a.Gemma2"},
+		{"model:\n  init_method: {_target_: torch.nn.init.xavier_uniform_}\n",
+		 "init_method is not supported"},
+		{"model:\n  num_layers: 2\n  output_layer_init_method: {_target_: "
+		 "torch.nn.init.normal_, mean: 0.0, std: 0.02}\n",
+		 "std 0.01, or null"},
+		{"optimizer:\n  decoupled_weight_decay: false\n", "optimizer.decoupled_weight"},
+		{"dataset:\n  _target_: a.FinetuningDatasetConfig\n", "dataset._target_"},
+		{"dataset:\n  add_extra_token_to_sequence: false\n", "dataset.add_extra"},
+		{"dataset:\n  random_seed: 1\nrng:\n  seed: 2\n", "is not rng.seed 2"},
+		{"tokenizer:\n  legacy_tokenizer: true\n", "tokenizer.legacy_tokenizer"},
+		{"peft: {_target_: a.LoRA}\n", "adapters are not trained"},
+		{"tensor_inspect:\n  enabled: true\n", "tensor_inspect.enabled"},
+		{"optimizer_config_override_provider: {_target_: a.Mine}\n", "_target_ 'a.Mine'"},
+		{"mixed_precision:\n  fp8_param: true\n", "mixed_precision.fp8_param"},
+	};
+	struct mfs_train_config c;
+
+	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)
+		unit_fails(yaml(SMALL, refused[i][0], &c), &err, -ENOTSUP, refused[i][1]);
+	unit_fails(yaml("", "dataset:\n  sequence_length: 8\nmodel:\n  seq_length: 16\n", &c), &err,
+		   -ENOTSUP, "dataset.sequence_length 8 is not model.seq_length 16");
+	yaml_fails("model:\n  rope_scalling: true\n",
+		   "unknown name 'rope_scalling' in model; did you mean 'rope_scaling'?");
+	yaml_fails("logger:\n  filter_warning: true\n", "did you mean 'filter_warnings'?");
+	yaml_fails("model:\n  rotary_base: 10000.5\n", "expected an integer");
+	yaml_fails("model:\n  attention_backend: 9\n", "expected a member of AttnBackend");
+	yaml_fails("model:\n  seed: {a: 1}\n", "a mapping");
+	yaml_fails("ddp:\n  grad_reduce_in_fp32: 3\n", "true or false");
+	yaml_fails("checkpoint:\n  most_recent_k: x\n", "expected an integer");
+	yaml_fails("dataset:\n  blend_per_split: [null]\n", "three blends");
+	/* Only what Bridge has saved may have aliases, and they are counted. */
+	yaml_fails("model: {num_layers: &x 1}\n", "aliases");
+	unit_ok(yaml(SMALL, "_target_: a\nmodel: {num_layers: &x 2, hidden_size: 8, seed: *x}\n",
+		     &c),
+		&err);
+	mfs_train_config_release(&c);
 }
 END_TEST
 
@@ -1012,6 +1322,11 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, adopted_and_refused);
 	c = unit_case(s, "yaml", yaml_megatron);
 	tcase_add_test(c, yaml_bridge);
+	tcase_add_test(c, yaml_activation);
+	tcase_add_test(c, yaml_saved);
+	tcase_add_test(c, yaml_bridge_forms);
+	tcase_add_test(c, yaml_bridge_training);
+	tcase_add_test(c, yaml_bridge_refused);
 	tcase_add_test(c, yaml_wrong);
 	tcase_add_test(c, examples);
 	return s;

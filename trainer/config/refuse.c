@@ -78,18 +78,43 @@ int mfs_flags_refuse(const struct mfs_flag_values *v, struct mfs_error *err)
 	return r;
 }
 
+/* A saved file has all values: those that are the default are no news. None is off. */
+static bool is_news(const struct mfs_flag_values *v, const struct mfs_flag_values *initial,
+		    size_t i)
+{
+	const struct mfs_flag_value *x = &v->at[i], *usual = &initial->at[i];
+
+	if (v->from[i] != MFS_FROM_YAML)
+		return v->from[i] == MFS_FROM_COMMAND_LINE;
+	if (x->type == MFS_IS_BOOL && !x->truth && usual->type == MFS_IS_NONE)
+		return false;
+	return !mfs_flag_value_same(x, usual);
+}
+
 void mfs_flags_unused(const struct mfs_flag_values *v, struct mfs_buf *out)
 {
+	struct mfs_arena arena = {0};
+	struct mfs_flag_values *initial;
 	char spelling[MFS_FLAG_SPELLING];
 	bool on, first = true;
 
+	if (mfs_flag_values_new(&arena, &initial, NULL)) {
+		out->failed = true;
+		mfs_arena_release(&arena);
+		return;
+	}
 	for (size_t i = 0; i < mfs_flag_count(); i++) {
 		const struct mfs_flag *f = mfs_flag_at(i);
 
-		if (f->use != MFS_FLAG_UNUSED || v->from[i] < MFS_FROM_YAML ||
+		if (f->use != MFS_FLAG_UNUSED || !is_news(v, initial, i) ||
 		    !mfs_flag_spelling(f, 0, spelling, &on))
 			continue;
 		mfs_buf_printf(out, "%s%s", first ? "" : ", ", spelling);
 		first = false;
 	}
+	for (const struct mfs_flag_other *o = v->others; o; o = o->next) {
+		mfs_buf_printf(out, "%s%s", first ? "" : ", ", o->name);
+		first = false;
+	}
+	mfs_arena_release(&arena);
 }

@@ -9,8 +9,8 @@
 /* -ENOTSUP names the first value that is not supported, and what is nearest. */
 int mfs_flags_refuse(const struct mfs_flag_values *v, struct mfs_error *err);
 
-/* Appends the flags that were given and have no effect here, as "--x, --y"; nothing if there are
- * none. */
+/* Appends what was given and has no effect here, as "--x, --y, model.z"; nothing if there is
+ * nothing. Of a YAML file, what is not the default. */
 void mfs_flags_unused(const struct mfs_flag_values *v, struct mfs_buf *out);
 
 #endif

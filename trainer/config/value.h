@@ -51,10 +51,17 @@ enum mfs_flag_from {
 	MFS_FROM_COMMAND_LINE,
 };
 
+/* A name that was given, is no flag's, and has no effect here. */
+struct mfs_flag_other {
+	const char *name;
+	struct mfs_flag_other *next;
+};
+
 /* The values of all flags, by their numbers. */
 struct mfs_flag_values {
-	struct mfs_flag_value *at; /* [mfs_flag_count()] */
-	unsigned char *from;	   /* enum mfs_flag_from */
+	struct mfs_flag_value *at;     /* [mfs_flag_count()] */
+	unsigned char *from;	       /* enum mfs_flag_from */
+	struct mfs_flag_other *others; /* of a YAML file, in its order */
 };
 
 /* All flags with their defaults, in arena. -ENOMEM. */

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,19 +10,12 @@
 
 #include "formats/base/nearest.h"
 #include "formats/base/str.h"
-#include "formats/base/yaml_tree.h"
 #include "formats/io/regular.h"
+#include "trainer/config/yaml_i.h"
 #include "trainer/config/yaml_names.h"
 
-struct reader {
-	const char *name;
-	struct mfs_flag_values *v;
-	struct mfs_arena *arena;
-	struct mfs_error *err;
-};
-
-static int fail(struct reader *r, const struct mfs_yaml_node *n, const char *what,
-		const char *found)
+int mfs_yaml_fail(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, const char *what,
+		  const char *found)
 {
 	return mfs_fail(r->err, -EINVAL, "%s: line %u: %s '%.80s'", r->name, n->line, what, found);
 }
@@ -29,19 +23,22 @@ static int fail(struct reader *r, const struct mfs_yaml_node *n, const char *wha
 /* ---- values ---- */
 
 /* "[a,b]" of a sequence of scalars, as a pattern of layers is written on a command line. */
-static int joined(struct reader *r, const struct mfs_yaml_node *n, struct mfs_buf *out)
+static int joined(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, struct mfs_buf *out)
 {
 	mfs_buf_adds(out, "[");
 	for (const struct mfs_yaml_node *i = n->first; i; i = i->next) {
 		if (i->kind != MFS_YAML_SCALAR)
-			return fail(r, i, "expected a list of numbers", "a list in it");
+			return mfs_yaml_fail(r, i, "expected a list of numbers", "a list in it");
+		if (r->words++ == MFS_YAML_NODES)
+			return mfs_yaml_fail(r, i, "expected fewer values in lists, found",
+					     i->text);
 		mfs_buf_printf(out, "%s%s", i->text, i->next ? "," : "");
 	}
 	mfs_buf_add(out, "]", 2);
 	return out->failed ? mfs_fail_nomem(r->err) : 0;
 }
 
-static int words_of(struct reader *r, const struct mfs_yaml_node *n, const char ***ret,
+static int words_of(struct mfs_yaml_reader *r, const struct mfs_yaml_node *n, const char ***ret,
 		    size_t *ret_count)
 {
 	const struct mfs_yaml_node *first = n->kind == MFS_YAML_SCALAR ? n : n->first;
@@ -49,7 +46,10 @@ static int words_of(struct reader *r, const struct mfs_yaml_node *n, const char 
 
 	for (const struct mfs_yaml_node *i = first; i; i = n == first ? NULL : i->next) {
 		if (i->kind != MFS_YAML_SCALAR)
-			return fail(r, i, "expected a list of values", "a list in it");
+			return mfs_yaml_fail(r, i, "expected a list of values", "a list in it");
+		if (r->words++ == MFS_YAML_NODES)
+			return mfs_yaml_fail(r, i, "expected fewer values in lists, found",
+					     i->text);
 		count++;
 	}
 	*ret = mfs_arena_array(r->arena, count ? count : 1, sizeof(**ret));
@@ -61,8 +61,7 @@ static int words_of(struct reader *r, const struct mfs_yaml_node *n, const char 
 	return 0;
 }
 
-/* torch.bfloat16 and bfloat16 are bf16. */
-static const char *plain_dtype(const char *text)
+const char *mfs_yaml_plain_dtype(const char *text)
 {
 	const char *name = strncmp(text, "torch.", 6) ? text : text + 6;
 
@@ -78,7 +77,28 @@ static const char *plain_dtype(const char *text)
 	}
 }
 
-static int parse_value(struct reader *r, const struct mfs_flag *f, const char *key,
+/* What a number is called on a command line: 10000.0 is the integer 10000, and 15 is SIGTERM. */
+static int spell(struct mfs_yaml_reader *r, const struct mfs_flag *f, const struct mfs_yaml_node *n,
+		 const char **word)
+{
+	int64_t member;
+	double real;
+
+	if (f->kind == MFS_FLAG_DTYPE)
+		*word = mfs_yaml_plain_dtype(*word);
+	if (n->kind != MFS_YAML_SCALAR)
+		return 0;
+	if (f->kind == MFS_FLAG_INT && mfs_yaml_real(n, &real) && strpbrk(n->text, ".eE") &&
+	    real == floor(real) && fabs(real) < 1e15)
+		*word = mfs_arena_printf(r->arena, "%.0f", real);
+	if (f->kind == MFS_FLAG_ENUM && mfs_yaml_int(n, &member))
+		for (int64_t i = 0; f->of->names[i]; i++)
+			if (i + 1 == member)
+				*word = f->of->names[i];
+	return *word ? 0 : mfs_fail_nomem(r->err);
+}
+
+static int parse_value(struct mfs_yaml_reader *r, const struct mfs_flag *f, const char *key,
 		       const struct mfs_yaml_node *n, struct mfs_flag_value *ret)
 {
 	const bool listed = f->kind == MFS_FLAG_PATTERN || f->kind == MFS_FLAG_TUPLE;
@@ -96,8 +116,8 @@ static int parse_value(struct reader *r, const struct mfs_flag *f, const char *k
 			text.data[0] = '(', text.data[text.len - 2] = ')';
 	} else {
 		rc = words_of(r, n, &words, &count);
-		if (!rc && f->kind == MFS_FLAG_DTYPE && count)
-			words[0] = plain_dtype(words[0]);
+		if (!rc && count)
+			rc = spell(r, f, n, &words[0]);
 	}
 	if (!rc)
 		rc = mfs_flag_value_parse(f, key, words, count, r->arena, ret, r->err);
@@ -111,22 +131,27 @@ static bool is_switch(const struct mfs_flag *f)
 	       f->kind == MFS_FLAG_TRUTH;
 }
 
-/* on: what true stands for. */
-static int set(struct reader *r, size_t number, const char *key, const struct mfs_yaml_node *n,
-	       bool on)
+/* A list that may have no items: an argument that takes them is not given then. */
+static bool is_no_list(const struct mfs_flag *f, const struct mfs_yaml_node *n)
+{
+	return f->words == '+' && n->kind == MFS_YAML_SEQUENCE && !n->first;
+}
+
+static int set(struct mfs_yaml_reader *r, size_t number, const char *key,
+	       const struct mfs_yaml_node *n, bool on)
 {
 	const struct mfs_flag *f = mfs_flag_at(number);
 	struct mfs_flag_value value = {0};
 	bool truth;
 	int rc;
 
-	if (mfs_yaml_is_null(n))
+	if (mfs_yaml_is_null(n) || is_no_list(f, n))
 		return 0;
 	if (n->kind == MFS_YAML_MAPPING)
-		return fail(r, n, "expected a value, found a mapping under", key);
+		return mfs_yaml_fail(r, n, "expected a value, found a mapping under", key);
 	if (is_switch(f)) {
 		if (!mfs_yaml_truth(n, &truth))
-			return fail(r, n, "expected true or false under", key);
+			return mfs_yaml_fail(r, n, "expected true or false under", key);
 		value = (struct mfs_flag_value){.type = MFS_IS_BOOL, .truth = truth == on};
 	} else {
 		rc = parse_value(r, f, key, n, &value);
@@ -142,14 +167,31 @@ static int set(struct reader *r, size_t number, const char *key, const struct mf
 	return 0;
 }
 
-static void set_truth(struct reader *r, const char *dest, bool truth)
+int mfs_yaml_set(struct mfs_yaml_reader *r, const char *dest, const char *key,
+		 const struct mfs_yaml_node *n, bool on)
 {
-	const size_t number = mfs_flag_of_dest(dest);
+	return set(r, mfs_flag_of_dest(dest), key, n, on);
+}
 
-	if (r->v->from[number] == MFS_FROM_COMMAND_LINE)
+bool mfs_yaml_is_taken(const struct mfs_yaml_reader *r, const char *dest)
+{
+	return r->v->from[mfs_flag_of_dest(dest)] == MFS_FROM_COMMAND_LINE;
+}
+
+void mfs_yaml_set_truth(struct mfs_yaml_reader *r, const char *dest, bool truth)
+{
+	if (mfs_yaml_is_taken(r, dest))
 		return;
 	mfs_flag_set_truth(r->v, dest, truth);
-	r->v->from[number] = MFS_FROM_YAML;
+	r->v->from[mfs_flag_of_dest(dest)] = MFS_FROM_YAML;
+}
+
+void mfs_yaml_set_number(struct mfs_yaml_reader *r, const char *dest, int64_t number)
+{
+	if (mfs_yaml_is_taken(r, dest))
+		return;
+	mfs_flag_set_number(r->v, dest, number);
+	r->v->from[mfs_flag_of_dest(dest)] = MFS_FROM_YAML;
 }
 
 /* ---- names ---- */
@@ -174,7 +216,7 @@ static size_t find(const char *key, bool *ret_on)
 				  : mfs_flag_of_spelling(spelling, strlen(spelling), ret_on);
 }
 
-static int unknown(struct reader *r, const char *section, const struct mfs_yaml_node *key)
+static int unknown(struct mfs_yaml_reader *r, const char *section, const struct mfs_yaml_node *key)
 {
 	struct mfs_nearest near = {.word = key->text};
 	char hint[MFS_NEAREST_HINT];
@@ -182,111 +224,25 @@ static int unknown(struct reader *r, const char *section, const struct mfs_yaml_
 	for (size_t i = 0; i < mfs_flag_count(); i++)
 		if (mfs_flag_at(i)->kind != MFS_FLAG_DERIVED)
 			mfs_nearest_try(&near, mfs_flag_at(i)->dest);
+	mfs_yaml_try_names(section, &near);
 	return mfs_fail(r->err, -EINVAL, "%s: line %u: unknown name '%.80s' in %.40s%s", r->name,
 			key->line, key->text, section, mfs_nearest_hint(&near, "", hint));
 }
 
-/* ---- what Megatron-Bridge says in another form ---- */
-
-/* blend: [[prefix, ...], [weight, ...] or null] is --data-path weight prefix ... */
-static int read_blend(struct reader *r, const struct mfs_yaml_node *n)
-{
-	const struct mfs_yaml_node *paths = n->first, *weights = paths ? paths->next : NULL;
-	const size_t number = mfs_flag_of_dest("data_path");
-	const struct mfs_yaml_node *w;
-	struct mfs_yaml_node list = {.kind = MFS_YAML_SEQUENCE, .line = n->line}, **at;
-
-	if (mfs_yaml_is_null(n))
-		return 0;
-	if (n->kind != MFS_YAML_SEQUENCE || !paths || paths->kind != MFS_YAML_SEQUENCE)
-		return fail(r, n, "expected [[prefix, ...], [weight, ...]] under", "blend");
-	at = &list.first;
-	w = weights && weights->kind == MFS_YAML_SEQUENCE ? weights->first : NULL;
-	for (const struct mfs_yaml_node *p = paths->first; p; p = p->next) {
-		const struct mfs_yaml_node *pair[] = {w, p};
-
-		for (int i = w ? 0 : 1; i < 2; i++) {
-			*at = mfs_arena_alloc(r->arena, sizeof(**at));
-			if (!*at)
-				return mfs_fail_nomem(r->err);
-			**at = *pair[i];
-			(*at)->next = NULL;
-			at = &(*at)->next;
-		}
-		if (w && !w->next != !p->next)
-			return fail(r, n, "expected a weight for each prefix under", "blend");
-		w = w ? w->next : NULL;
-	}
-	return set(r, number, "blend", &list, true);
-}
-
-/* The element type of weights: "torch.bfloat16", "bf16_mixed". */
-static int read_precision(struct reader *r, const struct mfs_yaml_node *n)
-{
-	const char *text = n->kind == MFS_YAML_SCALAR ? n->text : "";
-	const char *name = plain_dtype(text);
-
-	if (mfs_yaml_is_null(n))
-		return 0;
-	if (mfs_str_is(name, "bf16") || mfs_str_is(text, "bf16_mixed")) {
-		set_truth(r, "bf16", true);
-	} else if (mfs_str_is(name, "fp16") || mfs_str_is(text, "fp16_mixed") ||
-		   mfs_str_is(text, "16-mixed")) {
-		set_truth(r, "fp16", true);
-	} else if (!mfs_str_is(name, "fp32") && !mfs_str_is(text, "32")) {
-		return fail(r, n, "expected bf16_mixed or fp16_mixed, found", text);
-	}
-	return 0;
-}
-
-/* With gated_linear_unit it is SwiGLU, which Megatron-Bridge names by its activation alone. */
-static int read_activation(struct reader *r, const struct mfs_yaml_node *n)
-{
-	const char *text = n->kind == MFS_YAML_SCALAR ? n->text : "";
-	const char *dot = strrchr(text, '.');
-	const char *name = dot ? dot + 1 : text;
-
-	if (mfs_yaml_is_null(n) || mfs_str_is(name, "silu") || mfs_str_is(name, "gelu"))
-		return 0;
-	if (mfs_str_is(name, "squared_relu")) {
-		set_truth(r, "squared_relu", true);
-		return 0;
-	}
-	return fail(r, n, "expected silu, gelu or squared_relu, found", text);
-}
-
-static int read_special(struct reader *r, const char *section, const struct mfs_yaml_node *key,
-			const struct mfs_yaml_node *value, bool *ret_done)
-{
-	const bool model = mfs_str_is(section, "model"), data = mfs_str_is(section, "dataset");
-
-	*ret_done = true;
-	if (mfs_str_is(key->text, "_target_"))
-		return 0; /* the Python class that it is made of */
-	if (data && mfs_str_is(key->text, "blend"))
-		return read_blend(r, value);
-	if (mfs_str_is(key->text, "params_dtype"))
-		return read_precision(r, value);
-	if (model && mfs_str_is(key->text, "activation_func"))
-		return read_activation(r, value);
-	/* Fewer groups than heads are said there without --group-query-attention. */
-	if (model && mfs_str_is(key->text, "num_query_groups") && !mfs_yaml_is_null(value))
-		set_truth(r, "group_query_attention", true);
-	*ret_done = false;
-	return 0;
-}
-
 /* ---- sections ---- */
 
-static int read_pair(struct reader *r, const char *section, const struct mfs_yaml_node *key,
-		     const struct mfs_yaml_node *value)
+static int read_pair(struct mfs_yaml_reader *r, const char *section,
+		     const struct mfs_yaml_node *key, const struct mfs_yaml_node *value)
 {
 	const bool bridge = !mfs_str_is(section, "megatron");
 	const struct mfs_yaml_alias *alias = bridge ? mfs_yaml_alias(section, key->text) : NULL;
 	bool on = true, done = false;
 	size_t number;
-	int rc = bridge ? read_special(r, section, key, value, &done) : 0;
+	int rc;
 
+	if (bridge)
+		value = mfs_yaml_unwrap(value);
+	rc = bridge ? mfs_yaml_bridge_pair(r, section, key, value, &done) : 0;
 	if (rc || done)
 		return rc;
 	number = alias ? mfs_flag_of_dest(alias->dest) : find(key->text, &on);
@@ -295,42 +251,78 @@ static int read_pair(struct reader *r, const char *section, const struct mfs_yam
 	return set(r, number, key->text, value, alias ? !alias->inverse : on);
 }
 
-static int read_section(struct reader *r, const struct mfs_yaml_node *key,
-			const struct mfs_yaml_node *value)
+static int read_pairs(struct mfs_yaml_reader *r, const char *section,
+		      const struct mfs_yaml_node *pairs)
 {
 	int rc = 0;
 
-	if (mfs_str_is(key->text, "mixed_precision"))
-		return read_precision(r, value);
+	for (const struct mfs_yaml_node *k = pairs->first; k && !rc; k = k->next->next)
+		if (mfs_str_is(section, "model") && mfs_str_is(k->text, "transformer") &&
+		    k->next->kind == MFS_YAML_MAPPING)
+			rc = read_pairs(r, "transformer", k->next);
+		else
+			rc = read_pair(r, mfs_str_is(section, "transformer") ? "model" : section, k,
+				       k->next);
+	return rc;
+}
+
+static int read_section(struct mfs_yaml_reader *r, const struct mfs_yaml_node *key,
+			const struct mfs_yaml_node *value)
+{
+	bool done;
+	int rc = mfs_yaml_bridge_section(r, key, value, &done);
+
+	if (rc || done)
+		return rc;
 	if (!mfs_str_is(key->text, "megatron") && !mfs_yaml_is_section(key->text))
-		return fail(r, key,
-			    "expected a section as megatron, model, train, optimizer, scheduler, "
-			    "dataset, checkpoint, logger or rng, found",
-			    key->text);
+		return mfs_yaml_fail(r, key,
+				     "expected a section as megatron, model, train, optimizer, "
+				     "scheduler, dataset, checkpoint, logger or rng, found",
+				     key->text);
 	if (mfs_yaml_is_null(value))
 		return 0;
 	if (value->kind != MFS_YAML_MAPPING)
-		return fail(r, value, "expected names with values under", key->text);
-	for (const struct mfs_yaml_node *k = value->first; k && !rc; k = k->next->next)
-		rc = read_pair(r, key->text, k, k->next);
+		return mfs_yaml_fail(r, value, "expected names with values under", key->text);
+	return read_pairs(r, key->text, value);
+}
+
+/* In Bridge the precision has the last word over the model, the optimizer and their gradients. */
+static int read_sections(struct mfs_yaml_reader *r)
+{
+	int rc = 0;
+
+	for (int last = 0; last < 2; last++)
+		for (const struct mfs_yaml_node *k = r->root->first; k && !rc; k = k->next->next)
+			if (mfs_str_is(k->text, "mixed_precision") == last)
+				rc = read_section(r, k, k->next);
 	return rc;
+}
+
+/* What Bridge has saved begins with its class. PyYAML writes an object that it meets twice as an
+ * anchor and an alias, and tuples with a tag. */
+static bool is_saved(const char *bytes, size_t len)
+{
+	static const char begin[] = "_target_:";
+
+	return len >= sizeof(begin) - 1 && !memcmp(bytes, begin, sizeof(begin) - 1);
 }
 
 int mfs_yaml_parse(const char *name, const void *bytes, size_t len, struct mfs_flag_values *v,
 		   struct mfs_arena *arena, struct mfs_error *err)
 {
-	struct reader r = {name, v, arena, err};
+	struct mfs_yaml_reader r = {.name = name, .v = v, .arena = arena, .err = err};
 	struct mfs_yaml_node *root;
-	int rc = mfs_yaml_tree(name, bytes, len, MFS_YAML_PLAIN, arena, &root, err);
+	int rc = mfs_yaml_tree(name, bytes, len, is_saved(bytes, len) ? 0 : MFS_YAML_PLAIN, arena,
+			       &root, err);
 
 	if (rc || !root)
 		return rc;
 	if (root->kind != MFS_YAML_MAPPING)
-		return fail(&r, root, "expected sections, found",
-			    root->text ? root->text : "a list");
-	for (const struct mfs_yaml_node *k = root->first; k && !rc; k = k->next->next)
-		rc = read_section(&r, k, k->next);
-	return rc;
+		return mfs_yaml_fail(&r, root, "expected sections, found",
+				     root->text ? root->text : "a list");
+	r.root = root;
+	rc = read_sections(&r);
+	return rc ? rc : mfs_yaml_together(&r);
 }
 
 /* At most one byte more than is taken, so that a larger file is known. */

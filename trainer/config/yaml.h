@@ -7,11 +7,14 @@
  *     bf16: true
  *     data_path: [0.7, tales, 0.3, notes]
  *
- * and the sections of Megatron-Bridge's recipes, with its names for the same things (yaml.c):
- * model, train, optimizer, scheduler, dataset, checkpoint, logger, rng, tokenizer, ddp, validation.
+ * and the sections of Megatron-Bridge's ConfigContainer, with its names for the same things:
+ * model, train, optimizer, scheduler, dataset, checkpoint, logger, rng, tokenizer, ddp and others.
+ * They may be a person's, or a run_config.yaml that Bridge has saved with all its fields
+ * (yaml_names.h, yaml_i.h; docs/TRAINING.md).
  *
- * The file is somebody's: its size, depth and number of nodes are limited. Aliases, anchors, tags
- * and further documents are refused.
+ * The file is somebody's: its size, depth and number of nodes are limited. Further documents are
+ * refused, and so are aliases, anchors and tags unless it begins with _target_, as what Bridge has
+ * saved does.
  */
 #ifndef MFS_TRAINER_CONFIG_YAML_H
 #define MFS_TRAINER_CONFIG_YAML_H
@@ -23,7 +26,7 @@
 #include "trainer/config/value.h"
 
 /* Sets each value that the command line has not set. Messages begin with the file's name, and have
- * the line. -EINVAL; -errno if the file cannot be read. */
+ * the line. -EINVAL; -ENOTSUP: a value that is not supported; -errno if the file cannot be read. */
 int mfs_yaml_read(const char *path, struct mfs_flag_values *v, struct mfs_arena *arena,
 		  struct mfs_error *err);
 /* The bytes of a file of at most MFS_YAML_BYTES, or one more; the caller frees them. */
