@@ -74,7 +74,7 @@ for ((round = 0; round < 4 && !bad; round++)); do
 done
 verdict $bad "a process that is killed while it saves"
 run 2 "$work/log" "${from[@]}" "${long[@]}" --save "$work/killed" --save-interval 5 --exit-interval 20 && whole "$work/killed" && ! compgen -G "$work/killed/*.tmp" >/dev/null &&
-	grep -q "exiting at iteration $(cat "$work/killed/latest_checkpointed_iteration.txt"): --exit-interval has come" "$work/log"
+	grep -q "^\[exiting program at iteration $(cat "$work/killed/latest_checkpointed_iteration.txt")\] datetime: " "$work/log"
 verdict $? "and the run goes on to its end"
 
 mkdir "$small"

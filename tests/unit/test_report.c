@@ -201,6 +201,28 @@ START_TEST(test_lines)
 }
 END_TEST
 
+/* Programs that read logs look for Megatron's line (training.py: checkpoint_and_decide_exit). */
+START_TEST(test_end)
+{
+	struct mfs_report_end e = {
+		.now = {1753000000, 42}, .why = MFS_STOP_INTERVAL, .iteration = 20};
+	struct mfs_buf b = {0};
+
+	mfs_report_end(&b, &e);
+	says(&b, "[exiting program at iteration 20] datetime: 2025-07-20 08:26:40.000042 \n"
+		 "exiting at iteration 20: --exit-interval has come\n");
+	e.why = MFS_STOP_MINUTES;
+	e.minutes = 1.5;
+	mfs_report_end(&b, &e);
+	says(&b, "[exiting program after 1.5 minutes] datetime: 2025-07-20 08:26:40.000042 \n"
+		 "exiting at iteration 20: --exit-duration-in-mins is over\n");
+	e.why = MFS_STOP_SIGNAL;
+	mfs_report_end(&b, &e);
+	says(&b, "[exiting program after receiving SIGTERM.] datetime: "
+		 "2025-07-20 08:26:40.000042 \nexiting at iteration 20: a signal asked for it\n");
+}
+END_TEST
+
 START_TEST(test_terminal)
 {
 	struct mfs_terminal t;
@@ -357,6 +379,7 @@ Suite *mfs_suite(void)
 	TCase *c = unit_case(s, "lines", test_lines);
 
 	tcase_add_test(c, test_flops);
+	tcase_add_test(c, test_end);
 	tcase_add_test(c, test_terminal);
 	tcase_add_test(c, test_straggler);
 	c = unit_case(s, "events", test_events);

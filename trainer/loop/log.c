@@ -435,7 +435,21 @@ void mfs_log_lost(struct mfs_trainer *t)
 		fprintf(stderr, "; this run has saved none\n");
 }
 
-void mfs_log_end(struct mfs_trainer *t, const char *stop)
+static void tell_end(const struct mfs_trainer *t, enum mfs_report_stop stop, uint64_t began_ns)
+{
+	struct mfs_report_end end = {.why = stop,
+				     .iteration = t->progress.iteration,
+				     .minutes = (double)(mfs_now_ns() - began_ns) / 60e9};
+	struct mfs_buf b = {0};
+
+	gettimeofday(&end.now, NULL);
+	mfs_report_end(&b, &end);
+	if (!b.failed)
+		fputs(b.data, stdout);
+	mfs_buf_release(&b);
+}
+
+void mfs_log_end(struct mfs_trainer *t, enum mfs_report_stop stop, uint64_t began_ns)
 {
 	struct mfs_loader_stats data;
 
@@ -449,8 +463,7 @@ void mfs_log_end(struct mfs_trainer *t, const char *stop)
 	}
 	if (t->config->log_communication)
 		mfs_log_traffic(t->step_traffic);
-	if (stop)
-		printf("exiting at iteration %llu: %s\n", (unsigned long long)t->progress.iteration,
-		       stop);
+	if (stop != MFS_STOP_NOT)
+		tell_end(t, stop, began_ns);
 	fflush(stdout);
 }

@@ -13,11 +13,11 @@
 struct mfs_train_run {
 	struct mfs_trainer t;
 	uint64_t began_ns;
-	uint64_t batch;		  /* of the last iteration; 0: there was none */
-	const char *stop;	  /* why it ends before its last iteration */
-	enum mfs_train_exit exit; /* of a run that fails */
-	bool agreed;		  /* all processes fail, for one reason */
-	bool silent;		  /* another process says it */
+	uint64_t batch;		   /* of the last iteration; 0: there was none */
+	enum mfs_report_stop stop; /* why it ends before its last iteration */
+	enum mfs_train_exit exit;  /* of a run that fails */
+	bool agreed;		   /* all processes fail, for one reason */
+	bool silent;		   /* another process says it */
 };
 
 static int fail(const struct mfs_launch *launch, const struct mfs_error *err,
@@ -50,11 +50,11 @@ static int decide_exit(struct mfs_train_run *r, struct mfs_error *err)
 	if (rc)
 		return rc;
 	if (reasons[0] > 0)
-		r->stop = "a signal asked for it";
+		r->stop = MFS_STOP_SIGNAL;
 	else if (reasons[1] > 0)
-		r->stop = "--exit-duration-in-mins is over";
+		r->stop = MFS_STOP_MINUTES;
 	else if (is_time(c->exit_interval, iteration))
-		r->stop = "--exit-interval has come";
+		r->stop = MFS_STOP_INTERVAL;
 	if (r->t.saver && (r->stop || is_time(c->save_interval, iteration)))
 		mfs_saves_begin(&r->t, MFS_SAVE_PERSISTENT);
 	else if (r->t.saver && is_time(c->non_persistent_save_interval, iteration))
@@ -217,7 +217,7 @@ int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 	if (rc && !r.agreed && launch->size > 1)
 		goto out;
 	mfs_saves_look(&r.t, true);
-	mfs_log_end(&r.t, r.stop);
+	mfs_log_end(&r.t, r.stop, r.began_ns);
 	saved = mfs_saves_end(&r.t);
 	if (rc && r.agreed)
 		wait_for_others(&r.t);

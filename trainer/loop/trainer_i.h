@@ -180,7 +180,7 @@ void mfs_log_save(struct mfs_trainer *t, const struct mfs_save_result *s);
 void mfs_log_save_waited(struct mfs_trainer *t, double seconds);
 /* The iterations that no save of theirs has got to the disk. */
 void mfs_log_lost(struct mfs_trainer *t);
-void mfs_log_end(struct mfs_trainer *t, const char *stop);
+void mfs_log_end(struct mfs_trainer *t, enum mfs_report_stop stop, uint64_t began_ns);
 /* Floating-point operations of a batch (trainer/report/flops.h). */
 double mfs_step_flops(const struct mfs_trainer *t, uint64_t batch);
 

@@ -4,14 +4,21 @@
 #include <string.h>
 #include <time.h>
 
-static void add_time(struct mfs_buf *b, struct timeval now)
+static void add_clock(struct mfs_buf *b, struct timeval now)
 {
 	struct tm tm;
 	char text[32];
 
 	localtime_r(&now.tv_sec, &tm);
 	strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
-	mfs_buf_printf(b, " [%s.%06ld]", text, (long)now.tv_usec);
+	mfs_buf_printf(b, "%s.%06ld", text, (long)now.tv_usec);
+}
+
+static void add_time(struct mfs_buf *b, struct timeval now)
+{
+	mfs_buf_adds(b, " [");
+	add_clock(b, now);
+	mfs_buf_adds(b, "]");
 }
 
 /* Python's NaN has no sign. */
@@ -94,4 +101,23 @@ void mfs_report_saved(struct mfs_buf *b, const struct mfs_report_save *s)
 		       " successfully saved checkpoint from iteration %7llu to %s "
 		       "[ t 1/%u, gtp_remat 1/1, p 1/%u ]\n",
 		       (unsigned long long)s->iteration, s->dir, s->tp, s->pp);
+}
+
+void mfs_report_end(struct mfs_buf *b, const struct mfs_report_end *e)
+{
+	static const char *const reasons[] = {NULL, "a signal asked for it",
+					      "--exit-duration-in-mins is over",
+					      "--exit-interval has come"};
+	const unsigned long long iteration = e->iteration;
+
+	mfs_buf_adds(b, "[exiting program ");
+	if (e->why == MFS_STOP_SIGNAL)
+		mfs_buf_adds(b, "after receiving SIGTERM.");
+	else if (e->why == MFS_STOP_MINUTES)
+		mfs_buf_printf(b, "after %g minutes", e->minutes);
+	else
+		mfs_buf_printf(b, "at iteration %llu", iteration);
+	mfs_buf_adds(b, "] datetime: ");
+	add_clock(b, e->now);
+	mfs_buf_printf(b, " \nexiting at iteration %llu: %s\n", iteration, reasons[e->why]);
 }

@@ -1,7 +1,8 @@
 /*
  * The lines of a run's log, character for character as Megatron prints them but for one field, so
  * that programs that read its log read ours (megatron/training/training.py: training_log,
- * evaluate_and_print_results; megatron/training/checkpointing.py: save_checkpoint). Each ends with
+ * evaluate_and_print_results, print_datetime; megatron/training/checkpointing.py:
+ * save_checkpoint). Each ends with
  * a line break.
  */
 #ifndef MFS_TRAINER_REPORT_LINES_H
@@ -52,5 +53,21 @@ struct mfs_report_save {
 	uint32_t tp, pp; /* sizes: the first rank says it */
 };
 void mfs_report_saved(struct mfs_buf *b, const struct mfs_report_save *s);
+
+/* Why a run ends before its last iteration. */
+enum mfs_report_stop {
+	MFS_STOP_NOT,
+	MFS_STOP_SIGNAL,
+	MFS_STOP_MINUTES,  /* --exit-duration-in-mins */
+	MFS_STOP_INTERVAL, /* --exit-interval */
+};
+struct mfs_report_end {
+	struct timeval now;
+	enum mfs_report_stop why; /* not MFS_STOP_NOT */
+	uint64_t iteration;
+	double minutes; /* since the run began */
+};
+/* Two lines: Megatron's, which says the iteration for an interval alone, and ours with both. */
+void mfs_report_end(struct mfs_buf *b, const struct mfs_report_end *e);
 
 #endif
