@@ -824,6 +824,50 @@ START_TEST(tokenizer)
 }
 END_TEST
 
+#define MODELS	 "--tokenizer-model tests/fuzz/corpus/sentencepiece/"
+#define TIKTOKEN "--tokenizer-type TikTokenizer --tiktoken-num-special-tokens 10 --tokenizer-model "
+
+/* Tokenizers whose model is one file. */
+START_TEST(tokenizer_models)
+{
+	static const char *const types[] = {"SentencePieceTokenizer", "GPTSentencePieceTokenizer",
+					    "Llama2Tokenizer"};
+	struct mfs_train_config c;
+	char line[1024], path[256];
+	const char *dir = unit_tmpdir();
+
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		snprintf(line, sizeof(line),
+			 SMALL MODELS "ok-eos-last --eod-mask-loss --tokenizer-type %s", types[i]);
+		read_ok(line, &c);
+		ck_assert_int_eq(c.model.vocab_size, 100);
+		ck_assert_int_eq(c.model.padded_vocab_size, 128);
+		ck_assert_int_eq(c.eod, 5);
+		mfs_train_config_release(&c);
+	}
+	fails(SMALL MODELS "ok-no-eos --eod-mask-loss --tokenizer-type Llama2Tokenizer", -ENODATA,
+	      "--eod-id");
+	fails(SMALL "--tokenizer-model tests/fuzz/reject/sentencepiece/json --tokenizer-type "
+		    "Llama2Tokenizer",
+	      -EINVAL, "expected a SentencePiece model");
+	/* Without the file, as ever. */
+	read_ok(SMALL "--tokenizer-model none.model --tokenizer-type Llama2Tokenizer", &c);
+	ck_assert_int_eq(c.model.vocab_size, 100);
+	mfs_train_config_release(&c);
+	unit_write(dir, "vocab.json", "[{}, {}, {}, {}]", 16);
+	snprintf(path, sizeof(path), "%s/vocab.json", dir);
+	snprintf(line, sizeof(line), SMALL TIKTOKEN "%s --vocab-size 14 --eod-mask-loss", path);
+	read_ok(line, &c);
+	ck_assert_int_eq(c.model.vocab_size, 14);
+	ck_assert_int_eq(c.eod, 2);
+	mfs_train_config_release(&c);
+	snprintf(line, sizeof(line), SMALL TIKTOKEN "%s --vocab-size 15", path);
+	fails(line, -EINVAL, "expected 5 tokens beside the 10 special ones, found 4");
+	snprintf(line, sizeof(line), SMALL TIKTOKEN "%s --vocab-size 10", path);
+	fails(line, -EINVAL, "--tiktoken-num-special-tokens: expected 7 or more, and fewer than");
+}
+END_TEST
+
 /* ---- YAML ---- */
 
 static int yaml(const char *line, const char *text, struct mfs_train_config *c)
@@ -1309,6 +1353,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, batch_steps);
 	tcase_add_test(c, other_batches);
 	tcase_add_test(c, tokenizer);
+	tcase_add_test(c, tokenizer_models);
 	c = unit_case(s, "table", table);
 	tcase_add_test(c, help);
 	c = unit_case(s, "wrong", wrong);

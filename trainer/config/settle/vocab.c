@@ -8,14 +8,28 @@
 #include "formats/base/str.h"
 #include "formats/hf/hf_json.h"
 #include "formats/hf/hf_tokenizer.h"
+#include "formats/hf/sentencepiece.h"
 
 #define VOCAB_FILE_MAX (64u << 20) /* bytes of a JSON file of tokens */
+
+/* tiktoken_tokenizer.py: its default vocabulary, the special tokens that it always has, and "</s>"
+ * among them. */
+#define TIKTOKEN_SIZE	 (1 << 17)
+#define TIKTOKEN_SPECIAL 7
+#define TIKTOKEN_EOS	 2
 
 static bool is_directory(const char *path)
 {
 	struct stat st;
 
 	return path && !stat(path, &st) && S_ISDIR(st.st_mode);
+}
+
+static bool is_there(const char *path)
+{
+	struct stat st;
+
+	return path && !stat(path, &st);
 }
 
 static int from_directory(const char *dir, struct mfs_vocab_found *ret, struct mfs_error *err)
@@ -35,22 +49,38 @@ static int from_directory(const char *dir, struct mfs_vocab_found *ret, struct m
 	return 0;
 }
 
-/* {"token": id, ...}. The end of a document is "<|endoftext|>", GPT-2's eos. */
-static int from_vocab_file(const char *path, struct mfs_vocab_found *ret, struct mfs_error *err)
+/* A whole file, with a NUL behind it. */
+static int slurp(const char *path, uint64_t max, char **ret, size_t *ret_len, struct mfs_error *err)
 {
 	const char *slash = strrchr(path, '/');
 	char *dir = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-	const json_t *eod;
-	json_t *root = NULL;
+	int r = dir ? mfs_hf_slurp(dir, slash ? slash + 1 : path, max, ret, ret_len, err)
+		    : mfs_fail_nomem(err);
+
+	free(dir);
+	return r;
+}
+
+static int slurp_json(const char *path, json_t **ret, struct mfs_error *err)
+{
 	char *text = NULL;
 	size_t len;
-	int r;
+	int r = slurp(path, VOCAB_FILE_MAX, &text, &len, err);
 
-	if (!dir)
-		return mfs_fail_nomem(err);
-	r = mfs_hf_slurp(dir, slash ? slash + 1 : path, VOCAB_FILE_MAX, &text, &len, err);
+	*ret = NULL;
 	if (!r)
-		r = mfs_json_load(text, len, VOCAB_FILE_MAX, 0, path, &root, err);
+		r = mfs_json_load(text, len, VOCAB_FILE_MAX, 0, path, ret, err);
+	free(text);
+	return r;
+}
+
+/* {"token": id, ...}. The end of a document is "<|endoftext|>", GPT-2's eos. */
+static int from_vocab_file(const char *path, struct mfs_vocab_found *ret, struct mfs_error *err)
+{
+	const json_t *eod;
+	json_t *root;
+	int r = slurp_json(path, &root, err);
+
 	if (!r && (!json_is_object(root) || !json_object_size(root)))
 		r = mfs_fail(err, -EINVAL, "--vocab-file %s: expected an object of tokens", path);
 	if (!r) {
@@ -60,9 +90,60 @@ static int from_vocab_file(const char *path, struct mfs_vocab_found *ret, struct
 			ret->eod = json_integer_value(eod);
 	}
 	json_decref(root);
-	free(text);
-	free(dir);
 	return r;
+}
+
+static int from_sentencepiece(const char *path, struct mfs_vocab_found *ret, struct mfs_error *err)
+{
+	struct mfs_sentencepiece model;
+	char *bytes = NULL;
+	size_t len;
+	int r = slurp(path, MFS_SENTENCEPIECE_MAX, &bytes, &len, err);
+
+	if (!r)
+		r = mfs_sentencepiece_parse(path, bytes, len, &model, err);
+	free(bytes);
+	if (r)
+		return r;
+	ret->size = (int64_t)model.count;
+	ret->eod = model.eos < 0 ? MFS_UNSET : model.eos;
+	return 0;
+}
+
+/* tiktoken_tokenizer.py: TikTokenTokenizer. The file has the tokens behind the special ones, at
+ * least as many as are used. */
+static int from_tiktoken(const struct mfs_flag_values *v, const char *path,
+			 struct mfs_vocab_found *ret, struct mfs_error *err)
+{
+	const int64_t size = mfs_flag_number(v, "vocab_size", TIKTOKEN_SIZE);
+	const int64_t special = mfs_flag_number(v, "tiktoken_num_special_tokens", 0);
+	json_t *root;
+	int r = slurp_json(path, &root, err);
+
+	if (!r && !json_is_array(root))
+		r = mfs_fail(err, -EINVAL, "--tokenizer-model %s: expected a list of tokens", path);
+	if (!r && (special < TIKTOKEN_SPECIAL || special >= size))
+		r = mfs_fail(err, -EINVAL,
+			     "--tiktoken-num-special-tokens: expected %d or more, and fewer than "
+			     "the %lld tokens, found %lld",
+			     TIKTOKEN_SPECIAL, (long long)size, (long long)special);
+	if (!r && (int64_t)json_array_size(root) < size - special)
+		r = mfs_fail(err, -EINVAL,
+			     "--tokenizer-model %s: expected %lld tokens beside the %lld special "
+			     "ones, found %zu; use --vocab-size",
+			     path, (long long)(size - special), (long long)special,
+			     json_array_size(root));
+	json_decref(root);
+	if (r)
+		return r;
+	*ret = (struct mfs_vocab_found){size, TIKTOKEN_EOS};
+	return 0;
+}
+
+static bool is_sentencepiece(const char *type)
+{
+	return mfs_str_is(type, "SentencePieceTokenizer") ||
+	       mfs_str_is(type, "GPTSentencePieceTokenizer") || mfs_str_is(type, "Llama2Tokenizer");
 }
 
 static int from_files(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
@@ -76,7 +157,23 @@ static int from_files(const struct mfs_flag_values *v, struct mfs_vocab_found *r
 		return from_directory(model, ret, err);
 	if (mfs_str_is(type, "GPT2BPETokenizer") && file)
 		return from_vocab_file(file, ret, err);
+	if (is_sentencepiece(type) && is_there(model))
+		return from_sentencepiece(model, ret, err);
+	if (mfs_str_is(type, "TikTokenizer") && is_there(model))
+		return from_tiktoken(v, model, ret, err);
 	return 0;
+}
+
+/* What says the size, for messages. */
+static const char *files_of(const char *type)
+{
+	if (mfs_str_is(type, "GPT2BPETokenizer"))
+		return "--vocab-file";
+	if (is_sentencepiece(type))
+		return "--tokenizer-model, a SentencePiece model";
+	if (mfs_str_is(type, "TikTokenizer"))
+		return "--tokenizer-model, a JSON file of tokens";
+	return "--tokenizer-model, a directory with tokenizer.json";
 }
 
 int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
@@ -100,10 +197,7 @@ int mfs_vocab_find(const struct mfs_flag_values *v, struct mfs_vocab_found *ret,
 		return mfs_fail(err, -ENODATA,
 				"the size of the vocabulary is not known: expected --vocab-size, "
 				"--padded-vocab-size, or the files of %s (%s)",
-				type ? type : "a tokenizer",
-				mfs_str_is(type, "GPT2BPETokenizer")
-					? "--vocab-file"
-					: "--tokenizer-model, a directory with tokenizer.json");
+				type ? type : "a tokenizer", files_of(type));
 	*ret = found;
 	return 0;
 }

@@ -13,8 +13,11 @@ struct mfs_vocab_found {
 
 /*
  * HuggingFaceTokenizer: tokenizer.json of the directory --tokenizer-model. GPT2BPETokenizer:
- * --vocab-file, a JSON file of tokens. NullTokenizer: --vocab-size, whose last token ends
- * documents, or --null-tokenizer-eod-id. With others, or where a tokenizer's files are not there,
+ * --vocab-file, a JSON file of tokens. SentencePieceTokenizer, GPTSentencePieceTokenizer and
+ * Llama2Tokenizer: the SentencePiece model --tokenizer-model, whose end of a sentence ends
+ * documents. TikTokenizer: --vocab-size or 131072, with as many tokens in --tokenizer-model.
+ * NullTokenizer: --vocab-size, whose last token ends documents, or --null-tokenizer-eod-id. With
+ * others, or where a tokenizer's files are not there,
  * --vocab-size or --padded-vocab-size must say it. Sources:
  * core/tokenizers/utils/build_tokenizer.py, core/tokenizers/text/libraries.
  *
