@@ -63,5 +63,12 @@ sed 's/^  rope_scaling: /  rope_scalling: /' "$config" >"$work/other.yaml"
 ends 2 "${run[@]}" --config "$work/other.yaml" && grep -q "unknown name 'rope_scalling' in model; did you mean 'rope_scaling'" "$work/log"
 verdict $? "a name that nobody knows is refused"
 
+# They are wrong before the checkpoint is open, or when it is.
+excluded="--fp16 and --bf16 exclude each other"
+ends 2 "${run[@]}" --config "$config" --fp16 && grep -qe "$excluded" "$work/log" &&
+	ends 2 "${run[@]}" --config "$config" --fp16 --dry-run && grep -qe "$excluded" "$work/log" &&
+	ends 2 --config "$config" --mock-data --micro-batch-size 1 --train-iters 6 --lr 1e-2 --fp16 && grep -qe "$excluded" "$work/log"
+verdict $? "arguments that are wrong end a run with 2, with a checkpoint and without"
+
 echo "$passed passed, $failed failed, 0 skipped"
 [ $failed = 0 ]

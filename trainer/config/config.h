@@ -199,6 +199,7 @@ struct mfs_train_config {
 	struct mfs_flag_values *values; /* in arena */
 	struct mfs_adopted_yarn adopted;
 	bool settled; /* all fields are filled (config/settle.h) */
+	bool refused; /* they could not be: the arguments are wrong */
 	struct mfs_arena arena;
 };
 

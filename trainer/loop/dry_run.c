@@ -9,10 +9,10 @@
 
 #define GIB ((double)(UINT64_C(1) << 30))
 
-static int fail(const struct mfs_error *err)
+static int fail(const struct mfs_train_config *config, const struct mfs_error *err)
 {
 	fprintf(stderr, "mcorefs-train: %s\n", err->msg);
-	return MFS_TRAIN_FAILED;
+	return config->refused ? MFS_TRAIN_USAGE : MFS_TRAIN_FAILED;
 }
 
 /* ---- the machine ---- */
@@ -119,5 +119,5 @@ int mfs_dry_run(struct mfs_train_config *config, const struct mfs_launch *launch
 		rc = mfs_dry_run_machine(config, &machine, &err);
 	if (!rc)
 		rc = plan(config, launch, config->machine ? &machine : NULL, &err);
-	return rc ? fail(&err) : MFS_TRAIN_OK;
+	return rc ? fail(config, &err) : MFS_TRAIN_OK;
 }

@@ -201,6 +201,8 @@ int mfs_train(struct mfs_train_config *config, const struct mfs_launch *launch)
 	mfs_stop_on(SIGTERM);
 	mfs_stop_on(SIGINT);
 	rc = mfs_trainer_open(config, launch, NULL, &r.t, &err);
+	if (rc && config->refused)
+		r.exit = MFS_TRAIN_USAGE;
 	if (rc)
 		goto out;
 	mfs_stop_on((int)config->exit_signal);

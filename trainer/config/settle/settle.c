@@ -162,5 +162,6 @@ int mfs_train_config_settle(struct mfs_train_config *config, struct mfs_error *e
 	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]) && !r; i++)
 		r = steps[i](&s);
 	config->settled = !r;
+	config->refused = r && r != -ENOMEM;
 	return r;
 }
