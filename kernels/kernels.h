@@ -357,6 +357,29 @@ struct mfk_rows {
 	void *y;
 };
 
+/*
+ * Biases of experts, of rows that are sorted by expert: rows [offsets[g], offsets[g + 1]) have that
+ * of group g, which begins at bias + g * stride elements. Rows from offsets[groups] on have none.
+ *
+ *   forward    y[r] += scale[r] bias[g], rounded once
+ *   backward   dbias[g] += sum over its rows of scale[r] dy[r]; dscale[r] += dy[r] . bias[g]
+ *
+ * Source: megatron/core/transformer/moe/experts.py: TEGroupedMLP._apply_bias.
+ */
+struct mfk_group_bias {
+	enum mfk_dtype dtype, grad; /* grad: of dbias */
+	int64_t rows, cols, groups;
+	const int64_t *offsets; /* [groups + 1] */
+	int64_t stride;
+	const float *scale; /* [rows]; NULL: 1 */
+	const void *bias;
+	void *y; /* [rows, cols] */
+	/* backward */
+	const void *dy;
+	void *dbias;   /* as bias lies */
+	float *dscale; /* [rows]; NULL: not wanted */
+};
+
 /* ---- multi-latent attention ---- */
 
 /*
@@ -549,6 +572,8 @@ struct mfk_ops {
 	void (*dispatch)(struct mfk_ctx *c, const struct mfk_dispatch *a);
 	void (*gather)(struct mfk_ctx *c, const struct mfk_rows *a);
 	void (*combine)(struct mfk_ctx *c, const struct mfk_rows *a);
+	void (*group_bias)(struct mfk_ctx *c, const struct mfk_group_bias *a);
+	void (*group_bias_backward)(struct mfk_ctx *c, const struct mfk_group_bias *a);
 	/* bias[e] += rate * sign of what totals[e] lacks to the mean of totals; totals become 0. */
 	void (*balance_bias)(struct mfk_ctx *c, float *bias, int32_t *totals, int64_t experts,
 			     float rate);

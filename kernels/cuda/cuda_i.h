@@ -126,6 +126,8 @@ void mfk_cuda_drop(struct mfk_ctx *c, const struct mfk_drop *a);
 void mfk_cuda_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
 void mfk_cuda_gather(struct mfk_ctx *c, const struct mfk_rows *a);
 void mfk_cuda_combine(struct mfk_ctx *c, const struct mfk_rows *a);
+void mfk_cuda_group_bias(struct mfk_ctx *c, const struct mfk_group_bias *a);
+void mfk_cuda_group_bias_backward(struct mfk_ctx *c, const struct mfk_group_bias *a);
 void mfk_cuda_balance_bias(struct mfk_ctx *c, float *bias, int32_t *totals, int64_t experts,
 			   float rate);
 void mfk_cuda_act(struct mfk_ctx *c, const struct mfk_act *a);

@@ -228,6 +228,16 @@ static void gather(struct mfk_ctx *c, const struct mfk_rows *a)
 	memory(c, "gather", times(a->rows, a->cols, 2), a->dtype);
 }
 
+static void group_bias(struct mfk_ctx *c, const struct mfk_group_bias *a)
+{
+	memory(c, "group_bias", times(a->rows, a->cols, 2), a->dtype);
+}
+
+static void group_bias_backward(struct mfk_ctx *c, const struct mfk_group_bias *a)
+{
+	memory(c, "group_bias_backward", times(a->rows, a->cols, a->dscale ? 2 : 1), a->dtype);
+}
+
 static void combine(struct mfk_ctx *c, const struct mfk_rows *a)
 {
 	memory(c, "combine", times(a->rows, a->cols, (int)a->each + (a->residual ? 2 : 1)),
@@ -434,6 +444,8 @@ const struct mfk_ops mfk_record_ops = {
 	.dispatch = dispatch,
 	.gather = gather,
 	.combine = combine,
+	.group_bias = group_bias,
+	.group_bias_backward = group_bias_backward,
 	.balance_bias = balance_bias,
 	.act = act,
 	.act_backward = act_backward,

@@ -55,9 +55,17 @@ void mfk_add_blocks(struct mfk_ctx *c, enum mfk_dtype type, void *base, int64_t 
 struct rows {
 	enum mfk_dtype dtype;
 	const void *dy;
+	const float *scale;
 	int64_t cols, block;
 	float *sums;
 };
+
+MFK_SIMD static void add_scaled_row(float *sum, const float *x, float scale, int64_t n)
+{
+#pragma omp simd
+	for (int64_t i = 0; i < n; i++)
+		sum[i] += scale * x[i];
+}
 
 static void sum_block(const void *arg, int64_t begin, int64_t end, float *scratch)
 {
@@ -65,21 +73,33 @@ static void sum_block(const void *arg, int64_t begin, int64_t end, float *scratc
 	float *sum = r->sums + begin / r->block * r->cols;
 
 	memset(sum, 0, (size_t)r->cols * sizeof(float));
-	for (int64_t i = begin; i < end; i++)
-		add_row(sum, mfk_load(r->dtype, r->dy, i * r->cols, r->cols, scratch), r->cols);
+	for (int64_t i = begin; i < end; i++) {
+		const float *dy = mfk_load(r->dtype, r->dy, i * r->cols, r->cols, scratch);
+
+		if (r->scale)
+			add_scaled_row(sum, dy, r->scale[i], r->cols);
+		else
+			add_row(sum, dy, r->cols);
+	}
+}
+
+void mfk_add_rows(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, void *base,
+		  const void *dy, const float *scale, int64_t rows, int64_t cols)
+{
+	int64_t block = mfk_block_rows(rows, cols), blocks = (rows + block - 1) / block;
+	struct rows r = {dtype, dy,    scale,
+			 cols,	block, mfk_sums(c, (size_t)(blocks * cols) * sizeof(float))};
+
+	if (!r.sums || rows <= 0)
+		return;
+	mfk_parallel(c, rows, block, (size_t)cols, sum_block, &r);
+	mfk_add_blocks(c, grad, base, cols, r.sums, blocks, cols);
 }
 
 void mfk_ref_bias_backward(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, void *db,
 			   const void *dy, int64_t rows, int64_t cols)
 {
-	int64_t block = mfk_block_rows(rows, cols), blocks = (rows + block - 1) / block;
-	struct rows r = {dtype, dy, cols, block,
-			 mfk_sums(c, (size_t)(blocks * cols) * sizeof(float))};
-
-	if (!r.sums || rows <= 0)
-		return;
-	mfk_parallel(c, rows, block, (size_t)cols, sum_block, &r);
-	mfk_add_blocks(c, grad, db, cols, r.sums, blocks, cols);
+	mfk_add_rows(c, dtype, grad, db, dy, NULL, rows, cols);
 }
 
 /* ---- sums of vectors, in doubles ---- */

@@ -141,6 +141,10 @@ int64_t mfk_block_rows(int64_t rows, int64_t cols);
 void mfk_add_blocks(struct mfk_ctx *c, enum mfk_dtype type, void *base, int64_t cols,
 		    const float *sums, int64_t blocks, int64_t stride);
 
+/* base[cols] += sum over rows of scale[row] dy[row, cols]; scale NULL: 1. */
+void mfk_add_rows(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, void *base,
+		  const void *dy, const float *scale, int64_t rows, int64_t cols);
+
 /* ---- operations ---- */
 
 void mfk_ref_gemm(struct mfk_ctx *c, const struct mfk_gemm *a);
@@ -168,6 +172,8 @@ void mfk_ref_drop(struct mfk_ctx *c, const struct mfk_drop *a);
 void mfk_ref_dispatch(struct mfk_ctx *c, const struct mfk_dispatch *a);
 void mfk_ref_gather(struct mfk_ctx *c, const struct mfk_rows *a);
 void mfk_ref_combine(struct mfk_ctx *c, const struct mfk_rows *a);
+void mfk_ref_group_bias(struct mfk_ctx *c, const struct mfk_group_bias *a);
+void mfk_ref_group_bias_backward(struct mfk_ctx *c, const struct mfk_group_bias *a);
 void mfk_ref_balance_bias(struct mfk_ctx *c, float *bias, int32_t *totals, int64_t experts,
 			  float rate);
 void mfk_ref_act(struct mfk_ctx *c, const struct mfk_act *a);

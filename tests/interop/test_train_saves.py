@@ -28,14 +28,16 @@ MTP = dict(mtp_loss_scaling_factor=0.6, lr=1e-3, min_lr=1e-4, lr_decay_style="co
 # Models that no fixture has. Drawn weights are large, so that layers of MTP have losses of their own from the beginning.
 DRAWN = {
     "qwen3-mtp": """--num-layers 3 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 --group-query-attention --num-query-groups 2
-                    --kv-channels 16 --qk-layernorm --mtp-num-layers 2""",
+                    --kv-channels 16 --qk-layernorm --mtp-num-layers 2 --disable-bias-linear""",
     "deepseek-mtp": """--num-layers 3 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 --multi-latent-attention --q-lora-rank 24
                        --kv-lora-rank 16 --qk-head-dim 16 --qk-pos-emb-head-dim 8 --v-head-dim 12 --rope-type rope --qk-layernorm
                        --num-experts 8 --moe-router-topk 2 --moe-ffn-hidden-size 32 --moe-layer-freq [0,1,1]
                        --moe-shared-expert-intermediate-size 64 --moe-router-score-function sigmoid --moe-router-enable-expert-bias
-                       --moe-router-dtype fp32 --mtp-num-layers 1""",
+                       --moe-router-dtype fp32 --mtp-num-layers 1 --disable-bias-linear""",
+    "experts-biases": """--num-layers 3 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 --group-query-attention --num-query-groups 2
+                         --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 48 --moe-layer-freq [0,1,1]""",
 }
-DRAWN = {name: (flags + """ --swiglu --normalization RMSNorm --disable-bias-linear --position-embedding-type rope --attention-dropout 0
+DRAWN = {name: (flags + """ --swiglu --normalization RMSNorm --position-embedding-type rope --attention-dropout 0
                         --untie-embeddings-and-output-weights --max-position-embeddings 128 --hidden-dropout 0 --init-method-std 0.08""").split()
          for name, flags in DRAWN.items()}
 DIVIDED = {
@@ -52,6 +54,7 @@ CASES = [
     runs.Case("qwen3-mtp", None, MTP, steps=8, batch=4, seq=64),
     runs.Case("deepseek-mtp", None, MTP | dict(moe_aux_loss_coeff=1e-2, moe_router_load_balancing_type="seq_aux_loss",
                                                moe_router_bias_update_rate=0.01), steps=8, batch=4, seq=64),
+    runs.Case("experts-biases", None, ARGS | dict(moe_aux_loss_coeff=1e-2), steps=6, seq=64),
 ]
 AHEAD = re.compile(r"mtp_\d+ loss: ([0-9.E+-]+)")
 HALF = 2e-2  # loss of 16-bit weights
@@ -196,7 +199,7 @@ def test_random_states(run, case):
         assert {place for _, place in state["cuda"].values()} == {number << 32}
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name != "qwen3-mtp"], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if case.name not in ("qwen3-mtp", "experts-biases")], ids=str)
 def test_transformers(run, case):
     """The losses of the third step are those of transformers' model with the weights of the second."""
     rows = torch.from_numpy(numpy.load(run.samples)[2 * case.batch:3 * case.batch].astype(numpy.int64))

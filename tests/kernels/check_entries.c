@@ -7,6 +7,7 @@ const struct check_entry check_entries[] = {
 	{"gemm", check_gemm},
 	{"gemm_grouped", check_gemm_grouped},
 	{"bias_backward", check_bias_backward},
+	{"group_bias", check_group_bias},
 	{"norm", check_norm},
 	{"qkv", check_qkv},
 	{"attention", check_attention},

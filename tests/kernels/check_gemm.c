@@ -262,3 +262,84 @@ void check_bias_backward(struct check *c)
 		bias(c, check_types[t], MFK_F32, 130, 1030);
 	}
 }
+
+/* ---- biases of experts ---- */
+
+/* What is expected of rows, of scales' gradients and of biases' gradients. */
+static void want_group_bias(const struct groups *s, struct tensor *const in[3], bool scaled,
+			    double *y, double *dscale, double *dbias)
+{
+	const int64_t stride = s->n + s->gap;
+
+	for (int64_t group = 0; group < s->groups; group++)
+		for (int64_t row = s->offsets[group]; row < s->offsets[group + 1]; row++)
+			for (int64_t j = 0; j < s->n; j++) {
+				const int64_t at = row * s->n + j, of = group * stride + j;
+				const double scale = scaled ? in[2]->x[row] : 1;
+
+				y[at] += scale * in[0]->x[of];
+				dbias[of] += scale * in[1]->x[at];
+				dscale[row] += in[0]->x[of] * in[1]->x[at];
+			}
+}
+
+/* Rows behind the last group's, and what lies between biases, stay as they are. */
+static void group_bias(struct check *c, const struct groups *s, enum mfk_dtype type,
+		       enum mfk_dtype grad, bool scaled)
+{
+	const int64_t rows = s->offsets[s->groups] + 3, biases = s->groups * (s->n + s->gap);
+	struct tensor *bias = check_input(c, type, biases, 0, 1);
+	struct tensor *dy = check_input(c, type, rows * s->n, 0, 1);
+	struct tensor *scale = check_input(c, MFK_F32, rows, 0.5, 0.2);
+	struct tensor *out[] = {check_input(c, type, rows * s->n, 0, 1),
+				check_input(c, MFK_F32, rows, 0, 1),
+				check_input(c, grad, biases, 0, 1)};
+	const struct mfk_group_bias a = {.dtype = type,
+					 .grad = grad,
+					 .rows = rows,
+					 .cols = s->n,
+					 .groups = s->groups,
+					 .offsets = offsets_of(c, s),
+					 .stride = s->n + s->gap,
+					 .scale = scaled ? scale->p : NULL,
+					 .bias = bias->p,
+					 .y = out[0]->p,
+					 .dy = dy->p,
+					 .dscale = scaled ? out[1]->p : NULL,
+					 .dbias = out[2]->p};
+	double *want[3];
+
+	check_shape(c, "%lld groups of %lld rows x %lld, %lld apart, %s to %s%s",
+		    (long long)s->groups, (long long)rows, (long long)s->n, (long long)a.stride,
+		    check_type_name(type), check_type_name(grad), scaled ? ", scaled" : "");
+	for (int i = 0; i < 3; i++) {
+		want[i] = check_doubles(c, out[i]->count);
+		memcpy(want[i], out[i]->x, (size_t)out[i]->count * sizeof(double));
+	}
+	want_group_bias(s, (struct tensor *[]){bias, dy, scale}, scaled, want[0], want[1], want[2]);
+	if (!scaled)
+		memcpy(want[1], out[1]->x, (size_t)rows * sizeof(double));
+	c->ops->group_bias(c->ctx, &a);
+	check_near(c, "y", out[0], want[0], 1e-6, 1);
+	c->ops->group_bias_backward(c->ctx, &a);
+	check_near(c, "dscale", out[1], want[1], tolerance(s->n), 1);
+	check_near(c, "dbias", out[2], want[2], 5e-6, 1);
+}
+
+void check_group_bias(struct check *c)
+{
+	const struct groups many = many_groups(), gaps = apart(&more);
+	const struct groups odd = {3, 33, 1, {0, 1, 70, 70}, 2}, wide = {2, 2056, 1, {0, 9, 80}, 8};
+
+	if (!c->ops->group_bias)
+		return;
+	for (int t = 0; t < 3; t++)
+		for (int scaled = 0; scaled < 2; scaled++) {
+			group_bias(c, &single, check_types[t], MFK_F32, scaled);
+			group_bias(c, &more, check_types[t], check_types[t], scaled);
+			group_bias(c, &gaps, check_types[t], MFK_F32, scaled);
+			group_bias(c, &odd, check_types[t], MFK_F32, scaled);
+			group_bias(c, &wide, check_types[t], MFK_F32, scaled);
+		}
+	group_bias(c, &many, MFK_BF16, MFK_F32, true);
+}

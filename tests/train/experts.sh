@@ -48,6 +48,18 @@ run 1 "$work/n1.log" --micro-batch-size 4 --exit-interval 4 --moe-router-load-ba
 	run 2 "$work/n2.log" --exit-interval 4 --moe-router-load-balancing-type global_aux_loss --moe-aux-loss-coeff 0.4 "${said[@]}" &&
 	alike "$work/n1.log" "$work/n2.log" 4 >"$work/log" && grep -q 'global_load_balancing_loss: [1-9]' "$work/n2.log"
 verdict $? "loads of all processes that share the samples"
+# Biases of experts and of their router: each process has those of its experts, in a save, too.
+as_one "biases" biased "2-ep2 4-ep4 4-tp2-sp-ep2-etp1" 4 "${said[@]}"
+as_one "biases, recomputed, a router of more digits" biased 2-ep2 4 --moe-router-dtype fp32 --recompute-granularity selective \
+	--recompute-modules moe_act "${said[@]}"
+layout_flags 2-ep2
+run 2 "$work/n2.log" --save "$work/biased" --save-interval 2 --exit-interval 4 "${layout[@]}" "${said[@]}" &&
+	run 1 "$work/n1.log" --load "$work/biased" --ckpt-step 2 --exit-interval 4 "${said[@]}" &&
+	sed '/iteration  *[12]\//d' "$work/n2.log" >"$work/later" && alike "$work/later" "$work/n1.log" 2 >"$work/log"
+verdict $? "one process goes on with the biases that two have saved"
+run 2 "$work/log" --tensor-model-parallel-size 2 --sequence-parallel
+[ $? = 2 ] && grep -q "Bias in Moe is only supported when ETP==1" "$work/log"
+verdict $? "biases of experts that are divided"
 as_one "experts with room for some of their choices, by probability" deepseek "2 2-ep2 4-ep4" 4 --moe-expert-capacity-factor 0.7 "${said[@]}"
 cp "$work/n1.log" "$work/dropped"
 as_one "the first choices, padded" deepseek 2-ep2 4 --moe-expert-capacity-factor 0.7 --moe-token-drop-policy position \

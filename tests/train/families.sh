@@ -19,6 +19,7 @@ declare -A family=(
 	[qwen3]="$rope --group-query-attention --num-query-groups 4 --kv-channels 32 --qk-layernorm --rotary-base 1000000"
 	[gpt2]="--ffn-hidden-size 256 --normalization LayerNorm --position-embedding-type learned_absolute --add-qkv-bias"
 	[mixtral]="$rope $groups $untied $moe --moe-ffn-hidden-size 176 --moe-aux-loss-coeff 1e-2"
+	[biased]="${rope% *} $groups $untied $moe --moe-ffn-hidden-size 96 --moe-aux-loss-coeff 1e-2"
 	[deepseek]="$rope $untied $moe --multi-latent-attention --q-lora-rank 32 --kv-lora-rank 16 --qk-head-dim 16
 		--qk-pos-emb-head-dim 8 --v-head-dim 16 --rope-type rope --qk-layernorm --moe-ffn-hidden-size 48
 		--moe-layer-freq [0]+[1]*3 --moe-router-score-function sigmoid --moe-router-enable-expert-bias

@@ -182,6 +182,19 @@ static struct mfs_train_config biased_like(void)
 	return c;
 }
 
+/* Biases of experts and of their router; each expert is whole. */
+static struct mfs_train_config all_biased_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	add_experts(&c);
+	c.model.layernorm = true;
+	c.model.add_bias_linear = setting("ETP", setting("TP", 1)) == 1;
+	c.model.swiglu = below(2);
+	c.moe_router_dtype = below(2) ? "fp32" : NULL;
+	return c;
+}
+
 /* A gate of shared experts, per-token loss, layers that are run again. */
 static struct mfs_train_config gated_like(void)
 {
@@ -198,7 +211,7 @@ static struct mfs_train_config gated_like(void)
 }
 
 static struct mfs_train_config (*const expert_families[])(void) = {mixtral_like, biased_like,
-								   gated_like};
+								   all_biased_like, gated_like};
 #define EXPERT_FAMILIES ((int)(sizeof(expert_families) / sizeof(expert_families[0])))
 
 /* ---- the same model, divided ---- */

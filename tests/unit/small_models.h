@@ -174,6 +174,30 @@ static inline struct mfs_train_config gated_like(void)
 	return c;
 }
 
+/* Experts that have biases, and a router that has one. */
+static inline struct mfs_train_config biased_like(void)
+{
+	struct mfs_train_config c = gpt2_like();
+
+	add_experts(&c, 7, 2);
+	c.model.swiglu = true;
+	c.moe_aux_loss_coeffs[MFS_AUX_LOSS] = 0.1;
+	return c;
+}
+
+/* One expert of seven a token, with a bias and by a router of more digits. */
+static inline struct mfs_train_config biased_wide(void)
+{
+	struct mfs_train_config c = plain();
+
+	add_experts(&c, 7, 1);
+	c.model.add_bias_linear = c.model.squared_relu = true;
+	c.model.moe_layers = later_layers;
+	c.model.moe_router_score_function = "sigmoid";
+	c.moe_router_dtype = "fp32";
+	return c;
+}
+
 /* Two MTP layers: a tied head, positions, dropout. */
 static inline struct mfs_train_config gpt2_ahead(void)
 {
@@ -195,8 +219,9 @@ static inline struct mfs_train_config deepseek_ahead(void)
 }
 
 static struct mfs_train_config (*const small_models[])(void) = {
-	gpt2_like,    llama_like,    qwen_like,	 neox_like,  relu_like,	     geglu_like,
-	mixtral_like, deepseek_like, gated_like, gpt2_ahead, deepseek_ahead,
+	gpt2_like,	llama_like,   qwen_like,     neox_like,	 relu_like,
+	geglu_like,	mixtral_like, deepseek_like, gated_like, gpt2_ahead,
+	deepseek_ahead, biased_like,  biased_wide,
 };
 #define SMALL_MODELS ((int)(sizeof(small_models) / sizeof(small_models[0])))
 

@@ -140,7 +140,9 @@ static void check_rules(const struct mfs_params *p, const struct mfs_train_confi
 	for (uint32_t i = 0; i < p->count; i++) {
 		const struct mfs_param *q = &p->list[i];
 		const char *name = q->tensor->name, *end = strrchr(name, '.');
-		const bool bias = !strcmp(end, ".bias"), norm = strstr(name, "norm.") != NULL;
+		const bool router = strstr(name, "router.bias") != NULL;
+		const bool bias = !strcmp(end, ".bias") && !router;
+		const bool norm = strstr(name, "norm.") != NULL;
 
 		ck_assert_int_eq(q->decays, q->tensor->ndim == 2);
 		ck_assert_int_eq(q->is_expert, q->tensor->expert >= 0);
@@ -190,6 +192,27 @@ START_TEST(model_of_arguments)
 	check_order(p);
 	check_rules(p, &c);
 	check_zeros(p->ckpt);
+	mfs_params_free(p);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
+/* A router's bias is drawn, as Megatron's is; experts' begin with zeros. */
+START_TEST(biases_of_experts)
+{
+	struct mfs_train_config c;
+	struct mfs_params *p;
+	struct mfs_ckpt *ckpt;
+
+	unit_ok(mfs_optim_open(unit_fixture(fixtures[5]), &ckpt, &err), &err);
+	c = config_of(ckpt);
+	c.model.add_bias_linear = true;
+	unit_ok(mfs_params_new(&c, NULL, &p, &err), &err);
+	check_places(p);
+	check_rules(p, &c);
+	ck_assert_ptr_nonnull(mfs_params_find(p, "decoder.layers.mlp.router.bias", 1, -1));
+	ck_assert_ptr_nonnull(
+		mfs_params_find(p, "decoder.layers.mlp.experts.experts.linear_fc2.bias", 1, 3));
 	mfs_params_free(p);
 	mfs_ckpt_free(ckpt);
 }
@@ -299,6 +322,7 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("checkpoints");
 
 	tcase_add_loop_test(c, model_of_arguments, 0, sizeof(fixtures) / sizeof(fixtures[0]));
+	tcase_add_test(c, biases_of_experts);
 	tcase_add_loop_test(c, model_of_hf, 0, 2);
 	suite_add_tcase(s, c);
 	tcase_add_test(unit_case(s, "arguments", arguments_say), refused);

@@ -531,6 +531,10 @@ START_TEST(refused)
 	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
 	fails(SMALL "--num-experts 4 --moe-shared-expert-overlap", -EINVAL,
 	      "--moe-token-dispatcher-type alltoall or flex beside it, found allgather");
+	fails(SMALL "--dry-run --num-experts 4 --tensor-model-parallel-size 2", -EINVAL,
+	      "Bias in Moe is only supported when ETP==1");
+	fails(SMALL "--num-experts 4 --moe-shared-expert-intermediate-size 8", -EINVAL,
+	      "bias is not supported in the shared experts");
 	fails(SMALL "--num-experts 4 --moe-router-load-balancing-type aux_loss global_aux_loss "
 		    "--moe-aux-loss-coeff 0.1",
 	      -EINVAL, "--moe-router-load-balancing-type has words, 2, found 1");

@@ -708,9 +708,6 @@ START_TEST(test_refused_experts)
 {
 	struct mfs_train_config c = mixtral_like();
 
-	c.model.add_bias_linear = true;
-	refuses(&c, -ENOTSUP, "--disable-bias-linear");
-	c = mixtral_like();
 	c.model.moe_router_topk = 5;
 	refuses(&c, -EINVAL, "--moe-router-topk: expected at most 4, found 5");
 	c = mixtral_like();

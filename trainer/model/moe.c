@@ -13,8 +13,6 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = net->args;
 
-	if (a->add_bias_linear)
-		return refuse(err, "--num-experts without --disable-bias-linear");
 	if (a->moe_mlp_glu_interleave_size > 0)
 		return refuse(err, "--moe-mlp-glu-interleave-size");
 	if (a->moe_shared_expert_glu_interleave_size > 0)

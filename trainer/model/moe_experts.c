@@ -1,15 +1,29 @@
-/* Experts: fc2(probability * activation(fc1(x))) of the rows that each has. */
+/*
+ * Experts: probability * fc2(activation(fc1(x))) of the rows that each has. The probability is
+ * applied before fc2's weight, and to its bias.
+ */
 #include "trainer/model/moe_i.h"
 
 /* ---- memory ---- */
 
-/* The linear of the first own expert, and that the others follow it at one distance. Each is
+/* Parameter p of own expert e lies at one distance from those before it, which the second says. */
+static bool follows(const struct mfs_param *p, const struct mfs_param *first, int64_t e,
+		    int64_t *stride)
+{
+	if (!first)
+		return true;
+	if (e == 0)
+		*stride = (int64_t)first->elements; /* of an expert that is alone */
+	if (e == 1)
+		*stride = (int64_t)(p->start - first->start);
+	return p->start == first->start + (uint64_t)(e * *stride);
+}
+
+/* The linear of the first own expert, and that the others follow it at one distance. Weights are
  * written by the first pass of a step. */
 static int find(struct mfs_net *net, const char *prefix, uint32_t layer,
 		const struct mfs_dispatch *d, struct mfs_grouped *ret, struct mfs_error *err)
 {
-	uint64_t first = 0;
-
 	for (int64_t e = 0; e < d->experts; e++) {
 		struct mfs_linear l;
 		const int r = mfs_linear_find(net, prefix, (int32_t)layer, (int32_t)(d->first + e),
@@ -18,14 +32,10 @@ static int find(struct mfs_net *net, const char *prefix, uint32_t layer,
 		if (r)
 			return r;
 		mfs_linear_replaces(net, &l);
-		if (e == 0) {
-			first = l.weight->start;
+		if (e == 0)
 			ret->of_first = l;
-			ret->stride = l.out * l.in; /* of an expert that is alone */
-		}
-		if (e == 1)
-			ret->stride = (int64_t)(l.weight->start - first);
-		if (l.weight->start != first + (uint64_t)(e * ret->stride))
+		if (!follows(l.weight, ret->of_first.weight, e, &ret->stride) ||
+		    !follows(l.bias, ret->of_first.bias, e, &ret->bias_stride))
 			return mfs_fail(err, -EINVAL,
 					"%s of layer %u: experts do not lie at one distance from "
 					"one another",
@@ -173,6 +183,58 @@ static void weight_gradient(const struct mfs_net *net, const struct mfs_pass *ru
 	net->backend->ops->gemm_grouped(run->ctx, &g);
 }
 
+/* ---- biases ---- */
+
+/* Of the rows of all own experts; fc2's is multiplied by the row's probability, as its input is. */
+static struct mfk_group_bias bias_of(const struct mfs_net *net, const struct mfs_part *part,
+				     const struct mfs_grouped *linear)
+{
+	const struct mfs_moe *m = part->own;
+	const bool scaled = linear == &m->experts.fc2;
+
+	return (struct mfk_group_bias){
+		.dtype = net->io,
+		.grad = net->grad,
+		.rows = mfs_dispatch_rows(net, &m->dispatch),
+		.cols = linear->of_first.out,
+		.groups = m->dispatch.experts,
+		.offsets = mfs_part_kept(net, part, m->dispatch.offsets),
+		.stride = linear->bias_stride,
+		.scale = scaled ? mfs_dispatch_probs(net, part) : NULL,
+		.bias = mfs_weight(net, linear->of_first.bias),
+	};
+}
+
+static void add_bias(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_part *part, const struct mfs_grouped *linear, void *y)
+{
+	struct mfk_group_bias b;
+
+	if (!linear->of_first.bias)
+		return;
+	b = bias_of(net, part, linear);
+	b.y = y;
+	net->backend->ops->group_bias(run->ctx, &b);
+}
+
+/* dprob: probabilities' gradients are added; NULL: the bias was not multiplied by them. */
+static void bias_gradient(const struct mfs_net *net, const struct mfs_pass *run,
+			  const struct mfs_part *part, const struct mfs_grouped *linear,
+			  const void *dy, float *dprob)
+{
+	struct mfk_group_bias b;
+
+	if (!linear->of_first.bias)
+		return;
+	b = bias_of(net, part, linear);
+	b.dy = dy;
+	b.dbias = mfs_grad(net, linear->of_first.bias);
+	b.dscale = dprob;
+	net->backend->ops->group_bias_backward(run->ctx, &b);
+}
+
+/* ---- forward and backward ---- */
+
 static struct mfk_act act_of(const struct mfs_net *net, const struct mfs_part *part)
 {
 	const struct mfs_moe *m = part->own;
@@ -191,8 +253,6 @@ static struct mfk_act act_of(const struct mfs_net *net, const struct mfs_part *p
 	};
 }
 
-/* ---- forward and backward ---- */
-
 void mfs_experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
 			 const struct mfs_part *part, void *rows, bool wanted)
 {
@@ -201,10 +261,13 @@ void mfs_experts_forward(const struct mfs_net *net, const struct mfs_pass *run,
 	const struct mfk_act act = act_of(net, part);
 
 	multiply(net, run, part, &e->fc1, rows, mfs_part_kept(net, part, e->hidden));
+	add_bias(net, run, part, &e->fc1, mfs_part_kept(net, part, e->hidden));
 	if (wanted || !e->act_again)
 		net->backend->ops->act(run->ctx, &act);
-	if (wanted)
-		multiply(net, run, part, &e->fc2, act.y, rows);
+	if (!wanted)
+		return;
+	multiply(net, run, part, &e->fc2, act.y, rows);
+	add_bias(net, run, part, &e->fc2, rows);
 }
 
 /* The gradient of what fc1 gave takes that one's place. */
@@ -227,6 +290,8 @@ float *mfs_experts_backward(const struct mfs_net *net, const struct mfs_pass *ru
 	act.dx = mfs_part_kept(net, part, e->hidden);
 	act.drow_scale = mfs_net_scratch(net, e->drow_prob);
 	net->backend->ops->act_backward(run->ctx, &act);
+	bias_gradient(net, run, part, &e->fc2, rows, act.drow_scale);
+	bias_gradient(net, run, part, &e->fc1, act.dx, NULL);
 
 	rows = mfs_dispatch_to_experts(net, run, part, x);
 	mfs_experts_await(net, run->ctx);

@@ -71,10 +71,11 @@ struct mfs_dispatch {
 	struct mfk_message *messages;
 };
 
-/* One linear of all own experts. Their weights lie at a fixed distance from one another. */
+/* One linear of all own experts. Their weights lie at a fixed distance from one another, and so do
+ * their biases. */
 struct mfs_grouped {
 	struct mfs_linear of_first;
-	int64_t stride; /* elements */
+	int64_t stride, bias_stride; /* elements */
 };
 
 struct mfs_experts {

@@ -105,6 +105,7 @@ int mfs_router_plan(struct mfs_net *net, uint32_t layer, struct mfs_router *r,
 		return rc;
 	mfs_linear_replaces(net, &r->linear);
 	mfs_net_gradient_is_term(net, r->linear.weight);
+	mfs_net_gradient_is_term(net, r->linear.bias);
 	r->experts = net->args->num_experts;
 	r->top_k = net->args->moe_router_topk;
 	r->layers = count_layers(net->args);
@@ -143,12 +144,14 @@ static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
 		.trans_b = true,
 		.dtype_ab = net->io,
 		.dtype_c = r->type,
+		.dtype_bias = net->io,
 		.a = x,
 		.b = mfs_weight(net, r->linear.weight),
 		.c = at,
 		.lda = net->hidden,
 		.ldb = net->hidden,
 		.ldc = r->experts,
+		.bias = mfs_weight(net, r->linear.bias),
 		.alpha = 1,
 	};
 
@@ -224,6 +227,9 @@ static void wide_router_backward(const struct mfs_net *net, const struct mfs_pas
 	wide_weight_gradient(net, run, r, wide, dlogits);
 	ops->cast(run->ctx, MFK_F32, weight, net->io, mfs_weight(net, r->linear.weight),
 		  r->experts * net->hidden);
+	if (r->linear.bias)
+		ops->bias_backward(run->ctx, MFK_F32, net->grad, mfs_grad(net, r->linear.bias),
+				   dlogits, net->rows, r->experts);
 	wide_input_gradient(net, run, r, weight, dlogits, wide);
 	ops->cast(run->ctx, net->io, dx, MFK_F32, wide, count);
 }

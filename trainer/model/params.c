@@ -62,14 +62,15 @@ static bool is_norm(const char *name)
 }
 
 /* How a parameter begins: core/transformer/transformer_config.py: init_method,
- * output_layer_init_method, embedding_init_method; core/utils.py: scaled_init_method_normal. */
+ * output_layer_init_method, embedding_init_method; core/utils.py: scaled_init_method_normal;
+ * core/transformer/moe/router.py: Router.reset_parameters, which draws the bias, too. */
 static void set_init(const struct mfs_train_config *config, struct mfs_param *p)
 {
 	const char *name = p->tensor->name;
 	const double std = config->model.init_method_std;
 
 	p->init_std = -1;
-	if (mfs_str_ends(name, ".bias"))
+	if (mfs_str_ends(name, ".bias") && !mfs_str_ends(name, "router.bias"))
 		return;
 	if (is_norm(name)) {
 		p->init_value = config->model.zero_centered_gamma ? 0 : 1;

@@ -64,6 +64,7 @@ def start(spec, rank, store):
     from megatron.core.transformer.moe import moe_utils
     moe_utils.te_general_gemm = getattr(moe_utils, "te_general_gemm", None)  # 0.16 tests a name it never sets without TE
     _let_local_attention_serve_mla()
+    _let_biases_of_experts_be_added()
     wanted = dict(tensor_model_parallel_size=spec.tp, pipeline_model_parallel_size=spec.pp, expert_model_parallel_size=spec.ep,
                   virtual_pipeline_model_parallel_size=spec.vpp if spec.vpp > 1 else None,
                   expert_tensor_parallel_size=spec.etp, create_gloo_process_groups=True)
@@ -94,6 +95,13 @@ def _let_local_attention_serve_mla():
             self.hidden_size_per_partition = v_channels * self.num_attention_heads_per_partition
 
     DotProductAttention.__init__ = init
+
+
+def _let_biases_of_experts_be_added():
+    """MLP adds an expert's bias in place, which autograd refuses of what the local RowParallelLinear gives, not of Transformer Engine's."""
+    from megatron.core.tensor_parallel import layers
+    original = layers.reduce_from_tensor_model_parallel_region
+    layers.reduce_from_tensor_model_parallel_region = lambda *args, **kwargs: original(*args, **kwargs).clone()
 
 
 # Names and values as in the `args` namespace of Megatron-LM's pretrain_gpt.py.

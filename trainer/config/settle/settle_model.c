@@ -182,6 +182,11 @@ int mfs_settle_experts(struct settle *s)
 		return mfs_fail(s->err, -EINVAL,
 				"--moe-shared-expert-overlap: expected --moe-token-dispatcher-type "
 				"alltoall or flex beside it, found allgather");
+	/* shared_experts.py: SharedExpertMLP.__init__. */
+	if (is(s, "add_bias_linear") && has(s, "moe_shared_expert_intermediate_size"))
+		return mfs_fail(s->err, -EINVAL,
+				"--moe-shared-expert-intermediate-size: bias is not supported in "
+				"the shared experts, expected --disable-bias-linear beside it");
 	factor = mfs_flag_real(s->v, "moe_expert_capacity_factor", -1);
 	if (factor == 0)
 		return mfs_fail(s->err, -EINVAL,

@@ -120,6 +120,12 @@ int mfs_settle_parallel(struct settle *s)
 				"--expert-tensor-parallel-size: expected a divisor of "
 				"--tensor-model-parallel-size %lld, found %lld",
 				(long long)tp, (long long)etp);
+	/* transformer_config.py: __post_init__. */
+	if (etp > 1 && is(s, "add_bias_linear") && has(s, "num_experts"))
+		return mfs_fail(s->err, -EINVAL,
+				"--expert-tensor-parallel-size: Bias in Moe is only supported when "
+				"ETP==1, expected 1 or --disable-bias-linear, found %lld",
+				(long long)etp);
 	if (s->c->machine && !s->c->dry_run)
 		return mfs_fail(s->err, -EINVAL, "--machine is for plans: expected --dry-run, too");
 	/* A plan is of as many processes as it is told, or as the model needs. */
