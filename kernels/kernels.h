@@ -270,6 +270,7 @@ struct mfk_route {
 	float scale;
 	const void *logits; /* [T, experts] */
 	const float *bias;  /* [experts]; NULL: none */
+	const float *key;   /* [T, experts]: experts are chosen by these instead; NULL: not */
 	int32_t *expert;    /* [T, top_k], ascending */
 	float *prob;	    /* [T, top_k] */
 	int64_t balance_tokens;
@@ -285,6 +286,30 @@ struct mfk_route {
 	const int32_t *row; /* [T, top_k]; NULL: dprob is in the order of choices */
 	float dbalance, dz;
 	void *dlogits; /* [T, experts] */
+};
+
+/*
+ * Keys by which tokens choose all experts alike: key[t, e] = d1[e] e^logit[t, e] d0[t], where d0
+ * and d1 begin as ones and become, in turns,
+ *
+ *   d0[t] = 1 / T / (sum over e of d1[e] e^logit[t, e] + eps)
+ *   d1[e] = 1 / experts / (sum over t of d0[t] e^logit[t, e] + eps)
+ *
+ * with eps = 1e-8, until the mean of |d1's change| is at most 1e-4, or for MFK_SINKHORN_TURNS.
+ * Tokens are [sequences, length], and each group of positions, as struct mfk_drop's are, has T
+ * tokens, a d0 and a d1 of its own. All is in fp32.
+ *
+ * Source: megatron/core/transformer/moe/moe_utils.py: sinkhorn.
+ */
+#define MFK_SINKHORN_TURNS     1000
+#define MFK_SINKHORN_TOLERANCE 1e-4f
+#define MFK_SINKHORN_EPS       1e-8f
+
+struct mfk_sinkhorn {
+	enum mfk_dtype dtype;
+	int64_t sequences, length, groups, experts;
+	const void *logits; /* [sequences * length, experts] */
+	float *key;	    /* [sequences * length, experts] */
 };
 
 /*
@@ -566,6 +591,7 @@ struct mfk_ops {
 	void (*route)(struct mfk_ctx *c, const struct mfk_route *a);
 	void (*route_backward)(struct mfk_ctx *c, const struct mfk_route *a);
 	void (*route_balance)(struct mfk_ctx *c, const struct mfk_route *a);
+	void (*sinkhorn)(struct mfk_ctx *c, const struct mfk_sinkhorn *a);
 	void (*balance_sum)(struct mfk_ctx *c, const struct mfk_balance *a);
 	void (*balance_weigh)(struct mfk_ctx *c, const struct mfk_balance *a);
 	void (*drop)(struct mfk_ctx *c, const struct mfk_drop *a);

@@ -92,14 +92,15 @@ static bool is_no_capacity(const struct reader *r, mfs_value v)
 
 /* Sinkhorn and quantile_balancing route differently at inference. The auxiliary losses (one, or a
  * list) have an effect in training alone. */
-static bool balances_by_loss(const struct reader *r, mfs_value v)
+static bool balances_by(const struct reader *r, mfs_value v, bool sinkhorn)
 {
 	static const char *const kinds[] = {"aux_loss", "seq_aux_loss", "global_aux_loss", "none"};
 	const uint32_t listed = mfs_value_count(r->doc, v);
 
 	for (uint32_t i = 0; i < (listed ? listed : 1); i++) {
 		mfs_value kind = listed ? mfs_value_at(r->doc, v, i) : v;
-		bool known = mfs_value_is_none(r->doc, kind);
+		bool known = mfs_value_is_none(r->doc, kind) ||
+			     (sinkhorn && mfs_value_is_str(r->doc, kind, "sinkhorn"));
 
 		for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); k++)
 			known |= mfs_value_is_str(r->doc, kind, kinds[k]);
@@ -107,6 +108,16 @@ static bool balances_by_loss(const struct reader *r, mfs_value v)
 			return false;
 	}
 	return true;
+}
+
+static bool balances_by_loss(const struct reader *r, mfs_value v)
+{
+	return balances_by(r, v, false);
+}
+
+static bool balances_as_trained(const struct reader *r, mfs_value v)
+{
+	return balances_by(r, v, true);
 }
 
 /* What follows a token is masked. If a window says otherwise, backends differ. */
@@ -240,7 +251,8 @@ static const struct foreign {
 	{"enable_mhc_connections", OF_ALL, NULL, NULL},
 	{"use_mup", OF_ALL, NULL, NULL},
 	{"spec", OF_ALL, NULL, is_own_spec},
-	{"moe_router_load_balancing_type", OF_MOE, NULL, balances_by_loss},
+	{"moe_router_load_balancing_type", OF_MOE_TRAINED, NULL, balances_by_loss},
+	{"moe_router_load_balancing_type", OF_MOE, NULL, balances_as_trained},
 	{"moe_expert_capacity_factor", OF_MOE_TRAINED, NULL, is_no_capacity},
 	{"moe_expert_rank_capacity_factor", OF_MOE, NULL, is_none},
 	{"moe_token_dropping", OF_MOE, NULL, NULL},

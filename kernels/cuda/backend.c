@@ -19,6 +19,7 @@ static const struct mfk_ops ops = {
 	.route = mfk_cuda_route,
 	.route_backward = mfk_cuda_route_backward,
 	.route_balance = mfk_cuda_route_balance,
+	.sinkhorn = mfk_cuda_sinkhorn,
 	.balance_sum = mfk_cuda_balance_sum,
 	.balance_weigh = mfk_cuda_balance_weigh,
 	.drop = mfk_cuda_drop,

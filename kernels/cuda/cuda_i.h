@@ -120,6 +120,7 @@ void mfk_cuda_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_cuda_route(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_cuda_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_cuda_route_balance(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_cuda_sinkhorn(struct mfk_ctx *c, const struct mfk_sinkhorn *a);
 void mfk_cuda_balance_sum(struct mfk_ctx *c, const struct mfk_balance *a);
 void mfk_cuda_balance_weigh(struct mfk_ctx *c, const struct mfk_balance *a);
 void mfk_cuda_drop(struct mfk_ctx *c, const struct mfk_drop *a);

@@ -208,7 +208,7 @@ static __device__ void route_token(const mfk_route &a, int64_t token, const row 
 	int count = 0;
 
 	for (int e = r.lane; e < n; e += 32) {
-		float key = of[e] + (a.bias ? a.bias[e] : 0.f);
+		float key = a.key ? a.key[token * n + e] : of[e] + (a.bias ? a.bias[e] : 0.f);
 
 		r.key[e] = isnan(key) ? -INFINITY : key;
 	}

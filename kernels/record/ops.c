@@ -198,6 +198,11 @@ static void route_balance(struct mfk_ctx *c, const struct mfk_route *a)
 	memory(c, "route_balance", times(a->tokens, a->experts, 1), a->dtype);
 }
 
+static void sinkhorn(struct mfk_ctx *c, const struct mfk_sinkhorn *a)
+{
+	memory(c, "sinkhorn", times(a->sequences * a->length, a->experts, 2), MFK_F32);
+}
+
 static void balance_sum(struct mfk_ctx *c, const struct mfk_balance *a)
 {
 	memory(c, "balance_sum", times(a->sequences, a->experts, 1), MFK_F32);
@@ -438,6 +443,7 @@ const struct mfk_ops mfk_record_ops = {
 	.route = route,
 	.route_backward = route_backward,
 	.route_balance = route_balance,
+	.sinkhorn = sinkhorn,
 	.balance_sum = balance_sum,
 	.balance_weigh = balance_weigh,
 	.drop = drop,

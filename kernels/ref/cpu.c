@@ -21,6 +21,7 @@ static const struct mfk_ops ops = {
 	.route = mfk_ref_route,
 	.route_backward = mfk_ref_route_backward,
 	.route_balance = mfk_ref_route_balance,
+	.sinkhorn = mfk_ref_sinkhorn,
 	.balance_sum = mfk_ref_balance_sum,
 	.balance_weigh = mfk_ref_balance_weigh,
 	.drop = mfk_ref_drop,

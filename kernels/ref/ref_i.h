@@ -166,6 +166,7 @@ void mfk_ref_mla_backward(struct mfk_ctx *c, const struct mfk_mla *a);
 void mfk_ref_route(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_ref_route_backward(struct mfk_ctx *c, const struct mfk_route *a);
 void mfk_ref_route_balance(struct mfk_ctx *c, const struct mfk_route *a);
+void mfk_ref_sinkhorn(struct mfk_ctx *c, const struct mfk_sinkhorn *a);
 void mfk_ref_balance_sum(struct mfk_ctx *c, const struct mfk_balance *a);
 void mfk_ref_balance_weigh(struct mfk_ctx *c, const struct mfk_balance *a);
 void mfk_ref_drop(struct mfk_ctx *c, const struct mfk_drop *a);

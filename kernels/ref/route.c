@@ -168,7 +168,8 @@ static void route_token(const struct mfk_route *a, int64_t token, struct row *r)
 	int64_t k = 0;
 
 	for (int64_t e = 0; e < a->experts; e++)
-		r->key[e] = of[e] + (a->bias ? a->bias[e] : 0);
+		r->key[e] = a->key ? a->key[token * a->experts + e]
+				   : of[e] + (a->bias ? a->bias[e] : 0);
 	choose(a, r, a->groups > 0);
 	for (int64_t e = 0; e < a->experts; e++) {
 		if (r->chosen[e] != CHOSEN)

@@ -84,6 +84,9 @@ CASES = [
     # The mean of the microbatches so far: four in each step.
     Case("mixtral-global", "weights/mixtral-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=0.3,
                                                                       moe_router_load_balancing_type="global_aux_loss")),
+    # Two of four experts each, by softmax; test_train_saves.py has one of eight, by sigmoid.
+    Case("mixtral-sinkhorn", "weights/mixtral-torch_dist-pp2-ep2", dict(lr=1e-3, lr_decay_style="constant", moe_aux_loss_coeff=0.0,
+                                                                        moe_router_load_balancing_type="sinkhorn"), steps=6),
     Case("deepseek-three-losses", "resume/deepseek-torch_dist-pp2-ep2",
          dict(lr=1e-3, lr_decay_style="constant", moe_router_load_balancing_type=["seq_aux_loss", "global_aux_loss", "aux_loss"],
               moe_aux_loss_coeff=[0.1, 0.4, 0.2], moe_router_dtype="fp32"), steps=4),

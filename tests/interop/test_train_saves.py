@@ -36,6 +36,8 @@ DRAWN = {
                        --moe-router-dtype fp32 --mtp-num-layers 1 --disable-bias-linear""",
     "experts-biases": """--num-layers 3 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 --group-query-attention --num-query-groups 2
                          --num-experts 4 --moe-router-topk 2 --moe-ffn-hidden-size 48 --moe-layer-freq [0,1,1]""",
+    "experts-sinkhorn": """--num-layers 3 --hidden-size 64 --ffn-hidden-size 96 --num-attention-heads 4 --group-query-attention
+                           --num-query-groups 2 --num-experts 8 --moe-router-topk 1 --moe-ffn-hidden-size 48 --moe-layer-freq [0,1,1]""",
 }
 DRAWN = {name: (flags + """ --swiglu --normalization RMSNorm --position-embedding-type rope --attention-dropout 0
                         --untie-embeddings-and-output-weights --max-position-embeddings 128 --hidden-dropout 0 --init-method-std 0.08""").split()
@@ -55,6 +57,7 @@ CASES = [
     runs.Case("deepseek-mtp", None, MTP | dict(moe_aux_loss_coeff=1e-2, moe_router_load_balancing_type="seq_aux_loss",
                                                moe_router_bias_update_rate=0.01), steps=8, batch=4, seq=64),
     runs.Case("experts-biases", None, ARGS | dict(moe_aux_loss_coeff=1e-2), steps=6, seq=64),
+    runs.Case("experts-sinkhorn", None, ARGS | dict(moe_router_load_balancing_type="sinkhorn", moe_z_loss_coeff=1e-3), steps=6, seq=64),
 ]
 AHEAD = re.compile(r"mtp_\d+ loss: ([0-9.E+-]+)")
 HALF = 2e-2  # loss of 16-bit weights
@@ -199,7 +202,7 @@ def test_random_states(run, case):
         assert {place for _, place in state["cuda"].values()} == {number << 32}
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.name not in ("qwen3-mtp", "experts-biases")], ids=str)
+@pytest.mark.parametrize("case", [case for case in CASES if case.name not in ("qwen3-mtp", "experts-biases", "experts-sinkhorn")], ids=str)
 def test_transformers(run, case):
     """The losses of the third step are those of transformers' model with the weights of the second."""
     rows = torch.from_numpy(numpy.load(run.samples)[2 * case.batch:3 * case.batch].astype(numpy.int64))

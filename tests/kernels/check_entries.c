@@ -14,6 +14,7 @@ const struct check_entry check_entries[] = {
 	{"mla", check_mla},
 	{"route", check_route},
 	{"balance", check_balance},
+	{"sinkhorn", check_sinkhorn},
 	{"drop", check_drop},
 	{"dispatch", check_dispatch},
 	{"rows", check_rows},

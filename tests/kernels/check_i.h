@@ -86,6 +86,7 @@ void check_attention(struct check *c);
 void check_mla(struct check *c);
 void check_route(struct check *c);
 void check_balance(struct check *c);
+void check_sinkhorn(struct check *c);
 void check_drop(struct check *c);
 void check_dispatch(struct check *c);
 void check_rows(struct check *c);

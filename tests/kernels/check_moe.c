@@ -755,6 +755,87 @@ void check_drop(struct check *c)
 		drop(c, &rooms[i]);
 }
 
+/* ---- experts that are chosen alike ---- */
+
+/* What a group's tokens choose by: d0 and d1 in turns, until d1 stays. Returns how near to the
+ * tolerance a change was: in fp32 it may be on the other side. */
+static double want_alike(const struct room *m, int64_t group, const double *logits, double *key)
+{
+	const int64_t n = m->experts, part = m->length / m->groups, all = m->sequences * part;
+	double d1[EXPERTS_MAX], change = 1, near = 1;
+
+	for (int64_t e = 0; e < n; e++)
+		d1[e] = 1;
+	while (change > (double)MFK_SINKHORN_TOLERANCE) {
+		double sums[EXPERTS_MAX] = {0};
+
+		for (int64_t j = 0; j < all; j++) {
+			const int64_t at = (j / part * m->length + group * part + j % part) * n;
+			double sum = (double)MFK_SINKHORN_EPS;
+
+			for (int64_t e = 0; e < n; e++)
+				sum += d1[e] * exp(logits[at + e]);
+			for (int64_t e = 0; e < n; e++) {
+				key[at + e] = exp(logits[at + e]) / sum / (double)all;
+				sums[e] += key[at + e];
+			}
+		}
+		change = 0;
+		for (int64_t e = 0; e < n; e++) {
+			const double d = 1 / (sums[e] + (double)MFK_SINKHORN_EPS) / (double)n;
+
+			change += fabs(d - d1[e]) / (double)n;
+			d1[e] = d;
+		}
+		near = fmin(near, fabs(change - (double)MFK_SINKHORN_TOLERANCE));
+	}
+	for (int64_t t = 0; t < m->sequences * m->length; t++)
+		for (int64_t e = 0; e < n && t % m->length / part == group; e++)
+			key[t * n + e] *= d1[e];
+	return near;
+}
+
+static void sinkhorn(struct check *c, const struct room *m, enum mfk_dtype type, double spread)
+{
+	const int64_t tokens = m->sequences * m->length, count = tokens * m->experts;
+	struct tensor *logits = check_input(c, type, count, 0, spread);
+	struct tensor *key = check_output(c, MFK_F32, count);
+	const struct mfk_sinkhorn a = {.dtype = type,
+				       .sequences = m->sequences,
+				       .length = m->length,
+				       .groups = m->groups,
+				       .experts = m->experts,
+				       .logits = logits->p,
+				       .key = key->p};
+	double *want = check_doubles(c, count), near = 1;
+
+	check_shape(c, "%lld x %lld tokens in %lld parts, %lld experts, %s, spread %g",
+		    (long long)m->sequences, (long long)m->length, (long long)m->groups,
+		    (long long)m->experts, check_type_name(type), spread);
+	for (int64_t group = 0; group < m->groups; group++)
+		near = fmin(near, want_alike(m, group, logits->x, want));
+	c->ops->sinkhorn(c->ctx, &a);
+	check_near(c, "key", key, want, near < 1e-5 ? 1e-3 : 1e-5, 0);
+}
+
+void check_sinkhorn(struct check *c)
+{
+	static const struct room rooms[] = {
+		{.sequences = 1, .length = 1, .groups = 1, .experts = 1},
+		{.sequences = 3, .length = 40, .groups = 2, .experts = 5},
+		{.sequences = 2, .length = 60, .groups = 3, .experts = 33},
+		{.sequences = 1, .length = 1200, .groups = 1, .experts = 8},
+		{.sequences = 2, .length = 2100, .groups = 1, .experts = 128},
+		{.sequences = 1, .length = 16, .groups = 4, .experts = 300},
+	};
+
+	for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]) && c->ops->sinkhorn; i++)
+		for (int t = 0; t < 3; t++) {
+			sinkhorn(c, &rooms[i], check_types[t], 0.1);
+			sinkhorn(c, &rooms[i], check_types[t], 2);
+		}
+}
+
 /* ---- rows ---- */
 
 static void rows(struct check *c, enum mfk_dtype type, int64_t tokens, int64_t cols, int64_t each)

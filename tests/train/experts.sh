@@ -60,6 +60,11 @@ verdict $? "one process goes on with the biases that two have saved"
 run 2 "$work/log" --tensor-model-parallel-size 2 --sequence-parallel
 [ $? = 2 ] && grep -q "Bias in Moe is only supported when ETP==1" "$work/log"
 verdict $? "biases of experts that are divided"
+# Each microbatch is balanced by itself, and validation chooses by scores.
+as_one "experts that are chosen alike" mixtral "2-ep2 4-pp2-ep2" 6 --moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0 \
+	--eval-interval 2 "${said[@]}"
+as_one "experts that are chosen alike, with room for some" mixtral 2-ep2 4 --moe-router-load-balancing-type sinkhorn --moe-aux-loss-coeff 0 \
+	--moe-expert-capacity-factor 0.7 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1 "${said[@]}"
 as_one "experts with room for some of their choices, by probability" deepseek "2 2-ep2 4-ep4" 4 --moe-expert-capacity-factor 0.7 "${said[@]}"
 cp "$work/n1.log" "$work/dropped"
 as_one "the first choices, padded" deepseek 2-ep2 4 --moe-expert-capacity-factor 0.7 --moe-token-drop-policy position \

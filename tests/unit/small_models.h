@@ -198,6 +198,17 @@ static inline struct mfs_train_config biased_wide(void)
 	return c;
 }
 
+/* Tokens choose experts alike, each one of them. */
+static inline struct mfs_train_config alike_like(void)
+{
+	struct mfs_train_config c = plain();
+
+	add_experts(&c, 6, 1);
+	c.moe_sinkhorn = true;
+	c.moe_z_loss_coeff = 0.01;
+	return c;
+}
+
 /* Two MTP layers: a tied head, positions, dropout. */
 static inline struct mfs_train_config gpt2_ahead(void)
 {
@@ -221,7 +232,7 @@ static inline struct mfs_train_config deepseek_ahead(void)
 static struct mfs_train_config (*const small_models[])(void) = {
 	gpt2_like,	llama_like,   qwen_like,     neox_like,	 relu_like,
 	geglu_like,	mixtral_like, deepseek_like, gated_like, gpt2_ahead,
-	deepseek_ahead, biased_like,  biased_wide,
+	deepseek_ahead, biased_like,  biased_wide,   alike_like,
 };
 #define SMALL_MODELS ((int)(sizeof(small_models) / sizeof(small_models[0])))
 

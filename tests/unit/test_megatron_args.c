@@ -346,14 +346,14 @@ END_TEST
 
 static const struct {
 	const char *name, *value; /* NULL: True */
-	bool foreign;
+	bool foreign, trainable;
 } routing[] = {
-	{"moe_router_load_balancing_type", "aux_loss", false},
-	{"moe_router_load_balancing_type", "none", false},
-	{"moe_router_load_balancing_type", "sinkhorn", true},
-	{"moe_router_load_balancing_type", "quantile_balancing", true},
-	{"moe_extended_tp", NULL, true},
-	{"moe_router_force_load_balancing", NULL, true},
+	{"moe_router_load_balancing_type", "aux_loss", false, true},
+	{"moe_router_load_balancing_type", "none", false, true},
+	{"moe_router_load_balancing_type", "sinkhorn", true, true},
+	{"moe_router_load_balancing_type", "quantile_balancing", true, false},
+	{"moe_extended_tp", NULL, true, false},
+	{"moe_router_force_load_balancing", NULL, true, false},
 };
 
 START_TEST(test_what_leaves_no_tensor)
@@ -369,6 +369,7 @@ START_TEST(test_what_leaves_no_tensor)
 		set_bool(routing[_i].name, true);
 	unit_ok(finish(), &err);
 	ck_assert_int_eq(args.foreign != NULL, routing[_i].foreign);
+	ck_assert_int_eq(!args.untrainable, routing[_i].trainable);
 	if (routing[_i].foreign) {
 		snprintf(says, sizeof(says), "%s (%s)", routing[_i].name,
 			 routing[_i].value ? routing[_i].value : "True");

@@ -528,7 +528,14 @@ START_TEST(refused)
 	fails(SMALL "--exp-avg-dtype fp8 --use-precision-aware-optimizer", -ENOTSUP, "fp8");
 	fails(SMALL "--exp-avg-sq-dtype fp16 --use-precision-aware-optimizer", -ENOTSUP,
 	      "--exp-avg-sq-dtype fp16 is not supported; use bf16");
-	fails(SMALL "--moe-router-load-balancing-type aux_loss sinkhorn", -ENOTSUP, "use aux_loss");
+	fails(SMALL "--moe-router-load-balancing-type quantile_balancing", -ENOTSUP,
+	      "use aux_loss");
+	fails(SMALL "--num-experts 4 --moe-router-load-balancing-type aux_loss sinkhorn "
+		    "--moe-aux-loss-coeff 0.1 0",
+	      -EINVAL, "expected sinkhorn alone, found 2 words");
+	fails(SMALL "--num-experts 4 --moe-router-load-balancing-type sinkhorn "
+		    "--moe-aux-loss-coeff 0.1",
+	      -EINVAL, "Sinkhorn routing does not support aux loss");
 	fails(SMALL "--num-experts 4 --moe-shared-expert-overlap", -EINVAL,
 	      "--moe-token-dispatcher-type alltoall or flex beside it, found allgather");
 	fails(SMALL "--dry-run --num-experts 4 --tensor-model-parallel-size 2", -EINVAL,

@@ -311,7 +311,8 @@ static const struct mfs_flag moe[] = {
 	{ON, "moe_use_upcycling", "False", REFUSED("leave it out")},
 	{TEXTS, "moe_router_load_balancing_type", "'aux_loss'",
 	 CHOICES("aux_loss|seq_aux_loss|global_aux_loss|sinkhorn|quantile_balancing|none"),
-	 .words = '+', USED, HAVE("aux_loss|seq_aux_loss|global_aux_loss|none", "use aux_loss")},
+	 .words = '+', USED,
+	 HAVE("aux_loss|seq_aux_loss|global_aux_loss|sinkhorn|none", "use aux_loss")},
 	{REALS, "moe_aux_loss_coeff", "0.0", .words = '+', USED},
 	{INT, "moe_upcycling_granularity", "1", UNUSED},
 };

@@ -32,6 +32,7 @@ struct mfs_router {
 
 	uint64_t logits, expert, prob, weight;	     /* kept */
 	uint64_t losses, dlogits, wide, wide_weight; /* scratch */
+	uint64_t key;				     /* scratch, of sinkhorn */
 	uint64_t load, sum, loss_weight;	     /* scratch of the losses; moe_balance.c */
 	uint64_t running;			     /* of the step: mfk_balance */
 	uint64_t totals;			     /* of the run */

@@ -47,6 +47,12 @@ static int check_choice(const struct mfs_net *net, struct mfs_error *err)
 				"give %lld of them",
 				(long long)take, (long long)a->num_experts, (long long)groups,
 				(long long)a->moe_router_topk);
+	if (net->config->moe_sinkhorn && net->seq % net->parallel->size.tp)
+		return mfs_fail(
+			err, -EINVAL,
+			"--moe-router-load-balancing-type sinkhorn: expected sequences that "
+			"--tensor-model-parallel-size %u divides, found %lld tokens",
+			net->parallel->size.tp, (long long)net->seq);
 	return 0;
 }
 
@@ -85,6 +91,8 @@ void mfs_router_plan_scratch(const struct mfs_net *net, struct mfs_router *r,
 
 	r->losses = mfs_part_plan_scratch(p, numbers(2, net->tokens));
 	mfs_balance_plan_scratch(net, r, p);
+	if (net->config->moe_sinkhorn)
+		r->key = mfs_part_plan_scratch(p, numbers(net->tokens, r->experts));
 	p->scratch = begin;
 	r->dlogits = mfs_part_plan_scratch(p, mfs_matrix_bytes(r->type, net->rows, r->experts));
 	if (r->type == net->io)
@@ -236,8 +244,13 @@ static void wide_router_backward(const struct mfs_net *net, const struct mfs_pas
 
 /* ---- choices ---- */
 
-static enum mfk_score score_of(const struct mfs_megatron_args *a)
+/* Scores of sinkhorn are one kind or the other (router.py: sinkhorn_load_balancing). */
+static enum mfk_score score_of(const struct mfs_net *net)
 {
+	const struct mfs_megatron_args *a = net->args;
+
+	if (net->config->moe_sinkhorn)
+		return a->moe_router_topk == 1 ? MFK_SCORE_SIGMOID : MFK_SCORE_SOFTMAX;
 	if (mfs_str_is(a->moe_router_score_function, "sigmoid"))
 		return MFK_SCORE_SIGMOID;
 	return mfs_str_is(a->moe_router_score_function, "sqrtsoftplus") ? MFK_SCORE_SQRT_SOFTPLUS
@@ -249,22 +262,22 @@ static struct mfk_route route_of(const struct mfs_net *net, const struct mfs_par
 	const struct mfs_megatron_args *a = net->args;
 	const struct mfs_moe *moe = part->own;
 	const struct mfs_router *m = &moe->router;
-	const bool grouped = a->moe_router_group_topk != MFS_UNSET;
+	const bool sinkhorn = net->config->moe_sinkhorn;
+	const bool grouped = !sinkhorn && a->moe_router_group_topk != MFS_UNSET;
+	const double scale = sinkhorn ? 0 : a->moe_router_topk_scaling_factor;
 
 	return (struct mfk_route){
 		.dtype = m->type,
-		.score = score_of(a),
-		.pre_softmax = a->moe_router_pre_softmax,
+		.score = score_of(net),
+		.pre_softmax = sinkhorn || a->moe_router_pre_softmax,
 		.tokens = net->tokens,
 		.experts = m->experts,
 		.top_k = m->top_k,
 		.groups = grouped ? a->moe_router_num_groups : 0,
 		.group_top_k = grouped ? a->moe_router_group_topk : 0,
-		.scale = a->moe_router_topk_scaling_factor != 0
-				 ? (float)a->moe_router_topk_scaling_factor
-				 : 1,
+		.scale = scale != 0 ? (float)scale : 1,
 		.logits = mfs_part_kept(net, part, m->logits),
-		.bias = m->bias ? net->params->buffers + m->bias->start : NULL,
+		.bias = m->bias && !sinkhorn ? net->params->buffers + m->bias->start : NULL,
 		.expert = mfs_part_kept(net, part, m->expert),
 		.prob = mfs_part_kept(net, part, m->prob),
 		.balance_tokens = m->balance_tokens,
@@ -285,6 +298,29 @@ static double loss_scale(const struct mfs_net *net, const struct mfs_pass *run)
 	return run->pass->grad_scale * tokens;
 }
 
+/* In training experts are chosen alike. Each of the processes that share a stream balances its part
+ * of the positions in Megatron, and each here all parts. */
+static const float *alike_keys(const struct mfs_net *net, const struct mfs_pass *run,
+			       const struct mfs_part *part)
+{
+	const struct mfs_moe *moe = part->own;
+	const struct mfs_router *m = &moe->router;
+	const struct mfk_sinkhorn s = {
+		.dtype = m->type,
+		.sequences = net->batch,
+		.length = net->seq,
+		.groups = net->parallel->size.tp,
+		.experts = m->experts,
+		.logits = mfs_part_kept(net, part, m->logits),
+		.key = mfs_net_scratch(net, m->key),
+	};
+
+	if (!net->config->moe_sinkhorn || !run->train)
+		return NULL;
+	net->backend->ops->sinkhorn(run->ctx, &s);
+	return s.key;
+}
+
 /* Chooses, and adds to the sums of losses. */
 static void choose(const struct mfs_net *net, const struct mfs_pass *run,
 		   const struct mfs_part *part, struct mfk_route *r)
@@ -297,6 +333,7 @@ static void choose(const struct mfs_net *net, const struct mfs_pass *run,
 	r->z_factor = (float)(1 / (mfs_balance_tokens(net) * (double)m->layers));
 	r->z = run->train && m->z_coeff != 0 ? losses + net->tokens : NULL;
 	r->load = balances ? mfs_net_scratch(net, m->load) : NULL;
+	r->key = alike_keys(net, run, part);
 	net->backend->ops->route(run->ctx, r);
 	if (balances)
 		mfs_balance_forward(net, run, part, r);

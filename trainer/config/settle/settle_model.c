@@ -142,8 +142,32 @@ static void settle_aux_loss(struct settle *s, const char *kind, double coeff, bo
 	}
 }
 
+/* router.py: TopKRouter.routing, sinkhorn_load_balancing. In a list Megatron looks for losses
+ * alone, and would do nothing for this word. */
+static int settle_sinkhorn(struct settle *s, const struct mfs_flag_value *kinds)
+{
+	struct mfs_train_config *c = s->c;
+
+	c->moe_sinkhorn = kinds->type == MFS_IS_TEXT && mfs_str_is(kinds->text, "sinkhorn");
+	for (size_t i = 0; kinds->type == MFS_IS_LIST && i < kinds->count; i++)
+		if (mfs_str_is(kinds->items[i].text, "sinkhorn"))
+			return mfs_fail(
+				s->err, -EINVAL,
+				"--moe-router-load-balancing-type: expected sinkhorn alone, "
+				"found %zu words",
+				kinds->count);
+	if (c->moe_sinkhorn && mfs_flag_real(s->v, "moe_aux_loss_coeff", 0) != 0)
+		return mfs_fail(s->err, -EINVAL,
+				"--moe-aux-loss-coeff: Sinkhorn routing does not support aux loss, "
+				"expected 0 beside --moe-router-load-balancing-type sinkhorn, "
+				"found %g",
+				mfs_flag_real(s->v, "moe_aux_loss_coeff", 0));
+	return 0;
+}
+
 static int settle_aux_losses(struct settle *s)
 {
+	int rc;
 	const struct mfs_flag_value *kinds = mfs_flag_get(s->v, "moe_router_load_balancing_type");
 	const struct mfs_flag_value *coeffs = mfs_flag_get(s->v, "moe_aux_loss_coeff");
 	const size_t count = kinds->type == MFS_IS_LIST ? kinds->count : 1;
@@ -156,9 +180,10 @@ static int settle_aux_losses(struct settle *s)
 	if (kinds->type == MFS_IS_TEXT)
 		settle_aux_loss(s, kinds->text, mfs_flag_real(s->v, "moe_aux_loss_coeff", 0),
 				false);
+	rc = settle_sinkhorn(s, kinds);
 	for (size_t i = 0; kinds->type == MFS_IS_LIST && i < count; i++)
 		settle_aux_loss(s, kinds->items[i].text, coeffs->items[i].real, true);
-	return 0;
+	return rc;
 }
 
 int mfs_settle_experts(struct settle *s)
