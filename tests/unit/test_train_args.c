@@ -557,6 +557,15 @@ START_TEST(refused)
 	      -EINVAL, "--use-torch-fsdp2: expected --expert-model-parallel-size 1, found 2");
 	fails(SMALL "--use-megatron-fsdp --ckpt-format fsdp_dtensor", -ENOTSUP, "use torch_dist");
 	fails(SMALL "--use-megatron-fsdp --megatron-fsdp-version 2", -ENOTSUP, "use 1");
+	fails(SMALL "--use-megatron-fsdp --outer-dp-sharding-strategy optim", -ENOTSUP,
+	      "--outer-dp-sharding-strategy optim is not supported; use no_shard");
+	fails(SMALL "--use-megatron-fsdp --enable-full-sharding-in-hsdp", -ENOTSUP,
+	      "--enable-full-sharding-in-hsdp is not supported; leave it out");
+	fails(SMALL "--bf16 --grad-reduce-in-bf16 --ddp-reduce-scatter-with-fp32-accumulation",
+	      -ENOTSUP, "expected fp32 gradients");
+	fails(SMALL "--use-megatron-fsdp --bf16 --megatron-fsdp-main-grads-dtype bf16 "
+		    "--ddp-reduce-scatter-with-fp32-accumulation",
+	      -ENOTSUP, "expected fp32 gradients");
 	fails(SMALL "--use-megatron-fsdp --bf16 --megatron-fsdp-main-params-dtype auto", -ENOTSUP,
 	      "only fp32 is supported");
 	fails(SMALL "--use-megatron-fsdp --bf16 --megatron-fsdp-main-grads-dtype fp16", -ENOTSUP,
@@ -627,7 +636,8 @@ START_TEST(honoured)
 		"--tensor-model-parallel-size 1 --expert-tensor-parallel-size 1 "
 		"--glu-linear-offset 0 --softmax-type vanilla --num-experts 0 "
 		"--mtp-num-layers 0 --ddp-average-in-collective --no-rope-fusion --cp-comm-type "
-		"p2p",
+		"p2p --outer-dp-sharding-strategy no_shard "
+		"--ddp-reduce-scatter-with-fp32-accumulation",
 		&c);
 	ck_assert_int_eq(c.model.num_experts, MFS_UNSET);
 	mfs_flags_unused(c.values, &unused);

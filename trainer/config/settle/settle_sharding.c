@@ -97,12 +97,28 @@ static int fill_grads(struct settle *s)
 	return 0;
 }
 
+/* Sums have the type of what is added up. */
+static int check_accumulation(struct settle *s)
+{
+	if (!is(s, "ddp_reduce_scatter_with_fp32_accumulation") ||
+	    s->c->main_grads_dtype == MFS_F32)
+		return 0;
+	return mfs_fail(s->err, -ENOTSUP,
+			"--ddp-reduce-scatter-with-fp32-accumulation: expected fp32 gradients "
+			"(--accumulate-allreduce-grads-in-fp32), whose sums are fp32");
+}
+
 int mfs_settle_fill_sharding(struct settle *s)
 {
 	struct mfs_train_config *c = s->c;
+	int r = 0;
 
 	if (is(s, "use_megatron_fsdp")) /* what it divides is filled */
-		return fill_grads(s);
+		r = fill_grads(s);
+	if (!r)
+		r = check_accumulation(s);
+	if (r || is(s, "use_megatron_fsdp"))
+		return r;
 	c->sharding = c->use_distributed_optimizer ? MFS_SHARD_STATE : MFS_SHARD_NOTHING;
 	if (is(s, "use_torch_fsdp2")) {
 		c->sharding = MFS_SHARD_WEIGHTS;
