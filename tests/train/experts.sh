@@ -12,6 +12,7 @@ said=(--log-params-norm --log-num-zeros-in-grad --moe-z-loss-coeff 1e-3)
 gradients obj 4 EP=2
 gradients obj 4 EP=4
 gradients obj 4 TP=2 SP=1 EP=2
+gradients obj 4 TP=2 SP=1 EP=2 LATE=1
 gradients obj 4 TP=2 SP=1 EP=2 ETP=1
 gradients asan 2 EP=2
 

@@ -8,12 +8,13 @@
  *
  * TP: --tensor-model-parallel-size; SP: --sequence-parallel; EP, ETP: of experts, which the models
  * have then. FSDP: --use-megatron-fsdp, with each strategy, and two microbatches for each place.
- * MPI: the plugin's path.
+ * LATE: what is said beside the passes is said as late as they allow. MPI: the plugin's path.
  */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/train/late.h"
 #include "tests/unit/train_model.h"
 #include "trainer/optim/sync.h"
 #include "trainer/parallel/launch.h"
@@ -280,6 +281,8 @@ static struct train_model *divided_new(const struct mfs_train_config *config)
 		open_sync(m);
 	else
 		train_model_place(m);
+	if (getenv("LATE"))
+		late_begin(&parallel, m->net);
 	unit_ok(mfs_net_begin(m->net, m->ctx, &err), &err);
 	return m;
 }
@@ -523,6 +526,7 @@ START_TEST(test_processes_compute_as_one)
 		config = (experts ? expert_families : families)[i % count]();
 		compare(&config);
 	}
+	ck_assert(!getenv("LATE") || late_count > 0);
 	unit_ok(mfs_parallel_close(&parallel, &err), &err);
 }
 END_TEST

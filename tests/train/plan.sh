@@ -56,6 +56,17 @@ times="$(milliseconds) $(milliseconds --num-virtual-stages-per-pipeline-rank 4) 
 awk -v all="$times" 'BEGIN { exit split(all, t, " ") != 3 || t[2] > 0.83 * t[1] || t[3] < 1.1 * t[2] }'
 verdict $? "chunks make a pipeline's bubble smaller, and messages go beside the passes: $times ms"
 
+# exposed ARGUMENT...: of the time of what tensor parallel processes say in a step, the part that makes the step longer
+exposed() {
+	plan --gpus 2 --tensor-model-parallel-size 2 --num-layers 16 --hidden-size 4096 --ffn-hidden-size 14336 --seq-length 4096 \
+		--max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 2 --bf16 "$@" || return
+	sed -nE 's/^ +tp: ([0-9.]+) ms, of which ([0-9.]+) ms are exposed$/\1 \2/p' "$work/log"
+}
+times="$(exposed) $(exposed --sequence-parallel)"
+# Of two sums of each part the one backward goes on beside a product. Of five messages, where the stream is shared, two do.
+awk -v all="$times" 'BEGIN { exit split(all, t, " ") != 4 || t[2] > 0.6 * t[1] || t[4] > 0.65 * t[3] }'
+verdict $? "sums of dx and gathered rows go beside products: $times ms"
+
 # What is suggested is what its plan says, and nothing that is said of a layout is tried otherwise.
 suggests() {
 	local line first

@@ -114,6 +114,7 @@ static int plan(struct mfs_net *net, struct mfs_part *part, struct mfs_part_plan
 		return r;
 	mfs_linear_replaces(net, &a->qkv);
 	mfs_linear_replaces(net, &a->proj);
+	a->qkv.ends_dx = true;
 	/* Gradients of the process's heads. */
 	mfs_net_gradient_is_term(net, a->q_norm.weight);
 	mfs_net_gradient_is_term(net, a->q_norm.bias);
@@ -209,6 +210,7 @@ static void qkv_backward(const struct mfs_net *net, const struct mfs_pass *run,
 	if (net->groups.share)
 		mfs_shared_groups_give(net, run, dpacked, mfs_net_scratch(net, a->shared[1].all),
 				       own);
+	mfs_stream_await(net, run);
 	mfs_linear_backward(net, run, &a->qkv, net->tokens, x, net->groups.share ? own : dpacked,
 			    dx);
 }

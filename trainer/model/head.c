@@ -51,6 +51,7 @@ int mfs_head_plan(struct mfs_net *net, struct mfs_part_plan *plan, struct mfs_er
 	if (r)
 		return r;
 	mfs_linear_replaces(net, &h->linear);
+	h->linear.ends_dx = true;
 	if (net->rows < net->tokens) {
 		mfs_net_gradient_is_term(net, h->in.norm.weight);
 		mfs_net_gradient_is_term(net, h->in.norm.bias);
@@ -104,8 +105,7 @@ static void divided_entropy(const struct mfs_net *net, const struct mfs_pass *ru
 	e->all = e->vocab * e->parts;
 	e->stats = mfs_net_scratch(net, net->head.stats);
 	net->backend->ops->cross_entropy_part(run->ctx, e);
-	mfs_parallel_all_gather(p, MFS_GROUP_TENSOR, run->ctx, MFK_F32, e->stats,
-				e->stats + each * p->place.tp, each);
+	mfs_tensor_gather(net, run->ctx, MFK_F32, e->stats, e->stats + each * p->place.tp, each);
 	net->backend->ops->cross_entropy_join(run->ctx, e);
 }
 
@@ -150,6 +150,8 @@ static void run_head(const struct mfs_net *net, const struct mfs_pass *run,
 		struct mfs_pass of_chunk = *run;
 
 		of_chunk.adds = loss->adds || row > 0;
+		if (row + net->head.chunk < net->tokens) /* dx has more rows */
+			of_chunk.dx_sum = NULL;
 		chunk(net, &of_chunk, row, scale, x, dnormed);
 	}
 	if (loss->is_mean)
@@ -176,10 +178,13 @@ void mfs_head_forward(const struct mfs_net *net, const struct mfs_pass *run,
 void mfs_head_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_head_loss *loss, const void *normed)
 {
-	void *dnormed = mfs_branch_now(net), *term = mfs_stream_term(net, dnormed);
+	struct mfs_dx_sum sum = mfs_dx_sum_new(net, mfs_branch_now(net));
+	struct mfs_pass of_head = *run;
 
-	run_head(net, run, loss, mfs_stream_gather(net, run, MFS_GATHERED_X, normed), term);
-	mfs_stream_sum(net, run, term, dnormed);
+	of_head.dx_sum = &sum;
+	run_head(net, &of_head, loss, mfs_stream_gather(net, run, MFS_GATHERED_X, normed),
+		 sum.term);
+	mfs_dx_sum_end(net, &of_head);
 }
 
 /* ---- logits for people ---- */

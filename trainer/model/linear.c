@@ -224,6 +224,8 @@ void mfs_linear_backward(const struct mfs_net *net, const struct mfs_pass *run,
 
 		net->backend->ops->gemm(run->ctx, &product);
 	}
+	if (l->ends_dx)
+		mfs_dx_sum_begin(net, run);
 	gradients(net, run, l, rows, x, dy);
 }
 
@@ -243,9 +245,8 @@ void mfs_linear_gather(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_linear *l)
 {
 	if (l->gathered)
-		mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->io,
-					mfs_net_scratch(net, l->whole), mfs_weight(net, l->weight),
-					l->weight->elements);
+		mfs_tensor_gather(net, run->ctx, net->io, mfs_net_scratch(net, l->whole),
+				  mfs_weight(net, l->weight), l->weight->elements);
 }
 
 void mfs_linear_scatter(const struct mfs_net *net, const struct mfs_pass *run,
@@ -259,8 +260,7 @@ void mfs_linear_scatter(const struct mfs_net *net, const struct mfs_pass *run,
 		return;
 	term = mfs_net_scratch(net, l->term);
 	own = term + net->parallel->place.tp * count * mfk_dtype_size(net->grad);
-	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->grad, own, term,
-				    count);
+	mfs_tensor_scatter(net, run->ctx, net->grad, own, term, count);
 	if (mfs_grad_is_new(net, run, l->weight))
 		net->backend->device->copy(run->ctx, grad, own, count * mfk_dtype_size(net->grad));
 	else

@@ -107,7 +107,7 @@ static int find_q(struct mfs_net *net, uint32_t layer, struct lora *q, struct mf
 	if (net->args->q_lora_rank == MFS_UNSET) {
 		r = find_linear(net, "decoder.layers.self_attention.linear_q_proj", layer, &q->up,
 				err);
-		q->up.adds = true;
+		q->up.adds = q->up.ends_dx = true;
 		return r;
 	}
 	r = find_down(net, "decoder.layers.self_attention.linear_q_down_proj", layer, &q->down,
@@ -115,7 +115,7 @@ static int find_q(struct mfs_net *net, uint32_t layer, struct lora *q, struct mf
 	if (!r)
 		r = find_linear(net, "decoder.layers.self_attention.linear_q_up_proj", layer,
 				&q->up, err);
-	q->down.adds = true;
+	q->down.adds = q->down.ends_dx = true;
 	return r ? r
 		 : find_norm(net, "decoder.layers.self_attention.q_layernorm", layer, &q->norm,
 			     err);
@@ -373,6 +373,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 
 	mfs_linear_gather(net, run, &a->q.down);
 	mfs_linear_gather(net, run, &a->kv.down);
+	mfs_stream_await(net, run);
 	/* The first writes dx, the others add to it. */
 	lora_backward(net, run, part, &a->kv, x, s.dkv_up, dx);
 	mfs_linear_backward(net, run, &a->k_rope, net->tokens, x, s.dk_rope, dx);

@@ -40,6 +40,7 @@ int mfs_mlp_plan(struct mfs_net *net, const char *prefix, uint32_t layer, struct
 		return r;
 	mfs_linear_replaces(net, &m->fc1);
 	mfs_linear_replaces(net, &m->fc2);
+	m->fc1.ends_dx = true;
 	m->gated = mfs_args_gated(net->args);
 	m->activation = mfs_activation(net->args);
 	m->hidden = place(p, mfs_matrix_bytes(net->io, net->tokens, m->fc1.out));
@@ -89,12 +90,15 @@ void mfs_mlp_backward(const struct mfs_net *net, const struct mfs_pass *run,
 	struct mfk_act act = activation(net, part, m, scale);
 	void *dactive = mfs_net_scratch(net, m->dactive);
 
-	if (m->again)
+	if (m->again) {
+		mfs_stream_await(net, run);
 		mfs_mlp_forward(net, run, part, m, scale, x, NULL);
+	}
 	act.dy = dactive;
 	act.dx = m->gated ? place_of(net, part, m, m->hidden) : dactive;
 	act.drow_scale = dscale;
 	mfs_linear_backward_act(net, run, &m->fc2, dy, &act);
+	mfs_stream_await(net, run);
 	mfs_linear_backward(net, run, &m->fc1, net->tokens, x, act.dx, dx);
 }
 

@@ -165,8 +165,7 @@ static void multiply(const struct mfs_net *net, const struct mfs_pass *run,
 
 	net->backend->ops->gemm(run->ctx, &product);
 	if (net->rows < net->tokens)
-		mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR, run->ctx, r->type, logits,
-					at, (uint64_t)count);
+		mfs_tensor_gather(net, run->ctx, r->type, logits, at, (uint64_t)count);
 }
 
 /* dweight += dlogits^T x, of x in fp32. A product of fp32 gives fp32: gradients of another type are

@@ -19,7 +19,9 @@ static int find_gate(struct mfs_net *net, struct mfs_shared_experts *s, uint32_t
 		return mfs_fail(err, -ENODATA,
 				"the model has no mlp.shared_experts.gate_weight in layer %u",
 				layer);
-	s->gate = (struct mfs_linear){.weight = weight, .out = 1, .in = net->hidden, .adds = true};
+	s->mlp.fc1.ends_dx = false;
+	s->gate = (struct mfs_linear){
+		.weight = weight, .out = 1, .in = net->hidden, .adds = true, .ends_dx = true};
 	mfs_linear_replaces(net, &s->gate);
 	mfs_net_gradient_is_term(net, weight);
 	return 0;
@@ -133,16 +135,20 @@ void mfs_shared_experts_backward(const struct mfs_net *net, const struct mfs_pas
 				 void *dx)
 {
 	const struct mfs_moe *m = part->own;
-	void *own, *term;
+	struct mfs_pass of_term = *run;
+	struct mfs_dx_sum sum;
+	void *own;
 
 	if (!mfs_is_divided(net)) {
 		term_backward(net, run, part, x, dy, dx);
 		return;
 	}
 	own = mfs_net_scratch(net, m->shared.dx);
-	term = mfs_stream_term(net, own);
-	term_backward(net, run, part, mfs_stream_gather(net, run, MFS_GATHERED_X, x),
-		      mfs_stream_gather(net, run, MFS_GATHERED_DY, dy), term);
-	mfs_stream_sum(net, run, term, own);
+	sum = mfs_dx_sum_new(net, own);
+	of_term.dx_sum = &sum;
+	dy = mfs_stream_gather(net, run, MFS_GATHERED_DY, dy);
+	x = mfs_stream_gather_beside(net, run, MFS_GATHERED_X, x);
+	term_backward(net, &of_term, part, x, dy, sum.term);
+	mfs_dx_sum_end(net, &of_term);
 	net->backend->ops->add(run->ctx, net->io, dx, dx, own, net->rows * net->hidden);
 }

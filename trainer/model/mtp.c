@@ -58,6 +58,7 @@ static struct mfs_linear half_of(const struct mfs_net *net, const struct mfs_lin
 	half.col = i * net->hidden;
 	half.ld = net->hidden;
 	half.sums = i > 0;
+	half.ends_dx = true;
 	return half;
 }
 
@@ -247,11 +248,14 @@ static void project_backward(const struct mfs_net *net, const struct mfs_pass *r
 			     const struct mfs_mtp_layer *m, const void *dy, int i)
 {
 	const void *x = mfs_pass_at(net, half_input(m, i)->normed);
-	void *dx = mfs_branch_now(net), *term = mfs_stream_term(net, dx);
+	struct mfs_dx_sum sum = mfs_dx_sum_new(net, mfs_branch_now(net));
+	struct mfs_pass of_half = *run;
 
+	of_half.dx_sum = &sum;
 	x = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
-	mfs_linear_backward(net, run, &m->halves[i], net->tokens, x, own_columns(net, m, dy), term);
-	mfs_stream_sum(net, run, term, dx);
+	mfs_linear_backward(net, &of_half, &m->halves[i], net->tokens, x, own_columns(net, m, dy),
+			    sum.term);
+	mfs_dx_sum_end(net, &of_half);
 }
 
 static void joint_backward(const struct mfs_net *net, const struct mfs_pass *run,

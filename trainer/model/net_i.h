@@ -46,6 +46,7 @@ struct mfs_pass {
 	const int32_t *whole_first_key;
 	const float *loss_mask; /* [T] */
 	struct mfs_batch_ahead ahead[MFS_MTP_MOST];
+	struct mfs_dx_sum *dx_sum; /* of the part that goes backward; NULL: none */
 };
 
 /* Where dropout is applied. Each place of each layer has a stream of random numbers of its own. */
@@ -104,6 +105,7 @@ struct mfs_linear {
 	bool biased;   /* forward adds the bias: of terms of a sum, one process's does */
 	bool replaces; /* see mfs_linear_replaces() */
 	bool adds;     /* backward adds to dx */
+	bool ends_dx;  /* backward is the last that writes a part's dx; see mfs_dx_sum_begin() */
 	bool sums;     /* forward adds to y */
 	/* Columns [col, col + in) of a weight whose rows have so many elements; 0: they have in. */
 	int64_t row, col;
@@ -288,13 +290,38 @@ void mfs_stream_plan(struct mfs_net *net);
 
 /* Where all of the microbatch's tokens are gathered. */
 enum mfs_gathered { MFS_GATHERED_X, MFS_GATHERED_DY };
-/* All processes' rows of the stream: x itself, or gathered. */
+/* All processes' rows of the stream: x itself, or gathered. Beside: whoever reads them calls
+ * mfs_stream_await() before. */
 const void *mfs_stream_gather(const struct mfs_net *net, const struct mfs_pass *run,
 			      enum mfs_gathered which, const void *x);
+const void *mfs_stream_gather_beside(const struct mfs_net *net, const struct mfs_pass *run,
+				     enum mfs_gathered which, const void *x);
+void mfs_stream_await(const struct mfs_net *net, const struct mfs_pass *run);
 /* Where a term [T, hidden] of a sum is to be written that goes to y: y itself, or a place. */
 void *mfs_stream_term(const struct mfs_net *net, void *y);
 /* y[rows, hidden] = the sum of all processes' terms. */
 void mfs_stream_sum(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y);
+
+/* The sum of the processes' terms of a part's dx. It goes on while the gradient of the weight is
+ * computed whose linear ends dx. */
+struct mfs_dx_sum {
+	void *term, *dx;
+	bool begun;
+};
+/* The term is still to be written. */
+struct mfs_dx_sum mfs_dx_sum_new(const struct mfs_net *net, void *dx);
+/* The term of run->dx_sum is written. */
+void mfs_dx_sum_begin(const struct mfs_net *net, const struct mfs_pass *run);
+/* dx is there for what follows. run->dx_sum as before. */
+void mfs_dx_sum_end(const struct mfs_net *net, const struct mfs_pass *run);
+
+/* What tensor parallel processes say besides, as mfs_parallel_all_gather() and
+ * mfs_parallel_reduce_scatter() do. Everything else that these processes say goes through the
+ * functions above: all of it is in one context. */
+void mfs_tensor_gather(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
+		       void *to, const void *from, uint64_t elements);
+void mfs_tensor_scatter(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
+			void *to, void *from, uint64_t elements);
 
 /* A parameter that all processes of the group have, and whose gradient is a sum of theirs: of the
  * stream's rows that each has, or of the heads. p NULL: none. To be said when the net is planned.
@@ -554,14 +581,22 @@ struct mfs_stages {
 	uint64_t said; /* exchanges of this step */
 };
 
-/* What is said of experts' rows, beside the passes; moe_beside.c. */
-struct mfs_experts_beside {
+/* What is said beside the passes; beside.c. */
+struct mfs_beside {
 	struct mfk_ctx *ctx; /* NULL: it is submitted to the passes' context */
 	struct mfk_event *passes, *said;
 };
-/* After mfs_memory_place(). */
+int mfs_beside_begin(const struct mfs_net *net, struct mfs_beside *b, struct mfs_error *err);
+void mfs_beside_release(const struct mfs_net *net, struct mfs_beside *b);
+/* The context in which to say something that needs what ctx has so far. */
+struct mfk_ctx *mfs_beside_say(const struct mfs_net *net, const struct mfs_beside *b,
+			       struct mfk_ctx *ctx);
+/* ctx waits for all that was said. */
+void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, struct mfk_ctx *ctx);
+
+/* Of experts' rows, and of tensor parallel processes. After mfs_memory_place(). */
 int mfs_experts_beside_begin(struct mfs_net *net, struct mfs_error *err);
-void mfs_experts_beside_release(struct mfs_net *net);
+int mfs_tensor_beside_begin(struct mfs_net *net, struct mfs_error *err);
 
 struct mfs_net {
 	const struct mfs_train_config *config;
@@ -590,7 +625,7 @@ struct mfs_net {
 	uint32_t chunk_count;
 	struct mfs_head head; /* of the chunk that ends the model */
 	struct mfs_mtp mtp;
-	struct mfs_experts_beside experts_beside;
+	struct mfs_beside experts_beside, tensor_beside;
 	struct mfs_rope rope;
 	struct mfs_batch_place on_device;
 

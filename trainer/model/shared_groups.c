@@ -131,8 +131,7 @@ void mfs_shared_groups_take(const struct mfs_net *net, const struct mfs_pass *ru
 		.y = taken,
 	};
 
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->io, all, share,
-				(uint64_t)(net->tokens * g->share));
+	mfs_tensor_gather(net, run->ctx, net->io, all, share, (uint64_t)(net->tokens * g->share));
 	net->backend->ops->gather(run->ctx, &rows);
 }
 
@@ -151,6 +150,5 @@ void mfs_shared_groups_give(const struct mfs_net *net, const struct mfs_pass *ru
 	};
 
 	net->backend->ops->combine(run->ctx, &rows);
-	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->io, dshare, all,
-				    (uint64_t)(net->tokens * g->share));
+	mfs_tensor_scatter(net, run->ctx, net->io, dshare, all, (uint64_t)(net->tokens * g->share));
 }

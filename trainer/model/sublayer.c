@@ -83,16 +83,19 @@ static void part_forward(const struct mfs_net *net, const struct mfs_pass *run,
 static void part_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			  const struct mfs_part *part, const void *x, const void *dy, void *dx)
 {
-	void *term = dx;
+	struct mfs_dx_sum sum;
+	struct mfs_pass of_part = *run;
 
-	if (part->kind->divided) {
-		x = mfs_stream_gather(net, run, MFS_GATHERED_X, x);
-		dy = mfs_stream_gather(net, run, MFS_GATHERED_DY, dy);
-		term = mfs_stream_term(net, dx);
+	if (!part->kind->divided) {
+		part->kind->backward(net, run, part, x, dy, dx);
+		return;
 	}
-	part->kind->backward(net, run, part, x, dy, term);
-	if (part->kind->divided)
-		mfs_stream_sum(net, run, term, dx);
+	sum = mfs_dx_sum_new(net, dx);
+	of_part.dx_sum = &sum;
+	dy = mfs_stream_gather(net, run, MFS_GATHERED_DY, dy);
+	x = mfs_stream_gather_beside(net, run, MFS_GATHERED_X, x);
+	part->kind->backward(net, &of_part, part, x, dy, sum.term);
+	mfs_dx_sum_end(net, &of_part);
 }
 
 /* ---- both ---- */

@@ -6,6 +6,11 @@
  *
  * Without --sequence-parallel all have x and dy, and a sum goes to all. With it a process has some
  * rows of the stream, and gets these of a sum; what was gathered is not kept.
+ *
+ * All that they say is in a context of its own (beside.c). Most of it is waited for at once. But x
+ * is gathered while a part goes backward up to its first linears, and the sum of dx goes on while
+ * the gradient of the weight of the last of them is computed. Source:
+ * megatron/core/tensor_parallel/layers.py: LinearWithGradAccumulationAndAsyncCommunication.
  */
 #include "trainer/model/net_i.h"
 
@@ -54,16 +59,32 @@ void mfs_stream_plan(struct mfs_net *net)
 	net->of_all = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, whole);
 }
 
-const void *mfs_stream_gather(const struct mfs_net *net, const struct mfs_pass *run,
-			      enum mfs_gathered which, const void *x)
+const void *mfs_stream_gather_beside(const struct mfs_net *net, const struct mfs_pass *run,
+				     enum mfs_gathered which, const void *x)
 {
 	void *whole;
 
 	if (!shares_stream(net))
 		return x;
 	whole = mfs_net_at(net, net->gathered[which]);
-	mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->io, whole, x,
-				(uint64_t)(net->rows * net->hidden));
+	mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR,
+				mfs_beside_say(net, &net->tensor_beside, run->ctx), net->io, whole,
+				x, (uint64_t)(net->rows * net->hidden));
+	return whole;
+}
+
+void mfs_stream_await(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	if (shares_stream(net))
+		mfs_beside_await(net, &net->tensor_beside, run->ctx);
+}
+
+const void *mfs_stream_gather(const struct mfs_net *net, const struct mfs_pass *run,
+			      enum mfs_gathered which, const void *x)
+{
+	const void *whole = mfs_stream_gather_beside(net, run, which, x);
+
+	mfs_stream_await(net, run);
 	return whole;
 }
 
@@ -72,16 +93,73 @@ void *mfs_stream_term(const struct mfs_net *net, void *y)
 	return shares_stream(net) ? mfs_net_at(net, net->of_all) : y;
 }
 
-void mfs_stream_sum(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y)
+static void sum_beside(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y)
 {
+	struct mfk_ctx *ctx = mfs_beside_say(net, &net->tensor_beside, run->ctx);
 	const uint64_t count = (uint64_t)(net->rows * net->hidden);
 
 	if (shares_stream(net))
-		mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR, run->ctx, net->io, y,
-					    term, count);
+		mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR, ctx, net->io, y, term,
+					    count);
 	else
-		mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR, run->ctx, MFK_SUM, net->io,
-					y, count);
+		mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR, ctx, MFK_SUM, net->io, y,
+					count);
+}
+
+void mfs_stream_sum(const struct mfs_net *net, const struct mfs_pass *run, void *term, void *y)
+{
+	sum_beside(net, run, term, y);
+	mfs_beside_await(net, &net->tensor_beside, run->ctx);
+}
+
+/* ---- beside products ---- */
+
+int mfs_tensor_beside_begin(struct mfs_net *net, struct mfs_error *err)
+{
+	if (!mfs_is_divided(net) || net->tensor_beside.ctx)
+		return 0;
+	return mfs_beside_begin(net, &net->tensor_beside, err);
+}
+
+struct mfs_dx_sum mfs_dx_sum_new(const struct mfs_net *net, void *dx)
+{
+	return (struct mfs_dx_sum){.term = mfs_stream_term(net, dx), .dx = dx};
+}
+
+void mfs_dx_sum_begin(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	struct mfs_dx_sum *s = run->dx_sum;
+
+	if (!s || s->begun)
+		return;
+	sum_beside(net, run, s->term, s->dx);
+	s->begun = true;
+}
+
+void mfs_dx_sum_end(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	mfs_dx_sum_begin(net, run);
+	mfs_beside_await(net, &net->tensor_beside, run->ctx);
+}
+
+/* ---- what else they say ---- */
+
+void mfs_tensor_gather(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
+		       void *to, const void *from, uint64_t elements)
+{
+	mfs_parallel_all_gather(net->parallel, MFS_GROUP_TENSOR,
+				mfs_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
+				elements);
+	mfs_beside_await(net, &net->tensor_beside, ctx);
+}
+
+void mfs_tensor_scatter(const struct mfs_net *net, struct mfk_ctx *ctx, enum mfk_dtype dtype,
+			void *to, void *from, uint64_t elements)
+{
+	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_TENSOR,
+				    mfs_beside_say(net, &net->tensor_beside, ctx), dtype, to, from,
+				    elements);
+	mfs_beside_await(net, &net->tensor_beside, ctx);
 }
 
 /* ---- gradients of what all of them have ---- */
@@ -133,7 +211,9 @@ void mfs_net_sum_gradients(struct mfs_net *net, struct mfk_ctx *ctx)
 	count = copy_terms(net, ctx, false);
 	if (!count)
 		return;
-	mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR, ctx, MFK_SUM, net->grad,
+	mfs_parallel_all_reduce(net->parallel, MFS_GROUP_TENSOR,
+				mfs_beside_say(net, &net->tensor_beside, ctx), MFK_SUM, net->grad,
 				mfs_net_at(net, net->terms), count);
+	mfs_beside_await(net, &net->tensor_beside, ctx);
 	copy_terms(net, ctx, true);
 }

@@ -1,0 +1,54 @@
+/*
+ * What processes say to each other beside the passes, in a context of its own.
+ *
+ * All that a group says is then in that context, so that it has one order. What is said begins
+ * behind what the passes' context has so far, and whoever needs it waits. Without such a context it
+ * is in the passes'; operations come in the same order, and results have the same bits.
+ */
+#include "trainer/model/net_i.h"
+
+int mfs_beside_begin(const struct mfs_net *net, struct mfs_beside *b, struct mfs_error *err)
+{
+	const struct mfk_device_ops *device = net->backend->device;
+	char why[MFK_WHY] = "";
+	int rc = device->ctx_new(net->device, false, &b->ctx, why);
+
+	if (rc)
+		return mfs_fail(err, rc, "%s", why);
+	rc = device->event_new(net->device, &b->passes);
+	if (!rc)
+		rc = device->event_new(net->device, &b->said);
+	return rc ? mfs_fail(err, rc, "%s: no event could be made", net->backend->name) : 0;
+}
+
+void mfs_beside_release(const struct mfs_net *net, struct mfs_beside *b)
+{
+	char why[MFK_WHY];
+
+	if (!b->ctx)
+		return;
+	net->backend->device->sync(b->ctx, why);
+	if (b->passes)
+		net->backend->device->event_free(b->passes);
+	if (b->said)
+		net->backend->device->event_free(b->said);
+	net->backend->device->ctx_free(b->ctx);
+}
+
+struct mfk_ctx *mfs_beside_say(const struct mfs_net *net, const struct mfs_beside *b,
+			       struct mfk_ctx *ctx)
+{
+	if (!b->ctx)
+		return ctx;
+	net->backend->device->event_record(ctx, b->passes);
+	net->backend->device->event_wait(b->ctx, b->passes);
+	return b->ctx;
+}
+
+void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, struct mfk_ctx *ctx)
+{
+	if (!b->ctx)
+		return;
+	net->backend->device->event_record(b->ctx, b->said);
+	net->backend->device->event_wait(ctx, b->said);
+}
