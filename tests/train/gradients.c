@@ -104,6 +104,15 @@ static struct mfs_train_config qwen3_like(void)
 	return c;
 }
 
+/* The local spec's down projections: four processes share their rows. */
+static void divide_downs(struct mfs_megatron_args *m)
+{
+	m->local_spec = true;
+	if (m->q_lora_rank != MFS_UNSET)
+		m->q_lora_rank = (m->q_lora_rank + 3) / 4 * 4;
+	m->kv_lora_rank = (m->kv_lora_rank + 3) / 4 * 4 + m->qk_pos_emb_head_dim % 4;
+}
+
 /* The dense layers of deepseek. */
 static struct mfs_train_config deepseek_like(void)
 {
@@ -120,6 +129,8 @@ static struct mfs_train_config deepseek_like(void)
 	c.model.qk_pos_emb_head_dim = 2 * (1 + below(3));
 	c.model.v_head_dim = 1 + below(9);
 	c.model.rotary_scaling_factor = c.model.mscale = 1;
+	if (below(2))
+		divide_downs(&c.model);
 	c.recompute_granularity = MFS_RECOMPUTE_SELECTIVE;
 	c.recompute_modules = (struct mfs_words){modules, 2};
 	return c;

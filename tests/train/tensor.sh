@@ -15,7 +15,7 @@ gradients asan 2 TP=2 SP=1
 # Whoever forgets to wait for what is said beside products reads what is not there yet.
 gradients obj 2 TP=2 SP=0 LATE=1
 gradients obj 2 TP=2 SP=1 LATE=1
-gradients obj 4 TP=4 SP=1 LATE=1
+gradients obj 4 TP=4 SP=0 LATE=1
 
 as_one "llama, validation" llama "2-tp2 2-tp2-sp" 6 --eval-interval 2 --eval-iters 2 --log-params-norm --log-num-zeros-in-grad
 as_one "two copies of two processes, per-token loss, documents" llama 4-tp2-sp 4 --calculate-per-token-loss --eod-mask-loss \
