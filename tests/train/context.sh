@@ -17,6 +17,9 @@ as_one "dropout, tied, layers run again" qwen2 2-cp2 4 --attention-dropout 0.1 -
 as_one "learned positions" gpt2 2-cp2 4 --cp-comm-type all_gather
 as_one "MLA and experts, balanced over sequences" deepseek "2-cp2 4-cp2-ep2" 4 --moe-z-loss-coeff 1e-3 --cp-comm-type p2p a2a all_gather p2p
 as_one "experts balanced over microbatches, per-token loss" mixtral 2-cp2 4 --moe-z-loss-coeff 1e-3 --calculate-per-token-loss --cp-comm-type a2a
+as_one "MTP; drawn weights" mixtral "2-cp2 4-tp2-sp-cp2 4-pp2-cp2" 4 --mtp-num-layers 2
+as_one "MTP of documents, a tied head, dropout, each layer another way; drawn weights" qwen3 2-cp2 4 --mtp-num-layers 1 --hidden-dropout 0.1 \
+	--reset-attention-mask --reset-position-ids --eod-mask-loss --eod-id 11 --cp-comm-type p2p all_gather p2p a2a
 as_one "beside stages, experts and the distributed optimizer" deepseek 4-pp2-cp2-ep2 4 --use-distributed-optimizer --moe-z-loss-coeff 1e-3
 BACKEND=cpu LAUNCH="${launcher[*]} 2" FLAGS="--context-parallel-size 2 --cp-comm-type p2p all_gather a2a p2p" tests/train/follow.sh "${at[llama]}" >"$work/log" 2>&1
 verdict $? "bf16: two processes follow the run that four processes made"

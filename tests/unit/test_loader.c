@@ -374,6 +374,25 @@ static void check_part(const struct mfs_batch *b, const struct mfs_batch *whole,
 	check_order(b->position_order, b->positions, (uint64_t)(3 * own));
 }
 
+static void check_part_ahead(const struct mfs_batch_ahead *a, const struct mfs_batch_ahead *whole,
+			     uint32_t parts, uint32_t part)
+{
+	const int64_t length = 128, own = length / parts;
+
+	for (int64_t t = 0; t < 3 * own; t++) {
+		const int64_t at =
+			t / own * length + mfs_context_position(parts, part, length, t % own);
+
+		ck_assert_int_eq(a->tokens[t], whole->tokens[at]);
+		ck_assert_int_eq(a->labels[t], whole->labels[at]);
+		ck_assert_int_eq(a->positions[t], whole->positions[at]);
+		ck_assert(a->loss_mask[t] == whole->loss_mask[at]);
+	}
+	ck_assert_uint_eq(a->counted, whole->counted);
+	check_order(a->order, a->tokens, (uint64_t)(3 * own));
+	check_order(a->position_order, a->positions, (uint64_t)(3 * own));
+}
+
 START_TEST(test_parts)
 {
 	struct mfs_train_config c = fixtures_run();
@@ -383,6 +402,7 @@ START_TEST(test_parts)
 
 	c.eod = 11;
 	c.reset_position_ids = c.reset_attention_mask = c.eod_mask_loss = true;
+	c.model.mtp_num_layers = 2;
 	/* Several at once, and not by io_uring: its rings take the place of memory that another
 	 * thread has freed. ThreadSanitizer does not see them come, and calls that a race. */
 	whole = open_on(&c, MFS_TRAIN, 0, 3, engine_of(1));
@@ -396,6 +416,8 @@ START_TEST(test_parts)
 		for (uint32_t i = 0; i < parts; i++) {
 			unit_ok(mfs_loader_next(of[i], &b, &err), &err);
 			check_part(b, all, parts, i);
+			for (uint32_t k = 0; k < 2; k++)
+				check_part_ahead(&b->ahead[k], &all->ahead[k], parts, i);
 			mfs_loader_give_back(of[i], b);
 		}
 		mfs_loader_give_back(whole, all);

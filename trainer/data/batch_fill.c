@@ -212,21 +212,37 @@ static void copy_piece(struct mfs_batch *to, uint64_t at, const struct mfs_batch
 	memcpy(to->loss_mask + at, from->loss_mask + first, bytes);
 }
 
+static void copy_piece_ahead(struct mfs_batch_ahead *to, uint64_t at,
+			     const struct mfs_batch_ahead *from, uint64_t first, uint64_t count)
+{
+	const size_t bytes = count * sizeof(int32_t);
+
+	memcpy(to->tokens + at, from->tokens + first, bytes);
+	memcpy(to->labels + at, from->labels + first, bytes);
+	memcpy(to->positions + at, from->positions + first, bytes);
+	memcpy(to->loss_mask + at, from->loss_mask + first, bytes);
+}
+
 /* This process's two pieces of each sequence. */
 static void take_part(const struct mfs_batch_rules *r, const struct mfs_batch *whole,
 		      struct mfs_batch *b)
 {
 	const uint64_t piece = r->length / (2 * r->parts);
 
-	for (uint32_t i = 0; i < r->sequences; i++)
-		for (int k = 0; k < 2; k++)
-			copy_piece(b, (2 * (uint64_t)i + (uint64_t)k) * piece, whole,
-				   (uint64_t)i * r->length +
-					   (uint64_t)mfs_context_piece(r->parts, r->part, r->length,
-								       k),
-				   piece);
+	for (uint32_t i = 0; i < 2 * r->sequences; i++) {
+		const uint64_t at = i * piece;
+		const uint64_t from =
+			(uint64_t)(i / 2) * r->length +
+			(uint64_t)mfs_context_piece(r->parts, r->part, r->length, (int)(i % 2));
+
+		copy_piece(b, at, whole, from, piece);
+		for (uint32_t k = 0; k < r->ahead; k++)
+			copy_piece_ahead(&b->ahead[k], at, &whole->ahead[k], from, piece);
+	}
 	b->counted = whole->counted;
 	b->documents = whole->documents;
+	for (uint32_t k = 0; k < r->ahead; k++)
+		b->ahead[k].counted = whole->ahead[k].counted;
 }
 
 /* ---- orders ---- */
@@ -285,15 +301,15 @@ int mfs_batch_fill(const struct mfs_batch_rules *rules, const struct mfs_fetch *
 		return rc;
 	for (uint32_t i = 0; i < rules->sequences; i++)
 		all->counted += fill_sequence(rules, all, i, i < own);
+	for (uint32_t k = 0; k < rules->ahead; k++)
+		fill_ahead(rules, all, k + 1, &all->ahead[k]);
 	if (rules->parts > 1)
 		take_part(rules, all, b);
 	sort_numbers(b->tokens, count, rules->vocab, scratch, b->order);
 	sort_numbers(b->positions, count, rules->length, scratch, b->position_order);
-	/* Where sequences are shared there is no MTP (trainer/model/mtp.c). */
-	for (uint32_t k = 0; k < rules->ahead && rules->parts == 1; k++) {
+	for (uint32_t k = 0; k < rules->ahead; k++) {
 		struct mfs_batch_ahead *a = &b->ahead[k];
 
-		fill_ahead(rules, b, k + 1, a);
 		sort_numbers(a->tokens, count, rules->vocab, scratch, a->order);
 		sort_numbers(a->positions, count, rules->length, scratch, a->position_order);
 	}

@@ -71,14 +71,16 @@ static const struct mfs_core_kind *kind_of_type(const char *type)
 					 : &mfs_core_gather;
 }
 
+/* Layers of MTP, which are numbered behind the others, are as the last of those. */
 static const struct mfs_core_kind *kind_of(const struct mfs_net *net, uint32_t layer)
 {
 	const struct mfs_words *types = &net->config->cp_comm_type;
 
 	if (net->context.size == 1)
 		return &alone;
-	return types->count ? kind_of_type(types->list[types->count > 1 ? layer : 0])
-			    : &mfs_core_ring;
+	if (!types->count)
+		return &mfs_core_ring;
+	return kind_of_type(types->list[layer < types->count ? layer : types->count - 1]);
 }
 
 bool mfs_core_exchanges_heads(const struct mfs_net *net)

@@ -33,10 +33,6 @@ static int check(const struct mfs_net *net, struct mfs_error *err)
 	if (a->mtp_num_layers > MFS_MTP_MOST)
 		return mfs_fail(err, -ENOTSUP, "--mtp-num-layers: expected at most %d, found %lld",
 				MFS_MTP_MOST, (long long)a->mtp_num_layers);
-	if (net->context.size > 1)
-		return mfs_fail(err, -ENOTSUP,
-				"--mtp-num-layers: expected --context-parallel-size 1, found %u",
-				net->context.size);
 	/* The last stage has no copy of position embeddings. */
 	if (net->parallel->size.pp > 1 &&
 	    mfs_str_is(a->position_embedding_type, "learned_absolute"))
