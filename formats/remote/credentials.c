@@ -319,6 +319,19 @@ static int current(struct mfs_credentials *c, struct keys *ret, struct mfs_error
 			    "service gives no other");
 }
 
+/* What libcurl sends as Host leaves out an empty port and the one that the scheme implies, and so
+ * does what is signed. The port of an IPv6 address stands behind its bracket. */
+static void cut_default_port(const char *url, char *host)
+{
+	char *bracket = strrchr(host, ']'), *colon = strrchr(bracket ? bracket : host, ':');
+	const bool https = !strncasecmp(url, "https://", 8);
+
+	if (!colon || colon[1 + strspn(colon + 1, "0123456789")])
+		return;
+	if (!colon[1] || strtoul(colon + 1, NULL, 10) == (https ? 443 : 80))
+		*colon = '\0';
+}
+
 /* Of "http://host:port/path?query": the parts that are signed. */
 static int split(const char *url, char *host, size_t size, char **path, const char **query,
 		 struct mfs_error *err)
@@ -332,6 +345,7 @@ static int split(const char *url, char *host, size_t size, char **path, const ch
 		return mfs_fail(err, -EINVAL, "%s: the name of the host is too long", url);
 	memcpy(host, at, len);
 	host[len] = '\0';
+	cut_default_port(url, host);
 	at += len;
 	len = strcspn(at, "?");
 	*path = strndup(at, len);

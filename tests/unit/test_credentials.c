@@ -1,4 +1,5 @@
-/* Keys of a machine's role, from a metadata service that fails: formats/remote/credentials.h. */
+/* Keys of a machine's role, from a metadata service that fails, and what is signed:
+ * formats/remote/credentials.h. */
 #define _GNU_SOURCE
 #include "tests/unit/unit.h"
 
@@ -14,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "formats/net/sigv4.h"
 #include "formats/remote/credentials.h"
 #include "formats/remote/curl.h"
 
@@ -201,6 +203,61 @@ START_TEST(test_expired)
 }
 END_TEST
 
+static char signed_text[512], signed_date[32];
+
+static bool keep(struct curl_slist **list, const char *name, const char *value)
+{
+	(void)list;
+	if (!strcmp(name, "Authorization"))
+		snprintf(signed_text, sizeof(signed_text), "%s", value);
+	if (!strcmp(name, "x-amz-date"))
+		snprintf(signed_date, sizeof(signed_date), "%s", value);
+	return true;
+}
+
+/* URLs, and what libcurl sends as Host for them. */
+static const char *const hosts[][2] = {
+	{"http://127.0.0.1:80/b/o", "127.0.0.1"},
+	{"http://127.0.0.1:0080/b/o", "127.0.0.1"},
+	{"http://127.0.0.1:/b/o", "127.0.0.1"},
+	{"http://127.0.0.1:443/b/o", "127.0.0.1:443"},
+	{"http://host:8080/b/o", "host:8080"},
+	{"https://host:443/b/o", "host"},
+	{"HTTPS://host:443/b/o", "host"},
+	{"https://host:80/b/o", "host:80"},
+	{"http://[::1]:80/b/o", "[::1]"},
+	{"http://[fe80::80]/b/o", "[fe80::80]"},
+	{"https://[::1]:8443/b/o", "[::1]:8443"},
+};
+
+START_TEST(test_host)
+{
+	struct mfs_credentials *keys;
+	const struct mfs_curl_request r = {.url = hosts[_i][0]};
+	const struct mfs_sigv4_key key = {"AKID", "secret", "us-east-1", "s3"};
+	const struct mfs_sigv4_header headers[] = {{"host", hosts[_i][1]},
+						   {"x-amz-content-sha256", MFS_SIGV4_EMPTY},
+						   {"x-amz-date", signed_date}};
+	const struct mfs_sigv4_request q = {.method = "GET",
+					    .path = "/b/o",
+					    .headers = headers,
+					    .header_count = 3,
+					    .payload = MFS_SIGV4_EMPTY,
+					    .time = signed_date};
+	char *expected;
+
+	setenv("AWS_ACCESS_KEY_ID", "AKID", 1);
+	setenv("AWS_SECRET_ACCESS_KEY", "secret", 1);
+	unsetenv("AWS_SESSION_TOKEN");
+	unit_ok(mfs_credentials_new(&keys, &err), &err);
+	unit_ok(mfs_credentials_sign(keys, "us-east-1", &r, keep, NULL, &err), &err);
+	unit_ok(mfs_sigv4_authorization(&key, &q, &expected, &err), &err);
+	ck_assert_str_eq(signed_text, expected);
+	free(expected);
+	mfs_credentials_free(keys);
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("credentials");
@@ -211,6 +268,9 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_renewed_before_its_end);
 	tcase_add_loop_test(c, test_old_key_stays, 0, 3);
 	tcase_add_test(c, test_expired);
+	suite_add_tcase(s, c);
+	c = tcase_create("signatures");
+	tcase_add_loop_test(c, test_host, 0, sizeof(hosts) / sizeof(*hosts));
 	suite_add_tcase(s, c);
 	return s;
 }
