@@ -13,6 +13,9 @@
 /* Threads open checkpoints. What they do not touch of it costs nothing. */
 #define STACK (1u << 20)
 
+/* GnuTLS's own list has TLS 1.0 and 1.1 (RFC 8996: do not use them). */
+#define TLS_VERSIONS "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+
 static void notify_connection(void *arg, struct MHD_Connection *mhd, void **context,
 			      enum MHD_ConnectionNotificationCode what)
 {
@@ -69,6 +72,7 @@ static int start_daemon(struct mfs_http *http, struct mfs_error *err)
 	struct MHD_OptionItem tls_options[] = {
 		{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)http->config.certificate},
 		{MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)http->config.key},
+		{MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)TLS_VERSIONS},
 		{MHD_OPTION_END, 0, NULL},
 	};
 
@@ -83,7 +87,7 @@ static int start_daemon(struct mfs_http *http, struct mfs_error *err)
 		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_URI_LOG_CALLBACK,
 		mfs_exchange_begin, http, MHD_OPTION_NOTIFY_COMPLETED, mfs_exchange_end, http,
 		MHD_OPTION_NOTIFY_CONNECTION, notify_connection, http, MHD_OPTION_UNESCAPE_CALLBACK,
-		leave_escaped, NULL, MHD_OPTION_ARRAY, tls ? tls_options : tls_options + 2,
+		leave_escaped, NULL, MHD_OPTION_ARRAY, tls ? tls_options : tls_options + 3,
 		MHD_OPTION_END);
 	if (!http->daemon)
 		return mfs_fail(err, tls ? -EINVAL : -EIO, "the HTTP server does not start%s",

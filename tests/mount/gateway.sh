@@ -291,6 +291,14 @@ if command -v openssl >/dev/null; then
 	serve "$work/runs/a" --listen 127.0.0.1:0 --certificate "$work/cert" --key "$work/key" -o vocab_size=1000
 	expect 200 /local/a/resolve/main/model.safetensors --cacert "$work/cert"
 	cmp "$work/body" "$file" || fail TLS
+	# Nothing older than 1.2. Level 0 is what lets this client offer 1.0 and 1.1 at all.
+	for version in 1_3 1_2 1_1 1; do
+		got=$(openssl s_client -connect "${url#https://}" -tls$version -cipher DEFAULT@SECLEVEL=0 </dev/null 2>&1)
+		case $version in
+		1_3 | 1_2) grep -q "^New, TLSv${version/_/.}, Cipher is [A-Z]" <<<"$got" || fail "TLS $version: $got" ;;
+		*) grep -qF 'New, (NONE), Cipher is (NONE)' <<<"$got" || fail "TLS $version is not refused: $got" ;;
+		esac
+	done
 	stop
 fi
 
