@@ -70,6 +70,18 @@ void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct 
 	mfs_repos_free(before);
 }
 
+bool mfs_gateway_is_crowded(const struct mfs_request *q, struct mfs_reply *a)
+{
+	const bool state = q->url.count == 1 && (!strcmp(q->url.parts[0], "healthz") ||
+						 !strcmp(q->url.parts[0], "metrics"));
+
+	if (!q->crowded || state)
+		return false;
+	mfs_reply_error(a, 503, "as many connections as there may be are being answered");
+	mfs_reply_header(a, "Retry-After", "1");
+	return true;
+}
+
 void mfs_gateway_answer(void *arg, const struct mfs_request *q, struct mfs_reply *a)
 {
 	struct mfs_gateway now = mfs_gateway_now(arg), *g = &now;
@@ -78,7 +90,9 @@ void mfs_gateway_answer(void *arg, const struct mfs_request *q, struct mfs_reply
 	struct mfs_call call = {.gateway = g, .request = q, .grant = &grant, .reply = a};
 
 	mfs_proxies_client(g->proxies, q->client, q->forwarded, a->from, sizeof(a->from));
-	if (q->method == MFS_METHOD_OTHER) {
+	if (mfs_gateway_is_crowded(q, a)) {
+		a->route = "none";
+	} else if (q->method == MFS_METHOD_OTHER) {
 		mfs_reply_error(a, 405, "%s is not a method here", q->method_name);
 		mfs_reply_header(a, "Allow", "GET, HEAD, POST");
 		a->route = "none";

@@ -71,6 +71,10 @@ struct mfs_gateway mfs_gateway_now(struct mfs_gateway *g);
 void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens,
 			 const struct mfs_redirects *redirects, const struct mfs_proxies *proxies);
 
+/* True: answered with 503, since there are too many connections. What says how the gateway is
+ * (/healthz, /metrics) is answered all the same. */
+bool mfs_gateway_is_crowded(const struct mfs_request *q, struct mfs_reply *a);
+
 /* ---- for protocols ---- */
 
 /* Whether the client may read a repository. */

@@ -267,7 +267,9 @@ void mfs_gateway_answer_s3(void *arg, const struct mfs_request *q, struct mfs_re
 
 	a->route = "s3";
 	mfs_proxies_client(g->proxies, q->client, q->forwarded, a->from, sizeof(a->from));
-	if (mfs_s3_identify(&call, &grant))
+	if (mfs_gateway_is_crowded(q, a))
+		mfs_s3_dress(&call);
+	else if (mfs_s3_identify(&call, &grant))
 		answer(&call);
 	mfs_grant_drop(g->tokens, &grant);
 	mfs_repos_free(g->repos);

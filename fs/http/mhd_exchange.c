@@ -44,6 +44,17 @@ static void set_due(const struct mfs_exchange *x, unsigned seconds)
 		mfs_connection_due(x->connection, seconds);
 }
 
+/* From here on the connection is none that may be closed to make room. */
+static void answer(struct mfs_exchange *x)
+{
+	struct mfs_http *http = x->http;
+
+	if (x->connection)
+		x->request.crowded = mfs_deadlines_answers(&http->deadlines, x->connection,
+							   http->config.limits.connections);
+	http->config.answer(http->config.arg, &x->request, &x->reply);
+}
+
 static ssize_t read_stream(void *arg, uint64_t pos, char *buf, size_t max)
 {
 	struct mfs_exchange *x = arg;
@@ -85,7 +96,7 @@ static enum MHD_Result queue(struct mfs_exchange *x, struct MHD_Connection *mhd)
 		MHD_add_response_header(response, a->headers[i].name, a->headers[i].value);
 	if (a->type)
 		MHD_add_response_header(response, "Content-Type", a->type);
-	if (atomic_load(&x->http->ending))
+	if (atomic_load(&x->http->ending) || x->request.crowded)
 		MHD_add_response_header(response, "Connection", "close");
 	x->queued = true;
 	set_due(x, x->http->stall_seconds);
@@ -168,7 +179,7 @@ static bool begin(struct mfs_exchange *x, struct MHD_Connection *mhd, const char
 	else if (ambiguous)
 		mfs_reply_error(&x->reply, 400, "%s", ambiguous);
 	else if (x->request.method == MFS_METHOD_OTHER)
-		x->http->config.answer(x->http->config.arg, &x->request, &x->reply);
+		answer(x);
 	else if (length && strtoull(length, NULL, 10) > MFS_REQUEST_BODY)
 		mfs_reply_error(&x->reply, 413, "a body has at most %u bytes", MFS_REQUEST_BODY);
 	else
@@ -209,7 +220,7 @@ enum MHD_Result mfs_exchange_handle(void *arg, struct MHD_Connection *mhd, const
 	if (x->request.body.failed)
 		mfs_reply_error(&x->reply, 413, "a body has at most %u bytes", MFS_REQUEST_BODY);
 	else
-		x->http->config.answer(x->http->config.arg, &x->request, &x->reply);
+		answer(x);
 	return queue(x, mhd);
 }
 
@@ -225,6 +236,8 @@ void mfs_exchange_end(void *arg, struct MHD_Connection *mhd, void **exchange,
 		return;
 	*exchange = NULL;
 	set_due(x, http->idle_seconds);
+	if (x->connection)
+		atomic_store(&x->connection->answering, false);
 	if (x->begun) {
 		if (!x->reply.stream && x->request.method != MFS_METHOD_HEAD)
 			x->sent = whole ? x->reply.text.len : 0;

@@ -13,6 +13,11 @@
 /* Threads open checkpoints. What they do not touch of it costs nothing. */
 #define STACK (1u << 20)
 
+/* Connections that the library takes above the limit: spare ones, and those that are being closed
+ * to make room, of which there may be CLOSING before new ones have to wait. */
+#define CLOSING 8
+#define ABOVE	(MFS_CONNECTIONS_SPARE + 4 * CLOSING)
+
 /* GnuTLS's own list has TLS 1.0 and 1.1 (RFC 8996: do not use them). */
 #define TLS_VERSIONS "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
@@ -22,6 +27,7 @@ static void notify_connection(void *arg, struct MHD_Connection *mhd, void **cont
 	struct mfs_http *http = arg;
 	const union MHD_ConnectionInfo *info;
 	struct mfs_connection *c;
+	unsigned closing;
 
 	if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
 		if (*context)
@@ -37,7 +43,11 @@ static void notify_connection(void *arg, struct MHD_Connection *mhd, void **cont
 		return;
 	}
 	mfs_connection_due(c, http->idle_seconds);
-	mfs_deadlines_add(&http->deadlines, c, info->connect_fd);
+	closing = mfs_deadlines_add(&http->deadlines, c, info->connect_fd,
+				    http->config.limits.connections);
+	/* They get the processor, and the library has room for the next one. */
+	if (closing > CLOSING)
+		usleep((closing - CLOSING) * 2000);
 }
 
 /* Targets are decoded by fs/http/url.h, which sees where their slashes were. */
@@ -82,7 +92,7 @@ static int start_daemon(struct mfs_http *http, struct mfs_error *err)
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
 			MHD_USE_ITC | (tls ? MHD_USE_TLS : 0),
 		0, NULL, NULL, mfs_exchange_handle, http, MHD_OPTION_LISTEN_SOCKET, http->listener,
-		MHD_OPTION_CONNECTION_LIMIT, l->connections, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+		MHD_OPTION_CONNECTION_LIMIT, l->connections + ABOVE, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
 		l->per_address, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)l->header_bytes,
 		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_URI_LOG_CALLBACK,
 		mfs_exchange_begin, http, MHD_OPTION_NOTIFY_COMPLETED, mfs_exchange_end, http,
@@ -95,8 +105,8 @@ static int start_daemon(struct mfs_http *http, struct mfs_error *err)
 	return 0;
 }
 
-int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
-		   struct mfs_error *err)
+int mfs_http_bind(const struct mfs_http_config *config, struct mfs_http **ret,
+		  struct mfs_error *err)
 {
 	struct mfs_http *http = calloc(1, sizeof(*http));
 	char text[MFS_LISTEN_TEXT];
@@ -118,22 +128,36 @@ int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
 		 : config->certificate	    ? "https://"
 					    : "http://",
 		 text);
-	rc = mfs_deadlines_start(&http->deadlines);
-	if (rc) {
-		close(http->listener);
-		free(http);
-		return mfs_fail(err, rc, "no thread: %s", strerror(-rc));
-	}
-	*ret = http; /* the daemon's threads may ask for it at once */
-	rc = start_daemon(http, err);
-	if (rc) {
-		*ret = NULL;
-		close(http->listener);
-		mfs_deadlines_stop(&http->deadlines);
-		free(http);
-		return rc;
-	}
+	*ret = http;
 	return 0;
+}
+
+int mfs_http_run(struct mfs_http *http, struct mfs_error *err)
+{
+	int rc = mfs_deadlines_start(&http->deadlines);
+
+	if (rc)
+		return mfs_fail(err, rc, "no thread: %s", strerror(-rc));
+	rc = start_daemon(http, err);
+	if (rc)
+		mfs_deadlines_stop(&http->deadlines);
+	return rc;
+}
+
+int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
+		   struct mfs_error *err)
+{
+	/* The daemon's threads may ask for it at once. */
+	int rc = mfs_http_bind(config, ret, err);
+
+	if (rc)
+		return rc;
+	rc = mfs_http_run(*ret, err);
+	if (rc) {
+		mfs_http_stop(*ret, 0);
+		*ret = NULL;
+	}
+	return rc;
 }
 
 const char *mfs_http_address(const struct mfs_http *http)
@@ -158,16 +182,19 @@ struct mfs_http_state mfs_http_state(const struct mfs_http *http)
 void mfs_http_stop(struct mfs_http *http, unsigned grace_seconds)
 {
 	const struct timespec pause = {.tv_nsec = 20000000};
-	MHD_socket listener = MHD_quiesce_daemon(http->daemon);
+	int listener = http->listener;
 
 	atomic_store(&http->ending, true);
-	for (unsigned i = 0; i < grace_seconds * 50 && atomic_load(&http->requests); i++)
-		nanosleep(&pause, NULL);
-	MHD_stop_daemon(http->daemon);
+	if (http->daemon) {
+		listener = MHD_quiesce_daemon(http->daemon);
+		for (unsigned i = 0; i < grace_seconds * 50 && atomic_load(&http->requests); i++)
+			nanosleep(&pause, NULL);
+		MHD_stop_daemon(http->daemon);
+		mfs_deadlines_stop(&http->deadlines);
+	}
 	if (listener != MHD_INVALID_SOCKET)
 		close(listener);
 	if (!strncmp(http->address, "unix:", 5))
 		unlink(http->address + 5);
-	mfs_deadlines_stop(&http->deadlines);
 	free(http);
 }

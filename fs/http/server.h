@@ -3,6 +3,7 @@
  * disk, or for a checkpoint that is being opened, keeps nobody else waiting; one that idles costs a
  * few pages. Who sends or takes nothing is cut off: a client has a time from the end of one request
  * to the end of the next one's headers, and must take a part of a reply again and again.
+ * When there are too many, those that wait for a request are closed, the oldest first (deadlines.h).
  */
 #ifndef MFS_FS_HTTP_SERVER_H
 #define MFS_FS_HTTP_SERVER_H
@@ -18,7 +19,7 @@ struct mfs_http;
 
 /* 0: the default, which is in brackets. */
 struct mfs_http_limits {
-	unsigned connections;	/* at once; more are closed when they come [2048] */
+	unsigned connections;	/* at once; more take the place of those that wait [2048] */
 	unsigned per_address;	/* of one IP address [a quarter]; unix sockets have none */
 	unsigned idle_seconds;	/* from a request's end to the end of the next one's headers [75] */
 	unsigned stall_seconds; /* in which a client takes MFS_HTTP_BLOCK bytes of a reply [60] */
@@ -39,8 +40,15 @@ struct mfs_http_config {
 		     uint64_t sent, bool whole);
 };
 
-/* config is copied, its texts are borrowed. *ret is set before the first request is answered.
- * -EINVAL: listen is no address; -ENOTSUP: TLS is not built in; -errno of bind(2). */
+/* The socket alone, for who gives up rights while there is no other thread: clients connect, and
+ * wait. config is copied, its texts are borrowed. -EINVAL: listen is no address; -errno of
+ * bind(2). */
+int mfs_http_bind(const struct mfs_http_config *config, struct mfs_http **ret,
+		  struct mfs_error *err);
+/* Answers from now on. After a failure mfs_http_stop() is still to be called. -EINVAL: certificate
+ * and key do not fit; -ENOTSUP: TLS is not built in. */
+int mfs_http_run(struct mfs_http *http, struct mfs_error *err);
+/* Both. *ret is set before the first request is answered. */
 int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
 		   struct mfs_error *err);
 /* "http://127.0.0.1:8080", with the port that it has: "HOST:0" takes any. */

@@ -241,6 +241,20 @@ sleep 0.3
 exec 3>&- 4>&-
 stop
 
+# Clients that say nothing keep nobody out: the oldest ones make room.
+printf 'listen: 127.0.0.1:0\nlimits: {connections: 8, per_address: 100}\nrepositories: {lab/x: %s}\n' "$work/model" >"$work/few.yaml"
+serve "$work/few.yaml"
+silent=()
+for _ in $(seq 30); do
+	exec {fd}<>"/dev/tcp/127.0.0.1/${url##*:}"
+	silent+=("$fd")
+done
+expect 200 /healthz
+expect 200 "$p"
+timeout 60 cat <&"${silent[0]}" >/dev/null || fail 'the oldest silent client is not closed'
+for fd in "${silent[@]}"; do exec {fd}>&-; done
+stop
+
 # A data node sends what a gateway has signed, and nothing else: by curl that follows, whatever it may read there itself.
 (umask 077 && head -c 40 /dev/urandom | base64 | tr -d '\n' >"$work/secret" && : >"$work/nobody")
 serve lab/a="$work/runs/a" --listen 127.0.0.1:0 -o vocab_size=1000 --url-secret "$work/secret" --tokens "$work/nobody"

@@ -1,0 +1,243 @@
+/* The server's connections, when there are more than it takes: fs/http/server.h, deadlines.h. */
+#define _GNU_SOURCE
+#include "tests/unit/unit.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "fs/http/deadlines.h"
+#include "fs/http/server.h"
+
+#define MOST	4
+#define WAIT_MS 60000 /* for what must come; a test that waits so long fails */
+
+static struct mfs_error err;
+static struct mfs_http *http;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static unsigned held;  /* requests that wait for may_go */
+static unsigned ended; /* requests */
+static bool may_go;
+
+static void hold(void)
+{
+	pthread_mutex_lock(&lock);
+	held++;
+	pthread_cond_broadcast(&changed);
+	while (!may_go)
+		pthread_cond_wait(&changed, &lock);
+	held--;
+	pthread_mutex_unlock(&lock);
+}
+
+/* "/hold" is answered when the test says so. */
+static void answer(void *arg, const struct mfs_request *q, struct mfs_reply *a)
+{
+	(void)arg;
+	if (!strcmp(q->target, "/hold"))
+		hold();
+	a->status = q->crowded ? 503 : 200;
+	a->type = "text/plain";
+	mfs_buf_adds(&a->text, "x");
+}
+
+static void done(void *arg, const struct mfs_request *q, const struct mfs_reply *a, uint64_t sent,
+		 bool whole)
+{
+	(void)arg, (void)q, (void)a, (void)sent, (void)whole;
+	pthread_mutex_lock(&lock);
+	ended++;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+/* So many have ended for the server, too: its clients may know sooner. */
+static void wait_for_ends(unsigned count)
+{
+	pthread_mutex_lock(&lock);
+	while (ended < count)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+static void setup(void)
+{
+	const struct mfs_http_config config = {
+		.listen = "127.0.0.1:0",
+		.limits = {.connections = MOST, .per_address = 1000},
+		.answer = answer,
+		.done = done,
+	};
+
+	held = ended = 0;
+	may_go = false;
+	unit_ok(mfs_http_start(&config, &http, &err), &err);
+}
+
+static void teardown(void)
+{
+	mfs_http_stop(http, 10);
+}
+
+static int dial(void)
+{
+	struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	to.sin_port = htons((uint16_t)atoi(strrchr(mfs_http_address(http), ':') + 1));
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(connect(fd, (void *)&to, sizeof(to)), 0);
+	return fd;
+}
+
+static void ask(int fd, const char *target)
+{
+	char text[128];
+	int n = snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target);
+
+	ck_assert_int_eq(send(fd, text, (size_t)n, MSG_NOSIGNAL), n);
+}
+
+/* The status of the reply that comes; 0: the connection was closed. */
+static int status_of(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+	char text[4096];
+	ssize_t n;
+
+	ck_assert_int_eq(poll(&p, 1, WAIT_MS), 1);
+	n = recv(fd, text, sizeof(text) - 1, 0);
+	if (n <= 0)
+		return 0;
+	text[n] = '\0';
+	ck_assert_int_eq(strncmp(text, "HTTP/1.1 ", 9), 0);
+	return atoi(text + 9);
+}
+
+static bool is_open(int fd)
+{
+	struct pollfd p = {.fd = fd, .events = POLLIN};
+
+	return !poll(&p, 1, 0);
+}
+
+/* As many connections as there may be, each with its request. */
+static void fill(int fds[MOST])
+{
+	for (int i = 0; i < MOST; i++) {
+		fds[i] = dial();
+		ask(fds[i], "/hold");
+	}
+	pthread_mutex_lock(&lock);
+	while (held < MOST)
+		pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+}
+
+static void release(void)
+{
+	pthread_mutex_lock(&lock);
+	may_go = true;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+/* Clients that say nothing keep nobody out: those that have waited longest are closed. */
+START_TEST(test_silent)
+{
+	int silent[40 * MOST], good;
+
+	for (int i = 0; i < 40 * MOST; i++)
+		silent[i] = dial();
+	good = dial();
+	ask(good, "/");
+	ck_assert_int_eq(status_of(good), 200);
+	for (int i = 0; i < 40 * MOST - MOST; i++)
+		ck_assert_int_eq(status_of(silent[i]), 0);
+	/* The latest is one of those that are kept. */
+	ck_assert(is_open(silent[40 * MOST - 1]));
+	ask(silent[40 * MOST - 1], "/");
+	ck_assert_int_eq(status_of(silent[40 * MOST - 1]), 200);
+	for (int i = 0; i < 40 * MOST; i++)
+		close(silent[i]);
+	close(good);
+}
+END_TEST
+
+/* A connection that has had its reply, and half a request, count as silent, too. */
+START_TEST(test_kept_alive)
+{
+	int fds[MOST], fd;
+
+	for (int i = 0; i < MOST; i++) {
+		fds[i] = dial();
+		ask(fds[i], "/");
+		ck_assert_int_eq(status_of(fds[i]), 200);
+	}
+	wait_for_ends(MOST);
+	ck_assert_int_eq(send(fds[1], "GET / HT", 8, MSG_NOSIGNAL), 8);
+	ask(fds[0], "/"); /* the second one has waited longest now */
+	ck_assert_int_eq(status_of(fds[0]), 200);
+	wait_for_ends(MOST + 1);
+	fd = dial();
+	ask(fd, "/");
+	ck_assert_int_eq(status_of(fd), 200);
+	ck_assert_int_eq(status_of(fds[1]), 0);
+	ck_assert(is_open(fds[0]) && is_open(fds[2]) && is_open(fds[3]));
+	for (int i = 0; i < MOST; i++)
+		close(fds[i]);
+	close(fd);
+}
+END_TEST
+
+/* What is being answered is never closed. Who comes then is told so, and is let in afterwards. */
+START_TEST(test_all_are_answered)
+{
+	int fds[MOST], silent[5 * MFS_CONNECTIONS_SPARE], late, again;
+
+	fill(fds);
+	for (int i = 0; i < 5 * MFS_CONNECTIONS_SPARE; i++)
+		silent[i] = dial();
+	late = dial();
+	ask(late, "/");
+	ck_assert_int_eq(status_of(late), 503);
+	ck_assert_int_eq(status_of(silent[0]), 0);
+	release();
+	for (int i = 0; i < MOST; i++) {
+		ck_assert_int_eq(status_of(fds[i]), 200);
+		close(fds[i]);
+	}
+	for (int i = 0; i < 5 * MFS_CONNECTIONS_SPARE; i++)
+		close(silent[i]);
+	close(late);
+	do { /* until the last of these is taken off */
+		again = dial();
+		ask(again, "/");
+		_i = status_of(again);
+		close(again);
+	} while (_i == 503);
+	ck_assert_int_eq(_i, 200);
+}
+END_TEST
+
+Suite *mfs_suite(void)
+{
+	Suite *s = suite_create("http_server");
+	TCase *c = tcase_create("connections");
+
+	tcase_set_timeout(c, 300);
+	tcase_add_checked_fixture(c, setup, teardown);
+	tcase_add_test(c, test_silent);
+	tcase_add_test(c, test_kept_alive);
+	tcase_add_test(c, test_all_are_answered);
+	suite_add_tcase(s, c);
+	return s;
+}
