@@ -33,12 +33,13 @@ bool mfs_serve_config_is(const char *argument)
 	return mfs_str_ends(argument, ".yaml") || mfs_str_ends(argument, ".yml");
 }
 
-int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const char *source,
-			 const char *options, struct mfs_error *err)
+static int add_source(struct mfs_serve_config *c, const char *name, const char *source,
+		      const char *options, struct mfs_serve_source **ret, struct mfs_error *err)
 {
 	struct mfs_serve_source *s = calloc(1, sizeof(*s));
 	int rc;
 
+	*ret = s;
 	if (!s)
 		return mfs_fail_nomem(err);
 	s->name = name;
@@ -48,6 +49,87 @@ int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const cha
 	rc = options ? mfs_options_parse_o(options, &s->options, err) : 0;
 	s->options.view.data = &s->options.data;
 	return rc;
+}
+
+int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const char *source,
+			 const char *options, struct mfs_error *err)
+{
+	struct mfs_serve_source *s;
+
+	return add_source(c, name, source, options, &s, err);
+}
+
+/* ---- options ---- */
+
+static const char of_mounts[] = "it is of a mount, and a gateway mounts nothing";
+static const char of_process[] = "it is of the whole gateway: give it on the command line, as -o";
+
+static const struct refusal {
+	const char *name, *why; /* why NULL: it is of the process */
+} refusals[] = {
+	{"sandbox", NULL},
+	{"setuid", NULL},
+	{"drop_privileges", NULL},
+	{"log", NULL},
+	{"log_format", NULL},
+	{"metrics", "a gateway has its counters at /metrics of its own address"},
+	{"dataset_cache", "a gateway takes no files"},
+	{"prefetch", "it is of a mount's readers"},
+	{"allow_other", "who may read is said by --tokens"},
+	{"allow_root", "who may read is said by --tokens"},
+	{"auto_unmount", of_mounts},
+	{"default_permissions", of_mounts},
+	{"fsname", of_mounts},
+	{"max_read", of_mounts},
+	{"noexec", of_mounts},
+	{"context", of_mounts},
+	{"fscontext", of_mounts},
+	{"defcontext", of_mounts},
+	{"rootcontext", of_mounts},
+	{"suid", of_mounts},
+	{"dev", of_mounts},
+	{"exec", of_mounts},
+};
+
+/* NULL: a gateway takes it for each source. */
+static const struct refusal *find_refusal(const char *setting)
+{
+	const size_t len = strcspn(setting, "=");
+
+	for (size_t i = 0; i < sizeof(refusals) / sizeof(*refusals); i++)
+		if (!strncmp(refusals[i].name, setting, len) && !refusals[i].name[len])
+			return &refusals[i];
+	return NULL;
+}
+
+/* The setting behind at, of those that opt has; the first one for NULL. NULL: there is no other. */
+static const char *next_setting(const struct mfs_options *opt, const char *at)
+{
+	const char *next = at ? at + strlen(at) + 1 : opt->settings.data;
+
+	return next && next < opt->settings.data + opt->settings.len ? next : NULL;
+}
+
+int mfs_serve_options_check(const struct mfs_options *opt, bool whole, struct mfs_error *err)
+{
+	if (opt->remount)
+		return mfs_fail(err, -EINVAL, "option 'remount' is refused: %s", of_mounts);
+	for (const char *at = NULL; (at = next_setting(opt, at));) {
+		const struct refusal *r = find_refusal(at);
+
+		if (r && (r->why || !whole))
+			return mfs_fail(err, -EINVAL, "option '%s' is refused: %s", r->name,
+					r->why ? r->why : of_process);
+	}
+	return 0;
+}
+
+const char *mfs_serve_options_of_sources(const struct mfs_options *opt)
+{
+	for (const char *at = NULL; (at = next_setting(opt, at));)
+		if (!find_refusal(at) && strncmp(at, "family=", 7) != 0) /* all sources have it */
+			return at;
+	return NULL;
 }
 
 /* ---- the file ---- */
@@ -122,6 +204,7 @@ static int take_repository(const struct reader *r, const struct mfs_yaml_node *k
 			   const struct mfs_yaml_node *value, struct mfs_error *err)
 {
 	const char *source = NULL, *options = NULL;
+	struct mfs_serve_source *added;
 	int rc = 0;
 
 	if (value->kind == MFS_YAML_SCALAR)
@@ -141,7 +224,9 @@ static int take_repository(const struct reader *r, const struct mfs_yaml_node *k
 	}
 	if (!rc && !source)
 		rc = wrong(r, key, err, "the repository has no source");
-	return rc ? rc : mfs_serve_config_add(r->c, key->text, source, options, err);
+	if (!rc)
+		rc = add_source(r->c, key->text, source, options, &added, err);
+	return rc ? rc : mfs_serve_options_check(&added->options, false, err);
 }
 
 static int take_repositories(const struct reader *r, const struct mfs_yaml_node *n,

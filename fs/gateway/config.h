@@ -63,4 +63,11 @@ int mfs_serve_config_check(const struct mfs_serve_config *c, struct mfs_error *e
 int mfs_serve_config_add(struct mfs_serve_config *c, const char *name, const char *source,
 			 const char *options, struct mfs_error *err);
 
+/* Which of -o a gateway takes. -EINVAL: one that says nothing of a gateway, or nothing of one
+ * repository; the message names it, and says what to do instead. whole: those of the command
+ * line, which say how the process runs, too. */
+int mfs_serve_options_check(const struct mfs_options *opt, bool whole, struct mfs_error *err);
+/* The first option that is of sources alone, as "name=value"; NULL: there is none. */
+const char *mfs_serve_options_of_sources(const struct mfs_options *opt);
+
 #endif

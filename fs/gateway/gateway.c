@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <syslog.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "formats/base/clock.h"
 #include "formats/base/hash.h"
@@ -180,83 +178,6 @@ void mfs_reply_failure(struct mfs_reply *a, int rc, const struct mfs_error *err)
 	log_failure(err->msg);
 }
 
-/* ---- the access log ---- */
-
-/* Text of a client, so that a line of the log stays one line and its quotes stay quotes. */
-static void add_quoted(struct mfs_buf *b, const char *text)
-{
-	mfs_buf_adds(b, "\"");
-	for (const char *c = text ? text : "-"; *c; c++) {
-		if ((unsigned char)*c < 0x20 || *c == 0x7f || *c == '"' || *c == '\\')
-			mfs_buf_printf(b, "\\x%02x", (unsigned char)*c);
-		else
-			mfs_buf_add(b, c, 1);
-	}
-	mfs_buf_adds(b, "\"");
-}
-
-static void add_time(struct mfs_buf *b)
-{
-	struct timespec now;
-	struct tm tm;
-	char text[40];
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	gmtime_r(&now.tv_sec, &tm);
-	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
-	mfs_buf_printf(b, "%s.%03ldZ", text, now.tv_nsec / 1000000);
-}
-
-/* A target without the values that give rights: whoever reads the log must not have them. */
-static void add_target(struct mfs_buf *b, const char *target)
-{
-	const char *query = strchr(target, '?');
-	struct mfs_buf text = {0};
-
-	mfs_buf_add(&text, target, query ? (size_t)(query - target) : strlen(target));
-	for (const char *p = query; p && *p;) {
-		const size_t len = 1 + strcspn(p + 1, "&"), name = strcspn(p, "=");
-
-		if (name < len && mfs_url_is_secret(p + 1, name - 1))
-			mfs_buf_printf(&text, "%.*s=*", (int)name, p);
-		else
-			mfs_buf_add(&text, p, len);
-		p += len;
-	}
-	mfs_buf_add(&text, "", 1);
-	add_quoted(b, text.failed ? NULL : text.data);
-	mfs_buf_release(&text);
-}
-
-/* time client who "method target" status bytes seconds route "range" "agent" "why". One write:
- * lines of several threads do not mix. The header with the token is not among these. */
-static void log_access(int fd, const struct mfs_request *q, const struct mfs_reply *a,
-		       uint64_t sent, bool whole)
-{
-	struct mfs_buf b = {0};
-	ssize_t n;
-
-	add_time(&b);
-	mfs_buf_printf(&b, " %s %s ", *a->from ? a->from : q->client, *a->who ? a->who : "-");
-	add_quoted(&b, q->method_name);
-	mfs_buf_adds(&b, " ");
-	add_target(&b, q->target);
-	mfs_buf_printf(&b, " %u %llu%s %.3f %s ", a->status, (unsigned long long)sent,
-		       whole ? "" : "(cut)", (double)(mfs_now_ns() - q->began_ns) / 1e9,
-		       a->route ? a->route : "-");
-	add_quoted(&b, mfs_request_header(q, "Range"));
-	mfs_buf_adds(&b, " ");
-	add_quoted(&b, mfs_request_header(q, "User-Agent"));
-	mfs_buf_adds(&b, " ");
-	add_quoted(&b, *a->why ? a->why : NULL);
-	mfs_buf_adds(&b, "\n");
-	if (!b.failed) {
-		n = write(fd, b.data, b.len);
-		(void)n; /* a full disk must not end the service */
-	}
-	mfs_buf_release(&b);
-}
-
 void mfs_gateway_done(void *arg, const struct mfs_request *q, const struct mfs_reply *a,
 		      uint64_t sent, bool whole)
 {
@@ -265,5 +186,5 @@ void mfs_gateway_done(void *arg, const struct mfs_request *q, const struct mfs_r
 	mfs_gateway_count(g->stats, a->route, a->status, whole, sent,
 			  (uint64_t)(mfs_now_ns() - q->began_ns));
 	if (g->access_log >= 0)
-		log_access(g->access_log, q, a, sent, whole);
+		mfs_access_log(g, q, a, sent, whole);
 }

@@ -34,6 +34,7 @@ struct mfs_gateway {
 	const struct mfs_proxies *proxies; /* the same; NULL: none */
 	struct mfs_http *http;		   /* for the status; NULL: not started */
 	int access_log;			   /* a descriptor; -1: none */
+	bool log_json;			   /* lines of it are JSON */
 	int64_t began_ns;		   /* monotonic */
 	struct mfs_stats *stats;	   /* fs/gateway/metrics.h */
 };
@@ -70,6 +71,10 @@ struct mfs_gateway mfs_gateway_now(struct mfs_gateway *g);
 /* Replaces all four. Requests that are being answered go on with those that they have. */
 void mfs_gateway_replace(struct mfs_gateway *g, struct mfs_repos *repos, struct mfs_tokens *tokens,
 			 const struct mfs_redirects *redirects, const struct mfs_proxies *proxies);
+
+/* A line of the access log, for a reply that has ended (access_log.c). */
+void mfs_access_log(const struct mfs_gateway *g, const struct mfs_request *q,
+		    const struct mfs_reply *a, uint64_t sent, bool whole);
 
 /* True: answered with 503, since there are too many connections. What says how the gateway is
  * (/healthz, /metrics) is answered all the same. */

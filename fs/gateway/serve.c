@@ -20,6 +20,7 @@
 #include "fs/gateway/metrics.h"
 #include "fs/gateway/warm.h"
 #include "fs/http/server.h"
+#include "fs/rights/rights.h"
 #include "fs/stats/stats.h"
 
 #define GRACE	10 /* seconds that replies have after SIGTERM, unless another number is said */
@@ -29,7 +30,8 @@
 /* What the command line says. It wins over files. */
 struct said {
 	const char *words[MFS_CMDLINE_ARGUMENTS];
-	const char *options; /* NULL: none */
+	const char *options;		   /* NULL: none */
+	const struct mfs_options *process; /* the same: how the gateway itself runs */
 	const char *listen, *listen_s3, *tokens, *access_log, *certificate, *key;
 	const char *data_node, *url_secret;
 };
@@ -85,7 +87,39 @@ static void site_free(void *arg)
 	free(s);
 }
 
-static int open_site(struct site *s, struct mfs_repos *repos, struct mfs_error *err)
+static struct mfs_redirects redirects(const struct site *s)
+{
+	return (struct mfs_redirects){s->config.data_node, s->secrets, s->config.url_seconds};
+}
+
+/* What it takes to read from another machine (certificates, names of hosts, keys) is in no list of
+ * what may be opened. */
+static int check_sandbox(const struct said *said, const struct site *s, struct mfs_error *err)
+{
+	for (struct mfs_serve_source *from = s->config.first; from; from = from->next)
+		if (said->process->sandbox && strstr(from->source, "://"))
+			return mfs_fail(err, -EINVAL,
+					"%s: another machine's files cannot be read in a sandbox",
+					from->source);
+	return 0;
+}
+
+/* Reads what is said of it; nothing is opened. */
+static int read_site(const struct said *said, struct site **ret, struct mfs_error *err)
+{
+	struct site *site = calloc(1, sizeof(*site));
+	int rc = site ? read_config(said, &site->config, err) : mfs_fail_nomem(err);
+
+	if (!rc)
+		rc = check_sandbox(said, site, err);
+	if (!rc)
+		*ret = site;
+	else if (site)
+		site_free(site);
+	return rc;
+}
+
+static int add_sources(struct site *s, struct mfs_repos *repos, struct mfs_error *err)
 {
 	int rc = 0;
 
@@ -96,35 +130,23 @@ static int open_site(struct site *s, struct mfs_repos *repos, struct mfs_error *
 	return rc ? rc : mfs_tokens_open(s->config.tokens, &s->tokens, err);
 }
 
-static struct mfs_redirects redirects(const struct site *s)
+/* *ret owns the site, which is freed after a failure. */
+static int open_site(struct site *site, struct mfs_repos **ret, struct mfs_error *err)
 {
-	return (struct mfs_redirects){s->config.data_node, s->secrets, s->config.url_seconds};
-}
+	struct mfs_repos *repos = mfs_repos_new(site->config.open);
+	int rc;
 
-/* *ret_repos owns *ret. */
-static int new_site(const struct said *said, struct site **ret, struct mfs_repos **ret_repos,
-		    struct mfs_error *err)
-{
-	struct site *site = calloc(1, sizeof(*site));
-	struct mfs_repos *repos = NULL;
-	int rc = site ? read_config(said, &site->config, err) : mfs_fail_nomem(err);
-
-	if (!rc && !(repos = mfs_repos_new(site->config.open)))
-		rc = mfs_fail_nomem(err);
 	if (!repos) {
-		if (site)
-			site_free(site);
-		return rc;
+		site_free(site);
+		return mfs_fail_nomem(err);
 	}
 	mfs_repos_on_free(repos, site_free, site);
-	rc = open_site(site, repos, err);
-	if (rc) {
+	rc = add_sources(site, repos, err);
+	if (rc)
 		mfs_repos_free(repos);
-		return rc;
-	}
-	*ret = site;
-	*ret_repos = repos;
-	return 0;
+	else
+		*ret = repos;
+	return rc;
 }
 
 /* ---- the log ---- */
@@ -159,7 +181,19 @@ static int read_pem(const char *path, void **ret, struct mfs_error *err)
 	return path ? mfs_slurp(path, PEM_MAX, ret, &len, err) : 0;
 }
 
-static int start(struct serve *s, struct mfs_error *err)
+static int read_pems(struct serve *s, struct mfs_error *err)
+{
+	const struct mfs_serve_config *c = &s->site->config;
+	int rc = 0;
+
+	if (!c->certificate != !c->key)
+		rc = mfs_fail(err, -EINVAL, "TLS needs a certificate and a key");
+	if (!rc)
+		rc = read_pem(c->certificate, &s->certificate, err);
+	return rc ? rc : read_pem(c->key, &s->key, err);
+}
+
+static int listen_on_all(struct serve *s, struct mfs_error *err)
 {
 	struct mfs_http_config http = {
 		.listen = s->site->config.listen,
@@ -168,32 +202,101 @@ static int start(struct serve *s, struct mfs_error *err)
 		.answer = mfs_gateway_answer,
 		.done = mfs_gateway_done,
 	};
-	int rc = open_access_log(s, err);
+	int rc = read_pems(s, err);
 
-	if (!rc && !s->site->config.certificate != !s->site->config.key)
-		rc = mfs_fail(err, -EINVAL, "TLS needs a certificate and a key");
-	if (!rc)
-		rc = read_pem(s->site->config.certificate, &s->certificate, err);
-	if (!rc)
-		rc = read_pem(s->site->config.key, &s->key, err);
 	if (rc)
 		return rc;
-	s->gateway.stats = mfs_gateway_stats_new();
-	if (!s->gateway.stats)
-		return mfs_fail_nomem(err);
 	http.certificate = s->certificate;
 	http.key = s->key;
-	rc = mfs_warmer_start(&s->warmer, err);
-	if (!rc)
-		rc = mfs_http_start(&http, &s->gateway.http, err);
+	rc = mfs_http_bind(&http, &s->gateway.http, err);
 	if (rc || !s->site->config.listen_s3)
 		return rc;
 	http.listen = s->site->config.listen_s3;
 	http.answer = mfs_gateway_answer_s3;
-	rc = mfs_http_start(&http, &s->s3, err);
-	if (rc)
-		mfs_http_stop(s->gateway.http, 0);
+	return mfs_http_bind(&http, &s->s3, err);
+}
+
+/* Files that SIGHUP or a change makes it read again: rules, secrets and configurations. */
+static int give_up_rights(struct serve *s, struct mfs_error *err)
+{
+	const struct mfs_serve_config *c = &s->site->config;
+	const char *read_again[MFS_CMDLINE_ARGUMENTS + 3], *logs[2] = {NULL};
+	struct mfs_rights_needs needs = {.read_again = read_again, .logs = logs};
+	struct mfs_rights_served *served;
+	size_t n = 0;
+	int rc;
+
+	if (!mfs_rights_are_dropped(s->said.process))
+		return 0;
+	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && s->said.words[i]; i++)
+		if (mfs_serve_config_is(s->said.words[i]))
+			read_again[n++] = s->said.words[i];
+	if (c->tokens)
+		read_again[n++] = c->tokens;
+	if (c->url_secret)
+		read_again[n++] = c->url_secret;
+	read_again[n] = NULL;
+	if (c->access_log && strcmp(c->access_log, "-"))
+		logs[0] = c->access_log;
+	for (struct mfs_serve_source *from = c->first; from; from = from->next)
+		needs.served_count++;
+	served = calloc(needs.served_count, sizeof(*served));
+	if (!served)
+		return mfs_fail_nomem(err);
+	n = 0;
+	for (struct mfs_serve_source *from = c->first; from; from = from->next)
+		served[n++] = (struct mfs_rights_served){&from->options, from->source};
+	needs.served = served;
+	rc = mfs_rights_drop_for(s->said.process, &needs, err);
+	free(served);
 	return rc;
+}
+
+/* Who gives up rights does so before there are threads, which would keep theirs; then everything is
+ * opened with those that are left, as it will be again by SIGHUP. */
+static int prepare(struct serve *s, struct mfs_error *err)
+{
+	int rc = read_site(&s->said, &s->site, err);
+
+	if (!rc)
+		rc = listen_on_all(s, err);
+	if (!rc)
+		rc = give_up_rights(s, err);
+	if (!rc && s->said.process->log)
+		rc = mfs_log_open(s->said.process->log, err);
+	if (!rc)
+		rc = open_access_log(s, err);
+	if (rc)
+		return rc;
+	rc = open_site(s->site, &s->gateway.repos, err);
+	if (rc)
+		s->site = NULL;
+	return rc;
+}
+
+static int answer_on_all(struct serve *s, struct mfs_error *err)
+{
+	int rc;
+
+	s->gateway.stats = mfs_gateway_stats_new();
+	if (!s->gateway.stats)
+		return mfs_fail_nomem(err);
+	s->gateway.tokens = s->site->tokens;
+	s->gateway.redirects = redirects(s->site);
+	s->gateway.proxies = &s->site->config.proxies;
+	s->gateway.lock = &s->lock;
+	rc = mfs_warmer_start(&s->warmer, err);
+	if (!rc)
+		rc = mfs_http_run(s->gateway.http, err);
+	return rc || !s->s3 ? rc : mfs_http_run(s->s3, err);
+}
+
+static void stop(struct serve *s, unsigned grace)
+{
+	if (s->s3)
+		mfs_http_stop(s->s3, grace);
+	if (s->gateway.http)
+		mfs_http_stop(s->gateway.http, grace);
 }
 
 /* Whether something has changed that holds from the start on. */
@@ -220,7 +323,7 @@ static void reread(struct serve *s)
 	struct mfs_error err;
 	struct site *site;
 
-	if (new_site(&s->said, &site, &repos, &err)) {
+	if (read_site(&s->said, &site, &err) || open_site(site, &repos, &err)) {
 		mfs_log(LOG_ERR, "%s; what is served stays as it was", err.msg);
 	} else {
 		if (needs_restart(&s->site->config, &site->config))
@@ -236,6 +339,8 @@ static void reread(struct serve *s)
 		mfs_log(LOG_NOTICE, "the configuration was read again");
 	}
 	if (open_access_log(s, &err))
+		mfs_log(LOG_ERR, "%s", err.msg);
+	if (mfs_log_reopen(&err))
 		mfs_log(LOG_ERR, "%s", err.msg);
 }
 
@@ -284,8 +389,11 @@ static void run(struct serve *s, const sigset_t *signals)
 
 static void release(struct serve *s)
 {
-	mfs_warmer_end(s->warmer, 1);	  /* of a start that failed: it has opened nothing */
-	mfs_repos_free(s->gateway.repos); /* and with them the site */
+	mfs_warmer_end(s->warmer, 1); /* of a start that failed: it has opened nothing */
+	if (s->gateway.repos)
+		mfs_repos_free(s->gateway.repos); /* and with them the site */
+	else if (s->site)
+		site_free(s->site);
 	mfs_stats_free(s->gateway.stats);
 	if (s->gateway.access_log > STDERR_FILENO)
 		close(s->gateway.access_log);
@@ -333,15 +441,12 @@ static int serve(struct serve *s)
 
 	block_signals(&signals);
 	s->gateway.access_log = -1;
+	s->gateway.log_json = s->said.process->log_json;
 	s->gateway.began_ns = mfs_now_ns();
-	if (new_site(&s->said, &s->site, &s->gateway.repos, &err))
+	if (prepare(s, &err) || answer_on_all(s, &err)) {
+		stop(s, 0);
 		return mfs_command_failed("%s", err.msg);
-	s->gateway.tokens = s->site->tokens;
-	s->gateway.redirects = redirects(s->site);
-	s->gateway.proxies = &s->site->config.proxies;
-	s->gateway.lock = &s->lock;
-	if (start(s, &err))
-		return mfs_command_failed("%s", err.msg);
+	}
 	if (s->s3)
 		mfs_log(LOG_NOTICE, "S3 on %s", mfs_http_address(s->s3));
 	mfs_log(LOG_NOTICE, "serving on %s", mfs_http_address(s->gateway.http));
@@ -352,9 +457,7 @@ static int serve(struct serve *s)
 	mfs_notify("STOPPING=1");
 	mfs_log(LOG_NOTICE, "ending: replies have %u s", grace);
 	end_in((s->s3 ? 2 : 1) * grace + HUNG, &signals);
-	if (s->s3)
-		mfs_http_stop(s->s3, grace);
-	mfs_http_stop(s->gateway.http, grace);
+	stop(s, grace);
 	if (!mfs_warmer_end(s->warmer, 1))
 		_exit(MFS_EXIT_OK); /* no client waits for what is still being opened */
 	s->warmer = NULL;
@@ -383,8 +486,25 @@ static int add_word(struct mfs_serve_config *c, const char *word, const char *op
 	return mfs_serve_config_add(c, name, word, options, err);
 }
 
+/* -o counts for the sources of the command line. */
+static int check_options(const struct said *said, struct mfs_error *err)
+{
+	const struct mfs_options *opt = said->process;
+	bool has_source = false;
+	int rc = mfs_serve_options_check(opt, true, err);
+
+	for (int i = 0; i < MFS_CMDLINE_ARGUMENTS && said->words[i]; i++)
+		has_source |= !mfs_serve_config_is(said->words[i]);
+	if (!rc && !has_source && mfs_serve_options_of_sources(opt))
+		rc = mfs_fail(err, -EINVAL,
+			      "-o %s: a configuration says the options of its repositories itself",
+			      mfs_serve_options_of_sources(opt));
+	return rc ? rc : mfs_rights_check_user(opt, err);
+}
+
 int mfs_cmd_serve(int argc, char **argv)
 {
+	struct mfs_error err;
 	struct serve s = {.lock = PTHREAD_MUTEX_INITIALIZER};
 	struct said *said = &s.said;
 	struct mfs_buf o = {0};
@@ -422,7 +542,10 @@ int mfs_cmd_serve(int argc, char **argv)
 	if (mfs_cmdline_parse(&c, argc, argv, &exit_code)) {
 		memcpy(said->words, c.arguments, sizeof(said->words));
 		said->options = o.data;
-		exit_code = serve(&s);
+		said->process = &c.options;
+		if (c.options.log_json)
+			mfs_log_set_json();
+		exit_code = check_options(said, &err) ? mfs_usage_error("%s", err.msg) : serve(&s);
 	}
 	release(&s);
 	mfs_buf_release(&o);

@@ -92,8 +92,9 @@ static int start_daemon(struct mfs_http *http, struct mfs_error *err)
 		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
 			MHD_USE_ITC | (tls ? MHD_USE_TLS : 0),
 		0, NULL, NULL, mfs_exchange_handle, http, MHD_OPTION_LISTEN_SOCKET, http->listener,
-		MHD_OPTION_CONNECTION_LIMIT, l->connections + ABOVE, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-		l->per_address, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)l->header_bytes,
+		MHD_OPTION_CONNECTION_LIMIT, l->connections + ABOVE,
+		MHD_OPTION_PER_IP_CONNECTION_LIMIT, l->per_address,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)l->header_bytes,
 		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_URI_LOG_CALLBACK,
 		mfs_exchange_begin, http, MHD_OPTION_NOTIFY_COMPLETED, mfs_exchange_end, http,
 		MHD_OPTION_NOTIFY_CONNECTION, notify_connection, http, MHD_OPTION_UNESCAPE_CALLBACK,

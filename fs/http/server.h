@@ -3,7 +3,7 @@
  * disk, or for a checkpoint that is being opened, keeps nobody else waiting; one that idles costs a
  * few pages. Who sends or takes nothing is cut off: a client has a time from the end of one request
  * to the end of the next one's headers, and must take a part of a reply again and again.
- * When there are too many, those that wait for a request are closed, the oldest first (deadlines.h).
+ * When there are too many, those that wait for a request are closed, the oldest first.
  */
 #ifndef MFS_FS_HTTP_SERVER_H
 #define MFS_FS_HTTP_SERVER_H

@@ -98,8 +98,47 @@ static int allow_source(const struct rules *rules, const char *path, struct mfs_
 	return allow_above(rules, path, READING, err);
 }
 
-static int allow_all(const struct rules *rules, const struct mfs_options *opt, const char *source,
-		     struct mfs_error *err)
+/* A family's text is read again with the options that name it; they keep it as they were given. */
+static int allow_families(const struct rules *rules, const struct mfs_options *opt,
+			  struct mfs_error *err)
+{
+	static const char name[] = "family=";
+	const char *at = opt->settings.data, *end = at ? at + opt->settings.len : at;
+	int rc = 0;
+
+	for (; at < end && !rc; at += strlen(at) + 1)
+		if (!strncmp(at, name, sizeof(name) - 1))
+			rc = allow_source(rules, at + sizeof(name) - 1, err);
+	return rc;
+}
+
+static int allow_served(const struct rules *rules, const struct mfs_rights_served *served,
+			struct mfs_error *err)
+{
+	const struct mfs_options *opt = served->opt;
+	const char *const places[] = {served->source, opt->view.ref, opt->view.adapter,
+				      opt->data.tokenizer_id, opt->data.data_args_path};
+	int rc = allow_families(rules, opt, err);
+
+	for (size_t i = 0; i < sizeof(places) / sizeof(*places) && !rc; i++)
+		rc = allow_source(rules, places[i], err);
+	for (unsigned i = 0; i < opt->data.path_count && !rc; i++)
+		rc = allow_source(rules, opt->data.paths[i], err);
+	return rc;
+}
+
+static int allow_above_all(const struct rules *rules, const char *const *paths, uint64_t rights,
+			   struct mfs_error *err)
+{
+	int rc = 0;
+
+	for (; paths && *paths && !rc; paths++)
+		rc = allow_above(rules, *paths, rights, err);
+	return rc;
+}
+
+static int allow_all(const struct rules *rules, const struct mfs_options *opt,
+		     const struct mfs_rights_needs *needs, struct mfs_error *err)
 {
 	/* The C library loads another one when the first thread is cancelled. */
 	static const char *const system[] = {
@@ -114,14 +153,14 @@ static int allow_all(const struct rules *rules, const struct mfs_options *opt, c
 		"/etc/localtime",
 		"/usr/share/zoneinfo",
 	};
-	int rc = allow_source(rules, source, err);
+	int rc = 0;
 
+	for (size_t i = 0; i < needs->served_count && !rc; i++)
+		rc = allow_served(rules, &needs->served[i], err);
 	if (!rc)
-		rc = allow_source(rules, opt->view.ref, err);
+		rc = allow_above_all(rules, needs->read_again, READING, err);
 	if (!rc)
-		rc = allow_source(rules, opt->data.tokenizer_id, err);
-	for (unsigned i = 0; i < opt->data.path_count && !rc; i++)
-		rc = allow_source(rules, opt->data.paths[i], err);
+		rc = allow_above_all(rules, needs->logs, LOGGING, err);
 	if (!rc && opt->data.cache)
 		rc = allow(rules, opt->data.cache, WRITING, err);
 	if (!rc && opt->metrics_file) /* a new one takes its place each time */
@@ -149,14 +188,15 @@ static int open_rules(struct rules *ret, struct mfs_error *err)
 	return ret->fd < 0 ? mfs_fail_errno(err, "Landlock") : 0;
 }
 
-int mfs_rights_limit_files(const struct mfs_options *opt, const char *source, struct mfs_error *err)
+int mfs_rights_limit_files(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
+			   struct mfs_error *err)
 {
 	struct rules rules;
 	int rc = open_rules(&rules, err);
 
 	if (rc)
 		return rc;
-	rc = allow_all(&rules, opt, source, err);
+	rc = allow_all(&rules, opt, needs, err);
 	if (!rc && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
 		rc = mfs_fail_errno(err, "no_new_privs");
 	if (!rc && syscall(SYS_landlock_restrict_self, rules.fd, 0))

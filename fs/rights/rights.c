@@ -42,6 +42,20 @@ static int check_others(const struct mfs_options *opt, struct mfs_error *err)
 	return 0;
 }
 
+static int check_user(const struct mfs_options *opt, struct passwd **ret, struct mfs_error *err)
+{
+	if (geteuid())
+		return mfs_fail(err, -EPERM, "option 'setuid' is for root");
+	return find_user(opt->run_as, ret, err);
+}
+
+int mfs_rights_check_user(const struct mfs_options *opt, struct mfs_error *err)
+{
+	struct passwd *user;
+
+	return opt->run_as ? check_user(opt, &user, err) : 0;
+}
+
 int mfs_rights_check(const struct mfs_options *opt, struct mfs_error *err)
 {
 	struct passwd *user;
@@ -49,9 +63,7 @@ int mfs_rights_check(const struct mfs_options *opt, struct mfs_error *err)
 
 	if (rc || !opt->run_as)
 		return rc;
-	if (geteuid())
-		return mfs_fail(err, -EPERM, "option 'setuid' is for root");
-	rc = find_user(opt->run_as, &user, err);
+	rc = check_user(opt, &user, err);
 	if (rc)
 		return rc;
 	if (user->pw_uid && !opt->allow_other)
@@ -149,7 +161,8 @@ static uint64_t needed(const struct mfs_options *opt)
 	return opt->data.cache ? reading | writing : reading;
 }
 
-static int drop(const struct mfs_options *opt, const char *source, struct mfs_error *err)
+static int drop(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
+		struct mfs_error *err)
 {
 	int rc = check_threads(err);
 
@@ -158,13 +171,22 @@ static int drop(const struct mfs_options *opt, const char *source, struct mfs_er
 	if (!rc && (opt->drop_privileges || opt->sandbox))
 		rc = keep_capabilities(needed(opt), err);
 	if (!rc && opt->sandbox)
-		rc = mfs_rights_limit_files(opt, source, err);
+		rc = mfs_rights_limit_files(opt, needs, err);
 	if (!rc && opt->sandbox)
 		rc = mfs_rights_limit_calls(opt->data.cache != NULL, err);
 	return rc;
 }
 
+int mfs_rights_drop_for(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
+			struct mfs_error *err)
+{
+	return drop(opt, needs, err) ? mfs_fail_in(err, "cannot give up rights") : 0;
+}
+
 int mfs_rights_drop(const struct mfs_options *opt, const char *source, struct mfs_error *err)
 {
-	return drop(opt, source, err) ? mfs_fail_in(err, "cannot give up rights") : 0;
+	const struct mfs_rights_served served = {opt, source};
+	const struct mfs_rights_needs needs = {.served = &served, .served_count = 1};
+
+	return mfs_rights_drop_for(opt, &needs, err);
 }

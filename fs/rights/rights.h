@@ -1,6 +1,6 @@
 /*
- * Rights that a daemon gives up once its mount stands: `-o setuid=USER`, `-o drop_privileges` (as
- * mount.fuse3(8) has them) and `-o sandbox`.
+ * Rights that a daemon gives up once its mount stands, or a gateway once it listens: `-o
+ * setuid=USER`, `-o drop_privileges` (as mount.fuse3(8) has them) and `-o sandbox`.
  *
  * They cannot be taken back, and they count for the thread that gives them up and for those that it
  * starts. So it must be the only one.
@@ -9,6 +9,7 @@
 #define MFS_FS_RIGHTS_RIGHTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "formats/base/error.h"
 #include "fs/cli/options.h"
@@ -16,6 +17,8 @@
 /* True if opt asks for less than all rights. */
 bool mfs_rights_are_dropped(const struct mfs_options *opt);
 
+/* setuid= alone. -EPERM: not root; -EINVAL: there is no such user. */
+int mfs_rights_check_user(const struct mfs_options *opt, struct mfs_error *err);
 /* Called before the mount. -EINVAL: a user that does not exist, or an option or SOURCE that goes
  * with none of these. */
 int mfs_rights_check(const struct mfs_options *opt, struct mfs_error *err);
@@ -31,5 +34,21 @@ int mfs_rights_check(const struct mfs_options *opt, struct mfs_error *err);
  * -EBUSY: there are other threads; -ENOSYS: the kernel has no Landlock; -errno.
  */
 int mfs_rights_drop(const struct mfs_options *opt, const char *source, struct mfs_error *err);
+
+/* What is opened in a sandbox by a daemon that serves several sources. */
+struct mfs_rights_served {
+	const struct mfs_options *opt; /* of this source */
+	const char *source;
+};
+struct mfs_rights_needs {
+	const struct mfs_rights_served *served;
+	size_t served_count;
+	/* Lists of files that end with NULL. Others may take their places, so their directories are
+	 * meant: for reading, and for files that are made and written. */
+	const char *const *read_again, *const *logs;
+};
+/* The same as mfs_rights_drop() for these; of opt what is not of one source. */
+int mfs_rights_drop_for(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
+			struct mfs_error *err);
 
 #endif

@@ -6,9 +6,10 @@
 
 #include "formats/base/error.h"
 #include "fs/cli/options.h"
+#include "fs/rights/rights.h"
 
 /* Landlock: which files may be opened. */
-int mfs_rights_limit_files(const struct mfs_options *opt, const char *source,
+int mfs_rights_limit_files(const struct mfs_options *opt, const struct mfs_rights_needs *needs,
 			   struct mfs_error *err);
 /* seccomp: which system calls are refused, with EPERM. has_cache: dataset_cache takes files. Needs
  * no_new_privs or CAP_SYS_ADMIN. */

@@ -217,16 +217,11 @@ static bool keep(struct curl_slist **list, const char *name, const char *value)
 
 /* URLs, and what libcurl sends as Host for them. */
 static const char *const hosts[][2] = {
-	{"http://127.0.0.1:80/b/o", "127.0.0.1"},
-	{"http://127.0.0.1:0080/b/o", "127.0.0.1"},
-	{"http://127.0.0.1:/b/o", "127.0.0.1"},
-	{"http://127.0.0.1:443/b/o", "127.0.0.1:443"},
-	{"http://host:8080/b/o", "host:8080"},
-	{"https://host:443/b/o", "host"},
-	{"HTTPS://host:443/b/o", "host"},
-	{"https://host:80/b/o", "host:80"},
-	{"http://[::1]:80/b/o", "[::1]"},
-	{"http://[fe80::80]/b/o", "[fe80::80]"},
+	{"http://127.0.0.1:80/b/o", "127.0.0.1"}, {"http://127.0.0.1:0080/b/o", "127.0.0.1"},
+	{"http://127.0.0.1:/b/o", "127.0.0.1"},	  {"http://127.0.0.1:443/b/o", "127.0.0.1:443"},
+	{"http://host:8080/b/o", "host:8080"},	  {"https://host:443/b/o", "host"},
+	{"HTTPS://host:443/b/o", "host"},	  {"https://host:80/b/o", "host:80"},
+	{"http://[::1]:80/b/o", "[::1]"},	  {"http://[fe80::80]/b/o", "[fe80::80]"},
 	{"https://[::1]:8443/b/o", "[::1]:8443"},
 };
 

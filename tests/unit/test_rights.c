@@ -26,8 +26,9 @@
 #include "fs/rights/rights.h"
 #include "fs/rights/rights_i.h"
 
-static char in[PATH_MAX], out[PATH_MAX], cache[PATH_MAX];
+static char in[PATH_MAX], out[PATH_MAX], cache[PATH_MAX], again[PATH_MAX];
 static char in_file[PATH_MAX + 8], out_file[PATH_MAX + 8], cache_file[PATH_MAX + 8];
+static char again_file[PATH_MAX + 8];
 static int out_fd; /* open for reading alone */
 
 static void make_file(const char *dir, char path[PATH_MAX + 8])
@@ -48,7 +49,9 @@ static void make_dirs(void)
 	snprintf(in, sizeof(in), "%s/in", dir);
 	snprintf(out, sizeof(out), "%s/out", dir);
 	snprintf(cache, sizeof(cache), "%s/cache", dir);
+	snprintf(again, sizeof(again), "%s/again", dir);
 	make_file(in, in_file);
+	make_file(again, again_file);
 	make_file(out, out_file);
 	make_file(cache, cache_file);
 	out_fd = open(out_file, O_RDONLY);
@@ -104,14 +107,44 @@ static int check_files(void)
 	return 0;
 }
 
+/* What a gateway opens: its sources, what their options name, and files that others replace. */
+static int check_needs(void)
+{
+	const struct mfs_options opt = {.view = {.adapter = cache}}, process = {.sandbox = true};
+	const struct mfs_rights_served served = {&opt, in};
+	const char *const read_again[] = {again_file, NULL}, *const logs[] = {out_file, NULL};
+	const struct mfs_rights_needs needs = {&served, 1, read_again, logs};
+	struct mfs_error err;
+	char other[PATH_MAX + 8];
+
+	if (mfs_rights_drop_for(&process, &needs, &err)) {
+		fprintf(stderr, "%s\n", err.msg);
+		return __LINE__;
+	}
+	if (open_in(cache, O_RDONLY) || open_in(cache, O_WRONLY) != EACCES)
+		return __LINE__;
+	if (open_in(in, O_RDONLY) || open_in(in, O_WRONLY) != EACCES)
+		return __LINE__;
+	if (open_in(again, O_RDONLY) || open_in(again, O_WRONLY) != EACCES)
+		return __LINE__;
+	if (open_in(out, O_WRONLY | O_APPEND) || open_in(out, O_RDONLY) != EACCES)
+		return __LINE__;
+	snprintf(other, sizeof(other), "%s/other", out);
+	ALLOWED(open(other, O_WRONLY | O_CREAT, 0600));
+	REFUSED(unlink(other), EACCES);
+	return 0;
+}
+
 /* Landlock alone: what seccomp would refuse too. */
 static int check_landlock(void)
 {
+	const struct mfs_rights_served served = {&with_cache, in};
+	const struct mfs_rights_needs needs = {.served = &served, .served_count = 1};
 	long version =
 		syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
 	struct mfs_error err;
 
-	if (mfs_rights_limit_files(&with_cache, in, &err))
+	if (mfs_rights_limit_files(&with_cache, &needs, &err))
 		return __LINE__;
 	if (version >= 3) {
 		REFUSED(truncate(in_file, 0), EACCES);
@@ -319,6 +352,7 @@ START_TEST(test_files)
 	}
 	make_dirs();
 	in_child(check_files);
+	in_child(check_needs);
 	in_child(check_landlock);
 }
 END_TEST
