@@ -19,6 +19,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
+#include "formats/base/tally.h"
 #include "formats/io/backing.h"
 #include "formats/io/census.h"
 #include "formats/io/regular.h"
@@ -51,6 +52,7 @@ struct mfs_fileset {
 	uint32_t count;
 	struct file **files; /* pointers: readers keep theirs while the table grows */
 	_Atomic uint64_t served;
+	atomic_bool changed;	 /* one of them was found to have */
 	atomic_uint holders;	 /* raised from 0 under the lock alone */
 	pthread_mutex_t holding; /* what follows, and the files' held while there are no holders */
 	bool held, backed;
@@ -379,7 +381,7 @@ static bool is_another(const struct file *f, const struct stat *st)
 	return f->dev != st->st_dev || f->ino != st->st_ino;
 }
 
-int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err)
+static int check_file(struct mfs_fileset *set, uint32_t file, struct mfs_error *err)
 {
 	const struct file *f = set->files[file];
 	struct mfs_error why;
@@ -395,6 +397,15 @@ int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *
 		return compare(set, f, &st, err);
 	compare(set, f, &st, &why);
 	return check_held(set, f, &why, err);
+}
+
+int mfs_fileset_check(struct mfs_fileset *set, uint32_t file, struct mfs_error *err)
+{
+	int rc = check_file(set, file, err);
+
+	if (rc == -ESTALE && !atomic_exchange(&set->changed, true))
+		mfs_tally_add(MFS_TALLY_CHANGED, 1);
+	return rc;
 }
 
 int mfs_filesets_check(struct mfs_fileset *const *sets, size_t count, struct mfs_error *err)

@@ -10,6 +10,7 @@
 #include "formats/base/cast.h"
 #include "formats/base/half.h"
 #include "formats/base/search.h"
+#include "formats/base/tally.h"
 #include "formats/io/guard.h"
 #include "formats/plan/gather.h"
 #include "formats/plan/plan_read_i.h"
@@ -415,6 +416,7 @@ void mfs_plan_gather_range(struct mfs_plan_reader *r)
 			r->rc = gather_contiguous(r, band, r->off - start, n);
 		else
 			r->rc = gather_rows(r, band, r->off - start, n);
+		r->apart += is_plain(r->plan, band) ? 0 : n;
 		r->off += n;
 		r->len -= n;
 	}
@@ -595,12 +597,34 @@ static int make_present(const struct mfs_plan_reader *r, struct mfs_present *pre
 	return walk_ranges(plan, off, len, add_present, &w, err);
 }
 
+/* Once a request, whatever the number of its ranges. len: its bytes as sources store them. */
+static void count(const struct mfs_plan_reader *r, uint64_t len)
+{
+	const struct mfs_plan *plan = r->plan;
+
+	mfs_tally_add(mfs_fileset_has_backings(plan->files) ? MFS_TALLY_READ_REMOTE
+							    : MFS_TALLY_READ_LOCAL,
+		      len);
+	if (plan->delta_count)
+		mfs_tally_add(MFS_TALLY_MERGE, len);
+	else if (plan->known)
+		mfs_tally_add(MFS_TALLY_QUANTISE, len);
+	else if (plan->scales_count)
+		mfs_tally_add(MFS_TALLY_DEQUANTISE, len);
+	else if (plan->shown != plan->dtype)
+		mfs_tally_add(MFS_TALLY_CAST, len);
+	else if (shift_of(plan) != 0)
+		mfs_tally_add(MFS_TALLY_SHIFT, len);
+	else if (r->apart)
+		mfs_tally_add(MFS_TALLY_TRANSPOSE, r->apart);
+}
+
 int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, struct mfs_gather *g,
 		    struct mfs_error *err)
 {
 	struct mfs_plan_reader r = {.plan = plan, .g = g, .off = off, .len = len, .err = err};
 	uint8_t *bytes = NULL;
-	uint64_t skip = 0;
+	uint64_t skip = 0, stored;
 
 	if (!len)
 		return 0;
@@ -611,6 +635,9 @@ int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, str
 		bytes = r.cast_to = mfs_gather_room(g, len);
 		skip = source_range(plan, &r.off, &r.len);
 	}
+	stored = r.len;
+	if (plan->known)
+		mfs_plan_fp8_sources(plan, &off, &stored);
 	if (mfs_fileset_has_backings(plan->files)) {
 		int rc = make_present(&r, &g->present, err);
 
@@ -621,6 +648,8 @@ int mfs_plan_gather(const struct mfs_plan *plan, uint64_t off, uint64_t len, str
 		return unreadable(&r);
 	if (skip)
 		memmove(bytes, bytes + skip, len);
+	if (!r.rc)
+		count(&r, stored);
 	return r.rc;
 }
 

@@ -25,6 +25,7 @@ struct mfs_plan_reader {
 	unsigned file_count;
 	uint32_t current;  /* file whose bytes are being copied, for the message */
 	uint64_t off, len; /* of the sources' bytes, in the order of the target */
+	uint64_t apart;	   /* bytes whose elements were copied one by one */
 	int rc;
 	struct mfs_error *err;
 };

@@ -12,6 +12,7 @@
 #include "formats/base/bytes.h"
 #include "formats/base/grow.h"
 #include "formats/base/search.h"
+#include "formats/base/tally.h"
 #include "formats/io/fileset.h"
 #include "formats/io/guard.h"
 #include "formats/plan/gather.h"
@@ -292,8 +293,22 @@ static int gather_file(const struct part *part, uint64_t off, uint64_t len, stru
 	if (!rc && add_guarded(g, map + part->u.file.offset + off, len))
 		rc = mfs_fail(err, -EIO, "%s/%s: cannot be read", mfs_fileset_dir(set),
 			      mfs_fileset_name(set, file));
+	if (rc)
+		return rc;
+	mfs_fileset_served(set, len);
+	mfs_tally_add(mfs_fileset_backing(set, file) ? MFS_TALLY_READ_REMOTE : MFS_TALLY_READ_LOCAL,
+		      len);
+	return 0;
+}
+
+static int gather_computed(const struct part *part, uint64_t off, uint64_t len,
+			   struct mfs_gather *g, struct mfs_error *err)
+{
+	int rc = part->u.computed.ops->read(part->u.computed.object, part->u.computed.from + off,
+					    mfs_gather_room(g, len), len, err);
+
 	if (!rc)
-		mfs_fileset_served(set, len);
+		mfs_tally_add(MFS_TALLY_READ_LOCAL, len);
 	return rc;
 }
 
@@ -316,9 +331,7 @@ static int gather_part(struct part *part, uint64_t off, uint64_t len, struct mfs
 	case PART_FILE:
 		return gather_file(part, off, len, g, err);
 	case PART_COMPUTED:
-		return part->u.computed.ops->read(part->u.computed.object,
-						  part->u.computed.from + off,
-						  mfs_gather_room(g, len), len, err);
+		return gather_computed(part, off, len, g, err);
 	default:
 		rc = get_plan(part, &plan, err);
 		return rc ? rc : mfs_plan_gather(plan, off, len, g, err);

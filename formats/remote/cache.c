@@ -173,6 +173,8 @@ int mfs_cache_open(const struct mfs_cache_options *opt, struct mfs_cache **ret,
 		if (!rc)
 			mfs_evict_dead_places(c);
 		mfs_cache_unlock(lock);
+		if (!rc)
+			mfs_evict_measure(c);
 		if (rc)
 			rc = mfs_fail(err, rc, "cannot use the cache %s: %s", c->dir,
 				      strerror(-rc));
@@ -255,7 +257,8 @@ struct mfs_cache_stats mfs_cache_stats(const struct mfs_cache *c)
 					.misses = atomic_load(&c->misses),
 					.damaged = atomic_load(&c->damaged),
 					.evicted = atomic_load(&c->evicted),
-					.stale = atomic_load(&c->stale)};
+					.stale = atomic_load(&c->stale),
+					.bytes = atomic_load(&c->held)};
 }
 
 /* ---- objects ---- */

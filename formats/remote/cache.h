@@ -75,6 +75,7 @@ struct mfs_cache_stats {
 	uint64_t damaged;  /* blocks whose sum was wrong, and that were fetched again */
 	uint64_t evicted;  /* blocks that this process has taken out */
 	uint64_t stale;	   /* objects that have changed on their server */
+	uint64_t bytes; /* that the cache took on the disk when it was last looked at, and since */
 };
 struct mfs_cache_stats mfs_cache_stats(const struct mfs_cache *c);
 

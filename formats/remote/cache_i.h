@@ -70,6 +70,7 @@ struct mfs_cache {
 	pthread_mutex_t opening; /* objects' files; taken before no other lock of these */
 	pthread_mutex_t evicting;
 	_Atomic uint64_t since_look; /* bytes written since the cache's size was looked at */
+	_Atomic uint64_t held;	     /* that size, with what was written since */
 	_Atomic uint64_t fetched, requests, failed, hits, misses, damaged, evicted, stale;
 };
 
@@ -111,6 +112,8 @@ void mfs_fetch_end(struct mfs_cache *c);
 /* evict.c: called after bytes were written; takes blocks out if there are too many. It waits for
  * no other process. */
 void mfs_evict_look(struct mfs_cache *c, uint64_t written);
+/* Looks at the size alone. */
+void mfs_evict_measure(struct mfs_cache *c);
 /* Somebody takes this block out, or was killed while he did. Afterwards it is absent or present.
  * The caller has pinned it. Errors of mfs_cache_lock(). */
 int mfs_evict_settle(struct mfs_object *o, uint32_t block);

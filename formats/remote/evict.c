@@ -287,12 +287,22 @@ static void evict(struct eviction *e)
 	}
 }
 
+void mfs_evict_measure(struct mfs_cache *c)
+{
+	struct eviction e = {.c = c};
+
+	list_objects(&e);
+	atomic_store(&c->held, e.bytes);
+	free(e.list);
+}
+
 void mfs_evict_look(struct mfs_cache *c, uint64_t written)
 {
 	const uint64_t step = mfs_min_u64(LOOK_MOST, c->size / 32);
 	struct eviction e = {.c = c};
 	int lock;
 
+	atomic_fetch_add(&c->held, written);
 	if (atomic_fetch_add(&c->since_look, written) + written < step ||
 	    pthread_mutex_trylock(&c->evicting))
 		return;
@@ -300,6 +310,7 @@ void mfs_evict_look(struct mfs_cache *c, uint64_t written)
 	lock = mfs_cache_lock(c, 0);
 	if (lock >= 0) {
 		evict(&e);
+		atomic_store(&c->held, e.bytes);
 		mfs_cache_unlock(lock);
 	}
 	/* Somebody else is at it: the next block asks again. */

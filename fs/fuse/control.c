@@ -70,7 +70,7 @@ bool mfs_control_look_up(fuse_req_t req, fuse_ino_t parent, const char *name)
 	if (in && !strcmp(name, "..") && in->parent != FUSE_ROOT_ID)
 		reply_control(req, mfs_control_of(in->parent));
 	else if (in)
-		fuse_reply_err(req, strcmp(name, "..") ? ENOENT : ESTALE);
+		mfs_fuse_reply_err(req, strcmp(name, "..") ? ENOENT : ESTALE);
 	return in;
 }
 
@@ -99,19 +99,19 @@ void mfs_control_open(fuse_req_t req, const struct mfs_control *c, struct fuse_f
 	struct text *text;
 
 	if (!c->text || (fi->flags & O_ACCMODE) != O_RDONLY) {
-		fuse_reply_err(req, c->text ? EACCES : EISDIR);
+		mfs_fuse_reply_err(req, c->text ? EACCES : EISDIR);
 		return;
 	}
 	text = calloc(1, sizeof(*text));
 	if (!text) {
-		fuse_reply_err(req, ENOMEM);
+		mfs_fuse_reply_err(req, ENOMEM);
 		return;
 	}
 	atomic_init(&text->users, 1);
 	c->text(&front->metrics, &text->buf);
 	if (text->buf.failed) {
 		drop_text(text);
-		fuse_reply_err(req, ENOMEM);
+		mfs_fuse_reply_err(req, ENOMEM);
 		return;
 	}
 	fi->fh = (uintptr_t)text;

@@ -16,49 +16,104 @@
 #include "fs/source/root.h"
 #include "fs/stats/prom.h"
 #include "fs/stats/prom_remote.h"
+#include "fs/stats/prom_sources.h"
 
-#define OPS    "mcorefs_fuse_ops_durations_seconds"
-#define ERRORS "mcorefs_fuse_request_errors_total"
+#define SECONDS	 "mcorefs_fuse_request_seconds"
+#define REQUESTS "mcorefs_fuse_requests_total"
 
-static const struct mfs_stats_row rows[MFS_METRICS] = {
-	[MFS_OP_LOOKUP] = {OPS, "Time to answer a request of the kernel.", "op=\"lookup\"",
-			   MFS_STATS_SECONDS},
-	[MFS_OP_GETATTR] = {OPS, NULL, "op=\"getattr\"", MFS_STATS_SECONDS},
-	[MFS_OP_READLINK] = {OPS, NULL, "op=\"readlink\"", MFS_STATS_SECONDS},
-	[MFS_OP_OPENDIR] = {OPS, NULL, "op=\"opendir\"", MFS_STATS_SECONDS},
-	[MFS_OP_READDIR] = {OPS, NULL, "op=\"readdir\"", MFS_STATS_SECONDS},
-	[MFS_OP_OPEN] = {OPS, NULL, "op=\"open\"", MFS_STATS_SECONDS},
-	[MFS_OP_READ] = {OPS, NULL, "op=\"read\"", MFS_STATS_SECONDS},
-	[MFS_OP_FLUSH] = {OPS, NULL, "op=\"flush\"", MFS_STATS_SECONDS},
-	[MFS_OP_RELEASE] = {OPS, NULL, "op=\"release\"", MFS_STATS_SECONDS},
-	[MFS_OP_STATFS] = {OPS, NULL, "op=\"statfs\"", MFS_STATS_SECONDS},
-	[MFS_READ_SIZE] = {"mcorefs_fuse_read_size_bytes",
-			   "Bytes of answered reads; what the page cache answers is none.", NULL,
-			   MFS_STATS_BYTES},
-	[MFS_ERROR_EIO] = {ERRORS, "Opens and reads that failed.", "errno=\"EIO\"",
-			   MFS_STATS_COUNTER},
-	[MFS_ERROR_ESTALE] = {ERRORS, NULL, "errno=\"ESTALE\"", MFS_STATS_COUNTER},
-	[MFS_ERROR_ENOMEM] = {ERRORS, NULL, "errno=\"ENOMEM\"", MFS_STATS_COUNTER},
+static const struct {
+	int code;
+	const char *name;
+} errnos[] = {{0, "0"},		  {ENOENT, "ENOENT"}, {EIO, "EIO"}, {ESTALE, "ESTALE"},
+	      {ENOMEM, "ENOMEM"}, {EROFS, "EROFS"},   {-1, "other"}};
+
+#define ERRNOS (sizeof(errnos) / sizeof(*errnos))
+#define ROWS   (MFS_REQUESTS + MFS_OPS * ERRNOS)
+
+#define TIME(op)                                                                                   \
+	{                                                                                          \
+		SECONDS, NULL, "op=\"" op "\"", MFS_STATS_SECONDS                                  \
+	}
+#define ANSWER(op, code, help)                                                                     \
+	{                                                                                          \
+		REQUESTS, help, "op=\"" op "\",errno=\"" code "\"", MFS_STATS_COUNTER              \
+	}
+#define ANSWERS(op, help)                                                                          \
+	ANSWER(op, "0", help), ANSWER(op, "ENOENT", NULL), ANSWER(op, "EIO", NULL),                \
+		ANSWER(op, "ESTALE", NULL), ANSWER(op, "ENOMEM", NULL), ANSWER(op, "EROFS", NULL), \
+		ANSWER(op, "other", NULL)
+
+/* In the order of the operations' numbers; of each the errnos. */
+static const struct mfs_stats_row rows[ROWS] = {
+	{SECONDS, "Time to answer a request of the kernel.", "op=\"lookup\"", MFS_STATS_SECONDS},
+	TIME("getattr"),
+	TIME("readlink"),
+	TIME("opendir"),
+	TIME("readdir"),
+	TIME("open"),
+	TIME("read"),
+	TIME("flush"),
+	TIME("release"),
+	TIME("statfs"),
+	{"mcorefs_fuse_read_size_bytes",
+	 "Bytes of answered reads; what the page cache answers is none.", NULL, MFS_STATS_BYTES},
+	{"mcorefs_inflight", "Requests of the kernel that are being answered.", NULL,
+	 MFS_STATS_GAUGE},
+	ANSWERS("lookup", "Requests of the kernel, by what they were answered with (0: no error)."),
+	ANSWERS("getattr", NULL),
+	ANSWERS("readlink", NULL),
+	ANSWERS("opendir", NULL),
+	ANSWERS("readdir", NULL),
+	ANSWERS("open", NULL),
+	ANSWERS("read", NULL),
+	ANSWERS("flush", NULL),
+	ANSWERS("release", NULL),
+	ANSWERS("statfs", NULL),
 };
 
 struct mfs_stats *mfs_metrics_new(void)
 {
-	return mfs_stats_new(rows, MFS_METRICS);
+	return mfs_stats_new(rows, ROWS);
 }
 
-void mfs_metrics_error(struct mfs_stats *s, int code)
+static unsigned answer_row(enum mfs_metric op, int code)
 {
-	const enum mfs_metric row = code == ESTALE   ? MFS_ERROR_ESTALE
-				    : code == ENOMEM ? MFS_ERROR_ENOMEM
-						     : MFS_ERROR_EIO;
+	unsigned i = 0;
 
-	mfs_stats_add(s, row, 1);
+	while (i < ERRNOS - 1 && errnos[i].code != code)
+		i++;
+	return MFS_REQUESTS + op * ERRNOS + i;
+}
+
+void mfs_metrics_begin(struct mfs_stats *s)
+{
+	mfs_stats_add(s, MFS_INFLIGHT, 1);
+}
+
+void mfs_metrics_end(struct mfs_stats *s, enum mfs_metric op, int code, uint64_t ns)
+{
+	mfs_stats_add(s, op, ns);
+	mfs_stats_add(s, answer_row(op, code), 1);
+	mfs_stats_add(s, MFS_INFLIGHT, MFS_STATS_DOWN);
 }
 
 uint64_t mfs_metrics_errors(const struct mfs_stats *s)
 {
-	return mfs_stats_count(s, MFS_ERROR_EIO) + mfs_stats_count(s, MFS_ERROR_ESTALE) +
-	       mfs_stats_count(s, MFS_ERROR_ENOMEM);
+	static const int codes[] = {EIO, ESTALE, ENOMEM};
+	uint64_t n = 0;
+
+	for (size_t i = 0; i < sizeof(codes) / sizeof(*codes); i++)
+		n += mfs_stats_count(s, answer_row(MFS_OP_OPEN, codes[i])) +
+		     mfs_stats_count(s, answer_row(MFS_OP_READ, codes[i]));
+	return n;
+}
+
+static void write_reads(const struct mfs_metrics_of *m, const char *common, struct mfs_buf *out)
+{
+	static const char name[] = "mcorefs_fuse_read_bytes_total";
+
+	mfs_prom_head(out, name, "counter", "Bytes of answered reads, all together.");
+	mfs_prom_value(out, name, "", common, NULL, (double)mfs_stats_sum(m->stats, MFS_READ_SIZE));
 }
 
 static void write_prefetch(const struct mfs_metrics_of *m, const char *common, struct mfs_buf *out)
@@ -108,17 +163,17 @@ static void write_remote(const struct mfs_metrics_of *m, const char *common, str
 
 void mfs_metrics_text(const struct mfs_metrics_of *m, struct mfs_buf *out)
 {
-	struct mfs_buf common = {0}, version = {0};
+	struct mfs_buf common = {0};
 
 	mfs_prom_label(&common, "vol_name", m->source);
 	mfs_prom_label(&common, "mp", m->mountpoint);
-	mfs_prom_label(&version, "version", MFS_VERSION);
-	if (common.failed || version.failed) {
+	if (common.failed) {
 		out->failed = true;
 	} else {
-		mfs_prom_head(out, "mcorefs_info", "gauge", "The program.");
-		mfs_prom_value(out, "mcorefs_info", "", common.data, version.data, 1);
+		mfs_prom_build(out, common.data, "mount");
 		mfs_stats_write(m->stats, common.data, out);
+		write_reads(m, common.data, out);
+		mfs_prom_sources(out, common.data);
 		mfs_prom_gauge(out, "mcorefs_fuse_open_handlers", "Files that are open.",
 			       common.data, atomic_load(m->open_files));
 		write_tree(m, common.data, out);
@@ -128,7 +183,6 @@ void mfs_metrics_text(const struct mfs_metrics_of *m, struct mfs_buf *out)
 		mfs_prom_process(out, "mcorefs", common.data, m->began_ns);
 	}
 	mfs_buf_release(&common);
-	mfs_buf_release(&version);
 }
 
 void mfs_metrics_info(const struct mfs_metrics_of *m, struct mfs_buf *out)

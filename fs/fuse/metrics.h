@@ -1,6 +1,6 @@
 /*
  * What a mount counts, and what it says of itself: Prometheus' text (-o metrics=, .mcorefs/stats)
- * and .mcorefs/info.json. Names are those of JuiceFS and mountpoint-s3, with "mcorefs" in front.
+ * and .mcorefs/info.json.
  */
 #ifndef MFS_FS_FUSE_METRICS_H
 #define MFS_FS_FUSE_METRICS_H
@@ -26,17 +26,18 @@ enum mfs_metric {
 	MFS_OP_FLUSH,
 	MFS_OP_RELEASE,
 	MFS_OP_STATFS,
-	MFS_READ_SIZE, /* bytes of answered reads */
-	MFS_ERROR_EIO, /* opens and reads that failed */
-	MFS_ERROR_ESTALE,
-	MFS_ERROR_ENOMEM,
-	MFS_METRICS,
+	MFS_OPS,
+	MFS_READ_SIZE = MFS_OPS, /* bytes of answered reads */
+	MFS_INFLIGHT,
+	MFS_REQUESTS, /* of each operation, by what it was answered with */
 };
 
 /* NULL: no memory. */
 struct mfs_stats *mfs_metrics_new(void);
-/* Counts a failure by the errno that its reader has got. */
-void mfs_metrics_error(struct mfs_stats *s, int code);
+/* A request has come; one was answered: with which errno (0: none), and in how many ns. */
+void mfs_metrics_begin(struct mfs_stats *s);
+void mfs_metrics_end(struct mfs_stats *s, enum mfs_metric op, int code, uint64_t ns);
+/* Opens and reads that failed for a reason of the sources or this process. */
 uint64_t mfs_metrics_errors(const struct mfs_stats *s);
 
 /* A mount, to be described. */

@@ -40,6 +40,27 @@ struct handle {
 	atomic_uint users;
 };
 
+static _Thread_local int noted;
+
+void mfs_fuse_note(int code)
+{
+	noted = code;
+}
+
+int mfs_fuse_noted(void)
+{
+	const int code = noted;
+
+	noted = 0;
+	return code;
+}
+
+int mfs_fuse_reply_err(fuse_req_t req, int code)
+{
+	noted = code;
+	return fuse_reply_err(req, code);
+}
+
 struct mfs_front *mfs_fuse_front(fuse_req_t req)
 {
 	return fuse_req_userdata(req);
@@ -177,8 +198,9 @@ static void reply_no_entry(fuse_req_t req, const struct mfs_node *dir)
 {
 	struct fuse_entry_param none = {.entry_timeout = dir->layouts ? BRIEFLY : FOREVER};
 
+	mfs_fuse_note(ENOENT);
 	if (dir->moves)
-		fuse_reply_err(req, ENOENT);
+		mfs_fuse_reply_err(req, ENOENT);
 	else
 		fuse_reply_entry(req, &none);
 }
@@ -223,7 +245,7 @@ static void look_up_id(fuse_req_t req, fuse_ino_t id)
 	}
 	if (rc != -ESTALE)
 		mfs_fuse_complain(mfs_tree_root(tree), rc, err.msg);
-	fuse_reply_err(req, rc == -ESTALE ? ESTALE : EIO);
+	mfs_fuse_reply_err(req, rc == -ESTALE ? ESTALE : EIO);
 }
 
 static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
@@ -250,7 +272,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	}
 	if (rc) {
 		mfs_fuse_complain(about, rc, err.msg);
-		fuse_reply_err(req, EIO);
+		mfs_fuse_reply_err(req, EIO);
 		return;
 	}
 	reply_entry(req, found);
@@ -299,7 +321,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	const struct mfs_dir *dir = mfs_fuse_open_dir(req, node);
 
 	if (!dir) {
-		fuse_reply_err(req, EIO);
+		mfs_fuse_reply_err(req, EIO);
 		return;
 	}
 	fi->fh = (uintptr_t)dir;
@@ -312,7 +334,7 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	mfs_tree_close_dir(tree_of(req), mfs_fuse_node(req, ino), from_handle(fi->fh));
-	fuse_reply_err(req, 0);
+	mfs_fuse_reply_err(req, 0);
 }
 
 struct listing {
@@ -406,7 +428,7 @@ void mfs_fuse_reply_listing(fuse_req_t req, fuse_ino_t ino, size_t size, off_t o
 
 	l.buf = malloc(size);
 	if (!l.buf) {
-		fuse_reply_err(req, ENOMEM);
+		mfs_fuse_reply_err(req, ENOMEM);
 		return;
 	}
 	fill_listing(&l, off, dir, more);
@@ -467,12 +489,12 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int rc;
 
 	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
-		fuse_reply_err(req, EROFS);
+		mfs_fuse_reply_err(req, EROFS);
 		return;
 	}
 	h = calloc(1, sizeof(*h));
 	if (!h) {
-		fuse_reply_err(req, ENOMEM);
+		mfs_fuse_reply_err(req, ENOMEM);
 		return;
 	}
 	h->node = mfs_fuse_node(req, ino);
@@ -480,9 +502,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	rc = mfs_tree_open(h->node, &h->file, &about, &err);
 	if (rc) {
 		mfs_fuse_complain(about, rc, err.msg);
-		mfs_metrics_error(front->stats, reader_errno(rc));
 		free(h);
-		fuse_reply_err(req, reader_errno(rc));
+		mfs_fuse_reply_err(req, reader_errno(rc));
 		return;
 	}
 	h->tree = tree_of(req);
@@ -500,7 +521,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 
 static void reply_flush(void *req)
 {
-	fuse_reply_err(req, 0);
+	mfs_fuse_reply_err(req, 0);
 }
 
 /* close(2) returns when no fetcher has the file open, so that the mount is not busy after it. */
@@ -520,7 +541,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 {
 	(void)ino;
 	close_file(mfs_fuse_front(req), from_handle(fi->fh));
-	fuse_reply_err(req, 0);
+	mfs_fuse_reply_err(req, 0);
 }
 
 /* A thread's gather. The first read of the thread makes it. libfuse starts and ends threads at any
@@ -609,9 +630,8 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 	if (rc) {
 		if (h->ahead)
 			mfs_prefetch_failed(h->ahead);
-		mfs_metrics_error(front->stats, reader_errno(rc));
 		mfs_fuse_complain(h->node, rc, err.msg);
-		fuse_reply_err(req, reader_errno(rc));
+		mfs_fuse_reply_err(req, reader_errno(rc));
 		return;
 	}
 	/* The kernel copies from the mapped sources. At a page that cannot be read it ends the
@@ -620,7 +640,7 @@ static void read_file(fuse_req_t req, struct handle *h, uint64_t off, size_t siz
 	if (rc == -EFAULT)
 		complain_unreadable(h, off, size);
 	if (rc) {
-		mfs_metrics_error(front->stats, EIO);
+		mfs_fuse_note(EIO);
 		return;
 	}
 	mfs_stats_add(front->stats, MFS_READ_SIZE, g->bytes);
@@ -636,7 +656,7 @@ static void op_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
 
 	(void)ino;
 	if (!g) {
-		fuse_reply_err(req, ENOMEM);
+		mfs_fuse_reply_err(req, ENOMEM);
 		return;
 	}
 	h = hold(fi);
@@ -701,9 +721,9 @@ void mfs_fuse_op_ioctl(fuse_req_t req, fuse_ino_t ino, unsigned int cmd, void *a
 		reply_status(req);
 	} else if (cmd != MFS_IOC_SETTINGS || ino != FUSE_ROOT_ID || in_len < sizeof(page) ||
 		   out_len < sizeof(page)) {
-		fuse_reply_err(req, ENOTTY);
+		mfs_fuse_reply_err(req, ENOTTY);
 	} else if (uid && uid != geteuid()) {
-		fuse_reply_err(req, EPERM);
+		mfs_fuse_reply_err(req, EPERM);
 	} else {
 		memcpy(&page, in, sizeof(page));
 		mfs_settings_page(&mfs_fuse_front(req)->settings, &page);

@@ -42,6 +42,13 @@ void mfs_fuse_outer_ops(const struct fuse_lowlevel_ops *ops, struct fuse_lowleve
 
 /* Both sets of operations use these. */
 
+/* fuse_reply_err(), with a note for the counters of what this thread has replied. */
+int mfs_fuse_reply_err(fuse_req_t req, int code);
+/* The same note, where a failure is told in another way. */
+void mfs_fuse_note(int code);
+/* What was noted since the last call; 0: nothing. */
+int mfs_fuse_noted(void);
+
 struct mfs_front *mfs_fuse_front(fuse_req_t req);
 /* The node of an id of the tree. */
 struct mfs_node *mfs_fuse_node(fuse_req_t req, fuse_ino_t id);

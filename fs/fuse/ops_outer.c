@@ -18,12 +18,14 @@ struct timing {
 
 static struct timing begin(fuse_req_t req, enum mfs_metric op)
 {
+	mfs_fuse_noted(); /* of an operation that is not counted */
+	mfs_metrics_begin(mfs_fuse_front(req)->stats);
 	return (struct timing){mfs_fuse_front(req)->stats, op, mfs_now_ns()};
 }
 
 static void end(const struct timing *t)
 {
-	mfs_stats_add(t->stats, t->op, (uint64_t)(mfs_now_ns() - t->began));
+	mfs_metrics_end(t->stats, t->op, mfs_fuse_noted(), (uint64_t)(mfs_now_ns() - t->began));
 }
 
 static const struct fuse_lowlevel_ops *inner(fuse_req_t req)
@@ -102,7 +104,7 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 static void op_releasedir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 {
 	if (mfs_control_of(ino))
-		fuse_reply_err(req, 0);
+		mfs_fuse_reply_err(req, 0);
 	else
 		inner(req)->releasedir(req, ino, fi);
 }
@@ -136,7 +138,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	const struct timing t = begin(req, MFS_OP_FLUSH);
 
 	if (mfs_control_of(ino))
-		fuse_reply_err(req, 0);
+		mfs_fuse_reply_err(req, 0);
 	else
 		inner(req)->flush(req, ino, fi);
 	end(&t);
@@ -148,7 +150,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 	if (mfs_control_of(ino)) {
 		mfs_control_release(fi);
-		fuse_reply_err(req, 0);
+		mfs_fuse_reply_err(req, 0);
 	} else {
 		inner(req)->release(req, ino, fi);
 	}
@@ -168,7 +170,7 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 {
 	if (mfs_control_of(ino))
-		fuse_reply_err(req, mask & W_OK ? EROFS : 0);
+		mfs_fuse_reply_err(req, mask & W_OK ? EROFS : 0);
 	else
 		inner(req)->access(req, ino, mask);
 }
@@ -177,7 +179,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 		      struct fuse_file_info *fi)
 {
 	if (mfs_control_of(parent))
-		fuse_reply_err(req, EROFS);
+		mfs_fuse_reply_err(req, EROFS);
 	else
 		inner(req)->create(req, parent, name, mode, fi);
 }
@@ -185,7 +187,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	if (mfs_control_of(parent))
-		fuse_reply_err(req, EROFS);
+		mfs_fuse_reply_err(req, EROFS);
 	else
 		inner(req)->unlink(req, parent, name);
 }
@@ -194,7 +196,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 		      const char *new_name, unsigned flags)
 {
 	if (mfs_control_of(parent) || mfs_control_of(new_parent))
-		fuse_reply_err(req, EROFS);
+		mfs_fuse_reply_err(req, EROFS);
 	else
 		inner(req)->rename(req, parent, name, new_parent, new_name, flags);
 }

@@ -48,7 +48,7 @@ static void reply_failure(fuse_req_t req, fuse_ino_t parent, int rc, const struc
 {
 	if (rc != -ENOENT && rc != -EEXIST && rc != -ENOSPC && rc != -EDQUOT)
 		mfs_fuse_complain(mfs_fuse_node(req, parent), rc, err->msg);
-	fuse_reply_err(req, -rc);
+	mfs_fuse_reply_err(req, -rc);
 }
 
 static int fill_entry(const struct mfs_overlay_file *f, struct fuse_entry_param *ret)
@@ -73,7 +73,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	/* The kernel asks for a file by its id when it has forgotten it; the address is of nothing
 	 * then. */
 	if (file_of(parent)) {
-		fuse_reply_err(req, ESTALE);
+		mfs_fuse_reply_err(req, ESTALE);
 		return;
 	}
 	path = place(req, parent, name);
@@ -89,7 +89,7 @@ static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	mfs_overlay_file_guard(f, mfs_fuse_node(req, parent)->readers);
 	rc = fill_entry(f, &entry);
 	if (rc)
-		fuse_reply_err(req, -rc);
+		mfs_fuse_reply_err(req, -rc);
 	if (rc || fuse_reply_entry(req, &entry))
 		mfs_overlay_forget(overlay_of(req), f, 1);
 }
@@ -138,7 +138,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	int fd, rc;
 
 	if (!path) {
-		fuse_reply_err(req, EROFS);
+		mfs_fuse_reply_err(req, EROFS);
 		return;
 	}
 	rc = mfs_overlay_create(overlay_of(req), path, name, &how, &f, &fd, &err);
@@ -150,7 +150,7 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 	mfs_overlay_file_guard(f, readers);
 	rc = fill_entry(f, &entry);
 	if (rc)
-		fuse_reply_err(req, -rc);
+		mfs_fuse_reply_err(req, -rc);
 	if (rc || fuse_reply_create(req, &entry, fi)) {
 		close(fd);
 		mfs_overlay_forget(overlay_of(req), f, 1);
@@ -161,7 +161,7 @@ static void op_unlink(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	const char *path = place(req, parent, name);
 
-	fuse_reply_err(req, path ? -mfs_overlay_unlink(overlay_of(req), path, name) : EROFS);
+	mfs_fuse_reply_err(req, path ? -mfs_overlay_unlink(overlay_of(req), path, name) : EROFS);
 }
 
 static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_ino_t new_parent,
@@ -173,7 +173,7 @@ static void op_rename(fuse_req_t req, fuse_ino_t parent, const char *name, fuse_
 	if (from && to)
 		rc = mfs_overlay_rename(overlay_of(req), from, name, to, new_name,
 					mfs_fuse_node(req, new_parent)->readers, flags);
-	fuse_reply_err(req, -rc);
+	mfs_fuse_reply_err(req, -rc);
 }
 
 /* ---- attributes ---- */
@@ -184,7 +184,7 @@ static void reply_attr(fuse_req_t req, const struct mfs_overlay_file *f)
 	int rc = mfs_overlay_file_stat(f, &st);
 
 	if (rc)
-		fuse_reply_err(req, -rc);
+		mfs_fuse_reply_err(req, -rc);
 	else
 		fuse_reply_attr(req, &st, BRIEFLY);
 }
@@ -250,7 +250,7 @@ static void op_setattr(fuse_req_t req, fuse_ino_t ino, struct stat *st, int what
 	int rc = f ? set_attr(f, st, what, fi) : -EROFS;
 
 	if (rc)
-		fuse_reply_err(req, -rc);
+		mfs_fuse_reply_err(req, -rc);
 	else
 		reply_attr(req, f);
 }
@@ -270,7 +270,7 @@ static void op_access(fuse_req_t req, fuse_ino_t ino, int mask)
 		rc = mfs_overlay_file_access(f, mask);
 	else if (mask & W_OK && !is_place(req, ino))
 		rc = -EROFS;
-	fuse_reply_err(req, -rc);
+	mfs_fuse_reply_err(req, -rc);
 }
 
 /* ---- open files ---- */
@@ -282,7 +282,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	int fd, rc;
 
 	if (!f && fi->flags & O_TRUNC) {
-		fuse_reply_err(req, EROFS);
+		mfs_fuse_reply_err(req, EROFS);
 		return;
 	}
 	if (!f) {
@@ -291,7 +291,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	rc = mfs_overlay_file_open(overlay_of(req), f, fi->flags, &fd, &same);
 	if (rc) {
-		fuse_reply_err(req, -rc);
+		mfs_fuse_reply_err(req, -rc);
 		return;
 	}
 	set_handle(fi, fd);
@@ -323,7 +323,7 @@ static void op_write(fuse_req_t req, fuse_ino_t ino, const char *bytes, size_t s
 
 	(void)ino;
 	if (n < 0)
-		fuse_reply_err(req, errno);
+		mfs_fuse_reply_err(req, errno);
 	else
 		fuse_reply_write(req, (size_t)n);
 }
@@ -338,7 +338,7 @@ static void op_flush(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		return;
 	}
 	copy = dup((int)fi->fh);
-	fuse_reply_err(req, copy >= 0 && close(copy) ? errno : 0);
+	mfs_fuse_reply_err(req, copy >= 0 && close(copy) ? errno : 0);
 }
 
 static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_file_info *fi)
@@ -347,7 +347,7 @@ static void op_fsync(fuse_req_t req, fuse_ino_t ino, int datasync, struct fuse_f
 
 	if (file_of(ino))
 		rc = datasync ? fdatasync((int)fi->fh) : fsync((int)fi->fh);
-	fuse_reply_err(req, rc ? errno : 0);
+	mfs_fuse_reply_err(req, rc ? errno : 0);
 }
 
 static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -357,7 +357,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 		return;
 	}
 	close((int)fi->fh);
-	fuse_reply_err(req, 0);
+	mfs_fuse_reply_err(req, 0);
 }
 
 /* ---- directories ---- */
@@ -385,13 +385,13 @@ static void op_opendir(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	}
 	d = calloc(1, sizeof(*d));
 	if (!d) {
-		fuse_reply_err(req, ENOMEM);
+		mfs_fuse_reply_err(req, ENOMEM);
 		return;
 	}
 	d->dir = mfs_fuse_open_dir(req, node);
 	fi->fh = (uintptr_t)d;
 	if (!d->dir) {
-		fuse_reply_err(req, EIO);
+		mfs_fuse_reply_err(req, EIO);
 		free(d);
 		return;
 	}
@@ -467,44 +467,44 @@ static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 static void op_mknod(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode, dev_t dev)
 {
 	(void)parent, (void)name, (void)mode, (void)dev;
-	fuse_reply_err(req, EROFS);
+	mfs_fuse_reply_err(req, EROFS);
 }
 
 static void op_mkdir(fuse_req_t req, fuse_ino_t parent, const char *name, mode_t mode)
 {
 	(void)parent, (void)name, (void)mode;
-	fuse_reply_err(req, EROFS);
+	mfs_fuse_reply_err(req, EROFS);
 }
 
 static void op_rmdir(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	(void)parent, (void)name;
-	fuse_reply_err(req, EROFS);
+	mfs_fuse_reply_err(req, EROFS);
 }
 
 static void op_symlink(fuse_req_t req, const char *target, fuse_ino_t parent, const char *name)
 {
 	(void)target, (void)parent, (void)name;
-	fuse_reply_err(req, EROFS);
+	mfs_fuse_reply_err(req, EROFS);
 }
 
 static void op_link(fuse_req_t req, fuse_ino_t ino, fuse_ino_t parent, const char *name)
 {
 	(void)ino, (void)parent, (void)name;
-	fuse_reply_err(req, EROFS);
+	mfs_fuse_reply_err(req, EROFS);
 }
 
 static void op_setxattr(fuse_req_t req, fuse_ino_t ino, const char *name, const char *value,
 			size_t size, int flags)
 {
 	(void)name, (void)value, (void)size, (void)flags;
-	fuse_reply_err(req, file_of(ino) ? ENOTSUP : EROFS);
+	mfs_fuse_reply_err(req, file_of(ino) ? ENOTSUP : EROFS);
 }
 
 static void op_removexattr(fuse_req_t req, fuse_ino_t ino, const char *name)
 {
 	(void)name;
-	fuse_reply_err(req, file_of(ino) ? ENOTSUP : EROFS);
+	mfs_fuse_reply_err(req, file_of(ino) ? ENOTSUP : EROFS);
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)

@@ -4,12 +4,12 @@
 #include <string.h>
 
 #include "formats/base/clock.h"
-#include "formats/base/version.h"
 #include "formats/remote/cache.h"
 #include "fs/gateway/gateway.h"
 #include "fs/http/server.h"
 #include "fs/stats/prom.h"
 #include "fs/stats/prom_remote.h"
+#include "fs/stats/prom_sources.h"
 #include "fs/stats/stats.h"
 
 #define NAME "mcorefs_http_requests_total"
@@ -107,13 +107,13 @@ void mfs_gateway_metrics(struct mfs_gateway *g, struct mfs_buf *out)
 	mfs_stats_write(g->stats, NULL, out);
 	mfs_prom_gauge(out, "mcorefs_http_connections", "Connections that are open.", NULL,
 		       http.connections);
-	mfs_prom_gauge(out, "mcorefs_http_inflight", "Requests that are being answered.", NULL,
+	mfs_prom_gauge(out, "mcorefs_inflight", "Requests that are being answered.", NULL,
 		       http.requests);
 	mfs_prom_gauge(out, "mcorefs_sources_open", "Sources that are open.", NULL, repos.open);
 	mfs_prom_gauge(out, "mcorefs_views_held", "Views that replies use.", NULL, repos.users);
 	if (mfs_repos_remote(g->repos, &remote))
 		mfs_prom_remote(out, NULL, &remote);
-	mfs_prom_gauge(out, "mcorefs_build_info", "The release.",
-		       "version=\"" MFS_VERSION "\",front=\"gateway\"", 1);
+	mfs_prom_sources(out, NULL);
+	mfs_prom_build(out, NULL, "gateway");
 	mfs_prom_process(out, "mcorefs", NULL, g->began_ns);
 }

@@ -100,6 +100,7 @@ static void add_stats(struct mfs_cache_stats *sum, const struct mfs_cache_stats 
 	sum->damaged += n->damaged;
 	sum->evicted += n->evicted;
 	sum->stale += n->stale;
+	sum->bytes = n->bytes > sum->bytes ? n->bytes : sum->bytes; /* most share one cache */
 }
 
 static void take_off(struct mfs_roots *roots, struct entry *e)
@@ -113,6 +114,7 @@ static void take_off(struct mfs_roots *roots, struct entry *e)
 	roots->open_count--;
 	if (e->counted && mfs_root_remote(e->counted, &n))
 		add_stats(&roots->closed, &n);
+	roots->closed.bytes = 0;
 }
 
 /* Takes the one without users that was used longest ago off the list, if there are too many. NULL:

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "formats/base/clock.h"
+#include "formats/base/version.h"
 
 void mfs_prom_head(struct mfs_buf *out, const char *name, const char *type, const char *help)
 {
@@ -77,6 +78,19 @@ void mfs_prom_gauge(struct mfs_buf *out, const char *name, const char *help, con
 {
 	mfs_prom_head(out, name, "gauge", help);
 	mfs_prom_value(out, name, "", common, NULL, value);
+}
+
+void mfs_prom_build(struct mfs_buf *out, const char *common, const char *front)
+{
+	struct mfs_buf labels = {0};
+
+	mfs_prom_label(&labels, "version", MFS_VERSION);
+	mfs_prom_label(&labels, "front", front);
+	if (labels.failed)
+		out->failed = true;
+	mfs_prom_head(out, "mcorefs_build_info", "gauge", "The program.");
+	mfs_prom_value(out, "mcorefs_build_info", "", common, labels.data, 1);
+	mfs_buf_release(&labels);
 }
 
 void mfs_prom_label(struct mfs_buf *labels, const char *name, const char *value)

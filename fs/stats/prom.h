@@ -27,6 +27,9 @@ void mfs_prom_bucket(struct mfs_buf *out, const char *name, const char *common, 
 void mfs_prom_gauge(struct mfs_buf *out, const char *name, const char *help, const char *common,
 		    double value);
 
+/* mcorefs_build_info: the release, and which front end it is. */
+void mfs_prom_build(struct mfs_buf *out, const char *common, const char *front);
+
 /* Adds name="value" to a list of labels, with a comma if it is not the first. */
 void mfs_prom_label(struct mfs_buf *labels, const char *name, const char *value);
 

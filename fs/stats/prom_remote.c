@@ -24,8 +24,10 @@ void mfs_prom_remote(struct mfs_buf *out, const char *common, const struct mfs_c
 		      n->misses);
 	write_counter(out, common, "mcorefs_cache_damaged_blocks_total",
 		      "Blocks with a wrong sum, which were fetched again.", n->damaged);
-	write_counter(out, common, "mcorefs_cache_evicted_blocks_total",
+	write_counter(out, common, "mcorefs_cache_evictions_total",
 		      "Blocks that were taken out of the cache.", n->evicted);
+	mfs_prom_gauge(out, "mcorefs_cache_bytes", "Bytes that the cache takes on the disk.",
+		       common, (double)n->bytes);
 	write_counter(out, common, "mcorefs_remote_stale_objects_total",
 		      "Objects that have changed on their server.", n->stale);
 }

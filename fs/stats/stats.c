@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ struct scale {
 
 static const struct scale scales[MFS_STATS_KINDS] = {
 	[MFS_STATS_COUNTER] = {{0}, 1},
+	[MFS_STATS_GAUGE] = {{0}, 1},
 	[MFS_STATS_SECONDS] = {{10000, 30000, 100000, 300000, 1000000, 3000000, 10000000, 30000000,
 				100000000, 300000000, 1000000000, 3000000000, 10000000000,
 				30000000000, 100000000000},
@@ -45,9 +47,14 @@ static unsigned bounds_of(enum mfs_stats_kind kind)
 	return n;
 }
 
+static bool is_histogram(enum mfs_stats_kind kind)
+{
+	return kind != MFS_STATS_COUNTER && kind != MFS_STATS_GAUGE;
+}
+
 static unsigned cells_of(enum mfs_stats_kind kind)
 {
-	return kind == MFS_STATS_COUNTER ? 1 : 1 + bounds_of(kind) + 1;
+	return is_histogram(kind) ? 1 + bounds_of(kind) + 1 : 1;
 }
 
 struct mfs_stats *mfs_stats_new(const struct mfs_stats_row *rows, unsigned count)
@@ -115,7 +122,7 @@ void mfs_stats_add(struct mfs_stats *s, unsigned row, uint64_t n)
 		return;
 	cells = s->cells + shard() * s->stride + s->first[row];
 	count(cells, n);
-	if (s->rows[row].kind == MFS_STATS_COUNTER)
+	if (!is_histogram(s->rows[row].kind))
 		return;
 	bounds = scales[s->rows[row].kind].bounds;
 	while (i < MOST && bounds[i] && n > bounds[i])
@@ -141,7 +148,7 @@ uint64_t mfs_stats_count(const struct mfs_stats *s, unsigned row)
 {
 	uint64_t n = 0;
 
-	if (s->rows[row].kind == MFS_STATS_COUNTER)
+	if (!is_histogram(s->rows[row].kind))
 		return mfs_stats_sum(s, row);
 	for (unsigned c = s->first[row] + 1; c < s->first[row + 1]; c++)
 		n += total(s, c);
@@ -169,21 +176,30 @@ static void write_histogram(const struct mfs_stats *s, unsigned row, const char 
 	mfs_prom_value(out, r->name, "_count", common, r->labels, (double)n);
 }
 
+/* One thread may have counted up, and another one down. While they do, a sum of all may be short of
+ * the former: it is none then. */
+static double value_of(const struct mfs_stats *s, unsigned row)
+{
+	const uint64_t sum = mfs_stats_sum(s, row);
+
+	return s->rows[row].kind == MFS_STATS_GAUGE && sum > INT64_MAX ? 0 : (double)sum;
+}
+
 void mfs_stats_write(const struct mfs_stats *s, const char *common, struct mfs_buf *out)
 {
+	static const char *const types[MFS_STATS_KINDS] = {"counter", "gauge", "histogram",
+							   "histogram"};
 	const char *family = "";
 
 	for (unsigned i = 0; i < s->count; i++) {
 		const struct mfs_stats_row *r = &s->rows[i];
-		const bool histogram = r->kind != MFS_STATS_COUNTER;
 
 		if (strcmp(r->name, family))
-			mfs_prom_head(out, r->name, histogram ? "histogram" : "counter", r->help);
+			mfs_prom_head(out, r->name, types[r->kind], r->help);
 		family = r->name;
-		if (histogram)
+		if (is_histogram(r->kind))
 			write_histogram(s, i, common, out);
 		else
-			mfs_prom_value(out, r->name, "", common, r->labels,
-				       (double)mfs_stats_sum(s, i));
+			mfs_prom_value(out, r->name, "", common, r->labels, value_of(s, i));
 	}
 }

@@ -28,6 +28,7 @@ struct mfs_stats;
 
 enum mfs_stats_kind {
 	MFS_STATS_COUNTER,
+	MFS_STATS_GAUGE,   /* what is going on: counts up, and down by MFS_STATS_DOWN */
 	MFS_STATS_SECONDS, /* a histogram of durations, which are given in ns: 10 us to 100 s */
 	MFS_STATS_BYTES,   /* a histogram of sizes: 4 KiB to 16 MiB */
 	MFS_STATS_KINDS,
@@ -43,6 +44,7 @@ struct mfs_stats_row {
 struct mfs_stats *mfs_stats_new(const struct mfs_stats_row *rows, unsigned count);
 void mfs_stats_free(struct mfs_stats *s);
 
+#define MFS_STATS_DOWN UINT64_MAX
 /* A counter counts n more; a histogram one value of n (ns, bytes). s may be NULL: nobody asks. */
 void mfs_stats_add(struct mfs_stats *s, unsigned row, uint64_t n);
 

@@ -29,12 +29,28 @@ over_http /metrics
 grep -q '^HTTP/1.[01] 200' "$work/head" || fail "$(cat "$work/head")"
 grep -qi '^content-type: text/plain; version=0.0.4' "$work/head" || fail "$(cat "$work/head")"
 same 'bytes served' "$(value mcorefs_fuse_read_size_bytes_sum)" "$sum"
-[ "$(value 'mcorefs_fuse_ops_durations_seconds_count{op="read"}')" -gt 0 ] || fail 'no reads'
+same 'the same, as a counter' "$(value mcorefs_fuse_read_bytes_total)" "$sum"
+reads=$(value 'mcorefs_fuse_request_seconds_count{op="read"}')
+[ "$reads" -gt 0 ] || fail 'no reads'
+same 'reads, by their answers' "$(value 'mcorefs_fuse_requests_total{op="read",errno="0"}')" "$reads"
+[ "$(value 'mcorefs_fuse_requests_total{op="lookup",errno="ENOENT"}')" -gt 0 ] || fail 'no name was missing'
+same 'requests that are under way' "$(value mcorefs_inflight)" 0
+# The weights are shown as they are stored: no kernel has touched them. hf-fp32 casts each.
+local_read=$(value 'mcorefs_source_read_bytes_total{backend="local"}')
+[ "$local_read" -gt 0 ] && [ "$local_read" -le "$sum" ] || fail "of $sum bytes $local_read were read from the source"
+same 'bytes of servers' "$(value 'mcorefs_source_read_bytes_total{backend="remote"}')" 0
+same 'bytes that were cast' "$(value 'mcorefs_convert_bytes_total{kernel="cast"}')" 0
+cat "$mnt/latest/hf-fp32"/*.safetensors >/dev/null
+over_http /metrics
+same 'bytes that were cast, and all that were read besides' "$(value 'mcorefs_convert_bytes_total{kernel="cast"}')" \
+	"$(($(value 'mcorefs_source_read_bytes_total{backend="local"}') - local_read))"
+all=$(value mcorefs_fuse_read_bytes_total)
 same 'open files' "$(value mcorefs_fuse_open_handlers)" 0
 same 'iterations' "$(value 'mcorefs_iterations{state="shown"}')" 1
-same 'failures' "$(value 'mcorefs_fuse_request_errors_total{errno="ESTALE"}')" 0
+same 'failures' "$(value 'mcorefs_fuse_requests_total{op="read",errno="ESTALE"}')" 0
+same 'sources that have changed' "$(value mcorefs_source_changed_total)" 0
 [ "$(value mcorefs_memory)" -gt 1000000 ] || fail "memory: $(value mcorefs_memory)"
-grep -q "^mcorefs_info{vol_name=\"$ckpt\",mp=\"$mnt\",version=" "$work/text" || fail "$(grep '^mcorefs_info' "$work/text")"
+grep -q "^mcorefs_build_info{vol_name=\"$ckpt\",mp=\"$mnt\",version=\"[^\"]*\",front=\"mount\"} 1" "$work/text" || fail "$(grep _info "$work/text")"
 cp "$work/text" "$work/http"
 if command -v promtool >/dev/null; then
 	promtool check metrics <"$work/text" || fail 'promtool'
@@ -49,20 +65,47 @@ over_http /metrics
 [ -s "$work/text" ] || fail 'no answer beside an idle client'
 exec 6<&-
 
-# Everything that the dashboard asks for is there.
-dashboard=configs/grafana/mcorefs-mounts.json
-grep -oE 'mcorefs_[a-z_]+' "$dashboard" | sort -u >"$work/asked"
-[ "$(wc -l <"$work/asked")" -ge 10 ] || fail "the dashboard asks for $(cat "$work/asked")"
-while read -r name; do
-	grep -qE "^$name(\{| )" "$work/http" || fail "the dashboard asks for $name, which is not exported"
-done <"$work/asked"
-for label in op errno state; do
-	grep -q "{{$label}}" "$dashboard" && grep -qE "[{,]$label=" "$work/http" || fail "label $label"
-done
+# Everything that the dashboards ask for is there: of a mount, and of a gateway whose source is another one.
+serve() { # ARGUMENT...: its address in $url
+	: >"$work/said"
+	"$MCOREFS" serve "$@" --listen 127.0.0.1:0 2>"$work/said" &
+	gateways+=($!)
+	wait_until 'a gateway serves' eval 'grep -q "serving on" "$work/said" || ended $!'
+	url=$(sed -n 's/.*serving on //p' "$work/said")
+	[ -n "$url" ] || fail "$(<"$work/said")"
+}
+gateways=()
+trap 'status=$?; kill "${gateways[@]}" 2>/dev/null; (exit $status); end' EXIT
+serve "$FIXTURES/hf/llama-safetensors"
+serve lab/far="$url/files/local/llama-safetensors/main/" -o "cache=$work/cache"
+mount_port=$port
+port=${url##*:}
+over_http /files/lab/far/main/model.safetensors
+over_http /metrics
+[ "$(value 'mcorefs_source_read_bytes_total{backend="remote"}')" -gt 0 ] || fail 'nothing came from a server'
+[ "$(value mcorefs_cache_bytes)" -gt 0 ] || fail 'the cache is empty'
+grep -q '^mcorefs_build_info{version="[^"]*",front="gateway"} 1' "$work/text" || fail "$(grep _info "$work/text")"
+cp "$work/text" "$work/gateway"
+kill "${gateways[@]}"
+port=$mount_port
+check_dashboard() { # NAME TEXT LABEL...: expressions alone ask
+	local name label
+	grep '"\(expr\|query\)":' "configs/grafana/$1" | grep -oE 'mcorefs_[a-z_]+' | sort -u >"$work/asked"
+	[ "$(wc -l <"$work/asked")" -ge 10 ] || fail "$1 asks for $(cat "$work/asked")"
+	while read -r name; do
+		grep -qE "^$name(\{| )" "$2" || fail "$1 asks for $name, which is not exported"
+	done <"$work/asked"
+	for label in "${@:3}"; do
+		grep -q "{{$label}}" "configs/grafana/$1" && grep -qE "[{,]$label=" "$2" || fail "$1: label $label"
+	done
+}
+cat "$work/http" "$work/gateway" >"$work/both"
+check_dashboard mcorefs-mounts.json "$work/both" op errno state kernel backend
+check_dashboard mcorefs-gateways.json "$work/gateway" route code kernel backend
 
 # In the mount: by name alone.
 cp "$mnt/.mcorefs/stats" "$work/text" || fail '.mcorefs/stats'
-same 'bytes served, in .mcorefs/stats' "$(value mcorefs_fuse_read_size_bytes_sum)" "$sum"
+same 'bytes served, in .mcorefs/stats' "$(value mcorefs_fuse_read_bytes_total)" "$all"
 grep -q "\"mountpoint\": \"$mnt\"" "$mnt/.mcorefs/info.json" || fail "$(cat "$mnt/.mcorefs/info.json")"
 same 'a listing' "$(find "$mnt" -name '.mcorefs*')" ''
 same 'a listing of .mcorefs' "$(ls -A "$mnt/.mcorefs")" ''
@@ -79,7 +122,8 @@ for file in "$ckpt"/iter_*/mp_rank_*/model_optim_rng.pt; do truncate -s 1000 "$f
 dd if="/dev/fd/5" of=/dev/null bs=1M iflag=direct 2>/dev/null && fail 'a truncated source can be read'
 exec 5<&-
 over_http /metrics
-[ "$(value 'mcorefs_fuse_request_errors_total{errno="ESTALE"}')" -gt 0 ] || fail "no failure: $(grep errors "$work/text")"
+[ "$(value 'mcorefs_fuse_requests_total{op="read",errno="ESTALE"}')" -gt 0 ] || fail "no failure: $(grep requests_total "$work/text")"
+same 'sources that have changed' "$(value mcorefs_source_changed_total)" 1
 
 # The log: a JSON object a line. SIGHUP: its file is opened anew.
 mv "$work/json" "$work/json.1"

@@ -5,16 +5,19 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "formats/base/tally.h"
 #include "fs/stats/prom.h"
+#include "fs/stats/prom_sources.h"
 #include "fs/stats/stats.h"
 
-enum { OPS_READ, OPS_OPEN, SIZES, ERRORS, COUNT };
+enum { OPS_READ, OPS_OPEN, SIZES, ERRORS, INFLIGHT, COUNT };
 
 static const struct mfs_stats_row rows[COUNT] = {
 	{"t_ops_seconds", "Time.", "op=\"read\"", MFS_STATS_SECONDS},
 	{"t_ops_seconds", NULL, "op=\"open\"", MFS_STATS_SECONDS},
 	{"t_read_bytes", "Sizes.", NULL, MFS_STATS_BYTES},
 	{"t_errors_total", "Lost.", NULL, MFS_STATS_COUNTER},
+	{"t_inflight", "Now.", NULL, MFS_STATS_GAUGE},
 };
 
 static const char *line(const struct mfs_buf *out, const char *text)
@@ -37,6 +40,9 @@ START_TEST(test_text)
 	mfs_stats_add(s, SIZES, 1048576);
 	mfs_stats_add(s, ERRORS, 3);
 	mfs_stats_add(s, ERRORS, 4);
+	mfs_stats_add(s, INFLIGHT, 1);
+	mfs_stats_add(s, INFLIGHT, 1);
+	mfs_stats_add(s, INFLIGHT, MFS_STATS_DOWN);
 	ck_assert_uint_eq(mfs_stats_count(s, OPS_READ), 2);
 	ck_assert_uint_eq(mfs_stats_sum(s, OPS_READ), 20001);
 	ck_assert_uint_eq(mfs_stats_count(s, ERRORS), 7);
@@ -54,10 +60,14 @@ START_TEST(test_text)
 	line(&out, "t_read_bytes_bucket{mp=\"/m\",le=\"524288\"} 0\n"
 		   "t_read_bytes_bucket{mp=\"/m\",le=\"1048576\"} 1\n");
 	line(&out, "# TYPE t_errors_total counter\nt_errors_total{mp=\"/m\"} 7\n");
+	line(&out, "# TYPE t_inflight gauge\nt_inflight{mp=\"/m\"} 1\n");
 	ck_assert_int_eq(out.data[out.len - 1], '\n');
 	mfs_buf_release(&out);
+	mfs_stats_add(s, INFLIGHT, MFS_STATS_DOWN);
+	mfs_stats_add(s, INFLIGHT, MFS_STATS_DOWN); /* as if its other half were not seen yet */
 	mfs_stats_write(s, NULL, &out);
 	line(&out, "t_errors_total 7\n");
+	line(&out, "t_inflight 0\n");
 	mfs_buf_release(&out);
 	mfs_stats_free(s);
 	mfs_stats_add(NULL, ERRORS, 1);
@@ -87,6 +97,8 @@ static void *count_events(void *arg)
 	for (unsigned i = 0; i < EVENTS; i++) {
 		mfs_stats_add(arg, ERRORS, 1);
 		mfs_stats_add(arg, SIZES, 4096 + i % 2);
+		mfs_stats_add(arg, INFLIGHT, i % 2 ? MFS_STATS_DOWN : 1);
+		mfs_tally_add(MFS_TALLY_CAST, 3);
 	}
 	return NULL;
 }
@@ -97,6 +109,7 @@ START_TEST(test_threads)
 	struct mfs_stats *s = mfs_stats_new(rows, COUNT);
 	pthread_t threads[THREADS];
 	uint64_t before = 0, now;
+	struct mfs_buf out = {0};
 
 	for (int i = 0; i < THREADS; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, count_events, s), 0);
@@ -108,6 +121,13 @@ START_TEST(test_threads)
 	for (int i = 0; i < THREADS; i++)
 		pthread_join(threads[i], NULL);
 	ck_assert_uint_eq(mfs_stats_count(s, ERRORS), THREADS * EVENTS);
+	ck_assert_uint_eq(mfs_stats_count(s, INFLIGHT), 0);
+	ck_assert_uint_eq(mfs_tally_sum(MFS_TALLY_CAST), 3 * THREADS * EVENTS);
+	ck_assert_uint_eq(mfs_tally_sum(MFS_TALLY_MERGE), 0);
+	mfs_prom_sources(&out, "mp=\"/m\"");
+	line(&out, "mcorefs_convert_bytes_total{mp=\"/m\",kernel=\"cast\"} 480000\n");
+	line(&out, "mcorefs_source_changed_total{mp=\"/m\"} 0\n");
+	mfs_buf_release(&out);
 	ck_assert_uint_eq(mfs_stats_count(s, SIZES), THREADS * EVENTS);
 	ck_assert_uint_eq(mfs_stats_sum(s, SIZES), THREADS * (EVENTS * 4096ull + EVENTS / 2));
 	mfs_stats_free(s);
