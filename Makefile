@@ -39,7 +39,8 @@ FAMILIES      := $(wildcard configs/models/*.conf)
 LIB_SOURCES   := $(filter-out fs/main.c trainer/main.c kernels/cuda/% kernels/mpi/%,$(call code,.c))
 # What fuzz targets are made of: the readers that they call are nowhere else.
 READER_SOURCES := $(filter $(addsuffix .c,formats/% fs/view/% trainer/config/% trainer/simulate/machine% fs/cli/options fs/fsck/verdict \
-	fs/gateway/config fs/gateway/proxies fs/gateway/rules fs/gateway/secret_list fs/http/range fs/http/url fs/sums/sums),\
+	fs/gateway/asked fs/gateway/config fs/gateway/proxies fs/gateway/rules fs/gateway/secret_list fs/http/range fs/http/url \
+	fs/sums/sums),\
 	$(filter-out formats/dataset/files/% formats/megatron/read/%,$(LIB_SOURCES)))
 # Run the checks of a backend's operations on a GPU, and of its groups in several processes.
 CHECK_PROGRAMS := tests/kernels/check_cuda tests/kernels/check_comm

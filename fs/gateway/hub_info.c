@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "formats/plan/vfile.h"
+#include "fs/gateway/asked.h"
 #include "fs/gateway/hub_i.h"
 #include "fs/view/view.h"
 
@@ -85,7 +86,6 @@ struct tree {
 	bool expand;
 	json_t *list;
 	struct mfs_hub_page *page; /* NULL: all entries are wanted */
-	unsigned asked;		   /* paths that were looked up */
 };
 
 static bool is_wanted(const struct tree *t)
@@ -206,15 +206,12 @@ void mfs_hub_tree(struct mfs_call *c, const struct mfs_revision *r, const char *
 
 /* ---- paths-info ---- */
 
-#define MOST_PATHS 10000 /* of one request: each may be looked for in all names */
-
-static void add_path(struct tree *t, const char *path)
+static void add_path(void *arg, const char *path)
 {
+	struct tree *t = arg;
 	const size_t len = strlen(path);
 	const int64_t file = mfs_view_find(t->r->view, path);
 
-	if (t->asked++ >= MOST_PATHS)
-		return;
 	if (file >= 0) {
 		add_file(t, (uint32_t)file);
 		return;
@@ -227,72 +224,15 @@ static void add_path(struct tree *t, const char *path)
 	}
 }
 
-static int take_expand(void *arg, const char *name, const char *value)
-{
-	struct tree *t = arg;
-
-	if (!strcmp(name, "expand"))
-		t->expand = !strcasecmp(value, "true");
-	return 0;
-}
-
-static int take_path(void *arg, const char *name, const char *value)
-{
-	if (!strcmp(name, "paths"))
-		add_path(arg, value);
-	return 0;
-}
-
-/* Twice, since "expand" stands behind the paths that it is about. */
-static int take_form(struct tree *t, const struct mfs_buf *body, struct mfs_error *err)
-{
-	int (*const passes[])(void *, const char *, const char *) = {take_expand, take_path};
-	int rc = 0;
-
-	for (int i = 0; i < 2 && !rc; i++) {
-		struct mfs_buf copy = {0};
-
-		mfs_buf_add(&copy, body->data ? body->data : "", body->len);
-		mfs_buf_add(&copy, "", 1);
-		rc = copy.failed ? mfs_fail_nomem(err)
-				 : mfs_form_each(copy.data, passes[i], t, err);
-		mfs_buf_release(&copy);
-	}
-	return rc;
-}
-
-static int take_json(struct tree *t, const struct mfs_buf *body, struct mfs_error *err)
-{
-	json_t *o = json_loadb(body->data ? body->data : "", body->len, 0, NULL);
-	const json_t *paths = json_object_get(o, "paths");
-
-	if (!o)
-		return mfs_fail(err, -EINVAL, "the body is no JSON");
-	t->expand = json_is_true(json_object_get(o, "expand"));
-	if (json_is_string(paths))
-		add_path(t, json_string_value(paths));
-	for (size_t i = 0; i < json_array_size(paths); i++)
-		if (json_is_string(json_array_get(paths, i)))
-			add_path(t, json_string_value(json_array_get(paths, i)));
-	json_decref(o);
-	return 0;
-}
-
 void mfs_hub_paths(struct mfs_call *c, const struct mfs_revision *r, const char *name,
 		   const char *rest)
 {
 	const char *type = mfs_request_header(c->request, "Content-Type");
 	struct tree t = {.reply = c->reply, .r = r, .list = json_array()};
 	struct mfs_error err;
-	int rc;
+	int rc = mfs_asked_paths(type, &c->request->body, &t.expand, add_path, &t, &err);
 
 	(void)name, (void)rest;
-	if (type && !strncasecmp(type, "application/json", 16))
-		rc = take_json(&t, &c->request->body, &err);
-	else
-		rc = take_form(&t, &c->request->body, &err);
-	if (!rc && t.asked > MOST_PATHS)
-		rc = mfs_fail(&err, -E2BIG, "more than %d paths are asked for", MOST_PATHS);
 	if (!rc) {
 		mfs_hub_json(c->reply, 200, t.list);
 		return;

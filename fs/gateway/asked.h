@@ -1,0 +1,23 @@
+/*
+ * The body of a POST to .../paths-info: which files and directories a client asks about. A form
+ * (huggingface_hub), or an object of JSON (huggingface.js):
+ *
+ *   paths=config.json&paths=weights&expand=true
+ *   {"paths": ["config.json", "weights"], "expand": true}
+ */
+#ifndef MFS_FS_GATEWAY_ASKED_H
+#define MFS_FS_GATEWAY_ASKED_H
+
+#include <stdbool.h>
+
+#include "formats/base/buf.h"
+#include "formats/base/error.h"
+
+#define MFS_ASKED_PATHS 10000 /* of one request: each may be looked for in all names */
+
+/* type: the header Content-Type, or NULL. *ret_expand is set first; then each is called for every
+ * path, in their order. -EINVAL: it has not the form; -E2BIG: there are more; -ENOMEM. */
+int mfs_asked_paths(const char *type, const struct mfs_buf *body, bool *ret_expand,
+		    void (*each)(void *arg, const char *path), void *arg, struct mfs_error *err);
+
+#endif
