@@ -158,10 +158,20 @@ int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_
 			err, -ENOTSUP,
 			"%s/%s: 'args' is missing, which Megatron-LM's own training loop saves, "
 			"and there is no run_config.yaml, which Megatron-Bridge writes last (of "
-			"NeMo 2, SOURCE is the folder that holds weights/ and context/)",
+			"NeMo 2, SOURCE is the folder that holds weights/ and context/; of verl "
+			"that with dist_ckpt/ and huggingface/; of others, -o ref=HF_DIR says "
+			"what model it is)",
 			ckpt->dir, file);
 	rc = mfs_megatron_args_read(doc, args, &ckpt->arena, &ckpt->args, err);
 	return rc ? (mfs_fail_in(err, "%s/%s", ckpt->dir, file), rc) : 0;
+}
+
+int mfs_ckpt_check_told(struct mfs_ckpt *ckpt, struct mfs_error *err)
+{
+	int rc = ckpt->told_by ? ckpt->told->check(ckpt, ckpt->told, err) : 0;
+
+	ckpt->told = NULL; /* it is the caller's, who may drop it now */
+	return rc;
 }
 
 /* ---- found chunks become tensors ---- */

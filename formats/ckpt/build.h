@@ -14,6 +14,7 @@
 #include "formats/ckpt/delta.h"
 #include "formats/ckpt/part.h"
 #include "formats/ckpt/proof.h"
+#include "formats/ckpt/told.h"
 #include "formats/torch/torch_file.h"
 
 struct mfs_storage;
@@ -89,6 +90,8 @@ struct mfs_ckpt {
 	const struct mfs_ckpt_parts *parts; /* for the reader; NULL: no family is known */
 	const struct mfs_ckpt_part *part; /* what was chosen of Megatron's files; NULL: all of it */
 	bool language;			  /* it is the language model of a vision-language one */
+	const struct mfs_ckpt_told *told; /* for the reader; NULL: nobody says what it is */
+	const char *told_by; /* config.json's directory, in the arena; NULL: its own files say it */
 	bool has_state;
 	struct mfs_ckpt_common state;
 	struct mfs_ckpt_rng *rng; /* in the arena; with MFS_CKPT_COMMON; mfs_ckpt_sort_rng() */
@@ -141,6 +144,10 @@ int mfs_ckpt_warn(struct mfs_ckpt *ckpt, const char *fmt, ...)
 /* Reads 'args' of a state dict into ckpt->args. file is for messages. */
 int mfs_ckpt_read_args(struct mfs_ckpt *ckpt, const struct mfs_pickle *doc, mfs_value state,
 		       const char *file, struct mfs_error *err);
+
+/* Called behind mfs_ckpt_group(): if somebody has told what model it is, its tensors must be that
+ * model's. */
+int mfs_ckpt_check_told(struct mfs_ckpt *ckpt, struct mfs_error *err);
 
 /* Orders two struct mfs_global_tensor by state, name, layer and expert, for qsort() and
  * bsearch(). */

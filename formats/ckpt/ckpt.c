@@ -160,6 +160,11 @@ uint32_t mfs_ckpt_warnings(const struct mfs_ckpt *ckpt, const char *const **ret)
 	return ckpt->warning_count;
 }
 
+const char *mfs_ckpt_told_by(const struct mfs_ckpt *ckpt)
+{
+	return ckpt->told_by;
+}
+
 bool mfs_ckpt_is_language(const struct mfs_ckpt *ckpt)
 {
 	return ckpt->language;

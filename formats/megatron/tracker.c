@@ -49,6 +49,18 @@ bool mfs_iteration_number(const char *name, int64_t *ret)
 	return true;
 }
 
+#define VERL "global_step_"
+
+bool mfs_iteration_number_of_any(const char *name, int64_t *ret)
+{
+	const size_t len = strlen(VERL);
+
+	if (mfs_iteration_number(name, ret))
+		return true;
+	return !strncmp(name, VERL, len) && (name[len] != '0' || !name[len + 1]) &&
+	       parse_number(name + len, ret);
+}
+
 /* Drops white space around the text, and makes it printable. */
 static void tidy(char *text)
 {

@@ -40,6 +40,9 @@ bool mfs_tracker_iteration(double number, int64_t *ret);
 /* Reads "iter_0000040" and "release", exactly as Megatron writes them. False: any other name. */
 bool mfs_iteration_number(const char *name, int64_t *ret);
 
+/* Reads these and verl's "global_step_40". For whoever looks at a directory, and does not write. */
+bool mfs_iteration_number_of_any(const char *name, int64_t *ret);
+
 /* Why an iteration must not be shown yet, written into text. NULL: it may be shown. */
 const char *mfs_tracker_holds(const struct mfs_tracker *t, int64_t number, char *text, size_t size);
 

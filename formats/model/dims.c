@@ -1,6 +1,8 @@
+#include "formats/ckpt/told.h"
 #include "formats/model/dims.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "formats/base/bytes.h"
@@ -158,10 +160,25 @@ static const char *const arguments[MFS_DIM_COUNT] = {
 	[MFS_DIM_MLA_OUT] = "num_attention_heads and v_head_dim",
 };
 
+/* Who says so: the run's arguments, or a config.json in their place. Returns text. */
+static const char *whose(const struct mfs_ckpt *ckpt, char *text, size_t size)
+{
+	const char *by = mfs_ckpt_told_by(ckpt);
+	const size_t len = strlen(mfs_ckpt_dir(ckpt));
+
+	if (by && !strncmp(by, mfs_ckpt_dir(ckpt), len) && by[len] == '/')
+		by += len + 1;
+	if (by)
+		snprintf(text, size, "%.300s/config.json's", by);
+	else
+		snprintf(text, size, "the run's");
+	return text;
+}
+
 int mfs_dims_check(const struct mfs_ckpt *ckpt, const uint64_t dims[MFS_DIM_COUNT],
 		   const struct mfs_global_tensor *t, struct mfs_error *err)
 {
-	char name[MFS_CKPT_NAME_SIZE], want[64], found[128];
+	char name[MFS_CKPT_NAME_SIZE], want[64], found[128], who[320];
 	uint64_t expected[MFS_PARAM_AXES];
 	enum mfs_dim axes[MFS_PARAM_AXES];
 	unsigned ndim, wrong = 0;
@@ -175,8 +192,9 @@ int mfs_dims_check(const struct mfs_ckpt *ckpt, const uint64_t dims[MFS_DIM_COUN
 		return 0;
 	while (t->ndim == ndim && t->shape[wrong] == expected[wrong])
 		wrong++;
-	return mfs_fail(err, -EINVAL, "%s: tensor '%s' is %s, but by the run's %s it should be %s",
+	return mfs_fail(err, -EINVAL, "%s: tensor '%s' is %s, but by %s %s it should be %s",
 			mfs_ckpt_dir(ckpt), mfs_global_tensor_name(t, name, sizeof(name)),
 			mfs_shape_text(t->shape, t->ndim, found, sizeof(found)),
-			arguments[axes[wrong]], mfs_shape_text(expected, ndim, want, sizeof(want)));
+			whose(ckpt, who, sizeof(who)), arguments[axes[wrong]],
+			mfs_shape_text(expected, ndim, want, sizeof(want)));
 }

@@ -167,19 +167,27 @@ static bool is_commit(const char *revision)
 	       strspn(revision, "0123456789abcdef") == MFS_COMMIT_CHARS;
 }
 
-/* "iter_0000040", "40", "release". */
+static bool is_number(const char *revision)
+{
+	return *revision && strlen(revision) < 16 &&
+	       strspn(revision, "0123456789") == strlen(revision);
+}
+
+/* "iter_0000040", "40", "release"; of verl "global_step_40". */
 static struct mfs_iteration *find_named(const struct mfs_root_snapshot *s, const char *revision)
 {
-	char name[32];
+	char names[2][32];
 
-	if (*revision && strlen(revision) < 16 &&
-	    strspn(revision, "0123456789") == strlen(revision)) {
-		snprintf(name, sizeof(name), "iter_%07lld", atoll(revision));
-		revision = name;
+	snprintf(names[0], sizeof(names[0]), "%.31s", revision);
+	snprintf(names[1], sizeof(names[1]), "%.31s", revision);
+	if (is_number(revision)) {
+		snprintf(names[0], sizeof(names[0]), "iter_%07lld", atoll(revision));
+		snprintf(names[1], sizeof(names[1]), "global_step_%lld", atoll(revision));
 	}
 	for (uint32_t i = 0; i < s->count; i++)
-		if (!strcmp(mfs_iteration_name(s->iterations[i]), revision))
-			return s->iterations[i];
+		for (unsigned k = 0; k < 2; k++)
+			if (!strcmp(mfs_iteration_name(s->iterations[i]), names[k]))
+				return s->iterations[i];
 	return NULL;
 }
 

@@ -15,6 +15,7 @@
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/read/config.h"
 #include "formats/ckpt/read/open.h"
+#include "formats/ckpt/read/verl.h"
 #include "fs/source/root.h"
 #include "formats/megatron/tracker.h"
 
@@ -76,6 +77,40 @@ static bool is_nemo_dir(const char *path, const char *name)
 	       !stat_in(path, MFS_NEMO_WEIGHTS "/.metadata", &st);
 }
 
+struct names {
+	char **list;
+	size_t count;
+};
+
+static int add_name(struct names *n, const char *name)
+{
+	if (mfs_grow(&n->list, n->count))
+		return -ENOMEM;
+	n->list[n->count] = strdup(name);
+	return n->list[n->count] ? (n->count++, 0) : -ENOMEM;
+}
+
+/* The files that make a directory of verl's an iteration. */
+static int add_verl(struct names *n, const char *path)
+{
+	const struct mfs_verl *verl = mfs_verl_find(path);
+	const struct {
+		const char *folder, *name;
+	} files[] = {{verl ? verl->weights : "", ".metadata"},
+		     {verl ? verl->weights : "", "metadata.json"},
+		     {verl ? verl->hf : "", "config.json"}};
+	char name[128];
+	struct stat st;
+	int rc = 0;
+
+	for (size_t i = 0; verl && i < sizeof(files) / sizeof(files[0]) && !rc; i++) {
+		snprintf(name, sizeof(name), "%s/%s", files[i].folder, files[i].name);
+		if (!stat_in(path, name, &st))
+			rc = add_name(n, name);
+	}
+	return rc;
+}
+
 static void free_names(char **names, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
@@ -84,37 +119,33 @@ static void free_names(char **names, size_t count)
 }
 
 /* Lists the names that make a directory an iteration, sorted: rank directories, files of
- * torch_dist, what Megatron-Bridge writes behind them, and the folder where NeMo has them. */
+ * torch_dist, what Megatron-Bridge writes behind them, and the folders where NeMo and verl have
+ * them. */
 static int list_marks(const char *path, char ***ret, size_t *ret_count)
 {
-	size_t count = 0;
-	char **names = NULL;
+	struct names n = {0};
 	struct dirent *d;
 	DIR *dir = opendir(path);
+	int rc = 0;
 
 	if (!dir)
 		return -errno;
-	while ((d = readdir(dir))) {
-		if (!is_rank_dir(d->d_name) && !is_dist_file(d->d_name) &&
-		    !is_nemo_dir(path, d->d_name))
-			continue;
-		if (mfs_grow(&names, count))
-			goto nomem;
-		names[count] = strdup(d->d_name);
-		if (!names[count])
-			goto nomem;
-		count++;
+	while (!rc && (d = readdir(dir)))
+		if (is_rank_dir(d->d_name) || is_dist_file(d->d_name) ||
+		    is_nemo_dir(path, d->d_name))
+			rc = add_name(&n, d->d_name);
+	closedir(dir);
+	if (!rc && !n.count)
+		rc = add_verl(&n, path);
+	if (rc) {
+		free_names(n.list, n.count);
+		return rc;
 	}
-	closedir(dir);
-	if (count)
-		qsort(names, count, sizeof(*names), mfs_str_order);
-	*ret = names;
-	*ret_count = count;
+	if (n.count)
+		qsort(n.list, n.count, sizeof(*n.list), mfs_str_order);
+	*ret = n.list;
+	*ret_count = n.count;
 	return 0;
-nomem:
-	closedir(dir);
-	free_names(names, count);
-	return -ENOMEM;
 }
 
 bool mfs_iteration_looks_like_one(const char *path)
@@ -182,6 +213,22 @@ static int stamp_marker(const char *path, const char *marker, uint64_t *ret)
 	return 0;
 }
 
+/* Of verl the weights' file, as for other saves in torch_dist. */
+static char *choose_verls_marker(const char *path)
+{
+	const struct mfs_verl *verl = mfs_verl_find(path);
+	char *marker = NULL;
+	struct stat st;
+
+	if (!verl)
+		return NULL;
+	if (asprintf(&marker, "%s/metadata.json", verl->weights) < 0)
+		return NULL;
+	if (stat_in(path, marker, &st))
+		strcpy(strrchr(marker, '/') + 1, ".metadata");
+	return marker;
+}
+
 /* A torch_dist save writes metadata.json last, torch alone .metadata. For a legacy save the first
  * rank's file is used. NULL: there is neither. */
 static char *choose_marker(const char *path)
@@ -201,7 +248,7 @@ static char *choose_marker(const char *path)
 		if (is_rank_dir(names[i]))
 			marker = strdup(names[i]);
 	free_names(names, count);
-	return marker;
+	return marker ? marker : choose_verls_marker(path);
 }
 
 static const char *guess_format(const char *path)

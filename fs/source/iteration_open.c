@@ -11,6 +11,7 @@
 #include "formats/ckpt/read/demand.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/model/hf_ckpt.h"
+#include "formats/model/hf_told.h"
 #include "formats/model/language.h"
 #include "formats/optim/read/open.h"
 #include "fs/source/adapter.h"
@@ -53,9 +54,10 @@ static unsigned language_of(const struct mfs_iteration *it)
 int mfs_iteration_read_model(const struct mfs_iteration *it, struct mfs_ckpt **ret,
 			     struct mfs_error *err)
 {
+	const struct mfs_ckpt_told told = mfs_hf_told(it->options->ref, it->options->arch);
 	const unsigned what = language_of(it);
 	int rc = it->hf ? mfs_hf_ckpt_open(it->path, it->options->arch, what, ret, err)
-			: mfs_ckpt_open_part(it->path, what, &mfs_language_parts, ret, err);
+			: mfs_ckpt_open_part(it->path, what, &mfs_language_parts, &told, ret, err);
 
 	return rc ? rc : finish_ckpt(it, *ret, err);
 }
@@ -102,14 +104,15 @@ static int check_rest(const struct mfs_iteration *it, const struct mfs_ckpt *ful
  * at. */
 static int open_full(struct mfs_iteration *it, struct mfs_ckpt **ret, struct mfs_error *err)
 {
+	const struct mfs_ckpt_told told = mfs_hf_told(it->options->ref, it->options->arch);
 	struct mfs_held *model;
 	int rc = mfs_iteration_hold_ckpt(it, false, &model, err);
 
 	if (rc)
 		return rc;
 	rc = it->options->no_optim ? mfs_ckpt_open_part(it->path, MFS_CKPT_COMMON | language_of(it),
-							&mfs_language_parts, ret, err)
-				   : mfs_optim_open(it->path, ret, err);
+							&mfs_language_parts, &told, ret, err)
+				   : mfs_optim_open_told(it->path, &told, ret, err);
 	if (!rc)
 		rc = finish_ckpt(it, *ret, err);
 	if (!rc) {

@@ -17,6 +17,7 @@
 #include "formats/base/arena.h"
 #include "formats/base/clock.h"
 #include "formats/base/grow.h"
+#include "formats/ckpt/read/verl.h"
 #include "formats/model/hf_ckpt.h"
 #include "formats/remote/mirror.h"
 #include "fs/data/data.h"
@@ -117,7 +118,8 @@ static int list_candidates(const char *source, struct candidates *c, struct mfs_
 	if (!dir)
 		return mfs_fail_errno(err, "cannot read directory '%s'", source);
 	while (!rc && (d = readdir(dir)))
-		if (mfs_iteration_number(d->d_name, &number) && is_directory(source, d->d_name))
+		if (mfs_iteration_number_of_any(d->d_name, &number) &&
+		    is_directory(source, d->d_name))
 			rc = add_candidate(c, d->d_name, number);
 	closedir(dir);
 	if (rc)
@@ -131,6 +133,14 @@ static struct mfs_iteration *find(const struct mfs_root_snapshot *s, const char 
 {
 	for (uint32_t i = 0; s && i < s->count; i++)
 		if (!strcmp(s->iterations[i]->name, name))
+			return s->iterations[i];
+	return NULL;
+}
+
+static struct mfs_iteration *find_number(const struct mfs_root_snapshot *s, int64_t number)
+{
+	for (uint32_t i = 0; i < s->count; i++)
+		if (s->iterations[i]->number == number)
 			return s->iterations[i];
 	return NULL;
 }
@@ -195,9 +205,9 @@ static void explain_no_latest(const struct mfs_tracker *t, const struct mfs_root
 	}
 	if (t->kind == MFS_TRACKER_NUMBER)
 		snprintf(name, sizeof(name), "iter_%07lld", (long long)t->number);
-	it = find(s, name);
+	it = find_number(s, t->number);
 	if (it)
-		snprintf(text, size, "%s, which the tracker names, is incomplete: %s", name,
+		snprintf(text, size, "%s, which the tracker names, is incomplete: %s", it->name,
 			 it->reason);
 	else
 		snprintf(text, size, "the tracker says '%s', but there is no directory %s", t->text,
@@ -294,7 +304,7 @@ static int list_single(const struct mfs_root *root, struct candidates *c, struct
 	int64_t number;
 	struct stat st;
 
-	if (!mfs_iteration_number(name, &number))
+	if (!mfs_iteration_number_of_any(name, &number))
 		number = MFS_RELEASE;
 	if (stat(root->source, &st))
 		return mfs_fail_errno(err, "'%s'", root->source);
@@ -459,55 +469,57 @@ static bool holds_logs_alone(const char *source)
 	return alone;
 }
 
-/* What verl has in a directory: its saves are global_step_N/actor/dist_ckpt below a tracker, which
- * are torch_dist without the arguments of a run (verl/utils/checkpoint). NULL: nothing. */
-static const char *verl_save(const char *source)
+/* The file of a program that saves each rank's part of a transformers model (OSLO's
+ * save_parallelized and its like). Accelerate writes none: it calls Megatron-LM's own
+ * save_checkpoint. */
+static bool is_rank_part(const char *name)
 {
-	static const char *const places[] = {"dist_ckpt", "actor", "critic"};
-	char path[PATH_MAX];
-	struct dirent *e;
-	bool found = false;
-	DIR *dir;
+	return !fnmatch("pytorch_model_tp_[0-9]*_pp_[0-9]*.bin", name, 0);
+}
 
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
-		if ((size_t)snprintf(path, sizeof(path), "%s/%s%s/metadata.json", source, places[i],
-				     i ? "/dist_ckpt" : "") < sizeof(path) &&
-		    !access(path, F_OK))
-			return places[i];
-	dir = opendir(source);
-	while (dir && !found && (e = readdir(dir)))
-		found = !strncmp(e->d_name, "global_step_", 12);
+static int refuse_rank_parts(const char *source, struct mfs_error *err)
+{
+	DIR *dir = opendir(source);
+	struct dirent *d;
+	int rc = 0;
+
+	while (dir && !rc && (d = readdir(dir)))
+		if (is_rank_part(d->d_name))
+			rc = mfs_fail(err, -ENOTSUP,
+				      "'%s': %s is a rank's part of a transformers model, and not "
+				      "Megatron's: let the program that wrote it merge its parts "
+				      "(OSLO: save_pretrained with merge_checkpoints=True), and "
+				      "name that directory",
+				      source, d->d_name);
 	if (dir)
 		closedir(dir);
-	return found ? "global_step_N" : NULL;
+	return rc;
 }
 
 /* Says why SOURCE is none that can be shown. */
 static int refuse(const struct mfs_root *root, struct mfs_error *err)
 {
-	const char *verl = verl_save(root->source);
 	char adapter[PATH_MAX];
+	int rc = mfs_verl_refuse(root->source, err);
 
-	if (verl)
-		return mfs_fail(
-			err, -ENOTSUP,
-			"'%s' is of verl, which saves no 'args' with its %s/ that say what "
-			"model it is: SOURCE can be .../actor/huggingface, where verl saves "
-			"the model too (save_contents: hf_model)",
-			root->source, verl);
+	if (!rc)
+		rc = refuse_rank_parts(root->source, err);
+	if (rc)
+		return rc;
 	snprintf(adapter, sizeof(adapter), "%s/adapter_config.json", root->source);
 	if (!access(adapter, F_OK))
 		return mfs_fail(err, -ENOTSUP,
 				"'%s' is a LoRA adapter of PEFT (adapter_config.json), and not a "
 				"model: mount its model, with -o adapter=DIR",
 				root->source);
-	return mfs_fail(err, -ENODATA,
-			"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/ "
-			"or release/ (a checkpoint root), for .metadata, metadata.json, "
-			"*.distcp, run_config.yaml or mp_rank_*/ (one iteration), for config.json "
-			"with model*.safetensors or pytorch_model*.bin (a HuggingFace model), and "
-			"for *.idx with *.bin or *.arrow (datasets)",
-			root->source, MFS_TRACKER_FILE);
+	return mfs_fail(
+		err, -ENODATA,
+		"'%s' holds no Megatron checkpoint: looked for %s, iter_NNNNNNN/, "
+		"global_step_N/ or release/ (a checkpoint root), for .metadata, metadata.json, "
+		"*.distcp, run_config.yaml or mp_rank_*/ (one iteration), for config.json "
+		"with model*.safetensors or pytorch_model*.bin (a HuggingFace model), and "
+		"for *.idx with *.bin or *.arrow (datasets)",
+		root->source, MFS_TRACKER_FILE);
 }
 
 /* What a directory is by its names. -ENODATA: none of them says. */
@@ -532,21 +544,13 @@ static int kind_of(const char *source, enum source_kind *ret, struct mfs_error *
 	return 0;
 }
 
-/* A root with a tracker of verl's, and none of Megatron's iterations. */
-static bool is_verls_alone(const char *source, enum source_kind kind)
-{
-	int rc = 0;
-
-	return kind == SOURCE_ROOT && verl_save(source) && !has_candidates(source, &rc, NULL);
-}
-
 int mfs_root_look(const char *dir, enum mfs_root_look *ret)
 {
 	enum source_kind kind = SOURCE_DATA;
 	const int rc = kind_of(dir, &kind, NULL);
 
 	*ret = MFS_ROOT_NEITHER;
-	if (!rc && !is_verls_alone(dir, kind))
+	if (!rc)
 		*ret = kind == SOURCE_DATA ? MFS_ROOT_DATA : MFS_ROOT_MODEL;
 	return rc == -ENODATA || rc == -ENOENT ? 0 : rc;
 }
@@ -568,11 +572,11 @@ static int detect(struct mfs_root *root, struct mfs_error *err)
 
 	if (rc && rc != -ENODATA)
 		return rc;
-	if (rc && mfs_iteration_number(base, &number))
+	if (rc && mfs_iteration_number_of_any(base, &number))
 		root->kind = SOURCE_ITERATION;
 	else if (rc && root->options.may_be_empty && holds_logs_alone(root->source))
 		root->kind = SOURCE_ROOT;
-	else if (rc || is_verls_alone(root->source, root->kind))
+	else if (rc)
 		return refuse(root, err);
 	/* Files that are shown unchanged come from there. */
 	if (root->kind == SOURCE_HF && !root->options.ref)

@@ -1155,7 +1155,7 @@ static void count_run(const struct mfs_run *run, struct mfs_tree_counts *n)
 	if (n->several || !s->latest)
 		return;
 	n->latest_name = mfs_iteration_name(s->latest);
-	if (!mfs_iteration_number(n->latest_name, &n->latest))
+	if (!mfs_iteration_number_of_any(n->latest_name, &n->latest))
 		n->latest = -1;
 }
 

@@ -51,6 +51,7 @@ struct builder {
 	struct mfs_ckpt *ckpt;
 	const struct mfs_view_options *opt;
 	struct hf_view *view;
+	const char *ref_dir;	/* the reference's directory, or NULL */
 	struct mfs_hf_ref *ref; /* or NULL */
 	/* directory of the tokenizer: the reference, or tokenizer/ of the checkpoint */
 	char *tokenizer;
@@ -89,7 +90,7 @@ static int find_tokenizer(struct builder *b)
 	struct stat st;
 	int rc;
 
-	rc = mfs_vocab_tokenizer(b->ckpt, b->opt->ref, &b->tokenizer, b->err);
+	rc = mfs_vocab_tokenizer(b->ckpt, b->ref_dir, &b->tokenizer, b->err);
 	if (rc)
 		return rc;
 	rc = mfs_hf_files(b->tokenizer, b->ref && mfs_hf_ref_has_code(b->ref), &b->arena, &b->names,
@@ -116,7 +117,7 @@ static bool is_passed(const struct builder *b, const char *name)
  * changes only if the weights show that the head is not tied. */
 static bool shows_itself(const struct builder *b)
 {
-	return mfs_hf_ref_is_source(b->opt->ref, b->ckpt);
+	return mfs_hf_ref_is_source(b->ref_dir, b->ckpt);
 }
 
 /* Its weights are not shown as they are. */
@@ -134,14 +135,14 @@ static bool is_untied(const struct builder *b)
 
 static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
 {
-	int rc = mfs_hf_ref_open(b->opt->ref, ret, b->err);
+	int rc = mfs_hf_ref_open(b->ref_dir, ret, b->err);
 
 	if (rc)
 		return rc;
 	if (is_untied(b))
 		return mfs_hf_ref_set_tied(*ret, false, b->err);
 	/* Versions of vision-language classes differ in it. The weights decide. */
-	if (mfs_ckpt_is_language(b->ckpt) && mfs_hf_ref_is_of(b->opt->ref, b->ckpt))
+	if (mfs_ckpt_is_language(b->ckpt) && mfs_hf_ref_is_of(b->ref_dir, b->ckpt))
 		return mfs_hf_ref_set_tied(*ret, mfs_ckpt_args(b->ckpt)->tied, b->err);
 	return 0;
 }
@@ -149,13 +150,14 @@ static int open_ref(struct builder *b, struct mfs_hf_ref **ret)
 /* Checks the arguments, and that ref exists. */
 static int possible(const struct mfs_view_origin *s, struct mfs_error *err)
 {
-	const struct builder b = {.ckpt = s->ckpt, .opt = s->options};
+	const struct builder b = {
+		.ckpt = s->ckpt, .opt = s->options, .ref_dir = mfs_view_ref(s->ckpt, s->options)};
 	const struct mfs_family *family;
 	struct mfs_hf_ref *ref = NULL;
 	int rc = mfs_family_choose(mfs_ckpt_args(s->ckpt), s->options->arch, &family, err);
 
-	if (!rc && s->options->ref && !shows_itself(&b))
-		rc = mfs_hf_ref_open(s->options->ref, &ref, err);
+	if (!rc && b.ref_dir && !shows_itself(&b))
+		rc = mfs_hf_ref_open(b.ref_dir, &ref, err);
 	mfs_hf_ref_free(ref);
 	return rc;
 }
@@ -196,7 +198,7 @@ static int build_model(struct builder *b)
 	struct mfs_vocab vocab;
 	int rc = 0;
 
-	if (b->opt->ref && (!shows_itself(b) || b->opt->vocab_size))
+	if (b->ref_dir && (!shows_itself(b) || b->opt->vocab_size))
 		rc = open_ref(b, &b->ref);
 	if (!rc)
 		rc = find_tokenizer(b);
@@ -446,6 +448,8 @@ static int open_view(const struct mfs_view_origin *s, const struct flavour *flav
 	struct builder b = {
 		.flavour = flavour, .tp = tp, .ckpt = s->ckpt, .opt = s->options, .err = err};
 	int rc;
+
+	b.ref_dir = mfs_view_ref(s->ckpt, s->options);
 
 	b.view = calloc(1, sizeof(*b.view));
 	if (b.view)

@@ -91,6 +91,10 @@ const char *mfs_view_warning(const struct mfs_view *view, uint32_t i);
  * may read and write. */
 mode_t mfs_view_copy_mode(const struct mfs_view *view);
 
+/* The HuggingFace directory that gives config.json and tokenizer: the person's, or the one that
+ * said what model it is (ckpt/told.h). NULL: there is none. */
+const char *mfs_view_ref(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt);
+
 /* True rows of the vocabulary, as all views decide it (formats/model/vocab.h); 0: not known. */
 int mfs_view_true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
 			uint64_t *ret, struct mfs_error *err);

@@ -3,20 +3,27 @@
 
 #include <stdlib.h>
 
+#include "formats/ckpt/told.h"
 #include "formats/model/hf_config.h"
 #include "fs/view/view.h"
+
+const char *mfs_view_ref(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt)
+{
+	return opt->ref ? opt->ref : mfs_ckpt_told_by(ckpt);
+}
 
 int mfs_view_true_vocab(const struct mfs_ckpt *ckpt, const struct mfs_view_options *opt,
 			uint64_t *ret, struct mfs_error *err)
 {
+	const char *ref_dir = mfs_view_ref(ckpt, opt);
 	struct mfs_vocab_said said = {.size = opt->vocab_size};
 	struct mfs_hf_ref *ref = NULL;
 	struct mfs_vocab vocab;
 	char *tokenizer;
-	int rc = mfs_vocab_tokenizer(ckpt, opt->ref, &tokenizer, err);
+	int rc = mfs_vocab_tokenizer(ckpt, ref_dir, &tokenizer, err);
 
-	if (!rc && opt->ref && !opt->vocab_size && !mfs_hf_ref_is_source(opt->ref, ckpt))
-		rc = mfs_hf_ref_open(opt->ref, &ref, err);
+	if (!rc && ref_dir && !opt->vocab_size && !mfs_hf_ref_is_source(ref_dir, ckpt))
+		rc = mfs_hf_ref_open(ref_dir, &ref, err);
 	said.ref = ref;
 	said.tokenizer = tokenizer;
 	if (!rc)

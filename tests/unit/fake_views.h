@@ -138,12 +138,18 @@ const struct mfs_view_kind mfs_view_kind_megatron_torch_dist = {
 	.open = fake_open,
 };
 
-int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err)
+int mfs_optim_open_told(const char *dir, const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
+			struct mfs_error *err)
 {
 	atomic_fetch_add(&fake_optims_opened, 1);
 	if (fake_optim_error)
 		return mfs_fail(err, fake_optim_error, "the optimizer of %s is damaged", dir);
-	return mfs_ckpt_open(dir, MFS_CKPT_COMMON, ret, err);
+	return mfs_ckpt_open_part(dir, MFS_CKPT_COMMON, NULL, told, ret, err);
+}
+
+int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err)
+{
+	return mfs_optim_open_told(dir, NULL, ret, err);
 }
 
 bool mfs_hf_ckpt_looks_like_one(const char *dir)

@@ -291,19 +291,77 @@ START_TEST(test_what_is_no_checkpoint)
 	unit_fails(mfs_root_open(at("file"), &no_options, &root, &err), &err, -ENOTDIR,
 		   "directory");
 	unit_fails(mfs_root_open(at("none"), &no_options, &root, &err), &err, -ENOENT, "none");
-	/* verl's saves have no arguments, wherever one begins to look. */
-	run("mkdir -p '%s/global_step_2/actor/dist_ckpt'; touch '%s'", base,
-	    at("global_step_2/actor/dist_ckpt/metadata.json"));
-	set_tracker("2");
+	/* Of verl this is no save of Megatron's. */
+	run("mkdir -p '%s'%s", at("of/actor/huggingface"), "");
+	unit_write(at("of/actor/huggingface"), "config.json", "{}", 2);
+	unit_fails(mfs_root_open(at("of"), &no_options, &root, &err), &err, -ENODATA,
+		   "verl has saved no actor/dist_ckpt here");
+	unit_fails(mfs_root_open(at("of/actor"), &no_options, &root, &err), &err, -ENODATA,
+		   "verl has saved no dist_ckpt here");
+	unit_write(base, "pytorch_model_tp_0_pp_0.bin", "x", 1);
 	unit_fails(mfs_root_open(base, &no_options, &root, &err), &err, -ENOTSUP,
-		   "is of verl, which saves no 'args' with its global_step_N/");
-	unit_fails(mfs_root_open(at("global_step_2"), &no_options, &root, &err), &err, -ENOTSUP,
-		   "with its actor/");
-	unit_fails(mfs_root_open(at("global_step_2/actor"), &no_options, &root, &err), &err,
-		   -ENOTSUP, "with its dist_ckpt/");
+		   "pytorch_model_tp_0_pp_0.bin is a rank's part of a transformers model");
 	ck_assert_ptr_null(root);
 	run("mkdir '%s' '%s'", at("iter_0000003"), at("iter_0000004"));
 	unit_ok(mfs_root_open(base, &no_options, &root, &err), &err);
+}
+END_TEST
+
+static const char llama[] =
+	"{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 176, "
+	"\"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
+	"\"vocab_size\": 1024}";
+
+/* verl's run: the step, its actor, and a save whose config comes last. */
+START_TEST(test_verl)
+{
+	const struct mfs_root_snapshot *s;
+	struct mfs_error err;
+
+	run("mkdir -p '%s' '%s'", at("global_step_5/actor"),
+	    at("global_step_20/actor/huggingface"));
+	add("global_step_5/actor/dist_ckpt", DIST);
+	add("global_step_20/actor/dist_ckpt", DIST);
+	run("mkdir '%s' '%s'", at("global_step_007"), at("global_step_x"));
+	unit_write(at("global_step_20/actor/huggingface"), "config.json", llama, strlen(llama));
+	set_tracker("5");
+	s = look();
+	ck_assert_uint_eq(s->count, 2);
+	check_no_latest(s, "global_step_5, which the tracker names, is incomplete: actor/"
+			   "huggingface/config.json is missing");
+	unit_sentence(mfs_iteration_reason(s->iterations[1]), "newer than the tracker");
+	run("mkdir '%s'%s", at("global_step_5/actor/huggingface"), "");
+	unit_write(at("global_step_5/actor/huggingface"), "config.json", "{", 1);
+	check_no_latest(look(), "actor/huggingface/config.json");
+	unit_write(at("global_step_5/actor/huggingface"), "config.json", llama, strlen(llama));
+	check_latest(look(), "global_step_5");
+	set_tracker("20");
+	check_latest(look(), "global_step_20");
+	set_tracker("21");
+	check_no_latest(look(), "the tracker says '21', but there is no directory iter_0000021");
+	mfs_root_free(root);
+	unit_ok(mfs_root_open(at("global_step_20"), &no_options, &root, &err), &err);
+	check_latest(mfs_root_snapshot(root), "global_step_20");
+	mfs_root_free(root);
+	unit_ok(mfs_root_open(at("global_step_20/actor"), &no_options, &root, &err), &err);
+	check_latest(mfs_root_snapshot(root), "actor");
+}
+END_TEST
+
+/* What slime and Accelerate write beside Megatron's iterations. */
+START_TEST(test_files_beside_iterations)
+{
+	const struct mfs_root_snapshot *s;
+
+	add("iter_0000040", TORCH);
+	run("mkdir '%s' '%s'", at("rollout"), at("pytorch_model"));
+	unit_write(at("rollout"), "global_dataset_state_dict_40.pt", "x", 1);
+	unit_write(base, "random_states_0.pkl", "x", 1);
+	unit_write(base, "custom_checkpoint_0.pkl", "x", 1);
+	set_tracker("40");
+	s = look();
+	ck_assert_uint_eq(s->count, 1);
+	check_latest(s, "iter_0000040");
 }
 END_TEST
 
@@ -813,6 +871,8 @@ Suite *mfs_suite(void)
 	tcase_add_checked_fixture(c, set_up, tear_down);
 	tcase_add_test(c, test_incomplete_iteration_as_source);
 	tcase_add_test(c, test_what_is_no_checkpoint);
+	tcase_add_test(c, test_verl);
+	tcase_add_test(c, test_files_beside_iterations);
 	tcase_add_test(c, test_other_names_are_no_iterations);
 
 	c = unit_case(s, "latest", test_tracker_is_followed);

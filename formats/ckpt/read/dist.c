@@ -14,6 +14,47 @@
 #define COMMON_ITEM	  "common_state/shard_0_1" /* core >= 0.19 */
 #define MAX_METADATA_JSON (1u << 20)
 
+/* ---- arguments that others tell ---- */
+
+/* folder: of the checkpoint's; NULL: the person's reference. */
+static int read_told_by(struct mfs_dist_reader *r, const char *folder)
+{
+	struct mfs_ckpt *ckpt = r->ckpt;
+	int rc = ckpt->told->read(ckpt, ckpt->told, folder, r->err);
+
+	if (rc)
+		return rc;
+	ckpt->told_by = folder ? mfs_arena_printf(&ckpt->arena, "%s/%s", ckpt->dir, folder)
+			       : mfs_arena_printf(&ckpt->arena, "%s", ckpt->told->ref);
+	return ckpt->told_by ? 0 : mfs_fail_nomem(r->err);
+}
+
+/* A person's word counts before the program's. */
+static int read_told(struct mfs_dist_reader *r)
+{
+	const struct mfs_ckpt_told *told = r->ckpt->told;
+	int rc;
+
+	r->maker = r->maker == MFS_DIST_PLAIN ? MFS_DIST_PLAIN : MFS_DIST_BARE;
+	r->ckpt->rng_count = 0;
+	if (told && told->ref)
+		return read_told_by(r, NULL);
+	rc = told && r->verl ? read_told_by(r, r->verl->hf) : -ENOENT;
+	if (rc != -ENOENT)
+		return rc;
+	return mfs_fail(r->err, -ENODATA,
+			"%s/%s/config.json is missing, which says what model this is (verl); -o "
+			"ref=HF_DIR names another",
+			r->ckpt->dir, r->verl->hf);
+}
+
+/* Whether a state has no arguments, and somebody tells them. */
+static bool is_bare(const struct mfs_dist_reader *r, const struct mfs_pickle *doc, mfs_value state)
+{
+	return r->ckpt->told && r->ckpt->told->ref &&
+	       mfs_value_is_none(doc, mfs_value_get(doc, state, "args"));
+}
+
 /* ---- non-tensor state ---- */
 
 /* src is what begins at base in file id. */
@@ -32,9 +73,11 @@ static int read_state_of(struct mfs_dist_reader *r, const struct mfs_source *src
 	if (mfs_value_type(f.doc, state) == MFS_V_LIST)
 		state = mfs_value_at(f.doc, state, 0); /* a byte item is a list of one object */
 	rc = mfs_ckpt_complete_state(r->ckpt, &f, file, &state, r->err);
-	if (!rc)
+	if (!rc && is_bare(r, f.doc, state))
+		rc = read_told(r);
+	else if (!rc)
 		rc = mfs_ckpt_read_args(r->ckpt, f.doc, state, file, r->err);
-	if (rc || !(r->ckpt->what & MFS_CKPT_COMMON)) {
+	if (rc || r->maker == MFS_DIST_BARE || !(r->ckpt->what & MFS_CKPT_COMMON)) {
 		mfs_torch_file_release(&f);
 		return rc;
 	}
@@ -144,18 +187,24 @@ static int read_args(struct mfs_dist_reader *r)
 
 	if (r->maker == MFS_DIST_PLAIN && item && item->item.file != MFS_DCP_NO_FILE)
 		return read_args_item(r, item);
+	if (r->verl)
+		return read_told(r);
 	rc = mfs_ckpt_read_config(r->ckpt, r->maker == MFS_DIST_NEMO ? nemo : MFS_RUN_CONFIG,
 				  r->err);
 	if (rc != -ENOENT)
 		return rc;
+	if (r->maker == MFS_DIST_PLAIN && r->ckpt->told && r->ckpt->told->ref)
+		return read_told(r);
 	return r->maker == MFS_DIST_NEMO
 		       ? mfs_fail(r->err, -ENODATA,
 				  "%s/%s is missing, which says what model this is", r->ckpt->dir,
 				  nemo)
-		       : mfs_fail(r->err, -ENODATA,
-				  "%s: neither the item 'args' (Megatron-LM) nor run_config.yaml "
-				  "(Megatron-Bridge): the arguments are missing",
-				  r->ckpt->dir);
+		       : mfs_fail(
+				 r->err, -ENODATA,
+				 "%s: neither the item 'args' (Megatron-LM) nor run_config.yaml "
+				 "(Megatron-Bridge): the arguments are missing; -o ref=HF_DIR says "
+				 "what model it is",
+				 r->ckpt->dir);
 }
 
 /* Stages number their layers from 0, so that one stage's tensor hides another's. */
@@ -252,15 +301,38 @@ static int check_plain(struct mfs_dist_reader *r)
 				  r->ckpt->dir);
 }
 
-static enum mfs_dist_maker maker_of(const struct mfs_ckpt *ckpt)
+/* Where verl saves its weights as HuggingFace files, these hold the optimizer alone. */
+static int check_verl(struct mfs_dist_reader *r)
 {
+	return mfs_dist_has_model(r)
+		       ? 0
+		       : mfs_fail(r->err, -ENODATA,
+				  "%s: %s holds no tensor of a model: SOURCE can be %s/%s, where "
+				  "verl saves the weights then",
+				  r->ckpt->dir, r->verl->weights, r->ckpt->dir, r->verl->hf);
+}
+
+/* Sets maker and folder. */
+static int find_maker(struct mfs_dist_reader *r)
+{
+	const bool plain = r->ckpt->format == MFS_CKPT_DCP;
 	uint32_t file;
 
-	if (ckpt->format == MFS_CKPT_DCP)
-		return MFS_DIST_PLAIN;
-	return mfs_fileset_add(ckpt->files, "metadata.json", &file, NULL) == -ENOENT
-		       ? MFS_DIST_NEMO
-		       : MFS_DIST_MEGATRON;
+	r->folder = "";
+	r->maker = plain ? MFS_DIST_PLAIN : MFS_DIST_MEGATRON;
+	if (mfs_fileset_add(r->ckpt->files, plain ? METADATA : "metadata.json", &file, NULL) !=
+	    -ENOENT)
+		return 0;
+	r->verl = mfs_verl_find(r->ckpt->dir);
+	if (!r->verl) {
+		r->maker = MFS_DIST_NEMO;
+		r->folder = MFS_NEMO_WEIGHTS "/";
+		return 0;
+	}
+	if (!plain)
+		r->maker = MFS_DIST_BARE;
+	r->folder = mfs_arena_printf(&r->ckpt->arena, "%s/", r->verl->weights);
+	return r->folder ? 0 : mfs_fail_nomem(r->err);
 }
 
 /* The optimizer's state of others than Megatron is not read, which is no reason to keep anybody
@@ -270,7 +342,8 @@ static int warn_of_optimizer(struct mfs_dist_reader *r)
 	const char *key = NULL;
 
 	for (uint32_t i = 0; i < r->dcp.tensor_count && !key; i++)
-		if (!strncmp(r->dcp.tensors[i].key, "optim", 5))
+		if (!strncmp(r->dcp.tensors[i].key, "optim", 5) ||
+		    !strncmp(r->dcp.tensors[i].key, "chained_", 8))
 			key = r->dcp.tensors[i].key;
 	if (r->maker == MFS_DIST_MEGATRON || !key)
 		return 0;
@@ -284,17 +357,18 @@ static int warn_of_optimizer(struct mfs_dist_reader *r)
 
 int mfs_dist_read(struct mfs_ckpt *ckpt, struct mfs_dist_reader *r, struct mfs_error *err)
 {
-	int rc = 0;
+	int rc;
 
-	*r = (struct mfs_dist_reader){
-		.ckpt = ckpt, .maker = maker_of(ckpt), .index = METADATA, .err = err};
-	r->folder = r->maker == MFS_DIST_NEMO ? MFS_NEMO_WEIGHTS "/" : "";
-	if (r->maker != MFS_DIST_PLAIN)
+	*r = (struct mfs_dist_reader){.ckpt = ckpt, .index = METADATA, .err = err};
+	rc = find_maker(r);
+	if (!rc && r->maker != MFS_DIST_PLAIN)
 		rc = check_backend(r);
 	if (!rc)
 		rc = mfs_dist_open_index(r);
 	if (!rc && r->maker == MFS_DIST_PLAIN)
 		rc = check_plain(r);
+	if (!rc && r->verl)
+		rc = check_verl(r);
 	if (!rc && r->maker == MFS_DIST_MEGATRON)
 		rc = note_rng(r);
 	if (!rc)

@@ -6,6 +6,7 @@
 
 #include "formats/ckpt/build.h"
 #include "formats/ckpt/names.h"
+#include "formats/ckpt/read/verl.h"
 #include "formats/torch/dcp.h"
 
 #define METADATA ".metadata"
@@ -14,13 +15,15 @@
 enum mfs_dist_maker {
 	MFS_DIST_MEGATRON, /* Megatron-LM, Megatron-Bridge: torch_dist */
 	MFS_DIST_NEMO,	   /* NeMo 2: torch_dist in weights/, what the model is in context/ */
+	MFS_DIST_BARE,	   /* verl and others: torch_dist without arguments (ckpt/told.h) */
 	MFS_DIST_PLAIN,	   /* torch_dcp, fsdp_dtensor: torch.distributed.checkpoint on its own */
 };
 
 struct mfs_dist_reader {
 	struct mfs_ckpt *ckpt;
 	enum mfs_dist_maker maker;
-	const char *folder; /* of the index, below the checkpoint's: "" or "weights/" */
+	const char *folder;	     /* of the index, below the checkpoint's: "" or "weights/" */
+	const struct mfs_verl *verl; /* NULL: it is not verl's */
 	bool arrays;	    /* zarr: items are files of their own, and their bytes the tensors' */
 	const char *index;  /* for messages */
 	struct mfs_dcp dcp; /* the index */

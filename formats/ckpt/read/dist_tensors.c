@@ -320,7 +320,7 @@ static const char *model_key(const struct mfs_dist_reader *r, const char *key)
 {
 	const char *inner;
 
-	if (r->maker == MFS_DIST_MEGATRON)
+	if (r->maker == MFS_DIST_MEGATRON || r->maker == MFS_DIST_BARE)
 		return mfs_name_is_model(key) ? key : NULL;
 	if (r->maker == MFS_DIST_NEMO)
 		return behind(key, "module.");

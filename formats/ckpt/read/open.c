@@ -8,6 +8,7 @@
 
 #include "formats/ckpt/read/dist.h"
 #include "formats/ckpt/read/torch.h"
+#include "formats/ckpt/read/verl.h"
 
 /* Which format: megatron/training/checkpointing.py:_get_checkpoint_format; NeMo 2's folders:
  * nemo/lightning/ckpt_utils.py. */
@@ -37,6 +38,9 @@ static bool has_rank_dirs(const char *dir)
 static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	const char *dir = ckpt->dir;
+	const struct mfs_verl *verl = mfs_verl_find(dir);
+	char json[64];
+	int rc;
 
 	if (exists(dir, "metadata.json") || exists(dir, MFS_NEMO_WEIGHTS "/metadata.json")) {
 		ckpt->format = MFS_CKPT_TORCH_DIST;
@@ -50,6 +54,11 @@ static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
 		ckpt->format = MFS_CKPT_DCP;
 		return 0;
 	}
+	if (verl) {
+		snprintf(json, sizeof(json), "%s/metadata.json", verl->weights);
+		ckpt->format = exists(dir, json) ? MFS_CKPT_TORCH_DIST : MFS_CKPT_DCP;
+		return 0;
+	}
 	if (exists(dir, MFS_NEMO_WEIGHTS "/.metadata"))
 		return mfs_fail(err, -ENODATA,
 				"%s/" MFS_NEMO_WEIGHTS
@@ -58,10 +67,12 @@ static int detect(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	if (exists(dir, ".metadata.tmp") || exists(dir, "common.pt"))
 		return mfs_fail(err, -ENODATA, "%s: .metadata is missing: the save did not finish",
 				dir);
-	return mfs_fail(
-		err, -ENODATA,
-		"%s: neither metadata.json nor mp_rank_* directories: not a Megatron checkpoint",
-		dir);
+	rc = mfs_verl_refuse(dir, err);
+	return rc ? rc
+		  : mfs_fail(err, -ENODATA,
+			     "%s: neither metadata.json nor mp_rank_* directories: not a Megatron "
+			     "checkpoint",
+			     dir);
 }
 
 int mfs_ckpt_begin(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err)
@@ -82,7 +93,8 @@ static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 }
 
 int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_parts *parts,
-		       struct mfs_ckpt **ret, struct mfs_error *err)
+		       const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
+		       struct mfs_error *err)
 {
 	struct mfs_ckpt *ckpt;
 	int rc = mfs_ckpt_begin(dir, what, &ckpt, err);
@@ -90,14 +102,17 @@ int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_par
 	if (rc)
 		return rc;
 	ckpt->parts = parts;
+	ckpt->told = told;
 	rc = ckpt->format == MFS_CKPT_TORCH ? mfs_torch_read(ckpt, NULL, NULL, err)
 					    : read_dist(ckpt, err);
 	if (!rc)
 		rc = mfs_ckpt_group(ckpt, err);
+	if (!rc)
+		rc = mfs_ckpt_check_told(ckpt, err);
 	return mfs_ckpt_end(ckpt, rc, ret);
 }
 
 int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err)
 {
-	return mfs_ckpt_open_part(dir, what, NULL, ret, err);
+	return mfs_ckpt_open_part(dir, what, NULL, NULL, ret, err);
 }

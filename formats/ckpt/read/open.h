@@ -5,6 +5,7 @@
 
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/part.h"
+#include "formats/ckpt/told.h"
 
 /* NeMo 2 has torch_dist's files in this folder of its checkpoint (nemo/lightning/ckpt_utils.py). */
 #define MFS_NEMO_WEIGHTS "weights"
@@ -13,10 +14,11 @@
  * the format is not supported; -EINVAL: it is damaged. */
 int mfs_ckpt_open(const char *dir, unsigned what, struct mfs_ckpt **ret, struct mfs_error *err);
 
-/* The same, where families' files say what the tensors of vision-language models are. what may
- * have MFS_CKPT_LANGUAGE. */
+/* The same, where families' files say what the tensors of vision-language models are, and told
+ * says what a save without arguments is; each may be NULL. what may have MFS_CKPT_LANGUAGE. */
 int mfs_ckpt_open_part(const char *dir, unsigned what, const struct mfs_ckpt_parts *parts,
-		       struct mfs_ckpt **ret, struct mfs_error *err);
+		       const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
+		       struct mfs_error *err);
 
 /* For the optimizer's reader: a checkpoint whose format is known and of which nothing is read.
  * mfs_ckpt_end() ends it. */

@@ -86,14 +86,23 @@ static int read_dist(struct mfs_ckpt *ckpt, struct mfs_error *err)
 	return rc;
 }
 
-int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err)
+int mfs_optim_open_told(const char *dir, const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
+			struct mfs_error *err)
 {
 	struct mfs_ckpt *ckpt;
 	int rc = mfs_ckpt_begin(dir, MFS_CKPT_COMMON, &ckpt, err);
 
 	if (rc)
 		return rc;
+	ckpt->told = told;
 	rc = mfs_ckpt_format(ckpt) == MFS_CKPT_TORCH ? read_legacy(ckpt, err)
 						     : read_dist(ckpt, err);
+	if (!rc)
+		rc = mfs_ckpt_check_told(ckpt, err);
 	return mfs_ckpt_end(ckpt, rc, ret);
+}
+
+int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err)
+{
+	return mfs_optim_open_told(dir, NULL, ret, err);
 }

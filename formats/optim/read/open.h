@@ -2,6 +2,7 @@
 #define MFS_OPTIM_READ_OPEN_H
 
 #include "formats/ckpt/ckpt.h"
+#include "formats/ckpt/told.h"
 
 /*
  * Opens an iteration directory with its state and its optimizer, from whichever of these it holds:
@@ -13,5 +14,10 @@
  * form that is not read, or a save that is known to be corrupt; the sentence says which.
  */
 int mfs_optim_open(const char *dir, struct mfs_ckpt **ret, struct mfs_error *err);
+
+/* The same, where told (or NULL) says what a save without arguments is. Such a save has no state
+ * and no optimizer here: its weights alone are read, with a warning. */
+int mfs_optim_open_told(const char *dir, const struct mfs_ckpt_told *told, struct mfs_ckpt **ret,
+			struct mfs_error *err);
 
 #endif
