@@ -11,7 +11,7 @@ import random
 class Spec:
     name: str
     family: str
-    format: str = "torch_dist"      # or zarr, torch, torch_dcp, fsdp_dtensor, nemo
+    format: str = "torch_dist"      # or zarr, torch, torch_dcp, fsdp_dtensor, nemo, verl, verl2, slime, accelerate
     tp: int = 1
     pp: int = 1
     ep: int = 1
@@ -124,6 +124,11 @@ OTHERS = [
     make("mixtral-fsdp_dtensor-dp2", "mixtral", "fsdp_dtensor", dp=2, num_layers=2),
     make("llama-nemo-tp2-pp2", "llama", "nemo", tp=2, pp=2, vocab_size=None),
     make("mixtral-nemo-tp2", "mixtral", "nemo", tp=2, vocab_size=None, num_layers=2),
+    make("llama-verl-tp2-pp2-vpp2", "llama", "verl", tp=2, pp=2, vpp=2),
+    make("llama-verl-optimizer", "llama", "verl", tp=2, dp=2, optimizer="dist", sharding="fully_reshardable"),
+    make("mixtral-verl2-ep2", "mixtral", "verl2", ep=2, num_layers=2),
+    make("qwen3-slime-tp2", "qwen3", "slime", tp=2),
+    make("llama-accelerate-tp2-pp2", "llama", "accelerate", tp=2, pp=2),
 ]
 
 # Head size 32, which vLLM's CPU attention asks for; its qwen2 takes hidden/heads as the head size.

@@ -131,6 +131,24 @@ START_TEST(test_weights_alone)
 }
 END_TEST
 
+/* The optimizer's state has a folder of its own. */
+START_TEST(test_weights_beside_an_optimizer)
+{
+	const char *const *warnings;
+
+	put(LLAMA, "actor/model/dist_ckpt");
+	put_config("actor/model/huggingface", CONFIG("4", "176", "1000"));
+	unit_ok(open_full(NULL), &err);
+	ck_assert_uint_eq(mfs_ckpt_warnings(ckpt, &warnings), 0);
+	mfs_ckpt_free(ckpt);
+	put(RESUME, "actor/optimizer/dist_ckpt");
+	unit_ok(open_full(NULL), &err);
+	ck_assert_uint_eq(mfs_ckpt_warnings(ckpt, &warnings), 1);
+	unit_sentence(warnings[0], "such as 'actor/optimizer/dist_ckpt', is not read");
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
 static const struct {
 	const char *config;
 	int code;
@@ -282,6 +300,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_places_of_verl, 0, sizeof(places) / sizeof(*places));
 	tcase_add_loop_test(c, test_config_of_another_model, 0,
 			    sizeof(contradictions) / sizeof(*contradictions));
+	tcase_add_test(c, test_weights_beside_an_optimizer);
 	tcase_add_test(c, test_verl_without_a_config);
 	tcase_add_test(c, test_verl_without_weights);
 	tcase_add_test(c, test_verls_optimizer_alone);

@@ -345,6 +345,8 @@ static int warn_of_optimizer(struct mfs_dist_reader *r)
 		if (!strncmp(r->dcp.tensors[i].key, "optim", 5) ||
 		    !strncmp(r->dcp.tensors[i].key, "chained_", 8))
 			key = r->dcp.tensors[i].key;
+	if (!key && r->verl && mfs_verl_has_optim(r->ckpt->dir, r->verl))
+		key = r->verl->optim;
 	if (r->maker == MFS_DIST_MEGATRON || !key)
 		return 0;
 	return mfs_ckpt_warn(r->ckpt,

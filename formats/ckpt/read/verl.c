@@ -10,10 +10,10 @@
 /* Newer places first: a save that was moved from the old ones keeps none of them. Training without
  * roles (verl/trainer/sft_trainer.py) has no folder of an actor. */
 static const struct mfs_verl places[] = {
-	{"model/dist_ckpt", "model/huggingface"},
-	{"dist_ckpt", "huggingface"},
-	{"actor/model/dist_ckpt", "actor/model/huggingface"},
-	{"actor/dist_ckpt", "actor/huggingface"},
+	{"model/dist_ckpt", "model/huggingface", "optimizer/dist_ckpt"},
+	{"dist_ckpt", "huggingface", NULL},
+	{"actor/model/dist_ckpt", "actor/model/huggingface", "actor/optimizer/dist_ckpt"},
+	{"actor/dist_ckpt", "actor/huggingface", NULL},
 };
 
 #define PLACES (sizeof(places) / sizeof(places[0]))
@@ -33,6 +33,11 @@ const struct mfs_verl *mfs_verl_find(const char *dir)
 		if (exists(dir, places[i].weights, ".metadata"))
 			return &places[i];
 	return NULL;
+}
+
+bool mfs_verl_has_optim(const char *dir, const struct mfs_verl *verl)
+{
+	return verl->optim && exists(dir, verl->optim, ".metadata");
 }
 
 /* A directory mp_rank_* in a folder: the first releases had these below model/. */

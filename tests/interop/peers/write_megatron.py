@@ -88,7 +88,7 @@ def save_torch_dist(spec, args, models, optimizer, directory, **more):
     state["content_metadata"] = metadata
     if spec.format == "zarr":
         import tensorstore  # noqa: F401    names numpy's bfloat16, on which core's zarr.py insists
-    dc.save(state, directory, dc.serialization.get_default_save_sharded_strategy(spec.format, 1), validate_access_integrity=True)
+    dc.save(state, directory, dc.serialization.get_default_save_sharded_strategy("zarr" if spec.format == "zarr" else "torch_dist", 1), validate_access_integrity=True)
 
 
 def te_name(args, name):
@@ -163,18 +163,20 @@ def write_rank(spec, rank, out, store):
     models = mcore_cpu.build(args)
     mcore_cpu.fill(args, models)
     optimizer = optimizer_after_one_step(args, models, spec.optimizer) if spec.optimizer != "none" else None
-    directory = os.path.join(out, f"iter_{ITERATION:07d}")
+    directory = os.path.join(out, write_others.place(spec, ITERATION))
+    write_others.add_extras(spec, args, out)
     os.makedirs(directory, exist_ok=True)
-    if spec.format in ("torch_dist", "zarr", "torch"):
-        save = save_torch if spec.format == "torch" else save_torch_dist
+    if spec.format in ("torch_dist", "zarr", "torch", "slime", "accelerate"):
+        save = save_torch if spec.format in ("torch", "accelerate") else save_torch_dist
         save(spec, args, models, optimizer, directory)
     else:
-        write_others.save(spec, args, models, common_state(args) | dict(rng_state=rng_state()), directory)
+        write_others.save(spec, args, models, optimizer, common_state(args) | dict(rng_state=rng_state()), directory)
     write_logits(args, models, os.path.join(out, "logits.npz"))
     dist.barrier()
     if rank == 0:
         with open(os.path.join(out, "latest_checkpointed_iteration.txt"), "w") as file:
             file.write(str(ITERATION))
+        write_others.write_beside(spec, out)
     dist.destroy_process_group()
 
 

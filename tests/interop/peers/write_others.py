@@ -3,10 +3,13 @@
 torch_dcp      megatron-core's TorchFullyShardedDataParallel (FSDP2) shards the model, torch.distributed.checkpoint writes it.
 fsdp_dtensor   megatron-core's uneven DTensors, cut and named as its handlers for Megatron-FSDP name them; Megatron-FSDP itself wants CUDA.
 nemo           NeMo 2: megatron-core's torch_dist in weights/ under NeMo's prefix, and context/model.yaml as NeMo's io_dump() writes it.
+verl, verl2    verl: megatron-core's torch_dist without arguments, all in one or in parts, and transformers' config.json beside it.
+slime, accelerate   Megatron-LM's own saves; what these programs put into `args` and beside the iterations (add_extras, write_beside).
 """
 import dataclasses
 import inspect
 import os
+import sys
 import types
 
 import torch
@@ -103,9 +106,85 @@ def save_nemo(spec, args, models, directory):
         write_context(args, directory)
 
 
-def save(spec, args, models, state, directory):
+def hf_config(args):
+    """The config of the model that verl's training began with."""
+    import transformers
+    made = {"llama": transformers.LlamaConfig, "mixtral": transformers.MixtralConfig}["mixtral" if args.num_experts else "llama"]
+    return made(vocab_size=args.vocab_size, hidden_size=args.hidden_size, num_hidden_layers=args.num_layers,
+                intermediate_size=args.moe_ffn_hidden_size if args.num_experts else args.ffn_hidden_size,
+                num_attention_heads=args.num_attention_heads, num_key_value_heads=args.num_query_groups, head_dim=args.kv_channels,
+                max_position_embeddings=args.max_position_embeddings, rms_norm_eps=getattr(args, "norm_epsilon", None) or args.layernorm_epsilon,
+                tie_word_embeddings=not args.untie_embeddings_and_output_weights, dtype=str(args.params_dtype).split(".")[1],
+                rope_parameters=dict(rope_type="default", rope_theta=float(args.rotary_base)),
+                architectures=[made.__name__.replace("Config", "ForCausalLM")],
+                **(dict(num_local_experts=args.num_experts, num_experts_per_tok=args.moe_router_topk) if args.num_experts else {}))
+
+
+def save_verl(spec, args, models, optimizer, rng, directory):
+    """As generate_state_dict() or its successors of MegatronCheckpointManager build the state."""
+    from megatron.core import dist_checkpointing as dc, parallel_state as ps
+    parts, metadata = spec.format == "verl2", dict(distrib_optim_sharding_type=spec.sharding, singleton_local_shards=False, chained_optim_avoid_prefix=True)
+    model = {}
+    for i, chunk in enumerate(models):
+        if len(models) > 1:
+            ps.set_virtual_pipeline_model_parallel_rank(i)
+        model[f"model{i}" if len(models) > 1 else "model"] = chunk.sharded_state_dict(metadata=metadata)
+    rest = dict(lr_scheduler=dict(max_lr=1e-6, num_steps=1))
+    if optimizer:
+        rest["optimizer"] = optimizer.sharded_state_dict(dict(model), metadata=metadata)
+    extra = dict(rng_state=dc.mapping.ShardedObject("rng_state", rng, (spec.pp, spec.tp), (ps.get_pipeline_model_parallel_rank(), ps.get_tensor_model_parallel_rank()),
+                                                    replica_id=ps.get_data_parallel_rank(with_context_parallel=True)))
+    places = {"model/dist_ckpt": model, "optimizer/dist_ckpt": rest, "extra/dist_ckpt": extra} if parts else {"dist_ckpt": model | rest | extra}
+    for place, state in places.items():
+        where = os.path.join(directory, place)
+        os.makedirs(where, exist_ok=True)
+        dc.save(state, where, dc.serialization.get_default_save_sharded_strategy("torch_dist", 1), validate_access_integrity=True)
+    if dist.get_rank() == 0:
+        hf_config(args).save_pretrained(os.path.join(directory, "model" if parts else "", "huggingface"))
+
+
+def stand_in(module, name, /, **fields):
+    """An object of a dataclass of a package that no reader has."""
+    parent = ""
+    for part in module.split("."):
+        parent = f"{parent}.{part}".strip(".")
+        sys.modules.setdefault(parent, types.ModuleType(parent))
+    made = dataclasses.make_dataclass(name, list(fields))
+    made.__module__ = module
+    setattr(sys.modules[module], name, made)
+    return made(**fields)
+
+
+def add_extras(spec, args, directory):
+    """What else is in `args` (slime/utils/arguments.py; accelerate/utils/megatron_lm.py: initialize)."""
+    if spec.format == "slime":
+        args.hf_checkpoint, args.rollout_batch_size, args.rollout_stop_token_ids = "/models/qwen3", 32, [1, 2]
+        args.eval_datasets = [stand_in("slime.utils.eval_config", "EvalDatasetConfig", name="aime", path="/data/aime.jsonl", top_p=0.7)]
+        args.sglang_mem_fraction_static, args.sglang_config = 0.8, None
+        args.custom_rm, args.save = stand_in, directory
+    if spec.format == "accelerate":
+        args.model_type_name, args.orig_vocab_size, args.pretraining_flag, args.num_labels = "gpt", args.vocab_size, True, None
+        args.save, args.model_return_dict = directory, True
+
+
+def write_beside(spec, root):
+    """Files beside the iterations."""
+    if spec.format == "slime":
+        os.makedirs(os.path.join(root, "rollout"))
+        torch.save(dict(sample_offset=32, epoch_id=0, sample_index=256, metadata={}), os.path.join(root, "rollout", "global_dataset_state_dict_1.pt"))
+    if spec.format == "accelerate":
+        torch.save(dict(torch_manual_seed=torch.get_rng_state()), os.path.join(root, "random_states_0.pkl"))
+
+
+def place(spec, iteration):
+    return f"global_step_{iteration}/actor" if spec.format.startswith("verl") else f"iter_{iteration:07d}"
+
+
+def save(spec, args, models, optimizer, state, directory):
     """state: the common one, as Megatron-LM's."""
-    if spec.format == "nemo":
+    if spec.format.startswith("verl"):
+        save_verl(spec, args, models, optimizer, state["rng_state"], directory)
+    elif spec.format == "nemo":
         save_nemo(spec, args, models, directory)
     elif spec.format == "torch_dcp":
         save_torch_dcp(spec, args, state, directory)
