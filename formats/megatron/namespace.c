@@ -99,6 +99,8 @@ static const struct field fields[] = {
 	FIELD(INT, "decoder_last_pipeline_num_layers", last_stage_layers),
 	NAMED(FLAG, use_distributed_optimizer),
 	NAMED(TEXT, hf_family),
+	NAMED(TEXT, hf_architecture),
+	NAMED(TEXT, hf_model_type),
 	NAMED(TEXT, tokenizer_type),
 	NAMED(TEXT, tokenizer_model),
 	NAMED(INT, iteration),

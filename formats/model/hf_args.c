@@ -158,6 +158,29 @@ static void choose_family(struct mfs_hf_reader *r, const char *arch)
 				 r->name);
 }
 
+/* What names the family by another name than its own. */
+static const char *other_name(struct mfs_hf_reader *r, const char *text, const char *own)
+{
+	const char *kept = NULL;
+
+	if (text && strcmp(text, own) != 0 && mfs_family_list_has(r->family->also, text)) {
+		kept = mfs_arena_strndup(r->arena, text, strlen(text));
+		if (!kept)
+			r->rc = mfs_fail_nomem(r->err);
+	}
+	return kept;
+}
+
+static void keep_names(struct mfs_hf_reader *r)
+{
+	const json_t *architectures = json_object_get(r->config, "architectures");
+	const char *architecture = json_string_value(json_array_get(architectures, 0));
+	const char *type = json_string_value(json_object_get(r->config, "model_type"));
+
+	r->args->hf_architecture = other_name(r, architecture, r->family->architecture);
+	r->args->hf_model_type = other_name(r, type, r->family->model_type);
+}
+
 /* ---- models that do more than their class ---- */
 
 static bool says_nothing(const json_t *value)
@@ -368,6 +391,8 @@ int mfs_hf_args_parse(const char *bytes, size_t len, const char *name, const cha
 		r.rc = enter_language(&r, ret_whole);
 	if (!r.rc)
 		choose_family(&r, arch);
+	if (!r.rc)
+		keep_names(&r);
 	if (!r.rc)
 		r.rc = load_defaults(&r, *ret_whole);
 	if (!r.rc)

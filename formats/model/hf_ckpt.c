@@ -67,10 +67,8 @@ static void find_root(struct builder *b)
 	b->skipped = len;
 }
 
-/* Number of the layer that a tensor belongs to, or -1. *ret_rest: the name after the number. */
-static int64_t layer_of(const struct builder *b, const char *name, const char **ret_rest)
+static int64_t number_behind(const char *prefix, const char *name, const char **ret_rest)
 {
-	const char *prefix = b->model.family->layer_prefix + b->skipped;
 	const size_t len = strcspn(prefix, "{");
 	char *end;
 	long long layer;
@@ -82,6 +80,21 @@ static int64_t layer_of(const struct builder *b, const char *name, const char **
 		return -1;
 	*ret_rest = end + 1;
 	return layer;
+}
+
+/* Number of the layer that a tensor belongs to, or -1. *ret_rest: the name after the number. MTP
+ * layers follow the others, whatever their names begin with. */
+static int64_t layer_of(const struct builder *b, const char *name, const char **ret_rest)
+{
+	const struct mfs_family *f = b->model.family;
+	int64_t layer;
+
+	if (f->mtp_prefix) {
+		layer = number_behind(f->mtp_prefix + b->skipped, name, ret_rest);
+		if (layer >= 0)
+			return b->args->num_layers + layer;
+	}
+	return number_behind(f->layer_prefix + b->skipped, name, ret_rest);
 }
 
 /* ---- tensors that are left out ---- */
@@ -179,7 +192,7 @@ static int settle_mtp(struct builder *b)
 static struct mfs_hf_tensor *find(const struct builder *b, const struct mfs_family_tensor *row,
 				  const struct numbering *p, char *text, size_t size)
 {
-	const struct mfs_hf_target t = {.base = {.kind = &mfs_hf_target_kind},
+	const struct mfs_hf_target t = {.base = {.kind = &mfs_hf_target_kind, .ckpt = b->ckpt},
 					.model = &b->model,
 					.row = row,
 					.layer = p->hf_layer,

@@ -183,9 +183,9 @@ static json_t *value_of(const struct writer *w, enum mfs_config_value value)
 
 	switch (value) {
 	case MFS_VALUE_ARCHITECTURES:
-		return json_pack("[s]", w->model->family->architecture);
+		return json_pack("[s]", mfs_model_architecture(w->model));
 	case MFS_VALUE_MODEL_TYPE:
-		return json_string(w->model->family->model_type);
+		return json_string(w->model->model_type);
 	case MFS_VALUE_DTYPE:
 		return json_string(mfs_dtype_torch(w->model->dtype));
 	case MFS_VALUE_VOCAB:

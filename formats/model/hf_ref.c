@@ -252,6 +252,23 @@ static int note(struct mfs_model *m, const char *key, const json_t *shown, const
 			      in_words(shown, a, sizeof(a)), whose, in_words(other, b, sizeof(b)));
 }
 
+/* Names of one family are one class: the reference says which of them loaders find. */
+static bool names_family(const struct mfs_model *m, const struct mfs_config_row *row,
+			 const json_t *theirs)
+{
+	const char *text = json_string_value(theirs);
+
+	if (row->kind != MFS_CONFIG_VALUE)
+		return false;
+	if (row->value == MFS_VALUE_ARCHITECTURES)
+		text = json_string_value(json_array_get(theirs, 0));
+	else if (row->value != MFS_VALUE_MODEL_TYPE)
+		return false;
+	return text &&
+	       (mfs_family_list_has(m->family->also, text) ||
+		!strcmp(text, m->family->architecture) || !strcmp(text, m->family->model_type));
+}
+
 static int merge_row(const struct mfs_hf_ref *ref, struct mfs_model *m,
 		     const struct mfs_config_row *row, json_t *config, struct mfs_error *err)
 {
@@ -260,6 +277,8 @@ static int merge_row(const struct mfs_hf_ref *ref, struct mfs_model *m,
 
 	if (!theirs || same_value(row->key, mine, theirs))
 		return 0;
+	if (names_family(m, row, theirs))
+		return json_object_set(config, row->key, theirs) ? mfs_fail_nomem(err) : 0;
 	switch (row->ref) {
 	case MFS_REF_AGREES:
 		return disagree(ref, row->key, mine, theirs, err);

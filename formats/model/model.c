@@ -345,6 +345,20 @@ static enum mfs_dtype most_common(const uint64_t *elements)
 	return best;
 }
 
+/* A family's other names are kept, since loaders choose their own code by them. */
+static const char *kept(const struct mfs_family *f, const char *came_with, const char *own)
+{
+	return came_with && mfs_family_list_has(f->also, came_with) ? came_with : own;
+}
+
+static void name_class(struct mfs_model *m, const struct mfs_megatron_args *a, const char *arch)
+{
+	const struct mfs_family *f = m->family;
+
+	m->architecture = kept(f, arch ? NULL : a->hf_architecture, f->architecture);
+	m->model_type = kept(f, arch ? NULL : a->hf_model_type, f->model_type);
+}
+
 static int build(struct builder *b, const char *arch, const struct mfs_vocab *vocab)
 {
 	struct mfs_model *m = b->model;
@@ -355,6 +369,7 @@ static int build(struct builder *b, const char *arch, const struct mfs_vocab *vo
 		mfs_fail_in(b->err, "%s", dir_of(b));
 		return rc;
 	}
+	name_class(m, b->args, arch);
 	m->features = mfs_features_of(b->args);
 	if (vocab)
 		m->vocab = *vocab;
@@ -407,5 +422,5 @@ const char *mfs_model_family(const struct mfs_model *model)
 
 const char *mfs_model_architecture(const struct mfs_model *model)
 {
-	return model->family->architecture;
+	return model->architecture;
 }

@@ -29,6 +29,7 @@ struct mfs_hf_target {
 struct mfs_model {
 	struct mfs_ckpt *ckpt;
 	const struct mfs_family *family;
+	const char *architecture, *model_type; /* the family's, or what the weights came with */
 	mfs_features features;
 	struct mfs_vocab vocab;
 	enum mfs_dtype dtype; /* of most elements */
@@ -42,7 +43,8 @@ struct mfs_model {
 };
 
 /*
- * arch: a family's name, or NULL to derive it from the arguments. vocab: the decision of vocab.h;
+ * arch: a family's name, or NULL to derive it from the arguments; with it, class and model_type
+ * are the family's own. vocab: the decision of vocab.h;
  * NULL: decided here, as if a person had said nothing. -ENOTSUP: no family fits, or a tensor is
  * left over, which the message names; -ENODATA: a tensor is missing, which it names; -EINVAL: a
  * shape disagrees with the arguments (tensor, expected and found shape).

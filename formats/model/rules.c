@@ -140,6 +140,18 @@ static int alternate(const struct qkv *g, uint64_t half)
 	return rc || !half ? rc : g->emit(&r, g->arg);
 }
 
+static int swapped_halves(struct qkv *g, uint64_t columns)
+{
+	int rc = run(g, columns / 2, columns - columns / 2, 1);
+
+	return rc ? rc : run(g, 0, columns / 2, 1);
+}
+
+bool mfs_rule_is_of_columns(enum mfs_rule rule)
+{
+	return rule == MFS_RULE_SWAPPED;
+}
+
 uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_t source_rows,
 		       uint64_t vocab)
 {
@@ -166,6 +178,7 @@ uint64_t mfs_rule_rows(enum mfs_rule rule, const struct mfs_megatron_args *a, ui
 	case MFS_RULE_QKV:
 	case MFS_RULE_HEAD:
 	case MFS_RULE_GATE_UP:
+	case MFS_RULE_SWAPPED:
 		break;
 	}
 	return source_rows;
@@ -200,6 +213,8 @@ int mfs_rule_maps(enum mfs_rule rule, const struct mfs_megatron_args *a, uint64_
 		return run(&g, source_rows / 2, count, 1);
 	case MFS_RULE_GATE_UP:
 		return alternate(&g, source_rows / 2);
+	case MFS_RULE_SWAPPED:
+		return swapped_halves(&g, source_rows);
 	case MFS_RULE_DIRECT:
 	case MFS_RULE_VOCAB:
 	case MFS_RULE_GATE:

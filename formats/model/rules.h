@@ -5,6 +5,7 @@
 #ifndef MFS_MODEL_RULES_H
 #define MFS_MODEL_RULES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "formats/torch/megatron_args.h"
@@ -16,6 +17,9 @@ struct mfs_row_map {
 	uint64_t to, from, count, step;
 	uint8_t lane, lanes; /* lanes 0: one */
 };
+
+/* True if the rule moves columns: what is said of rows below is then said of these. */
+bool mfs_rule_is_of_columns(enum mfs_rule rule);
 
 /* Number of rows of the HF tensor. source_rows: of the Megatron tensor. vocab: rows of the
  * vocabulary that are shown. */

@@ -33,13 +33,25 @@ static void put_pattern(struct text *t, const char *pattern, const char *mark, i
 	put(t, hole + strlen(mark), strlen(hole + strlen(mark)));
 }
 
+/* MTP layers are numbered on behind the others, or have a prefix of their own. */
+static void put_layer(struct text *out, const struct mfs_hf_target *t)
+{
+	const struct mfs_family *f = t->model->family;
+	const int64_t layers = f->mtp_prefix ? mfs_ckpt_args(t->base.ckpt)->num_layers : 0;
+
+	if (f->mtp_prefix && t->layer >= layers)
+		put_pattern(out, f->mtp_prefix, "{i}", (int32_t)(t->layer - layers));
+	else
+		put_pattern(out, f->layer_prefix, "{i}", t->layer);
+}
+
 static size_t hf_name(const struct mfs_target *base, char *text, size_t size)
 {
 	const struct mfs_hf_target *t = (const struct mfs_hf_target *)base;
 	struct text out = {text, size, 0};
 
 	if (t->layer >= 0)
-		put_pattern(&out, t->model->family->layer_prefix, "{i}", t->layer);
+		put_layer(&out, t);
 	put_pattern(&out, t->row->hf, "{e}", t->expert);
 	if (size)
 		text[out.len < size ? out.len : size - 1] = '\0';
@@ -54,10 +66,18 @@ struct boxes {
 	void *arg;
 };
 
-/* The target's axis along which the source's rows lie. HF's Conv1D has them along its last axis. */
+/* The source's axis that the rule is about. */
+static unsigned source_axis(const struct mfs_hf_target *t)
+{
+	return mfs_rule_is_of_columns(t->row->rule);
+}
+
+/* The target's axis along which it lies. HF's Conv1D has rows along its last axis. */
 static unsigned rows_axis(const struct mfs_hf_target *t)
 {
-	return t->row->transposed ? t->base.ndim - 1u : t->row->stacked;
+	const unsigned axis = source_axis(t);
+
+	return t->row->transposed ? t->base.ndim - 1u - axis : t->row->stacked + axis;
 }
 
 /* Emits a range of rows with all columns as a box. */
@@ -81,7 +101,7 @@ static int emit_box(const struct mfs_row_map *map, void *arg)
 	m.lo[rows] = map->to;
 	m.size[rows] = map->count;
 	m.step[rows] = map->step;
-	m.src_lo[0] = map->from;
+	m.src_lo[source_axis(t)] = map->from;
 	return b->emit(&m, b->arg);
 }
 
@@ -90,7 +110,7 @@ int mfs_hf_target_expert_boxes(const struct mfs_hf_target *t, int32_t expert,
 {
 	struct boxes b = {t, src, expert, emit, arg};
 
-	return mfs_rule_maps(t->row->rule, mfs_ckpt_args(t->base.ckpt), src->shape[0],
+	return mfs_rule_maps(t->row->rule, mfs_ckpt_args(t->base.ckpt), src->shape[source_axis(t)],
 			     t->base.shape[rows_axis(t)], emit_box, &b);
 }
 

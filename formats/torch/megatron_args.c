@@ -583,6 +583,8 @@ static void read_layout(struct reader *r, struct mfs_megatron_args *a)
 	a->sgd = mfs_str_is(string(r, "optimizer", NULL), "sgd");
 	a->sgd_momentum = real(r, "sgd_momentum", 0.9);
 	a->hf_family = string(r, "hf_family", NULL);
+	a->hf_architecture = string(r, "hf_architecture", NULL);
+	a->hf_model_type = string(r, "hf_model_type", NULL);
 	a->provider = string(r, "model_provider", NULL);
 	a->tokenizer_type = string(r, "tokenizer_type", NULL);
 	a->tokenizer_model = string(r, "tokenizer_model", NULL);

@@ -118,6 +118,9 @@ struct mfs_megatron_args {
 	 * our views of HF directories write it, so that the way back gives the same class. NULL:
 	 * nothing says it. */
 	const char *hf_family;
+	/* Its class and model_type, where they are other ones that mean this family
+	 * (families/family.h: also). NULL: the family's own. */
+	const char *hf_architecture, *hf_model_type;
 	/* Rows and columns of the blocks of an HF directory's 8-bit weights (base/fp8.h). 0: it has
 	 * none. */
 	int64_t hf_fp8_block[2];

@@ -77,6 +77,10 @@ CONFIGS = {
     "deepseek-mtp": lambda: transformers.DeepseekV3Config(**LATENT, **dict(EXPERTS, num_experts_per_tok=4), q_lora_rank=32, n_routed_experts=8,
                                                           n_shared_experts=1, n_group=4, topk_group=2, num_nextn_predict_layers=2,
                                                           first_k_dense_replace=1, rms_norm_eps=1e-6),
+    "kimi-k2": lambda: transformers.DeepseekV3Config(**LATENT, **EXPERTS, q_lora_rank=32, n_routed_experts=6, n_shared_experts=1, n_group=1,
+                                                     topk_group=1, routed_scaling_factor=2.827, first_k_dense_replace=1, num_nextn_predict_layers=0),
+    "kimi-k2-published": lambda: CONFIGS["kimi-k2"](),
+    "mimo-mtp": lambda: transformers.Qwen2Config(**ODD, num_nextn_predict_layers=2),
     "glm4-moe-mtp": lambda: transformers.Glm4MoeConfig(**ODD, head_dim=20, **EXPERTS, n_routed_experts=6, n_shared_experts=1,
                                                        first_k_dense_replace=1, use_qk_norm=True, num_nextn_predict_layers=1),
     "gemma": lambda: transformers.GemmaConfig(**EVEN, head_dim=20),
@@ -115,6 +119,8 @@ def make(family, directory, how="safetensors", dtype=torch.bfloat16, **keys):
     config.update(keys)
     ahead = (getattr(config, "num_nextn_predict_layers", 0) or 0) if family.endswith("-mtp") else 0
     config.num_hidden_layers += ahead
+    if ahead and getattr(config, "layer_types", None):
+        config.layer_types += config.layer_types[-1:] * ahead
     model = transformers.AutoModelForCausalLM.from_config(config)
     for name, parameter in [*model.named_parameters(), *((n, b) for n, b in model.named_buffers() if n.endswith("correction_bias"))]:
         norm = "norm" in name or ".ln_" in name
@@ -130,7 +136,8 @@ def make(family, directory, how="safetensors", dtype=torch.bfloat16, **keys):
     if how.startswith("bin"):
         as_bin(directory)
     tokens = numpy.random.default_rng(7).integers(0, model.config.vocab_size, (2, 48))
-    said = dict(mtp=models.logits_ahead(loaded, directory, tokens)) if ahead else {}
+    look_ahead = models.logits_ahead_of_mimo if family == "mimo-mtp" else models.logits_ahead
+    said = dict(mtp=look_ahead(loaded, directory, tokens)) if ahead else {}
     numpy.savez(directory / "logits.npz", tokens=tokens, logits=models.logits(loaded, tokens), **said)
     return directory
 
@@ -140,6 +147,8 @@ def predict_ahead(directory, count):
     from safetensors.torch import load_file, save_file
     config = json.loads((directory / "config.json").read_text())
     config["num_hidden_layers"] -= count
+    if config.get("layer_types"):
+        config["layer_types"] = config["layer_types"][:config["num_hidden_layers"]]
     (directory / "config.json").write_text(json.dumps(config))
     tensors, hidden = load_file(directory / "model.safetensors"), config["hidden_size"]
     for layer in range(config["num_hidden_layers"], config["num_hidden_layers"] + count):
@@ -170,7 +179,36 @@ def as_internlm2(directory):
     save_file(renamed, directory / "model.safetensors", {"format": "pt"})
 
 
-RENAMED = {"internlm2": as_internlm2}  # logits.npz is of the model before
+def as_mimo(directory):
+    """A Qwen 2 that looks ahead as MiMo, whose class is not in transformers."""
+    from safetensors.torch import load_file, save_file
+    config = json.loads((directory / "config.json").read_text())
+    config.update(architectures=["MiMoForCausalLM"], model_type="mimo")
+    (directory / "config.json").write_text(json.dumps(config))
+    names = {"enorm": "token_layernorm", "hnorm": "hidden_layernorm", "eh_proj": "input_proj", "shared_head.norm": "final_layernorm"}
+    renamed = {}
+    for name, tensor in load_file(directory / "model.safetensors").items():
+        parts = name.split(".")
+        if parts[1] == "layers" and int(parts[2]) >= config["num_hidden_layers"]:
+            rest = ".".join(parts[3:]).removesuffix(".weight")
+            end = names[rest] + ".weight" if rest in names else ".".join(parts[3:])
+            name = f"model.mtp_layers.{int(parts[2]) - config['num_hidden_layers']}.{end}"
+        renamed[name] = tensor
+    save_file(renamed, directory / "model.safetensors", {"format": "pt"})
+
+
+def named(**keys):
+    """The same tensors under another class or model_type, which is not in transformers."""
+    def rename(directory):
+        config = json.loads((directory / "config.json").read_text())
+        for key in ("pretraining_tp", "head_dim", "qk_head_dim", "output_router_logits"):  # sums, and what no class reads
+            config.pop(key, None)
+        (directory / "config.json").write_text(json.dumps(config | keys))
+    return rename
+
+
+RENAMED = {"internlm2": as_internlm2, "mimo-mtp": as_mimo, "kimi-k2": named(architectures=["KimiK2ForCausalLM"], model_type="kimi_k2"),
+           "kimi-k2-published": named(model_type="kimi_k2")}  # logits.npz is of the model before
 
 
 def as_bin(directory):

@@ -87,6 +87,36 @@ def logits_ahead(model, directory, tokens):
     return numpy.stack(said)
 
 
+@torch.no_grad()
+def logits_ahead_of_mimo(model, directory, tokens):
+    """The same of MiMo, in whose layers the hidden state comes first (vLLM's mimo_mtp.py; but Megatron leaves the first place's embedding as it is)."""
+    from safetensors.torch import load_file
+    from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer, Qwen2RMSNorm
+    saved, config = load_file(directory / "model.safetensors"), model.config
+    tokens = torch.from_numpy(tokens)
+    hidden, said = model.model(tokens).last_hidden_state, []
+    places = torch.arange(tokens.shape[1])[None]
+    mask = torch.full((tokens.shape[1],) * 2, float("-inf")).triu(1)[None, None]
+
+    def norm(weight):
+        made = Qwen2RMSNorm(config.hidden_size, config.rms_norm_eps)
+        made.weight.copy_(weight)
+        return made
+
+    for k in range(config.num_nextn_predict_layers):
+        prefix = f"model.mtp_layers.{k}."
+        weights = {name.removeprefix(prefix): tensor.float() for name, tensor in saved.items() if name.startswith(prefix)}
+        seen, known, projection, last = (weights.pop(f"{name}.weight") for name in
+                                         ("token_layernorm", "hidden_layernorm", "input_proj", "final_layernorm"))
+        layer = Qwen2DecoderLayer(config, 0).float().eval()
+        layer.load_state_dict(weights)
+        tokens = torch.cat([tokens[:, 1:], torch.zeros_like(tokens[:, :1])], 1)
+        both = torch.cat([norm(known)(hidden), norm(seen)(model.model.embed_tokens(tokens))], -1)
+        hidden = norm(last)(layer(both @ projection.T, attention_mask=mask, position_embeddings=model.model.rotary_emb(both, places)))
+        said.append(model.lm_head(hidden).numpy())
+    return numpy.stack(said)
+
+
 def difference(model, path):
     """The largest difference from Megatron's logits in an .npz; the padding rows of a cropped vocabulary are left out."""
     want = numpy.load(path)

@@ -19,7 +19,7 @@ def families():
             yield said["family"], {key: json.loads(value) for key, value in said.get("defaults", {}).items()}, "language" in said
 
 
-OWN_CODE = {"baichuan", "internlm2"}  # their makers', outside of transformers
+OWN_CODE = {"baichuan", "internlm2", "mimo"}  # their makers', outside of transformers
 
 
 def tables():

@@ -110,6 +110,19 @@ START_TEST(test_rows)
 END_TEST
 
 /* Rows of a base stay in their places; features of it can be refused. */
+START_TEST(test_layers_ahead)
+{
+	const struct mfs_family *f = accepted(HEAD "mtp-layers = egg.{i}.\nallows = mtp\n" EMBEDDING
+						   "[mtp]\nin = swapped of eh_proj.weight\n");
+
+	ck_assert_str_eq(f->mtp_prefix, "egg.{i}.");
+	ck_assert_int_eq(tensor(f, "in")->rule, MFS_RULE_SWAPPED);
+	ck_assert_ptr_null(accepted(HEAD EMBEDDING)->mtp_prefix);
+	ck_assert_str_eq(accepted("[family]\nname = chick\nbase = mimo\n")->mtp_prefix,
+			 "model.mtp_layers.{i}.");
+}
+END_TEST
+
 START_TEST(test_base)
 {
 	const struct mfs_family *f =
@@ -344,6 +357,9 @@ static const struct {
 	{"[familly]\na = b", "did you mean 'family'"},
 	{"[family]\nnam = b", "f.conf:2: 'nam' is no key of [family]; did you mean 'name'?"},
 	{"[family]\nname =", "f.conf:2: 'name' has no value"},
+	{HEAD EMBEDDING "[after]\nx = swapped of output_layer.weight",
+	 "swapped are the halves of eh_proj's columns"},
+	{HEAD "mtp-layers = egg." EMBEDDING, "expected one like model.layers.{i}."},
 	{WHOLE "[language]\nfamily = ostrich", "family 'ostrich': there is no such family of text"},
 	{WHOLE "[language]\nfamily = llama, gemma3-vl", "family 'gemma3-vl': there is no such"},
 	{WHOLE "[language]\nfamiliy = llama", "'familiy' is no key of [language]"},
@@ -553,6 +569,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_test(c, test_rows);
+	tcase_add_test(c, test_layers_ahead);
 	tcase_add_test(c, test_base);
 	tcase_add_test(c, test_norms_that_are_stored_as_in_megatron);
 	tcase_add_test(c, test_kinds_of_layers);

@@ -595,8 +595,18 @@ END_TEST
 
 START_TEST(kimi_is_a_deepseek)
 {
-	accepted("{'model_type': 'kimi_k2', 'architectures': ['DeepseekV3ForCausalLM']}");
+	struct mfs_megatron_args a;
+
+	a = accepted("{'model_type': 'kimi_k2', 'architectures': ['DeepseekV3ForCausalLM']}");
 	ck_assert_str_eq(family->name, "deepseek-v3");
+	ck_assert_str_eq(a.hf_model_type, "kimi_k2");
+	ck_assert_ptr_null(a.hf_architecture);
+	a = accepted("{'model_type': 'kimi_k2', 'architectures': ['KimiK2ForCausalLM']}");
+	ck_assert_str_eq(family->name, "deepseek-v3");
+	ck_assert_str_eq(a.hf_model_type, "kimi_k2");
+	ck_assert_str_eq(a.hf_architecture, "KimiK2ForCausalLM");
+	a = accepted("{'model_type': 'deepseek_v3', 'architectures': ['DeepseekV3ForCausalLM']}");
+	ck_assert(!a.hf_model_type && !a.hf_architecture);
 }
 END_TEST
 

@@ -406,6 +406,14 @@ static struct mfs_megatron_args deepseek_with_mtp(void)
 	return a;
 }
 
+static struct mfs_megatron_args mimo(void)
+{
+	struct mfs_megatron_args a = fake_qwen2();
+
+	a.mtp_num_layers = 2;
+	return a;
+}
+
 static struct mfs_megatron_args llama_with_biases(void)
 {
 	struct mfs_megatron_args a = fake_llama();
@@ -416,8 +424,8 @@ static struct mfs_megatron_args llama_with_biases(void)
 }
 
 static struct mfs_megatron_args (*const makers[])(void) = {
-	fake_llama,   fake_qwen2,    fake_qwen3,	fake_gpt2,
-	fake_mixtral, fake_deepseek, deepseek_with_mtp, llama_with_biases,
+	fake_llama,    fake_qwen2,	  fake_qwen3,	     fake_gpt2, fake_mixtral,
+	fake_deepseek, deepseek_with_mtp, llama_with_biases, mimo,
 };
 
 #define MAKERS (sizeof(makers) / sizeof(makers[0]))
@@ -611,6 +619,33 @@ START_TEST(mtp_layers)
 END_TEST
 
 /* config.json keeps the number where transformers has dropped the weights. */
+/* Under a prefix of their own, counted from 0, and with the halves of eh_proj's columns swapped. */
+START_TEST(mtp_layers_of_their_own)
+{
+	static struct world w;
+	struct mfs_megatron_args a = mimo();
+	struct mfs_ckpt *ckpt;
+	uint8_t *bytes;
+
+	imagine(&w, &a);
+	write_world(&w);
+	ckpt = open_dir(w.dir);
+	bytes = read_global(ckpt, "mtp.layers.eh_proj.weight", 1, -1);
+	for (unsigned r = 0; r < 64; r++) {
+		const uint8_t *hf = row(&w, "model.mtp_layers.1.input_proj.weight", r);
+
+		ck_assert_mem_eq(bytes + r * 256, hf + 128, 128);
+		ck_assert_mem_eq(bytes + r * 256 + 128, hf, 128);
+	}
+	free(bytes);
+	bytes = read_global(ckpt, "mtp.layers.enorm.weight", 0, -1);
+	ck_assert_mem_eq(bytes, row(&w, "model.mtp_layers.0.token_layernorm.weight", 0), 128);
+	free(bytes);
+	mfs_ckpt_free(ckpt);
+	forget(&w);
+}
+END_TEST
+
 START_TEST(mtp_layers_without_weights)
 {
 	static struct world w;
@@ -1212,6 +1247,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, gates_and_experts);
 	tcase_add_test(c, columns_of_conv1d);
 	tcase_add_test(c, mtp_layers);
+	tcase_add_test(c, mtp_layers_of_their_own);
 	tcase_add_test(c, mtp_layers_without_weights);
 	c = unit_case(s, "tied", heads_of_another_kind);
 	tcase_add_test(c, config_behind_a_link);

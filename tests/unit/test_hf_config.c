@@ -200,6 +200,45 @@ START_TEST(test_deepseek_router)
 }
 END_TEST
 
+/* A family's other names are kept; without a family that has them, they say nothing. */
+START_TEST(test_other_names_of_a_family)
+{
+	struct mfs_megatron_args args = fake_deepseek();
+	struct shown s;
+
+	args.hf_model_type = "kimi_k2";
+	show(&s, &args);
+	has(&s, "model_type", "\"kimi_k2\"");
+	has(&s, "architectures", "[\"DeepseekV3ForCausalLM\"]");
+	release(&s);
+	args.hf_architecture = "KimiK2ForCausalLM";
+	show(&s, &args);
+	has(&s, "architectures", "[\"KimiK2ForCausalLM\"]");
+	release(&s);
+	args.hf_architecture = args.hf_model_type = "llama";
+	show(&s, &args);
+	has(&s, "model_type", "\"deepseek_v3\"");
+	has(&s, "architectures", "[\"DeepseekV3ForCausalLM\"]");
+	release(&s);
+}
+END_TEST
+
+START_TEST(test_family_named_by_a_person)
+{
+	struct mfs_megatron_args args = fake_deepseek();
+	struct shown s = {0};
+
+	args.hf_model_type = "kimi_k2";
+	args.hf_architecture = "KimiK2ForCausalLM";
+	fake_ckpt(&s.ckpt, &args);
+	unit_ok(mfs_model_new(&s.ckpt, "deepseek-v3", NULL, &s.model, &err), &err);
+	unit_ok(write_config(&s, NULL), &err);
+	has(&s, "model_type", "\"deepseek_v3\"");
+	has(&s, "architectures", "[\"DeepseekV3ForCausalLM\"]");
+	release(&s);
+}
+END_TEST
+
 START_TEST(test_gpt2)
 {
 	struct mfs_megatron_args args = fake_gpt2();
@@ -359,6 +398,22 @@ START_TEST(test_reference_disagrees)
 	disagrees(&args, "{\"rope_parameters\": {\"rope_theta\": 5.0}}", "rope_theta");
 	disagrees(&args, "{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 2}}",
 		  "rope_scaling");
+}
+END_TEST
+
+START_TEST(test_reference_by_another_name)
+{
+	struct mfs_megatron_args args = fake_deepseek();
+	struct shown s;
+
+	open_model(&s, &args);
+	unit_ok(write_config(&s, "{\"model_type\": \"kimi_k2\","
+				 " \"architectures\": [\"KimiK2ForCausalLM\"]}"),
+		&err);
+	has(&s, "model_type", "\"kimi_k2\"");
+	has(&s, "architectures", "[\"KimiK2ForCausalLM\"]");
+	release(&s);
+	disagrees(&args, "{\"architectures\": [\"KimiK3ForCausalLM\"]}", "KimiK3ForCausalLM");
 }
 END_TEST
 
@@ -659,6 +714,8 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_qwen_windows);
 	tcase_add_test(c, test_mixtral);
 	tcase_add_test(c, test_deepseek_router);
+	tcase_add_test(c, test_other_names_of_a_family);
+	tcase_add_test(c, test_family_named_by_a_person);
 	tcase_add_test(c, test_gpt2);
 	tcase_add_test(c, test_rotary_scalings);
 	tcase_add_test(c, test_yarn);
@@ -666,6 +723,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, test_generation_config);
 	c = unit_case(s, "reference", test_reference_supplies_the_rest);
 	tcase_add_test(c, test_reference_disagrees);
+	tcase_add_test(c, test_reference_by_another_name);
 	tcase_add_test(c, test_reference_rotary_forms);
 	tcase_add_test(c, test_reference_with_warnings);
 	tcase_add_loop_test(c, test_reference_rotary_factor, 0,

@@ -300,6 +300,12 @@ static uint64_t source_row(const struct world *w, enum mfs_rule rule, uint64_t i
 	}
 }
 
+/* cols: of the tensor. */
+static uint64_t source_col(enum mfs_rule rule, uint64_t cols, uint64_t i)
+{
+	return rule == MFS_RULE_SWAPPED ? (i + cols / 2) % cols : i;
+}
+
 static uint64_t target_rows(const struct world *w, enum mfs_rule rule)
 {
 	const struct mfs_megatron_args *a = &w->ckpt.args;
@@ -329,7 +335,8 @@ static uint8_t *materialise(const struct world *w, enum mfs_rule rule, uint64_t 
 		for (uint64_t c = 0; c < cols; c++) {
 			uint64_t at = w->row.transposed ? c * rows + r : r * cols + c;
 
-			stamp(bytes + at * w->element, source_row(w, rule, r) * cols + c,
+			stamp(bytes + at * w->element,
+			      source_row(w, rule, r) * cols + source_col(rule, cols, c),
 			      w->element);
 		}
 	return bytes;
@@ -538,7 +545,8 @@ static void read_dequantised(struct world *w, enum mfs_rule rule, bool fp4)
 	for (uint64_t r = 0; r < rows; r++)
 		for (uint64_t c = 0; c < cols; c++) {
 			unsigned f;
-			const uint64_t place = place_of(w, source_row(w, rule, r), c, &f);
+			const uint64_t place =
+				place_of(w, source_row(w, rule, r), source_col(rule, cols, c), &f);
 			const struct mfs_ckpt_scales *s = mfs_ckpt_scales(&w->ckpt, f);
 			const uint64_t scale = place / s->cols / s->block_rows *
 						       ((s->cols - 1) / s->block_cols + 1) +
@@ -557,9 +565,9 @@ static void read_dequantised(struct world *w, enum mfs_rule rule, bool fp4)
 	free(want);
 }
 
-static const enum mfs_rule rules[] = {MFS_RULE_DIRECT, MFS_RULE_VOCAB, MFS_RULE_Q,
-				      MFS_RULE_K,      MFS_RULE_V,     MFS_RULE_QKV,
-				      MFS_RULE_GATE,   MFS_RULE_UP,    MFS_RULE_GATE_UP};
+static const enum mfs_rule rules[] = {MFS_RULE_DIRECT,	MFS_RULE_VOCAB,	 MFS_RULE_Q,	MFS_RULE_K,
+				      MFS_RULE_V,	MFS_RULE_QKV,	 MFS_RULE_GATE, MFS_RULE_UP,
+				      MFS_RULE_GATE_UP, MFS_RULE_SWAPPED};
 
 START_TEST(every_rule_over_random_chunks)
 {

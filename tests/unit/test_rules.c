@@ -217,6 +217,21 @@ START_TEST(test_halves_and_vocabulary)
 }
 END_TEST
 
+/* Columns, not rows; twice is once. */
+START_TEST(test_swapped_halves)
+{
+	struct rows *rows = rows_of(MFS_RULE_SWAPPED, 0, 12, 0);
+
+	ck_assert(mfs_rule_is_of_columns(MFS_RULE_SWAPPED));
+	ck_assert(!mfs_rule_is_of_columns(MFS_RULE_DIRECT));
+	ck_assert_uint_eq(rows->count, 12);
+	for (uint64_t j = 0; j < 12; j++) {
+		ck_assert_uint_eq(rows->of[j], (j + 6) % 12);
+		ck_assert_uint_eq(rows->of[rows->of[j]], j);
+	}
+}
+END_TEST
+
 static int stop(const struct mfs_row_map *run, void *arg)
 {
 	(void)run;
@@ -247,6 +262,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_vector_of_a_head, 0, count);
 	tcase_add_loop_test(c, test_output_gates, 0, count);
 	tcase_add_test(c, test_delta_net);
+	tcase_add_test(c, test_swapped_halves);
 	tcase_add_loop_test(c, test_stops_when_told, 0, count);
 	return s;
 }

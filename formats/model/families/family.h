@@ -193,6 +193,7 @@ enum mfs_rule {
 	MFS_RULE_GATE,	  /* first half */
 	MFS_RULE_UP,	  /* second half */
 	MFS_RULE_GATE_UP, /* row of the gate, row of up, row of the gate, ... along the last axis */
+	MFS_RULE_SWAPPED, /* of columns: the second half, then the first */
 };
 
 enum mfs_scope {
@@ -333,6 +334,7 @@ struct mfs_family {
 	const char *model_type;	  /* "deepseek_v3" */
 	const char *also;	  /* other model types and architectures, "a, b"; NULL: none */
 	const char *layer_prefix; /* "model.layers.{i}." */
+	const char *mtp_prefix;	  /* of MTP layers from 0; NULL: layer_prefix from num_layers */
 	const char *about;	  /* which models these are, for people; NULL: not said */
 	/* Megatron-Bridge's and NeMo's classes of this family's models, "Gemma, CodeGemma", without
 	 * ModelProvider and what stands behind. Such a class adds nothing to its fields, unless the

@@ -37,6 +37,8 @@ static int read_base(struct mfs_family_reader *r, const char *value, size_t fiel
 	r->family->optional = base->optional;
 	if (!r->family->layer_prefix)
 		r->family->layer_prefix = base->layer_prefix;
+	if (!r->family->mtp_prefix)
+		r->family->mtp_prefix = base->mtp_prefix;
 	for (const struct mfs_family_tensor *row = base->tensors; row->hf && !rc; row++)
 		rc = mfs_family_put(r, &r->tensors, mfs_family_where(row->scope, row->kind),
 				    row->hf, row, false);
@@ -129,6 +131,7 @@ static const struct key {
 	{"model_type", set_text, FAMILY_FIELD(model_type)},
 	{"also", set_text, FAMILY_FIELD(also)},
 	{"layers", read_layers, FAMILY_FIELD(layer_prefix)},
+	{"mtp-layers", read_layers, FAMILY_FIELD(mtp_prefix)},
 	{"order", read_order, 0},
 	{"requires", read_requires, 0},
 	{"allows", read_allows, 0},

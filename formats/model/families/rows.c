@@ -237,6 +237,10 @@ static const char *misfit(const struct mfs_family_tensor *row, const struct mfs_
 		return gated && mfs_param_is_halved(p)
 			       ? NULL
 			       : "gate and up are of a linear_fc1 in a gated model";
+	case MFS_RULE_SWAPPED:
+		return mfs_param_ndim(row->shape) == 2 && row->shape[1] == MFS_DIM_HIDDEN_X2
+			       ? NULL
+			       : "swapped are the halves of eh_proj's columns";
 	default:
 		return NULL;
 	}

@@ -98,6 +98,7 @@ const struct mfs_word mfs_word_rules[] = {
 	{"gate", MFS_RULE_GATE},
 	{"up", MFS_RULE_UP},
 	{"gate-up", MFS_RULE_GATE_UP},
+	{"swapped", MFS_RULE_SWAPPED},
 	{0},
 };
 
