@@ -298,12 +298,25 @@ static void settle_qk_norms(struct mfs_ckpt *ckpt)
 		}
 }
 
+/* Whether norms are behind attention and MLP alone. */
+static void settle_post_norms(struct mfs_ckpt *ckpt)
+{
+	static const char behind[] =
+		"decoder.layers.self_attention.linear_proj.post_layernorm.weight";
+
+	if (mfs_ckpt_find(ckpt, behind, 0, -1) &&
+	    !mfs_ckpt_find(ckpt, "decoder.layers.input_layernorm.weight", 0, -1))
+		ckpt->args.post_norms = true;
+}
+
 int mfs_ckpt_group(struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	int rc = ckpt->found_count ? make_tensors(ckpt, err) : 0;
 
-	if (!rc)
+	if (!rc) {
 		settle_qk_norms(ckpt);
+		settle_post_norms(ckpt);
+	}
 	if (!rc && !ckpt->model_count)
 		rc = mfs_fail(err, -ENODATA, "%s: no model tensors in it", ckpt->dir);
 	return rc;

@@ -11,6 +11,8 @@ enum need {
 	NEED_ALWAYS,
 	NEED_POSITIONS, /* learned positions */
 	NEED_UNTIED,
+	NEED_PRE_NORMS,
+	NEED_POST_NORMS,
 	NEED_LAYERNORM, /* biases of LayerNorm */
 	NEED_QK_NORM_BIAS,
 	NEED_Q_LORA_NORM_BIAS,
@@ -59,7 +61,7 @@ static const struct needed layer[] = {
 	ROW("mixer.dt_bias", MAMBA, ALWAYS),
 	ROW("mixer.norm.weight", MAMBA, ALWAYS),
 	ROW("mixer.out_proj.weight", MAMBA, ALWAYS),
-	ROW("input_layernorm.weight", ATTENTION, ALWAYS),
+	ROW("input_layernorm.weight", ATTENTION, PRE_NORMS),
 	ROW("input_layernorm.bias", ATTENTION, LAYERNORM),
 	ROW("self_attention.in_proj.weight", LINEAR, ALWAYS),
 	ROW("self_attention.conv1d.weight", LINEAR, ALWAYS),
@@ -69,6 +71,7 @@ static const struct needed layer[] = {
 	ROW("self_attention.out_norm.bias", LINEAR, LAYERNORM, .uncertain = true),
 	ROW("self_attention.out_proj.weight", LINEAR, ALWAYS),
 	ROW("self_attention.linear_proj.weight", FULL, ALWAYS),
+	ROW("self_attention.linear_proj.post_layernorm.weight", FULL, POST_NORMS),
 	ROW("self_attention.linear_proj.bias", GQA, LINEAR_BIAS),
 	ROW("self_attention.linear_proj.bias", MLA, LINEAR_BIAS, .uncertain = true),
 	ROW("self_attention.linear_qkv.weight", GQA, ALWAYS),
@@ -87,11 +90,12 @@ static const struct needed layer[] = {
 	ROW("self_attention.linear_kv_up_proj.weight", MLA, ALWAYS),
 	ROW("self_attention.kv_layernorm.weight", MLA, QK_NORM),
 	ROW("self_attention.kv_layernorm.bias", MLA, QK_NORM_BIAS, .uncertain = true),
-	ROW("pre_mlp_layernorm.weight", MLP, ALWAYS),
+	ROW("pre_mlp_layernorm.weight", MLP, PRE_NORMS),
 	ROW("pre_mlp_layernorm.bias", MLP, LAYERNORM),
 	ROW("mlp.linear_fc1.weight", DENSE, ALWAYS),
 	ROW("mlp.linear_fc1.bias", DENSE, LINEAR_BIAS),
 	ROW("mlp.linear_fc2.weight", DENSE, ALWAYS),
+	ROW("mlp.linear_fc2.post_layernorm.weight", DENSE, POST_NORMS),
 	ROW("mlp.linear_fc2.bias", DENSE, LINEAR_BIAS),
 	ROW("mlp.router.weight", MOE, ALWAYS),
 	ROW("mlp.router.bias", MOE, LINEAR_BIAS, .uncertain = true),
@@ -126,6 +130,10 @@ static bool is_needed(const struct mfs_megatron_args *a, enum need need)
 		return !strcmp(a->position_embedding_type, "learned_absolute");
 	case NEED_UNTIED:
 		return !a->tied;
+	case NEED_PRE_NORMS:
+		return !a->post_norms;
+	case NEED_POST_NORMS:
+		return a->post_norms;
 	case NEED_LAYERNORM:
 		return a->layernorm;
 	case NEED_QK_NORM_BIAS:

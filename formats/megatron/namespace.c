@@ -317,6 +317,7 @@ static void write_own(struct mfs_pickle_writer *w, const struct mfs_megatron_arg
 		FIELD(TEXT, "model_provider", provider),
 		NAMED(FLAG, geglu),
 		NAMED(FLAG, qk_norm_wide),
+		NAMED(FLAG, post_norms),
 		NAMED(RATIO, rotary_base_local),
 		NAMED(RATIO, softmax_scale),
 		NAMED(RATIO, attn_logit_softcapping),

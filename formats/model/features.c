@@ -55,6 +55,7 @@ static mfs_features attention(const struct mfs_megatron_args *a)
 {
 	mfs_features f = when(a->qk_layernorm, MFS_HAS(QK_NORM)) |
 			 when(a->qk_l2_norm, MFS_HAS(QK_L2_NORM)) |
+			 when(a->post_norms, MFS_HAS(POST_NORMS)) |
 			 when(a->attn_logit_softcapping != 0 || a->final_logit_softcapping != 0,
 			      MFS_HAS(SOFT_CAPS)) |
 			 when(a->attention_output_gate, MFS_HAS(OUTPUT_GATE)) |

@@ -124,6 +124,7 @@ static const struct {
 	{MFS_HAS(QKV_BIAS), MFS_FIELD(add_qkv_bias)},
 	{MFS_HAS(QK_NORM), MFS_FIELD(qk_layernorm)},
 	{MFS_HAS(QK_NORM_WIDE), MFS_FIELD(qk_norm_wide)},
+	{MFS_HAS(POST_NORMS), MFS_FIELD(post_norms)},
 	{MFS_HAS(ROPE_INTERLEAVED), MFS_FIELD(rotary_interleaved)},
 	{MFS_HAS(OUTPUT_GATE), MFS_FIELD(attention_output_gate)},
 	{MFS_HAS(SINKS), MFS_FIELD(learnable_softmax)},
@@ -679,7 +680,7 @@ static void read_family(struct mfs_hf_reader *r)
 		a->moe_router_score_function = "sigmoid";
 	if (has & MFS_HAS(GLU_OFFSET))
 		a->glu_linear_offset = 1;
-	if (has & MFS_HAS(OWN_MODULES))
+	if (has & (MFS_HAS(OWN_MODULES) | MFS_HAS(POST_NORMS)))
 		name_provider(r);
 }
 

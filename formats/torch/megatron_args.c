@@ -198,6 +198,7 @@ static void read_layer_kind(struct reader *r, struct mfs_megatron_args *a)
 	a->qk_layernorm = flag(r, "qk_layernorm", false);
 	a->qk_l2_norm = flag(r, "qk_l2_norm", false);
 	a->qk_norm_wide = flag(r, "qk_norm_wide", false);
+	a->post_norms = flag(r, "post_norms", false);
 	a->softmax_scale = softmax_scale(r);
 	a->attn_logit_softcapping = real(r, "attn_logit_softcapping", 0);
 	a->final_logit_softcapping = real(r, "final_logit_softcapping", 0);

@@ -57,6 +57,9 @@ struct mfs_megatron_args {
 	 * Megatron-Bridge's own (olmoe_provider.py, minimax_m2_provider.py). No argument says
 	 * so, but the tensors do: mfs_ckpt_group(). */
 	bool qk_norm_wide;
+	/* What attention and MLP give is normed, and what they take is not, as in modules of
+	 * Megatron-Bridge's own (exaone4_provider.py). Told by the tensors, too. */
+	bool post_norms;
 	double softmax_scale; /* 0: one over the root of kv_channels */
 	/* scale * tanh(x / scale) of attention scores and of logits; 0: without */
 	double attn_logit_softcapping, final_logit_softcapping;

@@ -169,12 +169,13 @@ static int add_file(void *arg, const char *path, struct mfs_vfile *data, struct 
 }
 
 /* A run would not pass --rope-scaling-factor on (MFS_ROPE_SCALING_FACTOR), and train another model
- * than this one. */
+ * than this one. Norms behind alone are Megatron-Bridge's, which does. */
 static int check_rope(const struct mfs_ckpt *ckpt, struct mfs_error *err)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
 
-	if (!a->use_rope_scaling || a->rope_scaling_factor == MFS_ROPE_SCALING_FACTOR)
+	if (!a->use_rope_scaling || a->post_norms ||
+	    a->rope_scaling_factor == MFS_ROPE_SCALING_FACTOR)
 		return 0;
 	return mfs_fail(
 		err, -ENOTSUP,

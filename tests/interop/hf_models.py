@@ -91,6 +91,11 @@ CONFIGS = {
         **EVEN, head_dim=24, query_pre_attn_scalar=24, sliding_window=64, rope_parameters=dict(
             sliding_attention=dict(rope_type="default", rope_theta=5000.0),
             full_attention=dict(rope_type="linear", rope_theta=90000.0, factor=8.0))),
+    "exaone4": lambda: transformers.Exaone4Config(**ODD, head_dim=20, sliding_window=None, layer_types=["full_attention"] * 4),
+    "exaone4-scaled": lambda: transformers.Exaone4Config(
+        **EVEN, sliding_window=None, layer_types=["full_attention"] * 4, rope_parameters=dict(
+            rope_type="llama3", rope_theta=1000000.0, factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=8192)),
     "minimax-m2": lambda: transformers.MiniMaxM2Config(**ODD, head_dim=20, num_local_experts=6, num_experts_per_tok=3, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
     "olmoe": lambda: transformers.OlmoeConfig(**dict(EVEN, num_key_value_heads=6, tie_word_embeddings=False), num_experts=6, num_experts_per_tok=3),

@@ -56,6 +56,8 @@ FAMILIES = [
     Family("gemma3", bridge=True, own=True, refused=(("attn_logit_softcapping", 30.0), ("query_pre_attn_scalar", 0))),
     Family("gemma3-linear", bridge=True, own=True),
     Family("olmoe", bridge=True, own=True, refused=(("clip_qkv", 8.0), ("norm_topk_prob", True))),
+    Family("exaone4", refused=(("sliding_window", 17), ("layer_types", ["sliding_attention"] * 3 + ["full_attention"]), ("hidden_act", "gelu"))),
+    Family("exaone4-scaled"),
     Family("minimax-m2", refused=(("rotary_dim", 16), ("scoring_func", "softmax"), ("use_qk_norm", False))),
     Family("glm"),
     Family("ernie4.5"),

@@ -39,7 +39,7 @@ def test_classes_are_transformers():
 ALWAYS = {("minimax_m2", "norm_topk_prob"): True}
 # Layers' kinds where nothing says them, over and over.
 PATTERNS = {"gemma2": ["sliding_attention", "full_attention"], "gemma3_text": ["sliding_attention"] * 5 + ["full_attention"],
-            "qwen3_next": ["linear_attention"] * 3 + ["full_attention"]}
+            "exaone4": ["sliding_attention"] * 3 + ["full_attention"], "qwen3_next": ["linear_attention"] * 3 + ["full_attention"]}
 
 
 def over_and_over(kinds, count):

@@ -369,14 +369,18 @@ static inline void fake_layer(struct mfs_ckpt *c, const char *p, int32_t l, int6
 		fake_sublayer(c, p, l);
 		return;
 	}
-	fake_norm(c, p, "input_layernorm", l);
+	fake_norm(c, p,
+		  c->args.post_norms ? "self_attention.linear_proj.post_layernorm"
+				     : "input_layernorm",
+		  l);
 	if (c->args.linear_layers && c->args.linear_layers[like])
 		fake_delta_net(c, p, l);
 	else if (c->args.multi_latent_attention)
 		fake_mla(c, p, l);
 	else
 		fake_attention(c, p, l);
-	fake_norm(c, p, "pre_mlp_layernorm", l);
+	fake_norm(c, p, c->args.post_norms ? "mlp.linear_fc2.post_layernorm" : "pre_mlp_layernorm",
+		  l);
 	if (moe)
 		fake_experts(c, p, l);
 	else

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "formats/ckpt/build.h"
 #include "formats/ckpt/ckpt.h"
 #include "formats/ckpt/names.h"
 #include "formats/ckpt/read/open.h"
@@ -611,11 +612,41 @@ START_TEST(test_names_that_are_none)
 }
 END_TEST
 
+static void found(struct mfs_ckpt *c, const char *name)
+{
+	struct mfs_found_chunk p = {.name = mfs_ckpt_intern(c, name),
+				    .expert = -1,
+				    .dtype = MFS_BF16,
+				    .ndim = 1,
+				    .shape = {8},
+				    .chunk = {.size = {8}, .stride = {1}}};
+
+	unit_ok(mfs_ckpt_add_found(c, &p, &err), &err);
+}
+
+/* No argument says that norms are behind attention and MLP alone: the tensors do. */
+START_TEST(test_norms_behind_alone)
+{
+	struct mfs_ckpt *c;
+
+	for (int before = 0; before < 2; before++) {
+		unit_ok(mfs_ckpt_new(unit_tmpdir(), 0, MFS_CKPT_TORCH, &c, &err), &err);
+		found(c, "decoder.layers.self_attention.linear_proj.post_layernorm.weight");
+		if (before)
+			found(c, "decoder.layers.input_layernorm.weight");
+		unit_ok(mfs_ckpt_group(c, &err), &err);
+		ck_assert(c->args.post_norms == !before);
+		mfs_ckpt_free(c);
+	}
+}
+END_TEST
+
 Suite *mfs_suite(void)
 {
 	Suite *s = suite_create("ckpt");
 	TCase *c = unit_case(s, "Damage", test_an_index_that_names_the_wrong_file);
 
+	tcase_add_test(c, test_norms_behind_alone);
 	tcase_add_test(c, test_an_adapter_in_torch_dist);
 	tcase_add_test(c, test_a_metadata_json_that_was_cut);
 	tcase_add_test(c, test_arguments_of_a_run_config);

@@ -414,6 +414,14 @@ static struct mfs_megatron_args mimo(void)
 	return a;
 }
 
+static struct mfs_megatron_args exaone4(void)
+{
+	struct mfs_megatron_args a = fake_qwen3();
+
+	a.post_norms = true;
+	return a;
+}
+
 static struct mfs_megatron_args llama_with_biases(void)
 {
 	struct mfs_megatron_args a = fake_llama();
@@ -425,7 +433,7 @@ static struct mfs_megatron_args llama_with_biases(void)
 
 static struct mfs_megatron_args (*const makers[])(void) = {
 	fake_llama,    fake_qwen2,	  fake_qwen3,	     fake_gpt2, fake_mixtral,
-	fake_deepseek, deepseek_with_mtp, llama_with_biases, mimo,
+	fake_deepseek, deepseek_with_mtp, llama_with_biases, mimo,	exaone4,
 };
 
 #define MAKERS (sizeof(makers) / sizeof(makers[0]))

@@ -109,7 +109,8 @@ static int check_known(const struct mfs_load *l, struct mfs_error *err)
 {
 	static const mfs_features others = MFS_HAS(OWN_MODULES) | MFS_HAS(GEGLU) |
 					   MFS_HAS(QK_NORM_WIDE) | MFS_HAS(SOFTMAX_SCALE) |
-					   MFS_HAS(SOFT_CAPS) | MFS_HAS(ROPE_TWO_BASES);
+					   MFS_HAS(SOFT_CAPS) | MFS_HAS(ROPE_TWO_BASES) |
+					   MFS_HAS(POST_NORMS);
 	const mfs_features found = mfs_features_of(mfs_ckpt_args(l->ckpt)) & others;
 
 	for (unsigned i = 0; i < MFS_FEATURE_COUNT; i++)

@@ -274,8 +274,31 @@ def _wide_norm(heads_of):
     return Norm
 
 
+def _norm_behind_alone(spec):
+    """Norms as in Megatron-Bridge's exaone4_provider.py: of what attention and MLP give, and none of what they take."""
+    from megatron.core.tensor_parallel import RowParallelLinear
+    from megatron.core.transformer.identity_op import IdentityOp
+    from megatron.core.transformer.torch_norm import WrappedTorchNorm
+
+    class NormedRowParallelLinear(RowParallelLinear):
+        def __init__(self, input_size, output_size, *, config, **kwargs):
+            super().__init__(input_size, output_size, config=config, **kwargs)
+            self.post_layernorm = WrappedTorchNorm(config, output_size, eps=config.layernorm_epsilon)
+
+        def forward(self, x):
+            output, bias = super().forward(x)
+            return self.post_layernorm(output), bias
+
+    spec.submodules.input_layernorm = spec.submodules.pre_mlp_layernorm = IdentityOp
+    spec.submodules.sharded_state_dict_keys_map = {}
+    spec.submodules.self_attention.submodules.linear_proj = NormedRowParallelLinear
+    spec.submodules.mlp.submodules.linear_fc2 = NormedRowParallelLinear
+
+
 def _layer_spec(args, cfg, stage):
     spec = _usual_layer_spec(args, cfg, stage)
+    if (getattr(args, "model_provider", None) or "").startswith("Exaone4"):
+        _norm_behind_alone(spec)
     if getattr(args, "qk_norm_wide", False):
         for layer in spec.layer_specs:
             layer.submodules.self_attention.submodules.q_layernorm = _wide_norm("num_attention_heads")
