@@ -137,13 +137,38 @@ static void agree_on_family(struct mfs_hf_reader *r, const char *key, const char
 		r->family = f;
 }
 
+/* Classes of several families may have one model_type: then the class says which it is. */
+static bool decides(const char *architecture, const char *type)
+{
+	const struct mfs_family *f = architecture ? find_family(architecture, false) : NULL;
+
+	return f && type && mfs_family_is_called(f, type);
+}
+
+/* True if classes of this type are there that Megatron can express, and others: the type alone
+ * leaves it open. */
+static bool is_shared(const char *type)
+{
+	bool possible = false, impossible = false;
+
+	for (const struct mfs_family *const *f = mfs_families(); *f; f++)
+		if (!strcmp((*f)->model_type, type))
+			*((*f)->impossible ? &impossible : &possible) = true;
+	return possible && impossible;
+}
+
 static void choose_family(struct mfs_hf_reader *r, const char *arch)
 {
 	const json_t *architectures = json_object_get(r->config, "architectures");
 	const char *architecture = json_string_value(json_array_get(architectures, 0));
 	const char *type = json_string_value(json_object_get(r->config, "model_type"));
 
-	if (type)
+	if (type && !architecture && !arch && is_shared(type))
+		r->rc = mfs_fail(r->err, -ENODATA,
+				 "%s: 'model_type' is \"%.80s\", which several classes have, and "
+				 "'architectures' names none",
+				 r->name, type);
+	else if (type && !decides(architecture ? architecture : arch, type))
 		agree_on_family(r, "model_type", type);
 	if (architecture)
 		agree_on_family(r, "architectures", architecture);

@@ -102,6 +102,7 @@ CONFIGS = {
     "glm": lambda: transformers.GlmConfig(**ODD, head_dim=20, partial_rotary_factor=0.4),
     "ernie4.5": lambda: transformers.Ernie4_5Config(**ODD, head_dim=20),
     "internlm2": lambda: transformers.LlamaConfig(**ODD),
+    "baichuan": lambda: transformers.LlamaConfig(**dict(ODD, num_key_value_heads=6)),
     "helium": lambda: transformers.HeliumConfig(**ODD, head_dim=16),
     "gpt-oss": lambda: transformers.GptOssConfig(
         **dict(ODD, intermediate_size=40), head_dim=20, num_local_experts=6, num_experts_per_tok=3, sliding_window=17, swiglu_limit=0.7,
@@ -184,6 +185,23 @@ def as_internlm2(directory):
     save_file(renamed, directory / "model.safetensors", {"format": "pt"})
 
 
+def as_baichuan(directory):
+    """A Llama as Baichuan 7B, whose class is not in transformers: queries, keys and values in one tensor."""
+    from safetensors.torch import load_file, save_file
+    config = json.loads((directory / "config.json").read_text())
+    for key in ("attention_bias", "mlp_bias", "pretraining_tp", "num_key_value_heads", "head_dim"):
+        config.pop(key)
+    config.update(architectures=["BaiChuanForCausalLM"], model_type="baichuan")
+    (directory / "config.json").write_text(json.dumps(config))
+    tensors, packed = load_file(directory / "model.safetensors"), {}
+    for name, tensor in tensors.items():
+        if name.endswith("q_proj.weight"):
+            packed[name.replace("q_proj", "W_pack")] = torch.cat([tensors[name.replace("q_proj", part)] for part in ("q_proj", "k_proj", "v_proj")])
+        elif not name.endswith(("k_proj.weight", "v_proj.weight")):
+            packed[name] = tensor
+    save_file(packed, directory / "model.safetensors", {"format": "pt"})
+
+
 def as_mimo(directory):
     """A Qwen 2 that looks ahead as MiMo, whose class is not in transformers."""
     from safetensors.torch import load_file, save_file
@@ -212,7 +230,7 @@ def named(**keys):
     return rename
 
 
-RENAMED = {"internlm2": as_internlm2, "mimo-mtp": as_mimo, "kimi-k2": named(architectures=["KimiK2ForCausalLM"], model_type="kimi_k2"),
+RENAMED = {"internlm2": as_internlm2, "baichuan": as_baichuan, "mimo-mtp": as_mimo, "kimi-k2": named(architectures=["KimiK2ForCausalLM"], model_type="kimi_k2"),
            "kimi-k2-published": named(model_type="kimi_k2")}  # logits.npz is of the model before
 
 

@@ -62,6 +62,7 @@ FAMILIES = [
     Family("glm"),
     Family("ernie4.5"),
     Family("internlm2", refused=(("bias", True), ("rope_scaling", dict(type="dynamic", factor=2.0)))),
+    Family("baichuan", refused=(("hidden_act", "gelu"), ("architectures", ["BaichuanForCausalLM"]))),
     Family("qwen3-moe", refused=(("mlp_only_layers", [9]), ("decoder_sparse_step", 2))),
     Family("qwen3-moe-plain", bridge=True),
     Family("qwen2-moe"),

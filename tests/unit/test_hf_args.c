@@ -614,6 +614,22 @@ START_TEST(kimi_is_a_deepseek)
 }
 END_TEST
 
+/* Two spellings of a class with one model_type. */
+START_TEST(the_class_decides)
+{
+	struct mfs_megatron_args a;
+
+	accepted("{'model_type': 'baichuan', 'architectures': ['BaiChuanForCausalLM']}");
+	ck_assert_str_eq(family->name, "baichuan");
+	unit_fails(parse(quoted("{'model_type': 'baichuan',"
+				" 'architectures': ['BaichuanForCausalLM']}"),
+			 &a),
+		   &err, -ENOTSUP, "ALiBi");
+	unit_fails(parse(quoted("{'model_type': 'baichuan'}"), &a), &err, -ENODATA,
+		   "'architectures' names none");
+}
+END_TEST
+
 START_TEST(all_layers_dense)
 {
 	struct mfs_megatron_args a =
@@ -853,11 +869,12 @@ START_TEST(defaults_of_every_family)
 	for (const struct mfs_family *const *f = mfs_families(); *f; f++) {
 		json_t *defaults = json_loads((*f)->defaults, JSON_REJECT_DUPLICATES, NULL);
 		struct mfs_megatron_args a;
-		char only[64];
+		char only[128];
 
 		ck_assert(json_is_object(defaults));
 		json_decref(defaults);
-		snprintf(only, sizeof(only), "{'model_type': '%s'}", (*f)->model_type);
+		snprintf(only, sizeof(only), "{'model_type': '%s', 'architectures': ['%s']}",
+			 (*f)->model_type, (*f)->architecture);
 		if ((*f)->language) /* its text family's, and its own: vision_language_models */
 			continue;
 		if ((*f)->impossible || is_none_of_megatron(*f)) {
@@ -910,6 +927,7 @@ Suite *mfs_suite(void)
 	tcase_add_test(c, layers_with_linear_attention);
 	tcase_add_test(c, layers_of_one_sublayer);
 	tcase_add_test(c, kimi_is_a_deepseek);
+	tcase_add_test(c, the_class_decides);
 	tcase_add_test(c, all_layers_dense);
 	tcase_add_test(c, defaults_of_every_family);
 	c = unit_case(s, "refused", arch_is_for_files_that_do_not_say);
