@@ -655,7 +655,7 @@ START_TEST(test_kinds_of_runs)
 	unit_write(path, "latest_checkpointed_iteration.txt", "5", 1);
 	snprintf(path, sizeof(path), "%s/verl/global_step_5", dir);
 	mkdir(path, 0755);
-	ck_assert_str_eq(list_runs(dir, &options, MFS_REPO_MODEL), "d/model");
+	ck_assert_str_eq(list_runs(dir, &options, MFS_REPO_MODEL), "d/model d/verl");
 	ck_assert_str_eq(list_runs(dir, &options, MFS_REPO_DATASET), "d/tokens");
 	ck_assert_str_eq(list_runs(dir, &blended, MFS_REPO_DATASET), "");
 	snprintf(path, sizeof(path), "%s/tokens", dir);
