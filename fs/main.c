@@ -80,7 +80,7 @@ static const char help[] =
 	"data/NAME/: hf, parquet, npy, jsonl, megatron, samples/train-s4096, cache/s4096\n"
 	"  -o ref=DIR, adapter=DIR, arch=FAMILY, family=FILE, vocab_size=N, no_optim\n"
 	"  -o data=PATH, merge=NAME, split=99/1/0, data_path=WORDS, dataset_cache=DIR\n"
-	"  -o part=language, spec=te, allow_other  -f foreground -d debug -s one thread\n";
+	"  -o part=language, spec=te, shard_size=5GB, allow_other  -f foreground -d debug\n";
 
 static int print_help(int argc, char **argv)
 {
