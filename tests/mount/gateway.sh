@@ -2,29 +2,10 @@
 # mcorefs serve, by curl: the bytes of an export, ranges and conditions, refusals, tokens, limits, sources that change while
 # they are read, TLS, a unix socket, and a clean end.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_gateway.sh"
 
 command -v curl >/dev/null || skip "curl is not installed"
 m=$MCOREFS
-gw= url=
-
-# serve ARGUMENT...: as $gw, at $url, with its messages in $log.
-serve() {
-	: >"$log"
-	"$m" serve "$@" 2>>"$log" &
-	gw=$!
-	wait_until "it serves" eval 'grep -q "serving on" "$log" || ended $gw'
-	url=$(sed -n 's/.*serving on //p' "$log")
-	[ -n "$url" ] || fail "serve $*"
-}
-
-# It ends by SIGTERM with status 0.
-stop() {
-	kill "$gw"
-	wait "$gw"
-	same "exit status of serve" "$?" 0
-	gw=
-}
-trap '[ -z "$gw" ] || kill -9 "$gw" 2>/dev/null; rm -rf "$work"' EXIT
 
 # status PATH [CURL OPTION...]
 status() {

@@ -3,27 +3,11 @@
 # and logs again, and ends as others do; and what it must not open any more it cannot. log=, log_format=json, and options
 # that are none of a gateway's.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_gateway.sh"
 
 command -v curl >/dev/null || skip "curl is not installed"
 m=$MCOREFS
-gw= url=
-trap '[ -z "$gw" ] || kill -9 "$gw" 2>/dev/null; rm -rf "$work"' EXIT
 
-# serve ARGUMENT...: as $gw, at $url, with its messages in $log.
-serve() {
-	: >"$log"
-	"$m" serve "$@" 2>>"$log" &
-	gw=$!
-	wait_until "it serves" eval 'grep -q "serving on" "$log" || ended $gw'
-	url=$(sed -n 's/.*serving on \([^"]*\).*/\1/p' "$log")
-	[ -n "$url" ] || fail "serve $*"
-}
-stop() {
-	kill "$gw"
-	wait "$gw"
-	same "exit status of serve" "$?" 0
-	gw=
-}
 expect() { # STATUS PATH [CURL OPTION...]
 	same "$2" "$(curl -s -o "$work/body" -w '%{http_code}' "${@:3}" "$url$2")" "$1"
 }
