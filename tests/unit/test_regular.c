@@ -203,6 +203,20 @@ START_TEST(test_manifest_names_a_device)
 }
 END_TEST
 
+/* A hole of it would be read into memory. */
+START_TEST(test_manifest_is_too_large)
+{
+	static const char manifest[] = "{\"algorithm\": \"sha256\", \"files\": {}}";
+	struct mfs_error err;
+	uint32_t checked, bad = 0;
+
+	unit_write(unit_tmpdir(), "integrity.json", manifest, strlen(manifest));
+	ck_assert_int_eq(truncate(path("integrity.json"), (64 << 20) + 1), 0);
+	unit_fails(mfs_integrity_check(unit_tmpdir(), count_bad, &bad, &checked, &err), &err,
+		   -EFBIG, "integrity.json: its size is not known, or above the 67108864 bytes");
+}
+END_TEST
+
 static void note_sentence(void *arg, const struct mfs_error *err)
 {
 	unit_sentence(err->msg, arg);
@@ -236,6 +250,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "sources", test_file_becomes_a_fifo);
 	tcase_add_test(c, test_tracker_is_a_fifo);
 	tcase_add_test(c, test_manifest_names_a_device);
+	tcase_add_test(c, test_manifest_is_too_large);
 	tcase_add_test(c, test_manifest_lacks_a_file);
 	return s;
 }

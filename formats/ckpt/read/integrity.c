@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "formats/base/str.h"
@@ -18,6 +19,7 @@
 #include "formats/io/regular.h"
 
 #define MANIFEST   "integrity.json"
+#define BYTES_MAX  (64u << 20) /* of it: 150 for each file of a save */
 #define READ_BYTES (1u << 20)
 #define THREADS	   16u
 
@@ -103,10 +105,18 @@ static int load(int dirfd, json_t **ret, struct mfs_error *err)
 	int fd, rc = mfs_open_regular(dirfd, MANIFEST, O_NOFOLLOW, &fd, NULL);
 	const char *algorithm;
 	json_error_t why;
+	struct stat st;
 	json_t *root;
 
 	if (rc)
 		return mfs_fail(err, rc, "%s: %s", MANIFEST, mfs_open_regular_why(rc));
+	if (fstat(fd, &st) || st.st_size > BYTES_MAX) {
+		close(fd);
+		return mfs_fail(err, -EFBIG,
+				"%s: its size is not known, or above the %u bytes "
+				"that are read",
+				MANIFEST, BYTES_MAX);
+	}
 	root = json_loadfd(fd, JSON_REJECT_DUPLICATES, &why);
 	close(fd);
 	if (!root)
