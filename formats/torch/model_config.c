@@ -135,6 +135,7 @@ static const char *const apart[] = {
 	"spec",
 	"extra_checkpoint_metadata",
 	"group_query_attention",
+	"transformer_impl",
 };
 
 static bool is_apart(const char *field)
@@ -270,6 +271,24 @@ static int write_llama3_scaling(struct reader *r, const struct mfs_yaml_node *mo
 	return write_value(r, "scale_factor", factor, 0);
 }
 
+/* The field says transformer_engine also where the layers are core's own. A layer's parameters have
+ * another order in these, and flat buffers of an optimizer have that order and no names. */
+static int write_spec(struct reader *r, const struct mfs_yaml_node *model)
+{
+	const struct mfs_yaml_node *impl = field_of(model, "transformer_impl");
+	const struct mfs_yaml_node *spec = field_of(model, "transformer_layer_spec");
+
+	if (spec && named(spec) && !strcmp(last_word(named(spec)), "local_layer_spec")) {
+		mfs_pickle_name(r->w, "transformer_impl");
+		mfs_pickle_str(r->w, "local");
+		return 0;
+	}
+	if (!impl)
+		return 0;
+	mfs_pickle_name(r->w, "transformer_impl");
+	return write_value(r, "transformer_impl", impl, 0);
+}
+
 /* What the optimizer's reader asks for stands in other sections. */
 static int write_sections(struct reader *r, const struct mfs_yaml_node *root)
 {
@@ -325,6 +344,8 @@ static int write_model(struct reader *r, const struct mfs_yaml_node *root,
 		rc = write_groups(r, model);
 	if (!rc)
 		rc = write_llama3_scaling(r, model);
+	if (!rc)
+		rc = write_spec(r, model);
 	if (!rc)
 		rc = write_sections(r, root);
 	if (rc)

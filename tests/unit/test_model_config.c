@@ -87,6 +87,10 @@ static void check_llama(void)
 	"  position_embedding_type: rope\n  rotary_base: 500000\n  seq_length: 128\n"              \
 	"  share_embeddings_and_output_weights: false\n"
 
+#define SPEC(function)                                                                             \
+	"  transformer_layer_spec:\n    _call_: false\n"                                           \
+	"    _target_: megatron.bridge.models.gpt_provider." function "\n"
+
 /* The three forms: fields of one class, TransformerConfig apart, and NeMo's. */
 START_TEST(forms)
 {
@@ -107,6 +111,24 @@ START_TEST(forms)
 				  OUTER LLAMA("  ")),
 		&err);
 	check_llama();
+}
+END_TEST
+
+/* transformer_impl says the same whatever the layers are. */
+START_TEST(layer_specs)
+{
+	unit_ok(read_args("model:\n  _target_: a.GPTModelProvider\n" SIZES
+			  "  transformer_impl: transformer_engine\n" SPEC("local_layer_spec")),
+		&err);
+	ck_assert(args.local_spec);
+	unit_ok(read_args("model:\n  _target_: a.GPTModelProvider\n" SIZES
+			  "  transformer_impl: transformer_engine\n" SPEC("default_layer_spec")),
+		&err);
+	ck_assert(!args.local_spec);
+	unit_ok(read_args("model:\n  _target_: a.GPTModelProvider\n" SIZES
+			  "  transformer_impl: local\n"),
+		&err);
+	ck_assert(args.local_spec);
 }
 END_TEST
 
@@ -273,6 +295,7 @@ Suite *mfs_suite(void)
 
 	tcase_add_checked_fixture(c, NULL, tear_down);
 	tcase_add_loop_test(c, activation, 0, sizeof(activations) / sizeof(activations[0]));
+	tcase_add_test(c, layer_specs);
 	tcase_add_test(c, providers);
 	tcase_add_test(c, llama3_scaling);
 	tcase_add_test(c, anchors);

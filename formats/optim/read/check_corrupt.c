@@ -3,6 +3,8 @@
  * parameters at their places with padding (fixed in 32a03b77c5, 2026-08-21). So with several
  * buckets all states after the first bucket are shifted. The files do not say which release wrote
  * them. But a weight must be its fp32 parameter, rounded; this shows a shift.
+ *
+ * It shows, too, where flat buffers have another order of parameters than the arguments say.
  */
 #include <errno.h>
 #include <string.h>
@@ -90,7 +92,7 @@ static uint64_t side_by_side(const struct mfs_global_tensor *t, const struct mfs
 
 static int compare_chunk(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
 			 const struct mfs_global_tensor *main, const struct mfs_chunk *c,
-			 struct mfs_error *err)
+			 const char *why, struct mfs_error *err)
 {
 	const struct mfs_chunk *w = chunk_with(ckpt, model, c->lo);
 	const size_t size = mfs_dtype_size(model->dtype);
@@ -110,16 +112,13 @@ static int compare_chunk(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *
 		if (!is_rounded(model->dtype, weights + i * size, mains + i * 4))
 			rc = mfs_fail(
 				err, -EINVAL,
-				"%s: the optimizer's state of '%s' is not that of the weights: "
-				"saves "
-				"of core 0.15 to 0.19 with fully_reshardable and several buckets "
-				"are corrupt (fixed in Megatron-LM 32a03b77c5)",
+				"%s: the optimizer's state of '%s' is not that of the weights: %s",
 				mfs_ckpt_dir(ckpt),
-				mfs_global_tensor_name(model, name, sizeof(name)));
+				mfs_global_tensor_name(model, name, sizeof(name)), why);
 	return rc;
 }
 
-static int compare(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
+static int compare(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model, const char *why,
 		   struct mfs_error *err)
 {
 	const struct mfs_global_tensor *main =
@@ -128,7 +127,7 @@ static int compare(struct mfs_ckpt *ckpt, const struct mfs_global_tensor *model,
 	int rc = 0;
 
 	for (uint32_t i = 0; c && i < main->chunk_count && i < CHUNKS && !rc; i++)
-		rc = compare_chunk(ckpt, model, main, &c[i], err);
+		rc = compare_chunk(ckpt, model, main, &c[i], why, err);
 	return rc;
 }
 
@@ -139,18 +138,22 @@ static bool is_telling(const struct mfs_global_tensor *t)
 	return t->layer <= 0 || strstr(t->name, "final_layernorm");
 }
 
-int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, struct mfs_error *err)
+int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, bool flat, struct mfs_error *err)
 {
 	const uint32_t count = mfs_ckpt_count(ckpt), step = count / MANY_TENSORS + 1;
+	const char *why = flat ? "its flat buffers have parameters in another order than the "
+				 "arguments and the model's layers say"
+			       : "saves of core 0.15 to 0.19 with fully_reshardable and several "
+				 "buckets are corrupt (fixed in Megatron-LM 32a03b77c5)";
 	int rc = 0;
 
-	if (!may_have_buckets(ckpt))
+	if (!flat && !may_have_buckets(ckpt))
 		return 0;
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);
 
 		if (mfs_name_is_parameter(t->name, t->dtype) && (i % step == 0 || is_telling(t)))
-			rc = compare(ckpt, t, err);
+			rc = compare(ckpt, t, why, err);
 	}
 	return rc;
 }

@@ -38,13 +38,14 @@ static int read_flat(struct mfs_dist_reader *r, enum mfs_optim_kind *ret)
 static int finish(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r, enum mfs_optim_kind kind,
 		  bool fully_reshardable, struct mfs_error *err)
 {
-	bool has_main = false;
+	bool has_main = false, flat;
 	int rc = mfs_ckpt_group(ckpt, err);
 
 	if (!rc && kind != MFS_OPTIM_NONE)
 		rc = mfs_optim_check_whole(ckpt, &has_main, err);
-	if (!rc && fully_reshardable)
-		rc = mfs_optim_check_corrupt(ckpt, err);
+	flat = r && kind != MFS_OPTIM_NONE && mfs_optim_has_buckets(&r->dcp);
+	if (!rc && (fully_reshardable || flat))
+		rc = mfs_optim_check_corrupt(ckpt, flat, err);
 	return rc ? rc : mfs_optim_read_settings(ckpt, r, kind, has_main, err);
 }
 

@@ -77,8 +77,9 @@ int mfs_optim_each_holder(struct mfs_dist_reader *r,
 /* Checks that every parameter has all elements of its states. *ret_main: the fp32 parameter is one
  * of these. -ENODATA, -EINVAL: the message names the tensor. */
 int mfs_optim_check_whole(const struct mfs_ckpt *ckpt, bool *ret_main, struct mfs_error *err);
-/* fully_reshardable saves of core 0.15 to 0.19 with several buckets are corrupt. -EINVAL: this is
- * one. */
-int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, struct mfs_error *err);
+/* Compares some weights with their fp32 parameters. fully_reshardable saves of core 0.15 to 0.19
+ * with several buckets are corrupt; flat: buffers may have another order of parameters than was
+ * computed. -EINVAL: it is so. */
+int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, bool flat, struct mfs_error *err);
 
 #endif
