@@ -184,12 +184,14 @@ def flattened(parts=2, change=lambda original: original):
     return d, originals
 
 
-def buckets(n, gap=False, dtypes="(torch.bfloat16, torch.float32)", bucket=0):
+def buckets(n, gap=False, dtypes="(torch.bfloat16, torch.float32)", bucket=0, main=0.0):
+    """main: of every fp32 parameter; weights are zeros."""
     d = Directory().weights()
     for state_name in ("param", "exp_avg", "exp_avg_sq"):
         key = f"optimizer.distributed.dp_group_idx_0.gbuf_idx_0.dtype_{dtypes}.bucket_idx_{bucket}.{state_name}"
         for at, size in ((0, 7), (7, n - 7 - gap)):
-            d.tensor(0, key, "float32", (n,), (at,), (size,), bytes(4 * size))
+            value = main if state_name == "param" else 0.0
+            d.tensor(0, key, "float32", (n,), (at,), (size,), struct.pack("<f", value) * size)
     d.object(0, "optimizer.distributed.dp_group_idx_0.optimizer/shard_0_1", NO_TENSORS["optimizer"])
     return d
 
@@ -274,6 +276,7 @@ def make():
         "buckets-with-a-gap": buckets(n, True).bytes(),
         "buckets-of-fp8": buckets(n, dtypes="(torch.uint8, torch.float32)").bytes(),
         "buckets-second-alone": buckets(n, bucket=1).bytes(),
+        "buckets-of-other-weights": buckets(n, main=1.0).bytes(),
         "buckets-as-fsdp": buckets(n).bytes(args=dict(use_megatron_fsdp=True)),
         "gathered-one-element-more": gathered(joined(n + 1)).bytes(),
         "gathered-nothing": gathered(None).bytes(),
