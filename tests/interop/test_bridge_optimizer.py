@@ -1,7 +1,9 @@
-"""Megatron-Bridge saves a model with its optimizer on two data-parallel ranks; Megatron views of it have, bit for bit, what the live one held."""
+"""Megatron-Bridge saves a model with its optimizer on two data-parallel ranks; Megatron views of it have, bit for bit, what the live one held,
+and mcorefs-train goes on from it."""
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -18,6 +20,7 @@ FAMILIES = {"llama": {}, "qwen3-moe-plain": dict(head_dim=32, norm_topk_prob=Tru
 KINDS = ["float16", "dp_reshardable", "fully_reshardable"]
 WRITTEN = [*KINDS, "nameless"]
 PEER = pathlib.Path(__file__).parent / "peers" / "save_bridge.py"
+TRAIN = os.environ.get("MCOREFS_TRAIN", str(pathlib.Path(program.BINARY).with_name("mcorefs-train")))
 STEP, RATE = 3, 1e-3  # as in PEER
 
 
@@ -68,3 +71,28 @@ def test_buffers_in_another_order_are_refused(saved, tmp_path):
     assert done.returncode and "is not that of the weights: its flat buffers have parameters in another order" in done.stderr, done.stderr
     done = program.run("export", path, "megatron/torch_dist", tmp_path / "weights", "-o", "no_optim")
     assert done.returncode == 0, done.stderr
+
+
+def losses(saved, path, out, *more):
+    """What mcorefs-train says of two more iterations of the run whose configuration `saved` holds; it saves to `out`."""
+    config = saved / f"iter_{STEP:07d}" / "run_config.yaml"
+    done = subprocess.run([TRAIN, "--backend", "cpu", "--config", config, "--load", path, "--mock-data", "--eod-id", "0", "--micro-batch-size", "1",
+                           "--global-batch-size", "2", "--seq-length", "32", "--train-iters", str(STEP + 2), "--lr", str(RATE), "--min-lr", "1e-5",
+                           "--lr-decay-style", "constant", "--use-checkpoint-opt-param-scheduler", "--eval-iters", "0", "--log-interval", "1",
+                           "--save", out, *more],
+                          capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"iteration +(\d+)/.*lm loss: (\S+).*grad norm: (\S+)", done.stdout + done.stderr)
+    assert [number for number, _, _ in found] == [str(STEP + 1), str(STEP + 2)], done.stdout
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_trainer_goes_on_from_bridge(saved, kind, tmp_path):
+    """The run goes on as from the view, whose state is the live one; without the optimizer it would be another."""
+    path, error = saved[kind]
+    assert not error, error
+    view = export(path, "megatron/torch/tp1-pp1", tmp_path / "view")
+    went_on = losses(path, path, tmp_path / "one")
+    assert went_on == losses(path, view, tmp_path / "other")
+    assert went_on[1] != losses(path, path, tmp_path / "another", "--no-load-optim")[1]
