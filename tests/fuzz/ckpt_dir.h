@@ -1,13 +1,17 @@
 /*
  * A checkpoint of a tiny model as one input: a sequence of files, each a letter (which file), four
- * bytes of its length, and its bytes. metadata.json is written for whatever has a .metadata.
+ * bytes of its length, and its bytes. metadata.json is written for whatever has a .metadata. Files
+ * of verl's are in two folders.
  */
 #ifndef MFS_TESTS_FUZZ_CKPT_DIR_H
 #define MFS_TESTS_FUZZ_CKPT_DIR_H
 
+#include <errno.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,10 +27,16 @@ static const struct {
 		  {'g', "mp_rank_01/distrib_optim.pt"},
 		  {'d', ".metadata"},
 		  {'c', "common.pt"},
-		  {'x', "__0_0.distcp"}};
+		  {'x', "__0_0.distcp"},
+		  {'v', "dist_ckpt/.metadata"},
+		  {'y', "dist_ckpt/__0_0.distcp"},
+		  {'h', "huggingface/config.json"}};
 
-#define FUZZ_FILES (sizeof(fuzz_files) / sizeof(fuzz_files[0]))
-#define FUZZ_JSON  "{\"sharded_backend\": \"torch_dist\"}"
+static const char *const fuzz_folders[] = {"mp_rank_00", "mp_rank_01", "dist_ckpt", "huggingface"};
+
+#define FUZZ_FILES   (sizeof(fuzz_files) / sizeof(fuzz_files[0]))
+#define FUZZ_FOLDERS (sizeof(fuzz_folders) / sizeof(fuzz_folders[0]))
+#define FUZZ_JSON    "{\"sharded_backend\": \"torch_dist\"}"
 
 static char fuzz_dir[64];
 
@@ -40,8 +50,10 @@ static inline void fuzz_remove_dir(void)
 	}
 	snprintf(path, sizeof(path), "%s/metadata.json", fuzz_dir);
 	unlink(path);
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/mp_rank_%02d", fuzz_dir, i);
+	snprintf(path, sizeof(path), "%s/dist_ckpt/metadata.json", fuzz_dir);
+	unlink(path);
+	for (size_t i = 0; i < FUZZ_FOLDERS; i++) {
+		snprintf(path, sizeof(path), "%s/%s", fuzz_dir, fuzz_folders[i]);
 		rmdir(path);
 	}
 	rmdir(fuzz_dir);
@@ -60,14 +72,19 @@ static inline void fuzz_write_file(const char *name, const void *bytes, size_t l
 
 static inline void fuzz_make_dir(void)
 {
-	char path[128];
-
 	snprintf(fuzz_dir, sizeof(fuzz_dir), "%s/fuzz-ckpt-XXXXXX",
 		 access("/dev/shm", W_OK) ? "/tmp" : "/dev/shm");
 	fuzz_require(mkdtemp(fuzz_dir));
-	for (int i = 0; i < 2; i++) {
-		snprintf(path, sizeof(path), "%s/mp_rank_%02d", fuzz_dir, i);
-		fuzz_require(!mkdir(path, 0700));
+}
+
+/* All of a program's folders: ranks have two, of which one may be empty. */
+static inline void fuzz_make_folders(bool ranks)
+{
+	char path[128];
+
+	for (size_t i = ranks ? 0 : 2; i < (ranks ? 2 : FUZZ_FOLDERS); i++) {
+		snprintf(path, sizeof(path), "%s/%s", fuzz_dir, fuzz_folders[i]);
+		fuzz_require(!mkdir(path, 0700) || errno == EEXIST);
 	}
 }
 
@@ -80,9 +97,14 @@ static inline void fuzz_write_files(const uint8_t *bytes, size_t len)
 			i++;
 		if (i == FUZZ_FILES || size > len - 5)
 			return;
+		if (strchr(fuzz_files[i].path, '/'))
+			fuzz_make_folders(fuzz_files[i].path[0] == 'm');
 		fuzz_write_file(fuzz_files[i].path, bytes + 5, size);
 		if (fuzz_files[i].letter == 'd')
 			fuzz_write_file("metadata.json", FUZZ_JSON, sizeof(FUZZ_JSON) - 1);
+		if (fuzz_files[i].letter == 'v')
+			fuzz_write_file("dist_ckpt/metadata.json", FUZZ_JSON,
+					sizeof(FUZZ_JSON) - 1);
 		bytes += 5 + size;
 		len -= 5 + size;
 	}

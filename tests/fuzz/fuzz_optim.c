@@ -1,6 +1,7 @@
-/* The optimizer of a checkpoint (ckpt_dir.h). */
+/* The optimizer of a checkpoint (ckpt_dir.h), or a model of verl's with the config beside it. */
 #include "tests/fuzz/ckpt_dir.h"
 
+#include "formats/model/hf_told.h"
 #include "formats/optim/buffers/rank_optim.h"
 #include "formats/optim/read/open.h"
 
@@ -46,12 +47,13 @@ static void check_side(struct mfs_ckpt *ckpt)
 
 int fuzz_one(const uint8_t *bytes, size_t len, struct mfs_error *err)
 {
+	const struct mfs_ckpt_told told = mfs_hf_told(NULL, NULL);
 	struct mfs_ckpt *ckpt;
 	int rc;
 
 	fuzz_make_dir();
 	fuzz_write_files(bytes, len);
-	rc = mfs_optim_open(fuzz_dir, &ckpt, err);
+	rc = mfs_optim_open_told(fuzz_dir, &told, &ckpt, err);
 	if (!rc) {
 		check_tensors(ckpt);
 		check_side(ckpt);

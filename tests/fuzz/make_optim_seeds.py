@@ -6,6 +6,7 @@ checksums, so that a fuzzer gets past them.
 
 import collections
 import io
+import json
 import os
 import pickle
 import struct
@@ -196,6 +197,18 @@ def buckets(n, gap=False, dtypes="(torch.bfloat16, torch.float32)", bucket=0, ma
     return d
 
 
+# -- verl's, whose tensors nothing describes but a config ---------------------------------------------------------------------
+
+CONFIG = dict(architectures=["LlamaForCausalLM"], model_type="llama", hidden_size=H, intermediate_size=F, num_hidden_layers=1,
+              num_attention_heads=HEADS, num_key_value_heads=1, head_dim=4, vocab_size=V, rms_norm_eps=1e-5, tie_word_embeddings=False)
+
+
+def verl(directory, config=CONFIG, text=None):
+    meta = directory.metadata()
+    there = {} if config is None else dict(h=text or json.dumps(config).encode())
+    return files(v=pickle.dumps(meta, 4), y=directory.files["__0_0.distcp"].file.getvalue(), **there)
+
+
 def gathered(content):
     d = Directory().weights()
     d.object(0, "optimizer.distributed.dp_group_idx_0.param_state/shard_0_1", content)
@@ -222,6 +235,8 @@ def make():
         "buckets": buckets(n).bytes(),
         "buckets-unaligned": buckets(unaligned).bytes(),
         "gathered": gathered(joined(n)).bytes(),
+        "verl": verl(Directory().weights()),
+        "verl-with-optimizer": verl(sharded()),
     }.items():
         save("corpus", f"ok-{name}", data)
 
@@ -280,12 +295,20 @@ def make():
         "buckets-as-fsdp": buckets(n).bytes(args=dict(use_megatron_fsdp=True)),
         "gathered-one-element-more": gathered(joined(n + 1)).bytes(),
         "gathered-nothing": gathered(None).bytes(),
+        "verl-no-config": verl(Directory().weights(), None),
+        "verl-config-cut-short": verl(Directory().weights(), text=json.dumps(CONFIG).encode()[:-1]),
+        "verl-config-a-list": verl(Directory().weights(), text=b"[]"),
+        "verl-config-of-a-wider-model": verl(Directory().weights(), dict(CONFIG, intermediate_size=F + 1)),
+        "verl-config-of-more-layers": verl(Directory().weights(), dict(CONFIG, num_hidden_layers=2)),
+        "verl-config-of-a-tied-model": verl(Directory().weights(), dict(CONFIG, tie_word_embeddings=True)),
+        "verl-config-of-no-family": verl(Directory().weights(), dict(CONFIG, architectures=["NobodysModel"], model_type="nobodys")),
+        "verl-no-weights": verl(named("optimizer.state.exp_avg.output_layer.weight", Directory())),
     }.items():
         save("reject", name, data)
 
 
-def named(key):
-    d = Directory().weights()
+def named(key, d=None):
+    d = d or Directory().weights()
     d.tensor(0, key, "float32", (2,), (0,), (2,), bytes(8))
     return d
 
