@@ -302,6 +302,8 @@ static int write_sections(struct reader *r, const struct mfs_yaml_node *root)
 		{"ddp", "overlap_grad_reduce", "overlap_grad_reduce"},
 		{"ddp", "bucket_size", "ddp_bucket_size"},
 		{"ddp", "pad_buckets_for_high_nccl_busbw", "ddp_pad_buckets_for_high_nccl_busbw"},
+		{"ddp", "fp8_param_gather", "fp8_param_gather"},
+		{"ddp", "fp4_param_gather", "fp4_param_gather"},
 		{"checkpoint", "fully_parallel_save", "ckpt_fully_parallel_save"},
 	};
 	int rc = 0;

@@ -18,7 +18,9 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include "formats/base/bytes.h"
 #include "formats/base/half.h"
 #include "formats/ckpt/read/open.h"
 #include "formats/optim/buffers/rank_optim.h"
@@ -310,6 +312,65 @@ START_TEST(missing_buffers)
 }
 END_TEST
 
+/* The CRC-32 of an archive's data.pkl, as the central directory's entry has it: the last. */
+static uint32_t pickle_crc(const uint8_t *zip, size_t len)
+{
+	static const char name[] = "/data.pkl";
+	const uint8_t *at = zip, *entry = NULL, *local;
+
+	while ((at = memmem(at, len - (size_t)(at - zip), "PK\1\2", 4))) {
+		const uint8_t *end = at + 46 + mfs_le16(at + 28);
+
+		if (!memcmp(end - strlen(name), name, strlen(name)))
+			entry = at;
+		at += 4;
+	}
+	ck_assert_ptr_nonnull(entry);
+	local = zip + mfs_le32(entry + 42);
+	local += 30 + mfs_le16(local + 26) + mfs_le16(local + 28);
+	return (uint32_t)crc32(0, local, mfs_le32(entry + 24));
+}
+
+/* Sets a byte of an archive's data.pkl, and the sums that it changes. */
+static void set_pickle_byte(uint8_t *zip, size_t len, uint8_t *at, uint8_t value)
+{
+	uint32_t was = pickle_crc(zip, len), is;
+
+	*at = value;
+	is = pickle_crc(zip, len);
+	for (uint8_t *crc = zip; (crc = memmem(crc, len - (size_t)(crc - zip), &was, 4)); crc += 4)
+		memcpy(crc, &is, 4);
+}
+
+/* Weights that were kept in 8 bits are not the fp32 parameters, rounded: the two are not compared.
+ * The name of an argument that nothing here asks for is written over. */
+START_TEST(quantised_weights_are_not_compared)
+{
+	static const char was[] = "moe_grouped_gemm", name[] = "fp8_param_gather";
+	const char *dir = copy_of(TINY("llama-torch_dist-dp3-corrupt"));
+	struct mfs_ckpt *ckpt;
+	char path[700];
+	uint8_t *bytes, *at;
+	size_t len;
+
+	snprintf(path, sizeof(path), "%s/common.pt", dir);
+	bytes = unit_slurp(path, &len);
+	at = memmem(bytes, len, was, strlen(was));
+	ck_assert_ptr_nonnull(at);
+	for (size_t i = 0; i < strlen(name); i++)
+		set_pickle_byte(bytes, len, at + i, (uint8_t)name[i]);
+	at += strlen(name) + 2; /* behind BINPUT and its number */
+	ck_assert_uint_eq(*at, 0x89);
+	unit_write(dir, "common.pt", bytes, len);
+	unit_fails(mfs_optim_open(dir, &ckpt, &err), &err, -EINVAL, "32a03b77c5");
+	set_pickle_byte(bytes, len, at, 0x88); /* NEWTRUE */
+	unit_write(dir, "common.pt", bytes, len);
+	free(bytes);
+	unit_ok(mfs_optim_open(dir, &ckpt, &err), &err);
+	mfs_ckpt_free(ckpt);
+}
+END_TEST
+
 /* The buffers of another model: sizes do not agree. */
 START_TEST(foreign_buffers)
 {
@@ -473,6 +534,7 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, is_read, 0, FIXTURES);
 	tcase_add_test(c, none_is_no_error);
 	tcase_add_test(c, corrupt_is_refused);
+	c = unit_case(s, "wrong", quantised_weights_are_not_compared);
 	c = unit_case(s, "wrong", missing_buffers);
 	tcase_add_test(c, foreign_buffers);
 	tcase_add_test(c, foreign_groups);

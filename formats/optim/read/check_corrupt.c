@@ -19,13 +19,11 @@
 
 /* A buffer may have several buckets if overlap_grad_reduce is set, or if two stages share an
  * embedding. */
-static bool may_have_buckets(const struct mfs_ckpt *ckpt)
+static bool may_have_buckets(const struct mfs_ckpt *ckpt, const struct mfs_optim_rules *rules)
 {
 	const struct mfs_megatron_args *a = mfs_ckpt_args(ckpt);
-	struct mfs_optim_rules rules;
 
-	mfs_optim_rules_of(ckpt, &rules);
-	return rules.overlap_grad_reduce ||
+	return rules->overlap_grad_reduce ||
 	       ((a->tied || a->mtp_num_layers > 0) && mfs_ckpt_layout(ckpt)->pp > 1);
 }
 
@@ -145,9 +143,11 @@ int mfs_optim_check_corrupt(struct mfs_ckpt *ckpt, bool flat, struct mfs_error *
 				 "arguments and the model's layers say"
 			       : "saves of core 0.15 to 0.19 with fully_reshardable and several "
 				 "buckets are corrupt (fixed in Megatron-LM 32a03b77c5)";
+	struct mfs_optim_rules rules;
 	int rc = 0;
 
-	if (!flat && !may_have_buckets(ckpt))
+	mfs_optim_rules_of(ckpt, &rules);
+	if (rules.quantised_weights || (!flat && !may_have_buckets(ckpt, &rules)))
 		return 0;
 	for (uint32_t i = 0; i < count && !rc; i++) {
 		const struct mfs_global_tensor *t = mfs_ckpt_at(ckpt, i);

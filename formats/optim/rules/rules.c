@@ -89,6 +89,7 @@ void mfs_optim_rules_of(const struct mfs_ckpt *ckpt, struct mfs_optim_rules *ret
 	ret->pad_high = flag(&a, "ddp_pad_buckets_for_high_nccl_busbw");
 	ret->bucket_size = number(&a, "ddp_bucket_size");
 	ret->num_buckets = number(&a, "ddp_num_buckets");
+	ret->quantised_weights = flag(&a, "fp8_param_gather") || flag(&a, "fp4_param_gather");
 	if (first_group(&a, state->root))
 		ret->sorted_groups =
 			mfs_value_has(a.doc, first_group(&a, state->root), "default_config");

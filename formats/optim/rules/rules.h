@@ -26,6 +26,7 @@ struct mfs_optim_rules {
 	bool pad_high;		  /* ddp_pad_buckets_for_high_nccl_busbw */
 	uint64_t bucket_size;	  /* elements; 0: the default of the data-parallel size */
 	uint64_t num_buckets;	  /* 0: not given */
+	bool quantised_weights;	  /* fp8_param_gather, fp4_: no weight is its parameter, rounded */
 	const char *unsupported;  /* name of an argument with another layout; NULL: none */
 };
 
