@@ -44,6 +44,11 @@ struct site {
 	struct mfs_secrets *secrets; /* NULL: none */
 };
 
+/* PEM texts; NULL: no TLS. */
+struct pair {
+	char *certificate, *key;
+};
+
 struct serve {
 	struct said said;
 	struct site *site; /* the gateway's */
@@ -51,7 +56,7 @@ struct serve {
 	pthread_mutex_t lock; /* the gateway's */
 	struct mfs_http *s3;  /* NULL: not asked for */
 	struct mfs_warmer *warmer;
-	void *certificate, *key;
+	struct pair pair;
 };
 
 static int add_word(struct mfs_serve_config *c, const char *word, const char *options,
@@ -174,23 +179,40 @@ static int open_access_log(struct serve *s, struct mfs_error *err)
 
 /* ---- running ---- */
 
-static int read_pem(const char *path, void **ret, struct mfs_error *err)
+static int read_pem(const char *path, char **ret, struct mfs_error *err)
 {
+	void *text;
 	size_t len;
+	int rc = mfs_slurp(path, PEM_MAX, &text, &len, err);
 
-	return path ? mfs_slurp(path, PEM_MAX, ret, &len, err) : 0;
+	if (!rc)
+		*ret = text;
+	return rc;
 }
 
-static int read_pems(struct serve *s, struct mfs_error *err)
+static void pair_free(struct pair *p)
 {
-	const struct mfs_serve_config *c = &s->site->config;
-	int rc = 0;
+	free(p->certificate);
+	free(p->key);
+	*p = (struct pair){0};
+}
 
+/* Both texts stay NULL without TLS, and after a failure. */
+static int read_pair(const struct mfs_serve_config *c, struct pair *ret, struct mfs_error *err)
+{
+	int rc;
+
+	*ret = (struct pair){0};
 	if (!c->certificate != !c->key)
-		rc = mfs_fail(err, -EINVAL, "TLS needs a certificate and a key");
+		return mfs_fail(err, -EINVAL, "TLS needs a certificate and a key");
+	if (!c->certificate)
+		return 0;
+	rc = read_pem(c->certificate, &ret->certificate, err);
 	if (!rc)
-		rc = read_pem(c->certificate, &s->certificate, err);
-	return rc ? rc : read_pem(c->key, &s->key, err);
+		rc = read_pem(c->key, &ret->key, err);
+	if (rc)
+		pair_free(ret);
+	return rc;
 }
 
 static int listen_on_all(struct serve *s, struct mfs_error *err)
@@ -202,12 +224,12 @@ static int listen_on_all(struct serve *s, struct mfs_error *err)
 		.answer = mfs_gateway_answer,
 		.done = mfs_gateway_done,
 	};
-	int rc = read_pems(s, err);
+	int rc = read_pair(&s->site->config, &s->pair, err);
 
 	if (rc)
 		return rc;
-	http.certificate = s->certificate;
-	http.key = s->key;
+	http.certificate = s->pair.certificate;
+	http.key = s->pair.key;
 	rc = mfs_http_bind(&http, &s->gateway.http, err);
 	if (rc || !s->site->config.listen_s3)
 		return rc;
@@ -216,11 +238,11 @@ static int listen_on_all(struct serve *s, struct mfs_error *err)
 	return mfs_http_bind(&http, &s->s3, err);
 }
 
-/* Files that SIGHUP or a change makes it read again: rules, secrets and configurations. */
+/* Files that SIGHUP or a change makes it read again: rules, secrets, pairs and configurations. */
 static int give_up_rights(struct serve *s, struct mfs_error *err)
 {
 	const struct mfs_serve_config *c = &s->site->config;
-	const char *read_again[MFS_CMDLINE_ARGUMENTS + 3], *logs[2] = {NULL};
+	const char *read_again[MFS_CMDLINE_ARGUMENTS + 5], *logs[2] = {NULL};
 	struct mfs_rights_needs needs = {.read_again = read_again, .logs = logs};
 	struct mfs_rights_served *served;
 	size_t n = 0;
@@ -235,6 +257,10 @@ static int give_up_rights(struct serve *s, struct mfs_error *err)
 		read_again[n++] = c->tokens;
 	if (c->url_secret)
 		read_again[n++] = c->url_secret;
+	if (c->certificate)
+		read_again[n++] = c->certificate;
+	if (c->key)
+		read_again[n++] = c->key;
 	read_again[n] = NULL;
 	if (c->access_log && strcmp(c->access_log, "-"))
 		logs[0] = c->access_log;
@@ -302,17 +328,53 @@ static void stop(struct serve *s, unsigned grace)
 /* Whether something has changed that holds from the start on. */
 static bool needs_restart(const struct mfs_serve_config *a, const struct mfs_serve_config *b)
 {
-	const char *const texts[][2] = {{a->listen, b->listen},
-					{a->listen_s3, b->listen_s3},
-					{a->certificate, b->certificate},
-					{a->key, b->key}};
+	const char *const texts[][2] = {{a->listen, b->listen}, {a->listen_s3, b->listen_s3}};
 	const struct mfs_http_limits *l = &a->limits, *m = &b->limits;
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++)
 		if (strcmp(texts[i][0] ? texts[i][0] : "", texts[i][1] ? texts[i][1] : ""))
 			return true;
+	if (!a->certificate != !b->certificate)
+		return true;
 	return l->connections != m->connections || l->per_address != m->per_address ||
 	       l->header_bytes != m->header_bytes;
+}
+
+static int set_pair(struct serve *s, const struct pair *pair, struct mfs_error *err)
+{
+	int rc = mfs_http_set_certificate(s->gateway.http, pair->certificate, pair->key, err);
+
+	if (!rc && s->s3)
+		rc = mfs_http_set_certificate(s->s3, pair->certificate, pair->key, err);
+	return rc ? mfs_fail_in(err, "%s", s->site->config.certificate) : 0;
+}
+
+/* A wrong pair changes nothing, and one that is the same is not looked at. A gateway has TLS from
+ * the start on or never. */
+static void reread_pair(struct serve *s)
+{
+	struct mfs_error err;
+	struct pair pair;
+	int rc;
+
+	if (!s->pair.certificate || !s->site->config.certificate)
+		return;
+	rc = read_pair(&s->site->config, &pair, &err);
+	if (!rc && !strcmp(pair.certificate, s->pair.certificate) &&
+	    !strcmp(pair.key, s->pair.key)) {
+		pair_free(&pair);
+		return;
+	}
+	if (!rc)
+		rc = set_pair(s, &pair, &err);
+	if (rc) {
+		pair_free(&pair);
+		mfs_log(LOG_ERR, "%s; the certificate stays as it was", err.msg);
+		return;
+	}
+	pair_free(&s->pair);
+	s->pair = pair;
+	mfs_log(LOG_NOTICE, "new connections get the new certificate");
 }
 
 /* The answer to SIGHUP. A wrong configuration changes nothing. */
@@ -338,6 +400,7 @@ static void reread(struct serve *s)
 		mfs_warmer_give(s->warmer, repos);
 		mfs_log(LOG_NOTICE, "the configuration was read again");
 	}
+	reread_pair(s);
 	if (open_access_log(s, &err))
 		mfs_log(LOG_ERR, "%s", err.msg);
 	if (mfs_log_reopen(&err))
@@ -397,8 +460,7 @@ static void release(struct serve *s)
 	mfs_stats_free(s->gateway.stats);
 	if (s->gateway.access_log > STDERR_FILENO)
 		close(s->gateway.access_log);
-	free(s->certificate);
-	free(s->key);
+	pair_free(&s->pair);
 	pthread_mutex_destroy(&s->lock);
 }
 

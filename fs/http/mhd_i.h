@@ -9,10 +9,18 @@
 #include "fs/http/listen.h"
 #include "fs/http/server.h"
 
+/* A daemon that takes no new connections: it has an older certificate, and replies under way. */
+struct mfs_retired {
+	struct MHD_Daemon *daemon;
+	int listener; /* open until no thread of the daemon can name it */
+	struct mfs_retired *next;
+};
+
 struct mfs_http {
 	struct mfs_http_config config; /* with limits that are set; its times are not looked at */
 	atomic_uint idle_seconds, stall_seconds;
 	struct MHD_Daemon *daemon;
+	struct mfs_retired *retired;
 	char address[MFS_LISTEN_TEXT + 16];
 	int listener;
 	struct mfs_deadlines deadlines;

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "fs/http/server.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,35 +76,99 @@ void mfs_http_set_times(struct mfs_http *http, const struct mfs_http_limits *lim
 	atomic_store(&http->stall_seconds, l.stall_seconds);
 }
 
-static int start_daemon(struct mfs_http *http, struct mfs_error *err)
+/* certificate: NULL without TLS. */
+static int start_daemon(struct mfs_http *http, int listener, const char *certificate,
+			const char *key, struct MHD_Daemon **ret, struct mfs_error *err)
 {
 	const struct mfs_http_limits *l = &http->config.limits;
-	const bool tls = http->config.certificate;
+	const bool tls = certificate;
 	struct MHD_OptionItem tls_options[] = {
-		{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)http->config.certificate},
-		{MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)http->config.key},
+		{MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)certificate},
+		{MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)key},
 		{MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)TLS_VERSIONS},
 		{MHD_OPTION_END, 0, NULL},
 	};
 
 	if (tls && MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
 		return mfs_fail(err, -ENOTSUP, "this libmicrohttpd has no TLS");
-	http->daemon = MHD_start_daemon(
-		MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | MHD_USE_POLL |
-			MHD_USE_ITC | (tls ? MHD_USE_TLS : 0),
-		0, NULL, NULL, mfs_exchange_handle, http, MHD_OPTION_LISTEN_SOCKET, http->listener,
-		MHD_OPTION_CONNECTION_LIMIT, l->connections + ABOVE,
-		MHD_OPTION_PER_IP_CONNECTION_LIMIT, l->per_address,
-		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)l->header_bytes,
-		MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK, MHD_OPTION_URI_LOG_CALLBACK,
-		mfs_exchange_begin, http, MHD_OPTION_NOTIFY_COMPLETED, mfs_exchange_end, http,
-		MHD_OPTION_NOTIFY_CONNECTION, notify_connection, http, MHD_OPTION_UNESCAPE_CALLBACK,
-		leave_escaped, NULL, MHD_OPTION_ARRAY, tls ? tls_options : tls_options + 3,
-		MHD_OPTION_END);
-	if (!http->daemon)
+	*ret = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+					MHD_USE_POLL | MHD_USE_ITC | (tls ? MHD_USE_TLS : 0),
+				0, NULL, NULL, mfs_exchange_handle, http, MHD_OPTION_LISTEN_SOCKET,
+				listener, MHD_OPTION_CONNECTION_LIMIT, l->connections + ABOVE,
+				MHD_OPTION_PER_IP_CONNECTION_LIMIT, l->per_address,
+				MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)l->header_bytes,
+				MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK,
+				MHD_OPTION_URI_LOG_CALLBACK, mfs_exchange_begin, http,
+				MHD_OPTION_NOTIFY_COMPLETED, mfs_exchange_end, http,
+				MHD_OPTION_NOTIFY_CONNECTION, notify_connection, http,
+				MHD_OPTION_UNESCAPE_CALLBACK, leave_escaped, NULL, MHD_OPTION_ARRAY,
+				tls ? tls_options : tls_options + 3, MHD_OPTION_END);
+	if (!*ret)
 		return mfs_fail(err, tls ? -EINVAL : -EIO, "the HTTP server does not start%s",
 				tls ? ": certificate and key must be PEM, and fit" : "");
 	return 0;
+}
+
+static bool is_idle(struct MHD_Daemon *daemon)
+{
+	const union MHD_DaemonInfo *info =
+		MHD_get_daemon_info(daemon, MHD_DAEMON_INFO_CURRENT_CONNECTIONS);
+
+	return info && !info->num_connections;
+}
+
+/* Ends the retired daemons without connections; all of them if the others are to be cut. */
+static void stop_retired(struct mfs_http *http, bool cut)
+{
+	struct mfs_retired **at = &http->retired;
+
+	for (struct mfs_retired *r; (r = *at);) {
+		if (!cut && !is_idle(r->daemon)) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		MHD_stop_daemon(r->daemon);
+		close(r->listener);
+		free(r);
+	}
+}
+
+/* A daemon has one certificate: another daemon takes its place at the same socket. Both listen for
+ * a moment, so that no client is refused. */
+static int replace_daemon(struct mfs_http *http, struct mfs_retired *r, int listener,
+			  const char *certificate, const char *key, struct mfs_error *err)
+{
+	struct MHD_Daemon *daemon;
+	int rc = start_daemon(http, listener, certificate, key, &daemon, err);
+
+	if (rc)
+		return rc;
+	*r = (struct mfs_retired){http->daemon, http->listener, http->retired};
+	http->retired = r;
+	http->daemon = daemon;
+	MHD_quiesce_daemon(r->daemon);
+	http->listener = listener;
+	return 0;
+}
+
+int mfs_http_set_certificate(struct mfs_http *http, const char *certificate, const char *key,
+			     struct mfs_error *err)
+{
+	struct mfs_retired *r;
+	int listener, rc;
+
+	stop_retired(http, false);
+	listener = fcntl(http->listener, F_DUPFD_CLOEXEC, 0);
+	if (listener < 0)
+		return mfs_fail_errno(err, "a second socket");
+	r = calloc(1, sizeof(*r));
+	rc = r ? replace_daemon(http, r, listener, certificate, key, err) : mfs_fail_nomem(err);
+	if (rc) {
+		free(r);
+		close(listener);
+	}
+	return rc;
 }
 
 int mfs_http_bind(const struct mfs_http_config *config, struct mfs_http **ret,
@@ -139,7 +204,8 @@ int mfs_http_run(struct mfs_http *http, struct mfs_error *err)
 
 	if (rc)
 		return mfs_fail(err, rc, "no thread: %s", strerror(-rc));
-	rc = start_daemon(http, err);
+	rc = start_daemon(http, http->listener, http->config.certificate, http->config.key,
+			  &http->daemon, err);
 	if (rc)
 		mfs_deadlines_stop(&http->deadlines);
 	return rc;
@@ -191,6 +257,7 @@ void mfs_http_stop(struct mfs_http *http, unsigned grace_seconds)
 		for (unsigned i = 0; i < grace_seconds * 50 && atomic_load(&http->requests); i++)
 			nanosleep(&pause, NULL);
 		MHD_stop_daemon(http->daemon);
+		stop_retired(http, true);
 		mfs_deadlines_stop(&http->deadlines);
 	}
 	if (listener != MHD_INVALID_SOCKET)

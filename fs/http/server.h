@@ -32,7 +32,7 @@ struct mfs_http_limits {
 struct mfs_http_config {
 	const char *listen; /* "HOST:PORT", "[IPV6]:PORT", ":PORT" (all), "unix:PATH" */
 	struct mfs_http_limits limits;
-	const char *certificate, *key; /* PEM texts; NULL: no TLS */
+	const char *certificate, *key; /* PEM texts, until the server runs; NULL: no TLS */
 	void *arg;		       /* of those that follow, which any thread calls */
 	void (*answer)(void *arg, const struct mfs_request *q, struct mfs_reply *a);
 	/* A reply has ended. sent: bytes of its body; whole: all of them. */
@@ -55,6 +55,11 @@ int mfs_http_start(const struct mfs_http_config *config, struct mfs_http **ret,
 const char *mfs_http_address(const struct mfs_http *http);
 /* From now on its times hold: idle_seconds, stall_seconds. The others hold from the start on. */
 void mfs_http_set_times(struct mfs_http *http, const struct mfs_http_limits *limits);
+/* New connections get this certificate (PEM texts, read in the call); those that are open keep
+ * theirs until they end. It is called by one thread at a time, of a server that runs with TLS.
+ * After a failure all is as it was. -EINVAL: certificate and key do not fit. */
+int mfs_http_set_certificate(struct mfs_http *http, const char *certificate, const char *key,
+			     struct mfs_error *err);
 struct mfs_http_state {
 	unsigned connections, requests; /* now: open, being answered */
 };

@@ -294,6 +294,65 @@ if command -v openssl >/dev/null; then
 		*) grep -qF 'New, (NONE), Cipher is (NONE)' <<<"$got" || fail "TLS $version is not refused: $got" ;;
 		esac
 	done
+	# SIGHUP: new connections see a new certificate, at both addresses. One that is open is not cut, and keeps its own;
+	# a pair that does not fit changes nothing.
+	serial() { # HOST:PORT
+		openssl s_client -connect "$1" </dev/null 2>/dev/null | openssl x509 -noout -serial
+	}
+	pair() { # NAME SERIAL
+		openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/$1.key" -out "$work/$1.cert" -days 2 -subj /CN=localhost \
+			-addext subjectAltName=IP:127.0.0.1 -set_serial "$2" 2>/dev/null || fail openssl
+	}
+	told() { # COUNT PATTERN
+		[ "$(grep -cE "$2" "$log")" -ge "$1" ] || ended "$gw"
+	}
+	stop
+	for name in 17 34 51; do pair $name $name; done
+	cp "$work/17.cert" "$work/cert" && cp "$work/17.key" "$work/key"
+	serve "$work/runs/a" --listen 127.0.0.1:0 --listen-s3 127.0.0.1:0 --certificate "$work/cert" --key "$work/key" -o vocab_size=1000
+	at=${url#https://} at_s3=$(sed -n 's,.*S3 on https://,,p' "$log")
+	same 'the certificate' "$(serial "$at") $(serial "$at_s3")" 'serial=11 serial=11'
+	mkfifo "$work/asks"
+	openssl s_client -quiet -connect "$at" <"$work/asks" >"$work/told" 2>/dev/null &
+	client=$!
+	exec 7>"$work/asks"
+	replies() { # COUNT
+		[ "$(grep -ac '^HTTP/1.1 200' "$work/told")" = "$1" ] || ended "$client"
+	}
+	ask() { # COUNT: of the replies that the open connection then has had
+		send 'GET /healthz HTTP/1.1\r\nHost: here\r\n\r\n' >&7
+		wait_until "reply $1 of one connection" replies "$1"
+		same "reply $1 of one connection" "$(grep -ac '^HTTP/1.1 200' "$work/told")" "$1"
+	}
+	ask 1
+	cp "$work/34.cert" "$work/cert" && cp "$work/34.key" "$work/key"
+	kill -HUP "$gw"
+	wait_until 'the certificate is read again' told 1 'new connections get the new certificate'
+	same 'a new certificate' "$(serial "$at") $(serial "$at_s3")" 'serial=22 serial=22'
+	expect 200 /local/a/resolve/main/model.safetensors --cacert "$work/34.cert"
+	ask 2
+	kept="; the certificate stays as it was"
+	cp "$work/51.cert" "$work/cert"
+	kill -HUP "$gw"
+	wait_until 'a pair that does not fit is refused' told 1 "cert: .*must be PEM, and fit$kept"
+	same 'a pair that does not fit' "$(serial "$at") $(serial "$at_s3")" 'serial=22 serial=22'
+	mv "$work/key" "$work/key.away"
+	kill -HUP "$gw"
+	wait_until 'a key that is away is refused' told 2 "key.*$kept"
+	same 'a key that is away' "$(serial "$at")" serial=22
+	cp "$work/51.key" "$work/key"
+	kill -HUP "$gw"
+	wait_until 'the next pair is taken' told 2 'new connections get the new certificate'
+	same 'the next certificate' "$(serial "$at") $(serial "$at_s3")" 'serial=33 serial=33'
+	# The same files again are no new pair.
+	kill -HUP "$gw"
+	wait_until 'the configuration is read again' told 5 'the configuration was read again'
+	expect 200 /local/a/resolve/main/config.json --cacert "$work/51.cert"
+	same 'pairs that were taken' "$(grep -c 'get the new certificate' "$log")" 2
+	ask 3
+	exec 7>&-
+	kill "$client"
+	wait "$client" 2>/dev/null
 	stop
 fi
 

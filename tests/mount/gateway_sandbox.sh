@@ -81,14 +81,21 @@ kill -HUP "$gw"
 wait_until 'a URL is refused' grep -q "another machine's files cannot be read in a sandbox; what is served" "$log"
 stop
 
-# TLS, whose key cannot be read any more.
+# TLS: certificate and key are read again in a sandbox, too.
 if command -v openssl >/dev/null; then
 	mkdir "$work/tls"
-	openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/tls/key" -out "$work/tls/cert" -days 2 -subj /CN=localhost \
-		-addext subjectAltName=IP:127.0.0.1 2>/dev/null || fail openssl
+	pair() {
+		openssl req -x509 -newkey rsa:2048 -nodes -keyout "$work/tls/key" -out "$work/tls/cert" -days 2 -subj /CN=localhost \
+			-addext subjectAltName=IP:127.0.0.1 2>/dev/null || fail openssl
+	}
+	pair
 	serve "$work/in/a" -o sandbox,vocab_size=1000 --listen 127.0.0.1:0 --certificate "$work/tls/cert" --key "$work/tls/key"
 	expect 200 /local/a/resolve/main/model.safetensors --cacert "$work/tls/cert"
 	cmp "$work/body" "$work/hf/model.safetensors" || fail 'TLS in a sandbox'
+	pair
+	kill -HUP "$gw"
+	wait_until 'the certificate is read again' eval 'grep -qE "get the new certificate|stays as it was" "$log"'
+	expect 200 /local/a/resolve/main/config.json --cacert "$work/tls/cert"
 	stop
 fi
 
