@@ -44,6 +44,7 @@ struct file {
 	const struct mfs_backing *backing; /* NULL: all bytes are on this disk */
 	_Atomic(uint8_t *) map;		   /* NULL until first use */
 	int held;			   /* a descriptor of it, while the set is held; -1: none */
+	atomic_int kept;		   /* one that reads share, if they are to; -1: none */
 };
 
 struct mfs_fileset {
@@ -55,7 +56,7 @@ struct mfs_fileset {
 	atomic_bool changed;	 /* one of them was found to have */
 	atomic_uint holders;	 /* raised from 0 under the lock alone */
 	pthread_mutex_t holding; /* what follows, and the files' held while there are no holders */
-	bool held, backed;
+	bool held, backed, keeps_open;
 	_Atomic(struct mfs_census *) census; /* NULL: nobody has asked for it */
 	struct mfs_access_fold access;	     /* who may read all files */
 	unsigned granted; /* classes that may read each file, whatever the directories say */
@@ -103,6 +104,15 @@ static void release_file(struct file *f)
 	atomic_fetch_sub(&held_descriptors, 1);
 }
 
+static void release_kept(struct file *f)
+{
+	if (f->kept < 0)
+		return;
+	close(f->kept);
+	f->kept = -1;
+	atomic_fetch_sub(&held_descriptors, 1);
+}
+
 void mfs_fileset_free(struct mfs_fileset *set)
 {
 	if (!set)
@@ -113,6 +123,7 @@ void mfs_fileset_free(struct mfs_fileset *set)
 		if (f->map)
 			munmap(f->map, f->size);
 		release_file(f);
+		release_kept(f);
 		free(f->name);
 		free(f);
 	}
@@ -179,6 +190,7 @@ int mfs_fileset_add(struct mfs_fileset *set, const char *name, uint32_t *ret_fil
 		return mfs_fail_nomem(err);
 	}
 	f->held = -1;
+	f->kept = -1;
 	f->dev = st.st_dev;
 	f->ino = st.st_ino;
 	f->owner = st.st_uid;
@@ -591,16 +603,57 @@ int mfs_fileset_map_part(struct mfs_fileset *set, uint32_t file, const uint8_t *
 	return 0;
 }
 
+void mfs_fileset_keep_open(struct mfs_fileset *set, bool on)
+{
+	set->keeps_open = on;
+	for (uint32_t i = 0; i < set->count && !on; i++)
+		release_kept(set->files[i]);
+}
+
+/* Whether the next reads share this descriptor; then the caller does not close it. */
+static bool keep(const struct mfs_fileset *set, struct file *f, int fd)
+{
+	int none = -1;
+
+	if (!set->keeps_open || f->backing || !may_hold_more() ||
+	    !atomic_compare_exchange_strong(&f->kept, &none, fd))
+		return false;
+	atomic_fetch_add(&held_descriptors, 1);
+	return true;
+}
+
+/* A descriptor of the file that was added. *ret_kept: the caller does not close it. */
+static int open_to_read(struct mfs_fileset *set, struct file *f, bool random, int *ret_fd,
+			bool *ret_kept, struct mfs_error *err)
+{
+	struct stat st;
+	int rc;
+
+	*ret_fd = atomic_load(&f->kept);
+	*ret_kept = *ret_fd >= 0;
+	if (*ret_kept)
+		return fstat(*ret_fd, &st) ? mfs_fail_errno(err, "%s/%s", set->dir, f->name)
+					   : compare(set, f, &st, err);
+	rc = open_bytes(set, f, ret_fd, err);
+	if (rc)
+		return rc;
+	*ret_kept = keep(set, f, *ret_fd);
+	if (random && !*ret_kept)
+		posix_fadvise(*ret_fd, 0, 0, POSIX_FADV_RANDOM);
+	return 0;
+}
+
 /* It does not read through the mapping. A page fault there reads around itself, as far as the
  * device's read-ahead goes. For the headers of 30 000 records in a checkpoint that may be megabytes
  * each. */
 int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
 		     struct mfs_error *err)
 {
-	const struct file *f = set->files[file];
+	struct file *f = set->files[file];
 	const struct mfs_backing *b = f->backing;
 	uint32_t pin = 0;
-	int fd = -1, rc;
+	bool kept;
+	int fd, rc;
 
 	if (!mfs_range_ok(off, len, f->size))
 		return mfs_fail(err, -EINVAL, "%s/%s: bytes %llu+%zu lie beyond its end", set->dir,
@@ -608,13 +661,12 @@ int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void 
 	rc = b ? b->ops->acquire(b->object, off, len, &pin, err) : 0;
 	if (rc)
 		return rc;
-	rc = open_bytes(set, f, &fd, err);
+	rc = open_to_read(set, f, len < SMALL_READ, &fd, &kept, err);
 	if (rc)
 		goto done;
-	if (len < SMALL_READ)
-		posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM);
 	rc = mfs_pread_whole(fd, off, buf, len);
-	close(fd);
+	if (!kept)
+		close(fd);
 	if (rc)
 		rc = mfs_fail(err, -EIO, "%s/%s: cannot read bytes %llu+%zu: %s", set->dir, f->name,
 			      (unsigned long long)off, len, strerror(-rc));

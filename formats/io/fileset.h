@@ -93,6 +93,11 @@ int mfs_fileset_map(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 int mfs_fileset_map_part(struct mfs_fileset *set, uint32_t file, const uint8_t **ret,
 			 struct mfs_error *err);
 
+/* While it is on, what mfs_fileset_read() opens stays open, as far as there are descriptors (half
+ * of RLIMIT_NOFILE, for all sets together): for one who reads thousands of pieces. Off, or the end
+ * of the set, closes all of them. Nobody may read while it is turned on or off. */
+void mfs_fileset_keep_open(struct mfs_fileset *set, bool on);
+
 /* Copies bytes out, checking the file's identity first. */
 int mfs_fileset_read(struct mfs_fileset *set, uint32_t file, uint64_t off, void *buf, size_t len,
 		     struct mfs_error *err);

@@ -292,6 +292,37 @@ START_TEST(test_the_last_one_closes)
 }
 END_TEST
 
+/* One descriptor for all reads, until the set is freed: what it was opened for is read to its end,
+ * unless it was changed. */
+START_TEST(test_kept_open)
+{
+	const unsigned before = descriptors();
+	uint8_t buf[64];
+
+	mfs_fileset_keep_open(set, true);
+	ck_assert_uint_eq(descriptors(), before);
+	for (int i = 0; i < 3; i++) {
+		unit_ok(mfs_fileset_read(set, file, 7, buf, sizeof(buf), &err), &err);
+		ck_assert_mem_eq(buf, bytes + 7, sizeof(buf));
+		ck_assert_uint_eq(descriptors(), before + 1);
+	}
+	mfs_fileset_keep_open(set, false);
+	ck_assert_uint_eq(descriptors(), before);
+	mfs_fileset_keep_open(set, true);
+	unit_ok(mfs_fileset_read(set, file, 7, buf, sizeof(buf), &err), &err);
+	changes[_i]();
+	if (changes[_i] == replace || changes[_i] == delete) {
+		unit_ok(mfs_fileset_read(set, file, 7, buf, sizeof(buf), &err), &err);
+		ck_assert_mem_eq(buf, bytes + 7, sizeof(buf));
+	} else {
+		check_stale();
+	}
+	mfs_fileset_free(set);
+	ck_assert_uint_eq(descriptors(), before - 1); /* and the directory's */
+	setup();
+}
+END_TEST
+
 static _Atomic bool deleted;
 
 static void *hold_and_read(void *arg)
@@ -369,7 +400,10 @@ START_TEST(test_many_files_many_threads_few_descriptors)
 		unit_ok(mfs_fileset_add(set, name, &many[i], &err), &err);
 	}
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
-	mfs_fileset_hold(set); /* some of them, which leaves enough for all else */
+	if (_i)
+		mfs_fileset_keep_open(set, true);
+	else
+		mfs_fileset_hold(set); /* some of them, which leaves enough for all else */
 	for (uintptr_t i = 0; i < 8; i++)
 		ck_assert_int_eq(pthread_create(&threads[i], NULL, read_all, (void *)i), 0);
 	for (int i = 0; i < 8; i++) {
@@ -378,7 +412,8 @@ START_TEST(test_many_files_many_threads_few_descriptors)
 		pthread_join(threads[i], &failed);
 		ck_assert_ptr_null(failed);
 	}
-	mfs_fileset_drop(set);
+	if (!_i)
+		mfs_fileset_drop(set);
 }
 END_TEST
 
@@ -412,7 +447,8 @@ Suite *mfs_suite(void)
 	tcase_add_loop_test(c, test_change_and_deletion_while_held, 0, 3);
 	tcase_add_test(c, test_the_last_one_closes);
 	tcase_add_test(c, test_threads_that_hold_and_drop);
+	tcase_add_loop_test(c, test_kept_open, 0, 5);
 	c = prepared(s, "threads");
-	tcase_add_test(c, test_many_files_many_threads_few_descriptors);
+	tcase_add_loop_test(c, test_many_files_many_threads_few_descriptors, 0, 2);
 	return s;
 }

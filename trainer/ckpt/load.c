@@ -10,6 +10,7 @@
 #include "formats/base/str.h"
 #include "formats/ckpt/read/integrity.h"
 #include "formats/ckpt/read/open.h"
+#include "formats/io/fileset.h"
 #include "formats/megatron/layout.h"
 #include "formats/megatron/tracker.h"
 #include "formats/model/hf_ckpt.h"
@@ -254,6 +255,8 @@ static int open_place(const struct mfs_train_config *config, const struct place 
 		mfs_load_free(l);
 		return rc;
 	}
+	/* Each record has a header; on a shared file system an open asks another host. */
+	mfs_fileset_keep_open(mfs_ckpt_files(l->ckpt), true);
 	describe(l, p);
 	*ret = l;
 	return 0;
