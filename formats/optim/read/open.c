@@ -43,9 +43,9 @@ static int finish(struct mfs_ckpt *ckpt, const struct mfs_dist_reader *r, enum m
 
 	if (!rc && kind != MFS_OPTIM_NONE)
 		rc = mfs_optim_check_whole(ckpt, &has_main, err);
+	flat = r && kind != MFS_OPTIM_NONE && mfs_optim_has_buckets(&r->dcp);
 	/* Thousands of headers and samples are read. */
 	mfs_fileset_keep_open(mfs_ckpt_files(ckpt), true);
-	flat = r && kind != MFS_OPTIM_NONE && mfs_optim_has_buckets(&r->dcp);
 	if (!rc && (fully_reshardable || flat))
 		rc = mfs_optim_check_corrupt(ckpt, flat, err);
 	mfs_fileset_keep_open(mfs_ckpt_files(ckpt), false);
