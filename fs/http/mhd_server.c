@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -153,17 +152,6 @@ static int replace_daemon(struct mfs_http *http, struct mfs_retired *r, int list
 	return 0;
 }
 
-/* A daemon that does not start has closed its socket, or has not: that depends on what failed. If
- * it has, the number may be another thread's file by now. */
-static void close_if_open(int listener, int same_as)
-{
-	struct stat st, same;
-
-	if (!fstat(listener, &st) && !fstat(same_as, &same) && st.st_dev == same.st_dev &&
-	    st.st_ino == same.st_ino)
-		close(listener);
-}
-
 int mfs_http_set_certificate(struct mfs_http *http, const char *certificate, const char *key,
 			     struct mfs_error *err)
 {
@@ -175,11 +163,15 @@ int mfs_http_set_certificate(struct mfs_http *http, const char *certificate, con
 	if (listener < 0)
 		return mfs_fail_errno(err, "a second socket");
 	r = calloc(1, sizeof(*r));
-	rc = r ? replace_daemon(http, r, listener, certificate, key, err) : mfs_fail_nomem(err);
-	if (rc) {
-		free(r);
-		close_if_open(listener, http->listener);
+	if (!r) {
+		close(listener);
+		return mfs_fail_nomem(err);
 	}
+	/* A daemon that does not start has closed its socket: the number may be another thread's
+	 * file by now, and is not even looked at. */
+	rc = replace_daemon(http, r, listener, certificate, key, err);
+	if (rc)
+		free(r);
 	return rc;
 }
 
