@@ -87,7 +87,7 @@ def arguments(load, data, cache, family, format, optimizer, layout, extra=(), pr
     return [str(o) for o in (*options, *extra)]
 
 
-PORTS = iter(range(15000, 30000))  # below those that the system hands out, and never one twice
+PORTS = iter(range(15000, 30000, 2))  # below those that the system hands out, and never one twice; mcorefs-train takes the next one
 
 
 def is_free(port):

@@ -2,7 +2,7 @@
 
     MEGATRON_LM=TREE train.py --fixtures DIR... --data DATA --binary build/mcorefs --train build/mcorefs-train [--only PATTERN...]
 
-Both are one process. Megatron loads mcorefs's view of a fixture at one rank, mcorefs-train the fixture itself. For every family:
+Megatron loads mcorefs's view of a fixture at its layout, mcorefs-train the fixture itself. For every family, both as one process:
   resume   from iteration 20, weights, optimizer and schedule, in bf16; both save at 30
   follow   the same rows of ours beside loss.csv, the log of the run that wrote the fixture
   theirs   Megatron's save of iteration 30, trained by ours, beside Megatron's own rows from there on
@@ -11,6 +11,8 @@ Both are one process. Megatron loads mcorefs's view of a fixture at one rank, mc
   bf16, fp32, fp16, overflow   from the weights alone (--finetune --no-load-optim); fp16 with a loss scale that grows, and one that falls
   rounding-bf16, rounding-fp16   how far norms are from Megatron's in fp32: ours no further than Megatron's own of 16 bits
   fp32-ours, fp16-ours   our saves of those runs at iteration 10, trained by Megatron (of one family)
+With as many GPUs as --gpus says, the first five again at every layout of LAYOUTS that they are enough for, each side as so many processes; whoever
+goes on from a save of the other does so at the family's next layout.
 Losses of every kind, validation's too, the gradient's norm, learning rate, consumed samples, loss scale and skipped iterations are compared.
 Writes OUT/summary.txt, OUT/rows.txt and OUT/logs.tar.xz; ends with status 1 if a row differed by more than its tolerance. With MEGATRON_CPU=1
 Megatron needs no GPU (no_cuda.py).
@@ -30,14 +32,19 @@ import tarfile
 import time
 
 import resume
+import resume_all
 from compare_loss import COMPLAINTS
 
 FIXTURES = {
     "llama": "llama-torch-tp2-pp2", "gpt2": "gpt2-torch-tp2-pp2", "qwen2": "qwen2-torch-tp2-dp2-distopt", "qwen3": "qwen3-torch_dist-tp4",
     "mixtral": "mixtral-torch_dist-pp2-ep2", "deepseek": "deepseek-torch_dist-pp2-ep2",
 }
+LAYOUTS = {
+    "llama": "tp2-pp1 tp1-pp2 tp1-pp2-vpp2 tp1-pp1-dp2 tp2-pp2", "gpt2": "tp2-pp1 tp1-pp2 tp2-pp2", "qwen2": "tp1-pp2 tp2-pp1 tp1-pp1-dp2 tp2-pp1-dp2",
+    "qwen3": "tp2-pp1 tp1-pp2", "mixtral": "tp1-pp1-ep2 tp1-pp2 tp1-pp2-ep2", "deepseek": "tp1-pp1-ep2 tp1-pp2 tp1-pp2-ep2",
+}
 AT = "iter_0000020"
-ONE = dict(tp=1)
+ONE = "tp1-pp1"
 VALIDATED, END = ("--eval-interval", "10", "--eval-iters", "2"), ("--exit-interval", "20")
 ANEW = ("--finetune", "--no-load-optim", "--no-load-rng", *END)
 SECONDS = 140  # of one run
@@ -106,6 +113,7 @@ class Run:
     load: pathlib.Path
     extra: tuple = ()
     precision: tuple = ("--bf16",)
+    layout: str = ONE
     after: "Run" = None
     job: resume.Job = None
     rows: dict = None
@@ -116,16 +124,20 @@ class Run:
     def megatron(self):
         return self.name.startswith("megatron")
 
+    @property
+    def ranks(self):
+        return ranks_of(self.layout)
+
     def start(self, opt):
         format, optimizer = resume.what_is_there(self.load)
         if not self.megatron:
             format = "torch_dist"  # what it writes; it sees for itself what it loads
         if not self.precision:
             optimizer = "float16"  # without 16 bits there are no main parameters to know it by
-        options = resume.arguments(self.load, opt.data, opt.scratch / "index" / self.name, self.family, format, optimizer, ONE, self.extra,
-                                   self.precision)
+        options = resume.arguments(self.load, opt.data, opt.scratch / "index" / self.name, self.family, format, optimizer,
+                                   resume_all.layout(self.layout), self.extra, self.precision)
         program = () if self.megatron else (opt.train, "--backend", opt.backend)
-        self.job = resume.Job(opt.scratch / "logs" / f"{self.name.replace('/', '.')}.log", [0], options, program)
+        self.job = resume.Job(opt.scratch / "logs" / f"{self.name.replace('/', '.')}.log", range(self.ranks), options, program)
 
     def finish(self):
         text = self.job.text
@@ -236,6 +248,15 @@ class Rounding(Check):
         return self.say(line, [] if ours <= 1.25 * theirs + 1e-3 else ["further than Megatron's"])
 
 
+def ranks_of(name):
+    return resume.ranks_needed(**resume_all.layout(name), dp=int((re.findall(r"dp(\d+)", name) or [1])[0]))
+
+
+def view_of(name):
+    """The view that a layout loads: who shares the samples loads the same."""
+    return re.sub(r"-dp\d+", "", name)
+
+
 def plan(opt):
     checks = []
     for family, fixture in FIXTURES.items():
@@ -265,6 +286,20 @@ def plan(opt):
         check("theirs", of_theirs, theirs, 31, 40)
         check("ours", of_ours, ours, 31, 40)
         check("again", again, ours, 36, 40)
+        layouts = [name for name in LAYOUTS[family].split() if ranks_of(name) <= opt.gpus]
+        for layout, following in zip(layouts, layouts[1:] + layouts[:1]):
+            def at(who, what, load, *extra, layout=layout, **more):
+                return run(who, f"{what}/{layout}", load, *extra, layout=layout, **more)
+
+            ours = at("ours", "resume", source, "--ckpt-step", "20", *saved(f"{layout}/ours", 10))
+            theirs = at("megatron", "resume", view.parent / view_of(layout), *saved(f"{layout}/theirs", 10))
+            of_theirs = at("ours", f"theirs-of/{layout}", saves / layout / "theirs", "--ckpt-step", "30", layout=following, after=theirs)
+            megatrons = following if resume_all.one_kind(following, layout) else layout
+            of_ours = at("megatron", f"ours-of/{layout}", saves / layout / "ours", "--ckpt-step", "30", layout=megatrons, after=ours)
+            check(f"resume/{layout}", ours, theirs, 21, 40)
+            check(f"follow/{layout}", ours, source / "loss.csv", 21, 40)
+            check(f"theirs/{layout}/{following}", of_theirs, theirs, 31, 40)
+            check(f"ours/{layout}/{megatrons}", of_ours, ours, 31, 40)
         pairs = {}
         for kind, (precision, extra, tolerance) in KINDS.items():
             if kind == "overflow" and family not in OVERFLOW:
@@ -300,7 +335,7 @@ def go(checks, opt, table):
         for run in list(waiting):
             if late or run.after and run.after.error:
                 run.error = "no time left" if late else f"{run.after.name} failed"
-            elif len(busy) >= opt.jobs or run.after and run.after.rows is None:
+            elif sum(other.ranks for other in busy) >= opt.jobs or run.after and run.after.rows is None:
                 continue
             else:
                 try:
@@ -329,7 +364,8 @@ def main():
     parser.add_argument("--backend", default="cuda", help="of mcorefs-train")
     parser.add_argument("--scratch", type=pathlib.Path, default="/tmp/train")
     parser.add_argument("--out", type=pathlib.Path, default=os.environ.get("OUT", "/tmp/train/out"))
-    parser.add_argument("--jobs", type=int, default=14, help="at most so many runs at a time")
+    parser.add_argument("--jobs", type=int, default=14, help="at most about so many processes at a time")
+    parser.add_argument("--gpus", type=int, default=1, help="layouts of at most so many processes")
     parser.add_argument("--limit", type=int, default=500, help="seconds for everything")
     parser.add_argument("--list", action="store_true", help="only name the checks")
     opt = parser.parse_args()
