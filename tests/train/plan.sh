@@ -34,6 +34,7 @@ says "stages with chunks, two copies" llama 4-pp2-vpp2 ''
 says "the distributed optimizer's buckets" qwen2 2-dp2 '' --use-distributed-optimizer --overlap-grad-reduce --overlap-param-gather \
 	--ddp-bucket-size 20000
 says "parts of sequences" gpt2 2-cp2 ''
+says "parts of sequences, by neighbours" llama 4-cp2x2 ''
 says "FSDP, layers run again" llama 4-fsdp-tp2 '' --overlap-grad-reduce --overlap-param-gather --recompute-granularity full \
 	--recompute-method uniform --recompute-num-layers 1
 # A plan fails where a group's operations are in two streams.

@@ -101,6 +101,12 @@ gradients() {
 	verdict $? "gradients, $* $variant"
 }
 
+# layout_levels AxB: A neighbours exchange heads, B such groups go round; types: of each layer
+layout_levels() {
+	# shellcheck disable=SC2206
+	layout+=(--context-parallel-size $((${1/x/*})) --hierarchical-context-parallel-sizes ${1/x/ } --cp-comm-type ${types:-a2a+p2p})
+}
+
 # layout_flags N-tp2-ep2: fills the array layout with the flags of a layout
 layout_flags() {
 	local word
@@ -117,6 +123,7 @@ layout_flags() {
 		sp) layout+=(--sequence-parallel) ;;
 		fsdp) layout+=(--use-megatron-fsdp) ;;
 		E*) layout+=(--pipeline-model-parallel-layout "$word") ;;
+		cp*x*) layout_levels "${word#cp}" ;;
 		cp*) layout+=(--context-parallel-size "${word#cp}") ;;
 		esac
 	done

@@ -75,17 +75,23 @@ static void add_experts(struct mfs_train_config *c, uint64_t *random)
 		0.1;
 }
 
-/* The kinds that one, or each of three layers, has. */
-static const char *const kinds[] = {"p2p", "all_gather", "a2a"};
+/* What one word says of all layers, or three of each. */
+static const char *const all_p2p[] = {"p2p"}, *const all_gather[] = {"all_gather"};
+static const char *const all_a2a[] = {"a2a"}, *const all_levels[] = {"a2a+p2p"};
 static const char *const mixed[] = {"a2a", "p2p", "allgather"};
+static const char *const mixed_levels[] = {"a2a", "a2a+p2p", "p2p"};
+enum kind { P2P, GATHER, A2A, LEVELS, MIXED, MIXED_LEVELS, KINDS };
+static const struct mfs_words kinds[KINDS] = {
+	[P2P] = {all_p2p, 1},	    [GATHER] = {all_gather, 1}, [A2A] = {all_a2a, 1},
+	[LEVELS] = {all_levels, 1}, [MIXED] = {mixed, 3},	[MIXED_LEVELS] = {mixed_levels, 3},
+};
 
 static struct mfs_train_config random_model(uint64_t *random, int number)
 {
-	const int kind = number % 4;
 	struct mfs_train_config c = {
 		.micro_batch_size = one_of(random, 1, 2, 3),
 		.seq_length = LENGTH,
-		.cp_comm_type = {kind < 3 ? &kinds[kind] : mixed, kind < 3 ? 1 : 3},
+		.cp_comm_type = kinds[number % KINDS],
 		.model = train_plain_model(),
 	};
 
@@ -109,9 +115,9 @@ static struct mfs_train_config random_model(uint64_t *random, int number)
 	train_config_types(&c, MFS_F32);
 	c.hidden_dropout = (double)one_of(random, 0, 0, 1) / 8;
 	c.attention_dropout = (double)one_of(random, 0, 1, 1) / 8;
-	if (number / 4 % 3 == 2)
+	if (number / KINDS % 3 == 2)
 		add_latents(&c, random);
-	if (number / 4 % 3 == 1)
+	if (number / KINDS % 3 == 1)
 		add_experts(&c, random);
 	if (one_of(random, 0, 0, 1)) {
 		c.recompute_granularity = MFS_RECOMPUTE_FULL;
@@ -153,18 +159,65 @@ static struct mfs_batch *part_of(const struct mfs_batch *whole, int64_t batch, u
 	return b;
 }
 
-static struct train_model *model_of(const struct mfs_train_config *config, struct mfk_comm *comm)
+/* All processes of a sequence, and those of each level: neighbours, and those of one place among
+ * them. */
+struct team {
+	uint32_t size, neighbours; /* neighbours 0: there are no levels */
+	struct fake_group all, heads[FAKE_GROUP_MOST], ring[FAKE_GROUP_MOST];
+	struct mfk_comm of_all[FAKE_GROUP_MOST];
+	struct mfk_comm of_heads[FAKE_GROUP_MOST][FAKE_GROUP_MOST];
+	struct mfk_comm of_ring[FAKE_GROUP_MOST][FAKE_GROUP_MOST];
+};
+
+static void team_init(struct team *t, uint32_t size, uint32_t neighbours)
+{
+	t->size = size;
+	t->neighbours = neighbours;
+	fake_group_init(&t->all, size, t->of_all);
+	for (uint32_t i = 0; neighbours && i < size / neighbours; i++)
+		fake_group_init(&t->heads[i], neighbours, t->of_heads[i]);
+	for (uint32_t i = 0; i < neighbours; i++)
+		fake_group_init(&t->ring[i], size / neighbours, t->of_ring[i]);
+}
+
+static void team_end(struct team *t)
+{
+	fake_group_end(&t->all);
+	for (uint32_t i = 0; t->neighbours && i < t->size / t->neighbours; i++)
+		fake_group_end(&t->heads[i]);
+	for (uint32_t i = 0; i < t->neighbours; i++)
+		fake_group_end(&t->ring[i]);
+}
+
+static struct mfs_group_place place_of(struct mfk_comm *comm)
+{
+	return (struct mfs_group_place){comm->rank, comm->group->size, comm};
+}
+
+static void join(struct mfs_parallel *p, struct team *t, uint32_t rank)
+{
+	mfs_parallel_one(p);
+	p->ops = &fake_group_ops;
+	p->size.cp = t->size;
+	p->size.neighbours = t->neighbours;
+	p->place.cp = rank;
+	p->group[MFS_GROUP_CONTEXT] = place_of(&t->of_all[rank]);
+	if (!t->neighbours)
+		return;
+	p->group[MFS_GROUP_CONTEXT_HEADS] =
+		place_of(&t->of_heads[rank / t->neighbours][rank % t->neighbours]);
+	p->group[MFS_GROUP_CONTEXT_RING] =
+		place_of(&t->of_ring[rank % t->neighbours][rank / t->neighbours]);
+}
+
+static struct train_model *model_of(const struct mfs_train_config *config, struct team *team,
+				    uint32_t rank)
 {
 	struct train_model *m = calloc(1, sizeof(*m));
 	char why[MFK_WHY] = "";
 
 	m->config = *config;
-	mfs_parallel_one(&m->parallel);
-	m->parallel.ops = &fake_group_ops;
-	m->parallel.size.cp = comm->group->size;
-	m->parallel.place.cp = comm->rank;
-	m->parallel.group[MFS_GROUP_CONTEXT] = (struct mfs_group_place){
-		.rank = comm->rank, .size = comm->group->size, .comm = comm};
+	join(&m->parallel, team, rank);
 	ck_assert_msg(!mfk_cpu.device->open(0, 1, &m->device, why), "%s", why);
 	ck_assert_msg(!mfk_cpu.device->ctx_new(m->device, false, &m->ctx, why), "%s", why);
 	unit_ok(mfs_params_new(&m->config, NULL, &m->params, &m->err), &m->err);
@@ -212,16 +265,16 @@ static void compare(const struct mfs_params *p, const double *found, const doubl
 }
 
 static void run_parts(const struct mfs_train_config *config, const struct mfs_batch *whole,
-		      uint32_t parts, uint64_t seed, double loss, const double *want)
+		      uint32_t parts, uint32_t neighbours, uint64_t seed, double loss,
+		      const double *want)
 {
 	struct process process[FAKE_GROUP_MOST] = {0};
-	struct mfk_comm comm[FAKE_GROUP_MOST];
-	struct fake_group group;
+	struct team team;
 	double sum = 0, *found;
 
-	fake_group_init(&group, parts, comm);
+	team_init(&team, parts, neighbours);
 	for (uint32_t i = 0; i < parts; i++) {
-		process[i].model = model_of(config, &comm[i]);
+		process[i].model = model_of(config, &team, i);
 		process[i].batch = part_of(whole, config->micro_batch_size, parts, i);
 		train_model_random(process[i].model, seed, 0.3f);
 	}
@@ -240,7 +293,7 @@ static void run_parts(const struct mfs_train_config *config, const struct mfs_ba
 		train_batch_free(process[i].batch);
 		train_model_free(process[i].model);
 	}
-	fake_group_end(&group);
+	team_end(&team);
 	free(found);
 }
 
@@ -249,6 +302,7 @@ START_TEST(test_gradients)
 	uint64_t random = (uint64_t)_i * 7919 + 1;
 	const struct mfs_train_config config = random_model(&random, _i);
 	const int64_t batch = config.micro_batch_size;
+	const enum kind kind = (enum kind)(_i % KINDS);
 	struct mfs_batch *whole = train_batch_new(batch, LENGTH, VOCAB - 3, (uint64_t)_i + 5);
 	struct train_model *m = train_model_new(&config);
 	double loss, *want = calloc(m->params->elements, sizeof(*want));
@@ -258,9 +312,17 @@ START_TEST(test_gradients)
 	train_model_random(m, random, 0.3f);
 	loss = train_run(m, whole, true);
 	add_gradients(m, want);
-	run_parts(&config, whole, _i % 2 ? 4 : 2, random, loss, want);
-	if (config.cp_comm_type.count == 1 && config.cp_comm_type.list[0] != kinds[2])
-		run_parts(&config, whole, 3, random, loss, want);
+	if (kind == LEVELS || kind == MIXED_LEVELS) {
+		run_parts(&config, whole, 4, 2, random, loss, want);
+		/* Levels of one are a ring of all, or an exchange of all. */
+		run_parts(&config, whole, 4, _i % 2 ? 1 : 4, random, loss, want);
+	} else {
+		run_parts(&config, whole, _i / KINDS % 2 ? 4 : 2, 0, random, loss, want);
+	}
+	if (kind == LEVELS)
+		run_parts(&config, whole, 6, 2, random, loss, want);
+	if (kind == P2P || kind == GATHER)
+		run_parts(&config, whole, 3, 0, random, loss, want);
 	free(want);
 	train_batch_free(whole);
 	train_model_free(m);
@@ -272,7 +334,7 @@ END_TEST
 START_TEST(test_heads_are_divided)
 {
 	uint64_t random = 1;
-	struct mfs_train_config config = random_model(&random, 2);
+	struct mfs_train_config config = random_model(&random, A2A);
 	struct mfs_memory memory = {0};
 	struct mfs_parallel parallel;
 	struct mfs_params *params;
@@ -287,9 +349,16 @@ START_TEST(test_heads_are_divided)
 	config.model.num_query_groups = 4;
 	config.model.num_attention_heads = 4;
 	parallel.size.cp = 3;
-	config.cp_comm_type = (struct mfs_words){mixed, 3};
+	config.cp_comm_type = kinds[MIXED];
 	unit_fails(mfs_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
 		   -EINVAL, "number of heads that is a multiple of --context-parallel-size 3");
+	parallel.size.cp = 12;
+	parallel.size.neighbours = 3;
+	config.cp_comm_type = kinds[LEVELS];
+	unit_fails(mfs_net_new(&config, params, &memory, NULL, NULL, &parallel, &net, &err), &err,
+		   -EINVAL,
+		   "number of heads that is a multiple of the first of "
+		   "--hierarchical-context-parallel-sizes, 3, found 4");
 	mfs_params_free(params);
 }
 END_TEST
@@ -300,7 +369,7 @@ Suite *mfs_suite(void)
 	TCase *c = tcase_create("gradients");
 
 	tcase_set_timeout(c, 120);
-	tcase_add_loop_test(c, test_gradients, 0, 24);
+	tcase_add_loop_test(c, test_gradients, 0, 6 * KINDS);
 	suite_add_tcase(s, c);
 	unit_case(s, "places", test_places);
 	unit_case(s, "heads", test_heads_are_divided);

@@ -16,8 +16,9 @@ static struct mfs_error err;
 
 /* ---- the definition ---- */
 
-/* RankGenerator's dimensions, in its order. */
-enum { TP, CP, EP, DP, PP, DIMS };
+/* RankGenerator's dimensions, in its order; cp is divided in two. */
+enum { TP, HEADS, RING, EP, DP, PP, DIMS };
+#define CP (1u << HEADS | 1u << RING)
 
 /* Two of them number the same processes. Of the dense one ep is 1; of the experts' one cp is 1, tp
  * is etp and dp is edp. */
@@ -27,12 +28,14 @@ struct generator {
 
 static struct generator dense(const struct mfs_parallel_sizes *s)
 {
-	return (struct generator){{s->tp, s->cp, 1, s->dp, s->pp}};
+	const uint32_t neighbours = s->neighbours ? s->neighbours : 1;
+
+	return (struct generator){{s->tp, neighbours, s->cp / neighbours, 1, s->dp, s->pp}};
 }
 
 static struct generator experts(const struct mfs_parallel_sizes *s)
 {
-	return (struct generator){{s->etp, 1, s->ep, s->edp, s->pp}};
+	return (struct generator){{s->etp, 1, 1, s->ep, s->edp, s->pp}};
 }
 
 /* The group that get_ranks() of dims, 1 << d each, has for a rank: all that differ from it in these
@@ -67,9 +70,9 @@ static const struct {
 } groups[] = {
 	{MFS_GROUP_WORLD, false, (1u << DIMS) - 1, "world"},
 	{MFS_GROUP_TENSOR, false, 1u << TP, "tp"},
-	{MFS_GROUP_CONTEXT, false, 1u << CP, "cp"},
+	{MFS_GROUP_CONTEXT, false, CP, "cp"},
 	{MFS_GROUP_DATA, false, 1u << DP, "dp"},
-	{MFS_GROUP_GRADS, false, 1u << DP | 1u << CP, "dp-cp"},
+	{MFS_GROUP_GRADS, false, 1u << DP | CP, "dp-cp"},
 	{MFS_GROUP_PIPELINE, false, 1u << PP, "pp"},
 	{MFS_GROUP_MODEL, false, 1u << TP | 1u << PP, "tp-pp"},
 	{MFS_GROUP_EXPERT, true, 1u << EP, "ep"},
@@ -187,6 +190,24 @@ static void check_embedding(struct seen all[MOST][MFS_GROUP_COUNT], struct gener
 		check_group(all, world, rank, MFS_GROUP_EMBEDDING, &rank, 1, "embedding");
 }
 
+/* Of processes that are not divided in neighbours there are no such groups. */
+static void check_levels(struct seen all[MOST][MFS_GROUP_COUNT], const struct mfs_parallel_sizes *s,
+			 uint32_t world, uint32_t rank)
+{
+	static const int levels[][2] = {{MFS_GROUP_CONTEXT_HEADS, HEADS},
+					{MFS_GROUP_CONTEXT_RING, RING}};
+	uint32_t want[MOST];
+
+	for (int i = 0; i < 2; i++) {
+		const uint32_t count = ranks_of(dense(s), 1u << levels[i][1], rank, want);
+
+		if (s->neighbours)
+			check_group(all, world, rank, levels[i][0], want, count, "a level of cp");
+		else
+			ck_assert(!all[rank][levels[i][0]].has);
+	}
+}
+
 static void check_sizes(const struct mfs_parallel_sizes *s)
 {
 	static struct seen all[MOST][MFS_GROUP_COUNT];
@@ -201,6 +222,7 @@ static void check_sizes(const struct mfs_parallel_sizes *s)
 			check_group(all, world, r, groups[i].group, want, count, groups[i].name);
 		}
 		check_embedding(all, dense(s), world, r);
+		check_levels(all, s, world, r);
 	}
 }
 
@@ -214,7 +236,7 @@ START_TEST(test_random_sizes)
 	srand(13);
 	for (int i = 0; i < 300; i++) {
 		struct mfs_parallel_sizes s = {
-			.tp = some(4), .cp = some(3), .dp = some(4), .pp = some(4)};
+			.tp = some(4), .cp = some(6), .dp = some(4), .pp = some(4)};
 		uint32_t each = s.tp * s.cp * s.dp;
 
 		while (each * s.pp > MOST)
@@ -228,16 +250,22 @@ START_TEST(test_random_sizes)
 			s.ep = some(each);
 		while (each % s.ep);
 		s.edp = each / s.ep;
+		if (i % 2)
+			do
+				s.neighbours = some(s.cp);
+			while (s.cp % s.neighbours);
 		check_sizes(&s);
 	}
 }
 END_TEST
 
 /* tp 2, cp 2, dp 2, pp 2, etp 1, ep 4, edp 2: what RankGenerator.get_ranks() returns. */
-static const struct {
+struct row {
 	enum mfs_group group;
 	const char *ranks;
-} table[] = {
+};
+
+static const struct row table[] = {
 	{MFS_GROUP_TENSOR, "0 1|2 3|4 5|6 7|8 9|10 11|12 13|14 15"},
 	{MFS_GROUP_CONTEXT, "0 2|1 3|4 6|5 7|8 10|9 11|12 14|13 15"},
 	{MFS_GROUP_DATA, "0 4|1 5|2 6|3 7|8 12|9 13|10 14|11 15"},
@@ -251,14 +279,18 @@ static const struct {
 	{MFS_GROUP_EXPERT_MODEL, "0 1 2 3 8 9 10 11|4 5 6 7 12 13 14 15"},
 };
 
-START_TEST(test_real_table)
+/* create_hierarchical_groups() of 16 processes: what its comment says of the first and the last of
+ * levels. */
+static const struct row by_two = {MFS_GROUP_CONTEXT_HEADS, "0 1|2 3|4 5|6 7|8 9|10 11|12 13|14 15"};
+static const struct row by_four = {MFS_GROUP_CONTEXT_RING, "0 4 8 12|1 5 9 13|2 6 10 14|3 7 11 15"};
+
+static void check_rows(const struct mfs_parallel_sizes *s, const struct row *rows, size_t count_of)
 {
-	static const struct mfs_parallel_sizes s = {2, 2, 2, 2, 1, 4, 2};
 	static struct seen all[MOST][MFS_GROUP_COUNT];
 
-	open_all(&s, 16, all);
-	for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++) {
-		const char *text = table[i].ranks;
+	open_all(s, 16, all);
+	for (size_t i = 0; i < count_of; i++) {
+		const char *text = rows[i].ranks;
 		unsigned seen = 0;
 
 		while (*text) {
@@ -271,12 +303,23 @@ START_TEST(test_real_table)
 			} while (*text == ' ');
 			text += *text == '|';
 			for (uint32_t r = 0; r < count; r++)
-				check_group(all, 16, ranks[r], (int)table[i].group, ranks, count,
+				check_group(all, 16, ranks[r], (int)rows[i].group, ranks, count,
 					    "table");
 			seen += count;
 		}
 		ck_assert_uint_eq(seen, 16);
 	}
+}
+
+START_TEST(test_real_table)
+{
+	static const struct mfs_parallel_sizes s = {2, 2, 2, 2, 1, 4, 2, 0};
+	static const struct mfs_parallel_sizes two = {1, 16, 1, 1, 1, 1, 16, 2};
+	static const struct mfs_parallel_sizes four = {1, 16, 1, 1, 1, 1, 16, 4};
+
+	check_rows(&s, table, sizeof(table) / sizeof(table[0]));
+	check_rows(&two, &by_two, 1);
+	check_rows(&four, &by_four, 1);
 }
 END_TEST
 

@@ -501,6 +501,40 @@ START_TEST(pipeline_layouts)
 }
 END_TEST
 
+#define LEVELS "--dry-run --context-parallel-size 4 --cp-comm-type a2a+p2p "
+
+/* Neighbours that exchange heads, and rings of them: arguments.py: validate_args. */
+START_TEST(context_levels)
+{
+	struct mfs_train_config c;
+
+	read_ok(SMALL LEVELS "--hierarchical-context-parallel-sizes 2 2", &c);
+	ck_assert_int_eq(c.context_neighbours, 2);
+	mfs_train_config_release(&c);
+	/* No layer asks for them. */
+	read_ok(SMALL "--dry-run --context-parallel-size 8 "
+		      "--hierarchical-context-parallel-sizes 2 2 2",
+		&c);
+	ck_assert_int_eq(c.context_neighbours, 0);
+	mfs_train_config_release(&c);
+
+	fails(SMALL LEVELS, -EINVAL,
+	      "--cp-comm-type a2a+p2p: expected --hierarchical-context-parallel-sizes beside it");
+	fails(SMALL LEVELS "--hierarchical-context-parallel-sizes 2 3", -EINVAL,
+	      "positive numbers whose product is --context-parallel-size 4");
+	fails(SMALL LEVELS "--hierarchical-context-parallel-sizes -2 -2", -EINVAL,
+	      "positive numbers whose product is --context-parallel-size 4");
+	fails(SMALL LEVELS "--hierarchical-context-parallel-sizes 4 4294967296 4294967296", -EINVAL,
+	      "positive numbers whose product is --context-parallel-size 4");
+	fails(SMALL LEVELS "--hierarchical-context-parallel-sizes 2 2 1", -EINVAL,
+	      "expected two of --hierarchical-context-parallel-sizes, found 3");
+	fails(SMALL "--hierarchical-context-parallel-sizes 2 1", -EINVAL,
+	      "positive numbers whose product is --context-parallel-size 1");
+	fails(SMALL "--dry-run --context-parallel-size 4 --cp-comm-type a2a+a2a", -ENOTSUP,
+	      "--cp-comm-type a2a+a2a is not supported; use p2p, all_gather, a2a or a2a+p2p");
+}
+END_TEST
+
 START_TEST(refused)
 {
 	fails(SMALL "--num-experts 4 --moe-expert-capacity-factor 0", -EINVAL, "above 0");
@@ -1380,6 +1414,7 @@ Suite *mfs_suite(void)
 	c = unit_case(s, "wrong", wrong);
 	tcase_add_test(c, pipelines);
 	tcase_add_test(c, pipeline_layouts);
+	tcase_add_test(c, context_levels);
 	tcase_add_test(c, refused);
 	tcase_add_test(c, sharding);
 	tcase_add_test(c, honoured);

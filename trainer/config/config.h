@@ -96,6 +96,9 @@ struct mfs_train_config {
 	/* processes that share a sequence; the model's own sizes are in `model` */
 	int64_t context_parallel_size, context_parallel_rank;
 	struct mfs_words cp_comm_type; /* of each layer, or one of all (trainer/model/core.h) */
+	/* of those that share a sequence, neighbours that exchange tokens for heads where a layer's
+	 * type is a2a+p2p; 0: no layer's is */
+	int64_t context_neighbours;
 	bool sequence_parallel;
 	/* without progress, before and behind the first iteration; <= 0: the former */
 	double distributed_timeout_minutes, distributed_timeout_seconds_after_init;

@@ -72,7 +72,7 @@ static const struct mfs_flag distributed_init[] = {
 	{OFF, "torch_fsdp2_reshard_after_forward", "True",
 	 NAMES("--torch-fsdp2-no-reshard-after-forward"), UNUSED},
 	{TEXTS, "cp_comm_type", "['p2p']", .words = '+', TO(cp_comm_type),
-	 .help = "how processes that share a sequence attend: p2p, all_gather or a2a"},
+	 .help = "how processes that share a sequence attend: p2p, all_gather, a2a or a2a+p2p"},
 	{ON, "fake_process_group", "False", REFUSED("leave it out")},
 };
 GROUP(distributed_init, "distributed init");

@@ -16,8 +16,9 @@ static const struct mfs_flag transformer_configuration[] = {
 	{INT, "pipeline_model_parallel_size", "1", USED},
 	{ON, "sequence_parallel", "False", TO(sequence_parallel)},
 	{INT, "context_parallel_size", "1", TO(context_parallel_size)},
-	{INTS, "hierarchical_context_parallel_sizes", "None", .words = '+',
-	 REFUSED("use --cp-comm-type p2p, all_gather or a2a")},
+	{INTS, "hierarchical_context_parallel_sizes", "None", .words = '+', USED,
+	 .help = "of --cp-comm-type a2a+p2p: neighbours that exchange heads, and how many such "
+		 "groups go round"},
 	{INT, "max_seqlen_per_dp_cp_rank", "None", UNUSED},
 	{ON, "hybrid_context_parallel", "False", REFUSED("use --context-parallel-size")},
 	{INT, "expert_model_parallel_size", "1", USED},

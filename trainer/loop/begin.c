@@ -185,7 +185,8 @@ static struct mfs_parallel_sizes sizes_of(const struct mfs_train_config *c)
 					   .pp = (uint32_t)a->pipeline_model_parallel_size,
 					   .etp = etp,
 					   .ep = ep,
-					   .edp = tp * cp * dp / (etp * ep)};
+					   .edp = tp * cp * dp / (etp * ep),
+					   .neighbours = (uint32_t)c->context_neighbours};
 }
 
 static int open_recorder(struct mfs_trainer *t, const struct mfk_backend *recorder,

@@ -9,126 +9,231 @@
 
 #include "trainer/model/core.h"
 
+void mfs_context_find(const struct mfs_parallel *p, int64_t whole, struct mfs_context *ret)
+{
+	const uint32_t size = p->size.cp, rank = p->place.cp;
+	const uint32_t neighbours = p->size.neighbours ? p->size.neighbours : 1;
+
+	*ret = (struct mfs_context){.size = size, .rank = rank, .whole = whole};
+	ret->way[MFS_CONTEXT_RING] = (struct mfs_context_way){
+		.ring_group = MFS_GROUP_CONTEXT, .heads = 1, .ring = size, .ring_rank = rank};
+	ret->way[MFS_CONTEXT_HEADS] = (struct mfs_context_way){
+		.heads_group = MFS_GROUP_CONTEXT, .heads = size, .heads_rank = rank, .ring = 1};
+	ret->way[MFS_CONTEXT_BOTH] =
+		(struct mfs_context_way){.heads_group = MFS_GROUP_CONTEXT_HEADS,
+					 .ring_group = MFS_GROUP_CONTEXT_RING,
+					 .heads = neighbours,
+					 .heads_rank = rank % neighbours,
+					 .ring = size / neighbours,
+					 .ring_rank = rank / neighbours};
+}
+
 static int64_t rows_of(const struct mfs_net *net)
 {
 	return net->batch * net->context.whole;
 }
 
-/* Positions of all processes' tokens, and four maps. */
-#define ARRAYS 5
-
-static uint64_t array(const struct mfs_net *net, int i)
+/* Rows that neighbours have together. */
+static int64_t joined_rows(const struct mfs_net *net, const struct mfs_context_way *way)
 {
-	return (uint64_t)i * (uint64_t)rows_of(net) * sizeof(int32_t);
+	return net->tokens * way->heads;
+}
+
+static uint64_t keys_bytes(const struct mfs_net *net, const struct mfs_context_way *way)
+{
+	return (uint64_t)joined_rows(net, way) * sizeof(int32_t);
+}
+
+/* ---- memory ---- */
+
+static uint64_t next_array(uint64_t *at, int64_t elements)
+{
+	const uint64_t here = *at;
+
+	*at += (uint64_t)elements * sizeof(int32_t);
+	return here;
+}
+
+/* Arrays lie one behind the other from at on. Returns where they end. */
+static uint64_t place_arrays(const struct mfs_net *net, struct mfs_context *c, uint64_t at)
+{
+	c->to_sequence = next_array(&at, rows_of(net));
+	c->from_sequence = next_array(&at, rows_of(net));
+	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
+		struct mfs_context_way *way = &c->way[i];
+
+		if (way->used && way->ring > 1)
+			way->positions = next_array(&at, c->whole);
+		if (!way->used || way->heads == 1)
+			continue;
+		way->to_heads = next_array(&at, joined_rows(net, way));
+		way->from_heads = next_array(&at, joined_rows(net, way));
+	}
+	return at;
 }
 
 int mfs_context_plan(struct mfs_net *net, struct mfs_error *err)
 {
 	struct mfs_context *c = &net->context;
-	uint64_t at;
 
 	if (c->size == 1)
 		return 0;
 	if (rows_of(net) > INT32_MAX)
 		return mfs_fail(err, -EINVAL, "a microbatch has %lld tokens: expected at most %d",
 				(long long)rows_of(net), INT32_MAX);
-	at = mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, array(net, ARRAYS));
-	c->positions = at;
-	c->to_sequence = at + array(net, 1);
-	c->from_sequence = at + array(net, 2);
-	c->to_heads = at + array(net, 3);
-	c->from_heads = at + array(net, 4);
-	c->exchanges_heads = mfs_core_exchanges_heads(net);
-	if (c->exchanges_heads)
-		c->first_key = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
-					      net->batch_count * array(net, 1));
+	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
+		struct mfs_context_way *way = &c->way[i];
+
+		/* Whoever gathers keys asks for the positions of a ring of all. */
+		way->used =
+			i == MFS_CONTEXT_RING || mfs_core_has_way(net, (enum mfs_context_ways)i);
+		if (way->used && way->heads > 1)
+			way->first_key = mfs_memory_add(net->memory, MFS_MEMORY_BATCH,
+							net->batch_count * keys_bytes(net, way));
+	}
+	c->array_bytes = place_arrays(net, c, 0);
+	place_arrays(net, c, mfs_memory_add(net->memory, MFS_MEMORY_SCRATCH, c->array_bytes));
 	c->messages = mfs_arena_array(&net->arena, 4 * (size_t)net->batch * c->size,
 				      sizeof(*c->messages));
 	return c->messages ? 0 : mfs_fail_nomem(err);
 }
 
-/* Row (process p, token t) of processes' rows is row (sequence, position) of the sequences', and a
- * token's heads for process p are row (t, p) of a process's tokens. */
-static void fill(const struct mfs_net *net, int32_t *to)
+/* ---- what the arrays say ---- */
+
+/* Row (process p, token t) of processes' rows is row (sequence, position) of the sequences'. */
+static void fill_sequences(const struct mfs_net *net, int32_t *to_sequence, int32_t *from_sequence)
 {
 	const struct mfs_context *c = &net->context;
-	const int64_t rows = rows_of(net);
-	int32_t *positions = to, *to_sequence = to + rows, *from_sequence = to + 2 * rows;
-	int32_t *to_heads = to + 3 * rows, *from_heads = to + 4 * rows;
 
 	for (uint32_t p = 0; p < c->size; p++)
 		for (int64_t t = 0; t < net->tokens; t++) {
-			const int64_t row = p * net->tokens + t, other = t * c->size + p;
+			const int64_t row = p * net->tokens + t;
 			const int64_t position =
 				mfs_context_position(c->size, p, c->whole, t % net->seq);
 			const int64_t at = t / net->seq * c->whole + position;
 
-			if (t < net->seq)
-				positions[p * net->seq + t] = (int32_t)position;
 			from_sequence[row] = (int32_t)at;
 			to_sequence[at] = (int32_t)row;
+		}
+}
+
+/* A token's heads for neighbour p are row (t, p) of a process's tokens. */
+static void fill_heads(const struct mfs_net *net, uint32_t neighbours, int32_t *to_heads,
+		       int32_t *from_heads)
+{
+	for (uint32_t p = 0; p < neighbours; p++)
+		for (int64_t t = 0; t < net->tokens; t++) {
+			const int64_t row = p * net->tokens + t, other = t * neighbours + p;
+
 			to_heads[row] = (int32_t)other;
 			from_heads[other] = (int32_t)row;
 		}
+}
+
+static void fill_positions(const struct mfs_context *c, uint32_t ring, int32_t *positions)
+{
+	const int64_t each = c->whole / ring;
+
+	for (int64_t i = 0; i < c->whole; i++)
+		positions[i] = (int32_t)mfs_context_position(ring, (uint32_t)(i / each), c->whole,
+							     i % each);
+}
+
+static int32_t *array(const struct mfs_context *c, char *host, uint64_t at)
+{
+	return (int32_t *)(void *)(host + (at - c->to_sequence));
+}
+
+static void fill(const struct mfs_net *net, char *host)
+{
+	const struct mfs_context *c = &net->context;
+
+	fill_sequences(net, array(c, host, c->to_sequence), array(c, host, c->from_sequence));
+	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
+		const struct mfs_context_way *way = &c->way[i];
+
+		if (way->used && way->ring > 1)
+			fill_positions(c, way->ring, array(c, host, way->positions));
+		if (way->used && way->heads > 1)
+			fill_heads(net, way->heads, array(c, host, way->to_heads),
+				   array(c, host, way->from_heads));
+	}
 }
 
 /* Waits until it is on the device. */
 int mfs_context_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err)
 {
 	const struct mfk_device_ops *dev = net->backend->device;
+	const struct mfs_context *c = &net->context;
 	char why[MFK_WHY] = "";
-	int32_t *host;
+	char *host;
 	int r;
 
-	if (net->context.size == 1)
+	if (c->size == 1)
 		return 0;
-	host = calloc(ARRAYS * (size_t)rows_of(net), sizeof(*host));
+	host = calloc(c->array_bytes, 1);
 	if (!host)
 		return mfs_fail_nomem(err);
 	fill(net, host);
-	dev->copy_in(ctx, mfs_net_at(net, net->context.positions), host, array(net, ARRAYS));
+	dev->copy_in(ctx, mfs_net_at(net, c->to_sequence), host, c->array_bytes);
 	r = dev->sync(ctx, why);
 	free(host);
 	return r ? mfs_fail(err, r, "%s", why) : 0;
 }
 
-const int32_t *mfs_context_positions(const struct mfs_net *net, uint32_t part)
+const int32_t *mfs_context_positions(const struct mfs_net *net, enum mfs_context_ways which,
+				     uint32_t part)
 {
-	return (const int32_t *)mfs_net_at(net, net->context.positions) + part * net->seq;
+	const struct mfs_context_way *way = &net->context.way[which];
+
+	return (const int32_t *)mfs_net_at(net, way->positions) +
+	       part * (net->context.whole / way->ring);
 }
 
-void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run, void *parts,
-			  int64_t step, void *whole, size_t row, bool to_whole)
+/* ---- messages ---- */
+
+void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run,
+			  enum mfs_context_ways which, void *parts, int64_t step, void *joined,
+			  size_t row, bool to_joined)
 {
 	const struct mfs_context *c = &net->context;
-	const int64_t piece = net->seq / 2;
+	const struct mfs_context_way *way = &c->way[which];
+	const int64_t piece = net->seq / 2, length = net->seq * way->heads;
 	struct mfk_message *m = c->messages;
 
-	for (uint32_t p = 0; p < c->size; p++)
+	for (uint32_t p = 0; p < way->heads; p++)
 		for (int64_t i = 0; i < 2 * net->batch; i++) {
 			const int64_t own = p * step + i * piece;
-			/* The pieces that the process has of the whole; this one gets its own. */
-			const int64_t to = i / 2 * c->whole +
-					   mfs_context_piece(c->size, p, c->whole, (int)(i % 2));
+			/* The pieces that the process has of what they join; this one gets its own.
+			 * Neighbours' pieces lie side by side in the sequence, so they have its
+			 * order when they lie as those of a sequence that they have alone. */
+			const int64_t to = i / 2 * length +
+					   mfs_context_piece(way->heads, p, length, (int)(i % 2));
 			void *in_part = (char *)parts + (size_t)own * row;
-			void *in_whole = (char *)whole + (size_t)to * row;
+			void *in_joined = (char *)joined + (size_t)to * row;
 			const struct mfk_message pair[] = {
-				{true, p, to_whole ? in_whole : in_part, (size_t)piece * row},
-				{false, p, to_whole ? in_part : in_whole, (size_t)piece * row}};
+				{true, p, to_joined ? in_joined : in_part, (size_t)piece * row},
+				{false, p, to_joined ? in_part : in_joined, (size_t)piece * row}};
 
 			*m++ = pair[0];
 			*m++ = pair[1];
 		}
-	mfs_parallel_exchange(net->parallel, MFS_GROUP_CONTEXT, run->ctx, c->messages,
+	mfs_parallel_exchange(net->parallel, way->heads_group, run->ctx, c->messages,
 			      (unsigned)(m - c->messages));
 }
 
 void mfs_context_gather_keys(const struct mfs_net *net, struct mfs_pass *run, uint32_t place)
 {
-	run->whole_first_key = NULL;
-	if (!net->context.exchanges_heads || !run->first_key)
-		return;
-	run->whole_first_key = mfs_net_at(net, net->context.first_key + place * array(net, 1));
-	mfs_context_exchange(net, run, (void *)run->first_key, 0, (void *)run->whole_first_key,
-			     sizeof(int32_t), true);
+	for (int i = 0; i < MFS_CONTEXT_WAYS; i++) {
+		const struct mfs_context_way *way = &net->context.way[i];
+		int32_t *joined;
+
+		run->heads_first_key[i] = NULL;
+		if (!way->used || way->heads == 1 || !run->first_key)
+			continue;
+		joined = mfs_net_at(net, way->first_key + place * keys_bytes(net, way));
+		mfs_context_exchange(net, run, (enum mfs_context_ways)i, (void *)run->first_key, 0,
+				     joined, sizeof(int32_t), true);
+		run->heads_first_key[i] = joined;
+	}
 }

@@ -6,6 +6,7 @@
  *   all_gather   each process gathers all keys and values (core_gather.c)
  *   p2p          keys and values go round in a ring (core_ring.c)
  *   a2a          processes exchange tokens for heads (core_heads.c)
+ *   a2a+p2p      neighbours exchange tokens for heads, and what they have then goes round
  *
  * What a token sees, and which scores dropout takes, is told in positions of the whole sequence, so
  * that it is the same in each way and with any number of processes.
@@ -64,60 +65,88 @@ static const struct mfs_core_kind alone = {
 
 /* ---- kinds ---- */
 
-static const struct mfs_core_kind *kind_of_type(const char *type)
-{
-	return mfs_str_is(type, "a2a")	 ? &mfs_core_heads
-	       : mfs_str_is(type, "p2p") ? &mfs_core_ring
-					 : &mfs_core_gather;
-}
-
-/* Layers of MTP, which are numbered behind the others, are as the last of those. */
-static const struct mfs_core_kind *kind_of(const struct mfs_net *net, uint32_t layer)
+/* The word of a layer; NULL: none was said. Layers of MTP, which are numbered behind the others,
+ * are as the last of those. */
+static const char *word_of(const struct mfs_net *net, uint32_t layer)
 {
 	const struct mfs_words *types = &net->config->cp_comm_type;
 
-	if (net->context.size == 1)
-		return &alone;
 	if (!types->count)
-		return &mfs_core_ring;
-	return kind_of_type(types->list[layer < types->count ? layer : types->count - 1]);
+		return NULL;
+	return types->list[layer < types->count ? layer : types->count - 1];
 }
 
-bool mfs_core_exchanges_heads(const struct mfs_net *net)
+static enum mfs_context_ways way_of(const char *type)
+{
+	return !type			     ? MFS_CONTEXT_RING
+	       : mfs_str_is(type, "a2a")     ? MFS_CONTEXT_HEADS
+	       : mfs_str_is(type, "a2a+p2p") ? MFS_CONTEXT_BOTH
+					     : MFS_CONTEXT_RING;
+}
+
+static bool gathers(const char *type)
+{
+	return type && (mfs_str_is(type, "all_gather") || mfs_str_is(type, "allgather"));
+}
+
+bool mfs_core_has_way(const struct mfs_net *net, enum mfs_context_ways which)
 {
 	const struct mfs_words *types = &net->config->cp_comm_type;
 
 	for (size_t i = 0; i < types->count; i++)
-		if (kind_of_type(types->list[i]) == &mfs_core_heads)
+		if (way_of(types->list[i]) == which)
 			return true;
 	return false;
+}
+
+static bool exchanges_heads(const struct mfs_net *net, const struct mfs_core *core)
+{
+	return net->context.way[core->way].heads > 1;
 }
 
 int mfs_core_find(const struct mfs_net *net, uint32_t layer, const struct mfk_attention *shape,
 		  struct mfs_core *ret, struct mfs_error *err)
 {
-	*ret = (struct mfs_core){.kind = kind_of(net, layer), .shape = *shape};
+	const char *type = word_of(net, layer);
+	int r = 0;
+
+	*ret = (struct mfs_core){.way = way_of(type), .shape = *shape};
+	ret->kind = net->context.way[ret->way].ring == 1 ? &alone
+		    : gathers(type)			 ? &mfs_core_gather
+							 : &mfs_core_ring;
 	if (net->config->attention_dropout > 0)
 		ret->shape.dropout = (float)net->config->attention_dropout;
-	return ret->kind->check ? ret->kind->check(net, shape, err) : 0;
+	if (exchanges_heads(net, ret)) {
+		r = mfs_core_heads_check(net, ret->way, shape, err);
+		ret->shape = mfs_core_heads_shape(net, ret->way, &ret->shape);
+	}
+	return r;
 }
 
 void mfs_core_plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_part_plan *p,
 		   bool backward)
 {
+	if (exchanges_heads(net, core))
+		mfs_core_heads_plan(net, core, p, backward);
 	core->kind->plan(net, core, p, backward);
 }
 
 void mfs_core_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		      const struct mfs_core *core, const struct mfk_attention *a)
 {
-	core->kind->forward(net, run, core, a);
+	if (exchanges_heads(net, core))
+		mfs_core_heads_forward(net, run, core, a);
+	else
+		core->kind->forward(net, run, core, a);
 }
 
 void mfs_core_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_core *core, const struct mfk_attention *a)
 {
-	core->kind->backward(net, run, core, a);
+	if (exchanges_heads(net, core))
+		mfs_core_heads_backward(net, run, core, a);
+	else
+		core->kind->backward(net, run, core, a);
 }
 
 /* ---- what they share ---- */
@@ -128,17 +157,12 @@ void *mfs_core_scratch(const struct mfs_net *net, const struct mfs_core *core, b
 	return mfs_net_scratch(net, core->at[backward][which]);
 }
 
-int64_t mfs_core_tokens(const struct mfs_core *core)
-{
-	return core->shape.batch * core->shape.seq;
-}
-
 void mfs_core_rows(const struct mfs_net *net, const struct mfs_pass *run, uint64_t map,
-		   int64_t cols, const void *x, void *y)
+		   int64_t rows, int64_t cols, const void *x, void *y)
 {
-	const struct mfk_rows rows = {
+	const struct mfk_rows gathered = {
 		.dtype = net->io,
-		.rows = net->batch * net->context.whole,
+		.rows = rows,
 		.cols = cols,
 		.each = 1,
 		.map = mfs_net_at(net, map),
@@ -146,5 +170,5 @@ void mfs_core_rows(const struct mfs_net *net, const struct mfs_pass *run, uint64
 		.y = y,
 	};
 
-	net->backend->ops->gather(run->ctx, &rows);
+	net->backend->ops->gather(run->ctx, &gathered);
 }

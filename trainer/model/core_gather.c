@@ -44,8 +44,9 @@ static void gather(const struct mfs_net *net, const struct mfs_pass *run,
 	void *raw = mfs_core_scratch(net, core, backward, RAW);
 
 	mfs_parallel_all_gather(net->parallel, MFS_GROUP_CONTEXT, run->ctx, net->io, raw, own,
-				(uint64_t)(mfs_core_tokens(core) * cols));
-	mfs_core_rows(net, run, net->context.to_sequence, cols, raw, all);
+				(uint64_t)(net->tokens * cols));
+	mfs_core_rows(net, run, net->context.to_sequence, net->batch * net->context.whole, cols,
+		      raw, all);
 }
 
 /* The sum of all processes' rows, of those that are this one's. */
@@ -54,9 +55,10 @@ static void scatter(const struct mfs_net *net, const struct mfs_pass *run,
 {
 	void *raw = mfs_core_scratch(net, core, true, RAW);
 
-	mfs_core_rows(net, run, net->context.from_sequence, cols, all, raw);
+	mfs_core_rows(net, run, net->context.from_sequence, net->batch * net->context.whole, cols,
+		      all, raw);
 	mfs_parallel_reduce_scatter(net->parallel, MFS_GROUP_CONTEXT, run->ctx, net->io, own, raw,
-				    (uint64_t)(mfs_core_tokens(core) * cols));
+				    (uint64_t)(net->tokens * cols));
 }
 
 static struct mfk_attention gathered(const struct mfs_net *net, const struct mfs_pass *run,
@@ -71,7 +73,7 @@ static struct mfk_attention gathered(const struct mfs_net *net, const struct mfs
 	gather(net, run, core, backward, a->kv_heads * a->v_dim, a->v, v);
 	all.k = k;
 	all.v = v;
-	all.query_at = mfs_context_positions(net, net->context.rank);
+	all.query_at = mfs_context_positions(net, core->way, net->context.rank);
 	all.scratch = mfs_core_scratch(net, core, backward, WORK);
 	return all;
 }

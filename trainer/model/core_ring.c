@@ -1,7 +1,7 @@
 /*
  * Attention in a ring: each process passes the keys and values that it has on to the next one, and
- * after as many steps as there are processes it has seen all of them. What its queries get of each
- * block is joined by the logarithms of sums of exponentials, in fp32.
+ * after as many steps as the ring has processes it has seen all of them. What its queries get of
+ * each block is joined by the logarithms of sums of exponentials, in fp32.
  *
  * In backward the keys and values go round once more, and behind them, in fp32, the sums of their
  * gradients, which one step more brings home. A block's gradients follow from the output and the
@@ -84,11 +84,17 @@ struct block {
 	const void *k, *v;
 };
 
-/* Two arrays to the next process, and those of the one before from it. */
-static void pass_on(const struct mfs_net *net, const struct mfs_pass *run, struct block from,
-		    struct block to, size_t k_bytes, size_t v_bytes)
+static const struct mfs_context_way *way_of(const struct mfs_net *net, const struct mfs_core *core)
 {
-	const uint32_t n = net->context.size, rank = net->context.rank;
+	return &net->context.way[core->way];
+}
+
+/* Two arrays to the next process, and those of the one before from it. */
+static void pass_on(const struct mfs_net *net, const struct mfs_pass *run,
+		    const struct mfs_core *core, struct block from, struct block to, size_t k_bytes,
+		    size_t v_bytes)
+{
+	const uint32_t n = way_of(net, core)->ring, rank = way_of(net, core)->ring_rank;
 	const unsigned next = (rank + 1) % n, before = (rank + n - 1) % n;
 	const struct mfk_message list[] = {
 		{.receive = true, .peer = before, .data = (void *)to.k, .bytes = k_bytes},
@@ -97,7 +103,7 @@ static void pass_on(const struct mfs_net *net, const struct mfs_pass *run, struc
 		{.peer = next, .data = (void *)from.v, .bytes = v_bytes},
 	};
 
-	mfs_parallel_exchange(net->parallel, MFS_GROUP_CONTEXT, run->ctx, list, 4);
+	mfs_parallel_exchange(net->parallel, way_of(net, core)->ring_group, run->ctx, list, 4);
 }
 
 static struct block slot(const struct mfs_net *net, const struct mfs_core *core, bool backward,
@@ -117,8 +123,8 @@ static struct block next_block(const struct mfs_net *net, const struct mfs_pass 
 	const struct block own = {a->k, a->v};
 	const struct block here = step ? slot(net, core, backward, KEYS, VALUES, step - 1) : own;
 
-	if (step + 1 < net->context.size)
-		pass_on(net, run, here, slot(net, core, backward, KEYS, VALUES, step),
+	if (step + 1 < way_of(net, core)->ring)
+		pass_on(net, run, core, here, slot(net, core, backward, KEYS, VALUES, step),
 			(size_t)s.k * size, (size_t)s.v * size);
 	return here;
 }
@@ -128,13 +134,13 @@ static struct mfk_attention attention_of(const struct mfs_net *net, const struct
 					 const struct mfk_attention *a, bool backward,
 					 uint32_t step, struct block here)
 {
-	const uint32_t n = net->context.size, rank = net->context.rank;
+	const uint32_t n = way_of(net, core)->ring, rank = way_of(net, core)->ring_rank;
 	struct mfk_attention block = of_block(net, a);
 
 	block.k = here.k;
 	block.v = here.v;
-	block.query_at = mfs_context_positions(net, rank);
-	block.key_at = mfs_context_positions(net, (rank + n - step) % n);
+	block.query_at = mfs_context_positions(net, core->way, rank);
+	block.key_at = mfs_context_positions(net, core->way, (rank + n - step) % n);
 	block.scratch = mfs_core_scratch(net, core, backward, WORK);
 	return block;
 }
@@ -158,7 +164,7 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 	};
 
 	ops->fill(run->ctx, MFK_F32, a->lse, a->batch * a->seq * a->heads, -INFINITY);
-	for (uint32_t step = 0; step < net->context.size; step++) {
+	for (uint32_t step = 0; step < way_of(net, core)->ring; step++) {
 		const struct block here = next_block(net, run, core, a, false, step);
 		struct mfk_attention block = attention_of(net, core, a, false, step, here);
 
@@ -193,7 +199,7 @@ static struct block next_sums(const struct mfs_net *net, const struct mfs_pass *
 	const struct sizes s = sizes_of(a);
 
 	if (step)
-		pass_on(net, run, slot(net, core, true, DKEYS, DVALUES, step - 1), sums,
+		pass_on(net, run, core, slot(net, core, true, DKEYS, DVALUES, step - 1), sums,
 			(size_t)s.k * sizeof(float), (size_t)s.v * sizeof(float));
 	return sums;
 }
@@ -203,7 +209,7 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_ops *ops = net->backend->ops;
-	const uint32_t n = net->context.size;
+	const uint32_t n = way_of(net, core)->ring;
 	const struct sizes s = sizes_of(a);
 	float *dq = mfs_core_scratch(net, core, true, DQ);
 	struct block sums;

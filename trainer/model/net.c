@@ -150,8 +150,7 @@ int mfs_net_new(const struct mfs_train_config *config, struct mfs_params *params
 	net->io = mfs_mfk_dtype(params->weight_type);
 	net->grad = mfs_mfk_dtype(params->grad_type);
 	net->batch = config->micro_batch_size;
-	net->context = (struct mfs_context){
-		.size = parallel->size.cp, .rank = parallel->place.cp, .whole = config->seq_length};
+	mfs_context_find(parallel, config->seq_length, &net->context);
 	net->seq = config->seq_length / net->context.size;
 	net->tokens = net->batch * net->seq;
 	net->hidden = config->model.hidden_size;

@@ -32,6 +32,14 @@ struct mfs_net;
 
 /* ---- a pass ---- */
 
+/* How processes attend together; struct mfs_context. */
+enum mfs_context_ways {
+	MFS_CONTEXT_RING,  /* all of them in one ring */
+	MFS_CONTEXT_HEADS, /* all of them exchange heads */
+	MFS_CONTEXT_BOTH,  /* neighbours exchange heads */
+	MFS_CONTEXT_WAYS,
+};
+
 /* What is on its way: the context, and the microbatch on the device. */
 struct mfs_pass {
 	struct mfk_ctx *ctx;
@@ -42,8 +50,8 @@ struct mfs_pass {
 	bool again; /* a forward that backward runs again: nothing is counted a second time */
 	const int32_t *tokens, *labels, *positions, *order, *position_order; /* [T] */
 	const int32_t *first_key; /* [T]; NULL: every token sees its whole past */
-	/* [batch, whole]: of all processes' tokens, where they exchange them for heads */
-	const int32_t *whole_first_key;
+	/* of the tokens of processes that exchange them for heads, [batch, net->seq * way.heads] */
+	const int32_t *heads_first_key[MFS_CONTEXT_WAYS];
 	const float *loss_mask; /* [T] */
 	struct mfs_batch_ahead ahead[MFS_MTP_MOST];
 	struct mfs_dx_sum *dx_sum; /* of the part that goes backward; NULL: none */
@@ -231,9 +239,11 @@ struct mfk_attention mfs_attention_of(const struct mfs_net *net, const struct mf
  * sequence (core.c). */
 #define MFS_CORE_BUFFERS 12
 struct mfs_core {
-	const struct mfs_core_kind *kind;
-	struct mfk_attention shape;	  /* of this process's tokens */
-	uint64_t at[2][MFS_CORE_BUFFERS]; /* scratch of forward, of backward */
+	enum mfs_context_ways way;
+	const struct mfs_core_kind *kind; /* what attends, where heads were exchanged, if any are */
+	struct mfk_attention shape;	  /* what it attends with */
+	/* scratch of forward, of backward: the kind's, and the exchange's */
+	uint64_t at[2][MFS_CORE_BUFFERS], heads_at[2][MFS_CORE_BUFFERS];
 };
 /* -EINVAL: --cp-comm-type does not do the shape. */
 int mfs_core_find(const struct mfs_net *net, uint32_t layer, const struct mfk_attention *shape,
@@ -245,7 +255,8 @@ void mfs_core_forward(const struct mfs_net *net, const struct mfs_pass *run,
 		      const struct mfs_core *core, const struct mfk_attention *a);
 void mfs_core_backward(const struct mfs_net *net, const struct mfs_pass *run,
 		       const struct mfs_core *core, const struct mfk_attention *a);
-bool mfs_core_exchanges_heads(const struct mfs_net *net);
+/* A layer does it in this way. */
+bool mfs_core_has_way(const struct mfs_net *net, enum mfs_context_ways which);
 
 /* The kinds of a layer's two parts. */
 void mfs_part_kinds(const struct mfs_megatron_args *args, uint32_t layer,
@@ -402,23 +413,35 @@ struct mfs_net_chunk {
 struct mfs_context {
 	uint32_t size, rank;
 	int64_t whole; /* tokens of a sequence; this process has net->seq of them */
-	/* offsets in memory, int32 [batch, whole] each: positions of all processes' tokens, [size,
-	 * seq]; and the rows that maps take, from all processes' tokens, [size, T], to sequences,
-	 * [batch, whole], and from tokens with their heads, [T, size], to processes, [size, T] */
-	uint64_t positions, to_sequence, from_sequence, to_heads, from_heads;
-	bool exchanges_heads; /* a layer does */
-	uint64_t first_key;   /* then: of whole sequences */
+	/* offsets in memory, int32 [batch, whole] each: the rows that maps take, from all
+	 * processes' tokens, [size, T], to sequences, [batch, whole], and back */
+	uint64_t to_sequence, from_sequence, array_bytes; /* of all arrays, from the first on */
+	/* Processes whose ranks are neighbours exchange tokens for heads. Together they have a part
+	 * of the sequence as if it were cut for `ring` processes, and pass that on in a ring of
+	 * those that have the same heads. Offsets are not set of what is 1. */
+	struct mfs_context_way {
+		enum mfs_group heads_group, ring_group;
+		uint32_t heads, heads_rank, ring, ring_rank; /* heads * ring is size */
+		/* int32: maps of tokens with their heads, [T, heads], to processes, [heads, T], and
+		 * back; and positions of the tokens of all in the ring, [ring, whole / ring] */
+		uint64_t to_heads, from_heads, positions;
+		bool used;	    /* a layer does it in this way */
+		uint64_t first_key; /* then: of the tokens that neighbours have */
+	} way[MFS_CONTEXT_WAYS];
 	struct mfk_message *messages;
 };
+void mfs_context_find(const struct mfs_parallel *p, int64_t whole, struct mfs_context *ret);
 int mfs_context_plan(struct mfs_net *net, struct mfs_error *err);
 int mfs_context_fill(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *err);
-/* Of a process's tokens, [seq]; device memory. */
-const int32_t *mfs_context_positions(const struct mfs_net *net, uint32_t part);
-/* Rows of so many bytes: this process's tokens for process p, which begin at row p * step of parts,
- * become those of all processes in whole [batch, whole], or the reverse. */
-void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run, void *parts,
-			  int64_t step, void *whole, size_t row, bool to_whole);
-/* run->whole_first_key, in one of net->batch_count places. */
+/* Of the tokens of one in the ring, [whole / ring]; device memory. */
+const int32_t *mfs_context_positions(const struct mfs_net *net, enum mfs_context_ways which,
+				     uint32_t part);
+/* Rows of so many bytes: this process's tokens for its neighbour p, which begin at row p * step of
+ * parts, become those of all neighbours in joined [batch, net->seq * way.heads], or the reverse. */
+void mfs_context_exchange(const struct mfs_net *net, const struct mfs_pass *run,
+			  enum mfs_context_ways which, void *parts, int64_t step, void *joined,
+			  size_t row, bool to_joined);
+/* run->heads_first_key, in one of net->batch_count places. */
 void mfs_context_gather_keys(const struct mfs_net *net, struct mfs_pass *run, uint32_t place);
 
 /* Groups of queries that tensor parallel processes share; shared_groups.c. */

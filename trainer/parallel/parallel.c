@@ -8,10 +8,12 @@
 
 /* ---- places ---- */
 
-enum dim { TP, CP, DP, ETP, EP, EDP, PP, DIMS };
+/* cp is two dimensions: a place among neighbours, and which neighbours. */
+enum dim { TP, CP_HEADS, CP_RING, DP, ETP, EP, EDP, PP, DIMS };
 
-#define DENSE  (1u << TP | 1u << CP | 1u << DP | 1u << PP)
-#define EXPERT (1u << ETP | 1u << EP | 1u << EDP | 1u << PP)
+#define CONTEXT (1u << CP_HEADS | 1u << CP_RING)
+#define DENSE	(1u << TP | CONTEXT | 1u << DP | 1u << PP)
+#define EXPERT	(1u << ETP | 1u << EP | 1u << EDP | 1u << PP)
 
 /* The dimensions in which a group's processes differ, of those that number a process. */
 static const struct {
@@ -19,9 +21,11 @@ static const struct {
 } groups[MFS_GROUP_COUNT] = {
 	[MFS_GROUP_WORLD] = {DENSE, DENSE},
 	[MFS_GROUP_TENSOR] = {DENSE, 1u << TP},
-	[MFS_GROUP_CONTEXT] = {DENSE, 1u << CP},
+	[MFS_GROUP_CONTEXT] = {DENSE, CONTEXT},
+	[MFS_GROUP_CONTEXT_HEADS] = {DENSE, 1u << CP_HEADS},
+	[MFS_GROUP_CONTEXT_RING] = {DENSE, 1u << CP_RING},
 	[MFS_GROUP_DATA] = {DENSE, 1u << DP},
-	[MFS_GROUP_GRADS] = {DENSE, 1u << CP | 1u << DP},
+	[MFS_GROUP_GRADS] = {DENSE, CONTEXT | 1u << DP},
 	[MFS_GROUP_PIPELINE] = {DENSE, 1u << PP},
 	[MFS_GROUP_MODEL] = {DENSE, 1u << TP | 1u << PP},
 	[MFS_GROUP_EMBEDDING] = {DENSE, 1u << PP},
@@ -34,8 +38,15 @@ static const struct {
 
 static void sizes_of(const struct mfs_parallel_sizes *s, uint32_t ret[DIMS])
 {
-	const uint32_t sizes[DIMS] = {[TP] = s->tp,   [CP] = s->cp, [DP] = s->dp,  [PP] = s->pp,
-				      [ETP] = s->etp, [EP] = s->ep, [EDP] = s->edp};
+	const uint32_t neighbours = s->neighbours ? s->neighbours : 1;
+	const uint32_t sizes[DIMS] = {[TP] = s->tp,
+				      [CP_HEADS] = neighbours,
+				      [CP_RING] = s->cp / neighbours,
+				      [DP] = s->dp,
+				      [PP] = s->pp,
+				      [ETP] = s->etp,
+				      [EP] = s->ep,
+				      [EDP] = s->edp};
 
 	memcpy(ret, sizes, sizeof(sizes));
 }
@@ -68,14 +79,14 @@ static uint32_t number_of(const uint32_t place[DIMS], unsigned set, const uint32
 void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_parallel_sizes *sizes,
 			 struct mfs_parallel *ret)
 {
-	uint32_t size[DIMS], place[DIMS];
+	uint32_t size[DIMS], place[DIMS], cp;
 
 	*ret = (struct mfs_parallel){.launch = *launch, .size = *sizes};
 	sizes_of(sizes, size);
 	places_of(launch->rank, DENSE, size, place);
 	places_of(launch->rank, EXPERT, size, place);
 	ret->place = (struct mfs_parallel_sizes){.tp = place[TP],
-						 .cp = place[CP],
+						 .cp = number_of(place, CONTEXT, size, &cp),
 						 .dp = place[DP],
 						 .pp = place[PP],
 						 .etp = place[ETP],
@@ -92,7 +103,7 @@ void mfs_parallel_places(const struct mfs_launch *launch, const struct mfs_paral
 void mfs_parallel_one(struct mfs_parallel *ret)
 {
 	static const struct mfs_launch alone = {.size = 1, .local_size = 1};
-	static const struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1};
+	static const struct mfs_parallel_sizes sizes = {1, 1, 1, 1, 1, 1, 1, 0};
 
 	mfs_parallel_places(&alone, &sizes, ret);
 }
@@ -119,6 +130,11 @@ static int check(int rc, const char *why, const struct mfs_parallel *p, struct m
 	return rc ? mfs_fail(err, rc, "%s: %s", p->ops->name, why) : 0;
 }
 
+static bool is_wanted(const struct mfs_parallel *p, enum mfs_group g)
+{
+	return p->size.neighbours || (g != MFS_GROUP_CONTEXT_HEADS && g != MFS_GROUP_CONTEXT_RING);
+}
+
 /* Processes of one color are a group: those that agree in the other dimensions. All processes take
  * part; between the first and the last stage each is a group of its own. */
 static int open_group(struct mfs_parallel *p, enum mfs_group g, struct mfs_error *err)
@@ -129,9 +145,9 @@ static int open_group(struct mfs_parallel *p, enum mfs_group g, struct mfs_error
 	char why[MFK_WHY];
 
 	sizes_of(&p->size, size);
-	sizes_of(&p->place, at);
+	places_of(p->launch.rank, groups[g].of, size, at);
 	color = number_of(at, agree, size, &colors);
-	if (colors == p->launch.size)
+	if (colors == p->launch.size || !is_wanted(p, g))
 		return 0;
 	if (g == MFS_GROUP_EMBEDDING && p->size.pp > 1 && place->size == 1)
 		color = colors + p->launch.rank;
@@ -210,6 +226,8 @@ static const char *const names[MFS_GROUP_COUNT] = {
 	[MFS_GROUP_WORLD] = "world",
 	[MFS_GROUP_TENSOR] = "tp",
 	[MFS_GROUP_CONTEXT] = "cp",
+	[MFS_GROUP_CONTEXT_HEADS] = "hcp-a2a",
+	[MFS_GROUP_CONTEXT_RING] = "hcp-p2p",
 	[MFS_GROUP_DATA] = "dp",
 	[MFS_GROUP_GRADS] = "dp-cp",
 	[MFS_GROUP_PIPELINE] = "pp",

@@ -10,6 +10,9 @@
  * A group is the processes that differ in some dimensions and agree in the others; the rank in it
  * is numbered in the same order. In a group of one process nothing is to be said, and nothing is
  * called. What they say goes through the backend's groups (kernels/kernels.h: mfk_comm_ops).
+ *
+ * Processes that share a sequence may be divided once more, in neighbours and in those that have
+ * one place among their neighbours (create_hierarchical_groups).
  */
 #ifndef MFS_TRAINER_PARALLEL_PARALLEL_H
 #define MFS_TRAINER_PARALLEL_PARALLEL_H
@@ -26,12 +29,15 @@
 struct mfs_parallel_sizes {
 	uint32_t tp, cp, dp, pp;
 	uint32_t etp, ep, edp;
+	uint32_t neighbours; /* of cp, a divisor of it; 0: cp is not divided once more */
 };
 
 enum mfs_group {
 	MFS_GROUP_WORLD,
 	MFS_GROUP_TENSOR,	 /* tp */
 	MFS_GROUP_CONTEXT,	 /* cp: shares a sequence */
+	MFS_GROUP_CONTEXT_HEADS, /* neighbours of those, which exchange tokens for heads */
+	MFS_GROUP_CONTEXT_RING,	 /* of all neighbours those with one place among them */
 	MFS_GROUP_DATA,		 /* dp: shares the samples */
 	MFS_GROUP_GRADS,	 /* cp, dp: has the same dense parameters, and adds up gradients */
 	MFS_GROUP_PIPELINE,	 /* pp */

@@ -36,7 +36,7 @@ static int64_t common_multiple(int64_t a, int64_t b)
 
 static bool is_comm_type(const struct mfs_flag_value *v)
 {
-	static const char *const types[] = {"p2p", "all_gather", "allgather", "a2a"};
+	static const char *const types[] = {"p2p", "all_gather", "allgather", "a2a", "a2a+p2p"};
 
 	for (size_t i = 0; v->type == MFS_IS_TEXT && i < sizeof(types) / sizeof(types[0]); i++)
 		if (mfs_str_is(v->text, types[i]))
@@ -57,18 +57,75 @@ static int check_comm_types(struct settle *s)
 	for (size_t i = 0; i < v->count; i++)
 		if (!is_comm_type(&v->items[i]))
 			return mfs_fail(s->err, -ENOTSUP,
-					"--cp-comm-type %s is not supported; use p2p, all_gather "
-					"or a2a",
+					"--cp-comm-type %s is not supported; use p2p, all_gather, "
+					"a2a or a2a+p2p",
 					v->items[i].type == MFS_IS_TEXT ? v->items[i].text : "");
+	return 0;
+}
+
+/* ---- neighbours, and rings of them ---- */
+
+static bool has_levels(const struct settle *s)
+{
+	const struct mfs_flag_value *types = mfs_flag_get(s->v, "cp_comm_type");
+
+	for (size_t i = 0; i < types->count; i++)
+		if (types->items[i].type == MFS_IS_TEXT &&
+		    mfs_str_is(types->items[i].text, "a2a+p2p"))
+			return true;
+	return false;
+}
+
+/* 0: they have another product than cp, which is at most MOST_PROCESSES. */
+static int64_t product_of_levels(const struct mfs_flag_value *sizes, int64_t cp)
+{
+	int64_t product = 1;
+
+	for (size_t i = 0; i < sizes->count && product; i++) {
+		const int64_t size = sizes->items[i].number;
+
+		product = size < 1 || size > cp / product ? 0 : product * size;
+	}
+	return product == cp ? product : 0;
+}
+
+/* arguments.py: validate_args; transformer_engine/pytorch/attention/dot_product_attention/
+ * context_parallel.py: attn_forward_func_with_cp. */
+static int settle_levels(struct settle *s)
+{
+	const struct mfs_flag_value *sizes =
+		mfs_flag_get(s->v, "hierarchical_context_parallel_sizes");
+	const int64_t cp = number(s, "context_parallel_size");
+	const bool given = has(s, "hierarchical_context_parallel_sizes");
+
+	s->c->context_neighbours = 0;
+	if (given && !product_of_levels(sizes, cp))
+		return mfs_fail(s->err, -EINVAL,
+				"--hierarchical-context-parallel-sizes: expected positive numbers "
+				"whose product is --context-parallel-size %lld",
+				(long long)cp);
+	if (!has_levels(s))
+		return 0;
+	if (!given)
+		return mfs_fail(s->err, -EINVAL,
+				"--cp-comm-type a2a+p2p: expected "
+				"--hierarchical-context-parallel-sizes beside it");
+	if (sizes->count != 2)
+		return mfs_fail(s->err, -EINVAL,
+				"--cp-comm-type a2a+p2p: expected two of "
+				"--hierarchical-context-parallel-sizes, found %zu",
+				sizes->count);
+	s->c->context_neighbours = sizes->items[0].number;
 	return 0;
 }
 
 static int check_context(struct settle *s)
 {
 	const int64_t cp = number(s, "context_parallel_size");
+	const int r = settle_levels(s);
 
-	if (cp == 1)
-		return 0;
+	if (r || cp == 1)
+		return r;
 	if (number(s, "seq_length") % (2 * cp))
 		return mfs_fail(s->err, -EINVAL,
 				"--seq-length: expected a multiple of 2 times "
