@@ -1,6 +1,5 @@
 /* Gradients of biases, and the second half of those of norms. */
 #include "kernels/cuda/columns.cuh"
-#include "kernels/cuda/vec.cuh"
 
 #define ROWS 32 /* threads of a column; thread i adds up the rows i, i + 32, ... */
 
@@ -35,40 +34,13 @@ void mfk_cuda_add_columns(struct mfk_ctx *c, enum mfk_dtype type, void *to, cons
 	mfk_cuda_end(c, "a sum of columns");
 }
 
-#define WARPS 8 /* of a block: each has every eighth of the block's rows */
-
 /* Block (x, y) adds up rows [y rows_each, (y + 1) rows_each) of 256 columns. */
 template <typename T>
 static __global__ void bias_kernel(float *parts, const T *dy, int64_t rows, int64_t cols,
 				   int64_t rows_each, bool wide)
 {
-	__shared__ float sums[WARPS][32 * MFK_N + 4];
-	int64_t col = (blockIdx.x * 32LL + threadIdx.x) * MFK_N;
-	int64_t end = min(rows, (blockIdx.y + 1) * rows_each);
-	float sum[MFK_N] = {}, v[MFK_N];
-
-	if (col < cols)
-#pragma unroll 4
-		for (int64_t row = blockIdx.y * rows_each + threadIdx.y; row < end; row += WARPS) {
-			load(v, dy + row * cols + col, cols - col, wide);
-#pragma unroll
-			for (int k = 0; k < MFK_N; k++)
-				sum[k] += v[k];
-		}
-#pragma unroll
-	for (int k = 0; k < MFK_N; k++)
-		sums[threadIdx.y][threadIdx.x * MFK_N + k] = sum[k];
-	__syncthreads();
-	for (int k = threadIdx.y; k < MFK_N; k += WARPS) {
-		int mine = k * 32 + threadIdx.x;
-		float all = 0;
-
-		col = blockIdx.x * (32LL * MFK_N) + mine;
-		for (int i = 0; i < WARPS; i++)
-			all += sums[i][mine];
-		if (col < cols)
-			parts[blockIdx.y * cols + col] = all;
-	}
+	sum_rows(parts + blockIdx.y * cols, dy, blockIdx.y * rows_each,
+		 min(rows, (blockIdx.y + 1) * rows_each), cols, wide, [](int64_t) { return 1.f; });
 }
 
 void mfk_cuda_bias_backward(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dtype grad, void *db,
@@ -92,7 +64,7 @@ void mfk_cuda_bias_backward(struct mfk_ctx *c, enum mfk_dtype dtype, enum mfk_dt
 	with_type(dtype, [&](auto tag) {
 		typedef typename decltype(tag)::type T;
 		bias_kernel<<<dim3(static_cast<unsigned>(across), static_cast<unsigned>(down)),
-			      dim3(32, WARPS), 0, c->stream>>>(
+			      dim3(32, SUM_WARPS), 0, c->stream>>>(
 			parts, static_cast<const T *>(dy), rows, cols, rows_each,
 			aligned(dy) && cols % MFK_N == 0);
 	});

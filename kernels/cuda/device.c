@@ -449,12 +449,13 @@ static void copy_in(struct mfk_ctx *c, void *to, const void *host, size_t bytes)
 /* Where kernels write host memory; NULL: it is not pinned. */
 static void *seen_by_kernels(void *host)
 {
-	void *p = NULL;
+	struct cudaPointerAttributes of;
 
-	if (cudaHostGetDevicePointer(&p, host, 0) == cudaSuccess)
-		return p;
-	cudaGetLastError();
-	return NULL;
+	if (cudaPointerGetAttributes(&of, host) != cudaSuccess) {
+		cudaGetLastError();
+		return NULL;
+	}
+	return of.type == cudaMemoryTypeHost ? of.devicePointer : NULL;
 }
 
 /*

@@ -2,10 +2,8 @@
  * Biases of experts, of rows that are sorted by expert. How many rows an expert has is known to the
  * device alone: a gradient is added up in a fixed number of parts of each expert's rows.
  */
+#include "kernels/cuda/columns.cuh"
 #include "kernels/cuda/reduce.cuh"
-#include "kernels/cuda/vec.cuh"
-
-#define WARPS 8 /* of a block that adds up rows: each has every eighth */
 
 /* The group of a row; there is one. */
 static __device__ __forceinline__ int64_t group_of(const mfk_group_bias &a, int64_t row)
@@ -75,37 +73,13 @@ template <typename T> static __global__ void dscale_kernel(mfk_group_bias a, boo
 template <typename T>
 static __global__ void sum_kernel(mfk_group_bias a, float *sums, int64_t parts, bool wide)
 {
-	__shared__ float room[WARPS][32 * MFK_N + 4];
-	int64_t col = (blockIdx.x * 32LL + threadIdx.x) * MFK_N, group = blockIdx.z;
-	int64_t first = a.offsets[group], rows = a.offsets[group + 1] - first;
-	int64_t each = (rows + parts - 1) / parts, begin = blockIdx.y * each;
-	int64_t end = min(rows, begin + each);
-	float sum[MFK_N] = {}, v[MFK_N];
+	int64_t group = blockIdx.z, first = a.offsets[group];
+	int64_t rows = a.offsets[group + 1] - first, each = (rows + parts - 1) / parts;
+	int64_t begin = first + blockIdx.y * each;
 
-	if (col < a.cols)
-		for (int64_t row = first + begin + threadIdx.y; row < first + end; row += WARPS) {
-			const T *dy = static_cast<const T *>(a.dy) + row * a.cols + col;
-			float scale = a.scale ? a.scale[row] : 1.f;
-
-			load(v, dy, a.cols - col, wide);
-#pragma unroll
-			for (int k = 0; k < MFK_N; k++)
-				sum[k] += scale * v[k];
-		}
-#pragma unroll
-	for (int k = 0; k < MFK_N; k++)
-		room[threadIdx.y][threadIdx.x * MFK_N + k] = sum[k];
-	__syncthreads();
-	for (int k = threadIdx.y; k < MFK_N; k += WARPS) {
-		int mine = k * 32 + threadIdx.x;
-		float all = 0;
-
-		col = blockIdx.x * (32LL * MFK_N) + mine;
-		for (int i = 0; i < WARPS; i++)
-			all += room[i][mine];
-		if (col < a.cols)
-			sums[(group * parts + blockIdx.y) * a.cols + col] = all;
-	}
+	sum_rows(sums + (group * parts + blockIdx.y) * a.cols, static_cast<const T *>(a.dy), begin,
+		 min(first + rows, begin + each), a.cols, wide,
+		 [&](int64_t row) { return a.scale ? a.scale[row] : 1.f; });
 }
 
 /* A thread has a column of a group. */
@@ -165,7 +139,7 @@ void mfk_cuda_group_bias_backward(struct mfk_ctx *c, const struct mfk_group_bias
 				<<<b.blocks, b.threads, 0, c->stream>>>(*a, is_wide(a, a->dy));
 		sum_kernel<T><<<dim3(static_cast<unsigned>(across), static_cast<unsigned>(parts),
 				     groups),
-				dim3(32, WARPS), 0, c->stream>>>(
+				dim3(32, SUM_WARPS), 0, c->stream>>>(
 			*a, sums, parts, aligned(a->dy) && a->cols % MFK_N == 0);
 	});
 	add_sums_kernel<<<dim3(static_cast<unsigned>(ceil_div(a->cols, MFK_THREADS)), groups),

@@ -114,7 +114,7 @@ static struct mfs_train_config random_model(uint64_t *random, int number)
 	c.model.tied = one_of(random, 0, 1, 1);
 	train_config_types(&c, MFS_F32);
 	c.hidden_dropout = (double)one_of(random, 0, 0, 1) / 8;
-	c.attention_dropout = (double)one_of(random, 0, 1, 1) / 8;
+	c.attention_dropout = (double)one_of(random, 0, 0, 1) / 8;
 	if (number / KINDS % 3 == 2)
 		add_latents(&c, random);
 	if (number / KINDS % 3 == 1)

@@ -98,6 +98,13 @@ int mfs_context_plan(struct mfs_net *net, struct mfs_error *err)
 	return c->messages ? 0 : mfs_fail_nomem(err);
 }
 
+int mfs_context_beside_begin(struct mfs_net *net, struct mfs_error *err)
+{
+	if (net->context.size == 1 || net->context_beside.ctx)
+		return 0;
+	return mfs_beside_begin(net, &net->context_beside, err);
+}
+
 /* ---- what the arrays say ---- */
 
 /* Row (process p, token t) of processes' rows is row (sequence, position) of the sequences'. */

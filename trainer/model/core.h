@@ -33,6 +33,36 @@ void mfs_core_heads_forward(const struct mfs_net *net, const struct mfs_pass *ru
 void mfs_core_heads_backward(const struct mfs_net *net, const struct mfs_pass *run,
 			     const struct mfs_core *core, const struct mfk_attention *a);
 
+/* Queries of a piece that this process has, and keys of a piece that they see; core_pieces.c. */
+struct mfs_pair {
+	int64_t sequence;
+	int queries;	   /* 0 or 1: which of the two pieces of the sequence */
+	bool causal;	   /* keys of the same piece */
+	bool first;	   /* of backward: the queries' first pair */
+	const void *k, *v; /* the piece's rows */
+};
+struct mfs_pieces {
+	const struct mfk_attention *a; /* own queries, [batch, seq]; its keys are not looked at */
+	void *work;		       /* of mfs_pieces_work_bytes() */
+	float *out, *part_lse;	       /* forward: [batch, seq, heads, v_dim], [heads, seq / 2] */
+	void *part;		       /* [seq / 2, heads, v_dim] */
+	float *dq, *wide; /* backward: [batch, seq, heads, qk_dim], and as much of a piece */
+};
+/* Whether pieces are what a's queries need: nothing is said of documents, windows or dropout. */
+bool mfs_pieces_do(const struct mfk_attention *a);
+uint64_t mfs_pieces_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
+			       bool backward);
+/* Joins what the queries get of the keys to out and a->lse, which begin with -infinity. */
+void mfs_pieces_forward(const struct mfs_net *net, const struct mfs_pass *run,
+			const struct mfs_pieces *p, const struct mfs_pair *pair);
+/* Adds to dq; a->dq holds parts. dk, dv: what the pair gives, in net->io. */
+void mfs_pieces_backward(const struct mfs_net *net, const struct mfs_pass *run,
+			 const struct mfs_pieces *p, const struct mfs_pair *pair, void *dk,
+			 void *dv);
+/* sum += part, or sum = part; wide is as large as the part. */
+void mfs_core_add(const struct mfs_net *net, const struct mfs_pass *run, float *wide, bool first,
+		  float *sum, const void *part, int64_t count);
+
 uint64_t mfs_core_work_bytes(const struct mfs_net *net, const struct mfk_attention *a,
 			     bool backward);
 /* Scratch that the kind has asked for as number `which` of forward or backward. */

@@ -1,12 +1,16 @@
 /*
  * Attention by processes that gather all keys and values of their sequences. In backward they are
- * gathered again, and each process gets the sum of the gradients of its own.
+ * gathered again, and each process gets the sum of the gradients of its own. It goes by pieces
+ * (core_pieces.c) unless documents, windows or dropout want to know positions.
  */
+#include <math.h>
+
 #include "trainer/model/core.h"
 
 /* keys, values: [batch, whole, ...]; raw: either of them as it is gathered, a process's rows one
  * behind the other. */
-enum { KEYS, VALUES, RAW, WORK, DKEYS, DVALUES };
+enum { KEYS, VALUES, RAW, WORK, OUT, PART, PART_LSE };
+enum { DKEYS = WORK + 1, DVALUES, DQ, WIDE, KEYS_SUM, VALUES_SUM };
 
 /* Own queries, and the keys of whole sequences. */
 static struct mfk_attention widened(const struct mfs_net *net, const struct mfk_attention *a)
@@ -21,19 +25,34 @@ static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_pa
 		 bool backward)
 {
 	const struct mfk_attention all = widened(net, &core->shape);
-	const int64_t rows = all.batch * all.keys;
-	const uint64_t k = mfs_matrix_bytes(net->io, rows, all.kv_heads * all.qk_dim);
-	const uint64_t v = mfs_matrix_bytes(net->io, rows, all.kv_heads * all.v_dim);
+	const int64_t rows = all.batch * all.keys, own = all.batch * all.seq;
+	const int64_t k_cols = all.kv_heads * all.qk_dim, v_cols = all.kv_heads * all.v_dim;
+	const int64_t q_cols = all.heads * all.qk_dim, out_cols = all.heads * all.v_dim;
+	const int64_t widest = q_cols > out_cols ? q_cols : out_cols;
+	const uint64_t k = mfs_matrix_bytes(net->io, rows, k_cols);
+	const uint64_t v = mfs_matrix_bytes(net->io, rows, v_cols);
+	const uint64_t work = mfs_core_work_bytes(net, &all, backward);
+	const uint64_t pieces = mfs_pieces_work_bytes(net, &core->shape, backward);
 	uint64_t *at = core->at[backward];
 
 	at[KEYS] = mfs_part_plan_scratch(p, k);
 	at[VALUES] = mfs_part_plan_scratch(p, v);
 	at[RAW] = mfs_part_plan_scratch(p, k > v ? k : v);
-	at[WORK] = mfs_part_plan_scratch(p, mfs_core_work_bytes(net, &all, backward));
-	if (!backward)
+	at[WORK] = mfs_part_plan_scratch(p, work > pieces ? work : pieces);
+	if (!backward) {
+		at[OUT] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, own, out_cols));
+		at[PART] = mfs_part_plan_scratch(p,
+						 mfs_matrix_bytes(net->io, all.seq / 2, out_cols));
+		at[PART_LSE] = mfs_part_plan_scratch(
+			p, mfs_matrix_bytes(MFK_F32, all.seq / 2, all.heads));
 		return;
+	}
 	at[DKEYS] = mfs_part_plan_scratch(p, k);
 	at[DVALUES] = mfs_part_plan_scratch(p, v);
+	at[DQ] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, own, q_cols));
+	at[WIDE] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, all.seq / 2, widest));
+	at[KEYS_SUM] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, rows, k_cols));
+	at[VALUES_SUM] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, rows, v_cols));
 }
 
 /* Rows of all processes, in the order of the sequence. */
@@ -78,12 +97,123 @@ static struct mfk_attention gathered(const struct mfs_net *net, const struct mfs
 	return all;
 }
 
+/* ---- by pieces ---- */
+
+/* Elements before a piece of all keys, or values: heads of dim each. */
+static int64_t before(const struct mfs_net *net, const struct mfk_attention *a, int64_t sequence,
+		      uint32_t piece, int64_t dim)
+{
+	return (sequence * 2 * net->context.size + piece) * (a->seq / 2) * a->kv_heads * dim;
+}
+
+static struct mfs_pair pair_of(const struct mfs_net *net, const struct mfk_attention *all,
+			       int64_t sequence, int queries, uint32_t piece)
+{
+	const size_t size = mfk_dtype_size(net->io);
+
+	return (struct mfs_pair){
+		.sequence = sequence,
+		.queries = queries,
+		.causal = piece == mfs_context_number(net->context.size, net->context.rank,
+						      queries),
+		.first = piece == 0,
+		.k = (const char *)all->k +
+		     (size_t)before(net, all, sequence, piece, all->qk_dim) * size,
+		.v = (const char *)all->v +
+		     (size_t)before(net, all, sequence, piece, all->v_dim) * size,
+	};
+}
+
+/* Pairs of a sequence are numbered by their queries, and by their keys up to the queries' own. */
+static bool next_pair(const struct mfs_net *net, int *queries, uint32_t *piece)
+{
+	if (++*piece <= mfs_context_number(net->context.size, net->context.rank, *queries))
+		return true;
+	*piece = 0;
+	return ++*queries < 2;
+}
+
+static void attend_by_pieces(const struct mfs_net *net, const struct mfs_pass *run,
+			     const struct mfs_core *core, const struct mfk_attention *all)
+{
+	const struct mfk_ops *ops = net->backend->ops;
+	const struct mfs_pieces pieces = {
+		.a = all,
+		.work = all->scratch,
+		.out = mfs_core_scratch(net, core, false, OUT),
+		.part = mfs_core_scratch(net, core, false, PART),
+		.part_lse = mfs_core_scratch(net, core, false, PART_LSE),
+	};
+	const int64_t rows = all->batch * all->seq * all->heads;
+
+	ops->fill(run->ctx, MFK_F32, all->lse, rows, -INFINITY);
+	for (int64_t sequence = 0; sequence < all->batch; sequence++) {
+		int queries = 0;
+		uint32_t piece = 0;
+
+		do {
+			const struct mfs_pair pair =
+				pair_of(net, all, sequence, queries, piece);
+
+			mfs_pieces_forward(net, run, &pieces, &pair);
+		} while (next_pair(net, &queries, &piece));
+	}
+	ops->cast(run->ctx, net->io, all->out, MFK_F32, pieces.out, rows * all->v_dim);
+}
+
+/* own: of dk and dv, where each pair's lie for the moment. */
+static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *run,
+			      const struct mfs_core *core, const struct mfk_attention *all,
+			      const struct mfk_attention *own)
+{
+	const struct mfk_ops *ops = net->backend->ops;
+	const struct mfs_pieces pieces = {
+		.a = all,
+		.work = all->scratch,
+		.dq = mfs_core_scratch(net, core, true, DQ),
+		.wide = mfs_core_scratch(net, core, true, WIDE),
+	};
+	const int64_t k = all->kv_heads * all->qk_dim, v = all->kv_heads * all->v_dim;
+	const int64_t keys = all->batch * net->context.whole;
+	float *k_sum = mfs_core_scratch(net, core, true, KEYS_SUM);
+	float *v_sum = mfs_core_scratch(net, core, true, VALUES_SUM);
+
+	ops->fill(run->ctx, MFK_F32, k_sum, keys * k, 0);
+	ops->fill(run->ctx, MFK_F32, v_sum, keys * v, 0);
+	for (int64_t sequence = 0; sequence < all->batch; sequence++) {
+		int queries = 0;
+		uint32_t piece = 0;
+
+		do {
+			const struct mfs_pair pair =
+				pair_of(net, all, sequence, queries, piece);
+
+			mfs_pieces_backward(net, run, &pieces, &pair, own->dk, own->dv);
+			mfs_core_add(net, run, pieces.wide, false,
+				     k_sum + before(net, all, sequence, piece, all->qk_dim),
+				     own->dk, all->seq / 2 * k);
+			mfs_core_add(net, run, pieces.wide, false,
+				     v_sum + before(net, all, sequence, piece, all->v_dim),
+				     own->dv, all->seq / 2 * v);
+		} while (next_pair(net, &queries, &piece));
+	}
+	ops->cast(run->ctx, net->io, all->dq, MFK_F32, pieces.dq,
+		  all->batch * all->seq * all->heads * all->qk_dim);
+	ops->cast(run->ctx, net->io, all->dk, MFK_F32, k_sum, keys * k);
+	ops->cast(run->ctx, net->io, all->dv, MFK_F32, v_sum, keys * v);
+}
+
+/* ---- both ---- */
+
 static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		    const struct mfs_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_attention all = gathered(net, run, core, a, false);
 
-	net->backend->ops->attention(run->ctx, &all);
+	if (mfs_pieces_do(a))
+		attend_by_pieces(net, run, core, &all);
+	else
+		net->backend->ops->attention(run->ctx, &all);
 }
 
 static void backward(const struct mfs_net *net, const struct mfs_pass *run,
@@ -93,7 +223,10 @@ static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 
 	all.dk = mfs_core_scratch(net, core, true, DKEYS);
 	all.dv = mfs_core_scratch(net, core, true, DVALUES);
-	net->backend->ops->attention_backward(run->ctx, &all);
+	if (mfs_pieces_do(a))
+		go_back_by_pieces(net, run, core, &all, a);
+	else
+		net->backend->ops->attention_backward(run->ctx, &all);
 	scatter(net, run, core, a->kv_heads * a->qk_dim, all.dk, a->dk);
 	scatter(net, run, core, a->kv_heads * a->v_dim, all.dv, a->dv);
 }

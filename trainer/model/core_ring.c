@@ -6,6 +6,9 @@
  * In backward the keys and values go round once more, and behind them, in fp32, the sums of their
  * gradients, which one step more brings home. A block's gradients follow from the output and the
  * logarithms of all of them.
+ *
+ * What goes round does so beside the passes, while a block is computed. Blocks are computed by
+ * pieces (core_pieces.c) unless documents, windows or dropout want to know positions.
  */
 #include <math.h>
 
@@ -42,7 +45,7 @@ static struct sizes sizes_of(const struct mfk_attention *a)
 	};
 }
 
-static int64_t larger(int64_t a, int64_t b)
+static uint64_t larger(uint64_t a, uint64_t b)
 {
 	return a > b ? a : b;
 }
@@ -63,7 +66,9 @@ static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_pa
 		at[KEYS + i] = ask(p, net->io, s.k);
 		at[VALUES + i] = ask(p, net->io, s.v);
 	}
-	at[WORK] = mfs_part_plan_scratch(p, mfs_core_work_bytes(net, &block, backward));
+	at[WORK] = mfs_part_plan_scratch(
+		p, larger(mfs_core_work_bytes(net, &block, backward),
+			  mfs_pieces_work_bytes(net, &core->shape, backward)));
 	if (!backward) {
 		at[OUT] = ask(p, MFK_F32, s.out);
 		at[PART] = ask(p, net->io, s.out);
@@ -75,7 +80,7 @@ static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_pa
 		at[DVALUES + i] = ask(p, MFK_F32, s.v);
 	}
 	at[DQ] = ask(p, MFK_F32, s.q);
-	at[WIDE] = ask(p, MFK_F32, larger(s.q, larger(s.k, s.v)));
+	at[WIDE] = ask(p, MFK_F32, (int64_t)larger(s.q, larger(s.k, s.v)));
 }
 
 /* ---- what goes round ---- */
@@ -90,9 +95,8 @@ static const struct mfs_context_way *way_of(const struct mfs_net *net, const str
 }
 
 /* Two arrays to the next process, and those of the one before from it. */
-static void pass_on(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_core *core, struct block from, struct block to, size_t k_bytes,
-		    size_t v_bytes)
+static void pass_on(const struct mfs_net *net, const struct mfs_core *core, struct mfk_ctx *ctx,
+		    struct block from, struct block to, size_t k_bytes, size_t v_bytes)
 {
 	const uint32_t n = way_of(net, core)->ring, rank = way_of(net, core)->ring_rank;
 	const unsigned next = (rank + 1) % n, before = (rank + n - 1) % n;
@@ -103,7 +107,7 @@ static void pass_on(const struct mfs_net *net, const struct mfs_pass *run,
 		{.peer = next, .data = (void *)from.v, .bytes = v_bytes},
 	};
 
-	mfs_parallel_exchange(net->parallel, way_of(net, core)->ring_group, run->ctx, list, 4);
+	mfs_parallel_exchange(net->parallel, way_of(net, core)->ring_group, ctx, list, 4);
 }
 
 static struct block slot(const struct mfs_net *net, const struct mfs_core *core, bool backward,
@@ -113,44 +117,77 @@ static struct block slot(const struct mfs_net *net, const struct mfs_core *core,
 			      mfs_core_scratch(net, core, backward, values + which % 2)};
 }
 
-/* The block of a step, the one that came last; it is passed on unless the step is the last one. */
-static struct block next_block(const struct mfs_net *net, const struct mfs_pass *run,
-			       const struct mfs_core *core, const struct mfk_attention *a,
-			       bool backward, uint32_t step)
+/* The block of a step, which is the one that came last. */
+static struct block block_of(const struct mfs_net *net, const struct mfs_core *core,
+			     const struct mfk_attention *a, bool backward, uint32_t step)
 {
+	return step ? slot(net, core, backward, KEYS, VALUES, step - 1)
+		    : (struct block){a->k, a->v};
+}
+
+/* The sums of the gradients of a step's block. */
+static struct block sums_of(const struct mfs_net *net, const struct mfs_core *core, uint32_t step)
+{
+	return slot(net, core, true, DKEYS, DVALUES, step);
+}
+
+/*
+ * What goes round while a step's block is computed: the block, unless it is the last one, and in
+ * backward the sums of the block before.
+ */
+static void send(const struct mfs_net *net, const struct mfs_pass *run,
+		 const struct mfs_core *core, const struct mfk_attention *a, bool backward,
+		 uint32_t step)
+{
+	struct mfk_ctx *ctx = mfs_beside_say(net, &net->context_beside, run->ctx);
 	const struct sizes s = sizes_of(a);
 	const size_t size = mfk_dtype_size(net->io);
-	const struct block own = {a->k, a->v};
-	const struct block here = step ? slot(net, core, backward, KEYS, VALUES, step - 1) : own;
 
 	if (step + 1 < way_of(net, core)->ring)
-		pass_on(net, run, core, here, slot(net, core, backward, KEYS, VALUES, step),
-			(size_t)s.k * size, (size_t)s.v * size);
-	return here;
+		pass_on(net, core, ctx, block_of(net, core, a, backward, step),
+			slot(net, core, backward, KEYS, VALUES, step), (size_t)s.k * size,
+			(size_t)s.v * size);
+	if (backward && step)
+		pass_on(net, core, ctx, sums_of(net, core, step - 1), sums_of(net, core, step),
+			(size_t)s.k * sizeof(float), (size_t)s.v * sizeof(float));
 }
+
+static void await(const struct mfs_net *net, const struct mfs_pass *run)
+{
+	mfs_beside_await(net, &net->context_beside, run->ctx);
+}
+
+/* Whose block a step has. */
+static uint32_t source_of(const struct mfs_net *net, const struct mfs_core *core, uint32_t step)
+{
+	const uint32_t n = way_of(net, core)->ring;
+
+	return (way_of(net, core)->ring_rank + n - step) % n;
+}
+
+/* ---- by positions ---- */
 
 /* What own queries have to do with a step's block. */
 static struct mfk_attention attention_of(const struct mfs_net *net, const struct mfs_core *core,
 					 const struct mfk_attention *a, bool backward,
-					 uint32_t step, struct block here)
+					 uint32_t step)
 {
-	const uint32_t n = way_of(net, core)->ring, rank = way_of(net, core)->ring_rank;
+	const struct block here = block_of(net, core, a, backward, step);
 	struct mfk_attention block = of_block(net, a);
 
 	block.k = here.k;
 	block.v = here.v;
-	block.query_at = mfs_context_positions(net, core->way, rank);
-	block.key_at = mfs_context_positions(net, core->way, (rank + n - step) % n);
+	block.query_at =
+		mfs_context_positions(net, core->way, way_of(net, core)->ring_rank);
+	block.key_at = mfs_context_positions(net, core->way, source_of(net, core, step));
 	block.scratch = mfs_core_scratch(net, core, backward, WORK);
 	return block;
 }
 
-/* ---- forward ---- */
-
-static void forward(const struct mfs_net *net, const struct mfs_pass *run,
-		    const struct mfs_core *core, const struct mfk_attention *a)
+static void attend_by_positions(const struct mfs_net *net, const struct mfs_pass *run,
+				const struct mfs_core *core, const struct mfk_attention *a,
+				uint32_t step)
 {
-	const struct mfk_ops *ops = net->backend->ops;
 	const struct mfk_attention_join join = {
 		.dtype = net->io,
 		.batch = a->batch,
@@ -162,70 +199,192 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 		.out = mfs_core_scratch(net, core, false, OUT),
 		.lse = a->lse,
 	};
+	struct mfk_attention block = attention_of(net, core, a, false, step);
 
-	ops->fill(run->ctx, MFK_F32, a->lse, a->batch * a->seq * a->heads, -INFINITY);
-	for (uint32_t step = 0; step < way_of(net, core)->ring; step++) {
-		const struct block here = next_block(net, run, core, a, false, step);
-		struct mfk_attention block = attention_of(net, core, a, false, step, here);
-
-		block.out = (void *)join.part;
-		block.lse = (float *)join.part_lse;
-		ops->attention(run->ctx, &block);
-		ops->attention_join(run->ctx, &join);
-	}
-	ops->cast(run->ctx, net->io, a->out, MFK_F32, join.out, sizes_of(a).out);
+	block.out = (void *)join.part;
+	block.lse = (float *)join.part_lse;
+	net->backend->ops->attention(run->ctx, &block);
+	net->backend->ops->attention_join(run->ctx, &join);
 }
 
-/* ---- backward ---- */
-
-/* sum += part, or sum = part. */
-static void add(const struct mfs_net *net, const struct mfs_pass *run, const struct mfs_core *core,
-		bool first, float *sum, const void *part, int64_t count)
+/* dq, dk and dv have the part of the block before sums have it. */
+static void go_back_by_positions(const struct mfs_net *net, const struct mfs_pass *run,
+				 const struct mfs_core *core, const struct mfk_attention *a,
+				 uint32_t step)
 {
-	const struct mfk_ops *ops = net->backend->ops;
+	const struct mfk_attention block = attention_of(net, core, a, true, step);
+	const struct block sums = sums_of(net, core, step);
+	const struct sizes s = sizes_of(a);
 	float *wide = mfs_core_scratch(net, core, true, WIDE);
 
-	ops->cast(run->ctx, MFK_F32, first ? sum : wide, net->io, part, count);
-	if (!first)
-		ops->add(run->ctx, MFK_F32, sum, sum, wide, count);
+	net->backend->ops->attention_backward(run->ctx, &block);
+	mfs_core_add(net, run, wide, step == 0, mfs_core_scratch(net, core, true, DQ), a->dq, s.q);
+	await(net, run);
+	mfs_core_add(net, run, wide, step == 0, (float *)sums.k, a->dk, s.k);
+	mfs_core_add(net, run, wide, step == 0, (float *)sums.v, a->dv, s.v);
 }
 
-/* The sums of the gradients of a step's block, from the process before. */
-static struct block next_sums(const struct mfs_net *net, const struct mfs_pass *run,
+/* ---- by pieces ---- */
+
+/* Of own pieces those whose queries see a step's block, with the pieces that they see of it: three
+ * pairs of the own block, two of each other. */
+struct seen {
+	int queries, keys;
+};
+
+static unsigned seen_of(const struct mfs_net *net, const struct mfs_core *core, uint32_t step,
+			struct seen ret[3])
+{
+	const uint32_t n = way_of(net, core)->ring, rank = way_of(net, core)->ring_rank;
+	const uint32_t source = source_of(net, core, step);
+	unsigned count = 0;
+
+	for (int q = 0; q < 2; q++)
+		for (int k = 0; k < 2; k++)
+			if (mfs_context_number(n, source, k) <= mfs_context_number(n, rank, q))
+				ret[count++] = (struct seen){q, k};
+	return count;
+}
+
+/* Elements before a piece of the keys, or of the values: heads of dim each. */
+static int64_t before(const struct mfk_attention *a, int64_t sequence, int piece, int64_t dim)
+{
+	return (sequence * 2 + piece) * (a->seq / 2) * a->kv_heads * dim;
+}
+
+static void *at(const void *p, int64_t elements, size_t size)
+{
+	return (char *)p + (size_t)elements * size;
+}
+
+static struct mfs_pair pair_of(const struct mfs_net *net, const struct mfk_attention *a,
+			       struct block here, int64_t sequence, struct seen seen, uint32_t step)
+{
+	const size_t size = mfk_dtype_size(net->io);
+
+	return (struct mfs_pair){
+		.sequence = sequence,
+		.queries = seen.queries,
+		.causal = step == 0 && seen.queries == seen.keys,
+		.first = step == 0 && seen.keys == 0,
+		.k = at(here.k, before(a, sequence, seen.keys, a->qk_dim), size),
+		.v = at(here.v, before(a, sequence, seen.keys, a->v_dim), size),
+	};
+}
+
+static void attend_by_pieces(const struct mfs_net *net, const struct mfs_pass *run,
+			     const struct mfs_core *core, const struct mfk_attention *a,
+			     uint32_t step)
+{
+	const struct mfs_pieces pieces = {
+		.a = a,
+		.work = mfs_core_scratch(net, core, false, WORK),
+		.out = mfs_core_scratch(net, core, false, OUT),
+		.part = mfs_core_scratch(net, core, false, PART),
+		.part_lse = mfs_core_scratch(net, core, false, PART_LSE),
+	};
+	const struct block here = block_of(net, core, a, false, step);
+	struct seen seen[3];
+	const unsigned count = seen_of(net, core, step, seen);
+
+	for (int64_t sequence = 0; sequence < a->batch; sequence++)
+		for (unsigned i = 0; i < count; i++) {
+			const struct mfs_pair pair =
+				pair_of(net, a, here, sequence, seen[i], step);
+
+			mfs_pieces_forward(net, run, &pieces, &pair);
+		}
+}
+
+/* The gradients of a pair's keys and values, which lie in one of two pieces of dk and dv. */
+static void add_keys(const struct mfs_net *net, const struct mfs_pass *run,
+		     const struct mfs_core *core, const struct mfk_attention *a, struct block sums,
+		     int64_t sequence, struct seen seen, int place, bool first)
+{
+	const size_t size = mfk_dtype_size(net->io);
+	const int64_t k = a->seq / 2 * a->kv_heads * a->qk_dim;
+	const int64_t v = a->seq / 2 * a->kv_heads * a->v_dim;
+	float *wide = mfs_core_scratch(net, core, true, WIDE);
+
+	mfs_core_add(net, run, wide, first,
+		     (float *)sums.k + before(a, sequence, seen.keys, a->qk_dim),
+		     at(a->dk, before(a, sequence, place, a->qk_dim), size), k);
+	mfs_core_add(net, run, wide, first,
+		     (float *)sums.v + before(a, sequence, seen.keys, a->v_dim),
+		     at(a->dv, before(a, sequence, place, a->v_dim), size), v);
+}
+
+/* The two pairs of another process's block have a piece of dk and dv each until the block's sums
+ * are there. The own block has none yet: its first pairs begin them. */
+static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *run,
 			      const struct mfs_core *core, const struct mfk_attention *a,
 			      uint32_t step)
 {
-	const struct block sums = slot(net, core, true, DKEYS, DVALUES, step);
-	const struct sizes s = sizes_of(a);
+	const struct mfs_pieces pieces = {
+		.a = a,
+		.work = mfs_core_scratch(net, core, true, WORK),
+		.dq = mfs_core_scratch(net, core, true, DQ),
+		.wide = mfs_core_scratch(net, core, true, WIDE),
+	};
+	const struct block here = block_of(net, core, a, true, step);
+	const struct block sums = sums_of(net, core, step);
+	const size_t size = mfk_dtype_size(net->io);
+	struct seen seen[3];
+	const unsigned count = seen_of(net, core, step, seen);
 
-	if (step)
-		pass_on(net, run, core, slot(net, core, true, DKEYS, DVALUES, step - 1), sums,
-			(size_t)s.k * sizeof(float), (size_t)s.v * sizeof(float));
-	return sums;
+	for (int64_t sequence = 0; sequence < a->batch; sequence++)
+		for (unsigned i = 0; i < count; i++) {
+			const struct mfs_pair pair =
+				pair_of(net, a, here, sequence, seen[i], step);
+			const int place = (int)i % 2;
+
+			mfs_pieces_backward(net, run, &pieces, &pair,
+					    at(a->dk, before(a, sequence, place, a->qk_dim), size),
+					    at(a->dv, before(a, sequence, place, a->v_dim), size));
+			if (step == 0)
+				add_keys(net, run, core, a, sums, sequence, seen[i], place,
+					 pair.causal);
+		}
+	await(net, run);
+	for (int64_t sequence = 0; sequence < a->batch && step; sequence++)
+		for (unsigned i = 0; i < count; i++)
+			add_keys(net, run, core, a, sums, sequence, seen[i], (int)i, false);
 }
 
-/* dq, dk and dv have the part of each block before they have the sums. */
+/* ---- both ---- */
+
+static void forward(const struct mfs_net *net, const struct mfs_pass *run,
+		    const struct mfs_core *core, const struct mfk_attention *a)
+{
+	const struct mfk_ops *ops = net->backend->ops;
+
+	ops->fill(run->ctx, MFK_F32, a->lse, a->batch * a->seq * a->heads, -INFINITY);
+	for (uint32_t step = 0; step < way_of(net, core)->ring; step++) {
+		send(net, run, core, a, false, step);
+		(mfs_pieces_do(a) ? attend_by_pieces : attend_by_positions)(net, run, core, a, step);
+		await(net, run);
+	}
+	ops->cast(run->ctx, net->io, a->out, MFK_F32, mfs_core_scratch(net, core, false, OUT),
+		  sizes_of(a).out);
+}
+
 static void backward(const struct mfs_net *net, const struct mfs_pass *run,
 		     const struct mfs_core *core, const struct mfk_attention *a)
 {
 	const struct mfk_ops *ops = net->backend->ops;
 	const uint32_t n = way_of(net, core)->ring;
 	const struct sizes s = sizes_of(a);
-	float *dq = mfs_core_scratch(net, core, true, DQ);
 	struct block sums;
 
 	for (uint32_t step = 0; step < n; step++) {
-		const struct block here = next_block(net, run, core, a, true, step);
-		const struct mfk_attention block = attention_of(net, core, a, true, step, here);
-
-		ops->attention_backward(run->ctx, &block);
-		add(net, run, core, step == 0, dq, a->dq, s.q);
-		sums = next_sums(net, run, core, a, step);
-		add(net, run, core, step == 0, (float *)sums.k, a->dk, s.k);
-		add(net, run, core, step == 0, (float *)sums.v, a->dv, s.v);
+		send(net, run, core, a, true, step);
+		(mfs_pieces_do(a) ? go_back_by_pieces : go_back_by_positions)(net, run, core, a,
+									      step);
 	}
-	sums = next_sums(net, run, core, a, n);
-	ops->cast(run->ctx, net->io, a->dq, MFK_F32, dq, s.q);
+	send(net, run, core, a, true, n);
+	await(net, run);
+	sums = sums_of(net, core, n);
+	ops->cast(run->ctx, net->io, a->dq, MFK_F32, mfs_core_scratch(net, core, true, DQ), s.q);
 	ops->cast(run->ctx, net->io, a->dk, MFK_F32, sums.k, s.k);
 	ops->cast(run->ctx, net->io, a->dv, MFK_F32, sums.v, s.v);
 }

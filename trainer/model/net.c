@@ -171,6 +171,7 @@ void mfs_net_free(struct mfs_net *net)
 	mfs_stages_release(net);
 	mfs_beside_release(net, &net->experts_beside);
 	mfs_beside_release(net, &net->tensor_beside);
+	mfs_beside_release(net, &net->context_beside);
 	if (net->host_sums)
 		net->backend->device->host_free(net->device, net->host_sums,
 						MFS_SUM_COUNT * sizeof(double));
@@ -194,6 +195,8 @@ int mfs_net_begin(struct mfs_net *net, struct mfk_ctx *ctx, struct mfs_error *er
 		r = mfs_experts_beside_begin(net, err);
 	if (!r)
 		r = mfs_tensor_beside_begin(net, err);
+	if (!r)
+		r = mfs_context_beside_begin(net, err);
 	if (!r && !net->host_sums) {
 		net->host_sums = net->backend->device->host_alloc(net->device,
 								  MFS_SUM_COUNT * sizeof(double));

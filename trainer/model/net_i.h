@@ -617,9 +617,10 @@ struct mfk_ctx *mfs_beside_say(const struct mfs_net *net, const struct mfs_besid
 /* ctx waits for all that was said. */
 void mfs_beside_await(const struct mfs_net *net, const struct mfs_beside *b, struct mfk_ctx *ctx);
 
-/* Of experts' rows, and of tensor parallel processes. After mfs_memory_place(). */
+/* Of experts' rows, of tensor parallel processes, and of a ring. After mfs_memory_place(). */
 int mfs_experts_beside_begin(struct mfs_net *net, struct mfs_error *err);
 int mfs_tensor_beside_begin(struct mfs_net *net, struct mfs_error *err);
+int mfs_context_beside_begin(struct mfs_net *net, struct mfs_error *err);
 
 struct mfs_net {
 	const struct mfs_train_config *config;
@@ -648,7 +649,7 @@ struct mfs_net {
 	uint32_t chunk_count;
 	struct mfs_head head; /* of the chunk that ends the model */
 	struct mfs_mtp mtp;
-	struct mfs_beside experts_beside, tensor_beside;
+	struct mfs_beside experts_beside, tensor_beside, context_beside;
 	struct mfs_rope rope;
 	struct mfs_batch_place on_device;
 

@@ -10,10 +10,16 @@
 
 #include <stdint.h>
 
+/* Which of the sequence's pieces is piece 0 or 1 of a part. */
+static inline uint32_t mfs_context_number(uint32_t parts, uint32_t part, int which)
+{
+	return which ? 2 * parts - 1 - part : part;
+}
+
 /* The position that piece 0 or 1 of a part begins at. length: of the sequence. */
 static inline int64_t mfs_context_piece(uint32_t parts, uint32_t part, int64_t length, int which)
 {
-	return (which ? 2 * parts - 1 - part : part) * (length / (2 * parts));
+	return mfs_context_number(parts, part, which) * (length / (2 * parts));
 }
 
 /* The position of a part's token i. */

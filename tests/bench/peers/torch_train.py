@@ -1,25 +1,36 @@
 """A plain PyTorch training loop of a Llama-shaped model, as a peer of mcorefs-train: torch.compile, SDPA, fused AdamW.
 
     torch_train.py --shape llama-1b [--device cuda|cpu] [--dtype bfloat16|float32] [--micro 1] [--accumulate 4] [--steps 8]
-                   [--attention cudnn|flash] [--compile model|layer|no] [--compile-only]
+                   [--attention cudnn|flash] [--compile model|layer|no] [--compile-only] [--parallel fsdp|tp]
     torch_train.py --product [--device cuda|cpu]
 
 bf16 runs keep fp32 main parameters, fp32 gradients and fp32 moments, as Megatron does. It prints the time of each step, and one line of
 JSON: tokens/s (median of the steps behind the first quarter) and peak memory. --compile-only is one forward and backward, which fill
 the cache of compiled kernels. --product prints two speeds of a large product alone (see there).
+
+With --parallel it is one of the processes that torchrun's variables speak of: fsdp divides parameters, gradients and state (FSDP2; bf16
+weights are gathered, gradients are added up in fp32), tp divides each layer and the loss (tensor and sequence parallelism by DTensor).
+Layers are compiled one by one then. Tokens are those of all processes; rank 0 prints.
 """
 import argparse
+import contextlib
 import functools
 import json
+import os
 import statistics
 import time
 
 import torch
 import torch.nn.functional as F
+from torch.distributed.tensor import DTensor
+from torch.distributed.tensor.parallel import loss_parallel
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 SHAPES = {  # layers, hidden, ffn, heads, kv heads, head size, vocabulary, tied, q/k norm, sequence
     "llama-8b-8l": (8, 4096, 14336, 32, 8, 128, 128256, False, False, 4096),
+    "llama-8b-16l": (16, 4096, 14336, 32, 8, 128, 128256, False, False, 4096),
+    "llama-8b": (32, 4096, 14336, 32, 8, 128, 128256, False, False, 4096),
+    "llama-32k": (16, 2048, 8192, 32, 8, 64, 128256, True, False, 32768),
     "llama-1b": (16, 2048, 8192, 32, 8, 64, 128256, True, False, 4096),
     "qwen3-0.6b": (28, 1024, 3072, 16, 8, 128, 151936, True, True, 4096),
     "cpu": (6, 384, 1024, 6, 2, 64, 8192, True, False, 512),
@@ -45,8 +56,8 @@ class Layer(torch.nn.Module):
         return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).to(x.dtype)
 
     def forward(self, x, cos, sin):
-        batch, seq, _ = x.shape
         q, k, v = self.qkv(self.norm1(x)).split([self.heads * self.size, self.kv * self.size, self.kv * self.size], -1)
+        batch, seq, _ = q.shape
         q = self.turn(self.q_norm(q.view(batch, seq, self.heads, self.size)), cos, sin).transpose(1, 2)
         k = self.turn(self.k_norm(k.view(batch, seq, self.kv, self.size)), cos, sin).transpose(1, 2)
         v = v.view(batch, seq, self.kv, self.size).transpose(1, 2)
@@ -77,7 +88,16 @@ class Model(torch.nn.Module):
         x = self.embedding(tokens)
         for layer in self.layers:
             x = layer(x, self.cos, self.sin)
-        return F.cross_entropy(self.head(self.norm(x)).flatten(0, 1).float(), labels.flatten())
+        return self.loss(self.head(self.norm(x)), labels)
+
+    @staticmethod
+    def loss(logits, labels):
+        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+
+
+def say(options, text):
+    if not options.parallel or os.environ["RANK"] == "0":
+        print(text, flush=True)
 
 
 def wait(device):
@@ -104,6 +124,15 @@ def product(device):
     return speeds
 
 
+def whole(x):
+    return x.full_tensor() if isinstance(x, DTensor) else x
+
+
+def part(x):
+    """What this process has of it."""
+    return x.to_local() if isinstance(x, DTensor) else x
+
+
 class MainParameters:
     """fp32 copies of bf16 parameters, with fp32 gradients that microbatches add to."""
 
@@ -121,8 +150,42 @@ class MainParameters:
 
     @torch.no_grad()
     def after(self):
-        torch._foreach_copy_(self.params, self.main)
-        torch._foreach_zero_([m.grad for m in self.main])
+        torch._foreach_copy_([part(p) for p in self.params], [part(m) for m in self.main])
+        torch._foreach_zero_([part(m.grad) for m in self.main])
+
+
+def divide_parameters(model, mesh):
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for layer in model.layers:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
+def divide_layers(model, mesh):
+    """The columns of linear_qkv and linear_fc1 are not sorted by part: of drawn weights it makes no difference."""
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel, parallelize_module
+    norm = SequenceParallel(use_local_output=True)
+    columns, rows = ColwiseParallel(input_layouts=Shard(1)), RowwiseParallel(output_layouts=Shard(1))
+    parallelize_module(model, mesh, {
+        "embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+        "norm": norm,
+        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Shard(-1), use_local_output=False),
+    })
+    for layer in model.layers:
+        layer.heads, layer.kv = layer.heads // mesh.size(), layer.kv // mesh.size()
+        parallelize_module(layer, mesh, {"norm1": norm, "qkv": columns, "proj": rows,
+                                         "norm2": norm, "fc1": columns, "fc2": rows})
+
+
+def begin_processes(options):
+    """The mesh of all of them."""
+    rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    if options.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group("nccl" if options.device == "cuda" else "gloo", rank=rank, world_size=world)
+    return torch.distributed.init_device_mesh(options.device, (world,))
 
 
 def train(options, model, step_model, own):
@@ -137,14 +200,14 @@ def train(options, model, step_model, own):
         for tokens in data:
             loss = step_model(tokens[:, :-1], tokens[:, 1:]) / options.accumulate
             loss.backward()
-            total += loss.detach()
+            total += whole(loss.detach())
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
         own.after() if own else optimizer.zero_grad(set_to_none=False)
         total.item()
         wait(options.device)
         times.append(time.perf_counter() - start)
-        print(f"step {i + 1}: {times[-1] * 1e3:.2f} ms, loss {total.item():.4f}", flush=True)
+        say(options, f"step {i + 1}: {times[-1] * 1e3:.2f} ms, loss {total.item():.4f}")
     return times, total.item()
 
 
@@ -159,6 +222,7 @@ def main():
     parser.add_argument("--attention", choices=("cudnn", "flash"), default="cudnn")
     parser.add_argument("--compile", choices=("model", "layer", "no"), default="model")
     parser.add_argument("--compile-only", action="store_true")
+    parser.add_argument("--parallel", choices=("fsdp", "tp"))
     parser.add_argument("--product", action="store_true")
     options = parser.parse_args()
     if options.product:
@@ -167,25 +231,40 @@ def main():
     dtype, backends = getattr(torch, options.dtype), [SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION]
     if options.attention == "flash":
         backends.reverse()
+    mesh = begin_processes(options) if options.parallel else None
     torch.manual_seed(1234)
     with torch.device(options.device):
-        model = Model(*SHAPES[options.shape]).to(dtype)
+        model = Model(*SHAPES[options.shape])
+    own = dtype != torch.float32 and options.parallel != "fsdp"  # FSDP keeps fp32 parameters itself
+    if own:
+        model.to(dtype)
     model.cos, model.sin = model.cos.float(), model.sin.float()
-    step_model = torch.compile(model) if options.compile == "model" else model
-    if options.compile == "layer":
+    step_model = torch.compile(model) if options.compile == "model" and not mesh else model
+    if options.compile == "layer" or options.compile == "model" and mesh:
+        if options.parallel != "tp":  # loss_parallel() cannot be compiled
+            model.loss = torch.compile(model.loss)
         for layer in model.layers:
             layer.compile()
-    with sdpa_kernel([*backends, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH], set_priority=True):
+    if mesh:
+        (divide_parameters if options.parallel == "fsdp" else divide_layers)(model, mesh)
+    parts = mesh.size() if options.parallel == "fsdp" else 1
+    if parts > 1:
+        torch.manual_seed(mesh.get_rank())
+    with sdpa_kernel([*backends, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH], set_priority=True), \
+            loss_parallel() if options.parallel == "tp" else contextlib.nullcontext():
         if options.compile_only:
             tokens = torch.randint(model.vocab, (options.micro, model.seq + 1), device=options.device)
             step_model(tokens[:, :-1], tokens[:, 1:]).backward()
             wait(options.device)
             return
-        times, loss = train(options, model, step_model, MainParameters(model) if dtype != torch.float32 else None)
-    tokens = options.accumulate * options.micro * model.seq
-    print(json.dumps({"peer": f"torch {torch.__version__}", "shape": options.shape, "dtype": options.dtype, "attention": options.attention,
-                      "tokens_per_s": tokens / statistics.median(times[len(times) // 4 + 1:]), "loss": loss,
-                      "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else None}))
+        times, loss = train(options, model, step_model, MainParameters(model) if own else None)
+    tokens = options.accumulate * options.micro * model.seq * parts
+    say(options, json.dumps({
+        "peer": f"torch {torch.__version__}", "shape": options.shape, "dtype": options.dtype, "attention": options.attention,
+        "parallel": options.parallel, "tokens_per_s": tokens / statistics.median(times[len(times) // 4 + 1:]), "loss": loss,
+        "peak_gib": torch.cuda.max_memory_allocated() / 2**30 if options.device == "cuda" else None}))
+    if mesh:
+        torch.distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
