@@ -37,13 +37,13 @@ struct choice {
  *	1024	32		12	2	128	0.74	0.88	0.88
  *	1024	4		16	8	128	0.14	0.20	0.19
  *
- * Shorter sequences and scores without a mask were not measured.
+ * Shorter sequences were not measured.
  */
 static bool hopper_is_faster(const struct mfk_attention *a, bool backward)
 {
 	if (a->atomics && a->heads == a->kv_heads && a->qk_dim > 64)
 		return false;
-	return backward && a->causal && a->seq >= 1024;
+	return backward && a->seq >= 1024;
 }
 
 /*

@@ -11,6 +11,15 @@ qwen2="$llama --add-qkv-bias --rotary-base 1000000 --norm-epsilon 1e-6 --vocab-s
 declare -A shape=(
 	[llama-8b-8l]="$llama --num-layers 8 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8
 		--vocab-size 128256 --untie-embeddings-and-output-weights"
+	[llama-8b-16l]="$llama --num-layers 16 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8
+		--vocab-size 128256 --untie-embeddings-and-output-weights"
+	[llama-8b]="$llama --num-layers 32 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8
+		--vocab-size 128256 --untie-embeddings-and-output-weights"
+	[llama-32k]="$llama --num-layers 16 --hidden-size 2048 --ffn-hidden-size 8192 --num-attention-heads 32 --num-query-groups 8
+		--vocab-size 128256"
+	[mixtral-2l]="$llama --num-layers 2 --hidden-size 4096 --ffn-hidden-size 14336 --num-attention-heads 32 --num-query-groups 8
+		--vocab-size 32000 --untie-embeddings-and-output-weights --num-experts 8 --moe-router-topk 2 --moe-aux-loss-coeff 1e-2
+		--moe-grouped-gemm --moe-token-dispatcher-type alltoall"
 	[llama-1b]="$llama --num-layers 16 --hidden-size 2048 --ffn-hidden-size 8192 --num-attention-heads 32 --num-query-groups 8
 		--vocab-size 128256"
 	[qwen3-0.6b]="$llama --num-layers 28 --hidden-size 1024 --ffn-hidden-size 3072 --num-attention-heads 16 --num-query-groups 8
@@ -23,7 +32,7 @@ declare -A shape=(
 	[cpu]="$llama --num-layers 6 --hidden-size 384 --ffn-hidden-size 1024 --num-attention-heads 6 --num-query-groups 2 --vocab-size 8192"
 )
 declare -A seq=([llama-8b-8l]=4096 [llama-1b]=4096 [qwen3-0.6b]=4096 [gpt2-1558m]=1024 [qwen2.5-0.5b]=1024 [qwen2.5-1.5b]=1024
-	[gpt2-124m]=1024 [tiny]=64 [cpu]=512)
+	[llama-8b-16l]=4096 [llama-8b]=4096 [llama-32k]=32768 [mixtral-2l]=4096 [gpt2-124m]=1024 [tiny]=64 [cpu]=512)
 
 # flags SHAPE MICRO BATCH STEPS: the arguments of mcorefs-train, one a line
 flags() {

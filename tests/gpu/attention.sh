@@ -1,5 +1,5 @@
 #!/bin/bash
-# tests/gpu/attention.sh [check | time]: attention on this machine's GPU by each implementation, against its definition, and its
+# tests/gpu/attention.sh [check | time | pieces]: attention on this machine's GPU by each implementation, against its definition, and its
 # speed; a line for each case, in less than 90 s. O: the folder of the build (build). What is built is used; the rest is built here.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

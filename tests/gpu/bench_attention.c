@@ -616,6 +616,12 @@ int main(int argc, char **argv)
 		{MFK_BF16, 2, 4096, 32, 8, 128, 128, true, 1},
 		{MFK_BF16, 4, 2048, 32, 8, 64, 64, true, 0},
 	};
+	/* Pairs of pieces of long sequences (trainer/model/core_pieces.c). */
+	static const struct shape pieces[] = {
+		{MFK_BF16, 1, 8192, 32, 8, 64, 64, false, 0},
+		{MFK_BF16, 1, 8192, 32, 8, 128, 128, false, 0},
+		{MFK_BF16, 1, 1024, 32, 8, 128, 128, false, 0},
+	};
 	/* Where cuDNN works in parts: how large they should be. */
 	static const struct shape part[] = {
 		{MFK_BF16, 2, 4096, 32, 8, 128, 128, true, 0},
@@ -636,11 +642,16 @@ int main(int argc, char **argv)
 	context_new();
 	fill_pool();
 	printf("%s, sm_%u, cuDNN %zu\n", info.name, info.capability, mfk_cudnn_version());
-	if (strcmp(only, "time"))
+	const bool checks = !*only || !strcmp(only, "check"),
+		   times = !*only || !strcmp(only, "time");
+
+	if (checks)
 		for_each(small, COUNT(small), all, false);
-	if (strcmp(only, "check"))
+	if (times)
 		for_each(large, COUNT(large), fast, true);
-	for (int i = 0; i < COUNT(sizes) && strcmp(only, "check"); i++) {
+	if (times || !strcmp(only, "pieces"))
+		for_each(pieces, COUNT(pieces), fast, true);
+	for (int i = 0; i < COUNT(sizes) && times; i++) {
 		setenv("MFK_ATTENTION_SCRATCH", sizes[i], 1);
 		printf("parts of %s MiB\n", sizes[i]);
 		for_each(part, COUNT(part), cudnn, true);

@@ -51,7 +51,8 @@ as_one "FSDP" deepseek "2 2-ep2" 4 --use-megatron-fsdp "${divided[@]}"
 [ "$gpus" -lt 4 ] || as_one "halves of sequences, by neighbours" llama 4-cp2x2 4
 [ "$gpus" -lt 4 ] || as_one "all of them" mixtral "4-tp2-sp-pp2-ep2-etp1 4-cp2-ep2" 4 --use-distributed-optimizer "${divided[@]}"
 within=1e-2 as_one "gradients in bf16" llama 2 4 --bf16 --grad-reduce-in-bf16
-BACKEND=cuda LAUNCH="${launcher[*]} 2" tests/train/follow.sh "${at[qwen2]}" >"$work/log" 2>&1
+# With cuDNN's attention one row's norm is 1.35 % off, with one GPU as well (README.md).
+MFK_ATTENTION=flash BACKEND=cuda LAUNCH="${launcher[*]} 2" tests/train/follow.sh "${at[qwen2]}" >"$work/log" 2>&1
 status=$?
 cat "$work/log"
 verdict $status "bf16: two GPUs follow the run that two GPUs made"

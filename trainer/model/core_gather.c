@@ -41,10 +41,10 @@ static void plan(const struct mfs_net *net, struct mfs_core *core, struct mfs_pa
 	at[WORK] = mfs_part_plan_scratch(p, work > pieces ? work : pieces);
 	if (!backward) {
 		at[OUT] = mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, own, out_cols));
-		at[PART] = mfs_part_plan_scratch(p,
-						 mfs_matrix_bytes(net->io, all.seq / 2, out_cols));
-		at[PART_LSE] = mfs_part_plan_scratch(
-			p, mfs_matrix_bytes(MFK_F32, all.seq / 2, all.heads));
+		at[PART] =
+			mfs_part_plan_scratch(p, mfs_matrix_bytes(net->io, all.seq / 2, out_cols));
+		at[PART_LSE] =
+			mfs_part_plan_scratch(p, mfs_matrix_bytes(MFK_F32, all.seq / 2, all.heads));
 		return;
 	}
 	at[DKEYS] = mfs_part_plan_scratch(p, k);
@@ -114,8 +114,8 @@ static struct mfs_pair pair_of(const struct mfs_net *net, const struct mfk_atten
 	return (struct mfs_pair){
 		.sequence = sequence,
 		.queries = queries,
-		.causal = piece == mfs_context_number(net->context.size, net->context.rank,
-						      queries),
+		.causal =
+			piece == mfs_context_number(net->context.size, net->context.rank, queries),
 		.first = piece == 0,
 		.k = (const char *)all->k +
 		     (size_t)before(net, all, sequence, piece, all->qk_dim) * size,
@@ -152,8 +152,7 @@ static void attend_by_pieces(const struct mfs_net *net, const struct mfs_pass *r
 		uint32_t piece = 0;
 
 		do {
-			const struct mfs_pair pair =
-				pair_of(net, all, sequence, queries, piece);
+			const struct mfs_pair pair = pair_of(net, all, sequence, queries, piece);
 
 			mfs_pieces_forward(net, run, &pieces, &pair);
 		} while (next_pair(net, &queries, &piece));
@@ -185,16 +184,15 @@ static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *
 		uint32_t piece = 0;
 
 		do {
-			const struct mfs_pair pair =
-				pair_of(net, all, sequence, queries, piece);
+			const struct mfs_pair pair = pair_of(net, all, sequence, queries, piece);
 
 			mfs_pieces_backward(net, run, &pieces, &pair, own->dk, own->dv);
 			mfs_core_add(net, run, pieces.wide, false,
 				     k_sum + before(net, all, sequence, piece, all->qk_dim),
 				     own->dk, all->seq / 2 * k);
 			mfs_core_add(net, run, pieces.wide, false,
-				     v_sum + before(net, all, sequence, piece, all->v_dim),
-				     own->dv, all->seq / 2 * v);
+				     v_sum + before(net, all, sequence, piece, all->v_dim), own->dv,
+				     all->seq / 2 * v);
 		} while (next_pair(net, &queries, &piece));
 	}
 	ops->cast(run->ctx, net->io, all->dq, MFK_F32, pieces.dq,

@@ -135,9 +135,8 @@ static struct block sums_of(const struct mfs_net *net, const struct mfs_core *co
  * What goes round while a step's block is computed: the block, unless it is the last one, and in
  * backward the sums of the block before.
  */
-static void send(const struct mfs_net *net, const struct mfs_pass *run,
-		 const struct mfs_core *core, const struct mfk_attention *a, bool backward,
-		 uint32_t step)
+static void send(const struct mfs_net *net, const struct mfs_pass *run, const struct mfs_core *core,
+		 const struct mfk_attention *a, bool backward, uint32_t step)
 {
 	struct mfk_ctx *ctx = mfs_beside_say(net, &net->context_beside, run->ctx);
 	const struct sizes s = sizes_of(a);
@@ -177,8 +176,7 @@ static struct mfk_attention attention_of(const struct mfs_net *net, const struct
 
 	block.k = here.k;
 	block.v = here.v;
-	block.query_at =
-		mfs_context_positions(net, core->way, way_of(net, core)->ring_rank);
+	block.query_at = mfs_context_positions(net, core->way, way_of(net, core)->ring_rank);
 	block.key_at = mfs_context_positions(net, core->way, source_of(net, core, step));
 	block.scratch = mfs_core_scratch(net, core, backward, WORK);
 	return block;
@@ -289,8 +287,7 @@ static void attend_by_pieces(const struct mfs_net *net, const struct mfs_pass *r
 
 	for (int64_t sequence = 0; sequence < a->batch; sequence++)
 		for (unsigned i = 0; i < count; i++) {
-			const struct mfs_pair pair =
-				pair_of(net, a, here, sequence, seen[i], step);
+			const struct mfs_pair pair = pair_of(net, a, here, sequence, seen[i], step);
 
 			mfs_pieces_forward(net, run, &pieces, &pair);
 		}
@@ -334,8 +331,7 @@ static void go_back_by_pieces(const struct mfs_net *net, const struct mfs_pass *
 
 	for (int64_t sequence = 0; sequence < a->batch; sequence++)
 		for (unsigned i = 0; i < count; i++) {
-			const struct mfs_pair pair =
-				pair_of(net, a, here, sequence, seen[i], step);
+			const struct mfs_pair pair = pair_of(net, a, here, sequence, seen[i], step);
 			const int place = (int)i % 2;
 
 			mfs_pieces_backward(net, run, &pieces, &pair,
@@ -361,7 +357,8 @@ static void forward(const struct mfs_net *net, const struct mfs_pass *run,
 	ops->fill(run->ctx, MFK_F32, a->lse, a->batch * a->seq * a->heads, -INFINITY);
 	for (uint32_t step = 0; step < way_of(net, core)->ring; step++) {
 		send(net, run, core, a, false, step);
-		(mfs_pieces_do(a) ? attend_by_pieces : attend_by_positions)(net, run, core, a, step);
+		(mfs_pieces_do(a) ? attend_by_pieces : attend_by_positions)(net, run, core, a,
+									    step);
 		await(net, run);
 	}
 	ops->cast(run->ctx, net->io, a->out, MFK_F32, mfs_core_scratch(net, core, false, OUT),
